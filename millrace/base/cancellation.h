@@ -1,0 +1,45 @@
+// Telling everything that waits on behalf of a step to stop.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "millrace/base/mutex.h"
+#include "millrace/base/status.h"
+
+namespace millrace {
+
+// Thread-safe. Callbacks run on the thread that cancels, without any lock held.
+class CancellationManager {
+ public:
+  using Token = int64_t;
+
+  // Calls every registered callback once; later registrations fail. The first call's status is
+  // kept, later calls do nothing.
+  void StartCancel(Status why = absl::CancelledError("the step was cancelled"));
+
+  bool IsCancelled() const { return cancelled_.load(std::memory_order_acquire); }
+  // OK until cancelled.
+  Status status() const;
+
+  Token NewToken() { return next_token_.fetch_add(1, std::memory_order_relaxed); }
+
+  // False when cancelled already; `callback` is then not called.
+  [[nodiscard]] bool Register(Token token, absl::AnyInvocable<void()> callback);
+
+  // True when the callback was removed and will not run. False when it runs or ran: the call then
+  // returns after it finished, so its captures may be destroyed.
+  bool Deregister(Token token);
+
+ private:
+  mutable Mutex mu_;
+  CondVar callbacks_done_;
+  std::atomic<bool> cancelled_{false};
+  std::atomic<Token> next_token_{1};
+  bool calling_ ABSL_GUARDED_BY(mu_) = false;
+  Status why_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<Token, absl::AnyInvocable<void()>> callbacks_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace

@@ -1,0 +1,196 @@
+#include "millrace/base/thread_pool.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "millrace/base/mutex.h"
+
+namespace millrace {
+namespace {
+
+class InlineScheduler : public Scheduler {
+ public:
+  void Schedule(absl::AnyInvocable<void()> closure) override { closure(); }
+  int num_threads() const override { return 1; }
+};
+
+// How long an idle worker, or a caller whose pieces are nearly done, looks before it blocks.
+// Longer than a futex wake-up, shorter than anything a neighbour process would notice.
+constexpr std::chrono::microseconds kSpin(30);
+
+inline void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+template <typename Condition>
+bool SpinUntil(Condition condition) {
+  const auto deadline = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (condition()) return true;
+      Pause();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  return condition();
+}
+
+// One ParallelFor: lives on its caller's stack until no worker is inside it.
+struct Job {
+  absl::FunctionRef<void(int64_t, int64_t)> body;
+  const int64_t total;
+  const int64_t grain;
+  const int64_t pieces;
+  std::atomic<int64_t> next{0};
+  std::atomic<int> users{0};  // workers inside; raised under the pool's lock
+
+  void Work() {
+    for (;;) {
+      const int64_t piece = next.fetch_add(1, std::memory_order_relaxed);
+      if (piece >= pieces) return;
+      const int64_t begin = piece * grain;
+      body(begin, std::min(begin + grain, total));
+    }
+  }
+};
+
+}  // namespace
+
+Scheduler* Scheduler::Inline() {
+  static InlineScheduler* const scheduler = new InlineScheduler;
+  return scheduler;
+}
+
+struct ThreadPool::State {
+  Mutex mu;
+  CondVar work_cv;
+  CondVar done_cv;
+  std::deque<absl::AnyInvocable<void()>> closures ABSL_GUARDED_BY(mu);
+  std::vector<Job*> jobs ABSL_GUARDED_BY(mu);
+  int sleeping ABSL_GUARDED_BY(mu) = 0;
+  bool stop ABSL_GUARDED_BY(mu) = false;
+  // Grows whenever there is something new to look at; what spinning workers watch.
+  std::atomic<uint64_t> version{0};
+  std::vector<std::thread> threads;
+
+  void Loop();
+  bool RunOne();
+};
+
+// Runs one closure or helps with one job. False when there is nothing to do.
+bool ThreadPool::State::RunOne() {
+  Job* job = nullptr;
+  absl::AnyInvocable<void()> closure;
+  {
+    MutexLock lock(&mu);
+    while (!jobs.empty() && jobs.back()->next.load(std::memory_order_relaxed) >= jobs.back()->pieces) {
+      jobs.pop_back();
+    }
+    if (!jobs.empty()) {
+      job = jobs.back();
+      job->users.fetch_add(1, std::memory_order_relaxed);
+    } else if (!closures.empty()) {
+      closure = std::move(closures.front());
+      closures.pop_front();
+    } else {
+      return false;
+    }
+  }
+  if (job == nullptr) {
+    closure();
+    return true;
+  }
+  job->Work();
+  if (job->users.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    // The caller may be blocked; it rechecks under the lock, so take it before the signal.
+    MutexLock lock(&mu);
+    done_cv.SignalAll();
+  }
+  return true;
+}
+
+void ThreadPool::State::Loop() {
+  for (;;) {
+    const uint64_t seen = version.load(std::memory_order_acquire);
+    if (RunOne()) continue;
+    if (SpinUntil([&] { return version.load(std::memory_order_acquire) != seen; })) continue;
+    MutexLock lock(&mu);
+    while (closures.empty() && version.load(std::memory_order_acquire) == seen) {
+      if (stop) return;
+      ++sleeping;
+      work_cv.Wait(&mu);
+      --sleeping;
+    }
+  }
+}
+
+ThreadPool::ThreadPool(std::string name, int num_threads) : state_(new State) {
+  state_->threads.reserve(num_threads);
+  for (int i = 0; i < num_threads; ++i) {
+    state_->threads.emplace_back([state = state_.get()] { state->Loop(); });
+    pthread_setname_np(state_->threads.back().native_handle(), name.substr(0, 15).c_str());
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    MutexLock lock(&state_->mu);
+    state_->stop = true;
+    state_->work_cv.SignalAll();
+  }
+  for (std::thread& thread : state_->threads) thread.join();
+  while (state_->RunOne()) {
+  }
+}
+
+int ThreadPool::num_threads() const { return static_cast<int>(state_->threads.size()); }
+
+void ThreadPool::Schedule(absl::AnyInvocable<void()> closure) {
+  MutexLock lock(&state_->mu);
+  state_->closures.push_back(std::move(closure));
+  state_->version.fetch_add(1, std::memory_order_release);
+  if (state_->sleeping > 0) state_->work_cv.Signal();
+}
+
+void ThreadPool::ParallelFor(int64_t total, int64_t grain,
+                             absl::FunctionRef<void(int64_t, int64_t)> body) {
+  if (total <= 0) return;
+  grain = std::max<int64_t>(grain, 1);
+  const int64_t pieces = (total + grain - 1) / grain;
+  if (pieces == 1 || state_->threads.empty()) {
+    for (int64_t begin = 0; begin < total; begin += grain) body(begin, std::min(begin + grain, total));
+    return;
+  }
+  Job job{body, total, grain, pieces};
+  {
+    MutexLock lock(&state_->mu);
+    state_->jobs.push_back(&job);
+    state_->version.fetch_add(1, std::memory_order_release);
+    const int64_t wanted = std::min<int64_t>(pieces - 1, state_->sleeping);
+    for (int64_t i = 0; i < wanted; ++i) state_->work_cv.Signal();
+  }
+  job.Work();
+  {
+    MutexLock lock(&state_->mu);
+    auto it = std::find(state_->jobs.begin(), state_->jobs.end(), &job);
+    if (it != state_->jobs.end()) state_->jobs.erase(it);
+  }
+  // No worker can enter any more; wait for those inside.
+  const auto alone = [&] { return job.users.load(std::memory_order_acquire) == 0; };
+  if (SpinUntil(alone)) {
+    // A worker that is about to signal still needs the pool, not the job.
+    return;
+  }
+  MutexLock lock(&state_->mu);
+  while (!alone()) state_->done_cv.Wait(&state_->mu);
+}
+
+}  // namespace millrace

@@ -1,0 +1,48 @@
+// Where tensors meet: a Send puts one under a key, a Recv takes it, in either order.
+#pragma once
+
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "millrace/base/mutex.h"
+#include "millrace/base/status.h"
+#include "millrace/tensor/tensor.h"
+
+namespace millrace {
+
+// What travels: a value, or the news that it is dead (a branch not taken).
+struct RendezvousItem {
+  Tensor tensor;
+  bool is_dead = false;
+};
+
+// Thread-safe. Each key is used once per step. After Abort, every pending and later Recv gets the
+// given status; nothing waits on an aborted step.
+class Rendezvous {
+ public:
+  using Done = absl::AnyInvocable<void(StatusOr<RendezvousItem>)>;
+
+  virtual ~Rendezvous() = default;
+  virtual Status Send(absl::string_view key, RendezvousItem item) = 0;
+  // Calls `done` exactly once, on the sender's thread if the tensor is not there yet.
+  virtual void Recv(absl::string_view key, Done done) = 0;
+  virtual void Abort(Status why) = 0;
+};
+
+// Within one process.
+class LocalRendezvous : public Rendezvous {
+ public:
+  ~LocalRendezvous() override;
+  Status Send(absl::string_view key, RendezvousItem item) override;
+  void Recv(absl::string_view key, Done done) override;
+  void Abort(Status why) override;
+
+ private:
+  struct Slot;
+  Mutex mu_;
+  Status aborted_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<std::string, std::unique_ptr<Slot>> slots_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace

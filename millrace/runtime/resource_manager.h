@@ -1,0 +1,112 @@
+// State that outlives steps and sessions, by container and name.
+#pragma once
+
+#include <string>
+#include <typeinfo>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "millrace/base/mutex.h"
+#include "millrace/base/ref.h"
+#include "millrace/base/status.h"
+#include "millrace/runtime/kernel.h"
+#include "millrace/tensor/resource_handle.h"
+
+namespace millrace {
+
+// Who changes state: the key under which a change can be logged, replayed or recognised as done.
+struct UpdateOrigin {
+  int64_t step_id = 0;
+  const Node* node = nullptr;
+  int64_t iteration = 0;
+};
+
+// One for each task. Thread-safe.
+class ResourceManager {
+ public:
+  // TensorFlow's name of the container that is meant when none is given.
+  static constexpr char kDefaultContainer[] = "localhost";
+
+  // The resource under that name, made by `make` when there is none. INVALID_ARGUMENT when there is
+  // one of another C++ type.
+  template <typename R>
+  StatusOr<RefPtr<R>> LookupOrCreate(absl::string_view container, absl::string_view name,
+                                     absl::FunctionRef<StatusOr<RefPtr<R>>()> make);
+  // NOT_FOUND names it.
+  template <typename R>
+  StatusOr<RefPtr<R>> Lookup(absl::string_view container, absl::string_view name) const;
+  // ALREADY_EXISTS names it.
+  Status Create(absl::string_view container, absl::string_view name, RefPtr<Resource> resource);
+  // NOT_FOUND when there was none.
+  Status Delete(absl::string_view container, absl::string_view name);
+  // Everything in the container; no error when there is none.
+  void ClearContainer(absl::string_view container);
+  void ClearAll();
+
+  // The one entry point for changes of state: every kernel that updates a variable, queue, accumulator
+  // or table does it in `change`. Today it only calls it; replication and replay will hook in here.
+  Status Update(const UpdateOrigin& origin, absl::FunctionRef<Status()> change) { return change(); }
+
+  // For status pages and tests: "container/name: what it is".
+  std::vector<std::string> List() const;
+
+ private:
+  using Key = std::pair<std::string, std::string>;
+  StatusOr<RefPtr<Resource>> FindOrNull(absl::string_view container, absl::string_view name) const;
+  static Status WrongType(absl::string_view name, const Resource& found, const std::type_info& wanted);
+  static Status Missing(absl::string_view container, absl::string_view name);
+
+  mutable Mutex mu_;
+  absl::flat_hash_map<Key, RefPtr<Resource>> resources_ ABSL_GUARDED_BY(mu_);
+};
+
+// The node's `container` and `shared_name` attrs, with TensorFlow's rules: the default container when
+// empty, the node's own name when there is no shared name.
+struct ResourceName {
+  std::string container;
+  std::string name;
+  static StatusOr<ResourceName> Of(const Node& node);
+};
+
+// A scalar tensor of dtype kResource, or of a ref type, that points to `resource`.
+Tensor MakeHandleTensor(DType dtype, ResourceHandle handle);
+
+template <typename R>
+StatusOr<RefPtr<R>> ResourceManager::LookupOrCreate(absl::string_view container,
+                                                    absl::string_view name,
+                                                    absl::FunctionRef<StatusOr<RefPtr<R>>()> make) {
+  MutexLock lock(&mu_);
+  Key key(container.empty() ? std::string(kDefaultContainer) : std::string(container), std::string(name));
+  auto it = resources_.find(key);
+  if (it == resources_.end()) {
+    MR_ASSIGN_OR_RETURN(RefPtr<R> made, make());
+    resources_.emplace(std::move(key), RefPtr<Resource>(made));
+    return made;
+  }
+  if (auto* found = dynamic_cast<R*>(it->second.get())) return ShareRef(found);
+  return WrongType(name, *it->second, typeid(R));
+}
+
+template <typename R>
+StatusOr<RefPtr<R>> ResourceManager::Lookup(absl::string_view container, absl::string_view name) const {
+  MR_ASSIGN_OR_RETURN(RefPtr<Resource> resource, FindOrNull(container, name));
+  if (!resource) return Missing(container, name);
+  if (auto* found = dynamic_cast<R*>(resource.get())) return ShareRef(found);
+  return WrongType(name, *resource, typeid(R));
+}
+
+template <typename R>
+StatusOr<RefPtr<R>> KernelContext::resource(int i) const {
+  const Tensor& tensor = input(i);
+  if (tensor.num_elements() != 1 || !(tensor.dtype() == DType::kResource || IsRef(tensor.dtype()))) {
+    return InvalidArgument("input ", i, " is not a handle of a resource but ", tensor.DebugString());
+  }
+  const ResourceHandle& handle = tensor.scalar<ResourceHandle>();
+  if (handle.resource) {
+    if (auto* found = dynamic_cast<R*>(handle.resource.get())) return ShareRef(found);
+  }
+  if (step_->resources == nullptr) return Internal("the step has no resource manager");
+  return step_->resources->Lookup<R>(handle.container, handle.name);
+}
+
+}  // namespace millrace
