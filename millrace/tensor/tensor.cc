@@ -97,12 +97,19 @@ Tensor::Tensor(DType dtype, Shape shape, RefPtr<Buffer> buffer, size_t offset)
 }
 
 StatusOr<Tensor> Tensor::Make(DType dtype, Shape shape, Allocator* allocator) {
-  const size_t element = SizeOf(dtype);
-  if (element == 0) return InvalidArgument("tensors of type ", DTypeName(dtype), " are not supported");
-  const int64_t count = shape.num_elements();
-  size_t bytes;
-  if (count < 0 || __builtin_mul_overflow(static_cast<size_t>(count), element, &bytes) ||
-      bytes > static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max())) {
+  Tensor t;
+  MR_RETURN_IF_ERROR(MakeInto(dtype, shape, allocator, &t));
+  return t;
+}
+
+Status Tensor::MakeInto(DType dtype, const Shape& shape, Allocator* allocator, Tensor* out) {
+  size_t bytes = SizeOf(dtype);
+  if (bytes == 0) return InvalidArgument("tensors of type ", DTypeName(dtype), " are not supported");
+  int64_t count = 1;
+  bool fits = true;
+  for (int64_t d : shape.dims()) fits &= d >= 0 && !__builtin_mul_overflow(count, d, &count);
+  fits &= !__builtin_mul_overflow(bytes, static_cast<size_t>(count), &bytes);
+  if (!fits || bytes > static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max())) {
     return InvalidArgument("a tensor of ", DTypeName(dtype), shape.ToString(), " is too large");
   }
   RefPtr<Buffer> buffer = NewBuffer(dtype, count, bytes, allocator);
@@ -110,12 +117,11 @@ StatusOr<Tensor> Tensor::Make(DType dtype, Shape shape, Allocator* allocator) {
     return ResourceExhausted("no memory for a tensor of ", DTypeName(dtype), shape.ToString(), " (",
                              bytes, " bytes) from the ", allocator->name(), " allocator");
   }
-  Tensor t;
-  t.dtype_ = dtype;
-  t.shape_ = std::move(shape);
-  t.data_ = buffer->data();
-  t.buffer_ = std::move(buffer);
-  return t;
+  out->dtype_ = dtype;
+  out->shape_ = shape;
+  out->data_ = buffer->data();
+  out->buffer_ = std::move(buffer);
+  return absl::OkStatus();
 }
 
 Tensor Tensor::Slice(int64_t begin, int64_t end) const {
