@@ -31,6 +31,8 @@ class Tensor {
 
   // RESOURCE_EXHAUSTED when there is no memory, INVALID_ARGUMENT when the size overflows.
   static StatusOr<Tensor> Make(DType dtype, Shape shape, Allocator* allocator = Allocator::Heap());
+  // The same into `*out`, which stays as it was on an error: for hot paths.
+  static Status MakeInto(DType dtype, const Shape& shape, Allocator* allocator, Tensor* out);
 
   // A scalar.
   template <typename T>
