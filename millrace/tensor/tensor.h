@@ -119,6 +119,13 @@ class Tensor {
   // A copy with memory of its own.
   Tensor Clone(Allocator* allocator = Allocator::Heap()) const;
 
+  // Lets go of the memory: no tensor any more (the shape is left as it is).
+  void Reset() {
+    buffer_.reset();
+    data_ = nullptr;
+    dtype_ = DType::kInvalid;
+  }
+
   bool SharesBufferWith(const Tensor& other) const;
   // True when this object holds the only reference to memory that may be written: the moment for
   // an update in place.
