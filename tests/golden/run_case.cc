@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/match.h"
+#include "millrace/graph/graph_def.h"
+#include "millrace/graph/shape_inference.h"
 #include "millrace/tensor/tensor_proto.h"
 #include "tests/golden/compare.h"
 
@@ -21,6 +23,22 @@ Status CheckError(const Case& c, const Status& got) {
   return absl::OkStatus();
 }
 
+// OK when each result has a shape that inference allows. Only graphs fed at placeholders are looked
+// at: a feed anywhere else need not have the shape that its node would give.
+Status CheckInferredShapes(const Graph& graph, const pb::RunStepRequest& request, const std::vector<Tensor>& results) {
+  for (const pb::NamedTensorProto& feed : request.feed()) {
+    const StatusOr<Endpoint> fed = graph.FindEndpoint(feed.name());
+    if (!fed.ok() || !fed->node->is_type("Placeholder")) return absl::OkStatus();
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    const StatusOr<Endpoint> fetched = graph.FindEndpoint(request.fetch(static_cast<int>(i)));
+    if (!fetched.ok() || fetched->shape().IsCompatibleWith(results[i].shape())) continue;
+    return DataLoss(request.fetch(static_cast<int>(i)), ": shape inference says ", fetched->shape().ToString(),
+                    ", but the result is ", results[i].shape().ToString());
+  }
+  return absl::OkStatus();
+}
+
 Status CompareFetches(const Case& c, const pb::RunStepRequest& request, const std::vector<Tensor>& results,
                       const pb::RunStepResponse& expectation) {
   for (const pb::NamedTensorProto& expected : expectation.tensor()) {
@@ -35,7 +53,7 @@ Status CompareFetches(const Case& c, const pb::RunStepRequest& request, const st
   return absl::OkStatus();
 }
 
-Status RunStep(const CaseFolder& folder, const Case& c, int step, Session& session) {
+Status RunStep(const CaseFolder& folder, const Case& c, int step, const Graph& graph, Session& session) {
   MR_ASSIGN_OR_RETURN(const pb::RunStepRequest request, folder.ReadRequest(c, step));
   MR_ASSIGN_OR_RETURN(const pb::RunStepResponse expectation, folder.ReadExpectation(c, step));
   MR_ASSIGN_OR_RETURN(const std::vector<Feed> feeds, FeedsOf(request));
@@ -45,18 +63,21 @@ Status RunStep(const CaseFolder& folder, const Case& c, int step, Session& sessi
   const Status status = RunBounded(session, feeds, fetches, targets, &results);
   if (step == c.error_step) return CheckError(c, status);
   MR_RETURN_IF_ERROR(status);
+  MR_RETURN_IF_ERROR(CheckInferredShapes(graph, request, results));
   return CompareFetches(c, request, results, expectation);
 }
 
 Status RunSteps(const CaseFolder& folder, const Case& c, const SessionOptions& options, pb::GraphDef graph) {
   MR_RETURN_IF_ERROR(folder.EnterWithEmptyTmp());
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Create(options));
+  Graph inferred;
+  if (ImportGraphDef(graph, &inferred).ok()) MR_RETURN_IF_ERROR(InferShapes(&inferred, /*lenient=*/true));
   const Status created = session->Extend(std::move(graph));
   if (!created.ok() && c.error_step == 1 && c.may_fail_at_create) return CheckError(c, created);
   MR_RETURN_IF_ERROR(WithPrefix("session: ", created));
   for (int step = 1; step <= c.steps; ++step) {
     MR_RETURN_IF_ERROR(WithPrefix(c.steps > 1 ? absl::StrCat("step ", step, ": ") : "",
-                                  RunStep(folder, c, step, *session)));
+                                  RunStep(folder, c, step, inferred, *session)));
   }
   return absl::OkStatus();
 }
