@@ -66,7 +66,13 @@ Status Plan::CompileNodes(const PlanOptions& options) {
   MR_ASSIGN_OR_RETURN(std::vector<Node*> order, TopologicalOrder(*graph_));
   nodes_.reserve(order.size());
   kernels_.reserve(order.size());
+  absl::flat_hash_map<const Node*, int> fed_outputs;
+  for (const Endpoint& feed : options.feeds) ++fed_outputs[feed.node];
   for (const Node* node : order) {
+    // A placeholder that is fed has nothing to run.
+    if (auto it = fed_outputs.find(node); it != fed_outputs.end() && it->second == node->num_outputs()) {
+      continue;
+    }
     MR_ASSIGN_OR_RETURN(Device * device, options.device_of(*node));
     PlanNode n;
     n.node = node;

@@ -12,6 +12,8 @@ struct LocalRendezvous::Slot {
   Done waiter;
 };
 
+LocalRendezvous::LocalRendezvous() = default;
+
 LocalRendezvous::~LocalRendezvous() { Abort(Cancelled("the step has ended")); }
 
 Status LocalRendezvous::Send(absl::string_view key, RendezvousItem item) {

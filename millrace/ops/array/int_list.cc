@@ -17,6 +17,11 @@ StatusOr<IntList> ReadInts(const Tensor& tensor, absl::string_view what) {
       for (size_t i = 0; i < list.size(); ++i) list[i] = p[i];
       return list;
     }
+    case DType::kInt8: {
+      const int8_t* p = tensor.data<int8_t>();
+      for (size_t i = 0; i < list.size(); ++i) list[i] = p[i];
+      return list;
+    }
     case DType::kInt16: {
       const int16_t* p = tensor.data<int16_t>();
       for (size_t i = 0; i < list.size(); ++i) list[i] = p[i];

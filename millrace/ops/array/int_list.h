@@ -11,8 +11,8 @@ namespace millrace {
 
 using IntList = absl::InlinedVector<int64_t, 8>;
 
-// The elements of an int16, int32 or int64 tensor of any shape, in order. INVALID_ARGUMENT, naming
-// `what`, for another type.
+// The elements of an int8, int16, int32 or int64 tensor of any shape, in order. INVALID_ARGUMENT,
+// naming `what`, for another type.
 StatusOr<IntList> ReadInts(const Tensor& tensor, absl::string_view what);
 
 // The same, of a tensor that must be a vector.
