@@ -13,6 +13,8 @@ endif()
 
 # Contraction would make a*b+c depend on the compiler's mood; results must not.
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -ffp-contract=off)
+# Nobody looks at errno or floating-point traps after a sqrt; believing that, it and comparisons vectorise.
+add_compile_options(-fno-math-errno -fno-trapping-math)
 # GCC sees absl::InlinedVector's unused inline storage as read when it is moved.
 add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 if(MILLRACE_ARCH)
