@@ -61,6 +61,7 @@ Status ResourceManager::Delete(absl::string_view container, absl::string_view na
   if (it == resources_.end()) return Missing(container, name);
   dropped = std::move(it->second);
   resources_.erase(it);
+  deletions_.fetch_add(1, std::memory_order_release);
   return absl::OkStatus();
 }
 
@@ -74,12 +75,14 @@ void ResourceManager::ClearContainer(absl::string_view container) {
     dropped.push_back(std::move(current->second));
     resources_.erase(current);
   }
+  if (!dropped.empty()) deletions_.fetch_add(1, std::memory_order_release);
 }
 
 void ResourceManager::ClearAll() {
   absl::flat_hash_map<Key, RefPtr<Resource>> dropped;
   MutexLock lock(&mu_);
   dropped.swap(resources_);
+  deletions_.fetch_add(1, std::memory_order_release);
 }
 
 std::vector<std::string> ResourceManager::List() const {

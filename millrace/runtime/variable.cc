@@ -103,7 +103,7 @@ Status Variable::Assign(Tensor value, bool validate_shape) {
 }
 
 Status Variable::NotInitialized() const {
-  return FailedPrecondition("variable ", name_, " has not been initialized");
+  return FailedPrecondition("Attempting to use uninitialized value ", name_);
 }
 
 StatusOr<Tensor> Variable::TakeSpare(const Tensor& like) {

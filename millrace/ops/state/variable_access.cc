@@ -33,7 +33,7 @@ Status ChangeState(KernelContext& ctx, absl::FunctionRef<Status()> change) {
       .step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
   Status status = ctx.resources()->Update(origin, change);
   if (absl::IsFailedPrecondition(status) && ctx.input(0).dtype() == DType::kResource) {
-    return ValueMissing(ctx.input(0).scalar<ResourceHandle>());
+    return absl::NotFoundError(status.message());
   }
   return status;
 }

@@ -30,19 +30,23 @@ StatusOr<RefPtr<Variable>> VariableSource::Find(ResourceManager& resources) cons
 }
 
 StatusOr<Tensor> VariableSource::Handle(KernelContext& ctx, DType handle_dtype) {
-  if (ctx.resources() == nullptr) return Internal("the step has no resource manager");
-  MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, Find(*ctx.resources()));
+  ResourceManager* const resources = ctx.resources();
+  if (resources == nullptr) return Internal("the step has no resource manager");
   MutexLock lock(&mu_);
-  if (last_ == variable.get()) return handle_;
+  // Read before the look-up: a deletion after it will show.
+  const uint64_t deletions = resources->deletions();
+  if (resources_ == resources && deletions_ == deletions) return handle_;
+  MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, Find(*resources));
   ResourceHandle handle;
   handle.device = ctx.device()->name();
   handle.container = where_.container;
   handle.name = where_.name;
   handle.type_name = "tensorflow::Var";
   handle.dtypes_and_shapes.emplace_back(dtype_, shape_);
-  handle.resource = variable;
+  handle.resource = std::move(variable);
   handle_ = MakeHandleTensor(handle_dtype, std::move(handle));
-  last_ = variable.get();
+  resources_ = resources;
+  deletions_ = deletions;
   return handle_;
 }
 

@@ -30,8 +30,9 @@ class VariableSource {
   PartialShape shape_;
 
   Mutex mu_;
-  // The handle given out last, kept as long as it is of the variable that the name stands for.
-  const Variable* last_ ABSL_GUARDED_BY(mu_) = nullptr;
+  // The handle given out last, good until something is deleted.
+  const ResourceManager* resources_ ABSL_GUARDED_BY(mu_) = nullptr;
+  uint64_t deletions_ ABSL_GUARDED_BY(mu_) = 0;
   Tensor handle_ ABSL_GUARDED_BY(mu_);
 };
 
