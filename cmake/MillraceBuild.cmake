@@ -44,11 +44,12 @@ find_package(ZLIB REQUIRED)
 find_package(dnnl REQUIRED)
 find_package(Eigen3 REQUIRED)
 find_package(OpenMP REQUIRED)
+find_library(MILLRACE_ISAL isal REQUIRED)  # ISA-L has no CMake package
 
 set(MILLRACE_DEPENDENCIES
     absl::status absl::statusor absl::strings absl::str_format absl::flat_hash_map absl::flat_hash_set absl::inlined_vector
     absl::span absl::any_invocable absl::time absl::synchronization absl::variant
-    protobuf::libprotobuf Threads::Threads ZLIB::ZLIB DNNL::dnnl Eigen3::Eigen OpenMP::OpenMP_CXX)
+    protobuf::libprotobuf Threads::Threads ZLIB::ZLIB DNNL::dnnl Eigen3::Eigen OpenMP::OpenMP_CXX isal)
 
 set_property(GLOBAL PROPERTY MILLRACE_ROOMS "")
 

@@ -1,7 +1,6 @@
 #include "millrace/graph/constant_ints.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 namespace millrace {
@@ -10,7 +9,7 @@ namespace {
 using Ints = std::vector<int64_t>;
 using MaybeInts = std::optional<Ints>;
 
-constexpr int64_t kUnknown = std::numeric_limits<int64_t>::min();
+constexpr int64_t kUnknown = kUnknownInt;
 
 class IntEvaluator {
  public:
@@ -225,12 +224,6 @@ class IntEvaluator {
 bool EvaluateInts(Endpoint e, const ShapeContext::ConstantLookup& constants, std::vector<int64_t>* values) {
   MaybeInts result = IntEvaluator(constants).Evaluate(e, 0);
   if (!result) return false;
-  // Nothing but a length is worth less than an answer that callers take for values.
-  if (!result->empty() && std::all_of(result->begin(), result->end(), [](int64_t v) { return v == kUnknown; }) &&
-      !e.node->is_type("Shape") && !e.node->is_type("Pack")) {
-    return false;
-  }
-  for (int64_t& v : *result) v = v == kUnknown ? -1 : v;
   *values = *std::move(result);
   return true;
 }

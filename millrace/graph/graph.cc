@@ -114,7 +114,11 @@ Node* Graph::FindNodeById(int id) const {
   // Nodes stand in the order of their ids.
   auto it = std::lower_bound(nodes_.begin(), nodes_.end(), id,
                              [](const Node* node, int wanted) { return node->id() < wanted; });
-  return it != nodes_.end() && (*it)->id() == id ? *it : nullptr;
+  if (it != nodes_.end() && (*it)->id() == id) return *it;
+  for (const auto& node : detached_) {
+    if (node->id() == id) return node.get();
+  }
+  return nullptr;
 }
 
 StatusOr<Endpoint> Graph::FindEndpoint(absl::string_view name) const {
@@ -192,9 +196,17 @@ Status Graph::AddInput(Node* node, Endpoint source) {
   return absl::OkStatus();
 }
 
-void Graph::CutInputs(Node* node) {
+void Graph::Detach(Node* node) {
+  auto it = std::find(nodes_.begin(), nodes_.end(), node);
+  MR_CHECK(it != nodes_.end());
+  const auto owner = owned_.begin() + (it - nodes_.begin());
+  detached_.push_back(std::move(*owner));
+  owned_.erase(owner);
+  nodes_.erase(it);
+  node->detached_ = true;
   node->inputs_.clear();
   node->control_inputs_.clear();
+  for (Node* other : nodes_) RemoveControlInput(other, node);
 }
 
 void Graph::RemoveNodes(const std::function<bool(const Node*)>& remove) {
@@ -229,19 +241,37 @@ std::unique_ptr<Graph> Graph::Clone(const std::function<bool(const Node*)>& keep
   copy->library_ = library_;
   copy->next_id_ = next_id_;
   std::vector<Node*> by_id(next_id_, nullptr);
+  const auto add = [&](const Node& node, bool detached) {
+    auto twin = std::make_unique<Node>(node);
+    Node* raw = twin.get();
+    by_id[node.id_] = raw;
+    copy->by_name_.emplace(raw->name_, raw);
+    if (detached) {
+      raw->detached_ = true;
+      raw->inputs_.clear();
+      raw->control_inputs_.clear();
+      copy->detached_.push_back(std::move(twin));
+    } else {
+      copy->nodes_.push_back(raw);
+      copy->owned_.push_back(std::move(twin));
+    }
+    return raw;
+  };
   for (const Node* node : nodes_) {
-    if (keep && !keep(node)) continue;
-    auto twin = std::make_unique<Node>(*node);
-    by_id[node->id_] = twin.get();
-    copy->by_name_.emplace(twin->name_, twin.get());
-    copy->nodes_.push_back(twin.get());
-    copy->owned_.push_back(std::move(twin));
+    if (!keep || keep(node)) add(*node, false);
   }
   for (Node* node : copy->nodes_) {
-    bool cut = false;
-    for (Endpoint& e : node->inputs_) cut |= (e.node = by_id[e.node->id_]) == nullptr;
-    for (Node*& before : node->control_inputs_) cut |= (before = by_id[before->id_]) == nullptr;
-    if (cut) copy->CutInputs(node);
+    for (Endpoint& e : node->inputs_) {
+      Node*& twin = by_id[e.node->id_];
+      if (twin == nullptr) add(*e.node, true);
+      e.node = twin;
+    }
+    size_t kept = 0;
+    for (Node* before : node->control_inputs_) {
+      Node* twin = by_id[before->id_];
+      if (twin != nullptr && !twin->detached_) node->control_inputs_[kept++] = twin;
+    }
+    node->control_inputs_.resize(kept);
   }
   return copy;
 }

@@ -96,6 +96,9 @@ class Node {
   // The names of the nodes that the user wrote and this one stands for, itself unless a pass made it.
   absl::Span<const std::string> origins() const;
 
+  // True when the graph no longer lists it; see Graph::Detach.
+  bool is_detached() const { return detached_; }
+
   bool is_type(absl::string_view type) const { return op_->name == type; }
   // With their Ref twins.
   bool IsSwitch() const { return op_->control_kind == ControlKind::kSwitch; }
@@ -113,6 +116,7 @@ class Node {
   Status WrongAttr(absl::string_view name, const Status& why) const;
 
   int id_ = -1;
+  bool detached_ = false;
   std::string name_;
   const OpSchema* op_ = nullptr;
   std::string requested_device_;
@@ -178,17 +182,17 @@ class Graph {
   // "prefix", "prefix_1", ...: a name no node has yet.
   std::string UniqueName(absl::string_view prefix);
 
-  // Drops all inputs and control inputs of a node whose outputs come from outside (all that are used
-  // are fed), so that what stands behind it can go. Such a node must never run.
-  void CutInputs(Node* node);
+  // Takes a node out of nodes() and keeps it alive as the source of edges that are fed: what it gives
+  // comes from outside, and it never runs. Its inputs are dropped, and nobody waits for it any more.
+  void Detach(Node* node);
 
-  // A copy with the same ids.
+  // A copy with the same ids, detached nodes included.
   std::unique_ptr<Graph> Clone() const { return Clone(nullptr); }
-  // A copy of the nodes for which keep(node) is true (all when null), with the same ids. An input from
-  // a node that is left out cuts all inputs of its node, as CutInputs does.
+  // A copy of the nodes for which keep(node) is true (all when null), with the same ids. A node that is
+  // left out and feeds a kept one is detached in the copy.
   std::unique_ptr<Graph> Clone(const std::function<bool(const Node*)>& keep) const;
 
-  // The node with that id in this graph or the one it was cloned from; null when removed.
+  // The node with that id, also a detached one; null when removed. A clone's ids are its original's.
   Node* FindNodeById(int id) const;
 
   const pb::VersionDef& versions() const { return versions_; }
@@ -206,12 +210,13 @@ class Graph {
   pb::FunctionDefLibrary library_;
   int next_id_ = 0;
   std::vector<Node*> nodes_;
-  std::vector<std::unique_ptr<Node>> owned_;
+  std::vector<std::unique_ptr<Node>> owned_;     // of nodes_, in the same order
+  std::vector<std::unique_ptr<Node>> detached_;
   absl::flat_hash_map<absl::string_view, Node*> by_name_;
   absl::flat_hash_map<std::string, int> name_counts_;
 };
 
-// Every node after its inputs and control inputs, back edges of loops aside. INVALID_ARGUMENT names
+// Every node after its inputs and control inputs, back edges of loops and detached nodes aside. INVALID_ARGUMENT names
 // a node of a cycle that goes through no NextIteration. Ties are broken by id.
 StatusOr<std::vector<Node*>> TopologicalOrder(const Graph& graph);
 

@@ -6,14 +6,17 @@
 namespace millrace {
 namespace {
 
-bool IsBackEdge(const Node* from, const Node* to) { return from->IsNextIteration() && to->IsMerge(); }
+// True for edges that do not order their ends: those that close a loop, and those from outside.
+bool IsUnordered(const Node* from, const Node* to) {
+  return from->is_detached() || (from->IsNextIteration() && to->IsMerge());
+}
 
 // True when every edge but back edges goes from a smaller id to a larger one, as in graphs that
 // were built front to back.
 bool IsInOrder(const Graph& graph) {
   for (const Node* node : graph.nodes()) {
     for (const Endpoint& e : node->inputs()) {
-      if (e.node->id() >= node->id() && !IsBackEdge(e.node, node)) return false;
+      if (e.node->id() >= node->id() && !IsUnordered(e.node, node)) return false;
     }
     for (const Node* before : node->control_inputs()) {
       if (before->id() >= node->id()) return false;
@@ -39,7 +42,7 @@ StatusOr<std::vector<Node*>> TopologicalOrder(const Graph& graph) {
   std::priority_queue<Node*, std::vector<Node*>, LaterId> ready;
   for (Node* node : graph.nodes()) {
     int count = static_cast<int>(node->control_inputs().size());
-    for (const Endpoint& e : node->inputs()) count += IsBackEdge(e.node, node) ? 0 : 1;
+    for (const Endpoint& e : node->inputs()) count += IsUnordered(e.node, node) ? 0 : 1;
     pending[node->id()] = count;
     if (count == 0) ready.push(node);
   }
@@ -49,7 +52,7 @@ StatusOr<std::vector<Node*>> TopologicalOrder(const Graph& graph) {
     ready.pop();
     order.push_back(node);
     for (const Consumer& c : consumers[node->id()]) {
-      if (c.slot >= 0 && IsBackEdge(node, c.node)) continue;
+      if (c.slot >= 0 && IsUnordered(node, c.node)) continue;
       if (--pending[c.node->id()] == 0) ready.push(c.node);
     }
   }
@@ -64,7 +67,7 @@ StatusOr<std::vector<Node*>> TopologicalOrder(const Graph& graph) {
     seen[at->id()] = true;
     Node* next = nullptr;
     for (const Endpoint& e : at->inputs()) {
-      if (!IsBackEdge(e.node, at) && pending[e.node->id()] > 0) next = e.node;
+      if (!IsUnordered(e.node, at) && pending[e.node->id()] > 0) next = e.node;
     }
     for (Node* before : at->control_inputs()) {
       if (pending[before->id()] > 0) next = before;

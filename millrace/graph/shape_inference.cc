@@ -18,29 +18,25 @@ const Tensor* ShapeContext::constant(int i) const {
 }
 
 bool ShapeContext::ConstantInts(int i, std::vector<int64_t>* values) const {
-  return EvaluateInts(node_.input(i), constants_, values);
+  return EvaluateInts(node_.input(i), constants_, values) &&
+         std::find(values->begin(), values->end(), kUnknownInt) == values->end();
 }
 
 StatusOr<PartialShape> ShapeContext::ShapeFromInput(int i) const {
-  std::vector<int64_t> dims;
-  if (!ConstantInts(i, &dims)) {
-    const PartialShape& shape = input(i);
-    if (shape.rank() == 1 && shape.dim(0) >= 0 && shape.dim(0) <= Shape::kMaxRank) {
-      return PartialShape::UnknownOfRank(static_cast<int>(shape.dim(0)));
-    }
-    return PartialShape();
-  }
   const PartialShape& shape = input(i);
-  if (shape.known_rank() && shape.rank() == 0) {
-    // The scalar -1 stands for a shape of unknown rank.
-    if (dims.size() == 1 && dims[0] == -1) return PartialShape();
-    return InvalidArgument("input ", i, " is a shape and must be a vector");
+  if (shape.known_rank() && shape.rank() > 1) {
+    return InvalidArgument("input ", i, " is a shape and must be a vector, not of shape ", shape.ToString());
   }
+  std::vector<int64_t> dims;
+  if (!EvaluateInts(node_.input(i), constants_, &dims)) return PartialShape();
+  // The scalar -1 stands for a shape of unknown rank.
+  if (shape.rank() == 0 && dims.size() == 1 && dims[0] < 0) return PartialShape();
   if (dims.size() > static_cast<size_t>(Shape::kMaxRank)) {
     return InvalidArgument("input ", i, " gives a shape of rank ", dims.size(), ", more than ",
                            Shape::kMaxRank);
   }
-  for (int64_t d : dims) {
+  for (int64_t& d : dims) {
+    if (d == kUnknownInt) d = PartialShape::kUnknown;
     if (d < -1) return InvalidArgument("input ", i, " gives a shape with the dimension ", d);
   }
   return PartialShape(absl::MakeConstSpan(dims));
