@@ -1,0 +1,185 @@
+#include "millrace/ops/kernels/gemm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace millrace {
+namespace {
+
+// Below this many multiplications a call into oneDNN costs more than the loops do.
+constexpr int64_t kLoopWork = 2048;
+// A product is split from the cost of two hand-offs between threads on, into tiles of between 40 us
+// and 0.6 ms on a core of 100 GFLOP/s.
+constexpr double kSplitFlops = 1e6;
+constexpr double kMinTileFlops = 4e6;
+constexpr double kMaxTileFlops = 64e6;
+constexpr double kMaxTiles = 64;
+// Wide matrices are cut into columns first, so that every tile packs its own part of B only. The widths
+// are those that oneDNN is fastest with, for A as it is and for a transposed one.
+constexpr int64_t kTileCols = 128;
+constexpr int64_t kTransposedTileCols = 512;
+constexpr int64_t kMinTileRows = 8;
+constexpr int64_t kMinWideTileRows = 256;
+// Plans are kept for ever, so their number is bounded; shapes beyond go without a primitive.
+constexpr size_t kMaxPlans = 4096;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+void MultiplyByLoops(const GemmShape& s, const float* a, const float* b, float* c) {
+  const int64_t a_row = s.transpose_a ? 1 : s.k, a_col = s.transpose_a ? s.m : 1;
+  for (int64_t i = 0; i < s.m; ++i) {
+    float* row = c + i * s.n;
+    if (s.transpose_b) {
+      for (int64_t j = 0; j < s.n; ++j) {
+        float sum = 0;
+        for (int64_t p = 0; p < s.k; ++p) sum += a[i * a_row + p * a_col] * b[j * s.k + p];
+        row[j] = sum;
+      }
+    } else {
+      std::fill(row, row + s.n, 0.0f);
+      for (int64_t p = 0; p < s.k; ++p) {
+        const float factor = a[i * a_row + p * a_col];
+        for (int64_t j = 0; j < s.n; ++j) row[j] += factor * b[p * s.n + j];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+const Gemm* Gemm::Get(const GemmShape& shape) {
+  static Mutex mu;
+  static auto* plans = new absl::flat_hash_map<GemmShape, const Gemm*>();
+  {
+    MutexLock lock(&mu);
+    if (auto it = plans->find(shape); it != plans->end()) return it->second;
+  }
+  auto* plan = new Gemm(shape);
+  bool keep = false;
+  {
+    MutexLock lock(&mu);
+    keep = plans->size() < kMaxPlans;
+  }
+  // Without primitives the plan is a few bytes, and dnnl_sgemm serves it.
+  if (keep) plan->MakePrimitives().IgnoreError();
+  MutexLock lock(&mu);
+  auto [it, inserted] = plans->try_emplace(shape, plan);
+  if (!inserted) delete plan;
+  return it->second;
+}
+
+Gemm::Gemm(const GemmShape& shape) : shape_(shape) { ChooseTiles(); }
+
+void Gemm::ChooseTiles() {
+  const auto [m, n, k, ta, tb] = shape_;
+  use_loops_ = m * n <= kLoopWork && m * n * std::max<int64_t>(k, 1) <= kLoopWork;
+  tile_rows_ = m;
+  tile_cols_ = n;
+  row_tiles_ = col_tiles_ = (m > 0 && n > 0) ? 1 : 0;
+  const double flops = 2.0 * m * n * k;
+  if (flops < kSplitFlops) return;
+  const double tile_flops = std::clamp(flops / 8, kMinTileFlops, kMaxTileFlops);
+  // An even number, for two threads are the least worth splitting for.
+  const int64_t wanted = 2 * std::llround(std::clamp(flops / tile_flops, 2.0, kMaxTiles) / 2);
+  const int64_t width = ta ? kTransposedTileCols : kTileCols;
+  int64_t columns = 1;
+  if (n >= 2 * width) {
+    columns = std::min(wanted, n / width);
+    tile_cols_ = CeilDiv(CeilDiv(n, columns), 64) * 64;
+  }
+  const int64_t min_rows = columns > 1 ? kMinWideTileRows : kMinTileRows;
+  const int64_t rows = std::clamp<int64_t>(m / min_rows, 1, CeilDiv(wanted, columns));
+  tile_rows_ = CeilDiv(m, rows);
+  row_tiles_ = CeilDiv(m, tile_rows_);
+  col_tiles_ = CeilDiv(n, tile_cols_);
+}
+
+Status Gemm::MakePrimitives() {
+  if (use_loops_ || num_tiles() == 0 || shape_.k == 0) return absl::OkStatus();
+  using Dims = dnnl::memory::dims;
+  constexpr auto kF32 = dnnl::memory::data_type::f32;
+  const auto [m, n, k, ta, tb] = shape_;
+  const int64_t last_rows = m - (row_tiles_ - 1) * tile_rows_;
+  const int64_t last_cols = n - (col_tiles_ - 1) * tile_cols_;
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 2; ++j) {
+      if ((i == 1 && last_rows == tile_rows_) || (j == 1 && last_cols == tile_cols_)) continue;
+      const int64_t rows = i == 0 ? tile_rows_ : last_rows, cols = j == 0 ? tile_cols_ : last_cols;
+      MR_RETURN_IF_ERROR(onednn::Guarded("matrix product", [&, m = m, n = n, k = k, ta = ta, tb = tb] {
+        const dnnl::memory::desc a({rows, k}, kF32, ta ? Dims{1, m} : Dims{k, 1});
+        const dnnl::memory::desc b({k, cols}, kF32, tb ? Dims{1, k} : Dims{n, 1});
+        const dnnl::memory::desc c({rows, cols}, kF32, Dims{n, 1});
+        const dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(a, b, c), onednn::UserScratchpad(),
+                                              onednn::CpuEngine());
+        primitives_[i][j] = std::make_unique<onednn::Primitive>(
+            dnnl::matmul(pd),
+            std::vector<onednn::Primitive::Arg>{
+                {DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}},
+            pd.scratchpad_desc());
+      }));
+    }
+  }
+  return absl::OkStatus();
+}
+
+GemmTile Gemm::TileAt(int64_t tile, float* c) const {
+  const int64_t row = tile / col_tiles_ * tile_rows_, col = tile % col_tiles_ * tile_cols_;
+  return {.row = row,
+          .col = col,
+          .rows = std::min(tile_rows_, shape_.m - row),
+          .cols = std::min(tile_cols_, shape_.n - col),
+          .data = c + row * shape_.n + col,
+          .stride = shape_.n};
+}
+
+Status Gemm::RunTile(int64_t tile, const float* a, const float* b, float* c,
+                     Epilogue epilogue) const {
+  const auto [m, n, k, ta, tb] = shape_;
+  const GemmTile t = TileAt(tile, c);
+  if (use_loops_ && k > 0) {
+    MultiplyByLoops(shape_, a, b, c);
+  } else if (k == 0) {
+    for (int64_t i = 0; i < t.rows; ++i) std::memset(t.data + i * n, 0, t.cols * sizeof(float));
+  } else {
+    const float* tile_a = a + (ta ? t.row : t.row * k);
+    const float* tile_b = b + (tb ? t.col * k : t.col);
+    const onednn::Primitive* primitive =
+        primitives_[t.rows != tile_rows_][t.cols != tile_cols_].get();
+    if (primitive != nullptr) {
+      MR_RETURN_IF_ERROR(primitive->Run(
+          {const_cast<float*>(tile_a), const_cast<float*>(tile_b), t.data}));
+    } else {
+      onednn::SingleThreaded one;
+      const dnnl_status_t status =
+          dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', t.rows, t.cols, k, 1.0f, tile_a, ta ? m : k,
+                     tile_b, tb ? k : n, 0.0f, t.data, n);
+      if (status != dnnl_success) return Internal("oneDNN failed with status ", int{status});
+    }
+  }
+  epilogue(t);
+  return absl::OkStatus();
+}
+
+Status Gemm::Run(ThreadPool* pool, const float* a, const float* b, float* c) const {
+  return Run(pool, a, b, c, [](const GemmTile&) {});
+}
+
+Status Gemm::Run(ThreadPool* pool, const float* a, const float* b, float* c,
+                 Epilogue epilogue) const {
+  const int64_t tiles = num_tiles();
+  if (tiles == 0) return absl::OkStatus();
+  if (tiles == 1 || pool == nullptr) {
+    for (int64_t i = 0; i < tiles; ++i) MR_RETURN_IF_ERROR(RunTile(i, a, b, c, epilogue));
+    return absl::OkStatus();
+  }
+  onednn::FirstError error;
+  pool->ParallelFor(tiles, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) error.Update(RunTile(i, a, b, c, epilogue));
+  });
+  return error.status();
+}
+
+}  // namespace millrace

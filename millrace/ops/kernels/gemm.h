@@ -1,0 +1,81 @@
+// Products of float matrices: C = op(A) op(B), row-major, op the identity or the transposition.
+//
+//   const Gemm* gemm = Gemm::Get({.m = 100, .n = 10, .k = 784});
+//   MR_RETURN_IF_ERROR(gemm->Run(pool, a, b, c));
+//
+// A product is cut into tiles by its size alone and each tile is computed by one thread, so the result
+// is the same on any number of threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "millrace/base/status.h"
+#include "millrace/base/thread_pool.h"
+#include "millrace/ops/kernels/onednn.h"
+
+namespace millrace {
+
+struct GemmShape {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  bool transpose_a = false;  // A is stored [k, m]
+  bool transpose_b = false;  // B is stored [n, k]
+
+  friend bool operator==(const GemmShape& a, const GemmShape& b) {
+    return a.m == b.m && a.n == b.n && a.k == b.k && a.transpose_a == b.transpose_a &&
+           a.transpose_b == b.transpose_b;
+  }
+  template <typename H>
+  friend H AbslHashValue(H h, const GemmShape& s) {
+    return H::combine(std::move(h), s.m, s.n, s.k, s.transpose_a, s.transpose_b);
+  }
+};
+
+// A part of C that has just been computed and is still in the cache.
+struct GemmTile {
+  int64_t row, col;
+  int64_t rows, cols;
+  float* data;  // element (row, col); rows are `stride` apart
+  int64_t stride;
+};
+
+// Immutable and thread-safe.
+class Gemm {
+ public:
+  using Epilogue = absl::FunctionRef<void(const GemmTile&)>;
+
+  // The plan for a shape, which lives for ever. The first call for a shape makes it.
+  static const Gemm* Get(const GemmShape& shape);
+
+  const GemmShape& shape() const { return shape_; }
+  int64_t num_tiles() const { return row_tiles_ * col_tiles_; }
+  // Floating-point operations of one tile, to decide how many are worth a thread.
+  double tile_flops() const { return 2.0 * tile_rows_ * tile_cols_ * shape_.k; }
+
+  // All tiles, over `pool` when it is not null. `epilogue` is called for each tile by the thread that
+  // computed it.
+  Status Run(ThreadPool* pool, const float* a, const float* b, float* c) const;
+  Status Run(ThreadPool* pool, const float* a, const float* b, float* c, Epilogue epilogue) const;
+
+  // One tile. k = 0 gives zeros.
+  Status RunTile(int64_t tile, const float* a, const float* b, float* c, Epilogue epilogue) const;
+
+ private:
+  explicit Gemm(const GemmShape& shape);
+  void ChooseTiles();
+  Status MakePrimitives();
+  GemmTile TileAt(int64_t tile, float* c) const;
+
+  const GemmShape shape_;
+  int64_t tile_rows_ = 0, tile_cols_ = 0;
+  int64_t row_tiles_ = 0, col_tiles_ = 0;
+  bool use_loops_ = false;
+  // [last row tile is smaller][last column tile is smaller]; null where there is none, or where oneDNN
+  // made none and its plain product is used.
+  std::unique_ptr<onednn::Primitive> primitives_[2][2];
+};
+
+}  // namespace millrace

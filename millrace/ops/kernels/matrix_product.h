@@ -1,0 +1,35 @@
+// Matrix products of every type that kernels take, over batches.
+#pragma once
+
+#include <vector>
+
+#include "millrace/base/status.h"
+#include "millrace/ops/kernels/gemm.h"
+#include "millrace/runtime/kernel.h"
+
+namespace millrace {
+
+// One product in a batch: which matrices it multiplies, counted in matrices.
+struct MatrixPair {
+  int64_t a, b;
+};
+
+// Complex matrices may be conjugated, as the adjoint needs.
+struct ProductOptions {
+  bool conjugate_a = false;
+  bool conjugate_b = false;
+};
+
+// c[i] = op(a[pairs[i].a]) op(b[pairs[i].b]) for all i. The tensors have one dtype: float, double, half,
+// bfloat16, int16, int32, int64, complex64 or complex128; half and bfloat16 are multiplied as float.
+Status MatrixProducts(KernelContext& ctx, const GemmShape& shape, absl::Span<const MatrixPair> pairs,
+                      const Tensor& a, const Tensor& b, Tensor* c, const ProductOptions& options = {});
+
+bool HasMatrixProduct(DType dtype);
+
+// `x` as float, converted in scratch memory unless it is of that type.
+StatusOr<Tensor> AsFloat(KernelContext& ctx, const Tensor& x);
+// The other way round, into memory of y's type and as many elements.
+void FromFloat(KernelContext& ctx, const Tensor& x, Tensor* y);
+
+}  // namespace millrace

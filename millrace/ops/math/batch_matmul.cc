@@ -1,0 +1,228 @@
+// BatchMatMul and its later versions: products of matrices in the last two dimensions. From V2 on the
+// dimensions before them broadcast; V3 may take other types than it gives.
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/op_schema.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/kernels/matrix_product.h"
+#include "millrace/runtime/kernel_registry.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+namespace {
+
+PartialShape BatchOf(const PartialShape& s) { return PartialShape(s.dims().subspan(0, s.rank() - 2)); }
+
+Status BatchMatMulShape(ShapeContext& c) {
+  MR_ASSIGN_OR_RETURN(const bool adj_x, c.Attr<bool>("adj_x"));
+  MR_ASSIGN_OR_RETURN(const bool adj_y, c.Attr<bool>("adj_y"));
+  MR_ASSIGN_OR_RETURN(const PartialShape x, c.WithRankAtLeast(0, 2));
+  MR_ASSIGN_OR_RETURN(const PartialShape y, c.WithRankAtLeast(1, 2));
+  if (!x.known_rank() || !y.known_rank()) return UnknownShape(c);
+  const int rx = x.rank(), ry = y.rank();
+  const int64_t inner_x = x.dim(adj_x ? rx - 2 : rx - 1), inner_y = y.dim(adj_y ? ry - 1 : ry - 2);
+  if (inner_x >= 0 && inner_y >= 0 && inner_x != inner_y) {
+    return InvalidArgument("inner dimensions of a matrix product differ: x has shape ", x.ToString(),
+                           ", y ", y.ToString());
+  }
+  PartialShape out;
+  if (c.node().is_type("BatchMatMul")) {
+    MR_ASSIGN_OR_RETURN(out, BatchOf(x).MergeWith(BatchOf(y)));
+  } else {
+    MR_ASSIGN_OR_RETURN(out, BroadcastShapes(BatchOf(x), BatchOf(y)));
+  }
+  if (!out.known_rank()) return UnknownShape(c);
+  out.AddDim(x.dim(adj_x ? rx - 1 : rx - 2));
+  out.AddDim(y.dim(adj_y ? ry - 2 : ry - 1));
+  c.set_output(0, out);
+  return absl::OkStatus();
+}
+
+// Sums a gradient over the batch dimensions along which `input` was broadcast.
+Endpoint SumToBatch(GradientContext& c, Endpoint grad, Endpoint input, Endpoint axes) {
+  const Endpoint sum = c.Op("Sum", {grad, axes}, {{"keep_dims", false}});
+  return c.Reshape(sum, c.Shape(input));
+}
+
+void SetBatchGrads(GradientContext& c, Endpoint dx, Endpoint dy) {
+  const Endpoint x = c.input(0), y = c.input(1);
+  const PartialShape& sx = x.shape();
+  const PartialShape& sy = y.shape();
+  const bool same_batch = sx.IsFullyDefined() && sy.IsFullyDefined() && sx.rank() >= 2 &&
+                          sy.rank() >= 2 && BatchOf(sx) == BatchOf(sy);
+  if (c.node()->is_type("BatchMatMul") || same_batch) {
+    c.set_input_grad(0, dx);
+    c.set_input_grad(1, dy);
+    return;
+  }
+  const auto batch_shape = [&](Endpoint e) {
+    return c.Op("StridedSlice", {c.Shape(e), c.Ints({0}), c.Ints({-2}), c.Ints({1})},
+                {{"begin_mask", 1}});
+  };
+  const Endpoint batches[] = {batch_shape(x), batch_shape(y)};
+  Node* axes = c.AddNode("BroadcastGradientArgs", batches);
+  if (axes == nullptr) return;
+  c.set_input_grad(0, SumToBatch(c, dx, x, Endpoint{axes, 0}));
+  c.set_input_grad(1, SumToBatch(c, dy, y, Endpoint{axes, 1}));
+}
+
+Status BatchMatMulGradient(GradientContext& c) {
+  const bool adj_x = c.AttrOr("adj_x", false), adj_y = c.AttrOr("adj_y", false);
+  const Endpoint g = c.grad(), x = c.input(0), y = c.input(1);
+  const std::string& type = c.node()->type();
+  const auto product = [&](Endpoint a, bool adj_a, Endpoint b, bool adj_b, Endpoint like) {
+    AttrList attrs = {{"adj_x", adj_a}, {"adj_y", adj_b}};
+    if (type == "BatchMatMulV3") attrs.push_back({"Tout", like.dtype()});
+    return c.Op(type, {a, b}, std::move(attrs));
+  };
+  // The adjoint conjugates, so that the same forms serve complex matrices.
+  const Endpoint dx = adj_x ? product(y, adj_y, g, true, x) : product(g, false, y, !adj_y, x);
+  const Endpoint dy = adj_y ? product(g, true, x, adj_x, y) : product(x, !adj_x, g, false, y);
+  SetBatchGrads(c, dx, dy);
+  return absl::OkStatus();
+}
+
+MILLRACE_OP(BatchMatMul)
+    .Summary("Products of the matrices in the last two dimensions, one for each index of the others.")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("output: T")
+    .Attr("T: {bfloat16, half, float, double, int32, int64, complex64, complex128}")
+    .Attr("adj_x: bool = false")
+    .Attr("adj_y: bool = false")
+    .Attr("grad_x: bool = false")
+    .Attr("grad_y: bool = false")
+    .Shape(BatchMatMulShape)
+    .Gradient(BatchMatMulGradient);
+
+MILLRACE_OP(BatchMatMulV2)
+    .Summary("Products of the matrices in the last two dimensions; the others broadcast.")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("output: T")
+    .Attr("T: {bfloat16, half, float, double, int16, int32, int64, uint8, uint16, uint32, uint64, "
+          "complex64, complex128}")
+    .Attr("adj_x: bool = false")
+    .Attr("adj_y: bool = false")
+    .Attr("grad_x: bool = false")
+    .Attr("grad_y: bool = false")
+    .Shape(BatchMatMulShape)
+    .Gradient(BatchMatMulGradient);
+
+MILLRACE_OP(BatchMatMulV3)
+    .Summary("Products of the matrices in the last two dimensions, given as another type if asked.")
+    .Input("x: Ta")
+    .Input("y: Tb")
+    .Output("output: Tout")
+    .Attr("Ta: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128}")
+    .Attr("Tb: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128}")
+    .Attr("Tout: {bfloat16, half, float, double, int16, int32, int64, complex64, complex128}")
+    .Attr("adj_x: bool = false")
+    .Attr("adj_y: bool = false")
+    .Attr("grad_x: bool = false")
+    .Attr("grad_y: bool = false")
+    .Shape(BatchMatMulShape)
+    .Gradient(BatchMatMulGradient);
+
+// Which matrices meet where the batch dimensions broadcast, in the order of the output.
+StatusOr<std::vector<MatrixPair>> PairUp(const Shape& x, const Shape& y, Shape* batch) {
+  const int nx = x.rank() - 2, ny = y.rank() - 2, n = std::max(nx, ny);
+  Shape::Dims dims(n), step_x(n), step_y(n);
+  int64_t size_x = 1, size_y = 1;
+  for (int i = n - 1; i >= 0; --i) {
+    const int ix = i - (n - nx), iy = i - (n - ny);
+    const int64_t dx = ix >= 0 ? x.dim(ix) : 1, dy = iy >= 0 ? y.dim(iy) : 1;
+    if (dx != dy && dx != 1 && dy != 1) {
+      return InvalidArgument("batch dimensions do not broadcast: x has shape ", x.ToString(), ", y ",
+                             y.ToString());
+    }
+    dims[i] = dx == 1 ? dy : dx;
+    step_x[i] = dx == 1 ? 0 : size_x;
+    step_y[i] = dy == 1 ? 0 : size_y;
+    size_x *= dx;
+    size_y *= dy;
+  }
+  MR_ASSIGN_OR_RETURN(*batch, Shape::Make(dims));
+  std::vector<MatrixPair> pairs(batch->num_elements());
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    int64_t rest = static_cast<int64_t>(i), at_x = 0, at_y = 0;
+    for (int d = n - 1; d >= 0; --d) {
+      at_x += rest % dims[d] * step_x[d];
+      at_y += rest % dims[d] * step_y[d];
+      rest /= dims[d];
+    }
+    pairs[i] = {at_x, at_y};
+  }
+  return pairs;
+}
+
+// `x` as `dtype`, in scratch memory unless it is of that type.
+StatusOr<Tensor> Converted(KernelContext& ctx, const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  MR_ASSIGN_OR_RETURN(Tensor y, ctx.AllocateTemp(dtype, x.shape()));
+  bool known = false;
+  DispatchType(Types<float, int32_t>{}, dtype, [&](auto to) {
+    using To = typename decltype(to)::type;
+    known = DispatchType(Types<int8_t, uint8_t, bfloat16, half>{}, x.dtype(), [&](auto from) {
+      const auto* in = x.data<typename decltype(from)::type>();
+      std::copy(in, in + x.num_elements(), y.data<To>());
+    });
+  });
+  if (known) return y;
+  return Unimplemented("no product of matrices of ", DTypeName(x.dtype()), " as ", DTypeName(dtype));
+}
+
+class BatchMatMulKernel : public Kernel {
+ public:
+  explicit BatchMatMulKernel(KernelInit& init) : broadcasts_(!init.node().is_type("BatchMatMul")) {
+    init.Attr("adj_x", &adj_x_);
+    init.Attr("adj_y", &adj_y_);
+    if (!HasMatrixProduct(init.output_type(0))) FailDType(init, init.output_type(0));
+  }
+
+  Status Compute(KernelContext& ctx) override {
+    const Shape& sx = ctx.input(0).shape();
+    const Shape& sy = ctx.input(1).shape();
+    const int rx = sx.rank(), ry = sy.rank();
+    if (rx < 2 || ry < 2) {
+      return InvalidArgument("matrix products need at least two dimensions, but x has shape ",
+                             sx.ToString(), " and y ", sy.ToString());
+    }
+    const GemmShape shape{.m = sx.dim(adj_x_ ? rx - 1 : rx - 2),
+                          .n = sy.dim(adj_y_ ? ry - 2 : ry - 1),
+                          .k = sx.dim(adj_x_ ? rx - 2 : rx - 1),
+                          .transpose_a = adj_x_,
+                          .transpose_b = adj_y_};
+    if (shape.k != sy.dim(adj_y_ ? ry - 1 : ry - 2)) {
+      return InvalidArgument("inner dimensions of a matrix product differ: x has shape ",
+                             sx.ToString(), adj_x_ ? " (adjoint)" : "", ", y ", sy.ToString(),
+                             adj_y_ ? " (adjoint)" : "");
+    }
+    if (!broadcasts_ && sx.dims().subspan(0, rx - 2) != sy.dims().subspan(0, ry - 2)) {
+      return InvalidArgument("batch dimensions differ: x has shape ", sx.ToString(), ", y ",
+                             sy.ToString());
+    }
+    Shape out;
+    MR_ASSIGN_OR_RETURN(const std::vector<MatrixPair> pairs, PairUp(sx, sy, &out));
+    out.AddDim(shape.m);
+    out.AddDim(shape.n);
+    MR_RETURN_IF_ERROR(Shape::Make(out.dims()).status());
+    MR_ASSIGN_OR_RETURN(Tensor * product, ctx.AllocateOutput(0, out));
+    if (product->num_elements() == 0) return absl::OkStatus();
+    MR_ASSIGN_OR_RETURN(const Tensor x, Converted(ctx, ctx.input(0), product->dtype()));
+    MR_ASSIGN_OR_RETURN(const Tensor y, Converted(ctx, ctx.input(1), product->dtype()));
+    return MatrixProducts(ctx, shape, pairs, x, y, product,
+                          {.conjugate_a = adj_x_, .conjugate_b = adj_y_});
+  }
+
+ private:
+  const bool broadcasts_;
+  bool adj_x_ = false;
+  bool adj_y_ = false;
+};
+
+MILLRACE_KERNEL(BatchMatMul, kCpu, BatchMatMulKernel);
+MILLRACE_KERNEL(BatchMatMulV2, kCpu, BatchMatMulKernel);
+MILLRACE_KERNEL(BatchMatMulV3, kCpu, BatchMatMulKernel);
+
+}  // namespace
+}  // namespace millrace

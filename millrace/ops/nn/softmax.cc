@@ -1,0 +1,122 @@
+// Softmax and LogSoftmax along the last dimension.
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/op_schema.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/nn/blockwise.h"
+#include "millrace/ops/nn/softmax_rows.h"
+#include "millrace/runtime/kernel_registry.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+namespace {
+
+Status SoftmaxShape(ShapeContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape logits, c.WithRankAtLeast(0, 1));
+  c.set_output(0, logits);
+  return absl::OkStatus();
+}
+
+Endpoint SumLast(GradientContext& c, Endpoint x) {
+  return c.Op("Sum", {x, c.Ints({-1})}, {{"keep_dims", true}});
+}
+
+// dx = (g - sum(g * y)) * y
+Status SoftmaxGradient(GradientContext& c) {
+  const Endpoint y = c.output(0), g = c.grad();
+  c.set_input_grad(0, c.Mul(c.Sub(g, SumLast(c, c.Mul(g, y))), y));
+  return absl::OkStatus();
+}
+
+// dx = g - sum(g) * exp(y)
+Status LogSoftmaxGradient(GradientContext& c) {
+  const Endpoint g = c.grad();
+  c.set_input_grad(0, c.Sub(g, c.Mul(SumLast(c, g), c.Op("Exp", {c.output(0)}))));
+  return absl::OkStatus();
+}
+
+MILLRACE_OP(Softmax)
+    .Summary("exp(x) / sum(exp(x)) along the last dimension.")
+    .Input("logits: T")
+    .Output("softmax: T")
+    .Attr("T: {half, bfloat16, float, double}")
+    .Shape(SoftmaxShape)
+    .Gradient(SoftmaxGradient);
+
+MILLRACE_OP(LogSoftmax)
+    .Summary("x - log(sum(exp(x))) along the last dimension.")
+    .Input("logits: T")
+    .Output("logsoftmax: T")
+    .Attr("T: {half, bfloat16, float, double}")
+    .Shape(SoftmaxShape)
+    .Gradient(LogSoftmaxGradient);
+
+class SoftmaxKernel : public Kernel {
+ public:
+  explicit SoftmaxKernel(KernelInit& init) : log_(init.node().is_type("LogSoftmax")) {
+    if (!DispatchType(FloatTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+  }
+
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& x = ctx.input(0);
+    if (x.rank() < 1) {
+      return InvalidArgument("logits must have at least one dimension, but have shape ",
+                             x.shape().ToString());
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * y, ctx.ForwardOrAllocateOutput({0}, 0, x.shape()));
+    if (y->num_elements() == 0) return absl::OkStatus();
+    DispatchType(FloatTypes{}, x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const int64_t width = x.dim(x.rank() - 1);
+      Rows<T>(ctx, x.data<T>(), y->data<T>(), y->num_elements() / width, width);
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  template <typename T>
+  void Rows(KernelContext& ctx, const T* x, T* y, int64_t rows, int64_t width) const {
+    using C = ComputeType<T>;
+    const int64_t block = RowsPerBlock(width);
+    ctx.ParallelFor(rows, RowGrain(width), [&](int64_t begin, int64_t end) {
+      std::vector<C> wide;
+      if (!std::is_same_v<T, C> || log_) wide.resize(2 * block * width);
+      for (int64_t r = begin; r < end; r += block) {
+        const int64_t n = std::min(block, end - r);
+        if constexpr (std::is_same_v<T, C>) {
+          Block<C>(x + r * width, y + r * width, n, width, wide.data());
+        } else {
+          C* in = wide.data() + block * width;
+          Widen(x + r * width, in, n * width);
+          Block<C>(in, in, n, width, wide.data());
+          Narrow(in, y + r * width, n * width);
+        }
+      }
+    });
+  }
+
+  // `scratch` holds a block for the logarithm's exponentials.
+  template <typename C>
+  void Block(const C* x, C* y, int64_t rows, int64_t width, C* scratch) const {
+    C sums[1024];
+    ShiftRows(x, rows, width, y);
+    ExpRows(y, rows, width, log_ ? scratch : y, sums);
+    for (int64_t r = 0; r < rows; ++r) {
+      C* row = y + r * width;
+      if (log_) {
+        const C log_sum = std::log(sums[r]);
+        for (int64_t i = 0; i < width; ++i) row[i] -= log_sum;
+      } else {
+        const C scale = C(1) / sums[r];
+        for (int64_t i = 0; i < width; ++i) row[i] *= scale;
+      }
+    }
+  }
+
+  const bool log_;
+};
+
+MILLRACE_KERNEL(Softmax, kCpu, SoftmaxKernel);
+MILLRACE_KERNEL(LogSoftmax, kCpu, SoftmaxKernel);
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,49 @@
+// What softmax and the cross entropies share: exponentials of rows, and their sums.
+#pragma once
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cstdint>
+
+namespace millrace {
+
+// Rows that one call of ExpRows handles: their exponentials are taken in one vectorised pass.
+inline int64_t RowsPerBlock(int64_t width) {
+  return std::max<int64_t>(1, 1024 / std::max<int64_t>(width, 1));
+}
+// Rows worth a hand-off to another thread; a multiple of RowsPerBlock.
+inline int64_t RowGrain(int64_t width) {
+  const int64_t block = RowsPerBlock(width);
+  return block * std::max<int64_t>(1, 8192 / std::max<int64_t>(width * block, 1));
+}
+
+// shifted = x - max of the row. `shifted` may be x.
+template <typename C>
+void ShiftRows(const C* x, int64_t rows, int64_t width, C* shifted) {
+  for (int64_t r = 0; r < rows; ++r, x += width, shifted += width) {
+    C most = x[0];
+    for (int64_t i = 1; i < width; ++i) most = std::max(most, x[i]);
+    for (int64_t i = 0; i < width; ++i) shifted[i] = x[i] - most;
+  }
+}
+
+// e = exp(shifted); sums[r] = sum of row r. `e` may be `shifted`.
+template <typename C>
+void ExpRows(const C* shifted, int64_t rows, int64_t width, C* e, C* sums) {
+  using Array = Eigen::Array<C, Eigen::Dynamic, 1>;
+  Eigen::Map<Array>(e, rows * width) = Eigen::Map<const Array>(shifted, rows * width).exp();
+  for (int64_t r = 0; r < rows; ++r) {
+    const C* row = e + r * width;
+    // Eight running sums: a fixed order that vectorises.
+    C part[8] = {};
+    int64_t i = 0;
+    for (; i + 8 <= width; i += 8) {
+      for (int j = 0; j < 8; ++j) part[j] += row[i + j];
+    }
+    C sum = ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
+    for (; i < width; ++i) sum += row[i];
+    sums[r] = sum;
+  }
+}
+
+}  // namespace millrace
