@@ -13,6 +13,10 @@ endif()
 
 # Contraction would make a*b+c depend on the compiler's mood; results must not.
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -ffp-contract=off)
+# Nobody looks at errno or floating-point traps after a sqrt; believing that, it and comparisons vectorise.
+add_compile_options(-fno-math-errno -fno-trapping-math)
+# GCC sees absl::InlinedVector's unused inline storage as read when it is moved.
+add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 if(MILLRACE_ARCH)
   add_compile_options(-march=${MILLRACE_ARCH})
 endif()
@@ -40,11 +44,12 @@ find_package(ZLIB REQUIRED)
 find_package(dnnl REQUIRED)
 find_package(Eigen3 REQUIRED)
 find_package(OpenMP REQUIRED)
+find_library(MILLRACE_ISAL isal REQUIRED)  # ISA-L has no CMake package
 
 set(MILLRACE_DEPENDENCIES
     absl::status absl::statusor absl::strings absl::str_format absl::flat_hash_map absl::flat_hash_set absl::inlined_vector
     absl::span absl::any_invocable absl::time absl::synchronization absl::variant
-    protobuf::libprotobuf Threads::Threads ZLIB::ZLIB DNNL::dnnl Eigen3::Eigen OpenMP::OpenMP_CXX)
+    protobuf::libprotobuf Threads::Threads ZLIB::ZLIB DNNL::dnnl Eigen3::Eigen OpenMP::OpenMP_CXX isal)
 
 set_property(GLOBAL PROPERTY MILLRACE_ROOMS "")
 

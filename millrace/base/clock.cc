@@ -1,5 +1,7 @@
 #include "millrace/base/clock.h"
 
+#include "absl/time/clock.h"
+
 namespace millrace {
 namespace {
 

@@ -32,12 +32,11 @@ Philox::Group Philox::operator()() {
 }
 
 void Philox::Skip(uint64_t groups) {
-  const uint32_t low = static_cast<uint32_t>(groups);
-  uint32_t high = static_cast<uint32_t>(groups >> 32);
-  counter_[0] += low;
-  if (counter_[0] < low) ++high;
-  counter_[1] += high;
-  if (counter_[1] < high && ++counter_[2] == 0) ++counter_[3];
+  const uint64_t low = counter_[0] | static_cast<uint64_t>(counter_[1]) << 32;
+  const uint64_t sum = low + groups;
+  counter_[0] = static_cast<uint32_t>(sum);
+  counter_[1] = static_cast<uint32_t>(sum >> 32);
+  if (sum < low && ++counter_[2] == 0) ++counter_[3];
 }
 
 }  // namespace millrace

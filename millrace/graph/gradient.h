@@ -74,6 +74,8 @@ struct GradientOptions {
   std::vector<Endpoint> stop_gradients = {};
   // Name prefix of the new nodes.
   std::string name = "gradients";
+  // Device asked for by the new nodes.
+  std::string device = {};
 };
 
 // d(sum of ys)/d(xs), one for each x; none where x does not influence any y through differentiable

@@ -1,8 +1,10 @@
 // The dataflow graph: nodes, the tensors between them, and control edges.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -18,7 +20,10 @@
 namespace millrace {
 
 class Graph;
+class GraphDefImporter;
 class Node;
+
+using AttrMap = google::protobuf::Map<std::string, pb::AttrValue>;
 
 // One output of a node: what an edge carries, what a client feeds and fetches.
 struct Endpoint {
@@ -65,8 +70,10 @@ class Node {
   // Output shapes as far as known; of unknown rank until inference ran.
   const PartialShape& output_shape(int i) const;
 
-  // Attributes, defaults filled in, unknown ones starting with '_' kept.
-  const google::protobuf::Map<std::string, pb::AttrValue>& attrs() const { return attrs_; }
+  // Attributes as given or inferred, unknown ones starting with '_' kept. One that was left to its
+  // default is not among them: FindAttr looks it up in the schema.
+  const AttrMap& attrs() const { return *attrs_; }
+  // The attribute or its default; null when there is neither.
   const pb::AttrValue* FindAttr(absl::string_view name) const;
   // NOT_FOUND when missing, INVALID_ARGUMENT when of another kind; the message names the node.
   template <typename T>
@@ -89,20 +96,27 @@ class Node {
   // The names of the nodes that the user wrote and this one stands for, itself unless a pass made it.
   absl::Span<const std::string> origins() const;
 
+  // True when the graph no longer lists it; see Graph::Detach.
+  bool is_detached() const { return detached_; }
+
   bool is_type(absl::string_view type) const { return op_->name == type; }
-  bool IsSwitch() const;        // Switch, RefSwitch
-  bool IsMerge() const;         // Merge, RefMerge
-  bool IsEnter() const;         // Enter, RefEnter
-  bool IsExit() const;          // Exit, RefExit
-  bool IsNextIteration() const; // NextIteration, RefNextIteration
-  bool IsControlFlow() const;   // any of the above, and LoopCond
+  // With their Ref twins.
+  bool IsSwitch() const { return op_->control_kind == ControlKind::kSwitch; }
+  bool IsMerge() const { return op_->control_kind == ControlKind::kMerge; }
+  bool IsEnter() const { return op_->control_kind == ControlKind::kEnter; }
+  bool IsExit() const { return op_->control_kind == ControlKind::kExit; }
+  bool IsNextIteration() const { return op_->control_kind == ControlKind::kNextIteration; }
+  // Any of the above, and LoopCond.
+  bool IsControlFlow() const { return op_->control_kind != ControlKind::kNone; }
 
  private:
   friend class Graph;
+  friend class GraphDefImporter;
   Status MissingAttr(absl::string_view name) const;
   Status WrongAttr(absl::string_view name, const Status& why) const;
 
   int id_ = -1;
+  bool detached_ = false;
   std::string name_;
   const OpSchema* op_ = nullptr;
   std::string requested_device_;
@@ -111,8 +125,8 @@ class Node {
   std::vector<Node*> control_inputs_;
   absl::InlinedVector<DType, 4> input_types_;
   absl::InlinedVector<DType, 2> output_types_;
-  std::vector<PartialShape> output_shapes_;
-  google::protobuf::Map<std::string, pb::AttrValue> attrs_;
+  std::vector<PartialShape> output_shapes_;  // empty until one is set
+  std::shared_ptr<AttrMap> attrs_;           // shared with clones; copied before a change
   std::vector<std::string> origins_;
 };
 
@@ -123,7 +137,7 @@ struct NodeSpec {
   std::vector<Endpoint> inputs = {};
   std::vector<Node*> control_inputs = {};
   std::string device = {};
-  google::protobuf::Map<std::string, pb::AttrValue> attrs = {};
+  AttrMap attrs = {};
 };
 
 // Owns its nodes. Not thread-safe; sessions guard theirs.
@@ -162,14 +176,24 @@ class Graph {
   void SetOrigins(Node* node, std::vector<std::string> origins);
   // For the back edge of a loop, which is known only after its Merge.
   Status AddInput(Node* node, Endpoint source);
-  // Keeps the nodes for which keep(node) is true; no kept node may use a removed one.
+  // Removes the nodes for which remove(node) is true; no kept node may use a removed one.
   void RemoveNodes(const std::function<bool(const Node*)>& remove);
 
   // "prefix", "prefix_1", ...: a name no node has yet.
   std::string UniqueName(absl::string_view prefix);
 
-  // A copy with the same ids.
-  std::unique_ptr<Graph> Clone() const;
+  // Takes a node out of nodes() and keeps it alive as the source of edges that are fed: what it gives
+  // comes from outside, and it never runs. Its inputs are dropped, and nobody waits for it any more.
+  void Detach(Node* node);
+
+  // A copy with the same ids, detached nodes included.
+  std::unique_ptr<Graph> Clone() const { return Clone(nullptr); }
+  // A copy of the nodes for which keep(node) is true (all when null), with the same ids. A node that is
+  // left out and feeds a kept one is detached in the copy.
+  std::unique_ptr<Graph> Clone(const std::function<bool(const Node*)>& keep) const;
+
+  // The node with that id, also a detached one; null when removed. A clone's ids are its original's.
+  Node* FindNodeById(int id) const;
 
   const pb::VersionDef& versions() const { return versions_; }
   void set_versions(const pb::VersionDef& v) { versions_ = v; }
@@ -177,16 +201,22 @@ class Graph {
   pb::FunctionDefLibrary* mutable_library() { return &library_; }
 
  private:
+  friend class GraphDefImporter;
+  Status CheckNewName(const Node& node) const;
+  Status CheckInputs(const Node& node) const;
+  Node* Adopt(std::unique_ptr<Node> node);
+
   pb::VersionDef versions_;
   pb::FunctionDefLibrary library_;
   int next_id_ = 0;
   std::vector<Node*> nodes_;
-  std::vector<std::unique_ptr<Node>> owned_;
+  std::vector<std::unique_ptr<Node>> owned_;     // of nodes_, in the same order
+  std::vector<std::unique_ptr<Node>> detached_;
   absl::flat_hash_map<absl::string_view, Node*> by_name_;
   absl::flat_hash_map<std::string, int> name_counts_;
 };
 
-// Every node after its inputs and control inputs, back edges of loops aside. INVALID_ARGUMENT names
+// Every node after its inputs and control inputs, back edges of loops and detached nodes aside. INVALID_ARGUMENT names
 // a node of a cycle that goes through no NextIteration. Ties are broken by id.
 StatusOr<std::vector<Node*>> TopologicalOrder(const Graph& graph);
 
@@ -197,6 +227,9 @@ struct Consumer {
   int slot;
 };
 std::vector<std::vector<Consumer>> ConsumersById(const Graph& graph);
+
+// The graph as text, one line for each node in order: "name = Op(a, b:1, ^c)". For tests and logs.
+std::string GraphToString(const Graph& graph);
 
 // Letters, digits and _.\-/ after a first letter, digit or dot, as TensorFlow allows.
 bool IsValidNodeName(absl::string_view name);

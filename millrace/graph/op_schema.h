@@ -62,6 +62,9 @@ struct OpAttr {
   std::vector<std::string> allowed_strings;
 };
 
+// The ops that give frames and dead values their meaning, with their Ref twins.
+enum class ControlKind : int8_t { kNone, kSwitch, kMerge, kEnter, kExit, kNextIteration, kLoopCond };
+
 struct OpSchema {
   std::string name;
   std::string family;  // the folder of ops/ it was registered in
@@ -73,6 +76,7 @@ struct OpSchema {
   bool is_commutative = false;
   // TensorFlow's allows_uninitialized_input: Assign may be given a reference to an empty variable.
   bool allows_uninitialized_input = false;
+  ControlKind control_kind = ControlKind::kNone;  // set by registration
   ShapeFn shape_fn = nullptr;
   GradientFn gradient_fn = nullptr;
   // True when the op is known to have no useful gradient (ArgMax, Shape, ...).

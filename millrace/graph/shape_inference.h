@@ -23,10 +23,11 @@ class ShapeContext {
   const PartialShape& input(int i) const { return inputs_[i]; }
   // The value of input i where it is a constant; otherwise null.
   const Tensor* constant(int i) const;
-  // Input i as a list of integers (a shape, axes, paddings) where it is constant.
-  // An unknown shape tensor built from Shape and Pack is evaluated as far as it goes: elements may be -1.
+  // Input i as a list of integers (axes, paddings, sizes) where all of them are known, also through
+  // Shape, Pack, slices and simple arithmetic on known shapes.
   bool ConstantInts(int i, std::vector<int64_t>* values) const;
-  // Input i taken as a shape, -1 meaning unknown; of unknown rank when nothing is known.
+  // Input i taken as a shape, evaluated as far as it goes; a dimension that is -1 or not known is unknown.
+  // Of unknown rank when nothing is known.
   StatusOr<PartialShape> ShapeFromInput(int i) const;
 
   template <typename T>

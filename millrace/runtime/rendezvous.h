@@ -33,6 +33,7 @@ class Rendezvous {
 // Within one process.
 class LocalRendezvous : public Rendezvous {
  public:
+  LocalRendezvous();
   ~LocalRendezvous() override;
   Status Send(absl::string_view key, RendezvousItem item) override;
   void Recv(absl::string_view key, Done done) override;

@@ -1,6 +1,7 @@
 // State that outlives steps and sessions, by container and name.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <typeinfo>
 
@@ -47,6 +48,9 @@ class ResourceManager {
   // or table does it in `change`. Today it only calls it; replication and replay will hook in here.
   Status Update(const UpdateOrigin& origin, absl::FunctionRef<Status()> change) { return change(); }
 
+  // How often something was deleted: a look-up from before a change of this number may be out of date.
+  uint64_t deletions() const { return deletions_.load(std::memory_order_acquire); }
+
   // For status pages and tests: "container/name: what it is".
   std::vector<std::string> List() const;
 
@@ -58,6 +62,7 @@ class ResourceManager {
 
   mutable Mutex mu_;
   absl::flat_hash_map<Key, RefPtr<Resource>> resources_ ABSL_GUARDED_BY(mu_);
+  std::atomic<uint64_t> deletions_{0};
 };
 
 // The node's `container` and `shared_name` attrs, with TensorFlow's rules: the default container when

@@ -29,10 +29,12 @@ class Variable : public Resource {
   Status Assign(Tensor value, bool validate_shape = true);
 
   // Calls fn(old, new): both have the variable's shape and may be the same memory. Element i of `new`
-  // may depend on element i of `old` alone. Serialised with other updates of this variable.
+  // may depend on element i of `old` alone. Serialised with other updates of this variable. fn must not
+  // touch the variable otherwise; it checks before it writes, as what it wrote before an error may stay.
   Status UpdateDense(absl::FunctionRef<Status(const Tensor& old_value, Tensor* new_value)> fn);
   // Like UpdateDense over several variables at once (an optimizer's slots), locked in a fixed order so
-  // that two updates cannot deadlock. old_values[i] belongs to variables[i].
+  // that two updates cannot deadlock. old_values[i] belongs to variables[i]. INVALID_ARGUMENT when one
+  // variable is in the list twice.
   static Status UpdateDense(
       absl::Span<Variable* const> variables,
       absl::FunctionRef<Status(absl::Span<const Tensor> old_values, absl::Span<Tensor> new_values)> fn);
@@ -44,10 +46,17 @@ class Variable : public Resource {
   std::string DebugString() const override;
 
  private:
-  class LockAll;
+  class Locks;
   Status NotInitialized() const;
   // Memory for a new value: the spare when it is free.
-  Tensor SpareFor(const Tensor& like) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  StatusOr<Tensor> TakeSpare(const Tensor& like) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // After an update in place: lets go of a spare that has not been needed for a while.
+  void AgeSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Makes `next` the value and the value before, `old`, the spare.
+  void Swap(Tensor old, Tensor next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  static Status UpdateAll(
+      absl::Span<Variable* const> variables, bool copy,
+      absl::FunctionRef<Status(absl::Span<const Tensor> old_values, absl::Span<Tensor> new_values)> fn);
 
   const std::string name_;
   const DType dtype_;
@@ -56,7 +65,8 @@ class Variable : public Resource {
   // Held for the whole of an update; never by readers.
   mutable Mutex update_mu_;
   Tensor spare_ ABSL_GUARDED_BY(update_mu_);
-  // Held only to look at or swap the value.
+  int spare_age_ ABSL_GUARDED_BY(update_mu_) = 0;
+  // Held to look at or swap the value, and for an update in place. Taken after update_mu_.
   mutable Mutex value_mu_;
   Tensor value_ ABSL_GUARDED_BY(value_mu_);
 };

@@ -31,6 +31,8 @@ class Tensor {
 
   // RESOURCE_EXHAUSTED when there is no memory, INVALID_ARGUMENT when the size overflows.
   static StatusOr<Tensor> Make(DType dtype, Shape shape, Allocator* allocator = Allocator::Heap());
+  // The same into `*out`, which stays as it was on an error: for hot paths.
+  static Status MakeInto(DType dtype, const Shape& shape, Allocator* allocator, Tensor* out);
 
   // A scalar.
   template <typename T>
@@ -116,6 +118,13 @@ class Tensor {
   Tensor ViewAs(DType dtype, Shape shape) const;
   // A copy with memory of its own.
   Tensor Clone(Allocator* allocator = Allocator::Heap()) const;
+
+  // Lets go of the memory: no tensor any more (the shape is left as it is).
+  void Reset() {
+    buffer_.reset();
+    data_ = nullptr;
+    dtype_ = DType::kInvalid;
+  }
 
   bool SharesBufferWith(const Tensor& other) const;
   // True when this object holds the only reference to memory that may be written: the moment for

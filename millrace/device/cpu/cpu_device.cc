@@ -23,10 +23,12 @@ class CpuDevice : public Device {
  public:
   explicit CpuDevice(const CpuDeviceOptions& options)
       : Device(options.name, "CPU",
-               options.incarnation != 0 ? options.incarnation : RandomIncarnation()) {
+               options.incarnation != 0 ? options.incarnation : RandomIncarnation()),
+        pool_(options.pool) {
+    if (pool_ != nullptr) return;
     int threads = options.intra_op_threads;
     if (threads <= 0) threads = static_cast<int>(std::thread::hardware_concurrency());
-    pool_ = std::make_unique<ThreadPool>("intra_op", threads > 1 ? threads - 1 : 0);
+    pool_ = std::make_shared<ThreadPool>("intra_op", threads - 1);
   }
 
   Allocator* allocator() override { return Allocator::Heap(); }
@@ -44,7 +46,7 @@ class CpuDevice : public Device {
 
  private:
   CpuStream stream_;
-  std::unique_ptr<ThreadPool> pool_;
+  std::shared_ptr<ThreadPool> pool_;
 };
 
 }  // namespace

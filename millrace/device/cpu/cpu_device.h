@@ -10,6 +10,8 @@ namespace millrace {
 
 struct CpuDeviceOptions {
   std::string name = "/job:localhost/replica:0/task:0/device:CPU:0";
+  // Threads shared with other devices; when null the device has its own.
+  std::shared_ptr<ThreadPool> pool = nullptr;
   // Threads that work on one wide op beside the one that runs it; the caller's thread counts as the
   // first. 0 takes the number of cores.
   int intra_op_threads = 0;

@@ -1,0 +1,21 @@
+# One libFuzzer program for every *_fuzz.cc in the rooms, for the preset `fuzz`; `ninja fuzzers`
+# builds them all. tests/fuzz/run seeds and runs them.
+if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  message(FATAL_ERROR "MILLRACE_FUZZ needs clang, which brings libFuzzer: use `cmake --preset fuzz`")
+endif()
+
+get_property(rooms GLOBAL PROPERTY MILLRACE_ROOMS)
+add_custom_target(fuzzers)
+file(GLOB_RECURSE fuzz_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/millrace/*_fuzz.cc)
+foreach(source ${fuzz_sources})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} EXCLUDE_FROM_ALL ${source})
+  foreach(room ${rooms})
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:${room}>)
+  endforeach()
+  target_link_libraries(${name} PRIVATE ${MILLRACE_DEPENDENCIES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzzers)
+  add_dependencies(fuzzers ${name})
+endforeach()

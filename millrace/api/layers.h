@@ -1,0 +1,80 @@
+// Layers: functions from tensors to tensors that make the variables they need.
+//
+//   Output h = layers::Dense(scope, x, 256, {.activation = ops::Relu});
+//
+// Their nodes go into a sub-scope named after the layer ("dense", "dense_1", ...) or as WithOpName says. Images are
+// [batch, height, width, channels].
+#pragma once
+
+#include <array>
+#include <functional>
+#include <optional>
+
+#include "millrace/api/initializers.h"
+#include "millrace/api/input.h"
+
+namespace millrace::layers {
+
+// What follows a layer: ops::Relu, ops::Tanh, or any function of that form. Null for nothing.
+using Activation = std::function<Output(const Scope&, const Input&)>;
+
+enum class Padding { kValid, kSame };
+
+struct DenseOptions {
+  Activation activation = nullptr;
+  bool use_bias = true;
+  Initializer kernel_initializer = init::GlorotUniform();
+  Initializer bias_initializer = init::Zeros();
+  // Strength of L2 regularization of the kernel; see losses::RegularizationLoss.
+  double l2 = 0;
+  bool trainable = true;
+};
+// activation(x * kernel + bias) over the last dimension of x, whose size must be known.
+Output Dense(const Scope& scope, const Input& x, int64_t units, const DenseOptions& options = {});
+
+struct Conv2DOptions {
+  std::array<int64_t, 2> strides = {1, 1};
+  std::array<int64_t, 2> dilations = {1, 1};
+  Padding padding = Padding::kValid;
+  Activation activation = nullptr;
+  bool use_bias = true;
+  Initializer kernel_initializer = init::GlorotUniform();
+  Initializer bias_initializer = init::Zeros();
+  double l2 = 0;
+  bool trainable = true;
+};
+// `kernel` is the height and width of the window.
+Output Conv2D(const Scope& scope, const Input& x, int64_t filters, std::array<int64_t, 2> kernel,
+              const Conv2DOptions& options = {});
+
+struct PoolOptions {
+  // The window's size when left out.
+  std::optional<std::array<int64_t, 2>> strides = std::nullopt;
+  Padding padding = Padding::kValid;
+};
+Output MaxPool2D(const Scope& scope, const Input& x, std::array<int64_t, 2> window, const PoolOptions& options = {});
+Output AvgPool2D(const Scope& scope, const Input& x, std::array<int64_t, 2> window, const PoolOptions& options = {});
+
+struct BatchNormOptions {
+  double momentum = 0.99;
+  double epsilon = 1e-3;
+  bool center = true;  // adds a learnt offset
+  bool scale = true;   // multiplies by a learnt scale
+  bool trainable = true;
+};
+// Normalises over all dimensions but the last. `training` is true or false, or a bool scalar to be fed: in training by
+// the batch's own mean and variance, otherwise by their moving averages, which training updates as update ops
+// (variable.h; Optimizer::Minimize runs them).
+Output BatchNorm(const Scope& scope, const Input& x, const Input& training, const BatchNormOptions& options = {});
+
+struct DropoutOptions {
+  std::optional<int64_t> seed = std::nullopt;
+};
+// In training sets a share `rate` of the elements to 0, in [0, 1), and scales the others up; otherwise gives x.
+Output Dropout(const Scope& scope, const Input& x, double rate, const Input& training,
+               const DropoutOptions& options = {});
+
+// [batch, everything else].
+Output Flatten(const Scope& scope, const Input& x);
+
+}  // namespace millrace::layers

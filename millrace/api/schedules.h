@@ -1,0 +1,49 @@
+// Learning rates that change with the step. Each gives a float scalar to hand to an optimizer; `step` is usually
+// GlobalStep(scope).
+#pragma once
+
+#include <vector>
+
+#include "millrace/api/input.h"
+
+namespace millrace::schedules {
+
+struct DecayOptions {
+  double rate = 0.01;         // the first one
+  double decay_steps = 1000;  // the time scale
+  double decay = 0.96;
+  bool staircase = false;  // whole multiples of decay_steps only
+};
+// rate * decay ^ (step / decay_steps)
+Output Exponential(const Scope& scope, const Input& step, const DecayOptions& options);
+// rate * exp(-decay * step / decay_steps)
+Output NaturalExp(const Scope& scope, const Input& step, const DecayOptions& options);
+// rate / (1 + decay * step / decay_steps)
+Output InverseTime(const Scope& scope, const Input& step, const DecayOptions& options);
+
+struct PolynomialOptions {
+  double rate = 0.01;
+  double decay_steps = 1000;
+  double end_rate = 0.0001;
+  double power = 1;
+  bool cycle = false;  // starts again with a longer period instead of staying at end_rate
+};
+// From rate to end_rate in decay_steps.
+Output Polynomial(const Scope& scope, const Input& step, const PolynomialOptions& options);
+
+struct CosineOptions {
+  double rate = 0.01;
+  double decay_steps = 1000;
+  double alpha = 0;  // what is left at the end, as a share of rate
+};
+// Half a cosine from rate to alpha * rate in decay_steps.
+Output Cosine(const Scope& scope, const Input& step, const CosineOptions& options);
+
+// values[0] up to and including step boundaries[0], then values[1], and so on; one value more than boundaries.
+Output PiecewiseConstant(const Scope& scope, const Input& step, const std::vector<int64_t>& boundaries,
+                         const std::vector<float>& values);
+
+// From `start` to `rate` (a number or another schedule) in a straight line over `steps`, then `rate`.
+Output Warmup(const Scope& scope, const Input& step, const Input& rate, double steps, double start = 0);
+
+}  // namespace millrace::schedules

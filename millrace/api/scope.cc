@@ -1,0 +1,166 @@
+#include "millrace/api/scope.h"
+
+#include "millrace/api/output.h"
+#include "millrace/api/scope_state.h"
+#include "millrace/graph/device_name.h"
+#include "millrace/graph/graph_def.h"
+
+namespace millrace {
+namespace {
+
+using api_internal::GraphState;
+using api_internal::ScopeSettings;
+
+// TensorFlow's seed of a graph in which only an op was given one.
+constexpr int64_t kDefaultGraphSeed = 87654321;
+
+std::string Join(const std::string& prefix, absl::string_view name) {
+  return prefix.empty() ? std::string(name) : absl::StrCat(prefix, "/", name);
+}
+
+template <typename Change>
+Scope Changed(const Scope& scope, Change change) {
+  auto settings = std::make_shared<ScopeSettings>(scope.settings());
+  change(*settings);
+  return Scope(std::move(settings));
+}
+
+}  // namespace
+
+Scope Scope::NewRoot() {
+  auto settings = std::make_shared<ScopeSettings>();
+  settings->state = std::make_shared<GraphState>();
+  return Scope(std::move(settings));
+}
+
+GraphState& Scope::state() const { return *settings_->state; }
+Graph* Scope::graph() const { return &state().graph; }
+const std::string& Scope::prefix() const { return settings_->prefix; }
+const std::string& Scope::op_name() const { return settings_->op_name; }
+const std::string& Scope::device() const { return settings_->device; }
+const Status& Scope::status() const { return state().status; }
+
+void Scope::UpdateStatus(const Status& status) const {
+  if (state().status.ok()) state().status = status;
+}
+
+std::string Scope::TakeName(absl::string_view name) const {
+  const std::string base = Join(prefix(), name);
+  auto& names = state().names;
+  int& uses = names[base];
+  if (uses == 0 && graph()->FindNode(base) == nullptr) {
+    uses = 1;
+    return base;
+  }
+  int n = std::max(uses, 1);
+  std::string candidate;
+  do {
+    candidate = absl::StrCat(base, "_", n++);
+  } while (names.contains(candidate) || graph()->FindNode(candidate) != nullptr);
+  uses = n;
+  names[candidate] = 1;
+  return candidate;
+}
+
+Scope Scope::SubScope(absl::string_view name) const {
+  if (!IsValidNodeName(Join(prefix(), name))) {
+    UpdateStatus(InvalidArgument("'", name, "' is not a name for a scope in '", prefix(),
+                                 "': letters, digits and _.\\-/ are, after a letter, a digit or a dot"));
+    return WithoutOpName();
+  }
+  return WithPrefix(TakeName(name));
+}
+
+Scope Scope::WithPrefix(absl::string_view prefix) const {
+  return Changed(*this, [&](ScopeSettings& s) {
+    s.prefix = std::string(prefix);
+    s.op_name.clear();
+    s.taken_name.clear();
+  });
+}
+
+Scope Scope::WithOpName(absl::string_view name) const {
+  if (!IsValidNodeName(Join(prefix(), name))) {
+    UpdateStatus(InvalidArgument("'", name, "' is not a name for an op in '", prefix(),
+                                 "': letters, digits and _.\\-/ are, after a letter, a digit or a dot"));
+    return WithoutOpName();
+  }
+  return Changed(*this, [&](ScopeSettings& s) { s.op_name = std::string(name); });
+}
+
+Scope Scope::WithTakenName(absl::string_view full_name) const {
+  return Changed(*this, [&](ScopeSettings& s) { s.taken_name = std::string(full_name); });
+}
+
+Scope Scope::WithoutOpName() const {
+  if (op_name().empty() && settings_->taken_name.empty()) return *this;
+  return Changed(*this, [](ScopeSettings& s) {
+    s.op_name.clear();
+    s.taken_name.clear();
+  });
+}
+
+Scope Scope::ForComposite(absl::string_view fallback) const {
+  return SubScope(op_name().empty() ? fallback : absl::string_view(op_name()));
+}
+
+Scope Scope::WithDevice(absl::string_view device) const {
+  StatusOr<DeviceName> inner = DeviceName::Parse(device);
+  if (!inner.ok()) {
+    UpdateStatus(::millrace::WithPrefix("in scope '" + prefix() + "': ", inner.status()));
+    return *this;
+  }
+  StatusOr<DeviceName> outer = DeviceName::Parse(this->device());
+  return Changed(*this, [&](ScopeSettings& s) {
+    s.device = outer.ok() ? inner->Over(*outer).ToString() : std::string(device);
+  });
+}
+
+Scope Scope::WithControlDependencies(const std::vector<Operation>& ops) const {
+  return Changed(*this, [&](ScopeSettings& s) {
+    for (const Operation& op : ops) {
+      if (op.node() == nullptr) {
+        UpdateStatus(InvalidArgument("a control dependency in scope '", prefix(), "' is empty"));
+      } else if (&op.scope().state() != &state()) {
+        UpdateStatus(InvalidArgument("the control dependency ", op.name(), " in scope '", prefix(),
+                                     "' belongs to another graph"));
+      } else if (std::find(s.control_inputs.begin(), s.control_inputs.end(), op.node()) ==
+                 s.control_inputs.end()) {
+        s.control_inputs.push_back(op.node());
+      }
+    }
+  });
+}
+
+Scope Scope::WithoutControlDependencies() const {
+  return Changed(*this, [](ScopeSettings& s) { s.control_inputs.clear(); });
+}
+
+Scope Scope::ColocateWith(const Operation& op) const {
+  if (op.node() == nullptr || &op.scope().state() != &state()) {
+    UpdateStatus(InvalidArgument("cannot colocate in scope '", prefix(), "' with ",
+                                 op.node() == nullptr ? "an empty operation"
+                                                      : op.name() + ", which is of another graph"));
+    return *this;
+  }
+  return Changed(*this, [&](ScopeSettings& s) { s.colocate_with = {op.name()}; });
+}
+
+StatusOr<pb::GraphDef> Scope::ToGraphDef() const {
+  MR_RETURN_IF_ERROR(status());
+  return ExportGraphDef(*graph());
+}
+
+void Scope::SetRandomSeed(int64_t seed) const { state().random_seed = seed; }
+
+std::pair<int64_t, int64_t> Scope::OpSeeds(std::optional<int64_t> op_seed) const {
+  const std::optional<int64_t>& graph_seed = state().random_seed;
+  if (!graph_seed && !op_seed) return {0, 0};
+  std::pair<int64_t, int64_t> seeds = {graph_seed.value_or(kDefaultGraphSeed),
+                                       op_seed.value_or(graph()->num_nodes())};
+  // Two zeros would mean "no seed".
+  if (seeds.first == 0 && seeds.second == 0) seeds.second = INT32_MAX;
+  return seeds;
+}
+
+}  // namespace millrace

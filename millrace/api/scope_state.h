@@ -1,0 +1,49 @@
+// What the scopes of one graph share. Internal to the front end.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "millrace/base/status.h"
+#include "millrace/graph/graph.h"
+
+namespace millrace::api_internal {
+
+// A variable as the graph has it. Plain pointers: the handles outside own the state, not the reverse.
+struct VariableNodes {
+  Node* handle = nullptr;
+  Endpoint value;
+  Endpoint initial_value;
+  Node* initializer = nullptr;
+  bool trainable = false;
+};
+
+struct GraphState {
+  Graph graph;
+  Status status;
+  // How often a full name was asked for: node names and sub-scopes share one set.
+  absl::flat_hash_map<std::string, int> names;
+  std::optional<int64_t> random_seed;
+
+  std::vector<VariableNodes> variables;
+  // What a training step runs beside the optimizer's updates: moving averages.
+  std::vector<Node*> update_ops;
+  std::vector<Endpoint> regularization_losses;
+  std::optional<size_t> global_step;  // its place in `variables`
+};
+
+struct ScopeSettings {
+  std::shared_ptr<GraphState> state;
+  std::string prefix;
+  std::string op_name;
+  // A full name that TakeName gave: the next node's, as it is.
+  std::string taken_name;
+  std::string device;
+  std::vector<Node*> control_inputs;
+  std::vector<std::string> colocate_with;
+};
+
+}  // namespace millrace::api_internal

@@ -1,0 +1,123 @@
+#include "millrace/api/variable.h"
+
+#include "millrace/api/op_call.h"
+#include "millrace/api/scope_state.h"
+
+namespace millrace {
+
+using api_internal::VariableNodes;
+
+Var::Var(const Scope& scope, const VariableNodes& nodes)
+    : Output(scope.WithoutOpName(), nodes.value),
+      handle_(nodes.handle->output(0)),
+      initial_value_(nodes.initial_value),
+      initializer_(nodes.initializer),
+      trainable_(nodes.trainable) {}
+
+Var::Var(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& init,
+         const VarOptions& options)
+    : Output(scope, Endpoint{}) {
+  Build(scope, name, [&](const Scope& inside) { return init(inside, shape, options.dtype); }, options);
+}
+
+Var::Var(const Scope& scope, absl::string_view name, const Input& initial_value, const VarOptions& options)
+    : Output(scope, Endpoint{}) {
+  if (initial_value.is_nothing()) {
+    scope.UpdateStatus(InvalidArgument("variable ", name, " in scope '", scope.prefix(), "' has no initial value"));
+    return;
+  }
+  Build(scope, name,
+        [&](const Scope& inside) {
+          return initial_value.In(inside.WithOpName("initial_value"), options.dtype);
+        },
+        options);
+}
+
+void Var::Build(const Scope& scope, absl::string_view name, const MakeInitialValue& make, const VarOptions& options) {
+  if (!scope.ok()) return;
+  // What a variable needs must not wait for the ops of a step.
+  const Scope outside = scope.WithoutControlDependencies().WithoutOpName();
+  const std::string full_name = outside.TakeName(name);
+  const Scope inside = outside.WithPrefix(full_name);
+  const Output initial = make(inside.WithPrefix(full_name + "/Initializer"));
+  if (!scope.ok()) return;
+  if (initial.empty()) {
+    scope.UpdateStatus(InvalidArgument("the initial value of variable ", full_name, " is empty"));
+    return;
+  }
+  const Operation handle = AddOp(outside.WithTakenName(full_name), "VarHandleOp", {},
+                                 {{"dtype", initial.dtype()},
+                                  {"shape", initial.shape()},
+                                  {"shared_name", full_name}});
+  const Scope beside = handle.empty() ? inside : inside.ColocateWith(handle);
+  const Operation assign = AddOp(beside.WithOpName("Assign"), "AssignVariableOp", {handle.output(0), initial},
+                                 {{"dtype", initial.dtype()}});
+  const Output value = Op(beside.WithPrefix(full_name + "/Read"), "ReadVariableOp", {handle.output(0)},
+                          {{"dtype", initial.dtype()}});
+  if (!scope.ok()) return;
+  VariableNodes nodes{.handle = handle.node(), .value = value.endpoint(), .initial_value = initial.endpoint(),
+                      .initializer = assign.node(), .trainable = options.trainable};
+  scope.state().variables.push_back(nodes);
+  *this = Var(scope, nodes);
+}
+
+Output Var::IsInitialized(const Scope& scope) const { return Op(scope, "VarIsInitializedOp", {handle()}); }
+
+Output Var::Read(const Scope& scope) const {
+  return Op(scope, "ReadVariableOp", {handle()}, {{"dtype", dtype()}});
+}
+Operation Var::Assign(const Scope& scope, const Input& value) const {
+  return AddOp(scope, "AssignVariableOp", {handle(), value}, {{"dtype", dtype()}});
+}
+Operation Var::AssignAdd(const Scope& scope, const Input& delta) const {
+  return AddOp(scope, "AssignAddVariableOp", {handle(), delta}, {{"dtype", dtype()}});
+}
+Operation Var::AssignSub(const Scope& scope, const Input& delta) const {
+  return AddOp(scope, "AssignSubVariableOp", {handle(), delta}, {{"dtype", dtype()}});
+}
+
+std::vector<Var> GlobalVariables(const Scope& scope) {
+  std::vector<Var> result;
+  for (const VariableNodes& nodes : scope.state().variables) result.emplace_back(scope, nodes);
+  return result;
+}
+
+std::vector<Var> TrainableVariables(const Scope& scope) {
+  std::vector<Var> result;
+  for (const VariableNodes& nodes : scope.state().variables) {
+    if (nodes.trainable) result.emplace_back(scope, nodes);
+  }
+  return result;
+}
+
+Operation GlobalVariablesInitializer(const Scope& scope) {
+  std::vector<Operation> all;
+  for (const Var& variable : GlobalVariables(scope)) all.push_back(variable.initializer());
+  return Group(scope.op_name().empty() ? scope.WithOpName("init") : scope, all);
+}
+
+Var GlobalStep(const Scope& scope) {
+  auto& state = scope.state();
+  if (!state.global_step) {
+    const Var made(scope.WithPrefix(""), "global_step", Input(0), {.dtype = DType::kInt64, .trainable = false});
+    if (made.empty()) return made;
+    state.global_step = state.variables.size() - 1;
+  }
+  return Var(scope, state.variables[*state.global_step]);
+}
+
+void AddUpdateOp(const Operation& op) {
+  if (!op.empty()) op.scope().state().update_ops.push_back(op.node());
+}
+
+std::vector<Operation> UpdateOps(const Scope& scope) {
+  std::vector<Operation> result;
+  for (Node* node : scope.state().update_ops) result.emplace_back(scope, node);
+  return result;
+}
+
+Operation Group(const Scope& scope, const std::vector<Operation>& ops) {
+  return AddOp(scope.WithControlDependencies(ops), "NoOp", {});
+}
+
+}  // namespace millrace

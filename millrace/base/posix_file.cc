@@ -1,0 +1,192 @@
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "millrace/base/file.h"
+
+namespace millrace {
+namespace {
+
+// What went wrong with which file; reads errno.
+Status Error(absl::string_view doing, const std::string& path) {
+  const int error = errno;
+  return absl::ErrnoToStatus(error, absl::StrCat("cannot ", doing, " ", path));
+}
+
+class PosixSequentialFile : public SequentialFile {
+ public:
+  PosixSequentialFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  ~PosixSequentialFile() override { close(fd_); }
+
+  StatusOr<size_t> Read(size_t n, char* buffer) override {
+    size_t done = 0;
+    while (done < n) {
+      const ssize_t got = read(fd_, buffer + done, n - done);
+      if (got == 0) break;
+      if (got > 0) {
+        done += static_cast<size_t>(got);
+      } else if (errno != EINTR) {
+        return Error("read", path_);
+      }
+    }
+    return done;
+  }
+
+ private:
+  const std::string path_;
+  const int fd_;
+};
+
+class PosixWritableFile : public WritableFile {
+ public:
+  PosixWritableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  ~PosixWritableFile() override {
+    if (fd_ >= 0) Close().IgnoreError();
+  }
+
+  Status Append(absl::string_view data) override {
+    if (buffer_.size() + data.size() > kBufferSize) MR_RETURN_IF_ERROR(Flush());
+    if (data.size() > kBufferSize) return Write(data);
+    buffer_.append(data.data(), data.size());
+    return absl::OkStatus();
+  }
+
+  Status Flush() override {
+    const Status status = Write(buffer_);
+    buffer_.clear();
+    return status;
+  }
+
+  Status Sync() override {
+    MR_RETURN_IF_ERROR(Flush());
+    return fdatasync(fd_) == 0 ? absl::OkStatus() : Error("sync", path_);
+  }
+
+  Status Close() override {
+    if (fd_ < 0) return FailedPrecondition(path_, " is closed already");
+    Status status = Flush();
+    if (close(fd_) != 0 && status.ok()) status = Error("close", path_);
+    fd_ = -1;
+    return status;
+  }
+
+ private:
+  static constexpr size_t kBufferSize = 1 << 16;
+
+  Status Write(absl::string_view data) {
+    if (fd_ < 0) return FailedPrecondition(path_, " is closed");
+    while (!data.empty()) {
+      const ssize_t put = write(fd_, data.data(), data.size());
+      if (put >= 0) {
+        data.remove_prefix(static_cast<size_t>(put));
+      } else if (errno != EINTR) {
+        return Error("write", path_);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const std::string path_;
+  int fd_;
+  std::string buffer_;
+};
+
+class PosixFileSystem : public FileSystem {
+ public:
+  StatusOr<std::unique_ptr<SequentialFile>> OpenSequential(const std::string& path) override {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return Error("open", path);
+    return std::make_unique<PosixSequentialFile>(path, fd);
+  }
+
+  StatusOr<std::unique_ptr<WritableFile>> OpenWritable(const std::string& path, Mode mode) override {
+    const int how = mode == Mode::kAppend ? O_APPEND : O_TRUNC;
+    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);
+    if (fd < 0) return Error("create", path);
+    return std::make_unique<PosixWritableFile>(path, fd);
+  }
+
+  StatusOr<uint64_t> FileSize(const std::string& path) override {
+    struct stat info;
+    if (stat(path.c_str(), &info) != 0) return Error("look at", path);
+    return static_cast<uint64_t>(info.st_size);
+  }
+
+  Status Exists(const std::string& path) override {
+    struct stat info;
+    return stat(path.c_str(), &info) == 0 ? absl::OkStatus() : Error("find", path);
+  }
+
+  Status Rename(const std::string& from, const std::string& to) override {
+    if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+    return Error(absl::StrCat("rename ", from, " to"), to);
+  }
+
+  StatusOr<std::vector<std::string>> List(const std::string& directory) override {
+    DIR* dir = opendir(directory.c_str());
+    if (dir == nullptr) return Error("list", directory);
+    std::vector<std::string> names;
+    while (const dirent* entry = readdir(dir)) {
+      const absl::string_view name = entry->d_name;
+      if (name != "." && name != "..") names.emplace_back(name);
+    }
+    closedir(dir);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  Status MakeDirectories(const std::string& directory) override {
+    for (size_t end = 0; end != std::string::npos;) {
+      end = directory.find('/', end + 1);
+      const std::string part = directory.substr(0, end);
+      if (mkdir(part.c_str(), 0777) == 0 || errno == EEXIST) continue;
+      // A parent that exists may be refused for another reason, such as a read-only file system.
+      const Status status = Error("make the directory", part);
+      if (end == std::string::npos || !Exists(part).ok()) return status;
+    }
+    struct stat info;
+    if (stat(directory.c_str(), &info) == 0 && !S_ISDIR(info.st_mode)) {
+      return AlreadyExists("cannot make the directory ", directory, ": a file of that name exists");
+    }
+    return absl::OkStatus();
+  }
+
+  Status Remove(const std::string& path) override {
+    return std::remove(path.c_str()) == 0 ? absl::OkStatus() : Error("remove", path);
+  }
+
+  Status RemoveTree(const std::string& directory) override {
+    MR_ASSIGN_OR_RETURN(const std::vector<std::string> names, List(directory));
+    for (const std::string& name : names) {
+      const std::string path = JoinPath(directory, name);
+      struct stat info;
+      const bool is_directory = lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+      MR_RETURN_IF_ERROR(is_directory ? RemoveTree(path) : Remove(path));
+    }
+    return Remove(directory);
+  }
+
+  StatusOr<std::string> MakeTempDirectory(absl::string_view prefix) override {
+    const char* root = std::getenv("TMPDIR");
+    std::string path = JoinPath(root != nullptr && *root != '\0' ? root : "/tmp",
+                                absl::StrCat(prefix, ".XXXXXX"));
+    if (mkdtemp(path.data()) == nullptr) return Error("make the directory", path);
+    return path;
+  }
+};
+
+}  // namespace
+
+FileSystem* FileSystem::Posix() {
+  static PosixFileSystem* const files = new PosixFileSystem;
+  return files;
+}
+
+}  // namespace millrace

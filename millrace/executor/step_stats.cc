@@ -1,0 +1,115 @@
+#include "millrace/executor/step_stats.h"
+
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace millrace {
+namespace {
+
+int ThisThreadNumber() {
+  static std::atomic<int> next{0};
+  thread_local const int number = next.fetch_add(1);
+  return number;
+}
+
+std::string JsonString(absl::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      absl::StrAppendFormat(&out, "\\u%04x", c);
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+void StepStatsCollector::Record(const Node& node, const Device& device, int64_t start_nanos,
+                                int64_t end_nanos, absl::Span<const Tensor> outputs) {
+  Entry entry{&node, &device, start_nanos, end_nanos, ThisThreadNumber(), {}, 0};
+  for (const Tensor& t : outputs) {
+    if (!t.IsInitialized()) continue;
+    entry.outputs.emplace_back(t.dtype(), t.shape());
+    entry.bytes += t.TotalBytes();
+  }
+  MutexLock lock(&mu_);
+  entries_.push_back(std::move(entry));
+}
+
+void StepStatsCollector::ToProto(pb::StepStats* stats) const {
+  MutexLock lock(&mu_);
+  std::map<std::string, pb::DeviceStepStats*> devices;
+  for (const Entry& e : entries_) {
+    pb::DeviceStepStats*& device = devices[e.device->name()];
+    if (device == nullptr) {
+      device = stats->add_dev_stats();
+      device->set_device(e.device->name());
+    }
+    pb::NodeExecStats* node = device->add_node_stats();
+    node->set_node_name(e.node->name());
+    node->set_all_start_micros(e.start_nanos / 1000);
+    node->set_all_start_nanos(e.start_nanos);
+    node->set_op_start_rel_micros(0);
+    node->set_op_end_rel_micros((e.end_nanos - e.start_nanos) / 1000);
+    node->set_op_end_rel_nanos(e.end_nanos - e.start_nanos);
+    node->set_all_end_rel_micros((e.end_nanos - e.start_nanos) / 1000);
+    node->set_all_end_rel_nanos(e.end_nanos - e.start_nanos);
+    node->set_thread_id(static_cast<uint32_t>(e.thread));
+    std::vector<std::string> inputs;
+    for (const Endpoint& in : e.node->inputs()) inputs.push_back(in.name());
+    node->set_timeline_label(
+        absl::StrCat(e.node->name(), " = ", e.node->type(), "(", absl::StrJoin(inputs, ", "), ")"));
+    for (size_t i = 0; i < e.outputs.size(); ++i) {
+      pb::NodeOutput* output = node->add_output();
+      output->set_slot(static_cast<int>(i));
+      pb::TensorDescription* description = output->mutable_tensor_description();
+      description->set_dtype(static_cast<pb::DataType>(e.outputs[i].first));
+      e.outputs[i].second.ToProto(description->mutable_shape());
+    }
+    pb::AllocatorMemoryUsed* memory = node->add_memory();
+    memory->set_allocator_name("cpu");
+    memory->set_total_bytes(static_cast<int64_t>(e.bytes));
+  }
+}
+
+std::string ChromeTrace(const pb::StepStats& stats) {
+  std::string out = "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n";
+  int pid = 0;
+  bool first = true;
+  const auto event = [&](const std::string& text) {
+    absl::StrAppend(&out, first ? "" : ",\n", text);
+    first = false;
+  };
+  for (const pb::DeviceStepStats& device : stats.dev_stats()) {
+    event(absl::StrFormat(R"({"name": "process_name", "ph": "M", "pid": %d, "args": {"name": %s}})",
+                          pid, JsonString(device.device())));
+    for (const pb::NodeExecStats& node : device.node_stats()) {
+      const std::string& label = node.timeline_label();
+      const size_t equals = label.find(" = "), paren = label.find('(');
+      const std::string op = equals == std::string::npos || paren == std::string::npos
+                                 ? "op"
+                                 : label.substr(equals + 3, paren - equals - 3);
+      int64_t bytes = 0;
+      for (const auto& memory : node.memory()) bytes += memory.total_bytes();
+      event(absl::StrFormat(
+          R"({"name": %s, "cat": "Op", "ph": "X", "pid": %d, "tid": %d, "ts": %.3f, "dur": %.3f, )"
+          R"("args": {"name": %s, "label": %s, "bytes": %d}})",
+          JsonString(op), pid, node.thread_id(), node.all_start_nanos() / 1e3,
+          std::max<double>(node.all_end_rel_nanos(), 1) / 1e3, JsonString(node.node_name()),
+          JsonString(label), bytes));
+    }
+    ++pid;
+  }
+  return out + "\n]}\n";
+}
+
+}  // namespace millrace

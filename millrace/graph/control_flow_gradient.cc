@@ -1,0 +1,87 @@
+#include "millrace/graph/control_flow_gradient.h"
+
+#include "absl/container/flat_hash_set.h"
+
+namespace millrace {
+namespace {
+
+// Where a value became conditional: output `branch` of a Switch on `predicate`.
+struct Branch {
+  Endpoint predicate;
+  int branch = -1;
+};
+
+// Walks back from `start` to the Switch that decides whether it is alive. Conditionals that lie wholly on
+// the way count as nested: each Merge passed hides one Switch.
+Branch FindBranch(Endpoint start) {
+  struct Step {
+    Endpoint at;
+    int depth;
+  };
+  std::vector<Step> stack = {{start, 0}};
+  absl::flat_hash_set<std::pair<const Node*, int>> seen;
+  while (!stack.empty()) {
+    const auto [at, depth] = stack.back();
+    stack.pop_back();
+    int next_depth = depth;
+    if (at.node->IsSwitch()) {
+      if (depth == 0 && at.index >= 0) return {at.node->input(1), at.index};
+      next_depth = depth - 1;
+      if (next_depth < 0) continue;
+    } else if (at.node->IsMerge()) {
+      next_depth = depth + 1;
+    }
+    if (!seen.insert({at.node, next_depth}).second) continue;
+    for (Node* before : at.node->control_inputs()) stack.push_back({Endpoint{before, -1}, next_depth});
+    for (const Endpoint& e : at.node->inputs()) stack.push_back({e, next_depth});
+  }
+  return {};
+}
+
+// Zeros made from the branch's own output are alive just when that branch is. A variable's handle has
+// zeros like its value.
+Endpoint ZerosOfBranch(GradientContext& c, int branch, DType dtype) {
+  const Endpoint out = c.output(branch);
+  if (out.dtype() != DType::kResource) return c.ZerosLike(out);
+  return c.ZerosLike(c.Op("ReadVariableOp", {out}, {{"dtype", dtype}}));
+}
+
+}  // namespace
+
+Status SwitchGradient(GradientContext& c) {
+  Endpoint sides[2];
+  for (int i = 0; i < 2; ++i) {
+    if (!c.raw_grad(i).IsNone()) sides[i] = c.grad(i);
+  }
+  for (int i = 0; i < 2; ++i) {
+    if (!sides[i] && sides[1 - i]) sides[i] = ZerosOfBranch(c, i, BaseType(sides[1 - i].dtype()));
+  }
+  if (!c.ok()) return c.status();
+  c.set_input_grad(0, c.Op("Merge", {sides[0], sides[1]}));
+  return c.status();
+}
+
+Status MergeGradient(GradientContext& c) {
+  Node* gate = nullptr;
+  Endpoint predicate;
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    if (c.input(i).node->IsNextIteration() || c.input(i).node->IsEnter()) {
+      return Unimplemented("gradients through loops are not supported");
+    }
+    const Branch branch = FindBranch(c.input(i));
+    if (branch.branch < 0) {
+      return InvalidArgument("no Switch decides over ", c.input(i).name(),
+                             ", so its gradient through the Merge is not defined");
+    }
+    if (gate == nullptr || predicate != branch.predicate) {
+      predicate = branch.predicate;
+      const Endpoint grad = c.grad(0);
+      gate = c.AddNode("Switch", {grad, predicate});
+      if (gate == nullptr) return c.status();
+    }
+    c.set_input_grad(i, gate->output(branch.branch));
+  }
+  return c.status();
+}
+
+}  // namespace millrace

@@ -1,0 +1,33 @@
+// Which device each node runs on.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "millrace/graph/device_name.h"
+#include "millrace/graph/graph.h"
+
+namespace millrace {
+
+struct PlacementOptions {
+  // Full names, in order of preference.
+  std::vector<std::string> devices = {};
+  // Whether a device of that type has a kernel for the op.
+  std::function<bool(const Node& node, const std::string& device_type)> has_kernel = nullptr;
+  // What stands for the parts that a node's request leaves open; may be partial or empty.
+  std::string default_device = {};
+  // Fall back to another device where the requested one does not exist or has no kernel.
+  bool allow_soft_placement = false;
+};
+
+// Assigns a device to every node that has none. Nodes that belong together get the same one: those
+// with a common `_class`, those that share a reference or a resource handle.
+// INVALID_ARGUMENT names the node and what it asked for, and lists the devices that there are.
+Status PlaceNodes(Graph* graph, const PlacementOptions& options);
+
+// Puts a copy node (_CopyToDevice) on every edge between nodes of different devices, one for each
+// tensor and receiving device; control edges stay as they are.
+Status InsertCopies(Graph* graph);
+
+}  // namespace millrace

@@ -1,0 +1,101 @@
+// GatherNd: slices of a tensor named by coordinates.
+#include <algorithm>
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/op_schema.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/array/nd_index.h"
+#include "millrace/ops/array/partial_dims.h"
+#include "millrace/runtime/kernel_registry.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+namespace {
+
+template <typename T, typename Index>
+Status GatherSlices(const NdIndex& nd, const T* from, T* to, bool ignore_bad) {
+  const int64_t n = nd.slice();
+  for (int64_t i = 0; i < nd.rows(); ++i) {
+    const int64_t offset = nd.Offset<Index>(i);
+    if (offset >= 0) {
+      std::copy_n(from + offset, n, to + i * n);
+    } else if (ignore_bad) {
+      std::fill_n(to + i * n, n, T{});
+    } else {
+      return nd.OutOfRange<Index>(i, "param shape");
+    }
+  }
+  return absl::OkStatus();
+}
+
+class GatherNdKernel : public Kernel {
+ public:
+  explicit GatherNdKernel(KernelInit& init) {
+    auto ignore = IgnoresBadIndices(init.node());
+    if (!ignore.ok()) init.Fail(ignore.status());
+    ignore_bad_ = ignore.ok() && *ignore;
+  }
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& params = ctx.input(0);
+    const Tensor& indices = ctx.input(1);
+    if (params.rank() < 1) return InvalidArgument("params must be at least a vector");
+    MR_ASSIGN_OR_RETURN(const NdIndex nd, NdIndex::Make(indices, params.shape()));
+    MR_ASSIGN_OR_RETURN(const Shape shape, nd.SlicesShape());
+    if (nd.rows() > 0 && params.num_elements() == 0 && shape.num_elements() > 0) {
+      return InvalidArgument("Requested more than 0 entries, but params is empty.  Params shape: ",
+                             params.shape().ToString());
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    Status status = InvalidArgument("indices must be int16, int32 or int64");
+    DispatchType(Types<int32_t, int64_t, int16_t>(), indices.dtype(), [&](auto index_tag) {
+      using Index = typename decltype(index_tag)::type;
+      DispatchMove(params.dtype(), [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        status = GatherSlices<T, Index>(nd, params.raw<T>(), out->raw<T>(), ignore_bad_);
+      });
+    });
+    return status;
+  }
+
+ private:
+  bool ignore_bad_ = false;
+};
+
+Status GatherNdShape(ShapeContext& c) {
+  const PartialShape& params = c.input(0);
+  MR_ASSIGN_OR_RETURN(const PartialShape indices, c.WithRankAtLeast(1, 1));
+  c.set_output(0, PartialShape());
+  if (!params.known_rank() || !indices.known_rank()) return absl::OkStatus();
+  const int64_t depth = indices.dim(indices.rank() - 1);
+  if (depth < 0) return absl::OkStatus();
+  if (depth > params.rank()) {
+    return InvalidArgument("indices.shape[-1] must be <= params.rank, but saw indices shape: ",
+                           indices.ToString(), " and params shape: ", params.ToString());
+  }
+  c.set_output(0, JoinShapes(SubShape(indices, 0, indices.rank() - 1),
+                             SubShape(params, static_cast<int>(depth), params.rank())));
+  return absl::OkStatus();
+}
+
+Status GatherNdGradient(GradientContext& c) {
+  const Endpoint indices = c.input(1);
+  const PartialShape& shape = indices.shape();
+  if (shape.known_rank() && shape.rank() == 2 && shape.dim(1) == 1) {
+    const Endpoint flat = c.Op("Squeeze", {indices}, {{"squeeze_dims", std::vector<int64_t>{-1}}});
+    c.set_input_grad(0, Grad::Slices(c.grad(), flat, c.Shape(c.input(0))));
+    return absl::OkStatus();
+  }
+  const DType index = indices.dtype() == DType::kInt16 ? DType::kInt32 : indices.dtype();
+  const Endpoint whole = c.Op("Shape", {c.input(0)}, {{"out_type", index}});
+  c.set_input_grad(0, c.Op("ScatterNd", {c.Cast(indices, index), c.grad(), whole}));
+  return absl::OkStatus();
+}
+
+MILLRACE_OP(GatherNd)
+    .Input("params: Tparams").Input("indices: Tindices").Output("output: Tparams")
+    .Attr("Tparams: type").Attr("Tindices: {int16, int32, int64}")
+    .Attr("bad_indices_policy: string = ''").Shape(GatherNdShape).Gradient(GatherNdGradient);
+MILLRACE_KERNEL(GatherNd, kCpu, GatherNdKernel);
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,70 @@
+// Identity and the ops that differ from it only in what the graph makes of them.
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/op_schema.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/runtime/kernel_registry.h"
+
+namespace millrace {
+namespace {
+
+// Hands on every input, sharing its memory.
+class IdentityKernel : public Kernel {
+ public:
+  explicit IdentityKernel(KernelInit&) {}
+  Status Compute(KernelContext& ctx) override {
+    for (int i = 0; i < ctx.num_outputs(); ++i) ctx.SetOutput(i, ctx.input(i));
+    return absl::OkStatus();
+  }
+};
+
+class NoOpKernel : public Kernel {
+ public:
+  explicit NoOpKernel(KernelInit&) {}
+  Status Compute(KernelContext&) override { return absl::OkStatus(); }
+};
+
+Status IdentityShape(ShapeContext& c) {
+  for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, c.input(i));
+  return absl::OkStatus();
+}
+
+Status IdentityGradient(GradientContext& c) {
+  for (int i = 0; i < c.num_inputs(); ++i) c.set_input_grad(i, c.raw_grad(i));
+  return absl::OkStatus();
+}
+
+Status ForbiddenGradient(GradientContext& c) {
+  return Unimplemented("the gradient through '", c.node()->name(), "' (", c.node()->type(),
+                       ") is disabled: ", c.AttrOr<std::string>("message", ""));
+}
+
+MILLRACE_OP(Identity)
+    .Input("input: T").Output("output: T").Attr("T: type").Shape(IdentityShape)
+    .Gradient(IdentityGradient);
+MILLRACE_KERNEL(Identity, kCpu, IdentityKernel);
+
+MILLRACE_OP(IdentityN)
+    .Input("input: T").Output("output: T").Attr("T: list(type) >= 1").Shape(IdentityShape)
+    .Gradient(IdentityGradient);
+MILLRACE_KERNEL(IdentityN, kCpu, IdentityKernel);
+
+MILLRACE_OP(StopGradient)
+    .Input("input: T").Output("output: T").Attr("T: type").Shape(IdentityShape).NotDifferentiable();
+MILLRACE_KERNEL(StopGradient, kCpu, IdentityKernel);
+
+MILLRACE_OP(PreventGradient)
+    .Input("input: T").Output("output: T").Attr("T: type").Attr("message: string = ''")
+    .Shape(IdentityShape).Gradient(ForbiddenGradient);
+MILLRACE_KERNEL(PreventGradient, kCpu, IdentityKernel);
+
+MILLRACE_OP(GuaranteeConst)
+    .Input("input: T").Output("output: T").Attr("T: type").Stateful().Shape(IdentityShape)
+    .NotDifferentiable();
+MILLRACE_KERNEL(GuaranteeConst, kCpu, IdentityKernel);
+
+MILLRACE_OP(NoOp)
+    .Shape(NoOutputs).NotDifferentiable();
+MILLRACE_KERNEL(NoOp, kCpu, NoOpKernel);
+
+}  // namespace
+}  // namespace millrace

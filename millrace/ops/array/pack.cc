@@ -1,0 +1,147 @@
+// Pack and Unpack: tensors of one shape stacked along a new dimension, and taken apart again.
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/op_schema.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/array/int_list.h"
+#include "millrace/ops/kernels/strided_copy.h"
+#include "millrace/runtime/kernel_registry.h"
+
+namespace millrace {
+namespace {
+
+class PackKernel : public Kernel {
+ public:
+  explicit PackKernel(KernelInit& init) { init.Attr("axis", &axis_); }
+  Status Compute(KernelContext& ctx) override {
+    const Shape& first = ctx.input(0).shape();
+    const int n = ctx.num_inputs();
+    for (int i = 1; i < n; ++i) {
+      if (ctx.input(i).shape() != first) {
+        return InvalidArgument("Shapes of all inputs must match: values[0].shape = ",
+                               first.ToString(), " != values[", i, "].shape = ",
+                               ctx.input(i).shape().ToString());
+      }
+    }
+    MR_ASSIGN_OR_RETURN(const int axis, ReadAxis(axis_, first.rank() + 1, "axis"));
+    Shape::Dims dims(first.dims().begin(), first.dims().end());
+    dims.insert(dims.begin() + axis, n);
+    MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
+    if (n == 1) {
+      ctx.SetOutput(0, ctx.input(0).ViewAs(ctx.input(0).dtype(), shape));
+      return absl::OkStatus();
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    const int64_t outer = first.Product(0, axis);
+    const int64_t run = first.Product(axis, first.rank());
+    for (int i = 0; i < n; ++i) {
+      CopyBox box;
+      box.Add(outer, run, run * n);
+      box.Add(run, 1, 1);
+      MR_RETURN_IF_ERROR(StridedCopy(ctx, out->dtype(), std::move(box), ctx.input(i).raw_data(), 0,
+                                     out->raw_data(), i * run));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t axis_ = 0;
+};
+
+Status PackShape(ShapeContext& c) {
+  PartialShape each = c.input(0);
+  for (int i = 1; i < c.num_inputs(); ++i) {
+    MR_ASSIGN_OR_RETURN(each, each.MergeWith(c.input(i)));
+  }
+  c.set_output(0, PartialShape());
+  if (!each.known_rank()) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(const int64_t wanted, c.Attr<int64_t>("axis"));
+  MR_ASSIGN_OR_RETURN(const int axis, ReadAxis(wanted, each.rank() + 1, "axis"));
+  Shape::Dims dims(each.dims().begin(), each.dims().end());
+  dims.insert(dims.begin() + axis, c.num_inputs());
+  c.set_output(0, PartialShape(absl::MakeConstSpan(dims)));
+  return absl::OkStatus();
+}
+
+Status PackGradient(GradientContext& c) {
+  Node* parts = c.AddNode("Unpack", {c.grad()},
+                          {{"num", c.num_inputs()}, {"axis", c.AttrOr<int64_t>("axis", 0)}});
+  if (!c.ok()) return c.status();
+  for (int i = 0; i < c.num_inputs(); ++i) c.set_input_grad(i, parts->output(i));
+  return absl::OkStatus();
+}
+
+class UnpackKernel : public Kernel {
+ public:
+  explicit UnpackKernel(KernelInit& init) { init.Attr("axis", &axis_); }
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& input = ctx.input(0);
+    const int n = ctx.num_outputs();
+    MR_ASSIGN_OR_RETURN(const int axis, ReadAxis(axis_, input.rank(), "axis"));
+    if (input.dim(axis) != n) {
+      return InvalidArgument("Input shape axis ", axis, " must equal ", n, ", got shape ",
+                             input.shape().ToString());
+    }
+    Shape shape = input.shape();
+    shape.RemoveDim(axis);
+    const int64_t outer = shape.Product(0, axis);
+    const int64_t run = shape.Product(axis, shape.rank());
+    // Large rows that stay aligned are handed out as parts of the input's memory.
+    const size_t bytes = static_cast<size_t>(run) * SizeOf(input.dtype());
+    const bool share = outer == 1 && bytes > 0 && bytes % Buffer::kAlignment == 0;
+    for (int i = 0; i < n; ++i) {
+      if (share) {
+        ctx.SetOutput(i, input.ViewAs(input.dtype(), Shape({n, run})).Row(i).ViewAs(input.dtype(), shape));
+        continue;
+      }
+      MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(i, shape));
+      CopyBox box;
+      box.Add(outer, run * n, run);
+      box.Add(run, 1, 1);
+      MR_RETURN_IF_ERROR(StridedCopy(ctx, out->dtype(), std::move(box), input.raw_data(), i * run,
+                                     out->raw_data(), 0));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t axis_ = 0;
+};
+
+Status UnpackShape(ShapeContext& c) {
+  const PartialShape& in = c.input(0);
+  PartialShape each;
+  if (in.known_rank()) {
+    MR_ASSIGN_OR_RETURN(const int64_t wanted, c.Attr<int64_t>("axis"));
+    MR_ASSIGN_OR_RETURN(const int axis, ReadAxis(wanted, in.rank(), "axis"));
+    if (in.dim(axis) >= 0 && in.dim(axis) != c.num_outputs()) {
+      return InvalidArgument("dimension ", axis, " of ", in.ToString(), " must be ",
+                             c.num_outputs());
+    }
+    each = PartialShape::Scalar();
+    for (int i = 0; i < in.rank(); ++i) {
+      if (i != axis) each.AddDim(in.dim(i));
+    }
+  }
+  for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, each);
+  return absl::OkStatus();
+}
+
+Status UnpackGradient(GradientContext& c) {
+  std::vector<Endpoint> grads;
+  for (int i = 0; i < c.num_outputs(); ++i) grads.push_back(c.grad(i));
+  c.set_input_grad(0, c.Op("Pack", grads, {{"axis", c.AttrOr<int64_t>("axis", 0)}}));
+  return absl::OkStatus();
+}
+
+MILLRACE_OP(Pack)
+    .Input("values: N * T").Output("output: T").Attr("N: int >= 1").Attr("T: type")
+    .Attr("axis: int = 0").Shape(PackShape).Gradient(PackGradient);
+MILLRACE_KERNEL(Pack, kCpu, PackKernel);
+
+MILLRACE_OP(Unpack)
+    .Input("value: T").Output("output: num * T").Attr("num: int >= 0").Attr("T: type")
+    .Attr("axis: int = 0").Shape(UnpackShape).Gradient(UnpackGradient);
+MILLRACE_KERNEL(Unpack, kCpu, UnpackKernel);
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,256 @@
+// ScatterNd and the TensorScatter ops: slices written or combined into a tensor at coordinates.
+#include <algorithm>
+#include <cstring>
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/op_schema.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/array/int_list.h"
+#include "millrace/ops/array/nd_index.h"
+#include "millrace/ops/array/partial_dims.h"
+#include "millrace/runtime/kernel_registry.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+namespace {
+
+struct Assign {
+  template <typename T>
+  static void Do(T& a, const T& b) { a = b; }
+};
+struct Add {
+  template <typename T>
+  static void Do(T& a, const T& b) { a = static_cast<T>(a + b); }
+  static void Do(bool& a, const bool& b) { a = a || b; }
+};
+struct Sub {
+  template <typename T>
+  static void Do(T& a, const T& b) { a = static_cast<T>(a - b); }
+};
+struct Max {
+  template <typename T>
+  static void Do(T& a, const T& b) { a = a < b ? b : a; }
+};
+struct Min {
+  template <typename T>
+  static void Do(T& a, const T& b) { a = b < a ? b : a; }
+};
+
+// Slices this wide are shared among threads, each taking a range of columns of all rows, so that
+// repeated rows combine in their order.
+constexpr int64_t kWide = 1 << 14;
+
+template <typename Combine, typename T, typename Index>
+Status ScatterRows(KernelContext& ctx, const NdIndex& nd, const T* updates, T* out, bool ignore_bad) {
+  const int64_t n = nd.slice();
+  for (int64_t i = 0; i < nd.rows() && !ignore_bad; ++i) {
+    if (nd.Offset<Index>(i) < 0) return nd.OutOfRange<Index>(i, "shape");
+  }
+  ctx.ParallelFor(n, kWide, [&](int64_t begin, int64_t end) {
+    for (int64_t i = 0; i < nd.rows(); ++i) {
+      const int64_t offset = nd.Offset<Index>(i);
+      if (offset < 0) continue;
+      T* to = out + offset;
+      const T* from = updates + i * n;
+      for (int64_t j = begin; j < end; ++j) Combine::Do(to[j], from[j]);
+    }
+  });
+  return absl::OkStatus();
+}
+
+using AddTypes = JoinTypes<NumberTypes, Types<bool, std::string>>::type;
+template <typename Combine>
+struct TypesOf {
+  using type = NumberTypes;
+};
+template <>
+struct TypesOf<Add> {
+  using type = AddTypes;
+};
+template <>
+struct TypesOf<Max> {
+  using type = RealTypes;
+};
+template <>
+struct TypesOf<Min> {
+  using type = RealTypes;
+};
+
+template <typename Combine>
+Status Scatter(KernelContext& ctx, const NdIndex& nd, const Tensor& indices, const Tensor& updates,
+               Tensor* out, bool ignore_bad) {
+  Status status = InvalidArgument("indices must be int32 or int64, got ", indices.dtype());
+  DispatchType(IndexTypes(), indices.dtype(), [&](auto index_tag) {
+    using Index = typename decltype(index_tag)::type;
+    const auto run = [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      status = ScatterRows<Combine, T, Index>(ctx, nd, updates.raw<T>(), out->raw<T>(), ignore_bad);
+    };
+    bool known;
+    if constexpr (std::is_same_v<Combine, Assign>) {
+      known = DispatchMove(out->dtype(), run);
+    } else {
+      known = DispatchType(typename TypesOf<Combine>::type(), out->dtype(), run);
+    }
+    if (!known) status = InvalidArgument("this scatter does not take ", out->dtype());
+  });
+  return status;
+}
+
+Status CheckUpdates(const NdIndex& nd, const Shape& target, const Tensor& indices,
+                    const Tensor& updates) {
+  if (target.num_elements() == 0 && updates.num_elements() > 0) {
+    return InvalidArgument("Indices and updates specified for empty output shape ",
+                           target.ToString());
+  }
+  MR_ASSIGN_OR_RETURN(const Shape wanted, nd.SlicesShape());
+  if (updates.shape() != wanted) {
+    return InvalidArgument("Shapes of updates and indices do not fit: updates must have shape ",
+                           wanted.ToString(), " for indices ", indices.shape().ToString(),
+                           " into shape ", target.ToString(), ", got ", updates.shape().ToString());
+  }
+  return absl::OkStatus();
+}
+
+class ScatterNdKernel : public Kernel {
+ public:
+  explicit ScatterNdKernel(KernelInit& init) {
+    auto ignore = IgnoresBadIndices(init.node());
+    if (!ignore.ok()) init.Fail(ignore.status());
+    ignore_bad_ = ignore.ok() && *ignore;
+  }
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& indices = ctx.input(0);
+    const Tensor& updates = ctx.input(1);
+    MR_ASSIGN_OR_RETURN(const IntList dims, ReadIntVector(ctx.input(2), "shape"));
+    MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
+    MR_ASSIGN_OR_RETURN(const NdIndex nd, NdIndex::Make(indices, shape));
+    MR_RETURN_IF_ERROR(CheckUpdates(nd, shape, indices, updates));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    if (IsPlain(out->dtype())) std::memset(out->raw_data(), 0, out->TotalBytes());
+    return Scatter<Add>(ctx, nd, indices, updates, out, ignore_bad_);
+  }
+
+ private:
+  bool ignore_bad_ = false;
+};
+
+template <typename Combine>
+class TensorScatterKernel : public Kernel {
+ public:
+  explicit TensorScatterKernel(KernelInit& init) {
+    auto ignore = IgnoresBadIndices(init.node());
+    if (!ignore.ok()) init.Fail(ignore.status());
+    ignore_bad_ = ignore.ok() && *ignore;
+  }
+  Status Compute(KernelContext& ctx) override {
+    const Shape shape = ctx.input(0).shape();
+    const void* before = ctx.input(0).raw_data();
+    const Tensor& indices = ctx.input(1);
+    const Tensor& updates = ctx.input(2);
+    MR_ASSIGN_OR_RETURN(const NdIndex nd, NdIndex::Make(indices, shape));
+    MR_RETURN_IF_ERROR(CheckUpdates(nd, shape, indices, updates));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, shape));
+    if (out->raw_data() != before) {
+      CopyElements(out->dtype(), before, 0, out->raw_data(), 0, shape.num_elements());
+    }
+    return Scatter<Combine>(ctx, nd, indices, updates, out, ignore_bad_);
+  }
+
+ private:
+  bool ignore_bad_ = false;
+};
+
+Status ScatterNdShape(ShapeContext& c) {
+  MR_RETURN_IF_ERROR(c.WithRankAtLeast(0, 1).status());
+  MR_RETURN_IF_ERROR(c.WithRank(2, 1).status());
+  MR_ASSIGN_OR_RETURN(PartialShape shape, c.ShapeFromInput(2));
+  c.set_output(0, shape);
+  return absl::OkStatus();
+}
+
+Status ScatterNdGradient(GradientContext& c) {
+  c.set_input_grad(1, c.Op("GatherNd", {c.grad(), c.input(0)}));
+  return absl::OkStatus();
+}
+
+Status TensorScatterAddGradient(GradientContext& c) {
+  c.set_input_grad(0, c.grad());
+  c.set_input_grad(2, c.Op("GatherNd", {c.grad(), c.input(1)}));
+  return absl::OkStatus();
+}
+
+Status TensorScatterSubGradient(GradientContext& c) {
+  c.set_input_grad(0, c.grad());
+  c.set_input_grad(2, c.Neg(c.Op("GatherNd", {c.grad(), c.input(1)})));
+  return absl::OkStatus();
+}
+
+Status TensorScatterUpdateGradient(GradientContext& c) {
+  c.set_input_grad(0, c.Op("TensorScatterUpdate", {c.grad(), c.input(1), c.ZerosLike(c.input(2))}));
+  c.set_input_grad(2, c.Op("GatherNd", {c.grad(), c.input(1)}));
+  return absl::OkStatus();
+}
+
+// Shared out evenly among the elements that equal the result.
+Status TensorScatterMinMaxGradient(GradientContext& c) {
+  const Endpoint x = c.input(0), indices = c.input(1), updates = c.input(2), out = c.output(0);
+  const DType dtype = x.dtype();
+  const Endpoint from_x = c.Cast(c.Op("Equal", {x, out}), dtype);
+  const Endpoint at = c.Op("GatherNd", {out, indices});
+  const Endpoint from_updates = c.Cast(c.Op("Equal", {updates, at}), dtype);
+  const Endpoint shape = c.Op("Shape", {x}, {{"out_type", indices.dtype()}});
+  const Endpoint ties = c.Add(from_x, c.Op("ScatterNd", {indices, from_updates, shape}));
+  const Endpoint share = c.Div(c.grad(), ties);
+  c.set_input_grad(0, c.Mul(share, from_x));
+  c.set_input_grad(2, c.Mul(c.Op("GatherNd", {share, indices}), from_updates));
+  return absl::OkStatus();
+}
+
+MILLRACE_OP(ScatterNd)
+    .Input("indices: Tindices").Input("updates: T").Input("shape: Tindices").Output("output: T")
+    .Attr("T: type").Attr("Tindices: {int16, int32, int64}")
+    .Attr("bad_indices_policy: string = ''").Shape(ScatterNdShape).Gradient(ScatterNdGradient);
+MILLRACE_KERNEL(ScatterNd, kCpu, ScatterNdKernel);
+
+MILLRACE_OP(ScatterNdNonAliasingAdd)
+    .Input("input: T").Input("indices: Tindices").Input("updates: T").Output("output: T")
+    .Attr("T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, "
+          "qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64, bool}")
+    .Attr("Tindices: {int32, int64}").Attr("bad_indices_policy: string = ''").Shape(UnchangedShape)
+    .Gradient(TensorScatterAddGradient);
+MILLRACE_KERNEL(ScatterNdNonAliasingAdd, kCpu, TensorScatterKernel<Add>);
+
+MILLRACE_OP(TensorScatterAdd)
+    .Input("tensor: T").Input("indices: Tindices").Input("updates: T").Output("output: T")
+    .Attr("T: type").Attr("Tindices: {int32, int64}").Attr("bad_indices_policy: string = ''")
+    .Shape(UnchangedShape).Gradient(TensorScatterAddGradient);
+MILLRACE_KERNEL(TensorScatterAdd, kCpu, TensorScatterKernel<Add>);
+
+MILLRACE_OP(TensorScatterSub)
+    .Input("tensor: T").Input("indices: Tindices").Input("updates: T").Output("output: T")
+    .Attr("T: type").Attr("Tindices: {int32, int64}").Attr("bad_indices_policy: string = ''")
+    .Shape(UnchangedShape).Gradient(TensorScatterSubGradient);
+MILLRACE_KERNEL(TensorScatterSub, kCpu, TensorScatterKernel<Sub>);
+
+MILLRACE_OP(TensorScatterUpdate)
+    .Input("tensor: T").Input("indices: Tindices").Input("updates: T").Output("output: T")
+    .Attr("T: type").Attr("Tindices: {int16, int32, int64, uint16}")
+    .Attr("bad_indices_policy: string = ''").Shape(UnchangedShape)
+    .Gradient(TensorScatterUpdateGradient);
+MILLRACE_KERNEL(TensorScatterUpdate, kCpu, TensorScatterKernel<Assign>);
+
+MILLRACE_OP(TensorScatterMax)
+    .Input("tensor: T").Input("indices: Tindices").Input("updates: T").Output("output: T")
+    .Attr("T: type").Attr("Tindices: {int32, int64}").Attr("bad_indices_policy: string = ''")
+    .Shape(UnchangedShape).Gradient(TensorScatterMinMaxGradient);
+MILLRACE_KERNEL(TensorScatterMax, kCpu, TensorScatterKernel<Max>);
+
+MILLRACE_OP(TensorScatterMin)
+    .Input("tensor: T").Input("indices: Tindices").Input("updates: T").Output("output: T")
+    .Attr("T: type").Attr("Tindices: {int32, int64}").Attr("bad_indices_policy: string = ''")
+    .Shape(UnchangedShape).Gradient(TensorScatterMinMaxGradient);
+MILLRACE_KERNEL(TensorScatterMin, kCpu, TensorScatterKernel<Min>);
+
+}  // namespace
+}  // namespace millrace

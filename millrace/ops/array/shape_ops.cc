@@ -1,0 +1,71 @@
+// Shape, ShapeN, Size and Rank: what a tensor looks like, as a tensor.
+#include <limits>
+
+#include "millrace/graph/op_schema.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/array/int_list.h"
+#include "millrace/runtime/kernel_registry.h"
+
+namespace millrace {
+namespace {
+
+class ShapeKernel : public Kernel {
+ public:
+  explicit ShapeKernel(KernelInit&) {}
+  Status Compute(KernelContext& ctx) override {
+    for (int i = 0; i < ctx.num_outputs(); ++i) {
+      const Shape& shape = ctx.input(i).shape();
+      MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(i, Shape({shape.rank()})));
+      MR_RETURN_IF_ERROR(WriteInts(shape.dims(), out));
+    }
+    return absl::OkStatus();
+  }
+};
+
+class SizeKernel : public Kernel {
+ public:
+  explicit SizeKernel(KernelInit&) {}
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape()));
+    const int64_t size = ctx.input(0).num_elements();
+    return WriteInts(absl::MakeConstSpan(&size, 1), out);
+  }
+};
+
+class RankKernel : public Kernel {
+ public:
+  explicit RankKernel(KernelInit&) {}
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape()));
+    out->data<int32_t>()[0] = ctx.input(0).rank();
+    return absl::OkStatus();
+  }
+};
+
+Status ShapeOfShape(ShapeContext& c) {
+  for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, PartialShape({c.input(i).rank()}));
+  return absl::OkStatus();
+}
+
+MILLRACE_OP(Shape)
+    .Input("input: T").Output("output: out_type").Attr("T: type")
+    .Attr("out_type: {int32, int64} = int32").Shape(ShapeOfShape).NotDifferentiable();
+MILLRACE_KERNEL(Shape, kCpu, ShapeKernel);
+
+MILLRACE_OP(ShapeN)
+    .Input("input: N * T").Output("output: N * out_type").Attr("N: int >= 1").Attr("T: type")
+    .Attr("out_type: {int32, int64} = int32").Shape(ShapeOfShape).NotDifferentiable();
+MILLRACE_KERNEL(ShapeN, kCpu, ShapeKernel);
+
+MILLRACE_OP(Size)
+    .Input("input: T").Output("output: out_type").Attr("T: type")
+    .Attr("out_type: {int32, int64} = int32").Shape(ScalarShape).NotDifferentiable();
+MILLRACE_KERNEL(Size, kCpu, SizeKernel);
+
+MILLRACE_OP(Rank)
+    .Input("input: T").Output("output: int32").Attr("T: type").Shape(ScalarShape)
+    .NotDifferentiable();
+MILLRACE_KERNEL(Rank, kCpu, RankKernel);
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,157 @@
+// StridedSlice, as Python slices, and StridedSliceGrad, which puts a slice back among zeros.
+#include <algorithm>
+#include <cstring>
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/op_schema.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/array/int_list.h"
+#include "millrace/ops/kernels/strided_copy.h"
+#include "millrace/ops/kernels/strided_slice_spec.h"
+#include "millrace/runtime/kernel_registry.h"
+
+namespace millrace {
+namespace {
+
+class StridedSliceKernel : public Kernel {
+ public:
+  explicit StridedSliceKernel(KernelInit& init) {
+    auto masks = StridedSliceMasks::Of(init.node());
+    if (masks.ok()) {
+      masks_ = *masks;
+    } else {
+      init.Fail(masks.status());
+    }
+  }
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& input = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(const StridedSliceSpec spec,
+                        ResolveStridedSlice(input.shape(), ctx.input(1), ctx.input(2), ctx.input(3),
+                                            masks_));
+    const Shape shape = spec.shape.AsShape();
+    if (spec.is_identity) {
+      ctx.SetOutput(0, input.ViewAs(input.dtype(), shape));
+      return absl::OkStatus();
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    const auto strides = RowMajorStrides(input.shape().dims());
+    const auto out_strides = RowMajorStrides(spec.size);
+    CopyBox box;
+    for (int i = 0; i < input.rank(); ++i) {
+      box.Add(spec.size[i], strides[i] * spec.stride[i], out_strides[i]);
+    }
+    return StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), spec.Offset(strides),
+                       out->raw_data(), 0);
+  }
+
+ private:
+  StridedSliceMasks masks_;
+};
+
+Status StridedSliceShape(ShapeContext& c) {
+  c.set_output(0, PartialShape());
+  int64_t length = -1;
+  for (int i = 1; i <= 3; ++i) {
+    MR_ASSIGN_OR_RETURN(PartialShape list, c.WithRank(i, 1));
+    if (list.dim(0) >= 0) length = list.dim(0);
+  }
+  if (!c.input(0).known_rank() || length < 0) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(const StridedSliceMasks masks, StridedSliceMasks::Of(c.node()));
+  MR_ASSIGN_OR_RETURN(
+      const StridedSliceSpec spec,
+      ResolveStridedSlice(c.input(0), static_cast<int>(std::min<int64_t>(length, 1000)),
+                          c.constant(1), c.constant(2), c.constant(3), masks));
+  c.set_output(0, spec.shape);
+  return absl::OkStatus();
+}
+
+AttrList MaskAttrs(const GradientContext& c) {
+  AttrList attrs;
+  for (const char* name : {"begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"}) {
+    attrs.emplace_back(name, c.AttrOr<int64_t>(name, 0));
+  }
+  return attrs;
+}
+
+Status StridedSliceGradient(GradientContext& c) {
+  DType index = c.input(1).dtype();
+  if (index == DType::kInt16) index = DType::kInt32;
+  const Endpoint shape = c.Op("Shape", {c.input(0)}, {{"out_type", index}});
+  c.set_input_grad(0, c.Op("StridedSliceGrad",
+                           {shape, c.Cast(c.input(1), index), c.Cast(c.input(2), index),
+                            c.Cast(c.input(3), index), c.grad()},
+                           MaskAttrs(c)));
+  return absl::OkStatus();
+}
+
+class StridedSliceGradKernel : public Kernel {
+ public:
+  explicit StridedSliceGradKernel(KernelInit& init) {
+    auto masks = StridedSliceMasks::Of(init.node());
+    if (masks.ok()) {
+      masks_ = *masks;
+    } else {
+      init.Fail(masks.status());
+    }
+  }
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const IntList dims, ReadIntVector(ctx.input(0), "shape"));
+    MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
+    const Tensor& dy = ctx.input(4);
+    MR_ASSIGN_OR_RETURN(
+        const StridedSliceSpec spec,
+        ResolveStridedSlice(shape, ctx.input(1), ctx.input(2), ctx.input(3), masks_));
+    if (dy.shape() != spec.shape.AsShape()) {
+      return InvalidArgument("shape of dy was ", dy.shape().ToString(), " instead of ",
+                             spec.shape.ToString());
+    }
+    if (spec.is_identity) {
+      ctx.SetOutput(0, dy.ViewAs(dy.dtype(), shape));
+      return absl::OkStatus();
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    if (IsPlain(out->dtype())) std::memset(out->raw_data(), 0, out->TotalBytes());
+    const auto strides = RowMajorStrides(shape.dims());
+    const auto dy_strides = RowMajorStrides(spec.size);
+    CopyBox box;
+    for (int i = 0; i < shape.rank(); ++i) {
+      box.Add(spec.size[i], dy_strides[i], strides[i] * spec.stride[i]);
+    }
+    return StridedCopy(ctx, dy.dtype(), std::move(box), dy.raw_data(), 0, out->raw_data(),
+                       spec.Offset(strides));
+  }
+
+ private:
+  StridedSliceMasks masks_;
+};
+
+Status StridedSliceGradShape(ShapeContext& c) {
+  MR_ASSIGN_OR_RETURN(PartialShape shape, c.ShapeFromInput(0));
+  c.set_output(0, shape);
+  return absl::OkStatus();
+}
+
+Status StridedSliceGradGradient(GradientContext& c) {
+  c.set_input_grad(4, c.Op("StridedSlice", {c.grad(), c.input(1), c.input(2), c.input(3)},
+                           MaskAttrs(c)));
+  return absl::OkStatus();
+}
+
+MILLRACE_OP(StridedSlice)
+    .Input("input: T").Input("begin: Index").Input("end: Index").Input("strides: Index")
+    .Output("output: T").Attr("T: type").Attr("Index: {int16, int32, int64}")
+    .Attr("begin_mask: int = 0").Attr("end_mask: int = 0").Attr("ellipsis_mask: int = 0")
+    .Attr("new_axis_mask: int = 0").Attr("shrink_axis_mask: int = 0").Shape(StridedSliceShape)
+    .Gradient(StridedSliceGradient);
+MILLRACE_KERNEL(StridedSlice, kCpu, StridedSliceKernel);
+
+MILLRACE_OP(StridedSliceGrad)
+    .Input("shape: Index").Input("begin: Index").Input("end: Index").Input("strides: Index")
+    .Input("dy: T").Output("output: T").Attr("T: type").Attr("Index: {int32, int64}")
+    .Attr("begin_mask: int = 0").Attr("end_mask: int = 0").Attr("ellipsis_mask: int = 0")
+    .Attr("new_axis_mask: int = 0").Attr("shrink_axis_mask: int = 0").Shape(StridedSliceGradShape)
+    .Gradient(StridedSliceGradGradient);
+MILLRACE_KERNEL(StridedSliceGrad, kCpu, StridedSliceGradKernel);
+
+}  // namespace
+}  // namespace millrace

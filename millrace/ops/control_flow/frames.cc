@@ -1,0 +1,94 @@
+// Enter, Exit, NextIteration, LoopCond: the borders of loops. What they mean is the executor's
+// matter; their kernels pass the value on.
+#include "millrace/graph/op_schema.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/runtime/kernel_registry.h"
+
+namespace millrace {
+namespace {
+
+class ForwardKernel : public Kernel {
+ public:
+  explicit ForwardKernel(KernelInit&) {}
+
+  Status Compute(KernelContext& ctx) override {
+    ctx.SetOutput(0, ctx.input(0));
+    return absl::OkStatus();
+  }
+};
+
+class ControlTriggerKernel : public Kernel {
+ public:
+  explicit ControlTriggerKernel(KernelInit&) {}
+  Status Compute(KernelContext&) override { return absl::OkStatus(); }
+};
+
+MILLRACE_OP(Enter)
+    .Input("data: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("frame_name: string")
+    .Attr("is_constant: bool = false")
+    .Attr("parallel_iterations: int = 10")
+    .Shape(UnchangedShape)
+    .Summary("Brings a value into the first iteration of a loop, or all of them if it is constant.");
+
+MILLRACE_OP(RefEnter)
+    .Input("data: Ref(T)")
+    .Output("output: Ref(T)")
+    .Attr("T: type")
+    .Attr("frame_name: string")
+    .Attr("is_constant: bool = false")
+    .Attr("parallel_iterations: int = 10")
+    .Shape(UnchangedShape)
+    .Summary("Enter for a reference to a variable.");
+
+MILLRACE_OP(Exit)
+    .Input("data: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Shape(UnchangedShape)
+    .Summary("Takes a value out of a loop.");
+
+MILLRACE_OP(RefExit)
+    .Input("data: Ref(T)")
+    .Output("output: Ref(T)")
+    .Attr("T: type")
+    .Shape(UnchangedShape)
+    .Summary("Exit for a reference to a variable.");
+
+MILLRACE_OP(NextIteration)
+    .Input("data: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Shape(UnchangedShape)
+    .Summary("Hands a value to the next iteration of a loop.");
+
+MILLRACE_OP(RefNextIteration)
+    .Input("data: Ref(T)")
+    .Output("output: Ref(T)")
+    .Attr("T: type")
+    .Shape(UnchangedShape)
+    .Summary("NextIteration for a reference to a variable.");
+
+MILLRACE_OP(LoopCond)
+    .Input("input: bool")
+    .Output("output: bool")
+    .Shape(ScalarShape)
+    .Summary("Says whether a loop goes on.");
+
+MILLRACE_OP(ControlTrigger)
+    .Shape(NoOutputs)
+    .Summary("Does nothing; runs even when what it waits for is dead.");
+
+MILLRACE_KERNEL(Enter, kCpu, ForwardKernel);
+MILLRACE_KERNEL(RefEnter, kCpu, ForwardKernel);
+MILLRACE_KERNEL(Exit, kCpu, ForwardKernel);
+MILLRACE_KERNEL(RefExit, kCpu, ForwardKernel);
+MILLRACE_KERNEL(NextIteration, kCpu, ForwardKernel);
+MILLRACE_KERNEL(RefNextIteration, kCpu, ForwardKernel);
+MILLRACE_KERNEL(LoopCond, kCpu, ForwardKernel);
+MILLRACE_KERNEL(ControlTrigger, kCpu, ControlTriggerKernel);
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,204 @@
+// Kernels that compute each output element from the input elements in the same place.
+//
+// An op gives a functor and a list of types; the loops are made from them and everything else
+// (broadcasting, in-place outputs, splitting over threads) is shared and compiled once:
+//
+//   struct Negate {
+//     template <typename T>
+//     T operator()(T x) const { return -x; }
+//   };
+//   MILLRACE_KERNEL(Neg, kCpu, UnaryOf<Negate, NumberTypes>);
+//
+// 16-bit floats are computed as float and rounded once.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <type_traits>
+
+#include "millrace/runtime/kernel.h"
+#include "millrace/runtime/kernel_registry.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+
+template <typename T>
+inline constexpr bool kIs16BitFloat = std::is_same_v<T, half> || std::is_same_v<T, bfloat16>;
+template <typename T>
+inline constexpr bool kIsComplex = false;
+template <typename T>
+inline constexpr bool kIsComplex<std::complex<T>> = true;
+// What elements of type T are computed in.
+template <typename T>
+using ComputeType = std::conditional_t<kIs16BitFloat<T>, float, T>;
+
+using FloatAndComplexTypes = JoinTypes<FloatTypes, ComplexTypes>::type;
+using SignedTypes = JoinTypes<FloatTypes, SignedIntTypes>::type;
+
+// Whole arrays of 16-bit floats, for loops that work on blocks.
+void Widen(const half* from, float* to, int64_t n);
+void Widen(const bfloat16* from, float* to, int64_t n);
+void Narrow(const float* from, half* to, int64_t n);
+void Narrow(const float* from, bfloat16* to, int64_t n);
+
+// Elements in one piece of work for one thread. A functor says how much one element costs with
+// kGrain; what it says is part of the fixed division of work.
+inline constexpr int64_t kCheapGrain = 32768;
+inline constexpr int64_t kCostlyGrain = 4096;
+template <typename F>
+constexpr int64_t GrainOf() {
+  if constexpr (requires { F::kGrain; }) {
+    return F::kGrain;
+  } else {
+    return kCheapGrain;
+  }
+}
+
+// out[i] = f(in[i]). `out` may be `in`.
+using UnaryLoop = void (*)(const void* in, void* out, int64_t n);
+
+// How the operands of a binary loop move.
+enum class Operands { kBothMove, kLeftStands, kRightStands };
+// out[i] = f(a[i], b[i]), an operand that stands giving its first element. `out` may be either.
+// Returns false when an element was not in the function's domain; out is then of no use.
+using BinaryLoop = bool (*)(Operands operands, const void* a, const void* b, void* out, int64_t n);
+
+inline constexpr int64_t kBlock = 128;
+
+// A functor may have, beside operator(), a faster Run(const float*, float*, int64_t) for arrays.
+template <typename F, typename In, typename Out>
+void MapUnary(const void* in, void* out, int64_t n) {
+  const In* x = static_cast<const In*>(in);
+  Out* y = static_cast<Out*>(out);
+  if constexpr (kIs16BitFloat<In>) {
+    float block[kBlock];
+    for (int64_t i = 0; i < n; i += kBlock) {
+      const int64_t m = std::min(kBlock, n - i);
+      Widen(x + i, block, m);
+      if constexpr (std::is_same_v<In, Out>) {
+        MapUnary<F, float, float>(block, block, m);
+        Narrow(block, y + i, m);
+      } else {
+        MapUnary<F, float, Out>(block, y + i, m);
+      }
+    }
+  } else if constexpr (requires { F::Run(x, y, n); }) {
+    F::Run(x, y, n);
+  } else {
+    const F f{};
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<Out>(f(x[i]));
+  }
+}
+
+// f(a, b), or f(a, b, &bad) where the functor can fail for these types.
+template <typename F, typename T>
+auto ApplyBinary(const F& f, const T& a, const T& b, bool* bad) {
+  if constexpr (requires { f(a, b, bad); }) {
+    return f(a, b, bad);
+  } else {
+    return f(a, b);
+  }
+}
+
+template <typename F, typename T, typename Out>
+bool MapBinary(Operands operands, const void* left, const void* right, void* out, int64_t n) {
+  const T* a = static_cast<const T*>(left);
+  const T* b = static_cast<const T*>(right);
+  Out* y = static_cast<Out*>(out);
+  bool bad = false;
+  if constexpr (kIs16BitFloat<T>) {
+    float fa[kBlock], fb[kBlock];
+    const int64_t step_a = operands == Operands::kLeftStands ? 0 : 1;
+    const int64_t step_b = operands == Operands::kRightStands ? 0 : 1;
+    for (int64_t i = 0; i < n; i += kBlock) {
+      const int64_t m = std::min(kBlock, n - i);
+      if (step_a != 0 || i == 0) Widen(a + i * step_a, fa, step_a != 0 ? m : 1);
+      if (step_b != 0 || i == 0) Widen(b + i * step_b, fb, step_b != 0 ? m : 1);
+      if constexpr (std::is_same_v<T, Out>) {
+        float fy[kBlock];
+        bad |= !MapBinary<F, float, float>(operands, fa, fb, fy, m);
+        Narrow(fy, y + i, m);
+      } else {
+        bad |= !MapBinary<F, float, Out>(operands, fa, fb, y + i, m);
+      }
+    }
+    return !bad;
+  } else {
+    const F f{};
+    switch (operands) {
+      case Operands::kBothMove:
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) y[i] = static_cast<Out>(ApplyBinary(f, a[i], b[i], &bad));
+        break;
+      case Operands::kLeftStands: {
+        const T x = a[0];
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) y[i] = static_cast<Out>(ApplyBinary(f, x, b[i], &bad));
+        break;
+      }
+      case Operands::kRightStands: {
+        const T x = b[0];
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) y[i] = static_cast<Out>(ApplyBinary(f, a[i], x, &bad));
+        break;
+      }
+    }
+    return !bad;
+  }
+}
+
+class UnaryKernel : public Kernel {
+ public:
+  Status Compute(KernelContext& ctx) override;
+
+ protected:
+  UnaryLoop loop_ = nullptr;
+  int64_t grain_ = kCheapGrain;
+};
+
+class BinaryKernel : public Kernel {
+ public:
+  Status Compute(KernelContext& ctx) override;
+
+ protected:
+  BinaryLoop loop_ = nullptr;
+  int64_t grain_ = kCheapGrain;
+  // What to say when the loop returned false.
+  const char* error_ = "";
+
+ private:
+  Status ComputeBroadcast(KernelContext& ctx);
+};
+
+// Out = void: the input's type.
+template <typename F, typename InTypes, typename Out = void>
+class UnaryOf : public UnaryKernel {
+ public:
+  explicit UnaryOf(KernelInit& init) {
+    grain_ = GrainOf<F>();
+    const bool known = DispatchType(InTypes{}, init.input_type(0), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      loop_ = &MapUnary<F, T, std::conditional_t<std::is_void_v<Out>, T, Out>>;
+    });
+    if (!known) FailDType(init, init.input_type(0));
+  }
+};
+
+template <typename F, typename InTypes, typename Out = void>
+class BinaryOf : public BinaryKernel {
+ public:
+  explicit BinaryOf(KernelInit& init) {
+    grain_ = GrainOf<F>();
+    if constexpr (requires { F::kError; }) error_ = F::kError;
+    const bool known = DispatchType(InTypes{}, init.input_type(0), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      loop_ = &MapBinary<F, T, std::conditional_t<std::is_void_v<Out>, T, Out>>;
+    });
+    if (!known) FailDType(init, init.input_type(0));
+  }
+};
+
+}  // namespace millrace

@@ -1,0 +1,193 @@
+// Kernels that combine the elements along some dimensions to one.
+//
+// An op gives a reducer for each element type:
+//
+//   template <typename T>
+//   struct SumReducer {
+//     using Acc = ...;                       // what is accumulated
+//     static constexpr bool kKeepsOne = true;  // Load changes nothing, one element reduces to itself
+//     static Acc Identity();
+//     static Acc Load(T x);
+//     static Acc Combine(Acc a, Acc b);      // associative and commutative up to rounding
+//     static T Finish(Acc a, int64_t count);
+//   };
+//   MILLRACE_KERNEL(Sum, kCpu, ReduceOf<SumReducer, NumberTypes>);
+//
+// The tree in which elements are combined depends on the shape alone. It is balanced, so the rounding
+// error grows with the logarithm of the number of elements.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "millrace/runtime/kernel.h"
+#include "millrace/runtime/kernel_registry.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+
+// The loops of one reducer for one type. Pointers are to elements or accumulators as named.
+struct ReduceLoops {
+  using Row = void (*)(const void* in, int64_t n, void* acc);
+  using Columns = void (*)(const void* in, int64_t rows, int64_t stride, int64_t columns, void* acc);
+
+  size_t acc_size = 0;
+  // n neighbours to one accumulator; rows of `columns` neighbours to one row of accumulators.
+  Row row = nullptr;
+  Columns columns = nullptr;
+  // The same over accumulators.
+  Row acc_row = nullptr;
+  Columns acc_columns = nullptr;
+  // Null when accumulators are results as they are.
+  void (*finish)(const void* acc, int64_t n, int64_t count, void* out) = nullptr;
+  bool keeps_one = false;
+};
+
+// At most this many columns are reduced in one call of ReduceLoops::columns.
+inline constexpr int64_t kReduceColumns = 256;
+
+// Which dimensions of an input are reduced, and the output that this makes.
+struct ReduceAxes {
+  // Neighbouring dimensions that are alike, merged; those of size 1 left out.
+  struct Run {
+    int64_t size;
+    bool reduced;
+  };
+  absl::InlinedVector<Run, 6> runs;
+  Shape output;
+  int64_t reduced_count = 1;
+
+  // `axes` is a scalar or vector of int32 or int64; negative ones count from the end.
+  // INVALID_ARGUMENT for one that is out of range or given twice.
+  Status Init(const Shape& input, const Tensor& axes, bool keep_dims);
+};
+
+// Reduces input 0 along the axes of input 1 to output 0.
+class ReduceKernel : public Kernel {
+ public:
+  Status Compute(KernelContext& ctx) override;
+
+ protected:
+  explicit ReduceKernel(KernelInit& init) { init.Attr("keep_dims", &keep_dims_); }
+  ReduceLoops loops_;
+
+ private:
+  bool keep_dims_ = false;
+};
+
+namespace reduce_internal {
+
+// Seen through this, accumulators are elements again.
+template <typename R>
+struct OverAccumulators {
+  using Acc = typename R::Acc;
+  static Acc Identity() { return R::Identity(); }
+  static Acc Load(Acc a) { return a; }
+  static Acc Combine(Acc a, Acc b) { return R::Combine(a, b); }
+};
+
+template <typename R, typename In>
+typename R::Acc Row(const In* x, int64_t n) {
+  using Acc = typename R::Acc;
+  constexpr int kLanes = sizeof(Acc) <= 4 ? 32 : 16;
+  constexpr int64_t kLeaf = 1024;
+  if (n < kLanes) {
+    Acc acc = R::Identity();
+    for (int64_t i = 0; i < n; ++i) acc = R::Combine(acc, R::Load(x[i]));
+    return acc;
+  }
+  if (n > kLeaf) {
+    const int64_t left = (n / kLeaf + 1) / 2 * kLeaf;
+    return R::Combine(Row<R>(x, left), Row<R>(x + left, n - left));
+  }
+  Acc lanes[kLanes];
+  for (int j = 0; j < kLanes; ++j) lanes[j] = R::Load(x[j]);
+  int64_t i = kLanes;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int j = 0; j < kLanes; ++j) lanes[j] = R::Combine(lanes[j], R::Load(x[i + j]));
+  }
+  for (int j = 0; i + j < n; ++j) lanes[j] = R::Combine(lanes[j], R::Load(x[i + j]));
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    for (int j = 0; j < width; ++j) lanes[j] = R::Combine(lanes[j], lanes[j + width]);
+  }
+  return lanes[0];
+}
+
+template <typename R, typename In>
+void Columns(const In* x, int64_t rows, int64_t stride, int64_t columns, typename R::Acc* acc) {
+  using Acc = typename R::Acc;
+  constexpr int64_t kLeaf = 32;
+  if (rows > kLeaf) {
+    const int64_t upper = (rows / kLeaf + 1) / 2 * kLeaf;
+    Acc lower[kReduceColumns];
+    Columns<R>(x, upper, stride, columns, acc);
+    Columns<R>(x + upper * stride, rows - upper, stride, columns, lower);
+    for (int64_t j = 0; j < columns; ++j) acc[j] = R::Combine(acc[j], lower[j]);
+    return;
+  }
+  if (rows == 0) {
+    for (int64_t j = 0; j < columns; ++j) acc[j] = R::Identity();
+    return;
+  }
+  for (int64_t j = 0; j < columns; ++j) acc[j] = R::Load(x[j]);
+  for (int64_t r = 1; r < rows; ++r) {
+    const In* row = x + r * stride;
+#pragma GCC ivdep
+    for (int64_t j = 0; j < columns; ++j) acc[j] = R::Combine(acc[j], R::Load(row[j]));
+  }
+}
+
+template <typename R, typename In>
+void RowLoop(const void* in, int64_t n, void* acc) {
+  *static_cast<typename R::Acc*>(acc) = Row<R>(static_cast<const In*>(in), n);
+}
+template <typename R, typename In>
+void ColumnsLoop(const void* in, int64_t rows, int64_t stride, int64_t columns, void* acc) {
+  Columns<R>(static_cast<const In*>(in), rows, stride, columns, static_cast<typename R::Acc*>(acc));
+}
+template <typename R, typename T>
+void FinishLoop(const void* acc, int64_t n, int64_t count, void* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    static_cast<T*>(out)[i] = R::Finish(static_cast<const typename R::Acc*>(acc)[i], count);
+  }
+}
+
+}  // namespace reduce_internal
+
+template <typename R, typename T>
+ReduceLoops MakeReduceLoops() {
+  using Acc = typename R::Acc;
+  using A = reduce_internal::OverAccumulators<R>;
+  ReduceLoops loops;
+  loops.acc_size = sizeof(Acc);
+  loops.row = &reduce_internal::RowLoop<R, T>;
+  loops.columns = &reduce_internal::ColumnsLoop<R, T>;
+  if constexpr (std::is_same_v<Acc, T> && R::kKeepsOne) {
+    loops.acc_row = loops.row;
+    loops.acc_columns = loops.columns;
+  } else {
+    loops.acc_row = &reduce_internal::RowLoop<A, Acc>;
+    loops.acc_columns = &reduce_internal::ColumnsLoop<A, Acc>;
+  }
+  if constexpr (requires(Acc a) { R::Finish(a, int64_t{1}); }) {
+    loops.finish = &reduce_internal::FinishLoop<R, T>;
+  } else {
+    static_assert(std::is_same_v<Acc, T>);
+  }
+  loops.keeps_one = R::kKeepsOne;
+  return loops;
+}
+
+template <template <typename> class Reducer, typename InTypes>
+class ReduceOf : public ReduceKernel {
+ public:
+  explicit ReduceOf(KernelInit& init) : ReduceKernel(init) {
+    const bool known = DispatchType(InTypes{}, init.input_type(0), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      loops_ = MakeReduceLoops<Reducer<T>, T>();
+    });
+    if (!known) FailDType(init, init.input_type(0));
+  }
+};
+
+}  // namespace millrace

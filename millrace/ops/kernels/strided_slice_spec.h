@@ -1,0 +1,50 @@
+// The arguments of StridedSlice and its kin, resolved against a shape.
+#pragma once
+
+#include "absl/container/inlined_vector.h"
+#include "millrace/base/status.h"
+#include "millrace/graph/graph.h"
+#include "millrace/ops/kernels/strided_copy.h"
+#include "millrace/tensor/shape.h"
+#include "millrace/tensor/tensor.h"
+
+namespace millrace {
+
+struct StridedSliceMasks {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t ellipsis = 0;
+  int64_t new_axis = 0;
+  int64_t shrink_axis = 0;
+
+  static StatusOr<StridedSliceMasks> Of(const Node& node);
+};
+
+// A slice of a tensor: where it starts and how it walks, dimension by dimension of the tensor.
+struct StridedSliceSpec {
+  absl::InlinedVector<int64_t, 8> begin;   // inside the tensor wherever size > 0
+  absl::InlinedVector<int64_t, 8> stride;
+  absl::InlinedVector<int64_t, 8> size;    // elements taken; -1 when unknown
+  // The result: dimensions of `size` without those shrunk away, and new ones of size 1.
+  PartialShape shape;
+  // True when it takes all of the tensor in order.
+  bool is_identity = false;
+
+  // The number of the first element in a tensor of these row-major strides.
+  int64_t Offset(absl::Span<const int64_t> strides) const;
+};
+
+// Resolves the arguments for a tensor of `input` shape, whose rank is known. Any of the three may be
+// null: what depends on it is then unknown. `length` is their number of elements. INVALID_ARGUMENT names
+// the dimension that is out of bounds.
+StatusOr<StridedSliceSpec> ResolveStridedSlice(const PartialShape& input, int length,
+                                               const Tensor* begin, const Tensor* end,
+                                               const Tensor* strides,
+                                               const StridedSliceMasks& masks);
+
+// The same when everything is known: for kernels.
+StatusOr<StridedSliceSpec> ResolveStridedSlice(const Shape& input, const Tensor& begin,
+                                               const Tensor& end, const Tensor& strides,
+                                               const StridedSliceMasks& masks);
+
+}  // namespace millrace

@@ -1,0 +1,62 @@
+// Add, AddV2, Sub.
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/kernels/elementwise.h"
+
+namespace millrace {
+namespace {
+
+struct AddFn {
+  template <typename T>
+  T operator()(const T& a, const T& b) const {
+    return a + b;
+  }
+};
+struct SubFn {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return a - b;
+  }
+};
+
+Status AddGradient(GradientContext& c) {
+  c.SetBroadcastGrads(0, c.grad(), 1, c.grad());
+  return c.status();
+}
+Status SubGradient(GradientContext& c) {
+  c.SetBroadcastGrads(0, c.grad(), 1, c.Neg(c.grad()));
+  return c.status();
+}
+
+using AddTypes = JoinTypes<NumberTypes, Types<std::string>>::type;
+
+}  // namespace
+
+MILLRACE_OP(Add)
+    .Input("x: T").Input("y: T").Output("z: T")
+    .Attr("T: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, "
+          "complex128, string}")
+    .Shape(BroadcastShape)
+    .Gradient(AddGradient)
+    .Summary("x + y, broadcast; strings are joined");
+MILLRACE_OP(AddV2)
+    .Input("x: T").Input("y: T").Output("z: T")
+    .Attr("T: {bfloat16, half, float, double, uint8, uint16, uint32, uint64, int8, int16, int32, "
+          "int64, complex64, complex128}")
+    .Commutative()
+    .Shape(BroadcastShape)
+    .Gradient(AddGradient)
+    .Summary("x + y, broadcast");
+MILLRACE_OP(Sub)
+    .Input("x: T").Input("y: T").Output("z: T")
+    .Attr("T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, int64, "
+          "complex64, complex128, uint32, uint64}")
+    .Shape(BroadcastShape)
+    .Gradient(SubGradient)
+    .Summary("x - y, broadcast");
+
+MILLRACE_KERNEL(Add, kCpu, BinaryOf<AddFn, AddTypes>);
+MILLRACE_KERNEL(AddV2, kCpu, BinaryOf<AddFn, NumberTypes>);
+MILLRACE_KERNEL(Sub, kCpu, BinaryOf<SubFn, NumberTypes>);
+
+}  // namespace millrace

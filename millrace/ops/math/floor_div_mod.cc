@@ -1,0 +1,104 @@
+// FloorDiv, FloorMod, Mod, TruncateMod.
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/math/integer_division.h"
+
+namespace millrace {
+namespace {
+
+struct FloorDivFn {
+  static constexpr const char* kError = kDivisionByZero;
+  template <typename T>
+    requires std::is_floating_point_v<T>
+  T operator()(T a, T b) const {
+    return std::floor(a / b);
+  }
+  template <typename T>
+    requires std::is_integral_v<T>
+  T operator()(T a, T b, bool* bad) const {
+    const T quotient = DivideTowardsZero(a, b, bad);
+    if constexpr (std::is_signed_v<T>) {
+      if (*bad) return 0;
+      return RemainderTowardsZero(a, b, bad) != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
+    } else {
+      return quotient;
+    }
+  }
+};
+// Has the sign of b.
+struct FloorModFn {
+  static constexpr const char* kError = kDivisionByZero;
+  static constexpr int64_t kGrain = kCostlyGrain;
+  template <typename T>
+    requires std::is_floating_point_v<T>
+  T operator()(T a, T b) const {
+    const T r = std::fmod(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+  }
+  template <typename T>
+    requires std::is_integral_v<T>
+  T operator()(T a, T b, bool* bad) const {
+    const T r = RemainderTowardsZero(a, b, bad);
+    if constexpr (std::is_signed_v<T>) {
+      return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+    } else {
+      return r;
+    }
+  }
+};
+// Has the sign of a.
+struct TruncateModFn {
+  static constexpr const char* kError = kDivisionByZero;
+  static constexpr int64_t kGrain = kCostlyGrain;
+  template <typename T>
+    requires std::is_floating_point_v<T>
+  T operator()(T a, T b) const {
+    return std::fmod(a, b);
+  }
+  template <typename T>
+    requires std::is_integral_v<T>
+  T operator()(T a, T b, bool* bad) const {
+    return RemainderTowardsZero(a, b, bad);
+  }
+};
+
+Status FloorModGradient(GradientContext& c) {
+  const Endpoint quotient = c.Op("FloorDiv", {c.input(0), c.input(1)});
+  c.SetBroadcastGrads(0, c.grad(), 1, c.Mul(c.grad(), c.Neg(quotient)));
+  return c.status();
+}
+
+using ModTypes = Types<float, double, int32_t, int64_t>;
+
+}  // namespace
+
+MILLRACE_OP(FloorDiv)
+    .Input("x: T").Input("y: T").Output("z: T")
+    .Attr("T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, "
+          "int64, complex64, complex128}")
+    .Shape(BroadcastShape)
+    .NotDifferentiable()
+    .Summary("The greatest whole number not above x / y, broadcast");
+MILLRACE_OP(FloorMod)
+    .Input("x: T").Input("y: T").Output("z: T").Attr("T: realnumbertype")
+    .Shape(BroadcastShape)
+    .Gradient(FloorModGradient)
+    .Summary("x - FloorDiv(x, y) * y, broadcast");
+MILLRACE_OP(Mod)
+    .Input("x: T").Input("y: T").Output("z: T")
+    .Attr("T: {int32, int64, half, half, bfloat16, float, double}")
+    .Shape(BroadcastShape)
+    .Summary("x - TruncateDiv(x, y) * y, broadcast");
+MILLRACE_OP(TruncateMod)
+    .Input("x: T").Input("y: T").Output("z: T")
+    .Attr("T: {int32, int64, bfloat16, half, float, double}")
+    .Shape(BroadcastShape)
+    .Summary("x - TruncateDiv(x, y) * y, broadcast");
+
+MILLRACE_KERNEL(FloorDiv, kCpu, BinaryOf<FloorDivFn, RealTypes>);
+MILLRACE_KERNEL(FloorMod, kCpu, BinaryOf<FloorModFn, RealTypes>);
+MILLRACE_KERNEL(Mod, kCpu, BinaryOf<TruncateModFn, ModTypes>);
+MILLRACE_KERNEL(TruncateMod, kCpu, BinaryOf<TruncateModFn, ModTypes>);
+
+}  // namespace millrace

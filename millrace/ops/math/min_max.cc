@@ -1,0 +1,49 @@
+// Maximum, Minimum.
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/kernels/elementwise.h"
+
+namespace millrace {
+namespace {
+
+// A NaN in either operand is the result.
+struct MaximumFn {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return a > b || a != a ? a : b;
+  }
+};
+struct MinimumFn {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return a < b || a != a ? a : b;
+  }
+};
+
+// The gradient goes to the operand that was taken, and to x when they were equal.
+Status TakenGradient(GradientContext& c, const char* compare) {
+  const Endpoint x_taken = c.Op(compare, {c.input(0), c.input(1)});
+  const Endpoint g = c.grad(), zero = c.ScalarLike(0, g.dtype());
+  c.SetBroadcastGrads(0, c.Op("SelectV2", {x_taken, g, zero}), 1, c.Op("SelectV2", {x_taken, zero, g}));
+  return c.status();
+}
+Status MaximumGradient(GradientContext& c) { return TakenGradient(c, "GreaterEqual"); }
+Status MinimumGradient(GradientContext& c) { return TakenGradient(c, "LessEqual"); }
+
+}  // namespace
+
+MILLRACE_OP(Maximum)
+    .Input("x: T").Input("y: T").Output("z: T").Attr("T: realnumbertype")
+    .Shape(BroadcastShape)
+    .Gradient(MaximumGradient)
+    .Summary("The greater of x and y, broadcast");
+MILLRACE_OP(Minimum)
+    .Input("x: T").Input("y: T").Output("z: T").Attr("T: realnumbertype")
+    .Shape(BroadcastShape)
+    .Gradient(MinimumGradient)
+    .Summary("The lesser of x and y, broadcast");
+
+MILLRACE_KERNEL(Maximum, kCpu, BinaryOf<MaximumFn, RealTypes>);
+MILLRACE_KERNEL(Minimum, kCpu, BinaryOf<MinimumFn, RealTypes>);
+
+}  // namespace millrace

@@ -1,0 +1,98 @@
+// Mul, MulNoNan, Square, SquaredDifference.
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/kernels/elementwise.h"
+
+namespace millrace {
+namespace {
+
+struct MulFn {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return a * b;
+  }
+};
+// Nothing times anything is nothing, even infinity.
+struct MulNoNanFn {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return b == T(0) ? T(0) : a * b;
+  }
+};
+struct SquareFn {
+  template <typename T>
+  T operator()(T x) const {
+    return x * x;
+  }
+};
+struct SquaredDifferenceFn {
+  template <typename T>
+  T operator()(T a, T b) const {
+    const T d = a - b;
+    if constexpr (kIsComplex<T>) {
+      return d * std::conj(d);
+    } else {
+      return d * d;
+    }
+  }
+};
+
+Status MulGradient(GradientContext& c) {
+  c.SetBroadcastGrads(0, c.Mul(c.grad(), c.Conj(c.input(1))), 1, c.Mul(c.Conj(c.input(0)), c.grad()));
+  return c.status();
+}
+Status MulNoNanGradient(GradientContext& c) {
+  c.SetBroadcastGrads(0, c.Op("MulNoNan", {c.grad(), c.Conj(c.input(1))}), 1,
+                      c.Op("MulNoNan", {c.Conj(c.input(0)), c.grad()}));
+  return c.status();
+}
+Status SquareGradient(GradientContext& c) {
+  const Endpoint x = c.input(0);
+  c.set_input_grad(0, c.Mul(c.grad(), c.Mul(c.ScalarLike(2, x.dtype()), c.Conj(x))));
+  return c.status();
+}
+Status SquaredDifferenceGradient(GradientContext& c) {
+  const Endpoint x = c.input(0), y = c.input(1);
+  const Endpoint g = c.Mul(c.Mul(c.ScalarLike(2, x.dtype()), c.grad()), c.Sub(x, y));
+  c.SetBroadcastGrads(0, g, 1, c.Neg(g));
+  return c.status();
+}
+
+using SquaredDifferenceTypes = JoinTypes<FloatAndComplexTypes, IndexTypes>::type;
+
+}  // namespace
+
+MILLRACE_OP(Mul)
+    .Input("x: T").Input("y: T").Output("z: T")
+    .Attr("T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, "
+          "int64, complex64, complex128}")
+    .Commutative()
+    .Shape(BroadcastShape)
+    .Gradient(MulGradient)
+    .Summary("x * y, broadcast");
+MILLRACE_OP(MulNoNan)
+    .Input("x: T").Input("y: T").Output("z: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Shape(BroadcastShape)
+    .Gradient(MulNoNanGradient)
+    .Summary("x * y, and 0 where y is 0 whatever x is");
+MILLRACE_OP(Square)
+    .Input("x: T").Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, int8, int16, int32, int64, uint8, uint16, uint32, "
+          "uint64, complex64, complex128}")
+    .Shape(UnchangedShape)
+    .Gradient(SquareGradient)
+    .Summary("x * x");
+MILLRACE_OP(SquaredDifference)
+    .Input("x: T").Input("y: T").Output("z: T")
+    .Attr("T: {bfloat16, half, float, double, int32, int64, complex64, complex128}").Commutative()
+    .Shape(BroadcastShape)
+    .Gradient(SquaredDifferenceGradient)
+    .Summary("(x - y) times its conjugate, broadcast");
+
+MILLRACE_KERNEL(Mul, kCpu, BinaryOf<MulFn, NumberTypes>);
+MILLRACE_KERNEL(MulNoNan, kCpu, BinaryOf<MulNoNanFn, FloatAndComplexTypes>);
+MILLRACE_KERNEL(Square, kCpu, UnaryOf<SquareFn, NumberTypes>);
+MILLRACE_KERNEL(SquaredDifference, kCpu, BinaryOf<SquaredDifferenceFn, SquaredDifferenceTypes>);
+
+}  // namespace millrace

@@ -1,0 +1,43 @@
+// All, Any.
+#include "millrace/ops/kernels/reduce.h"
+#include "millrace/ops/math/reduction.h"
+
+namespace millrace {
+namespace {
+
+template <typename T>
+struct AllReducer {
+  using Acc = bool;
+  static constexpr bool kKeepsOne = true;
+  static bool Identity() { return true; }
+  static bool Load(bool x) { return x; }
+  static bool Combine(bool a, bool b) { return a & b; }
+};
+template <typename T>
+struct AnyReducer {
+  using Acc = bool;
+  static constexpr bool kKeepsOne = true;
+  static bool Identity() { return false; }
+  static bool Load(bool x) { return x; }
+  static bool Combine(bool a, bool b) { return a | b; }
+};
+
+}  // namespace
+
+MILLRACE_OP(All)
+    .Input("input: bool").Input("reduction_indices: Tidx").Output("output: bool")
+    .Attr("keep_dims: bool = false").Attr("Tidx: {int32, int64} = int32")
+    .Shape(ReductionShape)
+    .NotDifferentiable()
+    .Summary("Whether all elements along the given axes are true");
+MILLRACE_OP(Any)
+    .Input("input: bool").Input("reduction_indices: Tidx").Output("output: bool")
+    .Attr("keep_dims: bool = false").Attr("Tidx: {int32, int64} = int32")
+    .Shape(ReductionShape)
+    .NotDifferentiable()
+    .Summary("Whether an element along the given axes is true");
+
+MILLRACE_KERNEL(All, kCpu, ReduceOf<AllReducer, Types<bool>>);
+MILLRACE_KERNEL(Any, kCpu, ReduceOf<AnyReducer, Types<bool>>);
+
+}  // namespace millrace

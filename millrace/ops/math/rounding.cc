@@ -1,0 +1,63 @@
+// Ceil, Floor, Round, Rint.
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/kernels/elementwise.h"
+
+namespace millrace {
+namespace {
+
+struct CeilFn {
+  template <typename T>
+  T operator()(T x) const {
+    return std::ceil(x);
+  }
+};
+struct FloorFn {
+  template <typename T>
+  T operator()(T x) const {
+    return std::floor(x);
+  }
+};
+// Halves go to the even neighbour.
+struct RoundFn {
+  template <typename T>
+  T operator()(T x) const {
+    if constexpr (std::is_integral_v<T>) {
+      return x;
+    } else {
+      return std::rint(x);
+    }
+  }
+};
+
+using RoundTypes = JoinTypes<FloatTypes, Types<int32_t, int64_t>>::type;
+
+}  // namespace
+
+MILLRACE_OP(Ceil)
+    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double}")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("The least whole number not below x");
+MILLRACE_OP(Floor)
+    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double}")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("The greatest whole number not above x");
+MILLRACE_OP(Round)
+    .Input("x: T").Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128}")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("The nearest whole number, halves to even");
+MILLRACE_OP(Rint)
+    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double}")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("The nearest whole number, halves to even");
+
+MILLRACE_KERNEL(Ceil, kCpu, UnaryOf<CeilFn, FloatTypes>);
+MILLRACE_KERNEL(Floor, kCpu, UnaryOf<FloorFn, FloatTypes>);
+MILLRACE_KERNEL(Round, kCpu, UnaryOf<RoundFn, RoundTypes>);
+MILLRACE_KERNEL(Rint, kCpu, UnaryOf<RoundFn, Types<float, double, half, bfloat16>>);
+
+}  // namespace millrace

@@ -1,0 +1,79 @@
+// Neg, Abs, Sign.
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/kernels/elementwise.h"
+
+namespace millrace {
+namespace {
+
+struct NegFn {
+  template <typename T>
+  T operator()(T x) const {
+    return -x;
+  }
+};
+struct AbsFn {
+  template <typename T>
+  T operator()(T x) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      return std::fabs(x);
+    } else {
+      return x < 0 ? -x : x;
+    }
+  }
+};
+struct SignFn {
+  template <typename T>
+  T operator()(T x) const {
+    if constexpr (kIsComplex<T>) {
+      return x == T(0) ? T(0) : x / std::abs(x);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      return x > 0 ? T(1) : x < 0 ? T(-1) : x != x ? x : T(0);
+    } else {
+      return (x > 0) - (x < 0);
+    }
+  }
+};
+
+Status NegGradient(GradientContext& c) {
+  c.set_input_grad(0, c.Neg(c.grad()));
+  return c.status();
+}
+Status AbsGradient(GradientContext& c) {
+  c.set_input_grad(0, c.Mul(c.grad(), c.Op("Sign", {c.input(0)})));
+  return c.status();
+}
+// Flat everywhere it is smooth.
+Status SignGradient(GradientContext& c) {
+  c.set_input_grad(0, c.ZerosLike(c.input(0)));
+  return c.status();
+}
+
+using NegTypes = JoinTypes<SignedTypes, ComplexTypes>::type;
+
+}  // namespace
+
+MILLRACE_OP(Neg)
+    .Input("x: T").Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128}")
+    .Shape(UnchangedShape)
+    .Gradient(NegGradient)
+    .Summary("-x");
+MILLRACE_OP(Abs)
+    .Input("x: T").Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, int8, int16, int32, int64}")
+    .Shape(UnchangedShape)
+    .Gradient(AbsGradient)
+    .Summary("x without its sign");
+MILLRACE_OP(Sign)
+    .Input("x: T").Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128}")
+    .Shape(UnchangedShape)
+    .Gradient(SignGradient)
+    .Summary("-1, 0 or 1; x / |x| for complex numbers");
+
+MILLRACE_KERNEL(Neg, kCpu, UnaryOf<NegFn, NegTypes>);
+MILLRACE_KERNEL(Abs, kCpu, UnaryOf<AbsFn, SignedTypes>);
+MILLRACE_KERNEL(Sign, kCpu, UnaryOf<SignFn, NegTypes>);
+
+}  // namespace millrace

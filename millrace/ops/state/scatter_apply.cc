@@ -1,0 +1,72 @@
+// The element operations of the scatter ops, for all types.
+#include "millrace/ops/state/scatter_kernel.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+namespace {
+
+template <ScatterOp op, typename T>
+T Combine(const T& a, const T& b) {
+  if constexpr (op == ScatterOp::kUpdate) return b;
+  if constexpr (op == ScatterOp::kAdd) return static_cast<T>(a + b);
+  if constexpr (op == ScatterOp::kSub) return static_cast<T>(a - b);
+  if constexpr (op == ScatterOp::kMul) return static_cast<T>(a * b);
+  if constexpr (op == ScatterOp::kMin) return b < a ? b : a;
+  if constexpr (op == ScatterOp::kMax) return a < b ? b : a;
+  if constexpr (op == ScatterOp::kDiv) {
+    // The least number over -1 traps in hardware; it wraps, like everything else.
+    if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
+      using U = std::make_unsigned_t<T>;
+      if (b == T(-1)) return static_cast<T>(U(0) - static_cast<U>(a));
+    }
+    return static_cast<T>(a / b);
+  }
+}
+
+template <ScatterOp op, typename T>
+void ApplySlices(const SliceAddresses& where, const Tensor& updates, Tensor* value) {
+  const bool scalar = updates.num_elements() == 1 && where.shape.num_elements() != 1;
+  const T* from = updates.raw<T>();
+  T* const data = value->raw<T>();
+  for (const int64_t offset : where.offsets) {
+    if (offset != SliceAddresses::kSkip) {
+      T* const to = data + offset;
+      if (scalar) {
+        for (int64_t i = 0; i < where.size; ++i) to[i] = Combine<op, T>(to[i], *from);
+      } else {
+        for (int64_t i = 0; i < where.size; ++i) to[i] = Combine<op, T>(to[i], from[i]);
+      }
+    }
+    if (!scalar) from += where.size;
+  }
+}
+
+template <ScatterOp op, typename List>
+ScatterKernel::Apply Find(List types, DType dtype) {
+  ScatterKernel::Apply apply = nullptr;
+  DispatchType(types, dtype,
+               [&](auto tag) { apply = &ApplySlices<op, typename decltype(tag)::type>; });
+  return apply;
+}
+
+}  // namespace
+
+ScatterKernel::Apply FindScatterApply(ScatterOp op, DType dtype) {
+  ScatterKernel::Apply apply = nullptr;
+  switch (op) {
+    case ScatterOp::kUpdate:
+      DispatchMove(dtype, [&](auto tag) {
+        apply = &ApplySlices<ScatterOp::kUpdate, typename decltype(tag)::type>;
+      });
+      return apply;
+    case ScatterOp::kAdd: return Find<ScatterOp::kAdd>(PlainTypes{}, dtype);
+    case ScatterOp::kSub: return Find<ScatterOp::kSub>(PlainTypes{}, dtype);
+    case ScatterOp::kMul: return Find<ScatterOp::kMul>(NumberTypes{}, dtype);
+    case ScatterOp::kDiv: return Find<ScatterOp::kDiv>(NumberTypes{}, dtype);
+    case ScatterOp::kMin: return Find<ScatterOp::kMin>(RealTypes{}, dtype);
+    case ScatterOp::kMax: return Find<ScatterOp::kMax>(RealTypes{}, dtype);
+  }
+  return nullptr;
+}
+
+}  // namespace millrace

@@ -1,0 +1,114 @@
+#include "millrace/ops/state/scatter_kernel.h"
+
+#include "millrace/ops/state/variable_access.h"
+#include "millrace/runtime/kernel_registry.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+namespace {
+
+bool HasZero(const Tensor& integers) {
+  bool found = false;
+  DispatchType(IntTypes{}, integers.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (T v : integers.flat<T>()) found |= v == 0;
+  });
+  return found;
+}
+
+// Merges what two shapes say of the dimensions from `a_begin` and `b_begin` on.
+Status CheckTail(const PartialShape& a, int a_begin, const PartialShape& b, int b_begin) {
+  if (a.rank() - a_begin != b.rank() - b_begin) {
+    return InvalidArgument("updates of shape ", b.ToString(), " do not fit a variable of shape ",
+                           a.ToString());
+  }
+  for (int i = 0; a_begin + i < a.rank(); ++i) {
+    const int64_t x = a.dim(a_begin + i), y = b.dim(b_begin + i);
+    if (x >= 0 && y >= 0 && x != y) {
+      return InvalidArgument("updates of shape ", b.ToString(), " do not fit a variable of shape ",
+                             a.ToString());
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+ScatterKernel::ScatterKernel(KernelInit& init, ScatterOp op, ScatterBy by)
+    : dtype_(init.input_type(2)),
+      by_(by),
+      divides_integers_(op == ScatterOp::kDiv && IsInteger(init.input_type(2))) {
+  apply_ = FindScatterApply(op, dtype_);
+  if (apply_ == nullptr) FailDType(init, dtype_);
+  if (init.node().FindAttr("bad_indices_policy") != nullptr) {
+    std::string policy;
+    init.Attr("bad_indices_policy", &policy);
+    StatusOr<BadIndices> bad = ParseBadIndices(policy);
+    if (bad.ok()) {
+      bad_indices_ = *bad;
+    } else {
+      init.Fail(bad.status());
+    }
+  }
+}
+
+Status ScatterKernel::ApplyTo(const KernelContext& ctx, Tensor* value) const {
+  const Tensor& indices = ctx.input(1);
+  const Tensor& updates = ctx.input(2);
+  MR_ASSIGN_OR_RETURN(const SliceAddresses where,
+                      by_ == ScatterBy::kRow ? RowAddresses(value->shape(), indices)
+                                             : NdAddresses(value->shape(), indices, bad_indices_));
+  const bool scalar = by_ == ScatterBy::kRow && updates.rank() == 0;
+  if (!scalar && updates.shape() != where.shape) {
+    return InvalidArgument("updates must have shape ", where.shape.ToString(), " for indices of shape ",
+                           indices.shape().ToString(), " into a variable of shape ",
+                           value->shape().ToString(), ", not ", updates.shape().ToString());
+  }
+  if (divides_integers_ && HasZero(updates)) return InvalidArgument("division by zero");
+  apply_(where, updates, value);
+  return absl::OkStatus();
+}
+
+Status ScatterKernel::Compute(KernelContext& ctx) {
+  MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, VariableInput(ctx, 0, dtype_));
+  Variable* const only[] = {variable.get()};
+  MR_RETURN_IF_ERROR(ChangeState(ctx, [&] {
+    return Variable::UpdateInPlace(
+        only, [&](absl::Span<Tensor> values) { return ApplyTo(ctx, &values[0]); });
+  }));
+  ForwardReference(ctx);
+  return absl::OkStatus();
+}
+
+Status ScatterShape(ShapeContext& c) {
+  MR_RETURN_IF_ERROR(UpdatedVariableShape(c));
+  const PartialShape variable = VariableShapeOf(c, 0);
+  const PartialShape& indices = c.input(1);
+  const PartialShape& updates = c.input(2);
+  if (!variable.known_rank() || !indices.known_rank() || !updates.known_rank()) {
+    return absl::OkStatus();
+  }
+  if (variable.rank() < 1) return InvalidArgument("the variable must not be a scalar");
+  if (updates.rank() == 0) return absl::OkStatus();
+  return CheckTail(variable, 1, updates, indices.rank());
+}
+
+Status ScatterNdShape(ShapeContext& c) {
+  MR_RETURN_IF_ERROR(UpdatedVariableShape(c));
+  const PartialShape variable = VariableShapeOf(c, 0);
+  const PartialShape& indices = c.input(1);
+  const PartialShape& updates = c.input(2);
+  if (!variable.known_rank() || !indices.known_rank() || !updates.known_rank()) {
+    return absl::OkStatus();
+  }
+  if (indices.rank() < 1) return InvalidArgument("indices must be at least a vector");
+  const int64_t depth = indices.dim(indices.rank() - 1);
+  if (depth < 0) return absl::OkStatus();
+  if (depth > variable.rank()) {
+    return InvalidArgument("indices of ", depth, " coordinates into a variable of shape ",
+                           variable.ToString());
+  }
+  return CheckTail(variable, static_cast<int>(depth), updates, indices.rank() - 1);
+}
+
+}  // namespace millrace

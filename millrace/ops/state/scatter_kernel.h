@@ -1,0 +1,47 @@
+// The kernel behind all ops that update slices of a variable: by row (ScatterAdd) or by coordinates
+// (ScatterNdAdd), by reference or by handle.
+#pragma once
+
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/state/slice_addresses.h"
+#include "millrace/runtime/kernel.h"
+
+namespace millrace {
+
+enum class ScatterOp { kUpdate, kAdd, kSub, kMul, kDiv, kMin, kMax };
+enum class ScatterBy { kRow, kCoordinates };
+
+// Takes the variable, indices and updates as inputs 0, 1 and 2. All indices are checked before
+// anything is changed. Updates of one place are applied in the order of the indices.
+class ScatterKernel : public Kernel {
+ public:
+  // Applies `updates`, one slice after another (or one scalar for all), to `value`.
+  using Apply = void (*)(const SliceAddresses& where, const Tensor& updates, Tensor* value);
+
+  ScatterKernel(KernelInit& init, ScatterOp op, ScatterBy by);
+  Status Compute(KernelContext& ctx) override;
+
+ private:
+  Status ApplyTo(const KernelContext& ctx, Tensor* value) const;
+
+  const DType dtype_;
+  const ScatterBy by_;
+  const bool divides_integers_;
+  BadIndices bad_indices_ = BadIndices::kFail;
+  Apply apply_ = nullptr;
+};
+
+template <ScatterOp op, ScatterBy by>
+class ScatterKernelOf : public ScatterKernel {
+ public:
+  explicit ScatterKernelOf(KernelInit& init) : ScatterKernel(init, op, by) {}
+};
+
+// Null when the op does not take the type.
+ScatterKernel::Apply FindScatterApply(ScatterOp op, DType dtype);
+
+// Shape functions: check the updates' shape, pass the reference on.
+Status ScatterShape(ShapeContext& c);
+Status ScatterNdShape(ShapeContext& c);
+
+}  // namespace millrace

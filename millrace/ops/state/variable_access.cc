@@ -1,0 +1,50 @@
+#include "millrace/ops/state/variable_access.h"
+
+namespace millrace {
+namespace {
+
+Status ValueMissing(const ResourceHandle& handle) {
+  return NotFound("Resource ", handle.container, "/", handle.name,
+                  " does not exist: the variable was not initialized or has been deleted");
+}
+
+}  // namespace
+
+StatusOr<RefPtr<Variable>> VariableInput(const KernelContext& ctx, int i, DType dtype) {
+  MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, ctx.resource<Variable>(i));
+  if (variable->dtype() != dtype) {
+    return InvalidArgument("variable ", variable->name(), " has the wrong dtype: expected ",
+                           DTypeName(dtype), ", it is ", DTypeName(variable->dtype()));
+  }
+  return variable;
+}
+
+StatusOr<Tensor> VariableValue(const KernelContext& ctx, int i, DType dtype) {
+  MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, VariableInput(ctx, i, dtype));
+  StatusOr<Tensor> value = variable->Read();
+  if (absl::IsFailedPrecondition(value.status())) {
+    return ValueMissing(ctx.input(i).scalar<ResourceHandle>());
+  }
+  return value;
+}
+
+Status ChangeState(KernelContext& ctx, absl::FunctionRef<Status()> change) {
+  const UpdateOrigin origin{
+      .step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
+  Status status = ctx.resources()->Update(origin, change);
+  if (absl::IsFailedPrecondition(status) && ctx.input(0).dtype() == DType::kResource) {
+    return absl::NotFoundError(status.message());
+  }
+  return status;
+}
+
+PartialShape VariableShapeOf(const ShapeContext& c, int i) {
+  return c.node().input_type(i) == DType::kResource ? c.HandleShape(i) : c.input(i);
+}
+
+Status UpdatedVariableShape(ShapeContext& c) {
+  if (c.num_outputs() > 0) c.set_output(0, c.input(0));
+  return absl::OkStatus();
+}
+
+}  // namespace millrace

@@ -1,0 +1,39 @@
+// Where a variable enters a graph: the node that names it.
+#pragma once
+
+#include <string>
+
+#include "millrace/base/mutex.h"
+#include "millrace/runtime/kernel.h"
+#include "millrace/runtime/resource_manager.h"
+#include "millrace/runtime/variable.h"
+
+namespace millrace {
+
+// Finds, or makes, the variable of a VariableV2 or VarHandleOp node and hands out its handle. A
+// variable that was deleted meanwhile is made anew, without a value. Thread-safe.
+class VariableSource {
+ public:
+  // Reads the attrs container, shared_name, dtype and shape.
+  explicit VariableSource(KernelInit& init);
+
+  // A handle tensor of type `handle_dtype`: kResource or the variable's ref type.
+  StatusOr<Tensor> Handle(KernelContext& ctx, DType handle_dtype);
+
+  DType dtype() const { return dtype_; }
+
+ private:
+  StatusOr<RefPtr<Variable>> Find(ResourceManager& resources) const;
+
+  ResourceName where_;
+  DType dtype_ = DType::kInvalid;
+  PartialShape shape_;
+
+  Mutex mu_;
+  // The handle given out last, good until something is deleted.
+  const ResourceManager* resources_ ABSL_GUARDED_BY(mu_) = nullptr;
+  uint64_t deletions_ ABSL_GUARDED_BY(mu_) = 0;
+  Tensor handle_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace

@@ -1,0 +1,48 @@
+#include "millrace/runtime/kernel.h"
+
+#include <utility>
+
+namespace millrace {
+namespace {
+
+// True when memory that holds elements of `from` can hold as many of `to`.
+bool SameStorage(DType from, DType to) {
+  if (from == to) return true;
+  return IsPlain(from) && IsPlain(to) && SizeOf(from) == SizeOf(to);
+}
+
+}  // namespace
+
+StatusOr<Tensor*> KernelContext::AllocateOutput(int i, const Shape& shape) {
+  MR_CHECK(i >= 0 && i < num_outputs_);
+  Tensor* out = &outputs_[i];
+  MR_RETURN_IF_ERROR(Tensor::MakeInto(node_->output_type(i), shape, allocator_, out));
+  return out;
+}
+
+StatusOr<Tensor*> KernelContext::ForwardOrAllocateOutput(std::initializer_list<int> candidates, int i,
+                                                         const Shape& shape) {
+  MR_CHECK(i >= 0 && i < num_outputs_);
+  if (forwardable_ != 0) {
+    const DType dtype = node_->output_type(i);
+    for (int c : candidates) {
+      if (c >= 64 || (forwardable_ >> c & 1) == 0) continue;
+      const Tensor& in = *inputs_[c];
+      if (!in.RefCountIsOne() || !SameStorage(in.dtype(), dtype) ||
+          (in.shape() != shape && in.num_elements() != shape.num_elements())) {
+        continue;
+      }
+      // Shared, not moved: the kernel still reads the input while it writes the output.
+      forwardable_ &= ~(uint64_t{1} << c);
+      outputs_[i] = in.ViewAs(dtype, shape);
+      return &outputs_[i];
+    }
+  }
+  return AllocateOutput(i, shape);
+}
+
+StatusOr<Tensor> KernelContext::AllocateTemp(DType dtype, const Shape& shape) {
+  return Tensor::Make(dtype, shape, allocator_);
+}
+
+}  // namespace millrace

@@ -1,0 +1,74 @@
+#include "millrace/runtime/rendezvous.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace millrace {
+
+// One of the two is there: whoever comes second takes it and removes the slot.
+struct LocalRendezvous::Slot {
+  RendezvousItem item;
+  Done waiter;
+};
+
+LocalRendezvous::LocalRendezvous() = default;
+
+LocalRendezvous::~LocalRendezvous() { Abort(Cancelled("the step has ended")); }
+
+Status LocalRendezvous::Send(absl::string_view key, RendezvousItem item) {
+  Done waiter;
+  {
+    MutexLock lock(&mu_);
+    if (!aborted_.ok()) return aborted_;
+    std::unique_ptr<Slot>& slot = slots_[key];
+    if (slot == nullptr) {
+      slot = std::make_unique<Slot>(Slot{std::move(item), nullptr});
+      return absl::OkStatus();
+    }
+    if (slot->waiter == nullptr) return AlreadyExists("tensor ", key, " was sent twice in one step");
+    waiter = std::move(slot->waiter);
+    slots_.erase(key);
+  }
+  waiter(std::move(item));
+  return absl::OkStatus();
+}
+
+void LocalRendezvous::Recv(absl::string_view key, Done done) {
+  StatusOr<RendezvousItem> result = Internal("no result");
+  {
+    MutexLock lock(&mu_);
+    if (!aborted_.ok()) {
+      result = aborted_;
+    } else {
+      std::unique_ptr<Slot>& slot = slots_[key];
+      if (slot == nullptr) {
+        slot = std::make_unique<Slot>(Slot{RendezvousItem(), std::move(done)});
+        return;
+      }
+      if (slot->waiter != nullptr) {
+        result = AlreadyExists("tensor ", key, " was asked for twice in one step");
+      } else {
+        result = std::move(slot->item);
+        slots_.erase(key);
+      }
+    }
+  }
+  done(std::move(result));
+}
+
+void LocalRendezvous::Abort(Status why) {
+  MR_CHECK(!why.ok());
+  absl::flat_hash_map<std::string, std::unique_ptr<Slot>> slots;
+  {
+    MutexLock lock(&mu_);
+    if (aborted_.ok()) aborted_ = why;
+    why = aborted_;
+    slots.swap(slots_);
+  }
+  for (auto& [key, slot] : slots) {
+    if (slot->waiter != nullptr) slot->waiter(WithPrefix(absl::StrCat("receiving ", key, ": "), why));
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,115 @@
+#include "millrace/runtime/resource_manager.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+namespace millrace {
+namespace {
+
+std::string ContainerOrDefault(absl::string_view container) {
+  return std::string(container.empty() ? ResourceManager::kDefaultContainer : container);
+}
+
+// "Variable" rather than "N8millrace8VariableE".
+std::string TypeName(const std::type_info& type) {
+  int status = 0;
+  std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
+  absl::string_view name = status == 0 ? text.get() : type.name();
+  constexpr absl::string_view kPrefix = "millrace::";
+  if (name.substr(0, kPrefix.size()) == kPrefix) name.remove_prefix(kPrefix.size());
+  return std::string(name);
+}
+
+}  // namespace
+
+StatusOr<RefPtr<Resource>> ResourceManager::FindOrNull(absl::string_view container,
+                                                       absl::string_view name) const {
+  const Key key(ContainerOrDefault(container), std::string(name));
+  MutexLock lock(&mu_);
+  const auto it = resources_.find(key);
+  return it == resources_.end() ? RefPtr<Resource>() : it->second;
+}
+
+Status ResourceManager::WrongType(absl::string_view name, const Resource& found,
+                                  const std::type_info& wanted) {
+  return InvalidArgument("resource ", name, " is no ", TypeName(wanted), " but ", found.DebugString());
+}
+
+Status ResourceManager::Missing(absl::string_view container, absl::string_view name) {
+  return NotFound("resource ", ContainerOrDefault(container), "/", name, " does not exist");
+}
+
+Status ResourceManager::Create(absl::string_view container, absl::string_view name,
+                               RefPtr<Resource> resource) {
+  Key key(ContainerOrDefault(container), std::string(name));
+  MutexLock lock(&mu_);
+  const auto [it, is_new] = resources_.try_emplace(std::move(key), std::move(resource));
+  if (is_new) return absl::OkStatus();
+  return AlreadyExists("resource ", it->first.first, "/", name, " exists: ", it->second->DebugString());
+}
+
+Status ResourceManager::Delete(absl::string_view container, absl::string_view name) {
+  const Key key(ContainerOrDefault(container), std::string(name));
+  RefPtr<Resource> dropped;  // destroyed after the lock is released, here and below
+  MutexLock lock(&mu_);
+  const auto it = resources_.find(key);
+  if (it == resources_.end()) return Missing(container, name);
+  dropped = std::move(it->second);
+  resources_.erase(it);
+  deletions_.fetch_add(1, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+void ResourceManager::ClearContainer(absl::string_view container) {
+  const std::string wanted = ContainerOrDefault(container);
+  std::vector<RefPtr<Resource>> dropped;
+  MutexLock lock(&mu_);
+  for (auto it = resources_.begin(); it != resources_.end();) {
+    const auto current = it++;
+    if (current->first.first != wanted) continue;
+    dropped.push_back(std::move(current->second));
+    resources_.erase(current);
+  }
+  if (!dropped.empty()) deletions_.fetch_add(1, std::memory_order_release);
+}
+
+void ResourceManager::ClearAll() {
+  absl::flat_hash_map<Key, RefPtr<Resource>> dropped;
+  MutexLock lock(&mu_);
+  dropped.swap(resources_);
+  deletions_.fetch_add(1, std::memory_order_release);
+}
+
+std::vector<std::string> ResourceManager::List() const {
+  std::vector<std::string> lines;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [key, resource] : resources_) {
+      lines.push_back(absl::StrCat(key.first, "/", key.second, ": ", resource->DebugString()));
+    }
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+StatusOr<ResourceName> ResourceName::Of(const Node& node) {
+  ResourceName result;
+  result.container = ContainerOrDefault(node.AttrOr<std::string>("container", ""));
+  result.name = node.AttrOr<std::string>("shared_name", "");
+  if (result.name.empty()) result.name = node.name();
+  return result;
+}
+
+Tensor MakeHandleTensor(DType dtype, ResourceHandle handle) {
+  MR_CHECK(dtype == DType::kResource || IsRef(dtype));
+  Tensor tensor(dtype, Shape());
+  tensor.scalar<ResourceHandle>() = std::move(handle);
+  return tensor;
+}
+
+}  // namespace millrace

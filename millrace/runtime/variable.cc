@@ -1,0 +1,202 @@
+#include "millrace/runtime/variable.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+
+namespace millrace {
+namespace {
+
+// Updates in place that a spare survives: a reader that now and then overlaps with an update should
+// not make every such update allocate.
+constexpr int kMaxSpareAge = 8;
+
+bool Fits(const Tensor& spare, const Tensor& like) {
+  return spare.RefCountIsOne() && spare.dtype() == like.dtype() && spare.shape() == like.shape();
+}
+
+void CopyElements(const Tensor& from, Tensor* to) {
+  const int64_t n = from.num_elements();
+  if (from.dtype() == DType::kString) {
+    std::copy_n(from.data<std::string>(), n, to->data<std::string>());
+  } else if (!IsPlain(from.dtype())) {
+    std::copy_n(from.data<ResourceHandle>(), n, to->data<ResourceHandle>());
+  } else if (n > 0) {
+    std::memcpy(to->raw_data(), from.raw_data(), from.TotalBytes());
+  }
+}
+
+}  // namespace
+
+// The update locks of several variables, taken in the order of their addresses.
+class Variable::Locks {
+ public:
+  explicit Locks(absl::Span<Variable* const> variables) : ordered_(variables.begin(), variables.end()) {
+    std::sort(ordered_.begin(), ordered_.end(), std::less<Variable*>());
+  }
+  const Variable* Repeated() const {
+    const auto it = std::adjacent_find(ordered_.begin(), ordered_.end());
+    return it == ordered_.end() ? nullptr : *it;
+  }
+  // The analysis cannot follow a number of locks that is known at run time only.
+  void Lock() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    for (Variable* v : ordered_) v->update_mu_.Lock();
+    locked_ = true;
+  }
+  // Keeps readers of `v` out until the end. Called in the order of ordered().
+  void LockValue(Variable* v) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    v->value_mu_.Lock();
+    values_.push_back(v);
+  }
+  void UnlockLastValue() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    values_.back()->value_mu_.Unlock();
+    values_.pop_back();
+  }
+  void UnlockValues() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    for (Variable* v : values_) v->value_mu_.Unlock();
+    values_.clear();
+  }
+  ~Locks() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    UnlockValues();
+    if (!locked_) return;
+    for (Variable* v : ordered_) v->update_mu_.Unlock();
+  }
+  absl::Span<Variable* const> ordered() const { return ordered_; }
+
+ private:
+  absl::InlinedVector<Variable*, 4> ordered_;
+  absl::InlinedVector<Variable*, 4> values_;
+  bool locked_ = false;
+};
+
+bool Variable::IsInitialized() const {
+  MutexLock lock(&value_mu_);
+  return value_.IsInitialized();
+}
+
+StatusOr<Tensor> Variable::Read() const {
+  MutexLock lock(&value_mu_);
+  if (!value_.IsInitialized()) return NotInitialized();
+  return value_;
+}
+
+Status Variable::Assign(Tensor value, bool validate_shape) {
+  if (value.dtype() != dtype_) {
+    return InvalidArgument("variable ", name_, " holds ", dtype_, ", not ", value.dtype());
+  }
+  if (validate_shape && !declared_shape_.IsCompatibleWith(value.shape())) {
+    return InvalidArgument("variable ", name_, " has the shape ", declared_shape_.ToString(),
+                           "; a value of shape ", value.shape().ToString(), " does not fit");
+  }
+  // A small piece of a large buffer would keep all of it.
+  if (value.buffer() && value.buffer()->root()->size() / 2 > value.TotalBytes() + Buffer::kAlignment) {
+    value = value.Clone();
+  }
+  MutexLock update_lock(&update_mu_);
+  if (spare_.IsInitialized() && spare_.shape() != value.shape()) spare_ = Tensor();
+  MutexLock value_lock(&value_mu_);
+  std::swap(value_, value);
+  return absl::OkStatus();
+}
+
+Status Variable::NotInitialized() const {
+  return FailedPrecondition("Attempting to use uninitialized value ", name_);
+}
+
+StatusOr<Tensor> Variable::TakeSpare(const Tensor& like) {
+  spare_age_ = 0;
+  Tensor spare = std::exchange(spare_, Tensor());
+  if (Fits(spare, like)) return spare;
+  return Tensor::Make(like.dtype(), like.shape());
+}
+
+void Variable::AgeSpare() {
+  if (spare_.IsInitialized() && ++spare_age_ > kMaxSpareAge) spare_ = Tensor();
+}
+
+void Variable::Swap(Tensor old, Tensor next) {
+  {
+    MutexLock lock(&value_mu_);
+    value_ = std::move(next);
+  }
+  // Readers hold it now; at the next update they will probably have let go.
+  if (old.buffer()->writable() && old.buffer()->root() == old.buffer().get()) spare_ = std::move(old);
+}
+
+Status Variable::UpdateDense(absl::FunctionRef<Status(const Tensor&, Tensor*)> fn) {
+  MutexLock update_lock(&update_mu_);
+  Tensor old;
+  {
+    MutexLock value_lock(&value_mu_);
+    if (!value_.IsInitialized()) return NotInitialized();
+    if (value_.RefCountIsOne()) {
+      AgeSpare();
+      return fn(value_, &value_);
+    }
+    old = value_;
+  }
+  MR_ASSIGN_OR_RETURN(Tensor next, TakeSpare(old));
+  MR_RETURN_IF_ERROR(fn(old, &next));
+  Swap(std::move(old), std::move(next));
+  return absl::OkStatus();
+}
+
+// Which locks are held where depends on who shares the memory, beyond what the analysis follows.
+Status Variable::UpdateAll(
+    absl::Span<Variable* const> variables, bool copy,
+    absl::FunctionRef<Status(absl::Span<const Tensor>, absl::Span<Tensor>)> fn)
+    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  Locks locks(variables);
+  if (const Variable* v = locks.Repeated()) {
+    return InvalidArgument("variable ", v->name_, " is given twice to one update");
+  }
+  locks.Lock();
+  const size_t n = variables.size();
+  absl::InlinedVector<Tensor, 4> old_values(n), new_values(n);
+  for (Variable* v : locks.ordered()) {
+    const size_t i = std::find(variables.begin(), variables.end(), v) - variables.begin();
+    locks.LockValue(v);
+    if (!v->value_.IsInitialized()) return v->NotInitialized();
+    const bool in_place = v->value_.RefCountIsOne();
+    old_values[i] = v->value_;
+    if (in_place) {
+      v->AgeSpare();
+      new_values[i] = v->value_;
+      continue;
+    }
+    locks.UnlockLastValue();
+    MR_ASSIGN_OR_RETURN(new_values[i], v->TakeSpare(old_values[i]));
+    if (copy) CopyElements(old_values[i], &new_values[i]);
+  }
+  MR_RETURN_IF_ERROR(fn(old_values, absl::MakeSpan(new_values)));
+  locks.UnlockValues();
+  for (size_t i = 0; i < n; ++i) {
+    if (old_values[i].raw_data() == new_values[i].raw_data()) continue;
+    variables[i]->Swap(std::move(old_values[i]), std::move(new_values[i]));
+  }
+  return absl::OkStatus();
+}
+
+Status Variable::UpdateDense(
+    absl::Span<Variable* const> variables,
+    absl::FunctionRef<Status(absl::Span<const Tensor>, absl::Span<Tensor>)> fn) {
+  return UpdateAll(variables, /*copy=*/false, fn);
+}
+
+Status Variable::UpdateInPlace(absl::Span<Variable* const> variables,
+                               absl::FunctionRef<Status(absl::Span<Tensor>)> fn) {
+  return UpdateAll(variables, /*copy=*/true,
+                   [fn](absl::Span<const Tensor>, absl::Span<Tensor> values) { return fn(values); });
+}
+
+std::string Variable::DebugString() const {
+  MutexLock lock(&value_mu_);
+  return absl::StrCat("Variable ", name_, " ", DTypeName(dtype_),
+                      value_.IsInitialized() ? value_.shape().ToString() : declared_shape_.ToString(),
+                      value_.IsInitialized() ? "" : " (uninitialized)");
+}
+
+}  // namespace millrace

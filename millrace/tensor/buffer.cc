@@ -1,0 +1,44 @@
+#include "millrace/tensor/buffer.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+namespace millrace {
+namespace {
+
+// Header and contents lie in one block of malloc's, whose fast path aligned_alloc has not.
+class HeapBuffer final : public Buffer {
+ public:
+  static HeapBuffer* New(size_t bytes) {
+    constexpr size_t kOverhead = sizeof(HeapBuffer) + kAlignment - 1;
+    if (bytes > static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max()) - kOverhead) return nullptr;
+    void* block = std::malloc(bytes + kOverhead);
+    if (block == nullptr) return nullptr;
+    const uintptr_t after = reinterpret_cast<uintptr_t>(block) + kOverhead;
+    return new (block) HeapBuffer(reinterpret_cast<void*>(after & ~(kAlignment - 1)), bytes);
+  }
+
+ private:
+  HeapBuffer(void* data, size_t size) : Buffer(data, size) {}
+  void Destroy() override {
+    this->~HeapBuffer();
+    std::free(this);
+  }
+};
+
+class HeapAllocator final : public Allocator {
+ public:
+  RefPtr<Buffer> Allocate(size_t bytes) override { return AdoptRef<Buffer>(HeapBuffer::New(bytes)); }
+  const char* name() const override { return "heap"; }
+};
+
+}  // namespace
+
+Allocator* Allocator::Heap() {
+  static HeapAllocator* const allocator = new HeapAllocator;
+  return allocator;
+}
+
+}  // namespace millrace

@@ -1,0 +1,74 @@
+#include "millrace/tensor/dtype.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "millrace/tensor/dispatch.h"
+#include "millrace/tensor/resource_handle.h"
+
+namespace millrace {
+namespace {
+
+TEST(DTypeTest, EveryNameParsesBackToItsType) {
+  for (int i = 1; i <= 23; ++i) {
+    const DType t = static_cast<DType>(i);
+    EXPECT_EQ(ParseDType(DTypeName(t)).value(), t) << DTypeName(t);
+    EXPECT_EQ(ParseDType(DTypeName(RefType(t))).value(), RefType(t));
+  }
+  EXPECT_EQ(DTypeName(DType::kFloat), "float");
+  EXPECT_EQ(DTypeName(RefType(DType::kInt32)), "int32_ref");
+  EXPECT_EQ(ParseDType("DT_BFLOAT16").value(), DType::kBFloat16);
+  EXPECT_EQ(ParseDType("DT_FLOAT_REF").value(), RefType(DType::kFloat));
+}
+
+TEST(DTypeTest, UnknownNamesAndNumbersAreTold) {
+  EXPECT_EQ(ParseDType("florat").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ParseDType("").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(DTypeName(static_cast<DType>(77)), "dtype(77)");
+  EXPECT_EQ(DTypeName(static_cast<DType>(-3)), "dtype(-3)");
+  for (int i : {-1, 0, 11, 15, 21, 24, 77, 100, 111, 121, 1000}) {
+    EXPECT_FALSE(IsKnown(static_cast<DType>(i))) << i;
+    EXPECT_EQ(SizeOf(static_cast<DType>(i)), 0u) << i;
+  }
+}
+
+TEST(DTypeTest, SizesAreThoseOfTheCppTypes) {
+  const auto check = [](auto tag) {
+    using T = typename decltype(tag)::type;
+    EXPECT_EQ(SizeOf(DTypeOf<T>()), sizeof(T)) << DTypeOf<T>();
+  };
+  for (int i = 1; i <= 23; ++i) DispatchType(PlainTypes(), static_cast<DType>(i), check);
+  EXPECT_EQ(SizeOf(DType::kString), sizeof(std::string));
+  EXPECT_EQ(SizeOf(RefType(DType::kFloat)), sizeof(ResourceHandle));
+  EXPECT_FALSE(IsPlain(RefType(DType::kFloat)));
+}
+
+TEST(HalfTest, RoundsToNearestEvenAndKeepsSpecials) {
+  EXPECT_EQ(half(1.0f).bits, 0x3c00);
+  EXPECT_EQ(half(65504.0f).bits, 0x7bff);
+  EXPECT_EQ(half(65520.0f).bits, 0x7c00);            // rounds up to infinity
+  EXPECT_EQ(half(1.0f + 1.0f / 2048).bits, 0x3c00);  // a tie goes to even
+  EXPECT_EQ(half(1.0f + 3.0f / 2048).bits, 0x3c02);
+  EXPECT_EQ(half(std::ldexp(1.0f, -24)).bits, 0x0001);
+  EXPECT_TRUE(std::isnan(static_cast<float>(half(std::nanf("")))));
+  EXPECT_EQ(bfloat16(1.0f).bits, 0x3f80);
+  EXPECT_EQ(bfloat16(1.0f + 1.0f / 256).bits, 0x3f80);
+  EXPECT_EQ(bfloat16(1.0f + 3.0f / 256).bits, 0x3f82);
+  EXPECT_TRUE(std::isnan(static_cast<float>(bfloat16(std::nanf("")))));
+}
+
+TEST(HalfTest, EveryFiniteBitPatternSurvivesTheWayThroughFloat) {
+  for (int bits = 0; bits < 0x10000; ++bits) {
+    const half h = half::FromRaw(static_cast<uint16_t>(bits));
+    if (std::isnan(static_cast<float>(h))) continue;
+    ASSERT_EQ(half(static_cast<float>(h)).bits, bits);
+    const bfloat16 b = bfloat16::FromRaw(static_cast<uint16_t>(bits));
+    if (std::isnan(static_cast<float>(b))) continue;
+    ASSERT_EQ(bfloat16(static_cast<float>(b)).bits, bits);
+  }
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,303 @@
+#include "millrace/tensor/tensor_proto.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+namespace {
+
+using google::protobuf::RepeatedField;
+using google::protobuf::io::CodedOutputStream;
+
+// Repeating the last value makes a short message stand for a large tensor. Nobody writes constants
+// of this size that way, but a broken or hostile peer may.
+constexpr size_t kMaxRepeatedBytes = size_t{512} << 20;
+
+Status ContentLength(const pb::TensorProto& proto, DType dtype, const Shape& shape, size_t wanted) {
+  return InvalidArgument("a TensorProto of ", DTypeName(dtype), shape.ToString(), " has ",
+                         proto.tensor_content().size(), " bytes of tensor_content instead of ", wanted);
+}
+
+// Reads one varint of at most 64 bits from [p, end); null when there is none.
+const char* ReadVarint(const char* p, const char* end, uint64_t* value) {
+  *value = 0;
+  for (int shift = 0; shift < 64 && p < end; shift += 7) {
+    const uint64_t byte = static_cast<uint8_t>(*p++);
+    if (shift == 63 && byte > 1) return nullptr;
+    *value |= (byte & 0x7f) << shift;
+    if (byte < 0x80) return p;
+  }
+  return nullptr;
+}
+
+StatusOr<Tensor> StringsFromContent(const std::string& content, Shape shape, Allocator* allocator) {
+  const int64_t n = shape.num_elements();
+  const char* p = content.data();
+  const char* const end = p + content.size();
+  // Every element takes a byte for its length at least: checked before memory is taken.
+  if (static_cast<uint64_t>(n) > content.size()) {
+    return InvalidArgument("a TensorProto of string", shape.ToString(), " has only ", content.size(),
+                           " bytes of tensor_content");
+  }
+  std::vector<uint64_t> lengths(n);
+  for (uint64_t& length : lengths) {
+    p = ReadVarint(p, end, &length);
+    if (p == nullptr) {
+      return InvalidArgument("the tensor_content of a TensorProto of string", shape.ToString(),
+                             " has a malformed length of an element");
+    }
+  }
+  MR_ASSIGN_OR_RETURN(Tensor t, Tensor::Make(DType::kString, std::move(shape), allocator));
+  for (int64_t i = 0; i < n; ++i) {
+    if (lengths[i] > static_cast<uint64_t>(end - p)) {
+      return InvalidArgument("element ", i, " of a TensorProto of string", t.shape().ToString(), " has ",
+                             lengths[i], " bytes, but tensor_content has only ", end - p, " left");
+    }
+    t.data<std::string>()[i].assign(p, lengths[i]);
+    p += lengths[i];
+  }
+  if (p != end) {
+    return InvalidArgument("a TensorProto of string", t.shape().ToString(), " has ", end - p,
+                           " bytes of tensor_content too many");
+  }
+  return t;
+}
+
+StatusOr<Tensor> FromContent(const pb::TensorProto& proto, DType dtype, Shape shape,
+                             Allocator* allocator) {
+  const std::string& content = proto.tensor_content();
+  if (dtype == DType::kString) return StringsFromContent(content, std::move(shape), allocator);
+  if (!IsPlain(dtype)) {
+    return InvalidArgument("a TensorProto of ", DTypeName(dtype), " has tensor_content");
+  }
+  size_t bytes;
+  if (__builtin_mul_overflow(static_cast<size_t>(shape.num_elements()), SizeOf(dtype), &bytes) ||
+      bytes != content.size()) {
+    return ContentLength(proto, dtype, shape, bytes);
+  }
+  MR_ASSIGN_OR_RETURN(Tensor t, Tensor::Make(dtype, std::move(shape), allocator));
+  if (dtype == DType::kBool) {
+    // Any other byte in a bool would be undefined behaviour later.
+    std::transform(content.begin(), content.end(), t.data<bool>(), [](char c) { return c != 0; });
+  } else if (bytes > 0) {
+    std::memcpy(t.raw_data(), content.data(), bytes);
+  }
+  return t;
+}
+
+void HandleFromProto(const pb::ResourceHandleProto& proto, ResourceHandle* handle) {
+  handle->device = proto.device();
+  handle->container = proto.container();
+  handle->name = proto.name();
+  handle->type_name = proto.maybe_type_name();
+  handle->hash_code = proto.hash_code();
+  for (const auto& item : proto.dtypes_and_shapes()) {
+    // What is known of the value is advice; a malformed shape means that nothing is.
+    StatusOr<PartialShape> shape = PartialShape::FromProto(item.shape());
+    handle->dtypes_and_shapes.emplace_back(static_cast<DType>(item.dtype()),
+                                           shape.ok() ? *std::move(shape) : PartialShape());
+  }
+}
+
+void HandleToProto(const ResourceHandle& handle, pb::ResourceHandleProto* proto) {
+  proto->set_device(handle.device);
+  proto->set_container(handle.container);
+  proto->set_name(handle.name);
+  proto->set_maybe_type_name(handle.type_name);
+  proto->set_hash_code(handle.hash_code);
+  for (const auto& [dtype, shape] : handle.dtypes_and_shapes) {
+    auto* item = proto->add_dtypes_and_shapes();
+    item->set_dtype(static_cast<pb::DataType>(dtype));
+    shape.ToProto(item->mutable_shape());
+  }
+}
+
+// How the values of type T lie in the typed fields: field(proto) gives the repeated field, `kParts`
+// numbers make one element, and Read and Write convert.
+template <typename T>
+struct Field;
+#define MR_FIELD(cpp, name, from, to)                                                        \
+  template <>                                                                                \
+  struct Field<cpp> {                                                                        \
+    static constexpr int kParts = 1;                                                         \
+    static const auto& Get(const pb::TensorProto& p) { return p.name(); }                    \
+    static auto* Mutable(pb::TensorProto* p) { return p->mutable_##name(); }                 \
+    template <typename V>                                                                    \
+    static cpp Read(const V& values, int i) {                                                \
+      const auto v = values.Get(i);                                                          \
+      return from;                                                                           \
+    }                                                                                        \
+    template <typename V>                                                                    \
+    static void Write(cpp v, V* values) {                                                    \
+      values->Add(to);                                                                       \
+    }                                                                                        \
+  }
+MR_FIELD(float, float_val, v, v);
+MR_FIELD(double, double_val, v, v);
+MR_FIELD(int32_t, int_val, v, v);
+MR_FIELD(int16_t, int_val, static_cast<int16_t>(v), v);
+MR_FIELD(int8_t, int_val, static_cast<int8_t>(v), v);
+MR_FIELD(uint16_t, int_val, static_cast<uint16_t>(v), v);
+MR_FIELD(uint8_t, int_val, static_cast<uint8_t>(v), v);
+MR_FIELD(int64_t, int64_val, v, v);
+MR_FIELD(uint32_t, uint32_val, v, v);
+MR_FIELD(uint64_t, uint64_val, v, v);
+MR_FIELD(bool, bool_val, v, v);
+MR_FIELD(half, half_val, half::FromRaw(static_cast<uint16_t>(v)), v.bits);
+MR_FIELD(bfloat16, half_val, bfloat16::FromRaw(static_cast<uint16_t>(v)), v.bits);
+#undef MR_FIELD
+#define MR_COMPLEX_FIELD(part, name)                                                         \
+  template <>                                                                                \
+  struct Field<std::complex<part>> {                                                         \
+    static constexpr int kParts = 2;                                                         \
+    static const auto& Get(const pb::TensorProto& p) { return p.name(); }                    \
+    static auto* Mutable(pb::TensorProto* p) { return p->mutable_##name(); }                 \
+    static std::complex<part> Read(const RepeatedField<part>& values, int i) {               \
+      return {values.Get(2 * i), values.Get(2 * i + 1)};                                     \
+    }                                                                                        \
+    static void Write(std::complex<part> v, RepeatedField<part>* values) {                   \
+      values->Add(v.real());                                                                 \
+      values->Add(v.imag());                                                                 \
+    }                                                                                        \
+  }
+MR_COMPLEX_FIELD(float, scomplex_val);
+MR_COMPLEX_FIELD(double, dcomplex_val);
+#undef MR_COMPLEX_FIELD
+template <>
+struct Field<std::string> {
+  static constexpr int kParts = 1;
+  static const auto& Get(const pb::TensorProto& p) { return p.string_val(); }
+  static auto* Mutable(pb::TensorProto* p) { return p->mutable_string_val(); }
+  template <typename V>
+  static const std::string& Read(const V& values, int i) {
+    return values.Get(i);
+  }
+  template <typename V>
+  static void Write(const std::string& v, V* values) {
+    values->Add()->assign(v);
+  }
+};
+template <>
+struct Field<ResourceHandle> {
+  static constexpr int kParts = 1;
+  static const auto& Get(const pb::TensorProto& p) { return p.resource_handle_val(); }
+  static auto* Mutable(pb::TensorProto* p) { return p->mutable_resource_handle_val(); }
+  template <typename V>
+  static ResourceHandle Read(const V& values, int i) {
+    ResourceHandle handle;
+    HandleFromProto(values.Get(i), &handle);
+    return handle;
+  }
+  template <typename V>
+  static void Write(const ResourceHandle& v, V* values) {
+    HandleToProto(v, values->Add());
+  }
+};
+
+template <typename Fn>
+bool DispatchAll(DType dtype, Fn&& fn) {
+  return DispatchType(JoinTypes<PlainTypes, Types<std::string, ResourceHandle>>::type(), dtype, fn);
+}
+
+template <typename T>
+StatusOr<Tensor> FromFields(const pb::TensorProto& proto, Shape shape, Allocator* allocator) {
+  const auto& values = Field<T>::Get(proto);
+  if (values.size() % Field<T>::kParts != 0) {
+    return InvalidArgument("a TensorProto of ", DTypeOf<T>(), shape.ToString(), " has ", values.size(),
+                           " numbers, which is not a number of pairs");
+  }
+  const int64_t n = shape.num_elements();
+  const int64_t given = std::min<int64_t>(n, values.size() / Field<T>::kParts);
+  if (given < n && static_cast<uint64_t>(n) > kMaxRepeatedBytes / sizeof(T)) {
+    return ResourceExhausted("a TensorProto of ", DTypeOf<T>(), shape.ToString(), " has only ", given,
+                             " values; repeating the last for so large a tensor is refused");
+  }
+  MR_ASSIGN_OR_RETURN(Tensor t, Tensor::Make(DTypeOf<T>(), std::move(shape), allocator));
+  T* out = t.data<T>();
+  for (int64_t i = 0; i < given; ++i) out[i] = Field<T>::Read(values, static_cast<int>(i));
+  if (given == n) return t;
+  if (given > 0) {
+    std::fill(out + given, out + n, T(out[given - 1]));
+  } else if (IsPlain(DTypeOf<T>())) {
+    std::fill(out, out + n, T());
+  }
+  return t;
+}
+
+template <typename T>
+bool SameBits(const T& a, const T& b) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return a == b;
+  } else if constexpr (std::is_same_v<T, ResourceHandle>) {
+    return false;
+  } else {
+    return std::memcmp(&a, &b, sizeof(T)) == 0;
+  }
+}
+
+void WriteHeader(const Tensor& tensor, pb::TensorProto* proto) {
+  proto->Clear();
+  proto->set_dtype(static_cast<pb::DataType>(tensor.dtype()));
+  tensor.shape().ToProto(proto->mutable_tensor_shape());
+}
+
+void StringsToContent(absl::Span<const std::string> strings, std::string* content) {
+  size_t bytes = 0;
+  for (const std::string& s : strings) bytes += s.size() + CodedOutputStream::VarintSize64(s.size());
+  content->reserve(bytes);
+  for (const std::string& s : strings) {
+    uint8_t varint[10];
+    const uint8_t* end = CodedOutputStream::WriteVarint64ToArray(s.size(), varint);
+    content->append(reinterpret_cast<const char*>(varint), end - varint);
+  }
+  for (const std::string& s : strings) content->append(s);
+}
+
+}  // namespace
+
+StatusOr<Tensor> TensorFromProto(const pb::TensorProto& proto, Allocator* allocator) {
+  const DType dtype = static_cast<DType>(proto.dtype());
+  if (!IsKnown(dtype) || IsRef(dtype)) {
+    return InvalidArgument("a TensorProto has the dtype ", DTypeName(dtype), ", which is not supported");
+  }
+  MR_ASSIGN_OR_RETURN(Shape shape, Shape::FromProto(proto.tensor_shape()));
+  if (!proto.tensor_content().empty()) return FromContent(proto, dtype, std::move(shape), allocator);
+  StatusOr<Tensor> result = Internal("no reader for dtype ", DTypeName(dtype));
+  DispatchAll(dtype, [&](auto tag) {
+    result = FromFields<typename decltype(tag)::type>(proto, std::move(shape), allocator);
+  });
+  return result;
+}
+
+void TensorToProto(const Tensor& tensor, pb::TensorProto* proto) {
+  if (tensor.dtype() == DType::kString) {
+    WriteHeader(tensor, proto);
+    StringsToContent(tensor.flat<std::string>(), proto->mutable_tensor_content());
+  } else if (!tensor.IsInitialized() || !IsPlain(tensor.dtype())) {
+    TensorToProtoFields(tensor, proto);
+  } else {
+    WriteHeader(tensor, proto);
+    proto->mutable_tensor_content()->assign(static_cast<const char*>(tensor.raw_data()),
+                                            tensor.TotalBytes());
+  }
+}
+
+void TensorToProtoFields(const Tensor& tensor, pb::TensorProto* proto) {
+  WriteHeader(tensor, proto);
+  const DType element = IsRef(tensor.dtype()) ? DType::kResource : tensor.dtype();
+  DispatchAll(element, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const absl::Span<const T> values = tensor.flat<T>();
+    size_t needed = values.size();
+    while (needed > 1 && SameBits(values[needed - 1], values[needed - 2])) --needed;
+    auto* field = Field<T>::Mutable(proto);
+    for (const T& v : values.first(needed)) Field<T>::Write(v, field);
+  });
+}
+
+}  // namespace millrace

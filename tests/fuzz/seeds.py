@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Seeds for the fuzzers from an archive of golden cases: seeds.py CASES.tar.xz OUT.
+
+Writes the small graphs of the cases to OUT/graph and the tensors of their expectations to
+OUT/tensor, each once. Does nothing when OUT is newer than the archive.
+"""
+import hashlib
+import pathlib
+import sys
+import tarfile
+
+MAX_BYTES = 4096
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, at
+
+
+def submessages(data, wanted):
+    """The length-delimited fields numbered `wanted` of a serialized message."""
+    at = 0
+    while at < len(data):
+        tag, at = varint(data, at)
+        field, kind = tag >> 3, tag & 7
+        if kind == 2:
+            size, at = varint(data, at)
+            if field == wanted:
+                yield data[at:at + size]
+            at += size
+        elif kind == 0:
+            _, at = varint(data, at)
+        else:
+            at += {1: 8, 5: 4}[kind]
+
+
+def main():
+    archive, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    stamp = out / "stamp"
+    if stamp.exists() and stamp.stat().st_mtime >= archive.stat().st_mtime:
+        return
+    for kind in ("graph", "tensor"):
+        (out / kind).mkdir(parents=True, exist_ok=True)
+
+    def keep(kind, data):
+        if len(data) <= MAX_BYTES:
+            (out / kind / hashlib.sha1(data).hexdigest()).write_bytes(data)
+
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            if member.name.endswith(".graph.pb"):
+                keep("graph", tar.extractfile(member).read())
+            elif ".expect" in member.name:
+                for named in submessages(tar.extractfile(member).read(), 1):  # RunStepResponse.tensor
+                    for tensor in submessages(named, 2):  # NamedTensorProto.tensor
+                        keep("tensor", tensor)
+    stamp.touch()
+
+
+if __name__ == "__main__":
+    main()

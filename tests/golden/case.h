@@ -1,0 +1,70 @@
+// Golden cases: graphs with feeds and the answers TensorFlow gives. The format is described in
+// testdata/README.md.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/base/status.h"
+#include "millrace/proto/graph.pb.h"
+#include "millrace/proto/master.pb.h"
+
+namespace millrace::golden {
+
+namespace pb = ::tensorflow;
+
+// One line of an index.
+struct Case {
+  std::string name;
+  std::string file;  // path of the case's files, without endings, below the folder
+  std::string family;
+  int steps = 1;
+  double rtol = 0;
+  double atol = 0;
+
+  // Of an error case: the step that fails, with what. error_step is 0 when no step may fail.
+  int error_step = 0;
+  int error_code = 0;
+  std::string error_name;
+  std::string error_fragment;
+  bool may_fail_at_create = false;
+
+  // Of a gradient case.
+  std::vector<std::string> ys;
+  std::vector<std::string> xs;
+  std::vector<std::string> grad_ys;
+  std::vector<bool> sparse;
+};
+
+// A folder of cases, or an archive unpacked into a temporary one that is removed at the end.
+class CaseFolder {
+ public:
+  // `path` is a folder with an index.jsonl, or a .tar.xz of one.
+  static StatusOr<std::unique_ptr<CaseFolder>> Open(const std::string& path);
+  ~CaseFolder();
+
+  const std::string& path() const { return path_; }
+  const std::vector<Case>& cases() const { return cases_; }
+
+  // Makes the folder the working directory, as cases with files want, with an empty tmp/ in it.
+  Status EnterWithEmptyTmp() const;
+
+  StatusOr<pb::GraphDef> ReadGraph(const Case& c) const;
+  // `step` counts from 1.
+  StatusOr<pb::RunStepRequest> ReadRequest(const Case& c, int step) const;
+  StatusOr<pb::RunStepResponse> ReadExpectation(const Case& c, int step) const;
+
+ private:
+  CaseFolder() = default;
+  Status ReadIndex();
+
+  std::string path_;
+  bool is_temporary_ = false;
+  std::vector<Case> cases_;
+};
+
+// Ops of `graph` and its functions that this library does not have, sorted.
+std::vector<std::string> MissingOps(const pb::GraphDef& graph);
+
+}  // namespace millrace::golden

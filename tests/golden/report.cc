@@ -1,0 +1,164 @@
+#include "tests/golden/report.h"
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace millrace::golden {
+namespace {
+
+struct Tally {
+  int passed = 0;
+  int total = 0;
+  int needs_op = 0;
+  int failed() const { return total - passed - needs_op; }
+};
+using Tallies = std::map<std::string, Tally>;
+
+// So that a crash says in which case.
+const char* g_current_case = "";
+
+void OnCrash(int signal) {
+  const auto write = [](const char* text) { (void)!::write(2, text, std::strlen(text)); };
+  write("\ncrashed in case ");
+  write(g_current_case);
+  write("\n");
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+void PrintTallies(const Tallies& tallies) {
+  const auto row = [](const std::string& family, const Tally& t) {
+    absl::PrintF("%-14s %5d of %5d passed  %5d need an op  %5d failed\n", family, t.passed, t.total, t.needs_op,
+                 t.failed());
+  };
+  Tally sum;
+  for (const auto& [family, t] : tallies) {
+    row(family, t);
+    sum.passed += t.passed;
+    sum.total += t.total;
+    sum.needs_op += t.needs_op;
+  }
+  row("all", sum);
+}
+
+void PrintMissingOps(const std::map<std::string, int>& missing) {
+  std::multimap<int, std::string, std::greater<>> by_count;
+  for (const auto& [op, count] : missing) by_count.emplace(count, op);
+  absl::PrintF("%d ops are missing; cases that need each:\n", missing.size());
+  for (const auto& [count, op] : by_count) absl::PrintF("%6d %s\n", count, op);
+}
+
+StatusOr<std::map<std::string, int>> ReadExpected(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) return NotFound("cannot read ", path);
+  std::map<std::string, int> expected;
+  std::string line;
+  while (std::getline(in, line)) {
+    if (line.empty() || line[0] == '#') continue;
+    std::istringstream words(line);
+    std::string family;
+    int least = 0;
+    if (!(words >> family >> least)) return DataLoss(path, ": not a family and a number: ", line);
+    expected[family] = least;
+  }
+  return expected;
+}
+
+Status WriteExpected(const std::string& path, const Tallies& tallies) {
+  std::ofstream out(path);
+  out << "# The least number of cases of each family that pass; written by --update-expected. It only goes up.\n";
+  for (const auto& [family, t] : tallies) out << family << " " << t.passed << "\n";
+  out.close();
+  return out ? absl::OkStatus() : Internal("cannot write ", path);
+}
+
+// Whether as many pass as the file says, family by family.
+bool MeetsExpectations(const std::map<std::string, int>& expected, const Tallies& tallies, const std::string& path) {
+  bool ok = true;
+  for (const auto& [family, least] : expected) {
+    const auto at = tallies.find(family);
+    const int passed = at == tallies.end() ? 0 : at->second.passed;
+    if (passed < least) {
+      absl::PrintF("FAILED: %d cases of %s pass; %d did before (%s)\n", passed, family, least, path);
+      ok = false;
+    }
+  }
+  for (const auto& [family, t] : tallies) {
+    const auto at = expected.find(family);
+    if (t.passed > (at == expected.end() ? 0 : at->second)) {
+      absl::PrintF("%d cases of %s pass, more than %s asks for: raise it with --update-expected\n", t.passed, family,
+                   path);
+    }
+  }
+  return ok;
+}
+
+}  // namespace
+
+int RunAndReport(const Flags& flags, const CaseFn& run) {
+  StatusOr<std::unique_ptr<CaseFolder>> folder = CaseFolder::Open(flags.cases);
+  std::map<std::string, int> expected;
+  Status status = folder.status();
+  if (status.ok() && !flags.expected.empty() && !flags.update_expected) {
+    auto read = ReadExpected(flags.expected);
+    status = read.status();
+    if (status.ok()) expected = *std::move(read);
+  }
+  if (!status.ok()) {
+    absl::FPrintF(stderr, "%s\n", status.ToString());
+    return 2;
+  }
+
+  for (int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS, SIGILL}) std::signal(signal, OnCrash);
+  SessionOptions options;
+  options.intra_op_threads = flags.threads;
+  options.inter_op_threads = flags.threads;
+  if (flags.no_passes) options.passes = PassOptions::None();
+
+  Tallies tallies;
+  std::map<std::string, int> missing;
+  for (const Case& c : (*folder)->cases()) {
+    if (!flags.family.empty() && c.family != flags.family) continue;
+    if (!absl::StrContains(c.name, flags.name)) continue;
+    g_current_case = c.name.c_str();
+    const Outcome outcome = run(**folder, c, options);
+    if (outcome.kind == Outcome::kNotMeant) continue;
+    Tally& tally = tallies[c.family];
+    ++tally.total;
+    tally.passed += outcome.kind == Outcome::kPassed;
+    tally.needs_op += outcome.kind == Outcome::kNeedsOp;
+    for (const std::string& op : outcome.needs) ++missing[op];
+    if (flags.verbose && outcome.kind == Outcome::kNeedsOp) {
+      absl::PrintF("%s: needs op %s\n", c.name, absl::StrJoin(outcome.needs, ", "));
+    } else if (flags.verbose && outcome.kind == Outcome::kFailed) {
+      absl::PrintF("%s: FAILED: %s\n", c.name, outcome.why);
+    }
+  }
+  if (tallies.empty()) {
+    absl::FPrintF(stderr, "no case was chosen\n");
+    return 2;
+  }
+  if (flags.list_missing_ops) PrintMissingOps(missing);
+  PrintTallies(tallies);
+  if (flags.expected.empty()) {
+    int failed = 0;
+    for (const auto& [family, t] : tallies) failed += t.failed();
+    return failed == 0 ? 0 : 1;
+  }
+  if (flags.update_expected) {
+    status = WriteExpected(flags.expected, tallies);
+    if (!status.ok()) absl::FPrintF(stderr, "%s\n", status.ToString());
+    return status.ok() ? 0 : 2;
+  }
+  return MeetsExpectations(expected, tallies, flags.expected) ? 0 : 1;
+}
+
+}  // namespace millrace::golden

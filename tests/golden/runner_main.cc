@@ -1,0 +1,31 @@
+// golden_runner: runs a folder or archive of golden cases and tells by family how many pass.
+#include <filesystem>
+
+#include "CLI/CLI.hpp"
+#include "tests/golden/report.h"
+
+int main(int argc, char** argv) {
+  using namespace millrace::golden;  // NOLINT
+  CLI::App app("Runs golden cases (graphs with TensorFlow's answers) and tells by family how many pass.");
+  Flags flags;
+  bool gradients = false;
+  bool finite_differences = false;
+  app.add_option("cases", flags.cases, "folder with an index.jsonl, or a .tar.xz of one")->required();
+  app.add_option("--family", flags.family, "only the cases of this family");
+  app.add_option("--case", flags.name, "only cases whose name contains this");
+  app.add_option("--expect", flags.expected, "fail when fewer cases pass than this file says");
+  app.add_flag("--update-expected", flags.update_expected, "write that file instead")->needs("--expect");
+  app.add_flag("-v,--verbose", flags.verbose, "list each case that fails, and why");
+  app.add_flag("--list-missing-ops", flags.list_missing_ops, "list the ops that cases need and the library lacks");
+  app.add_flag("--no-passes", flags.no_passes, "run the graphs as they are, without rewrites");
+  app.add_option("--threads", flags.threads, "threads of a session (default: one per core)");
+  app.add_flag("--gradients", gradients, "the cases are gradient cases: differentiate, and compare the gradients");
+  app.add_flag("--finite-differences", finite_differences,
+               "the cases are gradient cases: differentiate, and compare with differences of results");
+  CLI11_PARSE(app, argc, argv);
+  // Cases run in their own folder.
+  if (!flags.expected.empty()) flags.expected = std::filesystem::absolute(flags.expected).string();
+  if (finite_differences) return RunAndReport(flags, CheckFiniteDifferences);
+  if (gradients) return RunAndReport(flags, RunGradientCase);
+  return RunAndReport(flags, RunCase);
+}

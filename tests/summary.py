@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Adds up what ./test ran: summary.py RESULTS [--seconds N].
+
+Reads the GoogleTest reports (*.xml), the report of ctest (ctest.junit) and that of the fuzzers
+(fuzz.txt) in the folder RESULTS; fails when any of them tells of a failure, or when there is none.
+"""
+import argparse
+import pathlib
+import sys
+import xml.etree.ElementTree as ET
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=pathlib.Path)
+    parser.add_argument("--seconds", type=int, default=0, help="how long it all took")
+    args = parser.parse_args()
+
+    junit = args.results / "ctest.junit"
+    if not junit.exists():
+        sys.exit(f"summary.py: {junit} is missing: ctest did not run")
+    suite = ET.parse(junit).getroot()
+    programs = int(suite.get("tests"))
+    bad = [case.get("name") for case in suite.iter("testcase") if case.get("status") == "fail"]
+
+    cases = skipped = 0
+    for report in sorted(args.results.glob("*.xml")):
+        root = ET.parse(report).getroot()
+        cases += int(root.get("tests"))
+        skipped += int(root.get("disabled", 0)) + sum(1 for c in root.iter("testcase") if c.get("result") == "skipped")
+        bad += [f"{c.get('classname')}.{c.get('name')}" for c in root.iter("testcase") if c.find("failure") is not None]
+
+    fuzzers = []
+    fuzz = args.results / "fuzz.txt"
+    if fuzz.exists():
+        for line in fuzz.read_text().splitlines():
+            name, state, runs = line.split()
+            fuzzers.append((name, int(runs)))
+            if state != "ok":
+                bad.append(f"{name} ({state})")
+
+    print(f"\n{programs} test programs with {cases} test cases ({skipped} skipped), "
+          f"{len(fuzzers)} fuzzers with {sum(n for _, n in fuzzers):,} inputs, in {args.seconds} s")
+    total = programs + len(fuzzers)
+    failed = min(total, len({b.split('.')[0] for b in bad})) if bad else 0
+    for name in bad:
+        print(f"  FAILED {name}")
+    print(f"{100 * (total - failed) // max(total, 1)}% tests passed, {failed} tests failed out of {total}")
+    return 1 if bad or total == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
