@@ -89,7 +89,8 @@ struct OverAccumulators {
 template <typename R, typename In>
 typename R::Acc Row(const In* x, int64_t n) {
   using Acc = typename R::Acc;
-  constexpr int kLanes = sizeof(Acc) <= 4 ? 32 : 16;
+  // Complex numbers have too few registers for more.
+  constexpr int kLanes = std::is_arithmetic_v<Acc> ? (sizeof(Acc) <= 4 ? 32 : 16) : 2;
   constexpr int64_t kLeaf = 1024;
   if (n < kLanes) {
     Acc acc = R::Identity();

@@ -33,15 +33,12 @@ Status ReductionShape(ShapeContext& c) {
   if (axes_shape.known_rank() && axes_shape.rank() > 1) {
     return InvalidArgument("reduction axes must be a scalar or a vector, not of shape ", axes_shape.ToString());
   }
-  if (!input.known_rank()) {
-    c.set_output(0, PartialShape());
-    return absl::OkStatus();
-  }
+  if (!input.known_rank()) return absl::OkStatus();
   const int rank = input.rank();
   const Tensor* axes = c.constant(1);
   const std::optional<std::vector<int64_t>> values = axes == nullptr ? std::nullopt : IntsOf(*axes);
   if (!values.has_value()) {
-    c.set_output(0, keep_dims ? PartialShape::UnknownOfRank(rank) : PartialShape());
+    if (keep_dims) c.set_output(0, PartialShape::UnknownOfRank(rank));
     return absl::OkStatus();
   }
   std::vector<bool> reduced(rank, false);

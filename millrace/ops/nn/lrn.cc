@@ -1,0 +1,166 @@
+// LRN: every element divided by a power of the squares of its neighbours among the channels.
+#include <cmath>
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/op_schema.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/nn/blockwise.h"
+#include "millrace/runtime/kernel_registry.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+namespace {
+
+Status LrnShape(ShapeContext& c) {
+  PartialShape out = PartialShape::UnknownOfRank(4);
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    MR_ASSIGN_OR_RETURN(const PartialShape in, c.WithRank(i, 4));
+    MR_ASSIGN_OR_RETURN(out, out.MergeWith(in));
+  }
+  c.set_output(0, out);
+  return absl::OkStatus();
+}
+
+Status LrnGradient(GradientContext& c) {
+  AttrList attrs;
+  for (const char* name : {"depth_radius", "bias", "alpha", "beta"}) {
+    if (const pb::AttrValue* value = c.node()->FindAttr(name)) attrs.emplace_back(name, *value);
+  }
+  c.set_input_grad(0, c.Op("LRNGrad", {c.grad(), c.input(0), c.output(0)}, std::move(attrs)));
+  return absl::OkStatus();
+}
+
+MILLRACE_OP(LRN)
+    .Summary("Local response normalisation across channels.")
+    .Input("input: T")
+    .Output("output: T")
+    .Attr("depth_radius: int = 5")
+    .Attr("bias: float = 1.0")
+    .Attr("alpha: float = 1.0")
+    .Attr("beta: float = 0.5")
+    .Attr("T: {half, bfloat16, float} = float")
+    .Shape(LrnShape)
+    .Gradient(LrnGradient);
+
+MILLRACE_OP(LRNGrad)
+    .Summary("The gradient of LRN.")
+    .Input("input_grads: T")
+    .Input("input_image: T")
+    .Input("output_image: T")
+    .Output("output: T")
+    .Attr("depth_radius: int = 5")
+    .Attr("bias: float = 1.0")
+    .Attr("alpha: float = 1.0")
+    .Attr("beta: float = 0.5")
+    .Attr("T: {half, bfloat16, float} = float")
+    .Shape(LrnShape)
+    .NotDifferentiable();
+
+using LrnTypes = Types<float, half>;
+
+struct LrnAttrs {
+  int64_t radius = 0;
+  float bias = 0, alpha = 0, beta = 0;
+
+  explicit LrnAttrs(KernelInit& init) {
+    init.Attr("depth_radius", &radius);
+    init.Attr("bias", &bias);
+    init.Attr("alpha", &alpha);
+    init.Attr("beta", &beta);
+    if (radius < 0) init.Fail(InvalidArgument("depth_radius must not be negative, but is ", radius));
+    if (!DispatchType(LrnTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+  }
+  // bias + alpha * squares around channel c.
+  float Norm(const float* x, int64_t c, int64_t channels) const {
+    const int64_t r = std::min(radius, channels);
+    float sum = 0;
+    for (int64_t i = std::max<int64_t>(0, c - r); i < std::min(channels, c + r + 1); ++i) sum += x[i] * x[i];
+    return bias + alpha * sum;
+  }
+};
+
+class LrnKernel : public Kernel {
+ public:
+  explicit LrnKernel(KernelInit& init) : attrs_(init) {}
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& x = ctx.input(0);
+    if (x.rank() != 4) return InvalidArgument("the input must have 4 dimensions, but has shape ", x.shape().ToString());
+    MR_ASSIGN_OR_RETURN(Tensor * y, ctx.AllocateOutput(0, x.shape()));
+    DispatchType(LrnTypes{}, x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      Rows<T>(ctx, x.data<T>(), y->data<T>(), x.shape().Product(0, 3), x.dim(3));
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  template <typename T>
+  void Rows(KernelContext& ctx, const T* x, T* y, int64_t rows, int64_t channels) const {
+    ctx.ParallelFor(rows, std::max<int64_t>(1, 1024 / std::max<int64_t>(channels, 1)),
+                    [&](int64_t begin, int64_t end) {
+                      std::vector<float> in(channels);
+                      for (int64_t r = begin; r < end; ++r) {
+                        Widen(x + r * channels, in.data(), channels);
+                        for (int64_t c = 0; c < channels; ++c) {
+                          const float norm = attrs_.Norm(in.data(), c, channels);
+                          y[r * channels + c] = static_cast<T>(in[c] * std::pow(norm, -attrs_.beta));
+                        }
+                      }
+                    });
+  }
+  const LrnAttrs attrs_;
+};
+
+class LrnGradKernel : public Kernel {
+ public:
+  explicit LrnGradKernel(KernelInit& init) : attrs_(init) {}
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& dy = ctx.input(0);
+    const Tensor& x = ctx.input(1);
+    const Tensor& y = ctx.input(2);
+    if (x.rank() != 4 || dy.shape() != x.shape() || y.shape() != x.shape()) {
+      return InvalidArgument("gradient, input and output must have one shape of 4 dimensions, but have ",
+                             dy.shape().ToString(), ", ", x.shape().ToString(), " and ", y.shape().ToString());
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * dx, ctx.AllocateOutput(0, x.shape()));
+    DispatchType(LrnTypes{}, x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      Rows<T>(ctx, dy.data<T>(), x.data<T>(), y.data<T>(), dx->data<T>(), x.shape().Product(0, 3), x.dim(3));
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  // y_j = x_j n_j^-beta, so dy_j/dx_i = [i = j] n_j^-beta - 2 alpha beta x_i y_j / n_j.
+  template <typename T>
+  void Rows(KernelContext& ctx, const T* dy, const T* x, const T* y, T* dx, int64_t rows,
+            int64_t channels) const {
+    const int64_t radius = std::min(attrs_.radius, channels);
+    ctx.ParallelFor(
+        rows, std::max<int64_t>(1, 512 / std::max<int64_t>(channels, 1)), [&](int64_t begin, int64_t end) {
+          std::vector<float> buffer(4 * channels);
+          float *in = buffer.data(), *out = in + channels, *grad = out + channels, *sum = grad + channels;
+          for (int64_t r = begin; r < end; ++r) {
+            Widen(x + r * channels, in, channels);
+            Widen(y + r * channels, out, channels);
+            Widen(dy + r * channels, grad, channels);
+            std::fill(sum, sum + channels, 0.0f);
+            for (int64_t j = 0; j < channels; ++j) {
+              const float norm = attrs_.Norm(in, j, channels);
+              const float common = -2.0f * attrs_.alpha * attrs_.beta * out[j] / norm * grad[j];
+              const int64_t last = std::min(channels, j + radius + 1);
+              for (int64_t i = std::max<int64_t>(0, j - radius); i < last; ++i) sum[i] += common * in[i];
+              sum[j] += std::pow(norm, -attrs_.beta) * grad[j];
+            }
+            Narrow(sum, dx + r * channels, channels);
+          }
+        });
+  }
+  const LrnAttrs attrs_;
+};
+
+MILLRACE_KERNEL(LRN, kCpu, LrnKernel);
+MILLRACE_KERNEL(LRNGrad, kCpu, LrnGradKernel);
+
+}  // namespace
+}  // namespace millrace
