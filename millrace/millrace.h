@@ -17,3 +17,4 @@
 #include "millrace/api/schedules.h"
 #include "millrace/api/scope.h"
 #include "millrace/api/variable.h"
+#include "millrace/executor/step_stats.h"
