@@ -30,7 +30,8 @@ struct SquareBatch {
     const int rank = t.rank();
     if (rank < 2) return InvalidArgument("Input tensor must have rank >= 2, got rank ", rank);
     if (t.dim(rank - 1) != t.dim(rank - 2)) {
-      return InvalidArgument("Input matrix must be square, but got: ", t.dim(rank - 2), " != ", t.dim(rank - 1));
+      return InvalidArgument("Input matrix must be square, but got: ", t.dim(rank - 2),
+                             " != ", t.dim(rank - 1));
     }
     return SquareBatch{t.shape().Product(0, rank - 2), t.dim(rank - 1)};
   }

@@ -13,7 +13,8 @@ using CholeskyTypes = Types<float, double, std::complex<float>, std::complex<dou
 class CholeskyKernel : public Kernel {
  public:
   explicit CholeskyKernel(KernelInit& init) {
-    if (!DispatchType(CholeskyTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+    if (!DispatchType(CholeskyTypes{}, init.input_type(0), [](auto) {}))
+      FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -29,7 +30,8 @@ class CholeskyKernel : public Kernel {
       }
     });
     if (ok) return absl::OkStatus();
-    return InvalidArgument("Cholesky decomposition was not successful. The input might not be valid.");
+    return InvalidArgument(
+        "Cholesky decomposition was not successful. The input might not be valid.");
   }
 };
 
@@ -43,7 +45,8 @@ Status CholeskyGradient(GradientContext& c) {
   const Endpoint inner = product(l, c.grad(), true);
   const Endpoint diagonal = c.Op("MatrixDiagPart", {inner});
   const Endpoint halved = c.Op("MatrixSetDiag", {inner, c.Mul(half, diagonal)});
-  const Endpoint lower = c.Op("MatrixBandPart", {halved, c.Scalar<int64_t>(-1), c.Scalar<int64_t>(0)});
+  const Endpoint lower =
+      c.Op("MatrixBandPart", {halved, c.Scalar<int64_t>(-1), c.Scalar<int64_t>(0)});
   const Endpoint unit = c.Op("MatrixDiag", {c.OnesLike(diagonal)});
   const Endpoint both = c.Add(lower, product(lower, unit, true));
   const Endpoint inverse = c.Op("MatrixInverse", {l});

@@ -1,5 +1,5 @@
-// What the golden cases do not reach: odd ranks, empty tensors, errors, memory that is reused, and sizes that
-// are spread over threads.
+// What the golden cases do not reach: odd ranks, empty tensors, errors, memory that is reused, and
+// sizes that are spread over threads.
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -20,10 +20,10 @@ using ::testing::HasSubstr;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// Feeds `inputs` to one node and fetches its first output. The graph does not know the inputs' shapes, so it is
-// the kernel that answers.
-StatusOr<Tensor> RunOp(const std::string& op, const std::vector<Tensor>& inputs, AttrList attrs = {},
-                       int threads = 0) {
+// Feeds `inputs` to one node and fetches its first output. The graph does not know the inputs'
+// shapes, so it is the kernel that answers.
+StatusOr<Tensor> RunOp(const std::string& op, const std::vector<Tensor>& inputs,
+                       AttrList attrs = {}, int threads = 0) {
   Graph graph;
   GraphBuilder b(&graph);
   std::vector<Endpoint> ends;
@@ -102,10 +102,12 @@ TEST(Broadcasting, WorksAtRankEight) {
 }
 
 TEST(Broadcasting, OfEmptyTensorsIsEmpty) {
-  const StatusOr<Tensor> sum = RunOp("AddV2", {Tensor(DType::kFloat, Shape({0, 3})), Count(Shape({3}))});
+  const StatusOr<Tensor> sum =
+      RunOp("AddV2", {Tensor(DType::kFloat, Shape({0, 3})), Count(Shape({3}))});
   ASSERT_TRUE(sum.ok()) << sum.status();
   EXPECT_EQ(sum->shape(), Shape({0, 3}));
-  const StatusOr<Tensor> one = RunOp("AddV2", {Tensor(DType::kFloat, Shape({0})), Count(Shape({1}))});
+  const StatusOr<Tensor> one =
+      RunOp("AddV2", {Tensor(DType::kFloat, Shape({0})), Count(Shape({1}))});
   ASSERT_TRUE(one.ok()) << one.status();
   EXPECT_EQ(one->shape(), Shape({0}));
 }
@@ -113,25 +115,29 @@ TEST(Broadcasting, OfEmptyTensorsIsEmpty) {
 TEST(Broadcasting, NamesShapesThatDoNotFit) {
   EXPECT_THAT(ErrorOf("Mul", {Count(Shape({2, 3})), Count(Shape({4}))}),
               HasSubstr("Incompatible shapes: [2,3] vs. [4]"));
-  EXPECT_THAT(ErrorOf("SelectV2", {Tensor::Of<bool>({true, false}), Count(Shape({3})), Count(Shape({3}))}),
-              HasSubstr("Incompatible shapes"));
+  EXPECT_THAT(
+      ErrorOf("SelectV2", {Tensor::Of<bool>({true, false}), Count(Shape({3})), Count(Shape({3}))}),
+      HasSubstr("Incompatible shapes"));
 }
 
 TEST(Broadcasting, IsTheSameOverThreadsAsInOnePiece) {
   const Tensor a = Count(Shape({300, 1, 70})), b = Count(Shape({11, 70}));
   const std::vector<float> one = Values<float>(RunOp("Mul", {a, b}, {}, 1));
   EXPECT_EQ(Values<float>(RunOp("Mul", {a, b}, {}, 4)), one);
-  EXPECT_EQ(one[(299 * 11 + 10) * 70 + 69], a.data<float>()[299 * 70 + 69] * b.data<float>()[10 * 70 + 69]);
+  EXPECT_EQ(one[(299 * 11 + 10) * 70 + 69],
+            a.data<float>()[299 * 70 + 69] * b.data<float>()[10 * 70 + 69]);
 }
 
-// (x + x) * x over intermediate values that only this graph holds: results land in the memory of operands.
+// (x + x) * x over intermediate values that only this graph holds: results land in the memory of
+// operands.
 TEST(Elementwise, MayWriteOverItsOperands) {
   Graph graph;
   GraphBuilder b(&graph);
   const Endpoint x{b.AddNode("Placeholder", {}, {{"dtype", DType::kFloat}}, "x"), 0};
   const Endpoint y = b.Op("Exp", {b.Neg(x)});
   const Endpoint z = b.Mul(b.Add(y, y), b.Op("Sqrt", {b.Op("Square", {y})}));
-  const Endpoint as_bits = b.Cast(b.Cast(b.Op("Floor", {b.Mul(z, b.Scalar(100.0f))}), DType::kInt32), DType::kFloat);
+  const Endpoint as_bits =
+      b.Cast(b.Cast(b.Op("Floor", {b.Mul(z, b.Scalar(100.0f))}), DType::kInt32), DType::kFloat);
   std::unique_ptr<Session> session = Session::Create().value();
   ASSERT_TRUE(session->Extend(graph).ok());
   const Tensor input = Count(Shape({1000}));
@@ -148,10 +154,12 @@ TEST(IntegerDivision, ByZeroIsAnErrorAndTheSmallestNumberByMinusOneWraps) {
   for (const char* op : {"Div", "FloorDiv", "TruncateDiv", "FloorMod", "TruncateMod"}) {
     EXPECT_THAT(ErrorOf(op, {Tensor::Of<int32_t>({1, 2}), Tensor::Of<int32_t>({1, 0})}),
                 HasSubstr("Integer division by zero"));
-    const auto wrapped = Values<int32_t>(RunOp(op, {Tensor::Of<int32_t>({least}), Tensor::Of<int32_t>({-1})}));
+    const auto wrapped =
+        Values<int32_t>(RunOp(op, {Tensor::Of<int32_t>({least}), Tensor::Of<int32_t>({-1})}));
     EXPECT_THAT(wrapped, ElementsAre(absl::StrContains(op, "Mod") ? 0 : least)) << op;
   }
-  EXPECT_THAT(Values<int8_t>(RunOp("FloorDiv", {Tensor::Of<int8_t>({-7, 7, -128}), Tensor::Of<int8_t>({2, -2, -1})})),
+  EXPECT_THAT(Values<int8_t>(RunOp("FloorDiv", {Tensor::Of<int8_t>({-7, 7, -128}),
+                                                Tensor::Of<int8_t>({2, -2, -1})})),
               ElementsAre(-4, -4, -128));
   EXPECT_THAT(ErrorOf("Pow", {Tensor::Of<int32_t>({2}), Tensor::Of<int32_t>({-1})}),
               HasSubstr("negative integer powers"));
@@ -183,7 +191,8 @@ TEST(Reduction, AgreesWithItsDefinitionForAnyAxes) {
     const StatusOr<Tensor> sum = RunOp("Sum", {x, Tensor::FromVector(axes)}, {{"keep_dims", true}});
     ASSERT_TRUE(sum.ok()) << sum.status();
     ASSERT_EQ(sum->shape(), kept);
-    for (int64_t i = 0; i < sum->num_elements(); ++i) ASSERT_EQ(sum->data<float>()[i], want[i]) << "axes " << mask;
+    for (int64_t i = 0; i < sum->num_elements(); ++i)
+      ASSERT_EQ(sum->data<float>()[i], want[i]) << "axes " << mask;
   }
 }
 
@@ -196,13 +205,17 @@ TEST(Reduction, IsAccurateAndTheSameOnAnyNumberOfThreads) {
   const std::vector<float> one = Values<float>(RunOp("Sum", {x, all}, {}, 1));
   EXPECT_NEAR(one[0] / exact, 1.0, 3e-7);
   EXPECT_EQ(Values<float>(RunOp("Sum", {x, all}, {}, 3)), one);
-  EXPECT_EQ(Values<float>(RunOp("Sum", {x, rows}, {}, 3)), Values<float>(RunOp("Sum", {x, rows}, {}, 1)));
+  EXPECT_EQ(Values<float>(RunOp("Sum", {x, rows}, {}, 3)),
+            Values<float>(RunOp("Sum", {x, rows}, {}, 1)));
 }
 
 TEST(Reduction, RejectsBadAxes) {
-  EXPECT_THAT(ErrorOf("Sum", {Count(Shape({2, 3})), Tensor::Of<int32_t>({2})}), HasSubstr("Invalid reduction dimension"));
-  EXPECT_THAT(ErrorOf("Sum", {Count(Shape({2, 3})), Tensor::Of<int32_t>({1, -1})}), HasSubstr("duplicate"));
-  EXPECT_THAT(ErrorOf("ArgMax", {Count(Shape({2, 0})), Tensor::Scalar<int32_t>(1)}), HasSubstr("empty"));
+  EXPECT_THAT(ErrorOf("Sum", {Count(Shape({2, 3})), Tensor::Of<int32_t>({2})}),
+              HasSubstr("Invalid reduction dimension"));
+  EXPECT_THAT(ErrorOf("Sum", {Count(Shape({2, 3})), Tensor::Of<int32_t>({1, -1})}),
+              HasSubstr("duplicate"));
+  EXPECT_THAT(ErrorOf("ArgMax", {Count(Shape({2, 0})), Tensor::Scalar<int32_t>(1)}),
+              HasSubstr("empty"));
 }
 
 TEST(Reduction, KeepsNaNs) {
@@ -215,35 +228,47 @@ TEST(Reduction, KeepsNaNs) {
 TEST(Range, RejectsWhatDoesNotEnd) {
   const auto i = [](int32_t v) { return Tensor::Scalar<int32_t>(v); };
   EXPECT_THAT(ErrorOf("Range", {i(0), i(5), i(0)}), HasSubstr("delta != 0"));
-  EXPECT_THAT(ErrorOf("Range", {i(5), i(0), i(1)}), HasSubstr("Requires start <= limit when delta > 0: 5/0"));
-  EXPECT_THAT(ErrorOf("LinSpace", {Tensor::Scalar(0.0f), Tensor::Scalar(1.0f), i(0)}), HasSubstr("num > 0"));
+  EXPECT_THAT(ErrorOf("Range", {i(5), i(0), i(1)}),
+              HasSubstr("Requires start <= limit when delta > 0: 5/0"));
+  EXPECT_THAT(ErrorOf("LinSpace", {Tensor::Scalar(0.0f), Tensor::Scalar(1.0f), i(0)}),
+              HasSubstr("num > 0"));
 }
 
 TEST(Segments, RejectBadIds) {
   const Tensor x = Count(Shape({3, 2}));
-  EXPECT_THAT(ErrorOf("SegmentSum", {x, Tensor::Of<int32_t>({1, 0, 2})}), HasSubstr("not increasing"));
+  EXPECT_THAT(ErrorOf("SegmentSum", {x, Tensor::Of<int32_t>({1, 0, 2})}),
+              HasSubstr("not increasing"));
   EXPECT_THAT(ErrorOf("SegmentSum", {x, Tensor::Of<int32_t>({-1, 0, 2})}), HasSubstr(">= 0"));
-  EXPECT_THAT(ErrorOf("UnsortedSegmentSum", {x, Tensor::Of<int32_t>({0, 5, 1}), Tensor::Scalar<int32_t>(5)}),
+  EXPECT_THAT(ErrorOf("UnsortedSegmentSum",
+                      {x, Tensor::Of<int32_t>({0, 5, 1}), Tensor::Scalar<int32_t>(5)}),
               HasSubstr("segment_ids[1] = 5 is out of range [0, 5)"));
-  EXPECT_THAT(ErrorOf("SparseSegmentSum", {x, Tensor::Of<int32_t>({0, 3}), Tensor::Of<int32_t>({0, 0})}),
-              HasSubstr("out of range [0, 3)"));
+  EXPECT_THAT(
+      ErrorOf("SparseSegmentSum", {x, Tensor::Of<int32_t>({0, 3}), Tensor::Of<int32_t>({0, 0})}),
+      HasSubstr("out of range [0, 3)"));
 }
 
 TEST(Sparse, RejectsIndicesOutOfBounds) {
-  const Tensor indices = Tensor::Of<int64_t>(Shape({1, 2}), {1, 3}), shape = Tensor::Of<int64_t>({2, 3});
-  EXPECT_THAT(ErrorOf("SparseToDense", {indices, shape, Tensor::Of<float>({1}), Tensor::Scalar(0.0f)}),
+  const Tensor indices = Tensor::Of<int64_t>(Shape({1, 2}), {1, 3}),
+               shape = Tensor::Of<int64_t>({2, 3});
+  EXPECT_THAT(
+      ErrorOf("SparseToDense", {indices, shape, Tensor::Of<float>({1}), Tensor::Scalar(0.0f)}),
+      HasSubstr("out of bounds"));
+  EXPECT_THAT(ErrorOf("SparseReorder", {indices, Tensor::Of<float>({1}), shape}),
               HasSubstr("out of bounds"));
-  EXPECT_THAT(ErrorOf("SparseReorder", {indices, Tensor::Of<float>({1}), shape}), HasSubstr("out of bounds"));
-  EXPECT_THAT(ErrorOf("SparseTensorDenseMatMul", {indices, Tensor::Of<float>({1}), shape, Count(Shape({3, 2}))}),
+  EXPECT_THAT(ErrorOf("SparseTensorDenseMatMul",
+                      {indices, Tensor::Of<float>({1}), shape, Count(Shape({3, 2}))}),
               HasSubstr("out of bounds"));
 }
 
 TEST(Einsum, TakesTracesDiagonalsAndBroadcastDots) {
   const Tensor m = Count(Shape({3, 3}));
-  EXPECT_THAT(Values<float>(RunOp("Einsum", {m}, {{"equation", "ii->"}, {"N", 1}})), ElementsAre(15));
-  EXPECT_THAT(Values<float>(RunOp("Einsum", {m}, {{"equation", "ii->i"}, {"N", 1}})), ElementsAre(1, 5, 9));
-  EXPECT_THAT(Values<float>(RunOp("Einsum", {Count(Shape({2}))}, {{"equation", "i->ii"}, {"N", 1}})),
-              ElementsAre(1, 0, 0, 2));
+  EXPECT_THAT(Values<float>(RunOp("Einsum", {m}, {{"equation", "ii->"}, {"N", 1}})),
+              ElementsAre(15));
+  EXPECT_THAT(Values<float>(RunOp("Einsum", {m}, {{"equation", "ii->i"}, {"N", 1}})),
+              ElementsAre(1, 5, 9));
+  EXPECT_THAT(
+      Values<float>(RunOp("Einsum", {Count(Shape({2}))}, {{"equation", "i->ii"}, {"N", 1}})),
+      ElementsAre(1, 0, 0, 2));
   const StatusOr<Tensor> dots = RunOp("Einsum", {Count(Shape({2, 1, 2})), Count(Shape({3, 2}))},
                                       {{"equation", "...k,...k->..."}, {"N", 2}});
   EXPECT_THAT(Values<float>(dots), ElementsAre(5, 11, 17, 11, 25, 39));
@@ -252,7 +277,8 @@ TEST(Einsum, TakesTracesDiagonalsAndBroadcastDots) {
 }
 
 TEST(Einsum, HasGradientsForSummedAndRepeatedLabels) {
-  const auto trace = GradientsOf("Einsum", {Count(Shape({2, 2}))}, {{"equation", "ii->"}, {"N", 1}});
+  const auto trace =
+      GradientsOf("Einsum", {Count(Shape({2, 2}))}, {{"equation", "ii->"}, {"N", 1}});
   ASSERT_TRUE(trace.ok()) << trace.status();
   EXPECT_THAT(Values<float>((*trace)[0]), ElementsAre(1, 0, 0, 1));
   // d/da of sum_ijk a_ij b_jk = row sums of b; the label i is only a's, k only b's.
@@ -268,12 +294,14 @@ TEST(Special, DigammaAndItsDerivative) {
   EXPECT_THAT(value, ElementsAre(FloatNear(-0.57721566f, 1e-6), FloatNear(0.03648997f, 1e-6)));
   const auto slope = GradientsOf("Digamma", {Tensor::Of<float>({1, 2.5f})});
   ASSERT_TRUE(slope.ok()) << slope.status();
-  EXPECT_THAT(Values<float>((*slope)[0]), ElementsAre(FloatNear(1.6449341f, 1e-5), FloatNear(0.4903577f, 1e-5)));
+  EXPECT_THAT(Values<float>((*slope)[0]),
+              ElementsAre(FloatNear(1.6449341f, 1e-5), FloatNear(0.4903577f, 1e-5)));
 }
 
 TEST(Special, ProductsWithZeroIgnoreTheOtherFactor) {
   const Tensor x = Tensor::Of<float>({0, 2}), y = Tensor::Of<float>({-1, 0.5f});
-  EXPECT_THAT(Values<float>(RunOp("Xlog1py", {x, y})), ElementsAre(0, FloatNear(0.81093022f, 1e-6)));
+  EXPECT_THAT(Values<float>(RunOp("Xlog1py", {x, y})),
+              ElementsAre(0, FloatNear(0.81093022f, 1e-6)));
   const auto gradients = GradientsOf("Xlog1py", {x, y});
   ASSERT_TRUE(gradients.ok()) << gradients.status();
   EXPECT_THAT(Values<float>((*gradients)[0]), ElementsAre(0, FloatNear(0.40546511f, 1e-6)));
@@ -281,9 +309,11 @@ TEST(Special, ProductsWithZeroIgnoreTheOtherFactor) {
 }
 
 TEST(Linalg, RejectsSingularAndOddShapedMatrices) {
-  EXPECT_THAT(ErrorOf("MatrixInverse", {Tensor::Of<float>(Shape({2, 2}), {1, 2, 2, 4})}), HasSubstr("not invertible"));
+  EXPECT_THAT(ErrorOf("MatrixInverse", {Tensor::Of<float>(Shape({2, 2}), {1, 2, 2, 4})}),
+              HasSubstr("not invertible"));
   EXPECT_THAT(ErrorOf("Cholesky", {Count(Shape({2, 3}))}), HasSubstr("square"));
-  EXPECT_THAT(ErrorOf("Cholesky", {Tensor::Of<float>(Shape({2, 2}), {1, 2, 2, 1})}), HasSubstr("not successful"));
+  EXPECT_THAT(ErrorOf("Cholesky", {Tensor::Of<float>(Shape({2, 2}), {1, 2, 2, 1})}),
+              HasSubstr("not successful"));
 }
 
 }  // namespace

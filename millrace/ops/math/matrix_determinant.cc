@@ -13,7 +13,8 @@ using DeterminantTypes = Types<float, double, std::complex<float>, std::complex<
 class MatrixDeterminantKernel : public Kernel {
  public:
   explicit MatrixDeterminantKernel(KernelInit& init) {
-    if (!DispatchType(DeterminantTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+    if (!DispatchType(DeterminantTypes{}, init.input_type(0), [](auto) {}))
+      FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -24,7 +25,8 @@ class MatrixDeterminantKernel : public Kernel {
     DispatchType(DeterminantTypes{}, input.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       for (int64_t i = 0; i < batch.count; ++i) {
-        output->data<T>()[i] = linalg::Determinant<T>(input.data<T>() + i * batch.n * batch.n, batch.n);
+        output->data<T>()[i] =
+            linalg::Determinant<T>(input.data<T>() + i * batch.n * batch.n, batch.n);
       }
     });
     return absl::OkStatus();
@@ -41,7 +43,8 @@ Status MatrixDeterminantShape(ShapeContext& c) {
 Status MatrixDeterminantGradient(GradientContext& c) {
   const Endpoint inverse = c.Op("MatrixInverse", {c.input(0)}, {{"adjoint", true}});
   const Endpoint factor = c.Mul(c.grad(), c.Conj(c.output(0)));
-  const Endpoint shape = c.Op("ConcatV2", {c.Shape(c.output(0)), c.Ints({1, 1}), c.Scalar<int32_t>(0)});
+  const Endpoint shape =
+      c.Op("ConcatV2", {c.Shape(c.output(0)), c.Ints({1, 1}), c.Scalar<int32_t>(0)});
   c.set_input_grad(0, c.Mul(c.Reshape(factor, shape), inverse));
   return c.status();
 }

@@ -19,7 +19,8 @@ class MatrixInverseKernel : public Kernel {
   explicit MatrixInverseKernel(KernelInit& init) {
     init.Attr("adjoint", &adjoint_);
     using InverseTypes = JoinTypes<SolveTypes, Types<half>>::type;
-    if (!DispatchType(InverseTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+    if (!DispatchType(InverseTypes{}, init.input_type(0), [](auto) {}))
+      FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -61,7 +62,8 @@ class MatrixSolveKernel : public Kernel {
  public:
   explicit MatrixSolveKernel(KernelInit& init) {
     init.Attr("adjoint", &adjoint_);
-    if (!DispatchType(SolveTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+    if (!DispatchType(SolveTypes{}, init.input_type(0), [](auto) {}))
+      FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -70,8 +72,8 @@ class MatrixSolveKernel : public Kernel {
     bool fits = rhs.rank() == matrix.rank();
     for (int d = 0; fits && d < matrix.rank() - 1; ++d) fits = rhs.dim(d) == matrix.dim(d);
     if (!fits) {
-      return InvalidArgument("Input matrix and rhs are incompatible: ", matrix.shape().ToString(), " vs. ",
-                             rhs.shape().ToString());
+      return InvalidArgument("Input matrix and rhs are incompatible: ", matrix.shape().ToString(),
+                             " vs. ", rhs.shape().ToString());
     }
     const int64_t columns = rhs.dim(rhs.rank() - 1);
     MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, rhs.shape()));
@@ -117,7 +119,8 @@ Status MatrixSolveGradient(GradientContext& c) {
   const bool adjoint = c.AttrOr<bool>("adjoint", false);
   const Endpoint a = c.input(0), x = c.output(0);
   const Endpoint gb = c.Op("MatrixSolve", {a, c.grad()}, {{"adjoint", !adjoint}});
-  c.set_input_grad(0, c.Neg(adjoint ? Product(c, x, gb, false, true) : Product(c, gb, x, false, true)));
+  c.set_input_grad(
+      0, c.Neg(adjoint ? Product(c, x, gb, false, true) : Product(c, gb, x, false, true)));
   c.set_input_grad(1, gb);
   return c.status();
 }

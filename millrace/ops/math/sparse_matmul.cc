@@ -22,13 +22,15 @@ class SparseMatMulKernel : public Kernel {
     const int64_t m = a.dim(transpose_a_ ? 1 : 0), k = a.dim(transpose_a_ ? 0 : 1);
     const int64_t k2 = b.dim(transpose_b_ ? 1 : 0), n = b.dim(transpose_b_ ? 0 : 1);
     if (k != k2) {
-      return InvalidArgument("Matrix size incompatible: a: ", a.shape().ToString(), ", b: ", b.shape().ToString());
+      return InvalidArgument("Matrix size incompatible: a: ", a.shape().ToString(),
+                             ", b: ", b.shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(const Tensor left, AsFloat(ctx, a));
     MR_ASSIGN_OR_RETURN(const Tensor right, AsFloat(ctx, b));
     MR_ASSIGN_OR_RETURN(Tensor * product, ctx.AllocateOutput(0, Shape({m, n})));
     if (product->num_elements() == 0) return absl::OkStatus();
-    const GemmShape shape{.m = m, .n = n, .k = k, .transpose_a = transpose_a_, .transpose_b = transpose_b_};
+    const GemmShape shape{
+        .m = m, .n = n, .k = k, .transpose_a = transpose_a_, .transpose_b = transpose_b_};
     return MatrixProducts(ctx, shape, {MatrixPair{0, 0}}, left, right, product);
   }
 
@@ -52,7 +54,8 @@ Status SparseMatMulShape(ShapeContext& c) {
 
 Status SparseMatMulGradient(GradientContext& c) {
   const bool ta = c.AttrOr<bool>("transpose_a", false), tb = c.AttrOr<bool>("transpose_b", false);
-  const Endpoint a = c.Cast(c.input(0), DType::kFloat), b = c.Cast(c.input(1), DType::kFloat), g = c.grad();
+  const Endpoint a = c.Cast(c.input(0), DType::kFloat), b = c.Cast(c.input(1), DType::kFloat),
+                 g = c.grad();
   const auto product = [&](Endpoint x, Endpoint y, bool tx, bool ty) {
     return c.Op("MatMul", {x, y}, {{"transpose_a", tx}, {"transpose_b", ty}});
   };

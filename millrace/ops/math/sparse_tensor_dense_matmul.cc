@@ -7,7 +7,8 @@
 namespace millrace {
 namespace {
 
-using ProductTypes = Types<float, double, half, bfloat16, int32_t, std::complex<float>, std::complex<double>>;
+using ProductTypes =
+    Types<float, double, half, bfloat16, int32_t, std::complex<float>, std::complex<double>>;
 
 template <typename T>
 T Conjugate(T x) {
@@ -23,11 +24,13 @@ class SparseTensorDenseMatMulKernel : public Kernel {
   explicit SparseTensorDenseMatMulKernel(KernelInit& init) {
     init.Attr("adjoint_a", &adjoint_a_);
     init.Attr("adjoint_b", &adjoint_b_);
-    if (!DispatchType(ProductTypes{}, init.output_type(0), [](auto) {})) FailDType(init, init.output_type(0));
+    if (!DispatchType(ProductTypes{}, init.output_type(0), [](auto) {}))
+      FailDType(init, init.output_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
-    const Tensor &indices = ctx.input(0), &values = ctx.input(1), &a_shape = ctx.input(2), &b = ctx.input(3);
+    const Tensor &indices = ctx.input(0), &values = ctx.input(1), &a_shape = ctx.input(2),
+                 &b = ctx.input(3);
     if (b.rank() != 2) return InvalidArgument("Tensor 'b' is not a matrix");
     if (a_shape.rank() != 1 || a_shape.num_elements() != 2) {
       return InvalidArgument("Tensor 'a_shape' must have 2 elements");
@@ -37,11 +40,13 @@ class SparseTensorDenseMatMulKernel : public Kernel {
       return InvalidArgument("a_indices must have the shape [", values.dim(0), ",2], not ",
                              indices.shape().ToString());
     }
-    const int64_t rows = IntAt(a_shape, adjoint_a_ ? 1 : 0), inner = IntAt(a_shape, adjoint_a_ ? 0 : 1);
+    const int64_t rows = IntAt(a_shape, adjoint_a_ ? 1 : 0),
+                  inner = IntAt(a_shape, adjoint_a_ ? 0 : 1);
     if (rows < 0 || inner < 0) return InvalidArgument("a_shape must not be negative");
     if (b.dim(adjoint_b_ ? 1 : 0) != inner) {
-      return InvalidArgument("Cannot multiply A and B because inner dimension does not match: ", inner, " vs. ",
-                             b.dim(adjoint_b_ ? 1 : 0), ".  Did you forget a transpose?");
+      return InvalidArgument(
+          "Cannot multiply A and B because inner dimension does not match: ", inner, " vs. ",
+          b.dim(adjoint_b_ ? 1 : 0), ".  Did you forget a transpose?");
     }
     MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make({rows, b.dim(adjoint_b_ ? 0 : 1)}));
     MR_ASSIGN_OR_RETURN(Tensor * product, ctx.AllocateOutput(0, shape));
@@ -65,8 +70,8 @@ class SparseTensorDenseMatMulKernel : public Kernel {
       const int64_t row = IntAt(indices, 2 * i + (adjoint_a_ ? 1 : 0));
       const int64_t k = IntAt(indices, 2 * i + (adjoint_a_ ? 0 : 1));
       if (row < 0 || row >= rows || k < 0 || k >= inner) {
-        return InvalidArgument("a_indices[", i, "] = [", IntAt(indices, 2 * i), ", ", IntAt(indices, 2 * i + 1),
-                               "] is out of bounds of a_shape");
+        return InvalidArgument("a_indices[", i, "] = [", IntAt(indices, 2 * i), ", ",
+                               IntAt(indices, 2 * i + 1), "] is out of bounds of a_shape");
       }
       const C value = adjoint_a_ ? Conjugate(static_cast<C>(values[i])) : static_cast<C>(values[i]);
       C* to = sum.data() + row * width;
@@ -75,7 +80,8 @@ class SparseTensorDenseMatMulKernel : public Kernel {
         to[j] += value * (adjoint_b_ ? Conjugate(factor) : factor);
       }
     }
-    std::transform(sum.begin(), sum.end(), product->data<T>(), [](C v) { return static_cast<T>(v); });
+    std::transform(sum.begin(), sum.end(), product->data<T>(),
+                   [](C v) { return static_cast<T>(v); });
     return absl::OkStatus();
   }
 
@@ -91,15 +97,19 @@ Status SparseTensorDenseMatMulShape(ShapeContext& c) {
   MR_ASSIGN_OR_RETURN(const bool adjoint_b, c.Attr<bool>("adjoint_b"));
   MR_ASSIGN_OR_RETURN(const PartialShape a, c.ShapeFromInput(2));
   const bool known = a.known_rank() && a.rank() == 2;
-  c.set_output(0, PartialShape({known ? a.dim(adjoint_a ? 1 : 0) : PartialShape::kUnknown, b.dim(adjoint_b ? 0 : 1)}));
+  c.set_output(0, PartialShape({known ? a.dim(adjoint_a ? 1 : 0) : PartialShape::kUnknown,
+                                b.dim(adjoint_b ? 0 : 1)}));
   return absl::OkStatus();
 }
 
 Status SparseTensorDenseMatMulGradient(GradientContext& c) {
-  const Endpoint indices = c.input(0), values = c.input(1), shape = c.input(2), b = c.input(3), g = c.grad();
-  const bool adjoint_a = c.AttrOr<bool>("adjoint_a", false), adjoint_b = c.AttrOr<bool>("adjoint_b", false);
+  const Endpoint indices = c.input(0), values = c.input(1), shape = c.input(2), b = c.input(3),
+                 g = c.grad();
+  const bool adjoint_a = c.AttrOr<bool>("adjoint_a", false),
+             adjoint_b = c.AttrOr<bool>("adjoint_b", false);
   const auto adjoint = [&](Endpoint x) { return c.Op("ConjugateTranspose", {x, c.Ints({1, 0})}); };
-  const Endpoint gb = c.Op("SparseTensorDenseMatMul", {indices, values, shape, g}, {{"adjoint_a", !adjoint_a}});
+  const Endpoint gb =
+      c.Op("SparseTensorDenseMatMul", {indices, values, shape, g}, {{"adjoint_a", !adjoint_a}});
   c.set_input_grad(3, adjoint_b ? adjoint(gb) : gb);
   // One element of a meets one row of the gradient and one of b.
   Node* const parts = c.AddNode("Unpack", {indices}, {{"num", 2}, {"axis", 1}});
