@@ -244,9 +244,10 @@ EinsumLabels Unique(const EinsumLabels& labels) {
 // Exchanges input i and the output in the equation. Labels that only this input has were summed
 // over: a tensor of ones brings them back. Dimensions of size 1 that were broadcast are dropped and
 // put back.
-Endpoint InputGradient(GradientContext& c, const EinsumDims& dims, int i) {
+Endpoint InputGradient(GradientContext& c, const EinsumDims& dims,
+                       const std::vector<PartialShape>& shapes, int i) {
   const Letters letters(dims);
-  const PartialShape& shape = c.input(i).shape();
+  const PartialShape& shape = shapes[i];
   EinsumLabels own;
   std::vector<int32_t> lone_axes;
   EinsumLabels lone;
@@ -268,9 +269,9 @@ Endpoint InputGradient(GradientContext& c, const EinsumDims& dims, int i) {
     Endpoint factor = c.Conj(c.input(other));
     EinsumLabels factor_labels;
     std::vector<int32_t> squeezed;
-    for (int d = 0; d < factor.shape().rank(); ++d) {
+    for (int d = 0; d < shapes[other].rank(); ++d) {
       const EinsumLabel label = dims.inputs[other][d];
-      if (factor.shape().dim(d) == 1 && dims.sizes.at(label) != 1) {
+      if (shapes[other].dim(d) == 1 && dims.sizes.at(label) != 1) {
         squeezed.push_back(d);
       } else {
         factor_labels.push_back(label);
@@ -312,7 +313,9 @@ Status EinsumGradient(GradientContext& c) {
     shapes.back() = PartialShape::UnknownOfRank(static_cast<int>(subscripts.size()));
   }
   MR_ASSIGN_OR_RETURN(const EinsumDims dims, EinsumDims::Make(equation, shapes));
-  for (int i = 0; i < c.num_inputs(); ++i) c.set_input_grad(i, InputGradient(c, dims, i));
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    c.set_input_grad(i, InputGradient(c, dims, shapes, i));
+  }
   return c.status();
 }
 
