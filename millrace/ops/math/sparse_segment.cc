@@ -1,5 +1,5 @@
-// SparseSegmentSum, SparseSegmentMean, SparseSegmentSqrtN, the same with a given number of segments, and
-// the ops of their gradients.
+// SparseSegmentSum, SparseSegmentMean, SparseSegmentSqrtN, the same with a given number of
+// segments, and the ops of their gradients.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
@@ -35,8 +35,8 @@ Status CheckIds(const Tensor& indices, const Tensor& ids) {
 }
 
 template <typename T>
-Status SumSegments(const Tensor& data, const Tensor& indices, const Tensor& ids, Scale scale, int64_t width, T* out,
-                   int64_t segments) {
+Status SumSegments(const Tensor& data, const Tensor& indices, const Tensor& ids, Scale scale,
+                   int64_t width, T* out, int64_t segments) {
   using C = ComputeType<T>;
   const T* x = data.data<T>();
   const int64_t n = ids.num_elements();
@@ -49,8 +49,8 @@ Status SumSegments(const Tensor& data, const Tensor& indices, const Tensor& ids,
     for (; last < n && IntAt(ids, last) == id; ++last) {
       const int64_t row = IntAt(indices, last);
       if (row < 0 || row >= data.dim(0)) {
-        return InvalidArgument("Segment id ", id, ": indices[", last, "] == ", row, " out of range [0, ", data.dim(0),
-                               ")");
+        return InvalidArgument("Segment id ", id, ": indices[", last, "] == ", row,
+                               " out of range [0, ", data.dim(0), ")");
       }
       for (int64_t j = 0; j < width; ++j) sum[j] += static_cast<C>(x[row * width + j]);
     }
@@ -68,7 +68,8 @@ template <Scale kScale, bool kGivenSegments, typename InTypes>
 class SparseSegmentKernel : public Kernel {
  public:
   explicit SparseSegmentKernel(KernelInit& init) {
-    if (!DispatchType(InTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+    if (!DispatchType(InTypes{}, init.input_type(0), [](auto) {}))
+      FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -89,7 +90,8 @@ class SparseSegmentKernel : public Kernel {
     Status status;
     DispatchType(InTypes{}, data.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      status = SumSegments<T>(data, indices, ids, kScale, shape.Product(1, shape.rank()), output->data<T>(), segments);
+      status = SumSegments<T>(data, indices, ids, kScale, shape.Product(1, shape.rank()),
+                              output->data<T>(), segments);
     });
     return status;
   }
@@ -100,7 +102,8 @@ template <Scale kScale>
 class SparseSegmentGradKernel : public Kernel {
  public:
   explicit SparseSegmentGradKernel(KernelInit& init) {
-    if (!DispatchType(FloatTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+    if (!DispatchType(FloatTypes{}, init.input_type(0), [](auto) {}))
+      FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -118,7 +121,8 @@ class SparseSegmentGradKernel : public Kernel {
       if (id >= grad.dim(0)) {
         return InvalidArgument("Segment id ", id, " out of range [0, ", grad.dim(0), ")");
       }
-      if (row < 0 || row >= rows) return InvalidArgument("Index ", row, " out of range [0, ", rows, ")");
+      if (row < 0 || row >= rows)
+        return InvalidArgument("Index ", row, " out of range [0, ", rows, ")");
       ++counts[id];
     }
     MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
@@ -131,9 +135,11 @@ class SparseSegmentGradKernel : public Kernel {
         const int64_t id = IntAt(ids, i), row = IntAt(indices, i);
         const C factor = static_cast<C>(ScaleOf(kScale, counts[id]));
         const T* from = grad.data<T>() + id * width;
-        for (int64_t j = 0; j < width; ++j) sum[row * width + j] += factor * static_cast<C>(from[j]);
+        for (int64_t j = 0; j < width; ++j)
+          sum[row * width + j] += factor * static_cast<C>(from[j]);
       }
-      std::transform(sum.begin(), sum.end(), output->data<T>(), [](C v) { return static_cast<T>(v); });
+      std::transform(sum.begin(), sum.end(), output->data<T>(),
+                     [](C v) { return static_cast<T>(v); });
     });
     return absl::OkStatus();
   }
@@ -158,16 +164,18 @@ Status SparseSegmentShape(ShapeContext& c) { return RowsReplaced(c, -1); }
 Status WithCountShape(ShapeContext& c) { return RowsReplaced(c, 3); }
 
 Status GradientWith(GradientContext& c, const char* op) {
-  const Endpoint rows = c.Op("StridedSlice", {c.Shape(c.input(0)), c.Ints({0}), c.Ints({1}), c.Ints({1})},
-                             {{"shrink_axis_mask", 1}});
+  const Endpoint rows =
+      c.Op("StridedSlice", {c.Shape(c.input(0)), c.Ints({0}), c.Ints({1}), c.Ints({1})},
+           {{"shrink_axis_mask", 1}});
   c.set_input_grad(0, c.Op(op, {c.grad(), c.input(1), c.input(2), rows}));
   return c.status();
 }
 // A sum of integers has a gradient too, in the sense of the graph, but no op for it.
 Status SumGradient(GradientContext& c) {
   if (IsFloating(c.input(0).dtype())) return GradientWith(c, "SparseSegmentSumGrad");
-  const Endpoint rows = c.Op("StridedSlice", {c.Shape(c.input(0)), c.Ints({0}), c.Ints({1}), c.Ints({1})},
-                             {{"shrink_axis_mask", 1}});
+  const Endpoint rows =
+      c.Op("StridedSlice", {c.Shape(c.input(0)), c.Ints({0}), c.Ints({1}), c.Ints({1})},
+           {{"shrink_axis_mask", 1}});
   const Endpoint gathered = c.Op("GatherV2", {c.grad(), c.input(2), c.Scalar<int32_t>(0)});
   c.set_input_grad(0, c.Op("UnsortedSegmentSum", {gathered, c.input(1), rows}));
   return c.status();
@@ -177,14 +185,21 @@ Status SqrtNGradient(GradientContext& c) { return GradientWith(c, "SparseSegment
 
 // The gradient ops are linear in grad: what flows back to it is the op itself.
 Status BackThroughGrad(GradientContext& c, const char* op) {
-  const Endpoint segments = c.Op("StridedSlice", {c.Shape(c.input(0)), c.Ints({0}), c.Ints({1}), c.Ints({1})},
-                                 {{"shrink_axis_mask", 1}});
+  const Endpoint segments =
+      c.Op("StridedSlice", {c.Shape(c.input(0)), c.Ints({0}), c.Ints({1}), c.Ints({1})},
+           {{"shrink_axis_mask", 1}});
   c.set_input_grad(0, c.Op(op, {c.grad(), c.input(1), c.input(2), segments}));
   return c.status();
 }
-Status SumGradGradient(GradientContext& c) { return BackThroughGrad(c, "SparseSegmentSumWithNumSegments"); }
-Status MeanGradGradient(GradientContext& c) { return BackThroughGrad(c, "SparseSegmentMeanWithNumSegments"); }
-Status SqrtNGradGradient(GradientContext& c) { return BackThroughGrad(c, "SparseSegmentSqrtNWithNumSegments"); }
+Status SumGradGradient(GradientContext& c) {
+  return BackThroughGrad(c, "SparseSegmentSumWithNumSegments");
+}
+Status MeanGradGradient(GradientContext& c) {
+  return BackThroughGrad(c, "SparseSegmentMeanWithNumSegments");
+}
+Status SqrtNGradGradient(GradientContext& c) {
+  return BackThroughGrad(c, "SparseSegmentSqrtNWithNumSegments");
+}
 
 }  // namespace
 
@@ -260,9 +275,12 @@ MILLRACE_OP(SparseSegmentSqrtNGrad)
 MILLRACE_KERNEL(SparseSegmentSum, kCpu, SparseSegmentKernel<Scale::kSum, false, RealTypes>);
 MILLRACE_KERNEL(SparseSegmentMean, kCpu, SparseSegmentKernel<Scale::kMean, false, FloatTypes>);
 MILLRACE_KERNEL(SparseSegmentSqrtN, kCpu, SparseSegmentKernel<Scale::kSqrtN, false, FloatTypes>);
-MILLRACE_KERNEL(SparseSegmentSumWithNumSegments, kCpu, SparseSegmentKernel<Scale::kSum, true, RealTypes>);
-MILLRACE_KERNEL(SparseSegmentMeanWithNumSegments, kCpu, SparseSegmentKernel<Scale::kMean, true, FloatTypes>);
-MILLRACE_KERNEL(SparseSegmentSqrtNWithNumSegments, kCpu, SparseSegmentKernel<Scale::kSqrtN, true, FloatTypes>);
+MILLRACE_KERNEL(SparseSegmentSumWithNumSegments, kCpu,
+                SparseSegmentKernel<Scale::kSum, true, RealTypes>);
+MILLRACE_KERNEL(SparseSegmentMeanWithNumSegments, kCpu,
+                SparseSegmentKernel<Scale::kMean, true, FloatTypes>);
+MILLRACE_KERNEL(SparseSegmentSqrtNWithNumSegments, kCpu,
+                SparseSegmentKernel<Scale::kSqrtN, true, FloatTypes>);
 MILLRACE_KERNEL(SparseSegmentSumGrad, kCpu, SparseSegmentGradKernel<Scale::kSum>);
 MILLRACE_KERNEL(SparseSegmentMeanGrad, kCpu, SparseSegmentGradKernel<Scale::kMean>);
 MILLRACE_KERNEL(SparseSegmentSqrtNGrad, kCpu, SparseSegmentGradKernel<Scale::kSqrtN>);
