@@ -69,6 +69,12 @@ Status FloorModGradient(GradientContext& c) {
   return c.status();
 }
 
+Status TruncateModGradient(GradientContext& c) {
+  const Endpoint quotient = c.Op("TruncateDiv", {c.input(0), c.input(1)});
+  c.SetBroadcastGrads(0, c.grad(), 1, c.Mul(c.grad(), c.Neg(quotient)));
+  return c.status();
+}
+
 using ModTypes = Types<float, double, int32_t, int64_t>;
 
 }  // namespace
@@ -89,11 +95,13 @@ MILLRACE_OP(Mod)
     .Input("x: T").Input("y: T").Output("z: T")
     .Attr("T: {int32, int64, half, half, bfloat16, float, double}")
     .Shape(BroadcastShape)
+    .Gradient(TruncateModGradient)
     .Summary("x - TruncateDiv(x, y) * y, broadcast");
 MILLRACE_OP(TruncateMod)
     .Input("x: T").Input("y: T").Output("z: T")
     .Attr("T: {int32, int64, bfloat16, half, float, double}")
     .Shape(BroadcastShape)
+    .Gradient(TruncateModGradient)
     .Summary("x - TruncateDiv(x, y) * y, broadcast");
 
 MILLRACE_KERNEL(FloorDiv, kCpu, BinaryOf<FloorDivFn, RealTypes>);

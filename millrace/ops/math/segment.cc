@@ -121,6 +121,21 @@ Status SegmentExtremeGradient(GradientContext& c) {
   return c.status();
 }
 
+// product / x, where x is 0 the product of the others if it is the only zero, else 0.
+Status SegmentProdGradient(GradientContext& c) {
+  const Endpoint data = c.input(0), ids = c.input(1);
+  const Endpoint zero = c.ScalarLike(0, data.dtype()), one = c.ScalarLike(1, data.dtype());
+  const Endpoint is_zero = c.Op("Equal", {data, zero});
+  const Endpoint zeros = c.Op("SegmentSum", {c.Cast(is_zero, DType::kInt32), ids});
+  const Endpoint several = c.Op("Greater", {zeros, c.Scalar<int32_t>(1)});
+  const Endpoint grad = c.Op("SelectV2", {several, zero, c.grad()});
+  const Endpoint no_zeros = c.Op("SelectV2", {is_zero, one, data});
+  const Endpoint others = GatherRows(c, c.Op("SegmentProd", {no_zeros, ids}));
+  const Endpoint slope = c.Op("SelectV2", {is_zero, others, c.Div(GatherRows(c, c.output(0)), no_zeros)});
+  c.set_input_grad(0, c.Mul(GatherRows(c, grad), slope));
+  return c.status();
+}
+
 }  // namespace
 
 MILLRACE_OP(SegmentSum)
@@ -139,6 +154,7 @@ MILLRACE_OP(SegmentProd)
     .Input("data: T").Input("segment_ids: Tindices").Output("output: T").Attr("T: numbertype")
     .Attr("Tindices: {int32, int64}")
     .Shape(SegmentShape)
+    .Gradient(SegmentProdGradient)
     .Summary("The products of the rows with the same id; ids are sorted");
 MILLRACE_OP(SegmentMax)
     .Input("data: T").Input("segment_ids: Tindices").Output("output: T").Attr("T: realnumbertype")

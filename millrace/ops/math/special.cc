@@ -1,4 +1,4 @@
-// Erf, Erfc, Lgamma, Digamma.
+// Erf, Erfc, Lgamma, Digamma, Polygamma.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
@@ -36,6 +36,14 @@ struct DigammaFn {
   }
 };
 
+struct PolygammaFn {
+  static constexpr int64_t kGrain = kCostlyGrain;
+  template <typename T>
+  T operator()(T n, T x) const {
+    return static_cast<T>(Polygamma(n, x));
+  }
+};
+
 // 2 / sqrt(pi) * exp(-x^2).
 Endpoint ErfSlope(GradientContext& c) {
   const Endpoint x = c.input(0);
@@ -57,6 +65,14 @@ Status LgammaGradient(GradientContext& c) {
 Status DigammaGradient(GradientContext& c) {
   const Endpoint x = c.input(0);
   c.set_input_grad(0, c.Mul(c.grad(), c.Op("Polygamma", {c.ScalarLike(1, x.dtype()), x})));
+  return c.status();
+}
+
+// Only x has one: the order is a whole number.
+Status PolygammaGradient(GradientContext& c) {
+  const Endpoint n = c.input(0), x = c.input(1);
+  const Endpoint slope = c.Op("Polygamma", {c.Add(n, c.ScalarLike(1, n.dtype())), x});
+  c.SetBroadcastGrads(0, c.ZerosLike(slope), 1, c.Mul(c.grad(), slope));
   return c.status();
 }
 
@@ -83,9 +99,17 @@ MILLRACE_OP(Digamma)
     .Gradient(DigammaGradient)
     .Summary("The derivative of Lgamma");
 
+MILLRACE_OP(Polygamma)
+    .Input("a: T").Input("x: T").Output("z: T")
+    .Attr("T: {float, double}")
+    .Shape(BroadcastShape)
+    .Gradient(PolygammaGradient)
+    .Summary("The a-th derivative of Digamma at x, broadcast");
+
 MILLRACE_KERNEL(Erf, kCpu, UnaryOf<ErfFn, FloatTypes>);
 MILLRACE_KERNEL(Erfc, kCpu, UnaryOf<ErfcFn, FloatTypes>);
 MILLRACE_KERNEL(Lgamma, kCpu, UnaryOf<LgammaFn, FloatTypes>);
 MILLRACE_KERNEL(Digamma, kCpu, UnaryOf<DigammaFn, FloatTypes>);
+MILLRACE_KERNEL(Polygamma, kCpu, BinaryOf<PolygammaFn, Types<float, double>>);
 
 }  // namespace millrace

@@ -1,7 +1,6 @@
 #include "millrace/ops/math/special_functions.h"
 
 #include <cmath>
-#include <initializer_list>
 #include <limits>
 #include <numbers>
 
@@ -11,8 +10,6 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
-constexpr double kTiny = 1e-300;
-constexpr int kMostTerms = 2000;
 
 // Bernoulli numbers B2, B4, ...
 constexpr double kBernoulli[] = {1.0 / 6,    -1.0 / 30,     1.0 / 42, -1.0 / 30,      5.0 / 66,
@@ -83,87 +80,6 @@ double Polygamma(double n, double x) {
   if (n == 0) return Digamma(x);
   const double sign = std::fmod(n, 2) == 0 ? -1 : 1;
   return sign * std::exp(LogGamma(n + 1)) * HurwitzZeta(n + 1, x);
-}
-
-namespace {
-
-// x^a e^-x / Gamma(a).
-double GammaWeight(double a, double x) { return std::exp(a * std::log(x) - x - LogGamma(a)); }
-
-// Good for x below a + 1.
-double GammaSeries(double a, double x) {
-  double term = 1 / a, sum = term;
-  for (int k = 1; k < kMostTerms * 10; ++k) {
-    term *= x / (a + k);
-    sum += term;
-    if (term < kEpsilon * sum) break;
-  }
-  return sum * GammaWeight(a, x);
-}
-
-// The continued fraction, by Lentz's method; good for x above a + 1.
-double GammaFraction(double a, double x) {
-  double b = x + 1 - a, c = 1 / kTiny, d = 1 / b, h = d;
-  for (int k = 1; k < kMostTerms * 10; ++k) {
-    const double an = -k * (k - a);
-    b += 2;
-    d = an * d + b;
-    if (std::fabs(d) < kTiny) d = kTiny;
-    c = b + an / c;
-    if (std::fabs(c) < kTiny) c = kTiny;
-    d = 1 / d;
-    const double change = d * c;
-    h *= change;
-    if (std::fabs(change - 1) < kEpsilon) break;
-  }
-  return h * GammaWeight(a, x);
-}
-
-double BetaFraction(double a, double b, double x) {
-  double c = 1, d = 1 - (a + b) * x / (a + 1);
-  if (std::fabs(d) < kTiny) d = kTiny;
-  d = 1 / d;
-  double h = d;
-  for (int m = 1; m < kMostTerms; ++m) {
-    for (const double numerator : {m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-                                   -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))}) {
-      d = 1 + numerator * d;
-      if (std::fabs(d) < kTiny) d = kTiny;
-      c = 1 + numerator / c;
-      if (std::fabs(c) < kTiny) c = kTiny;
-      d = 1 / d;
-      h *= d * c;
-    }
-    if (std::fabs(d * c - 1) < kEpsilon) break;
-  }
-  return h;
-}
-
-}  // namespace
-
-double LowerGamma(double a, double x) {
-  if (std::isnan(a) || std::isnan(x) || x < 0 || a <= 0) return kNaN;
-  if (x == 0) return 0;
-  if (std::isinf(a)) return std::isinf(x) ? kNaN : 0;
-  if (std::isinf(x)) return 1;
-  return x < a + 1 ? GammaSeries(a, x) : 1 - GammaFraction(a, x);
-}
-
-double UpperGamma(double a, double x) {
-  if (std::isnan(a) || std::isnan(x) || x < 0 || a <= 0) return kNaN;
-  if (x == 0) return 1;
-  if (std::isinf(a)) return std::isinf(x) ? kNaN : 1;
-  if (std::isinf(x)) return 0;
-  return x < a + 1 ? 1 - GammaSeries(a, x) : GammaFraction(a, x);
-}
-
-double IncompleteBeta(double a, double b, double x) {
-  if (!(a > 0) || !(b > 0) || !(x >= 0 && x <= 1)) return kNaN;
-  if (x == 0 || x == 1) return x;
-  const double weight =
-      std::exp(LogGamma(a + b) - LogGamma(a) - LogGamma(b) + a * std::log(x) + b * std::log1p(-x));
-  if (x < (a + 1) / (a + b + 2)) return weight * BetaFraction(a, b, x) / a;
-  return 1 - weight * BetaFraction(b, a, 1 - x) / b;
 }
 
 }  // namespace millrace

@@ -11,10 +11,5 @@ double Digamma(double x);
 double HurwitzZeta(double x, double q);
 // The n-th derivative of Digamma, for whole n >= 0; NaN otherwise.
 double Polygamma(double n, double x);
-// The regularised lower and upper incomplete gamma functions, for a > 0 and x >= 0; NaN otherwise.
-double LowerGamma(double a, double x);
-double UpperGamma(double a, double x);
-// The regularised incomplete beta function, for a, b > 0 and x in [0, 1]; NaN otherwise.
-double IncompleteBeta(double a, double b, double x);
 
 }  // namespace millrace
