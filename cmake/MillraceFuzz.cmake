@@ -5,6 +5,7 @@ if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
 endif()
 
 get_property(rooms GLOBAL PROPERTY MILLRACE_ROOMS)
+list(REMOVE_ITEM rooms millrace_api)
 add_custom_target(fuzzers)
 file(GLOB_RECURSE fuzz_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/millrace/*_fuzz.cc)
 foreach(source ${fuzz_sources})

@@ -33,11 +33,22 @@ using absl::string_view;
   if (!tmp.ok()) return std::move(tmp).status();  \
   lhs = *std::move(tmp)
 
+// What a value is in a message: MessageText(value) where its namespace has one (Debian's absl::StrCat
+// would print the number of an enum), itself otherwise.
+template <typename T>
+decltype(auto) MessagePart(const T& value) {
+  if constexpr (requires { MessageText(value); }) {
+    return MessageText(value);
+  } else {
+    return (value);
+  }
+}
+
 // Shorthands that join their arguments as absl::StrCat does.
 #define MR_DEFINE_ERROR(name, maker)                        \
   template <typename... Args>                               \
   [[nodiscard]] Status name(const Args&... args) {          \
-    return ::absl::maker(::absl::StrCat(args...));          \
+    return ::absl::maker(::absl::StrCat(MessagePart(args)...)); \
   }
 MR_DEFINE_ERROR(InvalidArgument, InvalidArgumentError)
 MR_DEFINE_ERROR(NotFound, NotFoundError)

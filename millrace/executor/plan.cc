@@ -80,8 +80,11 @@ Status Plan::CompileNodes(const PlanOptions& options) {
     n.num_inputs = node->num_inputs();
     n.num_outputs = node->num_outputs();
     if (!node->is_type("NoOp")) {
-      MR_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel,
-                          KernelRegistry::Global().Create(*node, device));
+      StatusOr<std::shared_ptr<Kernel>> made =
+          options.make_kernel != nullptr ? options.make_kernel(*node, device)
+                                         : StatusOr<std::shared_ptr<Kernel>>(
+                                               KernelRegistry::Global().Create(*node, device));
+      MR_ASSIGN_OR_RETURN(std::shared_ptr<Kernel> kernel, std::move(made));
       n.kernel = kernel.get();
       n.is_async = kernel->is_async();
       n.is_expensive = kernel->is_expensive();

@@ -73,13 +73,12 @@ Node* Graph::Adopt(std::unique_ptr<Node> node) {
   return raw;
 }
 
-StatusOr<Node*> Graph::AddNode(NodeSpec spec) {
+StatusOr<std::unique_ptr<Node>> Graph::MakeNode(NodeSpec spec) const {
   StatusOr<const OpSchema*> op = OpRegistry::Global().Find(spec.op);
   if (!op.ok()) return WithPrefix(absl::StrCat("{{node ", spec.name, "}}: "), op.status());
   auto node = std::make_unique<Node>();
   node->op_ = *op;
   node->name_ = std::move(spec.name);
-  MR_RETURN_IF_ERROR(CheckNewName(*node));
   node->inputs_ = std::move(spec.inputs);
   node->control_inputs_ = std::move(spec.control_inputs);
   node->requested_device_ = std::move(spec.device);
@@ -102,7 +101,28 @@ StatusOr<Node*> Graph::AddNode(NodeSpec spec) {
     return CheckInputs(*node);
   };
   if (Status s = fill_in(); !s.ok()) return WithPrefix(NodePrefix(node->name_, node->type()), s);
+  return node;
+}
+
+StatusOr<Node*> Graph::AddNode(NodeSpec spec) {
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<Node> node, MakeNode(std::move(spec)));
+  MR_RETURN_IF_ERROR(CheckNewName(*node));
   return Adopt(std::move(node));
+}
+
+Status Graph::ReplaceNode(Node* node, NodeSpec spec) {
+  spec.name = node->name_;
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<Node> other, MakeNode(std::move(spec)));
+  if (other->output_types_ != node->output_types_) {
+    return InvalidArgument(NodePrefix(node->name_, other->type()), "has other outputs than ", node->type());
+  }
+  node->op_ = other->op_;
+  node->inputs_ = std::move(other->inputs_);
+  node->control_inputs_ = std::move(other->control_inputs_);
+  node->input_types_ = std::move(other->input_types_);
+  node->requested_device_ = std::move(other->requested_device_);
+  node->attrs_ = std::move(other->attrs_);
+  return absl::OkStatus();
 }
 
 Node* Graph::FindNode(absl::string_view name) const {
@@ -196,17 +216,27 @@ Status Graph::AddInput(Node* node, Endpoint source) {
   return absl::OkStatus();
 }
 
-void Graph::Detach(Node* node) {
-  auto it = std::find(nodes_.begin(), nodes_.end(), node);
-  MR_CHECK(it != nodes_.end());
-  const auto owner = owned_.begin() + (it - nodes_.begin());
-  detached_.push_back(std::move(*owner));
-  owned_.erase(owner);
-  nodes_.erase(it);
-  node->detached_ = true;
-  node->inputs_.clear();
-  node->control_inputs_.clear();
-  for (Node* other : nodes_) RemoveControlInput(other, node);
+void Graph::Detach(const std::function<bool(const Node*)>& detach) {
+  size_t kept = 0;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    Node* node = nodes_[i];
+    if (detach(node)) {
+      node->detached_ = true;
+      node->inputs_.clear();
+      node->control_inputs_.clear();
+      detached_.push_back(std::move(owned_[i]));
+      continue;
+    }
+    nodes_[kept] = node;
+    if (kept != i) owned_[kept] = std::move(owned_[i]);
+    ++kept;
+  }
+  nodes_.resize(kept);
+  owned_.resize(kept);
+  for (Node* node : nodes_) {
+    auto& waits = node->control_inputs_;
+    waits.erase(std::remove_if(waits.begin(), waits.end(), [](Node* n) { return n->detached_; }), waits.end());
+  }
 }
 
 void Graph::RemoveNodes(const std::function<bool(const Node*)>& remove) {

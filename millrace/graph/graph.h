@@ -184,7 +184,11 @@ class Graph {
 
   // Takes a node out of nodes() and keeps it alive as the source of edges that are fed: what it gives
   // comes from outside, and it never runs. Its inputs are dropped, and nobody waits for it any more.
-  void Detach(Node* node);
+  void Detach(const std::function<bool(const Node*)>& detach);
+
+  // Makes another op of a node, under its name and id; spec.name is not looked at. The outputs must be
+  // of the types they were, their shapes stay as they are known. On error the node is as before.
+  Status ReplaceNode(Node* node, NodeSpec spec);
 
   // A copy with the same ids, detached nodes included.
   std::unique_ptr<Graph> Clone() const { return Clone(nullptr); }
@@ -204,6 +208,8 @@ class Graph {
   friend class GraphDefImporter;
   Status CheckNewName(const Node& node) const;
   Status CheckInputs(const Node& node) const;
+  // A node that is in no graph yet, all but its name checked.
+  StatusOr<std::unique_ptr<Node>> MakeNode(NodeSpec spec) const;
   Node* Adopt(std::unique_ptr<Node> node);
 
   pb::VersionDef versions_;

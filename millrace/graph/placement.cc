@@ -142,6 +142,7 @@ Status InsertCopies(Graph* graph) {
   for (Node* node : nodes) {
     for (int i = 0; i < node->num_inputs(); ++i) {
       const Endpoint source = node->input(i);
+      if (source.node->is_detached()) continue;  // fed, wherever it is wanted
       if (source.node->assigned_device() == node->assigned_device()) continue;
       if (BaseType(source.dtype()) == DType::kResource) continue;  // a handle is no data
       Node*& copy = copies[{source, node->assigned_device()}];

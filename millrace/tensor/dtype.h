@@ -66,10 +66,8 @@ std::string DTypeName(DType t);
 StatusOr<DType> ParseDType(absl::string_view name);
 std::ostream& operator<<(std::ostream& out, DType t);
 
-template <typename Sink>
-void AbslStringify(Sink& sink, DType t) {
-  sink.Append(DTypeName(t));
-}
+// For InvalidArgument(...) and its kin. Plain absl::StrCat needs DTypeName.
+inline std::string MessageText(DType t) { return DTypeName(t); }
 
 class ResourceHandle;
 class Variant;

@@ -23,7 +23,8 @@ struct PassOptions {
 
 // What a pass must respect and may use.
 struct PassContext {
-  // Tensors that the step is given, gives back, and nodes it runs. Their nodes keep their names.
+  // Tensors that the step is given, gives back, and nodes it runs. Their nodes keep their names, and a
+  // rewrite changes them in place at most.
   std::vector<Endpoint> feeds = {};
   std::vector<Endpoint> fetches = {};
   std::vector<Node*> targets = {};
@@ -32,8 +33,35 @@ struct PassContext {
       evaluate = nullptr;
 };
 
-// Removes every node that neither a fetch nor a target needs; a feed cuts what stands behind it.
+// Removes every node that neither a fetch nor a target needs. A feed cuts what stands behind it: a node
+// that is needed only for tensors that are fed is detached (see Graph::Detach).
 Status Prune(Graph* graph, const PassContext& context);
+
+// Lets what is ordered after an update of a TF1 variable read it late, as TensorFlow does. Not a choice: it
+// says what the graph means.
+Status ReadAfterUpdates(Graph* graph);
+
+// Computes now what depends on constants only: nodes become Const under their names. Also Shape, Size and
+// Rank where shapes are known. Random, stateful and failing nodes and large results stay.
+Status FoldConstants(Graph* graph, const PassContext& context);
+
+// Keeps one of several nodes that compute the same from the same.
+Status MergeCommonSubexpressions(Graph* graph, const PassContext& context);
+
+// Bypasses Identity nodes that nothing hangs on but their value.
+Status RemoveIdentities(Graph* graph, const PassContext& context);
+
+// MatMul, BiasAdd and an activation become one _FusedMatMul under the last one's name.
+Status FuseMatMul(Graph* graph, const PassContext& context);
+
+// A rewrite with the name it is switched by.
+struct Pass {
+  const char* name;
+  bool PassOptions::*enabled;
+  Status (*run)(Graph* graph, const PassContext& context);
+};
+// In the order in which they run.
+absl::Span<const Pass> AllPasses();
 
 // Prune and then the rewrites that `options` allows, in their order.
 Status RunPasses(Graph* graph, const PassContext& context, const PassOptions& options);

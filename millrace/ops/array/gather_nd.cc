@@ -12,20 +12,17 @@
 namespace millrace {
 namespace {
 
-template <typename T, typename Index>
-Status GatherSlices(const NdIndex& nd, const T* from, T* to, bool ignore_bad) {
-  const int64_t n = nd.slice();
-  for (int64_t i = 0; i < nd.rows(); ++i) {
-    const int64_t offset = nd.Offset<Index>(i);
+// Offset -1 gives zeros.
+template <typename T>
+void GatherSlices(absl::Span<const int64_t> offsets, int64_t n, const T* from, T* to) {
+  for (int64_t offset : offsets) {
     if (offset >= 0) {
-      std::copy_n(from + offset, n, to + i * n);
-    } else if (ignore_bad) {
-      std::fill_n(to + i * n, n, T{});
+      std::copy_n(from + offset, n, to);
     } else {
-      return nd.OutOfRange<Index>(i, "param shape");
+      std::fill_n(to, n, T{});
     }
+    to += n;
   }
-  return absl::OkStatus();
 }
 
 class GatherNdKernel : public Kernel {
@@ -46,15 +43,12 @@ class GatherNdKernel : public Kernel {
                              params.shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
-    Status status = InvalidArgument("indices must be int16, int32 or int64");
-    DispatchType(Types<int32_t, int64_t, int16_t>(), indices.dtype(), [&](auto index_tag) {
-      using Index = typename decltype(index_tag)::type;
-      DispatchMove(params.dtype(), [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        status = GatherSlices<T, Index>(nd, params.raw<T>(), out->raw<T>(), ignore_bad_);
-      });
+    MR_ASSIGN_OR_RETURN(const NdIndex::Offsets offsets, nd.Resolve(ignore_bad_, "param shape"));
+    DispatchMove(params.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      GatherSlices<T>(offsets, nd.slice(), params.raw<T>(), out->raw<T>());
     });
-    return status;
+    return absl::OkStatus();
   }
 
  private:

@@ -62,6 +62,11 @@ MILLRACE_OP(GuaranteeConst)
     .NotDifferentiable();
 MILLRACE_KERNEL(GuaranteeConst, kCpu, IdentityKernel);
 
+MILLRACE_OP(RefIdentity)
+    .Input("input: Ref(T)").Output("output: Ref(T)").Attr("T: type").AllowsUninitializedInput()
+    .Shape(IdentityShape).Gradient(IdentityGradient);
+MILLRACE_KERNEL(RefIdentity, kCpu, IdentityKernel);
+
 MILLRACE_OP(NoOp)
     .Shape(NoOutputs).NotDifferentiable();
 MILLRACE_KERNEL(NoOp, kCpu, NoOpKernel);

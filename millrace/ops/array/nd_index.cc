@@ -1,5 +1,8 @@
 #include "millrace/ops/array/nd_index.h"
 
+#include "absl/strings/str_join.h"
+#include "millrace/ops/kernels/strided_copy.h"
+
 namespace millrace {
 
 StatusOr<NdIndex> NdIndex::Make(const Tensor& indices, const Shape& shape) {
@@ -27,6 +30,43 @@ StatusOr<Shape> NdIndex::SlicesShape() const {
   dims.pop_back();
   for (int i = depth_; i < shape_->rank(); ++i) dims.push_back(shape_->dim(i));
   return Shape::Make(dims);
+}
+
+template <typename Index>
+Status NdIndex::ResolveAs(bool ignore_bad, absl::string_view of_what, Offsets* offsets) const {
+  const Index* at = indices_->data<Index>();
+  for (int64_t i = 0; i < rows_; ++i, at += depth_) {
+    int64_t offset = 0;
+    for (int d = 0; d < depth_; ++d) {
+      // Negative coordinates become large ones.
+      if (static_cast<uint64_t>(static_cast<int64_t>(at[d])) >= static_cast<uint64_t>(shape_->dim(d))) {
+        offset = -1;
+        break;
+      }
+      offset += static_cast<int64_t>(at[d]) * strides_[d];
+    }
+    if (offset < 0 && !ignore_bad) {
+      return InvalidArgument("indices[", RowName(i), "] = [",
+                             absl::StrJoin(absl::MakeConstSpan(at, depth_), ", "),
+                             "] does not index into ", of_what, " ", shape_->ToString());
+    }
+    (*offsets)[i] = offset;
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<NdIndex::Offsets> NdIndex::Resolve(bool ignore_bad, absl::string_view of_what) const {
+  Offsets offsets(static_cast<size_t>(rows_));
+  Status status;
+  switch (indices_->dtype()) {
+    case DType::kInt16: status = ResolveAs<int16_t>(ignore_bad, of_what, &offsets); break;
+    case DType::kUInt16: status = ResolveAs<uint16_t>(ignore_bad, of_what, &offsets); break;
+    case DType::kInt32: status = ResolveAs<int32_t>(ignore_bad, of_what, &offsets); break;
+    case DType::kInt64: status = ResolveAs<int64_t>(ignore_bad, of_what, &offsets); break;
+    default: status = InvalidArgument("indices must not be of type ", indices_->dtype());
+  }
+  if (!status.ok()) return status;
+  return offsets;
 }
 
 std::string NdIndex::RowName(int64_t i) const {

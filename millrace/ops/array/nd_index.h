@@ -4,8 +4,6 @@
 #include <string>
 
 #include "absl/container/inlined_vector.h"
-#include "absl/strings/str_join.h"
-#include "millrace/ops/kernels/strided_copy.h"
 #include "millrace/runtime/kernel.h"
 #include "millrace/tensor/tensor.h"
 
@@ -25,30 +23,14 @@ class NdIndex {
   // indices.shape[:-1] + shape[depth:]: that of all slices together.
   StatusOr<Shape> SlicesShape() const;
 
-  // Where the slice of row i begins, in elements; -1 when a coordinate is out of range.
-  template <typename Index>
-  int64_t Offset(int64_t i) const {
-    const Index* at = indices_->data<Index>() + i * depth_;
-    int64_t offset = 0;
-    for (int d = 0; d < depth_; ++d) {
-      if (static_cast<uint64_t>(static_cast<int64_t>(at[d])) >= static_cast<uint64_t>(shape_->dim(d))) {
-        return -1;
-      }
-      offset += at[d] * strides_[d];
-    }
-    return offset;
-  }
-
-  // Says that row i is out of range.
-  template <typename Index>
-  Status OutOfRange(int64_t i, absl::string_view of_what) const {
-    const Index* at = indices_->data<Index>() + i * depth_;
-    return InvalidArgument("indices[", RowName(i), "] = [",
-                           absl::StrJoin(absl::MakeConstSpan(at, depth_), ", "),
-                           "] does not index into ", of_what, " ", shape_->ToString());
-  }
+  // Where the slice of each row begins, in elements. For a row with a coordinate out of range: -1 when
+  // `ignore_bad`, otherwise INVALID_ARGUMENT, which names it and `of_what`.
+  using Offsets = absl::InlinedVector<int64_t, 32>;
+  StatusOr<Offsets> Resolve(bool ignore_bad, absl::string_view of_what) const;
 
  private:
+  template <typename Index>
+  Status ResolveAs(bool ignore_bad, absl::string_view of_what, Offsets* offsets) const;
   std::string RowName(int64_t i) const;
 
   const Tensor* indices_ = nullptr;

@@ -8,6 +8,7 @@
 #include "millrace/ops/array/int_list.h"
 #include "millrace/ops/array/nd_index.h"
 #include "millrace/ops/array/partial_dims.h"
+#include "millrace/ops/kernels/strided_copy.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -40,22 +41,17 @@ struct Min {
 // repeated rows combine in their order.
 constexpr int64_t kWide = 1 << 14;
 
-template <typename Combine, typename T, typename Index>
-Status ScatterRows(KernelContext& ctx, const NdIndex& nd, const T* updates, T* out, bool ignore_bad) {
-  const int64_t n = nd.slice();
-  for (int64_t i = 0; i < nd.rows() && !ignore_bad; ++i) {
-    if (nd.Offset<Index>(i) < 0) return nd.OutOfRange<Index>(i, "shape");
-  }
+template <typename Combine, typename T>
+void ScatterRows(KernelContext& ctx, absl::Span<const int64_t> offsets, int64_t n, const T* updates,
+                 T* out) {
   ctx.ParallelFor(n, kWide, [&](int64_t begin, int64_t end) {
-    for (int64_t i = 0; i < nd.rows(); ++i) {
-      const int64_t offset = nd.Offset<Index>(i);
-      if (offset < 0) continue;
-      T* to = out + offset;
-      const T* from = updates + i * n;
+    for (size_t i = 0; i < offsets.size(); ++i) {
+      if (offsets[i] < 0) continue;
+      T* to = out + offsets[i];
+      const T* from = updates + static_cast<int64_t>(i) * n;
       for (int64_t j = begin; j < end; ++j) Combine::Do(to[j], from[j]);
     }
   });
-  return absl::OkStatus();
 }
 
 using AddTypes = JoinTypes<NumberTypes, Types<bool, std::string>>::type;
@@ -77,24 +73,20 @@ struct TypesOf<Min> {
 };
 
 template <typename Combine>
-Status Scatter(KernelContext& ctx, const NdIndex& nd, const Tensor& indices, const Tensor& updates,
-               Tensor* out, bool ignore_bad) {
-  Status status = InvalidArgument("indices must be int32 or int64, got ", indices.dtype());
-  DispatchType(IndexTypes(), indices.dtype(), [&](auto index_tag) {
-    using Index = typename decltype(index_tag)::type;
-    const auto run = [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      status = ScatterRows<Combine, T, Index>(ctx, nd, updates.raw<T>(), out->raw<T>(), ignore_bad);
-    };
-    bool known;
-    if constexpr (std::is_same_v<Combine, Assign>) {
-      known = DispatchMove(out->dtype(), run);
-    } else {
-      known = DispatchType(typename TypesOf<Combine>::type(), out->dtype(), run);
-    }
-    if (!known) status = InvalidArgument("this scatter does not take ", out->dtype());
-  });
-  return status;
+Status Scatter(KernelContext& ctx, const NdIndex& nd, const Tensor& updates, Tensor* out,
+               bool ignore_bad) {
+  MR_ASSIGN_OR_RETURN(const NdIndex::Offsets offsets, nd.Resolve(ignore_bad, "shape"));
+  const auto run = [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    ScatterRows<Combine, T>(ctx, offsets, nd.slice(), updates.raw<T>(), out->raw<T>());
+  };
+  bool known;
+  if constexpr (std::is_same_v<Combine, Assign>) {
+    known = DispatchMove(out->dtype(), run);
+  } else {
+    known = DispatchType(typename TypesOf<Combine>::type(), out->dtype(), run);
+  }
+  return known ? absl::OkStatus() : InvalidArgument("this scatter does not take ", out->dtype());
 }
 
 Status CheckUpdates(const NdIndex& nd, const Shape& target, const Tensor& indices,
@@ -128,7 +120,7 @@ class ScatterNdKernel : public Kernel {
     MR_RETURN_IF_ERROR(CheckUpdates(nd, shape, indices, updates));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     if (IsPlain(out->dtype())) std::memset(out->raw_data(), 0, out->TotalBytes());
-    return Scatter<Add>(ctx, nd, indices, updates, out, ignore_bad_);
+    return Scatter<Add>(ctx, nd, updates, out, ignore_bad_);
   }
 
  private:
@@ -154,7 +146,7 @@ class TensorScatterKernel : public Kernel {
     if (out->raw_data() != before) {
       CopyElements(out->dtype(), before, 0, out->raw_data(), 0, shape.num_elements());
     }
-    return Scatter<Combine>(ctx, nd, indices, updates, out, ignore_bad_);
+    return Scatter<Combine>(ctx, nd, updates, out, ignore_bad_);
   }
 
  private:

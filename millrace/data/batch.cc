@@ -1,0 +1,175 @@
+// Batch: several elements become one. Rows of in-memory tensors are copied once, straight into the batch.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "millrace/data/stage.h"
+
+namespace millrace {
+namespace data_internal {
+namespace {
+
+// Memory of batches that the consumer has let go of. Fresh pages would cost more than the copy.
+class BatchMemory {
+ public:
+  StatusOr<Tensor> Take(DType dtype, Shape shape) {
+    if (!IsPlain(dtype)) return Tensor::Make(dtype, std::move(shape));
+    for (Tensor& tensor : tensors_) {
+      if (tensor.dtype() == dtype && tensor.shape() == shape && tensor.RefCountIsOne()) return tensor;
+    }
+    MR_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Make(dtype, std::move(shape)));
+    // Past the limit the oldest is forgotten: the consumer keeps its batches.
+    if (tensors_.size() < kMaxKept) {
+      tensors_.push_back(tensor);
+    } else {
+      tensors_[next_++ % kMaxKept] = tensor;
+    }
+    return tensor;
+  }
+
+ private:
+  static constexpr size_t kMaxKept = 16;
+  std::vector<Tensor> tensors_;
+  size_t next_ = 0;
+};
+
+Shape BatchShape(int64_t n, absl::Span<const int64_t> row) {
+  Shape shape(row);
+  shape.InsertDim(0, n);
+  return shape;
+}
+
+// Copies `n` elements' worth of memory to place `at` of the batch.
+void CopyInto(Tensor* batch, int64_t at, const char* from, int64_t elements) {
+  const size_t size = SizeOf(batch->dtype());
+  char* to = batch->raw<char>() + static_cast<size_t>(at * elements) * size;
+  if (IsPlain(batch->dtype())) {
+    std::memcpy(to, from, static_cast<size_t>(elements) * size);
+  } else if (batch->dtype() == DType::kString) {
+    std::copy_n(reinterpret_cast<const std::string*>(from), elements, reinterpret_cast<std::string*>(to));
+  } else {
+    std::copy_n(reinterpret_cast<const ResourceHandle*>(from), elements,
+                reinterpret_cast<ResourceHandle*>(to));
+  }
+}
+
+class BatchStage : public Stage {
+ public:
+  BatchStage(SourcePtr source, std::unique_ptr<Stage> input, int64_t n, bool drop_remainder)
+      : source_(std::move(source)), input_(std::move(input)), n_(n), drop_remainder_(drop_remainder) {}
+
+  StatusOr<bool> Next(Element* element) override {
+    if (input_ == nullptr) return false;
+    rows_.clear();
+    elements_.clear();
+    Element next;
+    while (static_cast<int64_t>(rows_.size() + elements_.size()) < n_) {
+      MR_ASSIGN_OR_RETURN(const bool more, input_->Next(&next));
+      if (!more) {
+        input_ = nullptr;
+        break;
+      }
+      if (next.row >= 0) {
+        rows_.push_back(next.row);
+      } else {
+        elements_.push_back(std::move(next.tensors));
+      }
+    }
+    const int64_t got = static_cast<int64_t>(rows_.size() + elements_.size());
+    if (got == 0 || (got < n_ && drop_remainder_)) return false;
+    element->row = -1;
+    element->tensors.clear();
+    MR_RETURN_IF_ERROR(rows_.empty() ? Stack(&element->tensors) : Gather(&element->tensors));
+    return true;
+  }
+
+ private:
+  Status Gather(std::vector<Tensor>* batch) {
+    const int64_t n = static_cast<int64_t>(rows_.size());
+    bool consecutive = true;
+    for (int64_t i = 1; i < n && consecutive; ++i) consecutive = rows_[i] == rows_[0] + i;
+    for (const Tensor& table : *source_->table()) {
+      if (consecutive) {
+        Tensor slice = table.Slice(rows_[0], rows_[0] + n);
+        if (slice.IsAligned()) {
+          batch->push_back(std::move(slice));
+          continue;
+        }
+      }
+      MR_ASSIGN_OR_RETURN(
+          Tensor out, memory_.Take(table.dtype(), BatchShape(n, table.shape().dims().subspan(1))));
+      const int64_t elements = table.shape().Product(1, table.rank());
+      const size_t stride = static_cast<size_t>(elements) * SizeOf(table.dtype());
+      for (int64_t i = 0; i < n; ++i) {
+        CopyInto(&out, i, table.raw<const char>() + static_cast<size_t>(rows_[i]) * stride, elements);
+      }
+      batch->push_back(std::move(out));
+    }
+    return absl::OkStatus();
+  }
+
+  Status Stack(std::vector<Tensor>* batch) {
+    const std::vector<Tensor>& first = elements_.front();
+    const int64_t n = static_cast<int64_t>(elements_.size());
+    for (const std::vector<Tensor>& other : elements_) MR_RETURN_IF_ERROR(CheckAlike(first, other));
+    for (size_t c = 0; c < first.size(); ++c) {
+      MR_ASSIGN_OR_RETURN(Tensor out,
+                          memory_.Take(first[c].dtype(), BatchShape(n, first[c].shape().dims())));
+      for (int64_t i = 0; i < n; ++i) {
+        CopyInto(&out, i, elements_[i][c].raw<const char>(), first[c].num_elements());
+      }
+      batch->push_back(std::move(out));
+    }
+    elements_.clear();
+    return absl::OkStatus();
+  }
+
+  static Status CheckAlike(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+    if (a.size() != b.size()) {
+      return InvalidArgument("elements of ", a.size(), " and of ", b.size(),
+                             " components cannot be in one batch");
+    }
+    for (size_t c = 0; c < a.size(); ++c) {
+      if (a[c].dtype() != b[c].dtype() || a[c].shape() != b[c].shape()) {
+        return InvalidArgument("component ", c, " of the elements of one batch is ", a[c].dtype(),
+                               a[c].shape().ToString(), " and ", b[c].dtype(), b[c].shape().ToString());
+      }
+      if (!a[c].IsInitialized()) return InvalidArgument("component ", c, " of an element is no tensor");
+    }
+    return absl::OkStatus();
+  }
+
+  const SourcePtr source_;  // what the rows refer to
+  std::unique_ptr<Stage> input_;
+  const int64_t n_;
+  const bool drop_remainder_;
+  BatchMemory memory_;
+  std::vector<int64_t> rows_;
+  std::vector<std::vector<Tensor>> elements_;
+};
+
+class BatchSource : public Source {
+ public:
+  BatchSource(SourcePtr input, int64_t n, bool drop_remainder)
+      : Source(*input, NewElements()),
+        input_(std::move(input)),
+        n_(n),
+        drop_remainder_(drop_remainder) {}
+  std::unique_ptr<Stage> Start(uint64_t epoch) const override {
+    return std::make_unique<BatchStage>(input_, input_->Start(epoch), n_, drop_remainder_);
+  }
+
+ private:
+  const SourcePtr input_;
+  const int64_t n_;
+  const bool drop_remainder_;
+};
+
+}  // namespace
+
+SourcePtr NewBatch(SourcePtr input, int64_t n, bool drop_remainder) {
+  return std::make_shared<BatchSource>(std::move(input), n, drop_remainder);
+}
+
+}  // namespace data_internal
+}  // namespace millrace

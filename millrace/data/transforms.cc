@@ -1,0 +1,155 @@
+// Which elements, how often, and changed how: Repeat, Shard, Take, Skip, Map.
+#include <utility>
+
+#include "millrace/data/stage.h"
+
+namespace millrace {
+namespace data_internal {
+namespace {
+
+class RepeatStage : public Stage {
+ public:
+  RepeatStage(SourcePtr input, int64_t count, uint64_t epoch)
+      : input_(std::move(input)), count_(count), first_epoch_(epoch) {}
+
+  StatusOr<bool> Next(Element* element) override {
+    for (;;) {
+      if (stage_ == nullptr) {
+        if (done_ == count_) return false;
+        stage_ = input_->Start(first_epoch_ + static_cast<uint64_t>(done_));
+        empty_ = true;
+      }
+      MR_ASSIGN_OR_RETURN(const bool more, stage_->Next(element));
+      if (more) {
+        empty_ = false;
+        return true;
+      }
+      stage_ = nullptr;
+      ++done_;
+      // For ever over nothing would never return.
+      if (empty_) {
+        done_ = count_;
+        return false;
+      }
+    }
+  }
+
+ private:
+  const SourcePtr input_;
+  const int64_t count_;
+  const uint64_t first_epoch_;
+  int64_t done_ = 0;
+  bool empty_ = true;
+  std::unique_ptr<Stage> stage_;
+};
+
+class RepeatSource : public Source {
+ public:
+  RepeatSource(SourcePtr input, int64_t count)
+      : Source(*input, SameRows()), input_(std::move(input)), count_(count < 0 ? -1 : count) {
+    set_endless(count_ < 0 || (endless() && count_ > 0));
+  }
+  std::unique_ptr<Stage> Start(uint64_t epoch) const override {
+    // Epochs of a Repeat inside another must not meet: a prime stride keeps them apart.
+    return std::make_unique<RepeatStage>(input_, count_, epoch * 1000003);
+  }
+
+ private:
+  const SourcePtr input_;
+  const int64_t count_;
+};
+
+// Lets elements first, first + step, ... below `end` pass; end < 0 means all.
+class StridedStage : public Stage {
+ public:
+  StridedStage(std::unique_ptr<Stage> input, int64_t first, int64_t step, int64_t end)
+      : input_(std::move(input)), step_(step), end_(end), next_(first) {}
+
+  StatusOr<bool> Next(Element* element) override {
+    if (end_ >= 0 && next_ >= end_) return false;
+    for (; position_ <= next_; ++position_) {
+      MR_ASSIGN_OR_RETURN(const bool more, input_->Next(element));
+      if (!more) return false;
+    }
+    next_ += step_;
+    return true;
+  }
+
+ private:
+  const std::unique_ptr<Stage> input_;
+  const int64_t step_;
+  const int64_t end_;
+  int64_t position_ = 0;  // of the element that the input gives next
+  int64_t next_;          // of the element wanted next
+};
+
+class StridedSource : public Source {
+ public:
+  StridedSource(SourcePtr input, int64_t first, int64_t step, int64_t end)
+      : Source(*input, SameRows()), input_(std::move(input)), first_(first), step_(step), end_(end) {
+    if (end_ >= 0) set_endless(false);
+  }
+  std::unique_ptr<Stage> Start(uint64_t epoch) const override {
+    return std::make_unique<StridedStage>(input_->Start(epoch), first_, step_, end_);
+  }
+
+ private:
+  const SourcePtr input_;
+  const int64_t first_, step_, end_;
+};
+
+using MapFn = std::function<Status(std::vector<Tensor>*)>;
+
+class MapSource : public Source {
+ public:
+  MapSource(SourcePtr input, MapFn fn)
+      : Source(*input, NewElements()), input_(std::move(input)), fn_(std::move(fn)) {}
+  std::unique_ptr<Stage> Start(uint64_t epoch) const override {
+    return std::make_unique<MapStage>(ShareThis(), input_->Start(epoch));
+  }
+
+ private:
+  class MapStage : public Stage {
+   public:
+    MapStage(std::shared_ptr<const MapSource> source, std::unique_ptr<Stage> input)
+        : source_(std::move(source)), input_(std::move(input)) {}
+    StatusOr<bool> Next(Element* element) override {
+      MR_ASSIGN_OR_RETURN(const bool more, input_->Next(element));
+      if (!more) return false;
+      Materialize(source_->input_->table(), element);
+      MR_RETURN_IF_ERROR(source_->fn_(&element->tensors));
+      return true;
+    }
+
+   private:
+    const std::shared_ptr<const MapSource> source_;
+    const std::unique_ptr<Stage> input_;
+  };
+  std::shared_ptr<const MapSource> ShareThis() const {
+    return std::static_pointer_cast<const MapSource>(shared_from_this());
+  }
+
+  const SourcePtr input_;
+  const MapFn fn_;
+};
+
+}  // namespace
+
+SourcePtr NewRepeat(SourcePtr input, int64_t count) {
+  return std::make_shared<RepeatSource>(std::move(input), count);
+}
+SourcePtr NewShard(SourcePtr input, int64_t n, int64_t i) {
+  return std::make_shared<StridedSource>(std::move(input), i, n, -1);
+}
+SourcePtr NewTake(SourcePtr input, int64_t n) {
+  return std::make_shared<StridedSource>(std::move(input), 0, 1, n);
+}
+SourcePtr NewSkip(SourcePtr input, int64_t n) {
+  return std::make_shared<StridedSource>(std::move(input), n, 1, -1);
+}
+SourcePtr NewMap(SourcePtr input, std::function<Status(std::vector<Tensor>*)> fn) {
+  return std::make_shared<MapSource>(std::move(input), std::move(fn));
+}
+
+}  // namespace data_internal
+}  // namespace millrace

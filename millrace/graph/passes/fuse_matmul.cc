@@ -1,0 +1,118 @@
+#include <algorithm>
+
+#include "millrace/graph/passes/roles.h"
+
+namespace millrace {
+namespace {
+
+class MatMulFuser {
+ public:
+  MatMulFuser(Graph* graph, const PassContext& context)
+      : graph_(graph), roles_(*graph, context), consumers_(ConsumersById(*graph)) {}
+
+  // MatMul -> bias -> activation, from its first node. Fuses as much as can be.
+  Status TryFuse(Node* matmul) {
+    if (!matmul->is_type("MatMul") || matmul->output_type(0) != DType::kFloat || fused_[matmul]) {
+      return absl::OkStatus();
+    }
+    Node* bias = OnlyUser(matmul);
+    if (bias == nullptr || !IsBias(*bias, *matmul)) return absl::OkStatus();
+    Node* activation = OnlyUser(bias);
+    if (activation != nullptr && (!IsActivation(*activation) || !SameDevice(*activation, *bias))) activation = nullptr;
+    return Fuse(matmul, bias, activation);
+  }
+
+  void RemoveFused() {
+    graph_->RemoveNodes([&](const Node* node) { return fused_[node]; });
+  }
+
+ private:
+  static bool SameDevice(const Node& a, const Node& b) {
+    return a.requested_device() == b.requested_device() && a.assigned_device() == b.assigned_device();
+  }
+
+  // The node that takes the only output, when nothing else does and nobody outside looks at it.
+  Node* OnlyUser(const Node* node) const {
+    const auto& users = consumers_[node->id()];
+    if (!roles_.IsInner(node) || users.size() != 1 || users[0].slot < 0) return nullptr;
+    return users[0].node;
+  }
+
+  // A BiasAdd, or the addition of a vector that is as long as the product's rows.
+  bool IsBias(const Node& node, const Node& matmul) const {
+    if (!SameDevice(node, matmul) || roles_.IsFed(&node)) return false;
+    if (node.is_type("BiasAdd")) {
+      return node.input(0).node == &matmul && node.AttrOr<std::string>("data_format", "NHWC") == "NHWC";
+    }
+    if (!node.is_type("AddV2") && !node.is_type("Add")) return false;
+    const int other = node.input(0).node == &matmul ? 1 : 0;
+    if (node.input(other).node == &matmul) return false;
+    const PartialShape& vector = node.input(other).shape();
+    const PartialShape& product = matmul.output_shape(0);
+    return vector.rank() == 1 && vector.dim(0) >= 0 && product.rank() == 2 && product.dim(1) == vector.dim(0);
+  }
+
+  bool IsActivation(const Node& node) const {
+    static constexpr absl::string_view kActivations[] = {"Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid"};
+    return !roles_.IsFed(&node) &&
+           std::find(std::begin(kActivations), std::end(kActivations), node.type()) != std::end(kActivations);
+  }
+
+  Status Fuse(Node* matmul, Node* bias, Node* activation) {
+    Node* last = activation != nullptr ? activation : bias;
+    NodeSpec spec;
+    spec.op = "_FusedMatMul";
+    const Endpoint vector = bias->input(bias->input(0).node == matmul ? 1 : 0);
+    spec.inputs = {matmul->input(0), matmul->input(1), vector};
+    spec.device = last->requested_device();
+    std::vector<std::string> ops = {"BiasAdd"};
+    std::vector<std::string> origins;
+    for (Node* part : {matmul, bias, activation}) {
+      if (part == nullptr) continue;
+      for (Node* before : part->control_inputs()) {
+        if (std::find(spec.control_inputs.begin(), spec.control_inputs.end(), before) == spec.control_inputs.end()) {
+          spec.control_inputs.push_back(before);
+        }
+      }
+      origins.insert(origins.end(), part->origins().begin(), part->origins().end());
+      for (const auto& [name, value] : part->attrs()) {
+        if (name[0] == '_') spec.attrs[name] = value;
+      }
+    }
+    if (activation != nullptr) {
+      ops.push_back(activation->type());
+      if (activation->is_type("LeakyRelu")) {
+        spec.attrs["leakyrelu_alpha"].set_f(activation->AttrOr<float>("alpha", 0.2f));
+      }
+    }
+    spec.attrs["transpose_a"].set_b(matmul->AttrOr<bool>("transpose_a", false));
+    spec.attrs["transpose_b"].set_b(matmul->AttrOr<bool>("transpose_b", false));
+    spec.attrs["fused_ops"] = AttrInit(ops).value();
+    spec.attrs["num_args"].set_i(1);
+    MR_RETURN_IF_ERROR(graph_->ReplaceNode(last, std::move(spec)));
+    graph_->SetOrigins(last, std::move(origins));
+    fused_[matmul] = true;
+    if (activation != nullptr) fused_[bias] = true;
+    return absl::OkStatus();
+  }
+
+  Graph* const graph_;
+  const Roles roles_;
+  const std::vector<std::vector<Consumer>> consumers_;
+  absl::flat_hash_map<const Node*, bool> fused_;
+};
+
+}  // namespace
+
+Status FuseMatMul(Graph* graph, const PassContext& context) {
+  if (OpRegistry::Global().FindOrNull("_FusedMatMul") == nullptr) return absl::OkStatus();
+  const bool has_product = std::any_of(graph->nodes().begin(), graph->nodes().end(),
+                                       [](const Node* node) { return node->is_type("MatMul"); });
+  if (!has_product) return absl::OkStatus();
+  MatMulFuser fuser(graph, context);
+  for (Node* node : graph->nodes()) MR_RETURN_IF_ERROR(fuser.TryFuse(node));
+  fuser.RemoveFused();
+  return absl::OkStatus();
+}
+
+}  // namespace millrace

@@ -1,0 +1,29 @@
+#include "millrace/graph/passes/pass.h"
+
+namespace millrace {
+
+absl::Span<const Pass> AllPasses() {
+  // Folding turns shapes into constants that merging can compare; identities gone, fusions see their
+  // patterns.
+  static constexpr Pass kPasses[] = {
+      {"constant_folding", &PassOptions::constant_folding, FoldConstants},
+      {"identity_removal", &PassOptions::identity_removal, RemoveIdentities},
+      {"common_subexpressions", &PassOptions::common_subexpressions, MergeCommonSubexpressions},
+      {"fusion", &PassOptions::fusion, FuseMatMul},
+  };
+  return kPasses;
+}
+
+Status RunPasses(Graph* graph, const PassContext& context, const PassOptions& options) {
+  MR_RETURN_IF_ERROR(Prune(graph, context));
+  bool any = false;
+  for (const Pass& pass : AllPasses()) {
+    if (!(options.*pass.enabled)) continue;
+    any = true;
+    MR_RETURN_IF_ERROR(WithPrefix(absl::StrCat("pass ", pass.name, ": "), pass.run(graph, context)));
+  }
+  // What the rewrites left without users.
+  return any ? Prune(graph, context) : absl::OkStatus();
+}
+
+}  // namespace millrace

@@ -1,0 +1,94 @@
+#include "millrace/graph/passes/shape_constants.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace millrace {
+namespace {
+
+bool FromInts(DType dtype, absl::Span<const int64_t> values, bool scalar, Tensor* tensor) {
+  const millrace::Shape shape = scalar ? Shape() : Shape({static_cast<int64_t>(values.size())});
+  if (dtype == DType::kInt64) {
+    *tensor = Tensor::FromSpan<int64_t>(values, shape);
+    return true;
+  }
+  if (dtype != DType::kInt32) return false;
+  *tensor = Tensor(dtype, shape);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] > std::numeric_limits<int32_t>::max()) return false;
+    tensor->data<int32_t>()[i] = static_cast<int32_t>(values[i]);
+  }
+  return true;
+}
+
+// What a tensor that is itself a shape says, as far as it is known without running anything.
+bool ShapeBehind(const Endpoint& e, PartialShape* shape) {
+  if (!e.node->is_type("Shape") || e.node->is_detached()) return false;
+  *shape = e.node->input(0).shape();
+  return shape->known_rank();
+}
+
+// Axes along which `a` was repeated to meet `b`; false when unknown dimensions leave it open.
+bool RepeatedAxes(const PartialShape& a, const PartialShape& b, std::vector<int64_t>* axes) {
+  const int rank = std::max(a.rank(), b.rank());
+  for (int i = 0; i < rank; ++i) {
+    const int ia = i - (rank - a.rank());
+    const int ib = i - (rank - b.rank());
+    const int64_t da = ia < 0 ? 1 : a.dim(ia);
+    const int64_t db = ib < 0 ? 1 : b.dim(ib);
+    if (ia >= 0 && (db == 1 || da > 1 || da == 0)) continue;
+    if (ia >= 0 && (da < 0 || db < 0)) return false;
+    axes->push_back(i);
+  }
+  return true;
+}
+
+// True when every user is a sum that is reshaped at once: then axes of size 1 may be left out or in.
+bool OnlyForReshapedSums(const Node& node, const std::vector<std::vector<Consumer>>& consumers,
+                         const Roles& roles) {
+  for (const Consumer& c : consumers[node.id()]) {
+    if (c.slot != 1 || !c.node->is_type("Sum") || roles.IsKept(c.node)) return false;
+    for (const Consumer& d : consumers[c.node->id()]) {
+      if (d.slot != 0 || !d.node->is_type("Reshape")) return false;
+    }
+  }
+  return true;
+}
+
+bool FromBroadcast(const Node& node, const std::vector<std::vector<Consumer>>& consumers,
+                   const Roles& roles, std::vector<Tensor>* outputs) {
+  PartialShape a, b;
+  if (!ShapeBehind(node.input(0), &a) || !ShapeBehind(node.input(1), &b)) return false;
+  std::vector<int64_t> ra, rb;
+  if (!RepeatedAxes(a, b, &ra) || !RepeatedAxes(b, a, &rb) || !OnlyForReshapedSums(node, consumers, roles)) return false;
+  outputs->resize(2);
+  return FromInts(node.output_type(0), ra, false, &(*outputs)[0]) &&
+         FromInts(node.output_type(1), rb, false, &(*outputs)[1]);
+}
+
+}  // namespace
+
+bool ConstantsFromShapes(const Node& node, const std::vector<std::vector<Consumer>>& consumers,
+                         const Roles& roles, std::vector<Tensor>* outputs) {
+  const std::string& op = node.type();
+  if (op == "BroadcastGradientArgs") return FromBroadcast(node, consumers, roles, outputs);
+  if (op == "Rank") {
+    const PartialShape& shape = node.input(0).shape();
+    outputs->resize(1);
+    return shape.known_rank() && FromInts(node.output_type(0), {shape.rank()}, true, &(*outputs)[0]);
+  }
+  if (op == "Size") {
+    const int64_t n = node.input(0).shape().num_elements();
+    outputs->resize(1);
+    return n >= 0 && FromInts(node.output_type(0), {n}, true, &(*outputs)[0]);
+  }
+  if (op != "Shape" && op != "ShapeN") return false;
+  outputs->resize(static_cast<size_t>(node.num_outputs()));
+  for (int i = 0; i < node.num_outputs(); ++i) {
+    const PartialShape& shape = node.input(i).shape();
+    if (!shape.IsFullyDefined() || !FromInts(node.output_type(i), shape.dims(), false, &(*outputs)[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace millrace

@@ -1,0 +1,116 @@
+// DynamicStitch and ParallelDynamicStitch: slices interleaved by index; where an index comes again, the
+// later slice wins.
+#include <algorithm>
+#include <cstring>
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/op_schema.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/array/int_list.h"
+#include "millrace/ops/array/partial_dims.h"
+#include "millrace/ops/kernels/strided_copy.h"
+#include "millrace/runtime/kernel_registry.h"
+
+namespace millrace {
+namespace {
+
+class DynamicStitchKernel : public Kernel {
+ public:
+  explicit DynamicStitchKernel(KernelInit&) {}
+  Status Compute(KernelContext& ctx) override {
+    const int n = ctx.num_inputs() / 2;
+    MR_ASSIGN_OR_RETURN(const Shape shape, MergedShape(ctx, n));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    // Rows that no index names.
+    if (IsPlain(out->dtype())) std::memset(out->raw_data(), 0, out->TotalBytes());
+    const int64_t slice = shape.Product(1, shape.rank());
+    for (int i = 0; i < n; ++i) {
+      const Tensor& indices = ctx.input(i);
+      const Tensor& data = ctx.input(n + i);
+      const int32_t* at = indices.data<int32_t>();
+      for (int64_t j = 0; j < indices.num_elements(); ++j) {
+        CopyElements(data.dtype(), data.raw_data(), j * slice, out->raw_data(), at[j] * slice, slice);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // Checks all inputs; the first dimension is one more than the largest index.
+  static StatusOr<Shape> MergedShape(KernelContext& ctx, int n) {
+    int64_t rows = 0;
+    Shape::Dims slice;
+    for (int i = 0; i < n; ++i) {
+      const Tensor& indices = ctx.input(i);
+      const Tensor& data = ctx.input(n + i);
+      const int prefix = indices.rank();
+      if (data.rank() < prefix || data.shape().dims().first(prefix) != indices.shape().dims()) {
+        return InvalidArgument("data[", i, "].shape = ", data.shape().ToString(),
+                               " does not start with indices[", i, "].shape = ",
+                               indices.shape().ToString());
+      }
+      const auto rest = data.shape().dims().subspan(prefix);
+      if (i == 0) {
+        slice.assign(rest.begin(), rest.end());
+      } else if (rest != absl::MakeConstSpan(slice)) {
+        return InvalidArgument("Need data[0].shape[", ctx.input(0).rank(), ":] = data[", i,
+                               "].shape[", prefix, ":], got data[0].shape = ",
+                               ctx.input(n).shape().ToString(), ", data[", i, "].shape = ",
+                               data.shape().ToString());
+      }
+      for (int32_t index : indices.flat<int32_t>()) {
+        if (index < 0) return InvalidArgument("indices[", i, "] has the negative index ", index);
+        rows = std::max<int64_t>(rows, int64_t{index} + 1);
+      }
+    }
+    slice.insert(slice.begin(), rows);
+    return Shape::Make(slice);
+  }
+};
+
+Status DynamicStitchShape(ShapeContext& c) {
+  const int n = c.num_inputs() / 2;
+  PartialShape slice;
+  bool all_known = true;
+  int64_t rows = 0;
+  for (int i = 0; i < n; ++i) {
+    const PartialShape &indices = c.input(i), &data = c.input(n + i);
+    if (const Tensor* value = c.constant(i)) {
+      MR_ASSIGN_OR_RETURN(const IntList list, ReadInts(*value, "indices"));
+      for (int64_t index : list) rows = std::max(rows, index + 1);
+    } else {
+      all_known = false;
+    }
+    if (!indices.known_rank() || !data.known_rank()) continue;
+    if (data.rank() < indices.rank()) {
+      return InvalidArgument("data[", i, "] of shape ", data.ToString(),
+                             " does not start with the shape of indices[", i, "], ",
+                             indices.ToString());
+    }
+    MR_RETURN_IF_ERROR(SubShape(data, 0, indices.rank()).MergeWith(indices).status());
+    MR_ASSIGN_OR_RETURN(slice, slice.MergeWith(SubShape(data, indices.rank(), data.rank())));
+  }
+  c.set_output(0, JoinShapes(PartialShape({all_known ? rows : -1}), slice));
+  return absl::OkStatus();
+}
+
+Status DynamicStitchGradient(GradientContext& c) {
+  const int n = c.num_inputs() / 2;
+  for (int i = 0; i < n; ++i) {
+    c.set_input_grad(n + i, c.Op("GatherV2", {c.grad(), c.input(i), c.Scalar<int32_t>(0)}));
+  }
+  return absl::OkStatus();
+}
+
+MILLRACE_OP(DynamicStitch)
+    .Input("indices: N * int32").Input("data: N * T").Output("merged: T").Attr("N: int >= 1")
+    .Attr("T: type").Shape(DynamicStitchShape).Gradient(DynamicStitchGradient);
+MILLRACE_KERNEL(DynamicStitch, kCpu, DynamicStitchKernel);
+
+MILLRACE_OP(ParallelDynamicStitch)
+    .Input("indices: N * int32").Input("data: N * T").Output("merged: T").Attr("N: int >= 1")
+    .Attr("T: type").Shape(DynamicStitchShape).Gradient(DynamicStitchGradient);
+MILLRACE_KERNEL(ParallelDynamicStitch, kCpu, DynamicStitchKernel);
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,49 @@
+// Bands of diagonals of matrices: what MatrixDiag, MatrixDiagPart and MatrixSetDiag share.
+#pragma once
+
+#include "millrace/graph/graph.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/runtime/kernel.h"
+#include "millrace/tensor/tensor.h"
+
+namespace millrace {
+
+// Diagonals lower..upper of rows x cols matrices; 0 is the main one, positive ones lie above it. They are
+// stored as [count, longest], uppermost first, or as [longest] when there is one, the shorter ones
+// padded on the side that the alignment says.
+struct DiagonalBand {
+  int64_t lower = 0;
+  int64_t upper = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  bool left_super = false;  // diagonals above the main one are aligned to the left
+  bool left_sub = true;     // those below it
+
+  int64_t count() const { return upper - lower + 1; }
+  // Elements of diagonal d.
+  int64_t Length(int64_t d) const;
+  int64_t Longest() const;
+  // Where diagonal d begins in its row of the stored band, given the row's length.
+  int64_t Shift(int64_t d, int64_t longest) const;
+  // INVALID_ARGUMENT when lower > upper or one lies outside the matrices.
+  Status Check() const;
+};
+
+// Reads k, a scalar or a pair. INVALID_ARGUMENT when it is neither or not in order.
+Status ReadDiagonals(const Tensor& k, DiagonalBand* band);
+// Takes the alignment from the attr `align`; the first versions of the ops have none and align left.
+Status ReadAlignment(const Node& node, DiagonalBand* band);
+
+// Calls copy(i, j, n) for each diagonal of one matrix: n elements from offset i of the matrix, at a
+// stride of cols + 1, and offset j of the band, contiguous.
+template <typename Copy>
+void ForEachDiagonal(const DiagonalBand& band, int64_t longest, Copy copy) {
+  for (int64_t d = band.upper; d >= band.lower; --d) {
+    const int64_t n = band.Length(d);
+    if (n <= 0) continue;
+    const int64_t at = d >= 0 ? d : -d * band.cols;
+    copy(at, (band.upper - d) * longest + band.Shift(d, longest), n);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,110 @@
+// MatrixSetDiag, MatrixSetDiagV2 and MatrixSetDiagV3: matrices with their diagonals replaced.
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/op_schema.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/array/matrix_diagonals.h"
+#include "millrace/ops/kernels/strided_copy.h"
+#include "millrace/runtime/kernel_registry.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+namespace {
+
+class MatrixSetDiagKernel : public Kernel {
+ public:
+  explicit MatrixSetDiagKernel(KernelInit& init) : v1_(init.node().num_inputs() == 2) {
+    init.Fail(ReadAlignment(init.node(), &alignment_));
+  }
+  Status Compute(KernelContext& ctx) override {
+    const Shape shape = ctx.input(0).shape();
+    const void* before = ctx.input(0).raw_data();
+    const Tensor& diagonal = ctx.input(1);
+    const int rank = shape.rank();
+    if (rank < 2) {
+      return InvalidArgument("input must be at least 2-dim, received shape: ", shape.ToString());
+    }
+    DiagonalBand band = alignment_;
+    band.rows = shape.dim(rank - 2);
+    band.cols = shape.dim(rank - 1);
+    if (!v1_) MR_RETURN_IF_ERROR(ReadDiagonals(ctx.input(2), &band));
+    MR_RETURN_IF_ERROR(band.Check());
+    Shape wanted(shape.dims().first(rank - 2));
+    if (band.count() > 1) wanted.AddDim(band.count());
+    wanted.AddDim(band.Longest());
+    if (diagonal.shape() != wanted) {
+      return InvalidArgument("diagonal must have shape ", wanted.ToString(), " for diagonals ",
+                             band.lower, " to ", band.upper, " of matrices ", shape.ToString(),
+                             ", got ", diagonal.shape().ToString());
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, shape));
+    if (out->raw_data() != before) {
+      CopyElements(out->dtype(), before, 0, out->raw_data(), 0, shape.num_elements());
+    }
+    const int64_t batch = shape.Product(0, rank - 2);
+    DispatchMove(out->dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      Put<T>(band, batch, diagonal.raw<T>(), out->raw<T>());
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  template <typename T>
+  static void Put(const DiagonalBand& band, int64_t batch, const T* from, T* to) {
+    const int64_t longest = band.Longest();
+    for (int64_t b = 0; b < batch; ++b, from += band.count() * longest, to += band.rows * band.cols) {
+      ForEachDiagonal(band, longest, [&](int64_t at, int64_t stored, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) to[at + i * (band.cols + 1)] = from[stored + i];
+      });
+    }
+  }
+
+  const bool v1_;
+  DiagonalBand alignment_;
+};
+
+Status MatrixSetDiagShape(ShapeContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape in, c.WithRankAtLeast(0, 2));
+  MR_RETURN_IF_ERROR(c.WithRankAtLeast(1, 1).status());
+  c.set_output(0, in);
+  return absl::OkStatus();
+}
+
+// The diagonals take their part of the gradient, which is then zero in the matrices' own.
+Status MatrixSetDiagGradient(GradientContext& c) {
+  c.set_input_grad(0, c.Op("MatrixSetDiag", {c.grad(), c.ZerosLike(c.input(1))}));
+  c.set_input_grad(1, c.Op("MatrixDiagPart", {c.grad()}));
+  return absl::OkStatus();
+}
+
+Status MatrixSetDiagBandGradient(GradientContext& c) {
+  AttrList align;
+  if (c.node()->FindAttr("align") != nullptr) {
+    align.emplace_back("align", c.AttrOr<std::string>("align", ""));
+  }
+  const bool v3 = !align.empty();
+  const Endpoint k = c.input(2);
+  c.set_input_grad(0, c.Op(c.node()->type(), {c.grad(), c.ZerosLike(c.input(1)), k}, align));
+  c.set_input_grad(1, c.Op(v3 ? "MatrixDiagPartV3" : "MatrixDiagPartV2",
+                           {c.grad(), k, c.ScalarLike(0, c.input(0).dtype())}, align));
+  return absl::OkStatus();
+}
+
+MILLRACE_OP(MatrixSetDiag)
+    .Input("input: T").Input("diagonal: T").Output("output: T").Attr("T: type")
+    .Shape(MatrixSetDiagShape).Gradient(MatrixSetDiagGradient);
+MILLRACE_KERNEL(MatrixSetDiag, kCpu, MatrixSetDiagKernel);
+
+MILLRACE_OP(MatrixSetDiagV2)
+    .Input("input: T").Input("diagonal: T").Input("k: int32").Output("output: T").Attr("T: type")
+    .Shape(MatrixSetDiagShape).Gradient(MatrixSetDiagBandGradient);
+MILLRACE_KERNEL(MatrixSetDiagV2, kCpu, MatrixSetDiagKernel);
+
+MILLRACE_OP(MatrixSetDiagV3)
+    .Input("input: T").Input("diagonal: T").Input("k: int32").Output("output: T").Attr("T: type")
+    .Attr("align: {'LEFT_RIGHT', 'RIGHT_LEFT', 'LEFT_LEFT', 'RIGHT_RIGHT'} = 'RIGHT_LEFT'")
+    .Shape(MatrixSetDiagShape).Gradient(MatrixSetDiagBandGradient);
+MILLRACE_KERNEL(MatrixSetDiagV3, kCpu, MatrixSetDiagKernel);
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,25 @@
+// The argument [rank, 2] of the padding ops.
+#pragma once
+
+#include "absl/container/inlined_vector.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/tensor/tensor.h"
+
+namespace millrace {
+
+struct Padding {
+  int64_t before;
+  int64_t after;
+};
+using Paddings = absl::InlinedVector<Padding, 8>;
+
+// INVALID_ARGUMENT unless of shape [rank, 2] and not negative.
+StatusOr<Paddings> ReadPaddings(const Tensor& tensor, int rank);
+
+// INVALID_ARGUMENT when it is too large.
+StatusOr<Shape> PaddedShape(const Shape& shape, const Paddings& paddings);
+
+// Shape function: input 0 padded by input 1.
+Status PadShape(ShapeContext& c);
+
+}  // namespace millrace

@@ -1,0 +1,333 @@
+// Einsum.
+#include <algorithm>
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/matrix_product.h"
+#include "millrace/ops/math/einsum_equation.h"
+
+namespace millrace {
+namespace {
+
+using EinsumTypes = Types<float, double, half, bfloat16, int32_t, int64_t, std::complex<float>,
+                          std::complex<double>>;
+
+bool Has(const EinsumLabels& labels, EinsumLabel label) {
+  return std::find(labels.begin(), labels.end(), label) != labels.end();
+}
+
+// Memory seen as dimensions with labels: a label that occurs twice walks along the diagonal, a
+// dimension of size 1 that broadcasts does not walk at all.
+struct View {
+  std::map<EinsumLabel, int64_t> strides;
+  EinsumLabels labels;  // each once
+
+  View(const EinsumLabels& all, const Shape& shape, const std::map<EinsumLabel, int64_t>& sizes) {
+    int64_t stride = 1;
+    for (int d = shape.rank() - 1; d >= 0; --d) {
+      if (shape.dim(d) == sizes.at(all[d])) strides[all[d]] += stride;
+      stride *= shape.dim(d);
+    }
+    for (EinsumLabel label : all) {
+      if (strides.count(label) != 0 && !Has(labels, label)) labels.push_back(label);
+    }
+  }
+};
+
+// Nested loops over dimensions of given sizes and strides.
+struct Loops {
+  std::vector<int64_t> sizes, strides;
+
+  Loops(const EinsumLabels& labels, const View& view,
+        const std::map<EinsumLabel, int64_t>& all_sizes) {
+    for (EinsumLabel label : labels) {
+      sizes.push_back(all_sizes.at(label));
+      strides.push_back(view.strides.at(label));
+    }
+  }
+  int64_t count() const {
+    int64_t n = 1;
+    for (int64_t size : sizes) n *= size;
+    return n;
+  }
+  // Calls fn(offset) in row-major order.
+  template <typename Fn>
+  void ForEach(Fn&& fn, size_t depth = 0, int64_t offset = 0) const {
+    if (depth == sizes.size()) return fn(offset);
+    for (int64_t i = 0; i < sizes[depth]; ++i, offset += strides[depth])
+      ForEach(fn, depth + 1, offset);
+  }
+};
+
+EinsumLabels Join(const EinsumLabels& a, const EinsumLabels& b, const EinsumLabels& c = {}) {
+  EinsumLabels all = a;
+  all.insert(all.end(), b.begin(), b.end());
+  all.insert(all.end(), c.begin(), c.end());
+  return all;
+}
+
+// Labels of `from` for which `keep` holds.
+template <typename Fn>
+EinsumLabels Filter(const EinsumLabels& from, Fn keep) {
+  EinsumLabels result;
+  std::copy_if(from.begin(), from.end(), std::back_inserter(result), keep);
+  return result;
+}
+
+class EinsumKernel : public Kernel {
+ public:
+  explicit EinsumKernel(KernelInit& init) {
+    std::string text;
+    init.Attr("equation", &text);
+    StatusOr<EinsumEquation> equation = EinsumEquation::Parse(text, init.node().num_inputs());
+    if (equation.ok()) {
+      equation_ = *std::move(equation);
+    } else {
+      init.Fail(equation.status());
+    }
+    if (!DispatchType(EinsumTypes{}, init.output_type(0), [](auto) {}))
+      FailDType(init, init.output_type(0));
+  }
+
+  Status Compute(KernelContext& ctx) override {
+    std::vector<PartialShape> shapes;
+    for (int i = 0; i < ctx.num_inputs(); ++i) shapes.push_back(ctx.input(i).shape());
+    MR_ASSIGN_OR_RETURN(const EinsumDims dims, EinsumDims::Make(equation_, shapes));
+    Shape::Dims out_dims;
+    for (EinsumLabel label : dims.output) out_dims.push_back(dims.sizes.at(label));
+    MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(out_dims));
+    const View a(dims.inputs[0], ctx.input(0).shape(), dims.sizes);
+    const View out(dims.output, shape, dims.sizes);
+    if (ctx.num_inputs() == 1) {
+      // The labels of the output in the order it has them; one that broadcast keeps its size of 1.
+      const EinsumLabels kept = Filter(out.labels, [&](EinsumLabel l) { return Has(a.labels, l); });
+      MR_ASSIGN_OR_RETURN(const Tensor packed, Pack(ctx, ctx.input(0), a, kept, dims));
+      return Unpack(ctx, packed, kept, out, dims, shape);
+    }
+    const View b(dims.inputs[1], ctx.input(1).shape(), dims.sizes);
+    const auto in_a = [&](EinsumLabel l) { return Has(a.labels, l); };
+    const auto in_b = [&](EinsumLabel l) { return Has(b.labels, l); };
+    const auto in_out = [&](EinsumLabel l) { return Has(out.labels, l); };
+    const EinsumLabels batch =
+        Filter(a.labels, [&](EinsumLabel l) { return in_b(l) && in_out(l); });
+    const EinsumLabels inner =
+        Filter(a.labels, [&](EinsumLabel l) { return in_b(l) && !in_out(l); });
+    const EinsumLabels free_a =
+        Filter(a.labels, [&](EinsumLabel l) { return !in_b(l) && in_out(l); });
+    const EinsumLabels free_b =
+        Filter(b.labels, [&](EinsumLabel l) { return !in_a(l) && in_out(l); });
+    MR_ASSIGN_OR_RETURN(const Tensor left,
+                        Pack(ctx, ctx.input(0), a, Join(batch, free_a, inner), dims));
+    MR_ASSIGN_OR_RETURN(const Tensor right,
+                        Pack(ctx, ctx.input(1), b, Join(batch, inner, free_b), dims));
+    const int64_t m = Count(free_a, dims), k = Count(inner, dims), n = Count(free_b, dims);
+    std::vector<MatrixPair> pairs;
+    for (int64_t i = 0, batches = Count(batch, dims); i < batches; ++i) pairs.push_back({i, i});
+    MR_ASSIGN_OR_RETURN(
+        Tensor product,
+        ctx.AllocateTemp(ctx.output_type(0), Shape({static_cast<int64_t>(pairs.size()), m, n})));
+    if (product.num_elements() != 0) {
+      MR_RETURN_IF_ERROR(
+          MatrixProducts(ctx, {.m = m, .n = n, .k = k}, pairs, left, right, &product));
+    }
+    return Unpack(ctx, product, Join(batch, free_a, free_b), out, dims, shape);
+  }
+
+ private:
+  static int64_t Count(const EinsumLabels& labels, const EinsumDims& dims) {
+    int64_t n = 1;
+    for (EinsumLabel label : labels) n *= dims.sizes.at(label);
+    return n;
+  }
+
+  // The elements in the order of `labels`, summed up over the view's other labels.
+  static StatusOr<Tensor> Pack(KernelContext& ctx, const Tensor& x, const View& view,
+                               const EinsumLabels& labels, const EinsumDims& dims) {
+    const EinsumLabels others = Filter(view.labels, [&](EinsumLabel l) { return !Has(labels, l); });
+    const Loops outer(labels, view, dims.sizes), inner(others, view, dims.sizes);
+    if (others.empty() && labels == view.labels && outer.count() == x.num_elements()) return x;
+    MR_ASSIGN_OR_RETURN(Tensor packed, ctx.AllocateTemp(x.dtype(), Shape({outer.count()})));
+    DispatchType(EinsumTypes{}, x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      using C = ComputeType<T>;
+      const T* from = x.data<T>();
+      T* to = packed.data<T>();
+      outer.ForEach([&](int64_t at) {
+        if (others.empty()) {
+          *to++ = from[at];
+          return;
+        }
+        C sum(0);
+        inner.ForEach([&](int64_t offset) { sum += static_cast<C>(from[at + offset]); });
+        *to++ = static_cast<T>(sum);
+      });
+    });
+    return packed;
+  }
+
+  // Elements in the order of `labels` to the output; what lies beside a diagonal is 0.
+  static Status Unpack(KernelContext& ctx, const Tensor& packed, const EinsumLabels& labels,
+                       const View& out, const EinsumDims& dims, const Shape& shape) {
+    if (labels == out.labels && packed.num_elements() == shape.num_elements()) {
+      ctx.SetOutput(0, packed.ViewAs(packed.dtype(), shape));
+      return absl::OkStatus();
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
+    const Loops loops(labels, out, dims.sizes);
+    const bool has_gaps = loops.count() != shape.num_elements();
+    DispatchType(EinsumTypes{}, packed.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* to = output->data<T>();
+      if (has_gaps) std::fill_n(to, shape.num_elements(), T(0));
+      const T* from = packed.data<T>();
+      loops.ForEach([&](int64_t at) { to[at] = *from++; });
+    });
+    return absl::OkStatus();
+  }
+
+  EinsumEquation equation_;
+};
+
+Status EinsumShape(ShapeContext& c) {
+  MR_ASSIGN_OR_RETURN(const std::string text, c.Attr<std::string>("equation"));
+  MR_ASSIGN_OR_RETURN(const EinsumEquation equation, EinsumEquation::Parse(text, c.num_inputs()));
+  std::vector<PartialShape> shapes;
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    if (!c.input(i).known_rank()) return absl::OkStatus();
+    shapes.push_back(c.input(i));
+  }
+  MR_ASSIGN_OR_RETURN(const EinsumDims dims, EinsumDims::Make(equation, shapes));
+  PartialShape output = PartialShape::Scalar();
+  for (EinsumLabel label : dims.output) output.AddDim(dims.sizes.at(label));
+  c.set_output(0, std::move(output));
+  return absl::OkStatus();
+}
+
+// Writes labels as letters, those of "..." as letters that the equation does not use.
+class Letters {
+ public:
+  explicit Letters(const EinsumDims& dims) {
+    std::string free;
+    for (char c = 'A'; c <= 'z'; ++c) {
+      if (std::isalpha(static_cast<unsigned char>(c)) && dims.sizes.count(c) == 0)
+        free.push_back(c);
+    }
+    for (const auto& [label, size] : dims.sizes) {
+      if (label < kEllipsis) {
+        names_[label] = static_cast<char>(label);
+      } else {
+        names_[label] = used_ < free.size() ? free[used_] : '?';
+        ++used_;
+      }
+    }
+  }
+  std::string operator()(const EinsumLabels& labels) const {
+    std::string text;
+    for (EinsumLabel label : labels) text.push_back(names_.at(label));
+    return text;
+  }
+
+ private:
+  std::map<EinsumLabel, char> names_;
+  size_t used_ = 0;
+};
+
+EinsumLabels Unique(const EinsumLabels& labels) {
+  EinsumLabels result;
+  for (EinsumLabel label : labels) {
+    if (!Has(result, label)) result.push_back(label);
+  }
+  return result;
+}
+
+// Exchanges input i and the output in the equation. Labels that only this input has were summed
+// over: a tensor of ones brings them back. Dimensions of size 1 that were broadcast are dropped and
+// put back.
+Endpoint InputGradient(GradientContext& c, const EinsumDims& dims,
+                       const std::vector<PartialShape>& shapes, int i) {
+  const Letters letters(dims);
+  const PartialShape& shape = shapes[i];
+  EinsumLabels own;
+  std::vector<int32_t> lone_axes;
+  EinsumLabels lone;
+  const int other = c.num_inputs() == 2 ? 1 - i : -1;
+  for (int d = 0; d < shape.rank(); ++d) {
+    const EinsumLabel label = dims.inputs[i][d];
+    if (shape.dim(d) == 1 && dims.sizes.at(label) != 1) continue;
+    own.push_back(label);
+    if (Has(dims.output, label) || (other >= 0 && Has(dims.inputs[other], label)) ||
+        Has(lone, label))
+      continue;
+    lone.push_back(label);
+    lone_axes.push_back(d);
+  }
+  const EinsumLabels kept = Unique(Filter(own, [&](EinsumLabel l) { return !Has(lone, l); }));
+  Endpoint grad = c.grad();
+  std::string have = letters(dims.output);
+  if (other >= 0) {
+    Endpoint factor = c.Conj(c.input(other));
+    EinsumLabels factor_labels;
+    std::vector<int32_t> squeezed;
+    for (int d = 0; d < shapes[other].rank(); ++d) {
+      const EinsumLabel label = dims.inputs[other][d];
+      if (shapes[other].dim(d) == 1 && dims.sizes.at(label) != 1) {
+        squeezed.push_back(d);
+      } else {
+        factor_labels.push_back(label);
+      }
+    }
+    if (!squeezed.empty()) {
+      factor = c.Op("Squeeze", {factor},
+                    {{"squeeze_dims", std::vector<int>(squeezed.begin(), squeezed.end())}});
+    }
+    const std::string to = letters(lone.empty() ? own : kept);
+    grad = c.Op("Einsum", {grad, factor},
+                {{"equation", have + "," + letters(factor_labels) + "->" + to}, {"N", 2}});
+    have = to;
+  }
+  if (!lone.empty()) {
+    const Endpoint sizes =
+        c.Op("GatherV2", {c.Shape(c.input(i)), c.Ints(lone_axes), c.Scalar<int32_t>(0)});
+    const Endpoint ones = c.Op("Fill", {sizes, c.ScalarLike(1, grad.dtype())});
+    grad = c.Op("Einsum", {grad, ones},
+                {{"equation", have + "," + letters(lone) + "->" + letters(own)}, {"N", 2}});
+  } else if (other < 0) {
+    grad = c.Op("Einsum", {grad}, {{"equation", have + "->" + letters(own)}, {"N", 1}});
+  }
+  if (static_cast<int>(own.size()) != shape.rank()) grad = c.Reshape(grad, c.Shape(c.input(i)));
+  return grad;
+}
+
+Status EinsumGradient(GradientContext& c) {
+  MR_ASSIGN_OR_RETURN(const std::string text, c.Attr<std::string>("equation"));
+  MR_ASSIGN_OR_RETURN(const EinsumEquation equation, EinsumEquation::Parse(text, c.num_inputs()));
+  std::vector<PartialShape> shapes;
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    shapes.push_back(c.input(i).shape());
+    const std::string& subscripts = equation.inputs[i];
+    if (shapes.back().known_rank()) continue;
+    if (subscripts.find('.') != std::string::npos) {
+      return Unimplemented("the gradient of Einsum with '...' needs inputs of known rank");
+    }
+    shapes.back() = PartialShape::UnknownOfRank(static_cast<int>(subscripts.size()));
+  }
+  MR_ASSIGN_OR_RETURN(const EinsumDims dims, EinsumDims::Make(equation, shapes));
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    c.set_input_grad(i, InputGradient(c, dims, shapes, i));
+  }
+  return c.status();
+}
+
+}  // namespace
+
+MILLRACE_OP(Einsum)
+    .Input("inputs: N * T").Output("output: T").Attr("equation: string").Attr("N: int >= 1")
+    .Attr("T: type")
+    .Shape(EinsumShape)
+    .Gradient(EinsumGradient)
+    .Summary("Products of elements summed up as an equation says: \"ab,bc->ac\"");
+
+MILLRACE_KERNEL(Einsum, kCpu, EinsumKernel);
+
+}  // namespace millrace

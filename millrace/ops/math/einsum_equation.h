@@ -1,0 +1,41 @@
+// The equations of Einsum, "ab,bc->ac": who multiplies what, and what is summed up.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "millrace/base/status.h"
+#include "millrace/tensor/shape.h"
+
+namespace millrace {
+
+// One dimension of an operand: a letter, or one of those that "..." stands for (kEllipsis and
+// above, counted from the last).
+using EinsumLabel = int;
+using EinsumLabels = std::vector<EinsumLabel>;
+inline constexpr EinsumLabel kEllipsis = 256;
+
+struct EinsumEquation {
+  std::vector<std::string> inputs;  // subscripts without blanks
+  std::string output;
+
+  // INVALID_ARGUMENT says what is wrong: no arrow, a strange character, more than one "...", the
+  // wrong number of inputs.
+  static StatusOr<EinsumEquation> Parse(absl::string_view text, int num_inputs);
+};
+
+// An equation applied to inputs of given ranks.
+struct EinsumDims {
+  std::vector<EinsumLabels> inputs;
+  EinsumLabels output;
+  // Sizes by label, -1 where unknown.
+  std::map<EinsumLabel, int64_t> sizes;
+
+  // All ranks are known. INVALID_ARGUMENT when a rank or size does not fit.
+  static StatusOr<EinsumDims> Make(const EinsumEquation& equation,
+                                   const std::vector<PartialShape>& shapes);
+};
+
+}  // namespace millrace

@@ -1,0 +1,40 @@
+// LogicalAnd, LogicalOr, LogicalNot.
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/kernels/elementwise.h"
+
+namespace millrace {
+namespace {
+
+struct AndFn {
+  bool operator()(bool a, bool b) const { return a & b; }
+};
+struct OrFn {
+  bool operator()(bool a, bool b) const { return a | b; }
+};
+struct NotFn {
+  bool operator()(bool x) const { return !x; }
+};
+
+}  // namespace
+
+MILLRACE_OP(LogicalAnd)
+    .Input("x: bool").Input("y: bool").Output("z: bool").Commutative()
+    .Shape(BroadcastShape)
+    .NotDifferentiable()
+    .Summary("Where x and y are true, broadcast");
+MILLRACE_OP(LogicalOr)
+    .Input("x: bool").Input("y: bool").Output("z: bool").Commutative()
+    .Shape(BroadcastShape)
+    .NotDifferentiable()
+    .Summary("Where x or y is true, broadcast");
+MILLRACE_OP(LogicalNot)
+    .Input("x: bool").Output("y: bool")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Where x is false");
+
+MILLRACE_KERNEL(LogicalAnd, kCpu, BinaryOf<AndFn, Types<bool>>);
+MILLRACE_KERNEL(LogicalOr, kCpu, BinaryOf<OrFn, Types<bool>>);
+MILLRACE_KERNEL(LogicalNot, kCpu, UnaryOf<NotFn, Types<bool>>);
+
+}  // namespace millrace

@@ -1,0 +1,288 @@
+// SparseSegmentSum, SparseSegmentMean, SparseSegmentSqrtN, the same with a given number of
+// segments, and the ops of their gradients.
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/index_input.h"
+
+namespace millrace {
+namespace {
+
+enum class Scale { kSum, kMean, kSqrtN };
+
+double ScaleOf(Scale scale, int64_t count) {
+  switch (scale) {
+    case Scale::kMean: return 1.0 / static_cast<double>(count);
+    case Scale::kSqrtN: return 1.0 / std::sqrt(static_cast<double>(count));
+    default: return 1.0;
+  }
+}
+
+// One id for each index, sorted and not negative.
+Status CheckIds(const Tensor& indices, const Tensor& ids) {
+  if (indices.rank() != 1) return InvalidArgument("indices should be a vector.");
+  if (ids.rank() != 1) return InvalidArgument("segment_ids should be a vector.");
+  if (ids.num_elements() != indices.num_elements()) {
+    return InvalidArgument("segment_ids and indices should have same size.");
+  }
+  for (int64_t i = 0, previous = 0; i < ids.num_elements(); ++i) {
+    const int64_t id = IntAt(ids, i);
+    if (id < 0) return InvalidArgument("segment ids must be >= 0");
+    if (id < previous) return InvalidArgument("segment ids are not increasing");
+    previous = id;
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+Status SumSegments(const Tensor& data, const Tensor& indices, const Tensor& ids, Scale scale,
+                   int64_t width, T* out, int64_t segments) {
+  using C = ComputeType<T>;
+  const T* x = data.data<T>();
+  const int64_t n = ids.num_elements();
+  std::fill_n(out, segments * width, T(0));
+  std::vector<C> sum(width);
+  for (int64_t first = 0; first < n;) {
+    const int64_t id = IntAt(ids, first);
+    std::fill(sum.begin(), sum.end(), C(0));
+    int64_t last = first;
+    for (; last < n && IntAt(ids, last) == id; ++last) {
+      const int64_t row = IntAt(indices, last);
+      if (row < 0 || row >= data.dim(0)) {
+        return InvalidArgument("Segment id ", id, ": indices[", last, "] == ", row,
+                               " out of range [0, ", data.dim(0), ")");
+      }
+      for (int64_t j = 0; j < width; ++j) sum[j] += static_cast<C>(x[row * width + j]);
+    }
+    const double factor = ScaleOf(scale, last - first);
+    for (int64_t j = 0; j < width; ++j) {
+      out[id * width + j] =
+          factor == 1.0 ? static_cast<T>(sum[j]) : static_cast<T>(sum[j] * static_cast<C>(factor));
+    }
+    first = last;
+  }
+  return absl::OkStatus();
+}
+
+template <Scale kScale, bool kGivenSegments, typename InTypes>
+class SparseSegmentKernel : public Kernel {
+ public:
+  explicit SparseSegmentKernel(KernelInit& init) {
+    if (!DispatchType(InTypes{}, init.input_type(0), [](auto) {}))
+      FailDType(init, init.input_type(0));
+  }
+
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &data = ctx.input(0), &indices = ctx.input(1), &ids = ctx.input(2);
+    if (data.rank() < 1) return InvalidArgument("data must have at least one dimension");
+    MR_RETURN_IF_ERROR(CheckIds(indices, ids));
+    const int64_t n = ids.num_elements();
+    int64_t segments = n == 0 ? 0 : IntAt(ids, n - 1) + 1;
+    if constexpr (kGivenSegments) {
+      MR_ASSIGN_OR_RETURN(const int64_t given, ScalarInput(ctx, 3, "num_segments"));
+      if (given < segments) return InvalidArgument("segment ids must be < num_segments");
+      segments = given;
+    }
+    Shape shape = data.shape();
+    shape.set_dim(0, segments);
+    MR_RETURN_IF_ERROR(Shape::Make(shape.dims()).status());
+    MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
+    Status status;
+    DispatchType(InTypes{}, data.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      status = SumSegments<T>(data, indices, ids, kScale, shape.Product(1, shape.rank()),
+                              output->data<T>(), segments);
+    });
+    return status;
+  }
+};
+
+// Adds each segment's row of the gradient, scaled, to the rows of data that it was made from.
+template <Scale kScale>
+class SparseSegmentGradKernel : public Kernel {
+ public:
+  explicit SparseSegmentGradKernel(KernelInit& init) {
+    if (!DispatchType(FloatTypes{}, init.input_type(0), [](auto) {}))
+      FailDType(init, init.input_type(0));
+  }
+
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &grad = ctx.input(0), &indices = ctx.input(1), &ids = ctx.input(2);
+    if (grad.rank() < 1) return InvalidArgument("grad must have at least one dimension");
+    MR_RETURN_IF_ERROR(CheckIds(indices, ids));
+    MR_ASSIGN_OR_RETURN(const int64_t rows, ScalarInput(ctx, 3, "output_dim0"));
+    if (rows < 0) return InvalidArgument("output_dim0 must not be negative: ", rows);
+    Shape shape = grad.shape();
+    shape.set_dim(0, rows);
+    MR_RETURN_IF_ERROR(Shape::Make(shape.dims()).status());
+    std::vector<int64_t> counts(grad.dim(0), 0);
+    for (int64_t i = 0; i < ids.num_elements(); ++i) {
+      const int64_t id = IntAt(ids, i), row = IntAt(indices, i);
+      if (id >= grad.dim(0)) {
+        return InvalidArgument("Segment id ", id, " out of range [0, ", grad.dim(0), ")");
+      }
+      if (row < 0 || row >= rows)
+        return InvalidArgument("Index ", row, " out of range [0, ", rows, ")");
+      ++counts[id];
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
+    DispatchType(FloatTypes{}, grad.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      using C = ComputeType<T>;
+      const int64_t width = shape.Product(1, shape.rank());
+      std::vector<C> sum(rows * width, C(0));
+      for (int64_t i = 0; i < ids.num_elements(); ++i) {
+        const int64_t id = IntAt(ids, i), row = IntAt(indices, i);
+        const C factor = static_cast<C>(ScaleOf(kScale, counts[id]));
+        const T* from = grad.data<T>() + id * width;
+        for (int64_t j = 0; j < width; ++j)
+          sum[row * width + j] += factor * static_cast<C>(from[j]);
+      }
+      std::transform(sum.begin(), sum.end(), output->data<T>(),
+                     [](C v) { return static_cast<T>(v); });
+    });
+    return absl::OkStatus();
+  }
+};
+
+Status RowsReplaced(ShapeContext& c, int count_input) {
+  MR_ASSIGN_OR_RETURN(PartialShape shape, c.WithRankAtLeast(0, 1));
+  MR_RETURN_IF_ERROR(c.WithRank(1, 1).status());
+  MR_RETURN_IF_ERROR(c.WithRank(2, 1).status());
+  int64_t rows = PartialShape::kUnknown;
+  if (count_input >= 0) {
+    MR_RETURN_IF_ERROR(c.WithRank(count_input, 0).status());
+    if (const Tensor* count = c.constant(count_input)) rows = IntAt(*count, 0);
+    if (rows < -1) return InvalidArgument("the number of rows must not be negative: ", rows);
+  }
+  if (!shape.known_rank()) return absl::OkStatus();
+  shape.set_dim(0, rows);
+  c.set_output(0, std::move(shape));
+  return absl::OkStatus();
+}
+Status SparseSegmentShape(ShapeContext& c) { return RowsReplaced(c, -1); }
+Status WithCountShape(ShapeContext& c) { return RowsReplaced(c, 3); }
+
+Status GradientWith(GradientContext& c, const char* op) {
+  const Endpoint rows =
+      c.Op("StridedSlice", {c.Shape(c.input(0)), c.Ints({0}), c.Ints({1}), c.Ints({1})},
+           {{"shrink_axis_mask", 1}});
+  c.set_input_grad(0, c.Op(op, {c.grad(), c.input(1), c.input(2), rows}));
+  return c.status();
+}
+// A sum of integers has a gradient too, in the sense of the graph, but no op for it.
+Status SumGradient(GradientContext& c) {
+  if (IsFloating(c.input(0).dtype())) return GradientWith(c, "SparseSegmentSumGrad");
+  const Endpoint rows =
+      c.Op("StridedSlice", {c.Shape(c.input(0)), c.Ints({0}), c.Ints({1}), c.Ints({1})},
+           {{"shrink_axis_mask", 1}});
+  const Endpoint gathered = c.Op("GatherV2", {c.grad(), c.input(2), c.Scalar<int32_t>(0)});
+  c.set_input_grad(0, c.Op("UnsortedSegmentSum", {gathered, c.input(1), rows}));
+  return c.status();
+}
+Status MeanGradient(GradientContext& c) { return GradientWith(c, "SparseSegmentMeanGrad"); }
+Status SqrtNGradient(GradientContext& c) { return GradientWith(c, "SparseSegmentSqrtNGrad"); }
+
+// The gradient ops are linear in grad: what flows back to it is the op itself.
+Status BackThroughGrad(GradientContext& c, const char* op) {
+  const Endpoint segments =
+      c.Op("StridedSlice", {c.Shape(c.input(0)), c.Ints({0}), c.Ints({1}), c.Ints({1})},
+           {{"shrink_axis_mask", 1}});
+  c.set_input_grad(0, c.Op(op, {c.grad(), c.input(1), c.input(2), segments}));
+  return c.status();
+}
+Status SumGradGradient(GradientContext& c) {
+  return BackThroughGrad(c, "SparseSegmentSumWithNumSegments");
+}
+Status MeanGradGradient(GradientContext& c) {
+  return BackThroughGrad(c, "SparseSegmentMeanWithNumSegments");
+}
+Status SqrtNGradGradient(GradientContext& c) {
+  return BackThroughGrad(c, "SparseSegmentSqrtNWithNumSegments");
+}
+
+}  // namespace
+
+MILLRACE_OP(SparseSegmentSum)
+    .Input("data: T").Input("indices: Tidx").Input("segment_ids: Tsegmentids").Output("output: T")
+    .Attr("T: realnumbertype").Attr("Tidx: {int32, int64} = int32")
+    .Attr("Tsegmentids: {int32, int64} = int32").Attr("sparse_gradient: bool = false")
+    .Shape(SparseSegmentShape)
+    .Gradient(SumGradient)
+    .Summary("Sums of the rows that the indices name, by sorted segment ids");
+MILLRACE_OP(SparseSegmentMean)
+    .Input("data: T").Input("indices: Tidx").Input("segment_ids: Tsegmentids").Output("output: T")
+    .Attr("T: {bfloat16, half, float, double}").Attr("Tidx: {int32, int64} = int32")
+    .Attr("Tsegmentids: {int32, int64} = int32").Attr("sparse_gradient: bool = false")
+    .Shape(SparseSegmentShape)
+    .Gradient(MeanGradient)
+    .Summary("Means of the rows that the indices name, by sorted segment ids");
+MILLRACE_OP(SparseSegmentSqrtN)
+    .Input("data: T").Input("indices: Tidx").Input("segment_ids: Tsegmentids").Output("output: T")
+    .Attr("T: {bfloat16, half, float, double}").Attr("Tidx: {int32, int64} = int32")
+    .Attr("Tsegmentids: {int32, int64} = int32").Attr("sparse_gradient: bool = false")
+    .Shape(SparseSegmentShape)
+    .Gradient(SqrtNGradient)
+    .Summary("Sums divided by the roots of their counts, by sorted segment ids");
+MILLRACE_OP(SparseSegmentSumWithNumSegments)
+    .Input("data: T").Input("indices: Tidx").Input("segment_ids: Tsegmentids")
+    .Input("num_segments: Tnumsegments").Output("output: T").Attr("T: realnumbertype")
+    .Attr("Tidx: {int32, int64} = int32").Attr("Tnumsegments: {int32, int64} = int32")
+    .Attr("Tsegmentids: {int32, int64} = int32").Attr("sparse_gradient: bool = false")
+    .Shape(WithCountShape)
+    .Gradient(SumGradient)
+    .Summary("SparseSegmentSum with a given number of segments");
+MILLRACE_OP(SparseSegmentMeanWithNumSegments)
+    .Input("data: T").Input("indices: Tidx").Input("segment_ids: Tsegmentids")
+    .Input("num_segments: Tnumsegments").Output("output: T")
+    .Attr("T: {bfloat16, half, float, double}").Attr("Tidx: {int32, int64} = int32")
+    .Attr("Tnumsegments: {int32, int64} = int32").Attr("Tsegmentids: {int32, int64} = int32")
+    .Attr("sparse_gradient: bool = false")
+    .Shape(WithCountShape)
+    .Gradient(MeanGradient)
+    .Summary("SparseSegmentMean with a given number of segments");
+MILLRACE_OP(SparseSegmentSqrtNWithNumSegments)
+    .Input("data: T").Input("indices: Tidx").Input("segment_ids: Tsegmentids")
+    .Input("num_segments: Tnumsegments").Output("output: T")
+    .Attr("T: {bfloat16, half, float, double}").Attr("Tidx: {int32, int64} = int32")
+    .Attr("Tnumsegments: {int32, int64} = int32").Attr("Tsegmentids: {int32, int64} = int32")
+    .Attr("sparse_gradient: bool = false")
+    .Shape(WithCountShape)
+    .Gradient(SqrtNGradient)
+    .Summary("SparseSegmentSqrtN with a given number of segments");
+MILLRACE_OP(SparseSegmentSumGrad)
+    .Input("grad: T").Input("indices: Tidx").Input("segment_ids: Tsegmentids")
+    .Input("output_dim0: int32").Output("output: T").Attr("T: {bfloat16, half, float, double}")
+    .Attr("Tidx: {int32, int64} = int32").Attr("Tsegmentids: {int32, int64} = int32")
+    .Shape(WithCountShape)
+    .Gradient(SumGradGradient)
+    .Summary("The gradient of SparseSegmentSum");
+MILLRACE_OP(SparseSegmentMeanGrad)
+    .Input("grad: T").Input("indices: Tidx").Input("segment_ids: Tsegmentids")
+    .Input("output_dim0: int32").Output("output: T").Attr("T: {bfloat16, half, float, double}")
+    .Attr("Tidx: {int32, int64} = int32").Attr("Tsegmentids: {int32, int64} = int32")
+    .Shape(WithCountShape)
+    .Gradient(MeanGradGradient)
+    .Summary("The gradient of SparseSegmentMean");
+MILLRACE_OP(SparseSegmentSqrtNGrad)
+    .Input("grad: T").Input("indices: Tidx").Input("segment_ids: Tsegmentids")
+    .Input("output_dim0: int32").Output("output: T").Attr("T: {bfloat16, half, float, double}")
+    .Attr("Tidx: {int32, int64} = int32").Attr("Tsegmentids: {int32, int64} = int32")
+    .Shape(WithCountShape)
+    .Gradient(SqrtNGradGradient)
+    .Summary("The gradient of SparseSegmentSqrtN");
+
+MILLRACE_KERNEL(SparseSegmentSum, kCpu, SparseSegmentKernel<Scale::kSum, false, RealTypes>);
+MILLRACE_KERNEL(SparseSegmentMean, kCpu, SparseSegmentKernel<Scale::kMean, false, FloatTypes>);
+MILLRACE_KERNEL(SparseSegmentSqrtN, kCpu, SparseSegmentKernel<Scale::kSqrtN, false, FloatTypes>);
+MILLRACE_KERNEL(SparseSegmentSumWithNumSegments, kCpu,
+                SparseSegmentKernel<Scale::kSum, true, RealTypes>);
+MILLRACE_KERNEL(SparseSegmentMeanWithNumSegments, kCpu,
+                SparseSegmentKernel<Scale::kMean, true, FloatTypes>);
+MILLRACE_KERNEL(SparseSegmentSqrtNWithNumSegments, kCpu,
+                SparseSegmentKernel<Scale::kSqrtN, true, FloatTypes>);
+MILLRACE_KERNEL(SparseSegmentSumGrad, kCpu, SparseSegmentGradKernel<Scale::kSum>);
+MILLRACE_KERNEL(SparseSegmentMeanGrad, kCpu, SparseSegmentGradKernel<Scale::kMean>);
+MILLRACE_KERNEL(SparseSegmentSqrtNGrad, kCpu, SparseSegmentGradKernel<Scale::kSqrtN>);
+
+}  // namespace millrace

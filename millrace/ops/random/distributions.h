@@ -1,0 +1,177 @@
+// From Philox's 32-bit numbers to the distributions of the random ops, number by number as
+// TensorFlow draws them.
+//
+// A distribution makes kPerGroup outputs at a time. Most take one group of four numbers for it; one
+// that rejects some takes as many as it needs, and each of its groups of outputs starts at a place of
+// its own in the stream (kVariable), so that any part of a tensor can be made without the rest.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "millrace/base/philox.h"
+#include "millrace/tensor/half.h"
+
+namespace millrace::random {
+
+// Groups of numbers that are set aside for each output, more than any distribution takes.
+inline constexpr int64_t kGroupsPerOutput = 256;
+inline constexpr int kNumbersPerGroup = 4;
+
+// Hands out a stream's numbers one by one.
+class SingleNumbers {
+ public:
+  explicit SingleNumbers(const Philox& stream) : stream_(stream) {}
+  uint32_t operator()() {
+    if (next_ == kNumbersPerGroup) {
+      group_ = stream_();
+      next_ = 0;
+    }
+    return group_[next_++];
+  }
+  // In [0, 1), with 52 random bits.
+  double Double();
+
+ private:
+  Philox stream_;
+  Philox::Group group_{};
+  int next_ = kNumbersPerGroup;
+};
+
+// In [0, 1): the low bits become the mantissa of a number in [1, 2).
+inline float ToFloat(uint32_t x) {
+  const uint32_t bits = 0x3f800000u | (x & 0x7fffffu);
+  float f;
+  std::memcpy(&f, &bits, sizeof(f));
+  return f - 1.0f;
+}
+inline double ToDouble(uint32_t high, uint32_t low) {
+  const uint64_t bits = (uint64_t{1023} << 52) | (uint64_t{high & 0xfffffu} << 32) | low;
+  double d;
+  std::memcpy(&d, &bits, sizeof(d));
+  return d - 1.0;
+}
+inline half ToHalf(uint32_t x) {
+  return half(static_cast<float>(half::FromRaw(static_cast<uint16_t>(0x3c00 | (x & 0x3ff)))) - 1.0f);
+}
+inline bfloat16 ToBFloat16(uint32_t x) {
+  return bfloat16(static_cast<float>(bfloat16::FromRaw(static_cast<uint16_t>(0x3f80 | (x & 0x7f)))) -
+                  1.0f);
+}
+inline uint64_t ToUInt64(uint32_t low, uint32_t high) { return low | (uint64_t{high} << 32); }
+
+inline double SingleNumbers::Double() {
+  const uint32_t high = (*this)();
+  return ToDouble(high, (*this)());
+}
+
+// Two normal numbers from two uniform ones.
+template <typename T>
+void BoxMuller(T uniform1, T uniform2, T* out) {
+  constexpr T kLeast = static_cast<T>(1e-7);
+  constexpr T kTwoPi = static_cast<T>(2 * M_PI);
+  const T radius = std::sqrt(T(-2) * std::log(uniform1 < kLeast ? kLeast : uniform1));
+  const T angle = kTwoPi * uniform2;
+  out[0] = std::sin(angle) * radius;
+  out[1] = std::cos(angle) * radius;
+}
+
+// The type normal numbers are computed in.
+template <typename T>
+using NormalType = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+template <typename T>
+struct Uniform {
+  static constexpr bool kVariable = false;
+  static constexpr int kPerGroup = std::is_same_v<T, double> ? 2 : 4;
+  void operator()(Philox& stream, T* out) const {
+    const Philox::Group x = stream();
+    for (int i = 0; i < kPerGroup; ++i) {
+      if constexpr (std::is_same_v<T, double>) out[i] = ToDouble(x[2 * i], x[2 * i + 1]);
+      if constexpr (std::is_same_v<T, float>) out[i] = ToFloat(x[i]);
+      if constexpr (std::is_same_v<T, half>) out[i] = ToHalf(x[i]);
+      if constexpr (std::is_same_v<T, bfloat16>) out[i] = ToBFloat16(x[i]);
+    }
+  }
+};
+
+template <typename T>
+struct Normal {
+  static constexpr bool kVariable = false;
+  static constexpr int kPerGroup = std::is_same_v<T, double> ? 2 : 4;
+  void operator()(Philox& stream, T* out) const {
+    const Philox::Group x = stream();
+    NormalType<T> pair[2];
+    for (int i = 0; i < kPerGroup; i += 2) {
+      if constexpr (std::is_same_v<T, double>) {
+        BoxMuller(ToDouble(x[0], x[1]), ToDouble(x[2], x[3]), pair);
+      } else {
+        BoxMuller(ToFloat(x[i]), ToFloat(x[i + 1]), pair);
+      }
+      out[i] = static_cast<T>(pair[0]);
+      out[i + 1] = static_cast<T>(pair[1]);
+    }
+  }
+};
+
+// Normal numbers; those beyond two deviations are drawn again.
+template <typename T>
+struct TruncatedNormal {
+  static constexpr bool kVariable = true;
+  static constexpr int kPerGroup = std::is_same_v<T, double> ? 2 : 4;
+  void operator()(Philox& stream, T* out) const {
+    SingleNumbers numbers(stream);
+    int filled = 0;
+    while (true) {
+      NormalType<T> pair[2];
+      if constexpr (std::is_same_v<T, double>) {
+        const double first = numbers.Double();
+        BoxMuller(first, numbers.Double(), pair);
+      } else {
+        const float first = ToFloat(numbers());
+        BoxMuller(first, ToFloat(numbers()), pair);
+      }
+      for (const auto value : pair) {
+        if (std::abs(value) >= 2) continue;
+        out[filled++] = static_cast<T>(value);
+        if (filled == kPerGroup) return;
+      }
+    }
+  }
+};
+
+// All numbers of the type.
+template <typename T>
+struct FullInt {
+  static constexpr bool kVariable = false;
+  static constexpr int kPerGroup = sizeof(T) == 8 ? 2 : 4;
+  void operator()(Philox& stream, T* out) const {
+    const Philox::Group x = stream();
+    for (int i = 0; i < kPerGroup; ++i) {
+      if constexpr (sizeof(T) == 8) {
+        out[i] = static_cast<T>(ToUInt64(x[2 * i], x[2 * i + 1]));
+      } else {
+        out[i] = static_cast<T>(x[i]);
+      }
+    }
+  }
+};
+
+// Numbers from `low` on, `range` of them.
+template <typename T>
+struct UniformInt {
+  using U = std::make_unsigned_t<T>;
+  static constexpr bool kVariable = false;
+  static constexpr int kPerGroup = FullInt<U>::kPerGroup;
+  void operator()(Philox& stream, T* out) const {
+    U x[kPerGroup];
+    FullInt<U>()(stream, x);
+    for (int i = 0; i < kPerGroup; ++i) out[i] = static_cast<T>(low + x[i] % range);
+  }
+  U low;
+  U range;
+};
+
+}  // namespace millrace::random

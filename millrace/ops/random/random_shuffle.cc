@@ -1,0 +1,76 @@
+// RandomShuffle: the rows of a tensor in random order.
+#include <numeric>
+#include <vector>
+
+#include "millrace/graph/op_schema.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/random/distributions.h"
+#include "millrace/ops/random/random_source.h"
+#include "millrace/runtime/kernel_registry.h"
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace::random {
+namespace {
+
+// Every row swaps places with a random one of those from it on.
+std::vector<int64_t> Permutation(int64_t n, const Philox& stream) {
+  std::vector<int64_t> order(n);
+  std::iota(order.begin(), order.end(), 0);
+  SingleNumbers numbers(stream);
+  for (int64_t i = 0; i + 1 < n; ++i) {
+    std::swap(order[i], order[i + numbers() % static_cast<uint32_t>(n - i)]);
+  }
+  return order;
+}
+
+class RandomShuffleKernel : public Kernel {
+ public:
+  explicit RandomShuffleKernel(KernelInit& init) : source_(init, SourceKind::kSeedAttrs) {}
+
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& value = ctx.input(0);
+    const int64_t rows = value.rank() == 0 ? 1 : value.dim(0);
+    if (rows <= 1 || value.num_elements() <= 1) {
+      ctx.SetOutput(0, value);
+      return absl::OkStatus();
+    }
+    if (rows > std::numeric_limits<int32_t>::max()) {
+      return InvalidArgument("cannot shuffle more than 2^31 rows, and there are ", rows);
+    }
+    const uint64_t numbers = static_cast<uint64_t>(rows - 1);
+    MR_ASSIGN_OR_RETURN(const Philox stream,
+                        source_.Take(ctx, 1, (numbers + kNumbersPerGroup - 1) / kNumbersPerGroup));
+    MR_ASSIGN_OR_RETURN(Tensor* const output, ctx.AllocateOutput(0, value.shape()));
+    const std::vector<int64_t> order = Permutation(rows, stream);
+    const int64_t row_size = value.num_elements() / rows;
+    const bool known = DispatchMove(value.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* to = output->raw<T>();
+      for (const int64_t row : order) {
+        const T* const from = value.raw<T>() + row * row_size;
+        to = std::copy(from, from + row_size, to);
+      }
+    });
+    return known ? absl::OkStatus()
+                 : Unimplemented("shuffling elements of type ", DTypeName(value.dtype()));
+  }
+
+ private:
+  RandomSource source_;
+};
+
+MILLRACE_OP(RandomShuffle)
+    .Input("value: T")
+    .Output("output: T")
+    .Attr("seed: int = 0")
+    .Attr("seed2: int = 0")
+    .Attr("T: type")
+    .Stateful()
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("The rows of a tensor in random order.");
+
+MILLRACE_KERNEL(RandomShuffle, kCpu, RandomShuffleKernel);
+
+}  // namespace
+}  // namespace millrace::random

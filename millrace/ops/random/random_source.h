@@ -1,0 +1,43 @@
+// Where random ops get their stream of numbers from.
+#pragma once
+
+#include "millrace/base/mutex.h"
+#include "millrace/base/philox.h"
+#include "millrace/runtime/kernel.h"
+
+namespace millrace::random {
+
+enum class SourceKind {
+  kSeedAttrs,   // the attrs seed and seed2; each execution goes on where the last one ended
+  kSeedInput,   // an input of two integers
+  kKeyInputs,   // inputs key, counter, alg
+};
+
+// Thread-safe.
+class RandomSource {
+ public:
+  RandomSource(KernelInit& init, SourceKind kind);
+
+  // A stream of `groups` groups of numbers that no other execution of this node gets. `input` is the
+  // first of the source's inputs.
+  StatusOr<Philox> Take(const KernelContext& ctx, int input, uint64_t groups);
+
+  // How many inputs the source has.
+  int num_inputs() const;
+
+ private:
+  const SourceKind kind_;
+  Mutex mu_;
+  Philox next_ ABSL_GUARDED_BY(mu_);
+};
+
+// The stream for a pair of seeds, scrambled so that similar seeds give unlike streams.
+StatusOr<Philox> StreamFromSeed(const Tensor& seed);
+// The stream at `counter` under `key`; `alg` must be Philox or "any".
+StatusOr<Philox> StreamFromKey(const Tensor& key, const Tensor& counter, const Tensor& alg);
+
+// TensorFlow's numbers of the algorithms.
+inline constexpr int32_t kAlgPhilox = 1;
+inline constexpr int32_t kAlgAny = 3;
+
+}  // namespace millrace::random

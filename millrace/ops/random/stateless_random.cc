@@ -1,0 +1,79 @@
+// Random numbers that follow from a seed given as input, and nothing else.
+#include "millrace/graph/op_schema.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/random/random_kernel.h"
+#include "millrace/runtime/kernel_registry.h"
+
+namespace millrace::random {
+namespace {
+
+MILLRACE_OP(StatelessRandomUniform)
+    .Input("shape: T")
+    .Input("seed: Tseed")
+    .Output("output: dtype")
+    .Attr("dtype: {half, bfloat16, float, double} = DT_FLOAT")
+    .Attr("T: {int32, int64} = DT_INT32")
+    .Attr("Tseed: {int32, int64} = DT_INT64")
+    .Shape(RandomShape)
+    .NotDifferentiable()
+    .Summary("Numbers spread evenly over [0, 1), determined by the seed.");
+
+MILLRACE_OP(StatelessRandomNormal)
+    .Input("shape: T")
+    .Input("seed: Tseed")
+    .Output("output: dtype")
+    .Attr("dtype: {half, bfloat16, float, double} = DT_FLOAT")
+    .Attr("T: {int32, int64} = DT_INT32")
+    .Attr("Tseed: {int32, int64} = DT_INT64")
+    .Shape(RandomShape)
+    .NotDifferentiable()
+    .Summary("Normal numbers of mean 0 and deviation 1, determined by the seed.");
+
+MILLRACE_OP(StatelessTruncatedNormal)
+    .Input("shape: T")
+    .Input("seed: Tseed")
+    .Output("output: dtype")
+    .Attr("dtype: {half, bfloat16, float, double} = DT_FLOAT")
+    .Attr("T: {int32, int64} = DT_INT32")
+    .Attr("Tseed: {int32, int64} = DT_INT64")
+    .Shape(RandomShape)
+    .NotDifferentiable()
+    .Summary("Normal numbers, drawn again beyond two deviations, determined by the seed.");
+
+MILLRACE_OP(StatelessRandomUniformInt)
+    .Input("shape: T")
+    .Input("seed: Tseed")
+    .Input("minval: dtype")
+    .Input("maxval: dtype")
+    .Output("output: dtype")
+    .Attr("dtype: {int32, int64}")
+    .Attr("T: {int32, int64}")
+    .Attr("Tseed: {int32, int64} = DT_INT64")
+    .Shape(RandomShape)
+    .NotDifferentiable()
+    .Summary("Integers spread evenly over [minval, maxval), determined by the seed.");
+
+MILLRACE_OP(StatelessRandomUniformFullInt)
+    .Input("shape: T")
+    .Input("seed: Tseed")
+    .Output("output: dtype")
+    .Attr("dtype: {int32, int64, uint32, uint64} = DT_UINT64")
+    .Attr("T: {int32, int64} = DT_INT32")
+    .Attr("Tseed: {int32, int64, uint32, uint64} = DT_INT64")
+    .Shape(RandomShape)
+    .NotDifferentiable()
+    .Summary("Integers spread evenly over all of their type, determined by the seed.");
+
+MILLRACE_KERNEL(StatelessRandomUniform, kCpu,
+                RandomKernelOf<SourceKind::kSeedInput, Distribution::kUniform>);
+MILLRACE_KERNEL(StatelessRandomNormal, kCpu,
+                RandomKernelOf<SourceKind::kSeedInput, Distribution::kNormal>);
+MILLRACE_KERNEL(StatelessTruncatedNormal, kCpu,
+                RandomKernelOf<SourceKind::kSeedInput, Distribution::kTruncatedNormal>);
+MILLRACE_KERNEL(StatelessRandomUniformInt, kCpu,
+                RandomKernelOf<SourceKind::kSeedInput, Distribution::kUniformInt>);
+MILLRACE_KERNEL(StatelessRandomUniformFullInt, kCpu,
+                RandomKernelOf<SourceKind::kSeedInput, Distribution::kFullInt>);
+
+}  // namespace
+}  // namespace millrace::random

@@ -1,0 +1,84 @@
+// Random numbers that follow from a key and a counter given as inputs, and nothing else.
+#include "millrace/graph/op_schema.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/random/random_kernel.h"
+#include "millrace/runtime/kernel_registry.h"
+
+namespace millrace::random {
+namespace {
+
+MILLRACE_OP(StatelessRandomUniformV2)
+    .Input("shape: Tshape")
+    .Input("key: uint64")
+    .Input("counter: uint64")
+    .Input("alg: int32")
+    .Output("output: dtype")
+    .Attr("dtype: {half, bfloat16, float, double} = DT_FLOAT")
+    .Attr("Tshape: {int32, int64} = DT_INT32")
+    .Shape(RandomShape)
+    .NotDifferentiable()
+    .Summary("Numbers spread evenly over [0, 1), determined by key and counter.");
+
+MILLRACE_OP(StatelessRandomNormalV2)
+    .Input("shape: Tshape")
+    .Input("key: uint64")
+    .Input("counter: uint64")
+    .Input("alg: int32")
+    .Output("output: dtype")
+    .Attr("dtype: {half, bfloat16, float, double} = DT_FLOAT")
+    .Attr("Tshape: {int32, int64} = DT_INT32")
+    .Shape(RandomShape)
+    .NotDifferentiable()
+    .Summary("Normal numbers of mean 0 and deviation 1, determined by key and counter.");
+
+MILLRACE_OP(StatelessTruncatedNormalV2)
+    .Input("shape: Tshape")
+    .Input("key: uint64")
+    .Input("counter: uint64")
+    .Input("alg: int32")
+    .Output("output: dtype")
+    .Attr("dtype: {half, bfloat16, float, double} = DT_FLOAT")
+    .Attr("Tshape: {int32, int64} = DT_INT32")
+    .Shape(RandomShape)
+    .NotDifferentiable()
+    .Summary("Normal numbers, drawn again beyond two deviations, determined by key and counter.");
+
+MILLRACE_OP(StatelessRandomUniformIntV2)
+    .Input("shape: Tshape")
+    .Input("key: uint64")
+    .Input("counter: uint64")
+    .Input("alg: int32")
+    .Input("minval: dtype")
+    .Input("maxval: dtype")
+    .Output("output: dtype")
+    .Attr("dtype: {int32, int64, uint32, uint64}")
+    .Attr("Tshape: {int32, int64} = DT_INT32")
+    .Shape(RandomShape)
+    .NotDifferentiable()
+    .Summary("Integers spread evenly over [minval, maxval), determined by key and counter.");
+
+MILLRACE_OP(StatelessRandomUniformFullIntV2)
+    .Input("shape: Tshape")
+    .Input("key: uint64")
+    .Input("counter: uint64")
+    .Input("alg: int32")
+    .Output("output: dtype")
+    .Attr("dtype: {int32, int64, uint32, uint64} = DT_UINT64")
+    .Attr("Tshape: {int32, int64} = DT_INT32")
+    .Shape(RandomShape)
+    .NotDifferentiable()
+    .Summary("Integers spread evenly over all of their type, determined by key and counter.");
+
+MILLRACE_KERNEL(StatelessRandomUniformV2, kCpu,
+                RandomKernelOf<SourceKind::kKeyInputs, Distribution::kUniform>);
+MILLRACE_KERNEL(StatelessRandomNormalV2, kCpu,
+                RandomKernelOf<SourceKind::kKeyInputs, Distribution::kNormal>);
+MILLRACE_KERNEL(StatelessTruncatedNormalV2, kCpu,
+                RandomKernelOf<SourceKind::kKeyInputs, Distribution::kTruncatedNormal>);
+MILLRACE_KERNEL(StatelessRandomUniformIntV2, kCpu,
+                RandomKernelOf<SourceKind::kKeyInputs, Distribution::kUniformInt>);
+MILLRACE_KERNEL(StatelessRandomUniformFullIntV2, kCpu,
+                RandomKernelOf<SourceKind::kKeyInputs, Distribution::kFullInt>);
+
+}  // namespace
+}  // namespace millrace::random
