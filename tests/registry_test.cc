@@ -183,7 +183,7 @@ TEST(Registry, EveryOpAgreesWithTensorFlowsSchema) {
     SCOPED_TRACE(op->name);
     const auto at = Facts().find(op->name);
     if (at == Facts().end()) {
-      EXPECT_TRUE(IsOwn(op->name) || IsExcepted("schema", op->name)) << "TensorFlow's facts have no such op, and it is not named as one of Millrace's own";
+      EXPECT_TRUE(IsOwn(op->name)) << "TensorFlow's facts have no such op, and it is not named as one of Millrace's own";
       continue;
     }
     const Json& fact = at->second;
@@ -262,15 +262,14 @@ TEST(Registry, EveryOpHasAGoldenCase) {
 TEST(Registry, ExceptionsNameOpsThatNeedThem) {
   const std::set<std::string> covered = OpsWithCases();
   for (const auto& [check, ops] : Exceptions()) {
-    EXPECT_THAT(check, ::testing::AnyOf("schema", "shape", "kernel", "gradient", "golden"));
+    EXPECT_THAT(check, ::testing::AnyOf("shape", "kernel", "gradient", "golden"));
     for (const std::string& name : ops) {
       const OpSchema* op = OpRegistry::Global().FindOrNull(name);
       if (op == nullptr) {
         ADD_FAILURE() << name << " is excepted from " << check << " but not registered";
         continue;
       }
-      const bool needed = check == "schema"     ? Facts().count(name) == 0
-                          : check == "shape"    ? op->shape_fn == nullptr
+      const bool needed = check == "shape"      ? op->shape_fn == nullptr
                           : check == "kernel"   ? !KernelRegistry::Global().Has(name, "CPU")
                           : check == "gradient" ? op->gradient_fn == nullptr && !op->not_differentiable
                                                 : covered.count(name) == 0;
