@@ -17,4 +17,5 @@
 #include "millrace/api/schedules.h"
 #include "millrace/api/scope.h"
 #include "millrace/api/variable.h"
+#include "millrace/data/dataset.h"
 #include "millrace/executor/step_stats.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,11 @@ class ClientSession {
   StatusOr<Tensors> Run(const Feeds& feeds, const std::vector<Output>& fetches,
                         const std::vector<Operation>& targets = {});
   StatusOr<Tensors> Run(const std::vector<Output>& fetches) { return Run(Feeds{}, fetches); }
-  Status Run(const Operation& target) { return Run(Feeds{}, {}, {target}).status(); }
+  // A template, so that Run({y}) means fetches.
+  template <typename T, std::enable_if_t<std::is_same_v<T, Operation>, int> = 0>
+  Status Run(const T& target) {
+    return Run(Feeds{}, {}, {target}).status();
+  }
   Status Run(const RunOptions& options, const Feeds& feeds, const std::vector<Output>& fetches,
              const std::vector<Operation>& targets, Tensors* results, RunMetadata* metadata);
 

@@ -46,6 +46,8 @@ struct PlanOptions {
   std::vector<Endpoint> fetches = {};
   // The device of each node; required.
   std::function<StatusOr<Device*>(const Node&)> device_of = nullptr;
+  // Where kernels come from; null: a new one for each node. A kernel may be shared between plans.
+  std::function<StatusOr<std::shared_ptr<Kernel>>(const Node&, Device*)> make_kernel = nullptr;
 };
 
 struct RunArgs {
@@ -97,7 +99,7 @@ class Plan {
   void GiveBack(std::unique_ptr<RunState> state);
 
   std::unique_ptr<Graph> graph_;
-  std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::vector<std::shared_ptr<Kernel>> kernels_;
   std::vector<PlanNode> nodes_;  // in topological order
   std::vector<int> input_slots_;
   std::vector<int> releases_;

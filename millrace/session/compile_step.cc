@@ -146,6 +146,7 @@ StatusOr<std::unique_ptr<Plan>> DirectSession::CompilePlan(std::unique_ptr<Graph
   placement.allow_soft_placement = options_.allow_soft_placement;
   MR_RETURN_IF_ERROR(PlaceNodes(graph.get(), placement));
   if (options_.log_device_placement) LogPlacement(*graph);
+  MR_RETURN_IF_ERROR(ReadAfterUpdates(graph.get()));
   MR_RETURN_IF_ERROR(InferShapes(graph.get(), /*lenient=*/true));
   context.evaluate = [this](const Node& node, absl::Span<const Tensor> inputs) {
     return Evaluate(node, inputs, devices_[0].get());
@@ -158,7 +159,21 @@ StatusOr<std::unique_ptr<Plan>> DirectSession::CompilePlan(std::unique_ptr<Graph
   // A pass may have put another node in a fetched one's place; the name is what holds.
   MR_ASSIGN_OR_RETURN(plan_options.fetches, FindAll(*graph, fetches, "fetch"));
   plan_options.device_of = [this](const Node& node) { return FindDevice(node); };
+  plan_options.make_kernel = [this](const Node& node, Device* device) { return MakeKernel(node, device); };
   return Plan::Compile(std::move(graph), plan_options);
+}
+
+// Kernels with state of their own (a random op's place in its stream) are the session's, by node, so that
+// steps of different signatures continue one another.
+StatusOr<std::shared_ptr<Kernel>> DirectSession::MakeKernel(const Node& node, Device* device) {
+  const KernelRegistry& registry = KernelRegistry::Global();
+  if (!node.op().is_stateful) return registry.Create(node, device);
+  MutexLock lock(&kernels_mu_);
+  std::shared_ptr<Kernel>& kernel = stateful_kernels_[node.name()];
+  if (kernel == nullptr) {
+    MR_ASSIGN_OR_RETURN(kernel, registry.Create(node, device));
+  }
+  return kernel;
 }
 
 void DirectSession::LogPlacement(const Graph& graph) const {

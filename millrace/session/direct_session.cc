@@ -27,7 +27,8 @@ std::string SignatureKey(const CallableSpec& spec) {
 
 Status CheckFeed(const StepProgram& program, size_t i, const Tensor& value) {
   if (value.dtype() != program.feed_types[i]) {
-    return InvalidArgument("the feed for ", program.spec.feeds[i], " is ", DTypeName(value.dtype()), ", but ",
+    // TensorFlow's code for it: by the time it looks, it takes a mismatch for its own mistake.
+    return Internal("the feed for ", program.spec.feeds[i], " is ", DTypeName(value.dtype()), ", but ",
                            DTypeName(program.feed_types[i]), " is expected");
   }
   if (!program.feed_shapes[i].IsCompatibleWith(value.shape())) {

@@ -62,6 +62,7 @@ class DirectSession : public Session {
   Status RunProgram(StepProgram& program, absl::Span<const Tensor> feeds, const RunOptions& options,
                     std::vector<Tensor>* results, RunMetadata* metadata);
   StatusOr<Device*> FindDevice(const Node& node) const;
+  StatusOr<std::shared_ptr<Kernel>> MakeKernel(const Node& node, Device* device);
   void CancelRunningSteps();
   void LogPlacement(const Graph& graph) const;
   Scheduler* InterOpPool();
@@ -74,6 +75,9 @@ class DirectSession : public Session {
 
   Mutex graph_mu_;
   Graph graph_ ABSL_GUARDED_BY(graph_mu_);
+
+  Mutex kernels_mu_;
+  absl::flat_hash_map<std::string, std::shared_ptr<Kernel>> stateful_kernels_ ABSL_GUARDED_BY(kernels_mu_);
 
   // Programs are looked up on every run, under a lock of their own.
   Mutex programs_mu_;

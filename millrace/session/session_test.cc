@@ -99,7 +99,7 @@ TEST_F(SessionTest, MistakesNameWhatIsWrong) {
   expect(session->Run({}, {}), absl::StatusCode::kInvalidArgument, "nothing to do");
   expect(session->Run({"nothing"}), absl::StatusCode::kInvalidArgument, "no outputs");
   expect(session->Run({"y"}), absl::StatusCode::kInvalidArgument, "x");
-  expect(session->Run({{"x", Tensor::Of<int32_t>({1})}}, {"y"}), absl::StatusCode::kInvalidArgument, "int32");
+  expect(session->Run({{"x", Tensor::Of<int32_t>({1})}}, {"y"}), absl::StatusCode::kInternal, "int32");
   expect(session->Run({{"x", Tensor::Of<float>({1})}}, {"y"}), absl::StatusCode::kInvalidArgument, "[?,2]");
   expect(session->Run({{"x", good}}, {"x"}), absl::StatusCode::kInvalidArgument, "both fed and fetched");
   expect(session->Run({{"x", good}, {"x:0", good}}, {"y"}), absl::StatusCode::kInvalidArgument, "twice");
@@ -147,6 +147,34 @@ TEST_F(SessionTest, ExtendAddsNodesAndKeepsTheGraphOnError) {
   EXPECT_EQ(session->Extend(def).code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(session->RunTargets({"n"}).ok());
   EXPECT_EQ(session->RunTargets({"m"}).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(SessionTest, WhatIsOrderedAfterAnUpdateReadsTheNewValue) {
+  Endpoint v = b_.Op("VariableV2", {}, {{"dtype", DType::kFloat}, {"shape", Shape()}}, "v");
+  b_.Op("Assign", {v, b_.Scalar(5.0f)}, {}, "init");
+  Endpoint read = b_.Op("Identity", {v}, {}, "read");
+  Endpoint more = b_.Op("AssignAdd", {v, b_.Scalar(1.0f)}, {}, "more");
+  b_.Op("Neg", {read}, {}, "before");
+  b_.control_inputs = {more.node};
+  b_.Op("Neg", {read}, {}, "after");
+  auto session = Open();
+  ASSERT_TRUE(session->RunTargets({"init"}).ok());
+  auto results = session->Run({"after"});
+  EXPECT_EQ(AsFloat(results), -6);
+}
+
+TEST_F(SessionTest, RandomOpsContinueAcrossSignatures) {
+  Endpoint r = b_.Op("RandomUniform", {b_.Ints({4})}, {{"dtype", DType::kFloat}, {"seed", 7}, {"seed2", 9}}, "r");
+  b_.Op("Neg", {r}, {}, "n");
+  auto one = Open();
+  auto first = one->Run({"r"});
+  auto second = one->Run({"r"});
+  auto two = Open();
+  ASSERT_TRUE(two->Run({"r"}).ok());
+  auto through_n = two->Run({"n"});
+  ASSERT_TRUE(first.ok() && second.ok() && through_n.ok());
+  EXPECT_NE((*first)[0].data<float>()[0], (*second)[0].data<float>()[0]);
+  EXPECT_EQ((*second)[0].data<float>()[0], -(*through_n)[0].data<float>()[0]);
 }
 
 TEST_F(SessionTest, ConditionalsRunOneBranchOnly) {

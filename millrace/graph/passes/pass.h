@@ -37,6 +37,10 @@ struct PassContext {
 // that is needed only for tensors that are fed is detached (see Graph::Detach).
 Status Prune(Graph* graph, const PassContext& context);
 
+// Lets what is ordered after an update of a TF1 variable read it late, as TensorFlow does. Not a choice: it
+// says what the graph means.
+Status ReadAfterUpdates(Graph* graph);
+
 // Computes now what depends on constants only: nodes become Const under their names. Also Shape, Size and
 // Rank where shapes are known. Random, stateful and failing nodes and large results stay.
 Status FoldConstants(Graph* graph, const PassContext& context);

@@ -48,8 +48,8 @@ Status Broadcast::Init(std::initializer_list<const Shape*> operands) {
     for (int k = 0; k < count; ++k) stride[k] *= dim[k];
   }
   if (overflow && num_elements_ != 0) {
-    return InvalidArgument("Incompatible shapes: ", shapes[0]->ToString(), " vs. ", shapes[1]->ToString(),
-                           ": together they have too many elements");
+    return InvalidArgument("Incompatible shapes: ", shapes[0]->ToString(), " vs. ",
+                           shapes[1]->ToString(), ": together they have too many elements");
   }
   if (runs_.empty()) runs_.push_back(Run{1, {1, 1, 1}});
   std::reverse(runs_.begin(), runs_.end());

@@ -11,9 +11,9 @@
 
 namespace millrace {
 
-// The common shape of up to three operands, and the order in which their elements meet. Neighbouring
-// dimensions along which the same operands move are merged, so that the innermost run is as long as
-// possible and no code depends on the rank.
+// The common shape of up to three operands, and the order in which their elements meet.
+// Neighbouring dimensions along which the same operands move are merged, so that the innermost run
+// is as long as possible and no code depends on the rank.
 class Broadcast {
  public:
   static constexpr int kMaxOperands = 3;

@@ -50,8 +50,8 @@ Status UnaryKernel::Compute(KernelContext& ctx) {
     return absl::OkStatus();
   }
   ctx.ParallelFor(n, grain_, [&](int64_t begin, int64_t end) {
-    loop_(static_cast<const char*>(in) + begin * in_size, static_cast<char*>(out) + begin * out_size,
-          end - begin);
+    loop_(static_cast<const char*>(in) + begin * in_size,
+          static_cast<char*>(out) + begin * out_size, end - begin);
   });
   return absl::OkStatus();
 }
@@ -85,8 +85,8 @@ Status BinaryKernel::Compute(KernelContext& ctx) {
   }
   std::atomic<bool> ok{true};
   ctx.ParallelFor(n, grain_, [&](int64_t begin, int64_t end) {
-    if (!loop_(operands, left + begin * left_step, right + begin * right_step, out + begin * out_size,
-               end - begin)) {
+    if (!loop_(operands, left + begin * left_step, right + begin * right_step,
+               out + begin * out_size, end - begin)) {
       ok.store(false, std::memory_order_relaxed);
     }
   });

@@ -5,16 +5,14 @@
 //   template <typename T>
 //   struct SumReducer {
 //     using Acc = ...;                       // what is accumulated
-//     static constexpr bool kKeepsOne = true;  // Load changes nothing, one element reduces to itself
-//     static Acc Identity();
-//     static Acc Load(T x);
-//     static Acc Combine(Acc a, Acc b);      // associative and commutative up to rounding
-//     static T Finish(Acc a, int64_t count);
+//     static constexpr bool kKeepsOne = true;  // Load changes nothing, one element reduces to
+//     itself static Acc Identity(); static Acc Load(T x); static Acc Combine(Acc a, Acc b);      //
+//     associative and commutative up to rounding static T Finish(Acc a, int64_t count);
 //   };
 //   MILLRACE_KERNEL(Sum, kCpu, ReduceOf<SumReducer, NumberTypes>);
 //
-// The tree in which elements are combined depends on the shape alone. It is balanced, so the rounding
-// error grows with the logarithm of the number of elements.
+// The tree in which elements are combined depends on the shape alone. It is balanced, so the
+// rounding error grows with the logarithm of the number of elements.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +27,8 @@ namespace millrace {
 // The loops of one reducer for one type. Pointers are to elements or accumulators as named.
 struct ReduceLoops {
   using Row = void (*)(const void* in, int64_t n, void* acc);
-  using Columns = void (*)(const void* in, int64_t rows, int64_t stride, int64_t columns, void* acc);
+  using Columns = void (*)(const void* in, int64_t rows, int64_t stride, int64_t columns,
+                           void* acc);
 
   size_t acc_size = 0;
   // n neighbours to one accumulator; rows of `columns` neighbours to one row of accumulators.

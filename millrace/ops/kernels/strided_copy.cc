@@ -124,25 +124,31 @@ void CopyBoxOf(KernelContext& ctx, const CopyBox& box, const T* from, T* to) {
     return;
   }
   const Dim &a = dims[n - 2], &b = dims[n - 1];
-  // Slabs of the last plane, so that even one plane is shared among threads.
-  const int64_t slab = std::min(a.size, std::max<int64_t>(kTile, kPiece / b.size / kTile * kTile));
+  // Pieces of the last plane, so that even one plane, or one long row, is shared among threads.
+  const int64_t run = b.size > 2 * kPiece ? kPiece : b.size;
+  const int64_t runs = (b.size + run - 1) / run;
+  const int64_t slab = std::min(a.size, std::max<int64_t>(kTile, kPiece / run / kTile * kTile));
   const int64_t slabs = (a.size + slab - 1) / slab;
   int64_t planes = 1;
   for (int i = 0; i < n - 2; ++i) planes *= dims[i].size;
-  const int64_t grain = std::max<int64_t>(1, kPiece / (slab * b.size));
-  ctx.ParallelFor(planes * slabs, grain, [&](int64_t begin, int64_t end) {
+  const int64_t grain = std::max<int64_t>(1, kPiece / (slab * run));
+  ctx.ParallelFor(planes * slabs * runs, grain, [&](int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; ++unit) {
-      int64_t rest = unit / slabs;
-      const int64_t a0 = unit % slabs * slab;
-      const T* f = from + a0 * a.from;
-      T* t = to + a0 * a.to;
+      int64_t rest = unit;
+      const int64_t b0 = runs == 1 ? 0 : rest % runs * run;
+      if (runs != 1) rest /= runs;
+      const int64_t a0 = slabs == 1 ? 0 : rest % slabs * slab;
+      if (slabs != 1) rest /= slabs;
+      const T* f = from + a0 * a.from + b0 * b.from;
+      T* t = to + a0 * a.to + b0 * b.to;
       for (int i = n - 3; i >= 0; --i) {
         const int64_t at = rest % dims[i].size;
         rest /= dims[i].size;
         f += at * dims[i].from;
         t += at * dims[i].to;
       }
-      CopyPlane(f, t, Dim{std::min(slab, a.size - a0), a.from, a.to}, b);
+      CopyPlane(f, t, Dim{std::min(slab, a.size - a0), a.from, a.to},
+                Dim{std::min(run, b.size - b0), b.from, b.to});
     }
   });
 }

@@ -110,7 +110,8 @@ Status ResolveDim(int i, const DenseDim& d, int64_t n, StridedSliceSpec* spec) {
                : interval / d.stride + (interval % d.stride != 0 ? 1 : 0);
   }
   spec->begin.push_back(size == 0 ? 0 : begin);
-  spec->stride.push_back(d.stride);
+  // One step is as good as any when at most one element is taken, and a stride of one never overflows.
+  spec->stride.push_back(size == 0 || size == 1 ? 1 : d.stride);
   spec->size.push_back(size);
   return absl::OkStatus();
 }

@@ -32,9 +32,10 @@ class AddNKernel : public Kernel {
     const int count = ctx.num_inputs();
     for (int k = 1; k < count; ++k) {
       if (ctx.input(k).shape() != shape) {
-        return InvalidArgument("Inputs to operation ", ctx.node().name(), " of type ", ctx.node().type(),
-                               " must have the same size and shape.  Input 0: ", shape.ToString(), " != input ", k,
-                               ": ", ctx.input(k).shape().ToString());
+        return InvalidArgument("Inputs to operation ", ctx.node().name(), " of type ",
+                               ctx.node().type(),
+                               " must have the same size and shape.  Input 0: ", shape.ToString(),
+                               " != input ", k, ": ", ctx.input(k).shape().ToString());
       }
     }
     if (count == 1) {
@@ -56,7 +57,8 @@ class AddNKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor * sum, ctx.ForwardOrAllocateOutput({0, 1}, 0, shape));
     T* out = sum->data<T>();
     ctx.ParallelFor(shape.num_elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; i += kBlock) SumBlock<T>(inputs, i, std::min(kBlock, end - i), out);
+      for (int64_t i = begin; i < end; i += kBlock)
+        SumBlock<T>(inputs, i, std::min(kBlock, end - i), out);
     });
     return absl::OkStatus();
   }

@@ -19,7 +19,8 @@ struct Less {
   }
 };
 
-// Which of x[0], x[stride], ... is ahead of all others; the first among equals. A NaN is passed over.
+// Which of x[0], x[stride], ... is ahead of all others; the first among equals. A NaN is passed
+// over.
 template <typename Before, typename T>
 int64_t BestOf(const T* x, int64_t n, int64_t stride) {
   using C = ComputeType<T>;
@@ -49,14 +50,16 @@ class ArgKernel : public Kernel {
       };
     });
     if (best_ == nullptr) FailDType(init, init.input_type(0));
-    if (!DispatchType(OutTypes{}, init.output_type(0), [](auto) {})) FailDType(init, init.output_type(0));
+    if (!DispatchType(OutTypes{}, init.output_type(0), [](auto) {}))
+      FailDType(init, init.output_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
     const Tensor& x = ctx.input(0);
     MR_ASSIGN_OR_RETURN(const int64_t given, ScalarInput(ctx, 1, "dim"));
     if (given < -x.rank() || given >= x.rank()) {
-      return InvalidArgument("Expected dimension in the range [", -x.rank(), ", ", x.rank(), "), but got ", given);
+      return InvalidArgument("Expected dimension in the range [", -x.rank(), ", ", x.rank(),
+                             "), but got ", given);
     }
     const int axis = static_cast<int>(given < 0 ? given + x.rank() : given);
     const int64_t n = x.dim(axis), inner = x.shape().Product(axis + 1, x.rank());
@@ -72,7 +75,8 @@ class ArgKernel : public Kernel {
       const int64_t grain = std::max<int64_t>(1, kCheapGrain / n);
       ctx.ParallelFor(shape.num_elements(), grain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          out[i] = static_cast<Out>(best_(x.raw_data(), i / inner * n * inner + i % inner, n, inner));
+          out[i] =
+              static_cast<Out>(best_(x.raw_data(), i / inner * n * inner + i % inner, n, inner));
         }
       });
     });

@@ -6,9 +6,11 @@
 namespace millrace {
 namespace {
 
-// Counts values[0..n) into bins[0..size), weighted where there are weights. Values >= size are ignored.
+// Counts values[0..n) into bins[0..size), weighted where there are weights. Values >= size are
+// ignored.
 template <typename T>
-Status CountRow(const Tensor& values, int64_t begin, int64_t n, const T* weights, bool binary, int64_t size, T* bins) {
+Status CountRow(const Tensor& values, int64_t begin, int64_t n, const T* weights, bool binary,
+                int64_t size, T* bins) {
   std::fill_n(bins, size, T(0));
   for (int64_t i = begin; i < begin + n; ++i) {
     const int64_t value = IntAt(values, i);
@@ -26,7 +28,8 @@ Status CountRow(const Tensor& values, int64_t begin, int64_t n, const T* weights
 class BincountKernel : public Kernel {
  public:
   explicit BincountKernel(KernelInit& init) {
-    if (!DispatchType(NumberTypes{}, init.output_type(0), [](auto) {})) FailDType(init, init.output_type(0));
+    if (!DispatchType(NumberTypes{}, init.output_type(0), [](auto) {}))
+      FailDType(init, init.output_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -46,7 +49,9 @@ class BincountKernel : public Kernel {
     const bool matrix = dense_ && values.rank() == 2;
     const int64_t rows = matrix ? values.dim(0) : 1;
     const int64_t n = matrix ? values.dim(1) : values.num_elements();
-    MR_ASSIGN_OR_RETURN(Tensor * bins, ctx.AllocateOutput(0, matrix ? Shape({rows, size}) : Shape({size})));
+    MR_ASSIGN_OR_RETURN(Tensor * bins,
+                        ctx.AllocateOutput(0, matrix ? Shape({rows, size}) : Shape({size})));
+    if (bins->num_elements() == 0 && n == 0) return absl::OkStatus();
     Status status;
     DispatchType(NumberTypes{}, bins->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -87,7 +92,8 @@ Status BincountShape(ShapeContext& c) {
 Status DenseBincountShape(ShapeContext& c) {
   const PartialShape& values = c.input(0);
   if (!values.known_rank()) return absl::OkStatus();
-  if (values.rank() > 2) return InvalidArgument("Shape must be at most rank 2 but is rank ", values.rank());
+  if (values.rank() > 2)
+    return InvalidArgument("Shape must be at most rank 2 but is rank ", values.rank());
   const int64_t size = ConstantSize(c);
   if (size < -1) return InvalidArgument("size (", size, ") must be non-negative");
   c.set_output(0, values.rank() == 2 ? PartialShape({values.dim(0), size}) : PartialShape({size}));

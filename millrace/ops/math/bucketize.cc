@@ -16,7 +16,8 @@ class BucketizeKernel : public Kernel {
     if (!std::is_sorted(boundaries_.begin(), boundaries_.end())) {
       init.Fail(InvalidArgument("Expected sorted boundaries"));
     }
-    if (!DispatchType(BucketTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+    if (!DispatchType(BucketTypes{}, init.input_type(0), [](auto) {}))
+      FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -28,8 +29,8 @@ class BucketizeKernel : public Kernel {
       const T* x = input.data<T>();
       ctx.ParallelFor(input.num_elements(), kCostlyGrain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          out[i] = static_cast<int32_t>(std::upper_bound(boundaries_.begin(), boundaries_.end(), x[i]) -
-                                        boundaries_.begin());
+          out[i] = static_cast<int32_t>(
+              std::upper_bound(boundaries_.begin(), boundaries_.end(), x[i]) - boundaries_.begin());
         }
       });
     });

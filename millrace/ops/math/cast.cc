@@ -11,7 +11,8 @@ namespace {
 template <typename From, typename To>
 To Convert(From x) {
   if constexpr (kIsComplex<From> && kIsComplex<To>) {
-    return To(static_cast<typename To::value_type>(x.real()), static_cast<typename To::value_type>(x.imag()));
+    return To(static_cast<typename To::value_type>(x.real()),
+              static_cast<typename To::value_type>(x.imag()));
   } else if constexpr (kIsComplex<From>) {
     return Convert<typename From::value_type, To>(x.real());
   } else if constexpr (kIsComplex<To>) {
@@ -84,7 +85,8 @@ class CastKernel : public UnaryKernel {
       });
     });
     if (loop_ == nullptr) {
-      init.Fail(Unimplemented("Cast ", DTypeName(from), " to ", DTypeName(to), " is not supported"));
+      init.Fail(
+          Unimplemented("Cast ", DTypeName(from), " to ", DTypeName(to), " is not supported"));
     }
   }
 

@@ -16,7 +16,8 @@ bool Before(T a, T b) {
 }
 
 template <typename T>
-void ClipLoop(const T* x, const T* low, int64_t low_step, const T* high, int64_t high_step, T* out, int64_t n) {
+void ClipLoop(const T* x, const T* low, int64_t low_step, const T* high, int64_t high_step, T* out,
+              int64_t n) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     const T l = low[i * low_step], h = high[i * high_step];
@@ -28,7 +29,8 @@ void ClipLoop(const T* x, const T* low, int64_t low_step, const T* high, int64_t
 class ClipByValueKernel : public Kernel {
  public:
   explicit ClipByValueKernel(KernelInit& init) {
-    if (!DispatchType(NumberTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+    if (!DispatchType(NumberTypes{}, init.input_type(0), [](auto) {}))
+      FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -36,7 +38,8 @@ class ClipByValueKernel : public Kernel {
     const auto fits = [&](const Tensor& t) { return t.rank() == 0 || t.shape() == x.shape(); };
     if (!fits(low) || !fits(high)) {
       return InvalidArgument(
-          "clip_value_min and clip_value_max must be either of the same shape as input, or a scalar. input shape: ",
+          "clip_value_min and clip_value_max must be either of the same shape as input, or a "
+          "scalar. input shape: ",
           x.shape().ToString(), " clip_value_min shape: ", low.shape().ToString(),
           " clip_value_max shape: ", high.shape().ToString());
     }
@@ -61,8 +64,8 @@ class ClipByValueKernel : public Kernel {
       if (low_step == 0 && high_step == 0) {
         ClipLoop(px + begin, &l0, 0, &h0, 0, out + begin, end - begin);
       } else {
-        ClipLoop(px + begin, pl + begin * low_step, low_step, ph + begin * high_step, high_step, out + begin,
-                 end - begin);
+        ClipLoop(px + begin, pl + begin * low_step, low_step, ph + begin * high_step, high_step,
+                 out + begin, end - begin);
       }
     });
     return absl::OkStatus();

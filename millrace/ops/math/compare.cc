@@ -30,7 +30,8 @@ class EqualityKernel : public BinaryOf<F, JoinTypes<PlainTypes, Types<std::strin
   }
   Status Compute(KernelContext& ctx) override {
     if (!incompatible_shape_error_) {
-      const StatusOr<PartialShape> shape = BroadcastShapes(ctx.input(0).shape(), ctx.input(1).shape());
+      const StatusOr<PartialShape> shape =
+          BroadcastShapes(ctx.input(0).shape(), ctx.input(1).shape());
       if (!shape.ok()) {
         ctx.SetOutput(0, Tensor::Scalar<bool>(kDifferent));
         return absl::OkStatus();

@@ -49,7 +49,8 @@ class ComplexKernel : public BinaryKernel {
   explicit ComplexKernel(KernelInit& init) {
     const bool known = DispatchType(Types<float, double>{}, init.input_type(0), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      if (init.output_type(0) == DTypeOf<std::complex<T>>()) loop_ = &MapBinary<ComplexFn, T, std::complex<T>>;
+      if (init.output_type(0) == DTypeOf<std::complex<T>>())
+        loop_ = &MapBinary<ComplexFn, T, std::complex<T>>;
     });
     if (!known || loop_ == nullptr) FailDType(init, init.output_type(0));
   }

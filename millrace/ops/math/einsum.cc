@@ -10,14 +10,15 @@
 namespace millrace {
 namespace {
 
-using EinsumTypes = Types<float, double, half, bfloat16, int32_t, int64_t, std::complex<float>, std::complex<double>>;
+using EinsumTypes = Types<float, double, half, bfloat16, int32_t, int64_t, std::complex<float>,
+                          std::complex<double>>;
 
 bool Has(const EinsumLabels& labels, EinsumLabel label) {
   return std::find(labels.begin(), labels.end(), label) != labels.end();
 }
 
-// Memory seen as dimensions with labels: a label that occurs twice walks along the diagonal, a dimension of
-// size 1 that broadcasts does not walk at all.
+// Memory seen as dimensions with labels: a label that occurs twice walks along the diagonal, a
+// dimension of size 1 that broadcasts does not walk at all.
 struct View {
   std::map<EinsumLabel, int64_t> strides;
   EinsumLabels labels;  // each once
@@ -38,7 +39,8 @@ struct View {
 struct Loops {
   std::vector<int64_t> sizes, strides;
 
-  Loops(const EinsumLabels& labels, const View& view, const std::map<EinsumLabel, int64_t>& all_sizes) {
+  Loops(const EinsumLabels& labels, const View& view,
+        const std::map<EinsumLabel, int64_t>& all_sizes) {
     for (EinsumLabel label : labels) {
       sizes.push_back(all_sizes.at(label));
       strides.push_back(view.strides.at(label));
@@ -51,9 +53,15 @@ struct Loops {
   }
   // Calls fn(offset) in row-major order.
   template <typename Fn>
-  void ForEach(Fn&& fn, size_t depth = 0, int64_t offset = 0) const {
+  void ForEach(Fn&& fn) const {
+    if (count() != 0) Walk(fn, 0, 0);
+  }
+
+ private:
+  template <typename Fn>
+  void Walk(Fn& fn, size_t depth, int64_t offset) const {
     if (depth == sizes.size()) return fn(offset);
-    for (int64_t i = 0; i < sizes[depth]; ++i, offset += strides[depth]) ForEach(fn, depth + 1, offset);
+    for (int64_t i = 0; i < sizes[depth]; ++i) Walk(fn, depth + 1, offset + i * strides[depth]);
   }
 };
 
@@ -83,7 +91,8 @@ class EinsumKernel : public Kernel {
     } else {
       init.Fail(equation.status());
     }
-    if (!DispatchType(EinsumTypes{}, init.output_type(0), [](auto) {})) FailDType(init, init.output_type(0));
+    if (!DispatchType(EinsumTypes{}, init.output_type(0), [](auto) {}))
+      FailDType(init, init.output_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -105,19 +114,27 @@ class EinsumKernel : public Kernel {
     const auto in_a = [&](EinsumLabel l) { return Has(a.labels, l); };
     const auto in_b = [&](EinsumLabel l) { return Has(b.labels, l); };
     const auto in_out = [&](EinsumLabel l) { return Has(out.labels, l); };
-    const EinsumLabels batch = Filter(a.labels, [&](EinsumLabel l) { return in_b(l) && in_out(l); });
-    const EinsumLabels inner = Filter(a.labels, [&](EinsumLabel l) { return in_b(l) && !in_out(l); });
-    const EinsumLabels free_a = Filter(a.labels, [&](EinsumLabel l) { return !in_b(l) && in_out(l); });
-    const EinsumLabels free_b = Filter(b.labels, [&](EinsumLabel l) { return !in_a(l) && in_out(l); });
-    MR_ASSIGN_OR_RETURN(const Tensor left, Pack(ctx, ctx.input(0), a, Join(batch, free_a, inner), dims));
-    MR_ASSIGN_OR_RETURN(const Tensor right, Pack(ctx, ctx.input(1), b, Join(batch, inner, free_b), dims));
+    const EinsumLabels batch =
+        Filter(a.labels, [&](EinsumLabel l) { return in_b(l) && in_out(l); });
+    const EinsumLabels inner =
+        Filter(a.labels, [&](EinsumLabel l) { return in_b(l) && !in_out(l); });
+    const EinsumLabels free_a =
+        Filter(a.labels, [&](EinsumLabel l) { return !in_b(l) && in_out(l); });
+    const EinsumLabels free_b =
+        Filter(b.labels, [&](EinsumLabel l) { return !in_a(l) && in_out(l); });
+    MR_ASSIGN_OR_RETURN(const Tensor left,
+                        Pack(ctx, ctx.input(0), a, Join(batch, free_a, inner), dims));
+    MR_ASSIGN_OR_RETURN(const Tensor right,
+                        Pack(ctx, ctx.input(1), b, Join(batch, inner, free_b), dims));
     const int64_t m = Count(free_a, dims), k = Count(inner, dims), n = Count(free_b, dims);
-    std::vector<MatrixPair> pairs;
-    for (int64_t i = 0, batches = Count(batch, dims); i < batches; ++i) pairs.push_back({i, i});
-    MR_ASSIGN_OR_RETURN(Tensor product, ctx.AllocateTemp(ctx.output_type(0),
-                                                         Shape({static_cast<int64_t>(pairs.size()), m, n})));
+    const int64_t batches = Count(batch, dims);
+    MR_ASSIGN_OR_RETURN(const Shape product_shape, Shape::Make({batches, m, n}));
+    MR_ASSIGN_OR_RETURN(Tensor product, ctx.AllocateTemp(ctx.output_type(0), product_shape));
     if (product.num_elements() != 0) {
-      MR_RETURN_IF_ERROR(MatrixProducts(ctx, {.m = m, .n = n, .k = k}, pairs, left, right, &product));
+      std::vector<MatrixPair> pairs;
+      for (int64_t i = 0; i < batches; ++i) pairs.push_back({i, i});
+      MR_RETURN_IF_ERROR(
+          MatrixProducts(ctx, {.m = m, .n = n, .k = k}, pairs, left, right, &product));
     }
     return Unpack(ctx, product, Join(batch, free_a, free_b), out, dims, shape);
   }
@@ -130,8 +147,8 @@ class EinsumKernel : public Kernel {
   }
 
   // The elements in the order of `labels`, summed up over the view's other labels.
-  static StatusOr<Tensor> Pack(KernelContext& ctx, const Tensor& x, const View& view, const EinsumLabels& labels,
-                               const EinsumDims& dims) {
+  static StatusOr<Tensor> Pack(KernelContext& ctx, const Tensor& x, const View& view,
+                               const EinsumLabels& labels, const EinsumDims& dims) {
     const EinsumLabels others = Filter(view.labels, [&](EinsumLabel l) { return !Has(labels, l); });
     const Loops outer(labels, view, dims.sizes), inner(others, view, dims.sizes);
     if (others.empty() && labels == view.labels && outer.count() == x.num_elements()) return x;
@@ -155,8 +172,8 @@ class EinsumKernel : public Kernel {
   }
 
   // Elements in the order of `labels` to the output; what lies beside a diagonal is 0.
-  static Status Unpack(KernelContext& ctx, const Tensor& packed, const EinsumLabels& labels, const View& out,
-                       const EinsumDims& dims, const Shape& shape) {
+  static Status Unpack(KernelContext& ctx, const Tensor& packed, const EinsumLabels& labels,
+                       const View& out, const EinsumDims& dims, const Shape& shape) {
     if (labels == out.labels && packed.num_elements() == shape.num_elements()) {
       ctx.SetOutput(0, packed.ViewAs(packed.dtype(), shape));
       return absl::OkStatus();
@@ -198,7 +215,8 @@ class Letters {
   explicit Letters(const EinsumDims& dims) {
     std::string free;
     for (char c = 'A'; c <= 'z'; ++c) {
-      if (std::isalpha(static_cast<unsigned char>(c)) && dims.sizes.count(c) == 0) free.push_back(c);
+      if (std::isalpha(static_cast<unsigned char>(c)) && dims.sizes.count(c) == 0)
+        free.push_back(c);
     }
     for (const auto& [label, size] : dims.sizes) {
       if (label < kEllipsis) {
@@ -228,11 +246,13 @@ EinsumLabels Unique(const EinsumLabels& labels) {
   return result;
 }
 
-// Exchanges input i and the output in the equation. Labels that only this input has were summed over: a
-// tensor of ones brings them back. Dimensions of size 1 that were broadcast are dropped and put back.
-Endpoint InputGradient(GradientContext& c, const EinsumDims& dims, int i) {
+// Exchanges input i and the output in the equation. Labels that only this input has were summed
+// over: a tensor of ones brings them back. Dimensions of size 1 that were broadcast are dropped and
+// put back.
+Endpoint InputGradient(GradientContext& c, const EinsumDims& dims,
+                       const std::vector<PartialShape>& shapes, int i) {
   const Letters letters(dims);
-  const PartialShape& shape = c.input(i).shape();
+  const PartialShape& shape = shapes[i];
   EinsumLabels own;
   std::vector<int32_t> lone_axes;
   EinsumLabels lone;
@@ -241,7 +261,9 @@ Endpoint InputGradient(GradientContext& c, const EinsumDims& dims, int i) {
     const EinsumLabel label = dims.inputs[i][d];
     if (shape.dim(d) == 1 && dims.sizes.at(label) != 1) continue;
     own.push_back(label);
-    if (Has(dims.output, label) || (other >= 0 && Has(dims.inputs[other], label)) || Has(lone, label)) continue;
+    if (Has(dims.output, label) || (other >= 0 && Has(dims.inputs[other], label)) ||
+        Has(lone, label))
+      continue;
     lone.push_back(label);
     lone_axes.push_back(d);
   }
@@ -252,25 +274,29 @@ Endpoint InputGradient(GradientContext& c, const EinsumDims& dims, int i) {
     Endpoint factor = c.Conj(c.input(other));
     EinsumLabels factor_labels;
     std::vector<int32_t> squeezed;
-    for (int d = 0; d < factor.shape().rank(); ++d) {
+    for (int d = 0; d < shapes[other].rank(); ++d) {
       const EinsumLabel label = dims.inputs[other][d];
-      if (factor.shape().dim(d) == 1 && dims.sizes.at(label) != 1) {
+      if (shapes[other].dim(d) == 1 && dims.sizes.at(label) != 1) {
         squeezed.push_back(d);
       } else {
         factor_labels.push_back(label);
       }
     }
     if (!squeezed.empty()) {
-      factor = c.Op("Squeeze", {factor}, {{"squeeze_dims", std::vector<int>(squeezed.begin(), squeezed.end())}});
+      factor = c.Op("Squeeze", {factor},
+                    {{"squeeze_dims", std::vector<int>(squeezed.begin(), squeezed.end())}});
     }
     const std::string to = letters(lone.empty() ? own : kept);
-    grad = c.Op("Einsum", {grad, factor}, {{"equation", have + "," + letters(factor_labels) + "->" + to}, {"N", 2}});
+    grad = c.Op("Einsum", {grad, factor},
+                {{"equation", have + "," + letters(factor_labels) + "->" + to}, {"N", 2}});
     have = to;
   }
   if (!lone.empty()) {
-    const Endpoint sizes = c.Op("GatherV2", {c.Shape(c.input(i)), c.Ints(lone_axes), c.Scalar<int32_t>(0)});
+    const Endpoint sizes =
+        c.Op("GatherV2", {c.Shape(c.input(i)), c.Ints(lone_axes), c.Scalar<int32_t>(0)});
     const Endpoint ones = c.Op("Fill", {sizes, c.ScalarLike(1, grad.dtype())});
-    grad = c.Op("Einsum", {grad, ones}, {{"equation", have + "," + letters(lone) + "->" + letters(own)}, {"N", 2}});
+    grad = c.Op("Einsum", {grad, ones},
+                {{"equation", have + "," + letters(lone) + "->" + letters(own)}, {"N", 2}});
   } else if (other < 0) {
     grad = c.Op("Einsum", {grad}, {{"equation", have + "->" + letters(own)}, {"N", 1}});
   }
@@ -292,7 +318,9 @@ Status EinsumGradient(GradientContext& c) {
     shapes.back() = PartialShape::UnknownOfRank(static_cast<int>(subscripts.size()));
   }
   MR_ASSIGN_OR_RETURN(const EinsumDims dims, EinsumDims::Make(equation, shapes));
-  for (int i = 0; i < c.num_inputs(); ++i) c.set_input_grad(i, InputGradient(c, dims, i));
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    c.set_input_grad(i, InputGradient(c, dims, shapes, i));
+  }
   return c.status();
 }
 

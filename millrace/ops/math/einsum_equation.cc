@@ -14,7 +14,8 @@ Status CheckSubscripts(absl::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (std::isalpha(static_cast<unsigned char>(text[i]))) continue;
     if (text.substr(i, 3) != "...") {
-      return InvalidArgument("Einsum subscripts hold letters and '...', not '", text.substr(i, 1), "': ", text);
+      return InvalidArgument("Einsum subscripts hold letters and '...', not '", text.substr(i, 1),
+                             "': ", text);
     }
     if (seen_ellipsis) return InvalidArgument("Einsum subscripts hold more than one '...': ", text);
     seen_ellipsis = true;
@@ -47,9 +48,10 @@ Status NoteSize(EinsumDims* dims, EinsumLabel label, int64_t size, const Partial
   if (it->second == -1 || (broadcasts && it->second == 1)) {
     it->second = size;
   } else if (!(broadcasts && size == 1)) {
-    return InvalidArgument("Expected dimension ", it->second, " for label '",
-                           label >= kEllipsis ? std::string("...") : std::string(1, static_cast<char>(label)),
-                           "' of Einsum but got dimension ", size, " in shape ", shape.ToString());
+    return InvalidArgument(
+        "Expected dimension ", it->second, " for label '",
+        label >= kEllipsis ? std::string("...") : std::string(1, static_cast<char>(label)),
+        "' of Einsum but got dimension ", size, " in shape ", shape.ToString());
   }
   return absl::OkStatus();
 }
@@ -59,7 +61,8 @@ Status NoteSize(EinsumDims* dims, EinsumLabel label, int64_t size, const Partial
 StatusOr<EinsumEquation> EinsumEquation::Parse(absl::string_view text, int num_inputs) {
   const std::string tight = absl::StrReplaceAll(text, {{" ", ""}});
   const std::vector<std::string> sides = absl::StrSplit(tight, absl::string_view("->"));
-  if (sides.size() != 2) return InvalidArgument("Expecting exactly one '->' in Einsum equation: ", text);
+  if (sides.size() != 2)
+    return InvalidArgument("Expecting exactly one '->' in Einsum equation: ", text);
   EinsumEquation equation;
   equation.inputs = absl::StrSplit(sides[0], ',');
   equation.output = sides[1];
@@ -68,15 +71,16 @@ StatusOr<EinsumEquation> EinsumEquation::Parse(absl::string_view text, int num_i
                            equation.inputs.size());
   }
   if (static_cast<int>(equation.inputs.size()) != num_inputs) {
-    return InvalidArgument("Expected ", equation.inputs.size(), " inputs for equation '", text, "' but got: ",
-                           num_inputs);
+    return InvalidArgument("Expected ", equation.inputs.size(), " inputs for equation '", text,
+                           "' but got: ", num_inputs);
   }
   for (const std::string& input : equation.inputs) MR_RETURN_IF_ERROR(CheckSubscripts(input));
   MR_RETURN_IF_ERROR(CheckSubscripts(equation.output));
   return equation;
 }
 
-StatusOr<EinsumDims> EinsumDims::Make(const EinsumEquation& equation, const std::vector<PartialShape>& shapes) {
+StatusOr<EinsumDims> EinsumDims::Make(const EinsumEquation& equation,
+                                      const std::vector<PartialShape>& shapes) {
   EinsumDims dims;
   int ellipsis_rank = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {
@@ -96,8 +100,8 @@ StatusOr<EinsumDims> EinsumDims::Make(const EinsumEquation& equation, const std:
   dims.output = Expand(equation.output, ellipsis_rank);
   for (EinsumLabel label : dims.output) {
     if (dims.sizes.count(label) == 0) {
-      return InvalidArgument("Einsum output has the label '", std::string(1, static_cast<char>(label)),
-                             "' that no input has");
+      return InvalidArgument("Einsum output has the label '",
+                             std::string(1, static_cast<char>(label)), "' that no input has");
     }
   }
   return dims;

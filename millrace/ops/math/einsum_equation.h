@@ -11,8 +11,8 @@
 
 namespace millrace {
 
-// One dimension of an operand: a letter, or one of those that "..." stands for (kEllipsis and above, counted
-// from the last).
+// One dimension of an operand: a letter, or one of those that "..." stands for (kEllipsis and
+// above, counted from the last).
 using EinsumLabel = int;
 using EinsumLabels = std::vector<EinsumLabel>;
 inline constexpr EinsumLabel kEllipsis = 256;
@@ -21,8 +21,8 @@ struct EinsumEquation {
   std::vector<std::string> inputs;  // subscripts without blanks
   std::string output;
 
-  // INVALID_ARGUMENT says what is wrong: no arrow, a strange character, more than one "...", the wrong
-  // number of inputs.
+  // INVALID_ARGUMENT says what is wrong: no arrow, a strange character, more than one "...", the
+  // wrong number of inputs.
   static StatusOr<EinsumEquation> Parse(absl::string_view text, int num_inputs);
 };
 
@@ -34,7 +34,8 @@ struct EinsumDims {
   std::map<EinsumLabel, int64_t> sizes;
 
   // All ranks are known. INVALID_ARGUMENT when a rank or size does not fit.
-  static StatusOr<EinsumDims> Make(const EinsumEquation& equation, const std::vector<PartialShape>& shapes);
+  static StatusOr<EinsumDims> Make(const EinsumEquation& equation,
+                                   const std::vector<PartialShape>& shapes);
 };
 
 }  // namespace millrace

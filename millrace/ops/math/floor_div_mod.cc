@@ -26,6 +26,30 @@ struct FloorDivFn {
     }
   }
 };
+// For 16-bit floats the quotient is rounded to their type first: next to a whole number that
+// decides on which side of it the quotient lies, and it is how TensorFlow decides.
+template <typename T>
+bool FloorDiv16Bit(Operands operands, const void* left, const void* right, void* out, int64_t n) {
+  const T* a = static_cast<const T*>(left);
+  const T* b = static_cast<const T*>(right);
+  const bool a_stands = operands == Operands::kLeftStands,
+             b_stands = operands == Operands::kRightStands;
+  const T a0 = *a, b0 = *b;
+  for (int64_t i = 0; i < n; ++i) {
+    const T quotient = (a_stands ? a0 : a[i]) / (b_stands ? b0 : b[i]);
+    static_cast<T*>(out)[i] = T(std::floor(static_cast<float>(quotient)));
+  }
+  return true;
+}
+
+class FloorDivKernel : public BinaryOf<FloorDivFn, RealTypes> {
+ public:
+  explicit FloorDivKernel(KernelInit& init) : BinaryOf(init) {
+    if (init.input_type(0) == DType::kHalf) loop_ = &FloorDiv16Bit<half>;
+    if (init.input_type(0) == DType::kBFloat16) loop_ = &FloorDiv16Bit<bfloat16>;
+  }
+};
+
 // Has the sign of b.
 struct FloorModFn {
   static constexpr const char* kError = kDivisionByZero;
@@ -104,7 +128,7 @@ MILLRACE_OP(TruncateMod)
     .Gradient(TruncateModGradient)
     .Summary("x - TruncateDiv(x, y) * y, broadcast");
 
-MILLRACE_KERNEL(FloorDiv, kCpu, BinaryOf<FloorDivFn, RealTypes>);
+MILLRACE_KERNEL(FloorDiv, kCpu, FloorDivKernel);
 MILLRACE_KERNEL(FloorMod, kCpu, BinaryOf<FloorModFn, RealTypes>);
 MILLRACE_KERNEL(Mod, kCpu, BinaryOf<TruncateModFn, ModTypes>);
 MILLRACE_KERNEL(TruncateMod, kCpu, BinaryOf<TruncateModFn, ModTypes>);

@@ -9,7 +9,8 @@ namespace {
 class HistogramKernel : public Kernel {
  public:
   explicit HistogramKernel(KernelInit& init) {
-    if (!DispatchType(RealTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+    if (!DispatchType(RealTypes{}, init.input_type(0), [](auto) {}))
+      FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -19,7 +20,8 @@ class HistogramKernel : public Kernel {
                              range.shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(const int64_t bins, ScalarInput(ctx, 2, "nbins"));
-    if (bins <= 0) return InvalidArgument("nbins should be a positive number, but got '", bins, "'");
+    if (bins <= 0)
+      return InvalidArgument("nbins should be a positive number, but got '", bins, "'");
     MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, Shape({bins})));
     Status status;
     DispatchType(RealTypes{}, values.dtype(), [&](auto tag) {
@@ -37,10 +39,12 @@ class HistogramKernel : public Kernel {
   // What is outside of the range counts in the first or last bin.
   template <typename T, typename Out>
   static Status Count(const Tensor& values, const Tensor& range, int64_t bins, Out* out) {
-    const double low = static_cast<double>(range.data<T>()[0]), high = static_cast<double>(range.data<T>()[1]);
+    const double low = static_cast<double>(range.data<T>()[0]),
+                 high = static_cast<double>(range.data<T>()[1]);
     if (!(low < high) || !std::isfinite(low) || !std::isfinite(high)) {
-      return InvalidArgument("value_range should satisfy value_range[0] < value_range[1], but got '[", low, ", ",
-                             high, "]'");
+      return InvalidArgument(
+          "value_range should satisfy value_range[0] < value_range[1], but got '[", low, ", ", high,
+          "]'");
     }
     const double step = (high - low) / static_cast<double>(bins);
     std::fill_n(out, bins, Out(0));

@@ -39,7 +39,8 @@ Status AcoshGradient(GradientContext& c) {
 }
 Status AtanhGradient(GradientContext& c) {
   const Endpoint x = c.Conj(c.input(0));
-  const Endpoint slope = c.Op("Reciprocal", {c.Sub(c.ScalarLike(1, x.dtype()), c.Op("Square", {x}))});
+  const Endpoint slope =
+      c.Op("Reciprocal", {c.Sub(c.ScalarLike(1, x.dtype()), c.Op("Square", {x}))});
   c.set_input_grad(0, c.Mul(c.grad(), slope));
   return c.status();
 }

@@ -24,7 +24,8 @@ struct MinimumFn {
 Status TakenGradient(GradientContext& c, const char* compare) {
   const Endpoint x_taken = c.Op(compare, {c.input(0), c.input(1)});
   const Endpoint g = c.grad(), zero = c.ScalarLike(0, g.dtype());
-  c.SetBroadcastGrads(0, c.Op("SelectV2", {x_taken, g, zero}), 1, c.Op("SelectV2", {x_taken, zero, g}));
+  c.SetBroadcastGrads(0, c.Op("SelectV2", {x_taken, g, zero}), 1,
+                      c.Op("SelectV2", {x_taken, zero, g}));
   return c.status();
 }
 Status MaximumGradient(GradientContext& c) { return TakenGradient(c, "GreaterEqual"); }

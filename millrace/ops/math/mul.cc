@@ -38,7 +38,8 @@ struct SquaredDifferenceFn {
 };
 
 Status MulGradient(GradientContext& c) {
-  c.SetBroadcastGrads(0, c.Mul(c.grad(), c.Conj(c.input(1))), 1, c.Mul(c.Conj(c.input(0)), c.grad()));
+  c.SetBroadcastGrads(0, c.Mul(c.grad(), c.Conj(c.input(1))), 1,
+                      c.Mul(c.Conj(c.input(0)), c.grad()));
   return c.status();
 }
 Status MulNoNanGradient(GradientContext& c) {

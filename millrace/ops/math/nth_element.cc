@@ -14,7 +14,8 @@ class NthElementKernel : public Kernel {
  public:
   explicit NthElementKernel(KernelInit& init) {
     init.Attr("reverse", &reverse_);
-    if (!DispatchType(RealTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+    if (!DispatchType(RealTypes{}, init.input_type(0), [](auto) {}))
+      FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -24,7 +25,8 @@ class NthElementKernel : public Kernel {
     }
     MR_ASSIGN_OR_RETURN(int64_t n, ScalarInput(ctx, 1, "n"));
     if (n < 0) return InvalidArgument("n must be non-negative but is ", n);
-    if (input.rank() < 1) return InvalidArgument("Input must be at least rank 1 but is rank ", input.rank());
+    if (input.rank() < 1)
+      return InvalidArgument("Input must be at least rank 1 but is rank ", input.rank());
     const int64_t length = input.dim(input.rank() - 1);
     if (n >= length) return InvalidArgument("Input must have at least n+1 = ", n + 1, " columns");
     if (reverse_) n = length - n - 1;
@@ -69,7 +71,8 @@ Status NthElementShape(ShapeContext& c) {
 // Shared evenly among the elements of the row that equal the one found.
 Status NthElementGradient(GradientContext& c) {
   const Endpoint input = c.input(0), last = c.Scalar<int32_t>(-1);
-  const Endpoint found = c.Op("ExpandDims", {c.output(0), last}), g = c.Op("ExpandDims", {c.grad(), last});
+  const Endpoint found = c.Op("ExpandDims", {c.output(0), last}),
+                 g = c.Op("ExpandDims", {c.grad(), last});
   const Endpoint is_found = c.Cast(c.Op("Equal", {input, found}), g.dtype());
   const Endpoint ties = c.Op("Sum", {is_found, last}, {{"keep_dims", true}});
   c.set_input_grad(0, c.Mul(c.Div(is_found, ties), g));

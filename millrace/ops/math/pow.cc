@@ -33,7 +33,8 @@ struct PowFn {
 
 // g * y * x^(y-1), and g * x^y * log(x) where the logarithm is a number.
 Status PowGradient(GradientContext& c) {
-  const Endpoint x = c.Conj(c.input(0)), y = c.Conj(c.input(1)), z = c.Conj(c.output(0)), g = c.grad();
+  const Endpoint x = c.Conj(c.input(0)), y = c.Conj(c.input(1)), z = c.Conj(c.output(0)),
+                 g = c.grad();
   const DType t = x.dtype();
   const Endpoint one = c.ScalarLike(1, t), zero = c.ScalarLike(0, t);
   const Endpoint gx = c.Mul(c.Mul(g, y), c.Op("Pow", {x, c.Sub(y, one)}));

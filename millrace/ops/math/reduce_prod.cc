@@ -29,7 +29,8 @@ Status ProdGradient(GradientContext& c) {
   if (reduced.axes().has_value()) {
     std::vector<int32_t> front = *reduced.axes();
     for (int32_t d = 0; d < x.shape().rank(); ++d) {
-      if (!std::binary_search(reduced.axes()->begin(), reduced.axes()->end(), d)) front.push_back(d);
+      if (!std::binary_search(reduced.axes()->begin(), reduced.axes()->end(), d))
+        front.push_back(d);
     }
     order = c.Ints(front);
   } else {

@@ -31,7 +31,8 @@ Status ReductionShape(ShapeContext& c) {
   MR_ASSIGN_OR_RETURN(const bool keep_dims, c.Attr<bool>("keep_dims"));
   const PartialShape& axes_shape = c.input(1);
   if (axes_shape.known_rank() && axes_shape.rank() > 1) {
-    return InvalidArgument("reduction axes must be a scalar or a vector, not of shape ", axes_shape.ToString());
+    return InvalidArgument("reduction axes must be a scalar or a vector, not of shape ",
+                           axes_shape.ToString());
   }
   if (!input.known_rank()) return absl::OkStatus();
   const int rank = input.rank();
@@ -78,8 +79,9 @@ ReducedInput::ReducedInput(GradientContext& c) : c_(c) {
 Endpoint ReducedInput::input_shape() {
   if (input_shape_) return input_shape_;
   const PartialShape& shape = c_.input(0).shape();
-  const bool fits = shape.IsFullyDefined() &&
-                    std::all_of(shape.dims().begin(), shape.dims().end(), [](int64_t d) { return d < (1LL << 31); });
+  const bool fits =
+      shape.IsFullyDefined() && std::all_of(shape.dims().begin(), shape.dims().end(),
+                                            [](int64_t d) { return d < (1LL << 31); });
   if (fits) {
     input_shape_ = c_.Ints(std::vector<int32_t>(shape.dims().begin(), shape.dims().end()));
   } else {
@@ -102,7 +104,8 @@ Endpoint ReducedInput::KeptShape() {
       known &= keep[d] == 0 || (shape.dim(d) >= 0 && shape.dim(d) < (1LL << 31));
       dims[d] = keep[d] == 0 ? 1 : static_cast<int32_t>(shape.dim(d));
     }
-    kept_shape_ = known ? c_.Ints(dims) : c_.Add(c_.Mul(input_shape(), c_.Ints(keep)), c_.Ints(one));
+    kept_shape_ =
+        known ? c_.Ints(dims) : c_.Add(c_.Mul(input_shape(), c_.Ints(keep)), c_.Ints(one));
     return kept_shape_;
   }
   // In the place of each axis of the shape, a 1.
@@ -117,7 +120,8 @@ Endpoint ReducedInput::KeptShape() {
 Endpoint ReducedInput::Expand(Endpoint e) {
   if (c_.AttrOr<bool>("keep_dims", false)) return e;
   // Missing leading dimensions broadcast by themselves.
-  if (axes_.has_value() && (axes_->empty() || axes_->back() + 1 == static_cast<int>(axes_->size()))) return e;
+  if (axes_.has_value() && (axes_->empty() || axes_->back() + 1 == static_cast<int>(axes_->size())))
+    return e;
   return c_.Reshape(e, KeptShape());
 }
 

@@ -17,12 +17,13 @@ struct FloorFn {
     return std::floor(x);
   }
 };
-// Halves go to the even neighbour.
+// Halves go to the even neighbour. For integers TensorFlow's kernel answers 0 (its front end never
+// asks it), and so does this one.
 struct RoundFn {
   template <typename T>
   T operator()(T x) const {
     if constexpr (std::is_integral_v<T>) {
-      return x;
+      return 0;
     } else {
       return std::rint(x);
     }

@@ -32,8 +32,8 @@ Status CheckIds(const Tensor& data, const Tensor& ids) {
   if (ids.rank() != 1) return InvalidArgument("segment_ids should be a vector.");
   if (data.rank() < 1) return InvalidArgument("data must have at least one dimension");
   if (ids.num_elements() != data.dim(0)) {
-    return InvalidArgument("segment_ids should be the same size as dimension 0 of input: ", ids.num_elements(),
-                           " vs. ", data.dim(0));
+    return InvalidArgument("segment_ids should be the same size as dimension 0 of input: ",
+                           ids.num_elements(), " vs. ", data.dim(0));
   }
   int64_t previous = 0;
   for (int64_t i = 0; i < ids.num_elements(); ++i) {
@@ -49,7 +49,8 @@ template <template <typename> class Op, typename InTypes>
 class SegmentKernel : public Kernel {
  public:
   explicit SegmentKernel(KernelInit& init) {
-    if (!DispatchType(InTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+    if (!DispatchType(InTypes{}, init.input_type(0), [](auto) {}))
+      FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -69,7 +70,8 @@ class SegmentKernel : public Kernel {
         const int64_t id = IntAt(ids, first);
         int64_t last = first + 1;
         while (last < rows && IntAt(ids, last) == id) ++last;
-        std::fill(out + filled * width, out + id * width, static_cast<T>(Op<ComputeType<T>>::Gap()));
+        std::fill(out + filled * width, out + id * width,
+                  static_cast<T>(Op<ComputeType<T>>::Gap()));
         CombineRows<T, Op>(data.data<T>(), first, last, width, out + id * width);
         filled = id + 1;
         first = last;
@@ -84,8 +86,8 @@ Status SegmentShape(ShapeContext& c) {
   MR_ASSIGN_OR_RETURN(const PartialShape ids, c.WithRank(1, 1));
   if (!data.known_rank()) return absl::OkStatus();
   if (data.dim(0) >= 0 && ids.dim(0) >= 0 && data.dim(0) != ids.dim(0)) {
-    return InvalidArgument("segment_ids should be the same size as dimension 0 of input: ", ids.dim(0), " vs. ",
-                           data.dim(0));
+    return InvalidArgument("segment_ids should be the same size as dimension 0 of input: ",
+                           ids.dim(0), " vs. ", data.dim(0));
   }
   data.set_dim(0, PartialShape::kUnknown);
   c.set_output(0, std::move(data));
@@ -104,7 +106,8 @@ Status SegmentMeanGradient(GradientContext& c) {
   // One row length of ones for each row, added up: the sizes of the segments, shaped to divide by.
   const Endpoint data = c.input(0), ids = c.input(1);
   const Endpoint rank = c.Rank(data);
-  const Endpoint tail = c.Op("Fill", {c.Reshape(c.Sub(rank, c.Scalar<int32_t>(1)), c.Ints({1})), c.Scalar<int32_t>(1)});
+  const Endpoint tail = c.Op(
+      "Fill", {c.Reshape(c.Sub(rank, c.Scalar<int32_t>(1)), c.Ints({1})), c.Scalar<int32_t>(1)});
   const Endpoint shape = c.Op("ConcatV2", {c.Shape(ids), tail, c.Scalar<int32_t>(0)});
   const Endpoint ones = c.Op("Fill", {shape, c.ScalarLike(1, c.grad().dtype())});
   const Endpoint sizes = c.Op("SegmentSum", {ones, ids});
@@ -131,7 +134,8 @@ Status SegmentProdGradient(GradientContext& c) {
   const Endpoint grad = c.Op("SelectV2", {several, zero, c.grad()});
   const Endpoint no_zeros = c.Op("SelectV2", {is_zero, one, data});
   const Endpoint others = GatherRows(c, c.Op("SegmentProd", {no_zeros, ids}));
-  const Endpoint slope = c.Op("SelectV2", {is_zero, others, c.Div(GatherRows(c, c.output(0)), no_zeros)});
+  const Endpoint slope =
+      c.Op("SelectV2", {is_zero, others, c.Div(GatherRows(c, c.output(0)), no_zeros)});
   c.set_input_grad(0, c.Mul(GatherRows(c, grad), slope));
   return c.status();
 }

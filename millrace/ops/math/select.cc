@@ -9,8 +9,8 @@ namespace {
 
 // Operands that stand give their first element.
 template <typename T>
-void SelectLoop(const bool* condition, bool c_moves, const T* a, bool a_moves, const T* b, bool b_moves,
-                T* out, int64_t n) {
+void SelectLoop(const bool* condition, bool c_moves, const T* a, bool a_moves, const T* b,
+                bool b_moves, T* out, int64_t n) {
   if (c_moves && a_moves && b_moves) {
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) out[i] = condition[i] ? a[i] : b[i];
@@ -53,12 +53,13 @@ class SelectV2Kernel : public Kernel {
       T* out = static_cast<T*>(output->raw_data());
       ctx.ParallelFor(walk.num_elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
         walk.ForEachRun(begin, end, [&](const int64_t* offsets, int64_t at, int64_t n) {
-          SelectLoop(condition + offsets[0], walk.moves(0), a + offsets[1], walk.moves(1), b + offsets[2],
-                     walk.moves(2), out + at, n);
+          SelectLoop(condition + offsets[0], walk.moves(0), a + offsets[1], walk.moves(1),
+                     b + offsets[2], walk.moves(2), out + at, n);
         });
       });
     });
-    return known ? absl::OkStatus() : Unimplemented("Select does not take elements of type ", DTypeName(dtype));
+    return known ? absl::OkStatus()
+                 : Unimplemented("Select does not take elements of type ", DTypeName(dtype));
   }
 };
 
@@ -70,8 +71,8 @@ class SelectKernel : public SelectV2Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor &condition = ctx.input(0), &a = ctx.input(1), &b = ctx.input(2);
     if (a.shape() != b.shape()) {
-      return InvalidArgument("'then' and 'else' must have the same size. but received: ", a.shape().ToString(),
-                             " vs. ", b.shape().ToString());
+      return InvalidArgument("'then' and 'else' must have the same size. but received: ",
+                             a.shape().ToString(), " vs. ", b.shape().ToString());
     }
     if (condition.rank() == 0) {
       ctx.SetOutput(0, condition.scalar<bool>() ? a : b);
@@ -81,8 +82,10 @@ class SelectKernel : public SelectV2Kernel {
     if (condition.rank() == 1 && a.rank() > 1 && a.dim(0) == condition.dim(0)) {
       for (int d = 1; d < a.rank(); ++d) shape.AddDim(1);
     } else if (condition.shape() != a.shape()) {
-      return InvalidArgument("'condition' must be a scalar, a vector as long as dimension 0 of 'then', or of its "
-                             "shape: ", condition.shape().ToString(), " vs. ", a.shape().ToString());
+      return InvalidArgument(
+          "'condition' must be a scalar, a vector as long as dimension 0 of 'then', or of its "
+          "shape: ",
+          condition.shape().ToString(), " vs. ", a.shape().ToString());
     }
     Broadcast walk;
     MR_RETURN_IF_ERROR(walk.Init({&shape, &a.shape(), &b.shape()}));
@@ -116,7 +119,8 @@ Status SelectGradient(GradientContext& c) {
 
 Status SelectV2Gradient(GradientContext& c) {
   const Endpoint condition = c.input(0), g = c.grad(), zero = c.ScalarLike(0, g.dtype());
-  c.SetBroadcastGrads(1, c.Op("SelectV2", {condition, g, zero}), 2, c.Op("SelectV2", {condition, zero, g}));
+  c.SetBroadcastGrads(1, c.Op("SelectV2", {condition, g, zero}), 2,
+                      c.Op("SelectV2", {condition, zero, g}));
   return c.status();
 }
 

@@ -1,4 +1,4 @@
-// Erf, Erfc, Lgamma, Digamma, Polygamma.
+// Erf, Erfc, Lgamma, Digamma, MillracePolygamma.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
@@ -64,14 +64,14 @@ Status LgammaGradient(GradientContext& c) {
 }
 Status DigammaGradient(GradientContext& c) {
   const Endpoint x = c.input(0);
-  c.set_input_grad(0, c.Mul(c.grad(), c.Op("Polygamma", {c.ScalarLike(1, x.dtype()), x})));
+  c.set_input_grad(0, c.Mul(c.grad(), c.Op("MillracePolygamma", {c.ScalarLike(1, x.dtype()), x})));
   return c.status();
 }
 
 // Only x has one: the order is a whole number.
 Status PolygammaGradient(GradientContext& c) {
   const Endpoint n = c.input(0), x = c.input(1);
-  const Endpoint slope = c.Op("Polygamma", {c.Add(n, c.ScalarLike(1, n.dtype())), x});
+  const Endpoint slope = c.Op("MillracePolygamma", {c.Add(n, c.ScalarLike(1, n.dtype())), x});
   c.SetBroadcastGrads(0, c.ZerosLike(slope), 1, c.Mul(c.grad(), slope));
   return c.status();
 }
@@ -99,7 +99,7 @@ MILLRACE_OP(Digamma)
     .Gradient(DigammaGradient)
     .Summary("The derivative of Lgamma");
 
-MILLRACE_OP(Polygamma)
+MILLRACE_OP(MillracePolygamma)
     .Input("a: T").Input("x: T").Output("z: T")
     .Attr("T: {float, double}")
     .Shape(BroadcastShape)
@@ -110,6 +110,6 @@ MILLRACE_KERNEL(Erf, kCpu, UnaryOf<ErfFn, FloatTypes>);
 MILLRACE_KERNEL(Erfc, kCpu, UnaryOf<ErfcFn, FloatTypes>);
 MILLRACE_KERNEL(Lgamma, kCpu, UnaryOf<LgammaFn, FloatTypes>);
 MILLRACE_KERNEL(Digamma, kCpu, UnaryOf<DigammaFn, FloatTypes>);
-MILLRACE_KERNEL(Polygamma, kCpu, BinaryOf<PolygammaFn, Types<float, double>>);
+MILLRACE_KERNEL(MillracePolygamma, kCpu, BinaryOf<PolygammaFn, Types<float, double>>);
 
 }  // namespace millrace

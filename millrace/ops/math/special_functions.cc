@@ -12,8 +12,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 
 // Bernoulli numbers B2, B4, ...
-constexpr double kBernoulli[] = {1.0 / 6,    -1.0 / 30,     1.0 / 42, -1.0 / 30,      5.0 / 66,
-                                 -691.0 / 2730, 7.0 / 6, -3617.0 / 510, 43867.0 / 798, -174611.0 / 330};
+constexpr double kBernoulli[] = {1.0 / 6,       -1.0 / 30,      1.0 / 42, -1.0 / 30,
+                                 5.0 / 66,      -691.0 / 2730,  7.0 / 6,  -3617.0 / 510,
+                                 43867.0 / 798, -174611.0 / 330};
 
 }  // namespace
 

@@ -72,7 +72,8 @@ Status AcosGradient(GradientContext& c) {
 }
 Status AtanGradient(GradientContext& c) {
   const Endpoint x = c.Conj(c.input(0));
-  const Endpoint slope = c.Op("Reciprocal", {c.Add(c.ScalarLike(1, x.dtype()), c.Op("Square", {x}))});
+  const Endpoint slope =
+      c.Op("Reciprocal", {c.Add(c.ScalarLike(1, x.dtype()), c.Op("Square", {x}))});
   c.set_input_grad(0, c.Mul(c.grad(), slope));
   return c.status();
 }

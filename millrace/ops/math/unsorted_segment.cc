@@ -19,19 +19,22 @@ template <template <typename> class Op, typename InTypes>
 class UnsortedSegmentKernel : public Kernel {
  public:
   explicit UnsortedSegmentKernel(KernelInit& init) {
-    if (!DispatchType(InTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+    if (!DispatchType(InTypes{}, init.input_type(0), [](auto) {}))
+      FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
     const Tensor &data = ctx.input(0), &ids = ctx.input(1);
     if (ctx.input(2).rank() != 0) {
-      return InvalidArgument("num_segments should be a scalar, not shape ", ctx.input(2).shape().ToString());
+      return InvalidArgument("num_segments should be a scalar, not shape ",
+                             ctx.input(2).shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(const int64_t segments, ScalarInput(ctx, 2, "num_segments"));
-    if (segments < 0) return InvalidArgument("Input num_segments == ", segments, " must not be negative.");
+    if (segments < 0)
+      return InvalidArgument("Input num_segments == ", segments, " must not be negative.");
     if (!IsPrefix(ids.shape(), data.shape())) {
-      return InvalidArgument("data.shape = ", data.shape().ToString(), " does not start with segment_ids.shape = ",
-                             ids.shape().ToString());
+      return InvalidArgument("data.shape = ", data.shape().ToString(),
+                             " does not start with segment_ids.shape = ", ids.shape().ToString());
     }
     Shape::Dims dims = {segments};
     for (int d = ids.rank(); d < data.rank(); ++d) dims.push_back(data.dim(d));
@@ -47,8 +50,8 @@ class UnsortedSegmentKernel : public Kernel {
 
  private:
   template <typename T>
-  static Status Combine(KernelContext& ctx, const Tensor& data, const Tensor& ids, int64_t segments, int64_t width,
-                        Tensor* output) {
+  static Status Combine(KernelContext& ctx, const Tensor& data, const Tensor& ids, int64_t segments,
+                        int64_t width, Tensor* output) {
     using C = ComputeType<T>;
     // 16-bit floats are added up as floats.
     Tensor sums = *output;
@@ -56,13 +59,15 @@ class UnsortedSegmentKernel : public Kernel {
       MR_ASSIGN_OR_RETURN(sums, ctx.AllocateTemp(DTypeOf<C>(), output->shape()));
     }
     C* sum = sums.data<C>();
-    std::fill_n(sum, segments * width, std::is_same_v<C, T> ? Op<C>::Identity() : static_cast<C>(Op<T>::Identity()));
+    std::fill_n(sum, segments * width,
+                std::is_same_v<C, T> ? Op<C>::Identity() : static_cast<C>(Op<T>::Identity()));
     const T* x = data.data<T>();
     for (int64_t i = 0, n = ids.num_elements(); i < n; ++i) {
       const int64_t id = IntAt(ids, i);
       if (id < 0) continue;
       if (id >= segments) {
-        return InvalidArgument("segment_ids[", i, "] = ", id, " is out of range [0, ", segments, ")");
+        return InvalidArgument("segment_ids[", i, "] = ", id, " is out of range [0, ", segments,
+                               ")");
       }
       for (int64_t j = 0; j < width; ++j) {
         C& to = sum[id * width + j];
@@ -70,7 +75,8 @@ class UnsortedSegmentKernel : public Kernel {
       }
     }
     if constexpr (!std::is_same_v<C, T>) {
-      std::transform(sum, sum + segments * width, output->data<T>(), [](C v) { return static_cast<T>(v); });
+      std::transform(sum, sum + segments * width, output->data<T>(),
+                     [](C v) { return static_cast<T>(v); });
     }
     return absl::OkStatus();
   }
@@ -81,8 +87,8 @@ Status UnsortedSegmentShape(ShapeContext& c) {
   const PartialShape &data = c.input(0), &ids = c.input(1);
   if (!data.known_rank() || !ids.known_rank()) return absl::OkStatus();
   if (ids.rank() > data.rank()) {
-    return InvalidArgument("data.shape = ", data.ToString(), " does not start with segment_ids.shape = ",
-                           ids.ToString());
+    return InvalidArgument("data.shape = ", data.ToString(),
+                           " does not start with segment_ids.shape = ", ids.ToString());
   }
   const Tensor* segments = c.constant(2);
   PartialShape shape({segments == nullptr ? PartialShape::kUnknown : IntAt(*segments, 0)});
@@ -91,8 +97,8 @@ Status UnsortedSegmentShape(ShapeContext& c) {
   }
   for (int d = 0; d < ids.rank(); ++d) {
     if (data.dim(d) >= 0 && ids.dim(d) >= 0 && data.dim(d) != ids.dim(d)) {
-      return InvalidArgument("data.shape = ", data.ToString(), " does not start with segment_ids.shape = ",
-                             ids.ToString());
+      return InvalidArgument("data.shape = ", data.ToString(),
+                             " does not start with segment_ids.shape = ", ids.ToString());
     }
   }
   for (int d = ids.rank(); d < data.rank(); ++d) shape.AddDim(data.dim(d));
@@ -130,7 +136,8 @@ Status UnsortedSegmentExtremeGradient(GradientContext& c) {
   const Endpoint data = c.input(0), ids = c.input(1), zero = c.ScalarLike(0, data.dtype());
   const Gathered best = GatherKept(c, c.output(0));
   const Endpoint is_best = c.Op("LogicalAnd", {c.Op("Equal", {data, best.rows}), best.is_kept});
-  const Endpoint ties = c.Op("UnsortedSegmentSum", {c.Cast(is_best, data.dtype()), ids, c.input(2)});
+  const Endpoint ties =
+      c.Op("UnsortedSegmentSum", {c.Cast(is_best, data.dtype()), ids, c.input(2)});
   const Endpoint shared = GatherKept(c, c.Div(c.grad(), ties)).rows;
   c.set_input_grad(0, c.Op("SelectV2", {is_best, shared, zero}));
   return c.status();
@@ -146,7 +153,8 @@ Status UnsortedSegmentProdGradient(GradientContext& c) {
   const Endpoint grad = c.Op("SelectV2", {several, zero, c.grad()});
   const Endpoint no_zeros = c.Op("SelectV2", {is_zero, one, data});
   const Endpoint others = c.Op("UnsortedSegmentProd", {no_zeros, ids, segments});
-  const Endpoint product_at = GatherKept(c, c.output(0)).rows, others_at = GatherKept(c, others).rows;
+  const Endpoint product_at = GatherKept(c, c.output(0)).rows,
+                 others_at = GatherKept(c, others).rows;
   const Endpoint slope = c.Op("SelectV2", {is_zero, others_at, c.Div(product_at, no_zeros)});
   c.set_input_grad(0, c.Mul(GatherOrZero(c, grad), slope));
   return c.status();

@@ -40,13 +40,15 @@ Endpoint IsNotZero(GradientContext& c) {
 
 Status XlogyGradient(GradientContext& c) {
   const Endpoint x = c.input(0), y = c.input(1), g = c.grad();
-  c.SetBroadcastGrads(0, c.Mul(c.Op("Xlogy", {IsNotZero(c), y}), g), 1, c.Mul(c.Op("Xdivy", {x, y}), g));
+  c.SetBroadcastGrads(0, c.Mul(c.Op("Xlogy", {IsNotZero(c), y}), g), 1,
+                      c.Mul(c.Op("Xdivy", {x, y}), g));
   return c.status();
 }
 Status Xlog1pyGradient(GradientContext& c) {
   const Endpoint x = c.input(0), y = c.input(1), g = c.grad();
   const Endpoint y1 = c.Add(y, c.ScalarLike(1, y.dtype()));
-  c.SetBroadcastGrads(0, c.Mul(c.Op("Xlog1py", {IsNotZero(c), y}), g), 1, c.Mul(c.Op("Xdivy", {x, y1}), g));
+  c.SetBroadcastGrads(0, c.Mul(c.Op("Xlog1py", {IsNotZero(c), y}), g), 1,
+                      c.Mul(c.Op("Xdivy", {x, y1}), g));
   return c.status();
 }
 Status XdivyGradient(GradientContext& c) {

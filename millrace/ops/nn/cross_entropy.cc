@@ -1,5 +1,5 @@
 // Cross entropy of softmax(features) with labels: dense distributions or the index of a class.
-#include <atomic>
+#include <cmath>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"

@@ -1,8 +1,9 @@
 // Elu and Selu: linear above zero, exponential below.
-#include <Eigen/Core>
+#include <cmath>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
+#include "millrace/ops/kernels/vector_math.h"
 #include "millrace/ops/nn/activation_kernels.h"
 
 namespace millrace {
@@ -70,17 +71,27 @@ MILLRACE_OP(SeluGrad)
     .Shape(MergedShape)
     .Gradient(SeluGradGradient);
 
+void ExpMinusOne(const float* x, float* y, int64_t n) { vector::Expm1(x, y, n); }
+void ExpMinusOne(const double* x, double* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = std::expm1(x[i]);
+}
+
+// y = above * x where x >= 0, below * (exp(x) - 1) elsewhere.
 template <typename C>
-using Array = Eigen::Map<Eigen::Array<C, Eigen::Dynamic, 1>>;
-template <typename C>
-using ConstArray = Eigen::Map<const Eigen::Array<C, Eigen::Dynamic, 1>>;
+void LinearOrExponential(C above, C below, const C* x, C* y, int64_t n) {
+  C e[kConvertBlock];
+  for (int64_t begin = 0; begin < n; begin += kConvertBlock, x += kConvertBlock, y += kConvertBlock) {
+    const int64_t size = std::min(kConvertBlock, n - begin);
+    ExpMinusOne(x, e, size);
+    for (int64_t i = 0; i < size; ++i) y[i] = x[i] < C(0) ? below * e[i] : above * x[i];
+  }
+}
 
 struct EluOp {
   explicit EluOp(KernelInit&) {}
   template <typename C>
   void operator()(const C* x, C* y, int64_t n) const {
-    const ConstArray<C> in(x, n);
-    Array<C>(y, n) = (in < C(0)).select(in.expm1(), in);
+    LinearOrExponential(C(1), C(1), x, y, n);
   }
 };
 struct EluGradOp {
@@ -94,8 +105,7 @@ struct SeluOp {
   explicit SeluOp(KernelInit&) {}
   template <typename C>
   void operator()(const C* x, C* y, int64_t n) const {
-    const ConstArray<C> in(x, n);
-    Array<C>(y, n) = (in < C(0)).select(C(kScaleAlpha) * in.expm1(), C(kScale) * in);
+    LinearOrExponential(C(kScale), C(kScaleAlpha), x, y, n);
   }
 };
 struct SeluGradOp {

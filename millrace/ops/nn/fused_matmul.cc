@@ -1,12 +1,13 @@
 // _FusedMatMul: a product, a bias and an activation in one pass over each tile while it is in the cache.
 // Graph passes make it out of MatMul, BiasAdd and what follows; nobody writes it by hand.
-#include <Eigen/Core>
 #include <atomic>
+#include <cmath>
 
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/gemm.h"
 #include "millrace/ops/kernels/matrix_product.h"
+#include "millrace/ops/kernels/vector_math.h"
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
@@ -51,10 +52,16 @@ StatusOr<Activation> ParseActivation(const std::string& name) {
   return Unimplemented("fused op ", name);
 }
 
+// Calls fn(x, scratch, n) on short pieces of a row.
+template <typename Fn>
+void InBlocks(float* x, int64_t n, Fn fn) {
+  constexpr int64_t kBlock = 256;
+  float scratch[kBlock];
+  for (int64_t i = 0; i < n; i += kBlock) fn(x + i, scratch, std::min(kBlock, n - i));
+}
+
 // The same formulas as the ops of those names.
 void Activate(Activation activation, float alpha, float* x, int64_t n) {
-  using Array = Eigen::Array<float, Eigen::Dynamic, 1>;
-  Eigen::Map<Array> y(x, n);
   switch (activation) {
     case Activation::kNone: return;
     case Activation::kRelu:
@@ -66,17 +73,30 @@ void Activate(Activation activation, float alpha, float* x, int64_t n) {
         x[i] = low > 6.0f ? 6.0f : low;
       }
       return;
-    case Activation::kElu: y = (y < 0.0f).select(y.expm1(), y); return;
     case Activation::kLeakyRelu:
       for (int64_t i = 0; i < n; ++i) x[i] = x[i] > 0.0f ? x[i] : x[i] * alpha;
       return;
-    case Activation::kTanh: y = y.tanh(); return;
-    case Activation::kSigmoid: y = 1.0f / (1.0f + (-y).exp()); return;
+    case Activation::kTanh: vector::Tanh(x, x, n); return;
+    case Activation::kSigmoid: vector::Sigmoid(x, x, n); return;
+    case Activation::kElu:
+      InBlocks(x, n, [](float* y, float* e, int64_t size) {
+        vector::Expm1(y, e, size);
+        for (int64_t i = 0; i < size; ++i) y[i] = y[i] < 0.0f ? e[i] : y[i];
+      });
+      return;
     case Activation::kGeluApproximate:
-      y = 0.5f * y * (1.0f + (0.7978845608028654f * (y + 0.044715f * y.cube())).tanh());
+      InBlocks(x, n, [](float* y, float* t, int64_t size) {
+        for (int64_t i = 0; i < size; ++i) {
+          t[i] = 0.7978845608028654f * (y[i] + 0.044715f * y[i] * y[i] * y[i]);
+        }
+        vector::Tanh(t, t, size);
+        for (int64_t i = 0; i < size; ++i) y[i] = 0.5f * y[i] * (1.0f + t[i]);
+      });
       return;
     case Activation::kGeluExact:
-      for (int64_t i = 0; i < n; ++i) x[i] = 0.5f * x[i] * (1.0f + std::erf(x[i] * 0.70710678118654752f));
+      for (int64_t i = 0; i < n; ++i) {
+        x[i] = 0.5f * x[i] * (1.0f + std::erf(x[i] * 0.70710678118654752f));
+      }
       return;
   }
 }

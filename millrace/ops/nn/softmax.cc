@@ -1,4 +1,6 @@
 // Softmax and LogSoftmax along the last dimension.
+#include <cmath>
+
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"

@@ -1,9 +1,10 @@
 // What softmax and the cross entropies share: exponentials of rows, and their sums.
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <cstdint>
+
+#include "millrace/ops/kernels/vector_math.h"
 
 namespace millrace {
 
@@ -30,8 +31,7 @@ void ShiftRows(const C* x, int64_t rows, int64_t width, C* shifted) {
 // e = exp(shifted); sums[r] = sum of row r. `e` may be `shifted`.
 template <typename C>
 void ExpRows(const C* shifted, int64_t rows, int64_t width, C* e, C* sums) {
-  using Array = Eigen::Array<C, Eigen::Dynamic, 1>;
-  Eigen::Map<Array>(e, rows * width) = Eigen::Map<const Array>(shifted, rows * width).exp();
+  vector::Exp(shifted, e, rows * width);
   for (int64_t r = 0; r < rows; ++r) {
     const C* row = e + r * width;
     // Eight running sums: a fixed order that vectorises.

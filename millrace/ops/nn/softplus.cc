@@ -1,9 +1,10 @@
 // Softplus and Softsign: smooth forms of max(x, 0) and of the sign.
-#include <Eigen/Core>
+#include <cmath>
 #include <limits>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
+#include "millrace/ops/kernels/vector_math.h"
 #include "millrace/ops/nn/activation_kernels.h"
 
 namespace millrace {
@@ -61,10 +62,10 @@ MILLRACE_OP(SoftsignGrad)
     .Shape(MergedShape)
     .NotDifferentiable();
 
-template <typename C>
-using Array = Eigen::Map<Eigen::Array<C, Eigen::Dynamic, 1>>;
-template <typename C>
-using ConstArray = Eigen::Map<const Eigen::Array<C, Eigen::Dynamic, 1>>;
+void LogOnePlus(const float* x, float* y, int64_t n) { vector::Log1p(x, y, n); }
+void LogOnePlus(const double* x, double* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = std::log1p(x[i]);
+}
 
 struct SoftplusOp {
   explicit SoftplusOp(KernelInit&) {}
@@ -72,16 +73,28 @@ struct SoftplusOp {
   template <typename C>
   void operator()(const C* x, C* y, int64_t n) const {
     const C threshold = std::log(std::numeric_limits<C>::epsilon()) + C(2);
-    const ConstArray<C> in(x, n);
-    Array<C>(y, n) = (in > -threshold)
-                         .select(in, (in < threshold).select(in.exp(), in.exp().log1p()));
+    C e[kConvertBlock], log[kConvertBlock];
+    for (int64_t begin = 0; begin < n; begin += kConvertBlock, x += kConvertBlock, y += kConvertBlock) {
+      const int64_t size = std::min(kConvertBlock, n - begin);
+      vector::Exp(x, e, size);
+      LogOnePlus(e, log, size);
+      for (int64_t i = 0; i < size; ++i) {
+        y[i] = x[i] > -threshold ? x[i] : (x[i] < threshold ? e[i] : log[i]);
+      }
+    }
   }
 };
 struct SoftplusGradOp {
   explicit SoftplusGradOp(KernelInit&) {}
   template <typename C>
   void operator()(const C* dy, const C* x, C* dx, int64_t n) const {
-    Array<C>(dx, n) = ConstArray<C>(dy, n) / ((-ConstArray<C>(x, n)).exp() + C(1));
+    C e[kConvertBlock];
+    for (int64_t begin = 0; begin < n; begin += kConvertBlock) {
+      const int64_t size = std::min(kConvertBlock, n - begin);
+      for (int64_t i = 0; i < size; ++i) e[i] = -x[begin + i];
+      vector::Exp(e, e, size);
+      for (int64_t i = 0; i < size; ++i) dx[begin + i] = dy[begin + i] / (e[i] + C(1));
+    }
   }
 };
 struct SoftsignOp {

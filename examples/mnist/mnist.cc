@@ -1,0 +1,192 @@
+// Trains a network on the MNIST digits and tells how many of the 10,000 test images it gets right.
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+
+#include "examples/mnist/progress.h"
+#include "millrace/data/mnist.h"
+#include "millrace/millrace.h"
+
+using namespace millrace;
+
+namespace {
+
+struct Flags {
+  std::string data_dir = "examples/data/mnist";
+  std::string out;
+  std::vector<int64_t> hidden_units = {256};
+  int64_t batch_size = 100;
+  double learning_rate = 0.001;
+  std::string optimizer = "adam";
+  int64_t epochs = 5;
+  int64_t steps = 0;
+  int64_t seed = 1;
+  int threads = 0;
+  int64_t log_every = 200;
+  double min_accuracy = 0;
+};
+
+// ---- The model -------------------------------------------------------------------------------------------------------
+
+struct Model {
+  Output images, labels, loss, accuracy, num_correct;
+  Operation train, init;
+};
+
+std::unique_ptr<Optimizer> MakeOptimizer(const std::string& name, double rate) {
+  if (name == "sgd") return std::make_unique<optimizers::GradientDescent>(optimizers::GradientDescentOptions{rate});
+  if (name == "momentum") return std::make_unique<optimizers::Momentum>(optimizers::MomentumOptions{rate});
+  if (name == "rmsprop") return std::make_unique<optimizers::RMSProp>(optimizers::RMSPropOptions{rate});
+  return std::make_unique<optimizers::Adam>(optimizers::AdamOptions{rate});
+}
+
+Model BuildModel(const Scope& scope, const Flags& flags) {
+  Model m;
+  m.images = ops::Placeholder(scope.WithOpName("images"), DType::kFloat, {.shape = {-1, 784}});
+  m.labels = ops::Placeholder(scope.WithOpName("labels"), DType::kInt64, {.shape = {-1}});
+  Output x = m.images;
+  for (int64_t units : flags.hidden_units) x = layers::Dense(scope, x, units, {.activation = ops::Relu});
+  Output logits = layers::Dense(scope.WithOpName("logits"), x, 10);
+  m.loss = losses::SparseSoftmaxCrossEntropy(scope.WithOpName("loss"), m.labels, logits);
+  m.accuracy = metrics::Accuracy(scope, m.labels, logits);
+  m.num_correct = metrics::NumCorrect(scope, m.labels, logits);
+  m.train = MakeOptimizer(flags.optimizer, flags.learning_rate)
+                ->Minimize(scope, m.loss, {.global_step = GlobalStep(scope)});
+  m.init = GlobalVariablesInitializer(scope);
+  return m;
+}
+
+// ---- Training and testing --------------------------------------------------------------------------------------------
+
+Status Train(ClientSession& session, const Model& m, const Mnist& data, const Flags& flags, int64_t steps) {
+  MR_ASSIGN_OR_RETURN(Dataset train, Dataset::FromTensors({data.train_images, data.train_labels}));
+  train = train.Shuffle({.seed = static_cast<uint64_t>(flags.seed)}).Batch(flags.batch_size, true).Repeat().Prefetch(4);
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<DatasetIterator> batches, train.MakeIterator());
+  MR_ASSIGN_OR_RETURN(Step step, session.MakeStep({m.images, m.labels}, {}, {m.train}));
+  MR_ASSIGN_OR_RETURN(Step told_step, session.MakeStep({m.images, m.labels}, {m.loss, m.accuracy}, {m.train}));
+
+  Progress progress(steps, flags.log_every);
+  std::vector<Tensor> batch;
+  for (int64_t i = 1; i <= steps; ++i) {
+    MR_RETURN_IF_ERROR(batches->Next(&batch).status());
+    if (!progress.IsDue(i)) {
+      MR_RETURN_IF_ERROR(step(batch).status());
+      continue;
+    }
+    MR_ASSIGN_OR_RETURN(Tensors told, told_step(batch));
+    progress.Show(i, told[0].scalar<float>(), told[1].scalar<float>());
+  }
+  std::printf("Trained %lld steps in %.1f s\n", static_cast<long long>(steps), progress.seconds());
+  return absl::OkStatus();
+}
+
+StatusOr<double> Test(ClientSession& session, const Model& m, const Mnist& data) {
+  const int64_t total = data.test_labels.num_elements();
+  int64_t correct = 0;
+  for (int64_t i = 0; i < total; i += 1000) {
+    const int64_t end = std::min<int64_t>(i + 1000, total);
+    MR_ASSIGN_OR_RETURN(Tensors result, session.Run({{m.images, data.test_images.Slice(i, end)},
+                                                     {m.labels, data.test_labels.Slice(i, end)}},
+                                                    {m.num_correct}));
+    correct += result[0].scalar<int64_t>();
+  }
+  return static_cast<double>(correct) / static_cast<double>(total);
+}
+
+// ---- What is written -------------------------------------------------------------------------------------------------
+
+Status WriteFile(const std::filesystem::path& path, const std::string& contents) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << contents;
+  out.close();
+  if (!out) return Internal("cannot write ", path.string());
+  return absl::OkStatus();
+}
+
+// The folder that was asked for, or a new one: mnist_run, mnist_run_2, ...
+StatusOr<std::filesystem::path> MakeOutputFolder(const std::string& asked) {
+  std::filesystem::path folder = asked;
+  std::error_code error;
+  for (int i = 1; asked.empty() && (folder.empty() || std::filesystem::exists(folder)); ++i) {
+    folder = i == 1 ? "mnist_run" : absl::StrCat("mnist_run_", i);
+  }
+  std::filesystem::create_directories(folder, error);
+  if (error) return InvalidArgument("cannot make the folder ", folder.string(), ": ", error.message());
+  return folder;
+}
+
+// The graph, and the time line of one more training step.
+Status WriteResults(ClientSession& session, const Scope& scope, const Model& m, const Mnist& data, const Flags& flags) {
+  MR_ASSIGN_OR_RETURN(const std::filesystem::path folder, MakeOutputFolder(flags.out));
+  MR_ASSIGN_OR_RETURN(const pb::GraphDef graph, scope.ToGraphDef());
+  MR_RETURN_IF_ERROR(WriteFile(folder / "graph.pb", graph.SerializeAsString()));
+  RunMetadata metadata;
+  Tensors results;
+  const int64_t n = std::min<int64_t>(flags.batch_size, data.train_labels.num_elements());
+  MR_RETURN_IF_ERROR(session.Run(RunOptions{.trace = true},
+                                 {{m.images, data.train_images.Slice(0, n)}, {m.labels, data.train_labels.Slice(0, n)}},
+                                 {m.loss}, {m.train}, &results, &metadata));
+  MR_RETURN_IF_ERROR(WriteFile(folder / "timeline.json", ChromeTrace(metadata.step_stats())));
+  std::cout << "Wrote " << (folder / "graph.pb").string() << " (the graph) and " << (folder / "timeline.json").string()
+            << " (one step; open it in chrome://tracing or ui.perfetto.dev)\n";
+  return absl::OkStatus();
+}
+
+Status Run(const Flags& flags) {
+  MR_ASSIGN_OR_RETURN(const Mnist data, LoadMnist(flags.data_dir));
+  const int64_t examples = data.train_labels.num_elements();
+  if (flags.batch_size > examples) {
+    return InvalidArgument("--batch_size=", flags.batch_size, " is more than the ", examples, " training images");
+  }
+  const int64_t steps = flags.steps > 0 ? flags.steps : flags.epochs * (examples / flags.batch_size);
+
+  Scope scope = Scope::NewRoot();
+  scope.SetRandomSeed(flags.seed);
+  const Model model = BuildModel(scope, flags);
+  MR_ASSIGN_OR_RETURN(ClientSession session,
+                      ClientSession::Create(scope, {.intra_op_threads = flags.threads, .inter_op_threads = flags.threads}));
+  MR_RETURN_IF_ERROR(session.Run(model.init));
+  MR_RETURN_IF_ERROR(Train(session, model, data, flags, steps));
+  MR_ASSIGN_OR_RETURN(const double accuracy, Test(session, model, data));
+  std::printf("Test accuracy %.2f %% on %lld images\n", 100 * accuracy,
+              static_cast<long long>(data.test_labels.num_elements()));
+  std::fflush(stdout);
+  MR_RETURN_IF_ERROR(WriteResults(session, scope, model, data, flags));
+  if (accuracy < flags.min_accuracy) {
+    return FailedPrecondition("the test accuracy ", accuracy, " is below --min_accuracy=", flags.min_accuracy);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("Trains a network on the MNIST digits and tests it.", "mnist");
+  app.add_option("--data_dir,--data", flags.data_dir, "Folder with the four IDX files, plain or .gz")->capture_default_str();
+  app.add_option("--out", flags.out, "Folder for the graph and a step's time line (default: a new mnist_run)");
+  app.add_option("--hidden_units", flags.hidden_units, "Sizes of the hidden layers: 256,128")
+      ->delimiter(',')->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--batch_size", flags.batch_size, "Images in a step")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--learning_rate", flags.learning_rate)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--optimizer", flags.optimizer)
+      ->check(CLI::IsMember({"adam", "sgd", "momentum", "rmsprop"}))->capture_default_str();
+  app.add_option("--epochs", flags.epochs, "Times through the training images")
+      ->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--steps,--train_steps", flags.steps, "Training steps, instead of --epochs")->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", flags.seed, "Of the initial weights and the order of the images")->capture_default_str();
+  app.add_option("--threads", flags.threads, "0 for as many as there are cores")
+      ->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--log_every", flags.log_every, "Steps between lines when the output is not a terminal")
+      ->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--min_accuracy", flags.min_accuracy, "Fail when the test accuracy is below")->check(CLI::Range(0.0, 1.0));
+  CLI11_PARSE(app, argc, argv);
+
+  if (const Status status = Run(flags); !status.ok()) {
+    std::cerr << "mnist: " << status.message() << "\n";
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,69 @@
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "millrace/ops/control_flow/summarize.h"
+#include "tests/ops/op_session.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using ControlFlowTest = OpSessionTest;
+
+TEST_F(ControlFlowTest, MergeTellsWhichSideArrived) {
+  for (const bool pred : {false, true}) {
+    Node* sw = b_.AddNode("Switch", {b_.Scalar<float>(5), b_.Scalar(pred)});
+    Node* merge = b_.AddNode("Merge", {b_.Neg(sw->output(0)), b_.Op("Identity", {sw->output(1)})});
+    const auto results = Fetch({merge->output(0), merge->output(1)});
+    ASSERT_TRUE(results.ok()) << results.status();
+    EXPECT_EQ((*results)[0].scalar<float>(), pred ? 5 : -5);
+    EXPECT_EQ((*results)[1].scalar<int32_t>(), pred ? 1 : 0);
+  }
+}
+
+TEST_F(ControlFlowTest, UpdateOnTheDeadSideDoesNotHappen) {
+  const Endpoint v = b_.Op("VariableV2", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape({2})}}, "v");
+  ASSERT_TRUE(Run(b_.AddNode("Assign", {v, b_.Const(Tensor::Of<float>({1, 2}))})).ok());
+  Node* sw = b_.AddNode("RefSwitch", {v, b_.Scalar(true)});
+  const Endpoint one = b_.Const(Tensor::Of<float>({1, 1}));
+  Node* taken = b_.AddNode("AssignAdd", {sw->output(1), one});
+  Node* dead = b_.AddNode("AssignSub", {sw->output(0), one});
+  ASSERT_TRUE(Fetch({}, {taken, dead}).ok());
+  EXPECT_THAT(Values<float>(b_.Op("Identity", {v})), ElementsAre(2, 3));
+}
+
+TEST_F(ControlFlowTest, FailedAssertShowsItsData) {
+  Node* check = b_.AddNode("Assert", {b_.Scalar(false), b_.Const(Tensor::Scalar("too large:")),
+                                      b_.Const(Tensor::Of<int32_t>({1, 2, 3, 4}))});
+  const Status status = Run(check);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("assertion failed: [too large:] [1 2 3...]"));
+}
+
+TEST_F(ControlFlowTest, AbortFailsTheStepOnly) {
+  Node* abort = b_.AddNode("Abort", {}, {{"error_msg", "enough"}, {"exit_without_error", true}});
+  const Status status = Run(abort);
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("enough"));
+}
+
+TEST_F(ControlFlowTest, PrintPassesItsInputOnAndStopsAfterFirstN) {
+  const Endpoint x = b_.Const(Tensor::Of<float>({1, 2}));
+  const Endpoint printed = b_.Op("Print", {x, x}, {{"message", "x = "}, {"first_n", 1}});
+  ::testing::internal::CaptureStderr();
+  EXPECT_THAT(Values<float>(printed), ElementsAre(1, 2));
+  EXPECT_THAT(Values<float>(printed), ElementsAre(1, 2));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "x = [1 2]\n");
+}
+
+TEST(SummarizeTest, NestsRowsAndStopsAtTheLimit) {
+  const Tensor t = Tensor::Of<int32_t>(Shape({2, 2}), {1, 2, 3, 4});
+  EXPECT_EQ(SummarizeValues(t, -1), "[1 2][3 4]");
+  EXPECT_EQ(SummarizeValues(t, 3), "[1 2][3...]");
+  EXPECT_EQ(SummarizeValues(Tensor::Scalar(true), 3), "1");
+  EXPECT_EQ(SummarizeValues(Tensor(DType::kFloat, Shape({0})), 3), "");
+}
+
+}  // namespace
+}  // namespace millrace
