@@ -244,7 +244,8 @@ std::set<std::string> OpsWithCases() {
     std::ifstream in(std::string(MILLRACE_TESTDATA) + index);
     std::string line;
     while (std::getline(in, line)) {
-      for (const Json& op : Json::parse(line).at("ops")) ops.insert(op.get<std::string>());
+      const Json entry = Json::parse(line);
+      for (const Json& op : entry.at("ops")) ops.insert(op.get<std::string>());
     }
   }
   return ops;
