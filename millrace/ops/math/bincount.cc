@@ -51,6 +51,7 @@ class BincountKernel : public Kernel {
     const int64_t n = matrix ? values.dim(1) : values.num_elements();
     MR_ASSIGN_OR_RETURN(Tensor * bins,
                         ctx.AllocateOutput(0, matrix ? Shape({rows, size}) : Shape({size})));
+    if (bins->num_elements() == 0 && n == 0) return absl::OkStatus();
     Status status;
     DispatchType(NumberTypes{}, bins->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
