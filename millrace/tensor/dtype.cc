@@ -24,7 +24,10 @@ constexpr absl::string_view kRefSuffix = "_ref";
 
 }  // namespace
 
-bool IsKnown(DType t) { return SizeOf(BaseType(t)) != 0; }
+bool IsKnown(DType t) {
+  const DType base = BaseType(t);
+  return !IsRef(base) && SizeOf(base) != 0;
+}
 
 size_t SizeOf(DType t) {
   switch (t) {
@@ -48,7 +51,7 @@ size_t SizeOf(DType t) {
     default: break;
   }
   // A reference is a handle of its variable, whatever the variable holds.
-  return IsRef(t) && SizeOf(BaseType(t)) != 0 ? sizeof(ResourceHandle) : 0;
+  return IsRef(t) && IsKnown(t) ? sizeof(ResourceHandle) : 0;
 }
 
 bool IsPlain(DType t) {
