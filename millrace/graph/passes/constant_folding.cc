@@ -2,6 +2,7 @@
 
 #include "millrace/graph/passes/roles.h"
 #include "millrace/graph/passes/shape_constants.h"
+#include "millrace/graph/shape_inference.h"
 #include "millrace/tensor/tensor_proto.h"
 
 namespace millrace {
@@ -30,10 +31,13 @@ class Folder {
   Status Run() {
     MR_ASSIGN_OR_RETURN(std::vector<Node*> order, TopologicalOrder(*graph_));
     MarkMattering(order);
+    const ShapeContext::ConstantLookup lookup = [this](Endpoint e) { return Constant(e); };
     for (Node* node : order) {
       if (!MayFold(*node)) continue;
       std::vector<Tensor> outputs;
-      if (!ConstantsFromShapes(*node, consumers_, roles_, &outputs) && !Evaluate(*node, &outputs)) continue;
+      if (!ConstantsFromShapes(*node, consumers_, roles_, lookup, &outputs) && !Evaluate(*node, &outputs)) {
+        continue;
+      }
       if (WorthFolding(*node, outputs)) MR_RETURN_IF_ERROR(Replace(node, std::move(outputs)));
     }
     return absl::OkStatus();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "millrace/graph/constant_ints.h"
+
 namespace millrace {
 namespace {
 
@@ -22,10 +24,12 @@ bool FromInts(DType dtype, absl::Span<const int64_t> values, bool scalar, Tensor
 }
 
 // What a tensor that is itself a shape says, as far as it is known without running anything.
-bool ShapeBehind(const Endpoint& e, PartialShape* shape) {
-  if (!e.node->is_type("Shape") || e.node->is_detached()) return false;
-  *shape = e.node->input(0).shape();
-  return shape->known_rank();
+bool ShapeBehind(const Endpoint& e, const ShapeContext::ConstantLookup& constants, PartialShape* shape) {
+  std::vector<int64_t> dims;
+  if (!EvaluateInts(e, constants, &dims)) return false;
+  for (int64_t& d : dims) d = std::max(d, PartialShape::kUnknown);
+  *shape = PartialShape(absl::MakeConstSpan(dims));
+  return true;
 }
 
 // Axes along which `a` was repeated to meet `b`; false when unknown dimensions leave it open.
@@ -56,9 +60,10 @@ bool OnlyForReshapedSums(const Node& node, const std::vector<std::vector<Consume
 }
 
 bool FromBroadcast(const Node& node, const std::vector<std::vector<Consumer>>& consumers,
-                   const Roles& roles, std::vector<Tensor>* outputs) {
+                   const Roles& roles, const ShapeContext::ConstantLookup& constants,
+                   std::vector<Tensor>* outputs) {
   PartialShape a, b;
-  if (!ShapeBehind(node.input(0), &a) || !ShapeBehind(node.input(1), &b)) return false;
+  if (!ShapeBehind(node.input(0), constants, &a) || !ShapeBehind(node.input(1), constants, &b)) return false;
   std::vector<int64_t> ra, rb;
   if (!RepeatedAxes(a, b, &ra) || !RepeatedAxes(b, a, &rb) || !OnlyForReshapedSums(node, consumers, roles)) return false;
   outputs->resize(2);
@@ -69,9 +74,10 @@ bool FromBroadcast(const Node& node, const std::vector<std::vector<Consumer>>& c
 }  // namespace
 
 bool ConstantsFromShapes(const Node& node, const std::vector<std::vector<Consumer>>& consumers,
-                         const Roles& roles, std::vector<Tensor>* outputs) {
+                         const Roles& roles, const ShapeContext::ConstantLookup& constants,
+                   std::vector<Tensor>* outputs) {
   const std::string& op = node.type();
-  if (op == "BroadcastGradientArgs") return FromBroadcast(node, consumers, roles, outputs);
+  if (op == "BroadcastGradientArgs") return FromBroadcast(node, consumers, roles, constants, outputs);
   if (op == "Rank") {
     const PartialShape& shape = node.input(0).shape();
     outputs->resize(1);
