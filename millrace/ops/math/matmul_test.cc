@@ -1,0 +1,91 @@
+#include "tests/ops/run_op.h"
+
+namespace millrace {
+namespace {
+
+Tensor NaiveProduct(const Tensor& a, const Tensor& b) {
+  Tensor c(DType::kFloat, Shape({a.dim(0), b.dim(1)}));
+  for (int64_t i = 0; i < a.dim(0); ++i) {
+    for (int64_t j = 0; j < b.dim(1); ++j) {
+      double sum = 0;
+      for (int64_t p = 0; p < a.dim(1); ++p) {
+        sum += static_cast<double>(a.data<float>()[i * a.dim(1) + p]) * b.data<float>()[p * b.dim(1) + j];
+      }
+      c.data<float>()[i * b.dim(1) + j] = static_cast<float>(sum);
+    }
+  }
+  return c;
+}
+
+TEST(MatMulTest, MultipliesMatricesOnAnyNumberOfThreads) {
+  const Tensor a = Noise(Shape({130, 300})), b = Noise(Shape({300, 70}), 2);
+  const auto out = RunOnAllThreads("MatMul", {a, b});
+  ASSERT_EQ(out.size(), 1);
+  ExpectNear(out[0], NaiveProduct(a, b), 1e-4f);
+}
+
+TEST(MatMulTest, IntegersWrapAround) {
+  const auto out = RunOp("MatMul", {Tensor::Of<int32_t>(Shape({1, 2}), {2147483647, 2}),
+                                    Tensor::Of<int32_t>(Shape({2, 1}), {1, 1})});
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_EQ((*out)[0].scalar<int32_t>(), std::numeric_limits<int32_t>::min() + 1);
+}
+
+TEST(MatMulTest, AProductOverNothingIsZero) {
+  const auto out = RunOp("MatMul", {Tensor(DType::kFloat, Shape({2, 0})), Tensor(DType::kFloat, Shape({0, 3}))});
+  ASSERT_TRUE(out.ok()) << out.status();
+  ExpectNear((*out)[0], Tensor::Of<float>(Shape({2, 3}), {0, 0, 0, 0, 0, 0}), 0);
+}
+
+TEST(MatMulTest, ShapesThatDoNotFitAreNamed) {
+  const Status status = RunOp("MatMul", {Noise(Shape({2, 3})), Noise(Shape({4, 5}))}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("[2,3]"), std::string::npos) << status;
+  EXPECT_NE(status.message().find("[4,5]"), std::string::npos) << status;
+  EXPECT_EQ(RunOp("MatMul", {Noise(Shape({2})), Noise(Shape({4, 5}))}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(BatchMatMulTest, BatchesBroadcast) {
+  const Tensor x = Noise(Shape({3, 1, 4, 5})), y = Noise(Shape({2, 5, 6}), 2);
+  const auto out = RunOnAllThreads("BatchMatMulV2", {x, y});
+  ASSERT_EQ(out.size(), 1);
+  ASSERT_EQ(out[0].shape(), Shape({3, 2, 4, 6}));
+  for (int64_t i = 0; i < 3; ++i) {
+    for (int64_t j = 0; j < 2; ++j) {
+      ExpectNear(out[0].Row(i).Row(j), NaiveProduct(x.Row(i).Row(0), y.Row(j)), 1e-5f);
+    }
+  }
+  EXPECT_EQ(RunOp("BatchMatMul", {x, y}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(RunOp("BatchMatMulV2", {x, Noise(Shape({7, 5, 6}))}).ok(), true);
+  EXPECT_EQ(RunOp("BatchMatMulV2", {Noise(Shape({3, 4, 5})), Noise(Shape({7, 5, 6}))}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(BatchMatMulTest, TheAdjointConjugates) {
+  using C = std::complex<float>;
+  const Tensor x = Tensor::Of<C>(Shape({1, 1}), {C(1, 2)}), y = Tensor::Of<C>(Shape({1, 1}), {C(3, -1)});
+  const auto out = RunOp("BatchMatMulV2", {x, y}, {{"adj_x", true}});
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_EQ((*out)[0].scalar<C>(), std::conj(C(1, 2)) * C(3, -1));
+}
+
+TEST(FusedMatMulTest, IsTheProductTheBiasAndTheActivation) {
+  const Tensor a = Noise(Shape({50, 60})), b = Noise(Shape({60, 40}), 2), bias = Noise(Shape({40}), 3);
+  const auto product = RunOp("MatMul", {a, b});
+  ASSERT_TRUE(product.ok());
+  const auto added = RunOp("BiasAdd", {(*product)[0], bias});
+  ASSERT_TRUE(added.ok());
+  for (const char* name : {"Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid"}) {
+    const auto want = RunOp(name, {(*added)[0]});
+    ASSERT_TRUE(want.ok()) << want.status();
+    const auto got = RunOnAllThreads(
+        "_FusedMatMul", {a, b, bias},
+        {{"num_args", 1}, {"fused_ops", std::vector<std::string>{"BiasAdd", name}}});
+    ASSERT_EQ(got.size(), 1);
+    ExpectNear(got[0], (*want)[0], 1e-6f);
+  }
+}
+
+}  // namespace
+}  // namespace millrace

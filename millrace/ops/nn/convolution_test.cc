@@ -1,0 +1,168 @@
+#include "tests/ops/run_op.h"
+
+namespace millrace {
+namespace {
+
+struct Case {
+  const char* name;
+  Shape input, filter;
+  int64_t stride, dilation;
+  const char* padding;
+};
+
+// The padding before and the size of the output, as TensorFlow defines them.
+void Slide(int64_t in, int64_t k, const Case& c, int64_t* pad, int64_t* out) {
+  const int64_t extent = (k - 1) * c.dilation + 1;
+  if (std::string(c.padding) == "VALID") {
+    *pad = 0;
+    *out = (in - extent) / c.stride + 1;
+  } else {
+    *out = (in + c.stride - 1) / c.stride;
+    *pad = std::max<int64_t>((*out - 1) * c.stride + extent - in, 0) / 2;
+  }
+}
+
+// Calls fn(i, f, o): flat places of an input, a filter and an output element that meet in one product.
+template <typename Fn>
+Shape ForProducts(const Case& c, Fn fn) {
+  const int64_t n = c.input.dim(0), h = c.input.dim(1), w = c.input.dim(2), ci = c.input.dim(3);
+  const int64_t kh = c.filter.dim(0), kw = c.filter.dim(1), fi = c.filter.dim(2), co = c.filter.dim(3);
+  const int64_t per_group = co / (ci / fi);
+  int64_t ph, pw, oh, ow;
+  Slide(h, kh, c, &ph, &oh);
+  Slide(w, kw, c, &pw, &ow);
+  for (int64_t b = 0; b < n; ++b)
+    for (int64_t y = 0; y < oh; ++y)
+      for (int64_t x = 0; x < ow; ++x)
+        for (int64_t i = 0; i < kh; ++i)
+          for (int64_t j = 0; j < kw; ++j) {
+            const int64_t yy = y * c.stride + i * c.dilation - ph, xx = x * c.stride + j * c.dilation - pw;
+            if (yy < 0 || yy >= h || xx < 0 || xx >= w) continue;
+            for (int64_t o = 0; o < co; ++o)
+              for (int64_t p = 0; p < fi; ++p)
+                fn(((b * h + yy) * w + xx) * ci + o / per_group * fi + p, ((i * kw + j) * fi + p) * co + o,
+                   ((b * oh + y) * ow + x) * co + o);
+          }
+  return Shape({n, oh, ow, co});
+}
+
+Tensor Zeros(Shape shape) {
+  Tensor t(DType::kFloat, std::move(shape));
+  std::fill(t.flat<float>().begin(), t.flat<float>().end(), 0.0f);
+  return t;
+}
+
+Tensor Sizes(const Shape& s) {
+  return Tensor::FromVector(std::vector<int32_t>(s.dims().begin(), s.dims().end()));
+}
+
+// Between channels last and channels first.
+Tensor Moved(const Tensor& x, bool to_first) {
+  const int64_t n = x.dim(0), c = x.dim(to_first ? 3 : 1);
+  const int64_t h = x.dim(to_first ? 1 : 2), w = x.dim(to_first ? 2 : 3);
+  Tensor y(DType::kFloat, to_first ? Shape({n, c, h, w}) : Shape({n, h, w, c}));
+  for (int64_t b = 0; b < n; ++b)
+    for (int64_t p = 0; p < h * w; ++p)
+      for (int64_t k = 0; k < c; ++k) {
+        const int64_t last = (b * h * w + p) * c + k, first = (b * c + k) * h * w + p;
+        y.data<float>()[to_first ? first : last] = x.data<float>()[to_first ? last : first];
+      }
+  return y;
+}
+
+class ConvolutionTest : public testing::TestWithParam<Case> {
+ protected:
+  AttrList Attrs(const char* format = "NHWC") const {
+    const Case& c = GetParam();
+    const bool first = format[1] == 'C';
+    const auto spread = [&](int64_t v) {
+      return first ? std::vector<int64_t>{1, 1, v, v} : std::vector<int64_t>{1, v, v, 1};
+    };
+    return {{"strides", spread(c.stride)},
+            {"dilations", spread(c.dilation)},
+            {"padding", c.padding},
+            {"data_format", format}};
+  }
+};
+
+TEST_P(ConvolutionTest, AllThreeAgreeWithPlainSumsOnAnyNumberOfThreads) {
+  const Case& c = GetParam();
+  const Tensor x = Noise(c.input), f = Noise(c.filter, 2);
+  Tensor y = Zeros(ForProducts(c, [](int64_t, int64_t, int64_t) {}));
+  const Tensor dy = Noise(y.shape(), 3);
+  Tensor dx = Zeros(c.input), df = Zeros(c.filter);
+  ForProducts(c, [&](int64_t i, int64_t k, int64_t o) {
+    y.data<float>()[o] += x.data<float>()[i] * f.data<float>()[k];
+    dx.data<float>()[i] += dy.data<float>()[o] * f.data<float>()[k];
+    df.data<float>()[k] += dy.data<float>()[o] * x.data<float>()[i];
+  });
+  const float tolerance = 2e-4f;
+  auto out = RunOnAllThreads("Conv2D", {x, f}, Attrs());
+  ASSERT_EQ(out.size(), 1);
+  ExpectNear(out[0], y, tolerance);
+  out = RunOnAllThreads("Conv2DBackpropInput", {Sizes(c.input), f, dy}, Attrs());
+  ASSERT_EQ(out.size(), 1);
+  ExpectNear(out[0], dx, tolerance);
+  out = RunOnAllThreads("Conv2DBackpropFilter", {x, Sizes(c.filter), dy}, Attrs());
+  ASSERT_EQ(out.size(), 1);
+  ExpectNear(out[0], df, tolerance);
+}
+
+TEST_P(ConvolutionTest, ChannelsFirstGivesTheSameNumbers) {
+  const Case& c = GetParam();
+  const Tensor x = Noise(c.input), f = Noise(c.filter, 2);
+  const auto last = RunOp("Conv2D", {x, f}, Attrs());
+  const auto first = RunOp("Conv2D", {Moved(x, true), f}, Attrs("NCHW"));
+  ASSERT_TRUE(last.ok() && first.ok()) << last.status() << first.status();
+  ExpectNear(Moved((*first)[0], false), (*last)[0], 2e-4f);
+  const Tensor dy = Noise((*last)[0].shape(), 3);
+  const auto dlast = RunOp("Conv2DBackpropFilter", {x, Sizes(c.filter), dy}, Attrs());
+  const auto dfirst =
+      RunOp("Conv2DBackpropFilter", {Moved(x, true), Sizes(c.filter), Moved(dy, true)}, Attrs("NCHW"));
+  ASSERT_TRUE(dlast.ok() && dfirst.ok()) << dlast.status() << dfirst.status();
+  ExpectNear((*dfirst)[0], (*dlast)[0], 2e-4f);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, ConvolutionTest,
+    testing::Values(Case{"same", Shape({3, 9, 8, 5}), Shape({3, 3, 5, 7}), 1, 1, "SAME"},
+                    Case{"valid_strided", Shape({2, 11, 12, 3}), Shape({3, 2, 3, 4}), 2, 1, "VALID"},
+                    Case{"dilated", Shape({2, 12, 12, 4}), Shape({3, 3, 4, 4}), 1, 2, "SAME"},
+                    Case{"groups", Shape({2, 6, 6, 8}), Shape({3, 3, 4, 6}), 1, 1, "SAME"},
+                    Case{"mnist", Shape({33, 28, 28, 1}), Shape({5, 5, 1, 32}), 1, 1, "SAME"},
+                    Case{"stride_beyond_window", Shape({2, 8, 8, 3}), Shape({1, 1, 3, 5}), 2, 1, "SAME"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(DepthwiseConvolutionTest, IsAConvolutionOfEachChannelOnItsOwn) {
+  const AttrList attrs = {{"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", "SAME"}};
+  for (int64_t multiplier : {1, 3}) {
+    const Tensor x = Noise(Shape({2, 6, 5, 4})), f = Noise(Shape({3, 3, 4, multiplier}), 2);
+    const auto out = RunOnAllThreads("DepthwiseConv2dNative", {x, f}, attrs);
+    ASSERT_EQ(out.size(), 1);
+    // The same numbers in memory, seen as the filter of as many groups as channels.
+    const auto grouped =
+        RunOp("Conv2D", {x, f.ViewAs(DType::kFloat, Shape({3, 3, 1, 4 * multiplier}))}, attrs);
+    ASSERT_TRUE(grouped.ok()) << grouped.status();
+    ExpectNear(out[0], (*grouped)[0], 1e-5f);
+  }
+}
+
+TEST(ConvolutionErrors, NameTheDimensions) {
+  const AttrList attrs = {{"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", "VALID"}};
+  Status status = RunOp("Conv2D", {Noise(Shape({1, 4, 4, 3})), Noise(Shape({3, 3, 2, 1}))}, attrs).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("[3,3,2,1]"), std::string::npos) << status;
+  status = RunOp("Conv2D", {Noise(Shape({1, 2, 2, 3})), Noise(Shape({9, 9, 3, 1}))}, attrs).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  status = RunOp("Conv2DBackpropInput",
+                 {Tensor::Of<int32_t>({1, 4, -4, 3}), Noise(Shape({3, 3, 3, 1})), Noise(Shape({1, 2, 2, 1}))}, attrs)
+               .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  status = RunOp("Conv2DBackpropFilter",
+                 {Noise(Shape({1, 4, 4, 3})), Tensor::Of<int32_t>({3, 3, 3, 1}), Noise(Shape({1, 3, 3, 1}))}, attrs)
+               .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace millrace
