@@ -183,7 +183,7 @@ TEST(Registry, EveryOpAgreesWithTensorFlowsSchema) {
     SCOPED_TRACE(op->name);
     const auto at = Facts().find(op->name);
     if (at == Facts().end()) {
-      EXPECT_TRUE(IsOwn(op->name)) << "no such op in TensorFlow, and not named as one of Millrace's own";
+      EXPECT_TRUE(IsOwn(op->name)) << "TensorFlow's facts have no such op, and it is not named as one of Millrace's own";
       continue;
     }
     const Json& fact = at->second;
@@ -244,7 +244,8 @@ std::set<std::string> OpsWithCases() {
     std::ifstream in(std::string(MILLRACE_TESTDATA) + index);
     std::string line;
     while (std::getline(in, line)) {
-      for (const Json& op : Json::parse(line).at("ops")) ops.insert(op.get<std::string>());
+      const Json entry = Json::parse(line);
+      for (const Json& op : entry.at("ops")) ops.insert(op.get<std::string>());
     }
   }
   return ops;

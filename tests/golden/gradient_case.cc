@@ -42,7 +42,8 @@ Status Differentiate(const CaseFolder& folder, const Case& c, const SessionOptio
 
   GraphBuilder builder(&d->graph);
   for (const Grad& grad : d->grads) {
-    const Endpoint dense = grad.IsNone() ? Endpoint{} : Densify(builder, grad);
+    // A node of its own: the gradient may be a fed tensor itself, and that cannot be fetched.
+    const Endpoint dense = grad.IsNone() ? Endpoint{} : builder.Op("Identity", {Densify(builder, grad)});
     MR_RETURN_IF_ERROR(builder.status());
     d->grad_fetches.push_back(dense ? dense.name() : "");
   }
@@ -86,6 +87,8 @@ Status CompareGradients(const CaseFolder& folder, const Case& c, Differentiated&
   return absl::OkStatus();
 }
 
+bool CanBeDifferenced(const Tensor& t) { return t.dtype() == DType::kDouble || t.dtype() == DType::kFloat; }
+
 // The number that is differentiated: the sum of the ys, each weighted by its grad_y.
 StatusOr<double> WeightedSum(const Case& c, Differentiated& d, const std::vector<Feed>& feeds) {
   std::vector<std::string> fetches = c.ys;
@@ -93,7 +96,7 @@ StatusOr<double> WeightedSum(const Case& c, Differentiated& d, const std::vector
   MR_RETURN_IF_ERROR(RunBounded(*d.session, feeds, fetches, {}, &ys));
   double sum = 0;
   for (size_t i = 0; i < ys.size(); ++i) {
-    if (ys[i].dtype() != DType::kDouble) return FailedPrecondition(c.ys[i], " is not of type double");
+    if (!CanBeDifferenced(ys[i])) return FailedPrecondition(c.ys[i], " is neither float nor double");
     const Tensor* weight = nullptr;
     for (const Feed& feed : feeds) {
       if (i < c.grad_ys.size() && feed.first == c.grad_ys[i]) weight = &feed.second;
@@ -105,10 +108,18 @@ StatusOr<double> WeightedSum(const Case& c, Differentiated& d, const std::vector
   return sum;
 }
 
+void SetElement(Tensor& tensor, int64_t i, double value) {
+  if (tensor.dtype() == DType::kDouble) {
+    tensor.data<double>()[i] = value;
+  } else {
+    tensor.data<float>()[i] = static_cast<float>(value);
+  }
+}
+
 StatusOr<double> WeightedSumAt(const Case& c, Differentiated& d, const std::string& x, const Tensor& value,
                                int64_t element, double at) {
   Tensor moved = value.Clone();
-  moved.data<double>()[element] = at;
+  SetElement(moved, element, at);
   std::vector<Feed> feeds;
   for (const Feed& feed : d.feeds) {
     if (feed.first != x) feeds.push_back(feed);
@@ -117,24 +128,36 @@ StatusOr<double> WeightedSumAt(const Case& c, Differentiated& d, const std::stri
   return WeightedSum(c, d, feeds);
 }
 
+// How far to move an element, and how well gradient and slope must then agree. A float's result is good to
+// seven digits, so its step is long and the agreement rough; it still tells a wrong formula.
+struct Probe {
+  double step;
+  double tolerance;
+  double kink;  // slopes to the left and right that differ by more are no derivative
+};
+Probe ProbeFor(DType dtype) {
+  return dtype == DType::kDouble ? Probe{1e-5, 1e-5, 1e-2} : Probe{5e-3, 2e-2, 5e-2};
+}
+
 // Compares the gradient of one x with differences at up to kProbes of its elements. Where the slopes
 // to the left and right differ there is a kink (a maximum's tie, a step), and any value between is right.
 Status CheckX(const Case& c, Differentiated& d, const std::string& x, const Tensor& value, const Tensor& grad) {
   constexpr int64_t kProbes = 10;
+  const Probe probe = ProbeFor(value.dtype());
   MR_ASSIGN_OR_RETURN(const double middle, WeightedSum(c, d, d.feeds));
   const int64_t stride = std::max<int64_t>(1, value.num_elements() / kProbes);
   for (int64_t k = 0; k < value.num_elements(); k += stride) {
-    const double here = value.data<double>()[k];
-    const double step = 1e-5 * std::max(1.0, std::abs(here));
+    const double here = ElementAsDouble(value, k);
+    const double step = probe.step * std::max(1.0, std::abs(here));
     MR_ASSIGN_OR_RETURN(const double below, WeightedSumAt(c, d, x, value, k, here - step));
     MR_ASSIGN_OR_RETURN(const double above, WeightedSumAt(c, d, x, value, k, here + step));
     const double left = (middle - below) / step;
     const double right = (above - middle) / step;
     const double slope = (above - below) / (2 * step);
     const double scale = std::max({1.0, std::abs(slope), std::abs(middle)});
-    if (!std::isfinite(slope) || std::abs(left - right) > 1e-2 * scale) continue;
-    const double got = grad.IsInitialized() ? grad.data<double>()[k] : 0.0;
-    if (std::abs(got - slope) > 1e-5 * scale) {
+    if (!std::isfinite(slope) || std::abs(left - right) > probe.kink * scale) continue;
+    const double got = grad.IsInitialized() ? ElementAsDouble(grad, k) : 0.0;
+    if (!(std::abs(got - slope) <= probe.tolerance * scale)) {
       return DataLoss("gradient of ", x, " at element ", k, " is ", got, ", but the differences say ", slope);
     }
   }
@@ -157,7 +180,7 @@ Status CheckAllXs(const Case& c, Differentiated& d, int* checked) {
     } else {
       MR_RETURN_IF_ERROR(RunBounded(*d.session, d.feeds, {c.xs[i]}, {}, &value));
     }
-    if (value[0].dtype() != DType::kDouble) continue;
+    if (!CanBeDifferenced(value[0])) continue;
     MR_RETURN_IF_ERROR(CheckX(c, d, c.xs[i], value[0], grads[i]));
     ++*checked;
   }
@@ -188,6 +211,8 @@ Outcome CheckFiniteDifferences(const CaseFolder& folder, const Case& c, const Se
   StatusOr<pb::GraphDef> def = ReadOrMissing(folder, c, &outcome);
   if (!def.ok()) return Outcome::From(def.status());
   if (outcome.kind != Outcome::kPassed) return outcome;
+  // The gradient of the cross entropy takes it that labels add up to one; these do not.
+  if (c.name == "gradients.SoftmaxXent_v2_labels") return {Outcome::kNotMeant, "", {}};
   for (const pb::NodeDef& node : def->node()) {
     if (IsNotItsDerivative(node.op())) return {Outcome::kNotMeant, "", {}};
   }

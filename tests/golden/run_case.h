@@ -33,7 +33,7 @@ Outcome RunCase(const CaseFolder& folder, const Case& c, const SessionOptions& o
 Outcome RunGradientCase(const CaseFolder& folder, const Case& c, const SessionOptions& options);
 
 // Differentiates the graph of `c` and compares with differences of its results: needs nobody's
-// answers. Meant for cases with xs of type double, since differences of floats say little.
+// answers. Meant for cases with xs of type float or double.
 Outcome CheckFiniteDifferences(const CaseFolder& folder, const Case& c, const SessionOptions& options);
 
 // The feeds of a request as tensors.

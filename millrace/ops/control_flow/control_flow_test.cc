@@ -57,6 +57,39 @@ TEST_F(ControlFlowTest, PrintPassesItsInputOnAndStopsAfterFirstN) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "x = [1 2]\n");
 }
 
+TEST_F(ControlFlowTest, ReferenceGoesThroughALoopAndPointsToTheSameVariable) {
+  const Endpoint v = b_.Op("VariableV2", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape({2})}}, "v");
+  ASSERT_TRUE(Run(b_.AddNode("Assign", {v, b_.Const(Tensor::Of<float>({1, 2}))})).ok());
+  const Endpoint inside = b_.Op("RefEnter", {v}, {{"frame_name", "frame"}});
+  const Endpoint outside = b_.Op("RefExit", {b_.Op("RefNextIteration", {inside})});
+  Node* add = b_.AddNode("AssignAdd", {outside, b_.Const(Tensor::Of<float>({1, 1}))});
+  ASSERT_TRUE(Run(add).ok());
+  EXPECT_THAT(Values<float>(b_.Op("Identity", {v})), ElementsAre(2, 3));
+}
+
+TEST_F(ControlFlowTest, RefSelectUpdatesTheChosenVariableOnly) {
+  std::vector<Endpoint> vs;
+  for (const char* name : {"a", "b"}) {
+    vs.push_back(b_.Op("VariableV2", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape({1})}}, name));
+    ASSERT_TRUE(Run(b_.AddNode("Assign", {vs.back(), b_.Const(Tensor::Of<float>({1}))})).ok());
+  }
+  const Endpoint chosen = b_.Op("RefSelect", {b_.Scalar<int32_t>(1), vs[0], vs[1]});
+  ASSERT_TRUE(Run(b_.AddNode("AssignAdd", {chosen, b_.Const(Tensor::Of<float>({4}))})).ok());
+  EXPECT_THAT(Values<float>(b_.Op("Identity", {vs[0]})), ElementsAre(1));
+  EXPECT_THAT(Values<float>(b_.Op("Identity", {vs[1]})), ElementsAre(5));
+  const Endpoint none = b_.Op("RefSelect", {b_.Scalar<int32_t>(2), vs[0], vs[1]});
+  EXPECT_EQ(Fetch({none}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ControlFlowTest, PrintV2WritesTheStringAndItsEnd) {
+  Node* print = b_.AddNode("PrintV2", {b_.Const(Tensor::Scalar("loss 0.5"))}, {{"end", "!\n"}});
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(Run(print).ok());
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "loss 0.5!\n");
+  Node* nowhere = b_.AddNode("PrintV2", {b_.Const(Tensor::Scalar("x"))}, {{"output_stream", "printer"}});
+  EXPECT_EQ(Run(nowhere).code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(SummarizeTest, NestsRowsAndStopsAtTheLimit) {
   const Tensor t = Tensor::Of<int32_t>(Shape({2, 2}), {1, 2, 3, 4});
   EXPECT_EQ(SummarizeValues(t, -1), "[1 2][3 4]");

@@ -53,10 +53,15 @@ struct Loops {
   }
   // Calls fn(offset) in row-major order.
   template <typename Fn>
-  void ForEach(Fn&& fn, size_t depth = 0, int64_t offset = 0) const {
+  void ForEach(Fn&& fn) const {
+    if (count() != 0) Walk(fn, 0, 0);
+  }
+
+ private:
+  template <typename Fn>
+  void Walk(Fn& fn, size_t depth, int64_t offset) const {
     if (depth == sizes.size()) return fn(offset);
-    for (int64_t i = 0; i < sizes[depth]; ++i, offset += strides[depth])
-      ForEach(fn, depth + 1, offset);
+    for (int64_t i = 0; i < sizes[depth]; ++i) Walk(fn, depth + 1, offset + i * strides[depth]);
   }
 };
 
@@ -122,12 +127,12 @@ class EinsumKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const Tensor right,
                         Pack(ctx, ctx.input(1), b, Join(batch, inner, free_b), dims));
     const int64_t m = Count(free_a, dims), k = Count(inner, dims), n = Count(free_b, dims);
-    std::vector<MatrixPair> pairs;
-    for (int64_t i = 0, batches = Count(batch, dims); i < batches; ++i) pairs.push_back({i, i});
-    MR_ASSIGN_OR_RETURN(
-        Tensor product,
-        ctx.AllocateTemp(ctx.output_type(0), Shape({static_cast<int64_t>(pairs.size()), m, n})));
+    const int64_t batches = Count(batch, dims);
+    MR_ASSIGN_OR_RETURN(const Shape product_shape, Shape::Make({batches, m, n}));
+    MR_ASSIGN_OR_RETURN(Tensor product, ctx.AllocateTemp(ctx.output_type(0), product_shape));
     if (product.num_elements() != 0) {
+      std::vector<MatrixPair> pairs;
+      for (int64_t i = 0; i < batches; ++i) pairs.push_back({i, i});
       MR_RETURN_IF_ERROR(
           MatrixProducts(ctx, {.m = m, .n = n, .k = k}, pairs, left, right, &product));
     }

@@ -27,6 +27,7 @@ class MatrixInverseKernel : public Kernel {
     const Tensor& input = ctx.input(0);
     MR_ASSIGN_OR_RETURN(const linalg::SquareBatch batch, linalg::SquareBatch::Of(input));
     MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, input.shape()));
+    if (output->num_elements() == 0) return absl::OkStatus();
     bool ok = true;
     if (input.dtype() == DType::kHalf) {
       ok = Invert<half>(batch, input, output);
@@ -77,6 +78,7 @@ class MatrixSolveKernel : public Kernel {
     }
     const int64_t columns = rhs.dim(rhs.rank() - 1);
     MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, rhs.shape()));
+    if (output->num_elements() == 0) return absl::OkStatus();
     bool ok = true;
     DispatchType(SolveTypes{}, matrix.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;

@@ -34,32 +34,48 @@ Status CheckIds(const Tensor& indices, const Tensor& ids) {
   return absl::OkStatus();
 }
 
+// Rows indices[first, last) of x, added up and scaled, to one row.
 template <typename T>
-Status SumSegments(const Tensor& data, const Tensor& indices, const Tensor& ids, Scale scale,
-                   int64_t width, T* out, int64_t segments) {
+void SumRows(const T* x, const Tensor& indices, int64_t first, int64_t last, double factor,
+             int64_t width, T* out) {
   using C = ComputeType<T>;
-  const T* x = data.data<T>();
-  const int64_t n = ids.num_elements();
-  std::fill_n(out, segments * width, T(0));
-  std::vector<C> sum(width);
+  C sum[kBlock];
+  for (int64_t column = 0; column < width; column += kBlock) {
+    const int64_t n = std::min(kBlock, width - column);
+    std::fill_n(sum, n, C(0));
+    for (int64_t i = first; i < last; ++i) {
+      const T* row = x + IntAt(indices, i) * width + column;
+      for (int64_t j = 0; j < n; ++j) sum[j] += static_cast<C>(row[j]);
+    }
+    for (int64_t j = 0; j < n; ++j) {
+      out[column + j] = factor == 1.0 ? static_cast<T>(sum[j])
+                                      : static_cast<T>(sum[j] * static_cast<C>(factor));
+    }
+  }
+}
+
+template <typename T>
+void SumSegments(const Tensor& data, const Tensor& indices, const Tensor& ids, Scale scale,
+                 Tensor* output) {
+  const int64_t n = ids.num_elements(), width = output->shape().Product(1, output->rank());
+  T* out = output->data<T>();
+  std::fill_n(out, output->num_elements(), T(0));
   for (int64_t first = 0; first < n;) {
     const int64_t id = IntAt(ids, first);
-    std::fill(sum.begin(), sum.end(), C(0));
     int64_t last = first;
-    for (; last < n && IntAt(ids, last) == id; ++last) {
-      const int64_t row = IntAt(indices, last);
-      if (row < 0 || row >= data.dim(0)) {
-        return InvalidArgument("Segment id ", id, ": indices[", last, "] == ", row,
-                               " out of range [0, ", data.dim(0), ")");
-      }
-      for (int64_t j = 0; j < width; ++j) sum[j] += static_cast<C>(x[row * width + j]);
-    }
-    const double factor = ScaleOf(scale, last - first);
-    for (int64_t j = 0; j < width; ++j) {
-      out[id * width + j] =
-          factor == 1.0 ? static_cast<T>(sum[j]) : static_cast<T>(sum[j] * static_cast<C>(factor));
-    }
+    while (last < n && IntAt(ids, last) == id) ++last;
+    SumRows(data.data<T>(), indices, first, last, ScaleOf(scale, last - first), width,
+            out + id * width);
     first = last;
+  }
+}
+
+Status CheckIndices(const Tensor& indices, int64_t rows) {
+  for (int64_t i = 0; i < indices.num_elements(); ++i) {
+    const int64_t row = IntAt(indices, i);
+    if (row < 0 || row >= rows) {
+      return InvalidArgument("indices[", i, "] == ", row, " out of range [0, ", rows, ")");
+    }
   }
   return absl::OkStatus();
 }
@@ -83,17 +99,15 @@ class SparseSegmentKernel : public Kernel {
       if (given < segments) return InvalidArgument("segment ids must be < num_segments");
       segments = given;
     }
+    MR_RETURN_IF_ERROR(CheckIndices(indices, data.dim(0)));
     Shape shape = data.shape();
     shape.set_dim(0, segments);
     MR_RETURN_IF_ERROR(Shape::Make(shape.dims()).status());
     MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
-    Status status;
     DispatchType(InTypes{}, data.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      status = SumSegments<T>(data, indices, ids, kScale, shape.Product(1, shape.rank()),
-                              output->data<T>(), segments);
+      SumSegments<typename decltype(tag)::type>(data, indices, ids, kScale, output);
     });
-    return status;
+    return absl::OkStatus();
   }
 };
 
@@ -112,35 +126,47 @@ class SparseSegmentGradKernel : public Kernel {
     MR_RETURN_IF_ERROR(CheckIds(indices, ids));
     MR_ASSIGN_OR_RETURN(const int64_t rows, ScalarInput(ctx, 3, "output_dim0"));
     if (rows < 0) return InvalidArgument("output_dim0 must not be negative: ", rows);
+    MR_RETURN_IF_ERROR(CheckIndices(indices, rows));
+    const int64_t n = ids.num_elements();
+    if (n > 0 && IntAt(ids, n - 1) >= grad.dim(0)) {
+      return InvalidArgument("Segment id ", IntAt(ids, n - 1), " out of range [0, ", grad.dim(0),
+                             ")");
+    }
     Shape shape = grad.shape();
     shape.set_dim(0, rows);
     MR_RETURN_IF_ERROR(Shape::Make(shape.dims()).status());
-    std::vector<int64_t> counts(grad.dim(0), 0);
-    for (int64_t i = 0; i < ids.num_elements(); ++i) {
-      const int64_t id = IntAt(ids, i), row = IntAt(indices, i);
-      if (id >= grad.dim(0)) {
-        return InvalidArgument("Segment id ", id, " out of range [0, ", grad.dim(0), ")");
-      }
-      if (row < 0 || row >= rows)
-        return InvalidArgument("Index ", row, " out of range [0, ", rows, ")");
-      ++counts[id];
-    }
     MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
+    Status status;
     DispatchType(FloatTypes{}, grad.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      using C = ComputeType<T>;
-      const int64_t width = shape.Product(1, shape.rank());
-      std::vector<C> sum(rows * width, C(0));
-      for (int64_t i = 0; i < ids.num_elements(); ++i) {
-        const int64_t id = IntAt(ids, i), row = IntAt(indices, i);
-        const C factor = static_cast<C>(ScaleOf(kScale, counts[id]));
-        const T* from = grad.data<T>() + id * width;
-        for (int64_t j = 0; j < width; ++j)
-          sum[row * width + j] += factor * static_cast<C>(from[j]);
-      }
-      std::transform(sum.begin(), sum.end(), output->data<T>(),
-                     [](C v) { return static_cast<T>(v); });
+      status = AddBack<typename decltype(tag)::type>(ctx, grad, indices, ids, output);
     });
+    return status;
+  }
+
+ private:
+  template <typename T>
+  static Status AddBack(KernelContext& ctx, const Tensor& grad, const Tensor& indices,
+                        const Tensor& ids, Tensor* output) {
+    using C = ComputeType<T>;
+    Tensor sums = *output;
+    if constexpr (!std::is_same_v<C, T>) {
+      MR_ASSIGN_OR_RETURN(sums, ctx.AllocateTemp(DTypeOf<C>(), output->shape()));
+    }
+    C* sum = sums.data<C>();
+    std::fill_n(sum, sums.num_elements(), C(0));
+    const int64_t n = ids.num_elements(), width = sums.shape().Product(1, sums.rank());
+    for (int64_t first = 0; first < n;) {
+      const int64_t id = IntAt(ids, first);
+      int64_t last = first;
+      while (last < n && IntAt(ids, last) == id) ++last;
+      const C factor = static_cast<C>(ScaleOf(kScale, last - first));
+      const T* from = grad.data<T>() + id * width;
+      for (; first < last; ++first) {
+        C* to = sum + IntAt(indices, first) * width;
+        for (int64_t j = 0; j < width; ++j) to[j] += factor * static_cast<C>(from[j]);
+      }
+    }
+    if constexpr (!std::is_same_v<C, T>) Narrow(sum, output->data<T>(), sums.num_elements());
     return absl::OkStatus();
   }
 };

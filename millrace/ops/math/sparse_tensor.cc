@@ -10,11 +10,12 @@
 namespace millrace {
 namespace {
 
-// Indices as a scalar, a vector or a matrix of one row for each value.
+// Indices as a scalar, a vector or a matrix of one row for each value; none when they have no
+// elements.
 struct IndexRows {
   int64_t count, width;
   explicit IndexRows(const Tensor& indices)
-      : count(indices.rank() == 0 ? 1 : indices.dim(0)),
+      : count(indices.rank() == 0 ? 1 : indices.num_elements() == 0 ? 0 : indices.dim(0)),
         width(indices.rank() == 2 ? indices.dim(1) : 1) {}
 };
 

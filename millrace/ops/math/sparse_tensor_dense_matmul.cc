@@ -65,7 +65,12 @@ class SparseTensorDenseMatMulKernel : public Kernel {
     const T *values = ctx.input(1).data<T>(), *b = ctx.input(3).data<T>();
     const int64_t width = product->dim(1);
     const int64_t row_step = adjoint_b_ ? 1 : width, column_step = adjoint_b_ ? inner : 1;
-    std::vector<C> sum(rows * width, C(0));
+    Tensor sums = *product;
+    if constexpr (!std::is_same_v<C, T>) {
+      MR_ASSIGN_OR_RETURN(sums, ctx.AllocateTemp(DTypeOf<C>(), product->shape()));
+    }
+    C* const sum = sums.data<C>();
+    std::fill_n(sum, sums.num_elements(), C(0));
     for (int64_t i = 0, n = indices.dim(0); i < n; ++i) {
       const int64_t row = IntAt(indices, 2 * i + (adjoint_a_ ? 1 : 0));
       const int64_t k = IntAt(indices, 2 * i + (adjoint_a_ ? 0 : 1));
@@ -74,14 +79,13 @@ class SparseTensorDenseMatMulKernel : public Kernel {
                                IntAt(indices, 2 * i + 1), "] is out of bounds of a_shape");
       }
       const C value = adjoint_a_ ? Conjugate(static_cast<C>(values[i])) : static_cast<C>(values[i]);
-      C* to = sum.data() + row * width;
+      C* to = sum + row * width;
       for (int64_t j = 0; j < width; ++j) {
         const C factor = static_cast<C>(b[k * row_step + j * column_step]);
         to[j] += value * (adjoint_b_ ? Conjugate(factor) : factor);
       }
     }
-    std::transform(sum.begin(), sum.end(), product->data<T>(),
-                   [](C v) { return static_cast<T>(v); });
+    if constexpr (!std::is_same_v<C, T>) Narrow(sum, product->data<T>(), sums.num_elements());
     return absl::OkStatus();
   }
 

@@ -123,6 +123,48 @@ TEST_F(StateTest, IntegerScatterDivRefusesZeroAndWrapsTheLeastNumber) {
   EXPECT_THAT(Values<int32_t>(b_.Op("Identity", {v})), ElementsAre(kLeast, -7));
 }
 
+TEST_F(StateTest, ScatterNdTakesTheLesserOrGreaterPlaceByPlace) {
+  const Endpoint places = b_.Const(Tensor::Of<int32_t>(Shape({2, 1}), {0, 2}));
+  const Endpoint updates = b_.Const(Tensor::Of<float>({15, 15}));
+  for (const bool handle : {false, true}) {
+    const std::string suffix = handle ? "h" : "r", prefix = handle ? "Resource" : "";
+    for (const bool max : {false, true}) {
+      const std::string name = (max ? "max" : "min") + suffix;
+      const Endpoint v = handle ? Handle(name, {3}) : RefVariable(name, {3});
+      ASSERT_TRUE(Run(Assign(v, Ten())).ok());
+      ASSERT_TRUE(Run(b_.AddNode(prefix + (max ? "ScatterNdMax" : "ScatterNdMin"), {v, places, updates})).ok());
+      const std::vector<float> result = Values<float>(handle ? Read(v) : b_.Op("Identity", {v}));
+      EXPECT_EQ(result, max ? std::vector<float>({15, 20, 30}) : std::vector<float>({10, 20, 15})) << name;
+    }
+  }
+}
+
+TEST_F(StateTest, SeveralVariablesAreReadAtOnce) {
+  const Endpoint a = Handle("a", {3}), b = Handle("b", {1});
+  ASSERT_TRUE(Run(Assign(a, Ten())).ok());
+  Node* read = b_.AddNode("_ReadVariablesOp", {a, b},
+                          {{"N", 2}, {"dtypes", std::vector<DType>{DType::kFloat, DType::kFloat}}});
+  const Status missing = Fetch({read->output(0), read->output(1)}).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(Run(Assign(b, Tensor::Of<float>({7}))).ok());
+  ASSERT_TRUE(Run(b_.AddNode("DisableCopyOnRead", {a})).ok());
+  const auto results = Fetch({read->output(0), read->output(1)});
+  ASSERT_TRUE(results.ok()) << results.status();
+  EXPECT_THAT((*results)[0].flat<float>(), ElementsAre(10, 20, 30));
+  EXPECT_THAT((*results)[1].flat<float>(), ElementsAre(7));
+}
+
+TEST_F(StateTest, IdentityOfAReferenceIsReadWhenItIsUsed) {
+  const Endpoint v = RefVariable("v", {3});
+  ASSERT_TRUE(Run(Assign(v, Ten())).ok());
+  const Endpoint read = b_.Op("Identity", {v});
+  Node* add = b_.AddNode("AssignAdd", {v, b_.Const(Ten())});
+  b_.control_inputs = {add};
+  const Endpoint after = b_.Neg(read);
+  b_.control_inputs = {};
+  EXPECT_THAT(Values<float>(after), ElementsAre(-20, -40, -60));
+}
+
 TEST_F(StateTest, CountUpToEndsWithOutOfRange) {
   const Endpoint v = b_.Op("VariableV2", {}, {{"dtype", DType::kInt64}, {"shape", PartialShape::Scalar()}}, "n");
   ASSERT_TRUE(Run(Assign(v, Tensor::Scalar<int64_t>(0))).ok());

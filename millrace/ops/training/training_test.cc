@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/ops/op_session.h"
@@ -68,6 +70,36 @@ TEST_F(TrainingTest, SparseStepOfAllRowsIsTheDenseStep) {
   ASSERT_TRUE(Run(rows).ok());
   EXPECT_THAT(Values<float>(Read(sparse)), Pointwise(FloatNear(1e-6f), Values<float>(Read(dense))));
   EXPECT_THAT(Values<float>(Read(sparse_slot)), Pointwise(FloatNear(1e-6f), Values<float>(Read(dense_slot))));
+}
+
+TEST_F(TrainingTest, SparseKerasMomentumIsTheDenseOne) {
+  const Endpoint dense = Ramp("dense", 4, 1, true), dense_slot = Ramp("dense_slot", 4, 0.5f, true);
+  const Endpoint sparse = Ramp("sparse", 4, 1, true), sparse_slot = Ramp("sparse_slot", 4, 0.5f, true);
+  const Endpoint g = b_.Const(RampTensor(4, 0.125f));
+  ASSERT_TRUE(Run(b_.AddNode("ResourceApplyKerasMomentum", {dense, dense_slot, Scalar(0.5f), g, Scalar(0.9f)})).ok());
+  ASSERT_TRUE(Run(b_.AddNode("ResourceSparseApplyKerasMomentum",
+                             {sparse, sparse_slot, Scalar(0.5f), g, b_.Ints({0, 1, 2, 3}), Scalar(0.9f)}))
+                  .ok());
+  EXPECT_THAT(Values<float>(Read(sparse)), Pointwise(FloatNear(1e-6f), Values<float>(Read(dense))));
+}
+
+TEST_F(TrainingTest, AmsgradNeverForgetsALargeGradient) {
+  const Endpoint v = Ramp("v", 2, 0, true), m = Ramp("m", 2, 0, true), s = Ramp("s", 2, 0, true),
+                 most = Ramp("most", 2, 0, true);
+  const auto step = [&](float gradient) {
+    return b_.AddNode("ResourceApplyAdamWithAmsgrad",
+                      {v, m, s, most, Scalar(0.5f), Scalar(0.5f), Scalar(0.1f), Scalar(0.5f), Scalar(0.5f),
+                       Scalar(0), b_.Const(Tensor::Of<float>({gradient, gradient}))});
+  };
+  ASSERT_TRUE(Run(step(8)).ok());
+  const std::vector<float> first = Values<float>(Read(most));
+  EXPECT_THAT(first, ElementsAre(32, 32));  // half of the square
+  ASSERT_TRUE(Run(step(1)).ok());
+  EXPECT_EQ(Values<float>(Read(most)), first);
+  EXPECT_THAT(Values<float>(Read(s)), ElementsAre(16.5f, 16.5f));
+  // Both steps by the mean gradient (4, then 2.5) over the root of 32.
+  const float rate = 0.1f * std::sqrt(0.5f) / 0.5f;
+  EXPECT_NEAR(Values<float>(Read(v))[0], -rate * (4 + 2.5f) / std::sqrt(32.f), 1e-6f);
 }
 
 TEST_F(TrainingTest, GradientOfTheWrongShapeIsRefusedAndChangesNothing) {
