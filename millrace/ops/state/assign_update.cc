@@ -30,6 +30,8 @@ Status Combine(KernelContext& ctx, const Tensor& old_value, const Tensor& by, Te
   const T* const b = by.data<T>();
   T* const out = new_value->data<T>();
   ctx.ParallelFor(by.num_elements(), kGrain, [&](int64_t begin, int64_t end) {
+    // The old and the new value may be the same memory, element by element.
+#pragma GCC ivdep
     for (int64_t i = begin; i < end; ++i) out[i] = Op::Apply(a[i], b[i]);
   });
   return absl::OkStatus();
