@@ -59,7 +59,8 @@ StatusOr<int64_t> AttrAs<int64_t>(const pb::AttrValue& value) {
 template <>
 StatusOr<int32_t> AttrAs<int32_t>(const pb::AttrValue& value) {
   if (value.value_case() != pb::AttrValue::kI) return NotA("an int", value);
-  if (value.i() < std::numeric_limits<int32_t>::min() || value.i() > std::numeric_limits<int32_t>::max()) {
+  if (value.i() < std::numeric_limits<int32_t>::min() ||
+      value.i() > std::numeric_limits<int32_t>::max()) {
     return InvalidArgument("is ", value.i(), ", out of range for int32");
   }
   return static_cast<int32_t>(value.i());
@@ -199,17 +200,28 @@ std::string ListText(const pb::AttrValue::ListValue& list) {
 
 std::string AttrToString(const pb::AttrValue& value) {
   switch (value.value_case()) {
-    case pb::AttrValue::kS: return Quote(value.s());
-    case pb::AttrValue::kI: return absl::StrCat(value.i());
-    case pb::AttrValue::kF: return absl::StrCat(value.f());
-    case pb::AttrValue::kB: return value.b() ? "true" : "false";
-    case pb::AttrValue::kType: return TypeText(value.type());
-    case pb::AttrValue::kShape: return ShapeText(value.shape());
-    case pb::AttrValue::kTensor: return TensorText(value.tensor());
-    case pb::AttrValue::kList: return ListText(value.list());
-    case pb::AttrValue::kFunc: return value.func().name();
-    case pb::AttrValue::kPlaceholder: return absl::StrCat("$", value.placeholder());
-    case pb::AttrValue::VALUE_NOT_SET: break;
+    case pb::AttrValue::kS:
+      return Quote(value.s());
+    case pb::AttrValue::kI:
+      return absl::StrCat(value.i());
+    case pb::AttrValue::kF:
+      return absl::StrCat(value.f());
+    case pb::AttrValue::kB:
+      return value.b() ? "true" : "false";
+    case pb::AttrValue::kType:
+      return TypeText(value.type());
+    case pb::AttrValue::kShape:
+      return ShapeText(value.shape());
+    case pb::AttrValue::kTensor:
+      return TensorText(value.tensor());
+    case pb::AttrValue::kList:
+      return ListText(value.list());
+    case pb::AttrValue::kFunc:
+      return value.func().name();
+    case pb::AttrValue::kPlaceholder:
+      return absl::StrCat("$", value.placeholder());
+    case pb::AttrValue::VALUE_NOT_SET:
+      break;
   }
   return "<not set>";
 }

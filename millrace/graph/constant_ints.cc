@@ -42,8 +42,8 @@ class IntEvaluator {
     if (op == "Shape" || op == "ShapeN") return FromShape(node.input(e.index).shape());
     if (op == "Size") return Scalar(node.input(0).shape().num_elements());
     if (op == "Rank") return Scalar(node.input(0).shape().rank());
-    if (op == "Identity" || op == "Cast" || op == "Reshape" || op == "ExpandDims" || op == "Squeeze" ||
-        op == "StopGradient" || op == "Enter") {
+    if (op == "Identity" || op == "Cast" || op == "Reshape" || op == "ExpandDims" ||
+        op == "Squeeze" || op == "StopGradient" || op == "Enter") {
       if (!IsInteger(BaseType(node.input(0).dtype()))) return std::nullopt;
       return Evaluate(node.input(0), depth + 1);
     }
@@ -113,7 +113,8 @@ class IntEvaluator {
 
   MaybeInts FromStridedSlice(const Node& node, int depth) {
     if (node.input(0).shape().rank() != 1) return std::nullopt;
-    if (node.AttrOr<int64_t>("new_axis_mask", 0) != 0 || node.AttrOr<int64_t>("ellipsis_mask", 0) != 0) {
+    if (node.AttrOr<int64_t>("new_axis_mask", 0) != 0 ||
+        node.AttrOr<int64_t>("ellipsis_mask", 0) != 0) {
       return std::nullopt;
     }
     MaybeInts x = Evaluate(node.input(0), depth + 1);
@@ -148,7 +149,8 @@ class IntEvaluator {
     if (node.input(0).shape().rank() != 1) return std::nullopt;
     MaybeInts x = Evaluate(node.input(0), depth + 1);
     int64_t begin, size;
-    if (!x || !One(node.input(1), depth, &begin) || !One(node.input(2), depth, &size)) return std::nullopt;
+    if (!x || !One(node.input(1), depth, &begin) || !One(node.input(2), depth, &size))
+      return std::nullopt;
     const int64_t n = static_cast<int64_t>(x->size());
     if (begin < 0 || begin > n) return std::nullopt;
     if (size == -1) size = n - begin;
@@ -171,7 +173,8 @@ class IntEvaluator {
 
   // The product of all elements of a vector.
   MaybeInts FromProd(const Node& node, int depth) {
-    if (node.input(0).shape().rank() != 1 || !IsInteger(BaseType(node.input(0).dtype()))) return std::nullopt;
+    if (node.input(0).shape().rank() != 1 || !IsInteger(BaseType(node.input(0).dtype())))
+      return std::nullopt;
     MaybeInts x = Evaluate(node.input(0), depth + 1);
     MaybeInts axes = Evaluate(node.input(1), depth + 1);
     if (!x || !axes || axes->size() != 1) return std::nullopt;
@@ -196,8 +199,8 @@ class IntEvaluator {
   }
 
   MaybeInts FromArithmetic(const Node& node, int depth) {
-    static constexpr absl::string_view kOps[] = {"AddV2", "Add", "Sub", "Mul", "Maximum", "Minimum",
-                                                 "FloorDiv", "FloorMod"};
+    static constexpr absl::string_view kOps[] = {"AddV2",   "Add",     "Sub",      "Mul",
+                                                 "Maximum", "Minimum", "FloorDiv", "FloorMod"};
     if (node.num_inputs() != 2 || !IsInteger(BaseType(node.input(0).dtype())) ||
         std::find(std::begin(kOps), std::end(kOps), node.type()) == std::end(kOps)) {
       return std::nullopt;
@@ -206,7 +209,8 @@ class IntEvaluator {
     if (node.input(0).shape().rank() > 1 || node.input(1).shape().rank() > 1) return std::nullopt;
     MaybeInts a = Evaluate(node.input(0), depth + 1);
     MaybeInts b = Evaluate(node.input(1), depth + 1);
-    if (!a || !b || (a->size() != b->size() && a->size() != 1 && b->size() != 1)) return std::nullopt;
+    if (!a || !b || (a->size() != b->size() && a->size() != 1 && b->size() != 1))
+      return std::nullopt;
     if (a->empty() || b->empty()) return Ints{};
     Ints result(std::max(a->size(), b->size()));
     for (size_t i = 0; i < result.size(); ++i) {
@@ -221,7 +225,8 @@ class IntEvaluator {
 
 }  // namespace
 
-bool EvaluateInts(Endpoint e, const ShapeContext::ConstantLookup& constants, std::vector<int64_t>* values) {
+bool EvaluateInts(Endpoint e, const ShapeContext::ConstantLookup& constants,
+                  std::vector<int64_t>* values) {
   MaybeInts result = IntEvaluator(constants).Evaluate(e, 0);
   if (!result) return false;
   *values = *std::move(result);

@@ -11,8 +11,8 @@ struct Branch {
   int branch = -1;
 };
 
-// Walks back from `start` to the Switch that decides whether it is alive. Conditionals that lie wholly on
-// the way count as nested: each Merge passed hides one Switch.
+// Walks back from `start` to the Switch that decides whether it is alive. Conditionals that lie
+// wholly on the way count as nested: each Merge passed hides one Switch.
 Branch FindBranch(Endpoint start) {
   struct Step {
     Endpoint at;
@@ -32,14 +32,15 @@ Branch FindBranch(Endpoint start) {
       next_depth = depth + 1;
     }
     if (!seen.insert({at.node, next_depth}).second) continue;
-    for (Node* before : at.node->control_inputs()) stack.push_back({Endpoint{before, -1}, next_depth});
+    for (Node* before : at.node->control_inputs())
+      stack.push_back({Endpoint{before, -1}, next_depth});
     for (const Endpoint& e : at.node->inputs()) stack.push_back({e, next_depth});
   }
   return {};
 }
 
-// Zeros made from the branch's own output are alive just when that branch is. A variable's handle has
-// zeros like its value.
+// Zeros made from the branch's own output are alive just when that branch is. A variable's handle
+// has zeros like its value.
 Endpoint ZerosOfBranch(GradientContext& c, int branch, DType dtype) {
   const Endpoint out = c.output(branch);
   if (out.dtype() != DType::kResource) return c.ZerosLike(out);

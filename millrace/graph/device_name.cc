@@ -58,9 +58,11 @@ bool ParsePart(absl::string_view part, DeviceName* name) {
   if (words[0] == "replica" && words.size() == 2) return ParseIndex(words[1], &name->replica);
   if (words[0] == "task" && words.size() == 2) return ParseIndex(words[1], &name->task);
   if (words[0] == "device" && (words.size() == 2 || words.size() == 3)) {
-    return ParseType(words[1], &name->type) && (words.size() == 2 || ParseIndex(words[2], &name->index));
+    return ParseType(words[1], &name->type) &&
+           (words.size() == 2 || ParseIndex(words[2], &name->index));
   }
-  const bool known = absl::EqualsIgnoreCase(words[0], "cpu") || absl::EqualsIgnoreCase(words[0], "gpu");
+  const bool known =
+      absl::EqualsIgnoreCase(words[0], "cpu") || absl::EqualsIgnoreCase(words[0], "gpu");
   return known && words.size() == 2 && ParseType(words[0], &name->type) &&
          ParseIndex(words[1], &name->index);
 }
@@ -81,7 +83,8 @@ StatusOr<DeviceName> DeviceName::Parse(absl::string_view text) {
     if (rest[0] == '/') rest.remove_prefix(1);
     const size_t end = std::min(rest.find('/'), rest.size());
     if (!ParsePart(rest.substr(0, end), &name)) {
-      return InvalidArgument("device name '", text, "': '", rest.substr(0, end), "' is not understood");
+      return InvalidArgument("device name '", text, "': '", rest.substr(0, end),
+                             "' is not understood");
     }
     rest.remove_prefix(end);
   }
@@ -110,7 +113,8 @@ DeviceName DeviceName::Over(const DeviceName& base) const {
   if (!result.replica) result.replica = base.replica;
   if (!result.task) result.task = base.task;
   // An index belongs to its type: a GPU asked for over "CPU:1" is not GPU:1.
-  if (!result.index && (!result.type || !base.type || result.type == base.type)) result.index = base.index;
+  if (!result.index && (!result.type || !base.type || result.type == base.type))
+    result.index = base.index;
   if (!result.type) result.type = base.type;
   return result;
 }

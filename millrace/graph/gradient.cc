@@ -19,8 +19,8 @@ bool EndsGradient(const Node& node) {
   return node.op().not_differentiable || node.is_type("StopGradient");
 }
 
-// One call of AddGradients: walks from the ys back to the xs in reverse order of computation, so that
-// every use of a tensor has given its part before the tensor's own node is asked.
+// One call of AddGradients: walks from the ys back to the xs in reverse order of computation, so
+// that every use of a tensor has given its part before the tensor's own node is asked.
 class Backward {
  public:
   Backward(Graph* graph, const std::vector<Endpoint>& ys, const std::vector<Endpoint>& xs,
@@ -55,7 +55,8 @@ class Backward {
     for (size_t i = 0; i < ys_.size(); ++i) MR_RETURN_IF_ERROR(CheckEndpoint("ys", i, ys_[i]));
     for (size_t i = 0; i < xs_.size(); ++i) MR_RETURN_IF_ERROR(CheckEndpoint("xs", i, xs_[i]));
     if (!options_.grad_ys.empty() && options_.grad_ys.size() != ys_.size()) {
-      return InvalidArgument("Gradients: ", ys_.size(), " ys but ", options_.grad_ys.size(), " grad_ys");
+      return InvalidArgument("Gradients: ", ys_.size(), " ys but ", options_.grad_ys.size(),
+                             " grad_ys");
     }
     for (size_t i = 0; i < options_.grad_ys.size(); ++i) {
       const Grad& g = options_.grad_ys[i];
@@ -141,7 +142,8 @@ class Backward {
     const Endpoint axis = sums_.Scalar<int32_t>(0);
     values.push_back(axis);
     indices.push_back(axis);
-    return Grad::Slices(sums_.Op("ConcatV2", values), sums_.Op("ConcatV2", indices), parts[0].dense_shape);
+    return Grad::Slices(sums_.Op("ConcatV2", values), sums_.Op("ConcatV2", indices),
+                        parts[0].dense_shape);
   }
 
   Status Visit(Node* node) {
@@ -163,8 +165,8 @@ class Backward {
     if (status.ok()) status = context.status();
     if (status.ok()) status = Collect(context);
     if (status.ok()) return status;
-    return WithPrefix(absl::StrCat("Gradient of {{node ", node->name(), "}} (op ", node->type(), "): "),
-                      status);
+    return WithPrefix(
+        absl::StrCat("Gradient of {{node ", node->name(), "}} (op ", node->type(), "): "), status);
   }
 
   static Status CallGradient(GradientContext& context) {
@@ -208,7 +210,8 @@ class Backward {
 }  // namespace
 
 StatusOr<std::vector<Grad>> AddGradients(Graph* graph, const std::vector<Endpoint>& ys,
-                                         const std::vector<Endpoint>& xs, const GradientOptions& options) {
+                                         const std::vector<Endpoint>& xs,
+                                         const GradientOptions& options) {
   return Backward(graph, ys, xs, options).Run();
 }
 

@@ -96,7 +96,8 @@ Endpoint Densify(GraphBuilder& b, const Grad& grad) {
   if (!grad.IsSlices()) return grad.dense;
   // The number of rows is the first dimension of the whole.
   Endpoint zero = b.Ints({0}), one = b.Ints({1});
-  Endpoint rows = b.Op("StridedSlice", {grad.dense_shape, zero, one, one}, {{"shrink_axis_mask", 1}});
+  Endpoint rows =
+      b.Op("StridedSlice", {grad.dense_shape, zero, one, one}, {{"shrink_axis_mask", 1}});
   return b.Op("UnsortedSegmentSum", {grad.values, grad.indices, rows});
 }
 

@@ -21,7 +21,6 @@ std::string NodePrefix(absl::string_view name, absl::string_view op) {
   return absl::StrCat("{{node ", name, "}} (op ", op, "): ");
 }
 
-
 // A value input takes a reference too; a reference cannot be had from a value.
 bool TypesAgree(DType wanted, DType given) {
   return IsRef(wanted) ? wanted == given : wanted == BaseType(given);
@@ -42,16 +41,19 @@ Status Graph::CheckNewName(const Node& node) const {
   // Nodes that the runtime makes (sends, receives) may start with an underscore, as their ops do.
   const bool internal = !name.empty() && name[0] == '_' && node.type()[0] == '_';
   if (!IsValidNodeName(internal ? absl::string_view(name).substr(1) : absl::string_view(name))) {
-    return InvalidArgument("Node name '", name, "' is not valid: it takes letters, digits and _.-/ after "
+    return InvalidArgument("Node name '", name,
+                           "' is not valid: it takes letters, digits and _.-/ after "
                            "a first letter, digit or dot");
   }
-  if (by_name_.contains(name)) return InvalidArgument("Node name '", name, "' is in the graph already");
+  if (by_name_.contains(name))
+    return InvalidArgument("Node name '", name, "' is in the graph already");
   return absl::OkStatus();
 }
 
 Status Graph::CheckInputs(const Node& node) const {
   if (node.inputs_.size() != node.input_types_.size()) {
-    return InvalidArgument("takes ", node.input_types_.size(), " inputs but has ", node.inputs_.size());
+    return InvalidArgument("takes ", node.input_types_.size(), " inputs but has ",
+                           node.inputs_.size());
   }
   for (int i = 0; i < node.num_inputs(); ++i) {
     const Endpoint& e = node.inputs_[i];
@@ -90,14 +92,15 @@ StatusOr<std::unique_ptr<Node>> Graph::MakeNode(NodeSpec spec) const {
     for (const Endpoint& e : node->inputs_) {
       if (e.node == nullptr) return InvalidArgument("input ", given.size(), " is missing");
       if (e.index < 0 || e.index >= e.node->num_outputs()) {
-        return InvalidArgument("input ", given.size(), ": ", e.node->name(), " has no output ", e.index);
+        return InvalidArgument("input ", given.size(), ": ", e.node->name(), " has no output ",
+                               e.index);
       }
       given.push_back(e.dtype());
     }
     MR_RETURN_IF_ERROR(InferAttrs(*node->op_, given, node->attrs_.get()));
     MR_RETURN_IF_ERROR(CheckAttrs(*node->op_, *node->attrs_));
-    MR_RETURN_IF_ERROR(ResolveTypes(*node->op_, *node->attrs_, node->num_inputs(), &node->input_types_,
-                                    &node->output_types_));
+    MR_RETURN_IF_ERROR(ResolveTypes(*node->op_, *node->attrs_, node->num_inputs(),
+                                    &node->input_types_, &node->output_types_));
     return CheckInputs(*node);
   };
   if (Status s = fill_in(); !s.ok()) return WithPrefix(NodePrefix(node->name_, node->type()), s);
@@ -114,7 +117,8 @@ Status Graph::ReplaceNode(Node* node, NodeSpec spec) {
   spec.name = node->name_;
   MR_ASSIGN_OR_RETURN(std::unique_ptr<Node> other, MakeNode(std::move(spec)));
   if (other->output_types_ != node->output_types_) {
-    return InvalidArgument(NodePrefix(node->name_, other->type()), "has other outputs than ", node->type());
+    return InvalidArgument(NodePrefix(node->name_, other->type()), "has other outputs than ",
+                           node->type());
   }
   node->op_ = other->op_;
   node->inputs_ = std::move(other->inputs_);
@@ -154,8 +158,8 @@ StatusOr<Endpoint> Graph::FindEndpoint(absl::string_view name) const {
   if (!has_slot) return Endpoint{node, 0};
   int slot = -1;
   if (!absl::SimpleAtoi(name.substr(colon + 1), &slot) || slot < 0 || slot >= node->num_outputs()) {
-    return InvalidArgument("tensor '", name, "': node ", node->name(), " (op ", node->type(), ") has ",
-                           node->num_outputs(), " outputs");
+    return InvalidArgument("tensor '", name, "': node ", node->name(), " (op ", node->type(),
+                           ") has ", node->num_outputs(), " outputs");
   }
   return Endpoint{node, slot};
 }
@@ -204,8 +208,9 @@ Status Graph::AddInput(Node* node, Endpoint source) {
     return InvalidArgument(NodePrefix(node->name(), node->type()), "takes no further input");
   }
   if (node->input_types_.empty() || !TypesAgree(node->input_types_.back(), source.dtype())) {
-    return InvalidArgument(NodePrefix(node->name(), node->type()), "a further input takes another type than ",
-                           source.name(), " has, which is ", DTypeName(source.dtype()));
+    return InvalidArgument(NodePrefix(node->name(), node->type()),
+                           "a further input takes another type than ", source.name(),
+                           " has, which is ", DTypeName(source.dtype()));
   }
   const std::string& number = args.back().number_attr;
   pb::AttrValue value;
@@ -235,7 +240,8 @@ void Graph::Detach(const std::function<bool(const Node*)>& detach) {
   owned_.resize(kept);
   for (Node* node : nodes_) {
     auto& waits = node->control_inputs_;
-    waits.erase(std::remove_if(waits.begin(), waits.end(), [](Node* n) { return n->detached_; }), waits.end());
+    waits.erase(std::remove_if(waits.begin(), waits.end(), [](Node* n) { return n->detached_; }),
+                waits.end());
   }
 }
 

@@ -117,7 +117,8 @@ class GraphDefImporter {
       if (is_new) {
         new_functions_.push_back(&f);
       } else if (StableBytes(*it->second) != StableBytes(f)) {
-        return InvalidArgument("function '", f.signature().name(), "' is defined twice, differently");
+        return InvalidArgument("function '", f.signature().name(),
+                               "' is defined twice, differently");
       }
     }
     return absl::OkStatus();
@@ -151,7 +152,8 @@ class GraphDefImporter {
       InputRef name;
       MR_RETURN_IF_ERROR(ParseInputRef(text, &name));
       Node* source = graph_.FindNode(name.node);
-      if (source == nullptr) return InvalidArgument("input '", text, "' names no node of the graph");
+      if (source == nullptr)
+        return InvalidArgument("input '", text, "' names no node of the graph");
       if (source->id() >= node->id()) forward_reference_ = true;
       if (name.slot < 0) {
         if (waited_for_[source->id()] == node->id()) continue;  // named twice
@@ -160,8 +162,8 @@ class GraphDefImporter {
         continue;
       }
       if (name.slot >= source->num_outputs()) {
-        return InvalidArgument("input '", text, "': ", source->name(), " (op ", source->type(), ") has ",
-                               source->num_outputs(), " outputs");
+        return InvalidArgument("input '", text, "': ", source->name(), " (op ", source->type(),
+                               ") has ", source->num_outputs(), " outputs");
       }
       node->inputs_.push_back(Endpoint{source, name.slot});
     }
@@ -169,7 +171,8 @@ class GraphDefImporter {
   }
 
   void TakeBack() {
-    for (size_t i = first_; i < graph_.nodes_.size(); ++i) graph_.by_name_.erase(graph_.nodes_[i]->name());
+    for (size_t i = first_; i < graph_.nodes_.size(); ++i)
+      graph_.by_name_.erase(graph_.nodes_[i]->name());
     graph_.nodes_.resize(first_);
     graph_.owned_.resize(first_);
     graph_.next_id_ = first_id_;
@@ -184,7 +187,9 @@ class GraphDefImporter {
   std::vector<pb::FunctionDef*> new_functions_;
 };
 
-Status ImportGraphDef(pb::GraphDef def, Graph* graph) { return GraphDefImporter(&def, graph).Run(); }
+Status ImportGraphDef(pb::GraphDef def, Graph* graph) {
+  return GraphDefImporter(&def, graph).Run();
+}
 
 pb::NodeDef ExportNodeDef(const Node& node) {
   pb::NodeDef def;

@@ -16,7 +16,8 @@ pb::GraphDef Parse(const std::string& text) {
   return def;
 }
 
-constexpr char kSource[] = R"(node { name: "x" op: "TestSource" attr { key: "T" value { type: DT_FLOAT } } } )";
+constexpr char kSource[] =
+    R"(node { name: "x" op: "TestSource" attr { key: "T" value { type: DT_FLOAT } } } )";
 constexpr char kT[] = R"(attr { key: "T" value { type: DT_FLOAT } })";
 
 std::string Pass(const std::string& name, const std::string& inputs) {
@@ -25,13 +26,17 @@ std::string Pass(const std::string& name, const std::string& inputs) {
 
 TEST(GraphDefTest, RoundTripKeepsEverything) {
   pb::GraphDef def = Parse(absl::StrCat(kSource, R"(
-    node { name: "y" op: "TestPass" input: "x" input: "^x" device: "/job:ps" )", kT, R"(
+    node { name: "y" op: "TestPass" input: "x" input: "^x" device: "/job:ps" )",
+                                        kT, R"(
       attr { key: "_class" value { list { s: "loc:@x" } } } attr { key: "_mine" value { i: 7 } } }
-    node { name: "s" op: "TestSplit" input: "y" attr { key: "N" value { i: 2 } } )", kT, R"(}
-    node { name: "z" op: "TestPass" input: "s:1" )", kT, R"( }
+    node { name: "s" op: "TestSplit" input: "y" attr { key: "N" value { i: 2 } } )",
+                                        kT, R"(}
+    node { name: "z" op: "TestPass" input: "s:1" )",
+                                        kT, R"( }
     library { function { signature { name: "f" } } }
     versions { producer: 2474 })"));
-  def.mutable_node(0)->mutable_attr()->insert({"shape", OpRegistry::Global().FindOrNull("TestSource")->FindAttr("shape")->default_value});
+  def.mutable_node(0)->mutable_attr()->insert(
+      {"shape", OpRegistry::Global().FindOrNull("TestSource")->FindAttr("shape")->default_value});
   Graph graph;
   Status status = ImportGraphDef(def, &graph);
   ASSERT_TRUE(status.ok()) << status;
@@ -51,7 +56,8 @@ TEST(GraphDefTest, ExportWritesDefaults) {
 TEST(GraphDefTest, NodesMayReferToEarlierImportsAndLaterNodes) {
   Graph graph;
   ASSERT_TRUE(ImportGraphDef(Parse(kSource), &graph).ok());
-  ASSERT_TRUE(ImportGraphDef(Parse(Pass("b", "input: 'a' ") + Pass("a", "input: 'x' ")), &graph).ok());
+  ASSERT_TRUE(
+      ImportGraphDef(Parse(Pass("b", "input: 'a' ") + Pass("a", "input: 'x' ")), &graph).ok());
   EXPECT_EQ(GraphToString(graph), "x = TestSource()\nb = TestPass(a)\na = TestPass(x)\n");
   EXPECT_EQ(TopologicalOrder(graph)->at(1)->name(), "a");
 }
@@ -59,9 +65,13 @@ TEST(GraphDefTest, NodesMayReferToEarlierImportsAndLaterNodes) {
 TEST(GraphDefTest, LoopsComeWithTheirMergeFirst) {
   Graph graph;
   Status status = ImportGraphDef(Parse(absl::StrCat(kSource, R"(
-    node { name: "e" op: "Enter" input: "x" attr { key: "frame_name" value { s: "f" } } )", kT, R"( }
-    node { name: "m" op: "Merge" input: "e" input: "n" attr { key: "N" value { i: 2 } } )", kT, R"( }
-    node { name: "n" op: "NextIteration" input: "m" )", kT, " }")), &graph);
+    node { name: "e" op: "Enter" input: "x" attr { key: "frame_name" value { s: "f" } } )",
+                                                    kT, R"( }
+    node { name: "m" op: "Merge" input: "e" input: "n" attr { key: "N" value { i: 2 } } )",
+                                                    kT, R"( }
+    node { name: "n" op: "NextIteration" input: "m" )",
+                                                    kT, " }")),
+                                 &graph);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(graph.FindNode("m")->input(1).node, graph.FindNode("n"));
 }
@@ -88,17 +98,23 @@ TEST(GraphDefTest, MalformedGraphsAreRefusedAndChangeNothing) {
       {Pass("n", "input: '^y' input: 'y' "), kInvalid, "after control inputs"},
       {Pass("n", "input: 'n' "), kInvalid, "cycle"},
       {Pass("n", "input: 'o' ") + Pass("o", "input: 'n' "), kInvalid, "cycle"},
-      {Pass("n", "input: 'y' ") + Pass("n", "input: 'y' "), kInvalid, "'n' is in the graph already"},
+      {Pass("n", "input: 'y' ") + Pass("n", "input: 'y' "), kInvalid,
+       "'n' is in the graph already"},
       {Pass("y", "input: 'y' "), kInvalid, "already"},
       {Pass("_n", "input: 'y' "), kInvalid, "not valid"},
       {Pass("", "input: 'y' "), kInvalid, "not valid"},
-      {"node { name: 'n' op: 'TestPass' input: 'y' attr { key: 'T' value { type: DT_INT32 } } }", kInvalid,
-       "takes int32 but y:0 is float"},
-      {"node { name: 'n' op: 'TestPass' input: 'y' attr { key: 'T' value { i: 1 } } }", kInvalid, "'T'"},
-      {"node { name: 'n' op: 'TestPass' input: 'y' attr { key: 'T' value { placeholder: 'P' } } }", kInvalid, "'T'"},
-      {"node { name: 'n' op: 'TestMany' input: 'y' attr { key: 'N' value { i: 1000000000000 } } attr { key: 'T' "
-       "value { type: DT_FLOAT } } }", kInvalid, "N"},
-      {"node { name: 'n' op: 'TestModes' attr { key: 'extra' value { i: 1 } } }", kInvalid, "extra"},
+      {"node { name: 'n' op: 'TestPass' input: 'y' attr { key: 'T' value { type: DT_INT32 } } }",
+       kInvalid, "takes int32 but y:0 is float"},
+      {"node { name: 'n' op: 'TestPass' input: 'y' attr { key: 'T' value { i: 1 } } }", kInvalid,
+       "'T'"},
+      {"node { name: 'n' op: 'TestPass' input: 'y' attr { key: 'T' value { placeholder: 'P' } } }",
+       kInvalid, "'T'"},
+      {"node { name: 'n' op: 'TestMany' input: 'y' attr { key: 'N' value { i: 1000000000000 } } "
+       "attr { key: 'T' "
+       "value { type: DT_FLOAT } } }",
+       kInvalid, "N"},
+      {"node { name: 'n' op: 'TestModes' attr { key: 'extra' value { i: 1 } } }", kInvalid,
+       "extra"},
   };
   Graph graph;
   ASSERT_TRUE(ImportGraphDef(Parse(source + Pass("y", "input: 'x' ")), &graph).ok());
@@ -120,13 +136,16 @@ TEST(GraphDefTest, AFunctionMayComeTwiceButNotInTwoVersions) {
   ASSERT_TRUE(ImportGraphDef(Parse(f), &graph).ok());
   ASSERT_TRUE(ImportGraphDef(Parse(f), &graph).ok());
   EXPECT_EQ(graph.library().function_size(), 1);
-  Status status = ImportGraphDef(Parse("library { function { signature { name: 'f' is_stateful: true } } }"), &graph);
+  Status status = ImportGraphDef(
+      Parse("library { function { signature { name: 'f' is_stateful: true } } }"), &graph);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(GraphDefTest, RepeatedControlInputsCountOnce) {
   Graph graph;
-  ASSERT_TRUE(ImportGraphDef(Parse(kSource + Pass("y", "input: 'x' input: '^x' input: '^x' ")), &graph).ok());
+  ASSERT_TRUE(
+      ImportGraphDef(Parse(kSource + Pass("y", "input: 'x' input: '^x' input: '^x' ")), &graph)
+          .ok());
   EXPECT_EQ(graph.FindNode("y")->control_inputs().size(), 1u);
 }
 

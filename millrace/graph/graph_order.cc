@@ -105,7 +105,8 @@ std::string GraphToString(const Graph& graph) {
       inputs.push_back(e.index == 0 ? e.node->name() : e.name());
     }
     for (const Node* before : node->control_inputs()) inputs.push_back("^" + before->name());
-    absl::StrAppend(&text, node->name(), " = ", node->type(), "(", absl::StrJoin(inputs, ", "), ")\n");
+    absl::StrAppend(&text, node->name(), " = ", node->type(), "(", absl::StrJoin(inputs, ", "),
+                    ")\n");
   }
   return text;
 }

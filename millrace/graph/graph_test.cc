@@ -74,11 +74,21 @@ TEST_F(GraphTest, MistakesNameNodeAndOp) {
   const Case cases[] = {
       {{.name = "n", .op = "NoSuchOp"}, absl::StatusCode::kNotFound, "NoSuchOp"},
       {{.name = "n", .op = "TestSource"}, absl::StatusCode::kNotFound, "'T'"},
-      {{.name = "n", .op = "TestAdd", .inputs = {f, i}}, absl::StatusCode::kInvalidArgument, "'b' takes float but i:0"},
-      {{.name = "n", .op = "TestAdd", .inputs = {f}}, absl::StatusCode::kInvalidArgument, "not enough"},
-      {{.name = "n", .op = "TestAdd", .inputs = {f, f, f}}, absl::StatusCode::kInvalidArgument, "takes 2 inputs"},
-      {{.name = "n", .op = "TestAdd", .inputs = {f, {}}}, absl::StatusCode::kInvalidArgument, "missing"},
-      {{.name = "n", .op = "TestPass", .inputs = {{f.node, 4}}}, absl::StatusCode::kInvalidArgument, "no output 4"},
+      {{.name = "n", .op = "TestAdd", .inputs = {f, i}},
+       absl::StatusCode::kInvalidArgument,
+       "'b' takes float but i:0"},
+      {{.name = "n", .op = "TestAdd", .inputs = {f}},
+       absl::StatusCode::kInvalidArgument,
+       "not enough"},
+      {{.name = "n", .op = "TestAdd", .inputs = {f, f, f}},
+       absl::StatusCode::kInvalidArgument,
+       "takes 2 inputs"},
+      {{.name = "n", .op = "TestAdd", .inputs = {f, {}}},
+       absl::StatusCode::kInvalidArgument,
+       "missing"},
+      {{.name = "n", .op = "TestPass", .inputs = {{f.node, 4}}},
+       absl::StatusCode::kInvalidArgument,
+       "no output 4"},
       {{.name = "f", .op = "TestModes"}, absl::StatusCode::kInvalidArgument, "already"},
       {{.name = "a b", .op = "TestModes"}, absl::StatusCode::kInvalidArgument, "not valid"},
       {bad_mode, absl::StatusCode::kInvalidArgument, "MIDDLE"},
@@ -128,7 +138,8 @@ TEST_F(GraphTest, OrderPutsInputsFirstAndFindsCycles) {
   graph_.AddControlInput(c, a);
   Status status = TopologicalOrder(graph_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), ::testing::AnyOf(HasSubstr("{{node a}}"), HasSubstr("{{node c}}")));
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::AnyOf(HasSubstr("{{node a}}"), HasSubstr("{{node c}}")));
 }
 
 TEST_F(GraphTest, ALoopIsNoCycle) {
@@ -145,7 +156,8 @@ TEST_F(GraphTest, ALoopIsNoCycle) {
 
 TEST_F(GraphTest, ALongChainNeedsNoDeepStack) {
   Endpoint e = Source(DType::kFloat);
-  for (int i = 0; i < 100000; ++i) e = Endpoint{*Add({.name = absl::StrCat("n", i), .op = "TestPass", .inputs = {e}}), 0};
+  for (int i = 0; i < 100000; ++i)
+    e = Endpoint{*Add({.name = absl::StrCat("n", i), .op = "TestPass", .inputs = {e}}), 0};
   // The reverse of the order in which they were added cannot be given by ids alone.
   graph_.AddControlInput(graph_.FindNode("n5"), graph_.FindNode("n4"));
   EXPECT_EQ(TopologicalOrder(graph_)->size(), 100001u);
@@ -183,10 +195,10 @@ TEST_F(GraphTest, AReplacedNodeKeepsItsNameAndUsers) {
   Endpoint x = Source(DType::kFloat, "x");
   Endpoint y = b_.Op("TestPass", {x}, {}, "y");
   b_.Op("TestPass", {y}, {}, "z");
-  ASSERT_TRUE(graph_.ReplaceNode(y.node, {.op = "TestAdd", .inputs = {x, x}}).ok());
+  ASSERT_TRUE(graph_.ReplaceNode(y.node, {.name = "", .op = "TestAdd", .inputs = {x, x}}).ok());
   EXPECT_EQ(GraphToString(graph_), "x = TestSource()\ny = TestAdd(x, x)\nz = TestPass(y)\n");
   Endpoint i = Source(DType::kInt32, "i");
-  EXPECT_FALSE(graph_.ReplaceNode(y.node, {.op = "TestAdd", .inputs = {i, i}}).ok());
+  EXPECT_FALSE(graph_.ReplaceNode(y.node, {.name = "", .op = "TestAdd", .inputs = {i, i}}).ok());
   EXPECT_EQ(y.node->type(), "TestAdd");
 }
 
@@ -198,8 +210,10 @@ TEST_F(GraphTest, NamesAreMadeUnique) {
 }
 
 TEST(NodeNameTest, FollowsTensorFlow) {
-  for (const char* good : {"a", "A/b_c-d.e", "1x", ".x", "a\\b", "while/x>y"}) EXPECT_TRUE(IsValidNodeName(good)) << good;
-  for (const char* bad : {"", "_a", "/a", "a b", "a:0", "^a", "\xc3\xa9"}) EXPECT_FALSE(IsValidNodeName(bad)) << bad;
+  for (const char* good : {"a", "A/b_c-d.e", "1x", ".x", "a\\b", "while/x>y"})
+    EXPECT_TRUE(IsValidNodeName(good)) << good;
+  for (const char* bad : {"", "_a", "/a", "a b", "a:0", "^a", "\xc3\xa9"})
+    EXPECT_FALSE(IsValidNodeName(bad)) << bad;
 }
 
 }  // namespace

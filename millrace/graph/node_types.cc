@@ -21,8 +21,8 @@ int64_t GivenCount(const OpArg& arg, const AttrMap& attrs) {
   return arg.number_attr.empty() ? value->list().type_size() : value->i();
 }
 
-// Number of tensors for each list whose length is not given: the inputs that no other argument takes,
-// shared evenly between the arguments of the one attr they depend on.
+// Number of tensors for each list whose length is not given: the inputs that no other argument
+// takes, shared evenly between the arguments of the one attr they depend on.
 StatusOr<int64_t> UnknownCount(const OpSchema& op, int64_t num_inputs, const AttrMap& attrs) {
   const std::string* unknown = nullptr;
   int64_t left = num_inputs;
@@ -34,8 +34,8 @@ StatusOr<int64_t> UnknownCount(const OpSchema& op, int64_t num_inputs, const Att
       continue;
     }
     if (unknown != nullptr && *unknown != LengthAttr(arg)) {
-      return InvalidArgument("the inputs can be split between '", *unknown, "' and '", LengthAttr(arg),
-                             "' in several ways: give one of these attrs");
+      return InvalidArgument("the inputs can be split between '", *unknown, "' and '",
+                             LengthAttr(arg), "' in several ways: give one of these attrs");
     }
     unknown = &LengthAttr(arg);
     ++sharers;
@@ -86,8 +86,8 @@ Status AppendTypes(const OpSchema& op, const OpArg& arg, const AttrMap& attrs, i
   if (count < 0 || count > room) {
     return arg.number_attr.empty()
                ? InvalidArgument("has too few inputs: none for '", arg.name, "'")
-               : InvalidArgument("attr '", arg.number_attr, "' asks for ", count, " tensors for '", arg.name,
-                                 "', more than there are or may be");
+               : InvalidArgument("attr '", arg.number_attr, "' asks for ", count, " tensors for '",
+                                 arg.name, "', more than there are or may be");
   }
   for (int64_t i = 0; i < count; ++i) append(as_declared(type));
   return absl::OkStatus();
@@ -151,11 +151,13 @@ Status ResolveTypes(const OpSchema& op, const AttrMap& attrs, int num_inputs,
                     absl::InlinedVector<DType, 4>* inputs, absl::InlinedVector<DType, 2>* outputs) {
   inputs->reserve(static_cast<size_t>(num_inputs));
   for (const OpArg& arg : op.inputs) {
-    MR_RETURN_IF_ERROR(AppendTypes(op, arg, attrs, num_inputs - static_cast<int64_t>(inputs->size()),
+    MR_RETURN_IF_ERROR(AppendTypes(op, arg, attrs,
+                                   num_inputs - static_cast<int64_t>(inputs->size()),
                                    [&](DType t) { inputs->push_back(t); }));
   }
   for (const OpArg& arg : op.outputs) {
-    MR_RETURN_IF_ERROR(AppendTypes(op, arg, attrs, kMaxOutputs - static_cast<int64_t>(outputs->size()),
+    MR_RETURN_IF_ERROR(AppendTypes(op, arg, attrs,
+                                   kMaxOutputs - static_cast<int64_t>(outputs->size()),
                                    [&](DType t) { outputs->push_back(t); }));
   }
   return absl::OkStatus();
@@ -167,9 +169,11 @@ std::string InputName(const Node& node, int i) {
     int64_t count = 1;
     if (arg.is_list()) {
       const pb::AttrValue* value = node.FindAttr(LengthAttr(arg));
-      if (value != nullptr) count = arg.number_attr.empty() ? value->list().type_size() : value->i();
+      if (value != nullptr)
+        count = arg.number_attr.empty() ? value->list().type_size() : value->i();
     }
-    if (i < end + count) return arg.is_list() ? absl::StrCat(arg.name, "[", i - end, "]") : arg.name;
+    if (i < end + count)
+      return arg.is_list() ? absl::StrCat(arg.name, "[", i - end, "]") : arg.name;
     end += count;
   }
   return absl::StrCat(i);

@@ -11,8 +11,8 @@ namespace millrace {
 inline constexpr int64_t kMaxOutputs = 1 << 16;
 
 // Adds the attrs that `input_types` determine to `attrs` where they are absent: types, numbers and
-// type lists. Inputs are split between the arguments by the lists that are given; where just one list's
-// length is unknown it takes what is left.
+// type lists. Inputs are split between the arguments by the lists that are given; where just one
+// list's length is unknown it takes what is left.
 Status InferAttrs(const OpSchema& op, absl::Span<const DType> input_types, AttrMap* attrs);
 
 // Checks every attr against the schema, and that none is missing (NOT_FOUND).

@@ -15,15 +15,24 @@ namespace {
 // The kind of a value that is no list, as attr specs call it; null for none.
 const char* KindOf(pb::AttrValue::ValueCase value) {
   switch (value) {
-    case pb::AttrValue::kS: return "string";
-    case pb::AttrValue::kI: return "int";
-    case pb::AttrValue::kF: return "float";
-    case pb::AttrValue::kB: return "bool";
-    case pb::AttrValue::kType: return "type";
-    case pb::AttrValue::kShape: return "shape";
-    case pb::AttrValue::kTensor: return "tensor";
-    case pb::AttrValue::kFunc: return "func";
-    default: return nullptr;
+    case pb::AttrValue::kS:
+      return "string";
+    case pb::AttrValue::kI:
+      return "int";
+    case pb::AttrValue::kF:
+      return "float";
+    case pb::AttrValue::kB:
+      return "bool";
+    case pb::AttrValue::kType:
+      return "type";
+    case pb::AttrValue::kShape:
+      return "shape";
+    case pb::AttrValue::kTensor:
+      return "tensor";
+    case pb::AttrValue::kFunc:
+      return "func";
+    default:
+      return nullptr;
   }
 }
 
@@ -32,8 +41,9 @@ int64_t ListSize(const pb::AttrValue::ListValue& list, absl::string_view kind) {
   const struct {
     absl::string_view kind;
     int size;
-  } sizes[] = {{"string", list.s_size()},     {"int", list.i_size()},     {"float", list.f_size()},
-               {"bool", list.b_size()},       {"type", list.type_size()}, {"shape", list.shape_size()},
+  } sizes[] = {{"string", list.s_size()},      {"int", list.i_size()},
+               {"float", list.f_size()},       {"bool", list.b_size()},
+               {"type", list.type_size()},     {"shape", list.shape_size()},
                {"tensor", list.tensor_size()}, {"func", list.func_size()}};
   int64_t wanted = 0;
   for (const auto& s : sizes) {
@@ -48,11 +58,12 @@ int64_t ListSize(const pb::AttrValue::ListValue& list, absl::string_view kind) {
 
 Status CheckType(const OpAttr& attr, int number) {
   if (number == 0 || number > kRefOffset || !pb::DataType_IsValid(number)) {
-    return InvalidArgument("Value for attr '", attr.name, "' is no element type (number ", number, ")");
+    return InvalidArgument("Value for attr '", attr.name, "' is no element type (number ", number,
+                           ")");
   }
   const DType type = static_cast<DType>(number);
-  if (!attr.allowed_types.empty() &&
-      std::find(attr.allowed_types.begin(), attr.allowed_types.end(), type) == attr.allowed_types.end()) {
+  if (!attr.allowed_types.empty() && std::find(attr.allowed_types.begin(), attr.allowed_types.end(),
+                                               type) == attr.allowed_types.end()) {
     return InvalidArgument("Value for attr '", attr.name, "' of ", DTypeName(type),
                            " is not in the list of allowed values: ",
                            absl::StrJoin(attr.allowed_types, ", ", [](std::string* out, DType t) {
@@ -123,7 +134,9 @@ Status CheckAttr(const OpAttr& attr, const pb::AttrValue& value) {
   const char* kind = KindOf(value.value_case());
   if (kind == nullptr || type != kind) {
     return InvalidArgument("attr '", attr.name, "' takes a ", type, ", not ",
-                           value.has_list() ? "a list" : kind == nullptr ? "nothing" : kind);
+                           value.has_list()  ? "a list"
+                           : kind == nullptr ? "nothing"
+                                             : kind);
   }
   if (value.value_case() == pb::AttrValue::kI && attr.has_minimum && value.i() < attr.minimum) {
     return InvalidArgument("Value for attr '", attr.name, "' of ", value.i(),

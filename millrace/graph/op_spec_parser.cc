@@ -74,9 +74,10 @@ class Cursor {
 
 // Sets of types that have a name of their own.
 bool NamedTypeSet(absl::string_view name, std::vector<DType>* types) {
-  static constexpr DType kReal[] = {DType::kFloat,  DType::kDouble, DType::kInt32, DType::kUInt8,
-                                    DType::kInt16,  DType::kInt8,   DType::kInt64, DType::kBFloat16,
-                                    DType::kUInt16, DType::kHalf,   DType::kUInt32, DType::kUInt64};
+  static constexpr DType kReal[] = {DType::kFloat, DType::kDouble,   DType::kInt32,
+                                    DType::kUInt8, DType::kInt16,    DType::kInt8,
+                                    DType::kInt64, DType::kBFloat16, DType::kUInt16,
+                                    DType::kHalf,  DType::kUInt32,   DType::kUInt64};
   static constexpr DType kQuantized[] = {DType::kQInt8, DType::kQUInt8, DType::kQInt32,
                                          DType::kQInt16, DType::kQUInt16};
   if (name == "quantizedtype") {
@@ -138,7 +139,8 @@ Status ParseKind(Cursor& in, OpAttr* attr, std::string* kind) {
 
 Status ParseInt(Cursor& in, int64_t* value) {
   absl::string_view text;
-  if (!in.Number(&text) || !absl::SimpleAtoi(text, value)) return InvalidArgument("expected an integer");
+  if (!in.Number(&text) || !absl::SimpleAtoi(text, value))
+    return InvalidArgument("expected an integer");
   return absl::OkStatus();
 }
 
@@ -192,7 +194,8 @@ Status ParseScalarValue(Cursor& in, absl::string_view kind, pb::AttrValue* value
     value->set_i(i);
   } else if (kind == "float") {
     float f;
-    if (!in.Number(&text) || !absl::SimpleAtof(text, &f)) return InvalidArgument("expected a number");
+    if (!in.Number(&text) || !absl::SimpleAtof(text, &f))
+      return InvalidArgument("expected a number");
     value->set_f(f);
   } else if (kind == "bool") {
     if (!in.Identifier(&text) || (text != "true" && text != "false")) {
@@ -215,14 +218,29 @@ Status ParseScalarValue(Cursor& in, absl::string_view kind, pb::AttrValue* value
 
 void AppendToList(const pb::AttrValue& item, pb::AttrValue::ListValue* list) {
   switch (item.value_case()) {
-    case pb::AttrValue::kS: list->add_s(item.s()); break;
-    case pb::AttrValue::kI: list->add_i(item.i()); break;
-    case pb::AttrValue::kF: list->add_f(item.f()); break;
-    case pb::AttrValue::kB: list->add_b(item.b()); break;
-    case pb::AttrValue::kType: list->add_type(item.type()); break;
-    case pb::AttrValue::kShape: *list->add_shape() = item.shape(); break;
-    case pb::AttrValue::kTensor: *list->add_tensor() = item.tensor(); break;
-    default: break;
+    case pb::AttrValue::kS:
+      list->add_s(item.s());
+      break;
+    case pb::AttrValue::kI:
+      list->add_i(item.i());
+      break;
+    case pb::AttrValue::kF:
+      list->add_f(item.f());
+      break;
+    case pb::AttrValue::kB:
+      list->add_b(item.b());
+      break;
+    case pb::AttrValue::kType:
+      list->add_type(item.type());
+      break;
+    case pb::AttrValue::kShape:
+      *list->add_shape() = item.shape();
+      break;
+    case pb::AttrValue::kTensor:
+      *list->add_tensor() = item.tensor();
+      break;
+    default:
+      break;
   }
 }
 
@@ -312,8 +330,8 @@ Status ResolveArg(const OpSchema& schema, OpArg* arg) {
     arg->type_attr.clear();
     return absl::OkStatus();
   }
-  return InvalidArgument("argument '", arg->name, "': attr '", attr->name, "' is of type ", attr->type,
-                         ", which gives no tensor type");
+  return InvalidArgument("argument '", arg->name, "': attr '", attr->name, "' is of type ",
+                         attr->type, ", which gives no tensor type");
 }
 
 }  // namespace millrace

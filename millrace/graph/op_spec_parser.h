@@ -6,8 +6,8 @@
 
 namespace millrace {
 
-// "name: type" into `arg`. INVALID_ARGUMENT quotes the spec and says what is wrong with it. Whether an
-// identifier names an attr or a type is settled by ResolveArg, when all attrs are known.
+// "name: type" into `arg`. INVALID_ARGUMENT quotes the spec and says what is wrong with it. Whether
+// an identifier names an attr or a type is settled by ResolveArg, when all attrs are known.
 Status ParseArgSpec(absl::string_view spec, OpArg* arg);
 
 // "name: type >= minimum = default" into `attr`.

@@ -7,7 +7,8 @@
 
 namespace millrace {
 
-ShapeContext::ShapeContext(const Node& node, std::vector<PartialShape> inputs, ConstantLookup constants)
+ShapeContext::ShapeContext(const Node& node, std::vector<PartialShape> inputs,
+                           ConstantLookup constants)
     : node_(node),
       inputs_(std::move(inputs)),
       outputs_(static_cast<size_t>(node.num_outputs())),
@@ -25,7 +26,8 @@ bool ShapeContext::ConstantInts(int i, std::vector<int64_t>* values) const {
 StatusOr<PartialShape> ShapeContext::ShapeFromInput(int i) const {
   const PartialShape& shape = input(i);
   if (shape.known_rank() && shape.rank() > 1) {
-    return InvalidArgument("input ", i, " is a shape and must be a vector, not of shape ", shape.ToString());
+    return InvalidArgument("input ", i, " is a shape and must be a vector, not of shape ",
+                           shape.ToString());
   }
   std::vector<int64_t> dims;
   if (!EvaluateInts(node_.input(i), constants_, &dims)) return PartialShape();
@@ -46,8 +48,8 @@ StatusOr<PartialShape> ShapeContext::WithRank(int i, int rank) const {
   const PartialShape& shape = input(i);
   if (!shape.known_rank()) return PartialShape::UnknownOfRank(rank);
   if (shape.rank() != rank) {
-    return InvalidArgument("Shape must be rank ", rank, " but is rank ", shape.rank(), ": input ", i, " is ",
-                           shape.ToString());
+    return InvalidArgument("Shape must be rank ", rank, " but is rank ", shape.rank(), ": input ",
+                           i, " is ", shape.ToString());
   }
   return shape;
 }
@@ -55,8 +57,8 @@ StatusOr<PartialShape> ShapeContext::WithRank(int i, int rank) const {
 StatusOr<PartialShape> ShapeContext::WithRankAtLeast(int i, int rank) const {
   const PartialShape& shape = input(i);
   if (shape.known_rank() && shape.rank() < rank) {
-    return InvalidArgument("Shape must be at least rank ", rank, " but is rank ", shape.rank(), ": input ", i,
-                           " is ", shape.ToString());
+    return InvalidArgument("Shape must be at least rank ", rank, " but is rank ", shape.rank(),
+                           ": input ", i, " is ", shape.ToString());
   }
   return shape;
 }
@@ -120,8 +122,8 @@ StatusOr<PartialShape> BroadcastShapes(const PartialShape& a, const PartialShape
       // An unknown dimension must be 1 or the other one, which is not 1 here.
       result.set_dim(i, std::max(da, db));
     } else {
-      return InvalidArgument("Dimensions must be equal, but are ", da, " and ", db,
-                             ": shapes ", a.ToString(), " and ", b.ToString(), " do not broadcast");
+      return InvalidArgument("Dimensions must be equal, but are ", da, " and ", db, ": shapes ",
+                             a.ToString(), " and ", b.ToString(), " do not broadcast");
     }
   }
   return result;

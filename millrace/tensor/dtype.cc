@@ -24,31 +24,16 @@ constexpr absl::string_view kRefSuffix = "_ref";
 
 }  // namespace
 
-bool IsKnown(DType t) { return SizeOf(BaseType(t)) != 0; }
+bool IsKnown(DType t) {
+  const DType base = BaseType(t);
+  return !IsRef(base) && SizeOf(base) != 0;
+}
 
-size_t SizeOf(DType t) {
-  switch (t) {
-    case DType::kBool:
-    case DType::kInt8:
-    case DType::kUInt8: return 1;
-    case DType::kHalf:
-    case DType::kBFloat16:
-    case DType::kInt16:
-    case DType::kUInt16: return 2;
-    case DType::kFloat:
-    case DType::kInt32:
-    case DType::kUInt32: return 4;
-    case DType::kDouble:
-    case DType::kInt64:
-    case DType::kUInt64:
-    case DType::kComplex64: return 8;
-    case DType::kComplex128: return 16;
-    case DType::kString: return sizeof(std::string);
-    case DType::kResource: return sizeof(ResourceHandle);
-    default: break;
-  }
+size_t dtype_internal::SizeOfObject(DType t) {
+  if (t == DType::kString) return sizeof(std::string);
+  if (t == DType::kResource) return sizeof(ResourceHandle);
   // A reference is a handle of its variable, whatever the variable holds.
-  return IsRef(t) && SizeOf(BaseType(t)) != 0 ? sizeof(ResourceHandle) : 0;
+  return IsRef(t) && IsKnown(t) ? sizeof(ResourceHandle) : 0;
 }
 
 bool IsPlain(DType t) {

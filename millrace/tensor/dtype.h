@@ -53,7 +53,16 @@ inline DType RefType(DType t) {
 // True for the types this runtime can hold (and references to them).
 bool IsKnown(DType t);
 // Bytes of one element; sizeof the C++ type for strings and resources; 0 for unknown types.
-size_t SizeOf(DType t);
+namespace dtype_internal {
+// By number; 0 for types that are not plain numbers or not known.
+inline constexpr uint8_t kPlainSizes[] = {0, 4, 8, 4, 1, 2, 1, 0, 8, 8, 1, 0, 0, 0, 2, 0, 0, 2, 16, 2, 0, 0, 4, 8};
+size_t SizeOfObject(DType t);
+}  // namespace dtype_internal
+inline size_t SizeOf(DType t) {
+  const auto number = static_cast<uint32_t>(t);
+  const size_t size = number < sizeof(dtype_internal::kPlainSizes) ? dtype_internal::kPlainSizes[number] : 0;
+  return size != 0 ? size : dtype_internal::SizeOfObject(t);
+}
 // False for elements with constructors (string, resource, variant).
 bool IsPlain(DType t);
 bool IsFloating(DType t);

@@ -126,6 +126,16 @@ class Tensor {
     dtype_ = DType::kInvalid;
   }
 
+  // Becomes the owner of `from`'s memory, seen as another type of the same element size or another shape of
+  // as many elements. `from` goes on seeing the memory without owning it, and must go first: how a kernel
+  // writes its output over an input that it still reads.
+  void TakeMemory(Tensor& from, DType dtype, const Shape& shape) {
+    dtype_ = dtype;
+    shape_ = shape;
+    buffer_ = std::move(from.buffer_);
+    data_ = from.data_;
+  }
+
   bool SharesBufferWith(const Tensor& other) const;
   // True when this object holds the only reference to memory that may be written: the moment for
   // an update in place.

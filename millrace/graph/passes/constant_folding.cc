@@ -10,14 +10,16 @@ namespace {
 
 // Larger results stay computed: a graph is no place for data.
 constexpr size_t kMaxBytes = 10 << 20;
-// Above this, a result must not be much larger than what it is made from: a Fill is cheaper to keep.
+// Above this, a result must not be much larger than what it is made from: a Fill is cheaper to
+// keep.
 constexpr size_t kGrowthFloor = 64 << 10;
 constexpr size_t kMaxGrowth = 4;
 
 // Ops whose results can be huge however small their inputs are.
 bool IsGenerator(const Node& node) {
-  static constexpr absl::string_view kOps[] = {"Fill", "Tile", "Range", "BroadcastTo", "OneHot", "LinSpace",
-                                               "Pad", "PadV2", "MirrorPad", "ScatterNd", "UnsortedSegmentSum"};
+  static constexpr absl::string_view kOps[] = {
+      "Fill",  "Tile",      "Range",     "BroadcastTo",       "OneHot", "LinSpace", "Pad",
+      "PadV2", "MirrorPad", "ScatterNd", "UnsortedSegmentSum"};
   return std::find(std::begin(kOps), std::end(kOps), node.type()) != std::end(kOps);
 }
 
@@ -26,7 +28,10 @@ bool IsFoldableType(DType t) { return !IsRef(t) && t != DType::kResource && t !=
 class Folder {
  public:
   Folder(Graph* graph, const PassContext& context)
-      : graph_(graph), context_(context), roles_(*graph, context), consumers_(ConsumersById(*graph)) {}
+      : graph_(graph),
+        context_(context),
+        roles_(*graph, context),
+        consumers_(ConsumersById(*graph)) {}
 
   Status Run() {
     MR_ASSIGN_OR_RETURN(std::vector<Node*> order, TopologicalOrder(*graph_));
@@ -35,7 +40,8 @@ class Folder {
     for (Node* node : order) {
       if (!MayFold(*node)) continue;
       std::vector<Tensor> outputs;
-      if (!ConstantsFromShapes(*node, consumers_, roles_, lookup, &outputs) && !Evaluate(*node, &outputs)) {
+      if (!ConstantsFromShapes(*node, consumers_, roles_, lookup, &outputs) &&
+          !Evaluate(*node, &outputs)) {
         continue;
       }
       if (WorthFolding(*node, outputs)) MR_RETURN_IF_ERROR(Replace(node, std::move(outputs)));
@@ -45,8 +51,8 @@ class Folder {
 
  private:
   bool MayFold(const Node& node) const {
-    if (node.op().is_stateful || node.IsControlFlow() || node.num_inputs() == 0 || node.num_outputs() == 0 ||
-        roles_.IsFed(&node) || node.is_type("PlaceholderWithDefault")) {
+    if (node.op().is_stateful || node.IsControlFlow() || node.num_inputs() == 0 ||
+        node.num_outputs() == 0 || roles_.IsFed(&node) || node.is_type("PlaceholderWithDefault")) {
       return false;
     }
     // One of several outputs cannot be changed in place.
@@ -124,8 +130,8 @@ class Folder {
            node.is_type("ReadVariableOp") || node.is_type("ResourceGather");
   }
 
-  // A constant is alive when the node was: it waits for what the node and its constants waited for, and
-  // for an input that is no constant (of a Shape) where that matters.
+  // A constant is alive when the node was: it waits for what the node and its constants waited for,
+  // and for an input that is no constant (of a Shape) where that matters.
   std::vector<Node*> Waits(const Node& node) {
     std::vector<Node*> waits(node.control_inputs().begin(), node.control_inputs().end());
     const auto add = [&](Node* before) {
@@ -195,6 +201,8 @@ class Folder {
 
 }  // namespace
 
-Status FoldConstants(Graph* graph, const PassContext& context) { return Folder(graph, context).Run(); }
+Status FoldConstants(Graph* graph, const PassContext& context) {
+  return Folder(graph, context).Run();
+}
 
 }  // namespace millrace

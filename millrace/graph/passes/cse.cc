@@ -20,7 +20,8 @@ bool IsCandidate(const Node& node) {
   for (const Endpoint& e : node.inputs()) {
     if (IsRef(e.dtype())) return false;
   }
-  if (const pb::AttrValue* value = node.FindAttr("value")) return value->ByteSizeLong() <= kMaxAttrBytes;
+  if (const pb::AttrValue* value = node.FindAttr("value"))
+    return value->ByteSizeLong() <= kMaxAttrBytes;
   return true;
 }
 
@@ -28,22 +29,32 @@ bool SameValue(const pb::AttrValue& a, const pb::AttrValue& b) {
   if (&a == &b) return true;
   if (a.value_case() != b.value_case()) return false;
   switch (a.value_case()) {
-    case pb::AttrValue::kI: return a.i() == b.i();
-    case pb::AttrValue::kB: return a.b() == b.b();
-    case pb::AttrValue::kType: return a.type() == b.type();
-    case pb::AttrValue::kS: return a.s() == b.s();
+    case pb::AttrValue::kI:
+      return a.i() == b.i();
+    case pb::AttrValue::kB:
+      return a.b() == b.b();
+    case pb::AttrValue::kType:
+      return a.type() == b.type();
+    case pb::AttrValue::kS:
+      return a.s() == b.s();
     // Equal bytes mean equal values; maps may differ in order, and then both nodes stay.
-    default: return a.SerializeAsString() == b.SerializeAsString();
+    default:
+      return a.SerializeAsString() == b.SerializeAsString();
   }
 }
 
 size_t HashValue(const pb::AttrValue& value) {
   switch (value.value_case()) {
-    case pb::AttrValue::kI: return absl::HashOf(1, value.i());
-    case pb::AttrValue::kB: return absl::HashOf(2, value.b());
-    case pb::AttrValue::kType: return absl::HashOf(3, static_cast<int>(value.type()));
-    case pb::AttrValue::kS: return absl::HashOf(4, value.s());
-    default: return absl::HashOf(5, value.SerializeAsString());
+    case pb::AttrValue::kI:
+      return absl::HashOf(1, value.i());
+    case pb::AttrValue::kB:
+      return absl::HashOf(2, value.b());
+    case pb::AttrValue::kType:
+      return absl::HashOf(3, static_cast<int>(value.type()));
+    case pb::AttrValue::kS:
+      return absl::HashOf(4, value.s());
+    default:
+      return absl::HashOf(5, value.SerializeAsString());
   }
 }
 
@@ -87,7 +98,8 @@ bool SameExtraAttrs(const Node& a, const Node& b) {
 
 bool Same(const Node& a, const Node& b) {
   if (&a.op() != &b.op() || a.requested_device() != b.requested_device() ||
-      a.assigned_device() != b.assigned_device() || Inputs(a) != Inputs(b) || Waits(a) != Waits(b)) {
+      a.assigned_device() != b.assigned_device() || Inputs(a) != Inputs(b) ||
+      Waits(a) != Waits(b)) {
     return false;
   }
   for (const OpAttr& attr : a.op().attrs) {
@@ -111,7 +123,8 @@ Status MergeCommonSubexpressions(Graph* graph, const PassContext& context) {
     // Inputs first, so that whole trees of twins collapse.
     for (int i = 0; i < node->num_inputs(); ++i) {
       const Endpoint e = node->input(i);
-      if (stand_in[e.node->id()] != nullptr) graph->SetInput(node, i, {stand_in[e.node->id()], e.index});
+      if (stand_in[e.node->id()] != nullptr)
+        graph->SetInput(node, i, {stand_in[e.node->id()], e.index});
     }
     for (size_t i = 0; i < node->control_inputs().size(); ++i) {
       Node* before = node->control_inputs()[i];
@@ -136,7 +149,8 @@ Status MergeCommonSubexpressions(Graph* graph, const PassContext& context) {
   for (Node* node : order) {
     for (int i = 0; i < node->num_inputs(); ++i) {
       const Endpoint e = node->input(i);
-      if (stand_in[e.node->id()] != nullptr) graph->SetInput(node, i, {stand_in[e.node->id()], e.index});
+      if (stand_in[e.node->id()] != nullptr)
+        graph->SetInput(node, i, {stand_in[e.node->id()], e.index});
     }
   }
   graph->RemoveNodes([&](const Node* node) { return stand_in[node->id()] != nullptr; });

@@ -18,7 +18,8 @@ class MatMulFuser {
     Node* bias = OnlyUser(matmul);
     if (bias == nullptr || !IsBias(*bias, *matmul)) return absl::OkStatus();
     Node* activation = OnlyUser(bias);
-    if (activation != nullptr && (!IsActivation(*activation) || !SameDevice(*activation, *bias))) activation = nullptr;
+    if (activation != nullptr && (!IsActivation(*activation) || !SameDevice(*activation, *bias)))
+      activation = nullptr;
     return Fuse(matmul, bias, activation);
   }
 
@@ -28,7 +29,8 @@ class MatMulFuser {
 
  private:
   static bool SameDevice(const Node& a, const Node& b) {
-    return a.requested_device() == b.requested_device() && a.assigned_device() == b.assigned_device();
+    return a.requested_device() == b.requested_device() &&
+           a.assigned_device() == b.assigned_device();
   }
 
   // The node that takes the only output, when nothing else does and nobody outside looks at it.
@@ -42,20 +44,23 @@ class MatMulFuser {
   bool IsBias(const Node& node, const Node& matmul) const {
     if (!SameDevice(node, matmul) || roles_.IsFed(&node)) return false;
     if (node.is_type("BiasAdd")) {
-      return node.input(0).node == &matmul && node.AttrOr<std::string>("data_format", "NHWC") == "NHWC";
+      return node.input(0).node == &matmul &&
+             node.AttrOr<std::string>("data_format", "NHWC") == "NHWC";
     }
     if (!node.is_type("AddV2") && !node.is_type("Add")) return false;
     const int other = node.input(0).node == &matmul ? 1 : 0;
     if (node.input(other).node == &matmul) return false;
     const PartialShape& vector = node.input(other).shape();
     const PartialShape& product = matmul.output_shape(0);
-    return vector.rank() == 1 && vector.dim(0) >= 0 && product.rank() == 2 && product.dim(1) == vector.dim(0);
+    return vector.rank() == 1 && vector.dim(0) >= 0 && product.rank() == 2 &&
+           product.dim(1) == vector.dim(0);
   }
 
   bool IsActivation(const Node& node) const {
-    static constexpr absl::string_view kActivations[] = {"Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid"};
-    return !roles_.IsFed(&node) &&
-           std::find(std::begin(kActivations), std::end(kActivations), node.type()) != std::end(kActivations);
+    static constexpr absl::string_view kActivations[] = {"Relu",      "Relu6", "Elu",
+                                                         "LeakyRelu", "Tanh",  "Sigmoid"};
+    return !roles_.IsFed(&node) && std::find(std::begin(kActivations), std::end(kActivations),
+                                             node.type()) != std::end(kActivations);
   }
 
   Status Fuse(Node* matmul, Node* bias, Node* activation) {
@@ -70,7 +75,8 @@ class MatMulFuser {
     for (Node* part : {matmul, bias, activation}) {
       if (part == nullptr) continue;
       for (Node* before : part->control_inputs()) {
-        if (std::find(spec.control_inputs.begin(), spec.control_inputs.end(), before) == spec.control_inputs.end()) {
+        if (std::find(spec.control_inputs.begin(), spec.control_inputs.end(), before) ==
+            spec.control_inputs.end()) {
           spec.control_inputs.push_back(before);
         }
       }

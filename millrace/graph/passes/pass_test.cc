@@ -11,14 +11,17 @@ namespace {
 // Adds integers; stands in for the kernels that a session would run.
 StatusOr<std::vector<Tensor>> EvaluateAdd(const Node& node, absl::Span<const Tensor> inputs) {
   if (!node.is_type("AddV2")) return Unimplemented(node.type());
-  return std::vector<Tensor>{Tensor::Scalar<int32_t>(inputs[0].scalar<int32_t>() + inputs[1].scalar<int32_t>())};
+  return std::vector<Tensor>{
+      Tensor::Scalar<int32_t>(inputs[0].scalar<int32_t>() + inputs[1].scalar<int32_t>())};
 }
 
 class PassTest : public ::testing::Test {
  protected:
   PassTest() { context_.evaluate = EvaluateAdd; }
-  Endpoint Placeholder(const char* name, PartialShape shape = PartialShape(), DType dtype = DType::kFloat) {
-    return b_.Op("Placeholder", std::initializer_list<Endpoint>{}, {{"dtype", dtype}, {"shape", shape}}, name);
+  Endpoint Placeholder(const char* name, PartialShape shape = PartialShape(),
+                       DType dtype = DType::kFloat) {
+    return b_.Op("Placeholder", std::initializer_list<Endpoint>{},
+                 {{"dtype", dtype}, {"shape", shape}}, name);
   }
   std::string Before() {
     EXPECT_TRUE(b_.ok()) << b_.status();
@@ -42,9 +45,10 @@ TEST_F(PassTest, PruneKeepsWhatIsNeededAndFeedsCut) {
   b_.Op("Identity", {a}, {}, "unused");
   b_.control_inputs = {b_.AddNode("NoOp", {}, {}, "first")};
   Endpoint y = b_.Op("Identity", {c}, {}, "y");
-  EXPECT_EQ(Before(),
-            "x = Placeholder()\na = Identity(x)\nc = Identity(a)\nunused = Identity(a)\nfirst = NoOp()\n"
-            "y = Identity(c, ^first)\n");
+  EXPECT_EQ(
+      Before(),
+      "x = Placeholder()\na = Identity(x)\nc = Identity(a)\nunused = Identity(a)\nfirst = NoOp()\n"
+      "y = Identity(c, ^first)\n");
   context_.fetches = {y};
   context_.feeds = {c};
   EXPECT_EQ(After(Prune), "first = NoOp()\ny = Identity(c, ^first)\n");
@@ -67,9 +71,12 @@ TEST_F(PassTest, FoldingComputesConstantsUnderTheirNames) {
   Endpoint six = b_.Op("AddV2", {four, two}, {}, "six");
   Endpoint x = Placeholder("x", PartialShape::Scalar(), DType::kInt32);
   Endpoint y = b_.Op("AddV2", {six, x}, {}, "y");
-  EXPECT_EQ(Before(), "two = Const()\nfour = AddV2(two, two)\nsix = AddV2(four, two)\nx = Placeholder()\ny = AddV2(six, x)\n");
+  EXPECT_EQ(Before(),
+            "two = Const()\nfour = AddV2(two, two)\nsix = AddV2(four, two)\nx = Placeholder()\ny = "
+            "AddV2(six, x)\n");
   context_.fetches = {y, six};
-  EXPECT_EQ(After(FoldConstants), "two = Const()\nfour = Const()\nsix = Const()\nx = Placeholder()\ny = AddV2(six, x)\n");
+  EXPECT_EQ(After(FoldConstants),
+            "two = Const()\nfour = Const()\nsix = Const()\nx = Placeholder()\ny = AddV2(six, x)\n");
   EXPECT_EQ(six.node->Attr<Tensor>("value")->scalar<int32_t>(), 6);
 }
 
@@ -85,7 +92,8 @@ TEST_F(PassTest, FoldingKeepsControlInputsFeedsAndFailures) {
   context_.fetches = {five, failing};
   context_.feeds = {fed};
   EXPECT_EQ(After(FoldConstants),
-            "two = Const()\ngate = NoOp()\nthree = Const(^gate)\nfive = Const(^gate)\nfed = AddV2(two, two)\n"
+            "two = Const()\ngate = NoOp()\nthree = Const(^gate)\nfive = Const(^gate)\nfed = "
+            "AddV2(two, two)\n"
             "failing = Neg(two)\n");
 }
 
@@ -97,8 +105,10 @@ TEST_F(PassTest, FoldingKnowsShapes) {
   b_.Op("Rank", {u}, {}, "rank");
   b_.Op("Shape", {u}, {}, "open");
   EXPECT_EQ(After(FoldConstants),
-            "x = Placeholder()\nu = Placeholder()\nshape = Const()\nsize = Const()\nrank = Const()\nopen = Shape(u)\n");
-  EXPECT_EQ(shape.node->Attr<Tensor>("value")->DebugString(), Tensor::Of<int32_t>({2, 3}).DebugString());
+            "x = Placeholder()\nu = Placeholder()\nshape = Const()\nsize = Const()\nrank = "
+            "Const()\nopen = Shape(u)\n");
+  EXPECT_EQ(shape.node->Attr<Tensor>("value")->DebugString(),
+            Tensor::Of<int32_t>({2, 3}).DebugString());
 }
 
 TEST_F(PassTest, FoldingSettlesBroadcastAxesBeforeTheBatchIsKnown) {
@@ -112,7 +122,8 @@ TEST_F(PassTest, FoldingSettlesBroadcastAxesBeforeTheBatchIsKnown) {
   context_.fetches = {y};
   ASSERT_TRUE(RunPasses(&graph_, context_, {}).ok());
   EXPECT_EQ(GraphToString(graph_),
-            "a = Placeholder()\nsc = Const()\nsum = Sum(a, args/output_1)\ny = Reshape(sum, sc)\nargs/output_1 = Const()\n");
+            "a = Placeholder()\nsc = Const()\nsum = Sum(a, args/output_1)\ny = Reshape(sum, "
+            "sc)\nargs/output_1 = Const()\n");
 }
 
 TEST_F(PassTest, FoldingLeavesLargeResultsToTheStep) {
@@ -142,15 +153,19 @@ TEST_F(PassTest, TwinsAreMergedTreeByTree) {
   Endpoint a2 = b_.Op("AddV2", {x, z}, {}, "a2");
   Endpoint n = b_.Op("Neg", {a}, {}, "n"), n2 = b_.Op("Neg", {a2}, {}, "n2");
   Endpoint y = b_.Op("Mul", {n, n2}, {}, "y");
-  EXPECT_EQ(Before(), "x = Placeholder()\nz = Placeholder()\na = AddV2(x, z)\na2 = AddV2(x, z)\nn = Neg(a)\nn2 = Neg(a2)\ny = Mul(n, n2)\n");
+  EXPECT_EQ(Before(),
+            "x = Placeholder()\nz = Placeholder()\na = AddV2(x, z)\na2 = AddV2(x, z)\nn = "
+            "Neg(a)\nn2 = Neg(a2)\ny = Mul(n, n2)\n");
   context_.fetches = {y};
-  EXPECT_EQ(After(MergeCommonSubexpressions), "x = Placeholder()\nz = Placeholder()\na = AddV2(x, z)\nn = Neg(a)\ny = Mul(n, n)\n");
+  EXPECT_EQ(After(MergeCommonSubexpressions),
+            "x = Placeholder()\nz = Placeholder()\na = AddV2(x, z)\nn = Neg(a)\ny = Mul(n, n)\n");
 }
 
 TEST_F(PassTest, WhatOnlyLooksAlikeIsNotMerged) {
   Endpoint x = Placeholder("x", PartialShape({2, 2}));
   std::vector<Endpoint> all = {
-      b_.Op("MatMul", {x, x}, {}, "plain"), b_.Op("MatMul", {x, x}, {{"transpose_a", true}}, "turned"),
+      b_.Op("MatMul", {x, x}, {}, "plain"),
+      b_.Op("MatMul", {x, x}, {{"transpose_a", true}}, "turned"),
       b_.Op("Sub", {x, b_.Op("Neg", {x}, {}, "n")}, {}, "s1"),
   };
   all.push_back(b_.Op("Sub", {graph_.FindNode("n")->output(0), x}, {}, "s2"));
@@ -182,16 +197,20 @@ TEST_F(PassTest, IdentitiesAreBypassedUnlessSomethingHangsOnThem) {
   b_.control_inputs = {};
   Endpoint fetched = b_.Op("Identity", {y}, {}, "fetched");
   EXPECT_EQ(Before(),
-            "x = Placeholder()\np = Placeholder()\ni1 = Identity(x)\ni2 = Identity(i1)\nsw = Switch(i2, p)\n"
-            "pivot = Identity(sw:1)\nwaited = Identity(x)\ny = Neg(pivot, ^waited)\nfetched = Identity(y)\n");
+            "x = Placeholder()\np = Placeholder()\ni1 = Identity(x)\ni2 = Identity(i1)\nsw = "
+            "Switch(i2, p)\n"
+            "pivot = Identity(sw:1)\nwaited = Identity(x)\ny = Neg(pivot, ^waited)\nfetched = "
+            "Identity(y)\n");
   context_.fetches = {fetched};
   EXPECT_EQ(After(RemoveIdentities),
-            "x = Placeholder()\np = Placeholder()\nsw = Switch(x, p)\npivot = Identity(sw:1)\nwaited = Identity(x)\n"
+            "x = Placeholder()\np = Placeholder()\nsw = Switch(x, p)\npivot = "
+            "Identity(sw:1)\nwaited = Identity(x)\n"
             "y = Neg(pivot, ^waited)\nfetched = Identity(y)\n");
 }
 
 TEST_F(PassTest, AVariableIsReadWhenItsIdentitySaysSo) {
-  Endpoint v = b_.Op("VariableV2", std::initializer_list<Endpoint>{}, {{"dtype", DType::kFloat}, {"shape", Shape({2})}}, "v");
+  Endpoint v = b_.Op("VariableV2", std::initializer_list<Endpoint>{},
+                     {{"dtype", DType::kFloat}, {"shape", Shape({2})}}, "v");
   Endpoint y = b_.Op("Neg", {b_.Op("Identity", {v}, {}, "read")}, {}, "y");
   context_.fetches = {y};
   const std::string before = Before();
@@ -214,12 +233,15 @@ TEST_F(FuseTest, ProductBiasAndActivationBecomeOne) {
   Endpoint y = b_.Op("Relu", {h}, {}, "y");
   b_.Op("ReluGrad", {y, y}, {}, "grad");
   EXPECT_EQ(Before(),
-            "x = Placeholder()\nw = Placeholder()\nb = Placeholder()\nm = MatMul(x, w)\nh = BiasAdd(m, b)\ny = Relu(h)\n"
+            "x = Placeholder()\nw = Placeholder()\nb = Placeholder()\nm = MatMul(x, w)\nh = "
+            "BiasAdd(m, b)\ny = Relu(h)\n"
             "grad = ReluGrad(y, y)\n");
   context_.fetches = {y};
   EXPECT_EQ(After(FuseMatMul),
-            "x = Placeholder()\nw = Placeholder()\nb = Placeholder()\ny = _FusedMatMul(x, w, b)\ngrad = ReluGrad(y, y)\n");
-  EXPECT_THAT(*y.node->Attr<std::vector<std::string>>("fused_ops"), ::testing::ElementsAre("BiasAdd", "Relu"));
+            "x = Placeholder()\nw = Placeholder()\nb = Placeholder()\ny = _FusedMatMul(x, w, "
+            "b)\ngrad = ReluGrad(y, y)\n");
+  EXPECT_THAT(*y.node->Attr<std::vector<std::string>>("fused_ops"),
+              ::testing::ElementsAre("BiasAdd", "Relu"));
   EXPECT_THAT(y.node->origins(), ::testing::ElementsAre("m", "h", "y"));
   EXPECT_EQ(y.shape().ToString(), "[?,3]");
 }
@@ -238,7 +260,8 @@ TEST_F(FuseTest, WhatOthersSeeStays) {
   Endpoint also = b_.Op("Neg", {h}, {}, "also");
   context_.fetches = {y, also};
   EXPECT_EQ(After(FuseMatMul),
-            "x = Placeholder()\nw = Placeholder()\nb = Placeholder()\nh = _FusedMatMul(x, w, b)\ny = Relu(h)\nalso = Neg(h)\n");
+            "x = Placeholder()\nw = Placeholder()\nb = Placeholder()\nh = _FusedMatMul(x, w, b)\ny "
+            "= Relu(h)\nalso = Neg(h)\n");
 }
 
 TEST_F(FuseTest, AFetchedProductOrAScalarBiasIsNotFused) {

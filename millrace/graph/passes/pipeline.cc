@@ -3,8 +3,8 @@
 namespace millrace {
 
 absl::Span<const Pass> AllPasses() {
-  // Folding turns shapes into constants that merging can compare; identities gone, fusions see their
-  // patterns.
+  // Folding turns shapes into constants that merging can compare; identities gone, fusions see
+  // their patterns.
   static constexpr Pass kPasses[] = {
       {"constant_folding", &PassOptions::constant_folding, FoldConstants},
       {"identity_removal", &PassOptions::identity_removal, RemoveIdentities},
@@ -20,7 +20,8 @@ Status RunPasses(Graph* graph, const PassContext& context, const PassOptions& op
   for (const Pass& pass : AllPasses()) {
     if (!(options.*pass.enabled)) continue;
     any = true;
-    MR_RETURN_IF_ERROR(WithPrefix(absl::StrCat("pass ", pass.name, ": "), pass.run(graph, context)));
+    MR_RETURN_IF_ERROR(
+        WithPrefix(absl::StrCat("pass ", pass.name, ": "), pass.run(graph, context)));
   }
   // What the rewrites left without users.
   return any ? Prune(graph, context) : absl::OkStatus();

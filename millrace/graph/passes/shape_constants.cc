@@ -24,7 +24,8 @@ bool FromInts(DType dtype, absl::Span<const int64_t> values, bool scalar, Tensor
 }
 
 // What a tensor that is itself a shape says, as far as it is known without running anything.
-bool ShapeBehind(const Endpoint& e, const ShapeContext::ConstantLookup& constants, PartialShape* shape) {
+bool ShapeBehind(const Endpoint& e, const ShapeContext::ConstantLookup& constants,
+                 PartialShape* shape) {
   std::vector<int64_t> dims;
   if (!EvaluateInts(e, constants, &dims)) return false;
   for (int64_t& d : dims) d = std::max(d, PartialShape::kUnknown);
@@ -47,7 +48,8 @@ bool RepeatedAxes(const PartialShape& a, const PartialShape& b, std::vector<int6
   return true;
 }
 
-// True when every user is a sum that is reshaped at once: then axes of size 1 may be left out or in.
+// True when every user is a sum that is reshaped at once: then axes of size 1 may be left out or
+// in.
 bool OnlyForReshapedSums(const Node& node, const std::vector<std::vector<Consumer>>& consumers,
                          const Roles& roles) {
   for (const Consumer& c : consumers[node.id()]) {
@@ -63,9 +65,12 @@ bool FromBroadcast(const Node& node, const std::vector<std::vector<Consumer>>& c
                    const Roles& roles, const ShapeContext::ConstantLookup& constants,
                    std::vector<Tensor>* outputs) {
   PartialShape a, b;
-  if (!ShapeBehind(node.input(0), constants, &a) || !ShapeBehind(node.input(1), constants, &b)) return false;
+  if (!ShapeBehind(node.input(0), constants, &a) || !ShapeBehind(node.input(1), constants, &b))
+    return false;
   std::vector<int64_t> ra, rb;
-  if (!RepeatedAxes(a, b, &ra) || !RepeatedAxes(b, a, &rb) || !OnlyForReshapedSums(node, consumers, roles)) return false;
+  if (!RepeatedAxes(a, b, &ra) || !RepeatedAxes(b, a, &rb) ||
+      !OnlyForReshapedSums(node, consumers, roles))
+    return false;
   outputs->resize(2);
   return FromInts(node.output_type(0), ra, false, &(*outputs)[0]) &&
          FromInts(node.output_type(1), rb, false, &(*outputs)[1]);
@@ -75,13 +80,15 @@ bool FromBroadcast(const Node& node, const std::vector<std::vector<Consumer>>& c
 
 bool ConstantsFromShapes(const Node& node, const std::vector<std::vector<Consumer>>& consumers,
                          const Roles& roles, const ShapeContext::ConstantLookup& constants,
-                   std::vector<Tensor>* outputs) {
+                         std::vector<Tensor>* outputs) {
   const std::string& op = node.type();
-  if (op == "BroadcastGradientArgs") return FromBroadcast(node, consumers, roles, constants, outputs);
+  if (op == "BroadcastGradientArgs")
+    return FromBroadcast(node, consumers, roles, constants, outputs);
   if (op == "Rank") {
     const PartialShape& shape = node.input(0).shape();
     outputs->resize(1);
-    return shape.known_rank() && FromInts(node.output_type(0), {shape.rank()}, true, &(*outputs)[0]);
+    return shape.known_rank() &&
+           FromInts(node.output_type(0), {shape.rank()}, true, &(*outputs)[0]);
   }
   if (op == "Size") {
     const int64_t n = node.input(0).shape().num_elements();
@@ -92,7 +99,9 @@ bool ConstantsFromShapes(const Node& node, const std::vector<std::vector<Consume
   outputs->resize(static_cast<size_t>(node.num_outputs()));
   for (int i = 0; i < node.num_outputs(); ++i) {
     const PartialShape& shape = node.input(i).shape();
-    if (!shape.IsFullyDefined() || !FromInts(node.output_type(i), shape.dims(), false, &(*outputs)[i])) return false;
+    if (!shape.IsFullyDefined() ||
+        !FromInts(node.output_type(i), shape.dims(), false, &(*outputs)[i]))
+      return false;
   }
   return true;
 }

@@ -9,8 +9,8 @@
 
 namespace millrace {
 
-// The outputs of a Shape, ShapeN, Size, Rank or BroadcastGradientArgs whose value the inferred shapes
-// determine. False for any other node. `consumers` is ConsumersById of the graph.
+// The outputs of a Shape, ShapeN, Size, Rank or BroadcastGradientArgs whose value the inferred
+// shapes determine. False for any other node. `consumers` is ConsumersById of the graph.
 bool ConstantsFromShapes(const Node& node, const std::vector<std::vector<Consumer>>& consumers,
                          const Roles& roles, const ShapeContext::ConstantLookup& constants,
                          std::vector<Tensor>* outputs);

@@ -89,7 +89,6 @@ Status ConcatShape(ShapeContext& c) {
     }
     rank = shape.rank();
   }
-  c.set_output(0, PartialShape());
   if (rank < 0) return absl::OkStatus();
   const Tensor* axis_value = c.constant(in.axis);
   if (axis_value == nullptr) {

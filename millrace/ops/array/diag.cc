@@ -63,7 +63,6 @@ Status DiagShape(ShapeContext& c) {
 
 Status DiagPartShape(ShapeContext& c) {
   const PartialShape& in = c.input(0);
-  c.set_output(0, PartialShape());
   if (!in.known_rank()) return absl::OkStatus();
   if (in.rank() == 0 || in.rank() % 2 != 0) {
     return InvalidArgument("Input must have even and non-zero rank, got ", in.rank());

@@ -118,7 +118,6 @@ class EditDistanceKernel : public Kernel {
 
 Status EditDistanceShape(ShapeContext& c) {
   const PartialShape& shape = c.input(2);
-  c.set_output(0, PartialShape());
   if (shape.known_rank() && shape.rank() == 1 && shape.dim(0) > 0 && shape.dim(0) <= Shape::kMaxRank) {
     c.set_output(0, PartialShape::UnknownOfRank(static_cast<int>(shape.dim(0)) - 1));
   }

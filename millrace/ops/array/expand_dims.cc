@@ -35,7 +35,6 @@ class ExpandDimsKernel : public Kernel {
 
 Status ExpandDimsShape(ShapeContext& c) {
   const PartialShape& in = c.input(0);
-  c.set_output(0, PartialShape());
   if (!in.known_rank()) return absl::OkStatus();
   const Tensor* dim = c.constant(1);
   if (dim == nullptr) {
@@ -83,7 +82,6 @@ class SqueezeKernel : public Kernel {
 Status SqueezeShape(ShapeContext& c) {
   const PartialShape& in = c.input(0);
   MR_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, c.Attr<std::vector<int64_t>>("squeeze_dims"));
-  c.set_output(0, PartialShape());
   if (!in.known_rank()) return absl::OkStatus();
   // Without axes, an unknown dimension may or may not go.
   if (axes.empty() && std::count(in.dims().begin(), in.dims().end(), -1) > 0) {

@@ -132,7 +132,6 @@ class GatherKernel : public Kernel {
 Status GatherShape(ShapeContext& c) {
   const PartialShape &params = c.input(0), &indices = c.input(1);
   MR_RETURN_IF_ERROR(c.WithRankAtLeast(0, 1).status());
-  c.set_output(0, PartialShape());
   int64_t axis = 0;
   int64_t batch_dims = 0;
   if (c.num_inputs() > 2) {

@@ -58,7 +58,6 @@ class GatherNdKernel : public Kernel {
 Status GatherNdShape(ShapeContext& c) {
   const PartialShape& params = c.input(0);
   MR_ASSIGN_OR_RETURN(const PartialShape indices, c.WithRankAtLeast(1, 1));
-  c.set_output(0, PartialShape());
   if (!params.known_rank() || !indices.known_rank()) return absl::OkStatus();
   const int64_t depth = indices.dim(indices.rank() - 1);
   if (depth < 0) return absl::OkStatus();

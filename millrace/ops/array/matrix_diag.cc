@@ -98,7 +98,6 @@ class MatrixDiagKernel : public Kernel {
 
 Status MatrixDiagShape(ShapeContext& c) {
   MR_ASSIGN_OR_RETURN(const PartialShape in, c.WithRankAtLeast(0, 1));
-  c.set_output(0, PartialShape());
   if (!in.known_rank()) return absl::OkStatus();
   DiagonalBand band;
   band.rows = band.cols = -1;

@@ -66,7 +66,6 @@ class MatrixDiagPartKernel : public Kernel {
 
 Status MatrixDiagPartShape(ShapeContext& c) {
   MR_ASSIGN_OR_RETURN(const PartialShape in, c.WithRankAtLeast(0, 2));
-  c.set_output(0, PartialShape());
   if (!in.known_rank()) return absl::OkStatus();
   DiagonalBand band;
   if (c.num_inputs() > 1) {

@@ -71,7 +71,6 @@ class OneHotKernel : public Kernel {
 Status OneHotShape(ShapeContext& c) {
   for (int i = 1; i <= 3; ++i) MR_RETURN_IF_ERROR(c.WithRank(i, 0).status());
   const PartialShape& in = c.input(0);
-  c.set_output(0, PartialShape());
   int64_t depth = -1;
   if (const Tensor* value = c.constant(1)) {
     MR_ASSIGN_OR_RETURN(depth, ReadInt(*value, "depth"));

@@ -52,7 +52,6 @@ Status PackShape(ShapeContext& c) {
   for (int i = 1; i < c.num_inputs(); ++i) {
     MR_ASSIGN_OR_RETURN(each, each.MergeWith(c.input(i)));
   }
-  c.set_output(0, PartialShape());
   if (!each.known_rank()) return absl::OkStatus();
   MR_ASSIGN_OR_RETURN(const int64_t wanted, c.Attr<int64_t>("axis"));
   MR_ASSIGN_OR_RETURN(const int axis, ReadAxis(wanted, each.rank() + 1, "axis"));

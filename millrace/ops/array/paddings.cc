@@ -45,7 +45,6 @@ Status PadShape(ShapeContext& c) {
     return InvalidArgument("paddings must be a matrix with 2 columns: ", list.ToString());
   }
   const PartialShape& in = c.input(0);
-  c.set_output(0, PartialShape());
   int64_t rank = in.rank();
   if (list.dim(0) >= 0) {
     if (rank >= 0 && rank != list.dim(0)) {

@@ -76,7 +76,6 @@ Status SliceShape(ShapeContext& c) {
     if (list.dim(0) > Shape::kMaxRank) return InvalidArgument("too many dimensions: ", list.dim(0));
     rank = static_cast<int>(list.dim(0));
   }
-  c.set_output(0, PartialShape());
   if (rank < 0) return absl::OkStatus();
   PartialShape out = PartialShape::UnknownOfRank(rank);
   const Tensor* begin_value = c.constant(1);

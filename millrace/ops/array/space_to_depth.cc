@@ -108,7 +108,6 @@ class SpaceDepthKernel : public Kernel {
 };
 
 Status SpaceDepthShape(ShapeContext& c) {
-  c.set_output(0, PartialShape());
   auto layout = LayoutOf(c.node());
   if (!layout.ok()) return absl::OkStatus();
   MR_ASSIGN_OR_RETURN(const PartialShape in, c.WithRank(0, 4));

@@ -124,7 +124,6 @@ class SplitVKernel : public Kernel {
 
 Status SplitVShape(ShapeContext& c) {
   const PartialShape& in = c.input(0);
-  for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, PartialShape());
   if (!in.known_rank()) return absl::OkStatus();
   const Tensor* split_dim = c.constant(2);
   const Tensor* given = c.constant(1);

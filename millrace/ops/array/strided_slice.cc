@@ -49,7 +49,6 @@ class StridedSliceKernel : public Kernel {
 };
 
 Status StridedSliceShape(ShapeContext& c) {
-  c.set_output(0, PartialShape());
   int64_t length = -1;
   for (int i = 1; i <= 3; ++i) {
     MR_ASSIGN_OR_RETURN(PartialShape list, c.WithRank(i, 1));

@@ -68,7 +68,6 @@ Status TileShape(ShapeContext& c) {
   if (rank > Shape::kMaxRank || (rank >= 0 && list.dim(0) >= 0 && rank != list.dim(0))) {
     return InvalidArgument("multiples has ", list.dim(0), " elements for a tensor of rank ", rank);
   }
-  c.set_output(0, PartialShape());
   if (rank < 0) return absl::OkStatus();
   PartialShape out = PartialShape::UnknownOfRank(static_cast<int>(rank));
   const Tensor* value = c.constant(1);

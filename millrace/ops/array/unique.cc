@@ -144,7 +144,6 @@ class UniqueKernel : public Kernel {
 };
 
 Status UniqueShape(ShapeContext& c) {
-  c.set_output(0, PartialShape());
   c.set_output(1, PartialShape({-1}));
   if (c.num_outputs() > 2) c.set_output(2, PartialShape({-1}));
   const PartialShape& x = c.input(0);

@@ -51,7 +51,6 @@ class UnravelIndexKernel : public Kernel {
 Status UnravelIndexShape(ShapeContext& c) {
   MR_ASSIGN_OR_RETURN(const PartialShape dims, c.WithRank(1, 1));
   const PartialShape& indices = c.input(0);
-  c.set_output(0, PartialShape());
   if (!indices.known_rank()) return absl::OkStatus();
   if (indices.rank() > 1) return InvalidArgument("indices must be a scalar or a vector");
   c.set_output(0, indices.rank() == 0 ? PartialShape({dims.dim(0)})
