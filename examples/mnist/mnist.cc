@@ -5,6 +5,8 @@
 #include <iostream>
 #include <map>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
 #include "examples/mnist/progress.h"
 #include "millrace/data/mnist.h"
 #include "millrace/millrace.h"
@@ -118,8 +120,8 @@ StatusOr<std::filesystem::path> MakeOutputFolder(const std::string& asked) {
 }
 
 // The graph, and the time line of one more training step.
-Status WriteResults(ClientSession& session, const Scope& scope, const Model& m, const Mnist& data, const Flags& flags) {
-  MR_ASSIGN_OR_RETURN(const std::filesystem::path folder, MakeOutputFolder(flags.out));
+Status WriteResults(ClientSession& session, const Scope& scope, const Model& m, const Mnist& data, const Flags& flags,
+                    const std::filesystem::path& folder) {
   MR_ASSIGN_OR_RETURN(const pb::GraphDef graph, scope.ToGraphDef());
   MR_RETURN_IF_ERROR(WriteFile(folder / "graph.pb", graph.SerializeAsString()));
   RunMetadata metadata;
@@ -141,6 +143,9 @@ Status Run(const Flags& flags) {
     return InvalidArgument("--batch_size=", flags.batch_size, " is more than the ", examples, " training images");
   }
   const int64_t steps = flags.steps > 0 ? flags.steps : flags.epochs * (examples / flags.batch_size);
+  MR_ASSIGN_OR_RETURN(const std::filesystem::path folder, MakeOutputFolder(flags.out));
+  std::printf("Training 784-%s-10 on %lld images with %s, %lld at a time\n", absl::StrJoin(flags.hidden_units, "-").c_str(),
+              static_cast<long long>(examples), flags.optimizer.c_str(), static_cast<long long>(flags.batch_size));
 
   Scope scope = Scope::NewRoot();
   scope.SetRandomSeed(flags.seed);
@@ -153,11 +158,21 @@ Status Run(const Flags& flags) {
   std::printf("Test accuracy %.2f %% on %lld images\n", 100 * accuracy,
               static_cast<long long>(data.test_labels.num_elements()));
   std::fflush(stdout);
-  MR_RETURN_IF_ERROR(WriteResults(session, scope, model, data, flags));
+  MR_RETURN_IF_ERROR(WriteResults(session, scope, model, data, flags, folder));
   if (accuracy < flags.min_accuracy) {
     return FailedPrecondition("the test accuracy ", accuracy, " is below --min_accuracy=", flags.min_accuracy);
   }
   return absl::OkStatus();
+}
+
+CLI::Validator Above(double limit, bool or_equal) {
+  return CLI::Validator(
+      [=](std::string& text) -> std::string {
+        double value = 0;
+        if (absl::SimpleAtod(text, &value) && (value > limit || (or_equal && value == limit))) return "";
+        return absl::StrCat("'", text, "' is not ", or_equal ? "at least " : "above ", limit);
+      },
+      absl::StrCat(or_equal ? ">= " : "> ", limit));
 }
 
 }  // namespace
@@ -165,22 +180,24 @@ Status Run(const Flags& flags) {
 int main(int argc, char** argv) {
   Flags flags;
   CLI::App app("Trains a network on the MNIST digits and tests it.", "mnist");
+  const CLI::Validator positive = Above(0, false), not_negative = Above(0, true);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--data_dir,--data", flags.data_dir, "Folder with the four IDX files, plain or .gz")->capture_default_str();
   app.add_option("--out", flags.out, "Folder for the graph and a step's time line (default: a new mnist_run)");
   app.add_option("--hidden_units", flags.hidden_units, "Sizes of the hidden layers: 256,128")
-      ->delimiter(',')->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--batch_size", flags.batch_size, "Images in a step")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--learning_rate", flags.learning_rate)->check(CLI::PositiveNumber)->capture_default_str();
+      ->delimiter(',')->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->check(positive)->capture_default_str();
+  app.add_option("--batch_size", flags.batch_size, "Images in a step")->check(positive)->capture_default_str();
+  app.add_option("--learning_rate", flags.learning_rate)->check(positive)->capture_default_str();
   app.add_option("--optimizer", flags.optimizer)
       ->check(CLI::IsMember({"adam", "sgd", "momentum", "rmsprop"}))->capture_default_str();
   app.add_option("--epochs", flags.epochs, "Times through the training images")
-      ->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--steps,--train_steps", flags.steps, "Training steps, instead of --epochs")->check(CLI::NonNegativeNumber);
+      ->check(positive)->capture_default_str();
+  app.add_option("--steps,--train_steps", flags.steps, "Training steps, instead of --epochs")->check(not_negative);
   app.add_option("--seed", flags.seed, "Of the initial weights and the order of the images")->capture_default_str();
   app.add_option("--threads", flags.threads, "0 for as many as there are cores")
-      ->check(CLI::NonNegativeNumber)->capture_default_str();
+      ->check(not_negative)->capture_default_str();
   app.add_option("--log_every", flags.log_every, "Steps between lines when the output is not a terminal")
-      ->check(CLI::PositiveNumber)->capture_default_str();
+      ->check(positive)->capture_default_str();
   app.add_option("--min_accuracy", flags.min_accuracy, "Fail when the test accuracy is below")->check(CLI::Range(0.0, 1.0));
   CLI11_PARSE(app, argc, argv);
 

@@ -16,7 +16,9 @@ inline Tensors RunOnce(const Scope& scope, const std::vector<Output>& fetches, c
   StatusOr<ClientSession> session = ClientSession::Create(scope);
   EXPECT_TRUE(session.ok()) << session.status();
   if (!session.ok()) return {};
-  if (has_variables) EXPECT_TRUE(session->Run(init).ok());
+  if (has_variables) {
+    EXPECT_TRUE(session->Run(init).ok());
+  }
   StatusOr<Tensors> result = session->Run(feeds, fetches);
   EXPECT_TRUE(result.ok()) << result.status();
   return result.ok() ? *std::move(result) : Tensors();
