@@ -25,6 +25,11 @@ if(MILLRACE_SANITIZE)
   add_link_options(-fsanitize=${MILLRACE_SANITIZE})
 endif()
 
+if(MILLRACE_THREAD_SAFETY)
+  # Lock annotations are checked without generating code, so that nothing links in this tree.
+  add_compile_options(-fsyntax-only -Wthread-safety -Werror=thread-safety)
+endif()
+
 find_program(MILLRACE_CCACHE ccache)
 if(MILLRACE_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env

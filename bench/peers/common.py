@@ -40,8 +40,8 @@ def parse(side, cases, settings=("",)):
     return args
 
 
-def emit(args, case, unit, value, **more):
-    label = f"{args.threads} thread{'s' if args.threads > 1 else ''}" + (f", {args.setting}" if args.setting else "")
+def emit(args, case, unit, value, note="", **more):
+    label = ", ".join(filter(None, (f"{args.threads} thread{'s' if args.threads > 1 else ''}", args.setting, note)))
     print(json.dumps(dict(side=args.side, case=case, setting=label, threads=args.threads, unit=unit,
                           value=float(f"{value:.6g}"), **more)), flush=True)
 

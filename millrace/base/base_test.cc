@@ -84,6 +84,22 @@ TEST(RefTest, LastReferenceDestroys) {
 }
 
 // The known answers published with the algorithm.
+TEST(PhiloxTest, FillGivesTheNumbersOfSingleCalls) {
+  // The last stream starts where the counter's first word is about to overflow.
+  for (const Philox& start : {Philox(3, 4), Philox({0xfffffff0u, 7, 8, 9}, {1, 2})}) {
+    for (const int groups : {1, 31, 32, 33, 100}) {
+      Philox filled = start, called = start;
+      std::vector<uint32_t> numbers(groups * 4);
+      filled.Fill(numbers.data(), groups);
+      for (int i = 0; i < groups; ++i) {
+        const Philox::Group group = called();
+        for (int j = 0; j < 4; ++j) ASSERT_EQ(numbers[4 * i + j], group[j]) << groups << " " << i;
+      }
+      EXPECT_EQ(filled.counter(), called.counter());
+    }
+  }
+}
+
 TEST(PhiloxTest, GivesTheKnownAnswers) {
   EXPECT_EQ(Philox({0, 0, 0, 0}, {0, 0})(),
             (Philox::Group{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));

@@ -8,6 +8,37 @@ constexpr uint32_t kWeylB = 0xBB67AE85;
 constexpr uint64_t kMultiplierA = 0xD2511F53;
 constexpr uint64_t kMultiplierB = 0xCD9E8D57;
 constexpr int kRounds = 10;
+// Groups made side by side: loops over them become vector instructions.
+constexpr int kLanes = 32;
+
+// Groups for the counters c, c + 1, ..., c + kLanes - 1, which differ in their first word alone.
+void FillLanes(const Philox::Group& c, uint32_t k0, uint32_t k1, uint32_t* out) {
+  uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
+  for (int i = 0; i < kLanes; ++i) {
+    c0[i] = c[0] + static_cast<uint32_t>(i);
+    c1[i] = c[1];
+    c2[i] = c[2];
+    c3[i] = c[3];
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    for (int i = 0; i < kLanes; ++i) {
+      const uint64_t a = kMultiplierA * c0[i];
+      const uint64_t b = kMultiplierB * c2[i];
+      c0[i] = static_cast<uint32_t>(b >> 32) ^ c1[i] ^ k0;
+      c1[i] = static_cast<uint32_t>(b);
+      c2[i] = static_cast<uint32_t>(a >> 32) ^ c3[i] ^ k1;
+      c3[i] = static_cast<uint32_t>(a);
+    }
+    k0 += kWeylA;
+    k1 += kWeylB;
+  }
+  for (int i = 0; i < kLanes; ++i) {
+    out[4 * i] = c0[i];
+    out[4 * i + 1] = c1[i];
+    out[4 * i + 2] = c2[i];
+    out[4 * i + 3] = c3[i];
+  }
+}
 
 }  // namespace
 
@@ -29,6 +60,21 @@ Philox::Group Philox::operator()() {
   }
   Skip(1);
   return c;
+}
+
+void Philox::Fill(uint32_t* out, int64_t n) {
+  while (n > 0) {
+    if (n >= kLanes && counter_[0] <= UINT32_MAX - kLanes) {
+      FillLanes(counter_, key_[0], key_[1], out);
+      counter_[0] += kLanes;
+      out += 4 * kLanes;
+      n -= kLanes;
+    } else {
+      const Group group = (*this)();
+      for (const uint32_t x : group) *out++ = x;
+      --n;
+    }
+  }
 }
 
 void Philox::Skip(uint64_t groups) {

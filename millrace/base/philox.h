@@ -18,6 +18,8 @@ class Philox {
   Philox(Group counter, std::array<uint32_t, 2> key) : counter_(counter), key_(key) {}
 
   Group operator()();
+  // The next n groups, one after another in `out`: what n calls give, several times faster.
+  void Fill(uint32_t* out, int64_t n);
   void Skip(uint64_t groups);
 
   const Group& counter() const { return counter_; }

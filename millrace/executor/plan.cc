@@ -117,15 +117,6 @@ Status Plan::CompileSlots(const PlanOptions& options) {
     }
     return first_output[e.node->id()] + e.index;
   };
-  // Which slots hold a reference to a variable. An Identity hands a reference on, so that its value is
-  // read by whoever uses it, when he does: what runs after an update sees the update, as the programs
-  // of TensorFlow 1 (moving averages of variables) expect.
-  std::vector<bool> is_reference(num_slots_, false);
-  for (const PlanNode& n : nodes_) {
-    for (int k = 0; k < n.num_outputs; ++k) {
-      is_reference[n.first_output + k] = IsRef(n.node->output_type(k));
-    }
-  }
   std::vector<std::vector<int>> successors(nodes_.size());
   for (size_t i = 0; i < nodes_.size(); ++i) {
     PlanNode& n = nodes_[i];
@@ -140,9 +131,7 @@ Status Plan::CompileSlots(const PlanOptions& options) {
       input_slots_.push_back(slot);
       ++slot_uses_[slot];
       if (!is_fed) {
-        if (is_reference[slot] && n.node->is_type("Identity")) {
-          is_reference[n.first_output] = true;
-        } else if (is_reference[slot] && !IsRef(n.node->input_type(k))) {
+        if (IsRef(source.dtype()) && !IsRef(n.node->input_type(k))) {
           if (k >= kMaskBits) {
             return Unimplemented("node ", n.node->name(), " takes a reference as input ", k,
                                  "; only the first ", kMaskBits, " inputs may be references");

@@ -195,10 +195,10 @@ TEST_F(GraphTest, AReplacedNodeKeepsItsNameAndUsers) {
   Endpoint x = Source(DType::kFloat, "x");
   Endpoint y = b_.Op("TestPass", {x}, {}, "y");
   b_.Op("TestPass", {y}, {}, "z");
-  ASSERT_TRUE(graph_.ReplaceNode(y.node, {.op = "TestAdd", .inputs = {x, x}}).ok());
+  ASSERT_TRUE(graph_.ReplaceNode(y.node, {.name = "", .op = "TestAdd", .inputs = {x, x}}).ok());
   EXPECT_EQ(GraphToString(graph_), "x = TestSource()\ny = TestAdd(x, x)\nz = TestPass(y)\n");
   Endpoint i = Source(DType::kInt32, "i");
-  EXPECT_FALSE(graph_.ReplaceNode(y.node, {.op = "TestAdd", .inputs = {i, i}}).ok());
+  EXPECT_FALSE(graph_.ReplaceNode(y.node, {.name = "", .op = "TestAdd", .inputs = {i, i}}).ok());
   EXPECT_EQ(y.node->type(), "TestAdd");
 }
 

@@ -88,8 +88,9 @@ Status PlaceNodes(Graph* graph, const PlacementOptions& options) {
   }
   for (auto& [id, group] : members) {
     const DeviceName wish = group.wish.Over(fallback);
+    const std::vector<Node*>& nodes = group.nodes;
     const auto runs_all = [&](size_t d) {
-      for (const Node* node : group.nodes) {
+      for (const Node* node : nodes) {
         if (!options.has_kernel(*node, *devices[d].type)) return false;
       }
       return true;

@@ -26,7 +26,8 @@ RefPtr<Variable> Zeros(std::string name, int64_t n) {
 }
 
 TEST(VariableTest, UninitializedReadAndUpdateNameTheVariable) {
-  Variable v("layer/w", DType::kFloat, PartialShape({2}));
+  static const PartialShape shape({2});
+  Variable v("layer/w", DType::kFloat, shape);
   EXPECT_FALSE(v.IsInitialized());
   for (const Status& status : {v.Read().status(), v.UpdateDense(AddOne)}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
@@ -35,7 +36,8 @@ TEST(VariableTest, UninitializedReadAndUpdateNameTheVariable) {
 }
 
 TEST(VariableTest, AssignChecksTypeAndShape) {
-  Variable v("w", DType::kFloat, PartialShape({-1, 2}));
+  static const PartialShape shape({-1, 2});
+  Variable v("w", DType::kFloat, shape);
   EXPECT_EQ(v.Assign(Tensor::Of<double>({1, 2})).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(v.Assign(Tensor::Of<float>({1, 2})).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(v.Assign(Tensor::Of<float>({1, 2}), /*validate_shape=*/false).ok());

@@ -15,6 +15,27 @@ std::string KeyOf(absl::string_view device, uint64_t incarnation, absl::string_v
   return absl::StrFormat("%s;%016x;%s;%s;0:0", device, incarnation, device, tensor);
 }
 
+// A _Recv or _Send whose other end is the caller.
+NodeSpec ClientEdge(Graph* graph, const char* op, const std::string& tensor, const Device& device) {
+  const auto text = [](const std::string& s) {
+    pb::AttrValue value;
+    value.set_s(s);
+    return value;
+  };
+  NodeSpec spec;
+  spec.op = op;
+  spec.name = graph->UniqueName(std::string("client") + op);
+  spec.attrs.insert({"tensor_name", text(tensor)});
+  spec.attrs.insert({"send_device", text(device.name())});
+  spec.attrs.insert({"recv_device", text(device.name())});
+  pb::AttrValue incarnation, client;
+  incarnation.set_i(static_cast<int64_t>(device.incarnation()));
+  client.set_b(true);
+  spec.attrs.insert({"send_device_incarnation", incarnation});
+  spec.attrs.insert({"client_terminated", client});
+  return spec;
+}
+
 }  // namespace
 
 struct DirectSession::PartialStep {
@@ -49,23 +70,10 @@ StatusOr<std::string> DirectSession::PartialRunSetup(absl::Span<const std::strin
     MutexLock lock(&graph_mu_);
     graph = graph_.Clone();
   }
-  const std::string& device = devices_[0]->name();
-  const int64_t incarnation = static_cast<int64_t>(devices_[0]->incarnation());
-  const auto spec_for = [&](absl::string_view op, absl::string_view name) {
-    NodeSpec spec;
-    spec.op = std::string(op);
-    spec.name = graph->UniqueName(absl::StrCat("client", op));
-    spec.attrs["tensor_name"].set_s(std::string(name));
-    spec.attrs["send_device"].set_s(device);
-    spec.attrs["recv_device"].set_s(device);
-    spec.attrs["send_device_incarnation"].set_i(incarnation);
-    spec.attrs["client_terminated"].set_b(true);
-    return spec;
-  };
   absl::flat_hash_map<const Node*, std::string> recv_names;
   for (const std::string& name : feeds) {
     MR_ASSIGN_OR_RETURN(const Endpoint feed, graph->FindEndpoint(name));
-    NodeSpec spec = spec_for("_Recv", name);
+    NodeSpec spec = ClientEdge(graph.get(), "_Recv", name, *devices_[0]);
     spec.attrs["tensor_type"].set_type(static_cast<pb::DataType>(BaseType(feed.dtype())));
     MR_ASSIGN_OR_RETURN(Node * recv, graph->AddNode(std::move(spec)));
     recv_names[recv] = name;
@@ -94,7 +102,7 @@ StatusOr<std::string> DirectSession::PartialRunSetup(absl::Span<const std::strin
       for (const Endpoint& in : node->inputs()) visit(in.node);
       for (const Node* before : node->control_inputs()) visit(before);
     }
-    NodeSpec spec = spec_for("_Send", name);
+    NodeSpec spec = ClientEdge(graph.get(), "_Send", name, *devices_[0]);
     spec.inputs = {fetch};
     MR_ASSIGN_OR_RETURN(Node * send, graph->AddNode(std::move(spec)));
     all_targets.push_back(send->name());

@@ -24,13 +24,16 @@ constexpr absl::string_view kRefSuffix = "_ref";
 
 }  // namespace
 
-bool IsKnown(DType t) { return SizeOf(BaseType(t)) != 0; }
+bool IsKnown(DType t) {
+  const DType base = BaseType(t);
+  return !IsRef(base) && SizeOf(base) != 0;
+}
 
 size_t dtype_internal::SizeOfObject(DType t) {
   if (t == DType::kString) return sizeof(std::string);
   if (t == DType::kResource) return sizeof(ResourceHandle);
   // A reference is a handle of its variable, whatever the variable holds.
-  return IsRef(t) && SizeOf(BaseType(t)) != 0 ? sizeof(ResourceHandle) : 0;
+  return IsRef(t) && IsKnown(t) ? sizeof(ResourceHandle) : 0;
 }
 
 bool IsPlain(DType t) {

@@ -34,6 +34,13 @@ TEST(DTypeTest, UnknownNamesAndNumbersAreTold) {
   }
 }
 
+TEST(DTypeTest, NumbersFarBeyondTheTypesAreUnknown) {
+  for (int number : {34, 99, 100, 201, 1101, 0x7effffff, -1}) {
+    EXPECT_FALSE(IsKnown(static_cast<DType>(number))) << number;
+    EXPECT_EQ(SizeOf(static_cast<DType>(number)), 0u) << number;
+  }
+}
+
 TEST(DTypeTest, SizesAreThoseOfTheCppTypes) {
   const auto check = [](auto tag) {
     using T = typename decltype(tag)::type;

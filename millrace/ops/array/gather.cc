@@ -28,8 +28,8 @@ void GatherSlices(KernelContext& ctx, const GatherDims& d, const T* params, cons
   ctx.ParallelFor(d.batch * d.outer * d.count, grain, [&](int64_t begin, int64_t end) {
     int64_t i = begin % d.count;
     int64_t plane = begin / d.count;
+    const Index* row = indices + plane / d.outer * d.count;
     for (int64_t at = begin; at < end; ++at) {
-      const Index* row = indices + plane / d.outer * d.count;
       const T* from = params + (plane * d.axis + row[i]) * d.inner;
       if (d.inner == 1) {
         out[at] = *from;
@@ -41,6 +41,7 @@ void GatherSlices(KernelContext& ctx, const GatherDims& d, const T* params, cons
       if (++i == d.count) {
         i = 0;
         ++plane;
+        row = indices + plane / d.outer * d.count;
       }
     }
   });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 
@@ -10,19 +11,26 @@ namespace millrace {
 namespace {
 
 // Below this many multiplications a call into oneDNN costs more than the loops do.
-constexpr int64_t kLoopWork = 2048;
+constexpr int64_t kLoopWork = 256;
 // A product is split from the cost of two hand-offs between threads on, into tiles of between 40 us
 // and 0.6 ms on a core of 100 GFLOP/s.
 constexpr double kSplitFlops = 1e6;
 constexpr double kMinTileFlops = 4e6;
 constexpr double kMaxTileFlops = 64e6;
 constexpr double kMaxTiles = 64;
-// Wide matrices are cut into columns first, so that every tile packs its own part of B only. The widths
-// are those that oneDNN is fastest with, for A as it is and for a transposed one.
-constexpr int64_t kTileCols = 128;
-constexpr int64_t kTransposedTileCols = 512;
-constexpr int64_t kMinTileRows = 8;
-constexpr int64_t kMinWideTileRows = 256;
+// Tiles of big products are of the shapes that oneDNN is fastest with: `width` columns where there are
+// at least two times as many, and at least `rows` rows. Narrow products are cut into rows alone.
+struct TileShape {
+  int64_t width;
+  int64_t rows;
+};
+constexpr TileShape kPlainTile = {512, 64};
+constexpr TileShape kTransposedATile = {512, 384};
+constexpr TileShape kTransposedBTile = {128, 256};
+constexpr int64_t kMinNarrowRows = 8;
+constexpr int64_t kNarrow = 256;
+// With less to add up, packing the operands again for every column of tiles does not pay.
+constexpr int64_t kMinDepth = 64;
 // Plans are kept for ever, so their number is bounded; shapes beyond go without a primitive.
 constexpr size_t kMaxPlans = 4096;
 
@@ -46,6 +54,13 @@ void MultiplyByLoops(const GemmShape& s, const float* a, const float* b, float* 
       }
     }
   }
+}
+
+// Memory of the calling thread for one tile.
+float* TileScratch(int64_t size) {
+  thread_local std::vector<float> scratch;
+  if (static_cast<int64_t>(scratch.size()) < size) scratch.resize(size);
+  return scratch.data();
 }
 
 }  // namespace
@@ -84,17 +99,20 @@ void Gemm::ChooseTiles() {
   const double tile_flops = std::clamp(flops / 8, kMinTileFlops, kMaxTileFlops);
   // An even number, for two threads are the least worth splitting for.
   const int64_t wanted = 2 * std::llround(std::clamp(flops / tile_flops, 2.0, kMaxTiles) / 2);
-  const int64_t width = ta ? kTransposedTileCols : kTileCols;
+  const TileShape best = ta ? kTransposedATile : tb ? kTransposedBTile : kPlainTile;
   int64_t columns = 1;
-  if (n >= 2 * width) {
-    columns = std::min(wanted, n / width);
+  if (n >= 2 * best.width && k >= kMinDepth) {
+    columns = std::min(wanted, n / best.width);
     tile_cols_ = CeilDiv(CeilDiv(n, columns), 64) * 64;
   }
-  const int64_t min_rows = columns > 1 ? kMinWideTileRows : kMinTileRows;
-  const int64_t rows = std::clamp<int64_t>(m / min_rows, 1, CeilDiv(wanted, columns));
+  const int64_t min_rows = n >= kNarrow ? best.rows : kMinNarrowRows;
+  int64_t rows = std::clamp<int64_t>(m / min_rows, 1, CeilDiv(wanted, columns));
+  if (rows * columns == 1 && m >= 2 * kMinNarrowRows) rows = 2;
   tile_rows_ = CeilDiv(m, rows);
   row_tiles_ = CeilDiv(m, tile_rows_);
   col_tiles_ = CeilDiv(n, tile_cols_);
+  // oneDNN's fastest code for a transposed B wants a dense C.
+  dense_tiles_ = col_tiles_ > 1 && tb && !ta;
 }
 
 Status Gemm::MakePrimitives() {
@@ -111,7 +129,7 @@ Status Gemm::MakePrimitives() {
       MR_RETURN_IF_ERROR(onednn::Guarded("matrix product", [&, m = m, n = n, k = k, ta = ta, tb = tb] {
         const dnnl::memory::desc a({rows, k}, kF32, ta ? Dims{1, m} : Dims{k, 1});
         const dnnl::memory::desc b({k, cols}, kF32, tb ? Dims{1, k} : Dims{n, 1});
-        const dnnl::memory::desc c({rows, cols}, kF32, Dims{n, 1});
+        const dnnl::memory::desc c({rows, cols}, kF32, Dims{dense_tiles_ ? cols : n, 1});
         const dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(a, b, c), onednn::UserScratchpad(),
                                               onednn::CpuEngine());
         primitives_[i][j] = std::make_unique<onednn::Primitive>(
@@ -149,8 +167,12 @@ Status Gemm::RunTile(int64_t tile, const float* a, const float* b, float* c,
     const onednn::Primitive* primitive =
         primitives_[t.rows != tile_rows_][t.cols != tile_cols_].get();
     if (primitive != nullptr) {
-      MR_RETURN_IF_ERROR(primitive->Run(
-          {const_cast<float*>(tile_a), const_cast<float*>(tile_b), t.data}));
+      float* out = dense_tiles_ ? TileScratch(t.rows * t.cols) : t.data;
+      MR_RETURN_IF_ERROR(
+          primitive->Run({const_cast<float*>(tile_a), const_cast<float*>(tile_b), out}));
+      for (int64_t i = 0; dense_tiles_ && i < t.rows; ++i) {
+        std::memcpy(t.data + i * n, out + i * t.cols, t.cols * sizeof(float));
+      }
     } else {
       onednn::SingleThreaded one;
       const dnnl_status_t status =

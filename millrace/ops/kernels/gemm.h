@@ -73,6 +73,7 @@ class Gemm {
   int64_t tile_rows_ = 0, tile_cols_ = 0;
   int64_t row_tiles_ = 0, col_tiles_ = 0;
   bool use_loops_ = false;
+  bool dense_tiles_ = false;  // computed in scratch memory, then copied into C
   // [last row tile is smaller][last column tile is smaller]; null where there is none, or where oneDNN
   // made none and its plain product is used.
   std::unique_ptr<onednn::Primitive> primitives_[2][2];

@@ -85,22 +85,10 @@ struct OverAccumulators {
   static Acc Combine(Acc a, Acc b) { return R::Combine(a, b); }
 };
 
-template <typename R, typename In>
-typename R::Acc Row(const In* x, int64_t n) {
-  using Acc = typename R::Acc;
-  // Complex numbers have too few registers for more.
-  constexpr int kLanes = std::is_arithmetic_v<Acc> ? (sizeof(Acc) <= 4 ? 32 : 16) : 2;
-  constexpr int64_t kLeaf = 1024;
-  if (n < kLanes) {
-    Acc acc = R::Identity();
-    for (int64_t i = 0; i < n; ++i) acc = R::Combine(acc, R::Load(x[i]));
-    return acc;
-  }
-  if (n > kLeaf) {
-    const int64_t left = (n / kLeaf + 1) / 2 * kLeaf;
-    return R::Combine(Row<R>(x, left), Row<R>(x + left, n - left));
-  }
-  Acc lanes[kLanes];
+// At least kLanes elements, in as many sums side by side, which are added up at the end.
+template <typename R, int kLanes, typename In>
+typename R::Acc RowInLanes(const In* x, int64_t n) {
+  typename R::Acc lanes[kLanes];
   for (int j = 0; j < kLanes; ++j) lanes[j] = R::Load(x[j]);
   int64_t i = kLanes;
   for (; i + kLanes <= n; i += kLanes) {
@@ -111,6 +99,27 @@ typename R::Acc Row(const In* x, int64_t n) {
     for (int j = 0; j < width; ++j) lanes[j] = R::Combine(lanes[j], lanes[j + width]);
   }
   return lanes[0];
+}
+
+template <typename R, typename In>
+typename R::Acc Row(const In* x, int64_t n) {
+  using Acc = typename R::Acc;
+  // One vector register for short rows, four for long ones; complex numbers have too few for
+  // either.
+  constexpr bool kReal = std::is_arithmetic_v<Acc>;
+  constexpr int kFew = kReal ? (sizeof(Acc) <= 4 ? 8 : 4) : 2, kMany = kReal ? 4 * kFew : kFew;
+  constexpr int64_t kLeaf = 1024;
+  if (n < kFew) {
+    Acc acc = R::Identity();
+    for (int64_t i = 0; i < n; ++i) acc = R::Combine(acc, R::Load(x[i]));
+    return acc;
+  }
+  if (n < 8 * kMany) return RowInLanes<R, kFew>(x, n);
+  if (n > kLeaf) {
+    const int64_t left = (n / kLeaf + 1) / 2 * kLeaf;
+    return R::Combine(Row<R>(x, left), Row<R>(x + left, n - left));
+  }
+  return RowInLanes<R, kMany>(x, n);
 }
 
 template <typename R, typename In>

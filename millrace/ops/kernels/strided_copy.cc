@@ -4,6 +4,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#ifdef __AVX__
+#include <immintrin.h>
+#endif
+
 #include "millrace/tensor/dispatch.h"
 #include "millrace/tensor/resource_handle.h"
 
@@ -42,6 +46,53 @@ void CopyLine(const T* from, T* to, const Dim& d) {
   for (int64_t i = 0; i < d.size; ++i) to[i * d.to] = from[i * d.from];
 }
 
+// One full tile: to[i * to_stride + j] = from[i + j * from_stride].
+template <typename T>
+void TransposeTile(const T* from, int64_t from_stride, T* to, int64_t to_stride) {
+  T tile[kTile][kTile];
+  for (int64_t j = 0; j < kTile; ++j) {
+    const T* row = from + j * from_stride;
+    for (int64_t i = 0; i < kTile; ++i) tile[i][j] = row[i];
+  }
+  for (int64_t i = 0; i < kTile; ++i) CopyRun(tile[i], to + i * to_stride, kTile);
+}
+
+#ifdef __AVX__
+// Eight by eight, in registers.
+void TransposeEight(const uint32_t* from, int64_t from_stride, uint32_t* to, int64_t to_stride) {
+  __m256 row[8], pair[8], quad[8];
+  for (int j = 0; j < 8; ++j) {
+    row[j] = _mm256_castsi256_ps(
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + j * from_stride)));
+  }
+  for (int j = 0; j < 4; ++j) {
+    pair[2 * j] = _mm256_unpacklo_ps(row[2 * j], row[2 * j + 1]);
+    pair[2 * j + 1] = _mm256_unpackhi_ps(row[2 * j], row[2 * j + 1]);
+  }
+  for (int j = 0; j < 2; ++j) {
+    quad[4 * j] = _mm256_shuffle_ps(pair[4 * j], pair[4 * j + 2], 0x44);
+    quad[4 * j + 1] = _mm256_shuffle_ps(pair[4 * j], pair[4 * j + 2], 0xee);
+    quad[4 * j + 2] = _mm256_shuffle_ps(pair[4 * j + 1], pair[4 * j + 3], 0x44);
+    quad[4 * j + 3] = _mm256_shuffle_ps(pair[4 * j + 1], pair[4 * j + 3], 0xee);
+  }
+  for (int i = 0; i < 4; ++i) {
+    const __m256 low = _mm256_permute2f128_ps(quad[i], quad[4 + i], 0x20);
+    const __m256 high = _mm256_permute2f128_ps(quad[i], quad[4 + i], 0x31);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i * to_stride), _mm256_castps_si256(low));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + (4 + i) * to_stride),
+                        _mm256_castps_si256(high));
+  }
+}
+
+void TransposeTile(const uint32_t* from, int64_t from_stride, uint32_t* to, int64_t to_stride) {
+  for (int64_t i = 0; i < kTile; i += 8) {
+    for (int64_t j = 0; j < kTile; j += 8) {
+      TransposeEight(from + i + j * from_stride, from_stride, to + i * to_stride + j, to_stride);
+    }
+  }
+}
+#endif
+
 // a runs along contiguous source elements, b along contiguous target elements.
 template <typename T>
 void TransposePlane(const T* from, T* to, const Dim& a, const Dim& b) {
@@ -50,14 +101,7 @@ void TransposePlane(const T* from, T* to, const Dim& a, const Dim& b) {
     for (int64_t a0 = 0; a0 < a.size; a0 += kTile) {
       const int64_t a1 = std::min(a0 + kTile, a.size);
       if (std::is_trivially_copyable_v<T> && b1 - b0 == kTile && a1 - a0 == kTile) {
-        T tile[kTile][kTile];
-        for (int64_t j = 0; j < kTile; ++j) {
-          const T* row = from + a0 + (b0 + j) * b.from;
-          for (int64_t i = 0; i < kTile; ++i) tile[i][j] = row[i];
-        }
-        for (int64_t i = 0; i < kTile; ++i) {
-          CopyRun(tile[i], to + (a0 + i) * a.to + b0, kTile);
-        }
+        TransposeTile(from + a0 + b0 * b.from, b.from, to + a0 * a.to + b0, a.to);
       } else {
         for (int64_t i = a0; i < a1; ++i) {
           for (int64_t j = b0; j < b1; ++j) to[i * a.to + j] = from[i + j * b.from];
@@ -69,7 +113,7 @@ void TransposePlane(const T* from, T* to, const Dim& a, const Dim& b) {
 
 template <typename T>
 void CopyPlane(const T* from, T* to, const Dim& a, const Dim& b) {
-  if (a.from == 1 && b.to == 1 && b.from != 1) return TransposePlane(from, to, a, b);
+  if (a.from == 1 && b.to == 1 && b.from != 1 && b.from != 0) return TransposePlane(from, to, a, b);
   for (int64_t i = 0; i < a.size; ++i) CopyLine(from + i * a.from, to + i * a.to, b);
 }
 

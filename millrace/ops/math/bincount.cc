@@ -25,10 +25,12 @@ Status CountRow(const Tensor& values, int64_t begin, int64_t n, const T* weights
   return absl::OkStatus();
 }
 
+using WeightTypes = Types<int32_t, int64_t, float, double>;
+
 class BincountKernel : public Kernel {
  public:
   explicit BincountKernel(KernelInit& init) {
-    if (!DispatchType(NumberTypes{}, init.output_type(0), [](auto) {}))
+    if (!DispatchType(WeightTypes{}, init.output_type(0), [](auto) {}))
       FailDType(init, init.output_type(0));
   }
 
@@ -53,7 +55,7 @@ class BincountKernel : public Kernel {
                         ctx.AllocateOutput(0, matrix ? Shape({rows, size}) : Shape({size})));
     if (bins->num_elements() == 0 && n == 0) return absl::OkStatus();
     Status status;
-    DispatchType(NumberTypes{}, bins->dtype(), [&](auto tag) {
+    DispatchType(WeightTypes{}, bins->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       const T* w = weights.num_elements() == 0 ? nullptr : weights.data<T>();
       for (int64_t r = 0; r < rows && status.ok(); ++r) {

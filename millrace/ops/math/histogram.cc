@@ -6,10 +6,12 @@
 namespace millrace {
 namespace {
 
+using ValueTypes = Types<int32_t, int64_t, float, double>;
+
 class HistogramKernel : public Kernel {
  public:
   explicit HistogramKernel(KernelInit& init) {
-    if (!DispatchType(RealTypes{}, init.input_type(0), [](auto) {}))
+    if (!DispatchType(ValueTypes{}, init.input_type(0), [](auto) {}))
       FailDType(init, init.input_type(0));
   }
 
@@ -24,7 +26,7 @@ class HistogramKernel : public Kernel {
       return InvalidArgument("nbins should be a positive number, but got '", bins, "'");
     MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, Shape({bins})));
     Status status;
-    DispatchType(RealTypes{}, values.dtype(), [&](auto tag) {
+    DispatchType(ValueTypes{}, values.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       if (output->dtype() == DType::kInt32) {
         status = Count<T, int32_t>(values, range, bins, output->data<int32_t>());

@@ -84,8 +84,6 @@ Status Atan2Gradient(GradientContext& c) {
   return c.status();
 }
 
-using AcosTypes = JoinTypes<FloatAndComplexTypes, SignedIntTypes>::type;
-
 }  // namespace
 
 MILLRACE_OP(Sin)
@@ -128,7 +126,7 @@ MILLRACE_KERNEL(Sin, kCpu, UnaryOf<SinFn, FloatAndComplexTypes>);
 MILLRACE_KERNEL(Cos, kCpu, UnaryOf<CosFn, FloatAndComplexTypes>);
 MILLRACE_KERNEL(Tan, kCpu, UnaryOf<TanFn, FloatAndComplexTypes>);
 MILLRACE_KERNEL(Asin, kCpu, UnaryOf<AsinFn, FloatAndComplexTypes>);
-MILLRACE_KERNEL(Acos, kCpu, UnaryOf<AcosFn, AcosTypes>);
+MILLRACE_KERNEL(Acos, kCpu, UnaryOf<AcosFn, FloatAndComplexTypes>);
 MILLRACE_KERNEL(Atan, kCpu, UnaryOf<AtanFn, FloatAndComplexTypes>);
 MILLRACE_KERNEL(Atan2, kCpu, BinaryOf<Atan2Fn, FloatTypes>);
 

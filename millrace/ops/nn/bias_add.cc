@@ -193,7 +193,7 @@ class BiasAddGradKernel : public Kernel {
   // out[c] = sum of x[i, c] over rows, into ComputeType.
   template <typename T, typename C>
   static void AddRows(const T* x, int64_t rows, int64_t channels, C* out) {
-    std::fill(out, out + channels, C(0));
+    for (int64_t i = 0; i < channels; ++i) out[i] = C(0);
     for (int64_t r = 0; r < rows; ++r) {
       const T* row = x + r * channels;
       for (int64_t i = 0; i < channels; ++i) out[i] = Sum<C>(out[i], static_cast<C>(row[i]));

@@ -1,9 +1,9 @@
 // From Philox's 32-bit numbers to the distributions of the random ops, number by number as
 // TensorFlow draws them.
 //
-// A distribution makes kPerGroup outputs at a time. Most take one group of four numbers for it; one
-// that rejects some takes as many as it needs, and each of its groups of outputs starts at a place of
-// its own in the stream (kVariable), so that any part of a tensor can be made without the rest.
+// A distribution makes kPerGroup outputs at a time. Most take one group of four numbers for it. One
+// that rejects some (kVariable) takes as many as it needs, and each of its groups of outputs starts at
+// a place of its own in the stream, so that any part of a tensor can be made without the rest.
 #pragma once
 
 #include <cmath>
@@ -86,8 +86,7 @@ template <typename T>
 struct Uniform {
   static constexpr bool kVariable = false;
   static constexpr int kPerGroup = std::is_same_v<T, double> ? 2 : 4;
-  void operator()(Philox& stream, T* out) const {
-    const Philox::Group x = stream();
+  void operator()(const uint32_t* x, T* out) const {
     for (int i = 0; i < kPerGroup; ++i) {
       if constexpr (std::is_same_v<T, double>) out[i] = ToDouble(x[2 * i], x[2 * i + 1]);
       if constexpr (std::is_same_v<T, float>) out[i] = ToFloat(x[i]);
@@ -101,8 +100,7 @@ template <typename T>
 struct Normal {
   static constexpr bool kVariable = false;
   static constexpr int kPerGroup = std::is_same_v<T, double> ? 2 : 4;
-  void operator()(Philox& stream, T* out) const {
-    const Philox::Group x = stream();
+  void operator()(const uint32_t* x, T* out) const {
     NormalType<T> pair[2];
     for (int i = 0; i < kPerGroup; i += 2) {
       if constexpr (std::is_same_v<T, double>) {
@@ -121,7 +119,7 @@ template <typename T>
 struct TruncatedNormal {
   static constexpr bool kVariable = true;
   static constexpr int kPerGroup = std::is_same_v<T, double> ? 2 : 4;
-  void operator()(Philox& stream, T* out) const {
+  void operator()(const Philox& stream, T* out) const {
     SingleNumbers numbers(stream);
     int filled = 0;
     while (true) {
@@ -147,8 +145,7 @@ template <typename T>
 struct FullInt {
   static constexpr bool kVariable = false;
   static constexpr int kPerGroup = sizeof(T) == 8 ? 2 : 4;
-  void operator()(Philox& stream, T* out) const {
-    const Philox::Group x = stream();
+  void operator()(const uint32_t* x, T* out) const {
     for (int i = 0; i < kPerGroup; ++i) {
       if constexpr (sizeof(T) == 8) {
         out[i] = static_cast<T>(ToUInt64(x[2 * i], x[2 * i + 1]));
@@ -165,10 +162,10 @@ struct UniformInt {
   using U = std::make_unsigned_t<T>;
   static constexpr bool kVariable = false;
   static constexpr int kPerGroup = FullInt<U>::kPerGroup;
-  void operator()(Philox& stream, T* out) const {
-    U x[kPerGroup];
-    FullInt<U>()(stream, x);
-    for (int i = 0; i < kPerGroup; ++i) out[i] = static_cast<T>(low + x[i] % range);
+  void operator()(const uint32_t* x, T* out) const {
+    U full[kPerGroup];
+    FullInt<U>()(x, full);
+    for (int i = 0; i < kPerGroup; ++i) out[i] = static_cast<T>(low + full[i] % range);
   }
   U low;
   U range;

@@ -11,27 +11,45 @@ namespace {
 // Groups of outputs in one piece of a parallel fill.
 constexpr int64_t kGrain = 2048;
 
+// Groups of numbers drawn at once.
+constexpr int64_t kBlock = 64;
+
+// Calls make(group, to) for the groups [begin, end) of n outputs, the last one perhaps in part.
+template <typename T, int kPerGroup, typename Make>
+void ForGroups(T* data, int64_t n, int64_t begin, int64_t end, const Make& make) {
+  const int64_t whole = std::min(end, n / kPerGroup);
+  for (int64_t group = begin; group < whole; ++group) make(group, data + group * kPerGroup);
+  for (int64_t group = std::max(begin, whole); group < end; ++group) {
+    T last[kPerGroup];
+    make(group, last);
+    std::copy(last, last + (n - group * kPerGroup), data + group * kPerGroup);
+  }
+}
+
 template <typename T, typename Dist>
 void FillWith(KernelContext& ctx, const Philox& stream, const Dist& distribution, Tensor* out) {
   constexpr int kPerGroup = Dist::kPerGroup;
-  constexpr int64_t kSkip = Dist::kVariable ? kPerGroup * kGroupsPerOutput / kNumbersPerGroup : 1;
   T* const data = out->data<T>();
   const int64_t n = out->num_elements();
   const int64_t groups = (n + kPerGroup - 1) / kPerGroup;
   ctx.ParallelFor(groups, kGrain, [&](int64_t begin, int64_t end) {
-    Philox position = stream;
-    position.Skip(static_cast<uint64_t>(begin * kSkip));
-    for (int64_t group = begin; group < end; ++group) {
-      T* const to = data + group * kPerGroup;
-      if ((group + 1) * kPerGroup <= n) {
+    if constexpr (Dist::kVariable) {
+      ForGroups<T, kPerGroup>(data, n, begin, end, [&](int64_t group, T* to) {
+        Philox position = stream;
+        position.Skip(static_cast<uint64_t>(group) * kPerGroup * kGroupsPerOutput / kNumbersPerGroup);
         distribution(position, to);
-      } else {
-        T last[kPerGroup];
-        distribution(position, last);
-        std::copy(last, last + (n - group * kPerGroup), to);
+      });
+    } else {
+      Philox position = stream;
+      position.Skip(static_cast<uint64_t>(begin));
+      uint32_t numbers[kBlock * kNumbersPerGroup];
+      for (int64_t from = begin; from < end; from += kBlock) {
+        const int64_t to = std::min(from + kBlock, end);
+        position.Fill(numbers, to - from);
+        ForGroups<T, kPerGroup>(data, n, from, to, [&](int64_t group, T* place) {
+          distribution(numbers + (group - from) * kNumbersPerGroup, place);
+        });
       }
-      // One that takes a varying amount reads a copy of the stream and leaves the position alone.
-      if constexpr (Dist::kVariable) position.Skip(kSkip);
     }
   });
 }

@@ -1,0 +1,18 @@
+// Timing and memory, measured as bench/peers/common.py measures the peers'.
+#pragma once
+
+#include "absl/functional/function_ref.h"
+
+namespace millrace::bench {
+
+// The median time of one call in seconds, over about `seconds`.
+double MedianSeconds(double seconds, absl::FunctionRef<void()> call);
+
+// Calls per second over about `seconds`, after warming up.
+double Rate(double seconds, absl::FunctionRef<void()> call);
+
+// What the process holds now, and the most it has held, in MB.
+double ResidentMb();
+double PeakMb();
+
+}  // namespace millrace::bench
