@@ -22,7 +22,7 @@ struct Flags {
   int64_t batch_size = 100;
   double learning_rate = 0.001;
   std::string optimizer = "adam";
-  int64_t epochs = 5;
+  int64_t epochs = 10;
   int64_t steps = 0;
   int64_t seed = 1;
   int threads = 0;

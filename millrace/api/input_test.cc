@@ -38,6 +38,7 @@ TEST(Input, NumbersTakeTheTypeOfTheTensorsBesideThem) {
   EXPECT_EQ(ops::Sqrt(s, 4).dtype(), DType::kFloat);  // integers have no root
   EXPECT_EQ(ops::AddV2(s, 1, 2).dtype(), DType::kInt32);
   EXPECT_EQ(ops::AddV2(s, 1, 2.5).dtype(), DType::kFloat);
+  EXPECT_EQ(ops::AddV2(s, 2.5, 1).dtype(), DType::kFloat);
   EXPECT_TRUE(s.ok()) << s.status();
 }
 
