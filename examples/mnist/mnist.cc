@@ -31,8 +31,7 @@ struct Flags {
   double min_accuracy = 0;
 };
 
-// ---- The model
-// -------------------------------------------------------------------------------------------------------
+// ---- The model ----
 
 struct Model {
   Output images, labels, loss, accuracy, num_correct;
@@ -66,8 +65,7 @@ Model BuildModel(const Scope& scope, const Flags& flags) {
   return m;
 }
 
-// ---- Training and testing
-// --------------------------------------------------------------------------------------------
+// ---- Training and testing ----
 
 Status Train(ClientSession& session, const Model& m, const Mnist& data, const Flags& flags,
              int64_t steps) {
@@ -109,8 +107,7 @@ StatusOr<double> Test(ClientSession& session, const Model& m, const Mnist& data)
   return static_cast<double>(correct) / static_cast<double>(total);
 }
 
-// ---- What is written
-// -------------------------------------------------------------------------------------------------
+// ---- What is written ----
 
 Status WriteFile(const std::filesystem::path& path, const std::string& contents) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
