@@ -58,11 +58,14 @@ set(MILLRACE_DEPENDENCIES
 
 set_property(GLOBAL PROPERTY MILLRACE_ROOMS "")
 
-# millrace_room(NAME [SOURCES file...]): one folder of the library. Compiles every .cc below
+# millrace_room(NAME [SOURCES file...] [EXCLUDE regex]): one folder of the library. Compiles every .cc below
 # it except *_test.cc and *_fuzz.cc, and makes one test program of its tests.
 function(millrace_room name)
-  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "EXCLUDE" "SOURCES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  if(ARG_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX ${ARG_EXCLUDE})
+  endif()
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|_main)\\.cc$")
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")

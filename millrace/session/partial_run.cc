@@ -70,6 +70,8 @@ StatusOr<std::string> DirectSession::PartialRunSetup(absl::Span<const std::strin
     MutexLock lock(&graph_mu_);
     graph = graph_.Clone();
   }
+  absl::flat_hash_set<std::string> open_feeds;
+  absl::flat_hash_set<std::string> open_fetches;
   absl::flat_hash_map<const Node*, std::string> recv_names;
   for (const std::string& name : feeds) {
     MR_ASSIGN_OR_RETURN(const Endpoint feed, graph->FindEndpoint(name));
@@ -83,12 +85,12 @@ StatusOr<std::string> DirectSession::PartialRunSetup(absl::Span<const std::strin
       }
     }
     partial->feed_types[name] = BaseType(feed.dtype());
-    if (!partial->open_feeds.insert(name).second) return InvalidArgument("tensor ", name, " is fed twice");
+    if (!open_feeds.insert(name).second) return InvalidArgument("tensor ", name, " is fed twice");
   }
   std::vector<std::string> all_targets(targets.begin(), targets.end());
   for (const std::string& name : fetches) {
     MR_ASSIGN_OR_RETURN(const Endpoint fetch, graph->FindEndpoint(name));
-    if (partial->open_feeds.contains(name)) return InvalidArgument("tensor ", name, " is both fed and fetched");
+    if (open_feeds.contains(name)) return InvalidArgument("tensor ", name, " is both fed and fetched");
     // Which feeds stand behind it.
     std::vector<const Node*> stack = {fetch.node};
     absl::flat_hash_set<const Node*> seen = {fetch.node};
@@ -106,7 +108,12 @@ StatusOr<std::string> DirectSession::PartialRunSetup(absl::Span<const std::strin
     spec.inputs = {fetch};
     MR_ASSIGN_OR_RETURN(Node * send, graph->AddNode(std::move(spec)));
     all_targets.push_back(send->name());
-    partial->open_fetches.insert(name);
+    open_fetches.insert(name);
+  }
+  {
+    MutexLock lock(&partial->mu);
+    partial->open_feeds = std::move(open_feeds);
+    partial->open_fetches = std::move(open_fetches);
   }
   MR_ASSIGN_OR_RETURN(partial->plan, CompilePlan(std::move(graph), {}, {}, all_targets));
   MR_RETURN_IF_ERROR(partial->running.Begin({}, absl::InfiniteDuration()));

@@ -65,6 +65,22 @@ TEST_F(PassTest, PruneLetsAFeedStandForHavingRun) {
   EXPECT_EQ(After(Prune), "done = NoOp()\n");
 }
 
+TEST_F(PassTest, OnlyWhatIsOrderedAfterAnUpdateReadsTheVariableItself) {
+  Endpoint v = b_.Op("VariableV2", std::initializer_list<Endpoint>{},
+                     {{"dtype", DType::kFloat}, {"shape", Shape()}}, "v");
+  Endpoint read = b_.Op("Identity", {v}, {}, "read");
+  Endpoint more = b_.Op("AssignAdd", {v, Placeholder("x")}, {}, "more");
+  b_.Op("Neg", {read}, {}, "before");
+  b_.control_inputs = {more.node};
+  b_.Op("Neg", {read}, {}, "after");
+  EXPECT_EQ(Before(),
+            "v = VariableV2()\nread = Identity(v)\nx = Placeholder()\nmore = AssignAdd(v, x)\n"
+            "before = Neg(read)\nafter = Neg(read, ^more)\n");
+  EXPECT_EQ(After([](Graph* graph, const PassContext&) { return ReadAfterUpdates(graph); }),
+            "v = VariableV2()\nread = Identity(v)\nx = Placeholder()\nmore = AssignAdd(v, x)\n"
+            "before = Neg(read)\nafter = Neg(v, ^more)\n");
+}
+
 TEST_F(PassTest, FoldingComputesConstantsUnderTheirNames) {
   Endpoint two = b_.Const(Tensor::Scalar<int32_t>(2), "two");
   Endpoint four = b_.Op("AddV2", {two, two}, {}, "four");
