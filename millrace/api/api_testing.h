@@ -9,8 +9,10 @@
 
 namespace millrace {
 
-// The scope's variables initialised, and what `fetches` are; an empty result after a failure of the test.
-inline Tensors RunOnce(const Scope& scope, const std::vector<Output>& fetches, const ClientSession::Feeds& feeds = {}) {
+// The scope's variables initialised, and what `fetches` are; an empty result after a failure of the
+// test.
+inline Tensors RunOnce(const Scope& scope, const std::vector<Output>& fetches,
+                       const ClientSession::Feeds& feeds = {}) {
   const bool has_variables = !GlobalVariables(scope).empty();
   const Operation init = has_variables ? GlobalVariablesInitializer(scope) : Operation();
   StatusOr<ClientSession> session = ClientSession::Create(scope);

@@ -3,7 +3,8 @@
 namespace millrace {
 namespace {
 
-Status NamesOf(const std::vector<Output>& outputs, const char* what, std::vector<std::string>* names) {
+Status NamesOf(const std::vector<Output>& outputs, const char* what,
+               std::vector<std::string>* names) {
   for (const Output& output : outputs) {
     if (output.empty()) return InvalidArgument(what, " ", names->size(), " is an empty Output");
     names->push_back(output.name());
@@ -42,12 +43,14 @@ StatusOr<Tensors> ClientSession::Run(const Feeds& feeds, const std::vector<Outpu
   return results;
 }
 
-Status ClientSession::Run(const RunOptions& options, const Feeds& feeds, const std::vector<Output>& fetches,
-                          const std::vector<Operation>& targets, Tensors* results, RunMetadata* metadata) {
+Status ClientSession::Run(const RunOptions& options, const Feeds& feeds,
+                          const std::vector<Output>& fetches, const std::vector<Operation>& targets,
+                          Tensors* results, RunMetadata* metadata) {
   MR_RETURN_IF_ERROR(Extend());
   std::vector<Feed> feed_names;
   for (const auto& [output, value] : feeds) {
-    if (output.empty()) return InvalidArgument("feed ", feed_names.size(), " is for an empty Output");
+    if (output.empty())
+      return InvalidArgument("feed ", feed_names.size(), " is for an empty Output");
     feed_names.emplace_back(output.name(), value);
   }
   std::vector<std::string> fetch_names, target_names;
@@ -56,7 +59,8 @@ Status ClientSession::Run(const RunOptions& options, const Feeds& feeds, const s
   return session_->Run(options, feed_names, fetch_names, target_names, results, metadata);
 }
 
-StatusOr<Step> ClientSession::MakeStep(const std::vector<Output>& feeds, const std::vector<Output>& fetches,
+StatusOr<Step> ClientSession::MakeStep(const std::vector<Output>& feeds,
+                                       const std::vector<Output>& fetches,
                                        const std::vector<Operation>& targets) {
   MR_RETURN_IF_ERROR(Extend());
   CallableSpec spec;

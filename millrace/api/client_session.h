@@ -31,8 +31,8 @@ class Step {
   std::unique_ptr<Callable> callable_;
 };
 
-// Runs a scope's graph. Ops built after the session was made are picked up by the next run; building and running
-// at the same time is not safe, several runs at once are.
+// Runs a scope's graph. Ops built after the session was made are picked up by the next run;
+// building and running at the same time is not safe, several runs at once are.
 class ClientSession {
  public:
   using Feeds = std::vector<std::pair<Output, Tensor>>;

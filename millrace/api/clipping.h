@@ -16,9 +16,11 @@ Output ClipByNorm(const Scope& scope, const Input& x, const Input& max_norm);
 // The Euclidean norm of all gradients together; empty ones do not count.
 Output GlobalNorm(const Scope& scope, const std::vector<Gradient>& gradients);
 
-// All gradients, scaled down by one factor where needed so that GlobalNorm is at most `max_norm`; and what it was before.
-// Slices stay slices, empty ones empty. A norm that is not finite makes all of them NaN instead of hiding it.
-std::pair<std::vector<Gradient>, Output> ClipByGlobalNorm(const Scope& scope, const std::vector<Gradient>& gradients,
+// All gradients, scaled down by one factor where needed so that GlobalNorm is at most `max_norm`;
+// and what it was before. Slices stay slices, empty ones empty. A norm that is not finite makes all
+// of them NaN instead of hiding it.
+std::pair<std::vector<Gradient>, Output> ClipByGlobalNorm(const Scope& scope,
+                                                          const std::vector<Gradient>& gradients,
                                                           double max_norm);
 
 }  // namespace millrace

@@ -5,11 +5,13 @@
 
 namespace millrace::ops {
 
-// Const(scope, 1), Const(scope, {{1, 2}, {3, 4}}), Const(scope, 1, DType::kDouble), Const(scope, tensor).
+// Const(scope, 1), Const(scope, {{1, 2}, {3, 4}}), Const(scope, 1, DType::kDouble), Const(scope,
+// tensor).
 inline Output Const(const Scope& scope, const Literal& value, DType dtype = DType::kInvalid) {
   return Input(value).In(scope, dtype);
 }
-inline Output Const(const Scope& scope, std::initializer_list<Literal> rows, DType dtype = DType::kInvalid) {
+inline Output Const(const Scope& scope, std::initializer_list<Literal> rows,
+                    DType dtype = DType::kInvalid) {
   return Input(rows).In(scope, dtype);
 }
 

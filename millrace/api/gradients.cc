@@ -10,7 +10,8 @@ namespace {
 // What to differentiate by: the handle for a variable's value, so that every reading counts.
 Endpoint SourceOf(const Scope& scope, const Output& x) {
   const OpSchema* read = OpRegistry::Global().FindOrNull("ReadVariableOp");
-  if (read == nullptr || read->gradient_fn == nullptr || x.empty() || !x.node()->is_type("ReadVariableOp")) {
+  if (read == nullptr || read->gradient_fn == nullptr || x.empty() ||
+      !x.node()->is_type("ReadVariableOp")) {
     return x.endpoint();
   }
   for (const api_internal::VariableNodes& variable : scope.state().variables) {
@@ -19,15 +20,18 @@ Endpoint SourceOf(const Scope& scope, const Output& x) {
   return x.endpoint();
 }
 
-Status EndpointsOf(const std::vector<Output>& outputs, const char* what, std::vector<Endpoint>* endpoints) {
+Status EndpointsOf(const std::vector<Output>& outputs, const char* what,
+                   std::vector<Endpoint>* endpoints) {
   for (const Output& output : outputs) {
-    if (output.empty()) return InvalidArgument("Gradients: ", what, "[", endpoints->size(), "] is empty");
+    if (output.empty())
+      return InvalidArgument("Gradients: ", what, "[", endpoints->size(), "] is empty");
     endpoints->push_back(output.endpoint());
   }
   return absl::OkStatus();
 }
 
-StatusOr<std::vector<Gradient>> Build(const Scope& scope, const std::vector<Output>& ys, const std::vector<Output>& xs,
+StatusOr<std::vector<Gradient>> Build(const Scope& scope, const std::vector<Output>& ys,
+                                      const std::vector<Output>& xs,
                                       const GradientsOptions& options) {
   std::vector<Endpoint> y_ends, x_ends, stops, grads;
   MR_RETURN_IF_ERROR(EndpointsOf(ys, "ys", &y_ends));
@@ -38,16 +42,18 @@ StatusOr<std::vector<Gradient>> Build(const Scope& scope, const std::vector<Outp
     return InvalidArgument("Gradients: ", grads.size(), " grad_ys for ", ys.size(), " ys");
   }
   for (size_t i = 0; i < xs.size(); ++i) x_ends[i] = SourceOf(scope, xs[i]);
-  GradientOptions inner{.grad_ys = std::vector<Grad>(grads.begin(), grads.end()),
-                        .stop_gradients = stops,
-                        .name = scope.TakeName(scope.op_name().empty() ? "gradients" : scope.op_name())};
+  GradientOptions inner{
+      .grad_ys = std::vector<Grad>(grads.begin(), grads.end()),
+      .stop_gradients = stops,
+      .name = scope.TakeName(scope.op_name().empty() ? "gradients" : scope.op_name())};
   MR_ASSIGN_OR_RETURN(std::vector<Grad> found, AddGradients(scope.graph(), y_ends, x_ends, inner));
 
   const Scope at = scope.WithoutOpName();
   std::vector<Gradient> result;
   for (const Grad& grad : found) {
     if (grad.IsSlices()) {
-      result.push_back(IndexedSlices{Output(at, grad.values), Output(at, grad.indices), Output(at, grad.dense_shape)});
+      result.push_back(IndexedSlices{Output(at, grad.values), Output(at, grad.indices),
+                                     Output(at, grad.dense_shape)});
     } else {
       result.push_back(Output(at, grad.dense));
     }
@@ -60,13 +66,14 @@ StatusOr<std::vector<Gradient>> Build(const Scope& scope, const std::vector<Outp
 Output Gradient::ToDense(const Scope& scope) const {
   if (!is_slices()) return dense_;
   const Output rows = Op(scope.WithoutOpName(), "StridedSlice",
-                         {slices_->dense_shape, std::vector<int32_t>{0}, std::vector<int32_t>{1}, std::vector<int32_t>{1}},
+                         {slices_->dense_shape, std::vector<int32_t>{0}, std::vector<int32_t>{1},
+                          std::vector<int32_t>{1}},
                          {{"shrink_axis_mask", 1}});
   return Op(scope, "UnsortedSegmentSum", {slices_->values, slices_->indices, rows});
 }
 
-std::vector<Gradient> Gradients(const Scope& scope, const std::vector<Output>& ys, const std::vector<Output>& xs,
-                                const GradientsOptions& options) {
+std::vector<Gradient> Gradients(const Scope& scope, const std::vector<Output>& ys,
+                                const std::vector<Output>& xs, const GradientsOptions& options) {
   if (!scope.ok()) return std::vector<Gradient>(xs.size());
   StatusOr<std::vector<Gradient>> result = Build(scope, ys, xs, options);
   if (result.ok()) return *std::move(result);

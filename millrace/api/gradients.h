@@ -9,8 +9,8 @@
 
 namespace millrace {
 
-// Rows of a tensor of shape dense_shape: values[i] belongs to row indices[i]; an index may come more than once, and
-// then its values add up.
+// Rows of a tensor of shape dense_shape: values[i] belongs to row indices[i]; an index may come
+// more than once, and then its values add up.
 struct IndexedSlices {
   Output values;
   Output indices;
@@ -21,7 +21,7 @@ struct IndexedSlices {
 class Gradient {
  public:
   Gradient() = default;
-  Gradient(const Output& dense) : dense_(dense) {}               // NOLINT
+  Gradient(const Output& dense) : dense_(dense) {}                // NOLINT
   Gradient(IndexedSlices slices) : slices_(std::move(slices)) {}  // NOLINT
 
   bool empty() const { return dense_.empty() && !slices_; }
@@ -45,10 +45,11 @@ struct GradientsOptions {
   std::vector<Output> stop_gradients = {};
 };
 
-// d(sum of ys)/dx for each x. A Var among the xs stands for all readings of the variable. Adds nodes under
-// "gradients" in the scope. A y that depends on an x through an op without a gradient makes the scope fail with
-// UNIMPLEMENTED, naming the op.
-std::vector<Gradient> Gradients(const Scope& scope, const std::vector<Output>& ys, const std::vector<Output>& xs,
+// d(sum of ys)/dx for each x. A Var among the xs stands for all readings of the variable. Adds
+// nodes under "gradients" in the scope. A y that depends on an x through an op without a gradient
+// makes the scope fail with UNIMPLEMENTED, naming the op.
+std::vector<Gradient> Gradients(const Scope& scope, const std::vector<Output>& ys,
+                                const std::vector<Output>& xs,
                                 const GradientsOptions& options = {});
 
 }  // namespace millrace

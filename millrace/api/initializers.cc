@@ -11,24 +11,28 @@ namespace {
 
 Output ShapeConst(const Scope& scope, const Shape& shape) {
   std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
-  const bool small = std::all_of(dims.begin(), dims.end(), [](int64_t d) { return d <= INT32_MAX; });
+  const bool small =
+      std::all_of(dims.begin(), dims.end(), [](int64_t d) { return d <= INT32_MAX; });
   if (!small) return Input(dims).In(scope.WithOpName("shape"));
   return Input(std::vector<int32_t>(dims.begin(), dims.end())).In(scope.WithOpName("shape"));
 }
 
 // Numbers of `op` (mean 0 and deviation 1, or uniform in [0, 1)).
-Output Random(const Scope& scope, const char* op, const Shape& shape, DType dtype, std::optional<int64_t> op_seed) {
+Output Random(const Scope& scope, const char* op, const Shape& shape, DType dtype,
+              std::optional<int64_t> op_seed) {
   const Output dims = ShapeConst(scope, shape);
   const auto [seed, seed2] = scope.OpSeeds(op_seed);
   return Op(scope.WithOpName(op), op, {dims}, {{"dtype", dtype}, {"seed", seed}, {"seed2", seed2}});
 }
 
-Output Normal(const Scope& scope, const char* op, const Shape& shape, DType dtype, const NormalOptions& options) {
+Output Normal(const Scope& scope, const char* op, const Shape& shape, DType dtype,
+              const NormalOptions& options) {
   return Random(scope, op, shape, dtype, options.seed) * options.stddev + options.mean;
 }
 
 Output Uniform(const Scope& scope, const Shape& shape, DType dtype, const UniformOptions& options) {
-  return Random(scope, "RandomUniform", shape, dtype, options.seed) * (options.max - options.min) + options.min;
+  return Random(scope, "RandomUniform", shape, dtype, options.seed) * (options.max - options.min) +
+         options.min;
 }
 
 struct Fans {
@@ -46,11 +50,13 @@ Fans FansOf(const Shape& shape) {
 // The deviation of a normal distribution cut at two of its own.
 constexpr double kTruncatedStddev = 0.87962566103423978;
 
-Output ScaledUniform(const Scope& scope, const Shape& shape, DType dtype, double variance, const SeedOption& options) {
+Output ScaledUniform(const Scope& scope, const Shape& shape, DType dtype, double variance,
+                     const SeedOption& options) {
   const double limit = std::sqrt(3 * variance);
   return Uniform(scope, shape, dtype, {.min = -limit, .max = limit, .seed = options.seed});
 }
-Output ScaledNormal(const Scope& scope, const Shape& shape, DType dtype, double variance, const SeedOption& options) {
+Output ScaledNormal(const Scope& scope, const Shape& shape, DType dtype, double variance,
+                    const SeedOption& options) {
   const double stddev = std::sqrt(variance) / kTruncatedStddev;
   return Normal(scope, "TruncatedNormal", shape, dtype, {.stddev = stddev, .seed = options.seed});
 }
@@ -68,9 +74,9 @@ Initializer Constant(Literal value) {
     const Output constant = Input(value).In(scope, dtype);
     if (constant.empty() || value.shape() == shape) return constant;
     if (!value.shape().IsScalar()) {
-      scope.UpdateStatus(InvalidArgument("in scope '", scope.prefix(), "': a constant of shape ",
-                                         value.shape().ToString(), " cannot initialise a variable of shape ",
-                                         shape.ToString()));
+      scope.UpdateStatus(InvalidArgument(
+          "in scope '", scope.prefix(), "': a constant of shape ", value.shape().ToString(),
+          " cannot initialise a variable of shape ", shape.ToString()));
       return Output(scope, Endpoint{});
     }
     return Op(scope, "Fill", {ShapeConst(scope, shape), constant});
@@ -97,7 +103,9 @@ Initializer TruncatedNormal(NormalOptions options) {
   };
 }
 Initializer RandomUniform(UniformOptions options) {
-  return [=](const Scope& scope, const Shape& shape, DType dtype) { return Uniform(scope, shape, dtype, options); };
+  return [=](const Scope& scope, const Shape& shape, DType dtype) {
+    return Uniform(scope, shape, dtype, options);
+  };
 }
 Initializer GlorotUniform(SeedOption options) {
   return [=](const Scope& scope, const Shape& shape, DType dtype) {

@@ -39,9 +39,9 @@ Initializer RandomUniform(UniformOptions options = {});
 // A normal distribution without what is more than two standard deviations away.
 Initializer TruncatedNormal(NormalOptions options = {});
 
-// Scaled by the number of inputs and outputs of a layer: Glorot keeps the variance of values and gradients through linear
-// layers, He that of values through rectified ones. The last two dimensions of the shape are inputs and outputs,
-// those before them a convolution's window.
+// Scaled by the number of inputs and outputs of a layer: Glorot keeps the variance of values and
+// gradients through linear layers, He that of values through rectified ones. The last two
+// dimensions of the shape are inputs and outputs, those before them a convolution's window.
 Initializer GlorotUniform(SeedOption options = {});
 Initializer GlorotNormal(SeedOption options = {});
 Initializer HeUniform(SeedOption options = {});

@@ -16,7 +16,8 @@ Status Convert(From value, DType dtype, T* out) {
   if constexpr (std::is_integral_v<T>) {
     bool fits;
     if constexpr (std::is_floating_point_v<From>) {
-      fits = value == std::floor(value) && value >= static_cast<double>(std::numeric_limits<T>::min()) &&
+      fits = value == std::floor(value) &&
+             value >= static_cast<double>(std::numeric_limits<T>::min()) &&
              value < std::ldexp(1.0, std::numeric_limits<T>::digits);
     } else {
       fits = std::in_range<T>(value);
@@ -45,20 +46,34 @@ StatusOr<Tensor> ConvertAll(const Tensor& from, DType dtype) {
 
 StatusOr<Tensor> ConvertTo(const Tensor& from, DType dtype) {
   switch (dtype) {
-    case DType::kFloat: return ConvertAll<float>(from, dtype);
-    case DType::kDouble: return ConvertAll<double>(from, dtype);
-    case DType::kHalf: return ConvertAll<half>(from, dtype);
-    case DType::kBFloat16: return ConvertAll<bfloat16>(from, dtype);
-    case DType::kInt8: return ConvertAll<int8_t>(from, dtype);
-    case DType::kInt16: return ConvertAll<int16_t>(from, dtype);
-    case DType::kInt32: return ConvertAll<int32_t>(from, dtype);
-    case DType::kInt64: return ConvertAll<int64_t>(from, dtype);
-    case DType::kUInt8: return ConvertAll<uint8_t>(from, dtype);
-    case DType::kUInt16: return ConvertAll<uint16_t>(from, dtype);
-    case DType::kUInt32: return ConvertAll<uint32_t>(from, dtype);
-    case DType::kUInt64: return ConvertAll<uint64_t>(from, dtype);
-    case DType::kComplex64: return ConvertAll<std::complex<float>>(from, dtype);
-    case DType::kComplex128: return ConvertAll<std::complex<double>>(from, dtype);
+    case DType::kFloat:
+      return ConvertAll<float>(from, dtype);
+    case DType::kDouble:
+      return ConvertAll<double>(from, dtype);
+    case DType::kHalf:
+      return ConvertAll<half>(from, dtype);
+    case DType::kBFloat16:
+      return ConvertAll<bfloat16>(from, dtype);
+    case DType::kInt8:
+      return ConvertAll<int8_t>(from, dtype);
+    case DType::kInt16:
+      return ConvertAll<int16_t>(from, dtype);
+    case DType::kInt32:
+      return ConvertAll<int32_t>(from, dtype);
+    case DType::kInt64:
+      return ConvertAll<int64_t>(from, dtype);
+    case DType::kUInt8:
+      return ConvertAll<uint8_t>(from, dtype);
+    case DType::kUInt16:
+      return ConvertAll<uint16_t>(from, dtype);
+    case DType::kUInt32:
+      return ConvertAll<uint32_t>(from, dtype);
+    case DType::kUInt64:
+      return ConvertAll<uint64_t>(from, dtype);
+    case DType::kComplex64:
+      return ConvertAll<std::complex<float>>(from, dtype);
+    case DType::kComplex128:
+      return ConvertAll<std::complex<double>>(from, dtype);
     default:
       return InvalidArgument("a number cannot be a constant of type ", DTypeName(dtype));
   }
@@ -113,13 +128,27 @@ Literal::Literal(std::initializer_list<Literal> rows) {
   int64_t i = 0;
   for (const Literal& row : rows) {
     switch (kept) {
-      case DType::kDouble: CopyRow<double>(adapts() ? AsDoubles(row.value_) : row.value_, i++, &*all); break;
-      case DType::kInt64: CopyRow<int64_t>(row.value_, i++, &*all); break;
-      case DType::kInt32: CopyRow<int32_t>(row.value_, i++, &*all); break;
-      case DType::kFloat: CopyRow<float>(row.value_, i++, &*all); break;
-      case DType::kBool: CopyRow<bool>(row.value_, i++, &*all); break;
-      case DType::kString: CopyRow<std::string>(row.value_, i++, &*all); break;
-      default: status_ = InvalidArgument("braces do not take tensors of type ", DTypeName(kept)); return;
+      case DType::kDouble:
+        CopyRow<double>(adapts() ? AsDoubles(row.value_) : row.value_, i++, &*all);
+        break;
+      case DType::kInt64:
+        CopyRow<int64_t>(row.value_, i++, &*all);
+        break;
+      case DType::kInt32:
+        CopyRow<int32_t>(row.value_, i++, &*all);
+        break;
+      case DType::kFloat:
+        CopyRow<float>(row.value_, i++, &*all);
+        break;
+      case DType::kBool:
+        CopyRow<bool>(row.value_, i++, &*all);
+        break;
+      case DType::kString:
+        CopyRow<std::string>(row.value_, i++, &*all);
+        break;
+      default:
+        status_ = InvalidArgument("braces do not take tensors of type ", DTypeName(kept));
+        return;
     }
   }
   value_ = *std::move(all);
@@ -141,7 +170,8 @@ Output Input::In(const Scope& scope, DType dtype, absl::string_view name) const 
   const DType type = dtype == DType::kInvalid ? literal_.usual_type() : dtype;
   StatusOr<Tensor> value = literal_.As(type);
   if (!value.ok()) {
-    scope.UpdateStatus(WithPrefix(absl::StrCat("in scope '", scope.prefix(), "': "), value.status()));
+    scope.UpdateStatus(
+        WithPrefix(absl::StrCat("in scope '", scope.prefix(), "': "), value.status()));
     return Output(scope, Endpoint{});
   }
   return OpCall(scope.op_name().empty() ? scope.WithOpName(name) : scope, "Const")

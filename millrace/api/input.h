@@ -13,19 +13,21 @@ namespace millrace {
 
 // A constant in the program: a number, a text, nested braces, a vector or a Tensor.
 //
-// Numbers and braces take the type that the op needs, so that `x * 2` works for any type of x; where nothing
-// says which, float or int32. Vectors and Tensors keep their type.
+// Numbers and braces take the type that the op needs, so that `x * 2` works for any type of x;
+// where nothing says which, float or int32. Vectors and Tensors keep their type.
 class Literal {
  public:
-  template <typename T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, int> = 0>
+  template <typename T,
+            std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, int> = 0>
   Literal(T value)  // NOLINT
       : Literal(static_cast<int64_t>(value), sizeof(T) > 4 ? DType::kInt64 : DType::kInt32) {}
   template <typename T, std::enable_if_t<std::is_floating_point_v<T>, int> = 0>
-  Literal(T value) : value_(Tensor::Scalar(static_cast<double>(value))), usual_(DType::kFloat) {}  // NOLINT
+  Literal(T value)
+      : value_(Tensor::Scalar(static_cast<double>(value))), usual_(DType::kFloat) {}  // NOLINT
   // Only a bool itself: a pointer is not one.
   template <typename T, std::enable_if_t<std::is_same_v<T, bool>, int> = 0>
-  Literal(T value) : value_(Tensor::Scalar(value)) {}           // NOLINT
-  Literal(const char* text) : value_(Tensor::Scalar(text)) {}   // NOLINT
+  Literal(T value) : value_(Tensor::Scalar(value)) {}                     // NOLINT
+  Literal(const char* text) : value_(Tensor::Scalar(text)) {}             // NOLINT
   Literal(std::string text) : value_(Tensor::Scalar(std::move(text))) {}  // NOLINT
   Literal(Tensor tensor) : value_(std::move(tensor)) {}                   // NOLINT
   template <typename T>
@@ -53,10 +55,10 @@ class Literal {
 // An argument of an op.
 class Input {
  public:
-  Input() : literal_(Tensor()) {}                                            // nothing: an error when used
+  Input() : literal_(Tensor()) {}  // nothing: an error when used
   Input(const Output& output) : output_(output), is_output_(true), literal_(Tensor()) {}  // NOLINT
   template <typename T, std::enable_if_t<std::is_convertible_v<const T&, Literal>, int> = 0>
-  Input(const T& constant) : literal_(constant) {}                           // NOLINT
+  Input(const T& constant) : literal_(constant) {}  // NOLINT
   Input(std::initializer_list<Literal> rows) : literal_(rows) {}
 
   bool is_output() const { return is_output_; }
@@ -68,8 +70,10 @@ class Input {
 
   // The type as far as it is decided; kInvalid for a number that adapts.
   DType dtype() const;
-  // The tensor: the output itself, or a new Const in `scope`, of type `dtype` where the constant adapts.
-  Output In(const Scope& scope, DType dtype = DType::kInvalid, absl::string_view name = "Const") const;
+  // The tensor: the output itself, or a new Const in `scope`, of type `dtype` where the constant
+  // adapts.
+  Output In(const Scope& scope, DType dtype = DType::kInvalid,
+            absl::string_view name = "Const") const;
 
  private:
   Output output_;
@@ -82,8 +86,9 @@ class InputList {
  public:
   InputList() = default;
   InputList(std::initializer_list<Input> inputs) : inputs_(inputs) {}
-  InputList(const std::vector<Output>& outputs) : inputs_(outputs.begin(), outputs.end()) {}  // NOLINT
-  InputList(std::vector<Input> inputs) : inputs_(std::move(inputs)) {}                        // NOLINT
+  InputList(const std::vector<Output>& outputs)
+      : inputs_(outputs.begin(), outputs.end()) {}                      // NOLINT
+  InputList(std::vector<Input> inputs) : inputs_(std::move(inputs)) {}  // NOLINT
 
   const std::vector<Input>& inputs() const { return inputs_; }
 

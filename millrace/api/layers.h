@@ -2,8 +2,8 @@
 //
 //   Output h = layers::Dense(scope, x, 256, {.activation = ops::Relu});
 //
-// Their nodes go into a sub-scope named after the layer ("dense", "dense_1", ...) or as WithOpName says. Images are
-// [batch, height, width, channels].
+// Their nodes go into a sub-scope named after the layer ("dense", "dense_1", ...) or as WithOpName
+// says. Images are [batch, height, width, channels].
 #pragma once
 
 #include <array>
@@ -52,8 +52,10 @@ struct PoolOptions {
   std::optional<std::array<int64_t, 2>> strides = std::nullopt;
   Padding padding = Padding::kValid;
 };
-Output MaxPool2D(const Scope& scope, const Input& x, std::array<int64_t, 2> window, const PoolOptions& options = {});
-Output AvgPool2D(const Scope& scope, const Input& x, std::array<int64_t, 2> window, const PoolOptions& options = {});
+Output MaxPool2D(const Scope& scope, const Input& x, std::array<int64_t, 2> window,
+                 const PoolOptions& options = {});
+Output AvgPool2D(const Scope& scope, const Input& x, std::array<int64_t, 2> window,
+                 const PoolOptions& options = {});
 
 struct BatchNormOptions {
   double momentum = 0.99;
@@ -62,15 +64,17 @@ struct BatchNormOptions {
   bool scale = true;   // multiplies by a learnt scale
   bool trainable = true;
 };
-// Normalises over all dimensions but the last. `training` is true or false, or a bool scalar to be fed: in training by
-// the batch's own mean and variance, otherwise by their moving averages, which training updates as update ops
-// (variable.h; Optimizer::Minimize runs them).
-Output BatchNorm(const Scope& scope, const Input& x, const Input& training, const BatchNormOptions& options = {});
+// Normalises over all dimensions but the last. `training` is true or false, or a bool scalar to be
+// fed: in training by the batch's own mean and variance, otherwise by their moving averages, which
+// training updates as update ops (variable.h; Optimizer::Minimize runs them).
+Output BatchNorm(const Scope& scope, const Input& x, const Input& training,
+                 const BatchNormOptions& options = {});
 
 struct DropoutOptions {
   std::optional<int64_t> seed = std::nullopt;
 };
-// In training sets a share `rate` of the elements to 0, in [0, 1), and scales the others up; otherwise gives x.
+// In training sets a share `rate` of the elements to 0, in [0, 1), and scales the others up;
+// otherwise gives x.
 Output Dropout(const Scope& scope, const Input& x, double rate, const Input& training,
                const DropoutOptions& options = {});
 

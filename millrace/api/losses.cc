@@ -14,9 +14,12 @@ using api_internal::SumAll;
 Output Reduce(const Scope& scope, const Output& each, Reduction reduction, const Input& weights) {
   if (weights.is_nothing()) {
     switch (reduction) {
-      case Reduction::kMean: return MeanAll(scope.WithOpName("value"), each);
-      case Reduction::kSum: return SumAll(scope.WithOpName("value"), each);
-      case Reduction::kNone: return each;
+      case Reduction::kMean:
+        return MeanAll(scope.WithOpName("value"), each);
+      case Reduction::kSum:
+        return SumAll(scope.WithOpName("value"), each);
+      case Reduction::kNone:
+        return each;
     }
   }
   const Output w = Cast(scope, weights.In(scope, each.dtype(), "weights"), each.dtype());
@@ -25,7 +28,8 @@ Output Reduce(const Scope& scope, const Output& each, Reduction reduction, const
   const Output sum = SumAll(scope, weighted);
   if (reduction == Reduction::kSum) return sum;
   // A weight for several examples counts for each of them.
-  const Output counted = Cast(scope, Op(scope, "NotEqual", {w + Op(scope, "ZerosLike", {each}), 0}), each.dtype());
+  const Output counted =
+      Cast(scope, Op(scope, "NotEqual", {w + Op(scope, "ZerosLike", {each}), 0}), each.dtype());
   const Output count = SumAll(scope, counted);
   return Op(scope.WithOpName("value"), "DivNoNan", {sum, count});
 }
@@ -49,16 +53,17 @@ Output SoftmaxCrossEntropy(const Scope& scope, const Input& labels, const Input&
       target = target * (1 - options.label_smoothing) +
                options.label_smoothing / static_cast<double>(x.shape().dim(1));
     } else {
-      s.UpdateStatus(InvalidArgument("label smoothing in scope '", s.prefix(),
-                                     "' needs to know the number of classes; the logits have shape ",
-                                     x.shape().ToString()));
+      s.UpdateStatus(InvalidArgument(
+          "label smoothing in scope '", s.prefix(),
+          "' needs to know the number of classes; the logits have shape ", x.shape().ToString()));
     }
   }
   const Output each = Op(s, "SoftmaxCrossEntropyWithLogits", {x, target});
   return Reduce(s, each, options.reduction, options.weights);
 }
 
-Output SigmoidCrossEntropy(const Scope& scope, const Input& labels, const Input& logits, const LossOptions& options) {
+Output SigmoidCrossEntropy(const Scope& scope, const Input& labels, const Input& logits,
+                           const LossOptions& options) {
   const Scope s = scope.ForComposite("sigmoid_cross_entropy");
   const Output x = logits.In(s);
   const Output z = Cast(s, labels.In(s, x.dtype()), x.dtype());
@@ -67,7 +72,8 @@ Output SigmoidCrossEntropy(const Scope& scope, const Input& labels, const Input&
   return Reduce(s, each, options.reduction, options.weights);
 }
 
-Output MeanSquaredError(const Scope& scope, const Input& labels, const Input& predictions, const LossOptions& options) {
+Output MeanSquaredError(const Scope& scope, const Input& labels, const Input& predictions,
+                        const LossOptions& options) {
   const Scope s = scope.ForComposite("mean_squared_error");
   const Output each = Op(s, "SquaredDifference", {predictions, labels});
   return Reduce(s, each, options.reduction, options.weights);

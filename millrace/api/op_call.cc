@@ -10,11 +10,12 @@ namespace {
 
 bool Allows(const OpAttr& attr, DType type) {
   return attr.allowed_types.empty() ||
-         std::find(attr.allowed_types.begin(), attr.allowed_types.end(), type) != attr.allowed_types.end();
+         std::find(attr.allowed_types.begin(), attr.allowed_types.end(), type) !=
+             attr.allowed_types.end();
 }
 
-// What numbers become when no tensor decides the type: the attr's default, the usual type of the numbers,
-// or float where that is not allowed.
+// What numbers become when no tensor decides the type: the attr's default, the usual type of the
+// numbers, or float where that is not allowed.
 DType TypeOfLiterals(const OpAttr& attr, DType usual) {
   if (attr.has_default) {
     const DType type = static_cast<DType>(attr.default_value.type());
@@ -53,10 +54,10 @@ OpCall& OpCall::In(const InputList& list) & {
   args_.push_back({nullptr, &list});
   return *this;
 }
-#define MR_ATTR(type)                                 \
-  OpCall& OpCall::Attr(const char* name, type value) & { \
-    attrs_.emplace_back(name, value);                 \
-    return *this;                                     \
+#define MR_ATTR(type)                                   \
+  OpCall& OpCall::Attr(const char* name, type value)& { \
+    attrs_.emplace_back(name, value);                   \
+    return *this;                                       \
   }
 MR_ATTR(bool)
 MR_ATTR(int64_t)
@@ -93,17 +94,20 @@ Status OpCall::Resolve(const OpSchema& schema, Resolved* out) const {
   for (size_t i = 0; i < args_.size(); ++i) {
     const OpArg& arg = schema.inputs[i];
     if (arg.is_list() != (args_[i].list != nullptr)) {
-      return InvalidArgument("input '", arg.name, "' is ", arg.is_list() ? "a list" : "one tensor, not a list");
+      return InvalidArgument("input '", arg.name, "' is ",
+                             arg.is_list() ? "a list" : "one tensor, not a list");
     }
     const size_t n = arg.is_list() ? args_[i].list->inputs().size() : 1;
     for (size_t k = 0; k < n; ++k) {
       const Input& input = arg.is_list() ? args_[i].list->inputs()[k] : *args_[i].one;
       if (input.is_nothing()) {
-        return InvalidArgument("input '", arg.name, "' is empty: a default-constructed Output, or a gradient "
+        return InvalidArgument("input '", arg.name,
+                               "' is empty: a default-constructed Output, or a gradient "
                                "that does not exist");
       }
       if (input.is_output() && &input.output().scope().state() != &scope_.state()) {
-        return InvalidArgument("input '", arg.name, "' (", input.output().name(), ") belongs to another graph");
+        return InvalidArgument("input '", arg.name, "' (", input.output().name(),
+                               ") belongs to another graph");
       }
       if (arg.type_attr.empty()) continue;
       if (input.dtype() != DType::kInvalid) {
@@ -130,7 +134,8 @@ Status OpCall::Complete(const OpSchema& schema) {
   const std::string full_name =
       !settings.taken_name.empty()
           ? settings.taken_name
-          : scope_.TakeName(settings.op_name.empty() ? absl::string_view(op_) : absl::string_view(settings.op_name));
+          : scope_.TakeName(settings.op_name.empty() ? absl::string_view(op_)
+                                                     : absl::string_view(settings.op_name));
   // Constants are named after the argument they stand for and wait for nothing.
   const Scope constants = scope_.WithoutControlDependencies().WithPrefix(full_name);
 
@@ -142,7 +147,8 @@ Status OpCall::Complete(const OpSchema& schema) {
     for (size_t k = 0; k < n; ++k) {
       const Input& input = arg.is_list() ? args_[i].list->inputs()[k] : *args_[i].one;
       DType type = arg.type;
-      if (auto it = resolved.types.find(arg.type_attr); it != resolved.types.end()) type = it->second;
+      if (auto it = resolved.types.find(arg.type_attr); it != resolved.types.end())
+        type = it->second;
       const Output tensor =
           input.In(constants, type, arg.is_list() ? absl::StrCat(arg.name, "_", k) : arg.name);
       MR_RETURN_IF_ERROR(scope_.status());
@@ -155,7 +161,8 @@ Status OpCall::Complete(const OpSchema& schema) {
 
   GraphBuilder builder(scope_.graph());
   const absl::string_view base = BaseName(full_name);
-  if (base.size() < full_name.size()) builder.prefix = full_name.substr(0, full_name.size() - base.size() - 1);
+  if (base.size() < full_name.size())
+    builder.prefix = full_name.substr(0, full_name.size() - base.size() - 1);
   builder.device = settings.device;
   builder.control_inputs = settings.control_inputs;
   builder.colocate_with = settings.colocate_with;
@@ -174,7 +181,8 @@ void AddSeeds(const OpSchema& schema, const Scope& scope, AttrList* attrs) {
   for (const auto& [name, init] : *attrs) {
     if ((name == "seed" || name == "seed2") && init.value().i() != 0) return;
   }
-  std::erase_if(*attrs, [](const auto& attr) { return attr.first == "seed" || attr.first == "seed2"; });
+  std::erase_if(*attrs,
+                [](const auto& attr) { return attr.first == "seed" || attr.first == "seed2"; });
   const auto [seed, seed2] = scope.OpSeeds();
   attrs->emplace_back("seed", seed);
   attrs->emplace_back("seed2", seed2);
@@ -209,13 +217,15 @@ std::vector<Output> OutputSplitter::List(int arg) {
   if (op_.empty()) return {};
   const OpArg& schema = op_.node()->op().outputs[arg];
   const int n = schema.number_attr.empty()
-                    ? static_cast<int>(op_.node()->AttrOr<std::vector<DType>>(schema.type_list_attr, {}).size())
+                    ? static_cast<int>(
+                          op_.node()->AttrOr<std::vector<DType>>(schema.type_list_attr, {}).size())
                     : static_cast<int>(op_.node()->AttrOr<int64_t>(schema.number_attr, 0));
   next_ += n;
   return op_.outputs(next_ - n, next_);
 }
 
-Operation AddOp(const Scope& scope, const char* op, const std::vector<Operand>& inputs, AttrList attrs) {
+Operation AddOp(const Scope& scope, const char* op, const std::vector<Operand>& inputs,
+                AttrList attrs) {
   OpCall call(scope, op);
   for (const Operand& operand : inputs) {
     if (operand.is_list_) {

@@ -1,5 +1,5 @@
-// The one function behind all op builders: checks the arguments against the op's schema, makes constants
-// of literals, and adds the node.
+// The one function behind all op builders: checks the arguments against the op's schema, makes
+// constants of literals, and adds the node.
 #pragma once
 
 #include <string>
@@ -64,8 +64,8 @@ class OpCall {
   Node* node_ = nullptr;
 };
 
-// Deals out the outputs of a node among the outputs of its schema: One() for a single tensor, List(i) for as many
-// as the node's attrs give output i of the schema.
+// Deals out the outputs of a node among the outputs of its schema: One() for a single tensor,
+// List(i) for as many as the node's attrs give output i of the schema.
 class OutputSplitter {
  public:
   explicit OutputSplitter(const Operation& op) : op_(op) {}
@@ -81,7 +81,7 @@ class OutputSplitter {
 class Operand {
  public:
   template <typename T, std::enable_if_t<std::is_convertible_v<const T&, Input>, int> = 0>
-  Operand(const T& input) : one_(input) {}                           // NOLINT
+  Operand(const T& input) : one_(input) {}  // NOLINT
   Operand(std::initializer_list<Literal> rows) : one_(rows) {}
   Operand(InputList list) : list_(std::move(list)), is_list_(true) {}  // NOLINT
 

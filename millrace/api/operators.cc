@@ -11,25 +11,27 @@ Output Binary(const Scope& scope, const char* op, const Input& a, const Input& b
   return OpCall(scope, op).In(a).In(b).Add().output(0);
 }
 
-const Scope& ScopeOf(const Output& a, const Output& b) { return a.scope().is_null() ? b.scope() : a.scope(); }
+const Scope& ScopeOf(const Output& a, const Output& b) {
+  return a.scope().is_null() ? b.scope() : a.scope();
+}
 
 const char* AddOpFor(DType type) { return type == DType::kString ? "Add" : "AddV2"; }
 const char* DivOpFor(DType type) { return IsInteger(type) ? "Div" : "RealDiv"; }
 
 }  // namespace
 
-#define MR_BINARY(symbol, op)                                                       \
-  Output operator symbol(const Output& a, const Output& b) {                        \
-    [[maybe_unused]] const DType type = a.dtype();                                  \
-    return Binary(ScopeOf(a, b), op, a, b);                                         \
-  }                                                                                 \
-  Output operator symbol(const Output& a, const Literal& b) {                       \
-    [[maybe_unused]] const DType type = a.dtype();                                  \
-    return Binary(a.scope(), op, a, b);                                             \
-  }                                                                                 \
-  Output operator symbol(const Literal& a, const Output& b) {                       \
-    [[maybe_unused]] const DType type = b.dtype();                                  \
-    return Binary(b.scope(), op, a, b);                                             \
+#define MR_BINARY(symbol, op)                                 \
+  Output operator symbol(const Output& a, const Output& b) {  \
+    [[maybe_unused]] const DType type = a.dtype();            \
+    return Binary(ScopeOf(a, b), op, a, b);                   \
+  }                                                           \
+  Output operator symbol(const Output& a, const Literal& b) { \
+    [[maybe_unused]] const DType type = a.dtype();            \
+    return Binary(a.scope(), op, a, b);                       \
+  }                                                           \
+  Output operator symbol(const Literal& a, const Output& b) { \
+    [[maybe_unused]] const DType type = b.dtype();            \
+    return Binary(b.scope(), op, a, b);                       \
   }
 MR_BINARY(+, AddOpFor(type))
 MR_BINARY(-, "Sub")

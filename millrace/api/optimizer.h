@@ -33,8 +33,9 @@ struct MinimizeOptions {
   bool run_update_ops = true;
 };
 
-// An optimizer remembers the slot variables (momentum, ...) that it made for a variable, so use one object for one
-// training op. Slots are named after variable and optimizer, as TensorFlow's are: "dense/kernel/Adam".
+// An optimizer remembers the slot variables (momentum, ...) that it made for a variable, so use one
+// object for one training op. Slots are named after variable and optimizer, as TensorFlow's are:
+// "dense/kernel/Adam".
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -42,7 +43,8 @@ class Optimizer {
   // The gradients of `loss`, to look at or to change before ApplyGradients.
   std::vector<GradAndVar> ComputeGradients(const Scope& scope, const Output& loss,
                                            const ComputeGradientsOptions& options = {});
-  // The op that makes one step. Variables without a gradient stay; INVALID_ARGUMENT when there is none at all.
+  // The op that makes one step. Variables without a gradient stay; INVALID_ARGUMENT when there is
+  // none at all.
   Operation ApplyGradients(const Scope& scope, const std::vector<GradAndVar>& gradients,
                            const ApplyGradientsOptions& options = {});
   // Both.
@@ -55,13 +57,16 @@ class Optimizer {
 
   // One update. For slices, every index comes once when SumsDuplicates().
   virtual Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) = 0;
-  virtual Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) = 0;
+  virtual Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient,
+                                const Var& variable) = 0;
   virtual bool SumsDuplicates() const { return true; }
   // What follows once per step, after `updates`.
-  virtual std::vector<Operation> Finish(const Scope& scope, const std::vector<Operation>& updates) { return updates; }
+  virtual std::vector<Operation> Finish(const Scope& scope, const std::vector<Operation>& updates) {
+    return updates;
+  }
 
-  // A variable that belongs to `variable`, of its shape and type; made once, and named "variable/Optimizer", then
-  // "variable/Optimizer_1", in the order of the first calls.
+  // A variable that belongs to `variable`, of its shape and type; made once, and named
+  // "variable/Optimizer", then "variable/Optimizer_1", in the order of the first calls.
   Var Slot(const Var& variable, const std::string& slot, double initial_value = 0);
   // A scalar variable of the optimizer's own, kept beside `like`.
   Var Scalar(const Var& like, const std::string& name, double initial_value);
@@ -72,7 +77,8 @@ class Optimizer {
   Operation ApplyOne(const Scope& scope, const GradAndVar& pair);
 
   const std::string name_;
-  // While gradients are applied: where Setting puts its constants, and where the caller's own nodes go.
+  // While gradients are applied: where Setting puts its constants, and where the caller's own nodes
+  // go.
   std::optional<Scope> scope_;
   std::optional<Scope> outer_;
   std::map<std::pair<const Node*, std::string>, Var> slots_;

@@ -19,7 +19,8 @@ class GradientDescent : public Optimizer {
 
  private:
   Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override;
-  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override;
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient,
+                        const Var& variable) override;
   bool SumsDuplicates() const override { return false; }
   GradientDescentOptions options_;
 };
@@ -36,7 +37,8 @@ class Momentum : public Optimizer {
 
  private:
   Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override;
-  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override;
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient,
+                        const Var& variable) override;
   MomentumOptions options_;
 };
 
@@ -51,7 +53,8 @@ class Adagrad : public Optimizer {
 
  private:
   Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override;
-  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override;
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient,
+                        const Var& variable) override;
   AdagradOptions options_;
 };
 
@@ -67,7 +70,8 @@ class Adadelta : public Optimizer {
 
  private:
   Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override;
-  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override;
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient,
+                        const Var& variable) override;
   AdadeltaOptions options_;
 };
 
@@ -87,7 +91,8 @@ class Adam : public Optimizer {
   struct Settings;
   Settings SettingsFor(const Var& variable);
   Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override;
-  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override;
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient,
+                        const Var& variable) override;
   std::vector<Operation> Finish(const Scope& scope, const std::vector<Operation>& updates) override;
   AdamOptions options_;
   // Beside this variable are the powers of the betas.
@@ -108,9 +113,11 @@ class RMSProp : public Optimizer {
       : Optimizer(std::move(name)), options_(std::move(options)) {}
 
  private:
-  Operation Apply(const Scope& scope, const Output& gradient, const Output* indices, const Var& variable);
+  Operation Apply(const Scope& scope, const Output& gradient, const Output* indices,
+                  const Var& variable);
   Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override;
-  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override;
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient,
+                        const Var& variable) override;
   RMSPropOptions options_;
 };
 
@@ -128,9 +135,11 @@ class Ftrl : public Optimizer {
       : Optimizer(std::move(name)), options_(std::move(options)) {}
 
  private:
-  Operation Apply(const Scope& scope, const Output& gradient, const Output* indices, const Var& variable);
+  Operation Apply(const Scope& scope, const Output& gradient, const Output* indices,
+                  const Var& variable);
   Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override;
-  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override;
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient,
+                        const Var& variable) override;
   FtrlOptions options_;
 };
 

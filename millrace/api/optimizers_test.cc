@@ -15,11 +15,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-// x after each of `steps` steps on the loss x^2, from x = 1, -2, one element at a time; the gradient is 2x.
+// x after each of `steps` steps on the loss x^2, from x = 1, -2, one element at a time; the
+// gradient is 2x.
 std::vector<std::vector<float>> Minimize(Optimizer& optimizer, int steps) {
   const Scope s = Scope::NewRoot();
   const Var x(s, "x", {1.0, -2.0});
-  const Operation train = optimizer.Minimize(s, ops::Sum(s, x * x, {0}), {.global_step = GlobalStep(s)});
+  const Operation train =
+      optimizer.Minimize(s, ops::Sum(s, x * x, {0}), {.global_step = GlobalStep(s)});
   const Operation init = GlobalVariablesInitializer(s);
   EXPECT_TRUE(s.ok()) << s.status();
   if (!s.ok()) return {};
@@ -47,7 +49,8 @@ void ExpectSteps(Optimizer& optimizer, const std::function<Rule()>& make_rule) {
     const Rule rule = make_rule();
     for (int i = 0; i < steps; ++i) {
       x = rule(2 * x, x);
-      EXPECT_NEAR(got[i][element], x, 1e-5) << optimizer.name() << " step " << i << " element " << element;
+      EXPECT_NEAR(got[i][element], x, 1e-5)
+          << optimizer.name() << " step " << i << " element " << element;
     }
   }
 }
@@ -59,7 +62,8 @@ TEST(Optimizers, GradientDescent) {
 
 TEST(Optimizers, Momentum) {
   for (bool nesterov : {false, true}) {
-    optimizers::Momentum optimizer({.learning_rate = 0.1, .momentum = 0.9, .use_nesterov = nesterov});
+    optimizers::Momentum optimizer(
+        {.learning_rate = 0.1, .momentum = 0.9, .use_nesterov = nesterov});
     ExpectSteps(optimizer, [nesterov] {
       return [nesterov, a = 0.0](double g, double x) mutable {
         a = 0.9 * a + g;
@@ -106,7 +110,11 @@ TEST(Optimizers, Adam) {
 
 TEST(Optimizers, RMSProp) {
   for (bool centered : {false, true}) {
-    optimizers::RMSProp optimizer({.learning_rate = 0.1, .decay = 0.9, .momentum = 0.5, .epsilon = 1e-6, .centered = centered});
+    optimizers::RMSProp optimizer({.learning_rate = 0.1,
+                                   .decay = 0.9,
+                                   .momentum = 0.5,
+                                   .epsilon = 1e-6,
+                                   .centered = centered});
     ExpectSteps(optimizer, [centered] {
       return [centered, ms = 1.0, mg = 0.0, mom = 0.0](double g, double x) mutable {
         ms = 0.9 * ms + 0.1 * g * g;
@@ -120,7 +128,8 @@ TEST(Optimizers, RMSProp) {
 
 TEST(Optimizers, Ftrl) {
   for (double shrinkage : {0.0, 0.01}) {
-    optimizers::Ftrl optimizer({.learning_rate = 0.5, .l1 = 0.01, .l2 = 0.02, .l2_shrinkage = shrinkage});
+    optimizers::Ftrl optimizer(
+        {.learning_rate = 0.5, .l1 = 0.01, .l2 = 0.02, .l2_shrinkage = shrinkage});
     ExpectSteps(optimizer, [shrinkage] {
       return [shrinkage, a = 0.1, l = 0.0](double g, double x) mutable {
         const double with_shrinkage = g + 2 * shrinkage * x;
@@ -141,8 +150,8 @@ TEST(Optimizers, NameSlotsAsTensorFlowDoes) {
   ASSERT_TRUE(s.ok()) << s.status();
   std::vector<std::string> names;
   for (const Var& variable : GlobalVariables(s)) names.push_back(variable.var_name());
-  EXPECT_THAT(names, UnorderedElementsAre("dense/kernel", "dense/kernel/Adam", "dense/kernel/Adam_1", "beta1_power",
-                                          "beta2_power"));
+  EXPECT_THAT(names, UnorderedElementsAre("dense/kernel", "dense/kernel/Adam",
+                                          "dense/kernel/Adam_1", "beta1_power", "beta2_power"));
   EXPECT_EQ(TrainableVariables(s).size(), 1);
 }
 
@@ -170,8 +179,8 @@ TEST(Optimizers, LeaveOutVariablesWithoutGradient) {
   EXPECT_EQ(r[1].scalar<float>(), 1);
 }
 
-// An embedding of 5 rows of which a step looks up {1, 3, 1}: the duplicates count together, and rows that a step does not
-// touch stay (except under Adam, whose moments are zero for them).
+// An embedding of 5 rows of which a step looks up {1, 3, 1}: the duplicates count together, and
+// rows that a step does not touch stay (except under Adam, whose moments are zero for them).
 void CheckSparse(Optimizer& sparse, Optimizer& dense) {
   const auto train = [](Optimizer& optimizer, bool as_slices) {
     const Scope s = Scope::NewRoot();
@@ -212,12 +221,14 @@ void CheckSparseOf(const Options& options) {
 TEST(Optimizers, SparseUpdatesEqualDenseOnes) {
   CheckSparseOf<optimizers::GradientDescent>(optimizers::GradientDescentOptions{0.1});
   CheckSparseOf<optimizers::Momentum>(optimizers::MomentumOptions{0.1});
-  CheckSparseOf<optimizers::Momentum>(optimizers::MomentumOptions{.learning_rate = 0.1, .use_nesterov = true});
+  CheckSparseOf<optimizers::Momentum>(
+      optimizers::MomentumOptions{.learning_rate = 0.1, .use_nesterov = true});
   CheckSparseOf<optimizers::Adagrad>(optimizers::AdagradOptions{0.1});
   CheckSparseOf<optimizers::Adadelta>(optimizers::AdadeltaOptions{0.1});
   CheckSparseOf<optimizers::Adam>(optimizers::AdamOptions{0.1});
   CheckSparseOf<optimizers::RMSProp>(optimizers::RMSPropOptions{0.1});
-  CheckSparseOf<optimizers::RMSProp>(optimizers::RMSPropOptions{.learning_rate = 0.1, .centered = true});
+  CheckSparseOf<optimizers::RMSProp>(
+      optimizers::RMSPropOptions{.learning_rate = 0.1, .centered = true});
 }
 
 TEST(Optimizers, FollowASchedule) {
@@ -225,7 +236,8 @@ TEST(Optimizers, FollowASchedule) {
   const Var x(s, "x", 1.0);
   const Var step = GlobalStep(s);
   const Output rate = schedules::PiecewiseConstant(s, step, {0}, {0.5, 0.25});
-  const Operation train = optimizers::GradientDescent({.learning_rate = rate}).Minimize(s, x * 1.0, {.global_step = step});
+  const Operation train = optimizers::GradientDescent({.learning_rate = rate})
+                              .Minimize(s, x * 1.0, {.global_step = step});
   const Operation init = GlobalVariablesInitializer(s);
   ASSERT_TRUE(s.ok()) << s.status();
   ClientSession session = ClientSession::Create(s).value();
@@ -259,7 +271,8 @@ TEST(Clipping, ByGlobalNormScalesAllAlike) {
   ASSERT_TRUE(clipped[2].is_slices());
   const auto [same, norm2] = ClipByGlobalNorm(s, {a}, 100);
   const auto [broken, norm3] = ClipByGlobalNorm(s, {a / 0}, 1);
-  const Tensors r = RunOnce(s, {norm, clipped[0].dense(), clipped[2].slices().values, same[0].dense(), broken[0].dense()});
+  const Tensors r = RunOnce(s, {norm, clipped[0].dense(), clipped[2].slices().values,
+                                same[0].dense(), broken[0].dense()});
   ASSERT_EQ(r.size(), 5);
   EXPECT_NEAR(r[0].scalar<float>(), 5, 1e-5);
   EXPECT_NEAR(r[1].data<float>()[0], 1.5, 1e-5);

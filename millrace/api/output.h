@@ -32,8 +32,8 @@ class Operation {
   Node* node_ = nullptr;
 };
 
-// One output of a node; a cheap value. Usable wherever an Input is expected, in operators, and as what to
-// feed or fetch. The ops that operators add go into the scope of their left tensor.
+// One output of a node; a cheap value. Usable wherever an Input is expected, in operators, and as
+// what to feed or fetch. The ops that operators add go into the scope of their left tensor.
 class Output {
  public:
   Output() = default;

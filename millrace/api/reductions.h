@@ -12,8 +12,12 @@ inline Output AllAxes(const Scope& scope, const Output& x) {
   for (int i = 0; i < x.shape().rank(); ++i) axes.push_back(i);
   return Input(axes).In(scope.WithOpName("axes"));
 }
-inline Output SumAll(const Scope& scope, const Output& x) { return Op(scope, "Sum", {x, AllAxes(scope, x)}); }
-inline Output MeanAll(const Scope& scope, const Output& x) { return Op(scope, "Mean", {x, AllAxes(scope, x)}); }
+inline Output SumAll(const Scope& scope, const Output& x) {
+  return Op(scope, "Sum", {x, AllAxes(scope, x)});
+}
+inline Output MeanAll(const Scope& scope, const Output& x) {
+  return Op(scope, "Mean", {x, AllAxes(scope, x)});
+}
 
 inline Output Cast(const Scope& scope, const Output& x, DType to) {
   return x.empty() || x.dtype() == to ? x : Op(scope, "Cast", {x}, {{"DstT", to}});

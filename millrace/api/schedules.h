@@ -1,5 +1,5 @@
-// Learning rates that change with the step. Each gives a float scalar to hand to an optimizer; `step` is usually
-// GlobalStep(scope).
+// Learning rates that change with the step. Each gives a float scalar to hand to an optimizer;
+// `step` is usually GlobalStep(scope).
 #pragma once
 
 #include <vector>
@@ -39,11 +39,14 @@ struct CosineOptions {
 // Half a cosine from rate to alpha * rate in decay_steps.
 Output Cosine(const Scope& scope, const Input& step, const CosineOptions& options);
 
-// values[0] up to and including step boundaries[0], then values[1], and so on; one value more than boundaries.
-Output PiecewiseConstant(const Scope& scope, const Input& step, const std::vector<int64_t>& boundaries,
-                         const std::vector<float>& values);
+// values[0] up to and including step boundaries[0], then values[1], and so on; one value more than
+// boundaries.
+Output PiecewiseConstant(const Scope& scope, const Input& step,
+                         const std::vector<int64_t>& boundaries, const std::vector<float>& values);
 
-// From `start` to `rate` (a number or another schedule) in a straight line over `steps`, then `rate`.
-Output Warmup(const Scope& scope, const Input& step, const Input& rate, double steps, double start = 0);
+// From `start` to `rate` (a number or another schedule) in a straight line over `steps`, then
+// `rate`.
+Output Warmup(const Scope& scope, const Input& step, const Input& rate, double steps,
+              double start = 0);
 
 }  // namespace millrace::schedules

@@ -64,8 +64,9 @@ std::string Scope::TakeName(absl::string_view name) const {
 
 Scope Scope::SubScope(absl::string_view name) const {
   if (!IsValidNodeName(Join(prefix(), name))) {
-    UpdateStatus(InvalidArgument("'", name, "' is not a name for a scope in '", prefix(),
-                                 "': letters, digits and _.\\-/ are, after a letter, a digit or a dot"));
+    UpdateStatus(
+        InvalidArgument("'", name, "' is not a name for a scope in '", prefix(),
+                        "': letters, digits and _.\\-/ are, after a letter, a digit or a dot"));
     return WithoutOpName();
   }
   return WithPrefix(TakeName(name));
@@ -81,8 +82,9 @@ Scope Scope::WithPrefix(absl::string_view prefix) const {
 
 Scope Scope::WithOpName(absl::string_view name) const {
   if (!IsValidNodeName(Join(prefix(), name))) {
-    UpdateStatus(InvalidArgument("'", name, "' is not a name for an op in '", prefix(),
-                                 "': letters, digits and _.\\-/ are, after a letter, a digit or a dot"));
+    UpdateStatus(
+        InvalidArgument("'", name, "' is not a name for an op in '", prefix(),
+                        "': letters, digits and _.\\-/ are, after a letter, a digit or a dot"));
     return WithoutOpName();
   }
   return Changed(*this, [&](ScopeSettings& s) { s.op_name = std::string(name); });
@@ -138,9 +140,9 @@ Scope Scope::WithoutControlDependencies() const {
 
 Scope Scope::ColocateWith(const Operation& op) const {
   if (op.node() == nullptr || &op.scope().state() != &state()) {
-    UpdateStatus(InvalidArgument("cannot colocate in scope '", prefix(), "' with ",
-                                 op.node() == nullptr ? "an empty operation"
-                                                      : op.name() + ", which is of another graph"));
+    UpdateStatus(InvalidArgument(
+        "cannot colocate in scope '", prefix(), "' with ",
+        op.node() == nullptr ? "an empty operation" : op.name() + ", which is of another graph"));
     return *this;
   }
   return Changed(*this, [&](ScopeSettings& s) { s.colocate_with = {op.name()}; });

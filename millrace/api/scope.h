@@ -27,8 +27,9 @@ struct ScopeSettings;
 //   Scope layer = root.SubScope("layer1");            // names start with "layer1/"
 //   Output y = ops::MatMul(layer.WithOpName("logits"), x, w);   // "layer1/logits"
 //
-// The first error sticks, for all scopes of the graph: later calls add nothing and return empty outputs,
-// and status() says what went wrong, naming node and op. Not thread-safe: one graph is built by one thread.
+// The first error sticks, for all scopes of the graph: later calls add nothing and return empty
+// outputs, and status() says what went wrong, naming node and op. Not thread-safe: one graph is
+// built by one thread.
 class Scope {
  public:
   // A new graph.
@@ -63,8 +64,8 @@ class Scope {
 
   StatusOr<pb::GraphDef> ToGraphDef() const;
 
-  // Makes the random ops built from now on repeatable. As in TensorFlow, the seeds of an op follow from
-  // this one and from the op's own, or else from the number of nodes built before it.
+  // Makes the random ops built from now on repeatable. As in TensorFlow, the seeds of an op follow
+  // from this one and from the op's own, or else from the number of nodes built before it.
   void SetRandomSeed(int64_t seed) const;
   // The attrs `seed` and `seed2` of a random op with the given seed of its own; (0, 0), which means
   // different numbers in each session, when there is neither.
@@ -75,7 +76,8 @@ class Scope {
       : settings_(std::move(settings)) {}
   const api_internal::ScopeSettings& settings() const { return *settings_; }
   api_internal::GraphState& state() const;
-  // The full name that a node called `name` would get, taken at once; and the scope whose next node gets it.
+  // The full name that a node called `name` would get, taken at once; and the scope whose next node
+  // gets it.
   std::string TakeName(absl::string_view name) const;
   Scope WithTakenName(absl::string_view full_name) const;
   // True for the scope of an Output that no builder made.

@@ -12,7 +12,8 @@
 
 namespace millrace::api_internal {
 
-// A variable as the graph has it. Plain pointers: the handles outside own the state, not the reverse.
+// A variable as the graph has it. Plain pointers: the handles outside own the state, not the
+// reverse.
 struct VariableNodes {
   Node* handle = nullptr;
   Endpoint value;

@@ -17,23 +17,29 @@ Var::Var(const Scope& scope, const VariableNodes& nodes)
 Var::Var(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& init,
          const VarOptions& options)
     : Output(scope, Endpoint{}) {
-  Build(scope, name, [&](const Scope& inside) { return init(inside, shape, options.dtype); }, options);
+  Build(
+      scope, name, [&](const Scope& inside) { return init(inside, shape, options.dtype); },
+      options);
 }
 
-Var::Var(const Scope& scope, absl::string_view name, const Input& initial_value, const VarOptions& options)
+Var::Var(const Scope& scope, absl::string_view name, const Input& initial_value,
+         const VarOptions& options)
     : Output(scope, Endpoint{}) {
   if (initial_value.is_nothing()) {
-    scope.UpdateStatus(InvalidArgument("variable ", name, " in scope '", scope.prefix(), "' has no initial value"));
+    scope.UpdateStatus(InvalidArgument("variable ", name, " in scope '", scope.prefix(),
+                                       "' has no initial value"));
     return;
   }
-  Build(scope, name,
-        [&](const Scope& inside) {
-          return initial_value.In(inside.WithOpName("initial_value"), options.dtype);
-        },
-        options);
+  Build(
+      scope, name,
+      [&](const Scope& inside) {
+        return initial_value.In(inside.WithOpName("initial_value"), options.dtype);
+      },
+      options);
 }
 
-void Var::Build(const Scope& scope, absl::string_view name, const MakeInitialValue& make, const VarOptions& options) {
+void Var::Build(const Scope& scope, absl::string_view name, const MakeInitialValue& make,
+                const VarOptions& options) {
   if (!scope.ok()) return;
   // What a variable needs must not wait for the ops of a step.
   const Scope outside = scope.WithoutControlDependencies().WithoutOpName();
@@ -45,23 +51,27 @@ void Var::Build(const Scope& scope, absl::string_view name, const MakeInitialVal
     scope.UpdateStatus(InvalidArgument("the initial value of variable ", full_name, " is empty"));
     return;
   }
-  const Operation handle = AddOp(outside.WithTakenName(full_name), "VarHandleOp", {},
-                                 {{"dtype", initial.dtype()},
-                                  {"shape", initial.shape()},
-                                  {"shared_name", full_name}});
+  const Operation handle =
+      AddOp(outside.WithTakenName(full_name), "VarHandleOp", {},
+            {{"dtype", initial.dtype()}, {"shape", initial.shape()}, {"shared_name", full_name}});
   const Scope beside = handle.empty() ? inside : inside.ColocateWith(handle);
-  const Operation assign = AddOp(beside.WithOpName("Assign"), "AssignVariableOp", {handle.output(0), initial},
-                                 {{"dtype", initial.dtype()}});
-  const Output value = Op(beside.WithPrefix(full_name + "/Read"), "ReadVariableOp", {handle.output(0)},
-                          {{"dtype", initial.dtype()}});
+  const Operation assign = AddOp(beside.WithOpName("Assign"), "AssignVariableOp",
+                                 {handle.output(0), initial}, {{"dtype", initial.dtype()}});
+  const Output value = Op(beside.WithPrefix(full_name + "/Read"), "ReadVariableOp",
+                          {handle.output(0)}, {{"dtype", initial.dtype()}});
   if (!scope.ok()) return;
-  VariableNodes nodes{.handle = handle.node(), .value = value.endpoint(), .initial_value = initial.endpoint(),
-                      .initializer = assign.node(), .trainable = options.trainable};
+  VariableNodes nodes{.handle = handle.node(),
+                      .value = value.endpoint(),
+                      .initial_value = initial.endpoint(),
+                      .initializer = assign.node(),
+                      .trainable = options.trainable};
   scope.state().variables.push_back(nodes);
   *this = Var(scope, nodes);
 }
 
-Output Var::IsInitialized(const Scope& scope) const { return Op(scope, "VarIsInitializedOp", {handle()}); }
+Output Var::IsInitialized(const Scope& scope) const {
+  return Op(scope, "VarIsInitializedOp", {handle()});
+}
 
 Output Var::Read(const Scope& scope) const {
   return Op(scope, "ReadVariableOp", {handle()}, {{"dtype", dtype()}});
@@ -99,7 +109,8 @@ Operation GlobalVariablesInitializer(const Scope& scope) {
 Var GlobalStep(const Scope& scope) {
   auto& state = scope.state();
   if (!state.global_step) {
-    const Var made(scope.WithPrefix(""), "global_step", Input(0), {.dtype = DType::kInt64, .trainable = false});
+    const Var made(scope.WithPrefix(""), "global_step", Input(0),
+                   {.dtype = DType::kInt64, .trainable = false});
     if (made.empty()) return made;
     state.global_step = state.variables.size() - 1;
   }

@@ -20,8 +20,9 @@ struct VarOptions {
   bool trainable = true;
 };
 
-// A variable of the graph; a cheap value. It is an Output: its value as of the step's reading of it, which is
-// before or after an assignment in the same step unless control dependencies order them (see Read).
+// A variable of the graph; a cheap value. It is an Output: its value as of the step's reading of
+// it, which is before or after an assignment in the same step unless control dependencies order
+// them (see Read).
 //
 //   Var w(scope, "weights", {784, 10}, init::GlorotUniform());
 //   Output y = ops::MatMul(scope, x, w);
@@ -32,8 +33,10 @@ class Var : public Output {
   Var() = default;
   Var(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& init,
       const VarOptions& options = {});
-  // Shape from the value; so is the type, unless the value is a number or braces and adapts to options.dtype.
-  Var(const Scope& scope, absl::string_view name, const Input& initial_value, const VarOptions& options = {});
+  // Shape from the value; so is the type, unless the value is a number or braces and adapts to
+  // options.dtype.
+  Var(const Scope& scope, absl::string_view name, const Input& initial_value,
+      const VarOptions& options = {});
 
   // The resource, as ops that change variables take it.
   Output handle() const { return Output(scope(), handle_); }
@@ -54,7 +57,8 @@ class Var : public Output {
 
  private:
   using MakeInitialValue = std::function<Output(const Scope&)>;
-  void Build(const Scope& scope, absl::string_view name, const MakeInitialValue& make, const VarOptions& options);
+  void Build(const Scope& scope, absl::string_view name, const MakeInitialValue& make,
+             const VarOptions& options);
 
   Endpoint handle_;
   Endpoint initial_value_;
@@ -72,7 +76,8 @@ Operation GlobalVariablesInitializer(const Scope& scope);
 // The number of training steps, an int64 named "global_step": made by the first call for a graph.
 Var GlobalStep(const Scope& scope);
 
-// What a training step should also run, such as the moving averages of BatchNorm: Optimizer::Minimize sees to it.
+// What a training step should also run, such as the moving averages of BatchNorm:
+// Optimizer::Minimize sees to it.
 void AddUpdateOp(const Operation& op);
 std::vector<Operation> UpdateOps(const Scope& scope);
 

@@ -141,7 +141,8 @@ TEST(Initializers, AreRepeatableWithAGraphSeed) {
     s.SetRandomSeed(seed);
     const Var a(s, "a", {4}, init::GlorotUniform()), b(s, "b", {4}, init::GlorotUniform());
     const Tensors r = RunOnce(s, {a, b});
-    return r.size() == 2 ? std::make_pair(Floats(r[0]), Floats(r[1])) : std::pair<std::vector<float>, std::vector<float>>();
+    return r.size() == 2 ? std::make_pair(Floats(r[0]), Floats(r[1]))
+                         : std::pair<std::vector<float>, std::vector<float>>();
   };
   EXPECT_EQ(draw(1), draw(1));
   EXPECT_NE(draw(1), draw(2));
