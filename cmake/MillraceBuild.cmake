@@ -27,7 +27,7 @@ endif()
 
 if(MILLRACE_THREAD_SAFETY)
   # Lock annotations are checked without generating code, so that nothing links in this tree.
-  add_compile_options(-fsyntax-only -Wthread-safety -Werror=thread-safety)
+  add_compile_options(-fsyntax-only -Wthread-safety -Werror=thread-safety -Wno-unknown-pragmas)
 endif()
 
 find_program(MILLRACE_CCACHE ccache)

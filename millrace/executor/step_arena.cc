@@ -30,7 +30,7 @@ class StepArena::ArenaBuffer : public Buffer {
   static constexpr size_t kHeader = 128;
 
   ArenaBuffer(StepArena* arena, int size_class, void* data, size_t capacity)
-      : Buffer(data, capacity), capacity_(capacity), arena_(arena), class_(size_class) {}
+      : Buffer(data, capacity), arena_(arena), class_(size_class) {}
 
   void Lend(size_t bytes) {
     size_ = bytes;
@@ -52,7 +52,6 @@ class StepArena::ArenaBuffer : public Buffer {
   }
 
  private:
-  const size_t capacity_;
   StepArena* const arena_;
   const int class_;
 };
