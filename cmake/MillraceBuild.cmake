@@ -12,7 +12,7 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 
 # Contraction would make a*b+c depend on the compiler's mood; results must not.
-add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -ffp-contract=off)
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-sign-compare $<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-pragmas> -ffp-contract=off)
 # Nobody looks at errno or floating-point traps after a sqrt; believing that, it and comparisons vectorise.
 add_compile_options(-fno-math-errno -fno-trapping-math)
 # GCC sees absl::InlinedVector's unused inline storage as read when it is moved.
@@ -27,7 +27,7 @@ endif()
 
 if(MILLRACE_THREAD_SAFETY)
   # Lock annotations are checked without generating code, so that nothing links in this tree.
-  add_compile_options(-fsyntax-only -Wthread-safety -Werror=thread-safety -Wno-unknown-pragmas)
+  add_compile_options(-fsyntax-only -Wthread-safety -Werror=thread-safety)
 endif()
 
 find_program(MILLRACE_CCACHE ccache)
