@@ -1,10 +1,11 @@
+#include <snappy.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "millrace/base/crc32c.h"
 #include "millrace/io/coding.h"
-#include "millrace/io/snappy_block.h"
 #include "millrace/io/table.h"
 #include "millrace/io/table_format.h"
 
@@ -57,7 +58,6 @@ class Table::Entries {
     }
     at_ = high == 0 ? 0 : Restart(low);
     key_.clear();
-    seeking_ = true;
     return at_ <= block_.size();
   }
 
@@ -79,7 +79,6 @@ class Table::Entries {
   absl::string_view block_, restarts_, value_;
   std::string key_;
   size_t at_ = 0;
-  bool seeking_ = false;
 };
 
 StatusOr<std::unique_ptr<Table>> Table::Open(FileSystem* files, const std::string& path) {
@@ -108,8 +107,12 @@ Status Table::ReadFooter() {
   }
   footer.remove_suffix(sizeof(uint64_t));
   Place others, index;
-  if (!TakePlace(&footer, &others) || !TakePlace(&footer, &index) ||
-      footer.find_first_not_of('\0') != absl::string_view::npos) {
+  const bool taken = TakePlace(&footer, &others) && TakePlace(&footer, &index);
+  // The footer alone has no checksum: it must be just as a writer makes it.
+  std::string expected;
+  for (const uint64_t number : {others.offset, others.size, index.offset, index.size}) PutVarint(&expected, number);
+  expected.resize(kFooterSize - sizeof(uint64_t), '\0');
+  if (!taken || expected != absl::string_view(bytes, expected.size())) {
     return DataLoss(path_, " is damaged: its footer makes no sense");
   }
   MR_RETURN_IF_ERROR(ReadBlock(others).status());
@@ -139,7 +142,11 @@ StatusOr<std::string> Table::ReadBlock(Place place) const {
                     static_cast<int>(compression), ")");
   }
   std::string plain;
-  if (!UncompressSnappy(block, &plain)) {
+  size_t plain_size;
+  // Three bytes stand for at most 64: what claims more is not believed, and costs no memory.
+  constexpr size_t kMaxExpansion = 22;
+  if (!snappy::GetUncompressedLength(block.data(), block.size(), &plain_size) ||
+      plain_size / kMaxExpansion > block.size() || !snappy::Uncompress(block.data(), block.size(), &plain)) {
     return DataLoss(path_, " is damaged: its block at ", place.offset, " cannot be uncompressed");
   }
   return plain;
@@ -177,23 +184,25 @@ Status Table::ForEach(
     absl::FunctionRef<Status(absl::string_view key, absl::string_view value)> visit) const {
   Entries places;
   if (!Entries::Parse(index_, &places)) return Unsound(path_, "index");
-  bool sound = true, first = true;
+  bool sound = true;
   std::string last;
+  uint64_t end = 0;  // of the block before
   while (places.Next(&sound)) {
     absl::string_view bytes = places.value();
     Place place;
-    if (!TakePlace(&bytes, &place)) return Unsound(path_, "index");
+    // Blocks are in order and none is there twice, so that a small file cannot stand for a huge table.
+    if (!TakePlace(&bytes, &place) || place.offset < end) return Unsound(path_, "index");
     MR_ASSIGN_OR_RETURN(const std::string block, ReadBlock(place));
     Entries entries;
     const std::string which = absl::StrCat("block at ", place.offset);
-    if (!Entries::Parse(block, &entries)) return Unsound(path_, which);
-    while (entries.Next(&sound)) {
-      if (!first && entries.key() <= last) return Unsound(path_, which);
-      first = false;
+    if (!Entries::Parse(block, &entries) || !entries.Next(&sound)) return Unsound(path_, which);
+    if (end > 0 && entries.key() <= last) return Unsound(path_, which);
+    do {
       MR_RETURN_IF_ERROR(visit(entries.key(), entries.value()));
-    }
+    } while (entries.Next(&sound));
     if (!sound || entries.key() > places.key()) return Unsound(path_, which);
     last = entries.key();
+    end = place.offset + place.size;
   }
   return sound ? absl::OkStatus() : Unsound(path_, "index");
 }
