@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "millrace/runtime/wait_registry.h"
+
 namespace millrace {
 
 void CallingOp::Change(absl::FunctionRef<void()> change) const {
@@ -18,6 +20,7 @@ void FinishedOps::Tell(const StepContext* own) {
     // could not.
     CancellationManager* const cancellation = a.op.step->cancellation;
     if (a.token != 0 && !cancellation->IsCancelled()) cancellation->Deregister(a.token);
+    if (a.wait != 0) a.op.step->waits->End(a.wait);
   }
   Attempt* mine = nullptr;
   for (Attempt& a : attempts_) {
@@ -65,6 +68,10 @@ bool WaitingLine::Join(Attempt attempt, FinishedOps* finished,
       finished->Add(std::move(attempt));
       return changed;
     }
+  }
+  if (WaitRegistry* const waits = attempt.op.step->waits; waits != nullptr) {
+    attempt.wait = waits->Begin(attempt.op.origin.node->name(), absl::StrCat(attempt.waits_for, " ", resource_),
+                                attempt.op.step->step_id);
   }
   waiting_.push_back(std::move(attempt));
   return changed;

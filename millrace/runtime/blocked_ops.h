@@ -54,7 +54,7 @@ struct Attempt {
   Status result;
   int64_t id = 0;     // in its line, while it waits
   CancellationManager::Token token = 0;
-  int64_t wait = 0;  // in the step's registry of waits
+  uint64_t wait = 0;  // in the list of waits
 };
 
 // Ops that are done and whose callers are to be told so once no lock is held.
