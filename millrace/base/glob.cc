@@ -25,7 +25,8 @@ StatusOr<std::vector<std::string>> Glob(FileSystem* files, const std::string& pa
   // The directories before the first special character are taken as they are.
   const size_t slash = pattern.rfind('/', special);
   std::vector<std::string> found = {slash == std::string::npos ? "." : slash == 0 ? "/" : pattern.substr(0, slash)};
-  for (const absl::string_view name_pattern : absl::StrSplit(pattern.substr(slash + 1), '/')) {
+  const std::vector<std::string> name_patterns = absl::StrSplit(pattern.substr(slash + 1), '/');
+  for (const std::string& name_pattern : name_patterns) {
     std::vector<std::string> next;
     for (const std::string& directory : found) {
       const StatusOr<std::vector<std::string>> names = files->List(directory);
@@ -33,7 +34,7 @@ StatusOr<std::vector<std::string>> Glob(FileSystem* files, const std::string& pa
       if (absl::IsPermissionDenied(names.status()) && found.size() == 1) return names.status();
       if (!names.ok()) continue;
       for (const std::string& name : *names) {
-        if (fnmatch(std::string(name_pattern).c_str(), name.c_str(), 0) == 0) next.push_back(JoinPath(directory, name));
+        if (fnmatch(name_pattern.c_str(), name.c_str(), 0) == 0) next.push_back(JoinPath(directory, name));
       }
     }
     found = std::move(next);
