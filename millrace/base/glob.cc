@@ -24,6 +24,7 @@ StatusOr<std::vector<std::string>> Glob(FileSystem* files, const std::string& pa
   }
   // The directories before the first special character are taken as they are.
   const size_t slash = pattern.rfind('/', special);
+  if (slash != std::string::npos && slash > 0 && pattern[slash - 1] == '/') return std::vector<std::string>();
   std::vector<std::string> found = {slash == std::string::npos ? "." : slash == 0 ? "/" : pattern.substr(0, slash)};
   const std::vector<std::string> name_patterns = absl::StrSplit(pattern.substr(slash + 1), '/');
   for (const std::string& name_pattern : name_patterns) {

@@ -15,6 +15,19 @@ Status BufferedInput::Fill() {
 StatusOr<size_t> BufferedInput::Read(uint64_t n, std::string* out) {
   size_t done = 0;
   while (done < n) {
+    // A large piece goes where it belongs at once.
+    if (rest_.empty() && n - done >= buffer_size_) {
+      const size_t before = out->size();
+      const size_t wanted = static_cast<size_t>(std::min<uint64_t>(n - done, uint64_t{1} << 20));
+      out->resize(before + wanted);
+      const StatusOr<size_t> got = file_->Read(wanted, out->data() + before);
+      out->resize(before + (got.ok() ? *got : 0));
+      MR_RETURN_IF_ERROR(got.status());
+      offset_ += *got;
+      done += *got;
+      if (*got < wanted) break;
+      continue;
+    }
     MR_RETURN_IF_ERROR(Fill());
     if (rest_.empty()) break;
     const size_t piece = static_cast<size_t>(std::min<uint64_t>(n - done, rest_.size()));

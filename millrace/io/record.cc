@@ -32,8 +32,8 @@ StatusOr<std::unique_ptr<RecordReader>> RecordReader::Open(FileSystem* files, co
                                                            Compression compression) {
   MR_ASSIGN_OR_RETURN(std::unique_ptr<SequentialFile> file, files->OpenSequential(path));
   MR_ASSIGN_OR_RETURN(file, Decompressed(std::move(file), path, compression));
-  // What was decompressed before a damaged place is still good: small pieces do not run ahead of it.
-  const size_t buffer_size = compression == Compression::kNone ? size_t{256} << 10 : size_t{1} << 10;
+  // What is decompressed is asked for as it is needed: records before a damaged place are still good.
+  const size_t buffer_size = compression == Compression::kNone ? size_t{256} << 10 : 1;
   return std::unique_ptr<RecordReader>(new RecordReader(path, std::move(file), buffer_size));
 }
 
