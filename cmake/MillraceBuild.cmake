@@ -46,6 +46,7 @@ find_package(absl REQUIRED)
 find_package(Protobuf REQUIRED)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(Snappy REQUIRED)
 find_package(dnnl REQUIRED)
 find_package(Eigen3 REQUIRED)
 find_package(OpenMP REQUIRED)
@@ -54,7 +55,7 @@ find_library(MILLRACE_ISAL isal REQUIRED)  # ISA-L has no CMake package
 set(MILLRACE_DEPENDENCIES
     absl::status absl::statusor absl::strings absl::str_format absl::flat_hash_map absl::flat_hash_set absl::inlined_vector
     absl::span absl::any_invocable absl::time absl::synchronization absl::variant
-    protobuf::libprotobuf Threads::Threads ZLIB::ZLIB DNNL::dnnl Eigen3::Eigen OpenMP::OpenMP_CXX isal)
+    protobuf::libprotobuf Threads::Threads ZLIB::ZLIB Snappy::snappy DNNL::dnnl Eigen3::Eigen OpenMP::OpenMP_CXX isal)
 
 set_property(GLOBAL PROPERTY MILLRACE_ROOMS "")
 

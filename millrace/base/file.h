@@ -36,6 +36,9 @@ class WritableFile {
   virtual ~WritableFile() = default;
   virtual Status Append(absl::string_view data) = 0;
   virtual Status Flush() = 0;
+  // Flushes, and asks that what was appended so far go to the disk soon, without waiting for it: a long file
+  // is then nearly there when Sync is called.
+  virtual Status StartSync() { return Flush(); }
   virtual Status Sync() = 0;
   // Flushes too. Nothing may follow.
   virtual Status Close() = 0;

@@ -70,7 +70,8 @@ class PosixRandomAccessFile : public RandomAccessFile {
 
 class PosixWritableFile : public WritableFile {
  public:
-  PosixWritableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  PosixWritableFile(std::string path, int fd, uint64_t size)
+      : path_(std::move(path)), fd_(fd), written_(size), started_(size) {}
   ~PosixWritableFile() override {
     if (fd_ >= 0) Close().IgnoreError();
   }
@@ -86,6 +87,14 @@ class PosixWritableFile : public WritableFile {
     const Status status = Write(buffer_);
     buffer_.clear();
     return status;
+  }
+
+  Status StartSync() override {
+    MR_RETURN_IF_ERROR(Flush());
+    // A hint: where it is not understood, Sync does it all.
+    sync_file_range(fd_, static_cast<off_t>(started_), static_cast<off_t>(written_ - started_), SYNC_FILE_RANGE_WRITE);
+    started_ = written_;
+    return absl::OkStatus();
   }
 
   Status Sync() override {
@@ -110,6 +119,7 @@ class PosixWritableFile : public WritableFile {
       const ssize_t put = write(fd_, data.data(), data.size());
       if (put >= 0) {
         data.remove_prefix(static_cast<size_t>(put));
+        written_ += static_cast<uint64_t>(put);
       } else if (errno != EINTR) {
         return Error("write", path_);
       }
@@ -119,6 +129,8 @@ class PosixWritableFile : public WritableFile {
 
   const std::string path_;
   int fd_;
+  uint64_t written_;  // where the next byte goes
+  uint64_t started_;  // how far the disk was asked to be
   std::string buffer_;
 };
 
@@ -140,7 +152,9 @@ class PosixFileSystem : public FileSystem {
     const int how = mode == Mode::kAppend ? O_APPEND : O_TRUNC;
     const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);
     if (fd < 0) return Error("create", path);
-    return std::make_unique<PosixWritableFile>(path, fd);
+    struct stat info;
+    const bool has_size = mode == Mode::kAppend && fstat(fd, &info) == 0;
+    return std::make_unique<PosixWritableFile>(path, fd, has_size ? static_cast<uint64_t>(info.st_size) : 0);
   }
 
   StatusOr<uint64_t> FileSize(const std::string& path) override {

@@ -13,6 +13,10 @@ namespace {
 
 constexpr size_t kMagicSize = 2;
 
+// zlib's way of telling the two apart.
+int WindowBits(Compression compression) { return compression == Compression::kGzip ? 16 + MAX_WBITS : MAX_WBITS; }
+const char* Name(Compression compression) { return compression == Compression::kGzip ? "gzip" : "zlib"; }
+
 // Gives back the bytes that were read to look at, then the rest of the file.
 class PlainFile : public SequentialFile {
  public:
@@ -35,13 +39,12 @@ class PlainFile : public SequentialFile {
 
 class GzipFile : public SequentialFile {
  public:
-  GzipFile(std::unique_ptr<SequentialFile> file, std::string path)
-      : file_(std::move(file)), path_(std::move(path)), input_(1 << 16) {}
+  GzipFile(std::unique_ptr<SequentialFile> file, std::string path, Compression compression)
+      : file_(std::move(file)), path_(std::move(path)), compression_(compression), input_(1 << 16) {}
   ~GzipFile() override { inflateEnd(&stream_); }
 
   Status Start() {
-    constexpr int kGzipOnly = 16;
-    if (inflateInit2(&stream_, kGzipOnly + MAX_WBITS) != Z_OK) {
+    if (inflateInit2(&stream_, WindowBits(compression_)) != Z_OK) {
       return ResourceExhausted("no memory to decompress ", path_);
     }
     return absl::OkStatus();
@@ -53,7 +56,7 @@ class GzipFile : public SequentialFile {
       if (stream_.avail_in == 0) {
         MR_ASSIGN_OR_RETURN(const size_t got, file_->Read(input_.size(), input_.data()));
         if (got == 0) {
-          if (in_stream_) return DataLoss(path_, " is truncated: its gzip stream does not end");
+          if (in_stream_) return DataLoss(path_, " is truncated: its ", Name(compression_), " stream does not end");
           break;
         }
         stream_.next_in = reinterpret_cast<Bytef*>(input_.data());
@@ -77,7 +80,7 @@ class GzipFile : public SequentialFile {
       in_stream_ = false;
       inflateReset(&stream_);
     } else if (result != Z_OK && result != Z_BUF_ERROR) {
-      return DataLoss(path_, " is damaged: its gzip stream cannot be decompressed",
+      return DataLoss(path_, " is damaged: its ", Name(compression_), " stream cannot be decompressed",
                       stream_.msg != nullptr ? ": " : "", stream_.msg != nullptr ? stream_.msg : "");
     }
     return room - stream_.avail_out;
@@ -85,9 +88,74 @@ class GzipFile : public SequentialFile {
 
   std::unique_ptr<SequentialFile> file_;
   const std::string path_;
+  const Compression compression_;
   std::vector<char> input_;
   z_stream stream_ = {};
   bool in_stream_ = false;
+};
+
+class DeflatingFile : public WritableFile {
+ public:
+  DeflatingFile(std::unique_ptr<WritableFile> file, std::string path)
+      : file_(std::move(file)), path_(std::move(path)), output_(1 << 16) {}
+  ~DeflatingFile() override {
+    if (!closed_) Close().IgnoreError();
+    deflateEnd(&stream_);
+  }
+
+  Status Start(Compression compression) {
+    constexpr int kMemoryLevel = 8;
+    if (deflateInit2(&stream_, Z_DEFAULT_COMPRESSION, Z_DEFLATED, WindowBits(compression), kMemoryLevel,
+                     Z_DEFAULT_STRATEGY) == Z_OK) {
+      return absl::OkStatus();
+    }
+    closed_ = true;
+    return ResourceExhausted("no memory to compress ", path_);
+  }
+
+  Status Append(absl::string_view data) override {
+    while (!data.empty()) {
+      const absl::string_view piece = data.substr(0, size_t{1} << 30);  // zlib counts in 32 bits
+      MR_RETURN_IF_ERROR(Deflate(piece, Z_NO_FLUSH));
+      data.remove_prefix(piece.size());
+    }
+    return absl::OkStatus();
+  }
+  Status Flush() override {
+    MR_RETURN_IF_ERROR(Deflate("", Z_SYNC_FLUSH));
+    return file_->Flush();
+  }
+  Status Sync() override {
+    MR_RETURN_IF_ERROR(Deflate("", Z_SYNC_FLUSH));
+    return file_->Sync();
+  }
+  Status Close() override {
+    if (closed_) return FailedPrecondition(path_, " is closed already");
+    const Status status = Deflate("", Z_FINISH);
+    closed_ = true;
+    const Status closed = file_->Close();
+    return status.ok() ? closed : status;
+  }
+
+ private:
+  Status Deflate(absl::string_view data, int flush) {
+    if (closed_) return FailedPrecondition(path_, " is closed");
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(data.data()));
+    stream_.avail_in = static_cast<uInt>(data.size());
+    do {
+      stream_.next_out = reinterpret_cast<Bytef*>(output_.data());
+      stream_.avail_out = static_cast<uInt>(output_.size());
+      deflate(&stream_, flush);
+      MR_RETURN_IF_ERROR(file_->Append({output_.data(), output_.size() - stream_.avail_out}));
+    } while (stream_.avail_out == 0);
+    return absl::OkStatus();
+  }
+
+  std::unique_ptr<WritableFile> file_;
+  const std::string path_;
+  std::vector<char> output_;
+  z_stream stream_ = {};
+  bool closed_ = false;
 };
 
 }  // namespace
@@ -100,9 +168,27 @@ StatusOr<std::unique_ptr<SequentialFile>> Decompressed(std::unique_ptr<Sequentia
   const bool is_gzip = head == "\x1f\x8b";
   auto plain = std::make_unique<PlainFile>(std::move(file), std::move(head));
   if (!is_gzip) return plain;
-  auto gzip = std::make_unique<GzipFile>(std::move(plain), path);
-  MR_RETURN_IF_ERROR(gzip->Start());
-  return gzip;
+  return Decompressed(std::move(plain), path, Compression::kGzip);
+}
+
+StatusOr<std::unique_ptr<SequentialFile>> Decompressed(std::unique_ptr<SequentialFile> file, const std::string& path,
+                                                       Compression compression) {
+  if (compression == Compression::kNone) return file;
+  auto stream = std::make_unique<GzipFile>(std::move(file), path, compression);
+  MR_RETURN_IF_ERROR(stream->Start());
+  return stream;
+}
+
+StatusOr<std::unique_ptr<WritableFile>> Compressed(std::unique_ptr<WritableFile> file, const std::string& path,
+                                                   Compression compression) {
+  if (compression == Compression::kNone) return file;
+  auto stream = std::make_unique<DeflatingFile>(std::move(file), path);
+  MR_RETURN_IF_ERROR(stream->Start(compression));
+  return stream;
+}
+
+Compression CompressionOf(absl::string_view name) {
+  return name == "GZIP" ? Compression::kGzip : name == "ZLIB" ? Compression::kZlib : Compression::kNone;
 }
 
 }  // namespace millrace

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "millrace/base/file.h"
 #include "millrace/base/status.h"
 
@@ -16,5 +17,18 @@ inline constexpr uint64_t kMaxGzipExpansion = 1032;
 // DATA_LOSS, naming `path`, for a damaged or truncated stream.
 StatusOr<std::unique_ptr<SequentialFile>> Decompressed(std::unique_ptr<SequentialFile> file,
                                                        const std::string& path);
+
+// How a file of records or of records' bytes is compressed as a whole.
+enum class Compression { kNone, kZlib, kGzip };
+// "GZIP" and "ZLIB"; everything else means none, as in TensorFlow.
+Compression CompressionOf(absl::string_view name);
+
+// The content of `file`, compressed in the given way: DATA_LOSS, naming `path`, when it is not.
+StatusOr<std::unique_ptr<SequentialFile>> Decompressed(std::unique_ptr<SequentialFile> file, const std::string& path,
+                                                       Compression compression);
+
+// What is appended goes compressed into `file`. After Flush a reader gets all of it.
+StatusOr<std::unique_ptr<WritableFile>> Compressed(std::unique_ptr<WritableFile> file, const std::string& path,
+                                                   Compression compression);
 
 }  // namespace millrace

@@ -5,8 +5,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
-#include "millrace/base/file.h"
 #include "millrace/base/log.h"
+#include "millrace/base/rooted_files.h"
 #include "millrace/base/timer.h"
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/executor/step_stats.h"
@@ -69,7 +69,8 @@ class DirectSession::ArenaLease {
 DirectSession::DirectSession(const SessionOptions& options)
     : options_(options),
       resources_(options.resources != nullptr ? options.resources : std::make_shared<ResourceManager>()),
-      waits_(options.waits != nullptr ? options.waits : std::make_shared<WaitRegistry>()) {
+      waits_(options.waits != nullptr ? options.waits : std::make_shared<WaitRegistry>()),
+      rooted_files_(options.file_roots.empty() ? nullptr : std::make_unique<RootedFileSystem>(options.file_roots)) {
   auto pool = std::make_shared<ThreadPool>("intra_op", OrCores(options.intra_op_threads) - 1);
   for (int i = 0; i < options.cpu_devices; ++i) {
     devices_.push_back(NewCpuDevice(
@@ -129,7 +130,7 @@ StepContext DirectSession::NewStep(RunningStep& running, StepResources* step_res
   step.cancellation = running.cancellation();
   step.step_resources = step_resources;
   step.waits = waits_.get();
-  step.files = FileSystem::Posix();
+  step.files = rooted_files_ != nullptr ? rooted_files_.get() : FileSystem::Posix();
   return step;
 }
 

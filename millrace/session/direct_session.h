@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "millrace/base/file.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/thread_pool.h"
 #include "millrace/device/device.h"
@@ -74,6 +75,8 @@ class DirectSession : public Session {
   const SessionOptions options_;
   const std::shared_ptr<ResourceManager> resources_;
   const std::shared_ptr<WaitRegistry> waits_;
+  // Where options_.file_roots confine it; null otherwise.
+  const std::unique_ptr<FileSystem> rooted_files_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::atomic<int64_t> next_step_id_{1};
 

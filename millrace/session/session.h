@@ -45,6 +45,8 @@ struct SessionOptions {
   absl::Duration operation_timeout = absl::InfiniteDuration();
   // State of this process, by default a ResourceManager of the session's own; outlives the session.
   std::shared_ptr<ResourceManager> resources = nullptr;
+  // The folders that ops may read and write files in, links resolved: PERMISSION_DENIED for other files. Empty: all.
+  std::vector<std::string> file_roots = {};
   // Where blocked ops are listed, by default a registry of the session's own.
   std::shared_ptr<WaitRegistry> waits = nullptr;
 };

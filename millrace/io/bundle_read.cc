@@ -1,0 +1,208 @@
+// Reading tensors of a checkpoint: in pieces of about a megabyte, each read and then checked while it is in the
+// core's cache, over all threads of the pool.
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "millrace/base/crc32c.h"
+#include "millrace/io/bundle.h"
+#include "millrace/io/coding.h"
+
+namespace millrace {
+namespace {
+
+// A multiple of every element's size.
+constexpr uint64_t kPieceSize = uint64_t{1} << 20;
+
+Status WrongChecksum(const std::string& name, const std::string& path, uint32_t stored, uint32_t computed) {
+  return DataLoss("tensor ", name, ": ", path, " is damaged: the checksum of its bytes is ",
+                  absl::StrFormat("%08x, stored is %08x", computed, stored));
+}
+
+}  // namespace
+
+class BundleReader::Reading {
+ public:
+  Reading(const BundleReader& reader, CancellationManager* cancellation) : reader_(reader), cancellation_(cancellation) {}
+
+  Status Plan(const BundleTensor& tensor, Tensor* output) {
+    if (output->dtype() != tensor.dtype || output->shape() != tensor.shape) {
+      return Internal("tensor ", tensor.name, " is read into memory of another type or shape");
+    }
+    for (const BundleTensor::Piece& piece : tensor.pieces) {
+      MR_ASSIGN_OR_RETURN(const Shard* const shard, reader_.OpenShard(piece.entry.shard_id()));
+      const size_t run = runs_.size();
+      runs_.push_back({&tensor, &piece, shard, output, works_.size(), 0});
+      const auto size = static_cast<uint64_t>(piece.entry.size());
+      const uint64_t step = tensor.dtype == DType::kString ? std::max<uint64_t>(size, 1) : kPieceSize;
+      for (uint64_t at = 0; at < size; at += step) works_.push_back({run, at, std::min(step, size - at), 0});
+      runs_.back().works_end = works_.size();
+    }
+    return absl::OkStatus();
+  }
+
+  Status Run(ThreadPool* pool) {
+    // Small ones go together.
+    std::vector<size_t> batches = {0};
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < works_.size(); ++i) {
+      bytes += works_[i].size;
+      if (bytes >= kPieceSize / 2 || i + 1 == works_.size()) {
+        batches.push_back(i + 1);
+        bytes = 0;
+      }
+    }
+    const auto body = [&](int64_t begin, int64_t end) {
+      std::string scratch;
+      for (int64_t batch = begin; batch < end; ++batch) {
+        for (size_t i = batches[static_cast<size_t>(batch)]; i < batches[static_cast<size_t>(batch) + 1]; ++i) {
+          if (failed_.load(std::memory_order_relaxed)) return;
+          const Status status = Do(works_[i], &scratch);
+          if (!status.ok()) Fail(status);
+        }
+      }
+    };
+    const auto total = static_cast<int64_t>(batches.size()) - 1;
+    if (pool != nullptr && total > 1) {
+      pool->ParallelFor(total, 1, body);
+    } else {
+      body(0, total);
+    }
+    MutexLock lock(&mu_);
+    MR_RETURN_IF_ERROR(status_);
+    for (const Stored& run : runs_) MR_RETURN_IF_ERROR(Check(run));
+    return absl::OkStatus();
+  }
+
+ private:
+  // A stored run of bytes, and the works that read it.
+  struct Stored {
+    const BundleTensor* tensor;
+    const BundleTensor::Piece* piece;
+    const Shard* shard;
+    Tensor* output;
+    size_t works_begin, works_end;
+  };
+  struct Work {
+    size_t run;
+    uint64_t at, size;
+    uint32_t crc;
+  };
+
+  Status ReadAt(const Stored& run, uint64_t at, uint64_t size, char* to) const {
+    const uint64_t offset = static_cast<uint64_t>(run.piece->entry.offset()) + at;
+    StatusOr<size_t> got = run.shard->file->Read(offset, size, to);
+    if (!got.ok()) return WithPrefix(absl::StrCat("tensor ", run.tensor->name, ": "), got.status());
+    if (*got == size) return absl::OkStatus();
+    return DataLoss("tensor ", run.tensor->name, ": ", run.shard->path, " is truncated: it ends at ", offset + *got);
+  }
+
+  Status Do(Work& work, std::string* scratch) {
+    if (cancellation_ != nullptr && cancellation_->IsCancelled()) return cancellation_->status();
+    const Stored& run = runs_[work.run];
+    if (run.tensor->dtype == DType::kString) return ReadStrings(run);
+    const auto element = static_cast<int64_t>(SizeOf(run.tensor->dtype));
+    const auto first = static_cast<int64_t>(work.at) / element;
+    const auto last = static_cast<int64_t>(work.at + work.size) / element;
+    const int64_t place = PlaceInOutput(run);
+    const bool direct = place >= 0;
+    char* to = static_cast<char*>(run.output->raw_data()) + place * element + work.at;
+    if (!direct) {
+      scratch->resize(kPieceSize);
+      to = scratch->data();
+    }
+    MR_RETURN_IF_ERROR(ReadAt(run, work.at, work.size, to));
+    work.crc = Crc32c({to, work.size});
+    if (!direct) CopyElements(run.piece->stored, to, first, last, run.piece->common, run.tensor->wanted, run.output);
+    return absl::OkStatus();
+  }
+
+  // What is stored as it is wanted goes to its place at once: the element of the output that it begins at, or -1
+  // when it must be cut and pasted.
+  static int64_t PlaceInOutput(const Stored& run) {
+    const TensorSlice& stored = run.piece->stored;
+    const TensorSlice& wanted = run.tensor->wanted;
+    if (stored == wanted) return 0;
+    if (stored != run.piece->common) return -1;
+    for (int i = 1; i < stored.rank(); ++i) {
+      if (stored.extent(i) != wanted.extent(i)) return -1;
+    }
+    return (stored.start(0) - wanted.start(0)) * run.output->shape().Product(1, stored.rank());
+  }
+
+  Status ReadStrings(const Stored& run) const {
+    const pb::BundleEntryProto& entry = run.piece->entry;
+    std::string bytes(static_cast<size_t>(entry.size()), '\0');
+    MR_RETURN_IF_ERROR(ReadAt(run, 0, bytes.size(), bytes.data()));
+    absl::string_view rest = bytes;
+    Shape::Dims dims;
+    for (int i = 0; i < run.piece->stored.rank(); ++i) dims.push_back(run.piece->stored.extent(i).length);
+    std::vector<uint64_t> lengths(static_cast<size_t>(Shape(dims).num_elements()));
+    uint32_t crc = 0;
+    uint64_t total = 0;
+    std::string fixed;
+    const Status damaged =
+        DataLoss("tensor ", run.tensor->name, ": ", run.shard->path, " is damaged: the lengths of its strings make no sense");
+    for (uint64_t& length : lengths) {
+      if (!TakeVarint(&rest, &length) || length > bytes.size() - total) return damaged;
+      total += length;
+      fixed.clear();
+      length > 0xffffffff ? PutFixed64(&fixed, length) : PutFixed32(&fixed, static_cast<uint32_t>(length));
+      crc = ExtendCrc32c(crc, fixed);
+    }
+    if (rest.size() < 4 || rest.size() - 4 != total) return damaged;
+    if (UnmaskCrc(GetFixed32(rest.data())) != crc) {
+      return WrongChecksum(run.tensor->name, run.shard->path, UnmaskCrc(GetFixed32(rest.data())), crc);
+    }
+    crc = ExtendCrc32c(crc, rest);
+    if (crc != UnmaskCrc(entry.crc32c())) {
+      return WrongChecksum(run.tensor->name, run.shard->path, UnmaskCrc(entry.crc32c()), crc);
+    }
+    rest.remove_prefix(4);
+    std::vector<std::string> strings;
+    strings.reserve(lengths.size());
+    for (const uint64_t length : lengths) {
+      strings.emplace_back(rest.substr(0, length));
+      rest.remove_prefix(length);
+    }
+    if (run.piece->stored == run.tensor->wanted) {
+      std::move(strings.begin(), strings.end(), run.output->data<std::string>());
+    } else {
+      CopyElements(run.piece->stored, strings.data(), 0, static_cast<int64_t>(strings.size()), run.piece->common,
+                   run.tensor->wanted, run.output);
+    }
+    return absl::OkStatus();
+  }
+
+  Status Check(const Stored& run) const {
+    if (run.tensor->dtype == DType::kString) return absl::OkStatus();  // done with the reading
+    uint32_t crc = 0;
+    for (size_t i = run.works_begin; i < run.works_end; ++i) crc = JoinCrc32c(crc, works_[i].crc, works_[i].size);
+    const uint32_t stored = UnmaskCrc(run.piece->entry.crc32c());
+    return crc == stored ? absl::OkStatus() : WrongChecksum(run.tensor->name, run.shard->path, stored, crc);
+  }
+
+  void Fail(const Status& status) {
+    MutexLock lock(&mu_);
+    if (status_.ok()) status_ = status;
+    failed_.store(true, std::memory_order_relaxed);
+  }
+
+  const BundleReader& reader_;
+  CancellationManager* const cancellation_;
+  std::vector<Stored> runs_;
+  std::vector<Work> works_;
+  std::atomic<bool> failed_{false};
+  Mutex mu_;
+  Status status_ ABSL_GUARDED_BY(mu_);
+};
+
+Status BundleReader::Read(absl::Span<const BundleTensor> tensors, absl::Span<Tensor* const> outputs, ThreadPool* pool,
+                          CancellationManager* cancellation) const {
+  Reading reading(*this, cancellation);
+  for (size_t i = 0; i < tensors.size(); ++i) MR_RETURN_IF_ERROR(reading.Plan(tensors[i], outputs[i]));
+  return reading.Run(pool);
+}
+
+}  // namespace millrace

@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <utility>
+
+#include "millrace/base/crc32c.h"
+#include "millrace/io/bundle.h"
+#include "millrace/io/coding.h"
+
+namespace millrace {
+namespace {
+
+// What is checked and written at a time: it stays in a core's cache between the two.
+constexpr size_t kPieceSize = size_t{1} << 20;
+// How much is written before the disk is told to begin.
+constexpr uint64_t kSyncInterval = uint64_t{8} << 20;
+
+}  // namespace
+
+BundleWriter::BundleWriter(FileSystem* files, std::string prefix, CancellationManager* cancellation)
+    : files_(files),
+      prefix_(std::move(prefix)),
+      cancellation_(cancellation),
+      temporary_data_(bundle_internal::TemporaryName(BundleDataPath(prefix_, 0, 1))) {}
+
+StatusOr<std::unique_ptr<BundleWriter>> BundleWriter::Create(FileSystem* files, std::string prefix,
+                                                             CancellationManager* cancellation) {
+  std::unique_ptr<BundleWriter> writer(new BundleWriter(files, std::move(prefix), cancellation));
+  MR_RETURN_IF_ERROR(bundle_internal::MakeDirectoryOf(files, writer->prefix_));
+  MR_ASSIGN_OR_RETURN(writer->data_, files->OpenWritable(writer->temporary_data_));
+  return writer;
+}
+
+BundleWriter::~BundleWriter() {
+  if (data_ == nullptr) return;
+  data_.reset();
+  files_->Remove(temporary_data_).IgnoreError();
+}
+
+Status BundleWriter::Add(absl::string_view name, const Tensor& tensor) {
+  if (name.empty()) return InvalidArgument("a tensor of a checkpoint needs a name");
+  return WriteEntry(std::string(name), tensor);
+}
+
+Status BundleWriter::AddSlice(absl::string_view name, const ShapeAndSlice& part, const Tensor& tensor) {
+  if (part.part != tensor.shape()) {
+    return InvalidArgument("Slice in shape_and_slice specification does not match the shape of the tensor to save: ",
+                           part.slice.ToString(), " of ", part.full.ToString(), ", tensor: ", tensor.shape().ToString());
+  }
+  if (part.slice.Covers(part.full)) return Add(name, tensor);
+  if (name.empty()) return InvalidArgument("a tensor of a checkpoint needs a name");
+
+  pb::BundleEntryProto whole;
+  whole.set_dtype(static_cast<pb::DataType>(tensor.dtype()));
+  part.full.ToProto(whole.mutable_shape());
+  const auto at = entries_.find(std::string(name));
+  if (at != entries_.end()) {
+    const StatusOr<Shape> known = Shape::FromProto(at->second.shape());
+    if (at->second.slices().empty() || at->second.dtype() != whole.dtype() || !known.ok() || *known != part.full) {
+      return InvalidArgument("slice ", part.slice.ToString(), " of tensor ", name, ", ", DTypeName(tensor.dtype()),
+                             part.full.ToString(), ", does not fit what was saved of it before");
+    }
+  }
+  MR_RETURN_IF_ERROR(WriteEntry(SliceKey(name, part.slice), tensor));
+  part.slice.ToProto(entries_.try_emplace(std::string(name), std::move(whole)).first->second.add_slices());
+  return absl::OkStatus();
+}
+
+Status BundleWriter::WriteEntry(const std::string& key, const Tensor& tensor) {
+  MR_RETURN_IF_ERROR(status_);
+  if (data_ == nullptr) return FailedPrecondition("the checkpoint ", prefix_, " is finished already");
+  if (!IsKnown(tensor.dtype()) || (!IsPlain(tensor.dtype()) && tensor.dtype() != DType::kString)) {
+    return Unimplemented("tensors of type ", tensor.dtype(), " cannot be saved");
+  }
+  if (entries_.contains(key)) return InvalidArgument("Adding duplicate key: ", key);
+  const uint64_t begin = offset_;
+  uint32_t crc = 0;
+  status_ = tensor.dtype() == DType::kString
+                ? WriteStrings(tensor, &crc)
+                : WriteBytes({static_cast<const char*>(tensor.raw_data()), tensor.TotalBytes()}, &crc);
+  MR_RETURN_IF_ERROR(status_);
+  pb::BundleEntryProto entry;
+  entry.set_dtype(static_cast<pb::DataType>(tensor.dtype()));
+  tensor.shape().ToProto(entry.mutable_shape());
+  entry.set_offset(static_cast<int64_t>(begin));
+  entry.set_size(static_cast<int64_t>(offset_ - begin));
+  entry.set_crc32c(MaskCrc(crc));
+  entries_.emplace(key, std::move(entry));
+  return absl::OkStatus();
+}
+
+Status BundleWriter::WriteBytes(absl::string_view bytes, uint32_t* crc) {
+  while (!bytes.empty()) {
+    if (cancellation_ != nullptr && cancellation_->IsCancelled()) return cancellation_->status();
+    const absl::string_view piece = bytes.substr(0, kPieceSize);
+    *crc = ExtendCrc32c(*crc, piece);
+    MR_RETURN_IF_ERROR(data_->Append(piece));
+    bytes.remove_prefix(piece.size());
+    offset_ += piece.size();
+    since_sync_ += piece.size();
+    if (since_sync_ >= kSyncInterval) {
+      MR_RETURN_IF_ERROR(data_->StartSync());
+      since_sync_ = 0;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// All lengths as varints, a checksum of the lengths as numbers of a fixed size, all bytes.
+Status BundleWriter::WriteStrings(const Tensor& tensor, uint32_t* crc) {
+  uint32_t ignored = 0;
+  std::string varints, fixed;
+  const absl::Span<const std::string> strings = tensor.flat<std::string>();
+  for (const std::string& s : strings) {
+    PutVarint(&varints, s.size());
+    s.size() > 0xffffffff ? PutFixed64(&fixed, s.size()) : PutFixed32(&fixed, static_cast<uint32_t>(s.size()));
+    if (fixed.size() >= kPieceSize || &s == &strings.back()) {
+      *crc = ExtendCrc32c(*crc, fixed);
+      MR_RETURN_IF_ERROR(WriteBytes(varints, &ignored));
+      varints.clear();
+      fixed.clear();
+    }
+  }
+  std::string length_crc;
+  PutFixed32(&length_crc, MaskCrc(*crc));
+  MR_RETURN_IF_ERROR(WriteBytes(length_crc, crc));
+  for (const std::string& s : strings) MR_RETURN_IF_ERROR(WriteBytes(s, crc));
+  return absl::OkStatus();
+}
+
+Status BundleWriter::Finish() {
+  MR_RETURN_IF_ERROR(status_);
+  if (data_ == nullptr) return FailedPrecondition("the checkpoint ", prefix_, " is finished already");
+  status_ = FailedPrecondition("the checkpoint ", prefix_, " was not finished");  // unless all goes well
+  MR_RETURN_IF_ERROR(data_->Sync());
+  MR_RETURN_IF_ERROR(data_->Close());
+  const std::string index = bundle_internal::TemporaryName(BundleIndexPath(prefix_));
+  const bundle_internal::DataMove move = {temporary_data_, BundleDataPath(prefix_, 0, 1)};
+  Status status = bundle_internal::WriteIndex(files_, index, 1, entries_);
+  if (status.ok()) status = bundle_internal::Publish(files_, prefix_, {&move, 1}, {}, index);
+  if (!status.ok()) {
+    files_->Remove(index).IgnoreError();
+    return status;
+  }
+  data_.reset();
+  status_ = absl::OkStatus();
+  return absl::OkStatus();
+}
+
+}  // namespace millrace
