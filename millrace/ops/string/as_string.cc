@@ -73,7 +73,7 @@ class AsStringKernel : public Kernel {
     if (width > -1) absl::StrAppend(&one, width);
     if (precision > -1) absl::StrAppend(&one, ".", precision);
     string_width_ = static_cast<size_t>(std::max<int64_t>(width, 0));
-    string_precision_ = width > -1 && precision > -1 ? static_cast<size_t>(precision) : std::string::npos;
+    string_precision_ = width > 0 && precision > -1 ? static_cast<size_t>(precision) : std::string::npos;
     pads_right_ = fill == "-";
     if (floating) {
       one += shortest ? "g" : scientific ? "e" : "f";

@@ -1,5 +1,6 @@
 // StringLower, StringUpper and StringStrip.
-#include <unicode/ucasemap.h>
+#include <unicode/locid.h>
+#include <unicode/unistr.h>
 
 #include "absl/strings/ascii.h"
 #include "millrace/graph/op_schema.h"
@@ -10,27 +11,16 @@
 namespace millrace {
 namespace {
 
-// Unicode's full case mapping, for no language in particular. Safe to share between threads.
-const UCaseMap* CaseMap() {
-  static const UCaseMap* const map = [] {
-    UErrorCode error = U_ZERO_ERROR;
-    return ucasemap_open("", 0, &error);
-  }();
-  return map;
-}
-
-using Mapping = decltype(&ucasemap_utf8ToLower);
-
-std::string MapUtf8(Mapping mapping, const std::string& text) {
-  std::string mapped(text.size() + 16, '\0');
-  // A second time with the room that the first asked for, when it did not fit.
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    UErrorCode error = U_ZERO_ERROR;
-    const int32_t n = mapping(CaseMap(), mapped.data(), static_cast<int32_t>(mapped.size()), text.data(),
-                              static_cast<int32_t>(text.size()), &error);
-    mapped.resize(static_cast<size_t>(std::max(n, 0)));
-    if (error != U_BUFFER_OVERFLOW_ERROR) break;
+// Unicode's full case mapping, for no language in particular. Bytes that are not UTF-8 become U+FFFD.
+std::string MapUtf8(const std::string& text, bool upper) {
+  icu::UnicodeString characters = icu::UnicodeString::fromUTF8(icu::StringPiece(text.data(), static_cast<int32_t>(text.size())));
+  if (upper) {
+    characters.toUpper(icu::Locale::getRoot());
+  } else {
+    characters.toLower(icu::Locale::getRoot());
   }
+  std::string mapped;
+  characters.toUTF8String(mapped);
   return mapped;
 }
 
@@ -50,10 +40,10 @@ class StringCaseKernel : public Kernel {
       return MapStrings(ctx, [](const std::string& s) { return kUpper ? absl::AsciiStrToUpper(s) : absl::AsciiStrToLower(s); });
     }
     for (const std::string& text : ctx.input(0).flat<std::string>()) {
-      // One letter may become three, each of which is counted in 32 bits.
+      // One letter may become three, and they are counted in 32 bits.
       if (text.size() > (size_t{1} << 29)) return InvalidArgument("a string of ", text.size(), " bytes is too long");
     }
-    return MapStrings(ctx, [](const std::string& s) { return MapUtf8(kUpper ? ucasemap_utf8ToUpper : ucasemap_utf8ToLower, s); });
+    return MapStrings(ctx, [](const std::string& s) { return MapUtf8(s, kUpper); });
   }
 
  private:

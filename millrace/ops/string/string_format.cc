@@ -25,7 +25,7 @@ std::string DoubleText(double v) {
 template <typename T>
 void AppendElement(const T& value, std::string* out) {
   if constexpr (std::is_same_v<T, std::string>) {
-    absl::StrAppend(out, "\"", absl::CEscape(value), "\"");
+    absl::StrAppend(out, "\"", absl::Utf8SafeCEscape(value), "\"");
   } else if constexpr (std::is_same_v<T, bool>) {
     out->push_back(value ? '1' : '0');
   } else if constexpr (std::is_same_v<T, double>) {
@@ -99,8 +99,10 @@ void AppendTensor(const Tensor& tensor, int64_t summarize, std::string* out) {
     }
   });
   if (printed) return;
+  if (tensor.rank() > 0) out->push_back('[');
   for (int64_t i = 0; i < limit; ++i) out->append(i == 0 ? "?" : " ?");
   if (limit < n) out->append("...");
+  if (tensor.rank() > 0) out->push_back(']');
 }
 
 class StringFormatKernel : public Kernel {

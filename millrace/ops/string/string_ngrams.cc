@@ -76,7 +76,9 @@ class StringNGramsKernel : public Kernel {
       counts[row + 1] = counts[row] + count;
       set_split(row + 1, counts[row + 1]);
     }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape({counts[rows]})));
+    // Without any splits TensorFlow gives an empty n-gram for each string.
+    const int64_t size = splits.num_elements() == 0 ? data.num_elements() : counts[rows];
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape({size})));
     const std::string* from = data.data<std::string>();
     std::string* to = out->data<std::string>();
     ctx.ParallelFor(rows, 64, [&](int64_t begin, int64_t end) {

@@ -21,7 +21,7 @@ class UnsortedSegmentJoinKernel : public Kernel {
     if (segments < 0) return InvalidArgument("Number of segments must be non-negative but got ", segments);
     if (ids.rank() == 0) return InvalidArgument("Segment_id cannot have rank 0");
     if (ids.rank() > input.rank()) {
-      return InvalidArgument("Segment_id has more dimensions (", ids.rank(), ") than the input (", input.rank(), ")");
+      return OutOfRange("Segment_id has more dimensions (", ids.rank(), ") than the input (", input.rank(), ")");
     }
     Shape::Dims dims = {segments};
     for (int d = 0; d < input.rank(); ++d) {
@@ -44,15 +44,13 @@ class UnsortedSegmentJoinKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     const std::string* from = input.data<std::string>();
     std::string* to = out->data<std::string>();
-    std::vector<bool> begun(static_cast<size_t>(segments));
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t id = IntAt(ids, i);
       for (int64_t j = 0; j < row; ++j) {
         std::string& text = to[id * row + j];
-        if (begun[id]) text += separator_;
+        if (!text.empty()) text += separator_;  // an empty string at the head leaves no trace
         text += from[i * row + j];
       }
-      begun[id] = true;
     }
     return absl::OkStatus();
   }
