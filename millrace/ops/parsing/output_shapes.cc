@@ -47,8 +47,13 @@ Status OutputShapes::Add(const Attrs& attrs, int steps) {
     for (size_t i = 0; i < dense.size(); ++i) Next(serialized_);
   }
   for (size_t i = 0; i < ragged.size(); ++i) Next(PartialShape({kUnknown}));
-  const int64_t splits = !known ? kUnknown : !batched ? 0 : batch < 0 ? kUnknown : batch + 1;
-  for (size_t i = 0; i < ragged.size(); ++i) Next(PartialShape({splits}));
+  PartialShape splits;
+  if (batched) {
+    splits = PartialShape({batch < 0 ? kUnknown : batch + 1});
+  } else if (known) {
+    splits = attrs.scalar_splits ? PartialShape::Scalar() : PartialShape({0});
+  }
+  for (size_t i = 0; i < ragged.size(); ++i) Next(splits);
   if (steps > 0) {
     for (size_t i = 0; i < ragged.size(); ++i) Next(PartialShape({kUnknown}));
   }

@@ -18,6 +18,7 @@ class OutputShapes {
     const char* ragged_types = "";
     bool fully_defined = false;  // whether dense shapes must be
     bool lengths = false;        // whether dense feature lists come with their lengths
+    bool scalar_splits = false;  // whether the splits of one example are a scalar, not empty
   };
   // Sparse indices, values and shapes; dense values; ragged values and splits.
   Status AddExample(const Attrs& attrs) { return Add(attrs, /*steps=*/0); }

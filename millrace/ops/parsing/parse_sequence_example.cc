@@ -64,8 +64,21 @@ class SequenceKernel : public Kernel {
   }
 
   static Status Run(KernelContext& ctx, const SerializedExamples& examples, const Columns& columns, bool with_lengths) {
+    for (const DenseColumn& column : columns.context.dense) {
+      // Unlike ParseExample, these want it even of no examples at all.
+      if (examples.bytes.empty() && column.default_value.num_elements() == 0) {
+        return InvalidArgument("Feature: ", column.key, " (data type: ", column.dtype, ") is required but could not be found.");
+      }
+    }
     MR_ASSIGN_OR_RETURN(ParsedColumns context, ParseExamples(ctx, examples, columns.context));
     MR_ASSIGN_OR_RETURN(ParsedLists lists, ParseFeatureLists(ctx, examples, columns.lists));
+    for (size_t i = 0; i < context.ragged_splits.size() && !examples.batched; ++i) {
+      context.ragged_splits[i] = ScalarSplit(context.ragged_splits[i].dtype(), context.ragged_values[i].num_elements());
+    }
+    for (size_t i = 0; i < lists.ragged_outer_splits.size() && !examples.batched; ++i) {
+      lists.ragged_outer_splits[i] =
+          ScalarSplit(lists.ragged_outer_splits[i].dtype(), lists.ragged_inner_splits[i].num_elements() - 1);
+    }
     if (!with_lengths) lists.dense_lengths.clear();
     int at = 0;
     for (auto* tensors : {&context.sparse_indices, &context.sparse_values, &context.sparse_shapes, &context.dense_values,
@@ -75,6 +88,11 @@ class SequenceKernel : public Kernel {
       for (Tensor& tensor : *tensors) ctx.SetOutput(at++, std::move(tensor));
     }
     return absl::OkStatus();
+  }
+
+  // What stands for the splits of one example: how many rows it has.
+  static Tensor ScalarSplit(DType dtype, int64_t rows) {
+    return dtype == DType::kInt32 ? Tensor::Scalar(static_cast<int32_t>(rows)) : Tensor::Scalar(rows);
   }
 
   static StatusOr<SerializedExamples> Examples(const Tensor& serialized, const Tensor& names) {
@@ -212,7 +230,7 @@ class ParseSingleSequenceExampleKernel : public SequenceKernel {
       return InvalidArgument("Expected feature_list_dense_missing_assumed_empty to be a vector, got shape: ",
                              missing.shape().ToString());
     }
-    if (name.num_elements() > 1) {
+    if (name.rank() != 0) {
       return InvalidArgument("Expected debug_name to be a scalar, got shape: ", name.shape().ToString());
     }
     static constexpr const char* kNames[] = {"context_sparse_keys", "context_dense_keys", "feature_list_sparse_keys",
@@ -239,12 +257,15 @@ class ParseSingleSequenceExampleKernel : public SequenceKernel {
   int32_t n_[4] = {};
 };
 
-constexpr OutputShapes::Attrs kContext = {
-    .sparse_types = "context_sparse_types", .dense_shapes = "context_dense_shapes", .fully_defined = true};
+constexpr OutputShapes::Attrs kContext = {.sparse_types = "context_sparse_types",
+                                          .dense_shapes = "context_dense_shapes",
+                                          .fully_defined = true,
+                                          .scalar_splits = true};
 constexpr OutputShapes::Attrs kLists = {.sparse_types = "feature_list_sparse_types",
                                         .dense_shapes = "feature_list_dense_shapes",
                                         .fully_defined = true,
-                                        .lengths = true};
+                                        .lengths = true,
+                                        .scalar_splits = true};
 
 Status ParseSequenceExampleShape(ShapeContext& c) {
   OutputShapes out(c, c.input(0));
