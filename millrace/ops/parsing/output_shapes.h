@@ -1,0 +1,37 @@
+// Shapes of what the parsers of Examples and SequenceExamples give.
+#pragma once
+
+#include "millrace/graph/shape_inference.h"
+
+namespace millrace {
+
+// Sets outputs one after the other, in the order of the schemas.
+class OutputShapes {
+ public:
+  // `serialized`: a scalar, a vector, or not known.
+  OutputShapes(ShapeContext& c, const PartialShape& serialized) : c_(c), serialized_(serialized) {}
+
+  // Names of the attrs that say how many outputs of each kind there are; empty when there are none.
+  struct Attrs {
+    const char* sparse_types = "";
+    const char* dense_shapes = "";
+    const char* ragged_types = "";
+    bool fully_defined = false;  // whether dense shapes must be
+    bool lengths = false;        // whether dense feature lists come with their lengths
+    bool scalar_splits = false;  // whether the splits of one example are a scalar, not empty
+  };
+  // Sparse indices, values and shapes; dense values; ragged values and splits.
+  Status AddExample(const Attrs& attrs) { return Add(attrs, /*steps=*/0); }
+  // The same with a dimension for the steps of feature lists.
+  Status AddFeatureLists(const Attrs& attrs) { return Add(attrs, /*steps=*/1); }
+
+ private:
+  Status Add(const Attrs& attrs, int steps);
+  void Next(PartialShape shape) { c_.set_output(next_++, std::move(shape)); }
+
+  ShapeContext& c_;
+  const PartialShape serialized_;
+  int next_ = 0;
+};
+
+}  // namespace millrace

@@ -1,0 +1,81 @@
+// StringToHashBucket and its Fast and Strong twins: a number below num_buckets for each string.
+#include "millrace/graph/op_schema.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/string/hashes.h"
+#include "millrace/ops/string/string_input.h"
+#include "millrace/runtime/kernel_registry.h"
+
+namespace millrace {
+namespace {
+
+template <typename Hash>
+Status HashAll(KernelContext& ctx, int64_t buckets, Hash&& hash) {
+  const Tensor& input = ctx.input(0);
+  MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, input.shape()));
+  const std::string* from = input.data<std::string>();
+  int64_t* to = out->data<int64_t>();
+  ctx.ParallelFor(input.num_elements(), 4 * kStringGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      to[i] = static_cast<int64_t>(hash(from[i]) % static_cast<uint64_t>(buckets));
+    }
+  });
+  return absl::OkStatus();
+}
+
+class StringToHashBucketKernel : public Kernel {
+ public:
+  explicit StringToHashBucketKernel(KernelInit& init) { init.Attr("num_buckets", &buckets_); }
+  Status Compute(KernelContext& ctx) override {
+    return HashAll(ctx, buckets_, [](const std::string& s) { return MurmurHash64(s, 0xDECAFCAFFE); });
+  }
+
+ private:
+  int64_t buckets_ = 1;
+};
+
+class StringToHashBucketFastKernel : public Kernel {
+ public:
+  explicit StringToHashBucketFastKernel(KernelInit& init) { init.Attr("num_buckets", &buckets_); }
+  Status Compute(KernelContext& ctx) override {
+    return HashAll(ctx, buckets_, [](const std::string& s) { return FarmFingerprint64(s); });
+  }
+
+ private:
+  int64_t buckets_ = 1;
+};
+
+class StringToHashBucketStrongKernel : public Kernel {
+ public:
+  explicit StringToHashBucketStrongKernel(KernelInit& init) {
+    init.Attr("num_buckets", &buckets_);
+    init.Attr("key", &key_);
+    if (key_.size() != 2) init.Fail(InvalidArgument("Key must have 2 elements, not ", key_.size()));
+  }
+  Status Compute(KernelContext& ctx) override {
+    const auto key0 = static_cast<uint64_t>(key_[0]), key1 = static_cast<uint64_t>(key_[1]);
+    return HashAll(ctx, buckets_, [=](const std::string& s) { return SipHash(key0, key1, s); });
+  }
+
+ private:
+  int64_t buckets_ = 1;
+  std::vector<int64_t> key_;
+};
+
+MILLRACE_OP(StringToHashBucket)
+    .Input("string_tensor: string").Output("output: int64").Attr("num_buckets: int >= 1")
+    .Shape(UnchangedShape).NotDifferentiable()
+    .Summary("A bucket for each string.");
+MILLRACE_OP(StringToHashBucketFast)
+    .Input("input: string").Output("output: int64").Attr("num_buckets: int >= 1")
+    .Shape(UnchangedShape).NotDifferentiable()
+    .Summary("A bucket for each string, by a fast hash.");
+MILLRACE_OP(StringToHashBucketStrong)
+    .Input("input: string").Output("output: int64").Attr("num_buckets: int >= 1").Attr("key: list(int)")
+    .Shape(UnchangedShape).NotDifferentiable()
+    .Summary("A bucket for each string, by a keyed hash that is hard to attack.");
+MILLRACE_KERNEL(StringToHashBucket, kCpu, StringToHashBucketKernel);
+MILLRACE_KERNEL(StringToHashBucketFast, kCpu, StringToHashBucketFastKernel);
+MILLRACE_KERNEL(StringToHashBucketStrong, kCpu, StringToHashBucketStrongKernel);
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,19 @@
+// Characters of UTF-8 text, by the rule that every byte but a continuation byte begins one. Malformed
+// text has characters by the same rule.
+#pragma once
+
+#include <cstddef>
+
+#include "absl/strings/string_view.h"
+
+namespace millrace {
+
+inline bool IsUtf8Continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+
+inline int64_t Utf8Length(absl::string_view text) {
+  int64_t n = 0;
+  for (const char c : text) n += IsUtf8Continuation(c) ? 0 : 1;
+  return n;
+}
+
+}  // namespace millrace
