@@ -5,7 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "millrace/base/log.h"
 #include "millrace/graph/graph_def.h"
-#include "millrace/graph/passes/pass.h"
+#include "millrace/graph/passes/function_inliner.h"
 #include "millrace/graph/placement.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -138,6 +138,7 @@ StatusOr<std::unique_ptr<Plan>> DirectSession::CompilePlan(std::unique_ptr<Graph
     }
   }
   MR_RETURN_IF_ERROR(Prune(graph.get(), context));
+  if (options_.passes.inline_functions) MR_RETURN_IF_ERROR(InlineFunctions(graph.get(), &context));
   PlacementOptions placement;
   for (const auto& device : devices_) placement.devices.push_back(device->name());
   placement.has_kernel = [](const Node& node, const std::string& device_type) {
