@@ -1,7 +1,10 @@
 // PartitionedCall and its kin: run a function.
+#include "millrace/graph/device_name.h"
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
+#include "millrace/ops/functional/function_call.h"
 #include "millrace/ops/functional/functional_shapes.h"
+#include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
 namespace {
@@ -19,6 +22,58 @@ Status CallGradient(GradientContext& c) {
   for (int i = 0; i < c.num_inputs(); ++i) c.set_input_grad(i, gradient->output(i));
   return c.status();
 }
+
+// Most calls are expanded before a plan is made (FunctionInliner); this runs what is left, recursions above all.
+class CallKernel : public AsyncKernel {
+ public:
+  explicit CallKernel(KernelInit& init) {
+    pb::NameAttrList f;
+    init.Attr("f", &f);
+    if (init.node().is_type("SymbolicGradient")) {
+      pb::NameAttrList gradient;
+      gradient.set_name("SymbolicGradient");
+      *(*gradient.mutable_attr())["f"].mutable_func() = f;
+      f = gradient;
+    }
+    function_.Set(f);
+  }
+  void ComputeAsync(KernelContext& ctx, Done done) override { RunAsNode(ctx, function_, 0, std::move(done)); }
+
+ private:
+  NamedFunction function_;
+};
+
+// On this task only: that is where its target is asked for when a session is not spread over several.
+class RemoteCallKernel : public AsyncKernel {
+ public:
+  explicit RemoteCallKernel(KernelInit& init) {
+    pb::NameAttrList f;
+    init.Attr("f", &f);
+    function_.Set(f);
+  }
+  void ComputeAsync(KernelContext& ctx, Done done) override {
+    if (Status status = CheckTarget(ctx); !status.ok()) {
+      done(status);
+      return;
+    }
+    RunAsNode(ctx, function_, 1, std::move(done));
+  }
+
+ private:
+  static Status CheckTarget(const KernelContext& ctx) {
+    const Tensor& target = ctx.input(0);
+    if (target.num_elements() != 1) return InvalidArgument("target must be a scalar, but it has shape ", target.shape().ToString());
+    MR_ASSIGN_OR_RETURN(const DeviceName wanted, DeviceName::Parse(target.scalar<std::string>()));
+    MR_ASSIGN_OR_RETURN(const DeviceName here, DeviceName::Parse(ctx.device()->name()));
+    if ((wanted.job && wanted.job != here.job) || (wanted.replica && wanted.replica != here.replica) ||
+        (wanted.task && wanted.task != here.task) || (wanted.type && wanted.type != here.type)) {
+      return InvalidArgument("target '", target.scalar<std::string>(), "' is not on this task, ", ctx.device()->name());
+    }
+    return absl::OkStatus();
+  }
+
+  NamedFunction function_;
+};
 
 MILLRACE_OP(PartitionedCall)
     .Input("args: Tin")
@@ -68,6 +123,11 @@ MILLRACE_OP(RemoteCall)
     .Shape(DeclaredShapes)
     .NotDifferentiable()
     .Summary("Runs a function on the device that target names.");
+
+MILLRACE_KERNEL(PartitionedCall, kCpu, CallKernel);
+MILLRACE_KERNEL(StatefulPartitionedCall, kCpu, CallKernel);
+MILLRACE_KERNEL(SymbolicGradient, kCpu, CallKernel);
+MILLRACE_KERNEL(RemoteCall, kCpu, RemoteCallKernel);
 
 }  // namespace
 }  // namespace millrace
