@@ -32,10 +32,13 @@ Status NodeError(const Node& node, const Device& device, const Status& status) {
 }
 
 StatusOr<Tensor> ReadReference(const Tensor& reference) {
-  const auto* variable =
-      dynamic_cast<const Variable*>(reference.scalar<ResourceHandle>().resource.get());
-  if (variable == nullptr) return Internal("a reference does not point to a variable");
-  return variable->Read();
+  const ResourceHandle& handle = reference.scalar<ResourceHandle>();
+  if (const auto* variable = dynamic_cast<const Variable*>(handle.resource.get())) return variable->Read();
+  // The reference of a queue, table and the like reads as where it is kept.
+  if (handle.resource && reference.dtype() == RefType(DType::kString)) {
+    return Tensor::Of<std::string>({handle.container, handle.name});
+  }
+  return Internal("a reference does not point to a variable");
 }
 
 StatusOr<std::unique_ptr<Plan>> Plan::Compile(std::unique_ptr<Graph> graph,

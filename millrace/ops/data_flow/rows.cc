@@ -1,0 +1,102 @@
+#include "millrace/ops/data_flow/rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "millrace/tensor/dispatch.h"
+
+namespace millrace {
+namespace {
+
+// Copies the box `from` into the corner of the box that is `to` from element `at` on, dimension by dimension.
+void CopyIntoCorner(const Tensor& from, int64_t from_at, int dim, Tensor* to, int64_t to_at) {
+  const int rank = from.rank();
+  // `to` has one dimension more, before the others.
+  if (dim == rank || from.shape().Product(dim + 1, rank) == to->shape().Product(dim + 2, rank + 1)) {
+    const int64_t n = from.shape().Product(dim, rank);
+    const bool known = DispatchMove(from.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      std::copy_n(from.raw<T>() + from_at, n, to->raw<T>() + to_at);
+    });
+    MR_CHECK(known);
+    return;
+  }
+  const int64_t from_stride = from.shape().Product(dim + 1, rank);
+  const int64_t to_stride = to->shape().Product(dim + 2, rank + 1);
+  for (int64_t i = 0; i < from.dim(dim); ++i) {
+    CopyIntoCorner(from, from_at + i * from_stride, dim + 1, to, to_at + i * to_stride);
+  }
+}
+
+}  // namespace
+
+void CopyElements(const Tensor& from, Tensor* to, int64_t at) {
+  const int64_t n = from.num_elements();
+  if (n == 0) return;
+  if (IsPlain(from.dtype())) {
+    const size_t size = SizeOf(from.dtype());
+    std::memcpy(static_cast<char*>(to->raw_data()) + static_cast<size_t>(at) * size, from.raw_data(),
+                static_cast<size_t>(n) * size);
+    return;
+  }
+  const bool known = DispatchMove(from.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    std::copy_n(from.raw<T>(), n, to->raw<T>() + at);
+  });
+  MR_CHECK(known);
+}
+
+void ZeroElements(Tensor* tensor, int64_t begin, int64_t end) {
+  if (begin >= end) return;
+  const bool known = DispatchMove(tensor->dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    std::fill(tensor->raw<T>() + begin, tensor->raw<T>() + end, T());
+  });
+  MR_CHECK(known);
+}
+
+StatusOr<Tensor> Zeros(DType dtype, const Shape& shape, Allocator* allocator) {
+  MR_ASSIGN_OR_RETURN(Tensor zeros, Tensor::Make(dtype, shape, allocator));
+  if (IsPlain(dtype)) std::memset(zeros.raw_data(), 0, zeros.TotalBytes());
+  return zeros;
+}
+
+StatusOr<Tensor> StackRows(DType dtype, const Shape& shape, absl::Span<const Tensor* const> rows,
+                           Allocator* allocator) {
+  Shape::Dims dims(shape.dims().begin(), shape.dims().end());
+  dims.insert(dims.begin(), static_cast<int64_t>(rows.size()));
+  MR_ASSIGN_OR_RETURN(const Shape stacked, Shape::Make(dims));
+  if (rows.size() == 1 && rows[0]->IsAligned()) return rows[0]->Reshaped(stacked);
+  MR_ASSIGN_OR_RETURN(Tensor result, Tensor::Make(dtype, stacked, allocator));
+  const int64_t each = shape.num_elements();
+  for (size_t i = 0; i < rows.size(); ++i) CopyElements(*rows[i], &result, static_cast<int64_t>(i) * each);
+  return result;
+}
+
+StatusOr<Tensor> StackPadded(DType dtype, const PartialShape& shape, absl::Span<const Tensor* const> rows,
+                             Allocator* allocator) {
+  Shape::Dims longest(shape.dims().begin(), shape.dims().end());
+  for (int64_t& d : longest) d = std::max<int64_t>(d, 0);
+  bool alike = true;
+  for (const Tensor* row : rows) {
+    alike &= row->shape() == rows[0]->shape();
+    for (int d = 0; d < row->rank(); ++d) longest[d] = std::max(longest[d], row->dim(d));
+  }
+  MR_ASSIGN_OR_RETURN(const Shape each, Shape::Make(longest));
+  if (alike && (rows.empty() || rows[0]->shape() == each)) return StackRows(dtype, each, rows, allocator);
+  longest.insert(longest.begin(), static_cast<int64_t>(rows.size()));
+  MR_ASSIGN_OR_RETURN(const Shape stacked, Shape::Make(longest));
+  MR_ASSIGN_OR_RETURN(Tensor result, Zeros(dtype, stacked, allocator));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i]->num_elements() == 0) continue;
+    CopyIntoCorner(*rows[i], 0, 0, &result, static_cast<int64_t>(i) * each.num_elements());
+  }
+  return result;
+}
+
+Tensor AlignedRow(const Tensor& rows, int64_t i) {
+  Tensor row = rows.Row(i);
+  return row.IsAligned() ? row : row.Clone();
+}
+
+}  // namespace millrace

@@ -1,0 +1,104 @@
+#include "millrace/runtime/blocked_ops.h"
+
+#include <utility>
+
+#include "millrace/runtime/wait_registry.h"
+
+namespace millrace {
+
+void CallingOp::Change(absl::FunctionRef<void()> change) const {
+  const Status unchanged = step->resources->Update(origin, [&] {
+    change();
+    return absl::OkStatus();
+  });
+  MR_CHECK(unchanged.ok());
+}
+
+void FinishedOps::Tell(const StepContext* own) {
+  for (Attempt& a : attempts_) {
+    // Whoever cancels the step finds the op gone: no need to wait for that here, and a thread that is at it
+    // could not.
+    CancellationManager* const cancellation = a.op.step->cancellation;
+    if (a.token != 0 && !cancellation->IsCancelled()) cancellation->Deregister(a.token);
+    if (a.wait != 0) a.op.step->waits->End(a.wait);
+  }
+  Attempt* mine = nullptr;
+  for (Attempt& a : attempts_) {
+    if (a.op.step == own && mine == nullptr) {
+      mine = &a;
+    } else if (Scheduler* const pool = a.op.step->inter_op; pool != nullptr) {
+      pool->Schedule([done = std::move(a.done), result = std::move(a.result)]() mutable { done(std::move(result)); });
+    } else {
+      a.done(std::move(a.result));
+    }
+  }
+  if (mine != nullptr) mine->done(std::move(mine->result));
+}
+
+bool WaitingLine::Advance(FinishedOps* finished) {
+  bool changed = false;
+  while (!waiting_.empty()) {
+    Attempt& front = waiting_.front();
+    const Progress progress = front.run(&front.result);
+    changed |= progress != Progress::kNone;
+    if (progress != Progress::kDone) break;
+    Leave(waiting_.begin(), finished);
+  }
+  return changed;
+}
+
+bool WaitingLine::Join(Attempt attempt, FinishedOps* finished,
+                       absl::FunctionRef<absl::AnyInvocable<void()>(int64_t id)> cancel) {
+  bool changed = false;
+  if (waiting_.empty()) {
+    const Progress progress = attempt.run(&attempt.result);
+    changed = progress != Progress::kNone;
+    if (progress == Progress::kDone) {
+      finished->Add(std::move(attempt));
+      return changed;
+    }
+  }
+  attempt.id = next_id_++;
+  if (CancellationManager* const cancellation = attempt.op.step->cancellation; cancellation != nullptr) {
+    attempt.token = cancellation->NewToken();
+    if (!cancellation->Register(attempt.token, cancel(attempt.id))) {
+      attempt.token = 0;
+      if (attempt.undo) attempt.undo();
+      attempt.result = absl::CancelledError(attempt.cancelled);
+      finished->Add(std::move(attempt));
+      return changed;
+    }
+  }
+  if (WaitRegistry* const waits = attempt.op.step->waits; waits != nullptr) {
+    attempt.wait = waits->Begin(attempt.op.origin.node->name(), absl::StrCat(attempt.waits_for, " ", resource_),
+                                attempt.op.step->step_id);
+  }
+  waiting_.push_back(std::move(attempt));
+  return changed;
+}
+
+bool WaitingLine::Cancel(int64_t id, FinishedOps* finished) {
+  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
+    if (it->id != id) continue;
+    if (it->undo) it->undo();
+    it->result = absl::CancelledError(it->cancelled);
+    Leave(it, finished);
+    return true;
+  }
+  return false;
+}
+
+void WaitingLine::FailAll(const Status& why, FinishedOps* finished) {
+  while (!waiting_.empty()) {
+    if (waiting_.front().undo) waiting_.front().undo();
+    waiting_.front().result = why;
+    Leave(waiting_.begin(), finished);
+  }
+}
+
+void WaitingLine::Leave(std::list<Attempt>::iterator at, FinishedOps* finished) {
+  finished->Add(std::move(*at));
+  waiting_.erase(at);
+}
+
+}  // namespace millrace
