@@ -222,11 +222,11 @@ TEST(StepArenaTest, AnImpossibleSizeGivesNothing) {
 
 // Numbers that a TensorFlow task was seen to use for the same loops.
 TEST(FrameIdTest, AgreesWithTensorFlow) {
-  const uint64_t outer = ChildFrameId(0, 0, "while/while_context");
+  const uint64_t outer = ChildFrameId(0, 0, FrameNameHash("while/while_context"));
   EXPECT_EQ(outer, 18186195969791715286u);
-  EXPECT_EQ(ChildFrameId(outer, 0, "while/while/while_context"), 14089697833663469911u);
-  EXPECT_EQ(ChildFrameId(outer, 1, "while/while/while_context"), 14089697833663522132u);
-  EXPECT_EQ(ChildFrameId(outer, 2, "while/while/while_context"), 14089697833663521109u);
+  EXPECT_EQ(ChildFrameId(outer, 0, FrameNameHash("while/while/while_context")), 14089697833663469911u);
+  EXPECT_EQ(ChildFrameId(outer, 1, FrameNameHash("while/while/while_context")), 14089697833663522132u);
+  EXPECT_EQ(ChildFrameId(outer, 2, FrameNameHash("while/while/while_context")), 14089697833663521109u);
 }
 
 TEST_F(ExecutorTest, ALoopThatIsNotWellNestedIsRefused) {

@@ -1,50 +1,18 @@
 #include "millrace/executor/framed_run.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace millrace {
-namespace {
-
-// MurmurHash64A: what TensorFlow names loop frames with, so the numbers must agree on the wire.
-uint64_t FrameNameHash(absl::string_view name) {
-  constexpr uint64_t kMul = 0xc6a4a7935bd1e995;
-  uint64_t h = 0xDECAFCAFFEull ^ (name.size() * kMul);
-  size_t i = 0;
-  for (; i + 8 <= name.size(); i += 8) {
-    uint64_t k;
-    std::memcpy(&k, name.data() + i, 8);
-    k *= kMul;
-    k ^= k >> 47;
-    k *= kMul;
-    h = (h ^ k) * kMul;
-  }
-  if (i < name.size()) {
-    uint64_t tail = 0;
-    std::memcpy(&tail, name.data() + i, name.size() - i);
-    h = (h ^ tail) * kMul;
-  }
-  h ^= h >> 47;
-  h *= kMul;
-  return h ^ (h >> 47);
-}
-
-uint64_t Combine(uint64_t a, uint64_t b) { return a ^ (b + 0x9e3779b97f4a7800 + (a << 10) + (a >> 4)); }
-
-}  // namespace
-
-uint64_t ChildFrameId(uint64_t parent_id, int64_t parent_iteration, absl::string_view frame_name) {
-  return Combine(parent_id,
-                 Combine(static_cast<uint64_t>(parent_iteration), FrameNameHash(frame_name)));
-}
 
 struct FramedRun::Iteration {
   int64_t number = 0;
-  std::vector<Value> inputs;  // of all nodes of the frame
+  Iteration* next = nullptr;      // the following one, when it has begun
+  FrameState* children = nullptr;  // frames entered from here, a list
+  int outstanding = 0;            // nodes that are ready or at work
+  int open_frames = 0;
+  std::vector<Tensor> inputs;     // of all nodes of the frame
   std::vector<Count> counts;
-  int outstanding = 0;         // nodes that are ready or at work
-  int open_frames = 0;         // child frames entered from here
 };
 
 struct FramedRun::FrameState {
@@ -52,228 +20,320 @@ struct FramedRun::FrameState {
   uint64_t id = 0;
   FrameState* parent = nullptr;
   Iteration* parent_iteration = nullptr;
+  FrameState* sibling = nullptr;
   int enters_left = 0;
-  int64_t newest = 0;  // number of the newest iteration
-  std::deque<std::unique_ptr<Iteration>> iterations;  // alive ones, oldest first
-  std::vector<std::unique_ptr<FrameState>> children;
+  int alive = 0;                 // iterations from oldest to newest
+  Iteration* oldest = nullptr;
+  Iteration* newest = nullptr;
+  int64_t next_number = 0;
   struct Constant {
     int enter;
-    Value value;
+    bool dead;
+    Tensor value;
   };
   std::vector<Constant> constants;
   // Values for an iteration that may not start yet: as many are at work as the loop allows.
-  std::vector<std::pair<int, Value>> waiting;
+  std::vector<std::pair<int, Tensor>> waiting;
   // Exits that were dead in the newest iteration: dead for good if no other one comes.
   std::vector<int> dead_exits;
 };
 
 // What a node at work needs; lives until it has finished.
-struct FramedRun::Execution {
+struct FramedRun::Scratch {
+  explicit Scratch(int max_outputs) : outputs(max_outputs) {}
   KernelContext ctx;
-  std::vector<const Tensor*> inputs;
-  std::vector<Tensor> owned;
+  absl::InlinedVector<const Tensor*, 16> inputs;
   std::vector<Tensor> outputs;
-  std::vector<Value> values;
-  int64_t start = 0;
 };
 
-FramedRun::FramedRun(const Plan* plan, const FramedPlan* framed, const RunArgs& args,
-                     absl::Span<Tensor> fetches, absl::AnyInvocable<void(Status)> done)
-    : plan_(plan), framed_(framed), args_(args), fetches_(fetches), done_(std::move(done)) {}
+// The right to change the run's state: a lock, unless no other thread takes part.
+class ABSL_SCOPED_LOCKABLE FramedRun::Turn {
+ public:
+  explicit Turn(FramedRun* run) ABSL_EXCLUSIVE_LOCK_FUNCTION(run->mu_)
+      : mu_(run->activities_.load(std::memory_order_acquire) > 1 ? &run->mu_ : nullptr) {
+    if (mu_ != nullptr) mu_->Lock();
+  }
+  ~Turn() ABSL_UNLOCK_FUNCTION() {
+    if (mu_ != nullptr) mu_->Unlock();
+  }
 
+ private:
+  Mutex* const mu_;
+};
+
+FramedRun::FramedRun(const Plan* plan, FramedPlan* framed) : plan_(plan), framed_(framed) {}
 FramedRun::~FramedRun() = default;
 
-void FramedRun::Start(const Plan* plan, const FramedPlan* framed, const RunArgs& args,
-                      absl::Span<Tensor> fetches, absl::AnyInvocable<void(Status)> done) {
-  auto* run = new FramedRun(plan, framed, args, fetches, std::move(done));
-  std::vector<Ready> ready;
+void FramedRun::Start(const Plan* plan, FramedPlan* framed, const RunArgs& args, absl::Span<Tensor> fetches,
+                      absl::AnyInvocable<void(Status)> done) {
+  std::unique_ptr<FramedRun> idle;
   {
-    MutexLock lock(&run->mu_);
-    run->fetched_.resize(fetches.size());
-    absl::flat_hash_map<const Node*, int> position;
-    for (size_t i = 0; i < plan->nodes_.size(); ++i) position[plan->nodes_[i].node] = static_cast<int>(i);
-    for (size_t f = 0; f < plan->fetches_.size(); ++f) {
-      const auto fed = std::find(plan->feed_slots_.begin(), plan->feed_slots_.end(), plan->fetch_slots_[f]);
-      if (fed != plan->feed_slots_.end()) {
-        run->fetched_[f] = {args.feeds[fed - plan->feed_slots_.begin()], true, false};
-      } else {
-        run->fetch_of_[{position[plan->fetches_[f].node], plan->fetches_[f].index}].push_back(
-            static_cast<int>(f));
-      }
-    }
-    run->root_ = std::make_unique<FrameState>();
-    run->root_->newest = -1;
-    Iteration* first = run->AddIteration(run->root_.get(), &ready);
-    for (const auto& node : framed->frames[0].nodes) {
-      const auto& info = framed->info[node];
-      if (info.num_data == 0 && info.num_control == 0) {
-        ++first->outstanding;
-        ready.push_back({node, run->root_.get(), first, false});
-      }
+    MutexLock lock(&framed->mu_);
+    if (!framed->idle_.empty()) {
+      idle = std::move(framed->idle_.back());
+      framed->idle_.pop_back();
     }
   }
-  std::reverse(ready.begin(), ready.end());
+  FramedRun* run = idle != nullptr ? idle.release() : new FramedRun(plan, framed);
+  run->args_ = args;
+  run->fetches_ = fetches;
+  run->done_ = std::move(done);
+  run->activities_.store(1);
+  run->failed_.store(false);
+  ReadyList ready;
+  {
+    Turn turn(run);
+    run->status_ = absl::OkStatus();
+    run->fetched_.assign(fetches.size(), Fetched{});
+    for (const auto& [fetch, feed] : framed->fed_fetches) run->fetched_[fetch] = {args.feeds[feed], true, false};
+    run->idle_iterations_.resize(framed->frames.size());
+    run->root_ = run->ChildFrame(0, nullptr, nullptr);
+    Iteration* first = run->AddIteration(run->root_, &ready);
+    ready.reserve(framed->roots.size() + 16);
+    for (auto it = framed->roots.rbegin(); it != framed->roots.rend(); ++it) {
+      ++first->outstanding;
+      ready.push_back({*it, false, run->root_, first});
+    }
+  }
   run->Work(std::move(ready));
 }
 
-FramedRun::Iteration* FramedRun::AddIteration(FrameState* frame, std::vector<Ready>* ready) {
-  const FramedPlan::Frame& layout = framed_->frames[frame->frame];
-  auto iteration = std::make_unique<Iteration>();
-  iteration->number = ++frame->newest;
-  iteration->inputs.resize(layout.num_inputs);
-  iteration->counts.resize(layout.num_nodes);
-  for (const int node : layout.nodes) {
-    const FramedPlan::NodeInfo& info = framed_->info[node];
-    iteration->counts[info.local].pending_data = info.num_data;
-    iteration->counts[info.local].pending_control = info.num_control;
-  }
-  for (const FramedPlan::FedInput& fed : framed_->fed_inputs) {
-    if (framed_->info[fed.node].frame != frame->frame) continue;
-    Value& value = iteration->inputs[framed_->info[fed.node].first_input + fed.input];
-    value = {args_.feeds[fed.feed], true, false};
-    if (framed_->info[fed.node].kind == FramedPlan::Kind::kMerge) {
-      iteration->counts[framed_->info[fed.node].local].live = true;
-    }
-  }
-  frame->dead_exits.clear();
-  frame->iterations.push_back(std::move(iteration));
-  Iteration* result = frame->iterations.back().get();
-  for (const auto& [enter, value] : frame->constants) {
-    for (const FramedPlan::Edge& edge : framed_->edges[enter]) {
-      DeliverEdge(edge, value, frame, result, ready);
-    }
-  }
-  return result;
-}
-
 FramedRun::FrameState* FramedRun::ChildFrame(int frame, FrameState* parent, Iteration* parent_iteration) {
-  for (const auto& child : parent->children) {
-    if (child->frame == frame && child->parent_iteration == parent_iteration) return child.get();
+  if (parent_iteration != nullptr) {
+    for (FrameState* child = parent_iteration->children; child != nullptr; child = child->sibling) {
+      if (child->frame == frame) return child;
+    }
   }
-  auto child = std::make_unique<FrameState>();
+  FrameState* child;
+  if (!idle_frames_.empty()) {
+    child = idle_frames_.back();
+    idle_frames_.pop_back();
+  } else {
+    frames_.push_back(std::make_unique<FrameState>());
+    child = frames_.back().get();
+  }
   child->frame = frame;
   child->parent = parent;
   child->parent_iteration = parent_iteration;
-  child->id = ChildFrameId(parent->id, parent_iteration->number, framed_->frames[frame].name);
   child->enters_left = framed_->frames[frame].num_enters;
-  child->newest = -1;
-  ++parent_iteration->open_frames;
-  parent->children.push_back(std::move(child));
-  return parent->children.back().get();
+  child->alive = 0;
+  child->oldest = child->newest = nullptr;
+  child->next_number = 0;
+  child->id = 0;
+  child->sibling = nullptr;
+  if (parent_iteration != nullptr) {
+    child->id = ChildFrameId(parent->id, parent_iteration->number, framed_->frames[frame].name_hash);
+    child->sibling = parent_iteration->children;
+    parent_iteration->children = child;
+    ++parent_iteration->open_frames;
+  }
+  return child;
 }
 
-void FramedRun::Work(std::vector<Ready> ready) {
-  Execution mine;
+FramedRun::Iteration* FramedRun::AddIteration(FrameState* frame, ReadyList* ready) {
+  const FramedPlan::Frame& layout = framed_->frames[frame->frame];
+  auto& idle = idle_iterations_[frame->frame];
+  Iteration* iteration;
+  if (!idle.empty()) {
+    iteration = idle.back();
+    idle.pop_back();
+    std::copy(layout.counts.begin(), layout.counts.end(), iteration->counts.begin());
+  } else {
+    iterations_.push_back(std::make_unique<Iteration>());
+    iteration = iterations_.back().get();
+    iteration->inputs.resize(layout.num_inputs);
+    iteration->counts = layout.counts;
+  }
+  iteration->number = frame->next_number++;
+  iteration->next = nullptr;
+  iteration->children = nullptr;
+  iteration->outstanding = 0;
+  iteration->open_frames = 0;
+  for (const auto& fed : layout.fed_inputs) iteration->inputs[fed.input] = args_.feeds[fed.feed];
+  frame->dead_exits.clear();
+  if (frame->newest != nullptr) {
+    frame->newest->next = iteration;
+  } else {
+    frame->oldest = iteration;
+  }
+  frame->newest = iteration;
+  ++frame->alive;
+  for (FrameState::Constant& constant : frame->constants) {
+    const FramedPlan::NodeInfo& info = framed_->info[constant.enter];
+    for (int e = 0; e < info.num_edges; ++e) {
+      const FramedPlan::Edge& edge = framed_->edges[info.first_edge + e];
+      Arrive(edge, constant.dead, &constant.value, false, frame, iteration, ready);
+    }
+  }
+  return iteration;
+}
+
+void FramedRun::Recycle(Iteration* iteration, int frame) {
+  // Nodes that never ran may hold values.
+  for (Tensor& t : iteration->inputs) {
+    if (t.IsInitialized()) t.Reset();
+  }
+  idle_iterations_[frame].push_back(iteration);
+}
+
+void FramedRun::Work(ReadyList ready) {
+  Scratch mine(framed_->max_outputs);
   Scheduler* const pool = args_.step->inter_op;
   while (!ready.empty()) {
     const Ready r = ready.back();
     ready.pop_back();
-    if (pool != nullptr && plan_->nodes_[r.node].is_expensive && !ready.empty() && !r.is_dead &&
-        !failed_.load()) {
+    const PlanNode& n = plan_->nodes_[r.node];
+    if (pool != nullptr && n.is_expensive && !ready.empty() && !r.is_dead && !failed_.load()) {
       activities_.fetch_add(1);
       pool->Schedule([this, r] { Work({r}); });
       continue;
     }
-    if (RunNode(r, &mine)) Complete(r, mine, &ready);
+    const FramedPlan::NodeInfo& info = framed_->info[r.node];
+    if (failed_.load(std::memory_order_acquire)) {
+      Complete(r, mine.outputs.data(), false, &ready);
+    } else if (n.kernel == nullptr || (r.is_dead && !info.runs_dead)) {
+      for (int k = 0; k < n.num_inputs; ++k) {
+        Tensor& t = r.iteration->inputs[info.first_input + k];
+        if (t.IsInitialized()) t.Reset();
+      }
+      Complete(r, mine.outputs.data(), false, &ready);
+    } else if (RunNode(r, &mine)) {
+      Complete(r, mine.outputs.data(), true, &ready);
+    }
   }
   EndActivity();
 }
 
-bool FramedRun::RunNode(const Ready& r, Execution* execution) {
+bool FramedRun::PassOn(const Ready& r, Tensor* outputs) {
+  const FramedPlan::NodeInfo& info = framed_->info[r.node];
+  const PlanNode& n = plan_->nodes_[r.node];
+  Tensor* const inputs = r.iteration->inputs.data() + info.first_input;
+  if (info.passes_on) {
+    outputs[0] = std::move(inputs[0]);
+    inputs[0].Reset();
+    return true;
+  }
+  if (info.constant >= 0) {
+    outputs[0] = framed_->constants[info.constant];
+    return true;
+  }
+  if (info.kind == Kind::kSwitch && n.deref == 0 && n.num_outputs == 2 && inputs[1].dtype() == DType::kBool &&
+      inputs[1].num_elements() == 1 && n.device->type() == "CPU") {
+    outputs[inputs[1].scalar<bool>() ? 1 : 0] = std::move(inputs[0]);
+    inputs[0].Reset();
+    inputs[1].Reset();
+    return true;
+  }
+  if (info.kind == Kind::kMerge && !info.needs_index) {
+    for (int k = 0; k < n.num_inputs; ++k) {
+      if (!inputs[k].IsInitialized()) continue;
+      outputs[0] = std::move(inputs[k]);
+      inputs[k].Reset();
+      return true;
+    }
+  }
+  return false;
+}
+
+bool FramedRun::RunNode(const Ready& r, Scratch* scratch) {
+  const PlanNode& n = plan_->nodes_[r.node];
+  const CancellationManager* const cancellation = args_.step->cancellation;
+  if (cancellation != nullptr && cancellation->IsCancelled()) {
+    Fail(n, cancellation->status());
+    return true;
+  }
+  if (args_.stats == nullptr) return PassOn(r, scratch->outputs.data()) || RunKernel(r, scratch);
+  const int64_t start = args_.stats->NowNanos();
+  if (!PassOn(r, scratch->outputs.data())) return RunKernel(r, scratch);
+  args_.stats->Record(*n.node, *n.device, start, args_.stats->NowNanos(),
+                      absl::MakeConstSpan(scratch->outputs.data(), n.num_outputs));
+  return true;
+}
+
+bool FramedRun::RunKernel(const Ready& r, Scratch* scratch) {
   const PlanNode& n = plan_->nodes_[r.node];
   const FramedPlan::NodeInfo& info = framed_->info[r.node];
-  execution->values.assign(n.num_outputs, Value{});
-  if (failed_.load(std::memory_order_acquire)) return true;
-  // A dead node does not run, except one that tells another task so.
-  const bool sends_death = n.node->is_type("_Send") || n.node->is_type("_HostSend");
-  if (n.kernel == nullptr || (r.is_dead && !sends_death)) {
-    for (Value& v : execution->values) v.dead = r.is_dead;
-    return true;
-  }
-  if (args_.step->cancellation != nullptr && args_.step->cancellation->IsCancelled()) {
-    Fail(n, args_.step->cancellation->status());
-    return true;
-  }
-  std::unique_ptr<Execution> async;
+  std::unique_ptr<Scratch> async;
   if (n.is_async) {
-    async = std::make_unique<Execution>();
-    async->values.assign(n.num_outputs, Value{});
-    execution = async.get();
+    async = std::make_unique<Scratch>(n.num_outputs);
+    scratch = async.get();
   }
   // The inputs of a node in an iteration are its own: nobody else looks at them.
-  execution->owned.resize(std::max<size_t>(execution->owned.size(), n.num_inputs));
-  execution->inputs.resize(std::max<size_t>(execution->inputs.size(), n.num_inputs));
-  for (int k = 0; k < n.num_inputs; ++k) {
-    Value& value = r.iteration->inputs[info.first_input + k];
-    execution->owned[k] = value.dead ? Tensor() : std::move(value.tensor);
-    if (k < 64 && (n.deref >> k & 1) != 0 && execution->owned[k].IsInitialized()) {
-      StatusOr<Tensor> read = ReadReference(execution->owned[k]);
-      if (!read.ok()) {
-        Fail(n, read.status());
-        return true;
-      }
-      execution->owned[k] = *std::move(read);
+  Tensor* const inputs = r.iteration->inputs.data() + info.first_input;
+  scratch->inputs.resize(n.num_inputs);
+  for (int k = 0; k < n.num_inputs; ++k) scratch->inputs[k] = &inputs[k];
+  for (uint64_t left = n.deref; left != 0; left &= left - 1) {
+    Tensor& reference = inputs[__builtin_ctzll(left)];
+    if (!reference.IsInitialized()) continue;
+    StatusOr<Tensor> value = ReadReference(reference);
+    if (!value.ok()) {
+      Fail(n, value.status());
+      return true;
     }
-    execution->inputs[k] = &execution->owned[k];
+    reference = *std::move(value);
   }
-  execution->outputs.assign(n.num_outputs, Tensor());
-  KernelContextAccess access(execution->ctx);
+  KernelContextAccess access(scratch->ctx);
   access.Set(n.node, n.device, args_.allocator, args_.step);
-  access.SetInputs(execution->inputs.data(), n.num_inputs, ~uint64_t{0});
-  access.SetOutputs(execution->outputs.data(), n.num_outputs);
+  // What was read from a variable is the variable's: not this node's to take.
+  access.SetInputs(scratch->inputs.data(), n.num_inputs, ~n.deref);
+  access.SetOutputs(scratch->outputs.data(), n.num_outputs);
   access.SetFrame(r.frame->id, r.iteration->number, r.is_dead);
-  execution->start = args_.stats != nullptr ? args_.stats->NowNanos() : 0;
+  const int64_t start = args_.stats != nullptr ? args_.stats->NowNanos() : 0;
+  const auto ended = [this, r, inputs, start](Tensor* outputs, const Status& status) {
+    const PlanNode& node = plan_->nodes_[r.node];
+    if (args_.stats != nullptr && !r.is_dead) {
+      args_.stats->Record(*node.node, *node.device, start, args_.stats->NowNanos(),
+                          absl::MakeConstSpan(outputs, node.num_outputs));
+    }
+    if (!status.ok()) Fail(node, status);
+    for (int k = 0; k < node.num_inputs; ++k) inputs[k].Reset();
+  };
   if (async == nullptr) {
-    Status status = n.kernel->Compute(execution->ctx);
-    if (!status.ok()) Fail(n, status);
+    ended(scratch->outputs.data(), n.kernel->Compute(scratch->ctx));
     return true;
   }
   activities_.fetch_add(1);
-  Execution* raw = async.release();
-  n.kernel->ComputeAsync(raw->ctx, [this, r, raw](Status status) {
-    if (!status.ok()) Fail(plan_->nodes_[r.node], status);
-    std::vector<Ready> ready;
-    Complete(r, *raw, &ready);
+  Scratch* const raw = async.release();
+  n.kernel->ComputeAsync(raw->ctx, [this, r, raw, ended](Status status) {
+    ended(raw->outputs.data(), status);
+    ReadyList ready;
+    Complete(r, raw->outputs.data(), true, &ready);
     delete raw;
     Work(std::move(ready));
   });
   return false;
 }
 
-void FramedRun::Complete(const Ready& r, Execution& execution, std::vector<Ready>* ready) {
+void FramedRun::Complete(const Ready& r, Tensor* outputs, bool ran, ReadyList* ready) {
   const PlanNode& n = plan_->nodes_[r.node];
-  if (args_.stats != nullptr && !r.is_dead && n.kernel != nullptr) {
-    args_.stats->Record(*n.node, *n.device, execution.start, args_.stats->NowNanos(), execution.outputs);
-  }
-  const bool ran = !r.is_dead && n.kernel != nullptr && !failed_.load(std::memory_order_acquire);
-  for (int k = 0; ran && k < n.num_outputs; ++k) {
-    execution.values[k].dead = !execution.outputs[k].IsInitialized();
-    execution.values[k].tensor = std::move(execution.outputs[k]);
-  }
-  // A Recv may learn that its value is dead: then all of it is.
-  for (Tensor& t : execution.owned) t.Reset();
-  MutexLock lock(&mu_);
-  if (!failed_.load(std::memory_order_acquire)) {
-    Propagate(r, execution.values, ready);
-  }
-  --r.iteration->outstanding;
-  CleanUp(r.frame, ready);
-}
-
-void FramedRun::KeepFetches(int node, const std::vector<Value>& outputs) {
-  if (fetch_of_.empty()) return;
-  for (size_t k = 0; k < outputs.size(); ++k) {
-    const auto it = fetch_of_.find({node, static_cast<int>(k)});
-    if (it == fetch_of_.end()) continue;
-    for (const int f : it->second) fetched_[f] = {outputs[k].tensor, true, outputs[k].dead};
-  }
-}
-
-void FramedRun::Propagate(const Ready& r, std::vector<Value>& outputs, std::vector<Ready>* ready) {
-  using Kind = FramedPlan::Kind;
   const FramedPlan::NodeInfo& info = framed_->info[r.node];
-  const bool dead = r.is_dead || (info.kind != Kind::kSwitch && !outputs.empty() && outputs[0].dead);
-  if (!(info.kind == Kind::kExit && dead)) KeepFetches(r.node, outputs);
+  bool dead = r.is_dead && info.gives_death_on;
+  // A Recv may learn that its value is dead: then all of it is.
+  if (ran && info.kind != Kind::kSwitch && n.num_outputs > 0) dead |= !outputs[0].IsInitialized();
+  {
+    Turn turn(this);
+    if (!failed_.load(std::memory_order_acquire)) Propagate(r, outputs, dead, ready);
+    if (--r.iteration->outstanding == 0) CleanUp(r.frame, ready);
+  }
+  for (int k = 0; k < n.num_outputs; ++k) {
+    if (outputs[k].IsInitialized()) outputs[k].Reset();
+  }
+}
+
+void FramedRun::KeepFetches(int node, const Tensor* outputs, bool dead) {
+  auto it = std::lower_bound(framed_->fetches.begin(), framed_->fetches.end(), node,
+                             [](const FramedPlan::Fetch& f, int wanted) { return f.node < wanted; });
+  for (; it != framed_->fetches.end() && it->node == node; ++it) {
+    Fetched& fetched = fetched_[it->fetch];
+    fetched.present = true;
+    fetched.dead = dead || !outputs[it->output].IsInitialized();
+    fetched.tensor = fetched.dead ? Tensor() : outputs[it->output];
+  }
+}
+
+void FramedRun::Propagate(const Ready& r, Tensor* outputs, bool dead, ReadyList* ready) {
+  const FramedPlan::NodeInfo& info = framed_->info[r.node];
+  if (info.is_fetched && !(info.kind == Kind::kExit && dead)) KeepFetches(r.node, outputs, dead);
   switch (info.kind) {
     case Kind::kPlain:
     case Kind::kSwitch:
@@ -282,152 +342,142 @@ void FramedRun::Propagate(const Ready& r, std::vector<Value>& outputs, std::vect
       return;
     case Kind::kEnter: {
       FrameState* child = ChildFrame(info.child_frame, r.frame, r.iteration);
-      Iteration* first = child->iterations.empty() && child->newest < 0
-                             ? AddIteration(child, ready)
-                             : child->iterations.front().get();
+      if (child->oldest == nullptr && child->next_number == 0) AddIteration(child, ready);
       --child->enters_left;
       if (info.is_constant) {
-        child->constants.push_back({r.node, {outputs[0].tensor, true, dead}});
+        child->constants.push_back({r.node, dead, outputs[0]});
         // Control edges out of a constant Enter are delivered with it in every iteration.
-        for (const auto& iteration : child->iterations) {
-          Deliver(r.node, outputs, dead, child, iteration.get(), ready);
+        for (Iteration* iteration = child->oldest; iteration != nullptr; iteration = iteration->next) {
+          for (int e = 0; e < info.num_edges; ++e) {
+            Arrive(framed_->edges[info.first_edge + e], dead, &outputs[0], false, child, iteration, ready);
+          }
         }
       } else {
-        Deliver(r.node, outputs, dead, child, first, ready);
+        Deliver(r.node, outputs, dead, child, child->oldest, ready);
       }
       CleanUp(child, ready);
       return;
     }
     case Kind::kExit:
       if (dead) {
-        if (r.iteration->number == r.frame->newest) r.frame->dead_exits.push_back(r.node);
+        if (r.iteration == r.frame->newest) r.frame->dead_exits.push_back(r.node);
       } else {
         Deliver(r.node, outputs, false, r.frame->parent, r.frame->parent_iteration, ready);
       }
       return;
-    case Kind::kNextIteration: {
+    case Kind::kNextIteration:
       if (dead) return;
-      FrameState* frame = r.frame;
-      if (r.iteration->number < frame->newest) {
-        for (const auto& iteration : frame->iterations) {
-          if (iteration->number == r.iteration->number + 1) {
-            Deliver(r.node, outputs, false, frame, iteration.get(), ready);
-            return;
-          }
-        }
+      if (r.iteration->next != nullptr) {
+        Deliver(r.node, outputs, false, r.frame, r.iteration->next, ready);
         return;
       }
-      frame->waiting.emplace_back(r.node, outputs[0]);
-      StartNextIteration(frame, ready);
+      r.frame->waiting.emplace_back(r.node, std::move(outputs[0]));
+      outputs[0].Reset();
+      StartNextIteration(r.frame, ready);
       return;
-    }
   }
 }
 
-void FramedRun::StartNextIteration(FrameState* frame, std::vector<Ready>* ready) {
+void FramedRun::StartNextIteration(FrameState* frame, ReadyList* ready) {
   const int limit = framed_->frames[frame->frame].parallel_iterations;
-  if (frame->waiting.empty() || static_cast<int>(frame->iterations.size()) >= limit + 1) return;
+  if (frame->waiting.empty() || frame->alive >= limit + 1) return;
   Iteration* iteration = AddIteration(frame, ready);
-  auto waiting = std::move(frame->waiting);
+  // Values that wait are for this iteration alone; what it makes waits for the next.
+  for (auto& [node, value] : frame->waiting) Deliver(node, &value, false, frame, iteration, ready);
   frame->waiting.clear();
-  for (auto& [node, value] : waiting) Deliver(node, {value}, false, frame, iteration, ready);
 }
 
-void FramedRun::Deliver(int node, const std::vector<Value>& outputs, bool is_dead, FrameState* frame,
-                        Iteration* iteration, std::vector<Ready>* ready) {
-  for (const FramedPlan::Edge& edge : framed_->edges[node]) {
-    if (edge.output >= 0) {
-      const Value& value = outputs[edge.output];
-      DeliverEdge(edge, {value.tensor, true, value.dead || is_dead}, frame, iteration, ready);
-    } else {
-      DeliverEdge(edge, {Tensor(), true, is_dead}, frame, iteration, ready);
-    }
+void FramedRun::Deliver(int node, Tensor* outputs, bool dead, FrameState* frame, Iteration* iteration,
+                        ReadyList* ready) {
+  const FramedPlan::NodeInfo& info = framed_->info[node];
+  const FramedPlan::Edge* edge = framed_->edges.data() + info.first_edge;
+  const FramedPlan::Edge* const end = edge + info.num_edges;
+  for (; edge != end; ++edge) {
+    Tensor* const value = edge->output >= 0 ? &outputs[edge->output] : nullptr;
+    Arrive(*edge, dead || (value != nullptr && !value->IsInitialized()), value, edge->is_last, frame, iteration, ready);
   }
 }
 
-void FramedRun::DeliverEdge(const FramedPlan::Edge& edge, const Value& value, FrameState* frame,
-                            Iteration* iteration, std::vector<Ready>* ready) {
-  const FramedPlan::NodeInfo& info = framed_->info[edge.target];
-  Count& count = iteration->counts[info.local];
-  if (edge.output < 0 || edge.input < 0) {
-    --count.pending_control;
-    count.any_dead |= value.dead;
+void FramedRun::Arrive(const FramedPlan::Edge& edge, bool dead, Tensor* value, bool may_move, FrameState* frame,
+                       Iteration* iteration, ReadyList* ready) {
+  Count& count = iteration->counts[edge.local];
+  const auto take = [&] {
+    Tensor& input = iteration->inputs[edge.input];
+    if (may_move) {
+      input = std::move(*value);
+      value->Reset();
+    } else {
+      input = *value;
+    }
+  };
+  bool is_dead;
+  if (!edge.to_merge) {
+    count.any_dead |= dead;
+    if (edge.input >= 0 && !dead) take();
+    if (--count.pending != 0) return;
+    is_dead = count.any_dead;
   } else {
-    --count.pending_data;
-    Value& input = iteration->inputs[info.first_input + edge.input];
-    if (info.kind == FramedPlan::Kind::kMerge) {
-      // The first live value wins; the back edge of a loop comes in the next iteration's own.
-      if (!value.dead && !count.live) {
-        count.live = true;
-        input = value;
-      }
+    if (edge.input < 0) {
+      --count.pending_control;
     } else {
-      input = value;
-      count.any_dead |= value.dead;
+      --count.pending;
+      // The first live value wins.
+      if (!dead && !count.live) {
+        count.live = true;
+        take();
+      }
     }
-  }
-  if (count.fired) return;
-  bool is_ready = false, is_dead = false;
-  if (info.kind == FramedPlan::Kind::kMerge) {
-    const bool all_came = count.pending_data == 0;
-    is_ready = count.pending_control == 0 && (count.live || all_came);
-    is_dead = !count.live;
+    if (count.fired || count.pending_control > 0) return;
     // A loop's Merge: its back edge never comes in the first iteration, nor its Enter later. When the
     // one input that can come is dead, so is the Merge.
-    if (!is_ready && !count.live && count.pending_control == 0 && value.dead && edge.output >= 0) {
-      const Node& merge = *plan_->nodes_[edge.target].node;
-      bool loop = false;
-      for (const Endpoint& in : merge.inputs()) loop |= in.node->IsNextIteration();
-      if (loop) is_ready = true;
-    }
-  } else {
-    is_ready = count.pending_control == 0 && count.pending_data == 0;
-    is_dead = count.any_dead;
+    const bool loop_is_dead = dead && edge.input >= 0 && framed_->info[edge.target].is_loop_merge;
+    if (!count.live && count.pending > 0 && !loop_is_dead) return;
+    is_dead = !count.live;
   }
-  if (!is_ready) return;
   count.fired = true;
   ++iteration->outstanding;
-  ready->push_back({edge.target, frame, iteration, is_dead});
+  ready->push_back({edge.target, is_dead, frame, iteration});
 }
 
-void FramedRun::CleanUp(FrameState* frame, std::vector<Ready>* ready) {
+void FramedRun::CleanUp(FrameState* frame, ReadyList* ready) {
   if (frame->parent == nullptr) return;  // the root goes with the run
-  while (!frame->iterations.empty()) {
-    Iteration* oldest = frame->iterations.front().get();
+  while (frame->oldest != nullptr) {
+    Iteration* oldest = frame->oldest;
     const bool entered = oldest->number > 0 || frame->enters_left == 0;
     if (!entered || oldest->outstanding > 0 || oldest->open_frames > 0) return;
     // The newest one may still get an iteration after it only from itself, and it is over.
-    if (frame->iterations.size() == 1 && !frame->waiting.empty()) {
-      StartNextIteration(frame, ready);
-    }
-    frame->iterations.pop_front();
-    StartNextIteration(frame, ready);
+    if (oldest->next == nullptr) StartNextIteration(frame, ready);
+    frame->oldest = oldest->next;
+    if (frame->oldest == nullptr) frame->newest = nullptr;
+    --frame->alive;
+    Recycle(oldest, frame->frame);
+    if (frame->oldest != nullptr) StartNextIteration(frame, ready);
   }
   if (frame->enters_left > 0) return;
   // The frame is over: exits that never were live are dead in the parent.
-  FrameState* parent = frame->parent;
-  Iteration* parent_iteration = frame->parent_iteration;
+  FrameState* const parent = frame->parent;
+  Iteration* const parent_iteration = frame->parent_iteration;
   if (!failed_.load(std::memory_order_acquire)) {
     for (const int exit : frame->dead_exits) {
-      std::vector<Value> dead(plan_->nodes_[exit].num_outputs);
-      for (Value& v : dead) v.dead = true;
-      KeepFetches(exit, dead);
-      Deliver(exit, dead, true, parent, parent_iteration, ready);
+      Tensor none;
+      if (framed_->info[exit].is_fetched) KeepFetches(exit, &none, true);
+      Deliver(exit, &none, true, parent, parent_iteration, ready);
     }
   }
+  frame->dead_exits.clear();
+  frame->constants.clear();
+  frame->waiting.clear();
+  FrameState** link = &parent_iteration->children;
+  while (*link != frame) link = &(*link)->sibling;
+  *link = frame->sibling;
+  idle_frames_.push_back(frame);
   --parent_iteration->open_frames;
-  for (auto it = parent->children.begin(); it != parent->children.end(); ++it) {
-    if (it->get() == frame) {
-      parent->children.erase(it);
-      break;
-    }
-  }
-  CleanUp(parent, ready);
+  if (parent_iteration->outstanding == 0) CleanUp(parent, ready);
 }
 
 void FramedRun::Fail(const PlanNode& n, const Status& status) {
   {
-    MutexLock lock(&mu_);
+    Turn turn(this);
     if (!status_.ok()) return;
     status_ = NodeError(*n.node, *n.device, status);
   }
@@ -435,28 +485,54 @@ void FramedRun::Fail(const PlanNode& n, const Status& status) {
   if (args_.step->cancellation != nullptr) args_.step->cancellation->StartCancel(status);
 }
 
+Status FramedRun::ReadFetches() {
+  for (size_t f = 0; f < fetched_.size(); ++f) {
+    if (!fetched_[f].present || fetched_[f].dead) {
+      return Internal("the fetched tensor ", plan_->fetches_[f].name(),
+                      " is dead: the branch that computes it was not taken\n\t [[{{node ",
+                      plan_->fetches_[f].node->name(), "}}]]");
+    }
+    if (IsRef(fetched_[f].tensor.dtype())) {
+      MR_ASSIGN_OR_RETURN(fetches_[f], ReadReference(fetched_[f].tensor));
+    } else {
+      fetches_[f] = std::move(fetched_[f].tensor);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Back to a run that has not begun, with its iterations kept.
+void FramedRun::LetGo() {
+  fetched_.clear();
+  idle_frames_.clear();
+  for (const auto& frame : frames_) {
+    for (Iteration* iteration = frame->oldest; iteration != nullptr; iteration = iteration->next) {
+      Recycle(iteration, frame->frame);
+    }
+    frame->oldest = frame->newest = nullptr;
+    frame->constants.clear();
+    frame->waiting.clear();
+    frame->dead_exits.clear();
+    idle_frames_.push_back(frame.get());
+  }
+  root_ = nullptr;
+}
+
 void FramedRun::EndActivity() {
   if (activities_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   Status status;
   {
-    MutexLock lock(&mu_);
-    status = status_;
-    for (size_t f = 0; status.ok() && f < fetched_.size(); ++f) {
-      if (!fetched_[f].present || fetched_[f].dead) {
-        status = Internal("the fetched tensor ", plan_->fetches_[f].name(),
-                          " is dead: the branch that computes it was not taken\n\t [[{{node ",
-                          plan_->fetches_[f].node->name(), "}}]]");
-      } else if (IsRef(fetched_[f].tensor.dtype())) {
-        StatusOr<Tensor> value = ReadReference(fetched_[f].tensor);
-        status = value.status();
-        if (value.ok()) fetches_[f] = *std::move(value);
-      } else {
-        fetches_[f] = std::move(fetched_[f].tensor);
-      }
-    }
+    Turn turn(this);
+    status = status_.ok() ? ReadFetches() : status_;
+    LetGo();
   }
   auto done = std::move(done_);
-  delete this;
+  {
+    // After this the next run may take it.
+    FramedPlan* const framed = framed_;
+    MutexLock lock(&framed->mu_);
+    framed->idle_.push_back(std::unique_ptr<FramedRun>(this));
+  }
   done(std::move(status));
 }
 

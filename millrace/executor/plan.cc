@@ -47,8 +47,11 @@ StatusOr<std::unique_ptr<Plan>> Plan::Compile(std::unique_ptr<Graph> graph,
   plan->graph_ = std::move(graph);
   MR_RETURN_IF_ERROR(plan->CompileNodes(options));
   MR_RETURN_IF_ERROR(plan->CompileSlots(options));
-  const bool framed = std::any_of(plan->nodes_.begin(), plan->nodes_.end(),
-                                  [](const PlanNode& n) { return n.node->IsControlFlow(); });
+  // A value from another task may turn out to be dead, unless it is the client who sends it.
+  const bool framed = std::any_of(plan->nodes_.begin(), plan->nodes_.end(), [](const PlanNode& n) {
+    const bool is_recv = n.node->is_type("_Recv") || n.node->is_type("_HostRecv");
+    return n.node->IsControlFlow() || (is_recv && !n.node->AttrOr<bool>("client_terminated", false));
+  });
   if (framed) {
     MR_ASSIGN_OR_RETURN(plan->framed_, FramedPlan::Compile(*plan));
     return plan;

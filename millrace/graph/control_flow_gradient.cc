@@ -9,6 +9,7 @@ namespace {
 struct Branch {
   Endpoint predicate;
   int branch = -1;
+  const Node* gate = nullptr;
 };
 
 // Walks back from `start` to the Switch that decides whether it is alive. Conditionals that lie
@@ -25,7 +26,9 @@ Branch FindBranch(Endpoint start) {
     stack.pop_back();
     int next_depth = depth;
     if (at.node->IsSwitch()) {
-      if (depth == 0 && at.index >= 0) return {at.node->input(1), at.index};
+      // A loop's own Switch decides over iterations, not branches.
+      if (at.node->input(1).node->op().control_kind == ControlKind::kLoopCond) continue;
+      if (depth == 0 && at.index >= 0) return {at.node->input(1), at.index, at.node};
       next_depth = depth - 1;
       if (next_depth < 0) continue;
     } else if (at.node->IsMerge()) {
@@ -50,15 +53,16 @@ Endpoint ZerosOfBranch(GradientContext& c, int branch, DType dtype) {
 }  // namespace
 
 Status SwitchGradient(GradientContext& c) {
-  Endpoint sides[2];
-  for (int i = 0; i < 2; ++i) {
-    if (!c.raw_grad(i).IsNone()) sides[i] = c.grad(i);
+  std::vector<Endpoint> sides(c.num_outputs());
+  Endpoint some;
+  for (int i = 0; i < c.num_outputs(); ++i) {
+    if (!c.raw_grad(i).IsNone()) some = sides[i] = c.grad(i);
   }
-  for (int i = 0; i < 2; ++i) {
-    if (!sides[i] && sides[1 - i]) sides[i] = ZerosOfBranch(c, i, BaseType(sides[1 - i].dtype()));
+  for (int i = 0; some && i < c.num_outputs(); ++i) {
+    if (!sides[i]) sides[i] = ZerosOfBranch(c, i, BaseType(some.dtype()));
   }
   if (!c.ok()) return c.status();
-  c.set_input_grad(0, c.Op("Merge", {sides[0], sides[1]}));
+  c.set_input_grad(0, c.Op("Merge", sides));
   return c.status();
 }
 
@@ -67,7 +71,7 @@ Status MergeGradient(GradientContext& c) {
   Endpoint predicate;
   for (int i = 0; i < c.num_inputs(); ++i) {
     if (c.input(i).node->IsNextIteration() || c.input(i).node->IsEnter()) {
-      return Unimplemented("gradients through loops are not supported");
+      return Unimplemented("the loop that it belongs to is not one that While makes");
     }
     const Branch branch = FindBranch(c.input(i));
     if (branch.branch < 0) {
@@ -77,7 +81,9 @@ Status MergeGradient(GradientContext& c) {
     if (gate == nullptr || predicate != branch.predicate) {
       predicate = branch.predicate;
       const Endpoint grad = c.grad(0);
-      gate = c.AddNode("Switch", {grad, predicate});
+      gate = branch.gate->is_type("_SwitchN")
+                 ? c.AddNode("_SwitchN", {grad, predicate}, {{"num_outs", static_cast<int64_t>(branch.gate->num_outputs())}})
+                 : c.AddNode("Switch", {grad, predicate});
       if (gate == nullptr) return c.status();
     }
     c.set_input_grad(i, gate->output(branch.branch));

@@ -33,8 +33,6 @@ bool IsValidNodeName(absl::string_view name) {
   return std::all_of(name.begin() + 1, name.end(), IsNamePart);
 }
 
-Graph::Graph() = default;
-Graph::~Graph() = default;
 
 Status Graph::CheckNewName(const Node& node) const {
   const std::string& name = node.name();

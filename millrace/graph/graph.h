@@ -201,8 +201,14 @@ class Graph {
 
   const pb::VersionDef& versions() const { return versions_; }
   void set_versions(const pb::VersionDef& v) { versions_ = v; }
-  const pb::FunctionDefLibrary& library() const { return library_; }
-  pb::FunctionDefLibrary* mutable_library() { return &library_; }
+  // The functions that nodes call. Clones share it until one of them changes it.
+  const pb::FunctionDefLibrary& library() const;
+  pb::FunctionDefLibrary* mutable_library();
+  void ShareLibrary(const Graph& other) { library_ = other.library_; }
+  // Null when there is none of that name.
+  const pb::FunctionDef* FindFunction(absl::string_view name) const;
+  // The name of the function that the library declares to be the gradient of `name`; empty for none.
+  std::string FindGradientFunction(absl::string_view name) const;
 
  private:
   friend class GraphDefImporter;
@@ -213,7 +219,8 @@ class Graph {
   Node* Adopt(std::unique_ptr<Node> node);
 
   pb::VersionDef versions_;
-  pb::FunctionDefLibrary library_;
+  struct Library;
+  std::shared_ptr<Library> library_;  // never null
   int next_id_ = 0;
   std::vector<Node*> nodes_;
   std::vector<std::unique_ptr<Node>> owned_;     // of nodes_, in the same order

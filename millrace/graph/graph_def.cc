@@ -1,8 +1,12 @@
 #include "millrace/graph/graph_def.h"
 
+#include <algorithm>
+
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/numbers.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "millrace/graph/function.h"
 #include "millrace/graph/node_types.h"
 
 namespace millrace {
@@ -73,24 +77,33 @@ class GraphDefImporter {
       TakeBack();
       return status;
     }
-    for (pb::FunctionDef* f : new_functions_) graph_.library_.add_function()->Swap(f);
-    for (const pb::GradientDef& g : def_.library().gradient()) *graph_.library_.add_gradient() = g;
-    for (const auto& g : def_.library().registered_gradients()) {
-      *graph_.library_.add_registered_gradients() = g;
+    if (new_functions_.empty() && def_.library().gradient_size() == 0) return TakeVersions();
+    pb::FunctionDefLibrary* library = graph_.mutable_library();
+    for (pb::FunctionDef* f : new_functions_) library->add_function()->Swap(f);
+    for (const pb::GradientDef& g : def_.library().gradient()) {
+      if (graph_.FindGradientFunction(g.function_name()).empty()) *graph_.mutable_library()->add_gradient() = g;
     }
-    if (def_.has_versions()) graph_.versions_.Swap(def_.mutable_versions());
-    return status;
+    for (const auto& g : def_.library().registered_gradients()) {
+      *graph_.mutable_library()->add_registered_gradients() = g;
+    }
+    return TakeVersions();
   }
 
  private:
+  Status TakeVersions() {
+    if (def_.has_versions()) graph_.versions_.Swap(def_.mutable_versions());
+    return absl::OkStatus();
+  }
+
   Status ImportAll() {
     MR_RETURN_IF_ERROR(CheckLibrary());
     const size_t total = first_ + static_cast<size_t>(def_.node_size());
-    graph_.nodes_.reserve(total);
-    graph_.owned_.reserve(total);
-    graph_.by_name_.reserve(total);
+    if (total > graph_.nodes_.capacity()) {  // many small imports must not each move everything
+      graph_.nodes_.reserve(std::max(total, 2 * graph_.nodes_.capacity()));
+      graph_.owned_.reserve(graph_.nodes_.capacity());
+      graph_.by_name_.reserve(total);
+    }
     for (pb::NodeDef& def : *def_.mutable_node()) MR_RETURN_IF_ERROR(WithNode(def, Make(&def)));
-    waited_for_.resize(graph_.next_id_, -1);
     for (int i = 0; i < def_.node_size(); ++i) {
       Node* node = graph_.nodes_[first_ + i];
       if (Status s = Link(def_.node(i), node); !s.ok()) {
@@ -109,14 +122,14 @@ class GraphDefImporter {
   }
 
   Status CheckLibrary() {
-    absl::flat_hash_map<absl::string_view, const pb::FunctionDef*> known;
     if (def_.library().function_size() == 0) return absl::OkStatus();
-    for (const auto& f : graph_.library_.function()) known.emplace(f.signature().name(), &f);
     for (pb::FunctionDef& f : *def_.mutable_library()->mutable_function()) {
-      auto [it, is_new] = known.emplace(f.signature().name(), &f);
-      if (is_new) {
+      const pb::FunctionDef* known = FindFunction(f.signature().name());
+      if (known == nullptr) {
+        MR_RETURN_IF_ERROR(CheckFunction(f));
+        functions_.emplace(f.signature().name(), &f);
         new_functions_.push_back(&f);
-      } else if (StableBytes(*it->second) != StableBytes(f)) {
+      } else if (StableBytes(*known) != StableBytes(f)) {
         return InvalidArgument("function '", f.signature().name(),
                                "' is defined twice, differently");
       }
@@ -124,8 +137,17 @@ class GraphDefImporter {
     return absl::OkStatus();
   }
 
+  const pb::FunctionDef* FindFunction(absl::string_view name) const {
+    const auto it = functions_.find(name);
+    return it != functions_.end() ? it->second : graph_.FindFunction(name);
+  }
+
   // A node without inputs; def's name stays, since messages need it.
   Status Make(pb::NodeDef* def) {
+    if (OpRegistry::Global().FindOrNull(def->op()) == nullptr) {
+      const pb::FunctionDef* function = FindFunction(def->op());
+      if (function != nullptr) MR_RETURN_IF_ERROR(CallByName(*function, def));
+    }
     MR_ASSIGN_OR_RETURN(const OpSchema* op, OpRegistry::Global().Find(def->op()));
     auto node = std::make_unique<Node>();
     node->op_ = op;
@@ -148,6 +170,7 @@ class GraphDefImporter {
   Status Link(const pb::NodeDef& def, Node* node) {
     const size_t data_inputs = node->input_types_.size();
     node->inputs_.reserve(data_inputs);
+    absl::flat_hash_set<const Node*> seen;
     for (const std::string& text : def.input()) {
       InputRef name;
       MR_RETURN_IF_ERROR(ParseInputRef(text, &name));
@@ -156,9 +179,7 @@ class GraphDefImporter {
         return InvalidArgument("input '", text, "' names no node of the graph");
       if (source->id() >= node->id()) forward_reference_ = true;
       if (name.slot < 0) {
-        if (waited_for_[source->id()] == node->id()) continue;  // named twice
-        waited_for_[source->id()] = node->id();
-        node->control_inputs_.push_back(source);
+        if (seen.insert(source).second) node->control_inputs_.push_back(source);  // once, if named twice
         continue;
       }
       if (name.slot >= source->num_outputs()) {
@@ -183,8 +204,8 @@ class GraphDefImporter {
   const size_t first_;
   const int first_id_;
   bool forward_reference_ = false;
-  std::vector<int> waited_for_;  // by id: the last node that waits for it
   std::vector<pb::FunctionDef*> new_functions_;
+  absl::flat_hash_map<absl::string_view, const pb::FunctionDef*> functions_;  // of this import
 };
 
 Status ImportGraphDef(pb::GraphDef def, Graph* graph) {
@@ -203,6 +224,7 @@ pb::NodeDef ExportNodeDef(const Node& node) {
     // insert leaves an attribute that is there alone.
     if (attr.has_default) def.mutable_attr()->insert({attr.name, attr.default_value});
   }
+  if (IsCalledByName(node)) NameFunctionAsOp(&def);
   return def;
 }
 

@@ -99,7 +99,7 @@ Status CheckList(const OpAttr& attr, absl::string_view kind, const pb::AttrValue
 ControlKind ControlKindOf(absl::string_view op) {
   if (op == "LoopCond") return ControlKind::kLoopCond;
   absl::string_view base = absl::StartsWith(op, "Ref") ? op.substr(3) : op;
-  if (base == "Switch") return ControlKind::kSwitch;
+  if (base == "Switch" || op == "_SwitchN") return ControlKind::kSwitch;
   if (base == "Merge") return ControlKind::kMerge;
   if (base == "Enter") return ControlKind::kEnter;
   if (base == "Exit") return ControlKind::kExit;

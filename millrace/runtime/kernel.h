@@ -104,6 +104,7 @@ struct StepContext {
   // All files that kernels touch, perhaps confined to some folders.
   FileSystem* files = nullptr;
   FunctionRunner* functions = nullptr;        // null in a graph without functions
+  int call_depth = 0;                         // functions that are being run around this one
 };
 
 // One execution of one node. Belongs to the executor; a kernel uses it only until it has finished.

@@ -4,10 +4,6 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_join.h"
 #include "millrace/base/log.h"
-#include "millrace/graph/graph_def.h"
-#include "millrace/graph/passes/pass.h"
-#include "millrace/graph/placement.h"
-#include "millrace/graph/shape_inference.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/session/direct_session.h"
 
@@ -68,31 +64,6 @@ StatusOr<Endpoint> CutAtFeed(Graph* graph, const Endpoint& feed) {
   return cut->output(0);
 }
 
-// Runs one node on constants, for constant folding.
-StatusOr<std::vector<Tensor>> Evaluate(const Node& node, absl::Span<const Tensor> inputs,
-                                       Device* device) {
-  MR_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, KernelRegistry::Global().Create(node, device));
-  if (kernel->is_async()) return Unimplemented("an asynchronous kernel is not folded");
-  std::vector<const Tensor*> pointers;
-  for (const Tensor& t : inputs) pointers.push_back(&t);
-  std::vector<Tensor> outputs(node.num_outputs());
-  CancellationManager cancellation;
-  ResourceManager resources;
-  StepContext step;
-  step.cancellation = &cancellation;
-  step.resources = &resources;
-  KernelContext ctx;
-  KernelContextAccess access(ctx);
-  access.Set(&node, device, device->allocator(), &step);
-  access.SetInputs(pointers.data(), static_cast<int>(pointers.size()), 0);
-  access.SetOutputs(outputs.data(), static_cast<int>(outputs.size()));
-  MR_RETURN_IF_ERROR(kernel->Compute(ctx));
-  for (const Tensor& t : outputs) {
-    if (!t.IsInitialized()) return Internal("node ", node.name(), " left an output unset");
-  }
-  return outputs;
-}
-
 }  // namespace
 
 StatusOr<std::shared_ptr<StepProgram>> DirectSession::Compile(const CallableSpec& spec) {
@@ -137,30 +108,7 @@ StatusOr<std::unique_ptr<Plan>> DirectSession::CompilePlan(std::unique_ptr<Graph
       MR_ASSIGN_OR_RETURN(feed, CutAtFeed(graph.get(), feed));
     }
   }
-  MR_RETURN_IF_ERROR(Prune(graph.get(), context));
-  PlacementOptions placement;
-  for (const auto& device : devices_) placement.devices.push_back(device->name());
-  placement.has_kernel = [](const Node& node, const std::string& device_type) {
-    return node.is_type("NoOp") || KernelRegistry::Global().Has(node.type(), device_type);
-  };
-  placement.allow_soft_placement = options_.allow_soft_placement;
-  MR_RETURN_IF_ERROR(PlaceNodes(graph.get(), placement));
-  if (options_.log_device_placement) LogPlacement(*graph);
-  MR_RETURN_IF_ERROR(ReadAfterUpdates(graph.get()));
-  MR_RETURN_IF_ERROR(InferShapes(graph.get(), /*lenient=*/true));
-  context.evaluate = [this](const Node& node, absl::Span<const Tensor> inputs) {
-    return Evaluate(node, inputs, devices_[0].get());
-  };
-  MR_RETURN_IF_ERROR(RunPasses(graph.get(), context, options_.passes));
-  MR_RETURN_IF_ERROR(InsertCopies(graph.get()));
-
-  PlanOptions plan_options;
-  plan_options.feeds = context.feeds;
-  // A pass may have put another node in a fetched one's place; the name is what holds.
-  MR_ASSIGN_OR_RETURN(plan_options.fetches, FindAll(*graph, fetches, "fetch"));
-  plan_options.device_of = [this](const Node& node) { return FindDevice(node); };
-  plan_options.make_kernel = [this](const Node& node, Device* device) { return MakeKernel(node, device); };
-  return Plan::Compile(std::move(graph), plan_options);
+  return CompileGraph(std::move(graph), std::move(context), compile_options_);
 }
 
 // Kernels with state of their own (a random op's place in its stream) are the session's, by node, so that

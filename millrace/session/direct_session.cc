@@ -75,14 +75,24 @@ DirectSession::DirectSession(const SessionOptions& options)
   for (int i = 0; i < options.cpu_devices; ++i) {
     devices_.push_back(NewCpuDevice(
         {.name = absl::StrCat("/job:localhost/replica:0/task:0/device:CPU:", i), .pool = pool}));
+    compile_options_.devices.push_back(devices_.back().get());
   }
+  compile_options_.allow_soft_placement = options_.allow_soft_placement;
+  compile_options_.passes = options_.passes;
+  compile_options_.make_kernel = [this](const Node& node, Device* device) { return MakeKernel(node, device); };
+  if (options_.log_device_placement) {
+    compile_options_.on_placed = [this](const Graph& graph) { LogPlacement(graph); };
+  }
+  functions_ = std::make_unique<FunctionTable>(compile_options_);
 }
 
 DirectSession::~DirectSession() { Close().IgnoreError(); }
 
 Status DirectSession::Extend(pb::GraphDef def) {
   MutexLock lock(&graph_mu_);
-  return ImportGraphDef(std::move(def), &graph_);
+  MR_RETURN_IF_ERROR(ImportGraphDef(std::move(def), &graph_));
+  functions_->UseLibrary(graph_);
+  return absl::OkStatus();
 }
 
 Status DirectSession::Extend(const Graph& graph) {
@@ -93,7 +103,9 @@ Status DirectSession::Extend(const Graph& graph) {
   for (const Node* node : graph.nodes()) {
     if (graph_.FindNode(node->name()) == nullptr) *fresh.add_node() = ExportNodeDef(*node);
   }
-  return ImportGraphDef(std::move(fresh), &graph_);
+  MR_RETURN_IF_ERROR(ImportGraphDef(std::move(fresh), &graph_));
+  functions_->UseLibrary(graph_);
+  return absl::OkStatus();
 }
 
 Scheduler* DirectSession::InterOpPool() {
@@ -102,13 +114,6 @@ Scheduler* DirectSession::InterOpPool() {
     inter_op_ = std::make_unique<ThreadPool>("inter_op", OrCores(options_.inter_op_threads));
   }
   return inter_op_.get();
-}
-
-StatusOr<Device*> DirectSession::FindDevice(const Node& node) const {
-  for (const auto& device : devices_) {
-    if (device->name() == node.assigned_device()) return device.get();
-  }
-  return Internal("node ", node.name(), " was placed on ", node.assigned_device(), ", which does not exist");
 }
 
 StatusOr<std::shared_ptr<StepProgram>> DirectSession::Program(const CallableSpec& spec) {
@@ -131,6 +136,7 @@ StepContext DirectSession::NewStep(RunningStep& running, StepResources* step_res
   step.step_resources = step_resources;
   step.waits = waits_.get();
   step.files = rooted_files_ != nullptr ? rooted_files_.get() : FileSystem::Posix();
+  step.functions = functions_.get();
   return step;
 }
 

@@ -10,7 +10,8 @@
 #include "millrace/base/mutex.h"
 #include "millrace/base/thread_pool.h"
 #include "millrace/device/device.h"
-#include "millrace/executor/plan.h"
+#include "millrace/executor/compile_graph.h"
+#include "millrace/executor/function_table.h"
 #include "millrace/runtime/rendezvous.h"
 #include "millrace/runtime/resource_manager.h"
 #include "millrace/runtime/wait_registry.h"
@@ -65,7 +66,6 @@ class DirectSession : public Session {
   StepContext NewStep(RunningStep& running, StepResources* step_resources);
   Status RunProgram(StepProgram& program, absl::Span<const Tensor> feeds, const RunOptions& options,
                     std::vector<Tensor>* results, RunMetadata* metadata);
-  StatusOr<Device*> FindDevice(const Node& node) const;
   StatusOr<std::shared_ptr<Kernel>> MakeKernel(const Node& node, Device* device);
   void CancelRunningSteps();
   void LogPlacement(const Graph& graph) const;
@@ -78,6 +78,8 @@ class DirectSession : public Session {
   // Where options_.file_roots confine it; null otherwise.
   const std::unique_ptr<FileSystem> rooted_files_;
   std::vector<std::unique_ptr<Device>> devices_;
+  CompileOptions compile_options_;  // constant after the constructor
+  std::unique_ptr<FunctionTable> functions_;
   std::atomic<int64_t> next_step_id_{1};
 
   Mutex graph_mu_;

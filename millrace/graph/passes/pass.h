@@ -17,8 +17,10 @@ struct PassOptions {
   bool common_subexpressions = true;
   bool identity_removal = true;
   bool fusion = true;
+  // Calls, conditionals and loops that name functions become plain nodes (function_inliner.h).
+  bool inline_functions = true;
 
-  static PassOptions None() { return {false, false, false, false}; }
+  static PassOptions None() { return {false, false, false, false, false}; }
 };
 
 // What a pass must respect and may use.

@@ -6,6 +6,7 @@
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
+#include "millrace/ops/list/tensor_list.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -56,12 +57,18 @@ Status FillGradient(GradientContext& c) {
 class ZerosLikeKernel : public Kernel {
  public:
   explicit ZerosLikeKernel(KernelInit& init) {
-    if (!IsPlain(init.input_type(0)) && init.input_type(0) != DType::kString) {
+    const DType dtype = init.input_type(0);
+    if (!IsPlain(dtype) && dtype != DType::kString && dtype != DType::kVariant) {
       FailDType(init, init.input_type(0));
     }
   }
   Status Compute(KernelContext& ctx) override {
     const Shape shape = ctx.input(0).shape();
+    if (ctx.input(0).dtype() == DType::kVariant) {
+      MR_ASSIGN_OR_RETURN(Tensor zeros, ZerosLikeTensor(ctx, ctx.input(0)));
+      ctx.SetOutput(0, std::move(zeros));
+      return absl::OkStatus();
+    }
     if (!IsPlain(ctx.input(0).dtype())) return ctx.AllocateOutput(0, shape).status();
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, shape));
     std::memset(out->raw_data(), 0, out->TotalBytes());

@@ -3,6 +3,7 @@
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/broadcast.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/list/tensor_list.h"
 
 namespace millrace {
 namespace {
@@ -24,7 +25,7 @@ class AddNKernel : public Kernel {
  public:
   explicit AddNKernel(KernelInit& init) {
     const DType dtype = init.output_type(0);
-    if (!DispatchType(NumberTypes{}, dtype, [](auto) {})) FailDType(init, dtype);
+    if (dtype != DType::kVariant && !DispatchType(NumberTypes{}, dtype, [](auto) {})) FailDType(init, dtype);
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -40,6 +41,14 @@ class AddNKernel : public Kernel {
     }
     if (count == 1) {
       ctx.SetOutput(0, ctx.input(0));
+      return absl::OkStatus();
+    }
+    if (ctx.input(0).dtype() == DType::kVariant) {
+      Tensor sum = ctx.input(0);
+      for (int k = 1; k < count; ++k) {
+        MR_ASSIGN_OR_RETURN(sum, AddTensors(ctx, sum, ctx.input(k)));
+      }
+      ctx.SetOutput(0, std::move(sum));
       return absl::OkStatus();
     }
     Status status;

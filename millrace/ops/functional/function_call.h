@@ -1,0 +1,46 @@
+// How the kernels of this folder run functions.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "millrace/base/mutex.h"
+#include "millrace/runtime/function_runner.h"
+#include "millrace/runtime/kernel.h"
+
+namespace millrace {
+
+// A function that a node names, compiled when it is first needed. Thread-safe.
+class NamedFunction {
+ public:
+  NamedFunction() = default;
+  explicit NamedFunction(pb::NameAttrList name) : name_(std::move(name)) {}
+  void Set(pb::NameAttrList name) { name_ = std::move(name); }
+
+  StatusOr<std::shared_ptr<CallableFunction>> Get(const StepContext& step) {
+    MutexLock lock(&mu_);
+    if (function_ == nullptr) {
+      if (step.functions == nullptr) return Internal("there is nothing here that runs functions");
+      MR_ASSIGN_OR_RETURN(function_, step.functions->Instantiate(name_));
+    }
+    return function_;
+  }
+  const std::string& name() const { return name_.name(); }
+
+ private:
+  pb::NameAttrList name_;
+  Mutex mu_;
+  std::shared_ptr<CallableFunction> function_ ABSL_GUARDED_BY(mu_);
+};
+
+// Inputs [first, end) of a node.
+std::vector<Tensor> InputsFrom(const KernelContext& ctx, int first);
+
+// Sets the outputs of `ctx` from what a function gave. INVALID_ARGUMENT when they do not fit.
+Status SetOutputs(KernelContext& ctx, const std::string& function, std::vector<Tensor> results);
+
+// Runs `function` on inputs [first, end) and makes its results the node's outputs.
+void RunAsNode(KernelContext& ctx, NamedFunction& function, int first, Kernel::Done done);
+
+}  // namespace millrace

@@ -1,0 +1,280 @@
+// Lists joined to one tensor and cut from one, and lists joined to lists.
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/op_schema.h"
+#include "millrace/ops/list/list_shapes.h"
+#include "millrace/ops/list/tensor_list.h"
+#include "millrace/runtime/kernel_registry.h"
+
+namespace millrace {
+namespace {
+
+// TensorListConcat and its second form, which says how long the elements are that were never set.
+class TensorListConcatKernel : public Kernel {
+ public:
+  explicit TensorListConcatKernel(KernelInit& init) {
+    init.Attr("element_dtype", &dtype_);
+    if (init.node().is_type("TensorListConcat")) init.Attr("element_shape", &shape_);
+  }
+
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const TensorList* const list, ListInput(ctx, 0, dtype_));
+    PartialShape wanted = shape_;
+    if (ctx.num_inputs() > 1) {
+      MR_ASSIGN_OR_RETURN(wanted, ShapeFromTensor(ctx.input(1)));
+    }
+    // Everything but the first dimension; the first is given where all elements are of one length.
+    PartialShape rows = wanted;
+    if (wanted.known_rank() && wanted.rank() < 1) {
+      return InvalidArgument("Concat requires elements to be at least vectors, found scalars instead.");
+    }
+    if (!wanted.known_rank() && list->element_shape.known_rank()) rows = list->element_shape;
+    if (rows.known_rank() && rows.rank() < 1) return InvalidArgument("Concat requires elements to be at least vectors, found scalars instead.");
+    PartialShape tail;
+    if (rows.known_rank()) tail = PartialShape(rows.dims().subspan(1));
+    if (list->element_shape.known_rank() && list->element_shape.rank() > 0) {
+      StatusOr<PartialShape> merged = tail.MergeWith(PartialShape(list->element_shape.dims().subspan(1)));
+      if (!merged.ok()) return Differ(rows, list->element_shape);
+      tail = *merged;
+    }
+    const int64_t n = static_cast<int64_t>(list->tensors.size());
+    const Tensor* leading = ctx.num_inputs() > 2 && ctx.input(2).num_elements() > 0 ? &ctx.input(2) : nullptr;
+    if (leading != nullptr && (leading->rank() != 1 || leading->num_elements() != n)) {
+      return InvalidArgument("leading_dims has shape ", leading->shape().ToString(), ", but the list has ", n, " elements");
+    }
+    int64_t total = 0;
+    std::vector<int64_t> lengths(n);
+    for (int64_t i = 0; i < n; ++i) {
+      const Tensor& t = list->tensors[i];
+      if (t.IsInitialized()) {
+        if (t.rank() < 1) return InvalidArgument("Concat saw a scalar shape at index ", i, " but requires at least vectors.");
+        StatusOr<PartialShape> merged = tail.MergeWith(PartialShape(t.shape().dims().subspan(1)));
+        if (!merged.ok()) return Differ(tail, t.shape());
+        tail = *merged;
+        lengths[i] = t.dim(0);
+        if (rows.known_rank() && rows.dim(0) >= 0 && wanted.known_rank() && rows.dim(0) != lengths[i]) return Differ(rows, t.shape());
+      } else if (leading != nullptr && leading->data<int64_t>()[i] >= 0) {
+        lengths[i] = leading->data<int64_t>()[i];
+      } else if (rows.known_rank() && rows.dim(0) >= 0) {
+        lengths[i] = rows.dim(0);
+      } else {
+        return InvalidArgument("Concating lists with uninitialized tensors is not supported in this form: the length of element ", i,
+                               " is not known");
+      }
+      if (lengths[i] > kMaxListElements || (total += lengths[i]) > (int64_t{1} << 40)) {
+        return InvalidArgument("the lengths of the elements add up to too much");
+      }
+    }
+    if (!tail.IsFullyDefined()) {
+      return InvalidArgument("All except the first dimension must be fully defined when concating an empty tensor list. element_shape: ",
+                             rows.ToString());
+    }
+    Shape::Dims dims = {total};
+    for (const int64_t d : tail.dims()) dims.push_back(d);
+    MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
+    MR_ASSIGN_OR_RETURN(Tensor* const out, ctx.AllocateOutput(0, shape));
+    MR_ASSIGN_OR_RETURN(Tensor* const out_lengths, ctx.AllocateOutput(1, Shape({n})));
+    int64_t at = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      out_lengths->data<int64_t>()[i] = lengths[i];
+      const Tensor* t = &list->tensors[i];
+      Tensor zeros;
+      if (!t->IsInitialized()) {
+        dims[0] = lengths[i];
+        MR_ASSIGN_OR_RETURN(zeros, Zeros(ctx, dtype_, Shape(dims)));
+        t = &zeros;
+      }
+      CopyInto(*t, out, at);
+      at += t->num_elements();
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static Status Differ(const PartialShape& a, const PartialShape& b) {
+    return InvalidArgument("Tried to concat tensors with unequal shapes: ", a.ToString(), " vs ", b.ToString());
+  }
+
+  DType dtype_ = DType::kInvalid;
+  PartialShape shape_;
+};
+
+class TensorListSplitKernel : public Kernel {
+ public:
+  explicit TensorListSplitKernel(KernelInit&) {}
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& t = ctx.input(0);
+    const Tensor& lengths = ctx.input(2);
+    if (t.rank() < 1) return InvalidArgument("Tensor must be at least a vector, but saw shape: ", t.shape().ToString());
+    if (lengths.rank() != 1) return InvalidArgument("Expected lengths to be a vector, received shape: ", lengths.shape().ToString());
+    MR_ASSIGN_OR_RETURN(PartialShape shape, ShapeFromTensor(ctx.input(1)));
+    int64_t total = 0;
+    for (const int64_t n : lengths.flat<int64_t>()) {
+      if (n < 0) return InvalidArgument("Invalid value in lengths: ", n);
+      if (n > t.dim(0) - total) {
+        return InvalidArgument("Attempting to slice [", total, ", ", static_cast<double>(total) + static_cast<double>(n),
+                               ") from tensor with length ", t.dim(0));
+      }
+      Shape::Dims dims(t.shape().dims().begin(), t.shape().dims().end());
+      dims[0] = n;
+      if (!shape.IsCompatibleWith(Shape(dims))) {
+        return InvalidArgument("tensor shape ", t.shape().ToString(), " cut to ", n, " is not compatible with element_shape ", shape.ToString());
+      }
+      total += n;
+    }
+    if (total != t.dim(0)) {
+      return InvalidArgument("Unused values in tensor. Length of tensor: ", t.dim(0), " Values used: ", total);
+    }
+    MR_ASSIGN_OR_RETURN(TensorList* const list, NewList(ctx, 0, t.dtype(), std::move(shape)));
+    int64_t at = 0;
+    for (const int64_t n : lengths.flat<int64_t>()) {
+      list->tensors.push_back(t.Slice(at, at + n));
+      at += n;
+    }
+    return absl::OkStatus();
+  }
+};
+
+// Element by element over tensors of lists.
+class TensorListConcatListsKernel : public Kernel {
+ public:
+  explicit TensorListConcatListsKernel(KernelInit& init) { init.Attr("element_dtype", &dtype_); }
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& a = ctx.input(0);
+    const Tensor& b = ctx.input(1);
+    if (a.shape() != b.shape()) {
+      return InvalidArgument("input_a and input_b must have the same shapes, but saw: ", a.shape().ToString(), " vs. ", b.shape().ToString());
+    }
+    MR_ASSIGN_OR_RETURN(Tensor* const out, ctx.AllocateOutput(0, a.shape()));
+    for (int64_t i = 0; i < a.num_elements(); ++i) {
+      const TensorList* x = a.data<Variant>()[i].Get<TensorList>();
+      const TensorList* y = b.data<Variant>()[i].Get<TensorList>();
+      if (x == nullptr || y == nullptr) return InvalidArgument("input_", x == nullptr ? "a" : "b", "[", i, "] is not a list");
+      if (x->element_dtype != dtype_ || y->element_dtype != dtype_) {
+        return InvalidArgument("input_a[", i, "] and input_b[", i, "] hold ", DTypeName(x->element_dtype), " and ",
+                               DTypeName(y->element_dtype), ", not ", DTypeName(dtype_));
+      }
+      StatusOr<PartialShape> shape = x->element_shape.MergeWith(y->element_shape);
+      if (!shape.ok()) {
+        return InvalidArgument("input_a and input_b TensorList element shapes are not identical at index ", i, ": ",
+                               x->element_shape.ToString(), " vs. ", y->element_shape.ToString());
+      }
+      RefPtr<TensorList> joined = x->Like();
+      joined->element_shape = *shape;
+      joined->tensors = x->tensors;
+      joined->tensors.insert(joined->tensors.end(), y->tensors.begin(), y->tensors.end());
+      out->data<Variant>()[i] = Variant(std::move(joined));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  DType dtype_ = DType::kInvalid;
+};
+
+class TensorListPushBackBatchKernel : public Kernel {
+ public:
+  explicit TensorListPushBackBatchKernel(KernelInit& init) { init.Attr("element_dtype", &dtype_); }
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& handles = ctx.input(0);
+    const Tensor& t = ctx.input(1);
+    if (t.rank() < 1) return InvalidArgument("Expected tensor to be at least a vector, but saw shape: ", t.shape().ToString());
+    if (handles.rank() != 1) return InvalidArgument("Expected input_handles to be a vector, but saw shape: ", handles.shape().ToString());
+    if (handles.dim(0) != t.dim(0)) {
+      return InvalidArgument("Expected tensor.shape[0] == input_handles.size, but saw ", t.dim(0), " vs. ", handles.dim(0));
+    }
+    for (int64_t i = 0; i < handles.dim(0); ++i) {
+      const TensorList* list = handles.data<Variant>()[i].Get<TensorList>();
+      if (list == nullptr) return InvalidArgument("Input handle at index ", i, " is not a list. Saw: '", handles.data<Variant>()[i].DebugString(), "'");
+      if (list->element_dtype != dtype_) {
+        return InvalidArgument("Invalid data type at index ", i, "; op elements ", DTypeName(dtype_), " but list elements ",
+                               DTypeName(list->element_dtype));
+      }
+      if (!list->element_shape.IsCompatibleWith(Shape(t.shape().dims().subspan(1)))) {
+        return InvalidArgument("Tried to append a tensor with incompatible shape to a list at index ", i, ". Op element shape: ",
+                               Shape(t.shape().dims().subspan(1)).ToString(), " list shape: ", list->element_shape.ToString());
+      }
+    }
+    MR_ASSIGN_OR_RETURN(Tensor* const out, ctx.AllocateOutput(0, handles.shape()));
+    for (int64_t i = 0; i < handles.dim(0); ++i) {
+      const TensorList* list = handles.data<Variant>()[i].Get<TensorList>();
+      RefPtr<TensorList> longer = list->Like();
+      longer->tensors = list->tensors;
+      longer->tensors.push_back(t.Row(i));
+      out->data<Variant>()[i] = Variant(std::move(longer));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  DType dtype_ = DType::kInvalid;
+};
+
+Status ConcatShape(ShapeContext& c) {
+  PartialShape shape;
+  if (c.num_inputs() > 1) {
+    shape = ElementShapeInput(c, 1);
+  } else {
+    MR_ASSIGN_OR_RETURN(shape, c.Attr<PartialShape>("element_shape"));
+  }
+  if (shape.known_rank() && shape.rank() > 0) {
+    shape.set_dim(0, PartialShape::kUnknown);
+  } else {
+    shape = PartialShape();
+  }
+  c.set_output(0, shape);
+  c.set_output(1, PartialShape({PartialShape::kUnknown}));
+  return absl::OkStatus();
+}
+
+Status ConcatGradient(GradientContext& c) {
+  const Endpoint grad = c.grad(0);
+  // Any length, and the shape of the rest.
+  const Endpoint rest = c.Op("Slice", {c.Shape(grad), c.Ints({1}), c.Ints({-1})});
+  const Endpoint shape = c.Op("ConcatV2", {c.Ints({-1}), rest, c.Scalar<int32_t>(0)});
+  c.set_input_grad(0, c.Op("TensorListSplit", {grad, shape, c.output(1)}));
+  return c.status();
+}
+
+Status SplitGradient(GradientContext& c) {
+  MR_ASSIGN_OR_RETURN(const DType dtype, c.Attr<DType>("element_dtype"));
+  const Endpoint rest = c.Op("Slice", {c.Shape(c.input(0)), c.Ints({1}), c.Ints({-1})});
+  const Endpoint shape = c.Op("ConcatV2", {c.Ints({-1}), rest, c.Scalar<int32_t>(0)});
+  c.set_input_grad(0, c.Op("TensorListConcatV2", {c.grad(), shape, c.input(2)}, {{"element_dtype", dtype}}));
+  return c.status();
+}
+
+MILLRACE_OP(TensorListConcat)
+    .Input("input_handle: variant").Output("tensor: element_dtype").Output("lengths: int64")
+    .Attr("element_dtype: type").Attr("element_shape: shape = { unknown_rank: true }")
+    .Shape(ConcatShape).Gradient(ConcatGradient)
+    .Summary("All elements one after another, and how long each is.");
+MILLRACE_OP(TensorListConcatV2)
+    .Input("input_handle: variant").Input("element_shape: shape_type").Input("leading_dims: int64")
+    .Output("tensor: element_dtype").Output("lengths: int64")
+    .Attr("element_dtype: type").Attr("shape_type: {int32, int64}")
+    .Shape(ConcatShape).Gradient(ConcatGradient)
+    .Summary("All elements one after another, and how long each is.");
+MILLRACE_OP(TensorListSplit)
+    .Input("tensor: element_dtype").Input("element_shape: shape_type").Input("lengths: int64").Output("output_handle: variant")
+    .Attr("element_dtype: type").Attr("shape_type: {int32, int64}")
+    .Shape(ScalarShape).Gradient(SplitGradient)
+    .Summary("A tensor cut along its first dimension.");
+MILLRACE_OP(TensorListConcatLists)
+    .Input("input_a: variant").Input("input_b: variant").Output("output: variant")
+    .Attr("element_dtype: type")
+    .Shape(UnchangedShape).NotDifferentiable()
+    .Summary("The elements of one list after those of another.");
+MILLRACE_OP(TensorListPushBackBatch)
+    .Input("input_handles: variant").Input("tensor: element_dtype").Output("output_handles: variant")
+    .Attr("element_dtype: type")
+    .Shape(UnchangedShape).NotDifferentiable()
+    .Summary("Each of several lists with one more element.");
+
+MILLRACE_KERNEL(TensorListConcat, kCpu, TensorListConcatKernel);
+MILLRACE_KERNEL(TensorListConcatV2, kCpu, TensorListConcatKernel);
+MILLRACE_KERNEL(TensorListSplit, kCpu, TensorListSplitKernel);
+MILLRACE_KERNEL(TensorListConcatLists, kCpu, TensorListConcatListsKernel);
+MILLRACE_KERNEL(TensorListPushBackBatch, kCpu, TensorListPushBackBatchKernel);
+
+}  // namespace
+}  // namespace millrace
