@@ -52,6 +52,17 @@ Tensor Zeros(Shape shape) {
   return t;
 }
 
+struct Sums {
+  explicit Sums(const Shape& s) : shape(s), at(s.num_elements()) {}
+  Tensor Rounded() const {
+    Tensor t(DType::kFloat, shape);
+    std::copy(at.begin(), at.end(), t.data<float>());
+    return t;
+  }
+  Shape shape;
+  std::vector<double> at;
+};
+
 Tensor Sizes(const Shape& s) {
   return Tensor::FromVector(std::vector<int32_t>(s.dims().begin(), s.dims().end()));
 }
@@ -88,15 +99,17 @@ class ConvolutionTest : public testing::TestWithParam<Case> {
 TEST_P(ConvolutionTest, AllThreeAgreeWithPlainSumsOnAnyNumberOfThreads) {
   const Case& c = GetParam();
   const Tensor x = Noise(c.input), f = Noise(c.filter, 2);
-  Tensor y = Zeros(ForProducts(c, [](int64_t, int64_t, int64_t) {}));
-  const Tensor dy = Noise(y.shape(), 3);
-  Tensor dx = Zeros(c.input), df = Zeros(c.filter);
+  const Shape output = ForProducts(c, [](int64_t, int64_t, int64_t) {});
+  const Tensor dy = Noise(output, 3);
+  Sums y_sums(output), dx_sums(c.input), df_sums(c.filter);
   ForProducts(c, [&](int64_t i, int64_t k, int64_t o) {
-    y.data<float>()[o] += x.data<float>()[i] * f.data<float>()[k];
-    dx.data<float>()[i] += dy.data<float>()[o] * f.data<float>()[k];
-    df.data<float>()[k] += dy.data<float>()[o] * x.data<float>()[i];
+    const double in = x.data<float>()[i], weight = f.data<float>()[k], grad = dy.data<float>()[o];
+    y_sums.at[o] += in * weight;
+    dx_sums.at[i] += grad * weight;
+    df_sums.at[k] += grad * in;
   });
-  const float tolerance = 2e-4f;
+  const Tensor y = y_sums.Rounded(), dx = dx_sums.Rounded(), df = df_sums.Rounded();
+  const float tolerance = 1e-4f;
   auto out = RunOnAllThreads("Conv2D", {x, f}, Attrs());
   ASSERT_EQ(out.size(), 1);
   ExpectNear(out[0], y, tolerance);
@@ -133,6 +146,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"tiles_with_rests", Shape({7, 13, 11, 24}), Shape({3, 3, 24, 16}), 1, 1, "SAME"},
                     Case{"tiles_valid", Shape({6, 14, 17, 8}), Shape({3, 3, 8, 40}), 1, 1, "VALID"},
                     Case{"tiles_of_one_wide_image", Shape({1, 5, 230, 16}), Shape({3, 3, 16, 16}), 1, 1, "SAME"},
+                    Case{"tiles_of_five", Shape({4, 13, 10, 24}), Shape({5, 5, 24, 16}), 1, 1, "SAME"},
+                    Case{"tiles_of_five_valid", Shape({3, 15, 40, 8}), Shape({5, 5, 8, 40}), 1, 1, "VALID"},
                     Case{"stride_beyond_window", Shape({2, 8, 8, 3}), Shape({1, 1, 3, 5}), 2, 1, "SAME"}),
     [](const auto& info) { return info.param.name; });
 

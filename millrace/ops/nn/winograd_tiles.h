@@ -1,6 +1,7 @@
-// The arithmetic of Winograd's convolution of 3 x 3 windows in tiles of 4 x 4 (Lavin and Gray's F(2x2, 3x3), and
-// F(3x3, 2x2) for the filter's gradient): transforms, and the products between them. Channels are multiples of
-// kVec. A transformed tile is 16 planes: element e of tile t and channel c is at e * plane + t * channels + c.
+// The arithmetic of Winograd's convolution in tiles of 2 x 2 outputs (Lavin and Gray's F(2x2, 3x3), with the roles of
+// filter and output exchanged for the filter's gradient): transforms, and the products between them. Channels are
+// multiples of kVec. A transformed tile is a number of planes: element e of tile t and channel c is at
+// e * plane + t * channels + c.
 #pragma once
 
 #include <algorithm>
@@ -10,131 +11,229 @@
 
 namespace millrace::conv::winograd {
 
-inline constexpr int kElements = 16;
+// Tiles side by side that are transformed in one go.
+inline constexpr int64_t kMostTilesOfRun = 32;
+// Elements along one dimension on the side of the outputs; see Points::kTo.
+inline constexpr int kOutSide = 4;
 
-// Four rows of pixels that a row of tiles reads; rows outside of the image point to zeros and have step 0.
+// The transforms along one dimension for windows of W elements, whose tiles are W + 1 pixels wide. An input and a
+// filter have kSide elements, an output has kOutSide: the product of elements e of input and filter goes to element
+// kTo[e] of the output; for the filter's gradient, elements e of the input and kTo[e] of the output's gradient give
+// element e. All factors are halves, so that nothing is lost to rounding but in sums.
+template <int W>
+struct Points;
+
+// 0, 1, -1.
+template <>
+struct Points<3> {
+  static constexpr int kSide = 4;
+  static constexpr int kTo[kSide] = {0, 1, 2, 3};
+  static void Input(const Vec d[4], Vec r[4]) {
+    r[0] = d[0] - d[2];
+    r[1] = d[1] + d[2];
+    r[2] = d[2] - d[1];
+    r[3] = d[1] - d[3];
+  }
+  static void Output(const Vec m[4], Vec y[2]) {
+    y[0] = m[0] + m[1] + m[2];
+    y[1] = m[1] - m[2] - m[3];
+  }
+  static void Filter(const Vec g[3], Vec u[4]) {
+    const Vec half = Broadcast(0.5f);
+    u[0] = g[0];
+    u[1] = half * (g[0] + g[1] + g[2]);
+    u[2] = half * (g[0] - g[1] + g[2]);
+    u[3] = g[2];
+  }
+  static void Gradient(const Vec dy[2], Vec e[4]) {
+    e[0] = dy[0];
+    e[1] = dy[0] + dy[1];
+    e[2] = dy[0] - dy[1];
+    e[3] = dy[1];
+  }
+  static void FilterGradient(const Vec s[4], Vec dg[3]) {
+    const Vec half = Broadcast(0.5f);
+    const Vec even = half * (s[1] + s[2]);
+    dg[0] = s[0] + even;
+    dg[1] = half * (s[1] - s[2]);
+    dg[2] = even - s[3];
+  }
+};
+
+// A window of 3 and beside it one of 2 (at 0, 1 and infinity), whose sums meet in the same elements of the output.
+template <>
+struct Points<5> {
+  static constexpr int kSide = 7;
+  static constexpr int kTo[kSide] = {0, 1, 2, 3, 0, 1, 3};
+  static void Input(const Vec d[6], Vec r[7]) {
+    Points<3>::Input(d, r);
+    r[4] = d[3] - d[4];
+    r[5] = d[4];
+    r[6] = d[4] - d[5];
+  }
+  static void Filter(const Vec g[5], Vec u[7]) {
+    Points<3>::Filter(g, u);
+    u[4] = g[3];
+    u[5] = g[3] + g[4];
+    u[6] = g[4];
+  }
+  static void FilterGradient(const Vec s[7], Vec dg[5]) {
+    Points<3>::FilterGradient(s, dg);
+    dg[3] = s[4] + s[5];
+    dg[4] = s[5] - s[6];
+  }
+};
+
+// Rows of pixels that a row of tiles reads; rows outside of the image point to zeros and have step 0.
+template <int W>
 struct Rows {
-  std::array<const float*, 4> row;
-  std::array<int64_t, 4> step;  // from pixel to pixel
-  int64_t width;                // pixels in a row; those outside are 0
+  std::array<const float*, W + 1> row;
+  std::array<int64_t, W + 1> step;  // from pixel to pixel
+  int64_t width;                    // pixels in a row; those outside are 0
   // What the next row of tiles will read first; any address.
   std::array<const float*, 2> ahead;
 };
 
-namespace internal {
-struct Column {
-  Vec t[4];
+template <int W>
+struct Tiles {
+  static constexpr int kPixels = W + 1;
+  static constexpr int kSide = Points<W>::kSide;
+  static constexpr int kElements = kSide * kSide;
+  static constexpr int kOutElements = kOutSide * kOutSide;
+  // The element of the output that element e goes to, and whether an element before it went there too.
+  static constexpr int To(int e) { return Points<W>::kTo[e / kSide] * kOutSide + Points<W>::kTo[e % kSide]; }
+  static constexpr bool IsFirst(int e) { return e / kSide < kOutSide && e % kSide < kOutSide; }
+
+  // Transforms `tiles` tiles side by side, the first beginning at pixel x (which may be negative). Neighbours share
+  // all columns but two.
+  static void TransformInput(const Rows<W>& rows, int64_t x, int64_t tiles, int64_t channels, float* out,
+                             int64_t plane) {
+    if constexpr (W == 3) return TransformInput3(rows, x, tiles, channels, out, plane);
+    Vec columns[2 * kMostTilesOfRun + W][kSide];
+    for (int64_t c = 0; c < channels; c += kVec) {
+      for (int64_t i = 0; i < 2 * tiles + W - 1; ++i) InputColumn(rows, x + i, c, channels, columns[i]);
+      float* to = out + c;
+      for (int64_t t = 0; t < tiles; ++t, to += channels) {
+        for (int i = 0; i < kSide; ++i) {
+          Vec d[kPixels], r[kSide];
+          for (int j = 0; j < kPixels; ++j) d[j] = columns[2 * t + j][i];
+          Points<W>::Input(d, r);
+          for (int j = 0; j < kSide; ++j) Store(to + (kSide * i + j) * plane, r[j]);
+        }
+      }
+    }
+  }
+
+  // One tile of products to 2 x 2 pixels of output. Pixels `ahead` of these are the next to be written.
+  static void TransformOutput(const float* in, int64_t plane, int64_t channels, const std::array<float*, 4>& pixels,
+                              int64_t ahead) {
+    for (int64_t c = 0; c < channels; c += kVec) {
+      for (float* pixel : pixels) __builtin_prefetch(pixel + ahead + c, 1);
+      Vec rows[2][kOutSide];
+      for (int j = 0; j < kOutSide; ++j) {
+        Vec m[kOutSide], y[2];
+        for (int i = 0; i < kOutSide; ++i) m[i] = Load(in + (kOutSide * i + j) * plane + c);
+        Points<3>::Output(m, y);
+        rows[0][j] = y[0];
+        rows[1][j] = y[1];
+      }
+      for (int i = 0; i < 2; ++i) {
+        Vec y[2];
+        Points<3>::Output(rows[i], y);
+        Store(pixels[2 * i] + c, y[0]);
+        Store(pixels[2 * i + 1] + c, y[1]);
+      }
+    }
+  }
+
+  // 2 x 2 pixels of an output's gradient to one tile. Pixels `ahead` of these are the next to be read.
+  static void TransformGradient(const std::array<const float*, 4>& pixels, int64_t channels, float* out,
+                                int64_t plane, int64_t ahead) {
+    for (int64_t c = 0; c < channels; c += kVec) {
+      for (const float* pixel : pixels) __builtin_prefetch(pixel + ahead + c);
+      Vec columns[2][kOutSide];
+      for (int j = 0; j < 2; ++j) {
+        const Vec dy[2] = {Load(pixels[j] + c), Load(pixels[2 + j] + c)};
+        Points<3>::Gradient(dy, columns[j]);
+      }
+      for (int i = 0; i < kOutSide; ++i) {
+        const Vec dy[2] = {columns[0][i], columns[1][i]};
+        Vec e[kOutSide];
+        Points<3>::Gradient(dy, e);
+        for (int j = 0; j < kOutSide; ++j) Store(out + (kOutSide * i + j) * plane + c, e[j]);
+      }
+    }
+  }
+
+  // The filter's elements for kVec outputs, `step` apart; `turned` turns it by 180 degrees.
+  static void TransformFilter(const float* in, int64_t step, bool turned, float* out, int64_t plane) {
+    Vec columns[W][kSide];
+    for (int s = 0; s < W; ++s) {
+      Vec g[W];
+      for (int r = 0; r < W; ++r) g[r] = Load(in + (turned ? W * W - 1 - (W * r + s) : W * r + s) * step);
+      Points<W>::Filter(g, columns[s]);
+    }
+    for (int i = 0; i < kSide; ++i) {
+      Vec g[W], u[kSide];
+      for (int s = 0; s < W; ++s) g[s] = columns[s][i];
+      Points<W>::Filter(g, u);
+      for (int j = 0; j < kSide; ++j) Store(out + (kSide * i + j) * plane, u[j]);
+    }
+  }
+
+  // Sums of products to the filter's gradient, for kVec outputs.
+  static void FilterGradient(const Vec sums[kElements], float* out, int64_t step) {
+    Vec columns[kSide][W];
+    for (int j = 0; j < kSide; ++j) {
+      Vec s[kSide];
+      for (int i = 0; i < kSide; ++i) s[i] = sums[kSide * i + j];
+      Points<W>::FilterGradient(s, columns[j]);
+    }
+    for (int i = 0; i < W; ++i) {
+      Vec s[kSide], dg[W];
+      for (int j = 0; j < kSide; ++j) s[j] = columns[j][i];
+      Points<W>::FilterGradient(s, dg);
+      for (int j = 0; j < W; ++j) Store(out + (W * i + j) * step, dg[j]);
+    }
+  }
+
+ private:
+  // The same with the columns in registers, which hold those of the smaller tile.
+  static void TransformInput3(const Rows<W>& rows, int64_t x, int64_t tiles, int64_t channels, float* out,
+                              int64_t plane) {
+    for (int64_t c = 0; c < channels; c += kVec) {
+      Vec c0[4], c1[4], c2[4], c3[4];
+      InputColumn(rows, x, c, channels, c0);
+      InputColumn(rows, x + 1, c, channels, c1);
+      float* to = out + c;
+      for (int64_t t = 0; t < tiles; ++t, to += channels) {
+        InputColumn(rows, x + 2 * t + 2, c, channels, c2);
+        for (int i = 0; i < 4; ++i) {
+          Store(to + (4 * i) * plane, c0[i] - c2[i]);
+          Store(to + (4 * i + 1) * plane, c1[i] + c2[i]);
+          Store(to + (4 * i + 2) * plane, c2[i] - c1[i]);
+          c0[i] = c2[i];
+        }
+        InputColumn(rows, x + 2 * t + 3, c, channels, c3);
+        for (int i = 0; i < 4; ++i) {
+          Store(to + (4 * i + 3) * plane, c1[i] - c3[i]);
+          c1[i] = c3[i];
+        }
+      }
+    }
+  }
+
+  static void InputColumn(const Rows<W>& rows, int64_t x, int64_t c, int64_t channels, Vec r[kSide]) {
+    for (const float* row : rows.ahead) __builtin_prefetch(row + x * channels + c);
+    if (x < 0 || x >= rows.width) {
+      for (int i = 0; i < kSide; ++i) r[i] = Vec{};
+      return;
+    }
+    Vec d[kPixels];
+    for (int i = 0; i < kPixels; ++i) d[i] = Load(rows.row[i] + x * rows.step[i] + c);
+    Points<W>::Input(d, r);
+  }
 };
-inline Column InputColumn(const Rows& rows, int64_t x, int64_t c) {
-  if (x < 0 || x >= rows.width) return {};
-  const Vec d0 = Load(rows.row[0] + x * rows.step[0] + c), d1 = Load(rows.row[1] + x * rows.step[1] + c),
-            d2 = Load(rows.row[2] + x * rows.step[2] + c), d3 = Load(rows.row[3] + x * rows.step[3] + c);
-  return {{d0 - d2, d1 + d2, d2 - d1, d1 - d3}};
-}
-}  // namespace internal
-
-// Transforms `tiles` tiles side by side, the first beginning at pixel x (which may be negative). Neighbours share
-// two columns.
-inline void TransformInput(const Rows& rows, int64_t x, int64_t tiles, int64_t channels, float* out, int64_t plane) {
-  using internal::Column;
-  for (int64_t c = 0; c < channels; c += kVec) {
-    Column c0 = internal::InputColumn(rows, x, c), c1 = internal::InputColumn(rows, x + 1, c);
-    float* to = out + c;
-    for (int64_t t = 0; t < tiles; ++t, to += channels) {
-      const int64_t next = (x + 2 * t + 2) * channels + c;
-      for (const float* row : rows.ahead) {
-        __builtin_prefetch(row + next);
-        __builtin_prefetch(row + next + channels);
-      }
-      const Column c2 = internal::InputColumn(rows, x + 2 * t + 2, c);
-      for (int i = 0; i < 4; ++i) {
-        Store(to + (4 * i) * plane, c0.t[i] - c2.t[i]);
-        Store(to + (4 * i + 1) * plane, c1.t[i] + c2.t[i]);
-        Store(to + (4 * i + 2) * plane, c2.t[i] - c1.t[i]);
-      }
-      const Column c3 = internal::InputColumn(rows, x + 2 * t + 3, c);
-      for (int i = 0; i < 4; ++i) Store(to + (4 * i + 3) * plane, c1.t[i] - c3.t[i]);
-      c0 = c2;
-      c1 = c3;
-    }
-  }
-}
-
-// One tile of products to 2 x 2 pixels of output. Pixels `ahead` of these are the next to be written.
-inline void TransformOutput(const float* in, int64_t plane, int64_t channels, const std::array<float*, 4>& pixels,
-                            int64_t ahead) {
-  for (int64_t c = 0; c < channels; c += kVec) {
-    for (float* pixel : pixels) __builtin_prefetch(pixel + ahead + c, 1);
-    Vec top[4], bottom[4];
-    for (int j = 0; j < 4; ++j) {
-      const Vec m0 = Load(in + j * plane + c), m1 = Load(in + (4 + j) * plane + c),
-                m2 = Load(in + (8 + j) * plane + c), m3 = Load(in + (12 + j) * plane + c);
-      top[j] = m0 + m1 + m2;
-      bottom[j] = m1 - m2 - m3;
-    }
-    Store(pixels[0] + c, top[0] + top[1] + top[2]);
-    Store(pixels[1] + c, top[1] - top[2] - top[3]);
-    Store(pixels[2] + c, bottom[0] + bottom[1] + bottom[2]);
-    Store(pixels[3] + c, bottom[1] - bottom[2] - bottom[3]);
-  }
-}
-
-// 2 x 2 pixels of an output's gradient to one tile. Without the halves of the transform: FilterGradient has them.
-inline void TransformGradient(const std::array<const float*, 4>& pixels, int64_t channels, float* out,
-                              int64_t plane, int64_t ahead) {
-  for (int64_t c = 0; c < channels; c += kVec) {
-    for (const float* pixel : pixels) __builtin_prefetch(pixel + ahead + c);
-    const Vec y00 = Load(pixels[0] + c), y01 = Load(pixels[1] + c), y10 = Load(pixels[2] + c),
-              y11 = Load(pixels[3] + c);
-    const Vec left[4] = {y00, y00 + y10, y00 - y10, y10}, right[4] = {y01, y01 + y11, y01 - y11, y11};
-    float* to = out + c;
-    for (int i = 0; i < 4; ++i, to += 4 * plane) {
-      Store(to, left[i]);
-      Store(to + plane, left[i] + right[i]);
-      Store(to + 2 * plane, left[i] - right[i]);
-      Store(to + 3 * plane, right[i]);
-    }
-  }
-}
-
-// The filter's 3 x 3 elements for kVec outputs to 4 x 4; `flipped` turns it by 180 degrees.
-inline void TransformFilter(const float* in, int64_t step, bool flipped, float* out, int64_t plane) {
-  const Vec half = Broadcast(0.5f);
-  Vec rows[4][3];
-  for (int s = 0; s < 3; ++s) {
-    const auto at = [&](int r) { return Load(in + (flipped ? 8 - (3 * r + s) : 3 * r + s) * step); };
-    const Vec g0 = at(0), g1 = at(1), g2 = at(2);
-    rows[0][s] = g0;
-    rows[1][s] = half * (g0 + g1 + g2);
-    rows[2][s] = half * (g0 - g1 + g2);
-    rows[3][s] = g2;
-  }
-  for (int i = 0; i < 4; ++i) {
-    const Vec g0 = rows[i][0], g1 = rows[i][1], g2 = rows[i][2];
-    Store(out + (4 * i) * plane, g0);
-    Store(out + (4 * i + 1) * plane, half * (g0 + g1 + g2));
-    Store(out + (4 * i + 2) * plane, half * (g0 - g1 + g2));
-    Store(out + (4 * i + 3) * plane, g2);
-  }
-}
-
-// 4 x 4 sums of products to the 3 x 3 of a filter's gradient, for kVec outputs.
-inline void FilterGradient(const Vec sums[kElements], float* out, int64_t step) {
-  const Vec half = Broadcast(0.5f);
-  Vec rows[3][4];
-  for (int j = 0; j < 4; ++j) {
-    const Vec s0 = sums[j], s1 = half * sums[4 + j], s2 = half * sums[8 + j], s3 = sums[12 + j];
-    rows[0][j] = s0 + (s1 + s2);
-    rows[1][j] = s1 - s2;
-    rows[2][j] = (s1 + s2) - s3;
-  }
-  for (int i = 0; i < 3; ++i) {
-    const Vec s0 = rows[i][0], s1 = half * rows[i][1], s2 = half * rows[i][2], s3 = rows[i][3];
-    Store(out + (3 * i) * step, s0 + (s1 + s2));
-    Store(out + (3 * i + 1) * step, s1 - s2);
-    Store(out + (3 * i + 2) * step, (s1 + s2) - s3);
-  }
-}
 
 // A matrix with the distances, in floats, between its rows and between its columns.
 struct Strided {
