@@ -45,12 +45,12 @@ double MedianSeconds(double seconds, absl::FunctionRef<void()> call) {
   return times[times.size() / 2];
 }
 
-double Rate(double seconds, absl::FunctionRef<void()> call) {
+double Rate(double seconds, absl::FunctionRef<void()> call, const RateOptions& options) {
   auto begin = SteadyClock::now();
-  for (int n = 0; n < 50 || SecondsSince(begin) < seconds / 5; ++n) call();
+  for (int n = 0; n < options.warm || SecondsSince(begin) < seconds / 5; ++n) call();
   begin = SteadyClock::now();
-  for (int n = 10;; n += 10) {
-    for (int i = 0; i < 10; ++i) call();
+  for (int n = options.chunk;; n += options.chunk) {
+    for (int i = 0; i < options.chunk; ++i) call();
     const double took = SecondsSince(begin);
     if (took >= seconds) return n / took;
   }

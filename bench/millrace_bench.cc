@@ -7,53 +7,18 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <random>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "bench/case.h"
+#include "bench/conv_nets.h"
 #include "bench/large_graph.h"
 #include "bench/matmul_floor.h"
 #include "bench/measure.h"
-#include "millrace/millrace.h"
 
 namespace millrace::bench {
 namespace {
-
-struct Flags {
-  int threads = 1;
-  std::string cases = "null,scalar,chain,mlp_sgd,mlp_adam,mlp_large";
-  double seconds = 2;
-  std::string graph;
-  std::string write_graph;
-};
-
-// A benchmark has nothing better to do with an error than to show it and end.
-void Check(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "millrace_bench: %s\n", status.ToString().c_str());
-  std::exit(1);
-}
-template <typename T>
-T Check(StatusOr<T> result) {
-  Check(result.status());
-  return *std::move(result);
-}
-
-void Emit(const Flags& flags, const char* name, const char* unit, double value, const std::string& more = "") {
-  absl::PrintF(
-      "{\"side\": \"millrace\", \"case\": \"%s\", \"setting\": \"%d thread%s\", \"threads\": %d, \"unit\": \"%s\", "
-      "\"value\": %.6g%s}\n",
-      name, flags.threads, flags.threads > 1 ? "s" : "", flags.threads, unit, value, more);
-  std::fflush(stdout);
-}
-
-SessionOptions Options(const Flags& flags) {
-  SessionOptions options;
-  options.intra_op_threads = flags.threads;
-  options.inter_op_threads = flags.threads;
-  return options;
-}
 
 // Measures calls of one compiled step without feeds.
 double MicrosecondsOf(const Flags& flags, const Scope& scope, const std::vector<Output>& fetches,
@@ -90,19 +55,6 @@ void Chain(const Flags& flags) {
   Emit(flags, "chain", "us", MicrosecondsOf(flags, scope, {y}, {}, options));
 }
 
-Tensor RandomFeatures(int rows, int columns) {
-  Tensor t(DType::kFloat, Shape({rows, columns}));
-  std::mt19937 random(1);
-  for (float& x : t.flat<float>()) x = std::uniform_real_distribution<float>()(random);
-  return t;
-}
-Tensor RandomLabels(int rows, int classes) {
-  Tensor t(DType::kInt32, Shape({rows}));
-  std::mt19937 random(2);
-  for (int32_t& x : t.flat<int32_t>()) x = std::uniform_int_distribution<int>(0, classes - 1)(random);
-  return t;
-}
-
 // Training steps per second of a perceptron with ReLU between its layers, feeds included.
 double StepsPerSecond(const Flags& flags, const std::vector<int>& sizes, int rows, Optimizer& optimizer) {
   const Scope scope = Scope::NewRoot();
@@ -117,7 +69,7 @@ double StepsPerSecond(const Flags& flags, const std::vector<int>& sizes, int row
   ClientSession session = Check(ClientSession::Create(scope, Options(flags)));
   Check(session.Run(init));
   Step step = Check(session.MakeStep({x, labels}, {loss}, {train}));
-  const Tensor feeds[] = {RandomFeatures(rows, sizes[0]), RandomLabels(rows, sizes.back())};
+  const Tensor feeds[] = {RandomFeatures(Shape({rows, sizes[0]})), RandomLabels(rows, sizes.back())};
   Tensors results;
   return Rate(flags.seconds, [&] { Check(step.callable().Run(feeds, &results)); });
 }
@@ -163,13 +115,16 @@ void Import(const Flags& flags) {
 int Main(int argc, char** argv) {
   const std::map<std::string, void (*)(const Flags&)> cases = {
       {"null", Null},       {"scalar", Scalar},        {"chain", Chain},  {"mlp_sgd", MlpSgd},
-      {"mlp_adam", MlpAdam}, {"mlp_large", MlpLarge}, {"import", Import}};
+      {"mlp_adam", MlpAdam}, {"mlp_large", MlpLarge}, {"import", Import},
+      {"conv_mnist", ConvMnist}, {"resnet20", ResNet20}};
   Flags flags;
   CLI::App app("Measures Millrace; prints one JSON line for each case. See bench/compare.");
-  app.add_option("--cases", flags.cases, "comma-separated, of: null scalar chain mlp_sgd mlp_adam mlp_large import");
+  app.add_option("--cases", flags.cases, "comma-separated, of: null scalar chain mlp_sgd mlp_adam mlp_large import "
+                 "conv_mnist resnet20");
   app.add_option("--threads", flags.threads, "threads of the session")->check(CLI::Range(1, 256));
   app.add_option("--seconds", flags.seconds, "how long to measure each case");
   app.add_option("--graph", flags.graph, "file with the GraphDef of case import");
+  app.add_option("--trace", flags.trace, "file for a Chrome trace of one step of conv_mnist or resnet20");
   app.add_option("--write-graph", flags.write_graph, "only write that file");
   CLI11_PARSE(app, argc, argv);
 

@@ -18,6 +18,9 @@ MLP_SMALL = (784, 100, 10)
 MLP_LARGE = (784, 1024, 1024, 10)
 BATCH_SMALL = 100
 BATCH_LARGE = 256
+# Batches of images: [batch, height, width, channels].
+MNIST = (64, 28, 28, 1)
+CIFAR = (128, 32, 32, 3)
 
 
 def parse(side, cases, settings=("",)):
@@ -59,7 +62,7 @@ def median_seconds(call, seconds, warm=20, least=10):
     return statistics.median(times)
 
 
-def rate(call, seconds, warm=50):
+def rate(call, seconds, warm=50, chunk=10):
     """Calls per second over about `seconds`, after warming up for at least a fifth of that."""
     begin = time.perf_counter()
     n = 0
@@ -71,9 +74,9 @@ def rate(call, seconds, warm=50):
     n = 0
     begin = time.perf_counter()
     while True:
-        for _ in range(10):
+        for _ in range(chunk):
             call()
-        n += 10
+        n += chunk
         took = time.perf_counter() - begin
         if took >= seconds:
             return n / took
@@ -90,6 +93,23 @@ def initial_weights(sizes):
     rng = np.random.RandomState(2)
     return [((rng.randn(m, n) / m ** 0.5).astype(np.float32), np.zeros(n, np.float32))
             for m, n in zip(sizes, sizes[1:])]
+
+
+def images(shape, classes=10):
+    import numpy as np
+    rng = np.random.RandomState(1)
+    return rng.rand(*shape).astype(np.float32), rng.randint(0, classes, shape[0]).astype(np.int32)
+
+
+def conv_weights(window, inputs, filters):
+    import numpy as np
+    stddev = (2 / (window * window * filters)) ** 0.5
+    return (np.random.randn(window, window, inputs, filters) * stddev).astype(np.float32)
+
+
+def dense_weights(inputs, units):
+    import numpy as np
+    return (np.random.randn(inputs, units) / inputs ** 0.5).astype(np.float32)
 
 
 def rss_mb():

@@ -4,7 +4,7 @@ import os
 
 import common
 
-CASES = ("mlp_sgd", "mlp_adam", "mlp_large")
+CASES = ("mlp_sgd", "mlp_adam", "mlp_large", "conv_mnist", "resnet20")
 
 
 def loss_of(params, x, labels):
@@ -64,5 +64,7 @@ if __name__ == "__main__":
         "mlp_adam": lambda a: mlp(a, "mlp_adam", common.MLP_SMALL, common.BATCH_SMALL, adam),
         "mlp_large": lambda a: mlp(a, "mlp_large", common.MLP_LARGE, common.BATCH_LARGE, sgd),
     }
+    import jax_conv_nets as conv_nets
+    RUN.update(conv_mnist=conv_nets.run_conv_mnist, resnet20=conv_nets.run_resnet20)
     for name in arguments.cases:
         RUN[name](arguments)

@@ -8,7 +8,7 @@ import time
 
 import common
 
-CASES = ("null", "scalar", "chain", "mlp_sgd", "mlp_adam", "mlp_large", "import")
+CASES = ("null", "scalar", "chain", "mlp_sgd", "mlp_adam", "mlp_large", "import", "conv_mnist", "resnet20")
 
 
 def config(args, rewrite=True):
@@ -105,5 +105,8 @@ if __name__ == "__main__":
         "mlp_adam": lambda a: mlp(a, "mlp_adam", common.MLP_SMALL, common.BATCH_SMALL, tf1.train.AdamOptimizer(0.001)),
         "mlp_large": lambda a: mlp(a, "mlp_large", common.MLP_LARGE, common.BATCH_LARGE, tf1.train.GradientDescentOptimizer(0.01)),
     }
+    import tensorflow_conv_nets as conv_nets
+    RUN["conv_mnist"] = lambda a: conv_nets.run_conv_mnist(a, config(a))
+    RUN["resnet20"] = lambda a: conv_nets.run_resnet20(a, config(a))
     for name in arguments.cases:
         RUN[name](arguments)

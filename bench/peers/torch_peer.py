@@ -2,7 +2,7 @@
 """PyTorch, eager and compiled (settings `eager` and `compiled`), with its fused optimizers."""
 import common
 
-CASES = ("chain", "mlp_sgd", "mlp_adam", "mlp_large")
+CASES = ("chain", "mlp_sgd", "mlp_adam", "mlp_large", "conv_mnist", "resnet20")
 
 
 def chain(args):
@@ -61,5 +61,7 @@ if __name__ == "__main__":
         "mlp_adam": lambda a: mlp(a, "mlp_adam", common.MLP_SMALL, common.BATCH_SMALL, lambda p: torch.optim.Adam(p, lr=0.001, fused=True)),
         "mlp_large": lambda a: mlp(a, "mlp_large", common.MLP_LARGE, common.BATCH_LARGE, lambda p: torch.optim.SGD(p, lr=0.01, fused=True)),
     }
+    import torch_conv_nets as conv_nets
+    RUN.update(conv_mnist=conv_nets.run_conv_mnist, resnet20=conv_nets.run_resnet20)
     for name in arguments.cases:
         RUN[name](arguments)

@@ -84,49 +84,57 @@ MILLRACE_OP(AvgPool3DGrad)
     .Shape(PoolSizesShape)
     .Gradient(AvgPool3DGradGradient);
 
+template <typename C, typename T>
+void AddChannels(const T* __restrict from, int64_t n, C* __restrict to) {
+  for (int64_t c = 0; c < n; ++c) to[c] += static_cast<C>(from[c]);
+}
+
 template <typename T>
 void Average(KernelContext& ctx, const PoolGeometry& g, const T* x, T* y) {
   using C = ComputeType<T>;
-  ctx.ParallelFor(g.batch, PoolGrain(g), [&](int64_t begin, int64_t end) {
-    std::vector<C> sums(g.channels);
-    for (int64_t image = begin; image < end; ++image) {
-      const T* in = x + image * g.in_pixels() * g.channels;
-      T* out = y + image * g.out_pixels() * g.channels;
-      for (int64_t o = 0; o < g.out_pixels(); ++o, out += g.channels) {
-        std::fill(sums.begin(), sums.end(), C(0));
-        int64_t count = 0;
-        ForWindow(g, o, [&](int64_t pixel) {
-          const T* from = in + pixel * g.channels;
-          for (int64_t c = 0; c < g.channels; ++c) sums[c] += static_cast<C>(from[c]);
-          ++count;
-        });
-        for (int64_t c = 0; c < g.channels; ++c) out[c] = static_cast<T>(sums[c] / static_cast<C>(count));
-      }
-    }
+  ForPoolRows(ctx, g, [&](int64_t image, int64_t row) {
+    absl::InlinedVector<C, 128> room(g.channels);
+    C* __restrict sums = room.data();
+    const T* in = x + image * g.in_pixels() * g.channels;
+    T* images = y + image * g.out_pixels() * g.channels;
+    ForPoolRow(g, row, [&](int64_t o, const PoolView& view) {
+      std::fill(sums, sums + g.channels, C(0));
+      view.ForPixels(g, [&](int64_t pixel) {
+        AddChannels(in + pixel * g.channels, g.channels, sums);
+      });
+      T* out = images + o * g.channels;
+      const C count = static_cast<C>(view.pixels());
+      for (int64_t c = 0; c < g.channels; ++c) out[c] = static_cast<T>(sums[c] / count);
+    });
   });
 }
 
-// Every output spreads its gradient evenly over the pixels it saw.
+// Every output spreads its gradient evenly over the pixels it saw. Rows of outputs may add to the same pixels, so a
+// piece is whole images.
 template <typename T>
 void AverageBack(KernelContext& ctx, const PoolGeometry& g, const T* dy, T* dx) {
   using C = ComputeType<T>;
   const int64_t size = g.in_pixels() * g.channels;
   ctx.ParallelFor(g.batch, PoolGrain(g), [&](int64_t begin, int64_t end) {
-    std::vector<C> wide(size), share(g.channels);
+    std::vector<C> share(g.channels);
+    std::vector<C> wide(std::is_same_v<T, C> ? 0 : size);
     for (int64_t image = begin; image < end; ++image) {
-      std::fill(wide.begin(), wide.end(), C(0));
+      T* out = dx + image * size;
+      C* sums = std::is_same_v<T, C> ? reinterpret_cast<C*>(out) : wide.data();
+      std::fill(sums, sums + size, C(0));
       const T* grad = dy + image * g.out_pixels() * g.channels;
-      for (int64_t o = 0; o < g.out_pixels(); ++o, grad += g.channels) {
-        int64_t count = 0;
-        ForWindow(g, o, [&](int64_t) { ++count; });
-        for (int64_t c = 0; c < g.channels; ++c) share[c] = static_cast<C>(grad[c]) / static_cast<C>(count);
-        ForWindow(g, o, [&](int64_t pixel) {
-          C* to = wide.data() + pixel * g.channels;
-          for (int64_t c = 0; c < g.channels; ++c) to[c] += share[c];
+      for (int64_t row = 0; row < g.dim[0].out * g.dim[1].out; ++row) {
+        ForPoolRow(g, row, [&](int64_t o, const PoolView& view) {
+          const C count = static_cast<C>(view.pixels());
+          for (int64_t c = 0; c < g.channels; ++c) share[c] = static_cast<C>(grad[o * g.channels + c]) / count;
+          view.ForPixels(g, [&](int64_t pixel) {
+            AddChannels(share.data(), g.channels, sums + pixel * g.channels);
+          });
         });
       }
-      T* out = dx + image * size;
-      for (int64_t i = 0; i < size; ++i) out[i] = static_cast<T>(wide[i]);
+      if constexpr (!std::is_same_v<T, C>) {
+        for (int64_t i = 0; i < size; ++i) out[i] = static_cast<T>(wide[i]);
+      }
     }
   });
 }

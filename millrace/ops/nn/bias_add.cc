@@ -140,6 +140,7 @@ class BiasAddKernel : public Kernel {
  private:
   template <typename T>
   static void Add(KernelContext& ctx, const ChannelView& v, const T* x, const T* b, T* y) {
+    if (v.inner == 1 && v.channels <= kShortRow) return AddToShortRows(ctx, v, x, b, y);
     const int64_t rows = v.inner == 1 ? v.outer : v.outer * v.channels;
     const int64_t width = v.inner == 1 ? v.channels : v.inner;
     const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(width, 1));
@@ -153,6 +154,26 @@ class BiasAddKernel : public Kernel {
           const T add = b[r % v.channels];
           for (int64_t i = 0; i < width; ++i) out[i] = Sum(in[i], add);
         }
+      }
+    });
+  }
+
+  // Several rows at a time, beside the bias written as often, so that vectors are full.
+  static constexpr int64_t kShortRow = 64;
+  template <typename T>
+  static void AddToShortRows(KernelContext& ctx, const ChannelView& v, const T* x, const T* b, T* y) {
+    if (v.channels == 0) return;
+    const int64_t rows = 2 * kShortRow / v.channels, width = rows * v.channels;
+    T repeated[2 * kShortRow];
+    for (int64_t r = 0; r < rows; ++r) std::copy(b, b + v.channels, repeated + r * v.channels);
+    const int64_t total = v.outer * v.channels;
+    ctx.ParallelFor(total, std::max<int64_t>(1, kElementGrain / width) * width, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i += width) {
+        const int64_t n = std::min(width, end - i);
+        const T* in = x + i;
+        T* out = y + i;
+#pragma GCC ivdep
+        for (int64_t k = 0; k < n; ++k) out[k] = Sum(in[k], repeated[k]);
       }
     });
   }

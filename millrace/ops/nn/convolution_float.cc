@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "millrace/ops/kernels/onednn.h"
 #include "millrace/ops/nn/convolution.h"
+#include "millrace/ops/nn/winograd.h"
 
 namespace millrace::conv {
 namespace {
@@ -235,6 +236,7 @@ Status Plan::Run(KernelContext& ctx, const float* a, const float* b, float* c) c
 
 Status RunFloat(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a,
                 const float* b, float* c) {
+  if (winograd::Serves(g)) return winograd::Run(ctx, kind, g, a, b, c);
   // oneDNN has fast code for one output for each channel only.
   if (g.groups > 1 && g.filter_inputs() == 1 && g.out_channels != g.groups) {
     RunLoops(ctx, kind, g, a, b, c);

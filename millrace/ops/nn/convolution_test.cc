@@ -52,6 +52,17 @@ Tensor Zeros(Shape shape) {
   return t;
 }
 
+struct Sums {
+  explicit Sums(const Shape& s) : shape(s), at(s.num_elements()) {}
+  Tensor Rounded() const {
+    Tensor t(DType::kFloat, shape);
+    std::copy(at.begin(), at.end(), t.data<float>());
+    return t;
+  }
+  Shape shape;
+  std::vector<double> at;
+};
+
 Tensor Sizes(const Shape& s) {
   return Tensor::FromVector(std::vector<int32_t>(s.dims().begin(), s.dims().end()));
 }
@@ -88,15 +99,17 @@ class ConvolutionTest : public testing::TestWithParam<Case> {
 TEST_P(ConvolutionTest, AllThreeAgreeWithPlainSumsOnAnyNumberOfThreads) {
   const Case& c = GetParam();
   const Tensor x = Noise(c.input), f = Noise(c.filter, 2);
-  Tensor y = Zeros(ForProducts(c, [](int64_t, int64_t, int64_t) {}));
-  const Tensor dy = Noise(y.shape(), 3);
-  Tensor dx = Zeros(c.input), df = Zeros(c.filter);
+  const Shape output = ForProducts(c, [](int64_t, int64_t, int64_t) {});
+  const Tensor dy = Noise(output, 3);
+  Sums y_sums(output), dx_sums(c.input), df_sums(c.filter);
   ForProducts(c, [&](int64_t i, int64_t k, int64_t o) {
-    y.data<float>()[o] += x.data<float>()[i] * f.data<float>()[k];
-    dx.data<float>()[i] += dy.data<float>()[o] * f.data<float>()[k];
-    df.data<float>()[k] += dy.data<float>()[o] * x.data<float>()[i];
+    const double in = x.data<float>()[i], weight = f.data<float>()[k], grad = dy.data<float>()[o];
+    y_sums.at[o] += in * weight;
+    dx_sums.at[i] += grad * weight;
+    df_sums.at[k] += grad * in;
   });
-  const float tolerance = 2e-4f;
+  const Tensor y = y_sums.Rounded(), dx = dx_sums.Rounded(), df = df_sums.Rounded();
+  const float tolerance = 1e-4f;
   auto out = RunOnAllThreads("Conv2D", {x, f}, Attrs());
   ASSERT_EQ(out.size(), 1);
   ExpectNear(out[0], y, tolerance);
@@ -130,8 +143,47 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"dilated", Shape({2, 12, 12, 4}), Shape({3, 3, 4, 4}), 1, 2, "SAME"},
                     Case{"groups", Shape({2, 6, 6, 8}), Shape({3, 3, 4, 6}), 1, 1, "SAME"},
                     Case{"mnist", Shape({33, 28, 28, 1}), Shape({5, 5, 1, 32}), 1, 1, "SAME"},
+                    Case{"tiles_with_rests", Shape({7, 13, 11, 24}), Shape({3, 3, 24, 16}), 1, 1, "SAME"},
+                    Case{"tiles_valid", Shape({6, 14, 17, 8}), Shape({3, 3, 8, 40}), 1, 1, "VALID"},
+                    Case{"tiles_of_one_wide_image", Shape({1, 5, 230, 16}), Shape({3, 3, 16, 16}), 1, 1, "SAME"},
+                    Case{"tiles_of_five", Shape({4, 13, 10, 24}), Shape({5, 5, 24, 16}), 1, 1, "SAME"},
+                    Case{"tiles_of_five_valid", Shape({3, 15, 40, 8}), Shape({5, 5, 8, 40}), 1, 1, "VALID"},
                     Case{"stride_beyond_window", Shape({2, 8, 8, 3}), Shape({1, 1, 3, 5}), 2, 1, "SAME"}),
     [](const auto& info) { return info.param.name; });
+
+// Paddings that differ by side, wider than the window: the same as a convolution of an image padded by hand.
+TEST(ConvolutionPaddings, AreThoseGiven) {
+  const Tensor x = Noise(Shape({5, 10, 9, 16})), f = Noise(Shape({3, 3, 16, 24}), 2);
+  Tensor padded = Zeros(Shape({5, 10 + 3, 9 + 4, 16}));
+  for (int64_t b = 0; b < 5; ++b)
+    for (int64_t y = 0; y < 10; ++y)
+      std::copy_n(x.data<float>() + (b * 10 + y) * 9 * 16, 9 * 16,
+                  padded.data<float>() + ((b * 13 + y + 3) * 13 + 4) * 16);
+  const std::vector<int64_t> ones = {1, 1, 1, 1};
+  const AttrList given = {{"strides", ones},
+                          {"padding", "EXPLICIT"},
+                          {"explicit_paddings", std::vector<int64_t>{0, 0, 3, 0, 4, 0, 0, 0}}};
+  const AttrList valid = {{"strides", ones}, {"padding", "VALID"}};
+  const auto want = RunOp("Conv2D", {padded, f}, valid);
+  const auto got = RunOp("Conv2D", {x, f}, given);
+  ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
+  ExpectNear((*got)[0], (*want)[0], 1e-5f);
+  const Tensor dy = Noise((*got)[0].shape(), 3);
+  const auto df = RunOp("Conv2DBackpropFilter", {x, Sizes(f.shape()), dy}, given);
+  const auto want_df = RunOp("Conv2DBackpropFilter", {padded, Sizes(f.shape()), dy}, valid);
+  ASSERT_TRUE(df.ok() && want_df.ok()) << df.status() << want_df.status();
+  ExpectNear((*df)[0], (*want_df)[0], 1e-4f);
+  const auto dx = RunOp("Conv2DBackpropInput", {Sizes(x.shape()), f, dy}, given);
+  const auto dp = RunOp("Conv2DBackpropInput", {Sizes(padded.shape()), f, dy}, valid);
+  ASSERT_TRUE(dx.ok() && dp.ok()) << dx.status() << dp.status();
+  for (int64_t b = 0; b < 5; ++b)
+    for (int64_t y = 0; y < 10; ++y)
+      for (int64_t i = 0; i < 9 * 16; ++i) {
+        const float a = (*dx)[0].data<float>()[(b * 10 + y) * 9 * 16 + i];
+        const float w = (*dp)[0].data<float>()[((b * 13 + y + 3) * 13 + 4) * 16 + i];
+        ASSERT_NEAR(a, w, 1e-4f) << b << " " << y << " " << i;
+      }
+}
 
 TEST(DepthwiseConvolutionTest, IsAConvolutionOfEachChannelOnItsOwn) {
   const AttrList attrs = {{"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", "SAME"}};

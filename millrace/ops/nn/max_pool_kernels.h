@@ -1,8 +1,10 @@
 // The largest element of each window and where it is: what all MaxPool ops share.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 
+#include "absl/container/inlined_vector.h"
 #include "millrace/ops/nn/blockwise.h"
 #include "millrace/ops/nn/pooling.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -10,62 +12,98 @@
 
 namespace millrace {
 
+// Loops over channels, on their own so that the compiler knows that nothing they write is their length.
+namespace pool {
+template <typename T>
+inline void TakeLarger(const T* __restrict from, int64_t n, T* __restrict out) {
+  for (int64_t c = 0; c < n; ++c) out[c] = out[c] < from[c] ? from[c] : out[c];
+}
+template <typename T>
+inline void TakeLarger(const T* __restrict from, int32_t pixel, int64_t n, T* __restrict largest,
+                       int32_t* __restrict pixels) {
+  for (int64_t c = 0; c < n; ++c) {
+    const T value = from[c], best = largest[c];
+    const int32_t at = pixels[c];
+    const bool better = best < value;
+    largest[c] = better ? value : best;
+    pixels[c] = better ? pixel : at;
+  }
+}
+// to = or += grad where `pixels` is `pixel`.
+template <bool kAdd, typename T>
+inline void Give(const T* __restrict grad, const int32_t* __restrict pixels, int32_t pixel, int64_t n,
+                 T* __restrict to) {
+  for (int64_t c = 0; c < n; ++c) {
+    const T value = grad[c];
+    const T given = pixels[c] == pixel ? value : T(0);
+    to[c] = kAdd ? static_cast<T>(to[c] + given) : given;
+  }
+}
+}  // namespace pool
+
 template <typename T>
 void LargestInWindows(KernelContext& ctx, const PoolGeometry& g, const T* x, T* y) {
-  ctx.ParallelFor(g.batch, PoolGrain(g), [&](int64_t begin, int64_t end) {
-    for (int64_t image = begin; image < end; ++image) {
-      const T* in = x + image * g.in_pixels() * g.channels;
-      T* out = y + image * g.out_pixels() * g.channels;
-      for (int64_t o = 0; o < g.out_pixels(); ++o, out += g.channels) {
-        bool first = true;
-        ForWindow(g, o, [&](int64_t pixel) {
-          const T* from = in + pixel * g.channels;
-          if (first) {
-            std::copy(from, from + g.channels, out);
-            first = false;
-            return;
-          }
-          for (int64_t c = 0; c < g.channels; ++c) out[c] = out[c] < from[c] ? from[c] : out[c];
-        });
-      }
-    }
+  ForPoolRows(ctx, g, [&](int64_t image, int64_t row) {
+    const T* in = x + image * g.in_pixels() * g.channels;
+    T* images = y + image * g.out_pixels() * g.channels;
+    ForPoolRow(g, row, [&](int64_t o, const PoolView& view) {
+      T* __restrict out = images + o * g.channels;
+      bool first = true;
+      view.ForPixels(g, [&](int64_t pixel) {
+        const T* __restrict from = in + pixel * g.channels;
+        if (first) {
+          std::copy(from, from + g.channels, out);
+          first = false;
+          return;
+        }
+        pool::TakeLarger(from, g.channels, out);
+      });
+    });
   });
 }
 
-// For output pixel `o` of one image: the number of the pixel with the largest element, by channel; the
-// first among equals.
+// For one output: the number of the pixel with the largest element, by channel; the first among equals.
 template <typename T>
-void LargestPixels(const PoolGeometry& g, const T* image, int64_t o, T* largest, int32_t* pixels) {
+void LargestPixels(const PoolGeometry& g, const T* image, const PoolView& view, T* __restrict largest,
+                   int32_t* __restrict pixels) {
   bool first = true;
-  ForWindow(g, o, [&](int64_t pixel) {
-    const T* from = image + pixel * g.channels;
+  view.ForPixels(g, [&](int64_t at) {
+    const T* __restrict from = image + at * g.channels;
+    const int32_t pixel = static_cast<int32_t>(at);
     if (first) {
       std::copy(from, from + g.channels, largest);
-      std::fill(pixels, pixels + g.channels, static_cast<int32_t>(pixel));
+      std::fill(pixels, pixels + g.channels, pixel);
       first = false;
       return;
     }
-    for (int64_t c = 0; c < g.channels; ++c) {
-      const bool better = largest[c] < from[c];
-      largest[c] = better ? from[c] : largest[c];
-      pixels[c] = better ? static_cast<int32_t>(pixel) : pixels[c];
-    }
+    pool::TakeLarger(from, pixel, g.channels, largest, pixels);
   });
 }
 
-// Calls fn(image, o, pixels) for every output pixel; pieces are whole images, so that fn may add to the
-// image's gradient.
+// Room for what LargestPixels finds, without an allocation for the usual number of channels.
+template <typename T>
+struct Largest {
+  explicit Largest(int64_t channels) : values(channels), pixels(channels) {}
+  absl::InlinedVector<T, 128> values;
+  absl::InlinedVector<int32_t, 128> pixels;
+};
+
+// Calls fn(image, o, largest, pixels) for every output, on any thread.
 template <typename T, typename Fn>
 void ForLargest(KernelContext& ctx, const PoolGeometry& g, const T* x, Fn fn) {
-  ctx.ParallelFor(g.batch, PoolGrain(g), [&](int64_t begin, int64_t end) {
-    std::vector<T> largest(g.channels);
-    std::vector<int32_t> pixels(g.channels);
-    for (int64_t image = begin; image < end; ++image) {
-      for (int64_t o = 0; o < g.out_pixels(); ++o) {
-        LargestPixels(g, x + image * g.in_pixels() * g.channels, o, largest.data(), pixels.data());
-        fn(image, o, largest.data(), pixels.data());
-      }
-    }
+  ForPoolRows(ctx, g, [&](int64_t image, int64_t row) {
+    Largest<T> found(g.channels);
+    ForPoolRow(g, row, [&](int64_t o, const PoolView& view) {
+      LargestPixels(g, x + image * g.in_pixels() * g.channels, view, found.values.data(), found.pixels.data());
+      fn(image, o, found.values.data(), found.pixels.data());
+    });
+  });
+}
+
+// Whether every pixel is seen by just one output.
+inline bool WindowsCoverOnce(const PoolGeometry& g) {
+  return std::all_of(g.dim.begin(), g.dim.end(), [](const WindowDim& d) {
+    return d.stride == d.window && d.pad_before == 0 && d.in == d.out * d.window;
   });
 }
 
@@ -73,11 +111,33 @@ void ForLargest(KernelContext& ctx, const PoolGeometry& g, const T* x, Fn fn) {
 template <typename T>
 void LargestBack(KernelContext& ctx, const PoolGeometry& g, const T* x, const T* dy, T* dx) {
   const int64_t in_size = g.in_pixels() * g.channels;
-  std::fill(dx, dx + g.batch * in_size, T(0));
-  ForLargest(ctx, g, x, [&](int64_t image, int64_t o, const T*, const int32_t* pixels) {
-    const T* grad = dy + (image * g.out_pixels() + o) * g.channels;
+  const bool once = WindowsCoverOnce(g);
+  const auto back_row = [&](int64_t image, int64_t row) {
+    Largest<T> found(g.channels);
+    const T* in = x + image * in_size;
     T* out = dx + image * in_size;
-    for (int64_t c = 0; c < g.channels; ++c) out[pixels[c] * g.channels + c] += grad[c];
+    ForPoolRow(g, row, [&](int64_t o, const PoolView& view) {
+      LargestPixels(g, in, view, found.values.data(), found.pixels.data());
+      const int32_t* __restrict pixels = found.pixels.data();
+      const T* __restrict grad = dy + (image * g.out_pixels() + o) * g.channels;
+      view.ForPixels(g, [&](int64_t at) {
+        T* __restrict to = out + at * g.channels;
+        const int32_t pixel = static_cast<int32_t>(at);
+        if (once) {
+          pool::Give<false>(grad, pixels, pixel, g.channels, to);
+        } else {
+          pool::Give<true>(grad, pixels, pixel, g.channels, to);
+        }
+      });
+    });
+  };
+  if (once) return ForPoolRows(ctx, g, back_row);
+  // Rows of outputs may add to the same pixels, so a piece is whole images.
+  ctx.ParallelFor(g.batch, PoolGrain(g), [&](int64_t begin, int64_t end) {
+    for (int64_t image = begin; image < end; ++image) {
+      std::fill(dx + image * in_size, dx + (image + 1) * in_size, T(0));
+      for (int64_t row = 0; row < g.dim[0].out * g.dim[1].out; ++row) back_row(image, row);
+    }
   });
 }
 

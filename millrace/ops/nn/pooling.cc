@@ -48,6 +48,11 @@ int64_t PoolGrain(const PoolGeometry& g) {
   return std::max<int64_t>(1, static_cast<int64_t>(kGrainReads / std::max(reads, 1.0)));
 }
 
+int64_t PoolRowGrain(const PoolGeometry& g) {
+  const double reads = static_cast<double>(g.dim[2].out) * g.window_pixels() * g.channels;
+  return std::max<int64_t>(1, static_cast<int64_t>(kGrainReads / std::max(reads, 1.0)));
+}
+
 PoolWindow::PoolWindow(KernelInit& init) : from_inputs_(init.node().FindAttr("ksize") == nullptr) {
   StatusOr<WindowAttrs> attrs = WindowAttrs::FromNode(init.node());
   if (attrs.ok()) {

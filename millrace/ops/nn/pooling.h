@@ -37,20 +37,46 @@ inline WindowRange RangeAt(const WindowDim& d, int64_t o) {
 
 // Images that one thread handles at a time.
 int64_t PoolGrain(const PoolGeometry& g);
+// The same for rows of an output image.
+int64_t PoolRowGrain(const PoolGeometry& g);
 
-// Calls fn(pixel, n) with the pixel's number in the image for all pixels that output `o` (a number in
-// the output image) sees, in row-major order.
-template <typename Fn>
-void ForWindow(const PoolGeometry& g, int64_t o, Fn fn) {
-  const auto& [depth, height, width] = g.dim;
-  const WindowRange w = RangeAt(width, o % width.out);
-  const WindowRange h = RangeAt(height, o / width.out % height.out);
-  const WindowRange d = RangeAt(depth, o / (width.out * height.out));
-  for (int64_t z = d.begin; z < d.end; ++z) {
-    for (int64_t y = h.begin; y < h.end; ++y) {
-      for (int64_t x = w.begin; x < w.end; ++x) fn((z * height.in + y) * width.in + x);
+// What one output sees of its image.
+struct PoolView {
+  WindowRange depth, height, width;
+
+  int64_t pixels() const {
+    return (depth.end - depth.begin) * (height.end - height.begin) * (width.end - width.begin);
+  }
+  // Calls fn(pixel) with the pixel's number in the image, in row-major order.
+  template <typename Fn>
+  void ForPixels(const PoolGeometry& g, Fn fn) const {
+    for (int64_t z = depth.begin; z < depth.end; ++z) {
+      for (int64_t y = height.begin; y < height.end; ++y) {
+        const int64_t row = (z * g.dim[1].in + y) * g.dim[2].in;
+        for (int64_t x = width.begin; x < width.end; ++x) fn(row + x);
+      }
     }
   }
+};
+
+// Calls fn(o, view) for the outputs of row `row` of an output image: those that differ in the last dimension only.
+template <typename Fn>
+void ForPoolRow(const PoolGeometry& g, int64_t row, Fn fn) {
+  const auto& [depth, height, width] = g.dim;
+  PoolView view{RangeAt(depth, row / height.out), RangeAt(height, row % height.out), {}};
+  for (int64_t x = 0; x < width.out; ++x) {
+    view.width = RangeAt(width, x);
+    fn(row * width.out + x, view);
+  }
+}
+
+// Calls fn(image, row) for all rows of all output images, over threads: fn must not touch what other rows do.
+template <typename Fn>
+void ForPoolRows(KernelContext& ctx, const PoolGeometry& g, Fn fn) {
+  const int64_t rows = g.dim[0].out * g.dim[1].out;
+  ctx.ParallelFor(g.batch * rows, PoolRowGrain(g), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) fn(r / rows, r % rows);
+  });
 }
 
 // Reads the window from attributes, or from inputs `ksize` and `strides` of the V2 ops.

@@ -1,0 +1,38 @@
+#include "bench/case.h"
+
+#include <random>
+
+#include "absl/strings/str_format.h"
+
+namespace millrace::bench {
+
+void Emit(const Flags& flags, const char* name, const char* unit, double value, const std::string& more) {
+  absl::PrintF(
+      "{\"side\": \"millrace\", \"case\": \"%s\", \"setting\": \"%d thread%s\", \"threads\": %d, \"unit\": \"%s\", "
+      "\"value\": %.6g%s}\n",
+      name, flags.threads, flags.threads > 1 ? "s" : "", flags.threads, unit, value, more);
+  std::fflush(stdout);
+}
+
+SessionOptions Options(const Flags& flags) {
+  SessionOptions options;
+  options.intra_op_threads = flags.threads;
+  options.inter_op_threads = flags.threads;
+  return options;
+}
+
+Tensor RandomFeatures(const Shape& shape) {
+  Tensor t(DType::kFloat, shape);
+  std::mt19937 random(1);
+  for (float& x : t.flat<float>()) x = std::uniform_real_distribution<float>()(random);
+  return t;
+}
+
+Tensor RandomLabels(int rows, int classes) {
+  Tensor t(DType::kInt32, Shape({rows}));
+  std::mt19937 random(2);
+  for (int32_t& x : t.flat<int32_t>()) x = std::uniform_int_distribution<int>(0, classes - 1)(random);
+  return t;
+}
+
+}  // namespace millrace::bench

@@ -1,0 +1,42 @@
+// What the cases of millrace_bench share: flags, errors, results as JSON lines, random batches.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "millrace/millrace.h"
+
+namespace millrace::bench {
+
+struct Flags {
+  int threads = 1;
+  std::string cases = "null,scalar,chain,mlp_sgd,mlp_adam,mlp_large,conv_mnist,resnet20";
+  double seconds = 2;
+  std::string graph;
+  std::string write_graph;
+  std::string trace;
+};
+
+// A benchmark has nothing better to do with an error than to show it and end.
+inline void Check(const Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "millrace_bench: %s\n", status.ToString().c_str());
+  std::exit(1);
+}
+template <typename T>
+T Check(StatusOr<T> result) {
+  Check(result.status());
+  return *std::move(result);
+}
+
+// Prints one result; `more` is text for further fields, beginning with a comma.
+void Emit(const Flags& flags, const char* name, const char* unit, double value, const std::string& more = "");
+
+SessionOptions Options(const Flags& flags);
+
+// Uniform in [0, 1), and classes below `classes`.
+Tensor RandomFeatures(const Shape& shape);
+Tensor RandomLabels(int rows, int classes);
+
+}  // namespace millrace::bench

@@ -1,0 +1,100 @@
+#include "bench/conv_nets.h"
+
+#include <cmath>
+#include <fstream>
+
+#include "bench/measure.h"
+#include "millrace/executor/step_stats.h"
+
+namespace millrace::bench {
+namespace {
+
+constexpr auto kSame = layers::Padding::kSame;
+
+Output Conv(const Scope& scope, const Output& x, int filters, int window, int stride) {
+  const double stddev = std::sqrt(2.0 / (window * window * filters));
+  return layers::Conv2D(scope, x, filters, {window, window},
+                        {.strides = {stride, stride},
+                         .padding = kSame,
+                         .use_bias = false,
+                         .kernel_initializer = init::RandomNormal({.stddev = stddev})});
+}
+
+Output Norm(const Scope& scope, const Output& x) {
+  return layers::BatchNorm(scope, x, true, {.momentum = 0.9, .epsilon = 1e-5});
+}
+
+// Two convolutions beside a shortcut, which has one of its own where sizes change.
+Output Block(const Scope& scope, const Output& x, int filters, int stride) {
+  const Output inner = ops::Relu(scope, Norm(scope, Conv(scope, x, filters, 3, stride)));
+  const Output y = Norm(scope, Conv(scope, inner, filters, 3, 1));
+  const Output shortcut = stride == 1 ? x : Norm(scope, Conv(scope, x, filters, 1, stride));
+  return ops::Relu(scope, y + shortcut);
+}
+
+Output ResNet20Logits(const Scope& scope, const Output& images) {
+  Output h = ops::Relu(scope, Norm(scope, Conv(scope, images, 16, 3, 1)));
+  for (const int filters : {16, 32, 64}) {
+    for (int i = 0; i < 3; ++i) h = Block(scope, h, filters, i == 0 && filters > 16 ? 2 : 1);
+  }
+  return layers::Dense(scope, ops::Mean(scope, h, std::vector<int32_t>{1, 2}), 10);
+}
+
+Output ConvMnistLogits(const Scope& scope, const Output& images) {
+  Output h = images;
+  for (const int filters : {32, 64}) {
+    h = layers::Conv2D(scope, h, filters, {5, 5}, {.padding = kSame, .activation = ops::Relu});
+    h = layers::MaxPool2D(scope, h, {2, 2});
+  }
+  h = layers::Dense(scope, layers::Flatten(scope, h), 512, {.activation = ops::Relu});
+  return layers::Dense(scope, h, 10);
+}
+
+// Writes a Chrome trace of one step to where the flag says.
+void WriteTrace(const Flags& flags, ClientSession& session, const ClientSession::Feeds& feeds, const Output& loss,
+                const Operation& train) {
+  RunOptions options;
+  options.trace = true;
+  Tensors results;
+  RunMetadata metadata;
+  // The first steps pay for what is made once.
+  for (int i = 0; i < 3; ++i) {
+    metadata.Clear();
+    Check(session.Run(options, feeds, {loss}, {train}, &results, &metadata));
+  }
+  std::ofstream(flags.trace) << ChromeTrace(metadata.step_stats());
+}
+
+using Logits = Output (*)(const Scope&, const Output&);
+
+// Training steps per second, feeds included.
+double StepsPerSecond(const Flags& flags, const Shape& batch, Logits logits, Optimizer& optimizer) {
+  const Scope scope = Scope::NewRoot();
+  const int rows = static_cast<int>(batch.dim(0));
+  const Output x = ops::Placeholder(scope, DType::kFloat, {.shape = batch});
+  const Output labels = ops::Placeholder(scope, DType::kInt32, {.shape = {rows}});
+  const Output loss = losses::SparseSoftmaxCrossEntropy(scope, labels, logits(scope, x));
+  const Operation train = optimizer.Minimize(scope, loss);
+  const Operation init = GlobalVariablesInitializer(scope);
+  ClientSession session = Check(ClientSession::Create(scope, Options(flags)));
+  Check(session.Run(init));
+  const Tensor feeds[] = {RandomFeatures(batch), RandomLabels(rows, 10)};
+  if (!flags.trace.empty()) WriteTrace(flags, session, {{x, feeds[0]}, {labels, feeds[1]}}, loss, train);
+  Step step = Check(session.MakeStep({x, labels}, {loss}, {train}));
+  Tensors results;
+  return Rate(flags.seconds, [&] { Check(step.callable().Run(feeds, &results)); }, {.warm = 4, .chunk = 1});
+}
+
+}  // namespace
+
+void ResNet20(const Flags& flags) {
+  optimizers::Momentum momentum({.learning_rate = 0.1, .momentum = 0.9});
+  Emit(flags, "resnet20", "images/s", 128 * StepsPerSecond(flags, Shape({128, 32, 32, 3}), ResNet20Logits, momentum));
+}
+
+void ConvMnist(const Flags& flags) {
+  optimizers::GradientDescent sgd({.learning_rate = 0.01});
+  Emit(flags, "conv_mnist", "steps/s", StepsPerSecond(flags, Shape({64, 28, 28, 1}), ConvMnistLogits, sgd));
+}
+
+}  // namespace millrace::bench

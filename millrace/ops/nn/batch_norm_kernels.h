@@ -1,0 +1,52 @@
+// What all versions of batch normalisation share, with what a pass fuses to it: a second summand and a relu.
+#pragma once
+
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/nn/channel_sums.h"
+#include "millrace/runtime/kernel.h"
+
+namespace millrace {
+
+Status BatchNormShape(ShapeContext& c);
+Status BatchNormGradShape(ShapeContext& c);
+
+struct BatchNormAttrs {
+  float epsilon = 0;
+  bool training = true;
+  bool channels_first = false;
+  int64_t num_side_inputs = 0;
+  bool relu = false;
+
+  explicit BatchNormAttrs(KernelInit& init);
+};
+
+// Inputs: x, scale, offset, mean, variance and perhaps a side input. FusedBatchNorm, V2, V3 and
+// _FusedBatchNormEx.
+class BatchNormKernel : public Kernel {
+ public:
+  explicit BatchNormKernel(KernelInit& init);
+  Status Compute(KernelContext& ctx) override;
+
+ private:
+  Status SetMoments(KernelContext& ctx, const ChannelBlocks& v, const float* x, float* const out[4]) const;
+
+  const BatchNormAttrs attrs_;
+  float factor_ = 1;
+};
+
+// Inputs: dy, x, scale, the mean and the variance that x was normalised with; for _FusedBatchNormGradEx also
+// another reserve, offset and y.
+class BatchNormGradKernel : public Kernel {
+ public:
+  explicit BatchNormGradKernel(KernelInit& init) : attrs_(init) {}
+  Status Compute(KernelContext& ctx) override;
+
+ private:
+  Status CheckInputs(KernelContext& ctx, const ChannelBlocks& v) const;
+  Status Gradients(KernelContext& ctx, const ChannelBlocks& v, const float* dy, const float* x, float* dz,
+                   float* dx, float* dscale, float* doffset) const;
+
+  const BatchNormAttrs attrs_;
+};
+
+}  // namespace millrace

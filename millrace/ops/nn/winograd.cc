@@ -1,0 +1,279 @@
+#include "millrace/ops/nn/winograd.h"
+
+#include "millrace/ops/kernels/onednn.h"
+#include "millrace/ops/nn/winograd_tiles.h"
+
+namespace millrace::conv::winograd {
+namespace {
+
+// Below this the transforms of the filter and the hand-offs weigh too much.
+constexpr double kLeastFlops = 4e6;
+// A block of tiles, transformed and multiplied, is to stay in a core's own cache; it has these many bytes.
+constexpr int64_t kBlockBytes = 384 << 10;
+constexpr int64_t kMostTiles = 96;
+constexpr int64_t kLeastTiles = 24;
+// Work worth a hand-off to another thread.
+constexpr double kPieceFlops = 8e6;
+// Sums of the filter's gradient that are kept apart, and so threads that can share the work.
+constexpr int64_t kFilterPieces = 16;
+// Planes are kept a line more than their size apart: powers of two would all fall into the same few lines of
+// the cache.
+constexpr int64_t kLine = 16;
+
+// One side of the convolution seen as images that tiles are cut from.
+struct Images {
+  int64_t height, width, channels;
+  int64_t size() const { return height * width * channels; }
+};
+
+// Tiles of all images: rows of tiles, cut into runs, gathered into blocks.
+struct Tiling {
+  // A tile takes `floats` in its transformed forms.
+  Tiling(int64_t batch, int64_t out_height, int64_t out_width, int64_t floats) {
+    rows = (out_height + 1) / 2;
+    columns = (out_width + 1) / 2;
+    const int64_t wanted = std::clamp(kBlockBytes / static_cast<int64_t>(sizeof(float)) / floats, kLeastTiles, kMostTiles);
+    run = std::min(columns, kMostTilesOfRun);
+    runs_per_row = (columns + run - 1) / run;
+    runs = batch * rows * runs_per_row;
+    runs_per_block = std::max<int64_t>(1, wanted / run);
+    tiles_per_block = runs_per_block * run;
+  }
+
+  // Calls fn(image, row, first column, tiles) for runs [begin, end).
+  template <typename Fn>
+  void ForRuns(int64_t begin, int64_t end, Fn fn) const {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t first = r % runs_per_row * run, row = r / runs_per_row;
+      fn(row / rows, row % rows, first, std::min(run, columns - first));
+    }
+  }
+
+  int64_t rows, columns;           // tiles of an image
+  int64_t run, runs_per_row;       // tiles of a run, at most
+  int64_t runs;                    // of all images
+  int64_t runs_per_block;
+  int64_t tiles_per_block;
+};
+
+int64_t PlaneSize(int64_t floats) { return floats + kLine; }
+
+template <int W>
+constexpr int kElements = Tiles<W>::kElements;
+template <int W>
+constexpr int kOutElements = Tiles<W>::kOutElements;
+
+// Transforms the input's tiles of runs [begin, end); the number of tiles.
+template <int W>
+int64_t TransformRuns(const Tiling& tiling, int64_t begin, int64_t end, const float* images, const Images& in,
+                      int64_t pad_top, int64_t pad_left, const float* zeros, float* out, int64_t plane) {
+  int64_t tiles = 0;
+  tiling.ForRuns(begin, end, [&](int64_t image, int64_t row, int64_t first, int64_t count) {
+    Rows<W> rows{.row = {}, .step = {}, .width = in.width, .ahead = {}};
+    for (int i = 0; i <= W; ++i) {
+      const int64_t y = 2 * row - pad_top + i;
+      const bool inside = y >= 0 && y < in.height;
+      rows.row[i] = inside ? images + image * in.size() + y * in.width * in.channels : zeros;
+      rows.step[i] = inside ? in.channels : 0;
+    }
+    for (int i = 0; i < 2; ++i) {
+      rows.ahead[i] = images + image * in.size() + (2 * row - pad_top + W + 1 + i) * in.width * in.channels;
+    }
+    Tiles<W>::TransformInput(rows, 2 * first - pad_left, count, in.channels, out + tiles * in.channels, plane);
+    tiles += count;
+  });
+  return tiles;
+}
+
+// The four pixels of a tile of `images`; `outside` stands for those that are not there.
+template <typename T>
+std::array<T*, 4> Pixels(T* images, const Images& size, int64_t image, int64_t row, int64_t column, T* outside) {
+  T* corner = images + image * size.size() + (2 * row * size.width + 2 * column) * size.channels;
+  const bool right = 2 * column + 1 < size.width, below = 2 * row + 1 < size.height;
+  const int64_t down = size.width * size.channels;
+  return {corner, right ? corner + size.channels : outside, below ? corner + down : outside,
+          right && below ? corner + down + size.channels : outside};
+}
+
+// A convolution from images of `in` to images of `out`: forward, or back to the gradient of the input with the
+// filter turned.
+struct Direction {
+  Images in, out;
+  int64_t pad_top, pad_left;
+};
+
+// planes[e][in][out] of the filter, which is [W, W, in_channels, out_channels]; `back` turns it round.
+template <int W>
+Status TransformFilters(KernelContext& ctx, const ConvGeometry& g, const float* filter, bool back, int64_t plane,
+                        float* planes) {
+  const int64_t in = g.in_channels, out = g.out_channels;
+  Tensor turned;
+  if (back) {
+    MR_ASSIGN_OR_RETURN(turned, ctx.AllocateTemp(DType::kFloat, Shape({W * W, out, in})));
+    float* to = turned.data<float>();
+    ctx.ParallelFor(W * W, std::max<int64_t>(1, 16384 / (in * out)), [&](int64_t begin, int64_t end) {
+      for (int64_t e = begin; e < end; ++e) {
+        for (int64_t i = 0; i < in; i += kVec) {
+          for (int64_t o = 0; o < out; o += kVec) {
+            Transpose8x8(filter + (e * in + i) * out + o, out, to + (e * out + o) * in + i, in);
+          }
+        }
+      }
+    });
+    filter = to;
+  }
+  const int64_t rows = back ? out : in, columns = back ? in : out;
+  ctx.ParallelFor(rows, std::max<int64_t>(1, 4096 / columns), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin * columns; i < end * columns; i += kVec) {
+      Tiles<W>::TransformFilter(filter + i, rows * columns, back, planes + i, plane);
+    }
+  });
+  return absl::OkStatus();
+}
+
+template <int W>
+Status RunDirection(KernelContext& ctx, const ConvGeometry& g, const Direction& d, const float* images,
+                    const float* filter, bool back, float* result) {
+  const int64_t from = d.in.channels, to = d.out.channels;
+  const Tiling tiling(g.batch, d.out.height, d.out.width, kElements<W> * from + kOutElements<W> * to);
+  const int64_t filter_plane = PlaneSize(from * to);
+  MR_ASSIGN_OR_RETURN(Tensor filters, ctx.AllocateTemp(DType::kFloat, Shape({kElements<W>, filter_plane})));
+  MR_RETURN_IF_ERROR(TransformFilters<W>(ctx, g, filter, back, filter_plane, filters.data<float>()));
+  const float* transformed = filters.data<float>();
+
+  const int64_t in_plane = PlaneSize(tiling.tiles_per_block * from), out_plane = PlaneSize(tiling.tiles_per_block * to);
+  const int64_t scratch = kElements<W> * in_plane + kOutElements<W> * out_plane + from + to;
+  const double block_flops = 4.0 * W * W * static_cast<double>(tiling.tiles_per_block * from * to) * 2;
+  const int64_t blocks_per_piece = std::max<int64_t>(1, static_cast<int64_t>(kPieceFlops / block_flops));
+  const int64_t ahead = 2 * d.out.width * to;
+  onednn::FirstError failure;
+  ctx.ParallelFor(tiling.runs, tiling.runs_per_block * blocks_per_piece, [&](int64_t begin, int64_t end) {
+    StatusOr<Tensor> memory = ctx.AllocateTemp(DType::kFloat, Shape({scratch}));
+    if (!memory.ok()) return failure.Update(memory.status());
+    float* tiles = memory->data<float>();
+    float* products = tiles + kElements<W> * in_plane;
+    float* zeros = products + kOutElements<W> * out_plane;
+    float* outside = zeros + from;
+    std::fill(zeros, zeros + from, 0.0f);
+    for (int64_t b = begin; b < end; b += tiling.runs_per_block) {
+      const int64_t last = std::min(end, b + tiling.runs_per_block);
+      const int64_t count = TransformRuns<W>(tiling, b, last, images, d.in, d.pad_top, d.pad_left, zeros, tiles, in_plane);
+      for (int e = 0; e < kElements<W>; ++e) {
+        const Strided a{tiles + e * in_plane, from, 1};
+        const float* right = transformed + e * filter_plane;
+        float* product = products + Tiles<W>::To(e) * out_plane;
+        if (Tiles<W>::IsFirst(e)) {
+          MultiplyPlane<false>(a, count, right, to, from, product, to, to);
+        } else {
+          MultiplyPlane<true>(a, count, right, to, from, product, to, to);
+        }
+      }
+      const float* product = products;
+      tiling.ForRuns(b, last, [&](int64_t image, int64_t row, int64_t first, int64_t n) {
+        for (int64_t t = first; t < first + n; ++t, product += to) {
+          Tiles<W>::TransformOutput(product, out_plane, to, Pixels(result, d.out, image, row, t, outside), ahead);
+        }
+      });
+    }
+  });
+  return failure.status();
+}
+
+// sums[e][in][out] over the tiles of runs [begin, end).
+template <int W>
+void SumFilterGradient(const Tiling& tiling, const Direction& d, int64_t begin, int64_t end, const float* x,
+                       const float* dy, float* scratch, float* sums, int64_t sum_plane) {
+  const int64_t in = d.in.channels, out = d.out.channels;
+  const int64_t in_plane = PlaneSize(tiling.tiles_per_block * in), out_plane = PlaneSize(tiling.tiles_per_block * out);
+  float* tiles = scratch;
+  float* gradients = tiles + kElements<W> * in_plane;
+  float* zeros = gradients + kOutElements<W> * out_plane;
+  std::fill(zeros, zeros + std::max(in, out), 0.0f);
+  const int64_t ahead = 2 * d.out.width * out;
+  for (int64_t b = begin; b < end; b += tiling.runs_per_block) {
+    const int64_t last = std::min(end, b + tiling.runs_per_block);
+    const int64_t count = TransformRuns<W>(tiling, b, last, x, d.in, d.pad_top, d.pad_left, zeros, tiles, in_plane);
+    float* gradient = gradients;
+    tiling.ForRuns(b, last, [&](int64_t image, int64_t row, int64_t first, int64_t n) {
+      for (int64_t t = first; t < first + n; ++t, gradient += out) {
+        Tiles<W>::TransformGradient(Pixels<const float>(dy, d.out, image, row, t, zeros), out, gradient, out_plane, ahead);
+      }
+    });
+    for (int e = 0; e < kElements<W>; ++e) {
+      const Strided a{tiles + e * in_plane, 1, in};
+      const float* right = gradients + Tiles<W>::To(e) * out_plane;
+      float* sum = sums + e * sum_plane;
+      if (b == begin) {
+        MultiplyPlane<false>(a, in, right, out, count, sum, out, out);
+      } else {
+        MultiplyPlane<true>(a, in, right, out, count, sum, out, out);
+      }
+    }
+  }
+}
+
+template <int W>
+Status RunFilterGradient(KernelContext& ctx, const ConvGeometry& g, const Direction& d, const float* x,
+                         const float* dy, float* df) {
+  const int64_t in = d.in.channels, out = d.out.channels, size = in * out;
+  const Tiling tiling(g.batch, d.out.height, d.out.width, kElements<W> * in + kOutElements<W> * out);
+  const double flops = g.flops_per_image() * static_cast<double>(g.batch);
+  const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(std::min(flops / kPieceFlops, 1e6)), 1, kFilterPieces);
+  const int64_t blocks = (tiling.runs + tiling.runs_per_block - 1) / tiling.runs_per_block;
+  const int64_t runs_per_piece = (blocks + wanted - 1) / wanted * tiling.runs_per_block;
+  const int64_t pieces = (tiling.runs + runs_per_piece - 1) / runs_per_piece;
+  const int64_t sum_plane = PlaneSize(size), sum_size = kElements<W> * sum_plane;
+  const int64_t scratch = kElements<W> * PlaneSize(tiling.tiles_per_block * in) +
+                          kOutElements<W> * PlaneSize(tiling.tiles_per_block * out) + std::max(in, out);
+  MR_ASSIGN_OR_RETURN(Tensor parts, ctx.AllocateTemp(DType::kFloat, Shape({pieces, sum_size})));
+  float* sums = parts.data<float>();
+  onednn::FirstError failure;
+  ctx.ParallelFor(tiling.runs, runs_per_piece, [&](int64_t begin, int64_t end) {
+    StatusOr<Tensor> memory = ctx.AllocateTemp(DType::kFloat, Shape({scratch}));
+    if (!memory.ok()) return failure.Update(memory.status());
+    SumFilterGradient<W>(tiling, d, begin, end, x, dy, memory->data<float>(), sums + begin / runs_per_piece * sum_size,
+                      sum_plane);
+  });
+  MR_RETURN_IF_ERROR(failure.status());
+  ctx.ParallelFor(in, std::max<int64_t>(1, 1024 / out), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin * out; i < end * out; i += kVec) {
+      Vec total[kElements<W>];
+      for (int e = 0; e < kElements<W>; ++e) {
+        total[e] = Load(sums + e * sum_plane + i);
+        for (int64_t p = 1; p < pieces; ++p) total[e] += Load(sums + p * sum_size + e * sum_plane + i);
+      }
+      Tiles<W>::FilterGradient(total, df + i, size);
+    }
+  });
+  return absl::OkStatus();
+}
+
+template <int W>
+Status RunWindow(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a, const float* b, float* c) {
+  const WindowDim &h = g.dim[1], &w = g.dim[2];
+  const Images input{h.in, w.in, g.in_channels}, output{h.out, w.out, g.out_channels};
+  const Direction forward{input, output, h.pad_before, w.pad_before};
+  switch (kind) {
+    case ConvKind::kForward: return RunDirection<W>(ctx, g, forward, a, b, false, c);
+    case ConvKind::kBackwardInput:
+      return RunDirection<W>(ctx, g, {output, input, W - 1 - h.pad_before, W - 1 - w.pad_before}, b, a, true, c);
+    case ConvKind::kBackwardFilter: return RunFilterGradient<W>(ctx, g, forward, a, b, c);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool Serves(const ConvGeometry& g) {
+  const WindowDim &h = g.dim[1], &w = g.dim[2];
+  return g.rank == 2 && !g.channels_first && g.groups == 1 && (h.window == 3 || h.window == 5) &&
+         w.window == h.window && h.stride == 1 && w.stride == 1 && h.dilation == 1 && w.dilation == 1 &&
+         g.in_channels % kVec == 0 && g.out_channels % kVec == 0 && h.out > 0 && w.out > 0 &&
+         g.flops_per_image() * static_cast<double>(g.batch) >= kLeastFlops;
+}
+
+Status Run(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a, const float* b, float* c) {
+  return g.dim[1].window == 3 ? RunWindow<3>(ctx, kind, g, a, b, c) : RunWindow<5>(ctx, kind, g, a, b, c);
+}
+
+}  // namespace millrace::conv::winograd
