@@ -22,10 +22,23 @@ void CopyElements(const Tensor& from, Tensor* to) {
   const int64_t n = from.num_elements();
   if (from.dtype() == DType::kString) {
     std::copy_n(from.data<std::string>(), n, to->data<std::string>());
+  } else if (from.dtype() == DType::kVariant) {
+    std::copy_n(from.data<Variant>(), n, to->data<Variant>());
   } else if (!IsPlain(from.dtype())) {
     std::copy_n(from.data<ResourceHandle>(), n, to->data<ResourceHandle>());
   } else if (n > 0) {
     std::memcpy(to->raw_data(), from.raw_data(), from.TotalBytes());
+  }
+}
+
+// Row by row whole: a block of rows is copied under its stripe.
+void CopyRows(const Tensor& from, RowLocks& locks, Tensor* to) {
+  const RowLayout layout(from);
+  for (int64_t row = 0; row < layout.rows; row += layout.block_rows) {
+    const int64_t end = std::min(layout.rows, row + layout.block_rows);
+    MutexLock lock(&locks.stripe(layout.StripeOfRow(row)));
+    Tensor part = to->Slice(row, end);
+    CopyElements(from.Slice(row, end), &part);
   }
 }
 
@@ -44,7 +57,18 @@ class Variable::Locks {
   // The analysis cannot follow a number of locks that is known at run time only.
   void Lock() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     for (Variable* v : ordered_) v->update_mu_.Lock();
-    locked_ = true;
+    held_ = Held::kAlone;
+  }
+  void LockShared() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    for (Variable* v : ordered_) v->update_mu_.LockShared();
+    held_ = Held::kShared;
+  }
+  void Unlock() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    for (Variable* v : ordered_) {
+      if (held_ == Held::kAlone) v->update_mu_.Unlock();
+      if (held_ == Held::kShared) v->update_mu_.UnlockShared();
+    }
+    held_ = Held::kNone;
   }
   // Keeps readers of `v` out until the end. Called in the order of ordered().
   void LockValue(Variable* v) ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -61,15 +85,14 @@ class Variable::Locks {
   }
   ~Locks() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     UnlockValues();
-    if (!locked_) return;
-    for (Variable* v : ordered_) v->update_mu_.Unlock();
+    Unlock();
   }
   absl::Span<Variable* const> ordered() const { return ordered_; }
 
  private:
   absl::InlinedVector<Variable*, 4> ordered_;
   absl::InlinedVector<Variable*, 4> values_;
-  bool locked_ = false;
+  enum class Held { kNone, kShared, kAlone } held_ = Held::kNone;
 };
 
 bool Variable::IsInitialized() const {
@@ -77,10 +100,37 @@ bool Variable::IsInitialized() const {
   return value_.IsInitialized();
 }
 
-StatusOr<Tensor> Variable::Read() const {
+StatusOr<Tensor> Variable::Peek(bool* sparse) const {
   MutexLock lock(&value_mu_);
   if (!value_.IsInitialized()) return NotInitialized();
+  *sparse = sparse_;
   return value_;
+}
+
+StatusOr<Tensor> Variable::Read() const {
+  bool sparse = false;
+  StatusOr<Tensor> value = Peek(&sparse);
+  if (!value.ok() || !sparse) return value;
+  MR_ASSIGN_OR_RETURN(Tensor copy, Tensor::Make(value->dtype(), value->shape()));
+  if (value->rank() == 0) {
+    MutexLock lock(&row_locks_->stripe(0));
+    CopyElements(*value, &copy);
+  } else if (value->num_elements() > 0) {
+    CopyRows(*value, *row_locks_, &copy);
+  }
+  return copy;
+}
+
+StatusOr<Shape> Variable::ShapeOfValue() const {
+  MutexLock lock(&value_mu_);
+  if (!value_.IsInitialized()) return NotInitialized();
+  return value_.shape();
+}
+
+Status Variable::ReadRows(absl::FunctionRef<Status(const Tensor&, RowLocks&)> fn) const {
+  bool sparse = false;
+  MR_ASSIGN_OR_RETURN(const Tensor value, Peek(&sparse));
+  return fn(value, *row_locks_);
 }
 
 Status Variable::Assign(Tensor value, bool validate_shape) {
@@ -95,10 +145,11 @@ Status Variable::Assign(Tensor value, bool validate_shape) {
   if (value.buffer() && value.buffer()->root()->size() / 2 > value.TotalBytes() + Buffer::kAlignment) {
     value = value.Clone();
   }
-  MutexLock update_lock(&update_mu_);
+  ExclusiveLock update_lock(&update_mu_);
   if (spare_.IsInitialized() && spare_.shape() != value.shape()) spare_ = Tensor();
   MutexLock value_lock(&value_mu_);
   std::swap(value_, value);
+  sparse_ = false;
   return absl::OkStatus();
 }
 
@@ -126,12 +177,32 @@ void Variable::Swap(Tensor old, Tensor next) {
   if (old.buffer()->writable() && old.buffer()->root() == old.buffer().get()) spare_ = std::move(old);
 }
 
+Status Variable::BecomeSparse() {
+  Tensor shared;
+  {
+    MutexLock lock(&value_mu_);
+    if (!value_.IsInitialized()) return NotInitialized();
+    if (sparse_) return absl::OkStatus();
+    spare_ = Tensor();
+    sparse_ = value_.RefCountIsOne();
+    if (sparse_) return absl::OkStatus();
+    shared = value_;
+  }
+  MR_ASSIGN_OR_RETURN(Tensor own, Tensor::Make(shared.dtype(), shared.shape()));
+  CopyElements(shared, &own);
+  MutexLock lock(&value_mu_);
+  value_ = std::move(own);
+  sparse_ = true;
+  return absl::OkStatus();
+}
+
 Status Variable::UpdateDense(absl::FunctionRef<Status(const Tensor&, Tensor*)> fn) {
-  MutexLock update_lock(&update_mu_);
+  ExclusiveLock update_lock(&update_mu_);
   Tensor old;
   {
     MutexLock value_lock(&value_mu_);
     if (!value_.IsInitialized()) return NotInitialized();
+    sparse_ = false;
     if (value_.RefCountIsOne()) {
       AgeSpare();
       return fn(value_, &value_);
@@ -160,6 +231,7 @@ Status Variable::UpdateAll(
     const size_t i = std::find(variables.begin(), variables.end(), v) - variables.begin();
     locks.LockValue(v);
     if (!v->value_.IsInitialized()) return v->NotInitialized();
+    v->sparse_ = false;
     const bool in_place = v->value_.RefCountIsOne();
     old_values[i] = v->value_;
     if (in_place) {
@@ -190,6 +262,40 @@ Status Variable::UpdateInPlace(absl::Span<Variable* const> variables,
                                absl::FunctionRef<Status(absl::Span<Tensor>)> fn) {
   return UpdateAll(variables, /*copy=*/true,
                    [fn](absl::Span<const Tensor>, absl::Span<Tensor> values) { return fn(values); });
+}
+
+// Which locks are held depends on the state of the variables, beyond what the analysis follows.
+Status Variable::UpdateRows(absl::Span<Variable* const> variables,
+                            absl::FunctionRef<Status(const Rows&)> fn) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  Locks locks(variables);
+  if (const Variable* v = locks.Repeated()) {
+    return InvalidArgument("variable ", v->name_, " is given twice to one update");
+  }
+  const size_t n = variables.size();
+  absl::InlinedVector<Tensor, 4> values(n);
+  const auto all_sparse = [&] {
+    for (size_t i = 0; i < n; ++i) {
+      MutexLock lock(&variables[i]->value_mu_);
+      if (!variables[i]->sparse_) return false;
+      values[i] = variables[i]->value_;
+    }
+    return true;
+  };
+  locks.LockShared();
+  if (!all_sparse()) {
+    std::fill(values.begin(), values.end(), Tensor());
+    locks.Unlock();
+    locks.Lock();
+    for (Variable* v : locks.ordered()) MR_RETURN_IF_ERROR(v->BecomeSparse());
+    MR_CHECK(all_sparse());
+  }
+  absl::InlinedVector<RowLocks*, 4> row_locks;
+  absl::InlinedVector<int, 4> order;
+  for (Variable* v : variables) row_locks.push_back(v->row_locks_.get());
+  for (Variable* v : locks.ordered()) {
+    order.push_back(static_cast<int>(std::find(variables.begin(), variables.end(), v) - variables.begin()));
+  }
+  return fn(Rows{absl::MakeSpan(values), row_locks, order});
 }
 
 std::string Variable::DebugString() const {

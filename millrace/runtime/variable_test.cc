@@ -177,5 +177,146 @@ TEST(VariableTest, ConcurrentReadersNeverSeeATornValueAndNoUpdateIsLost) {
   EXPECT_EQ(b->Read()->data<float>()[4999], kUpdaters * kUpdates);
 }
 
+RefPtr<Variable> Table(std::string name, int64_t rows, int64_t columns) {
+  auto v = MakeRef<Variable>(std::move(name), DType::kFloat, PartialShape({rows, columns}));
+  Tensor zeros(DType::kFloat, Shape({rows, columns}));
+  std::fill_n(zeros.data<float>(), rows * columns, 0.0f);
+  MR_CHECK(v->Assign(std::move(zeros)).ok());
+  return v;
+}
+
+// Adds one to all elements of some rows, of all variables.
+Status AddToRows(const Variable::Rows& rows, absl::Span<const int64_t> which) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  const RowLayout layout(rows.values[0]);
+  for (const int64_t row : which) {
+    const int stripe = layout.StripeOfRow(row);
+    for (const int i : rows.order) rows.locks[i]->stripe(stripe).Lock();
+    for (Tensor& value : rows.values) {
+      float* const at = value.data<float>() + row * layout.row_size;
+      for (int64_t k = 0; k < layout.row_size; ++k) at[k] += 1;
+    }
+    for (const int i : rows.order) rows.locks[i]->stripe(stripe).Unlock();
+  }
+  return absl::OkStatus();
+}
+
+Status AddToRows(absl::Span<Variable* const> variables, absl::Span<const int64_t> which) {
+  return Variable::UpdateRows(variables, [&](const Variable::Rows& rows) { return AddToRows(rows, which); });
+}
+
+bool IsUniform(absl::Span<const float> x) {
+  return std::adjacent_find(x.begin(), x.end(), std::not_equal_to<float>()) == x.end();
+}
+
+TEST(VariableTest, UpdatesByRowsLeaveTheMemoryWhereItIsAndSnapshotsAlone) {
+  RefPtr<Variable> v = Table("w", 8, 3);
+  Variable* const only[] = {v.get()};
+  const float* const before = v->Read()->data<float>();
+  ASSERT_TRUE(AddToRows(only, {1, 5, 5}).ok());
+  const Tensor snapshot = v->Read().value();
+  ASSERT_TRUE(AddToRows(only, {5}).ok());
+  EXPECT_EQ(snapshot.data<float>()[15], 2);
+  ASSERT_TRUE(v->ReadRows([&](const Tensor& value, RowLocks&) {
+                 EXPECT_EQ(value.data<float>(), before);
+                 EXPECT_EQ(value.data<float>()[15], 3);
+                 return absl::OkStatus();
+               }).ok());
+  // The first update by rows of a value that a reader holds copies it, once.
+  ASSERT_TRUE(v->UpdateDense(AddOne).ok());
+  const Tensor held = v->Read().value();
+  ASSERT_TRUE(AddToRows(only, {0}).ok());
+  EXPECT_EQ(held.data<float>()[0], 1);
+  EXPECT_EQ(v->Read()->data<float>()[0], 2);
+}
+
+TEST(VariableTest, UpdateByRowsOfNothingOrTwiceTheSameIsAnError) {
+  static const PartialShape shape({2});
+  RefPtr<Variable> empty = MakeRef<Variable>("layer/w", DType::kFloat, shape), v = Table("v", 2, 1);
+  Variable* const with_empty[] = {v.get(), empty.get()};
+  EXPECT_EQ(AddToRows(with_empty, {0}).code(), absl::StatusCode::kFailedPrecondition);
+  Variable* const twice[] = {v.get(), v.get()};
+  EXPECT_EQ(AddToRows(twice, {0}).code(), absl::StatusCode::kInvalidArgument);
+  Variable* const once[] = {v.get()};
+  EXPECT_TRUE(AddToRows(once, {0}).ok());
+}
+
+// All elements of a row are equal at all times. After a dense update alone, and in what it hands out, all
+// rows of a snapshot differ only by what updates by rows added to them.
+TEST(VariableTest, ReadersOfRowsAndOfTheWholeNeverSeeATornRowBesideDenseAndSparseUpdates) {
+  constexpr int64_t kRows = 300, kColumns = 129;
+  constexpr int kUpdates = 300, kDense = 2, kSparse = 3;
+  RefPtr<Variable> a = Table("a", kRows, kColumns), b = Table("b", kRows, kColumns);
+  std::atomic<int> torn{0}, failed{0}, updaters_left{kDense + kSparse};
+  {
+    ThreadPool pool("variable", kDense + kSparse + 3);
+    for (int u = 0; u < kDense; ++u) {
+      pool.Schedule([&, u] {
+        for (int i = 0; i < kUpdates; ++i) {
+          if (!(u == 0 ? a : b)->UpdateDense(AddOne).ok()) ++failed;
+          Variable* const ba[] = {b.get(), a.get()};
+          if (!Variable::UpdateDense(ba, [](absl::Span<const Tensor> old, absl::Span<Tensor> next) {
+                 MR_RETURN_IF_ERROR(AddOne(old[0], &next[0]));
+                 return AddOne(old[1], &next[1]);
+               }).ok()) {
+            ++failed;
+          }
+        }
+        --updaters_left;
+      });
+    }
+    for (int u = 0; u < kSparse; ++u) {
+      pool.Schedule([&, u] {
+        Variable* const ab[] = {a.get(), b.get()};
+        Variable* const ba[] = {b.get(), a.get()};
+        for (int i = 0; i < kUpdates; ++i) {
+          // Row 0, of which all updaters are fond, and some others.
+          const int64_t rows[] = {0, (i * 7 + u) % kRows, (i * 13) % kRows, 0};
+          if (!AddToRows(u % 2 == 0 ? ab : ba, rows).ok()) ++failed;
+        }
+        --updaters_left;
+      });
+    }
+    pool.Schedule([&] {  // a checkpoint
+      while (updaters_left > 0) {
+        const Tensor value = a->Read().value();
+        for (int64_t r = 0; r < kRows; ++r) {
+          if (!IsUniform(value.Row(r).flat<float>())) ++torn;
+        }
+      }
+    });
+    for (int r = 0; r < 2; ++r) {
+      pool.Schedule([&, r] {  // gathers
+        std::vector<float> row(kColumns);
+        while (updaters_left > 0) {
+          const Status status = (r == 0 ? a : b)->ReadRows([&](const Tensor& value, RowLocks& locks) {
+            const RowLayout layout(value);
+            for (const int64_t at : {0, 1, 17, 299}) {
+              MutexLock lock(&locks.stripe(layout.StripeOfRow(at)));
+              std::copy_n(value.data<float>() + at * kColumns, kColumns, row.begin());
+              if (!IsUniform(row)) ++torn;
+            }
+            return absl::OkStatus();
+          });
+          if (!status.ok()) ++failed;
+        }
+      });
+    }
+  }
+  EXPECT_EQ(torn, 0);
+  EXPECT_EQ(failed, 0);
+  // No update was lost: row 0 had all of them, twice in each update by rows and more.
+  std::vector<int> sparse(kRows, 0);
+  for (int u = 0; u < kSparse; ++u) {
+    for (int i = 0; i < kUpdates; ++i) {
+      for (const int64_t row : {int64_t{0}, (i * 7 + u) % kRows, (i * 13) % kRows, int64_t{0}}) ++sparse[row];
+    }
+  }
+  const Tensor end_a = a->Read().value(), end_b = b->Read().value();
+  for (int64_t r = 0; r < kRows; ++r) {
+    EXPECT_EQ(end_a.Row(r).data<float>()[0], 3 * kUpdates + sparse[r]) << r;
+    EXPECT_EQ(end_b.Row(r).data<float>()[kColumns - 1], 3 * kUpdates + sparse[r]) << r;
+  }
+}
+
 }  // namespace
 }  // namespace millrace

@@ -19,8 +19,9 @@ struct PassOptions {
   bool fusion = true;
   // Calls, conditionals and loops that name functions become plain nodes (function_inliner.h).
   bool inline_functions = true;
+  bool row_reads = true;
 
-  static PassOptions None() { return {false, false, false, false, false}; }
+  static PassOptions None() { return {false, false, false, false, false, false}; }
 };
 
 // What a pass must respect and may use.
@@ -55,6 +56,9 @@ Status RemoveIdentities(Graph* graph, const PassContext& context);
 
 // MatMul, BiasAdd and an activation become one _FusedMatMul under the last one's name.
 Status FuseMatMul(Graph* graph, const PassContext& context);
+
+// A gather from a TF1 variable reads the rows it takes, not a snapshot of the whole.
+Status ReadRowsOfVariables(Graph* graph, const PassContext& context);
 
 // A rewrite with the name it is switched by.
 struct Pass {

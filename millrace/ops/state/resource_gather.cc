@@ -3,6 +3,7 @@
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/state/slice_addresses.h"
+#include "millrace/ops/state/striped_rows.h"
 #include "millrace/ops/state/variable_access.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
@@ -10,20 +11,19 @@
 namespace millrace {
 namespace {
 
-// Elements copied in one piece of a parallel gather.
-constexpr int64_t kGrain = 32768;
-
-Status CopySlices(KernelContext& ctx, const Tensor& params, const SliceAddresses& where) {
+// Copies slices to the output, each under the lock of its row.
+Status CopySlices(KernelContext& ctx, const Tensor& params, RowLocks& locks, const SliceAddresses& where) {
   MR_ASSIGN_OR_RETURN(Tensor* const output, ctx.AllocateOutput(0, where.shape));
-  const int64_t n = static_cast<int64_t>(where.offsets.size());
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, where.size));
+  RowLocks* const only[] = {&locks};
   const bool known = DispatchMove(params.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    ctx.ParallelFor(n, grain, [&](int64_t begin, int64_t end) {
-      T* to = output->raw<T>() + begin * where.size;
-      for (int64_t i = begin; i < end; ++i, to += where.size) {
-        const T* const from = params.raw<T>() + where.offsets[i];
-        std::copy(from, from + where.size, to);
+    const T* const data = params.raw<T>();
+    T* const out = output->raw<T>();
+    ForEachSlice(ctx, RowLayout(params), only, where, [&](const SliceBatch& batch) {
+      for (int64_t k = 0; k < batch.n; ++k) {
+        PrefetchAhead(batch, k, where, data);
+        const T* const from = data + where.offsets[batch.slices[k]];
+        std::copy(from, from + where.size, out + batch.slices[k] * where.size);
       }
     });
   });
@@ -31,22 +31,23 @@ Status CopySlices(KernelContext& ctx, const Tensor& params, const SliceAddresses
                : Unimplemented("gathering elements of type ", DTypeName(params.dtype()));
 }
 
+// Behind a handle or a reference.
 class ResourceGatherKernel : public Kernel {
  public:
-  explicit ResourceGatherKernel(KernelInit& init) {
-    init.Attr("dtype", &dtype_);
-    init.Attr("batch_dims", &batch_dims_);
+  explicit ResourceGatherKernel(KernelInit& init) : dtype_(init.output_type(0)) {
+    if (init.node().FindAttr("batch_dims") != nullptr) init.Attr("batch_dims", &batch_dims_);
   }
 
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const Tensor params, VariableValue(ctx, 0, dtype_));
-    MR_ASSIGN_OR_RETURN(const SliceAddresses where,
-                        RowAddresses(params.shape(), ctx.input(1), batch_dims_));
-    return CopySlices(ctx, params, where);
+    return ReadVariableRows(ctx, 0, dtype_, [&](const Tensor& params, RowLocks& locks) -> Status {
+      MR_ASSIGN_OR_RETURN(const SliceAddresses where,
+                          RowAddresses(params.shape(), ctx.input(1), batch_dims_));
+      return CopySlices(ctx, params, locks, where);
+    });
   }
 
  private:
-  DType dtype_ = DType::kInvalid;
+  const DType dtype_;
   int64_t batch_dims_ = 0;
 };
 
@@ -55,13 +56,31 @@ class ResourceGatherNdKernel : public Kernel {
   explicit ResourceGatherNdKernel(KernelInit& init) { init.Attr("dtype", &dtype_); }
 
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(const Tensor params, VariableValue(ctx, 0, dtype_));
-    MR_ASSIGN_OR_RETURN(const SliceAddresses where,
-                        NdAddresses(params.shape(), ctx.input(1), BadIndices::kFail));
-    return CopySlices(ctx, params, where);
+    const Tensor& indices = ctx.input(1);
+    if (indices.rank() > 0 && indices.dim(indices.rank() - 1) == 0) return GatherWhole(ctx);
+    return ReadVariableRows(ctx, 0, dtype_, [&](const Tensor& params, RowLocks& locks) -> Status {
+      MR_ASSIGN_OR_RETURN(const SliceAddresses where,
+                          NdAddresses(params.shape(), indices, BadIndices::kFail));
+      return CopySlices(ctx, params, locks, where);
+    });
   }
 
  private:
+  // Coordinates of no dimension name the whole: many copies of a snapshot, which has no locks.
+  Status GatherWhole(KernelContext& ctx) const {
+    MR_ASSIGN_OR_RETURN(const Tensor params, VariableValue(ctx, 0, dtype_));
+    MR_ASSIGN_OR_RETURN(const SliceAddresses where,
+                        NdAddresses(params.shape(), ctx.input(1), BadIndices::kFail));
+    MR_ASSIGN_OR_RETURN(Tensor* const output, ctx.AllocateOutput(0, where.shape));
+    DispatchMove(params.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      for (size_t i = 0; i < where.offsets.size(); ++i) {
+        std::copy_n(params.raw<T>(), where.size, output->raw<T>() + i * where.size);
+      }
+    });
+    return absl::OkStatus();
+  }
+
   DType dtype_ = DType::kInvalid;
 };
 
@@ -73,9 +92,9 @@ PartialShape Join(absl::Span<const int64_t> head, const PartialShape& params, in
 }
 
 Status GatherShape(ShapeContext& c) {
-  const PartialShape params = c.HandleShape(0);
+  const PartialShape params = VariableShapeOf(c, 0);
   const PartialShape& indices = c.input(1);
-  MR_ASSIGN_OR_RETURN(int64_t batch_dims, c.Attr<int64_t>("batch_dims"));
+  int64_t batch_dims = c.node().AttrOr<int64_t>("batch_dims", 0);
   if (!params.known_rank() || !indices.known_rank()) return UnknownShape(c);
   if (batch_dims < 0) batch_dims += indices.rank();
   if (batch_dims < 0 || batch_dims >= params.rank() || batch_dims > indices.rank()) {
@@ -147,7 +166,19 @@ MILLRACE_OP(ResourceGatherNd)
     .Gradient(GatherNdGradient)
     .Summary("Slices of a variable, by coordinates.");
 
+// What the pass row_reads makes of a Gather from a TF1 variable.
+MILLRACE_OP(_GatherVariableRows)
+    .Input("ref: Ref(T)")
+    .Input("indices: Tindices")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tindices: {int32, int64}")
+    .Shape(GatherShape)
+    .NotDifferentiable()
+    .Summary("Rows of a variable, read when they are taken.");
+
 MILLRACE_KERNEL(ResourceGather, kCpu, ResourceGatherKernel);
+MILLRACE_KERNEL(_GatherVariableRows, kCpu, ResourceGatherKernel);
 MILLRACE_KERNEL(ResourceGatherNd, kCpu, ResourceGatherNdKernel);
 
 }  // namespace

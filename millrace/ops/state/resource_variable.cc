@@ -61,11 +61,10 @@ class AssignVariableKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, VariableInput(ctx, 0, dtype_));
     const Tensor& value = ctx.input(1);
     if (validate_shape_) {
-      const StatusOr<Tensor> old = variable->Read();
-      if (old.ok() && old->shape() != value.shape()) {
+      const StatusOr<Shape> old = variable->ShapeOfValue();
+      if (old.ok() && *old != value.shape()) {
         return InvalidArgument("cannot assign a value of shape ", value.shape().ToString(),
-                               " to variable ", variable->name(), " of shape ",
-                               old->shape().ToString());
+                               " to variable ", variable->name(), " of shape ", old->ToString());
       }
     }
     return ChangeState(ctx, [&] { return variable->Assign(value, validate_shape_); });
@@ -87,17 +86,19 @@ class VariableShapeKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, ctx.resource<Variable>(0));
-    MR_ASSIGN_OR_RETURN(const Tensor value, VariableValue(ctx, 0, variable->dtype()));
-    MR_ASSIGN_OR_RETURN(Tensor* const output, ctx.AllocateOutput(0, Shape({value.rank()})));
+    const StatusOr<Shape> known = variable->ShapeOfValue();
+    if (!known.ok()) return VariableValue(ctx, 0, variable->dtype()).status();  // says which
+    const Shape& shape = *known;
+    MR_ASSIGN_OR_RETURN(Tensor* const output, ctx.AllocateOutput(0, Shape({shape.rank()})));
     if (output->dtype() == DType::kInt32) {
-      for (int64_t dim : value.shape().dims()) {
+      for (int64_t dim : shape.dims()) {
         if (dim > std::numeric_limits<int32_t>::max()) {
           return InvalidArgument("dimension ", dim, " does not fit into int32");
         }
       }
-      WriteDims<int32_t>(value.shape(), output);
+      WriteDims<int32_t>(shape, output);
     } else {
-      WriteDims<int64_t>(value.shape(), output);
+      WriteDims<int64_t>(shape, output);
     }
     return absl::OkStatus();
   }

@@ -24,20 +24,22 @@ T Combine(const T& a, const T& b) {
 }
 
 template <ScatterOp op, typename T>
-void ApplySlices(const SliceAddresses& where, const Tensor& updates, Tensor* value) {
+void ApplySlices(const SliceAddresses& where, const SliceBatch& batch, const Tensor& updates,
+                 Tensor* value) {
   const bool scalar = updates.num_elements() == 1 && where.shape.num_elements() != 1;
-  const T* from = updates.raw<T>();
   T* const data = value->raw<T>();
-  for (const int64_t offset : where.offsets) {
-    if (offset != SliceAddresses::kSkip) {
-      T* const to = data + offset;
-      if (scalar) {
-        for (int64_t i = 0; i < where.size; ++i) to[i] = Combine<op, T>(to[i], *from);
-      } else {
-        for (int64_t i = 0; i < where.size; ++i) to[i] = Combine<op, T>(to[i], from[i]);
-      }
+  for (int64_t k = 0; k < batch.n; ++k) {
+    PrefetchAhead(batch, k, where, data);
+    const int64_t slice = batch.slices[k];
+    T* const to = data + where.offsets[slice];
+    if (scalar) {
+      const T& from = *updates.raw<T>();
+      for (int64_t i = 0; i < where.size; ++i) to[i] = Combine<op, T>(to[i], from);
+    } else {
+      const T* const from = updates.raw<T>() + slice * where.size;
+#pragma GCC ivdep
+      for (int64_t i = 0; i < where.size; ++i) to[i] = Combine<op, T>(to[i], from[i]);
     }
-    if (!scalar) from += where.size;
   }
 }
 

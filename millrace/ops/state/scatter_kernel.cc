@@ -52,29 +52,46 @@ ScatterKernel::ScatterKernel(KernelInit& init, ScatterOp op, ScatterBy by)
   }
 }
 
-Status ScatterKernel::ApplyTo(const KernelContext& ctx, Tensor* value) const {
+StatusOr<SliceAddresses> ScatterKernel::Check(const KernelContext& ctx, const Shape& shape) const {
   const Tensor& indices = ctx.input(1);
   const Tensor& updates = ctx.input(2);
-  MR_ASSIGN_OR_RETURN(const SliceAddresses where,
-                      by_ == ScatterBy::kRow ? RowAddresses(value->shape(), indices)
-                                             : NdAddresses(value->shape(), indices, bad_indices_));
+  StatusOr<SliceAddresses> where = by_ == ScatterBy::kRow ? RowAddresses(shape, indices)
+                                                          : NdAddresses(shape, indices, bad_indices_);
+  if (!where.ok()) return where;
   const bool scalar = by_ == ScatterBy::kRow && updates.rank() == 0;
-  if (!scalar && updates.shape() != where.shape) {
-    return InvalidArgument("updates must have shape ", where.shape.ToString(), " for indices of shape ",
-                           indices.shape().ToString(), " into a variable of shape ",
-                           value->shape().ToString(), ", not ", updates.shape().ToString());
+  if (!scalar && updates.shape() != where->shape) {
+    return InvalidArgument("updates must have shape ", where->shape.ToString(), " for indices of shape ",
+                           indices.shape().ToString(), " into a variable of shape ", shape.ToString(),
+                           ", not ", updates.shape().ToString());
   }
   if (divides_integers_ && HasZero(updates)) return InvalidArgument("division by zero");
-  apply_(where, updates, value);
-  return absl::OkStatus();
+  return where;
 }
 
 Status ScatterKernel::Compute(KernelContext& ctx) {
   MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, VariableInput(ctx, 0, dtype_));
   Variable* const only[] = {variable.get()};
+  const Tensor& updates = ctx.input(2);
+  // Coordinates of no dimension name the whole, which is no row.
+  const bool whole = by_ == ScatterBy::kCoordinates && ctx.input(1).rank() > 0 &&
+                     ctx.input(1).dim(ctx.input(1).rank() - 1) == 0;
   MR_RETURN_IF_ERROR(ChangeState(ctx, [&] {
-    return Variable::UpdateInPlace(
-        only, [&](absl::Span<Tensor> values) { return ApplyTo(ctx, &values[0]); });
+    if (whole) {
+      return Variable::UpdateInPlace(only, [&](absl::Span<Tensor> values) -> Status {
+        MR_ASSIGN_OR_RETURN(const SliceAddresses where, Check(ctx, values[0].shape()));
+        for (int64_t i = 0; i < static_cast<int64_t>(where.offsets.size()); ++i) {
+          apply_(where, {&i, 1, 1}, updates, &values[0]);
+        }
+        return absl::OkStatus();
+      });
+    }
+    return Variable::UpdateRows(only, [&](const Variable::Rows& rows) -> Status {
+      Tensor& value = rows.values[0];
+      MR_ASSIGN_OR_RETURN(const SliceAddresses where, Check(ctx, value.shape()));
+      ForEachSlice(ctx, RowLayout(value), rows.locks, where,
+                   [&](const SliceBatch& batch) { apply_(where, batch, updates, &value); });
+      return absl::OkStatus();
+    });
   }));
   ForwardReference(ctx);
   return absl::OkStatus();

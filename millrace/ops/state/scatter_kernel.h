@@ -4,6 +4,7 @@
 
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/state/slice_addresses.h"
+#include "millrace/ops/state/striped_rows.h"
 #include "millrace/runtime/kernel.h"
 
 namespace millrace {
@@ -15,14 +16,15 @@ enum class ScatterBy { kRow, kCoordinates };
 // anything is changed. Updates of one place are applied in the order of the indices.
 class ScatterKernel : public Kernel {
  public:
-  // Applies `updates`, one slice after another (or one scalar for all), to `value`.
-  using Apply = void (*)(const SliceAddresses& where, const Tensor& updates, Tensor* value);
+  // Applies the slices of `updates` that are in `batch` (or one scalar for all) to `value`.
+  using Apply = void (*)(const SliceAddresses& where, const SliceBatch& batch, const Tensor& updates,
+                         Tensor* value);
 
   ScatterKernel(KernelInit& init, ScatterOp op, ScatterBy by);
   Status Compute(KernelContext& ctx) override;
 
  private:
-  Status ApplyTo(const KernelContext& ctx, Tensor* value) const;
+  StatusOr<SliceAddresses> Check(const KernelContext& ctx, const Shape& shape) const;
 
   const DType dtype_;
   const ScatterBy by_;

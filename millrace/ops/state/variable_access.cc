@@ -28,6 +28,16 @@ StatusOr<Tensor> VariableValue(const KernelContext& ctx, int i, DType dtype) {
   return value;
 }
 
+Status ReadVariableRows(const KernelContext& ctx, int i, DType dtype,
+                        absl::FunctionRef<Status(const Tensor& value, RowLocks& locks)> fn) {
+  MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, VariableInput(ctx, i, dtype));
+  Status status = variable->ReadRows(fn);
+  if (absl::IsFailedPrecondition(status) && ctx.input(i).dtype() == DType::kResource) {
+    return ValueMissing(ctx.input(i).scalar<ResourceHandle>());
+  }
+  return status;
+}
+
 Status ChangeState(KernelContext& ctx, absl::FunctionRef<Status()> change) {
   const UpdateOrigin origin{
       .step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};

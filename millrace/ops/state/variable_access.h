@@ -16,6 +16,11 @@ StatusOr<RefPtr<Variable>> VariableInput(const KernelContext& ctx, int i, DType 
 // names one that has none.
 StatusOr<Tensor> VariableValue(const KernelContext& ctx, int i, DType dtype);
 
+// Calls fn on rows of the variable that input i points to; see Variable::ReadRows. Errors as VariableValue by
+// handle; FAILED_PRECONDITION by reference.
+Status ReadVariableRows(const KernelContext& ctx, int i, DType dtype,
+                        absl::FunctionRef<Status(const Tensor& value, RowLocks& locks)> fn);
+
 // Runs a change of state through the one entry point for it. A variable without a value gives
 // FAILED_PRECONDITION by reference and NOT_FOUND by handle, as in TensorFlow.
 Status ChangeState(KernelContext& ctx, absl::FunctionRef<Status()> change);

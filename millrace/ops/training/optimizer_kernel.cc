@@ -1,6 +1,7 @@
 #include "millrace/ops/training/optimizer_kernel.h"
 
 #include "millrace/ops/state/slice_addresses.h"
+#include "millrace/ops/state/striped_rows.h"
 #include "millrace/ops/state/variable_access.h"
 
 namespace millrace {
@@ -8,6 +9,7 @@ namespace {
 
 // Elements of one piece of a parallel update.
 constexpr int64_t kGrain = 16384;
+constexpr int64_t kFirst = 0;
 
 int FindInput(const OpSchema& op, absl::string_view name) {
   for (size_t i = 0; i < op.inputs.size(); ++i) {
@@ -71,13 +73,15 @@ Status OptimizerKernel::Dense(KernelContext& ctx, absl::Span<const Tensor> from,
            Runs{.from = from_data,
                 .to = to_data,
                 .grad = static_cast<const char*>(grad.raw_data()) + begin * element,
-                .offsets = absl::MakeConstSpan(&begin, 1),
+                .offsets = &begin,
+                .which = absl::MakeConstSpan(&kFirst, 1),
                 .size = end - begin});
   });
   return absl::OkStatus();
 }
 
-Status OptimizerKernel::Sparse(KernelContext& ctx, absl::Span<Tensor> values) const {
+Status OptimizerKernel::Sparse(KernelContext& ctx, const Variable::Rows& variables) const {
+  const absl::Span<Tensor> values = variables.values;
   const Tensor& grad = ctx.input(grad_input_);
   const Tensor& indices = ctx.input(indices_input_);
   void* data[kMaxVariables];
@@ -99,8 +103,17 @@ Status OptimizerKernel::Sparse(KernelContext& ctx, absl::Span<Tensor> values) co
   }
   const Tensor* scalars[kMaxScalars];
   GatherScalars(ctx, scalars);
-  apply_(scalars, flag_,
-         Runs{.from = data, .to = data, .grad = grad.raw_data(), .offsets = rows.offsets, .size = rows.size});
+  absl::InlinedVector<RowLocks*, kMaxVariables> locks;
+  for (const int i : variables.order) locks.push_back(variables.locks[i]);
+  ForEachSlice(ctx, RowLayout(values[0]), locks, rows, [&](const SliceBatch& batch) {
+    apply_(scalars, flag_,
+           Runs{.from = data,
+                .to = data,
+                .grad = grad.raw_data(),
+                .offsets = rows.offsets.data(),
+                .which = absl::MakeConstSpan(batch.slices, batch.n),
+                .size = rows.size});
+  });
   return absl::OkStatus();
 }
 
@@ -121,8 +134,7 @@ Status OptimizerKernel::Compute(KernelContext& ctx) {
   const absl::Span<Variable* const> all(variables, num_variables_);
   MR_RETURN_IF_ERROR(ChangeState(ctx, [&] {
     if (indices_input_ >= 0) {
-      return Variable::UpdateInPlace(
-          all, [&](absl::Span<Tensor> values) { return Sparse(ctx, values); });
+      return Variable::UpdateRows(all, [&](const Variable::Rows& rows) { return Sparse(ctx, rows); });
     }
     if (num_variables_ == 1) {
       return variables[0]->UpdateDense([&](const Tensor& from, Tensor* to) {

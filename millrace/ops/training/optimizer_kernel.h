@@ -28,6 +28,7 @@
 #include "millrace/graph/shape_inference.h"
 #include "millrace/runtime/kernel.h"
 #include "millrace/runtime/kernel_registry.h"
+#include "millrace/runtime/variable.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -39,13 +40,14 @@ class OptimizerKernel : public Kernel {
   static constexpr int kMaxVariables = 4;
   static constexpr int kMaxScalars = 6;
 
-  // Runs of `size` elements, one for each offset, of variables and slots. The gradient has the runs
-  // one after another. `from` and `to` may be the same memory.
+  // Runs of `size` elements of variables and slots, run i at offsets[i]; the gradient has all runs one
+  // after another. `which` says which of them. `from` and `to` may be the same memory.
   struct Runs {
     const void* const* from;
     void* const* to;
     const void* grad;
-    absl::Span<const int64_t> offsets;
+    const int64_t* offsets;
+    absl::Span<const int64_t> which;
     int64_t size;
   };
   using Apply = void (*)(const Tensor* const* scalars, bool flag, const Runs& runs);
@@ -60,7 +62,7 @@ class OptimizerKernel : public Kernel {
 
  private:
   Status Dense(KernelContext& ctx, absl::Span<const Tensor> from, absl::Span<Tensor> to) const;
-  Status Sparse(KernelContext& ctx, absl::Span<Tensor> values) const;
+  Status Sparse(KernelContext& ctx, const Variable::Rows& variables) const;
   void GatherScalars(const KernelContext& ctx, const Tensor** scalars) const;
 
   DType dtype_ = DType::kInvalid;
@@ -88,6 +90,17 @@ ComputeType<T> ScalarAs(const Tensor& tensor) {
   return static_cast<ComputeType<T>>(static_cast<double>(tensor.scalar<int64_t>()));
 }
 
+// Asks for a run of each variable that is to be worked on soon.
+template <typename T>
+void PrefetchRun(void* const* data, int count, int64_t offset, int64_t size) {
+  constexpr int64_t kLine = 64, kMostBytes = 512;
+  const int64_t bytes = std::min<int64_t>(kMostBytes, size * static_cast<int64_t>(sizeof(T)));
+  for (int k = 0; k < count; ++k) {
+    const char* const at = reinterpret_cast<const char*>(static_cast<const T*>(data[k]) + offset);
+    for (int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(at + i, 1);
+  }
+}
+
 // One run. The compiler is told that elements do not depend on each other, which is the contract of
 // Variable::UpdateDense, and vectorises.
 template <typename Step, typename T, size_t... k>
@@ -112,16 +125,21 @@ void ApplyRuns(const Tensor* const* scalars, bool flag, const OptimizerKernel::R
   C values[kScalars];
   for (int i = 0; i < kScalars; ++i) values[i] = ScalarAs<T>(*scalars[i]);
   const typename Optimizer::template Step<C> step(values, flag);
-  const T* grad = static_cast<const T*>(runs.grad);
-  for (const int64_t offset : runs.offsets) {
+  const T* const grad = static_cast<const T*>(runs.grad);
+  constexpr size_t kAhead = 6;
+  for (size_t i = 0; i < runs.which.size(); ++i) {
+    const int64_t run = runs.which[i];
+    if (i + kAhead < runs.which.size()) {
+      PrefetchRun<T>(runs.to, kVariables, runs.offsets[runs.which[i + kAhead]], runs.size);
+    }
+    const int64_t offset = runs.offsets[run];
     const T* from[kVariables];
     T* to[kVariables];
     for (int k = 0; k < kVariables; ++k) {
       from[k] = static_cast<const T*>(runs.from[k]) + offset;
       to[k] = static_cast<T*>(runs.to[k]) + offset;
     }
-    ApplyRun(step, from, to, grad, runs.size, std::make_index_sequence<kVariables>());
-    grad += runs.size;
+    ApplyRun(step, from, to, grad + run * runs.size, runs.size, std::make_index_sequence<kVariables>());
   }
 }
 
