@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "millrace/tensor/memory_limit.h"
+
 namespace millrace {
 namespace {
 
@@ -58,7 +60,7 @@ class StepArena::ArenaBuffer : public Buffer {
 
 RefPtr<Buffer> StepArena::Allocate(size_t bytes) {
   static_assert(sizeof(ArenaBuffer) <= ArenaBuffer::kHeader);
-  if (bytes > (size_t{1} << 50)) return nullptr;
+  if (bytes > (size_t{1} << 50) || (bytes > (1 << 16) && bytes > MaxAllocation())) return nullptr;
   const SizeClass size_class = ClassOf(bytes);
   {
     MutexLock lock(&mu_);

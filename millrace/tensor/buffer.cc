@@ -5,6 +5,8 @@
 #include <limits>
 #include <new>
 
+#include "millrace/tensor/memory_limit.h"
+
 namespace millrace {
 namespace {
 
@@ -12,7 +14,9 @@ namespace {
 class HeapBuffer final : public Buffer {
  public:
   static HeapBuffer* New(size_t bytes) {
+    constexpr size_t kSmall = 1 << 16;  // no limit is worth asking for
     constexpr size_t kOverhead = sizeof(HeapBuffer) + kAlignment - 1;
+    if (bytes > kSmall && bytes > MaxAllocation()) return nullptr;
     if (bytes > static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max()) - kOverhead) return nullptr;
     void* block = std::malloc(bytes + kOverhead);
     if (block == nullptr) return nullptr;

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "CLI/CLI.hpp"
+#include "tests/golden/mutate.h"
 #include "tests/golden/report.h"
 
 int main(int argc, char** argv) {
@@ -22,7 +23,21 @@ int main(int argc, char** argv) {
   app.add_flag("--gradients", gradients, "the cases are gradient cases: differentiate, and compare the gradients");
   app.add_flag("--finite-differences", finite_differences,
                "the cases are gradient cases: differentiate, and compare with differences of results");
+  bool mutate = false;
+  MutationFlags mutation;
+  auto* mutations = app.add_flag("--mutate", mutate, "change the cases at random and run them: nothing may crash or hang");
+  app.add_option("--seed", mutation.seed, "of the changes")->needs(mutations);
+  app.add_option("--seconds", mutation.seconds, "how long to go on")->needs(mutations);
+  app.add_option("--first", mutation.first, "number of the first change")->needs(mutations);
+  app.add_option("--count", mutation.count, "how many changes, instead of how long")->needs(mutations);
   CLI11_PARSE(app, argc, argv);
+  if (mutate) {
+    mutation.cases = flags.cases;
+    mutation.family = flags.family;
+    mutation.name = flags.name;
+    mutation.verbose = flags.verbose;
+    return RunMutations(mutation);
+  }
   // Cases run in their own folder.
   if (!flags.expected.empty()) flags.expected = std::filesystem::absolute(flags.expected).string();
   if (finite_differences) return RunAndReport(flags, CheckFiniteDifferences);
