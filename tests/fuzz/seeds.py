@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Seeds for the fuzzers from an archive of golden cases: seeds.py CASES.tar.xz OUT.
 
-Writes the small graphs of the cases to OUT/graph and the tensors of their expectations to
-OUT/tensor, each once. Does nothing when OUT is newer than the archive.
+Writes the small graphs of the cases to OUT/graph, the tensors of their expectations to OUT/tensor
+and the strings fed to parsers to OUT/example, each once. Does nothing when OUT is newer than the archive.
 """
 import hashlib
 import pathlib
@@ -45,7 +45,7 @@ def main():
     stamp = out / "stamp"
     if stamp.exists() and stamp.stat().st_mtime >= archive.stat().st_mtime:
         return
-    for kind in ("graph", "tensor"):
+    for kind in ("graph", "tensor", "example"):
         (out / kind).mkdir(parents=True, exist_ok=True)
 
     def keep(kind, data):
@@ -60,6 +60,11 @@ def main():
                 for named in submessages(tar.extractfile(member).read(), 1):  # RunStepResponse.tensor
                     for tensor in submessages(named, 2):  # NamedTensorProto.tensor
                         keep("tensor", tensor)
+            elif ".run" in member.name and "arse" in member.name:
+                for named in submessages(tar.extractfile(member).read(), 2):  # RunStepRequest.feed
+                    for tensor in submessages(named, 2):  # NamedTensorProto.tensor
+                        for text in submessages(tensor, 8):  # TensorProto.string_val
+                            keep("example", text)
     stamp.touch()
 
 

@@ -61,13 +61,11 @@ class ImageSummaryKernel : public Kernel {
     if (!init.status().ok()) return;
     if (bad_color.dtype() != DType::kUInt8) {
       init.Fail(InvalidArgument("bad_color must be uint8, got ", bad_color.dtype()));
-    } else if (init.node().attrs().contains("bad_color")) {
-      if (bad_color.rank() != 1) {
-        init.Fail(InvalidArgument("bad_color must be a vector, got shape ", bad_color.shape().ToString()));
-      } else {
-        const auto values = bad_color.flat<uint8_t>();
-        bad_color_.assign(values.begin(), values.end());
-      }
+    } else if (bad_color.rank() == 1) {
+      const auto values = bad_color.flat<uint8_t>();
+      bad_color_.assign(values.begin(), values.end());
+    } else if (bad_color.rank() > 1) {  // a scalar is the schema's default, which has no colour
+      init.Fail(InvalidArgument("bad_color must be a vector, got shape ", bad_color.shape().ToString()));
     }
   }
 
