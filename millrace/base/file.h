@@ -26,6 +26,8 @@ class RandomAccessFile {
   virtual ~RandomAccessFile() = default;
   // Reads up to `n` bytes at `offset` into `buffer` and says how many; fewer than `n` only at the end.
   virtual StatusOr<size_t> Read(uint64_t offset, size_t n, char* buffer) const = 0;
+  // A hint that these bytes will be read soon: the disk may begin.
+  virtual void WillRead(uint64_t offset, size_t n) const {}
 };
 
 // Written from the beginning, or from the end of what is there. One thread at a time. What was

@@ -63,6 +63,10 @@ class PosixRandomAccessFile : public RandomAccessFile {
     return done;
   }
 
+  void WillRead(uint64_t offset, size_t n) const override {
+    posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(n), POSIX_FADV_WILLNEED);
+  }
+
  private:
   const std::string path_;
   const int fd_;

@@ -14,6 +14,8 @@ namespace {
 
 // A multiple of every element's size.
 constexpr uint64_t kPieceSize = uint64_t{1} << 20;
+// How many pieces the disk is told of before they are read.
+constexpr size_t kAhead = 16;
 
 Status WrongChecksum(const std::string& name, const std::string& path, uint32_t stored, uint32_t computed) {
   return DataLoss("tensor ", name, ": ", path, " is damaged: the checksum of its bytes is ",
@@ -53,11 +55,14 @@ class BundleReader::Reading {
         bytes = 0;
       }
     }
+    // Several threads read here and there: without being told, the system would not see a file read in order.
+    for (size_t i = 0; i < std::min(kAhead, works_.size()); ++i) Announce(works_[i]);
     const auto body = [&](int64_t begin, int64_t end) {
       std::string scratch;
       for (int64_t batch = begin; batch < end; ++batch) {
         for (size_t i = batches[static_cast<size_t>(batch)]; i < batches[static_cast<size_t>(batch) + 1]; ++i) {
           if (failed_.load(std::memory_order_relaxed)) return;
+          if (i + kAhead < works_.size()) Announce(works_[i + kAhead]);
           const Status status = Do(works_[i], &scratch);
           if (!status.ok()) Fail(status);
         }
@@ -89,6 +94,12 @@ class BundleReader::Reading {
     uint64_t at, size;
     uint32_t crc;
   };
+
+  void Announce(const Work& work) const {
+    const Stored& run = runs_[work.run];
+    if (work.size < kPieceSize / 2) return;  // what is small comes with its neighbours
+    run.shard->file->WillRead(static_cast<uint64_t>(run.piece->entry.offset()) + work.at, work.size);
+  }
 
   Status ReadAt(const Stored& run, uint64_t at, uint64_t size, char* to) const {
     const uint64_t offset = static_cast<uint64_t>(run.piece->entry.offset()) + at;
