@@ -37,12 +37,15 @@ void FinishedOps::Tell(const StepContext* own) {
 
 bool WaitingLine::Advance(FinishedOps* finished) {
   bool changed = false;
-  while (!waiting_.empty()) {
-    Attempt& front = waiting_.front();
-    const Progress progress = front.run(&front.result);
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    const auto current = it++;
+    const Progress progress = current->run(&current->result);
     changed |= progress != Progress::kNone;
-    if (progress != Progress::kDone) break;
-    Leave(waiting_.begin(), finished);
+    if (progress == Progress::kDone) {
+      Leave(current, finished);
+    } else if (order_ == Order::kFirstCome) {
+      break;
+    }
   }
   return changed;
 }
@@ -50,7 +53,7 @@ bool WaitingLine::Advance(FinishedOps* finished) {
 bool WaitingLine::Join(Attempt attempt, FinishedOps* finished,
                        absl::FunctionRef<absl::AnyInvocable<void()>(int64_t id)> cancel) {
   bool changed = false;
-  if (waiting_.empty()) {
+  if (waiting_.empty() || order_ == Order::kAny) {
     const Progress progress = attempt.run(&attempt.result);
     changed = progress != Progress::kNone;
     if (progress == Progress::kDone) {
