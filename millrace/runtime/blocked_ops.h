@@ -69,6 +69,9 @@ class FinishedOps {
   absl::InlinedVector<Attempt, 2> attempts_;
 };
 
+// Ends an op that has nothing to do, without an error.
+void FinishNow(const CallingOp& op, absl::AnyInvocable<void(Status)> done);
+
 // Ops that wait for one resource. The owner guards it with its lock.
 class WaitingLine {
  public:
