@@ -102,8 +102,8 @@ void Barrier::TakeMany(const CallingOp& op, int64_t n, bool allow_small_batch, T
   if (n < 0) return done(InvalidArgument("cannot take ", n, " elements from barrier ", options_.name));
   auto taken = std::make_shared<std::vector<TupleStore::Tuple>>();
   Attempt attempt(op, "elements of");
-  attempt.run = [this, n, allow_small_batch, taken, is_first = true](Status* result) mutable
-                ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  attempt.run = [this, n, allow_small_batch, taken, is_first = true](Status* result)
+                ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
     // Who comes after the closing does not wait for a batch that is allowed to be smaller.
     if (std::exchange(is_first, false)) {
       *result = LimitToReady(allow_small_batch, &n);

@@ -53,16 +53,7 @@ class DenseTable : public LookupTable {
     MR_RETURN_IF_ERROR(CheckKeys(keys));
     MR_ASSIGN_OR_RETURN(Tensor values, Tensor::Make(options_.value_dtype, shape, allocator));
     MutexLock lock(&mu_);
-    const int64_t n = NumKeys(keys);
-    DispatchMove(options_.value_dtype, [&](auto tag) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      using V = typename decltype(tag)::type;
-      for (int64_t i = 0; i < n; ++i) {
-        const int64_t bucket = FindBucket(content_, keys.data<Key>() + i * key_size_);
-        const V* const from =
-            bucket < 0 ? otherwise.raw<V>() : content_.values.template raw<V>() + bucket * value_size_;
-        std::copy_n(from, value_size_, values.raw<V>() + i * value_size_);
-      }
-    });
+    FindIn(content_, keys, otherwise, &values);
     return values;
   }
 
@@ -182,6 +173,19 @@ class DenseTable : public LookupTable {
       return found >= 0 || IsEmpty(there);
     });
     return found;
+  }
+
+  void FindIn(const Content& content, const Tensor& keys, const Tensor& otherwise, Tensor* values) const {
+    const int64_t n = NumKeys(keys);
+    DispatchMove(options_.value_dtype, [&](auto tag) {
+      using V = typename decltype(tag)::type;
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t bucket = FindBucket(content, keys.data<Key>() + i * key_size_);
+        const V* const from =
+            bucket < 0 ? otherwise.raw<V>() : content.values.template raw<V>() + bucket * value_size_;
+        std::copy_n(from, value_size_, values->raw<V>() + i * value_size_);
+      }
+    });
   }
 
   // Row `i` of `values` becomes the value of `key`. There is room.

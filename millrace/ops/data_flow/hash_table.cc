@@ -43,17 +43,7 @@ class HashedTable : public LookupTable {
     MR_ASSIGN_OR_RETURN(Tensor values, Tensor::Make(options_.value_dtype, shape, allocator));
     MutexLock lock(&mu_);
     if (options_.initializable && !initialized_) return FailedPrecondition("Table not initialized.");
-    const Key* const key = keys.data<Key>();
-    DispatchMove(options_.value_dtype, [&](auto tag) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      using V = typename decltype(tag)::type;
-      V* to = values.raw<V>();
-      for (int64_t i = 0; i < keys.num_elements(); ++i, to += row) {
-        const auto at = content_.map.find(key[i]);
-        const V* const from = at == content_.map.end() ? otherwise.raw<V>() + (each ? i * row : 0)
-                                                       : content_.rows.template raw<V>() + at->second * row;
-        std::copy_n(from, row, to);
-      }
-    });
+    FindIn(content_, keys, otherwise, each, &values);
     return values;
   }
 
@@ -89,24 +79,7 @@ class HashedTable : public LookupTable {
   StatusOr<KeysAndValues> Export() const override {
     MutexLock lock(&mu_);
     if (options_.initializable && !initialized_) return Aborted("HashTable is not initialized.");
-    const int64_t n = static_cast<int64_t>(content_.map.size());
-    MR_ASSIGN_OR_RETURN(Tensor keys, Tensor::Make(options_.key_dtype, Shape({n})));
-    Shape::Dims dims = {n};
-    for (int64_t d : options_.value_shape.dims()) dims.push_back(d);
-    MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
-    MR_ASSIGN_OR_RETURN(Tensor values, Tensor::Make(options_.value_dtype, shape));
-    const int64_t row = options_.value_shape.num_elements();
-    DispatchMove(options_.value_dtype, [&](auto tag) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      using V = typename decltype(tag)::type;
-      Key* key = keys.data<Key>();
-      V* to = values.raw<V>();
-      for (const auto& [k, at] : content_.map) {
-        *key++ = k;
-        std::copy_n(content_.rows.template raw<V>() + at * row, row, to);
-        to += row;
-      }
-    });
-    return KeysAndValues(std::move(keys), std::move(values));
+    return ExportFrom(content_);
   }
 
   Status Initialize(const Tensor& keys, const Tensor& values) override {
@@ -136,6 +109,42 @@ class HashedTable : public LookupTable {
     int64_t used = 0;
     std::vector<int64_t> free;  // rows of keys that were removed
   };
+
+  void FindIn(const Content& content, const Tensor& keys, const Tensor& otherwise, bool each, Tensor* values) const {
+    const int64_t row = options_.value_shape.num_elements();
+    const Key* const key = keys.data<Key>();
+    DispatchMove(options_.value_dtype, [&](auto tag) {
+      using V = typename decltype(tag)::type;
+      V* to = values->raw<V>();
+      for (int64_t i = 0; i < keys.num_elements(); ++i, to += row) {
+        const auto at = content.map.find(key[i]);
+        const V* const from = at == content.map.end() ? otherwise.raw<V>() + (each ? i * row : 0)
+                                                      : content.rows.template raw<V>() + at->second * row;
+        std::copy_n(from, row, to);
+      }
+    });
+  }
+
+  StatusOr<KeysAndValues> ExportFrom(const Content& content) const {
+    const int64_t n = static_cast<int64_t>(content.map.size());
+    MR_ASSIGN_OR_RETURN(Tensor keys, Tensor::Make(options_.key_dtype, Shape({n})));
+    Shape::Dims dims = {n};
+    for (int64_t d : options_.value_shape.dims()) dims.push_back(d);
+    MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
+    MR_ASSIGN_OR_RETURN(Tensor values, Tensor::Make(options_.value_dtype, shape));
+    const int64_t row = options_.value_shape.num_elements();
+    DispatchMove(options_.value_dtype, [&](auto tag) {
+      using V = typename decltype(tag)::type;
+      Key* key = keys.data<Key>();
+      V* to = values.raw<V>();
+      for (const auto& [k, at] : content.map) {
+        *key++ = k;
+        std::copy_n(content.rows.template raw<V>() + at * row, row, to);
+        to += row;
+      }
+    });
+    return KeysAndValues(std::move(keys), std::move(values));
+  }
 
   Status Reserve(int64_t more, Content* content) const {
     const int64_t wanted = content->used + more;

@@ -46,7 +46,7 @@ void StagingArea::Put(const CallingOp& op, std::vector<Tensor> values, PutDone d
                                   "' bytes into Staging Area with a memory limit of '", options_.memory_limit, "'."));
   }
   Attempt attempt(op, "room in");
-  attempt.run = [this, bytes, values = std::move(values)](Status*) mutable ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  attempt.run = [this, bytes, values = std::move(values)](Status*) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
     if (!HasRoom(bytes, /*even_alone=*/false)) return Progress::kNone;
     bytes_ += bytes;
     tuples_.emplace(next_key_++, std::move(values));
@@ -61,7 +61,7 @@ void StagingArea::PutAt(const CallingOp& op, int64_t key, std::vector<int32_t> c
                         PutDone done) {
   Attempt attempt(op, "room in");
   attempt.run = [this, key, components = std::move(components),
-                 values = std::move(values)](Status* result) mutable ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+                 values = std::move(values)](Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
     return TryPutAt(key, components, &values, result);
   };
   attempt.cancelled = "MapStage operation was cancelled";

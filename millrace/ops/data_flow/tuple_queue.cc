@@ -224,7 +224,7 @@ Progress TupleQueue::TryDequeue(Taken* taken, Status* result) {
 void TupleQueue::Enqueue(const CallingOp& op, Tuple element, EnqueueDone done) {
   if (Status fits = CheckElement(element); !fits.ok()) return done(fits);
   Attempt attempt(op, "room in");
-  attempt.run = [this, element = std::move(element)](Status* result) mutable ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  attempt.run = [this, element = std::move(element)](Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
     if (closed_) {
       *result = Cancelled(label_, " is closed.");
       return Progress::kDone;
@@ -243,8 +243,8 @@ void TupleQueue::EnqueueMany(const CallingOp& op, Tuple rows, EnqueueDone done) 
   const int64_t n = rows[0].dim(0);
   if (n == 0) return FinishNow(op, std::move(done));
   Attempt attempt(op, "room in");
-  attempt.run = [this, rows = std::move(rows), next = int64_t{0}, n](Status* result) mutable
-                ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  attempt.run = [this, rows = std::move(rows), next = int64_t{0}, n](Status* result)
+                ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
     return TryEnqueue(rows, &next, n, result);
   };
   attempt.cancelled = kEnqueueCancelled;
