@@ -5,6 +5,13 @@
 #include "millrace/runtime/wait_registry.h"
 
 namespace millrace {
+namespace {
+
+// How many calls of Tell this thread is in, each in what the one before it told.
+thread_local int nested_tells = 0;
+constexpr int kMaxNestedTells = 32;
+
+}  // namespace
 
 void CallingOp::Change(absl::FunctionRef<void()> change) const {
   const Status unchanged = step->resources->Update(origin, [&] {
@@ -32,17 +39,38 @@ void FinishedOps::Tell(const StepContext* own) {
       a.done(std::move(a.result));
     }
   }
-  if (mine != nullptr) mine->done(std::move(mine->result));
+  if (mine == nullptr) return;
+  // What follows the op may come here again, and a loop does so for ever: now and then it begins a new stack.
+  Scheduler* const pool = mine->op.step->inter_op;
+  if (nested_tells >= kMaxNestedTells && pool != nullptr) {
+    pool->Schedule(
+        [done = std::move(mine->done), result = std::move(mine->result)]() mutable { done(std::move(result)); });
+    return;
+  }
+  ++nested_tells;
+  mine->done(std::move(mine->result));
+  --nested_tells;
+}
+
+void FinishNow(const CallingOp& op, absl::AnyInvocable<void(Status)> done) {
+  Attempt attempt(op, "");
+  attempt.done = std::move(done);
+  FinishedOps finished;
+  finished.Add(std::move(attempt));
+  finished.Tell(op.step);
 }
 
 bool WaitingLine::Advance(FinishedOps* finished) {
   bool changed = false;
-  while (!waiting_.empty()) {
-    Attempt& front = waiting_.front();
-    const Progress progress = front.run(&front.result);
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    const auto current = it++;
+    const Progress progress = current->run(&current->result);
     changed |= progress != Progress::kNone;
-    if (progress != Progress::kDone) break;
-    Leave(waiting_.begin(), finished);
+    if (progress == Progress::kDone) {
+      Leave(current, finished);
+    } else if (order_ == Order::kFirstCome) {
+      break;
+    }
   }
   return changed;
 }
@@ -50,7 +78,7 @@ bool WaitingLine::Advance(FinishedOps* finished) {
 bool WaitingLine::Join(Attempt attempt, FinishedOps* finished,
                        absl::FunctionRef<absl::AnyInvocable<void()>(int64_t id)> cancel) {
   bool changed = false;
-  if (waiting_.empty()) {
+  if (waiting_.empty() || order_ == Order::kAny) {
     const Progress progress = attempt.run(&attempt.result);
     changed = progress != Progress::kNone;
     if (progress == Progress::kDone) {

@@ -69,15 +69,24 @@ class FinishedOps {
   absl::InlinedVector<Attempt, 2> attempts_;
 };
 
-// First come, first served: an op that waits holds up those behind it. The owner guards it with its lock.
+// Ends an op that has nothing to do, without an error.
+void FinishNow(const CallingOp& op, absl::AnyInvocable<void(Status)> done);
+
+// Ops that wait for one resource. The owner guards it with its lock.
 class WaitingLine {
  public:
-  // `resource` names it in the list of waits.
-  explicit WaitingLine(std::string resource) : resource_(std::move(resource)) {}
+  enum class Order {
+    kFirstCome,  // an op that waits holds up those behind it
+    kAny,        // ops wait for different things: whoever can, goes
+  };
 
-  // Runs attempts from the front as far as they go; true when anything changed.
+  // `resource` names it in the list of waits.
+  explicit WaitingLine(std::string resource, Order order = Order::kFirstCome)
+      : resource_(std::move(resource)), order_(order) {}
+
+  // Runs attempts as far as they go; true when anything changed.
   bool Advance(FinishedOps* finished);
-  // Runs `attempt` when nobody is before it, and otherwise or when it is not done puts it in the line. From
+  // Runs `attempt` when nobody holds it up, and otherwise or when it is not done puts it in the line. From
   // then on what `cancel` gives for its id is called, without the owner's lock, when its step is cancelled; it
   // keeps the owner alive. True when anything changed.
   bool Join(Attempt attempt, FinishedOps* finished,
@@ -94,6 +103,7 @@ class WaitingLine {
   void Leave(std::list<Attempt>::iterator at, FinishedOps* finished);
 
   const std::string resource_;
+  const Order order_;
   std::list<Attempt> waiting_;
   int64_t next_id_ = 1;
 };

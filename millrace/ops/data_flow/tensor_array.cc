@@ -145,6 +145,18 @@ Status TensorArray::ReadMany(int64_t n, absl::FunctionRef<int64_t(int64_t)> inde
   return absl::OkStatus();
 }
 
+Status TensorArray::ReadAll(Allocator* allocator, std::vector<Tensor>* values) {
+  MutexLock lock(&mu_);
+  if (size_ > kMaxDense && size_ > static_cast<int64_t>(dense_.size() + far_.size())) {
+    return ResourceExhausted("TensorArray ", name_, " has ", size_, " elements, most of which were not written");
+  }
+  for (int64_t i = 0; i < size_; ++i) {
+    MR_ASSIGN_OR_RETURN(Tensor value, ReadLocked(i, allocator));
+    values->push_back(std::move(value));
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<Tensor> TensorArray::ReadLocked(int64_t index, Allocator* allocator) {
   MR_RETURN_IF_ERROR(CheckOpen());
   if (index < 0 || index >= size_) {

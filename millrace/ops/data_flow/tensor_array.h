@@ -45,6 +45,8 @@ class TensorArray final : public Resource {
   StatusOr<Tensor> Read(int64_t index, Allocator* allocator);
   Status ReadMany(int64_t n, absl::FunctionRef<int64_t(int64_t)> index, Allocator* allocator,
                   std::vector<Tensor>* values);
+  // All elements. RESOURCE_EXHAUSTED when most of a huge array would be zeros that nobody wrote.
+  Status ReadAll(Allocator* allocator, std::vector<Tensor>* values);
 
   // A handle of the array that gathers the gradients of this one for `source`; made at first. From then on this
   // array does not grow. Its elements have the shapes of those that were written here, with `prepend` before.

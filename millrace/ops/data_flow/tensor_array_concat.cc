@@ -23,7 +23,7 @@ class ConcatKernel : public Kernel {
       return InvalidArgument("TensorArray dtype is ", array->dtype(), " but Op requested dtype ", dtype, ".");
     }
     std::vector<Tensor> values;
-    MR_RETURN_IF_ERROR(array->ReadMany(array->size(), [](int64_t i) { return i; }, ctx.allocator(), &values));
+    MR_RETURN_IF_ERROR(array->ReadAll(ctx.allocator(), &values));
     if (values.empty() && !rest_.IsFullyDefined()) {
       return Unimplemented("TensorArray has size zero, but element_shape_except0 ", rest_.ToString(),
                            " is not fully defined. Currently only static shapes are supported when concatenating "

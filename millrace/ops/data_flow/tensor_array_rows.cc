@@ -23,21 +23,19 @@ class GatherKernel : public Kernel {
                              ".");
     }
     MR_RETURN_IF_ERROR(array->element_shape().MergeWith(element_shape_).status());
-    int64_t n = 0;
     std::vector<Tensor> values;
     if constexpr (kIndexed) {
       const Tensor& indices = ctx.input(1);
       if (indices.rank() != 1) {
         return InvalidArgument("Expected indices to be a vector, but received shape: ", indices.shape().ToString());
       }
-      n = indices.num_elements();
+      const int64_t n = indices.num_elements();
       values.reserve(static_cast<size_t>(n));
       const int32_t* const index = indices.data<int32_t>();
       MR_RETURN_IF_ERROR(
           array->ReadMany(n, [index](int64_t i) { return int64_t{index[i]}; }, ctx.allocator(), &values));
     } else {
-      n = array->size();
-      MR_RETURN_IF_ERROR(array->ReadMany(n, [](int64_t i) { return i; }, ctx.allocator(), &values));
+      MR_RETURN_IF_ERROR(array->ReadAll(ctx.allocator(), &values));
     }
     return Emit(ctx, values);
   }

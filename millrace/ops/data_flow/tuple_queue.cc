@@ -224,7 +224,7 @@ Progress TupleQueue::TryDequeue(Taken* taken, Status* result) {
 void TupleQueue::Enqueue(const CallingOp& op, Tuple element, EnqueueDone done) {
   if (Status fits = CheckElement(element); !fits.ok()) return done(fits);
   Attempt attempt(op, "room in");
-  attempt.run = [this, element = std::move(element)](Status* result) mutable ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  attempt.run = [this, element = std::move(element)](Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
     if (closed_) {
       *result = Cancelled(label_, " is closed.");
       return Progress::kDone;
@@ -241,10 +241,10 @@ void TupleQueue::Enqueue(const CallingOp& op, Tuple element, EnqueueDone done) {
 void TupleQueue::EnqueueMany(const CallingOp& op, Tuple rows, EnqueueDone done) {
   if (Status fits = CheckRows(rows); !fits.ok()) return done(fits);
   const int64_t n = rows[0].dim(0);
-  if (n == 0) return done(absl::OkStatus());
+  if (n == 0) return FinishNow(op, std::move(done));
   Attempt attempt(op, "room in");
-  attempt.run = [this, rows = std::move(rows), next = int64_t{0}, n](Status* result) mutable
-                ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  attempt.run = [this, rows = std::move(rows), next = int64_t{0}, n](Status* result)
+                ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
     return TryEnqueue(rows, &next, n, result);
   };
   attempt.cancelled = kEnqueueCancelled;
@@ -277,10 +277,15 @@ void TupleQueue::DequeueMany(const CallingOp& op, int64_t n, bool allow_fewer, D
                                 "'s DequeueMany and DequeueUpTo require the components to have specified shapes."));
   }
   if (n < 0) return done(InvalidArgument(label_, ": cannot dequeue ", n, " elements"));
-  if (n == 0) return done(Batch({}, op.allocator));
+  if (n == 0) {
+    return FinishNow(op, [nothing = Batch({}, op.allocator), done = std::move(done)](Status) mutable {
+      done(std::move(nothing));
+    });
+  }
   auto taken = std::make_shared<Taken>();
   taken->wanted = n;
-  taken->allow_fewer = allow_fewer;
+  // A queue by priority gives whole batches only, as in TensorFlow.
+  taken->allow_fewer = allow_fewer && options_.kind != Kind::kPriority;
   Attempt attempt(op, "elements of");
   attempt.run = [this, taken](Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return TryDequeue(taken.get(), result);
@@ -316,7 +321,7 @@ void TupleQueue::Close(const CallingOp& op, bool cancel_enqueues, EnqueueDone do
     Flush(&finished);
   });
   finished.Tell(nullptr);
-  done(absl::OkStatus());
+  FinishNow(op, std::move(done));
 }
 
 bool TupleQueue::is_closed() const {
