@@ -57,9 +57,15 @@ void Pack(Tensor tensor, Tensor* packed, int64_t at) {
 }
 
 Status CheckInputs(const Tensor& indices, const Tensor& values, const Tensor& shape) {
-  if (indices.rank() != 2) return InvalidArgument("Input indices should be a matrix but received shape ", indices.shape().ToString());
-  if (values.rank() != 1) return InvalidArgument("Input values should be a vector but received shape ", values.shape().ToString());
-  if (shape.rank() != 1) return InvalidArgument("Input shape should be a vector but received shape ", shape.shape().ToString());
+  if (indices.rank() != 2) {
+    return InvalidArgument("Input indices should be a matrix but received shape ", indices.shape().ToString());
+  }
+  if (values.rank() != 1) {
+    return InvalidArgument("Input values should be a vector but received shape ", values.shape().ToString());
+  }
+  if (shape.rank() != 1) {
+    return InvalidArgument("Input shape should be a vector but received shape ", shape.shape().ToString());
+  }
   return absl::OkStatus();
 }
 
@@ -95,7 +101,8 @@ class SerializeManySparseKernel : public SerializeKernel {
     const int64_t* dims = shape.data<int64_t>();
     if (rank < 2) return InvalidArgument("Rank of input SparseTensor should be > 1, but saw rank: ", rank);
     if (indices.dim(1) != rank) {
-      return InvalidArgument("indices must have ", rank, " columns, as many as the shape has dimensions, not ", indices.dim(1));
+      return InvalidArgument("indices must have ", rank, " columns, as many as the shape has dimensions, not ",
+                             indices.dim(1));
     }
     if (values.dim(0) != n) {
       return InvalidArgument("indices and values rows (indexing dimension) must match. (indices = ", n, ", values = ",
@@ -107,13 +114,15 @@ class SerializeManySparseKernel : public SerializeKernel {
     MR_RETURN_IF_ERROR(CheckRows(indices, dims));
     MR_ASSIGN_OR_RETURN(const Shape out_shape, Shape::Make({dims[0], 3}));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, out_shape));
-    const Tensor row_shape = Tensor::FromSpan<int64_t>(absl::MakeConstSpan(dims + 1, static_cast<size_t>(rank - 1)), Shape({rank - 1}));
+    const Tensor row_shape =
+        Tensor::FromSpan<int64_t>(absl::MakeConstSpan(dims + 1, static_cast<size_t>(rank - 1)), Shape({rank - 1}));
     const int64_t* index = indices.data<int64_t>();
     int64_t begin = 0;
     for (int64_t row = 0; row < dims[0]; ++row) {
       int64_t end = begin;
       while (end < n && index[end * rank] == row) ++end;
-      Tensor row_indices(DType::kInt64, Shape({end - begin, rank - 1})), row_values(values.dtype(), Shape({end - begin}));
+      Tensor row_indices(DType::kInt64, Shape({end - begin, rank - 1})),
+          row_values(values.dtype(), Shape({end - begin}));
       for (int64_t i = begin; i < end; ++i) {
         std::copy_n(index + i * rank + 1, rank - 1, row_indices.data<int64_t>() + (i - begin) * (rank - 1));
       }
@@ -171,10 +180,12 @@ StatusOr<Part> UnpackPart(const Tensor& packed, int64_t i, DType dtype) {
   MR_ASSIGN_OR_RETURN(part.values, Unpack(packed, 3 * i + 1));
   MR_ASSIGN_OR_RETURN(part.shape, Unpack(packed, 3 * i + 2));
   const auto wrong = [&](int k, const char* what, const Tensor& got) {
-    return InvalidArgument("Expected serialized_sparse[", i, ", ", k, "] to represent ", what, " but received ", got.dtype(),
-                           " of shape ", got.shape().ToString());
+    return InvalidArgument("Expected serialized_sparse[", i, ", ", k, "] to represent ", what, " but received ",
+                           got.dtype(), " of shape ", got.shape().ToString());
   };
-  if (part.indices.rank() != 2 || part.indices.dtype() != DType::kInt64) return wrong(0, "an index matrix", part.indices);
+  if (part.indices.rank() != 2 || part.indices.dtype() != DType::kInt64) {
+    return wrong(0, "an index matrix", part.indices);
+  }
   if (part.values.rank() != 1) return wrong(1, "a values vector", part.values);
   if (part.shape.rank() != 1 || part.shape.dtype() != DType::kInt64) return wrong(2, "a shape vector", part.shape);
   if (part.values.dtype() != dtype) {
@@ -231,7 +242,8 @@ class DeserializeSparseKernel : public Kernel {
  private:
   // The parts below each other, with their place in the batch before their own coordinates; as large as the
   // largest of them.
-  Status Join(KernelContext& ctx, absl::Span<const int64_t> batch, const std::vector<Part>& parts, int64_t total) const {
+  Status Join(KernelContext& ctx, absl::Span<const int64_t> batch, const std::vector<Part>& parts,
+              int64_t total) const {
     const auto outer = static_cast<int64_t>(batch.size());
     const int64_t inner = parts[0].shape.dim(0), rank = outer + inner;
     MR_ASSIGN_OR_RETURN(Tensor * indices, ctx.AllocateOutput(0, Shape({total, rank})));
