@@ -14,7 +14,9 @@ constexpr size_t kMaxUnpacked = size_t{1} << 31;
 // Input that ends early gives what it has. After a gzip member another may follow.
 Status Unpack(absl::string_view packed, bool gzip, std::string* out) {
   z_stream stream = {};
-  if (inflateInit2(&stream, gzip ? MAX_WBITS + 16 : MAX_WBITS) != Z_OK) return ResourceExhausted("no memory to unpack with");
+  if (inflateInit2(&stream, gzip ? MAX_WBITS + 16 : MAX_WBITS) != Z_OK) {
+    return ResourceExhausted("no memory to unpack with");
+  }
   Status status;
   std::string block(size_t{1} << 16, '\0');
   while (status.ok()) {

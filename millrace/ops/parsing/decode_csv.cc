@@ -99,12 +99,16 @@ class DecodeCsvKernel : public Kernel {
     }
     const std::vector<int64_t>& columns = format_.columns;
     if (!columns.empty() && static_cast<int>(columns.size()) != init.node().num_outputs()) {
-      init.Fail(InvalidArgument("select_cols should match output size: ", columns.size(), " for ", init.node().num_outputs(),
-                                " outputs"));
+      init.Fail(InvalidArgument("select_cols should match output size: ", columns.size(), " for ",
+                                init.node().num_outputs(), " outputs"));
     }
     for (size_t i = 0; i < columns.size(); ++i) {
-      if (columns[i] < 0) init.Fail(InvalidArgument("select_cols should be non-negative indices, but has ", columns[i]));
-      if (i > 0 && columns[i] <= columns[i - 1]) init.Fail(InvalidArgument("select_cols should be strictly increasing indices"));
+      if (columns[i] < 0) {
+        init.Fail(InvalidArgument("select_cols should be non-negative indices, but has ", columns[i]));
+      }
+      if (i > 0 && columns[i] <= columns[i - 1]) {
+        init.Fail(InvalidArgument("select_cols should be strictly increasing indices"));
+      }
     }
   }
 
@@ -113,7 +117,9 @@ class DecodeCsvKernel : public Kernel {
     const int n = ctx.num_outputs();
     for (int f = 0; f < n; ++f) {
       const Tensor& value = ctx.input(f + 1);
-      if (value.rank() > 1) return InvalidArgument("Each record default should be at most rank 1, but that of field ", f, " is not");
+      if (value.rank() > 1) {
+        return InvalidArgument("Each record default should be at most rank 1, but that of field ", f, " is not");
+      }
       if (value.num_elements() > 1) {
         return InvalidArgument("There should only be 1 default per field but field ", f, " has ", value.num_elements());
       }
@@ -163,7 +169,9 @@ Status DecodeCsvShape(ShapeContext& c) {
   for (int i = 1; i < c.num_inputs(); ++i) {
     const PartialShape& value = c.input(i);
     if (!value.known_rank()) continue;
-    if (value.rank() > 1) return InvalidArgument("Shape of a default must be a length-0 or length-1 vector, or a scalar.");
+    if (value.rank() > 1) {
+      return InvalidArgument("Shape of a default must be a length-0 or length-1 vector, or a scalar.");
+    }
     if (value.rank() == 1 && value.dim(0) > 1) {
       return InvalidArgument("Shape of a default must be a length-0 or length-1 vector, or a scalar.");
     }

@@ -49,13 +49,13 @@ class DecodeRawKernel : public RawKernel {
     const size_t bytes = input.empty() ? 0 : input[0].size();
     for (size_t i = 1; i < input.size(); ++i) {
       if (input[i].size() != bytes) {
-        return InvalidArgument("DecodeRaw requires input strings to all be the same size, but element ", i, " has size ",
-                               input[i].size(), " != ", bytes);
+        return InvalidArgument("DecodeRaw requires input strings to all be the same size, but element ", i,
+                               " has size ", input[i].size(), " != ", bytes);
       }
     }
     if (bytes % size_ != 0) {
-      return InvalidArgument("Input to DecodeRaw has length ", bytes, " that is not a multiple of ", size_, ", the size of ",
-                             dtype_);
+      return InvalidArgument("Input to DecodeRaw has length ", bytes, " that is not a multiple of ", size_,
+                             ", the size of ", dtype_);
     }
     Shape shape = ctx.input(0).shape();
     shape.AddDim(static_cast<int64_t>(bytes / size_));
@@ -108,7 +108,8 @@ Status DecodeRawShape(ShapeContext& c) {
 
 MILLRACE_OP(DecodeRaw)
     .Input("bytes: string").Output("output: out_type")
-    .Attr("out_type: {half, float, double, int32, uint16, uint8, int16, int8, int64, complex64, complex128, bool, bfloat16}")
+    .Attr("out_type: {half, float, double, int32, uint16, uint8, int16, int8, int64, complex64, complex128, bool, "
+          "bfloat16}")
     .Attr("little_endian: bool = true")
     .Shape(DecodeRawShape).NotDifferentiable()
     .Summary("The bytes of strings of one length, as numbers.");

@@ -71,7 +71,8 @@ class ExampleParser {
 
   Status CheckCell(int64_t i, int c) {
     const FeatureView& feature = view(i, c);
-    const DenseColumn* dense = c >= num_sparse() && c < num_sparse() + num_dense() ? &columns_.dense[c - num_sparse()] : nullptr;
+    const DenseColumn* dense =
+        c >= num_sparse() && c < num_sparse() + num_dense() ? &columns_.dense[c - num_sparse()] : nullptr;
     if (feature.dtype == DType::kInvalid) {
       if (dense != nullptr && dense->default_value.num_elements() == 0 && !dense->variable()) {
         return InvalidArgument(examples_.Name(i), "Feature: ", names_[c], " (data type: ", types_[c],
@@ -85,12 +86,13 @@ class ExampleParser {
     }
     const int64_t values = CountValues(feature);
     if (values < 0) {
-      return InvalidArgument(examples_.Name(i), "Key: ", names_[c], ", Index: ", i, ".  Can't parse serialized Example: the ",
-                             types_[c], " values are malformed.");
+      return InvalidArgument(examples_.Name(i), "Key: ", names_[c], ", Index: ", i,
+                             ".  Can't parse serialized Example: the ", types_[c], " values are malformed.");
     }
     if (dense != nullptr && !dense->variable() && values != dense->stride()) {
       return InvalidArgument(examples_.Name(i), "Key: ", names_[c], ", Index: ", i, ".  Number of ", types_[c],
-                             " values != expected.  Values size: ", values, " but output shape: ", dense->shape.ToString());
+                             " values != expected.  Values size: ", values,
+                             " but output shape: ", dense->shape.ToString());
     }
     if (dense != nullptr && dense->variable() && (dense->stride() == 0 ? values != 0 : values % dense->stride() != 0)) {
       return InvalidArgument(examples_.Name(i), "Key: ", names_[c], ", Index: ", i, ".  Number of ", types_[c],
@@ -166,7 +168,8 @@ class ExampleParser {
         } else if (c < num_sparse() + num_dense()) {
           DecodeDense<T>(i, c);
         } else {
-          DecodeValues(view(i, c), out_.ragged_values[c - num_sparse() - num_dense()].template data<T>() + starts_[c][i]);
+          DecodeValues(view(i, c),
+                       out_.ragged_values[c - num_sparse() - num_dense()].template data<T>() + starts_[c][i]);
         }
       });
     }
@@ -233,8 +236,10 @@ Status ExampleColumns::CheckDefaults() const {
     if (dense[d].variable()) {
       if (value.num_elements() != 1) {
         return InvalidArgument("dense_shape[", d, "] is a variable length shape: ", dense[d].shape.ToString(),
-                               ", therefore def_value[", d, "] must contain a single element (the padding element).  But "
-                               "its shape is: ", value.shape().ToString());
+                               ", therefore def_value[", d,
+                               "] must contain a single element (the padding element).  But "
+                               "its shape is: ",
+                               value.shape().ToString());
       }
     } else if (value.num_elements() > 0 && !dense[d].shape.IsCompatibleWith(value.shape())) {
       return InvalidArgument("def_value[", d, "].shape() == ", value.shape().ToString(),

@@ -92,8 +92,8 @@ Status ForEachExample(KernelContext& ctx, absl::Span<const std::string> bytes,
 // The types that features have.
 using FeatureTypes = Types<float, int64_t, std::string>;
 
-// The start offsets of ragged rows, from their lengths: a tensor of lengths.size() + 1. INVALID_ARGUMENT when they do not
-// fit `dtype`.
+// The start offsets of ragged rows, from their lengths: a tensor of lengths.size() + 1. INVALID_ARGUMENT when
+// they do not fit `dtype`.
 StatusOr<Tensor> SplitsTensor(KernelContext& ctx, DType dtype, absl::Span<const int64_t> lengths);
 
 }  // namespace millrace

@@ -21,7 +21,8 @@ Status OutputShapes::Add(const Attrs& attrs, int steps) {
     MR_ASSIGN_OR_RETURN(dense, c_.Attr<std::vector<PartialShape>>(attrs.dense_shapes));
   }
   MR_RETURN_IF_ERROR(CheckDenseShapes(dense, attrs.fully_defined));
-  const size_t outputs = 3 * sparse.size() + dense.size() * (attrs.lengths ? 2 : 1) + ragged.size() * (2 + static_cast<size_t>(steps));
+  const size_t outputs =
+      3 * sparse.size() + dense.size() * (attrs.lengths ? 2 : 1) + ragged.size() * (2 + static_cast<size_t>(steps));
   if (next_ + static_cast<int>(outputs) > c_.num_outputs()) {
     return InvalidArgument("the attrs ", attrs.sparse_types, ", ", attrs.dense_shapes, " and ", attrs.ragged_types,
                            " do not fit the node's ", c_.num_outputs(), " outputs");

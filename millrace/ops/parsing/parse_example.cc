@@ -17,7 +17,8 @@ class ParseExampleBase : public Kernel {
     init.Attr("dense_shapes", &dense_shapes_);
     init.Fail(CheckDenseShapes(dense_shapes_));
     if (dense_types_.size() != dense_shapes_.size()) {
-      init.Fail(InvalidArgument("len(dense_keys) != len(dense_shapes): ", dense_types_.size(), " and ", dense_shapes_.size()));
+      init.Fail(InvalidArgument("len(dense_keys) != len(dense_shapes): ", dense_types_.size(), " and ",
+                                dense_shapes_.size()));
     }
   }
 
@@ -78,7 +79,8 @@ class ParseExampleKernel : public ParseExampleBase {
     }
     MR_RETURN_IF_ERROR(CheckNames(serialized, names));
     MR_ASSIGN_OR_RETURN(const std::vector<std::string> sparse_keys, Keys(ctx, 2, num_sparse_, "sparse_keys"));
-    MR_ASSIGN_OR_RETURN(const std::vector<std::string> dense_keys, Keys(ctx, 2 + num_sparse_, num_dense_, "dense_keys"));
+    MR_ASSIGN_OR_RETURN(const std::vector<std::string> dense_keys,
+                        Keys(ctx, 2 + num_sparse_, num_dense_, "dense_keys"));
     ExampleColumns columns;
     MR_RETURN_IF_ERROR(AddSparse(sparse_keys, &columns));
     MR_RETURN_IF_ERROR(AddDense(ctx, dense_keys, 2 + num_sparse_ + num_dense_, &columns));
@@ -112,7 +114,8 @@ class ParseExampleV2Kernel : public ParseExampleBase {
     init.Attr("ragged_value_types", &ragged_types_);
     init.Attr("ragged_split_types", &split_types_);
     if (num_sparse != static_cast<int64_t>(sparse_types_.size())) {
-      init.Fail(InvalidArgument("num_sparse (", num_sparse, ") must match the number of sparse_types (", sparse_types_.size(), ")"));
+      init.Fail(InvalidArgument("num_sparse (", num_sparse, ") must match the number of sparse_types (",
+                                sparse_types_.size(), ")"));
     }
     if (ragged_types_.size() != split_types_.size()) {
       init.Fail(InvalidArgument("len(ragged_value_types) != len(ragged_split_types): ", ragged_types_.size(), " and ",
@@ -122,7 +125,8 @@ class ParseExampleV2Kernel : public ParseExampleBase {
   Status Compute(KernelContext& ctx) override {
     const Tensor &serialized = ctx.input(0), &names = ctx.input(1);
     if (serialized.rank() > 1) {
-      return InvalidArgument("Expected serialized to be a scalar or vector, got shape: ", serialized.shape().ToString());
+      return InvalidArgument("Expected serialized to be a scalar or vector, got shape: ",
+                             serialized.shape().ToString());
     }
     MR_RETURN_IF_ERROR(CheckNames(serialized, names));
     ExampleColumns columns;
@@ -135,7 +139,8 @@ class ParseExampleV2Kernel : public ParseExampleBase {
     for (size_t i = 0; i < ragged_keys.size(); ++i) {
       columns.ragged.push_back({ragged_keys[i], ragged_types_[i], split_types_[i]});
     }
-    const SerializedExamples examples{serialized.flat<std::string>(), names.flat<std::string>(), serialized.rank() == 1};
+    const SerializedExamples examples{serialized.flat<std::string>(), names.flat<std::string>(),
+                                      serialized.rank() == 1};
     MR_ASSIGN_OR_RETURN(ParsedColumns parsed, ParseExamples(ctx, examples, columns));
     SetOutputs(ctx, std::move(parsed));
     return absl::OkStatus();
@@ -153,7 +158,8 @@ class ParseSingleExampleKernel : public ParseExampleBase {
     init.Attr("sparse_keys", &sparse_keys_);
     init.Attr("dense_keys", &dense_keys_);
     if (num_sparse != static_cast<int64_t>(sparse_keys_.size())) {
-      init.Fail(InvalidArgument("num_sparse (", num_sparse, ") must match the size of sparse_keys (", sparse_keys_.size(), ")"));
+      init.Fail(InvalidArgument("num_sparse (", num_sparse, ") must match the size of sparse_keys (",
+                                sparse_keys_.size(), ")"));
     }
     init.Fail(CheckCount("sparse", sparse_keys_.size(), sparse_types_.size()));
     init.Fail(CheckCount("dense", dense_keys_.size(), dense_types_.size()));
@@ -183,7 +189,8 @@ Status ParseExampleShape(ShapeContext& c) {
 
 Status ParseExampleV2Shape(ShapeContext& c) {
   OutputShapes out(c, c.input(0));
-  return out.AddExample({.sparse_types = "sparse_types", .dense_shapes = "dense_shapes", .ragged_types = "ragged_value_types"});
+  return out.AddExample(
+      {.sparse_types = "sparse_types", .dense_shapes = "dense_shapes", .ragged_types = "ragged_value_types"});
 }
 
 Status ParseSingleExampleShape(ShapeContext& c) {

@@ -55,7 +55,8 @@ class SequenceKernel : public Kernel {
                                     .shape = context_dense_shapes_[i],
                                     .default_value = ctx.input(first_default + static_cast<int>(i))});
     }
-    for (size_t i = 0; i < list_sparse.size(); ++i) out->lists.sparse.push_back({list_sparse[i], list_sparse_types_[i]});
+    for (size_t i = 0; i < list_sparse.size(); ++i)
+      out->lists.sparse.push_back({list_sparse[i], list_sparse_types_[i]});
     for (size_t i = 0; i < list_dense.size(); ++i) {
       out->lists.dense.push_back({.key = list_dense[i], .dtype = list_dense_types_[i],
                                   .shape = list_dense_shapes_[i].AsShape(), .may_be_missing = may_be_missing[i]});
@@ -67,7 +68,8 @@ class SequenceKernel : public Kernel {
     for (const DenseColumn& column : columns.context.dense) {
       // Unlike ParseExample, these want it even of no examples at all.
       if (examples.bytes.empty() && column.default_value.num_elements() == 0) {
-        return InvalidArgument("Feature: ", column.key, " (data type: ", column.dtype, ") is required but could not be found.");
+        return InvalidArgument("Feature: ", column.key, " (data type: ", column.dtype,
+                               ") is required but could not be found.");
       }
     }
     MR_ASSIGN_OR_RETURN(ParsedColumns context, ParseExamples(ctx, examples, columns.context));
@@ -81,10 +83,10 @@ class SequenceKernel : public Kernel {
     }
     if (!with_lengths) lists.dense_lengths.clear();
     int at = 0;
-    for (auto* tensors : {&context.sparse_indices, &context.sparse_values, &context.sparse_shapes, &context.dense_values,
-                          &context.ragged_values, &context.ragged_splits, &lists.sparse_indices, &lists.sparse_values,
-                          &lists.sparse_shapes, &lists.dense_values, &lists.dense_lengths, &lists.ragged_values,
-                          &lists.ragged_outer_splits, &lists.ragged_inner_splits}) {
+    for (auto* tensors : {&context.sparse_indices, &context.sparse_values, &context.sparse_shapes,
+                          &context.dense_values, &context.ragged_values, &context.ragged_splits, &lists.sparse_indices,
+                          &lists.sparse_values, &lists.sparse_shapes, &lists.dense_values, &lists.dense_lengths,
+                          &lists.ragged_values, &lists.ragged_outer_splits, &lists.ragged_inner_splits}) {
       for (Tensor& tensor : *tensors) ctx.SetOutput(at++, std::move(tensor));
     }
     return absl::OkStatus();
@@ -97,7 +99,8 @@ class SequenceKernel : public Kernel {
 
   static StatusOr<SerializedExamples> Examples(const Tensor& serialized, const Tensor& names) {
     if (serialized.rank() > 1) {
-      return InvalidArgument("Expected serialized to be a scalar or vector, got shape: ", serialized.shape().ToString());
+      return InvalidArgument("Expected serialized to be a scalar or vector, got shape: ",
+                             serialized.shape().ToString());
     }
     if (names.num_elements() > 0 && names.num_elements() != serialized.num_elements()) {
       return InvalidArgument("debug_name must be empty or have as many elements as serialized, but has shape ",
@@ -144,7 +147,8 @@ class ParseSequenceExampleKernel : public SequenceKernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const SerializedExamples examples, Examples(ctx.input(0), ctx.input(1)));
     Columns columns;
-    MR_RETURN_IF_ERROR(AddColumns(ctx, context_sparse_, context_dense_, 2, list_sparse_, list_dense_, may_be_missing_, &columns));
+    MR_RETURN_IF_ERROR(
+        AddColumns(ctx, context_sparse_, context_dense_, 2, list_sparse_, list_dense_, may_be_missing_, &columns));
     return Run(ctx, examples, columns, /*with_lengths=*/true);
   }
 
@@ -161,7 +165,8 @@ class ParseSequenceExampleV2Kernel : public SequenceKernel {
     init.Attr("context_ragged_split_types", &context_split_types_);
     init.Attr("feature_list_ragged_value_types", &list_ragged_types_);
     init.Attr("feature_list_ragged_split_types", &list_split_types_);
-    if (context_ragged_types_.size() != context_split_types_.size() || list_ragged_types_.size() != list_split_types_.size()) {
+    if (context_ragged_types_.size() != context_split_types_.size() ||
+        list_ragged_types_.size() != list_split_types_.size()) {
       init.Fail(InvalidArgument("ragged columns need as many types of splits as of values"));
     }
     CheckNumber(init, "Ncontext_sparse", context_sparse_types_.size());

@@ -49,7 +49,8 @@ class ParseTensorKernel : public Kernel {
     StatusOr<Tensor> tensor = TensorFromProto(proto, ctx.allocator());
     if (!tensor.ok()) return InvalidArgument("Cannot parse tensor from proto: ", tensor.status().message());
     if (tensor->dtype() != ctx.output_type(0)) {
-      return InvalidArgument("Type mismatch between parsed tensor (", tensor->dtype(), ") and dtype (", ctx.output_type(0), ")");
+      return InvalidArgument("Type mismatch between parsed tensor (", tensor->dtype(), ") and dtype (",
+                             ctx.output_type(0), ")");
     }
     ctx.SetOutput(0, *std::move(tensor));
     return absl::OkStatus();

@@ -93,8 +93,8 @@ TEST(ParseExample, TruncatedBytesAreRefusedWhereverTheyEnd) {
 
 TEST(ParseExample, CountsOfAttrsThatContradictEachOtherAreAnError) {
   const auto parsed = RunOp("ParseSequenceExampleV2",
-                            {Tensor::Of<std::string>({""}), NoStrings(), NoStrings(), NoStrings(), NoStrings(), NoStrings(),
-                             NoStrings(), NoStrings(), Tensor(DType::kBool, Shape({0}))},
+                            {Tensor::Of<std::string>({""}), NoStrings(), NoStrings(), NoStrings(), NoStrings(),
+                             NoStrings(), NoStrings(), NoStrings(), Tensor(DType::kBool, Shape({0}))},
                             {{"Nfeature_list_dense", 3}, {"Tcontext_dense", std::vector<DType>{}}});
   EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument);
 }
@@ -108,7 +108,8 @@ TEST(DecodePaddedRaw, CutsPadsAndTurnsBytesAround) {
 }
 
 TEST(DecodeJSONExample, GivesBytesThatParse) {
-  const auto result = RunOp("DecodeJSONExample", {Tensor::Scalar(R"({"features":{"feature":{"x":{"int64List":{"value":[7]}}}}})")});
+  const auto result =
+      RunOp("DecodeJSONExample", {Tensor::Scalar(R"({"features":{"feature":{"x":{"int64List":{"value":[7]}}}}})")});
   ASSERT_TRUE(result.ok()) << result.status();
   pb::Example example;
   ASSERT_TRUE(example.ParseFromString((*result)[0].scalar<std::string>()));
@@ -121,7 +122,8 @@ TEST(SerializeSparse, RowsComeBackAsTheyWere) {
   for (const DType packed : {DType::kString, DType::kVariant}) {
     Graph graph;
     GraphBuilder b(&graph);
-    const Endpoint many = b.Op("SerializeManySparse", {b.Const(indices), b.Const(Tensor::Of<std::string>({"a", "b", "c"})), b.Const(shape)},
+    const Endpoint many = b.Op("SerializeManySparse",
+                               {b.Const(indices), b.Const(Tensor::Of<std::string>({"a", "b", "c"})), b.Const(shape)},
                                {{"out_type", packed}});
     Node* back = b.AddNode("DeserializeSparse", {many}, {{"dtype", DType::kString}});
     ASSERT_TRUE(b.ok()) << b.status();
@@ -143,9 +145,11 @@ TEST(DeserializeSparse, PartsThatContradictEachOtherAreErrors) {
   };
   const std::string indices = bytes(Tensor::Of<int64_t>(Shape({2, 1}), {0, 1})), one = bytes(Tensor::Of<float>({1})),
                     shape = bytes(Tensor::Of<int64_t>({4}));
-  for (const Tensor& bad : {Tensor::Of<std::string>({indices, one, shape}), Tensor::Of<std::string>({one, one, shape}),
-                            Tensor::Of<std::string>({indices, "junk", shape}), Tensor::Of<std::string>({indices, one, one})}) {
-    EXPECT_EQ(RunOp("DeserializeSparse", {bad}, {{"dtype", DType::kFloat}}).status().code(), absl::StatusCode::kInvalidArgument);
+  for (const Tensor& bad :
+       {Tensor::Of<std::string>({indices, one, shape}), Tensor::Of<std::string>({one, one, shape}),
+        Tensor::Of<std::string>({indices, "junk", shape}), Tensor::Of<std::string>({indices, one, one})}) {
+    EXPECT_EQ(RunOp("DeserializeSparse", {bad}, {{"dtype", DType::kFloat}}).status().code(),
+              absl::StatusCode::kInvalidArgument);
   }
 }
 

@@ -64,13 +64,14 @@ class ListParser {
   }
 
   Status Find(int64_t i) {
-    const bool ok = ForEachEntry(examples_.bytes[i], kSequenceFeatureLists, [&](absl::string_view key, absl::string_view value) {
-      for (const int c : keys_.Find(key)) {
-        view(i, c).found = true;
-        view(i, c).bytes = value;
-      }
-      return true;
-    });
+    const bool ok =
+        ForEachEntry(examples_.bytes[i], kSequenceFeatureLists, [&](absl::string_view key, absl::string_view value) {
+          for (const int c : keys_.Find(key)) {
+            view(i, c).found = true;
+            view(i, c).bytes = value;
+          }
+          return true;
+        });
     if (!ok) return InvalidArgument(examples_.Name(i), "Invalid protocol message input, example id: ", i);
     for (int c = 0; c < num_columns(); ++c) MR_RETURN_IF_ERROR(CheckList(i, c));
     return absl::OkStatus();
@@ -92,8 +93,9 @@ class ListParser {
       const int64_t values = ReadFeature(bytes, &feature) ? CountValues(feature) : -1;
       if (values < 0) return false;
       if (feature.dtype != DType::kInvalid && feature.dtype != types_[c]) {
-        status = InvalidArgument(examples_.Name(i), "Feature list: ", names_[c], ", Index: ", list.steps,
-                                 ".  Data types don't match. Expected type: ", types_[c], ", Actual type: ", feature.dtype);
+        status =
+            InvalidArgument(examples_.Name(i), "Feature list: ", names_[c], ", Index: ", list.steps,
+                            ".  Data types don't match. Expected type: ", types_[c], ", Actual type: ", feature.dtype);
       } else if (dense != nullptr && values != dense->shape.num_elements()) {
         status = InvalidArgument(examples_.Name(i), "Key: ", names_[c], ", Index: ", list.steps,
                                  ".  Number of values != expected.  values size: ", values,
@@ -150,7 +152,8 @@ class ListParser {
 
   Status AllocateRagged(const RaggedColumn& column, int c, const Totals& t) {
     if (column.splits == DType::kInt32 && t.values > std::numeric_limits<int32_t>::max()) {
-      return InvalidArgument("Feature list: ", names_[c], ": row splits of type int32 cannot hold ", t.values, " values");
+      return InvalidArgument("Feature list: ", names_[c], ": row splits of type int32 cannot hold ", t.values,
+                             " values");
     }
     MR_ASSIGN_OR_RETURN(Tensor values, ctx_.AllocateTemp(column.dtype, Shape({t.values})));
     MR_ASSIGN_OR_RETURN(Tensor inner, ctx_.AllocateTemp(column.splits, Shape({t.steps + 1})));
@@ -249,7 +252,8 @@ class ListParser {
 
 }  // namespace
 
-StatusOr<ParsedLists> ParseFeatureLists(KernelContext& ctx, const SerializedExamples& examples, const ListColumns& columns) {
+StatusOr<ParsedLists> ParseFeatureLists(KernelContext& ctx, const SerializedExamples& examples,
+                                        const ListColumns& columns) {
   return ListParser(ctx, examples, columns).Run();
 }
 

@@ -32,6 +32,7 @@ struct ParsedLists {
 };
 
 // Reads the feature lists of all examples, in parallel and with the same result for any number of threads.
-StatusOr<ParsedLists> ParseFeatureLists(KernelContext& ctx, const SerializedExamples& examples, const ListColumns& columns);
+StatusOr<ParsedLists> ParseFeatureLists(KernelContext& ctx, const SerializedExamples& examples,
+                                        const ListColumns& columns);
 
 }  // namespace millrace

@@ -30,7 +30,8 @@ std::string TextOf(const T& value, const std::string& format) {
   } else if constexpr (std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>) {
     return Formatted(format.c_str(), static_cast<double>(value.real()), static_cast<double>(value.imag()));
   } else if constexpr (std::is_integral_v<T>) {
-    return Formatted(format.c_str(), static_cast<std::conditional_t<std::is_signed_v<T>, long long, unsigned long long>>(value));
+    return Formatted(format.c_str(),
+                     static_cast<std::conditional_t<std::is_signed_v<T>, long long, unsigned long long>>(value));
   } else {
     return Formatted(format.c_str(), static_cast<double>(value));
   }
@@ -125,7 +126,8 @@ class AsStringKernel : public Kernel {
 
 MILLRACE_OP(AsString)
     .Input("input: T").Output("output: string")
-    .Attr("T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, complex64, complex128, bool, variant, string}")
+    .Attr("T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, "
+          "complex64, complex128, bool, variant, string}")
     .Attr("precision: int = -1").Attr("scientific: bool = false").Attr("shortest: bool = false")
     .Attr("width: int = -1").Attr("fill: string = ''")
     .Shape(UnchangedShape).NotDifferentiable()

@@ -15,7 +15,9 @@ constexpr absl::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklm
 constexpr std::array<int8_t, 256> MakeDigits() {
   std::array<int8_t, 256> digits{};
   for (int8_t& digit : digits) digit = -1;
-  for (size_t i = 0; i < kAlphabet.size(); ++i) digits[static_cast<unsigned char>(kAlphabet[i])] = static_cast<int8_t>(i);
+  for (size_t i = 0; i < kAlphabet.size(); ++i) {
+    digits[static_cast<unsigned char>(kAlphabet[i])] = static_cast<int8_t>(i);
+  }
   return digits;
 }
 constexpr std::array<int8_t, 256> kDigits = MakeDigits();

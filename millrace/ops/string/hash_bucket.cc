@@ -4,6 +4,7 @@
 #include "millrace/ops/string/hashes.h"
 #include "millrace/ops/string/string_input.h"
 #include "millrace/runtime/kernel_registry.h"
+#include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
@@ -61,6 +62,30 @@ class StringToHashBucketStrongKernel : public Kernel {
   std::vector<int64_t> key_;
 };
 
+// Integers by the hash of their decimal digits: what a client's optimiser makes of AsString and
+// StringToHashBucketFast.
+class TensorToHashBucketFastKernel : public Kernel {
+ public:
+  explicit TensorToHashBucketFastKernel(KernelInit& init) { init.Attr("num_buckets", &buckets_); }
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& input = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, input.shape()));
+    int64_t* to = out->data<int64_t>();
+    DispatchType(IntTypes(), input.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const T* from = input.data<T>();
+      for (int64_t i = 0, n = input.num_elements(); i < n; ++i) {
+        const absl::AlphaNum digits(static_cast<std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>(from[i]));
+        to[i] = static_cast<int64_t>(FarmFingerprint64(digits.Piece()) % static_cast<uint64_t>(buckets_));
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t buckets_ = 1;
+};
+
 MILLRACE_OP(StringToHashBucket)
     .Input("string_tensor: string").Output("output: int64").Attr("num_buckets: int >= 1")
     .Shape(UnchangedShape).NotDifferentiable()
@@ -73,6 +98,12 @@ MILLRACE_OP(StringToHashBucketStrong)
     .Input("input: string").Output("output: int64").Attr("num_buckets: int >= 1").Attr("key: list(int)")
     .Shape(UnchangedShape).NotDifferentiable()
     .Summary("A bucket for each string, by a keyed hash that is hard to attack.");
+MILLRACE_OP(_TensorToHashBucketFast)
+    .Input("input: T").Output("output: int64")
+    .Attr("T: {int8, uint8, int16, uint16, int32, uint32, int64, uint64}").Attr("num_buckets: int >= 1")
+    .Shape(UnchangedShape).NotDifferentiable()
+    .Summary("A bucket for each integer, by a fast hash of its digits.");
+MILLRACE_KERNEL(_TensorToHashBucketFast, kCpu, TensorToHashBucketFastKernel);
 MILLRACE_KERNEL(StringToHashBucket, kCpu, StringToHashBucketKernel);
 MILLRACE_KERNEL(StringToHashBucketFast, kCpu, StringToHashBucketFastKernel);
 MILLRACE_KERNEL(StringToHashBucketStrong, kCpu, StringToHashBucketStrongKernel);

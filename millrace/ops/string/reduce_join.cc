@@ -68,7 +68,8 @@ class ReduceJoinKernel : public Kernel {
     const int64_t grain = std::max<int64_t>(1, kStringGrain / static_cast<int64_t>(parts.size() + 1));
     ctx.ParallelFor(static_cast<int64_t>(bases.size()), grain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        to[i] = absl::StrJoin(parts, separator_, [&](std::string* text, int64_t part) { text->append(from[bases[i] + part]); });
+        to[i] = absl::StrJoin(parts, separator_,
+                              [&](std::string* text, int64_t part) { text->append(from[bases[i] + part]); });
       }
     });
     return absl::OkStatus();

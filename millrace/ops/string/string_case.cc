@@ -13,7 +13,8 @@ namespace {
 
 // Unicode's full case mapping, for no language in particular. Bytes that are not UTF-8 become U+FFFD.
 std::string MapUtf8(const std::string& text, bool upper) {
-  icu::UnicodeString characters = icu::UnicodeString::fromUTF8(icu::StringPiece(text.data(), static_cast<int32_t>(text.size())));
+  icu::UnicodeString characters =
+      icu::UnicodeString::fromUTF8(icu::StringPiece(text.data(), static_cast<int32_t>(text.size())));
   if (upper) {
     characters.toUpper(icu::Locale::getRoot());
   } else {
@@ -37,7 +38,8 @@ class StringCaseKernel : public Kernel {
   }
   Status Compute(KernelContext& ctx) override {
     if (!utf8_) {
-      return MapStrings(ctx, [](const std::string& s) { return kUpper ? absl::AsciiStrToUpper(s) : absl::AsciiStrToLower(s); });
+      return MapStrings(
+          ctx, [](const std::string& s) { return kUpper ? absl::AsciiStrToUpper(s) : absl::AsciiStrToLower(s); });
     }
     for (const std::string& text : ctx.input(0).flat<std::string>()) {
       // One letter may become three, and they are counted in 32 bits.

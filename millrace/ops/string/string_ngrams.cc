@@ -65,8 +65,10 @@ class StringNGramsKernel : public Kernel {
       }
       if (preserve_short_ && length > 0 && count == 0) {
         if (pad_width_ < 0) {
-          return InvalidArgument("Pad width should be >= 0 when preserve_short_sequences is True and ngram_widths are not "
-                                 "provided, got ", pad_width_);
+          return InvalidArgument(
+              "Pad width should be >= 0 when preserve_short_sequences is True and ngram_widths are not "
+              "provided, got ",
+              pad_width_);
         }
         if (pad_width_ > kMaxTokens) return TooMany();
         tokens += length + 2 * pad_width_;

@@ -102,7 +102,8 @@ class StringSplitKernel : public Kernel {
   explicit StringSplitKernel(KernelInit& init) { init.Attr("skip_empty", &skip_empty_); }
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const std::string* delimiter, ScalarString(ctx, 1, "delimiter"));
-    return SplitAll(ctx, [&](absl::string_view text, Pieces* pieces) { SplitAtAny(text, *delimiter, skip_empty_, pieces); });
+    return SplitAll(ctx,
+                    [&](absl::string_view text, Pieces* pieces) { SplitAtAny(text, *delimiter, skip_empty_, pieces); });
   }
 
  private:

@@ -27,6 +27,13 @@ TEST(Hashes, HaveTheirPublishedValues) {
   EXPECT_EQ(SipHash(0x0706050403020100, 0x0f0e0d0c0b0a0908, message), 0xa129ca6149be45e5u);
 }
 
+TEST(HashBuckets, OfIntegersAreThoseOfTheirDigits) {
+  const auto of_numbers = RunOp("_TensorToHashBucketFast", {Tensor::Of<int8_t>({-128, 0, 7})}, {{"num_buckets", 1000}});
+  const auto of_digits = RunOp("StringToHashBucketFast", {Words({"-128", "0", "7"})}, {{"num_buckets", 1000}});
+  ASSERT_TRUE(of_numbers.ok() && of_digits.ok()) << of_numbers.status() << of_digits.status();
+  EXPECT_TRUE(SameBytes((*of_numbers)[0], (*of_digits)[0]));
+}
+
 TEST(StringToNumber, NamesTheFirstBadElementForAnyNumberOfThreads) {
   Tensor numbers(DType::kString, Shape({4096}));
   for (std::string& text : numbers.flat<std::string>()) text = "1.5";
@@ -76,7 +83,8 @@ TEST(Regex, ManyStringsGiveTheSameForAnyNumberOfThreads) {
   for (int64_t i = 0; i < 5000; ++i) words.data<std::string>()[i] = absl::StrCat("word", i, "x", i % 7);
   std::vector<std::string> first;
   for (const int threads : {1, 2, 8}) {
-    const auto result = RunOp("RegexReplace", {words, Tensor::Scalar("([0-9]+)x"), Tensor::Scalar("<\\1>")}, {}, threads);
+    const auto result =
+        RunOp("RegexReplace", {words, Tensor::Scalar("([0-9]+)x"), Tensor::Scalar("<\\1>")}, {}, threads);
     ASSERT_TRUE(result.ok()) << result.status();
     if (first.empty()) first = Strings((*result)[0]);
     EXPECT_EQ(Strings((*result)[0]), first);
@@ -87,7 +95,8 @@ TEST(Regex, ManyStringsGiveTheSameForAnyNumberOfThreads) {
 TEST(Substr, PositionsAtTheLimitsAreErrorsNotOverflows) {
   for (const char* unit : {"BYTE", "UTF8_CHAR"}) {
     for (const int64_t pos : {INT64_MIN, INT64_MAX}) {
-      const auto result = RunOp("Substr", {Words({"abc"}), Tensor::Scalar(pos), Tensor::Scalar<int64_t>(INT64_MAX)}, {{"unit", unit}});
+      const auto result =
+          RunOp("Substr", {Words({"abc"}), Tensor::Scalar(pos), Tensor::Scalar<int64_t>(INT64_MAX)}, {{"unit", unit}});
       EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument) << unit << " " << pos;
     }
   }

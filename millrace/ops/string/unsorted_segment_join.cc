@@ -36,8 +36,9 @@ class UnsortedSegmentJoinKernel : public Kernel {
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t id = IntAt(ids, i);
       if (id < 0 || id >= segments) {
-        return InvalidArgument("segment_ids are not allowed to exceed num_segments or to have negative values: segment_ids[",
-                               i, "] = ", id, " is not in [0, ", segments, ")");
+        return InvalidArgument(
+            "segment_ids are not allowed to exceed num_segments or to have negative values: segment_ids[", i,
+            "] = ", id, " is not in [0, ", segments, ")");
       }
     }
     MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
@@ -65,7 +66,7 @@ Status UnsortedSegmentJoinShape(ShapeContext& c) {
   if (ids.rank() > input.rank()) return InvalidArgument("segment_ids have more dimensions than the input");
   std::vector<int64_t> segments;
   PartialShape out({c.ConstantInts(2, &segments) && segments.size() == 1 && segments[0] >= 0 ? segments[0]
-                                                                                              : PartialShape::kUnknown});
+                                                                                             : PartialShape::kUnknown});
   for (int d = ids.rank(); d < input.rank(); ++d) out.AddDim(input.dim(d));
   c.set_output(0, out);
   return absl::OkStatus();

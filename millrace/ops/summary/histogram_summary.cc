@@ -24,7 +24,8 @@ class HistogramSummaryKernel : public Kernel {
       for (const T& element : values.flat<T>()) {
         const auto value = static_cast<double>(element);
         if (!std::isfinite(value)) {
-          status = InvalidArgument(std::isnan(value) ? "Nan" : "Infinity", " in summary histogram for: ", ctx.node().name());
+          status =
+              InvalidArgument(std::isnan(value) ? "Nan" : "Infinity", " in summary histogram for: ", ctx.node().name());
           return;
         }
         histogram.Add(value);

@@ -47,7 +47,8 @@ void ToBytes(const T* from, int64_t pixels, int channels, const uint8_t* bad_col
     const bool finite = IsFinitePixel(from + i * channels, channels);
     for (int k = 0; k < channels; ++k) {
       const int64_t at = i * channels + k;
-      to[at] = finite ? static_cast<uint8_t>(static_cast<int>(static_cast<T>(T(from[at] * scale) + offset))) : bad_color[k];
+      to[at] =
+          finite ? static_cast<uint8_t>(static_cast<int>(static_cast<T>(T(from[at] * scale) + offset))) : bad_color[k];
     }
   }
 }
@@ -84,7 +85,8 @@ class ImageSummaryKernel : public Kernel {
       return InvalidArgument("Tensor too large for summary ", images.shape().ToString());
     }
     if (images.dtype() != DType::kUInt8 && channels > static_cast<int64_t>(bad_color_.size())) {
-      return InvalidArgument("expected depth <= bad_color.size, got depth = ", channels, ", bad_color.size = ", bad_color_.size());
+      return InvalidArgument("expected depth <= bad_color.size, got depth = ", channels,
+                             ", bad_color.size = ", bad_color_.size());
     }
     pb::Summary summary;
     const int64_t n = std::min(max_images_, images.dim(0));

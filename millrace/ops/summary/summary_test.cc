@@ -33,8 +33,8 @@ TEST(Histogram, CountsEveryValueOnceAndAcceptsTheLargest) {
 }
 
 TEST(HistogramSummary, NamesTheNodeThatSawANan) {
-  const auto summary =
-      RunSummary("HistogramSummary", {Tensor::Scalar("h"), Tensor::Of<float>({1, std::numeric_limits<float>::quiet_NaN()})});
+  const auto summary = RunSummary(
+      "HistogramSummary", {Tensor::Scalar("h"), Tensor::Of<float>({1, std::numeric_limits<float>::quiet_NaN()})});
   EXPECT_EQ(summary.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(summary.status().message()), HasSubstr("Nan in summary histogram for: HistogramSummary"));
 }
@@ -58,7 +58,8 @@ TEST(ImageSummary, WritesAtMostMaxImagesPngs) {
 
 TEST(ImageSummary, PixelsThatAreNotFiniteHaveNoSayInTheScale) {
   const float inf = std::numeric_limits<float>::infinity();
-  const Tensor with = Tensor::Of<float>(Shape({1, 1, 2, 1}), {1, inf}), without = Tensor::Of<float>(Shape({1, 1, 2, 1}), {1, 1});
+  const Tensor with = Tensor::Of<float>(Shape({1, 1, 2, 1}), {1, inf}),
+               without = Tensor::Of<float>(Shape({1, 1, 2, 1}), {1, 1});
   const Tensor white = Tensor::Of<uint8_t>({255});
   const auto a = RunSummary("ImageSummary", {Tensor::Scalar("t"), with}, {{"bad_color", white}});
   const auto b = RunSummary("ImageSummary", {Tensor::Scalar("t"), without}, {{"bad_color", white}});
