@@ -25,6 +25,9 @@ struct VariableNodes {
 struct GraphState {
   Graph graph;
   Status status;
+  // How many functions this graph is within: bodies of functions are graphs of their own.
+  int depth = 0;
+  std::string function_name;  // of the body that this graph is; functions within it are named after it
   // How often a full name was asked for: node names and sub-scopes share one set.
   absl::flat_hash_map<std::string, int> names;
   std::optional<int64_t> random_seed;
