@@ -15,6 +15,7 @@ namespace api_internal {
 FunctionBuilder::FunctionBuilder(const Scope& outer, std::string name, const std::vector<FunctionArg>& args)
     : outer_(outer), scope_(Scope::NewRoot()) {
   GraphState& state = scope_.state();
+  state.outer = &outer.state();
   state.depth = outer.state().depth + 1;
   state.function_name = name;
   state.random_seed = outer.state().random_seed;
