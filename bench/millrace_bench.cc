@@ -16,6 +16,7 @@
 #include "bench/large_graph.h"
 #include "bench/matmul_floor.h"
 #include "bench/measure.h"
+#include "bench/rnn.h"
 
 namespace millrace::bench {
 namespace {
@@ -97,6 +98,17 @@ void MlpLarge(const Flags& flags) {
        absl::StrFormat(", \"peak_mb\": %.1f, \"matmul_share\": %.4g", peak, floor * rate));
 }
 
+void RnnCase(const Flags& flags) {
+  const Scope scope = Scope::NewRoot();
+  const Rnn rnn = BuildRnn(scope);
+  const Operation init = GlobalVariablesInitializer(scope);
+  ClientSession session = Check(ClientSession::Create(scope, Options(flags)));
+  Check(session.Run(init));
+  Step step = Check(session.MakeStep({}, {rnn.loss}, {rnn.train}));
+  Tensors results;
+  Emit(flags, "rnn", "steps/s", Rate(flags.seconds, [&] { Check(step.callable().Run({}, &results)); }));
+}
+
 // From the bytes of a GraphDef to the result of its first run.
 void Import(const Flags& flags) {
   std::ifstream in(flags.graph, std::ios::binary);
@@ -116,11 +128,11 @@ int Main(int argc, char** argv) {
   const std::map<std::string, void (*)(const Flags&)> cases = {
       {"null", Null},       {"scalar", Scalar},        {"chain", Chain},  {"mlp_sgd", MlpSgd},
       {"mlp_adam", MlpAdam}, {"mlp_large", MlpLarge}, {"import", Import},
-      {"conv_mnist", ConvMnist}, {"resnet20", ResNet20}};
+      {"conv_mnist", ConvMnist}, {"resnet20", ResNet20}, {"rnn", RnnCase}};
   Flags flags;
   CLI::App app("Measures Millrace; prints one JSON line for each case. See bench/compare.");
   app.add_option("--cases", flags.cases, "comma-separated, of: null scalar chain mlp_sgd mlp_adam mlp_large import "
-                 "conv_mnist resnet20");
+                 "conv_mnist resnet20 rnn");
   app.add_option("--threads", flags.threads, "threads of the session")->check(CLI::Range(1, 256));
   app.add_option("--seconds", flags.seconds, "how long to measure each case");
   app.add_option("--graph", flags.graph, "file with the GraphDef of case import");

@@ -3,6 +3,8 @@
 
 #include "millrace/api/client_session.h"
 #include "millrace/api/clipping.h"
+#include "millrace/api/control_flow.h"
+#include "millrace/api/function.h"
 #include "millrace/api/gradients.h"
 #include "millrace/api/initializers.h"
 #include "millrace/api/input.h"

@@ -7,8 +7,9 @@ faster for tiny steps.
 import time
 
 import common
+import tensorflow_rnn
 
-CASES = ("null", "scalar", "chain", "mlp_sgd", "mlp_adam", "mlp_large", "import", "conv_mnist", "resnet20")
+CASES = ("null", "scalar", "chain", "mlp_sgd", "mlp_adam", "mlp_large", "import", "conv_mnist", "resnet20", "rnn")
 
 
 def config(args, rewrite=True):
@@ -101,6 +102,7 @@ if __name__ == "__main__":
     tf1.logging.set_verbosity(tf1.logging.ERROR)
     RUN = {
         "null": null, "scalar": scalar, "chain": chain, "import": import_graph,
+        "rnn": lambda a: tensorflow_rnn.rnn(tf, tf1, a, config(a)),
         "mlp_sgd": lambda a: mlp(a, "mlp_sgd", common.MLP_SMALL, common.BATCH_SMALL, tf1.train.GradientDescentOptimizer(0.01)),
         "mlp_adam": lambda a: mlp(a, "mlp_adam", common.MLP_SMALL, common.BATCH_SMALL, tf1.train.AdamOptimizer(0.001)),
         "mlp_large": lambda a: mlp(a, "mlp_large", common.MLP_LARGE, common.BATCH_LARGE, tf1.train.GradientDescentOptimizer(0.01)),

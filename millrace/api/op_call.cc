@@ -105,7 +105,7 @@ Status OpCall::Resolve(const OpSchema& schema, Resolved* out) const {
                                "' is empty: a default-constructed Output, or a gradient "
                                "that does not exist");
       }
-      if (input.is_output() && &input.output().scope().state() != &scope_.state()) {
+      if (input.is_output() && !scope_.state().MayUse(input.output().scope().state())) {
         return InvalidArgument("input '", arg.name, "' (", input.output().name(),
                                ") belongs to another graph");
       }

@@ -1,6 +1,7 @@
 #include "millrace/api/operators.h"
 
 #include "millrace/api/op_call.h"
+#include "millrace/api/scope_state.h"
 
 namespace millrace {
 namespace {
@@ -11,8 +12,11 @@ Output Binary(const Scope& scope, const char* op, const Input& a, const Input& b
   return OpCall(scope, op).In(a).In(b).Add().output(0);
 }
 
+// The body of a function may use tensors from around it; the op belongs to the body.
 const Scope& ScopeOf(const Output& a, const Output& b) {
-  return a.scope().is_null() ? b.scope() : a.scope();
+  if (a.scope().is_null()) return b.scope();
+  if (b.scope().is_null()) return a.scope();
+  return b.scope().state().depth > a.scope().state().depth ? b.scope() : a.scope();
 }
 
 const char* AddOpFor(DType type) { return type == DType::kString ? "Add" : "AddV2"; }

@@ -25,6 +25,10 @@ struct VariableNodes {
 struct GraphState {
   Graph graph;
   Status status;
+  // How many functions this graph is within: bodies of functions are graphs of their own.
+  int depth = 0;
+  const GraphState* outer = nullptr;  // the graph around the function; its tensors may be used
+  std::string function_name;  // of the body that this graph is; functions within it are named after it
   // How often a full name was asked for: node names and sub-scopes share one set.
   absl::flat_hash_map<std::string, int> names;
   std::optional<int64_t> random_seed;
@@ -34,6 +38,13 @@ struct GraphState {
   std::vector<Node*> update_ops;
   std::vector<Endpoint> regularization_losses;
   std::optional<size_t> global_step;  // its place in `variables`
+
+  // True for this graph and those around it.
+  bool MayUse(const GraphState& other) const {
+    const GraphState* at = this;
+    while (at != nullptr && at != &other) at = at->outer;
+    return at != nullptr;
+  }
 };
 
 struct ScopeSettings {

@@ -45,6 +45,8 @@ StatusOr<FlatFunction> FlattenFunction(const Graph& graph, const pb::NameAttrLis
 
 // Back from a graph.
 FlatFunction FlattenBody(const FunctionBody& body);
+// As a definition for a library, under body.name. The types are fixed: it has no attrs.
+StatusOr<pb::FunctionDef> DefineFunction(const FunctionBody& body);
 
 // The gradient of a function: takes its arguments and the gradients of its results, gives those of its
 // arguments; zeros where there are none.

@@ -41,7 +41,8 @@ StatusOr<std::vector<Node*>> TopologicalOrder(const Graph& graph) {
   std::vector<int> pending(graph.max_id(), 0);
   std::priority_queue<Node*, std::vector<Node*>, LaterId> ready;
   for (Node* node : graph.nodes()) {
-    int count = static_cast<int>(node->control_inputs().size());
+    int count = 0;
+    for (const Node* before : node->control_inputs()) count += before->is_detached() ? 0 : 1;
     for (const Endpoint& e : node->inputs()) count += IsUnordered(e.node, node) ? 0 : 1;
     pending[node->id()] = count;
     if (count == 0) ready.push(node);

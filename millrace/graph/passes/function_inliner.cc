@@ -1,5 +1,7 @@
 #include "millrace/graph/passes/function_inliner.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "millrace/graph/graph_def.h"
@@ -18,6 +20,12 @@ std::pair<absl::string_view, absl::string_view> SplitTensor(absl::string_view te
   const size_t colon = text.rfind(':');
   if (colon == absl::string_view::npos) return {text, ""};
   return {text.substr(0, colon), text.substr(colon)};
+}
+
+// Nobody waits for a node whose value is fed.
+std::vector<Node*> WithoutFed(std::vector<Node*> nodes) {
+  nodes.erase(std::remove_if(nodes.begin(), nodes.end(), [](const Node* node) { return node->is_detached(); }), nodes.end());
+  return nodes;
 }
 
 }  // namespace
@@ -86,7 +94,7 @@ StatusOr<Node*> FunctionInliner::Add(const Call& call, absl::string_view op, abs
   spec.name = graph_->UniqueName(absl::StrCat(call.node->name(), "/", name));
   spec.op = std::string(op);
   spec.inputs = std::move(inputs);
-  spec.control_inputs = std::move(control_inputs);
+  spec.control_inputs = WithoutFed(std::move(control_inputs));
   spec.device = call.node->requested_device();
   for (auto& [key, value] : attrs) spec.attrs[key] = value.value();
   return graph_->AddNode(std::move(spec));
@@ -148,7 +156,7 @@ StatusOr<FunctionInliner::Spliced> FunctionInliner::Splice(const Call& call, con
           node.add_input(TensorName(arg.value));
         } else {
           MR_ASSIGN_OR_RETURN(Node * alive, AliveWith(call, arg.value));
-          waits.push_back(absl::StrCat("^", alive->name()));
+          if (!alive->is_detached()) waits.push_back(absl::StrCat("^", alive->name()));
         }
         continue;
       }
@@ -308,14 +316,14 @@ Status FunctionInliner::Finish(const Call& call, std::vector<Endpoint> rets, con
   }
   if (!call.keep) {
     for (size_t i = 0; i < rets.size(); ++i) results_[node->output(static_cast<int>(i))] = rets[i];
-    waits_[node] = done;
+    waits_[node] = WithoutFed(done);
     expanded_.insert(node);
     return absl::OkStatus();
   }
   NodeSpec spec;
   spec.op = rets.empty() ? "NoOp" : "IdentityN";
   spec.inputs = std::move(rets);
-  spec.control_inputs = done;
+  spec.control_inputs = WithoutFed(done);
   spec.device = node->requested_device();
   return graph_->ReplaceNode(node, std::move(spec));
 }
