@@ -96,7 +96,10 @@ class ProductFuser {
         spec.attrs["leakyrelu_alpha"].set_f(activation->AttrOr<float>("alpha", 0.2f));
       }
     }
-    for (const auto& [name, value] : product->attrs()) spec.attrs[name] = value;
+    const OpSchema& fused = *OpRegistry::Global().FindOrNull(spec.op);
+    for (const auto& [name, value] : product->attrs()) {
+      if (fused.FindAttr(name) != nullptr) spec.attrs[name] = value;
+    }
     if (is_conv) spec.attrs["TArgs"].mutable_list()->add_type(pb::DT_FLOAT);
     spec.attrs["fused_ops"] = AttrInit(ops).value();
     spec.attrs["num_args"].set_i(1);
@@ -116,7 +119,9 @@ class ProductFuser {
 }  // namespace
 
 Status FuseMatMul(Graph* graph, const PassContext& context) {
-  if (OpRegistry::Global().FindOrNull("_FusedMatMul") == nullptr) return absl::OkStatus();
+  for (const char* op : {"_FusedMatMul", "_FusedConv2D"}) {
+    if (OpRegistry::Global().FindOrNull(op) == nullptr) return absl::OkStatus();
+  }
   const bool has_product = std::any_of(graph->nodes().begin(), graph->nodes().end(),
                                        [](const Node* node) { return ProductFuser::IsProduct(*node); });
   if (!has_product) return absl::OkStatus();
