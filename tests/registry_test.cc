@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
@@ -42,19 +43,22 @@ const std::map<std::string, Json>& Facts() {
   return *facts;
 }
 
-// tests/registry_exceptions.txt: "CHECK OP reason" for what is so on purpose.
+// tests/registry_exceptions/FAMILY.txt: "CHECK OP reason" for what is so on purpose.
 const std::map<std::string, std::set<std::string>>& Exceptions() {
   static const auto* const exceptions = [] {
     auto* map = new std::map<std::string, std::set<std::string>>;
-    std::ifstream in(MILLRACE_TESTDATA "/../tests/registry_exceptions.txt");
-    std::string line, check, op, reason;
-    while (std::getline(in, line)) {
-      if (line.empty() || line[0] == '#') continue;
-      std::istringstream words(line);
-      words >> check >> op;
-      std::getline(words >> std::ws, reason);
-      EXPECT_FALSE(reason.empty()) << "no reason given: " << line;
-      (*map)[check].insert(op);
+    for (const auto& file : std::filesystem::directory_iterator(MILLRACE_TESTDATA "/../tests/registry_exceptions")) {
+      if (file.path().extension() != ".txt") continue;
+      std::ifstream in(file.path());
+      std::string line, check, op, reason;
+      while (std::getline(in, line)) {
+        if (line.empty() || line[0] == '#') continue;
+        std::istringstream words(line);
+        words >> check >> op;
+        std::getline(words >> std::ws, reason);
+        EXPECT_FALSE(reason.empty()) << "no reason given: " << line;
+        (*map)[check].insert(op);
+      }
     }
     return map;
   }();
@@ -228,7 +232,7 @@ TEST(Registry, EveryDifferentiableOpHasAGradient) {
   for (const OpSchema* op : OpRegistry::Global().All()) {
     if (!MayBeFloating(*op, op->inputs) || !MayBeFloating(*op, op->outputs)) continue;
     EXPECT_TRUE(op->gradient_fn != nullptr || op->not_differentiable || IsExcepted("gradient", op->name))
-        << op->name << " has neither a gradient nor .NotDifferentiable() nor a line in registry_exceptions.txt";
+        << op->name << " has neither a gradient nor .NotDifferentiable() nor a line in registry_exceptions/";
   }
 }
 

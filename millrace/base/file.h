@@ -20,6 +20,14 @@ class SequentialFile {
   virtual StatusOr<size_t> Read(size_t n, char* buffer) = 0;
 };
 
+// Read anywhere. Thread-safe.
+class RandomAccessFile {
+ public:
+  virtual ~RandomAccessFile() = default;
+  // Reads up to `n` bytes at `offset` into `buffer` and says how many; fewer than `n` only at the end.
+  virtual StatusOr<size_t> Read(uint64_t offset, size_t n, char* buffer) const = 0;
+};
+
 // Written from the beginning, or from the end of what is there. One thread at a time. What was
 // appended is in the file after Flush, and on the disk after Sync. The destructor closes; only Close says
 // whether that worked.
@@ -40,11 +48,16 @@ class FileSystem {
 
   virtual ~FileSystem() = default;
   virtual StatusOr<std::unique_ptr<SequentialFile>> OpenSequential(const std::string& path) = 0;
+  virtual StatusOr<std::unique_ptr<RandomAccessFile>> OpenRandomAccess(const std::string& path) = 0;
   virtual StatusOr<std::unique_ptr<WritableFile>> OpenWritable(const std::string& path,
                                                                Mode mode = Mode::kTruncate) = 0;
   virtual StatusOr<uint64_t> FileSize(const std::string& path) = 0;
   // NOT_FOUND when there is nothing; other errors when that cannot be known.
   virtual Status Exists(const std::string& path) = 0;
+  // NOT_FOUND when there is nothing.
+  virtual StatusOr<bool> IsDirectory(const std::string& path) = 0;
+  // After this a crash forgets no name that was made, renamed or removed in the directory.
+  virtual Status SyncDirectory(const std::string& directory) = 0;
   // Replaces what is at `to`, at once: a reader sees the old or the new file.
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
   // The names in a directory, sorted, without "." and "..".

@@ -44,6 +44,30 @@ class PosixSequentialFile : public SequentialFile {
   const int fd_;
 };
 
+class PosixRandomAccessFile : public RandomAccessFile {
+ public:
+  PosixRandomAccessFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  ~PosixRandomAccessFile() override { close(fd_); }
+
+  StatusOr<size_t> Read(uint64_t offset, size_t n, char* buffer) const override {
+    size_t done = 0;
+    while (done < n) {
+      const ssize_t got = pread(fd_, buffer + done, n - done, static_cast<off_t>(offset + done));
+      if (got == 0) break;
+      if (got > 0) {
+        done += static_cast<size_t>(got);
+      } else if (errno != EINTR) {
+        return Error("read", path_);
+      }
+    }
+    return done;
+  }
+
+ private:
+  const std::string path_;
+  const int fd_;
+};
+
 class PosixWritableFile : public WritableFile {
  public:
   PosixWritableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
@@ -106,6 +130,12 @@ class PosixFileSystem : public FileSystem {
     return std::make_unique<PosixSequentialFile>(path, fd);
   }
 
+  StatusOr<std::unique_ptr<RandomAccessFile>> OpenRandomAccess(const std::string& path) override {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return Error("open", path);
+    return std::make_unique<PosixRandomAccessFile>(path, fd);
+  }
+
   StatusOr<std::unique_ptr<WritableFile>> OpenWritable(const std::string& path, Mode mode) override {
     const int how = mode == Mode::kAppend ? O_APPEND : O_TRUNC;
     const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);
@@ -122,6 +152,20 @@ class PosixFileSystem : public FileSystem {
   Status Exists(const std::string& path) override {
     struct stat info;
     return stat(path.c_str(), &info) == 0 ? absl::OkStatus() : Error("find", path);
+  }
+
+  StatusOr<bool> IsDirectory(const std::string& path) override {
+    struct stat info;
+    if (stat(path.c_str(), &info) != 0) return Error("find", path);
+    return S_ISDIR(info.st_mode);
+  }
+
+  Status SyncDirectory(const std::string& directory) override {
+    const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return Error("open", directory);
+    const Status status = fsync(fd) == 0 ? absl::OkStatus() : Error("sync", directory);
+    close(fd);
+    return status;
   }
 
   Status Rename(const std::string& from, const std::string& to) override {

@@ -31,9 +31,12 @@ class BytesFileSystem : public FileSystem {
   StatusOr<std::unique_ptr<SequentialFile>> OpenSequential(const std::string&) override {
     return std::make_unique<BytesFile>(bytes_);
   }
+  StatusOr<std::unique_ptr<RandomAccessFile>> OpenRandomAccess(const std::string&) override { return ReadOnly(); }
   StatusOr<std::unique_ptr<WritableFile>> OpenWritable(const std::string&, Mode) override { return ReadOnly(); }
   StatusOr<uint64_t> FileSize(const std::string&) override { return bytes_.size(); }
   Status Exists(const std::string&) override { return absl::OkStatus(); }
+  StatusOr<bool> IsDirectory(const std::string&) override { return false; }
+  Status SyncDirectory(const std::string&) override { return ReadOnly(); }
   Status Rename(const std::string&, const std::string&) override { return ReadOnly(); }
   StatusOr<std::vector<std::string>> List(const std::string&) override { return ReadOnly(); }
   Status MakeDirectories(const std::string&) override { return ReadOnly(); }

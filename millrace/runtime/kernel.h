@@ -28,9 +28,13 @@
 
 namespace millrace {
 
+class FileSystem;
+class FunctionRunner;
 class KernelContext;
-class ResourceManager;
 class Rendezvous;
+class ResourceManager;
+class StepResources;
+class WaitRegistry;
 
 // Handed to a kernel's constructor: its node. The first error sticks and fails the plan, naming the node.
 class KernelInit {
@@ -93,8 +97,13 @@ struct StepContext {
   Rendezvous* rendezvous = nullptr;           // null in a session without one
   CancellationManager* cancellation = nullptr;
   Scheduler* inter_op = nullptr;
-  // Where things that live for this step only are kept (stacks, TensorArrays), by name.
-  std::string step_container = {};
+  // Things that live for this step only (stacks, TensorArrays), by name.
+  StepResources* step_resources = nullptr;
+  // Where a kernel notes what it is blocked on.
+  WaitRegistry* waits = nullptr;
+  // All files that kernels touch, perhaps confined to some folders.
+  FileSystem* files = nullptr;
+  FunctionRunner* functions = nullptr;        // null in a graph without functions
 };
 
 // One execution of one node. Belongs to the executor; a kernel uses it only until it has finished.

@@ -5,12 +5,14 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
+#include "millrace/base/file.h"
 #include "millrace/base/log.h"
 #include "millrace/base/timer.h"
 #include "millrace/device/cpu/cpu_device.h"
 #include "millrace/executor/step_stats.h"
 #include "millrace/graph/graph_def.h"
 #include "millrace/runtime/kernel_registry.h"
+#include "millrace/runtime/step_resources.h"
 #include "millrace/session/running_step.h"
 
 namespace millrace {
@@ -66,7 +68,8 @@ class DirectSession::ArenaLease {
 
 DirectSession::DirectSession(const SessionOptions& options)
     : options_(options),
-      resources_(options.resources != nullptr ? options.resources : std::make_shared<ResourceManager>()) {
+      resources_(options.resources != nullptr ? options.resources : std::make_shared<ResourceManager>()),
+      waits_(options.waits != nullptr ? options.waits : std::make_shared<WaitRegistry>()) {
   auto pool = std::make_shared<ThreadPool>("intra_op", OrCores(options.intra_op_threads) - 1);
   for (int i = 0; i < options.cpu_devices; ++i) {
     devices_.push_back(NewCpuDevice(
@@ -119,6 +122,17 @@ StatusOr<std::shared_ptr<StepProgram>> DirectSession::Program(const CallableSpec
   return programs_.try_emplace(key, std::move(program)).first->second;
 }
 
+StepContext DirectSession::NewStep(RunningStep& running, StepResources* step_resources) {
+  StepContext step;
+  step.step_id = next_step_id_.fetch_add(1, std::memory_order_relaxed);
+  step.resources = resources_.get();
+  step.cancellation = running.cancellation();
+  step.step_resources = step_resources;
+  step.waits = waits_.get();
+  step.files = FileSystem::Posix();
+  return step;
+}
+
 Status DirectSession::RunProgram(StepProgram& program, absl::Span<const Tensor> feeds,
                                  const RunOptions& options, std::vector<Tensor>* results,
                                  RunMetadata* metadata) {
@@ -130,10 +144,8 @@ Status DirectSession::RunProgram(StepProgram& program, absl::Span<const Tensor> 
   RunningStep running(this);
   MR_RETURN_IF_ERROR(running.Begin(options, options_.operation_timeout));
   ArenaLease arena(this);
-  StepContext step;
-  step.step_id = next_step_id_.fetch_add(1, std::memory_order_relaxed);
-  step.resources = resources_.get();
-  step.cancellation = running.cancellation();
+  StepResources step_resources;
+  StepContext step = NewStep(running, &step_resources);
   if (!program.plan->is_sequential()) step.inter_op = InterOpPool();
   std::unique_ptr<StepStatsCollector> stats;
   if (options.trace && metadata != nullptr) stats = std::make_unique<StepStatsCollector>();

@@ -12,6 +12,7 @@
 #include "millrace/executor/plan.h"
 #include "millrace/runtime/rendezvous.h"
 #include "millrace/runtime/resource_manager.h"
+#include "millrace/runtime/wait_registry.h"
 #include "millrace/session/session.h"
 
 namespace millrace {
@@ -59,6 +60,8 @@ class DirectSession : public Session {
                                               const std::vector<std::string>& feeds,
                                               const std::vector<std::string>& fetches,
                                               const std::vector<std::string>& targets);
+  // What every kernel of a step that begins now sees.
+  StepContext NewStep(RunningStep& running, StepResources* step_resources);
   Status RunProgram(StepProgram& program, absl::Span<const Tensor> feeds, const RunOptions& options,
                     std::vector<Tensor>* results, RunMetadata* metadata);
   StatusOr<Device*> FindDevice(const Node& node) const;
@@ -70,6 +73,7 @@ class DirectSession : public Session {
 
   const SessionOptions options_;
   const std::shared_ptr<ResourceManager> resources_;
+  const std::shared_ptr<WaitRegistry> waits_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::atomic<int64_t> next_step_id_{1};
 

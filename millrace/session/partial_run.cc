@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
+#include "millrace/runtime/step_resources.h"
 #include "millrace/session/running_step.h"
 
 namespace millrace {
@@ -48,6 +49,7 @@ struct DirectSession::PartialStep {
 
   RunningStep running;
   LocalRendezvous rendezvous;
+  StepResources step_resources;
   StepContext step;
   RefPtr<StepArena> arena = MakeRef<StepArena>();
   Notification ended;
@@ -117,9 +119,7 @@ StatusOr<std::string> DirectSession::PartialRunSetup(absl::Span<const std::strin
   }
   MR_ASSIGN_OR_RETURN(partial->plan, CompilePlan(std::move(graph), {}, {}, all_targets));
   MR_RETURN_IF_ERROR(partial->running.Begin({}, absl::InfiniteDuration()));
-  partial->step.step_id = next_step_id_.fetch_add(1, std::memory_order_relaxed);
-  partial->step.resources = resources_.get();
-  partial->step.cancellation = partial->running.cancellation();
+  partial->step = NewStep(partial->running, &partial->step_resources);
   partial->step.inter_op = InterOpPool();
   partial->step.rendezvous = &partial->rendezvous;
   // Waiting feeds and fetches end with the step.

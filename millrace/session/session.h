@@ -24,6 +24,7 @@ namespace millrace {
 
 class Device;
 class ResourceManager;
+class WaitRegistry;
 
 struct SessionOptions {
   // "" runs in this process; "grpc://host:port" talks to that server.
@@ -44,6 +45,8 @@ struct SessionOptions {
   absl::Duration operation_timeout = absl::InfiniteDuration();
   // State of this process, by default a ResourceManager of the session's own; outlives the session.
   std::shared_ptr<ResourceManager> resources = nullptr;
+  // Where blocked ops are listed, by default a registry of the session's own.
+  std::shared_ptr<WaitRegistry> waits = nullptr;
 };
 
 struct RunOptions {

@@ -41,13 +41,14 @@ bool DispatchType(Types<Ts...>, DType dtype, Fn&& fn) {
 }
 
 // For code that only moves elements: calls fn(TypeTag<uintN_t>) by element size (1, 2, 4, 8 bytes),
-// or with std::complex<double> for 16, or std::string / ResourceHandle for those types.
+// or with std::complex<double> for 16, or std::string / ResourceHandle / Variant for those types.
 // Fewer instantiations than one for each type.
 template <typename Fn>
 bool DispatchMove(DType dtype, Fn&& fn) {
   if (!IsPlain(dtype)) {
     if (dtype == DType::kString) return fn(TypeTag<std::string>{}), true;
     if (dtype == DType::kResource) return fn(TypeTag<ResourceHandle>{}), true;
+    if (dtype == DType::kVariant) return fn(TypeTag<Variant>{}), true;
     return false;
   }
   switch (SizeOf(dtype)) {

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "millrace/tensor/resource_handle.h"
+#include "millrace/tensor/variant.h"
 
 namespace millrace {
 namespace {
@@ -32,8 +33,20 @@ bool IsKnown(DType t) {
 size_t dtype_internal::SizeOfObject(DType t) {
   if (t == DType::kString) return sizeof(std::string);
   if (t == DType::kResource) return sizeof(ResourceHandle);
+  if (t == DType::kVariant) return sizeof(Variant);
   // A reference is a handle of its variable, whatever the variable holds.
   return IsRef(t) && IsKnown(t) ? sizeof(ResourceHandle) : 0;
+}
+
+DType UnquantizedType(DType t) {
+  switch (t) {
+    case DType::kQInt8: return DType::kInt8;
+    case DType::kQUInt8: return DType::kUInt8;
+    case DType::kQInt16: return DType::kInt16;
+    case DType::kQUInt16: return DType::kUInt16;
+    case DType::kQInt32: return DType::kInt32;
+    default: return t;
+  }
 }
 
 bool IsPlain(DType t) {

@@ -54,8 +54,8 @@ inline DType RefType(DType t) {
 bool IsKnown(DType t);
 // Bytes of one element; sizeof the C++ type for strings and resources; 0 for unknown types.
 namespace dtype_internal {
-// By number; 0 for types that are not plain numbers or not known.
-inline constexpr uint8_t kPlainSizes[] = {0, 4, 8, 4, 1, 2, 1, 0, 8, 8, 1, 0, 0, 0, 2, 0, 0, 2, 16, 2, 0, 0, 4, 8};
+// By number; 0 for types that are not plain numbers or not known. Quantized numbers are only moved about.
+inline constexpr uint8_t kPlainSizes[] = {0, 4, 8, 4, 1, 2, 1, 0, 8, 8, 1, 1, 1, 4, 2, 2, 2, 2, 16, 2, 0, 0, 4, 8};
 size_t SizeOfObject(DType t);
 }  // namespace dtype_internal
 inline size_t SizeOf(DType t) {
@@ -63,6 +63,8 @@ inline size_t SizeOf(DType t) {
   const size_t size = number < sizeof(dtype_internal::kPlainSizes) ? dtype_internal::kPlainSizes[number] : 0;
   return size != 0 ? size : dtype_internal::SizeOfObject(t);
 }
+// The integer that a quantized number is stored as; other types as they are.
+DType UnquantizedType(DType t);
 // False for elements with constructors (string, resource, variant).
 bool IsPlain(DType t);
 bool IsFloating(DType t);

@@ -28,7 +28,7 @@ TEST(DTypeTest, UnknownNamesAndNumbersAreTold) {
   EXPECT_EQ(ParseDType("").status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(DTypeName(static_cast<DType>(77)), "dtype(77)");
   EXPECT_EQ(DTypeName(static_cast<DType>(-3)), "dtype(-3)");
-  for (int i : {-1, 0, 11, 15, 21, 24, 77, 100, 111, 121, 1000}) {
+  for (int i : {-1, 0, 24, 29, 77, 100, 124, 1000}) {
     EXPECT_FALSE(IsKnown(static_cast<DType>(i))) << i;
     EXPECT_EQ(SizeOf(static_cast<DType>(i)), 0u) << i;
   }

@@ -31,6 +31,7 @@ class ObjectBuffer final : public Buffer {
 RefPtr<Buffer> NewBuffer(DType dtype, int64_t count, size_t bytes, Allocator* allocator) {
   if (IsPlain(dtype)) return allocator->Allocate(bytes);
   if (dtype == DType::kString) return ObjectBuffer<std::string>::New(count);
+  if (dtype == DType::kVariant) return ObjectBuffer<Variant>::New(count);
   return ObjectBuffer<ResourceHandle>::New(count);
 }
 
@@ -43,6 +44,7 @@ void AppendElement(std::string* out, const std::string& v) {
 void AppendElement(std::string* out, const ResourceHandle& v) {
   absl::StrAppend(out, "<", v.DebugString(), ">");
 }
+void AppendElement(std::string* out, const Variant& v) { absl::StrAppend(out, "<", v.DebugString(), ">"); }
 void AppendElement(std::string* out, bool v) { out->append(v ? "true" : "false"); }
 void AppendElement(std::string* out, half v) { absl::StrAppend(out, static_cast<float>(v)); }
 void AppendElement(std::string* out, bfloat16 v) { absl::StrAppend(out, static_cast<float>(v)); }
@@ -163,6 +165,8 @@ Tensor Tensor::Clone(Allocator* allocator) const {
   const int64_t n = num_elements();
   if (dtype_ == DType::kString) {
     std::copy_n(raw<std::string>(), n, t.raw<std::string>());
+  } else if (dtype_ == DType::kVariant) {
+    std::copy_n(raw<Variant>(), n, t.raw<Variant>());
   } else if (!IsPlain(dtype_)) {
     std::copy_n(raw<ResourceHandle>(), n, t.raw<ResourceHandle>());
   } else if (n > 0) {
@@ -186,9 +190,11 @@ std::string Tensor::DebugString(int max_entries) const {
     const T* elements = raw<T>();
     AppendElements(&out, elements, shape_.dims(), left);
   };
-  if (!DispatchType(PlainTypes(), dtype_, append)) {
+  if (!DispatchType(PlainTypes(), UnquantizedType(dtype_), append)) {
     if (dtype_ == DType::kString) {
       append(TypeTag<std::string>());
+    } else if (dtype_ == DType::kVariant) {
+      append(TypeTag<Variant>());
     } else {
       append(TypeTag<ResourceHandle>());
     }

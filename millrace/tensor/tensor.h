@@ -13,6 +13,7 @@
 #include "millrace/tensor/dtype.h"
 #include "millrace/tensor/resource_handle.h"
 #include "millrace/tensor/shape.h"
+#include "millrace/tensor/variant.h"
 
 namespace millrace {
 

@@ -199,9 +199,28 @@ struct Field<ResourceHandle> {
   }
 };
 
+// A value that has no form for the wire is written as an empty variant: who sends tensors asks before
+// whether they may leave the process.
+template <>
+struct Field<Variant> {
+  static constexpr int kParts = 1;
+  static const auto& Get(const pb::TensorProto& p) { return p.variant_val(); }
+  static auto* Mutable(pb::TensorProto* p) { return p->mutable_variant_val(); }
+  template <typename V>
+  static void Write(const Variant& v, V* values) {
+    pb::VariantTensorDataProto* item = values->Add();
+    std::string metadata;
+    std::vector<Tensor> tensors;
+    if (v.empty() || !v.value()->Encode(&metadata, &tensors).ok()) return;
+    item->set_type_name(std::string(v.value()->TypeName()));
+    item->set_metadata(std::move(metadata));
+    for (const Tensor& t : tensors) TensorToProto(t, item->add_tensors());
+  }
+};
+
 template <typename Fn>
 bool DispatchAll(DType dtype, Fn&& fn) {
-  return DispatchType(JoinTypes<PlainTypes, Types<std::string, ResourceHandle>>::type(), dtype, fn);
+  return DispatchType(JoinTypes<PlainTypes, Types<std::string, ResourceHandle, Variant>>::type(), dtype, fn);
 }
 
 template <typename T>
@@ -229,11 +248,38 @@ StatusOr<Tensor> FromFields(const pb::TensorProto& proto, Shape shape, Allocator
   return t;
 }
 
+// Variants nest: one may hold a list of lists.
+constexpr int kMaxVariantDepth = 16;
+
+StatusOr<Tensor> FromProto(const pb::TensorProto& proto, Allocator* allocator, int depth);
+
+StatusOr<Tensor> VariantsFromFields(const pb::TensorProto& proto, Shape shape, Allocator* allocator,
+                                    int depth) {
+  if (depth >= kMaxVariantDepth) return InvalidArgument("variants are nested more than ", depth, " deep");
+  const int64_t n = shape.num_elements();
+  if (n != proto.variant_val_size()) {
+    return InvalidArgument("a TensorProto of variant", shape.ToString(), " has ", proto.variant_val_size(),
+                           " values");
+  }
+  MR_ASSIGN_OR_RETURN(Tensor t, Tensor::Make(DType::kVariant, std::move(shape), allocator));
+  for (int i = 0; i < n; ++i) {
+    const pb::VariantTensorDataProto& item = proto.variant_val(i);
+    std::vector<Tensor> tensors;
+    for (const pb::TensorProto& inner : item.tensors()) {
+      MR_ASSIGN_OR_RETURN(Tensor tensor, FromProto(inner, allocator, depth + 1));
+      tensors.push_back(std::move(tensor));
+    }
+    MR_ASSIGN_OR_RETURN(t.data<Variant>()[i],
+                        VariantDecoder::Run(item.type_name(), item.metadata(), tensors));
+  }
+  return t;
+}
+
 template <typename T>
 bool SameBits(const T& a, const T& b) {
   if constexpr (std::is_same_v<T, std::string>) {
     return a == b;
-  } else if constexpr (std::is_same_v<T, ResourceHandle>) {
+  } else if constexpr (std::is_same_v<T, ResourceHandle> || std::is_same_v<T, Variant>) {
     return false;
   } else {
     return std::memcmp(&a, &b, sizeof(T)) == 0;
@@ -258,20 +304,27 @@ void StringsToContent(absl::Span<const std::string> strings, std::string* conten
   for (const std::string& s : strings) content->append(s);
 }
 
-}  // namespace
-
-StatusOr<Tensor> TensorFromProto(const pb::TensorProto& proto, Allocator* allocator) {
+StatusOr<Tensor> FromProto(const pb::TensorProto& proto, Allocator* allocator, int depth) {
   const DType dtype = static_cast<DType>(proto.dtype());
   if (!IsKnown(dtype) || IsRef(dtype)) {
     return InvalidArgument("a TensorProto has the dtype ", DTypeName(dtype), ", which is not supported");
   }
   MR_ASSIGN_OR_RETURN(Shape shape, Shape::FromProto(proto.tensor_shape()));
   if (!proto.tensor_content().empty()) return FromContent(proto, dtype, std::move(shape), allocator);
+  if (dtype == DType::kVariant) return VariantsFromFields(proto, std::move(shape), allocator, depth);
   StatusOr<Tensor> result = Internal("no reader for dtype ", DTypeName(dtype));
-  DispatchAll(dtype, [&](auto tag) {
-    result = FromFields<typename decltype(tag)::type>(proto, std::move(shape), allocator);
+  DispatchAll(UnquantizedType(dtype), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (!std::is_same_v<T, Variant>) result = FromFields<T>(proto, std::move(shape), allocator);
   });
+  if (result.ok() && result->dtype() != dtype) return result->ViewAs(dtype, result->shape());
   return result;
+}
+
+}  // namespace
+
+StatusOr<Tensor> TensorFromProto(const pb::TensorProto& proto, Allocator* allocator) {
+  return FromProto(proto, allocator, 0);
 }
 
 void TensorToProto(const Tensor& tensor, pb::TensorProto* proto) {
@@ -289,10 +342,10 @@ void TensorToProto(const Tensor& tensor, pb::TensorProto* proto) {
 
 void TensorToProtoFields(const Tensor& tensor, pb::TensorProto* proto) {
   WriteHeader(tensor, proto);
-  const DType element = IsRef(tensor.dtype()) ? DType::kResource : tensor.dtype();
+  const DType element = IsRef(tensor.dtype()) ? DType::kResource : UnquantizedType(tensor.dtype());
   DispatchAll(element, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const absl::Span<const T> values = tensor.flat<T>();
+    const absl::Span<const T> values(tensor.raw<T>(), static_cast<size_t>(tensor.num_elements()));
     size_t needed = values.size();
     while (needed > 1 && SameBits(values[needed - 1], values[needed - 2])) --needed;
     auto* field = Field<T>::Mutable(proto);

@@ -130,7 +130,7 @@ TEST(TensorProtoTest, MalformedMessagesAreErrors) {
   EXPECT_EQ(TensorFromProto(proto).status().code(), kInvalid);
   proto.set_tensor_content("1234567");
   EXPECT_EQ(TensorFromProto(proto).status().code(), kInvalid);
-  for (DType dtype : {DType::kInvalid, DType::kQInt8, DType::kVariant, RefType(DType::kFloat),
+  for (DType dtype : {DType::kInvalid, static_cast<DType>(29), static_cast<DType>(29), RefType(DType::kFloat),
                       static_cast<DType>(99), static_cast<DType>(-5)}) {
     EXPECT_EQ(TensorFromProto(Header(dtype, {1})).status().code(), kInvalid) << dtype;
   }
@@ -163,6 +163,55 @@ TEST(TensorProtoTest, AFewBytesDoNotBecomeAnEnormousTensor) {
   }
   EXPECT_EQ(TensorFromProto(Header(DType::kDouble, {int64_t{1} << 62})).status().code(),
             absl::StatusCode::kResourceExhausted);
+}
+
+// A value that can travel.
+class Note : public VariantValue {
+ public:
+  explicit Note(std::string text) : text(std::move(text)) {}
+  absl::string_view TypeName() const override { return "millrace::test::Note"; }
+  std::string DebugString() const override { return text; }
+  Status Encode(std::string* metadata, std::vector<Tensor>* tensors) const override {
+    *metadata = text;
+    tensors->push_back(Tensor::Scalar<int32_t>(7));
+    return absl::OkStatus();
+  }
+  const std::string text;
+};
+const VariantDecoder note_decoder("millrace::test::Note",
+                                  [](const std::string& metadata, const std::vector<Tensor>& tensors)
+                                      -> StatusOr<RefPtr<VariantValue>> {
+                                    if (tensors.size() != 1) return InvalidArgument("a note without its tensor");
+                                    return RefPtr<VariantValue>(MakeRef<Note>(metadata));
+                                  });
+
+TEST(TensorProtoTest, VariantsComeBackAsTheyWere) {
+  Tensor t(DType::kVariant, Shape({2}));
+  t.data<Variant>()[0] = Variant(MakeRef<Note>("hello"));
+  pb::TensorProto proto;
+  TensorToProto(t, &proto);
+  const Tensor back = TensorFromProto(proto).value();
+  ASSERT_EQ(back.shape(), Shape({2}));
+  ASSERT_NE(back.data<Variant>()[0].Get<Note>(), nullptr);
+  EXPECT_EQ(back.data<Variant>()[0].Get<Note>()->text, "hello");
+  EXPECT_TRUE(back.data<Variant>()[1].empty());
+  EXPECT_EQ(back.DebugString(), "variant[2] [<hello> <empty>]");
+
+  proto.mutable_variant_val(0)->set_type_name("millrace::test::Nobody");
+  EXPECT_EQ(TensorFromProto(proto).status().code(), absl::StatusCode::kUnimplemented);
+  proto.mutable_variant_val()->RemoveLast();
+  EXPECT_EQ(TensorFromProto(proto).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(TensorProtoTest, QuantizedNumbersAreKeptAsTheyAre) {
+  pb::TensorProto proto = Header(DType::kQUInt8, {3});
+  for (int v : {1, 2, 255}) proto.add_int_val(v);
+  const Tensor t = TensorFromProto(proto).value();
+  EXPECT_EQ(t.dtype(), DType::kQUInt8);
+  EXPECT_EQ(t.raw<uint8_t>()[2], 255);
+  pb::TensorProto back;
+  TensorToProtoFields(t, &back);
+  EXPECT_EQ(back.SerializeAsString(), proto.SerializeAsString());
 }
 
 }  // namespace

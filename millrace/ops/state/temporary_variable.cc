@@ -6,14 +6,10 @@
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/state/variable_access.h"
 #include "millrace/runtime/kernel_registry.h"
+#include "millrace/runtime/step_resources.h"
 
 namespace millrace {
 namespace {
-
-std::string StepContainer(const KernelContext& ctx) {
-  const std::string& given = ctx.step().step_container;
-  return given.empty() ? absl::StrCat("step_", ctx.step().step_id) : given;
-}
 
 std::string NameInFrame(const KernelContext& ctx, absl::string_view name) {
   return absl::StrCat(name, "/", ctx.frame_id(), "/", ctx.iteration());
@@ -30,15 +26,14 @@ class TemporaryVariableKernel : public Kernel {
   }
 
   Status Compute(KernelContext& ctx) override {
-    if (ctx.resources() == nullptr) return Internal("the step has no resource manager");
+    if (ctx.step().step_resources == nullptr) return Internal("the step keeps no resources");
     MR_ASSIGN_OR_RETURN(Tensor value, Tensor::Make(dtype_, shape_));
     std::memset(value.raw_data(), 0, value.TotalBytes());
     ResourceHandle handle;
-    handle.container = StepContainer(ctx);
     handle.name = NameInFrame(ctx, name_);
     auto variable = MakeRef<Variable>(name_, dtype_, PartialShape(shape_));
     MR_RETURN_IF_ERROR(variable->Assign(std::move(value)));
-    MR_RETURN_IF_ERROR(ctx.resources()->Create(handle.container, handle.name, variable));
+    MR_RETURN_IF_ERROR(ctx.step().step_resources->Create(handle.name, variable));
     handle.resource = variable;
     ctx.SetOutput(0, MakeHandleTensor(RefType(dtype_), std::move(handle)));
     return absl::OkStatus();
@@ -59,8 +54,9 @@ class DestroyTemporaryVariableKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, VariableInput(ctx, 0, dtype_));
-    MR_RETURN_IF_ERROR(
-        ctx.resources()->Delete(StepContainer(ctx), NameInFrame(ctx, name_)));
+    if (!ctx.step().step_resources->Delete(NameInFrame(ctx, name_))) {
+      return NotFound("there is no temporary variable '", name_, "' in this step");
+    }
     MR_ASSIGN_OR_RETURN(Tensor value, variable->Read());
     ctx.SetOutput(0, std::move(value));
     return absl::OkStatus();
