@@ -46,6 +46,13 @@ bool IsPlaceholder(const Node& node) {
   return node.is_type("Placeholder") || node.is_type("PlaceholderV2");
 }
 
+// What a placeholder says of its value, which a feed is held to.
+PartialShape DeclaredShape(const Graph& graph, const Node& placeholder) {
+  const PartialShape shape = placeholder.AttrOr<PartialShape>("shape", PartialShape());
+  // Graphs of old producers write "unknown" as a scalar shape.
+  return shape.rank() == 0 && graph.versions().producer() < 24 ? PartialShape() : shape;
+}
+
 // A fed tensor that is no placeholder is cut off by one of unknown shape: whatever is fed may differ from
 // what its node would have made, and no pass may conclude from the node.
 StatusOr<Endpoint> CutAtFeed(Graph* graph, const Endpoint& feed) {
@@ -80,11 +87,7 @@ StatusOr<std::shared_ptr<StepProgram>> DirectSession::Compile(const CallableSpec
     if (!fed.insert(feeds[i]).second) return InvalidArgument("tensor ", spec.feeds[i], " is fed twice");
     program->feed_types.push_back(BaseType(feeds[i].dtype()));
     PartialShape shape;
-    if (IsPlaceholder(*feeds[i].node)) {
-      shape = feeds[i].node->AttrOr<PartialShape>("shape", PartialShape());
-      // Graphs of old producers write "unknown" as a scalar shape.
-      if (shape.rank() == 0 && graph_.versions().producer() < 24) shape = PartialShape();
-    }
+    if (IsPlaceholder(*feeds[i].node)) shape = DeclaredShape(graph_, *feeds[i].node);
     program->feed_shapes.push_back(std::move(shape));
   }
   for (size_t i = 0; i < fetches.size(); ++i) {
@@ -104,7 +107,10 @@ StatusOr<std::unique_ptr<Plan>> DirectSession::CompilePlan(std::unique_ptr<Graph
   MR_ASSIGN_OR_RETURN(context.fetches, FindAll(*graph, fetches, "fetch"));
   MR_ASSIGN_OR_RETURN(context.targets, FindTargets(*graph, targets));
   for (Endpoint& feed : context.feeds) {
-    if (!IsPlaceholder(*feed.node)) {
+    if (IsPlaceholder(*feed.node)) {
+      // Pruning takes it out of the graph, so that nobody infers its shape any more.
+      graph->SetOutputShape(feed.node, feed.index, DeclaredShape(*graph, *feed.node));
+    } else {
       MR_ASSIGN_OR_RETURN(feed, CutAtFeed(graph.get(), feed));
     }
   }

@@ -5,22 +5,26 @@
 namespace millrace {
 namespace {
 
-class MatMulFuser {
+// Fuses what follows a MatMul or a Conv2D to it.
+class ProductFuser {
  public:
-  MatMulFuser(Graph* graph, const PassContext& context)
+  ProductFuser(Graph* graph, const PassContext& context)
       : graph_(graph), roles_(*graph, context), consumers_(ConsumersById(*graph)) {}
 
-  // MatMul -> bias -> activation, from its first node. Fuses as much as can be.
-  Status TryFuse(Node* matmul) {
-    if (!matmul->is_type("MatMul") || matmul->output_type(0) != DType::kFloat || fused_[matmul]) {
-      return absl::OkStatus();
-    }
-    Node* bias = OnlyUser(matmul);
-    if (bias == nullptr || !IsBias(*bias, *matmul)) return absl::OkStatus();
+  static bool IsProduct(const Node& node) {
+    if (node.is_type("Conv2D")) return node.AttrOr<std::string>("data_format", "NHWC") == "NHWC";
+    return node.is_type("MatMul");
+  }
+
+  // Product -> bias -> activation, from its first node. Fuses as much as can be.
+  Status TryFuse(Node* product) {
+    if (!IsProduct(*product) || product->output_type(0) != DType::kFloat || fused_[product]) return absl::OkStatus();
+    Node* bias = OnlyUser(product);
+    if (bias == nullptr || !IsBias(*bias, *product)) return absl::OkStatus();
     Node* activation = OnlyUser(bias);
     if (activation != nullptr && (!IsActivation(*activation) || !SameDevice(*activation, *bias)))
       activation = nullptr;
-    return Fuse(matmul, bias, activation);
+    return Fuse(product, bias, activation);
   }
 
   void RemoveFused() {
@@ -41,19 +45,19 @@ class MatMulFuser {
   }
 
   // A BiasAdd, or the addition of a vector that is as long as the product's rows.
-  bool IsBias(const Node& node, const Node& matmul) const {
-    if (!SameDevice(node, matmul) || roles_.IsFed(&node)) return false;
+  bool IsBias(const Node& node, const Node& product) const {
+    if (!SameDevice(node, product) || roles_.IsFed(&node)) return false;
     if (node.is_type("BiasAdd")) {
-      return node.input(0).node == &matmul &&
+      return node.input(0).node == &product &&
              node.AttrOr<std::string>("data_format", "NHWC") == "NHWC";
     }
     if (!node.is_type("AddV2") && !node.is_type("Add")) return false;
-    const int other = node.input(0).node == &matmul ? 1 : 0;
-    if (node.input(other).node == &matmul) return false;
+    const int other = node.input(0).node == &product ? 1 : 0;
+    if (node.input(other).node == &product) return false;
     const PartialShape& vector = node.input(other).shape();
-    const PartialShape& product = matmul.output_shape(0);
-    return vector.rank() == 1 && vector.dim(0) >= 0 && product.rank() == 2 &&
-           product.dim(1) == vector.dim(0);
+    const PartialShape& rows = product.output_shape(0);
+    return vector.rank() == 1 && vector.dim(0) >= 0 && rows.known_rank() && rows.rank() >= 2 &&
+           rows.dim(rows.rank() - 1) == vector.dim(0);
   }
 
   bool IsActivation(const Node& node) const {
@@ -63,16 +67,17 @@ class MatMulFuser {
                                              node.type()) != std::end(kActivations);
   }
 
-  Status Fuse(Node* matmul, Node* bias, Node* activation) {
+  Status Fuse(Node* product, Node* bias, Node* activation) {
     Node* last = activation != nullptr ? activation : bias;
     NodeSpec spec;
-    spec.op = "_FusedMatMul";
-    const Endpoint vector = bias->input(bias->input(0).node == matmul ? 1 : 0);
-    spec.inputs = {matmul->input(0), matmul->input(1), vector};
+    const bool is_conv = product->is_type("Conv2D");
+    spec.op = is_conv ? "_FusedConv2D" : "_FusedMatMul";
+    const Endpoint vector = bias->input(bias->input(0).node == product ? 1 : 0);
+    spec.inputs = {product->input(0), product->input(1), vector};
     spec.device = last->requested_device();
     std::vector<std::string> ops = {"BiasAdd"};
     std::vector<std::string> origins;
-    for (Node* part : {matmul, bias, activation}) {
+    for (Node* part : {product, bias, activation}) {
       if (part == nullptr) continue;
       for (Node* before : part->control_inputs()) {
         if (std::find(spec.control_inputs.begin(), spec.control_inputs.end(), before) ==
@@ -91,13 +96,16 @@ class MatMulFuser {
         spec.attrs["leakyrelu_alpha"].set_f(activation->AttrOr<float>("alpha", 0.2f));
       }
     }
-    spec.attrs["transpose_a"].set_b(matmul->AttrOr<bool>("transpose_a", false));
-    spec.attrs["transpose_b"].set_b(matmul->AttrOr<bool>("transpose_b", false));
+    const OpSchema& fused = *OpRegistry::Global().FindOrNull(spec.op);
+    for (const auto& [name, value] : product->attrs()) {
+      if (fused.FindAttr(name) != nullptr) spec.attrs[name] = value;
+    }
+    if (is_conv) spec.attrs["TArgs"].mutable_list()->add_type(pb::DT_FLOAT);
     spec.attrs["fused_ops"] = AttrInit(ops).value();
     spec.attrs["num_args"].set_i(1);
     MR_RETURN_IF_ERROR(graph_->ReplaceNode(last, std::move(spec)));
     graph_->SetOrigins(last, std::move(origins));
-    fused_[matmul] = true;
+    fused_[product] = true;
     if (activation != nullptr) fused_[bias] = true;
     return absl::OkStatus();
   }
@@ -111,11 +119,13 @@ class MatMulFuser {
 }  // namespace
 
 Status FuseMatMul(Graph* graph, const PassContext& context) {
-  if (OpRegistry::Global().FindOrNull("_FusedMatMul") == nullptr) return absl::OkStatus();
+  for (const char* op : {"_FusedMatMul", "_FusedConv2D"}) {
+    if (OpRegistry::Global().FindOrNull(op) == nullptr) return absl::OkStatus();
+  }
   const bool has_product = std::any_of(graph->nodes().begin(), graph->nodes().end(),
-                                       [](const Node* node) { return node->is_type("MatMul"); });
+                                       [](const Node* node) { return ProductFuser::IsProduct(*node); });
   if (!has_product) return absl::OkStatus();
-  MatMulFuser fuser(graph, context);
+  ProductFuser fuser(graph, context);
   for (Node* node : graph->nodes()) MR_RETURN_IF_ERROR(fuser.TryFuse(node));
   fuser.RemoveFused();
   return absl::OkStatus();

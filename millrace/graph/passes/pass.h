@@ -54,8 +54,12 @@ Status MergeCommonSubexpressions(Graph* graph, const PassContext& context);
 // Bypasses Identity nodes that nothing hangs on but their value.
 Status RemoveIdentities(Graph* graph, const PassContext& context);
 
-// MatMul, BiasAdd and an activation become one _FusedMatMul under the last one's name.
+// MatMul or Conv2D, BiasAdd and an activation become one _FusedMatMul or _FusedConv2D under the last one's name.
 Status FuseMatMul(Graph* graph, const PassContext& context);
+
+// FusedBatchNormV3, the addition of a shortcut and Relu become one _FusedBatchNormEx under the first one's name, and
+// their gradients one _FusedBatchNormGradEx.
+Status FuseBatchNorm(Graph* graph, const PassContext& context);
 
 // A gather from a TF1 variable reads the rows it takes, not a snapshot of the whole.
 Status ReadRowsOfVariables(Graph* graph, const PassContext& context);

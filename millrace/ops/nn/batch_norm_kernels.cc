@@ -210,34 +210,35 @@ Status BatchNormGradKernel::Compute(KernelContext& ctx) {
     MR_ASSIGN_OR_RETURN(Tensor * unused, ctx.AllocateOutput(i, Shape()));
     unused->scalar<float>() = 0;
   }
-  MR_ASSIGN_OR_RETURN(const Tensor grad, AsFloat(ctx, ctx.input(0)));
-  MR_ASSIGN_OR_RETURN(const Tensor in, AsFloat(ctx, ctx.input(1)));
   const bool side = attrs_.num_side_inputs > 0;
-  if (ctx.input(0).dtype() != DType::kFloat) {
-    MR_ASSIGN_OR_RETURN(Tensor * dx, ctx.AllocateOutput(0, shape));
-    MR_ASSIGN_OR_RETURN(Tensor wide_dx, ctx.AllocateTemp(DType::kFloat, shape));
-    Tensor wide_dz;
+  if (ctx.input(0).dtype() == DType::kFloat) {
+    const float* dy = ctx.input(0).data<float>();
+    const float* x = ctx.input(1).data<float>();
+    // In place: dz where dy was, and dx where what it is made of was.
+    Tensor* dz = nullptr;
     if (side) {
-      MR_ASSIGN_OR_RETURN(wide_dz, ctx.AllocateTemp(DType::kFloat, shape));
+      MR_ASSIGN_OR_RETURN(dz, ctx.ForwardOrAllocateOutput({0}, 5, shape));
     }
-    MR_RETURN_IF_ERROR(Gradients(ctx, v, grad.data<float>(), in.data<float>(),
-                                 side ? wide_dz.data<float>() : nullptr, wide_dx.data<float>(),
-                                 dscale->data<float>(), doffset->data<float>()));
-    FromFloat(ctx, wide_dx, dx);
-    if (side) {
-      MR_ASSIGN_OR_RETURN(Tensor * dz, ctx.AllocateOutput(5, shape));
-      FromFloat(ctx, wide_dz, dz);
-    }
-    return absl::OkStatus();
+    MR_ASSIGN_OR_RETURN(Tensor * dx, ctx.ForwardOrAllocateOutput({0, 1}, 0, shape));
+    return Gradients(ctx, v, dy, x, side ? dz->data<float>() : nullptr, dx->data<float>(), dscale->data<float>(),
+                     doffset->data<float>());
   }
-  MR_ASSIGN_OR_RETURN(Tensor * dx, ctx.AllocateOutput(0, shape));
-  float* dz = nullptr;
+  MR_ASSIGN_OR_RETURN(const Tensor dy, AsFloat(ctx, ctx.input(0)));
+  MR_ASSIGN_OR_RETURN(const Tensor x, AsFloat(ctx, ctx.input(1)));
+  MR_ASSIGN_OR_RETURN(Tensor wide_dx, ctx.AllocateTemp(DType::kFloat, shape));
+  Tensor wide_dz;
   if (side) {
-    MR_ASSIGN_OR_RETURN(Tensor * t, ctx.AllocateOutput(5, shape));
-    dz = t->data<float>();
+    MR_ASSIGN_OR_RETURN(wide_dz, ctx.AllocateTemp(DType::kFloat, shape));
   }
-  return Gradients(ctx, v, grad.data<float>(), in.data<float>(), dz, dx->data<float>(), dscale->data<float>(),
-                   doffset->data<float>());
+  MR_RETURN_IF_ERROR(Gradients(ctx, v, dy.data<float>(), x.data<float>(), side ? wide_dz.data<float>() : nullptr,
+                               wide_dx.data<float>(), dscale->data<float>(), doffset->data<float>()));
+  MR_ASSIGN_OR_RETURN(Tensor * dx, ctx.AllocateOutput(0, shape));
+  FromFloat(ctx, wide_dx, dx);
+  if (side) {
+    MR_ASSIGN_OR_RETURN(Tensor * dz, ctx.AllocateOutput(5, shape));
+    FromFloat(ctx, wide_dz, dz);
+  }
+  return absl::OkStatus();
 }
 
 Status BatchNormGradKernel::Gradients(KernelContext& ctx, const ChannelBlocks& v, const float* dy, const float* x,

@@ -83,22 +83,23 @@ Shape ConvOutputShape(const WindowAttrs& attrs, const ConvGeometry& g) {
 }
 
 Status RunConvolution(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const Tensor& a,
-                      const Tensor& b, Tensor* c) {
+                      const Tensor& b, Tensor* c, const ConvEpilogue& epilogue) {
   if (c->num_elements() == 0) return absl::OkStatus();
   if (a.num_elements() == 0 || b.num_elements() == 0) {
     std::memset(c->raw_data(), 0, c->TotalBytes());
+    if (c->dtype() == DType::kFloat) conv::ApplyToImages(epilogue, g, 0, g.batch, c->data<float>());
     return absl::OkStatus();
   }
   switch (c->dtype()) {
     case DType::kFloat:
-      return conv::RunFloat(ctx, kind, g, a.data<float>(), b.data<float>(), c->data<float>());
+      return conv::RunFloat(ctx, kind, g, a.data<float>(), b.data<float>(), c->data<float>(), epilogue);
     case DType::kHalf:
     case DType::kBFloat16: {
       MR_ASSIGN_OR_RETURN(const Tensor wide_a, AsFloat(ctx, a));
       MR_ASSIGN_OR_RETURN(const Tensor wide_b, AsFloat(ctx, b));
       MR_ASSIGN_OR_RETURN(Tensor wide_c, ctx.AllocateTemp(DType::kFloat, c->shape()));
       MR_RETURN_IF_ERROR(conv::RunFloat(ctx, kind, g, wide_a.data<float>(), wide_b.data<float>(),
-                                        wide_c.data<float>()));
+                                        wide_c.data<float>(), epilogue));
       FromFloat(ctx, wide_c, c);
       return absl::OkStatus();
     }
@@ -110,6 +111,16 @@ Status RunConvolution(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, 
       conv::RunLoops(ctx, kind, g, a.raw<const uint32_t>(), b.raw<const uint32_t>(), c->raw<uint32_t>());
       return absl::OkStatus();
     default: return Unimplemented("no convolution of ", DTypeName(c->dtype()));
+  }
+}
+
+void conv::ApplyToImages(const ConvEpilogue& epilogue, const ConvGeometry& g, int64_t begin, int64_t end, float* y) {
+  if (epilogue.bias == nullptr) return;
+  float* images = y + begin * g.out_pixels() * g.out_channels;
+  if (g.channels_first) {
+    epilogue.ApplyToPlanes(images, end - begin, g.out_pixels(), g.out_channels);
+  } else {
+    epilogue.Apply(images, (end - begin) * g.out_pixels(), g.out_channels);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "millrace/graph/shape_inference.h"
+#include "millrace/ops/nn/conv_epilogue.h"
 #include "millrace/ops/nn/window.h"
 #include "millrace/runtime/kernel.h"
 #include "millrace/tensor/tensor.h"
@@ -44,9 +45,9 @@ Shape ConvOutputShape(const WindowAttrs& attrs, const ConvGeometry& g);
 
 // kForward: a = input, b = filter, c = output. kBackwardInput: a = filter, b = gradient of the output,
 // c = gradient of the input. kBackwardFilter: a = input, b = gradient of the output, c = gradient of the
-// filter. float, half, bfloat16, double and int32.
+// filter. float, half, bfloat16, double and int32. An epilogue goes with kForward of float, half and bfloat16.
 Status RunConvolution(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const Tensor& a,
-                      const Tensor& b, Tensor* c);
+                      const Tensor& b, Tensor* c, const ConvEpilogue& epilogue = {});
 
 // The three ops of a family share their kernel: `Conv*`, `Conv*BackpropInput*`, `Conv*BackpropFilter*`.
 class ConvKernel : public Kernel {
@@ -68,9 +69,11 @@ Status ConvBackpropFilterShape(ShapeContext& c);
 
 // Implementations of RunConvolution; both leave results that do not depend on the number of threads.
 namespace conv {
-// oneDNN, in fixed pieces of the batch.
+// To images [begin, end) of the output.
+void ApplyToImages(const ConvEpilogue& epilogue, const ConvGeometry& g, int64_t begin, int64_t end, float* y);
+// oneDNN or Winograd's tiles, in fixed pieces of the batch.
 Status RunFloat(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a,
-                const float* b, float* c);
+                const float* b, float* c, const ConvEpilogue& epilogue);
 // Plain loops, for what oneDNN has no or no fast code for.
 template <typename T>
 void RunLoops(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const T* a, const T* b, T* c);

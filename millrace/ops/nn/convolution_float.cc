@@ -82,14 +82,22 @@ class Plan {
  public:
   static StatusOr<std::shared_ptr<const Plan>> Get(ConvKind kind, const ConvGeometry& g);
 
-  Status Run(KernelContext& ctx, const float* a, const float* b, float* c) const;
+  Status Run(KernelContext& ctx, const float* a, const float* b, float* c, const ConvEpilogue& epilogue) const;
 
  private:
   Plan(ConvKind kind, const ConvGeometry& g) : kind_(kind), g_(g) {}
-  // The primitive for `batch` images; the filter's layout is chosen by the first call.
-  std::unique_ptr<onednn::Primitive> Make(int64_t batch, const memory::desc* filter);
+  // Rows of an image's output with the rows of its input that they see.
+  struct RowPiece {
+    int64_t in_row, out_row, out_rows;
+    std::unique_ptr<onednn::Primitive> primitive;
+  };
+  // The primitive for `batch` images of size `g`; the filter's layout is chosen by the first call.
+  std::unique_ptr<onednn::Primitive> Make(const ConvGeometry& g, int64_t batch, const memory::desc* filter);
+  // Few images are cut by rows, so that there is work for more threads. `pieces` of each image.
+  void CutRows(int64_t pieces, const memory::desc& filter);
   Status Build();
   Status RunPiece(int64_t begin, int64_t end, const float* a, const float* b, float* c) const;
+  Status RunRows(int64_t piece, const float* image, const float* filter, float* out, const ConvEpilogue& epilogue) const;
   Status RunFilterGradient(KernelContext& ctx, const float* x, const float* dy, float* df) const;
 
   const ConvKind kind_;
@@ -97,11 +105,12 @@ class Plan {
   int64_t images_per_piece_ = 1;
   size_t filter_floats_ = 0;  // in oneDNN's layout, padding included
   std::unique_ptr<onednn::Primitive> whole_, last_;
+  std::vector<RowPiece> rows_;  // in place of whole images where it is not empty
   std::unique_ptr<onednn::Primitive> reorder_;  // null where the tensor's layout serves
 };
 
-std::unique_ptr<onednn::Primitive> Plan::Make(int64_t batch, const memory::desc* filter) {
-  const Descs d = MakeDescs(g_, batch);
+std::unique_ptr<onednn::Primitive> Plan::Make(const ConvGeometry& g, int64_t batch, const memory::desc* filter) {
+  const Descs d = MakeDescs(g, batch);
   const memory::desc& w = filter == nullptr ? d.any_filter : *filter;
   const dnnl::engine& engine = onednn::CpuEngine();
   const dnnl::convolution_forward::primitive_desc forward(
@@ -146,13 +155,34 @@ Status Plan::Build() {
   const int64_t pieces = std::clamp<int64_t>(static_cast<int64_t>(std::min(wanted, 1e6)), 1, most);
   images_per_piece_ = (g_.batch + pieces - 1) / pieces;
   return onednn::Guarded("convolution", [&] {
-    whole_ = Make(images_per_piece_, nullptr);
+    whole_ = Make(g_, images_per_piece_, nullptr);
     const memory::desc filter = whole_->desc(1);
-    if (const int64_t rest = g_.batch % images_per_piece_; rest != 0) last_ = Make(rest, &filter);
+    if (const int64_t rest = g_.batch % images_per_piece_; rest != 0) last_ = Make(g_, rest, &filter);
+    const int64_t wanted_pieces = std::min(static_cast<int64_t>(std::min(wanted, 1e6)), kMaxPieces);
+    if (kind_ == ConvKind::kForward && wanted_pieces >= 2 * g_.batch) CutRows(wanted_pieces / g_.batch, filter);
     filter_floats_ = (filter.get_size() + sizeof(float) - 1) / sizeof(float);
     const memory::desc stored = MakeDescs(g_, 1).filter;
     if (stored != filter) reorder_ = filter_gradient ? MakeReorder(filter, stored) : MakeReorder(stored, filter);
   });
+}
+
+void Plan::CutRows(int64_t pieces, const memory::desc& filter) {
+  const WindowDim& h = g_.dim[1];
+  if (g_.rank != 2 || g_.channels_first) return;
+  const int64_t step = (h.out + pieces - 1) / pieces;
+  for (int64_t row = 0; row < h.out; row += step) {
+    ConvGeometry g = g_;
+    WindowDim& d = g.dim[1];
+    d.out = std::min(step, h.out - row);
+    const int64_t first = row * h.stride - h.pad_before, end = first + (d.out - 1) * h.stride + h.extent();
+    const int64_t begin = std::max<int64_t>(first, 0);
+    d.in = std::min(end, h.in) - begin;
+    d.pad_before = begin - first;
+    d.pad_after = std::max<int64_t>(end - h.in, 0);
+    // Rows that see nothing but padding: not worth a case of their own.
+    if (d.in <= 0) return rows_.clear();
+    rows_.push_back({begin, row, d.out, Make(g, 1, &filter)});
+  }
 }
 
 StatusOr<std::shared_ptr<const Plan>> Plan::Get(ConvKind kind, const ConvGeometry& g) {
@@ -181,6 +211,18 @@ Status Plan::RunPiece(int64_t begin, int64_t end, const float* image, const floa
   float* from = const_cast<float*>(image);
   if (kind_ == ConvKind::kForward) return p.Run({from + begin * in_step, weights, out + begin * out_step});
   return p.Run({out + begin * in_step, weights, from + begin * out_step});
+}
+
+Status Plan::RunRows(int64_t piece, const float* image, const float* filter, float* out,
+                     const ConvEpilogue& epilogue) const {
+  const int64_t pieces = static_cast<int64_t>(rows_.size()), n = piece / pieces;
+  const RowPiece& rows = rows_[piece % pieces];
+  const int64_t in_row = g_.dim[2].in * g_.in_channels, out_row = g_.dim[2].out * g_.out_channels;
+  float* to = out + (n * g_.dim[1].out + rows.out_row) * out_row;
+  MR_RETURN_IF_ERROR(rows.primitive->Run({const_cast<float*>(image) + (n * g_.dim[1].in + rows.in_row) * in_row,
+                                          const_cast<float*>(filter), to}));
+  epilogue.Apply(to, rows.out_rows * g_.dim[2].out, g_.out_channels);
+  return absl::OkStatus();
 }
 
 Status Plan::RunFilterGradient(KernelContext& ctx, const float* x, const float* dy, float* df) const {
@@ -215,7 +257,7 @@ Status Plan::RunFilterGradient(KernelContext& ctx, const float* x, const float* 
   return reorder_ ? reorder_->Run({total, df}) : absl::OkStatus();
 }
 
-Status Plan::Run(KernelContext& ctx, const float* a, const float* b, float* c) const {
+Status Plan::Run(KernelContext& ctx, const float* a, const float* b, float* c, const ConvEpilogue& epilogue) const {
   if (kind_ == ConvKind::kBackwardFilter) return RunFilterGradient(ctx, a, b, c);
   const float* image = kind_ == ConvKind::kForward ? a : b;
   const float* filter = kind_ == ConvKind::kForward ? b : a;
@@ -226,8 +268,15 @@ Status Plan::Run(KernelContext& ctx, const float* a, const float* b, float* c) c
     filter = packed.data<float>();
   }
   onednn::FirstError error;
+  if (!rows_.empty()) {
+    ctx.ParallelFor(g_.batch * static_cast<int64_t>(rows_.size()), 1, [&](int64_t begin, int64_t) {
+      error.Update(RunRows(begin, image, filter, c, epilogue));
+    });
+    return error.status();
+  }
   ctx.ParallelFor(g_.batch, images_per_piece_, [&](int64_t begin, int64_t end) {
     error.Update(RunPiece(begin, end, image, filter, c));
+    if (kind_ == ConvKind::kForward) ApplyToImages(epilogue, g_, begin, end, c);
   });
   return error.status();
 }
@@ -235,20 +284,19 @@ Status Plan::Run(KernelContext& ctx, const float* a, const float* b, float* c) c
 }  // namespace
 
 Status RunFloat(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a,
-                const float* b, float* c) {
-  if (winograd::Serves(g)) return winograd::Run(ctx, kind, g, a, b, c);
+                const float* b, float* c, const ConvEpilogue& epilogue) {
+  if (winograd::Serves(g)) return winograd::Run(ctx, kind, g, a, b, c, epilogue);
+  const auto run_loops = [&] {
+    RunLoops(ctx, kind, g, a, b, c);
+    if (kind == ConvKind::kForward) ApplyToImages(epilogue, g, 0, g.batch, c);
+    return absl::OkStatus();
+  };
   // oneDNN has fast code for one output for each channel only.
-  if (g.groups > 1 && g.filter_inputs() == 1 && g.out_channels != g.groups) {
-    RunLoops(ctx, kind, g, a, b, c);
-    return absl::OkStatus();
-  }
+  if (g.groups > 1 && g.filter_inputs() == 1 && g.out_channels != g.groups) return run_loops();
   StatusOr<std::shared_ptr<const Plan>> plan = Plan::Get(kind, g);
-  if (absl::IsUnimplemented(plan.status())) {
-    RunLoops(ctx, kind, g, a, b, c);
-    return absl::OkStatus();
-  }
+  if (absl::IsUnimplemented(plan.status())) return run_loops();
   MR_RETURN_IF_ERROR(plan.status());
-  return (*plan)->Run(ctx, a, b, c);
+  return (*plan)->Run(ctx, a, b, c, epilogue);
 }
 
 }  // namespace millrace::conv

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
+#include "millrace/ops/kernels/vec.h"
 #include "millrace/ops/nn/blockwise.h"
 #include "millrace/ops/nn/pooling.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -37,6 +39,30 @@ inline void Give(const T* __restrict grad, const int32_t* __restrict pixels, int
     const T value = grad[c];
     const T given = pixels[c] == pixel ? value : T(0);
     to[c] = kAdd ? static_cast<T>(to[c] + given) : given;
+  }
+}
+
+// One output's gradient to the pixels it saw, kVec channels at a time in registers. `pixels` lists them; x and dx are
+// at the image.
+template <bool kAdd>
+inline void GiveToLargest(const float* x, const float* grad, absl::Span<const int32_t> pixels, int64_t channels,
+                          float* dx) {
+  using Mask = decltype(Vec{} < Vec{});
+  for (int64_t c = 0; c < channels; c += kVec) {
+    Vec largest = Load(x + pixels[0] * channels + c);
+    Mask at = {};
+    for (int i = 1; i < static_cast<int>(pixels.size()); ++i) {
+      const Vec value = Load(x + pixels[i] * channels + c);
+      const Mask better = largest < value;
+      largest = better ? value : largest;
+      at = better ? Mask{} + i : at;
+    }
+    const Vec dy = Load(grad + c);
+    for (int i = 0; i < static_cast<int>(pixels.size()); ++i) {
+      float* to = dx + pixels[i] * channels + c;
+      const Vec given = at == Mask{} + i ? dy : Vec{};
+      Store(to, kAdd ? Load(to) + given : given);
+    }
   }
 }
 }  // namespace pool
@@ -112,14 +138,25 @@ template <typename T>
 void LargestBack(KernelContext& ctx, const PoolGeometry& g, const T* x, const T* dy, T* dx) {
   const int64_t in_size = g.in_pixels() * g.channels;
   const bool once = WindowsCoverOnce(g);
+  constexpr int64_t kMostListed = 64;
   const auto back_row = [&](int64_t image, int64_t row) {
     Largest<T> found(g.channels);
     const T* in = x + image * in_size;
     T* out = dx + image * in_size;
     ForPoolRow(g, row, [&](int64_t o, const PoolView& view) {
+      const T* __restrict grad = dy + (image * g.out_pixels() + o) * g.channels;
+      if constexpr (std::is_same_v<T, float>) {
+        if (g.channels % kVec == 0 && view.pixels() <= kMostListed) {
+          int32_t seen[kMostListed];
+          int n = 0;
+          view.ForPixels(g, [&](int64_t at) { seen[n++] = static_cast<int32_t>(at); });
+          if (n == 0) return;
+          return once ? pool::GiveToLargest<false>(in, grad, {seen, static_cast<size_t>(n)}, g.channels, out)
+                      : pool::GiveToLargest<true>(in, grad, {seen, static_cast<size_t>(n)}, g.channels, out);
+        }
+      }
       LargestPixels(g, in, view, found.values.data(), found.pixels.data());
       const int32_t* __restrict pixels = found.pixels.data();
-      const T* __restrict grad = dy + (image * g.out_pixels() + o) * g.channels;
       view.ForPixels(g, [&](int64_t at) {
         T* __restrict to = out + at * g.channels;
         const int32_t pixel = static_cast<int32_t>(at);

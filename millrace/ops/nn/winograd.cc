@@ -8,6 +8,7 @@ namespace {
 
 // Below this the transforms of the filter and the hand-offs weigh too much.
 constexpr double kLeastFlops = 4e6;
+constexpr int64_t kLeastTilesInAll = 64;
 // A block of tiles, transformed and multiplied, is to stay in a core's own cache; it has these many bytes.
 constexpr int64_t kBlockBytes = 384 << 10;
 constexpr int64_t kMostTiles = 96;
@@ -16,6 +17,8 @@ constexpr int64_t kLeastTiles = 24;
 constexpr double kPieceFlops = 8e6;
 // Sums of the filter's gradient that are kept apart, and so threads that can share the work.
 constexpr int64_t kFilterPieces = 16;
+// What those sums may take, as long as there are two.
+constexpr int64_t kSumsFloats = 8 << 20;
 // Planes are kept a line more than their size apart: powers of two would all fall into the same few lines of
 // the cache.
 constexpr int64_t kLine = 16;
@@ -133,7 +136,7 @@ Status TransformFilters(KernelContext& ctx, const ConvGeometry& g, const float* 
 
 template <int W>
 Status RunDirection(KernelContext& ctx, const ConvGeometry& g, const Direction& d, const float* images,
-                    const float* filter, bool back, float* result) {
+                    const float* filter, bool back, const ConvEpilogue& epilogue, float* result) {
   const int64_t from = d.in.channels, to = d.out.channels;
   const Tiling tiling(g.batch, d.out.height, d.out.width, kElements<W> * from + kOutElements<W> * to);
   const int64_t filter_plane = PlaneSize(from * to);
@@ -172,6 +175,11 @@ Status RunDirection(KernelContext& ctx, const ConvGeometry& g, const Direction& 
       tiling.ForRuns(b, last, [&](int64_t image, int64_t row, int64_t first, int64_t n) {
         for (int64_t t = first; t < first + n; ++t, product += to) {
           Tiles<W>::TransformOutput(product, out_plane, to, Pixels(result, d.out, image, row, t, outside), ahead);
+        }
+        if (epilogue.bias == nullptr) return;
+        for (int64_t y = 2 * row; y < std::min(2 * row + 2, d.out.height); ++y) {
+          epilogue.Apply(result + image * d.out.size() + (y * d.out.width + 2 * first) * to,
+                         std::min(2 * n, d.out.width - 2 * first), to);
         }
       });
     }
@@ -218,11 +226,12 @@ Status RunFilterGradient(KernelContext& ctx, const ConvGeometry& g, const Direct
   const int64_t in = d.in.channels, out = d.out.channels, size = in * out;
   const Tiling tiling(g.batch, d.out.height, d.out.width, kElements<W> * in + kOutElements<W> * out);
   const double flops = g.flops_per_image() * static_cast<double>(g.batch);
-  const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(std::min(flops / kPieceFlops, 1e6)), 1, kFilterPieces);
+  const int64_t sum_plane = PlaneSize(size), sum_size = kElements<W> * sum_plane;
+  const int64_t most = std::clamp<int64_t>(kSumsFloats / sum_size, 2, kFilterPieces);
+  const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(std::min(flops / kPieceFlops, 1e6)), 1, most);
   const int64_t blocks = (tiling.runs + tiling.runs_per_block - 1) / tiling.runs_per_block;
   const int64_t runs_per_piece = (blocks + wanted - 1) / wanted * tiling.runs_per_block;
   const int64_t pieces = (tiling.runs + runs_per_piece - 1) / runs_per_piece;
-  const int64_t sum_plane = PlaneSize(size), sum_size = kElements<W> * sum_plane;
   const int64_t scratch = kElements<W> * PlaneSize(tiling.tiles_per_block * in) +
                           kOutElements<W> * PlaneSize(tiling.tiles_per_block * out) + std::max(in, out);
   MR_ASSIGN_OR_RETURN(Tensor parts, ctx.AllocateTemp(DType::kFloat, Shape({pieces, sum_size})));
@@ -249,14 +258,15 @@ Status RunFilterGradient(KernelContext& ctx, const ConvGeometry& g, const Direct
 }
 
 template <int W>
-Status RunWindow(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a, const float* b, float* c) {
+Status RunWindow(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a, const float* b, float* c,
+                 const ConvEpilogue& epilogue) {
   const WindowDim &h = g.dim[1], &w = g.dim[2];
   const Images input{h.in, w.in, g.in_channels}, output{h.out, w.out, g.out_channels};
   const Direction forward{input, output, h.pad_before, w.pad_before};
   switch (kind) {
-    case ConvKind::kForward: return RunDirection<W>(ctx, g, forward, a, b, false, c);
+    case ConvKind::kForward: return RunDirection<W>(ctx, g, forward, a, b, false, epilogue, c);
     case ConvKind::kBackwardInput:
-      return RunDirection<W>(ctx, g, {output, input, W - 1 - h.pad_before, W - 1 - w.pad_before}, b, a, true, c);
+      return RunDirection<W>(ctx, g, {output, input, W - 1 - h.pad_before, W - 1 - w.pad_before}, b, a, true, {}, c);
     case ConvKind::kBackwardFilter: return RunFilterGradient<W>(ctx, g, forward, a, b, c);
   }
   return absl::OkStatus();
@@ -268,12 +278,15 @@ bool Serves(const ConvGeometry& g) {
   const WindowDim &h = g.dim[1], &w = g.dim[2];
   return g.rank == 2 && !g.channels_first && g.groups == 1 && (h.window == 3 || h.window == 5) &&
          w.window == h.window && h.stride == 1 && w.stride == 1 && h.dilation == 1 && w.dilation == 1 &&
-         g.in_channels % kVec == 0 && g.out_channels % kVec == 0 && h.out > 0 && w.out > 0 &&
+         g.in_channels % kVec == 0 && g.out_channels % kVec == 0 &&
+         g.batch * ((h.out + 1) / 2) * ((w.out + 1) / 2) >= kLeastTilesInAll &&
          g.flops_per_image() * static_cast<double>(g.batch) >= kLeastFlops;
 }
 
-Status Run(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a, const float* b, float* c) {
-  return g.dim[1].window == 3 ? RunWindow<3>(ctx, kind, g, a, b, c) : RunWindow<5>(ctx, kind, g, a, b, c);
+Status Run(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a, const float* b, float* c,
+           const ConvEpilogue& epilogue) {
+  return g.dim[1].window == 3 ? RunWindow<3>(ctx, kind, g, a, b, c, epilogue)
+                              : RunWindow<5>(ctx, kind, g, a, b, c, epilogue);
 }
 
 }  // namespace millrace::conv::winograd

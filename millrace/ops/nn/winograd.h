@@ -13,6 +13,7 @@ namespace millrace::conv::winograd {
 bool Serves(const ConvGeometry& g);
 
 // As RunConvolution, of float. The same bits on any number of threads.
-Status Run(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a, const float* b, float* c);
+Status Run(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a, const float* b, float* c,
+           const ConvEpilogue& epilogue);
 
 }  // namespace millrace::conv::winograd

@@ -267,23 +267,21 @@ inline void Product(const Strided& a, const float* b, int64_t b_row, int64_t dep
 template <int V, bool kAdd>
 inline void ProductColumns(const Strided& a, int64_t rows, const float* b, int64_t b_row, int64_t depth, float* c,
                            int64_t c_row) {
-  for (int64_t r = 0; r < rows;) {
+  // Six rows fill the registers, and one alone would wait for itself: so all pieces are of about the same size.
+  const int64_t pieces = (rows + 5) / 6, least = rows / pieces, longer = rows % pieces;
+  for (int64_t p = 0, r = 0; p < pieces; ++p) {
     const Strided part{a.data + r * a.row, a.row, a.column};
-    const int64_t left = rows - r;
-    // Six rows fill the registers; a rest of 8 goes better as 4 and 4.
-    if (left >= 6 && left != 8) {
-      Product<6, V, kAdd>(part, b, b_row, depth, c + r * c_row, c_row);
-      r += 6;
-    } else if (left >= 4) {
-      Product<4, V, kAdd>(part, b, b_row, depth, c + r * c_row, c_row);
-      r += 4;
-    } else if (left >= 2) {
-      Product<2, V, kAdd>(part, b, b_row, depth, c + r * c_row, c_row);
-      r += 2;
-    } else {
-      Product<1, V, kAdd>(part, b, b_row, depth, c + r * c_row, c_row);
-      r += 1;
+    float* to = c + r * c_row;
+    const int64_t n = least + (p < longer ? 1 : 0);
+    switch (n) {
+      case 6: Product<6, V, kAdd>(part, b, b_row, depth, to, c_row); break;
+      case 5: Product<5, V, kAdd>(part, b, b_row, depth, to, c_row); break;
+      case 4: Product<4, V, kAdd>(part, b, b_row, depth, to, c_row); break;
+      case 3: Product<3, V, kAdd>(part, b, b_row, depth, to, c_row); break;
+      case 2: Product<2, V, kAdd>(part, b, b_row, depth, to, c_row); break;
+      default: Product<1, V, kAdd>(part, b, b_row, depth, to, c_row); break;
     }
+    r += n;
   }
 }
 }  // namespace internal
