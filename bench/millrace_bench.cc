@@ -12,6 +12,9 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "bench/bench_case.h"
+#include "bench/chains.h"
+#include "bench/embedding.h"
 #include "bench/large_graph.h"
 #include "bench/matmul_floor.h"
 #include "bench/measure.h"
@@ -19,41 +22,6 @@
 
 namespace millrace::bench {
 namespace {
-
-struct Flags {
-  int threads = 1;
-  std::string cases = "null,scalar,chain,mlp_sgd,mlp_adam,mlp_large";
-  double seconds = 2;
-  std::string graph;
-  std::string write_graph;
-};
-
-// A benchmark has nothing better to do with an error than to show it and end.
-void Check(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "millrace_bench: %s\n", status.ToString().c_str());
-  std::exit(1);
-}
-template <typename T>
-T Check(StatusOr<T> result) {
-  Check(result.status());
-  return *std::move(result);
-}
-
-void Emit(const Flags& flags, const char* name, const char* unit, double value, const std::string& more = "") {
-  absl::PrintF(
-      "{\"side\": \"millrace\", \"case\": \"%s\", \"setting\": \"%d thread%s\", \"threads\": %d, \"unit\": \"%s\", "
-      "\"value\": %.6g%s}\n",
-      name, flags.threads, flags.threads > 1 ? "s" : "", flags.threads, unit, value, more);
-  std::fflush(stdout);
-}
-
-SessionOptions Options(const Flags& flags) {
-  SessionOptions options;
-  options.intra_op_threads = flags.threads;
-  options.inter_op_threads = flags.threads;
-  return options;
-}
 
 // Measures calls of one compiled step without feeds.
 double MicrosecondsOf(const Flags& flags, const Scope& scope, const std::vector<Output>& fetches,
@@ -163,10 +131,11 @@ void Import(const Flags& flags) {
 int Main(int argc, char** argv) {
   const std::map<std::string, void (*)(const Flags&)> cases = {
       {"null", Null},       {"scalar", Scalar},        {"chain", Chain},  {"mlp_sgd", MlpSgd},
-      {"mlp_adam", MlpAdam}, {"mlp_large", MlpLarge}, {"import", Import}};
+      {"mlp_adam", MlpAdam}, {"mlp_large", MlpLarge}, {"import", Import},
+      {"embedding", Embedding}, {"chains_1m", Chains1M}, {"chains_64m", Chains64M}};
   Flags flags;
   CLI::App app("Measures Millrace; prints one JSON line for each case. See bench/compare.");
-  app.add_option("--cases", flags.cases, "comma-separated, of: null scalar chain mlp_sgd mlp_adam mlp_large import");
+  app.add_option("--cases", flags.cases, "comma-separated, of: null scalar chain mlp_sgd mlp_adam mlp_large import embedding chains_1m chains_64m");
   app.add_option("--threads", flags.threads, "threads of the session")->check(CLI::Range(1, 256));
   app.add_option("--seconds", flags.seconds, "how long to measure each case");
   app.add_option("--graph", flags.graph, "file with the GraphDef of case import");

@@ -2,9 +2,10 @@
 """JAX with the whole training step under jit, its parameters donated."""
 import os
 
+import chains
 import common
 
-CASES = ("mlp_sgd", "mlp_adam", "mlp_large")
+CASES = ("mlp_sgd", "mlp_adam", "mlp_large", *chains.SIZES)
 
 
 def loss_of(params, x, labels):
@@ -64,5 +65,7 @@ if __name__ == "__main__":
         "mlp_adam": lambda a: mlp(a, "mlp_adam", common.MLP_SMALL, common.BATCH_SMALL, adam),
         "mlp_large": lambda a: mlp(a, "mlp_large", common.MLP_LARGE, common.BATCH_LARGE, sgd),
     }
+    for size in chains.SIZES:
+        RUN[size] = lambda a, size=size: chains.jax(a, size)
     for name in arguments.cases:
         RUN[name](arguments)

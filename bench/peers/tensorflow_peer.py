@@ -6,9 +6,11 @@ faster for tiny steps.
 """
 import time
 
+import chains
 import common
+import embedding
 
-CASES = ("null", "scalar", "chain", "mlp_sgd", "mlp_adam", "mlp_large", "import")
+CASES = ("null", "scalar", "chain", "mlp_sgd", "mlp_adam", "mlp_large", "import", "embedding", *chains.SIZES)
 
 
 def config(args, rewrite=True):
@@ -105,5 +107,8 @@ if __name__ == "__main__":
         "mlp_adam": lambda a: mlp(a, "mlp_adam", common.MLP_SMALL, common.BATCH_SMALL, tf1.train.AdamOptimizer(0.001)),
         "mlp_large": lambda a: mlp(a, "mlp_large", common.MLP_LARGE, common.BATCH_LARGE, tf1.train.GradientDescentOptimizer(0.01)),
     }
+    RUN["embedding"] = lambda a: embedding.run(a, tf1, config(a, rewrite=False))
+    for size in chains.SIZES:
+        RUN[size] = lambda a, size=size: chains.tensorflow(a, size, tf1, config(a))
     for name in arguments.cases:
         RUN[name](arguments)

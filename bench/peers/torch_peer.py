@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """PyTorch, eager and compiled (settings `eager` and `compiled`), with its fused optimizers."""
+import chains
 import common
 
-CASES = ("chain", "mlp_sgd", "mlp_adam", "mlp_large")
+CASES = ("chain", "mlp_sgd", "mlp_adam", "mlp_large", *chains.SIZES)
 
 
 def chain(args):
@@ -61,5 +62,7 @@ if __name__ == "__main__":
         "mlp_adam": lambda a: mlp(a, "mlp_adam", common.MLP_SMALL, common.BATCH_SMALL, lambda p: torch.optim.Adam(p, lr=0.001, fused=True)),
         "mlp_large": lambda a: mlp(a, "mlp_large", common.MLP_LARGE, common.BATCH_LARGE, lambda p: torch.optim.SGD(p, lr=0.01, fused=True)),
     }
+    for size in chains.SIZES:
+        RUN[size] = lambda a, size=size: chains.torch(a, size)
     for name in arguments.cases:
         RUN[name](arguments)

@@ -5,6 +5,8 @@
 #include <limits>
 #include <new>
 
+#include "millrace/base/huge_pages.h"
+
 namespace millrace {
 namespace {
 
@@ -16,6 +18,7 @@ class HeapBuffer final : public Buffer {
     if (bytes > static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max()) - kOverhead) return nullptr;
     void* block = std::malloc(bytes + kOverhead);
     if (block == nullptr) return nullptr;
+    AdviseHugePages(block, bytes);
     const uintptr_t after = reinterpret_cast<uintptr_t>(block) + kOverhead;
     return new (block) HeapBuffer(reinterpret_cast<void*>(after & ~(kAlignment - 1)), bytes);
   }

@@ -18,8 +18,9 @@ struct PassOptions {
   bool identity_removal = true;
   bool fusion = true;
   bool row_reads = true;
+  bool elementwise_fusion = true;
 
-  static PassOptions None() { return {false, false, false, false, false}; }
+  static PassOptions None() { return {false, false, false, false, false, false}; }
 };
 
 // What a pass must respect and may use.
@@ -57,6 +58,10 @@ Status FuseMatMul(Graph* graph, const PassContext& context);
 
 // A gather from a TF1 variable reads the rows it takes, not a snapshot of the whole.
 Status ReadRowsOfVariables(Graph* graph, const PassContext& context);
+
+// Trees of element-wise ops, and reductions of rows among them, become one _FusedElementwise under the name of the
+// last one.
+Status FuseElementwise(Graph* graph, const PassContext& context);
 
 // A rewrite with the name it is switched by.
 struct Pass {

@@ -11,6 +11,7 @@ absl::Span<const Pass> AllPasses() {
       {"common_subexpressions", &PassOptions::common_subexpressions, MergeCommonSubexpressions},
       {"fusion", &PassOptions::fusion, FuseMatMul},
       {"row_reads", &PassOptions::row_reads, ReadRowsOfVariables},
+      {"elementwise_fusion", &PassOptions::elementwise_fusion, FuseElementwise},
   };
   return kPasses;
 }
