@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "millrace/graph/graph_builder.h"
+#include "millrace/graph/graph_def.h"
 #include "millrace/millrace.h"
 
 namespace millrace::bench {

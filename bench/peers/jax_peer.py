@@ -2,9 +2,10 @@
 """JAX with the whole training step under jit, its parameters donated."""
 import os
 
+import chains
 import common
 
-CASES = ("mlp_sgd", "mlp_adam", "mlp_large", "conv_mnist", "resnet20")
+CASES = ("mlp_sgd", "mlp_adam", "mlp_large", "conv_mnist", "resnet20", *chains.SIZES)
 
 
 def loss_of(params, x, labels):
@@ -66,5 +67,7 @@ if __name__ == "__main__":
     }
     import jax_conv_nets as conv_nets
     RUN.update(conv_mnist=conv_nets.run_conv_mnist, resnet20=conv_nets.run_resnet20)
+    for size in chains.SIZES:
+        RUN[size] = lambda a, size=size: chains.jax(a, size)
     for name in arguments.cases:
         RUN[name](arguments)

@@ -6,10 +6,13 @@ faster for tiny steps.
 """
 import time
 
+import chains
 import common
+import embedding
 import tensorflow_rnn
 
-CASES = ("null", "scalar", "chain", "mlp_sgd", "mlp_adam", "mlp_large", "import", "conv_mnist", "resnet20", "rnn")
+CASES = ("null", "scalar", "chain", "mlp_sgd", "mlp_adam", "mlp_large", "import", "conv_mnist", "resnet20", "rnn", "embedding",
+         *chains.SIZES)
 
 
 def config(args, rewrite=True):
@@ -110,5 +113,8 @@ if __name__ == "__main__":
     import tensorflow_conv_nets as conv_nets
     RUN["conv_mnist"] = lambda a: conv_nets.run_conv_mnist(a, config(a))
     RUN["resnet20"] = lambda a: conv_nets.run_resnet20(a, config(a))
+    RUN["embedding"] = lambda a: embedding.run(a, tf1, config(a, rewrite=False))
+    for size in chains.SIZES:
+        RUN[size] = lambda a, size=size: chains.tensorflow(a, size, tf1, config(a))
     for name in arguments.cases:
         RUN[name](arguments)

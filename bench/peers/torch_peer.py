@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """PyTorch, eager and compiled (settings `eager` and `compiled`), with its fused optimizers."""
+import chains
 import common
 
-CASES = ("chain", "mlp_sgd", "mlp_adam", "mlp_large", "conv_mnist", "resnet20")
+CASES = ("chain", "mlp_sgd", "mlp_adam", "mlp_large", "conv_mnist", "resnet20", *chains.SIZES)
 
 
 def chain(args):
@@ -63,5 +64,7 @@ if __name__ == "__main__":
     }
     import torch_conv_nets as conv_nets
     RUN.update(conv_mnist=conv_nets.run_conv_mnist, resnet20=conv_nets.run_resnet20)
+    for size in chains.SIZES:
+        RUN[size] = lambda a, size=size: chains.torch(a, size)
     for name in arguments.cases:
         RUN[name](arguments)

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "millrace/base/huge_pages.h"
 #include "millrace/tensor/memory_limit.h"
 
 namespace millrace {
@@ -79,6 +80,7 @@ RefPtr<Buffer> StepArena::Allocate(size_t bytes) {
     reserved_ -= size_class.bytes;
     return nullptr;
   }
+  AdviseHugePages(block, size_class.bytes);
   auto* buffer = new (block) ArenaBuffer(this, size_class.index,
                                          static_cast<char*>(block) + ArenaBuffer::kHeader,
                                          size_class.bytes);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <new>
 
+#include "millrace/base/huge_pages.h"
 #include "millrace/tensor/memory_limit.h"
 
 namespace millrace {
@@ -20,6 +21,7 @@ class HeapBuffer final : public Buffer {
     if (bytes > static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max()) - kOverhead) return nullptr;
     void* block = std::malloc(bytes + kOverhead);
     if (block == nullptr) return nullptr;
+    AdviseHugePages(block, bytes);
     const uintptr_t after = reinterpret_cast<uintptr_t>(block) + kOverhead;
     return new (block) HeapBuffer(reinterpret_cast<void*>(after & ~(kAlignment - 1)), bytes);
   }

@@ -20,6 +20,7 @@ struct PassOptions {
   // Calls, conditionals and loops that name functions become plain nodes (function_inliner.h).
   bool inline_functions = true;
   bool row_reads = true;
+  bool elementwise_fusion = true;
 
   static PassOptions None() { return {false, false, false, false, false, false}; }
 };
@@ -63,6 +64,10 @@ Status FuseBatchNorm(Graph* graph, const PassContext& context);
 
 // A gather from a TF1 variable reads the rows it takes, not a snapshot of the whole.
 Status ReadRowsOfVariables(Graph* graph, const PassContext& context);
+
+// Trees of element-wise ops, and reductions of rows among them, become one _FusedElementwise under the name of the
+// last one.
+Status FuseElementwise(Graph* graph, const PassContext& context);
 
 // A rewrite with the name it is switched by.
 struct Pass {

@@ -12,6 +12,7 @@ absl::Span<const Pass> AllPasses() {
       {"fusion", &PassOptions::fusion, FuseMatMul},
       {"batch_norm_fusion", &PassOptions::fusion, FuseBatchNorm},
       {"row_reads", &PassOptions::row_reads, ReadRowsOfVariables},
+      {"elementwise_fusion", &PassOptions::elementwise_fusion, FuseElementwise},
   };
   return kPasses;
 }

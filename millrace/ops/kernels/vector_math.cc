@@ -2,6 +2,7 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <unsupported/Eigen/SpecialFunctions>
 
 namespace millrace::vector {
 namespace {
@@ -33,8 +34,21 @@ inline auto ExpPacket(const P& x_in, typename P::Scalar smallest) {
   return y;
 }
 
+// The approximation cuts off at its ends, which would make a number of what is none.
+template <typename P>
+inline auto ErfPacket(const P& x_in) {
+  using Packet = Eigen::Array<typename P::Scalar, P::SizeAtCompileTime, 1>;
+  const Packet x = x_in;
+  Packet y = x.erf();
+  for (int k = 0; k < Packet::SizeAtCompileTime; ++k) y[k] = x[k] == x[k] ? y[k] : x[k];
+  return y;
+}
+
 }  // namespace
 
+void Erf(const float* x, float* y, int64_t n) {
+  Map(x, y, n, [](const auto& p) { return ErfPacket(p); });
+}
 void Exp(const float* x, float* y, int64_t n) {
   Map(x, y, n, [](const auto& p) { return ExpPacket(p, -104.0f); });
 }

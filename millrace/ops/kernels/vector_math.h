@@ -8,6 +8,7 @@
 
 namespace millrace::vector {
 
+void Erf(const float* x, float* y, int64_t n);
 void Exp(const float* x, float* y, int64_t n);
 void Exp(const double* x, double* y, int64_t n);
 void Expm1(const float* x, float* y, int64_t n);

@@ -2,6 +2,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/vector_math.h"
 #include "millrace/ops/math/special_functions.h"
 
 namespace millrace {
@@ -13,6 +14,7 @@ struct ErfFn {
   T operator()(T x) const {
     return std::erf(x);
   }
+  static void Run(const float* x, float* y, int64_t n) { vector::Erf(x, y, n); }
 };
 struct ErfcFn {
   static constexpr int64_t kGrain = kCostlyGrain;

@@ -4,6 +4,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
+#include "millrace/ops/kernels/stream_copy.h"
 #include "millrace/ops/nn/blockwise.h"
 #include "millrace/ops/nn/softmax_rows.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -79,13 +80,16 @@ class SoftmaxKernel : public Kernel {
   void Rows(KernelContext& ctx, const T* x, T* y, int64_t rows, int64_t width) const {
     using C = ComputeType<T>;
     const int64_t block = RowsPerBlock(width);
+    const bool stream = x != y && rows * width * sizeof(T) >= kStreamBytes;
     ctx.ParallelFor(rows, RowGrain(width), [&](int64_t begin, int64_t end) {
       std::vector<C> wide;
-      if (!std::is_same_v<T, C> || log_) wide.resize(2 * block * width);
+      if (!std::is_same_v<T, C> || log_ || stream) wide.resize(2 * block * width);
       for (int64_t r = begin; r < end; r += block) {
         const int64_t n = std::min(block, end - r);
         if constexpr (std::is_same_v<T, C>) {
-          Block<C>(x + r * width, y + r * width, n, width, wide.data());
+          C* const out = stream ? wide.data() + block * width : y + r * width;
+          Block<C>(x + r * width, out, n, width, wide.data());
+          if (stream) StreamCopy(out, y + r * width, n * width * sizeof(C));
         } else {
           C* in = wide.data() + block * width;
           Widen(x + r * width, in, n * width);
@@ -93,6 +97,7 @@ class SoftmaxKernel : public Kernel {
           Narrow(in, y + r * width, n * width);
         }
       }
+      if (stream) StreamFence();
     });
   }
 

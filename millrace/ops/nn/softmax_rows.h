@@ -18,12 +18,29 @@ inline int64_t RowGrain(int64_t width) {
   return block * std::max<int64_t>(1, 8192 / std::max<int64_t>(width * block, 1));
 }
 
+// In lanes side by side, which vectorise. A NaN may or may not be what comes out.
+template <typename C>
+C LargestOf(const C* x, int64_t n) {
+  constexpr int kLanes = 32;
+  C most = x[0];
+  int64_t i = 1;
+  if (n >= 2 * kLanes) {
+    C lanes[kLanes];
+    std::copy_n(x, kLanes, lanes);
+    for (i = kLanes; i + kLanes <= n; i += kLanes) {
+      for (int j = 0; j < kLanes; ++j) lanes[j] = lanes[j] < x[i + j] ? x[i + j] : lanes[j];
+    }
+    for (int j = 0; j < kLanes; ++j) most = std::max(most, lanes[j]);
+  }
+  for (; i < n; ++i) most = std::max(most, x[i]);
+  return most;
+}
+
 // shifted = x - max of the row. `shifted` may be x.
 template <typename C>
 void ShiftRows(const C* x, int64_t rows, int64_t width, C* shifted) {
   for (int64_t r = 0; r < rows; ++r, x += width, shifted += width) {
-    C most = x[0];
-    for (int64_t i = 1; i < width; ++i) most = std::max(most, x[i]);
+    const C most = LargestOf(x, width);
     for (int64_t i = 0; i < width; ++i) shifted[i] = x[i] - most;
   }
 }

@@ -21,7 +21,7 @@ Status CopySlices(KernelContext& ctx, const Tensor& params, RowLocks& locks, con
     T* const out = output->raw<T>();
     ForEachSlice(ctx, RowLayout(params), only, where, [&](const SliceBatch& batch) {
       for (int64_t k = 0; k < batch.n; ++k) {
-        PrefetchAhead(batch, k, where, data);
+        PrefetchAhead(batch, k, where, data, out);
         const T* const from = data + where.offsets[batch.slices[k]];
         std::copy(from, from + where.size, out + batch.slices[k] * where.size);
       }

@@ -29,7 +29,7 @@ void ApplySlices(const SliceAddresses& where, const SliceBatch& batch, const Ten
   const bool scalar = updates.num_elements() == 1 && where.shape.num_elements() != 1;
   T* const data = value->raw<T>();
   for (int64_t k = 0; k < batch.n; ++k) {
-    PrefetchAhead(batch, k, where, data);
+    PrefetchAhead(batch, k, where, data, scalar ? data : updates.raw<T>());
     const int64_t slice = batch.slices[k];
     T* const to = data + where.offsets[slice];
     if (scalar) {

@@ -27,17 +27,21 @@ void ForEachSlice(KernelContext& ctx, const RowLayout& layout, absl::Span<RowLoc
                   const SliceAddresses& where, absl::FunctionRef<void(const SliceBatch&)> body);
 
 // How many slices ahead of the work memory is asked for.
-inline constexpr int64_t kPrefetchSlices = 8;
+inline constexpr int64_t kPrefetchSlices = 6;
 
-// Asks for the slice that comes kPrefetchSlices after slice k of the batch.
+// Asks for what slice k + kPrefetchSlices of the batch needs: its row in `data`, and its place in `dense`, where
+// slices lie one after another.
 template <typename T>
-inline void PrefetchAhead(const SliceBatch& batch, int64_t k, const SliceAddresses& where, const T* data) {
+inline void PrefetchAhead(const SliceBatch& batch, int64_t k, const SliceAddresses& where, const T* data,
+                          const T* dense) {
   if (k + kPrefetchSlices >= batch.visible) return;
   constexpr int64_t kLine = 64, kMostBytes = 512;
-  const int64_t offset = where.offsets[batch.slices[k + kPrefetchSlices]];
-  const char* const row = reinterpret_cast<const char*>(data + offset);
+  const int64_t slice = batch.slices[k + kPrefetchSlices];
+  const char* const row = reinterpret_cast<const char*>(data + where.offsets[slice]);
+  const char* const other = reinterpret_cast<const char*>(dense + slice * where.size);
   const int64_t bytes = std::min<int64_t>(kMostBytes, where.size * static_cast<int64_t>(sizeof(T)));
   for (int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(row + i, 1);
+  for (int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(other + i, 1);
 }
 
 }  // namespace millrace

@@ -1,0 +1,64 @@
+// Element-wise ops and reductions of rows, run block by block.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/graph/graph.h"
+#include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/reduce.h"
+#include "millrace/runtime/kernel.h"
+
+namespace millrace {
+
+// A graph of element-wise nodes as steps over numbered values: the inputs first, then what each step makes. It runs
+// the loops of the nodes' own kernels over blocks that stay in the cache, so that every element comes out as it
+// would from the nodes one by one. Constant after Init.
+class FusedProgram {
+ public:
+  // What a value has in the space [rows, columns] of a run.
+  enum class Extent : uint8_t { kNone, kAll, kRows, kColumns, kOne };
+
+  struct Step {
+    enum class Kind : uint8_t { kNoLoop, kUnary, kBinary, kSelect, kReduce };
+    Kind kind = Kind::kNoLoop;
+    int num_operands = 0;
+    int operands[3] = {};
+    int reg = -1;  // where the result is kept; the last step's is the output
+    size_t size = 0;
+    UnaryLoop unary = nullptr;
+    BinaryLoop binary = nullptr;
+    ReduceLoops reduce;
+    const char* error = "";  // of a binary loop
+    const Node* node = nullptr;
+    std::unique_ptr<Kernel> kernel;
+    Tensor axes;  // of a reduction
+    bool keep_dims = false;
+  };
+
+  // From a serialized GraphDef whose first `num_inputs` nodes are placeholders and whose last node is the result.
+  Status Init(const std::string& body, int num_inputs, Device* device);
+
+  Status Run(KernelContext& ctx, int space_input) const;
+
+ private:
+  struct Frame;
+
+  void AllocateRegisters();
+  Status MakeStep(Node* node, Device* device, absl::flat_hash_map<const Node*, int>& value_of);
+  // The extents of all values; false when a block-wise run cannot give what the nodes would.
+  bool Describe(KernelContext& ctx, const Shape& space, Frame* frame) const;
+  Status RunBlocks(KernelContext& ctx, const Shape& space, Frame& frame) const;
+  const Step* RunBlock(const Frame& frame, char* scratch, int64_t row, int64_t rows, char* out) const;
+  Status RunOneByOne(KernelContext& ctx) const;
+
+  std::unique_ptr<Graph> graph_;
+  int num_inputs_ = 0;
+  int num_registers_ = 0;
+  int64_t weight_ = 0;  // the cost of an element, in cheap steps
+  bool has_loops_ = true;
+  std::vector<Step> steps_;
+};
+
+}  // namespace millrace
