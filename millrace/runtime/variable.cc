@@ -6,6 +6,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "millrace/device/device_memory.h"
 
 namespace millrace {
 namespace {
@@ -91,8 +92,9 @@ Status Variable::Assign(Tensor value, bool validate_shape) {
     return InvalidArgument("variable ", name_, " has the shape ", declared_shape_.ToString(),
                            "; a value of shape ", value.shape().ToString(), " does not fit");
   }
-  // A small piece of a large buffer would keep all of it.
-  if (value.buffer() && value.buffer()->root()->size() / 2 > value.TotalBytes() + Buffer::kAlignment) {
+  // A small piece of a large buffer would keep all of it. (Memory of a device is not the host's to copy.)
+  if (value.buffer() && !IsDeviceMemory(value) &&
+      value.buffer()->root()->size() / 2 > value.TotalBytes() + Buffer::kAlignment) {
     value = value.Clone();
   }
   MutexLock update_lock(&update_mu_);
@@ -106,11 +108,11 @@ Status Variable::NotInitialized() const {
   return FailedPrecondition("Attempting to use uninitialized value ", name_);
 }
 
-StatusOr<Tensor> Variable::TakeSpare(const Tensor& like) {
+StatusOr<Tensor> Variable::TakeSpare(const Tensor& like, Allocator* allocator) {
   spare_age_ = 0;
   Tensor spare = std::exchange(spare_, Tensor());
   if (Fits(spare, like)) return spare;
-  return Tensor::Make(like.dtype(), like.shape());
+  return Tensor::Make(like.dtype(), like.shape(), allocator);
 }
 
 void Variable::AgeSpare() {
@@ -126,7 +128,7 @@ void Variable::Swap(Tensor old, Tensor next) {
   if (old.buffer()->writable() && old.buffer()->root() == old.buffer().get()) spare_ = std::move(old);
 }
 
-Status Variable::UpdateDense(absl::FunctionRef<Status(const Tensor&, Tensor*)> fn) {
+Status Variable::UpdateDense(absl::FunctionRef<Status(const Tensor&, Tensor*)> fn, Allocator* allocator) {
   MutexLock update_lock(&update_mu_);
   Tensor old;
   {
@@ -138,7 +140,7 @@ Status Variable::UpdateDense(absl::FunctionRef<Status(const Tensor&, Tensor*)> f
     }
     old = value_;
   }
-  MR_ASSIGN_OR_RETURN(Tensor next, TakeSpare(old));
+  MR_ASSIGN_OR_RETURN(Tensor next, TakeSpare(old, allocator));
   MR_RETURN_IF_ERROR(fn(old, &next));
   Swap(std::move(old), std::move(next));
   return absl::OkStatus();

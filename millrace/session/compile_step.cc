@@ -152,12 +152,12 @@ StatusOr<std::unique_ptr<Plan>> DirectSession::CompilePlan(std::unique_ptr<Graph
     return Evaluate(node, inputs, devices_[0].get());
   };
   MR_RETURN_IF_ERROR(RunPasses(graph.get(), context, options_.passes));
-  MR_RETURN_IF_ERROR(InsertCopies(graph.get()));
 
   PlanOptions plan_options;
   plan_options.feeds = context.feeds;
   // A pass may have put another node in a fetched one's place; the name is what holds.
   MR_ASSIGN_OR_RETURN(plan_options.fetches, FindAll(*graph, fetches, "fetch"));
+  MR_RETURN_IF_ERROR(InsertCopies(graph.get(), &plan_options.fetches));
   plan_options.device_of = [this](const Node& node) { return FindDevice(node); };
   plan_options.make_kernel = [this](const Node& node, Device* device) { return MakeKernel(node, device); };
   return Plan::Compile(std::move(graph), plan_options);

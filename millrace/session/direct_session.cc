@@ -9,6 +9,7 @@
 #include "millrace/base/log.h"
 #include "millrace/base/timer.h"
 #include "millrace/device/cpu/cpu_device.h"
+#include "millrace/device/cuda/cuda_devices.h"
 #include "millrace/executor/step_stats.h"
 #include "millrace/graph/graph_def.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -75,6 +76,12 @@ DirectSession::DirectSession(const SessionOptions& options)
     devices_.push_back(NewCpuDevice(
         {.name = absl::StrCat("/job:localhost/replica:0/task:0/device:CPU:", i), .pool = pool}));
   }
+  StatusOr<std::vector<std::unique_ptr<Device>>> gpus = NewCudaDevices({.count = options.gpu_devices});
+  if (!gpus.ok()) {
+    MR_LOG(Error, "going on without GPUs: ", gpus.status().ToString());
+    return;
+  }
+  for (auto& gpu : *gpus) devices_.push_back(std::move(gpu));
 }
 
 DirectSession::~DirectSession() { Close().IgnoreError(); }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/passes/roles.h"
 
 namespace millrace {
@@ -12,7 +13,9 @@ class MatMulFuser {
 
   // MatMul -> bias -> activation, from its first node. Fuses as much as can be.
   Status TryFuse(Node* matmul) {
-    if (!matmul->is_type("MatMul") || matmul->output_type(0) != DType::kFloat || fused_[matmul]) {
+    // Only the host has a kernel for the fused op.
+    if (!matmul->is_type("MatMul") || matmul->output_type(0) != DType::kFloat || fused_[matmul] ||
+        !RunsInHostMemory(*matmul)) {
       return absl::OkStatus();
     }
     Node* bias = OnlyUser(matmul);
