@@ -53,6 +53,16 @@ class CudaTest : public ::testing::Test {
     }
     return t;
   }
+  // Independent of each other, in [-1, 1).
+  static Tensor Noise(const Shape& shape) {
+    Tensor t(DType::kFloat, shape);
+    uint32_t state = 1;
+    for (int64_t i = 0; i < t.num_elements(); ++i) {
+      state = state * 1664525u + 1013904223u;
+      t.data<float>()[i] = static_cast<float>(state >> 8) / (1 << 23) - 1;
+    }
+    return t;
+  }
   static void ExpectNear(const Tensor& a, const Tensor& b, float tolerance) {
     ASSERT_EQ(a.shape(), b.shape());
     ASSERT_EQ(a.dtype(), b.dtype());
@@ -282,18 +292,10 @@ TEST_F(CudaTest, DevicesDoNotShareVariables) {
   EXPECT_EQ((*result)[1].scalar<float>(), 2);
 }
 
-TEST_F(CudaTest, LinearRegressionLearns) {
+// The same steps on both devices, in the same order of operations but for the sums of the products.
+TEST_F(CudaTest, LinearRegressionLearnsAsOnTheCpu) {
   constexpr int64_t kRows = 256, kColumns = 8;
-  b_.device = kGpu;
-  const Endpoint x = Placeholder("x"), y = Placeholder("y");
-  const Endpoint w = Variable("w", Shape({kColumns, 1}));
-  b_.AddNode("AssignVariableOp", {w, b_.Const(Count(Shape({kColumns, 1}), 0, 0))}, {}, "init");
-  const Endpoint value = b_.Op("ReadVariableOp", {w}, {{"dtype", DType::kFloat}}, "value");
-  const Endpoint error = b_.Sub(b_.Op("MatMul", {x, value}), y);
-  const Endpoint gradient = b_.Mul(b_.Op("MatMul", {x, error}, {{"transpose_a", true}}),
-                                   b_.Const(Tensor::Scalar(2.0f / kRows)));
-  b_.AddNode("ResourceApplyGradientDescent", {w, b_.Const(Tensor::Scalar(0.3f)), gradient}, {}, "train");
-  const Tensor inputs = Wave(Shape({kRows, kColumns}), 0.4f);
+  const Tensor inputs = Noise(Shape({kRows, kColumns}));
   const Tensor truth = Count(Shape({kColumns, 1}), -2, 0.5f);
   Tensor labels(DType::kFloat, Shape({kRows, 1}));
   for (int64_t i = 0; i < kRows; ++i) {
@@ -302,15 +304,37 @@ TEST_F(CudaTest, LinearRegressionLearns) {
       labels.data<float>()[i] += inputs.data<float>()[i * kColumns + k] * truth.data<float>()[k];
     }
   }
-  Session* const session = Open();
-  ASSERT_TRUE(session->RunTargets({"init"}).ok());
-  auto train = session->MakeCallable({.feeds = {"x", "y"}, .targets = {"train"}}).value();
-  std::vector<Tensor> none;
-  for (int i = 0; i < 3000; ++i) {
-    const Status status = train->Run({inputs, labels}, &none);
-    ASSERT_TRUE(status.ok()) << status;
+  std::vector<Tensor> early, late;
+  for (const char* device : {kGpu, "/device:CPU:0"}) {
+    Graph graph;
+    GraphBuilder b(&graph);
+    b.device = device;
+    const Endpoint x = b.Op("Placeholder", {}, {{"dtype", DType::kFloat}}, "x");
+    const Endpoint y = b.Op("Placeholder", {}, {{"dtype", DType::kFloat}}, "y");
+    const Endpoint w =
+        b.Op("VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape({kColumns, 1})}}, "w");
+    b.AddNode("AssignVariableOp", {w, b.Const(Count(Shape({kColumns, 1}), 0, 0))}, {}, "init");
+    const Endpoint value = b.Op("ReadVariableOp", {w}, {{"dtype", DType::kFloat}}, "value");
+    const Endpoint error = b.Sub(b.Op("MatMul", {x, value}), y);
+    const Endpoint gradient = b.Mul(b.Op("MatMul", {x, error}, {{"transpose_a", true}}),
+                                    b.Const(Tensor::Scalar(2.0f / kRows)));
+    b.AddNode("ResourceApplyGradientDescent", {w, b.Const(Tensor::Scalar(0.3f)), gradient}, {}, "train");
+    ASSERT_TRUE(b.ok()) << b.status();
+    auto session = Session::Create().value();
+    ASSERT_TRUE(session->Extend(graph).ok());
+    ASSERT_TRUE(session->RunTargets({"init"}).ok());
+    auto train = session->MakeCallable({.feeds = {"x", "y"}, .targets = {"train"}}).value();
+    std::vector<Tensor> none;
+    for (int i = 0; i < 200; ++i) {
+      const Status status = train->Run({inputs, labels}, &none);
+      ASSERT_TRUE(status.ok()) << status;
+      if (i == 9) early.push_back(session->Run({"value"}).value()[0]);
+    }
+    late.push_back(session->Run({"value"}).value()[0]);
   }
-  ExpectNear(session->Run({value.name()}).value()[0], truth, 0.05f);
+  ExpectNear(early[0], early[1], 1e-5f);
+  ExpectNear(late[0], truth, 1e-3f);
+  ExpectNear(late[1], truth, 1e-3f);
 }
 
 TEST_F(CudaTest, ManyStepsAtOnceAreEachRight) {

@@ -12,11 +12,11 @@ namespace {
 
 // Threads that wait for events and go on with the steps that wanted them; copying into pinned memory uses
 // those that are idle.
-constexpr int kThreads = 4;
+constexpr int kThreads = 8;
 // A large copy goes through pinned memory in pieces, so that the bus works on one while the next is filled.
-constexpr size_t kPiece = size_t{4} << 20;
+constexpr size_t kPiece = size_t{16} << 20;
 // What one thread fills at a time.
-constexpr int64_t kStageGrain = int64_t{1} << 20;
+constexpr int64_t kStageGrain = int64_t{256} << 10;
 // What cuBLAS wants for its fastest algorithms on this generation.
 constexpr size_t kCublasWorkspace = size_t{32} << 20;
 
