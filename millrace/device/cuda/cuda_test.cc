@@ -142,6 +142,26 @@ TEST_F(CudaTest, WorkOnThreeStreamsIsInOrder) {
   }
 }
 
+// The copy out is asked for long before the products are done.
+TEST_F(CudaTest, ACopyOutComesAfterTheKernelsBeforeIt) {
+  constexpr int64_t kSize = 1024;
+  Tensor identity = Count(Shape({kSize, kSize}), 0, 0);
+  for (int64_t i = 0; i < kSize; ++i) identity.data<float>()[i * (kSize + 1)] = 1;
+  b_.device = kGpu;
+  const Endpoint x = Placeholder("x");
+  const Endpoint one = b_.Const(identity);
+  Endpoint last = x;
+  for (int i = 0; i < 40; ++i) last = b_.Op("MatMul", {last, one});
+  auto step = Open()->MakeCallable({.feeds = {"x"}, .fetches = {last.name()}}).value();
+  for (int i = 1; i <= 10; ++i) {
+    const Tensor value = Count(Shape({8, kSize}), static_cast<float>(i), 0);
+    std::vector<Tensor> result;
+    const Status status = step->Run({value}, &result);
+    ASSERT_TRUE(status.ok()) << status;
+    ExpectSameBytes(result[0], value);
+  }
+}
+
 TEST_F(CudaTest, ElementwiseOpsGiveTheBytesOfTheCpu) {
   const std::vector<std::pair<Shape, Shape>> shapes = {
       {Shape({1000}), Shape({1000})}, {Shape({}), Shape({17, 3})}, {Shape({64, 33}), Shape({33})},

@@ -10,9 +10,10 @@
 namespace millrace {
 namespace {
 
-// Threads that wait for events and go on with the steps that wanted them; copying into pinned memory uses
-// those that are idle.
-constexpr int kThreads = 8;
+// Threads that wait for events and go on with the steps that wanted them.
+constexpr int kDoneThreads = 4;
+// Threads that help to fill pinned memory: one alone is slower than the bus.
+constexpr int kStageThreads = 6;
 // A large copy goes through pinned memory in pieces, so that the bus works on one while the next is filled.
 constexpr size_t kPiece = size_t{16} << 20;
 // What one thread fills at a time.
@@ -26,9 +27,10 @@ Gpu::Gpu(int ordinal, std::string name)
     : ordinal_(ordinal),
       name_(std::move(name)),
       pinned_(ordinal),
-      threads_("cuda", kThreads),
-      computed_(name_, ordinal, &threads_),
-      copied_out_(name_, ordinal, &threads_) {}
+      done_threads_("cuda_done", kDoneThreads),
+      stage_threads_("cuda_stage", kStageThreads),
+      computed_(name_, ordinal, &done_threads_),
+      copied_out_(name_, ordinal, &done_threads_) {}
 
 StatusOr<Gpu*> Gpu::Get(int ordinal) {
   // Never destroyed: tensors and variables may outlive everything else.
@@ -81,7 +83,7 @@ Status Gpu::Stage(const Tensor& host, void* to, std::vector<RefPtr<Buffer>>* sou
     RefPtr<Buffer> piece = pinned_.Allocate(n);
     if (!piece) return ResourceExhausted("no ", pinned_.name(), " for a copy of ", bytes, " bytes to ", name_);
     char* const staged = static_cast<char*>(piece->data());
-    threads_.ParallelFor(static_cast<int64_t>(n), kStageGrain, [&](int64_t begin, int64_t end) {
+    stage_threads_.ParallelFor(static_cast<int64_t>(n), kStageGrain, [&](int64_t begin, int64_t end) {
       std::memcpy(staged + begin, from + at + begin, end - begin);
     });
     MR_RETURN_IF_CUDA_ERROR(name_, cudaMemcpyAsync(static_cast<char*>(to) + at, staged, n,

@@ -71,7 +71,7 @@ class Gpu {
   CudaStreamHandle compute_, copy_in_, copy_out_;
   std::unique_ptr<GpuAllocator> memory_;
   PinnedAllocator pinned_;
-  ThreadPool threads_;
+  ThreadPool done_threads_, stage_threads_;
   Completions computed_, copied_out_;
 
   Mutex loans_mu_;
