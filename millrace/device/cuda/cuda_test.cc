@@ -154,7 +154,7 @@ TEST_F(CudaTest, ACopyOutComesAfterTheKernelsBeforeIt) {
   for (int i = 0; i < 40; ++i) last = b_.Op("MatMul", {last, one});
   auto step = Open()->MakeCallable({.feeds = {"x"}, .fetches = {last.name()}}).value();
   for (int i = 1; i <= 10; ++i) {
-    const Tensor value = Count(Shape({8, kSize}), static_cast<float>(i), 0);
+    const Tensor value = Count(Shape({kSize, kSize}), static_cast<float>(i), 0);
     std::vector<Tensor> result;
     const Status status = step->Run({value}, &result);
     ASSERT_TRUE(status.ok()) << status;
