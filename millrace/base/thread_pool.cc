@@ -62,14 +62,8 @@ struct Job {
   }
 };
 
-}  // namespace
-
-Scheduler* Scheduler::Inline() {
-  static InlineScheduler* const scheduler = new InlineScheduler;
-  return scheduler;
-}
-
-struct ThreadPool::State {
+// What the threads share. Each of them holds it: a pool may be destroyed by one of its own closures.
+struct Core {
   Mutex mu;
   CondVar work_cv;
   CondVar done_cv;
@@ -79,14 +73,13 @@ struct ThreadPool::State {
   bool stop ABSL_GUARDED_BY(mu) = false;
   // Grows whenever there is something new to look at; what spinning workers watch.
   std::atomic<uint64_t> version{0};
-  std::vector<std::thread> threads;
 
   void Loop();
   bool RunOne();
 };
 
 // Runs one closure or helps with one job. False when there is nothing to do.
-bool ThreadPool::State::RunOne() {
+bool Core::RunOne() {
   Job* job = nullptr;
   absl::AnyInvocable<void()> closure;
   {
@@ -117,7 +110,7 @@ bool ThreadPool::State::RunOne() {
   return true;
 }
 
-void ThreadPool::State::Loop() {
+void Core::Loop() {
   for (;;) {
     const uint64_t seen = version.load(std::memory_order_acquire);
     if (RunOne()) continue;
@@ -132,37 +125,54 @@ void ThreadPool::State::Loop() {
   }
 }
 
+}  // namespace
+
+Scheduler* Scheduler::Inline() {
+  static InlineScheduler* const scheduler = new InlineScheduler;
+  return scheduler;
+}
+
+struct ThreadPool::State {
+  const std::shared_ptr<Core> core = std::make_shared<Core>();
+  std::vector<std::thread> threads;
+};
+
 ThreadPool::ThreadPool(std::string name, int num_threads) : state_(new State) {
   state_->threads.reserve(num_threads);
   for (int i = 0; i < num_threads; ++i) {
-    state_->threads.emplace_back([state = state_.get()] { state->Loop(); });
+    state_->threads.emplace_back([core = state_->core] { core->Loop(); });
     pthread_setname_np(state_->threads.back().native_handle(), name.substr(0, 15).c_str());
   }
 }
 
 ThreadPool::~ThreadPool() {
   {
-    MutexLock lock(&state_->mu);
-    state_->stop = true;
-    state_->work_cv.SignalAll();
+    MutexLock lock(&state_->core->mu);
+    state_->core->stop = true;
+    state_->core->work_cv.SignalAll();
   }
-  for (std::thread& thread : state_->threads) thread.join();
-  while (state_->RunOne()) {
+  for (std::thread& thread : state_->threads) {
+    // A closure that destroys its pool cannot wait for itself; its thread ends when it returns.
+    thread.get_id() == std::this_thread::get_id() ? thread.detach() : thread.join();
+  }
+  while (state_->core->RunOne()) {
   }
 }
 
 int ThreadPool::num_threads() const { return static_cast<int>(state_->threads.size()); }
 
 void ThreadPool::Schedule(absl::AnyInvocable<void()> closure) {
-  MutexLock lock(&state_->mu);
-  state_->closures.push_back(std::move(closure));
-  state_->version.fetch_add(1, std::memory_order_release);
-  if (state_->sleeping > 0) state_->work_cv.Signal();
+  Core* const core = state_->core.get();
+  MutexLock lock(&core->mu);
+  core->closures.push_back(std::move(closure));
+  core->version.fetch_add(1, std::memory_order_release);
+  if (core->sleeping > 0) core->work_cv.Signal();
 }
 
 void ThreadPool::ParallelFor(int64_t total, int64_t grain,
                              absl::FunctionRef<void(int64_t, int64_t)> body) {
   if (total <= 0) return;
+  Core* const core = state_->core.get();
   grain = std::max<int64_t>(grain, 1);
   const int64_t pieces = (total + grain - 1) / grain;
   if (pieces == 1 || state_->threads.empty()) {
@@ -171,17 +181,17 @@ void ThreadPool::ParallelFor(int64_t total, int64_t grain,
   }
   Job job{body, total, grain, pieces};
   {
-    MutexLock lock(&state_->mu);
-    state_->jobs.push_back(&job);
-    state_->version.fetch_add(1, std::memory_order_release);
-    const int64_t wanted = std::min<int64_t>(pieces - 1, state_->sleeping);
-    for (int64_t i = 0; i < wanted; ++i) state_->work_cv.Signal();
+    MutexLock lock(&core->mu);
+    core->jobs.push_back(&job);
+    core->version.fetch_add(1, std::memory_order_release);
+    const int64_t wanted = std::min<int64_t>(pieces - 1, core->sleeping);
+    for (int64_t i = 0; i < wanted; ++i) core->work_cv.Signal();
   }
   job.Work();
   {
-    MutexLock lock(&state_->mu);
-    auto it = std::find(state_->jobs.begin(), state_->jobs.end(), &job);
-    if (it != state_->jobs.end()) state_->jobs.erase(it);
+    MutexLock lock(&core->mu);
+    auto it = std::find(core->jobs.begin(), core->jobs.end(), &job);
+    if (it != core->jobs.end()) core->jobs.erase(it);
   }
   // No worker can enter any more; wait for those inside.
   const auto alone = [&] { return job.users.load(std::memory_order_acquire) == 0; };
@@ -189,8 +199,8 @@ void ThreadPool::ParallelFor(int64_t total, int64_t grain,
     // A worker that is about to signal still needs the pool, not the job.
     return;
   }
-  MutexLock lock(&state_->mu);
-  while (!alone()) state_->done_cv.Wait(&state_->mu);
+  MutexLock lock(&core->mu);
+  while (!alone()) core->done_cv.Wait(&core->mu);
 }
 
 }  // namespace millrace

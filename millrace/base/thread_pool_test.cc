@@ -104,5 +104,17 @@ TEST(ThreadPoolTest, InlineSchedulerRunsOnTheCallersThread) {
   EXPECT_TRUE(ran);
 }
 
+TEST(ThreadPoolTest, AClosureMayDestroyItsPool) {
+  Notification first, second;
+  auto* const pool = new ThreadPool("test", 2);
+  pool->Schedule([&, pool] {
+    pool->Schedule([&] { second.Notify(); });
+    delete pool;  // runs what was scheduled
+    EXPECT_TRUE(second.HasBeenNotified());
+    first.Notify();
+  });
+  first.Wait();
+}
+
 }  // namespace
 }  // namespace millrace

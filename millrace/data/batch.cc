@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "millrace/data/stage.h"
+#include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace data_internal {
@@ -39,18 +40,10 @@ Shape BatchShape(int64_t n, absl::Span<const int64_t> row) {
   return shape;
 }
 
-// Copies `n` elements' worth of memory to place `at` of the batch.
+// Copies one element of the batch to place `at` of it.
 void CopyInto(Tensor* batch, int64_t at, const char* from, int64_t elements) {
-  const size_t size = SizeOf(batch->dtype());
-  char* to = batch->raw<char>() + static_cast<size_t>(at * elements) * size;
-  if (IsPlain(batch->dtype())) {
-    std::memcpy(to, from, static_cast<size_t>(elements) * size);
-  } else if (batch->dtype() == DType::kString) {
-    std::copy_n(reinterpret_cast<const std::string*>(from), elements, reinterpret_cast<std::string*>(to));
-  } else {
-    std::copy_n(reinterpret_cast<const ResourceHandle*>(from), elements,
-                reinterpret_cast<ResourceHandle*>(to));
-  }
+  char* to = batch->raw<char>() + static_cast<size_t>(at * elements) * SizeOf(batch->dtype());
+  CopyElements(batch->dtype(), from, to, elements);
 }
 
 class BatchStage : public Stage {
@@ -166,6 +159,17 @@ class BatchSource : public Source {
 };
 
 }  // namespace
+
+void CopyElements(DType dtype, const void* from, void* to, int64_t n) {
+  if (IsPlain(dtype)) {
+    std::memcpy(to, from, static_cast<size_t>(n) * SizeOf(dtype));
+    return;
+  }
+  DispatchMove(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    std::copy_n(static_cast<const T*>(from), n, static_cast<T*>(to));
+  });
+}
 
 SourcePtr NewBatch(SourcePtr input, int64_t n, bool drop_remainder) {
   return std::make_shared<BatchSource>(std::move(input), n, drop_remainder);

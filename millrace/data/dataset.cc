@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "millrace/data/stage.h"
+#include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
@@ -29,6 +30,8 @@ class PipelineIterator : public DatasetIterator {
     return true;
   }
 
+  bool Ready() const override { return stage_ == nullptr || (!source_->waits() && stage_->Ready()); }
+
  private:
   SourcePtr source_;
   std::unique_ptr<Stage> stage_;
@@ -37,6 +40,26 @@ class PipelineIterator : public DatasetIterator {
 Status AtLeast(const char* what, int64_t value, int64_t least) {
   if (value >= least) return absl::OkStatus();
   return InvalidArgument(what, " is ", value, ", but must be at least ", least);
+}
+
+Status NotEmpty(const char* what, bool given) {
+  return given ? absl::OkStatus() : InvalidArgument("the function of ", what, " is empty");
+}
+
+// Makes scalars of a type of numbers; null for others.
+std::function<Tensor(int64_t)> ScalarMaker(DType dtype) {
+  std::function<Tensor(int64_t)> maker;
+  DispatchType(RealTypes(), dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    maker = [](int64_t v) {
+      if constexpr (std::is_constructible_v<T, int64_t>) {
+        return Tensor::Scalar(static_cast<T>(v));
+      } else {
+        return Tensor::Scalar(T(static_cast<float>(v)));
+      }
+    };
+  });
+  return maker;
 }
 
 }  // namespace
@@ -83,9 +106,79 @@ Dataset Dataset::Shard(int64_t n, int64_t i) const {
   return Then(std::move(check), [&] { return data_internal::NewShard(source_, n, i); });
 }
 
-Dataset Dataset::Map(std::function<Status(std::vector<Tensor>* element)> fn) const {
-  return Then(fn == nullptr ? InvalidArgument("the function of Map is empty") : absl::OkStatus(),
-              [&] { return data_internal::NewMap(source_, std::move(fn)); });
+Dataset Dataset::Map(MapFn fn, bool waits) const {
+  return Then(NotEmpty("Map", fn != nullptr),
+              [&] { return data_internal::NewMap(source_, std::move(fn), waits); });
+}
+
+Dataset Dataset::ParallelMap(MapFn fn, int64_t calls) const {
+  Status check = NotEmpty("ParallelMap", fn != nullptr);
+  check.Update(AtLeast("the number of calls of ParallelMap", calls, 1));
+  return Then(std::move(check), [&] { return data_internal::NewParallelMap(source_, std::move(fn), calls); });
+}
+
+Dataset Dataset::Filter(FilterFn keep, bool waits) const {
+  return Then(NotEmpty("Filter", keep != nullptr),
+              [&] { return data_internal::NewFilter(source_, std::move(keep), waits); });
+}
+
+Dataset Dataset::Interleave(FlatMapFn fn, InterleaveOptions options) const {
+  Status check = NotEmpty("Interleave", fn != nullptr);
+  check.Update(AtLeast("the cycle length of Interleave", options.cycle_length, 1));
+  check.Update(AtLeast("the block length of Interleave", options.block_length, 1));
+  return Then(std::move(check), [&] { return data_internal::NewInterleave(source_, std::move(fn), options); });
+}
+
+Dataset Dataset::Concatenate(const Dataset& next) const {
+  return Then(next.status_, [&] { return data_internal::NewConcatenate(source_, next.source_); });
+}
+
+Dataset Dataset::PaddedBatch(PaddedBatchOptions options) const {
+  Status check = AtLeast("the size of PaddedBatch", options.size, 1);
+  if (check.ok() && options.padded_shapes.size() != options.padding_values.size()) {
+    check = InvalidArgument("PaddedBatch has ", options.padded_shapes.size(), " shapes and ",
+                            options.padding_values.size(), " padding values");
+  }
+  return Then(std::move(check), [&] { return data_internal::NewPaddedBatch(source_, std::move(options)); });
+}
+
+Dataset Dataset::Cache() const {
+  return Then(absl::OkStatus(), [&] { return data_internal::NewCache(source_); });
+}
+
+Dataset Dataset::Zip(std::vector<Dataset> datasets) {
+  std::vector<SourcePtr> sources;
+  for (const Dataset& d : datasets) {
+    if (!d.status_.ok()) return d;
+    sources.push_back(d.source_);
+  }
+  if (sources.empty()) return Dataset(InvalidArgument("Zip needs at least one dataset"));
+  return Dataset(data_internal::NewZip(std::move(sources)));
+}
+
+Dataset Dataset::FromElement(std::vector<Tensor> tensors) {
+  return FromGenerator([tensors = std::move(tensors)](uint64_t) -> Generator {
+    return [tensors, done = false](std::vector<Tensor>* element) mutable -> StatusOr<bool> {
+      if (done) return false;
+      done = true;
+      *element = tensors;
+      return true;
+    };
+  });
+}
+
+Dataset Dataset::Range(int64_t start, int64_t stop, int64_t step, DType dtype) {
+  if (step == 0) return Dataset(InvalidArgument("the step of Range is 0"));
+  const auto scalar = ScalarMaker(dtype);
+  if (scalar == nullptr) return Dataset(InvalidArgument("Range cannot give ", DTypeName(dtype)));
+  return FromGenerator([=](uint64_t) -> Generator {
+    return [=, next = start, ended = false](std::vector<Tensor>* element) mutable -> StatusOr<bool> {
+      if (ended || (step > 0 ? next >= stop : next <= stop)) return false;
+      element->push_back(scalar(next));
+      ended = __builtin_add_overflow(next, step, &next);
+      return true;
+    };
+  });
 }
 
 Dataset Dataset::Take(int64_t n) const {

@@ -313,5 +313,114 @@ TEST(PrefetchTest, IteratorOutlivesItsDataset) {
   EXPECT_EQ(batches, 20);
 }
 
+TEST(ShuffleTest, OrderIsTensorFlowsForTheSameSeeds) {
+  // What tf.data gives for range(10).shuffle(4, seed=7) in a graph of the default seed.
+  const ShuffleOptions options{.buffer_size = 4, .seed = 87654321, .seed2 = 7};
+  EXPECT_EQ(Walk(Dataset::Range(0, 10).Shuffle(options).Repeat(3)),
+            std::vector<int64_t>({0, 4, 2, 3, 5, 6, 1, 8, 7, 9, 1, 3, 0, 4, 6, 5, 7, 8, 9, 2,
+                                  3, 2, 4, 6, 1, 8, 5, 7, 0, 9}));
+  ShuffleOptions fixed = options;
+  fixed.reshuffle_each_iteration = false;
+  EXPECT_EQ(Walk(Dataset::Range(0, 10).Shuffle(fixed).Repeat(2)),
+            std::vector<int64_t>({3, 4, 0, 5, 1, 8, 2, 7, 6, 9, 3, 4, 0, 5, 1, 8, 2, 7, 6, 9}));
+}
+
+TEST(RangeTest, CountsUpAndDownAndStopsBeforeItOverflows) {
+  EXPECT_EQ(Walk(Dataset::Range(2, 9, 3)), std::vector<int64_t>({2, 5, 8}));
+  EXPECT_EQ(Walk(Dataset::Range(3, 0, -2)), std::vector<int64_t>({3, 1}));
+  EXPECT_EQ(Walk(Dataset::Range(INT64_MAX - 1, INT64_MAX, 5)).size(), 1u);
+  EXPECT_EQ(ErrorOf(Dataset::Range(0, 1, 0)).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(FilterTest, KeepsWhatTheFunctionSays) {
+  const auto odd = [](const std::vector<Tensor>& e) -> StatusOr<bool> { return e[0].scalar<int64_t>() % 2 == 1; };
+  EXPECT_EQ(Walk(Numbers(6).Filter(odd)), std::vector<int64_t>({1, 3, 5}));
+  EXPECT_EQ(Walk(Numbers(6).Filter(odd).Batch(2)), std::vector<int64_t>({1, 3, 5}));
+}
+
+TEST(ZipTest, EndsWithTheShortest) {
+  std::unique_ptr<DatasetIterator> it = Dataset::Zip({Numbers(5), Dataset::Range(10, 13)}).MakeIterator().value();
+  std::vector<Tensor> element;
+  for (int64_t i = 0; i < 3; ++i) {
+    ASSERT_TRUE(it->Next(&element).value());
+    ASSERT_EQ(element.size(), 3u);
+    EXPECT_EQ(element[0].scalar<int64_t>(), i);
+    EXPECT_EQ(element[2].scalar<int64_t>(), 10 + i);
+  }
+  EXPECT_FALSE(it->Next(&element).value());
+  EXPECT_EQ(ErrorOf(Dataset::Zip({Numbers(1), Numbers(1).Batch(0)})).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ConcatenateTest, RowsOfDifferentTensorsMix) {
+  EXPECT_EQ(Walk(Dataset::Range(0, 2).Concatenate(Dataset::Range(7, 9)).Repeat(2)),
+            std::vector<int64_t>({0, 1, 7, 8, 0, 1, 7, 8}));
+  EXPECT_EQ(Walk(Numbers(2).Concatenate(Numbers(3)).Batch(4)), std::vector<int64_t>({0, 1, 0, 1, 2}));
+}
+
+TEST(InterleaveTest, TakesTurnsAsTensorFlowDoes) {
+  const auto thrice = [](const std::vector<Tensor>& e) -> StatusOr<Dataset> {
+    return Dataset::FromElement(e).Repeat(3);
+  };
+  const auto below = [](const std::vector<Tensor>& e) -> StatusOr<Dataset> {
+    return Dataset::Range(0, e[0].scalar<int64_t>());
+  };
+  EXPECT_EQ(Walk(Dataset::Range(0, 4).Interleave(thrice, {.cycle_length = 2, .block_length = 2})),
+            std::vector<int64_t>({0, 0, 1, 1, 0, 1, 2, 2, 3, 3, 2, 3}));
+  EXPECT_EQ(Walk(Dataset::Range(0, 5).Interleave(below, {.cycle_length = 3})),
+            std::vector<int64_t>({0, 0, 0, 1, 1, 0, 2, 1, 2, 3}));
+  EXPECT_EQ(Walk(Dataset::Range(0, 5).FlatMap(below)), std::vector<int64_t>({0, 0, 1, 0, 1, 2, 0, 1, 2, 3}));
+  EXPECT_EQ(Sorted(Walk(Dataset::Range(0, 3).Interleave(below, {.cycle_length = INT64_MAX}))),
+            std::vector<int64_t>({0, 0, 1}));
+}
+
+TEST(PaddedBatchTest, ElementsStandInTheCornerOfACommonShape) {
+  const Dataset ramps = Dataset::Range(1, 4).Map([](std::vector<Tensor>* e) {
+    const int64_t n = (*e)[0].scalar<int64_t>();
+    Tensor t(DType::kInt64, Shape({n, 2}));
+    for (int64_t i = 0; i < 2 * n; ++i) t.data<int64_t>()[i] = i + 1;
+    *e = {t};
+    return absl::OkStatus();
+  });
+  std::vector<Tensor> element;
+  PaddedBatchOptions options{.size = 2, .padded_shapes = {PartialShape({-1, 3})}, .padding_values = {Tensor::Scalar<int64_t>(-9)}};
+  std::unique_ptr<DatasetIterator> it = ramps.PaddedBatch(options).MakeIterator().value();
+  ASSERT_TRUE(it->Next(&element).value());
+  EXPECT_EQ(element[0].DebugString(20), "int64[2,2,3] [[[1 2 -9] [-9 -9 -9]] [[1 2 -9] [3 4 -9]]]");
+  ASSERT_TRUE(it->Next(&element).value());
+  EXPECT_EQ(element[0].shape(), Shape({1, 3, 3}));
+  EXPECT_FALSE(it->Next(&element).value());
+  options.padded_shapes = {PartialShape({-1, 1})};
+  EXPECT_EQ(ramps.PaddedBatch(options).MakeIterator().value()->Next(&element).status().code(),
+            absl::StatusCode::kDataLoss);
+  options.padded_shapes = {PartialShape({-1})};
+  EXPECT_EQ(ramps.PaddedBatch(options).MakeIterator().value()->Next(&element).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CacheTest, TheInputIsReadOnce) {
+  std::atomic<int64_t> made{0};
+  EXPECT_EQ(Walk(Counting(3, &made).Cache().Repeat(3)).size(), 9u);
+  EXPECT_EQ(made, 3);
+}
+
+TEST(ParallelMapTest, KeepsTheOrderAndPassesErrors) {
+  const auto twice = [](std::vector<Tensor>* e) {
+    (*e)[0] = Tensor::Scalar<int64_t>(2 * (*e)[0].scalar<int64_t>());
+    return absl::OkStatus();
+  };
+  std::vector<int64_t> want(50);
+  for (int64_t i = 0; i < 50; ++i) want[i] = 2 * i;
+  EXPECT_EQ(Walk(Counting(50).ParallelMap(twice, 4)), want);
+  EXPECT_EQ(Walk(Counting(50).ParallelMap(twice, 4), 3).size(), 3u);  // the rest is dropped
+  const auto fail = [](std::vector<Tensor>*) -> Status { return DataLoss("broken"); };
+  std::vector<Tensor> element;
+  EXPECT_EQ(Counting(9).ParallelMap(fail, 3).MakeIterator().value()->Next(&element).status(), absl::DataLossError("broken"));
+}
+
+TEST(ReadyTest, OnlyWhatWaitsForAThreadIsNotReady) {
+  EXPECT_TRUE(Numbers(3).Shuffle().Batch(2).MakeIterator().value()->Ready());
+  EXPECT_FALSE(Numbers(3).Prefetch(1).Batch(2).MakeIterator().value()->Ready());
+}
+
 }  // namespace
 }  // namespace millrace

@@ -35,6 +35,11 @@ class PrefetchStage : public Stage {
     return true;
   }
 
+  bool Ready() const override {
+    MutexLock lock(&mu_);
+    return !queue_.empty() || ended_;
+  }
+
  private:
   void Produce() {
     for (;;) {
@@ -58,7 +63,7 @@ class PrefetchStage : public Stage {
 
   const std::unique_ptr<Stage> input_;  // the thread's
   const size_t limit_;
-  Mutex mu_;
+  mutable Mutex mu_;
   CondVar changed_;
   std::deque<Element> queue_ ABSL_GUARDED_BY(mu_);
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
@@ -70,7 +75,11 @@ class PrefetchStage : public Stage {
 class PrefetchSource : public Source {
  public:
   PrefetchSource(SourcePtr input, int64_t n)
-      : Source(*input, SameRows()), input_(std::move(input)), n_(n) {}
+      : Source(*input, SameRows()), input_(std::move(input)), n_(n) {
+    // Whatever the stages before wait for, its thread does.
+    set_waits(false);
+  }
+  bool waits_itself() const override { return true; }
   std::unique_ptr<Stage> Start(uint64_t epoch) const override {
     return std::make_unique<PrefetchStage>(input_->Start(epoch), n_);
   }

@@ -9,50 +9,73 @@ namespace millrace {
 namespace data_internal {
 namespace {
 
-class ShuffleStage : public Stage {
+// 32-bit numbers of a Philox stream, one at a time.
+class Numbers {
  public:
-  ShuffleStage(std::unique_ptr<Stage> input, ShuffleOptions options, uint64_t epoch)
-      : input_(std::move(input)),
-        capacity_(options.buffer_size > 0 ? static_cast<size_t>(options.buffer_size)
-                                          : std::numeric_limits<size_t>::max()),
-        random_(options.seed, epoch) {}
-
-  StatusOr<bool> Next(Element* element) override {
-    while (input_ != nullptr && buffer_.size() < capacity_) {
-      Element next;
-      MR_ASSIGN_OR_RETURN(const bool more, input_->Next(&next));
-      if (more) {
-        buffer_.push_back(std::move(next));
-      } else {
-        input_ = nullptr;
-      }
-    }
-    if (buffer_.empty()) return false;
-    Element& drawn = buffer_[Below(buffer_.size())];
-    *element = std::move(drawn);
-    drawn = std::move(buffer_.back());
-    buffer_.pop_back();
-    return true;
-  }
-
- private:
-  // A number from 0 to n - 1; its bias is below n / 2^64.
-  size_t Below(size_t n) {
+  Numbers(uint64_t seed, uint64_t seed2) : random_(seed, seed2) {}
+  uint32_t operator()() {
     if (used_ == 4) {
       group_ = random_();
       used_ = 0;
     }
-    const uint64_t bits = static_cast<uint64_t>(group_[used_ + 1]) << 32 | group_[used_];
-    used_ += 2;
-    return static_cast<size_t>(static_cast<unsigned __int128>(bits) * n >> 64);
+    return group_[used_++];
+  }
+  void Skip(uint64_t numbers) {
+    random_.Skip(numbers / 4);
+    used_ = 4;
+    for (uint64_t i = 0; i < numbers % 4; ++i) (*this)();
   }
 
-  std::unique_ptr<Stage> input_;
-  const size_t capacity_;
+ private:
   Philox random_;
   Philox::Group group_{};
   int used_ = 4;
-  std::vector<Element> buffer_;
+};
+
+// The seeds of one epoch: those given, or the epoch's pair of the stream that they start.
+std::pair<uint64_t, uint64_t> SeedsOf(const ShuffleOptions& options, uint64_t epoch) {
+  if (!options.reshuffle_each_iteration) return {options.seed, options.seed2};
+  Numbers seeds(options.seed, options.seed2);
+  seeds.Skip(2 * epoch);
+  const uint64_t first = seeds();
+  return {first, seeds()};
+}
+
+// Elements wait in a ring. The one drawn changes places with the oldest, so that what is left stays
+// together: the order is TensorFlow's for the same seeds.
+class ShuffleStage : public Stage {
+ public:
+  ShuffleStage(std::unique_ptr<Stage> input, int64_t buffer_size, std::pair<uint64_t, uint64_t> seeds)
+      : input_(std::move(input)),
+        capacity_(buffer_size > 0 ? static_cast<uint64_t>(buffer_size) : std::numeric_limits<uint64_t>::max()),
+        random_(seeds.first, seeds.second) {}
+
+  StatusOr<bool> Next(Element* element) override {
+    while (input_ != nullptr && end_ - begin_ < capacity_) {
+      Element next;
+      MR_ASSIGN_OR_RETURN(const bool more, input_->Next(&next));
+      if (!more) {
+        input_ = nullptr;
+      } else if (end_ < capacity_) {
+        ring_.push_back(std::move(next));
+        ++end_;
+      } else {
+        ring_[end_++ % capacity_] = std::move(next);
+      }
+    }
+    if (begin_ == end_) return false;
+    Element& drawn = ring_[(begin_ + random_() % (end_ - begin_)) % capacity_];
+    *element = std::move(drawn);
+    drawn = std::move(ring_[begin_++ % capacity_]);
+    return true;
+  }
+
+ private:
+  std::unique_ptr<Stage> input_;
+  const uint64_t capacity_;
+  Numbers random_;
+  std::vector<Element> ring_;
+  uint64_t begin_ = 0, end_ = 0;  // places of the oldest element and after the newest, before wrapping
 };
 
 class ShuffleSource : public Source {
@@ -60,7 +83,7 @@ class ShuffleSource : public Source {
   ShuffleSource(SourcePtr input, ShuffleOptions options)
       : Source(*input, SameRows()), input_(std::move(input)), options_(options) {}
   std::unique_ptr<Stage> Start(uint64_t epoch) const override {
-    return std::make_unique<ShuffleStage>(input_->Start(epoch), options_, epoch);
+    return std::make_unique<ShuffleStage>(input_->Start(epoch), options_.buffer_size, SeedsOf(options_, epoch));
   }
 
  private:

@@ -1,4 +1,4 @@
-// Which elements, how often, and changed how: Repeat, Shard, Take, Skip, Map.
+// Which elements, how often, and changed how: Repeat, Shard, Take, Skip, Map, Filter.
 #include <utility>
 
 #include "millrace/data/stage.h"
@@ -98,12 +98,12 @@ class StridedSource : public Source {
   const int64_t first_, step_, end_;
 };
 
-using MapFn = std::function<Status(std::vector<Tensor>*)>;
-
 class MapSource : public Source {
  public:
-  MapSource(SourcePtr input, MapFn fn)
-      : Source(*input, NewElements()), input_(std::move(input)), fn_(std::move(fn)) {}
+  MapSource(SourcePtr input, MapFn fn, bool waits)
+      : Source(*input, NewElements()), input_(std::move(input)), fn_(std::move(fn)) {
+    if (waits) set_waits(true);
+  }
   std::unique_ptr<Stage> Start(uint64_t epoch) const override {
     return std::make_unique<MapStage>(ShareThis(), input_->Start(epoch));
   }
@@ -133,8 +133,47 @@ class MapSource : public Source {
   const MapFn fn_;
 };
 
+class FilterSource : public Source {
+ public:
+  FilterSource(SourcePtr input, FilterFn keep, bool waits)
+      : Source(*input, SameRows()), input_(std::move(input)), keep_(std::move(keep)) {
+    if (waits) set_waits(true);
+  }
+  std::unique_ptr<Stage> Start(uint64_t epoch) const override {
+    return std::make_unique<FilterStage>(std::static_pointer_cast<const FilterSource>(shared_from_this()),
+                                         input_->Start(epoch));
+  }
+
+ private:
+  class FilterStage : public Stage {
+   public:
+    FilterStage(std::shared_ptr<const FilterSource> source, std::unique_ptr<Stage> input)
+        : source_(std::move(source)), input_(std::move(input)) {}
+    StatusOr<bool> Next(Element* element) override {
+      for (;;) {
+        MR_ASSIGN_OR_RETURN(const bool more, input_->Next(element));
+        if (!more) return false;
+        Element seen = *element;
+        Materialize(source_->table(), &seen);
+        MR_ASSIGN_OR_RETURN(const bool keep, source_->keep_(seen.tensors));
+        if (keep) return true;
+      }
+    }
+
+   private:
+    const std::shared_ptr<const FilterSource> source_;
+    const std::unique_ptr<Stage> input_;
+  };
+
+  const SourcePtr input_;
+  const FilterFn keep_;
+};
+
 }  // namespace
 
+SourcePtr NewFilter(SourcePtr input, FilterFn keep, bool waits) {
+  return std::make_shared<FilterSource>(std::move(input), std::move(keep), waits);
+}
 SourcePtr NewRepeat(SourcePtr input, int64_t count) {
   return std::make_shared<RepeatSource>(std::move(input), count);
 }
@@ -147,8 +186,8 @@ SourcePtr NewTake(SourcePtr input, int64_t n) {
 SourcePtr NewSkip(SourcePtr input, int64_t n) {
   return std::make_shared<StridedSource>(std::move(input), n, 1, -1);
 }
-SourcePtr NewMap(SourcePtr input, std::function<Status(std::vector<Tensor>*)> fn) {
-  return std::make_shared<MapSource>(std::move(input), std::move(fn));
+SourcePtr NewMap(SourcePtr input, MapFn fn, bool waits) {
+  return std::make_shared<MapSource>(std::move(input), std::move(fn), waits);
 }
 
 }  // namespace data_internal

@@ -1,0 +1,32 @@
+// Functions of the graph that a pipeline calls.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/ops/dataset/dataset_value.h"
+#include "millrace/runtime/function_runner.h"
+
+namespace millrace {
+
+// A function with the tensors it captured. Thread-safe.
+class CapturedFunction {
+ public:
+  // `captured` are the inputs [first, first + count) of the node. Adds the context of the calls to `contexts`.
+  static StatusOr<std::shared_ptr<const CapturedFunction>> Make(KernelContext& ctx, const pb::NameAttrList& function,
+                                                                int first, int count, PipelineContexts* contexts);
+
+  // Calls it with `args` and then the captured tensors, and waits for the end.
+  StatusOr<std::vector<Tensor>> Call(std::vector<Tensor> args) const;
+
+ private:
+  CapturedFunction() = default;
+
+  std::string name_;
+  std::shared_ptr<CallableFunction> function_;
+  std::vector<Tensor> captured_;
+  std::shared_ptr<PipelineContext> context_;
+};
+
+}  // namespace millrace

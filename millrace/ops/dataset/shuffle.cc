@@ -1,0 +1,119 @@
+// Shuffles: ShuffleDataset and its later forms, ShuffleAndRepeatDataset.
+#include <random>
+
+#include "millrace/ops/dataset/dataset_value.h"
+
+namespace millrace {
+namespace {
+
+// TensorFlow's rule: two zero seeds ask for an order that nobody can predict.
+void ChooseSeeds(ShuffleOptions* options) {
+  if (options->seed != 0 || options->seed2 != 0) return;
+  std::random_device random;
+  options->seed = random();
+  options->seed2 = random();
+}
+
+// buffer_size, then perhaps seed and seed2, from input 1 on.
+class ShuffleDatasetKernel : public DatasetKernel {
+ public:
+  explicit ShuffleDatasetKernel(KernelInit& init) {
+    if (init.node().FindAttr("reshuffle_each_iteration") != nullptr) {
+      init.Attr("reshuffle_each_iteration", &options_.reshuffle_each_iteration);
+    }
+    const std::string& op = init.node().op().name;
+    has_seeds_ = op != "ShuffleDatasetV2";
+    repeats_ = op == "ShuffleAndRepeatDataset";
+  }
+
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+    MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
+    ShuffleOptions options = options_;
+    MR_ASSIGN_OR_RETURN(options.buffer_size, Count(ctx, 1, "buffer_size", kAll));
+    if (options.buffer_size == 0) return InvalidArgument("buffer_size must be positive, or -1 for all elements");
+    if (options.buffer_size == kAll) options.buffer_size = 0;
+    if (has_seeds_) {
+      MR_ASSIGN_OR_RETURN(const int64_t seed, Scalar<int64_t>(ctx, 2, "seed"));
+      MR_ASSIGN_OR_RETURN(const int64_t seed2, Scalar<int64_t>(ctx, 3, "seed2"));
+      options.seed = static_cast<uint64_t>(seed);
+      options.seed2 = static_cast<uint64_t>(seed2);
+    }
+    ChooseSeeds(&options);
+    const Dataset shuffled = input.Shuffle(options);
+    if (!repeats_) return shuffled;
+    MR_ASSIGN_OR_RETURN(const int64_t count, Scalar<int64_t>(ctx, 4, "count"));
+    return shuffled.Repeat(count);
+  }
+
+ private:
+  static constexpr int64_t kAll = -1;
+  ShuffleOptions options_;
+  bool has_seeds_ = true;
+  bool repeats_ = false;
+};
+
+MILLRACE_OP(ShuffleDataset)
+    .Input("input_dataset: variant")
+    .Input("buffer_size: int64")
+    .Input("seed: int64")
+    .Input("seed2: int64")
+    .Output("handle: variant")
+    .Attr("reshuffle_each_iteration: bool = true")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("metadata: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("The elements in an order drawn from a buffer of those that come next.");
+
+MILLRACE_OP(ShuffleDatasetV2)
+    .Input("input_dataset: variant")
+    .Input("buffer_size: int64")
+    .Input("seed_generator: resource")
+    .Output("handle: variant")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("metadata: string = ''")
+    .Stateful()
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("A shuffle whose seeds nobody chose.");
+
+MILLRACE_OP(ShuffleDatasetV3)
+    .Input("input_dataset: variant")
+    .Input("buffer_size: int64")
+    .Input("seed: int64")
+    .Input("seed2: int64")
+    .Input("seed_generator: resource")
+    .Output("handle: variant")
+    .Attr("reshuffle_each_iteration: bool = true")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("metadata: string = ''")
+    .Stateful()
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("The elements in an order drawn from a buffer of those that come next.");
+
+MILLRACE_OP(ShuffleAndRepeatDataset)
+    .Input("input_dataset: variant")
+    .Input("buffer_size: int64")
+    .Input("seed: int64")
+    .Input("seed2: int64")
+    .Input("count: int64")
+    .Output("handle: variant")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("reshuffle_each_iteration: bool = true")
+    .Attr("metadata: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("A shuffle, count times over.");
+
+MILLRACE_KERNEL(ShuffleDataset, kCpu, ShuffleDatasetKernel);
+MILLRACE_KERNEL(ShuffleDatasetV2, kCpu, ShuffleDatasetKernel);
+MILLRACE_KERNEL(ShuffleDatasetV3, kCpu, ShuffleDatasetKernel);
+MILLRACE_KERNEL(ShuffleAndRepeatDataset, kCpu, ShuffleDatasetKernel);
+
+}  // namespace
+}  // namespace millrace

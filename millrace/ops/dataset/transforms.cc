@@ -1,0 +1,265 @@
+// Datasets of other datasets without functions: Batch, Repeat, Take, Skip, Shard, Prefetch, Cache, Zip and their kin.
+#include "millrace/ops/dataset/dataset_value.h"
+
+namespace millrace {
+namespace {
+
+class BatchDatasetKernel : public DatasetKernel {
+ public:
+  explicit BatchDatasetKernel(KernelInit&) {}
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+    MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const int64_t size, Count(ctx, 1, "batch_size", 1));
+    bool drop_remainder = false;
+    if (ctx.num_inputs() > 2) {
+      MR_ASSIGN_OR_RETURN(drop_remainder, Scalar<bool>(ctx, 2, "drop_remainder"));
+    }
+    return input.Batch(size, drop_remainder);
+  }
+};
+
+class RepeatDatasetKernel : public DatasetKernel {
+ public:
+  explicit RepeatDatasetKernel(KernelInit&) {}
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+    MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const int64_t count, Scalar<int64_t>(ctx, 1, "count"));
+    return input.Repeat(count);
+  }
+};
+
+// A negative count takes everything.
+class TakeDatasetKernel : public DatasetKernel {
+ public:
+  explicit TakeDatasetKernel(KernelInit&) {}
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+    MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const int64_t count, Scalar<int64_t>(ctx, 1, "count"));
+    return count < 0 ? input : input.Take(count);
+  }
+};
+
+// A negative count skips everything.
+class SkipDatasetKernel : public DatasetKernel {
+ public:
+  explicit SkipDatasetKernel(KernelInit&) {}
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+    MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const int64_t count, Scalar<int64_t>(ctx, 1, "count"));
+    return count < 0 ? input.Take(0) : input.Skip(count);
+  }
+};
+
+class ShardDatasetKernel : public DatasetKernel {
+ public:
+  explicit ShardDatasetKernel(KernelInit&) {}
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+    MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const int64_t shards, Count(ctx, 1, "num_shards", 1));
+    MR_ASSIGN_OR_RETURN(const int64_t index, Count(ctx, 2, "index", 0));
+    if (index >= shards) return InvalidArgument("index must be below num_shards = ", shards, ", not ", index);
+    return input.Shard(shards, index);
+  }
+};
+
+// -1 leaves the number to the runtime.
+constexpr int64_t kAutotune = -1;
+
+class PrefetchDatasetKernel : public DatasetKernel {
+ public:
+  explicit PrefetchDatasetKernel(KernelInit&) {}
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+    MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const int64_t size, Count(ctx, 1, "buffer_size", kAutotune));
+    if (size == 0) return input;
+    return input.Prefetch(size == kAutotune ? 2 : size);
+  }
+};
+
+class CacheDatasetKernel : public DatasetKernel {
+ public:
+  explicit CacheDatasetKernel(KernelInit&) {}
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+    MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const std::string file, Scalar<std::string>(ctx, 1, "filename"));
+    if (!file.empty()) {
+      return Unimplemented("a dataset cached in a file ('", file, "'): leave the file name empty to cache in memory");
+    }
+    return input.Cache();
+  }
+};
+
+class ConcatenateDatasetKernel : public DatasetKernel {
+ public:
+  explicit ConcatenateDatasetKernel(KernelInit&) {}
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+    MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
+    MR_ASSIGN_OR_RETURN(const Dataset next, Input(ctx, 1));
+    return input.Concatenate(next);
+  }
+};
+
+// Options say how TensorFlow is to tune a pipeline; none changes what it gives.
+class OptionsDatasetKernel : public DatasetKernel {
+ public:
+  explicit OptionsDatasetKernel(KernelInit&) {}
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+    return Input(ctx, 0);
+  }
+};
+
+class ZipDatasetKernel : public DatasetKernel {
+ public:
+  explicit ZipDatasetKernel(KernelInit&) {}
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+    std::vector<Dataset> inputs;
+    for (int i = 0; i < ctx.num_inputs(); ++i) {
+      MR_ASSIGN_OR_RETURN(Dataset input, Input(ctx, i));
+      inputs.push_back(std::move(input));
+    }
+    return Dataset::Zip(std::move(inputs));
+  }
+};
+
+MILLRACE_OP(BatchDataset)
+    .Input("input_dataset: variant")
+    .Input("batch_size: int64")
+    .Output("handle: variant")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("metadata: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("Several elements put into one, with a new first dimension.");
+
+MILLRACE_OP(BatchDatasetV2)
+    .Input("input_dataset: variant")
+    .Input("batch_size: int64")
+    .Input("drop_remainder: bool")
+    .Output("handle: variant")
+    .Attr("parallel_copy: bool = false")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("metadata: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("Several elements put into one, with a new first dimension; a smaller last one may be left out.");
+
+MILLRACE_OP(RepeatDataset)
+    .Input("input_dataset: variant")
+    .Input("count: int64")
+    .Output("handle: variant")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("metadata: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("The input count times over; for ever when negative.");
+
+MILLRACE_OP(TakeDataset)
+    .Input("input_dataset: variant")
+    .Input("count: int64")
+    .Output("handle: variant")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("metadata: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("The first elements.");
+
+MILLRACE_OP(SkipDataset)
+    .Input("input_dataset: variant")
+    .Input("count: int64")
+    .Output("handle: variant")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("metadata: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("All but the first elements.");
+
+MILLRACE_OP(ShardDataset)
+    .Input("input_dataset: variant")
+    .Input("num_shards: int64")
+    .Input("index: int64")
+    .Output("handle: variant")
+    .Attr("require_non_empty: bool = false")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("metadata: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("Every num_shards-th element, from number index on.");
+
+MILLRACE_OP(PrefetchDataset)
+    .Input("input_dataset: variant")
+    .Input("buffer_size: int64")
+    .Output("handle: variant")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("slack_period: int = 0")
+    .Attr("legacy_autotune: bool = true")
+    .Attr("buffer_size_min: int = 0")
+    .Attr("metadata: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("The same elements, made ahead on a thread of its own.");
+
+MILLRACE_OP(CacheDataset)
+    .Input("input_dataset: variant")
+    .Input("filename: string")
+    .Output("handle: variant")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("metadata: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("The same elements, kept in memory after the first walk.");
+
+MILLRACE_OP(ConcatenateDataset)
+    .Input("input_dataset: variant")
+    .Input("another_dataset: variant")
+    .Output("handle: variant")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("metadata: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("The elements of one dataset and then those of another.");
+
+MILLRACE_OP(OptionsDataset)
+    .Input("input_dataset: variant")
+    .Output("handle: variant")
+    .Attr("serialized_options: string")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("metadata: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("The same elements.");
+
+MILLRACE_OP(ZipDataset)
+    .Input("input_datasets: N * variant")
+    .Output("handle: variant")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("N: int >= 1")
+    .Attr("metadata: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("Element i has the components of element i of each input.");
+
+MILLRACE_KERNEL(BatchDataset, kCpu, BatchDatasetKernel);
+MILLRACE_KERNEL(BatchDatasetV2, kCpu, BatchDatasetKernel);
+MILLRACE_KERNEL(RepeatDataset, kCpu, RepeatDatasetKernel);
+MILLRACE_KERNEL(TakeDataset, kCpu, TakeDatasetKernel);
+MILLRACE_KERNEL(SkipDataset, kCpu, SkipDatasetKernel);
+MILLRACE_KERNEL(ShardDataset, kCpu, ShardDatasetKernel);
+MILLRACE_KERNEL(PrefetchDataset, kCpu, PrefetchDatasetKernel);
+MILLRACE_KERNEL(CacheDataset, kCpu, CacheDatasetKernel);
+MILLRACE_KERNEL(ConcatenateDataset, kCpu, ConcatenateDatasetKernel);
+MILLRACE_KERNEL(OptionsDataset, kCpu, OptionsDatasetKernel);
+MILLRACE_KERNEL(ZipDataset, kCpu, ZipDatasetKernel);
+
+}  // namespace
+}  // namespace millrace
