@@ -77,11 +77,11 @@ DirectSession::DirectSession(const SessionOptions& options)
         {.name = absl::StrCat("/job:localhost/replica:0/task:0/device:CPU:", i), .pool = pool}));
   }
   StatusOr<std::vector<std::unique_ptr<Device>>> gpus = NewCudaDevices({.count = options.gpu_devices});
-  if (!gpus.ok()) {
+  if (gpus.ok()) {
+    for (auto& gpu : *gpus) devices_.push_back(std::move(gpu));
+  } else {
     MR_LOG(Error, "going on without GPUs: ", gpus.status().ToString());
-    return;
   }
-  for (auto& gpu : *gpus) devices_.push_back(std::move(gpu));
 }
 
 DirectSession::~DirectSession() { Close().IgnoreError(); }
