@@ -12,13 +12,13 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 
 # Contraction would make a*b+c depend on the compiler's mood; results must not.
-add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-sign-compare $<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-pragmas> -ffp-contract=off)
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-unused-parameter;-Wno-sign-compare;$<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-pragmas>;-ffp-contract=off>")
 # Nobody looks at errno or floating-point traps after a sqrt; believing that, it and comparisons vectorise.
-add_compile_options(-fno-math-errno -fno-trapping-math)
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fno-math-errno;-fno-trapping-math>")
 # GCC sees absl::InlinedVector's unused inline storage as read when it is moved.
-add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
 if(MILLRACE_ARCH)
-  add_compile_options(-march=${MILLRACE_ARCH})
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-march=${MILLRACE_ARCH}>)
 endif()
 if(MILLRACE_SANITIZE)
   add_compile_options(-fsanitize=${MILLRACE_SANITIZE} -fno-omit-frame-pointer)
@@ -35,7 +35,7 @@ if(MILLRACE_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
       CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${MILLRACE_CCACHE})
-  add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
 endif()
 find_program(MILLRACE_MOLD mold)
 if(MILLRACE_MOLD)
@@ -60,13 +60,38 @@ set(MILLRACE_DEPENDENCIES
     absl::span absl::any_invocable absl::time absl::synchronization absl::variant
     protobuf::libprotobuf Threads::Threads ZLIB::ZLIB Snappy::snappy DNNL::dnnl Eigen3::Eigen OpenMP::OpenMP_CXX isal re2 icuuc png)
 
+if(MILLRACE_CUDA)
+  include(MillraceCuda)
+endif()
+
 set_property(GLOBAL PROPERTY MILLRACE_ROOMS "")
+
+# What of a room's sources belongs to this build: with CUDA its files (.cu, *_cuda.cc, cuda/), without it the stubs (no_cuda/).
+function(millrace_select_cuda list)
+  set(selected)
+  foreach(source ${${list}})
+    file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${source})
+    if(path MATCHES "/no_cuda/")
+      set(wanted NOT MILLRACE_CUDA)
+    elseif(path MATCHES "/cuda/|_cuda(_test)?\\.cc$|\\.cu$")
+      set(wanted MILLRACE_CUDA)
+      set_source_files_properties(${source} PROPERTIES INCLUDE_DIRECTORIES "${CUDAToolkit_INCLUDE_DIRS}")
+    else()
+      set(wanted TRUE)
+    endif()
+    if(${wanted})
+      list(APPEND selected ${source})
+    endif()
+  endforeach()
+  set(${list} ${selected} PARENT_SCOPE)
+endfunction()
 
 # millrace_room(NAME [SOURCES file...] [EXCLUDE regex]): one folder of the library. Compiles every .cc below
 # it except *_test.cc and *_fuzz.cc, and makes one test program of its tests.
 function(millrace_room name)
   cmake_parse_arguments(ARG "" "EXCLUDE" "SOURCES" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
+  millrace_select_cuda(sources)
   if(ARG_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX ${ARG_EXCLUDE})
   endif()
@@ -93,7 +118,7 @@ endfunction()
 function(millrace_test name)
   find_package(GTest REQUIRED)
   add_executable(${name} ${ARGN})
-  target_link_libraries(${name} PRIVATE millrace GTest::gmock GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE millrace GTest::gmock GTest::gtest_main ${MILLRACE_CUDA_DEPENDENCIES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
   target_compile_definitions(${name} PRIVATE MILLRACE_TESTDATA="${PROJECT_SOURCE_DIR}/testdata")
   add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)

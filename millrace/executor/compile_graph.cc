@@ -57,7 +57,6 @@ StatusOr<std::unique_ptr<Plan>> CompileGraph(std::unique_ptr<Graph> graph, PassC
     return Evaluate(node, inputs, options.devices[0]);
   };
   MR_RETURN_IF_ERROR(RunPasses(graph.get(), context, options.passes));
-  MR_RETURN_IF_ERROR(InsertCopies(graph.get()));
 
   PlanOptions plan_options;
   plan_options.feeds = context.feeds;
@@ -67,6 +66,7 @@ StatusOr<std::unique_ptr<Plan>> CompileGraph(std::unique_ptr<Graph> graph, PassC
     StatusOr<Endpoint> found = graph->FindEndpoint(fetch_names[i]);
     plan_options.fetches.push_back(found.ok() ? *found : context.fetches[i]);
   }
+  MR_RETURN_IF_ERROR(InsertCopies(graph.get(), &plan_options.fetches));
   plan_options.device_of = [&](const Node& node) -> StatusOr<Device*> {
     for (Device* device : options.devices) {
       if (device->name() == node.assigned_device()) return device;

@@ -26,8 +26,9 @@ struct PlacementOptions {
 // INVALID_ARGUMENT names the node and what it asked for, and lists the devices that there are.
 Status PlaceNodes(Graph* graph, const PlacementOptions& options);
 
-// Puts a copy node (_CopyToDevice) on every edge between nodes of different devices, one for each
-// tensor and receiving device; control edges stay as they are.
-Status InsertCopies(Graph* graph);
+// Puts a copy node (_CopyToDevice) on every edge between nodes of different devices, one for each tensor
+// and place, so that no kernel is given memory that it cannot read: see host_memory.h. Control edges stay as
+// they are. A tensor in `fetches` that is not in the host's memory is replaced by a copy that is.
+Status InsertCopies(Graph* graph, std::vector<Endpoint>* fetches);
 
 }  // namespace millrace

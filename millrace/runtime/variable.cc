@@ -6,6 +6,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "millrace/device/device_memory.h"
 
 namespace millrace {
 namespace {
@@ -141,8 +142,9 @@ Status Variable::Assign(Tensor value, bool validate_shape) {
     return InvalidArgument("variable ", name_, " has the shape ", declared_shape_.ToString(),
                            "; a value of shape ", value.shape().ToString(), " does not fit");
   }
-  // A small piece of a large buffer would keep all of it.
-  if (value.buffer() && value.buffer()->root()->size() / 2 > value.TotalBytes() + Buffer::kAlignment) {
+  // A small piece of a large buffer would keep all of it. (Memory of a device is not the host's to copy.)
+  if (value.buffer() && !IsDeviceMemory(value) &&
+      value.buffer()->root()->size() / 2 > value.TotalBytes() + Buffer::kAlignment) {
     value = value.Clone();
   }
   ExclusiveLock update_lock(&update_mu_);
@@ -157,11 +159,11 @@ Status Variable::NotInitialized() const {
   return FailedPrecondition("Attempting to use uninitialized value ", name_);
 }
 
-StatusOr<Tensor> Variable::TakeSpare(const Tensor& like) {
+StatusOr<Tensor> Variable::TakeSpare(const Tensor& like, Allocator* allocator) {
   spare_age_ = 0;
   Tensor spare = std::exchange(spare_, Tensor());
   if (Fits(spare, like)) return spare;
-  return Tensor::Make(like.dtype(), like.shape());
+  return Tensor::Make(like.dtype(), like.shape(), allocator);
 }
 
 void Variable::AgeSpare() {
@@ -183,6 +185,9 @@ Status Variable::BecomeSparse() {
     MutexLock lock(&value_mu_);
     if (!value_.IsInitialized()) return NotInitialized();
     if (sparse_) return absl::OkStatus();
+    if (IsDeviceMemory(value_)) {
+      return Unimplemented("variable ", name_, " is in a device's memory: rows of it cannot be updated there yet");
+    }
     spare_ = Tensor();
     sparse_ = value_.RefCountIsOne();
     if (sparse_) return absl::OkStatus();
@@ -196,7 +201,7 @@ Status Variable::BecomeSparse() {
   return absl::OkStatus();
 }
 
-Status Variable::UpdateDense(absl::FunctionRef<Status(const Tensor&, Tensor*)> fn) {
+Status Variable::UpdateDense(absl::FunctionRef<Status(const Tensor&, Tensor*)> fn, Allocator* allocator) {
   ExclusiveLock update_lock(&update_mu_);
   Tensor old;
   {
@@ -209,7 +214,7 @@ Status Variable::UpdateDense(absl::FunctionRef<Status(const Tensor&, Tensor*)> f
     }
     old = value_;
   }
-  MR_ASSIGN_OR_RETURN(Tensor next, TakeSpare(old));
+  MR_ASSIGN_OR_RETURN(Tensor next, TakeSpare(old, allocator));
   MR_RETURN_IF_ERROR(fn(old, &next));
   Swap(std::move(old), std::move(next));
   return absl::OkStatus();

@@ -43,7 +43,9 @@ class Variable : public Resource {
   // Calls fn(old, new): both have the variable's shape and may be the same memory. Element i of `new`
   // may depend on element i of `old` alone. Serialised with other updates of this variable. fn must not
   // touch the variable otherwise; it checks before it writes, as what it wrote before an error may stay.
-  Status UpdateDense(absl::FunctionRef<Status(const Tensor& old_value, Tensor* new_value)> fn);
+  // A variable in a device's memory takes that device's allocator, and an fn that enqueues on its stream.
+  Status UpdateDense(absl::FunctionRef<Status(const Tensor& old_value, Tensor* new_value)> fn,
+                     Allocator* allocator = Allocator::Heap());
   // Like UpdateDense over several variables at once (an optimizer's slots), locked in a fixed order so
   // that two updates cannot deadlock. old_values[i] belongs to variables[i]. INVALID_ARGUMENT when one
   // variable is in the list twice.
@@ -71,7 +73,8 @@ class Variable : public Resource {
   class Locks;
   Status NotInitialized() const;
   // Memory for a new value: the spare when it is free.
-  StatusOr<Tensor> TakeSpare(const Tensor& like) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  StatusOr<Tensor> TakeSpare(const Tensor& like, Allocator* allocator = Allocator::Heap())
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Makes the memory the variable's own, by a copy when it is shared.
   Status BecomeSparse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // The value and, when it is sparse, the locks of its rows.

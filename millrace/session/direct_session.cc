@@ -9,6 +9,7 @@
 #include "millrace/base/rooted_files.h"
 #include "millrace/base/timer.h"
 #include "millrace/device/cpu/cpu_device.h"
+#include "millrace/device/cuda/cuda_devices.h"
 #include "millrace/executor/step_stats.h"
 #include "millrace/graph/graph_def.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -77,6 +78,15 @@ DirectSession::DirectSession(const SessionOptions& options)
         {.name = absl::StrCat("/job:localhost/replica:0/task:0/device:CPU:", i), .pool = pool}));
     compile_options_.devices.push_back(devices_.back().get());
   }
+  StatusOr<std::vector<std::unique_ptr<Device>>> gpus = NewCudaDevices({.count = options.gpu_devices});
+  if (gpus.ok()) {
+    for (auto& gpu : *gpus) {
+      compile_options_.devices.push_back(gpu.get());
+      devices_.push_back(std::move(gpu));
+    }
+  } else {
+    MR_LOG(Error, "going on without GPUs: ", gpus.status().ToString());
+  }
   compile_options_.allow_soft_placement = options_.allow_soft_placement;
   compile_options_.passes = options_.passes;
   compile_options_.make_kernel = [this](const Node& node, Device* device) { return MakeKernel(node, device); };
@@ -86,7 +96,11 @@ DirectSession::DirectSession(const SessionOptions& options)
   functions_ = std::make_unique<FunctionTable>(compile_options_);
 }
 
-DirectSession::~DirectSession() { Close().IgnoreError(); }
+DirectSession::~DirectSession() {
+  Close().IgnoreError();
+  // What works by itself, such as a pipeline with functions of this session, ends before the devices do.
+  if (resources_.use_count() == 1) resources_->ClearAll();
+}
 
 Status DirectSession::Extend(pb::GraphDef def) {
   MutexLock lock(&graph_mu_);

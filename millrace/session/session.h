@@ -35,6 +35,9 @@ struct SessionOptions {
   int inter_op_threads = 0;
   // Number of CPU devices (CPU:0, CPU:1, ...); they share threads and memory.
   int cpu_devices = 1;
+  // Number of GPU devices (GPU:0, ...) at most; -1 takes all that CUDA_VISIBLE_DEVICES leaves. A node runs on
+  // one when it asks to. In a build without CUDA there are none.
+  int gpu_devices = -1;
   // Which rewrites of the graph are made before it runs.
   PassOptions passes = {};
   // A device that does not exist, or that has no kernel for an op, is replaced by one that has.

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "millrace/graph/graph_def.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/passes/roles.h"
 
 namespace millrace {
@@ -95,6 +96,7 @@ class ElementwiseFuser {
 
   bool IsCandidate(const Node& node) const {
     if (node.num_outputs() != 1 || roles_.IsFed(&node) || node.is_detached()) return false;
+    if (!RunsInHostMemory(node)) return false;  // only the host has a kernel for the fused op
     if (!IsElementwise(node) && !ReducesLastAxis(node)) return false;
     if (!IsPlain(node.output_type(0)) || !node.output_shape(0).known_rank()) return false;
     for (int i = 0; i < node.num_inputs(); ++i) {

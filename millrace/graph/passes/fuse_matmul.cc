@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/passes/roles.h"
 
 namespace millrace {
@@ -18,7 +19,11 @@ class ProductFuser {
 
   // Product -> bias -> activation, from its first node. Fuses as much as can be.
   Status TryFuse(Node* product) {
-    if (!IsProduct(*product) || product->output_type(0) != DType::kFloat || fused_[product]) return absl::OkStatus();
+    // Only the host has kernels for the fused ops.
+    if (!IsProduct(*product) || product->output_type(0) != DType::kFloat || fused_[product] ||
+        !RunsInHostMemory(*product)) {
+      return absl::OkStatus();
+    }
     Node* bias = OnlyUser(product);
     if (bias == nullptr || !IsBias(*bias, *product)) return absl::OkStatus();
     Node* activation = OnlyUser(bias);

@@ -3,6 +3,7 @@
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/runtime/kernel_registry.h"
+#include "millrace/runtime/wait_registry.h"
 
 namespace millrace {
 namespace {
@@ -13,11 +14,18 @@ class CopyToDeviceKernel : public AsyncKernel {
  public:
   explicit CopyToDeviceKernel(KernelInit& init) { init.Attr("to_host", &to_host_); }
   void ComputeAsync(KernelContext& ctx, Done done) override {
-    if (to_host_) {
-      ctx.device()->CopyToHost(ctx.input(0), ctx.mutable_output(0), std::move(done));
-    } else {
-      ctx.device()->CopyFromHost(ctx.input(0), ctx.mutable_output(0), std::move(done));
-    }
+    if (!to_host_) return ctx.device()->CopyFromHost(ctx.input(0), ctx.mutable_output(0), std::move(done));
+    // Everything that the device has to do before is waited for here.
+    WaitRegistry* const waits = ctx.step().waits;
+    const uint64_t wait =
+        waits == nullptr ? 0
+                         : waits->Begin(ctx.node().name(), absl::StrCat("the tensor from ", ctx.device()->name()),
+                                        ctx.step().step_id);
+    ctx.device()->CopyToHost(ctx.input(0), ctx.mutable_output(0),
+                             [waits, wait, done = std::move(done)](Status status) mutable {
+                               if (waits != nullptr) waits->End(wait);
+                               done(std::move(status));
+                             });
   }
 
  private:

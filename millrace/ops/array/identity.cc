@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// Hands on every input, sharing its memory.
+// Hands on every input, sharing its memory, whosever that is.
 class IdentityKernel : public Kernel {
  public:
   explicit IdentityKernel(KernelInit&) {}
@@ -42,20 +42,24 @@ MILLRACE_OP(Identity)
     .Input("input: T").Output("output: T").Attr("T: type").Shape(IdentityShape)
     .Gradient(IdentityGradient);
 MILLRACE_KERNEL(Identity, kCpu, IdentityKernel);
+MILLRACE_KERNEL(Identity, kCuda, IdentityKernel);
 
 MILLRACE_OP(IdentityN)
     .Input("input: T").Output("output: T").Attr("T: list(type) >= 1").Shape(IdentityShape)
     .Gradient(IdentityGradient);
 MILLRACE_KERNEL(IdentityN, kCpu, IdentityKernel);
+MILLRACE_KERNEL(IdentityN, kCuda, IdentityKernel);
 
 MILLRACE_OP(StopGradient)
     .Input("input: T").Output("output: T").Attr("T: type").Shape(IdentityShape).NotDifferentiable();
 MILLRACE_KERNEL(StopGradient, kCpu, IdentityKernel);
+MILLRACE_KERNEL(StopGradient, kCuda, IdentityKernel);
 
 MILLRACE_OP(PreventGradient)
     .Input("input: T").Output("output: T").Attr("T: type").Attr("message: string = ''")
     .Shape(IdentityShape).Gradient(ForbiddenGradient);
 MILLRACE_KERNEL(PreventGradient, kCpu, IdentityKernel);
+MILLRACE_KERNEL(PreventGradient, kCuda, IdentityKernel);
 
 MILLRACE_OP(GuaranteeConst)
     .Input("input: T").Output("output: T").Attr("T: type").Stateful().Shape(IdentityShape)
@@ -70,6 +74,7 @@ MILLRACE_KERNEL(RefIdentity, kCpu, IdentityKernel);
 MILLRACE_OP(NoOp)
     .Shape(NoOutputs).NotDifferentiable();
 MILLRACE_KERNEL(NoOp, kCpu, NoOpKernel);
+MILLRACE_KERNEL(NoOp, kCuda, NoOpKernel);
 
 }  // namespace
 }  // namespace millrace

@@ -1,5 +1,6 @@
 // Placeholder and its twins: values that come with a step.
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -55,11 +56,15 @@ MILLRACE_OP(Placeholder)
     .Output("output: dtype").Attr("dtype: type").Attr("shape: shape = { unknown_rank: true }")
     .Shape(AttrShape).NotDifferentiable();
 MILLRACE_KERNEL(Placeholder, kCpu, PlaceholderKernel);
+MILLRACE_KERNEL(Placeholder, kCuda, PlaceholderKernel);
+MILLRACE_HOST_MEMORY(Placeholder, "GPU", "output");  // what is fed is the caller's
 
 MILLRACE_OP(PlaceholderV2)
     .Output("output: dtype").Attr("dtype: type").Attr("shape: shape").Shape(AttrShape)
     .NotDifferentiable();
 MILLRACE_KERNEL(PlaceholderV2, kCpu, PlaceholderKernel);
+MILLRACE_KERNEL(PlaceholderV2, kCuda, PlaceholderKernel);
+MILLRACE_HOST_MEMORY(PlaceholderV2, "GPU", "output");  // what is fed is the caller's
 
 MILLRACE_OP(PlaceholderWithDefault)
     .Input("input: dtype").Output("output: dtype").Attr("dtype: type").Attr("shape: shape")

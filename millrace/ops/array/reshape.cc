@@ -1,5 +1,6 @@
 // Reshape: the same elements, in the same memory, under another shape.
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
@@ -102,6 +103,8 @@ MILLRACE_OP(Reshape)
     .Input("tensor: T").Input("shape: Tshape").Output("output: T").Attr("T: type")
     .Attr("Tshape: {int32, int64} = int32").Shape(ReshapeShape).Gradient(ReshapeGradient);
 MILLRACE_KERNEL(Reshape, kCpu, ReshapeKernel);
+MILLRACE_KERNEL(Reshape, kCuda, ReshapeKernel);
+MILLRACE_HOST_MEMORY(Reshape, "GPU", "shape");
 
 }  // namespace
 }  // namespace millrace

@@ -1,6 +1,7 @@
 // Shape, ShapeN, Size and Rank: what a tensor looks like, as a tensor.
 #include <limits>
 
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
@@ -51,21 +52,29 @@ MILLRACE_OP(Shape)
     .Input("input: T").Output("output: out_type").Attr("T: type")
     .Attr("out_type: {int32, int64} = int32").Shape(ShapeOfShape).NotDifferentiable();
 MILLRACE_KERNEL(Shape, kCpu, ShapeKernel);
+MILLRACE_KERNEL(Shape, kCuda, ShapeKernel);
+MILLRACE_HOST_MEMORY(Shape, "GPU", "output");
 
 MILLRACE_OP(ShapeN)
     .Input("input: N * T").Output("output: N * out_type").Attr("N: int >= 1").Attr("T: type")
     .Attr("out_type: {int32, int64} = int32").Shape(ShapeOfShape).NotDifferentiable();
 MILLRACE_KERNEL(ShapeN, kCpu, ShapeKernel);
+MILLRACE_KERNEL(ShapeN, kCuda, ShapeKernel);
+MILLRACE_HOST_MEMORY(ShapeN, "GPU", "output");
 
 MILLRACE_OP(Size)
     .Input("input: T").Output("output: out_type").Attr("T: type")
     .Attr("out_type: {int32, int64} = int32").Shape(ScalarShape).NotDifferentiable();
 MILLRACE_KERNEL(Size, kCpu, SizeKernel);
+MILLRACE_KERNEL(Size, kCuda, SizeKernel);
+MILLRACE_HOST_MEMORY(Size, "GPU", "output");
 
 MILLRACE_OP(Rank)
     .Input("input: T").Output("output: int32").Attr("T: type").Shape(ScalarShape)
     .NotDifferentiable();
 MILLRACE_KERNEL(Rank, kCpu, RankKernel);
+MILLRACE_KERNEL(Rank, kCuda, RankKernel);
+MILLRACE_HOST_MEMORY(Rank, "GPU", "output");
 
 }  // namespace
 }  // namespace millrace

@@ -1,4 +1,5 @@
 // Variables of TensorFlow 1, whose output is a reference: VariableV2 and what is done with it.
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/state/variable_access.h"
@@ -127,6 +128,8 @@ MILLRACE_KERNEL(Variable, kCpu, RefVariableKernel);
 MILLRACE_KERNEL(Assign, kCpu, AssignKernel);
 MILLRACE_KERNEL(IsVariableInitialized, kCpu, IsInitializedKernel);
 MILLRACE_KERNEL(VarIsInitializedOp, kCpu, IsInitializedKernel);
+MILLRACE_KERNEL(VarIsInitializedOp, kCuda, IsInitializedKernel);
+MILLRACE_HOST_MEMORY(VarIsInitializedOp, "GPU", "is_initialized");
 
 }  // namespace
 }  // namespace millrace

@@ -1,5 +1,6 @@
 // Variables behind handles: VarHandleOp and what is done with it.
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/state/variable_access.h"
@@ -224,6 +225,16 @@ MILLRACE_KERNEL(AssignVariableOp, kCpu, AssignVariableKernel);
 MILLRACE_KERNEL(VariableShape, kCpu, VariableShapeKernel);
 MILLRACE_KERNEL(DestroyResourceOp, kCpu, DestroyResourceKernel);
 MILLRACE_KERNEL(DisableCopyOnRead, kCpu, DisableCopyOnReadKernel);
+
+// None of these looks at elements: handles are the host's, and values share memory, whosever it is.
+MILLRACE_KERNEL(VarHandleOp, kCuda, VarHandleKernel);
+MILLRACE_KERNEL(ReadVariableOp, kCuda, ReadVariableKernel);
+MILLRACE_KERNEL(_ReadVariablesOp, kCuda, ReadVariableKernel);
+MILLRACE_KERNEL(AssignVariableOp, kCuda, AssignVariableKernel);
+MILLRACE_KERNEL(VariableShape, kCuda, VariableShapeKernel);
+MILLRACE_HOST_MEMORY(VariableShape, "GPU", "output");
+MILLRACE_KERNEL(DestroyResourceOp, kCuda, DestroyResourceKernel);
+MILLRACE_KERNEL(DisableCopyOnRead, kCuda, DisableCopyOnReadKernel);
 
 }  // namespace
 }  // namespace millrace

@@ -9,6 +9,10 @@ VariableSource::VariableSource(KernelInit& init) {
     return;
   }
   where_ = *std::move(where);
+  // A device with memory of its own has variables of its own: nobody else could read them.
+  if (const Device* device = init.device(); device != nullptr && !device->shares_host_memory()) {
+    where_.name += device->name().substr(device->name().rfind('/'));
+  }
   init.Attr("dtype", &dtype_);
   init.Attr("shape", &shape_);
   // The first kind of variable had no way to say "unknown" but a scalar's shape.

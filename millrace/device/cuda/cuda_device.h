@@ -1,0 +1,42 @@
+// A GPU as a Device.
+#pragma once
+
+#include <string>
+
+#include "millrace/device/cuda/gpu.h"
+#include "millrace/device/device.h"
+
+namespace millrace {
+
+// A session's view of a Gpu, which all sessions share.
+class CudaDevice : public Device {
+ public:
+  CudaDevice(std::string name, Gpu* gpu);
+
+  // The GPU behind a device of type "GPU".
+  static Gpu* GpuOf(Device* device) { return static_cast<CudaDevice*>(device)->gpu_; }
+
+  Allocator* allocator() override { return gpu_->allocator(); }
+  Stream* stream() override { return &stream_; }
+  ThreadPool* intra_op_pool() override { return nullptr; }
+  // `done` is called at once, when the copy is enqueued: kernels wait for it on the device.
+  void CopyFromHost(const Tensor& host, Tensor* here, absl::AnyInvocable<void(Status)> done) override;
+  void CopyToHost(const Tensor& here, Tensor* host, absl::AnyInvocable<void(Status)> done) override;
+  bool shares_host_memory() const override { return false; }
+
+ private:
+  class ComputeStream : public Stream {
+   public:
+    explicit ComputeStream(Gpu* gpu) : gpu_(gpu) {}
+    void WhenDone(absl::AnyInvocable<void(Status)> done) override { gpu_->WhenDone(std::move(done)); }
+    Status Synchronize() override { return gpu_->Synchronize(); }
+
+   private:
+    Gpu* const gpu_;
+  };
+
+  Gpu* const gpu_;
+  ComputeStream stream_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,193 @@
+#include "millrace/device/cuda/gpu.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace millrace {
+namespace {
+
+// Threads that wait for events and go on with the steps that wanted them.
+constexpr int kDoneThreads = 4;
+// Threads that help to fill pinned memory: one alone is slower than the bus.
+constexpr int kStageThreads = 6;
+// A large copy goes through pinned memory in pieces, so that the bus works on one while the next is filled.
+constexpr size_t kPiece = size_t{16} << 20;
+// What one thread fills at a time.
+constexpr int64_t kStageGrain = int64_t{256} << 10;
+// What cuBLAS wants for its fastest algorithms on this generation.
+constexpr size_t kCublasWorkspace = size_t{32} << 20;
+
+}  // namespace
+
+Gpu::Gpu(int ordinal, std::string name)
+    : ordinal_(ordinal),
+      name_(std::move(name)),
+      pinned_(ordinal),
+      done_threads_("cuda_done", kDoneThreads),
+      stage_threads_("cuda_stage", kStageThreads),
+      computed_(name_, ordinal, &done_threads_),
+      copied_out_(name_, ordinal, &done_threads_) {}
+
+StatusOr<Gpu*> Gpu::Get(int ordinal) {
+  // Never destroyed: tensors and variables may outlive everything else.
+  static Mutex* const mu = new Mutex;
+  static auto* const gpus = new std::map<int, Gpu*>;
+  MutexLock lock(mu);
+  Gpu*& gpu = (*gpus)[ordinal];
+  if (gpu != nullptr) return gpu;
+  const std::string device = absl::StrCat("GPU:", ordinal);
+  cudaDeviceProp props;
+  MR_RETURN_IF_CUDA_ERROR(device, cudaGetDeviceProperties(&props, ordinal));
+  std::unique_ptr<Gpu> made(new Gpu(ordinal, absl::StrCat(device, " (", props.name, ")")));
+  MR_RETURN_IF_ERROR(made->Init());
+  return gpu = made.release();
+}
+
+Status Gpu::Init() {
+  MR_RETURN_IF_ERROR(Use());
+  for (CudaStreamHandle* stream : {&compute_, &copy_in_, &copy_out_}) {
+    MR_RETURN_IF_CUDA_ERROR(name_, cudaStreamCreateWithFlags(stream->out(), cudaStreamNonBlocking));
+  }
+  memory_ = std::make_unique<GpuAllocator>(name_, ordinal_, compute_.get());
+  return memory_->Init();
+}
+
+Status Gpu::Use() const {
+  MR_RETURN_IF_CUDA_ERROR(name_, cudaSetDevice(ordinal_));
+  return absl::OkStatus();
+}
+
+StatusOr<CudaEvent> Gpu::Record(cudaStream_t stream) const {
+  CudaEvent event;
+  MR_RETURN_IF_CUDA_ERROR(
+      name_, cudaEventCreateWithFlags(event.out(), cudaEventDisableTiming | cudaEventBlockingSync));
+  MR_RETURN_IF_CUDA_ERROR(name_, cudaEventRecord(event.get(), stream));
+  return event;
+}
+
+Status Gpu::Stage(const Tensor& host, void* to, std::vector<RefPtr<Buffer>>* sources) {
+  const char* const from = static_cast<const char*>(host.raw_data());
+  const size_t bytes = host.TotalBytes();
+  if (bytes == 0) return absl::OkStatus();
+  if (PinnedAllocator::Owns(*host.buffer())) {
+    MR_RETURN_IF_CUDA_ERROR(name_, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, copy_in_.get()));
+    sources->push_back(host.buffer());
+    return absl::OkStatus();
+  }
+  for (size_t at = 0; at < bytes; at += kPiece) {
+    const size_t n = std::min(kPiece, bytes - at);
+    RefPtr<Buffer> piece = pinned_.Allocate(n);
+    if (!piece) return ResourceExhausted("no ", pinned_.name(), " for a copy of ", bytes, " bytes to ", name_);
+    char* const staged = static_cast<char*>(piece->data());
+    stage_threads_.ParallelFor(static_cast<int64_t>(n), kStageGrain, [&](int64_t begin, int64_t end) {
+      std::memcpy(staged + begin, from + at + begin, end - begin);
+    });
+    MR_RETURN_IF_CUDA_ERROR(name_, cudaMemcpyAsync(static_cast<char*>(to) + at, staged, n,
+                                                   cudaMemcpyHostToDevice, copy_in_.get()));
+    sources->push_back(std::move(piece));
+  }
+  return absl::OkStatus();
+}
+
+void Gpu::Reap() {
+  // What they hold is let go of outside the lock.
+  std::vector<Loan> ended;
+  MutexLock lock(&loans_mu_);
+  while (!loans_.empty() && cudaEventQuery(loans_.front().ended->get()) != cudaErrorNotReady) {
+    ended.push_back(std::move(loans_.front()));
+    loans_.pop_front();
+  }
+}
+
+StatusOr<Tensor> Gpu::CopyIn(const Tensor& host) {
+  if (!IsPlain(host.dtype())) {
+    return Unimplemented("tensors of type ", host.dtype(), " cannot be in the memory of ", name_);
+  }
+  if (IsDeviceMemory(host)) return Internal("a copy to ", name_, " was asked for of what is not the host's");
+  MR_RETURN_IF_ERROR(Use());
+  Reap();
+  RefPtr<GpuBuffer> buffer = memory_->AllocateOn(copy_in_.get(), host.TotalBytes());
+  if (!buffer) {
+    return ResourceExhausted("no memory for a tensor of ", host.dtype(), host.shape().ToString(), " (",
+                             host.TotalBytes(), " bytes) on ", name_);
+  }
+  Loan loan;
+  const Status staged = Stage(host, buffer->data(), &loan.sources);
+  // Also after an error: pieces may be on their way.
+  MR_ASSIGN_OR_RETURN(CudaEvent event, Record(copy_in_.get()));
+  loan.ended = std::make_shared<const CudaEvent>(std::move(event));
+  buffer->FilledBy(loan.ended);
+  {
+    MutexLock lock(&loans_mu_);
+    loans_.push_back(std::move(loan));
+  }
+  MR_RETURN_IF_ERROR(staged);
+  return Tensor(host.dtype(), host.shape(), std::move(buffer));
+}
+
+void Gpu::CopyOut(const Tensor& here, absl::AnyInvocable<void(StatusOr<Tensor>)> done) {
+  Tensor host;
+  CudaEvent ended;
+  const Status status = [&]() -> Status {
+    const GpuBuffer* const buffer = GpuBufferOf(here);
+    if (buffer == nullptr || buffer->ordinal() != ordinal_) {
+      return Internal("a copy from ", name_, " was asked for of what is not in its memory");
+    }
+    MR_RETURN_IF_ERROR(Use());
+    MR_RETURN_IF_ERROR(Tensor::MakeInto(here.dtype(), here.shape(), &pinned_, &host));
+    MR_RETURN_IF_ERROR(buffer->AwaitOn(copy_out_.get()));
+    MR_ASSIGN_OR_RETURN(const CudaEvent computed, Record(compute_.get()));
+    MR_RETURN_IF_CUDA_ERROR(name_, cudaStreamWaitEvent(copy_out_.get(), computed.get()));
+    MR_RETURN_IF_CUDA_ERROR(name_, cudaMemcpyAsync(host.raw_data(), here.raw_data(), here.TotalBytes(),
+                                                   cudaMemcpyDeviceToHost, copy_out_.get()));
+    MR_ASSIGN_OR_RETURN(ended, Record(copy_out_.get()));
+    return absl::OkStatus();
+  }();
+  if (!status.ok()) return done(status);
+  copied_out_.Add(std::move(ended), [host = std::move(host), done = std::move(done)](Status s) mutable {
+    if (!s.ok()) return done(std::move(s));
+    done(std::move(host));
+  });
+}
+
+void Gpu::WhenDone(Completions::Done done) {
+  StatusOr<CudaEvent> event = Record(compute_.get());
+  if (!event.ok()) return done(event.status());
+  computed_.Add(*std::move(event), std::move(done));
+}
+
+Status Gpu::Synchronize() {
+  MR_RETURN_IF_ERROR(Use());
+  MR_RETURN_IF_CUDA_ERROR(name_, cudaStreamSynchronize(compute_.get()));
+  return absl::OkStatus();
+}
+
+Status CublasStatus(cublasStatus_t code, absl::string_view call, absl::string_view device) {
+  if (code == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
+  const std::string text = absl::StrCat(call, " on ", device, ": ", cublasGetStatusString(code));
+  return code == CUBLAS_STATUS_ALLOC_FAILED ? ResourceExhausted(text) : Internal(text);
+}
+
+Status Gpu::WithCublas(absl::FunctionRef<Status(cublasHandle_t)> fn) {
+  MutexLock lock(&cublas_mu_);
+  if (!cublas_) {
+    Cublas handle;
+    MR_RETURN_IF_ERROR(CublasStatus(cublasCreate(handle.out()), "cublasCreate", name_));
+    MR_RETURN_IF_ERROR(
+        CublasStatus(cublasSetStream(handle.get(), compute_.get()), "cublasSetStream", name_));
+    // Of our own memory: products follow one another on one stream and can share it.
+    cublas_workspace_ = memory_->Allocate(kCublasWorkspace);
+    if (!cublas_workspace_) return ResourceExhausted("no memory for cuBLAS's workspace on ", name_);
+    MR_RETURN_IF_ERROR(CublasStatus(
+        cublasSetWorkspace(handle.get(), cublas_workspace_->data(), cublas_workspace_->size()),
+        "cublasSetWorkspace", name_));
+    cublas_ = std::move(handle);
+  }
+  return fn(cublas_.get());
+}
+
+}  // namespace millrace

@@ -1,0 +1,81 @@
+#include "millrace/device/cuda/gpu_memory.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace millrace {
+
+int GpuBuffer::ordinal() const { return allocator_->ordinal(); }
+
+void GpuBuffer::FilledBy(std::shared_ptr<const CudaEvent> event) {
+  filled_ = std::move(event);
+  awaited_.store(false, std::memory_order_release);
+}
+
+Status GpuBuffer::AwaitOn(cudaStream_t stream) const {
+  if (awaited_.load(std::memory_order_acquire)) return absl::OkStatus();
+  MR_RETURN_IF_CUDA_ERROR(allocator_->device(), cudaStreamWaitEvent(stream, filled_->get()));
+  return absl::OkStatus();
+}
+
+Status GpuBuffer::AwaitOnCompute() const {
+  MR_RETURN_IF_ERROR(AwaitOn(allocator_->compute()));
+  awaited_.store(true, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+void GpuBuffer::Destroy() {
+  // Errors here are those of a device that is broken or of a process that ends: the memory is gone anyway.
+  cudaSetDevice(allocator_->ordinal());
+  AwaitOnCompute().IgnoreError();
+  if (cudaFreeAsync(data_, allocator_->compute()) != cudaSuccess) cudaGetLastError();
+  delete this;
+}
+
+const GpuBuffer* GpuBufferOf(const Tensor& tensor) {
+  return tensor.buffer() ? dynamic_cast<const GpuBuffer*>(tensor.buffer()->root()) : nullptr;
+}
+
+Status GpuAllocator::Init() {
+  cudaMemPoolProps props = {};
+  props.allocType = cudaMemAllocationTypePinned;
+  props.location.type = cudaMemLocationTypeDevice;
+  props.location.id = ordinal_;
+  MR_RETURN_IF_CUDA_ERROR(device_, cudaMemPoolCreate(pool_.out(), &props));
+  // Keeps freed memory for the next step instead of handing it back at every synchronisation.
+  uint64_t keep = std::numeric_limits<uint64_t>::max();
+  MR_RETURN_IF_CUDA_ERROR(device_,
+                          cudaMemPoolSetAttribute(pool_.get(), cudaMemPoolAttrReleaseThreshold, &keep));
+  return absl::OkStatus();
+}
+
+RefPtr<GpuBuffer> GpuAllocator::AllocateOn(cudaStream_t stream, size_t bytes) {
+  cudaSetDevice(ordinal_);
+  const size_t size = std::max<size_t>(bytes, 1);
+  void* data = nullptr;
+  cudaError_t code = cudaMallocFromPoolAsync(&data, size, pool_.get(), stream);
+  if (code == cudaErrorMemoryAllocation) {
+    // What was freed may still be in use by work in flight, or kept by the pool in pieces that do not
+    // fit: the one moment when waiting for the device beats failing.
+    cudaGetLastError();
+    cudaStreamSynchronize(compute_);
+    cudaMemPoolTrimTo(pool_.get(), 0);
+    code = cudaMallocFromPoolAsync(&data, size, pool_.get(), stream);
+  }
+  if (code != cudaSuccess) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  return AdoptRef(new GpuBuffer(this, data, bytes));
+}
+
+RefPtr<Buffer> GpuAllocator::Allocate(size_t bytes) { return AllocateOn(compute_, bytes); }
+
+uint64_t GpuAllocator::bytes_in_use() const {
+  uint64_t bytes = 0;
+  cudaMemPoolGetAttribute(pool_.get(), cudaMemPoolAttrUsedMemCurrent, &bytes);
+  return bytes;
+}
+
+}  // namespace millrace

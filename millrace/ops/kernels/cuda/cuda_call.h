@@ -1,0 +1,51 @@
+// What a kernel on a GPU works with: device memory for its inputs and outputs, and the stream.
+//
+//   Status Compute(KernelContext& ctx) override {
+//     CudaCall call(ctx);
+//     MR_ASSIGN_OR_RETURN(const void* x, call.Input(0));
+//     MR_ASSIGN_OR_RETURN(Tensor * y, call.Output(0, ctx.input(0).shape()));
+//     return call.Launched("Negate", LaunchNegate(x, y->raw_data(), ..., call.stream()));
+//   }
+//
+// The context's own allocator is the host's: outputs in host memory (MILLRACE_HOST_MEMORY) come from it.
+#pragma once
+
+#include <optional>
+
+#include "millrace/device/cuda/cuda_device.h"
+#include "millrace/ops/kernels/cuda/elementwise.h"
+#include "millrace/runtime/kernel.h"
+
+namespace millrace {
+
+class CudaCall {
+ public:
+  explicit CudaCall(KernelContext& ctx) : ctx_(ctx), gpu_(CudaDevice::GpuOf(ctx.device())) {}
+
+  Gpu* gpu() const { return gpu_; }
+  cudaStream_t stream() const { return gpu_->compute(); }
+
+  // The memory of a tensor, once what fills it is done. INTERNAL when it is not this GPU's.
+  StatusOr<void*> Memory(const Tensor& tensor) const;
+  StatusOr<const void*> Input(int i) const { return Memory(ctx_.input(i)); }
+  // Memory for output i, also set as that output. RESOURCE_EXHAUSTED names the device.
+  StatusOr<Tensor*> Output(int i, const Shape& shape) const;
+  // What a launch said.
+  Status Launched(absl::string_view kernel, cudaError_t code) const {
+    return CudaStatus(code, kernel, gpu_->name());
+  }
+
+ private:
+  KernelContext& ctx_;
+  Gpu* const gpu_;
+};
+
+// None for what GPU kernels do not take.
+std::optional<cuda::ElementType> CudaElementType(DType dtype);
+
+// INVALID_ARGUMENT names shapes that do not fit, UNIMPLEMENTED ones of too many dimensions.
+StatusOr<cuda::BinaryPlan> PlanBinary(const Shape& a, const Shape& b, Shape* result);
+// For operands of the same shape.
+cuda::BinaryPlan PlanSameShape(int64_t num_elements);
+
+}  // namespace millrace
