@@ -1,5 +1,7 @@
 #include "bench/chains.h"
 
+#include "absl/strings/str_format.h"
+
 #include <cstring>
 #include <functional>
 #include <thread>
