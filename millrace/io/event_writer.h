@@ -1,0 +1,55 @@
+// Event files, which TensorBoard reads: records of Event messages, the first of which says the version.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "millrace/base/clock.h"
+#include "millrace/base/file.h"
+#include "millrace/base/mutex.h"
+#include "millrace/base/status.h"
+#include "millrace/io/record.h"
+#include "millrace/proto/event.pb.h"
+
+namespace millrace {
+
+namespace pb = ::tensorflow;
+
+struct EventWriterOptions {
+  FileSystem* files = FileSystem::Posix();
+  Clock* clock = Clock::Real();
+  // Ends the file's name.
+  std::string suffix = {};
+};
+
+// Thread-safe. After an error nothing more is written, and the same error comes again.
+class EventWriter {
+ public:
+  // Makes the directory, and in it events.out.tfevents.SECONDS.HOST and the suffix, which is on its way to the disk
+  // with its first record when this returns.
+  static StatusOr<std::unique_ptr<EventWriter>> Create(const std::string& directory,
+                                                       const EventWriterOptions& options = {});
+
+  const std::string& path() const { return path_; }
+
+  // A wall_time of 0 is replaced by now.
+  Status Write(pb::Event event);
+  // The bytes of a Summary, as summary ops give them.
+  Status WriteSummary(absl::string_view summary, int64_t step);
+  Status Flush();
+  // Flushes too. Nothing may follow.
+  Status Close();
+
+ private:
+  EventWriter(std::string path, Clock* clock, std::unique_ptr<RecordWriter> records)
+      : path_(std::move(path)), clock_(clock), records_(std::move(records)) {}
+
+  const std::string path_;
+  Clock* const clock_;
+  Mutex mu_;
+  std::unique_ptr<RecordWriter> records_ ABSL_GUARDED_BY(mu_);
+  Status status_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace
