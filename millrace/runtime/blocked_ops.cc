@@ -14,17 +14,18 @@ constexpr int kMaxNestedTells = 32;
 }  // namespace
 
 void CallingOp::Change(absl::FunctionRef<void()> change) const {
-  const Status unchanged = step->resources->Update(origin, [&] {
+  if (step->resources == nullptr) return change();
+  const Status changed = step->resources->Update(origin, [&] {
     change();
     return absl::OkStatus();
   });
-  MR_CHECK(unchanged.ok());
+  MR_CHECK(changed.ok());
 }
 
 void FinishedOps::Tell(const StepContext* own) {
   for (Attempt& a : attempts_) {
-    // Whoever cancels the step finds the op gone: no need to wait for that here, and a thread that is at it
-    // could not.
+    // Whoever cancels the step finds the op gone: no need to wait for that here, and a thread that
+    // is at it could not.
     CancellationManager* const cancellation = a.op.step->cancellation;
     if (a.token != 0 && !cancellation->IsCancelled()) cancellation->Deregister(a.token);
     if (a.wait != 0) a.op.step->waits->End(a.wait);
@@ -34,17 +35,21 @@ void FinishedOps::Tell(const StepContext* own) {
     if (a.op.step == own && mine == nullptr) {
       mine = &a;
     } else if (Scheduler* const pool = a.op.step->inter_op; pool != nullptr) {
-      pool->Schedule([done = std::move(a.done), result = std::move(a.result)]() mutable { done(std::move(result)); });
+      pool->Schedule([done = std::move(a.done), result = std::move(a.result)]() mutable {
+        done(std::move(result));
+      });
     } else {
       a.done(std::move(a.result));
     }
   }
   if (mine == nullptr) return;
-  // What follows the op may come here again, and a loop does so for ever: now and then it begins a new stack.
+  // What follows the op may come here again, and a loop does so for ever: now and then it begins a
+  // new stack.
   Scheduler* const pool = mine->op.step->inter_op;
   if (nested_tells >= kMaxNestedTells && pool != nullptr) {
-    pool->Schedule(
-        [done = std::move(mine->done), result = std::move(mine->result)]() mutable { done(std::move(result)); });
+    pool->Schedule([done = std::move(mine->done), result = std::move(mine->result)]() mutable {
+      done(std::move(result));
+    });
     return;
   }
   ++nested_tells;
@@ -87,7 +92,8 @@ bool WaitingLine::Join(Attempt attempt, FinishedOps* finished,
     }
   }
   attempt.id = next_id_++;
-  if (CancellationManager* const cancellation = attempt.op.step->cancellation; cancellation != nullptr) {
+  if (CancellationManager* const cancellation = attempt.op.step->cancellation;
+      cancellation != nullptr) {
     attempt.token = cancellation->NewToken();
     if (!cancellation->Register(attempt.token, cancel(attempt.id))) {
       attempt.token = 0;
@@ -98,8 +104,9 @@ bool WaitingLine::Join(Attempt attempt, FinishedOps* finished,
     }
   }
   if (WaitRegistry* const waits = attempt.op.step->waits; waits != nullptr) {
-    attempt.wait = waits->Begin(attempt.op.origin.node->name(), absl::StrCat(attempt.waits_for, " ", resource_),
-                                attempt.op.step->step_id);
+    attempt.wait =
+        waits->Begin(attempt.op.origin.node->name(),
+                     absl::StrCat(attempt.waits_for, " ", resource_), attempt.op.step->step_id);
   }
   waiting_.push_back(std::move(attempt));
   return changed;

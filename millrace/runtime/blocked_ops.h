@@ -1,4 +1,5 @@
-// Ops that wait for a resource to change: a queue to have room, an accumulator to have enough gradients.
+// Ops that wait for a resource to change: a queue to have room, an accumulator to have enough
+// gradients.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,8 @@ enum class Progress {
   kDone,
 };
 
-// One op that may have to wait. Its functions are called with the resource's lock held, `done` without.
+// One op that may have to wait. Its functions are called with the resource's lock held, `done`
+// without.
 struct Attempt {
   Attempt(const CallingOp& op, const char* waits_for) : op(op), waits_for(waits_for) {}
 
@@ -52,7 +54,7 @@ struct Attempt {
   absl::AnyInvocable<void(Status)> done;
 
   Status result;
-  int64_t id = 0;     // in its line, while it waits
+  int64_t id = 0;  // in its line, while it waits
   CancellationManager::Token token = 0;
   uint64_t wait = 0;  // in the list of waits
 };
@@ -61,8 +63,8 @@ struct Attempt {
 class FinishedOps {
  public:
   void Add(Attempt attempt) { attempts_.push_back(std::move(attempt)); }
-  // Tells them: the op `own`, of this thread, at once; others on their steps' threads, so that one step
-  // does not do the work of another.
+  // Tells them: the op `own`, of this thread, at once; others on their steps' threads, so that one
+  // step does not do the work of another.
   void Tell(const StepContext* own);
 
  private:
@@ -86,9 +88,9 @@ class WaitingLine {
 
   // Runs attempts as far as they go; true when anything changed.
   bool Advance(FinishedOps* finished);
-  // Runs `attempt` when nobody holds it up, and otherwise or when it is not done puts it in the line. From
-  // then on what `cancel` gives for its id is called, without the owner's lock, when its step is cancelled; it
-  // keeps the owner alive. True when anything changed.
+  // Runs `attempt` when nobody holds it up, and otherwise or when it is not done puts it in the
+  // line. From then on what `cancel` gives for its id is called, without the owner's lock, when its
+  // step is cancelled; it keeps the owner alive. True when anything changed.
   bool Join(Attempt attempt, FinishedOps* finished,
             absl::FunctionRef<absl::AnyInvocable<void()>(int64_t id)> cancel);
   // Takes the op out of the line, if it is still there, and undoes it; it fails as cancelled.

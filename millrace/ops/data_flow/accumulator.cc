@@ -55,9 +55,8 @@ void Accumulator::Take(const CallingOp& op, int64_t num_required, TakeDone done)
   FinishedOps finished;
   op.Change([&] {
     MutexLock lock(&mu_);
-    takes_.Join(std::move(attempt), &finished, [this](int64_t id) {
-      return [self = ShareRef(this), id] { self->Cancel(id); };
-    });
+    takes_.Join(std::move(attempt), &finished,
+                [this](int64_t id) { return [self = ShareRef(this), id] { self->Cancel(id); }; });
   });
   finished.Tell(op.step);
 }
@@ -92,8 +91,8 @@ int64_t Accumulator::num_dropped() const {
 std::string Accumulator::DebugString() const {
   MutexLock lock(&mu_);
   return absl::StrCat(label_, " of ", options_.sparse ? "rows of " : "", DTypeName(options_.dtype),
-                      options_.shape.ToString(), ": ", count_, " gradients at step ", global_step_, ", ", dropped_,
-                      " stale ones dropped, ", takes_.size(), " takes waiting");
+                      options_.shape.ToString(), ": ", count_, " gradients at step ", global_step_,
+                      ", ", dropped_, " stale ones dropped, ", takes_.size(), " takes waiting");
 }
 
 }  // namespace millrace

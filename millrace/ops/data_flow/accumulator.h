@@ -11,8 +11,8 @@
 
 namespace millrace {
 
-// Has a time step. A gradient computed at an earlier step than that is dropped, without an error; taking what was
-// gathered advances it by one. Thread-safe.
+// Has a time step. A gradient computed at an earlier step than that is dropped, without an error;
+// taking what was gathered advances it by one. Thread-safe.
 class Accumulator : public Resource {
  public:
   static constexpr char kTypeName[] = "tensorflow::ConditionalAccumulatorBase";
@@ -31,7 +31,8 @@ class Accumulator : public Resource {
   const Options& options() const { return options_; }
 
   Status Apply(const CallingOp& op, int64_t local_step, const GradientPart& gradient);
-  // Calls `done` with what was gathered since the last time once that are at least `num_required` gradients.
+  // Calls `done` with what was gathered since the last time once that are at least `num_required`
+  // gradients.
   void Take(const CallingOp& op, int64_t num_required, TakeDone done);
   // Gradients of steps before this one are stale.
   void SetGlobalStep(const CallingOp& op, int64_t step);

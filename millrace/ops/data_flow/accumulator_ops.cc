@@ -31,8 +31,9 @@ class AccumulatorKernel : public Kernel {
         [this](const Accumulator& found) {
           const Accumulator::Options& has = found.options();
           if (has.dtype == options_.dtype && has.sparse == options_.sparse) return absl::OkStatus();
-          return InvalidArgument("'", has.name, "' is ", has.sparse ? "a sparse" : "a dense", " accumulator of ",
-                                 has.dtype, ", not ", options_.sparse ? "a sparse" : "a dense", " one of ",
+          return InvalidArgument("'", has.name, "' is ", has.sparse ? "a sparse" : "a dense",
+                                 " accumulator of ", has.dtype, ", not ",
+                                 options_.sparse ? "a sparse" : "a dense", " one of ",
                                  options_.dtype);
         });
   }
@@ -47,13 +48,15 @@ StatusOr<RefPtr<Accumulator>> AccumulatorInput(const KernelContext& ctx, bool sp
   MR_ASSIGN_OR_RETURN(RefPtr<Accumulator> accumulator, ctx.resource<Accumulator>(0));
   const Accumulator::Options& has = accumulator->options();
   if (has.sparse == sparse && has.dtype == dtype) return accumulator;
-  return InvalidArgument("'", has.name, "' is ", has.sparse ? "a sparse" : "a dense", " accumulator of ", has.dtype,
-                         ", but ", sparse ? "a sparse" : "a dense", " one of ", dtype, " is wanted");
+  return InvalidArgument("'", has.name, "' is ", has.sparse ? "a sparse" : "a dense",
+                         " accumulator of ", has.dtype, ", but ", sparse ? "a sparse" : "a dense",
+                         " one of ", dtype, " is wanted");
 }
 
 StatusOr<int64_t> StepInput(const Tensor& step, const char* name) {
   if (step.rank() == 0) return step.scalar<int64_t>();
-  return InvalidArgument("Argument ", name, " must be scalar, but had bad shape ", step.shape().ToString());
+  return InvalidArgument("Argument ", name, " must be scalar, but had bad shape ",
+                         step.shape().ToString());
 }
 
 template <bool kSparse>
@@ -70,7 +73,8 @@ class ApplyKernel : public Kernel {
       gradient.indices = &ctx.input(2);
       if (has_known_shape_) gradient.shape = &ctx.input(4);
     }
-    MR_ASSIGN_OR_RETURN(RefPtr<Accumulator> accumulator, AccumulatorInput(ctx, kSparse, gradient.values->dtype()));
+    MR_ASSIGN_OR_RETURN(RefPtr<Accumulator> accumulator,
+                        AccumulatorInput(ctx, kSparse, gradient.values->dtype()));
     MR_ASSIGN_OR_RETURN(const int64_t local_step, StepInput(ctx.input(1), "local_step"));
     return accumulator->Apply(CallingOp(ctx), local_step, gradient);
   }
@@ -85,7 +89,8 @@ class TakeKernel : public AsyncKernel {
   explicit TakeKernel(KernelInit&) {}
 
   void ComputeAsync(KernelContext& ctx, Done done) override {
-    StatusOr<RefPtr<Accumulator>> accumulator = AccumulatorInput(ctx, kSparse, ctx.output_type(kSparse ? 1 : 0));
+    StatusOr<RefPtr<Accumulator>> accumulator =
+        AccumulatorInput(ctx, kSparse, ctx.output_type(kSparse ? 1 : 0));
     if (!accumulator.ok()) return done(accumulator.status());
     const Tensor& required = ctx.input(1);
     if (required.rank() != 0) {
@@ -142,21 +147,22 @@ Status SparseTakeShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-#define MR_ACCUMULATOR(name, handle, text)                      \
-  MILLRACE_OP(name)                                             \
-      .Output("handle: " handle)                                \
-      .Attr("dtype: numbertype")                                \
-      .Attr("shape: shape")                                     \
-      .Attr("container: string = ''")                           \
-      .Attr("shared_name: string = ''")                         \
-      .Attr("reduction_type: {'MEAN', 'SUM'} = 'MEAN'")         \
-      .Stateful()                                               \
-      .Shape(ScalarShape)                                       \
-      .NotDifferentiable()                                      \
+#define MR_ACCUMULATOR(name, handle, text)              \
+  MILLRACE_OP(name)                                     \
+      .Output("handle: " handle)                        \
+      .Attr("dtype: numbertype")                        \
+      .Attr("shape: shape")                             \
+      .Attr("container: string = ''")                   \
+      .Attr("shared_name: string = ''")                 \
+      .Attr("reduction_type: {'MEAN', 'SUM'} = 'MEAN'") \
+      .Stateful()                                       \
+      .Shape(ScalarShape)                               \
+      .NotDifferentiable()                              \
       .Summary(text)
 MR_ACCUMULATOR(ConditionalAccumulator, "Ref(string)", "Gathers gradients for one update.");
 MR_ACCUMULATOR(ResourceConditionalAccumulator, "resource", "Gathers gradients for one update.");
-MR_ACCUMULATOR(SparseConditionalAccumulator, "Ref(string)", "Gathers rows of gradients for one update.");
+MR_ACCUMULATOR(SparseConditionalAccumulator, "Ref(string)",
+               "Gathers rows of gradients for one update.");
 
 #define MR_ACCUMULATOR_APPLY(name, handle) \
   MILLRACE_OP(name)                        \

@@ -29,14 +29,16 @@ class Barrier : public Resource {
 
   const Options& options() const { return options_; }
 
-  // Row i of `values` becomes a component of the element keys[i]. INVALID_ARGUMENT when one of them has it already,
-  // CANCELLED when the barrier is closed and a key is new; nothing is inserted then.
-  Status InsertMany(const CallingOp& op, const Tensor& keys, int64_t component, const Tensor& values);
-  // OUT_OF_RANGE when the barrier is closed and there will never be so many; with `allow_small_batch`, a closed
-  // barrier gives what is ready.
+  // Row i of `values` becomes a component of the element keys[i]. INVALID_ARGUMENT when one of them
+  // has it already, CANCELLED when the barrier is closed and a key is new; nothing is inserted
+  // then.
+  Status InsertMany(const CallingOp& op, const Tensor& keys, int64_t component,
+                    const Tensor& values);
+  // OUT_OF_RANGE when the barrier is closed and there will never be so many; with
+  // `allow_small_batch`, a closed barrier gives what is ready.
   void TakeMany(const CallingOp& op, int64_t n, bool allow_small_batch, TakeDone done);
-  // No new keys from now on; with `cancel_pending`, those that are not ready are dropped. CANCELLED when it is
-  // closed already, except to drop what a first closing left.
+  // No new keys from now on; with `cancel_pending`, those that are not ready are dropped. CANCELLED
+  // when it is closed already, except to drop what a first closing left.
   Status Close(const CallingOp& op, bool cancel_pending);
 
   int64_t ready_size() const;
@@ -50,12 +52,14 @@ class Barrier : public Resource {
     std::vector<Tensor> components;
   };
 
-  Status CheckInsert(const Tensor& keys, int64_t component) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Progress TryTake(int64_t n, bool allow_small_batch, std::vector<TupleStore::Tuple>* taken, Status* result)
+  Status CheckInsert(const Tensor& keys, int64_t component) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Progress TryTake(int64_t n, bool allow_small_batch, std::vector<TupleStore::Tuple>* taken,
+                   Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // How many a take that comes now can get.
   Status LimitToReady(bool allow_small_batch, int64_t* n) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  StatusOr<std::vector<Tensor>> Batch(const std::vector<TupleStore::Tuple>& elements, Allocator* allocator) const;
+  StatusOr<std::vector<Tensor>> Batch(const std::vector<TupleStore::Tuple>& elements,
+                                      Allocator* allocator) const;
   Status TooFew(int64_t n, int64_t total) const;
   void Cancel(int64_t id);
 
@@ -66,7 +70,8 @@ class Barrier : public Resource {
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   int64_t next_order_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, Incomplete> incomplete_ ABSL_GUARDED_BY(mu_);
-  const std::unique_ptr<TupleStore> ready_ ABSL_PT_GUARDED_BY(mu_);  // tuples of order, key, components
+  const std::unique_ptr<TupleStore> ready_
+      ABSL_PT_GUARDED_BY(mu_);  // tuples of order, key, components
   WaitingLine takes_ ABSL_GUARDED_BY(mu_);
 };
 

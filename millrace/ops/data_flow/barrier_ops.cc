@@ -18,8 +18,9 @@ class BarrierKernel : public Kernel {
     init.Attr("shapes", &shapes);
     init.Attr("capacity", &capacity);
     if (capacity != -1) {
-      init.Fail(InvalidArgument("Barrier only accepts capacity=-1.  Feed the inputs to your Barrier through a queue to "
-                                "enforce a limited capacity."));
+      init.Fail(InvalidArgument(
+          "Barrier only accepts capacity=-1.  Feed the inputs to your Barrier through a queue to "
+          "enforce a limited capacity."));
     }
     if (shapes.size() != options_.types.size()) {
       init.Fail(InvalidArgument("All of the component shapes must be specified"));
@@ -42,7 +43,8 @@ class BarrierKernel : public Kernel {
         [this](const Barrier& found) {
           const Barrier::Options& has = found.options();
           if (has.types == options_.types && has.shapes == options_.shapes) return absl::OkStatus();
-          return InvalidArgument("Shared barrier '", has.name, "' has other component types or shapes");
+          return InvalidArgument("Shared barrier '", has.name,
+                                 "' has other component types or shapes");
         });
   }
 
@@ -59,11 +61,12 @@ class InsertManyKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(RefPtr<Barrier> barrier, ctx.resource<Barrier>(0));
     const std::vector<DType>& types = barrier->options().types;
     if (component_ < 0 || component_ >= static_cast<int64_t>(types.size())) {
-      return InvalidArgument("The component ID is out of range ", component_, " > num_components (= ", types.size(),
-                             ")");
+      return InvalidArgument("The component ID is out of range ", component_,
+                             " > num_components (= ", types.size(), ")");
     }
     if (ctx.input(2).dtype() != types[component_]) {
-      return InvalidArgument("Signature mismatch, have: ", ctx.input(2).dtype(), " expected: ", types[component_]);
+      return InvalidArgument("Signature mismatch, have: ", ctx.input(2).dtype(),
+                             " expected: ", types[component_]);
     }
     return barrier->InsertMany(CallingOp(ctx), ctx.input(1), component_, ctx.input(2));
   }
@@ -89,16 +92,18 @@ class TakeManyKernel : public AsyncKernel {
                                   " has other components than this node takes"));
     }
     if (ctx.input(1).rank() != 0) {
-      return done(InvalidArgument("num_elements must be a scalar, got shape ", ctx.input(1).shape().ToString()));
+      return done(InvalidArgument("num_elements must be a scalar, got shape ",
+                                  ctx.input(1).shape().ToString()));
     }
-    (*barrier)->TakeMany(CallingOp(ctx), ctx.input(1).scalar<int32_t>(), allow_small_batch_,
-                         [&ctx, done = std::move(done)](StatusOr<std::vector<Tensor>> taken) mutable {
-                           if (!taken.ok()) return done(taken.status());
-                           for (size_t i = 0; i < taken->size(); ++i) {
-                             ctx.SetOutput(static_cast<int>(i), std::move((*taken)[i]));
-                           }
-                           done(absl::OkStatus());
-                         });
+    (*barrier)->TakeMany(
+        CallingOp(ctx), ctx.input(1).scalar<int32_t>(), allow_small_batch_,
+        [&ctx, done = std::move(done)](StatusOr<std::vector<Tensor>> taken) mutable {
+          if (!taken.ok()) return done(taken.status());
+          for (size_t i = 0; i < taken->size(); ++i) {
+            ctx.SetOutput(static_cast<int>(i), std::move((*taken)[i]));
+          }
+          done(absl::OkStatus());
+        });
   }
 
  private:

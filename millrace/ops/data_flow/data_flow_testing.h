@@ -1,4 +1,5 @@
-// For tests of ops that wait: a session whose waits can be looked at, and steps that run beside the test.
+// For tests of ops that wait: a session whose waits can be looked at, and steps that run beside the
+// test.
 #pragma once
 
 #include <memory>
@@ -34,7 +35,8 @@ class DataFlowTest : public ::testing::Test {
   StatusOr<std::vector<Tensor>> Get(const Node* node, const RunOptions& options = {},
                                     const std::vector<Feed>& feeds = {}) {
     std::vector<std::string> fetches;
-    for (int i = 0; i < node->num_outputs(); ++i) fetches.push_back(Endpoint{const_cast<Node*>(node), i}.name());
+    for (int i = 0; i < node->num_outputs(); ++i)
+      fetches.push_back(Endpoint{const_cast<Node*>(node), i}.name());
     std::vector<Tensor> results;
     MR_RETURN_IF_ERROR(session_->Run(options, feeds, fetches, {}, &results, nullptr));
     return results;

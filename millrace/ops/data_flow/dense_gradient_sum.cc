@@ -11,10 +11,12 @@ class DenseGradientSum : public GradientSum {
   Status Add(const GradientPart& part) override {
     const Tensor& gradient = *part.values;
     if (gradient.dtype() != dtype_) {
-      return InvalidArgument("the accumulator takes gradients of ", dtype_, ", got ", gradient.dtype());
+      return InvalidArgument("the accumulator takes gradients of ", dtype_, ", got ",
+                             gradient.dtype());
     }
     if (!shape_.IsCompatibleWith(gradient.shape())) return WrongShape(shape_.ToString(), gradient);
-    if (count_ > 0 && sum_.shape() != gradient.shape()) return WrongShape(sum_.shape().ToString(), gradient);
+    if (count_ > 0 && sum_.shape() != gradient.shape())
+      return WrongShape(sum_.shape().ToString(), gradient);
     if (count_ == 0) {
       sum_ = gradient;
       owned_ = false;
@@ -45,7 +47,8 @@ class DenseGradientSum : public GradientSum {
 
  private:
   static Status WrongShape(const std::string& expected, const Tensor& gradient) {
-    return InvalidArgument("Shape mismatch: expected ", expected, ", got ", gradient.shape().ToString());
+    return InvalidArgument("Shape mismatch: expected ", expected, ", got ",
+                           gradient.shape().ToString());
   }
 
   // Computes new elements from the old, in place when nobody else looks at them.

@@ -21,7 +21,8 @@ class GradientSum {
   virtual ~GradientSum() = default;
   // INVALID_ARGUMENT, and no change, when it does not fit.
   virtual Status Add(const GradientPart& part) = 0;
-  // What was added since the last time, divided, if `mean`, by how often: {values}, or {indices, values, shape}.
+  // What was added since the last time, divided, if `mean`, by how often: {values}, or {indices,
+  // values, shape}.
   virtual StatusOr<std::vector<Tensor>> Take(bool mean) = 0;
 
   // Sums tensors of `shape`. The types are those of FloatTypes.

@@ -21,7 +21,8 @@ struct KeyHash {
   }
 };
 
-// Keys lead to rows of one growing tensor. The standard map makes an export come in TensorFlow's order.
+// Keys lead to rows of one growing tensor. The standard map makes an export come in TensorFlow's
+// order.
 template <typename Key>
 class HashedTable : public LookupTable {
  public:
@@ -32,30 +33,36 @@ class HashedTable : public LookupTable {
     return static_cast<int64_t>(content_.map.size());
   }
 
-  StatusOr<Tensor> Find(const Tensor& keys, const Tensor& otherwise, Allocator* allocator) const override {
+  StatusOr<Tensor> Find(const Tensor& keys, const Tensor& otherwise,
+                        Allocator* allocator) const override {
     MR_ASSIGN_OR_RETURN(const Shape shape, ValuesShape(keys, Shape()));
     const int64_t row = options_.value_shape.num_elements();
     const bool each = !options_.initializable && otherwise.shape() == shape;
-    if (otherwise.num_elements() < row || (!options_.initializable && !each && otherwise.shape() != options_.value_shape)) {
-      return InvalidArgument("Expected shape ", options_.value_shape.ToString(), " or ", shape.ToString(),
-                             " for default value, got ", otherwise.shape().ToString());
+    if (otherwise.num_elements() < row ||
+        (!options_.initializable && !each && otherwise.shape() != options_.value_shape)) {
+      return InvalidArgument("Expected shape ", options_.value_shape.ToString(), " or ",
+                             shape.ToString(), " for default value, got ",
+                             otherwise.shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(Tensor values, Tensor::Make(options_.value_dtype, shape, allocator));
     MutexLock lock(&mu_);
-    if (options_.initializable && !initialized_) return FailedPrecondition("Table not initialized.");
+    if (options_.initializable && !initialized_)
+      return FailedPrecondition("Table not initialized.");
     FindIn(content_, keys, otherwise, each, &values);
     return values;
   }
 
   Status Insert(const Tensor& keys, const Tensor& values) override {
-    if (options_.initializable) return Unimplemented("Insert not supported by InitializableLookupTable implementations");
+    if (options_.initializable)
+      return Unimplemented("Insert not supported by InitializableLookupTable implementations");
     MR_RETURN_IF_ERROR(CheckValues(keys, Shape(), values));
     MutexLock lock(&mu_);
     return InsertInto(keys, values, /*unique=*/false, &content_);
   }
 
   Status Remove(const Tensor& keys) override {
-    if (options_.initializable) return Unimplemented("Remove not supported by InitializableLookupTable implementations");
+    if (options_.initializable)
+      return Unimplemented("Remove not supported by InitializableLookupTable implementations");
     MutexLock lock(&mu_);
     for (const Key& key : keys.flat<Key>()) {
       const auto at = content_.map.find(key);
@@ -84,13 +91,15 @@ class HashedTable : public LookupTable {
 
   Status Initialize(const Tensor& keys, const Tensor& values) override {
     if (!options_.initializable) return LookupTable::Initialize(keys, values);
-    if (keys.rank() != 1) return InvalidArgument("Keys must be a vector, but received shape", keys.shape().ToString());
+    if (keys.rank() != 1)
+      return InvalidArgument("Keys must be a vector, but received shape", keys.shape().ToString());
     if (values.rank() != 1) {
-      return InvalidArgument("Values must be a vector, but received shape", values.shape().ToString());
+      return InvalidArgument("Values must be a vector, but received shape",
+                             values.shape().ToString());
     }
     if (keys.num_elements() != values.num_elements()) {
-      return InvalidArgument("Keys and values must have the same size ", keys.num_elements(), " vs ",
-                             values.num_elements());
+      return InvalidArgument("Keys and values must have the same size ", keys.num_elements(),
+                             " vs ", values.num_elements());
     }
     MutexLock lock(&mu_);
     if (initialized_) return absl::OkStatus();
@@ -104,13 +113,14 @@ class HashedTable : public LookupTable {
  private:
   struct Content {
     std::unordered_map<Key, int64_t, KeyHash<Key>> map;
-    Tensor rows;             // [capacity, value shape]
+    Tensor rows;  // [capacity, value shape]
     int64_t capacity = 0;
     int64_t used = 0;
     std::vector<int64_t> free;  // rows of keys that were removed
   };
 
-  void FindIn(const Content& content, const Tensor& keys, const Tensor& otherwise, bool each, Tensor* values) const {
+  void FindIn(const Content& content, const Tensor& keys, const Tensor& otherwise, bool each,
+              Tensor* values) const {
     const int64_t row = options_.value_shape.num_elements();
     const Key* const key = keys.data<Key>();
     DispatchMove(options_.value_dtype, [&](auto tag) {
@@ -118,8 +128,9 @@ class HashedTable : public LookupTable {
       V* to = values->raw<V>();
       for (int64_t i = 0; i < keys.num_elements(); ++i, to += row) {
         const auto at = content.map.find(key[i]);
-        const V* const from = at == content.map.end() ? otherwise.raw<V>() + (each ? i * row : 0)
-                                                      : content.rows.template raw<V>() + at->second * row;
+        const V* const from = at == content.map.end()
+                                  ? otherwise.raw<V>() + (each ? i * row : 0)
+                                  : content.rows.template raw<V>() + at->second * row;
         std::copy_n(from, row, to);
       }
     });
@@ -175,7 +186,9 @@ class HashedTable : public LookupTable {
           if (!content->free.empty()) content->free.pop_back();
         }
         V* const to = content->rows.template raw<V>() + at->second * row;
-        if constexpr (requires(const V& a, const V& b) { { a == b } -> std::convertible_to<bool>; }) {
+        if constexpr (requires(const V& a, const V& b) {
+                        { a == b } -> std::convertible_to<bool>;
+                      }) {
           if (unique && !is_new && !std::equal(to, to + row, from)) {
             status = FailedPrecondition("HashTable has different value for same key. Key ", key,
                                         " has another value already");

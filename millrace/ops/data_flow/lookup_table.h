@@ -29,7 +29,8 @@ class LookupTable : public Resource {
   const Options& options() const { return options_; }
   virtual int64_t size() const = 0;
   // The value of each key; where there is none, `otherwise`.
-  virtual StatusOr<Tensor> Find(const Tensor& keys, const Tensor& otherwise, Allocator* allocator) const = 0;
+  virtual StatusOr<Tensor> Find(const Tensor& keys, const Tensor& otherwise,
+                                Allocator* allocator) const = 0;
   // UNIMPLEMENTED for a table that is filled once.
   virtual Status Insert(const Tensor& keys, const Tensor& values) = 0;
   virtual Status Remove(const Tensor& keys) = 0;

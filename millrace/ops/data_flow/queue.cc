@@ -27,8 +27,9 @@ class QueueKernel : public Kernel {
     }
     if constexpr (kKind == TupleQueue::Kind::kPriority) {
       if (options_.shapes.size() != options_.types.size()) {
-        init.Fail(InvalidArgument("a PriorityQueue needs a shape for each of its ", options_.types.size(),
-                                  " components, got ", options_.shapes.size()));
+        init.Fail(InvalidArgument("a PriorityQueue needs a shape for each of its ",
+                                  options_.types.size(), " components, got ",
+                                  options_.shapes.size()));
       }
       options_.types.insert(options_.types.begin(), DType::kInt64);
       options_.shapes.insert(options_.shapes.begin(), PartialShape::Scalar());
@@ -50,45 +51,47 @@ class QueueKernel : public Kernel {
   TupleQueue::Options options_;
 };
 
-#define MR_QUEUE(name, handle)                       \
-  MILLRACE_OP(name)                                  \
-      .Output("handle: " handle)                     \
-      .Attr("component_types: list(type) >= 1")      \
-      .Attr("shapes: list(shape) >= 0 = []")         \
+#define MR_QUEUE(name, handle)                  \
+  MILLRACE_OP(name)                             \
+      .Output("handle: " handle)                \
+      .Attr("component_types: list(type) >= 1") \
+      .Attr("shapes: list(shape) >= 0 = []")    \
       .Attr("capacity: int = -1")
 
-#define MR_QUEUE_END(text)             \
-  Attr("container: string = ''")       \
+#define MR_QUEUE_END(text)              \
+  Attr("container: string = ''")        \
       .Attr("shared_name: string = ''") \
-      .Stateful()                      \
-      .Shape(ScalarShape)              \
-      .NotDifferentiable()             \
+      .Stateful()                       \
+      .Shape(ScalarShape)               \
+      .NotDifferentiable()              \
       .Summary(text)
 
-#define MR_FIFO_QUEUE(name, handle) MR_QUEUE(name, handle).MR_QUEUE_END("A queue: first in, first out.")
+#define MR_FIFO_QUEUE(name, handle) \
+  MR_QUEUE(name, handle).MR_QUEUE_END("A queue: first in, first out.")
 MR_FIFO_QUEUE(FIFOQueue, "Ref(string)");
 MR_FIFO_QUEUE(FIFOQueueV2, "resource");
 
 #define MR_PADDING_QUEUE(name, handle) \
-  MR_QUEUE(name, handle).MR_QUEUE_END("A queue whose elements differ in size: batches are filled up with zeros.")
+  MR_QUEUE(name, handle)               \
+      .MR_QUEUE_END("A queue whose elements differ in size: batches are filled up with zeros.")
 MR_PADDING_QUEUE(PaddingFIFOQueue, "Ref(string)");
 MR_PADDING_QUEUE(PaddingFIFOQueueV2, "resource");
 
-#define MR_SHUFFLE_QUEUE(name, handle)       \
-  MR_QUEUE(name, handle)                     \
-      .Attr("min_after_dequeue: int = 0")    \
-      .Attr("seed: int = 0")                 \
-      .Attr("seed2: int = 0")                \
+#define MR_SHUFFLE_QUEUE(name, handle)    \
+  MR_QUEUE(name, handle)                  \
+      .Attr("min_after_dequeue: int = 0") \
+      .Attr("seed: int = 0")              \
+      .Attr("seed2: int = 0")             \
       .MR_QUEUE_END("A queue that gives its elements in random order.")
 MR_SHUFFLE_QUEUE(RandomShuffleQueue, "Ref(string)");
 MR_SHUFFLE_QUEUE(RandomShuffleQueueV2, "resource");
 
-#define MR_PRIORITY_QUEUE(name, handle)                \
-  MILLRACE_OP(name)                                    \
-      .Output("handle: " handle)                       \
-      .Attr("component_types: list(type) >= 0 = []")   \
-      .Attr("shapes: list(shape) >= 0")                \
-      .Attr("capacity: int = -1")                      \
+#define MR_PRIORITY_QUEUE(name, handle)              \
+  MILLRACE_OP(name)                                  \
+      .Output("handle: " handle)                     \
+      .Attr("component_types: list(type) >= 0 = []") \
+      .Attr("shapes: list(shape) >= 0")              \
+      .Attr("capacity: int = -1")                    \
       .MR_QUEUE_END("A queue that gives the element of the lowest number first.")
 MR_PRIORITY_QUEUE(PriorityQueue, "Ref(string)");
 MR_PRIORITY_QUEUE(PriorityQueueV2, "resource");

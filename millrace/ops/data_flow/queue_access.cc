@@ -17,7 +17,8 @@ std::string TypesText(absl::Span<const DType> types) {
 // Whether a node's components are those of the queue.
 Status CheckTypes(const Queue& queue, absl::Span<const DType> types) {
   if (absl::MakeConstSpan(queue.types()) == types) return absl::OkStatus();
-  return InvalidArgument("Signature mismatch, have: ", TypesText(types), " expected: ", TypesText(queue.types()));
+  return InvalidArgument("Signature mismatch, have: ", TypesText(types),
+                         " expected: ", TypesText(queue.types()));
 }
 
 // QueueEnqueue and QueueEnqueueMany.
@@ -33,7 +34,8 @@ class EnqueueKernel : public AsyncKernel {
   void ComputeAsync(KernelContext& ctx, Done done) override {
     StatusOr<RefPtr<Queue>> queue = ctx.resource<Queue>(0);
     if (!queue.ok()) return done(queue.status());
-    if (Status fits = CheckTypes(**queue, ctx.node().input_types().subspan(1)); !fits.ok()) return done(fits);
+    if (Status fits = CheckTypes(**queue, ctx.node().input_types().subspan(1)); !fits.ok())
+      return done(fits);
     Queue::Tuple tuple;
     tuple.reserve(static_cast<size_t>(ctx.num_inputs()) - 1);
     for (int i = 1; i < ctx.num_inputs(); ++i) tuple.push_back(ctx.input(i));
@@ -62,7 +64,8 @@ class DequeueKernel : public AsyncKernel {
     if (Status fits = CheckTypes(**queue, ctx.node().output_types()); !fits.ok()) return done(fits);
     Queue::DequeueDone emit = [&ctx, done = std::move(done)](StatusOr<Queue::Tuple> tuple) mutable {
       if (!tuple.ok()) return done(tuple.status());
-      for (size_t i = 0; i < tuple->size(); ++i) ctx.SetOutput(static_cast<int>(i), std::move((*tuple)[i]));
+      for (size_t i = 0; i < tuple->size(); ++i)
+        ctx.SetOutput(static_cast<int>(i), std::move((*tuple)[i]));
       done(absl::OkStatus());
     };
     if constexpr (kKind == DequeueKind::kOne) {
@@ -72,8 +75,8 @@ class DequeueKernel : public AsyncKernel {
       if (n.rank() != 0) return emit(InvalidArgument("n must be a scalar, got ", n.DebugString()));
       const int64_t wanted = n.scalar<int32_t>();
       if (wanted < 0) {
-        return emit(InvalidArgument("Dequeue", kKind == DequeueKind::kMany ? "Many" : "UpTo", " requested ", wanted,
-                                    " < 0 elements"));
+        return emit(InvalidArgument("Dequeue", kKind == DequeueKind::kMany ? "Many" : "UpTo",
+                                    " requested ", wanted, " < 0 elements"));
       }
       (*queue)->DequeueMany(CallingOp(ctx), wanted, kKind == DequeueKind::kUpTo, std::move(emit));
     }
@@ -82,7 +85,9 @@ class DequeueKernel : public AsyncKernel {
 
 class CloseKernel : public AsyncKernel {
  public:
-  explicit CloseKernel(KernelInit& init) { init.Attr("cancel_pending_enqueues", &cancel_enqueues_); }
+  explicit CloseKernel(KernelInit& init) {
+    init.Attr("cancel_pending_enqueues", &cancel_enqueues_);
+  }
 
   void ComputeAsync(KernelContext& ctx, Done done) override {
     StatusOr<RefPtr<Queue>> queue = ctx.resource<Queue>(0);
@@ -114,13 +119,15 @@ class SizeKernel : public Kernel {
   }
 };
 
-// The shape that the queue was declared with, for component i; with `prefix`, the first dimension of a batch.
+// The shape that the queue was declared with, for component i; with `prefix`, the first dimension
+// of a batch.
 Status ComponentShapes(ShapeContext& c, const int64_t* prefix) {
   const Endpoint handle = c.node().input(0);
   std::vector<PartialShape> shapes;
   if (handle.node->type().find("Queue") != std::string::npos) {
     shapes = handle.node->AttrOr<std::vector<PartialShape>>("shapes", {});
-    if (handle.node->type().find("PriorityQueue") == 0) shapes.insert(shapes.begin(), PartialShape::Scalar());
+    if (handle.node->type().find("PriorityQueue") == 0)
+      shapes.insert(shapes.begin(), PartialShape::Scalar());
   }
   if (static_cast<int>(shapes.size()) != c.num_outputs()) return UnknownShape(c);
   for (int i = 0; i < c.num_outputs(); ++i) {
@@ -154,28 +161,29 @@ Status DequeueUpToShape(ShapeContext& c) {
   return ComponentShapes(c, &n);
 }
 
-#define MR_ENQUEUE(name, handle, text)             \
-  MILLRACE_OP(name)                                \
-      .Input("handle: " handle)                    \
-      .Input("components: Tcomponents")            \
-      .Attr("Tcomponents: list(type) >= 1")        \
-      .Attr("timeout_ms: int = -1")                \
-      .Shape(NoOutputs)                            \
-      .NotDifferentiable()                         \
+#define MR_ENQUEUE(name, handle, text)      \
+  MILLRACE_OP(name)                         \
+      .Input("handle: " handle)             \
+      .Input("components: Tcomponents")     \
+      .Attr("Tcomponents: list(type) >= 1") \
+      .Attr("timeout_ms: int = -1")         \
+      .Shape(NoOutputs)                     \
+      .NotDifferentiable()                  \
       .Summary(text)
 MR_ENQUEUE(QueueEnqueue, "Ref(string)", "Puts an element into a queue, once there is room.");
-MR_ENQUEUE(QueueEnqueueV2, "resource", "Puts an element into a queue, once there is room.").Stateful();
+MR_ENQUEUE(QueueEnqueueV2, "resource", "Puts an element into a queue, once there is room.")
+    .Stateful();
 MR_ENQUEUE(QueueEnqueueMany, "Ref(string)", "Puts rows into a queue as there is room.");
 MR_ENQUEUE(QueueEnqueueManyV2, "resource", "Puts rows into a queue as there is room.").Stateful();
 
-#define MR_DEQUEUE(name, handle)                   \
-  MILLRACE_OP(name)                                \
-      .Input("handle: " handle)                    \
-      .Output("components: component_types")       \
-      .Attr("component_types: list(type) >= 1")    \
-      .Attr("timeout_ms: int = -1")                \
-      .Shape(DequeueShape)                         \
-      .NotDifferentiable()                         \
+#define MR_DEQUEUE(name, handle)                \
+  MILLRACE_OP(name)                             \
+      .Input("handle: " handle)                 \
+      .Output("components: component_types")    \
+      .Attr("component_types: list(type) >= 1") \
+      .Attr("timeout_ms: int = -1")             \
+      .Shape(DequeueShape)                      \
+      .NotDifferentiable()                      \
       .Summary("Takes an element out of a queue, once there is one.")
 MR_DEQUEUE(QueueDequeue, "Ref(string)");
 MR_DEQUEUE(QueueDequeueV2, "resource").Stateful();
@@ -191,19 +199,20 @@ MR_DEQUEUE(QueueDequeueV2, "resource").Stateful();
       .NotDifferentiable()                            \
       .Summary(text)
 MR_DEQUEUE_MANY(QueueDequeueMany, "Ref(string)", DequeueManyShape, "Takes a batch out of a queue.");
-MR_DEQUEUE_MANY(QueueDequeueManyV2, "resource", DequeueManyShape, "Takes a batch out of a queue.").Stateful();
+MR_DEQUEUE_MANY(QueueDequeueManyV2, "resource", DequeueManyShape, "Takes a batch out of a queue.")
+    .Stateful();
 MR_DEQUEUE_MANY(QueueDequeueUpTo, "Ref(string)", DequeueUpToShape,
                 "Takes a batch out of a queue, a smaller one when it is closed.");
 MR_DEQUEUE_MANY(QueueDequeueUpToV2, "resource", DequeueUpToShape,
                 "Takes a batch out of a queue, a smaller one when it is closed.")
     .Stateful();
 
-#define MR_QUEUE_CLOSE(name, handle)                      \
-  MILLRACE_OP(name)                                       \
-      .Input("handle: " handle)                           \
-      .Attr("cancel_pending_enqueues: bool = false")      \
-      .Shape(NoOutputs)                                   \
-      .NotDifferentiable()                                \
+#define MR_QUEUE_CLOSE(name, handle)                 \
+  MILLRACE_OP(name)                                  \
+      .Input("handle: " handle)                      \
+      .Attr("cancel_pending_enqueues: bool = false") \
+      .Shape(NoOutputs)                              \
+      .NotDifferentiable()                           \
       .Summary("Says that nothing more will be put into a queue.")
 MR_QUEUE_CLOSE(QueueClose, "Ref(string)");
 MR_QUEUE_CLOSE(QueueCloseV2, "resource").Stateful();

@@ -10,8 +10,8 @@
 
 namespace millrace {
 
-// Finds, or makes, the resource of a node by its attrs container and shared_name and hands out its handle, of
-// the type of the node's output: a reference (string_ref) or a resource. Thread-safe.
+// Finds, or makes, the resource of a node by its attrs container and shared_name and hands out its
+// handle, of the type of the node's output: a reference (string_ref) or a resource. Thread-safe.
 template <typename R>
 class ResourceSource {
  public:
@@ -27,8 +27,8 @@ class ResourceSource {
 
   const std::string& name() const { return where_.name; }
 
-  // Sets output 0. `make` makes the resource where there is none; `check` says whether one that is there
-  // already is what this node means.
+  // Sets output 0. `make` makes the resource where there is none; `check` says whether one that is
+  // there already is what this node means.
   Status Emit(KernelContext& ctx, absl::FunctionRef<StatusOr<RefPtr<R>>()> make,
               absl::FunctionRef<Status(const R&)> check) {
     ResourceManager* const resources = ctx.resources();
@@ -37,7 +37,8 @@ class ResourceSource {
     // Read before the look-up: a deletion after it will show.
     const uint64_t deletions = resources->deletions();
     if (resources_ != resources || deletions_ != deletions) {
-      MR_ASSIGN_OR_RETURN(RefPtr<R> found, resources->LookupOrCreate<R>(where_.container, where_.name, make));
+      MR_ASSIGN_OR_RETURN(RefPtr<R> found,
+                          resources->LookupOrCreate<R>(where_.container, where_.name, make));
       MR_RETURN_IF_ERROR(check(*found));
       ResourceHandle handle;
       handle.device = ctx.device()->name();

@@ -13,7 +13,8 @@ namespace {
 
 class Stack final : public Resource {
  public:
-  Stack(std::string name, DType dtype, int64_t max_size) : name_(std::move(name)), dtype_(dtype), max_size_(max_size) {}
+  Stack(std::string name, DType dtype, int64_t max_size)
+      : name_(std::move(name)), dtype_(dtype), max_size_(max_size) {}
 
   Status Push(Tensor value) {
     if (value.dtype() != dtype_) {
@@ -44,7 +45,9 @@ class Stack final : public Resource {
     dropped.swap(values_);
   }
 
-  std::string DebugString() const override { return absl::StrCat("Stack[", name_, "] of ", DTypeName(dtype_)); }
+  std::string DebugString() const override {
+    return absl::StrCat("Stack[", name_, "] of ", DTypeName(dtype_));
+  }
 
  private:
   Status CheckOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -74,7 +77,8 @@ class StackKernel : public Kernel {
     int64_t max_size = -1;
     if (ctx.num_inputs() > 0) {
       if (ctx.input(0).rank() != 0) {
-        return InvalidArgument("Stack size must be a scalar, but had shape: ", ctx.input(0).shape().ToString());
+        return InvalidArgument("Stack size must be a scalar, but had shape: ",
+                               ctx.input(0).shape().ToString());
       }
       max_size = ctx.input(0).scalar<int32_t>();
     }
@@ -111,7 +115,8 @@ class PopKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(RefPtr<Stack> stack, ctx.resource<Stack>(0));
     MR_ASSIGN_OR_RETURN(Tensor value, stack->Pop());
     if (value.dtype() != ctx.output_type(0)) {
-      return Internal("the stack gave a ", value.dtype(), " where a ", ctx.output_type(0), " was declared");
+      return Internal("the stack gave a ", value.dtype(), " where a ", ctx.output_type(0),
+                      " was declared");
     }
     ctx.SetOutput(0, std::move(value));
     return absl::OkStatus();
@@ -151,26 +156,26 @@ MILLRACE_OP(StackV2)
     .NotDifferentiable()
     .Summary("A stack, for the time of one step.");
 
-#define MR_STACK_PUSH(name, handle)           \
-  MILLRACE_OP(name)                           \
-      .Input("handle: " handle)               \
-      .Input("elem: T")                       \
-      .Output("output: T")                    \
-      .Attr("T: type")                        \
-      .Attr("swap_memory: bool = false")      \
-      .Shape(PushShape)                       \
-      .NotDifferentiable()                    \
+#define MR_STACK_PUSH(name, handle)      \
+  MILLRACE_OP(name)                      \
+      .Input("handle: " handle)          \
+      .Input("elem: T")                  \
+      .Output("output: T")               \
+      .Attr("T: type")                   \
+      .Attr("swap_memory: bool = false") \
+      .Shape(PushShape)                  \
+      .NotDifferentiable()               \
       .Summary("Puts a tensor onto a stack and passes it on.")
 MR_STACK_PUSH(StackPush, "Ref(string)");
 MR_STACK_PUSH(StackPushV2, "resource").Stateful();
 
-#define MR_STACK_POP(name, handle)   \
-  MILLRACE_OP(name)                  \
-      .Input("handle: " handle)      \
-      .Output("elem: elem_type")     \
-      .Attr("elem_type: type")       \
-      .Shape(UnknownShape)           \
-      .NotDifferentiable()           \
+#define MR_STACK_POP(name, handle) \
+  MILLRACE_OP(name)                \
+      .Input("handle: " handle)    \
+      .Output("elem: elem_type")   \
+      .Attr("elem_type: type")     \
+      .Shape(UnknownShape)         \
+      .NotDifferentiable()         \
       .Summary("Takes the tensor off a stack that was put on last.")
 MR_STACK_POP(StackPop, "Ref(string)");
 MR_STACK_POP(StackPopV2, "resource").Stateful();

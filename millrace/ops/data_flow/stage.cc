@@ -44,11 +44,13 @@ std::vector<Tensor> InputsFrom(const KernelContext& ctx, int first) {
 
 StatusOr<int64_t> KeyInput(const Tensor& key) {
   if (key.rank() == 0) return key.scalar<int64_t>();
-  return InvalidArgument("key must be an int64 scalar, got tensor with shape: ", key.shape().ToString());
+  return InvalidArgument("key must be an int64 scalar, got tensor with shape: ",
+                         key.shape().ToString());
 }
 
 StatusOr<std::vector<int32_t>> ComponentsInput(const Tensor& indices) {
-  if (indices.rank() > 1) return InvalidArgument("indices must be a vector, got shape ", indices.shape().ToString());
+  if (indices.rank() > 1)
+    return InvalidArgument("indices must be a vector, got shape ", indices.shape().ToString());
   const absl::Span<const int32_t> flat = indices.flat<int32_t>();
   for (size_t i = 1; i < flat.size(); ++i) {
     if (flat[i] <= flat[i - 1]) return InvalidArgument("Indices are not strictly ordered");
@@ -81,9 +83,11 @@ class MapStageKernel : public AsyncKernel {
     if (!components.ok()) return done(components.status());
     std::vector<Tensor> values = InputsFrom(ctx, 2);
     if (values.size() != components->size()) {
-      return done(InvalidArgument("there are ", components->size(), " indices for ", values.size(), " values"));
+      return done(InvalidArgument("there are ", components->size(), " indices for ", values.size(),
+                                  " values"));
     }
-    (*area)->PutAt(CallingOp(ctx), *key, *std::move(components), std::move(values), std::move(done));
+    (*area)->PutAt(CallingOp(ctx), *key, *std::move(components), std::move(values),
+                   std::move(done));
   }
 
  private:
@@ -179,45 +183,60 @@ class SizeKernel : public Kernel {
   AreaNode node_;
 };
 
-#define MR_AREA(builder, min_dtypes, shape_fn, text)  \
-  builder.Attr("capacity: int >= 0 = 0")              \
-      .Attr("memory_limit: int >= 0 = 0")             \
-      .Attr("dtypes: list(type)" min_dtypes)          \
-      .Attr("container: string = ''")                 \
-      .Attr("shared_name: string = ''")               \
-      .Stateful()                                     \
-      .Shape(shape_fn)                                \
-      .NotDifferentiable()                            \
+#define MR_AREA(builder, min_dtypes, shape_fn, text) \
+  builder.Attr("capacity: int >= 0 = 0")             \
+      .Attr("memory_limit: int >= 0 = 0")            \
+      .Attr("dtypes: list(type)" min_dtypes)         \
+      .Attr("container: string = ''")                \
+      .Attr("shared_name: string = ''")              \
+      .Stateful()                                    \
+      .Shape(shape_fn)                               \
+      .NotDifferentiable()                           \
       .Summary(text)
-#define MR_SIZE_OP(name, text) MR_AREA(MILLRACE_OP(name).Output("size: int32"), "", ScalarShape, text)
+#define MR_SIZE_OP(name, text) \
+  MR_AREA(MILLRACE_OP(name).Output("size: int32"), "", ScalarShape, text)
 
-MR_AREA(MILLRACE_OP(Stage).Input("values: dtypes"), " >= 1", NoOutputs, "Puts a tuple into a staging area.");
-MR_AREA(MILLRACE_OP(Unstage).Output("values: dtypes"), " >= 1", UnknownShape, "Takes the first tuple of an area.");
-MR_AREA(MILLRACE_OP(StagePeek).Input("index: int32").Output("values: dtypes"), " >= 1", UnknownShape,
-        "A tuple of an area, which stays there.");
+MR_AREA(MILLRACE_OP(Stage).Input("values: dtypes"), " >= 1", NoOutputs,
+        "Puts a tuple into a staging area.");
+MR_AREA(MILLRACE_OP(Unstage).Output("values: dtypes"), " >= 1", UnknownShape,
+        "Takes the first tuple of an area.");
+MR_AREA(MILLRACE_OP(StagePeek).Input("index: int32").Output("values: dtypes"), " >= 1",
+        UnknownShape, "A tuple of an area, which stays there.");
 MR_AREA(MILLRACE_OP(StageClear), "", NoOutputs, "Empties a staging area.");
 MR_SIZE_OP(StageSize, "How many tuples an area has.");
 
 // Keys of the ordered kind come out from the lowest; of the other kind, in no order that counts.
-#define MR_MAP_OPS(prefix)                                                                                     \
-  MR_AREA(MILLRACE_OP(prefix##Stage).Input("key: int64").Input("indices: int32").Input("values: fake_dtypes"), \
-          "", NoOutputs, "Puts components of the tuple of a key into an area.")                                \
-      .Attr("fake_dtypes: list(type) >= 1");                                                                   \
-  MR_AREA(MILLRACE_OP(prefix##Unstage).Input("key: int64").Input("indices: int32").Output("values: dtypes"),   \
-          " >= 1", UnknownShape, "Takes components of the tuple of a key.");                                   \
-  MR_AREA(MILLRACE_OP(prefix##Peek).Input("key: int64").Input("indices: int32").Output("values: dtypes"),      \
-          " >= 1", UnknownShape, "Components of the tuple of a key, which stay there.");                       \
-  MR_AREA(MILLRACE_OP(prefix##UnstageNoKey).Input("indices: int32").Output("key: int64").Output("values: dtypes"), \
-          " >= 1", KeyAndUnknownShapes, "Takes components of some tuple.");                                    \
-  MR_AREA(MILLRACE_OP(prefix##Clear), "", NoOutputs, "Empties a staging area.");                               \
-  MR_SIZE_OP(prefix##Size, "How many complete tuples an area has.");                                           \
-  MR_SIZE_OP(prefix##IncompleteSize, "How many tuples of an area lack components.");                           \
-  MILLRACE_KERNEL(prefix##Stage, kCpu, MapStageKernel);                                                        \
-  MILLRACE_KERNEL(prefix##Unstage, kCpu, GetKernel<GetKind::kMapUnstage>);                                     \
-  MILLRACE_KERNEL(prefix##Peek, kCpu, GetKernel<GetKind::kMapPeek>);                                           \
-  MILLRACE_KERNEL(prefix##UnstageNoKey, kCpu, GetKernel<GetKind::kMapUnstageNoKey>);                           \
-  MILLRACE_KERNEL(prefix##Clear, kCpu, ClearKernel);                                                           \
-  MILLRACE_KERNEL(prefix##Size, kCpu, SizeKernel<false>);                                                      \
+#define MR_MAP_OPS(prefix)                                                               \
+  MR_AREA(MILLRACE_OP(prefix##Stage)                                                     \
+              .Input("key: int64")                                                       \
+              .Input("indices: int32")                                                   \
+              .Input("values: fake_dtypes"),                                             \
+          "", NoOutputs, "Puts components of the tuple of a key into an area.")          \
+      .Attr("fake_dtypes: list(type) >= 1");                                             \
+  MR_AREA(MILLRACE_OP(prefix##Unstage)                                                   \
+              .Input("key: int64")                                                       \
+              .Input("indices: int32")                                                   \
+              .Output("values: dtypes"),                                                 \
+          " >= 1", UnknownShape, "Takes components of the tuple of a key.");             \
+  MR_AREA(MILLRACE_OP(prefix##Peek)                                                      \
+              .Input("key: int64")                                                       \
+              .Input("indices: int32")                                                   \
+              .Output("values: dtypes"),                                                 \
+          " >= 1", UnknownShape, "Components of the tuple of a key, which stay there."); \
+  MR_AREA(MILLRACE_OP(prefix##UnstageNoKey)                                              \
+              .Input("indices: int32")                                                   \
+              .Output("key: int64")                                                      \
+              .Output("values: dtypes"),                                                 \
+          " >= 1", KeyAndUnknownShapes, "Takes components of some tuple.");              \
+  MR_AREA(MILLRACE_OP(prefix##Clear), "", NoOutputs, "Empties a staging area.");         \
+  MR_SIZE_OP(prefix##Size, "How many complete tuples an area has.");                     \
+  MR_SIZE_OP(prefix##IncompleteSize, "How many tuples of an area lack components.");     \
+  MILLRACE_KERNEL(prefix##Stage, kCpu, MapStageKernel);                                  \
+  MILLRACE_KERNEL(prefix##Unstage, kCpu, GetKernel<GetKind::kMapUnstage>);               \
+  MILLRACE_KERNEL(prefix##Peek, kCpu, GetKernel<GetKind::kMapPeek>);                     \
+  MILLRACE_KERNEL(prefix##UnstageNoKey, kCpu, GetKernel<GetKind::kMapUnstageNoKey>);     \
+  MILLRACE_KERNEL(prefix##Clear, kCpu, ClearKernel);                                     \
+  MILLRACE_KERNEL(prefix##Size, kCpu, SizeKernel<false>);                                \
   MILLRACE_KERNEL(prefix##IncompleteSize, kCpu, SizeKernel<true>)
 
 Status KeyAndUnknownShapes(ShapeContext& c) {

@@ -10,8 +10,8 @@
 
 namespace millrace {
 
-// Keys are given by the caller, or, for a plain area, number the tuples in the order they came. Ops wait for what
-// they ask for, each on its own. Thread-safe.
+// Keys are given by the caller, or, for a plain area, number the tuples in the order they came. Ops
+// wait for what they ask for, each on its own. Thread-safe.
 class StagingArea : public Resource {
  public:
   struct Options {
@@ -29,12 +29,13 @@ class StagingArea : public Resource {
 
   explicit StagingArea(Options options);
 
-  // Puts a whole tuple at the end, once there is room. RESOURCE_EXHAUSTED when it alone is over the limit.
+  // Puts a whole tuple at the end, once there is room. RESOURCE_EXHAUSTED when it alone is over the
+  // limit.
   void Put(const CallingOp& op, std::vector<Tensor> values, PutDone done);
-  // Puts components of a tuple; the others may come later, and only then does it count. What a key has already
-  // stays as it is.
-  void PutAt(const CallingOp& op, int64_t key, std::vector<int32_t> components, std::vector<Tensor> values,
-             PutDone done);
+  // Puts components of a tuple; the others may come later, and only then does it count. What a key
+  // has already stays as it is.
+  void PutAt(const CallingOp& op, int64_t key, std::vector<int32_t> components,
+             std::vector<Tensor> values, PutDone done);
 
   // What to get: the tuple of a key, the one at a position in the order of keys, or the first one.
   struct Request {
@@ -56,9 +57,10 @@ class StagingArea : public Resource {
   using Tuples = std::map<int64_t, std::vector<Tensor>>;  // components that were removed are empty
 
   bool HasRoom(int64_t bytes, bool even_alone) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Progress TryPutAt(int64_t key, const std::vector<int32_t>& components, std::vector<Tensor>* values, Status* result)
+  Progress TryPutAt(int64_t key, const std::vector<int32_t>& components,
+                    std::vector<Tensor>* values, Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Progress TryGet(const Request& request, Item* item, Status* result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Progress TryGet(const Request& request, Item* item, Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Tuples::iterator FindTuple(const Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Submit(bool puts, Attempt attempt);
   void Cancel(bool puts, int64_t id);

@@ -22,7 +22,8 @@ class TableNode {
     init.Attr("value_dtype", &options_.value_dtype);
     if (!init.status().ok()) return;
     if (!IsKeyType(options_.key_dtype)) FailDType(init, options_.key_dtype);
-    if (!IsKnown(options_.value_dtype) || IsRef(options_.value_dtype)) FailDType(init, options_.value_dtype);
+    if (!IsKnown(options_.value_dtype) || IsRef(options_.value_dtype))
+      FailDType(init, options_.value_dtype);
   }
 
   // Reads the attr value_shape.
@@ -40,9 +41,11 @@ class TableNode {
   Status Emit(KernelContext& ctx, absl::FunctionRef<StatusOr<RefPtr<LookupTable>>()> make) {
     return source_.Emit(ctx, make, [this](const LookupTable& found) {
       const LookupTable::Options& has = found.options();
-      if (has.key_dtype == options_.key_dtype && has.value_dtype == options_.value_dtype) return absl::OkStatus();
-      return InvalidArgument("Conflicting key/value dtypes ", options_.key_dtype, "->", options_.value_dtype, " with ",
-                             has.key_dtype, "-", has.value_dtype, " for table ", has.name);
+      if (has.key_dtype == options_.key_dtype && has.value_dtype == options_.value_dtype)
+        return absl::OkStatus();
+      return InvalidArgument("Conflicting key/value dtypes ", options_.key_dtype, "->",
+                             options_.value_dtype, " with ", has.key_dtype, "-", has.value_dtype,
+                             " for table ", has.name);
     });
   }
 
@@ -101,41 +104,44 @@ class DenseHashTableKernel : public Kernel {
   float max_load_factor_ = 0;
 };
 
-#define MR_TABLE(builder)                                  \
-  builder.Attr("container: string = ''")                   \
-      .Attr("shared_name: string = ''")                    \
-      .Attr("use_node_name_sharing: bool = false")         \
-      .Attr("key_dtype: type")                             \
-      .Attr("value_dtype: type")                           \
-      .Stateful()                                          \
-      .Shape(ScalarShape)                                  \
+#define MR_TABLE(builder)                          \
+  builder.Attr("container: string = ''")           \
+      .Attr("shared_name: string = ''")            \
+      .Attr("use_node_name_sharing: bool = false") \
+      .Attr("key_dtype: type")                     \
+      .Attr("value_dtype: type")                   \
+      .Stateful()                                  \
+      .Shape(ScalarShape)                          \
       .NotDifferentiable()
 
-#define MR_HASH_TABLE(name, handle) \
-  MR_TABLE(MILLRACE_OP(name).Output("table_handle: " handle)).Summary("A table that is filled once.")
+#define MR_HASH_TABLE(name, handle)                           \
+  MR_TABLE(MILLRACE_OP(name).Output("table_handle: " handle)) \
+      .Summary("A table that is filled once.")
 MR_HASH_TABLE(HashTable, "Ref(string)");
 MR_HASH_TABLE(HashTableV2, "resource");
 
-#define MR_MUTABLE_HASH_TABLE(name, handle) \
-  MR_TABLE(MILLRACE_OP(name).Output("table_handle: " handle)).Summary("A table from keys to values.")
+#define MR_MUTABLE_HASH_TABLE(name, handle)                   \
+  MR_TABLE(MILLRACE_OP(name).Output("table_handle: " handle)) \
+      .Summary("A table from keys to values.")
 MR_MUTABLE_HASH_TABLE(MutableHashTable, "Ref(string)");
 MR_MUTABLE_HASH_TABLE(MutableHashTableV2, "resource");
 
-#define MR_TENSOR_HASH_TABLE(name, handle)                             \
-  MR_TABLE(MILLRACE_OP(name).Output("table_handle: " handle))          \
-      .Attr("value_shape: shape = []")                                 \
+#define MR_TENSOR_HASH_TABLE(name, handle)                    \
+  MR_TABLE(MILLRACE_OP(name).Output("table_handle: " handle)) \
+      .Attr("value_shape: shape = []")                        \
       .Summary("A table from keys to vectors.")
 MR_TENSOR_HASH_TABLE(MutableHashTableOfTensors, "Ref(string)");
 MR_TENSOR_HASH_TABLE(MutableHashTableOfTensorsV2, "resource");
 
-#define MR_DENSE_HASH_TABLE(builder)                                   \
-  MR_TABLE(builder)                                                    \
-      .Attr("value_shape: shape = []")                                 \
-      .Attr("initial_num_buckets: int = 131072")                       \
-      .Attr("max_load_factor: float = 0.8")                            \
+#define MR_DENSE_HASH_TABLE(builder)             \
+  MR_TABLE(builder)                              \
+      .Attr("value_shape: shape = []")           \
+      .Attr("initial_num_buckets: int = 131072") \
+      .Attr("max_load_factor: float = 0.8")      \
       .Summary("A table in two tensors, by open addressing.")
-MR_DENSE_HASH_TABLE(
-    MILLRACE_OP(MutableDenseHashTable).Input("empty_key: key_dtype").Output("table_handle: Ref(string)"));
+MR_DENSE_HASH_TABLE(MILLRACE_OP(MutableDenseHashTable)
+                        .Input("empty_key: key_dtype")
+                        .Output("table_handle: Ref(string)"));
 MR_DENSE_HASH_TABLE(MILLRACE_OP(MutableDenseHashTableV2)
                         .Input("empty_key: key_dtype")
                         .Input("deleted_key: key_dtype")

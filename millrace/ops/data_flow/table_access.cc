@@ -7,19 +7,22 @@
 
 namespace millrace {
 
-StatusOr<RefPtr<LookupTable>> TableInput(const KernelContext& ctx, DType key_dtype, DType value_dtype) {
+StatusOr<RefPtr<LookupTable>> TableInput(const KernelContext& ctx, DType key_dtype,
+                                         DType value_dtype) {
   MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table, ctx.resource<LookupTable>(0));
   const LookupTable::Options& has = table->options();
   if ((key_dtype == DType::kInvalid || key_dtype == has.key_dtype) &&
       (value_dtype == DType::kInvalid || value_dtype == has.value_dtype)) {
     return table;
   }
-  return InvalidArgument("Signature mismatch, have: ", key_dtype, "->", value_dtype, " expected: ", has.key_dtype, "->",
-                         has.value_dtype, " of table ", has.name);
+  return InvalidArgument("Signature mismatch, have: ", key_dtype, "->", value_dtype,
+                         " expected: ", has.key_dtype, "->", has.value_dtype, " of table ",
+                         has.name);
 }
 
 Status ChangeTable(KernelContext& ctx, absl::FunctionRef<Status()> change) {
-  const UpdateOrigin origin{.step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
+  const UpdateOrigin origin{
+      .step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
   return ctx.resources()->Update(origin, change);
 }
 
@@ -29,7 +32,8 @@ class FindKernel : public Kernel {
  public:
   explicit FindKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table, TableInput(ctx, ctx.input(1).dtype(), ctx.input(2).dtype()));
+    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table,
+                        TableInput(ctx, ctx.input(1).dtype(), ctx.input(2).dtype()));
     StatusOr<Tensor> values = table->Find(ctx.input(1), ctx.input(2), ctx.allocator());
     if (!values.ok()) return values.status();
     ctx.SetOutput(0, *std::move(values));
@@ -59,7 +63,8 @@ class RemoveKernel : public Kernel {
  public:
   explicit RemoveKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table, TableInput(ctx, ctx.input(1).dtype(), DType::kInvalid));
+    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table,
+                        TableInput(ctx, ctx.input(1).dtype(), DType::kInvalid));
     return ChangeTable(ctx, [&] { return table->Remove(ctx.input(1)); });
   }
 };
@@ -78,7 +83,8 @@ class ExportKernel : public Kernel {
  public:
   explicit ExportKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table, TableInput(ctx, ctx.output_type(0), ctx.output_type(1)));
+    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table,
+                        TableInput(ctx, ctx.output_type(0), ctx.output_type(1)));
     MR_ASSIGN_OR_RETURN(LookupTable::KeysAndValues content, table->Export());
     ctx.SetOutput(0, std::move(content.first));
     ctx.SetOutput(1, std::move(content.second));
@@ -86,16 +92,16 @@ class ExportKernel : public Kernel {
   }
 };
 
-#define MR_TABLE_FIND(name, handle)      \
-  MILLRACE_OP(name)                      \
-      .Input("table_handle: " handle)    \
-      .Input("keys: Tin")                \
-      .Input("default_value: Tout")      \
-      .Output("values: Tout")            \
-      .Attr("Tin: type")                 \
-      .Attr("Tout: type")                \
-      .Shape(UnknownShape)               \
-      .NotDifferentiable()               \
+#define MR_TABLE_FIND(name, handle)   \
+  MILLRACE_OP(name)                   \
+      .Input("table_handle: " handle) \
+      .Input("keys: Tin")             \
+      .Input("default_value: Tout")   \
+      .Output("values: Tout")         \
+      .Attr("Tin: type")              \
+      .Attr("Tout: type")             \
+      .Shape(UnknownShape)            \
+      .NotDifferentiable()            \
       .Summary("The values of keys in a table.")
 MR_TABLE_FIND(LookupTableFind, "Ref(string)");
 MR_TABLE_FIND(LookupTableFindV2, "resource").Stateful();
@@ -110,10 +116,14 @@ MR_TABLE_FIND(LookupTableFindV2, "resource").Stateful();
       .Shape(NoOutputs)                                           \
       .NotDifferentiable()                                        \
       .Summary(text)
-MR_TABLE_CHANGE(LookupTableInsert, "Ref(string)", "Tin", "Tout", "Gives keys of a table new values.");
-MR_TABLE_CHANGE(LookupTableInsertV2, "resource", "Tin", "Tout", "Gives keys of a table new values.").Stateful();
-MR_TABLE_CHANGE(LookupTableImport, "Ref(string)", "Tin", "Tout", "Replaces the content of a table.");
-MR_TABLE_CHANGE(LookupTableImportV2, "resource", "Tin", "Tout", "Replaces the content of a table.").Stateful();
+MR_TABLE_CHANGE(LookupTableInsert, "Ref(string)", "Tin", "Tout",
+                "Gives keys of a table new values.");
+MR_TABLE_CHANGE(LookupTableInsertV2, "resource", "Tin", "Tout", "Gives keys of a table new values.")
+    .Stateful();
+MR_TABLE_CHANGE(LookupTableImport, "Ref(string)", "Tin", "Tout",
+                "Replaces the content of a table.");
+MR_TABLE_CHANGE(LookupTableImportV2, "resource", "Tin", "Tout", "Replaces the content of a table.")
+    .Stateful();
 MR_TABLE_CHANGE(InitializeTable, "Ref(string)", "Tkey", "Tval", "Fills a table.");
 MR_TABLE_CHANGE(InitializeTableV2, "resource", "Tkey", "Tval", "Fills a table.").Stateful();
 
@@ -126,25 +136,25 @@ MILLRACE_OP(LookupTableRemoveV2)
     .NotDifferentiable()
     .Summary("Takes keys out of a table.");
 
-#define MR_TABLE_SIZE(name, handle)      \
-  MILLRACE_OP(name)                      \
-      .Input("table_handle: " handle)    \
-      .Output("size: int64")             \
-      .Shape(ScalarShape)                \
-      .NotDifferentiable()               \
+#define MR_TABLE_SIZE(name, handle)   \
+  MILLRACE_OP(name)                   \
+      .Input("table_handle: " handle) \
+      .Output("size: int64")          \
+      .Shape(ScalarShape)             \
+      .NotDifferentiable()            \
       .Summary("How many keys a table has.")
 MR_TABLE_SIZE(LookupTableSize, "Ref(string)");
 MR_TABLE_SIZE(LookupTableSizeV2, "resource").Stateful();
 
-#define MR_TABLE_EXPORT(name, handle)    \
-  MILLRACE_OP(name)                      \
-      .Input("table_handle: " handle)    \
-      .Output("keys: Tkeys")             \
-      .Output("values: Tvalues")         \
-      .Attr("Tkeys: type")               \
-      .Attr("Tvalues: type")             \
-      .Shape(UnknownShape)               \
-      .NotDifferentiable()               \
+#define MR_TABLE_EXPORT(name, handle) \
+  MILLRACE_OP(name)                   \
+      .Input("table_handle: " handle) \
+      .Output("keys: Tkeys")          \
+      .Output("values: Tvalues")      \
+      .Attr("Tkeys: type")            \
+      .Attr("Tvalues: type")          \
+      .Shape(UnknownShape)            \
+      .NotDifferentiable()            \
       .Summary("All keys and values of a table.")
 MR_TABLE_EXPORT(LookupTableExport, "Ref(string)");
 MR_TABLE_EXPORT(LookupTableExportV2, "resource").Stateful();

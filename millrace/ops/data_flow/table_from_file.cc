@@ -62,17 +62,20 @@ class TableFromFileKernel : public Kernel {
   bool is_expensive() const override { return true; }
 
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table, TableInput(ctx, DType::kInvalid, DType::kInvalid));
+    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table,
+                        TableInput(ctx, DType::kInvalid, DType::kInvalid));
     const Tensor& filename = ctx.input(1);
     if (filename.num_elements() != 1) {
-      return InvalidArgument("filename should be a single string, but got ", filename.shape().ToString());
+      return InvalidArgument("filename should be a single string, but got ",
+                             filename.shape().ToString());
     }
     const LookupTable::Options& options = table->options();
     MR_RETURN_IF_ERROR(CheckColumn("Key", key_index_, options.key_dtype));
     MR_RETURN_IF_ERROR(CheckColumn("Value", value_index_, options.value_dtype));
     if (ctx.step().files == nullptr) return Internal("the step has no files");
     std::vector<std::string> keys, values;
-    MR_RETURN_IF_ERROR(ReadLines(*ctx.step().files, filename.scalar<std::string>(), &keys, &values));
+    MR_RETURN_IF_ERROR(
+        ReadLines(*ctx.step().files, filename.scalar<std::string>(), &keys, &values));
     MR_ASSIGN_OR_RETURN(const Tensor key_tensor, Parse(options.key_dtype, keys));
     MR_ASSIGN_OR_RETURN(const Tensor value_tensor, Parse(options.value_dtype, values));
     return ChangeTable(ctx, [&] { return table->Initialize(key_tensor, value_tensor); });
@@ -81,8 +84,8 @@ class TableFromFileKernel : public Kernel {
  private:
   static Status CheckColumn(const char* what, int64_t index, DType dtype) {
     if (index == kLineNumber && dtype != DType::kInt64) {
-      return InvalidArgument(what, " index for line number requires table ", what[0] == 'K' ? "key" : "value",
-                             " dtype of int64, got ", dtype);
+      return InvalidArgument(what, " index for line number requires table ",
+                             what[0] == 'K' ? "key" : "value", " dtype of int64, got ", dtype);
     }
     if (index == kWholeLine && dtype != DType::kString && dtype != DType::kInt64) {
       return InvalidArgument(what, " index for whole line requires string or integer table ",
@@ -100,7 +103,9 @@ class TableFromFileKernel : public Kernel {
     while (vocab_size_ < 0 || number < vocab_size_) {
       MR_ASSIGN_OR_RETURN(const bool more, reader.Next(&line));
       if (!more) break;
-      if (line.empty()) return InvalidArgument("Invalid content in ", path, ": empty line found at line ", number, ".");
+      if (line.empty())
+        return InvalidArgument("Invalid content in ", path, ": empty line found at line ", number,
+                               ".");
       const std::vector<absl::string_view> columns = absl::StrSplit(line, delimiter_);
       const int64_t needed = std::max(key_index_, value_index_) + 1;
       if (static_cast<int64_t>(columns.size()) < needed) {
@@ -113,13 +118,14 @@ class TableFromFileKernel : public Kernel {
     }
     if (number == 0) return OutOfRange("Finished reading 0 of lines from ", path);
     if (vocab_size_ > number) {
-      return InvalidArgument("Invalid vocab_size in ", path, ": expected ", vocab_size_, " but got ", number);
+      return InvalidArgument("Invalid vocab_size in ", path, ": expected ", vocab_size_,
+                             " but got ", number);
     }
     return absl::OkStatus();
   }
 
-  std::string Column(int64_t index, const std::string& line, const std::vector<absl::string_view>& columns,
-                     int64_t number) const {
+  std::string Column(int64_t index, const std::string& line,
+                     const std::vector<absl::string_view>& columns, int64_t number) const {
     if (index == kWholeLine) return line;
     if (index == kLineNumber) return absl::StrCat(number + offset_);
     return std::string(columns[static_cast<size_t>(index)]);
@@ -131,7 +137,8 @@ class TableFromFileKernel : public Kernel {
     for (size_t i = 0; i < fields.size(); ++i) {
       T value{};
       if (!parse(fields[i], &value)) {
-        return InvalidArgument("Field ", fields[i], " in line ", i, " is not a valid ", DTypeOf<T>(), ".");
+        return InvalidArgument("Field ", fields[i], " in line ", i, " is not a valid ",
+                               DTypeOf<T>(), ".");
       }
       result.data<T>()[i] = std::move(value);
     }
@@ -141,15 +148,21 @@ class TableFromFileKernel : public Kernel {
   static StatusOr<Tensor> Parse(DType dtype, const std::vector<std::string>& fields) {
     switch (dtype) {
       case DType::kInt32:
-        return ParseAll<int32_t>(fields, [](const std::string& s, int32_t* v) { return absl::SimpleAtoi(s, v); });
+        return ParseAll<int32_t>(
+            fields, [](const std::string& s, int32_t* v) { return absl::SimpleAtoi(s, v); });
       case DType::kInt64:
-        return ParseAll<int64_t>(fields, [](const std::string& s, int64_t* v) { return absl::SimpleAtoi(s, v); });
+        return ParseAll<int64_t>(
+            fields, [](const std::string& s, int64_t* v) { return absl::SimpleAtoi(s, v); });
       case DType::kFloat:
-        return ParseAll<float>(fields, [](const std::string& s, float* v) { return absl::SimpleAtof(s, v); });
+        return ParseAll<float>(
+            fields, [](const std::string& s, float* v) { return absl::SimpleAtof(s, v); });
       case DType::kDouble:
-        return ParseAll<double>(fields, [](const std::string& s, double* v) { return absl::SimpleAtod(s, v); });
-      case DType::kString: return Tensor::FromVector(fields);
-      default: return InvalidArgument("Data type ", dtype, " not supported.");
+        return ParseAll<double>(
+            fields, [](const std::string& s, double* v) { return absl::SimpleAtod(s, v); });
+      case DType::kString:
+        return Tensor::FromVector(fields);
+      default:
+        return InvalidArgument("Data type ", dtype, " not supported.");
     }
   }
 
@@ -160,17 +173,17 @@ class TableFromFileKernel : public Kernel {
   char delimiter_ = '\t';
 };
 
-#define MR_TABLE_FROM_FILE(name, handle)        \
-  MILLRACE_OP(name)                             \
-      .Input("table_handle: " handle)           \
-      .Input("filename: string")                \
-      .Attr("key_index: int >= -2")             \
-      .Attr("value_index: int >= -2")           \
-      .Attr("vocab_size: int >= -1 = -1")       \
-      .Attr("delimiter: string = '\t'")         \
-      .Attr("offset: int = 0")                  \
-      .Shape(NoOutputs)                         \
-      .NotDifferentiable()                      \
+#define MR_TABLE_FROM_FILE(name, handle)  \
+  MILLRACE_OP(name)                       \
+      .Input("table_handle: " handle)     \
+      .Input("filename: string")          \
+      .Attr("key_index: int >= -2")       \
+      .Attr("value_index: int >= -2")     \
+      .Attr("vocab_size: int >= -1 = -1") \
+      .Attr("delimiter: string = '\t'")   \
+      .Attr("offset: int = 0")            \
+      .Shape(NoOutputs)                   \
+      .NotDifferentiable()                \
       .Summary("Fills a table from a text file.")
 MR_TABLE_FROM_FILE(InitializeTableFromTextFile, "Ref(string)");
 MR_TABLE_FROM_FILE(InitializeTableFromTextFileV2, "resource").Stateful();

@@ -14,8 +14,9 @@
 
 namespace millrace {
 
-// Every element is written once, and read once where elements are cleared after they are read. A gradient array
-// sums up what is written to an element; one that nobody wrote reads as zeros where its shape is known. Thread-safe.
+// Every element is written once, and read once where elements are cleared after they are read. A
+// gradient array sums up what is written to an element; one that nobody wrote reads as zeros where
+// its shape is known. Thread-safe.
 class TensorArray final : public Resource {
  public:
   struct Options {
@@ -41,15 +42,17 @@ class TensorArray final : public Resource {
   // INVALID_ARGUMENT names the array and the index.
   Status Write(int64_t index, Tensor value);
   // Element index(i) becomes value(i), for i in [0, n): all under one lock, in order.
-  Status WriteMany(int64_t n, absl::FunctionRef<int64_t(int64_t)> index, absl::FunctionRef<Tensor(int64_t)> value);
+  Status WriteMany(int64_t n, absl::FunctionRef<int64_t(int64_t)> index,
+                   absl::FunctionRef<Tensor(int64_t)> value);
   StatusOr<Tensor> Read(int64_t index, Allocator* allocator);
   Status ReadMany(int64_t n, absl::FunctionRef<int64_t(int64_t)> index, Allocator* allocator,
                   std::vector<Tensor>* values);
   // All elements. RESOURCE_EXHAUSTED when most of a huge array would be zeros that nobody wrote.
   Status ReadAll(Allocator* allocator, std::vector<Tensor>* values);
 
-  // A handle of the array that gathers the gradients of this one for `source`; made at first. From then on this
-  // array does not grow. Its elements have the shapes of those that were written here, with `prepend` before.
+  // A handle of the array that gathers the gradients of this one for `source`; made at first. From
+  // then on this array does not grow. Its elements have the shapes of those that were written here,
+  // with `prepend` before.
   StatusOr<Tensor> Gradient(const std::string& source, const Shape& prepend, DType handle_dtype);
 
   // Lets go of the elements. Reading and writing fail from then on.
@@ -71,8 +74,10 @@ class TensorArray final : public Resource {
   Element& At(int64_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Status WriteLocked(int64_t index, Tensor value) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Status AddLocked(int64_t index, Element& element, Tensor value) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  StatusOr<Tensor> ReadLocked(int64_t index, Allocator* allocator) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Status AddLocked(int64_t index, Element& element, Tensor value)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  StatusOr<Tensor> ReadLocked(int64_t index, Allocator* allocator)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Status CheckOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::string name_;
@@ -91,8 +96,8 @@ class TensorArray final : public Resource {
   std::vector<std::pair<std::string, Tensor>> gradients_ ABSL_GUARDED_BY(mu_);  // by source
 };
 
-// The array that input i points to: a handle, a reference, or the name of it (a pair of strings). It lives as long
-// as the input. INVALID_ARGUMENT when there is none.
+// The array that input i points to: a handle, a reference, or the name of it (a pair of strings).
+// It lives as long as the input. INVALID_ARGUMENT when there is none.
 StatusOr<TensorArray*> TensorArrayInput(const KernelContext& ctx, int i = 0);
 
 // A scalar index.

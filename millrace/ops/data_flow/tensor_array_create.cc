@@ -12,7 +12,8 @@ namespace {
 
 // Puts an array where the old ops, which go by names, find it.
 Status Publish(KernelContext& ctx, RefPtr<TensorArray> array) {
-  if (ctx.step().step_resources == nullptr) return Internal("the step has no place for its resources");
+  if (ctx.step().step_resources == nullptr)
+    return Internal("the step has no place for its resources");
   const std::string name = array->name();
   return ctx.step().step_resources->Create(name, std::move(array));
 }
@@ -33,7 +34,8 @@ class TensorArrayKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& size = ctx.input(0);
     if (size.rank() != 0) {
-      return InvalidArgument("TensorArray size must be scalar, but had shape: ", size.shape().ToString());
+      return InvalidArgument("TensorArray size must be scalar, but had shape: ",
+                             size.shape().ToString());
     }
     TensorArray::Options options = options_;
     options.size = size.scalar<int32_t>();
@@ -71,16 +73,20 @@ class TensorArrayGradKernel : public Kernel {
     if (ctx.num_inputs() > 2) {
       const Tensor& dims = ctx.input(2);
       if (dims.rank() != 1) {
-        return InvalidArgument("shape_to_prepend must be a vector, but had shape: ", dims.shape().ToString());
+        return InvalidArgument("shape_to_prepend must be a vector, but had shape: ",
+                               dims.shape().ToString());
       }
       const Shape::Dims wide(dims.flat<int32_t>().begin(), dims.flat<int32_t>().end());
       MR_ASSIGN_OR_RETURN(prepend, Shape::Make(wide));
     }
     const DType handle_dtype = ctx.output_type(0);
-    MR_ASSIGN_OR_RETURN(Tensor handle,
-                        array->Gradient(source_, prepend, handle_dtype == DType::kString ? DType::kResource : handle_dtype));
+    MR_ASSIGN_OR_RETURN(
+        Tensor handle,
+        array->Gradient(source_, prepend,
+                        handle_dtype == DType::kString ? DType::kResource : handle_dtype));
     if (handle_dtype != DType::kResource) {
-      auto* const gradient = static_cast<TensorArray*>(handle.scalar<ResourceHandle>().resource.get());
+      auto* const gradient =
+          static_cast<TensorArray*>(handle.scalar<ResourceHandle>().resource.get());
       const Status published = Publish(ctx, ShareRef(gradient));
       if (!published.ok() && !absl::IsAlreadyExists(published)) return published;
       if (handle_dtype == DType::kString) handle = TensorArrayNameTensor(*gradient);
@@ -116,7 +122,8 @@ class CloseKernel : public Kernel {
 
 // A handle and a flow, or a pair of names.
 Status HandleShape(ShapeContext& c) {
-  c.set_output(0, c.node().output_type(0) == DType::kResource ? PartialShape::Scalar() : PartialShape({2}));
+  c.set_output(
+      0, c.node().output_type(0) == DType::kResource ? PartialShape::Scalar() : PartialShape({2}));
   if (c.num_outputs() > 1) c.set_output(1, PartialShape::Scalar());
   return absl::OkStatus();
 }

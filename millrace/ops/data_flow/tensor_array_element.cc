@@ -26,8 +26,8 @@ class ReadKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(TensorArray* const array, TensorArrayInput(ctx));
     MR_ASSIGN_OR_RETURN(const int64_t index, TensorArrayIndex(ctx.input(1)));
     if (array->dtype() != ctx.output_type(0)) {
-      return InvalidArgument("TensorArray dtype is ", array->dtype(), " but Op requested dtype ", ctx.output_type(0),
-                             ".");
+      return InvalidArgument("TensorArray dtype is ", array->dtype(), " but Op requested dtype ",
+                             ctx.output_type(0), ".");
     }
     StatusOr<Tensor> value = array->Read(index, ctx.allocator());
     if (!value.ok()) return value.status();
@@ -52,42 +52,44 @@ Status WriteShape(ShapeContext& c) {
 Status WriteGradient(GradientContext& c) {
   const Endpoint flow = c.grad(0);
   const GradientArray array = MakeGradientArray(c, c.input(0), flow);
-  c.set_input_grad(2, c.Op("TensorArrayRead" + array.version, {array.handle, c.input(1), array.flow},
-                           {{"dtype", BaseType(c.input(2).dtype())}}));
+  c.set_input_grad(2,
+                   c.Op("TensorArrayRead" + array.version, {array.handle, c.input(1), array.flow},
+                        {{"dtype", BaseType(c.input(2).dtype())}}));
   c.set_input_grad(3, flow);
   return c.status();
 }
 
 Status ReadGradient(GradientContext& c) {
   const GradientArray array = MakeGradientArray(c, c.input(0), c.input(2));
-  c.set_input_grad(2, c.Op("TensorArrayWrite" + array.version, {array.handle, c.input(1), c.grad(0), array.flow}));
+  c.set_input_grad(2, c.Op("TensorArrayWrite" + array.version,
+                           {array.handle, c.input(1), c.grad(0), array.flow}));
   return c.status();
 }
 
-#define MR_ARRAY_WRITE(name, handle)   \
-  MILLRACE_OP(name)                    \
-      .Input("handle: " handle)        \
-      .Input("index: int32")           \
-      .Input("value: T")               \
-      .Input("flow_in: float")         \
-      .Output("flow_out: float")       \
-      .Attr("T: type")                 \
-      .Shape(WriteShape)               \
-      .Gradient(WriteGradient)         \
+#define MR_ARRAY_WRITE(name, handle) \
+  MILLRACE_OP(name)                  \
+      .Input("handle: " handle)      \
+      .Input("index: int32")         \
+      .Input("value: T")             \
+      .Input("flow_in: float")       \
+      .Output("flow_out: float")     \
+      .Attr("T: type")               \
+      .Shape(WriteShape)             \
+      .Gradient(WriteGradient)       \
       .Summary("Writes an element of an array.")
 MR_ARRAY_WRITE(TensorArrayWrite, "Ref(string)");
 MR_ARRAY_WRITE(TensorArrayWriteV2, "string");
 MR_ARRAY_WRITE(TensorArrayWriteV3, "resource").Stateful();
 
-#define MR_ARRAY_READ(name, handle)    \
-  MILLRACE_OP(name)                    \
-      .Input("handle: " handle)        \
-      .Input("index: int32")           \
-      .Input("flow_in: float")         \
-      .Output("value: dtype")          \
-      .Attr("dtype: type")             \
-      .Shape(ReadShape)                \
-      .Gradient(ReadGradient)          \
+#define MR_ARRAY_READ(name, handle) \
+  MILLRACE_OP(name)                 \
+      .Input("handle: " handle)     \
+      .Input("index: int32")        \
+      .Input("flow_in: float")      \
+      .Output("value: dtype")       \
+      .Attr("dtype: type")          \
+      .Shape(ReadShape)             \
+      .Gradient(ReadGradient)       \
       .Summary("Reads an element of an array.")
 MR_ARRAY_READ(TensorArrayRead, "Ref(string)");
 MR_ARRAY_READ(TensorArrayReadV2, "string");

@@ -12,7 +12,8 @@ GradientArray MakeGradientArray(GradientContext& c, Endpoint handle, Endpoint fl
   if (source.size() > own.size() && source.substr(source.size() - own.size()) == own) {
     source.remove_suffix(own.size());
   }
-  Node* const made = c.AddNode("TensorArrayGrad" + array.version, {handle, flow}, {{"source", std::string(source)}});
+  Node* const made = c.AddNode("TensorArrayGrad" + array.version, {handle, flow},
+                               {{"source", std::string(source)}});
   if (made == nullptr) return array;
   array.handle = Endpoint{made, 0};
   c.control_inputs.push_back(made);
@@ -23,7 +24,8 @@ GradientArray MakeGradientArray(GradientContext& c, Endpoint handle, Endpoint fl
 
 PartialShape ElementShapeOf(const ShapeContext& c) {
   const Node* const maker = c.node().input(0).node;
-  if (!maker->is_type("TensorArrayV3") && !maker->is_type("TensorArrayV2") && !maker->is_type("TensorArray")) {
+  if (!maker->is_type("TensorArrayV3") && !maker->is_type("TensorArrayV2") &&
+      !maker->is_type("TensorArray")) {
     return PartialShape();
   }
   return maker->AttrOr<PartialShape>("element_shape", PartialShape());

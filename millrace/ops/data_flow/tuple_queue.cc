@@ -17,16 +17,21 @@ std::string TypesText(const std::vector<DType>& types) {
 }
 
 std::string ShapesText(const std::vector<PartialShape>& shapes) {
-  return absl::StrCat("[", absl::StrJoin(shapes, ",", [](std::string* out, const PartialShape& s) {
-                        out->append(s.ToString());
-                      }), "]");
+  return absl::StrCat(
+      "[",
+      absl::StrJoin(shapes, ",",
+                    [](std::string* out, const PartialShape& s) { out->append(s.ToString()); }),
+      "]");
 }
 
 std::unique_ptr<TupleStore> StoreFor(const TupleQueue::Options& options) {
   switch (options.kind) {
-    case TupleQueue::Kind::kRandomShuffle: return TupleStore::Shuffled(options.seed, options.seed2);
-    case TupleQueue::Kind::kPriority: return TupleStore::ByPriority();
-    default: return TupleStore::Fifo();
+    case TupleQueue::Kind::kRandomShuffle:
+      return TupleStore::Shuffled(options.seed, options.seed2);
+    case TupleQueue::Kind::kPriority:
+      return TupleStore::ByPriority();
+    default:
+      return TupleStore::Fifo();
   }
 }
 
@@ -34,10 +39,14 @@ std::unique_ptr<TupleStore> StoreFor(const TupleQueue::Options& options) {
 
 const char* KindName(TupleQueue::Kind kind) {
   switch (kind) {
-    case TupleQueue::Kind::kFifo: return "FIFOQueue";
-    case TupleQueue::Kind::kRandomShuffle: return "RandomShuffleQueue";
-    case TupleQueue::Kind::kPaddingFifo: return "PaddingFIFOQueue";
-    case TupleQueue::Kind::kPriority: return "PriorityQueue";
+    case TupleQueue::Kind::kFifo:
+      return "FIFOQueue";
+    case TupleQueue::Kind::kRandomShuffle:
+      return "RandomShuffleQueue";
+    case TupleQueue::Kind::kPaddingFifo:
+      return "PaddingFIFOQueue";
+    case TupleQueue::Kind::kPriority:
+      return "PriorityQueue";
   }
   return "Queue";
 }
@@ -60,16 +69,18 @@ StatusOr<RefPtr<Queue>> TupleQueue::Make(Options options) {
   const size_t n = options.types.size();
   const bool pads = options.kind == Kind::kPaddingFifo;
   if (pads && options.shapes.size() != n) {
-    return InvalidArgument("Shapes must be provided for all components, but received ", n, " dtypes and ",
-                           options.shapes.size(), " shapes.");
+    return InvalidArgument("Shapes must be provided for all components, but received ", n,
+                           " dtypes and ", options.shapes.size(), " shapes.");
   }
   if (!options.shapes.empty() && options.shapes.size() != n) {
-    return InvalidArgument("Different number of component types.  Types: ", TypesText(options.types),
-                           ", Shapes: ", ShapesText(options.shapes));
+    return InvalidArgument("Different number of component types.  Types: ",
+                           TypesText(options.types), ", Shapes: ", ShapesText(options.shapes));
   }
   for (const PartialShape& shape : options.shapes) {
-    if (!shape.known_rank() && pads) return InvalidArgument("shape ", shape.ToString(), " must have known rank.");
-    if (!shape.IsFullyDefined() && !pads) return InvalidArgument("Shape ", shape.ToString(), " is not fully defined");
+    if (!shape.known_rank() && pads)
+      return InvalidArgument("shape ", shape.ToString(), " must have known rank.");
+    if (!shape.IsFullyDefined() && !pads)
+      return InvalidArgument("Shape ", shape.ToString(), " is not fully defined");
   }
   for (DType type : options.types) {
     if (!IsKnown(type)) return InvalidArgument("a queue cannot hold ", DTypeName(type));
@@ -79,52 +90,58 @@ StatusOr<RefPtr<Queue>> TupleQueue::Make(Options options) {
       return InvalidArgument("min_after_dequeue ", options.min_after_dequeue, " must be >= 0");
     }
     if (options.min_after_dequeue >= options.capacity) {
-      return InvalidArgument("min_after_dequeue ", options.min_after_dequeue, " must be < capacity ",
-                             options.capacity);
+      return InvalidArgument("min_after_dequeue ", options.min_after_dequeue,
+                             " must be < capacity ", options.capacity);
     }
   }
   return RefPtr<Queue>(AdoptRef(new TupleQueue(std::move(options))));
 }
 
 Status TupleQueue::CheckSame(const Options& wanted) const {
-  const auto differs = [this](const char* what, const auto& has, const auto& asked, const char* were) {
-    return InvalidArgument("Shared queue '", options_.name, "' has ", what, " ", has, " but requested ", what, " ",
-                           were, " ", asked);
+  const auto differs = [this](const char* what, const auto& has, const auto& asked,
+                              const char* were) {
+    return InvalidArgument("Shared queue '", options_.name, "' has ", what, " ", has,
+                           " but requested ", what, " ", were, " ", asked);
   };
   if (options_.kind != wanted.kind) {
-    return InvalidArgument("Shared queue '", options_.name, "' is a ", KindName(options_.kind), ", not a ",
-                           KindName(wanted.kind));
+    return InvalidArgument("Shared queue '", options_.name, "' is a ", KindName(options_.kind),
+                           ", not a ", KindName(wanted.kind));
   }
-  if (options_.capacity != wanted.capacity) return differs("capacity", options_.capacity, wanted.capacity, "was");
+  if (options_.capacity != wanted.capacity)
+    return differs("capacity", options_.capacity, wanted.capacity, "was");
   if (options_.types != wanted.types) {
     return differs("component types", TypesText(options_.types), TypesText(wanted.types), "were");
   }
   if (options_.shapes != wanted.shapes) {
-    return differs("component shapes", ShapesText(options_.shapes), ShapesText(wanted.shapes), "were");
+    return differs("component shapes", ShapesText(options_.shapes), ShapesText(wanted.shapes),
+                   "were");
   }
   if (options_.min_after_dequeue != wanted.min_after_dequeue) {
-    return differs("min_after_dequeue", options_.min_after_dequeue, wanted.min_after_dequeue, "was");
+    return differs("min_after_dequeue", options_.min_after_dequeue, wanted.min_after_dequeue,
+                   "was");
   }
   if (options_.seed != wanted.seed || options_.seed2 != wanted.seed2) {
-    return InvalidArgument("Shared queue '", options_.name, "' has random seeds (", options_.seed, ", ",
-                           options_.seed2, ") but requested seeds are (", wanted.seed, ", ", wanted.seed2, ").");
+    return InvalidArgument("Shared queue '", options_.name, "' has random seeds (", options_.seed,
+                           ", ", options_.seed2, ") but requested seeds are (", wanted.seed, ", ",
+                           wanted.seed2, ").");
   }
   return absl::OkStatus();
 }
 
 Status TupleQueue::CheckElement(const Tuple& element) const {
   if (element.size() != options_.types.size()) {
-    return InvalidArgument("Wrong number of components in tuple. Expected ", options_.types.size(), ", got ",
-                           element.size());
+    return InvalidArgument("Wrong number of components in tuple. Expected ", options_.types.size(),
+                           ", got ", element.size());
   }
   for (size_t i = 0; i < element.size(); ++i) {
     if (element[i].dtype() != options_.types[i]) {
-      return InvalidArgument("Type mismatch in tuple component ", i, ". Expected ", options_.types[i], ", got ",
-                             element[i].dtype());
+      return InvalidArgument("Type mismatch in tuple component ", i, ". Expected ",
+                             options_.types[i], ", got ", element[i].dtype());
     }
     if (!options_.shapes.empty() && !options_.shapes[i].IsCompatibleWith(element[i].shape())) {
-      return InvalidArgument("Shape mismatch in tuple component ", i, ". Expected ", options_.shapes[i].ToString(),
-                             ", got ", element[i].shape().ToString());
+      return InvalidArgument("Shape mismatch in tuple component ", i, ". Expected ",
+                             options_.shapes[i].ToString(), ", got ",
+                             element[i].shape().ToString());
     }
   }
   return absl::OkStatus();
@@ -132,21 +149,22 @@ Status TupleQueue::CheckElement(const Tuple& element) const {
 
 Status TupleQueue::CheckRows(const Tuple& rows) const {
   if (rows.size() != options_.types.size()) {
-    return InvalidArgument("Wrong number of components in tuple. Expected ", options_.types.size(), ", got ",
-                           rows.size());
+    return InvalidArgument("Wrong number of components in tuple. Expected ", options_.types.size(),
+                           ", got ", rows.size());
   }
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].dtype() != options_.types[i]) {
-      return InvalidArgument("Type mismatch in tuple component ", i, ". Expected ", options_.types[i], ", got ",
-                             rows[i].dtype());
+      return InvalidArgument("Type mismatch in tuple component ", i, ". Expected ",
+                             options_.types[i], ", got ", rows[i].dtype());
     }
     if (rows[i].rank() == 0) {
       return InvalidArgument("Shape mismatch in tuple component ", i,
                              ". Expected a first dimension of elements, got []");
     }
     if (rows[i].dim(0) != rows[0].dim(0)) {
-      return InvalidArgument("All input tensors must have the same size in the 0th dimension. Component ", i, " has ",
-                             rows[i].dim(0), ", and should have ", rows[0].dim(0));
+      return InvalidArgument(
+          "All input tensors must have the same size in the 0th dimension. Component ", i, " has ",
+          rows[i].dim(0), ", and should have ", rows[0].dim(0));
     }
     if (options_.shapes.empty()) continue;
     const Shape each(rows[i].shape().dims().subspan(1));
@@ -159,7 +177,8 @@ Status TupleQueue::CheckRows(const Tuple& rows) const {
 }
 
 TupleQueue::Tuple TupleQueue::Element(const Tuple& rows, int64_t i) const {
-  // Elements that leave in the order they came share the memory they came in; others would keep all of it for long.
+  // Elements that leave in the order they came share the memory they came in; others would keep all
+  // of it for long.
   const bool shares = options_.kind == Kind::kFifo || options_.kind == Kind::kPaddingFifo;
   Tuple element;
   element.reserve(rows.size());
@@ -169,7 +188,8 @@ TupleQueue::Tuple TupleQueue::Element(const Tuple& rows, int64_t i) const {
   return element;
 }
 
-StatusOr<TupleQueue::Tuple> TupleQueue::Batch(const std::vector<Tuple>& elements, Allocator* allocator) const {
+StatusOr<TupleQueue::Tuple> TupleQueue::Batch(const std::vector<Tuple>& elements,
+                                              Allocator* allocator) const {
   Tuple batch;
   std::vector<const Tensor*> rows(elements.size());
   for (size_t c = 0; c < options_.types.size(); ++c) {
@@ -185,8 +205,8 @@ StatusOr<TupleQueue::Tuple> TupleQueue::Batch(const std::vector<Tuple>& elements
 }
 
 Status TupleQueue::TooFew(int64_t wanted) const {
-  return OutOfRange(label_, " is closed and has insufficient elements (requested ", wanted, ", current size ",
-                    store_->size(), ")");
+  return OutOfRange(label_, " is closed and has insufficient elements (requested ", wanted,
+                    ", current size ", store_->size(), ")");
 }
 
 Progress TupleQueue::TryEnqueue(const Tuple& rows, int64_t* next, int64_t n, Status* result) {
@@ -224,15 +244,16 @@ Progress TupleQueue::TryDequeue(Taken* taken, Status* result) {
 void TupleQueue::Enqueue(const CallingOp& op, Tuple element, EnqueueDone done) {
   if (Status fits = CheckElement(element); !fits.ok()) return done(fits);
   Attempt attempt(op, "room in");
-  attempt.run = [this, element = std::move(element)](Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
-    if (closed_) {
-      *result = Cancelled(label_, " is closed.");
-      return Progress::kDone;
-    }
-    if (store_->size() >= options_.capacity) return Progress::kNone;
-    store_->Push(std::move(element));
-    return Progress::kDone;
-  };
+  attempt.run = [this, element = std::move(element)](Status* result)
+                    ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
+                      if (closed_) {
+                        *result = Cancelled(label_, " is closed.");
+                        return Progress::kDone;
+                      }
+                      if (store_->size() >= options_.capacity) return Progress::kNone;
+                      store_->Push(std::move(element));
+                      return Progress::kDone;
+                    };
   attempt.cancelled = kEnqueueCancelled;
   attempt.done = std::move(done);
   Submit(/*enqueues=*/true, std::move(attempt));
@@ -243,10 +264,9 @@ void TupleQueue::EnqueueMany(const CallingOp& op, Tuple rows, EnqueueDone done) 
   const int64_t n = rows[0].dim(0);
   if (n == 0) return FinishNow(op, std::move(done));
   Attempt attempt(op, "room in");
-  attempt.run = [this, rows = std::move(rows), next = int64_t{0}, n](Status* result)
-                ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
-    return TryEnqueue(rows, &next, n, result);
-  };
+  attempt.run =
+      [this, rows = std::move(rows), next = int64_t{0}, n](Status* result)
+          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable { return TryEnqueue(rows, &next, n, result); };
   attempt.cancelled = kEnqueueCancelled;
   attempt.done = std::move(done);
   Submit(/*enqueues=*/true, std::move(attempt));
@@ -255,9 +275,8 @@ void TupleQueue::EnqueueMany(const CallingOp& op, Tuple rows, EnqueueDone done) 
 void TupleQueue::Dequeue(const CallingOp& op, DequeueDone done) {
   auto taken = std::make_shared<Taken>();
   Attempt attempt(op, "elements of");
-  attempt.run = [this, taken](Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return TryDequeue(taken.get(), result);
-  };
+  attempt.run = [this, taken](Status* result)
+                    ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return TryDequeue(taken.get(), result); };
   attempt.cancelled = kDequeueCancelled;
   attempt.done = [taken, done = std::move(done)](Status status) mutable {
     if (!status.ok()) return done(std::move(status));
@@ -273,28 +292,28 @@ void TupleQueue::Dequeue(const CallingOp& op, DequeueDone done) {
 
 void TupleQueue::DequeueMany(const CallingOp& op, int64_t n, bool allow_fewer, DequeueDone done) {
   if (options_.shapes.empty()) {
-    return done(InvalidArgument(KindName(options_.kind),
-                                "'s DequeueMany and DequeueUpTo require the components to have specified shapes."));
+    return done(InvalidArgument(
+        KindName(options_.kind),
+        "'s DequeueMany and DequeueUpTo require the components to have specified shapes."));
   }
   if (n < 0) return done(InvalidArgument(label_, ": cannot dequeue ", n, " elements"));
   if (n == 0) {
-    return FinishNow(op, [nothing = Batch({}, op.allocator), done = std::move(done)](Status) mutable {
-      done(std::move(nothing));
-    });
+    return FinishNow(op, [nothing = Batch({}, op.allocator),
+                          done = std::move(done)](Status) mutable { done(std::move(nothing)); });
   }
   auto taken = std::make_shared<Taken>();
   taken->wanted = n;
   // A queue by priority gives whole batches only, as in TensorFlow.
   taken->allow_fewer = allow_fewer && options_.kind != Kind::kPriority;
   Attempt attempt(op, "elements of");
-  attempt.run = [this, taken](Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return TryDequeue(taken.get(), result);
-  };
+  attempt.run = [this, taken](Status* result)
+                    ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return TryDequeue(taken.get(), result); };
   attempt.undo = [this, taken]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     store_->PutBack(std::exchange(taken->elements, {}));
   };
   attempt.cancelled = kDequeueCancelled;
-  attempt.done = [self = ShareRef(this), taken, allocator = op.allocator, done = std::move(done)](Status status) mutable {
+  attempt.done = [self = ShareRef(this), taken, allocator = op.allocator,
+                  done = std::move(done)](Status status) mutable {
     if (!status.ok()) return done(std::move(status));
     done(self->Batch(taken->elements, allocator));
   };
@@ -305,7 +324,7 @@ void TupleQueue::Close(const CallingOp& op, bool cancel_enqueues, EnqueueDone do
   if (!cancel_enqueues) {
     Attempt attempt(op, "enqueues before the closing of");
     attempt.run = [this](Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-        if (closed_) *result = Cancelled("Queue '", options_.name, "' is already closed.");
+      if (closed_) *result = Cancelled("Queue '", options_.name, "' is already closed.");
       closed_ = true;
       return Progress::kDone;
     };
@@ -336,9 +355,9 @@ int64_t TupleQueue::size() const {
 
 std::string TupleQueue::DebugString() const {
   MutexLock lock(&mu_);
-  return absl::StrCat(label_, " of ", TypesText(options_.types), ": ", store_->size(), " of ", options_.capacity,
-                      " elements, ", enqueues_.size(), " enqueues and ", dequeues_.size(), " dequeues waiting",
-                      closed_ ? ", closed" : "");
+  return absl::StrCat(label_, " of ", TypesText(options_.types), ": ", store_->size(), " of ",
+                      options_.capacity, " elements, ", enqueues_.size(), " enqueues and ",
+                      dequeues_.size(), " dequeues waiting", closed_ ? ", closed" : "");
 }
 
 void TupleQueue::Submit(bool enqueues, Attempt attempt) {

@@ -19,7 +19,8 @@ class FifoStore : public TupleStore {
     return element;
   }
   void PutBack(std::vector<Tuple> elements) override {
-    for (auto it = elements.rbegin(); it != elements.rend(); ++it) elements_.push_front(std::move(*it));
+    for (auto it = elements.rbegin(); it != elements.rend(); ++it)
+      elements_.push_front(std::move(*it));
   }
   int64_t size() const override { return static_cast<int64_t>(elements_.size()); }
 
@@ -39,7 +40,8 @@ class ShuffledStore : public TupleStore {
     return element;
   }
   void PutBack(std::vector<Tuple> elements) override {
-    for (auto it = elements.rbegin(); it != elements.rend(); ++it) elements_.push_back(std::move(*it));
+    for (auto it = elements.rbegin(); it != elements.rend(); ++it)
+      elements_.push_back(std::move(*it));
   }
   int64_t size() const override { return static_cast<int64_t>(elements_.size()); }
 

@@ -23,7 +23,8 @@ class TupleStore {
 
   // First in, first out.
   static std::unique_ptr<TupleStore> Fifo();
-  // At random, as TensorFlow draws from the stream of these seeds; both 0 means other ones each time.
+  // At random, as TensorFlow draws from the stream of these seeds; both 0 means other ones each
+  // time.
   static std::unique_ptr<TupleStore> Shuffled(int64_t seed, int64_t seed2);
   // The least first component (an int64 scalar) first.
   static std::unique_ptr<TupleStore> ByPriority();
