@@ -71,6 +71,8 @@ class Backward {
   void Gate(GraphBuilder& b, Carried* carried, Endpoint condition) const;
   void Close(GraphBuilder& b, Carried* carried, Endpoint next) const;
   Endpoint ZerosOf(GraphBuilder& b, Endpoint value, DType dtype) const;
+  bool IsSumOfRows(const Grad& grad) const;
+  StatusOr<Endpoint> MultiplyAtOnce(GraphBuilder& b, Region& region, Node* product, Endpoint condition);
   GraphBuilder ForwardBuilder(const Loop& loop) const;
   // Counts the iterations of a forward loop; the number is what it leaves the loop with.
   StatusOr<Carried> CountIterations(const Loop& loop);

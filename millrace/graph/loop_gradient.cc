@@ -126,6 +126,58 @@ StatusOr<Backward::Carried> Backward::CountIterations(const Loop& loop) {
   return count;
 }
 
+// The gradient of a matrix that rows are multiplied with, x W, is a sum over all rows: x' g. Small ones of every iteration
+// are better put below each other and multiplied once, when the loop is over.
+bool Backward::IsSumOfRows(const Grad& grad) const {
+  if (grad.IsSlices()) return false;
+  const Node& node = *grad.dense.node;
+  if (IsForward(&node) || !node.is_type("MatMul") || !node.AttrOr<bool>("transpose_a", false) ||
+      node.AttrOr<bool>("transpose_b", false))
+    return false;
+  for (int i = 0; i < 2; ++i) {
+    if (!node.input(i).shape().IsFullyDefined() || node.input(i).shape().rank() != 2) return false;
+    if (IsForward(node.input(i).node) && region_->paths->PathOf(node.input(i)) != 0) return false;
+  }
+  const double m = static_cast<double>(node.input(0).shape().dim(0));
+  const double k = static_cast<double>(node.input(0).shape().dim(1));
+  const double n = static_cast<double>(node.input(1).shape().dim(1));
+  return m * (k + n) <= k * n;
+}
+
+StatusOr<Endpoint> Backward::MultiplyAtOnce(GraphBuilder& b, Region& region, Node* product, Endpoint condition) {
+  const DType dtype = product->output_type(0);
+  Endpoint all[2];
+  for (int i = 0; i < 2; ++i) {
+    const int32_t columns = static_cast<int32_t>(product->input(i).shape().dim(1));
+    region_ = region.outer;
+    int first_id = graph_->max_id();
+    const Endpoint empty = b.Op("EmptyTensorList", {b.Ints({-1, columns}), b.Scalar<int32_t>(-1)}, {{"element_dtype", dtype}});
+    Node* const enter = EnterLoop(b, region, empty, false);
+    MR_RETURN_IF_ERROR(b.status());
+    Adopt(first_id);
+    region_ = &region;
+    Carried rows = Carry(b, enter, PartialShape::Scalar());
+    Gate(b, &rows, condition);
+    MR_RETURN_IF_ERROR(b.status());
+    first_id = graph_->max_id();
+    const Endpoint longer = b.Op("TensorListPushBack", {rows.in_body(), product->input(i)}, {{"element_dtype", dtype}});
+    MR_RETURN_IF_ERROR(b.status());
+    Adopt(first_id);
+    Close(b, &rows, longer);
+    MR_RETURN_IF_ERROR(b.status());
+    region_ = region.outer;
+    first_id = graph_->max_id();
+    all[i] = b.Op("TensorListConcatV2",
+                  {rows.exit->output(0), b.Ints({-1, columns}), b.Const(Tensor(DType::kInt64, Shape({0})))},
+                  {{"element_dtype", dtype}});
+    if (i == 1) all[0] = b.Op("MatMul", {all[0], all[1]}, {{"transpose_a", true}});
+    MR_RETURN_IF_ERROR(b.status());
+    Adopt(first_id);
+    region_ = &region;
+  }
+  return all[0];
+}
+
 Status Backward::VisitLoop(int index) {
   const Loop& loop = forest_.loop(index);
   const std::vector<Loop::Variable> variables = LiveVariables(loop);
@@ -213,6 +265,18 @@ Status Backward::VisitLoop(int index) {
   for (Node* enter : loop.enters) {
     const Endpoint value = enter->output(0);
     if (!parts_.contains(value)) continue;
+    std::vector<Grad>& parts = parts_[value];
+    for (size_t k = 0; k < parts.size();) {
+      if (!enter->AttrOr<bool>("is_constant", false) || !IsSumOfRows(parts[k])) {
+        ++k;
+        continue;
+      }
+      Node* const product = parts[k].dense.node;
+      parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(k));
+      MR_ASSIGN_OR_RETURN(const Endpoint sum, MultiplyAtOnce(b, region, product, condition));
+      results.emplace_back(enter->input(0), sum);
+    }
+    if (parts.empty()) continue;
     const Endpoint part = DenseTotal(value);
     MR_RETURN_IF_ERROR(sums_.status());
     if (!enter->AttrOr<bool>("is_constant", false)) {

@@ -1,5 +1,7 @@
 #include "millrace/graph/shape_inference.h"
 
+#include "absl/container/flat_hash_map.h"
+
 #include <algorithm>
 
 #include "millrace/graph/constant_ints.h"
@@ -198,15 +200,68 @@ Status InferNodeShapes(Graph* graph, Node* node) {
   return InferWith(graph, node, [&cache](Endpoint e) { return cache.Find(e); });
 }
 
+namespace {
+
+// What two tensors have in common.
+PartialShape Common(const PartialShape& a, const PartialShape& b) {
+  if (!a.known_rank() || !b.known_rank() || a.rank() != b.rank()) return PartialShape();
+  PartialShape common = a;
+  for (int i = 0; i < a.rank(); ++i) {
+    if (a.dim(i) != b.dim(i)) common.set_dim(i, PartialShape::kUnknown);
+  }
+  return common;
+}
+
+bool IsLoopMerge(const Node& node) {
+  if (!node.IsMerge()) return false;
+  for (const Endpoint& e : node.inputs()) {
+    if (e.node->IsNextIteration()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+// What goes round a loop is taken to have the shape that it enters with, until the loop's body proves otherwise; then
+// everything is inferred again with less assumed. What holds for a body under its own assumption holds for the loop.
 Status InferShapes(Graph* graph, bool lenient) {
   ConstantCache cache;
   const ShapeContext::ConstantLookup lookup = [&cache](Endpoint e) { return cache.Find(e); };
   MR_ASSIGN_OR_RETURN(std::vector<Node*> order, TopologicalOrder(*graph));
-  // What an earlier inference said of a loop's back edge may rest on inputs that changed since.
-  for (Node* node : order) Forget(graph, node);
-  for (Node* node : order) {
-    Status status = InferWith(graph, node, lookup);
-    if (!status.ok() && !lenient) return status;
+  absl::flat_hash_map<const Node*, PartialShape> assumed;
+  constexpr int kMaxRounds = 8;
+  for (int round = 0; round < kMaxRounds; ++round) {
+    // What an earlier inference said may rest on what changed since.
+    for (Node* node : order) Forget(graph, node);
+    std::vector<Node*> merges;
+    for (Node* node : order) {
+      if (!IsLoopMerge(*node)) {
+        Status status = InferWith(graph, node, lookup);
+        if (!status.ok() && !lenient) return status;
+        continue;
+      }
+      merges.push_back(node);
+      auto [it, is_new] = assumed.try_emplace(node);
+      bool first = true;
+      for (const Endpoint& e : node->inputs()) {
+        if (!is_new || e.node->IsNextIteration()) continue;
+        it->second = first ? e.shape() : Common(it->second, e.shape());
+        first = false;
+      }
+      graph->SetOutputShape(node, 0, it->second);
+      if (node->num_outputs() > 1) graph->SetOutputShape(node, 1, PartialShape::Scalar());
+    }
+    bool holds = true;
+    for (const Node* merge : merges) {
+      PartialShape& shape = assumed[merge];
+      for (const Endpoint& e : merge->inputs()) {
+        const PartialShape common = round + 2 < kMaxRounds ? Common(shape, e.shape()) : PartialShape();
+        if (common == shape || (shape == e.shape() && shape.known_rank())) continue;
+        shape = common;
+        holds = false;
+      }
+    }
+    if (holds) break;
   }
   return absl::OkStatus();
 }

@@ -55,6 +55,10 @@ class Folder {
         node.num_outputs() == 0 || roles_.IsFed(&node) || node.is_type("PlaceholderWithDefault")) {
       return false;
     }
+    // Whether an output of a Switch is alive can only be told by taking it.
+    for (const Endpoint& e : node.inputs()) {
+      if (e.node->IsSwitch()) return false;
+    }
     // One of several outputs cannot be changed in place.
     if (node.num_outputs() > 1 && roles_.IsKept(&node)) return false;
     return std::all_of(node.output_types().begin(), node.output_types().end(), IsFoldableType);
