@@ -61,17 +61,18 @@ struct Tiling {
 
 int64_t PlaneSize(int64_t floats) { return floats + kLine; }
 
-template <int W>
-constexpr int kElements = Tiles<W>::kElements;
-template <int W>
-constexpr int kOutElements = Tiles<W>::kOutElements;
+template <typename Scheme>
+constexpr int kElements = Tiles<Scheme>::kElements;
+template <typename Scheme>
+constexpr int kOutElements = Tiles<Scheme>::kOutElements;
 
 // Transforms the input's tiles of runs [begin, end); the number of tiles.
-template <int W>
+template <typename Scheme>
 int64_t TransformRuns(const Tiling& tiling, int64_t begin, int64_t end, const float* images, const Images& in,
                       int64_t pad_top, int64_t pad_left, const float* zeros, float* out, int64_t plane) {
   int64_t tiles = 0;
   tiling.ForRuns(begin, end, [&](int64_t image, int64_t row, int64_t first, int64_t count) {
+    constexpr int W = Scheme::kWindow;
     Rows<W> rows{.row = {}, .step = {}, .width = in.width, .ahead = {}};
     for (int i = 0; i <= W; ++i) {
       const int64_t y = 2 * row - pad_top + i;
@@ -82,7 +83,7 @@ int64_t TransformRuns(const Tiling& tiling, int64_t begin, int64_t end, const fl
     for (int i = 0; i < 2; ++i) {
       rows.ahead[i] = images + image * in.size() + (2 * row - pad_top + W + 1 + i) * in.width * in.channels;
     }
-    Tiles<W>::TransformInput(rows, 2 * first - pad_left, count, in.channels, out + tiles * in.channels, plane);
+    Tiles<Scheme>::TransformInput(rows, 2 * first - pad_left, count, in.channels, out + tiles * in.channels, plane);
     tiles += count;
   });
   return tiles;
@@ -106,9 +107,10 @@ struct Direction {
 };
 
 // planes[e][in][out] of the filter, which is [W, W, in_channels, out_channels]; `back` turns it round.
-template <int W>
+template <typename Scheme>
 Status TransformFilters(KernelContext& ctx, const ConvGeometry& g, const float* filter, bool back, int64_t plane,
                         float* planes) {
+  constexpr int W = Scheme::kWindow;
   const int64_t in = g.in_channels, out = g.out_channels;
   Tensor turned;
   if (back) {
@@ -128,25 +130,25 @@ Status TransformFilters(KernelContext& ctx, const ConvGeometry& g, const float* 
   const int64_t rows = back ? out : in, columns = back ? in : out;
   ctx.ParallelFor(rows, std::max<int64_t>(1, 4096 / columns), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin * columns; i < end * columns; i += kVec) {
-      Tiles<W>::TransformFilter(filter + i, rows * columns, back, planes + i, plane);
+      Tiles<Scheme>::TransformFilter(filter + i, rows * columns, back, planes + i, plane);
     }
   });
   return absl::OkStatus();
 }
 
-template <int W>
+template <typename Scheme>
 Status RunDirection(KernelContext& ctx, const ConvGeometry& g, const Direction& d, const float* images,
                     const float* filter, bool back, const ConvEpilogue& epilogue, float* result) {
   const int64_t from = d.in.channels, to = d.out.channels;
-  const Tiling tiling(g.batch, d.out.height, d.out.width, kElements<W> * from + kOutElements<W> * to);
+  const Tiling tiling(g.batch, d.out.height, d.out.width, kElements<Scheme> * from + kOutElements<Scheme> * to);
   const int64_t filter_plane = PlaneSize(from * to);
-  MR_ASSIGN_OR_RETURN(Tensor filters, ctx.AllocateTemp(DType::kFloat, Shape({kElements<W>, filter_plane})));
-  MR_RETURN_IF_ERROR(TransformFilters<W>(ctx, g, filter, back, filter_plane, filters.data<float>()));
+  MR_ASSIGN_OR_RETURN(Tensor filters, ctx.AllocateTemp(DType::kFloat, Shape({kElements<Scheme>, filter_plane})));
+  MR_RETURN_IF_ERROR(TransformFilters<Scheme>(ctx, g, filter, back, filter_plane, filters.data<float>()));
   const float* transformed = filters.data<float>();
 
   const int64_t in_plane = PlaneSize(tiling.tiles_per_block * from), out_plane = PlaneSize(tiling.tiles_per_block * to);
-  const int64_t scratch = kElements<W> * in_plane + kOutElements<W> * out_plane + from + to;
-  const double block_flops = 4.0 * W * W * static_cast<double>(tiling.tiles_per_block * from * to) * 2;
+  const int64_t scratch = kElements<Scheme> * in_plane + kOutElements<Scheme> * out_plane + from + to;
+  const double block_flops = 4.0 * static_cast<double>(g.window_pixels()) * static_cast<double>(tiling.tiles_per_block * from * to) * 2;
   const int64_t blocks_per_piece = std::max<int64_t>(1, static_cast<int64_t>(kPieceFlops / block_flops));
   const int64_t ahead = 2 * d.out.width * to;
   onednn::FirstError failure;
@@ -154,18 +156,18 @@ Status RunDirection(KernelContext& ctx, const ConvGeometry& g, const Direction& 
     StatusOr<Tensor> memory = ctx.AllocateTemp(DType::kFloat, Shape({scratch}));
     if (!memory.ok()) return failure.Update(memory.status());
     float* tiles = memory->data<float>();
-    float* products = tiles + kElements<W> * in_plane;
-    float* zeros = products + kOutElements<W> * out_plane;
+    float* products = tiles + kElements<Scheme> * in_plane;
+    float* zeros = products + kOutElements<Scheme> * out_plane;
     float* outside = zeros + from;
     std::fill(zeros, zeros + from, 0.0f);
     for (int64_t b = begin; b < end; b += tiling.runs_per_block) {
       const int64_t last = std::min(end, b + tiling.runs_per_block);
-      const int64_t count = TransformRuns<W>(tiling, b, last, images, d.in, d.pad_top, d.pad_left, zeros, tiles, in_plane);
-      for (int e = 0; e < kElements<W>; ++e) {
+      const int64_t count = TransformRuns<Scheme>(tiling, b, last, images, d.in, d.pad_top, d.pad_left, zeros, tiles, in_plane);
+      for (int e = 0; e < kElements<Scheme>; ++e) {
         const Strided a{tiles + e * in_plane, from, 1};
         const float* right = transformed + e * filter_plane;
-        float* product = products + Tiles<W>::To(e) * out_plane;
-        if (Tiles<W>::IsFirst(e)) {
+        float* product = products + Tiles<Scheme>::To(e) * out_plane;
+        if (Tiles<Scheme>::IsFirst(e)) {
           MultiplyPlane<false>(a, count, right, to, from, product, to, to);
         } else {
           MultiplyPlane<true>(a, count, right, to, from, product, to, to);
@@ -174,7 +176,7 @@ Status RunDirection(KernelContext& ctx, const ConvGeometry& g, const Direction& 
       const float* product = products;
       tiling.ForRuns(b, last, [&](int64_t image, int64_t row, int64_t first, int64_t n) {
         for (int64_t t = first; t < first + n; ++t, product += to) {
-          Tiles<W>::TransformOutput(product, out_plane, to, Pixels(result, d.out, image, row, t, outside), ahead);
+          Tiles<Scheme>::TransformOutput(product, out_plane, to, Pixels(result, d.out, image, row, t, outside), ahead);
         }
         if (epilogue.bias == nullptr) return;
         for (int64_t y = 2 * row; y < std::min(2 * row + 2, d.out.height); ++y) {
@@ -188,28 +190,28 @@ Status RunDirection(KernelContext& ctx, const ConvGeometry& g, const Direction& 
 }
 
 // sums[e][in][out] over the tiles of runs [begin, end).
-template <int W>
+template <typename Scheme>
 void SumFilterGradient(const Tiling& tiling, const Direction& d, int64_t begin, int64_t end, const float* x,
                        const float* dy, float* scratch, float* sums, int64_t sum_plane) {
   const int64_t in = d.in.channels, out = d.out.channels;
   const int64_t in_plane = PlaneSize(tiling.tiles_per_block * in), out_plane = PlaneSize(tiling.tiles_per_block * out);
   float* tiles = scratch;
-  float* gradients = tiles + kElements<W> * in_plane;
-  float* zeros = gradients + kOutElements<W> * out_plane;
+  float* gradients = tiles + kElements<Scheme> * in_plane;
+  float* zeros = gradients + kOutElements<Scheme> * out_plane;
   std::fill(zeros, zeros + std::max(in, out), 0.0f);
   const int64_t ahead = 2 * d.out.width * out;
   for (int64_t b = begin; b < end; b += tiling.runs_per_block) {
     const int64_t last = std::min(end, b + tiling.runs_per_block);
-    const int64_t count = TransformRuns<W>(tiling, b, last, x, d.in, d.pad_top, d.pad_left, zeros, tiles, in_plane);
+    const int64_t count = TransformRuns<Scheme>(tiling, b, last, x, d.in, d.pad_top, d.pad_left, zeros, tiles, in_plane);
     float* gradient = gradients;
     tiling.ForRuns(b, last, [&](int64_t image, int64_t row, int64_t first, int64_t n) {
       for (int64_t t = first; t < first + n; ++t, gradient += out) {
-        Tiles<W>::TransformGradient(Pixels<const float>(dy, d.out, image, row, t, zeros), out, gradient, out_plane, ahead);
+        Tiles<Scheme>::TransformGradient(Pixels<const float>(dy, d.out, image, row, t, zeros), out, gradient, out_plane, ahead);
       }
     });
-    for (int e = 0; e < kElements<W>; ++e) {
+    for (int e = 0; e < kElements<Scheme>; ++e) {
       const Strided a{tiles + e * in_plane, 1, in};
-      const float* right = gradients + Tiles<W>::To(e) * out_plane;
+      const float* right = gradients + Tiles<Scheme>::To(e) * out_plane;
       float* sum = sums + e * sum_plane;
       if (b == begin) {
         MultiplyPlane<false>(a, in, right, out, count, sum, out, out);
@@ -220,54 +222,56 @@ void SumFilterGradient(const Tiling& tiling, const Direction& d, int64_t begin, 
   }
 }
 
-template <int W>
+template <typename Scheme>
 Status RunFilterGradient(KernelContext& ctx, const ConvGeometry& g, const Direction& d, const float* x,
                          const float* dy, float* df) {
   const int64_t in = d.in.channels, out = d.out.channels, size = in * out;
-  const Tiling tiling(g.batch, d.out.height, d.out.width, kElements<W> * in + kOutElements<W> * out);
+  const Tiling tiling(g.batch, d.out.height, d.out.width, kElements<Scheme> * in + kOutElements<Scheme> * out);
   const double flops = g.flops_per_image() * static_cast<double>(g.batch);
-  const int64_t sum_plane = PlaneSize(size), sum_size = kElements<W> * sum_plane;
+  const int64_t sum_plane = PlaneSize(size), sum_size = kElements<Scheme> * sum_plane;
   const int64_t most = std::clamp<int64_t>(kSumsFloats / sum_size, 2, kFilterPieces);
   const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(std::min(flops / kPieceFlops, 1e6)), 1, most);
   const int64_t blocks = (tiling.runs + tiling.runs_per_block - 1) / tiling.runs_per_block;
   const int64_t runs_per_piece = (blocks + wanted - 1) / wanted * tiling.runs_per_block;
   const int64_t pieces = (tiling.runs + runs_per_piece - 1) / runs_per_piece;
-  const int64_t scratch = kElements<W> * PlaneSize(tiling.tiles_per_block * in) +
-                          kOutElements<W> * PlaneSize(tiling.tiles_per_block * out) + std::max(in, out);
+  const int64_t scratch = kElements<Scheme> * PlaneSize(tiling.tiles_per_block * in) +
+                          kOutElements<Scheme> * PlaneSize(tiling.tiles_per_block * out) + std::max(in, out);
   MR_ASSIGN_OR_RETURN(Tensor parts, ctx.AllocateTemp(DType::kFloat, Shape({pieces, sum_size})));
   float* sums = parts.data<float>();
   onednn::FirstError failure;
   ctx.ParallelFor(tiling.runs, runs_per_piece, [&](int64_t begin, int64_t end) {
     StatusOr<Tensor> memory = ctx.AllocateTemp(DType::kFloat, Shape({scratch}));
     if (!memory.ok()) return failure.Update(memory.status());
-    SumFilterGradient<W>(tiling, d, begin, end, x, dy, memory->data<float>(), sums + begin / runs_per_piece * sum_size,
+    SumFilterGradient<Scheme>(tiling, d, begin, end, x, dy, memory->data<float>(), sums + begin / runs_per_piece * sum_size,
                       sum_plane);
   });
   MR_RETURN_IF_ERROR(failure.status());
   ctx.ParallelFor(in, std::max<int64_t>(1, 1024 / out), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin * out; i < end * out; i += kVec) {
-      Vec total[kElements<W>];
-      for (int e = 0; e < kElements<W>; ++e) {
+      Vec total[kElements<Scheme>];
+      for (int e = 0; e < kElements<Scheme>; ++e) {
         total[e] = Load(sums + e * sum_plane + i);
         for (int64_t p = 1; p < pieces; ++p) total[e] += Load(sums + p * sum_size + e * sum_plane + i);
       }
-      Tiles<W>::FilterGradient(total, df + i, size);
+      Tiles<Scheme>::FilterGradient(total, df + i, size);
     }
   });
   return absl::OkStatus();
 }
 
-template <int W>
+// `Back` is the scheme for the gradient of the filter.
+template <typename Scheme, typename Back>
 Status RunWindow(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a, const float* b, float* c,
                  const ConvEpilogue& epilogue) {
   const WindowDim &h = g.dim[1], &w = g.dim[2];
   const Images input{h.in, w.in, g.in_channels}, output{h.out, w.out, g.out_channels};
   const Direction forward{input, output, h.pad_before, w.pad_before};
+  constexpr int W = Scheme::kWindow;
   switch (kind) {
-    case ConvKind::kForward: return RunDirection<W>(ctx, g, forward, a, b, false, epilogue, c);
+    case ConvKind::kForward: return RunDirection<Scheme>(ctx, g, forward, a, b, false, epilogue, c);
     case ConvKind::kBackwardInput:
-      return RunDirection<W>(ctx, g, {output, input, W - 1 - h.pad_before, W - 1 - w.pad_before}, b, a, true, {}, c);
-    case ConvKind::kBackwardFilter: return RunFilterGradient<W>(ctx, g, forward, a, b, c);
+      return RunDirection<Scheme>(ctx, g, {output, input, W - 1 - h.pad_before, W - 1 - w.pad_before}, b, a, true, {}, c);
+    case ConvKind::kBackwardFilter: return RunFilterGradient<Back>(ctx, g, forward, a, b, c);
   }
   return absl::OkStatus();
 }
@@ -285,8 +289,8 @@ bool Serves(const ConvGeometry& g) {
 
 Status Run(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a, const float* b, float* c,
            const ConvEpilogue& epilogue) {
-  return g.dim[1].window == 3 ? RunWindow<3>(ctx, kind, g, a, b, c, epilogue)
-                              : RunWindow<5>(ctx, kind, g, a, b, c, epilogue);
+  return g.dim[1].window == 3 ? RunWindow<Window3, Window3>(ctx, kind, g, a, b, c, epilogue)
+                              : RunWindow<Window5, Window5Split>(ctx, kind, g, a, b, c, epilogue);
 }
 
 }  // namespace millrace::conv::winograd

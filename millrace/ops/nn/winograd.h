@@ -1,7 +1,7 @@
 // Convolutions by Winograd's minimal filtering, in tiles of 2 x 2 outputs: 16 products for windows of 3 x 3 where the
-// definition has 36, and 49 for windows of 5 x 5 where it has 100. In tiles this small the transforms are sums and
-// halves, and the result is at least as exact as the definition's. A pixel that is not finite makes its neighbours
-// NaN.
+// definition has 36, and 36 for windows of 5 x 5 (49 for the filter's gradient) where it has 100. In tiles this small
+// the result is as exact as the definition's sum, for 5 x 5 within a small factor. A pixel that is not finite makes its
+// neighbours NaN.
 #pragma once
 
 #include "millrace/ops/nn/convolution.h"
