@@ -192,6 +192,7 @@ class ElementwiseFuser {
       def->set_name(InputName(static_cast<int>(i)));
       def->set_op("Placeholder");
       (*def->mutable_attr())["dtype"] = AttrInit(BaseType(group.inputs[i].dtype())).value();
+      (*def->mutable_attr())["shape"] = AttrInit(group.inputs[i].shape()).value();
     }
     const auto add = [&](const Node& node) {
       pb::NodeDef* def = body.add_node();

@@ -49,6 +49,15 @@ void ForEachMirrored(const Shape& padded, const Shape& inside, const Paddings& p
   int64_t base = 0;
   for (int d = 0; d + 1 < rank; ++d) base += part(d);
   for (int64_t i = 0; i < n; ++i) {
+    // What is not mirrored goes straight on.
+    if (rank > 0 && at[rank - 1] == paddings[rank - 1].before) {
+      const int64_t straight = inside.dim(rank - 1);
+      for (int64_t k = 0; k + 1 < straight; ++k) visit(i + k, base + k);
+      if (straight > 1) {
+        i += straight - 1;
+        at[rank - 1] += straight - 1;
+      }
+    }
     visit(i, rank > 0 ? base + part(rank - 1) : 0);
     int d = rank - 1;
     if (d >= 0 && ++at[d] < padded.dim(d)) continue;

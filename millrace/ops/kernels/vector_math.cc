@@ -1,5 +1,7 @@
 #include "millrace/ops/kernels/vector_math.h"
 
+#include <immintrin.h>
+
 #include <Eigen/Core>
 #include <algorithm>
 #include <unsupported/Eigen/SpecialFunctions>
@@ -55,6 +57,54 @@ void Exp(const float* x, float* y, int64_t n) {
 void Exp(const double* x, double* y, int64_t n) {
   Map(x, y, n, [](const auto& p) { return ExpPacket(p, -746.0); });
 }
+#ifdef __AVX2__
+// For x up to 0, as a difference to the largest is: no overflow to guard against, and what would be smaller than
+// the least normal number is 0.
+static inline __m256 ExpOfNegative(__m256 x) {
+  const auto all = [](float v) { return _mm256_set1_ps(v); };
+  const __m256 n = _mm256_round_ps(_mm256_mul_ps(x, all(1.44269504088896341f)),
+                                   _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  __m256 r = _mm256_fmadd_ps(n, all(-0.693359375f), x);
+  r = _mm256_fmadd_ps(n, all(2.12194440e-4f), r);
+  // In two halves, which do not wait for each other.
+  const __m256 r2 = _mm256_mul_ps(r, r);
+  __m256 low = _mm256_fmadd_ps(r, all(1.6666665459e-1f), all(5.0000001201e-1f));
+  __m256 high = _mm256_fmadd_ps(r, all(1.9875691500e-4f), all(1.3981999507e-3f));
+  high = _mm256_fmadd_ps(high, r2, _mm256_fmadd_ps(r, all(8.3334519073e-3f), all(4.1665795894e-2f)));
+  low = _mm256_fmadd_ps(high, r2, low);
+  const __m256 y = _mm256_add_ps(_mm256_fmadd_ps(low, r2, r), all(1.0f));
+  const __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+  const __m256 scaled = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(y), exponent));
+  const __m256 kept = _mm256_and_ps(scaled, _mm256_cmp_ps(x, all(-87.3f), _CMP_GE_OQ));
+  return _mm256_blendv_ps(kept, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+}
+
+void ExpOfDifference(const float* x, float shift, float* y, int64_t n, float* sums) {
+  const __m256 shifts = _mm256_set1_ps(shift);
+  __m256 sum = _mm256_loadu_ps(sums);
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m256 e = ExpOfNegative(_mm256_sub_ps(_mm256_loadu_ps(x + i), shifts));
+    _mm256_storeu_ps(y + i, e);
+    sum = _mm256_add_ps(sum, e);
+  }
+  _mm256_storeu_ps(sums, sum);
+  if (i == n) return;
+  float rest[8] = {};
+  std::copy(x + i, x + n, rest);
+  _mm256_storeu_ps(rest, ExpOfNegative(_mm256_sub_ps(_mm256_loadu_ps(rest), shifts)));
+  for (int64_t k = 0; k < n - i; ++k) {
+    y[i + k] = rest[k];
+    sums[k] += rest[k];
+  }
+}
+#else
+void ExpOfDifference(const float* x, float shift, float* y, int64_t n, float* sums) {
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] - shift;
+  Exp(y, y, n);
+  for (int64_t i = 0; i < n; ++i) sums[i % 8] += y[i];
+}
+#endif
 void Expm1(const float* x, float* y, int64_t n) {
   Map(x, y, n, [](const auto& p) { return p.expm1(); });
 }
@@ -76,11 +126,4 @@ void Sigmoid(const float* x, float* y, int64_t n) {
 void Sigmoid(const double* x, double* y, int64_t n) {
   Map(x, y, n, [](const auto& p) { return ((-p).exp() + 1.0).inverse(); });
 }
-void Sin(const float* x, float* y, int64_t n) {
-  Map(x, y, n, [](const auto& p) { return p.sin(); });
-}
-void Cos(const float* x, float* y, int64_t n) {
-  Map(x, y, n, [](const auto& p) { return p.cos(); });
-}
-
 }  // namespace millrace::vector

@@ -11,6 +11,8 @@ namespace millrace::vector {
 void Erf(const float* x, float* y, int64_t n);
 void Exp(const float* x, float* y, int64_t n);
 void Exp(const double* x, double* y, int64_t n);
+// y = e^(x - shift) for shift the largest x; adds y to eight running sums, element i to number i % 8.
+void ExpOfDifference(const float* x, float shift, float* y, int64_t n, float* sums);
 void Expm1(const float* x, float* y, int64_t n);
 void Log(const float* x, float* y, int64_t n);
 void Log(const double* x, double* y, int64_t n);
@@ -18,6 +20,12 @@ void Log1p(const float* x, float* y, int64_t n);
 void Tanh(const float* x, float* y, int64_t n);
 void Sigmoid(const float* x, float* y, int64_t n);
 void Sigmoid(const double* x, double* y, int64_t n);
+void Erfc(const float* x, float* y, int64_t n);
+void Asin(const float* x, float* y, int64_t n);
+void Acos(const float* x, float* y, int64_t n);
+void Atan(const float* x, float* y, int64_t n);
+// The angle of the point (x, y).
+void Atan2(const float* y, const float* x, float* out, int64_t n);
 void Sin(const float* x, float* y, int64_t n);
 void Cos(const float* x, float* y, int64_t n);
 

@@ -28,7 +28,12 @@ class ApproximateEqualKernel : public Kernel {
       const T *a = x.data<T>(), *b = y.data<T>();
       bool* out = z->data<bool>();
       ctx.ParallelFor(x.num_elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) out[i] = std::fabs(a[i] - b[i]) < tolerance;
+        // Through pointers of its own: the compiler takes a bool to be anybody's memory.
+        const T *const left = a, *const right = b;
+        const T most = tolerance;
+        bool* const to = out;
+#pragma GCC ivdep
+        for (int64_t i = begin; i < end; ++i) to[i] = std::fabs(left[i] - right[i]) < most;
       });
     });
     return absl::OkStatus();

@@ -36,6 +36,29 @@ int64_t BestOf(const T* x, int64_t n, int64_t stride) {
   return best;
 }
 
+// The same for floats side by side: first what is ahead of all others, in lanes, then where it stands.
+template <typename Before>
+int64_t BestOfRow(const float* x, int64_t n) {
+  constexpr int kLanes = 32;
+  float lanes[kLanes];
+  std::copy_n(x, kLanes, lanes);
+  // A NaN is ahead of nothing; one in a lane's first place gives way to any number.
+  for (int64_t i = kLanes; i + kLanes <= n; i += kLanes) {
+    for (int j = 0; j < kLanes; ++j) {
+      const float c = x[i + j], v = lanes[j];
+      lanes[j] = (Before()(c, v) | (v != v)) ? c : v;
+    }
+  }
+  float best = lanes[0];
+  const auto consider = [&](float c) { best = Before()(c, best) || best != best ? c : best; };
+  for (int j = 1; j < kLanes; ++j) consider(lanes[j]);
+  for (int64_t i = n / kLanes * kLanes; i < n; ++i) consider(x[i]);
+  for (int64_t i = 0; i < n; ++i) {
+    if (x[i] == best) return i;
+  }
+  return 0;  // nothing but NaNs
+}
+
 using ArgTypes = JoinTypes<RealTypes, Types<bool>>::type;
 using OutTypes = Types<int64_t, int32_t, int16_t, uint16_t>;
 
@@ -46,6 +69,9 @@ class ArgKernel : public Kernel {
     DispatchType(ArgTypes{}, init.input_type(0), [&](auto tag) {
       using T = typename decltype(tag)::type;
       best_ = [](const void* x, int64_t at, int64_t n, int64_t stride) {
+        if constexpr (std::is_same_v<T, float>) {
+          if (stride == 1 && n >= 64) return BestOfRow<Before>(static_cast<const float*>(x) + at, n);
+        }
         return BestOf<Before>(static_cast<const T*>(x) + at, n, stride);
       };
     });

@@ -16,7 +16,8 @@ class FusedElementwiseKernel : public Kernel {
     if (space_input_ < 0 || space_input_ >= init.node().num_inputs()) {
       init.Fail(InvalidArgument("space_input is not the number of an input: ", space_input_));
     }
-    if (init.status().ok()) init.Fail(program_.Init(body, init.node().num_inputs(), init.device()));
+    if (init.status().ok()) init.Fail(
+        program_.Init(body, init.node().num_inputs(), static_cast<int>(space_input_), init.device()));
   }
 
   Status Compute(KernelContext& ctx) override { return program_.Run(ctx, static_cast<int>(space_input_)); }

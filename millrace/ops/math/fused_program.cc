@@ -13,12 +13,16 @@ namespace {
 using Extent = FusedProgram::Extent;
 
 // Elements of a block: a few of them fit into the first-level cache together.
-constexpr int64_t kBlockElements = 2048;
+constexpr int64_t kBlockElements = 1024;
+// Inputs of one row are repeated for a block when rows are shorter than this.
+constexpr int64_t kRepeatColumns = 256;
 // Longer rows are not reduced in one piece; see ReduceKernel.
 constexpr int64_t kMostColumns = 65536;
 // Cheap steps on elements that are worth a hand-off to another thread.
-constexpr int64_t kGrainCost = 65536;
+constexpr int64_t kGrainCost = 1 << 18;
 constexpr size_t kRegisterAlignment = 64;
+// Between registers, so that the same element of all does not fall into one set of the cache.
+constexpr size_t kRegisterGap = 192;
 
 // The loops that kernels keep for themselves.
 struct UnaryAccess : UnaryKernel {
@@ -97,9 +101,13 @@ Status NamedError(const Node& node, const Device& device, const Status& status) 
 struct FusedProgram::Frame {
   int64_t rows = 0, columns = 0, block_rows = 0;
   bool stream = false;
+  bool repeat = false;
+  const Steps* steps = nullptr;
   absl::InlinedVector<const char*, 16> inputs;
-  absl::InlinedVector<size_t, 16> input_sizes;
+  // Of all values.
+  absl::InlinedVector<size_t, 32> sizes;
   absl::InlinedVector<Extent, 32> extents;
+  absl::InlinedVector<int, 32> registers;
   size_t register_bytes = 0;
   size_t scratch_bytes = 0;
   // Inputs of one row; in the scratch memory they are repeated for all rows of a block.
@@ -139,17 +147,18 @@ Status FusedProgram::MakeStep(Node* node, Device* device, absl::flat_hash_map<co
   }
   has_loops_ &= step.kind != Step::Kind::kNoLoop;
   weight_ += std::max<int64_t>(1, kCheapGrain / grain);
-  value_of[node] = num_inputs_ + static_cast<int>(steps_.size());
-  steps_.push_back(std::move(step));
+  step.value = num_values_++;
+  value_of[node] = step.value;
+  plain_.steps.push_back(std::move(step));
   return absl::OkStatus();
 }
 
-Status FusedProgram::Init(const std::string& body, int num_inputs, Device* device) {
+Status FusedProgram::Init(const std::string& body, int num_inputs, int space_input, Device* device) {
   pb::GraphDef def;
   if (!def.ParseFromString(body)) return InvalidArgument("the body of a fused node is not a graph");
   graph_ = std::make_unique<Graph>();
   MR_RETURN_IF_ERROR(ImportGraphDef(std::move(def), graph_.get()));
-  num_inputs_ = num_inputs;
+  num_inputs_ = num_values_ = num_inputs;
   absl::flat_hash_map<const Node*, int> value_of;
   for (Node* node : graph_->nodes()) {
     if (node->num_outputs() != 1) return InvalidArgument("node ", node->name(), " is not element-wise");
@@ -162,49 +171,153 @@ Status FusedProgram::Init(const std::string& body, int num_inputs, Device* devic
     if (node->is_type("Placeholder") || node->is_type("Const")) continue;
     MR_RETURN_IF_ERROR(MakeStep(node, device, value_of));
   }
-  if (steps_.empty()) return InvalidArgument("the body of a fused node is empty");
-  AllocateRegisters();
+  if (plain_.steps.empty()) return InvalidArgument("the body of a fused node is empty");
+  AllocateRegisters(&plain_);
+  JoinSteps(StaticExtents(space_input));
+  AllocateRegisters(&joined_);
   return absl::OkStatus();
+}
+
+std::vector<Extent> FusedProgram::StaticExtents(int space_input) const {
+  std::vector<Extent> extents(num_values_, Extent::kNone);
+  std::vector<PartialShape> shapes;
+  for (const Node* node : graph_->nodes()) {
+    if (node->is_type("Placeholder")) shapes.push_back(node->AttrOr<PartialShape>("shape", PartialShape()));
+  }
+  const PartialShape& space = shapes[space_input];
+  if (space.rank() < 1) return extents;
+  for (int i = 0; i < num_inputs_; ++i) {
+    if (shapes[i].known_rank() && shapes[i].dims() == space.dims()) extents[i] = Extent::kAll;
+  }
+  for (const Step& step : plain_.steps) {
+    if (step.kind == Step::Kind::kReduce) {
+      extents[step.value] = Extent::kRows;
+      continue;
+    }
+    for (int i = 0; i < step.num_operands; ++i) {
+      if (extents[step.operands[i]] == Extent::kAll) extents[step.value] = Extent::kAll;
+    }
+  }
+  return extents;
+}
+
+void FusedProgram::JoinSteps(const std::vector<Extent>& extents) {
+  std::vector<int> uses(num_values_, 0), made_by(num_values_, -1);
+  for (const Step& step : plain_.steps) {
+    for (int i = 0; i < step.num_operands; ++i) ++uses[step.operands[i]];
+  }
+  std::vector<Step> steps;
+  std::vector<bool> gone;
+  const auto maker = [&](int value) -> Step* {
+    if (value < num_inputs_ || uses[value] != 1 || made_by[value] < 0) return nullptr;
+    return &steps[made_by[value]];
+  };
+  const auto is_float = [](const Node& node) {
+    return node.output_type(0) == DType::kFloat && node.input_type(0) == DType::kFloat;
+  };
+  for (const Step& plain : plain_.steps) {
+    Step step = plain;
+    const Node& node = *step.node;
+    const bool sum = node.is_type("Add") || node.is_type("AddV2"), product = node.is_type("Mul"),
+               difference = node.is_type("Sub");
+    if (step.kind == Step::Kind::kReduce && (node.is_type("Sum") || node.is_type("Mean")) && is_float(node)) {
+      const Step* const square = maker(step.operands[0]);
+      if (square != nullptr && square->node->is_type("Square") && square->kind == Step::Kind::kUnary) {
+        gone[made_by[step.operands[0]]] = true;
+        step.operands[0] = square->operands[0];
+        step.reduce.row = &SumOfSquares;
+      }
+    } else if (step.kind == Step::Kind::kBinary && (sum || product || difference) && is_float(node) &&
+               extents[step.value] == Extent::kAll) {
+      const auto join = [&](int at) {
+        const int other = step.operands[1 - at];
+        Step* const before = maker(step.operands[at]);
+        if (before == nullptr || extents[before->value] != Extent::kAll) return false;
+        const ChainOp op = sum ? ChainOp::kAdd : product ? ChainOp::kMul : at == 0 ? ChainOp::kSub : ChainOp::kReverseSub;
+        Step chain = *before;
+        if (chain.kind == Step::Kind::kBinary) {
+          // The first operation becomes a chain of one, from the operand that is sure to move.
+          const Node& first = *chain.node;
+          const bool first_sum = first.is_type("Add") || first.is_type("AddV2"), first_product = first.is_type("Mul");
+          if ((!first_sum && !first_product && !first.is_type("Sub")) || !is_float(first)) return false;
+          const int acc = extents[chain.operands[0]] == Extent::kAll ? 0 : 1;
+          if (extents[chain.operands[acc]] != Extent::kAll) return false;
+          chain.chain[0] = first_sum       ? ChainOp::kAdd
+                           : first_product ? ChainOp::kMul
+                           : acc == 0      ? ChainOp::kSub
+                                           : ChainOp::kReverseSub;
+          if (acc == 1) std::swap(chain.operands[0], chain.operands[1]);
+          chain.kind = Step::Kind::kChain;
+        } else if (chain.kind != Step::Kind::kChain) {
+          return false;
+        }
+        const int count = chain.num_operands;  // operations with the new one
+        if (count > kMostChainOps) return false;
+        chain.chain[count - 1] = op;
+        const bool stands[kMostChainOps] = {};
+        if (FindChainLoop(count, chain.chain, stands) == nullptr) return false;
+        chain.operands[chain.num_operands++] = other;
+        chain.node = step.node;
+        chain.value = step.value;
+        chain.kernel = step.kernel;
+        gone[made_by[step.operands[at]]] = true;
+        step = std::move(chain);
+        return true;
+      };
+      if (!join(0)) join(1);
+    }
+    made_by[step.value] = static_cast<int>(steps.size());
+    steps.push_back(std::move(step));
+    gone.push_back(false);
+  }
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (!gone[i]) joined_.steps.push_back(std::move(steps[i]));
+  }
 }
 
 // A register is free again after the last use of what it holds. Only a unary step writes over its operand: others
 // may read a row's value again for the next element.
-void FusedProgram::AllocateRegisters() {
-  std::vector<int> last_use(num_inputs_ + steps_.size(), -1);
-  for (size_t s = 0; s < steps_.size(); ++s) {
-    for (int i = 0; i < steps_[s].num_operands; ++i) last_use[steps_[s].operands[i]] = static_cast<int>(s);
+void FusedProgram::AllocateRegisters(Steps* steps) const {
+  std::vector<int> last_use(num_values_, -1);
+  std::vector<const Step*> made_by(num_values_, nullptr);
+  for (size_t s = 0; s < steps->steps.size(); ++s) {
+    const Step& step = steps->steps[s];
+    made_by[step.value] = &step;
+    for (int i = 0; i < step.num_operands; ++i) last_use[step.operands[i]] = static_cast<int>(s);
   }
   std::vector<int> free;
-  const auto release = [&](size_t s) {
-    Step& step = steps_[s];
-    for (int i = 0; i < step.num_operands; ++i) {
-      const int value = step.operands[i];
-      if (value < num_inputs_ || last_use[value] != static_cast<int>(s)) continue;
-      const int reg = steps_[value - num_inputs_].reg;
-      if (std::find(free.begin(), free.end(), reg) == free.end()) free.push_back(reg);
-    }
-  };
-  for (size_t s = 0; s < steps_.size(); ++s) {
-    Step& step = steps_[s];
-    const int first = step.operands[0];
-    const bool in_place = step.kind == Step::Kind::kUnary && first >= num_inputs_ &&
-                          steps_[first - num_inputs_].size == step.size;
-    if (in_place) release(s);
+  for (size_t s = 0; s < steps->steps.size(); ++s) {
+    Step& step = steps->steps[s];
+    const auto release = [&] {
+      for (int i = 0; i < step.num_operands; ++i) {
+        const int value = step.operands[i];
+        if (value < num_inputs_ || last_use[value] != static_cast<int>(s)) continue;
+        const int reg = made_by[value]->reg;
+        if (std::find(free.begin(), free.end(), reg) == free.end()) free.push_back(reg);
+      }
+    };
+    const Step* const first = made_by[step.operands[0]];
+    const bool in_place = step.kind == Step::Kind::kUnary && first != nullptr && first->size == step.size;
+    if (in_place) release();
     if (free.empty()) {
-      step.reg = num_registers_++;
+      step.reg = steps->num_registers++;
     } else {
       step.reg = free.back();
       free.pop_back();
     }
-    if (!in_place) release(s);
+    if (!in_place) release();
   }
 }
 
-bool FusedProgram::Describe(KernelContext& ctx, const Shape& space, Frame* frame) const {
+bool FusedProgram::Describe(KernelContext& ctx, const Shape& space, const Steps& steps, Frame* frame) const {
   if (!has_loops_ || space.rank() < 1) return false;
   const int64_t elements = space.num_elements();
   if (elements == 0) return false;
-  frame->extents.reserve(num_inputs_ + steps_.size());
+  *frame = Frame();
+  frame->steps = &steps;
+  frame->extents.resize(num_values_, Extent::kNone);
+  frame->sizes.resize(num_values_, 0);
+  frame->registers.resize(num_values_, -1);
   bool by_rows = false;
   size_t widest = 1;
   for (int i = 0; i < num_inputs_; ++i) {
@@ -213,12 +326,12 @@ bool FusedProgram::Describe(KernelContext& ctx, const Shape& space, Frame* frame
     if (extent == Extent::kNone) return false;
     if (extent == Extent::kColumns) frame->columns_inputs.push_back(i);
     by_rows |= extent == Extent::kRows || extent == Extent::kColumns;
-    frame->extents.push_back(extent);
+    frame->extents[i] = extent;
     frame->inputs.push_back(static_cast<const char*>(input.raw_data()));
-    frame->input_sizes.push_back(SizeOf(input.dtype()));
-    widest = std::max(widest, frame->input_sizes.back());
+    frame->sizes[i] = SizeOf(input.dtype());
+    widest = std::max(widest, frame->sizes[i]);
   }
-  for (const Step& step : steps_) {
+  for (const Step& step : steps.steps) {
     Extent extent = Extent::kOne;
     if (step.kind == Step::Kind::kReduce) {
       if (frame->extents[step.operands[0]] != Extent::kAll) return false;
@@ -238,9 +351,12 @@ bool FusedProgram::Describe(KernelContext& ctx, const Shape& space, Frame* frame
         full |= e == Extent::kAll || e == Extent::kRows;
       }
       if (!full) return false;
+      if (step.kind == Step::Kind::kChain && frame->extents[step.operands[0]] != extent) return false;
     }
     widest = std::max(widest, step.size);
-    frame->extents.push_back(extent);
+    frame->extents[step.value] = extent;
+    frame->sizes[step.value] = step.size;
+    frame->registers[step.value] = step.reg;
   }
   const int64_t columns = space.dim(space.rank() - 1);
   if (by_rows && (columns < 2 || columns > kMostColumns)) return false;
@@ -248,8 +364,11 @@ bool FusedProgram::Describe(KernelContext& ctx, const Shape& space, Frame* frame
   frame->rows = elements / frame->columns;
   frame->block_rows = std::min(frame->rows, std::max<int64_t>(1, kBlockElements / frame->columns));
   frame->register_bytes =
-      (frame->block_rows * frame->columns * widest + kRegisterAlignment - 1) / kRegisterAlignment * kRegisterAlignment;
-  frame->scratch_bytes = frame->register_bytes * (num_registers_ + frame->columns_inputs.size());
+      (frame->block_rows * frame->columns * widest + kRegisterAlignment - 1) / kRegisterAlignment * kRegisterAlignment +
+      kRegisterGap;
+  frame->repeat = columns < kRepeatColumns;
+  if (!frame->repeat) frame->columns_inputs.clear();
+  frame->scratch_bytes = frame->register_bytes * (steps.num_registers + frame->columns_inputs.size());
   return true;
 }
 
@@ -257,31 +376,37 @@ bool FusedProgram::Describe(KernelContext& ctx, const Shape& space, Frame* frame
 const FusedProgram::Step* FusedProgram::RunBlock(const Frame& f, char* scratch, int64_t row, int64_t rows,
                                                  char* out) const {
   const int64_t columns = f.columns, n = rows * columns;
-  for (const Step& step : steps_) {
-    const int value = num_inputs_ + static_cast<int>(&step - steps_.data());
-    const Extent extent = f.extents[value];
-    char* const to = &step == &steps_.back() && out != nullptr ? out : scratch + step.reg * f.register_bytes;
-    const char* in[3];
-    size_t row_bytes[3];
-    bool stands[3];
-    bool mixed = false;  // rows' values meet elements
+  const Step* const last = &f.steps->steps.back();
+  for (const Step& step : f.steps->steps) {
+    const Extent extent = f.extents[step.value];
+    char* const to = &step == last && out != nullptr ? out : scratch + step.reg * f.register_bytes;
+    const char* in[1 + kMostChainOps];
+    size_t row_bytes[1 + kMostChainOps];
+    bool stands[1 + kMostChainOps];
+    bool mixed = false;  // a block does not do: rows' values meet elements, or a row is used for each row
     for (int i = 0; i < step.num_operands; ++i) {
       const int operand = step.operands[i];
       const Extent e = f.extents[operand];
-      const bool external = operand < num_inputs_;
-      const size_t size = external ? f.input_sizes[operand] : steps_[operand - num_inputs_].size;
+      const size_t size = f.sizes[operand];
       stands[i] = e == Extent::kOne || (e == Extent::kRows && extent == Extent::kAll);
       row_bytes[i] = e == Extent::kOne ? 0 : e == Extent::kRows ? size : size * columns;
       mixed |= e == Extent::kRows && extent == Extent::kAll;
-      if (!external) {
-        in[i] = scratch + steps_[operand - num_inputs_].reg * f.register_bytes;
-      } else if (e == Extent::kColumns) {
-        const auto at = std::find(f.columns_inputs.begin(), f.columns_inputs.end(), operand);
-        in[i] = scratch + (num_registers_ + (at - f.columns_inputs.begin())) * f.register_bytes;
-      } else {
+      if (operand >= num_inputs_) {
+        in[i] = scratch + f.registers[operand] * f.register_bytes;
+      } else if (e != Extent::kColumns) {
         in[i] = f.inputs[operand] + row * row_bytes[i];
+      } else if (!f.repeat) {
+        in[i] = f.inputs[operand];
+        row_bytes[i] = 0;
+        mixed |= rows > 1;
+      } else {
+        const auto at = std::find(f.columns_inputs.begin(), f.columns_inputs.end(), operand);
+        in[i] = scratch + (f.steps->num_registers + (at - f.columns_inputs.begin())) * f.register_bytes;
       }
     }
+    const ChainLoop chain = step.kind == Step::Kind::kChain
+                                ? FindChainLoop(step.num_operands - 1, step.chain, stands + 1)
+                                : nullptr;
     const auto run = [&](char* result, int64_t count) {
       switch (step.kind) {
         case Step::Kind::kUnary: step.unary(in[0], result, count); return true;
@@ -291,6 +416,10 @@ const FusedProgram::Step* FusedProgram::RunBlock(const Frame& f, char* scratch, 
                                          : Operands::kBothMove,
                              in[0], in[1], result, count);
         case Step::Kind::kSelect: SelectLoop(step.size, in, stands, result, count); return true;
+        case Step::Kind::kChain:
+          chain(reinterpret_cast<const float*>(in[0]), reinterpret_cast<const float* const*>(in + 1),
+                reinterpret_cast<float*>(result), count);
+          return true;
         default: return true;
       }
     };
@@ -314,8 +443,8 @@ const FusedProgram::Step* FusedProgram::RunBlock(const Frame& f, char* scratch, 
 }
 
 Status FusedProgram::RunBlocks(KernelContext& ctx, const Shape& space, Frame& frame) const {
-  const Step& last = steps_.back();
-  const bool all = frame.extents.back() == Extent::kAll;
+  const Step& last = frame.steps->steps.back();
+  const bool all = frame.extents[last.value] == Extent::kAll;
   Shape shape = space;
   if (!all) {
     if (last.kind == Step::Kind::kReduce && !last.keep_dims) {
@@ -326,7 +455,7 @@ Status FusedProgram::RunBlocks(KernelContext& ctx, const Shape& space, Frame& fr
   }
   int whole[3] = {64, 64, 64};  // inputs whose memory will do
   for (int i = 0, k = 0; all && i < num_inputs_ && k < 3; ++i) {
-    if (frame.extents[i] == Extent::kAll && frame.input_sizes[i] == last.size) whole[k++] = i;
+    if (frame.extents[i] == Extent::kAll && frame.sizes[i] == last.size) whole[k++] = i;
   }
   MR_ASSIGN_OR_RETURN(Tensor* const output,
                       ctx.ForwardOrAllocateOutput({whole[0], whole[1], whole[2]}, 0, shape));
@@ -348,8 +477,8 @@ Status FusedProgram::RunBlocks(KernelContext& ctx, const Shape& space, Frame& fr
     char* const scratch = static_cast<char*>(memory->raw_data());
     for (size_t c = 0; c < frame.columns_inputs.size(); ++c) {
       const int input = frame.columns_inputs[c];
-      const size_t bytes = frame.columns * frame.input_sizes[input];
-      char* const to = scratch + (num_registers_ + c) * frame.register_bytes;
+      const size_t bytes = frame.columns * frame.sizes[input];
+      char* const to = scratch + (frame.steps->num_registers + c) * frame.register_bytes;
       for (int64_t r = 0; r < frame.block_rows; ++r) std::memcpy(to + r * bytes, frame.inputs[input], bytes);
     }
     for (int64_t row = begin; row < end; row += frame.block_rows) {
@@ -370,19 +499,16 @@ Status FusedProgram::RunBlocks(KernelContext& ctx, const Shape& space, Frame& fr
 
 // As the executor would, for shapes that do not meet in rows.
 Status FusedProgram::RunOneByOne(KernelContext& ctx) const {
-  std::vector<Tensor> values(steps_.size());
-  std::vector<int> uses(steps_.size(), 0);
-  for (const Step& step : steps_) {
-    for (int i = 0; i < step.num_operands; ++i) {
-      if (step.operands[i] >= num_inputs_) ++uses[step.operands[i] - num_inputs_];
-    }
+  std::vector<Tensor> values(num_values_);
+  std::vector<int> uses(num_values_, 0);
+  for (const Step& step : plain_.steps) {
+    for (int i = 0; i < step.num_operands; ++i) ++uses[step.operands[i]];
   }
-  for (size_t s = 0; s < steps_.size(); ++s) {
-    const Step& step = steps_[s];
+  for (const Step& step : plain_.steps) {
     const Tensor* inputs[4];
     for (int i = 0; i < step.num_operands; ++i) {
       const int operand = step.operands[i];
-      inputs[i] = operand < num_inputs_ ? &ctx.input(operand) : &values[operand - num_inputs_];
+      inputs[i] = operand < num_inputs_ ? &ctx.input(operand) : &values[operand];
     }
     int count = step.num_operands;
     if (step.kind == Step::Kind::kReduce) inputs[count++] = &step.axes;
@@ -390,25 +516,27 @@ Status FusedProgram::RunOneByOne(KernelContext& ctx) const {
     KernelContextAccess access(one);
     access.Set(step.node, ctx.device(), ctx.allocator(), &ctx.step());
     access.SetInputs(inputs, count, 0);
-    access.SetOutputs(&values[s], 1);
+    access.SetOutputs(&values[step.value], 1);
     access.SetFrame(ctx.frame_id(), ctx.iteration(), false);
     if (Status status = step.kernel->Compute(one); !status.ok()) {
       return NamedError(*step.node, *ctx.device(), status);
     }
     for (int i = 0; i < step.num_operands; ++i) {
-      const int value = step.operands[i] - num_inputs_;
-      if (value >= 0 && --uses[value] == 0) values[value] = Tensor();
+      const int value = step.operands[i];
+      if (value >= num_inputs_ && --uses[value] == 0) values[value] = Tensor();
     }
   }
-  ctx.SetOutput(0, std::move(values.back()));
+  ctx.SetOutput(0, std::move(values[plain_.steps.back().value]));
   return absl::OkStatus();
 }
 
 Status FusedProgram::Run(KernelContext& ctx, int space_input) const {
   const Shape space = ctx.input(space_input).shape();
   Frame frame;
-  if (!Describe(ctx, space, &frame)) return RunOneByOne(ctx);
-  return RunBlocks(ctx, space, frame);
+  if (Describe(ctx, space, joined_, &frame) || Describe(ctx, space, plain_, &frame)) {
+    return RunBlocks(ctx, space, frame);
+  }
+  return RunOneByOne(ctx);
 }
 
 }  // namespace millrace

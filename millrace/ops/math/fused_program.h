@@ -8,6 +8,7 @@
 #include "millrace/graph/graph.h"
 #include "millrace/ops/kernels/elementwise.h"
 #include "millrace/ops/kernels/reduce.h"
+#include "millrace/ops/math/fused_chains.h"
 #include "millrace/runtime/kernel.h"
 
 namespace millrace {
@@ -21,10 +22,12 @@ class FusedProgram {
   enum class Extent : uint8_t { kNone, kAll, kRows, kColumns, kOne };
 
   struct Step {
-    enum class Kind : uint8_t { kNoLoop, kUnary, kBinary, kSelect, kReduce };
+    enum class Kind : uint8_t { kNoLoop, kUnary, kBinary, kSelect, kReduce, kChain };
     Kind kind = Kind::kNoLoop;
     int num_operands = 0;
-    int operands[3] = {};
+    int operands[1 + kMostChainOps] = {};
+    ChainOp chain[kMostChainOps] = {};  // of a chain: how operand i + 1 joins in
+    int value = 0;                      // the number of the result
     int reg = -1;  // where the result is kept; the last step's is the output
     size_t size = 0;
     UnaryLoop unary = nullptr;
@@ -32,33 +35,43 @@ class FusedProgram {
     ReduceLoops reduce;
     const char* error = "";  // of a binary loop
     const Node* node = nullptr;
-    std::unique_ptr<Kernel> kernel;
+    std::shared_ptr<Kernel> kernel;
     Tensor axes;  // of a reduction
     bool keep_dims = false;
   };
 
   // From a serialized GraphDef whose first `num_inputs` nodes are placeholders and whose last node is the result.
-  Status Init(const std::string& body, int num_inputs, Device* device);
+  // Input `space_input` has the shape of the space.
+  Status Init(const std::string& body, int num_inputs, int space_input, Device* device);
 
   Status Run(KernelContext& ctx, int space_input) const;
 
  private:
   struct Frame;
+  // Steps with the registers that they need.
+  struct Steps {
+    std::vector<Step> steps;
+    int num_registers = 0;
+  };
 
-  void AllocateRegisters();
   Status MakeStep(Node* node, Device* device, absl::flat_hash_map<const Node*, int>& value_of);
-  // The extents of all values; false when a block-wise run cannot give what the nodes would.
-  bool Describe(KernelContext& ctx, const Shape& space, Frame* frame) const;
+  // What is known of the values' extents before a run.
+  std::vector<Extent> StaticExtents(int space_input) const;
+  // Joins steps whose results nobody else sees.
+  void JoinSteps(const std::vector<Extent>& extents);
+  void AllocateRegisters(Steps* steps) const;
+  // The extents of all values; false when a run of these steps by blocks cannot give what the nodes would.
+  bool Describe(KernelContext& ctx, const Shape& space, const Steps& steps, Frame* frame) const;
   Status RunBlocks(KernelContext& ctx, const Shape& space, Frame& frame) const;
   const Step* RunBlock(const Frame& frame, char* scratch, int64_t row, int64_t rows, char* out) const;
   Status RunOneByOne(KernelContext& ctx) const;
 
   std::unique_ptr<Graph> graph_;
   int num_inputs_ = 0;
-  int num_registers_ = 0;
+  int num_values_ = 0;
   int64_t weight_ = 0;  // the cost of an element, in cheap steps
   bool has_loops_ = true;
-  std::vector<Step> steps_;
+  Steps plain_, joined_;
 };
 
 }  // namespace millrace

@@ -13,6 +13,13 @@ struct OrFn {
 };
 struct NotFn {
   bool operator()(bool x) const { return !x; }
+  // Bytes of 0 and 1, which the compiler takes many at a time.
+  static void Run(const bool* x, bool* y, int64_t n) {
+    const uint8_t* from = reinterpret_cast<const uint8_t*>(x);
+    uint8_t* to = reinterpret_cast<uint8_t*>(y);
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) to[i] = from[i] ^ 1;
+  }
 };
 
 }  // namespace

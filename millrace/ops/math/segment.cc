@@ -12,6 +12,13 @@ namespace {
 template <typename T, template <typename> class Op>
 void CombineRows(const T* data, int64_t first, int64_t last, int64_t width, T* out) {
   using C = ComputeType<T>;
+  if (width == 1) {
+    C one = static_cast<C>(data[first]);
+    for (int64_t r = first + 1; r < last; ++r) one = Op<C>::Combine(one, static_cast<C>(data[r]));
+    if constexpr (Op<C>::kMean) one = static_cast<C>(one / static_cast<C>(last - first));
+    *out = static_cast<T>(one);
+    return;
+  }
   C sum[kBlock];
   for (int64_t column = 0; column < width; column += kBlock) {
     const int64_t n = std::min(kBlock, width - column);

@@ -22,6 +22,7 @@ struct ErfcFn {
   T operator()(T x) const {
     return std::erfc(x);
   }
+  static void Run(const float* x, float* y, int64_t n) { vector::Erfc(x, y, n); }
 };
 struct LgammaFn {
   static constexpr int64_t kGrain = kCostlyGrain;

@@ -1,7 +1,7 @@
 // Sin, Cos, Tan, Asin, Acos, Atan, Atan2.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
-#include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/array_binary.h"
 #include "millrace/ops/kernels/vector_math.h"
 
 namespace millrace {
@@ -23,25 +23,33 @@ struct CosFn {
   }
   static void Run(const float* x, float* y, int64_t n) { vector::Cos(x, y, n); }
 };
-#define MR_TRIG_FN(name, function)                   \
-  struct name {                                      \
-    static constexpr int64_t kGrain = kCostlyGrain;  \
-    template <typename T>                            \
-    T operator()(T x) const {                        \
-      return static_cast<T>(std::function(x));       \
-    }                                                \
+struct TanFn {
+  static constexpr int64_t kGrain = kCostlyGrain;
+  template <typename T>
+  T operator()(T x) const {
+    return static_cast<T>(std::tan(x));
   }
-MR_TRIG_FN(TanFn, tan);
-MR_TRIG_FN(AsinFn, asin);
-MR_TRIG_FN(AcosFn, acos);
-MR_TRIG_FN(AtanFn, atan);
-#undef MR_TRIG_FN
+};
+#define MR_INVERSE_FN(name, function, vectorised)                                        \
+  struct name {                                                                          \
+    static constexpr int64_t kGrain = kCostlyGrain;                                      \
+    template <typename T>                                                                \
+    T operator()(T x) const {                                                            \
+      return static_cast<T>(std::function(x));                                           \
+    }                                                                                    \
+    static void Run(const float* x, float* y, int64_t n) { vector::vectorised(x, y, n); } \
+  }
+MR_INVERSE_FN(AsinFn, asin, Asin);
+MR_INVERSE_FN(AcosFn, acos, Acos);
+MR_INVERSE_FN(AtanFn, atan, Atan);
+#undef MR_INVERSE_FN
 struct Atan2Fn {
   static constexpr int64_t kGrain = kCostlyGrain;
   template <typename T>
   T operator()(T y, T x) const {
     return std::atan2(y, x);
   }
+  static void Run(const float* y, const float* x, float* out, int64_t n) { vector::Atan2(y, x, out, n); }
 };
 
 Status SinGradient(GradientContext& c) {
@@ -128,6 +136,6 @@ MILLRACE_KERNEL(Tan, kCpu, UnaryOf<TanFn, FloatAndComplexTypes>);
 MILLRACE_KERNEL(Asin, kCpu, UnaryOf<AsinFn, FloatAndComplexTypes>);
 MILLRACE_KERNEL(Acos, kCpu, UnaryOf<AcosFn, FloatAndComplexTypes>);
 MILLRACE_KERNEL(Atan, kCpu, UnaryOf<AtanFn, FloatAndComplexTypes>);
-MILLRACE_KERNEL(Atan2, kCpu, BinaryOf<Atan2Fn, FloatTypes>);
+MILLRACE_KERNEL(Atan2, kCpu, ArrayBinaryOf<Atan2Fn, FloatTypes>);
 
 }  // namespace millrace

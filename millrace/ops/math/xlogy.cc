@@ -1,16 +1,34 @@
 // Xlogy, Xlog1py, Xdivy: products that are 0 where x is 0, whatever y is.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
-#include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/array_binary.h"
+#include "millrace/ops/kernels/vector_math.h"
 
 namespace millrace {
 namespace {
+
+// y = x * log(b), and 0 where x is 0.
+template <typename Log>
+void TimesLog(const float* x, const float* b, float* y, int64_t n, Log log) {
+  float logs[kBlock];
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const int64_t m = std::min(kBlock, n - begin);
+    log(b + begin, logs, m);
+    for (int64_t i = 0; i < m; ++i) {
+      const float product = x[begin + i] * logs[i];
+      y[begin + i] = x[begin + i] == 0 ? 0.0f : product;
+    }
+  }
+}
 
 struct XlogyFn {
   static constexpr int64_t kGrain = kCostlyGrain;
   template <typename T>
   T operator()(T x, T y) const {
     return x == T(0) ? T(0) : x * std::log(y);
+  }
+  static void Run(const float* x, const float* b, float* y, int64_t n) {
+    TimesLog(x, b, y, n, [](const float* from, float* to, int64_t m) { vector::Log(from, to, m); });
   }
 };
 struct Xlog1pyFn {
@@ -23,6 +41,9 @@ struct Xlog1pyFn {
     } else {
       return x * std::log1p(y);
     }
+  }
+  static void Run(const float* x, const float* b, float* y, int64_t n) {
+    TimesLog(x, b, y, n, [](const float* from, float* to, int64_t m) { vector::Log1p(from, to, m); });
   }
 };
 struct XdivyFn {
@@ -79,8 +100,8 @@ MILLRACE_OP(Xdivy)
     .Gradient(XdivyGradient)
     .Summary("x / y, and 0 where x is 0, broadcast");
 
-MILLRACE_KERNEL(Xlogy, kCpu, BinaryOf<XlogyFn, FloatAndComplexTypes>);
-MILLRACE_KERNEL(Xlog1py, kCpu, BinaryOf<Xlog1pyFn, FloatAndComplexTypes>);
+MILLRACE_KERNEL(Xlogy, kCpu, ArrayBinaryOf<XlogyFn, FloatAndComplexTypes>);
+MILLRACE_KERNEL(Xlog1py, kCpu, ArrayBinaryOf<Xlog1pyFn, FloatAndComplexTypes>);
 MILLRACE_KERNEL(Xdivy, kCpu, BinaryOf<XdivyFn, FloatAndComplexTypes>);
 
 }  // namespace millrace

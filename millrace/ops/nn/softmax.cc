@@ -101,9 +101,24 @@ class SoftmaxKernel : public Kernel {
     });
   }
 
+  // The exponentials and their sum in one pass.
+  static void Row(const float* x, float* y, int64_t width) {
+    float part[8] = {};
+    vector::ExpOfDifference(x, LargestOf(x, width), y, width, part);
+    const float sum = ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
+    const float scale = 1.0f / sum;
+    for (int64_t i = 0; i < width; ++i) y[i] *= scale;
+  }
+
   // `scratch` holds a block for the logarithm's exponentials.
   template <typename C>
   void Block(const C* x, C* y, int64_t rows, int64_t width, C* scratch) const {
+    if constexpr (std::is_same_v<C, float>) {
+      if (!log_ && width >= 8) {
+        for (int64_t r = 0; r < rows; ++r) Row(x + r * width, y + r * width, width);
+        return;
+      }
+    }
     C sums[1024];
     ShiftRows(x, rows, width, y);
     ExpRows(y, rows, width, log_ ? scratch : y, sums);
