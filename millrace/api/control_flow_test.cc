@@ -22,10 +22,10 @@ TEST(Cond, RunsOneBranchAndItsGradient) {
       s, p, [&](const Scope&) { return x * x; }, [&](const Scope& b) { return ops::Exp(b, x) * 2.0f; });
   const Output g = Gradients(s, {y}, {x})[0].dense();
   ASSERT_TRUE(s.ok()) << s.status();
-  Tensors r = RunOnce(s, {y, g}, {{p, true}});
+  Tensors r = RunOnce(s, {y, g}, {{p, Tensor::Scalar(true)}});
   EXPECT_THAT(Floats(r[0]), ElementsAre(4, 9));
   EXPECT_THAT(Floats(r[1]), ElementsAre(4, 6));
-  r = RunOnce(s, {g}, {{p, false}});
+  r = RunOnce(s, {g}, {{p, Tensor::Scalar(false)}});
   EXPECT_NEAR(r[0].data<float>()[0], 2 * std::exp(2.0f), 1e-4);
 }
 
@@ -45,7 +45,7 @@ TEST(Case, TakesTheLastBranchWhenThereIsNoSuch) {
   const Output g = Gradients(s, {y * y}, {x})[0].dense();
   ASSERT_TRUE(s.ok()) << s.status();
   for (const auto& [index, factor] : {std::pair{0, 1.0f}, {1, 2.0f}, {2, 5.0f}, {7, 5.0f}, {-1, 5.0f}}) {
-    const Tensors r = RunOnce(s, {y, g}, {{i, index}});
+    const Tensors r = RunOnce(s, {y, g}, {{i, Tensor::Scalar<int32_t>(index)}});
     EXPECT_EQ(r[0].scalar<float>(), 3 * factor);
     EXPECT_EQ(r[1].scalar<float>(), 2 * 3 * factor * factor);
   }
@@ -67,10 +67,10 @@ TEST(While, GivesTheLastValuesAndTheirGradients) {
     const Output y = Power(s, x, n, {.parallel_iterations = parallel});
     const Output g = Gradients(s, {y}, {x})[0].dense();
     ASSERT_TRUE(s.ok()) << s.status();
-    Tensors r = RunOnce(s, {y, g}, {{n, 4}});
+    Tensors r = RunOnce(s, {y, g}, {{n, Tensor::Scalar<int32_t>(4)}});
     EXPECT_THAT(Floats(r[0]), ElementsAre(16, 81));
     EXPECT_THAT(Floats(r[1]), ElementsAre(32, 108));
-    r = RunOnce(s, {y, g}, {{n, 0}});
+    r = RunOnce(s, {y, g}, {{n, Tensor::Scalar<int32_t>(0)}});
     EXPECT_THAT(Floats(r[0]), ElementsAre(1, 1));
     EXPECT_THAT(Floats(r[1]), ElementsAre(0, 0));
   }
@@ -231,9 +231,9 @@ TEST(FunctionTest, MayCallItself) {
   const Output x = ops::Placeholder(s, DType::kFloat, {.shape = PartialShape::Scalar()});
   const Output y = Factorial(s)(s, {x})[0];
   ASSERT_TRUE(s.ok()) << s.status();
-  EXPECT_EQ(RunOnce(s, {y}, {{x, 5.0f}})[0].scalar<float>(), 120);
-  EXPECT_EQ(RunOnce(s, {y}, {{x, 1.0f}})[0].scalar<float>(), 1);
-  EXPECT_TRUE(std::isinf(RunOnce(s, {y}, {{x, 500.0f}})[0].scalar<float>()));
+  EXPECT_EQ(Floats(RunOnce(s, {y}, {{x, Tensor::Scalar(5.0f)}})[0])[0], 120);
+  EXPECT_EQ(Floats(RunOnce(s, {y}, {{x, Tensor::Scalar(1.0f)}})[0])[0], 1);
+  EXPECT_TRUE(std::isinf(Floats(RunOnce(s, {y}, {{x, Tensor::Scalar(500.0f)}})[0])[0]));
 }
 
 TEST(FunctionTest, ThatNeverStopsCallingItselfIsAnError) {

@@ -26,12 +26,24 @@ Branch FindBranch(Endpoint start) {
     stack.pop_back();
     int next_depth = depth;
     if (at.node->IsSwitch()) {
-      // A loop's own Switch decides over iterations, not branches.
-      if (at.node->input(1).node->op().control_kind == ControlKind::kLoopCond) continue;
+      // A loop's own Switch decides over iterations, not branches: whether the loop runs at all is told by what enters.
+      const bool loops = at.node->input(1).node->op().control_kind == ControlKind::kLoopCond;
+      if (loops) {
+        if (seen.insert({at.node, depth}).second) stack.push_back({at.node->input(0), depth});
+        continue;
+      }
       if (depth == 0 && at.index >= 0) return {at.node->input(1), at.index, at.node};
       next_depth = depth - 1;
       if (next_depth < 0) continue;
     } else if (at.node->IsMerge()) {
+      Node* enter = nullptr;
+      for (const Endpoint& e : at.node->inputs()) {
+        if (e.node->IsEnter()) enter = e.node;
+      }
+      if (enter != nullptr) {
+        if (seen.insert({at.node, depth}).second) stack.push_back({enter->input(0), depth});
+        continue;
+      }
       next_depth = depth + 1;
     }
     if (!seen.insert({at.node, next_depth}).second) continue;
