@@ -68,7 +68,7 @@ class TextLineDatasetKernel : public FileDatasetKernel {
   StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
     MR_ASSIGN_OR_RETURN(std::vector<std::string> paths, FileNames(ctx));
     MR_ASSIGN_OR_RETURN(const Compression compression, CompressionInput(ctx, 1));
-    MR_RETURN_IF_ERROR(Count(ctx, 2, "buffer_size", 0).status());
+    MR_RETURN_IF_ERROR(Count(ctx, 2, "buffer_size", -1).status());
     return RecordsOf(std::move(paths),
                      [files = ctx.step().files, compression](size_t, const std::string& path) -> StatusOr<NextRecord> {
                        MR_ASSIGN_OR_RETURN(std::shared_ptr<BufferedInput> input, Open(files, path, compression));
@@ -100,7 +100,7 @@ class FixedLengthRecordDatasetKernel : public FileDatasetKernel {
     MR_ASSIGN_OR_RETURN(const int64_t header, Count(ctx, 1, "header_bytes", 0));
     MR_ASSIGN_OR_RETURN(const int64_t record, Count(ctx, 2, "record_bytes", 1));
     MR_ASSIGN_OR_RETURN(const int64_t footer, Count(ctx, 3, "footer_bytes", 0));
-    MR_RETURN_IF_ERROR(Count(ctx, 4, "buffer_size", 0).status());
+    MR_RETURN_IF_ERROR(Count(ctx, 4, "buffer_size", -1).status());
     Compression compression = Compression::kNone;
     if (ctx.num_inputs() > 5) {
       MR_ASSIGN_OR_RETURN(compression, CompressionInput(ctx, 5));
@@ -137,7 +137,7 @@ class TFRecordDatasetKernel : public FileDatasetKernel {
   StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
     MR_ASSIGN_OR_RETURN(std::vector<std::string> paths, FileNames(ctx));
     MR_ASSIGN_OR_RETURN(const Compression compression, CompressionInput(ctx, 1));
-    MR_RETURN_IF_ERROR(Count(ctx, 2, "buffer_size", 0).status());
+    MR_RETURN_IF_ERROR(Count(ctx, 2, "buffer_size", -1).status());
     std::vector<int64_t> offsets;
     if (ctx.num_inputs() > 3) {
       const auto given = ctx.input(3).flat<int64_t>();

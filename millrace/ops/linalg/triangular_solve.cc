@@ -1,0 +1,204 @@
+// MatrixTriangularSolve, CholeskyGrad.
+#include <Eigen/Dense>
+
+#include "millrace/ops/linalg/matrix_batch.h"
+#include "millrace/ops/math/matrix_shapes.h"
+
+namespace millrace::linalg {
+namespace {
+
+// The batch dimensions of both operands, broadcast, with where each result's operands are.
+struct BroadcastBatches {
+  Shape shape;
+  std::vector<int64_t> a, b;
+};
+
+StatusOr<BroadcastBatches> Broadcast(const Shape& a, const Shape& b) {
+  const int rank = std::max(a.rank(), b.rank());
+  BroadcastBatches batches;
+  const auto size = [rank](const Shape& s, int d) {
+    const int at = d - (rank - s.rank());
+    return at < 0 ? int64_t{1} : s.dim(at);
+  };
+  Shape::Dims dims;
+  for (int d = 0; d < rank; ++d) {
+    const int64_t x = size(a, d), y = size(b, d);
+    if (x != y && x != 1 && y != 1) {
+      return InvalidArgument("Incompatible shapes: ", a.ToString(), " vs. ", b.ToString());
+    }
+    dims.push_back(x == 1 ? y : x);
+  }
+  MR_ASSIGN_OR_RETURN(batches.shape, Shape::Make(dims));
+  const int64_t count = batches.shape.num_elements();
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t rest = i, at[2] = {0, 0}, stride[2] = {1, 1};
+    for (int d = rank - 1; d >= 0; --d) {
+      const int64_t index = rest % dims[d];
+      rest /= dims[d];
+      const int64_t sizes[2] = {size(a, d), size(b, d)};
+      for (int k = 0; k < 2; ++k) {
+        if (sizes[k] != 1) at[k] += index * stride[k];
+        stride[k] *= sizes[k];
+      }
+    }
+    batches.a.push_back(at[0]);
+    batches.b.push_back(at[1]);
+  }
+  return batches;
+}
+
+class MatrixTriangularSolveKernel : public Kernel {
+ public:
+  explicit MatrixTriangularSolveKernel(KernelInit& init) {
+    init.Attr("lower", &lower_);
+    init.Attr("adjoint", &adjoint_);
+    NeedLinalgType(init);
+  }
+
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &matrix = ctx.input(0), &rhs = ctx.input(1);
+    MR_ASSIGN_OR_RETURN(const MatrixBatch a, MatrixBatch::Of(matrix));
+    MR_ASSIGN_OR_RETURN(const MatrixBatch b, MatrixBatch::Of(rhs));
+    if (a.rows != a.columns) {
+      return InvalidArgument("In[0] must be square matrices, but have ", a.rows, " rows and ", a.columns, " columns");
+    }
+    if (a.rows != b.rows) {
+      return InvalidArgument("In[0] mismatch In[1] shape: ", a.rows, " vs. ", b.rows, ": ", matrix.shape().ToString(), " ",
+                             rhs.shape().ToString(), " ", lower_, " ", adjoint_);
+    }
+    MR_ASSIGN_OR_RETURN(const BroadcastBatches batches, Broadcast(a.lead, b.lead));
+    Shape shape = batches.shape;
+    shape.AddDim(b.rows);
+    shape.AddDim(b.columns);
+    MR_ASSIGN_OR_RETURN(shape, Shape::Make(shape.dims()));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    if (out->num_elements() == 0) return absl::OkStatus();
+    DispatchType(LinalgTypes{}, matrix.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      for (size_t i = 0; i < batches.a.size(); ++i) {
+        const Matrix<WideType<T>> m = WideAt<T>(matrix, batches.a[i], a.rows, a.rows);
+        StoreAt<T>(Solve(m, WideAt<T>(rhs, batches.b[i], b.rows, b.columns)), static_cast<int64_t>(i), out);
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  // Zeros on the diagonal give infinities, as in TensorFlow.
+  template <typename C>
+  Matrix<C> Solve(const Matrix<C>& m, Matrix<C> x) const {
+    if (lower_ && adjoint_) {
+      m.adjoint().template triangularView<Eigen::Upper>().solveInPlace(x);
+    } else if (lower_) {
+      m.template triangularView<Eigen::Lower>().solveInPlace(x);
+    } else if (adjoint_) {
+      m.adjoint().template triangularView<Eigen::Lower>().solveInPlace(x);
+    } else {
+      m.template triangularView<Eigen::Upper>().solveInPlace(x);
+    }
+    return x;
+  }
+
+  bool lower_ = true;
+  bool adjoint_ = false;
+};
+
+// The gradient of Cholesky from l and its gradient: l^-H (m + m^H) l^-1 / 2 with m the lower part of l^H g, its
+// diagonal halved.
+class CholeskyGradKernel : public Kernel {
+ public:
+  explicit CholeskyGradKernel(KernelInit& init) {
+    if (!DispatchType(RealOnly{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+  }
+
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const MatrixBatch l, MatrixBatch::Of(ctx.input(0)));
+    if (l.rows != l.columns) return InvalidArgument("Input matrices must be squares, got ", l.rows, " != ", l.columns);
+    if (ctx.input(0).shape() != ctx.input(1).shape()) {
+      return InvalidArgument("Inputs must have the same shape, got ", ctx.input(0).shape().ToString(), " and ",
+                             ctx.input(1).shape().ToString());
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, ctx.input(0).shape()));
+    if (out->num_elements() == 0) return absl::OkStatus();
+    DispatchType(RealOnly{}, out->dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      for (int64_t i = 0; i < l.count; ++i) {
+        const Matrix<double> lower = LowerPart(WideAt<T>(ctx.input(0), i, l.rows, l.rows));
+        Matrix<double> m = lower.transpose() * LowerPart(WideAt<T>(ctx.input(1), i, l.rows, l.rows));
+        m = LowerPart(m);
+        m.diagonal() *= 0.5;
+        m = (m + m.transpose()).eval();
+        const Matrix<double> upper = lower.transpose();
+        upper.triangularView<Eigen::Upper>().solveInPlace(m);
+        m.transposeInPlace();
+        upper.triangularView<Eigen::Upper>().solveInPlace(m);
+        StoreAt<T>(0.5 * m, i, out);
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  static Matrix<double> LowerPart(const Matrix<double>& m) { return m.triangularView<Eigen::Lower>(); }
+  using RealOnly = Types<float, double>;
+};
+
+Status TriangularSolveShape(ShapeContext& c) {
+  MR_ASSIGN_OR_RETURN(const PartialShape a, SquareMatrices(c, 0));
+  MR_ASSIGN_OR_RETURN(const PartialShape b, c.WithRankAtLeast(1, 2));
+  if (!a.known_rank() || !b.known_rank()) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(PartialShape out, BroadcastShapes(PartialShape(a.dims().subspan(0, a.rank() - 2)),
+                                                        PartialShape(b.dims().subspan(0, b.rank() - 2))));
+  const int64_t m = a.dim(a.rank() - 1), n = b.dim(b.rank() - 2);
+  if (m >= 0 && n >= 0 && m != n) return InvalidArgument("Dimensions must be equal, but are ", m, " and ", n);
+  out.AddDim(std::max(m, n));
+  out.AddDim(b.dim(b.rank() - 1));
+  c.set_output(0, std::move(out));
+  return absl::OkStatus();
+}
+
+Status TriangularSolveGradient(GradientContext& c) {
+  const bool lower = c.AttrOr<bool>("lower", true), adjoint = c.AttrOr<bool>("adjoint", false);
+  const Endpoint a = c.input(0), x = c.output(0);
+  const Endpoint gb = c.Op("MatrixTriangularSolve", {a, c.grad()}, {{"lower", lower}, {"adjoint", !adjoint}});
+  const Endpoint full = c.Neg(adjoint ? Product(c, x, gb, false, true) : Product(c, gb, x, false, true));
+  const Endpoint ga = lower ? BandPart(c, full, -1, 0) : BandPart(c, full, 0, -1);
+  const PartialShape &as = a.shape(), &bs = c.input(1).shape();
+  if (as.known_rank() && bs.known_rank() && as.rank() == bs.rank() &&
+      as.dims().subspan(0, as.rank() - 2) == bs.dims().subspan(0, bs.rank() - 2) && as.IsFullyDefined() && bs.IsFullyDefined()) {
+    c.set_input_grad(0, ga);
+    c.set_input_grad(1, gb);
+    return c.status();
+  }
+  // Sum over the batch dimensions that were broadcast.
+  const auto batch = [&](Endpoint e) {
+    return c.Op("StridedSlice", {c.Shape(e), c.Ints({0}), c.Ints({-2}), c.Ints({1})}, {{"begin_mask", 1}});
+  };
+  Node* const axes = c.AddNode("BroadcastGradientArgs", {batch(a), batch(c.input(1))});
+  if (axes == nullptr) return c.status();
+  const auto reduce = [&](Endpoint g, int which, Endpoint like) {
+    return c.Reshape(c.Op("Sum", {g, Endpoint{axes, which}}), c.Shape(like));
+  };
+  c.set_input_grad(0, reduce(ga, 0, a));
+  c.set_input_grad(1, reduce(gb, 1, c.input(1)));
+  return c.status();
+}
+
+}  // namespace
+
+MILLRACE_OP(MatrixTriangularSolve)
+    .Input("matrix: T").Input("rhs: T").Output("output: T").Attr("lower: bool = true").Attr("adjoint: bool = false")
+    .Attr("T: {bfloat16, double, float, half, complex64, complex128}")
+    .Shape(TriangularSolveShape)
+    .Gradient(TriangularSolveGradient)
+    .Summary("The solutions x of matrix x = rhs for triangular matrices");
+MILLRACE_OP(CholeskyGrad)
+    .Input("l: T").Input("grad: T").Output("output: T").Attr("T: {half, float, double}")
+    .Shape(SquareMatricesShape)
+    .NotDifferentiable()
+    .Summary("The gradient of Cholesky");
+
+MILLRACE_KERNEL(MatrixTriangularSolve, kCpu, MatrixTriangularSolveKernel);
+MILLRACE_KERNEL(CholeskyGrad, kCpu, CholeskyGradKernel);
+
+}  // namespace millrace::linalg

@@ -1,0 +1,62 @@
+// NextAfter, PopulationCount.
+#include <bit>
+#include <cmath>
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/kernels/elementwise.h"
+
+namespace millrace {
+namespace {
+
+struct Neighbour {
+  static constexpr int64_t kGrain = kCostlyGrain;
+  template <typename T>
+  T operator()(T from, T towards) const {
+    return std::nextafter(from, towards);
+  }
+};
+
+class PopulationCountKernel : public Kernel {
+ public:
+  explicit PopulationCountKernel(KernelInit& init) {
+    if (!DispatchType(IntTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+  }
+
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& x = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(Tensor * y, ctx.AllocateOutput(0, x.shape()));
+    DispatchType(IntTypes{}, x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      ctx.ParallelFor(x.num_elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          y->data<uint8_t>()[i] = static_cast<uint8_t>(std::popcount(static_cast<std::make_unsigned_t<T>>(x.data<T>()[i])));
+        }
+      });
+    });
+    return absl::OkStatus();
+  }
+};
+
+Status NextAfterGradient(GradientContext& c) {
+  c.SetBroadcastGrads(0, c.grad(), 1, c.Op("ZerosLike", {c.grad()}));
+  return c.status();
+}
+
+}  // namespace
+
+MILLRACE_OP(NextAfter)
+    .Input("x1: T").Input("x2: T").Output("output: T").Attr("T: {double, float} = DT_FLOAT")
+    .Shape(BroadcastShape)
+    .Gradient(NextAfterGradient)
+    .Summary("The number next to x1 in the direction of x2");
+MILLRACE_OP(PopulationCount)
+    .Input("x: T").Output("y: uint8").Attr("T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("How many bits are set");
+
+MILLRACE_KERNEL(NextAfter, kCpu, BinaryOf<Neighbour, Types<float, double>>);
+MILLRACE_KERNEL(PopulationCount, kCpu, PopulationCountKernel);
+
+}  // namespace millrace
