@@ -177,7 +177,7 @@ TEST_F(GradientTest, NestedConditionalsFindTheirOwnPredicates) {
             "Switch:1(Switch:1(w, p), Switch:1(q, p))))");
 }
 
-TEST_F(GradientTest, LoopsAreRefusedByName) {
+TEST_F(GradientTest, ALoopThatNoWhileMakesIsRefusedByName) {
   Endpoint x = Source("x");
   Endpoint enter = b_.Op("Enter", {x}, {{"frame_name", "f"}});
   Endpoint y = b_.Op("Exit", {enter}, {}, "out");

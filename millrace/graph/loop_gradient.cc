@@ -3,6 +3,8 @@
 // A forward loop that ran n times gets a backward loop that runs n times. It carries the gradients of the forward loop's
 // variables, starting with those of its Exits, through the gradient of the body; what comes out are the gradients
 // of the Enters. The gradient of a value that is the same in every iteration is summed up as it goes round.
+#include <algorithm>
+
 #include "millrace/graph/backward.h"
 
 namespace millrace {
@@ -180,6 +182,15 @@ StatusOr<Endpoint> Backward::MultiplyAtOnce(GraphBuilder& b, Region& region, Nod
 
 Status Backward::VisitLoop(int index) {
   const Loop& loop = forest_.loop(index);
+  for (Node* exit : loop.exits) {
+    if (!parts_.contains(exit->output(0))) continue;
+    const bool known = std::any_of(loop.variables.begin(), loop.variables.end(),
+                                   [&](const Loop::Variable& v) { return v.exit == exit; });
+    if (!known) {
+      return Unimplemented("Gradient of {{node ", exit->name(), "}} (op ", exit->type(), "): the loop '", loop.frame_name,
+                           "' is not one that While makes");
+    }
+  }
   const std::vector<Loop::Variable> variables = LiveVariables(loop);
   if (variables.empty()) return absl::OkStatus();
   if (loop.condition == nullptr || loop.exits.empty()) {
