@@ -1,6 +1,6 @@
 // Accumulators, barriers, staging areas, arrays and tables: what golden cases do not show.
 #include "millrace/base/cancellation.h"
-#include "millrace/ops/data_flow/data_flow_testing.h"
+#include "tests/ops/data_flow_session.h"
 
 namespace millrace {
 namespace {

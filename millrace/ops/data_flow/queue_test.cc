@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "millrace/base/cancellation.h"
-#include "millrace/ops/data_flow/data_flow_testing.h"
+#include "tests/ops/data_flow_session.h"
 
 namespace millrace {
 namespace {

@@ -1,6 +1,6 @@
 // Tables filled from text files.
 #include "millrace/base/file.h"
-#include "millrace/ops/data_flow/data_flow_testing.h"
+#include "tests/ops/data_flow_session.h"
 
 namespace millrace {
 namespace {
