@@ -119,8 +119,15 @@ Status SelectGradient(GradientContext& c) {
 
 Status SelectV2Gradient(GradientContext& c) {
   const Endpoint condition = c.input(0), g = c.grad(), zero = c.ScalarLike(0, g.dtype());
-  c.SetBroadcastGrads(1, c.Op("SelectV2", {condition, g, zero}), 2,
-                      c.Op("SelectV2", {condition, zero, g}));
+  // The condition takes part in broadcasting, so each branch is compared with the output, not with the other.
+  const auto set = [&](int i, Endpoint grad) {
+    const Endpoint shape = c.Shape(c.input(i));
+    Node* axes = c.AddNode("BroadcastGradientArgs", {shape, c.Shape(c.output(0))});
+    if (axes == nullptr) return;
+    c.set_input_grad(i, c.Op("Reshape", {c.Op("Sum", {grad, axes->output(0)}), shape}));
+  };
+  set(1, c.Op("SelectV2", {condition, g, zero}));
+  set(2, c.Op("SelectV2", {condition, zero, g}));
   return c.status();
 }
 
