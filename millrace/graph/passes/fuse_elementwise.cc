@@ -12,6 +12,7 @@
 #include "millrace/graph/graph_def.h"
 #include "millrace/graph/host_memory.h"
 #include "millrace/graph/passes/roles.h"
+#include "millrace/graph/shape_inference.h"
 
 namespace millrace {
 namespace {
@@ -261,10 +262,29 @@ class ElementwiseFuser {
   std::vector<bool> grouped_;  // gone into a root
 };
 
+// What is fed has the shape that its placeholder declares, which nobody has looked at yet. Where it should not, the
+// fused kernel finds out.
+Status InferFromFeeds(Graph* graph, const PassContext& context) {
+  bool any = false;
+  for (const Endpoint& feed : context.feeds) {
+    if (!feed.node->is_type("Placeholder") || feed.shape().known_rank()) continue;
+    const PartialShape shape = feed.node->AttrOr<PartialShape>("shape", PartialShape());
+    // Graphs of old producers write "unknown" as a scalar's shape.
+    if (!shape.known_rank() || (shape.rank() == 0 && graph->versions().producer() < 24)) continue;
+    graph->SetOutputShape(feed.node, feed.index, shape);
+    any = true;
+  }
+  return any ? InferShapes(graph, /*lenient=*/true) : absl::OkStatus();
+}
+
 }  // namespace
 
 Status FuseElementwise(Graph* graph, const PassContext& context) {
   if (OpRegistry::Global().FindOrNull(kFused) == nullptr) return absl::OkStatus();
+  const bool any = std::any_of(graph->nodes().begin(), graph->nodes().end(),
+                               [](const Node* node) { return IsElementwise(*node); });
+  if (!any) return absl::OkStatus();
+  MR_RETURN_IF_ERROR(InferFromFeeds(graph, context));
   MR_ASSIGN_OR_RETURN(std::vector<Node*> order, TopologicalOrder(*graph));
   return ElementwiseFuser(graph, context, std::move(order)).Run();
 }

@@ -294,14 +294,18 @@ TEST_F(FuseTest, EveryPassCanBeSwitchedOff) {
   Endpoint h = b_.Op("BiasAdd", {b_.Op("Identity", {m_}, {}, "i"), bias_}, {}, "h");
   Endpoint h2 = b_.Op("BiasAdd", {same, bias_}, {}, "h2");
   Endpoint s = b_.Op("Shape", {w_}, {}, "s");
-  context_.fetches = {h, h2, s};
+  Endpoint large = b_.Op("Placeholder", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape({100})}}, "large");
+  Endpoint e = b_.Op("Exp", {b_.Neg(large)}, {}, "e");
+  Endpoint table = b_.Op("VariableV2", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape({4, 2})}}, "table");
+  Endpoint rows = b_.Op("GatherV2", {b_.Op("Identity", {table}, {}, "read"), b_.Ints({1}), b_.Scalar<int32_t>(0)}, {}, "rows");
+  context_.fetches = {h, h2, s, e, rows};
   const std::string before = Before();
   ASSERT_TRUE(RunPasses(&graph_, context_, PassOptions::None()).ok());
   EXPECT_EQ(GraphToString(graph_), before);
   for (const Pass& pass : AllPasses()) {
     std::unique_ptr<Graph> copy = graph_.Clone();
     PassContext context;
-    for (const char* name : {"h", "h2", "s"}) context.fetches.push_back(*copy->FindEndpoint(name));
+    for (const char* name : {"h", "h2", "s", "e", "rows"}) context.fetches.push_back(*copy->FindEndpoint(name));
     PassOptions only = PassOptions::None();
     only.*pass.enabled = true;
     ASSERT_TRUE(RunPasses(copy.get(), context, only).ok());

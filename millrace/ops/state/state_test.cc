@@ -184,5 +184,38 @@ TEST_F(StateTest, VariableOfAnotherTypeUnderTheSameNameIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("shared"));
 }
 
+TEST_F(StateTest, GatherFromAReferenceTakesRowsWithoutASnapshotAndNamesABadIndex) {
+  const Endpoint v = RefVariable("table", {3, 2});
+  const Tensor start = Tensor::Of<float>(Shape({3, 2}), {1, 2, 3, 4, 5, 6});
+  ASSERT_TRUE(Run(Assign(v, start)).ok());
+  const Endpoint ids = b_.Const(Tensor::Of<int64_t>({2, 0, 2}));
+  const Endpoint rows = b_.Op("GatherV2", {b_.Op("Identity", {v}), ids, b_.Scalar<int32_t>(0)});
+  Node* update = b_.AddNode("ScatterAdd", {v, ids, rows});
+  const auto out = Fetch({rows}, {update});
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_THAT((*out)[0].flat<float>(), ElementsAre(5, 6, 1, 2, 5, 6));
+  EXPECT_THAT(Values<float>(b_.Op("Identity", {v})), ElementsAre(2, 4, 3, 4, 15, 18));
+  const Endpoint bad = b_.Op("GatherV2", {b_.Op("Identity", {v}), b_.Const(Tensor::Of<int64_t>({3})),
+                                          b_.Scalar<int32_t>(0)});
+  const Status status = Fetch({bad}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("indices[0] = 3 is not in [0, 3)"));
+}
+
+TEST_F(StateTest, ScatteredUpdatesOfOneRowKeepTheirOrderOnAnyNumberOfThreads) {
+  const Endpoint v = Handle("table", {1000, 16});
+  Tensor zeros(DType::kFloat, Shape({1000, 16}));
+  std::fill_n(zeros.data<float>(), 16000, 0.0f);
+  ASSERT_TRUE(Run(Assign(v, zeros)).ok());
+  Tensor ids(DType::kInt32, Shape({5000})), rows(DType::kFloat, Shape({5000, 16}));
+  for (int i = 0; i < 5000; ++i) {
+    ids.data<int32_t>()[i] = i * 7 % 1000;
+    std::fill_n(rows.data<float>() + i * 16, 16, static_cast<float>(i));
+  }
+  ASSERT_TRUE(Run(b_.AddNode("ResourceScatterUpdate", {v, b_.Const(ids), b_.Const(rows)}, {{"dtype", DType::kFloat}})).ok());
+  const std::vector<float> after = Values<float>(Read(v));
+  for (int i = 4000; i < 5000; ++i) EXPECT_EQ(after[i * 7 % 1000 * 16 + 15], i);
+}
+
 }  // namespace
 }  // namespace millrace
