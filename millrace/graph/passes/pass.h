@@ -22,7 +22,7 @@ struct PassOptions {
   bool row_reads = true;
   bool elementwise_fusion = true;
 
-  static PassOptions None() { return {false, false, false, false, false, false}; }
+  static PassOptions None() { return {false, false, false, false, false, false, false}; }
 };
 
 // What a pass must respect and may use.
