@@ -52,7 +52,9 @@ class FusedTest : public ::testing::Test {
           fused += node.timeline_label().find("_FusedElementwise") != std::string::npos;
         }
       }
-      if (variant > 0) EXPECT_GE(fused, least_fused);
+      if (variant > 0) {
+        EXPECT_GE(fused, least_fused);
+      }
       EXPECT_EQ(results[variant].shape(), results[0].shape());
       EXPECT_EQ(std::memcmp(results[variant].raw_data(), results[0].raw_data(), results[0].TotalBytes()), 0)
           << "variant " << variant;
