@@ -47,7 +47,7 @@ class ParallelMapStage : public Stage {
     const std::shared_ptr<Call> first = std::move(under_way_.front());
     under_way_.pop_front();
     first->done.Wait();
-    MR_RETURN_IF_ERROR(first->status);
+    MR_RETURN_IF_ERROR(std::move(first->status));
     element->row = -1;
     element->tensors = std::move(first->tensors);
     return true;

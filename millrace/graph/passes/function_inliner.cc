@@ -340,7 +340,8 @@ void FunctionInliner::Rewire() {
     bool again = true;
     while (again) {
       again = false;
-      for (Node* before : std::vector<Node*>(node->control_inputs().begin(), node->control_inputs().end())) {
+      const std::vector<Node*> inputs(node->control_inputs().begin(), node->control_inputs().end());
+      for (Node* before : inputs) {
         const auto it = waits_.find(before);
         if (it == waits_.end()) continue;
         graph_->RemoveControlInput(node, before);

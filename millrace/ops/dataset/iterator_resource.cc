@@ -20,11 +20,12 @@ void DatasetWalk::Next(std::shared_ptr<Request> request) {
     // Whoever serves has the iterator to himself.
     if (!has_left_over_ && !stopped_ && !iterator_->Ready()) {
       if (thread_ == nullptr) thread_ = std::make_unique<ThreadPool>("iterator", 1);
-      // The walk lives until its thread is done with it.
-      thread_->Schedule([walk = this] { walk->Serve(); });
+      thread_->Schedule([walk = shared_from_this()] { walk->Serve(); });
       return;
     }
   }
+  // An answer may end the step, and with it what holds this walk.
+  const std::shared_ptr<DatasetWalk> self = shared_from_this();
   Serve();
 }
 
