@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/runtime/kernel_registry.h"
 
@@ -44,8 +45,7 @@ std::string Table() {
   for (const auto& [family, ops] : families) {
     out << "\n## " << family << "\n\n| op | what it gives | types | gradient | devices |\n|---|---|---|---|---|\n";
     for (const OpSchema* op : ops) {
-      std::string summary = op->summary;
-      for (size_t at = 0; (at = summary.find('|', at)) != std::string::npos; at += 2) summary.insert(at, "\\");
+      const std::string summary = absl::StrReplaceAll(op->summary, {{"|", "\\|"}});
       out << "| `" << op->name << "` | " << summary << " | " << Types(*op) << " | " << Gradient(*op) << " | "
           << absl::StrJoin(KernelRegistry::Global().DevicesFor(op->name), ", ") << " |\n";
     }

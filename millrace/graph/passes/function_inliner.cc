@@ -337,25 +337,17 @@ void FunctionInliner::Rewire() {
       graph_->SetInput(node, i, Resolved(node->input(i)));
     }
     // What stands in for a call may be a call itself.
-    bool again = true;
-    while (again) {
-      again = false;
-      const std::vector<Node*> inputs(node->control_inputs().begin(), node->control_inputs().end());
-      for (Node* before : inputs) {
-        const auto it = waits_.find(before);
-        if (it == waits_.end()) continue;
-        graph_->RemoveControlInput(node, before);
-        for (Node* instead : it->second) graph_->AddControlInput(node, instead);
-        again = true;
-      }
+    for (;;) {
+      const auto& controls = node->control_inputs();
+      const auto call = std::find_if(controls.begin(), controls.end(), [&](Node* n) { return waits_.contains(n); });
+      if (call == controls.end()) break;
+      Node* const before = *call;
+      graph_->RemoveControlInput(node, before);
+      for (Node* instead : waits_.at(before)) graph_->AddControlInput(node, instead);
     }
   }
   if (context_ != nullptr) {
-    std::vector<Node*> targets;
-    for (Node* target : context_->targets) {
-      if (!expanded_.contains(target)) targets.push_back(target);
-    }
-    context_->targets = std::move(targets);
+    std::erase_if(context_->targets, [&](Node* target) { return expanded_.contains(target); });
   }
   graph_->RemoveNodes([&](const Node* node) { return expanded_.contains(node); });
 }
