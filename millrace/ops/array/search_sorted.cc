@@ -1,15 +1,26 @@
 // LowerBound and UpperBound: where values belong in sorted rows.
-#include <algorithm>
-
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
-#include "millrace/ops/array/int_list.h"
 #include "millrace/ops/array/partial_dims.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
+
+// The first place of the row whose element is not less (kUpper: is greater) than the value. As std::lower_bound and
+// std::upper_bound probe, but without branches on what they find.
+template <bool kUpper, typename T>
+int64_t Bound(const T* row, int64_t n, T value) {
+  int64_t first = 0;
+  while (n > 0) {
+    const int64_t half = n / 2;
+    const bool is_before = kUpper ? !(value < row[first + half]) : row[first + half] < value;
+    first = is_before ? first + half + 1 : first;
+    n = is_before ? n - half - 1 : half;
+  }
+  return first;
+}
 
 class SearchSortedKernel : public Kernel {
  public:
@@ -26,20 +37,24 @@ class SearchSortedKernel : public Kernel {
                              sorted.shape().ToString(), " and ", values.shape().ToString());
     }
     const int64_t rows = values.dim(0), n = sorted.dim(1), m = values.dim(1);
-    std::vector<int64_t> found(rows * m);
-    DispatchType(RealTypes(), sorted.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      for (int64_t i = 0; i < rows; ++i) {
-        const T* row = sorted.data<T>() + i * n;
-        for (int64_t j = i * m; j < (i + 1) * m; ++j) {
-          const T& value = values.data<T>()[j];
-          found[j] = (upper_ ? std::upper_bound(row, row + n, value)
-                             : std::lower_bound(row, row + n, value)) - row;
-        }
-      }
-    });
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, values.shape()));
-    return WriteInts(found, out);
+    DispatchType(IndexTypes{}, out->dtype(), [&](auto index_tag) {
+      using Index = typename decltype(index_tag)::type;
+      DispatchType(RealTypes(), sorted.dtype(), [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        for (int64_t i = 0; i < rows; ++i) {
+          const T* row = sorted.data<T>() + i * n;
+          const T* value = values.data<T>() + i * m;
+          Index* to = out->data<Index>() + i * m;
+          if (upper_) {
+            for (int64_t j = 0; j < m; ++j) to[j] = static_cast<Index>(Bound<true>(row, n, value[j]));
+          } else {
+            for (int64_t j = 0; j < m; ++j) to[j] = static_cast<Index>(Bound<false>(row, n, value[j]));
+          }
+        }
+      });
+    });
+    return absl::OkStatus();
   }
 
  private:

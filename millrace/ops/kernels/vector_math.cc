@@ -105,9 +105,6 @@ void ExpOfDifference(const float* x, float shift, float* y, int64_t n, float* su
   for (int64_t i = 0; i < n; ++i) sums[i % 8] += y[i];
 }
 #endif
-void Expm1(const float* x, float* y, int64_t n) {
-  Map(x, y, n, [](const auto& p) { return p.expm1(); });
-}
 void Log(const float* x, float* y, int64_t n) {
   Map(x, y, n, [](const auto& p) { return p.log(); });
 }

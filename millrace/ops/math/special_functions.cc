@@ -23,6 +23,11 @@ double LogGamma(double x) {
   return ::lgamma_r(x, &sign);
 }
 
+float LogGamma(float x) {
+  int sign = 0;
+  return ::lgammaf_r(x, &sign);
+}
+
 double Digamma(double x) {
   if (x == 0) return std::copysign(kInfinity, -x);
   if (std::isnan(x) || x == -kInfinity) return kNaN;
