@@ -1,4 +1,7 @@
 // LowerBound and UpperBound: where values belong in sorted rows.
+#include <algorithm>
+#include <limits>
+
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/partial_dims.h"
@@ -8,18 +11,22 @@
 namespace millrace {
 namespace {
 
-// The first place of the row whose element is not less (kUpper: is greater) than the value. As std::lower_bound and
-// std::upper_bound probe, but without branches on what they find.
-template <bool kUpper, typename T>
-int64_t Bound(const T* row, int64_t n, T value) {
-  int64_t first = 0;
-  while (n > 0) {
-    const int64_t half = n / 2;
-    const bool is_before = kUpper ? !(value < row[first + half]) : row[first + half] < value;
-    first = is_before ? first + half + 1 : first;
-    n = is_before ? n - half - 1 : half;
+// For each value the first place of the row whose element is not less (kUpper: is greater). All values of a block
+// take the same step at a time, so that none waits for another and there are no branches to guess.
+template <bool kUpper, typename T, typename Index>
+void Bounds(const T* __restrict row, int64_t n, const T* __restrict values, int64_t m, Index* __restrict out) {
+  constexpr int64_t kBlock = 256;
+  const auto is_before = [](T element, T value) { return kUpper ? !(value < element) : element < value; };
+  std::fill_n(out, m, Index(0));
+  if (n == 0) return;
+  for (int64_t begin = 0; begin < m; begin += kBlock) {
+    const int64_t end = std::min(m, begin + kBlock);
+    for (int64_t left = n; left > 1; left -= left / 2) {
+      const Index half = static_cast<Index>(left / 2);
+      for (int64_t j = begin; j < end; ++j) out[j] += is_before(row[out[j] + half - 1], values[j]) ? half : Index(0);
+    }
+    for (int64_t j = begin; j < end; ++j) out[j] += is_before(row[out[j]], values[j]) ? 1 : 0;
   }
-  return first;
 }
 
 class SearchSortedKernel : public Kernel {
@@ -37,6 +44,9 @@ class SearchSortedKernel : public Kernel {
                              sorted.shape().ToString(), " and ", values.shape().ToString());
     }
     const int64_t rows = values.dim(0), n = sorted.dim(1), m = values.dim(1);
+    if (ctx.output_type(0) == DType::kInt32 && n > std::numeric_limits<int32_t>::max()) {
+      return InvalidArgument("rows of ", n, " elements are too long for places of type int32");
+    }
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, values.shape()));
     DispatchType(IndexTypes{}, out->dtype(), [&](auto index_tag) {
       using Index = typename decltype(index_tag)::type;
@@ -46,11 +56,7 @@ class SearchSortedKernel : public Kernel {
           const T* row = sorted.data<T>() + i * n;
           const T* value = values.data<T>() + i * m;
           Index* to = out->data<Index>() + i * m;
-          if (upper_) {
-            for (int64_t j = 0; j < m; ++j) to[j] = static_cast<Index>(Bound<true>(row, n, value[j]));
-          } else {
-            for (int64_t j = 0; j < m; ++j) to[j] = static_cast<Index>(Bound<false>(row, n, value[j]));
-          }
+          upper_ ? Bounds<true>(row, n, value, m, to) : Bounds<false>(row, n, value, m, to);
         }
       });
     });

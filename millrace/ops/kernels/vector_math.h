@@ -17,6 +17,7 @@ void Expm1(const float* x, float* y, int64_t n);
 void Log(const float* x, float* y, int64_t n);
 void Log(const double* x, double* y, int64_t n);
 void Log1p(const float* x, float* y, int64_t n);
+void Rsqrt(const float* x, float* y, int64_t n);
 void Tanh(const float* x, float* y, int64_t n);
 void Sigmoid(const float* x, float* y, int64_t n);
 void Sigmoid(const double* x, double* y, int64_t n);
