@@ -64,8 +64,8 @@ inline float AtanOf(float over, float under) {
 
 // asin of x in [0, 1/2], from x and its square.
 inline float AsinOf(float x, float z) {
-  return ((((4.2163199048e-2f * z + 2.4181311049e-2f) * z + 4.5470025998e-2f) * z + 7.4953002686e-2f) * z +
-          1.6666752422e-1f) * z * x + x;
+  return MulAdd(Polynomial(z, 4.2163199048e-2f, 2.4181311049e-2f, 4.5470025998e-2f, 7.4953002686e-2f, 1.6666752422e-1f),
+                z * x, x);
 }
 
 }  // namespace

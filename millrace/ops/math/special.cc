@@ -35,7 +35,7 @@ struct DigammaFn {
   static constexpr int64_t kGrain = kCostlyGrain;
   template <typename T>
   T operator()(T x) const {
-    return static_cast<T>(Digamma(x));
+    return Digamma(x);
   }
 };
 
