@@ -8,8 +8,8 @@
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
 #include "millrace/ops/array/partial_dims.h"
-#include "millrace/ops/kernels/strided_copy.h"
 #include "millrace/runtime/kernel_registry.h"
+#include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
@@ -24,18 +24,26 @@ class DynamicStitchKernel : public Kernel {
     // Rows that no index names.
     if (IsPlain(out->dtype())) std::memset(out->raw_data(), 0, out->TotalBytes());
     const int64_t slice = shape.Product(1, shape.rank());
-    for (int i = 0; i < n; ++i) {
-      const Tensor& indices = ctx.input(i);
-      const Tensor& data = ctx.input(n + i);
-      const int32_t* at = indices.data<int32_t>();
-      for (int64_t j = 0; j < indices.num_elements(); ++j) {
-        CopyElements(data.dtype(), data.raw_data(), j * slice, out->raw_data(), at[j] * slice, slice);
-      }
-    }
+    for (int i = 0; i < n; ++i) Scatter(ctx.input(i), ctx.input(n + i), slice, out);
     return absl::OkStatus();
   }
 
  private:
+  static void Scatter(const Tensor& indices, const Tensor& data, int64_t slice, Tensor* out) {
+    const int32_t* at = indices.data<int32_t>();
+    const int64_t n = indices.num_elements();
+    DispatchMove(data.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const T* from = data.raw<T>();
+      T* to = out->raw<T>();
+      if (slice == 1) {
+        for (int64_t j = 0; j < n; ++j) to[at[j]] = from[j];
+      } else {
+        for (int64_t j = 0; j < n; ++j) std::copy_n(from + j * slice, slice, to + at[j] * slice);
+      }
+    });
+  }
+
   // Checks all inputs; the first dimension is one more than the largest index.
   static StatusOr<Shape> MergedShape(KernelContext& ctx, int n) {
     int64_t rows = 0;
@@ -58,10 +66,13 @@ class DynamicStitchKernel : public Kernel {
                                ctx.input(n).shape().ToString(), ", data[", i, "].shape = ",
                                data.shape().ToString());
       }
+      int32_t least = 0, most = -1;
       for (int32_t index : indices.flat<int32_t>()) {
-        if (index < 0) return InvalidArgument("indices[", i, "] has the negative index ", index);
-        rows = std::max<int64_t>(rows, int64_t{index} + 1);
+        least = std::min(least, index);
+        most = std::max(most, index);
       }
+      if (least < 0) return InvalidArgument("indices[", i, "] has the negative index ", least);
+      rows = std::max(rows, int64_t{most} + 1);
     }
     slice.insert(slice.begin(), rows);
     return Shape::Make(slice);

@@ -86,14 +86,17 @@ class UnpackKernel : public Kernel {
     shape.RemoveDim(axis);
     const int64_t outer = shape.Product(0, axis);
     const int64_t run = shape.Product(axis, shape.rank());
-    // Large rows that stay aligned are handed out as parts of the input's memory.
+    // Rows that stay aligned well enough for vectors are handed out as parts of the input's memory.
+    constexpr size_t kRowAlignment = 16;
     const size_t bytes = static_cast<size_t>(run) * SizeOf(input.dtype());
-    const bool share = outer == 1 && bytes > 0 && bytes % Buffer::kAlignment == 0;
-    for (int i = 0; i < n; ++i) {
-      if (share) {
-        ctx.SetOutput(i, input.ViewAs(input.dtype(), Shape({n, run})).Row(i).ViewAs(input.dtype(), shape));
-        continue;
+    if (outer == 1 && bytes > 0 && bytes % kRowAlignment == 0) {
+      const Tensor rows = input.ViewAs(input.dtype(), Shape({n, run}));
+      for (int i = 0; i < n; ++i) {
+        ctx.SetOutput(i, shape.rank() == 1 ? rows.Row(i) : rows.Row(i).ViewAs(input.dtype(), shape));
       }
+      return absl::OkStatus();
+    }
+    for (int i = 0; i < n; ++i) {
       MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(i, shape));
       if (outer == 1 && IsPlain(out->dtype())) {
         if (bytes > 0) std::memcpy(out->raw_data(), static_cast<const char*>(input.raw_data()) + i * bytes, bytes);

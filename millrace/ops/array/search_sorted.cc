@@ -1,15 +1,33 @@
 // LowerBound and UpperBound: where values belong in sorted rows.
 #include <algorithm>
+#include <limits>
 
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
-#include "millrace/ops/array/int_list.h"
 #include "millrace/ops/array/partial_dims.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
+
+// For each value the first place of the row whose element is not less (kUpper: is greater). All values of a block
+// take the same step at a time, so that none waits for another and there are no branches to guess.
+template <bool kUpper, typename T, typename Index>
+void Bounds(const T* __restrict row, int64_t n, const T* __restrict values, int64_t m, Index* __restrict out) {
+  constexpr int64_t kBlock = 256;
+  const auto is_before = [](T element, T value) { return kUpper ? !(value < element) : element < value; };
+  std::fill_n(out, m, Index(0));
+  if (n == 0) return;
+  for (int64_t begin = 0; begin < m; begin += kBlock) {
+    const int64_t end = std::min(m, begin + kBlock);
+    for (int64_t left = n; left > 1; left -= left / 2) {
+      const Index half = static_cast<Index>(left / 2);
+      for (int64_t j = begin; j < end; ++j) out[j] += is_before(row[out[j] + half - 1], values[j]) ? half : Index(0);
+    }
+    for (int64_t j = begin; j < end; ++j) out[j] += is_before(row[out[j]], values[j]) ? 1 : 0;
+  }
+}
 
 class SearchSortedKernel : public Kernel {
  public:
@@ -26,20 +44,23 @@ class SearchSortedKernel : public Kernel {
                              sorted.shape().ToString(), " and ", values.shape().ToString());
     }
     const int64_t rows = values.dim(0), n = sorted.dim(1), m = values.dim(1);
-    std::vector<int64_t> found(rows * m);
-    DispatchType(RealTypes(), sorted.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      for (int64_t i = 0; i < rows; ++i) {
-        const T* row = sorted.data<T>() + i * n;
-        for (int64_t j = i * m; j < (i + 1) * m; ++j) {
-          const T& value = values.data<T>()[j];
-          found[j] = (upper_ ? std::upper_bound(row, row + n, value)
-                             : std::lower_bound(row, row + n, value)) - row;
-        }
-      }
-    });
+    if (ctx.output_type(0) == DType::kInt32 && n > std::numeric_limits<int32_t>::max()) {
+      return InvalidArgument("rows of ", n, " elements are too long for places of type int32");
+    }
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, values.shape()));
-    return WriteInts(found, out);
+    DispatchType(IndexTypes{}, out->dtype(), [&](auto index_tag) {
+      using Index = typename decltype(index_tag)::type;
+      DispatchType(RealTypes(), sorted.dtype(), [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        for (int64_t i = 0; i < rows; ++i) {
+          const T* row = sorted.data<T>() + i * n;
+          const T* value = values.data<T>() + i * m;
+          Index* to = out->data<Index>() + i * m;
+          upper_ ? Bounds<true>(row, n, value, m, to) : Bounds<false>(row, n, value, m, to);
+        }
+      });
+    });
+    return absl::OkStatus();
   }
 
  private:

@@ -177,6 +177,11 @@ class SpaceBatchKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const PartialShape partial, to_batch_ ? BatchShape(input.shape(), blocks)
                                                               : SpaceShape(input.shape(), blocks));
     MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(partial.dims()));
+    if (blocks.product == 1 && shape == input.shape()) {
+      // Blocks of one element and no borders: nothing moves.
+      ctx.SetOutput(0, input);
+      return absl::OkStatus();
+    }
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     if (to_batch_) std::memset(out->raw_data(), 0, out->TotalBytes());
     return to_batch_ ? MoveBlocks(ctx, blocks, input, input.shape(), shape, true, out)

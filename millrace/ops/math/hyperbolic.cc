@@ -2,6 +2,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/vector_math.h"
 
 namespace millrace {
 namespace {
@@ -14,12 +15,25 @@ namespace {
       return std::function(x);                       \
     }                                                \
   }
-MR_HYPERBOLIC_FN(SinhFn, sinh);
-MR_HYPERBOLIC_FN(CoshFn, cosh);
+MR_HYPERBOLIC_FN(PlainSinh, sinh);
+MR_HYPERBOLIC_FN(PlainCosh, cosh);
 MR_HYPERBOLIC_FN(AsinhFn, asinh);
-MR_HYPERBOLIC_FN(AcoshFn, acosh);
-MR_HYPERBOLIC_FN(AtanhFn, atanh);
+MR_HYPERBOLIC_FN(PlainAcosh, acosh);
+MR_HYPERBOLIC_FN(PlainAtanh, atanh);
 #undef MR_HYPERBOLIC_FN
+
+struct SinhFn : PlainSinh {
+  static void Run(const float* x, float* y, int64_t n) { vector::Sinh(x, y, n); }
+};
+struct CoshFn : PlainCosh {
+  static void Run(const float* x, float* y, int64_t n) { vector::Cosh(x, y, n); }
+};
+struct AcoshFn : PlainAcosh {
+  static void Run(const float* x, float* y, int64_t n) { vector::Acosh(x, y, n); }
+};
+struct AtanhFn : PlainAtanh {
+  static void Run(const float* x, float* y, int64_t n) { vector::Atanh(x, y, n); }
+};
 
 Status SinhGradient(GradientContext& c) {
   c.set_input_grad(0, c.Mul(c.grad(), c.Op("Cosh", {c.Conj(c.input(0))})));

@@ -3,7 +3,6 @@
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
-#include "millrace/ops/kernels/index_input.h"
 
 namespace millrace {
 namespace {
@@ -12,13 +11,6 @@ namespace {
 template <typename T, template <typename> class Op>
 void CombineRows(const T* data, int64_t first, int64_t last, int64_t width, T* out) {
   using C = ComputeType<T>;
-  if (width == 1) {
-    C one = static_cast<C>(data[first]);
-    for (int64_t r = first + 1; r < last; ++r) one = Op<C>::Combine(one, static_cast<C>(data[r]));
-    if constexpr (Op<C>::kMean) one = static_cast<C>(one / static_cast<C>(last - first));
-    *out = static_cast<T>(one);
-    return;
-  }
   C sum[kBlock];
   for (int64_t column = 0; column < width; column += kBlock) {
     const int64_t n = std::min(kBlock, width - column);
@@ -34,22 +26,27 @@ void CombineRows(const T* data, int64_t first, int64_t last, int64_t width, T* o
   }
 }
 
-// Sorted, not negative, one for each row.
-Status CheckIds(const Tensor& data, const Tensor& ids) {
-  if (ids.rank() != 1) return InvalidArgument("segment_ids should be a vector.");
-  if (data.rank() < 1) return InvalidArgument("data must have at least one dimension");
-  if (ids.num_elements() != data.dim(0)) {
-    return InvalidArgument("segment_ids should be the same size as dimension 0 of input: ",
-                           ids.num_elements(), " vs. ", data.dim(0));
+// The rows of each id to the row of that number, and the gaps between them.
+template <typename T, template <typename> class Op, typename Id>
+void CombineSegments(const T* data, const Id* ids, int64_t rows, int64_t width, T* out) {
+  using C = ComputeType<T>;
+  const T gap = static_cast<T>(Op<C>::Gap());
+  int64_t filled = 0;
+  for (int64_t first = 0, last; first < rows; first = last) {
+    const int64_t id = ids[first];
+    last = first + 1;
+    if (filled < id) std::fill(out + filled * width, out + id * width, gap);
+    filled = id + 1;
+    if (width == 1) {
+      C one = static_cast<C>(data[first]);
+      for (; last < rows && ids[last] == id; ++last) one = Op<C>::Combine(one, static_cast<C>(data[last]));
+      if constexpr (Op<C>::kMean) one = static_cast<C>(one / static_cast<C>(last - first));
+      out[id] = static_cast<T>(one);
+    } else {
+      while (last < rows && ids[last] == id) ++last;
+      CombineRows<T, Op>(data, first, last, width, out + id * width);
+    }
   }
-  int64_t previous = 0;
-  for (int64_t i = 0; i < ids.num_elements(); ++i) {
-    const int64_t id = IntAt(ids, i);
-    if (id < 0) return InvalidArgument("segment ids must be >= 0");
-    if (id < previous) return InvalidArgument("segment ids are not increasing");
-    previous = id;
-  }
-  return absl::OkStatus();
 }
 
 template <template <typename> class Op, typename InTypes>
@@ -62,27 +59,32 @@ class SegmentKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     const Tensor &data = ctx.input(0), &ids = ctx.input(1);
-    MR_RETURN_IF_ERROR(CheckIds(data, ids));
+    if (ids.rank() != 1) return InvalidArgument("segment_ids should be a vector.");
+    if (data.rank() < 1) return InvalidArgument("data must have at least one dimension");
+    if (ids.num_elements() != data.dim(0)) {
+      return InvalidArgument("segment_ids should be the same size as dimension 0 of input: ",
+                             ids.num_elements(), " vs. ", data.dim(0));
+    }
+    Status status;
+    DispatchType(IndexTypes{}, ids.dtype(), [&](auto tag) {
+      status = Combine(ctx, data, ids.data<typename decltype(tag)::type>());
+    });
+    return status;
+  }
+
+ private:
+  template <typename Id>
+  static Status Combine(KernelContext& ctx, const Tensor& data, const Id* ids) {
     const int64_t rows = data.dim(0);
+    MR_RETURN_IF_ERROR(CheckSortedIds(ids, rows));
     Shape shape = data.shape();
-    shape.set_dim(0, rows == 0 ? 0 : IntAt(ids, rows - 1) + 1);
+    shape.set_dim(0, rows == 0 ? 0 : int64_t{ids[rows - 1]} + 1);
     MR_RETURN_IF_ERROR(Shape::Make(shape.dims()).status());
     MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
     const int64_t width = shape.Product(1, shape.rank());
     DispatchType(InTypes{}, data.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      T* out = output->data<T>();
-      int64_t filled = 0;
-      for (int64_t first = 0; first < rows;) {
-        const int64_t id = IntAt(ids, first);
-        int64_t last = first + 1;
-        while (last < rows && IntAt(ids, last) == id) ++last;
-        std::fill(out + filled * width, out + id * width,
-                  static_cast<T>(Op<ComputeType<T>>::Gap()));
-        CombineRows<T, Op>(data.data<T>(), first, last, width, out + id * width);
-        filled = id + 1;
-        first = last;
-      }
+      CombineSegments<T, Op>(data.data<T>(), ids, rows, width, output->data<T>());
     });
     return absl::OkStatus();
   }

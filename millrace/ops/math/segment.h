@@ -1,4 +1,4 @@
-// How rows are combined into segments: what the sorted and the unsorted segment ops share.
+// How rows are combined into segments: what the ops of sorted, sparse and unsorted segments share.
 #pragma once
 
 #include <limits>
@@ -39,5 +39,19 @@ struct SegmentLeast {
   static T Gap() { return T(0); }
   static T Combine(T a, T b) { return a < b ? a : b; }
 };
+
+// INVALID_ARGUMENT unless the ids are sorted and not negative.
+template <typename Id>
+Status CheckSortedIds(const Id* ids, int64_t n) {
+  // All at once, as the compiler can do it; the error is looked for when there is one.
+  bool bad = n > 0 && ids[0] < 0;
+  for (int64_t i = 1; i < n; ++i) bad |= ids[i] < ids[i - 1];
+  if (!bad) return absl::OkStatus();
+  for (int64_t i = 0; i < n; ++i) {
+    if (ids[i] < 0) return InvalidArgument("segment ids must be >= 0");
+    if (i > 0 && ids[i] < ids[i - 1]) break;
+  }
+  return InvalidArgument("segment ids are not increasing");
+}
 
 }  // namespace millrace

@@ -4,6 +4,7 @@
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
 #include "millrace/ops/kernels/index_input.h"
+#include "millrace/ops/math/segment.h"
 
 namespace millrace {
 namespace {
@@ -18,66 +19,70 @@ double ScaleOf(Scale scale, int64_t count) {
   }
 }
 
-// One id for each index, sorted and not negative.
-Status CheckIds(const Tensor& indices, const Tensor& ids) {
+Status CheckShapes(const Tensor& data, const Tensor& indices, const Tensor& ids, const char* name) {
+  if (data.rank() < 1) return InvalidArgument(name, " must have at least one dimension");
   if (indices.rank() != 1) return InvalidArgument("indices should be a vector.");
   if (ids.rank() != 1) return InvalidArgument("segment_ids should be a vector.");
   if (ids.num_elements() != indices.num_elements()) {
     return InvalidArgument("segment_ids and indices should have same size.");
   }
-  for (int64_t i = 0, previous = 0; i < ids.num_elements(); ++i) {
-    const int64_t id = IntAt(ids, i);
-    if (id < 0) return InvalidArgument("segment ids must be >= 0");
-    if (id < previous) return InvalidArgument("segment ids are not increasing");
-    previous = id;
-  }
   return absl::OkStatus();
 }
 
-// Rows indices[first, last) of x, added up and scaled, to one row.
-template <typename T>
-void SumRows(const T* x, const Tensor& indices, int64_t first, int64_t last, double factor,
-             int64_t width, T* out) {
+template <typename Index>
+Status CheckIndices(const Index* indices, int64_t n, int64_t rows) {
+  bool bad = false;
+  for (int64_t i = 0; i < n; ++i) bad |= indices[i] < 0 || indices[i] >= rows;
+  if (!bad) return absl::OkStatus();
+  int64_t i = 0;
+  while (indices[i] >= 0 && indices[i] < rows) ++i;
+  return InvalidArgument("indices[", i, "] == ", indices[i], " out of range [0, ", rows, ")");
+}
+
+// Rows indices[0, n) of x, added up and scaled, to one row.
+template <typename T, typename Index>
+void SumRows(const T* x, const Index* indices, int64_t n, double factor, int64_t width, T* out) {
   using C = ComputeType<T>;
+  const auto scaled = [factor](C sum) {
+    return factor == 1.0 ? static_cast<T>(sum) : static_cast<T>(sum * static_cast<C>(factor));
+  };
+  if (width == 1) {
+    C sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += static_cast<C>(x[indices[i]]);
+    *out = scaled(sum);
+    return;
+  }
   C sum[kBlock];
   for (int64_t column = 0; column < width; column += kBlock) {
-    const int64_t n = std::min(kBlock, width - column);
-    std::fill_n(sum, n, C(0));
-    for (int64_t i = first; i < last; ++i) {
-      const T* row = x + IntAt(indices, i) * width + column;
-      for (int64_t j = 0; j < n; ++j) sum[j] += static_cast<C>(row[j]);
+    const int64_t m = std::min(kBlock, width - column);
+    std::fill_n(sum, m, C(0));
+    for (int64_t i = 0; i < n; ++i) {
+      const T* row = x + indices[i] * width + column;
+      for (int64_t j = 0; j < m; ++j) sum[j] += static_cast<C>(row[j]);
     }
-    for (int64_t j = 0; j < n; ++j) {
-      out[column + j] = factor == 1.0 ? static_cast<T>(sum[j])
-                                      : static_cast<T>(sum[j] * static_cast<C>(factor));
-    }
+    for (int64_t j = 0; j < m; ++j) out[column + j] = scaled(sum[j]);
   }
 }
 
-template <typename T>
-void SumSegments(const Tensor& data, const Tensor& indices, const Tensor& ids, Scale scale,
-                 Tensor* output) {
-  const int64_t n = ids.num_elements(), width = output->shape().Product(1, output->rank());
-  T* out = output->data<T>();
-  std::fill_n(out, output->num_elements(), T(0));
-  for (int64_t first = 0; first < n;) {
-    const int64_t id = IntAt(ids, first);
-    int64_t last = first;
-    while (last < n && IntAt(ids, last) == id) ++last;
-    SumRows(data.data<T>(), indices, first, last, ScaleOf(scale, last - first), width,
-            out + id * width);
-    first = last;
+// Calls fn(id, first, last) for every run of equal ids.
+template <typename Id, typename Fn>
+void ForSegments(const Id* ids, int64_t n, Fn fn) {
+  for (int64_t first = 0, last; first < n; first = last) {
+    for (last = first + 1; last < n && ids[last] == ids[first];) ++last;
+    fn(int64_t{ids[first]}, first, last);
   }
 }
 
-Status CheckIndices(const Tensor& indices, int64_t rows) {
-  for (int64_t i = 0; i < indices.num_elements(); ++i) {
-    const int64_t row = IntAt(indices, i);
-    if (row < 0 || row >= rows) {
-      return InvalidArgument("indices[", i, "] == ", row, " out of range [0, ", rows, ")");
-    }
-  }
-  return absl::OkStatus();
+// Calls fn(indices, ids) with pointers to their types.
+template <typename Fn>
+Status WithIndexTypes(const Tensor& indices, const Tensor& ids, Fn fn) {
+  Status status;
+  DispatchType(IndexTypes{}, indices.dtype(), [&](auto index_tag) {
+    DispatchType(IndexTypes{}, ids.dtype(), [&](auto id_tag) {
+      status = fn(indices.data<typename decltype(index_tag)::type>(), ids.data<typename decltype(id_tag)::type>());
+    });
+  });
+  return status;
 }
 
 template <Scale kScale, bool kGivenSegments, typename InTypes>
@@ -90,22 +95,36 @@ class SparseSegmentKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     const Tensor &data = ctx.input(0), &indices = ctx.input(1), &ids = ctx.input(2);
-    if (data.rank() < 1) return InvalidArgument("data must have at least one dimension");
-    MR_RETURN_IF_ERROR(CheckIds(indices, ids));
-    const int64_t n = ids.num_elements();
-    int64_t segments = n == 0 ? 0 : IntAt(ids, n - 1) + 1;
+    MR_RETURN_IF_ERROR(CheckShapes(data, indices, ids, "data"));
+    return WithIndexTypes(indices, ids, [&](const auto* index, const auto* id) {
+      return Sum(ctx, data, index, id, ids.num_elements());
+    });
+  }
+
+ private:
+  template <typename Index, typename Id>
+  static Status Sum(KernelContext& ctx, const Tensor& data, const Index* indices, const Id* ids, int64_t n) {
+    MR_RETURN_IF_ERROR(CheckSortedIds(ids, n));
+    int64_t segments = n == 0 ? 0 : int64_t{ids[n - 1]} + 1;
     if constexpr (kGivenSegments) {
       MR_ASSIGN_OR_RETURN(const int64_t given, ScalarInput(ctx, 3, "num_segments"));
       if (given < segments) return InvalidArgument("segment ids must be < num_segments");
       segments = given;
     }
-    MR_RETURN_IF_ERROR(CheckIndices(indices, data.dim(0)));
+    MR_RETURN_IF_ERROR(CheckIndices(indices, n, data.dim(0)));
     Shape shape = data.shape();
     shape.set_dim(0, segments);
     MR_RETURN_IF_ERROR(Shape::Make(shape.dims()).status());
     MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
+    const int64_t width = shape.Product(1, shape.rank());
     DispatchType(InTypes{}, data.dtype(), [&](auto tag) {
-      SumSegments<typename decltype(tag)::type>(data, indices, ids, kScale, output);
+      using T = typename decltype(tag)::type;
+      const T* x = data.data<T>();
+      T* out = output->data<T>();
+      std::fill_n(out, output->num_elements(), T(0));
+      ForSegments(ids, n, [&](int64_t id, int64_t first, int64_t last) {
+        SumRows(x, indices + first, last - first, ScaleOf(kScale, last - first), width, out + id * width);
+      });
     });
     return absl::OkStatus();
   }
@@ -122,15 +141,21 @@ class SparseSegmentGradKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     const Tensor &grad = ctx.input(0), &indices = ctx.input(1), &ids = ctx.input(2);
-    if (grad.rank() < 1) return InvalidArgument("grad must have at least one dimension");
-    MR_RETURN_IF_ERROR(CheckIds(indices, ids));
+    MR_RETURN_IF_ERROR(CheckShapes(grad, indices, ids, "grad"));
+    return WithIndexTypes(indices, ids, [&](const auto* index, const auto* id) {
+      return Spread(ctx, grad, index, id, ids.num_elements());
+    });
+  }
+
+ private:
+  template <typename Index, typename Id>
+  static Status Spread(KernelContext& ctx, const Tensor& grad, const Index* indices, const Id* ids, int64_t n) {
+    MR_RETURN_IF_ERROR(CheckSortedIds(ids, n));
     MR_ASSIGN_OR_RETURN(const int64_t rows, ScalarInput(ctx, 3, "output_dim0"));
     if (rows < 0) return InvalidArgument("output_dim0 must not be negative: ", rows);
-    MR_RETURN_IF_ERROR(CheckIndices(indices, rows));
-    const int64_t n = ids.num_elements();
-    if (n > 0 && IntAt(ids, n - 1) >= grad.dim(0)) {
-      return InvalidArgument("Segment id ", IntAt(ids, n - 1), " out of range [0, ", grad.dim(0),
-                             ")");
+    MR_RETURN_IF_ERROR(CheckIndices(indices, n, rows));
+    if (n > 0 && ids[n - 1] >= grad.dim(0)) {
+      return InvalidArgument("Segment id ", ids[n - 1], " out of range [0, ", grad.dim(0), ")");
     }
     Shape shape = grad.shape();
     shape.set_dim(0, rows);
@@ -138,15 +163,14 @@ class SparseSegmentGradKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
     Status status;
     DispatchType(FloatTypes{}, grad.dtype(), [&](auto tag) {
-      status = AddBack<typename decltype(tag)::type>(ctx, grad, indices, ids, output);
+      status = AddBack<typename decltype(tag)::type>(ctx, grad, indices, ids, n, output);
     });
     return status;
   }
 
- private:
-  template <typename T>
-  static Status AddBack(KernelContext& ctx, const Tensor& grad, const Tensor& indices,
-                        const Tensor& ids, Tensor* output) {
+  template <typename T, typename Index, typename Id>
+  static Status AddBack(KernelContext& ctx, const Tensor& grad, const Index* indices, const Id* ids, int64_t n,
+                        Tensor* output) {
     using C = ComputeType<T>;
     Tensor sums = *output;
     if constexpr (!std::is_same_v<C, T>) {
@@ -154,18 +178,15 @@ class SparseSegmentGradKernel : public Kernel {
     }
     C* sum = sums.data<C>();
     std::fill_n(sum, sums.num_elements(), C(0));
-    const int64_t n = ids.num_elements(), width = sums.shape().Product(1, sums.rank());
-    for (int64_t first = 0; first < n;) {
-      const int64_t id = IntAt(ids, first);
-      int64_t last = first;
-      while (last < n && IntAt(ids, last) == id) ++last;
+    const int64_t width = sums.shape().Product(1, sums.rank());
+    ForSegments(ids, n, [&](int64_t id, int64_t first, int64_t last) {
       const C factor = static_cast<C>(ScaleOf(kScale, last - first));
       const T* from = grad.data<T>() + id * width;
       for (; first < last; ++first) {
-        C* to = sum + IntAt(indices, first) * width;
+        C* to = sum + indices[first] * width;
         for (int64_t j = 0; j < width; ++j) to[j] += factor * static_cast<C>(from[j]);
       }
-    }
+    });
     if constexpr (!std::is_same_v<C, T>) Narrow(sum, output->data<T>(), sums.num_elements());
     return absl::OkStatus();
   }

@@ -28,14 +28,14 @@ struct LgammaFn {
   static constexpr int64_t kGrain = kCostlyGrain;
   template <typename T>
   T operator()(T x) const {
-    return static_cast<T>(LogGamma(x));
+    return LogGamma(x);
   }
 };
 struct DigammaFn {
   static constexpr int64_t kGrain = kCostlyGrain;
   template <typename T>
   T operator()(T x) const {
-    return static_cast<T>(Digamma(x));
+    return Digamma(x);
   }
 };
 

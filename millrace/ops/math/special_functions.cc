@@ -23,6 +23,11 @@ double LogGamma(double x) {
   return ::lgamma_r(x, &sign);
 }
 
+float LogGamma(float x) {
+  int sign = 0;
+  return ::lgammaf_r(x, &sign);
+}
+
 double Digamma(double x) {
   if (x == 0) return std::copysign(kInfinity, -x);
   if (std::isnan(x) || x == -kInfinity) return kNaN;
@@ -44,6 +49,28 @@ double Digamma(double x) {
     power *= inverse2;
   }
   return shifted + std::log(x) - 0.5 / x - series;
+}
+
+// As for double, with as many terms as a float shows and one division for all steps up: the sum of 1 / x is kept as a
+// fraction.
+float Digamma(float x) {
+  if (x == 0 || std::isnan(x) || x == -kInfinity) return static_cast<float>(Digamma(static_cast<double>(x)));
+  double reflected = 0, at = x;
+  if (x < 0) {
+    const double whole = std::floor(at);
+    if (at == whole) return static_cast<float>(kNaN);
+    reflected = std::numbers::pi / std::tan(static_cast<float>(std::numbers::pi * (at - whole)));
+    at = 1 - at;
+  }
+  double over = 0, under = 1;
+  for (; at < 6; at += 1) {
+    over = over * at + under;
+    under *= at;
+  }
+  const double inverse2 = 1 / (at * at);
+  const double series =
+      ((((1.0 / 132 * inverse2 - 1.0 / 240) * inverse2 + 1.0 / 252) * inverse2 - 1.0 / 120) * inverse2 + 1.0 / 12) * inverse2;
+  return static_cast<float>(std::log(at) - 0.5 / at - series - over / under - reflected);
 }
 
 // Euler-Maclaurin: a few terms one by one, then the integral of the rest and its corrections.

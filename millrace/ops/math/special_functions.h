@@ -1,12 +1,14 @@
-// Functions of mathematics that the standard library lacks, in double precision.
+// Functions of mathematics that the standard library lacks.
 #pragma once
 
 namespace millrace {
 
 // log |Gamma(x)|; infinite at 0, -1, -2, ... Unlike std::lgamma it touches no global variable.
 double LogGamma(double x);
+float LogGamma(float x);
 // The derivative of log Gamma. NaN at negative whole numbers, infinite at 0.
 double Digamma(double x);
+float Digamma(float x);
 // The sum over k >= 0 of (k + q)^-x, for x > 1. NaN outside of its domain.
 double HurwitzZeta(double x, double q);
 // The n-th derivative of Digamma, for whole n >= 0; NaN otherwise.

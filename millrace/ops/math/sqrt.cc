@@ -2,6 +2,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/vector_math.h"
 
 namespace millrace {
 namespace {
@@ -17,6 +18,7 @@ struct RsqrtFn {
   T operator()(T x) const {
     return T(1) / std::sqrt(x);
   }
+  static void Run(const float* x, float* y, int64_t n) { vector::Rsqrt(x, y, n); }
 };
 // From the output y and its gradient dy.
 struct SqrtGradFn {

@@ -89,23 +89,44 @@ void AddChannels(const T* __restrict from, int64_t n, C* __restrict to) {
   for (int64_t c = 0; c < n; ++c) to[c] += static_cast<C>(from[c]);
 }
 
+// Adds to each output of a row the columns that it sees.
+template <typename C>
+void AddNeighbours(const WindowDim& width, int64_t channels, const C* columns, C* sums) {
+  for (int64_t k = 0; k < width.window; ++k) {
+    const int64_t shift = k - width.pad_before;
+    if (width.stride == 1) {
+      const int64_t begin = std::max<int64_t>(0, -shift), end = std::min(width.out, width.in - shift);
+      if (begin < end) AddChannels(columns + (begin + shift) * channels, (end - begin) * channels, sums + begin * channels);
+      continue;
+    }
+    for (int64_t o = 0; o < width.out; ++o) {
+      const int64_t column = o * width.stride + shift;
+      if (column >= 0 && column < width.in) AddChannels(columns + column * channels, channels, sums + o * channels);
+    }
+  }
+}
+
+// Row by row of the output: the rows of the image that it sees are added up first, then neighbours in that sum.
 template <typename T>
 void Average(KernelContext& ctx, const PoolGeometry& g, const T* x, T* y) {
   using C = ComputeType<T>;
+  const int64_t in_row = g.dim[2].in * g.channels, out_row = g.dim[2].out * g.channels;
   ForPoolRows(ctx, g, [&](int64_t image, int64_t row) {
-    absl::InlinedVector<C, 128> room(g.channels);
-    C* __restrict sums = room.data();
-    const T* in = x + image * g.in_pixels() * g.channels;
-    T* images = y + image * g.out_pixels() * g.channels;
-    ForPoolRow(g, row, [&](int64_t o, const PoolView& view) {
-      std::fill(sums, sums + g.channels, C(0));
-      view.ForPixels(g, [&](int64_t pixel) {
-        AddChannels(in + pixel * g.channels, g.channels, sums);
-      });
-      T* out = images + o * g.channels;
-      const C count = static_cast<C>(view.pixels());
-      for (int64_t c = 0; c < g.channels; ++c) out[c] = static_cast<T>(sums[c] / count);
-    });
+    absl::InlinedVector<C, 1024> room(in_row + out_row, C(0));
+    C *columns = room.data(), *sums = columns + in_row;
+    const WindowRange z = RangeAt(g.dim[0], row / g.dim[1].out), h = RangeAt(g.dim[1], row % g.dim[1].out);
+    for (int64_t d = z.begin; d < z.end; ++d) {
+      for (int64_t r = h.begin; r < h.end; ++r) {
+        AddChannels(x + ((image * g.dim[0].in + d) * g.dim[1].in + r) * in_row, in_row, columns);
+      }
+    }
+    AddNeighbours(g.dim[2], g.channels, columns, sums);
+    T* out = y + (image * g.dim[0].out * g.dim[1].out + row) * out_row;
+    for (int64_t o = 0; o < g.dim[2].out; ++o) {
+      const WindowRange w = RangeAt(g.dim[2], o);
+      const C count = static_cast<C>((z.end - z.begin) * (h.end - h.begin) * (w.end - w.begin));
+      for (int64_t c = o * g.channels; c < (o + 1) * g.channels; ++c) out[c] = static_cast<T>(sums[c] / count);
+    }
   });
 }
 

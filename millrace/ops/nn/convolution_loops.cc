@@ -102,6 +102,38 @@ struct Loops {
     }
   }
 
+  // The same where every channel has filters of its own and channels come last: a row of the input is spread out to
+  // the output's channels first (in `room`), after which all of a pixel's are one loop.
+  void ForwardDepthwise(const T* x, const T* f, T* y, int64_t image, int64_t od, int64_t oh, T* room) const {
+    const auto& [depth, height, width] = g.dim;
+    const int64_t channels = g.out_channels;
+    T* const row = y + image * out.image + (od * height.out + oh) * width.out * channels;
+    std::fill_n(row, width.out * channels, T(0));
+    int64_t d, h, w;
+    for (int64_t kd = 0; kd < depth.window; ++kd) {
+      if (!InputAt(depth, od, kd, &d)) continue;
+      for (int64_t kh = 0; kh < height.window; ++kh) {
+        if (!InputAt(height, oh, kh, &h)) continue;
+        const T* from = x + image * in.image + (d * height.in + h) * width.in * g.in_channels;
+        if (group_out > 1) {
+          for (int64_t i = 0; i < width.in * g.in_channels; ++i) std::fill_n(room + i * group_out, group_out, from[i]);
+          from = room;
+        }
+        const T* const filters = f + (kd * height.window + kh) * width.window * channels;
+        for (int64_t ow = 0; ow < width.out; ++ow) {
+          for (int64_t kw = 0; kw < width.window; ++kw) {
+            if (!InputAt(width, ow, kw, &w)) continue;
+            AddProducts(from + w * channels, filters + kw * channels, row + ow * channels, channels);
+          }
+        }
+      }
+    }
+  }
+
+  static void AddProducts(const T* __restrict a, const T* __restrict b, T* __restrict sum, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) sum[i] += a[i] * b[i];
+  }
+
   void BackwardInput(const T* f, const T* dy, T* dx, int64_t image, int64_t d, int64_t h) const {
     const auto& [depth, height, width] = g.dim;
     for (int64_t w = 0; w < width.in; ++w) {
@@ -163,9 +195,16 @@ void RunLoops(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const T*
   const double filter = static_cast<double>(g.filter_size());
   if (kind == ConvKind::kForward) {
     const int64_t rows = depth.out * height.out;
+    const bool depthwise = g.filter_inputs() == 1 && !g.channels_first;
     ctx.ParallelFor(g.batch * rows, PieceOf(filter * width.out), [&](int64_t begin, int64_t end) {
+      std::vector<T> room(depthwise && g.out_channels > g.groups ? g.dim[2].in * g.out_channels : 0);
       for (int64_t i = begin; i < end; ++i) {
-        loops.Forward(a, b, c, i / rows, i % rows / g.dim[1].out, i % g.dim[1].out);
+        const int64_t od = i % rows / g.dim[1].out, oh = i % g.dim[1].out;
+        if (depthwise) {
+          loops.ForwardDepthwise(a, b, c, i / rows, od, oh, room.data());
+        } else {
+          loops.Forward(a, b, c, i / rows, od, oh);
+        }
       }
     });
   } else if (kind == ConvKind::kBackwardInput) {

@@ -82,7 +82,9 @@ void LinearOrExponential(C above, C below, const C* x, C* y, int64_t n) {
   C e[kConvertBlock];
   for (int64_t begin = 0; begin < n; begin += kConvertBlock, x += kConvertBlock, y += kConvertBlock) {
     const int64_t size = std::min(kConvertBlock, n - begin);
-    ExpMinusOne(x, e, size);
+    int negative = 0;
+    for (int64_t i = 0; i < size; ++i) negative |= x[i] < C(0);
+    if (negative != 0) ExpMinusOne(x, e, size);
     for (int64_t i = 0; i < size; ++i) y[i] = x[i] < C(0) ? below * e[i] : above * x[i];
   }
 }

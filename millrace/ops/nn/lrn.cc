@@ -1,9 +1,12 @@
 // LRN: every element divided by a power of the squares of its neighbours among the channels.
 #include <cmath>
+#include <memory>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
+#include "millrace/ops/kernels/vec.h"
+#include "millrace/ops/kernels/vector_math.h"
 #include "millrace/ops/nn/blockwise.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
@@ -77,6 +80,20 @@ struct LrnAttrs {
     for (int64_t i = std::max<int64_t>(0, c - r); i < std::min(channels, c + r + 1); ++i) sum += x[i] * x[i];
     return bias + alpha * sum;
   }
+  // norms^-beta in place; `room` has place for n.
+  void RaiseToMinusBeta(float* norms, float* room, int64_t n) const {
+    if (beta == 1.0f) {
+      for (int64_t i = 0; i < n; ++i) norms[i] = 1.0f / norms[i];
+    } else if (beta == 0.5f) {
+      for (int64_t i = 0; i < n; ++i) norms[i] = 1.0f / std::sqrt(norms[i]);
+    } else {
+      vector::Log(norms, room, n);
+      for (int64_t i = 0; i < n; ++i) room[i] *= -beta;
+      vector::Exp(room, room, n);
+      // Logarithms are for positive numbers.
+      for (int64_t i = 0; i < n; ++i) norms[i] = norms[i] > 0 ? room[i] : std::pow(norms[i], -beta);
+    }
+  }
 };
 
 class LrnKernel : public Kernel {
@@ -96,18 +113,35 @@ class LrnKernel : public Kernel {
  private:
   template <typename T>
   void Rows(KernelContext& ctx, const T* x, T* y, int64_t rows, int64_t channels) const {
-    ctx.ParallelFor(rows, std::max<int64_t>(1, 1024 / std::max<int64_t>(channels, 1)),
-                    [&](int64_t begin, int64_t end) {
-                      std::vector<float> in(channels);
-                      for (int64_t r = begin; r < end; ++r) {
-                        Widen(x + r * channels, in.data(), channels);
-                        for (int64_t c = 0; c < channels; ++c) {
-                          const float norm = attrs_.Norm(in.data(), c, channels);
-                          y[r * channels + c] = static_cast<T>(in[c] * std::pow(norm, -attrs_.beta));
-                        }
-                      }
-                    });
+    const int64_t radius = std::min(attrs_.radius, channels);
+    // Rows stand with zeros between them, so that the sums of neighbours are loops over all rows at once.
+    const int64_t step = channels + radius;
+    const int64_t grain = std::max<int64_t>(1, 1024 / std::max<int64_t>(channels, 1));
+    ctx.ParallelFor(rows, grain, [&](int64_t begin, int64_t end) {
+      const int64_t n = ((end - begin) * step + kVec - 1) / kVec * kVec;
+      const auto room = std::make_unique_for_overwrite<float[]>(2 * n + 2 * radius);
+      float *squares = room.get(), *norms = squares + n + 2 * radius;
+      std::fill_n(squares, n + 2 * radius, 0.0f);
+      for (int64_t r = begin; r < end; ++r) {
+        float* row = squares + radius + (r - begin) * step;
+        for (int64_t c = 0; c < channels; ++c) row[c] = Square(static_cast<float>(x[r * channels + c]));
+      }
+      for (int64_t i = 0; i < n; i += kVec) {
+        Vec sum = Broadcast(0);
+        for (int64_t o = 0; o <= 2 * radius; ++o) sum += Load(squares + i + o);
+        Store(norms + i, Broadcast(attrs_.bias) + Broadcast(attrs_.alpha) * sum);
+      }
+      attrs_.RaiseToMinusBeta(norms, squares, n);
+      for (int64_t r = begin; r < end; ++r) {
+        const float* row = norms + (r - begin) * step;
+        for (int64_t c = 0; c < channels; ++c) {
+          y[r * channels + c] = static_cast<T>(static_cast<float>(x[r * channels + c]) * row[c]);
+        }
+      }
+    });
   }
+  static float Square(float x) { return x * x; }
+
   const LrnAttrs attrs_;
 };
 

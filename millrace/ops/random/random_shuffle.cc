@@ -1,4 +1,5 @@
 // RandomShuffle: the rows of a tensor in random order.
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -12,15 +13,19 @@
 namespace millrace::random {
 namespace {
 
-// Every row swaps places with a random one of those from it on.
-std::vector<int64_t> Permutation(int64_t n, const Philox& stream) {
-  std::vector<int64_t> order(n);
-  std::iota(order.begin(), order.end(), 0);
-  SingleNumbers numbers(stream);
-  for (int64_t i = 0; i + 1 < n; ++i) {
-    std::swap(order[i], order[i + numbers() % static_cast<uint32_t>(n - i)]);
+// Every one of n elements swaps places with a random one of those from it on.
+template <typename T>
+void Shuffle(T* elements, int64_t n, Philox stream) {
+  constexpr int64_t kGroups = 64;
+  uint32_t numbers[kGroups * kNumbersPerGroup];
+  for (int64_t begin = 0; begin + 1 < n; begin += kGroups * kNumbersPerGroup) {
+    const int64_t count = std::min(kGroups * kNumbersPerGroup, n - 1 - begin);
+    stream.Fill(numbers, (count + kNumbersPerGroup - 1) / kNumbersPerGroup);
+    for (int64_t k = 0; k < count; ++k) {
+      const int64_t i = begin + k;
+      std::swap(elements[i], elements[i + numbers[k] % static_cast<uint32_t>(n - i)]);
+    }
   }
-  return order;
 }
 
 class RandomShuffleKernel : public Kernel {
@@ -41,11 +46,18 @@ class RandomShuffleKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const Philox stream,
                         source_.Take(ctx, 1, (numbers + kNumbersPerGroup - 1) / kNumbersPerGroup));
     MR_ASSIGN_OR_RETURN(Tensor* const output, ctx.AllocateOutput(0, value.shape()));
-    const std::vector<int64_t> order = Permutation(rows, stream);
     const int64_t row_size = value.num_elements() / rows;
     const bool known = DispatchMove(value.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       T* to = output->raw<T>();
+      if (row_size == 1) {
+        std::copy_n(value.raw<T>(), rows, to);
+        Shuffle(to, rows, stream);
+        return;
+      }
+      std::vector<int32_t> order(rows);
+      std::iota(order.begin(), order.end(), 0);
+      Shuffle(order.data(), rows, stream);
       for (const int64_t row : order) {
         const T* const from = value.raw<T>() + row * row_size;
         to = std::copy(from, from + row_size, to);

@@ -1,0 +1,75 @@
+// The functions over arrays beside the standard library's in double, over floats of all sizes.
+#include "millrace/ops/kernels/vector_math.h"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace millrace::vector {
+namespace {
+
+struct Function {
+  const char* name;
+  void (*run)(const float*, float*, int64_t);
+  double (*exact)(double);
+};
+
+void PrintTo(const Function& f, std::ostream* os) { *os << f.name; }
+
+class VectorMathTest : public testing::TestWithParam<Function> {};
+
+std::vector<float> FloatsOfAllSizes() {
+  std::vector<float> x;
+  for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 100003) x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  for (const float v : {0.0f, 0.5f, 1.0f, 88.0f, 89.4f, std::numeric_limits<float>::infinity()}) {
+    x.push_back(v);
+    x.push_back(-v);
+  }
+  return x;
+}
+
+TEST_P(VectorMathTest, IsWithinAFewUnitsOfTheLastPlace) {
+  const std::vector<float> x = FloatsOfAllSizes();
+  std::vector<float> y(x.size());
+  GetParam().run(x.data(), y.data(), static_cast<int64_t>(x.size()));
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double exact = GetParam().exact(x[i]);
+    const float wanted = static_cast<float>(exact);
+    if (std::isnan(wanted)) {
+      EXPECT_TRUE(std::isnan(y[i])) << x[i] << " gives " << y[i];
+    } else if (std::isinf(wanted)) {
+      EXPECT_EQ(y[i], wanted) << x[i];
+    } else {
+      EXPECT_NEAR(y[i], exact, 3e-7 * std::fabs(exact) + 1e-44) << x[i];
+      EXPECT_EQ(std::signbit(y[i]), std::signbit(wanted)) << x[i];
+    }
+  }
+}
+
+TEST_P(VectorMathTest, DependsOnTheValueAlone) {
+  const std::vector<float> x = FloatsOfAllSizes();
+  const int64_t n = 1000;
+  std::vector<float> together(n), in_place(x.begin(), x.begin() + n);
+  GetParam().run(x.data(), together.data(), n);
+  GetParam().run(in_place.data(), in_place.data(), n);
+  for (int64_t i = 0; i < n; ++i) {
+    float alone;
+    GetParam().run(&x[i], &alone, 1);
+    EXPECT_EQ(std::bit_cast<uint32_t>(alone), std::bit_cast<uint32_t>(together[i])) << x[i];
+    EXPECT_EQ(std::bit_cast<uint32_t>(alone), std::bit_cast<uint32_t>(in_place[i])) << x[i];
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Functions, VectorMathTest,
+    testing::Values(Function{"Expm1", Expm1, std::expm1}, Function{"Sinh", Sinh, std::sinh},
+                    Function{"Cosh", Cosh, std::cosh}, Function{"Acosh", Acosh, std::acosh},
+                    Function{"Atanh", Atanh, std::atanh}, Function{"Atan", Atan, std::atan},
+                    Function{"Rsqrt", Rsqrt, [](double x) { return 1 / std::sqrt(x); }}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace millrace::vector
