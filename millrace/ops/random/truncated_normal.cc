@@ -1,4 +1,4 @@
-// ParameterizedTruncatedNormal: normal numbers of given means and deviations between given bounds.
+// ParameterizedTruncatedNormal, StatelessParameterizedTruncatedNormal: normal numbers of given means and deviations between given bounds.
 #include <cmath>
 #include <limits>
 
@@ -20,7 +20,15 @@ constexpr int64_t kBatch = 100;
 template <typename T>
 struct Bounds {
   T mean, deviation, low, high;
+
+  Status Check() const {
+    const auto l = static_cast<double>(low), h = static_cast<double>(high), d = static_cast<double>(deviation);
+    if (d > 0 && l < h && (std::isfinite(l) || std::isfinite(h))) return absl::OkStatus();
+    return InvalidArgument("Invalid parameters: mean ", static_cast<double>(mean), ", deviation ", d, ", bounds ", l, " and ", h);
+  }
 };
+
+constexpr const char* kParameterNames[] = {"means", "stdevs", "minvals", "maxvals"};
 
 // Fills out[0, n) from the stream. Each step is rounded to T, as TensorFlow computes in it.
 template <typename T>
@@ -125,6 +133,14 @@ class TruncatedSampler {
 
 using SampledTypes = Types<half, float, double>;
 
+StatusOr<Shape> ShapeInput(const Tensor& input) {
+  if (input.rank() != 1) return InvalidArgument("Input shape should be a vector, got shape: ", input.shape().ToString());
+  if (input.num_elements() > Shape::kMaxRank) return InvalidArgument("the shape has too many dimensions: ", input.num_elements());
+  Shape::Dims dims;
+  for (int64_t i = 0; i < input.num_elements(); ++i) dims.push_back(IntAt(input, i));
+  return Shape::Make(dims);
+}
+
 class ParameterizedTruncatedNormalKernel : public Kernel {
  public:
   explicit ParameterizedTruncatedNormalKernel(KernelInit& init) : source_(init, SourceKind::kSeedAttrs) {
@@ -132,21 +148,15 @@ class ParameterizedTruncatedNormalKernel : public Kernel {
   }
 
   Status Compute(KernelContext& ctx) override {
-    const Tensor& dims_input = ctx.input(0);
-    if (dims_input.rank() != 1) return InvalidArgument("Input shape should be a vector, got shape: ", dims_input.shape().ToString());
-    if (dims_input.num_elements() == 0) return InvalidArgument("Shape tensor must not be empty, got ", dims_input.DebugString());
-    if (dims_input.num_elements() > Shape::kMaxRank) return InvalidArgument("the shape has too many dimensions: ", dims_input.num_elements());
-    Shape::Dims dims;
-    for (int64_t i = 0; i < dims_input.num_elements(); ++i) dims.push_back(IntAt(dims_input, i));
-    MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
+    MR_ASSIGN_OR_RETURN(const Shape shape, ShapeInput(ctx.input(0)));
+    if (shape.rank() == 0) return InvalidArgument("Shape tensor must not be empty, got ", ctx.input(0).DebugString());
     int64_t batches = shape.dim(0), samples = shape.Product(1, shape.rank());
     bool shared = true;
     for (int i = 1; i <= 4; ++i) {
-      static constexpr const char* kNames[] = {"means", "stdevs", "minvals", "maxvals"};
       const Tensor& t = ctx.input(i);
-      if (t.rank() > 1) return InvalidArgument("Input ", kNames[i - 1], " should be a scalar or vector, got shape: ", t.shape().ToString());
+      if (t.rank() > 1) return InvalidArgument("Input ", kParameterNames[i - 1], " should be a scalar or vector, got shape: ", t.shape().ToString());
       if (t.num_elements() != 1 && t.num_elements() != batches) {
-        return InvalidArgument("Input ", kNames[i - 1], " should have length 1 or shape[0], got shape: ", t.shape().ToString());
+        return InvalidArgument("Input ", kParameterNames[i - 1], " should have length 1 or shape[0], got shape: ", t.shape().ToString());
       }
       shared &= t.num_elements() == 1;
     }
@@ -175,11 +185,7 @@ class ParameterizedTruncatedNormalKernel : public Kernel {
         return t.data<T>()[t.num_elements() == 1 ? 0 : b];
       };
       const Bounds<T> bounds{at(1), at(2), at(3), at(4)};
-      const auto low = static_cast<double>(bounds.low), high = static_cast<double>(bounds.high);
-      if (!(static_cast<double>(bounds.deviation) > 0 && low < high && (std::isfinite(low) || std::isfinite(high)))) {
-        return InvalidArgument("Invalid parameters: mean ", static_cast<double>(bounds.mean), ", deviation ",
-                               static_cast<double>(bounds.deviation), ", bounds ", low, " and ", high);
-      }
+      MR_RETURN_IF_ERROR(bounds.Check());
       const int64_t begin = b * samples, end = std::min(begin + samples, out->num_elements());
       MR_RETURN_IF_ERROR(TruncatedSampler<T>(bounds, stream).Fill(out->data<T>() + begin, end - begin));
     }
@@ -189,8 +195,77 @@ class ParameterizedTruncatedNormalKernel : public Kernel {
   RandomSource source_;
 };
 
+// The parameters are broadcast to each other; the shape ends with theirs.
+class StatelessTruncatedKernel : public Kernel {
+ public:
+  explicit StatelessTruncatedKernel(KernelInit& init) {
+    if (!DispatchType(SampledTypes{}, init.output_type(0), [](auto) {})) FailDType(init, init.output_type(0));
+  }
+
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const Shape shape, ShapeInput(ctx.input(0)));
+    PartialShape common = PartialShape::Scalar();
+    for (int i = 2; i <= 5; ++i) {
+      MR_ASSIGN_OR_RETURN(common, BroadcastShapes(common, PartialShape(ctx.input(i).shape().dims())));
+    }
+    const int lead = shape.rank() - common.rank();
+    bool fits = lead >= 0;
+    for (int d = 0; fits && d < common.rank(); ++d) fits = shape.dim(lead + d) == common.dim(d);
+    if (!fits) {
+      return InvalidArgument("Shape passed in must end with broadcasted shape: ", shape.ToString(), " does not end with ",
+                             common.ToString());
+    }
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    if (shape.num_elements() == 0) return absl::OkStatus();
+    MR_ASSIGN_OR_RETURN(Philox stream, StreamFromSeed(ctx.input(1)));
+    Status status;
+    DispatchType(SampledTypes{}, out->dtype(), [&](auto tag) {
+      status = Draw<typename decltype(tag)::type>(ctx, shape.Product(0, lead), shape.Product(lead, shape.rank()), common, &stream, out);
+    });
+    return status;
+  }
+
+ private:
+  // Element `at` of the common shape, of a parameter that is broadcast to it.
+  template <typename T>
+  static T Parameter(const Tensor& t, const PartialShape& common, int64_t at) {
+    int64_t offset = 0, stride = 1;
+    for (int d = 1; d <= common.rank(); ++d) {
+      const int64_t n = common.dim(common.rank() - d), place = at % n;
+      at /= n;
+      if (d > t.rank()) continue;
+      const int64_t own = t.dim(t.rank() - d);
+      if (own > 1) offset += place * stride;
+      stride *= own;
+    }
+    return t.data<T>()[offset];
+  }
+
+  template <typename T>
+  static Status Draw(const KernelContext& ctx, int64_t samples, int64_t batches, const PartialShape& common, Philox* stream,
+                     Tensor* out) {
+    std::vector<T> drawn(static_cast<size_t>(samples));
+    for (int64_t b = 0; b < batches; ++b) {
+      const auto at = [&](int i) { return Parameter<T>(ctx.input(i), common, b); };
+      const Bounds<T> bounds{at(2), at(3), at(4), at(5)};
+      MR_RETURN_IF_ERROR(bounds.Check());
+      MR_RETURN_IF_ERROR(TruncatedSampler<T>(bounds, stream).Fill(drawn.data(), samples));
+      for (int64_t i = 0; i < samples; ++i) out->data<T>()[i * batches + b] = drawn[static_cast<size_t>(i)];
+    }
+    return absl::OkStatus();
+  }
+};
+
 }  // namespace
 
+MILLRACE_OP(StatelessParameterizedTruncatedNormal)
+    .Input("shape: S").Input("seed: Tseed").Input("means: dtype").Input("stddevs: dtype").Input("minvals: dtype")
+    .Input("maxvals: dtype").Output("output: dtype").Attr("S: {int32, int64}").Attr("Tseed: {int32, int64} = DT_INT64")
+    .Attr("dtype: {half, float, double}")
+    .Shape(RandomShape)
+    .NotDifferentiable()
+    .Summary("Normal numbers between bounds, determined by the seed.");
+MILLRACE_KERNEL(StatelessParameterizedTruncatedNormal, kCpu, StatelessTruncatedKernel);
 MILLRACE_OP(ParameterizedTruncatedNormal)
     .Input("shape: T").Input("means: dtype").Input("stdevs: dtype").Input("minvals: dtype").Input("maxvals: dtype")
     .Output("output: dtype").Attr("seed: int = 0").Attr("seed2: int = 0").Attr("dtype: {half, bfloat16, float, double}")
