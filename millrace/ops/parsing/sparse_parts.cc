@@ -9,7 +9,8 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kMostRows = int64_t{1} << 27;
+// A shape may claim any number of rows, and each takes some hundred bytes.
+constexpr int64_t kMostRows = int64_t{1} << 22;
 
 std::string RowText(const int64_t* row, int64_t n) { return absl::StrCat("[", absl::StrJoin(row, row + n, ","), "]"); }
 
