@@ -93,7 +93,14 @@ TEST_F(ControlFlowTest, PrintV2WritesTheStringAndItsEnd) {
 TEST(SummarizeTest, NestsRowsAndStopsAtTheLimit) {
   const Tensor t = Tensor::Of<int32_t>(Shape({2, 2}), {1, 2, 3, 4});
   EXPECT_EQ(SummarizeValues(t, -1), "[1 2][3 4]");
-  EXPECT_EQ(SummarizeValues(t, 3), "[1 2][3...]");
+  EXPECT_EQ(SummarizeValues(t, 3), "[1 2][3...]...");
+  EXPECT_EQ(SummarizeValues(t, 2), "[1 2]...");
+  EXPECT_EQ(SummarizeValues(t, 0), "...");
+  EXPECT_EQ(SummarizeValues(Tensor::Scalar(1.0f / 3), 3), "0.333333343");
+  EXPECT_EQ(SummarizeValues(Tensor::Scalar(0.1f), 3), "0.1");
+  EXPECT_EQ(SummarizeValues(Tensor::Scalar(1.0 / 3), 3), "0.33333333333333331");
+  EXPECT_EQ(SummarizeValues(Tensor::Scalar(std::complex<float>(1, 2)), 3), "?");
+  EXPECT_EQ(SummarizeValues(Tensor::Scalar<std::string>("a\"\n"), 3), "a\\\"\\n");
   EXPECT_EQ(SummarizeValues(Tensor::Scalar(true), 3), "1");
   EXPECT_EQ(SummarizeValues(Tensor(DType::kFloat, Shape({0})), 3), "");
 }

@@ -29,6 +29,43 @@ class DatasetOpTest : public OpSessionTest {
     return b_.Op("IteratorGetNext", {it}, Of(DType::kInt64, shape));
   }
 
+  // A function of `inputs` to one int64, `nodes` being its body: name, op, inputs; `result` is an output of them.
+  struct BodyNode {
+    std::string name, op;
+    std::vector<std::string> inputs;
+    AttrList attrs = {};
+  };
+  pb::AttrValue Define(const std::string& name, const std::vector<std::pair<std::string, DType>>& inputs,
+                       const std::vector<BodyNode>& nodes, const std::string& result) {
+    pb::FunctionDef& def = *b_.graph()->mutable_library()->add_function();
+    def.mutable_signature()->set_name(name);
+    for (const auto& [input, type] : inputs) {
+      auto* arg = def.mutable_signature()->add_input_arg();
+      arg->set_name(input);
+      arg->set_type(static_cast<pb::DataType>(type));
+    }
+    auto* out = def.mutable_signature()->add_output_arg();
+    out->set_name("result");
+    out->set_type(pb::DT_INT64);
+    for (const BodyNode& body : nodes) {
+      pb::NodeDef* node = def.add_node_def();
+      node->set_name(body.name);
+      node->set_op(body.op);
+      for (const std::string& input : body.inputs) node->add_input(input);
+      for (const auto& [key, value] : body.attrs) (*node->mutable_attr())[key] = value.value();
+    }
+    (*def.mutable_ret())["result"] = result;
+    pb::AttrValue f;
+    f.mutable_func()->set_name(name);
+    return f;
+  }
+  Endpoint Queue(const std::string& name) {
+    return b_.Op("FIFOQueueV2", {}, {{"component_types", std::vector<DType>{DType::kInt64}}, {"shared_name", name}});
+  }
+  BodyNode Dequeue(const std::string& queue) {
+    return {"take", "QueueDequeueV2", {queue}, {{"component_types", std::vector<DType>{DType::kInt64}}}};
+  }
+
   Node* make_ = nullptr;
 };
 
@@ -97,6 +134,68 @@ TEST_F(DatasetOpTest, ManyTakersGetEveryElementOnce) {
   std::sort(all.begin(), all.end());
   ASSERT_EQ(all.size(), 399u);
   for (int64_t i = 0; i < 399; ++i) EXPECT_EQ(all[i], i + 1);
+}
+
+// init_func takes a number from one queue as the state, next_func adds it to a number of another until that is closed,
+// finalize_func takes from a third.
+TEST_F(DatasetOpTest, AGeneratorBeginsGoesOnAndEnds) {
+  const Endpoint begin = Queue("begin"), go_on = Queue("go_on"), end = Queue("end");
+  const auto put = [&](Endpoint queue, std::vector<int64_t> values) {
+    const AttrList attrs = {{"Tcomponents", std::vector<DType>{DType::kInt64}}};
+    ASSERT_TRUE(Run(b_.Op("QueueEnqueueManyV2", {queue, b_.Const(Tensor::FromVector(values))}, attrs).node).ok());
+  };
+  const auto size = [&](Endpoint queue) { return Values<int32_t>(b_.Op("QueueSizeV2", {queue}, {}))[0]; };
+  const pb::AttrValue init = Define("init", {{"queue", DType::kResource}}, {Dequeue("queue")}, "take:components:0");
+  const pb::AttrValue next =
+      Define("next", {{"state", DType::kInt64}, {"queue", DType::kResource}},
+             {Dequeue("queue"), {"sum", "AddV2", {"state", "take:components:0"}, {{"T", DType::kInt64}}}}, "sum:z:0");
+  const pb::AttrValue finalize =
+      Define("finalize", {{"state", DType::kInt64}, {"queue", DType::kResource}}, {Dequeue("queue")}, "take:components:0");
+  const std::vector<DType> one_queue{DType::kResource};
+  const Endpoint numbers = b_.Op("GeneratorDataset", {begin, go_on, end},
+                                 Of(DType::kInt64, PartialShape::Scalar(),
+                                    {{"init_func", init}, {"next_func", next}, {"finalize_func", finalize},
+                                     {"Tinit_func_args", one_queue}, {"Tnext_func_args", one_queue},
+                                     {"Tfinalize_func_args", one_queue}}));
+  const Endpoint element = Walk(numbers);
+  put(begin, {100});
+  put(go_on, {1, 2});
+  put(end, {7, 8});
+  ASSERT_TRUE(Run(make_).ok());
+  EXPECT_THAT(Values<int64_t>(element), ElementsAre(101));
+  EXPECT_EQ(size(begin), 0);
+  EXPECT_THAT(Values<int64_t>(element), ElementsAre(102));
+  EXPECT_EQ(size(end), 2);
+  ASSERT_TRUE(Run(b_.Op("QueueCloseV2", {go_on}, {}).node).ok());
+  EXPECT_EQ(Fetch({element}).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(Fetch({element}).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(size(end), 1);
+}
+
+// The function of a Map waits for a queue that nobody fills.
+TEST_F(DatasetOpTest, AFunctionThatWaitsEndsWithTheSession) {
+  const Endpoint queue = Queue("empty");
+  const pb::AttrValue f = Define("wait", {{"element", DType::kInt64}, {"queue", DType::kResource}}, {Dequeue("queue")},
+                                 "take:components:0");
+  const Endpoint waits = b_.Op("MapDataset", {Range(3), queue},
+                               Of(DType::kInt64, PartialShape::Scalar(), {{"f", f}, {"Targuments", std::vector<DType>{DType::kResource}}}));
+  const Endpoint ahead = b_.Op("PrefetchDataset", {waits, Int(1)}, Of(DType::kInt64, PartialShape::Scalar()));
+  for (const Endpoint dataset : {waits, ahead}) {
+    const Endpoint next = Walk(dataset);
+    SessionOptions options;
+    options.waits = std::make_shared<WaitRegistry>();
+    auto session = Session::Create(options);
+    ASSERT_TRUE(session.ok()) << session.status();
+    session_ = *std::move(session);
+    ASSERT_TRUE(Run(make_).ok());
+    Status ended;
+    std::thread taker([&] { ended = session_->Run({}, {next.name()}, {}).status(); });
+    while (options.waits->List().empty()) std::this_thread::yield();
+    ASSERT_TRUE(session_->Close().ok());
+    taker.join();
+    EXPECT_EQ(ended.code(), absl::StatusCode::kCancelled) << ended;
+    session_.reset();
+  }
 }
 
 }  // namespace

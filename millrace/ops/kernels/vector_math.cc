@@ -106,30 +106,10 @@ void ExpOfDifference(const float* x, float shift, float* y, int64_t n, float* su
   for (int64_t i = 0; i < n; ++i) sums[i % 8] += y[i];
 }
 #endif
-#if defined(__AVX2__) && defined(__FMA__)
-// The machine's estimate (12 bits) and one step of Newton's; division where the estimate is of no use: zeros, what is
-// no normal number, and infinity.
-void Rsqrt(const float* x, float* y, int64_t n) {
-  Map(x, y, n, [](const auto& p) {
-    const __m256 v = _mm256_loadu_ps(p.data()), one = _mm256_set1_ps(1.0f);
-    const __m256 e = _mm256_rsqrt_ps(v);
-    const __m256 off = _mm256_fnmadd_ps(_mm256_mul_ps(v, e), e, one);
-    __m256 result = _mm256_fmadd_ps(_mm256_mul_ps(e, _mm256_set1_ps(0.5f)), off, e);
-    const __m256 odd = _mm256_or_ps(_mm256_cmp_ps(v, _mm256_set1_ps(1.17549435e-38f), _CMP_NGE_UQ),
-                                    _mm256_cmp_ps(v, _mm256_set1_ps(3.0e38f), _CMP_NLE_UQ));
-    if (_mm256_movemask_ps(odd) != 0) {
-      result = _mm256_blendv_ps(result, _mm256_div_ps(one, _mm256_sqrt_ps(v)), odd);
-    }
-    Eigen::Array<float, 8, 1> out;
-    _mm256_storeu_ps(out.data(), result);
-    return out;
-  });
-}
-#else
+// Not by the processor's estimate, which is another one on every make.
 void Rsqrt(const float* x, float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = 1.0f / std::sqrt(x[i]);
 }
-#endif
 void Log(const float* x, float* y, int64_t n) {
   Map(x, y, n, [](const auto& p) { return p.log(); });
 }

@@ -1,23 +1,13 @@
-// SparseSegmentSum, SparseSegmentMean, SparseSegmentSqrtN, the same with a given number of
-// segments, and the ops of their gradients.
+// SparseSegmentSum, SparseSegmentMean, SparseSegmentSqrtN, and the same with a given number of segments.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
 #include "millrace/ops/kernels/index_input.h"
 #include "millrace/ops/math/segment.h"
+#include "millrace/ops/math/sparse_segment.h"
 
 namespace millrace {
 namespace {
-
-enum class Scale { kSum, kMean, kSqrtN };
-
-double ScaleOf(Scale scale, int64_t count) {
-  switch (scale) {
-    case Scale::kMean: return 1.0 / static_cast<double>(count);
-    case Scale::kSqrtN: return 1.0 / std::sqrt(static_cast<double>(count));
-    default: return 1.0;
-  }
-}
 
 Status CheckShapes(const Tensor& data, const Tensor& indices, const Tensor& ids, const char* name) {
   if (data.rank() < 1) return InvalidArgument(name, " must have at least one dimension");
@@ -85,7 +75,7 @@ Status WithIndexTypes(const Tensor& indices, const Tensor& ids, Fn fn) {
   return status;
 }
 
-template <Scale kScale, bool kGivenSegments, typename InTypes>
+template <SegmentScale kScale, bool kGivenSegments, typename InTypes>
 class SparseSegmentKernel : public Kernel {
  public:
   explicit SparseSegmentKernel(KernelInit& init) {
@@ -123,92 +113,15 @@ class SparseSegmentKernel : public Kernel {
       T* out = output->data<T>();
       std::fill_n(out, output->num_elements(), T(0));
       ForSegments(ids, n, [&](int64_t id, int64_t first, int64_t last) {
-        SumRows(x, indices + first, last - first, ScaleOf(kScale, last - first), width, out + id * width);
+        SumRows(x, indices + first, last - first, SegmentFactor(kScale, last - first), width, out + id * width);
       });
     });
     return absl::OkStatus();
   }
 };
 
-// Adds each segment's row of the gradient, scaled, to the rows of data that it was made from.
-template <Scale kScale>
-class SparseSegmentGradKernel : public Kernel {
- public:
-  explicit SparseSegmentGradKernel(KernelInit& init) {
-    if (!DispatchType(FloatTypes{}, init.input_type(0), [](auto) {}))
-      FailDType(init, init.input_type(0));
-  }
-
-  Status Compute(KernelContext& ctx) override {
-    const Tensor &grad = ctx.input(0), &indices = ctx.input(1), &ids = ctx.input(2);
-    MR_RETURN_IF_ERROR(CheckShapes(grad, indices, ids, "grad"));
-    return WithIndexTypes(indices, ids, [&](const auto* index, const auto* id) {
-      return Spread(ctx, grad, index, id, ids.num_elements());
-    });
-  }
-
- private:
-  template <typename Index, typename Id>
-  static Status Spread(KernelContext& ctx, const Tensor& grad, const Index* indices, const Id* ids, int64_t n) {
-    MR_RETURN_IF_ERROR(CheckSortedIds(ids, n));
-    MR_ASSIGN_OR_RETURN(const int64_t rows, ScalarInput(ctx, 3, "output_dim0"));
-    if (rows < 0) return InvalidArgument("output_dim0 must not be negative: ", rows);
-    MR_RETURN_IF_ERROR(CheckIndices(indices, n, rows));
-    if (n > 0 && ids[n - 1] >= grad.dim(0)) {
-      return InvalidArgument("Segment id ", ids[n - 1], " out of range [0, ", grad.dim(0), ")");
-    }
-    Shape shape = grad.shape();
-    shape.set_dim(0, rows);
-    MR_RETURN_IF_ERROR(Shape::Make(shape.dims()).status());
-    MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
-    Status status;
-    DispatchType(FloatTypes{}, grad.dtype(), [&](auto tag) {
-      status = AddBack<typename decltype(tag)::type>(ctx, grad, indices, ids, n, output);
-    });
-    return status;
-  }
-
-  template <typename T, typename Index, typename Id>
-  static Status AddBack(KernelContext& ctx, const Tensor& grad, const Index* indices, const Id* ids, int64_t n,
-                        Tensor* output) {
-    using C = ComputeType<T>;
-    Tensor sums = *output;
-    if constexpr (!std::is_same_v<C, T>) {
-      MR_ASSIGN_OR_RETURN(sums, ctx.AllocateTemp(DTypeOf<C>(), output->shape()));
-    }
-    C* sum = sums.data<C>();
-    std::fill_n(sum, sums.num_elements(), C(0));
-    const int64_t width = sums.shape().Product(1, sums.rank());
-    ForSegments(ids, n, [&](int64_t id, int64_t first, int64_t last) {
-      const C factor = static_cast<C>(ScaleOf(kScale, last - first));
-      const T* from = grad.data<T>() + id * width;
-      for (; first < last; ++first) {
-        C* to = sum + indices[first] * width;
-        for (int64_t j = 0; j < width; ++j) to[j] += factor * static_cast<C>(from[j]);
-      }
-    });
-    if constexpr (!std::is_same_v<C, T>) Narrow(sum, output->data<T>(), sums.num_elements());
-    return absl::OkStatus();
-  }
-};
-
-Status RowsReplaced(ShapeContext& c, int count_input) {
-  MR_ASSIGN_OR_RETURN(PartialShape shape, c.WithRankAtLeast(0, 1));
-  MR_RETURN_IF_ERROR(c.WithRank(1, 1).status());
-  MR_RETURN_IF_ERROR(c.WithRank(2, 1).status());
-  int64_t rows = PartialShape::kUnknown;
-  if (count_input >= 0) {
-    MR_RETURN_IF_ERROR(c.WithRank(count_input, 0).status());
-    if (const Tensor* count = c.constant(count_input)) rows = IntAt(*count, 0);
-    if (rows < -1) return InvalidArgument("the number of rows must not be negative: ", rows);
-  }
-  if (!shape.known_rank()) return absl::OkStatus();
-  shape.set_dim(0, rows);
-  c.set_output(0, std::move(shape));
-  return absl::OkStatus();
-}
-Status SparseSegmentShape(ShapeContext& c) { return RowsReplaced(c, -1); }
-Status WithCountShape(ShapeContext& c) { return RowsReplaced(c, 3); }
+Status SparseSegmentShape(ShapeContext& c) { return SparseSegmentRows(c, -1); }
+Status WithCountShape(ShapeContext& c) { return SparseSegmentRows(c, 3); }
 
 Status GradientWith(GradientContext& c, const char* op) {
   const Endpoint rows =
@@ -229,24 +142,6 @@ Status SumGradient(GradientContext& c) {
 }
 Status MeanGradient(GradientContext& c) { return GradientWith(c, "SparseSegmentMeanGrad"); }
 Status SqrtNGradient(GradientContext& c) { return GradientWith(c, "SparseSegmentSqrtNGrad"); }
-
-// The gradient ops are linear in grad: what flows back to it is the op itself.
-Status BackThroughGrad(GradientContext& c, const char* op) {
-  const Endpoint segments =
-      c.Op("StridedSlice", {c.Shape(c.input(0)), c.Ints({0}), c.Ints({1}), c.Ints({1})},
-           {{"shrink_axis_mask", 1}});
-  c.set_input_grad(0, c.Op(op, {c.grad(), c.input(1), c.input(2), segments}));
-  return c.status();
-}
-Status SumGradGradient(GradientContext& c) {
-  return BackThroughGrad(c, "SparseSegmentSumWithNumSegments");
-}
-Status MeanGradGradient(GradientContext& c) {
-  return BackThroughGrad(c, "SparseSegmentMeanWithNumSegments");
-}
-Status SqrtNGradGradient(GradientContext& c) {
-  return BackThroughGrad(c, "SparseSegmentSqrtNWithNumSegments");
-}
 
 }  // namespace
 
@@ -297,39 +192,14 @@ MILLRACE_OP(SparseSegmentSqrtNWithNumSegments)
     .Shape(WithCountShape)
     .Gradient(SqrtNGradient)
     .Summary("SparseSegmentSqrtN with a given number of segments");
-MILLRACE_OP(SparseSegmentSumGrad)
-    .Input("grad: T").Input("indices: Tidx").Input("segment_ids: Tsegmentids")
-    .Input("output_dim0: int32").Output("output: T").Attr("T: {bfloat16, half, float, double}")
-    .Attr("Tidx: {int32, int64} = int32").Attr("Tsegmentids: {int32, int64} = int32")
-    .Shape(WithCountShape)
-    .Gradient(SumGradGradient)
-    .Summary("The gradient of SparseSegmentSum");
-MILLRACE_OP(SparseSegmentMeanGrad)
-    .Input("grad: T").Input("indices: Tidx").Input("segment_ids: Tsegmentids")
-    .Input("output_dim0: int32").Output("output: T").Attr("T: {bfloat16, half, float, double}")
-    .Attr("Tidx: {int32, int64} = int32").Attr("Tsegmentids: {int32, int64} = int32")
-    .Shape(WithCountShape)
-    .Gradient(MeanGradGradient)
-    .Summary("The gradient of SparseSegmentMean");
-MILLRACE_OP(SparseSegmentSqrtNGrad)
-    .Input("grad: T").Input("indices: Tidx").Input("segment_ids: Tsegmentids")
-    .Input("output_dim0: int32").Output("output: T").Attr("T: {bfloat16, half, float, double}")
-    .Attr("Tidx: {int32, int64} = int32").Attr("Tsegmentids: {int32, int64} = int32")
-    .Shape(WithCountShape)
-    .Gradient(SqrtNGradGradient)
-    .Summary("The gradient of SparseSegmentSqrtN");
-
-MILLRACE_KERNEL(SparseSegmentSum, kCpu, SparseSegmentKernel<Scale::kSum, false, RealTypes>);
-MILLRACE_KERNEL(SparseSegmentMean, kCpu, SparseSegmentKernel<Scale::kMean, false, FloatTypes>);
-MILLRACE_KERNEL(SparseSegmentSqrtN, kCpu, SparseSegmentKernel<Scale::kSqrtN, false, FloatTypes>);
+MILLRACE_KERNEL(SparseSegmentSum, kCpu, SparseSegmentKernel<SegmentScale::kSum, false, RealTypes>);
+MILLRACE_KERNEL(SparseSegmentMean, kCpu, SparseSegmentKernel<SegmentScale::kMean, false, FloatTypes>);
+MILLRACE_KERNEL(SparseSegmentSqrtN, kCpu, SparseSegmentKernel<SegmentScale::kSqrtN, false, FloatTypes>);
 MILLRACE_KERNEL(SparseSegmentSumWithNumSegments, kCpu,
-                SparseSegmentKernel<Scale::kSum, true, RealTypes>);
+                SparseSegmentKernel<SegmentScale::kSum, true, RealTypes>);
 MILLRACE_KERNEL(SparseSegmentMeanWithNumSegments, kCpu,
-                SparseSegmentKernel<Scale::kMean, true, FloatTypes>);
+                SparseSegmentKernel<SegmentScale::kMean, true, FloatTypes>);
 MILLRACE_KERNEL(SparseSegmentSqrtNWithNumSegments, kCpu,
-                SparseSegmentKernel<Scale::kSqrtN, true, FloatTypes>);
-MILLRACE_KERNEL(SparseSegmentSumGrad, kCpu, SparseSegmentGradKernel<Scale::kSum>);
-MILLRACE_KERNEL(SparseSegmentMeanGrad, kCpu, SparseSegmentGradKernel<Scale::kMean>);
-MILLRACE_KERNEL(SparseSegmentSqrtNGrad, kCpu, SparseSegmentGradKernel<Scale::kSqrtN>);
+                SparseSegmentKernel<SegmentScale::kSqrtN, true, FloatTypes>);
 
 }  // namespace millrace

@@ -120,7 +120,7 @@ struct Relu6GradOp {
   explicit Relu6GradOp(KernelInit&) {}
   template <typename C>
   void operator()(const C* dy, const C* x, C* dx, int64_t n) const {
-    for (int64_t i = 0; i < n; ++i) dx[i] = (x[i] > C(0)) & (x[i] < C(6)) ? dy[i] : C(0);
+    for (int64_t i = 0; i < n; ++i) dx[i] = ((x[i] > C(0)) & (x[i] < C(6))) ? dy[i] : C(0);
   }
 };
 struct LeakyReluOp {

@@ -1,23 +1,17 @@
 // DeserializeSparse and DeserializeManySparse: what SerializeSparse and SerializeManySparse gave, as one sparse tensor.
-#include <algorithm>
+#include <vector>
 
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
-#include "millrace/ops/kernels/strided_copy.h"
 #include "millrace/ops/parsing/packed_tensor.h"
+#include "millrace/ops/parsing/sparse_parts.h"
 #include "millrace/runtime/kernel_registry.h"
-#include "millrace/tensor/variant.h"
 
 namespace millrace {
 namespace {
 
-// One sparse tensor of a serialized batch.
-struct Part {
-  Tensor indices, values, shape;
-};
-
-StatusOr<Part> UnpackPart(const Tensor& packed, int64_t i, DType dtype) {
-  Part part;
+StatusOr<SparsePart> UnpackPart(const Tensor& packed, int64_t i, DType dtype) {
+  SparsePart part;
   MR_ASSIGN_OR_RETURN(part.indices, UnpackTensor(packed, 3 * i));
   MR_ASSIGN_OR_RETURN(part.values, UnpackTensor(packed, 3 * i + 1));
   MR_ASSIGN_OR_RETURN(part.shape, UnpackTensor(packed, 3 * i + 2));
@@ -61,15 +55,9 @@ class DeserializeSparseKernel : public Kernel {
       return InvalidArgument("Serialized sparse should have at least 1 serialized tensor, but has a zero dimension ",
                              packed.shape().ToString());
     }
-    std::vector<Part> parts;
-    int64_t total = 0;
+    std::vector<SparsePart> parts;
     for (int64_t i = 0; i < n; ++i) {
-      MR_ASSIGN_OR_RETURN(Part part, UnpackPart(packed, i, dtype_));
-      if (i > 0 && part.shape.dim(0) != parts[0].shape.dim(0)) {
-        return InvalidArgument("Inconsistent shape across SparseTensors: rank prior to SparseTensor[", i, "] was: ",
-                               parts[0].shape.dim(0), " but rank of SparseTensor[", i, "] is: ", part.shape.dim(0));
-      }
-      total += part.values.dim(0);
+      MR_ASSIGN_OR_RETURN(SparsePart part, UnpackPart(packed, i, dtype_));
       parts.push_back(std::move(part));
     }
     if (outer == 0) {
@@ -78,43 +66,10 @@ class DeserializeSparseKernel : public Kernel {
       ctx.SetOutput(2, std::move(parts[0].shape));
       return absl::OkStatus();
     }
-    return Join(ctx, packed.shape().dims().first(static_cast<size_t>(outer)), parts, total);
+    return JoinSparseParts(ctx, packed.shape().dims().first(static_cast<size_t>(outer)), parts);
   }
 
  private:
-  // The parts below each other, with their place in the batch before their own coordinates; as large as the
-  // largest of them.
-  Status Join(KernelContext& ctx, absl::Span<const int64_t> batch, const std::vector<Part>& parts,
-              int64_t total) const {
-    const auto outer = static_cast<int64_t>(batch.size());
-    const int64_t inner = parts[0].shape.dim(0), rank = outer + inner;
-    MR_ASSIGN_OR_RETURN(Tensor * indices, ctx.AllocateOutput(0, Shape({total, rank})));
-    MR_ASSIGN_OR_RETURN(Tensor * values, ctx.AllocateOutput(1, Shape({total})));
-    MR_ASSIGN_OR_RETURN(Tensor * shape, ctx.AllocateOutput(2, Shape({rank})));
-    int64_t* dims = std::copy(batch.begin(), batch.end(), shape->data<int64_t>());
-    std::fill_n(dims, inner, 0);
-    const auto strides = RowMajorStrides(batch);
-    int64_t* to = indices->data<int64_t>();
-    int64_t at = 0;
-    for (size_t i = 0; i < parts.size(); ++i) {
-      const Part& part = parts[i];
-      for (int64_t d = 0; d < inner; ++d) dims[d] = std::max(dims[d], part.shape.data<int64_t>()[d]);
-      const int64_t rows = part.values.dim(0);
-      const int64_t* from = part.indices.data<int64_t>();
-      for (int64_t row = 0; row < rows; ++row, from += inner) {
-        for (int64_t d = 0; d < outer; ++d) *to++ = static_cast<int64_t>(i) / strides[d] % batch[d];
-        to = std::copy_n(from, inner, to);
-      }
-      if (dtype_ == DType::kVariant) {
-        std::copy_n(part.values.data<Variant>(), rows, values->data<Variant>() + at);
-      } else {
-        CopyElements(dtype_, part.values.raw_data(), 0, values->raw_data(), at, rows);
-      }
-      at += rows;
-    }
-    return absl::OkStatus();
-  }
-
   DType dtype_ = DType::kInvalid;
 };
 

@@ -1,4 +1,4 @@
-// RandomShuffle: the rows of a tensor in random order.
+// RandomShuffle, StatelessShuffle: the rows of a tensor in random order.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -30,7 +30,7 @@ void Shuffle(T* elements, int64_t n, Philox stream) {
 
 class RandomShuffleKernel : public Kernel {
  public:
-  explicit RandomShuffleKernel(KernelInit& init) : source_(init, SourceKind::kSeedAttrs) {}
+  RandomShuffleKernel(KernelInit& init, SourceKind source) : source_(init, source) {}
 
   Status Compute(KernelContext& ctx) override {
     const Tensor& value = ctx.input(0);
@@ -71,6 +71,12 @@ class RandomShuffleKernel : public Kernel {
   RandomSource source_;
 };
 
+template <SourceKind source>
+class RandomShuffleKernelOf : public RandomShuffleKernel {
+ public:
+  explicit RandomShuffleKernelOf(KernelInit& init) : RandomShuffleKernel(init, source) {}
+};
+
 MILLRACE_OP(RandomShuffle)
     .Input("value: T")
     .Output("output: T")
@@ -82,7 +88,19 @@ MILLRACE_OP(RandomShuffle)
     .NotDifferentiable()
     .Summary("The rows of a tensor in random order.");
 
-MILLRACE_KERNEL(RandomShuffle, kCpu, RandomShuffleKernel);
+MILLRACE_OP(StatelessShuffle)
+    .Input("value: T")
+    .Input("key: uint64")
+    .Input("counter: uint64")
+    .Input("alg: int32")
+    .Output("output: T")
+    .Attr("T: type")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("The rows of a tensor in an order determined by key and counter.");
+
+MILLRACE_KERNEL(RandomShuffle, kCpu, RandomShuffleKernelOf<SourceKind::kSeedAttrs>);
+MILLRACE_KERNEL(StatelessShuffle, kCpu, RandomShuffleKernelOf<SourceKind::kKeyInputs>);
 
 }  // namespace
 }  // namespace millrace::random

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "millrace/base/float_text.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -12,16 +12,6 @@
 namespace millrace {
 namespace {
 
-// As few digits as give the number back, of two choices.
-std::string FloatText(float v) {
-  std::string text = absl::StrFormat("%.6g", v);
-  return std::strtof(text.c_str(), nullptr) == v ? text : absl::StrFormat("%.9g", v);
-}
-std::string DoubleText(double v) {
-  std::string text = absl::StrFormat("%.15g", v);
-  return std::strtod(text.c_str(), nullptr) == v ? text : absl::StrFormat("%.17g", v);
-}
-
 template <typename T>
 void AppendElement(const T& value, std::string* out) {
   if constexpr (std::is_same_v<T, std::string>) {
@@ -29,20 +19,11 @@ void AppendElement(const T& value, std::string* out) {
   } else if constexpr (std::is_same_v<T, bool>) {
     out->push_back(value ? '1' : '0');
   } else if constexpr (std::is_same_v<T, double>) {
-    if (value != value) {
-      out->append("nan");
-    } else {
-      out->append(DoubleText(value));
-    }
+    out->append(DoubleText(value));
   } else if constexpr (std::is_integral_v<T>) {
     absl::StrAppend(out, static_cast<std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>(value));
   } else {
-    const auto v = static_cast<float>(value);
-    if (v != v) {
-      out->append("nan");
-    } else {
-      out->append(FloatText(v));
-    }
+    out->append(FloatText(static_cast<float>(value)));
   }
 }
 

@@ -1,0 +1,23 @@
+// Floating numbers as text that gives them back.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/str_format.h"
+
+namespace millrace {
+
+// As few digits as give the number back, of two choices.
+inline std::string FloatText(float v) {
+  if (v != v) return "nan";
+  std::string text = absl::StrFormat("%.6g", v);
+  return std::strtof(text.c_str(), nullptr) == v ? text : absl::StrFormat("%.9g", v);
+}
+inline std::string DoubleText(double v) {
+  if (v != v) return "nan";
+  std::string text = absl::StrFormat("%.15g", v);
+  return std::strtod(text.c_str(), nullptr) == v ? text : absl::StrFormat("%.17g", v);
+}
+
+}  // namespace millrace
