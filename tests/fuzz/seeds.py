@@ -2,7 +2,7 @@
 """Seeds for the fuzzers from an archive of golden cases: seeds.py CASES.tar.xz OUT.
 
 Writes the small graphs of the cases to OUT/graph, the tensors of their expectations to OUT/tensor
-and the strings fed to parsers to OUT/example, each once. Does nothing when OUT is newer than the archive.
+and the strings fed to parsers to OUT/example, each once. Does nothing when OUT is newer than the archive and this program.
 """
 import hashlib
 import pathlib
@@ -43,7 +43,8 @@ def submessages(data, wanted):
 def main():
     archive, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     stamp = out / "stamp"
-    if stamp.exists() and stamp.stat().st_mtime >= archive.stat().st_mtime:
+    sources = (archive, pathlib.Path(__file__))
+    if stamp.exists() and all(stamp.stat().st_mtime >= source.stat().st_mtime for source in sources):
         return
     for kind in ("graph", "tensor", "example"):
         (out / kind).mkdir(parents=True, exist_ok=True)
