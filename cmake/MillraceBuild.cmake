@@ -54,11 +54,12 @@ find_library(MILLRACE_ISAL isal REQUIRED)  # ISA-L has no CMake package
 find_library(MILLRACE_RE2 re2 REQUIRED)    # nor has Debian's RE2
 find_library(MILLRACE_ICU icuuc REQUIRED)
 find_library(MILLRACE_PNG png REQUIRED)
+find_library(MILLRACE_GRPCPP grpc++ REQUIRED)
 
 set(MILLRACE_DEPENDENCIES
     absl::status absl::statusor absl::strings absl::str_format absl::flat_hash_map absl::flat_hash_set absl::inlined_vector
     absl::span absl::any_invocable absl::time absl::synchronization absl::variant
-    protobuf::libprotobuf Threads::Threads ZLIB::ZLIB Snappy::snappy DNNL::dnnl Eigen3::Eigen OpenMP::OpenMP_CXX isal re2 icuuc png)
+    protobuf::libprotobuf Threads::Threads ZLIB::ZLIB Snappy::snappy DNNL::dnnl Eigen3::Eigen OpenMP::OpenMP_CXX isal re2 icuuc png grpc++ grpc gpr)
 
 if(MILLRACE_CUDA)
   include(MillraceCuda)

@@ -1,0 +1,64 @@
+// A placed graph cut into one part for each task.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "millrace/graph/graph.h"
+
+namespace millrace {
+
+// A tensor that the client gives or wants, and where: under which key a part's _Recv waits for it or its _Send gives it.
+struct ClientEdge {
+  int index = 0;    // into PartitionOptions::feeds or fetches
+  std::string key;  // whole, as on the wire: "device;incarnation;device;name;0:0"
+};
+
+struct Part {
+  std::string task;              // "/job:ps/replica:0/task:0"
+  std::unique_ptr<Graph> graph;  // every node assigned to a device of that task
+  std::vector<ClientEdge> feeds;
+  std::vector<ClientEdge> fetches;
+  // In the part of the home task these are tensors rather than edges: (index, tensor of `graph`).
+  std::vector<std::pair<int, Endpoint>> home_feeds;
+  std::vector<std::pair<int, Endpoint>> home_fetches;
+  // The tasks that this part's _Recv nodes receive from, without doubles.
+  std::vector<std::string> senders;
+};
+
+struct PartitionOptions {
+  // Incarnation of each device by its full name: part of every key.
+  absl::flat_hash_map<std::string, uint64_t> incarnations;
+  // The task whose client tensors are handed over directly (Part::home_feeds); empty for none, so that all of them are edges.
+  std::string home_task = {};
+  // Where client edges seem to come from and go to: a full device name.
+  std::string client_device = {};
+  // Tensors that the client feeds: placeholders that stand in the graph. And those that it fetches. By the names the client gave
+  // them (`feed_names[i]` belongs to feeds[i]): they become tensor_name of client edges.
+  std::vector<Endpoint> feeds = {};
+  std::vector<std::string> feed_names = {};
+  std::vector<Endpoint> fetches = {};
+  std::vector<std::string> fetch_names = {};
+};
+
+// Cuts `graph`, in which every node has a full assigned device, in two or more parts (one when all is on one task):
+//
+// - A tensor that is used on another task gets a _Send where it is made and one _Recv for each device that uses it. A control edge becomes an
+//   empty tensor, sent after the node, and an Identity of it to wait for.
+// - A loop whose body spans tasks gets a small control loop (Enter, Merge, Switch, NextIteration, with the predicate received) on
+//   each task that has nodes of it but not its LoopCond, and the _Recv nodes there wait for its Merge, so that they run once per iteration.
+// - A feed is a client-terminated _Recv on each task that uses it; a fetch a client-terminated _Send on its own task.
+// - Small constants that other tasks use are copied to them rather than sent.
+//
+// Names, keys and attributes are TensorFlow's, so that a part may run on its workers. INVALID_ARGUMENT for what cannot be cut: an edge that
+// carries a reference or a handle between tasks names both nodes.
+StatusOr<std::vector<Part>> PartitionGraph(std::unique_ptr<Graph> graph, const PartitionOptions& options);
+
+// "send device;incarnation in hex;recv device;tensor;frame:iteration".
+std::string RendezvousKeyText(absl::string_view send_device, uint64_t incarnation, absl::string_view recv_device,
+                              absl::string_view tensor, uint64_t frame = 0, int64_t iteration = 0);
+
+}  // namespace millrace

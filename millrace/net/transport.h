@@ -1,0 +1,99 @@
+// How messages get from one task to another.
+//
+// A transport makes calls: a request goes to an address and a method there, one answer or one error comes back. Everything above
+// (Master, Worker, liveness) is written against these few classes, and each folder beside this file implements them: grpc/ for real
+// clusters and TensorFlow's peers, inproc/ within a process, sim/ on a virtual clock with faults from a seed.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/time/time.h"
+#include "millrace/base/cancellation.h"
+#include "millrace/base/ref.h"
+#include "millrace/base/status.h"
+#include "millrace/net/bytes.h"
+
+namespace millrace::net {
+
+struct CallOptions {
+  // DEADLINE_EXCEEDED when there is no answer within this time.
+  absl::Duration timeout = absl::InfiniteDuration();
+};
+
+// A call in flight.
+class OutgoingCall : public RefCounted {
+ public:
+  // The caller no longer wants the answer: `done` gets CANCELLED soon, unless the answer has come, and the other side is told.
+  virtual void Cancel() = 0;
+};
+
+// To one address. Connects when first used and again after the connection is lost. Thread-safe.
+class Channel {
+ public:
+  using Done = absl::AnyInvocable<void(StatusOr<Bytes>)>;
+
+  virtual ~Channel() = default;
+  // Calls `done` exactly once, on any thread, perhaps before returning. `method` is "/package.Service/Method". UNAVAILABLE at once
+  // when the address refuses or the connection breaks; errors of the other side as it gave them.
+  virtual RefPtr<OutgoingCall> Call(const std::string& method, Bytes request, const CallOptions& options, Done done) = 0;
+  const std::string& address() const { return address_; }
+
+ protected:
+  explicit Channel(std::string address) : address_(std::move(address)) {}
+
+ private:
+  const std::string address_;
+};
+
+// A call that has arrived.
+class IncomingCall {
+ public:
+  virtual ~IncomingCall() = default;
+  // May be moved out of.
+  virtual Bytes& request() = 0;
+  // When the caller gives up; InfiniteFuture for never.
+  virtual absl::Time deadline() const = 0;
+  // Who calls, for messages: "ipv4:127.0.0.1:40000".
+  virtual std::string peer() const = 0;
+  // Is cancelled when the caller has given up or is gone, and with the listener's end.
+  virtual CancellationManager* cancellation() = 0;
+  // Answers; exactly once. An error reaches the caller with its code and message.
+  virtual void Reply(StatusOr<Bytes> answer) = 0;
+};
+
+// What a listener serves.
+class Service {
+ public:
+  virtual ~Service() = default;
+  // The full names of the methods; constant.
+  virtual const std::vector<std::string>& methods() const = 0;
+  // `method` is an index into methods(). Must not block: it answers at once or keeps the call and answers later. Called on any
+  // thread, several calls at once. Others' calls of methods that are not listed get UNIMPLEMENTED.
+  virtual void OnCall(int method, std::shared_ptr<IncomingCall> call) = 0;
+};
+
+class Listener {
+ public:
+  // As Stop.
+  virtual ~Listener() = default;
+  // The port that was bound, also when 0 was asked for.
+  virtual int port() const = 0;
+  // Frees the port, cancels the calls that are being served, and returns when each of them is answered and no OnCall runs.
+  virtual void Stop() = 0;
+};
+
+// Thread-safe. Outlives its channels and listeners.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  // "host:port". Channels to one address share a connection.
+  virtual std::shared_ptr<Channel> Connect(const std::string& address) = 0;
+  // Serves `service`, which outlives the listener, at "host:port". A loopback host means loopback only, any other all interfaces.
+  // UNAVAILABLE (ALREADY_EXISTS when the port is taken) says which address and why.
+  virtual StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address, Service* service) = 0;
+};
+
+}  // namespace millrace::net
