@@ -117,7 +117,7 @@ StatusOr<std::string> DirectSession::PartialRunSetup(absl::Span<const std::strin
     partial->open_feeds = std::move(open_feeds);
     partial->open_fetches = std::move(open_fetches);
   }
-  MR_ASSIGN_OR_RETURN(partial->plan, CompilePlan(std::move(graph), {}, {}, all_targets));
+  MR_ASSIGN_OR_RETURN(partial->plan, CompilePlan(std::move(graph), {.targets = all_targets}));
   MR_RETURN_IF_ERROR(partial->running.Begin({}, absl::InfiniteDuration()));
   partial->step = NewStep(partial->running, &partial->step_resources);
   partial->step.inter_op = InterOpPool();
