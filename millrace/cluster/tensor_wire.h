@@ -18,7 +18,7 @@ Status WriteNamedTensor(uint32_t field, string_view name, const Tensor& tensor, 
 
 // What a message may still ask for beyond the bytes it has: typed values repeat, so that a few bytes stand for a large tensor.
 struct RepeatLimit {
-  size_t left = size_t{512} << 20;
+  size_t left = size_t{128} << 20;
 };
 
 // Reads a TensorProto: first where everything is, then the values into the tensor's own memory.
