@@ -1,0 +1,223 @@
+#include "millrace/cluster/tensor_wire.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "millrace/proto/tensor.pb.h"
+#include "millrace/tensor/tensor_proto.h"
+
+namespace millrace {
+namespace {
+
+// Smaller ones are copied: a piece of its own costs a transport more than that.
+constexpr size_t kShareFrom = 1024;
+
+// Fields of NamedTensorProto, TensorProto, TensorShapeProto and its Dim.
+enum : uint32_t { kName = 1, kTensor = 2 };
+enum : uint32_t { kDType = 1, kShape = 2, kVersion = 3, kContent = 4, kFirstTyped = 5, kLastTyped = 18 };
+enum : uint32_t { kDim = 2, kUnknownRank = 3 };
+enum : uint32_t { kDimSize = 1, kDimName = 2 };
+
+// A field of `size` bytes with its tag and length; the tags here have one byte.
+size_t FieldSize(size_t size) { return 1 + VarintSize(size) + size; }
+
+size_t DimSize(int64_t dim) { return dim == 0 ? 0 : 1 + VarintSize(static_cast<uint64_t>(dim)); }
+
+size_t ShapeSize(const Shape& shape) {
+  size_t size = 0;
+  for (int64_t dim : shape.dims()) size += FieldSize(DimSize(dim));
+  return size;
+}
+
+size_t ContentSize(const Tensor& tensor) {
+  if (tensor.dtype() != DType::kString) return tensor.TotalBytes();
+  size_t size = 0;
+  for (const std::string& s : tensor.flat<std::string>()) size += VarintSize(s.size()) + s.size();
+  return size;
+}
+
+// What stands around the TensorProto, and whether it fits.
+Status Open(uint32_t field, const string_view* name, size_t tensor_size, const Tensor& tensor, MessageWriter* out) {
+  const size_t name_size = name == nullptr || name->empty() ? 0 : FieldSize(name->size());
+  const size_t size = name == nullptr ? tensor_size : name_size + FieldSize(tensor_size);
+  if (size > MessageWriter::kMaxSize || out->size() + FieldSize(size) > MessageWriter::kMaxSize) {
+    return InvalidArgument(DTypeName(tensor.dtype()), tensor.shape().ToString(), " takes ", tensor_size, " bytes, behind ",
+                           out->size(), " others; a message can hold ", MessageWriter::kMaxSize, " at most");
+  }
+  out->Varint(BytesTag(field));
+  out->Varint(size);
+  if (name == nullptr) return absl::OkStatus();
+  out->String(kName, *name);
+  out->Varint(BytesTag(kTensor));
+  out->Varint(tensor_size);
+  return absl::OkStatus();
+}
+
+void WriteShape(const Shape& shape, size_t size, MessageWriter* out) {
+  out->Varint(BytesTag(kShape));
+  out->Varint(size);
+  for (int64_t dim : shape.dims()) {
+    out->Varint(BytesTag(kDim));
+    out->Varint(DimSize(dim));
+    out->Number(kDimSize, dim);
+  }
+}
+
+void WriteContent(const Tensor& tensor, size_t size, MessageWriter* out) {
+  if (size == 0) return;
+  out->Varint(BytesTag(kContent));
+  out->Varint(size);
+  if (tensor.dtype() == DType::kString) {
+    for (const std::string& s : tensor.flat<std::string>()) out->Varint(s.size());
+    for (const std::string& s : tensor.flat<std::string>()) out->Text(s);
+    return;
+  }
+  const string_view data(static_cast<const char*>(tensor.raw_data()), size);
+  if (size < kShareFrom || !tensor.buffer()) {
+    out->Text(data);
+  } else {
+    out->Piece(data, tensor.buffer());
+  }
+}
+
+// Resources and variants.
+Status WriteObjects(uint32_t field, const string_view* name, const Tensor& tensor, MessageWriter* out) {
+  if (tensor.dtype() == DType::kVariant) {
+    for (const Variant& v : tensor.flat<Variant>()) {
+      std::string metadata;
+      std::vector<Tensor> tensors;
+      if (!v.empty()) MR_RETURN_IF_ERROR(v.value()->Encode(&metadata, &tensors));
+    }
+  }
+  pb::TensorProto proto;
+  TensorToProto(tensor, &proto);
+  MR_RETURN_IF_ERROR(Open(field, name, proto.ByteSizeLong(), tensor, out));
+  proto.AppendPartialToString(out->text());
+  return absl::OkStatus();
+}
+
+Status Write(uint32_t field, const string_view* name, const Tensor& tensor, MessageWriter* out) {
+  const DType dtype = tensor.dtype();
+  if (!IsKnown(dtype) || IsRef(dtype)) return InvalidArgument("there is no value to send, but one of type ", DTypeName(dtype));
+  if (dtype != DType::kString && !IsPlain(dtype)) return WriteObjects(field, name, tensor, out);
+  const size_t shape_size = ShapeSize(tensor.shape());
+  const size_t content_size = ContentSize(tensor);
+  const size_t size = 2 + FieldSize(shape_size) + (content_size == 0 ? 0 : FieldSize(content_size));
+  MR_RETURN_IF_ERROR(Open(field, name, size, tensor, out));
+  out->Number(kDType, static_cast<int>(dtype));  // two bytes
+  WriteShape(tensor.shape(), shape_size, out);
+  WriteContent(tensor, content_size, out);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Status WriteTensor(uint32_t field, const Tensor& tensor, MessageWriter* out) { return Write(field, nullptr, tensor, out); }
+
+Status WriteNamedTensor(uint32_t field, string_view name, const Tensor& tensor, MessageWriter* out) {
+  return Write(field, &name, tensor, out);
+}
+
+void TensorField::ScanShape(FieldReader in, FieldReader* parent) {
+  while (in.Next()) {
+    if (in.tag() == VarintTag(kUnknownRank)) plain_ = false;
+    if (in.tag() != BytesTag(kDim)) {
+      in.Skip();
+      continue;
+    }
+    int64_t size = 0;
+    FieldReader dim = in.Enter();
+    while (dim.Next()) {
+      std::string name;
+      switch (dim.tag()) {
+        case VarintTag(kDimSize):
+          size = static_cast<int64_t>(dim.number());
+          break;
+        case BytesTag(kDimName):
+          dim.ReadString(&name);
+          break;
+        default:
+          dim.Skip();
+      }
+    }
+    if (!dim.ok()) in.Fail();
+    // The error for too many is protobuf's way's.
+    if (dims_.size() < Shape::kMaxRank) {
+      dims_.push_back(size);
+    } else {
+      plain_ = false;
+    }
+  }
+  if (!in.ok()) parent->Fail();
+}
+
+void TensorField::Scan(FieldReader* field) {
+  protos_.push_back({field->place(), field->size()});
+  FieldReader in = field->Enter();
+  while (in.Next()) {
+    switch (in.tag()) {
+      case VarintTag(kDType):
+        dtype_ = static_cast<DType>(static_cast<int32_t>(in.number()));
+        break;
+      case BytesTag(kShape):
+        ScanShape(in.Enter(), &in);
+        break;
+      case BytesTag(kContent):
+        content_ = Place{in.place(), in.size()};
+        in.Skip();
+        break;
+      default:
+        if (in.field() >= kFirstTyped && in.field() <= kLastTyped) plain_ = false;
+        in.Skip();
+    }
+  }
+  if (!in.ok()) field->Fail();
+}
+
+Status TensorField::Read(Allocator* allocator, RepeatLimit* repeats, Tensor* tensor) const {
+  const size_t content_size = content_ ? content_->size : 0;
+  // Without content there are no elements, as with what stands for a control edge, or all are zero.
+  const bool whole = content_size > 0 || std::find(dims_.begin(), dims_.end(), 0) != dims_.end();
+  if (!plain_ || !whole || !IsPlain(dtype_)) return ReadProto(allocator, repeats, tensor);
+  MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims_));
+  size_t size;
+  if (__builtin_mul_overflow(static_cast<size_t>(shape.num_elements()), SizeOf(dtype_), &size) || size != content_size) {
+    return InvalidArgument("a TensorProto of ", DTypeName(dtype_), shape.ToString(), " has ", content_size,
+                           " bytes of tensor_content instead of ", size);
+  }
+  MR_RETURN_IF_ERROR(Tensor::MakeInto(dtype_, shape, allocator, tensor));
+  if (size == 0) return absl::OkStatus();
+  net::BytesReader at = content_->at;
+  MR_CHECK(at.Read(tensor->raw_data(), size));
+  if (dtype_ == DType::kBool) {
+    // Any other byte in a bool would be undefined behaviour later.
+    uint8_t* bytes = tensor->raw<uint8_t>();
+    std::transform(bytes, bytes + size, bytes, [](uint8_t b) { return b != 0; });
+  }
+  return absl::OkStatus();
+}
+
+Status TensorField::ReadProto(Allocator* allocator, RepeatLimit* repeats, Tensor* tensor) const {
+  net::Bytes bytes;  // one behind another, messages merge
+  for (Place place : protos_) {
+    net::Bytes part;
+    MR_CHECK(place.at.ReadBytes(place.size, &part));
+    bytes.Append(std::move(part));
+  }
+  pb::TensorProto proto;
+  MR_RETURN_IF_ERROR(net::Parse(bytes, &proto));
+  if (StatusOr<Shape> shape = Shape::FromProto(proto.tensor_shape()); shape.ok()) {
+    size_t size;
+    const bool fits = !__builtin_mul_overflow(static_cast<size_t>(shape->num_elements()), SizeOf(dtype_), &size);
+    const size_t beyond = !fits ? SIZE_MAX : size > bytes.size() ? size - bytes.size() : 0;
+    if (proto.tensor_content().empty() && beyond > repeats->left) {
+      return ResourceExhausted("a TensorProto of ", DTypeName(dtype_), shape->ToString(), " has only ", bytes.size(),
+                               " bytes; repeating a value for so large a tensor is refused");
+    }
+    if (proto.tensor_content().empty()) repeats->left -= beyond;
+  }
+  MR_ASSIGN_OR_RETURN(*tensor, TensorFromProto(proto, allocator));
+  return absl::OkStatus();
+}
+
+}  // namespace millrace
