@@ -58,7 +58,7 @@ void CallWithControl(net::Channel* channel, const std::string& method, net::Byte
   RefPtr<net::OutgoingCall> call =
       channel->Call(method, std::move(request), options,
                     [cancellation, token, done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
-                      cancellation->Deregister(token);
+                      cancellation->TryDeregister(token);
                       if (!answer.ok() && absl::IsCancelled(answer.status()) && cancellation->IsCancelled()) {
                         return done(cancellation->status());
                       }
@@ -102,8 +102,8 @@ Status RemoteWorker::Named(const Status& status, absl::string_view method) const
 
 void RemoteWorker::Call(const std::string& method, net::Bytes request, const CallControl& control, net::Channel::Done done) {
   CallWithControl(channel_.get(), kService + method, std::move(request), control,
-                  [this, method, done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
-                    if (!answer.ok()) return done(Named(answer.status(), method));
+                  [self = shared_from_this(), method, done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
+                    if (!answer.ok()) return done(self->Named(answer.status(), method));
                     done(std::move(answer));
                   });
 }

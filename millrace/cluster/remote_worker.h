@@ -8,8 +8,9 @@
 
 namespace millrace {
 
-// Speaks tensorflow.WorkerService over the channel. Errors of the transport name the task.
-class RemoteWorker : public WorkerInterface {
+// Speaks tensorflow.WorkerService over the channel. Errors of the transport name the task. Made by std::make_shared: a call in flight
+// keeps it alive.
+class RemoteWorker : public WorkerInterface, public std::enable_shared_from_this<RemoteWorker> {
  public:
   RemoteWorker(std::string task, std::shared_ptr<net::Channel> channel)
       : task_(std::move(task)), channel_(std::move(channel)) {}

@@ -1,6 +1,7 @@
 // A task's worker as masters and other workers see it: in this process or elsewhere.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace millrace {
 struct CallControl {
   absl::Duration timeout = absl::InfiniteDuration();
   CancellationManager* cancellation = nullptr;  // outlives the call; may be null
+  std::shared_ptr<void> owner = nullptr;        // keeps `cancellation` alive; what runs a step needs it
 };
 
 // Thread-safe. Every method calls `done` exactly once, on any thread, perhaps before it returns.
