@@ -136,7 +136,7 @@ std::vector<Device*> SplitSession::ListDevices() const {
   return devices;
 }
 
-// Asks for a task for every node that asks for none, the same for all that share state, in every step.
+// Asks for a task for every node, the same for all that share state. Asked of the whole graph first, so that it is the same in every step.
 void SplitSession::Scatter(Graph* graph) {
   std::vector<int> parent(graph->max_id());
   std::iota(parent.begin(), parent.end(), 0);
@@ -177,6 +177,7 @@ void SplitSession::Scatter(Graph* graph) {
 StatusOr<std::unique_ptr<SplitSession::Step>> SplitSession::Compile(absl::Span<const Feed> feeds, absl::Span<const std::string> fetches,
                                                                     absl::Span<const std::string> targets) {
   std::unique_ptr<Graph> graph = graph_.Clone();
+  if (options_.seed >= 0) Scatter(graph.get());
   PassContext context;
   absl::flat_hash_map<Endpoint, Endpoint> cuts;
   PartitionOptions partition;
