@@ -121,6 +121,7 @@ int RunAndReport(const Flags& flags, const CaseFn& run) {
 
   for (int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS, SIGILL}) std::signal(signal, OnCrash);
   SessionOptions options;
+  options.target = flags.target;
   options.intra_op_threads = flags.threads;
   options.inter_op_threads = flags.threads;
   if (flags.no_passes) options.passes = PassOptions::None();

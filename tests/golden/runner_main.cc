@@ -2,8 +2,10 @@
 #include <filesystem>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
 #include "tests/golden/mutate.h"
 #include "tests/golden/report.h"
+#include "tests/split/split_session.h"
 
 int main(int argc, char** argv) {
   using namespace millrace::golden;  // NOLINT
@@ -23,6 +25,10 @@ int main(int argc, char** argv) {
   app.add_flag("--gradients", gradients, "the cases are gradient cases: differentiate, and compare the gradients");
   app.add_flag("--finite-differences", finite_differences,
                "the cases are gradient cases: differentiate, and compare with differences of results");
+  int split = 0;
+  int64_t split_seed = 0;
+  auto* splits = app.add_option("--split", split, "cut each step into parts for this many tasks, nodes scattered at random");
+  app.add_option("--split-seed", split_seed, "where the nodes go")->needs(splits);
   bool mutate = false;
   MutationFlags mutation;
   auto* mutations = app.add_flag("--mutate", mutate, "change the cases at random and run them: nothing may crash or hang");
@@ -37,6 +43,10 @@ int main(int argc, char** argv) {
     mutation.name = flags.name;
     mutation.verbose = flags.verbose;
     return RunMutations(mutation);
+  }
+  if (split > 0) {
+    millrace::split::RegisterSplitSessions();
+    flags.target = absl::StrCat("split:", split, ":", split_seed);
   }
   // Cases run in their own folder.
   if (!flags.expected.empty()) flags.expected = std::filesystem::absolute(flags.expected).string();
