@@ -42,6 +42,7 @@ void Worker::GetStatus(const CallControl&, Done<pb::GetStatusResponse> done) {
     attributes->mutable_locality();
     attributes->set_incarnation(device->incarnation());
     attributes->set_xla_global_id(-1);
+    attributes->set_physical_device_desc("Millrace");
   }
   done(std::move(response));
 }
