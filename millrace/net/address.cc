@@ -1,0 +1,47 @@
+#include "millrace/net/address.h"
+
+#include <arpa/inet.h>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+
+namespace millrace::net {
+
+StatusOr<HostPort> ParseHostPort(absl::string_view address) {
+  const size_t colon = address.rfind(':');
+  absl::string_view host = address.substr(0, colon);
+  HostPort result;
+  if (colon == absl::string_view::npos || host.empty() || !absl::SimpleAtoi(address.substr(colon + 1), &result.port) || result.port < 0 ||
+      result.port > 65535 || !absl::ascii_isdigit(address[colon + 1])) {
+    return InvalidArgument("\"", address, "\" is not an address: host:port is expected");
+  }
+  if (host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (absl::StrContains(host, ":")) {
+    return InvalidArgument("\"", address, "\" is not an address: an IPv6 host is written in brackets, as in [::1]:2222");
+  }
+  for (char c : host) {
+    if (absl::ascii_isspace(c) || absl::ascii_iscntrl(c) || c == '/' || c == '[' || c == ']') {
+      return InvalidArgument("\"", absl::CHexEscape(address), "\" is not an address: host:port is expected");
+    }
+  }
+  result.host = std::string(host);
+  return result;
+}
+
+std::string JoinHostPort(absl::string_view host, int port) {
+  return absl::StrContains(host, ":") ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
+}
+
+bool IsLoopback(absl::string_view host) {
+  if (absl::EqualsIgnoreCase(host, "localhost")) return true;
+  const std::string text(host);
+  in_addr v4;
+  if (inet_pton(AF_INET, text.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  in6_addr v6;
+  return inet_pton(AF_INET6, text.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+}  // namespace millrace::net

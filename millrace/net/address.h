@@ -1,0 +1,23 @@
+// "host:port", as cluster specs write it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "millrace/base/status.h"
+
+namespace millrace::net {
+
+struct HostPort {
+  std::string host;  // without the brackets of an IPv6 address
+  int port = 0;
+};
+
+// INVALID_ARGUMENT quotes what is no address.
+StatusOr<HostPort> ParseHostPort(absl::string_view address);
+std::string JoinHostPort(absl::string_view host, int port);
+
+// True of localhost, 127.0.0.0/8 and ::1: what is reachable from this machine only.
+bool IsLoopback(absl::string_view host);
+
+}  // namespace millrace::net

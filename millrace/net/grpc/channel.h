@@ -1,0 +1,66 @@
+// A Channel over gRPC, and the calls on it.
+#pragma once
+
+#include <grpc/grpc.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/container/flat_hash_set.h"
+#include "millrace/base/mutex.h"
+#include "millrace/net/grpc/completion_queue.h"
+#include "millrace/net/grpc/grpc_transport.h"
+#include "millrace/net/transport.h"
+
+namespace millrace::net {
+
+class GrpcOutgoingCall;
+
+// The calls of a transport that are not over, so that its end can wait for theirs. Thread-safe.
+class CallsInFlight {
+ public:
+  // False after CancelAllAndWait has begun: the call must not start.
+  [[nodiscard]] bool Add(GrpcOutgoingCall* call);
+  void Remove(GrpcOutgoingCall* call);
+  void CancelAllAndWait();
+
+ private:
+  Mutex mu_;
+  CondVar empty_;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  absl::flat_hash_set<GrpcOutgoingCall*> calls_ ABSL_GUARDED_BY(mu_);
+};
+
+// gRPC's channel: a connection and what it takes to make it again.
+class GrpcConnection {
+ public:
+  GrpcConnection(const std::string& address, const TlsCredentials* tls);
+  ~GrpcConnection();
+  grpc_channel* get() const { return channel_; }
+
+ private:
+  grpc_channel* channel_;
+};
+
+class GrpcChannel final : public Channel, public std::enable_shared_from_this<GrpcChannel> {
+ public:
+  GrpcChannel(std::string address, std::shared_ptr<const TlsCredentials> tls, CompletionQueue* queue, CallsInFlight* in_flight);
+
+  RefPtr<OutgoingCall> Call(const std::string& method, Bytes request, const CallOptions& options, Done done) override;
+
+  // A call could not be made on `connection`: the next one connects anew, at once. gRPC by itself would go on failing calls with
+  // what it learnt last, for up to a second, although the peer may be back.
+  void OnUnavailable(const GrpcConnection* connection);
+  bool secure() const { return tls_ != nullptr; }
+
+ private:
+  std::shared_ptr<GrpcConnection> Connection();
+
+  const std::shared_ptr<const TlsCredentials> tls_;
+  CompletionQueue* const queue_;
+  CallsInFlight* const in_flight_;
+  Mutex mu_;
+  std::shared_ptr<GrpcConnection> connection_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace::net

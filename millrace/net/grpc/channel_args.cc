@@ -1,0 +1,56 @@
+#include "millrace/net/grpc/channel_args.h"
+
+namespace millrace::net {
+namespace {
+
+ChannelArgs CommonArgs() {
+  ChannelArgs args;
+  args.Set(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, -1)
+      .Set(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1)
+      .Set(GRPC_ARG_MAX_METADATA_SIZE, 64 * 1024);
+  return args;
+}
+
+}  // namespace
+
+ChannelArgs& ChannelArgs::Set(const char* name, int value) {
+  grpc_arg arg;
+  arg.type = GRPC_ARG_INTEGER;
+  arg.key = const_cast<char*>(name);
+  arg.value.integer = value;
+  args_.push_back(arg);
+  return *this;
+}
+
+const grpc_channel_args* ChannelArgs::get() {
+  view_.num_args = args_.size();
+  view_.args = args_.data();
+  return &view_;
+}
+
+ChannelArgs ClientArgs() {
+  ChannelArgs args = CommonArgs();
+  args.Set(GRPC_ARG_ENABLE_HTTP_PROXY, 0)
+      .Set(GRPC_ARG_ENABLE_RETRIES, 0)
+      .Set(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1)
+      // A connection belongs to one channel of ours, which thereby decides when to try again.
+      .Set(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1)
+      .Set(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100)
+      .Set(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000)
+      // How long one attempt to connect may take.
+      .Set(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000)
+      .Set(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 100);
+  return args;
+}
+
+ChannelArgs ServerArgs() {
+  ChannelArgs args = CommonArgs();
+  args.Set(GRPC_ARG_ALLOW_REUSEPORT, 0)
+      // Clients may ask as often as they like whether the server is there.
+      .Set(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1)
+      .Set(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1)
+      .Set(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  return args;
+}
+
+}  // namespace millrace::net

@@ -1,0 +1,60 @@
+// One unary call at a server.
+#pragma once
+
+#include <grpc/grpc.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "millrace/base/ref.h"
+#include "millrace/net/grpc/byte_buffer.h"
+#include "millrace/net/grpc/listener.h"
+
+namespace millrace::net {
+
+// Made before the call arrives, as the place where gRPC puts it. Referenced by what is under way in gRPC and by the service.
+class GrpcIncomingCall final : public IncomingCall, public RefCounted {
+ public:
+  GrpcIncomingCall(GrpcListener* listener, int method);
+
+  void Request(grpc_server* server, void* method);
+  // After its arrival: watches whether the caller goes away, and serves.
+  void Serve(Service* service);
+  // After its arrival, in place of Serve.
+  void Refuse(Status why);
+  int method() const { return method_; }
+
+  Bytes& request() override { return request_; }
+  absl::Time deadline() const override;
+  std::string peer() const override;
+  CancellationManager* cancellation() override { return &cancellation_; }
+  void Reply(StatusOr<Bytes> answer) override;
+
+ private:
+  ~GrpcIncomingCall() override;
+  void OnArrival(bool ok);
+  void OnSent(bool ok);
+  void OnClosed(bool ok);
+  void WatchClose();
+  // One of the things that must happen before the listener may forget the call has happened.
+  void EndPart();
+
+  GrpcListener* const listener_;
+  const int method_;
+  grpc_call* call_ = nullptr;
+  grpc_byte_buffer* received_ = nullptr;
+  gpr_timespec deadline_{};
+  grpc_metadata_array metadata_;
+  Bytes request_;
+  ByteBuffer answer_;
+  int cancelled_ = 0;
+  std::atomic<bool> answered_{false};
+  std::atomic<int> parts_{3};  // OnCall has returned, the answer is sent, the call is closed
+  CancellationManager cancellation_;
+  MemberEvent<GrpcIncomingCall, &GrpcIncomingCall::OnArrival> arrival_{this};
+  MemberEvent<GrpcIncomingCall, &GrpcIncomingCall::OnSent> sent_{this};
+  MemberEvent<GrpcIncomingCall, &GrpcIncomingCall::OnClosed> closed_{this};
+};
+
+}  // namespace millrace::net

@@ -1,0 +1,28 @@
+#include "millrace/net/grpc/library.h"
+
+#include <grpc/grpc.h>
+#include <grpc/support/log.h>
+
+#include <cstdlib>
+
+#include "millrace/base/log.h"
+
+namespace millrace::net {
+namespace {
+
+// What gRPC tells its own developers. Errors that matter reach the caller as a Status.
+void Log(gpr_log_func_args* args) { MR_LOG(Debug, "gRPC: ", args->message); }
+
+}  // namespace
+
+void InitGrpc() {
+  static const bool initialised = [] {
+    // Who sets GRPC_VERBOSITY wants to see it as gRPC prints it.
+    if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function(Log);
+    grpc_init();
+    return true;
+  }();
+  static_cast<void>(initialised);
+}
+
+}  // namespace millrace::net

@@ -1,0 +1,156 @@
+#include "millrace/net/grpc/listener.h"
+
+#include <utility>
+
+#include "millrace/net/address.h"
+#include "millrace/net/grpc/bind_probe.h"
+#include "millrace/net/grpc/channel_args.h"
+#include "millrace/net/grpc/credentials.h"
+#include "millrace/net/grpc/incoming_call.h"
+
+namespace millrace::net {
+namespace {
+
+// Calls of a method that gRPC may hand over before it must queue them.
+constexpr int kRequestedPerMethod = 4;
+// How long clients may take to read the last answers and hang up by themselves.
+constexpr absl::Duration kGrace = absl::Milliseconds(300);
+
+grpc_server* NewServer() {
+  ChannelArgs args = ServerArgs();
+  return grpc_server_create(args.get(), nullptr);
+}
+
+}  // namespace
+
+GrpcListener::GrpcListener(CompletionQueue* queue, Service* service) : queue_(queue), service_(service), server_(NewServer()) {
+  grpc_server_register_completion_queue(server_, queue_->get(), nullptr);
+  for (const std::string& method : service_->methods()) {
+    methods_.push_back(grpc_server_register_method(server_, method.c_str(), nullptr, GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER, 0));
+  }
+}
+
+GrpcListener::~GrpcListener() {
+  Stop();
+  grpc_server_destroy(server_);
+}
+
+StatusOr<std::unique_ptr<Listener>> GrpcListener::Start(const std::string& address, const TlsCredentials* tls, CompletionQueue* queue,
+                                                        Service* service) {
+  MR_ASSIGN_OR_RETURN(const HostPort wanted, ParseHostPort(address));
+  std::unique_ptr<GrpcListener> listener;
+  Status bound;
+  // A port that the system chose may be gone before the second socket is bound to it.
+  for (int attempt = 0; attempt < (wanted.port == 0 ? 5 : 1); ++attempt) {
+    listener.reset(new GrpcListener(queue, service));
+    bound = listener->Bind(wanted, tls);
+    if (bound.ok()) break;
+  }
+  MR_RETURN_IF_ERROR(bound);
+  grpc_server_start(listener->server_);
+  for (int method = 0; method < listener->methods_.size(); ++method) {
+    for (int i = 0; i < kRequestedPerMethod; ++i) listener->RequestCall(method);
+  }
+  return listener;
+}
+
+Status GrpcListener::Bind(const HostPort& wanted, const TlsCredentials* tls) {
+  MR_ASSIGN_OR_RETURN(const BindPlan plan, PlanBind(wanted));
+  port_ = plan.port;
+  const ServerCredentials credentials = NewServerCredentials(tls);
+  for (const std::string& host : plan.hosts) {
+    const int port = grpc_server_add_http2_port(server_, JoinHostPort(host, port_).c_str(), credentials.get());
+    if (port == 0) {
+      MR_RETURN_IF_ERROR(PlanBind(wanted).status());  // taken meanwhile
+      return Unavailable("cannot listen at ", JoinHostPort(wanted.host, wanted.port),
+                         tls == nullptr ? "" : ": the TLS certificate, key or authority is not valid, or the key is not the certificate's");
+    }
+    port_ = port;
+  }
+  return absl::OkStatus();
+}
+
+void GrpcListener::RequestCall(int method) {
+  {
+    MutexLock lock(&mu_);
+    if (stopping_) return;
+    ++requested_;
+  }
+  (new GrpcIncomingCall(this, method))->Request(server_, methods_[method]);
+}
+
+void GrpcListener::OnArrival(GrpcIncomingCall* call, bool arrived) {
+  bool serve = false;
+  {
+    MutexLock lock(&mu_);
+    serve = !stopping_;
+    --requested_;
+    if (arrived) {
+      calls_.insert(call);
+      ++unanswered_;
+    } else {
+      changed_.SignalAll();
+    }
+  }
+  if (!arrived) {
+    call->Unref();
+  } else if (serve) {
+    RequestCall(call->method());
+    call->Serve(service_);
+  } else {
+    call->Refuse(Unavailable("the server is stopping"));
+  }
+}
+
+void GrpcListener::OnAnswer() {
+  MutexLock lock(&mu_);
+  --unanswered_;
+  if (stopping_) changed_.SignalAll();
+}
+
+void GrpcListener::OnEnd(GrpcIncomingCall* call) {
+  {
+    MutexLock lock(&mu_);
+    calls_.erase(call);
+    if (stopping_) changed_.SignalAll();
+  }
+  call->Unref();
+}
+
+void GrpcListener::OnShutdown(bool ok) {
+  MutexLock lock(&mu_);
+  shut_down_ = true;
+  changed_.SignalAll();
+}
+
+void GrpcListener::Stop() {
+  std::vector<RefPtr<GrpcIncomingCall>> calls;
+  {
+    MutexLock lock(&mu_);
+    if (stopping_) {
+      while (!stopped_) changed_.Wait(&mu_);
+      return;
+    }
+    stopping_ = true;
+    for (GrpcIncomingCall* call : calls_) calls.push_back(ShareRef(call));
+  }
+  grpc_server_shutdown_and_notify(server_, queue_->get(), shutdown_.Tag());
+  for (const auto& call : calls) call->cancellation()->StartCancel(Cancelled("the server is stopping"));
+  calls.clear();
+  const auto over = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return shut_down_ && calls_.empty() && requested_ == 0; };
+  mu_.Lock();
+  while (unanswered_ > 0) changed_.Wait(&mu_);
+  const absl::Time patience = absl::Now() + kGrace;
+  while (!over() && absl::Now() < patience) changed_.WaitFor(&mu_, patience - absl::Now());
+  if (!over()) {
+    mu_.Unlock();
+    grpc_server_cancel_all_calls(server_);
+    mu_.Lock();
+    while (!over()) changed_.Wait(&mu_);
+  }
+  stopped_ = true;
+  changed_.SignalAll();
+  mu_.Unlock();
+}
+
+}  // namespace millrace::net

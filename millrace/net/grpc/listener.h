@@ -1,0 +1,60 @@
+// A Listener over gRPC.
+#pragma once
+
+#include <grpc/grpc.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "millrace/base/mutex.h"
+#include "millrace/net/address.h"
+#include "millrace/net/grpc/completion_queue.h"
+#include "millrace/net/grpc/grpc_transport.h"
+#include "millrace/net/transport.h"
+
+namespace millrace::net {
+
+class GrpcIncomingCall;
+
+class GrpcListener final : public Listener {
+ public:
+  static StatusOr<std::unique_ptr<Listener>> Start(const std::string& address, const TlsCredentials* tls, CompletionQueue* queue,
+                                                   Service* service);
+  ~GrpcListener() override;
+  int port() const override { return port_; }
+  void Stop() override;
+
+  // For GrpcIncomingCall. A call has arrived, or (false) none will.
+  void OnArrival(GrpcIncomingCall* call, bool arrived);
+  void OnAnswer();
+  // Nothing more will happen to the call, and its OnCall has returned.
+  void OnEnd(GrpcIncomingCall* call);
+  CompletionQueue* queue() const { return queue_; }
+
+ private:
+  GrpcListener(CompletionQueue* queue, Service* service);
+  Status Bind(const HostPort& wanted, const TlsCredentials* tls);
+  // Asks gRPC for the next call of a method.
+  void RequestCall(int method);
+  void OnShutdown(bool ok);
+
+  CompletionQueue* const queue_;
+  Service* const service_;
+  grpc_server* const server_;
+  std::vector<void*> methods_;  // gRPC's handles
+  int port_ = 0;
+  MemberEvent<GrpcListener, &GrpcListener::OnShutdown> shutdown_{this};
+
+  Mutex mu_;
+  CondVar changed_;
+  int requested_ ABSL_GUARDED_BY(mu_) = 0;  // calls asked for that have not come
+  int unanswered_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::flat_hash_set<GrpcIncomingCall*> calls_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  bool shut_down_ ABSL_GUARDED_BY(mu_) = false;  // by gRPC: no port, no connection
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace millrace::net

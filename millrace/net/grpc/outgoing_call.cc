@@ -1,0 +1,138 @@
+#include "millrace/net/grpc/outgoing_call.h"
+
+#include <grpc/slice.h>
+#include <grpc/support/alloc.h>
+#include <grpc/support/time.h>
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "millrace/net/grpc/status.h"
+
+namespace millrace::net {
+namespace {
+
+gpr_timespec DeadlineAfter(absl::Duration timeout) {
+  if (timeout == absl::InfiniteDuration()) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
+  const int64_t nanos = absl::ToInt64Nanoseconds(std::max(timeout, absl::ZeroDuration()));
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(nanos, GPR_TIMESPAN));
+}
+
+absl::string_view View(const grpc_slice& slice) {
+  return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)), GRPC_SLICE_LENGTH(slice)};
+}
+
+}  // namespace
+
+GrpcOutgoingCall::GrpcOutgoingCall(std::shared_ptr<GrpcChannel> channel, std::shared_ptr<GrpcConnection> connection,
+                                   CallsInFlight* in_flight, const std::string& method, const CallOptions& options, Channel::Done done)
+    : channel_(std::move(channel)),
+      connection_(std::move(connection)),
+      in_flight_(in_flight),
+      method_(method),
+      options_(options),
+      done_(std::move(done)),
+      details_(grpc_empty_slice()) {
+  grpc_metadata_array_init(&initial_metadata_);
+  grpc_metadata_array_init(&trailing_metadata_);
+}
+
+GrpcOutgoingCall::~GrpcOutgoingCall() {
+  grpc_metadata_array_destroy(&initial_metadata_);
+  grpc_metadata_array_destroy(&trailing_metadata_);
+  grpc_slice_unref(details_);
+  gpr_free(const_cast<char*>(error_));
+  if (answer_ != nullptr) grpc_byte_buffer_destroy(answer_);
+  if (call_ != nullptr) grpc_call_unref(call_);
+}
+
+void GrpcOutgoingCall::Start(const Bytes& request, CompletionQueue* queue) {
+  if (request.size() > kMaxGrpcMessage) {
+    done_(ResourceExhausted(channel_->address(), ": a request of ", request.size(), " bytes to ", method_,
+                            " is more than the 4 GiB that gRPC carries"));
+    return;
+  }
+  const grpc_slice method = grpc_slice_from_copied_buffer(method_.data(), method_.size());
+  call_ = grpc_channel_create_call(connection_->get(), nullptr, GRPC_PROPAGATE_DEFAULTS, queue->get(), method, nullptr,
+                                   DeadlineAfter(options_.timeout), nullptr);
+  grpc_slice_unref(method);
+  if (!in_flight_->Add(this)) {
+    done_(Cancelled(channel_->address(), ": ", method_, " was called while the transport was closed"));
+    return;
+  }
+  request_ = ToByteBuffer(request);
+
+  grpc_op ops[6];
+  std::memset(ops, 0, sizeof(ops));
+  ops[0].op = GRPC_OP_SEND_INITIAL_METADATA;
+  ops[1].op = GRPC_OP_SEND_MESSAGE;
+  ops[1].data.send_message.send_message = request_.get();
+  ops[2].op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;
+  ops[3].op = GRPC_OP_RECV_INITIAL_METADATA;
+  ops[3].data.recv_initial_metadata.recv_initial_metadata = &initial_metadata_;
+  ops[4].op = GRPC_OP_RECV_MESSAGE;
+  ops[4].data.recv_message.recv_message = &answer_;
+  ops[5].op = GRPC_OP_RECV_STATUS_ON_CLIENT;
+  ops[5].data.recv_status_on_client.trailing_metadata = &trailing_metadata_;
+  ops[5].data.recv_status_on_client.status = &code_;
+  ops[5].data.recv_status_on_client.status_details = &details_;
+  ops[5].data.recv_status_on_client.error_string = &error_;
+  Ref();
+  const grpc_call_error error = grpc_call_start_batch(call_, ops, std::size(ops), finished_.Tag(), nullptr);
+  MR_CHECK(error == GRPC_CALL_OK);
+}
+
+void GrpcOutgoingCall::Cancel() {
+  if (call_ != nullptr) grpc_call_cancel(call_, nullptr);
+}
+
+void GrpcOutgoingCall::OnFinished(bool ok) {
+  request_.reset();
+  // Taken out, so that what it holds goes before the call is over for the transport.
+  Channel::Done done = std::move(done_);
+  done(Result());
+  done = nullptr;
+  in_flight_->Remove(this);
+  Unref();
+}
+
+StatusOr<Bytes> GrpcOutgoingCall::Result() {
+  if (code_ == GRPC_STATUS_OK) {
+    if (answer_ != nullptr) return FromByteBuffer(ByteBuffer(std::exchange(answer_, nullptr)));
+    return Internal(channel_->address(), ": the answer to ", method_, " holds no message");
+  }
+  const absl::string_view details = View(details_);
+  // How gRPC marks a status that the other side sent.
+  if (error_ != nullptr && absl::StrContains(error_, "Error received from peer")) return FromGrpc(code_, details);
+  if (code_ == GRPC_STATUS_UNAVAILABLE) channel_->OnUnavailable(connection_.get());
+  return LocalError(details);
+}
+
+Status GrpcOutgoingCall::LocalError(absl::string_view details) const {
+  const std::string& address = channel_->address();
+  switch (code_) {
+    case GRPC_STATUS_DEADLINE_EXCEEDED:
+      return DeadlineExceeded(address, ": no answer to ", method_, " within ", absl::FormatDuration(options_.timeout));
+    case GRPC_STATUS_CANCELLED:
+      return Cancelled(address, ": the call of ", method_, " was cancelled");
+    case GRPC_STATUS_UNAVAILABLE:
+      break;
+    default:
+      return FromGrpc(code_, absl::StrCat(address, ": ", details));
+  }
+  absl::string_view hint;
+  if (channel_->secure()) {
+    if (absl::StrContains(details, "handshake") || absl::StrContains(details, "SSL") || absl::StrContains(details, "security")) {
+      hint = " (the TLS handshake failed: the server must have TLS on, and both certificates must be for these hosts and signed by "
+             "the same authority)";
+    } else if (absl::StrContains(details, "closed") || absl::StrContains(details, "reset")) {
+      hint = " (the server may have refused this task's TLS certificate)";
+    }
+  } else if (absl::StrContains(details, "closed") || absl::StrContains(details, "reset")) {
+    hint = " (the server ended, or it requires TLS)";
+  }
+  return Unavailable(address, ": ", details, hint);
+}
+
+}  // namespace millrace::net
