@@ -23,8 +23,8 @@ class CallableFunction {
   virtual void Run(const StepContext& step, std::vector<Tensor> args, Done done) = 0;
 };
 
-// Thread-safe.
-class FunctionRunner {
+// Thread-safe. Behind a shared_ptr where what steps leave behind (a pipeline that reads ahead) may outlive the graph they came from.
+class FunctionRunner : public std::enable_shared_from_this<FunctionRunner> {
  public:
   virtual ~FunctionRunner() = default;
   // Compiles at first use and remembers. NOT_FOUND names a function that the library does not have;

@@ -71,4 +71,12 @@ void LocalRendezvous::Abort(Status why) {
   }
 }
 
+bool LocalRendezvous::HasWaiters() const {
+  MutexLock lock(&mu_);
+  for (const auto& [key, slot] : slots_) {
+    if (slot->waiter != nullptr) return true;
+  }
+  return false;
+}
+
 }  // namespace millrace

@@ -38,10 +38,12 @@ class LocalRendezvous : public Rendezvous {
   Status Send(absl::string_view key, RendezvousItem item) override;
   void Recv(absl::string_view key, Done done) override;
   void Abort(Status why) override;
+  // True while a Recv waits.
+  bool HasWaiters() const;
 
  private:
   struct Slot;
-  Mutex mu_;
+  mutable Mutex mu_;
   Status aborted_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, std::unique_ptr<Slot>> slots_ ABSL_GUARDED_BY(mu_);
 };

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_join.h"
 #include "millrace/base/log.h"
 #include "millrace/base/rooted_files.h"
 #include "millrace/base/timer.h"
@@ -21,25 +20,6 @@ namespace {
 
 int OrCores(int threads) {
   return threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency());
-}
-
-std::string SignatureKey(const CallableSpec& spec) {
-  return absl::StrCat(absl::StrJoin(spec.feeds, ","), ";", absl::StrJoin(spec.fetches, ","), ";",
-                      absl::StrJoin(spec.targets, ","));
-}
-
-Status CheckFeed(const StepProgram& program, size_t i, const Tensor& value) {
-  if (value.dtype() != program.feed_types[i]) {
-    // TensorFlow's code for it: by the time it looks, it takes a mismatch for its own mistake.
-    return Internal("the feed for ", program.spec.feeds[i], " is ", DTypeName(value.dtype()), ", but ",
-                           DTypeName(program.feed_types[i]), " is expected");
-  }
-  if (!program.feed_shapes[i].IsCompatibleWith(value.shape())) {
-    return InvalidArgument("the feed for ", program.spec.feeds[i], " has shape ", value.shape().ToString(),
-                           ", but the placeholder was declared with shape ",
-                           program.feed_shapes[i].ToString());
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -157,11 +137,7 @@ StepContext DirectSession::NewStep(RunningStep& running, StepResources* step_res
 Status DirectSession::RunProgram(StepProgram& program, absl::Span<const Tensor> feeds,
                                  const RunOptions& options, std::vector<Tensor>* results,
                                  RunMetadata* metadata) {
-  if (feeds.size() != program.feed_types.size()) {
-    return InvalidArgument("the step takes ", program.feed_types.size(), " feeds, ", feeds.size(),
-                           " were given");
-  }
-  for (size_t i = 0; i < feeds.size(); ++i) MR_RETURN_IF_ERROR(CheckFeed(program, i, feeds[i]));
+  MR_RETURN_IF_ERROR(program.feeds.Check(feeds));
   RunningStep running(this);
   MR_RETURN_IF_ERROR(running.Begin(options, options_.operation_timeout));
   ArenaLease arena(this);

@@ -16,15 +16,14 @@
 #include "millrace/runtime/resource_manager.h"
 #include "millrace/runtime/wait_registry.h"
 #include "millrace/session/session.h"
+#include "millrace/session/step_signature.h"
 
 namespace millrace {
 
 // A step compiled for one signature: feeds, fetches and targets by name.
 struct StepProgram {
   CallableSpec spec;
-  // What may be fed: for each feed its type and, for a placeholder, its declared shape.
-  std::vector<DType> feed_types;
-  std::vector<PartialShape> feed_shapes;
+  FeedTypes feeds;
   std::unique_ptr<Plan> plan;
 };
 
@@ -58,10 +57,7 @@ class DirectSession : public Session {
   StatusOr<std::shared_ptr<StepProgram>> Compile(const CallableSpec& spec)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(graph_mu_);
   // Places, rewrites and compiles a graph of the step's own.
-  StatusOr<std::unique_ptr<Plan>> CompilePlan(std::unique_ptr<Graph> graph,
-                                              const std::vector<std::string>& feeds,
-                                              const std::vector<std::string>& fetches,
-                                              const std::vector<std::string>& targets);
+  StatusOr<std::unique_ptr<Plan>> CompilePlan(std::unique_ptr<Graph> graph, const CallableSpec& spec);
   // What every kernel of a step that begins now sees.
   StepContext NewStep(RunningStep& running, StepResources* step_resources);
   Status RunProgram(StepProgram& program, absl::Span<const Tensor> feeds, const RunOptions& options,

@@ -9,6 +9,7 @@
 #include "millrace/data/dataset.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
+#include "millrace/runtime/function_runner.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/runtime/step_resources.h"
 #include "millrace/tensor/variant.h"
@@ -22,11 +23,13 @@ struct PipelineContext {
     step.cancellation = &cancellation;
     step.step_resources = &resources;
     step.rendezvous = nullptr;
+    if (step.functions != nullptr) functions = step.functions->weak_from_this().lock();
   }
 
   CancellationManager cancellation;
   StepResources resources;
   StepContext step;
+  std::shared_ptr<FunctionRunner> functions;  // keeps step.functions alive
 };
 using PipelineContexts = std::vector<std::shared_ptr<PipelineContext>>;
 

@@ -1,0 +1,158 @@
+#include "millrace/cluster/cluster_spec.h"
+
+#include <set>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "millrace/graph/device_name.h"
+
+namespace millrace {
+namespace {
+
+Status CheckJobName(absl::string_view name) {
+  if (name.empty()) return InvalidArgument("a job of the cluster has no name");
+  for (const char c : name) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '_') {
+      return InvalidArgument("job name '", name, "' has the character '", std::string(1, c),
+                             "'; letters, digits and _ are allowed");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string TaskId::name() const { return absl::StrCat("/job:", job, "/replica:0/task:", index); }
+
+StatusOr<TaskId> TaskId::Of(absl::string_view name) {
+  MR_ASSIGN_OR_RETURN(const DeviceName parsed, DeviceName::Parse(name));
+  if (!parsed.job || !parsed.task) return InvalidArgument("'", name, "' names no task: it needs a job and a task");
+  return TaskId{*parsed.job, *parsed.task};
+}
+
+StatusOr<HostPort> HostPort::Parse(absl::string_view text) {
+  const size_t colon = text.rfind(':');
+  HostPort result;
+  if (colon == absl::string_view::npos || colon == 0) {
+    return InvalidArgument("'", text, "' is no address; write host:port");
+  }
+  result.host = std::string(text.substr(0, colon));
+  if (!absl::SimpleAtoi(text.substr(colon + 1), &result.port) || result.port < 0 || result.port > 65535) {
+    return InvalidArgument("'", text, "' has no valid port: '", text.substr(colon + 1), "'; write host:port with a number up to 65535");
+  }
+  if (absl::StrContains(result.host, "/") || absl::StrContains(result.host, " ")) {
+    return InvalidArgument("'", text, "' is no address; write host:port without a scheme");
+  }
+  return result;
+}
+
+StatusOr<ClusterSpec> ClusterSpec::OfTasks(std::map<std::string, Tasks> jobs) {
+  if (jobs.empty()) return InvalidArgument("the cluster has no jobs");
+  std::map<std::string, std::string> seen;  // address to task
+  for (const auto& [job, tasks] : jobs) {
+    MR_RETURN_IF_ERROR(CheckJobName(job));
+    if (tasks.empty()) return InvalidArgument("job '", job, "' has no tasks");
+    for (const auto& [index, address] : tasks) {
+      if (index < 0) return InvalidArgument("job '", job, "' has a task with the negative index ", index);
+      StatusOr<HostPort> parsed = HostPort::Parse(address);
+      if (!parsed.ok()) return WithPrefix(absl::StrCat("task ", index, " of job '", job, "': "), parsed.status());
+      if (parsed->port == 0) continue;  // chosen by the system, so not the same
+      const std::string name = TaskId{job, index}.name();
+      const auto [it, is_new] = seen.emplace(address, name);
+      if (!is_new) return InvalidArgument(it->second, " and ", name, " have the same address ", address);
+    }
+  }
+  ClusterSpec spec;
+  spec.jobs_ = std::move(jobs);
+  return spec;
+}
+
+StatusOr<ClusterSpec> ClusterSpec::Of(const std::map<std::string, std::vector<std::string>>& jobs) {
+  std::map<std::string, Tasks> result;
+  for (const auto& [job, addresses] : jobs) {
+    Tasks& tasks = result[job];
+    for (size_t i = 0; i < addresses.size(); ++i) tasks[static_cast<int>(i)] = addresses[i];
+  }
+  return OfTasks(std::move(result));
+}
+
+StatusOr<ClusterSpec> ClusterSpec::FromDef(const pb::ClusterDef& def) {
+  std::map<std::string, Tasks> jobs;
+  for (const pb::JobDef& job : def.job()) {
+    if (jobs.contains(job.name())) return InvalidArgument("the cluster has the job '", job.name(), "' twice");
+    Tasks& tasks = jobs[job.name()];
+    for (const auto& [index, address] : job.tasks()) tasks[index] = address;
+  }
+  return OfTasks(std::move(jobs));
+}
+
+StatusOr<ClusterSpec> ClusterSpec::Parse(absl::string_view text) {
+  if (text.empty()) return InvalidArgument("the cluster spec is empty; write job|host:port;host:port,job|host:port");
+  std::map<std::string, Tasks> jobs;
+  for (absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::vector<absl::string_view> halves = absl::StrSplit(part, '|');
+    if (halves.size() != 2) {
+      return InvalidArgument("'", part, "' in the cluster spec is no job; write job|host:port;host:port");
+    }
+    const std::string job(absl::StripAsciiWhitespace(halves[0]));
+    if (jobs.contains(job)) return InvalidArgument("the cluster spec has the job '", job, "' twice");
+    Tasks& tasks = jobs[job];
+    int index = 0;
+    for (absl::string_view address : absl::StrSplit(halves[1], ';')) {
+      tasks[index++] = std::string(absl::StripAsciiWhitespace(address));
+    }
+  }
+  return OfTasks(std::move(jobs));
+}
+
+pb::ClusterDef ClusterSpec::ToDef() const {
+  pb::ClusterDef def;
+  for (const auto& [name, tasks] : jobs_) {
+    pb::JobDef* job = def.add_job();
+    job->set_name(name);
+    for (const auto& [index, address] : tasks) (*job->mutable_tasks())[index] = address;
+  }
+  return def;
+}
+
+std::string ClusterSpec::ToString() const {
+  std::vector<std::string> parts;
+  for (const auto& [name, tasks] : jobs_) {
+    std::vector<std::string> addresses;
+    for (const auto& [index, address] : tasks) addresses.push_back(address);
+    parts.push_back(absl::StrCat(name, "|", absl::StrJoin(addresses, ";")));
+  }
+  return absl::StrJoin(parts, ",");
+}
+
+std::vector<TaskId> ClusterSpec::tasks() const {
+  std::vector<TaskId> all;
+  for (const auto& [name, tasks] : jobs_) {
+    for (const auto& [index, address] : tasks) all.push_back({name, index});
+  }
+  return all;
+}
+
+bool ClusterSpec::Has(const TaskId& task) const {
+  const auto job = jobs_.find(task.job);
+  return job != jobs_.end() && job->second.contains(task.index);
+}
+
+StatusOr<std::string> ClusterSpec::Address(const TaskId& task) const {
+  const auto job = jobs_.find(task.job);
+  if (job == jobs_.end()) {
+    std::vector<std::string> names;
+    for (const auto& [name, tasks] : jobs_) names.push_back(name);
+    return NotFound("the cluster has no job '", task.job, "'; its jobs are: ", absl::StrJoin(names, ", "));
+  }
+  const auto found = job->second.find(task.index);
+  if (found == job->second.end()) {
+    std::vector<int> indices;
+    for (const auto& [index, address] : job->second) indices.push_back(index);
+    return NotFound("job '", task.job, "' has no task ", task.index, "; its tasks are: ", absl::StrJoin(indices, ", "));
+  }
+  return found->second;
+}
+
+}  // namespace millrace

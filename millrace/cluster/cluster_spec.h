@@ -1,0 +1,61 @@
+// Which jobs a cluster has, which tasks each job, and where each task listens.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "millrace/base/status.h"
+#include "millrace/proto/config.pb.h"
+
+namespace millrace {
+
+namespace pb = ::tensorflow;
+
+struct TaskId {
+  std::string job;
+  int index = 0;
+
+  // "/job:ps/replica:0/task:0".
+  std::string name() const;
+  // Of a device name or a task name; INVALID_ARGUMENT when it lacks the job or the task.
+  static StatusOr<TaskId> Of(absl::string_view name);
+  friend bool operator==(const TaskId&, const TaskId&) = default;
+  friend auto operator<=>(const TaskId&, const TaskId&) = default;
+};
+
+// A value. Every job has at least one task; addresses are "host:port" and no two tasks share one.
+class ClusterSpec {
+ public:
+  using Tasks = std::map<int, std::string>;  // dense or with holes
+
+  ClusterSpec() = default;
+  // ClusterSpec::Of({{"ps", {"a:1"}}, {"worker", {"b:1", "b:2"}}}).
+  static StatusOr<ClusterSpec> Of(const std::map<std::string, std::vector<std::string>>& jobs);
+  static StatusOr<ClusterSpec> OfTasks(std::map<std::string, Tasks> jobs);
+  static StatusOr<ClusterSpec> FromDef(const pb::ClusterDef& def);
+  // TensorFlow's flag: "ps|host:port;host:port,worker|host:port". Errors quote the part that is wrong.
+  static StatusOr<ClusterSpec> Parse(absl::string_view text);
+
+  pb::ClusterDef ToDef() const;
+  std::string ToString() const;  // as Parse reads it, where tasks are dense
+  const std::map<std::string, Tasks>& jobs() const { return jobs_; }
+  std::vector<TaskId> tasks() const;
+  bool Has(const TaskId& task) const;
+  // NOT_FOUND lists the jobs, or the tasks of the job, that there are.
+  StatusOr<std::string> Address(const TaskId& task) const;
+  // The same cluster with another address for a task: its port was chosen by the system.
+  void SetAddress(const TaskId& task, std::string address) { jobs_[task.job][task.index] = std::move(address); }
+
+ private:
+  std::map<std::string, Tasks> jobs_;
+};
+
+// "host:port", "[::1]:port". INVALID_ARGUMENT says what is wrong with it.
+struct HostPort {
+  std::string host;
+  int port = 0;
+  static StatusOr<HostPort> Parse(absl::string_view text);
+};
+
+}  // namespace millrace

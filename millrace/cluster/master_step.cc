@@ -1,0 +1,204 @@
+#include "millrace/cluster/master_step.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "millrace/cluster/remote_worker.h"
+#include "millrace/graph/graph_def.h"
+
+namespace millrace {
+
+MasterStep::MasterStep(std::shared_ptr<MasterSession> session, std::shared_ptr<const MasterProgram> program,
+                       std::vector<Tensor> feeds, const pb::RunOptions& options, int64_t step_id, Done done)
+    : session_(std::move(session)),
+      program_(std::move(program)),
+      feeds_(std::move(feeds)),
+      trace_(options.trace_level() > pb::RunOptions::NO_TRACE),
+      partition_graphs_(options.output_partition_graphs()),
+      timeout_(options.timeout_in_ms() > 0 ? absl::Milliseconds(options.timeout_in_ms()) : absl::InfiniteDuration()),
+      step_id_(step_id),
+      since_(session_->options_.worker->options().clock->Now()),
+      done_(std::move(done)) {
+  if (!program_->is_local()) {
+    rendezvous_ = session_->options_.worker->StepFor(step_id_);
+    awaited_.assign(program_->parts.size(), true);
+  }
+  result_.fetches.resize(program_->spec.fetches.size());
+}
+
+void MasterStep::Start(const CallControl& control) {
+  const std::shared_ptr<MasterStep> self = shared_from_this();
+  const int parts = static_cast<int>(program_->parts.size());
+  pending_.store(parts + 1);  // one for this function
+  if (control.cancellation != nullptr) {
+    const CancellationManager::Token token = control.cancellation->NewToken();
+    if (control.cancellation->Register(token, [weak = weak_from_this()] {
+          if (auto step = weak.lock()) step->Cancel(Cancelled("the client gave up on the step"));
+        })) {
+      outer_ = control.cancellation;
+      outer_token_ = token;
+    } else {
+      Cancel(Cancelled("the client gave up on the step"));
+    }
+  }
+  // A limit that the caller's transport watches needs no timer here.
+  if (timeout_ != absl::InfiniteDuration() && control.timeout == absl::InfiniteDuration()) {
+    timer_ = session_->options_.timers->Schedule(timeout_, [weak = weak_from_this(), timeout = timeout_] {
+      if (auto step = weak.lock()) {
+        step->Cancel(DeadlineExceeded("the step did not end within ", absl::FormatDuration(timeout)));
+      }
+    });
+  }
+  int home = -1;
+  for (int i = 0; i < parts; ++i) {
+    if (program_->parts[i].peer == nullptr) {
+      home = i;
+    } else {
+      RunAtPeer(i);
+    }
+  }
+  // Last, since it works on this thread.
+  if (home >= 0) RunAtHome(home);
+  if (pending_.fetch_sub(1) == 1) End();
+}
+
+void MasterStep::RunAtPeer(int index) {
+  const ProgramPart& part = program_->parts[index];
+  RunGraphCall call;
+  call.session_handle = session_->handle();
+  call.graph_handle = part.graph_handle;
+  call.step_id = step_id_;
+  call.request_id = step_id_;
+  call.exec_opts.set_record_timeline(trace_);
+  call.exec_opts.set_record_partition_graphs(partition_graphs_);
+  for (const ClientEdge& feed : part.feeds) call.send.emplace_back(feed.key, feeds_[feed.index]);
+  for (const ClientEdge& fetch : part.fetches) call.recv_keys.push_back(fetch.key);
+  part.peer->worker->RunGraph(
+      {.cancellation = &cancellation_}, std::move(call),
+      [self = shared_from_this(), index](StatusOr<RunGraphAnswer> answer) {
+        const ProgramPart& part = self->program_->parts[index];
+        if (!answer.ok()) return self->OnPart(index, answer.status());
+        Status status = answer->status;
+        if (!status.ok() && !absl::StrContains(status.message(), part.peer->name)) {
+          status = WithPrefix(absl::StrCat("From ", part.peer->name, ":\n"), status);
+        }
+        if (status.ok()) {
+          for (const ClientEdge& fetch : part.fetches) {
+            bool found = false;
+            for (auto& [key, value] : answer->recv) {
+              if (key != fetch.key) continue;
+              self->result_.fetches[fetch.index] = value;
+              found = true;
+            }
+            if (!found) status = Internal(part.peer->name, " did not give ", self->program_->spec.fetches[fetch.index]);
+          }
+        }
+        {
+          MutexLock lock(&self->mu_);
+          if (answer->step_stats.dev_stats_size() > 0) self->stats_.push_back(std::move(answer->step_stats));
+          for (pb::GraphDef& graph : answer->partition_graphs) self->graphs_.push_back(std::move(graph));
+        }
+        self->OnPart(index, status);
+      });
+}
+
+void MasterStep::RunAtHome(int index) {
+  const ProgramPart& part = program_->parts[index];
+  PartRun run{.graph = part.graph, .step_id = step_id_, .rendezvous = rendezvous_};
+  run.feeds.reserve(part.home_feeds.size());
+  for (const int feed : part.home_feeds) run.feeds.push_back(feeds_[feed]);
+  if (program_->is_local()) feeds_.clear();  // the plan may take their memory over
+  run.num_fetches = part.home_fetches.size();
+  run.trace = trace_;
+  run.cancellation = &cancellation_;
+  run.owner = shared_from_this();
+  session_->options_.worker->Run(std::move(run), [self = shared_from_this(), index](PartResult result) {
+    const ProgramPart& part = self->program_->parts[index];
+    if (result.status.ok()) {
+      for (size_t i = 0; i < part.home_fetches.size(); ++i) {
+        self->result_.fetches[part.home_fetches[i]] = std::move(result.fetches[i]);
+      }
+    }
+    if (self->trace_ || self->partition_graphs_) {
+      MutexLock lock(&self->mu_);
+      if (self->trace_) self->stats_.push_back(std::move(result.step_stats));
+      if (self->partition_graphs_) self->graphs_.push_back(ExportGraphDef(part.graph->plan->graph()));
+    }
+    self->OnPart(index, result.status);
+  });
+}
+
+void MasterStep::Note(const Status& status) {
+  MutexLock lock(&mu_);
+  const auto rank = [](const Status& s) { return s.ok() ? 0 : absl::IsCancelled(s) ? 1 : IsDerived(s) ? 2 : 3; };
+  if (rank(status) > rank(status_)) status_ = status;
+}
+
+void MasterStep::OnPart(int index, Status status) {
+  if (!program_->is_local()) {
+    MutexLock lock(&mu_);
+    awaited_[index] = false;
+  }
+  if (!status.ok()) {
+    Note(status);
+    Cancel(status);
+  }
+  if (pending_.fetch_sub(1) == 1) End();
+}
+
+void MasterStep::End() {
+  if (timer_ != 0) session_->options_.timers->Cancel(timer_);
+  if (outer_ != nullptr) outer_->TryDeregister(outer_token_);
+  Status status;
+  {
+    MutexLock lock(&mu_);
+    status = WithoutDerivedMark(status_);
+    for (pb::StepStats& stats : stats_) result_.metadata.mutable_step_stats()->MergeFrom(stats);
+    for (pb::GraphDef& graph : graphs_) *result_.metadata.add_partition_graphs() = std::move(graph);
+  }
+  // What ended the step from outside counts for more than how a part felt it.
+  if (!status.ok() && cancellation_.IsCancelled() && absl::IsDeadlineExceeded(cancellation_.status())) {
+    const Status why = cancellation_.status();
+    status = DeadlineExceeded(why.message(), absl::IsDeadlineExceeded(status) ? "" : "; it was waiting in: ",
+                              absl::IsDeadlineExceeded(status) ? "" : status.message());
+  }
+  if (rendezvous_) {
+    session_->options_.worker->ForgetStep(step_id_);
+    for (const ProgramPart& part : program_->parts) {
+      if (part.peer == nullptr) continue;
+      // A worker of ours forgets a step by itself when it went well and all its tensors were taken.
+      const SessionTask* task = session_->FindTask(part.peer->name);
+      if (status.ok() && task != nullptr && task->speaks_millrace) continue;
+      part.peer->worker->CleanupGraph({.timeout = absl::Seconds(10)}, step_id_, [](Status) {});
+    }
+  }
+  const std::shared_ptr<MasterSession> session = session_;
+  Done done = std::move(done_);
+  MasterSession::StepResult result = std::move(result_);
+  session->OnStepEnded(this);
+  if (status.ok()) {
+    done(std::move(result));
+  } else {
+    done(std::move(status));
+  }
+}
+
+void MasterStep::ListAwaited(std::vector<Awaited>* peers) const {
+  MutexLock lock(&mu_);
+  for (size_t i = 0; i < awaited_.size(); ++i) {
+    const ProgramPart& part = program_->parts[i];
+    if (!awaited_[i] || part.peer == nullptr) continue;
+    peers->push_back({.task = part.peer->name, .address = part.peer->address, .worker = part.peer->worker,
+                      .incarnation = part.incarnation});
+  }
+}
+
+bool MasterStep::Awaits(const std::string& task) const {
+  MutexLock lock(&mu_);
+  for (size_t i = 0; i < awaited_.size(); ++i) {
+    if (awaited_[i] && program_->parts[i].peer != nullptr && program_->parts[i].peer->name == task) return true;
+  }
+  return false;
+}
+
+}  // namespace millrace

@@ -1,0 +1,64 @@
+// One step over the tasks that take part in it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "millrace/cluster/master_session.h"
+
+namespace millrace {
+
+// Runs the part at home and asks the peers for theirs, all at once. The first part that fails cancels the others; the step ends when
+// every part has. Lives until then by itself.
+class MasterStep : public std::enable_shared_from_this<MasterStep> {
+ public:
+  using Done = MasterSession::Done<MasterSession::StepResult>;
+
+  MasterStep(std::shared_ptr<MasterSession> session, std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds,
+             const pb::RunOptions& options, int64_t step_id, Done done);
+  // With the caller's own limits. Call once.
+  void Start(const CallControl& control);
+  void Cancel(const Status& why) { cancellation_.StartCancel(why); }
+
+  int64_t step_id() const { return step_id_; }
+  absl::Time since() const { return since_; }
+  // What the parts at peers still owe.
+  void ListAwaited(std::vector<Awaited>* peers) const;
+  bool Awaits(const std::string& task) const;
+  // At home; null for a step of the master's own task alone.
+  const RefPtr<StepRendezvous>& rendezvous() const { return rendezvous_; }
+
+ private:
+  void RunAtPeer(int index);
+  void RunAtHome(int index);
+  void OnPart(int index, Status status);
+  void End();
+  // The first error that is no mere consequence.
+  void Note(const Status& status);
+
+  const std::shared_ptr<MasterSession> session_;
+  const std::shared_ptr<const MasterProgram> program_;
+  std::vector<Tensor> feeds_;
+  const bool trace_;
+  const bool partition_graphs_;
+  const absl::Duration timeout_;
+  const int64_t step_id_;
+  const absl::Time since_;
+  Done done_;
+  CancellationManager cancellation_;
+  RefPtr<StepRendezvous> rendezvous_;
+  CancellationManager* outer_ = nullptr;
+  CancellationManager::Token outer_token_ = 0;
+  TimerQueue::Id timer_ = 0;
+  std::atomic<int> pending_{0};
+
+  mutable Mutex mu_;
+  std::vector<bool> awaited_ ABSL_GUARDED_BY(mu_);  // by part
+  Status status_ ABSL_GUARDED_BY(mu_);
+  MasterSession::StepResult result_;  // each part writes its own fetches
+  std::vector<pb::StepStats> stats_ ABSL_GUARDED_BY(mu_);
+  std::vector<pb::GraphDef> graphs_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace

@@ -1,0 +1,106 @@
+// One part of a step at work on this task.
+#include <utility>
+
+#include "millrace/cluster/part_execution.h"
+
+namespace millrace {
+
+Worker::PartExecution::PartExecution(std::shared_ptr<Worker> worker, PartRun run, absl::AnyInvocable<void(PartResult)> done)
+    : worker_(std::move(worker)), run_(std::move(run)), done_(std::move(done)), since_(worker_->options_.clock->Now()) {
+  const WorkerOptions& options = worker_->options_;
+  step_.step_id = run_.step_id;
+  step_.resources = run_.graph->session->resources().get();
+  step_.rendezvous = run_.rendezvous.get();
+  step_.cancellation = run_.cancellation;
+  step_.inter_op = options.inter_op;
+  step_.step_resources = &step_resources_;
+  step_.waits = options.waits.get();
+  step_.files = options.files;
+  step_.functions = run_.graph->functions.get();
+  if (run_.trace) stats_ = std::make_unique<StepStatsCollector>(options.clock);
+  result_.fetches.resize(run_.num_fetches);
+}
+
+void Worker::PartExecution::Start() {
+  if (run_.rendezvous) {
+    run_.rendezvous->Attach(run_.graph->session->peers());
+    // What fails or cancels the step ends its waits here, and whoever waits for its tensors is told the same.
+    token_ = run_.cancellation->NewToken();
+    const bool registered = run_.cancellation->Register(
+        token_, [rendezvous = run_.rendezvous, cancellation = run_.cancellation] { rendezvous->Abort(cancellation->status()); });
+    if (!registered) {
+      End(run_.cancellation->status());
+      return;
+    }
+    worker_->liveness_->Poke();
+  }
+  {
+    MutexLock lock(&worker_->mu_);
+    if (worker_->going_down_.ok()) {
+      next_ = worker_->running_;
+      if (next_ != nullptr) next_->previous_ = this;
+      worker_->running_ = this;
+      listed_ = true;
+    }
+  }
+  if (!listed_) {
+    End(Unavailable("task ", worker_->options_.task.name(), " is going down"));
+    return;
+  }
+  arena_ = worker_->TakeArena();
+  run_.graph->plan->RunAsync(
+      {.step = &step_, .feeds = run_.feeds, .allocator = arena_.get(), .stats = stats_.get()},
+      absl::MakeSpan(result_.fetches), [this](Status status) { End(std::move(status)); });
+}
+
+void Worker::PartExecution::End(Status status) {
+  if (token_ != 0) run_.cancellation->TryDeregister(token_);
+  // Those who wait for tensors that will not come are told why.
+  if (!status.ok() && run_.rendezvous) run_.rendezvous->Abort(status);
+  if (stats_ != nullptr) stats_->ToProto(&result_.step_stats);
+  if (listed_) {
+    MutexLock lock(&worker_->mu_);
+    if (previous_ != nullptr) {
+      previous_->next_ = next_;
+    } else {
+      worker_->running_ = next_;
+    }
+    if (next_ != nullptr) next_->previous_ = previous_;
+  }
+  if (arena_) worker_->GiveBack(std::move(arena_));
+  result_.status = std::move(status);
+  if (!result_.status.ok()) result_.fetches.clear();
+  PartResult result = std::move(result_);
+  absl::AnyInvocable<void(PartResult)> done = std::move(done_);
+  delete this;
+  done(std::move(result));
+}
+
+void Worker::Shutdown(const Status& why) {
+  std::vector<RefPtr<StepRendezvous>> steps;
+  std::vector<std::pair<std::shared_ptr<void>, CancellationManager*>> running;
+  {
+    MutexLock lock(&mu_);
+    if (!going_down_.ok()) return;
+    going_down_ = why;
+    for (auto& [id, step] : steps_) steps.push_back(step.rendezvous);
+    for (const PartExecution* p = running_; p != nullptr; p = p->next_) running.emplace_back(p->run_.owner, p->run_.cancellation);
+  }
+  for (const RefPtr<StepRendezvous>& step : steps) step->Abort(why);
+  for (auto& [owner, cancellation] : running) cancellation->StartCancel(why);
+}
+
+void Worker::Run(PartRun run, absl::AnyInvocable<void(PartResult)> done) {
+  (new PartExecution(shared_from_this(), std::move(run), std::move(done)))->Start();
+}
+
+std::vector<RunningPart> Worker::ListRunning() const {
+  std::vector<RunningPart> parts;
+  MutexLock lock(&mu_);
+  for (const PartExecution* p = running_; p != nullptr; p = p->next_) {
+    parts.push_back({.step_id = p->run_.step_id, .session = p->run_.graph->session->handle(), .since = p->since_});
+  }
+  return parts;
+}
+
+}  // namespace millrace

@@ -1,0 +1,36 @@
+// One part of a step at work on this task.
+#pragma once
+
+#include <memory>
+
+#include "millrace/cluster/worker.h"
+
+namespace millrace {
+
+// Deletes itself when the part has ended.
+class Worker::PartExecution {
+ public:
+  PartExecution(std::shared_ptr<Worker> worker, PartRun run, absl::AnyInvocable<void(PartResult)> done);
+  void Start();
+
+ private:
+  friend class Worker;
+  void End(Status status);
+
+  const std::shared_ptr<Worker> worker_;
+  PartRun run_;
+  absl::AnyInvocable<void(PartResult)> done_;
+  const absl::Time since_;
+  StepResources step_resources_;
+  StepContext step_;
+  RefPtr<StepArena> arena_;
+  std::unique_ptr<StepStatsCollector> stats_;
+  PartResult result_;
+  CancellationManager::Token token_ = 0;
+  // Guarded by the worker's mu_.
+  bool listed_ = false;
+  PartExecution* next_ = nullptr;
+  PartExecution* previous_ = nullptr;
+};
+
+}  // namespace millrace

@@ -1,0 +1,40 @@
+// The other tasks of a cluster, as one task reaches them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "millrace/cluster/cluster_spec.h"
+#include "millrace/cluster/worker_interface.h"
+#include "millrace/net/transport.h"
+
+namespace millrace {
+
+struct Peer {
+  TaskId id;
+  std::string name;     // "/job:ps/replica:0/task:0"
+  std::string address;  // "host:port"
+  std::shared_ptr<WorkerInterface> worker;
+};
+
+// All tasks of `cluster` but `self`. Constant after it is made, so thread-safe.
+class PeerSet {
+ public:
+  PeerSet(const ClusterSpec& cluster, const TaskId& self, net::Transport* transport);
+
+  const std::string& self() const { return self_; }
+  // Null when the cluster has no such task, or it is oneself.
+  const Peer* Find(absl::string_view task) const;
+  const std::vector<Peer>& all() const { return all_; }
+  const ClusterSpec& cluster() const { return cluster_; }
+
+ private:
+  const std::string self_;
+  const ClusterSpec cluster_;
+  std::vector<Peer> all_;
+  absl::flat_hash_map<std::string, int> by_name_;
+};
+
+}  // namespace millrace

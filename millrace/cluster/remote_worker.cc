@@ -1,0 +1,165 @@
+#include "millrace/cluster/remote_worker.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
+
+namespace millrace {
+namespace {
+
+constexpr absl::string_view kDerivedMark = "[_Derived_]";
+
+const std::string kService = "/tensorflow.WorkerService/";
+
+// Ends with the call, whichever of answer and cancellation comes first.
+struct TakenBack : RefCounted {
+  Mutex mu;
+  RefPtr<net::OutgoingCall> call ABSL_GUARDED_BY(mu);
+  bool cancelled ABSL_GUARDED_BY(mu) = false;
+};
+
+template <typename Response>
+net::Channel::Done Parsed(WorkerInterface::Done<Response> done) {
+  return [done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
+    if (!answer.ok()) return done(answer.status());
+    Response response;
+    if (Status status = net::Parse(*answer, &response); !status.ok()) return done(status);
+    done(std::move(response));
+  };
+}
+
+net::Channel::Done StatusOnly(WorkerInterface::DoneStatus done) {
+  return [done = std::move(done)](StatusOr<net::Bytes> answer) mutable { done(answer.status()); };
+}
+
+}  // namespace
+
+void CallWithControl(net::Channel* channel, const std::string& method, net::Bytes request, const CallControl& control,
+                     net::Channel::Done done) {
+  const net::CallOptions options{.timeout = control.timeout};
+  CancellationManager* const cancellation = control.cancellation;
+  if (cancellation == nullptr) {
+    channel->Call(method, std::move(request), options, std::move(done));
+    return;
+  }
+  RefPtr<TakenBack> state = MakeRef<TakenBack>();
+  const CancellationManager::Token token = cancellation->NewToken();
+  const bool registered = cancellation->Register(token, [state] {
+    RefPtr<net::OutgoingCall> call;
+    {
+      MutexLock lock(&state->mu);
+      state->cancelled = true;
+      call = state->call;
+    }
+    if (call) call->Cancel();
+  });
+  if (!registered) return done(cancellation->status());
+  RefPtr<net::OutgoingCall> call =
+      channel->Call(method, std::move(request), options,
+                    [cancellation, token, done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
+                      cancellation->TryDeregister(token);
+                      if (!answer.ok() && absl::IsCancelled(answer.status()) && cancellation->IsCancelled()) {
+                        return done(cancellation->status());
+                      }
+                      done(std::move(answer));
+                    });
+  bool cancelled = false;
+  {
+    MutexLock lock(&state->mu);
+    cancelled = state->cancelled;
+    state->call = call;
+  }
+  if (cancelled && call) call->Cancel();
+}
+
+Status MarkDerived(const Status& status) {
+  if (status.ok() || IsDerived(status)) return status;
+  return WithPrefix(kDerivedMark, status);
+}
+
+bool IsDerived(const Status& status) { return absl::StartsWith(status.message(), kDerivedMark); }
+
+Status WithoutDerivedMark(const Status& status) {
+  return IsDerived(status) ? Status(status.code(), absl::StripPrefix(status.message(), kDerivedMark)) : status;
+}
+
+Status RemoteWorker::Named(const Status& status, absl::string_view method) const {
+  if (status.ok() || absl::StrContains(status.message(), task_)) return status;
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+      return Unavailable("task ", task_, " at ", channel_->address(), " cannot be reached (", method,
+                         "): ", status.message());
+    case absl::StatusCode::kDeadlineExceeded:
+      return DeadlineExceeded("task ", task_, " at ", channel_->address(), " did not answer in time (", method,
+                              "): ", status.message());
+    case absl::StatusCode::kCancelled:
+      return status;
+    default:
+      return WithPrefix(absl::StrCat("task ", task_, " at ", channel_->address(), " (", method, "): "), status);
+  }
+}
+
+void RemoteWorker::Call(const std::string& method, net::Bytes request, const CallControl& control, net::Channel::Done done) {
+  CallWithControl(channel_.get(), kService + method, std::move(request), control,
+                  [self = shared_from_this(), method, done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
+                    if (!answer.ok()) return done(self->Named(answer.status(), method));
+                    done(std::move(answer));
+                  });
+}
+
+void RemoteWorker::GetStatus(const CallControl& control, Done<pb::GetStatusResponse> done) {
+  Call("GetStatus", {}, control, Parsed<pb::GetStatusResponse>(std::move(done)));
+}
+
+void RemoteWorker::CreateWorkerSession(const CallControl& control, pb::CreateWorkerSessionRequest request, DoneStatus done) {
+  Call("CreateWorkerSession", net::Serialize(request), control, StatusOnly(std::move(done)));
+}
+
+void RemoteWorker::DeleteWorkerSession(const CallControl& control, const std::string& session, DoneStatus done) {
+  pb::DeleteWorkerSessionRequest request;
+  request.set_session_handle(session);
+  Call("DeleteWorkerSession", net::Serialize(request), control, StatusOnly(std::move(done)));
+}
+
+void RemoteWorker::RegisterGraph(const CallControl& control, pb::RegisterGraphRequest request,
+                                 Done<pb::RegisterGraphResponse> done) {
+  Call("RegisterGraph", net::Serialize(request), control, Parsed<pb::RegisterGraphResponse>(std::move(done)));
+}
+
+void RemoteWorker::DeregisterGraph(const CallControl& control, pb::DeregisterGraphRequest request, DoneStatus done) {
+  Call("DeregisterGraph", net::Serialize(request), control, StatusOnly(std::move(done)));
+}
+
+void RemoteWorker::RunGraph(const CallControl& control, RunGraphCall call, Done<RunGraphAnswer> done) {
+  StatusOr<net::Bytes> request = EncodeRunGraph(call);
+  if (!request.ok()) return done(request.status());
+  Call("RunGraph", *std::move(request), control, [done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
+    if (!answer.ok()) return done(answer.status());
+    done(DecodeRunGraphAnswer(*answer));
+  });
+}
+
+void RemoteWorker::CleanupGraph(const CallControl& control, int64_t step_id, DoneStatus done) {
+  pb::CleanupGraphRequest request;
+  request.set_step_id(step_id);
+  Call("CleanupGraph", net::Serialize(request), control, StatusOnly(std::move(done)));
+}
+
+void RemoteWorker::CleanupAll(const CallControl& control, std::vector<std::string> containers, DoneStatus done) {
+  pb::CleanupAllRequest request;
+  for (std::string& container : containers) request.add_container(std::move(container));
+  Call("CleanupAll", net::Serialize(request), control, StatusOnly(std::move(done)));
+}
+
+void RemoteWorker::RecvTensor(const CallControl& control, int64_t step_id, const std::string& key, Done<RendezvousItem> done) {
+  pb::RecvTensorRequest request;
+  request.set_step_id(step_id);
+  request.set_rendezvous_key(key);
+  Call("RecvTensor", net::Serialize(request), control, [done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
+    if (!answer.ok()) return done(answer.status());
+    done(DecodeRecvTensorAnswer(*answer, Allocator::Heap()));
+  });
+}
+
+}  // namespace millrace

@@ -1,0 +1,47 @@
+// A worker in another process.
+#pragma once
+
+#include <memory>
+
+#include "millrace/cluster/worker_interface.h"
+#include "millrace/net/transport.h"
+
+namespace millrace {
+
+// Speaks tensorflow.WorkerService over the channel. Errors of the transport name the task. Made by std::make_shared: a call in flight
+// keeps it alive.
+class RemoteWorker : public WorkerInterface, public std::enable_shared_from_this<RemoteWorker> {
+ public:
+  RemoteWorker(std::string task, std::shared_ptr<net::Channel> channel)
+      : task_(std::move(task)), channel_(std::move(channel)) {}
+
+  void GetStatus(const CallControl& control, Done<pb::GetStatusResponse> done) override;
+  void CreateWorkerSession(const CallControl& control, pb::CreateWorkerSessionRequest request, DoneStatus done) override;
+  void DeleteWorkerSession(const CallControl& control, const std::string& session, DoneStatus done) override;
+  void RegisterGraph(const CallControl& control, pb::RegisterGraphRequest request,
+                     Done<pb::RegisterGraphResponse> done) override;
+  void DeregisterGraph(const CallControl& control, pb::DeregisterGraphRequest request, DoneStatus done) override;
+  void RunGraph(const CallControl& control, RunGraphCall call, Done<RunGraphAnswer> done) override;
+  void CleanupGraph(const CallControl& control, int64_t step_id, DoneStatus done) override;
+  void CleanupAll(const CallControl& control, std::vector<std::string> containers, DoneStatus done) override;
+  void RecvTensor(const CallControl& control, int64_t step_id, const std::string& key, Done<RendezvousItem> done) override;
+
+ private:
+  void Call(const std::string& method, net::Bytes request, const CallControl& control, net::Channel::Done done);
+  Status Named(const Status& status, absl::string_view method) const;
+
+  const std::string task_;
+  const std::shared_ptr<net::Channel> channel_;
+};
+
+// Makes one call that `control` can take back: for whoever talks to a channel itself.
+void CallWithControl(net::Channel* channel, const std::string& method, net::Bytes request, const CallControl& control,
+                     net::Channel::Done done);
+
+// An error that only passes on what happened elsewhere in the same step. Others in the step know better, and their word counts.
+// TensorFlow's mark, so that mixed clusters agree.
+Status MarkDerived(const Status& status);
+bool IsDerived(const Status& status);
+Status WithoutDerivedMark(const Status& status);
+
+}  // namespace millrace

@@ -1,0 +1,65 @@
+// Where the tensors of one step meet on one task: those made here wait for whoever wants them, those made elsewhere are fetched.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "millrace/base/mutex.h"
+#include "millrace/base/ref.h"
+#include "millrace/cluster/liveness.h"
+#include "millrace/cluster/peers.h"
+#include "millrace/runtime/rendezvous.h"
+#include "millrace/runtime/wait_registry.h"
+
+namespace millrace {
+
+// A key's parts, as views into it.
+struct ParsedKey {
+  absl::string_view send_device, recv_device, tensor;
+  absl::string_view send_task, recv_task;  // the devices up to "/device:"
+  uint64_t incarnation = 0;
+  // INVALID_ARGUMENT quotes what is no key.
+  static StatusOr<ParsedKey> Parse(absl::string_view key);
+};
+
+// Thread-safe. Made by the first message of its step, which may be another task's wish for a tensor.
+class StepRendezvous : public Rendezvous, public RefCounted {
+ public:
+  StepRendezvous(int64_t step_id, WaitRegistry* waits) : step_id_(step_id), waits_(waits) {}
+
+  // Before the step runs here: how to reach the others.
+  void Attach(std::shared_ptr<const PeerSet> peers);
+
+  Status Send(absl::string_view key, RendezvousItem item) override;
+  // From this task's table, or from the task that makes it.
+  void Recv(absl::string_view key, Done done) override;
+  // From this task's table: what another task asks for.
+  void RecvLocal(absl::string_view key, Done done) { local_.Recv(key, std::move(done)); }
+  // Everything that waits, here or at peers, ends with `why`.
+  void Abort(Status why) override;
+
+  // The peers whose tensors are on the way, for the liveness of each; and the end of a lost one.
+  void ListAwaited(std::vector<Awaited>* peers);
+  bool AbortIfAwaiting(const std::string& task, const Status& why);
+  // True while somebody waits for a tensor of this step, here or from elsewhere.
+  bool HasWaiters();
+
+ private:
+  struct Fetching {
+    int count = 0;
+    uint64_t incarnation = 0;
+  };
+  void RecvRemote(const Peer& peer, const ParsedKey& key, absl::string_view text, Done done);
+
+  const int64_t step_id_;
+  WaitRegistry* const waits_;
+  LocalRendezvous local_;
+  CancellationManager fetches_;  // of the calls to peers
+  Mutex mu_;
+  std::shared_ptr<const PeerSet> peers_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<std::string, Fetching> fetching_ ABSL_GUARDED_BY(mu_);  // by task
+};
+
+}  // namespace millrace

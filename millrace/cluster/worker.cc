@@ -1,0 +1,302 @@
+#include "millrace/cluster/worker.h"
+
+#include <utility>
+
+#include "millrace/device/renamed_device.h"
+#include "millrace/graph/graph_def.h"
+
+namespace millrace {
+namespace {
+
+// A step whose master never said that it is over is forgotten after this time without a sign of it.
+constexpr absl::Duration kStaleStep = absl::Minutes(2);
+constexpr size_t kIdleArenas = 16;
+
+}  // namespace
+
+std::shared_ptr<Worker> Worker::Make(WorkerOptions options) {
+  std::shared_ptr<Worker> worker(new Worker(std::move(options)));
+  worker->liveness_ = LivenessMonitor::Make(worker->options_.liveness, std::weak_ptr<LivenessClient>(worker));
+  return worker;
+}
+
+Worker::Worker(WorkerOptions options) : options_(std::move(options)), last_sweep_(options_.clock->Now()) {
+  legacy_session_ = std::make_shared<WorkerSession>(WorkerSessionOptions{
+      .devices = options_.devices,
+      .resources = options_.resources,
+      .peers = std::make_shared<PeerSet>(options_.cluster, options_.task, options_.transport)});
+}
+
+Worker::~Worker() {
+  for (auto& [handle, session] : sessions_) session->DeregisterAll();
+  legacy_session_->DeregisterAll();
+}
+
+void Worker::GetStatus(const CallControl&, Done<pb::GetStatusResponse> done) {
+  pb::GetStatusResponse response;
+  for (const auto& device : options_.devices) {
+    pb::DeviceAttributes* attributes = response.add_device_attributes();
+    attributes->set_name(device->name());
+    attributes->set_device_type(device->type());
+    attributes->set_memory_limit(256 << 20);
+    attributes->mutable_locality();
+    attributes->set_incarnation(device->incarnation());
+    attributes->set_xla_global_id(-1);
+  }
+  done(std::move(response));
+}
+
+StatusOr<std::shared_ptr<WorkerSession>> Worker::MakeSession(const pb::CreateWorkerSessionRequest& request) {
+  WorkerSessionOptions session{.handle = request.session_handle(), .devices = options_.devices};
+  session.resources = request.isolate_session_state() ? std::make_shared<ResourceManager>() : options_.resources;
+  MutexLock lock(&mu_);
+  if (!going_down_.ok()) return going_down_;
+  const auto found = sessions_.find(request.session_handle());
+  if (found != sessions_.end()) return found->second;
+  const pb::ServerDef& server = request.server_def();
+  if (server.cluster().job_size() == 0) {
+    session.peers = legacy_session_->peers();
+  } else {
+    // A cluster of the session's own, in which this task may go by another name.
+    MR_ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::FromDef(server.cluster()));
+    const TaskId self{server.job_name(), server.task_index()};
+    MR_RETURN_IF_ERROR(cluster.Address(self).status());
+    session.peers = std::make_shared<PeerSet>(cluster, self, options_.transport);
+    if (!(self == options_.task)) {
+      session.devices.clear();
+      for (const auto& device : options_.devices) session.devices.push_back(RenameDevice(device, self.name()));
+    }
+  }
+  return sessions_.emplace(session.handle, std::make_shared<WorkerSession>(std::move(session))).first->second;
+}
+
+void Worker::CreateWorkerSession(const CallControl&, pb::CreateWorkerSessionRequest request, DoneStatus done) {
+  if (request.session_handle().empty()) return done(InvalidArgument("a worker session needs a handle"));
+  done(MakeSession(request).status());
+}
+
+void Worker::DeleteWorkerSession(const CallControl&, const std::string& handle, DoneStatus done) {
+  std::shared_ptr<WorkerSession> session;
+  std::vector<RefPtr<StepRendezvous>> steps;
+  {
+    MutexLock lock(&mu_);
+    if (auto node = sessions_.extract(handle); !node.empty()) session = std::move(node.mapped());
+    absl::erase_if(steps_, [&](auto& entry) {
+      if (handle.empty() || entry.second.session != handle) return false;
+      steps.push_back(std::move(entry.second.rendezvous));
+      return true;
+    });
+  }
+  for (const RefPtr<StepRendezvous>& step : steps) step->Abort(Cancelled("the session was closed"));
+  if (session != nullptr) session->DeregisterAll();
+  done(absl::OkStatus());
+}
+
+StatusOr<std::shared_ptr<WorkerSession>> Worker::FindSession(const std::string& handle, bool created) const {
+  MutexLock lock(&mu_);
+  if (!going_down_.ok()) return going_down_;
+  if (handle.empty() || !created) return legacy_session_;
+  const auto it = sessions_.find(handle);
+  if (it != sessions_.end()) return it->second;
+  return Aborted("task ", options_.task.name(), " does not know session '", handle,
+                 "': it was restarted since, or the session is closed");
+}
+
+void Worker::RegisterGraph(const CallControl&, pb::RegisterGraphRequest request, Done<pb::RegisterGraphResponse> done) {
+  StatusOr<std::shared_ptr<WorkerSession>> session =
+      FindSession(request.session_handle(), request.create_worker_session_called());
+  if (!session.ok()) return done(session.status());
+  const bool plain = request.config_proto().graph_options().optimizer_options().opt_level() == pb::OptimizerOptions::L0;
+  auto graph = std::make_unique<Graph>();
+  if (Status status = ImportGraphDef(std::move(*request.mutable_graph_def()), graph.get()); !status.ok()) {
+    return done(status);
+  }
+  StatusOr<std::shared_ptr<RegisteredGraph>> compiled =
+      (*session)->Compile(std::move(graph), {}, plain ? PassOptions::None() : PassOptions());
+  if (!compiled.ok()) return done(compiled.status());
+  pb::RegisterGraphResponse response;
+  response.set_graph_handle((*session)->Register(*std::move(compiled)));
+  done(std::move(response));
+}
+
+void Worker::DeregisterGraph(const CallControl&, pb::DeregisterGraphRequest request, DoneStatus done) {
+  StatusOr<std::shared_ptr<WorkerSession>> session =
+      FindSession(request.session_handle(), request.create_worker_session_called());
+  done(session.ok() ? (*session)->Deregister(request.graph_handle()) : session.status());
+}
+
+RefPtr<StepRendezvous> Worker::StepFor(int64_t step_id) {
+  MutexLock lock(&mu_);
+  DropStaleSteps();
+  Step& step = steps_[step_id];
+  if (!step.rendezvous) {
+    step.rendezvous = MakeRef<StepRendezvous>(step_id, options_.waits.get());
+    if (!going_down_.ok()) step.rendezvous->Abort(going_down_);
+  }
+  step.touched = options_.clock->Now();
+  return step.rendezvous;
+}
+
+void Worker::ForgetStep(int64_t step_id) {
+  RefPtr<StepRendezvous> rendezvous;
+  {
+    MutexLock lock(&mu_);
+    if (auto node = steps_.extract(step_id); !node.empty()) rendezvous = std::move(node.mapped().rendezvous);
+  }
+  if (rendezvous) rendezvous->Abort(Cancelled("the step has ended"));
+}
+
+void Worker::DropStaleSteps() {
+  const absl::Time now = options_.clock->Now();
+  if (now - last_sweep_ < kStaleStep / 4) return;
+  last_sweep_ = now;
+  absl::erase_if(steps_, [&](auto& entry) {
+    const Step& step = entry.second;
+    return !step.running && now - step.touched > kStaleStep && !step.rendezvous->HasWaiters();
+  });
+}
+
+void Worker::RunGraph(const CallControl& control, RunGraphCall call, Done<RunGraphAnswer> done) {
+  StatusOr<std::shared_ptr<WorkerSession>> session = FindSession(call.session_handle, call.create_worker_session_called);
+  if (!session.ok()) return done(session.status());
+  StatusOr<std::shared_ptr<RegisteredGraph>> graph = (*session)->Find(call.graph_handle);
+  if (!graph.ok()) return done(graph.status());
+  if (control.cancellation == nullptr) return done(Internal("a step cannot run without a way to cancel it"));
+  PartRun run{.graph = *std::move(graph), .step_id = call.step_id, .rendezvous = StepFor(call.step_id)};
+  run.trace = call.exec_opts.record_timeline();
+  run.cancellation = control.cancellation;
+  run.owner = control.owner;
+  {
+    MutexLock lock(&mu_);
+    Step& step = steps_[call.step_id];
+    if (step.running) return done(AlreadyExists("step ", call.step_id, " runs on ", options_.task.name(), " already"));
+    step.session = call.session_handle;
+    step.running = true;
+  }
+  const RefPtr<StepRendezvous> rendezvous = run.rendezvous;
+  auto answer = std::make_unique<RunGraphAnswer>();
+  for (auto& [key, value] : call.send) {
+    if (Status status = rendezvous->Send(key, {std::move(value), false}); !status.ok()) answer->status = status;
+  }
+  if (call.exec_opts.record_partition_graphs()) answer->partition_graphs.push_back(ExportGraphDef(run.graph->plan->graph()));
+  call.send.clear();
+  Run(std::move(run), [self = shared_from_this(), rendezvous, call = std::move(call), answer = std::move(answer),
+                       done = std::move(done)](PartResult result) mutable {
+    self->FinishRunGraph(call, *rendezvous, *answer, std::move(result));
+    done(std::move(*answer));
+  });
+}
+
+void Worker::FinishRunGraph(const RunGraphCall& call, StepRendezvous& rendezvous, RunGraphAnswer& answer, PartResult result) {
+  answer.step_stats = std::move(result.step_stats);
+  if (answer.status.ok()) answer.status = result.status;
+  // Everything that the part sends is there once it has run.
+  for (const std::string& key : call.recv_keys) {
+    if (!answer.status.ok()) break;
+    bool came = false;
+    rendezvous.RecvLocal(key, [&](StatusOr<RendezvousItem> item) {
+      came = true;
+      if (!item.ok()) {
+        answer.status = item.status();
+      } else if (item->is_dead) {
+        StatusOr<ParsedKey> parsed = ParsedKey::Parse(key);
+        answer.status = Internal("the fetched tensor ", parsed.ok() ? parsed->tensor : key, " is dead: its branch was not taken");
+      } else {
+        answer.recv.emplace_back(key, std::move(item->tensor));
+      }
+    });
+    if (!came) {
+      // The callback refers to this frame: it must not be left behind.
+      const Status missing = InvalidArgument("step ", call.step_id, " gives no tensor under '", key, "'");
+      rendezvous.Abort(missing);
+      answer.status = missing;
+    }
+  }
+  MutexLock lock(&mu_);
+  if (const auto it = steps_.find(call.step_id); it != steps_.end()) {
+    it->second.running = false;
+    it->second.touched = options_.clock->Now();
+  }
+}
+
+void Worker::CleanupGraph(const CallControl&, int64_t step_id, DoneStatus done) {
+  ForgetStep(step_id);
+  done(absl::OkStatus());
+}
+
+void Worker::CleanupAll(const CallControl&, std::vector<std::string> containers, DoneStatus done) {
+  if (containers.empty()) containers.push_back(ResourceManager::kDefaultContainer);
+  for (const std::string& container : containers) {
+    options_.resources->ClearContainer(container.empty() ? ResourceManager::kDefaultContainer : container);
+  }
+  done(absl::OkStatus());
+}
+
+void Worker::RecvTensor(const CallControl& control, int64_t step_id, const std::string& key, Done<RendezvousItem> done) {
+  StatusOr<ParsedKey> parsed = ParsedKey::Parse(key);
+  if (!parsed.ok()) return done(parsed.status());
+  bool same = false;
+  for (const auto& device : options_.devices) same |= device->incarnation() == parsed->incarnation;
+  if (!same) {
+    return done(Aborted("task ", options_.task.name(), " was restarted: the tensor ", parsed->tensor,
+                        " was to come from the process before"));
+  }
+  const RefPtr<StepRendezvous> rendezvous = StepFor(step_id);
+  if (control.cancellation == nullptr) return rendezvous->RecvLocal(key, std::move(done));
+  // A caller that gives up ends its own wait only; the step may go on for others. What waits is shared, since both the tensor
+  // and the cancellation may come.
+  struct Waiting : RefCounted {
+    std::atomic<bool> answered{false};
+    Done<RendezvousItem> done;
+  };
+  RefPtr<Waiting> waiting = MakeRef<Waiting>();
+  waiting->done = std::move(done);
+  CancellationManager* const cancellation = control.cancellation;
+  const CancellationManager::Token token = cancellation->NewToken();
+  const bool registered = cancellation->Register(token, [waiting, cancellation] {
+    if (!waiting->answered.exchange(true)) waiting->done(Cancelled("the receiver gave up"));
+  });
+  if (!registered) return waiting->done(cancellation->status());
+  rendezvous->RecvLocal(key, [waiting, cancellation, token](StatusOr<RendezvousItem> item) {
+    if (waiting->answered.exchange(true)) return;
+    cancellation->TryDeregister(token);
+    waiting->done(std::move(item));
+  });
+}
+
+std::vector<std::string> Worker::ListSessions() const {
+  std::vector<std::string> handles;
+  MutexLock lock(&mu_);
+  for (const auto& [handle, session] : sessions_) handles.push_back(handle);
+  return handles;
+}
+
+bool Worker::ListAwaited(std::vector<Awaited>* peers) {
+  MutexLock lock(&mu_);
+  for (auto& [id, step] : steps_) step.rendezvous->ListAwaited(peers);
+  return running_ != nullptr;
+}
+
+void Worker::OnPeerLost(const Awaited& peer, const Status& why) {
+  std::vector<RefPtr<StepRendezvous>> steps;
+  {
+    MutexLock lock(&mu_);
+    for (auto& [id, step] : steps_) steps.push_back(step.rendezvous);
+  }
+  for (const RefPtr<StepRendezvous>& step : steps) step->AbortIfAwaiting(peer.task, why);
+}
+
+RefPtr<StepArena> Worker::TakeArena() {
+  MutexLock lock(&mu_);
+  if (idle_arenas_.empty()) return MakeRef<StepArena>();
+  RefPtr<StepArena> arena = std::move(idle_arenas_.back());
+  idle_arenas_.pop_back();
+  return arena;
+}
+
+void Worker::GiveBack(RefPtr<StepArena> arena) {
+  MutexLock lock(&mu_);
+  if (idle_arenas_.size() < kIdleArenas) idle_arenas_.push_back(std::move(arena));
+}
+
+}  // namespace millrace

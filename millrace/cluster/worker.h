@@ -1,0 +1,127 @@
+// What a task does for masters: keeps their graphs, runs steps of them, and hands tensors to other tasks.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "millrace/base/clock.h"
+#include "millrace/base/file.h"
+#include "millrace/base/mutex.h"
+#include "millrace/base/thread_pool.h"
+#include "millrace/base/timer.h"
+#include "millrace/cluster/cluster_spec.h"
+#include "millrace/cluster/liveness.h"
+#include "millrace/cluster/step_rendezvous.h"
+#include "millrace/cluster/worker_interface.h"
+#include "millrace/cluster/worker_session.h"
+#include "millrace/executor/step_arena.h"
+#include "millrace/executor/step_stats.h"
+#include "millrace/runtime/step_resources.h"
+#include "millrace/runtime/wait_registry.h"
+
+namespace millrace {
+
+struct WorkerOptions {
+  TaskId task;
+  ClusterSpec cluster;
+  std::vector<std::shared_ptr<Device>> devices;  // not empty
+  std::shared_ptr<ResourceManager> resources;
+  std::shared_ptr<WaitRegistry> waits;
+  FileSystem* files = nullptr;
+  Scheduler* inter_op = nullptr;  // where independent ops run
+  net::Transport* transport = nullptr;
+  Clock* clock = Clock::Real();
+  LivenessOptions liveness = {};
+};
+
+// A part of a step for the master of the same task: no message is made of it.
+struct PartRun {
+  std::shared_ptr<RegisteredGraph> graph;
+  int64_t step_id = 0;
+  // Null for a step that only this task takes part in.
+  RefPtr<StepRendezvous> rendezvous = nullptr;
+  std::vector<Tensor> feeds = {};
+  size_t num_fetches = 0;
+  bool trace = false;
+  CancellationManager* cancellation = nullptr;  // of the whole step
+  std::shared_ptr<void> owner = nullptr;        // keeps `cancellation` alive
+};
+struct PartResult {
+  Status status;
+  std::vector<Tensor> fetches;
+  pb::StepStats step_stats;
+};
+
+// A step that runs here, for status pages.
+struct RunningPart {
+  int64_t step_id = 0;
+  std::string session;
+  absl::Time since;
+};
+
+// Starts no threads: it answers on the thread that asks, or on that of whoever brings what was missing. Thread-safe. Behind a shared_ptr.
+class Worker : public WorkerInterface, public LivenessClient, public std::enable_shared_from_this<Worker> {
+ public:
+  static std::shared_ptr<Worker> Make(WorkerOptions options);
+  ~Worker() override;
+
+  void GetStatus(const CallControl& control, Done<pb::GetStatusResponse> done) override;
+  void CreateWorkerSession(const CallControl& control, pb::CreateWorkerSessionRequest request, DoneStatus done) override;
+  void DeleteWorkerSession(const CallControl& control, const std::string& session, DoneStatus done) override;
+  void RegisterGraph(const CallControl& control, pb::RegisterGraphRequest request,
+                     Done<pb::RegisterGraphResponse> done) override;
+  void DeregisterGraph(const CallControl& control, pb::DeregisterGraphRequest request, DoneStatus done) override;
+  void RunGraph(const CallControl& control, RunGraphCall call, Done<RunGraphAnswer> done) override;
+  void CleanupGraph(const CallControl& control, int64_t step_id, DoneStatus done) override;
+  void CleanupAll(const CallControl& control, std::vector<std::string> containers, DoneStatus done) override;
+  void RecvTensor(const CallControl& control, int64_t step_id, const std::string& key, Done<RendezvousItem> done) override;
+
+  // For the master of the same task.
+  StatusOr<std::shared_ptr<WorkerSession>> MakeSession(const pb::CreateWorkerSessionRequest& request);
+  void Run(PartRun run, absl::AnyInvocable<void(PartResult)> done);
+  // The step's rendezvous, made at first use; Forget ends it.
+  RefPtr<StepRendezvous> StepFor(int64_t step_id);
+  void ForgetStep(int64_t step_id);
+
+  // All steps end with `why`, and so do later ones: the task is going down.
+  void Shutdown(const Status& why);
+
+  const WorkerOptions& options() const { return options_; }
+  std::vector<RunningPart> ListRunning() const;
+  std::vector<std::string> ListSessions() const;
+
+  bool ListAwaited(std::vector<Awaited>* peers) override;
+  void OnPeerLost(const Awaited& peer, const Status& why) override;
+
+ private:
+  class PartExecution;
+  struct Step {
+    RefPtr<StepRendezvous> rendezvous;
+    std::string session;      // whose; empty until it runs here
+    absl::Time touched;       // when it was last heard of
+    bool running = false;
+  };
+
+  explicit Worker(WorkerOptions options);
+  StatusOr<std::shared_ptr<WorkerSession>> FindSession(const std::string& handle, bool created) const;
+  void FinishRunGraph(const RunGraphCall& call, StepRendezvous& rendezvous, RunGraphAnswer& answer, PartResult result);
+  RefPtr<StepArena> TakeArena();
+  void GiveBack(RefPtr<StepArena> arena);
+  void DropStaleSteps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const WorkerOptions options_;
+  std::shared_ptr<LivenessMonitor> liveness_;
+
+  mutable Mutex mu_;
+  Status going_down_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<std::string, std::shared_ptr<WorkerSession>> sessions_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<WorkerSession> legacy_session_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<int64_t, Step> steps_ ABSL_GUARDED_BY(mu_);
+  absl::Time last_sweep_ ABSL_GUARDED_BY(mu_);
+  PartExecution* running_ ABSL_GUARDED_BY(mu_) = nullptr;  // a list through the executions
+  std::vector<RefPtr<StepArena>> idle_arenas_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace

@@ -1,0 +1,67 @@
+// What one session has on one task: its graphs and the kernels they share.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "millrace/base/mutex.h"
+#include "millrace/cluster/peers.h"
+#include "millrace/device/device.h"
+#include "millrace/executor/compile_graph.h"
+#include "millrace/executor/function_table.h"
+#include "millrace/executor/plan.h"
+#include "millrace/runtime/resource_manager.h"
+
+namespace millrace {
+
+class WorkerSession;
+
+// A graph compiled for this task.
+struct RegisteredGraph {
+  std::shared_ptr<WorkerSession> session;
+  std::shared_ptr<FunctionTable> functions;
+  std::unique_ptr<Plan> plan;
+};
+
+struct WorkerSessionOptions {
+  std::string handle = {};
+  std::vector<std::shared_ptr<Device>> devices = {};  // under their names in this session's cluster
+  std::shared_ptr<ResourceManager> resources = nullptr;
+  std::shared_ptr<const PeerSet> peers = nullptr;
+};
+
+// Thread-safe. Always behind a shared_ptr: graphs and steps keep it alive.
+class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
+ public:
+  explicit WorkerSession(WorkerSessionOptions options);
+
+  const std::string& handle() const { return options_.handle; }
+  const std::shared_ptr<ResourceManager>& resources() const { return options_.resources; }
+  const std::shared_ptr<const PeerSet>& peers() const { return options_.peers; }
+  const std::vector<std::shared_ptr<Device>>& devices() const { return options_.devices; }
+
+  // Compiles a part: every node of it has a device of this task. With a context's feeds and fetches, or for all that is in it.
+  StatusOr<std::shared_ptr<RegisteredGraph>> Compile(std::unique_ptr<Graph> graph, PassContext context,
+                                                     const PassOptions& passes);
+  // Keeps it under a new handle: 16 hexadecimal digits.
+  std::string Register(std::shared_ptr<RegisteredGraph> graph);
+  // ABORTED for a handle that is not known.
+  StatusOr<std::shared_ptr<RegisteredGraph>> Find(const std::string& graph_handle) const;
+  Status Deregister(const std::string& graph_handle);
+  void DeregisterAll();
+
+ private:
+  StatusOr<std::shared_ptr<Kernel>> MakeKernel(const Node& node, Device* device);
+
+  const WorkerSessionOptions options_;
+  std::vector<Device*> device_pointers_;
+  mutable Mutex mu_;
+  int64_t next_graph_ ABSL_GUARDED_BY(mu_) = 1;
+  absl::flat_hash_map<std::string, std::shared_ptr<RegisteredGraph>> graphs_ ABSL_GUARDED_BY(mu_);
+  Mutex kernels_mu_;
+  absl::flat_hash_map<std::string, std::shared_ptr<Kernel>> stateful_kernels_ ABSL_GUARDED_BY(kernels_mu_);
+};
+
+}  // namespace millrace
