@@ -1,6 +1,7 @@
 #include "millrace/session/session.h"
 
 #include "millrace/base/mutex.h"
+#include "millrace/device/device.h"
 #include "millrace/session/direct_session.h"
 
 namespace millrace {
@@ -21,6 +22,14 @@ Factories& AllFactories() {
 void SessionFactory::Register(std::unique_ptr<SessionFactory> factory) {
   MutexLock lock(&AllFactories().mu);
   AllFactories().list.push_back(std::move(factory));
+}
+
+StatusOr<std::vector<DeviceInfo>> Session::ListDeviceInfo() {
+  std::vector<DeviceInfo> infos;
+  for (const Device* device : ListDevices()) {
+    infos.push_back({.name = device->name(), .type = device->type(), .incarnation = device->incarnation()});
+  }
+  return infos;
 }
 
 StatusOr<std::unique_ptr<Session>> Session::Create(const SessionOptions& options) {

@@ -26,6 +26,13 @@ class Device;
 class ResourceManager;
 class WaitRegistry;
 
+// Names of files in PEM form: who this process is, and whose signature it believes. All or none of them are given.
+struct TlsFiles {
+  std::string certificate = {};
+  std::string key = {};
+  std::string authority = {};
+};
+
 struct SessionOptions {
   // "" runs in this process; "grpc://host:port" talks to that server.
   std::string target = {};
@@ -52,6 +59,21 @@ struct SessionOptions {
   std::vector<std::string> file_roots = {};
   // Where blocked ops are listed, by default a registry of the session's own.
   std::shared_ptr<WaitRegistry> waits = nullptr;
+
+  // What follows is for sessions to a server.
+
+  // The tasks and devices that the session may use ("/job:ps", "/job:worker/task:1"); empty: all. Others are not even asked.
+  std::vector<std::string> device_filters = {};
+  // Variables, queues and the like are the session's own and end with it.
+  bool isolate_session_state = false;
+  // Tells the server who the tasks are, for servers that were started without the whole cluster.
+  pb::ClusterDef cluster = {};
+  // What goes to the server as it is, beneath what the other options say.
+  pb::ConfigProto config = {};
+  // A run fails with UNAVAILABLE when the server, asked once in a while whether it is there, has been silent for so long.
+  absl::Duration peer_timeout = absl::Seconds(5);
+  // Mutual TLS; without, neither encryption nor authentication.
+  TlsFiles tls = {};
 };
 
 struct RunOptions {
@@ -69,6 +91,13 @@ using RunMetadata = pb::RunMetadata;
 
 // A tensor's name ("x", "x:0") with its value.
 using Feed = std::pair<std::string, Tensor>;
+
+struct DeviceInfo {
+  std::string name;  // "/job:worker/replica:0/task:0/device:CPU:0"
+  std::string type;  // "CPU"
+  int64_t memory_limit = 0;
+  uint64_t incarnation = 0;  // another one after each start of its process
+};
 
 // What a callable takes and gives, by name, in the order of its arguments and results.
 struct CallableSpec {
@@ -135,7 +164,10 @@ class Session {
   virtual Status PartialRun(const std::string& handle, absl::Span<const Feed> feeds,
                             absl::Span<const std::string> fetches, std::vector<Tensor>* results) = 0;
 
+  // The devices in this process.
   virtual std::vector<Device*> ListDevices() const = 0;
+  // All devices that nodes may be placed on, those of other tasks too.
+  virtual StatusOr<std::vector<DeviceInfo>> ListDeviceInfo();
 
   // Cancels the steps in flight (they end with CANCELLED), waits for them, and refuses further runs.
   virtual Status Close() = 0;

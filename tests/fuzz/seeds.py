@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Seeds for the fuzzers from an archive of golden cases: seeds.py CASES.tar.xz OUT.
+"""Seeds for the fuzzers from an archive of golden cases and from captured messages: seeds.py CASES.tar.xz MESSAGES.txt OUT.
 
-Writes the small graphs of the cases to OUT/graph, the tensors of their expectations to OUT/tensor
-and the strings fed to parsers to OUT/example, each once. Does nothing when OUT is newer than the archive and this program.
+Writes the small graphs of the cases to OUT/graph, the tensors of their expectations to OUT/tensor, the strings fed to parsers to
+OUT/example, and the messages as codec_fuzz takes them to OUT/codec, each once. Does nothing when OUT is newer than the sources and
+this program.
 """
 import hashlib
 import pathlib
@@ -10,6 +11,9 @@ import sys
 import tarfile
 
 MAX_BYTES = 4096
+# In the order of codec_fuzz.
+CODEC_TYPES = ("RunStepRequest", "RunStepResponse", "RunCallableRequest", "RunCallableResponse", "RunGraphRequest",
+               "RunGraphResponse", "RecvTensorResponse")
 
 
 def varint(data, at):
@@ -41,12 +45,12 @@ def submessages(data, wanted):
 
 
 def main():
-    archive, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    archive, messages, out = (pathlib.Path(arg) for arg in sys.argv[1:4])
     stamp = out / "stamp"
-    sources = (archive, pathlib.Path(__file__))
+    sources = (archive, messages, pathlib.Path(__file__))
     if stamp.exists() and all(stamp.stat().st_mtime >= source.stat().st_mtime for source in sources):
         return
-    for kind in ("graph", "tensor", "example"):
+    for kind in ("graph", "tensor", "example", "codec"):
         (out / kind).mkdir(parents=True, exist_ok=True)
 
     def keep(kind, data):
@@ -66,6 +70,9 @@ def main():
                     for tensor in submessages(named, 2):  # NamedTensorProto.tensor
                         for text in submessages(tensor, 8):  # TensorProto.string_val
                             keep("example", text)
+    for line in messages.read_text().splitlines():
+        _, kind, data = line.split()
+        keep("codec", bytes([CODEC_TYPES.index(kind), 255]) + (b"" if data == "-" else bytes.fromhex(data)))
     stamp.touch()
 
 
