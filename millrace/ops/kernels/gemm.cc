@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kLoopWork = 256;
 // A product is split from the cost of two hand-offs between threads on, into tiles of between 40 us
 // and 0.6 ms on a core of 100 GFLOP/s.
-constexpr double kSplitFlops = 1e6;
+constexpr double kSplitFlops = 5e5;
 constexpr double kMinTileFlops = 4e6;
 constexpr double kMaxTileFlops = 64e6;
 constexpr double kMaxTiles = 64;
