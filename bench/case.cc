@@ -1,8 +1,10 @@
 #include "bench/case.h"
 
+#include <fstream>
 #include <random>
 
 #include "absl/strings/str_format.h"
+#include "millrace/executor/step_stats.h"
 
 namespace millrace::bench {
 
@@ -33,6 +35,20 @@ Tensor RandomLabels(int rows, int classes) {
   std::mt19937 random(2);
   for (int32_t& x : t.flat<int32_t>()) x = std::uniform_int_distribution<int>(0, classes - 1)(random);
   return t;
+}
+
+void WriteTrace(const Flags& flags, ClientSession& session, const ClientSession::Feeds& feeds, const Output& loss,
+                const Operation& train) {
+  RunOptions options;
+  options.trace = true;
+  Tensors results;
+  RunMetadata metadata;
+  // The first steps pay for what is made once.
+  for (int i = 0; i < 3; ++i) {
+    metadata.Clear();
+    Check(session.Run(options, feeds, {loss}, {train}, &results, &metadata));
+  }
+  std::ofstream(flags.trace) << ChromeTrace(metadata.step_stats());
 }
 
 }  // namespace millrace::bench

@@ -37,6 +37,10 @@ void Emit(const Flags& flags, const char* name, const char* unit, double value, 
 
 SessionOptions Options(const Flags& flags);
 
+// Writes a Chrome trace of one step to where the flag says.
+void WriteTrace(const Flags& flags, ClientSession& session, const ClientSession::Feeds& feeds, const Output& loss,
+                const Operation& train);
+
 // Uniform in [0, 1), and classes below `classes`.
 Tensor RandomFeatures(const Shape& shape);
 Tensor RandomLabels(int rows, int classes);

@@ -1,10 +1,8 @@
 #include "bench/conv_nets.h"
 
 #include <cmath>
-#include <fstream>
 
 #include "bench/measure.h"
-#include "millrace/executor/step_stats.h"
 
 namespace millrace::bench {
 namespace {
@@ -48,21 +46,6 @@ Output ConvMnistLogits(const Scope& scope, const Output& images) {
   }
   h = layers::Dense(scope, layers::Flatten(scope, h), 512, {.activation = ops::Relu});
   return layers::Dense(scope, h, 10);
-}
-
-// Writes a Chrome trace of one step to where the flag says.
-void WriteTrace(const Flags& flags, ClientSession& session, const ClientSession::Feeds& feeds, const Output& loss,
-                const Operation& train) {
-  RunOptions options;
-  options.trace = true;
-  Tensors results;
-  RunMetadata metadata;
-  // The first steps pay for what is made once.
-  for (int i = 0; i < 3; ++i) {
-    metadata.Clear();
-    Check(session.Run(options, feeds, {loss}, {train}, &results, &metadata));
-  }
-  std::ofstream(flags.trace) << ChromeTrace(metadata.step_stats());
 }
 
 using Logits = Output (*)(const Scope&, const Output&);

@@ -106,6 +106,7 @@ void RnnCase(const Flags& flags) {
   const Operation init = GlobalVariablesInitializer(scope);
   ClientSession session = Check(ClientSession::Create(scope, Options(flags)));
   Check(session.Run(init));
+  if (!flags.trace.empty()) WriteTrace(flags, session, {}, rnn.loss, rnn.train);
   Step step = Check(session.MakeStep({}, {rnn.loss}, {rnn.train}));
   Tensors results;
   Emit(flags, "rnn", "steps/s", Rate(flags.seconds, [&] { Check(step.callable().Run({}, &results)); }));
@@ -139,7 +140,7 @@ int Main(int argc, char** argv) {
   app.add_option("--threads", flags.threads, "threads of the session")->check(CLI::Range(1, 256));
   app.add_option("--seconds", flags.seconds, "how long to measure each case");
   app.add_option("--graph", flags.graph, "file with the GraphDef of case import");
-  app.add_option("--trace", flags.trace, "file for a Chrome trace of one step of conv_mnist or resnet20");
+  app.add_option("--trace", flags.trace, "file for a Chrome trace of one step of conv_mnist, resnet20 or rnn");
   app.add_option("--write-graph", flags.write_graph, "only write that file");
   CLI11_PARSE(app, argc, argv);
 

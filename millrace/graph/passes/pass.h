@@ -58,6 +58,9 @@ Status RemoveIdentities(Graph* graph, const PassContext& context);
 // MatMul or Conv2D, BiasAdd and an activation become one _FusedMatMul or _FusedConv2D under the last one's name.
 Status FuseMatMul(Graph* graph, const PassContext& context);
 
+// A product of which a Slice takes all that is used becomes one _SlicedMatMul under the Slice's name.
+Status SliceProducts(Graph* graph, const PassContext& context);
+
 // FusedBatchNormV3, the addition of a shortcut and Relu become one _FusedBatchNormEx under the first one's name, and
 // their gradients one _FusedBatchNormGradEx.
 Status FuseBatchNorm(Graph* graph, const PassContext& context);

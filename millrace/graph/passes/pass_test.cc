@@ -289,6 +289,24 @@ TEST_F(FuseTest, AFetchedProductOrAScalarBiasIsNotFused) {
   EXPECT_EQ(After(FuseMatMul), before);
 }
 
+TEST_F(FuseTest, OfAProductOnlyTheSliceIsComputed) {
+  Endpoint part = b_.Op("Slice", {m_, b_.Ints({0, 1}), b_.Ints({-1, 2})}, {}, "part");
+  context_.fetches = {part};
+  After(SliceProducts);
+  EXPECT_EQ(part.node->type(), "_SlicedMatMul");
+  EXPECT_EQ(part.node->input(0), x_);
+  EXPECT_EQ(part.node->input(1), w_);
+  EXPECT_THAT(part.node->origins(), ::testing::ElementsAre("m", "part"));
+}
+
+TEST_F(FuseTest, AProductWithTwoUsersIsComputedWhole) {
+  Endpoint left = b_.Op("Slice", {m_, b_.Ints({0, 0}), b_.Ints({-1, 1})}, {}, "left");
+  Endpoint right = b_.Op("Slice", {m_, b_.Ints({0, 1}), b_.Ints({-1, 2})}, {}, "right");
+  context_.fetches = {left, right};
+  const std::string before = Before();
+  EXPECT_EQ(After(SliceProducts), before);
+}
+
 TEST_F(FuseTest, EveryPassCanBeSwitchedOff) {
   Endpoint same = b_.Op("MatMul", {x_, w_}, {}, "same");
   Endpoint h = b_.Op("BiasAdd", {b_.Op("Identity", {m_}, {}, "i"), bias_}, {}, "h");

@@ -10,6 +10,7 @@ absl::Span<const Pass> AllPasses() {
       {"identity_removal", &PassOptions::identity_removal, RemoveIdentities},
       {"common_subexpressions", &PassOptions::common_subexpressions, MergeCommonSubexpressions},
       {"fusion", &PassOptions::fusion, FuseMatMul},
+      {"sliced_products", &PassOptions::fusion, SliceProducts},
       {"batch_norm_fusion", &PassOptions::fusion, FuseBatchNorm},
       {"row_reads", &PassOptions::row_reads, ReadRowsOfVariables},
       {"elementwise_fusion", &PassOptions::elementwise_fusion, FuseElementwise},

@@ -1,4 +1,7 @@
 // Concat, ConcatV2 and ConcatOffset: tensors joined along one dimension.
+#include <cstring>
+
+#include "absl/container/inlined_vector.h"
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -37,6 +40,11 @@ class ConcatKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     const int64_t outer = shape.Product(0, axis);
     const int64_t row = shape.Product(axis, rank);
+    const bool long_runs = row * static_cast<int64_t>(SizeOf(out->dtype())) >= kLongRun * in_.count;
+    if (IsPlain(out->dtype()) && out->TotalBytes() <= kSmallBytes && long_runs) {
+      JoinRows(ctx, outer, static_cast<char*>(out->raw_data()));
+      return absl::OkStatus();
+    }
     int64_t at = 0;
     for (int i = 0; i < in_.count; ++i) {
       const Tensor& value = ctx.input(in_.first + i);
@@ -52,6 +60,32 @@ class ConcatKernel : public Kernel {
   }
 
  private:
+  // What one thread copies faster than it sets anything up.
+  static constexpr size_t kSmallBytes = 1 << 16;
+  // What memcpy is as fast with as a loop, in bytes.
+  static constexpr int64_t kLongRun = 128;
+
+  // Writes the output from its beginning to its end.
+  void JoinRows(KernelContext& ctx, int64_t outer, char* to) const {
+    struct Run {
+      const char* from;
+      size_t bytes;
+    };
+    absl::InlinedVector<Run, 8> runs;
+    for (int i = 0; i < in_.count; ++i) {
+      const Tensor& value = ctx.input(in_.first + i);
+      if (value.num_elements() == 0) continue;
+      runs.push_back({static_cast<const char*>(value.raw_data()), value.TotalBytes() / static_cast<size_t>(outer)});
+    }
+    for (int64_t r = 0; r < outer; ++r) {
+      for (Run& run : runs) {
+        std::memcpy(to, run.from, run.bytes);
+        run.from += run.bytes;
+        to += run.bytes;
+      }
+    }
+  }
+
   StatusOr<Shape> OutputShape(KernelContext& ctx, int axis) const {
     const Shape& first = ctx.input(in_.first).shape();
     int64_t total = 0;

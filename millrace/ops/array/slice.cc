@@ -2,24 +2,12 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
-#include "millrace/ops/array/int_list.h"
+#include "millrace/ops/array/slice_bounds.h"
 #include "millrace/ops/kernels/strided_copy.h"
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
 namespace {
-
-// Turns sizes of -1 into what is left and checks that the box lies inside a dimension of `dim`.
-StatusOr<int64_t> SliceSize(int i, int64_t begin, int64_t size, int64_t dim) {
-  if (begin < 0 || begin > dim) {
-    return InvalidArgument("Expected begin[", i, "] in [0, ", dim, "], but got ", begin);
-  }
-  if (size == -1) return dim - begin;
-  if (size < 0 || size > dim - begin) {
-    return InvalidArgument("Expected size[", i, "] in [0, ", dim - begin, "], but got ", size);
-  }
-  return size;
-}
 
 class SliceKernel : public Kernel {
  public:
@@ -27,22 +15,15 @@ class SliceKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& input = ctx.input(0);
     const int rank = input.rank();
-    MR_ASSIGN_OR_RETURN(const IntList begin, ReadIntVector(ctx.input(1), "begin"));
-    MR_ASSIGN_OR_RETURN(const IntList size, ReadIntVector(ctx.input(2), "size"));
-    if (static_cast<int>(begin.size()) != rank || static_cast<int>(size.size()) != rank) {
-      return InvalidArgument("Expected begin and size arguments to be 1-D tensors of size ", rank,
-                             ", but got sizes ", begin.size(), " and ", size.size(), " instead.");
-    }
+    IntList begin;
+    MR_ASSIGN_OR_RETURN(const Shape shape, SlicedShape(input.shape(), ctx.input(1), ctx.input(2), &begin));
     const auto strides = RowMajorStrides(input.shape().dims());
-    Shape shape = input.shape();
     int64_t offset = 0;
     bool whole = true, rows = true;
     for (int i = 0; i < rank; ++i) {
-      MR_ASSIGN_OR_RETURN(const int64_t n, SliceSize(i, begin[i], size[i], input.dim(i)));
-      shape.set_dim(i, n);
       offset += begin[i] * strides[i];
-      whole = whole && n == input.dim(i);
-      rows = rows && (i == 0 || n == input.dim(i));
+      whole = whole && shape.dim(i) == input.dim(i);
+      rows = rows && (i == 0 || shape.dim(i) == input.dim(i));
     }
     if (whole) {
       ctx.SetOutput(0, input);
@@ -63,41 +44,7 @@ class SliceKernel : public Kernel {
   }
 };
 
-Status SliceShape(ShapeContext& c) {
-  const PartialShape& in = c.input(0);
-  // Any of the three tells the rank.
-  int rank = in.rank();
-  for (int i = 1; i <= 2; ++i) {
-    MR_ASSIGN_OR_RETURN(PartialShape list, c.WithRank(i, 1));
-    if (list.dim(0) < 0) continue;
-    if (rank >= 0 && rank != list.dim(0)) {
-      return InvalidArgument("begin and size must have ", rank, " elements, got ", list.dim(0));
-    }
-    if (list.dim(0) > Shape::kMaxRank) return InvalidArgument("too many dimensions: ", list.dim(0));
-    rank = static_cast<int>(list.dim(0));
-  }
-  if (rank < 0) return absl::OkStatus();
-  PartialShape out = PartialShape::UnknownOfRank(rank);
-  const Tensor* begin_value = c.constant(1);
-  const Tensor* size_value = c.constant(2);
-  if (size_value != nullptr) {
-    MR_ASSIGN_OR_RETURN(const IntList size, ReadIntVector(*size_value, "size"));
-    IntList begin;
-    if (begin_value != nullptr) {
-      MR_ASSIGN_OR_RETURN(begin, ReadIntVector(*begin_value, "begin"));
-    }
-    for (int i = 0; i < rank; ++i) {
-      if (size[i] < -1) return InvalidArgument("size[", i, "] must not be ", size[i]);
-      out.set_dim(i, size[i]);
-      if (!begin.empty() && in.known_rank() && in.dim(i) >= 0) {
-        MR_ASSIGN_OR_RETURN(const int64_t n, SliceSize(i, begin[i], size[i], in.dim(i)));
-        out.set_dim(i, n);
-      }
-    }
-  }
-  c.set_output(0, out);
-  return absl::OkStatus();
-}
+Status SliceShape(ShapeContext& c) { return SetSlicedShape(c, c.input(0), 1, 2); }
 
 // The gradient put back in its place among zeros.
 Status SliceGradient(GradientContext& c) {

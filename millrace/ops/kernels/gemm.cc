@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kLoopWork = 256;
 // A product is split from the cost of two hand-offs between threads on, into tiles of between 40 us
 // and 0.6 ms on a core of 100 GFLOP/s.
-constexpr double kSplitFlops = 1e6;
+constexpr double kSplitFlops = 5e5;
 constexpr double kMinTileFlops = 4e6;
 constexpr double kMaxTileFlops = 64e6;
 constexpr double kMaxTiles = 64;
@@ -29,6 +29,7 @@ constexpr TileShape kTransposedATile = {512, 384};
 constexpr TileShape kTransposedBTile = {128, 256};
 constexpr int64_t kMinNarrowRows = 8;
 constexpr int64_t kNarrow = 256;
+constexpr int64_t kFewRows = 64;
 // With less to add up, packing the operands again for every column of tiles does not pay.
 constexpr int64_t kMinDepth = 64;
 // Plans are kept for ever, so their number is bounded; shapes beyond go without a primitive.
@@ -37,20 +38,21 @@ constexpr size_t kMaxPlans = 4096;
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 void MultiplyByLoops(const GemmShape& s, const float* a, const float* b, float* c) {
-  const int64_t a_row = s.transpose_a ? 1 : s.k, a_col = s.transpose_a ? s.m : 1;
+  const int64_t lda = s.lda(), ldb = s.ldb();
+  const int64_t a_row = s.transpose_a ? 1 : lda, a_col = s.transpose_a ? lda : 1;
   for (int64_t i = 0; i < s.m; ++i) {
     float* row = c + i * s.n;
     if (s.transpose_b) {
       for (int64_t j = 0; j < s.n; ++j) {
         float sum = 0;
-        for (int64_t p = 0; p < s.k; ++p) sum += a[i * a_row + p * a_col] * b[j * s.k + p];
+        for (int64_t p = 0; p < s.k; ++p) sum += a[i * a_row + p * a_col] * b[j * ldb + p];
         row[j] = sum;
       }
     } else {
       std::fill(row, row + s.n, 0.0f);
       for (int64_t p = 0; p < s.k; ++p) {
         const float factor = a[i * a_row + p * a_col];
-        for (int64_t j = 0; j < s.n; ++j) row[j] += factor * b[p * s.n + j];
+        for (int64_t j = 0; j < s.n; ++j) row[j] += factor * b[p * ldb + j];
       }
     }
   }
@@ -89,7 +91,8 @@ const Gemm* Gemm::Get(const GemmShape& shape) {
 Gemm::Gemm(const GemmShape& shape) : shape_(shape) { ChooseTiles(); }
 
 void Gemm::ChooseTiles() {
-  const auto [m, n, k, ta, tb] = shape_;
+  const int64_t m = shape_.m, n = shape_.n, k = shape_.k;
+  const bool ta = shape_.transpose_a, tb = shape_.transpose_b;
   use_loops_ = m * n <= kLoopWork && m * n * std::max<int64_t>(k, 1) <= kLoopWork;
   tile_rows_ = m;
   tile_cols_ = n;
@@ -103,6 +106,11 @@ void Gemm::ChooseTiles() {
   int64_t columns = 1;
   if (n >= 2 * best.width && k >= kMinDepth) {
     columns = std::min(wanted, n / best.width);
+    tile_cols_ = CeilDiv(CeilDiv(n, columns), 64) * 64;
+  }
+  // Every tile turns its part of a transposed B over: with few rows that costs as much as the product.
+  if (columns == 1 && tb && !ta && m < kFewRows && n >= 128) {
+    columns = 2;
     tile_cols_ = CeilDiv(CeilDiv(n, columns), 64) * 64;
   }
   const int64_t min_rows = n >= kNarrow ? best.rows : kMinNarrowRows;
@@ -119,16 +127,16 @@ Status Gemm::MakePrimitives() {
   if (use_loops_ || num_tiles() == 0 || shape_.k == 0) return absl::OkStatus();
   using Dims = dnnl::memory::dims;
   constexpr auto kF32 = dnnl::memory::data_type::f32;
-  const auto [m, n, k, ta, tb] = shape_;
+  const int64_t m = shape_.m, n = shape_.n, k = shape_.k;
   const int64_t last_rows = m - (row_tiles_ - 1) * tile_rows_;
   const int64_t last_cols = n - (col_tiles_ - 1) * tile_cols_;
   for (int i = 0; i < 2; ++i) {
     for (int j = 0; j < 2; ++j) {
       if ((i == 1 && last_rows == tile_rows_) || (j == 1 && last_cols == tile_cols_)) continue;
       const int64_t rows = i == 0 ? tile_rows_ : last_rows, cols = j == 0 ? tile_cols_ : last_cols;
-      MR_RETURN_IF_ERROR(onednn::Guarded("matrix product", [&, m = m, n = n, k = k, ta = ta, tb = tb] {
-        const dnnl::memory::desc a({rows, k}, kF32, ta ? Dims{1, m} : Dims{k, 1});
-        const dnnl::memory::desc b({k, cols}, kF32, tb ? Dims{1, k} : Dims{n, 1});
+      MR_RETURN_IF_ERROR(onednn::Guarded("matrix product", [&] {
+        const dnnl::memory::desc a({rows, k}, kF32, shape_.transpose_a ? Dims{1, shape_.lda()} : Dims{shape_.lda(), 1});
+        const dnnl::memory::desc b({k, cols}, kF32, shape_.transpose_b ? Dims{1, shape_.ldb()} : Dims{shape_.ldb(), 1});
         const dnnl::memory::desc c({rows, cols}, kF32, Dims{dense_tiles_ ? cols : n, 1});
         const dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(a, b, c), onednn::UserScratchpad(),
                                               onednn::CpuEngine());
@@ -155,15 +163,16 @@ GemmTile Gemm::TileAt(int64_t tile, float* c) const {
 
 Status Gemm::RunTile(int64_t tile, const float* a, const float* b, float* c,
                      Epilogue epilogue) const {
-  const auto [m, n, k, ta, tb] = shape_;
+  const int64_t n = shape_.n, k = shape_.k, lda = shape_.lda(), ldb = shape_.ldb();
+  const bool ta = shape_.transpose_a, tb = shape_.transpose_b;
   const GemmTile t = TileAt(tile, c);
   if (use_loops_ && k > 0) {
     MultiplyByLoops(shape_, a, b, c);
   } else if (k == 0) {
     for (int64_t i = 0; i < t.rows; ++i) std::memset(t.data + i * n, 0, t.cols * sizeof(float));
   } else {
-    const float* tile_a = a + (ta ? t.row : t.row * k);
-    const float* tile_b = b + (tb ? t.col * k : t.col);
+    const float* tile_a = a + (ta ? t.row : t.row * lda);
+    const float* tile_b = b + (tb ? t.col * ldb : t.col);
     const onednn::Primitive* primitive =
         primitives_[t.rows != tile_rows_][t.cols != tile_cols_].get();
     if (primitive != nullptr) {
@@ -176,8 +185,8 @@ Status Gemm::RunTile(int64_t tile, const float* a, const float* b, float* c,
     } else {
       onednn::SingleThreaded one;
       const dnnl_status_t status =
-          dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', t.rows, t.cols, k, 1.0f, tile_a, ta ? m : k,
-                     tile_b, tb ? k : n, 0.0f, t.data, n);
+          dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', t.rows, t.cols, k, 1.0f, tile_a, lda, tile_b, ldb, 0.0f,
+                     t.data, n);
       if (status != dnnl_success) return Internal("oneDNN failed with status ", int{status});
     }
   }

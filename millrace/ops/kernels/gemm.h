@@ -23,14 +23,20 @@ struct GemmShape {
   int64_t k = 0;
   bool transpose_a = false;  // A is stored [k, m]
   bool transpose_b = false;  // B is stored [n, k]
+  // From one stored row to the next, where A or B is a part of a larger matrix; 0: they follow each other.
+  int64_t a_stride = 0;
+  int64_t b_stride = 0;
+
+  int64_t lda() const { return a_stride != 0 ? a_stride : transpose_a ? m : k; }
+  int64_t ldb() const { return b_stride != 0 ? b_stride : transpose_b ? k : n; }
 
   friend bool operator==(const GemmShape& a, const GemmShape& b) {
     return a.m == b.m && a.n == b.n && a.k == b.k && a.transpose_a == b.transpose_a &&
-           a.transpose_b == b.transpose_b;
+           a.transpose_b == b.transpose_b && a.a_stride == b.a_stride && a.b_stride == b.b_stride;
   }
   template <typename H>
   friend H AbslHashValue(H h, const GemmShape& s) {
-    return H::combine(std::move(h), s.m, s.n, s.k, s.transpose_a, s.transpose_b);
+    return H::combine(std::move(h), s.m, s.n, s.k, s.transpose_a, s.transpose_b, s.a_stride, s.b_stride);
   }
 };
 

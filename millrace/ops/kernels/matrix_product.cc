@@ -161,6 +161,24 @@ void ConvertAll(KernelContext& ctx, const From* x, To* y, int64_t n) {
 
 }  // namespace
 
+StatusOr<GemmShape> ShapeOfProduct(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b) {
+  if (a.rank() != 2 || b.rank() != 2) {
+    return InvalidArgument("a matrix product needs two matrices, but a has shape ", a.shape().ToString(), " and b ",
+                           b.shape().ToString());
+  }
+  const GemmShape shape{.m = a.dim(transpose_a ? 1 : 0),
+                        .n = b.dim(transpose_b ? 0 : 1),
+                        .k = a.dim(transpose_a ? 0 : 1),
+                        .transpose_a = transpose_a,
+                        .transpose_b = transpose_b};
+  if (shape.k != b.dim(transpose_b ? 1 : 0)) {
+    return InvalidArgument("inner dimensions of a matrix product differ: a has shape ", a.shape().ToString(),
+                           transpose_a ? " (transposed)" : "", ", b ", b.shape().ToString(),
+                           transpose_b ? " (transposed)" : "");
+  }
+  return shape;
+}
+
 bool HasMatrixProduct(DType dtype) {
   return DispatchType(ProductTypes{}, dtype, [](auto) {});
 }

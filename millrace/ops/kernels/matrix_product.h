@@ -25,6 +25,9 @@ struct ProductOptions {
 Status MatrixProducts(KernelContext& ctx, const GemmShape& shape, absl::Span<const MatrixPair> pairs,
                       const Tensor& a, const Tensor& b, Tensor* c, const ProductOptions& options = {});
 
+// What op(a) op(b) takes. INVALID_ARGUMENT when they are not two matrices that fit.
+StatusOr<GemmShape> ShapeOfProduct(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b);
+
 bool HasMatrixProduct(DType dtype);
 
 // `x` as float, converted in scratch memory unless it is of that type.

@@ -8,6 +8,9 @@
 namespace millrace {
 namespace {
 
+// About as much as is copied at a time by one thread.
+constexpr int64_t kPieceBytes = 1 << 17;
+
 // TensorListConcat and its second form, which says how long the elements are that were never set.
 class TensorListConcatKernel : public Kernel {
  public:
@@ -73,19 +76,23 @@ class TensorListConcatKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
     MR_ASSIGN_OR_RETURN(Tensor* const out, ctx.AllocateOutput(0, shape));
     MR_ASSIGN_OR_RETURN(Tensor* const out_lengths, ctx.AllocateOutput(1, Shape({n})));
+    std::vector<Tensor> parts(n);
+    std::vector<int64_t> begins(n);
     int64_t at = 0;
     for (int64_t i = 0; i < n; ++i) {
       out_lengths->data<int64_t>()[i] = lengths[i];
-      const Tensor* t = &list->tensors[i];
-      Tensor zeros;
-      if (!t->IsInitialized()) {
+      parts[i] = list->tensors[i];
+      if (!parts[i].IsInitialized()) {
         dims[0] = lengths[i];
-        MR_ASSIGN_OR_RETURN(zeros, Zeros(ctx, dtype_, Shape(dims)));
-        t = &zeros;
+        MR_ASSIGN_OR_RETURN(parts[i], Zeros(ctx, dtype_, Shape(dims)));
       }
-      CopyInto(*t, out, at);
-      at += t->num_elements();
+      begins[i] = at;
+      at += parts[i].num_elements();
     }
+    const int64_t part_bytes = static_cast<int64_t>(out->TotalBytes()) / std::max<int64_t>(n, 1);
+    ctx.ParallelFor(n, std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(part_bytes, 1)), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) CopyInto(parts[i], out, begins[i]);
+    });
     return absl::OkStatus();
   }
 

@@ -46,6 +46,37 @@ TEST(MatMulTest, ShapesThatDoNotFitAreNamed) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST(SlicedMatMulTest, GivesTheBoxOfTheProductWhateverIsTransposed) {
+  for (const auto& [m, n, k] : {std::tuple{5, 9, 3}, {40, 300, 70}, {16, 256, 128}}) {
+    for (int flags = 0; flags < 4; ++flags) {
+      const bool ta = (flags & 1) != 0, tb = (flags & 2) != 0;
+      const AttrList transposed = {{"transpose_a", ta}, {"transpose_b", tb}};
+      const Tensor a = Noise(ta ? Shape({k, m}) : Shape({m, k})), b = Noise(tb ? Shape({n, k}) : Shape({k, n}), 2);
+      const Tensor begin = Tensor::FromVector<int32_t>({2, n / 2}), size = Tensor::FromVector<int32_t>({m - 3, -1});
+      const auto product = RunOp("MatMul", {a, b}, transposed);
+      ASSERT_TRUE(product.ok()) << product.status();
+      const auto box = RunOp("Slice", {(*product)[0], begin, size});
+      ASSERT_TRUE(box.ok()) << box.status();
+      const auto fused = RunOnAllThreads("_SlicedMatMul", {a, b, begin, size}, transposed);
+      ASSERT_EQ(fused.size(), 1);
+      ExpectNear(fused[0], (*box)[0], 1e-4f);
+    }
+  }
+}
+
+TEST(SlicedMatMulTest, BoxesOutsideTheProductAreErrors) {
+  const Tensor a = Noise(Shape({4, 3})), b = Noise(Shape({3, 5}));
+  const auto slice = [&](std::vector<int64_t> begin, std::vector<int64_t> size) {
+    return RunOp("_SlicedMatMul", {a, b, Tensor::FromVector(begin), Tensor::FromVector(size)}).status();
+  };
+  EXPECT_TRUE(slice({4, 5}, {0, 0}).ok());
+  EXPECT_EQ(slice({0, 6}, {1, -1}).message().find("begin[1]") == std::string::npos, false);
+  for (const Status& status : {slice({0, -1}, {1, 1}), slice({0, 0}, {5, 1}), slice({0, 0}, {1, -2}), slice({0}, {1}),
+                               slice({0, INT64_MAX}, {1, 1}), slice({0, 1}, {1, INT64_MAX})}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  }
+}
+
 TEST(BatchMatMulTest, BatchesBroadcast) {
   const Tensor x = Noise(Shape({3, 1, 4, 5})), y = Noise(Shape({2, 5, 6}), 2);
   const auto out = RunOnAllThreads("BatchMatMulV2", {x, y});

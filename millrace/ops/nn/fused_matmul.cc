@@ -63,20 +63,7 @@ class FusedMatMulKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& a = ctx.input(0);
     const Tensor& b = ctx.input(1);
-    if (a.rank() != 2 || b.rank() != 2) {
-      return InvalidArgument("a matrix product needs two matrices, but a has shape ",
-                             a.shape().ToString(), " and b ", b.shape().ToString());
-    }
-    const GemmShape shape{.m = a.dim(transpose_a_ ? 1 : 0),
-                          .n = b.dim(transpose_b_ ? 0 : 1),
-                          .k = a.dim(transpose_a_ ? 0 : 1),
-                          .transpose_a = transpose_a_,
-                          .transpose_b = transpose_b_};
-    if (shape.k != b.dim(transpose_b_ ? 1 : 0)) {
-      return InvalidArgument("inner dimensions of a matrix product differ: a has shape ",
-                             a.shape().ToString(), transpose_a_ ? " (transposed)" : "", ", b ",
-                             b.shape().ToString(), transpose_b_ ? " (transposed)" : "");
-    }
+    MR_ASSIGN_OR_RETURN(const GemmShape shape, ShapeOfProduct(a, b, transpose_a_, transpose_b_));
     if (ctx.input(2).rank() != 1 || ctx.input(2).dim(0) != shape.n) {
       return InvalidArgument("the bias must be a vector of ", shape.n, " elements, but has shape ",
                              ctx.input(2).shape().ToString());
