@@ -5,7 +5,8 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
-#include <unsupported/Eigen/SpecialFunctions>
+
+#include "millrace/ops/kernels/vector_packet.h"
 
 namespace millrace::vector {
 namespace {
@@ -37,20 +38,10 @@ inline auto ExpPacket(const P& x_in, typename P::Scalar smallest) {
   return y;
 }
 
-// The approximation cuts off at its ends, which would make a number of what is none.
-template <typename P>
-inline auto ErfPacket(const P& x_in) {
-  using Packet = Eigen::Array<typename P::Scalar, P::SizeAtCompileTime, 1>;
-  const Packet x = x_in;
-  Packet y = x.erf();
-  for (int k = 0; k < Packet::SizeAtCompileTime; ++k) y[k] = x[k] == x[k] ? y[k] : x[k];
-  return y;
-}
-
 }  // namespace
 
 void Erf(const float* x, float* y, int64_t n) {
-  Map(x, y, n, [](const auto& p) { return ErfPacket(p); });
+  MapVecs<ErfOf>(x, y, n);
 }
 void Exp(const float* x, float* y, int64_t n) {
   Map(x, y, n, [](const auto& p) { return ExpPacket(p, -104.0f); });
@@ -76,8 +67,8 @@ static inline __m256 ExpOfNegative(__m256 x) {
   const __m256 y = _mm256_add_ps(_mm256_fmadd_ps(low, r2, r), all(1.0f));
   const __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
   const __m256 scaled = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(y), exponent));
-  const __m256 kept = _mm256_and_ps(scaled, _mm256_cmp_ps(x, all(-87.3f), _CMP_GE_OQ));
-  return _mm256_blendv_ps(kept, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+  // What is not a number has no exponent to add, and is not below anything.
+  return _mm256_and_ps(scaled, _mm256_cmp_ps(x, all(-87.3f), _CMP_NLT_UQ));
 }
 
 void ExpOfDifference(const float* x, float shift, float* y, int64_t n, float* sums) {
@@ -120,7 +111,7 @@ void Log1p(const float* x, float* y, int64_t n) {
   Map(x, y, n, [](const auto& p) { return p.log1p(); });
 }
 void Tanh(const float* x, float* y, int64_t n) {
-  Map(x, y, n, [](const auto& p) { return p.tanh(); });
+  MapVecs<TanhOf>(x, y, n);
 }
 void Sigmoid(const float* x, float* y, int64_t n) {
   Map(x, y, n, [](const auto& p) { return ((-p).exp() + 1.0f).inverse(); });
