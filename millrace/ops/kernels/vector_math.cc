@@ -97,9 +97,28 @@ void ExpOfDifference(const float* x, float shift, float* y, int64_t n, float* su
   for (int64_t i = 0; i < n; ++i) sums[i % 8] += y[i];
 }
 #endif
-// Not by the processor's estimate, which is another one on every make.
+// The bits of 1 / sqrt(x). The processor's estimate of a reciprocal is another one on every make, but not what comes
+// of it here: within 1.5 / 4096 all are, one step brings that to 4 units in the last place, and from 6 on two
+// more give the rounded quotient for every s but one (all were tried).
 void Rsqrt(const float* x, float* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = 1.0f / std::sqrt(x[i]);
+  int64_t i = 0;
+#if defined(__AVX2__) && defined(__FMA__)
+  const __m256 one = _mm256_set1_ps(1.0f);
+  const __m256i mantissa = _mm256_set1_epi32(0x7fffff);
+  for (; i + 8 <= n; i += 8) {
+    const __m256 s = _mm256_sqrt_ps(_mm256_loadu_ps(x + i)), estimate = _mm256_rcp_ps(s);
+    const __m256 off = _mm256_fnmadd_ps(s, estimate, one);
+    __m256 r = _mm256_fmadd_ps(off, estimate, estimate);
+    r = _mm256_fmadd_ps(_mm256_fnmadd_ps(s, r, one), r, r);
+    r = _mm256_fmadd_ps(_mm256_fnmadd_ps(s, r, one), r, r);
+    // With a mantissa of ones the quotient lies just above the middle, and the last bit is to be 1.
+    const __m256i ones = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_castps_si256(s), mantissa), mantissa);
+    r = _mm256_or_ps(r, _mm256_castsi256_ps(_mm256_srli_epi32(ones, 31)));
+    // Of 0, infinity and what is not a number the estimate is the quotient.
+    _mm256_storeu_ps(y + i, _mm256_blendv_ps(r, estimate, _mm256_cmp_ps(off, off, _CMP_UNORD_Q)));
+  }
+#endif
+  for (; i < n; ++i) y[i] = 1.0f / std::sqrt(x[i]);
 }
 void Log(const float* x, float* y, int64_t n) {
   Map(x, y, n, [](const auto& p) { return p.log(); });
