@@ -77,7 +77,9 @@ def arguments(tf1, op_def, shape, types, data):
         is_index = dtype in (tf1.int32, tf1.int64) and arg.type_attr not in ("T", "dtype")
         if rule is not None and (is_index or arg.name in ("min", "max", "shift", "minval", "maxval", "start", "limit", "delta",
                                                           "stop", "value_range", "k", "n", "nbins")):
-            value = tf1.constant(np.asarray(rule(shape)), dtype)
+            # These append the shape of their data to the one they are given.
+            appends = arg.name == "shape" and op_def.name in ("RandomGamma", "RandomPoisson", "RandomPoissonV2")
+            value = tf1.constant(np.asarray([1] if appends else rule(shape)), dtype)
         elif dtype == tf1.string or dtype == tf1.variant or dtype == tf1.resource:
             return None, None
         else:

@@ -215,7 +215,7 @@ Endpoint Backward::DenseTotal(const Endpoint& e) {
 
 Status Backward::VisitAll(int loop) {
   const std::vector<LoopForest::Item>& order = orders_[loop];
-  if (loop != LoopForest::kRoot) region_->paths.emplace(forest_, loop, order);
+  if (loop != LoopForest::kRoot) region_->paths.emplace(forest_, order);
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     if (it->node == nullptr) {
       MR_RETURN_IF_ERROR(VisitLoop(it->loop));

@@ -151,8 +151,7 @@ StatusOr<std::vector<LoopForest::Item>> LoopForest::Order(const Graph& graph, in
   return order;
 }
 
-CondPaths::CondPaths(const LoopForest& forest, int loop, const std::vector<LoopForest::Item>& order)
-    : forest_(forest), loop_(loop) {
+CondPaths::CondPaths(const LoopForest& forest, const std::vector<LoopForest::Item>& order) {
   steps_.push_back({});
   for (const LoopForest::Item& item : order) {
     int path = 0;

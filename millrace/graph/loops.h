@@ -74,7 +74,7 @@ class CondPaths {
     int depth = 0;
   };
 
-  CondPaths(const LoopForest& forest, int loop, const std::vector<LoopForest::Item>& order);
+  CondPaths(const LoopForest& forest, const std::vector<LoopForest::Item>& order);
   int PathOf(const Endpoint& e) const;
   const Step& step(int path) const { return steps_[path]; }
   // A node that was added on the path of another tensor.
@@ -85,8 +85,6 @@ class CondPaths {
   int Common(int a, int b) const;
   int Extend(int path, const Node* gate, int side);
 
-  const LoopForest& forest_;
-  const int loop_;
   std::vector<Step> steps_;
   absl::flat_hash_map<const Node*, int> path_;  // of the node; a Switch's outputs are one step further
   absl::flat_hash_map<std::tuple<int, Endpoint, int>, int> known_;

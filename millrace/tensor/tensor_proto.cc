@@ -203,8 +203,6 @@ struct Field<ResourceHandle> {
 // whether they may leave the process.
 template <>
 struct Field<Variant> {
-  static constexpr int kParts = 1;
-  static const auto& Get(const pb::TensorProto& p) { return p.variant_val(); }
   static auto* Mutable(pb::TensorProto* p) { return p->mutable_variant_val(); }
   template <typename V>
   static void Write(const Variant& v, V* values) {

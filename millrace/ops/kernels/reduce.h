@@ -85,6 +85,17 @@ struct OverAccumulators {
   static Acc Combine(Acc a, Acc b) { return R::Combine(a, b); }
 };
 
+// The right half onto the left one until one is left. Widths the compiler knows stay in vector registers.
+template <typename R, int kWidth>
+typename R::Acc Fold(typename R::Acc* lanes) {
+  if constexpr (kWidth == 1) {
+    return lanes[0];
+  } else {
+    for (int j = 0; j < kWidth / 2; ++j) lanes[j] = R::Combine(lanes[j], lanes[j + kWidth / 2]);
+    return Fold<R, kWidth / 2>(lanes);
+  }
+}
+
 // At least kLanes elements, in as many sums side by side, which are added up at the end.
 template <typename R, int kLanes, typename In>
 typename R::Acc RowInLanes(const In* x, int64_t n) {
@@ -95,10 +106,7 @@ typename R::Acc RowInLanes(const In* x, int64_t n) {
     for (int j = 0; j < kLanes; ++j) lanes[j] = R::Combine(lanes[j], R::Load(x[i + j]));
   }
   for (int j = 0; i + j < n; ++j) lanes[j] = R::Combine(lanes[j], R::Load(x[i + j]));
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int j = 0; j < width; ++j) lanes[j] = R::Combine(lanes[j], lanes[j + width]);
-  }
-  return lanes[0];
+  return Fold<R, kLanes>(lanes);
 }
 
 template <typename R, typename In>

@@ -29,6 +29,16 @@ inline void StreamCopy(const void* from, void* to, size_t bytes) {
   std::memcpy(y, x, bytes);
 }
 
+// y = x * scale, likewise.
+inline void StreamScaled(const float* x, float scale, float* y, int64_t n) {
+  int64_t i = 0;
+#ifdef __AVX__
+  for (; i < n && (reinterpret_cast<uintptr_t>(y + i) & 31) != 0; ++i) y[i] = x[i] * scale;
+  for (; i + 8 <= n; i += 8) _mm256_stream_ps(y + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(scale)));
+#endif
+  for (; i < n; ++i) y[i] = x[i] * scale;
+}
+
 inline void StreamFence() { _mm_sfence(); }
 
 }  // namespace millrace

@@ -26,6 +26,22 @@ inline Vec MulAdd(Vec a, Vec b, Vec c) {
 #endif
 }
 
+// a < b ? a : b and a > b ? a : b: b when one of them is not a number.
+inline Vec Smaller(Vec a, Vec b) {
+#if defined(__AVX__)
+  return reinterpret_cast<Vec>(_mm256_min_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b)));
+#else
+  return a < b ? a : b;
+#endif
+}
+inline Vec Larger(Vec a, Vec b) {
+#if defined(__AVX__)
+  return reinterpret_cast<Vec>(_mm256_max_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b)));
+#else
+  return a > b ? a : b;
+#endif
+}
+
 // to[j][i] = from[i][j] for a block of 8 x 8; strides in floats.
 inline void Transpose8x8(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
 #if defined(__AVX__)

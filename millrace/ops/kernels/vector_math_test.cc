@@ -68,8 +68,33 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Function{"Expm1", Expm1, std::expm1}, Function{"Sinh", Sinh, std::sinh},
                     Function{"Cosh", Cosh, std::cosh}, Function{"Acosh", Acosh, std::acosh},
                     Function{"Atanh", Atanh, std::atanh}, Function{"Atan", Atan, std::atan},
+                    Function{"Erf", Erf, std::erf}, Function{"Tanh", Tanh, std::tanh},
                     Function{"Rsqrt", Rsqrt, [](double x) { return 1 / std::sqrt(x); }}),
     [](const auto& info) { return info.param.name; });
+
+TEST(RsqrtTest, HasTheBitsOfTheQuotientForEveryMantissa) {
+  constexpr int64_t kBlock = 4096;
+  std::vector<float> x(kBlock), y(kBlock);
+  // Two neighbouring exponents: any other differs from one of them by a power of 4.
+  for (uint32_t bits = 0x3f800000; bits < 0x40800000; bits += kBlock) {
+    for (uint32_t i = 0; i < kBlock; ++i) x[i] = std::bit_cast<float>(bits + i);
+    Rsqrt(x.data(), y.data(), kBlock);
+    int64_t other = 0;
+    for (int64_t i = 0; i < kBlock; ++i) other += y[i] != 1.0f / std::sqrt(x[i]);
+    ASSERT_EQ(other, 0) << x[0];
+  }
+}
+
+TEST(RsqrtTest, HasTheBitsOfTheQuotientForFloatsOfAllSizes) {
+  const std::vector<float> x = FloatsOfAllSizes();
+  std::vector<float> y(x.size());
+  Rsqrt(x.data(), y.data(), static_cast<int64_t>(x.size()));
+  for (size_t i = 0; i < x.size(); ++i) {
+    const float wanted = 1.0f / std::sqrt(x[i]);
+    EXPECT_TRUE(std::isnan(wanted) ? std::isnan(y[i]) : std::bit_cast<uint32_t>(y[i]) == std::bit_cast<uint32_t>(wanted))
+        << x[i] << " gives " << y[i];
+  }
+}
 
 }  // namespace
 }  // namespace millrace::vector

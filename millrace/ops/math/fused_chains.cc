@@ -58,7 +58,6 @@ constexpr auto kThrees = MakeThrees(std::make_index_sequence<kPlainCodes * kPlai
 
 struct SquareSumReducer {
   using Acc = float;
-  static constexpr bool kKeepsOne = false;
   static Acc Identity() { return 0; }
   static Acc Load(float x) { return x * x; }
   static Acc Combine(Acc a, Acc b) { return a + b; }

@@ -1,6 +1,7 @@
 // Element-wise ops and reductions of rows, run block by block.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "millrace/ops/kernels/elementwise.h"
 #include "millrace/ops/kernels/reduce.h"
 #include "millrace/ops/math/fused_chains.h"
+#include "millrace/ops/math/fused_functions.h"
 #include "millrace/runtime/kernel.h"
 
 namespace millrace {
@@ -20,12 +22,13 @@ class FusedProgram {
  public:
   // What a value has in the space [rows, columns] of a run.
   enum class Extent : uint8_t { kNone, kAll, kRows, kColumns, kOne };
+  static constexpr int kMostOperands = std::max(1 + kMostChainOps, kMostFunctionOperands);
 
   struct Step {
-    enum class Kind : uint8_t { kNoLoop, kUnary, kBinary, kSelect, kReduce, kChain };
+    enum class Kind : uint8_t { kNoLoop, kUnary, kBinary, kSelect, kReduce, kChain, kFunction };
     Kind kind = Kind::kNoLoop;
     int num_operands = 0;
-    int operands[1 + kMostChainOps] = {};
+    int operands[kMostOperands] = {};
     ChainOp chain[kMostChainOps] = {};  // of a chain: how operand i + 1 joins in
     int value = 0;                      // the number of the result
     int reg = -1;  // where the result is kept; the last step's is the output
@@ -33,6 +36,9 @@ class FusedProgram {
     UnaryLoop unary = nullptr;
     BinaryLoop binary = nullptr;
     ReduceLoops reduce;
+    FunctionLoop function = nullptr;
+    FunctionShape shape;  // of a function and what is around it
+    std::string function_type;
     const char* error = "";  // of a binary loop
     const Node* node = nullptr;
     std::shared_ptr<Kernel> kernel;
@@ -47,6 +53,8 @@ class FusedProgram {
   Status Run(KernelContext& ctx, int space_input) const;
 
  private:
+  struct Operand;
+  struct BoundStep;
   struct Frame;
   // Steps with the registers that they need.
   struct Steps {
@@ -57,11 +65,14 @@ class FusedProgram {
   Status MakeStep(Node* node, Device* device, absl::flat_hash_map<const Node*, int>& value_of);
   // What is known of the values' extents before a run.
   std::vector<Extent> StaticExtents(int space_input) const;
-  // Joins steps whose results nobody else sees.
+  // Joins steps whose results nobody else sees, in joined_.
   void JoinSteps(const std::vector<Extent>& extents);
   void AllocateRegisters(Steps* steps) const;
   // The extents of all values; false when a run of these steps by blocks cannot give what the nodes would.
   bool Describe(KernelContext& ctx, const Shape& space, const Steps& steps, Frame* frame) const;
+  static bool FitsFunction(const Step& step, const Frame& frame);
+  void Bind(const Steps& steps, Frame* frame) const;
+  static bool RunLoop(const BoundStep& bound, const char* const* in, char* to, int64_t count);
   Status RunBlocks(KernelContext& ctx, const Shape& space, Frame& frame) const;
   const Step* RunBlock(const Frame& frame, char* scratch, int64_t row, int64_t rows, char* out) const;
   Status RunOneByOne(KernelContext& ctx) const;

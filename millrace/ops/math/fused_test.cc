@@ -95,6 +95,25 @@ TEST_F(FusedTest, GeluOfAnyShapeHasTheSameBits) {
   }
 }
 
+TEST_F(FusedTest, FunctionsTakeInWhatIsAroundThem) {
+  const Endpoint x = Placeholder(DType::kFloat, {-1, -1}, "x"), w = Placeholder(DType::kFloat, {-1, -1}, "w");
+  Tensor noise = Noise(Shape({9, 333}), 9);
+  const float edges[] = {0, -0.0f, 1e-40f, -1e-30f, 3.9f, 3.93f, -9.1f, 1e30f, -1e30f, INFINITY, -INFINITY, NAN};
+  std::copy(std::begin(edges), std::end(edges), noise.data<float>());
+  const auto scalar = [&](float v) { return b_.Scalar<float>(v); };
+  for (const char* op : {"Erf", "Tanh"}) {
+    // Not Neg: of two that are no numbers, which one's sign comes out of a product is the compiler's choice.
+    for (const Endpoint in : {b_.Op("Square", {x}), b_.Mul(x, scalar(0.7f)), b_.Mul(scalar(0.7f), x), b_.Div(x, scalar(1.4f)), b_.Div(scalar(1.4f), x), b_.Mul(x, w)}) {
+      const Endpoint f = b_.Op(op, {in});
+      const Endpoint sum = b_.Add(scalar(1), f);
+      for (const Endpoint y : {f, sum, b_.Add(f, w), b_.Mul(sum, w), b_.Mul(x, sum), b_.Mul(b_.Mul(scalar(0.5f), x), sum), b_.Mul(sum, b_.Mul(w, scalar(0.5f))),
+                               b_.Mul(b_.Mul(w, x), sum), b_.Mul(sum, scalar(0.5f)), b_.Mul(b_.Mul(sum, sum), f)}) {
+        Same({{x.name(), noise}, {w.name(), Noise(Shape({9, 333}), 10)}}, b_.Neg(y));
+      }
+    }
+  }
+}
+
 TEST_F(FusedTest, ShapesThatDoNotMeetInRowsRunOneByOne) {
   const Endpoint x = Placeholder(DType::kFloat, {-1, -1}, "x"), y = Placeholder(DType::kFloat, {-1, -1}, "y");
   const Endpoint z = b_.Op("Exp", {b_.Mul(b_.Neg(x), y)});

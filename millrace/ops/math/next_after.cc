@@ -28,9 +28,14 @@ class PopulationCountKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor * y, ctx.AllocateOutput(0, x.shape()));
     DispatchType(IntTypes{}, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      ctx.ParallelFor(x.num_elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
+      // By value: a byte that is written may be any byte, also one of a pointer's.
+      const T* const from = x.data<T>();
+      uint8_t* const to = y->data<uint8_t>();
+      ctx.ParallelFor(x.num_elements(), kCheapGrain, [from, to](int64_t begin, int64_t end) {
+        const T* const a = from;
+        uint8_t* const b = to;
         for (int64_t i = begin; i < end; ++i) {
-          y->data<uint8_t>()[i] = static_cast<uint8_t>(std::popcount(static_cast<std::make_unsigned_t<T>>(x.data<T>()[i])));
+          b[i] = static_cast<uint8_t>(std::popcount(static_cast<std::make_unsigned_t<T>>(a[i])));
         }
       });
     });

@@ -86,6 +86,15 @@ class SoftmaxKernel : public Kernel {
       if (!std::is_same_v<T, C> || log_ || stream) wide.resize(2 * block * width);
       for (int64_t r = begin; r < end; r += block) {
         const int64_t n = std::min(block, end - r);
+        if constexpr (std::is_same_v<T, float>) {
+          if (stream && !log_ && width >= 8) {
+            for (int64_t k = r; k < r + n; ++k) {
+              const float scale = Exponentials(x + k * width, wide.data(), width);
+              StreamScaled(wide.data(), scale, y + k * width, width);
+            }
+            continue;
+          }
+        }
         if constexpr (std::is_same_v<T, C>) {
           C* const out = stream ? wide.data() + block * width : y + r * width;
           Block<C>(x + r * width, out, n, width, wide.data());
@@ -101,12 +110,15 @@ class SoftmaxKernel : public Kernel {
     });
   }
 
-  // The exponentials and their sum in one pass.
-  static void Row(const float* x, float* y, int64_t width) {
+  // The exponentials and their sum in one pass. Returns what makes the softmax of them.
+  static float Exponentials(const float* x, float* y, int64_t width) {
     float part[8] = {};
     vector::ExpOfDifference(x, LargestOf(x, width), y, width, part);
     const float sum = ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
-    const float scale = 1.0f / sum;
+    return 1.0f / sum;
+  }
+  static void Row(const float* x, float* y, int64_t width) {
+    const float scale = Exponentials(x, y, width);
     for (int64_t i = 0; i < width; ++i) y[i] *= scale;
   }
 

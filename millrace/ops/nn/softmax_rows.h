@@ -30,7 +30,9 @@ C LargestOf(const C* x, int64_t n) {
     for (i = kLanes; i + kLanes <= n; i += kLanes) {
       for (int j = 0; j < kLanes; ++j) lanes[j] = lanes[j] < x[i + j] ? x[i + j] : lanes[j];
     }
-    for (int j = 0; j < kLanes; ++j) most = std::max(most, lanes[j]);
+    for (int j = 0; j < 16; ++j) lanes[j] = lanes[j] < lanes[j + 16] ? lanes[j + 16] : lanes[j];
+    for (int j = 0; j < 8; ++j) lanes[j] = lanes[j] < lanes[j + 8] ? lanes[j + 8] : lanes[j];
+    for (int j = 0; j < 8; ++j) most = std::max(most, lanes[j]);
   }
   for (; i < n; ++i) most = std::max(most, x[i]);
   return most;

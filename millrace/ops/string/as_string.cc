@@ -1,4 +1,5 @@
 // AsString: numbers as text, formatted as printf does.
+#include <charconv>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
@@ -35,6 +36,19 @@ std::string TextOf(const T& value, const std::string& format) {
   } else {
     return Formatted(format.c_str(), static_cast<double>(value));
   }
+}
+
+// What printf gives for a number without width and fill, sooner.
+template <typename T>
+std::string PlainTextOf(const T& value, std::chars_format form, int precision, const std::string& format) {
+  char buffer[128];
+  std::to_chars_result result{buffer, std::errc::value_too_large};
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    result = std::to_chars(buffer, buffer + sizeof(buffer), value);
+  } else if constexpr (std::is_convertible_v<T, double> && !std::is_same_v<T, bool>) {
+    result = std::to_chars(buffer, buffer + sizeof(buffer), static_cast<double>(value), form, precision);
+  }
+  return result.ec == std::errc() ? std::string(buffer, result.ptr) : TextOf(value, format);
 }
 
 using TextTypes = PlainTypes;
@@ -76,6 +90,9 @@ class AsStringKernel : public Kernel {
     string_width_ = static_cast<size_t>(std::max<int64_t>(width, 0));
     string_precision_ = width > 0 && precision > -1 ? static_cast<size_t>(precision) : std::string::npos;
     pads_right_ = fill == "-";
+    plain_ = width < 0 && fill.empty();
+    form_ = shortest ? std::chars_format::general : scientific ? std::chars_format::scientific : std::chars_format::fixed;
+    precision_ = precision < 0 ? 6 : static_cast<int>(precision);
     if (floating) {
       one += shortest ? "g" : scientific ? "e" : "f";
     } else {
@@ -97,7 +114,9 @@ class AsStringKernel : public Kernel {
       using T = typename decltype(tag)::type;
       const T* from = input.data<T>();
       ctx.ParallelFor(input.num_elements(), 256, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) to[i] = TextOf(from[i], format_);
+        for (int64_t i = begin; i < end; ++i) {
+          to[i] = plain_ ? PlainTextOf(from[i], form_, precision_, format_) : TextOf(from[i], format_);
+        }
       });
     });
     return absl::OkStatus();
@@ -121,6 +140,9 @@ class AsStringKernel : public Kernel {
   size_t string_width_ = 0;
   size_t string_precision_ = std::string::npos;
   bool pads_right_ = false;
+  bool plain_ = false;  // neither width nor fill
+  std::chars_format form_ = std::chars_format::fixed;
+  int precision_ = 6;
   std::string format_;
 };
 
