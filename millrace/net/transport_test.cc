@@ -357,6 +357,33 @@ TEST_P(TransportTest, StopRacesWithCallsAndAnswers) {
   }
 }
 
+TEST_P(TransportTest, ManyCallsToAServerThatIsGoneAllFail) {
+  if (!world_->has_threads()) GTEST_SKIP() << "one thread only";
+  service_.On("Echo", Echo);
+  auto listener = Listen();
+  EXPECT_TRUE(CallStatus("Echo").ok());
+  std::atomic<int> open{0};
+  std::atomic<int> calling{3};
+  ThreadGroup threads("callers");
+  for (int t = 0; t < 3; ++t) {
+    ASSERT_TRUE(threads.Start([&, channel = channel_] {
+      for (int i = 0; i < 2000; ++i) {
+        Answer answer;
+        ++open;
+        channel->Call(TestService::FullName("Echo"), Bytes::Of("x"), {}, [&, done = answer.Done()](auto result) mutable {
+          --open;
+          done(std::move(result));
+        });
+        if (i % 10 == 0) answer.notification().Wait();
+      }
+      --calling;
+    }));
+  }
+  listener->Stop();
+  EXPECT_TRUE(WaitUntil([&] { return calling == 0 && open == 0; })) << calling << " threads, " << open << " calls";
+  EXPECT_EQ(CallStatus("Echo").code(), absl::StatusCode::kUnavailable);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, TransportTest,
                          ::testing::Values(Kind{"grpc", Make<GrpcWorld>}, Kind{"inproc", Make<InprocWorld>}, Kind{"inline", Make<InlineWorld>}),
                          [](const auto& info) { return std::string(info.param.name); });
