@@ -10,6 +10,7 @@
 #include "millrace/base/thread_pool.h"
 #include "millrace/net/grpc/grpc_transport.h"
 #include "millrace/net/inproc/inproc_transport.h"
+#include "millrace/net/sim/sim_network.h"
 #include "millrace/net/transport_testing.h"
 
 namespace millrace::net {
@@ -48,6 +49,14 @@ class InprocWorld : public World {
 class InlineWorld : public World {
   std::unique_ptr<Transport> NewTransport() override { return NewInprocTransport({.network = network_}); }
   std::shared_ptr<InprocNetwork> network_ = NewInprocNetwork();
+};
+
+class SimWorld : public World {
+  std::unique_ptr<Transport> NewTransport() override { return network_.NewTransport(absl::StrCat("host", hosts_++)); }
+  bool WaitUntil(const std::function<bool()>& condition) override { return network_.RunUntil(condition); }
+  bool has_threads() const override { return false; }
+  SimNetwork network_{1};
+  int hosts_ = 0;
 };
 
 using WorldMaker = std::unique_ptr<World> (*)();
@@ -385,7 +394,8 @@ TEST_P(TransportTest, ManyCallsToAServerThatIsGoneAllFail) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TransportTest,
-                         ::testing::Values(Kind{"grpc", Make<GrpcWorld>}, Kind{"inproc", Make<InprocWorld>}, Kind{"inline", Make<InlineWorld>}),
+                         ::testing::Values(Kind{"grpc", Make<GrpcWorld>}, Kind{"inproc", Make<InprocWorld>}, Kind{"inline", Make<InlineWorld>},
+                                           Kind{"sim", Make<SimWorld>}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
