@@ -10,6 +10,7 @@
 #include "millrace/base/thread_pool.h"
 #include "millrace/net/grpc/grpc_transport.h"
 #include "millrace/net/inproc/inproc_transport.h"
+#include "millrace/net/sim/sim_network.h"
 #include "millrace/net/transport_testing.h"
 
 namespace millrace::net {
@@ -48,6 +49,14 @@ class InprocWorld : public World {
 class InlineWorld : public World {
   std::unique_ptr<Transport> NewTransport() override { return NewInprocTransport({.network = network_}); }
   std::shared_ptr<InprocNetwork> network_ = NewInprocNetwork();
+};
+
+class SimWorld : public World {
+  std::unique_ptr<Transport> NewTransport() override { return network_.NewTransport(absl::StrCat("host", hosts_++)); }
+  bool WaitUntil(const std::function<bool()>& condition) override { return network_.RunUntil(condition); }
+  bool has_threads() const override { return false; }
+  SimNetwork network_{1};
+  int hosts_ = 0;
 };
 
 using WorldMaker = std::unique_ptr<World> (*)();
@@ -357,8 +366,36 @@ TEST_P(TransportTest, StopRacesWithCallsAndAnswers) {
   }
 }
 
+TEST_P(TransportTest, ManyCallsToAServerThatIsGoneAllFail) {
+  if (!world_->has_threads()) GTEST_SKIP() << "one thread only";
+  service_.On("Echo", Echo);
+  auto listener = Listen();
+  EXPECT_TRUE(CallStatus("Echo").ok());
+  std::atomic<int> open{0};
+  std::atomic<int> calling{3};
+  ThreadGroup threads("callers");
+  for (int t = 0; t < 3; ++t) {
+    ASSERT_TRUE(threads.Start([&, channel = channel_] {
+      for (int i = 0; i < 2000; ++i) {
+        Answer answer;
+        ++open;
+        channel->Call(TestService::FullName("Echo"), Bytes::Of("x"), {}, [&, done = answer.Done()](auto result) mutable {
+          --open;
+          done(std::move(result));
+        });
+        if (i % 10 == 0) answer.notification().Wait();
+      }
+      --calling;
+    }));
+  }
+  listener->Stop();
+  EXPECT_TRUE(WaitUntil([&] { return calling == 0 && open == 0; })) << calling << " threads, " << open << " calls";
+  EXPECT_EQ(CallStatus("Echo").code(), absl::StatusCode::kUnavailable);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, TransportTest,
-                         ::testing::Values(Kind{"grpc", Make<GrpcWorld>}, Kind{"inproc", Make<InprocWorld>}, Kind{"inline", Make<InlineWorld>}),
+                         ::testing::Values(Kind{"grpc", Make<GrpcWorld>}, Kind{"inproc", Make<InprocWorld>}, Kind{"inline", Make<InlineWorld>},
+                                           Kind{"sim", Make<SimWorld>}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

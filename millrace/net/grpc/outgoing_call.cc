@@ -4,7 +4,9 @@
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
 
+#include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -21,6 +23,19 @@ gpr_timespec DeadlineAfter(absl::Duration timeout) {
 
 absl::string_view View(const grpc_slice& slice) {
   return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)), GRPC_SLICE_LENGTH(slice)};
+}
+
+// True when the other side's handler gave this status. gRPC says "received from peer" also of what its own transport noticed and of
+// a deadline that passed over there first.
+bool IsFromHandler(grpc_status_code code, absl::string_view details, const char* error) {
+  if (error == nullptr || !absl::StrContains(error, "Error received from peer")) return false;
+  if (code == GRPC_STATUS_DEADLINE_EXCEEDED) return details != "Deadline Exceeded";
+  if (code != GRPC_STATUS_UNAVAILABLE) return true;
+  for (const char* noticed : {"Socket closed", "Connection reset", "Broken pipe", "GOAWAY received", "Stream removed", "Transport closed",
+                              "recvmsg:", "sendmsg:", "keepalive watchdog", "Endpoint read failed", "endpoint shutdown"}) {
+    if (absl::StartsWith(details, noticed)) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -103,9 +118,7 @@ StatusOr<Bytes> GrpcOutgoingCall::Result() {
     return Internal(channel_->address(), ": the answer to ", method_, " holds no message");
   }
   const absl::string_view details = View(details_);
-  // How gRPC marks a status that the other side sent. Its deadline may pass there first; it says no more than ours, and less well.
-  const bool from_peer = error_ != nullptr && absl::StrContains(error_, "Error received from peer");
-  if (from_peer && !(code_ == GRPC_STATUS_DEADLINE_EXCEEDED && details == "Deadline Exceeded")) return FromGrpc(code_, details);
+  if (IsFromHandler(code_, details, error_)) return FromGrpc(code_, details);
   if (code_ == GRPC_STATUS_UNAVAILABLE) channel_->OnUnavailable(connection_.get());
   return LocalError(details);
 }
@@ -122,16 +135,15 @@ Status GrpcOutgoingCall::LocalError(absl::string_view details) const {
     default:
       return FromGrpc(code_, absl::StrCat(address, ": ", details));
   }
+  const auto says = [&](std::initializer_list<absl::string_view> words) {
+    return std::any_of(words.begin(), words.end(), [&](absl::string_view word) { return absl::StrContains(details, word); });
+  };
   absl::string_view hint;
-  if (channel_->secure()) {
-    if (absl::StrContains(details, "handshake") || absl::StrContains(details, "SSL") || absl::StrContains(details, "security")) {
-      hint = " (the TLS handshake failed: the server must have TLS on, and both certificates must be for these hosts and signed by "
-             "the same authority)";
-    } else if (absl::StrContains(details, "closed") || absl::StrContains(details, "reset")) {
-      hint = " (the server may have refused this task's TLS certificate)";
-    }
-  } else if (absl::StrContains(details, "closed") || absl::StrContains(details, "reset")) {
-    hint = " (the server ended, or it requires TLS)";
+  if (channel_->secure() && says({"handshake", "SSL", "security", "certificate"})) {
+    hint = " (the TLS handshake failed: the server must have TLS on, and each side a certificate that the other's authority signed, the "
+           "server's for the host of its address)";
+  } else if (says({"closed", "reset", "Broken pipe"})) {
+    hint = channel_->secure() ? " (the server ended, or it refused this task's TLS certificate)" : " (the server ended, or it requires TLS)";
   }
   return Unavailable(address, ": ", details, hint);
 }

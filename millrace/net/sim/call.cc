@@ -1,0 +1,148 @@
+#include "millrace/net/sim/call.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace millrace::net {
+
+using Kind = SimMessage::Kind;
+
+SimServedCall::SimServedCall(std::shared_ptr<SimNetwork::State> state, std::shared_ptr<SimEndpoint> endpoint, RefPtr<SimCall> call,
+                             Bytes request)
+    : state_(std::move(state)),
+      endpoint_(std::move(endpoint)),
+      call_(std::move(call)),
+      number_(state_->next_served++),
+      request_(std::move(request)) {
+  endpoint_->open[number_] = this;
+}
+
+SimServedCall::~SimServedCall() {
+  if (!answered_) Reply(Internal("the server dropped the call without an answer"));
+}
+
+absl::Time SimServedCall::deadline() const { return call_->deadline(); }
+std::string SimServedCall::peer() const { return absl::StrCat("sim:", call_->client()); }
+
+void SimServedCall::Reply(StatusOr<Bytes> answer) {
+  MR_CHECK(!answered_);
+  answered_ = true;
+  endpoint_->open.erase(number_);
+  call_->SendAnswer(std::move(answer));
+}
+
+SimCall::SimCall(std::shared_ptr<SimNetwork::State> state, std::string client, std::string address, std::string method,
+                 absl::Duration timeout, Channel::Done done)
+    : state_(std::move(state)),
+      id_(state_->next_call++),
+      client_(std::move(client)),
+      address_(std::move(address)),
+      method_(std::move(method)),
+      timeout_(timeout),
+      deadline_(timeout == absl::InfiniteDuration() ? absl::InfiniteFuture() : state_->loop.now() + timeout),
+      done_(std::move(done)) {}
+
+void SimCall::Start(Bytes request) {
+  state_->calls[id_] = this;
+  if (const auto it = state_->hosts.find(address_); it != state_->hosts.end()) server_ = it->second;
+  if (timeout_ != absl::InfiniteDuration()) {
+    timer_ = state_->loop.At(deadline_, client_, [self = ShareRef(this)] {
+      self->timer_ = 0;
+      self->GiveUp(DeadlineExceeded(self->address_, ": no answer to ", self->method_, " within ", absl::FormatDuration(self->timeout_)));
+    });
+  }
+  if (state_->dead.contains(client_)) {
+    state_->loop.After(absl::ZeroDuration(), client_, [self = ShareRef(this)] { self->Break(); });
+    return;
+  }
+  state_->Send({Kind::kRequest, id_, client_, server_, method_}, [self = ShareRef(this), request = std::move(request)] { self->Arrive(request); },
+               [self = ShareRef(this)] { self->Break(); });
+}
+
+void SimCall::Arrive(const Bytes& request) {
+  if (broken_) return;
+  const auto it = state_->endpoints.find(address_);
+  if (it == state_->endpoints.end()) {
+    state_->loop.After(state_->Delay(), client_, [self = ShareRef(this)] {
+      self->Finish(Unavailable(self->address_, ": connection refused: nothing listens there"));
+    });
+    return;
+  }
+  const std::shared_ptr<SimEndpoint> endpoint = it->second;
+  server_ = endpoint->host;
+  const auto& methods = endpoint->service->methods();
+  const auto method = std::find(methods.begin(), methods.end(), method_);
+  if (method == methods.end()) return SendAnswer(Unimplemented("this server has no method ", method_));
+  auto served = std::make_shared<SimServedCall>(state_, endpoint, ShareRef(this), request);
+  served_.push_back(served);
+  if (timeout_ != absl::InfiniteDuration()) {
+    state_->loop.At(deadline_, server_, [weak = std::weak_ptr(served)] {
+      if (auto served = weak.lock()) served->cancellation()->StartCancel(Cancelled("the caller's deadline has passed"));
+    });
+  }
+  endpoint->service->OnCall(static_cast<int>(method - methods.begin()), std::move(served));
+}
+
+void SimCall::SendAnswer(StatusOr<Bytes> answer) {
+  if (broken_) return;
+  state_->Send({Kind::kAnswer, id_, server_, client_, method_},
+               [self = ShareRef(this), answer = std::move(answer)] {
+                 if (!self->broken_) self->Finish(answer);
+               },
+               [self = ShareRef(this)] { self->Break(); });
+}
+
+void SimCall::Cancel() { GiveUp(Cancelled(address_, ": the call of ", method_, " was cancelled")); }
+
+void SimCall::GiveUp(Status why) {
+  if (finished_) return;
+  state_->loop.After(absl::ZeroDuration(), client_, [self = ShareRef(this), why] { self->Finish(why); });
+  if (broken_ || server_.empty()) return;
+  state_->Send({Kind::kCancel, id_, client_, server_, method_},
+               [self = ShareRef(this)] {
+                 if (!self->broken_) self->CancelServed(Cancelled("the caller gave up or is gone"));
+               },
+               [self = ShareRef(this)] { self->Break(); });
+}
+
+void SimCall::CancelServed(Status why) {
+  const auto served = std::move(served_);
+  served_.clear();
+  for (const auto& weak : served) {
+    if (auto call = weak.lock()) call->cancellation()->StartCancel(why);
+  }
+}
+
+void SimCall::Break() {
+  if (broken_) return;
+  Reset("");
+}
+
+void SimCall::Reset(const std::string& host) {
+  if (broken_) return;
+  broken_ = true;
+  const auto delay = [&](const std::string& end) { return end == host ? absl::ZeroDuration() : state_->Delay(); };
+  state_->loop.After(delay(client_), client_, [self = ShareRef(this)] {
+    self->Finish(Unavailable(self->address_, ": the connection was lost"));
+  });
+  if (server_.empty()) return;
+  state_->loop.After(delay(server_), server_, [self = ShareRef(this)] { self->CancelServed(Cancelled("the caller gave up or is gone")); });
+}
+
+void SimCall::Abandon() {
+  GiveUp(Cancelled("the transport was closed"));
+  Finish(Cancelled(address_, ": the call of ", method_, " was cancelled by the end of its transport"));
+}
+
+void SimCall::Finish(StatusOr<Bytes> result) {
+  if (finished_) return;
+  finished_ = true;
+  if (timer_ != 0) state_->loop.Remove(std::exchange(timer_, 0));
+  state_->Log(absl::StrCat("end #", id_, " ", client_, " ", method_, ": ", absl::StatusCodeToString(result.status().code())));
+  const RefPtr<SimCall> self = ShareRef(this);
+  state_->calls.erase(id_);
+  Channel::Done done = std::move(done_);
+  done(std::move(result));
+}
+
+}  // namespace millrace::net

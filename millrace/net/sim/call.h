@@ -1,0 +1,76 @@
+// A call over the simulated network: the caller's end, and the server's, of which there are two when the request arrived twice.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "millrace/net/sim/state.h"
+#include "millrace/net/transport.h"
+
+namespace millrace::net {
+
+// One arrival of a request at a server. Lives until answered and let go by the service.
+class SimServedCall final : public IncomingCall, public std::enable_shared_from_this<SimServedCall> {
+ public:
+  SimServedCall(std::shared_ptr<SimNetwork::State> state, std::shared_ptr<SimEndpoint> endpoint, RefPtr<SimCall> call, Bytes request);
+  ~SimServedCall() override;
+
+  Bytes& request() override { return request_; }
+  absl::Time deadline() const override;
+  std::string peer() const override;
+  CancellationManager* cancellation() override { return &cancellation_; }
+  void Reply(StatusOr<Bytes> answer) override;
+
+ private:
+  const std::shared_ptr<SimNetwork::State> state_;
+  const std::shared_ptr<SimEndpoint> endpoint_;
+  const RefPtr<SimCall> call_;
+  const int64_t number_;
+  Bytes request_;
+  CancellationManager cancellation_;
+  bool answered_ = false;
+};
+
+class SimCall final : public OutgoingCall {
+ public:
+  SimCall(std::shared_ptr<SimNetwork::State> state, std::string client, std::string address, std::string method, absl::Duration timeout,
+          Channel::Done done);
+
+  void Start(Bytes request);
+  void Cancel() override;
+  // The connection is reset, since `host` died.
+  void Reset(const std::string& host);
+  // At once, in the caller's place.
+  void Abandon();
+
+  int64_t id() const { return id_; }
+  const std::string& client() const { return client_; }
+  // The host that listened at the address last; empty when none ever did.
+  const std::string& server() const { return server_; }
+  absl::Time deadline() const { return deadline_; }
+  void SendAnswer(StatusOr<Bytes> answer);
+
+ private:
+  ~SimCall() override = default;
+  void Arrive(const Bytes& request);
+  void GiveUp(Status why);
+  void Break();
+  void CancelServed(Status why);
+  void Finish(StatusOr<Bytes> result);
+
+  const std::shared_ptr<SimNetwork::State> state_;
+  const int64_t id_;
+  const std::string client_;
+  const std::string address_;
+  const std::string method_;
+  const absl::Duration timeout_;
+  const absl::Time deadline_;
+  std::string server_;
+  Channel::Done done_;
+  bool finished_ = false;  // the caller has its answer
+  bool broken_ = false;    // nothing gets through any more
+  SimEventLoop::EventId timer_ = 0;
+  std::vector<std::weak_ptr<SimServedCall>> served_;
+};
+
+}  // namespace millrace::net

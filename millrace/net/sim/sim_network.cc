@@ -1,0 +1,122 @@
+#include "millrace/net/sim/sim_network.h"
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "millrace/net/sim/call.h"
+#include "millrace/net/sim/state.h"
+
+namespace millrace::net {
+namespace {
+
+constexpr const char* kKinds[] = {"request", "answer", "cancel"};
+
+}  // namespace
+
+void SimNetwork::State::Log(absl::string_view what) {
+  log.push_back(absl::StrFormat("%12.6f %s", absl::ToDoubleSeconds(loop.now() - absl::UnixEpoch()), what));
+}
+
+absl::Duration SimNetwork::State::Delay() {
+  absl::Duration delay = options.min_delay + (options.max_delay - options.min_delay) * loop.Random();
+  if (options.delayed > 0 && loop.Random() < options.delayed) delay += options.max_extra_delay * loop.Random();
+  return delay;
+}
+
+void SimNetwork::State::Send(const SimMessage& message, std::function<void()> deliver, std::function<void()> lost) {
+  SimFate fate = decide == nullptr ? SimFate::kByChance : decide(message);
+  const std::string text = absl::StrCat(kKinds[static_cast<int>(message.kind)], " #", message.call, " ", message.from, " -> ", message.to,
+                                        " ", message.method);
+  if (dead.contains(message.from)) return;
+  if (fate == SimFate::kByChance) {
+    const double chance = loop.Random();
+    if (chance < options.lost) {
+      fate = SimFate::kLose;
+    } else if (chance < options.lost + options.duplicated) {
+      fate = SimFate::kDuplicate;
+    }
+  }
+  if (fate == SimFate::kLose || IsCut(message.from, message.to)) {
+    Log(absl::StrCat("lost: ", text));
+    if (options.reset_after != absl::InfiniteDuration()) loop.After(options.reset_after, "", std::move(lost));
+    return;
+  }
+  for (int copies = fate == SimFate::kDuplicate ? 2 : 1; copies > 0; --copies) {
+    auto arrive = [this, text, deliver, copies] {
+      Log(copies == 2 ? absl::StrCat("again: ", text) : text);
+      deliver();
+    };
+    // A host that hangs gets nothing onto the network either: what it sends leaves when it is resumed.
+    const absl::Duration delay = Delay();
+    if (loop.hangs(message.from)) {
+      loop.After(absl::ZeroDuration(), message.from, [this, delay, to = message.to, arrive] { loop.After(delay, to, arrive); });
+    } else {
+      loop.After(delay, message.to, std::move(arrive));
+    }
+  }
+}
+
+SimNetwork::SimNetwork(uint64_t seed, SimOptions options) : state_(std::make_shared<State>(seed, std::move(options))) {}
+// Events hold calls, and calls the state.
+SimNetwork::~SimNetwork() { state_->loop.Close(); }
+
+Clock* SimNetwork::clock() { return state_->loop.clock(); }
+TimerQueue* SimNetwork::timers(const std::string& host) { return state_->loop.timers(host); }
+Scheduler* SimNetwork::scheduler(const std::string& host) { return state_->loop.scheduler(host); }
+
+bool SimNetwork::RunUntil(absl::FunctionRef<bool()> condition, absl::Duration limit) { return state_->loop.RunUntil(condition, limit); }
+
+void SimNetwork::RunFor(absl::Duration time) {
+  bool over = false;
+  state_->loop.After(time, "", [&over] { over = true; });
+  state_->loop.RunUntil([&] { return over; }, time);
+}
+
+void SimNetwork::Kill(const std::string& host) {
+  Log(absl::StrCat("kill ", host));
+  // A dead host does not hang: what was held there finds that its calls are over.
+  state_->loop.Resume(host);
+  state_->dead.insert(host);
+  std::erase_if(state_->endpoints, [&](const auto& entry) {
+    if (entry.second->host != host) return false;
+    entry.second->stopped = true;
+    return true;
+  });
+  std::vector<RefPtr<SimCall>> broken;
+  for (const auto& [id, call] : state_->calls) {
+    if (call->client() == host || call->server() == host) broken.push_back(ShareRef(call));
+  }
+  for (const auto& call : broken) call->Reset(host);
+}
+
+void SimNetwork::Restart(const std::string& host) {
+  Log(absl::StrCat("restart ", host));
+  state_->dead.erase(host);
+}
+
+void SimNetwork::Hang(const std::string& host) {
+  Log(absl::StrCat("hang ", host));
+  state_->loop.Hang(host);
+}
+
+void SimNetwork::Resume(const std::string& host) {
+  Log(absl::StrCat("resume ", host));
+  state_->loop.Resume(host);
+}
+
+void SimNetwork::Cut(const std::string& a, const std::string& b) {
+  Log(absl::StrCat("cut ", a, " from ", b));
+  state_->cuts.insert(std::minmax(a, b));
+}
+
+void SimNetwork::Heal(const std::string& a, const std::string& b) {
+  Log(absl::StrCat("heal ", a, " and ", b));
+  state_->cuts.erase(std::minmax(a, b));
+}
+
+void SimNetwork::SetOptions(SimOptions options) { state_->options = std::move(options); }
+void SimNetwork::OnMessage(std::function<SimFate(const SimMessage&)> decide) { state_->decide = std::move(decide); }
+const std::vector<std::string>& SimNetwork::log() const { return state_->log; }
+void SimNetwork::Log(absl::string_view what) { state_->Log(what); }
+
+}  // namespace millrace::net

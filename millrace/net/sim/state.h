@@ -1,0 +1,52 @@
+// What the parts of a simulated network share.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "millrace/net/sim/event_loop.h"
+#include "millrace/net/sim/sim_network.h"
+
+namespace millrace::net {
+
+class SimCall;
+class SimServedCall;
+
+// What listens at an address. Callers may hold it longer than its listener lives.
+struct SimEndpoint {
+  Service* service = nullptr;
+  std::string host;
+  bool stopped = false;
+  std::map<int64_t, SimServedCall*> open;  // not answered, by number
+};
+
+struct SimNetwork::State {
+  State(uint64_t seed, SimOptions options) : loop(seed), options(std::move(options)) {}
+
+  SimEventLoop loop;
+  SimOptions options;
+  std::function<SimFate(const SimMessage&)> decide;
+  std::vector<std::string> log;
+  std::map<std::string, std::shared_ptr<SimEndpoint>> endpoints;  // by address
+  std::map<std::string, std::string> hosts;                       // of addresses, also of those where nothing listens any more
+  std::map<int64_t, SimCall*> calls;                              // that the client's side has not finished
+  std::set<std::string> dead;
+  std::set<std::pair<std::string, std::string>> cuts;
+  int64_t next_call = 1;
+  int64_t next_served = 1;
+  int next_port = 10000;
+
+  void Log(absl::string_view what);
+  bool IsCut(const std::string& a, const std::string& b) const { return cuts.contains(std::minmax(a, b)); }
+  // The time that a message takes.
+  absl::Duration Delay();
+  // Sends: `deliver` is called for each time that the message arrives, `lost` once if it never does and the connection is found
+  // broken. Neither when the sender is dead.
+  void Send(const SimMessage& message, std::function<void()> deliver, std::function<void()> lost);
+};
+
+}  // namespace millrace::net
