@@ -123,13 +123,9 @@ StatusOr<Node*> CutGraph::Send(const Endpoint& source, int to_device, std::vecto
   return received;
 }
 
-StatusOr<Endpoint> CutGraph::Received(const Endpoint& given, Node* consumer, int slot) {
-  Endpoint source = given;
+StatusOr<Endpoint> CutGraph::Received(const Endpoint& source, Node* consumer, int slot) {
   std::vector<Node*> late;
-  if (const auto it = late_.find({consumer->id(), slot}); it != late_.end()) {
-    source = given.node->input(0);
-    late = it->second;
-  }
+  if (const auto it = late_.find({consumer->id(), slot}); it != late_.end()) late = it->second;
   MR_RETURN_IF_ERROR(CheckMayCross(source, *consumer, slot));
   const int device = HostOf(consumer);
   if (IsReplicable(*source.node)) return Replica(source.node, device);

@@ -1,7 +1,8 @@
 // When a TF1 variable that another task reads is sent.
 //
 // Within a task, what is ordered after an update of a variable sees the update even through an Identity that was read before it: see
-// passes/late_reads.cc. The same holds for what is on another task: it is sent the variable itself, after the update.
+// passes/late_reads.cc. The same holds when the reader, or what comes between, is on another task: whoever is ordered after an update takes the
+// variable itself, and is sent it after the update.
 #include "millrace/graph/cut_graph.h"
 
 namespace millrace {
@@ -28,6 +29,7 @@ void CutGraph::FindLateReads() {
   struct Read {
     Node* consumer;
     int slot;
+    Node* reader;
   };
   absl::flat_hash_map<Endpoint, std::vector<Read>> reads;  // by variable
   for (Node* node : graph_->nodes()) {
@@ -35,9 +37,8 @@ void CutGraph::FindLateReads() {
     for (int i = 0; i < node->num_inputs(); ++i) {
       const Node* reader = node->input(i).node;
       if (!reader->is_type("Identity") || reader->num_inputs() == 0 || !IsRef(reader->input(0).dtype())) continue;
-      if (TaskOf(reader) == TaskOf(node) || TaskOf(reader) != TaskOf(reader->input(0).node)) continue;
       const Endpoint variable = RootOf(reader->input(0));
-      if (updates.contains(variable)) reads[variable].push_back({node, i});
+      if (updates.contains(variable)) reads[variable].push_back({node, i, node->input(i).node});
     }
   }
   if (reads.empty()) return;
@@ -56,10 +57,11 @@ void CutGraph::FindLateReads() {
         }
       }
       for (const Read& read : readers) {
-        const Node* reader = read.consumer->input(read.slot).node;
-        const bool same_loop = OutputLoopOf(update) == OutputLoopOf(reader->input(0).node) && OutputLoopOf(update) == OutputLoopOf(reader);
+        const Endpoint reference = read.reader->input(0);
+        const bool same_loop = OutputLoopOf(update) == OutputLoopOf(reference.node) && OutputLoopOf(update) == OutputLoopOf(read.reader);
         // A read that is itself ordered after the update is late enough.
-        if (!same_loop || reached[read.consumer->id()] != round || reached[reader->id()] == round) continue;
+        if (!same_loop || reached[read.consumer->id()] != round || reached[read.reader->id()] == round) continue;
+        graph_->SetInput(read.consumer, read.slot, reference);
         late_[{read.consumer->id(), read.slot}].push_back(update);
       }
       ++round;
