@@ -16,6 +16,7 @@
 #include "millrace/api/ops/all_ops.h"
 #include "millrace/api/optimizers.h"
 #include "millrace/api/output.h"
+#include "millrace/api/replica_device_setter.h"
 #include "millrace/api/schedules.h"
 #include "millrace/api/scope.h"
 #include "millrace/api/variable.h"

@@ -46,7 +46,13 @@ StatusOr<std::vector<Gradient>> Build(const Scope& scope, const std::vector<Outp
       .grad_ys = std::vector<Grad>(grads.begin(), grads.end()),
       .stop_gradients = stops,
       .name = scope.TakeName(scope.op_name().empty() ? "gradients" : scope.op_name())};
+  const int before = scope.graph()->num_nodes();
   MR_ASSIGN_OR_RETURN(std::vector<Grad> found, AddGradients(scope.graph(), y_ends, x_ends, inner));
+  // Device functions see every node of the scope, also those that no builder made.
+  for (int i = before; !scope.settings().device_functions.empty() && i < scope.graph()->num_nodes(); ++i) {
+    Node* node = scope.graph()->nodes()[i];
+    if (node->requested_device().empty()) MR_RETURN_IF_ERROR(api_internal::AskForDevice(scope.settings(), node));
+  }
 
   const Scope at = scope.WithoutOpName();
   std::vector<Gradient> result;

@@ -163,11 +163,11 @@ Status OpCall::Complete(const OpSchema& schema) {
   const absl::string_view base = BaseName(full_name);
   if (base.size() < full_name.size())
     builder.prefix = full_name.substr(0, full_name.size() - base.size() - 1);
-  builder.device = settings.device;
   builder.control_inputs = settings.control_inputs;
   builder.colocate_with = settings.colocate_with;
   node_ = builder.AddNode(op_, inputs, std::move(attrs_), base);
-  return builder.status();
+  if (node_ == nullptr) return builder.status();
+  return api_internal::AskForDevice(settings, node_);
 }
 
 namespace {

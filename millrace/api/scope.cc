@@ -25,7 +25,41 @@ Scope Changed(const Scope& scope, Change change) {
   return Scope(std::move(settings));
 }
 
+// The node whose state `node` works on; null when it takes no handle.
+const Node* OwnerOfState(const Node& node) {
+  for (int i = 0; i < node.num_inputs(); ++i) {
+    if (IsRef(node.input_type(i)) || node.input_type(i) == DType::kResource) return node.input(i).node;
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+Status api_internal::AskForDevice(const ScopeSettings& settings, Node* node) {
+  Graph& graph = settings.state->graph;
+  for (const std::string& name : settings.colocate_with) {
+    if (const Node* other = graph.FindNode(name)) {
+      graph.SetRequestedDevice(node, other->requested_device());
+      return absl::OkStatus();
+    }
+  }
+  graph.SetRequestedDevice(node, settings.device);
+  if (settings.device_functions.empty()) return absl::OkStatus();
+  if (const Node* owner = OwnerOfState(*node); owner != nullptr && settings.device.empty()) {
+    graph.SetRequestedDevice(node, owner->requested_device());
+    return absl::OkStatus();
+  }
+  for (auto it = settings.device_functions.rbegin(); it != settings.device_functions.rend(); ++it) {
+    const StatusOr<DeviceName> inner = DeviceName::Parse(it->choose(*node));
+    if (!inner.ok()) {
+      return InvalidArgument("{{node ", node->name(), "}} (op ", node->type(), "): the scope's device function gave a malformed device: ",
+                             inner.status().message());
+    }
+    MR_ASSIGN_OR_RETURN(const DeviceName outer, DeviceName::Parse(it->outer_device));
+    graph.SetRequestedDevice(node, inner->Over(outer).ToString());
+  }
+  return absl::OkStatus();
+}
 
 Scope Scope::NewRoot() {
   auto settings = std::make_shared<ScopeSettings>();
@@ -115,6 +149,13 @@ Scope Scope::WithDevice(absl::string_view device) const {
   StatusOr<DeviceName> outer = DeviceName::Parse(this->device());
   return Changed(*this, [&](ScopeSettings& s) {
     s.device = outer.ok() ? inner->Over(*outer).ToString() : std::string(device);
+  });
+}
+
+Scope Scope::WithDeviceFunction(DeviceFunction choose) const {
+  return Changed(*this, [&](ScopeSettings& s) {
+    s.device_functions.push_back({std::move(choose), std::move(s.device)});
+    s.device.clear();
   });
 }
 

@@ -1,6 +1,7 @@
 // Where a model's ops go: the graph, a name prefix, a device, what must run first.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,9 @@ namespace api_internal {
 struct GraphState;
 struct ScopeSettings;
 }  // namespace api_internal
+
+// Which device a new node asks for. node.requested_device() is what the scopes within said; the result takes its place.
+using DeviceFunction = std::function<std::string(const Node& node)>;
 
 // A cheap value: copies share the graph. Every op builder takes one as its first argument.
 //
@@ -41,6 +45,9 @@ class Scope {
   Scope WithOpName(absl::string_view name) const;
   // Where ops run; what this name leaves open, the scope's device so far decides.
   Scope WithDevice(absl::string_view device) const;
+  // Where ops run, decided for each as it is built: see replica_device_setter.h. What the result leaves open, the scope's device
+  // so far decides.
+  Scope WithDeviceFunction(DeviceFunction choose) const;
   // The ops run after `ops` too, which are Operations or Outputs.
   Scope WithControlDependencies(const std::vector<Operation>& ops) const;
   Scope WithoutControlDependencies() const;

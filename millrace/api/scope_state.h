@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "millrace/api/scope.h"
 #include "millrace/base/status.h"
 #include "millrace/graph/graph.h"
 
@@ -47,15 +48,26 @@ struct GraphState {
   }
 };
 
+// One WithDeviceFunction, and the device of the scope around it.
+struct ScopedDeviceFunction {
+  DeviceFunction choose;
+  std::string outer_device;
+};
+
 struct ScopeSettings {
   std::shared_ptr<GraphState> state;
   std::string prefix;
   std::string op_name;
   // A full name that TakeName gave: the next node's, as it is.
   std::string taken_name;
-  std::string device;
+  std::string device;  // since the innermost device function
+  std::vector<ScopedDeviceFunction> device_functions;  // from the outside in
   std::vector<Node*> control_inputs;
   std::vector<std::string> colocate_with;
 };
+
+// Makes a new node ask for the device that its scope wants. One that is colocated asks for what the other node asked for, and so does one that
+// takes a handle where a device function would decide: it can run nowhere else.
+Status AskForDevice(const ScopeSettings& settings, Node* node);
 
 }  // namespace millrace::api_internal

@@ -23,6 +23,7 @@ void SetType(NodeSpec* spec, const char* attr, DType dtype) {
 
 Status CutGraph::CutEdges() {
   senders_.resize(tasks_.size());
+  FindLateReads();
   const std::vector<Node*> nodes(graph_->nodes().begin(), graph_->nodes().end());
   for (Node* node : nodes) MR_RETURN_IF_ERROR(CutInputs(node));
   // Afterwards, so that they can lean on data that comes anyway.
@@ -93,11 +94,7 @@ StatusOr<Node*> CutGraph::Send(const Endpoint& source, int to_device, std::vecto
   const bool host = dtype == DType::kString || source.node->op().control_kind == ControlKind::kLoopCond;
   const int loop = OutputLoopOf(source.node);
   const auto add_attrs = [&](NodeSpec* spec, int64_t edge) {
-    spec->attrs["tensor_name"].set_s(absl::StrCat("edge_", edge, "_", source.node->name()));
-    spec->attrs["send_device"].set_s(from.name);
-    spec->attrs["send_device_incarnation"].set_i(static_cast<int64_t>(from.incarnation));
-    spec->attrs["recv_device"].set_s(to.name);
-    spec->attrs["client_terminated"].set_b(false);
+    SetEdgeAttrs(spec, absl::StrCat("edge_", edge, "_", source.node->name()), from.name, from.incarnation, to.name, false);
   };
   const int64_t edge = ++edges_;
   NodeSpec send;
@@ -127,12 +124,13 @@ StatusOr<Node*> CutGraph::Send(const Endpoint& source, int to_device, std::vecto
 }
 
 StatusOr<Endpoint> CutGraph::Received(const Endpoint& source, Node* consumer, int slot) {
+  std::vector<Node*> late;
+  if (const auto it = late_.find({consumer->id(), slot}); it != late_.end()) late = it->second;
   MR_RETURN_IF_ERROR(CheckMayCross(source, *consumer, slot));
   const int device = HostOf(consumer);
   if (IsReplicable(*source.node)) return Replica(source.node, device);
   // A variable is read when it is sent. A consumer that waits for its update wants the value after it, so the _Send waits too.
-  std::vector<Node*> late;
-  if (IsRef(source.dtype())) {
+  if (IsRef(source.dtype()) && late.empty()) {
     for (Node* before : consumer->control_inputs()) {
       if (TaskOf(before) == TaskOf(source.node) && OutputLoopOf(before) == OutputLoopOf(source.node)) late.push_back(before);
     }

@@ -7,6 +7,17 @@
 
 namespace millrace {
 
+void SetEdgeAttrs(NodeSpec* spec, absl::string_view name, const std::string& send_device, uint64_t incarnation, const std::string& recv_device,
+                  bool client_terminated) {
+  static const std::string& incarnation_attr = *new std::string("send_device_incarnation");
+  static const std::string& client_attr = *new std::string("client_terminated");
+  spec->attrs["tensor_name"].set_s(std::string(name));
+  spec->attrs["send_device"].set_s(send_device);
+  spec->attrs[incarnation_attr].set_i(static_cast<int64_t>(incarnation));
+  spec->attrs["recv_device"].set_s(recv_device);
+  spec->attrs[client_attr].set_b(client_terminated);
+}
+
 StatusOr<int> CutGraph::FindDevice(const std::string& name) {
   if (const auto it = device_index_.find(name); it != device_index_.end()) return it->second;
   MR_ASSIGN_OR_RETURN(DeviceName parsed, DeviceName::Parse(name));

@@ -11,6 +11,10 @@
 
 namespace millrace {
 
+// The devices of a pair and what else names its key; `name` is the tensor's.
+void SetEdgeAttrs(NodeSpec* spec, absl::string_view name, const std::string& send_device, uint64_t incarnation, const std::string& recv_device,
+                  bool client_terminated);
+
 class CutGraph {
  public:
   static constexpr int kRoot = -1;  // outside of all loops
@@ -78,6 +82,7 @@ class CutGraph {
   Status AddControlLoop(int loop, int task);
 
   // Edges.
+  void FindLateReads();
   Status CutInputs(Node* node);
   Status CutControlInputs(Node* node);
   StatusOr<Endpoint> Received(const Endpoint& source, Node* consumer, int slot);
@@ -115,6 +120,8 @@ class CutGraph {
     }
   };
   absl::flat_hash_map<Pair, Node*> received_;
+  // (consumer, input): the updates of a variable after which it is sent to it.
+  absl::flat_hash_map<std::pair<int, int>, std::vector<Node*>> late_;
   absl::flat_hash_map<std::pair<const Node*, int>, Node*> replicas_;
   absl::flat_hash_map<std::pair<const Node*, int>, Node*> waits_;     // (source, device): what to wait for there
   absl::flat_hash_map<const Node*, Node*> empties_;                   // the empty tensor that is sent for a node

@@ -96,11 +96,7 @@ class ClientEdges {
     spec.name = graph_->UniqueName(absl::StrCat(prefix, absl::StrReplaceAll(name, {{":", "_"}})));
     spec.op = op;
     const auto it = options_.incarnations.find(options_.client_device);
-    spec.attrs["tensor_name"].set_s(name);
-    spec.attrs["send_device"].set_s(options_.client_device);
-    spec.attrs["send_device_incarnation"].set_i(it == options_.incarnations.end() ? 0 : static_cast<int64_t>(it->second));
-    spec.attrs["recv_device"].set_s(options_.client_device);
-    spec.attrs["client_terminated"].set_b(true);
+    SetEdgeAttrs(&spec, name, options_.client_device, it == options_.incarnations.end() ? 0 : it->second, options_.client_device, true);
     return spec;
   }
 
@@ -209,6 +205,8 @@ StatusOr<std::vector<Part>> PartitionGraph(std::unique_ptr<Graph> graph, const P
     if (part.graph->library().function_size() > 0 && !CallsFunctions(*part.graph)) part.graph->ShareLibrary(without_functions);
     for (Node* node : part.graph->nodes()) part.graph->SetRequestedDevice(node, node->assigned_device());
   }
+  // A task may have had nothing but what moved to those that use it.
+  std::erase_if(parts, [](const Part& part) { return part.graph->num_nodes() == 0 && part.home_feeds.empty(); });
   return parts;
 }
 

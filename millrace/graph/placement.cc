@@ -2,12 +2,16 @@
 
 #include <numeric>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "millrace/graph/host_memory.h"
 
 namespace millrace {
 namespace {
+
+// More devices than this are not listed one by one in a message.
+constexpr size_t kMaxListed = 256;
 
 // Disjoint sets of node ids.
 class Groups {
@@ -28,197 +32,244 @@ bool TiesTogether(const Endpoint& source, const Node& consumer, int input) {
   return source.dtype() == DType::kResource;
 }
 
-Status JoinColocated(const Graph& graph, Groups& groups) {
-  for (const Node* node : graph.nodes()) {
-    for (int i = 0; i < node->num_inputs(); ++i) {
-      if (TiesTogether(node->input(i), *node, i)) groups.Join(node->input(i).node->id(), node->id());
-    }
-    const pb::AttrValue* classes = node->FindAttr("_class");
-    if (classes == nullptr) continue;
-    for (const std::string& name : classes->list().s()) {
-      absl::string_view other = name;
-      if (!absl::ConsumePrefix(&other, "loc:@")) continue;
-      // A node that pruning removed no longer binds anybody.
-      if (const Node* found = graph.FindNode(other)) groups.Join(found->id(), node->id());
-    }
-  }
-  return absl::OkStatus();
+template <typename T>
+bool Contradict(const std::optional<T>& a, const std::optional<T>& b) {
+  return a && b && *a != *b;
+}
+bool Contradict(const DeviceName& a, const DeviceName& b) {
+  return Contradict(a.job, b.job) || Contradict(a.replica, b.replica) || Contradict(a.task, b.task) ||
+         Contradict(a.type, b.type) || Contradict(a.index, b.index);
 }
 
-// A group's wishes and members.
-struct Group {
-  std::vector<Node*> nodes;
-  DeviceName wish;
-  const Node* wisher = nullptr;
-};
+std::string Describe(const Node& node) { return absl::StrCat("{{node ", node.name(), "}} (op ", node.type(), ")"); }
 
-std::string DescribeDevices(const PlacementOptions& options) {
-  return absl::StrJoin(options.devices, ", ");
-}
-
-}  // namespace
-
-Status PlaceNodes(Graph* graph, const PlacementOptions& options) {
-  std::vector<DeviceName> devices;
-  for (const std::string& name : options.devices) {
-    MR_ASSIGN_OR_RETURN(DeviceName parsed, DeviceName::Parse(name));
-    devices.push_back(std::move(parsed));
-  }
-  MR_ASSIGN_OR_RETURN(const DeviceName fallback, DeviceName::Parse(options.default_device));
-  Groups groups(graph->max_id());
-  MR_RETURN_IF_ERROR(JoinColocated(*graph, groups));
-
-  absl::flat_hash_map<int, Group> members;
-  absl::flat_hash_map<std::string, DeviceName> parsed_wishes;
-  for (Node* node : graph->nodes()) {
-    if (!node->assigned_device().empty()) continue;
-    Group& group = members[groups.Find(node->id())];
-    group.nodes.push_back(node);
-    if (node->requested_device().empty()) continue;
-    auto [it, is_new] = parsed_wishes.try_emplace(node->requested_device());
-    if (is_new) {
-      StatusOr<DeviceName> wish = DeviceName::Parse(node->requested_device());
-      if (!wish.ok()) {
-        return InvalidArgument("node ", node->name(), " (", node->type(), "): ", wish.status().message());
-      }
-      it->second = *std::move(wish);
-    }
-    // The first to ask decides; the others join it.
-    group.wish = group.wish.Over(it->second);
-    if (group.wisher == nullptr) group.wisher = node;
-  }
-  for (auto& [id, group] : members) {
-    const DeviceName wish = group.wish.Over(fallback);
-    const std::vector<Node*>& nodes = group.nodes;
-    const auto runs_all = [&](size_t d) {
-      for (const Node* node : nodes) {
-        if (!options.has_kernel(*node, *devices[d].type)) return false;
-      }
-      return true;
-    };
-    int chosen = -1;
-    bool exists = false;
-    for (size_t d = 0; d < devices.size() && chosen < 0; ++d) {
-      if (!wish.Matches(devices[d])) continue;
-      exists = true;
-      if (runs_all(d)) chosen = static_cast<int>(d);
-    }
-    for (size_t d = 0; options.allow_soft_placement && d < devices.size() && chosen < 0; ++d) {
-      if (runs_all(d)) chosen = static_cast<int>(d);
-    }
-    if (chosen < 0) {
-      const Node& node = group.wisher != nullptr ? *group.wisher : *group.nodes.front();
-      if (!exists) {
-        return InvalidArgument("cannot place node ", node.name(), " (", node.type(), "): it asks for ",
-                               node.requested_device(), ", but the devices are: ",
-                               DescribeDevices(options), "\n\t [[{{node ", node.name(), "}}]]");
-      }
-      for (const Node* member : group.nodes) {
-        bool anywhere = false;
-        for (const DeviceName& d : devices) {
-          anywhere |= wish.Matches(d) && options.has_kernel(*member, *d.type);
-        }
-        if (!anywhere) {
-          return InvalidArgument("cannot place node ", member->name(), ": no kernel for op ",
-                                 member->type(), " on ", wish.ToString().empty() ? "any device" : wish.ToString(),
-                                 "; the devices are: ", DescribeDevices(options), "\n\t [[{{node ",
-                                 member->name(), "}}]]");
-        }
-      }
-      return InvalidArgument("cannot place node ", node.name(), " (", node.type(),
-                             ") together with the nodes it shares a resource with");
-    }
-    for (Node* node : group.nodes) graph->SetAssignedDevice(node, options.devices[chosen]);
-  }
-  return absl::OkStatus();
-}
-
-namespace {
-
-// Copy nodes, one for each tensor and place.
-class Copies {
+// Places one graph. Wishes, ops and the answers to "where does this wish for these ops go" are few even in a large graph, so each is looked at
+// once and known by number from then on.
+class Placer {
  public:
-  explicit Copies(Graph* graph) : graph_(graph) {}
+  Placer(Graph* graph, const PlacementOptions& options)
+      : graph_(*graph), options_(options), groups_(graph->max_id()), is_named_(graph->max_id(), false),
+        group_(graph->max_id()) {}
 
-  // The tensor as `device`, or the host when that is empty, can use it. Copies run on the device whose
-  // memory is not the host's; between two such devices the way leads through the host.
-  StatusOr<Endpoint> In(const std::string& device, const Endpoint& source) {
-    Node*& copy = copies_[{source, device}];
-    if (copy == nullptr) {
-      Endpoint from = source;
-      const bool to_host = device.empty();
-      if (!to_host && !IsInHostMemory(source)) {
-        MR_ASSIGN_OR_RETURN(from, In("", source));
-      }
-      MR_ASSIGN_OR_RETURN(Node * made, Add(from, source, to_host ? source.node->assigned_device() : device,
-                                           to_host));
-      // The call above may have moved the table.
-      copies_[{source, device}] = made;
-      return made->output(0);
+  Status Run() {
+    MR_RETURN_IF_ERROR(ReadDevices());
+    JoinColocated();
+    MR_RETURN_IF_ERROR(GatherWishes());
+    for (Node* node : graph_.nodes()) {
+      if (!node->assigned_device().empty()) continue;
+      MR_ASSIGN_OR_RETURN(const int device, DeviceFor(*node));
+      graph_.SetAssignedDevice(node, options_.devices[device]);
     }
-    return copy->output(0);
+    return absl::OkStatus();
   }
 
  private:
-  StatusOr<Node*> Add(const Endpoint& from, const Endpoint& origin, const std::string& device, bool to_host) {
-    NodeSpec spec;
-    spec.name = graph_->UniqueName(absl::StrCat(origin.node->name(), "/_copy"));
-    spec.op = "_CopyToDevice";
-    spec.inputs = {from};
-    spec.attrs["to_host"].set_b(to_host);
-    MR_ASSIGN_OR_RETURN(Node * copy, graph_->AddNode(std::move(spec)));
-    graph_->SetAssignedDevice(copy, device);
-    graph_->SetOrigins(copy, {origin.node->name()});
-    return copy;
+  // What a group of nodes wants together.
+  struct Group {
+    int wish = 0;                  // into wishes_; 0 is the one that says nothing
+    const Node* wisher = nullptr;  // the first to say something
+    uint64_t types = ~0ull;        // device types that have kernels for all of them
+    int device = -1;               // once chosen
+  };
+
+  Status ReadDevices() {
+    for (const std::string& name : options_.devices) {
+      MR_ASSIGN_OR_RETURN(DeviceName parsed, DeviceName::Parse(name));
+      if (!parsed.IsFull()) return InvalidArgument("device '", name, "' is not a full name");
+      const auto [it, is_new] = type_index_.emplace(*parsed.type, static_cast<int>(types_.size()));
+      if (is_new) types_.push_back(*parsed.type);
+      if (types_.size() > 64) return InvalidArgument("more than 64 types of devices");
+      type_of_.push_back(it->second);
+      devices_.push_back(std::move(parsed));
+    }
+    MR_ASSIGN_OR_RETURN(fallback_, DeviceName::Parse(options_.default_device));
+    wishes_.push_back({});
+    wish_index_.emplace("", 0);
+    return absl::OkStatus();
   }
 
-  Graph* const graph_;
-  absl::flat_hash_map<std::pair<Endpoint, std::string>, Node*> copies_;
-};
+  void JoinColocated() {
+    for (const Node* node : graph_.nodes()) {
+      for (int i = 0; i < node->num_inputs(); ++i) {
+        if (TiesTogether(node->input(i), *node, i)) groups_.Join(node->input(i).node->id(), node->id());
+      }
+      const pb::AttrValue* classes = node->FindAttr("_class");
+      if (classes == nullptr) continue;
+      for (const std::string& name : classes->list().s()) {
+        absl::string_view other = name;
+        if (!absl::ConsumePrefix(&other, "loc:@")) continue;
+        // A node that pruning removed no longer binds anybody.
+        const Node* found = graph_.FindNode(other);
+        if (found == nullptr || found == node) continue;
+        is_named_[found->id()] = true;
+        groups_.Join(found->id(), node->id());
+      }
+    }
+  }
 
-bool IsHandle(const Endpoint& tensor) { return BaseType(tensor.dtype()) == DType::kResource; }
+  // What is placed already decides, then nodes that others name as the ones to be with, then all in their order.
+  Status GatherWishes() {
+    for (const Node* node : graph_.nodes()) {
+      if (!node->assigned_device().empty()) MR_RETURN_IF_ERROR(Wish(*node, node->assigned_device(), /*binding=*/false));
+    }
+    for (const bool named : {true, false}) {
+      for (const Node* node : graph_.nodes()) {
+        if (is_named_[node->id()] != named || !node->assigned_device().empty()) continue;
+        Group& group = group_[groups_.Find(node->id())];
+        group.types &= TypesFor(*node);
+        if (!node->requested_device().empty()) MR_RETURN_IF_ERROR(Wish(*node, node->requested_device(), !options_.allow_soft_placement));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  Status Wish(const Node& node, const std::string& device, bool binding) {
+    if (last_text_ == nullptr || *last_text_ != device) {
+      const auto [it, is_new] = wish_index_.try_emplace(device, static_cast<int>(wishes_.size()));
+      if (is_new) {
+        StatusOr<DeviceName> parsed = DeviceName::Parse(device);
+        if (!parsed.ok()) return InvalidArgument(Describe(node), " asks for a malformed device: ", parsed.status().message());
+        wishes_.push_back(*std::move(parsed));
+      }
+      last_text_ = &device;
+      last_wish_ = it->second;
+    }
+    Group& group = group_[groups_.Find(node.id())];
+    if (group.wisher == nullptr) {
+      group.wish = last_wish_;
+      group.wisher = &node;
+      return absl::OkStatus();
+    }
+    if (group.wish == last_wish_) return absl::OkStatus();
+    const auto [it, is_new] = merged_.try_emplace(std::make_pair(group.wish, last_wish_), -1);
+    if (is_new && !Contradict(wishes_[group.wish], wishes_[last_wish_])) {
+      DeviceName both = wishes_[group.wish].Over(wishes_[last_wish_]);
+      const auto [at, is_new_wish] = wish_index_.try_emplace(both.ToString(), static_cast<int>(wishes_.size()));
+      if (is_new_wish) wishes_.push_back(std::move(both));
+      it->second = at->second;
+    }
+    if (it->second >= 0) {
+      group.wish = it->second;
+    } else if (binding) {
+      return InvalidArgument("cannot place ", Describe(node), ": it asks for device ", device, ", but must be on the same device as ",
+                             Describe(*group.wisher), ", which asks for ", DeviceAskedBy(*group.wisher), "\n\t [[{{node ", node.name(),
+                             "}}]]");
+    }
+    return absl::OkStatus();
+  }
+
+  static const std::string& DeviceAskedBy(const Node& node) {
+    return node.assigned_device().empty() ? node.requested_device() : node.assigned_device();
+  }
+
+  // Bit i: devices of types_[i] have a kernel for the node's op.
+  uint64_t TypesFor(const Node& node) {
+    const auto [it, is_new] = kernels_.try_emplace(&node.op(), 0);
+    for (size_t i = 0; is_new && i < types_.size(); ++i) {
+      if (options_.has_kernel(node, types_[i])) it->second |= 1ull << i;
+    }
+    return it->second;
+  }
+
+  // The wish with what the default says where it is silent. A task is one of its job: the default's is no answer to a wish for another job.
+  DeviceName Completed(const DeviceName& wish) const {
+    DeviceName base = fallback_;
+    if (wish.job && wish.job != base.job) {
+      base.replica.reset();
+      base.task.reset();
+    }
+    return wish.Over(base);
+  }
+
+  int FirstMatch(const DeviceName& wish, uint64_t types) const {
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      if ((types >> type_of_[d] & 1) != 0 && wish.Matches(devices_[d])) return static_cast<int>(d);
+    }
+    return -1;
+  }
+
+  int Choose(int wish_number, uint64_t types) {
+    const auto [it, is_new] = chosen_.try_emplace(std::make_pair(wish_number, types), -1);
+    if (!is_new) return it->second;
+    const DeviceName& wish = wishes_[wish_number];
+    int& device = it->second;
+    device = FirstMatch(Completed(wish), types);
+    // The wish says more than the default, so the default's kind of device is no reason to fail.
+    if (device < 0 && !wish.type && !wish.index) {
+      DeviceName relaxed = Completed(wish);
+      relaxed.type.reset();
+      relaxed.index.reset();
+      device = FirstMatch(relaxed, types);
+    }
+    if (device >= 0 || !options_.allow_soft_placement) return device;
+    // Another kind of device, but the task that was asked for.
+    DeviceName task = wish;
+    task.type.reset();
+    task.index.reset();
+    DeviceName here = Completed(task);
+    here.type.reset();
+    here.index.reset();
+    device = FirstMatch(here, types);
+    if (device < 0 && !wish.job && !wish.replica && !wish.task) device = FirstMatch({}, types);
+    return device;
+  }
+
+  StatusOr<int> DeviceFor(const Node& node) {
+    Group& group = group_[groups_.Find(node.id())];
+    if (group.device < 0) {
+      group.device = Choose(group.wish, group.types);
+      if (group.device < 0) return CannotPlace(group, node);
+    }
+    return group.device;
+  }
+
+  Status CannotPlace(const Group& group, const Node& node) {
+    const DeviceName wish = Completed(wishes_[group.wish]);
+    const Node& asks = group.wisher != nullptr ? *group.wisher : node;
+    const auto where = [](const Node& n) { return absl::StrCat("\n\t [[{{node ", n.name(), "}}]]"); };
+    if (FirstMatch(wish, ~0ull) < 0) {
+      return InvalidArgument("cannot place ", Describe(asks), ": it asks for device ", DeviceAskedBy(asks),
+                             ", but the available devices are: ", DescribeDevices(), where(asks));
+    }
+    const int root = groups_.Find(node.id());
+    for (const Node* member : graph_.nodes()) {
+      if (groups_.Find(member->id()) != root || FirstMatch(wish, TypesFor(*member)) >= 0) continue;
+      return InvalidArgument("cannot place ", Describe(*member), ": no kernel for op ", member->type(), " on ",
+                             wish.ToString().empty() ? "any device" : absl::StrCat("device ", wish.ToString()),
+                             "; the available devices are: ", DescribeDevices(), where(*member));
+    }
+    return InvalidArgument("cannot place ", Describe(asks), ": no device has kernels for all the nodes that it must be on one device with",
+                           where(asks));
+  }
+
+  std::string DescribeDevices() const {
+    if (options_.devices.size() <= kMaxListed) return absl::StrJoin(options_.devices, ", ");
+    return absl::StrCat(absl::StrJoin(absl::MakeConstSpan(options_.devices).first(kMaxListed), ", "), " and ",
+                        options_.devices.size() - kMaxListed, " more");
+  }
+
+  Graph& graph_;
+  const PlacementOptions& options_;
+  std::vector<DeviceName> devices_;
+  std::vector<int> type_of_;  // by device, into types_
+  std::vector<std::string> types_;
+  absl::flat_hash_map<std::string, int> type_index_;
+  DeviceName fallback_;
+
+  Groups groups_;
+  std::vector<bool> is_named_;  // by id: some node's _class names it
+  std::vector<Group> group_;    // by id of the set's representative
+  std::vector<DeviceName> wishes_;
+  absl::flat_hash_map<std::string, int> wish_index_;
+  absl::flat_hash_map<std::pair<int, int>, int> merged_;  // -1: they contradict
+  absl::flat_hash_map<const OpSchema*, uint64_t> kernels_;
+  absl::flat_hash_map<std::pair<int, uint64_t>, int> chosen_;
+  const std::string* last_text_ = nullptr;  // neighbours often ask for the same
+  int last_wish_ = 0;
+};
 
 }  // namespace
 
-Status InsertCopies(Graph* graph, std::vector<Endpoint>* fetches) {
-  bool several = false, all_host = true;
-  for (const Node* node : graph->nodes()) {
-    several |= node->assigned_device() != graph->nodes()[0]->assigned_device();
-  }
-  for (const Node* node : graph->nodes()) {
-    // One device that is the host's is the common case, and has nothing to ask the names for.
-    if (several || node == graph->nodes()[0]) all_host &= RunsInHostMemory(*node);
-  }
-  if (!several && all_host) return absl::OkStatus();
-  Copies copies(graph);
-  const std::vector<Node*> nodes(graph->nodes().begin(), graph->nodes().end());
-  for (Node* node : nodes) {
-    for (int i = 0; i < node->num_inputs(); ++i) {
-      const Endpoint source = node->input(i);
-      if (IsHandle(source)) continue;  // a handle is no data
-      const bool from_host = IsInHostMemory(source), to_host = WantsHostMemory(*node, i);
-      Endpoint copy = source;
-      if (!to_host) {
-        if (from_host || source.node->assigned_device() != node->assigned_device()) {
-          MR_ASSIGN_OR_RETURN(copy, copies.In(node->assigned_device(), source));
-        }
-      } else if (!from_host) {
-        MR_ASSIGN_OR_RETURN(copy, copies.In("", source));
-      } else if (RunsInHostMemory(*node) && !source.node->is_detached() && RunsInHostMemory(*source.node) &&
-                 source.node->assigned_device() != node->assigned_device()) {
-        // Between devices that share the host's memory a copy only marks the border.
-        MR_ASSIGN_OR_RETURN(copy, copies.In(node->assigned_device(), source));
-      }
-      if (!(copy == source)) graph->SetInput(node, i, copy);
-    }
-  }
-  if (fetches == nullptr) return absl::OkStatus();
-  for (Endpoint& fetch : *fetches) {
-    if (!IsInHostMemory(fetch)) {
-      MR_ASSIGN_OR_RETURN(fetch, copies.In("", fetch));
-    }
-  }
-  return absl::OkStatus();
-}
+Status PlaceNodes(Graph* graph, const PlacementOptions& options) { return Placer(graph, options).Run(); }
 
 }  // namespace millrace

@@ -1,5 +1,6 @@
 #include "millrace/graph/placement.h"
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "millrace/graph/graph_builder.h"
@@ -7,6 +8,8 @@
 
 namespace millrace {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr char kCpu0[] = "/job:localhost/replica:0/task:0/device:CPU:0";
 constexpr char kGpu0[] = "/job:localhost/replica:0/task:0/device:GPU:0";
@@ -92,6 +95,134 @@ TEST_F(InsertCopiesTest, OneProcessorNeedsNone) {
   std::vector<Endpoint> fetches = {On(kCpu0, b_.Neg(Const(kCpu0, Tensor::Scalar(1.0f))))};
   ASSERT_TRUE(InsertCopies(&graph_, &fetches).ok());
   EXPECT_EQ(graph_.nodes().size(), 2u);
+}
+
+// Nodes that ask for devices of a cluster with a GPU on each worker.
+class PlaceNodesTest : public ::testing::Test {
+ protected:
+  PlaceNodesTest() : b_(&graph_) {
+    for (const char* task : {"/job:worker/replica:0/task:0", "/job:worker/replica:0/task:1", "/job:ps/replica:0/task:0", "/job:ps/replica:0/task:1"}) {
+      options_.devices.push_back(absl::StrCat(task, "/device:CPU:0"));
+      if (absl::StrContains(task, "worker")) options_.devices.push_back(absl::StrCat(task, "/device:GPU:0"));
+    }
+    options_.has_kernel = [this](const Node& node, const std::string& type) {
+      ++asked_;
+      return type == "CPU" || !node.is_type("Shape");
+    };
+    options_.default_device = "/job:worker/replica:0/task:1/device:CPU:0";
+  }
+
+  Node* Add(const std::string& device, absl::string_view name = "n", const char* op = "Placeholder") {
+    b_.device = device;
+    return b_.AddNode(op, {}, {{"dtype", DType::kFloat}}, name);
+  }
+  Status Place() { return PlaceNodes(&graph_, options_); }
+  std::string Placed(const std::string& device) {
+    Node* node = Add(device, "n");
+    const Status status = Place();
+    return status.ok() ? node->assigned_device() : std::string(status.message());
+  }
+
+  Graph graph_;
+  GraphBuilder b_;
+  PlacementOptions options_;
+  int asked_ = 0;
+};
+
+TEST_F(PlaceNodesTest, TheDefaultFillsInWhatAWishLeavesOpen) {
+  EXPECT_EQ(Placed(""), "/job:worker/replica:0/task:1/device:CPU:0");
+  EXPECT_EQ(Placed("/gpu:0"), "/job:worker/replica:0/task:1/device:GPU:0");
+  EXPECT_EQ(Placed("/task:0"), "/job:worker/replica:0/task:0/device:CPU:0");
+}
+
+TEST_F(PlaceNodesTest, AJobWithoutATaskIsItsFirst) {
+  EXPECT_EQ(Placed("/job:ps"), "/job:ps/replica:0/task:0/device:CPU:0");
+  EXPECT_EQ(Placed("/job:ps"), "/job:ps/replica:0/task:0/device:CPU:0");
+}
+
+TEST_F(PlaceNodesTest, SoftPlacementKeepsTheTask) {
+  options_.allow_soft_placement = true;
+  EXPECT_EQ(Placed("/job:ps/task:1/device:GPU:0"), "/job:ps/replica:0/task:1/device:CPU:0");
+  EXPECT_EQ(Placed("/device:TPU:3"), "/job:worker/replica:0/task:1/device:CPU:0");
+  EXPECT_EQ(Placed("/job:worker/task:0/device:GPU:5"), "/job:worker/replica:0/task:0/device:CPU:0");
+}
+
+TEST_F(PlaceNodesTest, AnUnknownTaskIsAnErrorThatListsTheDevices) {
+  for (const bool soft : {false, true}) {
+    for (const char* wish : {"/job:chief", "/job:ps/task:9", "/task:9", "/job:chief/task:0/device:GPU:0"}) {
+      Graph graph;
+      GraphBuilder b(&graph);
+      b.device = wish;
+      b.Op("Placeholder", {}, {{"dtype", DType::kFloat}}, "lost");
+      options_.allow_soft_placement = soft;
+      const Status status = PlaceNodes(&graph, options_);
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << wish;
+      for (const char* part : {"{{node lost}}", "device", wish, "/job:ps/replica:0/task:1/device:CPU:0"}) {
+        EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+      }
+    }
+  }
+}
+
+TEST_F(PlaceNodesTest, AMissingKernelNamesTheOp) {
+  Node* x = Add("", "x");
+  b_.device = "/job:worker/task:0/device:GPU:0";
+  Node* shape = b_.AddNode("Shape", {x->output(0)}, {}, "s");
+  const Status status = Place();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no kernel for op Shape"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("{{node s}}"));
+  options_.allow_soft_placement = true;
+  ASSERT_TRUE(Place().ok());
+  EXPECT_EQ(shape->assigned_device(), "/job:worker/replica:0/task:0/device:CPU:0");
+}
+
+TEST_F(PlaceNodesTest, AMalformedDeviceNamesTheNode) {
+  const std::string message = Placed("/job:ps/tusk:0");
+  EXPECT_THAT(message, HasSubstr("{{node n}}"));
+  EXPECT_THAT(message, HasSubstr("device"));
+  EXPECT_THAT(message, HasSubstr("tusk:0"));
+}
+
+TEST_F(PlaceNodesTest, ColocatedNodesPutTheirWishesTogether) {
+  Node* a = Add("/job:ps", "a");
+  b_.colocate_with = {"a"};
+  Node* b = Add("/task:1", "b");
+  Node* c = Add("", "c");
+  ASSERT_TRUE(Place().ok());
+  for (Node* node : {a, b, c}) EXPECT_EQ(node->assigned_device(), "/job:ps/replica:0/task:1/device:CPU:0");
+}
+
+TEST_F(PlaceNodesTest, ColocatedNodesMayNotContradictEachOther) {
+  b_.colocate_with = {"root"};
+  Node* other = Add("/job:worker/task:0", "other");
+  b_.colocate_with.clear();
+  Node* root = Add("/job:ps/task:1", "root");
+  const Status status = Place();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  for (const char* part : {"{{node other}}", "{{node root}}", "/job:worker/task:0", "/job:ps/task:1"}) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+  }
+  // The one that the other names decides, although it comes later.
+  options_.allow_soft_placement = true;
+  ASSERT_TRUE(Place().ok());
+  EXPECT_EQ(root->assigned_device(), "/job:ps/replica:0/task:1/device:CPU:0");
+  EXPECT_EQ(other->assigned_device(), root->assigned_device());
+}
+
+TEST_F(PlaceNodesTest, NewNodesJoinThoseThatArePlaced) {
+  Node* a = Add("", "a");
+  ASSERT_TRUE(Place().ok());
+  graph_.SetAssignedDevice(a, "/job:ps/replica:0/task:1/device:CPU:0");
+  b_.colocate_with = {"a"};
+  Node* b = Add("", "b");
+  ASSERT_TRUE(Place().ok());
+  EXPECT_EQ(b->assigned_device(), a->assigned_device());
+}
+
+TEST_F(PlaceNodesTest, KernelsAreAskedForOnceForEachOp) {
+  for (int i = 0; i < 1000; ++i) Add(i % 2 == 0 ? "/job:ps" : "", "n");
+  ASSERT_TRUE(Place().ok());
+  EXPECT_EQ(asked_, 2);
 }
 
 }  // namespace

@@ -375,8 +375,16 @@ TEST_F(SessionTest, AnImpossibleDeviceListsThoseThatExist) {
   EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("/job:ps/task:3"));
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("/job:localhost/replica:0/task:0/device:CPU:0"));
+  // Soft placement is about kinds of devices, not about tasks.
   auto soft = Open({.allow_soft_placement = true});
-  EXPECT_EQ(AsFloat(soft->Run({"y"})), -1);
+  EXPECT_EQ(soft->Run({"y"}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(SessionTest, SoftPlacementTakesAnotherKindOfDevice) {
+  b_.device = "/device:TPU:7";
+  b_.Op("Neg", {b_.Scalar(1.0f)}, {}, "y");
+  EXPECT_EQ(Open()->Run({"y"}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(AsFloat(Open({.allow_soft_placement = true})->Run({"y"})), -1);
 }
 
 TEST(SessionCreateTest, AnUnknownTargetIsRefused) {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/hash/hash.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -176,14 +175,18 @@ void SplitSession::Scatter(Graph* graph) {
 
 StatusOr<std::unique_ptr<SplitSession::Step>> SplitSession::Compile(absl::Span<const Feed> feeds, absl::Span<const std::string> fetches,
                                                                     absl::Span<const std::string> targets) {
+  if (fetches.empty() && targets.empty()) return InvalidArgument("nothing to do: neither a tensor to fetch nor a node to run was given");
   std::unique_ptr<Graph> graph = graph_.Clone();
   if (options_.seed >= 0) Scatter(graph.get());
   PassContext context;
   absl::flat_hash_map<Endpoint, Endpoint> cuts;
+  absl::flat_hash_set<Endpoint> fed;
   PartitionOptions partition;
   for (const auto& [name, value] : feeds) {
     MR_ASSIGN_OR_RETURN(Endpoint feed, graph->FindEndpoint(name));
     partition.feed_names.push_back(name);
+    if (value.dtype() != BaseType(feed.dtype())) return Internal("the feed for ", name, " is of another type");
+    if (!fed.insert(feed).second) return InvalidArgument("tensor ", name, " is fed twice");
     if (!feed.node->is_type("Placeholder")) {
       NodeSpec spec;
       spec.name = graph->UniqueName(absl::StrCat(feed.node->name(), "/_fed_", feed.index));
@@ -202,6 +205,7 @@ StatusOr<std::unique_ptr<SplitSession::Step>> SplitSession::Compile(absl::Span<c
   }
   for (const std::string& name : fetches) {
     MR_ASSIGN_OR_RETURN(Endpoint fetch, graph->FindEndpoint(name));
+    if (fed.contains(fetch)) return InvalidArgument("tensor ", name, " is both fed and fetched");
     context.fetches.push_back(fetch);
     partition.fetch_names.push_back(name);
   }
@@ -319,12 +323,12 @@ Status SplitSession::Run(const RunOptions& options, absl::Span<const Feed> feeds
       for (const auto& [index, key] : part->fetch_keys) {
         if (!taken.contains(key)) {
           bool came = false;
-          step->rendezvous.Recv(key, [&](StatusOr<RendezvousItem> item) {
+          step->rendezvous.Recv(key, [&, index = index, &key = key](StatusOr<RendezvousItem> item) {
             came = true;
             if (!item.ok()) {
               status = item.status();
             } else if (item->is_dead) {
-              status = Internal("the fetched tensor is dead");
+              status = Internal("the fetched tensor ", fetches[index], " is dead");
             } else {
               taken[key] = item->tensor;
             }
