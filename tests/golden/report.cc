@@ -124,6 +124,9 @@ int RunAndReport(const Flags& flags, const CaseFn& run) {
   options.intra_op_threads = flags.threads;
   options.inter_op_threads = flags.threads;
   if (flags.no_passes) options.passes = PassOptions::None();
+  options.target = flags.target;
+  // A server outlives the cases, what they leave in it must not.
+  options.isolate_session_state = !flags.target.empty();
 
   Tallies tallies;
   std::map<std::string, int> missing;
