@@ -10,6 +10,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/cluster/step_program.h"
 #include "millrace/cluster/worker.h"
+#include "millrace/graph/placement.h"
 #include "millrace/proto/master.pb.h"
 #include "millrace/session/partial_step.h"
 
@@ -58,6 +59,8 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   const std::string& handle() const { return options_.handle; }
   const MasterSessionOptions& options() const { return options_; }
 
+  // The first nodes: version 0.
+  Status Begin(pb::GraphDef def);
   // Adds nodes and gives each a device. All or none are added. ABORTED when `version` is not the session's; returns the new one.
   StatusOr<int64_t> Extend(pb::GraphDef def, int64_t version);
 
@@ -90,15 +93,14 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   friend class MasterStep;
   using Programs = absl::flat_hash_map<std::string, std::shared_ptr<const MasterProgram>>;
   using Waiter = Done<std::shared_ptr<const MasterProgram>>;
-  struct Compiling;
   struct CallableEntry {
     std::shared_ptr<const MasterProgram> program;
     pb::RunOptions options;
   };
   struct PartialRun;
 
-  StatusOr<PlacementOptions> Placement() const;
   Status Place(Graph* graph) const;
+  Status Add(pb::GraphDef def) ABSL_EXCLUSIVE_LOCKS_REQUIRED(graph_mu_);
   // Cuts the graph of a step and compiles the part at home; `parts` get the graphs to register with peers.
   StatusOr<std::shared_ptr<MasterProgram>> Build(std::unique_ptr<Graph> graph, const CallableSpec& spec,
                                                  std::vector<std::pair<int, pb::GraphDef>>* remote) const;
@@ -114,6 +116,8 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
 
   const MasterSessionOptions options_;
   std::string home_device_;
+  PlacementOptions placement_;
+  PartitionOptions partition_;  // what all signatures have in common
   std::atomic<int64_t> next_step_id_;
 
   mutable Mutex graph_mu_;

@@ -9,7 +9,8 @@
 namespace millrace {
 
 MasterStep::MasterStep(std::shared_ptr<MasterSession> session, std::shared_ptr<const MasterProgram> program,
-                       std::vector<Tensor> feeds, const pb::RunOptions& options, int64_t step_id, Done done)
+                       std::vector<Tensor> feeds, const pb::RunOptions& options, int64_t step_id,
+                       RefPtr<StepRendezvous> rendezvous, Done done)
     : session_(std::move(session)),
       program_(std::move(program)),
       feeds_(std::move(feeds)),
@@ -18,11 +19,9 @@ MasterStep::MasterStep(std::shared_ptr<MasterSession> session, std::shared_ptr<c
       timeout_(options.timeout_in_ms() > 0 ? absl::Milliseconds(options.timeout_in_ms()) : absl::InfiniteDuration()),
       step_id_(step_id),
       since_(session_->options_.worker->options().clock->Now()),
-      done_(std::move(done)) {
-  if (!program_->is_local()) {
-    rendezvous_ = session_->options_.worker->StepFor(step_id_);
-    awaited_.assign(program_->parts.size(), true);
-  }
+      done_(std::move(done)),
+      rendezvous_(std::move(rendezvous)) {
+  if (!program_->is_local()) awaited_.assign(program_->parts.size(), true);
   result_.fetches.resize(program_->spec.fetches.size());
 }
 
@@ -166,9 +165,7 @@ void MasterStep::End() {
     session_->options_.worker->ForgetStep(step_id_);
     for (const ProgramPart& part : program_->parts) {
       if (part.peer == nullptr) continue;
-      // A worker of ours forgets a step by itself when it went well and all its tensors were taken.
-      const SessionTask* task = session_->FindTask(part.peer->name);
-      if (status.ok() && task != nullptr && task->speaks_millrace) continue;
+      if (status.ok() && part.speaks_millrace) continue;
       part.peer->worker->CleanupGraph({.timeout = absl::Seconds(10)}, step_id_, [](Status) {});
     }
   }

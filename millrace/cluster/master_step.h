@@ -15,8 +15,9 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
  public:
   using Done = MasterSession::Done<MasterSession::StepResult>;
 
+  // `rendezvous` is the step's at home: null for one of the master's own task alone.
   MasterStep(std::shared_ptr<MasterSession> session, std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds,
-             const pb::RunOptions& options, int64_t step_id, Done done);
+             const pb::RunOptions& options, int64_t step_id, RefPtr<StepRendezvous> rendezvous, Done done);
   // With the caller's own limits. Call once.
   void Start(const CallControl& control);
   void Cancel(const Status& why) { cancellation_.StartCancel(why); }
@@ -26,8 +27,6 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   // What the parts at peers still owe.
   void ListAwaited(std::vector<Awaited>* peers) const;
   bool Awaits(const std::string& task) const;
-  // At home; null for a step of the master's own task alone.
-  const RefPtr<StepRendezvous>& rendezvous() const { return rendezvous_; }
 
  private:
   void RunAtPeer(int index);

@@ -58,6 +58,7 @@ void Worker::PartExecution::End(Status status) {
   // Those who wait for tensors that will not come are told why.
   if (!status.ok() && run_.rendezvous) run_.rendezvous->Abort(status);
   if (stats_ != nullptr) stats_->ToProto(&result_.step_stats);
+  absl::AnyInvocable<void()> on_idle;
   if (listed_) {
     MutexLock lock(&worker_->mu_);
     if (previous_ != nullptr) {
@@ -66,6 +67,7 @@ void Worker::PartExecution::End(Status status) {
       worker_->running_ = next_;
     }
     if (next_ != nullptr) next_->previous_ = previous_;
+    if (worker_->running_ == nullptr) on_idle = std::exchange(worker_->on_idle_, nullptr);
   }
   if (arena_) worker_->GiveBack(std::move(arena_));
   result_.status = std::move(status);
@@ -74,20 +76,22 @@ void Worker::PartExecution::End(Status status) {
   absl::AnyInvocable<void(PartResult)> done = std::move(done_);
   delete this;
   done(std::move(result));
+  if (on_idle != nullptr) on_idle();
 }
 
-void Worker::Shutdown(const Status& why) {
+void Worker::Shutdown(const Status& why, absl::AnyInvocable<void()> idle) {
   std::vector<RefPtr<StepRendezvous>> steps;
   std::vector<std::pair<std::shared_ptr<void>, CancellationManager*>> running;
   {
     MutexLock lock(&mu_);
-    if (!going_down_.ok()) return;
     going_down_ = why;
+    if (running_ != nullptr) on_idle_ = std::exchange(idle, nullptr);
     for (auto& [id, step] : steps_) steps.push_back(step.rendezvous);
     for (const PartExecution* p = running_; p != nullptr; p = p->next_) running.emplace_back(p->run_.owner, p->run_.cancellation);
   }
   for (const RefPtr<StepRendezvous>& step : steps) step->Abort(why);
   for (auto& [owner, cancellation] : running) cancellation->StartCancel(why);
+  if (idle != nullptr) idle();
 }
 
 void Worker::Run(PartRun run, absl::AnyInvocable<void(PartResult)> done) {

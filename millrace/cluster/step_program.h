@@ -16,6 +16,7 @@ namespace millrace {
 struct ProgramPart {
   const Peer* peer = nullptr;              // null: the master's own task
   uint64_t incarnation = 0;                // the peer's, when the program was compiled
+  bool speaks_millrace = false;            // it forgets a step by itself that went well and whose tensors were all taken
   std::string graph_handle;                // at the peer
   std::shared_ptr<RegisteredGraph> graph;  // at home
   // Tensors of the client that the peer takes and gives, by key.

@@ -27,9 +27,19 @@ Worker::Worker(WorkerOptions options) : options_(std::move(options)), last_sweep
       .peers = std::make_shared<PeerSet>(options_.cluster, options_.task, options_.transport)});
 }
 
-Worker::~Worker() {
-  for (auto& [handle, session] : sessions_) session->DeregisterAll();
+Worker::~Worker() { Clear(); }
+
+void Worker::Clear() {
+  absl::flat_hash_map<std::string, std::shared_ptr<WorkerSession>> sessions;
+  {
+    MutexLock lock(&mu_);
+    sessions.swap(sessions_);
+    steps_.clear();
+  }
+  for (auto& [handle, session] : sessions) session->DeregisterAll();
+  sessions.clear();
   legacy_session_->DeregisterAll();
+  options_.resources->ClearAll();
 }
 
 void Worker::GetStatus(const CallControl&, Done<pb::GetStatusResponse> done) {
@@ -42,6 +52,7 @@ void Worker::GetStatus(const CallControl&, Done<pb::GetStatusResponse> done) {
     attributes->mutable_locality();
     attributes->set_incarnation(device->incarnation());
     attributes->set_xla_global_id(-1);
+    attributes->set_physical_device_desc("Millrace");
   }
   done(std::move(response));
 }
@@ -67,7 +78,8 @@ StatusOr<std::shared_ptr<WorkerSession>> Worker::MakeSession(const pb::CreateWor
       for (const auto& device : options_.devices) session.devices.push_back(RenameDevice(device, self.name()));
     }
   }
-  return sessions_.emplace(session.handle, std::make_shared<WorkerSession>(std::move(session))).first->second;
+  std::string handle = session.handle;
+  return sessions_.emplace(std::move(handle), std::make_shared<WorkerSession>(std::move(session))).first->second;
 }
 
 void Worker::CreateWorkerSession(const CallControl&, pb::CreateWorkerSessionRequest request, DoneStatus done) {

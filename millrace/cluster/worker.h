@@ -85,8 +85,10 @@ class Worker : public WorkerInterface, public LivenessClient, public std::enable
   RefPtr<StepRendezvous> StepFor(int64_t step_id);
   void ForgetStep(int64_t step_id);
 
-  // All steps end with `why`, and so do later ones: the task is going down.
-  void Shutdown(const Status& why);
+  // All steps end with `why`, and so do later ones: the task is going down. Calls `idle` when none runs any more. Once.
+  void Shutdown(const Status& why, absl::AnyInvocable<void()> idle);
+  // Lets go of sessions and state; when no step runs.
+  void Clear();
 
   const WorkerOptions& options() const { return options_; }
   std::vector<RunningPart> ListRunning() const;
@@ -113,13 +115,15 @@ class Worker : public WorkerInterface, public LivenessClient, public std::enable
 
   const WorkerOptions options_;
   std::shared_ptr<LivenessMonitor> liveness_;
+  // Of callers that never made one.
+  std::shared_ptr<WorkerSession> legacy_session_;
 
   mutable Mutex mu_;
   Status going_down_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, std::shared_ptr<WorkerSession>> sessions_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<WorkerSession> legacy_session_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<int64_t, Step> steps_ ABSL_GUARDED_BY(mu_);
   absl::Time last_sweep_ ABSL_GUARDED_BY(mu_);
+  absl::AnyInvocable<void()> on_idle_ ABSL_GUARDED_BY(mu_);
   PartExecution* running_ ABSL_GUARDED_BY(mu_) = nullptr;  // a list through the executions
   std::vector<RefPtr<StepArena>> idle_arenas_ ABSL_GUARDED_BY(mu_);
 };

@@ -2,8 +2,10 @@
 #include <filesystem>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
 #include "tests/golden/mutate.h"
 #include "tests/golden/report.h"
+#include "tests/split/split_session.h"
 
 int main(int argc, char** argv) {
   using namespace millrace::golden;  // NOLINT
@@ -20,11 +22,16 @@ int main(int argc, char** argv) {
   app.add_flag("--list-missing-ops", flags.list_missing_ops, "list the ops that cases need and the library lacks");
   app.add_flag("--no-passes", flags.no_passes, "run the graphs as they are, without rewrites");
   app.add_option("--threads", flags.threads, "threads of a session (default: one per core)");
-  app.add_option("--target", flags.target,
+  auto* target = app.add_option("--target", flags.target,
                  "run the cases at this server (grpc://host:port), which was started in the folder of the cases");
+  app.add_flag("--over-grpc", flags.over_grpc, "run the cases at a server of this process, over the network")->excludes(target);
   app.add_flag("--gradients", gradients, "the cases are gradient cases: differentiate, and compare the gradients");
   app.add_flag("--finite-differences", finite_differences,
                "the cases are gradient cases: differentiate, and compare with differences of results");
+  int split = 0;
+  int64_t split_seed = 0;
+  auto* splits = app.add_option("--split", split, "cut each step into parts for this many tasks, nodes scattered at random");
+  app.add_option("--split-seed", split_seed, "where the nodes go")->needs(splits);
   bool mutate = false;
   MutationFlags mutation;
   auto* mutations = app.add_flag("--mutate", mutate, "change the cases at random and run them: nothing may crash or hang");
@@ -39,6 +46,10 @@ int main(int argc, char** argv) {
     mutation.name = flags.name;
     mutation.verbose = flags.verbose;
     return RunMutations(mutation);
+  }
+  if (split > 0) {
+    millrace::split::RegisterSplitSessions();
+    flags.target = absl::StrCat("split:", split, ":", split_seed);
   }
   // Cases run in their own folder.
   if (!flags.expected.empty()) flags.expected = std::filesystem::absolute(flags.expected).string();

@@ -13,17 +13,21 @@ namespace millrace::net {
 
 GrpcIncomingCall::GrpcIncomingCall(GrpcListener* listener, int method) : listener_(listener), method_(method) {
   grpc_metadata_array_init(&metadata_);
+  grpc_call_details_init(&details_);
 }
 
 GrpcIncomingCall::~GrpcIncomingCall() {
   grpc_metadata_array_destroy(&metadata_);
+  grpc_call_details_destroy(&details_);
   if (call_ != nullptr) grpc_call_unref(call_);
 }
 
 void GrpcIncomingCall::Request(grpc_server* server, void* method) {
   grpc_completion_queue* const queue = listener_->queue()->get();
   const grpc_call_error error =
-      grpc_server_request_registered_call(server, method, &call_, &deadline_, &metadata_, &received_, queue, queue, arrival_.Tag());
+      method == nullptr
+          ? grpc_server_request_call(server, &call_, &details_, &metadata_, queue, queue, arrival_.Tag())
+          : grpc_server_request_registered_call(server, method, &call_, &deadline_, &metadata_, &received_, queue, queue, arrival_.Tag());
   MR_CHECK(error == GRPC_CALL_OK);
 }
 
@@ -57,6 +61,10 @@ void GrpcIncomingCall::Refuse(Status why) {
   WatchClose();
   Reply(std::move(why));
   EndPart();
+}
+
+std::string GrpcIncomingCall::MethodName() const {
+  return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(details_.method)), GRPC_SLICE_LENGTH(details_.method)};
 }
 
 absl::Time GrpcIncomingCall::deadline() const {

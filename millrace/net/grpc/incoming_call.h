@@ -18,12 +18,15 @@ class GrpcIncomingCall final : public IncomingCall, public RefCounted {
  public:
   GrpcIncomingCall(GrpcListener* listener, int method);
 
+  // Asks for the next call of a method, or of any that is not registered (null).
   void Request(grpc_server* server, void* method);
   // After its arrival: watches whether the caller goes away, and serves.
   void Serve(Service* service);
   // After its arrival, in place of Serve.
   void Refuse(Status why);
   int method() const { return method_; }
+  // Of a call whose method is not registered.
+  std::string MethodName() const;
 
   Bytes& request() override { return request_; }
   absl::Time deadline() const override;
@@ -46,6 +49,7 @@ class GrpcIncomingCall final : public IncomingCall, public RefCounted {
   grpc_byte_buffer* received_ = nullptr;
   gpr_timespec deadline_{};
   grpc_metadata_array metadata_;
+  grpc_call_details details_;  // of a call whose method is not registered
   Bytes request_;
   ByteBuffer answer_;
   int cancelled_ = 0;

@@ -13,6 +13,8 @@ namespace {
 
 // Calls of a method that gRPC may hand over before it must queue them.
 constexpr int kRequestedPerMethod = 4;
+// A call whose method is not registered.
+constexpr int kOtherMethod = -1;
 // How long clients may take to read the last answers and hang up by themselves.
 constexpr absl::Duration kGrace = absl::Milliseconds(300);
 
@@ -48,6 +50,7 @@ StatusOr<std::unique_ptr<Listener>> GrpcListener::Start(const std::string& addre
   }
   MR_RETURN_IF_ERROR(bound);
   grpc_server_start(listener->server_);
+  listener->RequestCall(kOtherMethod);
   for (int method = 0; method < listener->methods_.size(); ++method) {
     for (int i = 0; i < kRequestedPerMethod; ++i) listener->RequestCall(method);
   }
@@ -76,7 +79,7 @@ void GrpcListener::RequestCall(int method) {
     if (stopping_) return;
     ++requested_;
   }
-  (new GrpcIncomingCall(this, method))->Request(server_, methods_[method]);
+  (new GrpcIncomingCall(this, method))->Request(server_, method == kOtherMethod ? nullptr : methods_[method]);
 }
 
 void GrpcListener::OnArrival(GrpcIncomingCall* call, bool arrived) {
@@ -94,12 +97,12 @@ void GrpcListener::OnArrival(GrpcIncomingCall* call, bool arrived) {
   }
   if (!arrived) {
     call->Unref();
-  } else if (serve) {
-    RequestCall(call->method());
-    call->Serve(service_);
-  } else {
-    call->Refuse(Unavailable("the server is stopping"));
+    return;
   }
+  if (!serve) return call->Refuse(Unavailable("the server is stopping"));
+  RequestCall(call->method());
+  if (call->method() == kOtherMethod) return call->Refuse(Unimplemented("this server has no method ", call->MethodName()));
+  call->Serve(service_);
 }
 
 void GrpcListener::OnAnswer() {

@@ -103,8 +103,9 @@ StatusOr<Bytes> GrpcOutgoingCall::Result() {
     return Internal(channel_->address(), ": the answer to ", method_, " holds no message");
   }
   const absl::string_view details = View(details_);
-  // How gRPC marks a status that the other side sent.
-  if (error_ != nullptr && absl::StrContains(error_, "Error received from peer")) return FromGrpc(code_, details);
+  // How gRPC marks a status that the other side sent. Its deadline may pass there first; it says no more than ours, and less well.
+  const bool from_peer = error_ != nullptr && absl::StrContains(error_, "Error received from peer");
+  if (from_peer && !(code_ == GRPC_STATUS_DEADLINE_EXCEEDED && details == "Deadline Exceeded")) return FromGrpc(code_, details);
   if (code_ == GRPC_STATUS_UNAVAILABLE) channel_->OnUnavailable(connection_.get());
   return LocalError(details);
 }

@@ -1,0 +1,170 @@
+#include "millrace/cluster/find_tasks.h"
+
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "millrace/base/log.h"
+#include "millrace/graph/device_name.h"
+
+namespace millrace {
+namespace {
+
+constexpr absl::Duration kFirstReport = absl::Seconds(1);
+constexpr absl::Duration kMostBetweenReports = absl::Seconds(30);
+constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
+constexpr absl::Duration kMostPause = absl::Milliseconds(500);
+
+class Search : public std::enable_shared_from_this<Search> {
+ public:
+  using Done = absl::AnyInvocable<void(StatusOr<std::vector<SessionTask>>)>;
+
+  Search(FindTasksOptions options, Done done)
+      : options_(std::move(options)), begun_(options_.clock->Now()), done_(std::move(done)) {}
+
+  void Start(const CallControl& control) {
+    if (Status status = SelectTasks(); !status.ok()) return Finish(status);
+    if (control.cancellation != nullptr) {
+      cancellation_ = control.cancellation;
+      owner_ = control.owner;
+      token_ = cancellation_->NewToken();
+      if (!cancellation_->Register(token_, [weak = weak_from_this()] {
+            if (auto self = weak.lock()) self->Finish(Cancelled("the client gave up on the session"));
+          })) {
+        return Finish(Cancelled("the client gave up on the session"));
+      }
+    }
+    if (peers_.empty()) return Succeed();
+    for (size_t i = 0; i < peers_.size(); ++i) Ask(i, kFirstPause);
+    After(kFirstReport, [this] { Report(kFirstReport); });
+    if (options_.timeout != absl::InfiniteDuration()) After(options_.timeout, [this] { Expire(); });
+  }
+
+ private:
+  Status SelectTasks() {
+    std::vector<DeviceName> filters;
+    for (const std::string& text : options_.device_filters) {
+      StatusOr<DeviceName> filter = DeviceName::Parse(text);
+      if (!filter.ok()) return WithPrefix(absl::StrCat("device filter '", text, "': "), filter.status());
+      // A filter may name a device; the task of it is what is asked.
+      filter->type.reset();
+      filter->index.reset();
+      filters.push_back(*std::move(filter));
+    }
+    for (const Peer& peer : options_.peers->all()) {
+      const DeviceName name{.job = peer.id.job, .replica = 0, .task = peer.id.index, .type = {}, .index = {}};
+      bool wanted = filters.empty();
+      for (const DeviceName& filter : filters) wanted |= filter.Matches(name);
+      if (wanted) peers_.push_back(&peer);
+    }
+    MutexLock lock(&mu_);
+    found_.resize(peers_.size());
+    missing_ = peers_.size();
+    return absl::OkStatus();
+  }
+
+  void After(absl::Duration delay, absl::AnyInvocable<void()> what) {
+    options_.timers->Schedule(delay, [weak = weak_from_this(), what = std::move(what)]() mutable {
+      if (auto self = weak.lock(); self != nullptr && !self->finished_.load()) what();
+    });
+  }
+
+  void Ask(size_t i, absl::Duration pause) {
+    peers_[i]->worker->GetStatus({.timeout = options_.silence}, [self = shared_from_this(), i, pause](
+                                                                    StatusOr<pb::GetStatusResponse> answer) {
+      if (answer.ok()) return self->OnFound(i, *answer);
+      if (!absl::IsUnavailable(answer.status()) && !absl::IsDeadlineExceeded(answer.status())) {
+        return self->Finish(answer.status());
+      }
+      self->After(pause, [s = self.get(), i, pause] { s->Ask(i, std::min(pause * 2, kMostPause)); });
+    });
+  }
+
+  void OnFound(size_t i, const pb::GetStatusResponse& answer) {
+    if (answer.device_attributes_size() == 0) {
+      return Finish(Internal("task ", peers_[i]->name, " at ", peers_[i]->address, " has no devices"));
+    }
+    bool last = false;
+    {
+      MutexLock lock(&mu_);
+      SessionTask& task = found_[i];
+      if (task.peer != nullptr) return;
+      task.peer = peers_[i];
+      task.name = peers_[i]->name;
+      for (pb::DeviceAttributes device : answer.device_attributes()) {
+        task.speaks_millrace |= device.physical_device_desc() == "Millrace";
+        // In a cluster of the session's own the task may go by another name than its own.
+        const size_t at = device.name().find("/device:");
+        if (at != std::string::npos) device.set_name(absl::StrCat(task.name, device.name().substr(at)));
+        task.devices.push_back(std::move(device));
+      }
+      last = --missing_ == 0;
+    }
+    if (last) Succeed();
+  }
+
+  std::string Missing() {
+    std::vector<std::string> names;
+    MutexLock lock(&mu_);
+    for (size_t i = 0; i < peers_.size(); ++i) {
+      if (found_[i].peer == nullptr) names.push_back(absl::StrCat(peers_[i]->name, " at ", peers_[i]->address));
+    }
+    return absl::StrJoin(names, ", ");
+  }
+
+  void Report(absl::Duration pause) {
+    MR_LOG(Warning, "a session has waited ", absl::FormatDuration(absl::Trunc(options_.clock->Now() - begun_, absl::Seconds(1))),
+           " for tasks that do not answer: ", Missing());
+    const absl::Duration next = std::min(pause * 2, kMostBetweenReports);
+    After(next, [this, next] { Report(next); });
+  }
+
+  void Expire() {
+    Finish(DeadlineExceeded("the session could not be made within ", absl::FormatDuration(options_.timeout),
+                            ": no answer from ", Missing()));
+  }
+
+  void Succeed() {
+    std::vector<SessionTask> tasks;
+    SessionTask self{.peer = nullptr, .name = options_.peers->self(), .devices = {}, .speaks_millrace = true};
+    options_.worker->GetStatus({}, [&](StatusOr<pb::GetStatusResponse> answer) {
+      for (pb::DeviceAttributes device : answer->device_attributes()) {
+        device.set_name(absl::StrCat(self.name, device.name().substr(device.name().find("/device:"))));
+        self.devices.push_back(std::move(device));
+      }
+    });
+    tasks.push_back(std::move(self));
+    {
+      MutexLock lock(&mu_);
+      for (SessionTask& task : found_) tasks.push_back(task);
+    }
+    Finish(std::move(tasks));
+  }
+
+  void Finish(StatusOr<std::vector<SessionTask>> result) {
+    if (finished_.exchange(true)) return;
+    if (cancellation_ != nullptr) cancellation_->TryDeregister(token_);
+    Done done = std::move(done_);
+    done(std::move(result));
+  }
+
+  const FindTasksOptions options_;
+  const absl::Time begun_;
+  Done done_;
+  std::atomic<bool> finished_{false};
+  CancellationManager* cancellation_ = nullptr;
+  std::shared_ptr<void> owner_;
+  CancellationManager::Token token_ = 0;
+  std::vector<const Peer*> peers_;  // those that are asked
+  Mutex mu_;
+  std::vector<SessionTask> found_ ABSL_GUARDED_BY(mu_);
+  size_t missing_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace
+
+void FindTasks(const FindTasksOptions& options, const CallControl& control,
+               absl::AnyInvocable<void(StatusOr<std::vector<SessionTask>>)> done) {
+  std::make_shared<Search>(options, std::move(done))->Start(control);
+}
+
+}  // namespace millrace

@@ -1,0 +1,66 @@
+// What a task does for clients: their sessions.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "millrace/base/mutex.h"
+#include "millrace/cluster/liveness.h"
+#include "millrace/cluster/master_session.h"
+#include "millrace/cluster/worker.h"
+
+namespace millrace {
+
+struct MasterOptions {
+  std::shared_ptr<Worker> worker = nullptr;  // of the same task
+  TimerQueue* timers = TimerQueue::Real();
+  LivenessOptions liveness = {};
+  // Options of sessions that do not say otherwise.
+  pb::ConfigProto default_config = {};
+  // How long CreateSession waits for tasks that are not there, where the client sets no limit.
+  absl::Duration missing_task_timeout = absl::Minutes(10);
+};
+
+// Starts no threads. Thread-safe; behind a shared_ptr. Every `done` is called once, on any thread, perhaps before the call returns.
+class Master : public LivenessClient, public std::enable_shared_from_this<Master> {
+ public:
+  template <typename T>
+  using Done = absl::AnyInvocable<void(StatusOr<T>)>;
+  using DoneStatus = absl::AnyInvocable<void(Status)>;
+
+  static std::shared_ptr<Master> Make(MasterOptions options);
+
+  // Waits until every task of the cluster that the session's device filters leave has answered; says on the way which have not.
+  void CreateSession(pb::CreateSessionRequest request, const CallControl& control, Done<pb::CreateSessionResponse> done);
+  // ABORTED for a session that is not known: the task was restarted, or the session was closed or reset.
+  StatusOr<std::shared_ptr<MasterSession>> Find(const std::string& handle) const;
+  void CloseSession(const std::string& handle, DoneStatus done);
+  // Empties containers on all tasks and closes all sessions.
+  void Reset(pb::ResetRequest request, const CallControl& control, DoneStatus done);
+  // Of a session, or of the whole cluster when the handle is empty.
+  void ListDevices(const std::string& handle, const CallControl& control, Done<pb::ListDevicesResponse> done);
+
+  // All sessions end with `why`, and so do later ones.
+  void Shutdown(const Status& why);
+
+  std::vector<std::shared_ptr<MasterSession>> sessions() const;
+  const std::shared_ptr<Worker>& worker() const { return options_.worker; }
+
+  bool ListAwaited(std::vector<Awaited>* peers) override;
+  void OnPeerLost(const Awaited& peer, const Status& why) override;
+
+ private:
+  class SessionCreation;
+  explicit Master(MasterOptions options) : options_(std::move(options)) {}
+  Status Add(std::shared_ptr<MasterSession> session);
+
+  const MasterOptions options_;
+  std::shared_ptr<LivenessMonitor> liveness_;
+  mutable Mutex mu_;
+  Status going_down_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<std::string, std::shared_ptr<MasterSession>> sessions_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace

@@ -1,0 +1,258 @@
+#include "millrace/cluster/task_service.h"
+
+#include <utility>
+
+#include "millrace/cluster/codec.h"
+
+namespace millrace {
+namespace {
+
+using Call = std::shared_ptr<net::IncomingCall>;
+
+// The request, or an answer that says what is wrong with it.
+template <typename Request>
+bool ReadRequest(const Call& call, Request* request) {
+  Status status = net::Parse(call->request(), request);
+  call->request() = net::Bytes();
+  if (status.ok()) return true;
+  call->Reply(std::move(status));
+  return false;
+}
+
+template <typename Response>
+void Reply(const Call& call, const StatusOr<Response>& response) {
+  if (response.ok()) {
+    call->Reply(net::Serialize(*response));
+  } else {
+    call->Reply(response.status());
+  }
+}
+
+template <typename Response>
+auto ReplyTo(Call call) {
+  return [call = std::move(call)](StatusOr<Response> response) { Reply(call, response); };
+}
+
+// Most answers say no more than that it is done.
+auto ReplyEmpty(Call call) {
+  return [call = std::move(call)](const Status& status) {
+    if (status.ok()) {
+      call->Reply(net::Bytes());
+    } else {
+      call->Reply(status);
+    }
+  };
+}
+
+}  // namespace
+
+TaskService::TaskService(std::shared_ptr<Master> master, std::shared_ptr<Worker> worker, Clock* clock)
+    : master_(std::move(master)), worker_(std::move(worker)), clock_(clock) {
+  Add("MasterService/RunStep", &TaskService::RunStep);
+  Add("MasterService/RunCallable", &TaskService::RunCallable);
+  Add("MasterService/CreateSession", &TaskService::CreateSession);
+  Add("MasterService/ExtendSession", &TaskService::ExtendSession);
+  Add("MasterService/PartialRunSetup", &TaskService::PartialRunSetup);
+  Add("MasterService/CloseSession", &TaskService::CloseSession);
+  Add("MasterService/ListDevices", &TaskService::ListDevices);
+  Add("MasterService/Reset", &TaskService::Reset);
+  Add("MasterService/MakeCallable", &TaskService::MakeCallable);
+  Add("MasterService/ReleaseCallable", &TaskService::ReleaseCallable);
+  Add("WorkerService/GetStatus", &TaskService::GetStatus);
+  Add("WorkerService/CreateWorkerSession", &TaskService::CreateWorkerSession);
+  Add("WorkerService/DeleteWorkerSession", &TaskService::DeleteWorkerSession);
+  Add("WorkerService/RegisterGraph", &TaskService::RegisterGraph);
+  Add("WorkerService/DeregisterGraph", &TaskService::DeregisterGraph);
+  Add("WorkerService/RunGraph", &TaskService::RunGraph);
+  Add("WorkerService/CleanupGraph", &TaskService::CleanupGraph);
+  Add("WorkerService/CleanupAll", &TaskService::CleanupAll);
+  Add("WorkerService/RecvTensor", &TaskService::RecvTensor);
+  Add("WorkerService/Logging", &TaskService::Logging);
+  Add("WorkerService/Tracing", &TaskService::Tracing);
+}
+
+void TaskService::Add(const std::string& method, Handler handler) {
+  methods_.push_back("/tensorflow." + method);
+  handlers_.push_back(handler);
+}
+
+void TaskService::OnCall(int method, Call call) { (this->*handlers_[method])(std::move(call)); }
+
+CallControl TaskService::ControlOf(const Call& call) const {
+  CallControl control{.cancellation = call->cancellation(), .owner = call};
+  if (call->deadline() != absl::InfiniteFuture()) control.timeout = call->deadline() - clock_->Now();
+  return control;
+}
+
+void TaskService::RunStep(Call call) {
+  StatusOr<RunStepCall> step = DecodeRunStep(call->request());
+  call->request() = net::Bytes();
+  if (!step.ok()) return call->Reply(step.status());
+  const bool in_body = step->store_errors_in_response_body;
+  auto done = [call, in_body](StatusOr<RunStepAnswer> answer) {
+    if (!answer.ok()) {
+      if (!in_body) return call->Reply(answer.status());
+      RunStepAnswer failed;
+      failed.status = answer.status();
+      return call->Reply(EncodeRunStepAnswer(failed));
+    }
+    call->Reply(EncodeRunStepAnswer(*answer));
+  };
+  StatusOr<std::shared_ptr<MasterSession>> session = master_->Find(step->session_handle);
+  if (!session.ok()) return done(session.status());
+  (*session)->RunStep(*std::move(step), ControlOf(call), std::move(done));
+}
+
+void TaskService::RunCallable(Call call) {
+  StatusOr<RunCallableCall> step = DecodeRunCallable(call->request());
+  call->request() = net::Bytes();
+  if (!step.ok()) return call->Reply(step.status());
+  StatusOr<std::shared_ptr<MasterSession>> session = master_->Find(step->session_handle);
+  if (!session.ok()) return call->Reply(session.status());
+  (*session)->RunCallable(*std::move(step), ControlOf(call), [call](StatusOr<RunCallableAnswer> answer) {
+    if (!answer.ok()) return call->Reply(answer.status());
+    call->Reply(EncodeRunCallableAnswer(*answer));
+  });
+}
+
+void TaskService::CreateSession(Call call) {
+  pb::CreateSessionRequest request;
+  if (!ReadRequest(call, &request)) return;
+  master_->CreateSession(std::move(request), ControlOf(call), ReplyTo<pb::CreateSessionResponse>(call));
+}
+
+void TaskService::ExtendSession(Call call) {
+  pb::ExtendSessionRequest request;
+  if (!ReadRequest(call, &request)) return;
+  StatusOr<std::shared_ptr<MasterSession>> session = master_->Find(request.session_handle());
+  if (!session.ok()) return call->Reply(session.status());
+  StatusOr<int64_t> version = (*session)->Extend(std::move(*request.mutable_graph_def()), request.current_graph_version());
+  if (!version.ok()) return call->Reply(version.status());
+  pb::ExtendSessionResponse response;
+  response.set_new_graph_version(*version);
+  call->Reply(net::Serialize(response));
+}
+
+void TaskService::PartialRunSetup(Call call) {
+  pb::PartialRunSetupRequest request;
+  if (!ReadRequest(call, &request)) return;
+  StatusOr<std::shared_ptr<MasterSession>> session = master_->Find(request.session_handle());
+  if (!session.ok()) return call->Reply(session.status());
+  CallableSpec spec;
+  spec.feeds.assign(request.feed().begin(), request.feed().end());
+  spec.fetches.assign(request.fetch().begin(), request.fetch().end());
+  spec.targets.assign(request.target().begin(), request.target().end());
+  (*session)->PartialRunSetup(std::move(spec), ControlOf(call), [call](StatusOr<std::string> handle) {
+    if (!handle.ok()) return call->Reply(handle.status());
+    pb::PartialRunSetupResponse response;
+    response.set_partial_run_handle(*std::move(handle));
+    call->Reply(net::Serialize(response));
+  });
+}
+
+void TaskService::CloseSession(Call call) {
+  pb::CloseSessionRequest request;
+  if (!ReadRequest(call, &request)) return;
+  master_->CloseSession(request.session_handle(), ReplyEmpty(call));
+}
+
+void TaskService::ListDevices(Call call) {
+  pb::ListDevicesRequest request;
+  if (!ReadRequest(call, &request)) return;
+  master_->ListDevices(request.session_handle(), ControlOf(call), ReplyTo<pb::ListDevicesResponse>(call));
+}
+
+void TaskService::Reset(Call call) {
+  pb::ResetRequest request;
+  if (!ReadRequest(call, &request)) return;
+  master_->Reset(std::move(request), ControlOf(call), ReplyEmpty(call));
+}
+
+void TaskService::MakeCallable(Call call) {
+  pb::MakeCallableRequest request;
+  if (!ReadRequest(call, &request)) return;
+  StatusOr<std::shared_ptr<MasterSession>> session = master_->Find(request.session_handle());
+  if (!session.ok()) return call->Reply(session.status());
+  (*session)->MakeCallable(std::move(*request.mutable_options()), ControlOf(call), [call](StatusOr<int64_t> handle) {
+    if (!handle.ok()) return call->Reply(handle.status());
+    pb::MakeCallableResponse response;
+    response.set_handle(*handle);
+    call->Reply(net::Serialize(response));
+  });
+}
+
+void TaskService::ReleaseCallable(Call call) {
+  pb::ReleaseCallableRequest request;
+  if (!ReadRequest(call, &request)) return;
+  StatusOr<std::shared_ptr<MasterSession>> session = master_->Find(request.session_handle());
+  ReplyEmpty(call)(session.ok() ? (*session)->ReleaseCallable(request.handle()) : session.status());
+}
+
+void TaskService::GetStatus(Call call) { worker_->GetStatus({}, ReplyTo<pb::GetStatusResponse>(call)); }
+
+void TaskService::CreateWorkerSession(Call call) {
+  pb::CreateWorkerSessionRequest request;
+  if (!ReadRequest(call, &request)) return;
+  worker_->CreateWorkerSession(ControlOf(call), std::move(request), ReplyEmpty(call));
+}
+
+void TaskService::DeleteWorkerSession(Call call) {
+  pb::DeleteWorkerSessionRequest request;
+  if (!ReadRequest(call, &request)) return;
+  worker_->DeleteWorkerSession(ControlOf(call), request.session_handle(), ReplyEmpty(call));
+}
+
+void TaskService::RegisterGraph(Call call) {
+  pb::RegisterGraphRequest request;
+  if (!ReadRequest(call, &request)) return;
+  worker_->RegisterGraph(ControlOf(call), std::move(request), ReplyTo<pb::RegisterGraphResponse>(call));
+}
+
+void TaskService::DeregisterGraph(Call call) {
+  pb::DeregisterGraphRequest request;
+  if (!ReadRequest(call, &request)) return;
+  worker_->DeregisterGraph(ControlOf(call), std::move(request), ReplyEmpty(call));
+}
+
+void TaskService::RunGraph(Call call) {
+  StatusOr<RunGraphCall> run = DecodeRunGraph(call->request());
+  call->request() = net::Bytes();
+  if (!run.ok()) return call->Reply(run.status());
+  const bool in_body = run->store_errors_in_response_body;
+  worker_->RunGraph(ControlOf(call), *std::move(run), [call, in_body](StatusOr<RunGraphAnswer> answer) {
+    if (!answer.ok()) return call->Reply(answer.status());
+    if (!answer->status.ok() && !in_body) return call->Reply(answer->status);
+    call->Reply(EncodeRunGraphAnswer(*answer));
+  });
+}
+
+void TaskService::CleanupGraph(Call call) {
+  pb::CleanupGraphRequest request;
+  if (!ReadRequest(call, &request)) return;
+  worker_->CleanupGraph({}, request.step_id(), ReplyEmpty(call));
+}
+
+void TaskService::CleanupAll(Call call) {
+  pb::CleanupAllRequest request;
+  if (!ReadRequest(call, &request)) return;
+  worker_->CleanupAll({}, {request.container().begin(), request.container().end()}, ReplyEmpty(call));
+}
+
+void TaskService::RecvTensor(Call call) {
+  pb::RecvTensorRequest request;
+  if (!ReadRequest(call, &request)) return;
+  worker_->RecvTensor(ControlOf(call), request.step_id(), request.rendezvous_key(),
+                      [call, clock = clock_](StatusOr<RendezvousItem> item) {
+                        if (!item.ok()) return call->Reply(item.status());
+                        call->Reply(EncodeRecvTensorAnswer(*item, absl::ToUnixMicros(clock->Now())));
+                      });
+}
+
+// Nothing is logged per call, so there is nothing to switch or to give.
+void TaskService::Logging(Call call) { call->Reply(net::Bytes()); }
+
+void TaskService::Tracing(Call call) {
+  call->Reply(Unimplemented("Tracing: ask for a trace of a step with RunOptions instead"));
+}
+
+}  // namespace millrace

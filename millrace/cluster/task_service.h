@@ -1,0 +1,58 @@
+// A task's methods as the network calls them: TensorFlow's master and worker services.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/cluster/master.h"
+#include "millrace/cluster/worker.h"
+#include "millrace/net/transport.h"
+
+namespace millrace {
+
+// Reads requests, calls the master or the worker, writes answers. Thread-safe.
+class TaskService : public net::Service {
+ public:
+  TaskService(std::shared_ptr<Master> master, std::shared_ptr<Worker> worker, Clock* clock);
+
+  const std::vector<std::string>& methods() const override { return methods_; }
+  void OnCall(int method, std::shared_ptr<net::IncomingCall> call) override;
+
+ private:
+  using Call = std::shared_ptr<net::IncomingCall>;
+  using Handler = void (TaskService::*)(Call call);
+  void Add(const std::string& method, Handler handler);
+  CallControl ControlOf(const Call& call) const;
+
+  void CreateSession(Call call);
+  void ExtendSession(Call call);
+  void PartialRunSetup(Call call);
+  void RunStep(Call call);
+  void CloseSession(Call call);
+  void ListDevices(Call call);
+  void Reset(Call call);
+  void MakeCallable(Call call);
+  void RunCallable(Call call);
+  void ReleaseCallable(Call call);
+
+  void GetStatus(Call call);
+  void CreateWorkerSession(Call call);
+  void DeleteWorkerSession(Call call);
+  void RegisterGraph(Call call);
+  void DeregisterGraph(Call call);
+  void RunGraph(Call call);
+  void CleanupGraph(Call call);
+  void CleanupAll(Call call);
+  void RecvTensor(Call call);
+  void Logging(Call call);
+  void Tracing(Call call);
+
+  const std::shared_ptr<Master> master_;
+  const std::shared_ptr<Worker> worker_;
+  Clock* const clock_;
+  std::vector<std::string> methods_;
+  std::vector<Handler> handlers_;
+};
+
+}  // namespace millrace

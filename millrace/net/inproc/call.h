@@ -1,0 +1,68 @@
+// One call within a process, seen from both ends.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "absl/container/flat_hash_set.h"
+#include "millrace/base/mutex.h"
+#include "millrace/net/inproc/endpoint.h"
+#include "millrace/net/inproc/inproc_transport.h"
+
+namespace millrace::net {
+
+// The calls that a transport has made and that are not over. Thread-safe.
+class InprocCallsInFlight {
+ public:
+  [[nodiscard]] bool Add(InprocCall* call);
+  void Remove(InprocCall* call);
+  void CancelAllAndWait();
+
+ private:
+  Mutex mu_;
+  CondVar empty_;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  absl::flat_hash_set<InprocCall*> calls_ ABSL_GUARDED_BY(mu_);
+};
+
+class InprocCall final : public OutgoingCall {
+ public:
+  // `options` and `in_flight` are the transport's.
+  InprocCall(const InprocTransportOptions& options, InprocCallsInFlight* in_flight, std::string address, std::string method,
+             Bytes request, absl::Duration timeout, Channel::Done done);
+
+  void Start();
+  void Cancel() override;
+
+  // For the server's end.
+  Bytes& request() { return request_; }
+  absl::Time deadline() const { return deadline_; }
+  CancellationManager* cancellation() { return &cancellation_; }
+  void Answer(StatusOr<Bytes> answer);
+
+ private:
+  ~InprocCall() override = default;
+  void Serve(int method);
+  // The caller wants no answer any more.
+  void GiveUp(Status why);
+  // The first result is the one that is delivered.
+  void Finish(StatusOr<Bytes> result);
+  void EndServerPart();
+
+  const InprocTransportOptions& options_;
+  InprocCallsInFlight* const in_flight_;
+  const std::string address_;
+  const std::string method_;
+  const absl::Duration timeout_;
+  const absl::Time deadline_;
+  Bytes request_;
+  Channel::Done done_;
+  std::shared_ptr<InprocEndpoint> endpoint_;
+  CancellationManager cancellation_;
+  std::atomic<TimerQueue::Id> timer_{0};
+  std::atomic<bool> finished_{false};
+  std::atomic<int> server_parts_{2};  // OnCall has returned, the answer is given
+};
+
+}  // namespace millrace::net

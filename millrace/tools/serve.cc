@@ -1,0 +1,127 @@
+// millrace serve: one task of a cluster, until it is told to stop.
+#include <pthread.h>
+#include <signal.h>
+
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "millrace/cluster/server.h"
+#include "millrace/tools/command.h"
+
+namespace millrace {
+namespace {
+
+struct ServeFlags {
+  std::string cluster_spec, ps_hosts, worker_hosts, chief_hosts, evaluator_hosts;
+  std::string job_name;
+  int task_index = 0;
+  int intra_op_threads = 0, inter_op_threads = 0;
+  int cpu_devices = 1, gpu_devices = -1;
+  std::vector<std::string> file_roots;
+  std::string tls_cert, tls_key, tls_ca;
+  double peer_timeout = 5;
+  double missing_task_timeout = 600;
+};
+
+int Fail(const Status& status) {
+  std::cerr << "millrace serve: " << status.message() << "\n";
+  return 1;
+}
+
+StatusOr<ClusterSpec> ClusterOf(const ServeFlags& flags) {
+  const std::vector<std::pair<const char*, const std::string*>> lists = {
+      {"ps", &flags.ps_hosts}, {"worker", &flags.worker_hosts}, {"chief", &flags.chief_hosts}, {"evaluator", &flags.evaluator_hosts}};
+  std::map<std::string, std::vector<std::string>> jobs;
+  for (const auto& [job, hosts] : lists) {
+    if (!hosts->empty()) jobs[job] = absl::StrSplit(*hosts, ',');
+  }
+  if (!flags.cluster_spec.empty()) {
+    if (!jobs.empty()) return InvalidArgument("give either --cluster_spec or the lists of hosts, not both");
+    return ClusterSpec::Parse(flags.cluster_spec);
+  }
+  if (jobs.empty()) {
+    return InvalidArgument("no cluster: give --cluster_spec='ps|host:port,worker|host:port;host:port', or --ps_hosts and --worker_hosts");
+  }
+  return ClusterSpec::Of(jobs);
+}
+
+StatusOr<std::unique_ptr<Server>> StartServer(const ServeFlags& flags) {
+  MR_ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterOf(flags));
+  if (flags.job_name.empty()) {
+    std::vector<std::string> jobs;
+    for (const auto& [job, tasks] : cluster.jobs()) jobs.push_back(job);
+    return InvalidArgument("which task is this? Give --job_name (one of: ", absl::StrJoin(jobs, ", "), ") and --task_index");
+  }
+  ServerOptions options;
+  options.intra_op_threads = flags.intra_op_threads;
+  options.inter_op_threads = flags.inter_op_threads;
+  options.cpu_devices = flags.cpu_devices;
+  options.gpu_devices = flags.gpu_devices;
+  options.file_roots = flags.file_roots;
+  options.peer_timeout = absl::Seconds(flags.peer_timeout);
+  options.missing_task_timeout = absl::Seconds(flags.missing_task_timeout);
+  const int tls = !flags.tls_cert.empty() + !flags.tls_key.empty() + !flags.tls_ca.empty();
+  if (tls != 0 && tls != 3) return InvalidArgument("--tls_cert, --tls_key and --tls_ca go together: give all three or none");
+  if (tls == 3) {
+    MR_ASSIGN_OR_RETURN(options.tls, net::ReadTlsCredentials(flags.tls_cert, flags.tls_key, flags.tls_ca));
+  }
+  return Server::Start(cluster, flags.job_name, flags.task_index, options);
+}
+
+int Serve(const ServeFlags& flags) {
+  // Before any thread starts, so that every thread leaves these signals to this one.
+  sigset_t ending;
+  sigemptyset(&ending);
+  sigaddset(&ending, SIGTERM);
+  sigaddset(&ending, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &ending, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+
+  StatusOr<std::unique_ptr<Server>> server = StartServer(flags);
+  if (!server.ok()) return Fail(server.status());
+  std::cout << "millrace: " << (*server)->task().name() << " serves at " << (*server)->target() << " with "
+            << absl::StrJoin((*server)->devices(), ", ") << (flags.tls_cert.empty() ? "" : ", TLS")
+            << (flags.file_roots.empty() ? "" : ", files in " + absl::StrJoin(flags.file_roots, " and ")) << std::endl;
+  int signal_number = 0;
+  sigwait(&ending, &signal_number);
+  std::cout << "millrace: " << (*server)->task().name() << " ends (" << (signal_number == SIGTERM ? "SIGTERM" : "SIGINT") << ")"
+            << std::endl;
+  (*server)->Stop();
+  return 0;
+}
+
+}  // namespace
+
+std::function<int()> AddServe(CLI::App& app, CLI::App** command) {
+  CLI::App* serve = app.add_subcommand("serve", "Runs one task of a cluster: its master and its worker, at the address that the cluster gives it");
+  auto flags = std::make_shared<ServeFlags>();
+  serve->add_option("--cluster_spec", flags->cluster_spec, "All tasks: 'job|host:port;host:port,job|host:port'");
+  serve->add_option("--ps_hosts", flags->ps_hosts, "Instead: the tasks of job ps, 'host:port,host:port'");
+  serve->add_option("--worker_hosts", flags->worker_hosts, "and those of job worker");
+  serve->add_option("--chief_hosts", flags->chief_hosts, "and of job chief");
+  serve->add_option("--evaluator_hosts", flags->evaluator_hosts, "and of job evaluator");
+  serve->add_option("--job_name", flags->job_name, "The job of this task");
+  serve->add_option("--task_index", flags->task_index, "Its number in the job")->capture_default_str();
+  serve->add_option("--intra_op_threads", flags->intra_op_threads, "Threads for one wide op; 0: one per core")->capture_default_str();
+  serve->add_option("--inter_op_threads", flags->inter_op_threads, "Threads for independent ops; 0: one per core")->capture_default_str();
+  serve->add_option("--cpu_devices", flags->cpu_devices, "Number of CPU devices")->capture_default_str();
+  serve->add_option("--gpu_devices", flags->gpu_devices, "Number of GPU devices at most; -1: all that CUDA_VISIBLE_DEVICES leaves")->capture_default_str();
+  serve->add_option("--file_root", flags->file_roots, "Confines the files that ops read and write to this folder; may be repeated");
+  serve->add_option("--tls_cert", flags->tls_cert, "Mutual TLS: this task's certificate (PEM file)");
+  serve->add_option("--tls_key", flags->tls_key, "its private key (PEM file)");
+  serve->add_option("--tls_ca", flags->tls_ca, "and the authority that signed the certificates of all tasks and clients (PEM file)");
+  serve->add_option("--peer_timeout", flags->peer_timeout, "Seconds that a task which a step waits for may stay silent")->capture_default_str();
+  serve->add_option("--missing_task_timeout", flags->missing_task_timeout, "Seconds that a new session waits for tasks that are not there")->capture_default_str();
+  serve->footer("Example, one ps and one worker on this machine:\n"
+                "  millrace serve --cluster_spec='ps|localhost:2222,worker|localhost:2223' --job_name=ps --task_index=0 &\n"
+                "  millrace serve --cluster_spec='ps|localhost:2222,worker|localhost:2223' --job_name=worker --task_index=0 &\n"
+                "A client's target is then grpc://localhost:2223.");
+  *command = serve;
+  return [flags] { return Serve(*flags); };
+}
+
+}  // namespace millrace
