@@ -103,6 +103,12 @@ StatusOr<RunGraphAnswer> DecodeRunGraphAnswer(const net::Bytes& bytes) {
       case BytesTag(2):
         in.ReadMessage(&answer.step_stats);
         break;
+      case BytesTag(3): {
+        // Nobody asks for it; malformed it is malformed all the same.
+        pb::CostGraphDef cost_graph;
+        in.ReadMessage(&cost_graph);
+        break;
+      }
       case BytesTag(4):
         in.ReadMessage(&answer.partition_graphs.emplace_back());
         break;

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "millrace/cluster/server.h"
 
 namespace millrace::golden {
 namespace {
@@ -121,10 +122,24 @@ int RunAndReport(const Flags& flags, const CaseFn& run) {
 
   for (int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS, SIGILL}) std::signal(signal, OnCrash);
   SessionOptions options;
-  options.target = flags.target;
   options.intra_op_threads = flags.threads;
   options.inter_op_threads = flags.threads;
   if (flags.no_passes) options.passes = PassOptions::None();
+  options.target = flags.target;
+  std::unique_ptr<Server> server;
+  if (flags.over_grpc) {
+    StatusOr<std::unique_ptr<Server>> started =
+        Server::CreateLocalServer({.intra_op_threads = flags.threads, .inter_op_threads = flags.threads});
+    if (!started.ok()) {
+      absl::FPrintF(stderr, "%s\n", started.status().ToString());
+      return 2;
+    }
+    server = *std::move(started);
+    options.target = server->target();
+    options.config.mutable_rpc_options()->set_use_rpc_for_inprocess_master(true);
+  }
+  // A server outlives the cases, what they leave in it must not.
+  options.isolate_session_state = !options.target.empty();
 
   Tallies tallies;
   std::map<std::string, int> missing;

@@ -20,7 +20,8 @@ struct Flags {
   bool list_missing_ops = false;
   bool no_passes = false;
   int threads = 0;
-  std::string target;         // of the sessions; empty: this process
+  std::string target;         // the server that runs the cases, started in their folder; empty: this process
+  bool over_grpc = false;     // the same with a server of this process
 };
 
 // Runs the chosen cases, prints the table, and compares with the expectations. Returns the

@@ -22,6 +22,9 @@ int main(int argc, char** argv) {
   app.add_flag("--list-missing-ops", flags.list_missing_ops, "list the ops that cases need and the library lacks");
   app.add_flag("--no-passes", flags.no_passes, "run the graphs as they are, without rewrites");
   app.add_option("--threads", flags.threads, "threads of a session (default: one per core)");
+  auto* target = app.add_option("--target", flags.target,
+                 "run the cases at this server (grpc://host:port), which was started in the folder of the cases");
+  app.add_flag("--over-grpc", flags.over_grpc, "run the cases at a server of this process, over the network")->excludes(target);
   app.add_flag("--gradients", gradients, "the cases are gradient cases: differentiate, and compare the gradients");
   app.add_flag("--finite-differences", finite_differences,
                "the cases are gradient cases: differentiate, and compare with differences of results");
