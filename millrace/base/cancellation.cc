@@ -40,9 +40,4 @@ bool CancellationManager::Deregister(Token token) {
   return false;
 }
 
-bool CancellationManager::TryDeregister(Token token) {
-  MutexLock lock(&mu_);
-  return callbacks_.erase(token) > 0;
-}
-
 }  // namespace millrace

@@ -31,8 +31,6 @@ class CancellationManager {
   // True when the callback was removed and will not run. False when it runs or ran: the call then
   // returns after it finished, so its captures may be destroyed.
   bool Deregister(Token token);
-  // The same without waiting for a callback that runs: for one that owns what it uses, also from within it.
-  bool TryDeregister(Token token);
 
  private:
   mutable Mutex mu_;

@@ -1,3 +1,4 @@
+#include "millrace/cluster/let_go.h"
 #include "millrace/cluster/find_tasks.h"
 
 #include <utility>
@@ -142,7 +143,7 @@ class Search : public std::enable_shared_from_this<Search> {
 
   void Finish(StatusOr<std::vector<SessionTask>> result) {
     if (finished_.exchange(true)) return;
-    if (cancellation_ != nullptr) cancellation_->TryDeregister(token_);
+    if (cancellation_ != nullptr) LetGo(cancellation_, token_);
     Done done = std::move(done_);
     done(std::move(result));
   }

@@ -1,3 +1,4 @@
+#include "millrace/cluster/let_go.h"
 #include "millrace/cluster/master_step.h"
 
 #include <utility>
@@ -147,7 +148,7 @@ void MasterStep::OnPart(int index, Status status) {
 
 void MasterStep::End() {
   if (timer_ != 0) session_->options_.timers->Cancel(timer_);
-  if (outer_ != nullptr) outer_->TryDeregister(outer_token_);
+  if (outer_ != nullptr) LetGo(outer_, outer_token_);
   Status status;
   {
     MutexLock lock(&mu_);

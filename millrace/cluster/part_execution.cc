@@ -1,6 +1,7 @@
 // One part of a step at work on this task.
 #include <utility>
 
+#include "millrace/cluster/let_go.h"
 #include "millrace/cluster/part_execution.h"
 
 namespace millrace {
@@ -54,7 +55,7 @@ void Worker::PartExecution::Start() {
 }
 
 void Worker::PartExecution::End(Status status) {
-  if (token_ != 0) run_.cancellation->TryDeregister(token_);
+  if (token_ != 0) LetGo(run_.cancellation, token_);
   // Those who wait for tensors that will not come are told why.
   if (!status.ok() && run_.rendezvous) run_.rendezvous->Abort(status);
   if (stats_ != nullptr) stats_->ToProto(&result_.step_stats);

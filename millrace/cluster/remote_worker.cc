@@ -1,3 +1,4 @@
+#include "millrace/cluster/let_go.h"
 #include "millrace/cluster/remote_worker.h"
 
 #include <utility>
@@ -58,7 +59,7 @@ void CallWithControl(net::Channel* channel, const std::string& method, net::Byte
   RefPtr<net::OutgoingCall> call =
       channel->Call(method, std::move(request), options,
                     [cancellation, token, done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
-                      cancellation->TryDeregister(token);
+                      LetGo(cancellation, token);
                       if (!answer.ok() && absl::IsCancelled(answer.status()) && cancellation->IsCancelled()) {
                         return done(cancellation->status());
                       }

@@ -45,6 +45,8 @@ class StepRendezvous : public Rendezvous, public RefCounted {
   bool AbortIfAwaiting(const std::string& task, const Status& why);
   // True while somebody waits for a tensor of this step, here or from elsewhere.
   bool HasWaiters();
+  // True when no tensor of this task's waits to be taken, and nobody for one.
+  bool IsEmpty() const { return local_.IsEmpty(); }
 
  private:
   struct Fetching {

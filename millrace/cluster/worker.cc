@@ -1,3 +1,4 @@
+#include "millrace/cluster/let_go.h"
 #include "millrace/cluster/worker.h"
 
 #include <utility>
@@ -227,8 +228,19 @@ void Worker::FinishRunGraph(const RunGraphCall& call, StepRendezvous& rendezvous
   MutexLock lock(&mu_);
   if (const auto it = steps_.find(call.step_id); it != steps_.end()) {
     it->second.running = false;
+    it->second.went_well = answer.status.ok();
     it->second.touched = options_.clock->Now();
+    if (answer.status.ok() && rendezvous.IsEmpty()) steps_.erase(it);
   }
+}
+
+void Worker::ForgetIfTaken(int64_t step_id) {
+  RefPtr<StepRendezvous> forgotten;  // let go of without the lock
+  MutexLock lock(&mu_);
+  const auto it = steps_.find(step_id);
+  if (it == steps_.end() || !it->second.went_well || !it->second.rendezvous->IsEmpty()) return;
+  forgotten = std::move(it->second.rendezvous);
+  steps_.erase(it);
 }
 
 void Worker::CleanupGraph(const CallControl&, int64_t step_id, DoneStatus done) {
@@ -271,9 +283,10 @@ void Worker::RecvTensor(const CallControl& control, int64_t step_id, const std::
   if (!registered) return waiting->done(cancellation->status());
   rendezvous->RecvLocal(key, [waiting, cancellation, token](StatusOr<RendezvousItem> item) {
     if (waiting->answered.exchange(true)) return;
-    cancellation->TryDeregister(token);
+    LetGo(cancellation, token);
     waiting->done(std::move(item));
   });
+  ForgetIfTaken(step_id);
 }
 
 std::vector<std::string> Worker::ListSessions() const {

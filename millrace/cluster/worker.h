@@ -104,6 +104,7 @@ class Worker : public WorkerInterface, public LivenessClient, public std::enable
     std::string session;      // whose; empty until it runs here
     absl::Time touched;       // when it was last heard of
     bool running = false;
+    bool went_well = false;   // it ran, and may be forgotten once its tensors are taken
   };
 
   explicit Worker(WorkerOptions options);
@@ -111,6 +112,8 @@ class Worker : public WorkerInterface, public LivenessClient, public std::enable
   void FinishRunGraph(const RunGraphCall& call, StepRendezvous& rendezvous, RunGraphAnswer& answer, PartResult result);
   RefPtr<StepArena> TakeArena();
   void GiveBack(RefPtr<StepArena> arena);
+  // After a tensor was taken: forgets a step that is over, without waiting to be told.
+  void ForgetIfTaken(int64_t step_id);
   void DropStaleSteps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const WorkerOptions options_;

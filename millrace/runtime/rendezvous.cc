@@ -79,4 +79,9 @@ bool LocalRendezvous::HasWaiters() const {
   return false;
 }
 
+bool LocalRendezvous::IsEmpty() const {
+  MutexLock lock(&mu_);
+  return slots_.empty();
+}
+
 }  // namespace millrace

@@ -40,6 +40,8 @@ class LocalRendezvous : public Rendezvous {
   void Abort(Status why) override;
   // True while a Recv waits.
   bool HasWaiters() const;
+  // True when nothing waits, neither a tensor nor somebody for one.
+  bool IsEmpty() const;
 
  private:
   struct Slot;
