@@ -36,8 +36,9 @@ bool IsValidNodeName(absl::string_view name) {
 
 Status Graph::CheckNewName(const Node& node) const {
   const std::string& name = node.name();
-  // Nodes that the runtime makes (sends, receives) may start with an underscore, as their ops do.
-  const bool internal = !name.empty() && name[0] == '_' && node.type()[0] == '_';
+  // Nodes that the runtime makes (sends, receives) may start with an underscore, as their ops do; and so do the control loops of
+  // TensorFlow's masters.
+  const bool internal = !name.empty() && name[0] == '_' && (node.type()[0] == '_' || absl::StartsWith(name, "_cloop"));
   if (!IsValidNodeName(internal ? absl::string_view(name).substr(1) : absl::string_view(name))) {
     return InvalidArgument("Node name '", name,
                            "' is not valid: it takes letters, digits and _.-/ after "

@@ -305,6 +305,14 @@ TEST_F(PartitionTest, OnlyPartsThatCallFunctionsHaveThem) {
   EXPECT_EQ(PartOf(kWorker)->graph->versions().producer(), 77);
 }
 
+TEST_F(PartitionTest, TheControlLoopsOfTensorFlowsMastersAreTaken) {
+  // Their names start with an underscore, which no other node of these ops may have.
+  for (const char* name : {"_cloopwhile/LoopCond_S7", "_loop"}) {
+    const auto added = graph_->AddNode({.name = name, .op = "NoOp"});
+    EXPECT_EQ(added.ok(), absl::StartsWith(name, "_cloop")) << name;
+  }
+}
+
 TEST_F(PartitionTest, ANodeWithoutADeviceIsNamed) {
   b_.Op("Neg", {X(kWorker)}, {}, "nowhere");
   EXPECT_THAT(std::string(Fail().message()), HasSubstr("{{node nowhere}}"));
