@@ -65,7 +65,7 @@ StatusOr<std::shared_ptr<MasterProgram>> MasterSession::Build(std::unique_ptr<Gr
         part.home_fetches.push_back(index);
         own.fetches.push_back(tensor);
       }
-      own.targets.assign(cut.graph->nodes().begin(), cut.graph->nodes().end());
+      RunAllOf(*cut.graph, &own);
       MR_ASSIGN_OR_RETURN(part.graph, options_.worker_session->Compile(std::move(cut.graph), std::move(own), passes));
     } else {
       const SessionTask* task = FindTask(cut.task);

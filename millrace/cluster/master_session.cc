@@ -28,6 +28,7 @@ MasterSession::MasterSession(MasterSessionOptions options) : options_(std::move(
       partition_.incarnations[device.name()] = device.incarnation();
     }
   }
+  placement_.default_device = options_.tasks[0].name;
   placement_.allow_soft_placement = options_.config.allow_soft_placement();
   placement_.has_kernel = [](const Node& node, const std::string& device_type) {
     return node.is_type("NoOp") || KernelRegistry::Global().Has(node.type(), device_type);

@@ -124,8 +124,10 @@ void Worker::RegisterGraph(const CallControl&, pb::RegisterGraphRequest request,
   if (Status status = ImportGraphDef(std::move(*request.mutable_graph_def()), graph.get()); !status.ok()) {
     return done(status);
   }
+  PassContext context;
+  RunAllOf(*graph, &context);
   StatusOr<std::shared_ptr<RegisteredGraph>> compiled =
-      (*session)->Compile(std::move(graph), {}, plain ? PassOptions::None() : PassOptions());
+      (*session)->Compile(std::move(graph), std::move(context), plain ? PassOptions::None() : PassOptions());
   if (!compiled.ok()) return done(compiled.status());
   pb::RegisterGraphResponse response;
   response.set_graph_handle((*session)->Register(*std::move(compiled)));

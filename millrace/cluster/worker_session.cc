@@ -11,6 +11,17 @@ WorkerSession::WorkerSession(WorkerSessionOptions options) : options_(std::move(
   for (const auto& device : options_.devices) device_pointers_.push_back(device.get());
 }
 
+void RunAllOf(const Graph& graph, PassContext* context) {
+  std::vector<bool> used(graph.max_id(), false);
+  for (const Node* node : graph.nodes()) {
+    for (const Endpoint& in : node->inputs()) used[in.node->id()] = true;
+    for (const Node* before : node->control_inputs()) used[before->id()] = true;
+  }
+  for (Node* node : graph.nodes()) {
+    if (!used[node->id()]) context->targets.push_back(node);
+  }
+}
+
 StatusOr<std::shared_ptr<RegisteredGraph>> WorkerSession::Compile(std::unique_ptr<Graph> graph, PassContext context,
                                                                   const PassOptions& passes) {
   auto registered = std::make_shared<RegisteredGraph>();
@@ -22,9 +33,6 @@ StatusOr<std::shared_ptr<RegisteredGraph>> WorkerSession::Compile(std::unique_pt
   options.make_kernel = [this](const Node& node, Device* device) { return MakeKernel(node, device); };
   registered->functions = std::make_shared<FunctionTable>(options);
   registered->functions->UseLibrary(*graph);
-  if (context.feeds.empty() && context.fetches.empty() && context.targets.empty()) {
-    context.targets.assign(graph->nodes().begin(), graph->nodes().end());
-  }
   MR_ASSIGN_OR_RETURN(registered->plan, CompileGraph(std::move(graph), std::move(context), options));
   return registered;
 }

@@ -18,6 +18,9 @@ namespace millrace {
 
 class WorkerSession;
 
+// Makes targets of the nodes that nobody uses: all of the graph runs, and passes are free with the rest.
+void RunAllOf(const Graph& graph, PassContext* context);
+
 // A graph compiled for this task.
 struct RegisteredGraph {
   std::shared_ptr<WorkerSession> session;
@@ -42,7 +45,7 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   const std::shared_ptr<const PeerSet>& peers() const { return options_.peers; }
   const std::vector<std::shared_ptr<Device>>& devices() const { return options_.devices; }
 
-  // Compiles a part: every node of it has a device of this task. With a context's feeds and fetches, or for all that is in it.
+  // Compiles a part: every node of it has a device of this task.
   StatusOr<std::shared_ptr<RegisteredGraph>> Compile(std::unique_ptr<Graph> graph, PassContext context,
                                                      const PassOptions& passes);
   // Keeps it under a new handle: 16 hexadecimal digits.
