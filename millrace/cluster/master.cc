@@ -1,5 +1,6 @@
 #include "millrace/cluster/master.h"
 
+#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -10,9 +11,14 @@
 namespace millrace {
 namespace {
 
-std::string NewHandle() {
+uint64_t MachineRandom() {
   std::random_device device;
-  return absl::StrFormat("%08x%08x", device(), device());
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+MasterOptions WithRandom(MasterOptions options) {
+  if (options.random == nullptr) options.random = MachineRandom;
+  return options;
 }
 
 // Fields that the session's config does not set are the server's.
@@ -48,6 +54,8 @@ class Gather {
 
 }  // namespace
 
+Master::Master(MasterOptions options) : options_(WithRandom(std::move(options))) {}
+
 std::shared_ptr<Master> Master::Make(MasterOptions options) {
   std::shared_ptr<Master> master(new Master(std::move(options)));
   master->liveness_ = LivenessMonitor::Make(master->options_.liveness, std::weak_ptr<LivenessClient>(master));
@@ -61,7 +69,9 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
                   Done<pb::CreateSessionResponse> done)
       : master_(std::move(master)), graph_(std::move(*request.mutable_graph_def())), control_(control), done_(std::move(done)) {
     session_.config = Merged(master_->options_.default_config, request.config());
-    session_.handle = NewHandle();
+    session_.handle = absl::StrFormat("%016x", master_->options_.random());
+    // Below 2^56, so that counting up from it stays a number that TensorFlow takes.
+    session_.first_step_id = static_cast<int64_t>(master_->options_.random() >> 8);
     session_.worker = master_->options_.worker;
     session_.timers = master_->options_.timers;
     session_.on_remote_step = [monitor = master_->liveness_] { monitor->Poke(); };
@@ -208,7 +218,7 @@ void Master::Reset(pb::ResetRequest request, const CallControl& control, DoneSta
   std::vector<std::shared_ptr<MasterSession>> closing;
   {
     MutexLock lock(&mu_);
-    for (auto& [handle, session] : sessions_) closing.push_back(std::move(session));
+    closing = Ordered();
     sessions_.clear();
   }
   const std::vector<std::string> containers(request.container().begin(), request.container().end());
@@ -266,19 +276,25 @@ void Master::ListDevices(const std::string& handle, const CallControl& control, 
 }
 
 void Master::Shutdown(const Status& why) {
-  absl::flat_hash_map<std::string, std::shared_ptr<MasterSession>> sessions;
+  std::vector<std::shared_ptr<MasterSession>> sessions;
   {
     MutexLock lock(&mu_);
     if (going_down_.ok()) going_down_ = why;
-    sessions.swap(sessions_);
+    sessions = Ordered();
+    sessions_.clear();
   }
-  for (auto& [handle, session] : sessions) session->Close(why, [] {});
+  for (const std::shared_ptr<MasterSession>& session : sessions) session->Close(why, [] {});
 }
 
 std::vector<std::shared_ptr<MasterSession>> Master::sessions() const {
-  std::vector<std::shared_ptr<MasterSession>> all;
   MutexLock lock(&mu_);
+  return Ordered();
+}
+
+std::vector<std::shared_ptr<MasterSession>> Master::Ordered() const {
+  std::vector<std::shared_ptr<MasterSession>> all;
   for (const auto& [handle, session] : sessions_) all.push_back(session);
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a->handle() < b->handle(); });
   return all;
 }
 

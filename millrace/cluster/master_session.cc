@@ -1,6 +1,6 @@
 #include "millrace/cluster/master_session.h"
 
-#include <random>
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -10,17 +10,7 @@
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
-namespace {
-
-// Below 2^56, so that counting up from it stays a number that TensorFlow takes.
-int64_t FirstStepId() {
-  std::random_device device;
-  return static_cast<int64_t>(((static_cast<uint64_t>(device()) << 32) | device()) >> 8);
-}
-
-}  // namespace
-
-MasterSession::MasterSession(MasterSessionOptions options) : options_(std::move(options)), next_step_id_(FirstStepId()) {
+MasterSession::MasterSession(MasterSessionOptions options) : options_(std::move(options)), next_step_id_(options_.first_step_id) {
   home_device_ = options_.tasks[0].devices[0].name();
   for (const SessionTask& task : options_.tasks) {
     for (const pb::DeviceAttributes& device : task.devices) {
@@ -324,7 +314,7 @@ void MasterSession::Close(const Status& why, absl::AnyInvocable<void()> done) {
     closed_because_ = why;
     partial_runs_.clear();
     callables_.clear();
-    for (auto& [pointer, step] : running_) steps.push_back(step);
+    steps = Ordered([](const MasterStep&) { return true; });
     idle = running_.empty();
     if (!idle && on_idle_ == nullptr) {
       on_idle_ = std::move(finish);
@@ -341,6 +331,15 @@ void MasterSession::Close(const Status& why, absl::AnyInvocable<void()> done) {
   programs_.clear();
 }
 
+std::vector<std::shared_ptr<MasterStep>> MasterSession::Ordered(absl::FunctionRef<bool(const MasterStep&)> wanted) const {
+  std::vector<std::shared_ptr<MasterStep>> steps;
+  for (const auto& [pointer, step] : running_) {
+    if (wanted(*step)) steps.push_back(step);
+  }
+  std::sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a->step_id() < b->step_id(); });
+  return steps;
+}
+
 bool MasterSession::ListAwaited(std::vector<Awaited>* peers) const {
   MutexLock lock(&mu_);
   for (const auto& [pointer, step] : running_) step->ListAwaited(peers);
@@ -351,9 +350,7 @@ void MasterSession::OnPeerLost(const Awaited& peer, const Status& why) {
   std::vector<std::shared_ptr<MasterStep>> steps;
   {
     MutexLock lock(&mu_);
-    for (const auto& [pointer, step] : running_) {
-      if (step->Awaits(peer.task)) steps.push_back(step);
-    }
+    steps = Ordered([&](const MasterStep& step) { return step.Awaits(peer.task); });
   }
   for (const std::shared_ptr<MasterStep>& step : steps) step->Cancel(why);
 }

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "millrace/base/mutex.h"
 #include "millrace/cluster/step_program.h"
 #include "millrace/cluster/worker.h"
@@ -28,6 +29,8 @@ struct SessionTask {
 
 struct MasterSessionOptions {
   std::string handle = {};
+  // Steps are counted up from here. Steps of all sessions meet on the workers, so no other session may be near.
+  int64_t first_step_id = 1;
   pb::ConfigProto config = {};
   std::shared_ptr<Worker> worker = nullptr;
   std::shared_ptr<WorkerSession> worker_session = nullptr;
@@ -111,6 +114,9 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   std::shared_ptr<MasterStep> StartStep(std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds,
                                         const pb::RunOptions& options, const CallControl& control, Done<StepResult> done);
   void OnStepEnded(MasterStep* step);
+  // Of the steps in flight those that are wanted, by number, so that a simulation gives the same events each time.
+  std::vector<std::shared_ptr<MasterStep>> Ordered(absl::FunctionRef<bool(const MasterStep&)> wanted) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   PassOptions Passes() const;
   const SessionTask* FindTask(absl::string_view name) const;
 

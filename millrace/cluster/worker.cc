@@ -1,6 +1,8 @@
 #include "millrace/cluster/let_go.h"
 #include "millrace/cluster/worker.h"
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "millrace/device/renamed_device.h"
@@ -90,17 +92,17 @@ void Worker::CreateWorkerSession(const CallControl&, pb::CreateWorkerSessionRequ
 
 void Worker::DeleteWorkerSession(const CallControl&, const std::string& handle, DoneStatus done) {
   std::shared_ptr<WorkerSession> session;
-  std::vector<RefPtr<StepRendezvous>> steps;
+  std::map<int64_t, RefPtr<StepRendezvous>> steps;
   {
     MutexLock lock(&mu_);
     if (auto node = sessions_.extract(handle); !node.empty()) session = std::move(node.mapped());
     absl::erase_if(steps_, [&](auto& entry) {
       if (handle.empty() || entry.second.session != handle) return false;
-      steps.push_back(std::move(entry.second.rendezvous));
+      steps[entry.first] = std::move(entry.second.rendezvous);
       return true;
     });
   }
-  for (const RefPtr<StepRendezvous>& step : steps) step->Abort(Cancelled("the session was closed"));
+  for (const auto& [id, step] : steps) step->Abort(Cancelled("the session was closed"));
   if (session != nullptr) session->DeregisterAll();
   done(absl::OkStatus());
 }
@@ -298,6 +300,22 @@ std::vector<std::string> Worker::ListSessions() const {
   return handles;
 }
 
+std::vector<int64_t> Worker::ListSteps() const {
+  std::vector<int64_t> ids;
+  MutexLock lock(&mu_);
+  for (const auto& [id, step] : steps_) ids.push_back(id);
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+std::vector<RefPtr<StepRendezvous>> Worker::Rendezvous() const {
+  std::map<int64_t, RefPtr<StepRendezvous>> ordered;
+  for (const auto& [id, step] : steps_) ordered[id] = step.rendezvous;
+  std::vector<RefPtr<StepRendezvous>> all;
+  for (auto& [id, rendezvous] : ordered) all.push_back(std::move(rendezvous));
+  return all;
+}
+
 bool Worker::ListAwaited(std::vector<Awaited>* peers) {
   MutexLock lock(&mu_);
   for (auto& [id, step] : steps_) step.rendezvous->ListAwaited(peers);
@@ -308,7 +326,7 @@ void Worker::OnPeerLost(const Awaited& peer, const Status& why) {
   std::vector<RefPtr<StepRendezvous>> steps;
   {
     MutexLock lock(&mu_);
-    for (auto& [id, step] : steps_) steps.push_back(step.rendezvous);
+    steps = Rendezvous();
   }
   for (const RefPtr<StepRendezvous>& step : steps) step->AbortIfAwaiting(peer.task, why);
 }

@@ -93,6 +93,8 @@ class Worker : public WorkerInterface, public LivenessClient, public std::enable
   const WorkerOptions& options() const { return options_; }
   std::vector<RunningPart> ListRunning() const;
   std::vector<std::string> ListSessions() const;
+  // The steps that this task knows of, whether they run here or only have tensors or receivers waiting; in order.
+  std::vector<int64_t> ListSteps() const;
 
   bool ListAwaited(std::vector<Awaited>* peers) override;
   void OnPeerLost(const Awaited& peer, const Status& why) override;
@@ -114,6 +116,8 @@ class Worker : public WorkerInterface, public LivenessClient, public std::enable
   void GiveBack(RefPtr<StepArena> arena);
   // After a tensor was taken: forgets a step that is over, without waiting to be told.
   void ForgetIfTaken(int64_t step_id);
+  // In the order of their numbers, so that a simulation gives the same events each time.
+  std::vector<RefPtr<StepRendezvous>> Rendezvous() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropStaleSteps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const WorkerOptions options_;
