@@ -9,7 +9,7 @@ namespace millrace::net {
 namespace {
 
 // A handler that runs for longer than this, or at most twice as long, has another thread poll in its place.
-constexpr absl::Duration kTick = absl::Microseconds(200);
+constexpr absl::Duration kTick = absl::Microseconds(500);
 // After so many ticks without an event the watching thread sleeps until there is one: an idle server costs nothing.
 constexpr int kQuietTicks = 50;
 // Threads kept for handlers that run long at the same time, and for how long.
@@ -70,6 +70,20 @@ void CompletionQueue::LeaveQueue() {
   }
 }
 
+void CompletionQueue::HandlerRunsLong() {
+  MutexLock lock(&mu_);
+  if (polling_ || closed_ || replace_) return;
+  replace_ = true;
+  if (watched_) {
+    asleep_ = false;
+    watch_.Signal();
+  } else if (spares_ > 0) {
+    spare_.Signal();
+  } else if (threads_ < max_threads_) {
+    StartThread();
+  }
+}
+
 void CompletionQueue::Watch() {
   uint64_t seen = taken_;
   for (int quiet = 0; !closed_;) {
@@ -79,14 +93,14 @@ void CompletionQueue::Watch() {
       asleep_ = false;
       quiet = 0;
       seen = taken_;
-      continue;
+    } else {
+      watch_.WaitFor(&mu_, kTick);
+      if (taken_ == seen && !polling_) return;  // the same handler as a tick ago
     }
-    watch_.WaitFor(&mu_, kTick);
+    if (replace_ && !polling_) return;
     if (taken_ != seen) {
       seen = taken_;
       quiet = 0;
-    } else if (!polling_) {
-      return;  // the same handler as a tick ago
     } else {
       ++quiet;
     }
@@ -116,6 +130,7 @@ void CompletionQueue::Work() {
       break;
     }
     polling_ = true;
+    replace_ = false;
     mu_.Unlock();
     const grpc_event event = Next(queue_);
     mu_.Lock();

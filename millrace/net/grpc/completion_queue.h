@@ -53,6 +53,8 @@ class CompletionQueue {
   ~CompletionQueue();
 
   grpc_completion_queue* get() const { return queue_; }
+  // From a handler that is going to run long: another thread polls from now on, not only when that has been noticed.
+  void HandlerRunsLong();
 
  private:
   void StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -75,6 +77,7 @@ class CompletionQueue {
   bool polling_ ABSL_GUARDED_BY(mu_) = false;   // a thread waits at the queue
   bool watched_ ABSL_GUARDED_BY(mu_) = false;   // a thread is in Watch
   bool asleep_ ABSL_GUARDED_BY(mu_) = false;    // that thread waits to be woken by the next event
+  bool replace_ ABSL_GUARDED_BY(mu_) = false;   // the next to poll need not wait for a handler to have run long
   bool closed_ ABSL_GUARDED_BY(mu_) = false;    // the queue has given its last event
   uint64_t taken_ ABSL_GUARDED_BY(mu_) = 0;     // events
   int spares_ ABSL_GUARDED_BY(mu_) = 0;         // threads that neither poll nor watch nor handle
