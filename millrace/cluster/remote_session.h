@@ -31,6 +31,7 @@ class RemoteSession : public Session {
   // Closes.
   ~RemoteSession() override;
 
+  using Session::Run;
   Status Extend(pb::GraphDef def) override;
   Status Extend(const Graph& graph) override;
   Status Run(const RunOptions& options, absl::Span<const Feed> feeds, absl::Span<const std::string> fetches,

@@ -334,7 +334,7 @@ TEST(RemoteTargets, AreUnderstoodOrNamed) {
   EXPECT_THAT(Session::Create({.target = "grpc://nowhere"}).status().message(), HasSubstr("'grpc://nowhere' is not of the form"));
   EXPECT_THAT(Session::Create({.target = "http://a:1"}).status().message(), HasSubstr("http://a:1"));
   EXPECT_TRUE(Session::Create({.target = "grpc://localhost:1"}).ok());
-  EXPECT_THAT(Session::Create({.target = "grpc://localhost:1", .tls = {.certificate = "c.pem"}}).status().message(), StartsWith("TLS needs"));
+  EXPECT_THAT(std::string(Session::Create({.target = "grpc://localhost:1", .tls = {.certificate = "c.pem"}}).status().message()), StartsWith("TLS needs"));
 }
 
 TEST(LocalServers, TakeSessionsOfTheirProcess) {

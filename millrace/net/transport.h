@@ -60,6 +60,9 @@ class IncomingCall {
   virtual std::string peer() const = 0;
   // Is cancelled when the caller has given up or is gone, and with the listener's end.
   virtual CancellationManager* cancellation() = 0;
+  // Within OnCall, before work that takes long on its thread (some 100 us or more): others' events are then taken by another thread
+  // at once. Without it they are too, after a moment. Not needed for being right.
+  virtual void RunsLong() {}
   // Answers; exactly once. An error reaches the caller with its code and message.
   virtual void Reply(StatusOr<Bytes> answer) = 0;
 };

@@ -8,73 +8,144 @@
 namespace millrace::net {
 namespace {
 
-// How long a thread that is not needed waits before it ends.
-constexpr int64_t kSurplusSeconds = 5;
+// A handler that runs for longer than this, or at most twice as long, has another thread poll in its place.
+constexpr absl::Duration kTick = absl::Microseconds(500);
+// After so many ticks without an event the watching thread sleeps until there is one: an idle server costs nothing.
+constexpr int kQuietTicks = 50;
+// Threads kept for handlers that run long at the same time, and for how long.
+constexpr int kMaxSpares = 4;
+constexpr absl::Duration kSpareTime = absl::Seconds(5);
+
+grpc_event Next(grpc_completion_queue* queue) {
+  return grpc_completion_queue_next(queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), nullptr);
+}
+
+void Handle(const grpc_event& event) { static_cast<CompletionEvent*>(event.tag)->Run(event.success != 0); }
 
 }  // namespace
 
 CompletionQueue::CompletionQueue(int max_threads)
     : queue_((InitGrpc(), grpc_completion_queue_create_for_next(nullptr))), max_threads_(max_threads), group_("grpc") {
   MutexLock lock(&mu_);
-  MR_CHECK(StartPoller());
+  StartThread();
+  MR_CHECK(threads_ == 1);
 }
 
 CompletionQueue::~CompletionQueue() {
   grpc_completion_queue_shutdown(queue_);
-  // The threads see the end after the last event. This one helps, as they may all be in handlers.
+  // The threads may all be in handlers, so this one helps.
   for (;;) {
-    const grpc_event event = grpc_completion_queue_next(queue_, gpr_inf_future(GPR_CLOCK_MONOTONIC), nullptr);
+    const grpc_event event = Next(queue_);
     if (event.type == GRPC_QUEUE_SHUTDOWN) break;
-    static_cast<CompletionEvent*>(event.tag)->Run(event.success != 0);
+    Handle(event);
   }
-  for (;;) {
+  {
     MutexLock lock(&mu_);
-    if (threads_ == 0) break;
-    ended_.Wait(&mu_);
+    Close();
+    while (threads_ > 0) ended_.Wait(&mu_);
   }
   grpc_completion_queue_destroy(queue_);
 }
 
-bool CompletionQueue::StartPoller() {
+void CompletionQueue::Close() {
+  closed_ = true;
+  watch_.SignalAll();
+  spare_.SignalAll();
+}
+
+void CompletionQueue::StartThread() {
   ++threads_;
-  ++polling_;
-  if (group_.Start([this] { Poll(); })) return true;
-  --threads_;
-  --polling_;
-  return false;
+  // Without one more thread what arrives during a long handler waits for its end.
+  if (!group_.Start([this] { Work(); })) --threads_;
 }
 
-void CompletionQueue::LeaveToHandle() {
-  MutexLock lock(&mu_);
-  --polling_;
-  // Without another thread, or leave to start one, what arrives waits until a handler returns.
-  if (polling_ == 0 && threads_ < max_threads_) static_cast<void>(StartPoller());
-}
-
-void CompletionQueue::Poll() {
-  for (;;) {
-    bool surplus;
-    {
-      MutexLock lock(&mu_);
-      surplus = polling_ > 1;
-    }
-    const gpr_timespec deadline = surplus ? gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_seconds(kSurplusSeconds, GPR_TIMESPAN))
-                                          : gpr_inf_future(GPR_CLOCK_MONOTONIC);
-    const grpc_event event = grpc_completion_queue_next(queue_, deadline, nullptr);
-    if (event.type == GRPC_OP_COMPLETE) {
-      LeaveToHandle();
-      static_cast<CompletionEvent*>(event.tag)->Run(event.success != 0);
-      MutexLock lock(&mu_);
-      ++polling_;
-      continue;
-    }
-    MutexLock lock(&mu_);
-    if (event.type == GRPC_QUEUE_TIMEOUT && polling_ == 1) continue;
-    --polling_;
-    --threads_;
-    ended_.SignalAll();
-    return;
+void CompletionQueue::LeaveQueue() {
+  polling_ = false;
+  ++taken_;
+  if (asleep_) {
+    asleep_ = false;
+    watch_.Signal();
+  } else if (!watched_ && spares_ == 0 && threads_ < max_threads_) {
+    StartThread();
   }
+}
+
+void CompletionQueue::HandlerRunsLong() {
+  MutexLock lock(&mu_);
+  if (polling_ || closed_ || replace_) return;
+  replace_ = true;
+  if (watched_) {
+    asleep_ = false;
+    watch_.Signal();
+  } else if (spares_ > 0) {
+    spare_.Signal();
+  } else if (threads_ < max_threads_) {
+    StartThread();
+  }
+}
+
+void CompletionQueue::Watch() {
+  uint64_t seen = taken_;
+  for (int quiet = 0; !closed_;) {
+    if (quiet == kQuietTicks) {
+      asleep_ = true;
+      while (asleep_ && !closed_) watch_.Wait(&mu_);
+      asleep_ = false;
+      quiet = 0;
+      seen = taken_;
+    } else {
+      watch_.WaitFor(&mu_, kTick);
+      if (taken_ == seen && !polling_) return;  // the same handler as a tick ago
+    }
+    if (replace_ && !polling_) return;
+    if (taken_ != seen) {
+      seen = taken_;
+      quiet = 0;
+    } else {
+      ++quiet;
+    }
+  }
+}
+
+bool CompletionQueue::Park() {
+  if (!watched_) {
+    watched_ = true;
+    Watch();
+    watched_ = false;
+    spare_.Signal();  // somebody else is to watch
+    return true;
+  }
+  if (spares_ == kMaxSpares) return false;
+  ++spares_;
+  const bool wanted = spare_.WaitFor(&mu_, kSpareTime);
+  --spares_;
+  return wanted;
+}
+
+void CompletionQueue::Work() {
+  mu_.Lock();
+  while (!closed_) {
+    if (polling_) {
+      if (Park()) continue;
+      break;
+    }
+    polling_ = true;
+    replace_ = false;
+    mu_.Unlock();
+    const grpc_event event = Next(queue_);
+    mu_.Lock();
+    if (event.type == GRPC_QUEUE_SHUTDOWN) {
+      Close();
+      break;
+    }
+    LeaveQueue();
+    mu_.Unlock();
+    Handle(event);
+    mu_.Lock();
+  }
+  --threads_;
+  ended_.SignalAll();
+  mu_.Unlock();
 }
 
 }  // namespace millrace::net

@@ -11,7 +11,7 @@
 
 namespace millrace::net {
 
-GrpcIncomingCall::GrpcIncomingCall(GrpcListener* listener, int method) : listener_(listener), method_(method) {
+GrpcIncomingCall::GrpcIncomingCall(GrpcListener* listener, int method) : listener_(listener), queue_(listener->queue()), method_(method) {
   grpc_metadata_array_init(&metadata_);
   grpc_call_details_init(&details_);
 }
@@ -23,7 +23,7 @@ GrpcIncomingCall::~GrpcIncomingCall() {
 }
 
 void GrpcIncomingCall::Request(grpc_server* server, void* method) {
-  grpc_completion_queue* const queue = listener_->queue()->get();
+  grpc_completion_queue* const queue = queue_->get();
   const grpc_call_error error =
       method == nullptr
           ? grpc_server_request_call(server, &call_, &details_, &metadata_, queue, queue, arrival_.Tag())

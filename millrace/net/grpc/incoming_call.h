@@ -32,6 +32,7 @@ class GrpcIncomingCall final : public IncomingCall, public RefCounted {
   absl::Time deadline() const override;
   std::string peer() const override;
   CancellationManager* cancellation() override { return &cancellation_; }
+  void RunsLong() override { queue_->HandlerRunsLong(); }
   void Reply(StatusOr<Bytes> answer) override;
 
  private:
@@ -44,6 +45,7 @@ class GrpcIncomingCall final : public IncomingCall, public RefCounted {
   void EndPart();
 
   GrpcListener* const listener_;
+  CompletionQueue* const queue_;
   const int method_;
   grpc_call* call_ = nullptr;
   grpc_byte_buffer* received_ = nullptr;
