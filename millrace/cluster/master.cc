@@ -142,7 +142,7 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
       if (task.peer == nullptr) {
         gather->Answer(absl::OkStatus());
       } else {
-        task.peer->worker->CreateWorkerSession({.timeout = absl::Minutes(1)}, RequestFor(task.peer->id),
+        task.peer->worker->CreateWorkerSession({.cancellation = control_.cancellation, .owner = control_.owner}, RequestFor(task.peer->id),
                                                [gather](Status status) { gather->Answer(status); });
       }
     }
@@ -151,6 +151,10 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
   void Finish() {
     auto session = std::make_shared<MasterSession>(std::move(session_));
     Status status = session->Begin(std::move(graph_));
+    // Nobody would ever close a session that nobody hears of.
+    if (status.ok() && control_.cancellation != nullptr && control_.cancellation->IsCancelled()) {
+      status = Cancelled("the client gave up on the session");
+    }
     if (status.ok()) status = master_->Add(session);
     if (!status.ok()) {
       return session->Close(status, [self = shared_from_this(), status] { self->done_(status); });
@@ -222,7 +226,8 @@ void Master::Reset(pb::ResetRequest request, const CallControl& control, DoneSta
     sessions_.clear();
   }
   const std::vector<std::string> containers(request.container().begin(), request.container().end());
-  const PeerSet peers(options_.worker->options().cluster, options_.worker->options().task, options_.worker->options().transport);
+  const WorkerOptions& worker = options_.worker->options();
+  const PeerSet peers(worker.cluster, worker.task, worker.transport, worker.liveness);
   std::vector<std::shared_ptr<WorkerInterface>> workers = {options_.worker};
   for (const Peer& peer : peers.all()) {
     const DeviceName name{.job = peer.id.job, .replica = 0, .task = peer.id.index, .type = {}, .index = {}};
@@ -239,8 +244,8 @@ void Master::Reset(pb::ResetRequest request, const CallControl& control, DoneSta
   // State goes when the steps that use it have ended.
   auto cleanup = std::make_shared<Gather>(workers.size(), std::move(done));
   auto closed = std::make_shared<Gather>(closing.size() + 1, [workers, containers, cleanup](Status) {
-    for (const std::shared_ptr<WorkerInterface>& worker : workers) {
-      worker->CleanupAll({.timeout = absl::Seconds(10)}, containers, [cleanup](Status status) { cleanup->Answer(status); });
+    for (const std::shared_ptr<WorkerInterface>& task : workers) {
+      task->CleanupAll({.timeout = absl::Seconds(10)}, containers, [cleanup](Status status) { cleanup->Answer(status); });
     }
   });
   for (const std::shared_ptr<MasterSession>& session : closing) {
@@ -257,7 +262,7 @@ void Master::ListDevices(const std::string& handle, const CallControl& control, 
   }
   const WorkerOptions& worker = options_.worker->options();
   FindTasksOptions find{.worker = options_.worker,
-                        .peers = std::make_shared<PeerSet>(worker.cluster, worker.task, worker.transport)};
+                        .peers = std::make_shared<PeerSet>(worker.cluster, worker.task, worker.transport, worker.liveness)};
   find.timeout = options_.missing_task_timeout;
   find.silence = options_.liveness.silence;
   find.timers = options_.timers;

@@ -136,7 +136,7 @@ void MasterSession::Register(std::shared_ptr<MasterProgram> program, std::vector
     *request.mutable_config_proto() = options_.config;
     request.mutable_debug_options();
     part.peer->worker->RegisterGraph(
-        {.timeout = absl::Minutes(10)}, std::move(request),
+        {}, std::move(request),
         [state, program, &part](StatusOr<pb::RegisterGraphResponse> response) {
           bool last = false;
           Status status;
