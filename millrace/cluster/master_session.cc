@@ -10,7 +10,14 @@
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
-MasterSession::MasterSession(MasterSessionOptions options) : options_(std::move(options)), next_step_id_(options_.first_step_id) {
+namespace {
+
+constexpr size_t kRememberedRequests = 4096;
+
+}  // namespace
+
+MasterSession::MasterSession(MasterSessionOptions options)
+    : options_(std::move(options)), next_step_id_(options_.first_step_id), requests_(kRememberedRequests) {
   home_device_ = options_.tasks[0].devices[0].name();
   for (const SessionTask& task : options_.tasks) {
     for (const pb::DeviceAttributes& device : task.devices) {
@@ -201,7 +208,15 @@ void MasterSession::OnStepEnded(MasterStep* step) {
   if (on_idle != nullptr) on_idle();
 }
 
+Status MasterSession::NoteRequest(int64_t request_id) {
+  if (request_id == 0) return absl::OkStatus();
+  MutexLock lock(&mu_);
+  if (requests_.Insert(request_id)) return absl::OkStatus();
+  return Aborted("request ", request_id, " of session '", handle(), "' reached ", options_.tasks[0].name, " twice; it runs once");
+}
+
 void MasterSession::RunStep(RunStepCall call, const CallControl& control, Done<RunStepAnswer> done) {
+  if (Status status = NoteRequest(call.request_id); !status.ok()) return done(status);
   if (!call.partial_run_handle.empty()) {
     std::shared_ptr<PartialRun> partial;
     {
@@ -268,6 +283,7 @@ void MasterSession::MakeCallable(pb::CallableOptions options, const CallControl&
 }
 
 void MasterSession::RunCallable(RunCallableCall call, const CallControl& control, Done<RunCallableAnswer> done) {
+  if (Status status = NoteRequest(call.request_id); !status.ok()) return done(status);
   CallableEntry entry;
   {
     MutexLock lock(&mu_);

@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "millrace/base/mutex.h"
+#include "millrace/cluster/recent_ids.h"
 #include "millrace/cluster/step_program.h"
 #include "millrace/cluster/worker.h"
 #include "millrace/graph/placement.h"
@@ -109,6 +110,8 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
                                                  std::vector<std::pair<int, pb::GraphDef>>* remote) const;
   void Register(std::shared_ptr<MasterProgram> program, std::vector<std::pair<int, pb::GraphDef>> remote,
                 Done<std::shared_ptr<const MasterProgram>> done);
+  // ABORTED for a request that has come before: the transport or the client sent it twice, and it must not run twice. 0 is no number.
+  Status NoteRequest(int64_t request_id);
   void RunPartial(const std::shared_ptr<PartialRun>& partial, RunStepCall call, Done<RunStepAnswer> done);
   void EndPartial(const std::shared_ptr<PartialRun>& partial);
   std::shared_ptr<MasterStep> StartStep(std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds,
@@ -139,6 +142,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   Status closed_because_ ABSL_GUARDED_BY(mu_);
   absl::AnyInvocable<void()> on_idle_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<const MasterStep*, std::shared_ptr<MasterStep>> running_ ABSL_GUARDED_BY(mu_);
+  RecentIds requests_ ABSL_GUARDED_BY(mu_);
   int64_t next_callable_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<int64_t, CallableEntry> callables_ ABSL_GUARDED_BY(mu_);
   int64_t next_partial_ ABSL_GUARDED_BY(mu_) = 0;
