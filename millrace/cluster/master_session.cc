@@ -34,7 +34,6 @@ MasterSession::MasterSession(MasterSessionOptions options) : options_(std::move(
     return node.is_type("NoOp") || KernelRegistry::Global().Has(node.type(), device_type);
   };
   partition_.home_task = options_.tasks[0].name;
-  partition_.client_device = home_device_;
 }
 
 MasterSession::~MasterSession() = default;
