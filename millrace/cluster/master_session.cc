@@ -31,7 +31,6 @@ MasterSession::MasterSession(MasterSessionOptions options)
     return node.is_type("NoOp") || KernelRegistry::Global().Has(node.type(), device_type);
   };
   partition_.home_task = options_.tasks[0].name;
-  partition_.client_device = home_device_;
 }
 
 MasterSession::~MasterSession() = default;
