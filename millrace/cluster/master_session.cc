@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "millrace/base/log.h"
 #include "millrace/cluster/master_step.h"
+#include "millrace/cluster/program_wait.h"
 #include "millrace/graph/graph_def.h"
 #include "millrace/runtime/kernel_registry.h"
 
@@ -79,20 +80,32 @@ StatusOr<int64_t> MasterSession::Extend(pb::GraphDef def, int64_t version) {
   return ++version_;
 }
 
-void MasterSession::Program(const CallableSpec& spec, const CallControl&, Waiter done) {
+std::shared_ptr<const MasterProgram> MasterSession::FindProgram(const std::string& key) const {
+  const auto it = programs_.find(key);
+  return it == programs_.end() ? nullptr : it->second;
+}
+
+void MasterSession::Program(const CallableSpec& spec, const CallControl& control, Waiter done, absl::Duration limit) {
   std::string key = SignatureKey(spec);
   std::shared_ptr<const MasterProgram> found;
   {
     MutexLock lock(&programs_mu_);
-    if (const auto it = programs_.find(key); it != programs_.end()) {
-      found = it->second;
-    } else {
+    found = FindProgram(key);
+  }
+  if (found != nullptr) return done(std::move(found));
+  auto wait = std::make_shared<ProgramWait>(std::move(done));
+  wait->Start(control, &closing_, options_.timers, limit);
+  if (wait->ended()) return;
+  {
+    MutexLock lock(&programs_mu_);
+    found = FindProgram(key);
+    if (found == nullptr) {
       std::vector<Waiter>& waiters = compiling_[key];
-      waiters.push_back(std::move(done));
+      waiters.push_back([wait](StatusOr<std::shared_ptr<const MasterProgram>> result) { wait->End(std::move(result)); });
       if (waiters.size() > 1) return;  // somebody compiles it
     }
   }
-  if (found != nullptr) return done(std::move(found));
+  if (found != nullptr) return wait->End(std::move(found));
   std::vector<std::pair<int, pb::GraphDef>> remote;
   StatusOr<std::shared_ptr<MasterProgram>> program = Internal("not compiled");
   StatusOr<FeedTypes> feeds = Internal("not checked");
@@ -240,6 +253,9 @@ void MasterSession::RunStep(RunStepCall call, const CallControl& control, Done<R
     if (std::find(spec.fetches.begin(), spec.fetches.end(), name) == spec.fetches.end()) spec.fetches.push_back(std::move(name));
   }
   spec.targets = std::move(call.targets);
+  // A limit that the caller's transport watches needs no timer here.
+  const bool limited = call.options.timeout_in_ms() > 0 && control.timeout == absl::InfiniteDuration();
+  const absl::Duration limit = limited ? absl::Milliseconds(call.options.timeout_in_ms()) : absl::InfiniteDuration();
   Program(spec, control,
           [self = shared_from_this(), feeds = std::move(feeds), options = std::move(call.options), control,
            done = std::move(done)](StatusOr<std::shared_ptr<const MasterProgram>> program) mutable {
@@ -256,7 +272,8 @@ void MasterSession::RunStep(RunStepCall call, const CallControl& control, Done<R
                         }
                         done(std::move(answer));
                       });
-          });
+          },
+          limit);
 }
 
 void MasterSession::MakeCallable(pb::CallableOptions options, const CallControl& control, Done<int64_t> done) {
@@ -340,6 +357,7 @@ void MasterSession::Close(const Status& why, absl::AnyInvocable<void()> done) {
       };
     }
   }
+  closing_.StartCancel(why);
   if (idle) finish();
   for (const std::shared_ptr<MasterStep>& step : steps) step->Cancel(why);
   MutexLock lock(&programs_mu_);

@@ -82,8 +82,10 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   };
   void Run(std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds, const pb::RunOptions& options,
            const CallControl& control, Done<StepResult> done);
-  // The program of a signature, compiled and registered at first use.
-  void Program(const CallableSpec& spec, const CallControl& control, Done<std::shared_ptr<const MasterProgram>> done);
+  // The program of a signature, compiled and registered at first use. The wait ends by `control`'s cancellation, after `limit` and
+  // with the session; the program is there for others all the same.
+  void Program(const CallableSpec& spec, const CallControl& control, Done<std::shared_ptr<const MasterProgram>> done,
+               absl::Duration limit = absl::InfiniteDuration());
 
   pb::ListDevicesResponse ListDevices() const;
   // Ends the steps in flight with CANCELLED and calls `done` when they have ended; peers are told, not waited for.
@@ -103,6 +105,8 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   };
   struct PartialRun;
 
+  // Null when there is none.
+  std::shared_ptr<const MasterProgram> FindProgram(const std::string& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(programs_mu_);
   Status Place(Graph* graph) const;
   Status Add(pb::GraphDef def) ABSL_EXCLUSIVE_LOCKS_REQUIRED(graph_mu_);
   // Cuts the graph of a step and compiles the part at home; `parts` get the graphs to register with peers.
@@ -128,6 +132,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   PlacementOptions placement_;
   PartitionOptions partition_;  // what all signatures have in common
   std::atomic<int64_t> next_step_id_;
+  CancellationManager closing_;
 
   mutable Mutex graph_mu_;
   Graph graph_ ABSL_GUARDED_BY(graph_mu_);
