@@ -64,8 +64,23 @@ void Worker::GetStatus(const CallControl&, Done<pb::GetStatusResponse> done) {
   done(std::move(response));
 }
 
+void Worker::DeleteOrphans(const std::string& master_task, int64_t master_incarnation) {
+  std::vector<std::string> orphans;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [handle, session] : sessions_) {
+      if (session->IsOrphanedBy(master_task, master_incarnation)) orphans.push_back(handle);
+    }
+  }
+  std::sort(orphans.begin(), orphans.end());
+  for (const std::string& handle : orphans) DeleteWorkerSession({}, handle, [](Status) {});
+}
+
 StatusOr<std::shared_ptr<WorkerSession>> Worker::MakeSession(const pb::CreateWorkerSessionRequest& request) {
+  DeleteOrphans(request.master_task(), request.master_incarnation());
   WorkerSessionOptions session{.handle = request.session_handle(), .devices = options_.devices};
+  session.master_task = request.master_task();
+  session.master_incarnation = request.master_incarnation();
   session.resources = request.isolate_session_state() ? std::make_shared<ResourceManager>() : options_.resources;
   MutexLock lock(&mu_);
   if (!going_down_.ok()) return going_down_;

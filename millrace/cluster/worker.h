@@ -113,6 +113,8 @@ class Worker : public WorkerInterface, public LivenessClient, public std::enable
   };
 
   explicit Worker(WorkerOptions options);
+  // Sessions that a master's task made before it was restarted: nobody is left who could close them.
+  void DeleteOrphans(const std::string& master_task, int64_t master_incarnation);
   StatusOr<std::shared_ptr<WorkerSession>> FindSession(const std::string& handle, bool created) const;
   // ALREADY_EXISTS for a step that runs here, or has.
   Status BeginRunGraph(const RunGraphCall& call);
