@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/hash/hash.h"
 #include "millrace/device/renamed_device.h"
 #include "millrace/graph/graph_def.h"
 
@@ -15,6 +16,9 @@ namespace {
 constexpr absl::Duration kStaleStep = absl::Minutes(2);
 constexpr size_t kIdleArenas = 16;
 constexpr size_t kEndedSteps = 4096;
+constexpr size_t kClosedSessions = 1024;
+
+int64_t HashOf(absl::string_view handle) { return static_cast<int64_t>(absl::Hash<absl::string_view>()(handle)); }
 
 }  // namespace
 
@@ -25,7 +29,7 @@ std::shared_ptr<Worker> Worker::Make(WorkerOptions options) {
 }
 
 Worker::Worker(WorkerOptions options)
-    : options_(std::move(options)), ended_steps_(kEndedSteps), last_sweep_(options_.clock->Now()) {
+    : options_(std::move(options)), closed_sessions_(kClosedSessions), ended_steps_(kEndedSteps), last_sweep_(options_.clock->Now()) {
   legacy_session_ = std::make_shared<WorkerSession>(WorkerSessionOptions{
       .devices = options_.devices,
       .resources = options_.resources,
@@ -86,6 +90,9 @@ StatusOr<std::shared_ptr<WorkerSession>> Worker::MakeSession(const pb::CreateWor
   if (!going_down_.ok()) return going_down_;
   const auto found = sessions_.find(request.session_handle());
   if (found != sessions_.end()) return found->second;
+  if (closed_sessions_.Contains(HashOf(session.handle))) {
+    return Aborted("session '", session.handle, "' was closed on ", options_.task.name(), " before it was made there");
+  }
   const pb::ServerDef& server = request.server_def();
   if (server.cluster().job_size() == 0) {
     session.peers = legacy_session_->peers();
@@ -115,6 +122,7 @@ void Worker::DeleteWorkerSession(const CallControl&, const std::string& handle, 
   {
     MutexLock lock(&mu_);
     if (auto node = sessions_.extract(handle); !node.empty()) session = std::move(node.mapped());
+    closed_sessions_.Insert(HashOf(handle));
     absl::erase_if(steps_, [&](auto& entry) {
       if (handle.empty() || entry.second.session != handle) return false;
       steps[entry.first] = std::move(entry.second.rendezvous);

@@ -138,6 +138,7 @@ class Worker : public WorkerInterface, public LivenessClient, public std::enable
   mutable Mutex mu_;
   Status going_down_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, std::shared_ptr<WorkerSession>> sessions_ ABSL_GUARDED_BY(mu_);
+  RecentIds closed_sessions_ ABSL_GUARDED_BY(mu_);  // hashes of handles: a request to make one may come after its end
   absl::flat_hash_map<int64_t, Step> steps_ ABSL_GUARDED_BY(mu_);
   RecentIds ended_steps_ ABSL_GUARDED_BY(mu_);  // late messages of theirs find nothing to begin anew
   absl::Time last_sweep_ ABSL_GUARDED_BY(mu_);
