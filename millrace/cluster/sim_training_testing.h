@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 #include "millrace/cluster/sim_client_testing.h"
 #include "millrace/graph/graph_builder.h"
@@ -137,11 +138,14 @@ class Trainer {
   int acknowledged_ = 0;
 };
 
-// Runs `body` for each seed, or only for the one in MILLRACE_SEED; stops at the first that fails and says how to replay it.
+// Runs `body` for each seed, or for those in MILLRACE_SEED ("17" or "1000-9999"); stops at the first that fails and says how to
+// replay it.
 inline void ForSeeds(int count, const std::function<void(uint64_t seed)>& body) {
   uint64_t first = 1, last = count;
-  const char* const only = std::getenv("MILLRACE_SEED");
-  if (only != nullptr && absl::SimpleAtoi(only, &first)) last = first;
+  if (const char* const wanted = std::getenv("MILLRACE_SEED")) {
+    const std::vector<std::string> range = absl::StrSplit(wanted, '-');
+    MR_CHECK(absl::SimpleAtoi(range.front(), &first) && absl::SimpleAtoi(range.back(), &last));
+  }
   for (uint64_t seed = first; seed <= last; ++seed) {
     body(seed);
     if (!::testing::Test::HasFailure()) continue;
@@ -152,7 +156,9 @@ inline void ForSeeds(int count, const std::function<void(uint64_t seed)>& body) 
 
 // What happened, for a replay.
 inline void PrintLog(SimCluster* cluster) {
-  if (std::getenv("MILLRACE_SEED") == nullptr && std::getenv("MILLRACE_FAULT") == nullptr) return;
+  const char* const seed = std::getenv("MILLRACE_SEED");
+  const bool one_seed = seed != nullptr && !absl::StrContains(seed, '-');
+  if (!one_seed && std::getenv("MILLRACE_FAULT") == nullptr) return;
   std::cerr << absl::StrJoin(cluster->network().log(), "\n") << "\n";
 }
 
