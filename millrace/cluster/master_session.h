@@ -118,8 +118,6 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   Status NoteRequest(int64_t request_id);
   void RunPartial(const std::shared_ptr<PartialRun>& partial, RunStepCall call, Done<RunStepAnswer> done);
   void EndPartial(const std::shared_ptr<PartialRun>& partial);
-  std::shared_ptr<MasterStep> StartStep(std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds,
-                                        const pb::RunOptions& options, const CallControl& control, Done<StepResult> done);
   void OnStepEnded(MasterStep* step);
   // Of the steps in flight those that are wanted, by number, so that a simulation gives the same events each time.
   std::vector<std::shared_ptr<MasterStep>> Ordered(absl::FunctionRef<bool(const MasterStep&)> wanted) const

@@ -207,8 +207,8 @@ TEST_F(PartitionTest, FeedsAndFetchesAreEdgesExceptAtHome) {
 
   Part* ps = PartOf(kPs0);
   ASSERT_EQ(ps->feeds.size(), 1u);
-  EXPECT_EQ(ps->feeds[0].key, RendezvousKeyText(kPs, options_.incarnations.at(kPs), kPs, "x:0"));
-  EXPECT_EQ(ps->fetches[0].key, RendezvousKeyText(kPs, options_.incarnations.at(kPs), kPs, "y:0"));
+  EXPECT_EQ(ps->feeds[0].key, RendezvousKeyText(kPs0, options_.incarnations.at(kPs0), kPs0, "x:0"));
+  EXPECT_EQ(ps->fetches[0].key, RendezvousKeyText(kPs0, options_.incarnations.at(kPs0), kPs0, "y:0"));
   EXPECT_EQ(NodeOf(kPs0, "y")->input(0).node, NodeOf(kPs0, "_recv_x_0"));
   EXPECT_TRUE(NodeOf(kPs0, "_recv_x_0")->AttrOr<bool>("client_terminated", false));
   EXPECT_EQ(NodeOf(kPs0, "_send_y_0")->input(0).name(), "y:0");
