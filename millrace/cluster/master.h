@@ -21,10 +21,11 @@ struct MasterOptions {
   pb::ConfigProto default_config = {};
   // How long CreateSession waits for tasks that are not there, where the client sets no limit.
   absl::Duration missing_task_timeout = absl::Minutes(10);
+  LeaseOptions lease = {};
 };
 
 // Starts no threads. Thread-safe; behind a shared_ptr. Every `done` is called once, on any thread, perhaps before the call returns.
-class Master : public LivenessClient, public std::enable_shared_from_this<Master> {
+class Master : public LivenessClient, public LeaseClient, public std::enable_shared_from_this<Master> {
  public:
   template <typename T>
   using Done = absl::AnyInvocable<void(StatusOr<T>)>;
@@ -50,14 +51,21 @@ class Master : public LivenessClient, public std::enable_shared_from_this<Master
 
   bool ListAwaited(std::vector<Awaited>* peers) override;
   void OnPeerLost(const Awaited& peer, const Status& why) override;
+  std::vector<LeasedSession> ListLeased() override;
+  void Expire(const std::string& handle, const Status& why) override;
+  // The session was made by this call.
+  void Lease(const std::string& handle, const net::IncomingCall& call);
 
  private:
   class SessionCreation;
   explicit Master(MasterOptions options) : options_(std::move(options)) {}
   Status Add(std::shared_ptr<MasterSession> session);
+  // Out of the list; null when it is not there.
+  std::shared_ptr<MasterSession> Take(const std::string& handle);
 
   const MasterOptions options_;
   std::shared_ptr<LivenessMonitor> liveness_;
+  std::shared_ptr<LeaseMonitor> leases_;
   mutable Mutex mu_;
   Status going_down_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, std::shared_ptr<MasterSession>> sessions_ ABSL_GUARDED_BY(mu_);

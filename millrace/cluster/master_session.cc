@@ -20,7 +20,8 @@ int64_t FirstStepId() {
 
 }  // namespace
 
-MasterSession::MasterSession(MasterSessionOptions options) : options_(std::move(options)), next_step_id_(FirstStepId()) {
+MasterSession::MasterSession(MasterSessionOptions options)
+    : options_(std::move(options)), opened_(options_.worker->options().clock->Now()), next_step_id_(FirstStepId()) {
   home_device_ = options_.tasks[0].devices[0].name();
   for (const SessionTask& task : options_.tasks) {
     for (const pb::DeviceAttributes& device : task.devices) {
@@ -60,6 +61,7 @@ Status MasterSession::Add(pb::GraphDef def) {
     graph_.RemoveNodes([&](const Node* node) { return node->id() >= first_new; });
     return status;
   }
+  num_nodes_.store(graph_.num_nodes(), std::memory_order_relaxed);
   if (options_.config.log_device_placement()) {
     for (const Node* node : graph_.nodes()) {
       if (node->id() >= first_new) MR_LOG(Info, node->name(), ": (", node->type(), "): ", node->assigned_device());
