@@ -83,6 +83,8 @@ TEST(Codec, TakesNoNoticeOfWherePiecesEnd) {
 TEST(Codec, RefusesWhatProtobufRefuses) {
   std::mt19937 random(1);
   const google::protobuf::LogSilencer silencer;
+  // A cost_graph, of which nothing is kept.
+  EXPECT_FALSE(DecodeRunGraphAnswer(net::Bytes::Of("\x1a\x03" "cpu")).ok());
   for (const Captured& message : CapturedMessages()) {
     if (message.bytes.size() > 400) continue;
     for (size_t size = 0; size < message.bytes.size(); ++size) {

@@ -23,6 +23,11 @@ class Search : public std::enable_shared_from_this<Search> {
       : options_(std::move(options)), begun_(options_.clock->Now()), done_(std::move(done)) {}
 
   void Start(const CallControl& control) {
+    {
+      // Between two questions only timers know of the search, and they do not keep it.
+      MutexLock lock(&mu_);
+      alive_ = shared_from_this();
+    }
     if (Status status = SelectTasks(); !status.ok()) return Finish(status);
     if (control.cancellation != nullptr) {
       cancellation_ = control.cancellation;
@@ -143,6 +148,11 @@ class Search : public std::enable_shared_from_this<Search> {
 
   void Finish(StatusOr<std::vector<SessionTask>> result) {
     if (finished_.exchange(true)) return;
+    std::shared_ptr<Search> last;
+    {
+      MutexLock lock(&mu_);
+      last.swap(alive_);
+    }
     if (cancellation_ != nullptr) LetGo(cancellation_, token_);
     Done done = std::move(done_);
     done(std::move(result));
@@ -157,6 +167,7 @@ class Search : public std::enable_shared_from_this<Search> {
   CancellationManager::Token token_ = 0;
   std::vector<const Peer*> peers_;  // those that are asked
   Mutex mu_;
+  std::shared_ptr<Search> alive_ ABSL_GUARDED_BY(mu_);
   std::vector<SessionTask> found_ ABSL_GUARDED_BY(mu_);
   size_t missing_ ABSL_GUARDED_BY(mu_) = 0;
 };

@@ -163,7 +163,7 @@ void MasterStep::End() {
                               absl::IsDeadlineExceeded(status) ? "" : status.message());
   }
   if (rendezvous_) {
-    session_->options_.worker->ForgetStep(step_id_);
+    if (!keeps_tensors_ || !status.ok()) session_->options_.worker->ForgetStep(step_id_);
     for (const ProgramPart& part : program_->parts) {
       if (part.peer == nullptr) continue;
       if (status.ok() && part.speaks_millrace) continue;

@@ -18,6 +18,8 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   // `rendezvous` is the step's at home: null for one of the master's own task alone.
   MasterStep(std::shared_ptr<MasterSession> session, std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds,
              const pb::RunOptions& options, int64_t step_id, RefPtr<StepRendezvous> rendezvous, Done done);
+  // Before Start: the tensors at home stay when the step ends well, until whoever asked for that forgets the step.
+  void KeepTensors() { keeps_tensors_ = true; }
   // With the caller's own limits. Call once.
   void Start(const CallControl& control);
   void Cancel(const Status& why) { cancellation_.StartCancel(why); }
@@ -50,6 +52,7 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   CancellationManager* outer_ = nullptr;
   CancellationManager::Token outer_token_ = 0;
   TimerQueue::Id timer_ = 0;
+  bool keeps_tensors_ = false;
   std::atomic<int> pending_{0};
 
   mutable Mutex mu_;

@@ -63,6 +63,7 @@ void MasterSession::PartialRunSetup(CallableSpec spec, const CallControl& contro
                    }
                    if (on_end != nullptr) on_end(status);
                  });
+             partial->step->KeepTensors();
              {
                MutexLock lock(&self->mu_);
                self->running_.emplace(partial->step.get(), partial->step);
@@ -147,6 +148,7 @@ bool MasterSession::IsIdle() const {
 }
 
 void MasterSession::EndPartial(const std::shared_ptr<PartialRun>& partial) {
+  options_.worker->ForgetStep(partial->step->step_id());
   MutexLock lock(&mu_);
   partial_runs_.erase(partial->handle);
 }

@@ -337,6 +337,14 @@ TEST(RemoteTargets, AreUnderstoodOrNamed) {
   EXPECT_THAT(std::string(Session::Create({.target = "grpc://localhost:1", .tls = {.certificate = "c.pem"}}).status().message()), StartsWith("TLS needs"));
 }
 
+TEST(DirectSessions, ListTheDevicesOfTheirProcess) {
+  const std::vector<DeviceInfo> devices = Session::Create({.cpu_devices = 2, .gpu_devices = 0}).value()->ListDeviceInfo().value();
+  ASSERT_EQ(devices.size(), 2);
+  EXPECT_EQ(devices[1].name, "/job:localhost/replica:0/task:0/device:CPU:1");
+  EXPECT_EQ(devices[1].type, "CPU");
+  EXPECT_NE(devices[1].incarnation, 0u);
+}
+
 TEST(LocalServers, TakeSessionsOfTheirProcess) {
   int sessions = 0;
   std::vector<std::string> reset;

@@ -48,7 +48,7 @@ std::string Describe(const Node& node) { return absl::StrCat("{{node ", node.nam
 class Placer {
  public:
   Placer(Graph* graph, const PlacementOptions& options)
-      : graph_(*graph), options_(options), groups_(graph->max_id()), is_named_(graph->max_id(), false),
+      : graph_(*graph), options_(options), groups_(graph->max_id()), is_named_(graph->max_id(), false), follows_(graph->max_id(), false),
         group_(graph->max_id()) {}
 
   Status Run() {
@@ -91,7 +91,9 @@ class Placer {
   void JoinColocated() {
     for (const Node* node : graph_.nodes()) {
       for (int i = 0; i < node->num_inputs(); ++i) {
-        if (TiesTogether(node->input(i), *node, i)) groups_.Join(node->input(i).node->id(), node->id());
+        if (!TiesTogether(node->input(i), *node, i)) continue;
+        follows_[node->id()] = true;
+        groups_.Join(node->input(i).node->id(), node->id());
       }
       const pb::AttrValue* classes = node->FindAttr("_class");
       if (classes == nullptr) continue;
@@ -107,17 +109,22 @@ class Placer {
     }
   }
 
-  // What is placed already decides, then nodes that others name as the ones to be with, then all in their order.
+  // What is placed already decides, then nodes that others name as the ones to be with, then all in their order. A node that uses a
+  // variable or a handle goes where that is, whatever it asks for itself.
   Status GatherWishes() {
     for (const Node* node : graph_.nodes()) {
       if (!node->assigned_device().empty()) MR_RETURN_IF_ERROR(Wish(*node, node->assigned_device(), /*binding=*/false));
     }
-    for (const bool named : {true, false}) {
+    enum Turn { kNamed, kOther, kFollower };
+    for (const Turn turn : {kNamed, kOther, kFollower}) {
       for (const Node* node : graph_.nodes()) {
-        if (is_named_[node->id()] != named || !node->assigned_device().empty()) continue;
+        const Turn own = follows_[node->id()] ? kFollower : is_named_[node->id()] ? kNamed : kOther;
+        if (own != turn || !node->assigned_device().empty()) continue;
         Group& group = group_[groups_.Find(node->id())];
         group.types &= TypesFor(*node);
-        if (!node->requested_device().empty()) MR_RETURN_IF_ERROR(Wish(*node, node->requested_device(), !options_.allow_soft_placement));
+        if (node->requested_device().empty()) continue;
+        const bool binding = turn != kFollower && !options_.allow_soft_placement;
+        MR_RETURN_IF_ERROR(Wish(*node, node->requested_device(), binding));
       }
     }
     return absl::OkStatus();
@@ -258,6 +265,7 @@ class Placer {
 
   Groups groups_;
   std::vector<bool> is_named_;  // by id: some node's _class names it
+  std::vector<bool> follows_;   // by id: it takes a reference or a handle
   std::vector<Group> group_;    // by id of the set's representative
   std::vector<DeviceName> wishes_;
   absl::flat_hash_map<std::string, int> wish_index_;
