@@ -70,8 +70,9 @@ TEST(TcpTable, FollowsAConnectionOfGrpc) {
     table.set_local_port((*listener)->port());
     {
       auto client = NewGrpcTransport();
+      const auto channel = client->Connect(absl::StrCat(host, ":", (*listener)->port()));
       Answer answer;
-      client->Connect(absl::StrCat(host, ":", (*listener)->port()))->Call(TestService::FullName("Echo"), {}, {}, answer.Done());
+      channel->Call(TestService::FullName("Echo"), {}, {}, answer.Done());
       answer.notification().Wait();
       ASSERT_EQ(answer.status(), absl::OkStatus());
       EXPECT_THAT(table.Look({peer}), ElementsAre(State::kConnected)) << peer;

@@ -9,7 +9,10 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "millrace/base/file.h"
 #include "millrace/cluster/server.h"
+#include "millrace/net/address.h"
 #include "millrace/tools/command.h"
 #include "millrace/tools/tls_flags.h"
 
@@ -58,6 +61,12 @@ StatusOr<std::unique_ptr<Server>> StartServer(const ServeFlags& flags) {
     for (const auto& [job, tasks] : cluster.jobs()) jobs.push_back(job);
     return InvalidArgument("which task is this? Give --job_name (one of: ", absl::StrJoin(jobs, ", "), ") and --task_index");
   }
+  for (const auto& [flag, value] : {std::pair("--peer_timeout", flags.peer_timeout), std::pair("--missing_task_timeout", flags.missing_task_timeout)}) {
+    if (!(value > 0)) return InvalidArgument(flag, " is ", value, "; give a number of seconds above 0");
+  }
+  for (const std::string& root : flags.file_roots) {
+    if (!FileSystem::Posix()->IsDirectory(root).value_or(false)) return InvalidArgument("--file_root: '", root, "' is no folder; make it first");
+  }
   ServerOptions options;
   options.intra_op_threads = flags.intra_op_threads;
   options.inter_op_threads = flags.inter_op_threads;
@@ -69,6 +78,12 @@ StatusOr<std::unique_ptr<Server>> StartServer(const ServeFlags& flags) {
   options.session_grace = flags.session_grace < 0 ? absl::InfiniteDuration() : absl::Seconds(flags.session_grace);
   MR_ASSIGN_OR_RETURN(options.tls, flags.tls.Read());
   return Server::Start(cluster, flags.job_name, flags.task_index, options);
+}
+
+// True when other machines can reach it.
+bool IsOpen(const Server& server) {
+  const StatusOr<HostPort> address = HostPort::Parse(server.cluster().Address(server.task()).value_or(""));
+  return address.ok() && !net::IsLoopback(absl::StripPrefix(absl::StripSuffix(address->host, "]"), "["));
 }
 
 int Serve(const ServeFlags& flags) {
@@ -83,7 +98,7 @@ int Serve(const ServeFlags& flags) {
   StatusOr<std::unique_ptr<Server>> server = StartServer(flags);
   if (!server.ok()) return Fail(server.status());
   std::cout << "millrace: " << (*server)->task().name() << " serves at " << (*server)->target() << " with "
-            << absl::StrJoin((*server)->devices(), ", ") << (flags.tls.cert.empty() ? "" : ", TLS")
+            << absl::StrJoin((*server)->devices(), ", ") << (IsOpen(**server) ? ", on all interfaces" : "") << (flags.tls.cert.empty() ? "" : ", TLS")
             << (flags.file_roots.empty() ? "" : ", files in " + absl::StrJoin(flags.file_roots, " and ")) << std::endl;
   int signal_number = 0;
   sigwait(&ending, &signal_number);
