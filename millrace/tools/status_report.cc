@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "millrace/net/connection_table.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace {
@@ -19,6 +20,12 @@ std::string Short(absl::string_view task) { return absl::StrReplaceAll(task, {{"
 std::string DeviceText(absl::string_view device) {
   const size_t at = device.find("/device:");
   return std::string(at == absl::string_view::npos ? device : device.substr(at + 8));
+}
+
+std::string ClientText(const std::string& client) {
+  if (client.empty()) return "in this process";
+  const std::string normal = net::NormalPeer(client);
+  return normal.empty() ? client : normal;
 }
 
 // Cells in columns: each as wide as its widest, the last one free.
@@ -55,8 +62,8 @@ void AppendTask(const TaskStatus& status, std::string* text) {
   for (const TaskStatus::Session& session : status.sessions()) {
     const bool here = session.master() == status.task();
     sessions.Add({session.handle(), absl::StrCat("open for ", age(session.opened_micros())), absl::StrCat(session.running_steps(), " running"),
-                  here ? absl::StrCat(session.nodes(), " nodes, client ", session.client().empty() ? "in this process" : session.client())
-                       : absl::StrCat("driven by ", session.master().empty() ? session.client() : Short(session.master()))});
+                  here ? absl::StrCat(session.nodes(), " nodes, client ", ClientText(session.client()))
+                       : absl::StrCat("driven by ", session.master().empty() ? ClientText(session.client()) : Short(session.master()))});
   }
   for (const TaskStatus::Step& step : status.steps()) {
     std::vector<std::string> tasks;

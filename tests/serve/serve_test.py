@@ -206,6 +206,14 @@ class StatusTest(ServeTest):
         client.kill()
         self.until(lambda: not any(t["steps"] or t["waits"] or t["sessions"] for t in self.status(worker)))
 
+    def test_a_master_that_dies_leaves_nothing_at_other_tasks(self):
+        ps, worker = self.cluster("--session_grace=0.5")
+        client = self.start_probe(worker, "block", PS, WORKER)
+        self.until(lambda: self.status(ps)[0]["waits"])
+        worker.end()
+        self.assertIn("UNAVAILABLE", client.communicate(timeout=15)[1].decode())
+        self.until(lambda: not any(self.status(ps, "--timeout=1")[0][what] for what in ("sessions", "steps", "waits")))
+
     def test_tasks_that_do_not_answer_are_named_in_time(self):
         ps, worker = self.cluster()
         ps.process.send_signal(signal.SIGSTOP)
