@@ -193,7 +193,9 @@ TEST(ClusterClients, SessionsOfAMasterThatIsNoMoreGoWhenItComesBack) {
     cluster.Restart("worker0");
     trainer.Expect(trainer.Create());
     for (const std::string& task : cluster.tasks()) {
-      EXPECT_EQ(cluster.worker(task).ListSessions(), std::vector<std::string>{trainer.client().session()}) << task;
+      const std::vector<std::shared_ptr<WorkerSession>> sessions = cluster.worker(task).ListSessions();
+      ASSERT_EQ(sessions.size(), 1u) << task;
+      EXPECT_EQ(sessions[0]->handle(), trainer.client().session()) << task;
     }
     trainer.ExpectStep(1);
   });

@@ -59,6 +59,7 @@ Master::Master(MasterOptions options) : options_(WithRandom(std::move(options)))
 std::shared_ptr<Master> Master::Make(MasterOptions options) {
   std::shared_ptr<Master> master(new Master(std::move(options)));
   master->liveness_ = LivenessMonitor::Make(master->options_.liveness, std::weak_ptr<LivenessClient>(master));
+  master->leases_ = LeaseMonitor::Make(master->options_.lease, std::weak_ptr<LeaseClient>(master));
   return master;
 }
 
@@ -207,15 +208,21 @@ StatusOr<std::shared_ptr<MasterSession>> Master::Find(const std::string& handle)
   if (it != sessions_.end()) return it->second;
   if (!going_down_.ok()) return going_down_;
   return Aborted("session '", handle, "' is not known at ", options_.worker->options().task.name(),
-                 ": it was closed or reset, or the task was restarted");
+                 ": it was closed or reset, its client's connection had ended, or the task was restarted");
+}
+
+std::shared_ptr<MasterSession> Master::Take(const std::string& handle) {
+  MutexLock lock(&mu_);
+  auto node = sessions_.extract(handle);
+  return node.empty() ? nullptr : std::move(node.mapped());
+}
+
+void Master::Expire(const std::string& handle, const Status& why) {
+  if (const std::shared_ptr<MasterSession> session = Take(handle)) session->Close(why, [] {});
 }
 
 void Master::CloseSession(const std::string& handle, DoneStatus done) {
-  std::shared_ptr<MasterSession> session;
-  {
-    MutexLock lock(&mu_);
-    if (auto node = sessions_.extract(handle); !node.empty()) session = std::move(node.mapped());
-  }
+  const std::shared_ptr<MasterSession> session = Take(handle);
   if (session == nullptr) return done(Find(handle).status());
   session->Close(Cancelled("the session was closed while the step ran"),
                  [done = std::move(done)]() mutable { done(absl::OkStatus()); });
@@ -283,7 +290,21 @@ void Master::ListDevices(const std::string& handle, const CallControl& control, 
   });
 }
 
+std::vector<LeasedSession> Master::ListLeased() {
+  std::vector<LeasedSession> leased;
+  for (const std::shared_ptr<MasterSession>& session : sessions()) {
+    leased.push_back({.handle = session->handle(), .lease = session->lease(), .idle = session->IsIdle()});
+  }
+  return leased;
+}
+
+void Master::Lease(const std::string& handle, const net::IncomingCall& call) {
+  if (StatusOr<std::shared_ptr<MasterSession>> session = Find(handle); session.ok()) (*session)->lease()->Touch(call);
+  leases_->Poke();
+}
+
 void Master::Shutdown(const Status& why) {
+  leases_->Stop();
   std::vector<std::shared_ptr<MasterSession>> sessions;
   {
     MutexLock lock(&mu_);

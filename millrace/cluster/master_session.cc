@@ -18,7 +18,10 @@ constexpr size_t kRememberedRequests = 4096;
 }  // namespace
 
 MasterSession::MasterSession(MasterSessionOptions options)
-    : options_(std::move(options)), next_step_id_(options_.first_step_id), requests_(kRememberedRequests) {
+    : options_(std::move(options)),
+      opened_(options_.worker->options().clock->Now()),
+      next_step_id_(options_.first_step_id),
+      requests_(kRememberedRequests) {
   home_device_ = options_.tasks[0].devices[0].name();
   for (const SessionTask& task : options_.tasks) {
     for (const pb::DeviceAttributes& device : task.devices) {
@@ -57,6 +60,7 @@ Status MasterSession::Add(pb::GraphDef def) {
     graph_.RemoveNodes([&](const Node* node) { return node->id() >= first_new; });
     return status;
   }
+  num_nodes_.store(graph_.num_nodes(), std::memory_order_relaxed);
   if (options_.config.log_device_placement()) {
     for (const Node* node : graph_.nodes()) {
       if (node->id() >= first_new) MR_LOG(Info, node->name(), ": (", node->type(), "): ", node->assigned_device());

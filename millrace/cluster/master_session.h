@@ -91,6 +91,11 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   // Ends the steps in flight with CANCELLED and calls `done` when they have ended; peers are told, not waited for.
   void Close(const Status& why, absl::AnyInvocable<void()> done);
 
+  absl::Time opened() const { return opened_; }
+  int64_t num_nodes() const { return num_nodes_.load(std::memory_order_relaxed); }
+  const std::shared_ptr<SessionLease>& lease() const { return lease_; }
+  // No step runs but partial ones, which wait for calls.
+  bool IsIdle() const;
   bool ListAwaited(std::vector<Awaited>* peers) const;
   void OnPeerLost(const Awaited& peer, const Status& why);
   std::vector<RunningStep> ListRunning() const;
@@ -126,6 +131,9 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   const SessionTask* FindTask(absl::string_view name) const;
 
   const MasterSessionOptions options_;
+  const absl::Time opened_;
+  const std::shared_ptr<SessionLease> lease_ = std::make_shared<SessionLease>();
+  std::atomic<int64_t> num_nodes_{0};  // of graph_, whose lock may be held for long
   std::string home_device_;
   PlacementOptions placement_;
   PartitionOptions partition_;  // what all signatures have in common

@@ -165,10 +165,13 @@ void MasterStep::End() {
     for (pb::GraphDef& graph : graphs_) *result_.metadata.add_partition_graphs() = std::move(graph);
   }
   // What ended the step from outside counts for more than how a part felt it.
-  if (!status.ok() && cancellation_.IsCancelled() && absl::IsDeadlineExceeded(cancellation_.status())) {
+  if (!status.ok() && cancellation_.IsCancelled()) {
     const Status why = cancellation_.status();
-    status = DeadlineExceeded(why.message(), absl::IsDeadlineExceeded(status) ? "" : "; it was waiting in: ",
-                              absl::IsDeadlineExceeded(status) ? "" : status.message());
+    const bool felt = absl::IsCancelled(status);
+    if (absl::IsDeadlineExceeded(why) || (felt && (absl::IsUnavailable(why) || absl::IsAborted(why)))) {
+      const bool same = status.code() == why.code();
+      status = Status(why.code(), absl::StrCat(why.message(), same ? "" : "; it was waiting in: ", same ? "" : status.message()));
+    }
   }
   if (rendezvous_) {
     if (!keeps_tensors_ || !status.ok()) session_->options_.worker->ForgetStep(step_id_);

@@ -83,6 +83,7 @@ void Worker::PartExecution::End(Status status) {
 void Worker::Shutdown(const Status& why, absl::AnyInvocable<void()> idle) {
   std::vector<RefPtr<StepRendezvous>> steps;
   std::vector<std::pair<std::shared_ptr<void>, CancellationManager*>> running;
+  leases_->Stop();
   {
     MutexLock lock(&mu_);
     going_down_ = why;

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/hash/hash.h"
 #include "millrace/device/renamed_device.h"
 #include "millrace/graph/graph_def.h"
@@ -25,11 +26,16 @@ int64_t HashOf(absl::string_view handle) { return static_cast<int64_t>(absl::Has
 std::shared_ptr<Worker> Worker::Make(WorkerOptions options) {
   std::shared_ptr<Worker> worker(new Worker(std::move(options)));
   worker->liveness_ = LivenessMonitor::Make(worker->options_.liveness, std::weak_ptr<LivenessClient>(worker));
+  worker->leases_ = LeaseMonitor::Make(worker->options_.lease, std::weak_ptr<LeaseClient>(worker));
   return worker;
 }
 
 Worker::Worker(WorkerOptions options)
-    : options_(std::move(options)), closed_sessions_(kClosedSessions), ended_steps_(kEndedSteps), last_sweep_(options_.clock->Now()) {
+    : options_(std::move(options)),
+      started_(options_.clock->Now()),
+      closed_sessions_(kClosedSessions),
+      ended_steps_(kEndedSteps),
+      last_sweep_(started_) {
   legacy_session_ = std::make_shared<WorkerSession>(WorkerSessionOptions{
       .devices = options_.devices,
       .resources = options_.resources,
@@ -85,6 +91,7 @@ StatusOr<std::shared_ptr<WorkerSession>> Worker::MakeSession(const pb::CreateWor
   WorkerSessionOptions session{.handle = request.session_handle(), .devices = options_.devices};
   session.master_task = request.master_task();
   session.master_incarnation = request.master_incarnation();
+  session.opened = options_.clock->Now();
   session.resources = request.isolate_session_state() ? std::make_shared<ResourceManager>() : options_.resources;
   MutexLock lock(&mu_);
   if (!going_down_.ok()) return going_down_;
@@ -111,9 +118,14 @@ StatusOr<std::shared_ptr<WorkerSession>> Worker::MakeSession(const pb::CreateWor
   return sessions_.emplace(std::move(handle), std::make_shared<WorkerSession>(std::move(session))).first->second;
 }
 
-void Worker::CreateWorkerSession(const CallControl&, pb::CreateWorkerSessionRequest request, DoneStatus done) {
+void Worker::CreateWorkerSession(const CallControl& control, pb::CreateWorkerSessionRequest request, DoneStatus done) {
   if (request.session_handle().empty()) return done(InvalidArgument("a worker session needs a handle"));
-  done(MakeSession(request).status());
+  StatusOr<std::shared_ptr<WorkerSession>> session = MakeSession(request);
+  if (session.ok() && control.from != nullptr) {
+    (*session)->lease()->Touch(*control.from);
+    leases_->Poke();
+  }
+  done(session.status());
 }
 
 void Worker::DeleteWorkerSession(const CallControl&, const std::string& handle, DoneStatus done) {
@@ -145,10 +157,11 @@ StatusOr<std::shared_ptr<WorkerSession>> Worker::FindSession(const std::string& 
                  "': it was restarted since, or the session is closed");
 }
 
-void Worker::RegisterGraph(const CallControl&, pb::RegisterGraphRequest request, Done<pb::RegisterGraphResponse> done) {
+void Worker::RegisterGraph(const CallControl& control, pb::RegisterGraphRequest request, Done<pb::RegisterGraphResponse> done) {
   StatusOr<std::shared_ptr<WorkerSession>> session =
       FindSession(request.session_handle(), request.create_worker_session_called());
   if (!session.ok()) return done(session.status());
+  if (control.from != nullptr) (*session)->lease()->Touch(*control.from);
   const bool plain = request.config_proto().graph_options().optimizer_options().opt_level() == pb::OptimizerOptions::L0;
   auto graph = std::make_unique<Graph>();
   if (Status status = ImportGraphDef(std::move(*request.mutable_graph_def()), graph.get()); !status.ok()) {
@@ -214,6 +227,7 @@ void Worker::DropStaleSteps() {
 void Worker::RunGraph(const CallControl& control, RunGraphCall call, Done<RunGraphAnswer> done) {
   StatusOr<std::shared_ptr<WorkerSession>> session = FindSession(call.session_handle, call.create_worker_session_called);
   if (!session.ok()) return done(session.status());
+  if (control.from != nullptr) (*session)->lease()->Touch(*control.from);
   StatusOr<std::shared_ptr<RegisteredGraph>> graph = (*session)->Find(call.graph_handle);
   if (!graph.ok()) return done(graph.status());
   if (control.cancellation == nullptr) return done(Internal("a step cannot run without a way to cancel it"));
@@ -356,11 +370,11 @@ void Worker::RecvTensor(const CallControl& control, int64_t step_id, const std::
   });
 }
 
-std::vector<std::string> Worker::ListSessions() const {
-  std::vector<std::string> handles;
+std::vector<std::shared_ptr<WorkerSession>> Worker::ListSessions() const {
+  std::vector<std::shared_ptr<WorkerSession>> sessions;
   MutexLock lock(&mu_);
-  for (const auto& [handle, session] : sessions_) handles.push_back(handle);
-  return handles;
+  for (const auto& [handle, session] : sessions_) sessions.push_back(session);
+  return sessions;
 }
 
 std::vector<int64_t> Worker::ListSteps() const {
@@ -378,6 +392,18 @@ std::vector<RefPtr<StepRendezvous>> Worker::Rendezvous() const {
   for (auto& [id, rendezvous] : ordered) all.push_back(std::move(rendezvous));
   return all;
 }
+
+std::vector<LeasedSession> Worker::ListLeased() {
+  absl::flat_hash_set<std::string> busy;
+  for (RunningPart& part : ListRunning()) busy.insert(std::move(part.session));
+  std::vector<LeasedSession> leased;
+  for (const std::shared_ptr<WorkerSession>& session : ListSessions()) {
+    leased.push_back({.handle = session->handle(), .lease = session->lease(), .idle = !busy.contains(session->handle())});
+  }
+  return leased;
+}
+
+void Worker::Expire(const std::string& handle, const Status&) { DeleteWorkerSession({}, handle, [](Status) {}); }
 
 bool Worker::ListAwaited(std::vector<Awaited>* peers) {
   MutexLock lock(&mu_);

@@ -35,6 +35,7 @@ struct WorkerOptions {
   net::Transport* transport = nullptr;
   Clock* clock = Clock::Real();
   LivenessOptions liveness = {};
+  LeaseOptions lease = {};
 };
 
 // A part of a step for the master of the same task: no message is made of it.
@@ -63,7 +64,7 @@ struct RunningPart {
 };
 
 // Starts no threads: it answers on the thread that asks, or on that of whoever brings what was missing. Thread-safe. Behind a shared_ptr.
-class Worker : public WorkerInterface, public LivenessClient, public std::enable_shared_from_this<Worker> {
+class Worker : public WorkerInterface, public LivenessClient, public LeaseClient, public std::enable_shared_from_this<Worker> {
  public:
   static std::shared_ptr<Worker> Make(WorkerOptions options);
   ~Worker() override;
@@ -93,12 +94,15 @@ class Worker : public WorkerInterface, public LivenessClient, public std::enable
 
   const WorkerOptions& options() const { return options_; }
   std::vector<RunningPart> ListRunning() const;
-  std::vector<std::string> ListSessions() const;
   // The steps that this task knows of, whether they run here or only have tensors or receivers waiting; in order.
   std::vector<int64_t> ListSteps() const;
+  std::vector<std::shared_ptr<WorkerSession>> ListSessions() const;
+  absl::Time started() const { return started_; }
 
   bool ListAwaited(std::vector<Awaited>* peers) override;
   void OnPeerLost(const Awaited& peer, const Status& why) override;
+  std::vector<LeasedSession> ListLeased() override;
+  void Expire(const std::string& handle, const Status& why) override;
 
  private:
   class PartExecution;
@@ -131,7 +135,9 @@ class Worker : public WorkerInterface, public LivenessClient, public std::enable
   void DropStaleSteps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const WorkerOptions options_;
+  const absl::Time started_;
   std::shared_ptr<LivenessMonitor> liveness_;
+  std::shared_ptr<LeaseMonitor> leases_;
   // Of callers that never made one.
   std::shared_ptr<WorkerSession> legacy_session_;
 
