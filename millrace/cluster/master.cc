@@ -82,7 +82,10 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
     FindTasksOptions find{.worker = session_.worker, .peers = session_.peers};
     find.device_filters.assign(session_.config.device_filters().begin(), session_.config.device_filters().end());
     find.timeout = master_->options_.missing_task_timeout;
-    if (session_.config.operation_timeout_in_ms() > 0 && control_.timeout == absl::InfiniteDuration()) {
+    if (control_.timeout != absl::InfiniteDuration()) {
+      // A little before the client gives up, so that it hears who is missing.
+      find.timeout = control_.timeout - std::min(control_.timeout / 10, absl::Milliseconds(250));
+    } else if (session_.config.operation_timeout_in_ms() > 0) {
       find.timeout = absl::Milliseconds(session_.config.operation_timeout_in_ms());
     }
     find.silence = master_->options_.liveness.silence;

@@ -34,7 +34,6 @@ MasterSession::MasterSession(MasterSessionOptions options) : options_(std::move(
     return node.is_type("NoOp") || KernelRegistry::Global().Has(node.type(), device_type);
   };
   partition_.home_task = options_.tasks[0].name;
-  partition_.client_device = home_device_;
 }
 
 MasterSession::~MasterSession() = default;
@@ -170,35 +169,27 @@ void MasterSession::Register(std::shared_ptr<MasterProgram> program, std::vector
   }
 }
 
-std::shared_ptr<MasterStep> MasterSession::StartStep(std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds,
-                                                     const pb::RunOptions& options, const CallControl& control,
-                                                     Done<StepResult> done) {
+void MasterSession::Run(std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds, const pb::RunOptions& options,
+                        const CallControl& control, Done<StepResult> done) {
+  if (Status status = program->feeds.Check(feeds); !status.ok()) return done(status);
   const bool remote = !program->is_local();
   const int64_t step_id = next_step_id_.fetch_add(1);
   RefPtr<StepRendezvous> rendezvous;
   if (remote) rendezvous = options_.worker->StepFor(step_id);
   auto step = std::make_shared<MasterStep>(shared_from_this(), std::move(program), std::move(feeds), options, step_id,
                                            std::move(rendezvous), std::move(done));
-  {
-    MutexLock lock(&mu_);
-    running_.emplace(step.get(), step);
-  }
-  if (remote && options_.on_remote_step != nullptr) options_.on_remote_step();
-  step->Start(control);
-  return step;
-}
-
-void MasterSession::Run(std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds, const pb::RunOptions& options,
-                        const CallControl& control, Done<StepResult> done) {
-  if (Status status = program->feeds.Check(feeds); !status.ok()) return done(status);
+  Status refused;
   {
     MutexLock lock(&mu_);
     if (closed_) {
-      Status why = closed_because_;
-      return done(why);
+      refused = closed_because_;
+    } else {
+      running_.emplace(step.get(), step);
     }
   }
-  StartStep(std::move(program), std::move(feeds), options, control, std::move(done));
+  if (!refused.ok()) return step->Refuse(refused);
+  if (remote && options_.on_remote_step != nullptr) options_.on_remote_step();
+  step->Start(control);
 }
 
 void MasterSession::OnStepEnded(MasterStep* step) {

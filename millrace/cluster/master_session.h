@@ -108,8 +108,6 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
                 Done<std::shared_ptr<const MasterProgram>> done);
   void RunPartial(const std::shared_ptr<PartialRun>& partial, RunStepCall call, Done<RunStepAnswer> done);
   void EndPartial(const std::shared_ptr<PartialRun>& partial);
-  std::shared_ptr<MasterStep> StartStep(std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds,
-                                        const pb::RunOptions& options, const CallControl& control, Done<StepResult> done);
   void OnStepEnded(MasterStep* step);
   PassOptions Passes() const;
   const SessionTask* FindTask(absl::string_view name) const;

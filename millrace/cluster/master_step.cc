@@ -26,6 +26,12 @@ MasterStep::MasterStep(std::shared_ptr<MasterSession> session, std::shared_ptr<c
   result_.fetches.resize(program_->spec.fetches.size());
 }
 
+void MasterStep::Refuse(Status why) {
+  if (rendezvous_) session_->options_.worker->ForgetStep(step_id_);
+  Done done = std::move(done_);
+  done(std::move(why));
+}
+
 void MasterStep::Start(const CallControl& control) {
   const std::shared_ptr<MasterStep> self = shared_from_this();
   const int parts = static_cast<int>(program_->parts.size());

@@ -20,6 +20,8 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
              const pb::RunOptions& options, int64_t step_id, RefPtr<StepRendezvous> rendezvous, Done done);
   // Before Start: the tensors at home stay when the step ends well, until whoever asked for that forgets the step.
   void KeepTensors() { keeps_tensors_ = true; }
+  // Instead of Start: the session takes no more steps.
+  void Refuse(Status why);
   // With the caller's own limits. Call once.
   void Start(const CallControl& control);
   void Cancel(const Status& why) { cancellation_.StartCancel(why); }

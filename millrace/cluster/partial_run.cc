@@ -64,9 +64,18 @@ void MasterSession::PartialRunSetup(CallableSpec spec, const CallControl& contro
                    if (on_end != nullptr) on_end(status);
                  });
              partial->step->KeepTensors();
+             Status refused;
              {
                MutexLock lock(&self->mu_);
-               self->running_.emplace(partial->step.get(), partial->step);
+               if (self->closed_) {
+                 refused = self->closed_because_;
+               } else {
+                 self->running_.emplace(partial->step.get(), partial->step);
+               }
+             }
+             if (!refused.ok()) {
+               partial->step->Refuse(refused);
+               return done(refused);
              }
              if (self->options_.on_remote_step != nullptr) self->options_.on_remote_step();
              partial->step->Start({});

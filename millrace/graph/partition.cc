@@ -87,16 +87,22 @@ class ClientEdges {
 
  private:
   std::string Key(absl::string_view name) const {
-    const auto it = options_.incarnations.find(options_.client_device);
-    return RendezvousKeyText(options_.client_device, it == options_.incarnations.end() ? 0 : it->second, options_.client_device, name);
+    const std::string& device = cut_.HostDevice(task_);
+    return RendezvousKeyText(device, Incarnation(), device, name);
+  }
+
+  uint64_t Incarnation() const {
+    const auto it = options_.incarnations.find(cut_.HostDevice(task_));
+    return it == options_.incarnations.end() ? 0 : it->second;
   }
 
   NodeSpec Edge(const char* op, const char* prefix, const std::string& name) const {
     NodeSpec spec;
     spec.name = graph_->UniqueName(absl::StrCat(prefix, absl::StrReplaceAll(name, {{":", "_"}})));
     spec.op = op;
-    const auto it = options_.incarnations.find(options_.client_device);
-    SetEdgeAttrs(&spec, name, options_.client_device, it == options_.incarnations.end() ? 0 : it->second, options_.client_device, true);
+    // As if it came from the task itself and stayed there: a TensorFlow worker takes no other key from its master.
+    const std::string& device = cut_.HostDevice(task_);
+    SetEdgeAttrs(&spec, name, device, Incarnation(), device, true);
     return spec;
   }
 

@@ -37,8 +37,6 @@ struct PartitionOptions {
   absl::flat_hash_map<std::string, uint64_t> incarnations;
   // The task whose client tensors are handed over directly (Part::home_feeds); empty for none, so that all of them are edges.
   std::string home_task = {};
-  // Where client edges seem to come from and go to: a full device name.
-  std::string client_device = {};
   // Tensors that the client feeds: placeholders that stand in the graph. And those that it fetches. By the names the client gave
   // them (`feed_names[i]` belongs to feeds[i]): they become tensor_name of client edges.
   std::vector<Endpoint> feeds = {};

@@ -25,7 +25,6 @@ class PartitionTest : public ::testing::Test {
   PartitionTest() : graph_(std::make_unique<Graph>()), b_(graph_.get()) {
     options_.incarnations = {{kWorker, 0xfedcba9876543210}, {kPs0, 0x11}, {kPs1, 0x12}, {kPs1Gpu, 0x13}};
     options_.home_task = "/job:worker/replica:0/task:0";
-    options_.client_device = kWorker;
   }
 
   Endpoint On(const char* device, Endpoint e) {
@@ -208,8 +207,8 @@ TEST_F(PartitionTest, FeedsAndFetchesAreEdgesExceptAtHome) {
 
   Part* ps = PartOf(kPs0);
   ASSERT_EQ(ps->feeds.size(), 1u);
-  EXPECT_EQ(ps->feeds[0].key, absl::StrCat(kWorker, ";fedcba9876543210;", kWorker, ";x:0;0:0"));
-  EXPECT_EQ(ps->fetches[0].key, absl::StrCat(kWorker, ";fedcba9876543210;", kWorker, ";y:0;0:0"));
+  EXPECT_EQ(ps->feeds[0].key, RendezvousKeyText(kPs0, options_.incarnations.at(kPs0), kPs0, "x:0"));
+  EXPECT_EQ(ps->fetches[0].key, RendezvousKeyText(kPs0, options_.incarnations.at(kPs0), kPs0, "y:0"));
   EXPECT_EQ(NodeOf(kPs0, "y")->input(0).node, NodeOf(kPs0, "_recv_x_0"));
   EXPECT_TRUE(NodeOf(kPs0, "_recv_x_0")->AttrOr<bool>("client_terminated", false));
   EXPECT_EQ(NodeOf(kPs0, "_send_y_0")->input(0).name(), "y:0");

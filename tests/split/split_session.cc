@@ -227,7 +227,6 @@ StatusOr<std::unique_ptr<SplitSession::Step>> SplitSession::Compile(absl::Span<c
 
   for (const auto& task : tasks_) partition.incarnations[task->device->name()] = task->device->incarnation();
   if (options_.has_home) partition.home_task = tasks_[0]->name;
-  partition.client_device = tasks_[0]->device->name();
   partition.feeds = context.feeds;
   partition.fetches = context.fetches;
   MR_ASSIGN_OR_RETURN(std::vector<Part> parts, PartitionGraph(std::move(graph), partition));
