@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "millrace/base/log.h"
 #include "millrace/graph/device_name.h"
 
@@ -64,6 +65,7 @@ class Search : public std::enable_shared_from_this<Search> {
     }
     MutexLock lock(&mu_);
     found_.resize(peers_.size());
+    why_.resize(peers_.size());
     missing_ = peers_.size();
     return absl::OkStatus();
   }
@@ -80,6 +82,10 @@ class Search : public std::enable_shared_from_this<Search> {
       if (answer.ok()) return self->OnFound(i, *answer);
       if (!absl::IsUnavailable(answer.status()) && !absl::IsDeadlineExceeded(answer.status())) {
         return self->Finish(answer.status());
+      }
+      {
+        MutexLock lock(&self->mu_);
+        self->why_[i] = answer.status();
       }
       self->After(pause, [s = self.get(), i, pause] { s->Ask(i, std::min(pause * 2, kMostPause)); });
     });
@@ -112,7 +118,11 @@ class Search : public std::enable_shared_from_this<Search> {
     std::vector<std::string> names;
     MutexLock lock(&mu_);
     for (size_t i = 0; i < peers_.size(); ++i) {
-      if (found_[i].peer == nullptr) names.push_back(absl::StrCat(peers_[i]->name, " at ", peers_[i]->address));
+      if (found_[i].peer != nullptr) continue;
+      const std::string name = absl::StrCat(peers_[i]->name, " at ", peers_[i]->address);
+      // Why it is not there tells a wrong port from a certificate that is missing.
+      const absl::string_view why = absl::StripPrefix(why_[i].message(), absl::StrCat("task ", name, " "));
+      names.push_back(why.empty() ? name : absl::StrCat(name, " (", why, ")"));
     }
     return absl::StrJoin(names, ", ");
   }
@@ -169,6 +179,7 @@ class Search : public std::enable_shared_from_this<Search> {
   Mutex mu_;
   std::shared_ptr<Search> alive_ ABSL_GUARDED_BY(mu_);
   std::vector<SessionTask> found_ ABSL_GUARDED_BY(mu_);
+  std::vector<Status> why_ ABSL_GUARDED_BY(mu_);  // what the last question to each came to
   size_t missing_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
