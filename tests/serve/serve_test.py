@@ -164,6 +164,16 @@ class TlsTest(ServeTest):
         # The other way round: who wants TLS does not talk to who has none.
         self.assertEqual(self.probe(self.alone(), "multiply", WORKER, WORKER, tls=right).returncode, 1)
 
+    def test_who_waits_for_a_task_that_wants_tls_is_told_so(self):
+        ps, worker = free_ports(2)
+        spec = "--cluster_spec=ps|localhost:%d,worker|localhost:%d" % (ps, worker)
+        self.serve(spec, "--job_name=ps", "--task_index=0", *Authority(self.folder, "authority").flags("task"))
+        plain = self.probe(self.serve(spec, "--job_name=worker", "--task_index=0", "--missing_task_timeout=2"), "multiply", PS, WORKER)
+        self.assertEqual(plain.returncode, 1)
+        self.assertIn("DEADLINE_EXCEEDED", plain.stderr)
+        self.assertIn("no answer from /job:ps/replica:0/task:0 at localhost:%d" % ps, plain.stderr)
+        self.assertIn("TLS", plain.stderr)
+
 
 class ProxyTest(ServeTest):
     def test_a_dead_proxy_is_not_asked(self):
