@@ -19,9 +19,9 @@ TEST(SummaryWriter, WritesEventsThatComeBack) {
   Graph graph;
   GraphBuilder b(&graph);
   const Endpoint writer = b.Op("SummaryWriter", {});
+  const Endpoint step = b.Scalar<int64_t>(7);
   b.control_inputs = {b.AddNode("CreateSummaryFileWriter", {writer, b.Scalar<std::string>(folder->path()), b.Scalar<int32_t>(10),
                                                             b.Scalar<int32_t>(1000), b.Scalar<std::string>(".v2")})};
-  const Endpoint step = b.Scalar<int64_t>(7);
   b.control_inputs = {b.AddNode("WriteScalarSummary", {writer, step, b.Scalar<std::string>("loss"), b.Scalar<float>(1.5f)})};
   b.control_inputs = {b.AddNode("WriteAudioSummary", {writer, step, b.Scalar<std::string>("a"),
                                                       b.Const(Tensor::Of<float>(Shape({1, 4}), {0, 0.5f, -1, 2})),
