@@ -5,7 +5,6 @@
 
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/quantize/ranges.h"
-#include "millrace/ops/quantize/steps.h"
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
@@ -58,13 +57,16 @@ class RequantizationRangeKernel : public Kernel {
 
 // To signed bytes, through the floats that the numbers stand for.
 void Requantize(KernelContext& ctx, int8_t* out) {
-  const QuantizedSteps<int32_t> from(ctx.input(1).scalar<float>(), ctx.input(2).scalar<float>());
-  const QuantizedSteps<int8_t> to(ctx.input(3).scalar<float>(), ctx.input(4).scalar<float>());
+  const float min_in = ctx.input(1).scalar<float>(), max_in = ctx.input(2).scalar<float>();
+  const float min_out = ctx.input(3).scalar<float>(), max_out = ctx.input(4).scalar<float>();
+  constexpr double kSteps = 256;
+  const double per_unit = min_out == max_out ? 0 : kSteps / (static_cast<double>(max_out - min_out) * (kSteps / (kSteps - 1)));
+  const double first = std::round(min_out * per_unit) + 128;
   const int32_t* x = ctx.input(0).raw<int32_t>();
   ctx.ParallelFor(ctx.input(0).num_elements(), kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const float number = to.Number(from.Value(x[i]));
-      out[i] = std::isnan(number) ? int8_t{0} : static_cast<int8_t>(std::clamp(number, -128.0f, 127.0f));
+      const double number = std::round(Value(x[i], min_in, max_in) * per_unit) - first;
+      out[i] = std::isnan(number) ? int8_t{0} : static_cast<int8_t>(std::clamp(number, -128.0, 127.0));
     }
   });
 }

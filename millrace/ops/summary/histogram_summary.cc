@@ -5,37 +5,43 @@
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/summary/histogram.h"
 #include "millrace/ops/summary/summary_output.h"
+#include "millrace/ops/summary/summary_values.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
+
+Status AddHistogram(const std::string& tag, const Tensor& values, const std::string& whose, pb::Summary* summary) {
+  Histogram histogram;
+  Status status;
+  const bool known = DispatchType(JoinTypes<RealTypes, Types<bool>>::type(), values.dtype(), [&](auto type) {
+    using T = typename decltype(type)::type;
+    for (const T& element : values.flat<T>()) {
+      const auto value = static_cast<double>(element);
+      if (!std::isfinite(value)) {
+        status = InvalidArgument(std::isnan(value) ? "Nan" : "Infinity", " in summary histogram for: ", whose);
+        return;
+      }
+      histogram.Add(value);
+    }
+  });
+  if (!known) return InvalidArgument("a histogram cannot be of ", values.dtype());
+  MR_RETURN_IF_ERROR(status);
+  pb::Summary::Value* value = summary->add_value();
+  value->set_tag(tag);
+  histogram.ToProto(value->mutable_histo());
+  return absl::OkStatus();
+}
+
 namespace {
 
 class HistogramSummaryKernel : public Kernel {
  public:
   explicit HistogramSummaryKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
-    const Tensor& values = ctx.input(1);
     MR_ASSIGN_OR_RETURN(const std::string* tag, TagInput(ctx, 0));
-    Histogram histogram;
-    Status status;
-    DispatchType(RealTypes(), values.dtype(), [&](auto type) {
-      using T = typename decltype(type)::type;
-      for (const T& element : values.flat<T>()) {
-        const auto value = static_cast<double>(element);
-        if (!std::isfinite(value)) {
-          status =
-              InvalidArgument(std::isnan(value) ? "Nan" : "Infinity", " in summary histogram for: ", ctx.node().name());
-          return;
-        }
-        histogram.Add(value);
-      }
-    });
-    MR_RETURN_IF_ERROR(status);
     pb::Summary summary;
-    pb::Summary::Value* value = summary.add_value();
-    value->set_tag(*tag);
-    histogram.ToProto(value->mutable_histo());
+    MR_RETURN_IF_ERROR(AddHistogram(*tag, ctx.input(1), ctx.node().name(), &summary));
     return SetSummary(ctx, summary);
   }
 };

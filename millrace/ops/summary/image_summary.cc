@@ -6,6 +6,7 @@
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/summary/png.h"
 #include "millrace/ops/summary/summary_output.h"
+#include "millrace/ops/summary/summary_values.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -53,6 +54,54 @@ void ToBytes(const T* from, int64_t pixels, int channels, const uint8_t* bad_col
   }
 }
 
+// Picture `i` of a batch.
+StatusOr<std::string> Encode(const Tensor& images, int64_t i, absl::Span<const uint8_t> bad_color) {
+  const int64_t height = images.dim(1), width = images.dim(2), size = height * width * images.dim(3);
+  const int channels = static_cast<int>(images.dim(3));
+  if (images.dtype() == DType::kUInt8) {
+    return EncodePng({images.data<uint8_t>() + i * size, static_cast<size_t>(size)}, height, width, channels);
+  }
+  std::vector<uint8_t> bytes(static_cast<size_t>(size));
+  DispatchType(Types<float, half, double>(), images.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    ToBytes(images.data<T>() + i * size, height * width, channels, bad_color.data(), bytes.data());
+  });
+  return EncodePng(bytes, height, width, channels);
+}
+
+}  // namespace
+
+Status AddImages(const std::string& tag, const Tensor& images, int64_t max_images, absl::Span<const uint8_t> bad_color,
+                 pb::Summary* summary) {
+  const int64_t channels = images.rank() == 4 ? images.dim(3) : 0;
+  if (channels != 1 && channels != 3 && channels != 4) {
+    return InvalidArgument("Tensor must be 4-D with last dim 1, 3, or 4, not ", images.shape().ToString());
+  }
+  const int64_t height = images.dim(1), width = images.dim(2);
+  if (images.dim(0) > 0 && (height == 0 || width == 0)) {
+    return InvalidArgument("input tensor must have non-zero dims. Found: ", images.shape().ToString());
+  }
+  if (height >= std::numeric_limits<int32_t>::max() || width >= std::numeric_limits<int32_t>::max()) {
+    return InvalidArgument("Tensor too large for summary ", images.shape().ToString());
+  }
+  if (images.dtype() != DType::kUInt8 && channels > static_cast<int64_t>(bad_color.size())) {
+    return InvalidArgument("expected depth <= bad_color.size, got depth = ", channels,
+                           ", bad_color.size = ", bad_color.size());
+  }
+  const int64_t n = std::min(max_images, images.dim(0));
+  for (int64_t i = 0; i < n; ++i) {
+    pb::Summary::Value* value = summary->add_value();
+    value->set_tag(max_images > 1 ? absl::StrCat(tag, "/image/", i) : absl::StrCat(tag, "/image"));
+    value->mutable_image()->set_height(static_cast<int32_t>(height));
+    value->mutable_image()->set_width(static_cast<int32_t>(width));
+    value->mutable_image()->set_colorspace(static_cast<int32_t>(channels));
+    MR_ASSIGN_OR_RETURN(*value->mutable_image()->mutable_encoded_image_string(), Encode(images, i, bad_color));
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
 class ImageSummaryKernel : public Kernel {
  public:
   explicit ImageSummaryKernel(KernelInit& init) {
@@ -71,52 +120,14 @@ class ImageSummaryKernel : public Kernel {
   }
 
   Status Compute(KernelContext& ctx) override {
-    const Tensor& images = ctx.input(1);
     MR_ASSIGN_OR_RETURN(const std::string* tag, TagInput(ctx, 0));
-    const int64_t channels = images.rank() == 4 ? images.dim(3) : 0;
-    if (channels != 1 && channels != 3 && channels != 4) {
-      return InvalidArgument("Tensor must be 4-D with last dim 1, 3, or 4, not ", images.shape().ToString());
-    }
-    const int64_t height = images.dim(1), width = images.dim(2);
-    if (images.dim(0) > 0 && (height == 0 || width == 0)) {
-      return InvalidArgument("input tensor must have non-zero dims. Found: ", images.shape().ToString());
-    }
-    if (height >= std::numeric_limits<int32_t>::max() || width >= std::numeric_limits<int32_t>::max()) {
-      return InvalidArgument("Tensor too large for summary ", images.shape().ToString());
-    }
-    if (images.dtype() != DType::kUInt8 && channels > static_cast<int64_t>(bad_color_.size())) {
-      return InvalidArgument("expected depth <= bad_color.size, got depth = ", channels,
-                             ", bad_color.size = ", bad_color_.size());
-    }
     pb::Summary summary;
-    const int64_t n = std::min(max_images_, images.dim(0));
-    for (int64_t i = 0; i < n; ++i) {
-      pb::Summary::Value* value = summary.add_value();
-      value->set_tag(max_images_ > 1 ? absl::StrCat(*tag, "/image/", i) : absl::StrCat(*tag, "/image"));
-      value->mutable_image()->set_height(static_cast<int32_t>(height));
-      value->mutable_image()->set_width(static_cast<int32_t>(width));
-      value->mutable_image()->set_colorspace(static_cast<int32_t>(channels));
-      MR_ASSIGN_OR_RETURN(*value->mutable_image()->mutable_encoded_image_string(), Encode(images, i));
-    }
+    MR_RETURN_IF_ERROR(AddImages(*tag, ctx.input(1), max_images_, bad_color_, &summary));
     return SetSummary(ctx, summary);
   }
   bool is_expensive() const override { return true; }
 
  private:
-  StatusOr<std::string> Encode(const Tensor& images, int64_t i) const {
-    const int64_t height = images.dim(1), width = images.dim(2), size = height * width * images.dim(3);
-    const int channels = static_cast<int>(images.dim(3));
-    if (images.dtype() == DType::kUInt8) {
-      return EncodePng({images.data<uint8_t>() + i * size, static_cast<size_t>(size)}, height, width, channels);
-    }
-    std::vector<uint8_t> bytes(static_cast<size_t>(size));
-    DispatchType(Types<float, half, double>(), images.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      ToBytes(images.data<T>() + i * size, height * width, channels, bad_color_.data(), bytes.data());
-    });
-    return EncodePng(bytes, height, width, channels);
-  }
-
   int64_t max_images_ = 3;
   std::vector<uint8_t> bad_color_ = {255, 0, 0, 255};  // opaque red
 };

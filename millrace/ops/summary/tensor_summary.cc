@@ -2,19 +2,20 @@
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/summary/summary_output.h"
+#include "millrace/ops/summary/summary_values.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/tensor_proto.h"
 
 namespace millrace {
-namespace {
-
-void SetTensor(const Tensor& tensor, pb::Summary::Value* value) {
+void SetSummaryTensor(const Tensor& tensor, pb::Summary::Value* value) {
   pb::TensorProto* proto = value->mutable_tensor();
   if (tensor.dtype() != DType::kString) return TensorToProto(tensor, proto);
   proto->set_dtype(pb::DT_STRING);
   tensor.shape().ToProto(proto->mutable_tensor_shape());
   for (const std::string& text : tensor.flat<std::string>()) proto->add_string_val(text);
 }
+
+namespace {
 
 void CheckType(KernelInit& init, DType type) {
   if (!IsPlain(type) && type != DType::kString) FailDType(init, type);
@@ -27,7 +28,7 @@ class TensorSummaryKernel : public Kernel {
     pb::Summary summary;
     pb::Summary::Value* value = summary.add_value();
     value->set_node_name(ctx.node().name());
-    SetTensor(ctx.input(0), value);
+    SetSummaryTensor(ctx.input(0), value);
     return SetSummary(ctx, summary);
   }
 };
@@ -44,7 +45,7 @@ class TensorSummaryV2Kernel : public Kernel {
     pb::Summary summary;
     pb::Summary::Value* value = summary.add_value();
     value->set_tag(*tag);
-    SetTensor(ctx.input(1), value);
+    SetSummaryTensor(ctx.input(1), value);
     if (!value->mutable_metadata()->ParseFromString(metadata.scalar<std::string>())) {
       return InvalidArgument("serialized_summary_metadata is no SummaryMetadata");
     }

@@ -1,0 +1,110 @@
+// GetSessionHandle and its kin: a tensor that stays with the task between steps, under a handle that the client holds.
+#include <atomic>
+
+#include "millrace/graph/op_schema.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/runtime/kernel_registry.h"
+#include "millrace/runtime/resource_manager.h"
+
+namespace millrace {
+namespace {
+
+// No container of a client's has a name like this.
+constexpr char kContainer[] = "__session_tensors__";
+
+class SessionTensor : public Resource {
+ public:
+  explicit SessionTensor(Tensor value) : value(std::move(value)) {}
+  std::string DebugString() const override { return "session tensor " + value.DebugString(); }
+  const Tensor value;
+};
+
+Status NotStored(const std::string& handle) {
+  return InvalidArgument("The tensor with handle '", handle, "' is not in the session store.");
+}
+
+StatusOr<const std::string*> HandleInput(const KernelContext& ctx) {
+  if (ctx.resources() == nullptr) return Internal("the step has no resource manager");
+  if (ctx.input(0).num_elements() != 1) {
+    return InvalidArgument("handle must be a scalar, but has shape ", ctx.input(0).shape().ToString());
+  }
+  return ctx.input(0).data<std::string>();
+}
+
+class GetSessionHandleKernel : public Kernel {
+ public:
+  explicit GetSessionHandleKernel(KernelInit&) {}
+  Status Compute(KernelContext& ctx) override {
+    if (ctx.resources() == nullptr) return Internal("the step has no resource manager");
+    static std::atomic<int64_t> next{0};
+    // TensorFlow's form, which its clients take apart: node, number, device.
+    std::string handle = absl::StrCat(ctx.node().name(), ";", next.fetch_add(1), ";", ctx.device()->name());
+    const UpdateOrigin origin{.step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
+    MR_RETURN_IF_ERROR(ctx.resources()->Update(
+        origin, [&] { return ctx.resources()->Create(kContainer, handle, MakeRef<SessionTensor>(ctx.input(0))); }));
+    if (ctx.output_type(0) == DType::kString) {
+      ctx.SetOutput(0, Tensor::Scalar(std::move(handle)));
+      return absl::OkStatus();
+    }
+    ResourceHandle resource;
+    resource.device = ctx.device()->name();
+    resource.container = kContainer;
+    resource.name = std::move(handle);
+    resource.type_name = "N10tensorflow6TensorE";
+    ctx.SetOutput(0, MakeHandleTensor(DType::kResource, std::move(resource)));
+    return absl::OkStatus();
+  }
+};
+
+class GetSessionTensorKernel : public Kernel {
+ public:
+  explicit GetSessionTensorKernel(KernelInit&) {}
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const std::string* handle, HandleInput(ctx));
+    const StatusOr<RefPtr<SessionTensor>> found = ctx.resources()->Lookup<SessionTensor>(kContainer, *handle);
+    if (!found.ok()) return NotStored(*handle);
+    if ((*found)->value.dtype() != ctx.output_type(0)) {
+      return InvalidArgument("the tensor with handle '", *handle, "' is of type ", (*found)->value.dtype(), ", not ",
+                             ctx.output_type(0));
+    }
+    ctx.SetOutput(0, (*found)->value);
+    return absl::OkStatus();
+  }
+};
+
+class DeleteSessionTensorKernel : public Kernel {
+ public:
+  explicit DeleteSessionTensorKernel(KernelInit&) {}
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(const std::string* handle, HandleInput(ctx));
+    const UpdateOrigin origin{.step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
+    const Status deleted =
+        ctx.resources()->Update(origin, [&] { return ctx.resources()->Delete(kContainer, *handle); });
+    return deleted.ok() ? deleted : NotStored(*handle);
+  }
+};
+
+Status HandleShape(ShapeContext& c) {
+  MR_RETURN_IF_ERROR(c.WithRank(0, 0).status());
+  return UnknownShape(c);
+}
+
+MILLRACE_OP(GetSessionHandle)
+    .Summary("Keeps a tensor for later steps and gives its handle.")
+    .Input("value: T").Output("handle: string").Attr("T: type").Stateful().Shape(ScalarShape).NotDifferentiable();
+MILLRACE_OP(GetSessionHandleV2)
+    .Summary("As GetSessionHandle, with a resource for a handle.")
+    .Input("value: T").Output("handle: resource").Attr("T: type").Stateful().Shape(ScalarShape).NotDifferentiable();
+MILLRACE_OP(GetSessionTensor)
+    .Summary("The tensor that was kept under a handle.")
+    .Input("handle: string").Output("value: dtype").Attr("dtype: type").Stateful().Shape(HandleShape).NotDifferentiable();
+MILLRACE_OP(DeleteSessionTensor)
+    .Summary("Lets go of the tensor that was kept under a handle.")
+    .Input("handle: string").Stateful().Shape(HandleShape);
+MILLRACE_KERNEL(GetSessionHandle, kCpu, GetSessionHandleKernel);
+MILLRACE_KERNEL(GetSessionHandleV2, kCpu, GetSessionHandleKernel);
+MILLRACE_KERNEL(GetSessionTensor, kCpu, GetSessionTensorKernel);
+MILLRACE_KERNEL(DeleteSessionTensor, kCpu, DeleteSessionTensorKernel);
+
+}  // namespace
+}  // namespace millrace
