@@ -201,5 +201,79 @@ TEST(ClusterClients, SessionsOfAMasterThatIsNoMoreGoWhenItComesBack) {
   });
 }
 
+// A step in several calls: fed x, it gives cond, and later what is wanted last.
+class PartialStep {
+ public:
+  PartialStep(uint64_t seed, std::vector<std::string> wanted_last) : c(seed), last(std::move(wanted_last)) {
+    std::vector<std::string> fetches = last;
+    fetches.push_back("cond:0");
+    const TicketPtr setup = c.trainer.client().SetUpPartial({"x:0"}, fetches);
+    if (c.trainer.Expect(setup)) handle = setup->handle;
+    c.network().RunFor(absl::Microseconds(c.cluster.Random(10000)));
+  }
+  TicketPtr First() { return c.trainer.client().RunPartial(handle, {{"x:0", Tensor::Scalar(2.f)}}, {"cond:0"}); }
+  TicketPtr Last(absl::Duration timeout = absl::InfiniteDuration()) {
+    return c.trainer.client().RunPartial(handle, {}, last, timeout);
+  }
+
+  ClusterClients c;
+  const std::vector<std::string> last;
+  std::string handle;
+};
+
+TEST(ClusterClients, AStepInSeveralCallsGoesOnBetweenThem) {
+  ForSeeds(30, [](uint64_t seed) {
+    PartialStep p(seed, {"sum:0", "after:0"});
+    const TicketPtr first = p.First();
+    if (p.c.trainer.Expect(first)) {
+      EXPECT_EQ(first->Value("cond:0"), -2);
+    }
+    p.c.network().RunFor(absl::Seconds(seed % 3 * 100));
+    const TicketPtr last = p.Last();
+    if (p.c.trainer.Expect(last)) {
+      EXPECT_EQ(last->Value("sum:0"), 4);
+      EXPECT_EQ(last->Value("after:0"), 1);
+    }
+    p.c.ExpectQuiet();
+  });
+}
+
+TEST(ClusterClients, AStepInSeveralCallsEndsWithItsSessionItsClientAndItsTasks) {
+  ForSeeds(80, [](uint64_t seed) {
+    PartialStep p(seed, {"slow:0"});
+    SimClient& client = p.c.trainer.client();
+    switch (seed % 4) {
+      case 0: {  // the session is closed between the calls
+        p.c.trainer.Expect(client.Close());
+        break;
+      }
+      case 1: {  // in a call that waits
+        const TicketPtr last = p.Last();
+        p.c.network().RunFor(absl::Milliseconds(20));
+        EXPECT_FALSE(last->done) << last->status;
+        p.c.trainer.Expect(client.Close());
+        client.Wait(last, absl::Seconds(1));
+        ExpectError(*last, absl::StatusCode::kCancelled, "closed");
+        break;
+      }
+      case 2: {  // the client gives up on a call
+        const TicketPtr last = p.Last(absl::Seconds(1));
+        client.Wait(last, absl::Seconds(2));
+        ExpectError(*last, absl::StatusCode::kDeadlineExceeded);
+        break;
+      }
+      default: {  // a task dies between the calls
+        p.c.cluster.Kill("ps0");
+        p.c.network().RunFor(absl::Milliseconds(100));
+        const TicketPtr first = p.First();
+        client.Wait(first, absl::Seconds(1));
+        ExpectError(*first, absl::StatusCode::kUnavailable, SimCluster::Name("ps0"));
+        p.c.cluster.Start("ps0");
+      }
+    }
+    p.c.ExpectQuiet();
+  });
+}
+
 }  // namespace
 }  // namespace millrace

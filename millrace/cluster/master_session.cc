@@ -234,7 +234,7 @@ void MasterSession::RunStep(RunStepCall call, const CallControl& control, Done<R
     if (partial == nullptr) {
       return done(InvalidArgument("there is no partial run '", call.partial_run_handle, "': it has ended or was never set up"));
     }
-    return RunPartial(partial, std::move(call), std::move(done));
+    return RunPartial(partial, std::move(call), control, std::move(done));
   }
   CallableSpec spec;
   std::vector<Tensor> feeds;
@@ -327,6 +327,7 @@ pb::ListDevicesResponse MasterSession::ListDevices() const {
 
 void MasterSession::Close(const Status& why, absl::AnyInvocable<void()> done) {
   std::vector<std::shared_ptr<MasterStep>> steps;
+  std::vector<int64_t> partial_steps;
   auto finish = [self = shared_from_this(), done = std::move(done)]() mutable {
     for (const SessionTask& task : self->options_.tasks) {
       if (task.peer == nullptr) continue;
@@ -340,7 +341,7 @@ void MasterSession::Close(const Status& why, absl::AnyInvocable<void()> done) {
     MutexLock lock(&mu_);
     closed_ = true;
     closed_because_ = why;
-    partial_runs_.clear();
+    partial_steps = TakePartialSteps();
     callables_.clear();
     steps = Ordered([](const MasterStep&) { return true; });
     idle = running_.empty();
@@ -356,6 +357,8 @@ void MasterSession::Close(const Status& why, absl::AnyInvocable<void()> done) {
   closing_.StartCancel(why);
   if (idle) finish();
   for (const std::shared_ptr<MasterStep>& step : steps) step->Cancel(why);
+  // Also those that have ended with tensors that nobody fetched.
+  for (const int64_t step_id : partial_steps) options_.worker->ForgetStep(step_id);
   MutexLock lock(&programs_mu_);
   programs_.clear();
 }

@@ -121,7 +121,9 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
                 Done<std::shared_ptr<const MasterProgram>> done);
   // ABORTED for a request that has come before: the transport or the client sent it twice, and it must not run twice. 0 is no number.
   Status NoteRequest(int64_t request_id);
-  void RunPartial(const std::shared_ptr<PartialRun>& partial, RunStepCall call, Done<RunStepAnswer> done);
+  void RunPartial(const std::shared_ptr<PartialRun>& partial, RunStepCall call, const CallControl& control, Done<RunStepAnswer> done);
+  // Lets go of all and gives the steps, whose tensors may still be kept.
+  std::vector<int64_t> TakePartialSteps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndPartial(const std::shared_ptr<PartialRun>& partial);
   void OnStepEnded(MasterStep* step);
   // Of the steps in flight those that are wanted, by number, so that a simulation gives the same events each time.

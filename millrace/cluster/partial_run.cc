@@ -1,6 +1,7 @@
 // Steps in several calls, over a cluster: the client's tensors all pass through the master's own task.
 #include <utility>
 
+#include "millrace/cluster/let_go.h"
 #include "millrace/cluster/master_session.h"
 #include "millrace/cluster/master_step.h"
 #include "millrace/graph/passes/function_inliner.h"
@@ -83,7 +84,8 @@ void MasterSession::PartialRunSetup(CallableSpec spec, const CallControl& contro
            });
 }
 
-void MasterSession::RunPartial(const std::shared_ptr<PartialRun>& partial, RunStepCall call, Done<RunStepAnswer> done) {
+void MasterSession::RunPartial(const std::shared_ptr<PartialRun>& partial, RunStepCall call, const CallControl& control,
+                               Done<RunStepAnswer> done) {
   bool last = false;
   if (Status status = partial->calls->Begin(call.feeds, call.fetches, &last); !status.ok()) return done(status);
   Status status;
@@ -97,9 +99,27 @@ void MasterSession::RunPartial(const std::shared_ptr<PartialRun>& partial, RunSt
     Status status ABSL_GUARDED_BY(mu);
     RunStepAnswer answer;
     Done<RunStepAnswer> done;
+    CallControl control;
+    CancellationManager::Token token = 0;
   };
   auto state = std::make_shared<Call>();
   state->done = std::move(done);
+  // A client that gives up on a call gives up on the step.
+  if (control.cancellation != nullptr) {
+    state->control = control;
+    state->token = control.cancellation->NewToken();
+    const auto give_up = [weak = std::weak_ptr(partial)] {
+      const Status why = Cancelled("the client gave up on the step");
+      const std::shared_ptr<PartialRun> partial = weak.lock();
+      if (partial == nullptr) return;
+      partial->step->Cancel(why);
+      partial->rendezvous->Abort(why);
+    };
+    if (!control.cancellation->Register(state->token, give_up)) {
+      state->control.cancellation = nullptr;
+      give_up();
+    }
+  }
   for (const std::string& name : call.fetches) state->answer.tensors.emplace_back(name, Tensor());
   const auto finish = [self = shared_from_this(), partial, state, last](const Status& status) {
     bool ended = false;
@@ -111,6 +131,7 @@ void MasterSession::RunPartial(const std::shared_ptr<PartialRun>& partial, RunSt
       result = state->status;
     }
     if (!ended) return;
+    if (state->control.cancellation != nullptr) LetGo(state->control.cancellation, state->token);
     if (!result.ok()) partial->step->Cancel(result);
     if (!result.ok() || last) self->EndPartial(partial);
     if (result.ok()) {
@@ -154,6 +175,16 @@ bool MasterSession::IsIdle() const {
   size_t partial = 0;
   for (const auto& [handle, run] : partial_runs_) partial += running_.contains(run->step.get());
   return running_.size() == partial;
+}
+
+std::vector<int64_t> MasterSession::TakePartialSteps() {
+  std::vector<int64_t> steps;
+  for (const auto& [handle, run] : partial_runs_) {
+    if (run->step != nullptr) steps.push_back(run->step->step_id());
+  }
+  partial_runs_.clear();
+  std::sort(steps.begin(), steps.end());
+  return steps;
 }
 
 void MasterSession::EndPartial(const std::shared_ptr<PartialRun>& partial) {

@@ -19,6 +19,7 @@ struct Ticket {
   bool done = false;
   Status status;
   NamedTensors tensors;  // of a step
+  std::string handle;    // of a step in several calls
   absl::Time begun, ended;
   absl::Duration timeout = absl::InfiniteDuration();
   RefPtr<net::OutgoingCall> call;
@@ -60,18 +61,31 @@ class SimClient {
   TicketPtr Run(NamedTensors feeds, std::vector<std::string> fetches, std::vector<std::string> targets = {},
                 absl::Duration timeout = absl::InfiniteDuration(), absl::Duration step_timeout = absl::ZeroDuration()) {
     RunStepCall step;
-    step.session_handle = session_;
     step.feeds = std::move(feeds);
     step.fetches = std::move(fetches);
     step.targets = std::move(targets);
     step.options.set_timeout_in_ms(absl::ToInt64Milliseconds(step_timeout));
-    step.store_errors_in_response_body = true;
-    step.request_id = next_request_id_++;
-    return Call("RunStep", EncodeRunStep(step).value(), timeout, [](Ticket* ticket, const net::Bytes& bytes) {
-      MR_ASSIGN_OR_RETURN(RunStepAnswer answer, DecodeRunStepAnswer(bytes));
-      ticket->tensors = std::move(answer.tensors);
-      return answer.status;
+    return RunStep(std::move(step), timeout);
+  }
+  TicketPtr SetUpPartial(const std::vector<std::string>& feeds, const std::vector<std::string>& fetches) {
+    pb::PartialRunSetupRequest request;
+    request.set_session_handle(session_);
+    for (const std::string& name : feeds) request.add_feed(name);
+    for (const std::string& name : fetches) request.add_fetch(name);
+    return Call("PartialRunSetup", net::Serialize(request), absl::InfiniteDuration(), [](Ticket* ticket, const net::Bytes& bytes) {
+      pb::PartialRunSetupResponse response;
+      MR_RETURN_IF_ERROR(net::Parse(bytes, &response));
+      ticket->handle = response.partial_run_handle();
+      return absl::OkStatus();
     });
+  }
+  TicketPtr RunPartial(const std::string& handle, NamedTensors feeds, std::vector<std::string> fetches,
+                       absl::Duration timeout = absl::InfiniteDuration()) {
+    RunStepCall step;
+    step.partial_run_handle = handle;
+    step.feeds = std::move(feeds);
+    step.fetches = std::move(fetches);
+    return RunStep(std::move(step), timeout);
   }
   TicketPtr Extend(const pb::GraphDef& graph, int64_t version) {
     pb::ExtendSessionRequest request;
@@ -94,6 +108,16 @@ class SimClient {
 
  private:
   using Read = std::function<Status(Ticket*, const net::Bytes&)>;
+  TicketPtr RunStep(RunStepCall step, absl::Duration timeout) {
+    step.session_handle = session_;
+    step.store_errors_in_response_body = true;
+    step.request_id = next_request_id_++;
+    return Call("RunStep", EncodeRunStep(step).value(), timeout, [](Ticket* ticket, const net::Bytes& bytes) {
+      MR_ASSIGN_OR_RETURN(RunStepAnswer answer, DecodeRunStepAnswer(bytes));
+      ticket->tensors = std::move(answer.tensors);
+      return answer.status;
+    });
+  }
   TicketPtr Call(const std::string& method, net::Bytes request, absl::Duration timeout = absl::InfiniteDuration(), Read read = nullptr) {
     auto ticket = std::make_shared<Ticket>();
     ticket->what = method;
