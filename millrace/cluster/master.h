@@ -1,6 +1,8 @@
 // What a task does for clients: their sessions.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +23,8 @@ struct MasterOptions {
   pb::ConfigProto default_config = {};
   // How long CreateSession waits for tasks that are not there, where the client sets no limit.
   absl::Duration missing_task_timeout = absl::Minutes(10);
+  // Where handles of sessions and numbers of steps come from. Null: from the machine. Thread-safe.
+  std::function<uint64_t()> random = nullptr;
   LeaseOptions lease = {};
 };
 
@@ -58,8 +62,10 @@ class Master : public LivenessClient, public LeaseClient, public std::enable_sha
 
  private:
   class SessionCreation;
-  explicit Master(MasterOptions options) : options_(std::move(options)) {}
+  explicit Master(MasterOptions options);
   Status Add(std::shared_ptr<MasterSession> session);
+  // By handle, so that a simulation gives the same events each time.
+  std::vector<std::shared_ptr<MasterSession>> Ordered() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Out of the list; null when it is not there.
   std::shared_ptr<MasterSession> Take(const std::string& handle);
 

@@ -51,6 +51,7 @@ void MasterStep::Start(const CallControl& control) {
   if (timeout_ != absl::InfiniteDuration() && control.timeout == absl::InfiniteDuration()) {
     timer_ = session_->options_.timers->Schedule(timeout_, [weak = weak_from_this(), timeout = timeout_] {
       if (auto step = weak.lock()) {
+        step->timed_out_.store(true);
         step->Cancel(DeadlineExceeded("the step did not end within ", absl::FormatDuration(timeout)));
       }
     });
@@ -153,7 +154,8 @@ void MasterStep::OnPart(int index, Status status) {
 }
 
 void MasterStep::End() {
-  if (timer_ != 0) session_->options_.timers->Cancel(timer_);
+  // The timer itself may have brought us here, and must not wait for itself.
+  if (timer_ != 0 && !timed_out_.load()) session_->options_.timers->Cancel(timer_);
   if (outer_ != nullptr) LetGo(outer_, outer_token_);
   Status status;
   {

@@ -88,7 +88,7 @@ void Worker::Shutdown(const Status& why, absl::AnyInvocable<void()> idle) {
     MutexLock lock(&mu_);
     going_down_ = why;
     if (running_ != nullptr) on_idle_ = std::exchange(idle, nullptr);
-    for (auto& [id, step] : steps_) steps.push_back(step.rendezvous);
+    steps = Rendezvous();
     for (const PartExecution* p = running_; p != nullptr; p = p->next_) running.emplace_back(p->run_.owner, p->run_.cancellation);
   }
   for (const RefPtr<StepRendezvous>& step : steps) step->Abort(why);

@@ -31,10 +31,12 @@ struct RegisteredGraph {
 
 struct WorkerSessionOptions {
   std::string handle = {};
+  // Whose session it is: the task of the master, and which of that task's processes.
+  std::string master_task = {};
+  int64_t master_incarnation = 0;
   std::vector<std::shared_ptr<Device>> devices = {};  // under their names in this session's cluster
   std::shared_ptr<ResourceManager> resources = nullptr;
   std::shared_ptr<const PeerSet> peers = nullptr;
-  std::string master = {};  // the task that drives it, where it said so
   absl::Time opened = absl::InfinitePast();
 };
 
@@ -44,10 +46,15 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   explicit WorkerSession(WorkerSessionOptions options);
 
   const std::string& handle() const { return options_.handle; }
+  // True when it was made by a process of the same task that is no more.
+  bool IsOrphanedBy(const std::string& master_task, int64_t master_incarnation) const {
+    return master_incarnation != 0 && !master_task.empty() && options_.master_task == master_task &&
+           options_.master_incarnation != master_incarnation;
+  }
   const std::shared_ptr<ResourceManager>& resources() const { return options_.resources; }
   const std::shared_ptr<const PeerSet>& peers() const { return options_.peers; }
   const std::vector<std::shared_ptr<Device>>& devices() const { return options_.devices; }
-  const std::string& master() const { return options_.master; }
+  const std::string& master() const { return options_.master_task; }
   absl::Time opened() const { return options_.opened; }
   const std::shared_ptr<SessionLease>& lease() const { return lease_; }
 
