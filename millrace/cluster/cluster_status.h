@@ -13,13 +13,13 @@ namespace millrace {
 
 // One task and what it answered.
 struct TaskView {
-  std::string task;     // "/job:ps/replica:0/task:0"; empty when not even that is known
-  std::string address;  // where it was asked
+  std::string task = {};     // "/job:ps/replica:0/task:0"; empty when not even that is known
+  std::string address = {};  // where it was asked
   // Not OK: it did not answer, or not in time. `status` is then empty but for what a peer told.
-  Status answer;
+  Status answer = {};
   // It has no status service, as TensorFlow's tasks: `status` holds its name and devices only.
   bool is_tensorflow = false;
-  TaskStatus status;
+  TaskStatus status = {};
 };
 
 // Asks the task at `address` which tasks there are, then all others at once. Waits at most `timeout` for the first and as long again for

@@ -6,6 +6,7 @@
 #include "millrace/base/file.h"
 #include "millrace/base/log.h"
 #include "millrace/base/rooted_files.h"
+#include "millrace/cluster/free_memory.h"
 #include "millrace/cluster/local_servers.h"
 #include "millrace/cluster/master.h"
 #include "millrace/cluster/server_session.h"
@@ -29,6 +30,7 @@ struct Server::State {
   std::unique_ptr<net::Transport> own_transport;
   std::unique_ptr<FileSystem> rooted_files;
   std::unique_ptr<ThreadPool> inter_op;
+  std::shared_ptr<FreeMemoryReturn> free_memory;
   std::shared_ptr<Worker> worker;
   std::shared_ptr<Master> master;
   std::unique_ptr<TaskService> service;
@@ -79,6 +81,8 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
   if (lease.connections == nullptr) lease.connections = tcp;
   lease.scheduler = state->inter_op.get();
   worker.lease = lease;
+  state->free_memory = FreeMemoryReturn::Make(TimerQueue::Real(), state->inter_op.get());
+  worker.on_session_end = [free_memory = state->free_memory] { free_memory->Poke(); };
   state->worker = Worker::Make(std::move(worker));
   MasterOptions master{.worker = state->worker};
   master.liveness.silence = options.peer_timeout;
@@ -133,6 +137,7 @@ void Server::Stop() {
   state_->worker->Shutdown(why, [&idle] { idle.Notify(); });
   state_->listener->Stop();
   idle.Wait();
+  state_->free_memory->Stop();
   // What works by itself, such as a pipeline that reads ahead, ends before the threads do.
   state_->worker->Clear();
   state_->stopped.Notify();

@@ -144,6 +144,7 @@ void Worker::DeleteWorkerSession(const CallControl&, const std::string& handle, 
   }
   for (const auto& [id, step] : steps) step->Abort(Cancelled("the session was closed"));
   if (session != nullptr) session->DeregisterAll();
+  if (session != nullptr && options_.on_session_end != nullptr) options_.on_session_end();
   done(absl::OkStatus());
 }
 

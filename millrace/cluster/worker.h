@@ -36,6 +36,7 @@ struct WorkerOptions {
   Clock* clock = Clock::Real();
   LivenessOptions liveness = {};
   LeaseOptions lease = {};
+  std::function<void()> on_session_end = nullptr;  // called after each, on any thread; may be null
 };
 
 // A part of a step for the master of the same task: no message is made of it.

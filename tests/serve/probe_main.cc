@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
 #include "millrace/graph/graph_builder.h"
 #include "millrace/session/session.h"
 
@@ -43,7 +44,7 @@ int main(int argc, char** argv) {
   SessionOptions options;
   std::vector<std::string> devices = {"", ""};
   std::string path;
-  int sessions = 1;
+  int sessions = 1, nodes = 0;
   app.add_option("--target", options.target)->required();
   app.add_option("--tls_cert", options.tls.certificate);
   app.add_option("--tls_key", options.tls.key);
@@ -57,6 +58,7 @@ int main(int argc, char** argv) {
   read->add_option("path", path)->required();
   auto* leave = app.add_subcommand("leave", "opens sessions and ends without a word");
   leave->add_option("sessions", sessions)->required();
+  leave->add_option("--nodes", nodes, "more of them in each graph");
   CLI11_PARSE(app, argc, argv);
 
   Graph graph;
@@ -79,6 +81,7 @@ int main(int argc, char** argv) {
   b.device = devices[1];
   b.Op("Mul", {x, b.Const(Tensor::Scalar(5.f), "w")}, {}, "y");
   if (multiply->parsed()) return RunStep(options, b, "y");
+  for (int i = 0; i < nodes; ++i) b.AddNode("NoOp", {}, {}, absl::StrCat("n", i));
   for (int i = 0; i < sessions; ++i) {
     auto session = Session::Create(options);
     if (!session.ok()) return Fail(session.status());

@@ -175,6 +175,20 @@ class TlsTest(ServeTest):
         self.assertIn("TLS", plain.stderr)
 
 
+class MemoryTest(ServeTest):
+    def resident_mb(self, server):
+        with open("/proc/%d/status" % server.process.pid) as f:
+            return int(re.search(r"VmRSS:\s+(\d+) kB", f.read()).group(1)) // 1024
+
+    def test_what_clients_left_is_given_back(self):
+        server = self.alone("--session_grace=0.2")
+        self.assertEqual(self.probe(server, "leave", "5").returncode, 0)
+        before = self.resident_mb(server)
+        # About 150 MB.
+        self.assertEqual(self.probe(server, "leave", "2", "--nodes=100000").returncode, 0)
+        self.until(lambda: self.resident_mb(server) < before + 40)
+
+
 class ProxyTest(ServeTest):
     def test_a_dead_proxy_is_not_asked(self):
         dead = "http://127.0.0.1:%d" % free_ports(1)[0]
