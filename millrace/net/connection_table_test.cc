@@ -56,12 +56,10 @@ TEST(TcpTable, KnowsNothingWhereTheKernelTellsNothing) {
 
 TEST(TcpTable, FollowsAConnectionOfGrpc) {
   for (const std::string host : {"127.0.0.1", "[::1]", "localhost"}) {
-    std::string peer;
+    // The caller is told who it is.
     TestService service;
-    service.On("Echo", [&](std::shared_ptr<IncomingCall> call) {
-      peer = call->peer();
-      Echo(call);
-    });
+    service.On("WhoAmI", [](std::shared_ptr<IncomingCall> call) { call->Reply(Bytes::Of(call->peer())); });
+    std::string peer;
     auto server = NewGrpcTransport();
     StatusOr<std::unique_ptr<Listener>> listener = server->Listen(host + ":0", &service);
     if (!listener.ok() && host == "[::1]") continue;  // a machine without IPv6
@@ -72,9 +70,10 @@ TEST(TcpTable, FollowsAConnectionOfGrpc) {
       auto client = NewGrpcTransport();
       const auto channel = client->Connect(absl::StrCat(host, ":", (*listener)->port()));
       Answer answer;
-      channel->Call(TestService::FullName("Echo"), {}, {}, answer.Done());
+      channel->Call(TestService::FullName("WhoAmI"), {}, {}, answer.Done());
       answer.notification().Wait();
       ASSERT_EQ(answer.status(), absl::OkStatus());
+      peer = answer.result()->Flatten();
       EXPECT_THAT(table.Look({peer}), ElementsAre(State::kConnected)) << peer;
     }
     // The kernel closes it soon after the client has.
