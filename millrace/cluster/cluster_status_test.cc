@@ -82,11 +82,21 @@ TEST(ClusterStatus, NamesTheTasksThatDoNotAnswer) {
   class Silent : public net::Service {
    public:
     const std::vector<std::string>& methods() const override { return methods_; }
-    void OnCall(int, std::shared_ptr<net::IncomingCall> call) override { calls_.push_back(std::move(call)); }
-    std::vector<std::shared_ptr<net::IncomingCall>> calls_;
+    void OnCall(int, std::shared_ptr<net::IncomingCall> call) override {
+      MutexLock lock(&mu_);
+      calls_.push_back(std::move(call));
+    }
+    // What is dropped is answered: not under the lock.
+    void Drop() {
+      std::vector<std::shared_ptr<net::IncomingCall>> calls;
+      MutexLock lock(&mu_);
+      calls.swap(calls_);
+    }
 
    private:
     const std::vector<std::string> methods_ = {"/millrace.StatusService/GetStatus"};
+    Mutex mu_;
+    std::vector<std::shared_ptr<net::IncomingCall>> calls_ ABSL_GUARDED_BY(mu_);
   } hanging;
   auto listener = transport->Listen(absl::StrCat("localhost:", ports[1]), &hanging).value();
   const ClusterSpec cluster =
@@ -99,7 +109,7 @@ TEST(ClusterStatus, NamesTheTasksThatDoNotAnswer) {
   EXPECT_EQ(tasks[1].answer.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(tasks[2].task, "/job:ps/replica:0/task:1");
   EXPECT_EQ(tasks[2].answer.code(), absl::StatusCode::kDeadlineExceeded);
-  hanging.calls_.clear();
+  hanging.Drop();
   const std::vector<TaskView> nobody = AskCluster(transport.get(), absl::StrCat("localhost:", ports[0]), absl::Seconds(5));
   ASSERT_EQ(nobody.size(), 1u);
   EXPECT_EQ(nobody[0].answer.code(), absl::StatusCode::kUnavailable);

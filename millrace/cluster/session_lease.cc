@@ -95,8 +95,10 @@ void LeaseMonitor::Tick() {
       const absl::Duration gone = GoneTooLong(*idle[i].lease, absl::MakeConstSpan(states).subspan(begin, ends[i] - begin), now);
       if (gone == absl::ZeroDuration()) continue;
       ++closed;
-      last = absl::StrCat(closed == 1 ? " (" : ", the last ", idle[i].handle, " of ", callers[begin], closed == 1 ? ")" : "");
-      client->Expire(idle[i].handle, Aborted("the session was closed: the connection of its client ", callers[begin], " had ended"));
+      const std::string normal = net::NormalPeer(callers[begin]);
+      const std::string& who = normal.empty() ? callers[begin] : normal;
+      last = absl::StrCat(closed == 1 ? " (" : ", the last ", idle[i].handle, " of ", who, closed == 1 ? ")" : "");
+      client->Expire(idle[i].handle, Aborted("the session was closed: the connection of its client ", who, " had ended"));
     }
     if (closed > 0) {
       MR_LOG(Info, options_.task, " has closed ", closed, closed == 1 ? " session" : " sessions", " whose clients' connections had ended", last);

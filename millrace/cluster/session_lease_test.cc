@@ -92,7 +92,7 @@ TEST_F(LeaseTest, EndsWithTheConnectionAfterTheGrace) {
   Pass(absl::Seconds(20));
   EXPECT_THAT(sessions_->expired, ElementsAre("a"));
   EXPECT_EQ(sessions_->last_why.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(std::string(sessions_->last_why.message()), HasSubstr("ipv4:1.2.3.4:5"));
+  EXPECT_THAT(std::string(sessions_->last_why.message()), HasSubstr("1.2.3.4:5"));
 }
 
 TEST_F(LeaseTest, GoesOnWhenTheClientComesBack) {

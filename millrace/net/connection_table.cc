@@ -17,6 +17,7 @@ namespace millrace::net {
 namespace {
 
 constexpr absl::string_view kEstablished = "01";
+constexpr absl::string_view kListening = "0A";
 
 // The address in the table is that of memory: words of 32 bits, each printed as a number of this machine's.
 std::string RemoteEnd(absl::string_view text) {
@@ -53,21 +54,27 @@ std::string NormalPeer(absl::string_view peer) {
   return done == nullptr ? "" : JoinHostPort(name, host_port->port);
 }
 
-void ReadTcpTable(absl::string_view table, int local_port, absl::flat_hash_set<std::string>* remote_ends) {
+bool ReadTcpTable(absl::string_view table, int local_port, absl::flat_hash_set<std::string>* remote_ends) {
+  bool listens = false;
   for (const absl::string_view line : absl::StrSplit(table, '\n')) {
     const std::vector<absl::string_view> columns = absl::StrSplit(line, ' ', absl::SkipEmpty());
-    if (columns.size() < 4 || columns[3] != kEstablished) continue;
+    if (columns.size() < 4 || (columns[3] != kEstablished && columns[3] != kListening)) continue;
     uint32_t port = 0;
     const std::pair<absl::string_view, absl::string_view> local = absl::StrSplit(columns[1], absl::MaxSplits(':', 1));
     if (!absl::SimpleHexAtoi(local.second, &port) || static_cast<int>(port) != local_port) continue;
-    if (std::string end = RemoteEnd(columns[2]); !end.empty()) remote_ends->insert(std::move(end));
+    if (columns[3] == kListening) {
+      listens = true;
+    } else if (std::string end = RemoteEnd(columns[2]); !end.empty()) {
+      remote_ends->insert(std::move(end));
+    }
   }
+  return listens;
 }
 
 std::vector<ConnectionTable::State> TcpConnectionTable::Look(absl::Span<const std::string> peers) {
   const int local_port = local_port_.load();
   absl::flat_hash_set<std::string> connected;
-  bool read = false;
+  bool listens = false;
   for (const char* name : {"/tcp", "/tcp6"}) {
     std::ifstream file(proc_net_ + name);
     if (!file || local_port == 0) continue;
@@ -75,13 +82,12 @@ std::vector<ConnectionTable::State> TcpConnectionTable::Look(absl::Span<const st
     text << file.rdbuf();
     // A table that was cut short would make clients look gone.
     if (file.bad() || text.fail()) return std::vector<State>(peers.size(), State::kUnknown);
-    ReadTcpTable(text.str(), local_port, &connected);
-    read = true;
+    listens |= ReadTcpTable(text.str(), local_port, &connected);
   }
   std::vector<State> states;
   for (const std::string& peer : peers) {
     const std::string normal = NormalPeer(peer);
-    states.push_back(!read || normal.empty() ? State::kUnknown : connected.contains(normal) ? State::kConnected : State::kGone);
+    states.push_back(!listens || normal.empty() ? State::kUnknown : connected.contains(normal) ? State::kConnected : State::kGone);
   }
   return states;
 }

@@ -25,7 +25,8 @@ class ConnectionTable {
   virtual std::vector<State> Look(absl::Span<const std::string> peers) = 0;
 };
 
-// The TCP connections to one port of this machine, as Linux lists them in `proc_net` (tcp and tcp6).
+// The TCP connections to one port of this machine, as Linux lists them in `proc_net` (tcp and tcp6). Tables that do not even have the
+// socket that listens at the port, as in some sandboxes, are not believed.
 class TcpConnectionTable : public ConnectionTable {
  public:
   explicit TcpConnectionTable(std::string proc_net = "/proc/self/net") : proc_net_(std::move(proc_net)) {}
@@ -41,7 +42,8 @@ class TcpConnectionTable : public ConnectionTable {
 // One form for an address and port: "127.0.0.1:40000", "[::1]:40000"; IPv4 within IPv6 is IPv4. Empty for what is no
 // "ipv4:..." or "ipv6:..." of gRPC's.
 std::string NormalPeer(absl::string_view peer);
-// Adds the remote ends, in that form, of the established connections to `local_port` that a table of the kernel's lists.
-void ReadTcpTable(absl::string_view table, int local_port, absl::flat_hash_set<std::string>* remote_ends);
+// Adds the remote ends, in that form, of the established connections to `local_port` that a table of the kernel's lists. True when it
+// lists a socket that listens there.
+bool ReadTcpTable(absl::string_view table, int local_port, absl::flat_hash_set<std::string>* remote_ends);
 
 }  // namespace millrace::net
