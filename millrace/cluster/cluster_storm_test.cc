@@ -9,7 +9,12 @@ using ::testing::IsEmpty;
 
 class Storm {
  public:
-  explicit Storm(uint64_t seed) : cluster_(seed, {.network = {.delayed = 0.05, .max_extra_delay = absl::Milliseconds(200)}}) {
+  explicit Storm(uint64_t seed) : cluster_(seed) {
+    calm_ = {.delayed = 0.05, .max_extra_delay = absl::Milliseconds(200)};
+    wild_ = calm_;
+    if (seed % 4 == 1) wild_.lost = 0.01;
+    if (seed % 4 == 2) wild_.duplicated = 0.03;
+    network().SetOptions(calm_);
     for (int i = 0; i < 2; ++i) Hire(i);
   }
 
@@ -34,6 +39,7 @@ class Storm {
 
   // Two calls and a few faults between them, each of which passes by itself.
   void Round() {
+    network().SetOptions(wild_);
     std::array<TicketPtr, 2> calls;
     std::array<float, 2> fed = {};
     for (int i = 0; i < 2; ++i) {
@@ -68,7 +74,8 @@ class Storm {
     const absl::StatusCode code = ticket.status.code();
     const bool limited = ticket.timeout != absl::InfiniteDuration();
     EXPECT_TRUE(code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
-                (limited && code == absl::StatusCode::kDeadlineExceeded) || (counter_is_lost_ && code == absl::StatusCode::kFailedPrecondition))
+                (limited && code == absl::StatusCode::kDeadlineExceeded) ||
+                (wild_.duplicated > 0 && code == absl::StatusCode::kAlreadyExists) || (counter_is_lost_ && code == absl::StatusCode::kFailedPrecondition))
         << ticket.status;
     EXPECT_TRUE(absl::StrContains(ticket.status.message(), "/job:") || absl::StrContains(ticket.status.message(), ":2222")) << ticket.status;
   }
@@ -103,6 +110,7 @@ class Storm {
 
   // All is well: both clients have sessions that work, and the counter has what was acknowledged.
   void Settle() {
+    network().SetOptions(calm_);
     network().RunFor(absl::Seconds(30));
     Mend();
     for (int i = 0; i < 2; ++i) {
@@ -136,12 +144,13 @@ class Storm {
     EXPECT_THAT(cluster_.Leftovers(), IsEmpty());
     for (int i = 0; i < 2; ++i) trainers_[i]->Expect(client(i).Reset());
     network().RunFor(absl::Seconds(1));
-    // What a cut loses may be the news that a session is closed; such ones go when their master's connection or process does.
-    if (cut_) return;
+    // What is lost may be the news that a session is closed; such ones go when their master's connection or process does.
+    if (cut_ || wild_.lost > 0) return;
     for (const std::string& task : cluster_.tasks()) EXPECT_THAT(cluster_.worker(task).ListSessions(), IsEmpty()) << task;
   }
 
   SimCluster cluster_;
+  net::SimOptions calm_, wild_;
   std::array<std::unique_ptr<Trainer>, 2> trainers_;
   int hired_ = 0;
   bool cut_ = false;

@@ -90,6 +90,28 @@ TEST_F(SimTest, ADuplicatedRequestIsServedTwiceAndAnsweredOnce) {
   EXPECT_TRUE(answer.status().ok());
 }
 
+TEST_F(SimTest, ASecondCopyHearsThatTheCallerHasItsAnswer) {
+  network_.OnMessage([](const SimMessage& message) { return message.kind == SimMessage::Kind::kRequest ? SimFate::kDuplicate : SimFate::kDeliver; });
+  Answer answer = Start("Hold");
+  ASSERT_TRUE(network_.RunUntil([&] { return held_.size() == 2; }));
+  held_.Take()->Reply(Bytes());
+  auto second = held_.Take();
+  ASSERT_TRUE(network_.RunUntil([&] { return second->cancellation()->IsCancelled(); }, absl::Seconds(1)));
+  EXPECT_TRUE(answer.status().ok());
+  second->Reply(Bytes());
+}
+
+TEST_F(SimTest, AServerHearsOfACancellationThatOvertookItsRequest) {
+  for (int i = 0; i < 20; ++i) {
+    Answer answer = Start("Hold");
+    call_->Cancel();
+    ASSERT_TRUE(network_.RunUntil([&] { return held_.size() == 1; }));
+    auto call = held_.Take();
+    ASSERT_TRUE(network_.RunUntil([&] { return call->cancellation()->IsCancelled(); }, absl::Seconds(1)));
+    call->Reply(Bytes());
+  }
+}
+
 TEST_F(SimTest, MessagesOvertakeEachOther) {
   std::vector<int> order;
   service_.On("Number", [&](std::shared_ptr<IncomingCall> call) {
