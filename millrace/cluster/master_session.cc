@@ -82,7 +82,7 @@ StatusOr<int64_t> MasterSession::Extend(pb::GraphDef def, int64_t version) {
   return ++version_;
 }
 
-void MasterSession::Program(const CallableSpec& spec, const CallControl&, Waiter done) {
+void MasterSession::Program(const CallableSpec& spec, const CallControl& control, Waiter done) {
   std::string key = SignatureKey(spec);
   std::shared_ptr<const MasterProgram> found;
   {
@@ -96,6 +96,7 @@ void MasterSession::Program(const CallableSpec& spec, const CallControl&, Waiter
     }
   }
   if (found != nullptr) return done(std::move(found));
+  if (control.incoming != nullptr) control.incoming->RunsLong();
   std::vector<std::pair<int, pb::GraphDef>> remote;
   StatusOr<std::shared_ptr<MasterProgram>> program = Internal("not compiled");
   StatusOr<FeedTypes> feeds = Internal("not checked");

@@ -9,9 +9,14 @@ namespace {
 
 using Call = std::shared_ptr<net::IncomingCall>;
 
+// A graph of so many bytes takes long to read and to make use of; tensors do when there are this many.
+constexpr size_t kLargeGraph = 16 << 10;
+constexpr size_t kLargeTensors = 1 << 20;
+
 // The request, or an answer that says what is wrong with it.
 template <typename Request>
 bool ReadRequest(const Call& call, Request* request) {
+  if (call->request().size() > kLargeGraph) call->RunsLong();
   Status status = net::Parse(call->request(), request);
   call->request() = net::Bytes();
   if (status.ok()) return true;
@@ -79,12 +84,13 @@ void TaskService::Add(const std::string& method, Handler handler) {
 void TaskService::OnCall(int method, Call call) { (this->*handlers_[method])(std::move(call)); }
 
 CallControl TaskService::ControlOf(const Call& call) const {
-  CallControl control{.cancellation = call->cancellation(), .owner = call};
+  CallControl control{.cancellation = call->cancellation(), .owner = call, .incoming = call.get()};
   if (call->deadline() != absl::InfiniteFuture()) control.timeout = call->deadline() - clock_->Now();
   return control;
 }
 
 void TaskService::RunStep(Call call) {
+  if (call->request().size() > kLargeTensors) call->RunsLong();
   StatusOr<RunStepCall> step = DecodeRunStep(call->request());
   call->request() = net::Bytes();
   if (!step.ok()) return call->Reply(step.status());
@@ -104,6 +110,7 @@ void TaskService::RunStep(Call call) {
 }
 
 void TaskService::RunCallable(Call call) {
+  if (call->request().size() > kLargeTensors) call->RunsLong();
   StatusOr<RunCallableCall> step = DecodeRunCallable(call->request());
   call->request() = net::Bytes();
   if (!step.ok()) return call->Reply(step.status());
@@ -215,6 +222,7 @@ void TaskService::DeregisterGraph(Call call) {
 }
 
 void TaskService::RunGraph(Call call) {
+  if (call->request().size() > kLargeTensors) call->RunsLong();
   StatusOr<RunGraphCall> run = DecodeRunGraph(call->request());
   call->request() = net::Bytes();
   if (!run.ok()) return call->Reply(run.status());

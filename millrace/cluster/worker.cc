@@ -181,6 +181,7 @@ void Worker::RunGraph(const CallControl& control, RunGraphCall call, Done<RunGra
   run.trace = call.exec_opts.record_timeline();
   run.cancellation = control.cancellation;
   run.owner = control.owner;
+  run.incoming = control.incoming;
   {
     MutexLock lock(&mu_);
     Step& step = steps_[call.step_id];
