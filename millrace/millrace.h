@@ -20,5 +20,6 @@
 #include "millrace/api/schedules.h"
 #include "millrace/api/scope.h"
 #include "millrace/api/variable.h"
+#include "millrace/cluster/server.h"
 #include "millrace/data/dataset.h"
 #include "millrace/executor/step_stats.h"

@@ -48,10 +48,13 @@ StatusOr<std::vector<Gradient>> Build(const Scope& scope, const std::vector<Outp
       .name = scope.TakeName(scope.op_name().empty() ? "gradients" : scope.op_name())};
   const int before = scope.graph()->num_nodes();
   MR_ASSIGN_OR_RETURN(std::vector<Grad> found, AddGradients(scope.graph(), y_ends, x_ends, inner));
-  // Device functions see every node of the scope, also those that no builder made.
-  for (int i = before; !scope.settings().device_functions.empty() && i < scope.graph()->num_nodes(); ++i) {
+  // What the scope says of devices holds for all its nodes, also those that no builder made.
+  const api_internal::ScopeSettings& settings = scope.settings();
+  const bool says_where = !settings.device.empty() || !settings.device_functions.empty() || !settings.colocate_with.empty();
+  for (int i = before; says_where && i < scope.graph()->num_nodes(); ++i) {
     Node* node = scope.graph()->nodes()[i];
-    if (node->requested_device().empty()) MR_RETURN_IF_ERROR(api_internal::AskForDevice(scope.settings(), node));
+    if (options.colocate_with_ops && !node->requested_device().empty()) continue;
+    MR_RETURN_IF_ERROR(api_internal::AskForDevice(settings, node));
   }
 
   const Scope at = scope.WithoutOpName();

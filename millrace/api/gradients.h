@@ -43,6 +43,9 @@ struct GradientsOptions {
   std::vector<Output> grad_ys = {};
   // Tensors that count as constants.
   std::vector<Output> stop_gradients = {};
+  // Whether the new nodes go where the ops are that they are the gradients of. Otherwise they go where the scope says, as all nodes do, and
+  // follow those ops only in a scope that says nothing.
+  bool colocate_with_ops = false;
 };
 
 // d(sum of ys)/dx for each x. A Var among the xs stands for all readings of the variable. Adds

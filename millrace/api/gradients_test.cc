@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <set>
 
+#include "absl/strings/match.h"
 #include "millrace/api/api_testing.h"
 
 namespace millrace {
@@ -162,6 +164,47 @@ TEST(Gradients, AgreeWithDifferencesThroughLayers) {
                                                  {.reduction = losses::Reduction::kNone});
       },
       {3, 4});
+}
+
+// What the nodes under `prefix` ask for, each once.
+std::set<std::string> DevicesUnder(const Scope& s, absl::string_view prefix) {
+  std::set<std::string> devices;
+  for (const Node* node : s.graph()->nodes()) {
+    if (absl::StartsWith(node->name(), prefix)) devices.insert(node->requested_device());
+  }
+  return devices;
+}
+
+// tanh(x)^2 with a layer on each of two tasks.
+Output OverTwoTasks(const Scope& s, const Output& x) {
+  const Output h = ops::Tanh(s.WithDevice("/job:worker/task:0").WithOpName("near"), x);
+  return ops::Square(s.WithDevice("/job:worker/task:1").WithOpName("far"), h);
+}
+
+TEST(Gradients, FollowTheirOpsInAScopeThatSaysNothing) {
+  const Scope s = Scope::NewRoot();
+  const Output x = ops::Const(s, {1.0, 2.0});
+  Gradients(s, {OverTwoTasks(s, x)}, {x});
+  ASSERT_TRUE(s.ok()) << s.status();
+  EXPECT_THAT(DevicesUnder(s, "gradients/near_grad"), ElementsAre("/job:worker/task:0"));
+  EXPECT_THAT(DevicesUnder(s, "gradients/far_grad"), ElementsAre("/job:worker/task:1"));
+  EXPECT_THAT(DevicesUnder(s, "gradients/OnesLike"), ElementsAre("/job:worker/task:1"));
+}
+
+TEST(Gradients, GoWhereTheScopeSays) {
+  const Scope s = Scope::NewRoot();
+  const Output x = ops::Const(s, {1.0, 2.0});
+  Gradients(s.WithDevice("/job:worker/task:7"), {OverTwoTasks(s, x)}, {x});
+  ASSERT_TRUE(s.ok()) << s.status();
+  EXPECT_THAT(DevicesUnder(s, "gradients/"), ElementsAre("/job:worker/task:7"));
+}
+
+TEST(Gradients, FollowTheirOpsWhenAskedTo) {
+  const Scope s = Scope::NewRoot();
+  const Output x = ops::Const(s, {1.0, 2.0});
+  Gradients(s.WithDevice("/job:worker/task:7"), {OverTwoTasks(s, x)}, {x}, {.colocate_with_ops = true});
+  ASSERT_TRUE(s.ok()) << s.status();
+  EXPECT_THAT(DevicesUnder(s, "gradients/"), ElementsAre("/job:worker/task:0", "/job:worker/task:1"));
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ std::vector<GradAndVar> Optimizer::ComputeGradients(const Scope& scope, const Ou
   if (variables.empty())
     scope.UpdateStatus(InvalidArgument(name_, ": the graph has no variables to optimize"));
   const std::vector<Gradient> gradients =
-      Gradients(scope, {loss}, std::vector<Output>(variables.begin(), variables.end()));
+      Gradients(scope, {loss}, std::vector<Output>(variables.begin(), variables.end()),
+                {.colocate_with_ops = options.colocate_gradients_with_ops});
   std::vector<GradAndVar> result;
   for (size_t i = 0; i < variables.size(); ++i) result.push_back({gradients[i], variables[i]});
   return result;
@@ -38,6 +39,7 @@ std::vector<GradAndVar> Optimizer::ComputeGradients(const Scope& scope, const Ou
 
 Operation Optimizer::ApplyOne(const Scope& scope, const GradAndVar& pair) {
   const Scope s = scope.ColocateWith(pair.variable.handle());
+  device_ = pair.variable.handle().node()->requested_device();
   if (!pair.gradient.is_slices()) return ApplyDense(s, pair.gradient.dense(), pair.variable);
   return ApplySparse(
       s, SumsDuplicates() ? SumDuplicates(s, pair.gradient.slices()) : pair.gradient.slices(),
@@ -83,7 +85,9 @@ Operation Optimizer::ApplyGradients(const Scope& scope, const std::vector<GradAn
 Operation Optimizer::Minimize(const Scope& scope, const Output& loss,
                               const MinimizeOptions& options) {
   const std::vector<GradAndVar> gradients =
-      ComputeGradients(scope.WithoutOpName(), loss, {.variables = options.variables});
+      ComputeGradients(scope.WithoutOpName(), loss,
+                       {.variables = options.variables,
+                        .colocate_gradients_with_ops = options.colocate_gradients_with_ops});
   return ApplyGradients(
       scope, gradients,
       {.global_step = options.global_step, .run_update_ops = options.run_update_ops});
@@ -109,8 +113,10 @@ Var Optimizer::Scalar(const Var& like, const std::string& name, double initial_v
 }
 
 Output Optimizer::Setting(const char* name, const Input& value, DType dtype) {
-  auto [it, is_new] = settings_.try_emplace({scope_->graph(), name, dtype});
-  if (is_new) it->second = api_internal::Cast(*scope_, value.In(*scope_, dtype, name), dtype);
+  const std::string device = value.is_output() ? "" : device_;
+  auto [it, is_new] = settings_.try_emplace({scope_->graph(), name, dtype, device});
+  const Scope s = device.empty() ? *scope_ : scope_->WithoutDevice().WithDevice(device);
+  if (is_new) it->second = api_internal::Cast(s, value.In(s, dtype, name), dtype);
   return it->second;
 }
 

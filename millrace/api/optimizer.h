@@ -20,6 +20,8 @@ struct GradAndVar {
 struct ComputeGradientsOptions {
   // All trainable variables when empty.
   std::vector<Var> variables = {};
+  // See GradientsOptions::colocate_with_ops.
+  bool colocate_gradients_with_ops = false;
 };
 struct ApplyGradientsOptions {
   // Counted up by one after the updates; GlobalStep(scope) usually.
@@ -31,6 +33,7 @@ struct MinimizeOptions {
   std::optional<Var> global_step = std::nullopt;
   std::vector<Var> variables = {};
   bool run_update_ops = true;
+  bool colocate_gradients_with_ops = false;
 };
 
 // An optimizer remembers the slot variables (momentum, ...) that it made for a variable, so use one
@@ -70,7 +73,7 @@ class Optimizer {
   Var Slot(const Var& variable, const std::string& slot, double initial_value = 0);
   // A scalar variable of the optimizer's own, kept beside `like`.
   Var Scalar(const Var& like, const std::string& name, double initial_value);
-  // A setting as a tensor of type `dtype`; one constant serves all variables.
+  // A setting as a tensor of type `dtype`; one constant serves all variables of a device, and is there.
   Output Setting(const char* name, const Input& value, DType dtype);
 
  private:
@@ -81,8 +84,10 @@ class Optimizer {
   // go.
   std::optional<Scope> scope_;
   std::optional<Scope> outer_;
+  // What the variable that is being updated asks for.
+  std::string device_;
   std::map<std::pair<const Node*, std::string>, Var> slots_;
-  std::map<std::tuple<const Graph*, std::string, DType>, Output> settings_;
+  std::map<std::tuple<const Graph*, std::string, DType, std::string>, Output> settings_;
 };
 
 }  // namespace millrace

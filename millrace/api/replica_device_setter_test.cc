@@ -79,6 +79,20 @@ TEST(ReplicaDeviceSetter, AVariableAndItsUpdatesStandOnOneServer) {
   EXPECT_EQ(DeviceOf(loss), "/job:worker/task:0");
 }
 
+TEST(ReplicaDeviceSetter, SettingsOfAnOptimizerAreWhereTheyAreUsed) {
+  const Scope root = Replica({.ps_tasks = 2, .worker_device = "/job:worker/task:0"});
+  const Var a(root, "a", Shape{2}, init::Zeros()), b(root, "b", Shape{2}, init::Zeros());
+  optimizers::GradientDescent({.learning_rate = 0.1}).Minimize(root, ops::Sum(root, ops::Mul(root, a, b), 0));
+  ASSERT_TRUE(root.ok()) << root.status();
+  int updates = 0;
+  for (const Node* node : root.graph()->nodes()) {
+    if (!node->is_type("ResourceApplyGradientDescent")) continue;
+    ++updates;
+    EXPECT_EQ(node->input(1).node->requested_device(), node->requested_device());
+  }
+  EXPECT_EQ(updates, 2);
+}
+
 TEST(Scope, AMalformedDeviceOfADeviceFunctionNamesTheNode) {
   const Scope root = Scope::NewRoot().WithDeviceFunction([](const Node&) { return std::string("/job:"); });
   ops::NoOp(root.WithOpName("lost"));

@@ -43,12 +43,11 @@ Status api_internal::AskForDevice(const ScopeSettings& settings, Node* node) {
       return absl::OkStatus();
     }
   }
-  graph.SetRequestedDevice(node, settings.device);
-  if (settings.device_functions.empty()) return absl::OkStatus();
-  if (const Node* owner = OwnerOfState(*node); owner != nullptr && settings.device.empty()) {
+  if (const Node* owner = OwnerOfState(*node); owner != nullptr && !owner->requested_device().empty()) {
     graph.SetRequestedDevice(node, owner->requested_device());
     return absl::OkStatus();
   }
+  graph.SetRequestedDevice(node, settings.device);
   for (auto it = settings.device_functions.rbegin(); it != settings.device_functions.rend(); ++it) {
     const StatusOr<DeviceName> inner = DeviceName::Parse(it->choose(*node));
     if (!inner.ok()) {
@@ -156,6 +155,13 @@ Scope Scope::WithDeviceFunction(DeviceFunction choose) const {
   return Changed(*this, [&](ScopeSettings& s) {
     s.device_functions.push_back({std::move(choose), std::move(s.device)});
     s.device.clear();
+  });
+}
+
+Scope Scope::WithoutDevice() const {
+  return Changed(*this, [](ScopeSettings& s) {
+    s.device.clear();
+    s.device_functions.clear();
   });
 }
 

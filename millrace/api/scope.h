@@ -48,6 +48,8 @@ class Scope {
   // Where ops run, decided for each as it is built: see replica_device_setter.h. What the result leaves open, the scope's device
   // so far decides.
   Scope WithDeviceFunction(DeviceFunction choose) const;
+  // Where nobody said yet: neither a device nor a device function of the scopes around holds.
+  Scope WithoutDevice() const;
   // The ops run after `ops` too, which are Operations or Outputs.
   Scope WithControlDependencies(const std::vector<Operation>& ops) const;
   Scope WithoutControlDependencies() const;

@@ -67,7 +67,7 @@ struct ScopeSettings {
 };
 
 // Makes a new node ask for the device that its scope wants. One that is colocated asks for what the other node asked for, and so does one that
-// takes a handle where a device function would decide: it can run nowhere else.
+// takes a handle for whose device somebody asked: it can run nowhere else.
 Status AskForDevice(const ScopeSettings& settings, Node* node);
 
 }  // namespace millrace::api_internal

@@ -45,7 +45,10 @@ void Var::Build(const Scope& scope, absl::string_view name, const MakeInitialVal
   const Scope outside = scope.WithoutControlDependencies().WithoutOpName();
   const std::string full_name = outside.TakeName(name);
   const Scope inside = outside.WithPrefix(full_name);
-  const Output initial = make(inside.WithPrefix(full_name + "/Initializer"));
+  // Where the variable is, its initial value is made: a scope without devices, filled in below.
+  const int before = scope.graph()->num_nodes();
+  const Output initial = make(inside.WithPrefix(full_name + "/Initializer").WithoutDevice());
+  const int after = scope.graph()->num_nodes();
   if (!scope.ok()) return;
   if (initial.empty()) {
     scope.UpdateStatus(InvalidArgument("the initial value of variable ", full_name, " is empty"));
@@ -54,6 +57,10 @@ void Var::Build(const Scope& scope, absl::string_view name, const MakeInitialVal
   const Operation handle =
       AddOp(outside.WithTakenName(full_name), "VarHandleOp", {},
             {{"dtype", initial.dtype()}, {"shape", initial.shape()}, {"shared_name", full_name}});
+  for (int i = before; !handle.empty() && i < after; ++i) {
+    Node* node = scope.graph()->nodes()[i];
+    if (node->requested_device().empty()) scope.graph()->SetRequestedDevice(node, handle.node()->requested_device());
+  }
   const Scope beside = handle.empty() ? inside : inside.ColocateWith(handle);
   const Operation assign = AddOp(beside.WithOpName("Assign"), "AssignVariableOp",
                                  {handle.output(0), initial}, {{"dtype", initial.dtype()}});
@@ -104,6 +111,21 @@ Operation GlobalVariablesInitializer(const Scope& scope) {
   std::vector<Operation> all;
   for (const Var& variable : GlobalVariables(scope)) all.push_back(variable.initializer());
   return Group(scope.op_name().empty() ? scope.WithOpName("init") : scope, all);
+}
+
+Output UninitializedVariables(const Scope& scope) {
+  const Scope s = scope.ForComposite("uninitialized_variables");
+  const std::vector<Var> variables = GlobalVariables(scope);
+  std::vector<std::string> names;
+  std::vector<Input> initialized;
+  for (const Var& variable : variables) {
+    names.push_back(variable.var_name());
+    initialized.push_back(variable.IsInitialized(s));
+  }
+  if (variables.empty()) return Input(Tensor(DType::kString, Shape({0}))).In(s.WithOpName("names"));
+  const Output missing = Op(s, "Where", {Op(s, "LogicalNot", {Op(s, "Pack", {InputList(initialized)})})});
+  const Output rows = Op(s, "Reshape", {missing, std::vector<int32_t>{-1}});
+  return Op(s.WithOpName("names"), "GatherV2", {names, rows, 0});
 }
 
 Var GlobalStep(const Scope& scope) {

@@ -73,6 +73,9 @@ std::vector<Var> TrainableVariables(const Scope& scope);
 // Runs the initializers of all variables made so far. Build it last.
 Operation GlobalVariablesInitializer(const Scope& scope);
 
+// The names of the variables made so far that have no value yet, as strings [n]: what a worker waits for that does not initialize them.
+Output UninitializedVariables(const Scope& scope);
+
 // The number of training steps, an int64 named "global_step": made by the first call for a graph.
 Var GlobalStep(const Scope& scope);
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "absl/strings/match.h"
 #include "millrace/api/api_testing.h"
 
 namespace millrace {
@@ -160,6 +161,57 @@ TEST(Session, PicksUpOpsBuiltAfterItWasMade) {
   EXPECT_EQ(session.Run({Output()}).status().code(), absl::StatusCode::kInvalidArgument);
   ops::Identity(s, Output());
   EXPECT_EQ(session.Run({{x, Tensor::Scalar(2.0f)}}, {x}).status(), s.status());
+}
+
+TEST(Var, ItsInitialValueIsMadeWhereItIs) {
+  const Scope root = Scope::NewRoot().WithDeviceFunction(ReplicaDeviceSetter({.ps_tasks = 2, .worker_device = "/job:worker/task:0"}));
+  const Var a(root, "a", {2, 3}, init::GlorotUniform()), b(root, "b", 1.0);
+  ASSERT_TRUE(root.ok()) << root.status();
+  int made = 0;
+  for (const Node* node : root.graph()->nodes()) {
+    const bool is_a = absl::StartsWith(node->name(), "a"), is_b = absl::StartsWith(node->name(), "b");
+    made += is_a + is_b;
+    EXPECT_EQ(node->requested_device(), is_a ? "/job:ps/task:0" : "/job:ps/task:1") << node->name();
+  }
+  EXPECT_GT(made, 8);
+}
+
+TEST(Var, AnInitialValueThatExistsStaysWhereItIs) {
+  const Scope root = Scope::NewRoot();
+  const Output value = ops::Const(root.WithDevice("/job:worker/task:0"), 1.0);
+  const Var v(root.WithDevice("/job:ps/task:0"), "v", value);
+  ASSERT_TRUE(root.ok()) << root.status();
+  EXPECT_EQ(value.node()->requested_device(), "/job:worker/task:0");
+  EXPECT_EQ(v.initializer().node()->requested_device(), "/job:ps/task:0");
+}
+
+TEST(Var, IsReadAndChangedWhereItIs) {
+  const Scope root = Scope::NewRoot();
+  const Var v(root.WithDevice("/job:ps/task:0"), "v", 1.0);
+  const Scope worker = root.WithDevice("/job:worker/task:0");
+  EXPECT_EQ(v.Read(worker).node()->requested_device(), "/job:ps/task:0");
+  EXPECT_EQ(v.AssignAdd(worker, 1).node()->requested_device(), "/job:ps/task:0");
+  EXPECT_EQ(ops::Neg(worker, v).node()->requested_device(), "/job:worker/task:0");
+}
+
+TEST(UninitializedVariables, AreThoseWithoutAValue) {
+  const Scope s = Scope::NewRoot();
+  const Var a(s, "a", 1.0), b(s, "b", 2.0), c(s.SubScope("layer"), "c", 3.0);
+  const Output missing = UninitializedVariables(s);
+  const Operation init = GlobalVariablesInitializer(s);
+  ClientSession session = ClientSession::Create(s).value();
+  const auto names = [&] {
+    const Tensors result = session.Run({missing}).value();
+    const auto flat = result[0].flat<std::string>();
+    return std::vector<std::string>(flat.begin(), flat.end());
+  };
+  EXPECT_THAT(names(), ElementsAre("a", "b", "layer/c"));
+  ASSERT_TRUE(session.Run(b.initializer()).ok());
+  EXPECT_THAT(names(), ElementsAre("a", "layer/c"));
+  ASSERT_TRUE(session.Run(init).ok());
+  EXPECT_THAT(names(), ElementsAre());
+  const Scope empty = Scope::NewRoot();
+  EXPECT_EQ(RunOnce(empty, {UninitializedVariables(empty)})[0].num_elements(), 0);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "millrace/base/cancellation.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace millrace {
 
@@ -14,7 +16,12 @@ void CancellationManager::StartCancel(Status why) {
     cancelled_.store(true, std::memory_order_release);
     callbacks.swap(callbacks_);
   }
-  for (auto& [token, callback] : callbacks) callback();
+  // In the order of the tokens, so that a simulation gives the same events each time.
+  std::vector<std::pair<Token, absl::AnyInvocable<void()>*>> ordered;
+  ordered.reserve(callbacks.size());
+  for (auto& [token, callback] : callbacks) ordered.emplace_back(token, &callback);
+  std::sort(ordered.begin(), ordered.end());
+  for (const auto& [token, callback] : ordered) (*callback)();
   MutexLock lock(&mu_);
   calling_ = false;
   callbacks_done_.SignalAll();

@@ -1,5 +1,7 @@
 #include "millrace/cluster/liveness.h"
 
+#include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace millrace {
@@ -24,6 +26,10 @@ void LivenessMonitor::Tick() {
   const std::shared_ptr<LivenessClient> client = client_.lock();
   if (client == nullptr) return;
   const bool more = client->ListAwaited(&awaited);
+  // In one order, whatever that of the client's tables is.
+  std::sort(awaited.begin(), awaited.end(), [](const Awaited& a, const Awaited& b) {
+    return std::tie(a.task, a.incarnation) < std::tie(b.task, b.incarnation);
+  });
   for (const Awaited& peer : awaited) {
     {
       MutexLock lock(&mu_);

@@ -1,5 +1,6 @@
 #include "millrace/cluster/master.h"
 
+#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -10,9 +11,14 @@
 namespace millrace {
 namespace {
 
-std::string NewHandle() {
+uint64_t MachineRandom() {
   std::random_device device;
-  return absl::StrFormat("%08x%08x", device(), device());
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+MasterOptions WithRandom(MasterOptions options) {
+  if (options.random == nullptr) options.random = MachineRandom;
+  return options;
 }
 
 // Fields that the session's config does not set are the server's.
@@ -48,9 +54,12 @@ class Gather {
 
 }  // namespace
 
+Master::Master(MasterOptions options) : options_(WithRandom(std::move(options))) {}
+
 std::shared_ptr<Master> Master::Make(MasterOptions options) {
   std::shared_ptr<Master> master(new Master(std::move(options)));
   master->liveness_ = LivenessMonitor::Make(master->options_.liveness, std::weak_ptr<LivenessClient>(master));
+  master->leases_ = LeaseMonitor::Make(master->options_.lease, std::weak_ptr<LeaseClient>(master));
   return master;
 }
 
@@ -61,7 +70,9 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
                   Done<pb::CreateSessionResponse> done)
       : master_(std::move(master)), graph_(std::move(*request.mutable_graph_def())), control_(control), done_(std::move(done)) {
     session_.config = Merged(master_->options_.default_config, request.config());
-    session_.handle = NewHandle();
+    session_.handle = absl::StrFormat("%016x", master_->options_.random());
+    // Below 2^56, so that counting up from it stays a number that TensorFlow takes.
+    session_.first_step_id = static_cast<int64_t>(master_->options_.random() >> 8);
     session_.worker = master_->options_.worker;
     session_.timers = master_->options_.timers;
     session_.on_remote_step = [monitor = master_->liveness_] { monitor->Poke(); };
@@ -135,7 +146,7 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
       if (task.peer == nullptr) {
         gather->Answer(absl::OkStatus());
       } else {
-        task.peer->worker->CreateWorkerSession({.timeout = absl::Minutes(1)}, RequestFor(task.peer->id),
+        task.peer->worker->CreateWorkerSession({.cancellation = control_.cancellation, .owner = control_.owner}, RequestFor(task.peer->id),
                                                [gather](Status status) { gather->Answer(status); });
       }
     }
@@ -144,6 +155,10 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
   void Finish() {
     auto session = std::make_shared<MasterSession>(std::move(session_));
     Status status = session->Begin(std::move(graph_));
+    // Nobody would ever close a session that nobody hears of.
+    if (status.ok() && control_.cancellation != nullptr && control_.cancellation->IsCancelled()) {
+      status = Cancelled("the client gave up on the session");
+    }
     if (status.ok()) status = master_->Add(session);
     if (!status.ok()) {
       return session->Close(status, [self = shared_from_this(), status] { self->done_(status); });
@@ -193,15 +208,21 @@ StatusOr<std::shared_ptr<MasterSession>> Master::Find(const std::string& handle)
   if (it != sessions_.end()) return it->second;
   if (!going_down_.ok()) return going_down_;
   return Aborted("session '", handle, "' is not known at ", options_.worker->options().task.name(),
-                 ": it was closed or reset, or the task was restarted");
+                 ": it was closed or reset, its client's connection had ended, or the task was restarted");
+}
+
+std::shared_ptr<MasterSession> Master::Take(const std::string& handle) {
+  MutexLock lock(&mu_);
+  auto node = sessions_.extract(handle);
+  return node.empty() ? nullptr : std::move(node.mapped());
+}
+
+void Master::Expire(const std::string& handle, const Status& why) {
+  if (const std::shared_ptr<MasterSession> session = Take(handle)) session->Close(why, [] {});
 }
 
 void Master::CloseSession(const std::string& handle, DoneStatus done) {
-  std::shared_ptr<MasterSession> session;
-  {
-    MutexLock lock(&mu_);
-    if (auto node = sessions_.extract(handle); !node.empty()) session = std::move(node.mapped());
-  }
+  const std::shared_ptr<MasterSession> session = Take(handle);
   if (session == nullptr) return done(Find(handle).status());
   session->Close(Cancelled("the session was closed while the step ran"),
                  [done = std::move(done)]() mutable { done(absl::OkStatus()); });
@@ -211,11 +232,12 @@ void Master::Reset(pb::ResetRequest request, const CallControl& control, DoneSta
   std::vector<std::shared_ptr<MasterSession>> closing;
   {
     MutexLock lock(&mu_);
-    for (auto& [handle, session] : sessions_) closing.push_back(std::move(session));
+    closing = Ordered();
     sessions_.clear();
   }
   const std::vector<std::string> containers(request.container().begin(), request.container().end());
-  const PeerSet peers(options_.worker->options().cluster, options_.worker->options().task, options_.worker->options().transport);
+  const WorkerOptions& worker = options_.worker->options();
+  const PeerSet peers(worker.cluster, worker.task, worker.transport, worker.liveness);
   std::vector<std::shared_ptr<WorkerInterface>> workers = {options_.worker};
   for (const Peer& peer : peers.all()) {
     const DeviceName name{.job = peer.id.job, .replica = 0, .task = peer.id.index, .type = {}, .index = {}};
@@ -232,8 +254,8 @@ void Master::Reset(pb::ResetRequest request, const CallControl& control, DoneSta
   // State goes when the steps that use it have ended.
   auto cleanup = std::make_shared<Gather>(workers.size(), std::move(done));
   auto closed = std::make_shared<Gather>(closing.size() + 1, [workers, containers, cleanup](Status) {
-    for (const std::shared_ptr<WorkerInterface>& worker : workers) {
-      worker->CleanupAll({.timeout = absl::Seconds(10)}, containers, [cleanup](Status status) { cleanup->Answer(status); });
+    for (const std::shared_ptr<WorkerInterface>& task : workers) {
+      task->CleanupAll({.timeout = absl::Seconds(10)}, containers, [cleanup](Status status) { cleanup->Answer(status); });
     }
   });
   for (const std::shared_ptr<MasterSession>& session : closing) {
@@ -250,7 +272,7 @@ void Master::ListDevices(const std::string& handle, const CallControl& control, 
   }
   const WorkerOptions& worker = options_.worker->options();
   FindTasksOptions find{.worker = options_.worker,
-                        .peers = std::make_shared<PeerSet>(worker.cluster, worker.task, worker.transport)};
+                        .peers = std::make_shared<PeerSet>(worker.cluster, worker.task, worker.transport, worker.liveness)};
   find.timeout = options_.missing_task_timeout;
   find.silence = options_.liveness.silence;
   find.timers = options_.timers;
@@ -268,20 +290,40 @@ void Master::ListDevices(const std::string& handle, const CallControl& control, 
   });
 }
 
+std::vector<LeasedSession> Master::ListLeased() {
+  std::vector<LeasedSession> leased;
+  for (const std::shared_ptr<MasterSession>& session : sessions()) {
+    leased.push_back({.handle = session->handle(), .lease = session->lease(), .idle = session->IsIdle()});
+  }
+  return leased;
+}
+
+void Master::Lease(const std::string& handle, const net::IncomingCall& call) {
+  if (StatusOr<std::shared_ptr<MasterSession>> session = Find(handle); session.ok()) (*session)->lease()->Touch(call);
+  leases_->Poke();
+}
+
 void Master::Shutdown(const Status& why) {
-  absl::flat_hash_map<std::string, std::shared_ptr<MasterSession>> sessions;
+  leases_->Stop();
+  std::vector<std::shared_ptr<MasterSession>> sessions;
   {
     MutexLock lock(&mu_);
     if (going_down_.ok()) going_down_ = why;
-    sessions.swap(sessions_);
+    sessions = Ordered();
+    sessions_.clear();
   }
-  for (auto& [handle, session] : sessions) session->Close(why, [] {});
+  for (const std::shared_ptr<MasterSession>& session : sessions) session->Close(why, [] {});
 }
 
 std::vector<std::shared_ptr<MasterSession>> Master::sessions() const {
-  std::vector<std::shared_ptr<MasterSession>> all;
   MutexLock lock(&mu_);
+  return Ordered();
+}
+
+std::vector<std::shared_ptr<MasterSession>> Master::Ordered() const {
+  std::vector<std::shared_ptr<MasterSession>> all;
   for (const auto& [handle, session] : sessions_) all.push_back(session);
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a->handle() < b->handle(); });
   return all;
 }
 

@@ -1,6 +1,8 @@
 // What a task does for clients: their sessions.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,10 +23,13 @@ struct MasterOptions {
   pb::ConfigProto default_config = {};
   // How long CreateSession waits for tasks that are not there, where the client sets no limit.
   absl::Duration missing_task_timeout = absl::Minutes(10);
+  // Where handles of sessions and numbers of steps come from. Null: from the machine. Thread-safe.
+  std::function<uint64_t()> random = nullptr;
+  LeaseOptions lease = {};
 };
 
 // Starts no threads. Thread-safe; behind a shared_ptr. Every `done` is called once, on any thread, perhaps before the call returns.
-class Master : public LivenessClient, public std::enable_shared_from_this<Master> {
+class Master : public LivenessClient, public LeaseClient, public std::enable_shared_from_this<Master> {
  public:
   template <typename T>
   using Done = absl::AnyInvocable<void(StatusOr<T>)>;
@@ -50,14 +55,23 @@ class Master : public LivenessClient, public std::enable_shared_from_this<Master
 
   bool ListAwaited(std::vector<Awaited>* peers) override;
   void OnPeerLost(const Awaited& peer, const Status& why) override;
+  std::vector<LeasedSession> ListLeased() override;
+  void Expire(const std::string& handle, const Status& why) override;
+  // The session was made by this call.
+  void Lease(const std::string& handle, const net::IncomingCall& call);
 
  private:
   class SessionCreation;
-  explicit Master(MasterOptions options) : options_(std::move(options)) {}
+  explicit Master(MasterOptions options);
   Status Add(std::shared_ptr<MasterSession> session);
+  // By handle, so that a simulation gives the same events each time.
+  std::vector<std::shared_ptr<MasterSession>> Ordered() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Out of the list; null when it is not there.
+  std::shared_ptr<MasterSession> Take(const std::string& handle);
 
   const MasterOptions options_;
   std::shared_ptr<LivenessMonitor> liveness_;
+  std::shared_ptr<LeaseMonitor> leases_;
   mutable Mutex mu_;
   Status going_down_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, std::shared_ptr<MasterSession>> sessions_ ABSL_GUARDED_BY(mu_);

@@ -1,26 +1,27 @@
 #include "millrace/cluster/master_session.h"
 
-#include <random>
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "millrace/base/log.h"
 #include "millrace/cluster/master_step.h"
+#include "millrace/cluster/program_wait.h"
 #include "millrace/graph/graph_def.h"
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
 namespace {
 
-// Below 2^56, so that counting up from it stays a number that TensorFlow takes.
-int64_t FirstStepId() {
-  std::random_device device;
-  return static_cast<int64_t>(((static_cast<uint64_t>(device()) << 32) | device()) >> 8);
-}
+constexpr size_t kRememberedRequests = 4096;
 
 }  // namespace
 
-MasterSession::MasterSession(MasterSessionOptions options) : options_(std::move(options)), next_step_id_(FirstStepId()) {
+MasterSession::MasterSession(MasterSessionOptions options)
+    : options_(std::move(options)),
+      opened_(options_.worker->options().clock->Now()),
+      next_step_id_(options_.first_step_id),
+      requests_(kRememberedRequests) {
   home_device_ = options_.tasks[0].devices[0].name();
   for (const SessionTask& task : options_.tasks) {
     for (const pb::DeviceAttributes& device : task.devices) {
@@ -59,6 +60,7 @@ Status MasterSession::Add(pb::GraphDef def) {
     graph_.RemoveNodes([&](const Node* node) { return node->id() >= first_new; });
     return status;
   }
+  num_nodes_.store(graph_.num_nodes(), std::memory_order_relaxed);
   if (options_.config.log_device_placement()) {
     for (const Node* node : graph_.nodes()) {
       if (node->id() >= first_new) MR_LOG(Info, node->name(), ": (", node->type(), "): ", node->assigned_device());
@@ -82,21 +84,33 @@ StatusOr<int64_t> MasterSession::Extend(pb::GraphDef def, int64_t version) {
   return ++version_;
 }
 
-void MasterSession::Program(const CallableSpec& spec, const CallControl& control, Waiter done) {
+std::shared_ptr<const MasterProgram> MasterSession::FindProgram(const std::string& key) const {
+  const auto it = programs_.find(key);
+  return it == programs_.end() ? nullptr : it->second;
+}
+
+void MasterSession::Program(const CallableSpec& spec, const CallControl& control, Waiter done, absl::Duration limit) {
   std::string key = SignatureKey(spec);
   std::shared_ptr<const MasterProgram> found;
   {
     MutexLock lock(&programs_mu_);
-    if (const auto it = programs_.find(key); it != programs_.end()) {
-      found = it->second;
-    } else {
+    found = FindProgram(key);
+  }
+  if (found != nullptr) return done(std::move(found));
+  auto wait = std::make_shared<ProgramWait>(std::move(done));
+  wait->Start(control, &closing_, options_.timers, limit);
+  if (wait->ended()) return;
+  {
+    MutexLock lock(&programs_mu_);
+    found = FindProgram(key);
+    if (found == nullptr) {
       std::vector<Waiter>& waiters = compiling_[key];
-      waiters.push_back(std::move(done));
+      waiters.push_back([wait](StatusOr<std::shared_ptr<const MasterProgram>> result) { wait->End(std::move(result)); });
       if (waiters.size() > 1) return;  // somebody compiles it
     }
   }
-  if (found != nullptr) return done(std::move(found));
-  if (control.incoming != nullptr) control.incoming->RunsLong();
+  if (found != nullptr) return wait->End(std::move(found));
+  if (control.from != nullptr) control.from->RunsLong();
   std::vector<std::pair<int, pb::GraphDef>> remote;
   StatusOr<std::shared_ptr<MasterProgram>> program = Internal("not compiled");
   StatusOr<FeedTypes> feeds = Internal("not checked");
@@ -146,7 +160,7 @@ void MasterSession::Register(std::shared_ptr<MasterProgram> program, std::vector
     *request.mutable_config_proto() = options_.config;
     request.mutable_debug_options();
     part.peer->worker->RegisterGraph(
-        {.timeout = absl::Minutes(10)}, std::move(request),
+        {}, std::move(request),
         [state, program, &part](StatusOr<pb::RegisterGraphResponse> response) {
           bool last = false;
           Status status;
@@ -203,7 +217,15 @@ void MasterSession::OnStepEnded(MasterStep* step) {
   if (on_idle != nullptr) on_idle();
 }
 
+Status MasterSession::NoteRequest(int64_t request_id) {
+  if (request_id == 0) return absl::OkStatus();
+  MutexLock lock(&mu_);
+  if (requests_.Insert(request_id)) return absl::OkStatus();
+  return Aborted("request ", request_id, " of session '", handle(), "' reached ", options_.tasks[0].name, " twice; it runs once");
+}
+
 void MasterSession::RunStep(RunStepCall call, const CallControl& control, Done<RunStepAnswer> done) {
+  if (Status status = NoteRequest(call.request_id); !status.ok()) return done(status);
   if (!call.partial_run_handle.empty()) {
     std::shared_ptr<PartialRun> partial;
     {
@@ -228,6 +250,9 @@ void MasterSession::RunStep(RunStepCall call, const CallControl& control, Done<R
     if (std::find(spec.fetches.begin(), spec.fetches.end(), name) == spec.fetches.end()) spec.fetches.push_back(std::move(name));
   }
   spec.targets = std::move(call.targets);
+  // A limit that the caller's transport watches needs no timer here.
+  const bool limited = call.options.timeout_in_ms() > 0 && control.timeout == absl::InfiniteDuration();
+  const absl::Duration limit = limited ? absl::Milliseconds(call.options.timeout_in_ms()) : absl::InfiniteDuration();
   Program(spec, control,
           [self = shared_from_this(), feeds = std::move(feeds), options = std::move(call.options), control,
            done = std::move(done)](StatusOr<std::shared_ptr<const MasterProgram>> program) mutable {
@@ -244,7 +269,8 @@ void MasterSession::RunStep(RunStepCall call, const CallControl& control, Done<R
                         }
                         done(std::move(answer));
                       });
-          });
+          },
+          limit);
 }
 
 void MasterSession::MakeCallable(pb::CallableOptions options, const CallControl& control, Done<int64_t> done) {
@@ -270,6 +296,7 @@ void MasterSession::MakeCallable(pb::CallableOptions options, const CallControl&
 }
 
 void MasterSession::RunCallable(RunCallableCall call, const CallControl& control, Done<RunCallableAnswer> done) {
+  if (Status status = NoteRequest(call.request_id); !status.ok()) return done(status);
   CallableEntry entry;
   {
     MutexLock lock(&mu_);
@@ -316,7 +343,7 @@ void MasterSession::Close(const Status& why, absl::AnyInvocable<void()> done) {
     closed_because_ = why;
     partial_runs_.clear();
     callables_.clear();
-    for (auto& [pointer, step] : running_) steps.push_back(step);
+    steps = Ordered([](const MasterStep&) { return true; });
     idle = running_.empty();
     if (!idle && on_idle_ == nullptr) {
       on_idle_ = std::move(finish);
@@ -327,10 +354,20 @@ void MasterSession::Close(const Status& why, absl::AnyInvocable<void()> done) {
       };
     }
   }
+  closing_.StartCancel(why);
   if (idle) finish();
   for (const std::shared_ptr<MasterStep>& step : steps) step->Cancel(why);
   MutexLock lock(&programs_mu_);
   programs_.clear();
+}
+
+std::vector<std::shared_ptr<MasterStep>> MasterSession::Ordered(absl::FunctionRef<bool(const MasterStep&)> wanted) const {
+  std::vector<std::shared_ptr<MasterStep>> steps;
+  for (const auto& [pointer, step] : running_) {
+    if (wanted(*step)) steps.push_back(step);
+  }
+  std::sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a->step_id() < b->step_id(); });
+  return steps;
 }
 
 bool MasterSession::ListAwaited(std::vector<Awaited>* peers) const {
@@ -343,9 +380,7 @@ void MasterSession::OnPeerLost(const Awaited& peer, const Status& why) {
   std::vector<std::shared_ptr<MasterStep>> steps;
   {
     MutexLock lock(&mu_);
-    for (const auto& [pointer, step] : running_) {
-      if (step->Awaits(peer.task)) steps.push_back(step);
-    }
+    steps = Ordered([&](const MasterStep& step) { return step.Awaits(peer.task); });
   }
   for (const std::shared_ptr<MasterStep>& step : steps) step->Cancel(why);
 }

@@ -7,7 +7,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "millrace/base/mutex.h"
+#include "millrace/cluster/recent_ids.h"
 #include "millrace/cluster/step_program.h"
 #include "millrace/cluster/worker.h"
 #include "millrace/graph/placement.h"
@@ -28,6 +30,8 @@ struct SessionTask {
 
 struct MasterSessionOptions {
   std::string handle = {};
+  // Steps are counted up from here. Steps of all sessions meet on the workers, so no other session may be near.
+  int64_t first_step_id = 1;
   pb::ConfigProto config = {};
   std::shared_ptr<Worker> worker = nullptr;
   std::shared_ptr<WorkerSession> worker_session = nullptr;
@@ -78,13 +82,20 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   };
   void Run(std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds, const pb::RunOptions& options,
            const CallControl& control, Done<StepResult> done);
-  // The program of a signature, compiled and registered at first use.
-  void Program(const CallableSpec& spec, const CallControl& control, Done<std::shared_ptr<const MasterProgram>> done);
+  // The program of a signature, compiled and registered at first use. The wait ends by `control`'s cancellation, after `limit` and
+  // with the session; the program is there for others all the same.
+  void Program(const CallableSpec& spec, const CallControl& control, Done<std::shared_ptr<const MasterProgram>> done,
+               absl::Duration limit = absl::InfiniteDuration());
 
   pb::ListDevicesResponse ListDevices() const;
   // Ends the steps in flight with CANCELLED and calls `done` when they have ended; peers are told, not waited for.
   void Close(const Status& why, absl::AnyInvocable<void()> done);
 
+  absl::Time opened() const { return opened_; }
+  int64_t num_nodes() const { return num_nodes_.load(std::memory_order_relaxed); }
+  const std::shared_ptr<SessionLease>& lease() const { return lease_; }
+  // No step runs but partial ones, which wait for calls.
+  bool IsIdle() const;
   bool ListAwaited(std::vector<Awaited>* peers) const;
   void OnPeerLost(const Awaited& peer, const Status& why);
   std::vector<RunningStep> ListRunning() const;
@@ -99,6 +110,8 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   };
   struct PartialRun;
 
+  // Null when there is none.
+  std::shared_ptr<const MasterProgram> FindProgram(const std::string& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(programs_mu_);
   Status Place(Graph* graph) const;
   Status Add(pb::GraphDef def) ABSL_EXCLUSIVE_LOCKS_REQUIRED(graph_mu_);
   // Cuts the graph of a step and compiles the part at home; `parts` get the graphs to register with peers.
@@ -106,17 +119,26 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
                                                  std::vector<std::pair<int, pb::GraphDef>>* remote) const;
   void Register(std::shared_ptr<MasterProgram> program, std::vector<std::pair<int, pb::GraphDef>> remote,
                 Done<std::shared_ptr<const MasterProgram>> done);
+  // ABORTED for a request that has come before: the transport or the client sent it twice, and it must not run twice. 0 is no number.
+  Status NoteRequest(int64_t request_id);
   void RunPartial(const std::shared_ptr<PartialRun>& partial, RunStepCall call, Done<RunStepAnswer> done);
   void EndPartial(const std::shared_ptr<PartialRun>& partial);
   void OnStepEnded(MasterStep* step);
+  // Of the steps in flight those that are wanted, by number, so that a simulation gives the same events each time.
+  std::vector<std::shared_ptr<MasterStep>> Ordered(absl::FunctionRef<bool(const MasterStep&)> wanted) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   PassOptions Passes() const;
   const SessionTask* FindTask(absl::string_view name) const;
 
   const MasterSessionOptions options_;
+  const absl::Time opened_;
+  const std::shared_ptr<SessionLease> lease_ = std::make_shared<SessionLease>();
+  std::atomic<int64_t> num_nodes_{0};  // of graph_, whose lock may be held for long
   std::string home_device_;
   PlacementOptions placement_;
   PartitionOptions partition_;  // what all signatures have in common
   std::atomic<int64_t> next_step_id_;
+  CancellationManager closing_;
 
   mutable Mutex graph_mu_;
   Graph graph_ ABSL_GUARDED_BY(graph_mu_);
@@ -131,6 +153,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   Status closed_because_ ABSL_GUARDED_BY(mu_);
   absl::AnyInvocable<void()> on_idle_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<const MasterStep*, std::shared_ptr<MasterStep>> running_ ABSL_GUARDED_BY(mu_);
+  RecentIds requests_ ABSL_GUARDED_BY(mu_);
   int64_t next_callable_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<int64_t, CallableEntry> callables_ ABSL_GUARDED_BY(mu_);
   int64_t next_partial_ ABSL_GUARDED_BY(mu_) = 0;

@@ -51,6 +51,7 @@ void MasterStep::Start(const CallControl& control) {
   if (timeout_ != absl::InfiniteDuration() && control.timeout == absl::InfiniteDuration()) {
     timer_ = session_->options_.timers->Schedule(timeout_, [weak = weak_from_this(), timeout = timeout_] {
       if (auto step = weak.lock()) {
+        step->timed_out_.store(true);
         step->Cancel(DeadlineExceeded("the step did not end within ", absl::FormatDuration(timeout)));
       }
     });
@@ -64,7 +65,7 @@ void MasterStep::Start(const CallControl& control) {
     }
   }
   // Last, since it works on this thread.
-  if (home >= 0) RunAtHome(home, control.incoming);
+  if (home >= 0) RunAtHome(home, control.from);
   if (pending_.fetch_sub(1) == 1) End();
 }
 
@@ -108,7 +109,7 @@ void MasterStep::RunAtPeer(int index) {
       });
 }
 
-void MasterStep::RunAtHome(int index, net::IncomingCall* incoming) {
+void MasterStep::RunAtHome(int index, net::IncomingCall* from) {
   const ProgramPart& part = program_->parts[index];
   PartRun run{.graph = part.graph, .step_id = step_id_, .rendezvous = rendezvous_};
   run.feeds.reserve(part.home_feeds.size());
@@ -118,7 +119,7 @@ void MasterStep::RunAtHome(int index, net::IncomingCall* incoming) {
   run.trace = trace_;
   run.cancellation = &cancellation_;
   run.owner = shared_from_this();
-  run.incoming = incoming;
+  run.from = from;
   session_->options_.worker->Run(std::move(run), [self = shared_from_this(), index](PartResult result) {
     const ProgramPart& part = self->program_->parts[index];
     if (result.status.ok()) {
@@ -154,7 +155,8 @@ void MasterStep::OnPart(int index, Status status) {
 }
 
 void MasterStep::End() {
-  if (timer_ != 0) session_->options_.timers->Cancel(timer_);
+  // The timer itself may have brought us here, and must not wait for itself.
+  if (timer_ != 0 && !timed_out_.load()) session_->options_.timers->Cancel(timer_);
   if (outer_ != nullptr) LetGo(outer_, outer_token_);
   Status status;
   {
@@ -164,10 +166,13 @@ void MasterStep::End() {
     for (pb::GraphDef& graph : graphs_) *result_.metadata.add_partition_graphs() = std::move(graph);
   }
   // What ended the step from outside counts for more than how a part felt it.
-  if (!status.ok() && cancellation_.IsCancelled() && absl::IsDeadlineExceeded(cancellation_.status())) {
+  if (!status.ok() && cancellation_.IsCancelled()) {
     const Status why = cancellation_.status();
-    status = DeadlineExceeded(why.message(), absl::IsDeadlineExceeded(status) ? "" : "; it was waiting in: ",
-                              absl::IsDeadlineExceeded(status) ? "" : status.message());
+    const bool felt = absl::IsCancelled(status);
+    if (absl::IsDeadlineExceeded(why) || (felt && (absl::IsUnavailable(why) || absl::IsAborted(why)))) {
+      const bool same = status.code() == why.code();
+      status = Status(why.code(), absl::StrCat(why.message(), same ? "" : "; it was waiting in: ", same ? "" : status.message()));
+    }
   }
   if (rendezvous_) {
     if (!keeps_tensors_ || !status.ok()) session_->options_.worker->ForgetStep(step_id_);

@@ -34,7 +34,7 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
 
  private:
   void RunAtPeer(int index);
-  void RunAtHome(int index, net::IncomingCall* incoming);
+  void RunAtHome(int index, net::IncomingCall* from);
   void OnPart(int index, Status status);
   void End();
   // The first error that is no mere consequence.
@@ -54,6 +54,7 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   CancellationManager* outer_ = nullptr;
   CancellationManager::Token outer_token_ = 0;
   TimerQueue::Id timer_ = 0;
+  std::atomic<bool> timed_out_{false};
   bool keeps_tensors_ = false;
   std::atomic<int> pending_{0};
 

@@ -59,7 +59,7 @@ void Worker::PartExecution::Start() {
   arena_ = worker_->TakeArena();
   const std::shared_ptr<RegisteredGraph> graph = run_.graph;  // the part may have ended before RunAsync returns
   const bool ran_long = graph->runs_long.load(std::memory_order_relaxed);
-  if (ran_long && run_.incoming != nullptr) run_.incoming->RunsLong();
+  if (ran_long && run_.from != nullptr) run_.from->RunsLong();
   const auto began = std::chrono::steady_clock::now();
   run_.graph->plan->RunAsync(
       {.step = &step_, .feeds = run_.feeds, .allocator = arena_.get(), .stats = stats_.get()},
@@ -97,11 +97,12 @@ void Worker::PartExecution::End(Status status) {
 void Worker::Shutdown(const Status& why, absl::AnyInvocable<void()> idle) {
   std::vector<RefPtr<StepRendezvous>> steps;
   std::vector<std::pair<std::shared_ptr<void>, CancellationManager*>> running;
+  leases_->Stop();
   {
     MutexLock lock(&mu_);
     going_down_ = why;
     if (running_ != nullptr) on_idle_ = std::exchange(idle, nullptr);
-    for (auto& [id, step] : steps_) steps.push_back(step.rendezvous);
+    steps = Rendezvous();
     for (const PartExecution* p = running_; p != nullptr; p = p->next_) running.emplace_back(p->run_.owner, p->run_.cancellation);
   }
   for (const RefPtr<StepRendezvous>& step : steps) step->Abort(why);

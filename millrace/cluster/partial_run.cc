@@ -149,6 +149,13 @@ void MasterSession::RunPartial(const std::shared_ptr<PartialRun>& partial, RunSt
   finish(status);
 }
 
+bool MasterSession::IsIdle() const {
+  MutexLock lock(&mu_);
+  size_t partial = 0;
+  for (const auto& [handle, run] : partial_runs_) partial += running_.contains(run->step.get());
+  return running_.size() == partial;
+}
+
 void MasterSession::EndPartial(const std::shared_ptr<PartialRun>& partial) {
   options_.worker->ForgetStep(partial->step->step_id());
   MutexLock lock(&mu_);

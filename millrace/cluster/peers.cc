@@ -4,12 +4,13 @@
 
 namespace millrace {
 
-PeerSet::PeerSet(const ClusterSpec& cluster, const TaskId& self, net::Transport* transport)
+PeerSet::PeerSet(const ClusterSpec& cluster, const TaskId& self, net::Transport* transport, const LivenessOptions& liveness)
     : self_(self.name()), cluster_(cluster) {
   for (const TaskId& task : cluster.tasks()) {
     if (task == self) continue;
     Peer peer{.id = task, .name = task.name(), .address = cluster.Address(task).value(), .worker = nullptr};
-    peer.worker = std::make_shared<RemoteWorker>(peer.name, transport->Connect(peer.address));
+    peer.worker = std::make_shared<RemoteWorker>(peer.name, transport->Connect(peer.address),
+                                                 WatchOptions{.timeout = liveness.silence, .timers = liveness.timers});
     by_name_[peer.name] = static_cast<int>(all_.size());
     all_.push_back(std::move(peer));
   }

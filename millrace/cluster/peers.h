@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "millrace/cluster/cluster_spec.h"
+#include "millrace/cluster/liveness.h"
 #include "millrace/cluster/worker_interface.h"
 #include "millrace/net/transport.h"
 
@@ -22,7 +23,7 @@ struct Peer {
 // All tasks of `cluster` but `self`. Constant after it is made, so thread-safe.
 class PeerSet {
  public:
-  PeerSet(const ClusterSpec& cluster, const TaskId& self, net::Transport* transport);
+  PeerSet(const ClusterSpec& cluster, const TaskId& self, net::Transport* transport, const LivenessOptions& liveness);
 
   const std::string& self() const { return self_; }
   // Null when the cluster has no such task, or it is oneself.

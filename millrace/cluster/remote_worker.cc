@@ -101,8 +101,9 @@ Status RemoteWorker::Named(const Status& status, absl::string_view method) const
   }
 }
 
-void RemoteWorker::Call(const std::string& method, net::Bytes request, const CallControl& control, net::Channel::Done done) {
-  CallWithControl(channel_.get(), kService + method, std::move(request), control,
+void RemoteWorker::CallOn(net::Channel* channel, const std::string& method, net::Bytes request, const CallControl& control,
+                          net::Channel::Done done) {
+  CallWithControl(channel, kService + method, std::move(request), control,
                   [self = shared_from_this(), method, done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
                     if (!answer.ok()) return done(self->Named(answer.status(), method));
                     done(std::move(answer));
@@ -114,7 +115,7 @@ void RemoteWorker::GetStatus(const CallControl& control, Done<pb::GetStatusRespo
 }
 
 void RemoteWorker::CreateWorkerSession(const CallControl& control, pb::CreateWorkerSessionRequest request, DoneStatus done) {
-  Call("CreateWorkerSession", net::Serialize(request), control, StatusOnly(std::move(done)));
+  CallOn(watched_.get(), "CreateWorkerSession", net::Serialize(request), control, StatusOnly(std::move(done)));
 }
 
 void RemoteWorker::DeleteWorkerSession(const CallControl& control, const std::string& session, DoneStatus done) {
@@ -125,7 +126,7 @@ void RemoteWorker::DeleteWorkerSession(const CallControl& control, const std::st
 
 void RemoteWorker::RegisterGraph(const CallControl& control, pb::RegisterGraphRequest request,
                                  Done<pb::RegisterGraphResponse> done) {
-  Call("RegisterGraph", net::Serialize(request), control, Parsed<pb::RegisterGraphResponse>(std::move(done)));
+  CallOn(watched_.get(), "RegisterGraph", net::Serialize(request), control, Parsed<pb::RegisterGraphResponse>(std::move(done)));
 }
 
 void RemoteWorker::DeregisterGraph(const CallControl& control, pb::DeregisterGraphRequest request, DoneStatus done) {
@@ -150,7 +151,7 @@ void RemoteWorker::CleanupGraph(const CallControl& control, int64_t step_id, Don
 void RemoteWorker::CleanupAll(const CallControl& control, std::vector<std::string> containers, DoneStatus done) {
   pb::CleanupAllRequest request;
   for (std::string& container : containers) request.add_container(std::move(container));
-  Call("CleanupAll", net::Serialize(request), control, StatusOnly(std::move(done)));
+  CallOn(watched_.get(), "CleanupAll", net::Serialize(request), control, StatusOnly(std::move(done)));
 }
 
 void RemoteWorker::RecvTensor(const CallControl& control, int64_t step_id, const std::string& key, Done<RendezvousItem> done) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "millrace/cluster/watched_channel.h"
 #include "millrace/cluster/worker_interface.h"
 #include "millrace/net/transport.h"
 
@@ -12,8 +13,10 @@ namespace millrace {
 // keeps it alive.
 class RemoteWorker : public WorkerInterface, public std::enable_shared_from_this<RemoteWorker> {
  public:
-  RemoteWorker(std::string task, std::shared_ptr<net::Channel> channel)
-      : task_(std::move(task)), channel_(std::move(channel)) {}
+  // What a step waits for is watched by whoever runs the step; calls that make sessions and graphs, which may take long at a
+  // peer that is well, are watched here as `watch` says.
+  RemoteWorker(std::string task, std::shared_ptr<net::Channel> channel, const WatchOptions& watch)
+      : task_(std::move(task)), channel_(std::move(channel)), watched_(WatchChannel(channel_, watch)) {}
 
   void GetStatus(const CallControl& control, Done<pb::GetStatusResponse> done) override;
   void CreateWorkerSession(const CallControl& control, pb::CreateWorkerSessionRequest request, DoneStatus done) override;
@@ -27,11 +30,16 @@ class RemoteWorker : public WorkerInterface, public std::enable_shared_from_this
   void RecvTensor(const CallControl& control, int64_t step_id, const std::string& key, Done<RendezvousItem> done) override;
 
  private:
-  void Call(const std::string& method, net::Bytes request, const CallControl& control, net::Channel::Done done);
+  void Call(const std::string& method, net::Bytes request, const CallControl& control, net::Channel::Done done) {
+    CallOn(channel_.get(), method, std::move(request), control, std::move(done));
+  }
+  void CallOn(net::Channel* channel, const std::string& method, net::Bytes request, const CallControl& control,
+              net::Channel::Done done);
   Status Named(const Status& status, absl::string_view method) const;
 
   const std::string task_;
   const std::shared_ptr<net::Channel> channel_;
+  const std::shared_ptr<net::Channel> watched_;
 };
 
 // Makes one call that `control` can take back: for whoever talks to a channel itself.

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "millrace/base/status.h"
 #include "millrace/cluster/cluster_spec.h"
+#include "millrace/net/connection_table.h"
 #include "millrace/net/grpc/grpc_transport.h"
 #include "millrace/net/transport.h"
 #include "millrace/proto/config.pb.h"
@@ -35,10 +36,16 @@ struct ServerOptions {
   absl::Duration peer_timeout = absl::Seconds(5);
   // How long a session waits for tasks that are not there yet, where its client sets no limit.
   absl::Duration missing_task_timeout = absl::Minutes(10);
+  // How long a session stays whose client's connection has ended and that runs no step; InfiniteDuration: until it is closed. A
+  // client that lost its connection, not its life, comes back within this time or is told ABORTED. gRPC waits a second (TensorFlow's
+  // clients up to 20 s) between two attempts to connect.
+  absl::Duration session_grace = absl::Seconds(30);
   // What sessions that do not say otherwise get.
   pb::ConfigProto default_config = {};
   // gRPC when null. Outlives the server.
   net::Transport* transport = nullptr;
+  // This machine's TCP connections when null.
+  std::shared_ptr<net::ConnectionTable> connections = nullptr;
 };
 
 // The master and worker of its task, on the port that the cluster gives it. Thread-safe.

@@ -52,7 +52,7 @@ auto ReplyEmpty(Call call) {
 }  // namespace
 
 TaskService::TaskService(std::shared_ptr<Master> master, std::shared_ptr<Worker> worker, Clock* clock)
-    : master_(std::move(master)), worker_(std::move(worker)), clock_(clock) {
+    : master_(std::move(master)), worker_(std::move(worker)), clock_(clock), status_(master_, worker_, clock) {
   Add("MasterService/RunStep", &TaskService::RunStep);
   Add("MasterService/RunCallable", &TaskService::RunCallable);
   Add("MasterService/CreateSession", &TaskService::CreateSession);
@@ -74,6 +74,8 @@ TaskService::TaskService(std::shared_ptr<Master> master, std::shared_ptr<Worker>
   Add("WorkerService/RecvTensor", &TaskService::RecvTensor);
   Add("WorkerService/Logging", &TaskService::Logging);
   Add("WorkerService/Tracing", &TaskService::Tracing);
+  methods_.emplace_back(StatusService::kMethod);
+  handlers_.push_back(&TaskService::GetTaskStatus);
 }
 
 void TaskService::Add(const std::string& method, Handler handler) {
@@ -84,9 +86,15 @@ void TaskService::Add(const std::string& method, Handler handler) {
 void TaskService::OnCall(int method, Call call) { (this->*handlers_[method])(std::move(call)); }
 
 CallControl TaskService::ControlOf(const Call& call) const {
-  CallControl control{.cancellation = call->cancellation(), .owner = call, .incoming = call.get()};
+  CallControl control{.cancellation = call->cancellation(), .owner = call, .from = call.get()};
   if (call->deadline() != absl::InfiniteFuture()) control.timeout = call->deadline() - clock_->Now();
   return control;
+}
+
+StatusOr<std::shared_ptr<MasterSession>> TaskService::Find(const std::string& handle, const Call& call) const {
+  StatusOr<std::shared_ptr<MasterSession>> session = master_->Find(handle);
+  if (session.ok()) (*session)->lease()->Touch(*call);
+  return session;
 }
 
 void TaskService::RunStep(Call call) {
@@ -104,7 +112,7 @@ void TaskService::RunStep(Call call) {
     }
     call->Reply(EncodeRunStepAnswer(*answer));
   };
-  StatusOr<std::shared_ptr<MasterSession>> session = master_->Find(step->session_handle);
+  StatusOr<std::shared_ptr<MasterSession>> session = Find(step->session_handle, call);
   if (!session.ok()) return done(session.status());
   (*session)->RunStep(*std::move(step), ControlOf(call), std::move(done));
 }
@@ -114,7 +122,7 @@ void TaskService::RunCallable(Call call) {
   StatusOr<RunCallableCall> step = DecodeRunCallable(call->request());
   call->request() = net::Bytes();
   if (!step.ok()) return call->Reply(step.status());
-  StatusOr<std::shared_ptr<MasterSession>> session = master_->Find(step->session_handle);
+  StatusOr<std::shared_ptr<MasterSession>> session = Find(step->session_handle, call);
   if (!session.ok()) return call->Reply(session.status());
   (*session)->RunCallable(*std::move(step), ControlOf(call), [call](StatusOr<RunCallableAnswer> answer) {
     if (!answer.ok()) return call->Reply(answer.status());
@@ -125,13 +133,16 @@ void TaskService::RunCallable(Call call) {
 void TaskService::CreateSession(Call call) {
   pb::CreateSessionRequest request;
   if (!ReadRequest(call, &request)) return;
-  master_->CreateSession(std::move(request), ControlOf(call), ReplyTo<pb::CreateSessionResponse>(call));
+  master_->CreateSession(std::move(request), ControlOf(call), [call, master = master_](const StatusOr<pb::CreateSessionResponse>& response) {
+    if (response.ok()) master->Lease(response->session_handle(), *call);
+    Reply(call, response);
+  });
 }
 
 void TaskService::ExtendSession(Call call) {
   pb::ExtendSessionRequest request;
   if (!ReadRequest(call, &request)) return;
-  StatusOr<std::shared_ptr<MasterSession>> session = master_->Find(request.session_handle());
+  StatusOr<std::shared_ptr<MasterSession>> session = Find(request.session_handle(), call);
   if (!session.ok()) return call->Reply(session.status());
   StatusOr<int64_t> version = (*session)->Extend(std::move(*request.mutable_graph_def()), request.current_graph_version());
   if (!version.ok()) return call->Reply(version.status());
@@ -143,7 +154,7 @@ void TaskService::ExtendSession(Call call) {
 void TaskService::PartialRunSetup(Call call) {
   pb::PartialRunSetupRequest request;
   if (!ReadRequest(call, &request)) return;
-  StatusOr<std::shared_ptr<MasterSession>> session = master_->Find(request.session_handle());
+  StatusOr<std::shared_ptr<MasterSession>> session = Find(request.session_handle(), call);
   if (!session.ok()) return call->Reply(session.status());
   CallableSpec spec;
   spec.feeds.assign(request.feed().begin(), request.feed().end());
@@ -178,7 +189,7 @@ void TaskService::Reset(Call call) {
 void TaskService::MakeCallable(Call call) {
   pb::MakeCallableRequest request;
   if (!ReadRequest(call, &request)) return;
-  StatusOr<std::shared_ptr<MasterSession>> session = master_->Find(request.session_handle());
+  StatusOr<std::shared_ptr<MasterSession>> session = Find(request.session_handle(), call);
   if (!session.ok()) return call->Reply(session.status());
   (*session)->MakeCallable(std::move(*request.mutable_options()), ControlOf(call), [call](StatusOr<int64_t> handle) {
     if (!handle.ok()) return call->Reply(handle.status());
@@ -191,11 +202,14 @@ void TaskService::MakeCallable(Call call) {
 void TaskService::ReleaseCallable(Call call) {
   pb::ReleaseCallableRequest request;
   if (!ReadRequest(call, &request)) return;
-  StatusOr<std::shared_ptr<MasterSession>> session = master_->Find(request.session_handle());
+  StatusOr<std::shared_ptr<MasterSession>> session = Find(request.session_handle(), call);
   ReplyEmpty(call)(session.ok() ? (*session)->ReleaseCallable(request.handle()) : session.status());
 }
 
-void TaskService::GetStatus(Call call) { worker_->GetStatus({}, ReplyTo<pb::GetStatusResponse>(call)); }
+void TaskService::GetStatus(Call call) {
+  pb::GetStatusRequest request;
+  if (ReadRequest(call, &request)) worker_->GetStatus({}, ReplyTo<pb::GetStatusResponse>(call));
+}
 
 void TaskService::CreateWorkerSession(Call call) {
   pb::CreateWorkerSessionRequest request;
@@ -257,10 +271,20 @@ void TaskService::RecvTensor(Call call) {
 }
 
 // Nothing is logged per call, so there is nothing to switch or to give.
-void TaskService::Logging(Call call) { call->Reply(net::Bytes()); }
+void TaskService::Logging(Call call) {
+  pb::LoggingRequest request;
+  if (ReadRequest(call, &request)) call->Reply(net::Bytes());
+}
 
 void TaskService::Tracing(Call call) {
+  pb::TracingRequest request;
+  if (!ReadRequest(call, &request)) return;
   call->Reply(Unimplemented("Tracing: ask for a trace of a step with RunOptions instead"));
+}
+
+void TaskService::GetTaskStatus(Call call) {
+  StatusRequest request;
+  if (ReadRequest(call, &request)) call->Reply(net::Serialize(status_.Report()));
 }
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// A task's methods as the network calls them: TensorFlow's master and worker services.
+// A task's methods as the network calls them: TensorFlow's master and worker services, and Millrace's status service.
 #pragma once
 
 #include <memory>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "millrace/cluster/master.h"
+#include "millrace/cluster/status_service.h"
 #include "millrace/cluster/worker.h"
 #include "millrace/net/transport.h"
 
@@ -16,6 +17,8 @@ class TaskService : public net::Service {
  public:
   TaskService(std::shared_ptr<Master> master, std::shared_ptr<Worker> worker, Clock* clock);
 
+  StatusService& status() { return status_; }
+
   const std::vector<std::string>& methods() const override { return methods_; }
   void OnCall(int method, std::shared_ptr<net::IncomingCall> call) override;
 
@@ -24,6 +27,8 @@ class TaskService : public net::Service {
   using Handler = void (TaskService::*)(Call call);
   void Add(const std::string& method, Handler handler);
   CallControl ControlOf(const Call& call) const;
+  // The session, which the call keeps from expiring.
+  StatusOr<std::shared_ptr<MasterSession>> Find(const std::string& handle, const Call& call) const;
 
   void CreateSession(Call call);
   void ExtendSession(Call call);
@@ -48,9 +53,12 @@ class TaskService : public net::Service {
   void Logging(Call call);
   void Tracing(Call call);
 
+  void GetTaskStatus(Call call);
+
   const std::shared_ptr<Master> master_;
   const std::shared_ptr<Worker> worker_;
   Clock* const clock_;
+  StatusService status_;
   std::vector<std::string> methods_;
   std::vector<Handler> handlers_;
 };

@@ -1,9 +1,10 @@
 #include "millrace/cluster/watched_channel.h"
 
+#include <atomic>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/btree_map.h"
 #include "millrace/base/mutex.h"
 
 namespace millrace {
@@ -16,8 +17,10 @@ constexpr int kTicks = 5;
 // A call that ends once, by its answer or by the watch.
 class WatchedCall : public net::OutgoingCall {
  public:
-  WatchedCall(const std::string& method, net::Channel::Done done) : method_(method), done_(std::move(done)) {}
+  WatchedCall(int64_t number, const std::string& method, net::Channel::Done done)
+      : number_(number), method_(method), done_(std::move(done)) {}
 
+  int64_t number() const { return number_; }
   const std::string& method() const { return method_; }
 
   void Cancel() override {
@@ -55,6 +58,7 @@ class WatchedCall : public net::OutgoingCall {
   }
 
  private:
+  const int64_t number_;
   const std::string method_;
   Mutex mu_;
   net::Channel::Done done_ ABSL_GUARDED_BY(mu_);
@@ -82,7 +86,7 @@ class Watch : public std::enable_shared_from_this<Watch> {
 
   RefPtr<net::OutgoingCall> Call(const std::string& method, net::Bytes request, const net::CallOptions& options,
                                  net::Channel::Done done) {
-    auto call = MakeRef<WatchedCall>(method, std::move(done));
+    auto call = MakeRef<WatchedCall>(next_number_.fetch_add(1, std::memory_order_relaxed), method, std::move(done));
     Add(call);
     call->Began(channel_->Call(method, std::move(request), options,
                                [self = shared_from_this(), call](StatusOr<net::Bytes> answer) {
@@ -97,7 +101,7 @@ class Watch : public std::enable_shared_from_this<Watch> {
     {
       MutexLock lock(&mu_);
       if (calls_.empty()) silent_ = 0;
-      calls_.emplace(call.get(), call);
+      calls_.emplace(call->number(), call);
       if (ticking_) return;
       ticking_ = true;
       silent_ = 1;  // the first tick is a whole one
@@ -109,7 +113,7 @@ class Watch : public std::enable_shared_from_this<Watch> {
     RefPtr<WatchedCall> dropped;
     MutexLock lock(&mu_);
     if (answered) silent_ = 0;
-    if (auto it = calls_.find(call); it != calls_.end()) {
+    if (auto it = calls_.find(call->number()); it != calls_.end()) {
       dropped = std::move(it->second);
       calls_.erase(it);
     }
@@ -131,7 +135,7 @@ class Watch : public std::enable_shared_from_this<Watch> {
       }
       if (++silent_ > kTicks) {
         ticking_ = false;
-        for (auto& [key, call] : calls_) lost.push_back(std::move(call));
+        for (auto& [number, call] : calls_) lost.push_back(std::move(call));
         calls_.clear();
       }
     }
@@ -155,7 +159,8 @@ class Watch : public std::enable_shared_from_this<Watch> {
   const std::shared_ptr<net::Channel> channel_;
   const WatchOptions options_;
   Mutex mu_;
-  absl::flat_hash_map<WatchedCall*, RefPtr<WatchedCall>> calls_ ABSL_GUARDED_BY(mu_);
+  std::atomic<int64_t> next_number_{1};
+  absl::btree_map<int64_t, RefPtr<WatchedCall>> calls_ ABSL_GUARDED_BY(mu_);  // in the order in which they began
   bool ticking_ ABSL_GUARDED_BY(mu_) = false;
   int silent_ ABSL_GUARDED_BY(mu_) = 0;  // ticks since the peer was heard or was first expected to be
 };

@@ -1,8 +1,12 @@
 #include "millrace/cluster/let_go.h"
 #include "millrace/cluster/worker.h"
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
 #include "millrace/device/renamed_device.h"
 #include "millrace/graph/graph_def.h"
 
@@ -12,31 +16,43 @@ namespace {
 // A step whose master never said that it is over is forgotten after this time without a sign of it.
 constexpr absl::Duration kStaleStep = absl::Minutes(2);
 constexpr size_t kIdleArenas = 16;
+constexpr size_t kEndedSteps = 4096;
+constexpr size_t kClosedSessions = 1024;
+
+int64_t HashOf(absl::string_view handle) { return static_cast<int64_t>(absl::Hash<absl::string_view>()(handle)); }
 
 }  // namespace
 
 std::shared_ptr<Worker> Worker::Make(WorkerOptions options) {
   std::shared_ptr<Worker> worker(new Worker(std::move(options)));
   worker->liveness_ = LivenessMonitor::Make(worker->options_.liveness, std::weak_ptr<LivenessClient>(worker));
+  worker->leases_ = LeaseMonitor::Make(worker->options_.lease, std::weak_ptr<LeaseClient>(worker));
   return worker;
 }
 
-Worker::Worker(WorkerOptions options) : options_(std::move(options)), last_sweep_(options_.clock->Now()) {
+Worker::Worker(WorkerOptions options)
+    : options_(std::move(options)),
+      started_(options_.clock->Now()),
+      closed_sessions_(kClosedSessions),
+      ended_steps_(kEndedSteps),
+      last_sweep_(started_) {
   legacy_session_ = std::make_shared<WorkerSession>(WorkerSessionOptions{
       .devices = options_.devices,
       .resources = options_.resources,
-      .peers = std::make_shared<PeerSet>(options_.cluster, options_.task, options_.transport)});
+      .peers = std::make_shared<PeerSet>(options_.cluster, options_.task, options_.transport, options_.liveness)});
 }
 
 Worker::~Worker() { Clear(); }
 
 void Worker::Clear() {
   absl::flat_hash_map<std::string, std::shared_ptr<WorkerSession>> sessions;
+  absl::flat_hash_map<int64_t, Step> steps;  // whoever waits for one is told without the lock
   {
     MutexLock lock(&mu_);
     sessions.swap(sessions_);
-    steps_.clear();
+    steps.swap(steps_);
   }
+  steps.clear();
   for (auto& [handle, session] : sessions) session->DeregisterAll();
   sessions.clear();
   legacy_session_->DeregisterAll();
@@ -58,13 +74,32 @@ void Worker::GetStatus(const CallControl&, Done<pb::GetStatusResponse> done) {
   done(std::move(response));
 }
 
+void Worker::DeleteOrphans(const std::string& master_task, int64_t master_incarnation) {
+  std::vector<std::string> orphans;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [handle, session] : sessions_) {
+      if (session->IsOrphanedBy(master_task, master_incarnation)) orphans.push_back(handle);
+    }
+  }
+  std::sort(orphans.begin(), orphans.end());
+  for (const std::string& handle : orphans) DeleteWorkerSession({}, handle, [](Status) {});
+}
+
 StatusOr<std::shared_ptr<WorkerSession>> Worker::MakeSession(const pb::CreateWorkerSessionRequest& request) {
+  DeleteOrphans(request.master_task(), request.master_incarnation());
   WorkerSessionOptions session{.handle = request.session_handle(), .devices = options_.devices};
+  session.master_task = request.master_task();
+  session.master_incarnation = request.master_incarnation();
+  session.opened = options_.clock->Now();
   session.resources = request.isolate_session_state() ? std::make_shared<ResourceManager>() : options_.resources;
   MutexLock lock(&mu_);
   if (!going_down_.ok()) return going_down_;
   const auto found = sessions_.find(request.session_handle());
   if (found != sessions_.end()) return found->second;
+  if (closed_sessions_.Contains(HashOf(session.handle))) {
+    return Aborted("session '", session.handle, "' was closed on ", options_.task.name(), " before it was made there");
+  }
   const pb::ServerDef& server = request.server_def();
   if (server.cluster().job_size() == 0) {
     session.peers = legacy_session_->peers();
@@ -73,7 +108,7 @@ StatusOr<std::shared_ptr<WorkerSession>> Worker::MakeSession(const pb::CreateWor
     MR_ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::FromDef(server.cluster()));
     const TaskId self{server.job_name(), server.task_index()};
     MR_RETURN_IF_ERROR(cluster.Address(self).status());
-    session.peers = std::make_shared<PeerSet>(cluster, self, options_.transport);
+    session.peers = std::make_shared<PeerSet>(cluster, self, options_.transport, options_.liveness);
     if (!(self == options_.task)) {
       session.devices.clear();
       for (const auto& device : options_.devices) session.devices.push_back(RenameDevice(device, self.name()));
@@ -83,24 +118,31 @@ StatusOr<std::shared_ptr<WorkerSession>> Worker::MakeSession(const pb::CreateWor
   return sessions_.emplace(std::move(handle), std::make_shared<WorkerSession>(std::move(session))).first->second;
 }
 
-void Worker::CreateWorkerSession(const CallControl&, pb::CreateWorkerSessionRequest request, DoneStatus done) {
+void Worker::CreateWorkerSession(const CallControl& control, pb::CreateWorkerSessionRequest request, DoneStatus done) {
   if (request.session_handle().empty()) return done(InvalidArgument("a worker session needs a handle"));
-  done(MakeSession(request).status());
+  StatusOr<std::shared_ptr<WorkerSession>> session = MakeSession(request);
+  if (session.ok() && control.from != nullptr) {
+    (*session)->lease()->Touch(*control.from);
+    leases_->Poke();
+  }
+  done(session.status());
 }
 
 void Worker::DeleteWorkerSession(const CallControl&, const std::string& handle, DoneStatus done) {
   std::shared_ptr<WorkerSession> session;
-  std::vector<RefPtr<StepRendezvous>> steps;
+  std::map<int64_t, RefPtr<StepRendezvous>> steps;
   {
     MutexLock lock(&mu_);
     if (auto node = sessions_.extract(handle); !node.empty()) session = std::move(node.mapped());
+    closed_sessions_.Insert(HashOf(handle));
     absl::erase_if(steps_, [&](auto& entry) {
       if (handle.empty() || entry.second.session != handle) return false;
-      steps.push_back(std::move(entry.second.rendezvous));
+      steps[entry.first] = std::move(entry.second.rendezvous);
       return true;
     });
+    for (const auto& [id, step] : steps) ended_steps_.Insert(id);
   }
-  for (const RefPtr<StepRendezvous>& step : steps) step->Abort(Cancelled("the session was closed"));
+  for (const auto& [id, step] : steps) step->Abort(Cancelled("the session was closed"));
   if (session != nullptr) session->DeregisterAll();
   done(absl::OkStatus());
 }
@@ -115,10 +157,11 @@ StatusOr<std::shared_ptr<WorkerSession>> Worker::FindSession(const std::string& 
                  "': it was restarted since, or the session is closed");
 }
 
-void Worker::RegisterGraph(const CallControl&, pb::RegisterGraphRequest request, Done<pb::RegisterGraphResponse> done) {
+void Worker::RegisterGraph(const CallControl& control, pb::RegisterGraphRequest request, Done<pb::RegisterGraphResponse> done) {
   StatusOr<std::shared_ptr<WorkerSession>> session =
       FindSession(request.session_handle(), request.create_worker_session_called());
   if (!session.ok()) return done(session.status());
+  if (control.from != nullptr) (*session)->lease()->Touch(*control.from);
   const bool plain = request.config_proto().graph_options().optimizer_options().opt_level() == pb::OptimizerOptions::L0;
   auto graph = std::make_unique<Graph>();
   if (Status status = ImportGraphDef(std::move(*request.mutable_graph_def()), graph.get()); !status.ok()) {
@@ -140,15 +183,24 @@ void Worker::DeregisterGraph(const CallControl&, pb::DeregisterGraphRequest requ
   done(session.ok() ? (*session)->Deregister(request.graph_handle()) : session.status());
 }
 
-RefPtr<StepRendezvous> Worker::StepFor(int64_t step_id) {
+RefPtr<StepRendezvous> Worker::StepFor(int64_t step_id) { return FindStep(step_id, /*keep=*/true, 0); }
+
+RefPtr<StepRendezvous> Worker::FindStep(int64_t step_id, bool keep, int new_receivers) {
   MutexLock lock(&mu_);
   DropStaleSteps();
+  if (ended_steps_.Contains(step_id)) {
+    auto over = MakeRef<StepRendezvous>(step_id, options_.waits.get());
+    over->Abort(AlreadyExists("step ", step_id, " is over on ", options_.task.name()));
+    return over;
+  }
   Step& step = steps_[step_id];
   if (!step.rendezvous) {
     step.rendezvous = MakeRef<StepRendezvous>(step_id, options_.waits.get());
     if (!going_down_.ok()) step.rendezvous->Abort(going_down_);
   }
   step.touched = options_.clock->Now();
+  step.kept |= keep;
+  step.receivers += new_receivers;
   return step.rendezvous;
 }
 
@@ -157,6 +209,7 @@ void Worker::ForgetStep(int64_t step_id) {
   {
     MutexLock lock(&mu_);
     if (auto node = steps_.extract(step_id); !node.empty()) rendezvous = std::move(node.mapped().rendezvous);
+    ended_steps_.Insert(step_id);
   }
   if (rendezvous) rendezvous->Abort(Cancelled("the step has ended"));
 }
@@ -167,28 +220,23 @@ void Worker::DropStaleSteps() {
   last_sweep_ = now;
   absl::erase_if(steps_, [&](auto& entry) {
     const Step& step = entry.second;
-    return !step.running && now - step.touched > kStaleStep && !step.rendezvous->HasWaiters();
+    return !step.running && !step.kept && now - step.touched > kStaleStep && step.receivers == 0;
   });
 }
 
 void Worker::RunGraph(const CallControl& control, RunGraphCall call, Done<RunGraphAnswer> done) {
   StatusOr<std::shared_ptr<WorkerSession>> session = FindSession(call.session_handle, call.create_worker_session_called);
   if (!session.ok()) return done(session.status());
+  if (control.from != nullptr) (*session)->lease()->Touch(*control.from);
   StatusOr<std::shared_ptr<RegisteredGraph>> graph = (*session)->Find(call.graph_handle);
   if (!graph.ok()) return done(graph.status());
   if (control.cancellation == nullptr) return done(Internal("a step cannot run without a way to cancel it"));
-  PartRun run{.graph = *std::move(graph), .step_id = call.step_id, .rendezvous = StepFor(call.step_id)};
+  PartRun run{.graph = *std::move(graph), .step_id = call.step_id, .rendezvous = FindStep(call.step_id, /*keep=*/false, 0)};
   run.trace = call.exec_opts.record_timeline();
   run.cancellation = control.cancellation;
   run.owner = control.owner;
-  run.incoming = control.incoming;
-  {
-    MutexLock lock(&mu_);
-    Step& step = steps_[call.step_id];
-    if (step.running) return done(AlreadyExists("step ", call.step_id, " runs on ", options_.task.name(), " already"));
-    step.session = call.session_handle;
-    step.running = true;
-  }
+  run.from = control.from;
+  if (Status status = BeginRunGraph(call); !status.ok()) return done(status);
   const RefPtr<StepRendezvous> rendezvous = run.rendezvous;
   auto answer = std::make_unique<RunGraphAnswer>();
   for (auto& [key, value] : call.send) {
@@ -201,6 +249,18 @@ void Worker::RunGraph(const CallControl& control, RunGraphCall call, Done<RunGra
     self->FinishRunGraph(call, *rendezvous, *answer, std::move(result));
     done(std::move(*answer));
   });
+}
+
+Status Worker::BeginRunGraph(const RunGraphCall& call) {
+  MutexLock lock(&mu_);
+  const auto it = steps_.find(call.step_id);
+  if (it == steps_.end()) return AlreadyExists("step ", call.step_id, " has run on ", options_.task.name(), " or was given up");
+  Step& step = it->second;
+  // A request that came twice runs once.
+  if (!step.session.empty()) return AlreadyExists("step ", call.step_id, " runs on ", options_.task.name(), " already");
+  step.session = call.session_handle.empty() ? "legacy" : call.session_handle;
+  step.running = true;
+  return absl::OkStatus();
 }
 
 void Worker::FinishRunGraph(const RunGraphCall& call, StepRendezvous& rendezvous, RunGraphAnswer& answer, PartResult result) {
@@ -233,16 +293,26 @@ void Worker::FinishRunGraph(const RunGraphCall& call, StepRendezvous& rendezvous
     it->second.running = false;
     it->second.went_well = answer.status.ok();
     it->second.touched = options_.clock->Now();
-    if (answer.status.ok() && rendezvous.IsEmpty()) steps_.erase(it);
+    if (answer.status.ok() && rendezvous.IsEmpty()) {
+      steps_.erase(it);
+      ended_steps_.Insert(call.step_id);
+    }
   }
 }
 
-void Worker::ForgetIfTaken(int64_t step_id) {
+void Worker::OnReceiverGone(int64_t step_id, const StepRendezvous* rendezvous, bool gave_up) {
   RefPtr<StepRendezvous> forgotten;  // let go of without the lock
   MutexLock lock(&mu_);
   const auto it = steps_.find(step_id);
-  if (it == steps_.end() || !it->second.went_well || !it->second.rendezvous->IsEmpty()) return;
-  forgotten = std::move(it->second.rendezvous);
+  if (it == steps_.end() || it->second.rendezvous.get() != rendezvous) return;
+  Step& step = it->second;
+  --step.receivers;
+  if (step.went_well && step.rendezvous->IsEmpty()) {
+    ended_steps_.Insert(step_id);
+  } else if (!gave_up || step.receivers > 0 || step.kept || !step.session.empty()) {
+    return;
+  }
+  forgotten = std::move(step.rendezvous);
   steps_.erase(it);
 }
 
@@ -268,8 +338,7 @@ void Worker::RecvTensor(const CallControl& control, int64_t step_id, const std::
     return done(Aborted("task ", options_.task.name(), " was restarted: the tensor ", parsed->tensor,
                         " was to come from the process before"));
   }
-  const RefPtr<StepRendezvous> rendezvous = StepFor(step_id);
-  if (control.cancellation == nullptr) return rendezvous->RecvLocal(key, std::move(done));
+  const RefPtr<StepRendezvous> rendezvous = FindStep(step_id, /*keep=*/false, 1);
   // A caller that gives up ends its own wait only; the step may go on for others. What waits is shared, since both the tensor
   // and the cancellation may come.
   struct Waiting : RefCounted {
@@ -279,25 +348,63 @@ void Worker::RecvTensor(const CallControl& control, int64_t step_id, const std::
   RefPtr<Waiting> waiting = MakeRef<Waiting>();
   waiting->done = std::move(done);
   CancellationManager* const cancellation = control.cancellation;
-  const CancellationManager::Token token = cancellation->NewToken();
-  const bool registered = cancellation->Register(token, [waiting, cancellation] {
-    if (!waiting->answered.exchange(true)) waiting->done(Cancelled("the receiver gave up"));
-  });
-  if (!registered) return waiting->done(cancellation->status());
-  rendezvous->RecvLocal(key, [waiting, cancellation, token](StatusOr<RendezvousItem> item) {
+  CancellationManager::Token token = 0;
+  if (cancellation != nullptr) {
+    token = cancellation->NewToken();
+    const bool registered = cancellation->Register(token, [self = shared_from_this(), step_id, rendezvous, waiting] {
+      if (waiting->answered.exchange(true)) return;
+      self->OnReceiverGone(step_id, rendezvous.get(), /*gave_up=*/true);
+      waiting->done(Cancelled("the receiver gave up"));
+    });
+    if (!registered) {
+      OnReceiverGone(step_id, rendezvous.get(), /*gave_up=*/true);
+      return waiting->done(cancellation->status());
+    }
+  }
+  // The rendezvous holds this callback, so the callback only knows its address.
+  rendezvous->RecvLocal(key, [self = shared_from_this(), step_id, where = rendezvous.get(), waiting, cancellation,
+                              token](StatusOr<RendezvousItem> item) {
     if (waiting->answered.exchange(true)) return;
-    LetGo(cancellation, token);
+    if (cancellation != nullptr) LetGo(cancellation, token);
+    self->OnReceiverGone(step_id, where, /*gave_up=*/false);
     waiting->done(std::move(item));
   });
-  ForgetIfTaken(step_id);
 }
 
-std::vector<std::string> Worker::ListSessions() const {
-  std::vector<std::string> handles;
+std::vector<std::shared_ptr<WorkerSession>> Worker::ListSessions() const {
+  std::vector<std::shared_ptr<WorkerSession>> sessions;
   MutexLock lock(&mu_);
-  for (const auto& [handle, session] : sessions_) handles.push_back(handle);
-  return handles;
+  for (const auto& [handle, session] : sessions_) sessions.push_back(session);
+  return sessions;
 }
+
+std::vector<int64_t> Worker::ListSteps() const {
+  std::vector<int64_t> ids;
+  MutexLock lock(&mu_);
+  for (const auto& [id, step] : steps_) ids.push_back(id);
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+std::vector<RefPtr<StepRendezvous>> Worker::Rendezvous() const {
+  std::map<int64_t, RefPtr<StepRendezvous>> ordered;
+  for (const auto& [id, step] : steps_) ordered[id] = step.rendezvous;
+  std::vector<RefPtr<StepRendezvous>> all;
+  for (auto& [id, rendezvous] : ordered) all.push_back(std::move(rendezvous));
+  return all;
+}
+
+std::vector<LeasedSession> Worker::ListLeased() {
+  absl::flat_hash_set<std::string> busy;
+  for (RunningPart& part : ListRunning()) busy.insert(std::move(part.session));
+  std::vector<LeasedSession> leased;
+  for (const std::shared_ptr<WorkerSession>& session : ListSessions()) {
+    leased.push_back({.handle = session->handle(), .lease = session->lease(), .idle = !busy.contains(session->handle())});
+  }
+  return leased;
+}
+
+void Worker::Expire(const std::string& handle, const Status&) { DeleteWorkerSession({}, handle, [](Status) {}); }
 
 bool Worker::ListAwaited(std::vector<Awaited>* peers) {
   MutexLock lock(&mu_);
@@ -309,7 +416,7 @@ void Worker::OnPeerLost(const Awaited& peer, const Status& why) {
   std::vector<RefPtr<StepRendezvous>> steps;
   {
     MutexLock lock(&mu_);
-    for (auto& [id, step] : steps_) steps.push_back(step.rendezvous);
+    steps = Rendezvous();
   }
   for (const RefPtr<StepRendezvous>& step : steps) step->AbortIfAwaiting(peer.task, why);
 }

@@ -13,6 +13,7 @@
 #include "millrace/base/timer.h"
 #include "millrace/cluster/cluster_spec.h"
 #include "millrace/cluster/liveness.h"
+#include "millrace/cluster/recent_ids.h"
 #include "millrace/cluster/step_rendezvous.h"
 #include "millrace/cluster/worker_interface.h"
 #include "millrace/cluster/worker_session.h"
@@ -34,6 +35,7 @@ struct WorkerOptions {
   net::Transport* transport = nullptr;
   Clock* clock = Clock::Real();
   LivenessOptions liveness = {};
+  LeaseOptions lease = {};
 };
 
 // A part of a step for the master of the same task: no message is made of it.
@@ -47,7 +49,7 @@ struct PartRun {
   bool trace = false;
   CancellationManager* cancellation = nullptr;  // of the whole step
   std::shared_ptr<void> owner = nullptr;        // keeps `cancellation` alive
-  net::IncomingCall* incoming = nullptr;        // whose handler Run is called in, if any
+  net::IncomingCall* from = nullptr;            // whose handler Run is called in, if any
 };
 struct PartResult {
   Status status;
@@ -63,7 +65,7 @@ struct RunningPart {
 };
 
 // Starts no threads: it answers on the thread that asks, or on that of whoever brings what was missing. Thread-safe. Behind a shared_ptr.
-class Worker : public WorkerInterface, public LivenessClient, public std::enable_shared_from_this<Worker> {
+class Worker : public WorkerInterface, public LivenessClient, public LeaseClient, public std::enable_shared_from_this<Worker> {
  public:
   static std::shared_ptr<Worker> Make(WorkerOptions options);
   ~Worker() override;
@@ -82,7 +84,7 @@ class Worker : public WorkerInterface, public LivenessClient, public std::enable
   // For the master of the same task.
   StatusOr<std::shared_ptr<WorkerSession>> MakeSession(const pb::CreateWorkerSessionRequest& request);
   void Run(PartRun run, absl::AnyInvocable<void(PartResult)> done);
-  // The step's rendezvous, made at first use; Forget ends it.
+  // The step's rendezvous, which is kept until ForgetStep ends it.
   RefPtr<StepRendezvous> StepFor(int64_t step_id);
   void ForgetStep(int64_t step_id);
 
@@ -93,39 +95,59 @@ class Worker : public WorkerInterface, public LivenessClient, public std::enable
 
   const WorkerOptions& options() const { return options_; }
   std::vector<RunningPart> ListRunning() const;
-  std::vector<std::string> ListSessions() const;
+  // The steps that this task knows of, whether they run here or only have tensors or receivers waiting; in order.
+  std::vector<int64_t> ListSteps() const;
+  std::vector<std::shared_ptr<WorkerSession>> ListSessions() const;
+  absl::Time started() const { return started_; }
 
   bool ListAwaited(std::vector<Awaited>* peers) override;
   void OnPeerLost(const Awaited& peer, const Status& why) override;
+  std::vector<LeasedSession> ListLeased() override;
+  void Expire(const std::string& handle, const Status& why) override;
 
  private:
   class PartExecution;
   struct Step {
     RefPtr<StepRendezvous> rendezvous;
-    std::string session;      // whose; empty until it runs here
+    std::string session;      // whose; empty until it runs here, "legacy" for one of none
     absl::Time touched;       // when it was last heard of
+    int receivers = 0;        // other tasks that wait for tensors of it
     bool running = false;
+    bool kept = false;        // by the master of this task, until it says ForgetStep
     bool went_well = false;   // it ran, and may be forgotten once its tensors are taken
   };
 
   explicit Worker(WorkerOptions options);
+  // Sessions that a master's task made before it was restarted: nobody is left who could close them.
+  void DeleteOrphans(const std::string& master_task, int64_t master_incarnation);
   StatusOr<std::shared_ptr<WorkerSession>> FindSession(const std::string& handle, bool created) const;
+  // ALREADY_EXISTS for a step that runs here, or has.
+  Status BeginRunGraph(const RunGraphCall& call);
   void FinishRunGraph(const RunGraphCall& call, StepRendezvous& rendezvous, RunGraphAnswer& answer, PartResult result);
   RefPtr<StepArena> TakeArena();
   void GiveBack(RefPtr<StepArena> arena);
-  // After a tensor was taken: forgets a step that is over, without waiting to be told.
-  void ForgetIfTaken(int64_t step_id);
+  // Of RecvTensor. The step is forgotten without waiting to be told when it went well and this was the last tensor of it, or when
+  // it has not begun here and nobody waits for it any more.
+  void OnReceiverGone(int64_t step_id, const StepRendezvous* rendezvous, bool gave_up);
+  // Made at first use. For a step that is over it is one on which nothing can be sent or received.
+  RefPtr<StepRendezvous> FindStep(int64_t step_id, bool keep, int new_receivers);
+  // In the order of their numbers, so that a simulation gives the same events each time.
+  std::vector<RefPtr<StepRendezvous>> Rendezvous() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropStaleSteps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const WorkerOptions options_;
+  const absl::Time started_;
   std::shared_ptr<LivenessMonitor> liveness_;
+  std::shared_ptr<LeaseMonitor> leases_;
   // Of callers that never made one.
   std::shared_ptr<WorkerSession> legacy_session_;
 
   mutable Mutex mu_;
   Status going_down_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, std::shared_ptr<WorkerSession>> sessions_ ABSL_GUARDED_BY(mu_);
+  RecentIds closed_sessions_ ABSL_GUARDED_BY(mu_);  // hashes of handles: a request to make one may come after its end
   absl::flat_hash_map<int64_t, Step> steps_ ABSL_GUARDED_BY(mu_);
+  RecentIds ended_steps_ ABSL_GUARDED_BY(mu_);  // late messages of theirs find nothing to begin anew
   absl::Time last_sweep_ ABSL_GUARDED_BY(mu_);
   absl::AnyInvocable<void()> on_idle_ ABSL_GUARDED_BY(mu_);
   PartExecution* running_ ABSL_GUARDED_BY(mu_) = nullptr;  // a list through the executions

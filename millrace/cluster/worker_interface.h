@@ -11,18 +11,18 @@
 #include "millrace/base/status.h"
 #include "millrace/cluster/codec.h"
 
-namespace millrace::net {
+namespace millrace {
+
+namespace net {
 class IncomingCall;
 }
-
-namespace millrace {
 
 // How long a caller waits and how it takes a call back.
 struct CallControl {
   absl::Duration timeout = absl::InfiniteDuration();
   CancellationManager* cancellation = nullptr;  // outlives the call; may be null
   std::shared_ptr<void> owner = nullptr;        // keeps `cancellation` alive; what runs a step needs it
-  net::IncomingCall* incoming = nullptr;        // kept by `owner`, and told before long work; may be null
+  net::IncomingCall* from = nullptr;            // as `cancellation`, and told before long work; null: from this process
 };
 
 // Thread-safe. Every method calls `done` exactly once, on any thread, perhaps before it returns.

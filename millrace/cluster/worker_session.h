@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "millrace/base/mutex.h"
 #include "millrace/cluster/peers.h"
+#include "millrace/cluster/session_lease.h"
 #include "millrace/device/device.h"
 #include "millrace/executor/compile_graph.h"
 #include "millrace/executor/function_table.h"
@@ -33,9 +34,13 @@ struct RegisteredGraph {
 
 struct WorkerSessionOptions {
   std::string handle = {};
+  // Whose session it is: the task of the master, and which of that task's processes.
+  std::string master_task = {};
+  int64_t master_incarnation = 0;
   std::vector<std::shared_ptr<Device>> devices = {};  // under their names in this session's cluster
   std::shared_ptr<ResourceManager> resources = nullptr;
   std::shared_ptr<const PeerSet> peers = nullptr;
+  absl::Time opened = absl::InfinitePast();
 };
 
 // Thread-safe. Always behind a shared_ptr: graphs and steps keep it alive.
@@ -44,9 +49,17 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   explicit WorkerSession(WorkerSessionOptions options);
 
   const std::string& handle() const { return options_.handle; }
+  // True when it was made by a process of the same task that is no more.
+  bool IsOrphanedBy(const std::string& master_task, int64_t master_incarnation) const {
+    return master_incarnation != 0 && !master_task.empty() && options_.master_task == master_task &&
+           options_.master_incarnation != master_incarnation;
+  }
   const std::shared_ptr<ResourceManager>& resources() const { return options_.resources; }
   const std::shared_ptr<const PeerSet>& peers() const { return options_.peers; }
   const std::vector<std::shared_ptr<Device>>& devices() const { return options_.devices; }
+  const std::string& master() const { return options_.master_task; }
+  absl::Time opened() const { return options_.opened; }
+  const std::shared_ptr<SessionLease>& lease() const { return lease_; }
 
   // Compiles a part: every node of it has a device of this task.
   StatusOr<std::shared_ptr<RegisteredGraph>> Compile(std::unique_ptr<Graph> graph, PassContext context,
@@ -62,6 +75,7 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   StatusOr<std::shared_ptr<Kernel>> MakeKernel(const Node& node, Device* device);
 
   const WorkerSessionOptions options_;
+  const std::shared_ptr<SessionLease> lease_ = std::make_shared<SessionLease>();
   std::vector<Device*> device_pointers_;
   mutable Mutex mu_;
   int64_t next_graph_ ABSL_GUARDED_BY(mu_) = 1;

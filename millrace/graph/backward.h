@@ -57,6 +57,10 @@ class Backward {
   Grad Sum(const std::vector<Grad>& parts);
   Grad SumSlices(const std::vector<Grad>& parts);
   Endpoint DenseTotal(const Endpoint& e);
+  // Where the nodes go that belong to the gradient of `node`.
+  const std::string& DeviceFor(const Node& node) const {
+    return options_.device.empty() ? node.requested_device() : options_.device;
+  }
 
   Status VisitAll(int loop);
   Status Visit(Node* node);

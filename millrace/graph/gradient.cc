@@ -33,7 +33,6 @@ Backward::Backward(Graph* graph, const std::vector<Endpoint>& ys, const std::vec
                    const GradientOptions& options)
     : graph_(graph), ys_(ys), xs_(xs), options_(options), sums_(graph) {
   sums_.prefix = options.name;
-  sums_.device = options.device;
   for (const Endpoint& e : options.stop_gradients) stopped_.insert(e);
 }
 
@@ -152,6 +151,7 @@ Status Backward::Seed() {
     const Endpoint& y = ys_[i];
     if (!IsReached(y)) continue;
     Grad grad;
+    sums_.device = DeviceFor(*y.node);
     if (!options_.grad_ys.empty() && !options_.grad_ys[i].IsNone()) {
       grad = options_.grad_ys[i];
     } else if (BaseType(y.dtype()) == DType::kResource) {
@@ -172,6 +172,7 @@ Grad Backward::Total(const Endpoint& e) {
   if (it == parts_.end()) return {};
   if (it->second.size() > 1) {
     const int first_id = graph_->max_id();
+    sums_.device = DeviceFor(*e.node);
     Grad sum = Sum(it->second);
     Adopt(first_id);
     it = parts_.find(e);
@@ -208,6 +209,7 @@ Endpoint Backward::DenseTotal(const Endpoint& e) {
   const Grad total = Total(e);
   if (!total.IsSlices()) return total.dense;
   const int first_id = graph_->max_id();
+  sums_.device = DeviceFor(*e.node);
   const Endpoint dense = Densify(sums_, total);
   Adopt(first_id);
   return dense;
@@ -241,7 +243,7 @@ Status Backward::Visit(Node* node) {
   const int first_id = graph_->max_id();
   GradientContext context(graph_, node, std::move(output_grads));
   context.prefix = absl::StrCat(options_.name, "/", node->name(), "_grad");
-  context.device = options_.device;
+  context.device = DeviceFor(*node);
   Status status = CallGradient(context);
   if (status.ok()) status = context.status();
   Adopt(first_id);

@@ -74,7 +74,7 @@ struct GradientOptions {
   std::vector<Endpoint> stop_gradients = {};
   // Name prefix of the new nodes.
   std::string name = "gradients";
-  // Device asked for by the new nodes.
+  // Device asked for by the new nodes; empty: each asks for that of the node whose gradient it is of.
   std::string device = {};
 };
 

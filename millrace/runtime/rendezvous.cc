@@ -1,5 +1,6 @@
 #include "millrace/runtime/rendezvous.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -66,9 +67,13 @@ void LocalRendezvous::Abort(Status why) {
     why = aborted_;
     slots.swap(slots_);
   }
-  for (auto& [key, slot] : slots) {
-    if (slot->waiter != nullptr) slot->waiter(WithPrefix(absl::StrCat("receiving ", key, ": "), why));
+  // In the order of the keys, so that a simulation gives the same events each time.
+  std::vector<std::pair<absl::string_view, Slot*>> waiting;
+  for (const auto& [key, slot] : slots) {
+    if (slot->waiter != nullptr) waiting.emplace_back(key, slot.get());
   }
+  std::sort(waiting.begin(), waiting.end());
+  for (const auto& [key, slot] : waiting) slot->waiter(WithPrefix(absl::StrCat("receiving ", key, ": "), why));
 }
 
 bool LocalRendezvous::HasWaiters() const {

@@ -11,5 +11,6 @@ namespace millrace {
 using AddCommand = std::function<int()> (*)(CLI::App& app, CLI::App** command);
 
 std::function<int()> AddServe(CLI::App& app, CLI::App** command);
+std::function<int()> AddStatus(CLI::App& app, CLI::App** command);
 
 }  // namespace millrace

@@ -9,8 +9,12 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "millrace/base/file.h"
 #include "millrace/cluster/server.h"
+#include "millrace/net/address.h"
 #include "millrace/tools/command.h"
+#include "millrace/tools/tls_flags.h"
 
 namespace millrace {
 namespace {
@@ -22,9 +26,10 @@ struct ServeFlags {
   int intra_op_threads = 0, inter_op_threads = 0;
   int cpu_devices = 1, gpu_devices = -1;
   std::vector<std::string> file_roots;
-  std::string tls_cert, tls_key, tls_ca;
+  TlsFlags tls;
   double peer_timeout = 5;
   double missing_task_timeout = 600;
+  double session_grace = 30;
 };
 
 int Fail(const Status& status) {
@@ -56,6 +61,12 @@ StatusOr<std::unique_ptr<Server>> StartServer(const ServeFlags& flags) {
     for (const auto& [job, tasks] : cluster.jobs()) jobs.push_back(job);
     return InvalidArgument("which task is this? Give --job_name (one of: ", absl::StrJoin(jobs, ", "), ") and --task_index");
   }
+  for (const auto& [flag, value] : {std::pair("--peer_timeout", flags.peer_timeout), std::pair("--missing_task_timeout", flags.missing_task_timeout)}) {
+    if (!(value > 0)) return InvalidArgument(flag, " is ", value, "; give a number of seconds above 0");
+  }
+  for (const std::string& root : flags.file_roots) {
+    if (!FileSystem::Posix()->IsDirectory(root).value_or(false)) return InvalidArgument("--file_root: '", root, "' is no folder; make it first");
+  }
   ServerOptions options;
   options.intra_op_threads = flags.intra_op_threads;
   options.inter_op_threads = flags.inter_op_threads;
@@ -64,12 +75,15 @@ StatusOr<std::unique_ptr<Server>> StartServer(const ServeFlags& flags) {
   options.file_roots = flags.file_roots;
   options.peer_timeout = absl::Seconds(flags.peer_timeout);
   options.missing_task_timeout = absl::Seconds(flags.missing_task_timeout);
-  const int tls = !flags.tls_cert.empty() + !flags.tls_key.empty() + !flags.tls_ca.empty();
-  if (tls != 0 && tls != 3) return InvalidArgument("--tls_cert, --tls_key and --tls_ca go together: give all three or none");
-  if (tls == 3) {
-    MR_ASSIGN_OR_RETURN(options.tls, net::ReadTlsCredentials(flags.tls_cert, flags.tls_key, flags.tls_ca));
-  }
+  options.session_grace = flags.session_grace < 0 ? absl::InfiniteDuration() : absl::Seconds(flags.session_grace);
+  MR_ASSIGN_OR_RETURN(options.tls, flags.tls.Read());
   return Server::Start(cluster, flags.job_name, flags.task_index, options);
+}
+
+// True when other machines can reach it.
+bool IsOpen(const Server& server) {
+  const StatusOr<HostPort> address = HostPort::Parse(server.cluster().Address(server.task()).value_or(""));
+  return address.ok() && !net::IsLoopback(absl::StripPrefix(absl::StripSuffix(address->host, "]"), "["));
 }
 
 int Serve(const ServeFlags& flags) {
@@ -84,7 +98,7 @@ int Serve(const ServeFlags& flags) {
   StatusOr<std::unique_ptr<Server>> server = StartServer(flags);
   if (!server.ok()) return Fail(server.status());
   std::cout << "millrace: " << (*server)->task().name() << " serves at " << (*server)->target() << " with "
-            << absl::StrJoin((*server)->devices(), ", ") << (flags.tls_cert.empty() ? "" : ", TLS")
+            << absl::StrJoin((*server)->devices(), ", ") << (IsOpen(**server) ? ", on all interfaces" : "") << (flags.tls.cert.empty() ? "" : ", TLS")
             << (flags.file_roots.empty() ? "" : ", files in " + absl::StrJoin(flags.file_roots, " and ")) << std::endl;
   int signal_number = 0;
   sigwait(&ending, &signal_number);
@@ -111,11 +125,11 @@ std::function<int()> AddServe(CLI::App& app, CLI::App** command) {
   serve->add_option("--cpu_devices", flags->cpu_devices, "Number of CPU devices")->capture_default_str();
   serve->add_option("--gpu_devices", flags->gpu_devices, "Number of GPU devices at most; -1: all that CUDA_VISIBLE_DEVICES leaves")->capture_default_str();
   serve->add_option("--file_root", flags->file_roots, "Confines the files that ops read and write to this folder; may be repeated");
-  serve->add_option("--tls_cert", flags->tls_cert, "Mutual TLS: this task's certificate (PEM file)");
-  serve->add_option("--tls_key", flags->tls_key, "its private key (PEM file)");
-  serve->add_option("--tls_ca", flags->tls_ca, "and the authority that signed the certificates of all tasks and clients (PEM file)");
+  flags->tls.Add(serve, "this task's");
   serve->add_option("--peer_timeout", flags->peer_timeout, "Seconds that a task which a step waits for may stay silent")->capture_default_str();
   serve->add_option("--missing_task_timeout", flags->missing_task_timeout, "Seconds that a new session waits for tasks that are not there")->capture_default_str();
+  serve->add_option("--session_grace", flags->session_grace,
+                    "Seconds after which a session is closed whose client's connection has ended; -1: it stays")->capture_default_str();
   serve->footer("Example, one ps and one worker on this machine:\n"
                 "  millrace serve --cluster_spec='ps|localhost:2222,worker|localhost:2223' --job_name=ps --task_index=0 &\n"
                 "  millrace serve --cluster_spec='ps|localhost:2222,worker|localhost:2223' --job_name=worker --task_index=0 &\n"

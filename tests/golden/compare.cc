@@ -41,8 +41,8 @@ bool Close(const T& want, const T& got, Tolerance t) {
 
 template <typename T>
 Status CompareElements(const Tensor& want, const Tensor& got, Tolerance t) {
-  const T* w = want.data<T>();
-  const T* g = got.data<T>();
+  const T* w = want.raw<T>();  // a quantized number is compared as the integer it is
+  const T* g = got.raw<T>();
   const int64_t n = want.num_elements();
   int64_t wrong = 0;
   int64_t first = -1;
@@ -68,7 +68,7 @@ Status Compare(const Tensor& want, const Tensor& got, double rtol, double atol) 
   }
   Status result;
   using Comparable = JoinTypes<PlainTypes, Types<std::string>>::type;
-  const bool known = DispatchType(Comparable{}, want.dtype(), [&](auto tag) {
+  const bool known = DispatchType(Comparable{}, UnquantizedType(want.dtype()), [&](auto tag) {
     result = CompareElements<typename decltype(tag)::type>(want, got, Tolerance{rtol, atol});
   });
   if (!known) return Unimplemented("cannot compare tensors of type ", DTypeName(want.dtype()));

@@ -81,13 +81,31 @@ void SimCall::Arrive(const Bytes& request) {
     });
   }
   endpoint->service->OnCall(static_cast<int>(method - methods.begin()), std::move(served));
+  // The news that the caller gave up has overtaken the request; or this is a second copy, and the first was answered.
+  if (cancelled_) {
+    CancelServed(Cancelled("the caller gave up or is gone"));
+  } else if (answered_) {
+    LetGoOfCopies();
+  }
+}
+
+void SimCall::LetGoOfCopies() {
+  const bool open = std::any_of(served_.begin(), served_.end(), [](const auto& weak) {
+    const auto served = weak.lock();
+    return served != nullptr && !served->answered();
+  });
+  if (!open) return;
+  state_->loop.After(state_->Delay(), server_, [self = ShareRef(this)] { self->CancelServed(Cancelled("the caller has its answer")); });
 }
 
 void SimCall::SendAnswer(StatusOr<Bytes> answer) {
   if (broken_) return;
   state_->Send({Kind::kAnswer, id_, server_, client_, method_},
                [self = ShareRef(this), answer = std::move(answer)] {
-                 if (!self->broken_) self->Finish(answer);
+                 if (self->broken_) return;
+                 self->answered_ = true;
+                 self->LetGoOfCopies();
+                 self->Finish(answer);
                },
                [self = ShareRef(this)] { self->Break(); });
 }
@@ -100,7 +118,9 @@ void SimCall::GiveUp(Status why) {
   if (broken_ || server_.empty()) return;
   state_->Send({Kind::kCancel, id_, client_, server_, method_},
                [self = ShareRef(this)] {
-                 if (!self->broken_) self->CancelServed(Cancelled("the caller gave up or is gone"));
+                 if (self->broken_) return;
+                 self->cancelled_ = true;
+                 self->CancelServed(Cancelled("the caller gave up or is gone"));
                },
                [self = ShareRef(this)] { self->Break(); });
 }
@@ -109,7 +129,7 @@ void SimCall::CancelServed(Status why) {
   const auto served = std::move(served_);
   served_.clear();
   for (const auto& weak : served) {
-    if (auto call = weak.lock()) call->cancellation()->StartCancel(why);
+    if (auto call = weak.lock(); call != nullptr && !call->answered()) call->cancellation()->StartCancel(why);
   }
 }
 

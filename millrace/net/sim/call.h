@@ -20,6 +20,7 @@ class SimServedCall final : public IncomingCall, public std::enable_shared_from_
   std::string peer() const override;
   CancellationManager* cancellation() override { return &cancellation_; }
   void Reply(StatusOr<Bytes> answer) override;
+  bool answered() const { return answered_; }
 
  private:
   const std::shared_ptr<SimNetwork::State> state_;
@@ -56,6 +57,8 @@ class SimCall final : public OutgoingCall {
   void GiveUp(Status why);
   void Break();
   void CancelServed(Status why);
+  // The caller has its answer: what else is served for it may stop.
+  void LetGoOfCopies();
   void Finish(StatusOr<Bytes> result);
 
   const std::shared_ptr<SimNetwork::State> state_;
@@ -69,6 +72,8 @@ class SimCall final : public OutgoingCall {
   Channel::Done done_;
   bool finished_ = false;  // the caller has its answer
   bool broken_ = false;    // nothing gets through any more
+  bool answered_ = false;   // an answer came, perhaps too late
+  bool cancelled_ = false;  // the server has heard that the caller gave up
   SimEventLoop::EventId timer_ = 0;
   std::vector<std::weak_ptr<SimServedCall>> served_;
 };

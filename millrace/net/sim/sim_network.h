@@ -29,7 +29,8 @@ struct SimOptions {
   // InfiniteDuration: silence until the caller's time-out.
   double lost = 0;
   absl::Duration reset_after = absl::Seconds(15);
-  // How many arrive twice. A request is then served twice; of two answers the second is ignored.
+  // How many arrive twice. A request is then served twice; of two answers the second is ignored, and with the first the server
+  // hears that the other is not wanted any more.
   double duplicated = 0;
 };
 

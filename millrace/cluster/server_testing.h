@@ -1,0 +1,109 @@
+// What tests of servers are written with. For tests only.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "millrace/cluster/server.h"
+#include "millrace/graph/graph_builder.h"
+#include "millrace/session/session.h"
+
+namespace millrace {
+
+// Ports of the loopback interface that nobody has now, all different.
+inline std::vector<int> FreePorts(size_t count) {
+  std::vector<int> sockets, ports;
+  for (size_t i = 0; i < count; ++i) {
+    sockets.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(bind(sockets.back(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(getsockname(sockets.back(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+    ports.push_back(ntohs(address.sin_port));
+  }
+  for (const int fd : sockets) close(fd);
+  return ports;
+}
+
+// One server for each task, job by job: StartServers({{"ps", 1}, {"worker", 2}}).
+inline std::vector<std::unique_ptr<Server>> StartServers(const std::map<std::string, int>& jobs, const ServerOptions& options = {}) {
+  size_t count = 0;
+  for (const auto& [job, tasks] : jobs) count += tasks;
+  const std::vector<int> ports = FreePorts(count);
+  std::map<std::string, std::vector<std::string>> addresses;
+  for (const auto& [job, tasks] : jobs) {
+    for (int i = 0; i < tasks; ++i) addresses[job].push_back(absl::StrCat("localhost:", ports[--count]));
+  }
+  const ClusterSpec cluster = ClusterSpec::Of(addresses).value();
+  std::vector<std::unique_ptr<Server>> servers;
+  for (const TaskId& task : cluster.tasks()) servers.push_back(Server::Start(cluster, task.job, task.index, options).value());
+  return servers;
+}
+
+// As a client in another process would: over the network.
+inline SessionOptions OverTheNetwork(const Server& server) {
+  SessionOptions options{.target = server.target()};
+  options.config.mutable_rpc_options()->set_use_rpc_for_inprocess_master(true);
+  return options;
+}
+
+inline std::unique_ptr<Session> OpenSession(const SessionOptions& options, const Graph& graph) {
+  StatusOr<std::unique_ptr<Session>> session = Session::Create(options);
+  EXPECT_EQ(session.status(), absl::OkStatus());
+  EXPECT_EQ((*session)->Extend(graph), absl::OkStatus());
+  return *std::move(session);
+}
+
+// A step that blocks on queue "numbers" at `queue_device`; `y` at `device` wants its element.
+inline void AddBlockedStep(GraphBuilder* b, const std::string& queue_device, const std::string& device) {
+  b->device = queue_device;
+  const AttrList types = {{"component_types", std::vector<DType>{DType::kFloat}}};
+  AttrList attrs = types;
+  attrs.push_back({"shared_name", "numbers"});
+  const Endpoint queue = b->Op("FIFOQueueV2", {}, attrs, "queue");
+  const Endpoint element = b->Op("QueueDequeueV2", {queue}, types, "take");
+  b->device = device;
+  b->Op("Identity", {element}, {}, "y");
+}
+
+// A step on a thread of its own; ask for its end once.
+class BackgroundRun {
+ public:
+  BackgroundRun(Session* session, std::string fetch)
+      : thread_([this, session, fetch = std::move(fetch)] { status_ = session->Run({fetch}).status(); }) {}
+  ~BackgroundRun() {
+    if (thread_.joinable()) thread_.join();
+  }
+  Status End() {
+    thread_.join();
+    return status_;
+  }
+
+ private:
+  Status status_;
+  std::thread thread_;
+};
+
+// True once `reached` is; false when that takes longer than half a minute.
+inline bool Await(const std::function<bool()>& reached) {
+  Notification never;
+  for (int i = 0; i < 6000; ++i) {
+    if (reached()) return true;
+    never.WaitFor(absl::Milliseconds(5));
+  }
+  return reached();
+}
+
+}  // namespace millrace

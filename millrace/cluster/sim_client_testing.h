@@ -1,0 +1,121 @@
+// A client of a simulated cluster: it speaks the master's protocol and waits for nothing by itself. For tests.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "millrace/cluster/codec.h"
+#include "millrace/cluster/sim_cluster_testing.h"
+#include "millrace/cluster/watched_channel.h"
+#include "millrace/proto/master.pb.h"
+
+namespace millrace {
+
+// A call and what became of it.
+struct Ticket {
+  std::string what;
+  bool done = false;
+  Status status;
+  NamedTensors tensors;  // of a step
+  absl::Time begun, ended;
+  absl::Duration timeout = absl::InfiniteDuration();
+  RefPtr<net::OutgoingCall> call;
+
+  float Value(absl::string_view name) const {
+    for (const auto& [fetch, tensor] : tensors) {
+      if (fetch == name) return tensor.dtype() == DType::kFloat ? tensor.scalar<float>() : -1;
+    }
+    return -1e9f;
+  }
+};
+using TicketPtr = std::shared_ptr<Ticket>;
+
+// One session of one client, which is a host of its own. For one thread; outlived by the cluster.
+class SimClient {
+ public:
+  SimClient(SimCluster* cluster, const std::string& host, const std::string& task)
+      : cluster_(cluster),
+        host_(host),
+        transport_(cluster->network().NewTransport(host)),
+        channel_(WatchChannel(transport_->Connect(SimCluster::Address(task)), {.timers = cluster->network().timers(host)})) {}
+
+  const std::string& host() const { return host_; }
+  const std::string& session() const { return session_; }
+  bool has_session() const { return !session_.empty(); }
+  void Forget() { session_.clear(); }
+
+  TicketPtr Create(const pb::GraphDef& graph, absl::Duration timeout = absl::InfiniteDuration(), int64_t operation_timeout_ms = 0) {
+    pb::CreateSessionRequest request;
+    *request.mutable_graph_def() = graph;
+    if (operation_timeout_ms > 0) request.mutable_config()->set_operation_timeout_in_ms(operation_timeout_ms);
+    return Call("CreateSession", net::Serialize(request), timeout, [this](Ticket*, const net::Bytes& bytes) {
+      pb::CreateSessionResponse response;
+      MR_RETURN_IF_ERROR(net::Parse(bytes, &response));
+      session_ = response.session_handle();
+      return absl::OkStatus();
+    });
+  }
+  TicketPtr Run(NamedTensors feeds, std::vector<std::string> fetches, std::vector<std::string> targets = {},
+                absl::Duration timeout = absl::InfiniteDuration(), absl::Duration step_timeout = absl::ZeroDuration()) {
+    RunStepCall step;
+    step.session_handle = session_;
+    step.feeds = std::move(feeds);
+    step.fetches = std::move(fetches);
+    step.targets = std::move(targets);
+    step.options.set_timeout_in_ms(absl::ToInt64Milliseconds(step_timeout));
+    step.store_errors_in_response_body = true;
+    step.request_id = next_request_id_++;
+    return Call("RunStep", EncodeRunStep(step).value(), timeout, [](Ticket* ticket, const net::Bytes& bytes) {
+      MR_ASSIGN_OR_RETURN(RunStepAnswer answer, DecodeRunStepAnswer(bytes));
+      ticket->tensors = std::move(answer.tensors);
+      return answer.status;
+    });
+  }
+  TicketPtr Extend(const pb::GraphDef& graph, int64_t version) {
+    pb::ExtendSessionRequest request;
+    request.set_session_handle(session_);
+    *request.mutable_graph_def() = graph;
+    request.set_current_graph_version(version);
+    return Call("ExtendSession", net::Serialize(request));
+  }
+  TicketPtr Close() {
+    pb::CloseSessionRequest request;
+    request.set_session_handle(session_);
+    return Call("CloseSession", net::Serialize(request));
+  }
+  TicketPtr Reset() { return Call("Reset", net::Serialize(pb::ResetRequest())); }
+
+  // False when it has not ended within `limit`.
+  bool Wait(const TicketPtr& ticket, absl::Duration limit = absl::Hours(1)) {
+    return cluster_->network().RunUntil([&] { return ticket->done; }, limit);
+  }
+
+ private:
+  using Read = std::function<Status(Ticket*, const net::Bytes&)>;
+  TicketPtr Call(const std::string& method, net::Bytes request, absl::Duration timeout = absl::InfiniteDuration(), Read read = nullptr) {
+    auto ticket = std::make_shared<Ticket>();
+    ticket->what = method;
+    ticket->begun = cluster_->network().clock()->Now();
+    ticket->timeout = timeout;
+    ticket->call = channel_->Call("/tensorflow.MasterService/" + method, std::move(request), {.timeout = timeout},
+                                  [this, ticket, read = std::move(read)](StatusOr<net::Bytes> answer) {
+                                    ticket->status = answer.status();
+                                    if (answer.ok() && read != nullptr) ticket->status = read(ticket.get(), *answer);
+                                    ticket->ended = cluster_->network().clock()->Now();
+                                    ticket->done = true;
+                                    cluster_->network().Log(absl::StrCat(host_, ": ", ticket->what, " ended: ", ticket->status.ToString()));
+                                  });
+    return ticket;
+  }
+
+  SimCluster* const cluster_;
+  const std::string host_;
+  std::unique_ptr<net::Transport> transport_;
+  const std::shared_ptr<net::Channel> channel_;
+  std::string session_;
+  int64_t next_request_id_ = 1;
+};
+
+}  // namespace millrace

@@ -1,0 +1,111 @@
+#include "millrace/cluster/status_service.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace millrace {
+namespace {
+
+template <typename Entries, typename Key>
+void SortBy(Entries* entries, Key key) {
+  std::sort(entries->begin(), entries->end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+}
+
+}  // namespace
+
+StatusService::StatusService(std::shared_ptr<Master> master, std::shared_ptr<Worker> worker, Clock* clock)
+    : master_(std::move(master)), worker_(std::move(worker)), clock_(clock), cluster_(worker_->options().cluster) {}
+
+void StatusService::set_cluster(const ClusterSpec& cluster) {
+  MutexLock lock(&mu_);
+  cluster_ = cluster;
+}
+
+TaskStatus StatusService::Report() const {
+  const WorkerOptions& worker = worker_->options();
+  TaskStatus status;
+  status.set_task(worker.task.name());
+  {
+    MutexLock lock(&mu_);
+    for (const TaskId& task : cluster_.tasks()) {
+      TaskStatus::ClusterTask* entry = status.add_cluster();
+      entry->set_task(task.name());
+      entry->set_address(cluster_.Address(task).value_or(""));
+      if (task == worker.task) status.set_address(entry->address());
+    }
+  }
+  status.set_now_micros(absl::ToUnixMicros(clock_->Now()));
+  status.set_started_micros(absl::ToUnixMicros(worker_->started()));
+  for (const auto& device : worker.devices) {
+    TaskStatus::Device* entry = status.add_devices();
+    entry->set_name(device->name());
+    entry->set_type(device->type());
+    entry->set_incarnation(device->incarnation());
+  }
+  AddSteps(&status);
+  AddSessions(&status);
+  for (Wait& wait : worker.waits->List()) {
+    TaskStatus::Wait* entry = status.add_waits();
+    entry->set_node(std::move(wait.node));
+    entry->set_what(std::move(wait.what));
+    entry->set_step_id(wait.step_id);
+    entry->set_since_micros(absl::ToUnixMicros(wait.since));
+  }
+  return status;
+}
+
+void StatusService::AddSteps(TaskStatus* status) const {
+  const std::vector<RunningPart> parts = worker_->ListRunning();
+  std::set<int64_t> running_here, driven_here;
+  for (const RunningPart& part : parts) running_here.insert(part.step_id);
+  for (const std::shared_ptr<MasterSession>& session : master_->sessions()) {
+    for (RunningStep& step : session->ListRunning()) {
+      driven_here.insert(step.step_id);
+      TaskStatus::Step* entry = status->add_steps();
+      entry->set_id(step.step_id);
+      entry->set_session(std::move(step.session));
+      entry->set_since_micros(absl::ToUnixMicros(step.since));
+      entry->set_driven_here(true);
+      if (running_here.contains(step.step_id)) entry->add_waits_for(status->task());
+      for (std::string& task : step.waits_for) entry->add_waits_for(std::move(task));
+    }
+  }
+  for (const RunningPart& part : parts) {
+    if (driven_here.contains(part.step_id)) continue;
+    TaskStatus::Step* entry = status->add_steps();
+    entry->set_id(part.step_id);
+    entry->set_session(part.session);
+    entry->set_since_micros(absl::ToUnixMicros(part.since));
+  }
+  SortBy(status->mutable_steps(), [](const TaskStatus::Step& step) { return std::pair(step.since_micros(), step.id()); });
+}
+
+void StatusService::AddSessions(TaskStatus* status) const {
+  std::map<std::string, int64_t> running;
+  for (const TaskStatus::Step& step : status->steps()) ++running[step.session()];
+  std::set<std::string> driven_here;
+  for (const std::shared_ptr<MasterSession>& session : master_->sessions()) {
+    driven_here.insert(session->handle());
+    TaskStatus::Session* entry = status->add_sessions();
+    entry->set_handle(session->handle());
+    entry->set_opened_micros(absl::ToUnixMicros(session->opened()));
+    entry->set_master(status->task());
+    entry->set_nodes(session->num_nodes());
+    entry->set_running_steps(running[session->handle()]);
+    entry->set_client(session->lease()->client());
+  }
+  for (const std::shared_ptr<WorkerSession>& session : worker_->ListSessions()) {
+    if (driven_here.contains(session->handle())) continue;
+    TaskStatus::Session* entry = status->add_sessions();
+    entry->set_handle(session->handle());
+    entry->set_opened_micros(absl::ToUnixMicros(session->opened()));
+    entry->set_master(session->master());
+    entry->set_running_steps(running[session->handle()]);
+    entry->set_client(session->lease()->client());
+  }
+  SortBy(status->mutable_sessions(), [](const TaskStatus::Session& session) { return std::pair(session.opened_micros(), session.handle()); });
+}
+
+}  // namespace millrace

@@ -1,0 +1,61 @@
+// millrace status: what the tasks of a cluster are doing, and what they wait for.
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "absl/strings/strip.h"
+#include "millrace/cluster/cluster_spec.h"
+#include "millrace/net/grpc/grpc_transport.h"
+#include "millrace/tools/command.h"
+#include "millrace/tools/status_report.h"
+#include "millrace/tools/tls_flags.h"
+
+namespace millrace {
+namespace {
+
+struct StatusFlags {
+  std::string target;
+  TlsFlags tls;
+  double timeout = 5;
+  bool json = false;
+};
+
+int Fail(const Status& status) {
+  std::cerr << "millrace status: " << status.message() << "\n";
+  return 2;
+}
+
+int ShowStatus(const StatusFlags& flags) {
+  absl::string_view address = flags.target;
+  absl::ConsumePrefix(&address, "grpc://");
+  if (StatusOr<HostPort> parsed = HostPort::Parse(address); !parsed.ok()) {
+    return Fail(InvalidArgument("--target: ", parsed.status().message(), ", as in grpc://localhost:2222"));
+  }
+  if (!(flags.timeout > 0)) return Fail(InvalidArgument("--timeout is ", flags.timeout, "; give a number of seconds above 0"));
+  StatusOr<std::shared_ptr<const net::TlsCredentials>> tls = flags.tls.Read();
+  if (!tls.ok()) return Fail(tls.status());
+  const std::unique_ptr<net::Transport> transport = net::NewGrpcTransport({.tls = *tls});
+  const std::vector<TaskView> tasks = AskCluster(transport.get(), std::string(address), absl::Seconds(flags.timeout));
+  const std::string target = absl::StrCat("grpc://", address);
+  std::cout << (flags.json ? StatusJson(target, tasks) : StatusText(target, tasks)) << std::flush;
+  return std::all_of(tasks.begin(), tasks.end(), [](const TaskView& task) { return task.answer.ok(); }) ? 0 : 1;
+}
+
+}  // namespace
+
+std::function<int()> AddStatus(CLI::App& app, CLI::App** command) {
+  CLI::App* status = app.add_subcommand("status", "Shows the tasks of a running cluster: devices, sessions, running steps, and everything that is waited for");
+  auto flags = std::make_shared<StatusFlags>();
+  status->add_option("--target", flags->target, "Any task of the cluster: grpc://host:port")->required();
+  status->add_option("--timeout", flags->timeout, "Seconds that a task may take to answer")->capture_default_str();
+  status->add_flag("--json", flags->json, "One JSON object, for programs");
+  flags->tls.Add(status, "this client's");
+  status->footer("Exit code: 0 when all tasks answered, 1 when one did not, 2 for a mistake in the flags.\n"
+                 "Example:\n"
+                 "  millrace status --target grpc://localhost:2222");
+  *command = status;
+  return [flags] { return ShowStatus(*flags); };
+}
+
+}  // namespace millrace

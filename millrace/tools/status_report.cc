@@ -1,0 +1,172 @@
+#include "millrace/tools/status_report.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "millrace/net/connection_table.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace {
+namespace {
+
+using nlohmann::json;
+
+// Without the replica, of which there is one.
+std::string Short(absl::string_view task) { return absl::StrReplaceAll(task, {{"/replica:0", ""}}); }
+
+std::string DeviceText(absl::string_view device) {
+  const size_t at = device.find("/device:");
+  return std::string(at == absl::string_view::npos ? device : device.substr(at + 8));
+}
+
+std::string ClientText(const std::string& client) {
+  if (client.empty()) return "in this process";
+  const std::string normal = net::NormalPeer(client);
+  return normal.empty() ? client : normal;
+}
+
+// Cells in columns: each as wide as its widest, the last one free.
+class Table {
+ public:
+  void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  void AppendTo(absl::string_view heading, std::string* text) const {
+    if (rows_.empty()) return;
+    std::vector<size_t> widths;
+    for (const auto& row : rows_) {
+      widths.resize(std::max(widths.size(), row.size()));
+      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    }
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      std::string line = absl::StrFormat("  %-10s", r == 0 ? heading : "");
+      for (size_t i = 0; i < rows_[r].size(); ++i) {
+        const bool last = i + 1 == rows_[r].size();
+        absl::StrAppend(&line, rows_[r][i], last ? "" : std::string(widths[i] - rows_[r][i].size() + 2, ' '));
+      }
+      absl::StrAppend(text, absl::StripTrailingAsciiWhitespace(line), "\n");
+    }
+  }
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+void AppendTask(const TaskStatus& status, std::string* text) {
+  const auto age = [&](int64_t micros) { return AgeText(absl::Microseconds(status.now_micros() - micros)); };
+  Table devices, sessions, steps, waits;
+  for (const TaskStatus::Device& device : status.devices()) {
+    devices.Add({DeviceText(device.name()), absl::StrFormat("incarnation %016x", device.incarnation())});
+  }
+  for (const TaskStatus::Session& session : status.sessions()) {
+    const bool here = session.master() == status.task();
+    sessions.Add({session.handle(), absl::StrCat("open for ", age(session.opened_micros())), absl::StrCat(session.running_steps(), " running"),
+                  here ? absl::StrCat(session.nodes(), " nodes, client ", ClientText(session.client()))
+                       : absl::StrCat("driven by ", session.master().empty() ? ClientText(session.client()) : Short(session.master()))});
+  }
+  for (const TaskStatus::Step& step : status.steps()) {
+    std::vector<std::string> tasks;
+    for (const std::string& task : step.waits_for()) tasks.push_back(Short(task));
+    steps.Add({absl::StrCat(step.id()), absl::StrCat("session ", step.session().empty() ? "-" : step.session()),
+               absl::StrCat("for ", age(step.since_micros())),
+               !step.driven_here() ? "a part" : tasks.empty() ? "ending" : absl::StrCat("waits for ", absl::StrJoin(tasks, ", "))});
+  }
+  for (const TaskStatus::Wait& wait : status.waits()) {
+    waits.Add({absl::StrCat("step ", wait.step_id()), absl::StrCat("for ", age(wait.since_micros())), absl::StrCat(wait.node(), ": ", wait.what())});
+  }
+  devices.AppendTo("devices", text);
+  sessions.AppendTo("sessions", text);
+  steps.AppendTo("steps", text);
+  waits.AppendTo("waits", text);
+}
+
+std::string TimeText(int64_t micros) { return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::FromUnixMicros(micros), absl::UTCTimeZone()); }
+
+json TaskJson(const TaskStatus& status) {
+  const auto age = [&](int64_t micros) { return static_cast<double>(status.now_micros() - micros) / 1e6; };
+  json task = {{"devices", json::array()}, {"sessions", json::array()}, {"steps", json::array()}, {"waits", json::array()}};
+  for (const TaskStatus::Device& device : status.devices()) {
+    task["devices"].push_back({{"name", device.name()}, {"type", device.type()}, {"incarnation", std::to_string(device.incarnation())}});
+  }
+  if (status.task().empty()) return task;
+  task["started"] = TimeText(status.started_micros());
+  task["up_seconds"] = age(status.started_micros());
+  for (const TaskStatus::Session& session : status.sessions()) {
+    task["sessions"].push_back({{"handle", session.handle()},
+                                {"master", session.master()},
+                                {"client", session.client()},
+                                {"nodes", session.nodes()},
+                                {"running_steps", session.running_steps()},
+                                {"opened", TimeText(session.opened_micros())},
+                                {"age_seconds", age(session.opened_micros())}});
+  }
+  for (const TaskStatus::Step& step : status.steps()) {
+    task["steps"].push_back({{"id", std::to_string(step.id())},
+                             {"session", step.session()},
+                             {"driven_here", step.driven_here()},
+                             {"waits_for", json(std::vector<std::string>(step.waits_for().begin(), step.waits_for().end()))},
+                             {"since", TimeText(step.since_micros())},
+                             {"age_seconds", age(step.since_micros())}});
+  }
+  for (const TaskStatus::Wait& wait : status.waits()) {
+    task["waits"].push_back({{"node", wait.node()},
+                             {"what", wait.what()},
+                             {"step", std::to_string(wait.step_id())},
+                             {"since", TimeText(wait.since_micros())},
+                             {"age_seconds", age(wait.since_micros())}});
+  }
+  return task;
+}
+
+}  // namespace
+
+std::string AgeText(absl::Duration age) {
+  const double seconds = std::max(0.0, absl::ToDoubleSeconds(age));
+  if (seconds < 0.9995) return absl::StrFormat("%.0f ms", seconds * 1e3);
+  if (seconds < 99.95) return absl::StrFormat("%.1f s", seconds);
+  if (seconds < 5997) return absl::StrFormat("%.1f min", seconds / 60);
+  if (seconds < 172800) return absl::StrFormat("%.1f h", seconds / 3600);
+  return absl::StrFormat("%.1f days", seconds / 86400);
+}
+
+std::string StatusText(const std::string& target, const std::vector<TaskView>& tasks) {
+  const size_t silent = std::count_if(tasks.begin(), tasks.end(), [](const TaskView& task) { return !task.answer.ok(); });
+  std::string text = absl::StrCat(target, ": ", tasks.size(), tasks.size() == 1 ? " task" : " tasks");
+  if (silent > 0) absl::StrAppend(&text, ", ", silent, silent == 1 ? " does not answer" : " do not answer");
+  absl::StrAppend(&text, "\n");
+  size_t name_width = 0, address_width = 0;
+  const auto name = [](const TaskView& task) { return task.task.empty() ? std::string("(unknown task)") : Short(task.task); };
+  for (const TaskView& task : tasks) {
+    name_width = std::max(name_width, name(task).size());
+    address_width = std::max(address_width, task.address.size());
+  }
+  for (const TaskView& task : tasks) {
+    const std::string state = !task.answer.ok()   ? absl::StrCat("NO ANSWER: ", task.answer.message())
+                              : task.is_tensorflow ? "TensorFlow, which tells its devices only"
+                                                   : absl::StrCat("up for ", AgeText(absl::Microseconds(task.status.now_micros() - task.status.started_micros())));
+    absl::StrAppend(&text, "\n", absl::StrFormat("%-*s  %-*s  %s", name_width, name(task), address_width, task.address, state), "\n");
+    if (task.answer.ok()) AppendTask(task.status, &text);
+  }
+  return text;
+}
+
+std::string StatusJson(const std::string& target, const std::vector<TaskView>& tasks) {
+  json all = {{"target", target}, {"tasks", json::array()}};
+  for (const TaskView& view : tasks) {
+    json task = TaskJson(view.status);
+    task["task"] = view.task;
+    task["address"] = view.address;
+    task["answered"] = view.answer.ok();
+    if (view.answer.ok()) {
+      task["kind"] = view.is_tensorflow ? "tensorflow" : "millrace";
+    } else {
+      task["error"] = view.answer.ToString();
+    }
+    all["tasks"].push_back(std::move(task));
+  }
+  // Names are bytes that a peer chose.
+  return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace millrace
