@@ -110,6 +110,7 @@ void MasterSession::Program(const CallableSpec& spec, const CallControl& control
     }
   }
   if (found != nullptr) return wait->End(std::move(found));
+  if (control.from != nullptr) control.from->RunsLong();
   std::vector<std::pair<int, pb::GraphDef>> remote;
   StatusOr<std::shared_ptr<MasterProgram>> program = Internal("not compiled");
   StatusOr<FeedTypes> feeds = Internal("not checked");

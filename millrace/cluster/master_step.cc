@@ -65,7 +65,7 @@ void MasterStep::Start(const CallControl& control) {
     }
   }
   // Last, since it works on this thread.
-  if (home >= 0) RunAtHome(home);
+  if (home >= 0) RunAtHome(home, control.from);
   if (pending_.fetch_sub(1) == 1) End();
 }
 
@@ -109,7 +109,7 @@ void MasterStep::RunAtPeer(int index) {
       });
 }
 
-void MasterStep::RunAtHome(int index) {
+void MasterStep::RunAtHome(int index, net::IncomingCall* from) {
   const ProgramPart& part = program_->parts[index];
   PartRun run{.graph = part.graph, .step_id = step_id_, .rendezvous = rendezvous_};
   run.feeds.reserve(part.home_feeds.size());
@@ -119,6 +119,7 @@ void MasterStep::RunAtHome(int index) {
   run.trace = trace_;
   run.cancellation = &cancellation_;
   run.owner = shared_from_this();
+  run.from = from;
   session_->options_.worker->Run(std::move(run), [self = shared_from_this(), index](PartResult result) {
     const ProgramPart& part = self->program_->parts[index];
     if (result.status.ok()) {

@@ -34,7 +34,7 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
 
  private:
   void RunAtPeer(int index);
-  void RunAtHome(int index);
+  void RunAtHome(int index, net::IncomingCall* from);
   void OnPart(int index, Status status);
   void End();
   // The first error that is no mere consequence.

@@ -1,10 +1,18 @@
 // One part of a step at work on this task.
+#include <chrono>
 #include <utility>
 
 #include "millrace/cluster/let_go.h"
 #include "millrace/cluster/part_execution.h"
+#include "millrace/net/transport.h"
 
 namespace millrace {
+namespace {
+
+// To work so long on the thread that brings calls keeps others' calls waiting.
+constexpr std::chrono::steady_clock::duration kLong = std::chrono::microseconds(200);
+
+}  // namespace
 
 Worker::PartExecution::PartExecution(std::shared_ptr<Worker> worker, PartRun run, absl::AnyInvocable<void(PartResult)> done)
     : worker_(std::move(worker)), run_(std::move(run)), done_(std::move(done)), since_(worker_->options_.clock->Now()) {
@@ -49,9 +57,15 @@ void Worker::PartExecution::Start() {
     return;
   }
   arena_ = worker_->TakeArena();
+  const std::shared_ptr<RegisteredGraph> graph = run_.graph;  // the part may have ended before RunAsync returns
+  const bool ran_long = graph->runs_long.load(std::memory_order_relaxed);
+  if (ran_long && run_.from != nullptr) run_.from->RunsLong();
+  const auto began = std::chrono::steady_clock::now();
   run_.graph->plan->RunAsync(
       {.step = &step_, .feeds = run_.feeds, .allocator = arena_.get(), .stats = stats_.get()},
       absl::MakeSpan(result_.fetches), [this](Status status) { End(std::move(status)); });
+  const bool runs_long = std::chrono::steady_clock::now() - began > kLong;
+  if (runs_long != ran_long) graph->runs_long.store(runs_long, std::memory_order_relaxed);
 }
 
 void Worker::PartExecution::End(Status status) {

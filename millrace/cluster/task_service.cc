@@ -9,9 +9,14 @@ namespace {
 
 using Call = std::shared_ptr<net::IncomingCall>;
 
+// A graph of so many bytes takes long to read and to make use of; tensors do when there are this many.
+constexpr size_t kLargeGraph = 16 << 10;
+constexpr size_t kLargeTensors = 1 << 20;
+
 // The request, or an answer that says what is wrong with it.
 template <typename Request>
 bool ReadRequest(const Call& call, Request* request) {
+  if (call->request().size() > kLargeGraph) call->RunsLong();
   Status status = net::Parse(call->request(), request);
   call->request() = net::Bytes();
   if (status.ok()) return true;
@@ -93,6 +98,7 @@ StatusOr<std::shared_ptr<MasterSession>> TaskService::Find(const std::string& ha
 }
 
 void TaskService::RunStep(Call call) {
+  if (call->request().size() > kLargeTensors) call->RunsLong();
   StatusOr<RunStepCall> step = DecodeRunStep(call->request());
   call->request() = net::Bytes();
   if (!step.ok()) return call->Reply(step.status());
@@ -112,6 +118,7 @@ void TaskService::RunStep(Call call) {
 }
 
 void TaskService::RunCallable(Call call) {
+  if (call->request().size() > kLargeTensors) call->RunsLong();
   StatusOr<RunCallableCall> step = DecodeRunCallable(call->request());
   call->request() = net::Bytes();
   if (!step.ok()) return call->Reply(step.status());
@@ -229,6 +236,7 @@ void TaskService::DeregisterGraph(Call call) {
 }
 
 void TaskService::RunGraph(Call call) {
+  if (call->request().size() > kLargeTensors) call->RunsLong();
   StatusOr<RunGraphCall> run = DecodeRunGraph(call->request());
   call->request() = net::Bytes();
   if (!run.ok()) return call->Reply(run.status());

@@ -236,6 +236,7 @@ void Worker::RunGraph(const CallControl& control, RunGraphCall call, Done<RunGra
   run.trace = call.exec_opts.record_timeline();
   run.cancellation = control.cancellation;
   run.owner = control.owner;
+  run.from = control.from;
   if (Status status = BeginRunGraph(call); !status.ok()) return done(status);
   const RefPtr<StepRendezvous> rendezvous = run.rendezvous;
   auto answer = std::make_unique<RunGraphAnswer>();

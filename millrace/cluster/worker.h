@@ -50,6 +50,7 @@ struct PartRun {
   bool trace = false;
   CancellationManager* cancellation = nullptr;  // of the whole step
   std::shared_ptr<void> owner = nullptr;        // keeps `cancellation` alive
+  net::IncomingCall* from = nullptr;            // whose handler Run is called in, if any
 };
 struct PartResult {
   Status status;

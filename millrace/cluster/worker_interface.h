@@ -22,7 +22,7 @@ struct CallControl {
   absl::Duration timeout = absl::InfiniteDuration();
   CancellationManager* cancellation = nullptr;  // outlives the call; may be null
   std::shared_ptr<void> owner = nullptr;        // keeps `cancellation` alive; what runs a step needs it
-  const net::IncomingCall* from = nullptr;      // as `cancellation`; null: from this process
+  net::IncomingCall* from = nullptr;            // as `cancellation`, and told before long work; null: from this process
 };
 
 // Thread-safe. Every method calls `done` exactly once, on any thread, perhaps before it returns.

@@ -6,6 +6,12 @@
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
+namespace {
+
+// A plan of more nodes is taken to run long until it has run.
+constexpr int kManyNodes = 200;
+
+}  // namespace
 
 WorkerSession::WorkerSession(WorkerSessionOptions options) : options_(std::move(options)) {
   for (const auto& device : options_.devices) device_pointers_.push_back(device.get());
@@ -34,6 +40,7 @@ StatusOr<std::shared_ptr<RegisteredGraph>> WorkerSession::Compile(std::unique_pt
   registered->functions = std::make_shared<FunctionTable>(options);
   registered->functions->UseLibrary(*graph);
   MR_ASSIGN_OR_RETURN(registered->plan, CompileGraph(std::move(graph), std::move(context), options));
+  registered->runs_long = registered->plan->num_nodes() > kManyNodes;
   return registered;
 }
 

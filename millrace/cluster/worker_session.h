@@ -1,6 +1,7 @@
 // What one session has on one task: its graphs and the kernels they share.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct RegisteredGraph {
   std::shared_ptr<WorkerSession> session;
   std::shared_ptr<FunctionTable> functions;
   std::unique_ptr<Plan> plan;
+  // Whether a step of it keeps the thread that starts it for long: by its size, and then by how long the last one did.
+  std::atomic<bool> runs_long{false};
 };
 
 struct WorkerSessionOptions {

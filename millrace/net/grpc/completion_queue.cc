@@ -2,6 +2,8 @@
 
 #include <grpc/support/time.h>
 
+#include <chrono>
+
 #include "millrace/base/status.h"
 #include "millrace/net/grpc/library.h"
 
@@ -10,8 +12,13 @@ namespace {
 
 // A handler that runs for longer than this, or at most twice as long, has another thread poll in its place.
 constexpr absl::Duration kTick = absl::Microseconds(500);
-// After so many ticks without an event the watching thread sleeps until there is one: an idle server costs nothing.
-constexpr int kQuietTicks = 50;
+// The same where handlers have all been short for a while: looking more often would cost small calls a tenth of their time.
+constexpr absl::Duration kCalmTick = absl::Milliseconds(5);
+// A handler that makes the next ticks short ones.
+constexpr std::chrono::steady_clock::duration kLongHandler = std::chrono::microseconds(500);
+constexpr int kShortTicks = 100;
+// After this time without an event the watching thread sleeps until there is one: an idle server costs nothing.
+constexpr absl::Duration kQuiet = absl::Milliseconds(25);
 // Threads kept for handlers that run long at the same time, and for how long.
 constexpr int kMaxSpares = 4;
 constexpr absl::Duration kSpareTime = absl::Seconds(5);
@@ -20,7 +27,12 @@ grpc_event Next(grpc_completion_queue* queue) {
   return grpc_completion_queue_next(queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), nullptr);
 }
 
-void Handle(const grpc_event& event) { static_cast<CompletionEvent*>(event.tag)->Run(event.success != 0); }
+// True when it ran long.
+bool Handle(const grpc_event& event) {
+  const auto began = std::chrono::steady_clock::now();
+  static_cast<CompletionEvent*>(event.tag)->Run(event.success != 0);
+  return std::chrono::steady_clock::now() - began > kLongHandler;
+}
 
 }  // namespace
 
@@ -86,23 +98,28 @@ void CompletionQueue::HandlerRunsLong() {
 
 void CompletionQueue::Watch() {
   uint64_t seen = taken_;
-  for (int quiet = 0; !closed_;) {
-    if (quiet == kQuietTicks) {
+  for (absl::Duration quiet; !closed_;) {
+    const absl::Duration tick = short_ticks_ > 0 ? kTick : kCalmTick;
+    if (short_ticks_ > 0) --short_ticks_;
+    if (quiet >= kQuiet) {
       asleep_ = true;
       while (asleep_ && !closed_) watch_.Wait(&mu_);
       asleep_ = false;
-      quiet = 0;
+      quiet = absl::ZeroDuration();
       seen = taken_;
     } else {
-      watch_.WaitFor(&mu_, kTick);
-      if (taken_ == seen && !polling_) return;  // the same handler as a tick ago
+      watch_.WaitFor(&mu_, tick);
+      if (taken_ == seen && !polling_) {  // the same handler as a tick ago
+        short_ticks_ = kShortTicks;
+        return;
+      }
     }
     if (replace_ && !polling_) return;
     if (taken_ != seen) {
       seen = taken_;
-      quiet = 0;
+      quiet = absl::ZeroDuration();
     } else {
-      ++quiet;
+      quiet += tick;
     }
   }
 }
@@ -140,8 +157,9 @@ void CompletionQueue::Work() {
     }
     LeaveQueue();
     mu_.Unlock();
-    Handle(event);
+    const bool ran_long = Handle(event);
     mu_.Lock();
+    if (ran_long) short_ticks_ = kShortTicks;
   }
   --threads_;
   ended_.SignalAll();

@@ -88,6 +88,7 @@ class CompletionQueue {
   bool replace_ ABSL_GUARDED_BY(mu_) = false;   // the next to poll need not wait for a handler to have run long
   bool closed_ ABSL_GUARDED_BY(mu_) = false;    // the queue has given its last event
   uint64_t taken_ ABSL_GUARDED_BY(mu_) = 0;     // events
+  int short_ticks_ ABSL_GUARDED_BY(mu_) = 0;    // for so many the watching thread looks often
   int spares_ ABSL_GUARDED_BY(mu_) = 0;         // threads that neither poll nor watch nor handle
   int threads_ ABSL_GUARDED_BY(mu_) = 0;
   ThreadGroup group_;
