@@ -2,6 +2,7 @@
 // distribution function P and its density p.
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
@@ -16,16 +17,21 @@ struct Dual {
 };
 Dual operator+(Dual a, Dual b) { return {a.value + b.value, a.slope + b.slope}; }
 Dual operator*(Dual a, Dual b) { return {a.value * b.value, a.slope * b.value + a.value * b.slope}; }
-Dual operator/(Dual a, Dual b) { return {a.value / b.value, (a.slope - a.value / b.value * b.slope) / b.value}; }
+Dual operator/(Dual a, Dual b) {
+  const double inverse = 1 / b.value, value = a.value * inverse;
+  return {value, (a.slope - value * b.slope) * inverse};
+}
 
 // d P(alpha, x) / d alpha divided by the density, from the power series of P.
-double BySeries(double alpha, double x, double log_x, double digamma) {
+double BySeries(double alpha, double x, double log_x, double digamma, double epsilon) {
   // P = x p(x) / alpha * sum of x^n / ((alpha + 1) ... (alpha + n)), where p is the density.
   Dual term{1, 0}, sum{1, 0};
   for (int n = 1; n < 20000; ++n) {
-    term = term * Dual{x, 0} / Dual{alpha + n, 1};
+    const double inverse = 1 / (alpha + n);
+    term.value *= x * inverse;
+    term.slope = (term.slope * x - term.value) * inverse;
     sum = sum + term;
-    if (std::abs(term.value) <= 1e-17 * sum.value && std::abs(term.slope) <= 1e-17 * std::abs(sum.slope)) break;
+    if (std::abs(term.value) <= epsilon * sum.value && std::abs(term.slope) <= epsilon * std::abs(sum.slope)) break;
   }
   const Dual factor = Dual{x, 0} / Dual{alpha, 1};
   const Dual scaled = factor * sum;  // P / p
@@ -33,7 +39,7 @@ double BySeries(double alpha, double x, double log_x, double digamma) {
 }
 
 // The same from the continued fraction of Q = 1 - P, for x well above alpha.
-double ByFraction(double alpha, double x, double log_x, double digamma) {
+double ByFraction(double alpha, double x, double log_x, double digamma, double epsilon) {
   // Q = x p(x) / (x + 1 - alpha - 1 (1 - alpha) / (x + 3 - alpha - ...)), by Lentz's method.
   constexpr double kTiny = 1e-300;
   Dual b{x + 1 - alpha, -1};
@@ -50,25 +56,29 @@ double ByFraction(double alpha, double x, double log_x, double digamma) {
     d = Dual{1, 0} / d;
     const Dual step = d * c;
     h = h * step;
-    if (std::abs(step.value - 1) < 1e-16 && std::abs(step.slope) < 1e-16) break;
+    if (std::abs(step.value - 1) < epsilon && std::abs(step.slope) < epsilon) break;
   }
   const Dual scaled = Dual{x, 0} * h;  // Q / p
   return -(scaled.slope + scaled.value * (log_x - digamma));
 }
 
-double SampleSlope(double alpha, double x) {
+// `epsilon`: what is left off of the series, relative to it.
+double SampleSlope(double alpha, double x, double epsilon) {
   if (std::isnan(alpha) || std::isnan(x)) return std::numeric_limits<double>::quiet_NaN();
   if (x == 0) return 0;
   if (!(x > 0) || !(alpha > 0)) return std::numeric_limits<double>::quiet_NaN();
   const double log_x = std::log(x), digamma = Digamma(alpha);
-  return -(x > 1 && x > alpha + 1 ? ByFraction(alpha, x, log_x, digamma) : BySeries(alpha, x, log_x, digamma));
+  return -(x > 1 && x > alpha + 1 ? ByFraction(alpha, x, log_x, digamma, epsilon)
+                                  : BySeries(alpha, x, log_x, digamma, epsilon));
 }
 
 struct RandomGammaSlope {
   static constexpr int64_t kGrain = 256;
   template <typename T>
   T operator()(T alpha, T sample) const {
-    return static_cast<T>(SampleSlope(static_cast<double>(alpha), static_cast<double>(sample)));
+    // Far below what T can tell, since the two parts of the result may nearly cancel.
+    constexpr double kEpsilon = std::is_same_v<T, float> ? 1e-11 : 1e-16;
+    return static_cast<T>(SampleSlope(static_cast<double>(alpha), static_cast<double>(sample), kEpsilon));
   }
 };
 
