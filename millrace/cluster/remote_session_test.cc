@@ -113,6 +113,7 @@ class RemoteSessionTest : public ::testing::Test {
     extended.set_new_graph_version(4);
     master_.Answer("ExtendSession", extended);
     master_.Answer("CloseSession", pb::CloseSessionResponse());
+    master_.Answer("ReleaseCallable", pb::ReleaseCallableResponse());
   }
   std::unique_ptr<RemoteSession> Open(SessionOptions options = {}) {
     options.target = "grpc://host:1";
