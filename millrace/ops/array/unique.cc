@@ -1,9 +1,13 @@
 // Unique and its twins: the distinct elements of a vector, or slices along an axis, in the order they
 // first come. ListDiff: those of one list that another has not.
+#include <algorithm>
+#include <bit>
 #include <cstring>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
@@ -39,6 +43,50 @@ bool IsNan(const T& value) {
   }
 }
 
+// Which of the distinct elements a key is, by open addressing: a table made for keys of any kind takes twice the time.
+class KeyNumbers {
+ public:
+  explicit KeyNumbers(int64_t n) : slots_(std::bit_ceil<uint64_t>(std::clamp<int64_t>(2 * n, 16, 4096))) {}
+
+  // The number given for the key before; else it gets `next`.
+  int64_t Emplace(uint64_t key, int64_t next) {
+    Slot& slot = Find(key);
+    if (slot.number >= 0) return slot.number;
+    slot = {key, next};
+    if (2 * ++used_ > slots_.size()) Grow();
+    return next;
+  }
+
+ private:
+  struct Slot {
+    uint64_t key = 0;
+    int64_t number = -1;
+  };
+  Slot& Find(uint64_t key) {
+    size_t at = absl::HashOf(key) & (slots_.size() - 1);
+    while (slots_[at].number >= 0 && slots_[at].key != key) at = (at + 1) & (slots_.size() - 1);
+    return slots_[at];
+  }
+  void Grow() {
+    const std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(4 * slots_.size()));
+    for (const Slot& slot : before) {
+      if (slot.number >= 0) Find(slot.key) = slot;
+    }
+  }
+
+  std::vector<Slot> slots_;
+  size_t used_ = 0;
+};
+// The same for strings.
+class StringNumbers {
+ public:
+  explicit StringNumbers(int64_t n) {}
+  int64_t Emplace(absl::string_view key, int64_t next) { return numbers_.emplace(key, next).first->second; }
+
+ private:
+  absl::flat_hash_map<absl::string_view, int64_t> numbers_;
+};
+
 using UniqueTypes = JoinTypes<RealTypes, Types<bool, std::string>>::type;
 
 // What Unique finds: for each element (or slice) the number of its first like, and those firsts.
@@ -61,10 +109,10 @@ template <typename T>
 Distinct FindElements(const T* x, int64_t n) {
   Distinct found;
   found.ids.reserve(n);
-  absl::flat_hash_map<decltype(KeyOf(x[0])), int64_t> seen;
+  std::conditional_t<std::is_same_v<T, std::string>, StringNumbers, KeyNumbers> seen(n);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t next = static_cast<int64_t>(found.firsts.size());
-    found.Add(i, IsNan(x[i]) ? next : seen.emplace(KeyOf(x[i]), next).first->second);
+    found.Add(i, IsNan(x[i]) ? next : seen.Emplace(KeyOf(x[i]), next));
   }
   return found;
 }

@@ -75,9 +75,14 @@ class MatrixTriangularSolveKernel : public Kernel {
     if (out->num_elements() == 0) return absl::OkStatus();
     DispatchType(LinalgTypes{}, matrix.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
+      // One pair of matrices serves the whole batch.
+      using Narrow = Eigen::Map<const Matrix<T>>;
+      Matrix<WideType<T>> m(a.rows, a.rows), x(b.rows, b.columns);
       for (size_t i = 0; i < batches.a.size(); ++i) {
-        const Matrix<WideType<T>> m = WideAt<T>(matrix, batches.a[i], a.rows, a.rows);
-        StoreAt<T>(Solve(m, WideAt<T>(rhs, batches.b[i], b.rows, b.columns)), static_cast<int64_t>(i), out);
+        m = Narrow(matrix.data<T>() + batches.a[i] * m.size(), a.rows, a.rows).template cast<WideType<T>>();
+        x = Narrow(rhs.data<T>() + batches.b[i] * x.size(), b.rows, b.columns).template cast<WideType<T>>();
+        Solve(m, &x);
+        StoreAt<T>(x, static_cast<int64_t>(i), out);
       }
     });
     return absl::OkStatus();
@@ -86,17 +91,16 @@ class MatrixTriangularSolveKernel : public Kernel {
  private:
   // Zeros on the diagonal give infinities, as in TensorFlow.
   template <typename C>
-  Matrix<C> Solve(const Matrix<C>& m, Matrix<C> x) const {
+  void Solve(const Matrix<C>& m, Matrix<C>* x) const {
     if (lower_ && adjoint_) {
-      m.adjoint().template triangularView<Eigen::Upper>().solveInPlace(x);
+      m.adjoint().template triangularView<Eigen::Upper>().solveInPlace(*x);
     } else if (lower_) {
-      m.template triangularView<Eigen::Lower>().solveInPlace(x);
+      m.template triangularView<Eigen::Lower>().solveInPlace(*x);
     } else if (adjoint_) {
-      m.adjoint().template triangularView<Eigen::Lower>().solveInPlace(x);
+      m.adjoint().template triangularView<Eigen::Lower>().solveInPlace(*x);
     } else {
-      m.template triangularView<Eigen::Upper>().solveInPlace(x);
+      m.template triangularView<Eigen::Upper>().solveInPlace(*x);
     }
-    return x;
   }
 
   bool lower_ = true;

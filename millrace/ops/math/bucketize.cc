@@ -29,8 +29,7 @@ class BucketizeKernel : public Kernel {
       const T* x = input.data<T>();
       ctx.ParallelFor(input.num_elements(), kCostlyGrain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          out[i] = static_cast<int32_t>(
-              std::upper_bound(boundaries_.begin(), boundaries_.end(), x[i]) - boundaries_.begin());
+          out[i] = BucketOf(x[i]);
         }
       });
     });
@@ -38,6 +37,19 @@ class BucketizeKernel : public Kernel {
   }
 
  private:
+  // How many boundaries are not above x; all of them for a NaN. A search by halves without a branch that depends on x.
+  template <typename T>
+  int32_t BucketOf(T x) const {
+    const float* at = boundaries_.data();
+    size_t left = boundaries_.size();
+    while (left > 1) {
+      const size_t half = left / 2;
+      at += x < at[half - 1] ? 0 : half;
+      left -= half;
+    }
+    return static_cast<int32_t>(at - boundaries_.data()) + (left == 1 && !(x < *at));
+  }
+
   std::vector<float> boundaries_;
 };
 

@@ -50,6 +50,12 @@ class FloorDivKernel : public BinaryOf<FloorDivFn, RealTypes> {
   }
 };
 
+// std::fmod, which is a call that divides bit by bit, only where there is something to divide.
+template <typename T>
+T Remainder(T a, T b) {
+  return std::fabs(a) < std::fabs(b) ? a : std::fmod(a, b);
+}
+
 // Has the sign of b.
 struct FloorModFn {
   static constexpr const char* kError = kDivisionByZero;
@@ -57,7 +63,7 @@ struct FloorModFn {
   template <typename T>
     requires std::is_floating_point_v<T>
   T operator()(T a, T b) const {
-    const T r = std::fmod(a, b);
+    const T r = Remainder(a, b);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
   }
   template <typename T>
@@ -78,7 +84,7 @@ struct TruncateModFn {
   template <typename T>
     requires std::is_floating_point_v<T>
   T operator()(T a, T b) const {
-    return std::fmod(a, b);
+    return Remainder(a, b);
   }
   template <typename T>
     requires std::is_integral_v<T>

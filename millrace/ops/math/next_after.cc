@@ -1,6 +1,7 @@
 // NextAfter, PopulationCount.
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
@@ -9,11 +10,16 @@
 namespace millrace {
 namespace {
 
+// std::nextafter without a call and without branches. Away from zero the bits of a number count up.
 struct Neighbour {
-  static constexpr int64_t kGrain = kCostlyGrain;
   template <typename T>
   T operator()(T from, T towards) const {
-    return std::nextafter(from, towards);
+    using Bits = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+    const Bits grows = (from < towards) == (from > 0) ? 1 : -1;
+    const T next = std::bit_cast<T>(static_cast<Bits>(std::bit_cast<Bits>(from) + grows));
+    const T from_zero = std::copysign(std::numeric_limits<T>::denorm_min(), towards);
+    const T moved = from == 0 ? from_zero : next;
+    return from != from || towards != towards ? from + towards : from == towards ? towards : moved;
   }
 };
 

@@ -1,4 +1,7 @@
 // Softmax and LogSoftmax along the last dimension.
+#include <immintrin.h>
+
+#include <algorithm>
 #include <cmath>
 
 #include "millrace/graph/gradient.h"
@@ -84,17 +87,15 @@ class SoftmaxKernel : public Kernel {
     ctx.ParallelFor(rows, RowGrain(width), [&](int64_t begin, int64_t end) {
       std::vector<C> wide;
       if (!std::is_same_v<T, C> || log_ || stream) wide.resize(2 * block * width);
+      if constexpr (std::is_same_v<T, float>) {
+        if (stream && !log_ && width >= 8) {
+          StreamRows(x + begin * width, y + begin * width, end - begin, width, wide.data());
+          StreamFence();
+          return;
+        }
+      }
       for (int64_t r = begin; r < end; r += block) {
         const int64_t n = std::min(block, end - r);
-        if constexpr (std::is_same_v<T, float>) {
-          if (stream && !log_ && width >= 8) {
-            for (int64_t k = r; k < r + n; ++k) {
-              const float scale = Exponentials(x + k * width, wide.data(), width);
-              StreamScaled(wide.data(), scale, y + k * width, width);
-            }
-            continue;
-          }
-        }
         if constexpr (std::is_same_v<T, C>) {
           C* const out = stream ? wide.data() + block * width : y + r * width;
           Block<C>(x + r * width, out, n, width, wide.data());
@@ -110,12 +111,29 @@ class SoftmaxKernel : public Kernel {
     });
   }
 
+  // Rows that come from memory and go there. While the exponentials of a row are made the next one is fetched, since the processor itself stops looking ahead at the end
+  // of a page; what is written goes out in whole rows, since mixed with reading it takes longer. `e` holds a row.
+  static void StreamRows(const float* x, float* y, int64_t rows, int64_t width, float* e) {
+    constexpr int64_t kPiece = 64, kLine = 16;
+    for (int64_t r = 0; r < rows; ++r, x += width, y += width) {
+      const float most = LargestOf(x, width);
+      float part[8] = {};
+      for (int64_t i = 0; i < width; i += kPiece) {
+        for (int64_t k = 0; k < kPiece; k += kLine) _mm_prefetch(reinterpret_cast<const char*>(x + width + i + k), _MM_HINT_T0);
+        vector::ExpOfDifference(x + i, most, e + i, std::min(kPiece, width - i), part);
+      }
+      StreamScaled(e, ScaleOf(part), y, width);
+    }
+  }
+
   // The exponentials and their sum in one pass. Returns what makes the softmax of them.
   static float Exponentials(const float* x, float* y, int64_t width) {
     float part[8] = {};
     vector::ExpOfDifference(x, LargestOf(x, width), y, width, part);
-    const float sum = ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
-    return 1.0f / sum;
+    return ScaleOf(part);
+  }
+  static float ScaleOf(const float* part) {
+    return 1.0f / (((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7])));
   }
   static void Row(const float* x, float* y, int64_t width) {
     const float scale = Exponentials(x, y, width);

@@ -37,22 +37,53 @@ struct NudgedRange {
   }
 
   void Quantize(const float* x, float* y, int64_t n, int64_t stride = 1) const {
-    const float per_step = 1.0f / step;
+    // Copies, since what is written might be a member as far as the compiler knows; and a stride that it knows to be one.
+    const float first = low, last = high, width = step, per_step = 1.0f / step;
     const float zero = std::floor(-low * per_step + 0.5f);
-    for (int64_t i = 0; i < n * stride; i += stride) {
-      float value = x[i] > high ? high : x[i];
-      value = value < low ? low : value;
-      y[i] = std::floor((value - low) * per_step - zero + 0.5f) * step;
+    const auto quantize = [=](float value) {
+      value = value > last ? last : value;
+      value = value < first ? first : value;
+      return std::floor((value - first) * per_step - zero + 0.5f) * width;
+    };
+    if (stride == 1) {
+      for (int64_t i = 0; i < n; ++i) y[i] = quantize(x[i]);
+    } else {
+      for (int64_t i = 0; i < n * stride; i += stride) y[i] = quantize(x[i]);
     }
   }
 
-  // The gradient passes inside the range; what falls below and above is added to the ends'. A product rather
-  // than a choice, so that infinities show.
+  // The gradient passes inside the range. A product rather than a choice, so that infinities show.
+  void PassGradient(const float* dy, const float* x, float* dx, int64_t n) const {
+    const float first = low, last = high;
+    for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * ((x[i] >= first) & (x[i] <= last) ? 1.0f : 0.0f);
+  }
+
+  // The same, and what falls below and above is added to the ends'.
   void Gradient(const float* dy, const float* x, float* dx, int64_t n, int64_t stride, double* dlow, double* dhigh) const {
-    for (int64_t i = 0; i < n * stride; i += stride) {
-      dx[i] = dy[i] * (x[i] >= low && x[i] <= high ? 1.0f : 0.0f);
-      *dlow += dy[i] * (x[i] < low ? 1.0f : 0.0f);
-      *dhigh += dy[i] * (x[i] > high ? 1.0f : 0.0f);
+    const float first = low, last = high;
+    int64_t i = 0;
+    if (stride == 1) {
+      // Sums in lanes, which always are as many.
+      constexpr int kLanes = 8;
+      double below[kLanes] = {}, above[kLanes] = {};
+      for (; i + kLanes <= n; i += kLanes) {
+        for (int k = 0; k < kLanes; ++k) {
+          const float g = dy[i + k], at = x[i + k];
+          dx[i + k] = g * ((at >= first) & (at <= last) ? 1.0f : 0.0f);
+          below[k] += g * (at < first ? 1.0f : 0.0f);
+          above[k] += g * (at > last ? 1.0f : 0.0f);
+        }
+      }
+      for (int k = 0; k < kLanes; ++k) {
+        *dlow += below[k];
+        *dhigh += above[k];
+      }
+    }
+    for (; i < n; ++i) {
+      const float g = dy[i * stride], at = x[i * stride];
+      dx[i * stride] = g * ((at >= first) & (at <= last) ? 1.0f : 0.0f);
+      *dlow += g * (at < first ? 1.0f : 0.0f);
+      *dhigh += g * (at > last ? 1.0f : 0.0f);
     }
   }
 };

@@ -52,9 +52,7 @@ class FakeQuantWithMinMaxArgsGradientKernel : public ArgsKernel {
     const float *gradient = dy.data<float>(), *from = x.data<float>();
     float* to = dx->data<float>();
     ctx.ParallelFor(x.num_elements(), kGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        to[i] = gradient[i] * (from[i] >= range_.low && from[i] <= range_.high ? 1.0f : 0.0f);
-      }
+      range_.PassGradient(gradient + begin, from + begin, to + begin, end - begin);
     });
     return absl::OkStatus();
   }

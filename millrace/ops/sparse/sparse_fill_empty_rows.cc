@@ -87,7 +87,9 @@ class SparseFillEmptyRowsGradKernel : public Kernel {
     if (grad.rank() != 1) return InvalidArgument("grad_values must be a vector, saw: ", grad.shape().ToString());
     MR_ASSIGN_OR_RETURN(Tensor * d_values, ctx.AllocateOutput(0, map.shape()));
     MR_ASSIGN_OR_RETURN(Tensor * d_default, ctx.AllocateOutput(1, Shape()));
-    std::vector<bool> taken(grad.dim(0));
+    MR_ASSIGN_OR_RETURN(Tensor taken_rows, ctx.AllocateTemp(DType::kBool, grad.shape()));
+    bool* const taken = taken_rows.data<bool>();
+    std::fill_n(taken, grad.dim(0), false);
     for (int64_t i = 0; i < map.dim(0); ++i) {
       const int64_t at = map.data<int64_t>()[i];
       if (at < 0 || at >= grad.dim(0)) {
@@ -98,12 +100,13 @@ class SparseFillEmptyRowsGradKernel : public Kernel {
     DispatchType(NumberTypes{}, grad.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       using C = ComputeType<T>;
-      const T* g = grad.data<T>();
-      for (int64_t i = 0; i < map.dim(0); ++i) d_values->data<T>()[i] = g[map.data<int64_t>()[i]];
+      const T* const g = grad.data<T>();
+      const int64_t* const at = map.data<int64_t>();
+      T* const values = d_values->data<T>();
+      const int64_t n = map.dim(0), rows = grad.dim(0);
+      for (int64_t i = 0; i < n; ++i) values[i] = g[at[i]];
       C rest = C(0);
-      for (int64_t i = 0; i < grad.dim(0); ++i) {
-        if (!taken[i]) rest += static_cast<C>(g[i]);
-      }
+      for (int64_t i = 0; i < rows; ++i) rest += taken[i] ? C(0) : static_cast<C>(g[i]);
       d_default->scalar<T>() = static_cast<T>(rest);
     });
     return absl::OkStatus();
