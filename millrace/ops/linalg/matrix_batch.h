@@ -43,10 +43,16 @@ using WideType = std::conditional_t<kIsComplex<T>, std::complex<double>, double>
 
 // Matrix i of a tensor in the wide type, and back.
 template <typename T>
+void WidenAt(const Tensor& t, int64_t i, Matrix<WideType<T>>* wide) {
+  const T* const from = t.data<T>() + i * wide->size();
+  WideType<T>* const to = wide->data();
+  const int64_t n = wide->size();
+  for (int64_t k = 0; k < n; ++k) to[k] = static_cast<WideType<T>>(from[k]);
+}
+template <typename T>
 Matrix<WideType<T>> WideAt(const Tensor& t, int64_t i, int64_t rows, int64_t columns) {
   Matrix<WideType<T>> wide(rows, columns);
-  const T* from = t.data<T>() + i * rows * columns;
-  for (int64_t k = 0; k < rows * columns; ++k) wide.data()[k] = static_cast<WideType<T>>(from[k]);
+  WidenAt<T>(t, i, &wide);
   return wide;
 }
 template <typename T>

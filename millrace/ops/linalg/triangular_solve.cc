@@ -76,11 +76,10 @@ class MatrixTriangularSolveKernel : public Kernel {
     DispatchType(LinalgTypes{}, matrix.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       // One pair of matrices serves the whole batch.
-      using Narrow = Eigen::Map<const Matrix<T>>;
       Matrix<WideType<T>> m(a.rows, a.rows), x(b.rows, b.columns);
       for (size_t i = 0; i < batches.a.size(); ++i) {
-        m = Narrow(matrix.data<T>() + batches.a[i] * m.size(), a.rows, a.rows).template cast<WideType<T>>();
-        x = Narrow(rhs.data<T>() + batches.b[i] * x.size(), b.rows, b.columns).template cast<WideType<T>>();
+        WidenAt<T>(matrix, batches.a[i], &m);
+        WidenAt<T>(rhs, batches.b[i], &x);
         Solve(m, &x);
         StoreAt<T>(x, static_cast<int64_t>(i), out);
       }

@@ -1,6 +1,7 @@
 // What the FakeQuant ops share: a range moved a little, so that zero is one of its steps.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "millrace/runtime/kernel.h"
@@ -63,20 +64,23 @@ struct NudgedRange {
     const float first = low, last = high;
     int64_t i = 0;
     if (stride == 1) {
-      // Sums in lanes, which always are as many.
-      constexpr int kLanes = 8;
-      double below[kLanes] = {}, above[kLanes] = {};
-      for (; i + kLanes <= n; i += kLanes) {
-        for (int k = 0; k < kLanes; ++k) {
-          const float g = dy[i + k], at = x[i + k];
-          dx[i + k] = g * ((at >= first) & (at <= last) ? 1.0f : 0.0f);
-          below[k] += g * (at < first ? 1.0f : 0.0f);
-          above[k] += g * (at > last ? 1.0f : 0.0f);
+      // Sums in lanes of floats that are added up now and then: always the same ones, however many threads there are.
+      constexpr int kLanes = 16, kBlock = 32 * kLanes;
+      while (n - i >= kLanes) {
+        float below[kLanes] = {}, above[kLanes] = {};
+        const int64_t end = i + std::min<int64_t>(kBlock, (n - i) / kLanes * kLanes);
+        for (; i < end; i += kLanes) {
+          for (int k = 0; k < kLanes; ++k) {
+            const float g = dy[i + k], at = x[i + k];
+            dx[i + k] = g * ((at >= first) & (at <= last) ? 1.0f : 0.0f);
+            below[k] += g * (at < first ? 1.0f : 0.0f);
+            above[k] += g * (at > last ? 1.0f : 0.0f);
+          }
         }
-      }
-      for (int k = 0; k < kLanes; ++k) {
-        *dlow += below[k];
-        *dhigh += above[k];
+        for (int k = 0; k < kLanes; ++k) {
+          *dlow += below[k];
+          *dhigh += above[k];
+        }
       }
     }
     for (; i < n; ++i) {
