@@ -1,4 +1,5 @@
 // Hangs of each kind in a cluster of real servers, and what is said of them. A process that is stopped is in tests/serve.
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "millrace/cluster/hang_report.h"
@@ -16,7 +17,7 @@ using ::testing::StartsWith;
 constexpr absl::Duration kLimit = absl::Milliseconds(100);
 const AttrList kFloats = {{"component_types", std::vector<DType>{DType::kFloat}}};
 
-AttrList With(AttrList attrs, std::pair<std::string, AttrValue> more) {
+AttrList With(AttrList attrs, std::pair<std::string, AttrInit> more) {
   attrs.push_back(std::move(more));
   return attrs;
 }
