@@ -17,6 +17,7 @@ struct LaunchedTask {
   std::string name;    // "worker/0"
   std::string prefix;  // of its lines, coloured where wanted
   std::string host;    // empty: this machine
+  std::string host_address;  // where other tasks reach it
   std::string address;  // "host:port", once its keeper told the port
   std::optional<KeeperLink> link;
   absl::Time keeper_deadline = absl::InfiniteFuture();  // until it says hello

@@ -4,6 +4,7 @@
 #include <linux/close_range.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +18,8 @@ extern char** environ;
 
 namespace millrace::launch {
 namespace {
+
+rlimit first_limit = {};  // of descriptors, before it was raised
 
 // PATH without PATH is what execvp would use.
 constexpr char kDefaultPath[] = "/bin:/usr/bin";
@@ -82,6 +85,7 @@ void Become(const char* file, char* const* arguments, char* const* environment, 
   *report = count;
   fcntl(count, F_SETFD, FD_CLOEXEC);
   syscall(SYS_close_range, count + 1, ~0U, 0);
+  if (first_limit.rlim_max != 0) setrlimit(RLIMIT_NOFILE, &first_limit);
   for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
@@ -103,6 +107,14 @@ StatusOr<Pipe> Pipe::Make() {
 }
 
 void SetNonBlocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
+
+void RaiseFileLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  first_limit = limit;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 pid_t Spawn(const SpawnOptions& options, SpawnError* error) {
   StatusOr<Pipe> report = Pipe::Make();

@@ -38,6 +38,9 @@ struct Pipe {
 
 void SetNonBlocking(int fd);
 
+// Lets this process have as many descriptors as the system allows it. What it starts has the limit from before.
+void RaiseFileLimit();
+
 struct SpawnOptions {
   std::vector<std::string> arguments = {};    // the program first, looked up in PATH
   std::string path = {};                      // the file to run, where it is not arguments[0]

@@ -1,12 +1,15 @@
 """Jobs of `millrace launch` as processes, and the certainty that nothing of them is left."""
 
+import fcntl
 import os
 import pty
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 import uuid
@@ -14,6 +17,12 @@ import uuid
 MILLRACE = ""  # the command, set by the test program
 
 MARK = "LAUNCH_TEST_MARK"
+
+
+def state_of(pid):
+    """The letter of a process's state: R, S, T, Z, ..."""
+    with open("/proc/%s/stat" % pid) as f:
+        return f.read().rsplit(")", 1)[1].split()[0]
 
 
 def processes_with(mark):
@@ -27,9 +36,8 @@ def processes_with(mark):
             with open("/proc/%s/environ" % name, "rb") as f:
                 if wanted not in f.read().split(b"\0"):
                     continue
-            with open("/proc/%s/stat" % name) as f:
-                if f.read().rsplit(")", 1)[1].split()[0] in "ZX":
-                    continue
+            if state_of(name) in "ZX":
+                continue
             with open("/proc/%s/cmdline" % name, "rb") as f:
                 found[int(name)] = f.read().replace(b"\0", b" ").decode(errors="replace").strip()
         except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -48,7 +56,6 @@ class Job:
         self.master = None
         if terminal:
             self.master, slave = pty.openpty()
-            import fcntl, struct, termios
             fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", terminal[0], terminal[1], 0, 0))
             environment["TERM"] = "xterm"
 

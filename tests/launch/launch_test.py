@@ -1,4 +1,4 @@
-"""launch_test.py MILLRACE: `millrace launch` as a person uses it, with real processes and real kills."""
+"""launch_test.py MILLRACE CLUSTER_PROBE: `millrace launch` as a person uses it, with real processes and real kills."""
 
 import json
 import os
@@ -12,6 +12,8 @@ import unittest
 
 import jobs
 from jobs import LaunchTest, processes_with
+
+PROBE = ""  # tests/serve/probe_main.cc, set below
 
 # Says who it is, then does as it is told.
 TALK = """
@@ -292,7 +294,7 @@ class SignalTest(LaunchTest):
         pids = job.tasks().values()
 
         def states():
-            return [open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()[0] for pid in [job.pid, *pids]]
+            return [jobs.state_of(pid) for pid in [job.pid, *pids]]
         job.process.send_signal(signal.SIGTSTP)
         self.until(lambda: job.read(0) and states() == ["T"] * 3)
         job.process.send_signal(signal.SIGCONT)
@@ -452,6 +454,31 @@ class HangTest(LaunchTest):
         self.assertEqual(job.end(), 1)
         self.assertRegex(job.stderr.splitlines()[-1], r"no step for \d+ s: .*; all tasks were stopped because of it")
 
+    def blocked(self, *words):
+        """A client that wants an element of a queue that stays empty, on two servers."""
+        return self.launch("--ps", "1", "--workers", "1", "--job", "client=1", "--serve", "ps", "--serve", "worker", "--service_job", "ps",
+                           "--service_job", "worker", "--hang_after", "1", *words, "--", PROBE, "--target=grpc://{worker_hosts}", "block",
+                           "/job:ps/task:0", "/job:worker/task:0")
+
+    def test_what_millraces_tasks_wait_for_is_told_and_in_status_too(self):
+        job = self.blocked()
+        job.wait_for("no step for")
+        line = [line for line in job.stderr.splitlines() if "no step for" in line][0]
+        self.assertRegex(line, "FIFOQueue|queue")
+        told = json.loads(self.status("--json", "--job", str(job.pid)).stdout)["jobs"][0]
+        self.assertRegex(told["hang"], "FIFOQueue|queue")
+        self.assertIn("hangs:", self.status("--job", str(job.pid)).stdout)
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.end(), 143)
+
+    def test_a_suspended_task_is_what_a_job_hangs_on(self):
+        job = self.blocked("--suspend_limit", "0")
+        job.wait_for("no step for")
+        os.kill(job.tasks()["ps/0"], signal.SIGSTOP)
+        job.wait_for("ps/0 is suspended by SIGSTOP")
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.end(15), 143)
+
     def test_a_program_that_never_told_a_step_is_not_said_to_hang(self):
         job = self.run_job("--workers", "2", "--hang_after", "0.5", "--", "sleep", "3")
         self.assertEqual(job.code, 0)
@@ -459,5 +486,5 @@ class HangTest(LaunchTest):
 
 
 if __name__ == "__main__":
-    jobs.MILLRACE = os.path.abspath(sys.argv[1])
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    jobs.MILLRACE, PROBE = map(os.path.abspath, sys.argv[1:3])
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
