@@ -96,4 +96,9 @@ std::vector<TaskView> AskCluster(net::Transport* transport, const std::string& a
   return views;
 }
 
+std::vector<TaskView> AskTasks(net::Transport* transport, std::vector<TaskView> tasks, absl::Duration timeout) {
+  if (tasks.empty()) return tasks;
+  return std::make_shared<Questions>(transport, timeout)->Ask(std::move(tasks));
+}
+
 }  // namespace millrace

@@ -26,4 +26,7 @@ struct TaskView {
 // the rest. The first entry is the task that was asked; the others follow in the order of the cluster.
 std::vector<TaskView> AskCluster(net::Transport* transport, const std::string& address, absl::Duration timeout);
 
+// Asks these tasks at once, at their addresses, and waits at most `timeout`. A task that does not answer keeps the name that it was given.
+std::vector<TaskView> AskTasks(net::Transport* transport, std::vector<TaskView> tasks, absl::Duration timeout);
+
 }  // namespace millrace

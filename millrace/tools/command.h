@@ -2,6 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 
@@ -10,7 +13,13 @@ namespace millrace {
 // Adds a command with its flags; what it returns runs when that command was given and gives the exit code.
 using AddCommand = std::function<int()> (*)(CLI::App& app, CLI::App** command);
 
+// `program` is what followed `--`; it outlives the app.
+std::function<int()> AddLaunch(CLI::App& app, const std::vector<std::string>& program, CLI::App** command);
 std::function<int()> AddServe(CLI::App& app, CLI::App** command);
 std::function<int()> AddStatus(CLI::App& app, CLI::App** command);
+
+// Commands that a launcher gives to its own kind and no user does: `millrace task-keeper`, `millrace explain-hang`. Nothing when it is none of them, else
+// the exit code.
+std::optional<int> RunHiddenCommand(int argc, char** argv);
 
 }  // namespace millrace

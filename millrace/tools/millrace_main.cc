@@ -1,25 +1,41 @@
 // millrace COMMAND ...: the program behind a cluster.
+#include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "millrace/tools/command.h"
 
 int main(int argc, char** argv) {
+  if (const std::optional<int> code = millrace::RunHiddenCommand(argc, argv)) return *code;
   CLI::App app{"Millrace: distributed dataflow with TensorFlow's protocol"};
   app.name("millrace");
   app.require_subcommand(1);
   app.set_version_flag("--version", MILLRACE_VERSION);
   app.failure_message(CLI::FailureMessage::help);
+  // What follows `launch ... --` is another program's, and no flag of ours.
+  std::vector<std::string> program;
+  char** const dashes = std::find_if(argv, argv + argc, [](const char* word) { return std::string(word) == "--"; });
+  if (dashes != argv + argc && argc > 1 && std::string(argv[1]) == "launch") {
+    program.assign(dashes + 1, argv + argc);
+    argc = static_cast<int>(dashes - argv);
+  }
   std::vector<std::pair<CLI::App*, std::function<int()>>> commands;
+  CLI::App* command = nullptr;
+  std::function<int()> run = millrace::AddLaunch(app, program, &command);
+  commands.emplace_back(command, std::move(run));
   for (const millrace::AddCommand add : {&millrace::AddServe, &millrace::AddStatus}) {
-    CLI::App* command = nullptr;
-    std::function<int()> run = add(app, &command);
+    run = add(app, &command);
     commands.emplace_back(command, std::move(run));
   }
   app.failure_message([](const CLI::App*, const CLI::Error& error) {
     return std::string("millrace: ") + error.what() + "\nRun with --help for the flags.\n";
   });
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   for (auto& [command, run] : commands) {
     if (command->parsed()) return run();
   }

@@ -4,10 +4,15 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "millrace/base/mutex.h"
 #include "millrace/cluster/cluster_spec.h"
 #include "millrace/cluster/hang_report.h"
+#include "millrace/launch/job_report.h"
+#include "millrace/launch/job_socket.h"
 #include "millrace/net/grpc/grpc_transport.h"
 #include "millrace/tools/command.h"
 #include "millrace/tools/status_report.h"
@@ -18,6 +23,7 @@ namespace {
 
 struct StatusFlags {
   std::string target;
+  int job = 0;
   TlsFlags tls;
   double timeout = 5;
   double hang_after = 10;
@@ -30,46 +36,92 @@ int Fail(const Status& status) {
   return 2;
 }
 
-int ShowStatus(const StatusFlags& flags) {
-  absl::string_view address = flags.target;
-  absl::ConsumePrefix(&address, "grpc://");
-  if (StatusOr<HostPort> parsed = HostPort::Parse(address); !parsed.ok()) {
-    return Fail(InvalidArgument("--target: ", parsed.status().message(), ", as in grpc://localhost:2222"));
+// The jobs of this machine, as their launchers tell them.
+int ShowJobs(const StatusFlags& flags) {
+  const std::vector<int> pids = flags.job != 0 ? std::vector<int>{flags.job} : launch::RunningJobs();
+  std::vector<std::string> answers;
+  bool all = true;
+  for (const int pid : pids) {
+    StatusOr<std::string> answer = launch::AskJob(pid, absl::Seconds(flags.timeout));
+    if (!answer.ok()) {
+      // One that ended meanwhile is no job any more, unless it was asked for.
+      if (flags.job == 0 && absl::IsNotFound(answer.status())) continue;
+      std::cerr << "millrace status: " << answer.status().message() << "\n";
+      all = false;
+      continue;
+    }
+    if (flags.json) {
+      answers.push_back(std::string(absl::StripAsciiWhitespace(*answer)));
+      continue;
+    }
+    const StatusOr<launch::JobReport> report = launch::JobReport::FromJson(*answer);
+    if (!report.ok()) return Fail(report.status());
+    answers.push_back(report->ToText());
   }
-  if (!(flags.timeout > 0)) return Fail(InvalidArgument("--timeout is ", flags.timeout, "; give a number of seconds above 0"));
-  if (!(flags.hang_after >= 0)) return Fail(InvalidArgument("--hang_after is ", flags.hang_after, "; give a number of seconds"));
-  if (!(flags.watch >= 0)) return Fail(InvalidArgument("--watch is ", flags.watch, "; give a number of seconds"));
-  StatusOr<std::shared_ptr<const net::TlsCredentials>> tls = flags.tls.Read();
-  if (!tls.ok()) return Fail(tls.status());
-  const std::unique_ptr<net::Transport> transport = net::NewGrpcTransport({.tls = *tls});
+  if (flags.json) {
+    std::cout << "{\"jobs\": [" << absl::StrJoin(answers, ",\n") << "]}\n" << std::flush;
+  } else if (answers.empty() && all) {
+    std::cout << "no job of `millrace launch` runs here; --target grpc://host:port asks a server\n" << std::flush;
+  } else {
+    std::cout << absl::StrJoin(answers, "\n") << std::flush;
+  }
+  return all ? 0 : 1;
+}
+
+int ShowCluster(const StatusFlags& flags, const std::string& address, net::Transport* transport) {
   const std::string target = absl::StrCat("grpc://", address);
+  const std::vector<TaskView> tasks = AskCluster(transport, address, absl::Seconds(flags.timeout));
+  const HangReport hang = ExplainHang(tasks, absl::Seconds(flags.hang_after));
+  std::cout << (flags.json ? StatusJson(target, tasks, hang) : StatusText(target, tasks, hang)) << std::flush;
+  const bool all_answer = std::all_of(tasks.begin(), tasks.end(), [](const TaskView& task) { return task.answer.ok(); });
+  return !all_answer ? 1 : IsHang(hang) ? 3 : 0;
+}
+
+// Once, or again and again until nobody reads any more.
+int Show(const StatusFlags& flags, absl::FunctionRef<int()> once) {
   Notification never;
   while (true) {
-    const std::vector<TaskView> tasks = AskCluster(transport.get(), std::string(address), absl::Seconds(flags.timeout));
-    const HangReport hang = ExplainHang(tasks, absl::Seconds(flags.hang_after));
-    std::cout << (flags.json ? StatusJson(target, tasks, hang) : StatusText(target, tasks, hang)) << std::flush;
-    const bool all_answer = std::all_of(tasks.begin(), tasks.end(), [](const TaskView& task) { return task.answer.ok(); });
-    if (flags.watch == 0) return !all_answer ? 1 : IsHang(hang) ? 3 : 0;
-    if (!std::cout) return 0;  // nobody reads any more
+    const int code = once();
+    if (flags.watch == 0 || code == 2) return code;
+    if (!std::cout) return 0;
     never.WaitFor(absl::Seconds(flags.watch));
     if (!flags.json) std::cout << "\n";
   }
 }
 
+int ShowStatus(const StatusFlags& flags) {
+  if (!(flags.timeout > 0)) return Fail(InvalidArgument("--timeout is ", flags.timeout, "; give a number of seconds above 0"));
+  if (!(flags.hang_after >= 0)) return Fail(InvalidArgument("--hang_after is ", flags.hang_after, "; give a number of seconds"));
+  if (!(flags.watch >= 0)) return Fail(InvalidArgument("--watch is ", flags.watch, "; give a number of seconds"));
+  if (flags.target.empty()) return Show(flags, [&] { return ShowJobs(flags); });
+  if (flags.job != 0) return Fail(InvalidArgument("give either --target or --job"));
+  absl::string_view address = flags.target;
+  absl::ConsumePrefix(&address, "grpc://");
+  if (StatusOr<HostPort> parsed = HostPort::Parse(address); !parsed.ok()) {
+    return Fail(InvalidArgument("--target: ", parsed.status().message(), ", as in grpc://localhost:2222"));
+  }
+  StatusOr<std::shared_ptr<const net::TlsCredentials>> tls = flags.tls.Read();
+  if (!tls.ok()) return Fail(tls.status());
+  const std::unique_ptr<net::Transport> transport = net::NewGrpcTransport({.tls = *tls});
+  return Show(flags, [&] { return ShowCluster(flags, std::string(address), transport.get()); });
+}
+
 }  // namespace
 
 std::function<int()> AddStatus(CLI::App& app, CLI::App** command) {
-  CLI::App* status = app.add_subcommand("status", "Shows the tasks of a running cluster: devices, sessions, running steps, and everything that is waited for");
+  CLI::App* status = app.add_subcommand("status", "Shows the jobs that run on this machine, or the tasks of a cluster: devices, sessions, running steps, and everything that is waited for");
   auto flags = std::make_shared<StatusFlags>();
-  status->add_option("--target", flags->target, "Any task of the cluster: grpc://host:port")->required();
+  status->add_option("--target", flags->target, "Any task of a cluster: grpc://host:port. Without it: the jobs of `millrace launch` on this machine");
+  status->add_option("--job", flags->job, "Only the job whose launcher has this pid");
   status->add_option("--timeout", flags->timeout, "Seconds that a task may take to answer")->capture_default_str();
   status->add_option("--hang_after", flags->hang_after, "Seconds that a task may wait, while no step of its session ends, before it is said who waits for what and why")
       ->capture_default_str();
   status->add_option("--watch", flags->watch, "Asks again after so many seconds, until it is interrupted; 0: once")->capture_default_str();
   status->add_flag("--json", flags->json, "One JSON object, for programs");
   flags->tls.Add(status, "this client's");
-  status->footer("Exit code: 0 when all tasks answered, 1 when one did not, 2 for a mistake in the flags, 3 when the cluster hangs.\n"
-                 "Example:\n"
+  status->footer("Exit code: 0 when all tasks (or launchers) answered, 1 when one did not, 2 for a mistake in the flags, 3 when the cluster hangs.\n"
+                 "Examples:\n"
+                 "  millrace status\n"
                  "  millrace status --target grpc://localhost:2222");
   *command = status;
   return [flags] { return ShowStatus(*flags); };

@@ -1,0 +1,53 @@
+#include "millrace/launch/hang_watch.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+
+namespace millrace::launch {
+namespace {
+
+constexpr absl::Duration kLongestPause = absl::Minutes(1);
+
+// Ages grow; what is the same but for its numbers of seconds is the same.
+std::string WithoutNumbers(const std::string& text) {
+  std::string kept;
+  for (const char c : text) {
+    if (!absl::ascii_isdigit(c) && c != '.') kept.push_back(c);
+  }
+  return kept;
+}
+
+}  // namespace
+
+void HangWatch::OnMove(absl::Time now, absl::Duration longest_step) {
+  moved_ = now;
+  cause_.clear();
+  shown_.clear();
+  pause_ = options_.after;
+  ask_at_ = now + std::max(options_.after, 3 * longest_step);
+}
+
+bool HangWatch::OnAnswer(absl::Time now, const std::string& cause, bool moves) {
+  asking_ = false;
+  if (moves) {
+    // Steps that only the tasks themselves count.
+    moved_ = now;
+    cause_.clear();
+    shown_.clear();
+  }
+  cause_ = moves ? "" : cause;
+  // A job that hangs is looked at often, since the hang may change or end; one that is only quiet, less and less.
+  pause_ = cause_.empty() ? std::min(std::max(2 * pause_, options_.after), std::max(kLongestPause, options_.after)) : options_.after;
+  ask_at_ = now + pause_;
+  if (cause_.empty()) return false;
+  const std::string same = WithoutNumbers(cause_);
+  if (same == shown_ && now - shown_at_ < options_.repeat) return false;
+  shown_ = same;
+  shown_at_ = now;
+  return true;
+}
+
+bool HangWatch::ShouldKill(absl::Time now) const { return !cause_.empty() && now - moved_ >= options_.kill; }
+
+}  // namespace millrace::launch

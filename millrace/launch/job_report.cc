@@ -1,0 +1,136 @@
+#include "millrace/launch/job_report.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_format.h"
+#include "millrace/launch/stream_lines.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace::launch {
+namespace {
+
+using nlohmann::json;
+
+template <typename T>
+json OrNull(const std::optional<T>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+template <typename T>
+std::optional<T> Read(const json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  return found->get<T>();
+}
+
+std::string ReadText(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? ForTerminal(found->get<std::string>()) : "";
+}
+
+RunState StateOf(const std::string& name) {
+  for (const RunState state : kRunStates) {
+    if (name == StateName(state)) return state;
+  }
+  return RunState::kPending;
+}
+
+}  // namespace
+
+std::string JobReport::ToJson() const {
+  json all = {{"pid", pid},     {"command", command}, {"directory", directory}, {"state", StateName(state)}, {"seconds", seconds},
+              {"cause", cause}, {"hang", hang},       {"waits", waits},         {"tasks", json::array()}};
+  for (const Task& task : tasks) {
+    all["tasks"].push_back({{"task", task.task},
+                            {"state", task.state},
+                            {"host", task.host},
+                            {"address", task.address},
+                            {"pid", task.pid},
+                            {"restarts", task.restarts},
+                            {"seconds_in_state", task.seconds_in_state},
+                            {"step", OrNull(task.step)},
+                            {"loss", OrNull(task.loss)},
+                            {"steps_per_second", OrNull(task.steps_per_second)},
+                            {"exit_code", OrNull(task.exit_code)},
+                            {"phase", task.phase}});
+  }
+  return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+StatusOr<JobReport> JobReport::FromJson(absl::string_view text) {
+  const json all = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (!all.is_object() || !all.contains("tasks") || !all["tasks"].is_array()) return InvalidArgument("not the report of a job");
+  JobReport report = {.pid = Read<int64_t>(all, "pid").value_or(0),
+                      .command = ReadText(all, "command"),
+                      .directory = ReadText(all, "directory"),
+                      .state = StateOf(ReadText(all, "state")),
+                      .seconds = Read<double>(all, "seconds").value_or(0),
+                      .cause = ReadText(all, "cause"),
+                      .hang = ReadText(all, "hang")};
+  if (all.contains("waits") && all["waits"].is_array()) {
+    for (const json& wait : all["waits"]) {
+      if (wait.is_string()) report.waits.push_back(ForTerminal(wait.get<std::string>()));
+    }
+  }
+  for (const json& task : all["tasks"]) {
+    if (!task.is_object()) return InvalidArgument("not the report of a task");
+    report.tasks.push_back({.task = ReadText(task, "task"),
+                            .state = ReadText(task, "state"),
+                            .host = ReadText(task, "host"),
+                            .address = ReadText(task, "address"),
+                            .phase = ReadText(task, "phase"),
+                            .pid = Read<int64_t>(task, "pid").value_or(0),
+                            .restarts = Read<int>(task, "restarts").value_or(0),
+                            .seconds_in_state = Read<double>(task, "seconds_in_state").value_or(0),
+                            .step = Read<int64_t>(task, "step"),
+                            .loss = Read<double>(task, "loss"),
+                            .steps_per_second = Read<double>(task, "steps_per_second"),
+                            .exit_code = Read<int>(task, "exit_code")});
+  }
+  return report;
+}
+
+std::string JobReport::ToText() const {
+  std::string text = absl::StrFormat("job %d: %s, for %s\n  %s\n", pid, StateName(state), ShortAge(absl::Seconds(seconds)), command);
+  std::vector<std::array<std::string, 11>> rows = {{"TASK", "STATE", "SINCE", "PID", "HOST", "ADDRESS", "STEP", "LOSS", "STEPS/S", "RESTARTS", ""}};
+  for (const Task& task : tasks) {
+    rows.push_back({task.task, task.state, ShortAge(absl::Seconds(task.seconds_in_state)), task.pid > 0 ? absl::StrCat(task.pid) : "-",
+                    task.host.empty() ? "-" : task.host, task.address.empty() ? "-" : task.address, task.step ? absl::StrCat(*task.step) : "-",
+                    task.loss ? absl::StrFormat("%.4g", *task.loss) : "-", task.steps_per_second ? absl::StrFormat("%.1f", *task.steps_per_second) : "-",
+                    absl::StrCat(task.restarts), task.phase});
+  }
+  std::array<size_t, 11> widths = {};
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const auto& row : rows) {
+    std::string line = " ";
+    for (size_t i = 0; i < row.size(); ++i) absl::StrAppend(&line, " ", row[i], std::string(widths[i] - row[i].size() + 1, ' '));
+    absl::StrAppend(&text, absl::StripTrailingAsciiWhitespace(line), "\n");
+  }
+  if (!cause.empty()) absl::StrAppend(&text, "  is being ended: ", cause, "\n");
+  if (!hang.empty()) absl::StrAppend(&text, "  hangs: ", hang, "\n");
+  for (const std::string& wait : waits) absl::StrAppend(&text, "    ", wait, "\n");
+  return text;
+}
+
+JobReport::Task ReportTask(const TaskRecord& record, const Training& training, const std::string& host, const std::string& address, absl::Time now) {
+  const TaskRow row = RowOf(record, training, host, now);
+  JobReport::Task task = {.task = row.task,
+                          .state = row.state,
+                          .host = host,
+                          .address = address,
+                          .phase = row.phase,
+                          .pid = record.pid,
+                          .restarts = record.restarts,
+                          .seconds_in_state = absl::ToDoubleSeconds(now - record.since),
+                          .step = training.step(),
+                          .loss = training.loss()};
+  if (record.state == RunState::kRunning) task.steps_per_second = training.steps_per_second(now);
+  if (record.exit) task.exit_code = record.exit->ShellCode();
+  return task;
+}
+
+}  // namespace millrace::launch

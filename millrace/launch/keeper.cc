@@ -1,0 +1,325 @@
+#include "millrace/launch/keeper.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "millrace/base/clock.h"
+#include "millrace/launch/exit_status.h"
+#include "millrace/launch/frame.h"
+#include "millrace/launch/held_port.h"
+#include "millrace/launch/keeper_guard.h"
+#include "millrace/launch/process_tree.h"
+#include "millrace/launch/spawn.h"
+#include "millrace/launch/stream_lines.h"
+
+namespace millrace::launch {
+namespace {
+
+constexpr size_t kPiece = 32 << 10;
+// Output that the launcher has not taken: then the program waits, as it would for a slow terminal.
+constexpr size_t kMaxPending = 256 << 10;
+constexpr int kProgressFd = 3;
+constexpr absl::Duration kBetweenKills = absl::Milliseconds(20);
+constexpr absl::Duration kGiveUp = absl::Seconds(10);
+
+class Keeper {
+ public:
+  explicit Keeper(const KeeperOptions& options) : options_(options) {}
+  int Run();
+
+ private:
+  // A pipe from the program.
+  struct Stream {
+    Fd fd;
+    FrameKind kind;
+  };
+  enum class Ending { kNo, kAsked, kKilling };
+
+  absl::Time Now() const { return Clock::Real()->Now(); }
+  void Send(FrameKind kind, absl::string_view body) {
+    if (!launcher_gone_) pending_ += EncodeFrame(kind, body);
+  }
+  void SendPending();
+  void ReadLauncher();
+  void Obey(const Frame& frame);
+  void Start(const StartFrame& start);
+  // False when the stream has ended or has nothing now.
+  bool ReadStream(Stream* stream);
+  // What is there now, up to a bound: others than the program may still write.
+  void DrainStreams();
+  void OnSignals();
+  void Reap();
+  void LauncherGone();
+  // Ends what is below, softly first unless `now`.
+  void EndTree(bool now);
+  void OnTimer();
+  void LookWhetherGone();
+  absl::Time NextTimer() const;
+
+  const KeeperOptions options_;
+  Fd signals_;
+  std::optional<HeldPort> port_;
+  FrameReader reader_{/*greeting=*/false};
+  std::string pending_;
+  absl::Time heard_;
+  bool launcher_gone_ = false;
+  bool paused_ = false;
+
+  pid_t program_ = 0;    // not yet reaped
+  bool running_ = false;  // from its start until nothing is left of it
+  std::vector<Stream> streams_;
+  StreamLines progress_{/*limit=*/4096};
+  Ending ending_ = Ending::kNo;
+  absl::Time end_at_ = absl::InfiniteFuture();   // the next kill
+  absl::Time give_up_at_ = absl::InfiniteFuture();
+};
+
+void Keeper::SendPending() {
+  while (!pending_.empty() && !launcher_gone_) {
+    const ssize_t size = write(options_.out, pending_.data(), std::min(pending_.size(), kPiece));
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && errno == EAGAIN) return;
+    if (size < 0) return LauncherGone();
+    pending_.erase(0, size);
+  }
+}
+
+void Keeper::ReadLauncher() {
+  char bytes[4096];
+  const ssize_t size = read(options_.in, bytes, sizeof(bytes));
+  if (size < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  if (size <= 0) return LauncherGone();
+  heard_ = Now();
+  paused_ = false;
+  reader_.Add({bytes, static_cast<size_t>(size)});
+  while (!launcher_gone_) {
+    StatusOr<std::optional<Frame>> frame = reader_.Next();
+    if (!frame.ok()) return LauncherGone();
+    if (!frame->has_value()) return;
+    Obey(**frame);
+  }
+}
+
+void Keeper::Obey(const Frame& frame) {
+  switch (frame.kind) {
+    case FrameKind::kStart: {
+      const StatusOr<StartFrame> start = StartFrame::Decode(frame.body);
+      if (!start.ok() || running_) return LauncherGone();
+      return Start(*start);
+    }
+    case FrameKind::kSignal: {
+      const StatusOr<NumbersAndText> number = DecodeNumbers(frame.body, 1);
+      if (!number.ok() || number->numbers[0] < 1 || number->numbers[0] >= NSIG) return LauncherGone();
+      // Not yet reaped, so that the group is the program's own.
+      if (program_ == 0) return;
+      kill(-program_, static_cast<int>(number->numbers[0]));
+      // What is suspended would not hear of its end.
+      if (number->numbers[0] != SIGSTOP) kill(-program_, SIGCONT);
+      // A launcher that suspends the job is suspended itself next.
+      paused_ = number->numbers[0] == SIGSTOP;
+      return;
+    }
+    case FrameKind::kKill:
+      if (running_) EndTree(/*now=*/true);
+      return;
+    default:
+      return;  // kPing
+  }
+}
+
+void Keeper::Start(const StartFrame& start) {
+  port_.reset();
+  StatusOr<Pipe> out = Pipe::Make(), error = Pipe::Make(), progress = Pipe::Make();
+  SpawnError why = {EMFILE, "no pipe"};
+  if (out.ok() && error.ok() && progress.ok()) {
+    SpawnOptions options = {.arguments = start.arguments,
+                            .environment = start.environment,
+                            .descriptors = {-1, out->write.get(), error->write.get(), progress->write.get()},
+                            .parent_death_signal = SIGKILL};
+    options.environment.push_back(absl::StrCat("MILLRACE_PROGRESS_FD=", kProgressFd));
+    const pid_t pid = Spawn(options, &why);
+    if (pid > 0) {
+      program_ = pid;
+      running_ = true;
+      ending_ = Ending::kNo;
+      end_at_ = give_up_at_ = absl::InfiniteFuture();
+      streams_.clear();
+      streams_.push_back({std::move(out->read), FrameKind::kStdout});
+      streams_.push_back({std::move(error->read), FrameKind::kStderr});
+      streams_.push_back({std::move(progress->read), FrameKind::kProgress});
+      for (const Stream& stream : streams_) SetNonBlocking(stream.fd.get());
+      return Send(FrameKind::kStarted, EncodeNumbers({pid}));
+    }
+  }
+  Send(FrameKind::kNotStarted, EncodeNumbers({why.number}, why.text));
+}
+
+bool Keeper::ReadStream(Stream* stream) {
+  char bytes[kPiece];
+  const ssize_t size = read(stream->fd.get(), bytes, sizeof(bytes));
+  if (size < 0 && (errno == EINTR || errno == EAGAIN)) return false;
+  if (size <= 0) {
+    stream->fd.Reset();
+    return false;
+  }
+  const absl::string_view read(bytes, size);
+  if (stream->kind == FrameKind::kProgress) {
+    progress_.Add(read, [this](absl::string_view line) { Send(FrameKind::kProgress, line); });
+  } else {
+    Send(stream->kind, read);
+  }
+  return true;
+}
+
+void Keeper::DrainStreams() {
+  const size_t most = pending_.size() + 2 * kMaxPending;
+  for (Stream& stream : streams_) {
+    while (stream.fd && pending_.size() < most && ReadStream(&stream)) {
+    }
+  }
+}
+
+void Keeper::OnSignals() {
+  signalfd_siginfo info;
+  while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+    if (info.ssi_signo == SIGCHLD) {
+      Reap();
+    } else {
+      LauncherGone();
+    }
+  }
+}
+
+void Keeper::Reap() {
+  while (true) {
+    int status = 0;
+    const pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
+    if (pid <= 0) break;
+    if (pid != program_) continue;
+    if (WIFSTOPPED(status)) {
+      Send(FrameKind::kSuspended, EncodeNumbers({WSTOPSIG(status)}));
+    } else if (WIFCONTINUED(status)) {
+      Send(FrameKind::kSuspended, EncodeNumbers({0}));
+    } else {
+      program_ = 0;
+      // What it wrote comes before its end, so that its last words are known.
+      DrainStreams();
+      const ExitStatus exit = ExitStatus::OfWait(status);
+      Send(FrameKind::kExited, EncodeNumbers({exit.code, exit.signal}));
+      if (ending_ == Ending::kNo) EndTree(/*now=*/false);
+    }
+  }
+  LookWhetherGone();
+}
+
+void Keeper::LauncherGone() {
+  if (launcher_gone_) return;
+  launcher_gone_ = true;
+  pending_.clear();
+  port_.reset();
+  if (running_) EndTree(/*now=*/false);
+}
+
+void Keeper::EndTree(bool now) {
+  if (now || ending_ == Ending::kKilling) {
+    ending_ = Ending::kKilling;
+    if (give_up_at_ == absl::InfiniteFuture()) give_up_at_ = Now() + kGiveUp;
+    SignalDescendants(SIGKILL);
+    end_at_ = Now() + kBetweenKills;
+    return;
+  }
+  if (ending_ == Ending::kAsked) return;
+  ending_ = Ending::kAsked;
+  if (SignalDescendants(SIGTERM) > 0) SignalDescendants(SIGCONT);
+  end_at_ = Now() + options_.grace;
+}
+
+void Keeper::LookWhetherGone() {
+  if (!running_ || program_ != 0 || ending_ == Ending::kNo) return;
+  if (Now() < give_up_at_ && !Descendants(getpid()).empty()) {
+    // Adopted children tell of their end; what is below them is looked for.
+    return;
+  }
+  DrainStreams();
+  progress_.Flush([this](absl::string_view line) { Send(FrameKind::kProgress, line); });
+  streams_.clear();
+  running_ = false;
+  end_at_ = give_up_at_ = absl::InfiniteFuture();
+  Send(FrameKind::kGone, "");
+}
+
+void Keeper::OnTimer() {
+  const absl::Time now = Now();
+  if (!paused_ && now - heard_ >= options_.silence) LauncherGone();
+  if (running_ && end_at_ <= now) EndTree(/*now=*/true);
+  if (running_) LookWhetherGone();
+}
+
+absl::Time Keeper::NextTimer() const {
+  absl::Time next = std::min(end_at_, give_up_at_);
+  if (options_.silence != absl::InfiniteDuration() && !launcher_gone_ && !paused_) next = std::min(next, heard_ + options_.silence);
+  return next;
+}
+
+int Keeper::Run() {
+  sigset_t taken;
+  sigemptyset(&taken);
+  for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT}) sigaddset(&taken, number);
+  sigprocmask(SIG_BLOCK, &taken, nullptr);
+  for (const int number : {SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
+  signals_ = Fd(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
+  SetNonBlocking(options_.out);
+  SetNonBlocking(options_.in);
+  heard_ = Now();
+  pending_ = std::string(kGreeting);
+  StatusOr<HeldPort> port = HeldPort::Take();
+  if (!port.ok()) {
+    Send(FrameKind::kNotStarted, EncodeNumbers({EADDRINUSE}, port.status().message()));
+    SendPending();
+    return 1;
+  }
+  port_ = *std::move(port);
+  Send(FrameKind::kHello, HelloFrame{.pid = getpid(), .port = port_->port()}.Encode());
+  while (!launcher_gone_ || running_) {
+    std::vector<pollfd> fds = {{signals_.get(), POLLIN, 0},
+                               {launcher_gone_ ? -1 : options_.in, POLLIN, 0},
+                               {launcher_gone_ || pending_.empty() ? -1 : options_.out, POLLOUT, 0}};
+    for (const Stream& stream : streams_) fds.push_back({pending_.size() < kMaxPending ? stream.fd.get() : -1, POLLIN, 0});
+    const absl::Time next = NextTimer();
+    const int wait = next == absl::InfiniteFuture() ? -1 : static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(next - Now()) + 1, 0, 60000));
+    poll(fds.data(), fds.size(), wait);
+    for (size_t i = 0; i < streams_.size(); ++i) {
+      if (fds[3 + i].revents != 0 && streams_[i].fd) ReadStream(&streams_[i]);
+    }
+    if (fds[0].revents != 0) OnSignals();
+    if (fds[1].revents != 0 && !launcher_gone_) ReadLauncher();
+    OnTimer();
+    SendPending();
+  }
+  return 0;
+}
+
+}  // namespace
+
+int RunKeeper(const KeeperOptions& options) {
+  prctl(PR_SET_NAME, "millrace-keeper");
+  setsid();
+  SplitOffGuard();
+  AdoptOrphans();
+  const int code = Keeper(options).Run();
+  KillAllBelow();
+  return code;
+}
+
+}  // namespace millrace::launch

@@ -1,0 +1,119 @@
+#include "millrace/launch/keeper_link.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+
+namespace millrace::launch {
+
+std::string ShellQuote(absl::string_view text) { return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'"); }
+
+std::vector<std::string> SshCommand(const RemoteOptions& remote, const std::string& host) {
+  std::vector<std::string> words = remote.ssh;
+  // Never asks; sees within 15 s that the other machine is gone; shares no connection with others, and leaves none behind.
+  for (const char* option : {"BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3", "ControlMaster=no", "ControlPath=none"}) {
+    words.push_back("-o");
+    words.push_back(option);
+  }
+  for (const char* flag : {"-T", "-x"}) words.push_back(flag);
+  words.push_back("--");
+  words.push_back(host);
+  words.push_back(absl::StrCat("cd ", ShellQuote(remote.directory), " && exec ", ShellQuote(remote.millrace), " task-keeper ",
+                               absl::StrFormat("%.3f", absl::ToDoubleSeconds(remote.silence))));
+  return words;
+}
+
+StatusOr<KeeperLink> KeeperLink::Open(const std::string& millrace, const std::string& host, const RemoteOptions& remote) {
+  MR_ASSIGN_OR_RETURN(Pipe in, Pipe::Make());
+  MR_ASSIGN_OR_RETURN(Pipe out, Pipe::Make());
+  MR_ASSIGN_OR_RETURN(Pipe error, Pipe::Make());
+  SpawnOptions options = {.descriptors = {in.read.get(), out.write.get(), error.write.get()}};
+  if (host.empty()) {
+    options.arguments = {"millrace", "task-keeper"};
+    options.path = millrace;
+  } else {
+    options.arguments = SshCommand(remote, host);
+  }
+  SpawnError why;
+  KeeperLink link;
+  link.pid_ = Spawn(options, &why);
+  if (link.pid_ < 0) return Unavailable(why.text);
+  for (const Fd* fd : {&in.write, &out.read, &error.read}) SetNonBlocking(fd->get());
+  link.in_ = std::move(in.write);
+  link.out_ = std::move(out.read);
+  link.error_ = std::move(error.read);
+  return link;
+}
+
+void KeeperLink::Kill(int signal) {
+  if (pid_ > 0) kill(pid_, signal);
+}
+
+void KeeperLink::Send(FrameKind kind, absl::string_view body) {
+  if (!in_) return;
+  pending_ += EncodeFrame(kind, body);
+  Flush();
+}
+
+void KeeperLink::Flush() {
+  while (!pending_.empty() && in_) {
+    const ssize_t size = write(in_.get(), pending_.data(), pending_.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && errno == EAGAIN) return;
+    if (size < 0) {
+      // Its end is seen where its frames are read.
+      pending_.clear();
+      return;
+    }
+    pending_.erase(0, size);
+  }
+}
+
+bool KeeperLink::Read(const std::function<void(const Frame&)>& on_frame) {
+  char bytes[64 << 10];
+  const ssize_t size = read(out_.get(), bytes, sizeof(bytes));
+  if (size < 0 && (errno == EINTR || errno == EAGAIN)) return true;
+  if (size > 0) {
+    reader_.Add({bytes, static_cast<size_t>(size)});
+    while (true) {
+      StatusOr<std::optional<Frame>> frame = reader_.Next();
+      if (!frame.ok()) {
+        last_error_ = std::string(frame.status().message());
+        break;
+      }
+      if (!frame->has_value()) return true;
+      on_frame(**frame);
+    }
+  }
+  out_.Reset();
+  ReadError();
+  in_.Reset();
+  return false;
+}
+
+void KeeperLink::ReadError() {
+  char bytes[4096];
+  ssize_t size;
+  const auto keep = [this](absl::string_view line) {
+    line = absl::StripAsciiWhitespace(line);
+    if (!line.empty()) last_error_ = std::string(line.substr(0, 300));
+  };
+  while (error_ && (size = read(error_.get(), bytes, sizeof(bytes))) > 0) error_lines_.Add({bytes, static_cast<size_t>(size)}, keep);
+  if (error_ && size == 0) {
+    error_.Reset();
+    error_lines_.Flush(keep);
+  }
+}
+
+std::string KeeperLink::why() const {
+  if (!last_error_.empty()) return last_error_;
+  return std::string(absl::StripAsciiWhitespace(reader_.noise()).substr(0, 300));
+}
+
+}  // namespace millrace::launch

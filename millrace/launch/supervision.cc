@@ -1,0 +1,292 @@
+#include "millrace/launch/supervision.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include "absl/strings/str_format.h"
+
+namespace millrace::launch {
+namespace {
+
+// After a failure others are given this long to show that they failed first: their news may come later over another pipe.
+constexpr absl::Duration kSettle = absl::Milliseconds(200);
+// A task that has been suspended for longer explains why another gave up.
+constexpr absl::Duration kSuspendedAWhile = absl::Seconds(1);
+constexpr size_t kLastWords = 200;
+
+// Raised from outside or by the processor, not by a program that gives up because of a peer.
+bool IsOwnDoing(int signal) { return signal == SIGKILL || signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE; }
+
+std::string SecondsText(absl::Duration duration) { return absl::StrFormat("%.3g s", absl::ToDoubleSeconds(duration)); }
+
+// Suspended, and not yet killed for it: its end will tell why.
+bool MayCondemn(const TaskRecord& record) { return record.suspended_by != 0 && record.state == RunState::kRunning && !record.condemned; }
+
+}  // namespace
+
+Supervision::Supervision(const JobSpec& job, Clock* clock) : clock_(clock), grace_(job.grace), suspend_limit_(job.suspend_limit), job_since_(clock->Now()) {
+  bool all_serve = true;
+  for (const TaskGroup& group : job.groups) all_serve = all_serve && (group.serves || group.count == 0);
+  for (const TaskGroup& group : job.groups) {
+    for (int i = 0; i < group.count; ++i) {
+      // Where all serve, the job is done when they end by themselves.
+      tasks_.push_back({.name = {group.name, i}, .restart = group.restart, .serves = group.serves && !all_serve, .since = clock->Now()});
+    }
+  }
+}
+
+void Supervision::Begin() {
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    tasks_[i].keeper_asked = true;
+    Do(Action::Kind::kStartKeeper, static_cast<int>(i));
+  }
+}
+
+void Supervision::Move(int task, RunEvent event) {
+  TaskRecord& record = tasks_[task];
+  const StatusOr<RunState> next = NextTaskState(record.state, event);
+  MR_CHECK(next.ok());
+  record.state = *next;
+  record.since = clock_->Now();
+}
+
+void Supervision::MoveJob(RunEvent event) {
+  const StatusOr<RunState> next = NextJobState(job_state_, event);
+  MR_CHECK(next.ok());
+  job_state_ = *next;
+  job_since_ = clock_->Now();
+}
+
+void Supervision::StartProgram(int task) {
+  TaskRecord& record = tasks_[task];
+  Move(task, RunEvent::kStart);
+  record.gone = record.condemned = false;
+  record.start_at = absl::InfiniteFuture();
+  Do(Action::Kind::kStartProgram, task);
+}
+
+void Supervision::OnKeeperReady(int task) {
+  TaskRecord& record = tasks_[task];
+  record.keeper_ready = true;
+  if (ending()) return;
+  if (all_keepers_ready_) {
+    if (record.state == RunState::kRestarting && record.start_at <= clock_->Now()) StartProgram(task);
+    return;
+  }
+  all_keepers_ready_ = std::all_of(tasks_.begin(), tasks_.end(), [](const TaskRecord& t) { return t.keeper_ready; });
+  if (!all_keepers_ready_) return;
+  MoveJob(RunEvent::kStart);
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    if (tasks_[i].state == RunState::kPending) StartProgram(static_cast<int>(i));
+  }
+}
+
+void Supervision::OnStarted(int task, int64_t pid) {
+  tasks_[task].pid = pid;
+  if (tasks_[task].state == RunState::kStarting) Move(task, RunEvent::kUp);
+  if (ending()) Do(Action::Kind::kSignal, task, last_signal_ == 0 ? SIGTERM : last_signal_);
+  Look();
+}
+
+void Supervision::OnNotStarted(int task, absl::string_view why, int code) {
+  tasks_[task].gone = true;
+  if (tasks_[task].state != RunState::kStarting) return;
+  if (ending()) {
+    Move(task, RunEvent::kStop);
+    return Look();
+  }
+  Broke({task, RunEvent::kFail, absl::StrCat("could not be started: ", why), code, true}, /*may_restart=*/false);
+}
+
+void Supervision::OnSuspended(int task, int signal) {
+  tasks_[task].suspended_by = signal;
+  tasks_[task].suspended_since = clock_->Now();
+}
+
+void Supervision::OnExited(int task, ExitStatus exit, absl::string_view last_words) {
+  TaskRecord& record = tasks_[task];
+  if (IsTerminal(record.state) || record.state == RunState::kRestarting) return;
+  record.exit = exit;
+  if (record.state == RunState::kStarting) Move(task, RunEvent::kUp);
+  const int suspended_by = record.suspended_by;
+  const absl::Duration suspended = clock_->Now() - record.suspended_since;
+  record.suspended_by = 0;
+  if (ending()) {
+    Move(task, RunEvent::kStop);
+  } else if (exit.ok()) {
+    Move(task, RunEvent::kSucceed);
+  } else {
+    std::string text = absl::StrCat(exit.ToString(), AtStep(task));
+    if (record.condemned && exit.signal == SIGKILL) {
+      text = absl::StrCat("was suspended by ", SignalName(suspended_by), AtStep(task), " for ", SecondsText(suspended), " and killed for it");
+    } else if (exit.signal == 0 && !last_words.empty()) {
+      absl::StrAppend(&text, " (", last_words.substr(0, kLastWords), ")");
+    }
+    return Broke({task, RunEvent::kFail, std::move(text), exit.ShellCode(), IsOwnDoing(exit.signal)}, /*may_restart=*/true);
+  }
+  Look();
+}
+
+void Supervision::OnGone(int task) {
+  tasks_[task].gone = true;
+  Look();
+}
+
+void Supervision::OnKeeperLost(int task, absl::string_view why) {
+  TaskRecord& record = tasks_[task];
+  record.keeper_ready = record.keeper_asked = false;
+  record.gone = true;
+  record.suspended_by = 0;
+  if (IsTerminal(record.state)) return Look();
+  if (ending()) {
+    Move(task, RunEvent::kStop);
+    return Look();
+  }
+  const bool ran = record.state == RunState::kStarting || record.state == RunState::kRunning;
+  Broke({task, RunEvent::kLose, absl::StrCat(ran ? "was lost" : "could not be reached", AtStep(task), why.empty() ? "" : ": ", why), 1, true},
+        /*may_restart=*/record.state != RunState::kPending);
+}
+
+void Supervision::Broke(Failure failure, bool may_restart) {
+  TaskRecord& record = tasks_[failure.task];
+  if (may_restart && record.restarts < record.restart.limit && failures_.empty()) {
+    const absl::Duration pause = record.restart.Pause(record.restarts);
+    ++record.restarts;
+    record.start_at = clock_->Now() + pause;
+    // What is lost in its pause begins another one.
+    if (record.state != RunState::kRestarting) Move(failure.task, RunEvent::kRetry);
+    Do(Action::Kind::kTell, failure.task, 0,
+       absl::StrCat(record.name.ToString(), " ", failure.text, "; it is restarted in ", SecondsText(pause), " (restart ", record.restarts, " of ",
+                    record.restart.limit, ")"));
+    if (job_state_ == RunState::kStarting || job_state_ == RunState::kRunning) MoveJob(RunEvent::kRetry);
+    return Look();
+  }
+  if (record.restarts > 0) absl::StrAppend(&failure.text, ", after ", record.restarts, record.restarts == 1 ? " restart" : " restarts");
+  Move(failure.task, failure.event);
+  failures_.push_back(std::move(failure));
+  if (blame_at_ == absl::InfiniteFuture()) blame_at_ = clock_->Now() + kSettle;
+  Look();
+}
+
+void Supervision::Blame() {
+  blame_at_ = absl::InfiniteFuture();
+  // The first, unless another one died of something that no peer's failure brings about.
+  auto root = std::find_if(failures_.begin(), failures_.end(), [](const Failure& f) { return f.by_signal; });
+  if (root == failures_.end()) root = failures_.begin();
+  std::string cause = absl::StrCat(tasks_[root->task].name.ToString(), " ", root->text);
+  for (size_t i = 0; i < tasks_.size() && !root->by_signal; ++i) {
+    const TaskRecord& other = tasks_[i];
+    if (other.suspended_by == 0 || clock_->Now() - other.suspended_since < kSuspendedAWhile) continue;
+    cause = absl::StrCat(other.name.ToString(), " was suspended by ", SignalName(other.suspended_by), AtStep(static_cast<int>(i)), " ",
+                         SecondsText(clock_->Now() - other.suspended_since), " ago, and ", cause);
+    break;
+  }
+  const bool lost = root->event == RunEvent::kLose;
+  End(lost ? Ending::kLost : Ending::kFailed, absl::StrCat(cause, Tail()), std::max(1, root->code), SIGTERM);
+}
+
+std::string Supervision::AtStep(int task) const {
+  return tasks_[task].step ? absl::StrCat(" at step ", *tasks_[task].step) : "";
+}
+
+std::string Supervision::Tail() const {
+  const bool others = std::any_of(tasks_.begin(), tasks_.end(), [&](const TaskRecord& t) { return !IsTerminal(t.state); }) || failures_.size() > 1;
+  return others ? "; the others stopped because of it" : "";
+}
+
+void Supervision::End(Ending ending, std::string cause, int code, int signal) {
+  ending_ = ending;
+  cause_ = std::move(cause);
+  code_ = code;
+  blame_at_ = absl::InfiniteFuture();
+  SignalAll(signal);
+  Look();
+}
+
+void Supervision::SignalAll(int signal) {
+  last_signal_ = signal;
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    TaskRecord& record = tasks_[i];
+    const int task = static_cast<int>(i);
+    if (record.state == RunState::kPending || record.state == RunState::kRestarting) Move(task, RunEvent::kStop);
+    if (record.gone) continue;
+    if (signal == SIGKILL) {
+      Do(Action::Kind::kKill, task);
+    } else if (!IsTerminal(record.state)) {
+      Do(Action::Kind::kSignal, task, signal);
+    }
+  }
+  escalate_at_ = signal == SIGKILL ? absl::InfiniteFuture() : clock_->Now() + grace_;
+}
+
+void Supervision::OnInterrupt(int signal) {
+  if (finished_) return;
+  if (interrupted_ || ending()) {
+    interrupted_ = true;
+    return SignalAll(SIGKILL);
+  }
+  interrupted_ = true;
+  End(Ending::kStopped, absl::StrCat("interrupted by ", SignalName(signal), "; all tasks were stopped"), 128 + signal, signal == SIGINT ? SIGINT : SIGTERM);
+}
+
+void Supervision::OnHang(absl::string_view cause) {
+  if (ending()) return;
+  End(Ending::kFailed, absl::StrCat(cause, "; all tasks were stopped because of it"), 1, SIGTERM);
+}
+
+void Supervision::OnTimer() {
+  const absl::Time now = clock_->Now();
+  if (blame_at_ <= now) Blame();
+  if (escalate_at_ <= now) SignalAll(last_signal_ == SIGINT ? SIGTERM : SIGKILL);
+  if (ending()) return Look();
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    TaskRecord& record = tasks_[i];
+    const int task = static_cast<int>(i);
+    if (record.state == RunState::kRestarting && record.start_at <= now && record.gone) {
+      if (record.keeper_ready) {
+        StartProgram(task);
+      } else if (!record.keeper_asked) {
+        record.keeper_asked = true;
+        Do(Action::Kind::kStartKeeper, task);
+      }
+    }
+    if (MayCondemn(record) && record.suspended_since + suspend_limit_ <= now) {
+      record.condemned = true;
+      Do(Action::Kind::kKill, task);
+    }
+  }
+}
+
+absl::Time Supervision::next_timer() const {
+  absl::Time next = std::min(blame_at_, escalate_at_);
+  if (ending()) return next;
+  for (const TaskRecord& record : tasks_) {
+    if (record.state == RunState::kRestarting && record.gone && (record.keeper_ready || !record.keeper_asked)) next = std::min(next, record.start_at);
+    if (MayCondemn(record)) next = std::min(next, record.suspended_since + suspend_limit_);
+  }
+  return next;
+}
+
+void Supervision::Look() {
+  const auto all = [&](auto holds) { return std::all_of(tasks_.begin(), tasks_.end(), holds); };
+  if (!ending() && failures_.empty()) {
+    if ((job_state_ == RunState::kStarting || job_state_ == RunState::kRestarting) &&
+        all([](const TaskRecord& t) { return t.state == RunState::kRunning || t.state == RunState::kSucceeded; })) {
+      MoveJob(RunEvent::kUp);
+    }
+    // Where all that it waits for are done, those that served them are no longer needed.
+    if (all([](const TaskRecord& t) { return t.serves || t.state == RunState::kSucceeded; })) return End(Ending::kSucceeded, "", 0, SIGTERM);
+  }
+  if (finished_ || !ending() || !all([](const TaskRecord& t) { return IsTerminal(t.state) && t.gone; })) return;
+  finished_ = true;
+  escalate_at_ = absl::InfiniteFuture();
+  MoveJob(ending_ == Ending::kSucceeded ? RunEvent::kSucceed
+          : ending_ == Ending::kFailed  ? RunEvent::kFail
+          : ending_ == Ending::kLost    ? RunEvent::kLose
+                                        : RunEvent::kStop);
+  Do(Action::Kind::kFinish, -1, code_, cause_);
+}
+
+std::vector<Action> Supervision::Take() { return std::exchange(actions_, {}); }
+
+}  // namespace millrace::launch

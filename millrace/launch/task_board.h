@@ -1,0 +1,62 @@
+// What is known of each task's training, and how it is shown.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "millrace/launch/supervision.h"
+#include "millrace/train/progress.h"
+
+namespace millrace::launch {
+
+// Step, loss and speed of one task.
+class Training {
+ public:
+  // `told`: by the program's progress lines. Once it has told any, what is read from its output no longer counts.
+  void Add(const Progress& progress, bool told, absl::Time now);
+  // Another program begins.
+  void Restart();
+
+  std::optional<int64_t> step() const { return step_; }
+  std::optional<double> loss() const { return loss_; }
+  const std::string& phase() const { return phase_; }
+  // Over the last seconds; nothing before the second step.
+  std::optional<double> steps_per_second(absl::Time now) const;
+  // When the step last grew; InfinitePast when it never did.
+  absl::Time last_step() const { return last_step_; }
+  // The longest time between two of them.
+  absl::Duration longest_step() const { return longest_step_; }
+
+ private:
+  struct Sample {
+    absl::Time at;
+    int64_t step;
+  };
+  bool told_ = false;
+  std::optional<int64_t> step_;
+  std::optional<double> loss_;
+  std::string phase_;
+  std::deque<Sample> samples_;
+  absl::Time last_step_ = absl::InfinitePast();
+  absl::Duration longest_step_ = absl::ZeroDuration();
+};
+
+// One row of the table of tasks, as text. `host` is empty for this machine.
+struct TaskRow {
+  std::string task = {}, state = {}, pid = {}, host = {}, step = {}, loss = {}, rate = {}, restarts = {}, since = {}, phase = {};
+};
+TaskRow RowOf(const TaskRecord& record, const Training& training, const std::string& host, absl::Time now);
+
+// "2.3 s", "5.2 min", "3.1 h".
+std::string ShortAge(absl::Duration age);
+
+// The block at the bottom of a terminal: a line for each task, the last ones left out where `rows` are too few.
+std::vector<std::string> StatusBlock(const std::vector<TaskRow>& tasks, const std::vector<int>& colours, int rows, int columns);
+
+// SGR numbers that tell tasks apart; one for each task in turn.
+int TaskColour(int task);
+
+}  // namespace millrace::launch

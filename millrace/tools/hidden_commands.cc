@@ -1,0 +1,22 @@
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "millrace/launch/hang_question.h"
+#include "millrace/launch/keeper.h"
+#include "millrace/tools/command.h"
+
+namespace millrace {
+
+std::optional<int> RunHiddenCommand(int argc, char** argv) {
+  const std::string name = argc > 1 ? argv[1] : "";
+  const std::vector<std::string> rest(argv + std::min(argc, 2), argv + argc);
+  if (name == "explain-hang") return launch::AnswerHangQuestion(rest);
+  if (name != "task-keeper") return std::nullopt;
+  launch::KeeperOptions options;
+  double silence;
+  if (!rest.empty() && absl::SimpleAtod(rest[0], &silence) && silence > 0) options.silence = absl::Seconds(silence);
+  return launch::RunKeeper(options);
+}
+
+}  // namespace millrace

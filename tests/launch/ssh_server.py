@@ -1,0 +1,58 @@
+"""An ssh server on loopback with keys and a configuration of its own, as an ordinary process."""
+
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import time
+
+
+def find_sshd():
+    return shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
+
+
+class SshServer:
+    def __init__(self, folder, accept_env):
+        self.folder = folder
+        for name in ("host_key", "client_key"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.path(name)], check=True)
+        shutil.copy(self.path("client_key.pub"), self.path("authorized_keys"))
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        with open(self.path("sshd_config"), "w") as f:
+            f.write("Port %d\nListenAddress 127.0.0.1\nHostKey %s\nAuthorizedKeysFile %s\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
+                    "PasswordAuthentication no\nKbdInteractiveAuthentication no\nAcceptEnv %s\nMaxStartups 100\nPrintMotd no\n"
+                    % (self.port, self.path("host_key"), self.path("authorized_keys"), accept_env))
+        if os.getuid() == 0:
+            os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # sshd insists on it
+        self.log = open(self.path("sshd.log"), "w")
+        self.process = subprocess.Popen([find_sshd(), "-D", "-e", "-f", self.path("sshd_config")], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+                                        env={"PATH": os.environ["PATH"]})
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                break
+            except OSError:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise AssertionError("sshd does not listen: " + self.log_text())
+                time.sleep(0.02)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def log_text(self):
+        with open(self.path("sshd.log")) as f:
+            return f.read()
+
+    def command(self, send_env, key="client_key"):
+        """The value of --ssh."""
+        return ("ssh -F none -p %d -i %s -o IdentitiesOnly=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=%s -o LogLevel=ERROR -o SendEnv=%s"
+                % (self.port, self.path(key), self.path("known_hosts"), send_env))
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait()
+        self.log.close()
