@@ -106,10 +106,17 @@ bool WaitingLine::Join(Attempt attempt, FinishedOps* finished,
   if (WaitRegistry* const waits = attempt.op.step->waits; waits != nullptr) {
     attempt.wait =
         waits->Begin(attempt.op.origin.node->name(),
-                     absl::StrCat(attempt.waits_for, " ", resource_), attempt.op.step->step_id);
+                     attempt.describe ? attempt.describe() : absl::StrCat(attempt.waits_for, " ", resource_),
+                     attempt.op.step->step_id);
   }
   waiting_.push_back(std::move(attempt));
   return changed;
+}
+
+void WaitingLine::Describe() {
+  for (Attempt& a : waiting_) {
+    if (a.wait != 0 && a.describe) a.op.step->waits->Describe(a.wait, a.describe());
+  }
 }
 
 bool WaitingLine::Cancel(int64_t id, FinishedOps* finished) {

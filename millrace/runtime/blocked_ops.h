@@ -44,6 +44,8 @@ struct Attempt {
   CallingOp op;
   // Goes before the resource's name in the list of waits: "elements of".
   const char* waits_for;
+  // What it waits for, where that is more than this and the resource's name: "1 of 2 gradients for ...". May be empty.
+  absl::AnyInvocable<std::string()> describe;
   // Does what can be done now; sets `result` when it is done and failed.
   absl::AnyInvocable<Progress(Status* result)> run;
   // Puts back what an op that is not going to be done has taken. May be empty.
@@ -93,6 +95,8 @@ class WaitingLine {
   // step is cancelled; it keeps the owner alive. True when anything changed.
   bool Join(Attempt attempt, FinishedOps* finished,
             absl::FunctionRef<absl::AnyInvocable<void()>(int64_t id)> cancel);
+  // Brings the list of waits up to date, for ops that have a `describe`: call it when what they say has changed.
+  void Describe();
   // Takes the op out of the line, if it is still there, and undoes it; it fails as cancelled.
   bool Cancel(int64_t id, FinishedOps* finished);
   // All of them fail so.

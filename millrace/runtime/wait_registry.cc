@@ -11,6 +11,11 @@ uint64_t WaitRegistry::Begin(std::string node, std::string what, int64_t step_id
   return next_++;
 }
 
+void WaitRegistry::Describe(uint64_t wait, std::string what) {
+  MutexLock lock(&mu_);
+  if (const auto it = waits_.find(wait); it != waits_.end()) it->second.what = std::move(what);
+}
+
 void WaitRegistry::End(uint64_t wait) {
   MutexLock lock(&mu_);
   waits_.erase(wait);

@@ -25,6 +25,8 @@ class WaitRegistry {
 
   // Notes a wait that begins now; the number ends it.
   uint64_t Begin(std::string node, std::string what, int64_t step_id);
+  // Says anew what is waited for: part of it came. No effect for a number that was ended before.
+  void Describe(uint64_t wait, std::string what);
   // No effect for a number that was ended before.
   void End(uint64_t wait);
   // The oldest first.

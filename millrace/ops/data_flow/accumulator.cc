@@ -18,12 +18,14 @@ Status Accumulator::Apply(const CallingOp& op, int64_t local_step, const Gradien
     MutexLock lock(&mu_);
     if (local_step < global_step_) {
       ++dropped_;
+      takes_.Describe();
       return;
     }
     status = sum_->Add(gradient);
     if (!status.ok()) return;
     ++count_;
     takes_.Advance(&finished);
+    takes_.Describe();
   });
   finished.Tell(nullptr);
   return status;
@@ -46,6 +48,11 @@ void Accumulator::Take(const CallingOp& op, int64_t num_required, TakeDone done)
     count_ = 0;
     ++global_step_;
     return Progress::kDone;
+  };
+  // "1 of 2 gradients for accumulator 'w/grad_accum' at step 812": who reads it sees how many are missing.
+  attempt.describe = [this, num_required]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return absl::StrCat(count_, " of ", num_required, " gradients for ", label_, " at step ", global_step_,
+                        dropped_ > 0 ? absl::StrCat(" (", dropped_, " stale ones dropped)") : "");
   };
   attempt.cancelled = "TakeGrad operation was cancelled";
   attempt.done = [taken, done = std::move(done)](Status status) mutable {
@@ -75,6 +82,7 @@ void Accumulator::SetGlobalStep(const CallingOp& op, int64_t step) {
   op.Change([&] {
     MutexLock lock(&mu_);
     global_step_ = step;
+    takes_.Describe();
   });
 }
 
