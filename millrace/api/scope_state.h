@@ -21,6 +21,7 @@ struct VariableNodes {
   Endpoint initial_value;
   Node* initializer = nullptr;
   bool trainable = false;
+  bool local = false;
 };
 
 struct GraphState {
@@ -39,6 +40,8 @@ struct GraphState {
   std::vector<Node*> update_ops;
   std::vector<Endpoint> regularization_losses;
   std::optional<size_t> global_step;  // its place in `variables`
+  // What rooms above keep with a graph, by name; without handles, as above.
+  absl::flat_hash_map<std::string, std::shared_ptr<void>> collections;
 
   // True for this graph and those around it.
   bool MayUse(const GraphState& other) const {
