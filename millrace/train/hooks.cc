@@ -64,15 +64,11 @@ Status StopAtStepHook::AfterRun(SessionRunContext* context, const SessionRunValu
   return absl::OkStatus();
 }
 
-LoggingTensorHook::LoggingTensorHook(LoggingTensorOptions options)
-    : options_(std::move(options)), timer_({.steps = options_.every_n_iter, .secs = options_.every_n_secs}, options_.clock) {}
-
 Status LoggingTensorHook::Begin(const Scope& scope) {
-  if (options_.every_n_iter && options_.every_n_secs) return InvalidArgument("LoggingTensorHook takes one of every_n_iter and every_n_secs");
   if (!options_.every_n_iter && !options_.every_n_secs && !options_.at_end) {
     return InvalidArgument("LoggingTensorHook needs every_n_iter, every_n_secs or at_end");
   }
-  if (options_.every_n_iter && *options_.every_n_iter <= 0) return InvalidArgument("every_n_iter of a LoggingTensorHook is ", *options_.every_n_iter);
+  MR_ASSIGN_OR_RETURN(cadence_, Cadence::Make("LoggingTensorHook", options_.every_n_iter, options_.every_n_secs, options_.clock));
   if (options_.tensors.empty()) return InvalidArgument("LoggingTensorHook has no tensors");
   for (const auto& [name, tensor] : options_.tensors) {
     if (tensor.empty()) return InvalidArgument("the tensor '", name, "' of a LoggingTensorHook is empty");
@@ -82,7 +78,7 @@ Status LoggingTensorHook::Begin(const Scope& scope) {
 }
 
 StatusOr<SessionRunArgs> LoggingTensorHook::BeforeRun(SessionRunContext* context) {
-  due_ = timer_.IsDue(iteration_);
+  due_ = cadence_.IsDue(iteration_);
   return due_ ? args_ : SessionRunArgs();
 }
 
@@ -100,7 +96,9 @@ Status LoggingTensorHook::End(ClientSession* session) {
 }
 
 void LoggingTensorHook::Log(const Tensors& values) {
-  const auto elapsed = timer_.Mark(iteration_);
+  cadence_.Done(iteration_);
+  const absl::Time now = options_.clock->Now();
+  const std::optional<absl::Time> before = std::exchange(logged_, now);
   std::vector<std::pair<std::string, Tensor>> named;
   std::vector<std::string> words;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -109,7 +107,7 @@ void LoggingTensorHook::Log(const Tensors& values) {
     words.push_back(absl::StrCat(named.back().first, " = ", Text(values[i])));
   }
   std::string line = options_.formatter != nullptr ? options_.formatter(named) : absl::StrJoin(words, ", ");
-  if (options_.formatter == nullptr && elapsed) absl::StrAppendFormat(&line, " (%.3g s)", absl::ToDoubleSeconds(elapsed->time));
+  if (options_.formatter == nullptr && before) absl::StrAppendFormat(&line, " (%.3g s)", absl::ToDoubleSeconds(now - *before));
   if (options_.sink != nullptr) {
     options_.sink(line);
   } else {

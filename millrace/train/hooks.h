@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "millrace/api/variable.h"
+#include "millrace/train/cadence.h"
 #include "millrace/train/named_wait.h"
 #include "millrace/train/progress.h"
 #include "millrace/train/session_run_hook.h"
-#include "millrace/train/step_timer.h"
 
 namespace millrace {
 
@@ -54,7 +54,7 @@ struct LoggingTensorOptions {
 // Logs the values of tensors.
 class LoggingTensorHook : public SessionRunHook {
  public:
-  explicit LoggingTensorHook(LoggingTensorOptions options);
+  explicit LoggingTensorHook(LoggingTensorOptions options) : options_(std::move(options)) {}
   Status Begin(const Scope& scope) override;
   StatusOr<SessionRunArgs> BeforeRun(SessionRunContext* context) override;
   Status AfterRun(SessionRunContext* context, const SessionRunValues& values) override;
@@ -64,10 +64,11 @@ class LoggingTensorHook : public SessionRunHook {
   void Log(const Tensors& values);
 
   const LoggingTensorOptions options_;
-  StepTimer timer_;
+  Cadence cadence_;
   SessionRunArgs args_;
   int64_t iteration_ = 0;
   bool due_ = false;
+  std::optional<absl::Time> logged_;
 };
 
 struct NanTensorOptions {

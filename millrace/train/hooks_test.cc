@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "millrace/train/global_step.h"
+#include "millrace/train/step_counter_hook.h"
 #include "millrace/train/train_testing.h"
 
 namespace millrace {
@@ -91,8 +92,8 @@ TEST(LoggingTensorHook, LogsByTimeWithNamesAndNumbers) {
 TEST(LoggingTensorHook, MisuseIsNamed) {
   CountingModel model;
   EXPECT_THAT(BeginStatus(model.scope, LoggingTensorHook({.tensors = {{"w", model.w}}})).message(), HasSubstr("every_n_iter, every_n_secs or at_end"));
-  EXPECT_THAT(BeginStatus(model.scope, LoggingTensorHook({.tensors = {{"w", model.w}}, .every_n_iter = 1, .every_n_secs = absl::Seconds(1)})).message(), HasSubstr("one of"));
-  EXPECT_THAT(BeginStatus(model.scope, LoggingTensorHook({.tensors = {{"w", model.w}}, .every_n_iter = 0})).message(), HasSubstr("every_n_iter"));
+  EXPECT_THAT(BeginStatus(model.scope, LoggingTensorHook({.tensors = {{"w", model.w}}, .every_n_iter = 1, .every_n_secs = absl::Seconds(1)})).message(), HasSubstr("not both"));
+  EXPECT_THAT(BeginStatus(model.scope, LoggingTensorHook({.tensors = {{"w", model.w}}, .every_n_iter = 0})).message(), HasSubstr("every 0 steps"));
   EXPECT_THAT(BeginStatus(model.scope, LoggingTensorHook({.tensors = {{"w", Output()}}, .every_n_iter = 1})).message(), HasSubstr("'w'"));
   EXPECT_THAT(BeginStatus(model.scope, LoggingTensorHook({.every_n_iter = 1})).message(), HasSubstr("no tensors"));
 }
@@ -204,6 +205,38 @@ TEST(ProgressHook, TellsStepAndLossTenTimesASecond) {
   EXPECT_EQ(fetched, 3);
   EXPECT_THAT(told, ElementsAre("step=7 phase=training", "step=8 loss=0.25 phase=training", "step=18 loss=0.25 phase=training", "step=28 loss=0.25 phase=training"));
   EXPECT_EQ(hook.last_step(), 28);
+}
+
+TEST(StepCounterHook, CountsGlobalStepsPerSecond) {
+  CountingModel model;
+  VirtualClock clock;
+  std::vector<std::pair<double, int64_t>> rates;
+  StepCounterHook hook({.every_n_steps = 10, .sink = [&](double rate, int64_t step) { rates.emplace_back(rate, step); }, .clock = &clock});
+  ASSERT_EQ(hook.Begin(model.scope), absl::OkStatus());
+  const auto run = [&](int64_t from, int64_t to) {
+    for (int64_t step = from; step < to; ++step) {
+      SessionRunContext context;
+      EXPECT_EQ(hook.BeforeRun(&context).value().fetches.size(), 1);
+      ASSERT_EQ(hook.AfterRun(&context, {.results = {Tensor::Scalar(step)}}), absl::OkStatus());
+      clock.Advance(absl::Milliseconds(50));
+    }
+  };
+  ASSERT_EQ(hook.AfterCreateSession(nullptr, nullptr), absl::OkStatus());
+  run(0, 21);
+  // The time of a loss does not count, and neither does a step that comes again.
+  clock.Advance(absl::Hours(1));
+  ASSERT_EQ(hook.AfterCreateSession(nullptr, nullptr), absl::OkStatus());
+  run(15, 26);
+  ASSERT_EQ(rates.size(), 3);
+  for (const auto& [rate, step] : rates) EXPECT_NEAR(rate, 20, 1e-6);
+  EXPECT_EQ(rates[2].second, 25);
+}
+
+TEST(StepCounterHook, MisuseIsNamed) {
+  CountingModel model;
+  EXPECT_THAT(BeginStatus(model.scope, StepCounterHook({})).message(), HasSubstr("every_n_steps or every_n_secs"));
+  EXPECT_TRUE(absl::IsInvalidArgument(BeginStatus(model.scope, StepCounterHook({.every_n_steps = 0}))));
+  EXPECT_TRUE(absl::IsFailedPrecondition(BeginStatus(Scope::NewRoot(), StepCounterHook({.every_n_steps = 1}))));
 }
 
 TEST(ProgressHook, ALossThatIsNoNumberIsRefused) {

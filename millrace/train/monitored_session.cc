@@ -93,7 +93,7 @@ Status MonitoredSession::State::Begin() {
   MR_RETURN_IF_ERROR(begin(options.hooks));
   MR_RETURN_IF_ERROR(creator->Begin(scope));
   if (options.late_hooks == nullptr) return absl::OkStatus();
-  MR_ASSIGN_OR_RETURN(const Hooks late, options.late_hooks());
+  MR_ASSIGN_OR_RETURN(const Hooks late, std::exchange(options.late_hooks, nullptr)());
   MR_RETURN_IF_ERROR(begin(late));
   options.hooks.insert(options.hooks.begin() + 1, late.begin(), late.end());
   return absl::OkStatus();

@@ -46,7 +46,7 @@ float ValueOfW(MonitoredSession* session, const CountingModel& model) { return s
 
 TEST(Recovery, ARestartedPsGetsItsVariablesFromTheCheckpoint) {
   Tasks tasks({{"ps", 1}, {"worker", 1}});
-  TemporaryFolder folder;
+  const TempDirectory folder = TempDirectory::Make("recovery_test").value();
   CountingModel model = CountingModel::OfWorker(0);
   auto recorder = std::make_shared<RecordingHook>();
   MonitoredTrainingSessionOptions options = ChiefOptions(tasks, folder.path());
@@ -82,7 +82,7 @@ TEST(Recovery, WithoutCheckpointsARestartedPsIsInitialisedAnew) {
 
 TEST(Recovery, AllWorkersGoOnWhenThePsIsBack) {
   Tasks tasks({{"ps", 1}, {"worker", 2}});
-  TemporaryFolder folder;
+  const TempDirectory folder = TempDirectory::Make("recovery_test").value();
   CountingModel of_chief = CountingModel::OfWorker(0), of_worker = CountingModel::OfWorker(1);
   std::atomic<int64_t> seen = 0;
   const auto train = [&](CountingModel& model, MonitoredTrainingSessionOptions options) -> Status {
@@ -134,7 +134,7 @@ TEST(Recovery, AnIdleWorkerNoticesThatThePsIsAnotherProcess) {
 
 TEST(Recovery, AChiefThatIsBackRestoresOrGoesOn) {
   Tasks tasks({{"ps", 1}, {"worker", 1}});
-  TemporaryFolder folder;
+  const TempDirectory folder = TempDirectory::Make("recovery_test").value();
   const auto train = [&](int steps, bool keep_values) {
     CountingModel model = CountingModel::OfWorker(0);
     MonitoredTrainingSessionOptions options = ChiefOptions(tasks, folder.path());

@@ -1,5 +1,7 @@
 #include "millrace/train/scaffold.h"
 
+#include "millrace/train/summary.h"
+
 namespace millrace {
 
 Status Scaffold::Finalize(const Scope& scope, const ScaffoldDefaults& defaults) {
@@ -15,6 +17,7 @@ Status Scaffold::Finalize(const Scope& scope, const ScaffoldDefaults& defaults) 
   if (local_init_op.empty() && !local.empty()) local_init_op = LocalVariablesInitializer(s);
   all.insert(all.end(), local.begin(), local.end());
   if (ready_op.empty()) ready_op = UninitializedVariables(s.WithOpName("ready"), all);
+  if (summary_op.empty()) summary_op = MergeAllSummaries(s);
   if (saver == nullptr && defaults.saver && !GlobalVariables(scope).empty()) saver = std::make_shared<Saver>(scope);
   MR_RETURN_IF_ERROR(scope.status());
   if (ready_op.dtype() != DType::kString || (!ready_for_local_init_op.empty() && ready_for_local_init_op.dtype() != DType::kString)) {

@@ -1,7 +1,6 @@
 // What tests of trainings are written with. For tests only.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -36,23 +35,6 @@ struct CountingModel {
 };
 
 inline std::shared_ptr<StopAtStepHook> StopAt(int64_t step) { return std::make_shared<StopAtStepHook>(StopAtStepOptions{.last_step = step}); }
-
-// A folder that is gone with it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "millrace_train_XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // Writes down what it sees.
 class RecordingHook : public SessionRunHook {
