@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", MILLRACE_VERSION);
   app.failure_message(CLI::FailureMessage::help);
   std::vector<std::pair<CLI::App*, std::function<int()>>> commands;
-  for (const millrace::AddCommand add : {&millrace::AddServe, &millrace::AddStatus}) {
+  for (const millrace::AddCommand add : {&millrace::AddServe, &millrace::AddStatus, &millrace::AddCheckpoint}) {
     CLI::App* command = nullptr;
     std::function<int()> run = add(app, &command);
     commands.emplace_back(command, std::move(run));
