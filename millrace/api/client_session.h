@@ -57,6 +57,8 @@ class ClientSession {
                           const std::vector<Operation>& targets = {});
 
   Session& session() const { return *session_; }
+  // Hands over what was built since the last run, for those that use session() itself.
+  Status Prepare() { return Extend(); }
 
  private:
   ClientSession(Scope scope, std::unique_ptr<Session> session)

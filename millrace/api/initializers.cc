@@ -5,6 +5,7 @@
 
 #include "millrace/api/op_call.h"
 #include "millrace/api/operators.h"
+#include "millrace/api/scope_state.h"
 
 namespace millrace::init {
 namespace {
@@ -61,11 +62,17 @@ Output ScaledNormal(const Scope& scope, const Shape& shape, DType dtype, double 
   return Normal(scope, "TruncatedNormal", shape, dtype, {.stddev = stddev, .seed = options.seed});
 }
 
-double GlorotVariance(const Shape& shape) {
-  const Fans fans = FansOf(shape);
+// A part of a variable is scaled as the whole is.
+const Shape& WholeShape(const Scope& scope, const Shape& shape) {
+  const VariableSlice* const part = scope.state().initializing;
+  return part == nullptr ? shape : part->full_shape;
+}
+
+double GlorotVariance(const Scope& scope, const Shape& shape) {
+  const Fans fans = FansOf(WholeShape(scope, shape));
   return 1 / std::max(1.0, (fans.in + fans.out) / 2);
 }
-double HeVariance(const Shape& shape) { return 2 / std::max(1.0, FansOf(shape).in); }
+double HeVariance(const Scope& scope, const Shape& shape) { return 2 / std::max(1.0, FansOf(WholeShape(scope, shape)).in); }
 
 }  // namespace
 
@@ -73,6 +80,11 @@ Initializer Constant(Literal value) {
   return [value](const Scope& scope, const Shape& shape, DType dtype) {
     const Output constant = Input(value).In(scope, dtype);
     if (constant.empty() || value.shape() == shape) return constant;
+    const VariableSlice* const part = scope.state().initializing;
+    if (part != nullptr && value.shape() == part->full_shape) {
+      std::vector<int64_t> sizes(shape.dims().begin(), shape.dims().end());
+      return Op(scope, "Slice", {constant, part->offset, sizes});
+    }
     if (!value.shape().IsScalar()) {
       scope.UpdateStatus(InvalidArgument(
           "in scope '", scope.prefix(), "': a constant of shape ", value.shape().ToString(),
@@ -109,22 +121,22 @@ Initializer RandomUniform(UniformOptions options) {
 }
 Initializer GlorotUniform(SeedOption options) {
   return [=](const Scope& scope, const Shape& shape, DType dtype) {
-    return ScaledUniform(scope, shape, dtype, GlorotVariance(shape), options);
+    return ScaledUniform(scope, shape, dtype, GlorotVariance(scope, shape), options);
   };
 }
 Initializer GlorotNormal(SeedOption options) {
   return [=](const Scope& scope, const Shape& shape, DType dtype) {
-    return ScaledNormal(scope, shape, dtype, GlorotVariance(shape), options);
+    return ScaledNormal(scope, shape, dtype, GlorotVariance(scope, shape), options);
   };
 }
 Initializer HeUniform(SeedOption options) {
   return [=](const Scope& scope, const Shape& shape, DType dtype) {
-    return ScaledUniform(scope, shape, dtype, HeVariance(shape), options);
+    return ScaledUniform(scope, shape, dtype, HeVariance(scope, shape), options);
   };
 }
 Initializer HeNormal(SeedOption options) {
   return [=](const Scope& scope, const Shape& shape, DType dtype) {
-    return ScaledNormal(scope, shape, dtype, HeVariance(shape), options);
+    return ScaledNormal(scope, shape, dtype, HeVariance(scope, shape), options);
   };
 }
 

@@ -2,6 +2,7 @@
 
 #include "millrace/api/operators.h"
 #include "millrace/api/reductions.h"
+#include "millrace/api/variable_slice.h"
 
 namespace millrace {
 namespace {
@@ -99,6 +100,12 @@ Var Optimizer::Slot(const Var& variable, const std::string& slot, double initial
     const Scope s = scope_->WithPrefix(variable.var_name()).ColocateWith(variable.handle());
     it->second = Var(s, name_, ShapeOf(variable), init::Constant(initial_value),
                      {.dtype = variable.dtype(), .trainable = false});
+    const VariableSlice* const part = SliceOf(variable);
+    if (part != nullptr && !it->second.empty()) {
+      VariableSlice beside = *part;
+      absl::StrAppend(&beside.full_name, it->second.var_name().substr(variable.var_name().size()));
+      SetSlice(it->second, std::move(beside));
+    }
   }
   return it->second;
 }

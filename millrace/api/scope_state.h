@@ -1,6 +1,7 @@
 // What the scopes of one graph share. Internal to the front end.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "millrace/api/scope.h"
+#include "millrace/api/variable_slice.h"
 #include "millrace/base/status.h"
 #include "millrace/graph/graph.h"
 
@@ -21,6 +23,7 @@ struct VariableNodes {
   Endpoint initial_value;
   Node* initializer = nullptr;
   bool trainable = false;
+  bool local = false;
 };
 
 struct GraphState {
@@ -39,6 +42,13 @@ struct GraphState {
   std::vector<Node*> update_ops;
   std::vector<Endpoint> regularization_losses;
   std::optional<size_t> global_step;  // its place in `variables`
+  // What rooms above keep with a graph, by name; without handles, as above.
+  absl::flat_hash_map<std::string, std::shared_ptr<void>> collections;
+  std::vector<Endpoint> summaries;
+  // Parts of partitioned variables, by handle. Never moved: pointers to them are given out.
+  std::map<const Node*, VariableSlice> slices;
+  // While the initial value of a part is made: which one. Initializers that look at the whole shape ask.
+  const VariableSlice* initializing = nullptr;
 
   // True for this graph and those around it.
   bool MayUse(const GraphState& other) const {

@@ -12,7 +12,8 @@ Var::Var(const Scope& scope, const VariableNodes& nodes)
       handle_(nodes.handle->output(0)),
       initial_value_(nodes.initial_value),
       initializer_(nodes.initializer),
-      trainable_(nodes.trainable) {}
+      trainable_(nodes.trainable),
+      local_(nodes.local) {}
 
 Var::Var(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& init,
          const VarOptions& options)
@@ -47,15 +48,21 @@ void Var::Build(const Scope& scope, absl::string_view name, const MakeInitialVal
   const Scope inside = outside.WithPrefix(full_name);
   // Where the variable is, its initial value is made: a scope without devices, filled in below.
   const int before = scope.graph()->num_nodes();
-  const Output initial = make(inside.WithPrefix(full_name + "/Initializer").WithoutDevice());
+  const Scope initializer = inside.WithPrefix(full_name + "/Initializer");
+  Output initial = make(options.local ? initializer : initializer.WithoutDevice());
+  // Somebody else's tensor tells nothing of where this scope's ops go.
+  if (options.local && !initial.empty() && scope.graph()->num_nodes() == before) initial = Op(initializer.WithOpName("initial_value"), "Identity", {initial});
   const int after = scope.graph()->num_nodes();
   if (!scope.ok()) return;
   if (initial.empty()) {
     scope.UpdateStatus(InvalidArgument("the initial value of variable ", full_name, " is empty"));
     return;
   }
+  // A local variable goes where its initial value went: a device function that sends variables elsewhere is not asked.
+  const std::string own_device = initial.node()->requested_device();
+  const Scope place = options.local ? outside.WithoutDevice().WithDevice(own_device) : outside;
   const Operation handle =
-      AddOp(outside.WithTakenName(full_name), "VarHandleOp", {},
+      AddOp(place.WithTakenName(full_name), "VarHandleOp", {},
             {{"dtype", initial.dtype()}, {"shape", initial.shape()}, {"shared_name", full_name}});
   for (int i = before; !handle.empty() && i < after; ++i) {
     Node* node = scope.graph()->nodes()[i];
@@ -71,7 +78,8 @@ void Var::Build(const Scope& scope, absl::string_view name, const MakeInitialVal
                       .value = value.endpoint(),
                       .initial_value = initial.endpoint(),
                       .initializer = assign.node(),
-                      .trainable = options.trainable};
+                      .trainable = options.trainable && !options.local,
+                      .local = options.local};
   scope.state().variables.push_back(nodes);
   *this = Var(scope, nodes);
 }
@@ -95,7 +103,17 @@ Operation Var::AssignSub(const Scope& scope, const Input& delta) const {
 
 std::vector<Var> GlobalVariables(const Scope& scope) {
   std::vector<Var> result;
-  for (const VariableNodes& nodes : scope.state().variables) result.emplace_back(scope, nodes);
+  for (const VariableNodes& nodes : scope.state().variables) {
+    if (!nodes.local) result.emplace_back(scope, nodes);
+  }
+  return result;
+}
+
+std::vector<Var> LocalVariables(const Scope& scope) {
+  std::vector<Var> result;
+  for (const VariableNodes& nodes : scope.state().variables) {
+    if (nodes.local) result.emplace_back(scope, nodes);
+  }
   return result;
 }
 
@@ -107,15 +125,23 @@ std::vector<Var> TrainableVariables(const Scope& scope) {
   return result;
 }
 
-Operation GlobalVariablesInitializer(const Scope& scope) {
+namespace {
+
+Operation InitializerOf(const Scope& scope, const std::vector<Var>& variables, absl::string_view name) {
   std::vector<Operation> all;
-  for (const Var& variable : GlobalVariables(scope)) all.push_back(variable.initializer());
-  return Group(scope.op_name().empty() ? scope.WithOpName("init") : scope, all);
+  for (const Var& variable : variables) all.push_back(variable.initializer());
+  return Group(scope.op_name().empty() ? scope.WithOpName(name) : scope, all);
 }
 
-Output UninitializedVariables(const Scope& scope) {
+}  // namespace
+
+Operation GlobalVariablesInitializer(const Scope& scope) { return InitializerOf(scope, GlobalVariables(scope), "init"); }
+Operation LocalVariablesInitializer(const Scope& scope) { return InitializerOf(scope, LocalVariables(scope), "local_init"); }
+
+Output UninitializedVariables(const Scope& scope) { return UninitializedVariables(scope, GlobalVariables(scope)); }
+
+Output UninitializedVariables(const Scope& scope, const std::vector<Var>& variables) {
   const Scope s = scope.ForComposite("uninitialized_variables");
-  const std::vector<Var> variables = GlobalVariables(scope);
   std::vector<std::string> names;
   std::vector<Input> initialized;
   for (const Var& variable : variables) {

@@ -18,6 +18,9 @@ struct VarOptions {
   DType dtype = DType::kFloat;
   // Whether optimizers change it unless told otherwise.
   bool trainable = true;
+  // A worker's own: counters of an input, of a metric. It is where the scope's other ops are, whatever the scope says of variables; it is neither saved nor
+  // trained, and LocalVariablesInitializer gives it its value, in each session anew.
+  bool local = false;
 };
 
 // A variable of the graph; a cheap value. It is an Output: its value as of the step's reading of
@@ -42,6 +45,7 @@ class Var : public Output {
   Output handle() const { return Output(scope(), handle_); }
   std::string var_name() const { return handle_.node == nullptr ? "" : handle_.node->name(); }
   bool trainable() const { return trainable_; }
+  bool local() const { return local_; }
   Operation initializer() const { return Operation(scope(), initializer_); }
   Output initial_value() const { return Output(scope(), initial_value_); }
   Output IsInitialized(const Scope& scope) const;
@@ -64,17 +68,22 @@ class Var : public Output {
   Endpoint initial_value_;
   Node* initializer_ = nullptr;
   bool trainable_ = false;
+  bool local_ = false;
 };
 
-// All variables of the graph, in the order they were made, and those that optimizers change.
+// All variables of the graph but the local ones, in the order they were made; those of them that optimizers change; and the local ones.
 std::vector<Var> GlobalVariables(const Scope& scope);
 std::vector<Var> TrainableVariables(const Scope& scope);
+std::vector<Var> LocalVariables(const Scope& scope);
 
 // Runs the initializers of all variables made so far. Build it last.
 Operation GlobalVariablesInitializer(const Scope& scope);
+Operation LocalVariablesInitializer(const Scope& scope);
 
 // The names of the variables made so far that have no value yet, as strings [n]: what a worker waits for that does not initialize them.
 Output UninitializedVariables(const Scope& scope);
+// The same of the given variables.
+Output UninitializedVariables(const Scope& scope, const std::vector<Var>& variables);
 
 // The number of training steps, an int64 named "global_step": made by the first call for a graph.
 Var GlobalStep(const Scope& scope);

@@ -114,20 +114,33 @@ class Search : public std::enable_shared_from_this<Search> {
     if (last) Succeed();
   }
 
-  std::string Missing() {
+  // With the reasons, for people; without, as the name of a wait.
+  std::string Missing(bool why = true) {
     std::vector<std::string> names;
     MutexLock lock(&mu_);
     for (size_t i = 0; i < peers_.size(); ++i) {
       if (found_[i].peer != nullptr) continue;
       const std::string name = absl::StrCat(peers_[i]->name, " at ", peers_[i]->address);
       // Why it is not there tells a wrong port from a certificate that is missing.
-      const absl::string_view why = absl::StripPrefix(why_[i].message(), absl::StrCat("task ", name, " "));
-      names.push_back(why.empty() ? name : absl::StrCat(name, " (", why, ")"));
+      const absl::string_view reason = absl::StripPrefix(why_[i].message(), absl::StrCat("task ", name, " "));
+      names.push_back(reason.empty() || !why ? name : absl::StrCat(name, " (", reason, ")"));
     }
     return absl::StrJoin(names, ", ");
   }
 
+  // So that whoever asks what this task waits for hears of it.
+  void NoteWait(std::string what) {
+    WaitRegistry* const waits = options_.worker->options().waits.get();
+    if (waits == nullptr) return;
+    MutexLock lock(&mu_);
+    if (what == noted_ || (!what.empty() && finished_.load())) return;
+    noted_ = what;
+    if (wait_ != 0) waits->End(wait_);
+    wait_ = what.empty() ? 0 : waits->Begin("CreateSession", std::move(what), 0);
+  }
+
   void Report(absl::Duration pause) {
+    NoteWait(absl::StrCat("tasks that do not answer: ", Missing(/*why=*/false)));
     MR_LOG(Warning, "a session has waited ", absl::FormatDuration(absl::Trunc(options_.clock->Now() - begun_, absl::Seconds(1))),
            " for tasks that do not answer: ", Missing());
     const absl::Duration next = std::min(pause * 2, kMostBetweenReports);
@@ -158,6 +171,7 @@ class Search : public std::enable_shared_from_this<Search> {
 
   void Finish(StatusOr<std::vector<SessionTask>> result) {
     if (finished_.exchange(true)) return;
+    NoteWait("");
     std::shared_ptr<Search> last;
     {
       MutexLock lock(&mu_);
@@ -181,6 +195,8 @@ class Search : public std::enable_shared_from_this<Search> {
   std::vector<SessionTask> found_ ABSL_GUARDED_BY(mu_);
   std::vector<Status> why_ ABSL_GUARDED_BY(mu_);  // what the last question to each came to
   size_t missing_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t wait_ ABSL_GUARDED_BY(mu_) = 0;
+  std::string noted_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace

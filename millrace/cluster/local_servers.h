@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "millrace/base/status.h"
+#include "millrace/cluster/cluster_spec.h"
+#include "millrace/runtime/wait_registry.h"
 #include "millrace/session/session.h"
 
 namespace millrace {
@@ -15,6 +17,11 @@ struct LocalServer {
   std::function<StatusOr<std::unique_ptr<Session>>(const SessionOptions&)> create_session;
   // Clears the containers, all of them when none is named, and ends the server's sessions.
   std::function<Status(const std::vector<std::string>& containers, const std::vector<std::string>& device_filters)> reset = nullptr;
+  // Which task it is, of which cluster.
+  TaskId task = {};
+  ClusterSpec cluster = {};
+  // What the task waits for, as its status lists it: a client in the server's process adds what it waits for itself. May be null.
+  std::shared_ptr<WaitRegistry> waits = nullptr;
 };
 
 // `target` as the server tells it: "grpc://host:port". Both functions may be called on any thread; the functions of a LocalServer may still run

@@ -98,7 +98,11 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
   state->cluster.SetAddress(state->task, bound);
   state->service->status().set_cluster(state->cluster);
   state->target = absl::StrCat("grpc://", bound);
-  RegisterLocalServer(state->target, LocalServerOf(state->master));
+  LocalServer local = LocalServerOf(state->master);
+  local.task = state->task;
+  local.cluster = state->cluster;
+  local.waits = state->worker->options().waits;
+  RegisterLocalServer(state->target, std::move(local));
   return std::unique_ptr<Server>(new Server(std::move(state)));
 }
 

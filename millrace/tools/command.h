@@ -15,6 +15,7 @@ using AddCommand = std::function<int()> (*)(CLI::App& app, CLI::App** command);
 
 // `program` is what followed `--`; it outlives the app.
 std::function<int()> AddLaunch(CLI::App& app, const std::vector<std::string>& program, CLI::App** command);
+std::function<int()> AddCheckpoint(CLI::App& app, CLI::App** command);
 std::function<int()> AddServe(CLI::App& app, CLI::App** command);
 std::function<int()> AddStatus(CLI::App& app, CLI::App** command);
 

@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
   CLI::App* command = nullptr;
   std::function<int()> run = millrace::AddLaunch(app, program, &command);
   commands.emplace_back(command, std::move(run));
-  for (const millrace::AddCommand add : {&millrace::AddServe, &millrace::AddStatus}) {
+  for (const millrace::AddCommand add : {&millrace::AddServe, &millrace::AddStatus, &millrace::AddCheckpoint}) {
     run = add(app, &command);
     commands.emplace_back(command, std::move(run));
   }

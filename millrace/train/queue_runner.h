@@ -11,11 +11,11 @@ namespace millrace {
 
 struct QueueRunnerOptions {
   std::string name = "queue_runner";
-  // One thread runs each of these until the coordinator stops or the queue is closed.
+  // One thread runs each of these until the coordinator stops or the queue is closed. The same op may be there several times.
   std::vector<Operation> enqueue_ops = {};
   // Run when the last thread ended because its input did; may be empty.
   Operation close_op = {};
-  // Run when the coordinator stops: pending enqueues are cancelled; may be empty.
+  // Run when the coordinator stops; may be empty. Enqueues of this runner end then in any case: this is for those who wait at the other end.
   Operation cancel_op = {};
   // Codes with which a thread ends cleanly: the queue is closed, the input at its end.
   std::vector<absl::StatusCode> closed_codes = {absl::StatusCode::kOutOfRange, absl::StatusCode::kCancelled};
@@ -25,7 +25,8 @@ class QueueRunner {
  public:
   explicit QueueRunner(QueueRunnerOptions options) : options_(std::move(options)) {}
   const QueueRunnerOptions& options() const { return options_; }
-  // The threads belong to the coordinator; the session outlives them.
+  // The threads belong to the coordinator and are named after the runner; the session outlives them. When the coordinator stops, their steps are
+  // cancelled. A thread's error stops the coordinator; it names the runner. INVALID_ARGUMENT for a runner without enqueue ops.
   Status Start(ClientSession* session, Coordinator* coordinator) const;
 
  private:
@@ -33,7 +34,9 @@ class QueueRunner {
 };
 
 // The runners of a graph, which MonitoredSession and Supervisor start.
-void AddQueueRunner(const Scope& scope, QueueRunner runner);
+void AddQueueRunner(const Scope& scope, const QueueRunner& runner);
 std::vector<QueueRunner> QueueRunners(const Scope& scope);
+// Starts all of them.
+Status StartQueueRunners(const Scope& scope, ClientSession* session, Coordinator* coordinator);
 
 }  // namespace millrace

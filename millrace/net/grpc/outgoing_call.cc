@@ -99,6 +99,7 @@ void GrpcOutgoingCall::Start(const Bytes& request, CompletionQueue* queue) {
 }
 
 void GrpcOutgoingCall::Cancel() {
+  cancelled_.store(true, std::memory_order_relaxed);
   if (call_ != nullptr) grpc_call_cancel(call_, nullptr);
 }
 
@@ -118,6 +119,11 @@ StatusOr<Bytes> GrpcOutgoingCall::Result() {
     return Internal(channel_->address(), ": the answer to ", method_, " holds no message");
   }
   const absl::string_view details = View(details_);
+  // A server that stops drops the calls that no handler has seen yet: its end, to whoever called, not a cancellation.
+  if (code_ == GRPC_STATUS_CANCELLED && details == "CANCELLED" && !cancelled_.load(std::memory_order_relaxed)) {
+    channel_->OnUnavailable(connection_.get());
+    return Unavailable(channel_->address(), ": the server ended before it took the call of ", method_);
+  }
   if (IsFromHandler(code_, details, error_)) return FromGrpc(code_, details);
   if (code_ == GRPC_STATUS_UNAVAILABLE) channel_->OnUnavailable(connection_.get());
   return LocalError(details);

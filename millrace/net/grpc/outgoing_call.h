@@ -3,6 +3,7 @@
 
 #include <grpc/grpc.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -33,6 +34,7 @@ class GrpcOutgoingCall final : public OutgoingCall {
   const std::string method_;
   const CallOptions options_;
   Channel::Done done_;
+  std::atomic<bool> cancelled_{false};  // here, not over there
   MemberEvent<GrpcOutgoingCall, &GrpcOutgoingCall::OnFinished> finished_{this};
 
   grpc_call* call_ = nullptr;

@@ -130,6 +130,16 @@ class NumAccumulatedKernel : public Kernel {
   }
 };
 
+class NumDroppedKernel : public Kernel {
+ public:
+  explicit NumDroppedKernel(KernelInit&) {}
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(RefPtr<Accumulator> accumulator, ctx.resource<Accumulator>(0));
+    ctx.SetOutput(0, Tensor::Scalar<int64_t>(accumulator->num_dropped()));
+    return absl::OkStatus();
+  }
+};
+
 Status StepShape(ShapeContext& c) {
   MR_RETURN_IF_ERROR(c.WithRank(1, 0).status());
   return NoOutputs(c);
@@ -231,6 +241,16 @@ MR_ACCUMULATOR_STEP(ResourceAccumulatorSetGlobalStep, "resource").Stateful();
 MR_ACCUMULATOR_COUNT(AccumulatorNumAccumulated, "Ref(string)");
 MR_ACCUMULATOR_COUNT(ResourceAccumulatorNumAccumulated, "resource").Stateful();
 
+// What TensorFlow's accumulators do not tell.
+MILLRACE_OP(MillraceAccumulatorNumDropped)
+    .Input("handle: Ref(string)")
+    .Output("num_dropped: int64")
+    .Stateful()
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("How many gradients were stale and so left out.");
+
+MILLRACE_KERNEL(MillraceAccumulatorNumDropped, kCpu, NumDroppedKernel);
 MILLRACE_KERNEL(ConditionalAccumulator, kCpu, AccumulatorKernel<false>);
 MILLRACE_KERNEL(ResourceConditionalAccumulator, kCpu, AccumulatorKernel<false>);
 MILLRACE_KERNEL(SparseConditionalAccumulator, kCpu, AccumulatorKernel<true>);

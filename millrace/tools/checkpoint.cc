@@ -1,0 +1,103 @@
+// millrace checkpoint: what is in a checkpoint.
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_format.h"
+#include "millrace/base/float_text.h"
+#include "millrace/tensor/dispatch.h"
+#include "millrace/tools/command.h"
+#include "millrace/train/checkpoint_reader.h"
+
+namespace millrace {
+namespace {
+
+struct CheckpointFlags {
+  std::string checkpoint;
+  std::string tensor;
+  int64_t max_values = 1000;
+};
+
+int Fail(const Status& status) {
+  std::cerr << "millrace checkpoint: " << status.message() << "\n";
+  return 1;
+}
+
+std::string BytesText(double bytes) {
+  for (const char* unit : {"bytes", "kB", "MB", "GB"}) {
+    if (bytes < 1000 || std::string(unit) == "GB") return absl::StrFormat(bytes < 10 && unit != std::string("bytes") ? "%.1f %s" : "%.0f %s", bytes, unit);
+    bytes /= 1000;
+  }
+  return "";
+}
+
+std::string ValueText(const Tensor& tensor, int64_t i) {
+  std::string text = "?";
+  if (tensor.dtype() == DType::kString) return absl::StrCat("\"", absl::CEscape(tensor.data<std::string>()[i]), "\"");
+  if (tensor.dtype() == DType::kBool) return tensor.data<bool>()[i] ? "true" : "false";
+  DispatchType(RealTypes(), tensor.dtype(), [&](auto type) {
+    using T = typename decltype(type)::type;
+    const T value = tensor.data<T>()[i];
+    if constexpr (std::is_integral_v<T>) {
+      text = absl::StrCat(static_cast<int64_t>(value));
+      if constexpr (std::is_same_v<T, uint64_t>) text = absl::StrCat(value);
+    } else if constexpr (std::is_same_v<T, double>) {
+      text = DoubleText(value);
+    } else {
+      text = FloatText(static_cast<float>(value));
+    }
+  });
+  return text;
+}
+
+// Rows of the last dimension, one a line.
+int PrintValues(const Tensor& tensor, int64_t max_values) {
+  const int64_t columns = tensor.rank() == 0 ? 1 : tensor.dim(tensor.rank() - 1);
+  const int64_t shown = std::min(tensor.num_elements(), max_values);
+  for (int64_t i = 0; i < shown; ++i) std::cout << ValueText(tensor, i) << ((i + 1) % columns == 0 || i + 1 == shown ? "\n" : " ");
+  if (shown < tensor.num_elements()) std::cout << "... and " << tensor.num_elements() - shown << " more (--max_values)\n";
+  return 0;
+}
+
+int ShowCheckpoint(const CheckpointFlags& flags) {
+  const StatusOr<std::string> prefix = FindCheckpoint(flags.checkpoint);
+  if (!prefix.ok()) return Fail(prefix.status());
+  if (!flags.tensor.empty()) {
+    const StatusOr<Tensor> tensor = LoadVariable(*prefix, flags.tensor);
+    if (!tensor.ok()) return Fail(tensor.status());
+    std::cout << flags.tensor << "  " << DTypeName(tensor->dtype()) << tensor->shape().ToString() << "\n";
+    return PrintValues(*tensor, flags.max_values);
+  }
+  const StatusOr<std::vector<CheckpointVariable>> all = ListVariables(*prefix);
+  if (!all.ok()) return Fail(all.status());
+  size_t width = 0;
+  double bytes = 0;
+  for (const CheckpointVariable& variable : *all) {
+    width = std::max(width, variable.name.size());
+    if (IsPlain(variable.dtype)) bytes += static_cast<double>(variable.shape.num_elements()) * static_cast<double>(SizeOf(variable.dtype));
+  }
+  std::cout << *prefix << ": " << all->size() << (all->size() == 1 ? " tensor, " : " tensors, ") << BytesText(bytes) << "\n";
+  for (const CheckpointVariable& variable : *all) {
+    std::cout << absl::StrFormat("  %-*s  %s%s%s\n", static_cast<int>(width), variable.name, DTypeName(variable.dtype), variable.shape.ToString(),
+                                 variable.slices == 0 ? "" : absl::StrCat("  in ", variable.slices, " slices"));
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::function<int()> AddCheckpoint(CLI::App& app, CLI::App** command) {
+  CLI::App* checkpoint = app.add_subcommand("checkpoint", "Lists the tensors of a checkpoint, Millrace's or TensorFlow's, or prints one of them");
+  auto flags = std::make_shared<CheckpointFlags>();
+  checkpoint->add_option("checkpoint", flags->checkpoint, "A prefix (train/model.ckpt-812), or a folder for its newest checkpoint")->required();
+  checkpoint->add_option("--tensor", flags->tensor, "Prints the values of this tensor instead");
+  checkpoint->add_option("--max_values", flags->max_values, "How many values at most")->capture_default_str();
+  checkpoint->footer("Example:\n"
+                     "  millrace checkpoint train --tensor global_step");
+  *command = checkpoint;
+  return [flags] { return ShowCheckpoint(*flags); };
+}
+
+}  // namespace millrace

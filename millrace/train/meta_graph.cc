@@ -1,0 +1,48 @@
+#include "millrace/api/scope_state.h"
+#include "millrace/api/variable_slice.h"
+#include "millrace/train/saver_nodes.h"
+
+namespace millrace::train_internal {
+namespace {
+
+pb::VariableDef DefOf(const Var& variable) {
+  pb::VariableDef def;
+  def.set_variable_name(variable.handle().name());
+  def.set_initial_value_name(variable.initial_value().name());
+  def.set_initializer_name(variable.initializer().name());
+  def.set_snapshot_name(variable.name());
+  def.set_is_resource(true);
+  def.set_trainable(variable.trainable());
+  if (const VariableSlice* const slice = SliceOf(variable)) {
+    pb::SaveSliceInfoDef* const info = def.mutable_save_slice_info_def();
+    info->set_full_name(slice->full_name);
+    for (const int64_t dim : slice->full_shape.dims()) info->add_full_shape(dim);
+    for (const int64_t at : slice->offset) info->add_var_offset(at);
+    for (const int64_t dim : slice->shape.dims()) info->add_var_shape(dim);
+  }
+  return def;
+}
+
+}  // namespace
+
+StatusOr<pb::MetaGraphDef> MakeMetaGraph(const Scope& scope, const pb::SaverDef& saver) {
+  pb::MetaGraphDef meta;
+  MR_ASSIGN_OR_RETURN(*meta.mutable_graph_def(), scope.ToGraphDef());
+  *meta.mutable_saver_def() = saver;
+  meta.mutable_meta_info_def()->set_tensorflow_git_version("millrace");
+  auto& collections = *meta.mutable_collection_def();
+  for (const Var& variable : GlobalVariables(scope)) {
+    const std::string def = DefOf(variable).SerializeAsString();
+    collections["variables"].mutable_bytes_list()->add_value(def);
+    if (variable.trainable()) collections["trainable_variables"].mutable_bytes_list()->add_value(def);
+  }
+  const auto& state = scope.state();
+  if (state.global_step) {
+    collections["global_step"].mutable_bytes_list()->add_value(DefOf(Var(scope, state.variables[*state.global_step])).SerializeAsString());
+  }
+  for (const Node* node : state.update_ops) collections["update_ops"].mutable_node_list()->add_value(node->name());
+  for (const Endpoint& summary : state.summaries) collections["summaries"].mutable_node_list()->add_value(Output(scope, summary).name());
+  return meta;
+}
+
+}  // namespace millrace::train_internal

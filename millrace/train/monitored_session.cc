@@ -1,0 +1,353 @@
+#include "millrace/train/monitored_session.h"
+
+#include <optional>
+#include <utility>
+
+#include "millrace/base/cancellation.h"
+#include "millrace/base/log.h"
+#include "millrace/base/mutex.h"
+#include "millrace/train/hooks.h"
+#include "millrace/train/progress.h"
+#include "millrace/train/queue_runner.h"
+
+namespace millrace {
+namespace {
+
+// Signatures that Run was called with, beside those of MakeStep, are kept up to this number.
+constexpr size_t kMostSignatures = 128;
+
+using SignatureKey = std::vector<std::pair<const Node*, int>>;
+
+SignatureKey KeyOf(const ClientSession::Feeds& feeds, const std::vector<Output>& fetches, const std::vector<Operation>& targets) {
+  SignatureKey key;
+  key.reserve(feeds.size() + fetches.size() + targets.size() + 2);
+  for (const auto& [output, value] : feeds) key.emplace_back(output.node(), output.index());
+  key.emplace_back(nullptr, -1);
+  for (const Output& output : fetches) key.emplace_back(output.node(), output.index());
+  key.emplace_back(nullptr, -1);
+  for (const Operation& op : targets) key.emplace_back(op.node(), 0);
+  return key;
+}
+
+}  // namespace
+
+struct MonitoredSession::State {
+  // A session with its threads; the next one has others. In the order in which the later ones use the earlier ones.
+  struct Live {
+    std::unique_ptr<ClientSession> session;
+    // Cancels the run that is going on when a thread has failed: what it waits for may never come.
+    CancellationManager failed;
+    std::unique_ptr<Coordinator> coordinator;
+  };
+
+  State(const Scope& scope, std::unique_ptr<SessionCreator> creator, MonitoredSessionOptions options)
+      : scope(scope), creator(std::move(creator)), options(std::move(options)) {}
+
+  Status Begin();
+  // Makes a session with all that belongs to it, again when it is lost on the way.
+  Status MakeLive(bool recovering);
+  StatusOr<std::shared_ptr<Live>> TryMakeLive(const CreateSessionOptions& create, std::optional<int64_t>* step);
+  void CloseLive();
+  void Remember(const std::shared_ptr<HookedSignature>& signature) {
+    std::erase_if(signatures, [](const auto& weak) { return weak.expired(); });
+    signatures.push_back(signature);
+  }
+  Status Recover(const Status& why);
+  // Whether `status`, or what a thread failed with, is a reason to make a new session; else the status becomes what the caller should hear.
+  bool IsLost(Status* status);
+  WaitSettings Waiting();
+  std::shared_ptr<Live> live() const {
+    MutexLock lock(&mu);
+    return live_;
+  }
+
+  const Scope scope;
+  const std::unique_ptr<SessionCreator> creator;
+  MonitoredSessionOptions options;
+  std::shared_ptr<ProgressHook> progress;
+  // Compiled steps are the session's.
+  std::vector<std::weak_ptr<HookedSignature>> signatures;
+  absl::flat_hash_map<SignatureKey, std::shared_ptr<HookedSignature>> of_runs;
+  // The first loss since the last run that ended well.
+  std::optional<absl::Time> lost_since;
+  // The last run failed for good: it is no good end.
+  bool failed = false;
+
+  Notification stop;  // RequestStop was called
+  mutable Mutex mu;
+  std::shared_ptr<Live> live_ ABSL_GUARDED_BY(mu);  // null: closed, or being made
+  bool closed ABSL_GUARDED_BY(mu) = false;
+  int sessions_made ABSL_GUARDED_BY(mu) = 0;
+};
+
+Status MonitoredSession::State::Begin() {
+  const auto begin = [this](const Hooks& hooks) -> Status {
+    for (const auto& hook : hooks) {
+      if (hook == nullptr) return InvalidArgument("a hook of the session is null");
+      MR_RETURN_IF_ERROR(hook->Begin(scope));
+    }
+    return scope.status();
+  };
+  progress = std::make_shared<ProgressHook>(ProgressOptions{.loss = options.loss, .clock = options.wait.clock});
+  options.hooks.insert(options.hooks.begin(), progress);
+  MR_RETURN_IF_ERROR(begin(options.hooks));
+  MR_RETURN_IF_ERROR(creator->Begin(scope));
+  if (options.late_hooks == nullptr) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(const Hooks late, std::exchange(options.late_hooks, nullptr)());
+  MR_RETURN_IF_ERROR(begin(late));
+  options.hooks.insert(options.hooks.begin() + 1, late.begin(), late.end());
+  return absl::OkStatus();
+}
+
+WaitSettings MonitoredSession::State::Waiting() {
+  WaitSettings wait = options.wait;
+  if (wait.pause == nullptr) wait.pause = [this](absl::Duration time) { stop.WaitFor(time); };
+  wait.give_up = [this, also = options.wait.give_up]() -> Status {
+    if (stop.HasBeenNotified()) return Cancelled("a stop was asked for");
+    return also == nullptr ? absl::OkStatus() : also();
+  };
+  return wait;
+}
+
+StatusOr<std::shared_ptr<MonitoredSession::State::Live>> MonitoredSession::State::TryMakeLive(const CreateSessionOptions& create,
+                                                                                              std::optional<int64_t>* step) {
+  MR_ASSIGN_OR_RETURN(PreparedSession prepared, creator->CreateSession(create));
+  auto made = std::make_shared<Live>();
+  made->session = std::move(prepared.session);
+  made->coordinator = std::make_unique<Coordinator>(CoordinatorOptions{.clock = options.wait.clock});
+  made->coordinator->OnStop([live = made.get()] {
+    if (!live->coordinator->status().ok()) live->failed.StartCancel();
+  });
+  *step = prepared.step;
+  const auto start = [&]() -> Status {
+    MR_RETURN_IF_ERROR(StartQueueRunners(scope, made->session.get(), made->coordinator.get()));
+    for (const auto& hook : options.hooks) MR_RETURN_IF_ERROR(hook->AfterCreateSession(made->session.get(), made->coordinator.get()));
+    return absl::OkStatus();
+  };
+  const Status status = start();
+  if (status.ok()) return made;
+  made->coordinator->RequestStop();
+  made->session->session().Close().IgnoreError();
+  Status threads = made->coordinator->Join(options.stop_grace_period_secs);
+  // The thread's failure may be why the hook failed.
+  return threads.ok() || absl::IsDeadlineExceeded(threads) || IsSessionLost(status) ? status : threads;
+}
+
+Status MonitoredSession::State::MakeLive(bool recovering) {
+  NamedWait wait("the training", Waiting(), options.max_wait_secs, nullptr);
+  while (true) {
+    std::optional<int64_t> step;
+    const std::optional<int64_t> before = progress->last_step();
+    StatusOr<std::shared_ptr<Live>> made = TryMakeLive({.recovering = recovering, .wait = Waiting()}, &step);
+    if (made.ok()) {
+      if (recovering && step) {
+        MR_LOG(Info, "training resumes at step ", *step, before ? absl::StrCat("; it was at step ", *before, " when the session was lost") : "");
+      }
+      progress->Resume(step);
+      MutexLock lock(&mu);
+      live_ = *std::move(made);
+      ++sessions_made;
+      return absl::OkStatus();
+    }
+    if (!options.recover || !IsSessionLost(made.status())) return made.status();
+    MR_RETURN_IF_ERROR(wait.Again(absl::StrCat("a session: ", made.status().message())));
+  }
+}
+
+void MonitoredSession::State::CloseLive() {
+  std::shared_ptr<Live> gone;
+  {
+    MutexLock lock(&mu);
+    gone.swap(live_);
+  }
+  if (gone == nullptr) return;
+  gone->coordinator->RequestStop();
+  for (const auto& weak : signatures) {
+    if (const auto signature = weak.lock()) signature->Reset();
+  }
+  // Ends what its threads wait for in it.
+  gone->session->session().Close().IgnoreError();
+  const Status threads = gone->coordinator->Join(options.stop_grace_period_secs);
+  if (!threads.ok() && !IsSessionLost(threads)) MR_LOG(Warning, "of the lost session: ", threads.ToString());
+}
+
+Status MonitoredSession::State::Recover(const Status& why) {
+  const absl::Time now = options.wait.clock->Now();
+  const bool again = lost_since.has_value();
+  if (!again) lost_since = now;
+  CloseLive();
+  if (now - *lost_since >= options.max_wait_secs) {
+    return WithSuffix(why, absl::StrCat(" (new sessions have not helped for ", absl::FormatDuration(absl::Trunc(now - *lost_since, absl::Seconds(1))), ")"));
+  }
+  MR_LOG(Warning, "the session was lost, a new one is made: ", why.message());
+  ReportProgress({.phase = "recovering"});
+  // A loss that comes back at once is not met with all the machine's power.
+  if (again) Waiting().pause(std::clamp((now - *lost_since) / 10, absl::Milliseconds(20), absl::Seconds(1)));
+  if (stop.HasBeenNotified()) return why;
+  return MakeLive(/*recovering=*/true);
+}
+
+bool MonitoredSession::State::IsLost(Status* status) {
+  const std::shared_ptr<Live> now = live();
+  const Status of_threads = now->coordinator->status();
+  if (options.recover && (IsSessionLost(*status) || IsSessionLost(of_threads))) {
+    if (!IsSessionLost(*status)) *status = of_threads;
+    return true;
+  }
+  if (of_threads.ok()) return false;
+  Status reported = now->coordinator->Join(options.stop_grace_period_secs);
+  *status = reported.ok() ? of_threads : std::move(reported);
+  return false;
+}
+
+MonitoredSession::MonitoredSession(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+StatusOr<std::unique_ptr<MonitoredSession>> MonitoredSession::Create(const Scope& scope, std::unique_ptr<SessionCreator> creator,
+                                                                     MonitoredSessionOptions options) {
+  MR_RETURN_IF_ERROR(scope.status());
+  auto state = std::make_unique<State>(scope, std::move(creator), std::move(options));
+  MR_RETURN_IF_ERROR(state->Begin());
+  MR_RETURN_IF_ERROR(state->MakeLive(/*recovering=*/false));
+  return std::unique_ptr<MonitoredSession>(new MonitoredSession(std::move(state)));
+}
+
+MonitoredSession::~MonitoredSession() {
+  if (const Status status = Close(); !status.ok()) MR_LOG(Error, "the training ended with an error that nobody asked for: ", status.ToString());
+}
+
+Status MonitoredSession::Run(HookedSignature* signature, absl::Span<const Tensor> feeds, const RunOptions& options, RunMetadata* metadata, Tensors* results) {
+  State& state = *state_;
+  while (true) {
+    const std::shared_ptr<State::Live> live = state.live();
+    if (live == nullptr) return FailedPrecondition("the session is closed");
+    Status status;
+    bool ran = false;
+    if (!live->coordinator->ShouldStop()) {
+      if (state.stop.HasBeenNotified()) return FailedPrecondition("a run after the training was asked to stop; ask ShouldStop before it");
+      HookedSignature::Call call{.session = live->session.get(), .hooks = &state.options.hooks, .options = options, .metadata = metadata};
+      if (call.options.cancellation == nullptr) call.options.cancellation = &live->failed;
+      status = signature->Run(feeds, &call, results);
+      ran = true;
+      if (call.stop_requested) live->coordinator->RequestStop();
+      if (status.ok()) {
+        state.lost_since.reset();
+        state.failed = false;
+        return status;
+      }
+    } else if (live->coordinator->status().ok()) {
+      return FailedPrecondition("a run after the training was asked to stop; ask ShouldStop before it");
+    }
+    if (!state.IsLost(&status)) {
+      if (absl::IsOutOfRange(status) && ran) {
+        live->coordinator->RequestStop();
+      } else {
+        state.failed = true;
+      }
+      return status;
+    }
+    if (Status recovered = state.Recover(status); !recovered.ok()) {
+      MutexLock lock(&state.mu);
+      state.closed = true;
+      return recovered;
+    }
+  }
+}
+
+StatusOr<Tensors> MonitoredSession::Run(const ClientSession::Feeds& feeds, const std::vector<Output>& fetches, const std::vector<Operation>& targets) {
+  Tensors results;
+  MR_RETURN_IF_ERROR(Run(RunOptions(), feeds, fetches, targets, &results, nullptr));
+  return results;
+}
+
+Status MonitoredSession::Run(const RunOptions& options, const ClientSession::Feeds& feeds, const std::vector<Output>& fetches,
+                             const std::vector<Operation>& targets, Tensors* results, RunMetadata* metadata) {
+  SignatureKey key = KeyOf(feeds, fetches, targets);
+  std::vector<Tensor> values;
+  for (const auto& [output, value] : feeds) values.push_back(value);
+  auto it = state_->of_runs.find(key);
+  if (it == state_->of_runs.end()) {
+    std::vector<Output> outputs;
+    for (const auto& [output, value] : feeds) outputs.push_back(output);
+    auto made = std::make_shared<HookedSignature>(std::move(outputs), fetches, targets);
+    MR_RETURN_IF_ERROR(made->Check());
+    if (state_->of_runs.size() >= kMostSignatures) state_->of_runs.clear();
+    state_->Remember(made);
+    it = state_->of_runs.emplace(std::move(key), std::move(made)).first;
+  }
+  return Run(it->second.get(), values, options, metadata, results);
+}
+
+StatusOr<MonitoredStep> MonitoredSession::MakeStep(const std::vector<Output>& feeds, const std::vector<Output>& fetches,
+                                                   const std::vector<Operation>& targets) {
+  auto signature = std::make_shared<HookedSignature>(feeds, fetches, targets);
+  MR_RETURN_IF_ERROR(signature->Check());
+  state_->Remember(signature);
+  return MonitoredStep(this, std::move(signature));
+}
+
+Status MonitoredStep::Run(absl::Span<const Tensor> feeds, Tensors* results) const {
+  return session_->Run(signature_.get(), feeds, RunOptions(), nullptr, results);
+}
+
+StatusOr<Tensors> MonitoredStep::operator()(const std::vector<Tensor>& feeds) const {
+  Tensors results;
+  MR_RETURN_IF_ERROR(Run(feeds, &results));
+  return results;
+}
+
+bool MonitoredSession::ShouldStop() const {
+  if (state_->stop.HasBeenNotified()) return true;
+  std::shared_ptr<State::Live> live;
+  {
+    MutexLock lock(&state_->mu);
+    if (state_->closed) return true;
+    live = state_->live_;
+  }
+  if (live == nullptr || !live->coordinator->ShouldStop()) return false;
+  // What a new session may mend, the next run will.
+  const Status why = live->coordinator->status();
+  return why.ok() || !state_->options.recover || !IsSessionLost(why);
+}
+
+void MonitoredSession::RequestStop() {
+  state_->stop.Notify();
+  if (const auto live = state_->live()) live->coordinator->RequestStop();
+}
+
+Status MonitoredSession::Close() {
+  {
+    MutexLock lock(&state_->mu);
+    if (std::exchange(state_->closed, true)) return absl::OkStatus();
+  }
+  const std::shared_ptr<State::Live> live = state_->live();
+  if (live == nullptr) return absl::OkStatus();
+  Status result;
+  if (!state_->failed && live->coordinator->status().ok()) {
+    for (const auto& hook : state_->options.hooks) {
+      const Status status = hook->End(live->session.get());
+      if (result.ok()) result = status;
+    }
+  }
+  live->coordinator->RequestStop();
+  const Status threads = live->coordinator->Join(state_->options.stop_grace_period_secs);
+  if (!threads.ok()) result = threads;
+  state_->CloseLive();
+  return result;
+}
+
+ClientSession* MonitoredSession::raw_session() const {
+  const auto live = state_->live();
+  return live == nullptr ? nullptr : live->session.get();
+}
+
+Coordinator* MonitoredSession::coordinator() const {
+  const auto live = state_->live();
+  return live == nullptr ? nullptr : live->coordinator.get();
+}
+
+int MonitoredSession::sessions_made() const {
+  MutexLock lock(&state_->mu);
+  return state_->sessions_made;
+}
+
+}  // namespace millrace

@@ -1,0 +1,109 @@
+#include <optional>
+#include <utility>
+
+#include "millrace/train/checkpoint_saver_hook.h"
+#include "millrace/train/global_step.h"
+#include "millrace/train/hooks.h"
+#include "millrace/train/monitored_session.h"
+#include "millrace/train/step_counter_hook.h"
+#include "millrace/train/summary_saver_hook.h"
+
+namespace millrace {
+namespace {
+
+// How often something is done: by steps or by time; neither: never.
+struct HowOften {
+  std::optional<int64_t> steps;
+  std::optional<absl::Duration> secs;
+  bool never() const { return !steps && !secs; }
+};
+
+// What the user said of the two, or else the default. Zero and an infinite time switch off.
+StatusOr<HowOften> Choose(const char* what, std::optional<int64_t> steps, std::optional<absl::Duration> secs, HowOften otherwise) {
+  if (steps && *steps < 0) return InvalidArgument(what, "_steps is ", *steps);
+  if (secs && *secs < absl::ZeroDuration()) return InvalidArgument(what, "_secs is ", absl::FormatDuration(*secs));
+  HowOften chosen = steps || secs ? HowOften{steps, secs} : otherwise;
+  if (chosen.steps == 0) chosen.steps.reset();
+  if (chosen.secs && (*chosen.secs == absl::ZeroDuration() || *chosen.secs == absl::InfiniteDuration())) chosen.secs.reset();
+  if (chosen.steps && chosen.secs) return InvalidArgument("give one of ", what, "_steps and ", what, "_secs");
+  return chosen;
+}
+
+// The chief's hooks and what they write with. Each of them keeps all alive.
+struct ChiefServices {
+  std::shared_ptr<Scaffold> scaffold;
+  std::unique_ptr<FileWriter> writer;
+  std::optional<StepCounterHook> step_counter;
+  std::optional<SummarySaverHook> summaries;
+  std::optional<CheckpointSaverHook> checkpoints;
+};
+
+StatusOr<Hooks> MakeChiefHooks(const Scope& scope, const MonitoredTrainingSessionOptions& options, const HowOften& save_checkpoint,
+                               const HowOften& save_summaries) {
+  auto services = std::make_shared<ChiefServices>();
+  services->scaffold = options.scaffold;
+  Hooks hooks;
+  const auto add = [&](SessionRunHook* hook) { hooks.push_back(std::shared_ptr<SessionRunHook>(services, hook)); };
+  const std::string& events = options.summary_dir.empty() ? options.checkpoint_dir : options.summary_dir;
+  const bool counts = FindGlobalStep(scope).has_value();
+  if (!events.empty()) {
+    MR_ASSIGN_OR_RETURN(services->writer, FileWriter::Create(events, {.clock = options.wait.clock}));
+  }
+  if (!events.empty() && counts && options.log_step_count_steps > 0) {
+    add(&services->step_counter.emplace(
+        StepCounterHookOptions{.every_n_steps = options.log_step_count_steps, .writer = services->writer.get(), .clock = options.wait.clock}));
+  }
+  if (!events.empty() && !save_summaries.never() && !options.scaffold->summary_op.empty()) {
+    add(&services->summaries.emplace(SummarySaverHookOptions{.save_steps = save_summaries.steps,
+                                                             .save_every = save_summaries.secs,
+                                                             .writer = services->writer.get(),
+                                                             .summary = options.scaffold->summary_op,
+                                                             .clock = options.wait.clock}));
+  }
+  if (!options.checkpoint_dir.empty() && !save_checkpoint.never()) {
+    add(&services->checkpoints.emplace(CheckpointSaverHookOptions{.checkpoint_dir = options.checkpoint_dir,
+                                                                  .save_steps = save_checkpoint.steps,
+                                                                  .save_every = save_checkpoint.secs,
+                                                                  .saver = options.scaffold->saver.get(),
+                                                                  .writer = services->writer.get(),
+                                                                  .clock = options.wait.clock}));
+  }
+  return hooks;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<MonitoredSession>> MonitoredTrainingSession(const Scope& scope, MonitoredTrainingSessionOptions options) {
+  MR_RETURN_IF_ERROR(scope.status());
+  if (!options.session.target.empty() && options.session.target != options.master) {
+    return InvalidArgument("the session's target '", options.session.target, "' is not the master '", options.master, "'");
+  }
+  MR_ASSIGN_OR_RETURN(const HowOften save_checkpoint, Choose("save_checkpoint", options.save_checkpoint_steps, options.save_checkpoint_secs,
+                                                             {.steps = std::nullopt, .secs = absl::Seconds(600)}));
+  MR_ASSIGN_OR_RETURN(const HowOften save_summaries,
+                      Choose("save_summaries", options.save_summaries_steps, options.save_summaries_secs, {.steps = 100, .secs = std::nullopt}));
+  if (options.scaffold == nullptr) options.scaffold = std::make_shared<Scaffold>();
+  SessionOptions session = options.session;
+  session.target = options.master;
+  MonitoredSessionOptions monitored{.loss = options.loss,
+                                    .stop_grace_period_secs = options.stop_grace_period_secs,
+                                    .max_wait_secs = options.max_wait_secs,
+                                    .wait = options.wait};
+  std::unique_ptr<SessionCreator> creator;
+  if (options.is_chief) {
+    creator = ChiefSessionCreator({.session = session,
+                                   .scaffold = options.scaffold,
+                                   .checkpoint_dir = options.checkpoint_dir,
+                                   .checkpoint_filename_with_path = options.checkpoint_filename_with_path,
+                                   .keep_values = options.keep_values,
+                                   .max_wait_secs = options.max_wait_secs});
+    monitored.late_hooks = [&] { return MakeChiefHooks(scope, options, save_checkpoint, save_summaries); };
+    monitored.hooks.insert(monitored.hooks.end(), options.chief_only_hooks.begin(), options.chief_only_hooks.end());
+  } else {
+    creator = WorkerSessionCreator({.session = session, .scaffold = options.scaffold, .max_wait_secs = options.max_wait_secs});
+  }
+  monitored.hooks.insert(monitored.hooks.end(), options.hooks.begin(), options.hooks.end());
+  return MonitoredSession::Create(scope, std::move(creator), std::move(monitored));
+}
+
+}  // namespace millrace

@@ -1,0 +1,91 @@
+// What the chief's own hooks leave behind, and what the next training makes of it.
+#include "millrace/train/summary.h"
+#include "millrace/train/train_testing.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class MonitoredTrainingSessionTest : public testing::Test {
+ protected:
+  std::vector<std::string> Files(const std::string& folder = "") {
+    const StatusOr<std::vector<std::string>> files = FileSystem::Posix()->List(folder.empty() ? dir_.path() : folder);
+    return files.ok() ? *files : std::vector<std::string>();
+  }
+  const TempDirectory dir_ = TempDirectory::Make("monitored_training_test").value();
+};
+
+TEST_F(MonitoredTrainingSessionTest, ATrainingGoesOnWhereTheOneBeforeEnded) {
+  for (const int64_t last : {30, 50}) {
+    CountingModel model;
+    ScalarSummary(model.scope, "w_now", model.w);
+    auto session = MonitoredTrainingSession(model.scope, {.checkpoint_dir = dir_.path(), .hooks = {StopAt(last)}, .save_checkpoint_steps = 10}).value();
+    int runs = 0;
+    while (!session->ShouldStop()) {
+      ASSERT_EQ(session->Run(model.train), absl::OkStatus());
+      ++runs;
+    }
+    EXPECT_EQ(runs, last == 30 ? 30 : 20);
+    EXPECT_EQ(session->Close(), absl::OkStatus());
+    EXPECT_EQ(LatestCheckpoint(dir_.path()).value(), absl::StrCat(dir_.File("model.ckpt"), "-", last));
+  }
+  EXPECT_THAT(Files(), Contains(HasSubstr("events.out.tfevents")));
+}
+
+TEST_F(MonitoredTrainingSessionTest, ACheckpointOfAnotherPlaceMayBeTheBeginning) {
+  const std::string first = dir_.File("first"), second = dir_.File("second");
+  {
+    CountingModel model;
+    auto session = MonitoredTrainingSession(model.scope, {.checkpoint_dir = first}).value();
+    for (int i = 0; i < 7; ++i) ASSERT_EQ(session->Run(model.train), absl::OkStatus());
+    ASSERT_EQ(session->Close(), absl::OkStatus());
+  }
+  CountingModel model;
+  auto session = MonitoredTrainingSession(model.scope, {.checkpoint_dir = second, .checkpoint_filename_with_path = LatestCheckpoint(first).value()}).value();
+  EXPECT_EQ(session->Run({model.w}).value()[0].scalar<float>(), 7);
+  EXPECT_EQ(LatestCheckpoint(second).value(), second + "/model.ckpt-7");
+}
+
+TEST_F(MonitoredTrainingSessionTest, WhatIsSwitchedOffWritesNothing) {
+  CountingModel model;
+  ScalarSummary(model.scope, "w_now", model.w);
+  {
+    auto session = MonitoredTrainingSession(model.scope, {.checkpoint_dir = dir_.path(), .save_checkpoint_secs = absl::InfiniteDuration(), .save_summaries_steps = 0}).value();
+    ASSERT_EQ(session->Run(model.train), absl::OkStatus());
+    ASSERT_EQ(session->Close(), absl::OkStatus());
+  }
+  EXPECT_THAT(Files(), Not(Contains(HasSubstr("model.ckpt"))));
+}
+
+TEST_F(MonitoredTrainingSessionTest, OnlyTheChiefWrites) {
+  auto servers = StartServers({{"ps", 1}, {"worker", 2}});
+  CountingModel of_chief = CountingModel::OfWorker(0), of_worker = CountingModel::OfWorker(1);
+  auto chief_only = std::make_shared<RecordingHook>();
+  auto chief = MonitoredTrainingSession(of_chief.scope, {.master = servers[1]->target(), .checkpoint_dir = dir_.File("chief"), .chief_only_hooks = {chief_only}}).value();
+  auto worker = MonitoredTrainingSession(of_worker.scope, {.master = servers[2]->target(), .is_chief = false, .checkpoint_dir = dir_.File("worker"), .chief_only_hooks = {chief_only}}).value();
+  ASSERT_EQ(worker->Run(of_worker.train), absl::OkStatus());
+  EXPECT_THAT(chief_only->seen, testing::ElementsAre("begin", "created"));
+  EXPECT_EQ(worker->Close(), absl::OkStatus());
+  EXPECT_EQ(chief->Close(), absl::OkStatus());
+  EXPECT_THAT(Files(dir_.File("worker")), IsEmpty());
+  EXPECT_THAT(Files(dir_.File("chief")), Contains("model.ckpt-1.index"));
+}
+
+TEST_F(MonitoredTrainingSessionTest, MisuseIsNamed) {
+  CountingModel model;
+  const auto message = [&](MonitoredTrainingSessionOptions options) { return std::string(MonitoredTrainingSession(model.scope, std::move(options)).status().message()); };
+  EXPECT_THAT(message({.save_checkpoint_secs = absl::Seconds(1), .save_checkpoint_steps = 1}), HasSubstr("one of save_checkpoint_steps and save_checkpoint_secs"));
+  EXPECT_THAT(message({.save_summaries_steps = -1}), HasSubstr("save_summaries_steps is -1"));
+  EXPECT_THAT(message({.master = "grpc://localhost:1", .session = {.target = "grpc://localhost:2"}}), HasSubstr("is not the master"));
+  EXPECT_THAT(message({.checkpoint_filename_with_path = dir_.File("nothing-1")}), HasSubstr("nothing-1"));
+  const Scope bare = Scope::NewRoot();
+  const Var v(bare, "v", 1.0f);
+  EXPECT_THAT(MonitoredTrainingSession(bare, {.checkpoint_dir = dir_.path()}).status().message(), HasSubstr("no global step"));
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,231 @@
+#include "millrace/train/session_manager.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "millrace/base/log.h"
+#include "millrace/cluster/local_servers.h"
+#include "millrace/graph/device_name.h"
+#include "millrace/train/global_step.h"
+#include "millrace/train/progress.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kNamesShown = 5;
+
+// "w, b, c, d, e and 12 more".
+std::string ShortList(std::vector<std::string> names) {
+  const size_t all = names.size();
+  if (all > kNamesShown) names.resize(kNamesShown);
+  return absl::StrCat(absl::StrJoin(names, ", "), all > kNamesShown ? absl::StrCat(" and ", all - kNamesShown, " more") : "");
+}
+
+// The tasks that nodes ask for. The master's own is always part of a session. Empty when no node asks for any, or one asks for a device of any task.
+std::vector<std::string> TasksOf(const Graph& graph) {
+  std::set<std::string> asked, tasks;
+  for (const Node* node : graph.nodes()) asked.insert(node->requested_device());
+  for (const pb::FunctionDef& function : graph.library().function()) {
+    for (const pb::NodeDef& node : function.node_def()) asked.insert(node.device());
+  }
+  for (const std::string& device : asked) {
+    StatusOr<DeviceName> name = DeviceName::Parse(device);
+    if (!name.ok() || !name->job.has_value()) {
+      if (name.ok() && !name->task.has_value()) continue;
+      return {};
+    }
+    name->type.reset();
+    name->index.reset();
+    tasks.insert(name->ToString());
+  }
+  return {tasks.begin(), tasks.end()};
+}
+
+SessionOptions ForThisGraph(SessionOptions session, const Graph& graph) {
+  if (!session.target.empty() && session.device_filters.empty() && session.config.device_filters_size() == 0) session.device_filters = TasksOf(graph);
+  return session;
+}
+
+}  // namespace
+
+bool IsSessionLost(const Status& status) { return absl::IsUnavailable(status) || absl::IsAborted(status); }
+
+// One session on its way.
+class SessionManager::Attempt {
+ public:
+  Attempt(const SessionManager& manager, NamedWait& wait) : manager_(manager), options_(manager.options_), wait_(wait) {}
+
+  // The first thing that is asked of the server: now it makes the session, for which it waits for the tasks.
+  Status Open(SessionOptions options) {
+    target_ = options.target;
+    const absl::Duration left = std::max(wait_.left(), absl::Milliseconds(1));
+    // How long the master waits for tasks; the limit of steps is SessionOptions::operation_timeout, which this is not.
+    if (!options.target.empty() && left < absl::Hours(24 * 7)) options.config.set_operation_timeout_in_ms(absl::ToInt64Milliseconds(left));
+    MR_ASSIGN_OR_RETURN(ClientSession session, ClientSession::Create(manager_.scope_, options));
+    result.session = std::make_unique<ClientSession>(std::move(session));
+    if (options_.ready_op.empty()) return absl::OkStatus();
+    return result.session->MakeStep({}, {options_.ready_op}).status();
+  }
+
+  // The names that a ready op gives; none when it is empty.
+  StatusOr<std::vector<std::string>> Missing(const Output& ready) {
+    if (ready.empty()) return std::vector<std::string>();
+    MR_ASSIGN_OR_RETURN(const Tensors names, result.session->Run({ready}));
+    if (names[0].dtype() != DType::kString) return InvalidArgument("the ready op ", ready.name(), " gives no strings");
+    const auto flat = names[0].flat<std::string>();
+    return std::vector<std::string>(flat.begin(), flat.end());
+  }
+
+  // Runs the local initializers, once, when they may run; gives what is missing until then.
+  StatusOr<std::vector<std::string>> InitializeLocally() {
+    if (options_.local_init_op.empty() || local_done_) return std::vector<std::string>();
+    MR_ASSIGN_OR_RETURN(std::vector<std::string> missing, Missing(options_.ready_for_local_init_op));
+    if (!missing.empty()) return missing;
+    MR_RETURN_IF_ERROR(result.session->Run(options_.local_init_feed, {}, {options_.local_init_op}).status());
+    local_done_ = true;
+    return missing;
+  }
+
+  Status ReadStep() {
+    const std::optional<Var> step = FindGlobalStep(manager_.scope_);
+    if (!step) return absl::OkStatus();
+    MR_ASSIGN_OR_RETURN(result.step, ReadGlobalStep(result.session.get(), *step));
+    return absl::OkStatus();
+  }
+
+  // What follows when the variables should have their values, whoever gave them.
+  Status Finish(const std::string& by) {
+    MR_ASSIGN_OR_RETURN(std::vector<std::string> missing, InitializeLocally());
+    if (!missing.empty()) return FailedPrecondition("after ", by, " there is still no value for ", ShortList(missing));
+    MR_ASSIGN_OR_RETURN(missing, Missing(options_.ready_op));
+    if (!missing.empty()) return FailedPrecondition("after ", by, " there is still no value for ", ShortList(missing));
+    return ReadStep();
+  }
+
+  Status GiveValues(const PrepareOptions& prepare, bool may_initialize);
+  Status AwaitValues();
+
+  PreparedSession result;
+
+ private:
+  // At which step the variables are that are about to be overwritten, when they all have values.
+  StatusOr<std::string> StepToLose() {
+    MR_RETURN_IF_ERROR(ReadStep());
+    return result.step.value_or(0) == 0 ? "" : absl::StrCat("; the variables were at step ", *std::exchange(result.step, std::nullopt));
+  }
+  StatusOr<std::string> FindCheckpoint(const PrepareOptions& prepare);
+
+  const SessionManager& manager_;
+  const SessionManagerOptions& options_;
+  NamedWait& wait_;
+  std::string target_;
+  bool local_done_ = false;
+};
+
+StatusOr<std::string> SessionManager::Attempt::FindCheckpoint(const PrepareOptions& prepare) {
+  if (prepare.saver == nullptr) return "";
+  if (!prepare.checkpoint_path.empty()) return prepare.checkpoint_path;
+  while (!prepare.checkpoint_dir.empty()) {
+    MR_ASSIGN_OR_RETURN(std::string found, LatestCheckpoint(prepare.checkpoint_dir));
+    if (!found.empty() || !prepare.wait_for_checkpoint) return found;
+    MR_RETURN_IF_ERROR(wait_.Again(absl::StrCat("a checkpoint in ", prepare.checkpoint_dir)));
+  }
+  return "";
+}
+
+Status SessionManager::Attempt::GiveValues(const PrepareOptions& prepare, bool may_initialize) {
+  const auto at_step = [this] { return result.step ? absl::StrCat(" at step ", *result.step) : std::string(); };
+  std::vector<std::string> missing;
+  const bool can_tell = !options_.ready_op.empty();
+  const Output global_ready = options_.ready_for_local_init_op.empty() ? options_.ready_op : options_.ready_for_local_init_op;
+  if (can_tell) {
+    MR_ASSIGN_OR_RETURN(missing, Missing(global_ready));
+  }
+  const bool have_values = can_tell && missing.empty() && FindGlobalStep(manager_.scope_).has_value();
+  if (can_tell && missing.empty() && prepare.keep_values) {
+    MR_RETURN_IF_ERROR(Finish("keeping the values of the variables"));
+    MR_LOG(Info, "the variables have kept their values: training goes on", at_step());
+    return absl::OkStatus();
+  }
+  std::string lost;
+  if (have_values) {
+    MR_ASSIGN_OR_RETURN(lost, StepToLose());
+  }
+  MR_ASSIGN_OR_RETURN(result.restored_from, FindCheckpoint(prepare));
+  if (!result.restored_from.empty()) {
+    ReportProgress({.phase = absl::StrCat("restoring ", result.restored_from)});
+    MR_RETURN_IF_ERROR(prepare.saver->Restore(result.session.get(), result.restored_from));
+    MR_RETURN_IF_ERROR(Finish(absl::StrCat("restoring ", result.restored_from)));
+    MR_LOG(Info, "restored ", result.restored_from, ": training resumes", at_step(), lost);
+    return absl::OkStatus();
+  }
+  if (!may_initialize) {
+    result.initialized = can_tell && missing.empty();
+    return result.initialized ? Finish("finding the variables with values") : absl::OkStatus();
+  }
+  ReportProgress({.phase = "initialising"});
+  if (!prepare.init_op.empty()) MR_RETURN_IF_ERROR(result.session->Run(prepare.init_feed, {}, {prepare.init_op}).status());
+  if (prepare.init_fn != nullptr) MR_RETURN_IF_ERROR(prepare.init_fn(result.session.get()));
+  const std::string by = prepare.init_op.empty() ? "the init_fn" : absl::StrCat("init op '", prepare.init_op.name(), "'");
+  MR_RETURN_IF_ERROR(Finish(by));
+  MR_LOG(Info, "initialised the variables: training begins", at_step(), lost);
+  return absl::OkStatus();
+}
+
+Status SessionManager::Attempt::AwaitValues() {
+  while (true) {
+    MR_ASSIGN_OR_RETURN(std::vector<std::string> missing, InitializeLocally());
+    if (missing.empty()) {
+      MR_ASSIGN_OR_RETURN(missing, Missing(options_.ready_op));
+    }
+    if (missing.empty()) return ReadStep();
+    MR_RETURN_IF_ERROR(wait_.Again(absl::StrCat(manager_.Chief(target_), " (the chief) to initialise ", ShortList(missing))));
+  }
+}
+
+StatusOr<PreparedSession> SessionManager::Retry(const SessionOptions& session, absl::Duration max_wait,
+                                                const std::function<Status(Attempt&)>& prepare) const {
+  MR_RETURN_IF_ERROR(scope_.status());
+  NamedWait wait("the session", options_.wait, max_wait, WaitsOfServer(session.target));
+  const SessionOptions options = ForThisGraph(session, *scope_.graph());
+  while (true) {
+    Attempt attempt(*this, wait);
+    Status status = attempt.Open(options);
+    // Of a limit that is shorter than ours.
+    const bool early = absl::IsDeadlineExceeded(status) && wait.left() > absl::Milliseconds(300);
+    if (status.ok()) status = prepare(attempt);
+    if (status.ok()) return std::move(attempt.result);
+    if (attempt.result.session != nullptr) attempt.result.session->session().Close().IgnoreError();
+    if (!IsSessionLost(status) && !early) return status;
+    MR_RETURN_IF_ERROR(wait.Again(absl::StrCat(options.target.empty() ? "a session" : options.target, ": ", status.message())));
+  }
+}
+
+StatusOr<PreparedSession> SessionManager::PrepareSession(const PrepareOptions& options) const {
+  if (options.init_op.empty() && options.init_fn == nullptr && options.saver == nullptr && options_.local_init_op.empty()) {
+    return InvalidArgument("there is nothing that could give the variables their values: neither init op, init_fn, saver nor local init op");
+  }
+  return Retry(options.session, options.max_wait, [&](Attempt& attempt) { return attempt.GiveValues(options, /*may_initialize=*/true); });
+}
+
+StatusOr<PreparedSession> SessionManager::RecoverSession(const PrepareOptions& options) const {
+  return Retry(options.session, options.max_wait, [&](Attempt& attempt) { return attempt.GiveValues(options, /*may_initialize=*/false); });
+}
+
+StatusOr<PreparedSession> SessionManager::WaitForSession(const SessionOptions& session, absl::Duration max_wait) const {
+  return Retry(session, max_wait, [](Attempt& attempt) { return attempt.AwaitValues(); });
+}
+
+std::string SessionManager::Chief(const std::string& target) const {
+  if (!options_.chief.empty()) return options_.chief;
+  if (const std::shared_ptr<const LocalServer> server = FindLocalServer(target)) {
+    for (const char* job : {"chief", "master"}) {
+      if (server->cluster.jobs().contains(job)) return absl::StrCat(job, "/0");
+    }
+  }
+  return "worker/0";
+}
+
+}  // namespace millrace
