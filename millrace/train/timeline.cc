@@ -175,7 +175,7 @@ class Builder {
     const std::string step = absl::StrCat("\"step\": ", part.global_step(), ", \"run_by\": ", JsonText(ShortTaskName(part.task())));
     if (part.end_nanos() > part.begin_nanos()) {
       const std::string client = ClientOf(part);
-      trace_.Add(ShortTaskName(part.task()), kSteps, "steps",
+      trace_.Add(ShortTaskName(part.task()), {kSteps, "steps"},
                  {.name = absl::StrCat("step ", part.global_step()), .category = "Step", .start = Aligned(client, Time(part.begin_nanos())),
                   .end = Aligned(client, Time(part.end_nanos())), .args = step});
     }
@@ -192,7 +192,7 @@ class Builder {
     if (node.node_name() == kRunGraph) {
       event.name = node.timeline_label();
       event.category = "Call";
-      return trace_.Add(process, kCalls, "calls", std::move(event));
+      return trace_.Add(process, {kCalls, "calls"}, std::move(event));
     }
     const std::string op = OpOf(node);
     double bytes = 0;
@@ -203,7 +203,9 @@ class Builder {
     const bool waits = Waits(op);
     // Threads are numbered as they come, so that a number of TensorFlow's is no longer than ours.
     const auto [thread, is_new] = threads_[task].try_emplace(node.thread_id(), threads_[task].size() + 1);
-    trace_.Add(process, waits ? kWaiting : kThreads, waits ? absl::StrCat(DeviceOf(device), " waiting") : absl::StrFormat("%s thread %02d", DeviceOf(device), thread->second),
+    trace_.Add(process,
+               waits ? TraceLane{kWaiting, absl::StrCat(DeviceOf(device), " waiting")}
+                     : TraceLane{kThreads, absl::StrFormat("%s thread %02d", DeviceOf(device), thread->second), /*nests=*/true},
                std::move(event));
   }
 
@@ -221,14 +223,11 @@ class Builder {
       absl::StrAppend(&event.args, ", \"waited_us\": ", std::max<int64_t>(0, sent - start) / 1000);
       // Within what the receiver saw, as far as clocks are known.
       const int64_t shown = std::clamp(sent, start, end - 1);
-      trace_.Add(ShortTaskName(task), kReceives, "receives", event);
-      trace_.Add(ShortTaskName(task), kReceives, "receives",
-                 {.name = absl::StrCat("transfer of ", received.tensor), .category = "Transfer", .start = shown, .end = end, .args = event.args});
-      trace_.Add(ShortTaskName(sender), kSends, "sends",
+      event.inside.push_back({.name = absl::StrCat("transfer of ", received.tensor), .category = "Transfer", .start = shown, .end = end, .args = event.args});
+      trace_.Add(ShortTaskName(sender), {kSends, "sends"},
                  {.name = absl::StrCat("send ", received.tensor), .category = "Transfer", .start = sent, .end = std::max(end, sent + 1), .args = event.args, .arrow_out = arrows_});
-      return;
     }
-    trace_.Add(ShortTaskName(task), kReceives, "receives", std::move(event));
+    trace_.Add(ShortTaskName(task), {kReceives, "receives"}, std::move(event));
   }
 
   std::vector<std::string> Processes() const {

@@ -18,12 +18,12 @@ std::string Micros(int64_t nanos) {
   return absl::StrFormat("%s%d.%03d", negative ? "-" : "", size / 1000, size % 1000);
 }
 
-// Events that nest, but never overlap otherwise: what is open on a lane.
+// What is open on a lane.
 class Stack {
  public:
-  bool Takes(const TraceEvent& event) {
+  bool Takes(const TraceEvent& event, bool nests) {
     while (!ends_.empty() && ends_.back() <= event.start) ends_.pop_back();
-    if (!ends_.empty() && event.end > ends_.back()) return false;
+    if (!ends_.empty() && (!nests || event.end > ends_.back())) return false;
     ends_.push_back(event.end);
     return true;
   }
@@ -38,9 +38,9 @@ std::string JsonText(absl::string_view text) {
   return nlohmann::json(std::string(text)).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
-void TraceWriter::Add(const std::string& process, int order, const std::string& lane, TraceEvent event) {
+void TraceWriter::Add(const std::string& process, const TraceLane& lane, TraceEvent event) {
   event.end = std::max(event.end, event.start + 1);  // a viewer drops what takes no time
-  processes_[process][{order, lane}].push_back(std::move(event));
+  processes_[process][lane].push_back(std::move(event));
 }
 
 int64_t TraceWriter::FirstStart() const {
@@ -75,17 +75,21 @@ std::string TraceWriter::Events(const std::vector<std::string>& processes, int64
       std::vector<Stack> stacks;
       for (const TraceEvent& event : events) {
         size_t at = 0;
-        while (at < stacks.size() && !stacks[at].Takes(event)) ++at;
+        while (at < stacks.size() && !stacks[at].Takes(event, lane.nests)) ++at;
         if (at == stacks.size()) {
-          stacks.emplace_back().Takes(event);
-          const std::string name = at == 0 ? lane.second : absl::StrCat(lane.second, " (", at + 1, ")");
+          stacks.emplace_back().Takes(event, lane.nests);
+          const std::string name = at == 0 ? lane.name : absl::StrCat(lane.name, " (", at + 1, ")");
           meta("thread_name", pid, tid + at, absl::StrCat("\"name\": ", JsonText(name)));
           meta("thread_sort_index", pid, tid + at, absl::StrCat("\"sort_index\": ", tid + at));
         }
         const std::string where = absl::StrFormat(R"("pid": %d, "tid": %d)", pid, tid + at);
         const int64_t start = event.start - origin, end = event.end - origin;
-        lines.push_back(absl::StrFormat(R"({"name": %s, "cat": "%s", "ph": "X", %s, "ts": %s, "dur": %s, "args": {%s}})", JsonText(event.name),
-                                        event.category, where, Micros(start), Micros(end - start), event.args));
+        const auto slice = [&](const TraceEvent& e) {
+          lines.push_back(absl::StrFormat(R"({"name": %s, "cat": "%s", "ph": "X", %s, "ts": %s, "dur": %s, "args": {%s}})", JsonText(e.name), e.category,
+                                          where, Micros(e.start - origin), Micros(e.end - e.start), e.args));
+        };
+        slice(event);
+        for (const TraceEvent& part : event.inside) slice(part);
         // An arrow ends in the slice that is there at its time, so a little before the end.
         if (event.arrow_out != 0) {
           lines.push_back(absl::StrFormat(R"({"name": "sent", "cat": "Sent", "ph": "s", "id": %d, %s, "ts": %s})", event.arrow_out, where, Micros(start)));
