@@ -280,15 +280,19 @@ class HangTest(ServeTest):
         result = self.millrace("status", "--json", "--target", server.target, "--hang_after=0.3", *flags)
         return json.loads(result.stdout)["hang"], result.returncode
 
-    def hangs(self, server, *flags):
-        return self.until(lambda: self.hang(server, *flags)[0])
+    def hangs(self, server, *flags, waits=1):
+        """What it says once so many wait."""
+        def found():
+            hang = self.hang(server, *flags)[0]
+            return hang and len(hang["waits"]) >= waits and hang
+        return self.until(found)
 
     def test_a_queue_that_nobody_fills_is_named(self):
         ps, worker = self.cluster()
         self.assertEqual(self.hang(worker), (None, 0))
         self.start_probe(worker, "block", PS, WORKER)
-        hang = self.hangs(worker)
-        self.assertRegex(hang["cause"], r"^FIFOQueue 'numbers' on ps/0 stays empty and nobody fills it: ps/0 waits .* at node take for 1 element of ")
+        hang = self.hangs(worker, waits=2)
+        self.assertRegex(hang["cause"], r"^FIFOQueue 'numbers' on ps/0 stays empty and nobody fills it: ps/0 waits .* at node take for 1 element \(step ")
         self.assertIn(" for tensor take", "".join(hang["waits"]))
         text = self.millrace("status", "--target", ps.target, "--hang_after=0.3")
         self.assertEqual(text.returncode, 3)
@@ -314,7 +318,7 @@ class HangTest(ServeTest):
                 self.assertLess(time.monotonic() - begin, 10)
                 self.assertEqual(text.returncode, 1)
                 if peer_timeout == "60":
-                    hang = self.hangs(worker, "--timeout=1")
+                    hang = self.hangs(worker, "--timeout=1", waits=3)
                     self.assertRegex(hang["cause"], r"^ps/0 at localhost:%d does not answer: it is stopped, swamped or cut off; worker/0 waits for it$" % ps.port)
                     self.assertRegex("\n".join(hang["waits"]), r"worker/0 waits .* for tensor take\S* from ps/0")
                 ps.process.send_signal(signal.SIGCONT)
@@ -326,7 +330,6 @@ class HangTest(ServeTest):
         self.start_probe(servers[1], "block", "/job:worker/task:1", WORKER)
         self.hangs(servers[1])
         servers[2].process.send_signal(signal.SIGSTOP)
-        hang = self.hangs(servers[1], "--timeout=1")
         self.until(lambda: self.hangs(servers[1], "--timeout=1")["cause"].startswith("worker/1 at localhost:%d does not answer" % one))
         servers[2].process.send_signal(signal.SIGCONT)
 
