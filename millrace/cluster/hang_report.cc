@@ -227,6 +227,14 @@ class Explanation {
     return absl::StrCat(who, " at node ", wait.node(), " for ", wait.what(), step);
   }
 
+  // The same without the resource, where that is named before.
+  std::string Brief(const Hung& hung) const {
+    const Wait& wait = *hung.wait;
+    const bool counts = wait.kind() == Wait::ELEMENTS && wait.needs() > 0;
+    return absl::StrCat(ShortTaskName(hung.view->task), " waits ", AgeText(hung.age), " at node ", wait.node(),
+                        counts ? absl::StrCat(" for ", wait.needs(), wait.needs() == 1 ? " element" : " elements") : "", StepText(hung, DriverOf(wait.step_id())));
+  }
+
   // Why a task does not do what others wait for; "" when it is at something.
   std::string Idleness(const TaskView& view) const {
     if (!view.answer.ok()) return "does not answer";
@@ -269,7 +277,7 @@ class Explanation {
         return JudgeElements(hung, add);
       case Wait::ROOM:
         return add(kNoRoom, absl::StrCat(wait.resource(), " on ", ShortTaskName(hung.view->task), " stays full (", wait.has(), " of ", wait.needs(),
-                                         " elements) and nobody takes from it: ", Line(hung)));
+                                         " elements) and nobody takes from it: ", Brief(hung)));
       default:
         return add(kUnknown, Line(hung));
     }
@@ -304,17 +312,17 @@ class Explanation {
       const std::string fill = absl::StrCat(what, " has ", wait.has(), " of ", wait.needs(), " gradients: ");
       if (!missing.empty()) return add(kShortOfWorkers, absl::StrCat(fill, "none comes from ", Listed(missing)));
       if (!busy_tasks_.empty()) return;
-      return add(kShort, absl::StrCat(fill, "every worker waits, so more are required than come, or they were dropped as stale; ", Line(hung)));
+      return add(kShort, absl::StrCat(fill, "every worker waits, so more are required than come, or they were dropped as stale; ", ShortTaskName(hung.view->task), " waits ", AgeText(hung.age), " at node ", wait.node()));
     }
     if (!busy_tasks_.empty()) return;  // somebody is at work on what may fill it
     const std::string by = missing.empty() ? "" : absl::StrCat("; not running: ", Listed(missing));
     if (IsBarrier(wait)) {
       return add(kBarrier, absl::StrCat(what, " is short of ", wait.needs() - wait.has(), " (", wait.has(), " of ", wait.needs(),
-                                        " elements): ", Line(hung), by));
+                                        " elements): ", Brief(hung), by));
     }
     const bool tokens = absl::StrContains(absl::AsciiStrToLower(wait.resource()), "token");
     const std::string fill = wait.needs() == 0 ? "gives nothing" : wait.has() == 0 ? "stays empty" : absl::StrCat("has ", wait.has(), " of the ", wait.needs(), " that are wanted");
-    add(tokens ? kTokens : kNoElements, absl::StrCat(what, " ", fill, " and nobody fills it: ", Line(hung), by));
+    add(tokens ? kTokens : kNoElements, absl::StrCat(what, " ", fill, " and nobody fills it: ", Brief(hung), by));
   }
 
   const absl::Span<const TaskView> tasks_;

@@ -1,5 +1,6 @@
 #include "millrace/ops/data_flow/tuple_queue.h"
 
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -370,7 +371,8 @@ std::string TupleQueue::DebugString() const {
 
 void TupleQueue::Describe(const Taken* taken, Wait* wait) const {
   MutexLock lock(&mu_);
-  const std::string fill = absl::StrCat(" (", store_->size(), " of ", options_.capacity, " elements)");
+  const bool bounded = options_.capacity < std::numeric_limits<int32_t>::max();
+  const std::string fill = absl::StrCat(" (", store_->size(), bounded ? absl::StrCat(" of ", options_.capacity) : "", " elements)");
   if (taken == nullptr) {
     wait->what += fill;
     wait->has = store_->size();
