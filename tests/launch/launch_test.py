@@ -118,6 +118,11 @@ print(json.dumps(config["cluster"], sort_keys=True))
         job = self.run_job("--workers", "1", "--", "echo", "serve", "--", "status", "--help")
         self.assertEqual(job.stdout, "[worker/0] serve -- status --help\n")
 
+    def test_a_side_job_knows_the_cluster_and_is_not_in_it(self):
+        job = self.run_job("--workers", "1", "--side_job", "board=1", "--job_program", "board=echo {cluster_spec} at {port}", "--", "echo", "{cluster_spec}")
+        self.assertRegex(job.stdout, r"\[worker/0\] worker\|localhost:\d+\n")
+        self.assertRegex(job.stdout, r"\[board/0\] worker\|localhost:\d+ at \d+\n")
+
     def test_a_job_may_have_a_program_of_its_own(self):
         job = self.run_job("--workers", "1", "--job", "side=1", "--job_program", "side=echo 'a  b' {task_index}", "--", "echo", "main")
         self.assertIn("[side/0] a  b 0\n", job.stdout)
@@ -456,8 +461,8 @@ class HangTest(LaunchTest):
 
     def blocked(self, *words):
         """A client that wants an element of a queue that stays empty, on two servers."""
-        return self.launch("--ps", "1", "--workers", "1", "--job", "client=1", "--serve", "ps", "--serve", "worker", "--service_job", "ps",
-                           "--service_job", "worker", "--hang_after", "1", *words, "--", PROBE, "--target=grpc://{worker_hosts}", "block",
+        return self.launch("--ps", "1", "--workers", "1", "--side_job", "client=1", "--serve", "ps", "--serve", "worker", "--service_job", "ps",
+                           "--service_job", "worker", "--restart", "client=on-failure:9", "--hang_after", "1", *words, "--", PROBE, "--target=grpc://{worker_hosts}", "block",
                            "/job:ps/task:0", "/job:worker/task:0")
 
     def test_what_millraces_tasks_wait_for_is_told_and_in_status_too(self):
