@@ -11,7 +11,8 @@ import time
 import unittest
 
 import jobs
-from jobs import LaunchTest, processes_with
+from jobs import LaunchTest
+from screen import Screen
 
 PROBE = ""  # tests/serve/probe_main.cc, set below
 
@@ -60,6 +61,7 @@ class HelpTest(LaunchTest):
                 (["--workers", "x", "--", "true"], ["--workers"]),
                 (["--workers", "-1", "--", "true"], ["negative"]),
                 (["--workers", "1", "--no_such_flag", "--", "true"], ["--no_such_flag"]),
+                (["--workers", "1", "./program", "--its_flag"], ["./program", "after --"]),
                 (["--workers", "1", "--job", "worker=2", "--", "true"], ["worker", "twice"]),
                 (["--job", "chief", "--", "true"], ["--job chief"]),
                 (["--job", "chief=none", "--", "true"], ["'none'"]),
@@ -381,19 +383,36 @@ class OutputTest(LaunchTest):
         self.assertTrue(os.path.exists(os.path.join(self.folder, "done")))
         job.process.stdout = job.process.stderr = None
 
-    def test_a_terminal_shows_a_line_for_each_task(self):
-        program = STEPS.replace("100000", "60")
+    def test_a_terminal_shows_a_line_for_each_task_below_their_output(self):
+        # As rude to a terminal as programs are.
+        program = STEPS.replace("100000", "60").replace("\n    time.sleep", """
+    sys.stderr.write("\\r%d%%\\r%d%% done\\033[2J\\033[5A\\n" % (step, step)); sys.stderr.flush()
+    time.sleep""")
         job = self.run_job("--workers", "2", "--", *self.program(program), terminal=(24, 100))
         self.assertEqual(job.code, 0, job.stdout)
-        screen = re.sub(r"\033\[[0-9;]*m", "", job.stdout)
-        self.assertRegex(screen, r"worker/0  running +\d+ s  step +\d+  loss \S+  \d+ steps/s")
-        self.assertRegex(screen, r"worker/1  succeeded")
-        self.assertIn("\033[J", job.stdout)
-        # Every line that a task printed is there whole.
-        shown = {line.split("] ", 1)[1].strip() for line in screen.replace("\033[J", "\n").splitlines() if line.strip().startswith("[worker/1] ")}
-        self.assertEqual(len(shown), 59)
-        # The last thing on the screen are the tasks' final states and the verdict.
-        self.assertRegex(screen, r"worker/0  succeeded[^\n]*\n[^\n]*worker/1  succeeded[^\n]*\n[^\n]*millrace: the job succeeded")
+        self.assertRegex(re.sub(r"\033\[[0-9;]*m", "", job.stdout), r"worker/0  running +\d+ s  step +\d+  loss \S+  \d+ steps/s")
+        screen = Screen(24, 100)
+        screen.feed(job.stdout)
+        lines = screen.text()
+        self.assertRegex(lines[-3], r"^worker/0  succeeded .* step 59  loss 0.01")
+        self.assertRegex(lines[-2], r"^worker/1  succeeded .* step 59")
+        self.assertRegex(lines[-1], r"^millrace: the job succeeded")
+        # Every line of theirs once and whole, and no remains of status lines between them.
+        wanted = ["[worker/%d] %s" % (i, text) for i in (0, 1) for step in range(1, 60) for text in ("step %d loss %.3f" % (step, 1.0 / step), "%d%% done" % step)]
+        self.assertEqual(sorted(lines[:-3]), sorted(wanted))
+
+    def test_status_lines_follow_the_size_of_the_terminal(self):
+        job = self.launch("--workers", "30", "--", *self.program(STEPS), terminal=(30, 100)).wait_for("11 more tasks")
+        before = len(job.out)
+        jobs.set_size(job.master, 12, 40)
+        job.wait_for("23 more tasks")
+        block = job.stdout[job.stdout.rindex("\033[J"):]
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.end(20), 143)
+        self.assertGreater(len(job.out), before)
+        for line in re.sub(r"\033\[[0-9;]*[mJA]", "", block).splitlines():
+            if line.startswith("worker/"):
+                self.assertLess(len(line), 40, line)
 
     def test_ctrl_c_at_the_terminal_reaches_the_tasks_once(self):
         job = self.launch("--workers", "2", "--", *self.program(STEPS), terminal=(24, 100)).wait_for("step 20 ")
