@@ -49,12 +49,18 @@ void JobRun::StartProgram(int number) {
   LaunchedTask& task = tasks_[number];
   if (!task.link) return;  // lost since, as supervision knows
   const TaskName& name = supervision_.tasks()[number].name;
+  const auto group_of = [&](const std::string& job) {
+    return std::find_if(options_.job.groups.begin(), options_.job.groups.end(), [&](const TaskGroup& g) { return g.name == job; });
+  };
   if (cluster_.empty()) {
-    for (size_t i = 0; i < tasks_.size(); ++i) cluster_[supervision_.tasks()[i].name.job].push_back(tasks_[i].address);
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      const std::string& job = supervision_.tasks()[i].name.job;
+      if (!group_of(job)->side) cluster_[job].push_back(tasks_[i].address);
+    }
   }
-  const auto group = std::find_if(options_.job.groups.begin(), options_.job.groups.end(), [&](const TaskGroup& g) { return g.name == name.job; });
+  const auto group = group_of(name.job);
   StartFrame start;
-  start.arguments = FillIn(group->program.empty() ? options_.job.program : group->program, cluster_, name);
+  start.arguments = FillIn(group->program.empty() ? options_.job.program : group->program, cluster_, name, task.address);
   if (options_.host_flags && group->program.empty()) {
     for (std::string& flag : HostFlags(cluster_, name)) start.arguments.push_back(std::move(flag));
   }

@@ -35,7 +35,7 @@ void JobRun::AskAboutHang() {
   std::vector<std::string> tasks;
   for (size_t i = 0; i < tasks_.size(); ++i) {
     const TaskRecord& record = supervision_.tasks()[i];
-    if (record.state == RunState::kRunning) tasks.push_back(absl::StrCat(TaskId{record.name.job, record.name.index}.name(), "=", tasks_[i].address));
+    if (record.state == RunState::kRunning && cluster_.contains(record.name.job)) tasks.push_back(absl::StrCat(TaskId{record.name.job, record.name.index}.name(), "=", tasks_[i].address));
   }
   hang_.OnAsked();
   StatusOr<HangQuestion> question = HangQuestion::Ask(kThisProgram, options_.hang.after, tasks);

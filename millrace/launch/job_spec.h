@@ -30,6 +30,8 @@ struct TaskGroup {
   std::vector<std::string> program = {};
   // It serves the others: it is ended when those that do not serve are done.
   bool serves = false;
+  // Beside the cluster: it is told of the others, and they not of it. A client, an evaluator, TensorBoard.
+  bool side = false;
 };
 
 // A machine that tasks run on.

@@ -82,7 +82,7 @@ TEST(TaskPlace, IsToldInTfConfigFlagsAndBraces) {
   const TaskName task = {"worker", 1};
   EXPECT_EQ(TfConfig(cluster, task), R"({"cluster":{"ps":["a:1"],"worker":["b:1","b:2"]},"task":{"index":1,"type":"worker"}})");
   EXPECT_THAT(HostFlags(cluster, task), ElementsAre("--ps_hosts=a:1", "--worker_hosts=b:1,b:2", "--job_name=worker", "--task_index=1"));
-  EXPECT_THAT(FillIn({"p", "--h={worker_hosts}", "{job_name}-{task_index}", "{cluster_spec}", "{port} {address}", "{\"a\": {other}}"}, cluster, task),
+  EXPECT_THAT(FillIn({"p", "--h={worker_hosts}", "{job_name}-{task_index}", "{cluster_spec}", "{port} {address}", "{\"a\": {other}}"}, cluster, task, "b:2"),
               ElementsAre("p", "--h=b:1,b:2", "worker-1", "ps|a:1,worker|b:1;b:2", "2 b:2", "{\"a\": {other}}"));
 }
 

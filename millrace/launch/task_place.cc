@@ -19,7 +19,7 @@ std::vector<std::string> HostFlags(const ClusterAddresses& cluster, const TaskNa
   return flags;
 }
 
-std::vector<std::string> FillIn(const std::vector<std::string>& arguments, const ClusterAddresses& cluster, const TaskName& task) {
+std::vector<std::string> FillIn(const std::vector<std::string>& arguments, const ClusterAddresses& cluster, const TaskName& task, const std::string& address) {
   std::vector<std::pair<std::string, std::string>> values;
   std::vector<std::string> jobs;
   for (const auto& [job, addresses] : cluster) {
@@ -29,11 +29,8 @@ std::vector<std::string> FillIn(const std::vector<std::string>& arguments, const
   values.emplace_back("{cluster_spec}", absl::StrJoin(jobs, ","));
   values.emplace_back("{job_name}", task.job);
   values.emplace_back("{task_index}", absl::StrCat(task.index));
-  if (const auto found = cluster.find(task.job); found != cluster.end() && task.index < static_cast<int>(found->second.size())) {
-    const std::string& address = found->second[task.index];
-    values.emplace_back("{address}", address);
-    values.emplace_back("{port}", address.substr(address.rfind(':') + 1));
-  }
+  values.emplace_back("{address}", address);
+  values.emplace_back("{port}", address.substr(address.rfind(':') + 1));
   std::vector<std::string> filled;
   filled.reserve(arguments.size());
   for (const std::string& argument : arguments) filled.push_back(absl::StrReplaceAll(argument, values));

@@ -21,7 +21,7 @@ namespace {
 
 struct LaunchFlags {
   int ps = 0, workers = 0;
-  std::vector<std::string> jobs, restarts, programs, serves, environment, services;
+  std::vector<std::string> jobs, side_jobs, restarts, programs, serves, environment, services;
   std::string hosts, ssh = "ssh", remote_millrace;
   bool host_flags = false, quiet = false;
   std::string log_dir, color = "auto";
@@ -47,11 +47,13 @@ StatusOr<launch::TaskGroup*> FindGroup(launch::JobSpec* job, const std::string& 
 Status AddGroups(const LaunchFlags& flags, launch::JobSpec* job) {
   if (flags.ps < 0 || flags.workers < 0) return InvalidArgument("--ps and --workers cannot be negative");
   if (flags.ps > 0) job->groups.push_back({.name = "ps", .count = flags.ps});
-  for (const std::string& text : flags.jobs) {
-    MR_ASSIGN_OR_RETURN(const auto part, JobAndValue("--job", text));
-    int count;
-    if (!absl::SimpleAtoi(part.second, &count) || count < 1) return InvalidArgument("--job ", text, ": '", part.second, "' is no number of tasks");
-    job->groups.push_back({.name = part.first, .count = count});
+  for (const auto& [flag, texts, side] : {std::tuple("--job", &flags.jobs, false), std::tuple("--side_job", &flags.side_jobs, true)}) {
+    for (const std::string& text : *texts) {
+      MR_ASSIGN_OR_RETURN(const auto part, JobAndValue(flag, text));
+      int count;
+      if (!absl::SimpleAtoi(part.second, &count) || count < 1) return InvalidArgument(flag, " ", text, ": '", part.second, "' is no number of tasks");
+      job->groups.push_back({.name = part.first, .count = count, .side = side});
+    }
   }
   if (flags.workers > 0) job->groups.push_back({.name = "worker", .count = flags.workers});
   if (job->groups.empty()) return InvalidArgument("no tasks: give --workers N, --ps N or --job NAME=N");
@@ -207,6 +209,8 @@ std::function<int()> AddLaunch(CLI::App& app, const std::vector<std::string>& pr
   launch->add_option("--ps", flags->ps, "Number of ps tasks");
   launch->add_option("--workers", flags->workers, "Number of worker tasks");
   launch->add_option("--job", flags->jobs, "Another job: NAME=N, as in chief=1 or evaluator=1; may be repeated")->allow_extra_args(false);
+  launch->add_option("--side_job", flags->side_jobs, "A job beside the cluster: NAME=N. It is told of the others, and they not of it: a client, TensorBoard")
+      ->allow_extra_args(false);
   launch->add_flag("--host_flags", flags->host_flags, "Gives the program --ps_hosts, --worker_hosts, --job_name and --task_index");
   launch->add_option("--serve", flags->serves, "A job that runs `millrace serve` instead of the program, as in --serve ps; may be repeated")->allow_extra_args(false);
   launch->add_option("--job_program", flags->programs, "Another program for a job: JOB='command with {task_index}'; may be repeated")->allow_extra_args(false);

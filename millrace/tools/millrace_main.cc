@@ -13,10 +13,11 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", MILLRACE_VERSION);
   app.failure_message(CLI::FailureMessage::help);
+  const bool launches = argc > 1 && std::string(argv[1]) == "launch";
   // What follows `launch ... --` is another program's, and no flag of ours.
   std::vector<std::string> program;
   char** const dashes = std::find_if(argv, argv + argc, [](const char* word) { return std::string(word) == "--"; });
-  if (dashes != argv + argc && argc > 1 && std::string(argv[1]) == "launch") {
+  if (dashes != argv + argc && launches) {
     program.assign(dashes + 1, argv + argc);
     argc = static_cast<int>(dashes - argv);
   }
@@ -28,8 +29,8 @@ int main(int argc, char** argv) {
     run = add(app, &command);
     commands.emplace_back(command, std::move(run));
   }
-  app.failure_message([](const CLI::App*, const CLI::Error& error) {
-    return std::string("millrace: ") + error.what() + "\nRun with --help for the flags.\n";
+  app.failure_message([launches](const CLI::App*, const CLI::Error& error) {
+    return std::string("millrace: ") + error.what() + (launches ? "\nThe program and its own flags come after --." : "") + "\nRun with --help for the flags.\n";
   });
   try {
     app.parse(argc, argv);

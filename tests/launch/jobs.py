@@ -19,6 +19,10 @@ MILLRACE = ""  # the command, set by the test program
 MARK = "LAUNCH_TEST_MARK"
 
 
+def set_size(terminal, rows, columns):
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
 def state_of(pid):
     """The letter of a process's state: R, S, T, Z, ..."""
     with open("/proc/%s/stat" % pid) as f:
@@ -56,7 +60,7 @@ class Job:
         self.master = None
         if terminal:
             self.master, slave = pty.openpty()
-            fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", terminal[0], terminal[1], 0, 0))
+            set_size(slave, *terminal)
             environment["TERM"] = "xterm"
 
             def lead():

@@ -11,7 +11,8 @@ import time
 import unittest
 
 import jobs
-from jobs import LaunchTest, processes_with
+from jobs import LaunchTest
+from screen import Screen
 
 PROBE = ""  # tests/serve/probe_main.cc, set below
 
@@ -60,6 +61,7 @@ class HelpTest(LaunchTest):
                 (["--workers", "x", "--", "true"], ["--workers"]),
                 (["--workers", "-1", "--", "true"], ["negative"]),
                 (["--workers", "1", "--no_such_flag", "--", "true"], ["--no_such_flag"]),
+                (["--workers", "1", "./program", "--its_flag"], ["./program", "after --"]),
                 (["--workers", "1", "--job", "worker=2", "--", "true"], ["worker", "twice"]),
                 (["--job", "chief", "--", "true"], ["--job chief"]),
                 (["--job", "chief=none", "--", "true"], ["'none'"]),
@@ -117,6 +119,11 @@ print(json.dumps(config["cluster"], sort_keys=True))
     def test_words_that_are_commands_of_millrace_may_follow(self):
         job = self.run_job("--workers", "1", "--", "echo", "serve", "--", "status", "--help")
         self.assertEqual(job.stdout, "[worker/0] serve -- status --help\n")
+
+    def test_a_side_job_knows_the_cluster_and_is_not_in_it(self):
+        job = self.run_job("--workers", "1", "--side_job", "board=1", "--job_program", "board=echo {cluster_spec} at {port}", "--", "echo", "{cluster_spec}")
+        self.assertRegex(job.stdout, r"\[worker/0\] worker\|localhost:\d+\n")
+        self.assertRegex(job.stdout, r"\[board/0\] worker\|localhost:\d+ at \d+\n")
 
     def test_a_job_may_have_a_program_of_its_own(self):
         job = self.run_job("--workers", "1", "--job", "side=1", "--job_program", "side=echo 'a  b' {task_index}", "--", "echo", "main")
@@ -376,19 +383,36 @@ class OutputTest(LaunchTest):
         self.assertTrue(os.path.exists(os.path.join(self.folder, "done")))
         job.process.stdout = job.process.stderr = None
 
-    def test_a_terminal_shows_a_line_for_each_task(self):
-        program = STEPS.replace("100000", "60")
+    def test_a_terminal_shows_a_line_for_each_task_below_their_output(self):
+        # As rude to a terminal as programs are.
+        program = STEPS.replace("100000", "60").replace("\n    time.sleep", """
+    sys.stderr.write("\\r%d%%\\r%d%% done\\033[2J\\033[5A\\n" % (step, step)); sys.stderr.flush()
+    time.sleep""")
         job = self.run_job("--workers", "2", "--", *self.program(program), terminal=(24, 100))
         self.assertEqual(job.code, 0, job.stdout)
-        screen = re.sub(r"\033\[[0-9;]*m", "", job.stdout)
-        self.assertRegex(screen, r"worker/0  running +\d+ s  step +\d+  loss \S+  \d+ steps/s")
-        self.assertRegex(screen, r"worker/1  succeeded")
-        self.assertIn("\033[J", job.stdout)
-        # Every line that a task printed is there whole.
-        shown = {line.split("] ", 1)[1].strip() for line in screen.replace("\033[J", "\n").splitlines() if line.strip().startswith("[worker/1] ")}
-        self.assertEqual(len(shown), 59)
-        # The last thing on the screen are the tasks' final states and the verdict.
-        self.assertRegex(screen, r"worker/0  succeeded[^\n]*\n[^\n]*worker/1  succeeded[^\n]*\n[^\n]*millrace: the job succeeded")
+        self.assertRegex(re.sub(r"\033\[[0-9;]*m", "", job.stdout), r"worker/0  running +\d+ s  step +\d+  loss \S+  \d+ steps/s")
+        screen = Screen(24, 100)
+        screen.feed(job.stdout)
+        lines = screen.text()
+        self.assertRegex(lines[-3], r"^worker/0  succeeded .* step 59  loss 0.01")
+        self.assertRegex(lines[-2], r"^worker/1  succeeded .* step 59")
+        self.assertRegex(lines[-1], r"^millrace: the job succeeded")
+        # Every line of theirs once and whole, and no remains of status lines between them.
+        wanted = ["[worker/%d] %s" % (i, text) for i in (0, 1) for step in range(1, 60) for text in ("step %d loss %.3f" % (step, 1.0 / step), "%d%% done" % step)]
+        self.assertEqual(sorted(lines[:-3]), sorted(wanted))
+
+    def test_status_lines_follow_the_size_of_the_terminal(self):
+        job = self.launch("--workers", "30", "--", *self.program(STEPS), terminal=(30, 100)).wait_for("11 more tasks")
+        before = len(job.out)
+        jobs.set_size(job.master, 12, 40)
+        job.wait_for("23 more tasks")
+        block = job.stdout[job.stdout.rindex("\033[J"):]
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.end(20), 143)
+        self.assertGreater(len(job.out), before)
+        for line in re.sub(r"\033\[[0-9;]*[mJA]", "", block).splitlines():
+            if line.startswith("worker/"):
+                self.assertLess(len(line), 40, line)
 
     def test_ctrl_c_at_the_terminal_reaches_the_tasks_once(self):
         job = self.launch("--workers", "2", "--", *self.program(STEPS), terminal=(24, 100)).wait_for("step 20 ")
@@ -456,8 +480,8 @@ class HangTest(LaunchTest):
 
     def blocked(self, *words):
         """A client that wants an element of a queue that stays empty, on two servers."""
-        return self.launch("--ps", "1", "--workers", "1", "--job", "client=1", "--serve", "ps", "--serve", "worker", "--service_job", "ps",
-                           "--service_job", "worker", "--hang_after", "1", *words, "--", PROBE, "--target=grpc://{worker_hosts}", "block",
+        return self.launch("--ps", "1", "--workers", "1", "--side_job", "client=1", "--serve", "ps", "--serve", "worker", "--service_job", "ps",
+                           "--service_job", "worker", "--restart", "client=on-failure:9", "--hang_after", "1", *words, "--", PROBE, "--target=grpc://{worker_hosts}", "block",
                            "/job:ps/task:0", "/job:worker/task:0")
 
     def test_what_millraces_tasks_wait_for_is_told_and_in_status_too(self):
