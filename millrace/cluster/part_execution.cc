@@ -32,7 +32,7 @@ Worker::PartExecution::PartExecution(std::shared_ptr<Worker> worker, PartRun run
 
 void Worker::PartExecution::Start() {
   if (run_.rendezvous) {
-    run_.rendezvous->Attach(run_.graph->session->peers());
+    run_.rendezvous->Attach(run_.graph->session->peers(), run_.graph->receives);
     // What fails or cancels the step ends its waits here, and whoever waits for its tensors is told the same.
     token_ = run_.cancellation->NewToken();
     const bool registered = run_.cancellation->Register(
@@ -56,6 +56,7 @@ void Worker::PartExecution::Start() {
     End(Unavailable("task ", worker_->options_.task.name(), " is going down"));
     return;
   }
+  if (run_.rendezvous) run_.rendezvous->FetchGroups();
   arena_ = worker_->TakeArena();
   const std::shared_ptr<RegisteredGraph> graph = run_.graph;  // the part may have ended before RunAsync returns
   const bool ran_long = graph->runs_long.load(std::memory_order_relaxed);

@@ -43,9 +43,26 @@ StatusOr<ParsedKey> ParsedKey::Parse(absl::string_view key) {
   return parsed;
 }
 
-void StepRendezvous::Attach(std::shared_ptr<const PeerSet> peers) {
+void StepRendezvous::Attach(std::shared_ptr<const PeerSet> peers, std::shared_ptr<const ReceiveGroups> groups) {
   MutexLock lock(&mu_);
   peers_ = std::move(peers);
+  groups_ = std::move(groups);
+}
+
+void StepRendezvous::FetchGroups() {
+  std::shared_ptr<const PeerSet> peers;
+  std::shared_ptr<const ReceiveGroups> groups;
+  {
+    MutexLock lock(&mu_);
+    peers = peers_;
+    groups = groups_;
+  }
+  if (groups == nullptr) return;
+  for (const ReceiveGroup& group : groups->groups) {
+    const Peer* const peer = peers->Find(group.task);
+    if (peer == nullptr) return Abort(InvalidArgument("tensors are to come from ", group.task, ", which is no task of this cluster"));
+    FetchGroup(*peer, group);
+  }
 }
 
 Status StepRendezvous::Send(absl::string_view key, RendezvousItem item) { return local_.Send(key, std::move(item)); }
@@ -63,10 +80,13 @@ void StepRendezvous::Recv(absl::string_view key, Done done) {
   }
   const Peer* peer = nullptr;
   std::shared_ptr<const PeerSet> peers;
+  bool is_fetched = false;
   {
     MutexLock lock(&mu_);
     peers = peers_;
+    is_fetched = groups_ != nullptr && groups_->keys.contains(key);
   }
+  if (is_fetched) return local_.Recv(key, std::move(done));
   if (peers != nullptr && parsed->send_task == peers->self()) return local_.Recv(key, std::move(done));
   if (peers != nullptr) peer = peers->Find(parsed->send_task);
   if (peer == nullptr) {
@@ -76,29 +96,56 @@ void StepRendezvous::Recv(absl::string_view key, Done done) {
   RecvRemote(*peer, *parsed, key, std::move(done));
 }
 
-void StepRendezvous::RecvRemote(const Peer& peer, const ParsedKey& key, absl::string_view text, Done done) {
+uint64_t StepRendezvous::BeginFetch(const Peer& peer, const ParsedKey& key, size_t more) {
   {
     MutexLock lock(&mu_);
     Fetching& fetching = fetching_[peer.name];
     ++fetching.count;
     fetching.incarnation = key.incarnation;
   }
-  const uint64_t wait = waits_->Begin(std::string(TensorName(key.tensor)), absl::StrCat("this tensor from ", peer.name), step_id_);
+  return waits_->Begin(std::string(TensorName(key.tensor)),
+                       more == 0 ? absl::StrCat("this tensor from ", peer.name) : absl::StrCat("this tensor and ", more, " others from ", peer.name), step_id_);
+}
+
+void StepRendezvous::EndFetch(const std::string& task, uint64_t wait) {
+  waits_->End(wait);
+  MutexLock lock(&mu_);
+  const auto it = fetching_.find(task);
+  if (--it->second.count == 0) fetching_.erase(it);
+}
+
+void StepRendezvous::RecvRemote(const Peer& peer, const ParsedKey& key, absl::string_view text, Done done) {
+  const uint64_t wait = BeginFetch(peer, key, 0);
   peer.worker->RecvTensor(
       {.cancellation = &fetches_}, step_id_, std::string(text),
       [this, self = ShareRef(this), task = peer.name, wait, done = std::move(done)](StatusOr<RendezvousItem> item) mutable {
-        waits_->End(wait);
-        {
-          MutexLock lock(&mu_);
-          const auto it = fetching_.find(task);
-          if (--it->second.count == 0) fetching_.erase(it);
-        }
+        EndFetch(task, wait);
         // What the sender's step failed with is told by that task itself; here it is hearsay.
         if (!item.ok() && !absl::IsUnavailable(item.status()) && !absl::IsAborted(item.status())) {
           return done(MarkDerived(item.status()));
         }
         done(std::move(item));
       });
+}
+
+void StepRendezvous::FetchGroup(const Peer& peer, const ReceiveGroup& group) {
+  const StatusOr<ParsedKey> first = ParsedKey::Parse(group.keys[0]);
+  if (!first.ok()) return Abort(first.status());
+  const uint64_t wait = BeginFetch(peer, *first, group.keys.size() - 1);
+  std::shared_ptr<const ReceiveGroups> groups;
+  {
+    MutexLock lock(&mu_);
+    groups = groups_;
+  }
+  peer.worker->RecvTensors({.cancellation = &fetches_}, step_id_, group.keys,
+                           [this, self = ShareRef(this), task = peer.name, wait, groups, &keys = group.keys](StatusOr<std::vector<RendezvousItem>> items) {
+                             EndFetch(task, wait);
+                             if (!items.ok()) {
+                               const bool own = absl::IsUnavailable(items.status()) || absl::IsAborted(items.status());
+                               return Abort(own ? items.status() : MarkDerived(items.status()));
+                             }
+                             for (size_t i = 0; i < keys.size(); ++i) (void)local_.Send(keys[i], std::move((*items)[i]));
+                           });
 }
 
 void StepRendezvous::Abort(Status why) {

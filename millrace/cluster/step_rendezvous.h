@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/ref.h"
+#include "millrace/cluster/group_receives.h"
 #include "millrace/cluster/liveness.h"
 #include "millrace/cluster/peers.h"
 #include "millrace/runtime/rendezvous.h"
@@ -29,8 +30,10 @@ class StepRendezvous : public Rendezvous, public RefCounted {
  public:
   StepRendezvous(int64_t step_id, WaitRegistry* waits) : step_id_(step_id), waits_(waits) {}
 
-  // Before the step runs here: how to reach the others.
-  void Attach(std::shared_ptr<const PeerSet> peers);
+  // Before the step runs here: how to reach the others, and what is fetched together, if anything.
+  void Attach(std::shared_ptr<const PeerSet> peers, std::shared_ptr<const ReceiveGroups> groups = nullptr);
+  // Fetches the groups. Call once, after Attach, when the step can be aborted.
+  void FetchGroups();
 
   Status Send(absl::string_view key, RendezvousItem item) override;
   // From this task's table, or from the task that makes it.
@@ -54,6 +57,9 @@ class StepRendezvous : public Rendezvous, public RefCounted {
     uint64_t incarnation = 0;
   };
   void RecvRemote(const Peer& peer, const ParsedKey& key, absl::string_view text, Done done);
+  void FetchGroup(const Peer& peer, const ReceiveGroup& group);
+  uint64_t BeginFetch(const Peer& peer, const ParsedKey& key, size_t more);
+  void EndFetch(const std::string& task, uint64_t wait);
 
   const int64_t step_id_;
   WaitRegistry* const waits_;
@@ -61,6 +67,7 @@ class StepRendezvous : public Rendezvous, public RefCounted {
   CancellationManager fetches_;  // of the calls to peers
   Mutex mu_;
   std::shared_ptr<const PeerSet> peers_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const ReceiveGroups> groups_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, Fetching> fetching_ ABSL_GUARDED_BY(mu_);  // by task
 };
 
