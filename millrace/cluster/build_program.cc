@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "millrace/cluster/group_receives.h"
 #include "millrace/cluster/master_session.h"
 #include "millrace/graph/graph_def.h"
 #include "millrace/graph/passes/function_inliner.h"
@@ -51,6 +52,10 @@ StatusOr<std::shared_ptr<MasterProgram>> MasterSession::Build(std::unique_ptr<Gr
   partition.fetches = context.fetches;
   partition.fetch_names = fetch_names;
   MR_ASSIGN_OR_RETURN(std::vector<Part> parts, PartitionGraph(std::move(graph), partition));
+  GroupReceives(absl::MakeSpan(parts), [this, &home](absl::string_view task) {
+    const SessionTask* const known = task == home ? nullptr : FindTask(std::string(task));
+    return task == home || (known != nullptr && known->speaks_millrace);
+  });
   for (Part& cut : parts) {
     ProgramPart part;
     part.feeds = std::move(cut.feeds);

@@ -83,4 +83,14 @@ StatusOr<RunGraphAnswer> DecodeRunGraphAnswer(const net::Bytes& bytes);
 StatusOr<net::Bytes> EncodeRecvTensorAnswer(const RendezvousItem& item, int64_t send_start_micros);
 StatusOr<RendezvousItem> DecodeRecvTensorAnswer(const net::Bytes& bytes, Allocator* allocator);
 
+// Of Millrace's own RecvTensors: the step as field 1 and keys as fields 2; the answer has a RecvTensorResponse in field 1 for each.
+struct RecvTensorsCall {
+  int64_t step_id = 0;
+  std::vector<std::string> keys;
+};
+StatusOr<net::Bytes> EncodeRecvTensors(int64_t step_id, const std::vector<std::string>& keys);
+StatusOr<RecvTensorsCall> DecodeRecvTensors(const net::Bytes& bytes);
+StatusOr<net::Bytes> EncodeRecvTensorsAnswer(const std::vector<RendezvousItem>& items, int64_t send_start_micros);
+StatusOr<std::vector<RendezvousItem>> DecodeRecvTensorsAnswer(const net::Bytes& bytes, Allocator* allocator);
+
 }  // namespace millrace

@@ -17,6 +17,18 @@ void ReturnNow() {
 
 }  // namespace
 
+void KeepFreedMemory() {
+#ifdef __GLIBC__
+  static const bool once = [] {
+    // Blocks up to the first come from malloc's own heaps; so much may be free at the end of each heap.
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 128 << 20);
+    return true;
+  }();
+  (void)once;
+#endif
+}
+
 std::shared_ptr<FreeMemoryReturn> FreeMemoryReturn::Make(TimerQueue* timers, Scheduler* scheduler) {
   return std::shared_ptr<FreeMemoryReturn>(new FreeMemoryReturn(timers, scheduler));
 }

@@ -31,4 +31,8 @@ class FreeMemoryReturn : public std::enable_shared_from_this<FreeMemoryReturn> {
   TimerQueue::Id timer_ ABSL_GUARDED_BY(mu_) = 0;  // 0: none is set
 };
 
+// Tells malloc to keep what is freed, for the whole process: every step frees tensors and messages of some hundred kilobytes that the next one needs again,
+// and pages that go to the system and come back in between cost more than copying them. What sessions leave goes back all the same, as above.
+void KeepFreedMemory();
+
 }  // namespace millrace

@@ -26,13 +26,13 @@ Worker::PartExecution::PartExecution(std::shared_ptr<Worker> worker, PartRun run
   step_.waits = options.waits.get();
   step_.files = options.files;
   step_.functions = run_.graph->functions.get();
-  if (run_.trace) stats_ = std::make_unique<StepStatsCollector>(options.clock);
+  if (run_.trace) stats_ = std::make_shared<StepStatsCollector>(options.clock);
   result_.fetches.resize(run_.num_fetches);
 }
 
 void Worker::PartExecution::Start() {
   if (run_.rendezvous) {
-    run_.rendezvous->Attach(run_.graph->session->peers(), stats_.get());
+    run_.rendezvous->Attach(run_.graph->session->peers(), run_.graph->receives, stats_);
     // What fails or cancels the step ends its waits here, and whoever waits for its tensors is told the same.
     token_ = run_.cancellation->NewToken();
     const bool registered = run_.cancellation->Register(
@@ -56,6 +56,7 @@ void Worker::PartExecution::Start() {
     End(Unavailable("task ", worker_->options_.task.name(), " is going down"));
     return;
   }
+  if (run_.rendezvous) run_.rendezvous->FetchGroups();
   arena_ = worker_->TakeArena();
   const std::shared_ptr<RegisteredGraph> graph = run_.graph;  // the part may have ended before RunAsync returns
   const bool ran_long = graph->runs_long.load(std::memory_order_relaxed);

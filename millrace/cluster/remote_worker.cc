@@ -164,4 +164,18 @@ void RemoteWorker::RecvTensor(const CallControl& control, int64_t step_id, const
   });
 }
 
+void RemoteWorker::RecvTensors(const CallControl& control, int64_t step_id, const std::vector<std::string>& keys, Done<std::vector<RendezvousItem>> done) {
+  StatusOr<net::Bytes> request = EncodeRecvTensors(step_id, keys);
+  if (!request.ok()) return done(request.status());
+  CallWithControl(channel_.get(), kRecvTensorsMethod, *std::move(request), control,
+                  [self = shared_from_this(), count = keys.size(), done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
+                    if (!answer.ok()) return done(self->Named(answer.status(), "RecvTensors"));
+                    StatusOr<std::vector<RendezvousItem>> items = DecodeRecvTensorsAnswer(*answer, Allocator::Heap());
+                    if (items.ok() && items->size() != count) {
+                      return done(Internal(self->task_, " gave ", items->size(), " tensors for ", count, " keys"));
+                    }
+                    done(std::move(items));
+                  });
+}
+
 }  // namespace millrace

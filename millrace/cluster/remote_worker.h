@@ -28,6 +28,9 @@ class RemoteWorker : public WorkerInterface, public std::enable_shared_from_this
   void CleanupGraph(const CallControl& control, int64_t step_id, DoneStatus done) override;
   void CleanupAll(const CallControl& control, std::vector<std::string> containers, DoneStatus done) override;
   void RecvTensor(const CallControl& control, int64_t step_id, const std::string& key, Done<RendezvousItem> done) override;
+  void RecvTensors(const CallControl& control, int64_t step_id, const std::vector<std::string>& keys, Done<std::vector<RendezvousItem>> done) override;
+
+  static constexpr char kRecvTensorsMethod[] = "/millrace.WorkerService/RecvTensors";
 
  private:
   void Call(const std::string& method, net::Bytes request, const CallControl& control, net::Channel::Done done) {

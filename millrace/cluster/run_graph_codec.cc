@@ -165,4 +165,65 @@ StatusOr<RendezvousItem> DecodeRecvTensorAnswer(const net::Bytes& bytes, Allocat
   return item;
 }
 
+StatusOr<net::Bytes> EncodeRecvTensors(int64_t step_id, const std::vector<std::string>& keys) {
+  MessageWriter out;
+  out.Number(1, step_id);
+  for (const std::string& key : keys) out.RepeatedString(2, key);
+  return std::move(out).Take("RecvTensorsRequest");
+}
+
+StatusOr<RecvTensorsCall> DecodeRecvTensors(const net::Bytes& bytes) {
+  RecvTensorsCall call;
+  net::BytesReader reader(bytes);
+  FieldReader in(&reader);
+  while (in.Next()) {
+    switch (in.tag()) {
+      case VarintTag(1):
+        call.step_id = static_cast<int64_t>(in.number());
+        break;
+      case BytesTag(2):
+        in.ReadString(&call.keys.emplace_back());
+        break;
+      default:
+        in.Skip();
+    }
+  }
+  MR_RETURN_IF_ERROR(in.End("RecvTensorsRequest"));
+  return call;
+}
+
+StatusOr<net::Bytes> EncodeRecvTensorsAnswer(const std::vector<RendezvousItem>& items, int64_t send_start_micros) {
+  net::Bytes all;
+  for (const RendezvousItem& item : items) {
+    MR_ASSIGN_OR_RETURN(net::Bytes one, EncodeRecvTensorAnswer(item, send_start_micros));
+    MessageWriter head;
+    head.Varint(BytesTag(1));
+    head.Varint(one.size());
+    MR_ASSIGN_OR_RETURN(net::Bytes before, std::move(head).Take("RecvTensorsResponse"));
+    all.Append(std::move(before));
+    all.Append(std::move(one));
+  }
+  if (all.size() > MessageWriter::kMaxSize) return InvalidArgument("the tensors of a RecvTensorsResponse are ", all.size(), " bytes, which is too much for one message");
+  return all;
+}
+
+StatusOr<std::vector<RendezvousItem>> DecodeRecvTensorsAnswer(const net::Bytes& bytes, Allocator* allocator) {
+  std::vector<RendezvousItem> items;
+  net::BytesReader reader(bytes);
+  FieldReader in(&reader);
+  while (in.Next()) {
+    if (in.tag() != BytesTag(1)) {
+      in.Skip();
+      continue;
+    }
+    net::Bytes one;
+    net::BytesReader here = in.place();
+    if (!here.ReadBytes(in.size(), &one)) return InvalidArgument("a RecvTensorsResponse ends too early");
+    in.Skip();
+    MR_ASSIGN_OR_RETURN(items.emplace_back(), DecodeRecvTensorAnswer(one, allocator));
+  }
+  MR_RETURN_IF_ERROR(in.End("RecvTensorsResponse"));
+  return items;
+}
+
 }  // namespace millrace

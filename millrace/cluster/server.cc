@@ -82,6 +82,7 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
   if (lease.connections == nullptr) lease.connections = tcp;
   lease.scheduler = state->inter_op.get();
   worker.lease = lease;
+  KeepFreedMemory();
   state->free_memory = FreeMemoryReturn::Make(TimerQueue::Real(), state->inter_op.get());
   worker.on_session_end = [free_memory = state->free_memory] { free_memory->Poke(); };
   state->worker = Worker::Make(std::move(worker));

@@ -44,10 +44,28 @@ StatusOr<ParsedKey> ParsedKey::Parse(absl::string_view key) {
   return parsed;
 }
 
-void StepRendezvous::Attach(std::shared_ptr<const PeerSet> peers, StepStatsCollector* stats) {
+void StepRendezvous::Attach(std::shared_ptr<const PeerSet> peers, std::shared_ptr<const ReceiveGroups> groups,
+                            std::shared_ptr<StepStatsCollector> stats) {
   MutexLock lock(&mu_);
   peers_ = std::move(peers);
-  stats_ = stats;
+  groups_ = std::move(groups);
+  stats_ = std::move(stats);
+}
+
+void StepRendezvous::FetchGroups() {
+  std::shared_ptr<const PeerSet> peers;
+  std::shared_ptr<const ReceiveGroups> groups;
+  {
+    MutexLock lock(&mu_);
+    peers = peers_;
+    groups = groups_;
+  }
+  if (groups == nullptr) return;
+  for (const ReceiveGroup& group : groups->groups) {
+    const Peer* const peer = peers->Find(group.task);
+    if (peer == nullptr) return Abort(InvalidArgument("tensors are to come from ", group.task, ", which is no task of this cluster"));
+    FetchGroup(peers, peer, groups, group);
+  }
 }
 
 Status StepRendezvous::Send(absl::string_view key, RendezvousItem item) { return local_.Send(key, std::move(item)); }
@@ -65,10 +83,13 @@ void StepRendezvous::Recv(absl::string_view key, Done done) {
   }
   const Peer* peer = nullptr;
   std::shared_ptr<const PeerSet> peers;
+  bool is_fetched = false;
   {
     MutexLock lock(&mu_);
     peers = peers_;
+    is_fetched = groups_ != nullptr && groups_->keys.contains(key);
   }
+  if (is_fetched) return local_.Recv(key, std::move(done));
   if (peers != nullptr && parsed->send_task == peers->self()) return local_.Recv(key, std::move(done));
   if (peers != nullptr) peer = peers->Find(parsed->send_task);
   if (peer == nullptr) {
@@ -78,50 +99,71 @@ void StepRendezvous::Recv(absl::string_view key, Done done) {
   RecvRemote(std::move(peers), peer, key, std::move(done));
 }
 
-void StepRendezvous::RecvRemote(std::shared_ptr<const PeerSet> peers, const Peer* peer, absl::string_view key, Done done) {
-  auto fetch = std::make_unique<Fetch>(Fetch{.peers = std::move(peers), .peer = peer, .key = std::string(key), .since = waits_->Now(), .done = std::move(done)});
-  StepStatsCollector* stats = nullptr;
-  {
-    MutexLock lock(&mu_);
-    stats = stats_;
-    fetch->next = fetching_;
-    if (fetching_ != nullptr) fetching_->previous = fetch.get();
-    fetching_ = fetch.get();
-  }
-  const std::string& text = fetch->key;  // there until the answer is
-  const int64_t start = stats == nullptr ? 0 : stats->NowNanos();
-  WorkerInterface* const worker = peer->worker.get();
-  worker->RecvTensor({.cancellation = &fetches_}, step_id_, text,
-                     [this, self = ShareRef(this), fetch = std::move(fetch), stats, start](StatusOr<RendezvousItem> item) mutable {
-                       OnFetched(std::move(fetch), std::move(item), stats, start);
-                     });
+void StepRendezvous::BeginFetch(Fetch* fetch) {
+  fetch->since = waits_->Now();
+  MutexLock lock(&mu_);
+  fetch->stats = stats_;
+  if (stats_ != nullptr) fetch->start_nanos = stats_->NowNanos();
+  fetch->next = fetching_;
+  if (fetching_ != nullptr) fetching_->previous = fetch;
+  fetching_ = fetch;
 }
 
-void StepRendezvous::OnFetched(std::unique_ptr<Fetch> fetch, StatusOr<RendezvousItem> item, StepStatsCollector* stats, int64_t start_nanos) {
-  {
-    MutexLock lock(&mu_);
-    if (fetch->previous != nullptr) {
-      fetch->previous->next = fetch->next;
-    } else {
-      fetching_ = fetch->next;
-    }
-    if (fetch->next != nullptr) fetch->next->previous = fetch->previous;
+void StepRendezvous::EndFetch(const Fetch& fetch) {
+  MutexLock lock(&mu_);
+  if (fetch.previous != nullptr) {
+    fetch.previous->next = fetch.next;
+  } else {
+    fetching_ = fetch.next;
   }
-  // Before the kernel hears of it: it may be the last, and with it the statistics go.
-  if (stats != nullptr && item.ok()) {
-    if (const StatusOr<ParsedKey> key = ParsedKey::Parse(fetch->key); key.ok()) {
-      stats->RecordTransfer({.tensor = std::string(TensorName(key->tensor)),
-                             .from = std::string(key->send_device),
-                             .to = std::string(key->recv_device),
-                             .bytes = item->is_dead ? 0 : static_cast<int64_t>(item->tensor.TotalBytes()),
-                             .start_nanos = start_nanos,
-                             .end_nanos = stats->NowNanos(),
-                             .sent_micros = item->sent_micros});
-    }
-  }
-  // What the sender's step failed with is told by that task itself; here it is hearsay.
-  if (!item.ok() && !absl::IsUnavailable(item.status()) && !absl::IsAborted(item.status())) return fetch->done(MarkDerived(item.status()));
-  fetch->done(std::move(item));
+  if (fetch.next != nullptr) fetch.next->previous = fetch.previous;
+}
+
+void StepRendezvous::Fetch::NoteTransfer(absl::string_view key, const RendezvousItem& item) const {
+  if (stats == nullptr) return;
+  const StatusOr<ParsedKey> parsed = ParsedKey::Parse(key);
+  if (!parsed.ok()) return;
+  stats->RecordTransfer({.tensor = std::string(TensorName(parsed->tensor)),
+                         .from = std::string(parsed->send_device),
+                         .to = std::string(parsed->recv_device),
+                         .bytes = item.is_dead ? 0 : static_cast<int64_t>(item.tensor.TotalBytes()),
+                         .start_nanos = start_nanos,
+                         .end_nanos = stats->NowNanos(),
+                         .sent_micros = item.sent_micros});
+}
+
+namespace {
+
+// What the sender's step failed with is told by that task itself; here it is hearsay.
+Status AsToldByPeer(const Status& status) { return absl::IsUnavailable(status) || absl::IsAborted(status) ? status : MarkDerived(status); }
+
+}  // namespace
+
+void StepRendezvous::RecvRemote(std::shared_ptr<const PeerSet> peers, const Peer* peer, absl::string_view key, Done done) {
+  auto fetch = std::make_unique<Fetch>(Fetch{.peers = std::move(peers), .peer = peer, .key = std::string(key)});
+  BeginFetch(fetch.get());
+  const std::string& text = fetch->key;  // there until the answer is
+  peer->worker->RecvTensor({.cancellation = &fetches_}, step_id_, text,
+                           [this, self = ShareRef(this), fetch = std::move(fetch), done = std::move(done)](StatusOr<RendezvousItem> item) mutable {
+                             EndFetch(*fetch);
+                             if (!item.ok()) return done(AsToldByPeer(item.status()));
+                             // Before the kernel hears of it, which may end the step.
+                             fetch->NoteTransfer(fetch->key, *item);
+                             done(std::move(item));
+                           });
+}
+
+void StepRendezvous::FetchGroup(std::shared_ptr<const PeerSet> peers, const Peer* peer, std::shared_ptr<const ReceiveGroups> groups, const ReceiveGroup& group) {
+  auto fetch = std::make_unique<Fetch>(Fetch{.peers = std::move(peers), .peer = peer, .key = group.keys[0], .more = group.keys.size() - 1});
+  BeginFetch(fetch.get());
+  peer->worker->RecvTensors(
+      {.cancellation = &fetches_}, step_id_, group.keys,
+      [this, self = ShareRef(this), fetch = std::move(fetch), groups = std::move(groups), &keys = group.keys](StatusOr<std::vector<RendezvousItem>> items) {
+        EndFetch(*fetch);
+        if (!items.ok()) return Abort(AsToldByPeer(items.status()));
+        for (size_t i = 0; i < keys.size(); ++i) fetch->NoteTransfer(keys[i], (*items)[i]);
+        for (size_t i = 0; i < keys.size(); ++i) (void)local_.Send(keys[i], std::move((*items)[i]));
+      });
 }
 
 void StepRendezvous::Abort(Status why) {
@@ -148,7 +190,8 @@ void StepRendezvous::ListWaits(std::vector<Wait>* waits) {
     if (!key.ok()) continue;
     const std::string tensor(TensorName(key->tensor));
     waits->push_back({.node = tensor,
-                      .what = absl::StrCat("this tensor from ", fetch->peer->name),
+                      .what = fetch->more == 0 ? absl::StrCat("this tensor from ", fetch->peer->name)
+                                               : absl::StrCat("this tensor and ", fetch->more, " others from ", fetch->peer->name),
                       .step_id = step_id_,
                       .since = fetch->since,
                       .kind = Wait::Kind::kTensor,

@@ -7,6 +7,7 @@
 
 #include "millrace/base/mutex.h"
 #include "millrace/base/ref.h"
+#include "millrace/cluster/group_receives.h"
 #include "millrace/cluster/liveness.h"
 #include "millrace/cluster/peers.h"
 #include "millrace/executor/step_stats.h"
@@ -29,9 +30,11 @@ class StepRendezvous : public Rendezvous, public RefCounted {
  public:
   StepRendezvous(int64_t step_id, WaitRegistry* waits) : step_id_(step_id), waits_(waits) {}
 
-  // Before the step runs here: how to reach the others, and where each tensor that came from them is noted (null: nowhere). `stats` outlives
-  // the kernels of the step.
-  void Attach(std::shared_ptr<const PeerSet> peers, StepStatsCollector* stats = nullptr);
+  // Before the step runs here: how to reach the others, what is fetched together, if anything, and where each tensor that came from them is noted (null: nowhere).
+  void Attach(std::shared_ptr<const PeerSet> peers, std::shared_ptr<const ReceiveGroups> groups = nullptr,
+              std::shared_ptr<StepStatsCollector> stats = nullptr);
+  // Fetches the groups. Call once, after Attach, when the step can be aborted.
+  void FetchGroups();
 
   Status Send(absl::string_view key, RendezvousItem item) override;
   // From this task's table, or from the task that makes it.
@@ -52,18 +55,26 @@ class StepRendezvous : public Rendezvous, public RefCounted {
   bool IsEmpty() const { return local_.IsEmpty(); }
 
  private:
-  // A tensor on its way from a peer.
+  // A tensor on its way from a peer, or several in one call.
   struct Fetch {
     std::shared_ptr<const PeerSet> peers;  // keeps `peer`
     const Peer* peer;
-    std::string key;
-    absl::Time since;
-    Done done;
+    std::string key;  // the first
+    size_t more = 0;
+    absl::Time since = absl::InfinitePast();
+    // Of a step that is traced.
+    std::shared_ptr<StepStatsCollector> stats = nullptr;
+    int64_t start_nanos = 0;
     Fetch* next = nullptr;
     Fetch* previous = nullptr;
+
+    void NoteTransfer(absl::string_view key, const RendezvousItem& item) const;
   };
   void RecvRemote(std::shared_ptr<const PeerSet> peers, const Peer* peer, absl::string_view key, Done done);
-  void OnFetched(std::unique_ptr<Fetch> fetch, StatusOr<RendezvousItem> item, StepStatsCollector* stats, int64_t start_nanos);
+  void FetchGroup(std::shared_ptr<const PeerSet> peers, const Peer* peer, std::shared_ptr<const ReceiveGroups> groups, const ReceiveGroup& group);
+  // Puts it into the list and takes it out again.
+  void BeginFetch(Fetch* fetch);
+  void EndFetch(const Fetch& fetch);
 
   const int64_t step_id_;
   WaitRegistry* const waits_;
@@ -71,7 +82,8 @@ class StepRendezvous : public Rendezvous, public RefCounted {
   CancellationManager fetches_;  // of the calls to peers
   Mutex mu_;
   std::shared_ptr<const PeerSet> peers_ ABSL_GUARDED_BY(mu_);
-  StepStatsCollector* stats_ ABSL_GUARDED_BY(mu_) = nullptr;
+  std::shared_ptr<const ReceiveGroups> groups_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<StepStatsCollector> stats_ ABSL_GUARDED_BY(mu_);
   Fetch* fetching_ ABSL_GUARDED_BY(mu_) = nullptr;  // a list through them
 };
 

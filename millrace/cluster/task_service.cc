@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "millrace/cluster/codec.h"
+#include "millrace/cluster/remote_worker.h"
 
 namespace millrace {
 namespace {
@@ -74,6 +75,8 @@ TaskService::TaskService(std::shared_ptr<Master> master, std::shared_ptr<Worker>
   Add("WorkerService/RecvTensor", &TaskService::RecvTensor);
   Add("WorkerService/Logging", &TaskService::Logging);
   Add("WorkerService/Tracing", &TaskService::Tracing);
+  methods_.emplace_back(RemoteWorker::kRecvTensorsMethod);
+  handlers_.push_back(&TaskService::RecvTensors);
   methods_.emplace_back(StatusService::kMethod);
   handlers_.push_back(&TaskService::GetTaskStatus);
 }
@@ -268,6 +271,16 @@ void TaskService::RecvTensor(Call call) {
                         if (!item.ok()) return call->Reply(item.status());
                         call->Reply(EncodeRecvTensorAnswer(*item, absl::ToUnixMicros(clock->Now())));
                       });
+}
+
+void TaskService::RecvTensors(Call call) {
+  StatusOr<RecvTensorsCall> wanted = DecodeRecvTensors(call->request());
+  call->request() = net::Bytes();
+  if (!wanted.ok()) return call->Reply(wanted.status());
+  worker_->RecvTensors(ControlOf(call), wanted->step_id, wanted->keys, [call, clock = clock_](StatusOr<std::vector<RendezvousItem>> items) {
+    if (!items.ok()) return call->Reply(items.status());
+    call->Reply(EncodeRecvTensorsAnswer(*items, absl::ToUnixMicros(clock->Now())));
+  });
 }
 
 // Nothing is logged per call, so there is nothing to switch or to give.

@@ -50,6 +50,7 @@ class TaskService : public net::Service {
   void CleanupGraph(Call call);
   void CleanupAll(Call call);
   void RecvTensor(Call call);
+  void RecvTensors(Call call);
   void Logging(Call call);
   void Tracing(Call call);
 

@@ -331,22 +331,37 @@ void Worker::CleanupAll(const CallControl&, std::vector<std::string> containers,
 }
 
 void Worker::RecvTensor(const CallControl& control, int64_t step_id, const std::string& key, Done<RendezvousItem> done) {
-  StatusOr<ParsedKey> parsed = ParsedKey::Parse(key);
-  if (!parsed.ok()) return done(parsed.status());
-  bool same = false;
-  for (const auto& device : options_.devices) same |= device->incarnation() == parsed->incarnation;
-  if (!same) {
-    return done(Aborted("task ", options_.task.name(), " was restarted: the tensor ", parsed->tensor,
-                        " was to come from the process before"));
+  RecvTensors(control, step_id, {key}, [done = std::move(done)](StatusOr<std::vector<RendezvousItem>> items) mutable {
+    if (!items.ok()) return done(items.status());
+    done(std::move(items->front()));
+  });
+}
+
+Status Worker::CheckKey(const std::string& key) const {
+  MR_ASSIGN_OR_RETURN(const ParsedKey parsed, ParsedKey::Parse(key));
+  for (const auto& device : options_.devices) {
+    if (device->incarnation() == parsed.incarnation) return absl::OkStatus();
+  }
+  return Aborted("task ", options_.task.name(), " was restarted: the tensor ", parsed.tensor, " was to come from the process before");
+}
+
+void Worker::RecvTensors(const CallControl& control, int64_t step_id, const std::vector<std::string>& keys, Done<std::vector<RendezvousItem>> done) {
+  if (keys.empty()) return done(InvalidArgument("step ", step_id, ": no tensor is asked for"));
+  for (const std::string& key : keys) {
+    if (Status status = CheckKey(key); !status.ok()) return done(std::move(status));
   }
   const RefPtr<StepRendezvous> rendezvous = FindStep(step_id, /*keep=*/false, 1);
-  // A caller that gives up ends its own wait only; the step may go on for others. What waits is shared, since both the tensor
+  // A caller that gives up ends its own wait only; the step may go on for others. What waits is shared, since both the tensors
   // and the cancellation may come.
   struct Waiting : RefCounted {
     std::atomic<bool> answered{false};
-    Done<RendezvousItem> done;
+    std::atomic<size_t> missing{0};
+    std::vector<RendezvousItem> items;
+    Done<std::vector<RendezvousItem>> done;
   };
   RefPtr<Waiting> waiting = MakeRef<Waiting>();
+  waiting->missing = keys.size();
+  waiting->items.resize(keys.size());
   waiting->done = std::move(done);
   CancellationManager* const cancellation = control.cancellation;
   CancellationManager::Token token = 0;
@@ -362,14 +377,22 @@ void Worker::RecvTensor(const CallControl& control, int64_t step_id, const std::
       return waiting->done(cancellation->status());
     }
   }
-  // The rendezvous holds this callback, so the callback only knows its address.
-  rendezvous->RecvLocal(key, [self = shared_from_this(), step_id, where = rendezvous.get(), waiting, cancellation,
-                              token](StatusOr<RendezvousItem> item) {
-    if (waiting->answered.exchange(true)) return;
-    if (cancellation != nullptr) LetGo(cancellation, token);
-    self->OnReceiverGone(step_id, where, /*gave_up=*/false);
-    waiting->done(std::move(item));
-  });
+  for (size_t i = 0; i < keys.size(); ++i) {
+    // The rendezvous holds this callback, so the callback only knows its address.
+    rendezvous->RecvLocal(keys[i], [self = shared_from_this(), step_id, where = rendezvous.get(), waiting, cancellation, token,
+                                    i](StatusOr<RendezvousItem> item) {
+      Status status = item.status();
+      if (item.ok()) {
+        waiting->items[i] = *std::move(item);
+        if (waiting->missing.fetch_sub(1) > 1) return;
+      }
+      if (waiting->answered.exchange(true)) return;
+      if (cancellation != nullptr) LetGo(cancellation, token);
+      self->OnReceiverGone(step_id, where, /*gave_up=*/false);
+      if (!status.ok()) return waiting->done(std::move(status));
+      waiting->done(std::move(waiting->items));
+    });
+  }
 }
 
 std::vector<std::shared_ptr<WorkerSession>> Worker::ListSessions() const {

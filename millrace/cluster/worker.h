@@ -98,6 +98,7 @@ class Worker : public WorkerInterface, public LivenessClient, public LeaseClient
   void CleanupGraph(const CallControl& control, int64_t step_id, DoneStatus done) override;
   void CleanupAll(const CallControl& control, std::vector<std::string> containers, DoneStatus done) override;
   void RecvTensor(const CallControl& control, int64_t step_id, const std::string& key, Done<RendezvousItem> done) override;
+  void RecvTensors(const CallControl& control, int64_t step_id, const std::vector<std::string>& keys, Done<std::vector<RendezvousItem>> done) override;
 
   // For the master of the same task.
   StatusOr<std::shared_ptr<WorkerSession>> MakeSession(const pb::CreateWorkerSessionRequest& request);
@@ -141,6 +142,8 @@ class Worker : public WorkerInterface, public LivenessClient, public LeaseClient
   };
 
   explicit Worker(WorkerOptions options);
+  // Whether a tensor under this key can come from this process.
+  Status CheckKey(const std::string& key) const;
   // Sessions that a master's task made before it was restarted: nobody is left who could close them.
   void DeleteOrphans(const std::string& master_task, int64_t master_incarnation);
   StatusOr<std::shared_ptr<WorkerSession>> FindSession(const std::string& handle, bool created) const;

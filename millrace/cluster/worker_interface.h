@@ -44,6 +44,11 @@ class WorkerInterface {
   virtual void CleanupGraph(const CallControl& control, int64_t step_id, DoneStatus done) = 0;
   virtual void CleanupAll(const CallControl& control, std::vector<std::string> containers, DoneStatus done) = 0;
   virtual void RecvTensor(const CallControl& control, int64_t step_id, const std::string& key, Done<RendezvousItem> done) = 0;
+  // Several tensors of a step once all of them are there, in the order of their keys: only for those that cannot keep each other waiting
+  // (group_receives.h). Millrace's own: not for peers of other kinds.
+  virtual void RecvTensors(const CallControl& control, int64_t step_id, const std::vector<std::string>& keys, Done<std::vector<RendezvousItem>> done) {
+    done(Unimplemented("RecvTensors"));
+  }
 };
 
 }  // namespace millrace

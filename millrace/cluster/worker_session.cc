@@ -39,6 +39,9 @@ StatusOr<std::shared_ptr<RegisteredGraph>> WorkerSession::Compile(std::unique_pt
   options.make_kernel = [this](const Node& node, Device* device) { return MakeKernel(node, device); };
   registered->functions = std::make_shared<FunctionTable>(options);
   registered->functions->UseLibrary(*graph);
+  if (ReceiveGroups groups = FindReceiveGroups(*graph); !groups.groups.empty()) {
+    registered->receives = std::make_shared<const ReceiveGroups>(std::move(groups));
+  }
   MR_ASSIGN_OR_RETURN(registered->plan, CompileGraph(std::move(graph), std::move(context), options));
   registered->runs_long = registered->plan->num_nodes() > kManyNodes;
   return registered;

@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "millrace/base/mutex.h"
+#include "millrace/cluster/group_receives.h"
 #include "millrace/cluster/peers.h"
 #include "millrace/cluster/session_lease.h"
 #include "millrace/device/device.h"
@@ -28,6 +29,7 @@ struct RegisteredGraph {
   std::shared_ptr<WorkerSession> session;
   std::shared_ptr<FunctionTable> functions;
   std::unique_ptr<Plan> plan;
+  std::shared_ptr<const ReceiveGroups> receives;  // null: all of them one by one
   // Whether a step of it keeps the thread that starts it for long: by its size, and then by how long the last one did.
   std::atomic<bool> runs_long{false};
 };

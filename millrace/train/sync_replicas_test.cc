@@ -256,6 +256,45 @@ TEST(SyncReplicasTest, RowsOfAnEmbeddingAreGatheredToo) {
   EXPECT_THAT(Floats(session.Run({table}).value()[0]), testing::ElementsAre(0, 0, -1, -1, 0, 0, -1, -1));
 }
 
+// Trains under a MonitoredTrainingSession until global step `last`.
+void TrainMonitored(const Server& server, int index, const SyncReplicasOptions& options, int64_t last) {
+  SyncWorker worker(server, index, 1, options, /*open=*/false);
+  const bool is_chief = index == 0;
+  StatusOr<std::unique_ptr<MonitoredSession>> session =
+      MonitoredTrainingSession(worker.scope, {.master = server.target(),
+                                              .is_chief = is_chief,
+                                              .hooks = {worker.sync.MakeSessionRunHook(is_chief, 0),
+                                                        std::make_shared<StopAtStepHook>(StopAtStepOptions{.last_step = last})}});
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto [x, y] = SomeExamples();
+  while (!(*session)->ShouldStop()) {
+    const Status status = (*session)->Run({{worker.x, x}, {worker.y, y}}, {worker.loss}, {worker.train}).status();
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  EXPECT_EQ((*session)->raw_session()->Run({worker.global_step.Read(worker.scope)}).value()[0].scalar<int64_t>(), last);
+  EXPECT_EQ((*session)->Close(), absl::OkStatus());
+}
+
+TEST(SyncReplicasHookTest, WorkersThatStartInAnyOrderTrainToTheEndAndNoneIsLeftWaiting) {
+  for (const int aggregate : {1, 2, 3}) {
+    const auto servers = StartServers({{"ps", 1}, {"worker", 3}});
+    const SyncReplicasOptions options = {.replicas_to_aggregate = aggregate, .total_num_replicas = 3};
+    std::vector<std::thread> threads;
+    for (const int i : {2, 1, 0}) threads.emplace_back([&, i] { TrainMonitored(*servers[1 + i], i, options, 30); });
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+TEST(SyncReplicasHookTest, AMistakeIsToldByTheSession) {
+  Scope scope = Scope::NewRoot();
+  Var w(scope, "w", 1.0f);
+  SyncReplicasOptimizer sync(std::make_unique<optimizers::GradientDescent>(optimizers::GradientDescentOptions{}), {.replicas_to_aggregate = 4, .total_num_replicas = 2});
+  EXPECT_THAT(sync.MakeSessionRunHook(true)->Begin(scope).message(), HasSubstr("call Minimize"));
+  sync.Minimize(scope, w * w, {.global_step = GlobalStep(scope)});
+  const auto session = MonitoredTrainingSession(scope, {.hooks = {sync.MakeSessionRunHook(true, 0)}});
+  EXPECT_THAT(session.status().message(), HasSubstr("2 workers need at least 2 more"));
+}
+
 TEST(SyncReplicasTest, MistakesAreTold) {
   const auto status = [](SyncReplicasOptions options, bool with_step, bool twice = false) {
     Scope scope = Scope::NewRoot();

@@ -34,7 +34,8 @@ inline std::pair<Tensor, Tensor> SomeExamples() {
 
 // A small network, variables on the ps, trained synchronously.
 struct SyncWorker {
-  SyncWorker(const Server& server, int index, int num_ps, const SyncReplicasOptions& options)
+  // Without `open`, no session is made.
+  SyncWorker(const Server& server, int index, int num_ps, const SyncReplicasOptions& options, bool open = true)
       : scope(Scope::NewRoot().WithDeviceFunction(
             ReplicaDeviceSetter({.ps_tasks = num_ps, .worker_device = absl::StrCat("/job:worker/task:", index)}))),
         sync(std::make_unique<optimizers::Momentum>(optimizers::MomentumOptions{.learning_rate = 0.1}), options) {
@@ -46,7 +47,7 @@ struct SyncWorker {
     global_step = GlobalStep(scope);
     train = sync.Minimize(scope, loss, {.global_step = global_step});
     init = GlobalVariablesInitializer(scope);
-    session = std::make_unique<ClientSession>(ClientSession::Create(scope, {.target = server.target()}).value());
+    if (open) session = std::make_unique<ClientSession>(ClientSession::Create(scope, {.target = server.target()}).value());
   }
 
   int64_t Step() { return session->Run({global_step.Read(scope)}).value()[0].scalar<int64_t>(); }

@@ -19,9 +19,10 @@ import threading
 class Task:
     """A process of the cluster, with its output as it comes."""
 
-    def __init__(self, name, argv):
+    def __init__(self, name, argv, more_env=None):
         self.name, self.lines, self.changed = name, [], threading.Condition()
-        env = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
+        env = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy") and k != "TF_CONFIG"}
+        env.update(more_env or {})
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, env=env)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -59,6 +60,7 @@ class Task:
             self.process.kill()
             self.process.wait()
         self.reader.join()
+        self.process.stdout.close()
 
 
 def free_addresses(count):
