@@ -143,7 +143,8 @@ void JobRun::FlushLines(int number) {
 
 void JobRun::OnLine(int number, bool error, absl::string_view line) {
   LaunchedTask& task = tasks_[number];
-  if (error && !absl::StripAsciiWhitespace(line).empty()) task.last_error = ForTerminal(absl::StripAsciiWhitespace(line));
+  // What is indented explains the line above it, as the nodes of an error do.
+  if (error && !line.empty() && !absl::ascii_isspace(line[0])) task.last_error = ForTerminal(line);
   if (const Progress progress = ReadTrainingText(line); progress.step || progress.loss) OnProgress(number, progress, /*told=*/false);
   const std::string text = options_.live ? absl::StrCat(task.prefix, ForTerminal(line), "\n") : absl::StrCat(task.prefix, line, "\n");
   if (error) {

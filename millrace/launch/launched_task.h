@@ -22,7 +22,7 @@ struct LaunchedTask {
   std::optional<KeeperLink> link;
   absl::Time keeper_deadline = absl::InfiniteFuture();  // until it says hello
   StreamLines out, error;
-  std::string last_error;  // the last line on stderr
+  std::string last_error;  // the last line on stderr that is not indented
   Training training;
   std::unique_ptr<WritableFile> log;
   RunState shown = RunState::kPending;  // the state that the user was told last

@@ -186,7 +186,10 @@ void Supervision::Blame() {
 }
 
 std::string Supervision::AtStep(int task) const {
-  return tasks_[task].step ? absl::StrCat(" at step ", *tasks_[task].step) : "";
+  std::optional<int64_t> step = tasks_[task].step;
+  // One that serves makes no steps of its own; the job's say when it was.
+  for (size_t i = 0; i < tasks_.size() && tasks_[task].serves; ++i) step = std::max(step, tasks_[i].step);
+  return step ? absl::StrCat(" at step ", *step) : "";
 }
 
 std::string Supervision::Tail() const {

@@ -162,6 +162,16 @@ TEST(Supervision, TheOneThatWasKilledIsBlamedThoughNewsOfAnotherCameFirst) {
   EXPECT_EQ(finish.text, "ps/0 was killed by SIGKILL; the others stopped because of it");
 }
 
+TEST(Supervision, AKilledPsIsNamedWithTheStepOfItsWorkers) {
+  Stage stage(SpecOf(1, 2));
+  stage.Start();
+  stage.supervision.OnStep(1, 40);
+  stage.supervision.OnStep(2, 41);
+  stage.Exit(0, kKilled);
+  stage.Pass(absl::Seconds(1));
+  EXPECT_EQ(stage.supervision.cause(), "ps/0 was killed by SIGKILL at step 41; the others stopped because of it");
+}
+
 TEST(Supervision, OfTwoThatExitTheFirstIsBlamedWithItsLastWords) {
   Stage stage(SpecOf(0, 2));
   stage.Start();

@@ -280,6 +280,14 @@ class SignalTest(LaunchTest):
                 self.assertRegex(job.stderr.splitlines()[-1], r"worker/\d was lost.*; the others stopped because of it$")
                 self.assertEqual(self.left(0), {})
 
+    def test_what_a_keeper_and_its_guard_leave_behind_is_ended_by_the_launcher(self):
+        program = "import subprocess, time\nsubprocess.Popen(['setsid', 'sleep', '1000'])\nprint('up'); time.sleep(1000)"
+        job = self.launch("--workers", "1", "--", *self.program(program)).wait_for("up")
+        for pid in self.keepers(job, "millrace-guard") + self.keepers(job, "millrace-keeper"):
+            os.kill(pid, signal.SIGKILL)
+        self.assertEqual(job.end(10), 1)
+        self.assertEqual(self.left(0), {})
+
     def test_nothing_is_left_when_all_keepers_and_the_launcher_are_killed(self):
         job = self.launch("--workers", "2", "--", "sleep", "1000")
         self.until(lambda: job.read() and len(job.tasks()) == 2)
