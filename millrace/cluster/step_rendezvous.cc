@@ -1,5 +1,6 @@
 #include "millrace/cluster/step_rendezvous.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -43,26 +44,16 @@ StatusOr<ParsedKey> ParsedKey::Parse(absl::string_view key) {
   return parsed;
 }
 
-void StepRendezvous::Attach(std::shared_ptr<const PeerSet> peers, std::shared_ptr<const ReceiveGroups> groups) {
+void StepRendezvous::Attach(std::shared_ptr<const PeerSet> peers, StepStatsCollector* stats, std::shared_ptr<const ReceiveGroups> groups) {
   MutexLock lock(&mu_);
   peers_ = std::move(peers);
+  stats_ = stats;
   groups_ = std::move(groups);
 }
 
-void StepRendezvous::FetchGroups() {
-  std::shared_ptr<const PeerSet> peers;
-  std::shared_ptr<const ReceiveGroups> groups;
-  {
-    MutexLock lock(&mu_);
-    peers = peers_;
-    groups = groups_;
-  }
-  if (groups == nullptr) return;
-  for (const ReceiveGroup& group : groups->groups) {
-    const Peer* const peer = peers->Find(group.task);
-    if (peer == nullptr) return Abort(InvalidArgument("tensors are to come from ", group.task, ", which is no task of this cluster"));
-    FetchGroup(*peer, group);
-  }
+void StepRendezvous::Detach() {
+  MutexLock lock(&mu_);
+  stats_ = nullptr;
 }
 
 Status StepRendezvous::Send(absl::string_view key, RendezvousItem item) { return local_.Send(key, std::move(item)); }
@@ -80,72 +71,122 @@ void StepRendezvous::Recv(absl::string_view key, Done done) {
   }
   const Peer* peer = nullptr;
   std::shared_ptr<const PeerSet> peers;
-  bool is_fetched = false;
+  bool comes_in_group = false;
   {
     MutexLock lock(&mu_);
     peers = peers_;
-    is_fetched = groups_ != nullptr && groups_->keys.contains(key);
+    comes_in_group = groups_ != nullptr && groups_->keys.contains(key);
   }
-  if (is_fetched) return local_.Recv(key, std::move(done));
+  if (comes_in_group) return local_.Recv(key, std::move(done));
   if (peers != nullptr && parsed->send_task == peers->self()) return local_.Recv(key, std::move(done));
   if (peers != nullptr) peer = peers->Find(parsed->send_task);
   if (peer == nullptr) {
     return done(InvalidArgument("tensor ", parsed->tensor, " is to come from ", parsed->send_task,
                                 ", which is no task of this cluster"));
   }
-  RecvRemote(*peer, *parsed, key, std::move(done));
+  RecvRemote(std::move(peers), peer, key, std::move(done));
 }
 
-uint64_t StepRendezvous::BeginFetch(const Peer& peer, const ParsedKey& key, size_t more) {
+namespace {
+
+void NoteTransfer(StepStatsCollector* stats, const std::string& key, const RendezvousItem& item, int64_t start_nanos) {
+  const StatusOr<ParsedKey> parsed = ParsedKey::Parse(key);
+  if (!parsed.ok()) return;
+  stats->RecordTransfer({.tensor = std::string(TensorName(parsed->tensor)),
+                         .from = std::string(parsed->send_device),
+                         .to = std::string(parsed->recv_device),
+                         .bytes = item.is_dead ? 0 : static_cast<int64_t>(item.tensor.TotalBytes()),
+                         .start_nanos = start_nanos,
+                         .end_nanos = stats->NowNanos(),
+                         .sent_micros = item.sent_micros});
+}
+
+// What the sender's step failed with is told by that task itself; here it is hearsay.
+Status Hearsay(const Status& status) {
+  return status.ok() || absl::IsUnavailable(status) || absl::IsAborted(status) ? status : MarkDerived(status);
+}
+
+}  // namespace
+
+void StepRendezvous::Enlist(Fetch* fetch) {
+  fetch->next = fetching_;
+  if (fetching_ != nullptr) fetching_->previous = fetch;
+  fetching_ = fetch;
+}
+
+void StepRendezvous::Strike(Fetch* fetch) {
+  if (fetch->previous != nullptr) {
+    fetch->previous->next = fetch->next;
+  } else {
+    fetching_ = fetch->next;
+  }
+  if (fetch->next != nullptr) fetch->next->previous = fetch->previous;
+}
+
+void StepRendezvous::RecvRemote(std::shared_ptr<const PeerSet> peers, const Peer* peer, absl::string_view key, Done done) {
+  auto fetch = std::make_unique<Fetch>(Fetch{.peers = std::move(peers), .peer = peer, .key = std::string(key), .since = waits_->Now(), .done = std::move(done)});
+  StepStatsCollector* stats = nullptr;
   {
     MutexLock lock(&mu_);
-    Fetching& fetching = fetching_[peer.name];
-    ++fetching.count;
-    fetching.incarnation = key.incarnation;
+    stats = stats_;
+    Enlist(fetch.get());
   }
-  return waits_->Begin(std::string(TensorName(key.tensor)),
-                       more == 0 ? absl::StrCat("this tensor from ", peer.name) : absl::StrCat("this tensor and ", more, " others from ", peer.name), step_id_);
+  const std::string& text = fetch->key;  // there until the answer is
+  const int64_t start = stats == nullptr ? 0 : stats->NowNanos();
+  WorkerInterface* const worker = peer->worker.get();
+  worker->RecvTensor({.cancellation = &fetches_}, step_id_, text,
+                     [this, self = ShareRef(this), fetch = std::move(fetch), stats, start](StatusOr<RendezvousItem> item) mutable {
+                       OnFetched(std::move(fetch), std::move(item), stats, start);
+                     });
 }
 
-void StepRendezvous::EndFetch(const std::string& task, uint64_t wait) {
-  waits_->End(wait);
-  MutexLock lock(&mu_);
-  const auto it = fetching_.find(task);
-  if (--it->second.count == 0) fetching_.erase(it);
+void StepRendezvous::OnFetched(std::unique_ptr<Fetch> fetch, StatusOr<RendezvousItem> item, StepStatsCollector* stats, int64_t start_nanos) {
+  {
+    MutexLock lock(&mu_);
+    Strike(fetch.get());
+  }
+  // Before the kernel hears of it: it may be the last, and with it the statistics go.
+  if (stats != nullptr && item.ok()) NoteTransfer(stats, fetch->key, *item, start_nanos);
+  if (!item.ok()) return fetch->done(Hearsay(item.status()));
+  fetch->done(std::move(item));
 }
 
-void StepRendezvous::RecvRemote(const Peer& peer, const ParsedKey& key, absl::string_view text, Done done) {
-  const uint64_t wait = BeginFetch(peer, key, 0);
-  peer.worker->RecvTensor(
-      {.cancellation = &fetches_}, step_id_, std::string(text),
-      [this, self = ShareRef(this), task = peer.name, wait, done = std::move(done)](StatusOr<RendezvousItem> item) mutable {
-        EndFetch(task, wait);
-        // What the sender's step failed with is told by that task itself; here it is hearsay.
-        if (!item.ok() && !absl::IsUnavailable(item.status()) && !absl::IsAborted(item.status())) {
-          return done(MarkDerived(item.status()));
-        }
-        done(std::move(item));
-      });
-}
-
-void StepRendezvous::FetchGroup(const Peer& peer, const ReceiveGroup& group) {
-  const StatusOr<ParsedKey> first = ParsedKey::Parse(group.keys[0]);
-  if (!first.ok()) return Abort(first.status());
-  const uint64_t wait = BeginFetch(peer, *first, group.keys.size() - 1);
+void StepRendezvous::FetchGroups() {
+  std::shared_ptr<const PeerSet> peers;
   std::shared_ptr<const ReceiveGroups> groups;
+  int64_t start = 0;
   {
     MutexLock lock(&mu_);
+    if (groups_ == nullptr) return;
+    peers = peers_;
     groups = groups_;
+    if (stats_ != nullptr) start = stats_->NowNanos();
   }
-  peer.worker->RecvTensors({.cancellation = &fetches_}, step_id_, group.keys,
-                           [this, self = ShareRef(this), task = peer.name, wait, groups, &keys = group.keys](StatusOr<std::vector<RendezvousItem>> items) {
-                             EndFetch(task, wait);
-                             if (!items.ok()) {
-                               const bool own = absl::IsUnavailable(items.status()) || absl::IsAborted(items.status());
-                               return Abort(own ? items.status() : MarkDerived(items.status()));
-                             }
-                             for (size_t i = 0; i < keys.size(); ++i) (void)local_.Send(keys[i], std::move((*items)[i]));
-                           });
+  for (const ReceiveGroup& group : groups->groups) {
+    const Peer* const peer = peers->Find(group.task);
+    if (peer == nullptr) return Abort(InvalidArgument("tensors are to come from ", group.task, ", which is no task of this cluster"));
+    auto fetch = std::make_unique<Fetch>(Fetch{.peers = peers, .peer = peer, .groups = groups, .group = &group, .since = waits_->Now()});
+    {
+      MutexLock lock(&mu_);
+      Enlist(fetch.get());
+    }
+    peer->worker->RecvTensors({.cancellation = &fetches_}, step_id_, group.keys,
+                              [this, self = ShareRef(this), fetch = std::move(fetch), start](StatusOr<std::vector<RendezvousItem>> items) mutable {
+                                OnGroupFetched(std::move(fetch), std::move(items), start);
+                              });
+  }
+}
+
+void StepRendezvous::OnGroupFetched(std::unique_ptr<Fetch> fetch, StatusOr<std::vector<RendezvousItem>> items, int64_t start_nanos) {
+  const absl::Span<const std::string> keys = fetch->keys();
+  {
+    MutexLock lock(&mu_);
+    Strike(fetch.get());
+    // The kernels may be gone when the step was aborted; with the step detached, so are the statistics.
+    for (size_t i = 0; stats_ != nullptr && items.ok() && i < keys.size(); ++i) NoteTransfer(stats_, keys[i], (*items)[i], start_nanos);
+  }
+  if (!items.ok()) return Abort(Hearsay(items.status()));
+  for (size_t i = 0; i < keys.size(); ++i) (void)local_.Send(keys[i], std::move((*items)[i]));
 }
 
 void StepRendezvous::Abort(Status why) {
@@ -154,26 +195,49 @@ void StepRendezvous::Abort(Status why) {
 }
 
 void StepRendezvous::ListAwaited(std::vector<Awaited>* peers) {
+  const size_t first = peers->size();
   MutexLock lock(&mu_);
-  for (const auto& [task, fetching] : fetching_) {
-    const Peer* peer = peers_->Find(task);
-    peers->push_back({.task = task, .address = peer->address, .worker = peer->worker, .incarnation = fetching.incarnation});
+  for (const Fetch* fetch = fetching_; fetch != nullptr; fetch = fetch->next) {
+    const Peer& peer = *fetch->peer;
+    const auto same = [&](const Awaited& awaited) { return awaited.worker == peer.worker; };
+    if (std::any_of(peers->begin() + first, peers->end(), same)) continue;
+    const StatusOr<ParsedKey> key = ParsedKey::Parse(fetch->keys()[0]);
+    peers->push_back({.task = peer.name, .address = peer.address, .worker = peer.worker, .incarnation = key.ok() ? key->incarnation : 0});
+  }
+}
+
+void StepRendezvous::ListWaits(std::vector<Wait>* waits) {
+  MutexLock lock(&mu_);
+  for (const Fetch* fetch = fetching_; fetch != nullptr; fetch = fetch->next) {
+    for (const std::string& text : fetch->keys()) {
+      const StatusOr<ParsedKey> key = ParsedKey::Parse(text);
+      if (!key.ok()) continue;
+      const std::string tensor(TensorName(key->tensor));
+      waits->push_back({.node = tensor,
+                        .what = absl::StrCat("this tensor from ", fetch->peer->name),
+                        .step_id = step_id_,
+                        .since = fetch->since,
+                        .kind = Wait::Kind::kTensor,
+                        .peer = fetch->peer->name,
+                        .tensor = tensor});
+    }
   }
 }
 
 bool StepRendezvous::AbortIfAwaiting(const std::string& task, const Status& why) {
+  bool awaits = false;
   {
     MutexLock lock(&mu_);
-    if (!fetching_.contains(task)) return false;
+    for (const Fetch* fetch = fetching_; fetch != nullptr; fetch = fetch->next) awaits |= fetch->peer->name == task;
   }
-  Abort(why);
-  return true;
+  if (awaits) Abort(why);
+  return awaits;
 }
 
 bool StepRendezvous::HasWaiters() {
   if (local_.HasWaiters()) return true;
   MutexLock lock(&mu_);
-  return !fetching_.empty();
+  return fetching_ != nullptr;
 }
 
 }  // namespace millrace

@@ -81,7 +81,8 @@ bool WaitingLine::Advance(FinishedOps* finished) {
 }
 
 bool WaitingLine::Join(Attempt attempt, FinishedOps* finished,
-                       absl::FunctionRef<absl::AnyInvocable<void()>(int64_t id)> cancel) {
+                       absl::FunctionRef<absl::AnyInvocable<void()>(int64_t id)> cancel,
+                       absl::FunctionRef<WaitRegistry::Describer()> describe) {
   bool changed = false;
   if (waiting_.empty() || order_ == Order::kAny) {
     const Progress progress = attempt.run(&attempt.result);
@@ -104,19 +105,15 @@ bool WaitingLine::Join(Attempt attempt, FinishedOps* finished,
     }
   }
   if (WaitRegistry* const waits = attempt.op.step->waits; waits != nullptr) {
-    attempt.wait =
-        waits->Begin(attempt.op.origin.node->name(),
-                     attempt.describe ? attempt.describe() : absl::StrCat(attempt.waits_for, " ", resource_),
-                     attempt.op.step->step_id);
+    attempt.wait = waits->Begin({.node = attempt.op.origin.node->name(),
+                                 .what = absl::StrCat(attempt.waits_for, " ", resource_),
+                                 .step_id = attempt.op.step->step_id,
+                                 .kind = attempt.kind,
+                                 .resource = resource_},
+                                describe());
   }
   waiting_.push_back(std::move(attempt));
   return changed;
-}
-
-void WaitingLine::Describe() {
-  for (Attempt& a : waiting_) {
-    if (a.wait != 0 && a.describe) a.op.step->waits->Describe(a.wait, a.describe());
-  }
 }
 
 bool WaitingLine::Cancel(int64_t id, FinishedOps* finished) {

@@ -18,14 +18,12 @@ Status Accumulator::Apply(const CallingOp& op, int64_t local_step, const Gradien
     MutexLock lock(&mu_);
     if (local_step < global_step_) {
       ++dropped_;
-      takes_.Describe();
       return;
     }
     status = sum_->Add(gradient);
     if (!status.ok()) return;
     ++count_;
     takes_.Advance(&finished);
-    takes_.Describe();
   });
   finished.Tell(nullptr);
   return status;
@@ -49,11 +47,6 @@ void Accumulator::Take(const CallingOp& op, int64_t num_required, TakeDone done)
     ++global_step_;
     return Progress::kDone;
   };
-  // "1 of 2 gradients for accumulator 'w/grad_accum' at step 812": who reads it sees how many are missing.
-  attempt.describe = [this, num_required]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return absl::StrCat(count_, " of ", num_required, " gradients for ", label_, " at step ", global_step_,
-                        dropped_ > 0 ? absl::StrCat(" (", dropped_, " stale ones dropped)") : "");
-  };
   attempt.cancelled = "TakeGrad operation was cancelled";
   attempt.done = [taken, done = std::move(done)](Status status) mutable {
     if (!status.ok()) return done(std::move(status));
@@ -63,9 +56,21 @@ void Accumulator::Take(const CallingOp& op, int64_t num_required, TakeDone done)
   op.Change([&] {
     MutexLock lock(&mu_);
     takes_.Join(std::move(attempt), &finished,
-                [this](int64_t id) { return [self = ShareRef(this), id] { self->Cancel(id); }; });
+                [this](int64_t id) { return [self = ShareRef(this), id] { self->Cancel(id); }; },
+                [this, num_required] {
+                  return [self = ShareRef(this), num_required](Wait* wait) { self->DescribeTake(num_required, wait); };
+                });
   });
   finished.Tell(op.step);
+}
+
+// "1 of 2 gradients for accumulator 'w' at step 812".
+void Accumulator::DescribeTake(int64_t num_required, Wait* wait) const {
+  MutexLock lock(&mu_);
+  wait->has = count_;
+  wait->needs = num_required;
+  wait->what = absl::StrCat(count_, " of ", num_required, " gradients for ", label_, " at step ", global_step_,
+                            dropped_ > 0 ? absl::StrCat(" (", dropped_, " stale ones dropped)") : "");
 }
 
 void Accumulator::Cancel(int64_t id) {
@@ -82,7 +87,6 @@ void Accumulator::SetGlobalStep(const CallingOp& op, int64_t step) {
   op.Change([&] {
     MutexLock lock(&mu_);
     global_step_ = step;
-    takes_.Describe();
   });
 }
 

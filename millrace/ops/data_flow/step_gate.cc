@@ -29,14 +29,18 @@ bool StepGate::MayPass(int64_t steps) const {
   return options_.staleness < 0 || Slowest() < 0 || Slowest() >= steps - options_.staleness;
 }
 
-std::string StepGate::WaitText(int64_t steps) const {
+// "worker 1 (9 of 12 steps) to come within 3 steps at step gate 'g'".
+void StepGate::DescribePass(int64_t steps, Wait* wait) const {
+  MutexLock lock(&mu_);
   const int64_t needed = steps - options_.staleness;
   std::vector<std::string> behind;
   for (size_t i = 0; i < members_.size(); ++i) {
     if (!members_[i].takes_part || members_[i].steps >= needed) continue;
     behind.push_back(absl::StrCat("worker ", i, " (", members_[i].steps, " of ", needed, " steps)"));
   }
-  return absl::StrCat(absl::StrJoin(behind, ", "), " to come within ", options_.staleness, " steps at step gate '", options_.name, "'");
+  wait->has = Slowest();
+  wait->needs = needed;
+  wait->what = absl::StrCat(absl::StrJoin(behind, ", "), " to come within ", options_.staleness, " steps at step gate '", options_.name, "'");
 }
 
 void StepGate::Pass(const CallingOp& op, int64_t worker, PassDone done) {
@@ -52,15 +56,15 @@ void StepGate::Pass(const CallingOp& op, int64_t worker, PassDone done) {
     attempt.run = [this, steps](Status*) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return MayPass(steps) ? Progress::kDone : Progress::kNone;
     };
-    attempt.describe = [this, steps]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return WaitText(steps); };
     attempt.cancelled = "the wait for slower workers was cancelled";
     attempt.done = [steps, done = std::move(done)](Status status) mutable {
       if (!status.ok()) return done(std::move(status));
       done(steps);
     };
-    passes_.Join(std::move(attempt), &finished, [this](int64_t id) { return [self = ShareRef(this), id] { self->Cancel(id); }; });
+    passes_.Join(
+        std::move(attempt), &finished, [this](int64_t id) { return [self = ShareRef(this), id] { self->Cancel(id); }; },
+        [this, steps] { return [self = ShareRef(this), steps](Wait* wait) { self->DescribePass(steps, wait); }; });
     passes_.Advance(&finished);
-    passes_.Describe();
   });
   finished.Tell(op.step);
 }
@@ -93,7 +97,6 @@ StatusOr<int64_t> StepGate::Join(const CallingOp& op, int64_t worker) {
     MutexLock lock(&mu_);
     steps = JoinLocked(worker);
     passes_.Advance(&finished);
-    passes_.Describe();
   });
   finished.Tell(nullptr);
   return steps;
@@ -106,7 +109,6 @@ Status StepGate::Leave(const CallingOp& op, int64_t worker) {
     MutexLock lock(&mu_);
     members_[worker].takes_part = false;
     passes_.Advance(&finished);
-    passes_.Describe();
   });
   finished.Tell(nullptr);
   return absl::OkStatus();
@@ -125,7 +127,6 @@ StatusOr<std::vector<bool>> StepGate::KeepAlive(const CallingOp& op, int64_t wor
       take_part.push_back(member.takes_part);
     }
     passes_.Advance(&finished);
-    passes_.Describe();
   });
   finished.Tell(nullptr);
   return take_part;
