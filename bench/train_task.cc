@@ -142,8 +142,8 @@ Status Run(const Flags& flags) {
     std::fflush(stdout);
   }
   if (r.sync) {
-    MR_ASSIGN_OR_RETURN(const Tensors dropped, session.Run({r.sync->num_dropped()}));
-    std::printf("{\"dropped\": %lld}\n", static_cast<long long>(dropped[0].scalar<int64_t>()));
+    MR_ASSIGN_OR_RETURN(const Tensors told, session.Run({r.sync->num_dropped(), r.global_step}));
+    std::printf("{\"dropped\": %lld, \"global_step\": %lld}\n", static_cast<long long>(told[0].scalar<int64_t>()), static_cast<long long>(told[1].scalar<int64_t>()));
     std::fflush(stdout);
   }
   return train_for(3600);

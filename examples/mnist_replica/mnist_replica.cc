@@ -77,6 +77,16 @@ Status Train(const Flags& flags, const TaskConfig& config, const std::string& ta
   Replica replica = Build(scope, flags, config);
   replica.hooks.push_back(std::make_shared<StopAtStepHook>(StopAtStepOptions{.last_step = flags.train_steps}));
 
+  // By a flag, or by what the launcher asks of all its tasks.
+  if (!flags.profile_steps.empty()) {
+    MR_ASSIGN_OR_RETURN(std::shared_ptr<SessionRunHook> profiler,
+                        ProfilerHook::Make({.directory = flags.log_dir, .steps = flags.profile_steps, .task = config.task.name(), .target = target}));
+    replica.hooks.push_back(std::move(profiler));
+  } else {
+    MR_ASSIGN_OR_RETURN(std::shared_ptr<SessionRunHook> profiler, ProfilerHookFromEnvironment(target));
+    if (profiler != nullptr) replica.hooks.push_back(std::move(profiler));
+  }
+
   MR_ASSIGN_OR_RETURN(Dataset all, Dataset::FromTensors({data.train_images, data.train_labels}));
   // All workers shuffle in the same way and take every n-th image: together they see each once in an epoch.
   const Dataset mine = WorkerBatches(all, {.num_workers = config.num_workers(), .worker_index = config.worker_index(), .batch_size = flags.batch_size});
@@ -103,7 +113,11 @@ Status Train(const Flags& flags, const TaskConfig& config, const std::string& ta
     }
   }
   MR_RETURN_IF_ERROR(PrintTestAccuracy(*session->raw_session(), replica, data));
-  return session->Close();
+  MR_RETURN_IF_ERROR(session->Close());
+  if (flags.profile_steps.empty() || !config.is_chief()) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(const std::string timeline, MergeTimelines(flags.log_dir));
+  std::printf("Time line of steps %s: %s (open it in chrome://tracing or ui.perfetto.dev)\n", flags.profile_steps.c_str(), timeline.c_str());
+  return absl::OkStatus();
 }
 
 Status Run(const Flags& flags) {

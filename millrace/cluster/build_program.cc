@@ -6,6 +6,7 @@
 #include "millrace/cluster/master_session.h"
 #include "millrace/graph/graph_def.h"
 #include "millrace/graph/passes/function_inliner.h"
+#include "millrace/graph/shape_inference.h"
 
 namespace millrace {
 namespace {
@@ -46,6 +47,8 @@ StatusOr<std::shared_ptr<MasterProgram>> MasterSession::Build(std::unique_ptr<Gr
     program->parts.push_back(std::move(part));
     return program;
   }
+  // For GroupReceives, which takes what it gets: mistakes are found where the parts are compiled.
+  (void)InferShapes(graph.get(), /*lenient=*/true);
   PartitionOptions partition = partition_;
   partition.feeds = context.feeds;
   partition.feed_names = spec.feeds;

@@ -76,6 +76,7 @@ void GroupReceives(absl::Span<Part> parts, absl::FunctionRef<bool(absl::string_v
   absl::flat_hash_map<const Node*, Known> known;
   known.reserve(nodes);
   const auto depends = [&](Node* node, Node* on) {
+    if (on->is_detached()) return;  // the client feeds it, at home: it is there from the beginning
     ++known[node].pending;
     known[on].users.push_back(node);
   };

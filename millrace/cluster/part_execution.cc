@@ -26,13 +26,13 @@ Worker::PartExecution::PartExecution(std::shared_ptr<Worker> worker, PartRun run
   step_.waits = options.waits.get();
   step_.files = options.files;
   step_.functions = run_.graph->functions.get();
-  if (run_.trace) stats_ = std::make_shared<StepStatsCollector>(options.clock);
+  if (run_.trace) stats_ = std::make_unique<StepStatsCollector>(options.clock);
   result_.fetches.resize(run_.num_fetches);
 }
 
 void Worker::PartExecution::Start() {
   if (run_.rendezvous) {
-    run_.rendezvous->Attach(run_.graph->session->peers(), run_.graph->receives, stats_);
+    run_.rendezvous->Attach(run_.graph->session->peers(), stats_.get(), run_.graph->receives);
     // What fails or cancels the step ends its waits here, and whoever waits for its tensors is told the same.
     token_ = run_.cancellation->NewToken();
     const bool registered = run_.cancellation->Register(
@@ -73,6 +73,7 @@ void Worker::PartExecution::End(Status status) {
   if (token_ != 0) LetGo(run_.cancellation, token_);
   // Those who wait for tensors that will not come are told why.
   if (!status.ok() && run_.rendezvous) run_.rendezvous->Abort(status);
+  if (stats_ != nullptr && run_.rendezvous) run_.rendezvous->Detach();
   if (stats_ != nullptr) stats_->ToProto(&result_.step_stats);
   absl::AnyInvocable<void()> on_idle;
   if (listed_) {

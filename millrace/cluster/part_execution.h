@@ -24,7 +24,7 @@ class Worker::PartExecution {
   StepResources step_resources_;
   StepContext step_;
   RefPtr<StepArena> arena_;
-  std::shared_ptr<StepStatsCollector> stats_;
+  std::unique_ptr<StepStatsCollector> stats_;
   PartResult result_;
   CancellationManager::Token token_ = 0;
   // Guarded by the worker's mu_.

@@ -44,28 +44,16 @@ StatusOr<ParsedKey> ParsedKey::Parse(absl::string_view key) {
   return parsed;
 }
 
-void StepRendezvous::Attach(std::shared_ptr<const PeerSet> peers, std::shared_ptr<const ReceiveGroups> groups,
-                            std::shared_ptr<StepStatsCollector> stats) {
+void StepRendezvous::Attach(std::shared_ptr<const PeerSet> peers, StepStatsCollector* stats, std::shared_ptr<const ReceiveGroups> groups) {
   MutexLock lock(&mu_);
   peers_ = std::move(peers);
+  stats_ = stats;
   groups_ = std::move(groups);
-  stats_ = std::move(stats);
 }
 
-void StepRendezvous::FetchGroups() {
-  std::shared_ptr<const PeerSet> peers;
-  std::shared_ptr<const ReceiveGroups> groups;
-  {
-    MutexLock lock(&mu_);
-    peers = peers_;
-    groups = groups_;
-  }
-  if (groups == nullptr) return;
-  for (const ReceiveGroup& group : groups->groups) {
-    const Peer* const peer = peers->Find(group.task);
-    if (peer == nullptr) return Abort(InvalidArgument("tensors are to come from ", group.task, ", which is no task of this cluster"));
-    FetchGroup(peers, peer, groups, group);
-  }
+void StepRendezvous::Detach() {
+  MutexLock lock(&mu_);
+  stats_ = nullptr;
 }
 
 Status StepRendezvous::Send(absl::string_view key, RendezvousItem item) { return local_.Send(key, std::move(item)); }
@@ -83,13 +71,13 @@ void StepRendezvous::Recv(absl::string_view key, Done done) {
   }
   const Peer* peer = nullptr;
   std::shared_ptr<const PeerSet> peers;
-  bool is_fetched = false;
+  bool comes_in_group = false;
   {
     MutexLock lock(&mu_);
     peers = peers_;
-    is_fetched = groups_ != nullptr && groups_->keys.contains(key);
+    comes_in_group = groups_ != nullptr && groups_->keys.contains(key);
   }
-  if (is_fetched) return local_.Recv(key, std::move(done));
+  if (comes_in_group) return local_.Recv(key, std::move(done));
   if (peers != nullptr && parsed->send_task == peers->self()) return local_.Recv(key, std::move(done));
   if (peers != nullptr) peer = peers->Find(parsed->send_task);
   if (peer == nullptr) {
@@ -99,28 +87,9 @@ void StepRendezvous::Recv(absl::string_view key, Done done) {
   RecvRemote(std::move(peers), peer, key, std::move(done));
 }
 
-void StepRendezvous::BeginFetch(Fetch* fetch) {
-  fetch->since = waits_->Now();
-  MutexLock lock(&mu_);
-  fetch->stats = stats_;
-  if (stats_ != nullptr) fetch->start_nanos = stats_->NowNanos();
-  fetch->next = fetching_;
-  if (fetching_ != nullptr) fetching_->previous = fetch;
-  fetching_ = fetch;
-}
+namespace {
 
-void StepRendezvous::EndFetch(const Fetch& fetch) {
-  MutexLock lock(&mu_);
-  if (fetch.previous != nullptr) {
-    fetch.previous->next = fetch.next;
-  } else {
-    fetching_ = fetch.next;
-  }
-  if (fetch.next != nullptr) fetch.next->previous = fetch.previous;
-}
-
-void StepRendezvous::Fetch::NoteTransfer(absl::string_view key, const RendezvousItem& item) const {
-  if (stats == nullptr) return;
+void NoteTransfer(StepStatsCollector* stats, const std::string& key, const RendezvousItem& item, int64_t start_nanos) {
   const StatusOr<ParsedKey> parsed = ParsedKey::Parse(key);
   if (!parsed.ok()) return;
   stats->RecordTransfer({.tensor = std::string(TensorName(parsed->tensor)),
@@ -132,38 +101,92 @@ void StepRendezvous::Fetch::NoteTransfer(absl::string_view key, const Rendezvous
                          .sent_micros = item.sent_micros});
 }
 
-namespace {
-
 // What the sender's step failed with is told by that task itself; here it is hearsay.
-Status AsToldByPeer(const Status& status) { return absl::IsUnavailable(status) || absl::IsAborted(status) ? status : MarkDerived(status); }
+Status Hearsay(const Status& status) {
+  return status.ok() || absl::IsUnavailable(status) || absl::IsAborted(status) ? status : MarkDerived(status);
+}
 
 }  // namespace
 
-void StepRendezvous::RecvRemote(std::shared_ptr<const PeerSet> peers, const Peer* peer, absl::string_view key, Done done) {
-  auto fetch = std::make_unique<Fetch>(Fetch{.peers = std::move(peers), .peer = peer, .key = std::string(key)});
-  BeginFetch(fetch.get());
-  const std::string& text = fetch->key;  // there until the answer is
-  peer->worker->RecvTensor({.cancellation = &fetches_}, step_id_, text,
-                           [this, self = ShareRef(this), fetch = std::move(fetch), done = std::move(done)](StatusOr<RendezvousItem> item) mutable {
-                             EndFetch(*fetch);
-                             if (!item.ok()) return done(AsToldByPeer(item.status()));
-                             // Before the kernel hears of it, which may end the step.
-                             fetch->NoteTransfer(fetch->key, *item);
-                             done(std::move(item));
-                           });
+void StepRendezvous::Enlist(Fetch* fetch) {
+  fetch->next = fetching_;
+  if (fetching_ != nullptr) fetching_->previous = fetch;
+  fetching_ = fetch;
 }
 
-void StepRendezvous::FetchGroup(std::shared_ptr<const PeerSet> peers, const Peer* peer, std::shared_ptr<const ReceiveGroups> groups, const ReceiveGroup& group) {
-  auto fetch = std::make_unique<Fetch>(Fetch{.peers = std::move(peers), .peer = peer, .key = group.keys[0], .more = group.keys.size() - 1});
-  BeginFetch(fetch.get());
-  peer->worker->RecvTensors(
-      {.cancellation = &fetches_}, step_id_, group.keys,
-      [this, self = ShareRef(this), fetch = std::move(fetch), groups = std::move(groups), &keys = group.keys](StatusOr<std::vector<RendezvousItem>> items) {
-        EndFetch(*fetch);
-        if (!items.ok()) return Abort(AsToldByPeer(items.status()));
-        for (size_t i = 0; i < keys.size(); ++i) fetch->NoteTransfer(keys[i], (*items)[i]);
-        for (size_t i = 0; i < keys.size(); ++i) (void)local_.Send(keys[i], std::move((*items)[i]));
-      });
+void StepRendezvous::Strike(Fetch* fetch) {
+  if (fetch->previous != nullptr) {
+    fetch->previous->next = fetch->next;
+  } else {
+    fetching_ = fetch->next;
+  }
+  if (fetch->next != nullptr) fetch->next->previous = fetch->previous;
+}
+
+void StepRendezvous::RecvRemote(std::shared_ptr<const PeerSet> peers, const Peer* peer, absl::string_view key, Done done) {
+  auto fetch = std::make_unique<Fetch>(Fetch{.peers = std::move(peers), .peer = peer, .key = std::string(key), .since = waits_->Now(), .done = std::move(done)});
+  StepStatsCollector* stats = nullptr;
+  {
+    MutexLock lock(&mu_);
+    stats = stats_;
+    Enlist(fetch.get());
+  }
+  const std::string& text = fetch->key;  // there until the answer is
+  const int64_t start = stats == nullptr ? 0 : stats->NowNanos();
+  WorkerInterface* const worker = peer->worker.get();
+  worker->RecvTensor({.cancellation = &fetches_}, step_id_, text,
+                     [this, self = ShareRef(this), fetch = std::move(fetch), stats, start](StatusOr<RendezvousItem> item) mutable {
+                       OnFetched(std::move(fetch), std::move(item), stats, start);
+                     });
+}
+
+void StepRendezvous::OnFetched(std::unique_ptr<Fetch> fetch, StatusOr<RendezvousItem> item, StepStatsCollector* stats, int64_t start_nanos) {
+  {
+    MutexLock lock(&mu_);
+    Strike(fetch.get());
+  }
+  // Before the kernel hears of it: it may be the last, and with it the statistics go.
+  if (stats != nullptr && item.ok()) NoteTransfer(stats, fetch->key, *item, start_nanos);
+  if (!item.ok()) return fetch->done(Hearsay(item.status()));
+  fetch->done(std::move(item));
+}
+
+void StepRendezvous::FetchGroups() {
+  std::shared_ptr<const PeerSet> peers;
+  std::shared_ptr<const ReceiveGroups> groups;
+  int64_t start = 0;
+  {
+    MutexLock lock(&mu_);
+    if (groups_ == nullptr) return;
+    peers = peers_;
+    groups = groups_;
+    if (stats_ != nullptr) start = stats_->NowNanos();
+  }
+  for (const ReceiveGroup& group : groups->groups) {
+    const Peer* const peer = peers->Find(group.task);
+    if (peer == nullptr) return Abort(InvalidArgument("tensors are to come from ", group.task, ", which is no task of this cluster"));
+    auto fetch = std::make_unique<Fetch>(Fetch{.peers = peers, .peer = peer, .groups = groups, .group = &group, .since = waits_->Now()});
+    {
+      MutexLock lock(&mu_);
+      Enlist(fetch.get());
+    }
+    peer->worker->RecvTensors({.cancellation = &fetches_}, step_id_, group.keys,
+                              [this, self = ShareRef(this), fetch = std::move(fetch), start](StatusOr<std::vector<RendezvousItem>> items) mutable {
+                                OnGroupFetched(std::move(fetch), std::move(items), start);
+                              });
+  }
+}
+
+void StepRendezvous::OnGroupFetched(std::unique_ptr<Fetch> fetch, StatusOr<std::vector<RendezvousItem>> items, int64_t start_nanos) {
+  const absl::Span<const std::string> keys = fetch->keys();
+  {
+    MutexLock lock(&mu_);
+    Strike(fetch.get());
+    // The kernels may be gone when the step was aborted; with the step detached, so are the statistics.
+    for (size_t i = 0; stats_ != nullptr && items.ok() && i < keys.size(); ++i) NoteTransfer(stats_, keys[i], (*items)[i], start_nanos);
+  }
+  if (!items.ok()) return Abort(Hearsay(items.status()));
+  for (size_t i = 0; i < keys.size(); ++i) (void)local_.Send(keys[i], std::move((*items)[i]));
 }
 
 void StepRendezvous::Abort(Status why) {
@@ -178,7 +201,7 @@ void StepRendezvous::ListAwaited(std::vector<Awaited>* peers) {
     const Peer& peer = *fetch->peer;
     const auto same = [&](const Awaited& awaited) { return awaited.worker == peer.worker; };
     if (std::any_of(peers->begin() + first, peers->end(), same)) continue;
-    const StatusOr<ParsedKey> key = ParsedKey::Parse(fetch->key);
+    const StatusOr<ParsedKey> key = ParsedKey::Parse(fetch->keys()[0]);
     peers->push_back({.task = peer.name, .address = peer.address, .worker = peer.worker, .incarnation = key.ok() ? key->incarnation : 0});
   }
 }
@@ -186,17 +209,18 @@ void StepRendezvous::ListAwaited(std::vector<Awaited>* peers) {
 void StepRendezvous::ListWaits(std::vector<Wait>* waits) {
   MutexLock lock(&mu_);
   for (const Fetch* fetch = fetching_; fetch != nullptr; fetch = fetch->next) {
-    const StatusOr<ParsedKey> key = ParsedKey::Parse(fetch->key);
-    if (!key.ok()) continue;
-    const std::string tensor(TensorName(key->tensor));
-    waits->push_back({.node = tensor,
-                      .what = fetch->more == 0 ? absl::StrCat("this tensor from ", fetch->peer->name)
-                                               : absl::StrCat("this tensor and ", fetch->more, " others from ", fetch->peer->name),
-                      .step_id = step_id_,
-                      .since = fetch->since,
-                      .kind = Wait::Kind::kTensor,
-                      .peer = fetch->peer->name,
-                      .tensor = tensor});
+    for (const std::string& text : fetch->keys()) {
+      const StatusOr<ParsedKey> key = ParsedKey::Parse(text);
+      if (!key.ok()) continue;
+      const std::string tensor(TensorName(key->tensor));
+      waits->push_back({.node = tensor,
+                        .what = absl::StrCat("this tensor from ", fetch->peer->name),
+                        .step_id = step_id_,
+                        .since = fetch->since,
+                        .kind = Wait::Kind::kTensor,
+                        .peer = fetch->peer->name,
+                        .tensor = tensor});
+    }
   }
 }
 

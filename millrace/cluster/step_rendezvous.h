@@ -30,11 +30,13 @@ class StepRendezvous : public Rendezvous, public RefCounted {
  public:
   StepRendezvous(int64_t step_id, WaitRegistry* waits) : step_id_(step_id), waits_(waits) {}
 
-  // Before the step runs here: how to reach the others, what is fetched together, if anything, and where each tensor that came from them is noted (null: nowhere).
-  void Attach(std::shared_ptr<const PeerSet> peers, std::shared_ptr<const ReceiveGroups> groups = nullptr,
-              std::shared_ptr<StepStatsCollector> stats = nullptr);
-  // Fetches the groups. Call once, after Attach, when the step can be aborted.
+  // Before the step runs here: how to reach the others, where each tensor that came from them is noted (null: nowhere), and what is fetched together, if
+  // anything. `stats` outlives the kernels of the step, and Detach.
+  void Attach(std::shared_ptr<const PeerSet> peers, StepStatsCollector* stats = nullptr, std::shared_ptr<const ReceiveGroups> groups = nullptr);
+  // Fetches the groups. Once, when the step can be aborted.
   void FetchGroups();
+  // The step has run here: nothing more is noted.
+  void Detach();
 
   Status Send(absl::string_view key, RendezvousItem item) override;
   // From this task's table, or from the task that makes it.
@@ -55,26 +57,25 @@ class StepRendezvous : public Rendezvous, public RefCounted {
   bool IsEmpty() const { return local_.IsEmpty(); }
 
  private:
-  // A tensor on its way from a peer, or several in one call.
+  // A tensor on its way from a peer, or several that come together.
   struct Fetch {
     std::shared_ptr<const PeerSet> peers;  // keeps `peer`
     const Peer* peer;
-    std::string key;  // the first
-    size_t more = 0;
-    absl::Time since = absl::InfinitePast();
-    // Of a step that is traced.
-    std::shared_ptr<StepStatsCollector> stats = nullptr;
-    int64_t start_nanos = 0;
+    std::string key;
+    std::shared_ptr<const ReceiveGroups> groups;  // keeps `group`
+    const ReceiveGroup* group = nullptr;          // null: there is only `key`
+    absl::Time since;
+    Done done;
     Fetch* next = nullptr;
     Fetch* previous = nullptr;
 
-    void NoteTransfer(absl::string_view key, const RendezvousItem& item) const;
+    absl::Span<const std::string> keys() const { return group == nullptr ? absl::MakeConstSpan(&key, 1) : absl::MakeConstSpan(group->keys); }
   };
   void RecvRemote(std::shared_ptr<const PeerSet> peers, const Peer* peer, absl::string_view key, Done done);
-  void FetchGroup(std::shared_ptr<const PeerSet> peers, const Peer* peer, std::shared_ptr<const ReceiveGroups> groups, const ReceiveGroup& group);
-  // Puts it into the list and takes it out again.
-  void BeginFetch(Fetch* fetch);
-  void EndFetch(const Fetch& fetch);
+  void OnFetched(std::unique_ptr<Fetch> fetch, StatusOr<RendezvousItem> item, StepStatsCollector* stats, int64_t start_nanos);
+  void OnGroupFetched(std::unique_ptr<Fetch> fetch, StatusOr<std::vector<RendezvousItem>> items, int64_t start_nanos);
+  void Enlist(Fetch* fetch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Strike(Fetch* fetch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int64_t step_id_;
   WaitRegistry* const waits_;
@@ -82,8 +83,8 @@ class StepRendezvous : public Rendezvous, public RefCounted {
   CancellationManager fetches_;  // of the calls to peers
   Mutex mu_;
   std::shared_ptr<const PeerSet> peers_ ABSL_GUARDED_BY(mu_);
+  StepStatsCollector* stats_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::shared_ptr<const ReceiveGroups> groups_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<StepStatsCollector> stats_ ABSL_GUARDED_BY(mu_);
   Fetch* fetching_ ABSL_GUARDED_BY(mu_) = nullptr;  // a list through them
 };
 

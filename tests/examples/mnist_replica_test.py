@@ -91,8 +91,10 @@ class MnistReplicaTest(Cluster):
             self.check(client)
 
     def test_a_log_dir_has_checkpoints_and_events_and_a_second_training_goes_on_from_them(self):
-        self.train(2, "--log_dir=" + self.folder, "--train_steps=200")
+        self.train(2, "--log_dir=" + self.folder, "--train_steps=200", "--profile_steps=50:52")
         files = os.listdir(self.folder)
+        with open(os.path.join(self.folder, "timeline.json")) as timeline:
+            self.assertTrue(json.load(timeline))
         self.assertIn("checkpoint", files)
         self.assertTrue(any(name.startswith("events.out.tfevents.") for name in files), files)
         again = self.train(2, "--log_dir=" + self.folder, "--train_steps=260")

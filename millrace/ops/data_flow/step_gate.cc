@@ -29,16 +29,17 @@ bool StepGate::MayPass(int64_t steps) const {
   return options_.staleness < 0 || Slowest() < 0 || Slowest() >= steps - options_.staleness;
 }
 
+// "worker 1 (9 of 12 steps) to come within 3 steps at step gate 'g'".
 void StepGate::DescribePass(int64_t steps, Wait* wait) const {
+  MutexLock lock(&mu_);
   const int64_t needed = steps - options_.staleness;
   std::vector<std::string> behind;
-  MutexLock lock(&mu_);
   for (size_t i = 0; i < members_.size(); ++i) {
     if (!members_[i].takes_part || members_[i].steps >= needed) continue;
     behind.push_back(absl::StrCat("worker ", i, " (", members_[i].steps, " of ", needed, " steps)"));
   }
-  wait->has = static_cast<int64_t>(members_.size() - behind.size());
-  wait->needs = static_cast<int64_t>(members_.size());
+  wait->has = Slowest();
+  wait->needs = needed;
   wait->what = absl::StrCat(absl::StrJoin(behind, ", "), " to come within ", options_.staleness, " steps at step gate '", options_.name, "'");
 }
 
@@ -60,8 +61,9 @@ void StepGate::Pass(const CallingOp& op, int64_t worker, PassDone done) {
       if (!status.ok()) return done(std::move(status));
       done(steps);
     };
-    passes_.Join(std::move(attempt), &finished, [this](int64_t id) { return [self = ShareRef(this), id] { self->Cancel(id); }; },
-                 [this, steps] { return [self = ShareRef(this), steps](Wait* wait) { self->DescribePass(steps, wait); }; });
+    passes_.Join(
+        std::move(attempt), &finished, [this](int64_t id) { return [self = ShareRef(this), id] { self->Cancel(id); }; },
+        [this, steps] { return [self = ShareRef(this), steps](Wait* wait) { self->DescribePass(steps, wait); }; });
     passes_.Advance(&finished);
   });
   finished.Tell(op.step);

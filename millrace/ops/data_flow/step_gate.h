@@ -55,7 +55,7 @@ class StepGate : public Resource {
   int64_t Slowest() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int64_t JoinLocked(int64_t worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool MayPass(int64_t steps) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // "worker 1 (9 of 12 steps)": whom a worker with so many steps waits for, and how many those should have.
+  // Whom a worker with so many steps waits for, for the list of waits.
   void DescribePass(int64_t steps, Wait* wait) const;
   void Cancel(int64_t id);
 
