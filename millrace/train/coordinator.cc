@@ -1,0 +1,174 @@
+#include "millrace/train/coordinator.h"
+
+#include <algorithm>
+#include <list>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "millrace/base/log.h"
+#include "millrace/base/mutex.h"
+#include "millrace/base/thread_group.h"
+
+namespace millrace {
+namespace {
+
+constexpr absl::Duration kFirstComplaint = absl::Seconds(10);
+
+// A clock that tests move wakes nobody: it is looked at again and again.
+constexpr absl::Duration kLookAtVirtualClock = absl::Milliseconds(1);
+
+}  // namespace
+
+struct Coordinator::State {
+  CoordinatorOptions options;
+  mutable Mutex mu;
+  mutable CondVar changed;
+  bool stop ABSL_GUARDED_BY(mu) = false;
+  Status error ABSL_GUARDED_BY(mu);
+  bool reported ABSL_GUARDED_BY(mu) = false;  // an error was; those after it are its consequences
+  std::list<std::string> running ABSL_GUARDED_BY(mu);
+  std::vector<absl::AnyInvocable<void()>> on_stop ABSL_GUARDED_BY(mu);
+  ThreadGroup threads{"coordinated"};  // last: its end waits for threads that use the others
+
+  absl::Duration Slice(absl::Duration left) const {
+    return options.clock == Clock::Real() ? left : std::min(left, kLookAtVirtualClock);
+  }
+
+  // Waits until a stop, or `deadline`; then false.
+  bool AwaitStop(absl::Time deadline) const {
+    MutexLock lock(&mu);
+    while (!stop) {
+      const absl::Duration left = deadline - options.clock->Now();
+      if (left <= absl::ZeroDuration()) return false;
+      changed.WaitFor(&mu, Slice(left));
+    }
+    return true;
+  }
+
+  // Waits until all threads have ended, or until `grace` after a stop; then false.
+  bool AwaitThreads(absl::Duration grace) const {
+    MutexLock lock(&mu);
+    absl::Time deadline = absl::InfiniteFuture();
+    while (!running.empty()) {
+      if (stop && deadline == absl::InfiniteFuture()) deadline = options.clock->Now() + grace;
+      const absl::Duration left = deadline - options.clock->Now();
+      if (left <= absl::ZeroDuration()) return false;
+      changed.WaitFor(&mu, Slice(left));
+    }
+    return true;
+  }
+};
+
+Coordinator::Coordinator(CoordinatorOptions options) : state_(new State) { state_->options = std::move(options); }
+
+Coordinator::~Coordinator() {
+  RequestStop();
+  for (absl::Duration wait = kFirstComplaint; !state_->AwaitThreads(wait); wait *= 2) {
+    MR_LOG(Warning, "waiting for threads that do not stop: ", absl::StrJoin(running(), ", "));
+  }
+  if (const Status error = status(); !error.ok()) MR_LOG(Error, "nobody asked a coordinator for its error: ", error.ToString());
+}
+
+void Coordinator::RequestStop(Status why) {
+  std::vector<absl::AnyInvocable<void()>> callbacks;
+  {
+    MutexLock lock(&state_->mu);
+    const auto& clean = state_->options.clean_stop_codes;
+    const bool is_clean = why.ok() || absl::IsOutOfRange(why) ||
+                          (state_->stop && std::find(clean.begin(), clean.end(), why.code()) != clean.end());
+    if (!is_clean && state_->error.ok() && !state_->reported) state_->error = std::move(why);
+    state_->stop = true;
+    callbacks.swap(state_->on_stop);
+    state_->changed.SignalAll();
+  }
+  for (auto& callback : callbacks) callback();
+}
+
+bool Coordinator::ShouldStop() const {
+  MutexLock lock(&state_->mu);
+  return state_->stop;
+}
+
+bool Coordinator::WaitForStop(absl::Duration timeout) const {
+  return state_->AwaitStop(timeout == absl::InfiniteDuration() ? absl::InfiniteFuture() : state_->options.clock->Now() + timeout);
+}
+
+Status Coordinator::ClearStop() {
+  MutexLock lock(&state_->mu);
+  if (!state_->running.empty()) return FailedPrecondition("threads still run: ", absl::StrJoin(state_->running, ", "));
+  state_->stop = false;
+  state_->error = absl::OkStatus();
+  state_->reported = false;
+  state_->on_stop.clear();
+  return absl::OkStatus();
+}
+
+Status Coordinator::Start(std::string name, absl::AnyInvocable<Status()> body) {
+  std::list<std::string>::iterator entry;
+  {
+    MutexLock lock(&state_->mu);
+    if (state_->stop) return FailedPrecondition("thread '", name, "' was started after a stop was asked for");
+    entry = state_->running.insert(state_->running.end(), name);
+  }
+  const auto end = [this, entry] {
+    MutexLock lock(&state_->mu);
+    state_->running.erase(entry);
+    state_->changed.SignalAll();
+  };
+  const bool started = state_->threads.Start([this, end, name, body = std::move(body)]() mutable {
+    Status status = body();
+    body = nullptr;  // what it holds may go before anyone hears of its end
+    if (!status.ok()) RequestStop(WithPrefix(absl::StrCat(name, ": "), status));
+    end();
+  });
+  if (started) return absl::OkStatus();
+  end();
+  return ResourceExhausted("the system has no thread for '", name, "'");
+}
+
+Status Coordinator::Loop(std::string name, absl::Duration period, absl::AnyInvocable<Status()> body) {
+  if (period < absl::ZeroDuration()) return InvalidArgument("the period of '", name, "' is negative: ", absl::FormatDuration(period));
+  return Start(std::move(name), [this, period, body = std::move(body)]() mutable -> Status {
+    absl::Time next = state_->options.clock->Now();
+    while (!state_->AwaitStop(next)) {
+      MR_RETURN_IF_ERROR(body());
+      next = std::max(next + period, state_->options.clock->Now());
+      if (ShouldStop()) break;
+    }
+    return absl::OkStatus();
+  });
+}
+
+void Coordinator::OnStop(absl::AnyInvocable<void()> callback) {
+  {
+    MutexLock lock(&state_->mu);
+    if (!state_->stop) {
+      state_->on_stop.push_back(std::move(callback));
+      return;
+    }
+  }
+  callback();
+}
+
+Status Coordinator::Join(absl::Duration grace) {
+  const bool all_ended = state_->AwaitThreads(grace);
+  MutexLock lock(&state_->mu);
+  if (!state_->error.ok()) {
+    state_->reported = true;
+    return std::exchange(state_->error, absl::OkStatus());
+  }
+  if (all_ended) return absl::OkStatus();
+  return DeadlineExceeded("threads did not stop within ", absl::FormatDuration(grace), " of being asked to: ", absl::StrJoin(state_->running, ", "));
+}
+
+Status Coordinator::status() const {
+  MutexLock lock(&state_->mu);
+  return state_->error;
+}
+
+std::vector<std::string> Coordinator::running() const {
+  MutexLock lock(&state_->mu);
+  return {state_->running.begin(), state_->running.end()};
+}
+
+}  // namespace millrace
