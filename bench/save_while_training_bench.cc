@@ -20,6 +20,7 @@ struct Flags {
   int megabytes = 1000;
   int saves = 4;
   double seconds = 5;
+  std::string kind = "embedding";
 };
 
 struct Interval {
@@ -35,9 +36,12 @@ Status Measure(const Flags& flags) {
   // A table that holds nearly all of the bytes, and a net of MNIST's size on top of some rows of it.
   constexpr int64_t kWidth = 64, kBatch = 100, kIds = 12;
   const int64_t rows = int64_t{flags.megabytes} * 1000000 / (kWidth * 4);
-  const PartitionedVar table(root, "table", {rows, kWidth}, init::Constant(0.01), FixedSizePartitioner(2 * flags.ps));
+  const bool embedding = flags.kind == "embedding";
+  const PartitionedVar table(root, "table", {rows, kWidth}, init::Constant(0.01), FixedSizePartitioner(2 * flags.ps), {.trainable = embedding});
   const Output ids = ops::RandomUniformInt(root, {static_cast<int>(kBatch), static_cast<int>(kIds)}, 0, static_cast<int>(rows));
-  const Output x = ops::Reshape(root, EmbeddingLookup(root, table, ids), {static_cast<int>(kBatch), static_cast<int>(kIds * kWidth)});
+  const int width = static_cast<int>(kIds * kWidth);
+  const Output x = embedding ? ops::Reshape(root, EmbeddingLookup(root, table, ids), {static_cast<int>(kBatch), width})
+                             : ops::RandomUniform(root, {static_cast<int>(kBatch), width}, DType::kFloat);
   const Output h = layers::Dense(root, x, 100, {.activation = ops::Relu});
   const Output labels = ops::RandomUniformInt(root, {static_cast<int>(kBatch)}, 0, 10);
   const Output loss = losses::SparseSoftmaxCrossEntropy(root, labels, layers::Dense(root, h, 10));
@@ -100,6 +104,9 @@ int main(int argc, char** argv) {
   app.add_option("--ps", flags.ps, "Number of parameter servers")->capture_default_str();
   app.add_option("--megabytes", flags.megabytes, "Size of the model")->capture_default_str();
   app.add_option("--saves", flags.saves, "How often to save")->capture_default_str();
+  app.add_option("--kind", flags.kind, "embedding: rows of the large table are trained; frozen: it is only held")
+      ->check(CLI::IsMember({"embedding", "frozen"}))
+      ->capture_default_str();
   app.add_option("--seconds", flags.seconds, "Of training between saves")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   const millrace::Status status = millrace::Measure(flags);

@@ -48,6 +48,33 @@ TEST_F(FileTest, SyncMakesAppendedBytesVisible) {
   EXPECT_EQ(file->Append(std::string(100000, 'x')).code(), absl::StatusCode::kFailedPrecondition);
 }
 
+// From the first StartSync on large blocks may go past the cache, which wants everything aligned.
+TEST_F(FileTest, ALongFileIsWhatWasAppendedWhereverItsPiecesEnd) {
+  for (const size_t first : {size_t{0}, size_t{1}, size_t{4096}, size_t{100000}}) {
+    for (const size_t piece : {size_t{1}, size_t{4095}, size_t{1} << 20, (size_t{4} << 20) + 3}) {
+      std::unique_ptr<WritableFile> file = files_->OpenWritable(dir_.File("f")).value();
+      std::string expected;
+      const auto append = [&](size_t size) {
+        std::string data(size, 'x');
+        for (size_t i = 0; i < size; ++i) data[i] = static_cast<char>((i + expected.size()) * 31 >> 3);
+        expected += data;
+        ASSERT_TRUE(file->Append(data).ok());
+      };
+      append(first);
+      for (int i = 0; i < 11; ++i) {
+        ASSERT_TRUE(file->StartSync().ok());
+        append(piece);
+        if (i == 7) {
+          ASSERT_TRUE(file->Flush().ok());
+          EXPECT_EQ(files_->FileSize(dir_.File("f")).value(), expected.size());
+        }
+      }
+      ASSERT_TRUE(file->Sync().ok() && file->Close().ok());
+      EXPECT_TRUE(ReadWholeFile(files_, dir_.File("f")).value() == expected) << first << " " << piece;
+    }
+  }
+}
+
 TEST_F(FileTest, SequentialReadIsShortOnlyAtTheEnd) {
   Write(dir_.File("f"), "abcde");
   std::unique_ptr<SequentialFile> file = files_->OpenSequential(dir_.File("f")).value();

@@ -5,6 +5,7 @@
 // tensor has a checksum in the index, and every block of the index has one of its own.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,9 +38,11 @@ using BundleEntries = std::map<std::string, pb::BundleEntryProto>;
 class BundleWriter {
  public:
   // Makes the prefix's directory, but not the one that that is in (NOT_FOUND), as TensorFlow does.
-  // `cancellation` may be null; its status ends a long write.
+  // `cancellation` may be null; its status ends a long write. `after_piece`, which may be empty, is called after every megabyte: a writer that
+  // must not disturb rests there.
   static StatusOr<std::unique_ptr<BundleWriter>> Create(FileSystem* files, std::string prefix,
-                                                        CancellationManager* cancellation = nullptr);
+                                                        CancellationManager* cancellation = nullptr,
+                                                        std::function<void()> after_piece = nullptr);
   ~BundleWriter();
 
   // INVALID_ARGUMENT for a name that is there already or empty, UNIMPLEMENTED for a tensor of handles or variants.
@@ -47,18 +50,24 @@ class BundleWriter {
   // A part of the tensor `name`; other parts may come in other calls. INVALID_ARGUMENT when they do not agree on
   // its shape and type.
   Status AddSlice(absl::string_view name, const ShapeAndSlice& part, const Tensor& tensor);
+  // The same for a tensor of plain elements whose bytes come in pieces: `next` is called until it has given all of them. `part` is null for a whole one.
+  Status AddPieces(absl::string_view name, const ShapeAndSlice* part, DType dtype, const Shape& shape, absl::FunctionRef<absl::string_view()> next);
   // Puts everything on the disk, then makes it the checkpoint. Nothing may follow.
   Status Finish();
 
  private:
-  BundleWriter(FileSystem* files, std::string prefix, CancellationManager* cancellation);
+  BundleWriter(FileSystem* files, std::string prefix, CancellationManager* cancellation, std::function<void()> after_piece);
   Status WriteEntry(const std::string& key, const Tensor& tensor);
+  Status WriteEntry(const std::string& key, DType dtype, const Shape& shape, absl::FunctionRef<Status(uint32_t* crc)> write);
+  // Notes a slice of `name` before `write` writes it under its own key; a slice that is all of it is the tensor itself.
+  Status WriteSlice(absl::string_view name, const ShapeAndSlice& part, DType dtype, absl::FunctionRef<Status(const std::string& key)> write);
   Status WriteBytes(absl::string_view bytes, uint32_t* crc);
   Status WriteStrings(const Tensor& tensor, uint32_t* crc);
 
   FileSystem* const files_;
   const std::string prefix_;
   CancellationManager* const cancellation_;
+  const std::function<void()> after_piece_;
   std::string temporary_data_;
   std::unique_ptr<WritableFile> data_;
   BundleEntries entries_;

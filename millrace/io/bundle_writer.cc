@@ -15,15 +15,17 @@ constexpr uint64_t kSyncInterval = uint64_t{8} << 20;
 
 }  // namespace
 
-BundleWriter::BundleWriter(FileSystem* files, std::string prefix, CancellationManager* cancellation)
+BundleWriter::BundleWriter(FileSystem* files, std::string prefix, CancellationManager* cancellation, std::function<void()> after_piece)
     : files_(files),
       prefix_(std::move(prefix)),
       cancellation_(cancellation),
+      after_piece_(std::move(after_piece)),
       temporary_data_(bundle_internal::TemporaryName(BundleDataPath(prefix_, 0, 1))) {}
 
 StatusOr<std::unique_ptr<BundleWriter>> BundleWriter::Create(FileSystem* files, std::string prefix,
-                                                             CancellationManager* cancellation) {
-  std::unique_ptr<BundleWriter> writer(new BundleWriter(files, std::move(prefix), cancellation));
+                                                             CancellationManager* cancellation,
+                                                             std::function<void()> after_piece) {
+  std::unique_ptr<BundleWriter> writer(new BundleWriter(files, std::move(prefix), cancellation, std::move(after_piece)));
   MR_RETURN_IF_ERROR(bundle_internal::MakeDirectoryOf(files, writer->prefix_));
   MR_ASSIGN_OR_RETURN(writer->data_, files->OpenWritable(writer->temporary_data_));
   return writer;
@@ -45,41 +47,66 @@ Status BundleWriter::AddSlice(absl::string_view name, const ShapeAndSlice& part,
     return InvalidArgument("Slice in shape_and_slice specification does not match the shape of the tensor to save: ",
                            part.slice.ToString(), " of ", part.full.ToString(), ", tensor: ", tensor.shape().ToString());
   }
-  if (part.slice.Covers(part.full)) return Add(name, tensor);
-  if (name.empty()) return InvalidArgument("a tensor of a checkpoint needs a name");
+  return WriteSlice(name, part, tensor.dtype(), [&](const std::string& key) { return WriteEntry(key, tensor); });
+}
 
+Status BundleWriter::AddPieces(absl::string_view name, const ShapeAndSlice* part, DType dtype, const Shape& shape,
+                               absl::FunctionRef<absl::string_view()> next) {
+  if (!IsPlain(dtype)) return Unimplemented("tensors of type ", dtype, " are not saved in pieces");
+  const auto write = [&](const std::string& key) {
+    return WriteEntry(key, dtype, shape, [&](uint32_t* crc) -> Status {
+      for (size_t left = static_cast<size_t>(shape.num_elements()) * SizeOf(dtype); left > 0;) {
+        const absl::string_view piece = next();
+        if (piece.empty() || piece.size() > left) return Internal("tensor ", name, ": ", piece.size(), " bytes were given of the last ", left);
+        MR_RETURN_IF_ERROR(WriteBytes(piece, crc));
+        left -= piece.size();
+      }
+      return absl::OkStatus();
+    });
+  };
+  if (part != nullptr) return WriteSlice(name, *part, dtype, write);
+  if (name.empty()) return InvalidArgument("a tensor of a checkpoint needs a name");
+  return write(std::string(name));
+}
+
+Status BundleWriter::WriteSlice(absl::string_view name, const ShapeAndSlice& part, DType dtype, absl::FunctionRef<Status(const std::string& key)> write) {
+  if (name.empty()) return InvalidArgument("a tensor of a checkpoint needs a name");
+  if (part.slice.Covers(part.full)) return write(std::string(name));
   pb::BundleEntryProto whole;
-  whole.set_dtype(static_cast<pb::DataType>(tensor.dtype()));
+  whole.set_dtype(static_cast<pb::DataType>(dtype));
   part.full.ToProto(whole.mutable_shape());
   const auto at = entries_.find(std::string(name));
   if (at != entries_.end()) {
     const StatusOr<Shape> known = Shape::FromProto(at->second.shape());
     if (at->second.slices().empty() || at->second.dtype() != whole.dtype() || !known.ok() || *known != part.full) {
-      return InvalidArgument("slice ", part.slice.ToString(), " of tensor ", name, ", ", DTypeName(tensor.dtype()),
+      return InvalidArgument("slice ", part.slice.ToString(), " of tensor ", name, ", ", DTypeName(dtype),
                              part.full.ToString(), ", does not fit what was saved of it before");
     }
   }
-  MR_RETURN_IF_ERROR(WriteEntry(SliceKey(name, part.slice), tensor));
+  MR_RETURN_IF_ERROR(write(SliceKey(name, part.slice)));
   part.slice.ToProto(entries_.try_emplace(std::string(name), std::move(whole)).first->second.add_slices());
   return absl::OkStatus();
 }
 
 Status BundleWriter::WriteEntry(const std::string& key, const Tensor& tensor) {
+  return WriteEntry(key, tensor.dtype(), tensor.shape(), [&](uint32_t* crc) {
+    return tensor.dtype() == DType::kString ? WriteStrings(tensor, crc)
+                                            : WriteBytes({static_cast<const char*>(tensor.raw_data()), tensor.TotalBytes()}, crc);
+  });
+}
+
+Status BundleWriter::WriteEntry(const std::string& key, DType dtype, const Shape& shape, absl::FunctionRef<Status(uint32_t* crc)> write) {
   MR_RETURN_IF_ERROR(status_);
   if (data_ == nullptr) return FailedPrecondition("the checkpoint ", prefix_, " is finished already");
-  if (!IsKnown(tensor.dtype()) || (!IsPlain(tensor.dtype()) && tensor.dtype() != DType::kString)) {
-    return Unimplemented("tensors of type ", tensor.dtype(), " cannot be saved");
-  }
+  if (!IsKnown(dtype) || (!IsPlain(dtype) && dtype != DType::kString)) return Unimplemented("tensors of type ", dtype, " cannot be saved");
   if (entries_.contains(key)) return InvalidArgument("Adding duplicate key: ", key);
   const uint64_t begin = offset_;
   uint32_t crc = 0;
-  status_ = tensor.dtype() == DType::kString
-                ? WriteStrings(tensor, &crc)
-                : WriteBytes({static_cast<const char*>(tensor.raw_data()), tensor.TotalBytes()}, &crc);
+  status_ = write(&crc);
   MR_RETURN_IF_ERROR(status_);
   pb::BundleEntryProto entry;
-  entry.set_dtype(static_cast<pb::DataType>(tensor.dtype()));
-  tensor.shape().ToProto(entry.mutable_shape());
+  entry.set_dtype(static_cast<pb::DataType>(dtype));
+  shape.ToProto(entry.mutable_shape());
   entry.set_offset(static_cast<int64_t>(begin));
   entry.set_size(static_cast<int64_t>(offset_ - begin));
   entry.set_crc32c(MaskCrc(crc));
@@ -96,6 +123,7 @@ Status BundleWriter::WriteBytes(absl::string_view bytes, uint32_t* crc) {
     bytes.remove_prefix(piece.size());
     offset_ += piece.size();
     since_sync_ += piece.size();
+    if (after_piece_ && piece.size() >= kPieceSize / 2) after_piece_();
     if (since_sync_ >= kSyncInterval) {
       MR_RETURN_IF_ERROR(data_->StartSync());
       since_sync_ = 0;

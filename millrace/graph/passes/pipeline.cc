@@ -1,4 +1,5 @@
 #include "millrace/graph/passes/pass.h"
+#include "millrace/graph/passes/saved_reads.h"
 
 namespace millrace {
 
@@ -13,6 +14,7 @@ absl::Span<const Pass> AllPasses() {
       {"sliced_products", &PassOptions::fusion, SliceProducts},
       {"batch_norm_fusion", &PassOptions::fusion, FuseBatchNorm},
       {"row_reads", &PassOptions::row_reads, ReadRowsOfVariables},
+      {"saved_reads", &PassOptions::row_reads, SaveVariablesInPlace},
       {"elementwise_fusion", &PassOptions::elementwise_fusion, FuseElementwise},
   };
   return kPasses;

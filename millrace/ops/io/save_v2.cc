@@ -1,18 +1,40 @@
-// SaveV2: tensors into a checkpoint of one shard.
+// SaveV2: tensors into a checkpoint of one shard. _SaveVariables: some of them straight from variables.
+#include "millrace/base/background_pace.h"
+#include "millrace/base/thread_group.h"
+#include "millrace/base/thread_priority.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/io/bundle.h"
 #include "millrace/ops/io/file_inputs.h"
+#include "millrace/ops/state/variable_access.h"
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
 namespace {
 
-class SaveV2Kernel : public Kernel {
+// Those that write; each lives for one checkpoint.
+ThreadGroup& Writers() {
+  static ThreadGroup* const threads = new ThreadGroup("checkpoint");
+  return *threads;
+}
+
+// A large checkpoint takes seconds. It is written on a thread of its own, which training goes before, and holds none of those that run ops.
+class SaveV2Kernel : public AsyncKernel {
  public:
   explicit SaveV2Kernel(KernelInit&) {}
-  bool is_expensive() const override { return true; }
 
-  Status Compute(KernelContext& ctx) override {
+  void ComputeAsync(KernelContext& ctx, Done done) override {
+    auto shared = std::make_shared<Done>(std::move(done));
+    const bool started = Writers().Start([&ctx, shared] {
+      LowerThreadPriority();
+      Status status = Save(ctx);
+      // What follows in the step is not this thread's work.
+      ctx.step().inter_op->Schedule([shared, status = std::move(status)] { (*shared)(status); });
+    });
+    if (!started) (*shared)(Save(ctx));
+  }
+
+ private:
+  static Status Save(KernelContext& ctx) {
     constexpr int kFirstTensor = 3;
     MR_ASSIGN_OR_RETURN(FileSystem* const files, Files(ctx));
     MR_ASSIGN_OR_RETURN(const std::string prefix, PrefixInput(ctx));
@@ -21,25 +43,82 @@ class SaveV2Kernel : public Kernel {
     if (inputs.names.size() != count) {
       return InvalidArgument("Got ", inputs.names.size(), " tensor names but ", count, " tensors.");
     }
+    std::vector<Source> sources(count);
+    for (size_t i = 0; i < count; ++i) MR_RETURN_IF_ERROR(FindSource(ctx, kFirstTensor + static_cast<int>(i), &sources[i]));
     // Everything that can be wrong with the slices is said before a file is made.
     std::vector<ShapeAndSlice> parts(count);
     for (size_t i = 0; i < count; ++i) {
       if (inputs.slices[i].empty()) continue;
       MR_ASSIGN_OR_RETURN(parts[i], ShapeAndSlice::Parse(inputs.slices[i]));
-      const Tensor& tensor = ctx.input(kFirstTensor + static_cast<int>(i));
-      if (parts[i].part != tensor.shape()) {
+      if (parts[i].part != sources[i].value.shape()) {
         return InvalidArgument("Slice in shape_and_slice specification does not match the shape of the tensor to save: ",
-                               inputs.slices[i], ", tensor ", inputs.names[i], ": ", tensor.shape().ToString());
+                               inputs.slices[i], ", tensor ", inputs.names[i], ": ", sources[i].value.shape().ToString());
       }
     }
+    BackgroundPace pace;
     MR_ASSIGN_OR_RETURN(const std::unique_ptr<BundleWriter> writer,
-                        BundleWriter::Create(files, prefix, ctx.cancellation()));
+                        BundleWriter::Create(files, prefix, ctx.cancellation(), [&pace] { pace.Rest(); }));
     for (size_t i = 0; i < count; ++i) {
-      const Tensor& tensor = ctx.input(kFirstTensor + static_cast<int>(i));
-      MR_RETURN_IF_ERROR(inputs.slices[i].empty() ? writer->Add(inputs.names[i], tensor)
-                                                  : writer->AddSlice(inputs.names[i], parts[i], tensor));
+      const ShapeAndSlice* const part = inputs.slices[i].empty() ? nullptr : &parts[i];
+      MR_RETURN_IF_ERROR(Add(writer.get(), inputs.names[i], part, sources[i]));
     }
     return writer->Finish();
+  }
+
+  // A tensor, or the memory of a variable in which rows may change meanwhile.
+  struct Source {
+    Tensor value;
+    RefPtr<Variable> variable = {};
+    RowLocks* locks = nullptr;  // null: nothing changes
+  };
+
+  static Status FindSource(KernelContext& ctx, int i, Source* source) {
+    if (ctx.input(i).dtype() != DType::kResource) {
+      source->value = ctx.input(i);
+      return absl::OkStatus();
+    }
+    StatusOr<RefPtr<Variable>> variable = ctx.resource<Variable>(i);
+    if (absl::IsNotFound(variable.status()) || (variable.ok() && !(*variable)->IsInitialized())) {
+      // As ReadVariableOp says it, in whose place this is.
+      const ResourceHandle& handle = ctx.input(i).scalar<ResourceHandle>();
+      return FailedPrecondition("Error while reading resource variable ", handle.name, " from container ", handle.container,
+                                ": the variable was uninitialized");
+    }
+    MR_RETURN_IF_ERROR(variable.status());
+    source->variable = *std::move(variable);
+    // Strings are copied: their bytes are elsewhere.
+    if (!IsPlain(source->variable->dtype())) {
+      MR_ASSIGN_OR_RETURN(source->value, source->variable->Read());
+      return absl::OkStatus();
+    }
+    return source->variable->ReadRows([&](const Tensor& value, RowLocks& locks) {
+      // Kept for longer than is allowed elsewhere: the memory stays, and a row is looked at under its lock only.
+      source->value = value;
+      source->locks = &locks;
+      return absl::OkStatus();
+    });
+  }
+
+  static Status Add(BundleWriter* writer, const std::string& name, const ShapeAndSlice* part, const Source& source) {
+    const Tensor& value = source.value;
+    if (source.locks == nullptr) return part == nullptr ? writer->Add(name, value) : writer->AddSlice(name, *part, value);
+    // Rows whole, as many of the blocks that share a lock as make a good piece.
+    constexpr int64_t kPieceBytes = int64_t{1} << 20;
+    const RowLayout layout(value);
+    const int64_t row_bytes = layout.row_size * static_cast<int64_t>(SizeOf(value.dtype()));
+    const int64_t blocks = std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(1, layout.block_rows * row_bytes));
+    std::string copy;
+    int64_t row = 0;
+    return writer->AddPieces(name, part, value.dtype(), value.shape(), [&]() -> absl::string_view {
+      copy.clear();
+      for (int64_t i = 0; i < blocks && row < layout.rows; ++i) {
+        const int64_t end = std::min(layout.rows, row + layout.block_rows);
+        MutexLock lock(&source.locks->stripe(layout.StripeOfRow(row)));
+        copy.append(static_cast<const char*>(value.raw_data()) + row * row_bytes, static_cast<size_t>((end - row) * row_bytes));
+        row = end;
+      }
+      return copy;
+    });
   }
 };
 
@@ -56,7 +135,20 @@ MILLRACE_OP(SaveV2)
     .NotDifferentiable()
     .Summary("Writes tensors, or slices of larger ones, into a checkpoint.");
 
+// What the pass saved_reads makes of a SaveV2: inputs of type resource are variables.
+MILLRACE_OP(_SaveVariables)
+    .Input("prefix: string")
+    .Input("tensor_names: string")
+    .Input("shape_and_slices: string")
+    .Input("tensors: dtypes")
+    .Attr("dtypes: list(type) >= 1")
+    .Stateful()
+    .Shape(SaveV2Shape)
+    .NotDifferentiable()
+    .Summary("Writes tensors and variables into a checkpoint.");
+
 MILLRACE_KERNEL(SaveV2, kCpu, SaveV2Kernel);
+MILLRACE_KERNEL(_SaveVariables, kCpu, SaveV2Kernel);
 
 }  // namespace
 }  // namespace millrace

@@ -1,0 +1,42 @@
+#include "millrace/base/background_pace.h"
+
+#include <time.h>
+
+#include <algorithm>
+
+#include "millrace/base/clock.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kShare = 1.0 / 10;
+constexpr double kBusy = 1.0 / 20;
+// So that a cancelled piece of work ends soon.
+constexpr absl::Duration kLongestRest = absl::Milliseconds(50);
+
+absl::Duration Used(clockid_t clock) {
+  timespec time = {};
+  clock_gettime(clock, &time);
+  return absl::DurationFromTimespec(time);
+}
+
+}  // namespace
+
+BackgroundPace::BackgroundPace()
+    : process_(Used(CLOCK_PROCESS_CPUTIME_ID)), thread_(Used(CLOCK_THREAD_CPUTIME_ID)), since_(Clock::Real()->Now()) {}
+
+void BackgroundPace::Rest() {
+  const absl::Duration process = Used(CLOCK_PROCESS_CPUTIME_ID), thread = Used(CLOCK_THREAD_CPUTIME_ID);
+  const absl::Duration worked = thread - thread_, passed = Clock::Real()->Now() - since_;
+  const absl::Duration others = (process - process_) - worked;
+  // Too short a time tells nothing of the others.
+  if (passed < absl::Milliseconds(1)) return;
+  *this = BackgroundPace();
+  if (others < kBusy * passed) return;
+  const absl::Duration rest = std::min(worked / kShare - passed, kLongestRest);
+  if (rest <= absl::ZeroDuration()) return;
+  const timespec time = absl::ToTimespec(rest);
+  nanosleep(&time, nullptr);
+}
+
+}  // namespace millrace
