@@ -24,6 +24,7 @@ struct Coordinator::State {
   mutable Mutex mu;
   mutable CondVar changed;
   bool stop ABSL_GUARDED_BY(mu) = false;
+  absl::Time stopped_at ABSL_GUARDED_BY(mu);
   Status error ABSL_GUARDED_BY(mu);
   bool reported ABSL_GUARDED_BY(mu) = false;  // an error was; those after it are its consequences
   std::list<std::string> running ABSL_GUARDED_BY(mu);
@@ -48,10 +49,8 @@ struct Coordinator::State {
   // Waits until all threads have ended, or until `grace` after a stop; then false.
   bool AwaitThreads(absl::Duration grace) const {
     MutexLock lock(&mu);
-    absl::Time deadline = absl::InfiniteFuture();
     while (!running.empty()) {
-      if (stop && deadline == absl::InfiniteFuture()) deadline = options.clock->Now() + grace;
-      const absl::Duration left = deadline - options.clock->Now();
+      const absl::Duration left = stop ? stopped_at + grace - options.clock->Now() : absl::InfiniteDuration();
       if (left <= absl::ZeroDuration()) return false;
       changed.WaitFor(&mu, Slice(left));
     }
@@ -77,7 +76,7 @@ void Coordinator::RequestStop(Status why) {
     const bool is_clean = why.ok() || absl::IsOutOfRange(why) ||
                           (state_->stop && std::find(clean.begin(), clean.end(), why.code()) != clean.end());
     if (!is_clean && state_->error.ok() && !state_->reported) state_->error = std::move(why);
-    state_->stop = true;
+    if (!std::exchange(state_->stop, true)) state_->stopped_at = state_->options.clock->Now();
     callbacks.swap(state_->on_stop);
     state_->changed.SignalAll();
   }

@@ -48,7 +48,7 @@ class Coordinator {
   // Called once when a stop is asked for, at once when it was already: closing a queue, cancelling a step. Must not block. Forgotten by ClearStop.
   void OnStop(absl::AnyInvocable<void()> callback);
 
-  // Waits until all threads are done. After a stop was asked for they have `grace`: then DEADLINE_EXCEEDED names those that are still running, unless there
+  // Waits until all threads are done. From the moment at which a stop was asked for they have `grace`: then DEADLINE_EXCEEDED names those that are still running, unless there
   // is an error to report. Otherwise the first error, once: a second Join says OK.
   Status Join(absl::Duration grace = absl::Seconds(120));
   // The error so far, which Join has yet to report; OK when there is none.

@@ -71,8 +71,6 @@ TEST(Coordinator, ThreadsThatDoNotStopAreNamed) {
     clock.Advance(absl::Seconds(121));
     return absl::OkStatus();
   }).ok());
-  coordinator.OnStop([] {});
-  Notification joined;
   coordinator.RequestStop();
   const Status status = coordinator.Join(absl::Seconds(30));
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;

@@ -34,7 +34,7 @@ Status HookedSignature::Check() const {
   return absl::OkStatus();
 }
 
-StatusOr<std::unique_ptr<HookedSignature::Variant>> HookedSignature::Compile(ClientSession* session) const {
+StatusOr<std::unique_ptr<HookedSignature::Variant>> HookedSignature::Compile(const Call& call) const {
   auto variant = std::make_unique<Variant>();
   variant->additions = additions_;
   std::vector<Output> feeds = feeds_, fetches = fetches_;
@@ -53,17 +53,20 @@ StatusOr<std::unique_ptr<HookedSignature::Variant>> HookedSignature::Compile(Cli
       if (same == fetches.end()) fetches.push_back(output);
     }
   }
-  MR_ASSIGN_OR_RETURN(Step step, session->MakeStep(feeds, fetches, targets_));
+  for (size_t i = 0; i < fetches.size(); ++i) {
+    if (call.watched.node != nullptr && fetches[i].node() == call.watched.node && fetches[i].index() == call.watched.index) variant->watched = i;
+  }
+  MR_ASSIGN_OR_RETURN(Step step, call.session->MakeStep(feeds, fetches, targets_));
   variant->step = std::make_unique<Step>(std::move(step));
   return variant;
 }
 
-StatusOr<HookedSignature::Variant*> HookedSignature::FindVariant(ClientSession* session) {
+StatusOr<HookedSignature::Variant*> HookedSignature::FindVariant(const Call& call) {
   for (const auto& variant : variants_) {
     if (variant->additions == additions_) return variant.get();
   }
   if (variants_.size() >= kMostVariants) variants_.erase(variants_.begin() + 1, variants_.end());
-  MR_ASSIGN_OR_RETURN(std::unique_ptr<Variant> variant, Compile(session));
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<Variant> variant, Compile(call));
   variants_.push_back(std::move(variant));
   return variants_.back().get();
 }
@@ -87,11 +90,12 @@ Status HookedSignature::Run(absl::Span<const Tensor> feeds, Call* call, Tensors*
     options.trace |= args.trace;
     args_.push_back(std::move(args));
   }
-  MR_ASSIGN_OR_RETURN(Variant * variant, FindVariant(call->session));
+  MR_ASSIGN_OR_RETURN(Variant * variant, FindVariant(*call));
   RunMetadata own_metadata;
   RunMetadata* metadata = call->metadata != nullptr ? call->metadata : options.trace ? &own_metadata : nullptr;
   MR_RETURN_IF_ERROR(variant->step->callable().Run(all_feeds_, &all_results_, options, metadata));
   all_feeds_.clear();  // the caller's tensors are not kept
+  if (variant->watched) call->watched_value = all_results_[*variant->watched].scalar<int64_t>();
 
   size_t place = 0;
   for (size_t i = 0; i < call->hooks->size(); ++i) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "millrace/train/session_run_hook.h"
@@ -27,6 +28,9 @@ class HookedSignature {
     RunMetadata* metadata = nullptr;
     // A hook asked for the end of the training.
     bool stop_requested = false;
+    // The value of this tensor, when the run fetched it for whomever.
+    Endpoint watched = {};
+    std::optional<int64_t> watched_value = std::nullopt;
   };
   // `results` gets what the caller fetches. Errors of hooks are returned as they are; a tensor that both the caller and a hook feed, or two hooks, is INVALID_ARGUMENT.
   Status Run(absl::Span<const Tensor> feeds, Call* call, Tensors* results);
@@ -48,9 +52,10 @@ class HookedSignature {
     std::unique_ptr<Step> step;
     // For each hook fetch its place in the step's results, after the caller's.
     std::vector<size_t> places;
+    std::optional<size_t> watched;
   };
-  StatusOr<Variant*> FindVariant(ClientSession* session);
-  StatusOr<std::unique_ptr<Variant>> Compile(ClientSession* session) const;
+  StatusOr<Variant*> FindVariant(const Call& call);
+  StatusOr<std::unique_ptr<Variant>> Compile(const Call& call) const;
 
   const std::vector<Output> feeds_;
   const std::vector<Output> fetches_;

@@ -147,6 +147,7 @@ class ProgressHook : public SessionRunHook {
 
   // The global step that was seen last.
   const std::optional<int64_t>& last_step() const { return last_step_; }
+  void Saw(int64_t step) { last_step_ = step; }
   // A session begins at this step.
   void Resume(std::optional<int64_t> step);
 

@@ -6,6 +6,7 @@
 #include "millrace/base/cancellation.h"
 #include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
+#include "millrace/train/global_step.h"
 #include "millrace/train/hooks.h"
 #include "millrace/train/progress.h"
 #include "millrace/train/queue_runner.h"
@@ -65,6 +66,7 @@ struct MonitoredSession::State {
   const std::unique_ptr<SessionCreator> creator;
   MonitoredSessionOptions options;
   std::shared_ptr<ProgressHook> progress;
+  Endpoint watched;  // the global step
   // Compiled steps are the session's.
   std::vector<std::weak_ptr<HookedSignature>> signatures;
   absl::flat_hash_map<SignatureKey, std::shared_ptr<HookedSignature>> of_runs;
@@ -92,6 +94,7 @@ Status MonitoredSession::State::Begin() {
   options.hooks.insert(options.hooks.begin(), progress);
   MR_RETURN_IF_ERROR(begin(options.hooks));
   MR_RETURN_IF_ERROR(creator->Begin(scope));
+  if (const std::optional<Var> step = FindGlobalStep(scope)) watched = step->endpoint();
   if (options.late_hooks == nullptr) return absl::OkStatus();
   MR_ASSIGN_OR_RETURN(const Hooks late, std::exchange(options.late_hooks, nullptr)());
   MR_RETURN_IF_ERROR(begin(late));
@@ -226,8 +229,10 @@ Status MonitoredSession::Run(HookedSignature* signature, absl::Span<const Tensor
       if (state.stop.HasBeenNotified()) return FailedPrecondition("a run after the training was asked to stop; ask ShouldStop before it");
       HookedSignature::Call call{.session = live->session.get(), .hooks = &state.options.hooks, .options = options, .metadata = metadata};
       if (call.options.cancellation == nullptr) call.options.cancellation = &live->failed;
+      call.watched = state.watched;
       status = signature->Run(feeds, &call, results);
       ran = true;
+      if (call.watched_value) state.progress->Saw(*call.watched_value);
       if (call.stop_requested) live->coordinator->RequestStop();
       if (status.ok()) {
         state.lost_since.reset();

@@ -73,10 +73,11 @@ TEST(MonitoredSession, AStepIsCompiledOnceForEachSetOfHookFetches) {
 TEST(MonitoredSession, TwoFeedsOfOneTensorAreNamed) {
   CountingModel model;
   const Output x = ops::Placeholder(model.scope.WithOpName("x"), DType::kFloat);
+  const Output y = x + 1.0f;
   auto hook = std::make_shared<FeedFnHook>([&]() -> StatusOr<ClientSession::Feeds> { return ClientSession::Feeds{{x, Tensor::Scalar(1.0f)}}; });
   auto session = MonitoredTrainingSession(model.scope, {.hooks = {hook}}).value();
-  EXPECT_EQ(session->Run({x}).value()[0].scalar<float>(), 1);
-  EXPECT_THAT(session->Run({{x, Tensor::Scalar(2.0f)}}, {x + 1.0f}).status().message(), HasSubstr("x:0 is fed by a hook and by the caller"));
+  EXPECT_EQ(session->Run({y}).value()[0].scalar<float>(), 2);
+  EXPECT_THAT(session->Run({{x, Tensor::Scalar(2.0f)}}, {y}).status().message(), HasSubstr("x:0 is fed by a hook and by the caller"));
 }
 
 TEST(MonitoredSession, AHooksErrorIsTheRunsAndNoGoodEnd) {

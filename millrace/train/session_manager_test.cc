@@ -136,7 +136,9 @@ TEST(SessionManager, AClusterWithAChiefJobNamesIt) {
   auto servers = StartServers({{"chief", 1}, {"worker", 1}});
   CountingModel model(Scope::NewRoot().WithDevice("/job:chief"));
   Scaffold scaffold = Finalized(model.scope);
-  const Status status = SessionManager(model.scope, OptionsOf(scaffold)).WaitForSession({.target = servers[1]->target()}, absl::ZeroDuration()).status();
+  VirtualClock clock;
+  const WaitSettings wait{.clock = &clock, .pause = [&](absl::Duration time) { clock.Advance(time); }};
+  const Status status = SessionManager(model.scope, OptionsOf(scaffold, wait)).WaitForSession({.target = servers[1]->target()}, absl::Seconds(30)).status();
   EXPECT_THAT(status.message(), HasSubstr("chief/0 (the chief)")) << status;
 }
 
