@@ -5,6 +5,7 @@
 #include "millrace/train/global_step.h"
 #include "millrace/train/hooks.h"
 #include "millrace/train/monitored_session.h"
+#include "millrace/train/profiler_hook.h"
 #include "millrace/train/step_counter_hook.h"
 #include "millrace/train/summary_saver_hook.h"
 
@@ -89,6 +90,8 @@ StatusOr<std::unique_ptr<MonitoredSession>> MonitoredTrainingSession(const Scope
                                     .stop_grace_period_secs = options.stop_grace_period_secs,
                                     .max_wait_secs = options.max_wait_secs,
                                     .wait = options.wait};
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<SessionRunHook> profiler, ProfilerHookFromEnvironment(options.master));
+  if (profiler != nullptr) monitored.hooks.push_back(std::move(profiler));
   std::unique_ptr<SessionCreator> creator;
   if (options.is_chief) {
     creator = ChiefSessionCreator({.session = session,
