@@ -314,6 +314,11 @@ class Explanation {
       if (!busy_tasks_.empty()) return;
       return add(kShort, absl::StrCat(fill, "every worker waits, so more are required than come, or they were dropped as stale; ", ShortTaskName(hung.view->task), " waits ", AgeText(hung.age), " at node ", wait.node()));
     }
+    if (absl::StartsWith(wait.resource(), "step gate ")) {
+      if (!missing.empty()) return add(kShortOfWorkers, absl::StrCat(what, " waits for ", wait.what(), ": no step comes from ", Listed(missing)));
+      if (busy_tasks_.empty()) add(kShort, Line(hung));
+      return;
+    }
     if (!busy_tasks_.empty()) return;  // somebody is at work on what may fill it
     const std::string by = missing.empty() ? "" : absl::StrCat("; not running: ", Listed(missing));
     if (IsBarrier(wait)) {

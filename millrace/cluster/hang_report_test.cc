@@ -224,6 +224,21 @@ TEST(HangReport, InputThatDoesNotComeExplainsMoreThanGradientsThatDoNot) {
   EXPECT_THAT(report.cause, StartsWith("FIFOQueue 'input' on worker/1 stays empty"));
 }
 
+TEST(HangReport, NamesTheWorkerThatOthersAreTooFarAheadOf) {
+  const auto gate = [](const Task& worker1) {
+    TaskStatus::Wait wait;
+    wait.set_kind(Kind::ELEMENTS);
+    wait.set_node("pass");
+    wait.set_resource("step gate 'g'");
+    wait.set_what("worker 1 (9 of 12 steps)");
+    wait.set_step_id(31);
+    return Explain({Task("ps", 0).Runs(31, 14).Wait(wait, 14), Task("worker", 0).Session("s", 15).Drives(31, 14, {kPs0}), worker1}).cause;
+  };
+  EXPECT_EQ(gate(Task("worker", 1).Session("t", 22)),
+            "step gate 'g' on ps/0 waits for worker 1 (9 of 12 steps): no step comes from worker/1, which runs no step; its last one ended 22 s ago");
+  EXPECT_EQ(gate(Task("worker", 1).Session("t", 22).Drives(40, 14, {kWorker1})), "");
+}
+
 TEST(HangReport, AWorkerThatIsAtWorkIsNoHang) {
   const HangReport report = Explain(Synchronous(Task("worker", 1).Session("t", 15).Drives(40, 14, {kWorker1})));
   EXPECT_EQ(report.cause, "");

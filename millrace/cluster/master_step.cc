@@ -1,6 +1,7 @@
 #include "millrace/cluster/let_go.h"
 #include "millrace/cluster/master_step.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -8,6 +9,22 @@
 #include "millrace/graph/graph_def.h"
 
 namespace millrace {
+namespace {
+
+// Each device once.
+void Join(pb::StepStats stats, pb::StepStats* all) {
+  for (pb::DeviceStepStats& device : *stats.mutable_dev_stats()) {
+    const auto same = std::find_if(all->mutable_dev_stats()->begin(), all->mutable_dev_stats()->end(),
+                                   [&](const pb::DeviceStepStats& other) { return other.device() == device.device(); });
+    if (same != all->mutable_dev_stats()->end()) {
+      same->MergeFrom(device);
+    } else {
+      *all->add_dev_stats() = std::move(device);
+    }
+  }
+}
+
+}  // namespace
 
 MasterStep::MasterStep(std::shared_ptr<MasterSession> session, std::shared_ptr<const MasterProgram> program,
                        std::vector<Tensor> feeds, const pb::RunOptions& options, int64_t step_id,
@@ -178,7 +195,7 @@ void MasterStep::End() {
   {
     MutexLock lock(&mu_);
     status = WithoutDerivedMark(status_);
-    for (pb::StepStats& stats : stats_) result_.metadata.mutable_step_stats()->MergeFrom(stats);
+    for (pb::StepStats& stats : stats_) Join(std::move(stats), result_.metadata.mutable_step_stats());
     for (pb::GraphDef& graph : graphs_) *result_.metadata.add_partition_graphs() = std::move(graph);
   }
   // What ended the step from outside counts for more than how a part felt it.

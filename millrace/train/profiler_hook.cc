@@ -25,7 +25,7 @@ StatusOr<std::unique_ptr<ProfilerHook>> ProfilerHook::Make(ProfilerHookOptions o
   std::optional<Range> range;
   if (!options.steps.empty()) {
     const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(options.steps, absl::MaxSplits(':', 1));
-    range.emplace();
+    range = Range{0, 0};
     const bool one = options.steps.find(':') == std::string::npos;
     bool good = absl::SimpleAtoi(parts.first, &range->first) && range->first >= 0 && range->first < INT64_MAX;
     if (one) {

@@ -51,8 +51,8 @@ class ProfilerHook : public SessionRunHook {
 
  private:
   struct Range {
-    int64_t first = 0;
-    int64_t last = 0;  // not included
+    int64_t first;
+    int64_t last;  // not included
   };
   ProfilerHook(ProfilerHookOptions options, std::optional<Range> range);
   bool Wanted() const;

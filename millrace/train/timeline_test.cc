@@ -132,6 +132,7 @@ TEST(Timeline, PutsTasksWithDifferentClocksOnOne) {
   cluster.Run();  // compiles
   Timeline timeline;
   const pb::StepStats stats = cluster.Run();
+  EXPECT_EQ(stats.dev_stats_size(), 2);  // each device once, with what it sent for and received
   timeline.Add(stats);
   const Trace trace(timeline.ToJson());
   std::vector<std::string> names;
