@@ -88,6 +88,7 @@ void JobRun::Suspend() {
     }
   };
   all(SIGSTOP);
+  output_.EndBlock();  // what the shell writes next stays below it
   output_.Drain(1);
   kill(getpid(), SIGSTOP);
   all(SIGCONT);

@@ -88,6 +88,10 @@ void JobRun::MeasureTerminal() {
 
 void JobRun::Draw(bool now) {
   if (!options_.live || (!now && next_draw_ > Now())) return;
+  next_draw_ = Now() + kBetweenDraws;
+  // In the background the terminal is the shell's.
+  const pid_t foreground = tcgetpgrp(STDOUT_FILENO);
+  if (foreground > 0 && foreground != getpgrp()) return output_.EndBlock();
   std::vector<TaskRow> rows;
   std::vector<int> colours;
   for (size_t i = 0; i < tasks_.size(); ++i) {
@@ -95,7 +99,6 @@ void JobRun::Draw(bool now) {
     if (options_.colour) colours.push_back(TaskColour(static_cast<int>(i)));
   }
   output_.SetBlock(StatusBlock(rows, colours, rows_, columns_));
-  next_draw_ = Now() + kBetweenDraws;
 }
 
 JobReport JobRun::Report() const {

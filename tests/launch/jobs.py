@@ -14,7 +14,8 @@ import time
 import unittest
 import uuid
 
-MILLRACE = ""  # the command, set by the test program
+MILLRACE = ""  # the command, set by main
+PROBE = ""     # cluster_probe, of tests/serve
 
 MARK = "LAUNCH_TEST_MARK"
 
@@ -132,6 +133,18 @@ class Job:
         """Pids of the launcher's processes by command line."""
         return processes_with(self.mark)
 
+    def keepers(self, name):
+        """Pids of its processes that call themselves so: millrace-keeper, millrace-guard."""
+        found = []
+        for pid in self.below():
+            try:
+                with open("/proc/%d/comm" % pid) as f:
+                    if f.read().strip() == name:
+                        found.append(pid)
+            except OSError:
+                pass
+        return found
+
 
 class LaunchTest(unittest.TestCase):
     def setUp(self):
@@ -194,3 +207,10 @@ class LaunchTest(unittest.TestCase):
                 self.assertTrue(value, "this did not come to pass in %d s" % seconds)
                 return value
             time.sleep(0.02)
+
+
+def main():
+    """For test programs: TEST MILLRACE CLUSTER_PROBE [unittest's arguments]."""
+    global MILLRACE, PROBE
+    MILLRACE, PROBE = map(os.path.abspath, sys.argv[1:3])
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

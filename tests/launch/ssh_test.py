@@ -1,9 +1,8 @@
-"""ssh_test.py MILLRACE: `millrace launch --hosts` against a real ssh server on loopback."""
+"""ssh_test.py MILLRACE CLUSTER_PROBE: `millrace launch --hosts` against a real ssh server on loopback."""
 
 import os
 import signal
 import subprocess
-import sys
 import unittest
 
 import jobs
@@ -50,10 +49,10 @@ class SshTest(LaunchTest):
         return [pid for pid, command in job.below().items() if command.startswith("ssh ")]
 
     def test_tasks_run_on_the_hosts_in_order_in_the_same_folder(self):
-        job = self.over_ssh("--ps", "1", "--workers", "2", "--", *self.program(TALK))
+        job = self.over_ssh("--job", "chief=1", "--workers", "2", "--", *self.program(TALK))
         self.assertEqual(job.end(), 0, job.stderr)
-        self.assertIn("[worker/1] I am worker/1 of ['ps', 'worker'] in %s\n" % self.folder, job.stdout)
-        self.assertRegex(job.stdout, r"\[ps/0\] at localhost:\d+\n")
+        self.assertIn("[worker/1] I am worker/1 of ['chief', 'worker'] in %s\n" % self.folder, job.stdout)
+        self.assertRegex(job.stdout, r"\[chief/0\] at localhost:\d+\n")
         self.assertRegex(job.stdout, r"\[worker/0\] at localhost:\d+\n")
         self.assertRegex(job.stdout, r"\[worker/1\] at 127.0.0.1:\d+\n")
 
@@ -126,5 +125,4 @@ class SshTest(LaunchTest):
 
 
 if __name__ == "__main__":
-    jobs.MILLRACE = os.path.abspath(sys.argv[1])
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    jobs.main()
