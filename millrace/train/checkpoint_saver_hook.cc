@@ -170,7 +170,10 @@ Status CheckpointSaverHook::Save(ClientSession* session, int64_t step) {
 Status CheckpointSaverHook::StartSave(ClientSession* session, int64_t step) {
   cadence_.Done(step);
   for (const auto& listener : options_.listeners) MR_RETURN_IF_ERROR(listener->BeforeSave(session, step));
-  MR_ASSIGN_OR_RETURN(Saver::FinishSave finish, saver()->BeginSave(session, Prefix(), {.global_step = step}));
+  Saver::FinishSave finish = [this, session, step] { return saver()->Save(session, Prefix(), {.global_step = step}); };
+  if (options_.of_one_step) {
+    MR_ASSIGN_OR_RETURN(finish, saver()->BeginSave(session, Prefix(), {.global_step = step}));
+  }
   saved_step_ = step;
   absl::AnyInvocable<Status()> work = [this, session, step, finish = std::move(finish)]() mutable -> Status {
     MR_ASSIGN_OR_RETURN(const std::string prefix, finish());

@@ -38,6 +38,9 @@ struct CheckpointSaverHookOptions {
   // The training loop waits until the variables are read, which takes no copy, and a thread of the coordinator writes them. A save that is due while
   // one is still being written waits for that. False: the loop waits for all of it.
   bool background = true;
+  // In the background: false lets the loop not even wait for the reading. Tables that are updated by rows, which must be copied to be read at once, are then
+  // read while they are written, each row whole; so one checkpoint may have rows of several steps.
+  bool of_one_step = true;
   // Gets the graph and a note of each checkpoint; may be null, outlives the hook.
   FileWriter* writer = nullptr;
   Clock* clock = Clock::Real();

@@ -54,12 +54,12 @@ class SaverHooksTest : public testing::Test {
 };
 
 TEST_F(SaverHooksTest, CheckpointsAreSavedAtTheBeginningEverySoManyStepsAndAtTheEnd) {
-  for (const bool background : {false, true}) {
+  for (const auto& [background, of_one_step] : {std::pair(false, true), std::pair(true, true), std::pair(true, false)}) {
     TempDirectory dir = TempDirectory::Make("saver_hooks_test").value();
     scope_ = Scope::NewRoot();
     step_ = GlobalStep(scope_);
     train_ = step_.AssignAdd(scope_, 1);
-    CheckpointSaverHook hook({.checkpoint_dir = dir.path(), .save_steps = 3, .saver_options = {.max_to_keep = 0}, .background = background});
+    CheckpointSaverHook hook({.checkpoint_dir = dir.path(), .save_steps = 3, .saver_options = {.max_to_keep = 0}, .background = background, .of_one_step = of_one_step});
     Begin(&hook);
     Coordinator coordinator;
     ASSERT_EQ(hook.AfterCreateSession(&*session_, &coordinator), absl::OkStatus());

@@ -3,6 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "millrace/graph/graph_builder.h"
+#include "millrace/graph/passes/saved_reads.h"
 #include "millrace/graph/shape_inference.h"
 
 namespace millrace {
@@ -329,6 +330,42 @@ TEST_F(FuseTest, EveryPassCanBeSwitchedOff) {
     ASSERT_TRUE(RunPasses(copy.get(), context, only).ok());
     EXPECT_NE(GraphToString(*copy), before) << pass.name;
   }
+}
+
+class SavedReadsTest : public PassTest {
+ protected:
+  SavedReadsTest() {
+    const AttrList attrs = {{"dtype", DType::kFloat}, {"shape", PartialShape({2})}};
+    w_ = b_.Op("VarHandleOp", {}, attrs, "w");
+    read_ = b_.Op("ReadVariableOp", {w_}, {{"dtype", DType::kFloat}}, "read");
+    const Endpoint prefix = Placeholder("prefix", PartialShape::Scalar(), DType::kString), x = Placeholder("x");
+    const Endpoint names = Placeholder("names", {2}, DType::kString), slices = Placeholder("slices", {2}, DType::kString);
+    save_ = b_.AddNode("SaveV2", {{prefix, names, slices, read_, x}}, {{"dtypes", std::vector<DType>{DType::kFloat, DType::kFloat}}}, "save");
+    context_.targets = {save_};
+  }
+  Endpoint w_, read_;
+  Node* save_ = nullptr;
+};
+
+TEST_F(SavedReadsTest, AVariableIsSavedWithoutASnapshot) {
+  EXPECT_THAT(Before(), testing::HasSubstr("save = SaveV2(prefix, names, slices, read, x)"));
+  EXPECT_THAT(After(SaveVariablesInPlace), testing::HasSubstr("save = _SaveVariables(prefix, names, slices, w, x)"));
+}
+
+TEST_F(SavedReadsTest, ASnapshotThatSomethingElseHangsOnStays) {
+  b_.control_inputs = {read_.node};
+  b_.AddNode("NoOp", {}, {}, "after_reading");
+  EXPECT_THAT(After(SaveVariablesInPlace), testing::HasSubstr("save = SaveV2("));
+}
+
+TEST_F(SavedReadsTest, AFetchedSnapshotStays) {
+  context_.fetches = {read_};
+  EXPECT_THAT(After(SaveVariablesInPlace), testing::HasSubstr("save = SaveV2("));
+}
+
+TEST_F(SavedReadsTest, AStepThatChangesVariablesKeepsItsSnapshots) {
+  b_.AddNode("AssignVariableOp", {{w_, Placeholder("y")}}, {{"dtype", DType::kFloat}}, "assign");
+  EXPECT_THAT(After(SaveVariablesInPlace), testing::HasSubstr("save = SaveV2("));
 }
 
 }  // namespace
