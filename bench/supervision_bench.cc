@@ -86,7 +86,7 @@ struct Side {
   }
 };
 
-// The ends of a cluster of a parameter server and a worker in this process.
+// A parameter server and a worker in this process, which hear of each other by the sessions.
 std::vector<std::unique_ptr<Server>> StartCluster(const SupervisionFlags& flags) {
   std::vector<std::unique_ptr<Server>> servers;
   if (!flags.cluster) return servers;
@@ -100,7 +100,10 @@ std::vector<std::unique_ptr<Server>> StartCluster(const SupervisionFlags& flags)
 void Run(const SupervisionFlags& flags) {
   const auto servers = StartCluster(flags);
   SessionOptions options{.intra_op_threads = flags.threads, .inter_op_threads = flags.threads};
-  if (flags.cluster) options.target = servers[1]->target();
+  if (flags.cluster) {
+    options.target = servers[1]->target();
+    options.cluster = servers[1]->cluster().ToDef();
+  }
   const auto scope = [&](const std::string& prefix) {
     const Scope root = Scope::NewRoot().SubScope(prefix);
     return flags.cluster ? root.WithDeviceFunction(ReplicaDeviceSetter({.ps_tasks = 1, .worker_device = "/job:worker/task:0"})) : root;

@@ -25,7 +25,7 @@ TEST(ClusterStatus, ShowsABlockedStepOnBothItsTasks) {
   AddBlockedStep(&b, "/job:ps/task:0", "/job:worker/task:0");
   auto session = OpenSession(OverTheNetwork(*servers[1]), graph);
   BackgroundRun run(session.get(), "y");
-  ASSERT_TRUE(Await([&] { return !servers[0]->worker()->options().waits->List().empty() && !servers[1]->worker()->options().waits->List().empty(); }));
+  ASSERT_TRUE(Await([&] { return !servers[0]->worker()->ListWaits().empty() && !servers[1]->worker()->ListWaits().empty(); }));
   auto transport = net::NewGrpcTransport();
   const std::vector<TaskView> tasks = AskCluster(transport.get(), AddressOf(*servers[1]), absl::Seconds(10));
   ASSERT_EQ(tasks.size(), 2u);

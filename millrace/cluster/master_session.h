@@ -99,6 +99,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   bool ListAwaited(std::vector<Awaited>* peers) const;
   void OnPeerLost(const Awaited& peer, const Status& why);
   std::vector<RunningStep> ListRunning() const;
+  const FinishCounter& steps_finished() const { return steps_finished_; }
 
  private:
   friend class MasterStep;
@@ -126,6 +127,10 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   std::vector<int64_t> TakePartialSteps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndPartial(const std::shared_ptr<PartialRun>& partial);
   void OnStepEnded(MasterStep* step);
+  void CountFinished(absl::Time now) {
+    steps_finished_.Count(now);
+    options_.worker->steps_finished().Count(now);
+  }
   // Of the steps in flight those that are wanted, by number, so that a simulation gives the same events each time.
   std::vector<std::shared_ptr<MasterStep>> Ordered(absl::FunctionRef<bool(const MasterStep&)> wanted) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -135,6 +140,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   const MasterSessionOptions options_;
   const absl::Time opened_;
   const std::shared_ptr<SessionLease> lease_ = std::make_shared<SessionLease>();
+  FinishCounter steps_finished_;
   std::atomic<int64_t> num_nodes_{0};  // of graph_, whose lock may be held for long
   std::string home_device_;
   PlacementOptions placement_;

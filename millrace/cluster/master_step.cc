@@ -80,10 +80,12 @@ void MasterStep::RunAtPeer(int index) {
   call.exec_opts.set_record_partition_graphs(partition_graphs_);
   for (const ClientEdge& feed : part.feeds) call.send.emplace_back(feed.key, feeds_[feed.index]);
   for (const ClientEdge& fetch : part.fetches) call.recv_keys.push_back(fetch.key);
+  const int64_t start = trace_ ? NowNanos() : 0;
   part.peer->worker->RunGraph(
       {.cancellation = &cancellation_}, std::move(call),
-      [self = shared_from_this(), index](StatusOr<RunGraphAnswer> answer) {
+      [self = shared_from_this(), index, start](StatusOr<RunGraphAnswer> answer) {
         const ProgramPart& part = self->program_->parts[index];
+        if (answer.ok() && self->trace_) self->TraceCall(index, start);
         if (!answer.ok()) return self->OnPart(index, answer.status());
         Status status = answer->status;
         if (!status.ok() && !absl::StrContains(status.message(), part.peer->name)) {
@@ -107,6 +109,20 @@ void MasterStep::RunAtPeer(int index) {
         }
         self->OnPart(index, status);
       });
+}
+
+int64_t MasterStep::NowNanos() const { return absl::ToUnixNanos(session_->options_.worker->options().clock->Now()); }
+
+void MasterStep::TraceCall(int index, int64_t start_nanos) {
+  pb::StepStats stats;
+  pb::DeviceStepStats* device = stats.add_dev_stats();
+  device->set_device(session_->home_device_);
+  pb::NodeExecStats* event = device->add_node_stats();
+  event->set_node_name(kRunGraph);
+  event->set_timeline_label(absl::StrCat(kRunGraph, " at ", program_->parts[index].peer->name));
+  SetTimes(start_nanos, NowNanos(), event);
+  MutexLock lock(&mu_);
+  stats_.push_back(std::move(stats));
 }
 
 void MasterStep::RunAtHome(int index, net::IncomingCall* from) {
@@ -182,6 +198,7 @@ void MasterStep::End() {
       part.peer->worker->CleanupGraph({.timeout = absl::Seconds(10)}, step_id_, [](Status) {});
     }
   }
+  if (status.ok()) session_->CountFinished(session_->options_.worker->options().clock->Now());
   const std::shared_ptr<MasterSession> session = session_;
   Done done = std::move(done_);
   MasterSession::StepResult result = std::move(result_);

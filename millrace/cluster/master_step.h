@@ -35,6 +35,9 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
  private:
   void RunAtPeer(int index);
   void RunAtHome(int index, net::IncomingCall* from);
+  int64_t NowNanos() const;
+  // Notes how long the call that ran a peer's part took.
+  void TraceCall(int index, int64_t start_nanos);
   void OnPart(int index, Status status);
   void End();
   // The first error that is no mere consequence.

@@ -32,7 +32,7 @@ Worker::PartExecution::PartExecution(std::shared_ptr<Worker> worker, PartRun run
 
 void Worker::PartExecution::Start() {
   if (run_.rendezvous) {
-    run_.rendezvous->Attach(run_.graph->session->peers());
+    run_.rendezvous->Attach(run_.graph->session->peers(), stats_.get());
     // What fails or cancels the step ends its waits here, and whoever waits for its tensors is told the same.
     token_ = run_.cancellation->NewToken();
     const bool registered = run_.cancellation->Register(
@@ -84,6 +84,7 @@ void Worker::PartExecution::End(Status status) {
     if (next_ != nullptr) next_->previous_ = previous_;
     if (worker_->running_ == nullptr) on_idle = std::exchange(worker_->on_idle_, nullptr);
   }
+  if (status.ok()) worker_->parts_finished_.Count(worker_->options_.clock->Now());
   if (arena_) worker_->GiveBack(std::move(arena_));
   result_.status = std::move(status);
   if (!result_.status.ok()) result_.fetches.clear();

@@ -150,6 +150,9 @@ StatusOr<RendezvousItem> DecodeRecvTensorAnswer(const net::Bytes& bytes, Allocat
       case VarintTag(2):
         item.is_dead = in.number() != 0;
         break;
+      case VarintTag(3):
+        item.sent_micros = static_cast<int64_t>(in.number());
+        break;
       default:
         in.Skip();
     }

@@ -69,7 +69,8 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
     for (auto& gpu : *gpus) worker.devices.push_back(RenameDevice(std::shared_ptr<Device>(std::move(gpu)), state->task.name()));
   }
   worker.resources = std::make_shared<ResourceManager>();
-  worker.waits = std::make_shared<WaitRegistry>();
+  worker.waits = std::make_shared<WaitRegistry>(options.clock);
+  worker.clock = options.clock;
   if (!options.file_roots.empty()) state->rooted_files = std::make_unique<RootedFileSystem>(options.file_roots);
   worker.files = state->rooted_files != nullptr ? state->rooted_files.get() : FileSystem::Posix();
   state->inter_op = std::make_unique<ThreadPool>("inter_op", OrCores(options.inter_op_threads));
@@ -90,7 +91,7 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
   master.missing_task_timeout = options.missing_task_timeout;
   master.lease = lease;
   state->master = Master::Make(std::move(master));
-  state->service = std::make_unique<TaskService>(state->master, state->worker, Clock::Real());
+  state->service = std::make_unique<TaskService>(state->master, state->worker, options.clock);
   MR_ASSIGN_OR_RETURN(state->listener, transport->Listen(address, state->service.get()));
   const std::string bound = absl::StrCat(host_port.host, ":", state->listener->port());
   tcp->set_local_port(state->listener->port());

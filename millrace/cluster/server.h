@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "millrace/base/clock.h"
 #include "millrace/base/status.h"
 #include "millrace/cluster/cluster_spec.h"
 #include "millrace/net/connection_table.h"
@@ -46,6 +47,8 @@ struct ServerOptions {
   net::Transport* transport = nullptr;
   // This machine's TCP connections when null.
   std::shared_ptr<net::ConnectionTable> connections = nullptr;
+  // What this task takes for the time, in its status and in traces of steps. For tests.
+  Clock* clock = Clock::Real();
 };
 
 // The master and worker of its task, on the port that the cluster gives it. Thread-safe.

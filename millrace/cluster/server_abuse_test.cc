@@ -182,7 +182,7 @@ TEST_F(ServerAbuse, AClientThatVanishesTakesItsStepAlong) {
     ASSERT_TRUE(Await([&] { return server_->worker()->ListRunning().size() == 1; }));
   }
   EXPECT_TRUE(Await([&] { return server_->worker()->ListRunning().empty(); }));
-  EXPECT_TRUE(Await([&] { return server_->worker()->options().waits->List().empty(); }));
+  EXPECT_TRUE(Await([&] { return server_->worker()->ListWaits().empty(); }));
   EXPECT_TRUE(Await([&] { return server_->master()->sessions().empty() && server_->worker()->ListSessions().empty(); }));
   ExpectHealthy();
 }

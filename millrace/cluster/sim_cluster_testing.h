@@ -111,7 +111,7 @@ class SimCluster {
   std::vector<std::string> Leftovers() const {
     std::vector<std::string> left;
     for (const auto& [task, process] : processes_) {
-      for (const Wait& wait : process->worker->options().waits->List()) {
+      for (const Wait& wait : process->worker->ListWaits()) {
         left.push_back(absl::StrCat(task, ": ", wait.node, " waits for ", wait.what));
       }
       for (const RunningPart& part : process->worker->ListRunning()) left.push_back(absl::StrCat(task, ": runs ", part.step_id));

@@ -13,6 +13,35 @@ void SortBy(Entries* entries, Key key) {
   std::sort(entries->begin(), entries->end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
 }
 
+TaskStatus::Wait::Kind KindOf(Wait::Kind kind) {
+  switch (kind) {
+    case Wait::Kind::kTensor:
+      return TaskStatus::Wait::TENSOR;
+    case Wait::Kind::kElements:
+      return TaskStatus::Wait::ELEMENTS;
+    case Wait::Kind::kRoom:
+      return TaskStatus::Wait::ROOM;
+    case Wait::Kind::kPeer:
+      return TaskStatus::Wait::PEER;
+    case Wait::Kind::kOther:
+      break;
+  }
+  return TaskStatus::Wait::OTHER;
+}
+
+void SetWait(Wait wait, TaskStatus::Wait* entry) {
+  entry->set_node(std::move(wait.node));
+  entry->set_what(std::move(wait.what));
+  entry->set_step_id(wait.step_id);
+  entry->set_since_micros(absl::ToUnixMicros(wait.since));
+  entry->set_kind(KindOf(wait.kind));
+  entry->set_peer(std::move(wait.peer));
+  entry->set_tensor(std::move(wait.tensor));
+  entry->set_resource(std::move(wait.resource));
+  entry->set_has(wait.has);
+  entry->set_needs(wait.needs);
+}
+
 }  // namespace
 
 StatusService::StatusService(std::shared_ptr<Master> master, std::shared_ptr<Worker> worker, Clock* clock)
@@ -46,13 +75,11 @@ TaskStatus StatusService::Report() const {
   }
   AddSteps(&status);
   AddSessions(&status);
-  for (Wait& wait : worker.waits->List()) {
-    TaskStatus::Wait* entry = status.add_waits();
-    entry->set_node(std::move(wait.node));
-    entry->set_what(std::move(wait.what));
-    entry->set_step_id(wait.step_id);
-    entry->set_since_micros(absl::ToUnixMicros(wait.since));
-  }
+  for (Wait& wait : worker_->ListWaits()) SetWait(std::move(wait), status.add_waits());
+  status.set_steps_finished(worker_->steps_finished().count());
+  status.set_last_step_finished_micros(worker_->steps_finished().last_micros());
+  status.set_parts_finished(worker_->parts_finished().count());
+  status.set_last_part_finished_micros(worker_->parts_finished().last_micros());
   return status;
 }
 
@@ -93,6 +120,8 @@ void StatusService::AddSessions(TaskStatus* status) const {
     entry->set_opened_micros(absl::ToUnixMicros(session->opened()));
     entry->set_master(status->task());
     entry->set_nodes(session->num_nodes());
+    entry->set_steps_finished(session->steps_finished().count());
+    entry->set_last_step_finished_micros(session->steps_finished().last_micros());
     entry->set_running_steps(running[session->handle()]);
     entry->set_client(session->lease()->client());
   }

@@ -1,5 +1,6 @@
 #include "millrace/cluster/step_rendezvous.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -43,9 +44,10 @@ StatusOr<ParsedKey> ParsedKey::Parse(absl::string_view key) {
   return parsed;
 }
 
-void StepRendezvous::Attach(std::shared_ptr<const PeerSet> peers) {
+void StepRendezvous::Attach(std::shared_ptr<const PeerSet> peers, StepStatsCollector* stats) {
   MutexLock lock(&mu_);
   peers_ = std::move(peers);
+  stats_ = stats;
 }
 
 Status StepRendezvous::Send(absl::string_view key, RendezvousItem item) { return local_.Send(key, std::move(item)); }
@@ -73,32 +75,53 @@ void StepRendezvous::Recv(absl::string_view key, Done done) {
     return done(InvalidArgument("tensor ", parsed->tensor, " is to come from ", parsed->send_task,
                                 ", which is no task of this cluster"));
   }
-  RecvRemote(*peer, *parsed, key, std::move(done));
+  RecvRemote(std::move(peers), peer, key, std::move(done));
 }
 
-void StepRendezvous::RecvRemote(const Peer& peer, const ParsedKey& key, absl::string_view text, Done done) {
+void StepRendezvous::RecvRemote(std::shared_ptr<const PeerSet> peers, const Peer* peer, absl::string_view key, Done done) {
+  auto fetch = std::make_unique<Fetch>(Fetch{.peers = std::move(peers), .peer = peer, .key = std::string(key), .since = waits_->Now(), .done = std::move(done)});
+  StepStatsCollector* stats = nullptr;
   {
     MutexLock lock(&mu_);
-    Fetching& fetching = fetching_[peer.name];
-    ++fetching.count;
-    fetching.incarnation = key.incarnation;
+    stats = stats_;
+    fetch->next = fetching_;
+    if (fetching_ != nullptr) fetching_->previous = fetch.get();
+    fetching_ = fetch.get();
   }
-  const uint64_t wait = waits_->Begin(std::string(TensorName(key.tensor)), absl::StrCat("this tensor from ", peer.name), step_id_);
-  peer.worker->RecvTensor(
-      {.cancellation = &fetches_}, step_id_, std::string(text),
-      [this, self = ShareRef(this), task = peer.name, wait, done = std::move(done)](StatusOr<RendezvousItem> item) mutable {
-        waits_->End(wait);
-        {
-          MutexLock lock(&mu_);
-          const auto it = fetching_.find(task);
-          if (--it->second.count == 0) fetching_.erase(it);
-        }
-        // What the sender's step failed with is told by that task itself; here it is hearsay.
-        if (!item.ok() && !absl::IsUnavailable(item.status()) && !absl::IsAborted(item.status())) {
-          return done(MarkDerived(item.status()));
-        }
-        done(std::move(item));
-      });
+  const std::string& text = fetch->key;  // there until the answer is
+  const int64_t start = stats == nullptr ? 0 : stats->NowNanos();
+  WorkerInterface* const worker = peer->worker.get();
+  worker->RecvTensor({.cancellation = &fetches_}, step_id_, text,
+                     [this, self = ShareRef(this), fetch = std::move(fetch), stats, start](StatusOr<RendezvousItem> item) mutable {
+                       OnFetched(std::move(fetch), std::move(item), stats, start);
+                     });
+}
+
+void StepRendezvous::OnFetched(std::unique_ptr<Fetch> fetch, StatusOr<RendezvousItem> item, StepStatsCollector* stats, int64_t start_nanos) {
+  {
+    MutexLock lock(&mu_);
+    if (fetch->previous != nullptr) {
+      fetch->previous->next = fetch->next;
+    } else {
+      fetching_ = fetch->next;
+    }
+    if (fetch->next != nullptr) fetch->next->previous = fetch->previous;
+  }
+  // Before the kernel hears of it: it may be the last, and with it the statistics go.
+  if (stats != nullptr && item.ok()) {
+    if (const StatusOr<ParsedKey> key = ParsedKey::Parse(fetch->key); key.ok()) {
+      stats->RecordTransfer({.tensor = std::string(TensorName(key->tensor)),
+                             .from = std::string(key->send_device),
+                             .to = std::string(key->recv_device),
+                             .bytes = item->is_dead ? 0 : static_cast<int64_t>(item->tensor.TotalBytes()),
+                             .start_nanos = start_nanos,
+                             .end_nanos = stats->NowNanos(),
+                             .sent_micros = item->sent_micros});
+    }
+  }
+  // What the sender's step failed with is told by that task itself; here it is hearsay.
+  if (!item.ok() && !absl::IsUnavailable(item.status()) && !absl::IsAborted(item.status())) return fetch->done(MarkDerived(item.status()));
+  fetch->done(std::move(item));
 }
 
 void StepRendezvous::Abort(Status why) {
@@ -107,26 +130,47 @@ void StepRendezvous::Abort(Status why) {
 }
 
 void StepRendezvous::ListAwaited(std::vector<Awaited>* peers) {
+  const size_t first = peers->size();
   MutexLock lock(&mu_);
-  for (const auto& [task, fetching] : fetching_) {
-    const Peer* peer = peers_->Find(task);
-    peers->push_back({.task = task, .address = peer->address, .worker = peer->worker, .incarnation = fetching.incarnation});
+  for (const Fetch* fetch = fetching_; fetch != nullptr; fetch = fetch->next) {
+    const Peer& peer = *fetch->peer;
+    const auto same = [&](const Awaited& awaited) { return awaited.worker == peer.worker; };
+    if (std::any_of(peers->begin() + first, peers->end(), same)) continue;
+    const StatusOr<ParsedKey> key = ParsedKey::Parse(fetch->key);
+    peers->push_back({.task = peer.name, .address = peer.address, .worker = peer.worker, .incarnation = key.ok() ? key->incarnation : 0});
+  }
+}
+
+void StepRendezvous::ListWaits(std::vector<Wait>* waits) {
+  MutexLock lock(&mu_);
+  for (const Fetch* fetch = fetching_; fetch != nullptr; fetch = fetch->next) {
+    const StatusOr<ParsedKey> key = ParsedKey::Parse(fetch->key);
+    if (!key.ok()) continue;
+    const std::string tensor(TensorName(key->tensor));
+    waits->push_back({.node = tensor,
+                      .what = absl::StrCat("this tensor from ", fetch->peer->name),
+                      .step_id = step_id_,
+                      .since = fetch->since,
+                      .kind = Wait::Kind::kTensor,
+                      .peer = fetch->peer->name,
+                      .tensor = tensor});
   }
 }
 
 bool StepRendezvous::AbortIfAwaiting(const std::string& task, const Status& why) {
+  bool awaits = false;
   {
     MutexLock lock(&mu_);
-    if (!fetching_.contains(task)) return false;
+    for (const Fetch* fetch = fetching_; fetch != nullptr; fetch = fetch->next) awaits |= fetch->peer->name == task;
   }
-  Abort(why);
-  return true;
+  if (awaits) Abort(why);
+  return awaits;
 }
 
 bool StepRendezvous::HasWaiters() {
   if (local_.HasWaiters()) return true;
   MutexLock lock(&mu_);
-  return !fetching_.empty();
+  return fetching_ != nullptr;
 }
 
 }  // namespace millrace

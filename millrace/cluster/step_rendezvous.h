@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/ref.h"
 #include "millrace/cluster/liveness.h"
 #include "millrace/cluster/peers.h"
+#include "millrace/executor/step_stats.h"
 #include "millrace/runtime/rendezvous.h"
 #include "millrace/runtime/wait_registry.h"
 
@@ -29,8 +29,9 @@ class StepRendezvous : public Rendezvous, public RefCounted {
  public:
   StepRendezvous(int64_t step_id, WaitRegistry* waits) : step_id_(step_id), waits_(waits) {}
 
-  // Before the step runs here: how to reach the others.
-  void Attach(std::shared_ptr<const PeerSet> peers);
+  // Before the step runs here: how to reach the others, and where each tensor that came from them is noted (null: nowhere). `stats` outlives
+  // the kernels of the step.
+  void Attach(std::shared_ptr<const PeerSet> peers, StepStatsCollector* stats = nullptr);
 
   Status Send(absl::string_view key, RendezvousItem item) override;
   // From this task's table, or from the task that makes it.
@@ -43,17 +44,26 @@ class StepRendezvous : public Rendezvous, public RefCounted {
   // The peers whose tensors are on the way, for the liveness of each; and the end of a lost one.
   void ListAwaited(std::vector<Awaited>* peers);
   bool AbortIfAwaiting(const std::string& task, const Status& why);
+  // Adds what is waited for from peers now, as a WaitRegistry lists its waits; nothing is noted anywhere until somebody asks.
+  void ListWaits(std::vector<Wait>* waits);
   // True while somebody waits for a tensor of this step, here or from elsewhere.
   bool HasWaiters();
   // True when no tensor of this task's waits to be taken, and nobody for one.
   bool IsEmpty() const { return local_.IsEmpty(); }
 
  private:
-  struct Fetching {
-    int count = 0;
-    uint64_t incarnation = 0;
+  // A tensor on its way from a peer.
+  struct Fetch {
+    std::shared_ptr<const PeerSet> peers;  // keeps `peer`
+    const Peer* peer;
+    std::string key;
+    absl::Time since;
+    Done done;
+    Fetch* next = nullptr;
+    Fetch* previous = nullptr;
   };
-  void RecvRemote(const Peer& peer, const ParsedKey& key, absl::string_view text, Done done);
+  void RecvRemote(std::shared_ptr<const PeerSet> peers, const Peer* peer, absl::string_view key, Done done);
+  void OnFetched(std::unique_ptr<Fetch> fetch, StatusOr<RendezvousItem> item, StepStatsCollector* stats, int64_t start_nanos);
 
   const int64_t step_id_;
   WaitRegistry* const waits_;
@@ -61,7 +71,8 @@ class StepRendezvous : public Rendezvous, public RefCounted {
   CancellationManager fetches_;  // of the calls to peers
   Mutex mu_;
   std::shared_ptr<const PeerSet> peers_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<std::string, Fetching> fetching_ ABSL_GUARDED_BY(mu_);  // by task
+  StepStatsCollector* stats_ ABSL_GUARDED_BY(mu_) = nullptr;
+  Fetch* fetching_ ABSL_GUARDED_BY(mu_) = nullptr;  // a list through them
 };
 
 }  // namespace millrace

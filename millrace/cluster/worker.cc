@@ -379,6 +379,18 @@ std::vector<std::shared_ptr<WorkerSession>> Worker::ListSessions() const {
   return sessions;
 }
 
+std::vector<Wait> Worker::ListWaits() const {
+  std::vector<Wait> waits = options_.waits->List();
+  std::vector<RefPtr<StepRendezvous>> steps;
+  {
+    MutexLock lock(&mu_);
+    steps = Rendezvous();
+  }
+  for (const RefPtr<StepRendezvous>& step : steps) step->ListWaits(&waits);
+  std::stable_sort(waits.begin(), waits.end(), [](const Wait& a, const Wait& b) { return a.since < b.since; });
+  return waits;
+}
+
 std::vector<int64_t> Worker::ListSteps() const {
   std::vector<int64_t> ids;
   MutexLock lock(&mu_);

@@ -1,6 +1,7 @@
 // What a task does for masters: keeps their graphs, runs steps of them, and hands tensors to other tasks.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -58,6 +59,22 @@ struct PartResult {
   pb::StepStats step_stats;
 };
 
+// How many of something ended well, and when the last did. Thread-safe, and cheap enough for each step.
+class FinishCounter {
+ public:
+  void Count(absl::Time now) {
+    count_.fetch_add(1, std::memory_order_relaxed);
+    last_micros_.store(absl::ToUnixMicros(now), std::memory_order_relaxed);
+  }
+  int64_t count() const { return count_.load(std::memory_order_relaxed); }
+  // Microseconds since 1970; 0: none did.
+  int64_t last_micros() const { return last_micros_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<int64_t> count_{0};
+  std::atomic<int64_t> last_micros_{0};
+};
+
 // A step that runs here, for status pages.
 struct RunningPart {
   int64_t step_id = 0;
@@ -99,6 +116,11 @@ class Worker : public WorkerInterface, public LivenessClient, public LeaseClient
   // The steps that this task knows of, whether they run here or only have tensors or receivers waiting; in order.
   std::vector<int64_t> ListSteps() const;
   std::vector<std::shared_ptr<WorkerSession>> ListSessions() const;
+  // Everything that is waited for here, tensors of other tasks too; the oldest first.
+  std::vector<Wait> ListWaits() const;
+  // Steps that the master of this task drove, which it counts; and parts that ran here.
+  FinishCounter& steps_finished() { return steps_finished_; }
+  const FinishCounter& parts_finished() const { return parts_finished_; }
   absl::Time started() const { return started_; }
 
   bool ListAwaited(std::vector<Awaited>* peers) override;
@@ -138,6 +160,7 @@ class Worker : public WorkerInterface, public LivenessClient, public LeaseClient
 
   const WorkerOptions options_;
   const absl::Time started_;
+  FinishCounter steps_finished_, parts_finished_;
   std::shared_ptr<LivenessMonitor> liveness_;
   std::shared_ptr<LeaseMonitor> leases_;
   // Of callers that never made one.

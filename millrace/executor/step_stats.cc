@@ -16,6 +16,19 @@ int ThisThreadNumber() {
   return number;
 }
 
+// "512B", "1.5KiB".
+std::string BytesText(int64_t bytes) {
+  if (bytes < 1024) return absl::StrCat(bytes, "B");
+  double value = static_cast<double>(bytes);
+  const char* unit = "";
+  for (const char* next : {"KiB", "MiB", "GiB", "TiB"}) {
+    if (value < 1024) break;
+    value /= 1024;
+    unit = next;
+  }
+  return absl::StrFormat("%.1f%s", value, unit);
+}
+
 std::string JsonString(absl::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -45,24 +58,45 @@ void StepStatsCollector::Record(const Node& node, const Device& device, int64_t 
   entries_.push_back(std::move(entry));
 }
 
+void StepStatsCollector::RecordTransfer(Transfer transfer) {
+  MutexLock lock(&mu_);
+  transfers_.push_back(std::move(transfer));
+}
+
+void SetTimes(int64_t start_nanos, int64_t end_nanos, pb::NodeExecStats* event) {
+  const int64_t nanos = end_nanos - start_nanos;
+  event->set_all_start_micros(start_nanos / 1000);
+  event->set_all_start_nanos(start_nanos);
+  event->set_op_start_rel_micros(0);
+  event->set_op_end_rel_micros(nanos / 1000);
+  event->set_op_end_rel_nanos(nanos);
+  event->set_all_end_rel_micros(nanos / 1000);
+  event->set_all_end_rel_nanos(nanos);
+}
+
 void StepStatsCollector::ToProto(pb::StepStats* stats) const {
   MutexLock lock(&mu_);
   std::map<std::string, pb::DeviceStepStats*> devices;
-  for (const Entry& e : entries_) {
-    pb::DeviceStepStats*& device = devices[e.device->name()];
+  const auto find = [&](const std::string& name) {
+    pb::DeviceStepStats*& device = devices[name];
     if (device == nullptr) {
       device = stats->add_dev_stats();
-      device->set_device(e.device->name());
+      device->set_device(name);
     }
-    pb::NodeExecStats* node = device->add_node_stats();
+    return device;
+  };
+  for (const Transfer& t : transfers_) {
+    pb::NodeExecStats* event = find(t.to)->add_node_stats();
+    event->set_node_name(kRecvTensor);
+    SetTimes(t.start_nanos, t.end_nanos, event);
+    event->set_scheduled_micros(t.sent_micros);
+    event->set_timeline_label(absl::StrCat("[", BytesText(t.bytes), "] ", t.tensor, " from ", t.from, " to ", t.to));
+    event->add_memory()->set_total_bytes(t.bytes);
+  }
+  for (const Entry& e : entries_) {
+    pb::NodeExecStats* node = find(e.device->name())->add_node_stats();
     node->set_node_name(e.node->name());
-    node->set_all_start_micros(e.start_nanos / 1000);
-    node->set_all_start_nanos(e.start_nanos);
-    node->set_op_start_rel_micros(0);
-    node->set_op_end_rel_micros((e.end_nanos - e.start_nanos) / 1000);
-    node->set_op_end_rel_nanos(e.end_nanos - e.start_nanos);
-    node->set_all_end_rel_micros((e.end_nanos - e.start_nanos) / 1000);
-    node->set_all_end_rel_nanos(e.end_nanos - e.start_nanos);
+    SetTimes(e.start_nanos, e.end_nanos, node);
     node->set_thread_id(static_cast<uint32_t>(e.thread));
     std::vector<std::string> inputs;
     for (const Endpoint& in : e.node->inputs()) inputs.push_back(in.name());
@@ -95,7 +129,9 @@ std::string ChromeTrace(const pb::StepStats& stats) {
     for (const pb::NodeExecStats& node : device.node_stats()) {
       const std::string& label = node.timeline_label();
       const size_t equals = label.find(" = "), paren = label.find('(');
-      const std::string op = equals == std::string::npos || paren == std::string::npos
+      const bool is_call = node.node_name() == kRecvTensor || node.node_name() == kRunGraph;
+      const std::string op = is_call ? node.node_name()
+                             : equals == std::string::npos || paren == std::string::npos
                                  ? "op"
                                  : label.substr(equals + 3, paren - equals - 3);
       int64_t bytes = 0;

@@ -81,7 +81,8 @@ bool WaitingLine::Advance(FinishedOps* finished) {
 }
 
 bool WaitingLine::Join(Attempt attempt, FinishedOps* finished,
-                       absl::FunctionRef<absl::AnyInvocable<void()>(int64_t id)> cancel) {
+                       absl::FunctionRef<absl::AnyInvocable<void()>(int64_t id)> cancel,
+                       absl::FunctionRef<WaitRegistry::Describer()> describe) {
   bool changed = false;
   if (waiting_.empty() || order_ == Order::kAny) {
     const Progress progress = attempt.run(&attempt.result);
@@ -104,9 +105,12 @@ bool WaitingLine::Join(Attempt attempt, FinishedOps* finished,
     }
   }
   if (WaitRegistry* const waits = attempt.op.step->waits; waits != nullptr) {
-    attempt.wait =
-        waits->Begin(attempt.op.origin.node->name(),
-                     absl::StrCat(attempt.waits_for, " ", resource_), attempt.op.step->step_id);
+    attempt.wait = waits->Begin({.node = attempt.op.origin.node->name(),
+                                 .what = absl::StrCat(attempt.waits_for, " ", resource_),
+                                 .step_id = attempt.op.step->step_id,
+                                 .kind = attempt.kind,
+                                 .resource = resource_},
+                                describe());
   }
   waiting_.push_back(std::move(attempt));
   return changed;

@@ -12,6 +12,7 @@
 #include "absl/functional/function_ref.h"
 #include "millrace/runtime/kernel.h"
 #include "millrace/runtime/resource_manager.h"
+#include "millrace/runtime/wait_registry.h"
 
 namespace millrace {
 
@@ -44,6 +45,7 @@ struct Attempt {
   CallingOp op;
   // Goes before the resource's name in the list of waits: "elements of".
   const char* waits_for;
+  Wait::Kind kind = Wait::Kind::kElements;
   // Does what can be done now; sets `result` when it is done and failed.
   absl::AnyInvocable<Progress(Status* result)> run;
   // Puts back what an op that is not going to be done has taken. May be empty.
@@ -74,6 +76,8 @@ class FinishedOps {
 // Ends an op that has nothing to do, without an error.
 void FinishNow(const CallingOp& op, absl::AnyInvocable<void(Status)> done);
 
+inline WaitRegistry::Describer NoDescriber() { return nullptr; }
+
 // Ops that wait for one resource. The owner guards it with its lock.
 class WaitingLine {
  public:
@@ -90,9 +94,11 @@ class WaitingLine {
   bool Advance(FinishedOps* finished);
   // Runs `attempt` when nobody holds it up, and otherwise or when it is not done puts it in the
   // line. From then on what `cancel` gives for its id is called, without the owner's lock, when its
-  // step is cancelled; it keeps the owner alive. True when anything changed.
+  // step is cancelled; it keeps the owner alive. So does what `describe` gives, which tells the list
+  // of waits how far the op is and takes the owner's lock itself. True when anything changed.
   bool Join(Attempt attempt, FinishedOps* finished,
-            absl::FunctionRef<absl::AnyInvocable<void()>(int64_t id)> cancel);
+            absl::FunctionRef<absl::AnyInvocable<void()>(int64_t id)> cancel,
+            absl::FunctionRef<WaitRegistry::Describer()> describe = NoDescriber);
   // Takes the op out of the line, if it is still there, and undoes it; it fails as cancelled.
   bool Cancel(int64_t id, FinishedOps* finished);
   // All of them fail so.

@@ -15,6 +15,8 @@ namespace millrace {
 struct RendezvousItem {
   Tensor tensor;
   bool is_dead = false;
+  // When another task began to send it, in microseconds since 1970 by that task's clock; 0: not known.
+  int64_t sent_micros = 0;
 };
 
 // Thread-safe. Each key is used once per step. After Abort, every pending and later Recv gets the

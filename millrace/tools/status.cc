@@ -5,7 +5,9 @@
 #include <string>
 
 #include "absl/strings/strip.h"
+#include "millrace/base/mutex.h"
 #include "millrace/cluster/cluster_spec.h"
+#include "millrace/cluster/hang_report.h"
 #include "millrace/net/grpc/grpc_transport.h"
 #include "millrace/tools/command.h"
 #include "millrace/tools/status_report.h"
@@ -18,6 +20,8 @@ struct StatusFlags {
   std::string target;
   TlsFlags tls;
   double timeout = 5;
+  double hang_after = 10;
+  double watch = 0;
   bool json = false;
 };
 
@@ -33,13 +37,23 @@ int ShowStatus(const StatusFlags& flags) {
     return Fail(InvalidArgument("--target: ", parsed.status().message(), ", as in grpc://localhost:2222"));
   }
   if (!(flags.timeout > 0)) return Fail(InvalidArgument("--timeout is ", flags.timeout, "; give a number of seconds above 0"));
+  if (!(flags.hang_after >= 0)) return Fail(InvalidArgument("--hang_after is ", flags.hang_after, "; give a number of seconds"));
+  if (!(flags.watch >= 0)) return Fail(InvalidArgument("--watch is ", flags.watch, "; give a number of seconds"));
   StatusOr<std::shared_ptr<const net::TlsCredentials>> tls = flags.tls.Read();
   if (!tls.ok()) return Fail(tls.status());
   const std::unique_ptr<net::Transport> transport = net::NewGrpcTransport({.tls = *tls});
-  const std::vector<TaskView> tasks = AskCluster(transport.get(), std::string(address), absl::Seconds(flags.timeout));
   const std::string target = absl::StrCat("grpc://", address);
-  std::cout << (flags.json ? StatusJson(target, tasks) : StatusText(target, tasks)) << std::flush;
-  return std::all_of(tasks.begin(), tasks.end(), [](const TaskView& task) { return task.answer.ok(); }) ? 0 : 1;
+  Notification never;
+  while (true) {
+    const std::vector<TaskView> tasks = AskCluster(transport.get(), std::string(address), absl::Seconds(flags.timeout));
+    const HangReport hang = ExplainHang(tasks, absl::Seconds(flags.hang_after));
+    std::cout << (flags.json ? StatusJson(target, tasks, hang) : StatusText(target, tasks, hang)) << std::flush;
+    const bool all_answer = std::all_of(tasks.begin(), tasks.end(), [](const TaskView& task) { return task.answer.ok(); });
+    if (flags.watch == 0) return !all_answer ? 1 : IsHang(hang) ? 3 : 0;
+    if (!std::cout) return 0;  // nobody reads any more
+    never.WaitFor(absl::Seconds(flags.watch));
+    if (!flags.json) std::cout << "\n";
+  }
 }
 
 }  // namespace
@@ -49,9 +63,12 @@ std::function<int()> AddStatus(CLI::App& app, CLI::App** command) {
   auto flags = std::make_shared<StatusFlags>();
   status->add_option("--target", flags->target, "Any task of the cluster: grpc://host:port")->required();
   status->add_option("--timeout", flags->timeout, "Seconds that a task may take to answer")->capture_default_str();
+  status->add_option("--hang_after", flags->hang_after, "Seconds that a task may wait, while no step of its session ends, before it is said who waits for what and why")
+      ->capture_default_str();
+  status->add_option("--watch", flags->watch, "Asks again after so many seconds, until it is interrupted; 0: once")->capture_default_str();
   status->add_flag("--json", flags->json, "One JSON object, for programs");
   flags->tls.Add(status, "this client's");
-  status->footer("Exit code: 0 when all tasks answered, 1 when one did not, 2 for a mistake in the flags.\n"
+  status->footer("Exit code: 0 when all tasks answered, 1 when one did not, 2 for a mistake in the flags, 3 when the cluster hangs.\n"
                  "Example:\n"
                  "  millrace status --target grpc://localhost:2222");
   *command = status;

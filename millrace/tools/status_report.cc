@@ -55,7 +55,7 @@ class Table {
 
 void AppendTask(const TaskStatus& status, std::string* text) {
   const auto age = [&](int64_t micros) { return AgeText(absl::Microseconds(status.now_micros() - micros)); };
-  Table devices, sessions, steps, waits;
+  Table devices, sessions, finished, steps, waits;
   for (const TaskStatus::Device& device : status.devices()) {
     devices.Add({DeviceText(device.name()), absl::StrFormat("incarnation %016x", device.incarnation())});
   }
@@ -72,13 +72,35 @@ void AppendTask(const TaskStatus& status, std::string* text) {
                absl::StrCat("for ", age(step.since_micros())),
                !step.driven_here() ? "a part" : tasks.empty() ? "ending" : absl::StrCat("waits for ", absl::StrJoin(tasks, ", "))});
   }
+  if (status.steps_finished() > 0) {
+    finished.Add({absl::StrCat(status.steps_finished(), " steps"), absl::StrCat("the last one ", age(status.last_step_finished_micros()), " ago")});
+  }
+  if (status.parts_finished() > 0) {
+    finished.Add({absl::StrCat(status.parts_finished(), " parts"), absl::StrCat("the last one ", age(status.last_part_finished_micros()), " ago")});
+  }
   for (const TaskStatus::Wait& wait : status.waits()) {
-    waits.Add({absl::StrCat("step ", wait.step_id()), absl::StrCat("for ", age(wait.since_micros())), absl::StrCat(wait.node(), ": ", wait.what())});
+    waits.Add({wait.step_id() == 0 ? "-" : absl::StrCat("step ", wait.step_id()), absl::StrCat("for ", age(wait.since_micros())), absl::StrCat(wait.node(), ": ", wait.what())});
   }
   devices.AppendTo("devices", text);
   sessions.AppendTo("sessions", text);
+  finished.AppendTo("finished", text);
   steps.AppendTo("steps", text);
   waits.AppendTo("waits", text);
+}
+
+const char* KindText(TaskStatus::Wait::Kind kind) {
+  switch (kind) {
+    case TaskStatus::Wait::TENSOR:
+      return "tensor";
+    case TaskStatus::Wait::ELEMENTS:
+      return "elements";
+    case TaskStatus::Wait::ROOM:
+      return "room";
+    case TaskStatus::Wait::PEER:
+      return "peer";
+    default:
+      return "other";
+  }
 }
 
 std::string TimeText(int64_t micros) { return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::FromUnixMicros(micros), absl::UTCTimeZone()); }
@@ -92,12 +114,17 @@ json TaskJson(const TaskStatus& status) {
   if (status.task().empty()) return task;
   task["started"] = TimeText(status.started_micros());
   task["up_seconds"] = age(status.started_micros());
+  task["steps_finished"] = status.steps_finished();
+  task["parts_finished"] = status.parts_finished();
+  if (status.steps_finished() > 0) task["seconds_since_last_step"] = age(status.last_step_finished_micros());
+  if (status.parts_finished() > 0) task["seconds_since_last_part"] = age(status.last_part_finished_micros());
   for (const TaskStatus::Session& session : status.sessions()) {
     task["sessions"].push_back({{"handle", session.handle()},
                                 {"master", session.master()},
                                 {"client", session.client()},
                                 {"nodes", session.nodes()},
                                 {"running_steps", session.running_steps()},
+                                {"steps_finished", session.steps_finished()},
                                 {"opened", TimeText(session.opened_micros())},
                                 {"age_seconds", age(session.opened_micros())}});
   }
@@ -112,6 +139,12 @@ json TaskJson(const TaskStatus& status) {
   for (const TaskStatus::Wait& wait : status.waits()) {
     task["waits"].push_back({{"node", wait.node()},
                              {"what", wait.what()},
+                             {"kind", KindText(wait.kind())},
+                             {"peer", wait.peer()},
+                             {"tensor", wait.tensor()},
+                             {"resource", wait.resource()},
+                             {"has", wait.has()},
+                             {"needs", wait.needs()},
                              {"step", std::to_string(wait.step_id())},
                              {"since", TimeText(wait.since_micros())},
                              {"age_seconds", age(wait.since_micros())}});
@@ -130,7 +163,9 @@ std::string AgeText(absl::Duration age) {
   return absl::StrFormat("%.1f days", seconds / 86400);
 }
 
-std::string StatusText(const std::string& target, const std::vector<TaskView>& tasks) {
+bool IsHang(const HangReport& hang) { return hang.somebody_waits && !hang.cause.empty(); }
+
+std::string StatusText(const std::string& target, const std::vector<TaskView>& tasks, const HangReport& hang) {
   const size_t silent = std::count_if(tasks.begin(), tasks.end(), [](const TaskView& task) { return !task.answer.ok(); });
   std::string text = absl::StrCat(target, ": ", tasks.size(), tasks.size() == 1 ? " task" : " tasks");
   if (silent > 0) absl::StrAppend(&text, ", ", silent, silent == 1 ? " does not answer" : " do not answer");
@@ -148,11 +183,17 @@ std::string StatusText(const std::string& target, const std::vector<TaskView>& t
     absl::StrAppend(&text, "\n", absl::StrFormat("%-*s  %-*s  %s", name_width, name(task), address_width, task.address, state), "\n");
     if (task.answer.ok()) AppendTask(task.status, &text);
   }
+  if (IsHang(hang)) {
+    absl::StrAppend(&text, "\nHANGS: ", hang.cause, "\n");
+    for (const std::string& line : hang.waits) absl::StrAppend(&text, "  ", line, "\n");
+  }
+  for (const std::string& line : hang.busy) absl::StrAppend(&text, "\nBUSY: ", line, "\n");
   return text;
 }
 
-std::string StatusJson(const std::string& target, const std::vector<TaskView>& tasks) {
-  json all = {{"target", target}, {"tasks", json::array()}};
+std::string StatusJson(const std::string& target, const std::vector<TaskView>& tasks, const HangReport& hang) {
+  json all = {{"target", target}, {"tasks", json::array()}, {"hang", nullptr}};
+  if (IsHang(hang)) all["hang"] = {{"cause", hang.cause}, {"waits", hang.waits}, {"busy", hang.busy}};
   for (const TaskView& view : tasks) {
     json task = TaskJson(view.status);
     task["task"] = view.task;

@@ -6,13 +6,16 @@
 
 #include "absl/time/time.h"
 #include "millrace/cluster/cluster_status.h"
+#include "millrace/cluster/hang_report.h"
 
 namespace millrace {
 
-// Aligned text that ends with a newline.
-std::string StatusText(const std::string& target, const std::vector<TaskView>& tasks);
-// One JSON object. Numbers of 64 bits are strings, since most readers keep 53.
-std::string StatusJson(const std::string& target, const std::vector<TaskView>& tasks);
+// Aligned text that ends with a newline, with the hang after it when there is one.
+std::string StatusText(const std::string& target, const std::vector<TaskView>& tasks, const HangReport& hang);
+// One JSON object. Numbers of 64 bits are strings, since most readers keep 53. `hang` is null, or an object of cause, waits and busy.
+std::string StatusJson(const std::string& target, const std::vector<TaskView>& tasks, const HangReport& hang);
+// Somebody waits, and for what can be said.
+bool IsHang(const HangReport& hang);
 
 // "2.3 s", "340 ms", "5.2 min", "3.1 h", "2.0 days".
 std::string AgeText(absl::Duration age);

@@ -5,7 +5,9 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
+import time
 import unittest
 
 import processes
@@ -29,7 +31,7 @@ class HelpTest(ServeTest):
     def test_help_of_status_tells_exit_codes(self):
         result = self.millrace("status", "--help")
         self.assertEqual(result.returncode, 0)
-        for word in ("--target", "--timeout", "--json", "--tls_ca", "Exit code"):
+        for word in ("--target", "--timeout", "--json", "--hang_after", "--watch", "--tls_ca", "Exit code", "hangs"):
             self.assertIn(word, result.stdout)
 
     def test_the_command_lists_its_commands(self):
@@ -269,6 +271,77 @@ class StatusTest(ServeTest):
         self.until(lambda: not any(t["sessions"] for t in self.status(worker)))
         self.assertEqual(self.probe(worker, "multiply", PS, WORKER).stdout, "15\n")
         self.assertIn("connections had ended", worker.error_text())
+
+
+class HangTest(ServeTest):
+    """What `millrace status` says of a cluster in which nothing goes on."""
+
+    def hang(self, server, *flags):
+        result = self.millrace("status", "--json", "--target", server.target, "--hang_after=0.3", *flags)
+        return json.loads(result.stdout)["hang"], result.returncode
+
+    def hangs(self, server, *flags, waits=1):
+        """What it says once so many wait."""
+        def found():
+            hang = self.hang(server, *flags)[0]
+            return hang and len(hang["waits"]) >= waits and hang
+        return self.until(found)
+
+    def test_a_queue_that_nobody_fills_is_named(self):
+        ps, worker = self.cluster()
+        self.assertEqual(self.hang(worker), (None, 0))
+        self.start_probe(worker, "block", PS, WORKER)
+        hang = self.hangs(worker, waits=2)
+        self.assertRegex(hang["cause"], r"^FIFOQueue 'numbers' on ps/0 stays empty and nobody fills it: ps/0 waits .* at node take for 1 element \(step ")
+        self.assertIn(" for tensor take", "".join(hang["waits"]))
+        text = self.millrace("status", "--target", ps.target, "--hang_after=0.3")
+        self.assertEqual(text.returncode, 3)
+        self.assertRegex(text.stdout, re.compile(r"^HANGS: FIFOQueue 'numbers' on ps/0", re.M))
+        self.assertRegex(text.stdout, re.compile(r"^  worker/0 waits .* from ps/0 \(step \d+\)$", re.M))
+        # Not before its time.
+        text = self.millrace("status", "--target", ps.target, "--hang_after=3600")
+        self.assertEqual((text.returncode, "HANGS" in text.stdout), (0, False))
+
+    def test_a_ps_that_is_stopped_is_named(self):
+        # For longer than it takes its peers to give it up, and shorter.
+        for peer_timeout in ("60", "1"):
+            with self.subTest(peer_timeout=peer_timeout):
+                ps, worker = self.cluster("--peer_timeout=" + peer_timeout)
+                client = self.start_probe(worker, "block", PS, WORKER)
+                self.hangs(worker)
+                ps.process.send_signal(signal.SIGSTOP)
+                if peer_timeout == "1":
+                    self.assertIn("UNAVAILABLE", client.communicate(timeout=20)[1].decode())
+                    client = self.start_probe(worker, "multiply", PS, WORKER)  # waits for its session
+                begin = time.monotonic()
+                text = self.millrace("status", "--target", worker.target, "--timeout=1")
+                self.assertLess(time.monotonic() - begin, 10)
+                self.assertEqual(text.returncode, 1)
+                if peer_timeout == "60":
+                    hang = self.hangs(worker, "--timeout=1", waits=3)
+                    self.assertRegex(hang["cause"], r"^ps/0 at localhost:%d does not answer: it is stopped, swamped or cut off; worker/0 waits for it$" % ps.port)
+                    self.assertRegex("\n".join(hang["waits"]), r"worker/0 waits .* for tensor take\S* from ps/0")
+                ps.process.send_signal(signal.SIGCONT)
+
+    def test_a_worker_that_is_stopped_is_named_when_its_master_waits_for_it(self):
+        ps, zero, one = free_ports(3)
+        spec = "--cluster_spec=ps|localhost:%d,worker|localhost:%d;localhost:%d" % (ps, zero, one)
+        servers = [self.serve(spec, "--job_name=" + job, "--task_index=%d" % index, "--peer_timeout=60") for job, index in (("ps", 0), ("worker", 0), ("worker", 1))]
+        self.start_probe(servers[1], "block", "/job:worker/task:1", WORKER)
+        self.hangs(servers[1])
+        servers[2].process.send_signal(signal.SIGSTOP)
+        self.until(lambda: self.hangs(servers[1], "--timeout=1")["cause"].startswith("worker/1 at localhost:%d does not answer" % one))
+        servers[2].process.send_signal(signal.SIGCONT)
+
+    def test_it_watches_until_it_is_interrupted(self):
+        server = self.alone()
+        process = subprocess.Popen([processes.MILLRACE, "status", "--target", server.target, "--watch=0.05"], stdout=subprocess.PIPE, env=clean_environment())
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        seen = 0
+        while seen < 3:
+            seen += process.stdout.readline().decode().startswith(server.target)
 
 
 if __name__ == "__main__":

@@ -56,9 +56,21 @@ void Accumulator::Take(const CallingOp& op, int64_t num_required, TakeDone done)
   op.Change([&] {
     MutexLock lock(&mu_);
     takes_.Join(std::move(attempt), &finished,
-                [this](int64_t id) { return [self = ShareRef(this), id] { self->Cancel(id); }; });
+                [this](int64_t id) { return [self = ShareRef(this), id] { self->Cancel(id); }; },
+                [this, num_required] {
+                  return [self = ShareRef(this), num_required](Wait* wait) { self->DescribeTake(num_required, wait); };
+                });
   });
   finished.Tell(op.step);
+}
+
+// "1 of 2 gradients for accumulator 'w' at step 812".
+void Accumulator::DescribeTake(int64_t num_required, Wait* wait) const {
+  MutexLock lock(&mu_);
+  wait->has = count_;
+  wait->needs = num_required;
+  wait->what = absl::StrCat(count_, " of ", num_required, " gradients for ", label_, " at step ", global_step_,
+                            dropped_ > 0 ? absl::StrCat(" (", dropped_, " stale ones dropped)") : "");
 }
 
 void Accumulator::Cancel(int64_t id) {

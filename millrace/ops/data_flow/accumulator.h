@@ -44,6 +44,8 @@ class Accumulator : public Resource {
 
  private:
   void Cancel(int64_t id);
+  // What a list of waits says of a take that waits.
+  void DescribeTake(int64_t num_required, Wait* wait) const;
 
   const Options options_;
   const std::string label_;  // "accumulator 'name'"

@@ -129,7 +129,15 @@ void Barrier::TakeMany(const CallingOp& op, int64_t n, bool allow_small_batch, T
   op.Change([&] {
     MutexLock lock(&mu_);
     takes_.Join(std::move(attempt), &finished,
-                [this](int64_t id) { return [self = ShareRef(this), id] { self->Cancel(id); }; });
+                [this](int64_t id) { return [self = ShareRef(this), id] { self->Cancel(id); }; },
+                [this, n] {
+                  return [self = ShareRef(this), n](Wait* wait) {
+                    wait->has = self->ready_size();
+                    wait->needs = n;
+                    wait->what = absl::StrCat(n, n == 1 ? " element of " : " elements of ", wait->resource, ", which has ",
+                                              wait->has, " ready and ", self->incomplete_size(), " incomplete");
+                  };
+                });
   });
   finished.Tell(op.step);
 }

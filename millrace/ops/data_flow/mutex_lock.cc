@@ -25,6 +25,7 @@ class GraphMutex : public Resource {
     {
       MutexLock lock(&mu_);
       Attempt attempt(op, "the lock of");
+      attempt.kind = Wait::Kind::kOther;
       attempt.run = [this, op](Status*) { return TryTake(op); };
       attempt.cancelled = "Lock acquisition cancelled.";
       attempt.done = std::move(done);

@@ -49,6 +49,7 @@ void StagingArea::Put(const CallingOp& op, std::vector<Tensor> values, PutDone d
                                   options_.memory_limit, "'."));
   }
   Attempt attempt(op, "room in");
+  attempt.kind = Wait::Kind::kRoom;
   attempt.run = [this, bytes, values = std::move(values)](Status*)
                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
                       if (!HasRoom(bytes, /*even_alone=*/false)) return Progress::kNone;
@@ -64,6 +65,7 @@ void StagingArea::Put(const CallingOp& op, std::vector<Tensor> values, PutDone d
 void StagingArea::PutAt(const CallingOp& op, int64_t key, std::vector<int32_t> components,
                         std::vector<Tensor> values, PutDone done) {
   Attempt attempt(op, "room in");
+  attempt.kind = Wait::Kind::kRoom;
   attempt.run = [this, key, components = std::move(components), values = std::move(values)](
                     Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
     return TryPutAt(key, components, &values, result);

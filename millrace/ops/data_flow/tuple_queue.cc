@@ -1,5 +1,6 @@
 #include "millrace/ops/data_flow/tuple_queue.h"
 
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -56,6 +57,8 @@ struct TupleQueue::Taken {
   int64_t wanted = 1;
   bool allow_fewer = false;
   std::vector<Tuple> elements;
+  // How many of them, guarded by the queue's lock; the elements are the op's own once it is done.
+  int64_t held = 0;
 };
 
 TupleQueue::TupleQueue(Options options)
@@ -227,6 +230,7 @@ Progress TupleQueue::TryDequeue(Taken* taken, Status* result) {
   int64_t left = taken->wanted - static_cast<int64_t>(taken->elements.size());
   if (closed_ && store_->size() < left) {
     store_->PutBack(std::exchange(taken->elements, {}));
+    taken->held = 0;
     if (!taken->allow_fewer || store_->size() == 0) {
       *result = TooFew(left);
       return Progress::kDone;
@@ -238,12 +242,14 @@ Progress TupleQueue::TryDequeue(Taken* taken, Status* result) {
   if (n <= 0) return Progress::kNone;
   taken->elements.reserve(taken->elements.size() + static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) taken->elements.push_back(store_->Pop());
+  taken->held += n;
   return n == left ? Progress::kDone : Progress::kSome;
 }
 
 void TupleQueue::Enqueue(const CallingOp& op, Tuple element, EnqueueDone done) {
   if (Status fits = CheckElement(element); !fits.ok()) return done(fits);
   Attempt attempt(op, "room in");
+  attempt.kind = Wait::Kind::kRoom;
   attempt.run = [this, element = std::move(element)](Status* result)
                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
                       if (closed_) {
@@ -264,6 +270,7 @@ void TupleQueue::EnqueueMany(const CallingOp& op, Tuple rows, EnqueueDone done) 
   const int64_t n = rows[0].dim(0);
   if (n == 0) return FinishNow(op, std::move(done));
   Attempt attempt(op, "room in");
+  attempt.kind = Wait::Kind::kRoom;
   attempt.run =
       [this, rows = std::move(rows), next = int64_t{0}, n](Status* result)
           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable { return TryEnqueue(rows, &next, n, result); };
@@ -287,7 +294,7 @@ void TupleQueue::Dequeue(const CallingOp& op, DequeueDone done) {
     }
     done(std::move(element));
   };
-  Submit(/*enqueues=*/false, std::move(attempt));
+  Submit(/*enqueues=*/false, std::move(attempt), taken);
 }
 
 void TupleQueue::DequeueMany(const CallingOp& op, int64_t n, bool allow_fewer, DequeueDone done) {
@@ -310,6 +317,7 @@ void TupleQueue::DequeueMany(const CallingOp& op, int64_t n, bool allow_fewer, D
                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return TryDequeue(taken.get(), result); };
   attempt.undo = [this, taken]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     store_->PutBack(std::exchange(taken->elements, {}));
+    taken->held = 0;
   };
   attempt.cancelled = kDequeueCancelled;
   attempt.done = [self = ShareRef(this), taken, allocator = op.allocator,
@@ -317,7 +325,7 @@ void TupleQueue::DequeueMany(const CallingOp& op, int64_t n, bool allow_fewer, D
     if (!status.ok()) return done(std::move(status));
     done(self->Batch(taken->elements, allocator));
   };
-  Submit(/*enqueues=*/false, std::move(attempt));
+  Submit(/*enqueues=*/false, std::move(attempt), taken);
 }
 
 void TupleQueue::Close(const CallingOp& op, bool cancel_enqueues, EnqueueDone done) {
@@ -329,6 +337,7 @@ void TupleQueue::Close(const CallingOp& op, bool cancel_enqueues, EnqueueDone do
       return Progress::kDone;
     };
     attempt.cancelled = kCloseCancelled;
+    attempt.kind = Wait::Kind::kRoom;
     attempt.done = std::move(done);
     return Submit(/*enqueues=*/true, std::move(attempt));
   }
@@ -360,15 +369,40 @@ std::string TupleQueue::DebugString() const {
                       dequeues_.size(), " dequeues waiting", closed_ ? ", closed" : "");
 }
 
-void TupleQueue::Submit(bool enqueues, Attempt attempt) {
+void TupleQueue::Describe(const Taken* taken, Wait* wait) const {
+  MutexLock lock(&mu_);
+  const bool bounded = options_.capacity < std::numeric_limits<int32_t>::max();
+  const std::string fill = absl::StrCat(" (", store_->size(), bounded ? absl::StrCat(" of ", options_.capacity) : "", " elements)");
+  if (taken == nullptr) {
+    wait->what += fill;
+    wait->has = store_->size();
+    wait->needs = options_.capacity;
+    return;
+  }
+  wait->needs = taken->wanted;
+  wait->has =
+      taken->held + std::max<int64_t>(0, store_->size() - (closed_ ? 0 : options_.min_after_dequeue));
+  wait->what = absl::StrCat(taken->wanted, taken->wanted == 1 ? " element of " : " elements of ", label_, fill);
+  if (taken->held > 0) absl::StrAppend(&wait->what, ", of which it has ", taken->held);
+  if (options_.min_after_dequeue > 0) {
+    absl::StrAppend(&wait->what, "; ", options_.min_after_dequeue, " stay until it is closed");
+  }
+}
+
+void TupleQueue::Submit(bool enqueues, Attempt attempt, const std::shared_ptr<Taken>& taken) {
   const CallingOp op = attempt.op;
   FinishedOps finished;
   op.Change([&] {
     MutexLock lock(&mu_);
     WaitingLine& line = enqueues ? enqueues_ : dequeues_;
-    const bool changed = line.Join(std::move(attempt), &finished, [&](int64_t id) {
-      return [self = ShareRef(this), enqueues, id] { self->Cancel(enqueues, id); };
-    });
+    const bool changed = line.Join(
+        std::move(attempt), &finished,
+        [&](int64_t id) {
+          return [self = ShareRef(this), enqueues, id] { self->Cancel(enqueues, id); };
+        },
+        [&] {
+          return [self = ShareRef(this), taken](Wait* wait) { self->Describe(taken.get(), wait); };
+        });
     if (changed) Flush(&finished);
   });
   finished.Tell(op.step);

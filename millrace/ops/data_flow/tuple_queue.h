@@ -60,7 +60,10 @@ class TupleQueue : public Queue {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Progress TryDequeue(Taken* taken, Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  void Submit(bool enqueues, Attempt attempt);
+  // `taken` is what a dequeue has of its elements.
+  void Submit(bool enqueues, Attempt attempt, const std::shared_ptr<Taken>& taken = nullptr);
+  // What a list of waits says of an op that waits.
+  void Describe(const Taken* taken, Wait* wait) const;
   void Cancel(bool enqueues, int64_t id);
   void Flush(FinishedOps* finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -158,9 +158,12 @@ class GetNextRequest : public DatasetWalk::Request, public std::enable_shared_fr
   void NoteWait() {
     MutexLock lock(&mu_);
     if (ended_ || ctx_.step().waits == nullptr) return;
-    wait_ = ctx_.step().waits->Begin(ctx_.node().name(),
-                                     absl::StrCat("the next element of iterator '", iterator_->name(), "'"),
-                                     ctx_.step().step_id);
+    const std::string resource = absl::StrCat("iterator '", iterator_->name(), "'");
+    wait_ = ctx_.step().waits->Begin({.node = ctx_.node().name(),
+                                      .what = absl::StrCat("the next element of ", resource),
+                                      .step_id = ctx_.step().step_id,
+                                      .kind = Wait::Kind::kElements,
+                                      .resource = resource});
   }
 
   Status SetOutputs(DatasetWalk::Answer& answer) {

@@ -27,6 +27,7 @@ std::string Reader::DebugString() const { return absl::StrCat(kind_, " ", name_)
 
 void Reader::Acquire(const CallingOp& op, Done start) {
   Attempt attempt(op, "earlier reads of");
+  attempt.kind = Wait::Kind::kOther;
   attempt.run = [this](Status*) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (busy_) return Progress::kNone;
     busy_ = true;
