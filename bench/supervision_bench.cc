@@ -1,20 +1,23 @@
 // What supervision costs: steps/s of a perceptron in a bare session and in a MonitoredTrainingSession with summaries and checkpoints. See bench/README.md.
+#include <time.h>
+
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "bench/case.h"
-#include "bench/measure.h"
 #include "millrace/train/summary.h"
 
 namespace millrace::bench {
 namespace {
 
 struct SupervisionFlags {
-  int rounds = 3;
-  double seconds = 12;
+  int turns = 60;
+  double seconds = 0.5;
   int64_t save_summaries_steps = 100;
   double save_checkpoint_secs = 10;
   bool cluster = false;
@@ -41,15 +44,49 @@ struct Perceptron {
   Operation train;
 };
 
-// Steps per second over about `seconds`. Both sides learn loss and global step of every step.
-template <typename Step>
-double RateOf(double seconds, const Step& step) {
-  const std::vector<Tensor> feeds = {RandomFeatures(Shape({kRows, 784})), RandomLabels(kRows, 10)};
-  Tensors results;
-  return Rate(seconds, [&] { Check(step(feeds, &results)); });
-}
+// One side of the comparison, over all its turns.
+struct Side {
+  const char* name;
+  std::function<Status(const std::vector<Tensor>& feeds, Tensors* results)> step;
+  int64_t steps = 0;
+  absl::Duration wall = {}, cpu = {};  // cpu: of the whole process, which does not count what other processes do
+  std::vector<double> rates = {};
 
-// The ends of a cluster of a parameter server and a worker in this process.
+  void Turn(double seconds, const std::vector<Tensor>& feeds) {
+    const absl::Time begun = absl::Now();
+    const absl::Duration cpu_before = ProcessCpu();
+    int64_t made = 0;
+    Tensors results;
+    while (absl::Now() - begun < absl::Seconds(seconds)) {
+      for (int i = 0; i < 10; ++i) Check(step(feeds, &results));
+      made += 10;
+    }
+    const absl::Duration took = absl::Now() - begun;
+    cpu += ProcessCpu() - cpu_before;
+    wall += took;
+    steps += made;
+    rates.push_back(static_cast<double>(made) / absl::ToDoubleSeconds(took));
+  }
+  double median() const {
+    std::vector<double> sorted = rates;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+  double rate() const { return static_cast<double>(steps) / absl::ToDoubleSeconds(wall); }
+  double cpu_us() const { return absl::ToDoubleMicroseconds(cpu) / static_cast<double>(steps); }
+  void Print() const {
+    std::printf("%-12s %9.1f steps/s (median turn %.1f), %.2f us of CPU a step\n", name, rate(), median(), cpu_us());
+  }
+
+ private:
+  static absl::Duration ProcessCpu() {
+    timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return absl::DurationFromTimespec(now);
+  }
+};
+
+// A parameter server and a worker in this process, which hear of each other by the sessions.
 std::vector<std::unique_ptr<Server>> StartCluster(const SupervisionFlags& flags) {
   std::vector<std::unique_ptr<Server>> servers;
   if (!flags.cluster) return servers;
@@ -63,48 +100,51 @@ std::vector<std::unique_ptr<Server>> StartCluster(const SupervisionFlags& flags)
 void Run(const SupervisionFlags& flags) {
   const auto servers = StartCluster(flags);
   SessionOptions options{.intra_op_threads = flags.threads, .inter_op_threads = flags.threads};
-  if (flags.cluster) options.target = servers[1]->target();
+  if (flags.cluster) {
+    options.target = servers[1]->target();
+    options.cluster = servers[1]->cluster().ToDef();
+  }
   const auto scope = [&](const std::string& prefix) {
     const Scope root = Scope::NewRoot().SubScope(prefix);
     return flags.cluster ? root.WithDeviceFunction(ReplicaDeviceSetter({.ps_tasks = 1, .worker_device = "/job:worker/task:0"})) : root;
   };
   std::string dir = (std::filesystem::path(flags.dir.empty() ? std::filesystem::temp_directory_path().string() : flags.dir) / "millrace_supervision_XXXXXX").string();
   if (mkdtemp(dir.data()) == nullptr) Check(NotFound("cannot make ", dir));
-  std::vector<double> bare_rates, watched_rates;
-  for (int round = 0; round < flags.rounds; ++round) {
-    {
-      const Perceptron model(scope("bare"));
-      const Operation init = GlobalVariablesInitializer(model.scope);
-      ClientSession session = Check(ClientSession::Create(model.scope, options));
-      Check(session.Run(init));
-      const Step step = Check(session.MakeStep({model.x, model.labels}, {model.loss, model.global_step}, {model.train}));
-      bare_rates.push_back(RateOf(flags.seconds, [&](const auto& feeds, Tensors* results) { return step.callable().Run(feeds, results); }));
-    }
-    {
-      const Perceptron model(scope("watched"));
-      auto session = Check(MonitoredTrainingSession(
-          model.scope, {.master = options.target,
-                        .checkpoint_dir = absl::StrCat(dir, "/", round),
-                        .hooks = {std::make_shared<StopAtStepHook>(StopAtStepOptions{.last_step = int64_t{1} << 40}), std::make_shared<NanTensorHook>(model.loss)},
-                        .save_checkpoint_secs = absl::Seconds(flags.save_checkpoint_secs),
-                        .save_summaries_steps = flags.save_summaries_steps,
-                        .loss = model.loss,
-                        .session = options}));
-      const MonitoredStep step = Check(session->MakeStep({model.x, model.labels}, {model.loss, model.global_step}, {model.train}));
-      watched_rates.push_back(RateOf(flags.seconds, [&](const auto& feeds, Tensors* results) { return step.Run(feeds, results); }));
-      Check(session->Close());
-    }
-    std::printf("round %d: bare %.1f steps/s, supervised %.1f steps/s: %+.2f %%\n", round + 1, bare_rates.back(), watched_rates.back(),
-                100 * (bare_rates.back() / watched_rates.back() - 1));
-    std::fflush(stdout);
+  const Perceptron bare_model(scope("bare")), watched_model(scope("watched"));
+  const Operation init = GlobalVariablesInitializer(bare_model.scope);
+  ClientSession bare_session = Check(ClientSession::Create(bare_model.scope, options));
+  Check(bare_session.Run(init));
+  const Step bare_step = Check(bare_session.MakeStep({bare_model.x, bare_model.labels}, {bare_model.loss, bare_model.global_step}, {bare_model.train}));
+  auto session = Check(MonitoredTrainingSession(
+      watched_model.scope,
+      {.master = options.target,
+       .checkpoint_dir = dir,
+       .hooks = {std::make_shared<StopAtStepHook>(StopAtStepOptions{.last_step = int64_t{1} << 40}), std::make_shared<NanTensorHook>(watched_model.loss)},
+       .save_checkpoint_secs = absl::Seconds(flags.save_checkpoint_secs),
+       .save_summaries_steps = flags.save_summaries_steps,
+       .loss = watched_model.loss,
+       .session = options}));
+  const MonitoredStep watched_step =
+      Check(session->MakeStep({watched_model.x, watched_model.labels}, {watched_model.loss, watched_model.global_step}, {watched_model.train}));
+
+  const std::vector<Tensor> feeds = {RandomFeatures(Shape({kRows, 784})), RandomLabels(kRows, 10)};
+  Side bare{"bare", [&](const auto& f, Tensors* results) { return bare_step.callable().Run(f, results); }};
+  Side watched{"supervised", [&](const auto& f, Tensors* results) { return watched_step.Run(f, results); }};
+  Tensors results;
+  for (int i = 0; i < 50; ++i) {
+    Check(bare.step(feeds, &results));
+    Check(watched.step(feeds, &results));
   }
+  for (int turn = 0; turn < flags.turns; ++turn) {
+    bare.Turn(flags.seconds, feeds);
+    watched.Turn(flags.seconds, feeds);
+  }
+  Check(session->Close());
   std::filesystem::remove_all(dir);
-  const auto median = [](std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
-  };
-  std::printf("median: bare %.1f steps/s, supervised %.1f steps/s: supervision costs %.2f %%\n", median(bare_rates), median(watched_rates),
-              100 * (median(bare_rates) / median(watched_rates) - 1));
+  bare.Print();
+  watched.Print();
+  std::printf("supervision costs %.2f %% of steps/s (median turn %.2f %%), %.2f %% of CPU time\n", 100 * (1 - watched.rate() / bare.rate()),
+              100 * (1 - watched.median() / bare.median()), 100 * (watched.cpu_us() / bare.cpu_us() - 1));
 }
 
 }  // namespace
@@ -113,8 +153,8 @@ void Run(const SupervisionFlags& flags) {
 int main(int argc, char** argv) {
   millrace::bench::SupervisionFlags flags;
   CLI::App app("Steps/s of a perceptron (784-100-10, 100 rows) in a bare session and in a MonitoredTrainingSession, in turns.");
-  app.add_option("--rounds", flags.rounds, "how often both are measured")->capture_default_str();
-  app.add_option("--seconds", flags.seconds, "of one measurement")->capture_default_str();
+  app.add_option("--turns", flags.turns, "of each side")->capture_default_str();
+  app.add_option("--seconds", flags.seconds, "of one turn")->capture_default_str();
   app.add_option("--save_summaries_steps", flags.save_summaries_steps)->capture_default_str();
   app.add_option("--save_checkpoint_secs", flags.save_checkpoint_secs)->capture_default_str();
   app.add_option("--threads", flags.threads, "of each session or server")->capture_default_str();

@@ -136,7 +136,7 @@ class Search : public std::enable_shared_from_this<Search> {
     if (what == noted_ || (!what.empty() && finished_.load())) return;
     noted_ = what;
     if (wait_ != 0) waits->End(wait_);
-    wait_ = what.empty() ? 0 : waits->Begin("CreateSession", std::move(what), 0);
+    wait_ = what.empty() ? 0 : waits->Begin("session", std::move(what), 0);
   }
 
   void Report(absl::Duration pause) {

@@ -135,8 +135,8 @@ struct MonitoredTrainingSessionOptions {
   WaitSettings wait = {};
 };
 
-// Sessions for training: ChiefSessionCreator or WorkerSessionCreator with the hooks given and, at the chief, those that save checkpoints and summaries and count
-// steps.
+// Sessions for training: ChiefSessionCreator or WorkerSessionCreator with the hooks given, the ProfilerHook that `millrace launch --profile_steps` asks for, and,
+// at the chief, those that save checkpoints and summaries and count steps.
 StatusOr<std::unique_ptr<MonitoredSession>> MonitoredTrainingSession(const Scope& scope, MonitoredTrainingSessionOptions options = {});
 
 }  // namespace millrace

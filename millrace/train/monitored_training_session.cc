@@ -106,6 +106,8 @@ StatusOr<std::unique_ptr<MonitoredSession>> MonitoredTrainingSession(const Scope
     creator = WorkerSessionCreator({.session = session, .scaffold = options.scaffold, .max_wait_secs = options.max_wait_secs});
   }
   monitored.hooks.insert(monitored.hooks.end(), options.hooks.begin(), options.hooks.end());
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<SessionRunHook> profiler, ProfilerHookFromEnvironment(options.master));
+  if (profiler != nullptr) monitored.hooks.push_back(std::move(profiler));
   return MonitoredSession::Create(scope, std::move(creator), std::move(monitored));
 }
 

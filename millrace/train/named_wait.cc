@@ -37,7 +37,7 @@ Status NamedWait::Again(const std::string& what) {
     what_ = what;
     if (registry_ != nullptr) {
       if (wait_ != 0) registry_->End(wait_);
-      wait_ = registry_->Begin(who_, what, 0);
+      wait_ = registry_->Begin("session", what, 0);
     }
     ReportProgress({.phase = absl::StrCat("waiting for ", what)});
   }

@@ -26,7 +26,7 @@ struct WaitSettings {
 // For the thread that waits.
 class NamedWait {
  public:
-  // `who` is what waits, as a node's name is in other waits; `registry` lists the wait and may be null.
+  // `who` is what waits, for people; `registry` lists the wait and may be null.
   NamedWait(std::string who, WaitSettings settings, absl::Duration max_wait, std::shared_ptr<WaitRegistry> registry);
   // The wait is over.
   ~NamedWait();

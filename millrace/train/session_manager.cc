@@ -15,6 +15,8 @@ namespace millrace {
 namespace {
 
 constexpr size_t kNamesShown = 5;
+// How long one attempt at a session waits for tasks; between two of them a stop is heard.
+constexpr absl::Duration kAttempt = absl::Seconds(20);
 
 // "w, b, c, d, e and 12 more".
 std::string ShortList(std::vector<std::string> names) {
@@ -60,9 +62,9 @@ class SessionManager::Attempt {
   // The first thing that is asked of the server: now it makes the session, for which it waits for the tasks.
   Status Open(SessionOptions options) {
     target_ = options.target;
-    const absl::Duration left = std::max(wait_.left(), absl::Milliseconds(1));
+    const absl::Duration limit = std::clamp(wait_.left(), absl::Milliseconds(1), kAttempt);
     // How long the master waits for tasks; the limit of steps is SessionOptions::operation_timeout, which this is not.
-    if (!options.target.empty() && left < absl::Hours(24 * 7)) options.config.set_operation_timeout_in_ms(absl::ToInt64Milliseconds(left));
+    if (!options.target.empty()) options.config.set_operation_timeout_in_ms(absl::ToInt64Milliseconds(limit));
     MR_ASSIGN_OR_RETURN(ClientSession session, ClientSession::Create(manager_.scope_, options));
     result.session = std::make_unique<ClientSession>(std::move(session));
     if (options_.ready_op.empty()) return absl::OkStatus();
@@ -193,13 +195,15 @@ StatusOr<PreparedSession> SessionManager::Retry(const SessionOptions& session, a
   while (true) {
     Attempt attempt(*this, wait);
     Status status = attempt.Open(options);
-    // Of a limit that is shorter than ours.
     const bool early = absl::IsDeadlineExceeded(status) && wait.left() > absl::Milliseconds(300);
     if (status.ok()) status = prepare(attempt);
     if (status.ok()) return std::move(attempt.result);
     if (attempt.result.session != nullptr) attempt.result.session->session().Close().IgnoreError();
     if (!IsSessionLost(status) && !early) return status;
-    MR_RETURN_IF_ERROR(wait.Again(absl::StrCat(options.target.empty() ? "a session" : options.target, ": ", status.message())));
+    // Without the time of the attempt, so that it is the same wait.
+    absl::string_view why = status.message();
+    if (const size_t at = why.find("no answer from "); early && at != absl::string_view::npos) why.remove_prefix(at);
+    MR_RETURN_IF_ERROR(wait.Again(absl::StrCat("a session", options.target.empty() ? "" : absl::StrCat(" at ", options.target), ": ", why)));
   }
 }
 
