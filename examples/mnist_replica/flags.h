@@ -21,6 +21,7 @@ struct Flags {
   double learning_rate = 0.01;
   std::string data_dir = "examples/data/mnist";
   std::string log_dir;
+  double save_checkpoint_secs = 60;
   int64_t staleness = -1;
   bool existing_servers = false;
   std::string profile_steps;
@@ -40,6 +41,7 @@ struct Flags {
     app.add_option("--learning_rate", learning_rate)->check(CLI::PositiveNumber);
     app.add_option("--data_dir", data_dir, "Folder with the four IDX files of MNIST, plain or .gz");
     app.add_option("--log_dir", log_dir, "Where checkpoints and TensorBoard's files go; a training that is found there goes on");
+    app.add_option("--save_checkpoint_secs", save_checkpoint_secs, "How often a checkpoint is saved there")->check(CLI::PositiveNumber);
     app.add_option("--staleness", staleness, "Without --sync_replicas: how many steps a worker may be ahead of the slowest; -1: any number");
     app.add_flag("--existing_servers", existing_servers, "The servers run already (millrace serve): this is only the client of the worker's");
     app.add_option("--profile_steps", profile_steps, "Writes a time line of these global steps, '100' or '100:105', to --log_dir");

@@ -96,6 +96,7 @@ Status Train(const Flags& flags, const TaskConfig& config, const std::string& ta
                                                        .is_chief = config.is_chief(),
                                                        .checkpoint_dir = flags.log_dir,
                                                        .hooks = replica.hooks,
+                                                       .save_checkpoint_secs = absl::Seconds(flags.save_checkpoint_secs),
                                                        .log_step_count_steps = 0,
                                                        .loss = replica.loss,
                                                        // A chief that is restarted goes on with what the parameter servers have.

@@ -18,6 +18,7 @@ struct CheckpointFlags {
   std::string checkpoint;
   std::string tensor;
   int64_t max_values = 1000;
+  bool verify = false;
 };
 
 int Fail(const Status& status) {
@@ -80,6 +81,9 @@ int ShowCheckpoint(const CheckpointFlags& flags) {
   }
   std::cout << *prefix << ": " << all->size() << (all->size() == 1 ? " tensor, " : " tensors, ") << BytesText(bytes) << "\n";
   for (const CheckpointVariable& variable : *all) {
+    if (flags.verify) {
+      if (const StatusOr<Tensor> read = LoadVariable(*prefix, variable.name); !read.ok()) return Fail(read.status());
+    }
     std::cout << absl::StrFormat("  %-*s  %s%s%s\n", static_cast<int>(width), variable.name, DTypeName(variable.dtype), variable.shape.ToString(),
                                  variable.slices == 0 ? "" : absl::StrCat("  in ", variable.slices, " slices"));
   }
@@ -94,6 +98,7 @@ std::function<int()> AddCheckpoint(CLI::App& app, CLI::App** command) {
   checkpoint->add_option("checkpoint", flags->checkpoint, "A prefix (train/model.ckpt-812), or a folder for its newest checkpoint")->required();
   checkpoint->add_option("--tensor", flags->tensor, "Prints the values of this tensor instead");
   checkpoint->add_option("--max_values", flags->max_values, "How many values at most")->capture_default_str();
+  checkpoint->add_flag("--verify", flags->verify, "Reads all of it, and fails when a byte is not what was saved");
   checkpoint->footer("Example:\n"
                      "  millrace checkpoint train --tensor global_step");
   *command = checkpoint;

@@ -90,8 +90,6 @@ StatusOr<std::unique_ptr<MonitoredSession>> MonitoredTrainingSession(const Scope
                                     .stop_grace_period_secs = options.stop_grace_period_secs,
                                     .max_wait_secs = options.max_wait_secs,
                                     .wait = options.wait};
-  MR_ASSIGN_OR_RETURN(std::unique_ptr<SessionRunHook> profiler, ProfilerHookFromEnvironment(options.master));
-  if (profiler != nullptr) monitored.hooks.push_back(std::move(profiler));
   std::unique_ptr<SessionCreator> creator;
   if (options.is_chief) {
     creator = ChiefSessionCreator({.session = session,
