@@ -24,21 +24,15 @@ void HangWatch::OnMove(absl::Time now, absl::Duration longest_step) {
   moved_ = now;
   cause_.clear();
   shown_.clear();
-  pause_ = options_.after;
+  pause_ = options_.after / 4;
   ask_at_ = now + std::max(options_.after, 3 * longest_step);
 }
 
-bool HangWatch::OnAnswer(absl::Time now, const std::string& cause, bool moves) {
+bool HangWatch::OnAnswer(absl::Time now, const std::string& cause) {
   asking_ = false;
-  if (moves) {
-    // Steps that only the tasks themselves count.
-    moved_ = now;
-    cause_.clear();
-    shown_.clear();
-  }
-  cause_ = moves ? "" : cause;
+  cause_ = cause;
   // A job that hangs is looked at often, since the hang may change or end; one that is only quiet, less and less.
-  pause_ = cause_.empty() ? std::min(std::max(2 * pause_, options_.after), std::max(kLongestPause, options_.after)) : options_.after;
+  pause_ = cause_.empty() ? std::min(2 * pause_, std::max(kLongestPause, options_.after)) : options_.after;
   ask_at_ = now + pause_;
   if (cause_.empty()) return false;
   const std::string same = WithoutNumbers(cause_);

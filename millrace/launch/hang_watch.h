@@ -16,7 +16,7 @@ struct HangWatchOptions {
 // Pure, on times that it is given. One thread.
 class HangWatch {
  public:
-  HangWatch(const HangWatchOptions& options, absl::Time now) : options_(options), moved_(now), ask_at_(now + options.after) {}
+  HangWatch(const HangWatchOptions& options, absl::Time now) : options_(options), moved_(now) { OnMove(now, absl::ZeroDuration()); }
 
   // A step was finished, or a task started or ended. `longest_step`: what a step took at most so far; slow steps are no hang.
   void OnMove(absl::Time now, absl::Duration longest_step);
@@ -24,7 +24,9 @@ class HangWatch {
   absl::Time ask_at() const { return asking_ ? absl::InfiniteFuture() : ask_at_; }
   void OnAsked() { asking_ = true; }
   // The answer: `cause` is empty when nothing hangs, and then the next question comes later each time. Returns whether to show it.
-  bool OnAnswer(absl::Time now, const std::string& cause, bool moves);
+  bool OnAnswer(absl::Time now, const std::string& cause);
+  // How long somebody must have waited to explain that no step comes: who waits does so a moment after the last step.
+  absl::Duration wait_limit() const { return 0.8 * options_.after; }
   // A hang has lasted for as long as the user allows.
   bool ShouldKill(absl::Time now) const;
   const std::string& cause() const { return cause_; }
@@ -33,7 +35,7 @@ class HangWatch {
  private:
   const HangWatchOptions options_;
   absl::Time moved_;  // the last sign of work
-  absl::Time ask_at_;
+  absl::Time ask_at_ = absl::InfiniteFuture();
   absl::Duration pause_ = absl::ZeroDuration();  // between questions
   bool asking_ = false;
   std::string cause_;

@@ -38,11 +38,11 @@ void JobRun::AskAboutHang() {
     if (record.state == RunState::kRunning && cluster_.contains(record.name.job)) tasks.push_back(absl::StrCat(TaskId{record.name.job, record.name.index}.name(), "=", tasks_[i].address));
   }
   hang_.OnAsked();
-  StatusOr<HangQuestion> question = HangQuestion::Ask(kThisProgram, options_.hang.after, tasks);
+  StatusOr<HangQuestion> question = HangQuestion::Ask(kThisProgram, hang_.wait_limit(), tasks);
   if (question.ok()) {
     question_ = *std::move(question);
   } else {
-    hang_.OnAnswer(Now(), "", false);
+    hang_.OnAnswer(Now(), "");
   }
 }
 
@@ -69,7 +69,7 @@ void JobRun::OnHangAnswer() {
       hang_answer_.cause = absl::StrCat("the last step was ", *last->training.step(), " of ", last->name, ", and no task tells what it waits for");
     }
   }
-  if (!hang_.OnAnswer(now, hang_answer_.cause, /*moves=*/false)) return;
+  if (!hang_.OnAnswer(now, hang_answer_.cause)) return;
   Say(absl::StrCat("no step for ", quiet, ": ", hang_answer_.cause));
   for (const std::string& wait : hang_answer_.waits) {
     if (wait != hang_answer_.cause) Say(absl::StrCat("  ", wait));

@@ -70,15 +70,15 @@ TEST(HangWatch, AsksAfterTheLimitAndSaysTheSameOnlyEachMinute) {
   now = watch.ask_at();
   watch.OnAsked();
   EXPECT_EQ(watch.ask_at(), absl::InfiniteFuture());
-  EXPECT_TRUE(watch.OnAnswer(now, "worker/0 waits 10 s", false));
+  EXPECT_TRUE(watch.OnAnswer(now, "worker/0 waits 10 s"));
   now += absl::Seconds(10);
-  EXPECT_FALSE(watch.OnAnswer(now, "worker/0 waits 20 s", false));
-  EXPECT_TRUE(watch.OnAnswer(now, "worker/1 does not answer", false));
-  EXPECT_FALSE(watch.OnAnswer(now += absl::Seconds(59), "worker/1 does not answer", false));
-  EXPECT_TRUE(watch.OnAnswer(now += absl::Seconds(1), "worker/1 does not answer", false));
+  EXPECT_FALSE(watch.OnAnswer(now, "worker/0 waits 20 s"));
+  EXPECT_TRUE(watch.OnAnswer(now, "worker/1 does not answer"));
+  EXPECT_FALSE(watch.OnAnswer(now += absl::Seconds(59), "worker/1 does not answer"));
+  EXPECT_TRUE(watch.OnAnswer(now += absl::Seconds(1), "worker/1 does not answer"));
   watch.OnMove(now, absl::ZeroDuration());
   EXPECT_EQ(watch.cause(), "");
-  EXPECT_TRUE(watch.OnAnswer(now += absl::Seconds(10), "worker/1 does not answer", false));
+  EXPECT_TRUE(watch.OnAnswer(now += absl::Seconds(10), "worker/1 does not answer"));
 }
 
 TEST(HangWatch, IsQuietAboutQuietJobsAndAsksThemLessAndLess) {
@@ -87,11 +87,20 @@ TEST(HangWatch, IsQuietAboutQuietJobsAndAsksThemLessAndLess) {
   absl::Duration before = absl::ZeroDuration();
   for (int i = 0; i < 10; ++i) {
     now = watch.ask_at();
-    EXPECT_FALSE(watch.OnAnswer(now, "", false));
+    EXPECT_FALSE(watch.OnAnswer(now, ""));
     EXPECT_GE(watch.ask_at() - now, before);
     before = watch.ask_at() - now;
   }
   EXPECT_EQ(before, absl::Minutes(1));
+}
+
+TEST(HangWatch, AsksAgainSoonWhenItAskedAMomentTooEarly) {
+  absl::Time now = absl::UnixEpoch();
+  HangWatch watch({.after = absl::Seconds(10)}, now);
+  EXPECT_LT(watch.wait_limit(), absl::Seconds(10));
+  now = watch.ask_at();
+  watch.OnAnswer(now, "");
+  EXPECT_EQ(watch.ask_at(), now + absl::Seconds(5));
 }
 
 TEST(HangWatch, SlowStepsAreNoHang) {
@@ -105,7 +114,7 @@ TEST(HangWatch, KillsOnlyWhatHangsForAsLongAsItMay) {
   absl::Time now = absl::UnixEpoch();
   HangWatch watch({.after = absl::Seconds(10), .kill = absl::Seconds(30)}, now);
   EXPECT_FALSE(watch.ShouldKill(now + absl::Hours(1)));
-  watch.OnAnswer(now + absl::Seconds(10), "x", false);
+  watch.OnAnswer(now + absl::Seconds(10), "x");
   EXPECT_FALSE(watch.ShouldKill(now + absl::Seconds(29)));
   EXPECT_TRUE(watch.ShouldKill(now + absl::Seconds(30)));
 }

@@ -5,16 +5,13 @@
 #include <string>
 
 #include "absl/functional/function_ref.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "millrace/base/mutex.h"
 #include "millrace/cluster/cluster_spec.h"
 #include "millrace/cluster/hang_report.h"
-#include "millrace/launch/job_report.h"
-#include "millrace/launch/job_socket.h"
 #include "millrace/net/grpc/grpc_transport.h"
 #include "millrace/tools/command.h"
+#include "millrace/tools/job_status.h"
 #include "millrace/tools/status_report.h"
 #include "millrace/tools/tls_flags.h"
 
@@ -34,38 +31,6 @@ struct StatusFlags {
 int Fail(const Status& status) {
   std::cerr << "millrace status: " << status.message() << "\n";
   return 2;
-}
-
-// The jobs of this machine, as their launchers tell them.
-int ShowJobs(const StatusFlags& flags) {
-  const std::vector<int> pids = flags.job != 0 ? std::vector<int>{flags.job} : launch::RunningJobs();
-  std::vector<std::string> answers;
-  bool all = true;
-  for (const int pid : pids) {
-    StatusOr<std::string> answer = launch::AskJob(pid, absl::Seconds(flags.timeout));
-    if (!answer.ok()) {
-      // One that ended meanwhile is no job any more, unless it was asked for.
-      if (flags.job == 0 && absl::IsNotFound(answer.status())) continue;
-      std::cerr << "millrace status: " << answer.status().message() << "\n";
-      all = false;
-      continue;
-    }
-    if (flags.json) {
-      answers.push_back(std::string(absl::StripAsciiWhitespace(*answer)));
-      continue;
-    }
-    const StatusOr<launch::JobReport> report = launch::JobReport::FromJson(*answer);
-    if (!report.ok()) return Fail(report.status());
-    answers.push_back(report->ToText());
-  }
-  if (flags.json) {
-    std::cout << "{\"jobs\": [" << absl::StrJoin(answers, ",\n") << "]}\n" << std::flush;
-  } else if (answers.empty() && all) {
-    std::cout << "no job of `millrace launch` runs here; --target grpc://host:port asks a server\n" << std::flush;
-  } else {
-    std::cout << absl::StrJoin(answers, "\n") << std::flush;
-  }
-  return all ? 0 : 1;
 }
 
 int ShowCluster(const StatusFlags& flags, const std::string& address, net::Transport* transport) {
@@ -93,7 +58,7 @@ int ShowStatus(const StatusFlags& flags) {
   if (!(flags.timeout > 0)) return Fail(InvalidArgument("--timeout is ", flags.timeout, "; give a number of seconds above 0"));
   if (!(flags.hang_after >= 0)) return Fail(InvalidArgument("--hang_after is ", flags.hang_after, "; give a number of seconds"));
   if (!(flags.watch >= 0)) return Fail(InvalidArgument("--watch is ", flags.watch, "; give a number of seconds"));
-  if (flags.target.empty()) return Show(flags, [&] { return ShowJobs(flags); });
+  if (flags.target.empty()) return Show(flags, [&] { return ShowJobs(flags.job, absl::Seconds(flags.timeout), flags.json); });
   if (flags.job != 0) return Fail(InvalidArgument("give either --target or --job"));
   absl::string_view address = flags.target;
   absl::ConsumePrefix(&address, "grpc://");
@@ -109,7 +74,8 @@ int ShowStatus(const StatusFlags& flags) {
 }  // namespace
 
 std::function<int()> AddStatus(CLI::App& app, CLI::App** command) {
-  CLI::App* status = app.add_subcommand("status", "Shows the jobs that run on this machine, or the tasks of a cluster: devices, sessions, running steps, and everything that is waited for");
+  CLI::App* status = app.add_subcommand(
+      "status", "Shows the jobs that run on this machine, or the tasks of a cluster: devices, sessions, running steps, and everything that is waited for");
   auto flags = std::make_shared<StatusFlags>();
   status->add_option("--target", flags->target, "Any task of a cluster: grpc://host:port. Without it: the jobs of `millrace launch` on this machine");
   status->add_option("--job", flags->job, "Only the job whose launcher has this pid");
