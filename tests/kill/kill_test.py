@@ -23,12 +23,12 @@ DETECTOR = 5  # after so long a silent process is given up (--peer_timeout and -
 
 
 class Faults(unittest.TestCase):
-    def start(self, *launch_flags, steps=200000):
+    def start(self, *launch_flags, program_flags=(), steps=200000):
         folder = tempfile.TemporaryDirectory(prefix="millrace_kill_")
         self.addCleanup(folder.cleanup)
         self.log_dir = folder.name
         job = jobs.Job([FLAGS.millrace, "launch", "--ps", "1", "--workers", "2", *launch_flags, "--", FLAGS.program, "--data_dir=" + FLAGS.data_dir,
-                        "--log_dir=" + self.log_dir, "--train_steps=%d" % steps, "--save_checkpoint_secs=1"], marker=self.log_dir)
+                        "--log_dir=" + self.log_dir, "--train_steps=%d" % steps, "--save_checkpoint_secs=1", *program_flags], marker=self.log_dir)
         self.addCleanup(job.clean_up)
         return job
 
@@ -60,13 +60,13 @@ class Faults(unittest.TestCase):
         os.kill(job.task(name), fault)
         limit = WITHIN if fault == signal.SIGKILL else WITHIN + DETECTOR
         self.assertEqual(job.end(limit), code, job.text())
-        self.assertRegex(job.text(), r"millrace: %s %s.*at step \d+; the others (were )?stopped because of it" % (name, what))
+        self.assertRegex(job.text(), r"millrace: %s %s.*at step \d+.*; the others stopped because of it" % (name, what))
         self.assert_gone(job)
         self.assert_restorable()
 
-    def goes_on(self, fault, name):
+    def goes_on(self, fault, name, *program_flags):
         """With restarts the task comes back and the training makes steps again."""
-        job = self.start("--restart", "ps=on-failure:3", "--restart", "worker=on-failure:3")
+        job = self.start("--restart", "ps=on-failure:3", "--restart", "worker=on-failure:3", program_flags=program_flags)
         self.train_a_while(job)
         os.kill(job.task(name), fault)
         said = len(job.lines)
@@ -99,6 +99,15 @@ class Faults(unittest.TestCase):
     def test_killed_ps_comes_back(self):
         self.goes_on(signal.SIGKILL, "ps/0")
 
+    def test_stopped_worker_ends_the_job(self):
+        self.ends_with(signal.SIGSTOP, "worker/1", "was suspended by SIGSTOP", 137)
+
+    def test_stopped_chief_ends_the_job(self):
+        self.ends_with(signal.SIGSTOP, "worker/0", "was suspended by SIGSTOP", 137)
+
+    def test_stopped_ps_ends_the_job(self):
+        self.ends_with(signal.SIGSTOP, "ps/0", "was suspended by SIGSTOP", 137)
+
     def test_stopped_worker_is_replaced(self):
         self.goes_on(signal.SIGSTOP, "worker/1")
 
@@ -107,6 +116,15 @@ class Faults(unittest.TestCase):
 
     def test_stopped_ps_is_replaced(self):
         self.goes_on(signal.SIGSTOP, "ps/0")
+
+    def test_killed_worker_comes_back_in_step(self):
+        self.goes_on(signal.SIGKILL, "worker/1", "--sync_replicas")
+
+    def test_killed_chief_comes_back_in_step(self):
+        self.goes_on(signal.SIGKILL, "worker/0", "--sync_replicas")
+
+    def test_killed_ps_comes_back_in_step(self):
+        self.goes_on(signal.SIGKILL, "ps/0", "--sync_replicas")
 
     def test_killed_launcher_leaves_nothing(self):
         job = self.start()
