@@ -1,6 +1,6 @@
 """kill_test.py MILLRACE PROGRAM DATA_DIR: a cluster that trains, and each of its processes killed and suspended.
 
-PROGRAM takes --ps_hosts and its kin and says its steps. Each fault is made LAUNCH_KILL_ROUNDS times (1).
+PROGRAM takes --ps_hosts and its kin and says its steps. Each fault is made LAUNCH_KILL_ROUNDS times (2).
 """
 
 import os
@@ -14,7 +14,7 @@ import jobs
 from jobs import LaunchTest
 
 PROGRAM, DATA = "", ""
-ROUNDS = int(os.environ.get("LAUNCH_KILL_ROUNDS", "1"))
+ROUNDS = int(os.environ.get("LAUNCH_KILL_ROUNDS", "2"))
 # From the fault to the end of the launcher.
 LIMIT = 10
 
