@@ -2,6 +2,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "absl/strings/match.h"
 #include "millrace/cluster/cluster_spec.h"
 #include "millrace/launch/job_run.h"
 #include "millrace/train/timeline.h"
@@ -58,6 +59,14 @@ void JobRun::OnHangAnswer() {
     if (!hang_answer_.cause.empty()) hang_answer_.waits.insert(hang_answer_.waits.begin(), hang_answer_.cause);
     hang_answer_.cause = absl::StrCat(record.name.ToString(), " is suspended by ", SignalName(record.suspended_by), " since ", ShortAge(now - record.suspended_since));
     break;
+  }
+  // What programs say themselves, where their servers tell of no wait: before the first step there may be none.
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    const Training& training = tasks_[i].training;
+    if (supervision_.tasks()[i].state != RunState::kRunning || !absl::StrContains(training.phase(), "wait")) continue;
+    if (now - training.phase_since() < hang_.wait_limit()) continue;
+    hang_answer_.waits.push_back(absl::StrCat(tasks_[i].name, " has been ", training.phase(), " for ", ShortAge(now - training.phase_since())));
+    if (hang_answer_.cause.empty()) hang_answer_.cause = hang_answer_.waits.back();
   }
   if (hang_answer_.cause.empty()) {
     const LaunchedTask* last = nullptr;

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "millrace/net/address.h"
 
 namespace millrace::launch {
 namespace {
@@ -67,6 +68,11 @@ Status JobSpec::Check() const {
   }
   if (count == 0) return InvalidArgument("no tasks: give --workers N, --ps N or --job NAME=N");
   if (count > kMaxTasks) return InvalidArgument(count, " tasks are more than ", kMaxTasks);
+  const auto loopback = [](const Host& host) { return net::IsLoopback(host.Address()); };
+  const auto here = std::find_if(hosts.begin(), hosts.end(), loopback);
+  if (here != hosts.end() && !std::all_of(hosts.begin(), hosts.end(), loopback)) {
+    return InvalidArgument("the other hosts cannot reach '", here->name, "' by that name: add address=HOST to its line");
+  }
   if (grace < absl::ZeroDuration()) return InvalidArgument("--grace cannot be negative");
   return PlaceTasks(*this).status();
 }

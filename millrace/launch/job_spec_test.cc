@@ -51,6 +51,15 @@ TEST(Hosts, AreFilledInOrderAndMustSuffice) {
   EXPECT_THAT(std::string(job.Check().message()), HasSubstr("3 slots for 4 tasks"));
 }
 
+TEST(Hosts, LoopbackAndOtherMachinesDoNotMix) {
+  JobSpec job = {.groups = {{.name = "worker", .count = 2}}, .program = {"p"}, .hosts = {{.name = "localhost"}, {.name = "me@127.0.0.1"}}};
+  EXPECT_TRUE(job.Check().ok()) << job.Check();
+  job.hosts[1].name = "node2";
+  EXPECT_THAT(std::string(job.Check().message()), HasSubstr("'localhost'"));
+  job.hosts[0].address = "10.0.0.1";
+  EXPECT_TRUE(job.Check().ok()) << job.Check();
+}
+
 TEST(JobSpec, MistakesAreNamed) {
   const auto message = [](JobSpec job) { return std::string(job.Check().message()); };
   EXPECT_THAT(message({.groups = {{.name = "worker", .count = 1}}}), HasSubstr("no program"));

@@ -20,7 +20,10 @@ void Training::Add(const Progress& progress, bool told, absl::Time now) {
   if (told_ && !told) return;
   told_ = told_ || told;
   if (progress.loss) loss_ = progress.loss;
-  if (!progress.phase.empty()) phase_ = CutToWidth(ForTerminal(progress.phase), kPhaseWidth);
+  if (std::string phase = CutToWidth(ForTerminal(progress.phase), kPhaseWidth); !phase.empty() && phase != phase_) {
+    phase_ = std::move(phase);
+    phase_since_ = now;
+  }
   if (!progress.step) return;
   const bool grew = !step_ || *progress.step > *step_;
   // Back, after a restart from a checkpoint: the speed is measured anew.

@@ -23,6 +23,7 @@ class Training {
   std::optional<int64_t> step() const { return step_; }
   std::optional<double> loss() const { return loss_; }
   const std::string& phase() const { return phase_; }
+  absl::Time phase_since() const { return phase_since_; }
   // Over the last seconds; nothing before the second step.
   std::optional<double> steps_per_second(absl::Time now) const;
   // When the step last grew; InfinitePast when it never did.
@@ -39,6 +40,7 @@ class Training {
   std::optional<int64_t> step_;
   std::optional<double> loss_;
   std::string phase_;
+  absl::Time phase_since_ = absl::InfinitePast();
   std::deque<Sample> samples_;
   absl::Time last_step_ = absl::InfinitePast();
   absl::Duration longest_step_ = absl::ZeroDuration();

@@ -27,6 +27,17 @@ TEST(Training, MeasuresStepsPerSecondAndForgetsThePast) {
   EXPECT_FALSE(training.steps_per_second(now));
 }
 
+TEST(Training, KnowsSinceWhenAPhaseLasts) {
+  Training training;
+  const absl::Time start = absl::UnixEpoch();
+  training.Add({.phase = "waiting for worker/0"}, true, start);
+  training.Add({.phase = "waiting for worker/0"}, true, start + absl::Seconds(5));
+  training.Add({.step = 1}, true, start + absl::Seconds(6));
+  EXPECT_EQ(training.phase_since(), start);
+  training.Add({.phase = "training"}, true, start + absl::Seconds(7));
+  EXPECT_EQ(training.phase_since(), start + absl::Seconds(7));
+}
+
 TEST(StatusBlock, HasALineForEachTaskThatFits) {
   std::vector<TaskRow> rows;
   for (int i = 0; i < 40; ++i) rows.push_back({.task = absl::StrCat("worker/", i), .state = "running", .step = "12", .loss = "0.5", .rate = "3.0", .since = "4 s"});

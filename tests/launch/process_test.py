@@ -34,7 +34,7 @@ class EndTest(LaunchTest):
     def test_a_program_that_is_not_there_is_named(self):
         job = self.run_job("--workers", "2", "--", "./no_such_program")
         self.assertEqual(job.code, 127)
-        self.assertIn("worker/0 could not be started: ./no_such_program: No such file or directory", job.stderr.splitlines()[-1])
+        self.assertRegex(job.stderr.splitlines()[-1], r"worker/\d could not be started: \./no_such_program: No such file or directory")
         self.assertEqual(self.run_job("--workers", "1", "--", "/etc/passwd").code, 126)
 
     def test_what_the_program_leaves_behind_is_ended_with_it(self):

@@ -1,6 +1,5 @@
 """An ssh server on loopback with keys and a configuration of its own, as an ordinary process."""
 
-import getpass
 import os
 import shutil
 import socket
@@ -25,8 +24,9 @@ class SshServer:
             f.write("Port %d\nListenAddress 127.0.0.1\nHostKey %s\nAuthorizedKeysFile %s\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
                     "PasswordAuthentication no\nKbdInteractiveAuthentication no\nAcceptEnv %s\nMaxStartups 100\nPrintMotd no\n"
                     % (self.port, self.path("host_key"), self.path("authorized_keys"), accept_env))
-        if os.getuid() == 0:
-            os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # sshd insists on it
+        self.made = os.getuid() == 0 and not os.path.isdir("/run/sshd")
+        if self.made:
+            os.mkdir("/run/sshd", mode=0o755)  # sshd insists on it
         self.log = open(self.path("sshd.log"), "w")
         self.process = subprocess.Popen([find_sshd(), "-D", "-e", "-f", self.path("sshd_config")], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                         env={"PATH": os.environ["PATH"]})
@@ -56,3 +56,5 @@ class SshServer:
         self.process.terminate()
         self.process.wait()
         self.log.close()
+        if self.made:
+            os.rmdir("/run/sshd")

@@ -198,6 +198,19 @@ class HangTest(LaunchTest):
         self.assertEqual(job.end(), 1)
         self.assertRegex(job.stderr.splitlines()[-1], r"no step for \d+ s: .*; all tasks were stopped because of it")
 
+    def test_what_a_program_says_it_waits_for_is_told(self):
+        program = """
+import json, os, time
+if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
+    with os.fdopen(int(os.environ["MILLRACE_PROGRESS_FD"]), "w") as f:
+        f.write("phase=waiting for worker/0 to initialise w\\n")
+time.sleep(1000)
+"""
+        job = self.launch("--workers", "2", "--hang_after", "1", "--", *self.program(program))
+        job.wait_for("worker/1 has been waiting for worker/0 to initialise w for")
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.end(), 143)
+
     def blocked(self, *words):
         """A client that wants an element of a queue that stays empty, on two servers."""
         return self.launch("--ps", "1", "--workers", "1", "--side_job", "client=1", "--serve", "ps", "--serve", "worker", "--service_job", "ps",

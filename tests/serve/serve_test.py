@@ -259,7 +259,7 @@ class StatusTest(ServeTest):
         self.assertIn("NO ANSWER", result.stdout)
 
     def test_mistakes_in_its_flags_are_explained(self):
-        for flags, word in (([], "--target"), (["--target=nowhere"], "'nowhere'"), (["--target=grpc://localhost:1", "--timeout=0"], "--timeout"),
+        for flags, word in ((["--job=1", "--target=grpc://localhost:1"], "--target"), (["--target=nowhere"], "'nowhere'"), (["--target=grpc://localhost:1", "--timeout=0"], "--timeout"),
                             (["--target=grpc://localhost:1", "--tls_ca=x"], "all three")):
             result = self.millrace("status", *flags)
             self.assertGreater(result.returncode, 1)
