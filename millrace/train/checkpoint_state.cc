@@ -1,5 +1,8 @@
 #include "millrace/train/checkpoint_state.h"
 
+#include <cmath>
+#include <limits>
+
 #include "absl/strings/strip.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
@@ -26,10 +29,18 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   std::string text_;
 };
 
-double Seconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
+// Whole microseconds, which a double holds for the next centuries, so that a time stays the same however often it is written and read.
+constexpr double kMaxSeconds = 9e9;
+
+double Seconds(absl::Time time) {
+  if (time == absl::InfiniteFuture()) return std::numeric_limits<double>::infinity();
+  return static_cast<double>(absl::ToUnixMicros(time)) / 1e6;
+}
 absl::Time FromSeconds(double seconds) {
-  const absl::Time time = seconds > 0 ? absl::UnixEpoch() + absl::Seconds(seconds) : absl::UnixEpoch();
-  return time > absl::UnixEpoch() ? time : absl::InfinitePast();
+  if (!(seconds > 0)) return absl::InfinitePast();
+  if (seconds > kMaxSeconds) return absl::InfiniteFuture();
+  const int64_t micros = std::llround(seconds * 1e6);
+  return micros > 0 ? absl::FromUnixMicros(micros) : absl::InfinitePast();
 }
 
 // "model-8" of "dir/model-8"; other paths as they are.

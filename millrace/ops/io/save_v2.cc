@@ -17,7 +17,10 @@ ThreadGroup& Writers() {
   return *threads;
 }
 
-// A large checkpoint takes seconds. It is written on a thread of its own, which training goes before, and holds none of those that run ops.
+// From here on a checkpoint is large: training goes before it. A small one is over soon and should not wait for a busy machine.
+constexpr size_t kLargeBytes = size_t{16} << 20;
+
+// A large checkpoint takes seconds. It is written on a thread of its own and holds none of those that run ops.
 class SaveV2Kernel : public AsyncKernel {
  public:
   explicit SaveV2Kernel(KernelInit&) {}
@@ -25,12 +28,11 @@ class SaveV2Kernel : public AsyncKernel {
   void ComputeAsync(KernelContext& ctx, Done done) override {
     auto shared = std::make_shared<Done>(std::move(done));
     const bool started = Writers().Start([&ctx, shared] {
-      LowerThreadPriority();
       Status status = Save(ctx);
       // What follows in the step is not this thread's work.
       ctx.step().inter_op->Schedule([shared, status = std::move(status)] { (*shared)(status); });
     });
-    if (!started) (*shared)(Save(ctx));
+    if (!started) (*shared)(Unavailable("the system has no thread to write a checkpoint with"));
   }
 
  private:
@@ -55,6 +57,9 @@ class SaveV2Kernel : public AsyncKernel {
                                inputs.slices[i], ", tensor ", inputs.names[i], ": ", sources[i].value.shape().ToString());
       }
     }
+    size_t bytes = 0;
+    for (const Source& source : sources) bytes += source.value.TotalBytes();
+    if (bytes >= kLargeBytes) LowerThreadPriority();
     BackgroundPace pace;
     MR_ASSIGN_OR_RETURN(const std::unique_ptr<BundleWriter> writer,
                         BundleWriter::Create(files, prefix, ctx.cancellation(), [&pace] { pace.Rest(); }));
