@@ -100,7 +100,7 @@ TEST(Coordinator, LoopsRunEveryPeriodUntilTheStop) {
 TEST(Coordinator, WaitForStopEndsWithItsTimeOut) {
   VirtualClock clock;
   Coordinator coordinator({.clock = &clock});
-  ASSERT_TRUE(coordinator.Start("time", [&] {
+  ASSERT_TRUE(coordinator.Loop("time", absl::ZeroDuration(), [&] {
     clock.Advance(absl::Seconds(10));
     return absl::OkStatus();
   }).ok());
