@@ -1,6 +1,7 @@
 #include "millrace/cluster/group_receives.h"
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "millrace/cluster/codec.h"
