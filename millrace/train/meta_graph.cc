@@ -30,18 +30,18 @@ StatusOr<pb::MetaGraphDef> MakeMetaGraph(const Scope& scope, const pb::SaverDef&
   MR_ASSIGN_OR_RETURN(*meta.mutable_graph_def(), scope.ToGraphDef());
   *meta.mutable_saver_def() = saver;
   meta.mutable_meta_info_def()->set_tensorflow_git_version("millrace");
-  auto& collections = *meta.mutable_collection_def();
+  const auto collection = [&meta](const std::string& name) { return &(*meta.mutable_collection_def())[name]; };
   for (const Var& variable : GlobalVariables(scope)) {
     const std::string def = DefOf(variable).SerializeAsString();
-    collections["variables"].mutable_bytes_list()->add_value(def);
-    if (variable.trainable()) collections["trainable_variables"].mutable_bytes_list()->add_value(def);
+    collection("variables")->mutable_bytes_list()->add_value(def);
+    if (variable.trainable()) collection("trainable_variables")->mutable_bytes_list()->add_value(def);
   }
   const auto& state = scope.state();
   if (state.global_step) {
-    collections["global_step"].mutable_bytes_list()->add_value(DefOf(Var(scope, state.variables[*state.global_step])).SerializeAsString());
+    collection("global_step")->mutable_bytes_list()->add_value(DefOf(Var(scope, state.variables[*state.global_step])).SerializeAsString());
   }
-  for (const Node* node : state.update_ops) collections["update_ops"].mutable_node_list()->add_value(node->name());
-  for (const Endpoint& summary : state.summaries) collections["summaries"].mutable_node_list()->add_value(Output(scope, summary).name());
+  for (const Node* node : state.update_ops) collection("update_ops")->mutable_node_list()->add_value(node->name());
+  for (const Endpoint& summary : state.summaries) collection("summaries")->mutable_node_list()->add_value(Output(scope, summary).name());
   return meta;
 }
 
