@@ -78,7 +78,7 @@ TEST(ForTerminal, KeepsTheCursorInItsLine) {
 
 TEST(TrainingText, FindsStepAndLossInWhatProgramsPrint) {
   const auto read = [](absl::string_view line) {
-    const Progress p = ReadTrainingText(line);
+    const TrainingProgress p = ReadTrainingText(line);
     return absl::StrCat(p.step ? absl::StrCat(*p.step) : "-", " ", p.loss ? absl::StrCat(*p.loss) : "-");
   };
   EXPECT_EQ(read("step 200/6000  loss 0.1803  accuracy  95.0 %  1087 steps/s"), "200 0.1803");

@@ -39,7 +39,7 @@ class JobRun {
   void OnOutput(int task, bool error, absl::string_view bytes);
   void OnLine(int task, bool error, absl::string_view line);
   void FlushLines(int task);
-  void OnProgress(int task, const Progress& progress, bool told);
+  void OnProgress(int task, const TrainingProgress& progress, bool told);
   void LoseKeeper(int task, std::string why);
   void TellStates();
 

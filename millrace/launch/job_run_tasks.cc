@@ -106,7 +106,7 @@ void JobRun::OnFrame(int number, const Frame& frame) {
     case FrameKind::kStdout: return OnOutput(number, false, frame.body);
     case FrameKind::kStderr: return OnOutput(number, true, frame.body);
     case FrameKind::kProgress:
-      if (const StatusOr<Progress> progress = ParseProgress(frame.body); progress.ok()) OnProgress(number, *progress, /*told=*/true);
+      if (const StatusOr<TrainingProgress> progress = ParseProgress(frame.body); progress.ok()) OnProgress(number, *progress, /*told=*/true);
       return;
     case FrameKind::kExited: {
       const NumbersAndText exit = numbers(2);
@@ -145,7 +145,7 @@ void JobRun::OnLine(int number, bool error, absl::string_view line) {
   LaunchedTask& task = tasks_[number];
   // What is indented explains the line above it, as the nodes of an error do.
   if (error && !line.empty() && !absl::ascii_isspace(line[0])) task.last_error = ForTerminal(line);
-  if (const Progress progress = ReadTrainingText(line); progress.step || progress.loss) OnProgress(number, progress, /*told=*/false);
+  if (const TrainingProgress progress = ReadTrainingText(line); progress.step || progress.loss) OnProgress(number, progress, /*told=*/false);
   const std::string text = options_.live ? absl::StrCat(task.prefix, ForTerminal(line), "\n") : absl::StrCat(task.prefix, line, "\n");
   if (error) {
     output_.Error(text);
@@ -154,7 +154,7 @@ void JobRun::OnLine(int number, bool error, absl::string_view line) {
   }
 }
 
-void JobRun::OnProgress(int number, const Progress& progress, bool told) {
+void JobRun::OnProgress(int number, const TrainingProgress& progress, bool told) {
   Training& training = tasks_[number].training;
   const absl::Time before = training.last_step();
   training.Add(progress, told, Now());

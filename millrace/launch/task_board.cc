@@ -16,7 +16,7 @@ constexpr int kPhaseWidth = 120;
 
 }  // namespace
 
-void Training::Add(const Progress& progress, bool told, absl::Time now) {
+void Training::Add(const TrainingProgress& progress, bool told, absl::Time now) {
   if (told_ && !told) return;
   told_ = told_ || told;
   if (progress.loss) loss_ = progress.loss;

@@ -16,7 +16,7 @@ namespace millrace::launch {
 class Training {
  public:
   // `told`: by the program's progress lines. Once it has told any, what is read from its output no longer counts.
-  void Add(const Progress& progress, bool told, absl::Time now);
+  void Add(const TrainingProgress& progress, bool told, absl::Time now);
   // Another program begins.
   void Restart();
 

@@ -46,9 +46,9 @@ std::optional<int64_t> NumberAfter(absl::string_view line, absl::string_view wor
 
 }  // namespace
 
-Progress ReadTrainingText(absl::string_view line) {
+TrainingProgress ReadTrainingText(absl::string_view line) {
   line = line.substr(0, kMaxLine);
-  Progress progress;
+  TrainingProgress progress;
   for (const absl::string_view word : {"global step", "global_step", "step"}) {
     if (!progress.step) progress.step = NumberAfter(line, word);
   }

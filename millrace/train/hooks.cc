@@ -192,7 +192,7 @@ StatusOr<SessionRunArgs> ProgressHook::BeforeRun(SessionRunContext* context) {
 
 Status ProgressHook::AfterRun(SessionRunContext* context, const SessionRunValues& values) {
   if (!due_) return absl::OkStatus();
-  Progress progress{.phase = "training"};
+  TrainingProgress progress{.phase = "training"};
   if (has_step_) progress.step = last_step_ = values.results[0].scalar<int64_t>();
   if (!options_.loss.empty() && values.results.back().num_elements() == 1) {
     const Tensor& loss = values.results.back();
@@ -217,7 +217,7 @@ void ProgressHook::Resume(std::optional<int64_t> step) {
   Report({.step = step, .phase = "training"});
 }
 
-void ProgressHook::Report(const Progress& progress) {
+void ProgressHook::Report(const TrainingProgress& progress) {
   if (options_.report != nullptr) {
     options_.report(progress);
   } else {

@@ -134,7 +134,7 @@ struct ProgressOptions {
   Output loss = {};  // may be empty
   Clock* clock = Clock::Real();
   // Where it is told; null: ReportProgress.
-  std::function<void(const Progress&)> report = nullptr;
+  std::function<void(const TrainingProgress&)> report = nullptr;
 };
 // Tells the launcher step and loss, ten times a second at most: other runs are left alone. Every MonitoredSession has one.
 class ProgressHook : public SessionRunHook {
@@ -152,7 +152,7 @@ class ProgressHook : public SessionRunHook {
   void Resume(std::optional<int64_t> step);
 
  private:
-  void Report(const Progress& progress);
+  void Report(const TrainingProgress& progress);
 
   const ProgressOptions options_;
   SessionRunArgs args_;

@@ -187,7 +187,7 @@ TEST(ProgressHook, TellsStepAndLossTenTimesASecond) {
   CountingModel model;
   VirtualClock clock;
   std::vector<std::string> told;
-  ProgressHook hook({.loss = model.w, .clock = &clock, .report = [&](const Progress& progress) { told.push_back(FormatProgress(progress)); }});
+  ProgressHook hook({.loss = model.w, .clock = &clock, .report = [&](const TrainingProgress& progress) { told.push_back(FormatProgress(progress)); }});
   ASSERT_EQ(hook.Begin(model.scope), absl::OkStatus());
   hook.Resume(7);
   int fetched = 0;

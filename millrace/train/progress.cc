@@ -34,7 +34,7 @@ class ProgressPipe {
     fd_ = fd;
   }
 
-  void Tell(const Progress& progress) {
+  void Tell(const TrainingProgress& progress) {
     if (fd_ < 0) return;
     const absl::Time now = Clock::Real()->Now();
     MutexLock lock(&mu_);
@@ -65,7 +65,7 @@ class ProgressPipe {
 
 }  // namespace
 
-std::string FormatProgress(const Progress& progress) {
+std::string FormatProgress(const TrainingProgress& progress) {
   std::vector<std::string> words;
   if (progress.step) words.push_back(absl::StrCat("step=", *progress.step));
   if (progress.loss) words.push_back(absl::StrFormat("loss=%.6g", *progress.loss));
@@ -73,8 +73,8 @@ std::string FormatProgress(const Progress& progress) {
   return absl::StrJoin(words, " ");
 }
 
-StatusOr<Progress> ParseProgress(absl::string_view line) {
-  Progress progress;
+StatusOr<TrainingProgress> ParseProgress(absl::string_view line) {
+  TrainingProgress progress;
   absl::string_view rest = absl::StripAsciiWhitespace(line);
   bool any = false;
   while (!rest.empty()) {
@@ -105,7 +105,7 @@ StatusOr<Progress> ParseProgress(absl::string_view line) {
   return progress;
 }
 
-void ReportProgress(const Progress& progress) {
+void ReportProgress(const TrainingProgress& progress) {
   static ProgressPipe* const pipe = new ProgressPipe;
   pipe->Tell(progress);
 }

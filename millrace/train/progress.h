@@ -14,7 +14,7 @@
 
 namespace millrace {
 
-struct Progress {
+struct TrainingProgress {
   std::optional<int64_t> step = std::nullopt;  // global steps finished
   std::optional<double> loss = std::nullopt;
   // In a word or two what the program is doing: "initialising", "waiting for worker/0 to initialise w, b", "training".
@@ -22,12 +22,12 @@ struct Progress {
 };
 
 // Without a newline. What the phase has of newlines becomes spaces; the phase is last, so it may have spaces.
-std::string FormatProgress(const Progress& progress);
+std::string FormatProgress(const TrainingProgress& progress);
 // INVALID_ARGUMENT for a line that is none. Unknown keys are passed over.
-StatusOr<Progress> ParseProgress(absl::string_view line);
+StatusOr<TrainingProgress> ParseProgress(absl::string_view line);
 
 // Tells the launcher, if there is one. Steps are told at most ten times a second, another phase at once. Never blocks: what a launcher does not
 // read in time is left out. Thread-safe.
-void ReportProgress(const Progress& progress);
+void ReportProgress(const TrainingProgress& progress);
 
 }  // namespace millrace

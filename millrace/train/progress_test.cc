@@ -7,10 +7,10 @@ namespace millrace {
 namespace {
 
 TEST(ProgressTest, WhatIsWrittenIsRead) {
-  const Progress told = {.step = 812, .loss = 0.25, .phase = "waiting for worker/0 to initialise w=1, b"};
+  const TrainingProgress told = {.step = 812, .loss = 0.25, .phase = "waiting for worker/0 to initialise w=1, b"};
   const std::string line = FormatProgress(told);
   EXPECT_EQ(line, "step=812 loss=0.25 phase=waiting for worker/0 to initialise w=1, b");
-  const Progress read = ParseProgress(line).value();
+  const TrainingProgress read = ParseProgress(line).value();
   EXPECT_EQ(read.step, 812);
   EXPECT_EQ(read.loss, 0.25);
   EXPECT_EQ(read.phase, told.phase);
