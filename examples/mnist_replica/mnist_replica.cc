@@ -77,14 +77,11 @@ Status Train(const Flags& flags, const TaskConfig& config, const std::string& ta
   Replica replica = Build(scope, flags, config);
   replica.hooks.push_back(std::make_shared<StopAtStepHook>(StopAtStepOptions{.last_step = flags.train_steps}));
 
-  // By a flag, or by what the launcher asks of all its tasks.
+  // What the launcher asks of all its tasks, MonitoredTrainingSession sees to.
   if (!flags.profile_steps.empty()) {
     MR_ASSIGN_OR_RETURN(std::shared_ptr<SessionRunHook> profiler,
                         ProfilerHook::Make({.directory = flags.log_dir, .steps = flags.profile_steps, .task = config.task.name(), .target = target}));
     replica.hooks.push_back(std::move(profiler));
-  } else {
-    MR_ASSIGN_OR_RETURN(std::shared_ptr<SessionRunHook> profiler, ProfilerHookFromEnvironment(target));
-    if (profiler != nullptr) replica.hooks.push_back(std::move(profiler));
   }
 
   MR_ASSIGN_OR_RETURN(Dataset all, Dataset::FromTensors({data.train_images, data.train_labels}));
