@@ -180,7 +180,11 @@ Operation SyncReplicasOptimizer::ApplyGradients(const Scope& scope, const std::v
   const Scope after = home.WithControlDependencies({applied});
   const Output waiting = announced.Size(after);
   const int most = std::max(options_.replicas_to_aggregate, options_.total_num_replicas);
-  const Operation handed_out = tokens.Enqueue(s, global_step.Read(after), Op(home, "Minimum", {waiting, most}));
+  // Not every announcement has a gradient: one that comes while the update is going on is too late for this step, and is dropped. With a token for each gradient that
+  // the next step needs, whatever became of those of this one, the workers can make it.
+  const Output missing_tokens = Op(home, "Sub", {Input(options_.replicas_to_aggregate).In(home), tokens.Size(after)});
+  const Output answers = Op(home, "Maximum", {Op(home, "Minimum", {waiting, most}), missing_tokens});
+  const Operation handed_out = tokens.Enqueue(s, global_step.Read(after), answers);
   if (!s.ok()) return nothing;
   nodes->update = announced.Remove(s.WithControlDependencies({handed_out}).WithOpName("update"), waiting);
 
