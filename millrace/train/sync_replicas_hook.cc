@@ -20,7 +20,7 @@ class SyncReplicasOptimizer::Hook : public SessionRunHook {
   Status AfterCreateSession(ClientSession* session, Coordinator* coordinator) override {
     return is_chief_ ? BeginAsChief(session, coordinator) : BeginAsWorker(session, coordinator);
   }
-  Status End(ClientSession* session) override { return is_chief_ ? session->Run(nodes_->release) : absl::OkStatus(); }
+  Status End(ClientSession* session) override { return session->Run(is_chief_ ? nodes_->release : nodes_->pass_on); }
 
  private:
   Status BeginAsChief(ClientSession* session, Coordinator* coordinator) {

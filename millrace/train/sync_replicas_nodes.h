@@ -13,7 +13,7 @@ struct SyncReplicasOptimizer::Nodes {
   Output token_queue = {}, local_step = {};
   Output chief_ready = {}, worker_ready = {}, chief_began = {};
   Output num_dropped_per_variable = {}, num_dropped = {};
-  Operation chief_init = {}, local_step_init = {}, update = {}, release = {};
+  Operation chief_init = {}, local_step_init = {}, update = {}, release = {}, pass_on = {};
 };
 
 }  // namespace millrace

@@ -211,8 +211,10 @@ Operation SyncReplicasOptimizer::ApplyGradients(const Scope& scope, const std::v
   if (!s.ok()) return nothing;
   nodes->chief_init = chief_began.Assign(s.WithControlDependencies(set).WithOpName("chief_init"), true);
 
-  // At the end: whoever came too late for the last update waits for a token that no update hands out.
+  // At the end: whoever came too late for the last update waits for a token that no update hands out. It may be the chief itself, and so every worker that ends passes its
+  // token on.
   nodes->release = tokens.Enqueue(s.WithOpName("release"), begin, Input(most).In(home));
+  nodes->pass_on = tokens.Enqueue(s.WithOpName("pass_on"), begin);
   nodes->chief_ready = UninitializedVariables(s.WithoutDevice().WithDevice(global_step.handle().node()->requested_device()));
   const Output began = Op(home, "VarIsInitializedOp", {chief_began.handle});
   nodes->chief_began = began;
