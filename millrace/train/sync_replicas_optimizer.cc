@@ -168,10 +168,13 @@ Operation SyncReplicasOptimizer::ApplyGradients(const Scope& scope, const std::v
     if (!s.ok()) return nothing;
   }
   if (gathered.empty()) return wrong("the loss does not depend on any of the variables");
-  const Output token = tokens.Dequeue(s.WithOpName("take_token").WithControlDependencies(given));
-  // A token may have lain there for a while: the step is what counts when it is taken.
+  // The worker stands in line for its token from the moment that it announced a gradient: were it to come after the gradient, another one that is already at its next could
+  // be before it and take its token. A token may have lain there for a while: the step is what counts when it is taken and the gradient given.
+  const Output token = tokens.Dequeue(s.WithOpName("take_token").WithControlDependencies({announce}));
   if (!s.ok()) return nothing;
-  const Output now = global_step.Read(home.WithControlDependencies({token.op()}));
+  std::vector<Operation> done = given;
+  done.push_back(token.op());
+  const Output now = global_step.Read(home.WithControlDependencies(done));
   Operation train = local_step.Assign(s.WithOpName("train"), now);
 
   // What the chief does beside it. Moving averages and their kin need a worker's batch, and so are of its step.

@@ -268,7 +268,7 @@ void TrainMonitored(const Server& server, int index, const SyncReplicasOptions& 
     const Status status = (*session)->Run({{worker.x, x}, {worker.y, y}}, {worker.loss}, {worker.train}).status();
     ASSERT_TRUE(status.ok()) << status;
   }
-  EXPECT_EQ((*session)->raw_session()->Run({worker.global_step.Read(worker.scope)}).value()[0].scalar<int64_t>(), last);
+  EXPECT_EQ((*session)->raw_session()->Run({worker.step_now}).value()[0].scalar<int64_t>(), last);
   EXPECT_EQ((*session)->Close(), absl::OkStatus());
 }
 

@@ -47,15 +47,17 @@ struct SyncWorker {
     global_step = GlobalStep(scope);
     train = sync.Minimize(scope, loss, {.global_step = global_step});
     init = GlobalVariablesInitializer(scope);
+    step_now = global_step.Read(scope);
     if (open) session = std::make_unique<ClientSession>(ClientSession::Create(scope, {.target = server.target()}).value());
   }
 
-  int64_t Step() { return session->Run({global_step.Read(scope)}).value()[0].scalar<int64_t>(); }
+  // Beside steps too: it adds no nodes.
+  int64_t Step() { return session->Run({step_now}).value()[0].scalar<int64_t>(); }
   int64_t NumDropped() { return session->Run({sync.num_dropped()}).value()[0].scalar<int64_t>(); }
 
   Scope scope;
   SyncReplicasOptimizer sync;
-  Output x, y, loss;
+  Output x, y, loss, step_now;
   Var global_step;
   Operation train, init;
   std::unique_ptr<ClientSession> session;
