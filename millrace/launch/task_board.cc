@@ -67,7 +67,7 @@ TaskRow RowOf(const TaskRecord& record, const Training& training, const std::str
   if (training.step()) row.step = absl::StrCat(*training.step());
   if (training.loss()) row.loss = absl::StrFormat("%.4g", *training.loss());
   if (record.state == RunState::kRunning) {
-    if (const std::optional<double> rate = training.steps_per_second(now)) row.rate = absl::StrFormat(*rate < 9.95 ? "%.1f" : "%.0f", *rate);
+    if (const std::optional<double> rate = training.steps_per_second(now)) row.rate = absl::StrFormat("%.*f", *rate < 9.95 ? 1 : 0, *rate);
     row.phase = training.phase();
     if (record.suspended_by != 0) row.phase = absl::StrCat("suspended by ", SignalName(record.suspended_by), " for ", ShortAge(now - record.suspended_since));
   } else if (record.exit && (record.state == RunState::kFailed || record.state == RunState::kRestarting)) {

@@ -28,7 +28,7 @@ int Fail(const Status& status) {
 
 std::string BytesText(double bytes) {
   for (const char* unit : {"bytes", "kB", "MB", "GB"}) {
-    if (bytes < 1000 || std::string(unit) == "GB") return absl::StrFormat(bytes < 10 && unit != std::string("bytes") ? "%.1f %s" : "%.0f %s", bytes, unit);
+    if (bytes < 1000 || std::string(unit) == "GB") return absl::StrFormat("%.*f %s", bytes < 10 && unit != std::string("bytes") ? 1 : 0, bytes, unit);
     bytes /= 1000;
   }
   return "";

@@ -56,7 +56,7 @@ struct NudgedRange {
   // The gradient passes inside the range. A product rather than a choice, so that infinities show.
   void PassGradient(const float* dy, const float* x, float* dx, int64_t n) const {
     const float first = low, last = high;
-    for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * ((x[i] >= first) & (x[i] <= last) ? 1.0f : 0.0f);
+    for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * (((x[i] >= first) & (x[i] <= last)) ? 1.0f : 0.0f);
   }
 
   // The same, and what falls below and above is added to the ends'.
@@ -72,7 +72,7 @@ struct NudgedRange {
         for (; i < end; i += kLanes) {
           for (int k = 0; k < kLanes; ++k) {
             const float g = dy[i + k], at = x[i + k];
-            dx[i + k] = g * ((at >= first) & (at <= last) ? 1.0f : 0.0f);
+            dx[i + k] = g * (((at >= first) & (at <= last)) ? 1.0f : 0.0f);
             below[k] += g * (at < first ? 1.0f : 0.0f);
             above[k] += g * (at > last ? 1.0f : 0.0f);
           }
@@ -85,7 +85,7 @@ struct NudgedRange {
     }
     for (; i < n; ++i) {
       const float g = dy[i * stride], at = x[i * stride];
-      dx[i * stride] = g * ((at >= first) & (at <= last) ? 1.0f : 0.0f);
+      dx[i * stride] = g * (((at >= first) & (at <= last)) ? 1.0f : 0.0f);
       *dlow += g * (at < first ? 1.0f : 0.0f);
       *dhigh += g * (at > last ? 1.0f : 0.0f);
     }
