@@ -11,6 +11,8 @@ namespace {
 
 constexpr double kShare = 1.0 / 10;
 constexpr double kBusy = 1.0 / 20;
+// What it waits for (a disk) takes memory's bandwidth and the system's time as well: it rests six times as long as it and its waits took.
+constexpr double kRestAtLeast = 6;
 // So that a cancelled piece of work ends soon.
 constexpr absl::Duration kLongestRest = absl::Milliseconds(50);
 
@@ -23,7 +25,7 @@ absl::Duration Used(clockid_t clock) {
 }  // namespace
 
 BackgroundPace::BackgroundPace()
-    : process_(Used(CLOCK_PROCESS_CPUTIME_ID)), thread_(Used(CLOCK_THREAD_CPUTIME_ID)), since_(Clock::Real()->Now()) {}
+    : process_(Used(CLOCK_PROCESS_CPUTIME_ID)), thread_(Used(CLOCK_THREAD_CPUTIME_ID)), since_(Clock::Real()->Now()), woke_(since_) {}
 
 void BackgroundPace::Rest() {
   const absl::Duration process = Used(CLOCK_PROCESS_CPUTIME_ID), thread = Used(CLOCK_THREAD_CPUTIME_ID);
@@ -31,12 +33,13 @@ void BackgroundPace::Rest() {
   const absl::Duration others = (process - process_) - worked;
   // Too short a time tells nothing of the others.
   if (passed < absl::Milliseconds(1)) return;
+  const absl::Duration awake = Clock::Real()->Now() - woke_;
   *this = BackgroundPace();
   if (others < kBusy * passed) return;
-  const absl::Duration rest = std::min(worked / kShare - passed, kLongestRest);
-  if (rest <= absl::ZeroDuration()) return;
+  const absl::Duration rest = std::min(std::max(worked / kShare - passed, kRestAtLeast * awake), kLongestRest);
   const timespec time = absl::ToTimespec(rest);
   nanosleep(&time, nullptr);
+  woke_ = Clock::Real()->Now();
 }
 
 }  // namespace millrace
