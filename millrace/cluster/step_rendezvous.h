@@ -61,11 +61,11 @@ class StepRendezvous : public Rendezvous, public RefCounted {
   struct Fetch {
     std::shared_ptr<const PeerSet> peers;  // keeps `peer`
     const Peer* peer;
-    std::string key;
-    std::shared_ptr<const ReceiveGroups> groups;  // keeps `group`
+    std::string key = {};
+    std::shared_ptr<const ReceiveGroups> groups = nullptr;  // keeps `group`
     const ReceiveGroup* group = nullptr;          // null: there is only `key`
     absl::Time since;
-    Done done;
+    Done done = nullptr;
     Fetch* next = nullptr;
     Fetch* previous = nullptr;
 
