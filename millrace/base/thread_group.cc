@@ -11,6 +11,12 @@
 
 namespace millrace {
 
+namespace {
+
+constexpr size_t kLongestName = 15;  // Linux's
+
+}  // namespace
+
 struct ThreadGroup::State {
   Mutex mu;
   CondVar changed;
@@ -29,7 +35,7 @@ struct ThreadGroup::State {
   }
 };
 
-ThreadGroup::ThreadGroup(std::string name) : state_(new State) { state_->name = name.substr(0, 15); }
+ThreadGroup::ThreadGroup(std::string name) : state_(new State) { state_->name = name.substr(0, kLongestName); }
 
 ThreadGroup::~ThreadGroup() {
   {
@@ -56,6 +62,18 @@ bool ThreadGroup::Start(absl::AnyInvocable<void()> body) {
     return false;
   }
   pthread_setname_np(it->native_handle(), state_->name.c_str());
+  return true;
+}
+
+bool StartDetachedThread(const std::string& name, absl::AnyInvocable<void()> body) {
+  try {
+    std::thread([name = name.substr(0, kLongestName), body = std::move(body)]() mutable {
+      pthread_setname_np(pthread_self(), name.c_str());
+      body();
+    }).detach();
+  } catch (const std::system_error&) {
+    return false;
+  }
   return true;
 }
 

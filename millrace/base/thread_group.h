@@ -24,4 +24,8 @@ class ThreadGroup {
   std::unique_ptr<State> state_;
 };
 
+// Runs `body` on a new thread that nobody waits for: what it uses lives as long as the process, or until it says that it is
+// done. False when the system gives no more threads.
+[[nodiscard]] bool StartDetachedThread(const std::string& name, absl::AnyInvocable<void()> body);
+
 }  // namespace millrace

@@ -11,12 +11,6 @@
 namespace millrace {
 namespace {
 
-// Those that write; each lives for one checkpoint.
-ThreadGroup& Writers() {
-  static ThreadGroup* const threads = new ThreadGroup("checkpoint");
-  return *threads;
-}
-
 // From here on a checkpoint is large: training goes before it. A small one is over soon and should not wait for a busy machine.
 constexpr size_t kLargeBytes = size_t{16} << 20;
 
@@ -27,10 +21,10 @@ class SaveV2Kernel : public AsyncKernel {
 
   void ComputeAsync(KernelContext& ctx, Done done) override {
     auto shared = std::make_shared<Done>(std::move(done));
-    const bool started = Writers().Start([&ctx, shared] {
+    const bool started = StartDetachedThread("checkpoint", [&ctx, shared]() mutable {
       Status status = Save(ctx);
       // What follows in the step is not this thread's work.
-      ctx.step().inter_op->Schedule([shared, status = std::move(status)] { (*shared)(status); });
+      ctx.step().inter_op->Schedule([shared = std::move(shared), status = std::move(status)] { (*shared)(status); });
     });
     if (!started) (*shared)(Unavailable("the system has no thread to write a checkpoint with"));
   }
