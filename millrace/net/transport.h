@@ -21,6 +21,8 @@ namespace millrace::net {
 struct CallOptions {
   // DEADLINE_EXCEEDED when there is no answer within this time.
   absl::Duration timeout = absl::InfiniteDuration();
+  // One of those that every step makes: it takes the fastest way there is to the address, where a transport has several.
+  bool every_step = false;
 };
 
 // A call in flight.
@@ -28,17 +30,26 @@ class OutgoingCall : public RefCounted {
  public:
   // The caller no longer wants the answer: `done` gets CANCELLED soon, unless the answer has come, and the other side is told.
   virtual void Cancel() = 0;
+  // Of a call that streams: a message that follows the request. Messages arrive in the order in which they were sent; when the call is
+  // over they are dropped. Does not wait.
+  virtual void Send(Bytes message) {}
 };
 
 // To one address. Connects when first used and again after the connection is lost. Thread-safe.
 class Channel {
  public:
   using Done = absl::AnyInvocable<void(StatusOr<Bytes>)>;
+  using OnMessage = absl::AnyInvocable<void(Bytes)>;
 
   virtual ~Channel() = default;
   // Calls `done` exactly once, on any thread, perhaps before returning. `method` is "/package.Service/Method". UNAVAILABLE at once
   // when the address refuses or the connection breaks; errors of the other side as it gave them.
   virtual RefPtr<OutgoingCall> Call(const std::string& method, Bytes request, const CallOptions& options, Done done) = 0;
+  // Whether Stream works now. That may change with each connection.
+  virtual bool streams() const { return false; }
+  // As Call, but both sides may send messages before the answer. `on_message` gets those of the other side in order, one at a time and all before
+  // `done`. UNIMPLEMENTED where the transport has no such calls.
+  virtual RefPtr<OutgoingCall> Stream(const std::string& method, Bytes request, const CallOptions& options, OnMessage on_message, Done done);
   const std::string& address() const { return address_; }
 
  protected:
@@ -63,6 +74,12 @@ class IncomingCall {
   // Within OnCall, before work that takes long on its thread (some 100 us or more): others' events are then taken by another thread
   // at once. Without it they are too, after a moment. Not needed for being right.
   virtual void RunsLong() {}
+  // Whether the caller made it by Channel::Stream; if so, messages follow the request, and others may go before the answer.
+  virtual bool streams() const { return false; }
+  // Gets the caller's messages, in order and one at a time, perhaps before OnMessage returns; none after the answer. At most once.
+  virtual void OnMessage(absl::AnyInvocable<void(Bytes)> handler) {}
+  // To the caller, before the answer; dropped when nobody waits any more. Does not wait.
+  virtual void Send(Bytes message) {}
   // Answers; exactly once. An error reaches the caller with its code and message.
   virtual void Reply(StatusOr<Bytes> answer) = 0;
 };
