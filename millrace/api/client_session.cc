@@ -1,5 +1,9 @@
 #include "millrace/api/client_session.h"
 
+#include <atomic>
+
+#include "millrace/base/mutex.h"
+
 namespace millrace {
 namespace {
 
@@ -22,6 +26,15 @@ Status NamesOf(const std::vector<Operation>& targets, std::vector<std::string>* 
 
 }  // namespace
 
+// Several runs at once may be the first to see new nodes; one of them hands them over, and the others wait for it.
+struct ClientSession::Known {
+  std::atomic<int> nodes{0};
+  Mutex mu;
+};
+
+ClientSession::ClientSession(Scope scope, std::unique_ptr<Session> session)
+    : scope_(std::move(scope)), session_(std::move(session)), known_(std::make_shared<Known>()) {}
+
 StatusOr<ClientSession> ClientSession::Create(const Scope& scope, const SessionOptions& options) {
   MR_RETURN_IF_ERROR(scope.status());
   MR_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Create(options));
@@ -30,9 +43,12 @@ StatusOr<ClientSession> ClientSession::Create(const Scope& scope, const SessionO
 
 Status ClientSession::Extend() {
   MR_RETURN_IF_ERROR(scope_.status());
-  if (scope_.graph()->max_id() == known_nodes_) return absl::OkStatus();
+  const int nodes = scope_.graph()->max_id();
+  if (nodes == known_->nodes.load(std::memory_order_acquire)) return absl::OkStatus();
+  MutexLock lock(&known_->mu);
+  if (nodes == known_->nodes.load(std::memory_order_relaxed)) return absl::OkStatus();
   MR_RETURN_IF_ERROR(session_->Extend(*scope_.graph()));
-  known_nodes_ = scope_.graph()->max_id();
+  known_->nodes.store(nodes, std::memory_order_release);
   return absl::OkStatus();
 }
 

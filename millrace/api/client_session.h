@@ -61,14 +61,14 @@ class ClientSession {
   Status Prepare() { return Extend(); }
 
  private:
-  ClientSession(Scope scope, std::unique_ptr<Session> session)
-      : scope_(std::move(scope)), session_(std::move(session)) {}
+  ClientSession(Scope scope, std::unique_ptr<Session> session);
   // Hands over the nodes that the session does not know yet.
   Status Extend();
 
   Scope scope_;
   std::unique_ptr<Session> session_;
-  int known_nodes_ = 0;
+  struct Known;
+  std::shared_ptr<Known> known_;  // what the session knows of the graph
 };
 
 }  // namespace millrace

@@ -11,10 +11,10 @@ namespace {
 
 constexpr double kShare = 1.0 / 10;
 constexpr double kBusy = 1.0 / 20;
-// What it waits for (a disk) takes memory's bandwidth and the system's time as well: it rests six times as long as it and its waits took.
-constexpr double kRestAtLeast = 6;
+// What it waits for (a disk) takes memory's bandwidth and the system's time as well: it rests ten times as long as it and its waits took.
+constexpr double kRestAtLeast = 10;
 // So that a cancelled piece of work ends soon.
-constexpr absl::Duration kLongestRest = absl::Milliseconds(50);
+constexpr absl::Duration kLongestRest = absl::Milliseconds(100);
 
 absl::Duration Used(clockid_t clock) {
   timespec time = {};

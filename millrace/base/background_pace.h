@@ -6,7 +6,7 @@
 namespace millrace {
 
 // For one thread, which calls Rest after every few milliseconds of work. As long as other threads of the process use a core for more than a twentieth of
-// the time, it gets a tenth of one at most and a seventh of the time; when they are idle it does not rest at all. Cores share caches and memory, so that even work on
+// the time, it gets a tenth of one at most and an eleventh of the time; when they are idle it does not rest at all. Cores share caches and memory, so that even work on
 // a core that nobody else wants slows the others down.
 class BackgroundPace {
  public:

@@ -68,8 +68,8 @@ class Faults(unittest.TestCase):
         """With restarts the task comes back and the training makes steps again."""
         job = self.start("--restart", "ps=on-failure:3", "--restart", "worker=on-failure:3", program_flags=program_flags)
         self.train_a_while(job)
-        os.kill(job.task(name), fault)
         said = len(job.lines)
+        os.kill(job.task(name), fault)
         limit = WITHIN if fault == signal.SIGKILL else WITHIN + DETECTOR
         job.wait_for(r"millrace: %s .*restart" % name, limit, after=said)
         # Both workers make steps again, the one that came back too.
@@ -147,6 +147,18 @@ class Faults(unittest.TestCase):
         self.assert_gone(job)
 
 
+class AtOnce(unittest.TextTestResult):
+    """Shows a failure when it happens: a soak takes long."""
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.stream.writeln(self.failures[-1][1])
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.stream.writeln(self.errors[-1][1])
+
+
 def main():
     global FLAGS
     parser = argparse.ArgumentParser()
@@ -161,7 +173,7 @@ def main():
     print("seed %d" % FLAGS.seed, flush=True)
     names = FLAGS.tests or unittest.defaultTestLoader.getTestCaseNames(Faults)
     suite = unittest.TestSuite(Faults(name) for name in names for _ in range(FLAGS.times))
-    return not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful()
+    return not unittest.TextTestRunner(verbosity=2, resultclass=AtOnce).run(suite).wasSuccessful()
 
 
 if __name__ == "__main__":

@@ -39,8 +39,9 @@ ChannelArgs ClientArgs() {
       .Set(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1)
       .Set(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100)
       .Set(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000)
-      // How long one attempt to connect may take.
-      .Set(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000)
+      // How long one attempt to connect may take: longer than a peer may be silent. A busy machine takes its time, and whoever waits for a peer that
+      // does not answer has a limit of its own.
+      .Set(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 8000)
       .Set(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 100);
   return args;
 }

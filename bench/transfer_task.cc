@@ -1,0 +1,181 @@
+// Millrace's side of bench/transfer: one task of a cluster whose workers read and change variables of a ps.
+//
+// A ps serves until it is ended. A worker makes its session, says {"ready": true}, and then measures what each line of its input names, "CASE SECONDS":
+// the median time of one step, as a JSON line.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "millrace/millrace.h"
+
+using namespace millrace;
+
+namespace {
+
+struct Flags {
+  std::string ps_hosts, worker_hosts, job_name;
+  int task_index = 0;
+  int threads = 0;
+  bool embedding = false;
+};
+
+constexpr int64_t kMb = 1 << 20;
+constexpr int64_t kRows = 10'000'000, kWidth = 64, kBatch = 4096;
+
+double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+using Cases = std::map<std::string, std::function<Status()>>;
+
+// Median, mean and number of the times of `run` over about `seconds`.
+StatusOr<std::string> Measure(const std::function<Status()>& run, double seconds) {
+  for (int i = 0; i < 3; ++i) MR_RETURN_IF_ERROR(run());
+  std::vector<double> times;
+  const double begin = Now();
+  for (double now = begin; now < begin + seconds || times.size() < 3;) {
+    MR_RETURN_IF_ERROR(run());
+    const double end = Now();
+    times.push_back(end - now);
+    now = end;
+  }
+  const double mean = (Now() - begin) / static_cast<double>(times.size());
+  const auto middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return absl::StrCat("{\"median\": ", *middle, ", \"mean\": ", mean, ", \"steps\": ", times.size(), "}");
+}
+
+// What a worker does with variables of the ps.
+struct Worker {
+  Scope scope = Scope::NewRoot();
+  std::vector<Step> steps;  // behind the cases
+  std::optional<ClientSession> session;
+
+  Status Make(const Flags& flags, const std::string& target, Cases* cases) {
+    const std::string me = absl::StrCat("/job:worker/task:", flags.task_index);
+    const Scope ps = scope.WithDevice("/job:ps/task:0"), worker = scope.WithDevice(me);
+    std::map<std::string, Operation> targets;
+    std::map<std::string, Output> fetches;
+    std::vector<Operation> shared, own;
+    if (flags.embedding) {
+      const Var table(ps, "table", {kRows, kWidth}, init::Zeros());
+      const Output ids = ops::RandomUniformInt(worker, {static_cast<int>(kBatch)}, Input(int64_t{0}), Input(kRows));
+      const Output rows = Op(ps, "ResourceGather", {table.handle(), ids}, {{"dtype", DType::kFloat}});
+      const Output update = ops::Add(worker, ops::Mul(worker, ops::Identity(worker, rows), 0.01f), 1.0f);
+      targets["embedding"] = AddOp(ps, "ResourceScatterAdd", {table.handle(), ids, update});
+      shared.push_back(table.initializer());
+    } else {
+      const Var scalar(ps, "scalar", {1}, init::Zeros());
+      targets["scalar"] = Operation(ops::Slice(worker, scalar, {0}, {1}));
+      shared.push_back(scalar.initializer());
+      for (const int64_t mb : {1, 100}) {
+        const Shape shape({mb * kMb / 4});
+        const Var there(ps, absl::StrCat("there", mb), shape, init::Zeros());
+        const Var here(worker, absl::StrCat("here", mb, "_", flags.task_index), shape, init::Ones(), {.trainable = false});
+        targets[absl::StrCat("read", mb)] = Operation(ops::Slice(worker, there, {0}, {1}));
+        targets[absl::StrCat("push", mb)] = there.AssignAdd(ps, ops::Identity(worker, here));
+        fetches[absl::StrCat("sum", mb)] = ops::Sum(worker, there, {0});
+        fetches[absl::StrCat("own_sum", mb)] = ops::Sum(worker, here, {0});
+        shared.push_back(there.initializer());
+        own.push_back(here.initializer());
+      }
+    }
+    const Operation init_shared = Group(scope.WithOpName("init_shared"), shared);
+    std::optional<Operation> init_own;
+    if (!own.empty()) init_own = Group(worker.WithOpName("init_own"), own);
+    MR_RETURN_IF_ERROR(scope.status());
+    MR_ASSIGN_OR_RETURN(session, ClientSession::Create(scope, {.target = target, .device_filters = {"/job:ps", me}}));
+    if (flags.task_index == 0) MR_RETURN_IF_ERROR(session->Run(init_shared));
+    if (init_own) MR_RETURN_IF_ERROR(session->Run(*init_own));
+    steps.reserve(targets.size() + fetches.size());
+    for (const auto& [name, op] : targets) MR_RETURN_IF_ERROR(Add(name, session->MakeStep({}, {}, {op}), cases));
+    for (const auto& [name, output] : fetches) MR_RETURN_IF_ERROR(Add(name, session->MakeStep({}, {output}), cases));
+    return absl::OkStatus();
+  }
+
+  Status Add(const std::string& name, StatusOr<Step> step, Cases* cases) {
+    MR_RETURN_IF_ERROR(step.status());
+    steps.push_back(*std::move(step));
+    (*cases)[name] = [&run = steps.back()] { return run().status(); };
+    return absl::OkStatus();
+  }
+};
+
+// A client of the ps's own server, which is another process.
+struct Client {
+  Scope scope = Scope::NewRoot();
+  std::optional<ClientSession> session;
+  std::optional<Step> fetch, feed;
+  Tensor fed{DType::kFloat, Shape({100 * kMb / 4})};
+
+  Status Make(const std::string& target, Cases* cases) {
+    const Scope ps = scope.WithDevice("/job:ps/task:0");
+    const Var value(ps, "fetched", {100 * kMb / 4}, init::Zeros());
+    const Output read = value.Read(ps);
+    const Output given = ops::Placeholder(ps, DType::kFloat, {.shape = {100 * kMb / 4}});
+    const Output first = ops::Slice(ps, given, {0}, {1});
+    std::fill(fed.flat<float>().begin(), fed.flat<float>().end(), 1.0f);
+    MR_RETURN_IF_ERROR(scope.status());
+    MR_ASSIGN_OR_RETURN(session, ClientSession::Create(scope, {.target = target}));
+    MR_RETURN_IF_ERROR(session->Run(value.initializer()));
+    MR_ASSIGN_OR_RETURN(fetch, session->MakeStep({}, {read}));
+    MR_ASSIGN_OR_RETURN(feed, session->MakeStep({given}, {first}));
+    (*cases)["fetch100"] = [this] { return (*fetch)().status(); };
+    (*cases)["feed100"] = [this] { return (*feed)({fed}).status(); };
+    return absl::OkStatus();
+  }
+};
+
+Status Run(const Flags& flags) {
+  const std::vector<std::string> ps = absl::StrSplit(flags.ps_hosts, ','), workers = absl::StrSplit(flags.worker_hosts, ',');
+  MR_ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::Of({{"ps", ps}, {"worker", workers}}));
+  const ServerOptions options{.intra_op_threads = flags.threads, .inter_op_threads = flags.threads};
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<Server> server, Server::Start(cluster, flags.job_name, flags.task_index, options));
+  if (flags.job_name == "ps") {
+    server->Join();
+    return absl::OkStatus();
+  }
+  Cases cases;
+  Worker worker;
+  MR_RETURN_IF_ERROR(worker.Make(flags, server->target(), &cases));
+  Client client;
+  if (!flags.embedding && flags.task_index == 0) MR_RETURN_IF_ERROR(client.Make("grpc://" + ps[0], &cases));
+  std::cout << "{\"ready\": true}" << std::endl;
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string name;
+    double seconds = 1;
+    words >> name >> seconds;
+    if (!cases.contains(name)) return InvalidArgument("there is no case '", name, "'");
+    MR_ASSIGN_OR_RETURN(const std::string told, Measure(cases[name], seconds));
+    std::cout << told << std::endl;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("One task of bench/transfer.", "transfer_task");
+  app.add_option("--ps_hosts", flags.ps_hosts)->required();
+  app.add_option("--worker_hosts", flags.worker_hosts)->required();
+  app.add_option("--job_name", flags.job_name)->required();
+  app.add_option("--task_index", flags.task_index);
+  app.add_option("--threads", flags.threads, "In each pool; 0: as many as cores");
+  app.add_flag("--embedding", flags.embedding, "Rows of a table of 10 M x 64 on the ps");
+  CLI11_PARSE(app, argc, argv);
+  if (const Status status = Run(flags); !status.ok()) {
+    std::cerr << "transfer_task: " << status << "\n";
+    _exit(1);
+  }
+  _exit(0);
+}
