@@ -27,19 +27,21 @@ absl::Duration Used(clockid_t clock) {
 BackgroundPace::BackgroundPace()
     : process_(Used(CLOCK_PROCESS_CPUTIME_ID)), thread_(Used(CLOCK_THREAD_CPUTIME_ID)), since_(Clock::Real()->Now()), woke_(since_) {}
 
-void BackgroundPace::Rest() {
+bool BackgroundPace::Rest() {
   const absl::Duration process = Used(CLOCK_PROCESS_CPUTIME_ID), thread = Used(CLOCK_THREAD_CPUTIME_ID);
   const absl::Duration worked = thread - thread_, passed = Clock::Real()->Now() - since_;
   const absl::Duration others = (process - process_) - worked;
   // Too short a time tells nothing of the others.
-  if (passed < absl::Milliseconds(1)) return;
+  if (passed < absl::Milliseconds(1)) return busy_;
   const absl::Duration awake = Clock::Real()->Now() - woke_;
   *this = BackgroundPace();
-  if (others < kBusy * passed) return;
+  if (others < kBusy * passed) return false;
   const absl::Duration rest = std::min(std::max(worked / kShare - passed, kRestAtLeast * awake), kLongestRest);
   const timespec time = absl::ToTimespec(rest);
   nanosleep(&time, nullptr);
   woke_ = Clock::Real()->Now();
+  busy_ = true;
+  return true;
 }
 
 }  // namespace millrace

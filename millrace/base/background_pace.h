@@ -11,11 +11,13 @@ namespace millrace {
 class BackgroundPace {
  public:
   BackgroundPace();
-  void Rest();
+  // True when others were busy, and it has rested.
+  bool Rest();
 
  private:
   absl::Duration process_, thread_;  // processor time so far
   absl::Time since_, woke_;
+  bool busy_ = false;  // as of the last look
 };
 
 }  // namespace millrace

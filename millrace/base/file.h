@@ -41,6 +41,9 @@ class WritableFile {
   // Flushes, and asks that what was appended so far go to the disk soon, without waiting for it: a long file
   // is then nearly there when Sync is called.
   virtual Status StartSync() { return Flush(); }
+  // A hint for what is appended from now on: past the system's cache to the disk, where the file system can. That takes longer, costs a small part of the
+  // processor's time that the cache does, and leaves the cache to others. Off at first.
+  virtual Status SetPastCache(bool on) { return absl::OkStatus(); }
   virtual Status Sync() = 0;
   // Flushes too. Nothing may follow.
   virtual Status Close() = 0;

@@ -73,8 +73,7 @@ class PosixRandomAccessFile : public RandomAccessFile {
   const int fd_;
 };
 
-// A file whose writer calls StartSync is a long one. From then on whole blocks go to the disk past the page cache, where the file system can: that costs a
-// small part of the processor's time that the cache does, and leaves the cache to others.
+// Past the cache go whole blocks, from aligned memory to aligned places.
 class PosixWritableFile : public WritableFile {
  public:
   PosixWritableFile(std::string path, int fd, uint64_t size)
@@ -104,7 +103,13 @@ class PosixWritableFile : public WritableFile {
     // A hint: where it is not understood, Sync does it all.
     sync_file_range(fd_, static_cast<off_t>(started_), static_cast<off_t>(written_ - started_), SYNC_FILE_RANGE_WRITE);
     started_ = written_;
-    BeginBlocks();
+    return absl::OkStatus();
+  }
+
+  Status SetPastCache(bool on) override {
+    if (on == (block_ != nullptr)) return absl::OkStatus();
+    MR_RETURN_IF_ERROR(Flush());
+    if (on) BeginBlocks();
     return absl::OkStatus();
   }
 
@@ -183,7 +188,7 @@ class PosixWritableFile : public WritableFile {
     return absl::OkStatus();
   }
   Status WriteBlock() { return Write({block_.get(), std::exchange(used_, 0)}); }
-  // What is left goes through the cache, and so does what follows until the next StartSync.
+  // What is left goes through the cache, and so does what follows.
   Status EndBlocks() {
     SetDirect(false);
     const Status status = WriteBlock();

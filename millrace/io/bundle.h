@@ -39,10 +39,10 @@ class BundleWriter {
  public:
   // Makes the prefix's directory, but not the one that that is in (NOT_FOUND), as TensorFlow does.
   // `cancellation` may be null; its status ends a long write. `after_piece`, which may be empty, is called after every megabyte: a writer that
-  // must not disturb rests there.
+  // must not disturb rests there, and says whether there is somebody to disturb. If so, what follows goes past the system's cache.
   static StatusOr<std::unique_ptr<BundleWriter>> Create(FileSystem* files, std::string prefix,
                                                         CancellationManager* cancellation = nullptr,
-                                                        std::function<void()> after_piece = nullptr);
+                                                        std::function<bool()> after_piece = nullptr);
   ~BundleWriter();
 
   // INVALID_ARGUMENT for a name that is there already or empty, UNIMPLEMENTED for a tensor of handles or variants.
@@ -56,7 +56,7 @@ class BundleWriter {
   Status Finish();
 
  private:
-  BundleWriter(FileSystem* files, std::string prefix, CancellationManager* cancellation, std::function<void()> after_piece);
+  BundleWriter(FileSystem* files, std::string prefix, CancellationManager* cancellation, std::function<bool()> after_piece);
   Status WriteEntry(const std::string& key, const Tensor& tensor);
   Status WriteEntry(const std::string& key, DType dtype, const Shape& shape, absl::FunctionRef<Status(uint32_t* crc)> write);
   // Notes a slice of `name` before `write` writes it under its own key; a slice that is all of it is the tensor itself.
@@ -67,7 +67,7 @@ class BundleWriter {
   FileSystem* const files_;
   const std::string prefix_;
   CancellationManager* const cancellation_;
-  const std::function<void()> after_piece_;
+  const std::function<bool()> after_piece_;
   std::string temporary_data_;
   std::unique_ptr<WritableFile> data_;
   BundleEntries entries_;

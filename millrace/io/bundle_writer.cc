@@ -15,7 +15,7 @@ constexpr uint64_t kSyncInterval = uint64_t{8} << 20;
 
 }  // namespace
 
-BundleWriter::BundleWriter(FileSystem* files, std::string prefix, CancellationManager* cancellation, std::function<void()> after_piece)
+BundleWriter::BundleWriter(FileSystem* files, std::string prefix, CancellationManager* cancellation, std::function<bool()> after_piece)
     : files_(files),
       prefix_(std::move(prefix)),
       cancellation_(cancellation),
@@ -24,7 +24,7 @@ BundleWriter::BundleWriter(FileSystem* files, std::string prefix, CancellationMa
 
 StatusOr<std::unique_ptr<BundleWriter>> BundleWriter::Create(FileSystem* files, std::string prefix,
                                                              CancellationManager* cancellation,
-                                                             std::function<void()> after_piece) {
+                                                             std::function<bool()> after_piece) {
   std::unique_ptr<BundleWriter> writer(new BundleWriter(files, std::move(prefix), cancellation, std::move(after_piece)));
   MR_RETURN_IF_ERROR(bundle_internal::MakeDirectoryOf(files, writer->prefix_));
   MR_ASSIGN_OR_RETURN(writer->data_, files->OpenWritable(writer->temporary_data_));
@@ -123,7 +123,7 @@ Status BundleWriter::WriteBytes(absl::string_view bytes, uint32_t* crc) {
     bytes.remove_prefix(piece.size());
     offset_ += piece.size();
     since_sync_ += piece.size();
-    if (after_piece_ && piece.size() >= kPieceSize / 2) after_piece_();
+    if (after_piece_ && piece.size() >= kPieceSize / 2) MR_RETURN_IF_ERROR(data_->SetPastCache(after_piece_()));
     if (since_sync_ >= kSyncInterval) {
       MR_RETURN_IF_ERROR(data_->StartSync());
       since_sync_ = 0;

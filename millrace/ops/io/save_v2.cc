@@ -56,7 +56,7 @@ class SaveV2Kernel : public AsyncKernel {
     if (bytes >= kLargeBytes) LowerThreadPriority();
     BackgroundPace pace;
     MR_ASSIGN_OR_RETURN(const std::unique_ptr<BundleWriter> writer,
-                        BundleWriter::Create(files, prefix, ctx.cancellation(), [&pace] { pace.Rest(); }));
+                        BundleWriter::Create(files, prefix, ctx.cancellation(), [&pace] { return pace.Rest(); }));
     for (size_t i = 0; i < count; ++i) {
       const ShapeAndSlice* const part = inputs.slices[i].empty() ? nullptr : &parts[i];
       MR_RETURN_IF_ERROR(Add(writer.get(), inputs.names[i], part, sources[i]));

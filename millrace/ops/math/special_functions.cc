@@ -18,16 +18,6 @@ constexpr double kBernoulli[] = {1.0 / 6,       -1.0 / 30,      1.0 / 42, -1.0 /
 
 }  // namespace
 
-double LogGamma(double x) {
-  int sign = 0;
-  return ::lgamma_r(x, &sign);
-}
-
-float LogGamma(float x) {
-  int sign = 0;
-  return ::lgammaf_r(x, &sign);
-}
-
 double Digamma(double x) {
   if (x == 0) return std::copysign(kInfinity, -x);
   if (std::isnan(x) || x == -kInfinity) return kNaN;

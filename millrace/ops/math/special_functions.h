@@ -1,11 +1,19 @@
 // Functions of mathematics that the standard library lacks.
 #pragma once
 
+#include <math.h>
+
 namespace millrace {
 
 // log |Gamma(x)|; infinite at 0, -1, -2, ... Unlike std::lgamma it touches no global variable.
-double LogGamma(double x);
-float LogGamma(float x);
+inline double LogGamma(double x) {
+  int sign = 0;
+  return ::lgamma_r(x, &sign);
+}
+inline float LogGamma(float x) {
+  int sign = 0;
+  return ::lgammaf_r(x, &sign);
+}
 // The derivative of log Gamma. NaN at negative whole numbers, infinite at 0.
 double Digamma(double x);
 float Digamma(float x);
