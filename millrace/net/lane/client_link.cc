@@ -205,7 +205,8 @@ Status ClientLink::OnFrame(Frame frame, Later* later) {
   } else {
     const uint64_t code = header.argument;
     const size_t size = frame.message.size;
-    const std::string text = frame.message.announcement == 0 ? frame.message.Take().Flatten() : "";
+    if (frame.message.announcement != 0) return InvalidArgument("an error whose text is to be read out of memory");
+    const std::string text = frame.message.Take().Flatten();
     Consumed(size);
     Status status = code >= 1 && code <= 16 ? Status(static_cast<absl::StatusCode>(code), text)
                                             : absl::UnknownError(absl::StrCat(text, " (status code ", code, ")"));

@@ -134,6 +134,7 @@ class LaneTransport final : public Transport {
     }
     std::sort(status.peers.begin(), status.peers.end(), [](const PeerStatus& a, const PeerStatus& b) { return a.peer < b.peer; });
     status.refused_connections = core_->refused.load();
+    status.received_blocks = core_->pool->in_use();
     return status;
   }
 

@@ -81,7 +81,7 @@ void LaneLink::Queue(OutFrame frame) {
 bool LaneLink::Send(const FrameHeader& header, Bytes message) {
   const size_t size = message.size();
   uint64_t announcement = 0;
-  if (terms_.peer_reads_memory && size >= core_->options.read_from) {
+  if (terms_.peer_reads_memory && size >= core_->options.read_from && header.kind != FrameKind::kError) {
     MutexLock lock(&mu_);
     announcement = next_announcement_++;
   }

@@ -95,7 +95,7 @@ void LaneOutgoingCall::End(Status why) {
     if (ended_) return;
     ended_ = true;
     dropped.swap(inbox_);
-    inbox_.push_back({.status = std::move(why), .last = true});
+    inbox_.push_back({.message = {}, .status = std::move(why), .last = true});
     deliver = !delivering_;
     delivering_ = true;
   }
@@ -119,9 +119,9 @@ bool LaneOutgoingCall::Put(Arrival arrival) {
   return false;
 }
 
-bool LaneOutgoingCall::PutMessage(Received message) { return Put({.message = std::move(message)}); }
-bool LaneOutgoingCall::PutAnswer(Received message) { return Put({.message = std::move(message), .last = true}); }
-bool LaneOutgoingCall::PutError(Status status) { return Put({.status = std::move(status), .last = true}); }
+bool LaneOutgoingCall::PutMessage(Received message) { return Put({.message = std::move(message), .status = {}, .last = false}); }
+bool LaneOutgoingCall::PutAnswer(Received message) { return Put({.message = std::move(message), .status = {}, .last = true}); }
+bool LaneOutgoingCall::PutError(Status status) { return Put({.message = {}, .status = std::move(status), .last = true}); }
 
 void LaneOutgoingCall::Deliver() {
   for (;;) {
