@@ -77,6 +77,7 @@ Status ClientLink::ShakeHands(const LaneOffer& offer, bool local, absl::Time dea
   MR_RETURN_IF_ERROR(WriteAll(MakeFrame({.kind = FrameKind::kHello}, BodyBytes(hello), 0, 0).head, deadline));
   MR_ASSIGN_OR_RETURN(Frame answer, ReadFrame(deadline));
   if (answer.header.kind == FrameKind::kError) return absl::PermissionDeniedError(answer.message.Take().Flatten());
+  if (answer.header.kind == FrameKind::kBye) return Cancelled("the server is stopping");
   MR_ASSIGN_OR_RETURN(const WelcomeBody welcome, ParseWelcome(std::move(answer)));
 
   LinkTerms terms{.peer_window = static_cast<size_t>(welcome.window), .peer_reads_memory = welcome.reads_memory != 0};
@@ -161,6 +162,11 @@ RefPtr<LaneOutgoingCall> ClientLink::Call(int method, Bytes& request, const Call
   return call;
 }
 
+bool ClientLink::takes_calls() const {
+  MutexLock lock(&calls_mu_);
+  return !closed_;
+}
+
 bool ClientLink::Forget(uint64_t call) {
   RefPtr<LaneOutgoingCall> forgotten;  // without the lock
   MutexLock lock(&calls_mu_);
@@ -197,6 +203,7 @@ Status ClientLink::OnFrame(Frame frame, Later* later) {
     Discard(std::move(frame.message));  // it was given up
     return absl::OkStatus();
   }
+  if (last) DropQueued(header.call);  // nobody waits for the rest of a stream
   bool deliver;
   if (header.kind == FrameKind::kMessage) {
     deliver = call->PutMessage(std::move(frame.message));
@@ -208,6 +215,7 @@ Status ClientLink::OnFrame(Frame frame, Later* later) {
     if (frame.message.announcement != 0) return InvalidArgument("an error whose text is to be read out of memory");
     const std::string text = frame.message.Take().Flatten();
     Consumed(size);
+    Flush();
     Status status = code >= 1 && code <= 16 ? Status(static_cast<absl::StatusCode>(code), text)
                                             : absl::UnknownError(absl::StrCat(text, " (status code ", code, ")"));
     deliver = call->PutError(std::move(status));

@@ -28,6 +28,8 @@ class ClientLink final : public LaneLink {
   // -1: the other side has no such method.
   int MethodIndex(const std::string& method) const;
 
+  // Whether a call may be made; another thread may change that at any time.
+  bool takes_calls() const;
   // Null when the link is over; the arguments are then as they were.
   RefPtr<LaneOutgoingCall> Call(int method, Bytes& request, const CallOptions& options, std::shared_ptr<Channel> channel, bool streams,
                                 Channel::OnMessage& on_message, Channel::Done& done);
@@ -54,7 +56,7 @@ class ClientLink final : public LaneLink {
   absl::flat_hash_map<std::string, int> method_index_;
   std::function<void(const Status&)> on_over_;
 
-  Mutex calls_mu_;
+  mutable Mutex calls_mu_;
   bool closed_ ABSL_GUARDED_BY(calls_mu_) = false;
   uint64_t next_call_ ABSL_GUARDED_BY(calls_mu_) = 1;
   absl::flat_hash_map<uint64_t, RefPtr<LaneOutgoingCall>> calls_ ABSL_GUARDED_BY(calls_mu_);

@@ -101,6 +101,7 @@ void LaneEndpoint::Refused(const std::string& peer, const Status& why) {
     if (stopping_) return;
   }
   const uint64_t count = core_->refused.fetch_add(1) + 1;
+  if (count > 10 && (count & (count - 1)) != 0) return;  // whoever knocks for ever does not fill the log
   MR_LOG(Warning, "refused a connection to the step lane from ", peer, ": ", why.message(), " (", count, " so far)");
 }
 

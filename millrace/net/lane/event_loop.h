@@ -1,8 +1,10 @@
 // The threads of a transport, and the sockets that they wait for.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
@@ -11,6 +13,7 @@
 #include "millrace/base/ref.h"
 #include "millrace/base/status.h"
 #include "millrace/base/thread_group.h"
+#include "millrace/base/timer.h"
 #include "millrace/net/lane/fd.h"
 
 namespace millrace::net {
@@ -23,12 +26,13 @@ class EventHandler : public RefCounted {
 };
 
 // Several threads that all wait for the same sockets: an event wakes one of them, which handles it. Nothing is handed on, and a
-// handler that runs long holds nobody back. Thread-safe.
+// handler that runs long holds nobody back. When all of them are in handlers for some time, there will be more. Thread-safe.
 class EventLoop {
  public:
   using Closure = absl::AnyInvocable<void()>;
 
-  static StatusOr<std::unique_ptr<EventLoop>> Start(const std::string& name, int threads);
+  // `threads` of them, and up to `max_threads` for a while. `timers` outlive it.
+  static StatusOr<std::unique_ptr<EventLoop>> Start(const std::string& name, int threads, int max_threads, TimerQueue* timers);
   // Every socket has been removed. Runs what was posted. Not from one of its threads.
   ~EventLoop();
 
@@ -44,8 +48,14 @@ class EventLoop {
   void Post(Closure closure);
 
  private:
-  EventLoop(const std::string& name, Fd epoll, Fd wake, Fd stop);
+  EventLoop(const std::string& name, int threads, int max_threads, TimerQueue* timers, Fd epoll, Fd wake, Fd stop);
   void Work();
+  // Waits for an event. False: this thread is one too many.
+  bool Wait(uint64_t* data);
+  // Nobody waits for events: looks again in a moment.
+  void Watch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(threads_mu_);
+  void OnWatch();
+  bool AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(threads_mu_);
   void RunPosted();
   Status Arm(uint64_t data, int fd, uint32_t events);
 
@@ -58,6 +68,16 @@ class EventLoop {
   Mutex posted_mu_;
   std::deque<Closure> posted_ ABSL_GUARDED_BY(posted_mu_);
   bool woken_ ABSL_GUARDED_BY(posted_mu_) = false;
+
+  const int least_threads_;
+  const int most_threads_;
+  TimerQueue* const timers_;
+  std::atomic<int> waiting_{0};  // threads that wait for events
+  Mutex threads_mu_;
+  int count_ ABSL_GUARDED_BY(threads_mu_) = 0;
+  bool watching_ ABSL_GUARDED_BY(threads_mu_) = false;
+  bool stopping_ ABSL_GUARDED_BY(threads_mu_) = false;
+  TimerQueue::Id timer_ ABSL_GUARDED_BY(threads_mu_) = 0;
   ThreadGroup threads_;
 };
 

@@ -37,7 +37,7 @@ RefPtr<OutgoingCall> LaneChannel::Call(const std::string& method, Bytes request,
 
 bool LaneChannel::streams() const {
   MutexLock lock(&mu_);
-  return link_ && !link_->over();
+  return link_ && link_->takes_calls();
 }
 
 RefPtr<OutgoingCall> LaneChannel::Stream(const std::string& method, Bytes request, const CallOptions& options, OnMessage on_message, Done done) {
@@ -96,13 +96,14 @@ void LaneChannel::Dial(const LaneOffer& offer) {
 
 void LaneChannel::Up(RefPtr<ClientLink> link) {
   bool closed;
+  bool ended = false;
   std::string say;
   {
     MutexLock lock(&mu_);
     dialing_ = false;
     closed = closed_;
-    // It may have broken already.
-    if (!closed && !link->over()) {
+    ended = link->over();
+    if (!closed && !ended) {
       link_ = link;
       retry_ = core_->options.first_retry;
       why_ = link->why_not_better();
@@ -114,7 +115,7 @@ void LaneChannel::Up(RefPtr<ClientLink> link) {
   }
   if (closed) return link->End(Cancelled("nobody uses the channel any more"));
   if (!say.empty()) MR_LOG(Warning, "the step lane to ", address(), " is of kind ", link->kind(), " and could be faster: ", say);
-  if (link->over()) Down(Unavailable("the connection ended at once"));
+  if (ended) Failed(Unavailable("the connection ended at once"), /*worth_a_word=*/true);
 }
 
 void LaneChannel::Down(const Status& why) {

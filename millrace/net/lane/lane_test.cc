@@ -147,6 +147,26 @@ TEST_F(LaneTest, WhereMemoryCannotBeReadItGoesThroughTheSocket) {
   }
 }
 
+TEST_F(LaneTest, HandlersThatRunLongHoldNobodyBack) {
+  Notification go_on;
+  std::atomic<int> running{0};
+  service_.On("Long", [&](std::shared_ptr<IncomingCall> call) {
+    ++running;
+    go_on.Wait();
+    call->Reply(Bytes());
+  });
+  StartWithLane({.threads = 2});
+  std::vector<Answer> answers(20);
+  for (Answer& answer : answers) channel_->Call(TestService::FullName("Long"), {}, {.every_step = true}, answer.Done());
+  EXPECT_TRUE(WaitUntil([&] { return running == 20; })) << running;
+  EXPECT_TRUE(CallOn(*channel_, "Echo").ok());
+  go_on.Notify();
+  for (Answer& answer : answers) {
+    answer.notification().Wait();
+    EXPECT_TRUE(answer.result().ok()) << answer.status();
+  }
+}
+
 TEST_F(LaneTest, ASlowReaderHoldsItsSenderBackAndNobodyElse) {
   Notification go_on;
   std::atomic<int> taken{0};

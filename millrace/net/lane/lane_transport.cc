@@ -179,7 +179,7 @@ std::unique_ptr<Transport> NewLaneTransport(std::unique_ptr<Transport> setup, La
   if (options.kind == LaneKind::kGrpc) return setup;
   if (options.kind != LaneKind::kTcp && options.read_memory) AllowMemoryReads();
   const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency()) + 2;
-  StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Start("lane", threads);
+  StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Start("lane", threads, std::max(threads, options.max_threads), options.timers);
   Fd closing(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!loop.ok() || !closing.ok()) {
     MR_LOG(Warning, "no step lanes, everything goes over gRPC: ", loop.ok() ? "no file descriptors" : loop.status().message());

@@ -38,8 +38,9 @@ struct LaneOptions {
   size_t max_message = size_t{1} << 40;
   // Memory that was received into and is kept for what comes next.
   size_t kept_memory = size_t{512} << 20;
-  // 0: two more than there are cores.
+  // 0: two more than there are cores. When all of them have been in handlers for some time, there are more, up to the other number.
   int threads = 0;
+  int max_threads = 64;
   // How long a new connection may take to say who it is, and a handshake altogether.
   absl::Duration handshake_timeout = absl::Seconds(5);
   // After a failed handshake: each wait is twice the last.

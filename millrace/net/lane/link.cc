@@ -50,6 +50,8 @@ LaneLink::~LaneLink() = default;
 
 Status LaneLink::Arm(RefPtr<LaneLink> self) {
   if (!write_fd_.ok()) return ResourceExhausted("there are no file descriptors left");
+  MutexLock lock(&mu_);
+  if (over_) return Cancelled("the server is stopping");
   id_ = core_->loop->Add(std::move(self));
   return core_->loop->ArmRead(id_, fd_.get());
 }
@@ -78,10 +80,21 @@ void LaneLink::Queue(OutFrame frame) {
   queue_.push_back(std::move(frame));
 }
 
-bool LaneLink::Send(const FrameHeader& header, Bytes message) {
+bool LaneLink::Send(const FrameHeader& header, Bytes message) { return SendFrame(header, std::move(message), /*at_once=*/true); }
+
+void LaneLink::Flush() {
+  {
+    MutexLock lock(&mu_);
+    if (queue_.empty() || over_ || writing_ != Writing::kNo) return;
+    writing_ = Writing::kThread;
+  }
+  Write();
+}
+
+bool LaneLink::SendFrame(const FrameHeader& header, Bytes message, bool at_once) {
   const size_t size = message.size();
   uint64_t announcement = 0;
-  if (terms_.peer_reads_memory && size >= core_->options.read_from && header.kind != FrameKind::kError) {
+  if (size >= core_->options.read_from && terms_.peer_reads_memory && header.kind != FrameKind::kError) {
     MutexLock lock(&mu_);
     announcement = next_announcement_++;
   }
@@ -92,14 +105,15 @@ bool LaneLink::Send(const FrameHeader& header, Bytes message) {
     if (over_) return false;
     // In order within a call: a message does not pass one that waits.
     const auto same_call = [&](const OutFrame& other) { return other.header.call == header.call; };
-    const bool behind = !waiting_.empty() && BelongsToCall(header.kind) &&
-                        (size > core_->options.small || std::any_of(waiting_.begin(), waiting_.end(), same_call));
+    const bool behind = !waiting_.empty() &&
+                        (header.kind == FrameKind::kBye || (BelongsToCall(header.kind) && (size > core_->options.small ||
+                                                                                         std::any_of(waiting_.begin(), waiting_.end(), same_call))));
     if (behind || !Admits(frame)) {
       waiting_.push_back(std::move(frame));
       return true;
     }
     Queue(std::move(frame));
-    if (writing_ != Writing::kNo) return true;
+    if (!at_once || writing_ != Writing::kNo) return true;
     writing_ = Writing::kThread;
   }
   Write();
@@ -110,6 +124,7 @@ bool LaneLink::DropQueued(uint64_t call) {
   std::vector<OutFrame> dropped;  // destroyed without the lock
   bool unknown = false;
   MutexLock lock(&mu_);
+  if (waiting_.empty()) return false;
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     if (it->header.call != call) {
       ++it;
@@ -232,12 +247,16 @@ void LaneLink::OnReleased(uint64_t announcement) {
 void LaneLink::OnReadable() {
   std::vector<Frame> frames;
   Later later;
-  Status status = ReadFrames(&frames);
-  for (Frame& frame : frames) {
-    Status handled = Handle(std::move(frame), &later);
-    if (handled.ok()) continue;
-    status = std::move(handled);
-    break;
+  Status status;
+  {
+    MutexLock lock(&reading_mu_);
+    status = ReadFrames(&frames);
+    for (Frame& frame : frames) {
+      Status handled = Handle(std::move(frame), &later);
+      if (handled.ok()) continue;
+      status = std::move(handled);
+      break;
+    }
   }
   if (status.ok()) status = core_->loop->ArmRead(id_, fd_.get());
   if (!status.ok()) End(status);
@@ -319,7 +338,7 @@ Status LaneLink::Fetch(Received* message) {
 }
 
 void LaneLink::EndFetch(uint64_t announcement) {
-  Send({.kind = FrameKind::kReleased, .argument = announcement});
+  SendFrame({.kind = FrameKind::kReleased, .argument = announcement}, {}, /*at_once=*/false);
   bool end = false;
   {
     MutexLock lock(&mu_);
@@ -332,6 +351,7 @@ void LaneLink::Discard(Received message) {
   const size_t size = message.size;
   if (message.announcement != 0) EndFetch(message.announcement);
   Consumed(size);
+  Flush();
 }
 
 void LaneLink::Consumed(size_t bytes) {
@@ -343,7 +363,7 @@ void LaneLink::Consumed(size_t bytes) {
     if (consumed_ < std::max<size_t>(core_->options.window / 8, 1)) return;
     tell = std::exchange(consumed_, 0);
   }
-  Send({.kind = FrameKind::kCredit, .argument = tell});
+  SendFrame({.kind = FrameKind::kCredit, .argument = tell}, {}, /*at_once=*/false);
 }
 
 // ---- The end

@@ -34,14 +34,16 @@ class LaneLink : public EventHandler {
  public:
   // Sends, or queues what cannot be sent yet. False, and nothing happens, when the link is over.
   bool Send(const FrameHeader& header, Bytes message = {});
+  // Sends what Fetch and Consumed have to say, unless something that was sent meanwhile took it along. After the handler.
+  void Flush();
   // Drops what is queued for want of credit of a call that is over. True when that was all there was: the other side knows nothing of the call.
   bool DropQueued(uint64_t call);
 
-  // Copies what a message has in the sender's memory, and lets the sender know. An error ends the link.
+  // Copies what a message has in the sender's memory, and lets the sender know (see Flush). An error ends the link.
   Status Fetch(Received* message);
   // Of a message that nobody wants: lets the sender know, and gives its credit back.
   void Discard(Received message);
-  // A handler has the message: its sender may send as much again.
+  // A handler has the message: its sender may send as much again (see Flush).
   void Consumed(size_t bytes);
 
   // Ends the link, once. What is announced is freed after the other side can see that the connection is closed.
@@ -59,7 +61,7 @@ class LaneLink : public EventHandler {
   LaneLink(LaneCore* core, Fd fd, std::shared_ptr<PeerCounters> counters);
   ~LaneLink() override;
 
-  // Begins to read; `self` is this.
+  // Begins to read; `self` is this. An error when the link is over already.
   Status Arm(RefPtr<LaneLink> self);
   // Before calls are sent.
   void SetTerms(const LinkTerms& terms);
@@ -80,6 +82,7 @@ class LaneLink : public EventHandler {
   void Run(Later later);
   // Whether a frame may go now.
   bool Admits(const OutFrame& frame) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool SendFrame(const FrameHeader& header, Bytes message, bool at_once);
   void Queue(OutFrame frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The caller has set writing_ to kThread.
   void Write();
@@ -95,7 +98,9 @@ class LaneLink : public EventHandler {
   const Fd write_fd_;  // the same socket
   const std::shared_ptr<PeerCounters> counters_;
   const MemoryProbe probe_;
-  uint64_t id_ = 0;  // in the event loop
+  std::atomic<uint64_t> id_{0};  // in the event loop
+  // Of the thread that reads. One does so at a time anyway; but that the next one sees what the last one did is only promised by a lock.
+  Mutex reading_mu_;
   FrameParser parser_;
   LinkTerms terms_;  // constant once calls are sent
   std::atomic<bool> over_flag_{false};

@@ -88,7 +88,7 @@ void LaneOutgoingCall::TellGivenUp() {
 }
 
 void LaneOutgoingCall::End(Status why) {
-  std::deque<Arrival> dropped;
+  std::list<Arrival> dropped;
   bool deliver = false;
   {
     MutexLock lock(&mu_);
@@ -130,7 +130,7 @@ void LaneOutgoingCall::Deliver() {
       MutexLock lock(&mu_);
       if (inbox_.empty()) {
         delivering_ = false;
-        return;
+        break;
       }
       arrival = std::move(inbox_.front());
       inbox_.pop_front();
@@ -141,20 +141,21 @@ void LaneOutgoingCall::Deliver() {
     if (!arrival.last) {
       if (!status.ok()) {
         End(std::move(status));
-        continue;
+      } else if (on_message_ != nullptr) {
+        on_message_(arrival.message.Take());
       }
-      if (on_message_ != nullptr) on_message_(arrival.message.Take());
       link_->Consumed(size);
       continue;
     }
     if (status.ok()) {
       Finish(arrival.message.Take());
-      link_->Consumed(size);
     } else {
       Finish(std::move(status));
     }
-    return;
+    link_->Consumed(size);
+    break;
   }
+  link_->Flush();
 }
 
 void LaneOutgoingCall::Finish(StatusOr<Bytes> result) {

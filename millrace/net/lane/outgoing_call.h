@@ -1,7 +1,7 @@
 // A call over a lane, at its caller.
 #pragma once
 
-#include <deque>
+#include <list>
 #include <memory>
 #include <string>
 
@@ -62,7 +62,7 @@ class LaneOutgoingCall final : public OutgoingCall {
   Mutex mu_;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;       // the last arrival is or was in the inbox
   bool delivering_ ABSL_GUARDED_BY(mu_) = false;  // a thread is at the inbox, or on its way
-  std::deque<Arrival> inbox_ ABSL_GUARDED_BY(mu_);
+  std::list<Arrival> inbox_ ABSL_GUARDED_BY(mu_);
   bool has_deadline_ ABSL_GUARDED_BY(mu_) = false;
   LaneDeadlines::Id deadline_ ABSL_GUARDED_BY(mu_);
 };

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <map>
 
 #include "millrace/base/mutex.h"

@@ -49,13 +49,17 @@ ServedCall::ServedCall(RefPtr<ServerLink> link, const FrameHeader& header)
 
 void ServedCall::Serve(Received request) {
   const size_t size = request.size;
-  if (const Status fetched = link_->Fetch(&request); !fetched.ok()) return Reply(fetched);
+  if (const Status fetched = link_->Fetch(&request); !fetched.ok()) {
+    link_->Consumed(size);
+    return Reply(fetched);
+  }
   request_ = request.Take();
   LaneEndpoint* const endpoint = link_->endpoint().get();
   if (!endpoint->BeginHandler()) return Reply(Unavailable("the server is stopping"));
   // Ahead of the handler: it may keep the request, and others wait for the credit.
   link_->Consumed(size);
   endpoint->service()->OnCall(method_, std::make_shared<LaneIncomingCall>(ShareRef(this)));
+  link_->Flush();
   endpoint->EndHandler();
 }
 
@@ -107,14 +111,14 @@ void ServedCall::Deliver() {
     const size_t size = message.size;
     if (const Status fetched = link_->Fetch(&message); !fetched.ok()) {
       Cancel(fetched);
-      continue;
+    } else if (allowed) {
+      handler(message.Take());
     }
-    if (!allowed) continue;
-    handler(message.Take());
     link_->Consumed(size);
   }
   // It may hold the call; not under the lock.
   handler = nullptr;
+  link_->Flush();
   if (allowed) endpoint->EndHandler();
 }
 
@@ -132,7 +136,7 @@ void ServedCall::Send(Bytes message) {
 }
 
 void ServedCall::Reply(StatusOr<Bytes> answer) {
-  std::deque<Received> dropped;
+  std::list<Received> dropped;
   absl::AnyInvocable<void(Bytes)> handler;
   {
     MutexLock lock(&mu_);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
+#include <list>
 #include <memory>
 #include <string>
 
@@ -52,7 +52,7 @@ class ServedCall final : public RefCounted {
   Mutex mu_;
   bool answered_ ABSL_GUARDED_BY(mu_) = false;
   bool delivering_ ABSL_GUARDED_BY(mu_) = false;
-  std::deque<Received> inbox_ ABSL_GUARDED_BY(mu_);
+  std::list<Received> inbox_ ABSL_GUARDED_BY(mu_);
   absl::AnyInvocable<void(Bytes)> handler_ ABSL_GUARDED_BY(mu_);  // the delivering thread's while there is one
 };
 

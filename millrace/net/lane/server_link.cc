@@ -32,7 +32,7 @@ void ServerLink::Start(RefPtr<LaneEndpoint> endpoint, Fd fd, bool local) {
     core->deadlines.Remove(link->hello_deadline_);
     return endpoint->Refused(link->peer(), Unavailable("there are too many connections"));
   }
-  if (Status armed = link->Arm(link); !armed.ok()) link->End(armed);
+  if (const Status armed = link->Arm(link); !armed.ok()) link->End(armed);
 }
 
 std::string ServerLink::kind() const {
@@ -74,6 +74,7 @@ Status ServerLink::OnFrame(Frame frame, Later* later) {
     Discard(std::move(frame.message));  // it was answered meanwhile
   } else if (header.kind == FrameKind::kCancel) {
     Forget(header.call);
+    DropQueued(header.call);
     later->push_back([call = std::move(call)] { call->GiveUp(); });
   } else if (!call->streams()) {
     return InvalidArgument("a message to call ", header.call, ", which does not stream");
