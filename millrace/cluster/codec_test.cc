@@ -10,6 +10,7 @@
 #include "google/protobuf/stubs/logging.h"
 #include "gtest/gtest.h"
 #include "millrace/cluster/codec_reference_testing.h"
+#include "millrace/net/received_buffer.h"
 
 namespace millrace {
 namespace {
@@ -188,6 +189,66 @@ TEST(Codec, SharesTheMemoryOfLargeTensors) {
   EXPECT_TRUE(y.IsAligned());
   EXPECT_TRUE(y.RefCountIsOne());
   EXPECT_EQ(std::string(static_cast<const char*>(y.raw_data()), y.TotalBytes()), expected);
+}
+
+// A block as a transport receives into.
+class Block final : public net::ReceivedBuffer {
+ public:
+  explicit Block(RefPtr<Buffer> memory) : ReceivedBuffer(memory->data(), memory->size()), memory_(std::move(memory)) {}
+
+ private:
+  const RefPtr<Buffer> memory_;
+};
+
+// The same message, each of its pieces in memory that was received into, `shift` bytes behind its start.
+net::Bytes AsReceived(const net::Bytes& bytes, size_t shift = 0) {
+  net::Bytes received;
+  for (const net::Bytes::Piece& piece : bytes.pieces()) {
+    auto block = MakeRef<Block>(Allocator::Heap()->Allocate(piece.data.size() + shift));
+    char* const to = static_cast<char*>(block->data()) + shift;
+    std::copy(piece.data.begin(), piece.data.end(), to);
+    received.Append({to, piece.data.size()}, std::move(block));
+  }
+  return received;
+}
+
+bool PointsInto(const Tensor& tensor, const net::Bytes& bytes) {
+  return std::any_of(bytes.pieces().begin(), bytes.pieces().end(), [&](const net::Bytes::Piece& piece) {
+    return static_cast<const char*>(tensor.raw_data()) >= piece.data.data() && static_cast<const char*>(tensor.raw_data()) < piece.data.data() + piece.data.size();
+  });
+}
+
+TEST(Codec, MemoryThatALargeTensorWasReceivedIntoBecomesItsOwn) {
+  for (const DType dtype : PlainTypes()) {
+    const Tensor sent = Filled(dtype, Shape({3, 5000}));
+    net::Bytes bytes = AsReceived(EncodeRecvTensorAnswer({.tensor = sent}, 1).value());
+    ASSERT_GT(bytes.pieces().size(), 1);
+    Tensor tensor = DecodeRecvTensorAnswer(bytes, Allocator::Heap()).value().tensor;
+    EXPECT_EQ(PointsInto(tensor, bytes), dtype != DType::kBool) << DTypeName(dtype);
+    EXPECT_EQ(std::memcmp(tensor.raw_data(), sent.raw_data(), sent.TotalBytes()), 0);
+    bytes = {};
+    EXPECT_TRUE(tensor.RefCountIsOne());
+    EXPECT_TRUE(tensor.IsAligned());
+  }
+}
+
+TEST(Codec, OtherMemoryIsCopied) {
+  const Tensor sent = Filled(DType::kFloat, Shape({5000}));
+  const net::Bytes encoded = EncodeRecvTensorAnswer({.tensor = sent}, 1).value();
+  const auto check = [&](const net::Bytes& bytes) {
+    const Tensor tensor = DecodeRecvTensorAnswer(bytes, Allocator::Heap()).value().tensor;
+    EXPECT_EQ(std::memcmp(tensor.raw_data(), sent.raw_data(), sent.TotalBytes()), 0);
+    return !PointsInto(tensor, bytes);
+  };
+  EXPECT_FALSE(check(AsReceived(encoded)));
+  EXPECT_FALSE(check(AsReceived(encoded, 64)));
+  EXPECT_TRUE(check(encoded)) << "the sender's own";
+  EXPECT_TRUE(check(AsReceived(encoded, 4))) << "not aligned";
+  EXPECT_TRUE(check(AsReceived(encoded, 64'000))) << "a small part of a large block";
+  EXPECT_TRUE(check(AsReceived(InPieces(encoded.Flatten(), 1000)))) << "in several pieces";
+  const Tensor small = Filled(DType::kFloat, Shape({300}));
+  const net::Bytes bytes = AsReceived(EncodeRecvTensorAnswer({.tensor = small}, 1).value());
+  EXPECT_FALSE(PointsInto(DecodeRecvTensorAnswer(bytes, Allocator::Heap()).value().tensor, bytes));
 }
 
 // Claims to be larger than it is; encoding never looks inside.

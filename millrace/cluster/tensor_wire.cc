@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "millrace/net/received_buffer.h"
 #include "millrace/proto/tensor.pb.h"
 #include "millrace/tensor/tensor_proto.h"
 
@@ -12,11 +13,28 @@ namespace {
 // Smaller ones are copied: a piece of its own costs a transport more than that.
 constexpr size_t kShareFrom = 1024;
 
+// From here on the memory that a tensor was received into becomes its own.
+constexpr size_t kKeepFrom = 4096;
+
 // Fields of NamedTensorProto, TensorProto, TensorShapeProto and its Dim.
 enum : uint32_t { kName = 1, kTensor = 2 };
 enum : uint32_t { kDType = 1, kShape = 2, kVersion = 3, kContent = 4, kFirstTyped = 5, kLastTyped = 18 };
 enum : uint32_t { kDim = 2, kUnknownRank = 3 };
 enum : uint32_t { kDimSize = 1, kDimName = 2 };
+
+// The memory that the next `size` bytes were received into, when they are one piece of it that a tensor can be: aligned, and most of it.
+// Null: they are to be copied.
+RefPtr<Buffer> ReceivedMemory(net::BytesReader at, size_t size, size_t* offset) {
+  net::Bytes bytes;
+  if (size < kKeepFrom || !at.ReadBytes(size, &bytes) || bytes.pieces().size() != 1) return nullptr;
+  const net::Bytes::Piece& piece = bytes.pieces()[0];
+  const auto* const buffer = dynamic_cast<const net::ReceivedBuffer*>(piece.owner.get());
+  if (buffer == nullptr || reinterpret_cast<uintptr_t>(piece.data.data()) % Buffer::kAlignment != 0) return nullptr;
+  // A small tensor does not hold on to a large block.
+  if (buffer->size() > 2 * size) return nullptr;
+  *offset = static_cast<size_t>(piece.data.data() - static_cast<const char*>(buffer->data()));
+  return ShareRef(const_cast<net::ReceivedBuffer*>(buffer));
+}
 
 // A field of `size` bytes with its tag and length; the tags here have one byte.
 size_t FieldSize(size_t size) { return 1 + VarintSize(size) + size; }
@@ -185,12 +203,19 @@ Status TensorField::Read(Allocator* allocator, RepeatLimit* repeats, Tensor* ten
     return InvalidArgument("a TensorProto of ", DTypeName(dtype_), shape.ToString(), " has ", content_size,
                            " bytes of tensor_content instead of ", size);
   }
+  size_t offset = 0;
+  // Any byte but 0 and 1 in a bool would be undefined behaviour later, so those are copied.
+  if (dtype_ != DType::kBool && size > 0) {
+    if (RefPtr<Buffer> memory = ReceivedMemory(content_->at, size, &offset)) {
+      *tensor = Tensor(dtype_, shape, std::move(memory), offset);
+      return absl::OkStatus();
+    }
+  }
   MR_RETURN_IF_ERROR(Tensor::MakeInto(dtype_, shape, allocator, tensor));
   if (size == 0) return absl::OkStatus();
   net::BytesReader at = content_->at;
   MR_CHECK(at.Read(tensor->raw_data(), size));
   if (dtype_ == DType::kBool) {
-    // Any other byte in a bool would be undefined behaviour later.
     uint8_t* bytes = tensor->raw<uint8_t>();
     std::transform(bytes, bytes + size, bytes, [](uint8_t b) { return b != 0; });
   }

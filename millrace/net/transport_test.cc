@@ -10,6 +10,7 @@
 #include "millrace/base/thread_pool.h"
 #include "millrace/net/grpc/grpc_transport.h"
 #include "millrace/net/inproc/inproc_transport.h"
+#include "millrace/net/lane/lane_transport.h"
 #include "millrace/net/sim/sim_network.h"
 #include "millrace/net/transport_testing.h"
 
@@ -34,6 +35,8 @@ class World {
     return true;
   }
   virtual bool has_threads() const { return true; }
+  // Calls that every step makes are to take their own way from now on.
+  virtual void Prepare(Channel& channel) {}
 };
 
 class GrpcWorld : public World {
@@ -59,6 +62,18 @@ class SimWorld : public World {
   int hosts_ = 0;
 };
 
+template <LaneKind kKind>
+class LaneWorld : public World {
+  std::unique_ptr<Transport> NewTransport() override { return NewLaneTransport(NewGrpcTransport(), {.kind = kKind}); }
+  void Prepare(Channel& channel) override {
+    ASSERT_TRUE(WaitUntil([&] {
+      Answer answer;
+      if (!channel.streams()) channel.Call("/test.Service/None", {}, {.every_step = true}, answer.Done());
+      return channel.streams();
+    }));
+  }
+};
+
 using WorldMaker = std::unique_ptr<World> (*)();
 struct Kind {
   const char* name;
@@ -77,10 +92,12 @@ class TransportTest : public ::testing::TestWithParam<Kind> {
     EXPECT_TRUE(listener.ok()) << listener.status();
     address_ = absl::StrCat("localhost:", (*listener)->port());
     channel_ = client_->Connect(address_);
+    world_->Prepare(*channel_);
     return std::move(listener).value();
   }
   Answer Start(const std::string& method, Bytes request = {}, CallOptions options = {}) {
     Answer answer;
+    options.every_step = true;
     call_ = channel_->Call(TestService::FullName(method), std::move(request), options, answer.Done());
     return answer;
   }
@@ -298,7 +315,7 @@ TEST_P(TransportTest, TheEndOfATransportEndsItsCalls) {
 
 TEST_P(TransportTest, AHandlerMayCallItsOwnServer) {
   service_.On("Echo", Echo).On("Forward", [&](std::shared_ptr<IncomingCall> call) {
-    server_->Connect(address_)->Call(TestService::FullName("Echo"), std::move(call->request()), {},
+    server_->Connect(address_)->Call(TestService::FullName("Echo"), std::move(call->request()), {.every_step = true},
                                      [call](StatusOr<Bytes> answer) { call->Reply(std::move(answer)); });
   });
   auto listener = Listen();
@@ -322,7 +339,7 @@ TEST_P(TransportTest, TenThousandCallsFromSeveralThreadsAreAllAnswered) {
         std::vector<Answer> answers;
         for (int i = 0; i < kCalls; ++i) {
           Answer answer;
-          channel->Call(TestService::FullName("Echo"), Bytes::Of(absl::StrCat(t, ":", i)), {}, answer.Done());
+          channel->Call(TestService::FullName("Echo"), Bytes::Of(absl::StrCat(t, ":", i)), {.every_step = true}, answer.Done());
           answers.push_back(answer);
           // A few in flight at a time.
           if (i % 20 == 19) answers[i - 10].notification().Wait();
@@ -354,7 +371,7 @@ TEST_P(TransportTest, StopRacesWithCallsAndAnswers) {
       ASSERT_TRUE(threads.Start([&, channel = channel_] {
         for (int i = 0; !stop && i < 200; ++i) {
           ++open;
-          channel->Call(TestService::FullName(i % 3 == 0 ? "Cancellable" : "Echo"), Bytes::Of("x"), {}, [&](auto) { --open; });
+          channel->Call(TestService::FullName(i % 3 == 0 ? "Cancellable" : "Echo"), Bytes::Of("x"), {.every_step = true}, [&](auto) { --open; });
         }
         --calling;
       }));
@@ -393,10 +410,229 @@ TEST_P(TransportTest, ManyCallsToAServerThatIsGoneAllFail) {
   EXPECT_EQ(CallStatus("Echo").code(), absl::StatusCode::kUnavailable);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TransportTest,
-                         ::testing::Values(Kind{"grpc", Make<GrpcWorld>}, Kind{"inproc", Make<InprocWorld>}, Kind{"inline", Make<InlineWorld>},
-                                           Kind{"sim", Make<SimWorld>}),
-                         [](const auto& info) { return std::string(info.param.name); });
+// What arrives in a stream, from any thread.
+class Arrivals {
+ public:
+  void Add(std::string text) {
+    MutexLock lock(&mu_);
+    texts_.push_back(std::move(text));
+  }
+  std::vector<std::string> all() const {
+    MutexLock lock(&mu_);
+    return texts_;
+  }
+  size_t size() const { return all().size(); }
+
+ private:
+  mutable Mutex mu_;
+  std::vector<std::string> texts_ ABSL_GUARDED_BY(mu_);
+};
+
+// Small ones between those that a transport treats as large.
+std::string NumberedText(int i) { return absl::StrCat(i, ":") + std::string(i % 5 == 3 ? 300'000 + i : i % 7, static_cast<char>('a' + i % 26)); }
+
+class StreamTest : public TransportTest {
+ protected:
+  // False: the transport has no streams.
+  bool ListenForStreams() {
+    listener_ = Listen();
+    return channel_->streams();
+  }
+  Answer Stream(const std::string& method, Bytes request = {}, CallOptions options = {}) {
+    Answer answer;
+    call_ = channel_->Stream(TestService::FullName(method), std::move(request), options,
+                             [this](Bytes message) { arrivals_.Add(message.Flatten()); }, answer.Done());
+    return answer;
+  }
+
+  Arrivals arrivals_;  // at the client
+  std::unique_ptr<Listener> listener_;
+};
+
+TEST_P(StreamTest, MessagesGoBothWaysInOrderAndAllBeforeTheAnswer) {
+  constexpr int kMessages = 200;
+  Arrivals at_server;
+  service_.On("Chat", [&](std::shared_ptr<IncomingCall> call) {
+    EXPECT_TRUE(call->streams());
+    EXPECT_EQ(call->request().Flatten(), "begin");
+    call->Send(Bytes::Of("first"));
+    call->OnMessage([&at_server, call](Bytes message) {
+      std::string text = message.Flatten();
+      if (text == "end") return call->Reply(Bytes::Of("over"));
+      at_server.Add(text);
+      call->Send(Bytes::Of(std::move(text)));
+    });
+  });
+  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
+  std::vector<std::string> expected;
+  Answer answer;
+  std::vector<std::string> before_answer;
+  call_ = channel_->Stream(TestService::FullName("Chat"), Bytes::Of("begin"), {}, [this](Bytes message) { arrivals_.Add(message.Flatten()); },
+                           [&, done = answer.Done()](StatusOr<Bytes> result) mutable {
+                             before_answer = arrivals_.all();
+                             done(std::move(result));
+                           });
+  for (int i = 0; i < kMessages; ++i) {
+    expected.push_back(NumberedText(i));
+    call_->Send(Bytes::Of(expected.back()));
+  }
+  call_->Send(Bytes::Of("end"));
+  ASSERT_TRUE(Wait(answer).ok()) << answer.status();
+  EXPECT_EQ(answer.result()->Flatten(), "over");
+  EXPECT_TRUE(at_server.all() == expected);
+  expected.insert(expected.begin(), "first");
+  EXPECT_TRUE(before_answer == expected) << before_answer.size();
+}
+
+TEST_P(StreamTest, MessagesAreHandledOneAtATime) {
+  std::atomic<int> at_once{0};
+  std::atomic<int> most{0};
+  const auto handle = [&](Bytes) {
+    most = std::max(most.load(), ++at_once);
+    for (int i = 0; i < 20'000; ++i) static_cast<void>(at_once.load());
+    --at_once;
+  };
+  std::atomic<int> count{0};
+  service_.On("Take", [&](std::shared_ptr<IncomingCall> call) {
+    call->OnMessage([&, call](Bytes message) {
+      handle(message);
+      if (++count == 100) call->Reply(Bytes());
+    });
+  });
+  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
+  auto answer = Stream("Take");
+  for (int i = 0; i < 100; ++i) call_->Send(Bytes::Of(NumberedText(i)));
+  EXPECT_TRUE(Wait(answer).ok()) << answer.status();
+  EXPECT_EQ(most, 1);
+}
+
+TEST_P(StreamTest, MessagesWaitForTheirHandler) {
+  HeldCalls held;
+  service_.On("Hold", held.Handler());
+  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
+  auto answer = Stream("Hold");
+  std::vector<std::string> expected;
+  for (int i = 0; i < 10; ++i) {
+    expected.push_back(NumberedText(i));
+    call_->Send(Bytes::Of(expected.back()));
+  }
+  ASSERT_TRUE(WaitUntil([&] { return held.size() == 1; }));
+  auto call = held.Take();
+  Arrivals at_server;
+  call->OnMessage([&](Bytes message) { at_server.Add(message.Flatten()); });
+  EXPECT_TRUE(WaitUntil([&] { return at_server.size() == expected.size(); }));
+  EXPECT_TRUE(at_server.all() == expected);
+  call->Reply(Bytes::Of("x"));
+  EXPECT_TRUE(Wait(answer).ok()) << answer.status();
+}
+
+TEST_P(StreamTest, MessagesAfterTheEndAreDropped) {
+  HeldCalls held;
+  service_.On("Hold", held.Handler()).On("Echo", Echo);
+  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
+  auto answer = Stream("Hold");
+  ASSERT_TRUE(WaitUntil([&] { return held.size() == 1; }));
+  auto call = held.Take();
+  Arrivals at_server;
+  call->OnMessage([&](Bytes message) { at_server.Add(message.Flatten()); });
+  call->Reply(Bytes::Of("over"));
+  call->Send(Bytes::Of("late"));
+  EXPECT_TRUE(Wait(answer).ok()) << answer.status();
+  call_->Send(Bytes::Of("late"));
+  call_->Send(Bytes::Of(std::string(1'000'000, 'x')));
+  call_->Cancel();
+  EXPECT_TRUE(CallStatus("Echo").ok());
+  EXPECT_EQ(at_server.size(), 0);
+  EXPECT_EQ(arrivals_.size(), 0);
+  EXPECT_EQ(answer.count(), 1);
+}
+
+TEST_P(StreamTest, CancellingAStreamEndsItAndReachesTheServer) {
+  HeldCalls held;
+  service_.On("Hold", held.Handler());
+  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
+  auto answer = Stream("Hold");
+  call_->Send(Bytes::Of("one"));
+  ASSERT_TRUE(WaitUntil([&] { return held.size() == 1; }));
+  auto call = held.Take();
+  call->Send(Bytes::Of("two"));
+  ASSERT_TRUE(WaitUntil([&] { return arrivals_.size() == 1; }));
+  call_->Cancel();
+  EXPECT_EQ(Wait(answer).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(WaitUntil([&] { return call->cancellation()->IsCancelled(); }));
+  call->Send(Bytes::Of("three"));
+  call->Reply(Bytes());
+  EXPECT_EQ(answer.count(), 1);
+  EXPECT_EQ(arrivals_.size(), 1);
+}
+
+TEST_P(StreamTest, AStreamEndsWithItsTimeout) {
+  HeldCalls held;
+  service_.On("Hold", held.Handler());
+  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
+  auto answer = Stream("Hold", {}, {.timeout = absl::Milliseconds(200)});
+  ASSERT_TRUE(WaitUntil([&] { return held.size() == 1; }));
+  auto call = held.Take();
+  EXPECT_EQ(Wait(answer).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(WaitUntil([&] { return call->cancellation()->IsCancelled(); }));
+  call->Reply(Bytes());
+}
+
+TEST_P(StreamTest, AServerWhoseClientIsGoneIsTold) {
+  HeldCalls held;
+  service_.On("Hold", held.Handler());
+  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
+  auto answer = Stream("Hold");
+  ASSERT_TRUE(WaitUntil([&] { return held.size() == 1; }));
+  auto call = held.Take();
+  call_.reset();
+  channel_.reset();
+  client_.reset();
+  ASSERT_TRUE(answer.here());
+  EXPECT_EQ(answer.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(WaitUntil([&] { return call->cancellation()->IsCancelled(); }));
+  call->Send(Bytes::Of("x"));
+  call->Reply(Bytes());
+}
+
+TEST_P(StreamTest, StopCancelsStreamsAndTheirAnswersArriveBehindTheirMessages) {
+  HeldCalls held;
+  service_.On("Hold", held.Handler());
+  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
+  auto answer = Stream("Hold");
+  ASSERT_TRUE(WaitUntil([&] { return held.size() == 1; }));
+  auto call = held.Take();
+  CancellationManager* const cancellation = call->cancellation();
+  ASSERT_TRUE(cancellation->Register(cancellation->NewToken(), [call] {
+    for (int i = 0; i < 10; ++i) call->Send(Bytes::Of(NumberedText(i)));
+    call->Reply(Bytes::Of("stopped"));
+  }));
+  call.reset();
+  listener_->Stop();
+  ASSERT_TRUE(Wait(answer).ok()) << answer.status();
+  EXPECT_EQ(answer.result()->Flatten(), "stopped");
+  EXPECT_EQ(arrivals_.size(), 10);
+}
+
+TEST_P(StreamTest, AStreamMayBeAnsweredWithAnError) {
+  service_.On("Fail", [](std::shared_ptr<IncomingCall> call) {
+    call->Send(Bytes::Of("so far"));
+    call->Reply(InvalidArgument("no further"));
+  });
+  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
+  auto answer = Stream("Fail");
+  EXPECT_EQ(Wait(answer).status(), InvalidArgument("no further"));
+  EXPECT_EQ(arrivals_.size(), 1);
+}
+
+const Kind kKinds[] = {{"grpc", Make<GrpcWorld>},
+                       {"inproc", Make<InprocWorld>},
+                       {"inline", Make<InlineWorld>},
+                       {"sim", Make<SimWorld>},
+                       {"lane_shm", Make<LaneWorld<LaneKind::kShm>>},
+                       {"lane_tcp", Make<LaneWorld<LaneKind::kTcp>>}};
+INSTANTIATE_TEST_SUITE_P(All, TransportTest, ::testing::ValuesIn(kKinds), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, StreamTest, ::testing::ValuesIn(kKinds), [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace millrace::net

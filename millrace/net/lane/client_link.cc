@@ -1,0 +1,245 @@
+#include "millrace/net/lane/client_link.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "millrace/net/address.h"
+#include "millrace/net/lane/hello.h"
+#include "millrace/net/lane/sockets.h"
+
+namespace millrace::net {
+
+ClientLink::ClientLink(LaneCore* core, Fd fd, std::shared_ptr<PeerCounters> counters, const std::string& address)
+    : LaneLink(core, std::move(fd), std::move(counters)), address_(address) {}
+
+// ---- The handshake
+
+StatusOr<RefPtr<ClientLink>> ClientLink::Dial(LaneCore* core, const std::string& address, const LaneOffer& offer, absl::Time deadline,
+                                              std::shared_ptr<PeerCounters> counters, std::function<void(const Status&)> on_over) {
+  if (offer.version() != kLaneVersion) {
+    return FailedPrecondition("it speaks version ", offer.version(), " of the step lane, this task version ", kLaneVersion);
+  }
+  MR_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
+  const LaneKind wanted = core->options.kind;
+  std::string why;
+  Fd fd;
+  bool local = false;
+  if (wanted == LaneKind::kTcp) {
+    why = "this task was told to use TCP";
+  } else if (offer.unix_socket().empty()) {
+    why = "it offers no Unix socket";
+  } else if (offer.host() != HostIdentity()) {
+    why = "it is on another host or in another container";
+  } else if (StatusOr<Fd> connected = ConnectUnix(offer.unix_socket()); !connected.ok()) {
+    why = std::string(connected.status().message());
+  } else if (StatusOr<pid_t> process = PeerProcess(connected->get()); !process.ok()) {
+    why = std::string(process.status().message());
+  } else {
+    fd = std::move(*connected);
+    local = true;
+  }
+  if (!fd.ok()) {
+    if (core->options.secured) return FailedPrecondition(why, ", and a lane over TCP would not be encrypted");
+    if (offer.tcp_port() == 0) return FailedPrecondition(why, ", and it offers no TCP port");
+    StatusOr<Fd> connected = ConnectTcp(host_port.host, static_cast<int>(offer.tcp_port()), deadline, core->closing.get());
+    if (!connected.ok()) return WithPrefix(absl::StrCat(why, ", and over TCP: "), connected.status());
+    fd = std::move(*connected);
+  }
+  auto link = MakeRef<ClientLink>(core, std::move(fd), std::move(counters), address);
+  link->kind_ = local ? "shm" : "tcp";
+  link->why_not_better_ = why;
+  MR_RETURN_IF_ERROR(link->ShakeHands(offer, local, deadline));
+  link->on_over_ = std::move(on_over);
+  if (Status armed = link->Arm(link); !armed.ok()) {
+    link->on_over_ = nullptr;
+    link->End(armed);
+    return armed;
+  }
+  return link;
+}
+
+Status ClientLink::ShakeHands(const LaneOffer& offer, bool local, absl::Time deadline) {
+  methods_.assign(offer.methods().begin(), offer.methods().end());
+  for (const std::string& method : methods_) method_index_.emplace(method, static_cast<int>(method_index_.size()));
+  HelloBody hello;
+  if (offer.secret().size() != hello.secret.size()) return InvalidArgument("an offer without a secret");
+  std::memcpy(hello.secret.data(), offer.secret().data(), hello.secret.size());
+  const LaneOptions& options = core()->options;
+  hello.reads_memory = local && options.read_memory;
+  hello.window = options.window;
+  hello.probe = probe();
+  hello.probe_address = reinterpret_cast<uintptr_t>(probe().data());
+  MR_RETURN_IF_ERROR(WriteAll(MakeFrame({.kind = FrameKind::kHello}, BodyBytes(hello), 0, 0).head, deadline));
+  MR_ASSIGN_OR_RETURN(Frame answer, ReadFrame(deadline));
+  if (answer.header.kind == FrameKind::kError) return absl::PermissionDeniedError(answer.message.Take().Flatten());
+  if (answer.header.kind == FrameKind::kBye) return Cancelled("the server is stopping");
+  MR_ASSIGN_OR_RETURN(const WelcomeBody welcome, ParseWelcome(std::move(answer)));
+
+  LinkTerms terms{.peer_window = static_cast<size_t>(welcome.window), .peer_reads_memory = welcome.reads_memory != 0};
+  if (local) {
+    Status can_read = absl::PermissionDeniedError("reading memory is switched off");
+    if (options.read_memory) {
+      MR_ASSIGN_OR_RETURN(const pid_t process, PeerProcess(fd()));
+      can_read = CheckProbe(process, welcome.probe_address, welcome.probe);
+      if (can_read.ok()) terms.process = process;
+    }
+    if (!can_read.ok()) {
+      why_not_better_ = absl::StrCat("large messages go through the Unix socket: ", can_read.message());
+    } else if (!terms.peer_reads_memory) {
+      why_not_better_ = "large messages to it go through the Unix socket: it cannot read this task's memory";
+    }
+  }
+  SetTerms(terms);
+  return WriteAll(MakeFrame({.kind = FrameKind::kReady, .argument = terms.process != 0}, {}, 0, 0).head, deadline);
+}
+
+Status ClientLink::WriteAll(absl::string_view bytes, absl::Time deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0) {
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    } else if (errno == EAGAIN) {
+      MR_RETURN_IF_ERROR(WaitFor(fd(), POLLOUT, deadline, core()->closing.get()));
+    } else if (errno != EINTR) {
+      return Unavailable("the connection broke in the handshake: ", std::strerror(errno));
+    }
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<Frame> ClientLink::ReadFrame(absl::Time deadline) {
+  std::vector<Frame> frames;
+  while (frames.empty()) {
+    MR_RETURN_IF_ERROR(WaitFor(fd(), POLLIN, deadline, core()->closing.get()));
+    msghdr message{};
+    const absl::Span<const iovec> room = parser()->Room();
+    message.msg_iov = const_cast<iovec*>(room.data());
+    message.msg_iovlen = room.size();
+    const ssize_t got = recvmsg(fd(), &message, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (got <= 0) return Unavailable("the connection broke in the handshake: ", got == 0 ? "it was closed" : std::strerror(errno));
+    MR_RETURN_IF_ERROR(parser()->Parse(static_cast<size_t>(got), &frames));
+  }
+  if (frames.size() > 1) return InvalidArgument("more than one frame in answer to a greeting");
+  return std::move(frames[0]);
+}
+
+// ---- Calls
+
+int ClientLink::MethodIndex(const std::string& method) const {
+  const auto it = method_index_.find(method);
+  return it == method_index_.end() ? -1 : it->second;
+}
+
+RefPtr<LaneOutgoingCall> ClientLink::Call(int method, Bytes& request, const CallOptions& options, std::shared_ptr<Channel> channel,
+                                          bool streams, Channel::OnMessage& on_message, Channel::Done& done) {
+  RefPtr<LaneOutgoingCall> call;
+  uint64_t id;
+  {
+    MutexLock lock(&calls_mu_);
+    if (closed_) return nullptr;
+    id = next_call_++;
+    call = MakeRef<LaneOutgoingCall>(ShareRef(this), std::move(channel), methods_[method], options.timeout, std::move(on_message), std::move(done));
+    call->set_id(id);
+    if (!core()->calls.Add(call.get())) {
+      // The transport's end has begun: nothing waits for this call, so it is not in the table either.
+      id = 0;
+    } else {
+      calls_.emplace(id, call);
+    }
+  }
+  if (id == 0) {
+    call->Refuse();
+    return call;
+  }
+  counters()->calls.fetch_add(1, std::memory_order_relaxed);
+  call->Start(method, streams, std::move(request));
+  return call;
+}
+
+bool ClientLink::takes_calls() const {
+  MutexLock lock(&calls_mu_);
+  return !closed_;
+}
+
+bool ClientLink::Forget(uint64_t call) {
+  RefPtr<LaneOutgoingCall> forgotten;  // without the lock
+  MutexLock lock(&calls_mu_);
+  const auto it = calls_.find(call);
+  if (it == calls_.end()) return false;
+  forgotten = std::move(it->second);
+  calls_.erase(it);
+  return true;
+}
+
+Status ClientLink::OnFrame(Frame frame, Later* later) {
+  const FrameHeader& header = frame.header;
+  if (header.kind == FrameKind::kBye) {
+    later->push_back([self = ShareRef(this)] {
+      self->FailCalls(Unavailable("the server is stopping"));
+      self->EndWhenRead();
+    });
+    return absl::OkStatus();
+  }
+  const bool last = header.kind == FrameKind::kAnswer || header.kind == FrameKind::kError;
+  if (!last && header.kind != FrameKind::kMessage) {
+    return InvalidArgument("a frame of kind ", static_cast<int>(header.kind), ", which nobody sends to a caller");
+  }
+  RefPtr<LaneOutgoingCall> call;
+  {
+    MutexLock lock(&calls_mu_);
+    if (header.call == 0 || header.call >= next_call_) return InvalidArgument("an answer to call ", header.call, ", which was never made");
+    if (const auto it = calls_.find(header.call); it != calls_.end()) {
+      call = it->second;
+      if (last) calls_.erase(it);
+    }
+  }
+  if (!call) {
+    Discard(std::move(frame.message));  // it was given up
+    return absl::OkStatus();
+  }
+  if (last) DropQueued(header.call);  // nobody waits for the rest of a stream
+  bool deliver;
+  if (header.kind == FrameKind::kMessage) {
+    deliver = call->PutMessage(std::move(frame.message));
+  } else if (header.kind == FrameKind::kAnswer) {
+    deliver = call->PutAnswer(std::move(frame.message));
+  } else {
+    const uint64_t code = header.argument;
+    const size_t size = frame.message.size;
+    if (frame.message.announcement != 0) return InvalidArgument("an error whose text is to be read out of memory");
+    const std::string text = frame.message.Take().Flatten();
+    Consumed(size);
+    Flush();
+    Status status = code >= 1 && code <= 16 ? Status(static_cast<absl::StatusCode>(code), text)
+                                            : absl::UnknownError(absl::StrCat(text, " (status code ", code, ")"));
+    deliver = call->PutError(std::move(status));
+  }
+  if (deliver) later->push_back([call = std::move(call)] { call->Deliver(); });
+  return absl::OkStatus();
+}
+
+void ClientLink::FailCalls(const Status& why) {
+  absl::flat_hash_map<uint64_t, RefPtr<LaneOutgoingCall>> calls;
+  {
+    MutexLock lock(&calls_mu_);
+    closed_ = true;
+    calls.swap(calls_);
+  }
+  for (const auto& [id, call] : calls) {
+    DropQueued(id);
+    call->End(Unavailable(address_, ": the step lane to it ended: ", why.message()));
+  }
+}
+
+void ClientLink::OnOver(const Status& why) {
+  FailCalls(why);
+  if (on_over_ != nullptr) std::exchange(on_over_, nullptr)(why);
+}
+
+}  // namespace millrace::net

@@ -1,0 +1,184 @@
+#include "millrace/net/lane/endpoint.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "millrace/base/log.h"
+#include "millrace/net/lane/served_call.h"
+#include "millrace/net/lane/server_link.h"
+
+namespace millrace::net {
+namespace {
+
+constexpr absl::Duration kSecretLives = absl::Seconds(30);
+constexpr size_t kMostSecrets = 4096;
+constexpr size_t kMostLinks = 4096;
+// How long callers may take to read the last answers and hang up by themselves.
+constexpr absl::Duration kGrace = absl::Milliseconds(300);
+
+std::string RandomBytes(size_t size) {
+  std::string bytes(size, '\0');
+  size_t at = 0;
+  while (at < size) {
+    const ssize_t got = getrandom(bytes.data() + at, size - at, 0);
+    if (got > 0) at += static_cast<size_t>(got);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+RefPtr<LaneEndpoint> LaneEndpoint::Open(LaneCore* core, const HostPort& address, Service* service) {
+  auto endpoint = AdoptRef(new LaneEndpoint(core, service));
+  const LaneOptions& options = core->options;
+  if (options.kind == LaneKind::kGrpc) return endpoint;
+  if (options.kind != LaneKind::kTcp) {
+    const std::string name = absl::StrCat("millrace-lane-", absl::BytesToHexString(RandomBytes(16)));
+    if (StatusOr<Fd> socket = ListenUnix(name); !socket.ok()) {
+      MR_LOG(Warning, "step lanes within this host will use TCP: ", socket.status().message());
+    } else {
+      if (options.read_memory) AllowMemoryReads();
+      endpoint->unix_name_ = name;
+      endpoint->Listen(*std::move(socket), /*local=*/true);
+    }
+  }
+  if (!options.secured) {
+    if (StatusOr<TcpListeners> sockets = ListenTcp(address); !sockets.ok()) {
+      MR_LOG(Warning, "there will be no step lanes over TCP: ", sockets.status().message());
+    } else {
+      endpoint->tcp_port_ = sockets->port;
+      for (Fd& socket : sockets->sockets) endpoint->Listen(std::move(socket), /*local=*/false);
+    }
+  }
+  return endpoint;
+}
+
+LaneEndpoint::~LaneEndpoint() = default;
+
+void LaneEndpoint::Listen(Fd socket, bool local) {
+  auto handler = MakeRef<LaneAcceptor>(ShareRef(this), core_->loop.get(), std::move(socket), local);
+  if (Status started = handler->Start(); !started.ok()) MR_LOG(Warning, "no step lanes: ", started.message());
+  MutexLock lock(&mu_);
+  accepting_.push_back(std::move(handler));
+}
+
+LaneOffer LaneEndpoint::MakeOffer(const std::string& peer) {
+  LaneOffer offer;
+  offer.set_version(kLaneVersion);
+  offer.set_host(HostIdentity());
+  offer.set_unix_socket(unix_name_);
+  offer.set_tcp_port(static_cast<uint32_t>(tcp_port_));
+  for (const std::string& method : service_->methods()) offer.add_methods(method);
+  std::string secret = RandomBytes(sizeof(LaneSecret));
+  offer.set_secret(secret);
+  const absl::Time now = core_->options.clock->Now();
+  MutexLock lock(&mu_);
+  if (secrets_.size() >= kMostSecrets) {
+    absl::erase_if(secrets_, [now](const auto& entry) { return entry.second.expires <= now; });
+    if (secrets_.size() >= kMostSecrets) secrets_.erase(secrets_.begin());
+  }
+  secrets_.emplace(std::move(secret), Secret{peer, now + kSecretLives});
+  return offer;
+}
+
+StatusOr<std::string> LaneEndpoint::UseSecret(const LaneSecret& secret) {
+  MutexLock lock(&mu_);
+  const auto it = secrets_.find(std::string(secret.data(), secret.size()));
+  if (it == secrets_.end()) return absl::PermissionDeniedError("the secret of the step lane is wrong, or was used before");
+  Secret found = std::move(it->second);
+  secrets_.erase(it);
+  if (found.expires <= core_->options.clock->Now()) return absl::PermissionDeniedError("the secret of the step lane is too old");
+  return std::move(found.peer);
+}
+
+void LaneEndpoint::Refused(const std::string& peer, const Status& why) {
+  {
+    MutexLock lock(&mu_);
+    if (stopping_) return;
+  }
+  const uint64_t count = core_->refused.fetch_add(1) + 1;
+  if (count > 10 && (count & (count - 1)) != 0) return;  // whoever knocks for ever does not fill the log
+  MR_LOG(Warning, "refused a connection to the step lane from ", peer, ": ", why.message(), " (", count, " so far)");
+}
+
+bool LaneEndpoint::AddLink(ServerLink* link) {
+  MutexLock lock(&mu_);
+  if (stopping_ || links_.size() >= kMostLinks) return false;
+  links_.insert(link);
+  return true;
+}
+
+void LaneEndpoint::RemoveLink(ServerLink* link) {
+  MutexLock lock(&mu_);
+  links_.erase(link);
+  changed_.SignalAll();
+}
+
+std::vector<RefPtr<ServerLink>> LaneEndpoint::links() const {
+  std::vector<RefPtr<ServerLink>> links;
+  MutexLock lock(&mu_);
+  // Those here have not ended, so that somebody holds them.
+  for (ServerLink* link : links_) links.push_back(ShareRef(link));
+  return links;
+}
+
+bool LaneEndpoint::BeginCall(ServedCall* call) {
+  MutexLock lock(&mu_);
+  if (stopping_) return false;
+  calls_.insert(call);
+  return true;
+}
+
+void LaneEndpoint::EndCall(ServedCall* call) {
+  MutexLock lock(&mu_);
+  calls_.erase(call);
+  if (stopping_) changed_.SignalAll();
+}
+
+bool LaneEndpoint::BeginHandler() {
+  MutexLock lock(&mu_);
+  if (stopping_) return false;
+  ++handlers_;
+  return true;
+}
+
+void LaneEndpoint::EndHandler() {
+  MutexLock lock(&mu_);
+  --handlers_;
+  if (stopping_) changed_.SignalAll();
+}
+
+void LaneEndpoint::BeginStop() {
+  std::vector<RefPtr<LaneAcceptor>> accepting;
+  std::vector<RefPtr<ServedCall>> calls;
+  {
+    MutexLock lock(&mu_);
+    stopping_ = true;
+    accepting.swap(accepting_);
+    for (ServedCall* call : calls_) calls.push_back(ShareRef(call));
+  }
+  for (const auto& handler : accepting) handler->Stop();
+  for (const auto& call : calls) call->Cancel(Cancelled("the server is stopping"));
+}
+
+void LaneEndpoint::FinishStop() {
+  {
+    MutexLock lock(&mu_);
+    while (!calls_.empty() || handlers_ > 0) changed_.Wait(&mu_);
+  }
+  for (const auto& link : links()) link->SayBye();
+  {
+    const absl::Time patience = absl::Now() + kGrace;
+    MutexLock lock(&mu_);
+    while (!links_.empty() && absl::Now() < patience) changed_.WaitFor(&mu_, patience - absl::Now());
+  }
+  for (const auto& link : links()) link->End(Unavailable("the server is stopping"));
+  MutexLock lock(&mu_);
+  while (!links_.empty()) changed_.Wait(&mu_);
+}
+
+}  // namespace millrace::net

@@ -1,0 +1,204 @@
+#include "millrace/net/lane/event_loop.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "millrace/base/log.h"
+
+namespace millrace::net {
+namespace {
+
+// What epoll gives back: a socket's id and which side of it.
+constexpr uint64_t kWake = 0;
+constexpr uint64_t kStop = 1;
+// How long all threads may be in handlers before there is another.
+constexpr absl::Duration kPatience = absl::Milliseconds(2);
+// How long such a one stays, in milliseconds.
+constexpr int kSpareThreadStays = 10'000;
+uint64_t ReadData(uint64_t id) { return id << 1; }
+uint64_t WriteData(uint64_t id) { return id << 1 | 1; }
+
+void Signal(const Fd& fd) {
+  const uint64_t one = 1;
+  while (write(fd.get(), &one, sizeof(one)) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
+
+EventLoop::EventLoop(const std::string& name, int threads, int max_threads, TimerQueue* timers, Fd epoll, Fd wake, Fd stop)
+    : epoll_(std::move(epoll)),
+      wake_(std::move(wake)),
+      stop_(std::move(stop)),
+      least_threads_(threads),
+      most_threads_(max_threads),
+      timers_(timers),
+      threads_(name) {}
+
+StatusOr<std::unique_ptr<EventLoop>> EventLoop::Start(const std::string& name, int threads, int max_threads, TimerQueue* timers) {
+  Fd epoll(epoll_create1(EPOLL_CLOEXEC));
+  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  Fd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll.ok() || !wake.ok() || !stop.ok()) return ResourceExhausted("there are no file descriptors for a step lane: ", std::strerror(errno));
+  for (const auto& [fd, data] : {std::make_pair(wake.get(), kWake), std::make_pair(stop.get(), kStop)}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    // Each write to it wakes one thread, not all.
+    if (data == kWake) event.events |= EPOLLET;
+    event.data.u64 = data;
+    if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0) return Internal("epoll_ctl: ", std::strerror(errno));
+  }
+  std::unique_ptr<EventLoop> loop(new EventLoop(name, threads, max_threads, timers, std::move(epoll), std::move(wake), std::move(stop)));
+  MutexLock lock(&loop->threads_mu_);
+  while (loop->count_ < threads && loop->AddThread()) {
+  }
+  if (loop->count_ == 0) return ResourceExhausted("there are no threads for a step lane");
+  return loop;
+}
+
+EventLoop::~EventLoop() {
+  TimerQueue::Id timer;
+  {
+    MutexLock lock(&threads_mu_);
+    stopping_ = true;
+    timer = watching_ ? timer_ : 0;
+  }
+  if (timer != 0) timers_->Cancel(timer);
+  Signal(stop_);
+}
+
+bool EventLoop::AddThread() {
+  if (!threads_.Start([this] { Work(); })) return false;
+  ++count_;
+  return true;
+}
+
+void EventLoop::Watch() {
+  if (watching_ || stopping_ || count_ >= most_threads_) return;
+  watching_ = true;
+  timer_ = timers_->Schedule(kPatience, [this] { OnWatch(); });
+}
+
+void EventLoop::OnWatch() {
+  MutexLock lock(&threads_mu_);
+  if (stopping_) return;
+  watching_ = false;
+  if (waiting_.load() > 0) return;
+  if (AddThread()) Watch();
+}
+
+bool EventLoop::Wait(uint64_t* data) {
+  for (;;) {
+    waiting_.fetch_add(1);
+    epoll_event event;
+    const int count = epoll_wait(epoll_.get(), &event, 1, kSpareThreadStays);
+    const int error = errno;
+    if (waiting_.fetch_sub(1) == 1) {
+      MutexLock lock(&threads_mu_);
+      Watch();
+    }
+    if (count == 1) {
+      *data = event.data.u64;
+      return true;
+    }
+    if (count < 0 && error != EINTR) {
+      MR_LOG(Error, "epoll_wait: ", std::strerror(error));
+      return false;
+    }
+    MutexLock lock(&threads_mu_);
+    if (count_ <= least_threads_) continue;
+    --count_;
+    return false;
+  }
+}
+
+uint64_t EventLoop::Add(RefPtr<EventHandler> handler) {
+  MutexLock lock(&mu_);
+  const uint64_t id = next_id_++;
+  handlers_.emplace(id, std::move(handler));
+  return id;
+}
+
+Status EventLoop::Arm(uint64_t data, int fd, uint32_t events) {
+  epoll_event event{};
+  event.events = events | EPOLLONESHOT;
+  event.data.u64 = data;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0) return absl::OkStatus();
+  if (errno == ENOENT && epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return absl::OkStatus();
+  return Internal("epoll_ctl: ", std::strerror(errno));
+}
+
+Status EventLoop::ArmRead(uint64_t id, int fd) { return Arm(ReadData(id), fd, EPOLLIN); }
+Status EventLoop::ArmWrite(uint64_t id, int fd) { return Arm(WriteData(id), fd, EPOLLOUT); }
+
+void EventLoop::Remove(uint64_t id) {
+  RefPtr<EventHandler> removed;  // without the lock
+  MutexLock lock(&mu_);
+  const auto it = handlers_.find(id);
+  if (it == handlers_.end()) return;
+  removed = std::move(it->second);
+  handlers_.erase(it);
+}
+
+void EventLoop::Post(Closure closure) {
+  {
+    MutexLock lock(&posted_mu_);
+    posted_.push_back(std::move(closure));
+    if (woken_) return;
+    woken_ = true;
+  }
+  Signal(wake_);
+}
+
+void EventLoop::RunPosted() {
+  for (;;) {
+    Closure closure;
+    bool wake = false;
+    {
+      MutexLock lock(&posted_mu_);
+      if (posted_.empty()) return;
+      closure = std::move(posted_.front());
+      posted_.pop_front();
+      // Whoever is free takes the next, should this one run long.
+      wake = !posted_.empty() && !woken_;
+      if (wake) woken_ = true;
+    }
+    if (wake) Signal(wake_);
+    closure();
+  }
+}
+
+void EventLoop::Work() {
+  for (;;) {
+    RunPosted();
+    uint64_t data;
+    if (!Wait(&data)) return;
+    if (data == kWake) {
+      MutexLock lock(&posted_mu_);
+      woken_ = false;
+      continue;
+    }
+    if (data == kStop) {
+      RunPosted();
+      return;
+    }
+    RefPtr<EventHandler> handler;
+    {
+      MutexLock lock(&mu_);
+      const auto it = handlers_.find(data >> 1);
+      if (it != handlers_.end()) handler = it->second;
+    }
+    if (!handler) continue;
+    if (data & 1) {
+      handler->OnWritable();
+    } else {
+      handler->OnReadable();
+    }
+  }
+}
+
+}  // namespace millrace::net

@@ -1,0 +1,31 @@
+#include "millrace/net/lane/hello.h"
+
+#include <cstring>
+#include <type_traits>
+
+namespace millrace::net {
+namespace {
+
+template <typename Body>
+StatusOr<Body> ParseBody(Frame frame, FrameKind kind) {
+  static_assert(std::is_trivially_copyable_v<Body>);
+  Body body;
+  const std::string text = frame.message.announcement == 0 ? frame.message.Take().Flatten() : "";
+  if (frame.header.kind != kind || text.size() != sizeof(body)) {
+    return InvalidArgument("a frame of kind ", static_cast<int>(frame.header.kind), " and ", text.size(), " bytes where a greeting belongs");
+  }
+  std::memcpy(&body, text.data(), sizeof(body));
+  if (body.magic != kLaneMagic) return InvalidArgument("a greeting that is none of a step lane");
+  if (body.version != kLaneVersion) {
+    return InvalidArgument("a greeting of version ", body.version, " of the step lane; this is version ", kLaneVersion);
+  }
+  if (body.window == 0) return InvalidArgument("a greeting that allows nothing to be sent");
+  return body;
+}
+
+}  // namespace
+
+StatusOr<HelloBody> ParseHello(Frame frame) { return ParseBody<HelloBody>(std::move(frame), FrameKind::kHello); }
+StatusOr<WelcomeBody> ParseWelcome(Frame frame) { return ParseBody<WelcomeBody>(std::move(frame), FrameKind::kWelcome); }
+
+}  // namespace millrace::net

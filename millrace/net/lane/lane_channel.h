@@ -1,0 +1,58 @@
+// A channel with a lane beside it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "millrace/base/mutex.h"
+#include "millrace/base/thread_group.h"
+#include "millrace/net/lane/client_link.h"
+#include "millrace/net/lane/core.h"
+#include "millrace/net/transport.h"
+
+namespace millrace::net {
+
+inline constexpr char kOfferMethod[] = "/millrace.LaneService/Offer";
+
+// Thread-safe.
+class LaneChannel final : public Channel, public std::enable_shared_from_this<LaneChannel> {
+ public:
+  // `dialers` is where handshakes wait; it ends before `core`.
+  LaneChannel(LaneCore* core, ThreadGroup* dialers, std::shared_ptr<Channel> setup);
+  ~LaneChannel() override;
+
+  RefPtr<OutgoingCall> Call(const std::string& method, Bytes request, const CallOptions& options, Done done) override;
+  bool streams() const override;
+  RefPtr<OutgoingCall> Stream(const std::string& method, Bytes request, const CallOptions& options, OnMessage on_message, Done done) override;
+
+  PeerStatus status() const;
+  // The transport ends: no more handshakes.
+  void Close();
+
+ private:
+  // The lane, if there is one; otherwise sees to it that there will be.
+  RefPtr<ClientLink> Link();
+  void AskForOffer();
+  void OnOffer(StatusOr<Bytes> answer);
+  // On a thread of its own.
+  void Dial(const LaneOffer& offer);
+  void Up(RefPtr<ClientLink> link);
+  void Down(const Status& why);
+  // No lane now; the next attempt after a while.
+  void Failed(const Status& why, bool worth_a_word);
+
+  LaneCore* const core_;
+  ThreadGroup* const dialers_;
+  const std::shared_ptr<Channel> setup_;
+  const std::shared_ptr<PeerCounters> counters_ = std::make_shared<PeerCounters>();
+  mutable Mutex mu_;
+  RefPtr<ClientLink> link_ ABSL_GUARDED_BY(mu_);
+  bool dialing_ ABSL_GUARDED_BY(mu_) = false;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Time next_attempt_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  absl::Duration retry_ ABSL_GUARDED_BY(mu_);
+  std::string why_ ABSL_GUARDED_BY(mu_);     // there is no lane, or no better one
+  std::string logged_ ABSL_GUARDED_BY(mu_);  // the last reason that was
+};
+
+}  // namespace millrace::net

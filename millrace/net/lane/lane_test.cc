@@ -1,0 +1,280 @@
+// What a lane does when all is well.
+#include <dirent.h>
+
+#include <atomic>
+#include <fstream>
+
+#include "absl/strings/match.h"
+#include "millrace/net/lane/lane_channel.h"
+#include "millrace/net/lane/lane_testing.h"
+#include "millrace/net/received_buffer.h"
+
+namespace millrace::net {
+namespace {
+
+std::string Pattern(size_t size) {
+  std::string text(size, 'x');
+  for (size_t i = 0; i < size; i += 997) text[i] = static_cast<char>(i * 31);
+  return text;
+}
+
+int OpenDescriptors() {
+  int count = 0;
+  DIR* const folder = opendir("/proc/self/fd");
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+size_t AvailableMemory() {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  size_t kilobytes = 0;
+  while (file >> word && word != "MemAvailable:") {
+  }
+  file >> kilobytes;
+  return kilobytes << 10;
+}
+
+TEST(LaneKindTest, NamesAreRead) {
+  for (const char* name : {"auto", "shm", "tcp", "grpc"}) EXPECT_EQ(LaneKindName(ParseLaneKind(name).value()), name);
+  EXPECT_EQ(ParseLaneKind("ucx").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(LaneTest, CallsOfEveryStepTakeTheLaneAndOthersDoNot) {
+  StartWithLane();
+  EXPECT_EQ(Outgoing(*client_).kind, "shm");
+  EXPECT_EQ(Outgoing(*client_).why_not_better, "");
+  const uint64_t before = Outgoing(*client_).calls;
+  EXPECT_TRUE(CallOn(*channel_, "Echo").ok());
+  EXPECT_EQ(Outgoing(*client_).calls, before + 1);
+  Answer answer;
+  channel_->Call(TestService::FullName("Echo"), {}, {}, answer.Done());
+  answer.notification().Wait();
+  EXPECT_TRUE(answer.result().ok()) << answer.status();
+  EXPECT_EQ(Outgoing(*client_).calls, before + 1);
+  // The server sees it too.
+  bool found = false;
+  for (const PeerStatus& peer : server_->status().peers) found |= !peer.outgoing && peer.kind == "shm" && peer.calls == before + 1;
+  EXPECT_TRUE(found);
+}
+
+TEST_F(LaneTest, TcpIsTakenWhereItIsAskedForOrTheOnlyWay) {
+  StartWithLane({}, {.kind = LaneKind::kTcp});
+  EXPECT_EQ(Outgoing(*client_).kind, "tcp");
+  channel_.reset();
+  listener_.reset();
+  StartWithLane({.kind = LaneKind::kTcp}, {.kind = LaneKind::kShm});
+  EXPECT_EQ(Outgoing(*client_).kind, "tcp");
+  EXPECT_TRUE(absl::StrContains(Outgoing(*client_).why_not_better, "Unix socket"));
+}
+
+TEST_F(LaneTest, NoLaneLeavesTheHostWhenTheSetUpIsEncrypted) {
+  Start({.secured = true}, {.kind = LaneKind::kTcp});
+  EXPECT_TRUE(CallOn(*channel_, "Echo").ok());
+  ASSERT_TRUE(WaitUntil([&] { return absl::StrContains(Outgoing(*client_).why_not_better, "no TCP port"); }));
+  EXPECT_TRUE(CallOn(*channel_, "Echo").ok());
+  EXPECT_EQ(Outgoing(*client_).kind, "grpc");
+}
+
+TEST_F(LaneTest, APeerWithoutLanesIsUsedOverGrpcAndAskedOnce) {
+  std::atomic<int> asked{0};
+  TestService service;
+  service.On("Echo", Echo);
+  class WithOffer : public Service {
+   public:
+    WithOffer(TestService* service, std::atomic<int>* asked) : service_(service), asked_(asked), methods_(service->methods()) { methods_.push_back(kOfferMethod); }
+    const std::vector<std::string>& methods() const override { return methods_; }
+    void OnCall(int method, std::shared_ptr<IncomingCall> call) override {
+      if (method == 0) return service_->OnCall(method, std::move(call));
+      ++*asked_;
+      call->Reply(Unimplemented("no such method"));
+    }
+    TestService* service_;
+    std::atomic<int>* asked_;
+    std::vector<std::string> methods_;
+  } with_offer(&service, &asked);
+  auto plain = NewGrpcTransport();
+  auto listener = plain->Listen("localhost:0", &with_offer);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  client_ = NewLane();
+  channel_ = client_->Connect(absl::StrCat("localhost:", (*listener)->port()));
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(CallOn(*channel_, "Echo", Bytes::Of("x"))->Flatten(), "x");
+  ASSERT_TRUE(WaitUntil([&] { return Outgoing(*client_).why_not_better == "the peer has no step lanes"; }));
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(CallOn(*channel_, "Echo").ok());
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(Outgoing(*client_).kind, "grpc");
+  EXPECT_FALSE(channel_->streams());
+  Answer answer;
+  channel_->Stream(TestService::FullName("Echo"), {}, {}, [](Bytes) {}, answer.Done());
+  answer.notification().Wait();
+  EXPECT_EQ(answer.status().code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST_F(LaneTest, LargePiecesArriveInAlignedMemoryOfTheirOwn) {
+  for (const LaneKind kind : {LaneKind::kShm, LaneKind::kTcp}) {
+    StartWithLane({.kind = kind}, {.kind = kind});
+    Bytes request = Bytes::Of("head");
+    request.Append(Bytes::Of(Pattern(1'000'000)));
+    request.Append(Bytes::Of("tail"));
+    auto answer = CallOn(*channel_, "Echo", request);
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    EXPECT_TRUE(answer->Flatten() == request.Flatten());
+    ASSERT_EQ(answer->pieces().size(), 3);
+    const Bytes::Piece& piece = answer->pieces()[1];
+    const auto* buffer = dynamic_cast<const ReceivedBuffer*>(piece.owner.get());
+    ASSERT_NE(buffer, nullptr);
+    EXPECT_EQ(buffer->size(), 1'000'000);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(piece.data.data()) % 64, 0);
+    channel_.reset();
+    listener_.reset();
+  }
+}
+
+TEST_F(LaneTest, WhereMemoryCannotBeReadItGoesThroughTheSocket) {
+  const std::string text = Pattern(3'000'000);
+  for (const bool at_server : {false, true}) {
+    StartWithLane({.read_memory = at_server}, {.read_memory = !at_server});
+    EXPECT_EQ(Outgoing(*client_).kind, "shm");
+    EXPECT_TRUE(absl::StrContains(Outgoing(*client_).why_not_better, "through the Unix socket")) << Outgoing(*client_).why_not_better;
+    for (int i = 0; i < 3; ++i) {
+      auto answer = CallOn(*channel_, "Echo", Bytes::Of(text));
+      ASSERT_TRUE(answer.ok()) << answer.status();
+      EXPECT_TRUE(answer->Flatten() == text);
+    }
+    channel_.reset();
+    listener_.reset();
+  }
+}
+
+TEST_F(LaneTest, HandlersThatRunLongHoldNobodyBack) {
+  Notification go_on;
+  std::atomic<int> running{0};
+  service_.On("Long", [&](std::shared_ptr<IncomingCall> call) {
+    ++running;
+    go_on.Wait();
+    call->Reply(Bytes());
+  });
+  StartWithLane({.threads = 2});
+  std::vector<Answer> answers(20);
+  for (Answer& answer : answers) channel_->Call(TestService::FullName("Long"), {}, {.every_step = true}, answer.Done());
+  EXPECT_TRUE(WaitUntil([&] { return running == 20; })) << running;
+  EXPECT_TRUE(CallOn(*channel_, "Echo").ok());
+  go_on.Notify();
+  for (Answer& answer : answers) {
+    answer.notification().Wait();
+    EXPECT_TRUE(answer.result().ok()) << answer.status();
+  }
+}
+
+TEST_F(LaneTest, ASlowReaderHoldsItsSenderBackAndNobodyElse) {
+  Notification go_on;
+  std::atomic<int> taken{0};
+  service_.On("Slow", [&](std::shared_ptr<IncomingCall> call) {
+    call->OnMessage([&, call](Bytes message) {
+      go_on.Wait();
+      EXPECT_EQ(message.size(), 100'000);
+      if (++taken == 100) call->Reply(Bytes());
+    });
+  });
+  StartWithLane({.window = 1'000'000, .threads = 4}, {.kind = LaneKind::kTcp});
+  Answer answer;
+  auto call = channel_->Stream(TestService::FullName("Slow"), {}, {}, [](Bytes) {}, answer.Done());
+  for (int i = 0; i < 100; ++i) call->Send(Bytes::Of(Pattern(100'000)));
+  // Ten million bytes wait at the sender, and small calls pass them.
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(CallOn(*channel_, "Echo", Bytes::Of("x")).ok());
+  uint64_t received = 0;
+  for (const PeerStatus& peer : server_->status().peers) received += peer.bytes_received;
+  EXPECT_LT(received, 1'500'000);
+  EXPECT_EQ(taken, 0);
+  // A large call waits too, and may be given up.
+  Answer large;
+  auto waiting = channel_->Call(TestService::FullName("Echo"), Bytes::Of(Pattern(500'000)), {.every_step = true}, large.Done());
+  waiting->Cancel();
+  large.notification().Wait();
+  EXPECT_EQ(large.status().code(), absl::StatusCode::kCancelled);
+  go_on.Notify();
+  answer.notification().Wait();
+  EXPECT_TRUE(answer.result().ok()) << answer.status();
+  EXPECT_EQ(taken, 100);
+  // And one that is larger than all that may be under way.
+  auto echo = CallOn(*channel_, "Echo", Bytes::Of(Pattern(5'000'000)));
+  ASSERT_TRUE(echo.ok()) << echo.status();
+  EXPECT_TRUE(echo->Flatten() == Pattern(5'000'000));
+}
+
+TEST_F(LaneTest, MessagesOfMoreThanTwoGigabytesArrive) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "not under a sanitizer";
+#endif
+  const size_t size = (size_t{1} << 31) + 12'345;
+  if (AvailableMemory() < 4 * size) GTEST_SKIP() << "too little memory";
+  std::atomic<uint64_t> sum{0};
+  service_.On("Sum", [&](std::shared_ptr<IncomingCall> call) {
+    for (const Bytes::Piece& piece : call->request().pieces()) sum += piece.data.size() + piece.data.front() + piece.data.back();
+    call->Reply(Bytes());
+  });
+  for (const LaneKind kind : {LaneKind::kShm, LaneKind::kTcp}) {
+    StartWithLane({}, {.kind = kind});
+    RefPtr<Buffer> buffer = Allocator::Heap()->Allocate(size);
+    ASSERT_TRUE(buffer);
+    char* const data = static_cast<char*>(buffer->data());
+    data[0] = 1;
+    data[size - 1] = 2;
+    Bytes request;
+    request.Append({data, size}, buffer);
+    sum = 0;
+    auto answer = CallOn(*channel_, "Sum", std::move(request));
+    EXPECT_TRUE(answer.ok()) << answer.status();
+    EXPECT_EQ(sum, size + 3);
+    channel_.reset();
+    listener_.reset();
+  }
+}
+
+// Counts what is alive.
+class Counted : public RefCounted {
+ public:
+  Counted(std::atomic<int>* alive, size_t size) : text(size, 'c'), alive_(alive) { ++*alive_; }
+  const std::string text;
+
+ private:
+  ~Counted() override { --*alive_; }
+  std::atomic<int>* const alive_;
+};
+
+TEST_F(LaneTest, AHundredThousandCallsLeakNothing) {
+  StartWithLane();
+  std::atomic<int> alive{0};
+  EXPECT_TRUE(CallOn(*channel_, "Echo").ok());
+  const int descriptors = OpenDescriptors();
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr int kCalls = 5'000;
+#else
+  constexpr int kCalls = 100'000;
+#endif
+  std::atomic<int> open{0};
+  std::atomic<int> failed{0};
+  for (int i = 0; i < kCalls; ++i) {
+    const size_t size = i % 100 == 0 ? 200'000 : i % 10 == 0 ? 5'000 : 10;
+    auto owner = MakeRef<Counted>(&alive, size);
+    Bytes request;
+    request.Append(owner->text, owner);
+    ++open;
+    auto call = channel_->Call(TestService::FullName("Echo"), std::move(request), {.timeout = absl::Minutes(10), .every_step = true},
+                               [&, size](StatusOr<Bytes> answer) {
+                                 if (answer.ok() ? answer->size() != size : !absl::IsCancelled(answer.status())) ++failed;
+                                 --open;
+                               });
+    if (i % 1000 == 7) call->Cancel();
+    if (i % 50 == 49) ASSERT_TRUE(WaitUntil([&] { return open == 0; }));
+  }
+  EXPECT_TRUE(WaitUntil([&] { return open == 0; }));
+  EXPECT_EQ(failed, 0);
+  EXPECT_TRUE(WaitUntil([&] { return alive == 0; })) << alive << " requests are kept";
+  EXPECT_TRUE(WaitUntil([&] { return server_->status().received_blocks == 0 && client_->status().received_blocks == 0; }));
+  EXPECT_EQ(OpenDescriptors(), descriptors);
+}
+
+}  // namespace
+}  // namespace millrace::net

@@ -1,0 +1,399 @@
+#include "millrace/net/lane/link.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "millrace/net/lane/sockets.h"
+
+namespace millrace::net {
+namespace {
+
+// Pieces that one system call gathers.
+constexpr size_t kMostPieces = 64;
+// Until the other side has said who it is.
+constexpr FrameLimits kHandshakeLimits{.segments = 1, .small_bytes = 1024, .message = 1024};
+// After so many frames their handlers run before more is read.
+constexpr size_t kFramesAtOnce = 32;
+
+MemoryProbe RandomProbe() {
+  MemoryProbe probe;
+  size_t at = 0;
+  while (at < probe.size()) {
+    const ssize_t got = getrandom(probe.data() + at, probe.size() - at, 0);
+    if (got > 0) at += static_cast<size_t>(got);
+  }
+  return probe;
+}
+
+// Those have an order within their call; all others pass them.
+bool BelongsToCall(FrameKind kind) {
+  return kind == FrameKind::kCall || kind == FrameKind::kMessage || kind == FrameKind::kAnswer || kind == FrameKind::kError;
+}
+
+}  // namespace
+
+LaneLink::LaneLink(LaneCore* core, Fd fd, std::shared_ptr<PeerCounters> counters)
+    : core_(core),
+      fd_(std::move(fd)),
+      write_fd_(fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0)),
+      counters_(std::move(counters)),
+      probe_(RandomProbe()),
+      parser_(kHandshakeLimits, core->pool.get()) {}
+
+LaneLink::~LaneLink() = default;
+
+Status LaneLink::Arm(RefPtr<LaneLink> self) {
+  if (!write_fd_.ok()) return ResourceExhausted("there are no file descriptors left");
+  MutexLock lock(&mu_);
+  if (over_) return Cancelled("the server is stopping");
+  id_ = core_->loop->Add(std::move(self));
+  return core_->loop->ArmRead(id_, fd_.get());
+}
+
+void LaneLink::SetTerms(const LinkTerms& terms) {
+  terms_ = terms;
+  parser_.set_limits({.message = core_->options.max_message});
+  parser_.set_remote_allowed(terms.process != 0);
+}
+
+// ---- Sending
+
+bool LaneLink::Admits(const OutFrame& frame) const {
+  if (frame.payload == 0) return true;
+  const size_t window = terms_.peer_window;
+  if (frame.payload <= core_->options.small) return in_flight_ + frame.payload <= window + core_->options.reserve;
+  // The other side keeps up to an eighth of the window to itself before it tells what it has consumed, so that a message larger than
+  // the window goes when all others are done.
+  return in_flight_ + frame.payload <= window || in_flight_ <= window / 4;
+}
+
+void LaneLink::Queue(OutFrame frame) {
+  in_flight_ += frame.payload;
+  counters_->bytes_sent.fetch_add(frame.head.size() + frame.bulk.size() + frame.announced.size(), std::memory_order_relaxed);
+  if (frame.header.announcement != 0) announced_.emplace(frame.header.announcement, std::move(frame.announced));
+  queue_.push_back(std::move(frame));
+}
+
+bool LaneLink::Send(const FrameHeader& header, Bytes message) { return SendFrame(header, std::move(message), /*at_once=*/true); }
+
+void LaneLink::Flush() {
+  {
+    MutexLock lock(&mu_);
+    if (queue_.empty() || over_ || writing_ != Writing::kNo) return;
+    writing_ = Writing::kThread;
+  }
+  Write();
+}
+
+bool LaneLink::SendFrame(const FrameHeader& header, Bytes message, bool at_once) {
+  const size_t size = message.size();
+  uint64_t announcement = 0;
+  if (size >= core_->options.read_from && terms_.peer_reads_memory && header.kind != FrameKind::kError) {
+    MutexLock lock(&mu_);
+    announcement = next_announcement_++;
+  }
+  OutFrame frame = MakeFrame(header, std::move(message), core_->options.read_from, announcement);
+  if (!BelongsToCall(header.kind)) frame.payload = 0;  // nobody counts it there
+  {
+    MutexLock lock(&mu_);
+    if (over_) return false;
+    // In order within a call: a message does not pass one that waits.
+    const auto same_call = [&](const OutFrame& other) { return other.header.call == header.call; };
+    const bool behind = !waiting_.empty() &&
+                        (header.kind == FrameKind::kBye || (BelongsToCall(header.kind) && (size > core_->options.small ||
+                                                                                         std::any_of(waiting_.begin(), waiting_.end(), same_call))));
+    if (behind || !Admits(frame)) {
+      waiting_.push_back(std::move(frame));
+      return true;
+    }
+    Queue(std::move(frame));
+    if (!at_once || writing_ != Writing::kNo) return true;
+    writing_ = Writing::kThread;
+  }
+  Write();
+  return true;
+}
+
+bool LaneLink::DropQueued(uint64_t call) {
+  std::vector<OutFrame> dropped;  // destroyed without the lock
+  bool unknown = false;
+  MutexLock lock(&mu_);
+  if (waiting_.empty()) return false;
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    if (it->header.call != call) {
+      ++it;
+      continue;
+    }
+    unknown |= it->header.kind == FrameKind::kCall;
+    dropped.push_back(std::move(*it));
+    it = waiting_.erase(it);
+  }
+  return unknown;
+}
+
+void LaneLink::Advance(size_t bytes, std::vector<OutFrame>* done) {
+  written_ += bytes;
+  while (!queue_.empty()) {
+    const size_t size = queue_.front().head.size() + queue_.front().bulk.size();
+    if (written_ < size) return;
+    written_ -= size;
+    done->push_back(std::move(queue_.front()));
+    queue_.pop_front();
+  }
+}
+
+void LaneLink::Write() {
+  std::vector<OutFrame> done;
+  for (;;) {
+    iovec pieces[kMostPieces];
+    size_t count = 0;
+    size_t total = 0;
+    {
+      MutexLock lock(&mu_);
+      if (over_ || queue_.empty()) {
+        writing_ = Writing::kNo;
+        if (over_) {
+          for (OutFrame& frame : queue_) done.push_back(std::move(frame));
+          queue_.clear();
+        }
+        return;
+      }
+      size_t skip = written_;
+      const auto add = [&](absl::string_view data) {
+        const size_t skipped = std::min(skip, data.size());
+        skip -= skipped;
+        if (skipped == data.size() || count == kMostPieces) return;
+        pieces[count++] = {const_cast<char*>(data.data()) + skipped, data.size() - skipped};
+        total += data.size() - skipped;
+      };
+      for (auto it = queue_.begin(); it != queue_.end() && count < kMostPieces; ++it) {
+        add(it->head);
+        for (const Bytes::Piece& piece : it->bulk.pieces()) add(piece.data);
+      }
+    }
+    // Frames that are being written stay where they are: others only add behind them.
+    msghdr message{};
+    message.msg_iov = pieces;
+    message.msg_iovlen = count;
+    const ssize_t sent = sendmsg(write_fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const int error = errno;
+    if (sent < 0 && error == EINTR) continue;
+    if (sent < 0 && error != EAGAIN && error != EWOULDBLOCK) {
+      // Whoever reads notices, and says so to the calls: this may be the thread of one of them.
+      shutdown(fd_.get(), SHUT_RDWR);
+      MutexLock lock(&mu_);
+      writing_ = over_ ? Writing::kNo : Writing::kArmed;
+      return;
+    }
+    const size_t bytes = sent < 0 ? 0 : static_cast<size_t>(sent);
+    MutexLock lock(&mu_);
+    if (over_) continue;
+    Advance(bytes, &done);
+    if (queue_.empty()) {
+      writing_ = Writing::kNo;
+      return;
+    }
+    if (bytes < total) {
+      writing_ = Writing::kArmed;
+      if (core_->loop->ArmWrite(id_, write_fd_.get()).ok()) return;
+      shutdown(fd_.get(), SHUT_RDWR);
+      return;
+    }
+  }
+}
+
+void LaneLink::OnWritable() {
+  {
+    MutexLock lock(&mu_);
+    if (writing_ != Writing::kArmed) return;
+    writing_ = Writing::kThread;
+  }
+  Write();
+}
+
+void LaneLink::AddCredit(uint64_t bytes) {
+  {
+    MutexLock lock(&mu_);
+    in_flight_ -= std::min(in_flight_, bytes);
+    bool queued = false;
+    while (!waiting_.empty() && Admits(waiting_.front())) {
+      Queue(std::move(waiting_.front()));
+      waiting_.pop_front();
+      queued = true;
+    }
+    if (!queued || over_ || writing_ != Writing::kNo) return;
+    writing_ = Writing::kThread;
+  }
+  Write();
+}
+
+void LaneLink::OnReleased(uint64_t announcement) {
+  Bytes released;  // destroyed without the lock
+  MutexLock lock(&mu_);
+  const auto it = announced_.find(announcement);
+  if (it == announced_.end()) return;
+  released = std::move(it->second);
+  announced_.erase(it);
+}
+
+// ---- Receiving
+
+void LaneLink::OnReadable() {
+  std::vector<Frame> frames;
+  Later later;
+  Status status;
+  {
+    MutexLock lock(&reading_mu_);
+    status = ReadFrames(&frames);
+    for (Frame& frame : frames) {
+      Status handled = Handle(std::move(frame), &later);
+      if (handled.ok()) continue;
+      status = std::move(handled);
+      break;
+    }
+  }
+  if (status.ok()) status = core_->loop->ArmRead(id_, fd_.get());
+  if (!status.ok()) End(status);
+  Run(std::move(later));
+}
+
+Status LaneLink::ReadFrames(std::vector<Frame>* frames) {
+  while (frames->size() < kFramesAtOnce) {
+    const absl::Span<const iovec> room = parser_.Room();
+    msghdr message{};
+    message.msg_iov = const_cast<iovec*>(room.data());
+    message.msg_iovlen = room.size();
+    const ssize_t got = recvmsg(fd_.get(), &message, MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return absl::OkStatus();
+    if (got < 0) return Unavailable("the connection broke: ", std::strerror(errno));
+    if (got == 0) return Unavailable("the other side closed the connection or is gone");
+    counters_->bytes_received.fetch_add(static_cast<uint64_t>(got), std::memory_order_relaxed);
+    MR_RETURN_IF_ERROR(parser_.Parse(static_cast<size_t>(got), frames));
+    // Less than there was room for is all there was; a large message goes on arriving meanwhile.
+    size_t most = 0;
+    for (const iovec& part : room) most += part.iov_len;
+    if (static_cast<size_t>(got) < most && !parser_.in_bulk()) return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+Status LaneLink::Handle(Frame frame, Later* later) {
+  switch (frame.header.kind) {
+    case FrameKind::kReleased:
+      OnReleased(frame.header.argument);
+      return absl::OkStatus();
+    case FrameKind::kCredit:
+      AddCredit(frame.header.argument);
+      return absl::OkStatus();
+    default:
+      break;
+  }
+  if (frame.message.announcement != 0) {
+    MutexLock lock(&mu_);
+    ++fetches_;
+  }
+  return OnFrame(std::move(frame), later);
+}
+
+void LaneLink::Run(Later later) {
+  // Should the first run long, others take the rest.
+  for (size_t i = 1; i < later.size(); ++i) core_->loop->Post(std::move(later[i]));
+  if (!later.empty()) later[0]();
+}
+
+Status LaneLink::Fetch(Received* message) {
+  if (message->announcement == 0) return absl::OkStatus();
+  absl::InlinedVector<MemoryCopy, 4> copies;
+  size_t bytes = 0;
+  for (Received::Part& part : message->parts) {
+    if (part.address == 0) continue;
+    RefPtr<Buffer> buffer = core_->pool->Allocate(part.size);
+    if (!buffer) {
+      EndFetch(message->announcement);
+      return ResourceExhausted("there is no memory for ", part.size, " bytes of a message");
+    }
+    copies.push_back({buffer->data(), part.address, part.size});
+    bytes += part.size;
+    part.data = {static_cast<const char*>(buffer->data()), part.size};
+    part.owner = std::move(buffer);
+  }
+  Status status = ReadMemory(terms_.process, copies);
+  // The sender frees the memory after it has closed the connection, and not before.
+  if (status.ok() && (over() || PeerHungUp(fd_.get()))) status = Unavailable("the other side closed the connection or is gone");
+  if (!status.ok()) {
+    End(status);
+    return status;
+  }
+  counters_->bytes_received.fetch_add(bytes, std::memory_order_relaxed);
+  EndFetch(message->announcement);
+  message->announcement = 0;
+  return absl::OkStatus();
+}
+
+void LaneLink::EndFetch(uint64_t announcement) {
+  SendFrame({.kind = FrameKind::kReleased, .argument = announcement}, {}, /*at_once=*/false);
+  bool end = false;
+  {
+    MutexLock lock(&mu_);
+    end = --fetches_ == 0 && end_when_read_;
+  }
+  if (end) End(Cancelled("the server is stopping"));
+}
+
+void LaneLink::Discard(Received message) {
+  const size_t size = message.size;
+  if (message.announcement != 0) EndFetch(message.announcement);
+  Consumed(size);
+  Flush();
+}
+
+void LaneLink::Consumed(size_t bytes) {
+  if (bytes == 0) return;
+  uint64_t tell = 0;
+  {
+    MutexLock lock(&mu_);
+    consumed_ += bytes;
+    if (consumed_ < std::max<size_t>(core_->options.window / 8, 1)) return;
+    tell = std::exchange(consumed_, 0);
+  }
+  SendFrame({.kind = FrameKind::kCredit, .argument = tell}, {}, /*at_once=*/false);
+}
+
+// ---- The end
+
+void LaneLink::EndWhenRead() {
+  {
+    MutexLock lock(&mu_);
+    end_when_read_ = true;
+    if (fetches_ > 0) return;
+  }
+  End(Cancelled("the server is stopping"));
+}
+
+void LaneLink::End(const Status& why) {
+  std::deque<OutFrame> queue;
+  std::deque<OutFrame> waiting;
+  absl::flat_hash_map<uint64_t, Bytes> announced;
+  {
+    MutexLock lock(&mu_);
+    if (over_) return;
+    over_ = true;
+    over_flag_.store(true, std::memory_order_release);
+    // A thread that writes looks at them, and clears them.
+    if (writing_ != Writing::kThread) queue.swap(queue_);
+    waiting.swap(waiting_);
+    announced.swap(announced_);
+  }
+  shutdown(fd_.get(), SHUT_RDWR);
+  core_->loop->Remove(id_);
+  OnOver(why);
+}
+
+}  // namespace millrace::net

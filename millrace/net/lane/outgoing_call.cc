@@ -1,0 +1,180 @@
+#include "millrace/net/lane/outgoing_call.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "millrace/net/lane/client_link.h"
+
+namespace millrace::net {
+
+bool LaneCallsInFlight::Add(LaneOutgoingCall* call) {
+  MutexLock lock(&mu_);
+  if (closed_) return false;
+  calls_.insert(call);
+  return true;
+}
+
+void LaneCallsInFlight::Remove(LaneOutgoingCall* call) {
+  MutexLock lock(&mu_);
+  calls_.erase(call);
+  if (calls_.empty()) empty_.SignalAll();
+}
+
+void LaneCallsInFlight::CancelAllAndWait() {
+  std::vector<RefPtr<LaneOutgoingCall>> calls;
+  {
+    MutexLock lock(&mu_);
+    closed_ = true;
+    for (LaneOutgoingCall* call : calls_) calls.push_back(ShareRef(call));
+  }
+  for (const auto& call : calls) call->Cancel();
+  calls.clear();
+  MutexLock lock(&mu_);
+  while (!calls_.empty()) empty_.Wait(&mu_);
+}
+
+LaneOutgoingCall::LaneOutgoingCall(RefPtr<ClientLink> link, std::shared_ptr<Channel> channel, const std::string& method,
+                                   absl::Duration timeout, Channel::OnMessage on_message, Channel::Done done)
+    : link_(std::move(link)),
+      channel_(std::move(channel)),
+      method_(method),
+      timeout_(timeout),
+      on_message_(std::move(on_message)),
+      done_(std::move(done)) {}
+
+void LaneOutgoingCall::Refuse() {
+  {
+    MutexLock lock(&mu_);
+    ended_ = true;
+  }
+  Channel::Done done = std::move(done_);
+  done(Cancelled(link_->address(), ": ", method_, " was called while the transport was closed"));
+}
+
+void LaneOutgoingCall::Start(int method, bool streams, Bytes request) {
+  FrameHeader header{.kind = FrameKind::kCall, .flags = streams ? kFlagStreams : uint8_t{0}, .method = static_cast<uint16_t>(method), .call = id_};
+  header.argument = kNoTimeout;
+  if (timeout_ != absl::InfiniteDuration()) {
+    header.argument = static_cast<uint64_t>(std::max<int64_t>(absl::ToInt64Microseconds(timeout_), 0));
+    MutexLock lock(&mu_);
+    if (ended_) return;  // the link broke meanwhile
+    has_deadline_ = true;
+    deadline_ = link_->core()->deadlines.Add(link_->core()->options.clock->Now() + timeout_, [self = ShareRef(this)] {
+      self->End(DeadlineExceeded(self->link_->address(), ": no answer to ", self->method_, " within ", absl::FormatDuration(self->timeout_)));
+      self->TellGivenUp();
+    });
+  }
+  // When the link is over, so is the call: it is in its table.
+  link_->Send(header, std::move(request));
+}
+
+void LaneOutgoingCall::Send(Bytes message) {
+  {
+    MutexLock lock(&mu_);
+    if (ended_) return;
+  }
+  link_->Send({.kind = FrameKind::kMessage, .call = id_}, std::move(message));
+}
+
+void LaneOutgoingCall::Cancel() {
+  End(Cancelled(link_->address(), ": the call of ", method_, " was cancelled"));
+  TellGivenUp();
+}
+
+void LaneOutgoingCall::TellGivenUp() {
+  if (!link_->Forget(id_)) return;  // it had ended before
+  if (!link_->DropQueued(id_)) link_->Send({.kind = FrameKind::kCancel, .call = id_});
+}
+
+void LaneOutgoingCall::End(Status why) {
+  std::list<Arrival> dropped;
+  bool deliver = false;
+  {
+    MutexLock lock(&mu_);
+    if (ended_) return;
+    ended_ = true;
+    dropped.swap(inbox_);
+    inbox_.push_back({.message = {}, .status = std::move(why), .last = true});
+    deliver = !delivering_;
+    delivering_ = true;
+  }
+  for (Arrival& arrival : dropped) link_->Discard(std::move(arrival.message));
+  if (deliver) link_->core()->loop->Post([self = ShareRef(this)] { self->Deliver(); });
+}
+
+bool LaneOutgoingCall::Put(Arrival arrival) {
+  const bool last = arrival.last;
+  {
+    MutexLock lock(&mu_);
+    if (!ended_) {
+      ended_ = last;
+      inbox_.push_back(std::move(arrival));
+      if (delivering_) return false;
+      delivering_ = true;
+      return true;
+    }
+  }
+  link_->Discard(std::move(arrival.message));
+  return false;
+}
+
+bool LaneOutgoingCall::PutMessage(Received message) { return Put({.message = std::move(message), .status = {}, .last = false}); }
+bool LaneOutgoingCall::PutAnswer(Received message) { return Put({.message = std::move(message), .status = {}, .last = true}); }
+bool LaneOutgoingCall::PutError(Status status) { return Put({.message = {}, .status = std::move(status), .last = true}); }
+
+void LaneOutgoingCall::Deliver() {
+  for (;;) {
+    Arrival arrival;
+    {
+      MutexLock lock(&mu_);
+      if (inbox_.empty()) {
+        delivering_ = false;
+        break;
+      }
+      arrival = std::move(inbox_.front());
+      inbox_.pop_front();
+    }
+    const size_t size = arrival.message.size;
+    Status status = std::move(arrival.status);
+    if (status.ok()) status = WithPrefix(absl::StrCat(link_->address(), ": "), link_->Fetch(&arrival.message));
+    if (!arrival.last) {
+      if (!status.ok()) {
+        End(std::move(status));
+      } else if (on_message_ != nullptr) {
+        on_message_(arrival.message.Take());
+      }
+      link_->Consumed(size);
+      continue;
+    }
+    if (status.ok()) {
+      Finish(arrival.message.Take());
+    } else {
+      Finish(std::move(status));
+    }
+    link_->Consumed(size);
+    break;
+  }
+  link_->Flush();
+}
+
+void LaneOutgoingCall::Finish(StatusOr<Bytes> result) {
+  bool has_deadline;
+  LaneDeadlines::Id deadline;
+  {
+    MutexLock lock(&mu_);
+    has_deadline = has_deadline_;
+    deadline = deadline_;
+  }
+  if (has_deadline) link_->core()->deadlines.Remove(deadline);
+  // Taken out, so that what they hold goes before the call is over for the transport.
+  Channel::Done done = std::move(done_);
+  Channel::OnMessage on_message = std::move(on_message_);
+  done(std::move(result));
+  done = nullptr;
+  on_message = nullptr;
+  channel_.reset();
+  link_->core()->calls.Remove(this);
+}
+
+}  // namespace millrace::net

@@ -1,0 +1,162 @@
+#include "millrace/net/lane/served_call.h"
+
+#include <utility>
+
+namespace millrace::net {
+namespace {
+
+// Longer ones are cut: an error is for people.
+constexpr size_t kLongestError = size_t{64} << 10;
+
+// What the service holds: a call that is dropped without an answer would keep its caller waiting.
+class LaneIncomingCall final : public IncomingCall {
+ public:
+  explicit LaneIncomingCall(RefPtr<ServedCall> call) : call_(std::move(call)) {}
+  ~LaneIncomingCall() override {
+    if (!answered_) call_->Reply(Internal("the server dropped the call without an answer"));
+  }
+
+  Bytes& request() override { return call_->request(); }
+  absl::Time deadline() const override { return call_->deadline(); }
+  std::string peer() const override { return call_->link()->peer(); }
+  CancellationManager* cancellation() override { return call_->cancellation(); }
+  bool streams() const override { return call_->streams(); }
+  void OnMessage(absl::AnyInvocable<void(Bytes)> handler) override { call_->OnMessage(std::move(handler)); }
+  void Send(Bytes message) override { call_->Send(std::move(message)); }
+  void Reply(StatusOr<Bytes> answer) override {
+    MR_CHECK(!answered_.exchange(true));
+    call_->Reply(std::move(answer));
+  }
+
+ private:
+  const RefPtr<ServedCall> call_;
+  std::atomic<bool> answered_{false};
+};
+
+absl::Time DeadlineAfter(Clock* clock, uint64_t micros) {
+  constexpr uint64_t kYear = uint64_t{365} * 24 * 3600 * 1000000;
+  return micros > 100 * kYear ? absl::InfiniteFuture() : clock->Now() + absl::Microseconds(micros);
+}
+
+}  // namespace
+
+ServedCall::ServedCall(RefPtr<ServerLink> link, const FrameHeader& header)
+    : link_(std::move(link)),
+      id_(header.call),
+      method_(header.method),
+      streams_((header.flags & kFlagStreams) != 0),
+      deadline_(DeadlineAfter(link_->core()->options.clock, header.argument)) {}
+
+void ServedCall::Serve(Received request) {
+  const size_t size = request.size;
+  if (const Status fetched = link_->Fetch(&request); !fetched.ok()) {
+    link_->Consumed(size);
+    return Reply(fetched);
+  }
+  request_ = request.Take();
+  LaneEndpoint* const endpoint = link_->endpoint().get();
+  if (!endpoint->BeginHandler()) return Reply(Unavailable("the server is stopping"));
+  // Ahead of the handler: it may keep the request, and others wait for the credit.
+  link_->Consumed(size);
+  endpoint->service()->OnCall(method_, std::make_shared<LaneIncomingCall>(ShareRef(this)));
+  link_->Flush();
+  endpoint->EndHandler();
+}
+
+bool ServedCall::PutMessage(Received message) {
+  {
+    MutexLock lock(&mu_);
+    if (!answered_) {
+      inbox_.push_back(std::move(message));
+      if (delivering_ || handler_ == nullptr) return false;
+      delivering_ = true;
+      return true;
+    }
+  }
+  link_->Discard(std::move(message));
+  return false;
+}
+
+void ServedCall::OnMessage(absl::AnyInvocable<void(Bytes)> handler) {
+  {
+    MutexLock lock(&mu_);
+    if (answered_) return;
+    handler_ = std::move(handler);
+    if (inbox_.empty()) return;
+    delivering_ = true;
+  }
+  Deliver();
+}
+
+void ServedCall::Deliver() {
+  LaneEndpoint* const endpoint = link_->endpoint().get();
+  const bool allowed = endpoint->BeginHandler();
+  absl::AnyInvocable<void(Bytes)> handler;
+  {
+    MutexLock lock(&mu_);
+    handler = std::move(handler_);
+  }
+  for (;;) {
+    Received message;
+    {
+      MutexLock lock(&mu_);
+      if (answered_ || inbox_.empty()) {
+        delivering_ = false;
+        if (!answered_) handler_ = std::move(handler);
+        break;
+      }
+      message = std::move(inbox_.front());
+      inbox_.pop_front();
+    }
+    const size_t size = message.size;
+    if (const Status fetched = link_->Fetch(&message); !fetched.ok()) {
+      Cancel(fetched);
+    } else if (allowed) {
+      handler(message.Take());
+    }
+    link_->Consumed(size);
+  }
+  // It may hold the call; not under the lock.
+  handler = nullptr;
+  link_->Flush();
+  if (allowed) endpoint->EndHandler();
+}
+
+void ServedCall::GiveUp() {
+  given_up_.store(true, std::memory_order_relaxed);
+  Cancel(Cancelled("the caller gave up or is gone"));
+}
+
+void ServedCall::Send(Bytes message) {
+  {
+    MutexLock lock(&mu_);
+    if (answered_) return;
+  }
+  if (!given_up_.load(std::memory_order_relaxed)) link_->Send({.kind = FrameKind::kMessage, .call = id_}, std::move(message));
+}
+
+void ServedCall::Reply(StatusOr<Bytes> answer) {
+  std::list<Received> dropped;
+  absl::AnyInvocable<void(Bytes)> handler;
+  {
+    MutexLock lock(&mu_);
+    answered_ = true;
+    dropped.swap(inbox_);
+    if (!delivering_) handler = std::move(handler_);
+  }
+  for (Received& message : dropped) link_->Discard(std::move(message));
+  const RefPtr<ServedCall> self = ShareRef(this);  // the table's reference may be the last
+  if (link_->Forget(id_)) {
+    if (answer.ok()) {
+      link_->Send({.kind = FrameKind::kAnswer, .call = id_}, *std::move(answer));
+    } else {
+      const absl::string_view text = answer.status().message();
+      const absl::string_view cut = text.size() > kLongestError ? "... (cut)" : "";
+      link_->Send({.kind = FrameKind::kError, .call = id_, .argument = static_cast<uint64_t>(answer.status().code())},
+                  Bytes::Of(absl::StrCat(text.substr(0, kLongestError), cut)));
+    }
+  }
+  link_->endpoint()->EndCall(this);
+}
+
+}  // namespace millrace::net

@@ -1,0 +1,194 @@
+#include "millrace/net/lane/server_link.h"
+
+#include <utility>
+#include <vector>
+
+#include "millrace/net/lane/served_call.h"
+#include "millrace/net/lane/sockets.h"
+
+namespace millrace::net {
+namespace {
+
+// Nobody has that many steps under way.
+constexpr size_t kMostCalls = 1 << 20;
+
+}  // namespace
+
+ServerLink::ServerLink(RefPtr<LaneEndpoint> endpoint, Fd fd, bool local)
+    : LaneLink(endpoint->core(), std::move(fd), std::make_shared<PeerCounters>()), endpoint_(std::move(endpoint)), local_(local), peer_(PeerName(this->fd())) {}
+
+void ServerLink::Start(RefPtr<LaneEndpoint> endpoint, Fd fd, bool local) {
+  if (local) {
+    if (StatusOr<pid_t> process = PeerProcess(fd.get()); !process.ok()) return endpoint->Refused(PeerName(fd.get()), process.status());
+  } else {
+    SetTcpOptions(fd.get());
+  }
+  auto link = MakeRef<ServerLink>(endpoint, std::move(fd), local);
+  LaneCore* const core = endpoint->core();
+  link->hello_deadline_ = core->deadlines.Add(core->options.clock->Now() + core->options.handshake_timeout, [link] {
+    link->core()->loop->Post([link] { link->End(DeadlineExceeded("it did not say who it is")); });
+  });
+  if (!endpoint->AddLink(link.get())) {
+    core->deadlines.Remove(link->hello_deadline_);
+    return endpoint->Refused(link->peer(), Unavailable("there are too many connections"));
+  }
+  if (const Status armed = link->Arm(link); !armed.ok()) link->End(armed);
+}
+
+std::string ServerLink::kind() const {
+  MutexLock lock(&calls_mu_);
+  return stage_ != Stage::kOpen ? "" : local_ ? "shm" : "tcp";
+}
+
+std::string ServerLink::why_not_better() const {
+  MutexLock lock(&calls_mu_);
+  return why_not_better_;
+}
+
+std::string ServerLink::peer() const {
+  MutexLock lock(&calls_mu_);
+  return peer_;
+}
+
+Status ServerLink::OnFrame(Frame frame, Later* later) {
+  Stage stage;
+  {
+    MutexLock lock(&calls_mu_);
+    stage = stage_;
+  }
+  if (stage == Stage::kHello) return OnHello(std::move(frame));
+  if (stage == Stage::kReady) return OnReady(frame.header);
+  const FrameHeader& header = frame.header;
+  switch (header.kind) {
+    case FrameKind::kCall:
+      return OnCall(std::move(frame), later);
+    case FrameKind::kMessage:
+    case FrameKind::kCancel:
+      break;
+    default:
+      return InvalidArgument("a frame of kind ", static_cast<int>(header.kind), ", which nobody sends to a server");
+  }
+  if (header.call == 0 || header.call > newest_call_) return InvalidArgument("a message of call ", header.call, ", which was never made");
+  RefPtr<ServedCall> call = Find(header.call);
+  if (!call) {
+    Discard(std::move(frame.message));  // it was answered meanwhile
+  } else if (header.kind == FrameKind::kCancel) {
+    Forget(header.call);
+    DropQueued(header.call);
+    later->push_back([call = std::move(call)] { call->GiveUp(); });
+  } else if (!call->streams()) {
+    return InvalidArgument("a message to call ", header.call, ", which does not stream");
+  } else if (call->PutMessage(std::move(frame.message))) {
+    later->push_back([call = std::move(call)] { call->Deliver(); });
+  }
+  return absl::OkStatus();
+}
+
+Status ServerLink::OnHello(Frame frame) {
+  MR_ASSIGN_OR_RETURN(const HelloBody hello, ParseHello(std::move(frame)));
+  StatusOr<std::string> peer = endpoint_->UseSecret(hello.secret);
+  if (!peer.ok()) {
+    Send({.kind = FrameKind::kError}, Bytes::Of(std::string(peer.status().message())));
+    return peer.status();
+  }
+  core()->deadlines.Remove(hello_deadline_);
+  agreed_.peer_window = static_cast<size_t>(hello.window);
+  Status can_read = absl::PermissionDeniedError("reading memory is switched off");
+  if (!local_ || !hello.reads_memory) {
+    can_read = absl::PermissionDeniedError("the other side does not want its memory to be read");
+  } else if (core()->options.read_memory) {
+    MR_ASSIGN_OR_RETURN(const pid_t process, PeerProcess(fd()));
+    can_read = CheckProbe(process, hello.probe_address, hello.probe);
+    if (can_read.ok()) agreed_.process = process;
+  }
+  SetTerms(agreed_);  // what comes behind the answer to the welcome may be a large call
+  WelcomeBody welcome;
+  welcome.reads_memory = agreed_.process != 0;
+  welcome.window = core()->options.window;
+  welcome.probe = probe();
+  welcome.probe_address = reinterpret_cast<uintptr_t>(probe().data());
+  {
+    MutexLock lock(&calls_mu_);
+    peer_ = *std::move(peer);
+    if (local_ && !can_read.ok()) why_not_better_ = absl::StrCat("large messages go through the Unix socket: ", can_read.message());
+    stage_ = Stage::kReady;
+  }
+  Send({.kind = FrameKind::kWelcome}, BodyBytes(welcome));
+  return absl::OkStatus();
+}
+
+Status ServerLink::OnReady(const FrameHeader& header) {
+  if (header.kind != FrameKind::kReady) return InvalidArgument("a frame of kind ", static_cast<int>(header.kind), " in a handshake");
+  agreed_.peer_reads_memory = local_ && header.argument == 1;
+  SetTerms(agreed_);
+  MutexLock lock(&calls_mu_);
+  stage_ = Stage::kOpen;
+  if (local_ && !agreed_.peer_reads_memory && why_not_better_.empty()) {
+    why_not_better_ = "large messages to it go through the Unix socket: it cannot read this task's memory";
+  }
+  return absl::OkStatus();
+}
+
+Status ServerLink::OnCall(Frame frame, Later* later) {
+  const FrameHeader& header = frame.header;
+  if (header.call == 0) return InvalidArgument("a call without a number");
+  if (header.method >= endpoint_->service()->methods().size()) {
+    return InvalidArgument("a call of method ", header.method, ", of which there are ", endpoint_->service()->methods().size());
+  }
+  newest_call_ = std::max(newest_call_, header.call);
+  counters()->calls.fetch_add(1, std::memory_order_relaxed);
+  auto call = MakeRef<ServedCall>(ShareRef<ServerLink>(this), header);
+  if (!endpoint_->BeginCall(call.get())) {
+    Discard(std::move(frame.message));
+    Send({.kind = FrameKind::kError, .call = header.call, .argument = static_cast<uint64_t>(absl::StatusCode::kUnavailable)},
+         Bytes::Of("the server is stopping"));
+    return absl::OkStatus();
+  }
+  bool added = false;
+  {
+    MutexLock lock(&calls_mu_);
+    if (!closed_ && calls_.size() < kMostCalls) added = calls_.emplace(header.call, call).second;
+  }
+  if (!added) {
+    endpoint_->EndCall(call.get());
+    return InvalidArgument("a second call ", header.call, ", or too many");
+  }
+  later->push_back([call = std::move(call), message = std::move(frame.message)]() mutable { call->Serve(std::move(message)); });
+  return absl::OkStatus();
+}
+
+RefPtr<ServedCall> ServerLink::Find(uint64_t call) {
+  MutexLock lock(&calls_mu_);
+  const auto it = calls_.find(call);
+  return it == calls_.end() ? nullptr : it->second;
+}
+
+bool ServerLink::Forget(uint64_t call) {
+  RefPtr<ServedCall> forgotten;  // without the lock
+  MutexLock lock(&calls_mu_);
+  const auto it = calls_.find(call);
+  if (it == calls_.end()) return false;
+  forgotten = std::move(it->second);
+  calls_.erase(it);
+  return true;
+}
+
+void ServerLink::SayBye() { Send({.kind = FrameKind::kBye}); }
+
+void ServerLink::OnOver(const Status& why) {
+  core()->deadlines.Remove(hello_deadline_);
+  std::vector<RefPtr<ServedCall>> calls;
+  bool refused;
+  {
+    MutexLock lock(&calls_mu_);
+    closed_ = true;
+    refused = stage_ != Stage::kOpen;
+    for (const auto& [id, call] : calls_) calls.push_back(call);
+    calls_.clear();
+  }
+  if (refused || absl::IsInvalidArgument(why)) endpoint_->Refused(peer(), why);
+  for (const auto& call : calls) call->GiveUp();
+  endpoint_->RemoveLink(this);
+}
+
+}  // namespace millrace::net

@@ -1,0 +1,219 @@
+#include "millrace/net/lane/sockets.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+#include "absl/strings/match.h"
+#include "millrace/net/grpc/bind_probe.h"
+
+namespace millrace::net {
+namespace {
+
+constexpr int kBacklog = 128;
+
+Fd NewSocket(int family) { return Fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+
+StatusOr<socklen_t> AbstractName(const std::string& name, sockaddr_un* to) {
+  *to = {};
+  to->sun_family = AF_UNIX;
+  if (name.empty() || name.size() + 1 > sizeof(to->sun_path)) return InvalidArgument("a Unix socket's name of ", name.size(), " bytes");
+  std::memcpy(to->sun_path + 1, name.data(), name.size());
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+Status SystemError(absl::string_view what, int error) { return Unavailable(what, ": ", std::strerror(error)); }
+
+StatusOr<Fd> ListenAt(const std::string& host, int* port) {
+  const bool v6 = absl::StrContains(host, ":");
+  Fd fd = NewSocket(v6 ? AF_INET6 : AF_INET);
+  if (!fd.ok()) return SystemError("socket", errno);
+  sockaddr_storage storage{};
+  socklen_t size;
+  in_port_t* stored_port;
+  if (v6) {
+    auto* const to = reinterpret_cast<sockaddr_in6*>(&storage);
+    to->sin6_family = AF_INET6;
+    inet_pton(AF_INET6, host.c_str(), &to->sin6_addr);
+    stored_port = &to->sin6_port;
+    size = sizeof(*to);
+    const int only = host == "::" ? 0 : 1;  // all interfaces: IPv4's too
+    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof(only));
+  } else {
+    auto* const to = reinterpret_cast<sockaddr_in*>(&storage);
+    to->sin_family = AF_INET;
+    inet_pton(AF_INET, host.c_str(), &to->sin_addr);
+    stored_port = &to->sin_port;
+    size = sizeof(*to);
+  }
+  *stored_port = htons(*port);
+  auto* const name = reinterpret_cast<sockaddr*>(&storage);
+  if (bind(fd.get(), name, size) != 0) return SystemError(absl::StrCat("bind to ", host), errno);
+  if (listen(fd.get(), kBacklog) != 0) return SystemError(absl::StrCat("listen at ", host), errno);
+  if (getsockname(fd.get(), name, &size) != 0) return SystemError("getsockname", errno);
+  *port = ntohs(*stored_port);
+  return fd;
+}
+
+// The part of a link in /proc that tells a namespace.
+std::string Namespace(const char* kind) {
+  char text[64];
+  const ssize_t size = readlink(absl::StrCat("/proc/self/ns/", kind).c_str(), text, sizeof(text));
+  return size < 0 ? "" : std::string(text, static_cast<size_t>(size));
+}
+
+}  // namespace
+
+StatusOr<Fd> ListenUnix(const std::string& name) {
+  sockaddr_un to;
+  MR_ASSIGN_OR_RETURN(const socklen_t size, AbstractName(name, &to));
+  Fd fd = NewSocket(AF_UNIX);
+  if (!fd.ok()) return SystemError("socket", errno);
+  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&to), size) != 0) return SystemError("bind to a Unix socket", errno);
+  if (listen(fd.get(), kBacklog) != 0) return SystemError("listen at a Unix socket", errno);
+  return fd;
+}
+
+StatusOr<Fd> ConnectUnix(const std::string& name) {
+  sockaddr_un to;
+  MR_ASSIGN_OR_RETURN(const socklen_t size, AbstractName(name, &to));
+  Fd fd = NewSocket(AF_UNIX);
+  if (!fd.ok()) return SystemError("socket", errno);
+  // Never waits: a full queue of connections is an error too.
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&to), size) != 0) return SystemError("connect to a Unix socket", errno);
+  // For what is not read out of memory; the system gives what it allows.
+  const int bytes = 4 << 20;
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+  return fd;
+}
+
+StatusOr<TcpListeners> ListenTcp(const HostPort& address) {
+  Status last;
+  // A port that the system chose on one interface may be taken on the next.
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    MR_ASSIGN_OR_RETURN(BindPlan plan, PlanBind({address.host, 0}));
+    TcpListeners listeners;
+    last = absl::OkStatus();
+    for (const std::string& host : plan.hosts) {
+      StatusOr<Fd> fd = ListenAt(host, &listeners.port);
+      if (!fd.ok() && host == "::") fd = ListenAt("0.0.0.0", &listeners.port);
+      if (!fd.ok()) {
+        last = fd.status();
+        break;
+      }
+      listeners.sockets.push_back(std::move(*fd));
+    }
+    if (last.ok()) return listeners;
+  }
+  return last;
+}
+
+StatusOr<Fd> ConnectTcp(const std::string& host, int port, absl::Time deadline, int stop) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found); error != 0) {
+    return Unavailable("the host ", host, " is not known: ", gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  Status last = Unavailable("the host ", host, " has no address");
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    Fd fd = NewSocket(at->ai_family);
+    if (!fd.ok()) continue;
+    int error = connect(fd.get(), at->ai_addr, at->ai_addrlen) == 0 ? 0 : errno;
+    if (error == EINPROGRESS) {
+      last = WaitFor(fd.get(), POLLOUT, deadline, stop);
+      if (absl::IsCancelled(last)) return last;
+      if (!last.ok()) continue;
+      socklen_t size = sizeof(error);
+      getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    }
+    if (error == 0) {
+      SetTcpOptions(fd.get());
+      return fd;
+    }
+    last = SystemError(absl::StrCat("connect to port ", port, " of ", host), error);
+  }
+  return last;
+}
+
+Fd AcceptSocket(int listening) { return Fd(accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)); }
+
+void SetTcpOptions(int fd) {
+  const auto set = [fd](int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  // A host that is cut off says nothing.
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 20'000);
+}
+
+StatusOr<pid_t> PeerProcess(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return SystemError("SO_PEERCRED", errno);
+  if (peer.uid != geteuid()) return absl::PermissionDeniedError(absl::StrCat("process ", peer.pid, " is another user's"));
+  return peer.pid;
+}
+
+std::string PeerName(int fd) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return "unknown";
+  char name[INET6_ADDRSTRLEN] = "";
+  if (storage.ss_family == AF_INET) {
+    const auto& from = reinterpret_cast<const sockaddr_in&>(storage);
+    inet_ntop(AF_INET, &from.sin_addr, name, sizeof(name));
+    return absl::StrCat("ipv4:", JoinHostPort(name, ntohs(from.sin_port)));
+  }
+  if (storage.ss_family == AF_INET6) {
+    const auto& from = reinterpret_cast<const sockaddr_in6&>(storage);
+    inet_ntop(AF_INET6, &from.sin6_addr, name, sizeof(name));
+    return absl::StrCat("ipv6:", JoinHostPort(name, ntohs(from.sin6_port)));
+  }
+  ucred peer{};
+  size = sizeof(peer);
+  getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  return absl::StrCat("unix:process ", peer.pid);
+}
+
+Status WaitFor(int fd, short events, absl::Time deadline, int stop) {
+  for (;;) {
+    pollfd fds[2] = {{fd, events, 0}, {stop, POLLIN, 0}};
+    const int64_t left = absl::ToInt64Milliseconds(deadline - absl::Now());
+    if (left <= 0) return DeadlineExceeded("no answer in time");
+    const int count = poll(fds, 2, static_cast<int>(std::min<int64_t>(left, 60'000)));
+    if (count < 0 && errno != EINTR) return SystemError("poll", errno);
+    if (count > 0 && fds[1].revents != 0) return Cancelled("the transport ends");
+    if (count > 0 && fds[0].revents != 0) return absl::OkStatus();
+  }
+}
+
+bool PeerHungUp(int fd) {
+  pollfd poll_fd{fd, POLLRDHUP, 0};
+  return poll(&poll_fd, 1, 0) != 0;
+}
+
+const std::string& HostIdentity() {
+  static const std::string* const identity = [] {
+    std::string boot;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+    return new std::string(absl::StrCat(boot, " ", Namespace("net"), " ", Namespace("pid"), " ", Namespace("user")));
+  }();
+  return *identity;
+}
+
+}  // namespace millrace::net
