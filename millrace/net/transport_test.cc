@@ -59,6 +59,18 @@ class SimWorld : public World {
   int hosts_ = 0;
 };
 
+class StreamingSimWorld : public World {
+ public:
+  StreamingSimWorld() { network_.SetStreams(true); }
+
+ private:
+  std::unique_ptr<Transport> NewTransport() override { return network_.NewTransport(absl::StrCat("host", hosts_++)); }
+  bool WaitUntil(const std::function<bool()>& condition) override { return network_.RunUntil(condition); }
+  bool has_threads() const override { return false; }
+  SimNetwork network_{2};
+  int hosts_ = 0;
+};
+
 using WorldMaker = std::unique_ptr<World> (*)();
 struct Kind {
   const char* name;
@@ -393,10 +405,223 @@ TEST_P(TransportTest, ManyCallsToAServerThatIsGoneAllFail) {
   EXPECT_EQ(CallStatus("Echo").code(), absl::StatusCode::kUnavailable);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TransportTest,
-                         ::testing::Values(Kind{"grpc", Make<GrpcWorld>}, Kind{"inproc", Make<InprocWorld>}, Kind{"inline", Make<InlineWorld>},
-                                           Kind{"sim", Make<SimWorld>}),
-                         [](const auto& info) { return std::string(info.param.name); });
+// Calls that stream, on transports that have them.
+class StreamTest : public TransportTest {
+ protected:
+  // What one side got, in order.
+  class Inbox {
+   public:
+    void Add(const Bytes& message) {
+      MutexLock lock(&mu_);
+      texts_.push_back(message.Flatten());
+    }
+    size_t size() const {
+      MutexLock lock(&mu_);
+      return texts_.size();
+    }
+    std::vector<std::string> texts() const {
+      MutexLock lock(&mu_);
+      return texts_;
+    }
+
+   private:
+    mutable Mutex mu_;
+    std::vector<std::string> texts_ ABSL_GUARDED_BY(mu_);
+  };
+
+  // Listens; false when the transport has no such calls.
+  bool ListenToStreams() {
+    listener_ = Listen();
+    // A transport may have to meet its peer before it knows.
+    return WaitUntilStreams();
+  }
+  bool WaitUntilStreams() {
+    if (channel_->streams()) return true;
+    (void)CallStatus("None", {}, {.every_step = true});
+    return channel_->streams();
+  }
+  Answer StartStream(const std::string& method, Bytes request = {}, CallOptions options = {}) {
+    Answer answer;
+    options.every_step = true;
+    call_ = channel_->Stream(TestService::FullName(method), std::move(request), options,
+                             [this, answer](Bytes message) {
+                               EXPECT_FALSE(answer.here()) << "a message after the answer";
+                               received_.Add(message);
+                             },
+                             answer.Done());
+    return answer;
+  }
+
+  std::unique_ptr<Listener> listener_;
+  Inbox received_;  // by the caller
+};
+
+TEST_P(StreamTest, ATransportWithoutThemSaysSo) {
+  service_.On("Echo", Echo);
+  if (ListenToStreams()) GTEST_SKIP() << "it has them";
+  EXPECT_EQ(Wait(StartStream("Echo")).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST_P(StreamTest, MessagesGoBothWaysBeforeTheAnswer) {
+  service_.On("Add", [](std::shared_ptr<IncomingCall> call) {
+    EXPECT_TRUE(call->streams());
+    auto sum = std::make_shared<int>(std::stoi(call->request().Flatten()));
+    call->Send(Bytes::Of("begin"));
+    call->OnMessage([call, sum](const Bytes& message) mutable {
+      const std::string text = message.Flatten();
+      if (text == "end") return std::exchange(call, nullptr)->Reply(Bytes::Of(std::to_string(*sum)));
+      *sum += std::stoi(text);
+      call->Send(Bytes::Of(absl::StrCat("now ", *sum)));
+    });
+  });
+  if (!ListenToStreams()) GTEST_SKIP() << "no calls that stream";
+  const Answer answer = StartStream("Add", Bytes::Of("1"));
+  ASSERT_TRUE(WaitUntil([&] { return received_.size() == 1; }));
+  call_->Send(Bytes::Of("2"));
+  ASSERT_TRUE(WaitUntil([&] { return received_.size() == 2; }));
+  EXPECT_FALSE(answer.here());
+  call_->Send(Bytes::Of("3"));
+  call_->Send(Bytes::Of("end"));
+  ASSERT_TRUE(Wait(answer).ok()) << answer.status();
+  EXPECT_EQ(answer.result()->Flatten(), "6");
+  EXPECT_EQ(received_.texts(), (std::vector<std::string>{"begin", "now 3", "now 6"}));
+}
+
+TEST_P(StreamTest, MessagesKeepTheirOrderAndTheirPieces) {
+  static constexpr int kMessages = 300;
+  Inbox at_server;
+  service_.On("Count", [&](std::shared_ptr<IncomingCall> call) {
+    for (int i = 0; i < kMessages; ++i) call->Send(Bytes::Of(std::to_string(i)));
+    call->OnMessage([&at_server, call](const Bytes& message) mutable {
+      at_server.Add(message);
+      if (at_server.size() == kMessages) std::exchange(call, nullptr)->Reply(Bytes());
+    });
+  });
+  if (!ListenToStreams()) GTEST_SKIP() << "no calls that stream";
+  const Answer answer = StartStream("Count");
+  for (int i = 0; i < kMessages; ++i) {
+    Bytes message = Bytes::Of(std::to_string(i));
+    message.Append(Bytes::Of(std::string(i % 10 == 0 ? 100'000 : i, 'x')));
+    call_->Send(std::move(message));
+  }
+  ASSERT_TRUE(Wait(answer).ok()) << answer.status();
+  std::vector<std::string> sent, got;
+  for (int i = 0; i < kMessages; ++i) {
+    sent.push_back(std::to_string(i));
+    got.push_back(absl::StrCat(i, std::string(i % 10 == 0 ? 100'000 : i, 'x')));
+  }
+  EXPECT_EQ(received_.texts(), sent);
+  EXPECT_TRUE(at_server.texts() == got);
+}
+
+TEST_P(StreamTest, WhatIsSentBeforeTheServerListensWaits) {
+  HeldCalls held;
+  Inbox at_server;
+  service_.On("Hold", held.Handler());
+  if (!ListenToStreams()) GTEST_SKIP() << "no calls that stream";
+  const Answer answer = StartStream("Hold");
+  call_->Send(Bytes::Of("early"));
+  ASSERT_TRUE(WaitUntil([&] { return held.size() == 1; }));
+  auto call = held.Take();
+  call->OnMessage([&](const Bytes& message) { at_server.Add(message); });
+  ASSERT_TRUE(WaitUntil([&] { return at_server.size() == 1; }));
+  call->Reply(Bytes());
+  EXPECT_TRUE(Wait(answer).ok());
+}
+
+TEST_P(StreamTest, AnErrorEndsTheCallBehindItsMessages) {
+  service_.On("Fail", [](std::shared_ptr<IncomingCall> call) {
+    for (int i = 0; i < 20; ++i) call->Send(Bytes::Of("m"));
+    call->Reply(Aborted("no more"));
+    call->Send(Bytes::Of("dropped"));
+  });
+  if (!ListenToStreams()) GTEST_SKIP() << "no calls that stream";
+  const Answer answer = StartStream("Fail");
+  EXPECT_EQ(Wait(answer).status(), Aborted("no more"));
+  EXPECT_EQ(received_.size(), 20u);
+  call_->Send(Bytes::Of("dropped"));
+  call_->Cancel();
+  EXPECT_EQ(answer.count(), 1);
+}
+
+TEST_P(StreamTest, CancellingEndsItAndReachesTheServer) {
+  HeldCalls held;
+  service_.On("Hold", held.Handler());
+  if (!ListenToStreams()) GTEST_SKIP() << "no calls that stream";
+  const Answer answer = StartStream("Hold");
+  ASSERT_TRUE(WaitUntil([&] { return held.size() == 1; }));
+  auto call = held.Take();
+  call->OnMessage([](const Bytes&) {});
+  call_->Cancel();
+  EXPECT_EQ(Wait(answer).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(WaitUntil([&] { return call->cancellation()->IsCancelled(); }));
+  call->Send(Bytes::Of("too late"));
+  call->Reply(Bytes::Of("too late"));
+  EXPECT_EQ(answer.count(), 1);
+}
+
+TEST_P(StreamTest, ItEndsWithItsTimeout) {
+  HeldCalls held;
+  service_.On("Hold", held.Handler());
+  if (!ListenToStreams()) GTEST_SKIP() << "no calls that stream";
+  const Answer answer = StartStream("Hold", {}, {.timeout = absl::Milliseconds(200)});
+  ASSERT_TRUE(WaitUntil([&] { return held.size() == 1; }));
+  auto call = held.Take();
+  EXPECT_EQ(Wait(answer).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(WaitUntil([&] { return call->cancellation()->IsCancelled(); }));
+  call->Reply(Bytes());
+}
+
+TEST_P(StreamTest, ThreadsMaySendAtOnce) {
+  if (!world_->has_threads()) GTEST_SKIP() << "one thread only";
+  static constexpr int kThreads = 4, kMessages = 500;
+  std::atomic<int> at_server{0};
+  service_.On("Count", [&](std::shared_ptr<IncomingCall> call) {
+    call->OnMessage([&at_server, call](const Bytes& message) mutable {
+      call->Send(message);
+      if (++at_server == kThreads * kMessages) std::exchange(call, nullptr)->Reply(Bytes());
+    });
+  });
+  if (!ListenToStreams()) GTEST_SKIP() << "no calls that stream";
+  const Answer answer = StartStream("Count");
+  {
+    ThreadGroup threads("senders");
+    for (int t = 0; t < kThreads; ++t) {
+      ASSERT_TRUE(threads.Start([&, t] {
+        for (int i = 0; i < kMessages; ++i) call_->Send(Bytes::Of(absl::StrCat(t, ":", i)));
+      }));
+    }
+  }
+  ASSERT_TRUE(Wait(answer).ok()) << answer.status();
+  std::vector<int> next(kThreads, 0);
+  for (const std::string& text : received_.texts()) {
+    const int t = text[0] - '0';
+    EXPECT_EQ(text, absl::StrCat(t, ":", next[t]++));
+  }
+  EXPECT_EQ(next, std::vector<int>(kThreads, kMessages));
+}
+
+TEST_P(StreamTest, StopCancelsIt) {
+  HeldCalls held;
+  service_.On("Hold", held.Handler());
+  if (!ListenToStreams()) GTEST_SKIP() << "no calls that stream";
+  const Answer answer = StartStream("Hold");
+  ASSERT_TRUE(WaitUntil([&] { return held.size() == 1; }));
+  auto call = held.Take();
+  call->OnMessage([](const Bytes&) {});
+  CancellationManager* const cancellation = call->cancellation();
+  ASSERT_TRUE(cancellation->Register(cancellation->NewToken(), [call] { call->Reply(Aborted("stopped")); }));
+  call.reset();
+  listener_->Stop();
+  EXPECT_EQ(Wait(answer).status(), Aborted("stopped"));
+}
+
+#define MR_ALL_KINDS                                                                                                                         \
+  ::testing::Values(Kind{"grpc", Make<GrpcWorld>}, Kind{"inproc", Make<InprocWorld>}, Kind{"inline", Make<InlineWorld>}, Kind{"sim", Make<SimWorld>}, \
+                    Kind{"streaming_sim", Make<StreamingSimWorld>})
+INSTANTIATE_TEST_SUITE_P(All, StreamTest, MR_ALL_KINDS, [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, TransportTest, MR_ALL_KINDS, [](const auto& info) { return std::string(info.param.name); });
+#undef MR_ALL_KINDS
 
 }  // namespace
 }  // namespace millrace::net
