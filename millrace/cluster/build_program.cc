@@ -4,6 +4,7 @@
 #include "absl/strings/match.h"
 #include "millrace/cluster/group_receives.h"
 #include "millrace/cluster/master_session.h"
+#include "millrace/cluster/step_edges.h"
 #include "millrace/graph/graph_def.h"
 #include "millrace/graph/passes/function_inliner.h"
 #include "millrace/graph/shape_inference.h"
@@ -23,6 +24,13 @@ bool AllOn(const Graph& graph, absl::string_view task) {
 pb::GraphDef ForWorker(Graph* graph) {
   for (Node* node : graph->nodes()) graph->SetRequestedDevice(node, node->assigned_device());
   return ExportGraphDef(*graph);
+}
+
+int NumberOf(const absl::flat_hash_map<std::string, int>& numbers, const std::string& key, bool* all_known) {
+  const auto it = numbers.find(key);
+  if (it != numbers.end()) return it->second;
+  *all_known = false;
+  return -1;
 }
 
 }  // namespace
@@ -55,11 +63,16 @@ StatusOr<std::shared_ptr<MasterProgram>> MasterSession::Build(std::unique_ptr<Gr
   partition.fetches = context.fetches;
   partition.fetch_names = fetch_names;
   MR_ASSIGN_OR_RETURN(std::vector<Part> parts, PartitionGraph(std::move(graph), partition));
-  GroupReceives(absl::MakeSpan(parts), [this, &home](absl::string_view task) {
+  const auto speaks_millrace = [this, &home](absl::string_view task) {
     const SessionTask* const known = task == home ? nullptr : FindTask(std::string(task));
     return task == home || (known != nullptr && known->speaks_millrace);
-  });
-  for (Part& cut : parts) {
+  };
+  GroupReceives(absl::MakeSpan(parts), speaks_millrace);
+  std::vector<ClientNumbers> client_numbers;
+  NumberEdges(absl::MakeSpan(parts), home, speaks_millrace, &client_numbers);
+  std::shared_ptr<const StepEdges> home_edges;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    Part& cut = parts[i];
     ProgramPart part;
     part.feeds = std::move(cut.feeds);
     part.fetches = std::move(cut.fetches);
@@ -75,15 +88,22 @@ StatusOr<std::shared_ptr<MasterProgram>> MasterSession::Build(std::unique_ptr<Gr
       }
       RunAllOf(*cut.graph, &own);
       MR_ASSIGN_OR_RETURN(part.graph, options_.worker_session->Compile(std::move(cut.graph), std::move(own), passes));
+      home_edges = part.graph->edges;
     } else {
       const SessionTask* task = FindTask(cut.task);
       if (task == nullptr || task->peer == nullptr) return Internal("a part of the step is for ", cut.task, ", which the session does not know");
       part.peer = task->peer;
       part.incarnation = task->devices[0].incarnation();
       part.speaks_millrace = task->speaks_millrace;
+      part.is_numbered = task->speaks_millrace;
+      for (const ClientEdge& feed : part.feeds) part.feed_numbers.push_back(NumberOf(client_numbers[i].feeds, feed.key, &part.is_numbered));
+      for (const ClientEdge& fetch : part.fetches) part.fetch_numbers.push_back(NumberOf(client_numbers[i].fetches, fetch.key, &part.is_numbered));
       remote->emplace_back(static_cast<int>(program->parts.size()), ForWorker(cut.graph.get()));
     }
     program->parts.push_back(std::move(part));
+  }
+  for (ProgramPart& part : program->parts) {
+    if (part.peer != nullptr && home_edges != nullptr) part.edges_task = home_edges->FindTask(part.peer->name);
   }
   return program;
 }

@@ -5,6 +5,8 @@
 namespace millrace {
 namespace {
 
+class ClusterClientsTest : public SimClusterTest {};
+
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -41,7 +43,7 @@ class ClusterClients {
   bool begun = false;
 };
 
-TEST(ClusterClients, AStepGetsWhatItWaitedFor) {
+TEST_P(ClusterClientsTest, AStepGetsWhatItWaitedFor) {
   ForSeeds(30, [](uint64_t seed) {
     ClusterClients c(seed);
     const TicketPtr step = c.SlowStep();
@@ -57,7 +59,7 @@ TEST(ClusterClients, AStepGetsWhatItWaitedFor) {
   });
 }
 
-TEST(ClusterClients, ClosingASessionEndsItsSteps) {
+TEST_P(ClusterClientsTest, ClosingASessionEndsItsSteps) {
   ForSeeds(40, [](uint64_t seed) {
     ClusterClients c(seed);
     const TicketPtr step = c.SlowStep();
@@ -73,7 +75,7 @@ TEST(ClusterClients, ClosingASessionEndsItsSteps) {
   });
 }
 
-TEST(ClusterClients, AClientThatCancelsOrLeavesEndsItsStep) {
+TEST_P(ClusterClientsTest, AClientThatCancelsOrLeavesEndsItsStep) {
   ForSeeds(60, [](uint64_t seed) {
     ClusterClients c(seed);
     const TicketPtr step = c.SlowStep();
@@ -88,7 +90,7 @@ TEST(ClusterClients, AClientThatCancelsOrLeavesEndsItsStep) {
   });
 }
 
-TEST(ClusterClients, AClientThatLeavesWhileItsSessionIsMadeLeavesNone) {
+TEST_P(ClusterClientsTest, AClientThatLeavesWhileItsSessionIsMadeLeavesNone) {
   ForSeeds(60, [](uint64_t seed) {
     SimCluster cluster(seed);
     Trainer trainer(&cluster);
@@ -107,7 +109,7 @@ TEST(ClusterClients, AClientThatLeavesWhileItsSessionIsMadeLeavesNone) {
   });
 }
 
-TEST(ClusterClients, ADeadlineEndsAStep) {
+TEST_P(ClusterClientsTest, ADeadlineEndsAStep) {
   ForSeeds(60, [](uint64_t seed) {
     ClusterClients c(seed);
     const bool by_transport = seed % 2 == 0;
@@ -121,7 +123,26 @@ TEST(ClusterClients, ADeadlineEndsAStep) {
   });
 }
 
-TEST(ClusterClients, ResetEndsSessionsAndEmptiesTheCluster) {
+TEST_P(ClusterClientsTest, PeersNoticeWithinSecondsThatTheirMasterHangs) {
+  ForSeeds(60, [](uint64_t seed) {
+    ClusterClients c(seed);
+    c.trainer.ExpectStep(1);
+    const TicketPtr step = c.trainer.Step(2);
+    c.network().RunFor(absl::Microseconds(c.cluster.Random(8000)));
+    if (step->done) return;
+    c.cluster.Hang("worker0");
+    c.network().RunFor(absl::Seconds(7));
+    for (const char* task : {"ps0", "worker1"}) {
+      EXPECT_THAT(c.cluster.worker(task).ListRunning(), IsEmpty()) << task;
+      EXPECT_THAT(c.cluster.worker(task).ListWaits(), IsEmpty()) << task;
+    }
+    c.cluster.Resume("worker0");
+    c.trainer.client().Wait(step, absl::Seconds(7));
+    EXPECT_TRUE(step->done);
+  });
+}
+
+TEST_P(ClusterClientsTest, ResetEndsSessionsAndEmptiesTheCluster) {
   ForSeeds(40, [](uint64_t seed) {
     ClusterClients c(seed);
     const TicketPtr step = c.SlowStep();
@@ -140,7 +161,7 @@ TEST(ClusterClients, ResetEndsSessionsAndEmptiesTheCluster) {
   });
 }
 
-TEST(ClusterClients, ASessionWaitsForTasksToComeUp) {
+TEST_P(ClusterClientsTest, ASessionWaitsForTasksToComeUp) {
   ForSeeds(30, [](uint64_t seed) {
     SimCluster cluster(seed, {.absent = {"ps0"}});
     Trainer trainer(&cluster);
@@ -152,7 +173,7 @@ TEST(ClusterClients, ASessionWaitsForTasksToComeUp) {
   });
 }
 
-TEST(ClusterClients, ASessionThatLacksATaskSaysWhichWhenItsTimeIsOver) {
+TEST_P(ClusterClientsTest, ASessionThatLacksATaskSaysWhichWhenItsTimeIsOver) {
   SimCluster cluster(1, {.missing_task_timeout = absl::Minutes(2), .absent = {"worker1"}});
   Trainer trainer(&cluster);
   for (const bool own_limit : {false, true}) {
@@ -163,7 +184,7 @@ TEST(ClusterClients, ASessionThatLacksATaskSaysWhichWhenItsTimeIsOver) {
   }
 }
 
-TEST(ClusterClients, ARestartedTaskIsNamedAndANewSessionWorks) {
+TEST_P(ClusterClientsTest, ARestartedTaskIsNamedAndANewSessionWorks) {
   ForSeeds(60, [](uint64_t seed) {
     ClusterClients c(seed);
     c.trainer.ExpectStep(1);
@@ -185,7 +206,7 @@ TEST(ClusterClients, ARestartedTaskIsNamedAndANewSessionWorks) {
   });
 }
 
-TEST(ClusterClients, SessionsOfAMasterThatIsNoMoreGoWhenItComesBack) {
+TEST_P(ClusterClientsTest, SessionsOfAMasterThatIsNoMoreGoWhenItComesBack) {
   ForSeeds(20, [](uint64_t seed) {
     SimCluster cluster(seed);
     Trainer trainer(&cluster);
@@ -221,7 +242,7 @@ class PartialStep {
   std::string handle;
 };
 
-TEST(ClusterClients, AStepInSeveralCallsGoesOnBetweenThem) {
+TEST_P(ClusterClientsTest, AStepInSeveralCallsGoesOnBetweenThem) {
   ForSeeds(30, [](uint64_t seed) {
     PartialStep p(seed, {"sum:0", "after:0"});
     const TicketPtr first = p.First();
@@ -238,7 +259,7 @@ TEST(ClusterClients, AStepInSeveralCallsGoesOnBetweenThem) {
   });
 }
 
-TEST(ClusterClients, AStepInSeveralCallsEndsWithItsSessionItsClientAndItsTasks) {
+TEST_P(ClusterClientsTest, AStepInSeveralCallsEndsWithItsSessionItsClientAndItsTasks) {
   ForSeeds(80, [](uint64_t seed) {
     PartialStep p(seed, {"slow:0"});
     SimClient& client = p.c.trainer.client();
@@ -274,6 +295,8 @@ TEST(ClusterClients, AStepInSeveralCallsEndsWithItsSessionItsClientAndItsTasks) 
     p.c.ExpectQuiet();
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(Tensors, ClusterClientsTest, ::testing::Bool(), PullOrPush);
 
 }  // namespace
 }  // namespace millrace

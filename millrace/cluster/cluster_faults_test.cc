@@ -5,6 +5,8 @@
 namespace millrace {
 namespace {
 
+class ClusterFaults : public SimClusterTest {};
+
 using ::testing::AnyOf;
 using ::testing::Eq;
 using ::testing::HasSubstr;
@@ -158,10 +160,12 @@ int Sweep(Phase phase, int most) {
   return runs;
 }
 
-TEST(ClusterFaults, AtEveryMessageOfASessionsCreation) { EXPECT_GT(Sweep(Phase::kCreate, 100), 12 * 8); }
-TEST(ClusterFaults, AtEveryMessageOfAFirstStep) { EXPECT_GT(Sweep(Phase::kFirstStep, 100), 12 * 30); }
-TEST(ClusterFaults, AtEveryMessageOfALaterStep) { EXPECT_GT(Sweep(Phase::kLaterStep, 100), 12 * 30); }
-TEST(ClusterFaults, WhileAStepWaitsForData) { EXPECT_EQ(Sweep(Phase::kSlowStep, 30), 12 * 30); }
+TEST_P(ClusterFaults, AtEveryMessageOfASessionsCreation) { EXPECT_GT(Sweep(Phase::kCreate, 100), 12 * 8); }
+TEST_P(ClusterFaults, AtEveryMessageOfAFirstStep) { EXPECT_GT(Sweep(Phase::kFirstStep, 100), 12 * (streams ? 20 : 30)); }
+TEST_P(ClusterFaults, AtEveryMessageOfALaterStep) { EXPECT_GT(Sweep(Phase::kLaterStep, 100), 12 * (streams ? 20 : 30)); }
+TEST_P(ClusterFaults, WhileAStepWaitsForData) { EXPECT_EQ(Sweep(Phase::kSlowStep, 30), 12 * 30); }
+
+INSTANTIATE_TEST_SUITE_P(Tensors, ClusterFaults, ::testing::Bool(), PullOrPush);
 
 }  // namespace
 }  // namespace millrace

@@ -5,6 +5,8 @@
 namespace millrace {
 namespace {
 
+class ClusterSimulation : public SimClusterTest {};
+
 using ::testing::AnyOf;
 using ::testing::Eq;
 using ::testing::HasSubstr;
@@ -42,12 +44,12 @@ std::string Train(uint64_t seed) {
   return absl::StrJoin(cluster.network().log(), "\n");
 }
 
-TEST(ClusterSimulation, LateMessagesInAnyOrderChangeNoResult) {
+TEST_P(ClusterSimulation, LateMessagesInAnyOrderChangeNoResult) {
   ForSeeds(200, [](uint64_t seed) { Train(seed); });
 }
 
 // Two masters, one counter.
-TEST(ClusterSimulation, SessionsOfSeveralMastersShareState) {
+TEST_P(ClusterSimulation, SessionsOfSeveralMastersShareState) {
   ForSeeds(30, [](uint64_t seed) {
     SimCluster cluster(seed);
     Trainer a(&cluster, "client0", "worker0"), b(&cluster, "client1", "worker1");
@@ -66,7 +68,7 @@ TEST(ClusterSimulation, SessionsOfSeveralMastersShareState) {
   });
 }
 
-TEST(ClusterSimulation, TheSameSeedGivesTheSameLog) {
+TEST_P(ClusterSimulation, TheSameSeedGivesTheSameLog) {
   ForSeeds(50, [](uint64_t seed) { EXPECT_EQ(Train(seed), Train(seed)); });
 }
 
@@ -105,17 +107,17 @@ void TrainThroughFaults(uint64_t seed, const net::SimOptions& options, absl::Dur
   PrintLog(&cluster);
 }
 
-TEST(ClusterSimulation, LostMessagesEndCallsAndLoseNoUpdate) {
+TEST_P(ClusterSimulation, LostMessagesEndCallsAndLoseNoUpdate) {
   ForSeeds(150, [](uint64_t seed) {
     TrainThroughFaults(seed, {.lost = 0.02, .reset_after = absl::Seconds(3)}, absl::Seconds(30));
   });
 }
 
-TEST(ClusterSimulation, DoubledMessagesDoubleNoUpdate) {
+TEST_P(ClusterSimulation, DoubledMessagesDoubleNoUpdate) {
   ForSeeds(150, [](uint64_t seed) { TrainThroughFaults(seed, {.max_delay = absl::Milliseconds(5), .duplicated = 0.1}, absl::Seconds(30)); });
 }
 
-TEST(ClusterSimulation, AStepThatIsAskedForTwiceRunsOnce) {
+TEST_P(ClusterSimulation, AStepThatIsAskedForTwiceRunsOnce) {
   for (const char* method : {"RunStep", "RunGraph"}) {
     for (uint64_t seed = 1; seed <= 30; ++seed) {
       SimCluster cluster(seed);
@@ -137,6 +139,8 @@ TEST(ClusterSimulation, AStepThatIsAskedForTwiceRunsOnce) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Tensors, ClusterSimulation, ::testing::Bool(), PullOrPush);
 
 }  // namespace
 }  // namespace millrace

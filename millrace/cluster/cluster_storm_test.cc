@@ -5,6 +5,8 @@
 namespace millrace {
 namespace {
 
+class ClusterStorm : public SimClusterTest {};
+
 using ::testing::IsEmpty;
 
 class Storm {
@@ -159,13 +161,15 @@ class Storm {
   int acknowledged_ = 0;
 };
 
-TEST(ClusterStorm, EveryCallEndsAndNothingAcknowledgedIsLost) {
+TEST_P(ClusterStorm, EveryCallEndsAndNothingAcknowledgedIsLost) {
   ForSeeds(200, [](uint64_t seed) { Storm(seed).Run(); });
 }
 
-TEST(ClusterStorm, TheSameSeedGivesTheSameLog) {
+TEST_P(ClusterStorm, TheSameSeedGivesTheSameLog) {
   ForSeeds(40, [](uint64_t seed) { EXPECT_EQ(Storm(seed).Run(), Storm(seed).Run()); });
 }
+
+INSTANTIATE_TEST_SUITE_P(Tensors, ClusterStorm, ::testing::Bool(), PullOrPush);
 
 }  // namespace
 }  // namespace millrace

@@ -1,11 +1,13 @@
 // Any bytes as any of the messages with tensors: the codec takes and refuses what protobuf does, and reads the same from it. The first
-// byte chooses the message, the second where the rest is cut into pieces.
+// byte chooses the message, the second where the rest is cut into pieces. Messages of streamed steps, which no protobuf is like, give an error or
+// what is written as it was read.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 
 #include "google/protobuf/stubs/logging.h"
 #include "millrace/cluster/codec_reference_testing.h"
+#include "millrace/cluster/step_wire.h"
 
 namespace {
 
@@ -21,6 +23,30 @@ size_t Elements(const google::protobuf::RepeatedPtrField<pb::NamedTensorProto>& 
   return elements;
 }
 
+// From here on the first byte stands for one of those.
+constexpr uint8_t kStreamed = 0xf0;
+
+template <typename T>
+void CheckStreamed(const StatusOr<T>& read, StatusOr<net::Bytes> (*encode)(const T&), StatusOr<T> (*decode)(const net::Bytes&, Allocator*)) {
+  if (!read.ok()) {
+    MR_CHECK(!read.status().message().empty());
+    return;
+  }
+  const StatusOr<net::Bytes> written = encode(*read);
+  if (!written.ok()) return;  // a variant of a type that cannot be written
+  const StatusOr<T> again = decode(*written, Allocator::Heap());
+  MR_CHECK(again.ok());
+  MR_CHECK(encode(*again)->Flatten() == written->Flatten());
+}
+
+StatusOr<net::Bytes> EncodeUntimed(const SteppedTensors& tensors) { return EncodeTensors(tensors, 0); }
+
+void FuzzStreamed(int kind, const net::Bytes& bytes) {
+  if (kind == 0) CheckStreamed(DecodeTensors(bytes, Allocator::Heap()), EncodeUntimed, DecodeTensors);
+  if (kind == 1) CheckStreamed(DecodeStepStart(bytes, Allocator::Heap()), EncodeStepStart, DecodeStepStart);
+  if (kind == 2) CheckStreamed(DecodeStepEnd(bytes, Allocator::Heap()), EncodeStepEnd, DecodeStepEnd);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -30,6 +56,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t cut = std::min<size_t>(data[1], text.size());
   net::Bytes bytes = net::Bytes::Of(text.substr(0, cut));
   bytes.Append(net::Bytes::Of(text.substr(cut)));
+  if (data[0] >= kStreamed) {
+    FuzzStreamed(data[0] % 3, bytes);
+    return 0;
+  }
 
   static const char* const kTypes[] = {"RunStepRequest", "RunStepResponse", "RunCallableRequest", "RunCallableResponse",
                                        "RunGraphRequest", "RunGraphResponse", "RecvTensorResponse"};

@@ -28,17 +28,6 @@ std::string EdgeName(const Node& node) {
 
 std::string TaskOf(const std::string& device) { return device.substr(0, device.find("/device:")); }
 
-// Whether the op ends as soon as its inputs are there.
-bool IsPrompt(const Node& node) {
-  static const auto* const known = new absl::flat_hash_set<std::string>{
-      "_Send",          "_HostSend",         "_Recv",         "_HostRecv",       "VarHandleOp",          "ReadVariableOp",  "_ReadVariablesOp",
-      "ResourceGather", "Variable",          "VariableV2",    "RandomUniform",   "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt"};
-  if (IsRecv(node)) return !IsClients(node);
-  if (known->contains(node.op().name)) return true;
-  if (node.op().is_stateful) return false;
-  return std::none_of(node.input_types().begin(), node.input_types().end(), [](DType t) { return IsRef(t) || t == DType::kResource; });
-}
-
 // What is known of a node before anything runs.
 struct Known {
   int pending = 0;           // inputs that are not looked at yet
@@ -58,6 +47,16 @@ int64_t KnownBytes(const Node& send) {
 }
 
 }  // namespace
+
+bool IsPrompt(const Node& node) {
+  static const auto* const known = new absl::flat_hash_set<std::string>{
+      "_Send",          "_HostSend",         "_Recv",         "_HostRecv",       "VarHandleOp",          "ReadVariableOp",  "_ReadVariablesOp",
+      "ResourceGather", "Variable",          "VariableV2",    "RandomUniform",   "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt"};
+  if (IsRecv(node)) return !IsClients(node);
+  if (known->contains(node.op().name)) return true;
+  if (node.op().is_stateful) return false;
+  return std::none_of(node.input_types().begin(), node.input_types().end(), [](DType t) { return IsRef(t) || t == DType::kResource; });
+}
 
 void GroupReceives(absl::Span<Part> parts, absl::FunctionRef<bool(absl::string_view task)> speaks_millrace) {
   // The two ends of each edge.
@@ -124,7 +123,7 @@ void GroupReceives(absl::Span<Part> parts, absl::FunctionRef<bool(absl::string_v
   absl::flat_hash_map<const Node*, Graph*> graph_of;
   for (const Part& part : parts) {
     for (const Node* node : part.graph->nodes()) {
-      if (IsRecv(*node)) graph_of[node] = part.graph.get();
+      if (IsSend(*node) || IsRecv(*node)) graph_of[node] = part.graph.get();
     }
   }
   int64_t group = 0;
@@ -140,7 +139,7 @@ void GroupReceives(absl::Span<Part> parts, absl::FunctionRef<bool(absl::string_v
       }
       bytes += more;
       ++count;
-      graph_of[edge.second]->SetAttr(edge.second, kReceiveGroupAttr, AttrInit(group).value());
+      for (Node* end : {edge.first, edge.second}) graph_of[end]->SetAttr(end, kReceiveGroupAttr, AttrInit(group).value());
     }
   }
 }

@@ -48,7 +48,7 @@ StatusOr<net::Bytes> MasterClient::CallAndWait(const char* method, net::Bytes re
   };
   auto answer = std::make_shared<Answer>();
   const RefPtr<net::OutgoingCall> call =
-      channel_->Call(absl::StrCat(kService, method), std::move(request), {.timeout = limits.timeout}, [answer](StatusOr<net::Bytes> bytes) {
+      channel_->Call(absl::StrCat(kService, method), std::move(request), {.timeout = limits.timeout, .every_step = limits.every_step}, [answer](StatusOr<net::Bytes> bytes) {
         answer->bytes = std::move(bytes);
         answer->come.Notify();
       });

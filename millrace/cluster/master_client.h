@@ -15,6 +15,8 @@ struct CallLimits {
   absl::Duration timeout = absl::InfiniteDuration();
   // May be null. Outlives the call.
   CancellationManager* cancellation = nullptr;
+  // As net::CallOptions.
+  bool every_step = false;
 };
 
 // Thread-safe. Shared by a session and what it gave out.

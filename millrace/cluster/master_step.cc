@@ -74,9 +74,12 @@ void MasterStep::Start(const CallControl& control) {
     });
   }
   int home = -1;
+  if (!program_->is_local()) OpenLines();
   for (int i = 0; i < parts; ++i) {
     if (program_->parts[i].peer == nullptr) {
       home = i;
+    } else if (streamed_[i]) {
+      StreamAtPeer(i);
     } else {
       RunAtPeer(i);
     }
@@ -104,10 +107,7 @@ void MasterStep::RunAtPeer(int index) {
         const ProgramPart& part = self->program_->parts[index];
         if (answer.ok() && self->trace_) self->TraceCall(index, start);
         if (!answer.ok()) return self->OnPart(index, answer.status());
-        Status status = answer->status;
-        if (!status.ok() && !absl::StrContains(status.message(), part.peer->name)) {
-          status = WithPrefix(absl::StrCat("From ", part.peer->name, ":\n"), status);
-        }
+        Status status = self->TakeAnswer(index, answer->status, std::move(answer->step_stats), std::move(answer->partition_graphs));
         if (status.ok()) {
           for (const ClientEdge& fetch : part.fetches) {
             bool found = false;
@@ -119,13 +119,19 @@ void MasterStep::RunAtPeer(int index) {
             if (!found) status = Internal(part.peer->name, " did not give ", self->program_->spec.fetches[fetch.index]);
           }
         }
-        {
-          MutexLock lock(&self->mu_);
-          if (answer->step_stats.dev_stats_size() > 0) self->stats_.push_back(std::move(answer->step_stats));
-          for (pb::GraphDef& graph : answer->partition_graphs) self->graphs_.push_back(std::move(graph));
-        }
         self->OnPart(index, status);
       });
+}
+
+Status MasterStep::TakeAnswer(int index, Status status, pb::StepStats stats, std::vector<pb::GraphDef> graphs) {
+  const std::string& name = program_->parts[index].peer->name;
+  if (!status.ok() && !absl::StrContains(status.message(), name)) status = WithPrefix(absl::StrCat("From ", name, ":\n"), status);
+  if (stats.dev_stats_size() > 0 || !graphs.empty()) {
+    MutexLock lock(&mu_);
+    if (stats.dev_stats_size() > 0) stats_.push_back(std::move(stats));
+    for (pb::GraphDef& graph : graphs) graphs_.push_back(std::move(graph));
+  }
+  return status;
 }
 
 int64_t MasterStep::NowNanos() const { return absl::ToUnixNanos(session_->options_.worker->options().clock->Now()); }

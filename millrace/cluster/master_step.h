@@ -34,6 +34,14 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
 
  private:
   void RunAtPeer(int index);
+  // Over lines (master_step_lines.cc): which peers are reached so in this step, before any part runs; the part at one of them; what comes from
+  // it, and its end.
+  void OpenLines();
+  void StreamAtPeer(int index);
+  void OnPushed(int index, const net::Bytes& message);
+  void OnStreamEnd(int index, int64_t start_nanos, const StatusOr<net::Bytes>& answer);
+  // The status of a peer's part, with the peer's name in it, and what it tells of itself.
+  Status TakeAnswer(int index, Status status, pb::StepStats stats, std::vector<pb::GraphDef> graphs);
   void RunAtHome(int index, net::IncomingCall* from);
   int64_t NowNanos() const;
   // Notes how long the call that ran a peer's part took.
@@ -60,6 +68,7 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   std::atomic<bool> timed_out_{false};
   bool keeps_tensors_ = false;
   std::atomic<int> pending_{0};
+  std::vector<bool> streamed_;  // by part; constant once parts run
 
   mutable Mutex mu_;
   std::vector<bool> awaited_ ABSL_GUARDED_BY(mu_);  // by part

@@ -40,7 +40,8 @@ Status RemoteCallable::Run(absl::Span<const Tensor> feeds, std::vector<Tensor>* 
   call.feeds.assign(feeds.begin(), feeds.end());
   call.request_id = master_->NextRequestId();
   const CallLimits limits = {.timeout = options.timeout == absl::InfiniteDuration() ? operation_timeout_ : options.timeout,
-                             .cancellation = options.cancellation};
+                             .cancellation = options.cancellation,
+                             .every_step = true};
   MR_ASSIGN_OR_RETURN(net::Bytes request, EncodeRunCallable(call));
   MR_ASSIGN_OR_RETURN(const net::Bytes bytes, master_->Call("RunCallable", std::move(request), limits));
   MR_ASSIGN_OR_RETURN(RunCallableAnswer answer, DecodeRunCallableAnswer(bytes));

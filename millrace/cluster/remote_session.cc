@@ -144,7 +144,8 @@ CallLimits RemoteSession::Limits(const RunOptions& options) const {
 
 Status RemoteSession::Run(const RunOptions& options, absl::Span<const Feed> feeds, absl::Span<const std::string> fetches,
                           absl::Span<const std::string> targets, std::vector<Tensor>* results, RunMetadata* metadata) {
-  const CallLimits limits = Limits(options);
+  CallLimits limits = Limits(options);
+  limits.every_step = true;
   RunStepCall call;
   MR_ASSIGN_OR_RETURN(call.session_handle, Handle());
   for (const Feed& feed : feeds) call.feeds.emplace_back(TensorName(feed.first), feed.second);
@@ -189,6 +190,8 @@ StatusOr<std::string> RemoteSession::PartialRunSetup(absl::Span<const std::strin
 
 Status RemoteSession::PartialRun(const std::string& handle, absl::Span<const Feed> feeds, absl::Span<const std::string> fetches,
                                  std::vector<Tensor>* results) {
+  CallLimits limits = Limits({});
+  limits.every_step = true;
   RunStepCall call;
   MR_ASSIGN_OR_RETURN(call.session_handle, Handle());
   for (const Feed& feed : feeds) call.feeds.emplace_back(TensorName(feed.first), feed.second);
@@ -198,7 +201,7 @@ Status RemoteSession::PartialRun(const std::string& handle, absl::Span<const Fee
   call.store_errors_in_response_body = true;
   call.request_id = master_->NextRequestId();
   MR_ASSIGN_OR_RETURN(net::Bytes request, EncodeRunStep(call));
-  MR_ASSIGN_OR_RETURN(const net::Bytes bytes, master_->Call("RunStep", std::move(request), Limits({})));
+  MR_ASSIGN_OR_RETURN(const net::Bytes bytes, master_->Call("RunStep", std::move(request), limits));
   MR_ASSIGN_OR_RETURN(RunStepAnswer answer, DecodeRunStepAnswer(bytes));
   MR_RETURN_IF_ERROR(answer.status);
   return TakeResults(call.fetches, std::move(answer.tensors), master_->address(), results);

@@ -36,14 +36,13 @@ net::Channel::Done StatusOnly(WorkerInterface::DoneStatus done) {
 
 }  // namespace
 
-void CallWithControl(net::Channel* channel, const std::string& method, net::Bytes request, const CallControl& control,
-                     net::Channel::Done done) {
-  const net::CallOptions options{.timeout = control.timeout};
+namespace {
+
+// Makes a call, by `start`, that `control` can take back.
+template <typename Start>
+RefPtr<net::OutgoingCall> StartWithControl(const CallControl& control, net::Channel::Done done, const Start& start) {
   CancellationManager* const cancellation = control.cancellation;
-  if (cancellation == nullptr) {
-    channel->Call(method, std::move(request), options, std::move(done));
-    return;
-  }
+  if (cancellation == nullptr) return start(std::move(done));
   RefPtr<TakenBack> state = MakeRef<TakenBack>();
   const CancellationManager::Token token = cancellation->NewToken();
   const bool registered = cancellation->Register(token, [state] {
@@ -55,16 +54,17 @@ void CallWithControl(net::Channel* channel, const std::string& method, net::Byte
     }
     if (call) call->Cancel();
   });
-  if (!registered) return done(cancellation->status());
-  RefPtr<net::OutgoingCall> call =
-      channel->Call(method, std::move(request), options,
-                    [cancellation, token, done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
-                      LetGo(cancellation, token);
-                      if (!answer.ok() && absl::IsCancelled(answer.status()) && cancellation->IsCancelled()) {
-                        return done(cancellation->status());
-                      }
-                      done(std::move(answer));
-                    });
+  if (!registered) {
+    done(cancellation->status());
+    return nullptr;
+  }
+  RefPtr<net::OutgoingCall> call = start([cancellation, token, done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
+    LetGo(cancellation, token);
+    if (!answer.ok() && absl::IsCancelled(answer.status()) && cancellation->IsCancelled()) {
+      return done(cancellation->status());
+    }
+    done(std::move(answer));
+  });
   bool cancelled = false;
   {
     MutexLock lock(&state->mu);
@@ -72,6 +72,16 @@ void CallWithControl(net::Channel* channel, const std::string& method, net::Byte
     state->call = call;
   }
   if (cancelled && call) call->Cancel();
+  return call;
+}
+
+}  // namespace
+
+void CallWithControl(net::Channel* channel, const std::string& method, net::Bytes request, const CallControl& control,
+                     net::Channel::Done done, bool every_step) {
+  StartWithControl(control, std::move(done), [&](net::Channel::Done done) {
+    return channel->Call(method, std::move(request), {.timeout = control.timeout, .every_step = every_step}, std::move(done));
+  });
 }
 
 Status MarkDerived(const Status& status) {
@@ -102,12 +112,13 @@ Status RemoteWorker::Named(const Status& status, absl::string_view method) const
 }
 
 void RemoteWorker::CallOn(net::Channel* channel, const std::string& method, net::Bytes request, const CallControl& control,
-                          net::Channel::Done done) {
+                          net::Channel::Done done, bool every_step) {
   CallWithControl(channel, kService + method, std::move(request), control,
                   [self = shared_from_this(), method, done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
                     if (!answer.ok()) return done(self->Named(answer.status(), method));
                     done(std::move(answer));
-                  });
+                  },
+                  every_step);
 }
 
 void RemoteWorker::GetStatus(const CallControl& control, Done<pb::GetStatusResponse> done) {
@@ -139,13 +150,27 @@ void RemoteWorker::RunGraph(const CallControl& control, RunGraphCall call, Done<
   Call("RunGraph", *std::move(request), control, [done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
     if (!answer.ok()) return done(answer.status());
     done(DecodeRunGraphAnswer(*answer));
+  }, /*every_step=*/true);
+}
+
+RefPtr<net::OutgoingCall> RemoteWorker::StreamGraph(const CallControl& control, net::Bytes request, absl::AnyInvocable<void(net::Bytes)> on_message,
+                                                    Done<net::Bytes> done) {
+  static const std::string method = kService + "RunGraph";
+  auto named = [self = shared_from_this(), done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
+    // The way that was there when it was asked for is no more.
+    if (absl::IsUnimplemented(answer.status())) answer = Unavailable(answer.status().message());
+    if (!answer.ok()) return done(self->Named(answer.status(), "RunGraph"));
+    done(std::move(answer));
+  };
+  return StartWithControl(control, std::move(named), [&](net::Channel::Done done) {
+    return channel_->Stream(method, std::move(request), {.timeout = control.timeout, .every_step = true}, std::move(on_message), std::move(done));
   });
 }
 
 void RemoteWorker::CleanupGraph(const CallControl& control, int64_t step_id, DoneStatus done) {
   pb::CleanupGraphRequest request;
   request.set_step_id(step_id);
-  Call("CleanupGraph", net::Serialize(request), control, StatusOnly(std::move(done)));
+  Call("CleanupGraph", net::Serialize(request), control, StatusOnly(std::move(done)), /*every_step=*/true);
 }
 
 void RemoteWorker::CleanupAll(const CallControl& control, std::vector<std::string> containers, DoneStatus done) {
@@ -161,7 +186,7 @@ void RemoteWorker::RecvTensor(const CallControl& control, int64_t step_id, const
   Call("RecvTensor", net::Serialize(request), control, [done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
     if (!answer.ok()) return done(answer.status());
     done(DecodeRecvTensorAnswer(*answer, Allocator::Heap()));
-  });
+  }, /*every_step=*/true);
 }
 
 void RemoteWorker::RecvTensors(const CallControl& control, int64_t step_id, const std::vector<std::string>& keys, Done<std::vector<RendezvousItem>> done) {
@@ -175,7 +200,8 @@ void RemoteWorker::RecvTensors(const CallControl& control, int64_t step_id, cons
                       return done(Internal(self->task_, " gave ", items->size(), " tensors for ", count, " keys"));
                     }
                     done(std::move(items));
-                  });
+                  },
+                  /*every_step=*/true);
 }
 
 }  // namespace millrace

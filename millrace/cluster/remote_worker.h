@@ -25,6 +25,9 @@ class RemoteWorker : public WorkerInterface, public std::enable_shared_from_this
                      Done<pb::RegisterGraphResponse> done) override;
   void DeregisterGraph(const CallControl& control, pb::DeregisterGraphRequest request, DoneStatus done) override;
   void RunGraph(const CallControl& control, RunGraphCall call, Done<RunGraphAnswer> done) override;
+  bool streams() const override { return channel_->streams(); }
+  RefPtr<net::OutgoingCall> StreamGraph(const CallControl& control, net::Bytes request, absl::AnyInvocable<void(net::Bytes)> on_message,
+                                        Done<net::Bytes> done) override;
   void CleanupGraph(const CallControl& control, int64_t step_id, DoneStatus done) override;
   void CleanupAll(const CallControl& control, std::vector<std::string> containers, DoneStatus done) override;
   void RecvTensor(const CallControl& control, int64_t step_id, const std::string& key, Done<RendezvousItem> done) override;
@@ -33,11 +36,11 @@ class RemoteWorker : public WorkerInterface, public std::enable_shared_from_this
   static constexpr char kRecvTensorsMethod[] = "/millrace.WorkerService/RecvTensors";
 
  private:
-  void Call(const std::string& method, net::Bytes request, const CallControl& control, net::Channel::Done done) {
-    CallOn(channel_.get(), method, std::move(request), control, std::move(done));
+  void Call(const std::string& method, net::Bytes request, const CallControl& control, net::Channel::Done done, bool every_step = false) {
+    CallOn(channel_.get(), method, std::move(request), control, std::move(done), every_step);
   }
   void CallOn(net::Channel* channel, const std::string& method, net::Bytes request, const CallControl& control,
-              net::Channel::Done done);
+              net::Channel::Done done, bool every_step = false);
   Status Named(const Status& status, absl::string_view method) const;
 
   const std::string task_;
@@ -47,7 +50,7 @@ class RemoteWorker : public WorkerInterface, public std::enable_shared_from_this
 
 // Makes one call that `control` can take back: for whoever talks to a channel itself.
 void CallWithControl(net::Channel* channel, const std::string& method, net::Bytes request, const CallControl& control,
-                     net::Channel::Done done);
+                     net::Channel::Done done, bool every_step = false);
 
 // An error that only passes on what happened elsewhere in the same step. Others in the step know better, and their word counts.
 // TensorFlow's mark, so that mixed clusters agree.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
 #include "millrace/base/file.h"
 #include "millrace/cluster/master.h"
 #include "millrace/cluster/task_service.h"
@@ -27,11 +28,23 @@ struct SimClusterOptions {
   std::vector<std::string> absent = {};  // tasks that are not started
 };
 
+// Tests of simulated clusters run twice: with tensors that are asked for, and with calls that stream, on which they are pushed.
+class SimClusterTest : public ::testing::TestWithParam<bool> {
+ protected:
+  SimClusterTest() { streams = GetParam(); }
+  ~SimClusterTest() override { streams = false; }
+
+ public:
+  static inline bool streams = false;
+};
+inline std::string PullOrPush(const ::testing::TestParamInfo<bool>& info) { return info.param ? "Push" : "Pull"; }
+
 // For one thread. The same seed, options and calls give the same log. Tasks go by short names: "ps0", "worker0", "worker1".
 class SimCluster {
  public:
   explicit SimCluster(uint64_t seed, const SimClusterOptions& options = {})
       : options_(options), random_(seed ^ 0x9e3779b97f4a7c15), network_(seed, options.network) {
+    network_.SetStreams(SimClusterTest::streams);
     cluster_ = ClusterSpec::Of({{"ps", {Address("ps0")}}, {"worker", {Address("worker0"), Address("worker1")}}}).value();
     for (const std::string& task : tasks()) {
       if (std::find(options.absent.begin(), options.absent.end(), task) == options.absent.end()) Start(task);

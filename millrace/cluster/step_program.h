@@ -21,6 +21,10 @@ struct ProgramPart {
   std::shared_ptr<RegisteredGraph> graph;  // at home
   // Tensors of the client that the peer takes and gives, by key.
   std::vector<ClientEdge> feeds, fetches;
+  // Where its edges are numbered: those of `feeds` and `fetches`, and which of the tasks that the part at home has edges with it is (-1: none).
+  bool is_numbered = false;
+  std::vector<int> feed_numbers, fetch_numbers;
+  int edges_task = -1;
   // The same at home: indices of the plan's feeds and fetches.
   std::vector<int> home_feeds, home_fetches;
 };

@@ -16,14 +16,13 @@ absl::string_view TaskOf(absl::string_view device) {
   return at == absl::string_view::npos ? absl::string_view() : device.substr(0, at);
 }
 
-// What a person knows of "edge_12_layer1/read".
+}  // namespace
+
 absl::string_view TensorName(absl::string_view tensor) {
   if (!absl::ConsumePrefix(&tensor, "edge_")) return tensor;
   const size_t at = tensor.find('_');
   return at == absl::string_view::npos ? tensor : tensor.substr(at + 1);
 }
-
-}  // namespace
 
 StatusOr<ParsedKey> ParsedKey::Parse(absl::string_view key) {
   const std::vector<absl::string_view> parts = absl::StrSplit(key, ';');
@@ -56,8 +55,6 @@ void StepRendezvous::Detach() {
   stats_ = nullptr;
 }
 
-Status StepRendezvous::Send(absl::string_view key, RendezvousItem item) { return local_.Send(key, std::move(item)); }
-
 void StepRendezvous::Recv(absl::string_view key, Done done) {
   StatusOr<ParsedKey> parsed = ParsedKey::Parse(key);
   if (!parsed.ok()) return done(parsed.status());
@@ -72,11 +69,19 @@ void StepRendezvous::Recv(absl::string_view key, Done done) {
   const Peer* peer = nullptr;
   std::shared_ptr<const PeerSet> peers;
   bool comes_in_group = false;
+  bool came = false;
+  StatusOr<RendezvousItem> result;
   {
     MutexLock lock(&mu_);
+    if (const int line = FindLine(parsed->send_task); line >= 0) {
+      if (!RecvFrom(&lines_[line], &in_loops_[key], key, &done, &result)) return;
+      in_loops_.erase(key);
+      came = true;
+    }
     peers = peers_;
     comes_in_group = groups_ != nullptr && groups_->keys.contains(key);
   }
+  if (came) return done(std::move(result));
   if (comes_in_group) return local_.Recv(key, std::move(done));
   if (peers != nullptr && parsed->send_task == peers->self()) return local_.Recv(key, std::move(done));
   if (peers != nullptr) peer = peers->Find(parsed->send_task);
@@ -87,19 +92,19 @@ void StepRendezvous::Recv(absl::string_view key, Done done) {
   RecvRemote(std::move(peers), peer, key, std::move(done));
 }
 
-namespace {
-
-void NoteTransfer(StepStatsCollector* stats, const std::string& key, const RendezvousItem& item, int64_t start_nanos) {
+void NoteTransfer(StepStatsCollector* stats, absl::string_view key, const RendezvousItem& item, int64_t start_nanos, int64_t end_nanos) {
   const StatusOr<ParsedKey> parsed = ParsedKey::Parse(key);
-  if (!parsed.ok()) return;
+  if (!parsed.ok() || parsed->send_task == parsed->recv_task) return;  // what the client feeds comes with the call
   stats->RecordTransfer({.tensor = std::string(TensorName(parsed->tensor)),
                          .from = std::string(parsed->send_device),
                          .to = std::string(parsed->recv_device),
                          .bytes = item.is_dead ? 0 : static_cast<int64_t>(item.tensor.TotalBytes()),
                          .start_nanos = start_nanos,
-                         .end_nanos = stats->NowNanos(),
+                         .end_nanos = end_nanos,
                          .sent_micros = item.sent_micros});
 }
+
+namespace {
 
 // What the sender's step failed with is told by that task itself; here it is hearsay.
 Status Hearsay(const Status& status) {
@@ -146,7 +151,7 @@ void StepRendezvous::OnFetched(std::unique_ptr<Fetch> fetch, StatusOr<Rendezvous
     Strike(fetch.get());
   }
   // Before the kernel hears of it: it may be the last, and with it the statistics go.
-  if (stats != nullptr && item.ok()) NoteTransfer(stats, fetch->key, *item, start_nanos);
+  if (stats != nullptr && item.ok()) NoteTransfer(stats, fetch->key, *item, start_nanos, stats->NowNanos());
   if (!item.ok()) return fetch->done(Hearsay(item.status()));
   fetch->done(std::move(item));
 }
@@ -163,6 +168,10 @@ void StepRendezvous::FetchGroups() {
     if (stats_ != nullptr) start = stats_->NowNanos();
   }
   for (const ReceiveGroup& group : groups->groups) {
+    {
+      MutexLock lock(&mu_);
+      if (FindLine(group.task) >= 0) continue;
+    }
     const Peer* const peer = peers->Find(group.task);
     if (peer == nullptr) return Abort(InvalidArgument("tensors are to come from ", group.task, ", which is no task of this cluster"));
     auto fetch = std::make_unique<Fetch>(Fetch{.peers = peers, .peer = peer, .groups = groups, .group = &group, .since = waits_->Now()});
@@ -183,7 +192,7 @@ void StepRendezvous::OnGroupFetched(std::unique_ptr<Fetch> fetch, StatusOr<std::
     MutexLock lock(&mu_);
     Strike(fetch.get());
     // The kernels may be gone when the step was aborted; with the step detached, so are the statistics.
-    for (size_t i = 0; stats_ != nullptr && items.ok() && i < keys.size(); ++i) NoteTransfer(stats_, keys[i], (*items)[i], start_nanos);
+    for (size_t i = 0; stats_ != nullptr && items.ok() && i < keys.size(); ++i) NoteTransfer(stats_, keys[i], (*items)[i], start_nanos, stats_->NowNanos());
   }
   if (!items.ok()) return Abort(Hearsay(items.status()));
   for (size_t i = 0; i < keys.size(); ++i) (void)local_.Send(keys[i], std::move((*items)[i]));
@@ -191,6 +200,7 @@ void StepRendezvous::OnGroupFetched(std::unique_ptr<Fetch> fetch, StatusOr<std::
 
 void StepRendezvous::Abort(Status why) {
   local_.Abort(why);
+  AbortLines(why);
   fetches_.StartCancel(std::move(why));
 }
 
@@ -204,23 +214,40 @@ void StepRendezvous::ListAwaited(std::vector<Awaited>* peers) {
     const StatusOr<ParsedKey> key = ParsedKey::Parse(fetch->keys()[0]);
     peers->push_back({.task = peer.name, .address = peer.address, .worker = peer.worker, .incarnation = key.ok() ? key->incarnation : 0});
   }
+  for (size_t i = 0; i < lines_.size() && peers_ != nullptr; ++i) {
+    if (lines_[i].awaited == 0) continue;
+    const StepEdges::Task& task = edges_->tasks[i];
+    const Peer* const peer = peers_->Find(task.name);
+    const auto same = [&](const Awaited& awaited) { return awaited.worker == peer->worker; };
+    if (peer == nullptr || std::any_of(peers->begin() + first, peers->end(), same)) continue;
+    peers->push_back({.task = peer->name, .address = peer->address, .worker = peer->worker, .incarnation = task.incarnation});
+  }
 }
 
 void StepRendezvous::ListWaits(std::vector<Wait>* waits) {
+  const auto add = [&](absl::string_view text, const std::string& task, absl::Time since) {
+    const StatusOr<ParsedKey> key = ParsedKey::Parse(text);
+    if (!key.ok()) return;
+    const std::string tensor(TensorName(key->tensor));
+    waits->push_back({.node = tensor,
+                      .what = absl::StrCat("this tensor from ", task),
+                      .step_id = step_id_,
+                      .since = since,
+                      .kind = Wait::Kind::kTensor,
+                      .peer = task,
+                      .tensor = tensor});
+  };
   MutexLock lock(&mu_);
   for (const Fetch* fetch = fetching_; fetch != nullptr; fetch = fetch->next) {
-    for (const std::string& text : fetch->keys()) {
-      const StatusOr<ParsedKey> key = ParsedKey::Parse(text);
-      if (!key.ok()) continue;
-      const std::string tensor(TensorName(key->tensor));
-      waits->push_back({.node = tensor,
-                        .what = absl::StrCat("this tensor from ", fetch->peer->name),
-                        .step_id = step_id_,
-                        .since = fetch->since,
-                        .kind = Wait::Kind::kTensor,
-                        .peer = fetch->peer->name,
-                        .tensor = tensor});
-    }
+    for (const std::string& text : fetch->keys()) add(text, fetch->peer->name, fetch->since);
+  }
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const StepEdge& edge = edges_->edges[i];
+    if (slots_[i].state == Slot::State::kAwaited) add(edge.key, edges_->tasks[edge.task].name, slots_[i].since);
+  }
+  for (const auto& [key, slot] : in_loops_) {
+    const StatusOr<ParsedKey> parsed = ParsedKey::Parse(key);
+    if (slot.state == Slot::State::kAwaited && parsed.ok()) add(key, std::string(parsed->send_task), slot.since);
   }
 }
 
@@ -229,6 +256,7 @@ bool StepRendezvous::AbortIfAwaiting(const std::string& task, const Status& why)
   {
     MutexLock lock(&mu_);
     for (const Fetch* fetch = fetching_; fetch != nullptr; fetch = fetch->next) awaits |= fetch->peer->name == task;
+    for (size_t i = 0; i < lines_.size(); ++i) awaits |= lines_[i].awaited > 0 && edges_->tasks[i].name == task;
   }
   if (awaits) Abort(why);
   return awaits;
@@ -237,7 +265,7 @@ bool StepRendezvous::AbortIfAwaiting(const std::string& task, const Status& why)
 bool StepRendezvous::HasWaiters() {
   if (local_.HasWaiters()) return true;
   MutexLock lock(&mu_);
-  return fetching_ != nullptr;
+  return fetching_ != nullptr || std::any_of(lines_.begin(), lines_.end(), [](const Line& line) { return line.awaited > 0; });
 }
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
-// Where the tensors of one step meet on one task: those made here wait for whoever wants them, those made elsewhere are fetched.
+// Where the tensors of one step meet on one task: those made here wait for whoever wants them, those made elsewhere are fetched; or, where a line
+// joins the two tasks, each is sent as soon as it is there and awaited without being asked for.
 #pragma once
 
 #include <memory>
@@ -10,6 +11,8 @@
 #include "millrace/cluster/group_receives.h"
 #include "millrace/cluster/liveness.h"
 #include "millrace/cluster/peers.h"
+#include "millrace/cluster/step_edges.h"
+#include "millrace/cluster/step_wire.h"
 #include "millrace/executor/step_stats.h"
 #include "millrace/runtime/rendezvous.h"
 #include "millrace/runtime/wait_registry.h"
@@ -25,22 +28,46 @@ struct ParsedKey {
   static StatusOr<ParsedKey> Parse(absl::string_view key);
 };
 
+// One end of the call that streams a step between its master's task and a peer.
+struct StepLine {
+  RefPtr<net::OutgoingCall> outgoing = nullptr;            // at home
+  std::shared_ptr<net::IncomingCall> incoming = nullptr;   // at the peer
+  void Send(net::Bytes message) const;
+};
+
 // Thread-safe. Made by the first message of its step, which may be another task's wish for a tensor.
 class StepRendezvous : public Rendezvous, public RefCounted {
  public:
   StepRendezvous(int64_t step_id, WaitRegistry* waits) : step_id_(step_id), waits_(waits) {}
+  ~StepRendezvous() override;
 
   // Before the step runs here: how to reach the others, where each tensor that came from them is noted (null: nowhere), and what is fetched together, if
   // anything. `stats` outlives the kernels of the step, and Detach.
   void Attach(std::shared_ptr<const PeerSet> peers, StepStatsCollector* stats = nullptr, std::shared_ptr<const ReceiveGroups> groups = nullptr);
-  // Fetches the groups. Once, when the step can be aborted.
+  // Fetches the groups of tasks that no line leads to. Once, when the step can be aborted.
   void FetchGroups();
   // The step has run here: nothing more is noted.
   void Detach();
 
+  // Lines (step_rendezvous_lines.cc). First the numbered edges of the part that runs here, once; then, before the part runs, each line to one of
+  // edges->tasks: from then on tensors go there and come from there over it. At the end that answers the call, what rides and what the client
+  // fetches waits for TakeHeld. `traced`: tensors carry the time.
+  void UseEdges(std::shared_ptr<const StepEdges> edges);
+  void OpenLine(int task, bool answers, bool traced);
+  // Before anything is sent.
+  void SetLine(int task, StepLine line);
+  // Tensors that came over the line. INVALID_ARGUMENT for what is none of ours or came before; those in front of it count.
+  Status Arrive(int task, SteppedTensors tensors);
+  // The other end has said its last word: whoever waits for a tensor of it is told, INTERNAL, that it does not come.
+  void EndLine(int task);
+  // What goes with the answer; nothing goes over the line any more.
+  StatusOr<SteppedTensors> TakeHeld(int task);
+
   Status Send(absl::string_view key, RendezvousItem item) override;
+  Status SendSlot(int slot, absl::string_view key, RendezvousItem item) override;
   // From this task's table, or from the task that makes it.
   void Recv(absl::string_view key, Done done) override;
+  void RecvSlot(int slot, absl::string_view key, Done done) override;
   // From this task's table: what another task asks for.
   void RecvLocal(absl::string_view key, Done done) { local_.Recv(key, std::move(done)); }
   // Everything that waits, here or at peers, ends with `why`.
@@ -71,6 +98,31 @@ class StepRendezvous : public Rendezvous, public RefCounted {
 
     absl::Span<const std::string> keys() const { return group == nullptr ? absl::MakeConstSpan(&key, 1) : absl::MakeConstSpan(group->keys); }
   };
+  // A tensor that comes or goes over a line: the first of the two that is there, it or who wants it.
+  struct Slot {
+    enum class State { kEmpty, kHere, kAwaited, kDone };
+    State state = State::kEmpty;
+    RendezvousItem item = {};
+    Done waiter = nullptr;
+    absl::Time since = absl::InfinitePast();  // of the wait, or in a traced step of the arrival
+  };
+  struct Line {
+    bool open = false;
+    bool over = false;  // nothing comes any more
+    bool answers = false;
+    bool traced = false;
+    int awaited = 0;  // tensors that somebody waits for
+    StepLine to = {};
+    std::vector<int> held = {};  // slots
+  };
+  // -1 when no line leads there.
+  int FindLine(absl::string_view task) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes `done` unless the result is there: a tensor, or an error.
+  bool RecvFrom(Line* line, Slot* slot, absl::string_view key, Done* done, StatusOr<RendezvousItem>* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Status ArriveOne(int task, SteppedTensor tensor);
+  void AbortLines(const Status& why);
+  void NoteArrival(absl::string_view key, const RendezvousItem& item, absl::Time since) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   void RecvRemote(std::shared_ptr<const PeerSet> peers, const Peer* peer, absl::string_view key, Done done);
   void OnFetched(std::unique_ptr<Fetch> fetch, StatusOr<RendezvousItem> item, StepStatsCollector* stats, int64_t start_nanos);
   void OnGroupFetched(std::unique_ptr<Fetch> fetch, StatusOr<std::vector<RendezvousItem>> items, int64_t start_nanos);
@@ -86,6 +138,17 @@ class StepRendezvous : public Rendezvous, public RefCounted {
   StepStatsCollector* stats_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::shared_ptr<const ReceiveGroups> groups_ ABSL_GUARDED_BY(mu_);
   Fetch* fetching_ ABSL_GUARDED_BY(mu_) = nullptr;  // a list through them
+  std::shared_ptr<const StepEdges> edges_ ABSL_GUARDED_BY(mu_);
+  std::vector<Line> lines_ ABSL_GUARDED_BY(mu_);  // by edges_->tasks; empty while none was opened
+  std::vector<Slot> slots_ ABSL_GUARDED_BY(mu_);
+  std::vector<int> missing_ ABSL_GUARDED_BY(mu_);                // of each group that leaves together
+  absl::flat_hash_map<std::string, Slot> in_loops_ ABSL_GUARDED_BY(mu_);  // what comes over lines, by key
+  Status aborted_ ABSL_GUARDED_BY(mu_);
 };
+
+// "layer1/read" of "edge_12_layer1/read".
+absl::string_view TensorName(absl::string_view tensor);
+// Notes a tensor that came from elsewhere.
+void NoteTransfer(StepStatsCollector* stats, absl::string_view key, const RendezvousItem& item, int64_t start_nanos, int64_t end_nanos);
 
 }  // namespace millrace

@@ -240,6 +240,7 @@ void TaskService::DeregisterGraph(Call call) {
 
 void TaskService::RunGraph(Call call) {
   if (call->request().size() > kLargeTensors) call->RunsLong();
+  if (call->streams()) return worker_->ServeGraph(ControlOf(call), call);
   StatusOr<RunGraphCall> run = DecodeRunGraph(call->request());
   call->request() = net::Bytes();
   if (!run.ok()) return call->Reply(run.status());

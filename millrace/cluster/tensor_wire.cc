@@ -136,6 +136,27 @@ Status WriteNamedTensor(uint32_t field, string_view name, const Tensor& tensor, 
   return Write(field, &name, tensor, out);
 }
 
+Status ReadContent(net::BytesReader* in, DType dtype, const Shape& shape, Allocator* allocator, Tensor* tensor) {
+  const size_t size = static_cast<size_t>(shape.num_elements()) * SizeOf(dtype);
+  size_t offset = 0;
+  // Any byte but 0 and 1 in a bool would be undefined behaviour later, so those are copied.
+  if (dtype != DType::kBool && size > 0) {
+    if (RefPtr<Buffer> memory = ReceivedMemory(*in, size, &offset)) {
+      *tensor = Tensor(dtype, shape, std::move(memory), offset);
+      MR_CHECK(in->Skip(size));
+      return absl::OkStatus();
+    }
+  }
+  MR_RETURN_IF_ERROR(Tensor::MakeInto(dtype, shape, allocator, tensor));
+  if (size == 0) return absl::OkStatus();
+  MR_CHECK(in->Read(tensor->raw_data(), size));
+  if (dtype == DType::kBool) {
+    uint8_t* bytes = tensor->raw<uint8_t>();
+    std::transform(bytes, bytes + size, bytes, [](uint8_t b) { return b != 0; });
+  }
+  return absl::OkStatus();
+}
+
 void TensorField::ScanShape(FieldReader in, FieldReader* parent) {
   while (in.Next()) {
     if (in.tag() == VarintTag(kUnknownRank)) plain_ = false;
@@ -203,23 +224,8 @@ Status TensorField::Read(Allocator* allocator, RepeatLimit* repeats, Tensor* ten
     return InvalidArgument("a TensorProto of ", DTypeName(dtype_), shape.ToString(), " has ", content_size,
                            " bytes of tensor_content instead of ", size);
   }
-  size_t offset = 0;
-  // Any byte but 0 and 1 in a bool would be undefined behaviour later, so those are copied.
-  if (dtype_ != DType::kBool && size > 0) {
-    if (RefPtr<Buffer> memory = ReceivedMemory(content_->at, size, &offset)) {
-      *tensor = Tensor(dtype_, shape, std::move(memory), offset);
-      return absl::OkStatus();
-    }
-  }
-  MR_RETURN_IF_ERROR(Tensor::MakeInto(dtype_, shape, allocator, tensor));
-  if (size == 0) return absl::OkStatus();
-  net::BytesReader at = content_->at;
-  MR_CHECK(at.Read(tensor->raw_data(), size));
-  if (dtype_ == DType::kBool) {
-    uint8_t* bytes = tensor->raw<uint8_t>();
-    std::transform(bytes, bytes + size, bytes, [](uint8_t b) { return b != 0; });
-  }
-  return absl::OkStatus();
+  net::BytesReader at = size == 0 ? protos_[0].at : content_->at;
+  return ReadContent(&at, dtype_, shape, allocator, tensor);
 }
 
 Status TensorField::ReadProto(Allocator* allocator, RepeatLimit* repeats, Tensor* tensor) const {

@@ -16,6 +16,9 @@ namespace millrace {
 Status WriteTensor(uint32_t field, const Tensor& tensor, MessageWriter* out);
 Status WriteNamedTensor(uint32_t field, string_view name, const Tensor& tensor, MessageWriter* out);
 
+// The next bytes of `in`, which has as many, as the contents of a tensor of a plain type.
+Status ReadContent(net::BytesReader* in, DType dtype, const Shape& shape, Allocator* allocator, Tensor* tensor);
+
 // What a message may still ask for beyond the bytes it has: typed values repeat, so that a few bytes stand for a large tensor.
 struct RepeatLimit {
   size_t left = size_t{128} << 20;

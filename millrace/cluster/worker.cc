@@ -237,7 +237,7 @@ void Worker::RunGraph(const CallControl& control, RunGraphCall call, Done<RunGra
   run.cancellation = control.cancellation;
   run.owner = control.owner;
   run.from = control.from;
-  if (Status status = BeginRunGraph(call); !status.ok()) return done(status);
+  if (Status status = BeginRunGraph(call.step_id, call.session_handle); !status.ok()) return done(status);
   const RefPtr<StepRendezvous> rendezvous = run.rendezvous;
   auto answer = std::make_unique<RunGraphAnswer>();
   for (auto& [key, value] : call.send) {
@@ -252,14 +252,14 @@ void Worker::RunGraph(const CallControl& control, RunGraphCall call, Done<RunGra
   });
 }
 
-Status Worker::BeginRunGraph(const RunGraphCall& call) {
+Status Worker::BeginRunGraph(int64_t step_id, const std::string& session_handle) {
   MutexLock lock(&mu_);
-  const auto it = steps_.find(call.step_id);
-  if (it == steps_.end()) return AlreadyExists("step ", call.step_id, " has run on ", options_.task.name(), " or was given up");
+  const auto it = steps_.find(step_id);
+  if (it == steps_.end()) return AlreadyExists("step ", step_id, " has run on ", options_.task.name(), " or was given up");
   Step& step = it->second;
   // A request that came twice runs once.
-  if (!step.session.empty()) return AlreadyExists("step ", call.step_id, " runs on ", options_.task.name(), " already");
-  step.session = call.session_handle.empty() ? "legacy" : call.session_handle;
+  if (!step.session.empty()) return AlreadyExists("step ", step_id, " runs on ", options_.task.name(), " already");
+  step.session = session_handle.empty() ? "legacy" : session_handle;
   step.running = true;
   return absl::OkStatus();
 }
@@ -289,14 +289,18 @@ void Worker::FinishRunGraph(const RunGraphCall& call, StepRendezvous& rendezvous
       answer.status = missing;
     }
   }
+  NoteRan(call.step_id, rendezvous, answer.status.ok());
+}
+
+void Worker::NoteRan(int64_t step_id, const StepRendezvous& rendezvous, bool went_well) {
   MutexLock lock(&mu_);
-  if (const auto it = steps_.find(call.step_id); it != steps_.end()) {
+  if (const auto it = steps_.find(step_id); it != steps_.end()) {
     it->second.running = false;
-    it->second.went_well = answer.status.ok();
+    it->second.went_well = went_well;
     it->second.touched = options_.clock->Now();
-    if (answer.status.ok() && rendezvous.IsEmpty()) {
+    if (went_well && rendezvous.IsEmpty()) {
       steps_.erase(it);
-      ended_steps_.Insert(call.step_id);
+      ended_steps_.Insert(step_id);
     }
   }
 }

@@ -95,6 +95,8 @@ class Worker : public WorkerInterface, public LivenessClient, public LeaseClient
                      Done<pb::RegisterGraphResponse> done) override;
   void DeregisterGraph(const CallControl& control, pb::DeregisterGraphRequest request, DoneStatus done) override;
   void RunGraph(const CallControl& control, RunGraphCall call, Done<RunGraphAnswer> done) override;
+  // RunGraph as a call that streams; answers it.
+  void ServeGraph(const CallControl& control, std::shared_ptr<net::IncomingCall> call);
   void CleanupGraph(const CallControl& control, int64_t step_id, DoneStatus done) override;
   void CleanupAll(const CallControl& control, std::vector<std::string> containers, DoneStatus done) override;
   void RecvTensor(const CallControl& control, int64_t step_id, const std::string& key, Done<RendezvousItem> done) override;
@@ -148,8 +150,12 @@ class Worker : public WorkerInterface, public LivenessClient, public LeaseClient
   void DeleteOrphans(const std::string& master_task, int64_t master_incarnation);
   StatusOr<std::shared_ptr<WorkerSession>> FindSession(const std::string& handle, bool created) const;
   // ALREADY_EXISTS for a step that runs here, or has.
-  Status BeginRunGraph(const RunGraphCall& call);
+  Status BeginRunGraph(int64_t step_id, const std::string& session_handle);
   void FinishRunGraph(const RunGraphCall& call, StepRendezvous& rendezvous, RunGraphAnswer& answer, PartResult result);
+  // The part has run; the step is forgotten when nothing of it is left for others.
+  void NoteRan(int64_t step_id, const StepRendezvous& rendezvous, bool went_well);
+  // What ServeGraph runs: the line is open and the feeds are there.
+  StatusOr<PartRun> BeginServed(const CallControl& control, StepStart* start, const std::shared_ptr<net::IncomingCall>& call);
   RefPtr<StepArena> TakeArena();
   void GiveBack(RefPtr<StepArena> arena);
   // Of RecvTensor. The step is forgotten without waiting to be told when it went well and this was the last tensor of it, or when

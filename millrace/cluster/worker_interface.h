@@ -10,12 +10,9 @@
 #include "millrace/base/cancellation.h"
 #include "millrace/base/status.h"
 #include "millrace/cluster/codec.h"
+#include "millrace/net/transport.h"
 
 namespace millrace {
-
-namespace net {
-class IncomingCall;
-}
 
 // How long a caller waits and how it takes a call back.
 struct CallControl {
@@ -41,6 +38,14 @@ class WorkerInterface {
   virtual void DeregisterGraph(const CallControl& control, pb::DeregisterGraphRequest request, DoneStatus done) = 0;
   // A step's failure is in the answer's status; an error of the call itself is `done`'s.
   virtual void RunGraph(const CallControl& control, RunGraphCall call, Done<RunGraphAnswer> done) = 0;
+  // Whether StreamGraph works now.
+  virtual bool streams() const { return false; }
+  // RunGraph as a call that streams: the request is a StepStart, the answer a StepEnd, and the messages between them are tensors (step_wire.h).
+  virtual RefPtr<net::OutgoingCall> StreamGraph(const CallControl& control, net::Bytes request, absl::AnyInvocable<void(net::Bytes)> on_message,
+                                                Done<net::Bytes> done) {
+    done(Unimplemented("StreamGraph"));
+    return nullptr;
+  }
   virtual void CleanupGraph(const CallControl& control, int64_t step_id, DoneStatus done) = 0;
   virtual void CleanupAll(const CallControl& control, std::vector<std::string> containers, DoneStatus done) = 0;
   virtual void RecvTensor(const CallControl& control, int64_t step_id, const std::string& key, Done<RendezvousItem> done) = 0;

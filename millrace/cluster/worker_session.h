@@ -11,6 +11,7 @@
 #include "millrace/cluster/group_receives.h"
 #include "millrace/cluster/peers.h"
 #include "millrace/cluster/session_lease.h"
+#include "millrace/cluster/step_edges.h"
 #include "millrace/device/device.h"
 #include "millrace/executor/compile_graph.h"
 #include "millrace/executor/function_table.h"
@@ -30,6 +31,7 @@ struct RegisteredGraph {
   std::shared_ptr<FunctionTable> functions;
   std::unique_ptr<Plan> plan;
   std::shared_ptr<const ReceiveGroups> receives;  // null: all of them one by one
+  std::shared_ptr<const StepEdges> edges;         // null: none is numbered
   // Whether a step of it keeps the thread that starts it for long: by its size, and then by how long the last one did.
   std::atomic<bool> runs_long{false};
 };

@@ -62,6 +62,18 @@ class SimWorld : public World {
   int hosts_ = 0;
 };
 
+class StreamingSimWorld : public World {
+ public:
+  StreamingSimWorld() { network_.SetStreams(true); }
+
+ private:
+  std::unique_ptr<Transport> NewTransport() override { return network_.NewTransport(absl::StrCat("host", hosts_++)); }
+  bool WaitUntil(const std::function<bool()>& condition) override { return network_.RunUntil(condition); }
+  bool has_threads() const override { return false; }
+  SimNetwork network_{2};
+  int hosts_ = 0;
+};
+
 template <LaneKind kKind>
 class LaneWorld : public World {
   std::unique_ptr<Transport> NewTransport() override { return NewLaneTransport(NewGrpcTransport(), {.kind = kKind}); }
@@ -449,6 +461,24 @@ class StreamTest : public TransportTest {
   std::unique_ptr<Listener> listener_;
 };
 
+TEST_P(StreamTest, ATransportWithoutThemSaysSo) {
+  service_.On("Echo", Echo);
+  if (ListenForStreams()) GTEST_SKIP() << "it has them";
+  EXPECT_EQ(Wait(Stream("Echo")).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST_P(StreamTest, AnErrorEndsTheCallBehindItsMessages) {
+  service_.On("Fail", [](std::shared_ptr<IncomingCall> call) {
+    for (int i = 0; i < 20; ++i) call->Send(Bytes::Of("m"));
+    call->Reply(Aborted("no more"));
+    call->Send(Bytes::Of("dropped"));
+  });
+  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
+  const Answer answer = Stream("Fail");
+  EXPECT_EQ(Wait(answer).status(), Aborted("no more"));
+  EXPECT_EQ(arrivals_.size(), 20u);
+}
+
 TEST_P(StreamTest, MessagesGoBothWaysInOrderAndAllBeforeTheAnswer) {
   constexpr int kMessages = 200;
   Arrivals at_server;
@@ -629,6 +659,7 @@ const Kind kKinds[] = {{"grpc", Make<GrpcWorld>},
                        {"inproc", Make<InprocWorld>},
                        {"inline", Make<InlineWorld>},
                        {"sim", Make<SimWorld>},
+                       {"sim_streaming", Make<StreamingSimWorld>},
                        {"lane_shm", Make<LaneWorld<LaneKind::kShm>>},
                        {"lane_tcp", Make<LaneWorld<LaneKind::kTcp>>}};
 INSTANTIATE_TEST_SUITE_P(All, TransportTest, ::testing::ValuesIn(kKinds), [](const auto& info) { return std::string(info.param.name); });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
@@ -30,7 +31,15 @@ class Rendezvous {
   // Calls `done` exactly once, on the sender's thread if the tensor is not there yet.
   virtual void Recv(absl::string_view key, Done done) = 0;
   virtual void Abort(Status why) = 0;
+
+  // As Send and Recv outside loops, by a node that has a number in its task's part of the step (kEdgeSlotAttr): a rendezvous that was told of
+  // the part finds the tensor by it. `key` says the same in full.
+  virtual Status SendSlot(int slot, absl::string_view key, RendezvousItem item) { return Send(key, std::move(item)); }
+  virtual void RecvSlot(int slot, absl::string_view key, Done done) { Recv(key, std::move(done)); }
 };
+
+// Of a _Send or _Recv: its number in the part, from 0. Set where the part is compiled.
+inline constexpr char kEdgeSlotAttr[] = "_edge_slot";
 
 // Within one process.
 class LocalRendezvous : public Rendezvous {

@@ -18,6 +18,9 @@ class InprocIncomingCall final : public IncomingCall {
   absl::Time deadline() const override { return call_->deadline(); }
   std::string peer() const override { return "inproc"; }
   CancellationManager* cancellation() override { return call_->cancellation(); }
+  bool streams() const override { return call_->streams(); }
+  void OnMessage(absl::AnyInvocable<void(Bytes)> handler) override { call_->OnMessage(std::move(handler)); }
+  void Send(Bytes message) override { call_->SendToCaller(std::move(message)); }
   void Reply(StatusOr<Bytes> answer) override {
     MR_CHECK(!answered_.exchange(true));
     call_->Answer(std::move(answer));
@@ -66,6 +69,23 @@ InprocCall::InprocCall(const InprocTransportOptions& options, InprocCallsInFligh
       request_(std::move(request)),
       done_(std::move(done)) {}
 
+void InprocCall::Stream(Channel::OnMessage on_message) {
+  streams_ = true;
+  to_caller_.SetHandler(std::move(on_message), options_.scheduler, ShareRef(this));
+}
+
+void InprocCall::Send(Bytes message) {
+  if (streams_) to_server_.Add(std::move(message), options_.scheduler, ShareRef(this));
+}
+
+void InprocCall::OnMessage(OrderedMessages::Handler handler) {
+  if (streams_) to_server_.SetHandler(std::move(handler), options_.scheduler, ShareRef(this));
+}
+
+void InprocCall::SendToCaller(Bytes message) {
+  if (streams_) to_caller_.Add(std::move(message), options_.scheduler, ShareRef(this));
+}
+
 void InprocCall::Start() {
   if (!in_flight_->Add(this)) {
     done_(Cancelled(address_, ": ", method_, " was called while the transport was closed"));
@@ -91,6 +111,7 @@ void InprocCall::Serve(int method) {
 }
 
 void InprocCall::Answer(StatusOr<Bytes> answer) {
+  if (streams_) to_server_.End(/*drop=*/true, nullptr, options_.scheduler, ShareRef(this));
   Finish(std::move(answer));
   EndServerPart();
 }
@@ -103,19 +124,26 @@ void InprocCall::Cancel() { GiveUp(Cancelled(address_, ": the call of ", method_
 
 void InprocCall::GiveUp(Status why) {
   if (finished_) return;
-  Finish(std::move(why));
+  Finish(std::move(why), /*gave_up=*/true);
   options_.scheduler->Schedule([self = ShareRef(this)] { self->cancellation_.StartCancel(Cancelled("the caller gave up or is gone")); });
 }
 
-void InprocCall::Finish(StatusOr<Bytes> result) {
+void InprocCall::Finish(StatusOr<Bytes> result, bool gave_up) {
   if (finished_.exchange(true)) return;
   if (const TimerQueue::Id timer = timer_.exchange(0); timer != 0) options_.timers->Cancel(timer);
-  options_.scheduler->Schedule([self = ShareRef(this), result = std::move(result)]() mutable {
-    Channel::Done done = std::move(self->done_);
-    done(std::move(result));
-    done = nullptr;
-    self->in_flight_->Remove(self.get());
-  });
+  auto deliver = [self = ShareRef(this), result = std::move(result)]() mutable { self->Deliver(std::move(result)); };
+  if (streams_) {
+    to_caller_.End(gave_up, std::move(deliver), options_.scheduler, ShareRef(this));
+  } else {
+    options_.scheduler->Schedule(std::move(deliver));
+  }
+}
+
+void InprocCall::Deliver(StatusOr<Bytes> result) {
+  Channel::Done done = std::move(done_);
+  done(std::move(result));
+  done = nullptr;
+  in_flight_->Remove(this);
 }
 
 }  // namespace millrace::net

@@ -18,6 +18,14 @@ class InprocChannel final : public Channel {
     call->Start();
     return call;
   }
+  bool streams() const override { return options_.streams; }
+  RefPtr<OutgoingCall> Stream(const std::string& method, Bytes request, const CallOptions& options, OnMessage on_message, Done done) override {
+    if (!options_.streams) return Channel::Stream(method, std::move(request), options, std::move(on_message), std::move(done));
+    auto call = MakeRef<InprocCall>(options_, in_flight_, address(), method, std::move(request), options.timeout, std::move(done));
+    call->Stream(std::move(on_message));
+    call->Start();
+    return call;
+  }
 
  private:
   const InprocTransportOptions& options_;

@@ -24,6 +24,8 @@ struct InprocTransportOptions {
   TimerQueue* timers = TimerQueue::Real();
   // For IncomingCall::deadline.
   Clock* clock = Clock::Real();
+  // Whether its channels make calls that stream.
+  bool streams = true;
 };
 
 // Messages are handed over as they are, sharing their pieces. Hosts have no meaning: localhost:1 and 127.0.0.1:1 are two addresses.

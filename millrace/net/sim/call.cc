@@ -6,6 +6,7 @@
 namespace millrace::net {
 
 using Kind = SimMessage::Kind;
+using State = SimNetwork::State;
 
 SimServedCall::SimServedCall(std::shared_ptr<SimNetwork::State> state, std::shared_ptr<SimEndpoint> endpoint, RefPtr<SimCall> call,
                              Bytes request)
@@ -24,9 +25,34 @@ SimServedCall::~SimServedCall() {
 absl::Time SimServedCall::deadline() const { return call_->deadline(); }
 std::string SimServedCall::peer() const { return absl::StrCat("sim:", call_->client()); }
 
+bool SimServedCall::streams() const { return call_->streams(); }
+
+void SimServedCall::OnMessage(absl::AnyInvocable<void(Bytes)> handler) {
+  if (answered_) return;
+  on_message_ = std::make_shared<absl::AnyInvocable<void(Bytes)>>(std::move(handler));
+  while (!early_.empty() && !answered_) {
+    Bytes message = std::move(early_.front());
+    early_.pop_front();
+    Take(std::move(message));
+  }
+}
+
+void SimServedCall::Take(Bytes message) {
+  if (answered_) return;
+  if (on_message_ == nullptr) return early_.push_back(std::move(message));
+  const auto handler = on_message_;  // it may answer
+  (*handler)(std::move(message));
+}
+
+void SimServedCall::Send(Bytes message) {
+  if (!answered_) call_->SendToCaller(std::move(message));
+}
+
 void SimServedCall::Reply(StatusOr<Bytes> answer) {
   MR_CHECK(!answered_);
   answered_ = true;
+  on_message_ = nullptr;
+  early_.clear();
   endpoint_->open.erase(number_);
   call_->SendAnswer(std::move(answer));
 }
@@ -55,8 +81,56 @@ void SimCall::Start(Bytes request) {
     state_->loop.After(absl::ZeroDuration(), client_, [self = ShareRef(this)] { self->Break(); });
     return;
   }
-  state_->Send({Kind::kRequest, id_, client_, server_, method_}, [self = ShareRef(this), request = std::move(request)] { self->Arrive(request); },
-               [self = ShareRef(this)] { self->Break(); });
+  Transmit(Kind::kRequest, /*to_server=*/true, [self = ShareRef(this), request = std::move(request)] { self->Arrive(request); });
+}
+
+void SimCall::Stream(Channel::OnMessage on_message) {
+  streams_ = true;
+  on_message_ = std::make_shared<Channel::OnMessage>(std::move(on_message));
+}
+
+void SimCall::Transmit(Kind kind, bool to_server, std::function<void()> deliver) {
+  const SimMessage message{kind, id_, to_server ? client_ : server_, to_server ? server_ : client_, method_};
+  const auto lost = [self = ShareRef(this)] { self->Break(); };
+  if (!streams()) {
+    state_->Send(message, std::move(deliver), lost);
+    return;
+  }
+  Direction& direction = to_server ? to_server_ : to_caller_;
+  if (direction.stalled) return;
+  direction.on_the_way.push_back([state = state_.get(), text = State::Describe(message), deliver = std::move(deliver)] {
+    state->Log(text);
+    deliver();
+  });
+  const auto arrive = [self = ShareRef(this), &direction] {
+    if (direction.on_the_way.empty()) return;
+    const std::function<void()> first = std::move(direction.on_the_way.front());
+    direction.on_the_way.pop_front();
+    first();
+  };
+  if (!state_->Send(message, arrive, lost, /*once=*/true)) {
+    if (!direction.on_the_way.empty()) direction.on_the_way.pop_back();
+    direction.stalled = true;
+  }
+}
+
+void SimCall::Send(Bytes message) {
+  if (broken_ || finished_ || !streams()) return;
+  Transmit(Kind::kMessage, /*to_server=*/true, [self = ShareRef(this), message = std::move(message)] {
+    if (self->broken_) return;
+    for (const auto& weak : self->served_) {
+      if (const auto served = weak.lock()) return served->Take(message);
+    }
+  });
+}
+
+void SimCall::SendToCaller(Bytes message) {
+  if (broken_ || !streams()) return;
+  Transmit(Kind::kMessage, /*to_server=*/false, [self = ShareRef(this), message = std::move(message)] {
+    if (self->broken_ || self->finished_) return;
+    const auto handler = self->on_message_;  // it may end the call
+    (*handler)(message);
+  });
 }
 
 void SimCall::Arrive(const Bytes& request) {
@@ -100,14 +174,12 @@ void SimCall::LetGoOfCopies() {
 
 void SimCall::SendAnswer(StatusOr<Bytes> answer) {
   if (broken_) return;
-  state_->Send({Kind::kAnswer, id_, server_, client_, method_},
-               [self = ShareRef(this), answer = std::move(answer)] {
-                 if (self->broken_) return;
-                 self->answered_ = true;
-                 self->LetGoOfCopies();
-                 self->Finish(answer);
-               },
-               [self = ShareRef(this)] { self->Break(); });
+  Transmit(Kind::kAnswer, /*to_server=*/false, [self = ShareRef(this), answer = std::move(answer)] {
+    if (self->broken_) return;
+    self->answered_ = true;
+    self->LetGoOfCopies();
+    self->Finish(answer);
+  });
 }
 
 void SimCall::Cancel() { GiveUp(Cancelled(address_, ": the call of ", method_, " was cancelled")); }
@@ -116,13 +188,11 @@ void SimCall::GiveUp(Status why) {
   if (finished_) return;
   state_->loop.After(absl::ZeroDuration(), client_, [self = ShareRef(this), why] { self->Finish(why); });
   if (broken_ || server_.empty()) return;
-  state_->Send({Kind::kCancel, id_, client_, server_, method_},
-               [self = ShareRef(this)] {
-                 if (self->broken_) return;
-                 self->cancelled_ = true;
-                 self->CancelServed(Cancelled("the caller gave up or is gone"));
-               },
-               [self = ShareRef(this)] { self->Break(); });
+  Transmit(Kind::kCancel, /*to_server=*/true, [self = ShareRef(this)] {
+    if (self->broken_) return;
+    self->cancelled_ = true;
+    self->CancelServed(Cancelled("the caller gave up or is gone"));
+  });
 }
 
 void SimCall::CancelServed(Status why) {
@@ -162,6 +232,7 @@ void SimCall::Finish(StatusOr<Bytes> result) {
   const RefPtr<SimCall> self = ShareRef(this);
   state_->calls.erase(id_);
   Channel::Done done = std::move(done_);
+  on_message_ = nullptr;
   done(std::move(result));
 }
 

@@ -1,6 +1,8 @@
 // A call over the simulated network: the caller's end, and the server's, of which there are two when the request arrived twice.
 #pragma once
 
+#include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -19,8 +21,12 @@ class SimServedCall final : public IncomingCall, public std::enable_shared_from_
   absl::Time deadline() const override;
   std::string peer() const override;
   CancellationManager* cancellation() override { return &cancellation_; }
+  bool streams() const override;
+  void OnMessage(absl::AnyInvocable<void(Bytes)> handler) override;
+  void Send(Bytes message) override;
   void Reply(StatusOr<Bytes> answer) override;
   bool answered() const { return answered_; }
+  void Take(Bytes message);
 
  private:
   const std::shared_ptr<SimNetwork::State> state_;
@@ -30,6 +36,8 @@ class SimServedCall final : public IncomingCall, public std::enable_shared_from_
   Bytes request_;
   CancellationManager cancellation_;
   bool answered_ = false;
+  std::deque<Bytes> early_;  // messages before there is a handler
+  std::shared_ptr<absl::AnyInvocable<void(Bytes)>> on_message_;
 };
 
 class SimCall final : public OutgoingCall {
@@ -37,8 +45,11 @@ class SimCall final : public OutgoingCall {
   SimCall(std::shared_ptr<SimNetwork::State> state, std::string client, std::string address, std::string method, absl::Duration timeout,
           Channel::Done done);
 
+  // Before Start: the call streams.
+  void Stream(Channel::OnMessage on_message);
   void Start(Bytes request);
   void Cancel() override;
+  void Send(Bytes message) override;
   // The connection is reset, since `host` died.
   void Reset(const std::string& host);
   // At once, in the caller's place.
@@ -49,10 +60,19 @@ class SimCall final : public OutgoingCall {
   // The host that listened at the address last; empty when none ever did.
   const std::string& server() const { return server_; }
   absl::Time deadline() const { return deadline_; }
+  bool streams() const { return streams_; }
   void SendAnswer(StatusOr<Bytes> answer);
+  void SendToCaller(Bytes message);
 
  private:
+  // What is on the way of a call that streams. Each arrival is that of the first of them.
+  struct Direction {
+    std::deque<std::function<void()>> on_the_way;
+    bool stalled = false;  // one was lost: nothing comes through behind it
+  };
+
   ~SimCall() override = default;
+  void Transmit(SimMessage::Kind kind, bool to_server, std::function<void()> deliver);
   void Arrive(const Bytes& request);
   void GiveUp(Status why);
   void Break();
@@ -76,6 +96,9 @@ class SimCall final : public OutgoingCall {
   bool cancelled_ = false;  // the server has heard that the caller gave up
   SimEventLoop::EventId timer_ = 0;
   std::vector<std::weak_ptr<SimServedCall>> served_;
+  bool streams_ = false;
+  std::shared_ptr<Channel::OnMessage> on_message_;  // until the caller has its answer
+  Direction to_server_, to_caller_;
 };
 
 }  // namespace millrace::net

@@ -9,7 +9,7 @@
 namespace millrace::net {
 namespace {
 
-constexpr const char* kKinds[] = {"request", "answer", "cancel"};
+constexpr const char* kKinds[] = {"request", "answer", "cancel", "message"};
 
 }  // namespace
 
@@ -23,11 +23,14 @@ absl::Duration SimNetwork::State::Delay() {
   return delay;
 }
 
-void SimNetwork::State::Send(const SimMessage& message, std::function<void()> deliver, std::function<void()> lost) {
+std::string SimNetwork::State::Describe(const SimMessage& message) {
+  return absl::StrCat(kKinds[static_cast<int>(message.kind)], " #", message.call, " ", message.from, " -> ", message.to, " ", message.method);
+}
+
+bool SimNetwork::State::Send(const SimMessage& message, std::function<void()> deliver, std::function<void()> lost, bool once) {
   SimFate fate = decide == nullptr ? SimFate::kByChance : decide(message);
-  const std::string text = absl::StrCat(kKinds[static_cast<int>(message.kind)], " #", message.call, " ", message.from, " -> ", message.to,
-                                        " ", message.method);
-  if (dead.contains(message.from)) return;
+  const std::string text = Describe(message);
+  if (dead.contains(message.from)) return false;
   if (fate == SimFate::kByChance) {
     const double chance = loop.Random();
     if (chance < options.lost) {
@@ -39,11 +42,11 @@ void SimNetwork::State::Send(const SimMessage& message, std::function<void()> de
   if (fate == SimFate::kLose || IsCut(message.from, message.to)) {
     Log(absl::StrCat("lost: ", text));
     if (options.reset_after != absl::InfiniteDuration()) loop.After(options.reset_after, "", std::move(lost));
-    return;
+    return false;
   }
-  for (int copies = fate == SimFate::kDuplicate ? 2 : 1; copies > 0; --copies) {
-    auto arrive = [this, text, deliver, copies] {
-      Log(copies == 2 ? absl::StrCat("again: ", text) : text);
+  for (int copies = fate == SimFate::kDuplicate && !once ? 2 : 1; copies > 0; --copies) {
+    auto arrive = [this, text, deliver, copies, once] {
+      if (!once) Log(copies == 2 ? absl::StrCat("again: ", text) : text);
       deliver();
     };
     // A host that hangs gets nothing onto the network either: what it sends leaves when it is resumed.
@@ -54,6 +57,7 @@ void SimNetwork::State::Send(const SimMessage& message, std::function<void()> de
       loop.After(delay, message.to, std::move(arrive));
     }
   }
+  return true;
 }
 
 SimNetwork::SimNetwork(uint64_t seed, SimOptions options) : state_(std::make_shared<State>(seed, std::move(options))) {}
@@ -115,6 +119,7 @@ void SimNetwork::Heal(const std::string& a, const std::string& b) {
 }
 
 void SimNetwork::SetOptions(SimOptions options) { state_->options = std::move(options); }
+void SimNetwork::SetStreams(bool streams) { state_->streams = streams; }
 void SimNetwork::OnMessage(std::function<SimFate(const SimMessage&)> decide) { state_->decide = std::move(decide); }
 const std::vector<std::string>& SimNetwork::log() const { return state_->log; }
 void SimNetwork::Log(absl::string_view what) { state_->Log(what); }

@@ -35,7 +35,7 @@ struct SimOptions {
 };
 
 struct SimMessage {
-  enum class Kind { kRequest, kAnswer, kCancel };
+  enum class Kind { kRequest, kAnswer, kCancel, kMessage };  // the last of a call that streams
   Kind kind;
   int64_t call;        // counts from 1
   std::string from;    // hosts
@@ -43,7 +43,8 @@ struct SimMessage {
   std::string method;
 };
 
-// What becomes of a message.
+// What becomes of a message. One of a call that streams travels on the call's own connection, which keeps the order and lets nothing through
+// twice: it may be late, and others of its direction with it; behind one that is lost nothing arrives until the connection is found broken.
 enum class SimFate { kByChance, kDeliver, kLose, kDuplicate };
 
 // For one thread. A host is a name: what a transport made with it does happens there. Addresses belong to the host whose transport
@@ -80,6 +81,8 @@ class SimNetwork {
   void Heal(const std::string& a, const std::string& b);
   // For what is sent from now on.
   void SetOptions(SimOptions options);
+  // Whether channels make calls that stream; they do not at first.
+  void SetStreams(bool streams);
   // Decides about each message as it is sent; may also Kill, Hang and Cut. Null: chance decides.
   void OnMessage(std::function<SimFate(const SimMessage&)> decide);
 

@@ -186,6 +186,72 @@ TEST_F(SimTest, HostsThatAreCutOffHearNothingOfEachOther) {
   EXPECT_TRUE(CallStatus("Echo").ok());
 }
 
+// A call that streams, with what each side got.
+class SimStreamTest : public SimTest {
+ protected:
+  SimStreamTest() {
+    network_.SetStreams(true);
+    answer_ = {};
+    call_ = client_->Connect("ps0:2222")->Stream(TestService::FullName("Hold"), Bytes::Of("x"), {},
+                                                 [this](const Bytes& message) { at_client_ += message.Flatten(); }, answer_.Done());
+    EXPECT_TRUE(network_.RunUntil([&] { return held_.size() == 1; }));
+    served_call_ = held_.Take();
+    served_call_->OnMessage([this](const Bytes& message) { at_server_ += message.Flatten(); });
+  }
+  void SendBoth(const std::string& letters) {
+    for (const char letter : letters) {
+      call_->Send(Bytes::Of(std::string(1, letter)));
+      served_call_->Send(Bytes::Of(std::string(1, letter)));
+    }
+  }
+
+  Answer answer_;
+  std::string at_client_, at_server_;
+  std::shared_ptr<IncomingCall> served_call_;
+};
+
+TEST_F(SimStreamTest, MessagesAreLateAndDoubledWithoutLosingTheirOrder) {
+  network_.SetOptions({.delayed = 0.5, .duplicated = 0.5});
+  SendBoth("abcdefghij");
+  network_.RunFor(absl::Seconds(5));
+  EXPECT_EQ(at_server_, "abcdefghij");
+  EXPECT_EQ(at_client_, "abcdefghij");
+  served_call_->Reply(Bytes());
+  EXPECT_TRUE(network_.RunUntil([&] { return answer_.here(); }));
+  EXPECT_TRUE(answer_.status().ok());
+}
+
+TEST_F(SimStreamTest, AHostThatHangedGetsThemInOrder) {
+  network_.Hang("server");
+  for (const char* letter : {"a", "b", "c", "d", "e", "f"}) {
+    call_->Send(Bytes::Of(letter));
+    network_.RunFor(absl::Milliseconds(20));
+  }
+  EXPECT_EQ(at_server_, "");
+  network_.Resume("server");
+  network_.RunFor(absl::Seconds(1));
+  EXPECT_EQ(at_server_, "abcdef");
+  served_call_->Reply(Bytes());
+}
+
+TEST_F(SimStreamTest, BehindALostMessageNothingArrivesAndTheCallBreaksOnBothSides) {
+  network_.OnMessage([lost = false](const SimMessage& message) mutable {
+    if (message.kind != SimMessage::Kind::kMessage || message.from != "client" || lost) return SimFate::kDeliver;
+    lost = true;
+    return SimFate::kLose;
+  });
+  SendBoth("abc");
+  network_.RunFor(absl::Seconds(14));
+  EXPECT_EQ(at_server_, "");
+  EXPECT_EQ(at_client_, "abc");
+  EXPECT_FALSE(answer_.here());
+  network_.RunFor(absl::Seconds(2));
+  ASSERT_TRUE(answer_.here());
+  EXPECT_EQ(answer_.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(served_call_->cancellation()->IsCancelled());
+  served_call_->Reply(Bytes());
+}
+
 // A few hosts that call each other under all faults; gives the log.
 std::string Storm(uint64_t seed) {
   SimNetwork network(seed, {.delayed = 0.1, .lost = 0.05, .reset_after = absl::Seconds(2), .duplicated = 0.05});

@@ -39,14 +39,18 @@ struct SimNetwork::State {
   int64_t next_call = 1;
   int64_t next_served = 1;
   int next_port = 10000;
+  bool streams = false;
 
   void Log(absl::string_view what);
+  // "request #7 worker0 -> ps0 /package.Service/Method".
+  static std::string Describe(const SimMessage& message);
   bool IsCut(const std::string& a, const std::string& b) const { return cuts.contains(std::minmax(a, b)); }
   // The time that a message takes.
   absl::Duration Delay();
   // Sends: `deliver` is called for each time that the message arrives, `lost` once if it never does and the connection is found
-  // broken. Neither when the sender is dead.
-  void Send(const SimMessage& message, std::function<void()> deliver, std::function<void()> lost);
+  // broken. Neither when the sender is dead. With `once` it arrives once at most, and `deliver` logs it. False when
+  // it never will.
+  bool Send(const SimMessage& message, std::function<void()> deliver, std::function<void()> lost, bool once = false);
 };
 
 }  // namespace millrace::net

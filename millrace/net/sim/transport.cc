@@ -20,6 +20,17 @@ class SimChannel final : public Channel {
       : Channel(std::move(address)), state_(std::move(state)), host_(std::move(host)), calls_(std::move(calls)) {}
 
   RefPtr<OutgoingCall> Call(const std::string& method, Bytes request, const CallOptions& options, Done done) override {
+    return Start(method, std::move(request), options, nullptr, std::move(done));
+  }
+  bool streams() const override { return state_->streams; }
+  RefPtr<OutgoingCall> Stream(const std::string& method, Bytes request, const CallOptions& options, OnMessage on_message, Done done) override {
+    if (!state_->streams) return Channel::Stream(method, std::move(request), options, std::move(on_message), std::move(done));
+    return Start(method, std::move(request), options, std::move(on_message), std::move(done));
+  }
+
+ private:
+  // Without `on_message` the call does not stream.
+  RefPtr<OutgoingCall> Start(const std::string& method, Bytes request, const CallOptions& options, OnMessage on_message, Done done) {
     const int64_t id = state_->next_call;
     auto call = MakeRef<SimCall>(state_, host_, address(), method, options.timeout,
                                  [calls = calls_, id, done = std::move(done)](StatusOr<Bytes> result) mutable {
@@ -27,11 +38,11 @@ class SimChannel final : public Channel {
                                    done(std::move(result));
                                  });
     (*calls_)[id] = call;
+    if (on_message != nullptr) call->Stream(std::move(on_message));
     call->Start(std::move(request));
     return call;
   }
 
- private:
   const State state_;
   const std::string host_;
   const std::shared_ptr<OwnCalls> calls_;

@@ -32,16 +32,29 @@ class RendezvousKey {
     prefix_ = absl::StrFormat("%s;%016x;%s;%s;", send_device, static_cast<uint64_t>(incarnation),
                               recv_device, tensor_name);
     outside_loops_ = prefix_ + "0:0";
+    slot_ = static_cast<int>(init.node().AttrOr<int64_t>(kEdgeSlotAttr, -1));
   }
 
-  std::string For(const KernelContext& ctx) const {
-    if (ctx.frame_id() == 0 && ctx.iteration() == 0) return outside_loops_;
-    return absl::StrCat(prefix_, ctx.frame_id(), ":", ctx.iteration());
+  Status Send(const KernelContext& ctx, RendezvousItem item) const {
+    Rendezvous* const rendezvous = ctx.step().rendezvous;
+    if (IsInLoop(ctx)) return rendezvous->Send(InLoop(ctx), std::move(item));
+    if (slot_ < 0) return rendezvous->Send(outside_loops_, std::move(item));
+    return rendezvous->SendSlot(slot_, outside_loops_, std::move(item));
+  }
+  void Recv(const KernelContext& ctx, Rendezvous::Done done) const {
+    Rendezvous* const rendezvous = ctx.step().rendezvous;
+    if (IsInLoop(ctx)) return rendezvous->Recv(InLoop(ctx), std::move(done));
+    if (slot_ < 0) return rendezvous->Recv(outside_loops_, std::move(done));
+    rendezvous->RecvSlot(slot_, outside_loops_, std::move(done));
   }
 
  private:
+  static bool IsInLoop(const KernelContext& ctx) { return ctx.frame_id() != 0 || ctx.iteration() != 0; }
+  std::string InLoop(const KernelContext& ctx) const { return absl::StrCat(prefix_, ctx.frame_id(), ":", ctx.iteration()); }
+
   std::string prefix_;
   std::string outside_loops_;
+  int slot_ = -1;
 };
 
 Status NoRendezvous() { return Internal("this step has no rendezvous to send to or receive from"); }
@@ -51,7 +64,7 @@ class SendKernel : public Kernel {
   explicit SendKernel(KernelInit& init) : key_(init) {}
   Status Compute(KernelContext& ctx) override {
     if (ctx.step().rendezvous == nullptr) return NoRendezvous();
-    return ctx.step().rendezvous->Send(key_.For(ctx), {ctx.input(0), ctx.is_input_dead()});
+    return key_.Send(ctx, {ctx.input(0), ctx.is_input_dead()});
   }
 
  private:
@@ -64,8 +77,8 @@ class RecvKernel : public AsyncKernel {
   void ComputeAsync(KernelContext& ctx, Done done) override {
     if (ctx.step().rendezvous == nullptr) return done(NoRendezvous());
     const DType wanted = ctx.output_type(0);
-    ctx.step().rendezvous->Recv(
-        key_.For(ctx), [&ctx, wanted, done = std::move(done)](StatusOr<RendezvousItem> item) mutable {
+    key_.Recv(
+        ctx, [&ctx, wanted, done = std::move(done)](StatusOr<RendezvousItem> item) mutable {
           if (!item.ok()) return done(item.status());
           if (!item->is_dead) {
             if (item->tensor.dtype() != wanted) {

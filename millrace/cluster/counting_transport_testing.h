@@ -1,0 +1,96 @@
+// A transport that counts the messages of each method. For tests.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "millrace/base/mutex.h"
+#include "millrace/net/transport.h"
+
+namespace millrace {
+
+// What was sent and received, by the method's name without its service. Thread-safe.
+class MessageCounts {
+ public:
+  void Count(const std::string& method) {
+    MutexLock lock(&mu_);
+    ++counts_[method.substr(method.rfind('/') + 1)];
+  }
+  std::map<std::string, int> Take() {
+    MutexLock lock(&mu_);
+    return std::exchange(counts_, {});
+  }
+
+ private:
+  Mutex mu_;
+  std::map<std::string, int> counts_ ABSL_GUARDED_BY(mu_);
+};
+
+// Counts for all of its channels; `transport` and `counts` outlive it.
+class CountingTransport : public net::Transport {
+ public:
+  CountingTransport(net::Transport* transport, MessageCounts* counts) : transport_(transport), counts_(counts) {}
+
+  std::shared_ptr<net::Channel> Connect(const std::string& address) override {
+    return std::make_shared<Channel>(transport_->Connect(address), counts_);
+  }
+  StatusOr<std::unique_ptr<net::Listener>> Listen(const std::string& address, net::Service* service) override {
+    return transport_->Listen(address, service);
+  }
+
+ private:
+  class Call : public net::OutgoingCall {
+   public:
+    Call(RefPtr<net::OutgoingCall> call, std::string method, MessageCounts* counts)
+        : call_(std::move(call)), method_(std::move(method)), counts_(counts) {}
+    void Cancel() override { call_->Cancel(); }
+    void Send(net::Bytes message) override {
+      counts_->Count(method_);
+      call_->Send(std::move(message));
+    }
+
+   private:
+    const RefPtr<net::OutgoingCall> call_;
+    const std::string method_;
+    MessageCounts* const counts_;
+  };
+
+  class Channel : public net::Channel {
+   public:
+    Channel(std::shared_ptr<net::Channel> channel, MessageCounts* counts)
+        : net::Channel(channel->address()), channel_(std::move(channel)), counts_(counts) {}
+    RefPtr<net::OutgoingCall> Call(const std::string& method, net::Bytes request, const net::CallOptions& options, Done done) override {
+      counts_->Count(method);
+      return channel_->Call(method, std::move(request), options, Counted(method, std::move(done)));
+    }
+    bool streams() const override { return channel_->streams(); }
+    RefPtr<net::OutgoingCall> Stream(const std::string& method, net::Bytes request, const net::CallOptions& options, OnMessage on_message,
+                                     Done done) override {
+      counts_->Count(method);
+      auto counted = [counts = counts_, method, on_message = std::move(on_message)](net::Bytes message) mutable {
+        counts->Count(method);
+        on_message(std::move(message));
+      };
+      return MakeRef<CountingTransport::Call>(channel_->Stream(method, std::move(request), options, std::move(counted), Counted(method, std::move(done))),
+                                              method, counts_);
+    }
+
+   private:
+    Done Counted(const std::string& method, Done done) {
+      return [counts = counts_, method, done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
+        counts->Count(method);
+        done(std::move(answer));
+      };
+    }
+
+    const std::shared_ptr<net::Channel> channel_;
+    MessageCounts* const counts_;
+  };
+
+  net::Transport* const transport_;
+  MessageCounts* const counts_;
+};
+
+}  // namespace millrace
