@@ -5,9 +5,9 @@
 
 #include "absl/strings/match.h"
 #include "millrace/base/mutex.h"
+#include "millrace/cluster/cluster_transport.h"
 #include "millrace/cluster/local_servers.h"
 #include "millrace/cluster/remote_session.h"
-#include "millrace/net/grpc/grpc_transport.h"
 
 namespace millrace {
 namespace {
@@ -35,7 +35,9 @@ class ClientTransports {
     }
     MutexLock lock(&mu_);
     auto& transport = transports_[key];
-    if (transport == nullptr) transport = net::NewGrpcTransport(std::move(options));
+    if (transport == nullptr) {
+      MR_ASSIGN_OR_RETURN(transport, NewClusterTransport("", std::move(options)));
+    }
     return transport.get();
   }
 

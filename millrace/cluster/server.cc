@@ -6,6 +6,7 @@
 #include "millrace/base/file.h"
 #include "millrace/base/log.h"
 #include "millrace/base/rooted_files.h"
+#include "millrace/cluster/cluster_transport.h"
 #include "millrace/cluster/free_memory.h"
 #include "millrace/cluster/local_servers.h"
 #include "millrace/cluster/master.h"
@@ -53,7 +54,7 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
   MR_ASSIGN_OR_RETURN(const HostPort host_port, HostPort::Parse(address));
   net::Transport* transport = options.transport;
   if (transport == nullptr) {
-    state->own_transport = net::NewGrpcTransport({.tls = options.tls});
+    MR_ASSIGN_OR_RETURN(state->own_transport, NewClusterTransport(options.step_transport, {.tls = options.tls}));
     transport = state->own_transport.get();
   }
   WorkerOptions worker;

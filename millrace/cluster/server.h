@@ -43,7 +43,10 @@ struct ServerOptions {
   absl::Duration session_grace = absl::Seconds(30);
   // What sessions that do not say otherwise get.
   pb::ConfigProto default_config = {};
-  // gRPC when null. Outlives the server.
+  // What the messages of every step take between Millrace's tasks: "auto" (the fastest that both ends have), "shm", "tcp" or "grpc". Empty: what the
+  // environment variable MILLRACE_TRANSPORT says, or "auto". Everything else goes over gRPC.
+  std::string step_transport = {};
+  // Instead of all that, when not null. Outlives the server.
   net::Transport* transport = nullptr;
   // This machine's TCP connections when null.
   std::shared_ptr<net::ConnectionTable> connections = nullptr;

@@ -27,6 +27,7 @@ struct ServeFlags {
   int cpu_devices = 1, gpu_devices = -1;
   std::vector<std::string> file_roots;
   TlsFlags tls;
+  std::string transport;
   double peer_timeout = 5;
   double missing_task_timeout = 600;
   double session_grace = 30;
@@ -76,6 +77,7 @@ StatusOr<std::unique_ptr<Server>> StartServer(const ServeFlags& flags) {
   options.peer_timeout = absl::Seconds(flags.peer_timeout);
   options.missing_task_timeout = absl::Seconds(flags.missing_task_timeout);
   options.session_grace = flags.session_grace < 0 ? absl::InfiniteDuration() : absl::Seconds(flags.session_grace);
+  options.step_transport = flags.transport;
   MR_ASSIGN_OR_RETURN(options.tls, flags.tls.Read());
   return Server::Start(cluster, flags.job_name, flags.task_index, options);
 }
@@ -126,6 +128,9 @@ std::function<int()> AddServe(CLI::App& app, CLI::App** command) {
   serve->add_option("--gpu_devices", flags->gpu_devices, "Number of GPU devices at most; -1: all that CUDA_VISIBLE_DEVICES leaves")->capture_default_str();
   serve->add_option("--file_root", flags->file_roots, "Confines the files that ops read and write to this folder; may be repeated");
   flags->tls.Add(serve, "this task's");
+  serve->add_option("--transport", flags->transport,
+                    "What the messages of every step take to other tasks of Millrace: shm (one copy between processes of this host), tcp, grpc, or auto: the "
+                    "fastest that both ends have. Default: the environment variable MILLRACE_TRANSPORT, or auto");
   serve->add_option("--peer_timeout", flags->peer_timeout, "Seconds that a task which a step waits for may stay silent")->capture_default_str();
   serve->add_option("--missing_task_timeout", flags->missing_task_timeout, "Seconds that a new session waits for tasks that are not there")->capture_default_str();
   serve->add_option("--session_grace", flags->session_grace,
