@@ -133,6 +133,11 @@ TEST_F(LaneAbuseTest, ASecretExpires) {
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->header.kind, FrameKind::kError);
   EXPECT_TRUE(connection.HearsTheEnd());
+  // The clock goes before the fixture.
+  channel_.reset();
+  listener_.reset();
+  client_.reset();
+  server_.reset();
 }
 
 TEST_F(LaneAbuseTest, AConnectionThatSaysNothingIsClosedAndCounted) {
