@@ -67,7 +67,7 @@ class LaneAbuseTest : public LaneTest {
     answer.notification().Wait();
     LaneOffer offer;
     EXPECT_TRUE(answer.result().ok()) << answer.status();
-    if (answer.result().ok()) EXPECT_TRUE(Parse(*answer.result(), &offer).ok());
+    EXPECT_TRUE(answer.result().ok() && Parse(*answer.result(), &offer).ok());
     return offer;
   }
   static HelloBody Hello(const LaneOffer& offer) {
