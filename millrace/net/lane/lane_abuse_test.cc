@@ -67,7 +67,7 @@ class LaneAbuseTest : public LaneTest {
     answer.notification().Wait();
     LaneOffer offer;
     EXPECT_TRUE(answer.result().ok()) << answer.status();
-    if (answer.result().ok()) EXPECT_TRUE(Parse(*answer.result(), &offer).ok());
+    EXPECT_TRUE(answer.result().ok() && Parse(*answer.result(), &offer).ok());
     return offer;
   }
   static HelloBody Hello(const LaneOffer& offer) {
@@ -133,6 +133,11 @@ TEST_F(LaneAbuseTest, ASecretExpires) {
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->header.kind, FrameKind::kError);
   EXPECT_TRUE(connection.HearsTheEnd());
+  // The clock goes before the fixture.
+  channel_.reset();
+  listener_.reset();
+  client_.reset();
+  server_.reset();
 }
 
 TEST_F(LaneAbuseTest, AConnectionThatSaysNothingIsClosedAndCounted) {
