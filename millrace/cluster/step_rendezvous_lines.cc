@@ -270,13 +270,13 @@ void StepRendezvous::AbortLines(const Status& why) {
   Status reason;
   {
     MutexLock lock(&mu_);
-    if (aborted_.ok()) aborted_ = why;
-    if (lines_.empty()) return;
-    reason = aborted_;
+    if (!aborted_.ok()) return;  // nothing came and nobody waits since then
+    aborted_ = reason = why;
     edges = edges_;
     for (Line& line : lines_) line.awaited = 0;
     for (Slot& slot : slots_) {
-      if (slot.state == Slot::State::kEmpty) continue;
+      // Most often, at the end of a step that went well, there is nothing.
+      if (slot.state != Slot::State::kAwaited && slot.state != Slot::State::kHere) continue;
       slots.resize(slots_.size());
       std::swap(slots[&slot - slots_.data()], slot);
       slot.state = Slot::State::kDone;
