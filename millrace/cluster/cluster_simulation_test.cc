@@ -113,6 +113,11 @@ TEST_P(ClusterSimulation, LostMessagesEndCallsAndLoseNoUpdate) {
   });
 }
 
+// In this one worker 1 hears first that its line to the master is broken, and the ps, which waits for worker 1, is quicker to tell the master.
+TEST_P(ClusterSimulation, ALineThatItsFarEndFindsBrokenFirstIsUnavailableToo) {
+  TrainThroughFaults(1762, {.lost = 0.02, .reset_after = absl::Seconds(3)}, absl::Seconds(30));
+}
+
 TEST_P(ClusterSimulation, DoubledMessagesDoubleNoUpdate) {
   ForSeeds(150, [](uint64_t seed) { TrainThroughFaults(seed, {.max_delay = absl::Milliseconds(5), .duplicated = 0.1}, absl::Seconds(30)); });
 }

@@ -35,8 +35,15 @@ void Worker::PartExecution::Start() {
     run_.rendezvous->Attach(run_.graph->session->peers(), stats_.get(), run_.graph->receives);
     // What fails or cancels the step ends its waits here, and whoever waits for its tensors is told the same.
     token_ = run_.cancellation->NewToken();
+    // It may run when this is no more.
     const bool registered = run_.cancellation->Register(
-        token_, [rendezvous = run_.rendezvous, cancellation = run_.cancellation] { rendezvous->Abort(cancellation->status()); });
+        token_, [rendezvous = run_.rendezvous, cancellation = run_.cancellation, line_of = run_.on_line ? worker_ : nullptr, step_id = run_.step_id] {
+          Status why = cancellation->status();
+          if (line_of != nullptr && absl::IsCancelled(why)) {
+            why = Unavailable("step ", step_id, " on ", line_of->options_.task.name(), " was given up by its master or is cut off from it: ", why.message());
+          }
+          rendezvous->Abort(std::move(why));
+        });
     if (!registered) {
       End(run_.cancellation->status());
       return;

@@ -23,6 +23,7 @@ StatusOr<PartRun> Worker::BeginServed(const CallControl& control, StepStart* sta
   run.cancellation = control.cancellation;
   run.owner = control.owner;
   run.from = control.from;
+  run.on_line = true;
   MR_RETURN_IF_ERROR(BeginRunGraph(start->step_id, start->session_handle));
   if (edges == nullptr) return run;
   run.rendezvous->UseEdges(edges);

@@ -242,22 +242,21 @@ StatusOr<SteppedTensors> StepRendezvous::TakeHeld(int task) {
   line.open = false;
   over = std::exchange(line.to, {});
   const std::vector<StepEdge>& edges = edges_->edges;
-  std::vector<Slot>& slots = slots_;
-  const auto take = [&](int number) { held.push_back({.number = edges[number].number, .item = std::exchange(slots[number].item, {})}); };
+  const auto take = [&held](const StepEdge& edge, Slot* slot) { held.push_back({.number = edge.number, .item = std::exchange(slot->item, {})}); };
   held.reserve(line.held.size());
   for (const int number : line.held) {
-    if (edges[number].kind == StepEdge::Kind::kFetch && slots[number].item.is_dead) {
+    if (edges[number].kind == StepEdge::Kind::kFetch && slots_[number].item.is_dead) {
       const StatusOr<ParsedKey> parsed = ParsedKey::Parse(edges[number].key);
       return Internal("the fetched tensor ", parsed.ok() ? parsed->tensor : edges[number].key, " is dead: its branch was not taken");
     }
-    take(number);
+    take(edges[number], &slots_[number]);
   }
   // What waited for others that did not come.
   for (size_t i = 0; i < missing_.size(); ++i) {
     if (missing_[i] == 0) continue;
     for (const int number : edges_->groups[i]) {
       const StepEdge& edge = edges[number];
-      if (edge.task == task && !edge.rides && slots[number].state == Slot::State::kDone) take(number);
+      if (edge.task == task && !edge.rides && slots_[number].state == Slot::State::kDone) take(edge, &slots_[number]);
     }
   }
   return held;
@@ -270,13 +269,13 @@ void StepRendezvous::AbortLines(const Status& why) {
   Status reason;
   {
     MutexLock lock(&mu_);
-    if (aborted_.ok()) aborted_ = why;
-    if (lines_.empty()) return;
-    reason = aborted_;
+    if (!aborted_.ok()) return;  // nothing came and nobody waits since then
+    aborted_ = reason = why;
     edges = edges_;
     for (Line& line : lines_) line.awaited = 0;
     for (Slot& slot : slots_) {
-      if (slot.state == Slot::State::kEmpty) continue;
+      // Most often, at the end of a step that went well, there is nothing.
+      if (slot.state != Slot::State::kAwaited && slot.state != Slot::State::kHere) continue;
       slots.resize(slots_.size());
       std::swap(slots[&slot - slots_.data()], slot);
       slot.state = Slot::State::kDone;

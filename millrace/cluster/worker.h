@@ -52,6 +52,8 @@ struct PartRun {
   CancellationManager* cancellation = nullptr;  // of the whole step
   std::shared_ptr<void> owner = nullptr;        // keeps `cancellation` alive
   net::IncomingCall* from = nullptr;            // whose handler Run is called in, if any
+  // Its master may be lost in the middle of it: others who want its tensors then hear UNAVAILABLE, not that somebody wanted no more.
+  bool on_line = false;
 };
 struct PartResult {
   Status status;
