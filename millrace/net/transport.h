@@ -105,6 +105,24 @@ class Listener {
   virtual void Stop() = 0;
 };
 
+// How a transport reaches a task, or is reached by it, and what it has carried.
+struct PeerStatus {
+  std::string peer;  // the address of a channel, or who called
+  bool outgoing = false;
+  std::string kind;            // "shm", "tcp", "grpc"
+  std::string why_not_better;  // empty: it is the best there is
+  // Over lanes only.
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_received = 0;
+  uint64_t calls = 0;
+};
+
+struct TransportStatus {
+  std::vector<PeerStatus> peers;
+  // Connections that did not belong here, or that sent what nobody sends.
+  uint64_t refused_connections = 0;
+};
+
 // Thread-safe. Outlives its channels and listeners.
 class Transport {
  public:
@@ -114,6 +132,8 @@ class Transport {
   // Serves `service`, which outlives the listener, at "host:port". A loopback host means loopback only, any other all interfaces.
   // UNAVAILABLE (ALREADY_EXISTS when the port is taken) says which address and why.
   virtual StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address, Service* service) = 0;
+  // Empty where there is one way only.
+  virtual TransportStatus status() { return {}; }
 };
 
 }  // namespace millrace::net

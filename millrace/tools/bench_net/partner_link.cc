@@ -59,19 +59,20 @@ StatusOr<std::unique_ptr<PartnerLink>> PartnerLink::Connect(const std::string& a
   std::unique_ptr<PartnerLink> link(new PartnerLink);
   MR_ASSIGN_OR_RETURN(const net::HostPort where, net::ParseHostPort(address));
   link->host_ = where.host;
-  const StatusOr<bool> connected = [&]() -> StatusOr<bool> {
-    MR_ASSIGN_OR_RETURN(link->control_, ConnectTcp(where.host, where.port));
-    MR_RETURN_IF_ERROR(link->Greet());
-    return true;
-  }();
-  if (!connected.ok()) return WithSuffix(connected.status(), absl::StrCat("; start `millrace bench-net --listen ", address, "` there first"));
+  StatusOr<Connection> control = ConnectTcp(where.host, where.port);
+  if (!control.ok()) return WithSuffix(control.status(), absl::StrCat("; start `millrace bench-net --listen ", address, "` there first"));
+  link->control_ = *std::move(control);
+  if (const Status status = link->Greet(); !status.ok()) {
+    return WithSuffix(status, absl::StrCat(" (at ", address, "); is that `millrace bench-net --listen`, and nobody else's partner just now?"));
+  }
   return link;
 }
 
 PartnerLink::~PartnerLink() {
   control_ = Connection();
   data_ = Connection();
-  // Its control connection has ended, and so does it.
+  // It has nothing to save, and a stopped one would not notice that its connections have ended.
+  if (child_ > 0) kill(child_, SIGKILL);
   while (child_ > 0 && waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
