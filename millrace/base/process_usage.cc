@@ -2,13 +2,16 @@
 
 #include <sched.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -61,6 +64,28 @@ ProcessUsage UsageOfThisProcess() {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
   return {.user_seconds = Seconds(usage.ru_utime), .system_seconds = Seconds(usage.ru_stime)};
+}
+
+HostUsage UsageOfThisHost() {
+  std::ifstream in("/proc/stat");
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  return ParseHostUsage(text, static_cast<double>(sysconf(_SC_CLK_TCK)));
+}
+
+HostUsage ParseHostUsage(absl::string_view stat, double ticks_per_second) {
+  HostUsage usage;
+  for (const absl::string_view line : absl::StrSplit(stat, '\n')) {
+    if (!absl::StartsWith(line, "cpu")) continue;
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipWhitespace());
+    usage.cores += words[0] != "cpu";
+    if (words[0] != "cpu" || !(ticks_per_second > 0)) continue;
+    // user, nice, system, idle, iowait, irq, softirq, steal; what follows is part of user and nice.
+    for (const size_t i : {1, 2, 3, 6, 7, 8}) {
+      double ticks;
+      if (i < words.size() && absl::SimpleAtod(words[i], &ticks)) usage.busy_seconds += ticks / ticks_per_second;
+    }
+  }
+  return usage;
 }
 
 double UsableCores() {

@@ -30,6 +30,15 @@ TEST(ProcessUsage, CoresAreThoseThatTheProcessMayRunOn) {
   EXPECT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
 }
 
+TEST(ProcessUsage, TheHostIsBusyWithAllButIdleTime) {
+  const HostUsage usage = ParseHostUsage("cpu  100 20 30 5000 600 7 8 35 50 0\ncpu0 1 1 1 1\ncpu1 1 1 1 1\nintr 7 7\n", 100);
+  EXPECT_EQ(usage.cores, 2);
+  EXPECT_DOUBLE_EQ(usage.busy_seconds, 2);
+  for (const char* odd : {"", "cpu", "cpu x y z", "\n\n"}) EXPECT_EQ(ParseHostUsage(odd, 100).busy_seconds, 0) << odd;
+  EXPECT_GT(UsageOfThisHost().cores, 0);
+  EXPECT_GT(UsageOfThisHost().busy_seconds, 0);
+}
+
 TEST(ProcessUsage, WorkIsCounted) {
   const ProcessUsage before = UsageOfThisProcess();
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);

@@ -25,6 +25,8 @@ constexpr double kTarget = 0.75;
 constexpr int kMostGrowth = 4;
 // Of a core: what answering questions like ours and looking after peers may take.
 constexpr double kAsleep = 0.05;
+// Of a core: what every machine does beside.
+constexpr double kForeign = 0.3;
 
 std::string Percent(double share) { return absl::StrFormat("%.0f %%", 100 * share); }
 std::string Count(int count, absl::string_view what) { return absl::StrCat(count, " ", what, count == 1 || what == "ps" ? "" : "s"); }
@@ -179,26 +181,42 @@ class Judge {
     Set(Kind::kBalanced, absl::StrCat(line, "; ", Ratio(), " fit"));
   }
 
-  // Tasks that fight for the same cores look idle each for itself.
+  // Tasks that fight for the same cores, with each other or with something else, look idle each for itself.
   bool BlamesHost() {
     std::map<std::string, std::vector<const TaskRate*>> hosts;
     for (const TaskRate* task : known_) hosts[HostOf(task->address)].push_back(task);
     for (const auto& [host, tasks] : hosts) {
-      double busy = 0, cores = 0;
-      std::vector<const TaskRate*> at_work;
-      for (const TaskRate* task : tasks) {
-        busy += task->busy_cores;
-        cores = std::max(cores, task->cores);
-        if (task->busy_cores > kAsleep) at_work.push_back(task);
-      }
       const bool has_ps = std::any_of(ps_.begin(), ps_.end(), [&](const TaskRate* task) { return HostOf(task->address) == host; });
-      // Tasks with a share of the cores each, as in containers, may use more together than one of them.
-      if (!has_ps || at_work.size() < 2 || cores <= 0 || busy < kFullHost * cores || busy > 1.1 * cores) continue;
-      Set(Kind::kHostCores, absl::StrFormat("the cores of host %s, which %s share: %.1f of %s busy; give them more cores, or hosts of their own", host, Names(at_work), busy,
-                                            CoresText(cores)));
-      return true;
+      if (has_ps && BlamesHost(host, tasks)) return true;
     }
     return false;
+  }
+
+  bool BlamesHost(const std::string& host, const std::vector<const TaskRate*>& tasks) {
+    double busy = 0, cores = 0;
+    std::vector<const TaskRate*> at_work;
+    const TaskRate* full = nullptr;
+    for (const TaskRate* task : tasks) {
+      busy += task->busy_cores;
+      cores = std::max(cores, task->cores);
+      if (task->busy_cores > kAsleep) at_work.push_back(task);
+      if (task->host_cores > 0 && task->host_busy_cores >= kFullHost * task->host_cores) full = task;
+    }
+    if (at_work.empty()) return false;
+    if (full != nullptr) {
+      const double others = full->host_busy_cores - busy;
+      const std::string shared = others > kForeign ? absl::StrFormat(" with other programs, which take %.1f", others) : "";
+      if (at_work.size() < 2 && shared.empty()) return false;
+      return BlameHost(host, absl::StrCat(Names(at_work), at_work.size() > 1 ? " share" : " shares", shared), full->host_busy_cores, full->host_cores);
+    }
+    // Where the host is not known. Tasks with some of the cores each, as in containers, may use more together than one of them has.
+    if (at_work.size() < 2 || tasks[0]->host_cores > 0 || cores <= 0 || busy < kFullHost * cores || busy > 1.1 * cores) return false;
+    return BlameHost(host, absl::StrCat(Names(at_work), " share"), busy, cores);
+  }
+
+  bool BlameHost(const std::string& host, const std::string& sharing, double busy, double cores) {
+    Set(Kind::kHostCores, absl::StrFormat("the cores of host %s, which %s: %.1f of %s busy; give them more cores, or hosts of their own", host, sharing, busy, CoresText(cores)));
+    return true;
   }
 
   static int Needed(int ps, double used) { return std::max(1, static_cast<int>(std::ceil(ps * used / kTarget - 1e-9))); }

@@ -18,7 +18,7 @@ struct Bottleneck {
     kNoPs,         // no task only serves others
     kPsCores,      // a ps keeps nearly all of its cores busy, and workers wait
     kPsLink,       // a ps moves nearly as many bytes as can be moved
-    kHostCores,    // ps and workers share the cores of a host, and all of them are busy
+    kHostCores,    // a ps shares the cores of its host, with workers or other programs, and all of them are busy
     kWorkers,      // the ps tasks are idle most of the time
     kBalanced,     // none of these
   };

@@ -172,6 +172,38 @@ TEST(Bottleneck, TasksThatShareTheCoresOfAHostAreSeenTogether) {
   EXPECT_EQ(found.ps, 0);
 }
 
+TEST(Bottleneck, OtherProgramsThatTakeTheCoresOfAPsAreSeen) {
+  TwoLooks looks;
+  looks.Ps(0, 0.3).Workers(2);
+  const auto set_host = [&](size_t i, double cores, double busy) {
+    looks.before[i].status.mutable_usage()->set_host_cores(cores);
+    looks.before[i].status.mutable_usage()->set_host_busy_seconds(700);
+    looks.after[i].status.mutable_usage()->set_host_cores(cores);
+    looks.after[i].status.mutable_usage()->set_host_busy_seconds(700 + busy);
+  };
+  for (size_t i = 0; i < 3; ++i) set_host(i, 2, 0.8);
+  EXPECT_EQ(looks.Find().kind, Kind::kWorkers);
+  // At a worker's host that is a matter of the workers.
+  set_host(1, 2, 2);
+  EXPECT_EQ(looks.Find().kind, Kind::kWorkers);
+  set_host(0, 2, 2);
+  EXPECT_EQ(looks.Find().kind, Kind::kHostCores);
+  EXPECT_EQ(looks.Find().line, "the cores of host ps0, which ps/0 shares with other programs, which take 1.4: 2.0 of 2 busy; give them more cores, or hosts of their own");
+}
+
+TEST(Bottleneck, CoresThatAHostHasBesideThoseOfItsTasksAreNoReason) {
+  // All share two cores by affinity of a host of eight: nobody else is in their way, and the host has room.
+  TwoLooks looks;
+  looks.Add({.job = "ps", .busy = 0.45, .parts = 100, .host = "big"}).Add({.job = "worker", .busy = 0.45, .steps = 50, .host = "big"});
+  for (auto* views : {&looks.before, &looks.after}) {
+    for (TaskView& view : *views) {
+      view.status.mutable_usage()->set_host_cores(8);
+      view.status.mutable_usage()->set_host_busy_seconds(views == &looks.before ? 100 : 101.8);
+    }
+  }
+  EXPECT_EQ(looks.Find().kind, Kind::kWorkers);
+}
+
 TEST(Bottleneck, TasksWithCoresOfTheirOwnOnOneHostAreNot) {
   TwoLooks looks;
   looks.Add({.job = "ps", .busy = 0.2, .cores = 2, .parts = 100, .host = "big"});

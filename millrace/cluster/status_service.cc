@@ -92,6 +92,9 @@ void StatusService::AddTraffic(TaskStatus* status) const {
   status->mutable_usage()->set_user_seconds(usage.user_seconds);
   status->mutable_usage()->set_system_seconds(usage.system_seconds);
   status->mutable_usage()->set_cores(UsableCores());
+  const HostUsage host = UsageOfThisHost();
+  status->mutable_usage()->set_host_busy_seconds(host.busy_seconds);
+  status->mutable_usage()->set_host_cores(host.cores);
   if (worker_->options().transport == nullptr) return;
   net::TransportStatus transport = worker_->options().transport->status();
   status->set_refused_connections(static_cast<int64_t>(transport.refused_connections));

@@ -81,12 +81,14 @@ class Rates {
     const TaskView* before = Find(before_, after.task);
     rate.unknown = WhyUnknown(before, after);
     rate.cores = after.status.usage().cores();
+    rate.host_cores = after.status.usage().host_cores();
     const bool known = rate.unknown.empty();
     const TaskStatus& now = after.status;
     if (known) {
       const TaskStatus& then = before->status;
       rate.seconds = static_cast<double>(now.now_micros() - then.now_micros()) / 1e6;
       rate.busy_cores = std::max(0.0, Busy(now) - Busy(then)) / rate.seconds;
+      rate.host_busy_cores = std::max(0.0, now.usage().host_busy_seconds() - then.usage().host_busy_seconds()) / rate.seconds;
       rate.steps_per_second = static_cast<double>(now.steps_finished() - then.steps_finished()) / rate.seconds;
       rate.parts_per_second = static_cast<double>(now.parts_finished() - then.parts_finished()) / rate.seconds;
       rate.in_steps = std::max(0.0, static_cast<double>(now.steps_micros() - then.steps_micros()) / 1e6 / rate.seconds);

@@ -39,6 +39,9 @@ struct TaskRate {
   double seconds = 0;  // between its two answers, by its own clock
   double cores = 0;    // that it may use; 0: not known
   double busy_cores = 0;
+  // Of its host, with all that runs there; 0: not known.
+  double host_cores = 0;
+  double host_busy_cores = 0;
   double steps_per_second = 0;  // driven here
   double parts_per_second = 0;  // run here
   double in_steps = 0;          // how many of its steps were under way, on average: below 1 it makes pauses
