@@ -55,8 +55,9 @@ std::map<PeerKey, Traffic> TrafficOf(const TaskStatus& status) {
   return traffic;
 }
 
-// A peer that was not there before has begun from nothing; one that has less than before, too.
-int64_t Growth(int64_t before, int64_t after) { return after >= before ? after - before : after; }
+// A peer that was not there before has begun from nothing. One that has less than before has lost a connection with what that had carried, and what is
+// left says nothing of this time.
+int64_t Growth(int64_t before, int64_t after) { return std::max<int64_t>(0, after - before); }
 
 class Rates {
  public:

@@ -121,6 +121,8 @@ struct TransportStatus {
   std::vector<PeerStatus> peers;
   // Connections that did not belong here, or that sent what nobody sends.
   uint64_t refused_connections = 0;
+  // Blocks of memory that hold what was received and is not let go yet.
+  int64_t received_blocks = 0;
 };
 
 // Thread-safe. Outlives its channels and listeners.
