@@ -185,11 +185,9 @@ class Judge {
   bool BlamesHost() {
     std::map<std::string, std::vector<const TaskRate*>> hosts;
     for (const TaskRate* task : known_) hosts[HostOf(task->address)].push_back(task);
-    for (const auto& [host, tasks] : hosts) {
-      const bool has_ps = std::any_of(ps_.begin(), ps_.end(), [&](const TaskRate* task) { return HostOf(task->address) == host; });
-      if (has_ps && BlamesHost(host, tasks)) return true;
-    }
-    return false;
+    std::set<std::string> of_ps;
+    for (const TaskRate* task : ps_) of_ps.insert(HostOf(task->address));
+    return std::any_of(of_ps.begin(), of_ps.end(), [&](const std::string& host) { return BlamesHost(host, hosts[host]); });
   }
 
   bool BlamesHost(const std::string& host, const std::vector<const TaskRate*>& tasks) {
