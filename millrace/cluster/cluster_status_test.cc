@@ -75,6 +75,38 @@ TEST(ClusterStatus, ShowsABlockedStepOnBothItsTasks) {
   }
 }
 
+// One that has carried something.
+class CountingTransport : public net::Transport {
+ public:
+  std::shared_ptr<net::Channel> Connect(const std::string& address) override { return grpc_->Connect(address); }
+  StatusOr<std::unique_ptr<net::Listener>> Listen(const std::string& address, net::Service* service) override { return grpc_->Listen(address, service); }
+  net::TransportStatus status() override {
+    return {.peers = {{.peer = "unix:4711", .kind = "shm", .why_not_better = "", .bytes_sent = 7},
+                      {.peer = "b:2222", .outgoing = true, .kind = "tcp", .why_not_better = "another host", .bytes_sent = 1, .bytes_received = 2, .calls = 3}},
+            .refused_connections = 4};
+  }
+
+ private:
+  const std::unique_ptr<net::Transport> grpc_ = net::NewGrpcTransport();
+};
+
+TEST(ClusterStatus, TellsWhatItsProcessAndItsTransportDid) {
+  CountingTransport counting;
+  const auto server = Server::CreateLocalServer({.transport = &counting}).value();
+  auto transport = net::NewGrpcTransport();
+  const std::vector<TaskView> tasks = AskCluster(transport.get(), AddressOf(*server), absl::Seconds(10));
+  ASSERT_EQ(tasks.size(), 1u);
+  const TaskStatus& status = tasks[0].status;
+  EXPECT_GT(status.usage().user_seconds() + status.usage().system_seconds(), 0);
+  EXPECT_GT(status.usage().cores(), 0);
+  EXPECT_EQ(status.refused_connections(), 4);
+  ASSERT_EQ(status.peers_size(), 2);
+  // Those that it calls first.
+  EXPECT_EQ(status.peers(0).ShortDebugString(),
+            "peer: \"b:2222\" outgoing: true lane: \"tcp\" why_not_better: \"another host\" bytes_sent: 1 bytes_received: 2 calls: 3");
+  EXPECT_EQ(status.peers(1).ShortDebugString(), "peer: \"unix:4711\" lane: \"shm\" bytes_sent: 7");
+}
+
 TEST(ClusterStatus, NamesTheTasksThatDoNotAnswer) {
   const std::vector<int> ports = FreePorts(2);
   // One refuses, one accepts and stays silent.

@@ -202,6 +202,7 @@ TEST_F(HangInjectionTest, StepsAreCountedWhereTheyAreDrivenAndWhereTheyRun) {
   const std::vector<TaskView> tasks = AskCluster(transport_.get(), servers_[1]->target().substr(7), absl::Seconds(10));
   ASSERT_EQ(tasks.size(), 3u);
   EXPECT_EQ(tasks[0].status.steps_finished(), 3);
+  EXPECT_GT(tasks[0].status.steps_micros(), 0);
   EXPECT_EQ(tasks[0].status.parts_finished(), 3);
   EXPECT_EQ(tasks[0].status.sessions(0).steps_finished(), 3);
   EXPECT_GE(tasks[0].status.last_step_finished_micros(), tasks[0].status.started_micros());

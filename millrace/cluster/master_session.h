@@ -127,9 +127,9 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   std::vector<int64_t> TakePartialSteps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndPartial(const std::shared_ptr<PartialRun>& partial);
   void OnStepEnded(MasterStep* step);
-  void CountFinished(absl::Time now) {
-    steps_finished_.Count(now);
-    options_.worker->steps_finished().Count(now);
+  void CountFinished(absl::Time since, absl::Time now) {
+    steps_finished_.Count(now, now - since);
+    options_.worker->steps_finished().Count(now, now - since);
   }
   // Of the steps in flight those that are wanted, by number, so that a simulation gives the same events each time.
   std::vector<std::shared_ptr<MasterStep>> Ordered(absl::FunctionRef<bool(const MasterStep&)> wanted) const

@@ -221,7 +221,7 @@ void MasterStep::End() {
       part.peer->worker->CleanupGraph({.timeout = absl::Seconds(10)}, step_id_, [](Status) {});
     }
   }
-  if (status.ok()) session_->CountFinished(session_->options_.worker->options().clock->Now());
+  if (status.ok()) session_->CountFinished(since_, session_->options_.worker->options().clock->Now());
   const std::shared_ptr<MasterSession> session = session_;
   Done done = std::move(done_);
   MasterSession::StepResult result = std::move(result_);

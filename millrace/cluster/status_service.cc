@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "millrace/base/process_usage.h"
+
 namespace millrace {
 namespace {
 
@@ -80,7 +82,33 @@ TaskStatus StatusService::Report() const {
   status.set_last_step_finished_micros(worker_->steps_finished().last_micros());
   status.set_parts_finished(worker_->parts_finished().count());
   status.set_last_part_finished_micros(worker_->parts_finished().last_micros());
+  status.set_steps_micros(worker_->steps_finished().took_micros());
+  AddTraffic(&status);
   return status;
+}
+
+void StatusService::AddTraffic(TaskStatus* status) const {
+  const ProcessUsage usage = UsageOfThisProcess();
+  status->mutable_usage()->set_user_seconds(usage.user_seconds);
+  status->mutable_usage()->set_system_seconds(usage.system_seconds);
+  status->mutable_usage()->set_cores(UsableCores());
+  const HostUsage host = UsageOfThisHost();
+  status->mutable_usage()->set_host_busy_seconds(host.busy_seconds);
+  status->mutable_usage()->set_host_cores(host.cores);
+  if (worker_->options().transport == nullptr) return;
+  net::TransportStatus transport = worker_->options().transport->status();
+  status->set_refused_connections(static_cast<int64_t>(transport.refused_connections));
+  for (net::PeerStatus& peer : transport.peers) {
+    TaskStatus::Peer* entry = status->add_peers();
+    entry->set_peer(std::move(peer.peer));
+    entry->set_outgoing(peer.outgoing);
+    entry->set_lane(std::move(peer.kind));
+    entry->set_why_not_better(std::move(peer.why_not_better));
+    entry->set_bytes_sent(static_cast<int64_t>(peer.bytes_sent));
+    entry->set_bytes_received(static_cast<int64_t>(peer.bytes_received));
+    entry->set_calls(static_cast<int64_t>(peer.calls));
+  }
+  SortBy(status->mutable_peers(), [](const TaskStatus::Peer& peer) { return std::pair(!peer.outgoing(), peer.peer()); });
 }
 
 void StatusService::AddSteps(TaskStatus* status) const {

@@ -25,6 +25,8 @@ class StatusService {
  private:
   void AddSessions(TaskStatus* status) const;
   void AddSteps(TaskStatus* status) const;
+  // What it takes of the cores and sends to others.
+  void AddTraffic(TaskStatus* status) const;
 
   const std::shared_ptr<Master> master_;
   const std::shared_ptr<Worker> worker_;

@@ -61,20 +61,24 @@ struct PartResult {
   pb::StepStats step_stats;
 };
 
-// How many of something ended well, and when the last did. Thread-safe, and cheap enough for each step.
+// How many of something ended well, when the last did, and how long they took. Thread-safe, and cheap enough for each step.
 class FinishCounter {
  public:
-  void Count(absl::Time now) {
+  void Count(absl::Time now, absl::Duration took = absl::ZeroDuration()) {
     count_.fetch_add(1, std::memory_order_relaxed);
+    took_nanos_.fetch_add(absl::ToInt64Nanoseconds(took), std::memory_order_relaxed);
     last_micros_.store(absl::ToUnixMicros(now), std::memory_order_relaxed);
   }
   int64_t count() const { return count_.load(std::memory_order_relaxed); }
   // Microseconds since 1970; 0: none did.
   int64_t last_micros() const { return last_micros_.load(std::memory_order_relaxed); }
+  // Added up over all of them.
+  int64_t took_micros() const { return took_nanos_.load(std::memory_order_relaxed) / 1000; }
 
  private:
   std::atomic<int64_t> count_{0};
   std::atomic<int64_t> last_micros_{0};
+  std::atomic<int64_t> took_nanos_{0};
 };
 
 // A step that runs here, for status pages.

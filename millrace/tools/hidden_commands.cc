@@ -4,6 +4,7 @@
 #include "absl/strings/numbers.h"
 #include "millrace/launch/hang_question.h"
 #include "millrace/launch/keeper.h"
+#include "millrace/tools/bench_net/partner.h"
 #include "millrace/tools/command.h"
 
 namespace millrace {
@@ -12,6 +13,7 @@ std::optional<int> RunHiddenCommand(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "";
   const std::vector<std::string> rest(argv + std::min(argc, 2), argv + argc);
   if (name == "explain-hang") return launch::AnswerHangQuestion(rest);
+  if (name == "bench-net-partner") return bench_net::RunPartnerProcess();
   if (name != "task-keeper") return std::nullopt;
   launch::KeeperOptions options;
   double silence;

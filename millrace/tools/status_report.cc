@@ -2,11 +2,12 @@
 
 #include <algorithm>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "millrace/net/connection_table.h"
+#include "millrace/tools/status_traffic.h"
+#include "millrace/tools/text_table.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace {
@@ -28,34 +29,10 @@ std::string ClientText(const std::string& client) {
   return normal.empty() ? client : normal;
 }
 
-// Cells in columns: each as wide as its widest, the last one free.
-class Table {
- public:
-  void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-  void AppendTo(absl::string_view heading, std::string* text) const {
-    if (rows_.empty()) return;
-    std::vector<size_t> widths;
-    for (const auto& row : rows_) {
-      widths.resize(std::max(widths.size(), row.size()));
-      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-    }
-    for (size_t r = 0; r < rows_.size(); ++r) {
-      std::string line = absl::StrFormat("  %-10s", r == 0 ? heading : "");
-      for (size_t i = 0; i < rows_[r].size(); ++i) {
-        const bool last = i + 1 == rows_[r].size();
-        absl::StrAppend(&line, rows_[r][i], last ? "" : std::string(widths[i] - rows_[r][i].size() + 2, ' '));
-      }
-      absl::StrAppend(text, absl::StripTrailingAsciiWhitespace(line), "\n");
-    }
-  }
-
- private:
-  std::vector<std::vector<std::string>> rows_;
-};
-
-void AppendTask(const TaskStatus& status, std::string* text) {
+// `rate` may be null.
+void AppendTask(const TaskStatus& status, const TaskRate* rate, std::string* text) {
   const auto age = [&](int64_t micros) { return AgeText(absl::Microseconds(status.now_micros() - micros)); };
-  Table devices, sessions, finished, steps, waits;
+  TextTable devices, sessions, finished, steps, waits;
   for (const TaskStatus::Device& device : status.devices()) {
     devices.Add({DeviceText(device.name()), absl::StrFormat("incarnation %016x", device.incarnation())});
   }
@@ -84,6 +61,7 @@ void AppendTask(const TaskStatus& status, std::string* text) {
   devices.AppendTo("devices", text);
   sessions.AppendTo("sessions", text);
   finished.AppendTo("finished", text);
+  AppendTraffic(status, rate, text);
   steps.AppendTo("steps", text);
   waits.AppendTo("waits", text);
 }
@@ -163,9 +141,17 @@ std::string AgeText(absl::Duration age) {
   return absl::StrFormat("%.1f days", seconds / 86400);
 }
 
+const TaskRate* FindRate(const Bottleneck* bottleneck, const TaskView& view) {
+  if (bottleneck == nullptr) return nullptr;
+  for (const TaskRate& rate : bottleneck->tasks) {
+    if (rate.task == view.task && rate.address == view.address) return &rate;
+  }
+  return nullptr;
+}
+
 bool IsHang(const HangReport& hang) { return hang.somebody_waits && !hang.cause.empty(); }
 
-std::string StatusText(const std::string& target, const std::vector<TaskView>& tasks, const HangReport& hang) {
+std::string StatusText(const std::string& target, const std::vector<TaskView>& tasks, const HangReport& hang, const Bottleneck* bottleneck) {
   const size_t silent = std::count_if(tasks.begin(), tasks.end(), [](const TaskView& task) { return !task.answer.ok(); });
   std::string text = absl::StrCat(target, ": ", tasks.size(), tasks.size() == 1 ? " task" : " tasks");
   if (silent > 0) absl::StrAppend(&text, ", ", silent, silent == 1 ? " does not answer" : " do not answer");
@@ -181,21 +167,27 @@ std::string StatusText(const std::string& target, const std::vector<TaskView>& t
                               : task.is_tensorflow ? "TensorFlow, which tells its devices only"
                                                    : absl::StrCat("up for ", AgeText(absl::Microseconds(task.status.now_micros() - task.status.started_micros())));
     absl::StrAppend(&text, "\n", absl::StrFormat("%-*s  %-*s  %s", name_width, name(task), address_width, task.address, state), "\n");
-    if (task.answer.ok()) AppendTask(task.status, &text);
+    if (task.answer.ok()) AppendTask(task.status, FindRate(bottleneck, task), &text);
   }
   if (IsHang(hang)) {
     absl::StrAppend(&text, "\nHANGS: ", hang.cause, "\n");
     for (const std::string& line : hang.waits) absl::StrAppend(&text, "  ", line, "\n");
   }
   for (const std::string& line : hang.busy) absl::StrAppend(&text, "\nBUSY: ", line, "\n");
+  if (bottleneck != nullptr) absl::StrAppend(&text, "\nBOTTLENECK: ", bottleneck->line, "\n");
   return text;
 }
 
-std::string StatusJson(const std::string& target, const std::vector<TaskView>& tasks, const HangReport& hang) {
-  json all = {{"target", target}, {"tasks", json::array()}, {"hang", nullptr}};
+std::string StatusJson(const std::string& target, const std::vector<TaskView>& tasks, const HangReport& hang, const Bottleneck* bottleneck) {
+  json all = {{"target", target}, {"tasks", json::array()}, {"hang", nullptr}, {"bottleneck", nullptr}};
+  if (bottleneck != nullptr) {
+    all["bottleneck"] = {{"kind", BottleneckName(bottleneck->kind)}, {"line", bottleneck->line}, {"suggests", nullptr}};
+    if (bottleneck->ps > 0) all["bottleneck"]["suggests"] = {{"ps", bottleneck->ps}, {"workers", bottleneck->workers}};
+  }
   if (IsHang(hang)) all["hang"] = {{"cause", hang.cause}, {"waits", hang.waits}, {"busy", hang.busy}};
   for (const TaskView& view : tasks) {
     json task = TaskJson(view.status);
+    AddTrafficJson(view.status, FindRate(bottleneck, view), &task);
     task["task"] = view.task;
     task["address"] = view.address;
     task["answered"] = view.answer.ok();

@@ -31,7 +31,7 @@ class HelpTest(ServeTest):
     def test_help_of_status_tells_exit_codes(self):
         result = self.millrace("status", "--help")
         self.assertEqual(result.returncode, 0)
-        for word in ("--target", "--timeout", "--json", "--hang_after", "--watch", "--tls_ca", "Exit code", "hangs"):
+        for word in ("--target", "--timeout", "--json", "--hang_after", "--watch", "--rates", "--ceilings", "--tls_ca", "Exit code", "hangs"):
             self.assertIn(word, result.stdout)
 
     def test_the_command_lists_its_commands(self):
@@ -271,6 +271,47 @@ class StatusTest(ServeTest):
         self.until(lambda: not any(t["sessions"] for t in self.status(worker)))
         self.assertEqual(self.probe(worker, "multiply", PS, WORKER).stdout, "15\n")
         self.assertIn("connections had ended", worker.error_text())
+
+
+class RatesTest(ServeTest):
+    """What `millrace status` says of how fast a cluster is."""
+
+    def test_cores_are_told_always_and_rates_when_asked_for(self):
+        ps, worker = self.cluster()
+        text = self.millrace("status", "--target", worker.target)
+        self.assertEqual(text.returncode, 0)
+        self.assertRegex(text.stdout, re.compile(r"^  cpu +[\d.]+ cores? +[\d.]+ s user, [\d.]+ s system$", re.M))
+        self.assertNotIn("BOTTLENECK", text.stdout)
+        begin = time.monotonic()
+        text = self.millrace("status", "--target", worker.target, "--rates=0.2")
+        self.assertLess(time.monotonic() - begin, 10)
+        self.assertEqual(text.returncode, 0)
+        self.assertRegex(text.stdout, re.compile(r"^  cpu +[\d.]+ of [\d.]+ cores? busy +[\d.]+ s user", re.M))
+        self.assertRegex(text.stdout, r"\nBOTTLENECK: nothing runs: no step ended within \d+\.\d s\n$")
+        # A second apart when it is not said how far.
+        status = json.loads(self.millrace("status", "--target", worker.target, "--json", "--rates").stdout)
+        self.assertEqual(status["bottleneck"]["kind"], "nothing_runs")
+        self.assertIsNone(status["bottleneck"]["suggests"])
+        for task in status["tasks"]:
+            self.assertGreaterEqual(task["rates"]["seconds"], 0.9)
+            self.assertGreater(task["cpu"]["cores"], 0)
+        self.assertIsNone(json.loads(self.millrace("status", "--target", worker.target, "--json").stdout)["bottleneck"])
+
+    def test_ceilings_come_from_a_file_of_bench_net(self):
+        server = self.alone()
+        good, bad = os.path.join(self.folder, "net.json"), os.path.join(self.folder, "bad.json")
+        self.assertEqual(self.millrace("bench-net", "--max_size=1KB", "--seconds=0.1", "--json", good).returncode, 0)
+        result = self.millrace("status", "--target", server.target, "--rates=0.1", "--ceilings", good)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for content in ("", "[]", "{}", '{"where": 1, "ways": 2}', '{"where": "this host", "ways": [1, {"kind": "ceiling", "gigabytes_per_second": ["x"]}]}'):
+            with open(bad, "w") as f:
+                f.write(content)
+            result = self.millrace("status", "--target", server.target, "--ceilings", bad)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), content)
+            self.assertIn(bad, result.stderr)
+        for flags in (["--rates=1"], ["--ceilings=" + good], ["--target", server.target, "--rates=-1"], ["--target", server.target, "--rates=x"],
+                      ["--target", server.target, "--ceilings=" + bad + ".not"]):
+            self.assertEqual(self.millrace("status", *flags).returncode, 2, flags)
 
 
 class HangTest(ServeTest):

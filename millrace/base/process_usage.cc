@@ -1,0 +1,104 @@
+#include "millrace/base/process_usage.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace millrace {
+namespace {
+
+constexpr char kGroups[] = "/sys/fs/cgroup";
+
+std::string FirstLine(const std::string& file) {
+  std::string line;
+  std::ifstream in(file);
+  std::getline(in, line);
+  return line;
+}
+
+double Seconds(const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; }
+
+int AllowedCores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // more than such a set holds
+}
+
+// The least that the control groups around this process grant; 0: no limit.
+double Quota() {
+  double least = 0;
+  const auto take = [&](double cores) {
+    if (cores > 0) least = least == 0 ? cores : std::min(least, cores);
+  };
+  std::string group = FirstLine("/proc/self/cgroup");
+  absl::string_view path = group;
+  // Version 2 has one line; within a container the path may be one that is not seen from inside, and the folder itself is the group.
+  if (absl::ConsumePrefix(&path, "0::")) {
+    while (true) {
+      take(CoresOfQuota(FirstLine(absl::StrCat(kGroups, path == "/" ? "" : path, "/cpu.max"))));
+      const size_t slash = path.rfind('/');
+      if (path.empty() || path == "/" || slash == absl::string_view::npos) break;
+      path = path.substr(0, slash);
+    }
+  }
+  take(CoresOfQuota(absl::StrCat(FirstLine(absl::StrCat(kGroups, "/cpu/cpu.cfs_quota_us")), " ", FirstLine(absl::StrCat(kGroups, "/cpu/cpu.cfs_period_us")))));
+  return least;
+}
+
+}  // namespace
+
+ProcessUsage UsageOfThisProcess() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return {.user_seconds = Seconds(usage.ru_utime), .system_seconds = Seconds(usage.ru_stime)};
+}
+
+HostUsage UsageOfThisHost() {
+  std::ifstream in("/proc/stat");
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  return ParseHostUsage(text, static_cast<double>(sysconf(_SC_CLK_TCK)));
+}
+
+HostUsage ParseHostUsage(absl::string_view stat, double ticks_per_second) {
+  HostUsage usage;
+  for (const absl::string_view line : absl::StrSplit(stat, '\n')) {
+    if (!absl::StartsWith(line, "cpu")) continue;
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipWhitespace());
+    usage.cores += words[0] != "cpu";
+    if (words[0] != "cpu" || !(ticks_per_second > 0)) continue;
+    // user, nice, system, idle, iowait, irq, softirq, steal; what follows is part of user and nice.
+    for (const size_t i : {1, 2, 3, 6, 7, 8}) {
+      double ticks;
+      if (i < words.size() && absl::SimpleAtod(words[i], &ticks)) usage.busy_seconds += ticks / ticks_per_second;
+    }
+  }
+  return usage;
+}
+
+double UsableCores() {
+  const double allowed = AllowedCores(), quota = Quota();
+  return quota > 0 ? std::min(allowed, quota) : allowed;
+}
+
+double CoresOfQuota(absl::string_view cpu_max) {
+  const std::vector<absl::string_view> words = absl::StrSplit(cpu_max, ' ', absl::SkipWhitespace());
+  double quota, period;
+  // "max", and -1 in version 1, are no limit.
+  if (words.size() != 2 || !absl::SimpleAtod(words[0], &quota) || !absl::SimpleAtod(words[1], &period)) return 0;
+  return quota > 0 && period > 0 ? quota / period : 0;
+}
+
+}  // namespace millrace
