@@ -1,5 +1,7 @@
 #include "millrace/net/grpc/channel_args.h"
 
+#include <limits>
+
 namespace millrace::net {
 namespace {
 
@@ -42,6 +44,8 @@ ChannelArgs ClientArgs() {
       // How long one attempt to connect may take: longer than a peer may be silent. A busy machine takes its time, and whoever waits for a peer that
       // does not answer has a limit of its own.
       .Set(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 8000)
+      // A connection without calls stays: a lane beside it may carry them, and who is gone is seen by its end.
+      .Set(GRPC_ARG_CLIENT_IDLE_TIMEOUT_MS, std::numeric_limits<int>::max())
       .Set(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 100);
   return args;
 }
