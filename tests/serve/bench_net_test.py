@@ -78,15 +78,15 @@ class BenchNetTest(ServeTest):
         # One thing is said of RDMA, whatever this host has.
         self.assertEqual(len(rows["RDMA"]), 1)
         plot = result.stdout.split("\n\n")[2]
-        for part in ("○ memcpy", "★ Millrace, gRPC", "┤", "·", "1 KB", "1 MB", "GB/s"):
+        for part in ("○ memcpy", "★ Millrace, shm", "✖ Millrace, gRPC", "┤", "·", "1 KB", "1 MB", "GB/s"):
             self.assertIn(part, plot)
 
         with open(file) as f:
             figures = json.load(f)
         self.assertEqual(figures["sizes"], [1000, 10000, 100000, 1000000])
         ways = {way["name"]: way for way in figures["ways"]}
-        self.assertEqual([ways[name]["kind"] for name in ("memcpy", "unix_socket", "tcp", "millrace_grpc")], ["copy", "ceiling", "ceiling", "millrace"])
-        for name in ("memcpy", "shared_mapping", "unix_socket", "tcp", "millrace_grpc"):
+        self.assertEqual([ways[name]["kind"] for name in ("memcpy", "unix_socket", "tcp", "millrace_shm", "millrace_grpc")], ["copy", "ceiling", "ceiling", "millrace", "millrace"])
+        for name in ("memcpy", "shared_mapping", "unix_socket", "tcp", "millrace_shm", "millrace_tcp", "millrace_grpc"):
             self.assertTrue(all(0 < speed for speed in ways[name]["gigabytes_per_second"]), ways[name])
         self.assertGreater(max(ways["millrace_grpc"]["share_of_ceiling"]), 0)
 

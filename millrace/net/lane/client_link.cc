@@ -125,7 +125,7 @@ StatusOr<Frame> ClientLink::ReadFrame(absl::Time deadline) {
     if (got <= 0) return Unavailable("the connection broke in the handshake: ", got == 0 ? "it was closed" : std::strerror(errno));
     MR_RETURN_IF_ERROR(parser()->Parse(static_cast<size_t>(got), &frames));
   }
-  if (frames.size() > 1) return InvalidArgument("more than one frame in answer to a greeting");
+  if (frames.size() > 1) return Unavailable("the other side answered the greeting and more: it ends, or speaks another protocol");
   return std::move(frames[0]);
 }
 
