@@ -58,7 +58,7 @@ class InprocCall final : public OutgoingCall {
   void Deliver(StatusOr<Bytes> result);
   void EndServerPart();
 
-  const InprocTransportOptions& options_;
+  const InprocTransportOptions options_;  // its own: the server may hold the call longer than the caller its transport
   InprocCallsInFlight* const in_flight_;
   const std::string address_;
   const std::string method_;
