@@ -84,8 +84,15 @@ void SimCall::Start(Bytes request) {
   Transmit(Kind::kRequest, /*to_server=*/true, [self = ShareRef(this), request = std::move(request)] { self->Arrive(request); });
 }
 
+SimCall::~SimCall() { state_->streaming.erase(this); }
+
+void SimCall::DropWhatIsOnTheWay() {
+  const auto to_server = std::exchange(to_server_.on_the_way, {}), to_caller = std::exchange(to_caller_.on_the_way, {});
+}
+
 void SimCall::Stream(Channel::OnMessage on_message) {
   streams_ = true;
+  state_->streaming.insert(this);
   on_message_ = std::make_shared<Channel::OnMessage>(std::move(on_message));
 }
 

@@ -54,6 +54,8 @@ class SimCall final : public OutgoingCall {
   void Reset(const std::string& host);
   // At once, in the caller's place.
   void Abandon();
+  // The network ends: nothing arrives any more.
+  void DropWhatIsOnTheWay();
 
   int64_t id() const { return id_; }
   const std::string& client() const { return client_; }
@@ -71,7 +73,7 @@ class SimCall final : public OutgoingCall {
     bool stalled = false;  // one was lost: nothing comes through behind it
   };
 
-  ~SimCall() override = default;
+  ~SimCall() override;
   void Transmit(SimMessage::Kind kind, bool to_server, std::function<void()> deliver);
   void Arrive(const Bytes& request);
   void GiveUp(Status why);

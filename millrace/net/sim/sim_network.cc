@@ -61,8 +61,13 @@ bool SimNetwork::State::Send(const SimMessage& message, std::function<void()> de
 }
 
 SimNetwork::SimNetwork(uint64_t seed, SimOptions options) : state_(std::make_shared<State>(seed, std::move(options))) {}
-// Events hold calls, and calls the state.
-SimNetwork::~SimNetwork() { state_->loop.Close(); }
+// Events hold calls, and calls the state; what is on the way of a stream holds its call.
+SimNetwork::~SimNetwork() {
+  state_->loop.Close();
+  std::vector<RefPtr<SimCall>> streaming;
+  for (SimCall* call : state_->streaming) streaming.push_back(ShareRef(call));
+  for (const auto& call : streaming) call->DropWhatIsOnTheWay();
+}
 
 Clock* SimNetwork::clock() { return state_->loop.clock(); }
 TimerQueue* SimNetwork::timers(const std::string& host) { return state_->loop.timers(host); }

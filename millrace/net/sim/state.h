@@ -34,6 +34,7 @@ struct SimNetwork::State {
   std::map<std::string, std::shared_ptr<SimEndpoint>> endpoints;  // by address
   std::map<std::string, std::string> hosts;                       // of addresses, also of those where nothing listens any more
   std::map<int64_t, SimCall*> calls;                              // that the client's side has not finished
+  std::set<SimCall*> streaming;  // until they are destroyed: what is on the way of one holds it
   std::set<std::string> dead;
   std::set<std::pair<std::string, std::string>> cuts;
   int64_t next_call = 1;
