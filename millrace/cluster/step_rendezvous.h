@@ -121,7 +121,8 @@ class StepRendezvous : public Rendezvous, public RefCounted {
   bool RecvFrom(Line* line, Slot* slot, absl::string_view key, Done* done, StatusOr<RendezvousItem>* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Status ArriveOne(int task, SteppedTensor tensor);
   void AbortLines(const Status& why);
-  void NoteArrival(absl::string_view key, const RendezvousItem& item, absl::Time since) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // InfinitePast: now.
+  void NoteArrival(absl::string_view key, const RendezvousItem& item, absl::Time arrived) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void RecvRemote(std::shared_ptr<const PeerSet> peers, const Peer* peer, absl::string_view key, Done done);
   void OnFetched(std::unique_ptr<Fetch> fetch, StatusOr<RendezvousItem> item, StepStatsCollector* stats, int64_t start_nanos);
@@ -148,7 +149,7 @@ class StepRendezvous : public Rendezvous, public RefCounted {
 
 // "layer1/read" of "edge_12_layer1/read".
 absl::string_view TensorName(absl::string_view tensor);
-// Notes a tensor that came from elsewhere.
+// Notes a tensor that came from elsewhere; from its arrival to its arrival when it was not asked for.
 void NoteTransfer(StepStatsCollector* stats, absl::string_view key, const RendezvousItem& item, int64_t start_nanos, int64_t end_nanos);
 
 }  // namespace millrace

@@ -110,11 +110,11 @@ Status StepRendezvous::Send(absl::string_view key, RendezvousItem item) {
   return absl::OkStatus();
 }
 
-void StepRendezvous::NoteArrival(absl::string_view key, const RendezvousItem& item, absl::Time since) {
+// It was not asked for, so it takes no time here: what is known is when it arrived.
+void StepRendezvous::NoteArrival(absl::string_view key, const RendezvousItem& item, absl::Time arrived) {
   if (stats_ == nullptr) return;
-  const int64_t now = stats_->NowNanos();
-  const int64_t start = since == absl::InfinitePast() ? now : absl::ToUnixNanos(since);
-  NoteTransfer(stats_, key, item, start, now);
+  const int64_t at = arrived == absl::InfinitePast() ? stats_->NowNanos() : absl::ToUnixNanos(arrived);
+  NoteTransfer(stats_, key, item, at, at);
 }
 
 namespace {
@@ -198,7 +198,7 @@ Status StepRendezvous::ArriveOne(int task, SteppedTensor tensor) {
       return absl::OkStatus();
     }
     if (slot.state != Slot::State::kAwaited) return InvalidArgument(from, " sent the tensor '", key, "' twice in one step");
-    NoteArrival(key, tensor.item, slot.since);
+    NoteArrival(key, tensor.item, absl::InfinitePast());
     waiter = std::move(slot.waiter);
     slot.state = Slot::State::kDone;
     --line.awaited;

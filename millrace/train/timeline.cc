@@ -59,6 +59,8 @@ struct Received {
   int64_t bytes = 0;
   int64_t sent = 0;  // by the sender's clock; 0: not known
   Span span;
+  // Nobody had asked for it: only its arrival is known.
+  bool pushed() const { return span.start == span.end; }
 };
 
 std::optional<Received> ReceivedOf(const pb::NodeExecStats& event) {
@@ -124,9 +126,10 @@ class Builder {
       for (const pb::NodeExecStats& event : device.node_stats()) {
         const std::optional<Received> received = ReceivedOf(event);
         if (received && received->sent != 0) {
-          // Sent between the question and the arrival; the sender's time is cut to whole microseconds.
+          // Sent between the question, if there was one, and the arrival; the sender's time is cut to whole microseconds.
           const std::string sender = TaskOf(received->from);
-          alignment_.Bound(sender, task, received->sent - received->span.end, received->sent + 1000 - received->span.start);
+          const int64_t most = received->pushed() ? INT64_MAX : received->sent + 1000 - received->span.start;
+          alignment_.Bound(sender, task, received->sent - received->span.end, most);
         }
         if (event.node_name() == kRunGraph) continue;
         const Span span = SpanOf(event);
@@ -216,9 +219,11 @@ class Builder {
     event.name = absl::StrCat("RecvTensor ", received.tensor);
     event.category = "Transfer";
     event.args += what;
-    const int64_t start = event.start, end = event.end;
+    const int64_t end = event.end;
     if (received.sent != 0) {
       const int64_t sent = Aligned(sender, received.sent);
+      if (received.pushed()) event.start = std::min(sent, end - 1);
+      const int64_t start = event.start;
       event.arrow_in = ++arrows_;
       absl::StrAppend(&event.args, ", \"waited_us\": ", std::max<int64_t>(0, sent - start) / 1000);
       // Within what the receiver saw, as far as clocks are known.
