@@ -64,7 +64,7 @@ class LongCallsTest : public testing::Test {
   }
 
   std::shared_ptr<FakeCall> RunFirst() {
-    return Call("RunStep", EncodeRunStep({.session_handle = session_, .feeds = {}, .fetches = {}, .targets = {"first"}}).value());
+    return Call("RunStep", EncodeRunStep({.session_handle = session_, .feeds = {}, .fetches = {}, .targets = {"first"}, .options = {}, .partial_run_handle = {}}).value());
   }
 
   const std::unique_ptr<Server> server_ = Server::CreateLocalServer().value();

@@ -27,7 +27,7 @@ Worker::PartExecution::PartExecution(std::shared_ptr<Worker> worker, PartRun run
   step_.files = options.files;
   step_.functions = run_.graph->functions.get();
   if (run_.trace) stats_ = std::make_unique<StepStatsCollector>(options.clock);
-  result_.fetches.resize(run_.num_fetches);
+  result_.fetches.resize(run_.num_fetches + run_.graph->late_reads.size());
 }
 
 void Worker::PartExecution::Start() {
@@ -96,7 +96,13 @@ void Worker::PartExecution::End(Status status) {
   if (status.ok()) worker_->parts_finished_.Count(worker_->options_.clock->Now());
   if (arena_) worker_->GiveBack(std::move(arena_));
   result_.status = std::move(status);
-  if (!result_.status.ok()) result_.fetches.clear();
+  if (!result_.status.ok()) {
+    result_.fetches.clear();
+  } else if (!run_.graph->late_reads.empty()) {
+    const auto late = result_.fetches.begin() + static_cast<std::ptrdiff_t>(run_.num_fetches);
+    result_.late_reads.assign(std::make_move_iterator(late), std::make_move_iterator(result_.fetches.end()));
+    result_.fetches.erase(late, result_.fetches.end());
+  }
   PartResult result = std::move(result_);
   absl::AnyInvocable<void(PartResult)> done = std::move(done_);
   delete this;

@@ -180,6 +180,27 @@ TEST_F(PushTest, AnMlpsStepTakesFourMessages) {
   ExpectQuiet();
 }
 
+// A variable that is fetched is read when the part that has it ends: after an update that waits for the worker.
+void ExpectVariablesAreReadLast(GraphBuilder* b, const std::function<Session*()>& open) {
+  b->device = "/job:ps/task:0/device:CPU:0";
+  const AttrList attrs = {{"dtype", DType::kFloat}, {"shape", PartialShape({})}};
+  const Endpoint steps = b->Op("VariableV2", {}, attrs, "steps");
+  b->Op("Assign", {steps, b->Scalar(0.f)}, {}, "init");
+  b->device = "/job:worker/task:0/device:CPU:0";
+  const Endpoint one = b->Op("Neg", {b->Op("Placeholder", {}, attrs, "x")});
+  b->device = "/job:ps/task:0/device:CPU:0";
+  b->Op("AssignAdd", {steps, one}, {}, "update");
+  Session* const session = open();
+  ASSERT_EQ(session->RunTargets({"init"}), absl::OkStatus());
+  for (int i = 1; i <= 5; ++i) {
+    const std::vector<Tensor> read = session->Run({{"x", Tensor::Scalar(-1.f)}}, {"steps"}, {"update"}).value();
+    EXPECT_EQ(read[0].scalar<float>(), static_cast<float>(i));
+  }
+}
+
+TEST_F(PushTest, FetchedVariablesAreReadLast) { ExpectVariablesAreReadLast(b_.get(), [this] { return Open(); }); }
+TEST_F(PullTest, FetchedVariablesAreReadLast) { ExpectVariablesAreReadLast(b_.get(), [this] { return Open(); }); }
+
 TEST_F(PullTest, AStepWithoutStreamsAsksForItsTensors) {
   const Endpoint w = Variable("w", Tensor::Scalar(3.f));
   OnWorker();

@@ -61,7 +61,8 @@ class ScriptedMaster : public net::Transport {
     MutexLock lock(&mu_);
     Request request;
     for (const Seen& seen : seen_) {
-      if (seen.method == method) EXPECT_TRUE(net::Parse(seen.request, &request).ok());
+      if (seen.method != method) continue;
+      EXPECT_TRUE(net::Parse(seen.request, &request).ok());
     }
     return request;
   }
@@ -220,7 +221,7 @@ TEST_F(RemoteSessionTest, RunsCallablesByPosition) {
   {
     auto callable = session->MakeCallable({.feeds = {"x"}, .fetches = {"y"}}).value();
     EXPECT_THAT(master_.Last<pb::MakeCallableRequest>("MakeCallable").options().feed(), ElementsAre("x:0"));
-    master_.AnswerBytes("RunCallable", EncodeRunCallableAnswer({.fetches = {Tensor::Scalar(5.f)}}));
+    master_.AnswerBytes("RunCallable", EncodeRunCallableAnswer({.fetches = {Tensor::Scalar(5.f)}, .metadata = {}}));
     std::vector<Tensor> results;
     ASSERT_EQ(callable->Run({Tensor::Scalar(1.f)}, &results), absl::OkStatus());
     EXPECT_EQ(results[0].scalar<float>(), 5);

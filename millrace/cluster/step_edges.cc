@@ -132,6 +132,16 @@ int StepEdges::FindTask(absl::string_view name) const {
   return -1;
 }
 
+std::vector<LateRead> FindLateReads(const Graph& graph, std::vector<Endpoint>* fetches) {
+  std::vector<LateRead> reads;
+  for (const Node* node : graph.nodes()) {
+    if (!IsSend(*node) || !IsClients(*node) || !IsRef(node->input(0).dtype())) continue;
+    fetches->push_back(node->input(0));
+    reads.push_back({.key = KeyOf(*node), .number = static_cast<int>(node->AttrOr<int64_t>(kEdgeNumberAttr, -1))});
+  }
+  return reads;
+}
+
 std::shared_ptr<const StepEdges> FindStepEdges(Graph* graph) {
   auto all = std::make_shared<StepEdges>();
   std::vector<Node*> numbered;

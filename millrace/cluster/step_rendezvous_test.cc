@@ -23,8 +23,10 @@ TEST(ParsedKeyTest, GivesTheParts) {
 
 TEST(ParsedKeyTest, SaysWhatIsNoKey) {
   const std::string good = kKey;
+  std::string not_hexadecimal = good;
+  not_hexadecimal[good.find("56d9")] = 'x';
   for (const std::string& bad : {std::string(), good + ";", good.substr(1, good.size() / 2), std::string("a;b;c;d;e"),
-                                 std::string(kKey).replace(good.find("56d9"), 1, "x"), good + "x", good.substr(0, good.rfind(':'))}) {
+                                 not_hexadecimal, good + "x", good.substr(0, good.rfind(':'))}) {
     const StatusOr<ParsedKey> key = ParsedKey::Parse(bad);
     ASSERT_FALSE(key.ok()) << bad;
     EXPECT_TRUE(absl::IsInvalidArgument(key.status()));

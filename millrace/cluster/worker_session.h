@@ -32,6 +32,7 @@ struct RegisteredGraph {
   std::unique_ptr<Plan> plan;
   std::shared_ptr<const ReceiveGroups> receives;  // null: all of them one by one
   std::shared_ptr<const StepEdges> edges;         // null: none is numbered
+  std::vector<LateRead> late_reads;               // the plan's last fetches
   // Whether a step of it keeps the thread that starts it for long: by its size, and then by how long the last one did.
   std::atomic<bool> runs_long{false};
 };
