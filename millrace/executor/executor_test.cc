@@ -93,7 +93,8 @@ class ExecutorTest : public ::testing::Test {
     return plan.ok() ? *std::move(plan) : nullptr;
   }
 
-  StatusOr<Tensor> Run(Plan& plan, float x, StepArena* arena = nullptr) {
+  // `cause`: what the step was cancelled for; OK when it was not.
+  StatusOr<Tensor> Run(Plan& plan, float x, StepArena* arena = nullptr, Status* cause = nullptr) {
     RefPtr<StepArena> own = MakeRef<StepArena>();
     CancellationManager cancellation;
     StepContext step;
@@ -102,9 +103,10 @@ class ExecutorTest : public ::testing::Test {
     step.inter_op = &pool_;
     const Tensor feed = Tensor::Scalar(x);
     Tensor result;
-    MR_RETURN_IF_ERROR(plan.Run({.step = &step, .feeds = absl::MakeConstSpan(&feed, 1),
-                                 .allocator = arena != nullptr ? arena : own.get()},
-                                absl::MakeSpan(&result, 1)));
+    const Status status = plan.Run({.step = &step, .feeds = absl::MakeConstSpan(&feed, 1), .allocator = arena != nullptr ? arena : own.get()},
+                                   absl::MakeSpan(&result, 1));
+    if (cause != nullptr) *cause = cancellation.status();
+    MR_RETURN_IF_ERROR(status);
     return result;
   }
 
@@ -159,7 +161,9 @@ TEST_F(ExecutorTest, AFailureCancelsWhatWaitsAndIsWhatTheCallerGets) {
   Endpoint waits = b_.Op("TestForever", {x_}, {}, "waits");
   Endpoint fails = b_.Op("TestFail", {x_}, {{"message", "no more"}}, "fails");
   auto plan = Compile({b_.Add(waits, fails)});
-  auto result = Run(*plan, 1);
+  Status cause;
+  auto result = Run(*plan, 1, nullptr, &cause);
+  EXPECT_EQ(cause, result.status());
   EXPECT_EQ(result.status().code(), absl::StatusCode::kOutOfRange) << result.status();
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("no more"));
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("{{node fails}}"));
@@ -171,8 +175,11 @@ TEST_F(ExecutorTest, AFailureInALoopCancelsWhatWaitsThere) {
   Endpoint waits = b_.Op("TestForever", {e}), fails = b_.Op("TestFail", {e}, {{"message", "inside"}}, "fails");
   auto plan = Compile({b_.Op("Exit", {b_.Add(waits, fails)})});
   EXPECT_TRUE(plan->is_framed());
-  auto result = Run(*plan, 1);
+  Status cause;
+  auto result = Run(*plan, 1, nullptr, &cause);
+  EXPECT_EQ(cause, result.status());
   EXPECT_EQ(result.status().code(), absl::StatusCode::kOutOfRange) << result.status();
+  EXPECT_THAT(std::string(result.status().message()), HasSubstr("{{node fails}}"));
 }
 
 TEST_F(ExecutorTest, ASteadyStepTakesNoNewMemory) {

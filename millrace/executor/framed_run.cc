@@ -322,13 +322,15 @@ void FramedRun::Arrive(const FramedPlan::Edge& edge, bool dead, Tensor* value, b
 }
 
 void FramedRun::Fail(const PlanNode& n, const Status& status) {
+  const Status why = NodeError(*n.node, *n.device, status);
   {
     Turn turn(this);
     if (!status_.ok()) return;
-    status_ = NodeError(*n.node, *n.device, status);
+    status_ = why;
   }
   failed_.store(true, std::memory_order_release);
-  if (args_.step->cancellation != nullptr) args_.step->cancellation->StartCancel(status);
+  // Others learn of it through this, and what they report is to name the node that failed.
+  if (args_.step->cancellation != nullptr) args_.step->cancellation->StartCancel(why);
 }
 
 Status FramedRun::ReadFetches() {
