@@ -13,6 +13,14 @@ void Exp(const float* x, float* y, int64_t n);
 void Exp(const double* x, double* y, int64_t n);
 // y = e^(x - shift) for shift the largest x; adds y to eight running sums, element i to number i % 8.
 void ExpOfDifference(const float* x, float shift, float* y, int64_t n, float* sums);
+// The same while to = from * scale goes out past the cache: computing hides the writing. Both have n floats, a multiple of 8, and `to` begins at a
+// multiple of 32 bytes. StreamFence ends it.
+struct StreamedRow {
+  const float* from;
+  float scale;
+  float* to;
+};
+void ExpOfDifference(const float* x, float shift, float* y, int64_t n, float* sums, const StreamedRow& before);
 void Expm1(const float* x, float* y, int64_t n);
 void Log(const float* x, float* y, int64_t n);
 void Log(const double* x, double* y, int64_t n);

@@ -96,5 +96,20 @@ TEST(RsqrtTest, HasTheBitsOfTheQuotientForFloatsOfAllSizes) {
   }
 }
 
+TEST(ExpOfDifferenceTest, IsWithinAUnitOfTheLastPlaceAndKeepsWhatIsNotANumber) {
+  std::vector<float> x;
+  for (uint32_t bits = 0x80000000; bits < 0xc2ae0000; bits += 997) x.push_back(std::bit_cast<float>(bits));  // -0 to -87
+  const int64_t n = static_cast<int64_t>(x.size());
+  std::vector<float> y(n), sums(8);
+  ExpOfDifference(x.data(), 0, y.data(), n, sums.data());
+  for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], std::exp(static_cast<double>(x[i])), 1.2e-7 * y[i]) << x[i];
+  // All payloads, the smallest of which a careless shift turns into numbers.
+  const std::vector<float> odd = {std::bit_cast<float>(0x7fc00001u), std::bit_cast<float>(0xffc12345u), std::bit_cast<float>(0x7fffffffu),
+                                  -std::numeric_limits<float>::infinity(), -1e30f, -104.0f, -87.4f};
+  ExpOfDifference(odd.data(), 0, y.data(), static_cast<int64_t>(odd.size()), sums.data());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(std::isnan(y[i])) << i;
+  for (int i = 3; i < 7; ++i) EXPECT_EQ(y[i], 0) << odd[i];
+}
+
 }  // namespace
 }  // namespace millrace::vector

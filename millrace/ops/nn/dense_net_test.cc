@@ -1,4 +1,8 @@
 // The ops between the products of a dense network: biases, activations, softmax, losses, top-k.
+#include <cmath>
+#include <cstring>
+#include <limits>
+
 #include "tests/ops/run_op.h"
 
 namespace millrace {
@@ -35,6 +39,27 @@ TEST(SoftmaxTest, RowsSumToOneAndLargeLogitsDoNotOverflow) {
   const auto log = RunOp("LogSoftmax", {Tensor::Of<float>(Shape({1, 2}), {1000, 0})});
   ASSERT_TRUE(log.ok()) << log.status();
   ExpectNear((*log)[0], Tensor::Of<float>(Shape({1, 2}), {0, -1000}), 1e-6f);
+}
+
+// So large that the result goes out past the cache; with rows that begin where lines of it do, and others.
+TEST(SoftmaxTest, LargeOnesHaveTheBitsOfSmallOnes) {
+  for (const int64_t width : {1024, 1000, 1003}) {
+    const int64_t rows = (int64_t{7} << 20) / width;
+    Tensor x = Noise(Shape({rows, width}));
+    x.data<float>()[5 * width + 3] = std::numeric_limits<float>::quiet_NaN();
+    x.data<float>()[6 * width + 3] = -std::numeric_limits<float>::infinity();
+    const auto y = RunOnAllThreads("Softmax", {x});
+    ASSERT_EQ(y.size(), 1);
+    for (const int64_t r : {int64_t{0}, int64_t{5}, int64_t{6}, int64_t{7}, int64_t{255}, int64_t{256}, rows - 1}) {
+      Tensor row(DType::kFloat, Shape({1, width}));
+      std::copy_n(x.data<float>() + r * width, width, row.data<float>());
+      const auto alone = RunOp("Softmax", {row});
+      ASSERT_TRUE(alone.ok()) << alone.status();
+      EXPECT_EQ(std::memcmp((*alone)[0].raw_data(), y[0].data<float>() + r * width, width * sizeof(float)), 0) << "row " << r << " of " << width;
+      EXPECT_EQ(std::isnan(y[0].data<float>()[r * width]), r == 5);
+    }
+    EXPECT_EQ(y[0].data<float>()[6 * width + 3], 0);
+  }
 }
 
 TEST(CrossEntropyTest, SparseAndDenseLabelsAgreeOnAnyNumberOfThreads) {

@@ -84,12 +84,14 @@ class SoftmaxKernel : public Kernel {
     using C = ComputeType<T>;
     const int64_t block = RowsPerBlock(width);
     const bool stream = x != y && rows * width * sizeof(T) >= kStreamBytes;
-    ctx.ParallelFor(rows, RowGrain(width), [&](int64_t begin, int64_t end) {
+    // What streams goes in long pieces: at the end of each the writes are waited for, and the processor looks for what to read anew.
+    const int64_t grain = stream ? std::max<int64_t>(RowGrain(width), (int64_t{1} << 18) / width) : RowGrain(width);
+    ctx.ParallelFor(rows, grain, [&](int64_t begin, int64_t end) {
       std::vector<C> wide;
-      if (!std::is_same_v<T, C> || log_ || stream) wide.resize(2 * block * width);
+      if (!std::is_same_v<T, C> || log_ || stream) wide.resize(2 * block * width + kLineFloats);
       if constexpr (std::is_same_v<T, float>) {
         if (stream && !log_ && width >= 8) {
-          StreamRows(x + begin * width, y + begin * width, end - begin, width, wide.data());
+          StreamRows(x + begin * width, y + begin * width, end - begin, width, AlignedUp(wide.data()));
           StreamFence();
           return;
         }
@@ -111,18 +113,26 @@ class SoftmaxKernel : public Kernel {
     });
   }
 
-  // Rows that come from memory and go there. While the exponentials of a row are made the next one is fetched, since the processor itself stops looking ahead at the end
-  // of a page; what is written goes out in whole rows, since mixed with reading it takes longer. `e` holds a row.
+  // To where a line of the cache begins.
+  static constexpr int64_t kLineFloats = 16;
+  static float* AlignedUp(float* p) { return reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(p) + 63) & ~uintptr_t{63}); }
+
+  // Rows that come from memory and go there: each is written out while the exponentials of the next are made. `e` holds two rows.
   static void StreamRows(const float* x, float* y, int64_t rows, int64_t width, float* e) {
-    constexpr int64_t kPiece = 64, kLine = 16;
-    for (int64_t r = 0; r < rows; ++r, x += width, y += width) {
-      const float most = LargestOf(x, width);
+    const bool overlap = width % 8 == 0 && reinterpret_cast<uintptr_t>(y) % 32 == 0;
+    float scale = 0;
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* const row = x + r * width;
+      float* const now = e + (r % 2) * width;
+      const float most = LargestOf(row, width);
       float part[8] = {};
-      for (int64_t i = 0; i < width; i += kPiece) {
-        for (int64_t k = 0; k < kPiece; k += kLine) _mm_prefetch(reinterpret_cast<const char*>(x + width + i + k), _MM_HINT_T0);
-        vector::ExpOfDifference(x + i, most, e + i, std::min(kPiece, width - i), part);
+      if (overlap && r > 0) {
+        vector::ExpOfDifference(row, most, now, width, part, {.from = e + ((r + 1) % 2) * width, .scale = scale, .to = y + (r - 1) * width});
+      } else {
+        vector::ExpOfDifference(row, most, now, width, part);
       }
-      StreamScaled(e, ScaleOf(part), y, width);
+      scale = ScaleOf(part);
+      if (!overlap || r == rows - 1) StreamScaled(now, scale, y + r * width, width);
     }
   }
 
