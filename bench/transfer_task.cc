@@ -124,7 +124,7 @@ struct Client {
     const Output first = ops::Slice(ps, given, {0}, {1});
     std::fill(fed.flat<float>().begin(), fed.flat<float>().end(), 1.0f);
     MR_RETURN_IF_ERROR(scope.status());
-    MR_ASSIGN_OR_RETURN(session, ClientSession::Create(scope, {.target = target}));
+    MR_ASSIGN_OR_RETURN(session, ClientSession::Create(scope, {.target = target, .device_filters = {"/job:ps"}}));
     MR_RETURN_IF_ERROR(session->Run(value.initializer()));
     MR_ASSIGN_OR_RETURN(fetch, session->MakeStep({}, {read}));
     MR_ASSIGN_OR_RETURN(feed, session->MakeStep({given}, {first}));

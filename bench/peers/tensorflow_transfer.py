@@ -84,7 +84,7 @@ def client_cases(target, threads):
         read = value.read_value()
         given = tf1.placeholder(tf.float32, [100 * MB // 4])
         first = tf1.slice(given, [0], [1])
-        session = tf1.Session(target, config=config(threads))
+        session = tf1.Session(target, config=config(threads, ["/job:ps"]))
         session.run(value.initializer)
         fed = np.ones(100 * MB // 4, np.float32)
         feed = session.make_callable(first, [given])
