@@ -28,17 +28,19 @@ void ApplySlices(const SliceAddresses& where, const SliceBatch& batch, const Ten
                  Tensor* value) {
   const bool scalar = updates.num_elements() == 1 && where.shape.num_elements() != 1;
   T* const data = value->raw<T>();
+  const T* const all = updates.raw<T>();
+  const int64_t size = where.size;  // a copy, which what is written cannot change: else the loops do not vectorise
   for (int64_t k = 0; k < batch.n; ++k) {
-    PrefetchAhead(batch, k, where, data, scalar ? data : updates.raw<T>());
+    PrefetchAhead(batch, k, where, data, scalar ? data : all);
     const int64_t slice = batch.slices[k];
     T* const to = data + where.offsets[slice];
     if (scalar) {
-      const T& from = *updates.raw<T>();
-      for (int64_t i = 0; i < where.size; ++i) to[i] = Combine<op, T>(to[i], from);
+      const T from = *all;
+      for (int64_t i = 0; i < size; ++i) to[i] = Combine<op, T>(to[i], from);
     } else {
-      const T* const from = updates.raw<T>() + slice * where.size;
+      const T* const from = all + slice * size;
 #pragma GCC ivdep
-      for (int64_t i = 0; i < where.size; ++i) to[i] = Combine<op, T>(to[i], from[i]);
+      for (int64_t i = 0; i < size; ++i) to[i] = Combine<op, T>(to[i], from[i]);
     }
   }
 }
