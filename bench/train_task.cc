@@ -24,6 +24,7 @@ struct Flags {
   std::string ps_hosts, worker_hosts, job_name;
   int task_index = 0;
   bool sync = false;
+  bool alone = false;
   int threads = 0;
   int repeats = 3;
   double seconds = 3;
@@ -86,9 +87,9 @@ Status Run(const Flags& flags) {
     server->Join();
     return absl::OkStatus();
   }
-  const bool is_chief = flags.task_index == 0;
+  const bool is_chief = flags.task_index == 0 || flags.alone;
   const std::string me = absl::StrCat("/job:worker/task:", flags.task_index);
-  Scope scope = Scope::NewRoot().WithDeviceFunction(ReplicaDeviceSetter({.ps_tasks = static_cast<int>(ps.size()), .worker_device = me}));
+  Scope scope = Scope::NewRoot().WithDeviceFunction(ReplicaDeviceSetter({.ps_tasks = flags.alone ? 0 : static_cast<int>(ps.size()), .worker_device = me}));
   Replica r = Build(scope, flags, static_cast<int>(workers.size()));
   Operation init_tokens;
   if (r.sync) {
@@ -159,6 +160,7 @@ int main(int argc, char** argv) {
   app.add_option("--job_name", flags.job_name)->required();
   app.add_option("--task_index", flags.task_index);
   app.add_flag("--sync", flags.sync, "With SyncReplicasOptimizer");
+  app.add_flag("--alone", flags.alone, "Each worker has parameters of its own, and the ps nothing to do");
   app.add_option("--threads", flags.threads, "In each pool; 0: as many as cores");
   app.add_option("--repeats", flags.repeats);
   app.add_option("--seconds", flags.seconds, "Of each repeat");
