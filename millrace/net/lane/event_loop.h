@@ -9,12 +9,12 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
+#include "millrace/base/fd.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/ref.h"
 #include "millrace/base/status.h"
 #include "millrace/base/thread_group.h"
 #include "millrace/base/timer.h"
-#include "millrace/net/lane/fd.h"
 
 namespace millrace::net {
 

@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "millrace/base/fd.h"
 #include "millrace/net/lane/lane_testing.h"
 
 extern char** environ;
@@ -46,13 +47,10 @@ class Child {
     char* arguments[] = {program, const_cast<char*>(filter.c_str()), nullptr};
     EXPECT_EQ(posix_spawn(&pid_, program, &actions, nullptr, arguments, environment.data()), 0);
     posix_spawn_file_actions_destroy(&actions);
+    out_ = Fd(out[0]);
     close(out[1]);
-    out_ = out[0];
   }
-  ~Child() {
-    Kill();
-    close(out_);
-  }
+  ~Child() { Kill(); }
   void Kill() {
     if (pid_ <= 0) return;
     kill(pid_, SIGKILL);
@@ -63,7 +61,7 @@ class Child {
   int Port() {
     std::string text;
     char c;
-    while (read(out_, &c, 1) == 1) {
+    while (read(out_.get(), &c, 1) == 1) {
       if (c != '\n') {
         text += c;
         continue;
@@ -78,7 +76,7 @@ class Child {
 
  private:
   pid_t pid_ = 0;
-  int out_ = -1;
+  Fd out_;
 };
 
 // A server at the given port; "Get" answers with a large piece, "GetAndDie" and "StreamAndDie" are killed right behind it.

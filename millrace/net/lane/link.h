@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "millrace/base/fd.h"
 #include "millrace/base/mutex.h"
 #include "millrace/net/lane/core.h"
 #include "millrace/net/lane/cross_memory.h"
 #include "millrace/net/lane/event_loop.h"
-#include "millrace/net/lane/fd.h"
 #include "millrace/net/lane/frame.h"
 #include "millrace/net/lane/frame_parser.h"
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "millrace/base/fd.h"
 #include "millrace/base/status.h"
 #include "millrace/net/address.h"
-#include "millrace/net/lane/fd.h"
 
 namespace millrace::net {
 
