@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -12,16 +11,6 @@
 #include "millrace/net/transport_testing.h"
 
 namespace millrace::net {
-
-inline bool WaitUntil(const std::function<bool()>& condition) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(30);
-  Notification never;
-  while (!condition()) {
-    if (absl::Now() > deadline) return false;
-    never.WaitFor(absl::Milliseconds(1));
-  }
-  return true;
-}
 
 inline std::unique_ptr<Transport> NewLane(LaneOptions options = {}) { return NewLaneTransport(NewGrpcTransport(), options); }
 
