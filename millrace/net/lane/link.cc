@@ -1,7 +1,6 @@
 #include "millrace/net/lane/link.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "millrace/net/lane/hello.h"
 #include "millrace/net/lane/sockets.h"
 
 namespace millrace::net {
@@ -23,11 +23,7 @@ constexpr size_t kFramesAtOnce = 32;
 
 MemoryProbe RandomProbe() {
   MemoryProbe probe;
-  size_t at = 0;
-  while (at < probe.size()) {
-    const ssize_t got = getrandom(probe.data() + at, probe.size() - at, 0);
-    if (got > 0) at += static_cast<size_t>(got);
-  }
+  FillWithRandom(probe.data(), probe.size());
   return probe;
 }
 

@@ -147,7 +147,7 @@ Status ServerLink::OnCall(Frame frame, Later* later) {
   bool added = false;
   {
     MutexLock lock(&calls_mu_);
-    if (!closed_ && calls_.size() < kMostCalls) added = calls_.emplace(header.call, call).second;
+    if (!closed_ && calls_.size() < kMostCalls) added = calls_.Add(header.call, call);
   }
   if (!added) {
     endpoint_->EndCall(call.get());
@@ -159,35 +159,30 @@ Status ServerLink::OnCall(Frame frame, Later* later) {
 
 RefPtr<ServedCall> ServerLink::Find(uint64_t call) {
   MutexLock lock(&calls_mu_);
-  const auto it = calls_.find(call);
-  return it == calls_.end() ? nullptr : it->second;
+  return calls_.Find(call);
 }
 
 bool ServerLink::Forget(uint64_t call) {
-  RefPtr<ServedCall> forgotten;  // without the lock
+  RefPtr<ServedCall> forgotten;  // goes without the lock
   MutexLock lock(&calls_mu_);
-  const auto it = calls_.find(call);
-  if (it == calls_.end()) return false;
-  forgotten = std::move(it->second);
-  calls_.erase(it);
-  return true;
+  forgotten = calls_.Take(call);
+  return forgotten != nullptr;
 }
 
 void ServerLink::SayBye() { Send({.kind = FrameKind::kBye}); }
 
 void ServerLink::OnOver(const Status& why) {
   core()->deadlines.Remove(hello_deadline_);
-  std::vector<RefPtr<ServedCall>> calls;
+  std::vector<std::pair<uint64_t, RefPtr<ServedCall>>> calls;
   bool refused;
   {
     MutexLock lock(&calls_mu_);
     closed_ = true;
     refused = stage_ != Stage::kOpen;
-    for (const auto& [id, call] : calls_) calls.push_back(call);
-    calls_.clear();
+    calls = calls_.TakeAll();
   }
   if (refused || absl::IsInvalidArgument(why)) endpoint_->Refused(peer(), why);
-  for (const auto& call : calls) call->GiveUp();
+  for (const auto& [number, call] : calls) call->GiveUp();
   endpoint_->RemoveLink(this);
 }
 

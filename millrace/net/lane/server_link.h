@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "absl/container/flat_hash_map.h"
+#include "millrace/net/lane/call_table.h"
 #include "millrace/net/lane/endpoint.h"
 #include "millrace/net/lane/link.h"
 
@@ -52,7 +52,7 @@ class ServerLink final : public LaneLink {
   bool closed_ ABSL_GUARDED_BY(calls_mu_) = false;
   std::string peer_ ABSL_GUARDED_BY(calls_mu_);
   std::string why_not_better_ ABSL_GUARDED_BY(calls_mu_);
-  absl::flat_hash_map<uint64_t, RefPtr<ServedCall>> calls_ ABSL_GUARDED_BY(calls_mu_);
+  CallTable<ServedCall> calls_ ABSL_GUARDED_BY(calls_mu_);
 };
 
 }  // namespace millrace::net
