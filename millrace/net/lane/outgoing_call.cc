@@ -2,37 +2,10 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "millrace/net/lane/client_link.h"
 
 namespace millrace::net {
-
-bool LaneCallsInFlight::Add(LaneOutgoingCall* call) {
-  MutexLock lock(&mu_);
-  if (closed_) return false;
-  calls_.insert(call);
-  return true;
-}
-
-void LaneCallsInFlight::Remove(LaneOutgoingCall* call) {
-  MutexLock lock(&mu_);
-  calls_.erase(call);
-  if (calls_.empty()) empty_.SignalAll();
-}
-
-void LaneCallsInFlight::CancelAllAndWait() {
-  std::vector<RefPtr<LaneOutgoingCall>> calls;
-  {
-    MutexLock lock(&mu_);
-    closed_ = true;
-    for (LaneOutgoingCall* call : calls_) calls.push_back(ShareRef(call));
-  }
-  for (const auto& call : calls) call->Cancel();
-  calls.clear();
-  MutexLock lock(&mu_);
-  while (!calls_.empty()) empty_.Wait(&mu_);
-}
 
 LaneOutgoingCall::LaneOutgoingCall(RefPtr<ClientLink> link, std::shared_ptr<Channel> channel, const std::string& method,
                                    absl::Duration timeout, Channel::OnMessage on_message, Channel::Done done)
