@@ -65,7 +65,8 @@ StatusOr<RefPtr<ClientLink>> ClientLink::Dial(LaneCore* core, const std::string&
 
 Status ClientLink::ShakeHands(const LaneOffer& offer, bool local, absl::Time deadline) {
   methods_.assign(offer.methods().begin(), offer.methods().end());
-  for (const std::string& method : methods_) method_index_.emplace(method, static_cast<int>(method_index_.size()));
+  if (methods_.size() > size_t{1} << 16) return InvalidArgument("an offer of ", methods_.size(), " methods");  // a frame names one in 16 bits
+  for (size_t i = 0; i < methods_.size(); ++i) method_index_.emplace(methods_[i], static_cast<int>(i));
   HelloBody hello;
   if (offer.secret().size() != hello.secret.size()) return InvalidArgument("an offer without a secret");
   std::memcpy(hello.secret.data(), offer.secret().data(), hello.secret.size());

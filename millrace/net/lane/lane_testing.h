@@ -12,6 +12,13 @@
 
 namespace millrace::net {
 
+// Text in which a piece that is missing or in the wrong place shows.
+inline std::string Pattern(size_t size) {
+  std::string text(size, 'x');
+  for (size_t i = 0; i < size; i += 997) text[i] = static_cast<char>(i * 31);
+  return text;
+}
+
 inline std::unique_ptr<Transport> NewLane(LaneOptions options = {}) { return NewLaneTransport(NewGrpcTransport(), options); }
 
 // Makes calls until there is a lane.

@@ -119,17 +119,23 @@ bool LaneLink::SendFrame(const FrameHeader& header, Bytes message, bool at_once)
 bool LaneLink::DropQueued(uint64_t call) {
   std::vector<OutFrame> dropped;  // destroyed without the lock
   bool unknown = false;
-  MutexLock lock(&mu_);
-  if (waiting_.empty()) return false;
-  for (auto it = waiting_.begin(); it != waiting_.end();) {
-    if (it->header.call != call) {
-      ++it;
-      continue;
+  bool write = false;
+  {
+    MutexLock lock(&mu_);
+    if (waiting_.empty()) return false;
+    for (auto it = waiting_.begin(); it != waiting_.end();) {
+      if (it->header.call != call) {
+        ++it;
+        continue;
+      }
+      unknown |= it->header.kind == FrameKind::kCall;
+      dropped.push_back(std::move(*it));
+      it = waiting_.erase(it);
     }
-    unknown |= it->header.kind == FrameKind::kCall;
-    dropped.push_back(std::move(*it));
-    it = waiting_.erase(it);
+    // Those behind may have waited for no more than their turn.
+    write = !dropped.empty() && QueueWaiting();
   }
+  if (write) Write();
   return unknown;
 }
 
@@ -213,18 +219,23 @@ void LaneLink::OnWritable() {
   Write();
 }
 
+bool LaneLink::QueueWaiting() {
+  bool queued = false;
+  while (!waiting_.empty() && Admits(waiting_.front())) {
+    Queue(std::move(waiting_.front()));
+    waiting_.pop_front();
+    queued = true;
+  }
+  if (!queued || over_ || writing_ != Writing::kNo) return false;
+  writing_ = Writing::kThread;
+  return true;
+}
+
 void LaneLink::AddCredit(uint64_t bytes) {
   {
     MutexLock lock(&mu_);
     in_flight_ -= std::min(in_flight_, bytes);
-    bool queued = false;
-    while (!waiting_.empty() && Admits(waiting_.front())) {
-      Queue(std::move(waiting_.front()));
-      waiting_.pop_front();
-      queued = true;
-    }
-    if (!queued || over_ || writing_ != Writing::kNo) return;
-    writing_ = Writing::kThread;
+    if (!QueueWaiting()) return;
   }
   Write();
 }
