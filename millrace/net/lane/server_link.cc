@@ -25,14 +25,26 @@ void ServerLink::Start(RefPtr<LaneEndpoint> endpoint, Fd fd, bool local) {
   }
   auto link = MakeRef<ServerLink>(endpoint, std::move(fd), local);
   LaneCore* const core = endpoint->core();
-  link->hello_deadline_ = core->deadlines.Add(core->options.clock->Now() + core->options.handshake_timeout, [link] {
-    link->core()->loop->Post([link] { link->End(DeadlineExceeded("it did not say who it is")); });
-  });
+  {
+    MutexLock lock(&link->calls_mu_);  // it may be over before it is noted
+    link->hello_deadline_ = core->deadlines.Add(core->options.clock->Now() + core->options.handshake_timeout, [link] {
+      link->core()->loop->Post([link] { link->End(DeadlineExceeded("it did not say who it is")); });
+    });
+  }
   if (!endpoint->AddLink(link.get())) {
-    core->deadlines.Remove(link->hello_deadline_);
+    link->RemoveHelloDeadline();
     return endpoint->Refused(link->peer(), Unavailable("there are too many connections"));
   }
   if (const Status armed = link->Arm(link); !armed.ok()) link->End(armed);
+}
+
+void ServerLink::RemoveHelloDeadline() {
+  LaneDeadlines::Id id;
+  {
+    MutexLock lock(&calls_mu_);
+    id = hello_deadline_;
+  }
+  core()->deadlines.Remove(id);
 }
 
 std::string ServerLink::kind() const {
@@ -91,7 +103,7 @@ Status ServerLink::OnHello(Frame frame) {
     Send({.kind = FrameKind::kError}, Bytes::Of(std::string(peer.status().message())));
     return peer.status();
   }
-  core()->deadlines.Remove(hello_deadline_);
+  RemoveHelloDeadline();
   agreed_.peer_window = static_cast<size_t>(hello.window);
   Status can_read = absl::PermissionDeniedError("reading memory is switched off");
   if (!local_ || !hello.reads_memory) {
@@ -172,7 +184,7 @@ bool ServerLink::Forget(uint64_t call) {
 void ServerLink::SayBye() { Send({.kind = FrameKind::kBye}); }
 
 void ServerLink::OnOver(const Status& why) {
-  core()->deadlines.Remove(hello_deadline_);
+  RemoveHelloDeadline();
   std::vector<std::pair<uint64_t, RefPtr<ServedCall>>> calls;
   bool refused;
   {

@@ -35,6 +35,7 @@ class ServerLink final : public LaneLink {
   ~ServerLink() override = default;
   Status OnFrame(Frame frame, Later* later) override;
   void OnOver(const Status& why) override;
+  void RemoveHelloDeadline();
   Status OnHello(Frame frame);
   Status OnReady(const FrameHeader& header);
   Status OnCall(Frame frame, Later* later);
@@ -42,12 +43,12 @@ class ServerLink final : public LaneLink {
 
   const RefPtr<LaneEndpoint> endpoint_;
   const bool local_;
-  LaneDeadlines::Id hello_deadline_;
   // Of the thread that reads.
   LinkTerms agreed_;
   uint64_t newest_call_ = 0;
 
   mutable Mutex calls_mu_;
+  LaneDeadlines::Id hello_deadline_ ABSL_GUARDED_BY(calls_mu_);
   Stage stage_ ABSL_GUARDED_BY(calls_mu_) = Stage::kHello;
   bool closed_ ABSL_GUARDED_BY(calls_mu_) = false;
   std::string peer_ ABSL_GUARDED_BY(calls_mu_);
