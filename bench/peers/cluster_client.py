@@ -5,24 +5,13 @@
 Every target is a worker 0 of a cluster of worker 0, worker 1 and ps 0; one whose name begins with "floor" gives canned answers.
 """
 import argparse
-import json
-import os
 import random
 import time
 
-from common import median_seconds
-
-for name in list(os.environ):
-    if name.lower().endswith("_proxy"):
-        del os.environ[name]
-
 import numpy as np
-import tensorflow as tf
 
-tf1 = tf.compat.v1
-tf1.disable_v2_behavior()
-tf1.enable_resource_variables()
-tf1.logging.set_verbosity(tf1.logging.ERROR)
+from common import median_seconds
+from tensorflow_v1 import say, tf, tf1, unrewritten
 
 WORKER, OTHER, PS = "/job:worker/task:0", "/job:worker/task:1", "/job:ps/task:0"
 MEGABYTES = 100
@@ -30,10 +19,7 @@ NODES, WIDTH = 10_000, 100
 
 
 def plain_config():
-    """Without Grappler, which would take the edge between the tasks away."""
-    config = tf1.ConfigProto()
-    config.graph_options.rewrite_options.disable_meta_optimizer = True
-    return config
+    return unrewritten(tf1.ConfigProto())
 
 
 class Null:
@@ -144,7 +130,7 @@ def main():
             random.Random(repeat).shuffle(order)
             for name in order:
                 for what, (unit, value) in sides[name].measure(args.seconds).items():
-                    print(json.dumps(dict(case=what, side=name, unit=unit, value=float(f"{value:.5g}"), repeat=repeat)), flush=True)
+                    say(case=what, side=name, unit=unit, value=float(f"{value:.5g}"), repeat=repeat)
         del sides
 
 

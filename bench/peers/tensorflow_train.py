@@ -1,21 +1,10 @@
 """TensorFlow's side of bench/train: one task with the flags of train_task.cc, and what that does."""
-import argparse
-import json
-import os
 import sys
 import time
 
-for name in list(os.environ):
-    if name.lower().endswith("_proxy"):
-        del os.environ[name]
-
 import numpy as np
-import tensorflow as tf
 
-tf1 = tf.compat.v1
-tf1.disable_v2_behavior()
-tf1.enable_resource_variables()
-tf1.logging.set_verbosity(tf1.logging.ERROR)
+from tensorflow_v1 import cluster_of, config_of, say, task_parser, tf, tf1
 
 
 def build(args, workers):
@@ -35,18 +24,9 @@ def build(args, workers):
     return x, y, step, optimizer.minimize(loss, global_step=step), optimizer
 
 
-def say(**what):
-    print(json.dumps(what), flush=True)
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ps_hosts", required=True)
-    parser.add_argument("--worker_hosts", required=True)
-    parser.add_argument("--job_name", required=True)
-    parser.add_argument("--task_index", type=int, default=0)
+    parser = task_parser(__doc__)
     parser.add_argument("--sync", action="store_true")
-    parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--slow_worker", type=int, default=-1)
@@ -54,9 +34,9 @@ def main():
     parser.add_argument("--replicas_to_aggregate", type=int, default=0)
     parser.add_argument("--tokens", type=int, default=-1)
     args = parser.parse_args()
-    cluster = {"ps": args.ps_hosts.split(","), "worker": args.worker_hosts.split(",")}
+    cluster = cluster_of(args)
     me = f"/job:worker/task:{args.task_index}"
-    config = tf1.ConfigProto(intra_op_parallelism_threads=args.threads, inter_op_parallelism_threads=args.threads)
+    config = config_of(args.threads)
     server = tf1.train.Server(cluster, args.job_name, args.task_index, config=config)
     if args.job_name == "ps":
         server.join()

@@ -1,30 +1,15 @@
 """TensorFlow's side of bench/transfer: one task with the flags of transfer_task.cc, and what that does."""
-import argparse
-import json
-import os
 import statistics
 import sys
 import time
 
-for name in list(os.environ):
-    if name.lower().endswith("_proxy"):
-        del os.environ[name]
-
 import numpy as np
-import tensorflow as tf
 
-tf1 = tf.compat.v1
-tf1.disable_v2_behavior()
-tf1.enable_resource_variables()
-tf1.logging.set_verbosity(tf1.logging.ERROR)
+from tensorflow_v1 import cluster_of, config_of, say, task_parser, tf, tf1, unrewritten
 
 MB = 1 << 20
 ROWS, WIDTH, BATCH = 10_000_000, 64, 4096
 PS = "/job:ps/task:0"
-
-
-def say(**what):
-    print(json.dumps(what), flush=True)
 
 
 def measure(run, seconds):
@@ -84,34 +69,23 @@ def client_cases(target, threads):
         read = value.read_value()
         given = tf1.placeholder(tf.float32, [100 * MB // 4])
         first = tf1.slice(given, [0], [1])
-        session = tf1.Session(target, config=config(threads, ["/job:ps"]))
+        session = tf1.Session(target, config=unrewritten(config_of(threads, ["/job:ps"])))
         session.run(value.initializer)
         fed = np.ones(100 * MB // 4, np.float32)
         feed = session.make_callable(first, [given])
         return {"fetch100": session.make_callable(read), "feed100": lambda: feed(fed)}
 
 
-def config(threads, filters=()):
-    made = tf1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads, device_filters=list(filters))
-    made.graph_options.rewrite_options.disable_meta_optimizer = True
-    return made
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ps_hosts", required=True)
-    parser.add_argument("--worker_hosts", required=True)
-    parser.add_argument("--job_name", required=True)
-    parser.add_argument("--task_index", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=0)
+    parser = task_parser(__doc__)
     parser.add_argument("--embedding", action="store_true")
     args = parser.parse_args()
-    cluster = {"ps": args.ps_hosts.split(","), "worker": args.worker_hosts.split(",")}
-    server = tf1.train.Server(cluster, args.job_name, args.task_index, config=config(args.threads))
+    cluster = cluster_of(args)
+    server = tf1.train.Server(cluster, args.job_name, args.task_index, config=unrewritten(config_of(args.threads)))
     if args.job_name == "ps":
         server.join()
     me = f"/job:worker/task:{args.task_index}"
-    cases = worker_cases(lambda: tf1.Session(server.target, config=config(args.threads, ["/job:ps", me])), me, args)
+    cases = worker_cases(lambda: tf1.Session(server.target, config=unrewritten(config_of(args.threads, ["/job:ps", me]))), me, args)
     if not args.embedding and args.task_index == 0:
         cases.update(client_cases("grpc://" + cluster["ps"][0], args.threads))
     say(ready=True)

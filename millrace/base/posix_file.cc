@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "millrace/base/fd.h"
 #include "millrace/base/file.h"
 
 namespace millrace {
@@ -23,13 +24,12 @@ Status Error(absl::string_view doing, const std::string& path) {
 
 class PosixSequentialFile : public SequentialFile {
  public:
-  PosixSequentialFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
-  ~PosixSequentialFile() override { close(fd_); }
+  PosixSequentialFile(std::string path, Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
 
   StatusOr<size_t> Read(size_t n, char* buffer) override {
     size_t done = 0;
     while (done < n) {
-      const ssize_t got = read(fd_, buffer + done, n - done);
+      const ssize_t got = read(fd_.get(), buffer + done, n - done);
       if (got == 0) break;
       if (got > 0) {
         done += static_cast<size_t>(got);
@@ -42,18 +42,17 @@ class PosixSequentialFile : public SequentialFile {
 
  private:
   const std::string path_;
-  const int fd_;
+  const Fd fd_;
 };
 
 class PosixRandomAccessFile : public RandomAccessFile {
  public:
-  PosixRandomAccessFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
-  ~PosixRandomAccessFile() override { close(fd_); }
+  PosixRandomAccessFile(std::string path, Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
 
   StatusOr<size_t> Read(uint64_t offset, size_t n, char* buffer) const override {
     size_t done = 0;
     while (done < n) {
-      const ssize_t got = pread(fd_, buffer + done, n - done, static_cast<off_t>(offset + done));
+      const ssize_t got = pread(fd_.get(), buffer + done, n - done, static_cast<off_t>(offset + done));
       if (got == 0) break;
       if (got > 0) {
         done += static_cast<size_t>(got);
@@ -65,12 +64,12 @@ class PosixRandomAccessFile : public RandomAccessFile {
   }
 
   void WillRead(uint64_t offset, size_t n) const override {
-    posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(n), POSIX_FADV_WILLNEED);
+    posix_fadvise(fd_.get(), static_cast<off_t>(offset), static_cast<off_t>(n), POSIX_FADV_WILLNEED);
   }
 
  private:
   const std::string path_;
-  const int fd_;
+  const Fd fd_;
 };
 
 // Past the cache go whole blocks, from aligned memory to aligned places.
@@ -211,15 +210,15 @@ class PosixWritableFile : public WritableFile {
 class PosixFileSystem : public FileSystem {
  public:
   StatusOr<std::unique_ptr<SequentialFile>> OpenSequential(const std::string& path) override {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return Error("open", path);
-    return std::make_unique<PosixSequentialFile>(path, fd);
+    Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd.ok()) return Error("open", path);
+    return std::make_unique<PosixSequentialFile>(path, std::move(fd));
   }
 
   StatusOr<std::unique_ptr<RandomAccessFile>> OpenRandomAccess(const std::string& path) override {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return Error("open", path);
-    return std::make_unique<PosixRandomAccessFile>(path, fd);
+    Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd.ok()) return Error("open", path);
+    return std::make_unique<PosixRandomAccessFile>(path, std::move(fd));
   }
 
   StatusOr<std::unique_ptr<WritableFile>> OpenWritable(const std::string& path, Mode mode) override {
@@ -249,11 +248,9 @@ class PosixFileSystem : public FileSystem {
   }
 
   Status SyncDirectory(const std::string& directory) override {
-    const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return Error("open", directory);
-    const Status status = fsync(fd) == 0 ? absl::OkStatus() : Error("sync", directory);
-    close(fd);
-    return status;
+    const Fd fd(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd.ok()) return Error("open", directory);
+    return fsync(fd.get()) == 0 ? absl::OkStatus() : Error("sync", directory);
   }
 
   Status Rename(const std::string& from, const std::string& to) override {

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "millrace/cluster/codec.h"
-#include "millrace/graph/graph_builder.h"
+#include "millrace/cluster/ps_worker_graph_testing.h"
 
 namespace millrace {
 namespace {
@@ -15,34 +15,11 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-constexpr char kWorker[] = "/job:worker/replica:0/task:0/device:CPU:0";
-constexpr char kPs[] = "/job:ps/replica:0/task:0/device:CPU:0";
-
-// A worker and a ps; every tensor is of floats.
-class GroupReceivesTest : public ::testing::Test {
+class GroupReceivesTest : public PsWorkerGraphTest {
  protected:
-  Endpoint On(const char* device, Endpoint e) {
-    graph_->SetAssignedDevice(e.node, device);
-    return e;
-  }
-  Endpoint Variable(const std::string& name, int64_t elements) {
-    const AttrList attrs = {{"dtype", DType::kFloat}, {"shape", PartialShape({elements})}, {"shared_name", name}};
-    const Endpoint handle = On(kPs, b_.Op("VarHandleOp", {}, attrs, name));
-    const Endpoint read = On(kPs, b_.Op("ReadVariableOp", {handle}, {{"dtype", DType::kFloat}}, name + "/read"));
-    graph_->SetOutputShape(read.node, 0, PartialShape({elements}));
-    return read;
-  }
-  Endpoint Unary(const char* device, const char* op, Endpoint x, const std::string& name) {
-    const Endpoint y = On(device, b_.Op(op, {x}, {}, name));
-    graph_->SetOutputShape(y.node, 0, x.node->output_shape(x.index));
-    return y;
-  }
   // For each group of the part at `device`, the tensors in it.
   std::vector<std::vector<std::string>> Groups(const char* device, bool speak = true) {
-    EXPECT_TRUE(b_.ok()) << b_.status();
-    if (parts_.empty()) {
-      parts_ = PartitionGraph(std::move(graph_), {.incarnations = {{kWorker, 1}, {kPs, 2}}, .home_task = "/job:worker/replica:0/task:0"}).value();
-    }
+    if (parts_.empty()) CutIntoParts();
     GroupReceives(absl::MakeSpan(parts_), [&](absl::string_view) { return speak; });
     std::vector<std::vector<std::string>> result;
     for (const Part& part : parts_) {
@@ -60,14 +37,10 @@ class GroupReceivesTest : public ::testing::Test {
     }
     return result;
   }
-
-  std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
-  GraphBuilder b_{graph_.get()};
-  std::vector<Part> parts_;
 };
 
 TEST_F(GroupReceivesTest, SmallVariablesOfAStepComeInOneMessageAndSoDoGradients) {
-  const Endpoint a = Variable("a", 10), b = Variable("b", 20);
+  const Endpoint a = Read(Variable("a", 10)), b = Read(Variable("b", 20));
   const Endpoint x = Unary(kWorker, "Neg", a, "x"), y = Unary(kWorker, "Neg", b, "y");
   Unary(kPs, "Exp", x, "use_x");
   Unary(kPs, "Exp", y, "use_y");
@@ -77,7 +50,7 @@ TEST_F(GroupReceivesTest, SmallVariablesOfAStepComeInOneMessageAndSoDoGradients)
 
 TEST_F(GroupReceivesTest, ATensorThatNeedsTheOthersReceiverIsNotInTheirGroup) {
   // b goes to the worker only after what the worker made of a came back.
-  const Endpoint a = Variable("a", 10);
+  const Endpoint a = Read(Variable("a", 10));
   const Endpoint x = Unary(kWorker, "Neg", a, "x");
   const Endpoint b = Unary(kPs, "Exp", x, "b");
   Unary(kWorker, "Neg", b, "y");
@@ -86,7 +59,7 @@ TEST_F(GroupReceivesTest, ATensorThatNeedsTheOthersReceiverIsNotInTheirGroup) {
 }
 
 TEST_F(GroupReceivesTest, WhatMayHaveToBeWaitedForComesAlone) {
-  const Endpoint a = Variable("a", 10), b = Variable("b", 10);
+  const Endpoint a = Read(Variable("a", 10)), b = Read(Variable("b", 10));
   const AttrList types = {{"component_types", std::vector<DType>{DType::kFloat}}};
   const Endpoint queue = On(kPs, b_.Op("FIFOQueueV2", {}, types, "queue"));
   const Endpoint taken = On(kPs, b_.Op("QueueDequeueV2", {queue}, types, "taken"));
@@ -99,20 +72,20 @@ TEST_F(GroupReceivesTest, WhatMayHaveToBeWaitedForComesAlone) {
 }
 
 TEST_F(GroupReceivesTest, LargeTensorsAndThoseOfUnknownSizeComeAlone) {
-  for (const int i : {0, 1}) Unary(kWorker, "Neg", Variable(absl::StrCat("large", i), 300000), absl::StrCat("x", i));
-  for (const int i : {0, 1}) Unary(kWorker, "Neg", Variable(absl::StrCat("unknown", i), -1), absl::StrCat("y", i));
+  for (const int i : {0, 1}) Unary(kWorker, "Neg", Read(Variable(absl::StrCat("large", i), 300000)), absl::StrCat("x", i));
+  for (const int i : {0, 1}) Unary(kWorker, "Neg", Read(Variable(absl::StrCat("unknown", i), -1)), absl::StrCat("y", i));
   EXPECT_THAT(Groups(kWorker), IsEmpty());
 }
 
 TEST_F(GroupReceivesTest, AGroupHasAnEnd) {
   // 200 KB each: 20 go into one message of 4 MB.
-  for (int i = 0; i < 30; ++i) Unary(kWorker, "Neg", Variable(absl::StrCat("v", i), 50000), absl::StrCat("x", i));
+  for (int i = 0; i < 30; ++i) Unary(kWorker, "Neg", Read(Variable(absl::StrCat("v", i), 50000)), absl::StrCat("x", i));
   EXPECT_THAT(Groups(kWorker), ElementsAre(testing::SizeIs(20), testing::SizeIs(10)));
 }
 
 TEST_F(GroupReceivesTest, PeersOfOtherKindsAreAskedOneByOne) {
-  Unary(kWorker, "Neg", Variable("a", 10), "x");
-  Unary(kWorker, "Neg", Variable("b", 10), "y");
+  Unary(kWorker, "Neg", Read(Variable("a", 10)), "x");
+  Unary(kWorker, "Neg", Read(Variable("b", 10)), "y");
   EXPECT_THAT(Groups(kWorker, /*speak=*/false), IsEmpty());
 }
 

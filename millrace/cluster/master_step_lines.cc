@@ -58,21 +58,17 @@ void MasterStep::OnStreamEnd(int index, int64_t start_nanos, const StatusOr<net:
   Status status = TakeAnswer(index, end->status, std::move(end->step_stats), std::move(end->partition_graphs));
   if (!status.ok()) return OnPart(index, status);
   // Fetches, and what rides.
-  size_t found = 0;
   std::erase_if(end->tensors, [&](SteppedTensor& tensor) {
     bool fetched = false;
     for (size_t i = 0; i < part.fetches.size(); ++i) {
       if (tensor.number < 0 || tensor.number != part.fetch_numbers[i]) continue;
       result_.fetches[part.fetches[i].index] = tensor.item.tensor;
       fetched = true;
-      ++found;
     }
     return fetched;
   });
-  if (found < part.fetches.size()) {
-    for (const ClientEdge& fetch : part.fetches) {
-      if (!result_.fetches[fetch.index].IsInitialized()) status = Internal(part.peer->name, " did not give ", program_->spec.fetches[fetch.index]);
-    }
+  for (const ClientEdge& fetch : part.fetches) {
+    if (!result_.fetches[fetch.index].IsInitialized()) status = Internal(part.peer->name, " did not give ", program_->spec.fetches[fetch.index]);
   }
   if (part.edges_task >= 0) {
     if (status.ok()) status = rendezvous_->Arrive(part.edges_task, std::move(end->tensors));

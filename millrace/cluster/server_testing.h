@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <functional>
 #include <map>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "millrace/base/fd.h"
 #include "millrace/cluster/server.h"
 #include "millrace/graph/graph_builder.h"
 #include "millrace/session/session.h"
@@ -22,18 +22,18 @@ namespace millrace {
 
 // Ports of the loopback interface that nobody has now, all different.
 inline std::vector<int> FreePorts(size_t count) {
-  std::vector<int> sockets, ports;
+  std::vector<Fd> sockets;
+  std::vector<int> ports;
   for (size_t i = 0; i < count; ++i) {
-    sockets.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int fd = sockets.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)).get();
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(sockets.back(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(getsockname(sockets.back(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
     ports.push_back(ntohs(address.sin_port));
   }
-  for (const int fd : sockets) close(fd);
   return ports;
 }
 

@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "millrace/cluster/group_receives.h"
-#include "millrace/graph/graph_builder.h"
+#include "millrace/cluster/ps_worker_graph_testing.h"
 
 namespace millrace {
 namespace {
@@ -12,32 +12,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::UnorderedElementsAre;
 
-constexpr char kWorker[] = "/job:worker/replica:0/task:0/device:CPU:0";
-constexpr char kPs[] = "/job:ps/replica:0/task:0/device:CPU:0";
-constexpr char kHome[] = "/job:worker/replica:0/task:0";
-
-class StepEdgesTest : public ::testing::Test {
+class StepEdgesTest : public PsWorkerGraphTest {
  protected:
-  Endpoint On(const char* device, Endpoint e) {
-    graph_->SetAssignedDevice(e.node, device);
-    return e;
-  }
-  Endpoint Variable(const std::string& name) {
-    return On(kPs, b_.Op("VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape({2})}, {"shared_name", name}}, name));
-  }
-  Endpoint Read(Endpoint handle) {
-    const Endpoint read = On(kPs, b_.Op("ReadVariableOp", {handle}, {{"dtype", DType::kFloat}}, handle.node->name() + "/read"));
-    graph_->SetOutputShape(read.node, 0, PartialShape({2}));
-    return read;
-  }
-  Endpoint Unary(const char* device, const char* op, Endpoint x, const std::string& name) {
-    const Endpoint y = On(device, b_.Op(op, {x}, {}, name));
-    graph_->SetOutputShape(y.node, 0, PartialShape({2}));
-    return y;
-  }
   void Cut() {
-    EXPECT_TRUE(b_.ok()) << b_.status();
-    parts_ = PartitionGraph(std::move(graph_), {.incarnations = {{kWorker, 1}, {kPs, 2}}, .home_task = kHome}).value();
+    CutIntoParts();
     const auto all = [](absl::string_view) { return true; };
     GroupReceives(absl::MakeSpan(parts_), all);
     NumberEdges(absl::MakeSpan(parts_), kHome, all, &client_);
@@ -54,9 +32,6 @@ class StepEdgesTest : public ::testing::Test {
     return names;
   }
 
-  std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
-  GraphBuilder b_{graph_.get()};
-  std::vector<Part> parts_;
   std::vector<ClientNumbers> client_;
   std::shared_ptr<const StepEdges> home_, ps_;
 };

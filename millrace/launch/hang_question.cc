@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "millrace/cluster/cluster_status.h"
 #include "millrace/cluster/hang_report.h"
+#include "millrace/launch/spawn.h"
 #include "millrace/net/grpc/grpc_transport.h"
 
 namespace millrace::launch {

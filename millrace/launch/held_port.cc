@@ -33,7 +33,7 @@ Range OutgoingPorts() {
 // On all interfaces of both families, without SO_REUSEADDR: nobody may have it, also not in a connection that is being closed.
 Fd Bind(int port) {
   Fd six(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (six) {
+  if (six.ok()) {
     const int off = 0;
     setsockopt(six.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     sockaddr_in6 address = {};
@@ -48,7 +48,7 @@ Fd Bind(int port) {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_ANY);
   address.sin_port = htons(static_cast<uint16_t>(port));
-  if (four && bind(four.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return four;
+  if (four.ok() && bind(four.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return four;
   return {};
 }
 
@@ -64,7 +64,7 @@ StatusOr<HeldPort> HeldPort::Take() {
     place = place * 6364136223846793005u + 1442695040888963407u;
     const int port = kLowest + static_cast<int>((place >> 33) % (kHighest - kLowest + 1));
     if (!all && port >= outgoing.low && port <= outgoing.high) continue;
-    if (Fd socket = Bind(port)) return HeldPort(std::move(socket), port);
+    if (Fd socket = Bind(port); socket.ok()) return HeldPort(std::move(socket), port);
   }
   return ResourceExhausted("no free port found in ", kTries, " tries");
 }

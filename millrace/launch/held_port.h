@@ -1,7 +1,8 @@
 // A free port, kept free until its task starts.
 #pragma once
 
-#include "millrace/launch/spawn.h"
+#include "millrace/base/fd.h"
+#include "millrace/base/status.h"
 
 namespace millrace::launch {
 

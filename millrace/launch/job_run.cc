@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "millrace/launch/process_tree.h"
+#include "millrace/launch/spawn.h"
 
 namespace millrace::launch {
 namespace {

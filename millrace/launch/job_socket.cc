@@ -45,7 +45,7 @@ StatusOr<JobSocket> JobSocket::Open() {
   Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address;
   const socklen_t size = Address(getpid(), &address);
-  if (!fd || bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(fd.get(), 16) != 0) {
+  if (!fd.ok() || bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(fd.get(), 16) != 0) {
     return Unavailable("no socket for millrace status: ", strerror(errno));
   }
   return JobSocket(std::move(fd));
@@ -60,7 +60,7 @@ std::vector<int> JobSocket::fds() const {
 void JobSocket::Serve(const std::function<std::string()>& tell) {
   while (answers_.size() < kMaxAnswers) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd) break;
+    if (!fd.ok()) break;
     if (PeerMay(fd.get())) answers_.push_back({std::move(fd), tell()});
   }
   for (size_t i = 0; i < answers_.size();) {
@@ -94,7 +94,7 @@ StatusOr<std::string> AskJob(int pid, absl::Duration timeout) {
   Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address;
   const socklen_t size = Address(pid, &address);
-  if (!fd || connect(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) return NotFound("no job of yours runs with pid ", pid);
+  if (!fd.ok() || connect(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) return NotFound("no job of yours runs with pid ", pid);
   if (!PeerMay(fd.get())) return absl::PermissionDeniedError(absl::StrCat("pid ", pid, " is another user's"));
   const absl::Time deadline = Clock::Real()->Now() + timeout;
   std::string text;

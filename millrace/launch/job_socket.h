@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "millrace/launch/spawn.h"
+#include "millrace/base/fd.h"
+#include "millrace/base/status.h"
 
 namespace millrace::launch {
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "millrace/base/clock.h"
+#include "millrace/base/fd.h"
 #include "millrace/launch/exit_status.h"
 #include "millrace/launch/frame.h"
 #include "millrace/launch/held_port.h"
@@ -185,7 +186,7 @@ bool Keeper::ReadStream(Stream* stream) {
 void Keeper::DrainStreams() {
   const size_t most = pending_.size() + 2 * kMaxPending;
   for (Stream& stream : streams_) {
-    while (stream.fd && pending_.size() < most && ReadStream(&stream)) {
+    while (stream.fd.ok() && pending_.size() < most && ReadStream(&stream)) {
     }
   }
 }
@@ -300,7 +301,7 @@ int Keeper::Run() {
     const int wait = next == absl::InfiniteFuture() ? -1 : static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(next - Now()) + 1, 0, 60000));
     poll(fds.data(), fds.size(), wait);
     for (size_t i = 0; i < streams_.size(); ++i) {
-      if (fds[3 + i].revents != 0 && streams_[i].fd) ReadStream(&streams_[i]);
+      if (fds[3 + i].revents != 0 && streams_[i].fd.ok()) ReadStream(&streams_[i]);
     }
     if (fds[0].revents != 0) OnSignals();
     if (fds[1].revents != 0 && !launcher_gone_) ReadLauncher();

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "millrace/launch/spawn.h"
 
 namespace millrace::launch {
 
@@ -56,13 +57,13 @@ void KeeperLink::Kill(int signal) {
 }
 
 void KeeperLink::Send(FrameKind kind, absl::string_view body) {
-  if (!in_) return;
+  if (!in_.ok()) return;
   pending_ += EncodeFrame(kind, body);
   Flush();
 }
 
 void KeeperLink::Flush() {
-  while (!pending_.empty() && in_) {
+  while (!pending_.empty() && in_.ok()) {
     const ssize_t size = write(in_.get(), pending_.data(), pending_.size());
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && errno == EAGAIN) return;
@@ -104,8 +105,8 @@ void KeeperLink::ReadError() {
     line = absl::StripAsciiWhitespace(line);
     if (!line.empty()) last_error_ = std::string(line.substr(0, 300));
   };
-  while (error_ && (size = read(error_.get(), bytes, sizeof(bytes))) > 0) error_lines_.Add({bytes, static_cast<size_t>(size)}, keep);
-  if (error_ && size == 0) {
+  while (error_.ok() && (size = read(error_.get(), bytes, sizeof(bytes))) > 0) error_lines_.Add({bytes, static_cast<size_t>(size)}, keep);
+  if (error_.ok() && size == 0) {
     error_.Reset();
     error_lines_.Flush(keep);
   }

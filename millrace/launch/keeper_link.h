@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "millrace/base/fd.h"
+#include "millrace/base/status.h"
 #include "millrace/launch/frame.h"
-#include "millrace/launch/spawn.h"
 #include "millrace/launch/stream_lines.h"
 
 namespace millrace::launch {
@@ -49,7 +50,7 @@ class KeeperLink {
   void Flush();
   // Nothing more is said to it: it ends what is left, and itself.
   void Close() { in_.Reset(); }
-  bool closed() const { return !in_; }
+  bool closed() const { return !in_.ok(); }
 
   // Reads what is there. False when the keeper is gone: then why() says what is known.
   bool Read(const std::function<void(const Frame&)>& on_frame);

@@ -14,6 +14,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "millrace/base/fd.h"
+
 namespace millrace::launch {
 namespace {
 
@@ -26,10 +28,9 @@ struct Stat {
 std::optional<Stat> ReadStat(pid_t pid) {
   char path[64], text[1024];
   std::snprintf(path, sizeof(path), "/proc/%d/stat", static_cast<int>(pid));
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
-  const ssize_t size = read(fd, text, sizeof(text) - 1);
-  close(fd);
+  const Fd fd(open(path, O_RDONLY | O_CLOEXEC));
+  if (!fd.ok()) return std::nullopt;
+  const ssize_t size = read(fd.get(), text, sizeof(text) - 1);
   if (size <= 0) return std::nullopt;
   text[size] = 0;
   const char* at = std::strrchr(text, ')');
@@ -74,14 +75,12 @@ void AdoptOrphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 std::vector<ProcessId> Descendants(pid_t root) { return Below(root, {}); }
 
 bool SignalProcess(const ProcessId& process, int signal) {
-  const int fd = static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0));
-  if (fd < 0) return false;
+  const Fd fd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
+  if (!fd.ok()) return false;
   // The descriptor stands for whoever has the pid now. If that is still the process that was meant, it stands for it.
   const std::optional<Stat> stat = ReadStat(process.pid);
   const bool same = stat && stat->id.start == process.start && stat->state != 'Z' && stat->state != 'X';
-  const bool sent = same && syscall(SYS_pidfd_send_signal, fd, signal, nullptr, 0) == 0;
-  close(fd);
-  return sent;
+  return same && syscall(SYS_pidfd_send_signal, fd.get(), signal, nullptr, 0) == 0;
 }
 
 int SignalDescendants(int signal, const std::vector<pid_t>& except) {

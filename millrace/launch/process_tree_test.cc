@@ -1,3 +1,4 @@
+#include "millrace/base/fd.h"
 #include "millrace/launch/process_tree.h"
 
 #include <netinet/in.h>

@@ -95,11 +95,6 @@ void Become(const char* file, char* const* arguments, char* const* environment, 
 
 }  // namespace
 
-void Fd::Reset() {
-  if (fd_ >= 0) close(fd_);
-  fd_ = -1;
-}
-
 StatusOr<Pipe> Pipe::Make() {
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) return ResourceExhausted("no pipe: ", strerror(errno));

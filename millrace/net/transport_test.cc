@@ -1,135 +1,21 @@
 // What every transport does, whichever it is.
 #include "millrace/net/transport.h"
 
-#include <gtest/gtest.h>
-
 #include <atomic>
 
 #include "absl/strings/match.h"
+#include "gtest/gtest.h"
 #include "millrace/base/thread_group.h"
-#include "millrace/base/thread_pool.h"
-#include "millrace/net/grpc/grpc_transport.h"
-#include "millrace/net/inproc/inproc_transport.h"
-#include "millrace/net/lane/lane_transport.h"
-#include "millrace/net/sim/sim_network.h"
-#include "millrace/net/transport_testing.h"
+#include "millrace/net/every_transport_testing.h"
 
 namespace millrace::net {
 namespace {
 
-constexpr absl::Duration kSoon = absl::Seconds(30);
+class TransportTest : public EveryTransport {};
+INSTANTIATE_TEST_SUITE_P(All, TransportTest, ::testing::ValuesIn(AllKinds()), NameOfKind);
 
-// Where transports of a kind meet.
-class World {
- public:
-  virtual ~World() = default;
-  virtual std::unique_ptr<Transport> NewTransport() = 0;
-  // Until `condition`, which some handler makes true; false when it takes too long.
-  virtual bool WaitUntil(const std::function<bool()>& condition) {
-    const absl::Time deadline = absl::Now() + kSoon;
-    Notification never;
-    while (!condition()) {
-      if (absl::Now() > deadline) return false;
-      never.WaitFor(absl::Milliseconds(1));
-    }
-    return true;
-  }
-  virtual bool has_threads() const { return true; }
-  // Calls that every step makes are to take their own way from now on.
-  virtual void Prepare(Channel& channel) {}
-};
-
-class GrpcWorld : public World {
-  std::unique_ptr<Transport> NewTransport() override { return NewGrpcTransport(); }
-};
-
-class InprocWorld : public World {
-  std::unique_ptr<Transport> NewTransport() override { return NewInprocTransport({.network = network_, .scheduler = &pool_}); }
-  std::shared_ptr<InprocNetwork> network_ = NewInprocNetwork();
-  ThreadPool pool_{"inproc", 2};
-};
-
-class InlineWorld : public World {
-  std::unique_ptr<Transport> NewTransport() override { return NewInprocTransport({.network = network_}); }
-  std::shared_ptr<InprocNetwork> network_ = NewInprocNetwork();
-};
-
-class SimWorld : public World {
-  std::unique_ptr<Transport> NewTransport() override { return network_.NewTransport(absl::StrCat("host", hosts_++)); }
-  bool WaitUntil(const std::function<bool()>& condition) override { return network_.RunUntil(condition); }
-  bool has_threads() const override { return false; }
-  SimNetwork network_{1};
-  int hosts_ = 0;
-};
-
-class StreamingSimWorld : public World {
- public:
-  StreamingSimWorld() { network_.SetStreams(true); }
-
- private:
-  std::unique_ptr<Transport> NewTransport() override { return network_.NewTransport(absl::StrCat("host", hosts_++)); }
-  bool WaitUntil(const std::function<bool()>& condition) override { return network_.RunUntil(condition); }
-  bool has_threads() const override { return false; }
-  SimNetwork network_{2};
-  int hosts_ = 0;
-};
-
-template <LaneKind kKind>
-class LaneWorld : public World {
-  std::unique_ptr<Transport> NewTransport() override { return NewLaneTransport(NewGrpcTransport(), {.kind = kKind}); }
-  void Prepare(Channel& channel) override {
-    ASSERT_TRUE(WaitUntil([&] {
-      Answer answer;
-      if (!channel.streams()) channel.Call("/test.Service/None", {}, {.every_step = true}, answer.Done());
-      return channel.streams();
-    }));
-  }
-};
-
-using WorldMaker = std::unique_ptr<World> (*)();
-struct Kind {
-  const char* name;
-  WorldMaker make;
-};
-template <typename T>
-std::unique_ptr<World> Make() {
-  return std::make_unique<T>();
-}
-
-class TransportTest : public ::testing::TestWithParam<Kind> {
- protected:
-  // Listens at a port that the system chooses.
-  std::unique_ptr<Listener> Listen() {
-    auto listener = server_->Listen("localhost:0", &service_);
-    EXPECT_TRUE(listener.ok()) << listener.status();
-    address_ = absl::StrCat("localhost:", (*listener)->port());
-    channel_ = client_->Connect(address_);
-    world_->Prepare(*channel_);
-    return std::move(listener).value();
-  }
-  Answer Start(const std::string& method, Bytes request = {}, CallOptions options = {}) {
-    Answer answer;
-    options.every_step = true;
-    call_ = channel_->Call(TestService::FullName(method), std::move(request), options, answer.Done());
-    return answer;
-  }
-  const StatusOr<Bytes>& Wait(const Answer& answer) {
-    EXPECT_TRUE(world_->WaitUntil([&] { return answer.here(); })) << "no answer";
-    return answer.result();
-  }
-  Status CallStatus(const std::string& method, Bytes request = {}, CallOptions options = {}) {
-    return Wait(Start(method, std::move(request), options)).status();
-  }
-  bool WaitUntil(const std::function<bool()>& condition) { return world_->WaitUntil(condition); }
-
-  std::unique_ptr<World> world_ = GetParam().make();
-  TestService service_;
-  std::unique_ptr<Transport> server_ = world_->NewTransport();
-  std::unique_ptr<Transport> client_ = world_->NewTransport();
-  std::string address_;
-  std::shared_ptr<Channel> channel_;
-  RefPtr<OutgoingCall> call_;  // the last
-};
+class TransportThreadsTest : public EveryTransport {};
+INSTANTIATE_TEST_SUITE_P(All, TransportThreadsTest, ::testing::ValuesIn(KindsWhere([](const Kind& kind) { return kind.threads; })), NameOfKind);
 
 TEST_P(TransportTest, CallsAreAnswered) {
   service_.On("Echo", Echo).On("Reverse", [](std::shared_ptr<IncomingCall> call) {
@@ -336,8 +222,7 @@ TEST_P(TransportTest, AHandlerMayCallItsOwnServer) {
   EXPECT_EQ(answer.result()->Flatten(), "text");
 }
 
-TEST_P(TransportTest, TenThousandCallsFromSeveralThreadsAreAllAnswered) {
-  if (!world_->has_threads()) GTEST_SKIP() << "one thread only";
+TEST_P(TransportThreadsTest, TenThousandCallsFromSeveralThreadsAreAllAnswered) {
   service_.On("Echo", Echo);
   auto listener = Listen();
   constexpr int kThreads = 5;
@@ -366,8 +251,7 @@ TEST_P(TransportTest, TenThousandCallsFromSeveralThreadsAreAllAnswered) {
   EXPECT_EQ(right, kThreads * kCalls);
 }
 
-TEST_P(TransportTest, StopRacesWithCallsAndAnswers) {
-  if (!world_->has_threads()) GTEST_SKIP() << "one thread only";
+TEST_P(TransportThreadsTest, StopRacesWithCallsAndAnswers) {
   HeldCalls held;
   service_.On("Echo", Echo).On("Cancellable", [](std::shared_ptr<IncomingCall> call) {
     CancellationManager* const cancellation = call->cancellation();
@@ -395,8 +279,7 @@ TEST_P(TransportTest, StopRacesWithCallsAndAnswers) {
   }
 }
 
-TEST_P(TransportTest, ManyCallsToAServerThatIsGoneAllFail) {
-  if (!world_->has_threads()) GTEST_SKIP() << "one thread only";
+TEST_P(TransportThreadsTest, ManyCallsToAServerThatIsGoneAllFail) {
   service_.On("Echo", Echo);
   auto listener = Listen();
   EXPECT_TRUE(CallStatus("Echo").ok());
@@ -421,249 +304,6 @@ TEST_P(TransportTest, ManyCallsToAServerThatIsGoneAllFail) {
   EXPECT_TRUE(WaitUntil([&] { return calling == 0 && open == 0; })) << calling << " threads, " << open << " calls";
   EXPECT_EQ(CallStatus("Echo").code(), absl::StatusCode::kUnavailable);
 }
-
-// What arrives in a stream, from any thread.
-class Arrivals {
- public:
-  void Add(std::string text) {
-    MutexLock lock(&mu_);
-    texts_.push_back(std::move(text));
-  }
-  std::vector<std::string> all() const {
-    MutexLock lock(&mu_);
-    return texts_;
-  }
-  size_t size() const { return all().size(); }
-
- private:
-  mutable Mutex mu_;
-  std::vector<std::string> texts_ ABSL_GUARDED_BY(mu_);
-};
-
-// Small ones between those that a transport treats as large.
-std::string NumberedText(int i) { return absl::StrCat(i, ":") + std::string(i % 5 == 3 ? 300'000 + i : i % 7, static_cast<char>('a' + i % 26)); }
-
-class StreamTest : public TransportTest {
- protected:
-  // False: the transport has no streams.
-  bool ListenForStreams() {
-    listener_ = Listen();
-    return channel_->streams();
-  }
-  Answer Stream(const std::string& method, Bytes request = {}, CallOptions options = {}) {
-    Answer answer;
-    call_ = channel_->Stream(TestService::FullName(method), std::move(request), options,
-                             [this](Bytes message) { arrivals_.Add(message.Flatten()); }, answer.Done());
-    return answer;
-  }
-
-  Arrivals arrivals_;  // at the client
-  std::unique_ptr<Listener> listener_;
-};
-
-TEST_P(StreamTest, ATransportWithoutThemSaysSo) {
-  service_.On("Echo", Echo);
-  if (ListenForStreams()) GTEST_SKIP() << "it has them";
-  EXPECT_EQ(Wait(Stream("Echo")).status().code(), absl::StatusCode::kUnimplemented);
-}
-
-TEST_P(StreamTest, AnErrorEndsTheCallBehindItsMessages) {
-  service_.On("Fail", [](std::shared_ptr<IncomingCall> call) {
-    for (int i = 0; i < 20; ++i) call->Send(Bytes::Of("m"));
-    call->Reply(Aborted("no more"));
-    call->Send(Bytes::Of("dropped"));
-  });
-  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
-  const Answer answer = Stream("Fail");
-  EXPECT_EQ(Wait(answer).status(), Aborted("no more"));
-  EXPECT_EQ(arrivals_.size(), 20u);
-}
-
-TEST_P(StreamTest, MessagesGoBothWaysInOrderAndAllBeforeTheAnswer) {
-  constexpr int kMessages = 200;
-  Arrivals at_server;
-  service_.On("Chat", [&](std::shared_ptr<IncomingCall> call) {
-    EXPECT_TRUE(call->streams());
-    EXPECT_EQ(call->request().Flatten(), "begin");
-    call->Send(Bytes::Of("first"));
-    call->OnMessage([&at_server, call](Bytes message) {
-      std::string text = message.Flatten();
-      if (text == "end") return call->Reply(Bytes::Of("over"));
-      at_server.Add(text);
-      call->Send(Bytes::Of(std::move(text)));
-    });
-  });
-  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
-  std::vector<std::string> expected;
-  Answer answer;
-  std::vector<std::string> before_answer;
-  call_ = channel_->Stream(TestService::FullName("Chat"), Bytes::Of("begin"), {}, [this](Bytes message) { arrivals_.Add(message.Flatten()); },
-                           [&, done = answer.Done()](StatusOr<Bytes> result) mutable {
-                             before_answer = arrivals_.all();
-                             done(std::move(result));
-                           });
-  for (int i = 0; i < kMessages; ++i) {
-    expected.push_back(NumberedText(i));
-    call_->Send(Bytes::Of(expected.back()));
-  }
-  call_->Send(Bytes::Of("end"));
-  ASSERT_TRUE(Wait(answer).ok()) << answer.status();
-  EXPECT_EQ(answer.result()->Flatten(), "over");
-  EXPECT_TRUE(at_server.all() == expected);
-  expected.insert(expected.begin(), "first");
-  EXPECT_TRUE(before_answer == expected) << before_answer.size();
-}
-
-TEST_P(StreamTest, MessagesAreHandledOneAtATime) {
-  std::atomic<int> at_once{0};
-  std::atomic<int> most{0};
-  const auto handle = [&](Bytes) {
-    most = std::max(most.load(), ++at_once);
-    for (int i = 0; i < 20'000; ++i) static_cast<void>(at_once.load());
-    --at_once;
-  };
-  std::atomic<int> count{0};
-  service_.On("Take", [&](std::shared_ptr<IncomingCall> call) {
-    call->OnMessage([&, call](Bytes message) {
-      handle(message);
-      if (++count == 100) call->Reply(Bytes());
-    });
-  });
-  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
-  auto answer = Stream("Take");
-  for (int i = 0; i < 100; ++i) call_->Send(Bytes::Of(NumberedText(i)));
-  EXPECT_TRUE(Wait(answer).ok()) << answer.status();
-  EXPECT_EQ(most, 1);
-}
-
-TEST_P(StreamTest, MessagesWaitForTheirHandler) {
-  HeldCalls held;
-  service_.On("Hold", held.Handler());
-  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
-  auto answer = Stream("Hold");
-  std::vector<std::string> expected;
-  for (int i = 0; i < 10; ++i) {
-    expected.push_back(NumberedText(i));
-    call_->Send(Bytes::Of(expected.back()));
-  }
-  ASSERT_TRUE(WaitUntil([&] { return held.size() == 1; }));
-  auto call = held.Take();
-  Arrivals at_server;
-  call->OnMessage([&](Bytes message) { at_server.Add(message.Flatten()); });
-  EXPECT_TRUE(WaitUntil([&] { return at_server.size() == expected.size(); }));
-  EXPECT_TRUE(at_server.all() == expected);
-  call->Reply(Bytes::Of("x"));
-  EXPECT_TRUE(Wait(answer).ok()) << answer.status();
-}
-
-TEST_P(StreamTest, MessagesAfterTheEndAreDropped) {
-  HeldCalls held;
-  service_.On("Hold", held.Handler()).On("Echo", Echo);
-  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
-  auto answer = Stream("Hold");
-  ASSERT_TRUE(WaitUntil([&] { return held.size() == 1; }));
-  auto call = held.Take();
-  Arrivals at_server;
-  call->OnMessage([&](Bytes message) { at_server.Add(message.Flatten()); });
-  call->Reply(Bytes::Of("over"));
-  call->Send(Bytes::Of("late"));
-  EXPECT_TRUE(Wait(answer).ok()) << answer.status();
-  call_->Send(Bytes::Of("late"));
-  call_->Send(Bytes::Of(std::string(1'000'000, 'x')));
-  call_->Cancel();
-  EXPECT_TRUE(CallStatus("Echo").ok());
-  EXPECT_EQ(at_server.size(), 0);
-  EXPECT_EQ(arrivals_.size(), 0);
-  EXPECT_EQ(answer.count(), 1);
-}
-
-TEST_P(StreamTest, CancellingAStreamEndsItAndReachesTheServer) {
-  HeldCalls held;
-  service_.On("Hold", held.Handler());
-  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
-  auto answer = Stream("Hold");
-  call_->Send(Bytes::Of("one"));
-  ASSERT_TRUE(WaitUntil([&] { return held.size() == 1; }));
-  auto call = held.Take();
-  call->Send(Bytes::Of("two"));
-  ASSERT_TRUE(WaitUntil([&] { return arrivals_.size() == 1; }));
-  call_->Cancel();
-  EXPECT_EQ(Wait(answer).status().code(), absl::StatusCode::kCancelled);
-  EXPECT_TRUE(WaitUntil([&] { return call->cancellation()->IsCancelled(); }));
-  call->Send(Bytes::Of("three"));
-  call->Reply(Bytes());
-  EXPECT_EQ(answer.count(), 1);
-  EXPECT_EQ(arrivals_.size(), 1);
-}
-
-TEST_P(StreamTest, AStreamEndsWithItsTimeout) {
-  HeldCalls held;
-  service_.On("Hold", held.Handler());
-  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
-  auto answer = Stream("Hold", {}, {.timeout = absl::Milliseconds(200)});
-  ASSERT_TRUE(WaitUntil([&] { return held.size() == 1; }));
-  auto call = held.Take();
-  EXPECT_EQ(Wait(answer).status().code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_TRUE(WaitUntil([&] { return call->cancellation()->IsCancelled(); }));
-  call->Reply(Bytes());
-}
-
-TEST_P(StreamTest, AServerWhoseClientIsGoneIsTold) {
-  HeldCalls held;
-  service_.On("Hold", held.Handler());
-  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
-  auto answer = Stream("Hold");
-  ASSERT_TRUE(WaitUntil([&] { return held.size() == 1; }));
-  auto call = held.Take();
-  call_.reset();
-  channel_.reset();
-  client_.reset();
-  ASSERT_TRUE(answer.here());
-  EXPECT_EQ(answer.status().code(), absl::StatusCode::kCancelled);
-  EXPECT_TRUE(WaitUntil([&] { return call->cancellation()->IsCancelled(); }));
-  call->Send(Bytes::Of("x"));
-  call->Reply(Bytes());
-}
-
-TEST_P(StreamTest, StopCancelsStreamsAndTheirAnswersArriveBehindTheirMessages) {
-  HeldCalls held;
-  service_.On("Hold", held.Handler());
-  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
-  auto answer = Stream("Hold");
-  ASSERT_TRUE(WaitUntil([&] { return held.size() == 1; }));
-  auto call = held.Take();
-  CancellationManager* const cancellation = call->cancellation();
-  ASSERT_TRUE(cancellation->Register(cancellation->NewToken(), [call] {
-    for (int i = 0; i < 10; ++i) call->Send(Bytes::Of(NumberedText(i)));
-    call->Reply(Bytes::Of("stopped"));
-  }));
-  call.reset();
-  listener_->Stop();
-  ASSERT_TRUE(Wait(answer).ok()) << answer.status();
-  EXPECT_EQ(answer.result()->Flatten(), "stopped");
-  EXPECT_EQ(arrivals_.size(), 10);
-}
-
-TEST_P(StreamTest, AStreamMayBeAnsweredWithAnError) {
-  service_.On("Fail", [](std::shared_ptr<IncomingCall> call) {
-    call->Send(Bytes::Of("so far"));
-    call->Reply(InvalidArgument("no further"));
-  });
-  if (!ListenForStreams()) GTEST_SKIP() << "no streams";
-  auto answer = Stream("Fail");
-  EXPECT_EQ(Wait(answer).status(), InvalidArgument("no further"));
-  EXPECT_EQ(arrivals_.size(), 1);
-}
-
-const Kind kKinds[] = {{"grpc", Make<GrpcWorld>},
-                       {"inproc", Make<InprocWorld>},
-                       {"inline", Make<InlineWorld>},
-                       {"sim", Make<SimWorld>},
-                       {"sim_streaming", Make<StreamingSimWorld>},
-                       {"lane_shm", Make<LaneWorld<LaneKind::kShm>>},
-                       {"lane_tcp", Make<LaneWorld<LaneKind::kTcp>>}};
-INSTANTIATE_TEST_SUITE_P(All, TransportTest, ::testing::ValuesIn(kKinds), [](const auto& info) { return std::string(info.param.name); });
-INSTANTIATE_TEST_SUITE_P(All, StreamTest, ::testing::ValuesIn(kKinds), [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace millrace::net

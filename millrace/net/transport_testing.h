@@ -1,6 +1,7 @@
 // What tests of transports are written with. For tests only.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +12,17 @@
 #include "millrace/net/transport.h"
 
 namespace millrace::net {
+
+// Until `condition`, which another thread makes true; false when that takes too long.
+inline bool WaitUntil(const std::function<bool()>& condition) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  Notification never;
+  while (!condition()) {
+    if (absl::Now() > deadline) return false;
+    never.WaitFor(absl::Milliseconds(1));
+  }
+  return true;
+}
 
 // Methods with handlers.
 class TestService : public Service {

@@ -3,12 +3,12 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "absl/strings/match.h"
+#include "millrace/base/fd.h"
 
 namespace millrace::net {
 namespace {
@@ -31,17 +31,16 @@ int TryBind(const std::string& host, int* port) {
     inet_pton(AF_INET, host.c_str(), &to->sin_addr);
     size = sizeof(*to);
   }
-  const int fd = socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return errno;
+  const Fd fd(socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.ok()) return errno;
   // As gRPC binds: connections that linger do not hold the port, listeners do.
   const int one = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
   auto* const name = reinterpret_cast<sockaddr*>(&storage);
-  int error = bind(fd, name, size) == 0 ? 0 : errno;
-  if (error == 0 && *port == 0 && getsockname(fd, name, &size) == 0) {
+  const int error = bind(fd.get(), name, size) == 0 ? 0 : errno;
+  if (error == 0 && *port == 0 && getsockname(fd.get(), name, &size) == 0) {
     *port = ntohs(v6 ? reinterpret_cast<sockaddr_in6*>(&storage)->sin6_port : reinterpret_cast<sockaddr_in*>(&storage)->sin_port);
   }
-  close(fd);
   return error;
 }
 

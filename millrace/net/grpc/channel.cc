@@ -1,7 +1,6 @@
 #include "millrace/net/grpc/channel.h"
 
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_replace.h"
 #include "millrace/net/grpc/channel_args.h"
@@ -9,31 +8,6 @@
 #include "millrace/net/grpc/outgoing_call.h"
 
 namespace millrace::net {
-
-bool CallsInFlight::Add(GrpcOutgoingCall* call) {
-  MutexLock lock(&mu_);
-  if (closed_) return false;
-  calls_.insert(call);
-  return true;
-}
-
-void CallsInFlight::Remove(GrpcOutgoingCall* call) {
-  MutexLock lock(&mu_);
-  calls_.erase(call);
-  if (calls_.empty()) empty_.SignalAll();
-}
-
-void CallsInFlight::CancelAllAndWait() {
-  std::vector<RefPtr<GrpcOutgoingCall>> calls;
-  {
-    MutexLock lock(&mu_);
-    closed_ = true;
-    for (GrpcOutgoingCall* call : calls_) calls.push_back(ShareRef(call));
-  }
-  for (const auto& call : calls) call->Cancel();
-  MutexLock lock(&mu_);
-  while (!calls_.empty()) empty_.Wait(&mu_);
-}
 
 GrpcConnection::GrpcConnection(const std::string& address, const TlsCredentials* tls) {
   // The target is a URI, and an IPv6 address has brackets.

@@ -6,30 +6,13 @@
 #include <memory>
 #include <string>
 
-#include "absl/container/flat_hash_set.h"
 #include "millrace/base/mutex.h"
+#include "millrace/net/calls_in_flight.h"
 #include "millrace/net/grpc/completion_queue.h"
 #include "millrace/net/grpc/grpc_transport.h"
 #include "millrace/net/transport.h"
 
 namespace millrace::net {
-
-class GrpcOutgoingCall;
-
-// The calls of a transport that are not over, so that its end can wait for theirs. Thread-safe.
-class CallsInFlight {
- public:
-  // False after CancelAllAndWait has begun: the call must not start.
-  [[nodiscard]] bool Add(GrpcOutgoingCall* call);
-  void Remove(GrpcOutgoingCall* call);
-  void CancelAllAndWait();
-
- private:
-  Mutex mu_;
-  CondVar empty_;
-  bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  absl::flat_hash_set<GrpcOutgoingCall*> calls_ ABSL_GUARDED_BY(mu_);
-};
 
 // gRPC's channel: a connection and what it takes to make it again.
 class GrpcConnection {

@@ -1,7 +1,6 @@
 #include "millrace/net/inproc/call.h"
 
 #include <utility>
-#include <vector>
 
 namespace millrace::net {
 namespace {
@@ -33,32 +32,7 @@ class InprocIncomingCall final : public IncomingCall {
 
 }  // namespace
 
-bool InprocCallsInFlight::Add(InprocCall* call) {
-  MutexLock lock(&mu_);
-  if (closed_) return false;
-  calls_.insert(call);
-  return true;
-}
-
-void InprocCallsInFlight::Remove(InprocCall* call) {
-  MutexLock lock(&mu_);
-  calls_.erase(call);
-  if (calls_.empty()) empty_.SignalAll();
-}
-
-void InprocCallsInFlight::CancelAllAndWait() {
-  std::vector<RefPtr<InprocCall>> calls;
-  {
-    MutexLock lock(&mu_);
-    closed_ = true;
-    for (InprocCall* call : calls_) calls.push_back(ShareRef(call));
-  }
-  for (const auto& call : calls) call->Cancel();
-  MutexLock lock(&mu_);
-  while (!calls_.empty()) empty_.Wait(&mu_);
-}
-
-InprocCall::InprocCall(const InprocTransportOptions& options, InprocCallsInFlight* in_flight, std::string address, std::string method,
+InprocCall::InprocCall(const InprocTransportOptions& options, CallsInFlight* in_flight, std::string address, std::string method,
                        Bytes request, absl::Duration timeout, Channel::Done done)
     : options_(options),
       in_flight_(in_flight),

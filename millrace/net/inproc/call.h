@@ -5,32 +5,18 @@
 #include <memory>
 #include <string>
 
-#include "absl/container/flat_hash_set.h"
 #include "millrace/base/mutex.h"
+#include "millrace/net/calls_in_flight.h"
 #include "millrace/net/inproc/endpoint.h"
 #include "millrace/net/inproc/inproc_transport.h"
 #include "millrace/net/inproc/ordered_messages.h"
 
 namespace millrace::net {
 
-// The calls that a transport has made and that are not over. Thread-safe.
-class InprocCallsInFlight {
- public:
-  [[nodiscard]] bool Add(InprocCall* call);
-  void Remove(InprocCall* call);
-  void CancelAllAndWait();
-
- private:
-  Mutex mu_;
-  CondVar empty_;
-  bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  absl::flat_hash_set<InprocCall*> calls_ ABSL_GUARDED_BY(mu_);
-};
-
 class InprocCall final : public OutgoingCall {
  public:
   // `options` and `in_flight` are the transport's.
-  InprocCall(const InprocTransportOptions& options, InprocCallsInFlight* in_flight, std::string address, std::string method,
+  InprocCall(const InprocTransportOptions& options, CallsInFlight* in_flight, std::string address, std::string method,
              Bytes request, absl::Duration timeout, Channel::Done done);
 
   // Before Start: the call streams.
@@ -59,7 +45,7 @@ class InprocCall final : public OutgoingCall {
   void EndServerPart();
 
   const InprocTransportOptions options_;  // its own: the server may hold the call longer than the caller its transport
-  InprocCallsInFlight* const in_flight_;
+  CallsInFlight* const in_flight_;
   const std::string address_;
   const std::string method_;
   const absl::Duration timeout_;

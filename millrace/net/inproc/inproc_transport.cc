@@ -10,7 +10,7 @@ namespace {
 
 class InprocChannel final : public Channel {
  public:
-  InprocChannel(std::string address, const InprocTransportOptions& options, InprocCallsInFlight* in_flight)
+  InprocChannel(std::string address, const InprocTransportOptions& options, CallsInFlight* in_flight)
       : Channel(std::move(address)), options_(options), in_flight_(in_flight) {}
 
   RefPtr<OutgoingCall> Call(const std::string& method, Bytes request, const CallOptions& options, Done done) override {
@@ -29,7 +29,7 @@ class InprocChannel final : public Channel {
 
  private:
   const InprocTransportOptions& options_;
-  InprocCallsInFlight* const in_flight_;
+  CallsInFlight* const in_flight_;
 };
 
 class InprocListener final : public Listener {
@@ -72,7 +72,7 @@ class InprocTransport final : public Transport {
 
  private:
   InprocTransportOptions options_;
-  InprocCallsInFlight in_flight_;
+  CallsInFlight in_flight_;
 };
 
 }  // namespace

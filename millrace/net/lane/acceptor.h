@@ -1,9 +1,9 @@
 // A socket that listens for lanes.
 #pragma once
 
+#include "millrace/base/fd.h"
 #include "millrace/base/mutex.h"
 #include "millrace/net/lane/event_loop.h"
-#include "millrace/net/lane/fd.h"
 
 namespace millrace::net {
 

@@ -65,7 +65,8 @@ StatusOr<RefPtr<ClientLink>> ClientLink::Dial(LaneCore* core, const std::string&
 
 Status ClientLink::ShakeHands(const LaneOffer& offer, bool local, absl::Time deadline) {
   methods_.assign(offer.methods().begin(), offer.methods().end());
-  for (const std::string& method : methods_) method_index_.emplace(method, static_cast<int>(method_index_.size()));
+  if (methods_.size() > size_t{1} << 16) return InvalidArgument("an offer of ", methods_.size(), " methods");  // a frame names one in 16 bits
+  for (size_t i = 0; i < methods_.size(); ++i) method_index_.emplace(methods_[i], static_cast<int>(i));
   HelloBody hello;
   if (offer.secret().size() != hello.secret.size()) return InvalidArgument("an offer without a secret");
   std::memcpy(hello.secret.data(), offer.secret().data(), hello.secret.size());
@@ -146,11 +147,11 @@ RefPtr<LaneOutgoingCall> ClientLink::Call(int method, Bytes& request, const Call
     id = next_call_++;
     call = MakeRef<LaneOutgoingCall>(ShareRef(this), std::move(channel), methods_[method], options.timeout, std::move(on_message), std::move(done));
     call->set_id(id);
-    if (!core()->calls.Add(call.get())) {
+    if (core()->calls.Add(call.get())) {
+      MR_CHECK(calls_.Add(id, call));
+    } else {
       // The transport's end has begun: nothing waits for this call, so it is not in the table either.
       id = 0;
-    } else {
-      calls_.emplace(id, call);
     }
   }
   if (id == 0) {
@@ -168,13 +169,10 @@ bool ClientLink::takes_calls() const {
 }
 
 bool ClientLink::Forget(uint64_t call) {
-  RefPtr<LaneOutgoingCall> forgotten;  // without the lock
+  RefPtr<LaneOutgoingCall> forgotten;  // goes without the lock
   MutexLock lock(&calls_mu_);
-  const auto it = calls_.find(call);
-  if (it == calls_.end()) return false;
-  forgotten = std::move(it->second);
-  calls_.erase(it);
-  return true;
+  forgotten = calls_.Take(call);
+  return forgotten != nullptr;
 }
 
 Status ClientLink::OnFrame(Frame frame, Later* later) {
@@ -194,10 +192,7 @@ Status ClientLink::OnFrame(Frame frame, Later* later) {
   {
     MutexLock lock(&calls_mu_);
     if (header.call == 0 || header.call >= next_call_) return InvalidArgument("an answer to call ", header.call, ", which was never made");
-    if (const auto it = calls_.find(header.call); it != calls_.end()) {
-      call = it->second;
-      if (last) calls_.erase(it);
-    }
+    call = last ? calls_.Take(header.call) : calls_.Find(header.call);
   }
   if (!call) {
     Discard(std::move(frame.message));  // it was given up
@@ -225,11 +220,11 @@ Status ClientLink::OnFrame(Frame frame, Later* later) {
 }
 
 void ClientLink::FailCalls(const Status& why) {
-  absl::flat_hash_map<uint64_t, RefPtr<LaneOutgoingCall>> calls;
+  std::vector<std::pair<uint64_t, RefPtr<LaneOutgoingCall>>> calls;
   {
     MutexLock lock(&calls_mu_);
     closed_ = true;
-    calls.swap(calls_);
+    calls = calls_.TakeAll();
   }
   for (const auto& [id, call] : calls) {
     DropQueued(id);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "millrace/net/lane/call_table.h"
 #include "millrace/net/lane/link.h"
 #include "millrace/net/lane/outgoing_call.h"
 #include "millrace/proto/lane.pb.h"
@@ -59,7 +60,7 @@ class ClientLink final : public LaneLink {
   mutable Mutex calls_mu_;
   bool closed_ ABSL_GUARDED_BY(calls_mu_) = false;
   uint64_t next_call_ ABSL_GUARDED_BY(calls_mu_) = 1;
-  absl::flat_hash_map<uint64_t, RefPtr<LaneOutgoingCall>> calls_ ABSL_GUARDED_BY(calls_mu_);
+  CallTable<LaneOutgoingCall> calls_ ABSL_GUARDED_BY(calls_mu_);
 };
 
 }  // namespace millrace::net

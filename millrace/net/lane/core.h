@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "absl/container/flat_hash_set.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/thread_group.h"
+#include "millrace/net/calls_in_flight.h"
 #include "millrace/net/lane/deadlines.h"
 #include "millrace/net/lane/event_loop.h"
 #include "millrace/net/lane/lane_transport.h"
@@ -15,28 +15,11 @@
 
 namespace millrace::net {
 
-class LaneOutgoingCall;
-
 // Of one peer, over all its connections.
 struct PeerCounters {
   std::atomic<uint64_t> bytes_sent{0};
   std::atomic<uint64_t> bytes_received{0};
   std::atomic<uint64_t> calls{0};
-};
-
-// The calls that a transport has made over lanes and that are not over. Thread-safe.
-class LaneCallsInFlight {
- public:
-  // False after the transport's end has begun.
-  [[nodiscard]] bool Add(LaneOutgoingCall* call);
-  void Remove(LaneOutgoingCall* call);
-  void CancelAllAndWait();
-
- private:
-  Mutex mu_;
-  CondVar empty_;
-  bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  absl::flat_hash_set<LaneOutgoingCall*> calls_ ABSL_GUARDED_BY(mu_);
 };
 
 struct LaneCore {
@@ -46,7 +29,7 @@ struct LaneCore {
   const LaneOptions options;
   const RefPtr<ReceivePool> pool;
   LaneDeadlines deadlines;
-  LaneCallsInFlight calls;
+  CallsInFlight calls;
   const Fd closing;  // readable when the transport ends
   std::atomic<uint64_t> refused{0};  // connections that did not belong here
   const std::unique_ptr<EventLoop> loop;  // ends first

@@ -1,9 +1,5 @@
 #include "millrace/net/lane/endpoint.h"
 
-#include <sys/random.h>
-
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -22,11 +18,7 @@ constexpr absl::Duration kGrace = absl::Milliseconds(300);
 
 std::string RandomBytes(size_t size) {
   std::string bytes(size, '\0');
-  size_t at = 0;
-  while (at < size) {
-    const ssize_t got = getrandom(bytes.data() + at, size - at, 0);
-    if (got > 0) at += static_cast<size_t>(got);
-  }
+  FillWithRandom(bytes.data(), size);
   return bytes;
 }
 

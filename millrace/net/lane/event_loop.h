@@ -9,12 +9,12 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
+#include "millrace/base/fd.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/ref.h"
 #include "millrace/base/status.h"
 #include "millrace/base/thread_group.h"
 #include "millrace/base/timer.h"
-#include "millrace/net/lane/fd.h"
 
 namespace millrace::net {
 
@@ -36,7 +36,7 @@ class EventLoop {
   // Every socket has been removed. Runs what was posted. Not from one of its threads.
   ~EventLoop();
 
-  // 0 when the system refuses. Events before the first ArmRead wait.
+  // Its id, never 0. Events before the first ArmRead wait.
   uint64_t Add(RefPtr<EventHandler> handler);
   // Once more. A writing socket has a descriptor of its own, a duplicate, so that the two do not disturb each other.
   Status ArmRead(uint64_t id, int fd);

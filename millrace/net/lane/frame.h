@@ -29,6 +29,9 @@ enum class FrameKind : uint8_t {
   kBye = 11,      // of a server that stops: no more calls; the memory that it announced stays until the other side hangs up
 };
 
+// Frames of the other kinds have no segments.
+inline bool CarriesMessage(FrameKind kind) { return kind <= FrameKind::kWelcome || (kind >= FrameKind::kCall && kind <= FrameKind::kError); }
+
 inline constexpr uint8_t kFlagStreams = 1;
 inline constexpr uint64_t kNoTimeout = ~uint64_t{0};
 

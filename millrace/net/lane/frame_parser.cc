@@ -95,6 +95,7 @@ Status FrameParser::CheckHeader() {
   if (kind < static_cast<int>(FrameKind::kHello) || kind > static_cast<int>(FrameKind::kBye)) {
     return InvalidArgument("a frame of the unknown kind ", kind);
   }
+  if (header.segments > 0 && !CarriesMessage(header.kind)) return InvalidArgument("a frame of kind ", kind, " with a message");
   if (header.segments > limits_.segments) {
     return InvalidArgument("a frame of ", header.segments, " segments, where ", limits_.segments, " are allowed");
   }

@@ -1,5 +1,8 @@
 #include "millrace/net/lane/hello.h"
 
+#include <sys/random.h>
+
+#include <cerrno>
 #include <cstring>
 #include <type_traits>
 
@@ -24,6 +27,16 @@ StatusOr<Body> ParseBody(Frame frame, FrameKind kind) {
 }
 
 }  // namespace
+
+void FillWithRandom(char* to, size_t size) {
+  while (size > 0) {
+    const ssize_t got = getrandom(to, size, 0);
+    MR_CHECK(got > 0 || errno == EINTR);
+    if (got <= 0) continue;
+    to += got;
+    size -= static_cast<size_t>(got);
+  }
+}
 
 StatusOr<HelloBody> ParseHello(Frame frame) { return ParseBody<HelloBody>(std::move(frame), FrameKind::kHello); }
 StatusOr<WelcomeBody> ParseWelcome(Frame frame) { return ParseBody<WelcomeBody>(std::move(frame), FrameKind::kWelcome); }

@@ -13,6 +13,9 @@ namespace millrace::net {
 
 using LaneSecret = std::array<char, 32>;
 
+// For secrets and probes: what nobody can guess.
+void FillWithRandom(char* to, size_t size);
+
 // Of the side that connects.
 struct HelloBody {
   uint64_t magic = kLaneMagic;

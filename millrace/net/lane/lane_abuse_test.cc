@@ -191,6 +191,9 @@ TEST_F(LaneAbuseTest, ABadFrameEndsItsConnectionOnly) {
       // The same number twice ("Hold" is method 1), and a message to a call that takes none.
       MakeFrame({.kind = FrameKind::kCall, .method = 1, .call = 1}, {}, 0, 0).head + MakeFrame({.kind = FrameKind::kCall, .method = 1, .call = 1}, {}, 0, 0).head,
       MakeFrame({.kind = FrameKind::kCall, .method = 1, .call = 1}, {}, 0, 0).head + MakeFrame({.kind = FrameKind::kMessage, .call = 1}, {}, 0, 0).head,
+      // A message where none belongs.
+      MakeFrame({.kind = FrameKind::kCall, .method = 1, .call = 1}, {}, 0, 0).head + MakeFrame({.kind = FrameKind::kCancel, .call = 1}, Bytes::Of("x"), 0, 0).head,
+      MakeFrame({.kind = FrameKind::kCredit, .argument = 1}, Bytes::Of("x"), 0, 0).head,
   };
   uint64_t count = 0;
   for (const std::string& frame : frames) {
@@ -231,7 +234,7 @@ TEST_F(LaneAbuseTest, MemoryThatIsNotThereEndsTheConnectionOnly) {
   ASSERT_TRUE(welcome.has_value());
   auto body = ParseWelcome(std::move(*welcome));
   ASSERT_TRUE(body.ok()) << body.status();
-  if (!body->reads_memory) GTEST_SKIP() << "the system does not let memory be read";
+  if (!body->reads_memory) GTEST_SKIP() << "the system does not let one process read another's memory, so that there is nothing to be refused";
   connection.Say({.kind = FrameKind::kReady, .argument = 0});
   Bytes nowhere;
   nowhere.Append({reinterpret_cast<const char*>(0x1000), 1'000'000}, nullptr);

@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "millrace/base/fd.h"
 #include "millrace/net/lane/lane_testing.h"
 
 extern char** environ;
@@ -20,12 +21,6 @@ namespace {
 
 constexpr char kChildVariable[] = "MILLRACE_LANE_TEST_CHILD";
 constexpr size_t kLarge = 30'000'000;
-
-std::string Pattern() {
-  std::string text(kLarge, 'x');
-  for (size_t i = 0; i < kLarge; i += 997) text[i] = static_cast<char>(i * 31);
-  return text;
-}
 
 // This program once more, as one test, with what to do there.
 class Child {
@@ -46,13 +41,10 @@ class Child {
     char* arguments[] = {program, const_cast<char*>(filter.c_str()), nullptr};
     EXPECT_EQ(posix_spawn(&pid_, program, &actions, nullptr, arguments, environment.data()), 0);
     posix_spawn_file_actions_destroy(&actions);
+    out_ = Fd(out[0]);
     close(out[1]);
-    out_ = out[0];
   }
-  ~Child() {
-    Kill();
-    close(out_);
-  }
+  ~Child() { Kill(); }
   void Kill() {
     if (pid_ <= 0) return;
     kill(pid_, SIGKILL);
@@ -63,7 +55,7 @@ class Child {
   int Port() {
     std::string text;
     char c;
-    while (read(out_, &c, 1) == 1) {
+    while (read(out_.get(), &c, 1) == 1) {
       if (c != '\n') {
         text += c;
         continue;
@@ -78,16 +70,16 @@ class Child {
 
  private:
   pid_t pid_ = 0;
-  int out_ = -1;
+  Fd out_;
 };
 
 // A server at the given port; "Get" answers with a large piece, "GetAndDie" and "StreamAndDie" are killed right behind it.
 TEST(LaneChild, Serve) {
   const char* const argument = std::getenv(kChildVariable);
-  if (argument == nullptr) GTEST_SKIP() << "for other tests";
+  if (argument == nullptr) GTEST_SKIP() << "it is what a process does that LaneProcessTest starts";
   HeldCalls held;
   TestService service;
-  const std::string text = Pattern();
+  const std::string text = Pattern(kLarge);
   service.On("Echo", Echo).On("Hold", held.Handler());
   service.On("GetAndDie", [&](std::shared_ptr<IncomingCall> call) {
     call->Reply(Bytes::Of(text));
@@ -108,11 +100,11 @@ TEST(LaneChild, Serve) {
 // A client that sends large requests to the given port until it is killed, which it does itself behind one of them.
 TEST(LaneChild, Send) {
   const char* const argument = std::getenv(kChildVariable);
-  if (argument == nullptr) GTEST_SKIP() << "for other tests";
+  if (argument == nullptr) GTEST_SKIP() << "it is what a process does that LaneProcessTest starts";
   auto transport = NewLane();
   auto channel = transport->Connect(absl::StrCat("localhost:", argument));
   ASSERT_TRUE(HasLane(*channel));
-  const std::string text = Pattern();
+  const std::string text = Pattern(kLarge);
   for (int i = 0; i < 3; ++i) channel->Call(TestService::FullName("Check"), Bytes::Of(text), {.every_step = true}, [](auto) {});
   kill(getpid(), SIGKILL);
 }
@@ -151,7 +143,7 @@ TEST_F(LaneProcessTest, AKilledPeerFailsTheCallsInFlightAndTheNextOneIsReachedBy
 }
 
 TEST_F(LaneProcessTest, WhatAKilledPeerAnnouncedIsWholeOrAnError) {
-  const std::string expected = Pattern();
+  const std::string expected = Pattern(kLarge);
   for (int round = 0; round < 4; ++round) {
     Child child("Serve", "0");
     auto channel = client_->Connect(absl::StrCat("localhost:", child.Port()));
@@ -175,7 +167,7 @@ TEST_F(LaneProcessTest, WhatAKilledPeerAnnouncedIsWholeOrAnError) {
 }
 
 TEST_F(LaneProcessTest, AServerOutlivesClientsThatAreKilledBehindLargeRequests) {
-  const std::string expected = Pattern();
+  const std::string expected = Pattern(kLarge);
   std::atomic<int> wrong{0};
   TestService service;
   service.On("Echo", Echo).On("Check", [&](std::shared_ptr<IncomingCall> call) {

@@ -12,12 +12,6 @@
 namespace millrace::net {
 namespace {
 
-std::string Pattern(size_t size) {
-  std::string text(size, 'x');
-  for (size_t i = 0; i < size; i += 997) text[i] = static_cast<char>(i * 31);
-  return text;
-}
-
 int OpenDescriptors() {
   int count = 0;
   DIR* const folder = opendir("/proc/self/fd");
@@ -167,48 +161,12 @@ TEST_F(LaneTest, HandlersThatRunLongHoldNobodyBack) {
   }
 }
 
-TEST_F(LaneTest, ASlowReaderHoldsItsSenderBackAndNobodyElse) {
-  Notification go_on;
-  std::atomic<int> taken{0};
-  service_.On("Slow", [&](std::shared_ptr<IncomingCall> call) {
-    call->OnMessage([&, call](Bytes message) {
-      go_on.Wait();
-      EXPECT_EQ(message.size(), 100'000);
-      if (++taken == 100) call->Reply(Bytes());
-    });
-  });
-  StartWithLane({.window = 1'000'000, .threads = 4}, {.kind = LaneKind::kTcp});
-  Answer answer;
-  auto call = channel_->Stream(TestService::FullName("Slow"), {}, {}, [](Bytes) {}, answer.Done());
-  for (int i = 0; i < 100; ++i) call->Send(Bytes::Of(Pattern(100'000)));
-  // Ten million bytes wait at the sender, and small calls pass them.
-  for (int i = 0; i < 10; ++i) EXPECT_TRUE(CallOn(*channel_, "Echo", Bytes::Of("x")).ok());
-  uint64_t received = 0;
-  for (const PeerStatus& peer : server_->status().peers) received += peer.bytes_received;
-  EXPECT_LT(received, 1'500'000);
-  EXPECT_EQ(taken, 0);
-  // A large call waits too, and may be given up.
-  Answer large;
-  auto waiting = channel_->Call(TestService::FullName("Echo"), Bytes::Of(Pattern(500'000)), {.every_step = true}, large.Done());
-  waiting->Cancel();
-  large.notification().Wait();
-  EXPECT_EQ(large.status().code(), absl::StatusCode::kCancelled);
-  go_on.Notify();
-  answer.notification().Wait();
-  EXPECT_TRUE(answer.result().ok()) << answer.status();
-  EXPECT_EQ(taken, 100);
-  // And one that is larger than all that may be under way.
-  auto echo = CallOn(*channel_, "Echo", Bytes::Of(Pattern(5'000'000)));
-  ASSERT_TRUE(echo.ok()) << echo.status();
-  EXPECT_TRUE(echo->Flatten() == Pattern(5'000'000));
-}
-
 TEST_F(LaneTest, MessagesOfMoreThanTwoGigabytesArrive) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "not under a sanitizer";
+  GTEST_SKIP() << "a sanitizer makes gigabytes take minutes";
 #endif
   const size_t size = (size_t{1} << 31) + 12'345;
-  if (AvailableMemory() < 4 * size) GTEST_SKIP() << "too little memory";
+  if (AvailableMemory() < 4 * size) GTEST_SKIP() << "this machine has less than the " << (4 * size >> 30) << " GB free that the message and its copies take";
   std::atomic<uint64_t> sum{0};
   service_.On("Sum", [&](std::shared_ptr<IncomingCall> call) {
     for (const Bytes::Piece& piece : call->request().pieces()) sum += piece.data.size() + piece.data.front() + piece.data.back();

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -13,14 +12,11 @@
 
 namespace millrace::net {
 
-inline bool WaitUntil(const std::function<bool()>& condition) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(30);
-  Notification never;
-  while (!condition()) {
-    if (absl::Now() > deadline) return false;
-    never.WaitFor(absl::Milliseconds(1));
-  }
-  return true;
+// Text in which a piece that is missing or in the wrong place shows.
+inline std::string Pattern(size_t size) {
+  std::string text(size, 'x');
+  for (size_t i = 0; i < size; i += 997) text[i] = static_cast<char>(i * 31);
+  return text;
 }
 
 inline std::unique_ptr<Transport> NewLane(LaneOptions options = {}) { return NewLaneTransport(NewGrpcTransport(), options); }

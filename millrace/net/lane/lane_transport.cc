@@ -25,7 +25,7 @@ class OfferingService final : public Service {
  public:
   OfferingService(Service* service, RefPtr<LaneEndpoint> endpoint)
       : service_(service), endpoint_(std::move(endpoint)), methods_(service->methods()) {
-    methods_.push_back(kOfferMethod);
+    methods_.emplace_back(kOfferMethod);
   }
   const std::vector<std::string>& methods() const override { return methods_; }
   void OnCall(int method, std::shared_ptr<IncomingCall> call) override {

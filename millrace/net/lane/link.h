@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "millrace/base/fd.h"
 #include "millrace/base/mutex.h"
 #include "millrace/net/lane/core.h"
 #include "millrace/net/lane/cross_memory.h"
 #include "millrace/net/lane/event_loop.h"
-#include "millrace/net/lane/fd.h"
 #include "millrace/net/lane/frame.h"
 #include "millrace/net/lane/frame_parser.h"
 
@@ -39,7 +39,8 @@ class LaneLink : public EventHandler {
   // Drops what is queued for want of credit of a call that is over. True when that was all there was: the other side knows nothing of the call.
   bool DropQueued(uint64_t call);
 
-  // Copies what a message has in the sender's memory, and lets the sender know (see Flush). An error ends the link.
+  // Copies what a message has in the sender's memory, and lets the sender know (see Flush). An error has ended the link, but for RESOURCE_EXHAUSTED,
+  // which costs the message only.
   Status Fetch(Received* message);
   // Of a message that nobody wants: lets the sender know, and gives its credit back.
   void Discard(Received message);
@@ -89,6 +90,8 @@ class LaneLink : public EventHandler {
   // Counts what was written; finished frames go to `done`.
   void Advance(size_t bytes, std::vector<OutFrame>* done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AddCredit(uint64_t bytes);
+  // Queues what waited and may go now. True: the caller is to call Write.
+  [[nodiscard]] bool QueueWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnReleased(uint64_t announcement);
   // A message with memory of the sender's has been dealt with.
   void EndFetch(uint64_t announcement);

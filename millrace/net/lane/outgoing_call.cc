@@ -2,37 +2,10 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "millrace/net/lane/client_link.h"
 
 namespace millrace::net {
-
-bool LaneCallsInFlight::Add(LaneOutgoingCall* call) {
-  MutexLock lock(&mu_);
-  if (closed_) return false;
-  calls_.insert(call);
-  return true;
-}
-
-void LaneCallsInFlight::Remove(LaneOutgoingCall* call) {
-  MutexLock lock(&mu_);
-  calls_.erase(call);
-  if (calls_.empty()) empty_.SignalAll();
-}
-
-void LaneCallsInFlight::CancelAllAndWait() {
-  std::vector<RefPtr<LaneOutgoingCall>> calls;
-  {
-    MutexLock lock(&mu_);
-    closed_ = true;
-    for (LaneOutgoingCall* call : calls_) calls.push_back(ShareRef(call));
-  }
-  for (const auto& call : calls) call->Cancel();
-  calls.clear();
-  MutexLock lock(&mu_);
-  while (!calls_.empty()) empty_.Wait(&mu_);
-}
 
 LaneOutgoingCall::LaneOutgoingCall(RefPtr<ClientLink> link, std::shared_ptr<Channel> channel, const std::string& method,
                                    absl::Duration timeout, Channel::OnMessage on_message, Channel::Done done)
@@ -55,18 +28,24 @@ void LaneOutgoingCall::Refuse() {
 void LaneOutgoingCall::Start(int method, bool streams, Bytes request) {
   FrameHeader header{.kind = FrameKind::kCall, .flags = streams ? kFlagStreams : uint8_t{0}, .method = static_cast<uint16_t>(method), .call = id_};
   header.argument = kNoTimeout;
-  if (timeout_ != absl::InfiniteDuration()) {
-    header.argument = static_cast<uint64_t>(std::max<int64_t>(absl::ToInt64Microseconds(timeout_), 0));
-    MutexLock lock(&mu_);
-    if (ended_) return;  // the link broke meanwhile
-    has_deadline_ = true;
-    deadline_ = link_->core()->deadlines.Add(link_->core()->options.clock->Now() + timeout_, [self = ShareRef(this)] {
-      self->End(DeadlineExceeded(self->link_->address(), ": no answer to ", self->method_, " within ", absl::FormatDuration(self->timeout_)));
-      self->TellGivenUp();
-    });
-  }
+  const absl::Time begun = link_->core()->options.clock->Now();
+  if (timeout_ != absl::InfiniteDuration()) header.argument = static_cast<uint64_t>(std::max<int64_t>(absl::ToInt64Microseconds(timeout_), 0));
   // When the link is over, so is the call: it is in its table.
   link_->Send(header, std::move(request));
+  bool ended;
+  {
+    MutexLock lock(&mu_);
+    sent_ = true;
+    ended = ended_;
+    if (!ended && timeout_ != absl::InfiniteDuration()) {
+      has_deadline_ = true;
+      deadline_ = link_->core()->deadlines.Add(begun + timeout_, [self = ShareRef(this)] {
+        self->End(DeadlineExceeded(self->link_->address(), ": no answer to ", self->method_, " within ", absl::FormatDuration(self->timeout_)));
+        self->TellGivenUp();
+      });
+    }
+  }
+  if (ended) TellGivenUp();  // unless it was answered
 }
 
 void LaneOutgoingCall::Send(Bytes message) {
@@ -83,6 +62,10 @@ void LaneOutgoingCall::Cancel() {
 }
 
 void LaneOutgoingCall::TellGivenUp() {
+  {
+    MutexLock lock(&mu_);
+    if (!sent_) return;  // Start tells, when the other side knows the call
+  }
   if (!link_->Forget(id_)) return;  // it had ended before
   if (!link_->DropQueued(id_)) link_->Send({.kind = FrameKind::kCancel, .call = id_});
 }

@@ -60,6 +60,7 @@ class LaneOutgoingCall final : public OutgoingCall {
   Channel::Done done_;
 
   Mutex mu_;
+  bool sent_ ABSL_GUARDED_BY(mu_) = false;        // to the link, so that what is sent now comes behind the call
   bool ended_ ABSL_GUARDED_BY(mu_) = false;       // the last arrival is or was in the inbox
   bool delivering_ ABSL_GUARDED_BY(mu_) = false;  // a thread is at the inbox, or on its way
   std::list<Arrival> inbox_ ABSL_GUARDED_BY(mu_);

@@ -49,15 +49,16 @@ ServedCall::ServedCall(RefPtr<ServerLink> link, const FrameHeader& header)
 
 void ServedCall::Serve(Received request) {
   const size_t size = request.size;
-  if (const Status fetched = link_->Fetch(&request); !fetched.ok()) {
-    link_->Consumed(size);
-    return Reply(fetched);
-  }
-  request_ = request.Take();
   LaneEndpoint* const endpoint = link_->endpoint().get();
-  if (!endpoint->BeginHandler()) return Reply(Unavailable("the server is stopping"));
+  const Status fetched = link_->Fetch(&request);
   // Ahead of the handler: it may keep the request, and others wait for the credit.
   link_->Consumed(size);
+  if (!fetched.ok()) {
+    Reply(fetched);
+    return link_->Flush();  // it may have been given up, and nothing was sent
+  }
+  request_ = request.Take();
+  if (!endpoint->BeginHandler()) return Reply(Unavailable("the server is stopping"));
   endpoint->service()->OnCall(method_, std::make_shared<LaneIncomingCall>(ShareRef(this)));
   link_->Flush();
   endpoint->EndHandler();

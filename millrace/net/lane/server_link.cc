@@ -25,14 +25,26 @@ void ServerLink::Start(RefPtr<LaneEndpoint> endpoint, Fd fd, bool local) {
   }
   auto link = MakeRef<ServerLink>(endpoint, std::move(fd), local);
   LaneCore* const core = endpoint->core();
-  link->hello_deadline_ = core->deadlines.Add(core->options.clock->Now() + core->options.handshake_timeout, [link] {
-    link->core()->loop->Post([link] { link->End(DeadlineExceeded("it did not say who it is")); });
-  });
+  {
+    MutexLock lock(&link->calls_mu_);  // it may be over before it is noted
+    link->hello_deadline_ = core->deadlines.Add(core->options.clock->Now() + core->options.handshake_timeout, [link] {
+      link->core()->loop->Post([link] { link->End(DeadlineExceeded("it did not say who it is")); });
+    });
+  }
   if (!endpoint->AddLink(link.get())) {
-    core->deadlines.Remove(link->hello_deadline_);
+    link->RemoveHelloDeadline();
     return endpoint->Refused(link->peer(), Unavailable("there are too many connections"));
   }
   if (const Status armed = link->Arm(link); !armed.ok()) link->End(armed);
+}
+
+void ServerLink::RemoveHelloDeadline() {
+  LaneDeadlines::Id id;
+  {
+    MutexLock lock(&calls_mu_);
+    id = hello_deadline_;
+  }
+  core()->deadlines.Remove(id);
 }
 
 std::string ServerLink::kind() const {
@@ -91,7 +103,7 @@ Status ServerLink::OnHello(Frame frame) {
     Send({.kind = FrameKind::kError}, Bytes::Of(std::string(peer.status().message())));
     return peer.status();
   }
-  core()->deadlines.Remove(hello_deadline_);
+  RemoveHelloDeadline();
   agreed_.peer_window = static_cast<size_t>(hello.window);
   Status can_read = absl::PermissionDeniedError("reading memory is switched off");
   if (!local_ || !hello.reads_memory) {
@@ -147,7 +159,7 @@ Status ServerLink::OnCall(Frame frame, Later* later) {
   bool added = false;
   {
     MutexLock lock(&calls_mu_);
-    if (!closed_ && calls_.size() < kMostCalls) added = calls_.emplace(header.call, call).second;
+    if (!closed_ && calls_.size() < kMostCalls) added = calls_.Add(header.call, call);
   }
   if (!added) {
     endpoint_->EndCall(call.get());
@@ -159,35 +171,30 @@ Status ServerLink::OnCall(Frame frame, Later* later) {
 
 RefPtr<ServedCall> ServerLink::Find(uint64_t call) {
   MutexLock lock(&calls_mu_);
-  const auto it = calls_.find(call);
-  return it == calls_.end() ? nullptr : it->second;
+  return calls_.Find(call);
 }
 
 bool ServerLink::Forget(uint64_t call) {
-  RefPtr<ServedCall> forgotten;  // without the lock
+  RefPtr<ServedCall> forgotten;  // goes without the lock
   MutexLock lock(&calls_mu_);
-  const auto it = calls_.find(call);
-  if (it == calls_.end()) return false;
-  forgotten = std::move(it->second);
-  calls_.erase(it);
-  return true;
+  forgotten = calls_.Take(call);
+  return forgotten != nullptr;
 }
 
 void ServerLink::SayBye() { Send({.kind = FrameKind::kBye}); }
 
 void ServerLink::OnOver(const Status& why) {
-  core()->deadlines.Remove(hello_deadline_);
-  std::vector<RefPtr<ServedCall>> calls;
+  RemoveHelloDeadline();
+  std::vector<std::pair<uint64_t, RefPtr<ServedCall>>> calls;
   bool refused;
   {
     MutexLock lock(&calls_mu_);
     closed_ = true;
     refused = stage_ != Stage::kOpen;
-    for (const auto& [id, call] : calls_) calls.push_back(call);
-    calls_.clear();
+    calls = calls_.TakeAll();
   }
   if (refused || absl::IsInvalidArgument(why)) endpoint_->Refused(peer(), why);
-  for (const auto& call : calls) call->GiveUp();
+  for (const auto& [number, call] : calls) call->GiveUp();
   endpoint_->RemoveLink(this);
 }
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "absl/container/flat_hash_map.h"
+#include "millrace/net/lane/call_table.h"
 #include "millrace/net/lane/endpoint.h"
 #include "millrace/net/lane/link.h"
 
@@ -35,6 +35,7 @@ class ServerLink final : public LaneLink {
   ~ServerLink() override = default;
   Status OnFrame(Frame frame, Later* later) override;
   void OnOver(const Status& why) override;
+  void RemoveHelloDeadline();
   Status OnHello(Frame frame);
   Status OnReady(const FrameHeader& header);
   Status OnCall(Frame frame, Later* later);
@@ -42,17 +43,17 @@ class ServerLink final : public LaneLink {
 
   const RefPtr<LaneEndpoint> endpoint_;
   const bool local_;
-  LaneDeadlines::Id hello_deadline_;
   // Of the thread that reads.
   LinkTerms agreed_;
   uint64_t newest_call_ = 0;
 
   mutable Mutex calls_mu_;
+  LaneDeadlines::Id hello_deadline_ ABSL_GUARDED_BY(calls_mu_);
   Stage stage_ ABSL_GUARDED_BY(calls_mu_) = Stage::kHello;
   bool closed_ ABSL_GUARDED_BY(calls_mu_) = false;
   std::string peer_ ABSL_GUARDED_BY(calls_mu_);
   std::string why_not_better_ ABSL_GUARDED_BY(calls_mu_);
-  absl::flat_hash_map<uint64_t, RefPtr<ServedCall>> calls_ ABSL_GUARDED_BY(calls_mu_);
+  CallTable<ServedCall> calls_ ABSL_GUARDED_BY(calls_mu_);
 };
 
 }  // namespace millrace::net

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "millrace/base/fd.h"
 #include "millrace/base/status.h"
 #include "millrace/net/address.h"
-#include "millrace/net/lane/fd.h"
 
 namespace millrace::net {
 
@@ -28,7 +28,7 @@ StatusOr<TcpListeners> ListenTcp(const HostPort& address);
 // Waits for the connection until `deadline`; CANCELLED when `stop` becomes readable first.
 StatusOr<Fd> ConnectTcp(const std::string& host, int port, absl::Time deadline, int stop);
 
-// INVALID when there is none that waits.
+// Without a descriptor when no connection waits, or the system gives none; errno tells.
 Fd AcceptSocket(int listening);
 void SetTcpOptions(int fd);
 

@@ -74,7 +74,7 @@ int ConnectWithin(int fd, const addrinfo& address) {
 
 }  // namespace
 
-Connection::Connection(launch::Fd fd) : fd_(std::move(fd)) {
+Connection::Connection(Fd fd) : fd_(std::move(fd)) {
   const timeval limit = {.tv_sec = kSilenceSeconds, .tv_usec = 0};
   setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   setsockopt(fd_.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
@@ -125,10 +125,10 @@ StatusOr<TcpListener> ListenTcp(const std::string& host, int port) {
   const std::string where = net::JoinHostPort(host, port);
   MR_ASSIGN_OR_RETURN(const Addresses addresses, Resolve(host, port, AI_PASSIVE));
   TcpListener listener;
-  listener.fd = launch::Fd(socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  listener.fd = Fd(socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
   setsockopt(listener.fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (!listener.fd || bind(listener.fd.get(), addresses->ai_addr, addresses->ai_addrlen) != 0 || listen(listener.fd.get(), 16) != 0) {
+  if (!listener.fd.ok() || bind(listener.fd.get(), addresses->ai_addr, addresses->ai_addrlen) != 0 || listen(listener.fd.get(), 16) != 0) {
     if (errno == EADDRINUSE) return AlreadyExists("cannot listen at ", where, ": the port is taken, another process listens there");
     return Unavailable("cannot listen at ", where, ": ", strerror(errno));
   }
@@ -145,9 +145,9 @@ StatusOr<Connection> AcceptTcp(const TcpListener& listener, int seconds) {
     const int count = poll(&ready, 1, seconds < 0 ? -1 : seconds * 1000);
     if (count == 0) return Unavailable("nobody has connected for ", seconds, " s");
     if (count < 0 && errno == EINTR) continue;
-    launch::Fd fd(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!fd && (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN)) continue;
-    if (!fd) return Unavailable("cannot accept a connection: ", strerror(errno));
+    Fd fd(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!fd.ok() && (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN)) continue;
+    if (!fd.ok()) return Unavailable("cannot accept a connection: ", strerror(errno));
     SetUpTcp(fd.get());
     return Connection(std::move(fd));
   }
@@ -157,8 +157,8 @@ StatusOr<Connection> ConnectTcp(const std::string& host, int port) {
   MR_ASSIGN_OR_RETURN(const Addresses addresses, Resolve(host, port, 0));
   int error = 0;
   for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
-    launch::Fd fd(socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    error = fd ? ConnectWithin(fd.get(), *address) : errno;
+    Fd fd(socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    error = fd.ok() ? ConnectWithin(fd.get(), *address) : errno;
     if (error != 0) continue;
     SetUpTcp(fd.get());
     return Connection(std::move(fd));

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "millrace/base/fd.h"
 #include "millrace/base/status.h"
-#include "millrace/launch/spawn.h"
 
 namespace millrace::bench_net {
 
@@ -16,7 +16,7 @@ inline constexpr int kSilenceSeconds = 30;
 class Connection {
  public:
   Connection() = default;
-  explicit Connection(launch::Fd fd);
+  explicit Connection(Fd fd);
 
   Status SendLine(absl::string_view line);
   // Without its newline. INVALID_ARGUMENT for one that is longer than any of ours: it is not our language.
@@ -25,14 +25,14 @@ class Connection {
   Status Receive(void* data, size_t size);
 
   int fd() const { return fd_.get(); }
-  explicit operator bool() const { return static_cast<bool>(fd_); }
+  explicit operator bool() const { return fd_.ok(); }
 
  private:
-  launch::Fd fd_;
+  Fd fd_;
 };
 
 struct TcpListener {
-  launch::Fd fd;
+  Fd fd;
   int port = 0;
 };
 

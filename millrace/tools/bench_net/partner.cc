@@ -98,7 +98,7 @@ class Partner {
     MR_ASSIGN_OR_RETURN(TouchedMemory memory, TouchedMemory::Private(size));
     memory_.reset();
     memory_ = MakeRef<SentMemory>(std::move(memory));
-    if (options_.shared) {
+    if (options_.shared.ok()) {
       MR_ASSIGN_OR_RETURN(shared_, TouchedMemory::Shared(options_.shared.get(), size));
     }
     return absl::StrCat(getpid(), " ", reinterpret_cast<uintptr_t>(memory_->memory.data()));
@@ -142,9 +142,9 @@ class Partner {
 Status ServePartner(Connection control, PartnerOptions options) { return Partner(std::move(control), std::move(options)).Serve(); }
 
 int RunPartnerProcess() {
-  const Status status = ServePartner(Connection(launch::Fd(kControlFd)), {.max_size = std::numeric_limits<size_t>::max() / 2,
-                                                                          .data = Connection(launch::Fd(kDataFd)),
-                                                                          .shared = launch::Fd(kSharedFd)});
+  const Status status = ServePartner(Connection(Fd(kControlFd)), {.max_size = std::numeric_limits<size_t>::max() / 2,
+                                                                          .data = Connection(Fd(kDataFd)),
+                                                                          .shared = Fd(kSharedFd)});
   if (status.ok()) return 0;
   std::cerr << "millrace bench-net: the partner process: " << status.message() << "\n";
   return 1;

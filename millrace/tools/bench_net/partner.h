@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <string>
 
+#include "millrace/base/fd.h"
 #include "millrace/base/status.h"
 #include "millrace/tools/bench_net/connection.h"
 
@@ -29,7 +30,7 @@ struct PartnerOptions {
   std::string host = "localhost";  // where further ports are opened
   size_t max_size = 0;             // more than that is not given
   Connection data = {};            // a connection that is there from the start
-  launch::Fd shared = {};          // a file in memory to be filled
+  Fd shared = {};                  // a file in memory to be filled
 };
 
 // Until the control connection ends, which is OK.

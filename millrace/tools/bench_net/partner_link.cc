@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "millrace/launch/spawn.h"
 #include "millrace/net/address.h"
 #include "millrace/tools/bench_net/partner.h"
 
@@ -21,13 +22,13 @@ namespace millrace::bench_net {
 namespace {
 
 struct SocketPair {
-  launch::Fd mine, theirs;
+  Fd mine, theirs;
 };
 
 StatusOr<SocketPair> MakeSocketPair() {
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) return ResourceExhausted("no Unix socket: ", strerror(errno));
-  return SocketPair{launch::Fd(fds[0]), launch::Fd(fds[1])};
+  return SocketPair{Fd(fds[0]), Fd(fds[1])};
 }
 
 }  // namespace
@@ -36,8 +37,8 @@ StatusOr<std::unique_ptr<PartnerLink>> PartnerLink::Start() {
   std::unique_ptr<PartnerLink> link(new PartnerLink);
   MR_ASSIGN_OR_RETURN(SocketPair control, MakeSocketPair());
   MR_ASSIGN_OR_RETURN(SocketPair data, MakeSocketPair());
-  link->shared_file_ = launch::Fd(memfd_create("millrace-bench-net", MFD_CLOEXEC));
-  if (!link->shared_file_) return ResourceExhausted("no memory to share: ", strerror(errno));
+  link->shared_file_ = Fd(memfd_create("millrace-bench-net", MFD_CLOEXEC));
+  if (!link->shared_file_.ok()) return ResourceExhausted("no memory to share: ", strerror(errno));
   launch::SpawnError error;
   static_assert(kControlFd == 0 && kDataFd == 3 && kSharedFd == 4);
   link->child_ = launch::Spawn({.arguments = {"millrace", "bench-net-partner"},
@@ -102,13 +103,13 @@ StatusOr<std::string> PartnerLink::ReadAnswer() {
 
 Status PartnerLink::MakeMemory(size_t size) {
   MR_ASSIGN_OR_RETURN(here_, TouchedMemory::Private(size));
-  if (shared_file_ && ftruncate(shared_file_.get(), static_cast<off_t>(size)) != 0) return ResourceExhausted("no memory to share: ", strerror(errno));
+  if (shared_file_.ok() && ftruncate(shared_file_.get(), static_cast<off_t>(size)) != 0) return ResourceExhausted("no memory to share: ", strerror(errno));
   MR_ASSIGN_OR_RETURN(const std::string answer, Ask(absl::StrCat("memory ", size)));
   const std::vector<std::string> words = absl::StrSplit(answer, ' ');
   if (words.size() != 2 || !absl::SimpleAtoi(words[0], &remote_pid_) || !absl::SimpleAtoi(words[1], &remote_address_)) {
     return InvalidArgument("what answers does not speak the language of bench-net");
   }
-  if (shared_file_) {
+  if (shared_file_.ok()) {
     MR_ASSIGN_OR_RETURN(shared_, TouchedMemory::Shared(shared_file_.get(), size));
   }
   return absl::OkStatus();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "millrace/base/fd.h"
 #include "millrace/base/status.h"
 #include "millrace/tools/bench_net/connection.h"
 #include "millrace/tools/bench_net/touched_memory.h"
@@ -60,7 +61,7 @@ class PartnerLink {
   pid_t child_ = -1;
   Connection control_;
   Connection data_;
-  launch::Fd shared_file_;
+  Fd shared_file_;
   TouchedMemory here_;
   TouchedMemory shared_;
   pid_t remote_pid_ = 0;

@@ -4,7 +4,6 @@
 #include "millrace/net/lane/lane_transport.h"
 
 namespace millrace::bench_net {
-
 namespace {
 
 std::unique_ptr<net::Transport> Lane(net::LaneKind kind) { return net::NewLaneTransport(net::NewGrpcTransport(), {.kind = kind}); }
@@ -13,8 +12,8 @@ std::unique_ptr<net::Transport> Lane(net::LaneKind kind) { return net::NewLaneTr
 
 std::vector<TransportKind> TransportKinds() {
   return {
-      {.name = "shm", .title = "Millrace, shm", .make = [] { return Lane(net::LaneKind::kShm); }, .same_host = true},
-      {.name = "tcp", .title = "Millrace, TCP", .make = [] { return Lane(net::LaneKind::kTcp); }},
+      {.name = "shm", .title = "Millrace, shm", .make = [] { return Lane(net::LaneKind::kShm); }, .same_host = true, .is_lane = true},
+      {.name = "tcp", .title = "Millrace, TCP", .make = [] { return Lane(net::LaneKind::kTcp); }, .is_lane = true},
       {.name = "grpc", .title = "Millrace, gRPC", .make = [] { return net::NewGrpcTransport(); }},
   };
 }

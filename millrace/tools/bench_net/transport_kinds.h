@@ -15,6 +15,7 @@ struct TransportKind {
   std::string title;  // in the table
   std::function<std::unique_ptr<net::Transport>()> make;
   bool same_host = false;  // is of use within one host only
+  bool is_lane = false;    // gRPC carries the calls until there is one, and when there is none
 };
 
 // All there are. To add one: a line here.

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "millrace/base/clock.h"
 #include "millrace/base/mutex.h"
 #include "millrace/net/address.h"
 #include "millrace/tools/bench_net/partner.h"
@@ -16,6 +17,8 @@ namespace millrace::bench_net {
 namespace {
 
 constexpr absl::Duration kCallTimeout = absl::Minutes(2);
+// A lane that is there at all is there long before.
+constexpr absl::Duration kLaneTimeout = absl::Seconds(10);
 
 StatusOr<Transfer> OpenMemcpy(PartnerLink* partner, size_t size) {
   MR_ASSIGN_OR_RETURN(TouchedMemory memory, TouchedMemory::Private(size));
@@ -68,6 +71,22 @@ class Calls {
     return answer->size == size ? absl::OkStatus() : DataLoss(answer->size, " bytes came of ", size);
   }
 
+  // Until that lane carries the calls: else what is measured would be another.
+  Status WaitForLane(const std::string& kind) {
+    const absl::Time deadline = Clock::Real()->Now() + kLaneTimeout;
+    Notification never;
+    while (true) {
+      MR_RETURN_IF_ERROR(Fetch(1));
+      for (const net::PeerStatus& peer : transport_->status().peers) {
+        if (!peer.outgoing) continue;
+        if (peer.kind == kind) return absl::OkStatus();
+        const bool is_other_lane = peer.kind != "grpc";
+        if (is_other_lane || Clock::Real()->Now() > deadline) return Unavailable("not to be had, ", peer.kind, " takes its place: ", peer.why_not_better);
+      }
+      never.WaitFor(absl::Milliseconds(1));
+    }
+  }
+
  private:
   struct Answer {
     Notification here;
@@ -81,7 +100,7 @@ class Calls {
 StatusOr<Transfer> OpenCalls(PartnerLink* partner, const TransportKind& kind) {
   MR_ASSIGN_OR_RETURN(const int port, partner->OpenTransport(kind.name));
   auto calls = std::make_shared<Calls>(kind, net::JoinHostPort(partner->host(), port));
-  MR_RETURN_IF_ERROR(calls->Fetch(1));
+  MR_RETURN_IF_ERROR(kind.is_lane ? calls->WaitForLane(kind.name) : calls->Fetch(1));
   return [calls](size_t bytes) { return calls->Fetch(bytes); };
 }
 

@@ -1,0 +1,142 @@
+// What arrives on a connection of a lane: frames, and what they announce.
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "millrace/net/lane/link.h"
+#include "millrace/net/lane/sockets.h"
+
+namespace millrace::net {
+namespace {
+
+// After so many frames their handlers run before more is read.
+constexpr size_t kFramesAtOnce = 32;
+
+}  // namespace
+
+void LaneLink::OnReadable() {
+  std::vector<Frame> frames;
+  Later later;
+  Status status;
+  {
+    MutexLock lock(&reading_mu_);
+    status = ReadFrames(&frames);
+    for (Frame& frame : frames) {
+      Status handled = Handle(std::move(frame), &later);
+      if (handled.ok()) continue;
+      status = std::move(handled);
+      break;
+    }
+  }
+  if (status.ok()) status = core_->loop->ArmRead(id_, fd_.get());
+  if (!status.ok()) End(status);
+  Run(std::move(later));
+}
+
+Status LaneLink::ReadFrames(std::vector<Frame>* frames) {
+  while (frames->size() < kFramesAtOnce) {
+    const absl::Span<const iovec> room = parser_.Room();
+    msghdr message{};
+    message.msg_iov = const_cast<iovec*>(room.data());
+    message.msg_iovlen = room.size();
+    const ssize_t got = recvmsg(fd_.get(), &message, MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return absl::OkStatus();
+    if (got < 0) return Unavailable("the connection broke: ", std::strerror(errno));
+    if (got == 0) return Unavailable("the other side closed the connection or is gone");
+    counters_->bytes_received.fetch_add(static_cast<uint64_t>(got), std::memory_order_relaxed);
+    MR_RETURN_IF_ERROR(parser_.Parse(static_cast<size_t>(got), frames));
+    // Less than there was room for is all there was; a large message goes on arriving meanwhile.
+    size_t most = 0;
+    for (const iovec& part : room) most += part.iov_len;
+    if (static_cast<size_t>(got) < most && !parser_.in_bulk()) return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+Status LaneLink::Handle(Frame frame, Later* later) {
+  switch (frame.header.kind) {
+    case FrameKind::kReleased:
+      OnReleased(frame.header.argument);
+      return absl::OkStatus();
+    case FrameKind::kCredit:
+      AddCredit(frame.header.argument);
+      return absl::OkStatus();
+    default:
+      break;
+  }
+  if (frame.message.announcement != 0) {
+    MutexLock lock(&mu_);
+    ++fetches_;
+  }
+  return OnFrame(std::move(frame), later);
+}
+
+void LaneLink::Run(Later later) {
+  // Should the first run long, others take the rest.
+  for (size_t i = 1; i < later.size(); ++i) core_->loop->Post(std::move(later[i]));
+  if (!later.empty()) later[0]();
+}
+
+Status LaneLink::Fetch(Received* message) {
+  if (message->announcement == 0) return absl::OkStatus();
+  absl::InlinedVector<MemoryCopy, 4> copies;
+  size_t bytes = 0;
+  for (Received::Part& part : message->parts) {
+    if (part.address == 0) continue;
+    RefPtr<Buffer> buffer = core_->pool->Allocate(part.size);
+    if (!buffer) {
+      EndFetch(message->announcement);
+      return ResourceExhausted("there is no memory for ", part.size, " bytes of a message");
+    }
+    copies.push_back({buffer->data(), part.address, part.size});
+    bytes += part.size;
+    part.data = {static_cast<const char*>(buffer->data()), part.size};
+    part.owner = std::move(buffer);
+  }
+  Status status = ReadMemory(terms_.process, copies);
+  // The sender frees the memory after it has closed the connection, and not before.
+  if (status.ok() && (over() || PeerHungUp(fd_.get()))) status = Unavailable("the other side closed the connection or is gone");
+  if (!status.ok()) {
+    End(status);
+    return status;
+  }
+  counters_->bytes_received.fetch_add(bytes, std::memory_order_relaxed);
+  EndFetch(message->announcement);
+  message->announcement = 0;
+  return absl::OkStatus();
+}
+
+void LaneLink::EndFetch(uint64_t announcement) {
+  SendFrame({.kind = FrameKind::kReleased, .argument = announcement}, {}, /*at_once=*/false);
+  bool end = false;
+  {
+    MutexLock lock(&mu_);
+    end = --fetches_ == 0 && end_when_read_;
+  }
+  if (end) End(Cancelled("the server is stopping"));
+}
+
+void LaneLink::Discard(Received message) {
+  const size_t size = message.size;
+  if (message.announcement != 0) EndFetch(message.announcement);
+  Consumed(size);
+  Flush();
+}
+
+void LaneLink::Consumed(size_t bytes) {
+  if (bytes == 0) return;
+  uint64_t tell = 0;
+  {
+    MutexLock lock(&mu_);
+    consumed_ += bytes;
+    if (consumed_ < std::max<size_t>(core_->options.window / 8, 1)) return;
+    tell = std::exchange(consumed_, 0);
+  }
+  SendFrame({.kind = FrameKind::kCredit, .argument = tell}, {}, /*at_once=*/false);
+}
+
+}  // namespace millrace::net
