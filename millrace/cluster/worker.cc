@@ -7,6 +7,8 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/hash/hash.h"
+#include "millrace/cluster/prepare_senders.h"
+#include "millrace/cluster/remote_worker.h"
 #include "millrace/device/renamed_device.h"
 #include "millrace/graph/graph_def.h"
 
@@ -173,9 +175,11 @@ void Worker::RegisterGraph(const CallControl& control, pb::RegisterGraphRequest 
   StatusOr<std::shared_ptr<RegisteredGraph>> compiled =
       (*session)->Compile(std::move(graph), std::move(context), plain ? PassOptions::None() : PassOptions());
   if (!compiled.ok()) return done(compiled.status());
+  const Graph& part = (*compiled)->plan->graph();
   pb::RegisterGraphResponse response;
-  response.set_graph_handle((*session)->Register(*std::move(compiled)));
-  done(std::move(response));
+  response.set_graph_handle((*session)->Register(*compiled));
+  PrepareSenders(part, *(*session)->peers(), (*session)->master(),
+                 [response = std::move(response), done = std::move(done)]() mutable { done(std::move(response)); });
 }
 
 void Worker::DeregisterGraph(const CallControl&, pb::DeregisterGraphRequest request, DoneStatus done) {
@@ -247,7 +251,8 @@ void Worker::RunGraph(const CallControl& control, RunGraphCall call, Done<RunGra
   call.send.clear();
   const std::shared_ptr<RegisteredGraph> ran = run.graph;
   Run(std::move(run), [self = shared_from_this(), rendezvous, ran, call = std::move(call), answer = std::move(answer),
-                       done = std::move(done)](PartResult result) mutable {
+                       cancellation = control.cancellation, owner = control.owner, done = std::move(done)](PartResult result) mutable {
+    result.status = CauseOf(std::move(result.status), cancellation);
     self->FinishRunGraph(call, ran->late_reads, *rendezvous, *answer, std::move(result));
     done(std::move(*answer));
   });
