@@ -80,7 +80,8 @@ StatusOr<net::Bytes> EncodeRunGraphAnswer(const RunGraphAnswer& answer);
 StatusOr<RunGraphAnswer> DecodeRunGraphAnswer(const net::Bytes& bytes);
 
 // A RecvTensorResponse: the scalar fields stand before the tensor, as TensorFlow writes them.
-StatusOr<net::Bytes> EncodeRecvTensorAnswer(const RendezvousItem& item, int64_t send_start_micros);
+// `large`: it may be longer than protobuf allows, for a transport that carries that; this codec reads it.
+StatusOr<net::Bytes> EncodeRecvTensorAnswer(const RendezvousItem& item, int64_t send_start_micros, bool large = false);
 StatusOr<RendezvousItem> DecodeRecvTensorAnswer(const net::Bytes& bytes, Allocator* allocator);
 
 // Of Millrace's own RecvTensors: the step as field 1 and keys as fields 2; the answer has a RecvTensorResponse in field 1 for each.

@@ -1,7 +1,6 @@
 #include "millrace/cluster/field_reader.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "absl/container/inlined_vector.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -14,8 +13,6 @@ enum WireType { kVarint = 0, kFixed64 = 1, kBytes = 2, kStartGroup = 3, kEndGrou
 
 // protobuf's own limit of nesting.
 constexpr size_t kMaxDepth = 100;
-// protobuf's own limit of a length.
-constexpr size_t kMaxLength = std::numeric_limits<int>::max() - 16;
 // Messages up to this size are parsed from one piece of the stack.
 constexpr size_t kSmallMessage = 256;
 
@@ -51,7 +48,7 @@ bool FieldReader::ReadValue(uint32_t tag) {
       return SkipBytes(4);
     case kBytes: {
       uint64_t size;
-      if (!ReadVarint(&size) || size > std::min(kMaxLength, in_->remaining() - end_)) return false;
+      if (!ReadVarint(&size) || size > std::min(longest_, in_->remaining() - end_)) return false;
       size_ = size;
       return true;
     }
@@ -100,7 +97,7 @@ void FieldReader::ReadMessage(google::protobuf::MessageLite* message) {
     return;
   }
   net::Bytes bytes;
-  if (!in_->ReadBytes(size_, &bytes)) {
+  if (size_ > kMaxLength || !in_->ReadBytes(size_, &bytes)) {
     ok_ = false;
     return;
   }

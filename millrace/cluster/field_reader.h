@@ -4,6 +4,7 @@
 // parser accepts, and nothing else: fields in any order, unknown fields and groups, known fields of another wire type.
 #pragma once
 
+#include <limits>
 #include <string>
 
 #include "google/protobuf/message_lite.h"
@@ -28,8 +29,11 @@ constexpr uint32_t BytesTag(uint32_t field) { return field << 3 | 2; }
 // An error is kept: Next is false from then on, and End tells.
 class FieldReader {
  public:
-  // All that `in` has left; it outlives this.
-  explicit FieldReader(net::BytesReader* in) : in_(in) {}
+  // protobuf's own limit of a length.
+  static constexpr size_t kMaxLength = std::numeric_limits<int>::max() - 16;
+
+  // All that `in` has left; it outlives this. Fields longer than `longest` are malformed.
+  explicit FieldReader(net::BytesReader* in, size_t longest = kMaxLength) : in_(in), longest_(longest) {}
 
   // Goes to the next field. The bytes of a field with a BytesTag are to be read or skipped before the next call; numbers,
   // and groups, which nothing here uses, are behind the reader already.
@@ -45,7 +49,7 @@ class FieldReader {
   void ReadMessage(google::protobuf::MessageLite* message);
   void Skip();
   // The fields of the message that this field holds. This reader may go on when that one is at its end.
-  FieldReader Enter() { return FieldReader(in_, in_->remaining() - size_); }
+  FieldReader Enter() { return FieldReader(in_, longest_, in_->remaining() - size_); }
   // Where the field's bytes begin.
   const net::BytesReader& place() const { return *in_; }
 
@@ -55,7 +59,7 @@ class FieldReader {
   Status End(string_view type) const;
 
  private:
-  FieldReader(net::BytesReader* in, size_t end) : in_(in), end_(end) {}
+  FieldReader(net::BytesReader* in, size_t longest, size_t end) : in_(in), longest_(longest), end_(end) {}
 
   bool ReadVarint(uint64_t* value) { return in_->ReadVarint(value) && in_->remaining() >= end_; }
   bool ReadTag(uint32_t* tag);
@@ -65,6 +69,7 @@ class FieldReader {
   bool SkipGroup(uint32_t field);
 
   net::BytesReader* const in_;
+  const size_t longest_;
   const size_t end_ = 0;  // what in_ has left at the end of the message
   uint32_t tag_ = 0;
   uint64_t number_ = 0;

@@ -146,8 +146,12 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
       if (task.peer == nullptr) {
         gather->Answer(absl::OkStatus());
       } else {
-        task.peer->worker->CreateWorkerSession({.cancellation = control_.cancellation, .owner = control_.owner}, RequestFor(task.peer->id),
-                                               [gather](Status status) { gather->Answer(status); });
+        // What its steps take is agreed on before the first of them.
+        WorkerInterface* const worker = task.peer->worker.get();
+        worker->CreateWorkerSession({.cancellation = control_.cancellation, .owner = control_.owner}, RequestFor(task.peer->id), [gather, worker](Status status) {
+          if (!status.ok()) return gather->Answer(status);
+          worker->Prepare([gather] { gather->Answer(absl::OkStatus()); });
+        });
       }
     }
   }

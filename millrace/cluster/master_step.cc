@@ -181,15 +181,17 @@ void MasterStep::Note(const Status& status) {
   if (rank(status) > rank(status_)) status_ = status;
 }
 
+void MasterStep::Fail(const Status& why) {
+  Note(why);
+  cancellation_.StartCancel(why);
+}
+
 void MasterStep::OnPart(int index, Status status) {
   if (!program_->is_local()) {
     MutexLock lock(&mu_);
     awaited_[index] = false;
   }
-  if (!status.ok()) {
-    Note(status);
-    Cancel(status);
-  }
+  if (!status.ok()) Fail(status);
   if (pending_.fetch_sub(1) == 1) End();
 }
 
@@ -204,11 +206,12 @@ void MasterStep::End() {
     for (pb::StepStats& stats : stats_) Join(std::move(stats), result_.metadata.mutable_step_stats());
     for (pb::GraphDef& graph : graphs_) *result_.metadata.add_partition_graphs() = std::move(graph);
   }
-  // What ended the step from outside counts for more than how a part felt it.
+  // What ended the step from outside counts for more than how a part felt it. That may be UNAVAILABLE: tasks that wait for a tensor of one that
+  // was told to give up cannot know why it did.
   if (!status.ok() && cancellation_.IsCancelled()) {
     const Status why = cancellation_.status();
-    const bool felt = absl::IsCancelled(status);
-    if (absl::IsDeadlineExceeded(why) || (felt && (absl::IsUnavailable(why) || absl::IsAborted(why)))) {
+    const bool felt = absl::IsCancelled(status) || (ended_from_outside_.load() && absl::IsUnavailable(status));
+    if (absl::IsDeadlineExceeded(why) || (felt && (absl::IsUnavailable(why) || absl::IsAborted(why) || absl::IsCancelled(why)))) {
       const bool same = status.code() == why.code();
       status = Status(why.code(), absl::StrCat(why.message(), same ? "" : "; it was waiting in: ", same ? "" : status.message()));
     }

@@ -24,7 +24,11 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   void Refuse(Status why);
   // With the caller's own limits. Call once.
   void Start(const CallControl& control);
-  void Cancel(const Status& why) { cancellation_.StartCancel(why); }
+  // From outside.
+  void Cancel(const Status& why) {
+    if (!cancellation_.IsCancelled()) ended_from_outside_.store(true);
+    cancellation_.StartCancel(why);
+  }
 
   int64_t step_id() const { return step_id_; }
   absl::Time since() const { return since_; }
@@ -48,6 +52,8 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   void TraceCall(int index, int64_t start_nanos);
   void OnPart(int index, Status status);
   void End();
+  // A part has failed, and so has the step.
+  void Fail(const Status& why);
   // The first error that is no mere consequence.
   void Note(const Status& status);
 
@@ -66,6 +72,7 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   CancellationManager::Token outer_token_ = 0;
   TimerQueue::Id timer_ = 0;
   std::atomic<bool> timed_out_{false};
+  std::atomic<bool> ended_from_outside_{false};  // before a part failed
   bool keeps_tensors_ = false;
   std::atomic<int> pending_{0};
   std::vector<bool> streamed_;  // by part; constant once parts run

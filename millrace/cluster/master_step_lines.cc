@@ -45,8 +45,7 @@ void MasterStep::OnPushed(int index, const net::Bytes& message) {
   if (status.ok()) status = rendezvous_->Arrive(part.edges_task, *std::move(tensors));
   if (status.ok()) return;
   status = WithPrefix(absl::StrCat("From ", part.peer->name, ": "), status);
-  Note(status);
-  Cancel(status);
+  Fail(status);
 }
 
 void MasterStep::OnStreamEnd(int index, int64_t start_nanos, const StatusOr<net::Bytes>& answer) {

@@ -64,8 +64,8 @@ void MessageWriter::Piece(string_view data, RefPtr<const RefCounted> owner) {
 }
 
 StatusOr<net::Bytes> MessageWriter::Take(string_view type) && {
-  if (size() > kMaxSize) {
-    return InvalidArgument("a ", type, " would have ", size(), " bytes; a message can hold ", kMaxSize, " at most");
+  if (size() > most_) {
+    return InvalidArgument("a ", type, " would have ", size(), " bytes; a message can hold ", most_, " at most");
   }
   if (!text_.empty()) bytes_.Append(net::Bytes::Of(std::move(text_)));
   return std::move(bytes_);

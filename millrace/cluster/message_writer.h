@@ -21,7 +21,8 @@ class MessageWriter {
   // What protobuf can parse: it counts in int.
   static constexpr size_t kMaxSize = (size_t{1} << 31) - 1;
 
-  MessageWriter() { text_.reserve(kFirstText); }
+  // INVALID_ARGUMENT in the end when the message is longer than `most`.
+  explicit MessageWriter(size_t most = kMaxSize) : most_(most) { text_.reserve(kFirstText); }
 
   // What proto3 takes for granted (0, false, "") is left out.
   void Number(uint32_t field, int64_t value);
@@ -42,13 +43,15 @@ class MessageWriter {
   std::string* text() { return &text_; }
 
   size_t size() const { return bytes_.size() + text_.size(); }
-  // The message, and a writer that is used up. INVALID_ARGUMENT when it is longer than protobuf allows.
+  size_t most() const { return most_; }
+  // The message, and a writer that is used up.
   StatusOr<net::Bytes> Take(string_view type) &&;
 
  private:
   // What most messages of a step fit in.
   static constexpr size_t kFirstText = 192;
 
+  const size_t most_;
   net::Bytes bytes_;
   std::string text_;  // comes behind bytes_
 };

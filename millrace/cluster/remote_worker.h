@@ -25,6 +25,7 @@ class RemoteWorker : public WorkerInterface, public std::enable_shared_from_this
                      Done<pb::RegisterGraphResponse> done) override;
   void DeregisterGraph(const CallControl& control, pb::DeregisterGraphRequest request, DoneStatus done) override;
   void RunGraph(const CallControl& control, RunGraphCall call, Done<RunGraphAnswer> done) override;
+  void Prepare(absl::AnyInvocable<void()> done) override { channel_->Prepare(std::move(done)); }
   bool streams() const override { return channel_->streams(); }
   RefPtr<net::OutgoingCall> StreamGraph(const CallControl& control, net::Bytes request, absl::AnyInvocable<void(net::Bytes)> on_message,
                                         Done<net::Bytes> done) override;
@@ -57,5 +58,7 @@ void CallWithControl(net::Channel* channel, const std::string& method, net::Byte
 Status MarkDerived(const Status& status);
 bool IsDerived(const Status& status);
 Status WithoutDerivedMark(const Status& status);
+// What ended a part from outside, such as the end of its task, counts for more than how an op felt it.
+Status CauseOf(Status felt, CancellationManager* cancellation);
 
 }  // namespace millrace

@@ -7,6 +7,8 @@ namespace {
 
 constexpr TensorRole kSend = {3, "send", "RunGraphRequest"};
 constexpr TensorRole kRecv = {1, "recv", "RunGraphResponse"};
+// Of a tensor that is received: no transport carries more.
+constexpr size_t kAnyLength = size_t{1} << 60;
 
 }  // namespace
 
@@ -127,8 +129,8 @@ StatusOr<RunGraphAnswer> DecodeRunGraphAnswer(const net::Bytes& bytes) {
   return result;
 }
 
-StatusOr<net::Bytes> EncodeRecvTensorAnswer(const RendezvousItem& item, int64_t send_start_micros) {
-  MessageWriter out;
+StatusOr<net::Bytes> EncodeRecvTensorAnswer(const RendezvousItem& item, int64_t send_start_micros, bool large) {
+  MessageWriter out(large ? kAnyLength : MessageWriter::kMaxSize);
   out.Number(2, item.is_dead);
   out.Number(3, send_start_micros);
   // A dead value needs a tensor too; TensorFlow's is an empty one.
@@ -141,7 +143,7 @@ StatusOr<RendezvousItem> DecodeRecvTensorAnswer(const net::Bytes& bytes, Allocat
   RendezvousItem item;
   TensorField tensor;
   net::BytesReader reader(bytes);
-  FieldReader in(&reader);
+  FieldReader in(&reader, kAnyLength);
   while (in.Next()) {
     switch (in.tag()) {
       case BytesTag(1):

@@ -1,21 +1,12 @@
 // The peer's side of a call that streams a step.
 #include <utility>
 
+#include "millrace/cluster/remote_worker.h"
 #include "millrace/cluster/worker.h"
 #include "millrace/graph/graph_def.h"
 #include "millrace/net/transport.h"
 
 namespace millrace {
-namespace {
-
-// What ended the part from outside, such as the end of this task, counts for more than how an op felt it.
-Status Cause(Status felt, CancellationManager* cancellation) {
-  if (!absl::IsCancelled(felt) || !cancellation->IsCancelled()) return felt;
-  const Status why = cancellation->status();
-  return absl::IsUnavailable(why) ? Unavailable(why.message(), "; it was waiting in: ", felt.message()) : felt;
-}
-
-}  // namespace
 
 StatusOr<PartRun> Worker::BeginServed(const CallControl& control, StepStart* start, const std::shared_ptr<net::IncomingCall>& call) {
   MR_ASSIGN_OR_RETURN(const std::shared_ptr<WorkerSession> session, FindSession(start->session_handle, /*created=*/true));
@@ -67,7 +58,7 @@ void Worker::ServeGraph(const CallControl& control, std::shared_ptr<net::Incomin
   }
   const bool wants_graph = start->record_partition_graphs;
   Run(*std::move(run), [self = shared_from_this(), rendezvous, graph, call = std::move(call), step_id = start->step_id, wants_graph](PartResult result) {
-    StepEnd end{.status = Cause(std::move(result.status), call->cancellation()), .step_stats = std::move(result.step_stats)};
+    StepEnd end{.status = CauseOf(std::move(result.status), call->cancellation()), .step_stats = std::move(result.step_stats)};
     if (wants_graph) end.partition_graphs.push_back(ExportGraphDef(graph->plan->graph()));
     if (graph->edges != nullptr) {
       StatusOr<SteppedTensors> held = rendezvous->TakeHeld(0);

@@ -270,7 +270,7 @@ void TaskService::RecvTensor(Call call) {
   worker_->RecvTensor(ControlOf(call), request.step_id(), request.rendezvous_key(),
                       [call, clock = clock_](StatusOr<RendezvousItem> item) {
                         if (!item.ok()) return call->Reply(item.status());
-                        call->Reply(EncodeRecvTensorAnswer(*item, absl::ToUnixMicros(clock->Now())));
+                        call->Reply(EncodeRecvTensorAnswer(*item, absl::ToUnixMicros(clock->Now()), call->takes_large_answers()));
                       });
 }
 

@@ -58,9 +58,9 @@ size_t ContentSize(const Tensor& tensor) {
 Status Open(uint32_t field, const string_view* name, size_t tensor_size, const Tensor& tensor, MessageWriter* out) {
   const size_t name_size = name == nullptr || name->empty() ? 0 : FieldSize(name->size());
   const size_t size = name == nullptr ? tensor_size : name_size + FieldSize(tensor_size);
-  if (size > MessageWriter::kMaxSize || out->size() + FieldSize(size) > MessageWriter::kMaxSize) {
+  if (size > out->most() || out->size() + FieldSize(size) > out->most()) {
     return InvalidArgument(DTypeName(tensor.dtype()), tensor.shape().ToString(), " takes ", tensor_size, " bytes, behind ",
-                           out->size(), " others; a message can hold ", MessageWriter::kMaxSize, " at most");
+                           out->size(), " others; a message can hold ", out->most(), " at most");
   }
   out->Varint(BytesTag(field));
   out->Varint(size);
@@ -109,6 +109,9 @@ Status WriteObjects(uint32_t field, const string_view* name, const Tensor& tenso
   }
   pb::TensorProto proto;
   TensorToProto(tensor, &proto);
+  if (const size_t size = proto.ByteSizeLong(); size > MessageWriter::kMaxSize) {
+    return InvalidArgument(DTypeName(tensor.dtype()), tensor.shape().ToString(), " takes ", size, " bytes; protobuf can hold ", MessageWriter::kMaxSize, " at most");
+  }
   MR_RETURN_IF_ERROR(Open(field, name, proto.ByteSizeLong(), tensor, out));
   proto.AppendPartialToString(out->text());
   return absl::OkStatus();

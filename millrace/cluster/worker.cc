@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/hash/hash.h"
+#include "millrace/cluster/prepare_senders.h"
 #include "millrace/device/renamed_device.h"
 #include "millrace/graph/graph_def.h"
 
@@ -170,9 +171,11 @@ void Worker::RegisterGraph(const CallControl& control, pb::RegisterGraphRequest 
   StatusOr<std::shared_ptr<RegisteredGraph>> compiled =
       (*session)->Compile(std::move(graph), std::move(context), plain ? PassOptions::None() : PassOptions());
   if (!compiled.ok()) return done(compiled.status());
+  const Graph& part = (*compiled)->plan->graph();
   pb::RegisterGraphResponse response;
-  response.set_graph_handle((*session)->Register(*std::move(compiled)));
-  done(std::move(response));
+  response.set_graph_handle((*session)->Register(*compiled));
+  PrepareSenders(part, *(*session)->peers(), (*session)->master(),
+                 [response = std::move(response), done = std::move(done)]() mutable { done(std::move(response)); });
 }
 
 void Worker::DeregisterGraph(const CallControl&, pb::DeregisterGraphRequest request, DoneStatus done) {

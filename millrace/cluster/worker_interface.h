@@ -38,6 +38,8 @@ class WorkerInterface {
   virtual void DeregisterGraph(const CallControl& control, pb::DeregisterGraphRequest request, DoneStatus done) = 0;
   // A step's failure is in the answer's status; an error of the call itself is `done`'s.
   virtual void RunGraph(const CallControl& control, RunGraphCall call, Done<RunGraphAnswer> done) = 0;
+  // Makes ready what calls of steps take (net::Channel::Prepare); then calls `done`.
+  virtual void Prepare(absl::AnyInvocable<void()> done) { done(); }
   // Whether StreamGraph works now.
   virtual bool streams() const { return false; }
   // RunGraph as a call that streams: the request is a StepStart, the answer a StepEnd, and the messages between them are tensors (step_wire.h).

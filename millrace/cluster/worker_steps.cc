@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "millrace/cluster/let_go.h"
+#include "millrace/cluster/remote_worker.h"
 #include "millrace/cluster/worker.h"
 #include "millrace/graph/graph_def.h"
 
@@ -78,7 +79,8 @@ void Worker::RunGraph(const CallControl& control, RunGraphCall call, Done<RunGra
   call.send.clear();
   const std::shared_ptr<RegisteredGraph> ran = run.graph;
   Run(std::move(run), [self = shared_from_this(), rendezvous, ran, call = std::move(call), answer = std::move(answer),
-                       done = std::move(done)](PartResult result) mutable {
+                       cancellation = control.cancellation, owner = control.owner, done = std::move(done)](PartResult result) mutable {
+    result.status = CauseOf(std::move(result.status), cancellation);
     self->FinishRunGraph(call, ran->late_reads, *rendezvous, *answer, std::move(result));
     done(std::move(*answer));
   });

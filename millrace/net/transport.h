@@ -45,6 +45,9 @@ class Channel {
   // Calls `done` exactly once, on any thread, perhaps before returning. `method` is "/package.Service/Method". UNAVAILABLE at once
   // when the address refuses or the connection breaks; errors of the other side as it gave them.
   virtual RefPtr<OutgoingCall> Call(const std::string& method, Bytes request, const CallOptions& options, Done done) = 0;
+  // Sees to it that what the calls of every step take is there, where the two ends have to agree on it first. Calls `done` once, on any thread:
+  // when it is there, or is not to be had for now. Calls do not need it, but the first ones may go another way than later ones without it.
+  virtual void Prepare(absl::AnyInvocable<void()> done) { done(); }
   // Whether Stream works now. That may change with each connection.
   virtual bool streams() const { return false; }
   // As Call, but both sides may send messages before the answer. `on_message` gets those of the other side in order, one at a time and all before
@@ -74,6 +77,8 @@ class IncomingCall {
   // Within OnCall, before work that takes long on its thread (some 100 us or more): others' events are then taken by another thread
   // at once. Without it they are too, after a moment. Not needed for being right.
   virtual void RunsLong() {}
+  // Whether the answer may be larger than 2 GB.
+  virtual bool takes_large_answers() const { return false; }
   // Whether the caller made it by Channel::Stream; if so, messages follow the request, and others may go before the answer.
   virtual bool streams() const { return false; }
   // Gets the caller's messages, in order and one at a time, perhaps before OnMessage returns; none after the answer. At most once.

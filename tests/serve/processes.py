@@ -34,11 +34,11 @@ def free_ports(count):
 
 
 class Server:
-    """A `millrace serve` that has said its first line."""
+    """A `millrace serve` that has said its first line; `before` is what the command is given to."""
 
-    def __init__(self, *flags, env=None):
+    def __init__(self, *flags, env=None, before=()):
         self.errors = tempfile.TemporaryFile()
-        self.process = subprocess.Popen([MILLRACE, "serve", *flags], stdout=subprocess.PIPE, stderr=self.errors, env=env or clean_environment())
+        self.process = subprocess.Popen([*before, MILLRACE, "serve", *flags], stdout=subprocess.PIPE, stderr=self.errors, env=env or clean_environment())
         self.line = self._read_line(30)
         match = LINE.match(self.line)
         if not match:
@@ -74,17 +74,17 @@ class ServeTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = os.path.realpath(folder.name)
 
-    def serve(self, *flags, env=None):
-        server = Server(*flags, env=env)
+    def serve(self, *flags, env=None, before=()):
+        server = Server(*flags, env=env, before=before)
         self.addCleanup(server.end)
         self.addCleanup(server.errors.close)
         return server
 
-    def cluster(self, *flags, env=None):
+    def cluster(self, *flags, env=None, before=()):
         """One ps and one worker."""
         ps, worker = free_ports(2)
-        spec = "--cluster_spec=ps|localhost:%d,worker|localhost:%d" % (ps, worker)
-        return [self.serve(spec, "--job_name=" + job, "--task_index=0", *flags, env=env) for job in ("ps", "worker")]
+        self.spec = "--cluster_spec=ps|localhost:%d,worker|localhost:%d" % (ps, worker)
+        return [self.serve(self.spec, "--job_name=" + job, "--task_index=0", *flags, env=env, before=before) for job in ("ps", "worker")]
 
     def alone(self, *flags, **kwargs):
         return self.serve("--cluster_spec=worker|localhost:0", "--job_name=worker", "--task_index=0", *flags, **kwargs)

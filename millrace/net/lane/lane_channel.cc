@@ -20,6 +20,31 @@ void LaneChannel::Close() {
     link = std::move(link_);
   }
   if (link) link->End(Cancelled("nobody uses the channel any more"));
+  EndPreparations();
+}
+
+void LaneChannel::Prepare(absl::AnyInvocable<void()> done) {
+  Link();
+  {
+    MutexLock lock(&mu_);
+    if (dialing_ && !closed_) {
+      preparing_.push_back(std::move(done));
+      done = nullptr;
+    }
+  }
+  if (done != nullptr) return done();
+  core_->deadlines.Add(core_->options.clock->Now() + core_->options.prepare_timeout, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->core_->loop->Post([self] { self->EndPreparations(); });
+  });
+}
+
+void LaneChannel::EndPreparations() {
+  std::vector<absl::AnyInvocable<void()>> ready;
+  {
+    MutexLock lock(&mu_);
+    ready.swap(preparing_);
+  }
+  for (auto& done : ready) done();
 }
 
 RefPtr<OutgoingCall> LaneChannel::Call(const std::string& method, Bytes request, const CallOptions& options, Done done) {
@@ -115,7 +140,8 @@ void LaneChannel::Up(RefPtr<ClientLink> link) {
   }
   if (closed) return link->End(Cancelled("nobody uses the channel any more"));
   if (!say.empty()) MR_LOG(Warning, "the step lane to ", address(), " is of kind ", link->kind(), " and could be faster: ", say);
-  if (ended) Failed(Unavailable("the connection ended at once"), /*worth_a_word=*/true);
+  if (ended) return Failed(Unavailable("the connection ended at once"), /*worth_a_word=*/true);
+  EndPreparations();
 }
 
 void LaneChannel::Down(const Status& why) {
@@ -138,6 +164,7 @@ void LaneChannel::Failed(const Status& why, bool worth_a_word) {
     if (worth_a_word && !closed_ && why_ != logged_) say = logged_ = why_;
   }
   if (!say.empty()) MR_LOG(Warning, "no step lane to ", address(), " for now, its calls go over gRPC: ", say);
+  EndPreparations();
 }
 
 PeerStatus LaneChannel::status() const {

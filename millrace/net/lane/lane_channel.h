@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "millrace/base/mutex.h"
 #include "millrace/base/thread_group.h"
@@ -22,6 +23,7 @@ class LaneChannel final : public Channel, public std::enable_shared_from_this<La
   ~LaneChannel() override;
 
   RefPtr<OutgoingCall> Call(const std::string& method, Bytes request, const CallOptions& options, Done done) override;
+  void Prepare(absl::AnyInvocable<void()> done) override;
   bool streams() const override;
   RefPtr<OutgoingCall> Stream(const std::string& method, Bytes request, const CallOptions& options, OnMessage on_message, Done done) override;
 
@@ -40,6 +42,8 @@ class LaneChannel final : public Channel, public std::enable_shared_from_this<La
   void Down(const Status& why);
   // No lane now; the next attempt after a while.
   void Failed(const Status& why, bool worth_a_word);
+  // There is a lane, or there will be none for now, or it takes too long.
+  void EndPreparations();
 
   LaneCore* const core_;
   ThreadGroup* const dialers_;
@@ -49,6 +53,7 @@ class LaneChannel final : public Channel, public std::enable_shared_from_this<La
   RefPtr<ClientLink> link_ ABSL_GUARDED_BY(mu_);
   bool dialing_ ABSL_GUARDED_BY(mu_) = false;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<absl::AnyInvocable<void()>> preparing_ ABSL_GUARDED_BY(mu_);
   absl::Time next_attempt_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   absl::Duration retry_ ABSL_GUARDED_BY(mu_);
   std::string why_ ABSL_GUARDED_BY(mu_);     // there is no lane, or no better one

@@ -1,85 +1,30 @@
 // Lanes between processes, one of which is killed.
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <atomic>
-#include <cstdio>
-#include <cstdlib>
+#include <fstream>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
-#include "millrace/base/fd.h"
+#include "millrace/base/child_process_testing.h"
 #include "millrace/net/lane/lane_testing.h"
-
-extern char** environ;
 
 namespace millrace::net {
 namespace {
 
-constexpr char kChildVariable[] = "MILLRACE_LANE_TEST_CHILD";
 constexpr size_t kLarge = 30'000'000;
+constexpr size_t kMessages = 30;
 
-// This program once more, as one test, with what to do there.
-class Child {
- public:
-  Child(const std::string& test, const std::string& argument) {
-    int out[2];
-    EXPECT_EQ(pipe2(out, O_CLOEXEC), 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-    const std::string filter = "--gtest_filter=LaneChild." + test;
-    const std::string variable = absl::StrCat(kChildVariable, "=", argument);
-    std::vector<char*> environment;
-    for (char** at = environ; *at != nullptr; ++at) environment.push_back(*at);
-    environment.push_back(const_cast<char*>(variable.c_str()));
-    environment.push_back(nullptr);
-    char program[] = "/proc/self/exe";
-    char* arguments[] = {program, const_cast<char*>(filter.c_str()), nullptr};
-    EXPECT_EQ(posix_spawn(&pid_, program, &actions, nullptr, arguments, environment.data()), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    out_ = Fd(out[0]);
-    close(out[1]);
-  }
-  ~Child() { Kill(); }
-  void Kill() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(std::exchange(pid_, 0), nullptr, 0);
-  }
-  void Wait() { waitpid(std::exchange(pid_, 0), nullptr, 0); }
-  // The number behind "port " in what the child prints.
-  int Port() {
-    std::string text;
-    char c;
-    while (read(out_.get(), &c, 1) == 1) {
-      if (c != '\n') {
-        text += c;
-        continue;
-      }
-      int port = 0;
-      if (absl::StartsWith(text, "port ") && absl::SimpleAtoi(text.substr(5), &port)) return port;
-      text.clear();
-    }
-    ADD_FAILURE() << "the child did not say its port";
-    return 0;
-  }
-
- private:
-  pid_t pid_ = 0;
-  Fd out_;
-};
+std::string Pattern() {
+  std::string text(kLarge, 'x');
+  for (size_t i = 0; i < kLarge; i += 997) text[i] = static_cast<char>(i * 31);
+  return text;
+}
 
 // A server at the given port; "Get" answers with a large piece, "GetAndDie" and "StreamAndDie" are killed right behind it.
 TEST(LaneChild, Serve) {
-  const char* const argument = std::getenv(kChildVariable);
-  if (argument == nullptr) GTEST_SKIP() << "it is what a process does that LaneProcessTest starts";
+  const char* const argument = ChildProcess::Argument();
+  if (argument == nullptr) GTEST_SKIP() << "for other tests";
   HeldCalls held;
   TestService service;
-  const std::string text = Pattern(kLarge);
+  const std::string text = Pattern();
   service.On("Echo", Echo).On("Hold", held.Handler());
   service.On("GetAndDie", [&](std::shared_ptr<IncomingCall> call) {
     call->Reply(Bytes::Of(text));
@@ -89,22 +34,27 @@ TEST(LaneChild, Serve) {
     for (int i = 0; i < 5; ++i) call->Send(Bytes::Of(text));
     kill(getpid(), SIGKILL);
   });
+  service.On("Take", [taken = std::make_shared<size_t>(0)](std::shared_ptr<IncomingCall> call) {
+    call->OnMessage([taken, call](Bytes message) {
+      *taken += message.size();
+      if (*taken == kMessages * kLarge) call->Reply(Bytes());
+    });
+  });
   auto transport = NewLane();
   auto listener = transport->Listen(absl::StrCat("localhost:", argument), &service);
   ASSERT_TRUE(listener.ok()) << listener.status();
-  std::printf("\nport %d\n", (*listener)->port());
-  std::fflush(stdout);
+  ChildProcess::SayPort((*listener)->port());
   Notification().Wait();
 }
 
 // A client that sends large requests to the given port until it is killed, which it does itself behind one of them.
 TEST(LaneChild, Send) {
-  const char* const argument = std::getenv(kChildVariable);
-  if (argument == nullptr) GTEST_SKIP() << "it is what a process does that LaneProcessTest starts";
+  const char* const argument = ChildProcess::Argument();
+  if (argument == nullptr) GTEST_SKIP() << "for other tests";
   auto transport = NewLane();
   auto channel = transport->Connect(absl::StrCat("localhost:", argument));
   ASSERT_TRUE(HasLane(*channel));
-  const std::string text = Pattern(kLarge);
+  const std::string text = Pattern();
   for (int i = 0; i < 3; ++i) channel->Call(TestService::FullName("Check"), Bytes::Of(text), {.every_step = true}, [](auto) {});
   kill(getpid(), SIGKILL);
 }
@@ -115,7 +65,7 @@ class LaneProcessTest : public ::testing::Test {
 };
 
 TEST_F(LaneProcessTest, AKilledPeerFailsTheCallsInFlightAndTheNextOneIsReachedByGrpcAndThenByALane) {
-  auto child = std::make_unique<Child>("Serve", "0");
+  auto child = std::make_unique<ChildProcess>("LaneChild.Serve", "0");
   const int port = child->Port();
   auto channel = client_->Connect(absl::StrCat("localhost:", port));
   for (int round = 0; round < 2; ++round) {
@@ -135,7 +85,7 @@ TEST_F(LaneProcessTest, AKilledPeerFailsTheCallsInFlightAndTheNextOneIsReachedBy
     EXPECT_FALSE(channel->streams());
     EXPECT_EQ(CallOn(*channel, "Echo").status().code(), absl::StatusCode::kUnavailable);
     EXPECT_EQ(Outgoing(*client_).kind, "grpc");
-    child = std::make_unique<Child>("Serve", absl::StrCat(port));
+    child = std::make_unique<ChildProcess>("LaneChild.Serve", absl::StrCat(port));
     ASSERT_EQ(child->Port(), port);
     EXPECT_TRUE(CallOn(*channel, "Echo").ok());
   }
@@ -143,9 +93,9 @@ TEST_F(LaneProcessTest, AKilledPeerFailsTheCallsInFlightAndTheNextOneIsReachedBy
 }
 
 TEST_F(LaneProcessTest, WhatAKilledPeerAnnouncedIsWholeOrAnError) {
-  const std::string expected = Pattern(kLarge);
+  const std::string expected = Pattern();
   for (int round = 0; round < 4; ++round) {
-    Child child("Serve", "0");
+    ChildProcess child("LaneChild.Serve", "0");
     auto channel = client_->Connect(absl::StrCat("localhost:", child.Port()));
     ASSERT_TRUE(HasLane(*channel));
     std::atomic<int> wrong{0};
@@ -167,7 +117,7 @@ TEST_F(LaneProcessTest, WhatAKilledPeerAnnouncedIsWholeOrAnError) {
 }
 
 TEST_F(LaneProcessTest, AServerOutlivesClientsThatAreKilledBehindLargeRequests) {
-  const std::string expected = Pattern(kLarge);
+  const std::string expected = Pattern();
   std::atomic<int> wrong{0};
   TestService service;
   service.On("Echo", Echo).On("Check", [&](std::shared_ptr<IncomingCall> call) {
@@ -178,7 +128,7 @@ TEST_F(LaneProcessTest, AServerOutlivesClientsThatAreKilledBehindLargeRequests) 
   auto listener = server->Listen("localhost:0", &service);
   ASSERT_TRUE(listener.ok()) << listener.status();
   for (int round = 0; round < 3; ++round) {
-    Child child("Send", absl::StrCat((*listener)->port()));
+    ChildProcess child("LaneChild.Send", absl::StrCat((*listener)->port()));
     child.Wait();
   }
   EXPECT_TRUE(WaitUntil([&] { return server->status().peers.empty() && server->status().received_blocks == 0; }));
@@ -186,6 +136,48 @@ TEST_F(LaneProcessTest, AServerOutlivesClientsThatAreKilledBehindLargeRequests) 
   auto channel = client_->Connect(absl::StrCat("localhost:", (*listener)->port()));
   EXPECT_TRUE(HasLane(*channel));
   EXPECT_TRUE(CallOn(*channel, "Echo").ok());
+}
+
+size_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  size_t total = 0, resident = 0;
+  file >> total >> resident;
+  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST_F(LaneProcessTest, AStoppedReaderHoldsUpNobodyElseAndCostsItsSenderNoMemory) {
+  for (const LaneKind kind : {LaneKind::kShm, LaneKind::kTcp}) {
+    const LaneOptions options{.kind = kind};
+    client_ = NewLane(options);
+    ChildProcess slow("LaneChild.Serve", "0"), other("LaneChild.Serve", "0");
+    auto to_slow = client_->Connect(absl::StrCat("localhost:", slow.Port()));
+    auto to_other = client_->Connect(absl::StrCat("localhost:", other.Port()));
+    ASSERT_TRUE(HasLane(*to_slow) && HasLane(*to_other));
+    const auto sent_to_slow = [&] {
+      uint64_t sent = 0;
+      for (const PeerStatus& peer : client_->status().peers) {
+        if (peer.peer == to_slow->address()) sent += peer.bytes_sent;
+      }
+      return sent;
+    };
+    Answer answer;
+    auto call = to_slow->Stream(TestService::FullName("Take"), {}, {}, [](Bytes) {}, answer.Done());
+    slow.Stop();
+    // As a variable that is read again and again: one buffer, many messages.
+    const Bytes message = Bytes::Of(Pattern());
+    const uint64_t sent_before = sent_to_slow();
+    const size_t resident = ResidentBytes();
+    for (size_t i = 0; i < kMessages; ++i) call->Send(message);
+    for (int i = 0; i < 100; ++i) EXPECT_TRUE(CallOn(*to_other, "Echo", Bytes::Of(std::string(100'000, 'x'))).ok());
+    EXPECT_FALSE(answer.here());
+    EXPECT_LT(ResidentBytes(), resident + kLarge);
+    EXPECT_LE(sent_to_slow() - sent_before, options.window + options.reserve);
+    EXPECT_GT(sent_to_slow() - sent_before, options.window / 2);
+    slow.Continue();
+    ASSERT_TRUE(answer.notification().WaitFor(absl::Seconds(60)));
+    EXPECT_TRUE(answer.result().ok()) << answer.status();
+    EXPECT_GE(sent_to_slow() - sent_before, kMessages * kLarge);
+  }
 }
 
 }  // namespace

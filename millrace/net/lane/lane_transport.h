@@ -43,6 +43,8 @@ struct LaneOptions {
   int max_threads = 64;
   // How long a new connection may take to say who it is, and a handshake altogether.
   absl::Duration handshake_timeout = absl::Seconds(5);
+  // How long Channel::Prepare waits for it.
+  absl::Duration prepare_timeout = absl::Seconds(2);
   // After a failed handshake: each wait is twice the last.
   absl::Duration first_retry = absl::Milliseconds(100);
   absl::Duration last_retry = absl::Seconds(5);
@@ -53,8 +55,8 @@ struct LaneOptions {
 };
 
 // Calls that every step makes (CallOptions::every_step, and Stream) take a lane of their own where the peer has one; all others, and
-// these too while there is no lane, go over `setup`. The first of them asks the peer over `setup` for an offer; nothing waits for the
-// lane. A connection that breaks fails the calls in flight on it with UNAVAILABLE; later ones go over `setup` until there is a new lane.
+// these too while there is no lane, go over `setup`. The first of them, or Channel::Prepare, asks the peer over `setup` for an offer; no call waits
+// for the lane. A connection that breaks fails the calls in flight on it with UNAVAILABLE; later ones go over `setup` until there is a new lane.
 //
 // Handlers (Service::OnCall, Channel::Done, on_message, cancellation callbacks) run on the threads that read from the network, several at once.
 // The destructor cancels the calls that are in flight and returns when their Dones have run; not to be called from a handler.

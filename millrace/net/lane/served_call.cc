@@ -20,6 +20,7 @@ class LaneIncomingCall final : public IncomingCall {
   absl::Time deadline() const override { return call_->deadline(); }
   std::string peer() const override { return call_->link()->peer(); }
   CancellationManager* cancellation() override { return call_->cancellation(); }
+  bool takes_large_answers() const override { return true; }
   bool streams() const override { return call_->streams(); }
   void OnMessage(absl::AnyInvocable<void(Bytes)> handler) override { call_->OnMessage(std::move(handler)); }
   void Send(Bytes message) override { call_->Send(std::move(message)); }
