@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,20 +21,24 @@
 
 namespace millrace {
 
-// Ports of the loopback interface that nobody has now, all different.
+// Ports of the loopback interface that nobody has now, all different. Below those that the system gives to connections, one of which could take it before it is used.
 inline std::vector<int> FreePorts(size_t count) {
+  static constexpr int kFirst = 10200, kEnd = 32000;
+  std::random_device random;
   std::vector<Fd> sockets;
   std::vector<int> ports;
-  for (size_t i = 0; i < count; ++i) {
-    const int fd = sockets.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)).get();
+  for (int tries = 0; ports.size() < count && tries < 10'000; ++tries) {
+    Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
-    ports.push_back(ntohs(address.sin_port));
+    const int port = kFirst + static_cast<int>(random() % (kEnd - kFirst));
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) continue;
+    sockets.push_back(std::move(fd));
+    ports.push_back(port);
   }
+  EXPECT_EQ(ports.size(), count) << "no free ports";
   return ports;
 }
 

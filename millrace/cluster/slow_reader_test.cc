@@ -80,16 +80,23 @@ TEST_P(SlowReaderTest, AWorkerThatIsStoppedWhileItReadsHoldsUpNeitherThePsNorOth
     return Await([&] { return ended() >= from + 10 * kReads; });
   };
   ASSERT_TRUE(reads());
-  for (int round = 0; round < 3; ++round) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr int kRounds = 1, kSteps = 3;
+  const bool frees_memory = false;  // their allocators keep it
+#else
+  constexpr int kRounds = 3, kSteps = 20;
+  const bool frees_memory = true;
+#endif
+  for (int round = 0; round < kRounds; ++round) {
     reader.Stop();
     const size_t resident = ResidentBytes();
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < kSteps; ++i) {
       const float value = session_->Run({"max"}).value()[0].scalar<float>();
       EXPECT_EQ(session_->RunTargets({"add"}), absl::OkStatus());
       EXPECT_EQ(session_->Run({"max"}).value()[0].scalar<float>(), value + 1);
     }
     // The ps holds what the reads under way are of, and not a copy for each update. What gRPC keeps is its own affair.
-    if (has_lane()) {
+    if (has_lane() && frees_memory) {
       EXPECT_LT(ResidentBytes(), resident + 2 * (kReads + 2) * kFloats * sizeof(float));
     }
     reader.Continue();

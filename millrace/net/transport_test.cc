@@ -283,12 +283,17 @@ TEST_P(TransportThreadsTest, ManyCallsToAServerThatIsGoneAllFail) {
   service_.On("Echo", Echo);
   auto listener = Listen();
   EXPECT_TRUE(CallStatus("Echo").ok());
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr int kCalls = 200;  // of some milliseconds each
+#else
+  constexpr int kCalls = 2000;
+#endif
   std::atomic<int> open{0};
   std::atomic<int> calling{3};
   ThreadGroup threads("callers");
   for (int t = 0; t < 3; ++t) {
     ASSERT_TRUE(threads.Start([&, channel = channel_] {
-      for (int i = 0; i < 2000; ++i) {
+      for (int i = 0; i < kCalls; ++i) {
         Answer answer;
         ++open;
         channel->Call(TestService::FullName("Echo"), Bytes::Of("x"), {}, [&, done = answer.Done()](auto result) mutable {

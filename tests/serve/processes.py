@@ -1,6 +1,7 @@
 """Servers and clients as processes, for tests of the `millrace` command."""
 
 import os
+import random
 import re
 import select
 import signal
@@ -24,9 +25,15 @@ def clean_environment(**more):
 
 
 def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
+    """Loopback ports that nobody has; below those that the system gives to connections, one of which could take it before it is used."""
+    sockets = []
+    while len(sockets) < count:
+        s = socket.socket()
+        try:
+            s.bind(("127.0.0.1", random.SystemRandom().randrange(10200, 32000)))
+            sockets.append(s)
+        except OSError:
+            s.close()
     ports = [s.getsockname()[1] for s in sockets]
     for s in sockets:
         s.close()
