@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -27,6 +30,13 @@ std::string FirstLine(const std::string& file) {
   std::ifstream in(file);
   std::getline(in, line);
   return line;
+}
+
+// The number at the front of a file; the largest there is when there is none ("max").
+size_t NumberIn(const std::string& file) {
+  std::ifstream in(file);
+  size_t number;
+  return in >> number ? number : std::numeric_limits<size_t>::max();
 }
 
 double Seconds(const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; }
@@ -99,6 +109,20 @@ double CoresOfQuota(absl::string_view cpu_max) {
   // "max", and -1 in version 1, are no limit.
   if (words.size() != 2 || !absl::SimpleAtod(words[0], &quota) || !absl::SimpleAtod(words[1], &period)) return 0;
   return quota > 0 && period > 0 ? quota / period : 0;
+}
+
+size_t AvailableMemory() {
+  size_t available = std::numeric_limits<size_t>::max();
+  std::ifstream machine("/proc/meminfo");
+  for (std::string line; std::getline(machine, line);) {
+    if (line.starts_with("MemAvailable:")) available = std::strtoull(line.c_str() + 13, nullptr, 10) * 1024;
+  }
+  for (const auto& [limit, used] : {std::pair("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+                                    std::pair("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes")}) {
+    const size_t most = NumberIn(limit), now = NumberIn(used);
+    if (most != std::numeric_limits<size_t>::max() && now != std::numeric_limits<size_t>::max()) available = std::min(available, most - std::min(most, now));
+  }
+  return available;
 }
 
 }  // namespace millrace

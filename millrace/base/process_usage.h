@@ -1,5 +1,7 @@
-// What this process, and all of them together, take of the machine's cores.
+// What this process, and all of them together, take of the machine: cores and memory.
 #pragma once
+
+#include <cstddef>
 
 #include "absl/strings/string_view.h"
 
@@ -27,5 +29,8 @@ HostUsage ParseHostUsage(absl::string_view stat, double ticks_per_second);
 
 // What cgroup v2's cpu.max grants, in cores: 2.5 of "250000 100000". 0: no limit, or none that can be read.
 double CoresOfQuota(absl::string_view cpu_max);
+
+// Bytes that this process may still take: what the machine has left, or its control group where that is less.
+size_t AvailableMemory();
 
 }  // namespace millrace

@@ -1,6 +1,6 @@
 // Tensors that no message of gRPC's could hold.
-#include <fstream>
 
+#include "millrace/base/process_usage.h"
 #include "millrace/cluster/step_transport_testing.h"
 
 namespace millrace {
@@ -11,16 +11,6 @@ using ::testing::HasSubstr;
 
 // More than 2^31 bytes.
 constexpr int64_t kFloats = 550'000'000;
-
-size_t AvailableMemory() {
-  std::ifstream file("/proc/meminfo");
-  std::string word;
-  size_t kilobytes = 0;
-  while (file >> word && word != "MemAvailable:") {
-  }
-  file >> kilobytes;
-  return kilobytes << 10;
-}
 
 // Empty: the machine is large enough.
 std::string WhyNot() {

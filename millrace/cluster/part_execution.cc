@@ -76,8 +76,19 @@ void Worker::PartExecution::Start() {
   if (runs_long != ran_long) graph->runs_long.store(runs_long, std::memory_order_relaxed);
 }
 
+Status Worker::PartExecution::SendLateReads() {
+  const std::vector<LateRead>& reads = run_.graph->late_reads;
+  for (size_t i = 0; i < reads.size(); ++i) {
+    RendezvousItem item{std::move(result_.fetches[run_.num_fetches + i]), false};
+    MR_RETURN_IF_ERROR(reads[i].slot < 0 ? run_.rendezvous->Send(reads[i].key, std::move(item)) : run_.rendezvous->SendSlot(reads[i].slot, reads[i].key, std::move(item)));
+  }
+  result_.fetches.resize(run_.num_fetches);
+  return absl::OkStatus();
+}
+
 void Worker::PartExecution::End(Status status) {
   if (token_ != 0) LetGo(run_.cancellation, token_);
+  if (status.ok()) status = SendLateReads();
   // Those who wait for tensors that will not come are told why.
   if (!status.ok() && run_.rendezvous) run_.rendezvous->Abort(status);
   if (stats_ != nullptr && run_.rendezvous) run_.rendezvous->Detach();
@@ -96,13 +107,7 @@ void Worker::PartExecution::End(Status status) {
   if (status.ok()) worker_->parts_finished_.Count(worker_->options_.clock->Now());
   if (arena_) worker_->GiveBack(std::move(arena_));
   result_.status = std::move(status);
-  if (!result_.status.ok()) {
-    result_.fetches.clear();
-  } else if (!run_.graph->late_reads.empty()) {
-    const auto late = result_.fetches.begin() + static_cast<std::ptrdiff_t>(run_.num_fetches);
-    result_.late_reads.assign(std::make_move_iterator(late), std::make_move_iterator(result_.fetches.end()));
-    result_.fetches.erase(late, result_.fetches.end());
-  }
+  if (!result_.status.ok()) result_.fetches.clear();
   PartResult result = std::move(result_);
   absl::AnyInvocable<void(PartResult)> done = std::move(done_);
   delete this;
@@ -137,6 +142,12 @@ std::vector<RunningPart> Worker::ListRunning() const {
     parts.push_back({.step_id = p->run_.step_id, .session = p->run_.graph->session->handle(), .since = p->since_});
   }
   return parts;
+}
+
+Status CauseOf(Status felt, CancellationManager* cancellation) {
+  if (!absl::IsCancelled(felt) || !cancellation->IsCancelled()) return felt;
+  const Status why = cancellation->status();
+  return absl::IsUnavailable(why) ? Unavailable(why.message(), "; it was waiting in: ", felt.message()) : felt;
 }
 
 }  // namespace millrace

@@ -16,6 +16,7 @@ class Worker::PartExecution {
  private:
   friend class Worker;
   void End(Status status);
+  Status SendLateReads();
 
   const std::shared_ptr<Worker> worker_;
   PartRun run_;
@@ -32,5 +33,8 @@ class Worker::PartExecution {
   PartExecution* next_ = nullptr;
   PartExecution* previous_ = nullptr;
 };
+
+// What ended a part from outside, such as the end of its task, counts for more than how an op felt it.
+Status CauseOf(Status felt, CancellationManager* cancellation);
 
 }  // namespace millrace

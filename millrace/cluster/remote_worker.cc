@@ -95,12 +95,6 @@ Status WithoutDerivedMark(const Status& status) {
   return IsDerived(status) ? Status(status.code(), absl::StripPrefix(status.message(), kDerivedMark)) : status;
 }
 
-Status CauseOf(Status felt, CancellationManager* cancellation) {
-  if (!absl::IsCancelled(felt) || !cancellation->IsCancelled()) return felt;
-  const Status why = cancellation->status();
-  return absl::IsUnavailable(why) ? Unavailable(why.message(), "; it was waiting in: ", felt.message()) : felt;
-}
-
 Status RemoteWorker::Named(const Status& status, absl::string_view method) const {
   if (status.ok() || absl::StrContains(status.message(), task_)) return status;
   switch (status.code()) {

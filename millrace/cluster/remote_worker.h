@@ -58,7 +58,5 @@ void CallWithControl(net::Channel* channel, const std::string& method, net::Byte
 Status MarkDerived(const Status& status);
 bool IsDerived(const Status& status);
 Status WithoutDerivedMark(const Status& status);
-// What ended a part from outside, such as the end of its task, counts for more than how an op felt it.
-Status CauseOf(Status felt, CancellationManager* cancellation);
 
 }  // namespace millrace

@@ -1,7 +1,7 @@
 // The peer's side of a call that streams a step.
 #include <utility>
 
-#include "millrace/cluster/remote_worker.h"
+#include "millrace/cluster/part_execution.h"
 #include "millrace/cluster/worker.h"
 #include "millrace/graph/graph_def.h"
 #include "millrace/net/transport.h"
@@ -64,11 +64,6 @@ void Worker::ServeGraph(const CallControl& control, std::shared_ptr<net::Incomin
       StatusOr<SteppedTensors> held = rendezvous->TakeHeld(0);
       if (end.status.ok()) end.status = held.status();
       if (end.status.ok()) end.tensors = *std::move(held);
-      for (size_t i = 0; i < result.late_reads.size(); ++i) {
-        for (SteppedTensor& tensor : end.tensors) {
-          if (tensor.number == graph->late_reads[i].number) tensor.item.tensor = result.late_reads[i];
-        }
-      }
     }
     if (end.step_stats.dev_stats_size() > 0) end.sent_micros = absl::ToUnixMicros(self->options_.clock->Now());
     StatusOr<net::Bytes> answer = EncodeStepEnd(end);

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "millrace/cluster/group_receives.h"
 #include "millrace/runtime/rendezvous.h"
@@ -132,13 +133,18 @@ int StepEdges::FindTask(absl::string_view name) const {
   return -1;
 }
 
-std::vector<LateRead> FindLateReads(const Graph& graph, std::vector<Endpoint>* fetches) {
+std::vector<LateRead> TakeLateReads(Graph* graph, PassContext* context) {
   std::vector<LateRead> reads;
-  for (const Node* node : graph.nodes()) {
+  absl::flat_hash_set<const Node*> sends;
+  for (const Node* node : graph->nodes()) {
     if (!IsSend(*node) || !IsClients(*node) || !IsRef(node->input(0).dtype())) continue;
-    fetches->push_back(node->input(0));
-    reads.push_back({.key = KeyOf(*node), .number = static_cast<int>(node->AttrOr<int64_t>(kEdgeNumberAttr, -1))});
+    sends.insert(node);
+    context->fetches.push_back(node->input(0));
+    reads.push_back({.key = KeyOf(*node), .slot = static_cast<int>(node->AttrOr<int64_t>(kEdgeSlotAttr, -1))});
   }
+  if (sends.empty()) return reads;
+  std::erase_if(context->targets, [&](const Node* node) { return sends.contains(node); });
+  graph->RemoveNodes([&](const Node* node) { return sends.contains(node); });
   return reads;
 }
 

@@ -12,6 +12,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "millrace/graph/partition.h"
+#include "millrace/graph/passes/pass.h"
 
 namespace millrace {
 
@@ -68,13 +69,13 @@ struct StepEdges {
 // Gives the nodes their slots (kEdgeSlotAttr). Null when none is numbered. Numbers that make no sense are left out: such edges go by key.
 std::shared_ptr<const StepEdges> FindStepEdges(Graph* graph);
 
-// A variable that the client fetches as such: it is read when all else of the part has run, as it is in a part that has the client at home.
+// A variable that the client fetches as such: it is read, and sent, when all else of the part has run, as it is in a part that has the client at home.
 // Workers that end by the step they fetch beside their train op would else leave one another waiting for a step that nobody makes.
 struct LateRead {
   std::string key;
-  int number = -1;  // of its edge; -1: it has none
+  int slot = -1;  // of its edge; -1: it goes by key
 };
-// Appends what is read to `fetches`.
-std::vector<LateRead> FindLateReads(const Graph& graph, std::vector<Endpoint>* fetches);
+// Takes their sends out of the graph and its targets; what they sent goes behind the fetches. After FindStepEdges.
+std::vector<LateRead> TakeLateReads(Graph* graph, PassContext* context);
 
 }  // namespace millrace

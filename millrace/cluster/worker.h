@@ -58,7 +58,6 @@ struct PartRun {
 struct PartResult {
   Status status;
   std::vector<Tensor> fetches;
-  std::vector<Tensor> late_reads;  // as the graph lists them
   pb::StepStats step_stats;
 };
 
@@ -158,8 +157,7 @@ class Worker : public WorkerInterface, public LivenessClient, public LeaseClient
   StatusOr<std::shared_ptr<WorkerSession>> FindSession(const std::string& handle, bool created) const;
   // ALREADY_EXISTS for a step that runs here, or has.
   Status BeginRunGraph(int64_t step_id, const std::string& session_handle);
-  void FinishRunGraph(const RunGraphCall& call, absl::Span<const LateRead> late_reads, StepRendezvous& rendezvous, RunGraphAnswer& answer,
-                      PartResult result);
+  void FinishRunGraph(const RunGraphCall& call, StepRendezvous& rendezvous, RunGraphAnswer& answer, PartResult result);
   // The part has run; the step is forgotten when nothing of it is left for others.
   void NoteRan(int64_t step_id, const StepRendezvous& rendezvous, bool went_well);
   // What ServeGraph runs: the line is open and the feeds are there.

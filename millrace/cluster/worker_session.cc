@@ -43,7 +43,7 @@ StatusOr<std::shared_ptr<RegisteredGraph>> WorkerSession::Compile(std::unique_pt
     registered->receives = std::make_shared<const ReceiveGroups>(std::move(groups));
   }
   registered->edges = FindStepEdges(graph.get());
-  registered->late_reads = FindLateReads(*graph, &context.fetches);
+  registered->late_reads = TakeLateReads(graph.get(), &context);
   MR_ASSIGN_OR_RETURN(registered->plan, CompileGraph(std::move(graph), std::move(context), options));
   registered->runs_long = registered->plan->num_nodes() > kManyNodes;
   return registered;

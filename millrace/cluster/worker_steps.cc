@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "millrace/cluster/let_go.h"
-#include "millrace/cluster/remote_worker.h"
+#include "millrace/cluster/part_execution.h"
 #include "millrace/cluster/worker.h"
 #include "millrace/graph/graph_def.h"
 
@@ -77,11 +77,10 @@ void Worker::RunGraph(const CallControl& control, RunGraphCall call, Done<RunGra
   }
   if (call.exec_opts.record_partition_graphs()) answer->partition_graphs.push_back(ExportGraphDef(run.graph->plan->graph()));
   call.send.clear();
-  const std::shared_ptr<RegisteredGraph> ran = run.graph;
-  Run(std::move(run), [self = shared_from_this(), rendezvous, ran, call = std::move(call), answer = std::move(answer),
+  Run(std::move(run), [self = shared_from_this(), rendezvous, call = std::move(call), answer = std::move(answer),
                        cancellation = control.cancellation, owner = control.owner, done = std::move(done)](PartResult result) mutable {
     result.status = CauseOf(std::move(result.status), cancellation);
-    self->FinishRunGraph(call, ran->late_reads, *rendezvous, *answer, std::move(result));
+    self->FinishRunGraph(call, *rendezvous, *answer, std::move(result));
     done(std::move(*answer));
   });
 }
@@ -98,8 +97,7 @@ Status Worker::BeginRunGraph(int64_t step_id, const std::string& session_handle)
   return absl::OkStatus();
 }
 
-void Worker::FinishRunGraph(const RunGraphCall& call, absl::Span<const LateRead> late_reads, StepRendezvous& rendezvous, RunGraphAnswer& answer,
-                            PartResult result) {
+void Worker::FinishRunGraph(const RunGraphCall& call, StepRendezvous& rendezvous, RunGraphAnswer& answer, PartResult result) {
   answer.step_stats = std::move(result.step_stats);
   if (answer.status.ok()) answer.status = result.status;
   // Everything that the part sends is there once it has run.
@@ -122,11 +120,6 @@ void Worker::FinishRunGraph(const RunGraphCall& call, absl::Span<const LateRead>
       const Status missing = InvalidArgument("step ", call.step_id, " gives no tensor under '", key, "'");
       rendezvous.Abort(missing);
       answer.status = missing;
-    }
-  }
-  for (size_t i = 0; i < result.late_reads.size(); ++i) {
-    for (auto& [key, tensor] : answer.recv) {
-      if (key == late_reads[i].key) tensor = result.late_reads[i];
     }
   }
   NoteRan(call.step_id, rendezvous, answer.status.ok());

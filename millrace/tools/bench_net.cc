@@ -7,6 +7,7 @@
 #include <string>
 
 #include "millrace/base/file.h"
+#include "millrace/base/process_usage.h"
 #include "millrace/net/address.h"
 #include "millrace/tools/bench_net/figures.h"
 #include "millrace/tools/bench_net/figures_text.h"
@@ -55,7 +56,7 @@ Status Listen(const BenchNetFlags& flags, size_t max_size) {
             << net::JoinHostPort(where.host, listener.port) << std::endl;
   while (true) {
     MR_ASSIGN_OR_RETURN(bench_net::Connection control, bench_net::AcceptTcp(listener, -1));
-    const size_t size = std::min(max_size, bench_net::AvailableMemory() / kBlocksForOne);
+    const size_t size = std::min(max_size, AvailableMemory() / kBlocksForOne);
     const Status status = bench_net::ServePartner(std::move(control), {.host = where.host, .max_size = size});
     std::cout << "millrace bench-net: a peer " << (status.ok() ? "was served" : absl::StrCat("was refused: ", status.message())) << std::endl;
   }
@@ -65,7 +66,7 @@ StatusOr<bench_net::NetFigures> Measure(const BenchNetFlags& flags, size_t max_s
   const bool alone = flags.peer.empty();
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<bench_net::PartnerLink> partner,
                       alone ? bench_net::PartnerLink::Start() : bench_net::PartnerLink::Connect(flags.peer));
-  const size_t size = std::min({max_size, partner->max_size(), bench_net::AvailableMemory() / (alone ? kBlocksForTwo : kBlocksForOne)});
+  const size_t size = std::min({max_size, partner->max_size(), AvailableMemory() / (alone ? kBlocksForTwo : kBlocksForOne)});
   if (bench_net::SizesUpTo(size).size() < bench_net::SizesUpTo(max_size).size()) {
     std::cerr << "millrace bench-net: memory allows " << bench_net::SizeText(size) << ", less than --max_size\n";
   }

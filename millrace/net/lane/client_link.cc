@@ -233,8 +233,9 @@ void ClientLink::FailCalls(const Status& why) {
 }
 
 void ClientLink::OnOver(const Status& why) {
-  FailCalls(why);
+  // First, so that who is told by a call finds the channel's status true.
   if (on_over_ != nullptr) std::exchange(on_over_, nullptr)(why);
+  FailCalls(why);
 }
 
 }  // namespace millrace::net

@@ -2,9 +2,9 @@
 #include <dirent.h>
 
 #include <atomic>
-#include <fstream>
 
 #include "absl/strings/match.h"
+#include "millrace/base/process_usage.h"
 #include "millrace/net/lane/lane_channel.h"
 #include "millrace/net/lane/lane_testing.h"
 #include "millrace/net/received_buffer.h"
@@ -18,16 +18,6 @@ int OpenDescriptors() {
   while (readdir(folder) != nullptr) ++count;
   closedir(folder);
   return count;
-}
-
-size_t AvailableMemory() {
-  std::ifstream file("/proc/meminfo");
-  std::string word;
-  size_t kilobytes = 0;
-  while (file >> word && word != "MemAvailable:") {
-  }
-  file >> kilobytes;
-  return kilobytes << 10;
 }
 
 TEST(LaneKindTest, NamesAreRead) {

@@ -29,7 +29,4 @@ class TouchedMemory {
   size_t size_ = 0;
 };
 
-// Bytes that this process may still take: what the machine has left, or its control group where that is less.
-size_t AvailableMemory();
-
 }  // namespace millrace::bench_net
