@@ -1,9 +1,11 @@
 // Complex, Real, Imag, Conj, Angle, ComplexAbs.
+#include <algorithm>
 #include <limits>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/vector_math.h"
 
 namespace millrace {
 namespace {
@@ -37,6 +39,19 @@ struct AngleFn {
   template <typename T>
   T operator()(std::complex<T> x) const {
     return std::arg(x);
+  }
+  // Parted in pieces that stay in the first-level cache.
+  static void Run(const std::complex<float>* x, float* y, int64_t n) {
+    constexpr int64_t kPiece = 1024;
+    float re[kPiece], im[kPiece];
+    for (int64_t begin = 0; begin < n; begin += kPiece) {
+      const int64_t m = std::min(kPiece, n - begin);
+      for (int64_t i = 0; i < m; ++i) {
+        re[i] = x[begin + i].real();
+        im[i] = x[begin + i].imag();
+      }
+      vector::Atan2(im, re, y + begin, m);
+    }
   }
 };
 struct ComplexAbsFn {
