@@ -39,16 +39,21 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex* const mu_;
 };
 
+// See base/run_next.h. A thread that waits lets others run what it has left for later.
+void HandOverNext();
+
 class CondVar {
  public:
   // The caller holds `mu`; it is released while waiting. Wake-ups may be spurious.
   void Wait(Mutex* mu) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    HandOverNext();
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
     cv_.wait(lock);
     lock.release();
   }
   // Returns false when `timeout` passed first.
   bool WaitFor(Mutex* mu, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    HandOverNext();
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
     const bool signalled =
         timeout == absl::InfiniteDuration()

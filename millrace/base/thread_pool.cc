@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "millrace/base/mutex.h"
+#include "millrace/base/run_next.h"
 
 namespace millrace {
 namespace {
@@ -24,6 +25,9 @@ class InlineScheduler : public Scheduler {
 // How long an idle worker, or a caller whose pieces are nearly done, looks before it blocks.
 // Longer than a futex wake-up, shorter than anything a neighbour process would notice.
 constexpr std::chrono::microseconds kSpin(30);
+
+// Work of more pieces than this takes a while, some 100 us or more.
+constexpr int64_t kShortWork = 8;
 
 inline void Pause() {
 #if defined(__x86_64__)
@@ -175,6 +179,7 @@ void ThreadPool::ParallelFor(int64_t total, int64_t grain,
   Core* const core = state_->core.get();
   grain = std::max<int64_t>(grain, 1);
   const int64_t pieces = (total + grain - 1) / grain;
+  if (pieces > kShortWork) HandOverNext();
   if (pieces == 1 || state_->threads.empty()) {
     for (int64_t begin = 0; begin < total; begin += grain) body(begin, std::min(begin + grain, total));
     return;
@@ -193,7 +198,8 @@ void ThreadPool::ParallelFor(int64_t total, int64_t grain,
     auto it = std::find(core->jobs.begin(), core->jobs.end(), &job);
     if (it != core->jobs.end()) core->jobs.erase(it);
   }
-  // No worker can enter any more; wait for those inside.
+  // No worker can enter any more; wait for those inside. What a piece left for later may be for this pool, so it goes while its lock is free.
+  HandOverNext();
   const auto alone = [&] { return job.users.load(std::memory_order_acquire) == 0; };
   if (SpinUntil(alone)) {
     // A worker that is about to signal still needs the pool, not the job.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "millrace/base/run_next.h"
 #include "millrace/executor/framed_state.h"
 
 namespace millrace {
@@ -79,6 +80,7 @@ void FramedRun::Work(ReadyList ready) {
       pool->Schedule([this, r] { Work({r}); });
       continue;
     }
+    if (n.is_expensive) HandOverNext();
     const FramedPlan::NodeInfo& info = framed_->info[r.node];
     if (failed_.load(std::memory_order_acquire)) {
       Complete(r, mine.outputs.data(), false, &ready);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "millrace/base/run_next.h"
 #include "millrace/executor/framed_run.h"
 
 namespace millrace {
@@ -171,6 +172,7 @@ void StraightRun::Work(std::vector<int> ready) {
       pool->Schedule([this, index] { Work({index}); });
       continue;
     }
+    if (plan_->nodes_[index].is_expensive) HandOverNext();
     if (failed_.load(std::memory_order_acquire)) {
       Finish(index, absl::OkStatus(), &ready);
     } else if (RunNode(index, scratch)) {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "millrace/base/run_next.h"
+
 #include "millrace/runtime/wait_registry.h"
 
 namespace millrace {
@@ -35,7 +37,7 @@ void FinishedOps::Tell(const StepContext* own) {
     if (a.op.step == own && mine == nullptr) {
       mine = &a;
     } else if (Scheduler* const pool = a.op.step->inter_op; pool != nullptr) {
-      pool->Schedule([done = std::move(a.done), result = std::move(a.result)]() mutable {
+      RunNext(pool, [done = std::move(a.done), result = std::move(a.result)]() mutable {
         done(std::move(result));
       });
     } else {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "millrace/base/log.h"
+#include "millrace/base/run_next.h"
 
 namespace millrace::net {
 namespace {
@@ -168,6 +169,7 @@ void EventLoop::RunPosted() {
       if (wake) woken_ = true;
     }
     if (wake) Signal(wake_);
+    RunNextScope scope;
     closure();
   }
 }
@@ -193,6 +195,7 @@ void EventLoop::Work() {
       if (it != handlers_.end()) handler = it->second;
     }
     if (!handler) continue;
+    RunNextScope scope;
     if (data & 1) {
       handler->OnWritable();
     } else {

@@ -54,6 +54,24 @@ TEST_F(AccumulatorTest, ATakeWaitsForEnoughFreshGradients) {
   EXPECT_THAT(Values<int32_t>(count_), ElementsAre(1));
 }
 
+TEST_F(AccumulatorTest, AMeanIsTheSumInOrderDividedByTheCount) {
+  // Sums that depend on their order.
+  const std::vector<float> given = {1e8f, 3.3f, -1e8f, 0.7f, 1e-3f, 17.1f, -5.5f};
+  std::vector<Node*> takes = {nullptr};
+  for (int count = 1; count <= 7; ++count) {
+    takes.push_back(b_.AddNode("ResourceAccumulatorTakeGradient", {acc_, Int(count)}, {{"dtype", DType::kFloat}}));
+  }
+  Open();
+  for (int count = 1; count <= 7; ++count) {
+    float sum = 0;
+    for (int i = 0; i < count; ++i) {
+      ASSERT_TRUE(Apply(count, {given[i], 1}).ok());
+      sum = i == 0 ? given[0] : sum + given[i];
+    }
+    EXPECT_THAT(Values<float>(takes[count]), ElementsAre(sum / static_cast<float>(count), 1)) << count;
+  }
+}
+
 TEST_F(AccumulatorTest, ACancelledTakeLeavesTheGradients) {
   Open();
   ASSERT_TRUE(Apply(0, {1, 2}).ok());

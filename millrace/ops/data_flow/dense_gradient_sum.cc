@@ -1,3 +1,6 @@
+#include <bit>
+#include <utility>
+
 #include "millrace/ops/data_flow/gradient_sum.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -21,25 +24,33 @@ class DenseGradientSum : public GradientSum {
       sum_ = gradient;
       owned_ = false;
     } else {
-      MR_RETURN_IF_ERROR(Replace([&](auto* to, const auto* from, int64_t n) {
-        using T = std::decay_t<decltype(*to)>;
-        const T* const more = gradient.data<T>();
-        for (int64_t i = 0; i < n; ++i) to[i] = from[i] + more[i];
-      }));
+      if (count_ > 1) {
+        MR_RETURN_IF_ERROR(Replace([&](auto* to, const auto* sum, const auto* last, int64_t n) {
+          for (int64_t i = 0; i < n; ++i) to[i] = sum[i] + last[i];
+        }));
+      }
+      last_ = gradient;
     }
     ++count_;
     return absl::OkStatus();
   }
 
   StatusOr<std::vector<Tensor>> Take(bool mean) override {
-    if (mean) {
-      MR_RETURN_IF_ERROR(Replace([&](auto* to, const auto* from, int64_t n) {
+    if (count_ > 1) {
+      MR_RETURN_IF_ERROR(Replace([&](auto* to, const auto* sum, const auto* last, int64_t n) {
         using T = std::decay_t<decltype(*to)>;
-        const T count = static_cast<T>(static_cast<float>(count_));
-        for (int64_t i = 0; i < n; ++i) to[i] = from[i] / count;
+        const T count = static_cast<T>(static_cast<float>(mean ? count_ : 1));
+        if (mean && !std::has_single_bit(static_cast<uint64_t>(count_))) {
+          for (int64_t i = 0; i < n; ++i) to[i] = (sum[i] + last[i]) / count;
+        } else {
+          // A power of two: the product is the quotient, bit for bit.
+          const T factor = T(1) / count;
+          for (int64_t i = 0; i < n; ++i) to[i] = (sum[i] + last[i]) * factor;
+        }
       }));
     }
     count_ = 0;
+    last_ = Tensor();
     std::vector<Tensor> result;
     result.push_back(std::exchange(sum_, Tensor()));
     return result;
@@ -51,7 +62,7 @@ class DenseGradientSum : public GradientSum {
                            gradient.shape().ToString());
   }
 
-  // Computes new elements from the old, in place when nobody else looks at them.
+  // The new sum from the old one and the last gradient, in place when nobody else looks at it.
   template <typename Fn>
   Status Replace(Fn&& fn) {
     // The first gradient may be looked at by others still.
@@ -63,7 +74,7 @@ class DenseGradientSum : public GradientSum {
     }
     DispatchType(FloatTypes{}, dtype_, [&](auto tag) {
       using T = typename decltype(tag)::type;
-      fn(next.data<T>(), static_cast<const T*>(sum_.data<T>()), sum_.num_elements());
+      fn(next.data<T>(), static_cast<const T*>(sum_.data<T>()), static_cast<const T*>(last_.data<T>()), sum_.num_elements());
     });
     sum_ = std::move(next);
     owned_ = true;
@@ -72,7 +83,9 @@ class DenseGradientSum : public GradientSum {
 
   const DType dtype_;
   const PartialShape shape_;
+  // The gradients but for the last one of several, which is added when another comes or, in the same pass as the division, when they are taken.
   Tensor sum_;
+  Tensor last_;
   bool owned_ = false;
   int64_t count_ = 0;
 };

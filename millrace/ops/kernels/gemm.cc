@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "millrace/base/run_next.h"
 
 namespace millrace {
 namespace {
@@ -32,6 +33,8 @@ constexpr int64_t kNarrow = 256;
 constexpr int64_t kFewRows = 64;
 // With less to add up, packing the operands again for every column of tiles does not pay.
 constexpr int64_t kMinDepth = 64;
+// A product of more takes a while, some 100 us or more.
+constexpr double kShortWork = 1e7;
 // Plans are kept for ever, so their number is bounded; shapes beyond go without a primitive.
 constexpr size_t kMaxPlans = 4096;
 
@@ -202,6 +205,7 @@ Status Gemm::Run(ThreadPool* pool, const float* a, const float* b, float* c,
                  Epilogue epilogue) const {
   const int64_t tiles = num_tiles();
   if (tiles == 0) return absl::OkStatus();
+  if (static_cast<double>(tiles) * tile_flops() > kShortWork) HandOverNext();
   if (tiles == 1 || pool == nullptr) {
     for (int64_t i = 0; i < tiles; ++i) MR_RETURN_IF_ERROR(RunTile(i, a, b, c, epilogue));
     return absl::OkStatus();
