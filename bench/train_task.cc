@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <iostream>
 #include <random>
-#include <thread>
 
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
@@ -102,16 +101,11 @@ Status Run(const Flags& flags) {
     if (told[0].num_elements() == 0) break;
     absl::SleepFor(absl::Milliseconds(2));
   }
-  std::thread updates;
+  Coordinator coordinator;
   if (r.sync && is_chief) {
     MR_RETURN_IF_ERROR(session.Run(init_tokens));
     MR_RETURN_IF_ERROR(session.Run(r.sync->chief_init_op()));
-    MR_ASSIGN_OR_RETURN(Step update, session.MakeStep({}, {}, {r.sync->update_op()}));
-    updates = std::thread([update = std::make_shared<Step>(std::move(update))] {
-      while ((*update)().ok()) {
-      }
-    });
-    updates.detach();
+    MR_RETURN_IF_ERROR(r.sync->ChiefQueueRunner().Start(&session, &coordinator));
   } else if (r.sync) {
     MR_RETURN_IF_ERROR(session.Run(r.sync->local_step_init_op()));
   }

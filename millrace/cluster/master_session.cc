@@ -185,7 +185,7 @@ void MasterSession::Register(std::shared_ptr<MasterProgram> program, std::vector
 }
 
 void MasterSession::Run(std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds, const pb::RunOptions& options,
-                        const CallControl& control, Done<StepResult> done) {
+                        const CallControl& control, Done<StepResult> done, bool may_repeat) {
   if (Status status = program->feeds.Check(feeds); !status.ok()) return done(status);
   const bool remote = !program->is_local();
   const int64_t step_id = next_step_id_.fetch_add(1);
@@ -193,6 +193,7 @@ void MasterSession::Run(std::shared_ptr<const MasterProgram> program, std::vecto
   if (remote) rendezvous = options_.worker->StepFor(step_id);
   auto step = std::make_shared<MasterStep>(shared_from_this(), std::move(program), std::move(feeds), options, step_id,
                                            std::move(rendezvous), std::move(done));
+  if (may_repeat) step->MayRepeat();
   Status refused;
   {
     MutexLock lock(&mu_);

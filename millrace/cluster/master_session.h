@@ -80,8 +80,9 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
     std::vector<Tensor> fetches;
     pb::RunMetadata metadata;
   };
+  // With `may_repeat` it may be run several times before it is done; only an error has to end it.
   void Run(std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds, const pb::RunOptions& options,
-           const CallControl& control, Done<StepResult> done);
+           const CallControl& control, Done<StepResult> done, bool may_repeat = false);
   // The program of a signature, compiled and registered at first use. The wait ends by `control`'s cancellation, after `limit` and
   // with the session; the program is there for others all the same.
   void Program(const CallableSpec& spec, const CallControl& control, Done<std::shared_ptr<const MasterProgram>> done,

@@ -20,6 +20,8 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
              const pb::RunOptions& options, int64_t step_id, RefPtr<StepRendezvous> rendezvous, Done done);
   // Before Start: the tensors at home stay when the step ends well, until whoever asked for that forgets the step.
   void KeepTensors() { keeps_tensors_ = true; }
+  // Before Start: a peer that runs all of the step by itself may run it again and again, and answer when a run fails.
+  void MayRepeat() { may_repeat_ = true; }
   // Instead of Start: the session takes no more steps.
   void Refuse(Status why);
   // With the caller's own limits. Call once.
@@ -74,6 +76,7 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   std::atomic<bool> timed_out_{false};
   std::atomic<bool> ended_from_outside_{false};  // before a part failed
   bool keeps_tensors_ = false;
+  bool may_repeat_ = false;
   std::atomic<int> pending_{0};
   std::vector<bool> streamed_;  // by part; constant once parts run
 

@@ -23,6 +23,8 @@ void MasterStep::StreamAtPeer(int index) {
   StepStart start{.session_handle = session_->handle(), .graph_handle = part.graph_handle, .step_id = step_id_};
   start.record_timeline = trace_;
   start.record_partition_graphs = partition_graphs_;
+  // A limit is for one run, and so are statistics.
+  start.may_repeat = may_repeat_ && program_->parts.size() == 1 && timeout_ == absl::InfiniteDuration() && !trace_ && !partition_graphs_;
   start.feeds.reserve(part.feeds.size());
   for (size_t i = 0; i < part.feeds.size(); ++i) {
     start.feeds.push_back({.number = part.feed_numbers[i], .item = {.tensor = feeds_[part.feeds[i].index]}});

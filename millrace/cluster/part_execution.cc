@@ -1,7 +1,9 @@
 // One part of a step at work on this task.
+#include <atomic>
 #include <chrono>
 #include <utility>
 
+#include "millrace/base/run_next.h"
 #include "millrace/cluster/let_go.h"
 #include "millrace/cluster/part_execution.h"
 #include "millrace/net/transport.h"
@@ -133,6 +135,43 @@ void Worker::Shutdown(const Status& why, absl::AnyInvocable<void()> idle) {
 
 void Worker::Run(PartRun run, absl::AnyInvocable<void(PartResult)> done) {
   (new PartExecution(shared_from_this(), std::move(run), std::move(done)))->Start();
+}
+
+namespace {
+
+// Lives by itself until a run fails.
+class RepeatedPart : public std::enable_shared_from_this<RepeatedPart> {
+ public:
+  RepeatedPart(std::shared_ptr<Worker> worker, PartRun run, absl::AnyInvocable<void(PartResult)> done)
+      : worker_(std::move(worker)), run_(std::move(run)), done_(std::move(done)) {}
+
+  void Run() {
+    step_.store(Step::kStarts);
+    worker_->Run(run_, [self = shared_from_this()](PartResult result) {
+      if (!result.status.ok()) return self->done_(std::move(result));
+      self->run_.from = nullptr;  // its handler has ended, or will have when Run is next called
+      // What had to wait goes on where it was woken.
+      if (self->step_.exchange(Step::kEnded) == Step::kStarted) RunNext(self->pool(), [self] { self->Run(); });
+    });
+    // What never waits would not let go of this thread, nor of its stack.
+    if (step_.exchange(Step::kStarted) == Step::kEnded) pool()->Schedule([self = shared_from_this()] { self->Run(); });
+  }
+
+ private:
+  enum class Step { kStarts, kStarted, kEnded };
+
+  Scheduler* pool() const { return worker_->options().inter_op; }
+
+  const std::shared_ptr<Worker> worker_;
+  PartRun run_;
+  absl::AnyInvocable<void(PartResult)> done_;
+  std::atomic<Step> step_{Step::kStarts};
+};
+
+}  // namespace
+
+void Worker::Repeat(PartRun run, absl::AnyInvocable<void(PartResult)> done) {
+  std::make_shared<RepeatedPart>(shared_from_this(), std::move(run), std::move(done))->Run();
 }
 
 std::vector<RunningPart> Worker::ListRunning() const {

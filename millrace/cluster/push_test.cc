@@ -1,4 +1,6 @@
 // Steps over a ps and a worker of one process: which messages they take, and that tensors of all kinds get through.
+#include <thread>
+
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -299,6 +301,119 @@ TEST_F(PushTest, WaitsForPushedTensorsAreListedOnBothSides) {
   session->Close().IgnoreError();
   EXPECT_FALSE(run.End().ok());
   ExpectQuiet();
+}
+
+// A queue at the ps with a thousand elements, which a step there takes out one by one and counts.
+class RepeatTest : public PushTest {
+ protected:
+  RepeatTest() : RepeatTest(true) {}
+  explicit RepeatTest(bool streams) : PushTest(streams) {
+    OnPs();
+    const AttrList one_int = {{"component_types", std::vector<DType>{DType::kInt32}}};
+    AttrList queue_attrs = one_int;
+    queue_attrs.push_back({"shared_name", "q"});
+    queue_ = b_->Op("FIFOQueueV2", {}, queue_attrs, "q");
+    Tensor elements(DType::kInt32, Shape({1000}));
+    std::fill_n(elements.data<int32_t>(), 1000, 1);
+    b_->AddNode("QueueEnqueueManyV2", std::vector<Endpoint>{queue_, b_->Const(elements)}, {{"Tcomponents", std::vector<DType>{DType::kInt32}}}, "fill");
+    b_->AddNode("QueueCloseV2", std::vector<Endpoint>{queue_}, {}, "close");
+    count_ = Variable("count", Tensor::Scalar(0));
+    OnPs();
+    const Endpoint taken = b_->Op("QueueDequeueV2", {queue_}, one_int, "take");
+    b_->AddNode("AssignAddVariableOp", std::vector<Endpoint>{count_, taken}, {{"dtype", DType::kInt32}}, "add");
+    Read(count_, DType::kInt32, "count/read");
+  }
+  // No more will come.
+  void Fill() {
+    EXPECT_EQ(session_->RunTargets({"fill"}), absl::OkStatus());
+    EXPECT_EQ(session_->RunTargets({"close"}), absl::OkStatus());
+  }
+  std::unique_ptr<Callable> Adding() { return session_->MakeCallable({.targets = {"add"}}).value(); }
+  int Count() { return session_->Run({"count/read"}).value()[0].scalar<int32_t>(); }
+
+  Endpoint queue_, count_;
+};
+class RepeatByCallsTest : public RepeatTest {
+ protected:
+  RepeatByCallsTest() : RepeatTest(false) {}
+};
+
+TEST_F(RepeatTest, AStepAtAPeerIsRepeatedThereUntilItFails) {
+  Open();
+  Fill();
+  const auto adding = Adding();
+  const int64_t before = servers_[0]->worker()->parts_finished().count();
+  counts_.Take();
+  const Status status = adding->Repeat();
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("{{node take}}"));
+  std::map<std::string, int> counts = counts_.Take();
+  // One call for all runs, and perhaps what tells the peer that the step has failed.
+  EXPECT_EQ(counts["RunGraph"], 2);
+  EXPECT_LE(counts["CleanupGraph"], 2);
+  EXPECT_EQ(Count(), 1000);
+  // Each run counts as one: whoever looks sees that it goes on.
+  EXPECT_GE(servers_[0]->worker()->parts_finished().count() - before, 1000);
+  ExpectQuiet();
+}
+
+TEST_F(RepeatByCallsTest, WhereNothingStreamsTheMasterRepeatsIt) {
+  Open();
+  Fill();
+  EXPECT_EQ(Adding()->Repeat().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(Count(), 1000);
+  ExpectQuiet();
+}
+
+TEST_F(RepeatTest, AStepOfTwoTasksIsRepeatedByTheMaster) {
+  OnWorker();
+  const Endpoint two = b_->Scalar(2);
+  OnPs();
+  const Endpoint taken = b_->Op("QueueDequeueV2", {queue_}, {{"component_types", std::vector<DType>{DType::kInt32}}});
+  const Endpoint local = b_->Op("Mul", {taken, two});
+  b_->AddNode("AssignAddVariableOp", std::vector<Endpoint>{count_, local}, {{"dtype", DType::kInt32}}, "add_twice");
+  Open();
+  Fill();
+  EXPECT_EQ(session_->MakeCallable({.targets = {"add_twice"}}).value()->Repeat().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(Count(), 2000);
+  ExpectQuiet();
+}
+
+TEST_F(RepeatTest, ACancelEndsTheRepetitionAndNothingWaitsAnyMore) {
+  Open();
+  EXPECT_EQ(session_->RunTargets({"fill"}), absl::OkStatus());
+  const auto adding = Adding();
+  CancellationManager cancellation;
+  Status status;
+  std::thread repeating([&] { status = adding->Repeat({.cancellation = &cancellation}); });
+  EXPECT_TRUE(Await([&] { return Count() == 1000 && !servers_[0]->worker()->ListWaits().empty(); }));
+  cancellation.StartCancel();
+  repeating.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  ExpectQuiet();
+}
+
+TEST_F(RepeatTest, AStepThatNeverWaitsLeavesThreadsToOthers) {
+  OnPs();
+  b_->AddNode("AssignAddVariableOp", std::vector<Endpoint>{count_, b_->Scalar(1)}, {{"dtype", DType::kInt32}}, "bump");
+  Open();
+  std::vector<std::thread> repeating;
+  CancellationManager cancellation;
+  for (int i = 0; i < 8; ++i) {
+    repeating.emplace_back([&] { EXPECT_EQ(session_->MakeCallable({.targets = {"bump"}}).value()->Repeat({.cancellation = &cancellation}).code(), absl::StatusCode::kCancelled); });
+  }
+  EXPECT_TRUE(Await([&] { return Count() > 10'000; }));
+  cancellation.StartCancel();
+  for (std::thread& thread : repeating) thread.join();
+  ExpectQuiet();
+}
+
+TEST_F(RepeatTest, AStepThatIsFedIsRefused) {
+  OnPs();
+  const Endpoint x = b_->Op("Placeholder", {}, {{"dtype", DType::kInt32}, {"shape", PartialShape({})}}, "x");
+  b_->AddNode("AssignAddVariableOp", std::vector<Endpoint>{count_, x}, {{"dtype", DType::kInt32}}, "add_x");
+  Open();
+  EXPECT_EQ(session_->MakeCallable({.feeds = {"x"}, .targets = {"add_x"}}).value()->Repeat().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ void Worker::ServeGraph(const CallControl& control, std::shared_ptr<net::Incomin
     });
   }
   const bool wants_graph = start->record_partition_graphs;
-  Run(*std::move(run), [self = shared_from_this(), rendezvous, graph, call = std::move(call), step_id = start->step_id, wants_graph](PartResult result) {
+  const auto end = [self = shared_from_this(), rendezvous, graph, call = std::move(call), step_id = start->step_id, wants_graph](PartResult result) {
     StepEnd end{.status = CauseOf(std::move(result.status), call->cancellation()), .step_stats = std::move(result.step_stats)};
     if (wants_graph) end.partition_graphs.push_back(ExportGraphDef(graph->plan->graph()));
     if (graph->edges != nullptr) {
@@ -69,7 +69,9 @@ void Worker::ServeGraph(const CallControl& control, std::shared_ptr<net::Incomin
     StatusOr<net::Bytes> answer = EncodeStepEnd(end);
     self->NoteRan(step_id, *rendezvous, end.status.ok() && answer.ok());
     call->Reply(std::move(answer));
-  });
+  };
+  const bool repeats = start->may_repeat && graph->edges == nullptr && graph->late_reads.empty() && !run->trace && !wants_graph;
+  repeats ? Repeat(*std::move(run), end) : Run(*std::move(run), end);
 }
 
 }  // namespace millrace

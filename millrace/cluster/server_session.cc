@@ -143,12 +143,13 @@ class ServerSession : public Session {
     return absl::IsAborted(result) ? absl::OkStatus() : result;
   }
 
+  // With `may_repeat` it may be run several times.
   Status RunProgram(MasterSession& session, std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds,
-                    const RunOptions& options, std::vector<Tensor>* results, RunMetadata* metadata) {
+                    const RunOptions& options, std::vector<Tensor>* results, RunMetadata* metadata, bool may_repeat = false) {
     const absl::Duration timeout = options.timeout == absl::InfiniteDuration() ? options_.operation_timeout : options.timeout;
     Answer<MasterSession::StepResult> answer;
     session.Run(std::move(program), std::move(feeds), RunOptionsProto(options, timeout), {.cancellation = options.cancellation},
-                answer.Callback());
+                answer.Callback(), may_repeat);
     MR_ASSIGN_OR_RETURN(MasterSession::StepResult result, answer.Wait());
     *results = std::move(result.fetches);
     if (metadata != nullptr) *metadata = std::move(result.metadata);
@@ -206,6 +207,13 @@ class ServerCallable : public Callable {
              RunMetadata* metadata) override {
     MR_ASSIGN_OR_RETURN(const std::shared_ptr<MasterSession> session, session_->Find());
     return session_->RunProgram(*session, program_, {feeds.begin(), feeds.end()}, options, results, metadata);
+  }
+  Status Repeat(const RunOptions& options) override {
+    MR_ASSIGN_OR_RETURN(const std::shared_ptr<MasterSession> session, session_->Find());
+    std::vector<Tensor> dropped;
+    Status status;
+    while (status.ok()) status = session_->RunProgram(*session, program_, {}, options, &dropped, nullptr, /*may_repeat=*/true);
+    return status;
   }
 
  private:

@@ -17,7 +17,7 @@ constexpr size_t kShareFrom = 1024;
 // Of a tensor's first number, which is shifted behind them.
 constexpr uint64_t kDead = 1, kByKey = 2, kFlagBits = 2;
 // Of the request and of the answer.
-constexpr uint64_t kTimeline = 1, kPartitionGraphs = 2;
+constexpr uint64_t kTimeline = 1, kPartitionGraphs = 2, kMayRepeat = 4;
 constexpr uint64_t kFailed = 1, kStats = 2, kGraphs = 4;
 
 class Writer {
@@ -237,7 +237,7 @@ StatusOr<SteppedTensors> DecodeTensors(const net::Bytes& bytes, Allocator* alloc
 StatusOr<net::Bytes> EncodeStepStart(const StepStart& start) {
   Writer out;
   out.Number(kFormat);
-  out.Number((start.record_timeline ? kTimeline : 0) | (start.record_partition_graphs ? kPartitionGraphs : 0));
+  out.Number((start.record_timeline ? kTimeline : 0) | (start.record_partition_graphs ? kPartitionGraphs : 0) | (start.may_repeat ? kMayRepeat : 0));
   out.Fixed(static_cast<uint64_t>(start.step_id));
   out.Text(start.session_handle);
   out.Text(start.graph_handle);
@@ -252,6 +252,7 @@ StatusOr<StepStart> DecodeStepStart(const net::Bytes& bytes, Allocator* allocato
   const uint64_t flags = in.Number();
   result->record_timeline = (flags & kTimeline) != 0;
   result->record_partition_graphs = (flags & kPartitionGraphs) != 0;
+  result->may_repeat = (flags & kMayRepeat) != 0;
   result->step_id = static_cast<int64_t>(in.Fixed());
   result->session_handle = in.Text();
   result->graph_handle = in.Text();

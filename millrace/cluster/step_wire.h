@@ -33,6 +33,8 @@ struct StepStart {
   int64_t step_id = 0;
   bool record_timeline = false;
   bool record_partition_graphs = false;
+  // A part that neither takes nor gives tensors may be run again and again: the answer then comes when a run fails.
+  bool may_repeat = false;
   SteppedTensors feeds = {};
 };
 StatusOr<net::Bytes> EncodeStepStart(const StepStart& start);

@@ -111,6 +111,8 @@ class Worker : public WorkerInterface, public LivenessClient, public LeaseClient
   // For the master of the same task.
   StatusOr<std::shared_ptr<WorkerSession>> MakeSession(const pb::CreateWorkerSessionRequest& request);
   void Run(PartRun run, absl::AnyInvocable<void(PartResult)> done);
+  // Again and again until a run fails, which is the result. For a part without tensors from or for others.
+  void Repeat(PartRun run, absl::AnyInvocable<void(PartResult)> done);
   // The step's rendezvous, which is kept until ForgetStep ends it.
   RefPtr<StepRendezvous> StepFor(int64_t step_id);
   void ForgetStep(int64_t step_id);

@@ -113,6 +113,14 @@ class Callable {
   // `results` is resized to the fetches; its vector is reused when the caller keeps it.
   virtual Status Run(absl::Span<const Tensor> feeds, std::vector<Tensor>* results,
                      const RunOptions& options = {}, RunMetadata* metadata = nullptr) = 0;
+  // Runs it again and again, without feeds, until a run fails or is cancelled: that is the result. A step that is on one other task of a
+  // cluster as a whole is repeated there, without a message for each run. `options` are those of each run.
+  virtual Status Repeat(const RunOptions& options = {}) {
+    std::vector<Tensor> dropped;
+    Status status;
+    while (status.ok()) status = Run({}, &dropped, options);
+    return status;
+  }
 };
 
 // Thread-safe: several runs may be in flight. State (variables, queues) outlives the session in its

@@ -42,11 +42,8 @@ struct Running {
   }
 
   Status RunAgainAndAgain(const Step& step) {
-    Tensors none;
-    while (!coordinator->ShouldStop()) {
-      MR_RETURN_IF_ERROR(step.callable().Run({}, &none, RunOptions{.cancellation = &stop}));
-    }
-    return absl::OkStatus();
+    // A stop cancels it.
+    return step.callable().Repeat({.cancellation = &stop});
   }
 
   Status Thread(const Step& step) {

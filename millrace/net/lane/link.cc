@@ -14,6 +14,8 @@ namespace {
 
 // Pieces that one system call gathers.
 constexpr size_t kMostPieces = 64;
+// As much of the sender's memory may wait for the next frame to be given free.
+constexpr size_t kOwedBytes = 1 << 20;
 // Until the other side has said who it is.
 constexpr FrameLimits kHandshakeLimits{.segments = 1, .small_bytes = 1024, .message = 1024};
 
@@ -69,18 +71,33 @@ void LaneLink::Queue(OutFrame frame) {
   in_flight_ += frame.payload;
   counters_->bytes_sent.fetch_add(frame.head.size() + frame.bulk.size() + frame.announced.size(), std::memory_order_relaxed);
   if (frame.header.announcement != 0) announced_.emplace(frame.header.announcement, std::move(frame.announced));
+  patient_ = frame.header.kind == FrameKind::kReleased ? patient_ + 1 : 0;
   queue_.push_back(std::move(frame));
 }
 
 bool LaneLink::Send(const FrameHeader& header, Bytes message) { return SendFrame(header, std::move(message), /*at_once=*/true); }
 
+void LaneLink::BeginWrite() {
+  writing_ = Writing::kThread;
+  owed_ = 0;
+  patient_ = 0;
+}
+
 void LaneLink::Flush() {
   {
     MutexLock lock(&mu_);
     if (queue_.empty() || over_ || writing_ != Writing::kNo) return;
-    writing_ = Writing::kThread;
+    BeginWrite();
   }
   Write();
+}
+
+void LaneLink::FlushWithNext() {
+  {
+    MutexLock lock(&mu_);
+    if (queue_.size() == patient_ && owed_ < kOwedBytes) return;
+  }
+  Flush();
 }
 
 bool LaneLink::SendFrame(const FrameHeader& header, Bytes message, bool at_once) {
@@ -106,7 +123,7 @@ bool LaneLink::SendFrame(const FrameHeader& header, Bytes message, bool at_once)
     }
     Queue(std::move(frame));
     if (!at_once || writing_ != Writing::kNo) return true;
-    writing_ = Writing::kThread;
+    BeginWrite();
   }
   Write();
   return true;
@@ -193,7 +210,8 @@ void LaneLink::Write() {
     MutexLock lock(&mu_);
     if (over_) continue;
     Advance(bytes, &done);
-    if (queue_.empty()) {
+    // What was queued meanwhile goes too, unless it can wait for a frame to ride with.
+    if (written_ == 0 && queue_.size() == patient_ && owed_ < kOwedBytes) {
       writing_ = Writing::kNo;
       return;
     }
@@ -210,7 +228,7 @@ void LaneLink::OnWritable() {
   {
     MutexLock lock(&mu_);
     if (writing_ != Writing::kArmed) return;
-    writing_ = Writing::kThread;
+    BeginWrite();
   }
   Write();
 }
@@ -223,7 +241,7 @@ bool LaneLink::QueueWaiting() {
     queued = true;
   }
   if (!queued || over_ || writing_ != Writing::kNo) return false;
-  writing_ = Writing::kThread;
+  BeginWrite();
   return true;
 }
 

@@ -36,6 +36,8 @@ class LaneLink : public EventHandler {
   bool Send(const FrameHeader& header, Bytes message = {});
   // Sends what Fetch and Consumed have to say, unless something that was sent meanwhile took it along. After the handler.
   void Flush();
+  // As Flush, for a call that goes on: that it was fetched may wait for something to ride with, the call's own end at the latest, unless it is much.
+  void FlushWithNext();
   // Drops what is queued for want of credit of a call that is over. True when that was all there was: the other side knows nothing of the call.
   bool DropQueued(uint64_t call);
 
@@ -94,7 +96,9 @@ class LaneLink : public EventHandler {
   [[nodiscard]] bool QueueWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnReleased(uint64_t announcement);
   // A message with memory of the sender's has been dealt with.
-  void EndFetch(uint64_t announcement);
+  void EndFetch(uint64_t announcement, size_t bytes);
+  // What is queued is about to be written.
+  void BeginWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   LaneCore* const core_;
   const Fd fd_;
@@ -118,6 +122,8 @@ class LaneLink : public EventHandler {
   uint64_t next_announcement_ ABSL_GUARDED_BY(mu_) = 1;
   absl::flat_hash_map<uint64_t, Bytes> announced_ ABSL_GUARDED_BY(mu_);
   uint64_t consumed_ ABSL_GUARDED_BY(mu_) = 0;  // and not yet told
+  size_t owed_ ABSL_GUARDED_BY(mu_) = 0;        // bytes that were fetched, of which the sender is not told yet
+  size_t patient_ ABSL_GUARDED_BY(mu_) = 0;     // frames at the queue's end that nobody waits for
   int fetches_ ABSL_GUARDED_BY(mu_) = 0;        // messages that are partly in the sender's memory
   bool end_when_read_ ABSL_GUARDED_BY(mu_) = false;
 };

@@ -89,7 +89,7 @@ Status LaneLink::Fetch(Received* message) {
     if (part.address == 0) continue;
     RefPtr<Buffer> buffer = core_->pool->Allocate(part.size);
     if (!buffer) {
-      EndFetch(message->announcement);
+      EndFetch(message->announcement, 0);
       return ResourceExhausted("there is no memory for ", part.size, " bytes of a message");
     }
     copies.push_back({buffer->data(), part.address, part.size});
@@ -105,16 +105,17 @@ Status LaneLink::Fetch(Received* message) {
     return status;
   }
   counters_->bytes_received.fetch_add(bytes, std::memory_order_relaxed);
-  EndFetch(message->announcement);
+  EndFetch(message->announcement, bytes);
   message->announcement = 0;
   return absl::OkStatus();
 }
 
-void LaneLink::EndFetch(uint64_t announcement) {
+void LaneLink::EndFetch(uint64_t announcement, size_t bytes) {
   SendFrame({.kind = FrameKind::kReleased, .argument = announcement}, {}, /*at_once=*/false);
   bool end = false;
   {
     MutexLock lock(&mu_);
+    owed_ += bytes;
     end = --fetches_ == 0 && end_when_read_;
   }
   if (end) End(Cancelled("the server is stopping"));
@@ -122,7 +123,7 @@ void LaneLink::EndFetch(uint64_t announcement) {
 
 void LaneLink::Discard(Received message) {
   const size_t size = message.size;
-  if (message.announcement != 0) EndFetch(message.announcement);
+  if (message.announcement != 0) EndFetch(message.announcement, 0);
   Consumed(size);
   Flush();
 }

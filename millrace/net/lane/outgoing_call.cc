@@ -136,9 +136,9 @@ void LaneOutgoingCall::Deliver() {
       Finish(std::move(status));
     }
     link_->Consumed(size);
-    break;
+    return link_->Flush();
   }
-  link_->Flush();
+  link_->FlushWithNext();
 }
 
 void LaneOutgoingCall::Finish(StatusOr<Bytes> result) {

@@ -61,7 +61,7 @@ void ServedCall::Serve(Received request) {
   request_ = request.Take();
   if (!endpoint->BeginHandler()) return Reply(Unavailable("the server is stopping"));
   endpoint->service()->OnCall(method_, std::make_shared<LaneIncomingCall>(ShareRef(this)));
-  link_->Flush();
+  Flush();
   endpoint->EndHandler();
 }
 
@@ -120,8 +120,17 @@ void ServedCall::Deliver() {
   }
   // It may hold the call; not under the lock.
   handler = nullptr;
-  link_->Flush();
+  Flush();
   if (allowed) endpoint->EndHandler();
+}
+
+void ServedCall::Flush() {
+  bool goes_on;
+  {
+    MutexLock lock(&mu_);
+    goes_on = !answered_;
+  }
+  goes_on ? link_->FlushWithNext() : link_->Flush();
 }
 
 void ServedCall::GiveUp() {
@@ -157,6 +166,8 @@ void ServedCall::Reply(StatusOr<Bytes> answer) {
       link_->Send({.kind = FrameKind::kError, .call = id_, .argument = static_cast<uint64_t>(answer.status().code())},
                   Bytes::Of(absl::StrCat(text.substr(0, kLongestError), cut)));
     }
+  } else {
+    link_->Flush();  // nothing else takes along what there is to say
   }
   link_->endpoint()->EndCall(this);
 }

@@ -39,6 +39,8 @@ class ServedCall final : public RefCounted {
 
  private:
   ~ServedCall() override = default;
+  // After a handler.
+  void Flush();
 
   const RefPtr<ServerLink> link_;
   const uint64_t id_;
