@@ -55,7 +55,7 @@ StatusOr<std::vector<std::vector<int>>> ShareOutCores(const std::vector<CoreClai
     if (all.empty()) return InvalidArgument("millrace on ", host, " does not tell which cores there are: it may be an older one");
     if (all.size() < members.size()) {
       return InvalidArgument(host, " has ", all.size(), all.size() == 1 ? " core" : " cores", " to use, and ", members.size(),
-                             " workers to bind (a chief is one of them): start fewer there, or do without the flag");
+                             " workers to bind, chiefs included: start fewer there, or do without the flag");
     }
     const std::vector<std::vector<int>> shares = ShareCores(all, static_cast<int>(members.size()));
     for (size_t i = 0; i < members.size(); ++i) cores[members[i]] = shares[i];
