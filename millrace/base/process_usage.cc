@@ -1,6 +1,5 @@
 #include "millrace/base/process_usage.h"
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -10,7 +9,6 @@
 #include <iterator>
 #include <limits>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "millrace/base/affinity.h"
 
 namespace millrace {
 namespace {
@@ -40,12 +39,6 @@ size_t NumberIn(const std::string& file) {
 }
 
 double Seconds(const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; }
-
-int AllowedCores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // more than such a set holds
-}
 
 // The least that the control groups around this process grant; 0: no limit.
 double Quota() {
@@ -99,7 +92,7 @@ HostUsage ParseHostUsage(absl::string_view stat, double ticks_per_second) {
 }
 
 double UsableCores() {
-  const double allowed = AllowedCores(), quota = Quota();
+  const double allowed = AllowedCoreCount(), quota = Quota();
   return quota > 0 ? std::min(allowed, quota) : allowed;
 }
 

@@ -1,8 +1,8 @@
 #include "millrace/cluster/server.h"
 
-#include <thread>
 #include <utility>
 
+#include "millrace/base/affinity.h"
 #include "millrace/base/file.h"
 #include "millrace/base/log.h"
 #include "millrace/base/rooted_files.h"
@@ -19,7 +19,7 @@
 namespace millrace {
 namespace {
 
-int OrCores(int threads) { return threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency()); }
+int OrCores(int threads) { return threads > 0 ? threads : AllowedCoreCount(); }
 
 }  // namespace
 

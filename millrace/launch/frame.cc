@@ -7,6 +7,7 @@ namespace {
 
 constexpr size_t kHeader = 5;
 constexpr size_t kMaxStrings = 100000;
+constexpr int64_t kMaxCores = 1 << 20;
 
 void PutNumber(int64_t number, std::string* body) {
   for (int i = 0; i < 8; ++i) body->push_back(static_cast<char>(static_cast<uint64_t>(number) >> (8 * i)));
@@ -46,6 +47,23 @@ bool TakeStrings(absl::string_view* body, std::vector<std::string>* strings) {
   return true;
 }
 
+void PutCores(const std::vector<int>& cores, std::string* body) {
+  PutNumber(static_cast<int64_t>(cores.size()), body);
+  for (const int core : cores) PutNumber(core, body);
+}
+
+bool TakeCores(absl::string_view* body, std::vector<int>* cores) {
+  int64_t count;
+  if (!TakeNumber(body, &count) || count < 0 || static_cast<uint64_t>(count) > body->size() / 8) return false;
+  cores->resize(count);
+  for (int& core : *cores) {
+    int64_t number;
+    if (!TakeNumber(body, &number) || number < 0 || number >= kMaxCores) return false;
+    core = static_cast<int>(number);
+  }
+  return true;
+}
+
 bool IsKind(uint8_t kind) {
   return (kind >= static_cast<uint8_t>(FrameKind::kStart) && kind <= static_cast<uint8_t>(FrameKind::kPing)) ||
          (kind >= static_cast<uint8_t>(FrameKind::kHello) && kind <= static_cast<uint8_t>(FrameKind::kGone));
@@ -59,23 +77,33 @@ std::string StartFrame::Encode() const {
     PutNumber(static_cast<int64_t>(strings->size()), &body);
     for (const std::string& text : *strings) PutString(text, &body);
   }
+  if (!cores.empty()) PutCores(cores, &body);
   return body;
 }
 
 StatusOr<StartFrame> StartFrame::Decode(absl::string_view body) {
   StartFrame start;
-  if (!TakeStrings(&body, &start.arguments) || !TakeStrings(&body, &start.environment) || !body.empty() || start.arguments.empty()) {
+  if (!TakeStrings(&body, &start.arguments) || !TakeStrings(&body, &start.environment) || (!body.empty() && !TakeCores(&body, &start.cores)) ||
+      !body.empty() || start.arguments.empty()) {
     return InvalidArgument("a malformed start frame");
   }
   return start;
 }
 
-std::string HelloFrame::Encode() const { return EncodeNumbers({pid, port}); }
+std::string HelloFrame::Encode() const {
+  std::string body = EncodeNumbers({pid, port});
+  PutString(machine, &body);
+  PutCores(cores, &body);
+  return body;
+}
 
 StatusOr<HelloFrame> HelloFrame::Decode(absl::string_view body) {
   MR_ASSIGN_OR_RETURN(const NumbersAndText read, DecodeNumbers(body, 2));
   if (read.numbers[1] < 1 || read.numbers[1] > 65535) return InvalidArgument("a hello frame with port ", read.numbers[1]);
-  return HelloFrame{.pid = read.numbers[0], .port = read.numbers[1]};
+  HelloFrame hello = {.pid = read.numbers[0], .port = read.numbers[1]};
+  absl::string_view rest = read.text;
+  if (!rest.empty() && (!TakeString(&rest, &hello.machine) || !TakeCores(&rest, &hello.cores))) return InvalidArgument("a malformed hello frame");
+  return hello;
 }
 
 std::string EncodeNumbers(std::vector<int64_t> numbers, absl::string_view text) {

@@ -44,6 +44,8 @@ struct Frame {
 struct StartFrame {
   std::vector<std::string> arguments;    // the program first
   std::vector<std::string> environment;  // "NAME=VALUE", over what the keeper has
+  // What it may run on; empty: wherever the keeper may. Only sent where there are any, since older keepers do not know it.
+  std::vector<int> cores = {};
   std::string Encode() const;
   static StatusOr<StartFrame> Decode(absl::string_view body);
 };
@@ -51,6 +53,9 @@ struct StartFrame {
 struct HelloFrame {
   int64_t pid = 0;   // of the keeper
   int64_t port = 0;  // free, and held until the program starts
+  // What there is for a CoreClaim (core_shares.h). Older keepers do not tell; then they are empty.
+  std::string machine = {};
+  std::vector<int> cores = {};
   std::string Encode() const;
   static StatusOr<HelloFrame> Decode(absl::string_view body);
 };

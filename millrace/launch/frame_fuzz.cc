@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (!frame->has_value()) break;
       const std::string& body = (*frame)->body;
       if (auto start = StartFrame::Decode(body); start.ok() && StartFrame::Decode(start->Encode()).value().arguments != start->arguments) __builtin_trap();
-      HelloFrame::Decode(body).IgnoreError();
+      if (auto hello = HelloFrame::Decode(body); hello.ok() && HelloFrame::Decode(hello->Encode()).value().cores != hello->cores) __builtin_trap();
       DecodeNumbers(body, 2).IgnoreError();
       lines.Add(body, [](absl::string_view line) { ReadTrainingText(line); });
     }

@@ -35,6 +35,25 @@ TEST(Frames, ComeOutAsTheyWentInHoweverTheyAreCut) {
   }
 }
 
+TEST(Frames, CoresGoAlongWhereThereAreAnyAndMayBeMissing) {
+  StartFrame start = {.arguments = {"p"}, .environment = {"A=b"}};
+  const std::string without = start.Encode();
+  EXPECT_THAT(StartFrame::Decode(without)->cores, IsEmpty());
+  start.cores = {4, 5, 900};
+  EXPECT_THAT(StartFrame::Decode(start.Encode())->cores, ElementsAre(4, 5, 900));
+  for (size_t size = without.size() + 1; size < start.Encode().size(); ++size) EXPECT_FALSE(StartFrame::Decode(start.Encode().substr(0, size)).ok()) << size;
+  EXPECT_FALSE(StartFrame::Decode(without + EncodeNumbers({1, -1})).ok());
+  EXPECT_FALSE(StartFrame::Decode(without + EncodeNumbers({1, int64_t{1} << 40})).ok());
+  EXPECT_FALSE(StartFrame::Decode(without + EncodeNumbers({int64_t{1} << 60, 1})).ok());
+
+  const HelloFrame hello = {.pid = 1, .port = 2222, .machine = "m", .cores = {0, 2, 1}};
+  EXPECT_EQ(HelloFrame::Decode(hello.Encode())->machine, "m");
+  EXPECT_THAT(HelloFrame::Decode(hello.Encode())->cores, ElementsAre(0, 2, 1));
+  // What older keepers say.
+  EXPECT_THAT(HelloFrame::Decode(EncodeNumbers({1, 2222}))->cores, IsEmpty());
+  EXPECT_FALSE(HelloFrame::Decode(EncodeNumbers({1, 2222}) + "x").ok());
+}
+
 TEST(Frames, BadBytesGiveErrors) {
   FrameReader chatter(/*greeting=*/true);
   chatter.Add(std::string(kMaxNoise + 1, 'x'));

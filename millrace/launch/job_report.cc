@@ -1,7 +1,6 @@
 #include "millrace/launch/job_report.h"
 
 #include <algorithm>
-#include <array>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
@@ -12,6 +11,8 @@ namespace millrace::launch {
 namespace {
 
 using nlohmann::json;
+
+constexpr int kCoresColumn = 6;  // of the table, after the address
 
 template <typename T>
 json OrNull(const std::optional<T>& value) {
@@ -54,6 +55,7 @@ std::string JobReport::ToJson() const {
                             {"loss", OrNull(task.loss)},
                             {"steps_per_second", OrNull(task.steps_per_second)},
                             {"exit_code", OrNull(task.exit_code)},
+                            {"cores", task.cores},
                             {"phase", task.phase}});
   }
   return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
@@ -81,6 +83,7 @@ StatusOr<JobReport> JobReport::FromJson(absl::string_view text) {
                             .host = ReadText(task, "host"),
                             .address = ReadText(task, "address"),
                             .phase = ReadText(task, "phase"),
+                            .cores = ReadText(task, "cores"),
                             .pid = Read<int64_t>(task, "pid").value_or(0),
                             .restarts = Read<int>(task, "restarts").value_or(0),
                             .seconds_in_state = Read<double>(task, "seconds_in_state").value_or(0),
@@ -94,14 +97,19 @@ StatusOr<JobReport> JobReport::FromJson(absl::string_view text) {
 
 std::string JobReport::ToText() const {
   std::string text = absl::StrFormat("job %d: %s, for %s\n  %s\n", pid, StateName(state), ShortAge(absl::Seconds(seconds)), command);
-  std::vector<std::array<std::string, 11>> rows = {{"TASK", "STATE", "SINCE", "PID", "HOST", "ADDRESS", "STEP", "LOSS", "STEPS/S", "RESTARTS", ""}};
+  const bool any_bound = std::any_of(tasks.begin(), tasks.end(), [](const Task& task) { return !task.cores.empty(); });
+  std::vector<std::vector<std::string>> rows = {{"TASK", "STATE", "SINCE", "PID", "HOST", "ADDRESS", "STEP", "LOSS", "STEPS/S", "RESTARTS", ""}};
   for (const Task& task : tasks) {
     rows.push_back({task.task, task.state, ShortAge(absl::Seconds(task.seconds_in_state)), task.pid > 0 ? absl::StrCat(task.pid) : "-",
                     task.host.empty() ? "-" : task.host, task.address.empty() ? "-" : task.address, task.step ? absl::StrCat(*task.step) : "-",
                     task.loss ? absl::StrFormat("%.4g", *task.loss) : "-", task.steps_per_second ? absl::StrFormat("%.1f", *task.steps_per_second) : "-",
                     absl::StrCat(task.restarts), task.phase});
   }
-  std::array<size_t, 11> widths = {};
+  if (any_bound) {
+    rows[0].insert(rows[0].begin() + kCoresColumn, "CORES");
+    for (size_t i = 0; i < tasks.size(); ++i) rows[1 + i].insert(rows[1 + i].begin() + kCoresColumn, tasks[i].cores.empty() ? "any" : tasks[i].cores);
+  }
+  std::vector<size_t> widths(rows[0].size());
   for (const auto& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }

@@ -20,6 +20,7 @@ struct JobReport {
   std::vector<std::string> waits = {};
   struct Task {
     std::string task = {}, state = {}, host = {}, address = {}, phase = {};
+    std::string cores = {};  // its own, "0-3"; empty: it runs anywhere
     int64_t pid = 0;
     int restarts = 0;
     double seconds_in_state = 0;

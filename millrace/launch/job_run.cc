@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "millrace/base/affinity.h"
 #include "millrace/launch/process_tree.h"
 #include "millrace/launch/spawn.h"
 
@@ -34,10 +35,14 @@ JobRun::JobRun(const LauncherOptions& options)
     LaunchedTask task;
     task.name = record.name.ToString();
     task.prefix = options.colour ? absl::StrFormat("\033[%dm[%s]\033[0m ", TaskColour(number), task.name) : absl::StrFormat("[%s] ", task.name);
-    task.host_address = "localhost";
+    task.host_address = task.claim.host = "localhost";
+    task.claim.bound = options.job.bind_workers && GroupOf(options.job, record.name.job).trains();
     if (places[number] >= 0) {
       task.host = options.job.hosts[places[number]].name;
       task.host_address = options.job.hosts[places[number]].Address();
+      task.claim.host = task.host;
+    } else if (task.claim.bound) {
+      task.claim.cores = NeighboursTogether(AllowedCores());  // keepers inherit them
     }
     tasks_.push_back(std::move(task));
   }
@@ -197,8 +202,10 @@ int JobRun::Run() {
   adopts_ = Descendants(getpid()).empty();
   if (adopts_) AdoptOrphans();
   RaiseFileLimit();
-  if (const Status opened = OpenLogs(); !opened.ok()) {
-    Say(absl::StrCat("--log_dir: ", opened.message()));
+  Status ready = options_.job.hosts.empty() ? BindWorkers() : absl::OkStatus();
+  if (ready.ok()) ready = WithPrefix("--log_dir: ", OpenLogs());
+  if (!ready.ok()) {
+    Say(ready.message());
     output_.Drain(1);
     return 2;
   }

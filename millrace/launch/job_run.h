@@ -34,6 +34,8 @@ class JobRun {
   // Supervision's wishes, and what they lead to.
   void Perform();
   void OpenKeepers();
+  // Gives the workers their cores, once it is known what all machines have.
+  Status BindWorkers();
   void StartProgram(int task);
   void OnFrame(int task, const Frame& frame);
   void OnOutput(int task, bool error, absl::string_view bytes);

@@ -45,25 +45,32 @@ void JobRun::OpenKeepers() {
   keepers_to_open_ = std::move(later);
 }
 
+Status JobRun::BindWorkers() {
+  std::vector<CoreClaim> claims;
+  for (const LaunchedTask& task : tasks_) claims.push_back(task.claim);
+  StatusOr<std::vector<std::vector<int>>> cores = ShareOutCores(claims);
+  if (!cores.ok()) return WithPrefix("--bind_workers: ", cores.status());
+  for (size_t i = 0; i < tasks_.size(); ++i) tasks_[i].cores = std::move((*cores)[i]);
+  return absl::OkStatus();
+}
+
 void JobRun::StartProgram(int number) {
   LaunchedTask& task = tasks_[number];
   if (!task.link) return;  // lost since, as supervision knows
   const TaskName& name = supervision_.tasks()[number].name;
-  const auto group_of = [&](const std::string& job) {
-    return std::find_if(options_.job.groups.begin(), options_.job.groups.end(), [&](const TaskGroup& g) { return g.name == job; });
-  };
   if (cluster_.empty()) {
     for (size_t i = 0; i < tasks_.size(); ++i) {
       const std::string& job = supervision_.tasks()[i].name.job;
-      if (!group_of(job)->side) cluster_[job].push_back(tasks_[i].address);
+      if (!GroupOf(options_.job, job).side) cluster_[job].push_back(tasks_[i].address);
     }
   }
-  const auto group = group_of(name.job);
+  const TaskGroup& group = GroupOf(options_.job, name.job);
   StartFrame start;
-  start.arguments = FillIn(group->program.empty() ? options_.job.program : group->program, cluster_, name, task.address);
-  if (options_.host_flags && group->program.empty()) {
+  start.arguments = FillIn(group.program.empty() ? options_.job.program : group.program, cluster_, name, task.address);
+  if (options_.host_flags && group.program.empty()) {
     for (std::string& flag : HostFlags(cluster_, name)) start.arguments.push_back(std::move(flag));
   }
+  start.cores = task.cores;
   start.environment = options_.environment;
   start.environment.push_back(absl::StrCat("TF_CONFIG=", TfConfig(cluster_, name)));
   start.environment.push_back(absl::StrCat("MILLRACE_TASK=", task.name));
@@ -89,7 +96,15 @@ void JobRun::OnFrame(int number, const Frame& frame) {
       if (!hello.ok()) return;
       task.keeper_deadline = absl::InfiniteFuture();
       // After a loss the task keeps its place.
-      if (task.address.empty()) task.address = absl::StrCat(task.host_address, ":", hello->port);
+      if (task.address.empty()) {
+        task.address = absl::StrCat(task.host_address, ":", hello->port);
+        if (!task.host.empty()) {
+          task.claim.machine = hello->machine;
+          task.claim.cores = hello->cores;
+        }
+        const bool all = std::none_of(tasks_.begin(), tasks_.end(), [](const LaunchedTask& t) { return t.address.empty(); });
+        if (const Status bound = all ? BindWorkers() : absl::OkStatus(); !bound.ok()) return supervision_.OnRefused(bound.message());
+      }
       supervision_.OnKeeperReady(number);
       return;
     }

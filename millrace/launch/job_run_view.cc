@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "absl/strings/match.h"
+#include "millrace/base/affinity.h"
 #include "millrace/cluster/cluster_spec.h"
 #include "millrace/launch/job_run.h"
 #include "millrace/train/timeline.h"
@@ -25,6 +26,7 @@ void JobRun::TellStates() {
     std::string line = absl::StrCat(tasks_[i].name, " ", record.state == RunState::kRunning ? "is running" : StateName(record.state));
     if (record.state == RunState::kRunning) {
       absl::StrAppend(&line, ": pid ", record.pid, tasks_[i].host.empty() ? "" : " on ", tasks_[i].host, ", ", tasks_[i].address);
+      if (!tasks_[i].cores.empty()) absl::StrAppend(&line, ", cores ", CoreList(tasks_[i].cores));
     } else if (record.state == RunState::kFailed && record.exit) {
       absl::StrAppend(&line, ": it ", record.exit->ToString());
     }
@@ -105,6 +107,7 @@ void JobRun::Draw(bool now) {
   std::vector<int> colours;
   for (size_t i = 0; i < tasks_.size(); ++i) {
     rows.push_back(RowOf(supervision_.tasks()[i], tasks_[i].training, tasks_[i].host, Now()));
+    rows.back().cores = CoreList(tasks_[i].cores);
     if (options_.colour) colours.push_back(TaskColour(static_cast<int>(i)));
   }
   output_.SetBlock(StatusBlock(rows, colours, rows_, columns_));
@@ -122,6 +125,7 @@ JobReport JobRun::Report() const {
                       .tasks = {}};
   for (size_t i = 0; i < tasks_.size(); ++i) {
     report.tasks.push_back(ReportTask(supervision_.tasks()[i], tasks_[i].training, tasks_[i].host, tasks_[i].address, Now()));
+    report.tasks.back().cores = CoreList(tasks_[i].cores);
   }
   return report;
 }

@@ -48,6 +48,8 @@ std::string Host::Address() const {
   return at == std::string::npos ? name : name.substr(at + 1);
 }
 
+bool TaskGroup::trains() const { return !side && (name == "worker" || name == "chief" || name == "master"); }
+
 int JobSpec::task_count() const {
   int count = 0;
   for (const TaskGroup& group : groups) count += group.count;
@@ -73,8 +75,17 @@ Status JobSpec::Check() const {
   if (here != hosts.end() && !std::all_of(hosts.begin(), hosts.end(), loopback)) {
     return InvalidArgument("the other hosts cannot reach '", here->name, "' by that name: add address=HOST to its line");
   }
+  if (bind_workers && std::none_of(groups.begin(), groups.end(), [](const TaskGroup& g) { return g.trains() && g.count > 0; })) {
+    return InvalidArgument("--bind_workers: there is no job 'worker' or 'chief' to bind");
+  }
   if (grace < absl::ZeroDuration()) return InvalidArgument("--grace cannot be negative");
   return PlaceTasks(*this).status();
+}
+
+const TaskGroup& GroupOf(const JobSpec& job, const std::string& name) {
+  const auto found = std::find_if(job.groups.begin(), job.groups.end(), [&](const TaskGroup& g) { return g.name == name; });
+  MR_CHECK(found != job.groups.end());
+  return *found;
 }
 
 std::vector<TaskName> TasksOf(const JobSpec& job) {

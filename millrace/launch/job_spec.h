@@ -32,6 +32,9 @@ struct TaskGroup {
   bool serves = false;
   // Beside the cluster: it is told of the others, and they not of it. A client, an evaluator, TensorBoard.
   bool side = false;
+
+  // Its tasks are those that train: workers, or chiefs (TensorFlow's older programs: masters).
+  bool trains() const;
 };
 
 // A machine that tasks run on.
@@ -49,6 +52,8 @@ struct JobSpec {
   absl::Duration grace = absl::Seconds(5);
   // How long a program may be suspended (SIGSTOP) before it counts as failed; infinite: for ever.
   absl::Duration suspend_limit = absl::Seconds(7);
+  // Each task that trains gets cores of its own (core_shares.h).
+  bool bind_workers = false;
 
   int task_count() const;
   // INVALID_ARGUMENT with what to change.
@@ -61,6 +66,9 @@ struct TaskName {
   int index = 0;
   std::string ToString() const { return absl::StrCat(job, "/", index); }
 };
+
+// The one of that name, which there is.
+const TaskGroup& GroupOf(const JobSpec& job, const std::string& name);
 
 // In the order of the groups; that order gives a task its number.
 std::vector<TaskName> TasksOf(const JobSpec& job);

@@ -68,6 +68,14 @@ TEST(JobSpec, MistakesAreNamed) {
   EXPECT_THAT(message({.groups = {{.name = "w", .count = 1}, {.name = "w", .count = 1}}, .program = {"p"}}), HasSubstr("twice"));
   EXPECT_THAT(message({.groups = {{.name = "w", .count = 20000}}, .program = {"p"}}), HasSubstr("10000"));
   EXPECT_EQ(message({.groups = {{.name = "w", .count = 1, .program = {"q"}}}}), "");
+  EXPECT_THAT(message({.groups = {{.name = "ps", .count = 1}}, .program = {"p"}, .bind_workers = true}), HasSubstr("--bind_workers"));
+  EXPECT_EQ(message({.groups = {{.name = "chief", .count = 1}}, .program = {"p"}, .bind_workers = true}), "");
+}
+
+TEST(JobSpec, WorkersAndChiefsOfTheClusterTrain) {
+  for (const char* name : {"worker", "chief", "master"}) EXPECT_TRUE(TaskGroup{.name = name}.trains()) << name;
+  for (const char* name : {"ps", "evaluator", "w"}) EXPECT_FALSE(TaskGroup{.name = name}.trains()) << name;
+  EXPECT_FALSE((TaskGroup{.name = "worker", .side = true}.trains()));
 }
 
 TEST(SplitCommand, ReadsQuotesAsAShellDoes) {

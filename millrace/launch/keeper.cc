@@ -14,8 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "millrace/base/affinity.h"
 #include "millrace/base/clock.h"
 #include "millrace/base/fd.h"
+#include "millrace/launch/core_shares.h"
 #include "millrace/launch/exit_status.h"
 #include "millrace/launch/frame.h"
 #include "millrace/launch/held_port.h"
@@ -141,6 +143,10 @@ void Keeper::Obey(const Frame& frame) {
 
 void Keeper::Start(const StartFrame& start) {
   port_.reset();
+  // The keeper is bound with its program: what it does for it is done on the same cores.
+  if (!start.cores.empty()) {
+    if (const Status bound = BindToCores(start.cores); !bound.ok()) return Send(FrameKind::kNotStarted, EncodeNumbers({EINVAL}, bound.message()));
+  }
   StatusOr<Pipe> out = Pipe::Make(), error = Pipe::Make(), progress = Pipe::Make();
   SpawnError why = {EMFILE, "no pipe"};
   if (out.ok() && error.ok() && progress.ok()) {
@@ -291,7 +297,8 @@ int Keeper::Run() {
     return 1;
   }
   port_ = *std::move(port);
-  Send(FrameKind::kHello, HelloFrame{.pid = getpid(), .port = port_->port()}.Encode());
+  Send(FrameKind::kHello,
+       HelloFrame{.pid = getpid(), .port = port_->port(), .machine = ThisMachine(), .cores = NeighboursTogether(AllowedCores())}.Encode());
   while (!launcher_gone_ || running_) {
     std::vector<pollfd> fds = {{signals_.get(), POLLIN, 0},
                                {launcher_gone_ ? -1 : options_.in, POLLIN, 0},

@@ -4,8 +4,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "millrace/base/file.h"
+#include "millrace/launch/core_shares.h"
 #include "millrace/launch/keeper_link.h"
 #include "millrace/launch/run_state.h"
 #include "millrace/launch/stream_lines.h"
@@ -19,6 +21,8 @@ struct LaunchedTask {
   std::string host;    // empty: this machine
   std::string host_address;  // where other tasks reach it
   std::string address;  // "host:port", once its keeper told the port
+  CoreClaim claim;
+  std::vector<int> cores;  // its own, the same after a restart; empty: it runs anywhere
   std::optional<KeeperLink> link;
   absl::Time keeper_deadline = absl::InfiniteFuture();  // until it says hello
   StreamLines out, error;

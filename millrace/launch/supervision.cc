@@ -13,6 +13,7 @@ constexpr absl::Duration kSettle = absl::Milliseconds(200);
 // A task that has been suspended for longer explains why another gave up.
 constexpr absl::Duration kSuspendedAWhile = absl::Seconds(1);
 constexpr size_t kLastWords = 200;
+constexpr int kMistake = 2;  // the exit code
 
 // Raised from outside or by the processor, not by a program that gives up because of a peer.
 bool IsOwnDoing(int signal) { return signal == SIGKILL || signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE; }
@@ -230,6 +231,11 @@ void Supervision::OnInterrupt(int signal) {
   }
   interrupted_ = true;
   End(Ending::kStopped, absl::StrCat("interrupted by ", SignalName(signal), "; all tasks were stopped"), 128 + signal, signal == SIGINT ? SIGINT : SIGTERM);
+}
+
+void Supervision::OnRefused(absl::string_view why) {
+  if (ending()) return;
+  End(Ending::kFailed, std::string(why), kMistake, SIGTERM);
 }
 
 void Supervision::OnHang(absl::string_view cause) {

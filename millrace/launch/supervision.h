@@ -73,6 +73,8 @@ class Supervision {
   void OnGone(int task);
   // The launcher got SIGINT, SIGTERM or SIGHUP. The second time everything is killed.
   void OnInterrupt(int signal);
+  // Before any program was started: the job cannot be as its user wants it. A mistake in the flags, seen late.
+  void OnRefused(absl::string_view why);
   // The user's limit for hanging is reached.
   void OnHang(absl::string_view cause);
   void OnTimer();

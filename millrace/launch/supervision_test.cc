@@ -383,6 +383,18 @@ TEST(Supervision, AnInterruptBeforeKeepersAreThereEndsTheJob) {
   EXPECT_EQ(Finish(stage.Take()).number, 130);
 }
 
+TEST(Supervision, ARefusedJobEndsAsAMistakeInTheFlagsBeforeAnyProgramStarts) {
+  Stage stage(SpecOf(1, 1));
+  stage.supervision.Begin();
+  stage.supervision.OnKeeperReady(0);
+  stage.Take();
+  stage.supervision.OnRefused("--bind_workers: too few cores");
+  stage.supervision.OnKeeperReady(1);
+  const std::vector<Action> actions = stage.Take();
+  EXPECT_THAT(actions, ElementsAre(Action{Kind::kFinish, -1, 2, "--bind_workers: too few cores"}));
+  EXPECT_EQ(stage.supervision.job_state(), RunState::kFailed);
+}
+
 TEST(Supervision, AProgramThatStartsWhileTheJobEndsIsEndedToo) {
   Stage stage(SpecOf(0, 1));
   stage.supervision.Begin();

@@ -101,6 +101,7 @@ std::vector<std::string> StatusBlock(const std::vector<TaskRow>& tasks, const st
     if (!row.loss.empty()) absl::StrAppend(&line, "  loss ", row.loss);
     if (!row.rate.empty()) absl::StrAppend(&line, "  ", row.rate, " steps/s");
     if (!row.restarts.empty()) absl::StrAppend(&line, "  ", row.restarts, row.restarts == "1" ? " restart" : " restarts");
+    if (!row.cores.empty()) absl::StrAppend(&line, "  cores ", row.cores);
     if (!row.phase.empty()) absl::StrAppend(&line, "  ", row.phase);
     // A full line would make some terminals go to the next.
     line = CutToWidth(line, columns - 1);

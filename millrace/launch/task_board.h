@@ -46,9 +46,9 @@ class Training {
   absl::Duration longest_step_ = absl::ZeroDuration();
 };
 
-// One row of the table of tasks, as text. `host` is empty for this machine.
+// One row of the table of tasks, as text. `host` is empty for this machine, `cores` for a task that runs anywhere.
 struct TaskRow {
-  std::string task = {}, state = {}, pid = {}, host = {}, step = {}, loss = {}, rate = {}, restarts = {}, since = {}, phase = {};
+  std::string task = {}, state = {}, pid = {}, host = {}, step = {}, loss = {}, rate = {}, restarts = {}, since = {}, cores = {}, phase = {};
 };
 TaskRow RowOf(const TaskRecord& record, const Training& training, const std::string& host, absl::Time now);
 

@@ -9,8 +9,10 @@
 namespace millrace::launch {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Training, MeasuresStepsPerSecondAndForgetsThePast) {
   Training training;
@@ -50,6 +52,12 @@ TEST(StatusBlock, HasALineForEachTaskThatFits) {
   EXPECT_EQ(StatusBlock(rows, {}, 1, 1).size(), 1);
 }
 
+TEST(StatusBlock, TellsTheCoresOfThoseThatHaveTheirOwn) {
+  const std::vector<TaskRow> rows = {{.task = "ps/0", .state = "running", .since = "4 s"},
+                                     {.task = "worker/0", .state = "running", .since = "4 s", .cores = "0-3", .phase = "training"}};
+  EXPECT_THAT(StatusBlock(rows, {}, 24, 80), ElementsAre("ps/0      running     4 s", "worker/0  running     4 s  cores 0-3  training"));
+}
+
 TEST(TerminalOutput, RedrawsTheBlockBelowTheOutput) {
   EXPECT_EQ(RedrawBlock(0, "out\n", {"a", "b"}), "out\na\nb\n");
   EXPECT_EQ(RedrawBlock(2, "out\n", {"a"}), "\r\033[2A\033[Jout\na\n");
@@ -67,6 +75,10 @@ TEST(JobReport, IsReadBackAndShownAsATable) {
   const std::string text = read->ToText();
   EXPECT_THAT(text, HasSubstr("job 7: running, for 61 s"));
   EXPECT_THAT(text, HasSubstr("STEPS/S"));
+  EXPECT_THAT(text, Not(HasSubstr("CORES")));
+  report.tasks[0].cores = "0-3,8";
+  EXPECT_EQ(JobReport::FromJson(report.ToJson())->tasks[0].cores, "0-3,8");
+  EXPECT_THAT(report.ToText(), ContainsRegex("ADDRESS +CORES +STEP.*\n +worker/0.* - +0-3,8 +12 .*\n +ps/0.* - +any +- "));
   EXPECT_THAT(text, HasSubstr("hangs: worker/0 waits"));
   for (const char* bad : {"", "[]", "{", "{\"tasks\": 3}", "{\"tasks\": [3]}"}) EXPECT_FALSE(JobReport::FromJson(bad).ok()) << bad;
   EXPECT_TRUE(JobReport::FromJson(R"({"tasks": [{"task": 3, "step": "x"}], "pid": "y"})").ok());

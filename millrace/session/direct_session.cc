@@ -1,9 +1,9 @@
 #include "millrace/session/direct_session.h"
 
-#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "millrace/base/affinity.h"
 #include "millrace/base/log.h"
 #include "millrace/base/rooted_files.h"
 #include "millrace/base/timer.h"
@@ -19,7 +19,7 @@ namespace millrace {
 namespace {
 
 int OrCores(int threads) {
-  return threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency());
+  return threads > 0 ? threads : AllowedCoreCount();
 }
 
 }  // namespace

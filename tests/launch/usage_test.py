@@ -15,7 +15,7 @@ class HelpTest(LaunchTest):
         result = subprocess.run([jobs.MILLRACE, "launch", "--help"], capture_output=True, text=True)
         self.assertEqual(result.returncode, 0)
         for word in ("--ps", "--workers", "--job", "--hosts", "--ssh", "--restart", "--host_flags", "--serve", "--log_dir", "--grace", "--color",
-                     "--hang_after", "--profile_steps", "TF_CONFIG", "{task_index}", "Exit code", "millrace launch --ps 1 --workers 2 -- "):
+                     "--hang_after", "--bind_workers", "--profile_steps", "TF_CONFIG", "{task_index}", "Exit code", "millrace launch --ps 1 --workers 2 -- "):
             self.assertIn(word, result.stdout)
 
     def test_mistakes_end_it_at_once_and_say_what_to_do(self):
@@ -38,6 +38,7 @@ class HelpTest(LaunchTest):
                 (["--workers", "1", "--job_program", "worker='a", "--", "true"], ["quote"]),
                 (["--workers", "1", "--color", "blue", "--", "true"], ["'blue'", "never"]),
                 (["--workers", "1", "--grace", "-3", "--", "true"], ["--grace"]),
+                (["--ps", "1", "--bind_workers", "--", "true"], ["--bind_workers", "worker"]),
                 (["--workers", "1", "--profile_steps", "5:2", "--", "true"], ["'5:2'"]),
                 (["--workers", "1", "--hosts", hosts + "x", "--", "true"], ["--hosts", hosts + "x"]),
                 (["--workers", "1", "--hosts", hosts, "--", "true"], ["line 2", "many"])):

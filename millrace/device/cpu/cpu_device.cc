@@ -2,8 +2,9 @@
 
 #include <cstring>
 #include <random>
-#include <thread>
 #include <utility>
+
+#include "millrace/base/affinity.h"
 
 namespace millrace {
 namespace {
@@ -27,7 +28,7 @@ class CpuDevice : public Device {
         pool_(options.pool) {
     if (pool_ != nullptr) return;
     int threads = options.intra_op_threads;
-    if (threads <= 0) threads = static_cast<int>(std::thread::hardware_concurrency());
+    if (threads <= 0) threads = AllowedCoreCount();
     pool_ = std::make_shared<ThreadPool>("intra_op", threads - 1);
   }
 

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
+#include "millrace/base/affinity.h"
 #include "millrace/base/log.h"
 #include "millrace/net/lane/core.h"
 #include "millrace/net/lane/endpoint.h"
@@ -178,7 +178,7 @@ absl::string_view LaneKindName(LaneKind kind) {
 std::unique_ptr<Transport> NewLaneTransport(std::unique_ptr<Transport> setup, LaneOptions options) {
   if (options.kind == LaneKind::kGrpc) return setup;
   if (options.kind != LaneKind::kTcp && options.read_memory) AllowMemoryReads();
-  const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency()) + 2;
+  const int threads = options.threads > 0 ? options.threads : AllowedCoreCount() + 2;
   StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Start("lane", threads, std::max(threads, options.max_threads), options.timers);
   Fd closing(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!loop.ok() || !closing.ok()) {

@@ -1,7 +1,5 @@
 // Datasets whose elements go through functions of the graph: Map, Filter, FlatMap, Interleave and their kin.
-#include <algorithm>
-#include <thread>
-
+#include "millrace/base/affinity.h"
 #include "millrace/ops/dataset/captured_function.h"
 
 namespace millrace {
@@ -40,8 +38,7 @@ MapFn CallOn(Function function) {
 
 // -1 leaves the number to the runtime.
 int64_t CallsOf(int64_t asked) {
-  if (asked > 0) return asked;
-  return std::max<int64_t>(1, std::thread::hardware_concurrency());
+  return asked > 0 ? asked : AllowedCoreCount();
 }
 
 class MapDatasetKernel : public FunctionDatasetKernel {
