@@ -119,7 +119,8 @@ class StepRendezvous : public Rendezvous, public RefCounted {
   int FindLine(absl::string_view task) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes `done` unless the result is there: a tensor, or an error.
   bool RecvFrom(Line* line, Slot* slot, absl::string_view key, Done* done, StatusOr<RendezvousItem>* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Status ArriveOne(int task, SteppedTensor tensor);
+  // `arrived` is for statistics; InfinitePast: nobody asks.
+  Status ArriveOne(int task, SteppedTensor tensor, absl::Time arrived);
   void AbortLines(const Status& why);
   // InfinitePast: now.
   void NoteArrival(absl::string_view key, const RendezvousItem& item, absl::Time arrived) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -169,11 +169,13 @@ void StepRendezvous::RecvSlot(int number, absl::string_view key, Done done) {
 
 Status StepRendezvous::Arrive(int task, SteppedTensors tensors) {
   const RefPtr<StepRendezvous> self = ShareRef(this);  // a tensor may be what the step was waiting for, and end it
-  for (SteppedTensor& tensor : tensors) MR_RETURN_IF_ERROR(ArriveOne(task, std::move(tensor)));
+  // They came together: what the first of them sets off does not make the others come later.
+  const absl::Time arrived = !tensors.empty() && tensors.front().item.sent_micros != 0 ? waits_->Now() : absl::InfinitePast();
+  for (SteppedTensor& tensor : tensors) MR_RETURN_IF_ERROR(ArriveOne(task, std::move(tensor), arrived));
   return absl::OkStatus();
 }
 
-Status StepRendezvous::ArriveOne(int task, SteppedTensor tensor) {
+Status StepRendezvous::ArriveOne(int task, SteppedTensor tensor, absl::Time arrived) {
   Done waiter;
   {
     MutexLock lock(&mu_);
@@ -194,11 +196,11 @@ Status StepRendezvous::ArriveOne(int task, SteppedTensor tensor) {
     if (slot.state == Slot::State::kEmpty) {
       slot.state = Slot::State::kHere;
       slot.item = std::move(tensor.item);
-      if (slot.item.sent_micros != 0) slot.since = waits_->Now();
+      slot.since = arrived;
       return absl::OkStatus();
     }
     if (slot.state != Slot::State::kAwaited) return InvalidArgument(from, " sent the tensor '", key, "' twice in one step");
-    NoteArrival(key, tensor.item, absl::InfinitePast());
+    NoteArrival(key, tensor.item, arrived);
     waiter = std::move(slot.waiter);
     slot.state = Slot::State::kDone;
     --line.awaited;

@@ -119,6 +119,29 @@ TEST_F(LineTest, ATensorMeetsItsReceiverInEitherOrder) {
   EXPECT_FALSE(step_->HasWaiters());
 }
 
+TEST_F(LineTest, TensorsOfOneMessageArrivedAtOneTime) {
+  VirtualClock clock(absl::FromUnixSeconds(100));
+  WaitRegistry waits(&clock);
+  StepStatsCollector stats(&clock);
+  const RefPtr<StepRendezvous> step = MakeRef<StepRendezvous>(7, &waits);
+  step->Attach(nullptr, &stats);
+  step->UseEdges(edges_);
+  step->OpenLine(0, /*answers=*/false, /*traced=*/true);
+  for (int slot = 0; slot < 2; ++slot) {
+    // What each sets off takes a while.
+    step->RecvSlot(slot, edges_->edges[slot].key, [&](StatusOr<RendezvousItem>) { clock.Advance(absl::Seconds(10)); });
+  }
+  SteppedTensors tensors;
+  for (int number = 0; number < 2; ++number) tensors.push_back({.number = number, .item = {.tensor = Tensor::Scalar(1.f), .sent_micros = 99'000'000}});
+  ASSERT_EQ(step->Arrive(0, std::move(tensors)), absl::OkStatus());
+  EXPECT_EQ(clock.Now(), absl::FromUnixSeconds(120));
+  pb::StepStats proto;
+  stats.ToProto(&proto);
+  ASSERT_EQ(proto.dev_stats_size(), 1);
+  ASSERT_EQ(proto.dev_stats(0).node_stats_size(), 2);
+  for (const pb::NodeExecStats& arrival : proto.dev_stats(0).node_stats()) EXPECT_EQ(arrival.all_start_micros(), 100'000'000) << arrival.timeline_label();
+}
+
 TEST_F(LineTest, WhatGoesTogetherLeavesInOneMessage) {
   EXPECT_EQ(step_->SendSlot(3, edges_->edges[3].key, {.tensor = Tensor::Scalar(4.f)}), absl::OkStatus());
   EXPECT_EQ(call_->sent.size(), 0u);

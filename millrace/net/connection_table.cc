@@ -8,7 +8,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "millrace/net/address.h"
@@ -42,8 +41,7 @@ std::string RemoteEnd(absl::string_view text) {
 std::string NormalPeer(absl::string_view peer) {
   const bool v6 = absl::ConsumePrefix(&peer, "ipv6:");
   if (!v6 && !absl::ConsumePrefix(&peer, "ipv4:")) return "";
-  // gRPC writes the brackets of an IPv6 address as a URI does.
-  const auto host_port = ParseHostPort(absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}}));
+  const auto host_port = ParseHostPort(peer);
   if (!host_port.ok()) return "";
   unsigned char address[16];
   if (inet_pton(v6 ? AF_INET6 : AF_INET, host_port->host.c_str(), address) != 1) return "";

@@ -40,7 +40,7 @@ class TcpConnectionTable : public ConnectionTable {
 };
 
 // One form for an address and port: "127.0.0.1:40000", "[::1]:40000"; IPv4 within IPv6 is IPv4. Empty for what is no
-// "ipv4:..." or "ipv6:..." of gRPC's.
+// "ipv4:..." or "ipv6:...".
 std::string NormalPeer(absl::string_view peer);
 // Adds the remote ends, in that form, of the established connections to `local_port` that a table of the kernel's lists. True when it
 // lists a socket that listens there.

@@ -33,9 +33,10 @@ struct ServeFlags {
   double session_grace = 30;
 };
 
+// 2 for a mistake in the flags, and for what they name and is not there.
 int Fail(const Status& status) {
   std::cerr << "millrace serve: " << status.message() << "\n";
-  return 1;
+  return absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? 2 : 1;
 }
 
 StatusOr<ClusterSpec> ClusterOf(const ServeFlags& flags) {
@@ -138,7 +139,8 @@ std::function<int()> AddServe(CLI::App& app, CLI::App** command) {
   serve->footer("Example, one ps and one worker on this machine:\n"
                 "  millrace serve --cluster_spec='ps|localhost:2222,worker|localhost:2223' --job_name=ps --task_index=0 &\n"
                 "  millrace serve --cluster_spec='ps|localhost:2222,worker|localhost:2223' --job_name=worker --task_index=0 &\n"
-                "A client's target is then grpc://localhost:2223.");
+                "A client's target is then grpc://localhost:2223.\n"
+                "Exit code: 0 after SIGTERM or SIGINT, 1 when it cannot serve, as when the port is taken, 2 for a mistake in the flags.");
   *command = serve;
   return [flags] { return Serve(*flags); };
 }

@@ -200,9 +200,10 @@ class Builder {
     const std::string op = OpOf(node);
     double bytes = 0;
     for (const auto& memory : node.memory()) bytes += static_cast<double>(memory.total_bytes());
-    event.name = op;
+    // The op first: it still shows where a slice is short.
+    event.name = op == node.node_name() ? op : absl::StrCat(op, " ", node.node_name());
     event.category = Waits(op) ? "Wait" : "Op";
-    absl::StrAppend(&event.args, ", \"node\": ", JsonText(node.node_name()), ", \"label\": ", JsonText(node.timeline_label()), ", \"bytes\": ", absl::StrFormat("%.0f", bytes));
+    absl::StrAppend(&event.args, ", \"op\": ", JsonText(op), ", \"node\": ", JsonText(node.node_name()), ", \"label\": ", JsonText(node.timeline_label()), ", \"bytes\": ", absl::StrFormat("%.0f", bytes));
     const bool waits = Waits(op);
     // Threads are numbered as they come, so that a number of TensorFlow's is no longer than ours.
     const auto [thread, is_new] = threads_[task].try_emplace(node.thread_id(), threads_[task].size() + 1);
@@ -226,9 +227,11 @@ class Builder {
       const int64_t start = event.start;
       event.arrow_in = ++arrows_;
       absl::StrAppend(&event.args, ", \"waited_us\": ", std::max<int64_t>(0, sent - start) / 1000);
-      // Within what the receiver saw, as far as clocks are known.
-      const int64_t shown = std::clamp(sent, start, end - 1);
-      event.inside.push_back({.name = absl::StrCat("transfer of ", received.tensor), .category = "Transfer", .start = shown, .end = end, .args = event.args});
+      if (!received.pushed()) {
+        // Within what the receiver saw, as far as clocks are known.
+        const int64_t shown = std::clamp(sent, start, end - 1);
+        event.inside.push_back({.name = absl::StrCat("transfer of ", received.tensor), .category = "Transfer", .start = shown, .end = end, .args = event.args});
+      }
       trace_.Add(ShortTaskName(sender), {kSends, "sends"},
                  {.name = absl::StrCat("send ", received.tensor), .category = "Transfer", .start = sent, .end = std::max(end, sent + 1), .args = event.args, .arrow_out = arrows_});
     }

@@ -117,7 +117,8 @@ void ExpectWholeAndInOrder(const Trace& trace) {
   ASSERT_TRUE(ops.contains("x") && ops.contains("y") && ops.contains("z"));
   EXPECT_EQ(trace.Process(ops["x"]), "ps/0");
   EXPECT_EQ(trace.Process(ops["y"]), "worker/0");
-  EXPECT_EQ(ops["y"]["name"], "MatMul");
+  EXPECT_EQ(ops["y"]["name"], "MatMul y");
+  EXPECT_EQ(ops["y"]["args"]["op"], "MatMul");
   EXPECT_THAT(trace.Lane(ops["y"]), HasSubstr("CPU:0 thread"));
   EXPECT_LT(ops["x"]["ts"].get<double>(), ops["y"]["ts"].get<double>());
   EXPECT_LT(ops["y"]["ts"].get<double>(), ops["z"]["ts"].get<double>());
@@ -157,6 +158,8 @@ TEST_P(TimelineOver, PutsTasksWithDifferentClocksOnOne) {
   for (const auto& [pid, name] : trace.processes) names.push_back(name);
   EXPECT_THAT(names, UnorderedElementsAre("ps/0", "worker/0"));
   ExpectWholeAndInOrder(trace);
+  // At the sender and at the receiver; within what waited for it the way itself is shown too.
+  EXPECT_EQ(trace.Of("X", "Transfer").size(), pushes ? 4u : 6u);
   const std::vector<json> calls = trace.Of("X", "Call");
   ASSERT_EQ(calls.size(), 1u);
   EXPECT_EQ(calls[0]["name"], absl::StrCat("RunGraph at ", kPs));

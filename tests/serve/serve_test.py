@@ -91,13 +91,14 @@ class StartTest(ServeTest):
                 (good + ["--no_such_flag"], ["--no_such_flag", "--help"]),
                 (good + ["--cpu_devices=0"], ["cpu_devices"]),
                 (good + ["--peer_timeout=-1"], ["--peer_timeout"]),
+                (good + ["--transport=bad"], ["bad", "auto, shm, tcp and grpc"]),
                 (good + ["--file_root=" + missing], ["--file_root", missing]),
                 (good + ["--tls_cert=" + not_pem], ["--tls_cert", "--tls_key", "--tls_ca", "all three"]),
                 (good + ["--tls_cert=" + missing, "--tls_key=" + missing, "--tls_ca=" + missing], [missing]),
                 (good + ["--tls_cert=" + not_pem, "--tls_key=" + not_pem, "--tls_ca=" + not_pem], [not_pem, "PEM"])):
             with self.subTest(flags=flags):
                 result = self.millrace("serve", *flags)
-                self.assertGreater(result.returncode, 0)
+                self.assertEqual(result.returncode, 1 if "another" in words else 2)
                 self.assertEqual(result.stdout, "")
                 for word in words:
                     self.assertIn(word, result.stderr)

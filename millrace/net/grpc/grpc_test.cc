@@ -13,6 +13,7 @@
 #include "millrace/base/thread_group.h"
 #include "millrace/net/address.h"
 #include "millrace/net/grpc/grpc_transport.h"
+#include "millrace/net/grpc/status.h"
 #include "millrace/net/transport_testing.h"
 
 namespace millrace::net {
@@ -135,6 +136,24 @@ TEST_F(GrpcTest, ACallWhosePeerHangsUpIsUnavailableAtOnceAndTheServerIsTold) {
   auto call = held_.Take();
   while (!call->cancellation()->IsCancelled()) never.WaitFor(absl::Milliseconds(1));
   call->Reply(Bytes());
+}
+
+TEST_F(GrpcTest, PeersOnIpv6AreNamedAsPeopleWriteThem) {
+  EXPECT_EQ(WithPlainAddresses("last error: ipv6:%5Bfe80::1%25eth0%5D:1: refused"), "last error: ipv6:[fe80::1%eth0]:1: refused");
+  EXPECT_EQ(WithPlainAddresses("ipv4:127.0.0.1:1: 100%25"), "ipv4:127.0.0.1:1: 100%25");
+  service_.On("WhoAmI", [](std::shared_ptr<IncomingCall> call) { call->Reply(Bytes::Of(call->peer())); });
+  auto listener = transport_->Listen("[::1]:0", &service_);
+  if (!listener.ok()) GTEST_SKIP() << "a machine without IPv6: " << listener.status();
+  const std::string address = absl::StrCat("[::1]:", (*listener)->port());
+  Answer answer = Start(*transport_, address, "WhoAmI");
+  ASSERT_TRUE(answer.notification().WaitFor(kSoon));
+  ASSERT_EQ(answer.status(), absl::OkStatus());
+  EXPECT_TRUE(absl::StartsWith(answer.result()->Flatten(), "ipv6:[::1]:")) << answer.result()->Flatten();
+  // And those that are not there.
+  listener->reset();
+  const Status gone = CallStatus(*NewGrpcTransport(), address, "Echo");
+  EXPECT_EQ(gone.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(absl::StrContains(gone.message(), "[::1]:") && !absl::StrContains(gone.message(), '%')) << gone;
 }
 
 TEST_F(GrpcTest, ProxiesOfTheEnvironmentAreNotUsed) {

@@ -75,7 +75,7 @@ absl::Time GrpcIncomingCall::deadline() const {
 
 std::string GrpcIncomingCall::peer() const {
   char* const text = grpc_call_get_peer(call_);
-  std::string peer = text;
+  std::string peer = WithPlainAddresses(text);
   gpr_free(text);
   return peer;
 }

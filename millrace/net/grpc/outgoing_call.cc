@@ -126,7 +126,7 @@ StatusOr<Bytes> GrpcOutgoingCall::Result() {
   }
   if (IsFromHandler(code_, details, error_)) return FromGrpc(code_, details);
   if (code_ == GRPC_STATUS_UNAVAILABLE) channel_->OnUnavailable(connection_.get());
-  return LocalError(details);
+  return LocalError(WithPlainAddresses(details));
 }
 
 Status GrpcOutgoingCall::LocalError(absl::string_view details) const {

@@ -1,5 +1,8 @@
 #include "millrace/net/grpc/status.h"
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
+
 namespace millrace::net {
 namespace {
 
@@ -33,6 +36,11 @@ Status FromGrpc(int code, absl::string_view message) {
     return absl::UnknownError(absl::StrCat(message, " (status code ", code, ")"));
   }
   return Status(static_cast<absl::StatusCode>(code), message);
+}
+
+std::string WithPlainAddresses(absl::string_view text) {
+  if (!absl::StrContains(text, "ipv6:%5B")) return std::string(text);
+  return absl::StrReplaceAll(text, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
 }
 
 }  // namespace millrace::net

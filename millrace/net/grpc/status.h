@@ -18,4 +18,7 @@ std::string ToGrpcMessage(absl::string_view message);
 // A code that is none becomes UNKNOWN.
 Status FromGrpc(int code, absl::string_view message);
 
+// `text` with IPv6 addresses as people write them, "ipv6:[::1]:2222", where gRPC writes parts of a URI, "ipv6:%5B::1%5D:2222".
+std::string WithPlainAddresses(absl::string_view text);
+
 }  // namespace millrace::net

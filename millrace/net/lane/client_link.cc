@@ -46,7 +46,9 @@ StatusOr<RefPtr<ClientLink>> ClientLink::Dial(LaneCore* core, const std::string&
   if (!fd.ok()) {
     if (core->options.secured) return FailedPrecondition(why, ", and a lane over TCP would not be encrypted");
     if (offer.tcp_port() == 0) return FailedPrecondition(why, ", and it offers no TCP port");
-    StatusOr<Fd> connected = ConnectTcp(host_port.host, static_cast<int>(offer.tcp_port()), deadline, core->closing.get());
+    const int stop = core->closing.get();
+    const StatusOr<std::vector<std::string>> hosts = core->lookups.Find(host_port.host, deadline, stop);
+    StatusOr<Fd> connected = hosts.ok() ? ConnectTcp(*hosts, static_cast<int>(offer.tcp_port()), deadline, stop) : hosts.status();
     if (!connected.ok()) return WithPrefix(absl::StrCat(why, ", and over TCP: "), connected.status());
     fd = std::move(*connected);
   }

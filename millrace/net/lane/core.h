@@ -10,6 +10,7 @@
 #include "millrace/net/calls_in_flight.h"
 #include "millrace/net/lane/deadlines.h"
 #include "millrace/net/lane/event_loop.h"
+#include "millrace/net/lane/host_lookups.h"
 #include "millrace/net/lane/lane_transport.h"
 #include "millrace/net/lane/receive_pool.h"
 
@@ -24,9 +25,10 @@ struct PeerCounters {
 
 struct LaneCore {
   LaneCore(LaneOptions options, std::unique_ptr<EventLoop> loop, Fd closing)
-      : options(options), pool(MakeRef<ReceivePool>(options.kept_memory)), deadlines(options.timers, options.clock), closing(std::move(closing)), loop(std::move(loop)) {}
+      : options(options), lookups(options.resolver), pool(MakeRef<ReceivePool>(options.kept_memory)), deadlines(options.timers, options.clock), closing(std::move(closing)), loop(std::move(loop)) {}
 
   const LaneOptions options;
+  HostLookups lookups;
   const RefPtr<ReceivePool> pool;
   LaneDeadlines deadlines;
   CallsInFlight calls;

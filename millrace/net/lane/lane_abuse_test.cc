@@ -145,7 +145,7 @@ TEST_F(LaneAbuseTest, AConnectionThatSaysNothingIsClosedAndCounted) {
   const LaneOffer offer = AskForOffer();
   RawConnection local(ConnectUnix(offer.unix_socket()));
   EXPECT_TRUE(local.HearsTheEnd());
-  RawConnection tcp(ConnectTcp("localhost", static_cast<int>(offer.tcp_port()), absl::Now() + absl::Seconds(10), -1));
+  RawConnection tcp(ConnectTcp({"127.0.0.1"}, static_cast<int>(offer.tcp_port()), absl::Now() + absl::Seconds(10), -1));
   EXPECT_TRUE(tcp.HearsTheEnd());
   EXPECT_TRUE(Counts(2));
 }
@@ -162,7 +162,7 @@ TEST_F(LaneAbuseTest, GarbageIsRefusedAndCounted) {
   for (const std::string& text : texts) {
     for (const bool local : {true, false}) {
       RawConnection connection(local ? ConnectUnix(offer.unix_socket())
-                                     : ConnectTcp("127.0.0.1", static_cast<int>(offer.tcp_port()), absl::Now() + absl::Seconds(10), -1));
+                                     : ConnectTcp({"127.0.0.1"}, static_cast<int>(offer.tcp_port()), absl::Now() + absl::Seconds(10), -1));
       connection.Say(text);
       EXPECT_TRUE(connection.HearsTheEnd());
       EXPECT_TRUE(Counts(++count));

@@ -1,8 +1,10 @@
 // The step lane: a second, faster way between two tasks for what every step sends.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "millrace/base/clock.h"
@@ -20,6 +22,9 @@ enum class LaneKind {
 // "auto", "shm", "tcp", "grpc"; INVALID_ARGUMENT lists them.
 StatusOr<LaneKind> ParseLaneKind(absl::string_view text);
 absl::string_view LaneKindName(LaneKind kind);
+
+// The addresses of a host, each as text: "10.0.0.7", "fe80::1%eth0". It may take its time, on a thread that may outlive the transport.
+using HostResolver = std::function<StatusOr<std::vector<std::string>>(const std::string& host)>;
 
 struct LaneOptions {
   LaneKind kind = LaneKind::kAuto;
@@ -52,6 +57,8 @@ struct LaneOptions {
   absl::Duration no_lane_retry = absl::Seconds(60);
   TimerQueue* timers = TimerQueue::Real();
   Clock* clock = Clock::Real();
+  // Null: as the system does it.
+  HostResolver resolver = nullptr;
 };
 
 // Calls that every step makes (CallOptions::every_step, and Stream) take a lane of their own where the peer has one; all others, and

@@ -65,6 +65,18 @@ StatusOr<Fd> ListenAt(const std::string& host, int* port) {
   return fd;
 }
 
+using AddressPtr = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+// Null for what is no address.
+AddressPtr NumericAddress(const std::string& host, int port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found) != 0) found = nullptr;
+  return AddressPtr(found, freeaddrinfo);
+}
+
 // The part of a link in /proc that tells a namespace.
 std::string Namespace(const char* kind) {
   char text[64];
@@ -118,18 +130,13 @@ StatusOr<TcpListeners> ListenTcp(const HostPort& address) {
   return last;
 }
 
-StatusOr<Fd> ConnectTcp(const std::string& host, int port, absl::Time deadline, int stop) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found); error != 0) {
-    return Unavailable("the host ", host, " is not known: ", gai_strerror(error));
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  Status last = Unavailable("the host ", host, " has no address");
-  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
-    Fd fd = NewSocket(at->ai_family);
+bool IsNumericHost(const std::string& host) { return NumericAddress(host, 0) != nullptr; }
+
+StatusOr<Fd> ConnectTcp(absl::Span<const std::string> hosts, int port, absl::Time deadline, int stop) {
+  Status last = Unavailable("there is no address to connect to");
+  for (const std::string& host : hosts) {
+    const AddressPtr at = NumericAddress(host, port);
+    Fd fd = at != nullptr ? NewSocket(at->ai_family) : Fd();
     if (!fd.ok()) continue;
     int error = connect(fd.get(), at->ai_addr, at->ai_addrlen) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
@@ -143,7 +150,7 @@ StatusOr<Fd> ConnectTcp(const std::string& host, int port, absl::Time deadline, 
       SetTcpOptions(fd.get());
       return fd;
     }
-    last = SystemError(absl::StrCat("connect to port ", port, " of ", host), error);
+    last = SystemError(absl::StrCat("connect to ", JoinHostPort(host, port)), error);
   }
   return last;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "millrace/base/fd.h"
 #include "millrace/base/status.h"
 #include "millrace/net/address.h"
@@ -25,8 +26,10 @@ struct TcpListeners {
   int port = 0;
 };
 StatusOr<TcpListeners> ListenTcp(const HostPort& address);
-// Waits for the connection until `deadline`; CANCELLED when `stop` becomes readable first.
-StatusOr<Fd> ConnectTcp(const std::string& host, int port, absl::Time deadline, int stop);
+// True of an address as text, "10.0.0.7" or "fe80::1%eth0": nobody has to be asked about it.
+bool IsNumericHost(const std::string& host);
+// To the first of `hosts`, which are numeric, that takes the connection. Waits for it until `deadline`; CANCELLED when `stop` becomes readable first.
+StatusOr<Fd> ConnectTcp(absl::Span<const std::string> hosts, int port, absl::Time deadline, int stop);
 
 // Without a descriptor when no connection waits, or the system gives none; errno tells.
 Fd AcceptSocket(int listening);
