@@ -56,6 +56,11 @@ Status BindToCores(const std::vector<int>& cores) {
   return absl::OkStatus();
 }
 
+void RunAsBatch() {
+  const sched_param no_priority{};
+  if (sched_getscheduler(0) == SCHED_OTHER) (void)sched_setscheduler(0, SCHED_BATCH, &no_priority);
+}
+
 std::string CoreList(std::vector<int> cores) {
   std::sort(cores.begin(), cores.end());
   std::string text;
