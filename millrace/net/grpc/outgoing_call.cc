@@ -126,7 +126,8 @@ StatusOr<Bytes> GrpcOutgoingCall::Result() {
   }
   if (IsFromHandler(code_, details, error_)) return FromGrpc(code_, details);
   if (code_ == GRPC_STATUS_UNAVAILABLE) channel_->OnUnavailable(connection_.get());
-  return LocalError(WithPlainAddresses(details));
+  const Status error = LocalError(details);
+  return Status(error.code(), WithPlainAddresses(error.message()));
 }
 
 Status GrpcOutgoingCall::LocalError(absl::string_view details) const {
