@@ -4,11 +4,10 @@ import json
 import os
 import re
 import signal
-import unittest
 
 import jobs
-from jobs import MARK, LaunchTest
-from ssh_server import SshServer, find_sshd
+from jobs import LaunchTest
+from ssh_server import OverSsh
 
 SAY = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status"]
 # On any machine with two cores a job of two workers is one of some; the rest would say no more.
@@ -143,19 +142,9 @@ class LocalTest(BindTest):
         self.assertRegex(re.sub(r"\033\[[0-9;]*m", "", job.stdout), r"worker/0  succeeded .*cores %s" % listed)
 
 
-@unittest.skipUnless(find_sshd(), "there is no sshd here (Debian: openssh-server)")
-class SshTest(BindTest):
-    def setUp(self):
-        super().setUp()
-        os.mkdir(os.path.join(self.folder, "ssh"))
-        self.server = SshServer(os.path.join(self.folder, "ssh"), MARK)
-        self.addCleanup(self.server.end)
-        self.addCleanup(self.check_nothing_left)  # before the server ends
-
+class SshTest(OverSsh, BindTest):
     def over_ssh(self, *words, hosts):
-        with open(os.path.join(self.folder, "hosts"), "w") as f:
-            f.write(hosts)
-        return self.run_job("--hosts", "hosts", "--ssh", self.server.command(MARK), "--bind_workers", *words, "--", *SAY)
+        return self.run_job(*self.host_words(hosts), "--bind_workers", *words, "--", *SAY)
 
     def test_the_cores_there_are_shared_out_by_whatever_name_it_is_called(self):
         # The launcher itself may use fewer: what counts is the machine of the tasks.

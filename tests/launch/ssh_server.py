@@ -5,6 +5,9 @@ import shutil
 import socket
 import subprocess
 import time
+import unittest
+
+from jobs import MARK
 
 
 def find_sshd():
@@ -58,3 +61,21 @@ class SshServer:
         self.log.close()
         if self.made:
             os.rmdir("/run/sshd")
+
+
+@unittest.skipUnless(find_sshd(), "there is no sshd here (Debian: openssh-server)")
+class OverSsh:
+    """For a LaunchTest: jobs over ssh, on a server of the test's own."""
+
+    def setUp(self):
+        super().setUp()
+        os.mkdir(os.path.join(self.folder, "ssh"))
+        self.server = SshServer(os.path.join(self.folder, "ssh"), MARK)
+        self.addCleanup(self.server.end)
+        self.addCleanup(self.check_nothing_left)  # before the server ends
+
+    def host_words(self, hosts, key="client_key"):
+        """The flags of a job on these hosts, lines of a hosts file."""
+        with open(os.path.join(self.folder, "hosts"), "w") as f:
+            f.write(hosts)
+        return ["--hosts", "hosts", "--ssh", self.server.command(MARK, key)]

@@ -3,11 +3,10 @@
 import os
 import signal
 import subprocess
-import unittest
 
 import jobs
-from jobs import MARK, LaunchTest
-from ssh_server import SshServer, find_sshd
+from jobs import LaunchTest
+from ssh_server import OverSsh
 
 TALK = """
 import json, os
@@ -25,19 +24,9 @@ time.sleep(1000)
 """
 
 
-@unittest.skipUnless(find_sshd(), "there is no sshd here (Debian: openssh-server)")
-class SshTest(LaunchTest):
-    def setUp(self):
-        super().setUp()
-        os.mkdir(os.path.join(self.folder, "ssh"))
-        self.server = SshServer(os.path.join(self.folder, "ssh"), MARK)
-        self.addCleanup(self.server.end)
-        self.addCleanup(self.check_nothing_left)  # before the server ends
-
+class SshTest(OverSsh, LaunchTest):
     def over_ssh(self, *words, hosts="localhost slots=2\n127.0.0.1 slots=8\n", key="client_key", **kwargs):
-        with open(os.path.join(self.folder, "hosts"), "w") as f:
-            f.write(hosts)
-        return self.launch("--hosts", "hosts", "--ssh", self.server.command(MARK, key), *words, **kwargs)
+        return self.launch(*self.host_words(hosts, key), *words, **kwargs)
 
     def up(self, *words):
         job = self.over_ssh("--ps", "1", "--workers", "2", *words, "--", *self.program(STAY))
