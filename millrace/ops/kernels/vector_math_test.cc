@@ -72,6 +72,37 @@ INSTANTIATE_TEST_SUITE_P(
                     Function{"Rsqrt", Rsqrt, [](double x) { return 1 / std::sqrt(x); }}),
     [](const auto& info) { return info.param.name; });
 
+TEST(Atan2Test, IsThatOfThePairAloneForFloatsOfAllSizes) {
+  std::vector<float> sizes;
+  for (const float v : {0.0f, 1e-45f, 1e-30f, 3e-18f, 1e-4f, 0.3f, 1.0f, 2.5f, 7e5f, 9e17f, 1e30f, std::numeric_limits<float>::infinity()}) {
+    sizes.push_back(v);
+    sizes.push_back(-v);
+  }
+  sizes.push_back(std::numeric_limits<float>::quiet_NaN());
+  std::vector<float> ys, xs;
+  for (const float y : sizes) {
+    for (const float x : sizes) {
+      ys.push_back(y);
+      xs.push_back(x);
+    }
+  }
+  std::vector<float> together(ys.size());
+  Atan2(ys.data(), xs.data(), together.data(), static_cast<int64_t>(ys.size()));
+  for (size_t i = 0; i < ys.size(); ++i) {
+    const double exact = std::atan2(static_cast<double>(ys[i]), static_cast<double>(xs[i]));
+    const std::vector<float> y(8, ys[i]), x(8, xs[i]);
+    std::vector<float> among_its_like(8);
+    Atan2(y.data(), x.data(), among_its_like.data(), 8);
+    EXPECT_EQ(std::bit_cast<uint32_t>(together[i]), std::bit_cast<uint32_t>(among_its_like[0])) << ys[i] << ", " << xs[i];
+    if (std::isnan(exact)) {
+      EXPECT_TRUE(std::isnan(together[i])) << ys[i] << ", " << xs[i];
+    } else {
+      EXPECT_NEAR(together[i], exact, 3e-7 * std::fabs(exact) + 1e-44) << ys[i] << ", " << xs[i];
+      EXPECT_EQ(std::signbit(together[i]), std::signbit(exact)) << ys[i] << ", " << xs[i];
+    }
+  }
+}
+
 TEST(RsqrtTest, HasTheBitsOfTheQuotientForEveryMantissa) {
   constexpr int64_t kBlock = 4096;
   std::vector<float> x(kBlock), y(kBlock);

@@ -62,6 +62,18 @@ inline float AtanOf(float over, float under) {
   return steep ? kHalfPi - angle : angle;
 }
 
+// Sizes that a quotient or a product could lose, two zeros and what is no number: not for Atan2Of.
+inline int IsOdd(float y, float x) {
+  const float a = std::fabs(y), b = std::fabs(x);
+  const int small_a = !(a > 1e-18f), small_b = !(b > 1e-18f);
+  return (small_a & (a != 0)) | (small_b & (b != 0)) | (small_a & small_b) | !(a < 1e18f) | !(b < 1e18f);
+}
+
+inline float Atan2Of(float y, float x) {
+  const float angle = AtanOf(std::fabs(y), std::fabs(x));
+  return WithSign(x < 0 ? kPi - angle : angle, y);
+}
+
 // asin of x in [0, 1/2], from x and its square.
 inline float AsinOf(float x, float z) {
   return MulAdd(Polynomial(z, 4.2163199048e-2f, 2.4181311049e-2f, 4.5470025998e-2f, 7.4953002686e-2f, 1.6666752422e-1f),
@@ -82,20 +94,13 @@ void Atan2(const float* y, const float* x, float* out, int64_t n) {
   for (int64_t begin = 0; begin < n; begin += kPiece) {
     const int64_t m = n - begin < kPiece ? n - begin : kPiece;
     const float *const py = y + begin, *const px = x + begin;
-    // Sizes that a quotient or a product could lose, zeros and what is no number take the long way.
     int odd = 0;
-    for (int64_t i = 0; i < m; ++i) {
-      const float a = std::fabs(py[i]), b = std::fabs(px[i]);
-      odd |= !(a > 1e-18f) | !(b > 1e-18f) | !(a < 1e18f) | !(b < 1e18f);
-    }
+    for (int64_t i = 0; i < m; ++i) odd |= IsOdd(py[i], px[i]);
     float result[kPiece];
     if (odd != 0) {
-      for (int64_t i = 0; i < m; ++i) result[i] = std::atan2(py[i], px[i]);
+      for (int64_t i = 0; i < m; ++i) result[i] = IsOdd(py[i], px[i]) ? std::atan2(py[i], px[i]) : Atan2Of(py[i], px[i]);
     } else {
-      for (int64_t i = 0; i < m; ++i) {
-        const float angle = AtanOf(std::fabs(py[i]), std::fabs(px[i]));
-        result[i] = WithSign(px[i] < 0 ? kPi - angle : angle, py[i]);
-      }
+      for (int64_t i = 0; i < m; ++i) result[i] = Atan2Of(py[i], px[i]);
     }
     std::memcpy(out + begin, result, m * sizeof(float));
   }

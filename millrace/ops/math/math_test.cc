@@ -1,8 +1,10 @@
 // What the golden cases do not reach: odd ranks, empty tensors, errors, memory that is reused, and
 // sizes that are spread over threads.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <random>
 
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
@@ -306,6 +308,49 @@ TEST(Special, ProductsWithZeroIgnoreTheOtherFactor) {
   ASSERT_TRUE(gradients.ok()) << gradients.status();
   EXPECT_THAT(Values<float>((*gradients)[0]), ElementsAre(0, FloatNear(0.40546511f, 1e-6)));
   EXPECT_THAT(Values<float>((*gradients)[1]), ElementsAre(0, FloatNear(1.3333334f, 1e-6)));
+}
+
+// Rows of one length, behind each other: every place in them or nearly so, against rows that are sorted, NaNs last.
+template <typename T>
+void CheckNthElements(const std::vector<T>& rows, int64_t length) {
+  const int64_t count = static_cast<int64_t>(rows.size()) / length;
+  std::vector<T> sorted = rows;
+  for (auto row = sorted.begin(); row != sorted.end(); row += length) {
+    std::sort(row, row + length, [](T a, T b) { return a < b || (a == a && b != b); });
+  }
+  Tensor input(DTypeOf<T>(), Shape({count, length}));
+  std::copy(rows.begin(), rows.end(), input.data<T>());
+  for (int64_t n = 0; n < length; n += 1 + length / 40) {
+    for (const bool reverse : {false, true}) {
+      const auto found = Values<T>(RunOp("NthElement", {input, Tensor::Scalar<int32_t>(static_cast<int32_t>(n))}, {{"reverse", reverse}}));
+      ASSERT_EQ(static_cast<int64_t>(found.size()), count);
+      for (int64_t r = 0; r < count; ++r) {
+        const T expected = sorted[r * length + (reverse ? length - 1 - n : n)];
+        EXPECT_TRUE(found[r] == expected || (expected != expected && found[r] != found[r]))
+            << "place " << n << " of " << length << " in row " << r << ", reverse " << reverse << ": " << found[r] << ", not " << expected;
+      }
+    }
+  }
+}
+
+TEST(NthElement, IsThatOfTheSortedRow) {
+  std::mt19937 random(1);
+  for (const int length : {1, 2, 63, 64, 65, 300, 5000}) {
+    std::vector<float> rising, falling, mixed, few, with_nans;
+    std::vector<int32_t> whole;
+    for (int i = 0; i < length; ++i) {
+      rising.push_back(0.5f * i);
+      falling.push_back(-0.5f * i);
+      mixed.push_back(std::normal_distribution<float>()(random));
+      few.push_back(static_cast<float>(random() % 3));
+      with_nans.push_back(random() % 3 == 0 ? kNaN : mixed.back());
+      whole.push_back(static_cast<int32_t>(random()));
+    }
+    std::vector<float> rows(length, 3.0f);
+    for (const auto* row : {&rising, &falling, &mixed, &few, &with_nans}) rows.insert(rows.end(), row->begin(), row->end());
+    CheckNthElements(rows, length);
+    CheckNthElements(whole, length);
+  }
 }
 
 TEST(Linalg, RejectsSingularAndOddShapedMatrices) {

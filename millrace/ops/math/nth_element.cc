@@ -1,6 +1,7 @@
 // NthElement.
 #include <algorithm>
-#include <vector>
+#include <memory>
+#include <type_traits>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
@@ -9,6 +10,82 @@
 
 namespace millrace {
 namespace {
+
+// So few are left to the standard library.
+constexpr int64_t kFew = 64;
+// Of those that are not: after so many rounds, which no row needs that was not made for it, too.
+constexpr int kMostRounds = 64;
+constexpr int64_t kSample = 15;
+
+template <typename T, typename F>
+int64_t Count(const T* x, int64_t length, F wanted) {
+  constexpr int64_t kPiece = 4096;  // counts of 32 bits are added up faster
+  int64_t count = 0;
+  for (int64_t i = 0; i < length;) {
+    int32_t in_piece = 0;
+    for (const int64_t end = std::min(length, i + kPiece); i < end; ++i) in_piece += wanted(x[i]);
+    count += in_piece;
+  }
+  return count;
+}
+
+// Without branches; `to` may be `x`.
+template <typename T, typename F>
+void Keep(const T* x, int64_t length, F wanted, T* to) {
+  int64_t kept = 0;
+  for (int64_t i = 0; i < length; ++i) {
+    const T v = x[i];
+    to[kept] = v;
+    kept += wanted(v);
+  }
+}
+
+// One that is probably near the nth, and on that side of it from which fewer elements are left.
+template <typename T>
+T Pivot(const T* x, int64_t length, int64_t n) {
+  T sample[kSample];
+  const int64_t step = length / kSample;
+  for (int64_t i = 0; i < kSample; ++i) {
+    const T v = x[i * step + step / 2];
+    int64_t at = i;
+    for (; at > 0 && v < sample[at - 1]; --at) sample[at] = sample[at - 1];
+    sample[at] = v;
+  }
+  const int64_t rank = n * (kSample + 1) / length;
+  return sample[n < length / 2 ? std::min(rank + 1, kSample - 1) : std::max<int64_t>(rank - 2, 0)];
+}
+
+// The nth in order, NaNs last. `scratch` has as much room as the row.
+template <typename T>
+T NthOf(const T* x, int64_t length, int64_t n, T* scratch) {
+  if constexpr (!std::is_integral_v<T>) {
+    const int64_t numbers = Count(x, length, [](T v) { return v == v; });
+    if (n >= numbers) return *std::find_if(x, x + length, [](T v) { return v != v; });
+    if (numbers < length) {
+      Keep(x, length, [](T v) { return v == v; }, scratch);
+      x = scratch;
+      length = numbers;
+    }
+  }
+  for (int round = 0; length > kFew && round < kMostRounds; ++round) {
+    const T pivot = Pivot(x, length, n);
+    const int64_t below = Count(x, length, [&](T v) { return v < pivot; });
+    if (n < below) {
+      Keep(x, length, [&](T v) { return v < pivot; }, scratch);
+      length = below;
+    } else {
+      const int64_t not_above = Count(x, length, [&](T v) { return v <= pivot; });
+      if (n < not_above) return pivot;
+      Keep(x, length, [&](T v) { return v > pivot; }, scratch);
+      n -= not_above;
+      length -= not_above;
+    }
+    x = scratch;
+  }
+  if (x != scratch) std::copy(x, x + length, scratch);
+  std::nth_element(scratch, scratch + n, scratch + length);
+  return scratch[n];
+}
 
 class NthElementKernel : public Kernel {
  public:
@@ -39,24 +116,14 @@ class NthElementKernel : public Kernel {
       T* out = values->data<T>();
       const int64_t grain = std::max<int64_t>(1, kCostlyGrain / length);
       ctx.ParallelFor(shape.num_elements(), grain, [&](int64_t begin, int64_t end) {
-        std::vector<T> row(length);
-        for (int64_t r = begin; r < end; ++r) {
-          row.assign(x + r * length, x + (r + 1) * length);
-          std::nth_element(row.begin(), row.begin() + n, row.end(), Before<T>);
-          out[r] = row[n];
-        }
+        const auto scratch = std::make_unique_for_overwrite<T[]>(static_cast<size_t>(length));
+        for (int64_t r = begin; r < end; ++r) out[r] = NthOf(x + r * length, length, n, scratch.get());
       });
     });
     return absl::OkStatus();
   }
 
  private:
-  // An order also where there are NaNs, which come last.
-  template <typename T>
-  static bool Before(const T& a, const T& b) {
-    return a < b || (a == a && b != b);
-  }
-
   bool reverse_ = false;
 };
 
