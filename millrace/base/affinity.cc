@@ -6,11 +6,14 @@
 #include <cerrno>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 namespace millrace {
 namespace {
 
 constexpr int kMostCores = 1 << 20;
+
+thread_local CoreFollower* follower = nullptr;  // this thread's
 
 // A cpu_set_t for cores below `size`.
 class CoreMask {
@@ -26,6 +29,7 @@ class CoreMask {
 }  // namespace
 
 std::vector<int> AllowedCores() {
+  if (follower != nullptr) return follower->allowed();
   std::vector<int> cores;
   // The kernel refuses a mask that is shorter than its own, whose size it does not tell.
   for (int size = CPU_SETSIZE; size <= kMostCores; size *= 2) {
@@ -54,6 +58,29 @@ Status BindToCores(const std::vector<int>& cores) {
   for (const int core : cores) CPU_SET_S(core, mask.bytes(), mask.get());
   if (sched_setaffinity(0, mask.bytes(), mask.get()) != 0) return FailedPrecondition("cannot run on cores ", CoreList(cores), ": ", strerror(errno));
   return absl::OkStatus();
+}
+
+int CurrentCore() { return sched_getcpu(); }
+
+CoreFollower::CoreFollower() : allowed_(AllowedCores()) { follower = this; }
+
+CoreFollower::~CoreFollower() {
+  Leave();
+  follower = nullptr;
+}
+
+void CoreFollower::LeaveHere() {
+  if (follower != nullptr) follower->Leave();
+}
+
+void CoreFollower::Follow(int core) {
+  if (core == at_ || std::exchange(seen_, core) != core) return;
+  if (core < 0 || std::find(allowed_.begin(), allowed_.end(), core) == allowed_.end()) return Leave();
+  if (BindToCores({core}).ok()) at_ = core;
+}
+
+void CoreFollower::Leave() {
+  if (at_ >= 0 && BindToCores(allowed_).ok()) at_ = -1;
 }
 
 void RunAsBatch() {

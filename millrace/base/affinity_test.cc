@@ -1,9 +1,12 @@
 #include "millrace/base/affinity.h"
 
+#include <sched.h>
+
 #include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "millrace/base/thread_group.h"
 
 namespace millrace {
 namespace {
@@ -22,6 +25,46 @@ TEST(Affinity, BoundThreadsAndThoseTheyStartKnowOnlyTheirCores) {
     std::thread([] { EXPECT_EQ(AllowedCoreCount(), 1); }).join();
   }).join();
   EXPECT_EQ(AllowedCores(), before);
+}
+
+// As the system sees it.
+int CoresOfThisThread() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
+  return CPU_COUNT(&set);
+}
+
+TEST(Affinity, AThreadFollowsAnotherThatStaysWhereItIs) {
+  const std::vector<int> before = AllowedCores();
+  const int all = static_cast<int>(before.size());
+  std::thread([&] {
+    {
+      CoreFollower follower;
+      follower.Follow(before.back());
+      EXPECT_EQ(follower.core(), -1);  // may be chance
+      follower.Follow(before.back());
+      EXPECT_EQ(follower.core(), before.back());
+      EXPECT_EQ(CoresOfThisThread(), 1);
+      EXPECT_EQ(CurrentCore(), before.back());
+      // It does not do so for good, and pools that are made meanwhile are not smaller.
+      EXPECT_EQ(AllowedCores(), before);
+      ThreadGroup group("test");
+      EXPECT_TRUE(group.Start([&] { EXPECT_EQ(CoresOfThisThread(), all); }));
+      EXPECT_EQ(follower.core(), -1);
+
+      for (int i = 0; i < 2; ++i) follower.Follow(before.front());
+      EXPECT_EQ(CurrentCore(), before.front());
+      // One that it cannot follow.
+      for (int i = 0; i < 2; ++i) follower.Follow(before.back() + 1);
+      EXPECT_EQ(CoresOfThisThread(), all);
+      for (int i = 0; i < 2; ++i) follower.Follow(before.front());
+      for (int i = 0; i < 2; ++i) follower.Follow(-1);
+      EXPECT_EQ(CoresOfThisThread(), all);
+      for (int i = 0; i < 2; ++i) follower.Follow(before.front());
+    }
+    EXPECT_EQ(CoresOfThisThread(), all);
+  }).join();
 }
 
 TEST(Affinity, CoresThatAreNotThereAreRefusedByName) {

@@ -3,6 +3,8 @@
 #include <deque>
 #include <utility>
 
+#include "millrace/base/event_wait.h"
+
 namespace millrace {
 namespace {
 
@@ -30,6 +32,7 @@ void RunNext(Scheduler* pool, absl::AnyInvocable<void()> closure) {
 }
 
 void HandOverNext() {
+  if (EventWatch* watch = EventWatch::Here(); watch != nullptr) watch->GiveBack();
   std::deque<Next>& next = Here().next;
   while (!next.empty()) {
     Next first = std::move(next.front());

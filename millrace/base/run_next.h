@@ -10,7 +10,8 @@ namespace millrace {
 // what was just written is in this core's cache.
 void RunNext(Scheduler* pool, absl::AnyInvocable<void()> closure);
 
-// This thread is going to be at work for long: gives what it has left for later to the pools, so that others run it.
+// This thread is going to be at work for long: gives what it has left for later to the pools, and what it watches back (see EventWait), so that others
+// see to it.
 void HandOverNext();
 
 // On the stack of a thread that belongs to nobody who waits for it, around one piece of its work that does not block. What RunNext was given meanwhile runs

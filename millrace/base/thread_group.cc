@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "millrace/base/affinity.h"
 #include "millrace/base/mutex.h"
 
 namespace millrace {
@@ -46,6 +47,7 @@ ThreadGroup::~ThreadGroup() {
 }
 
 bool ThreadGroup::Start(absl::AnyInvocable<void()> body) {
+  CoreFollower::LeaveHere();
   state_->JoinEnded();
   MutexLock lock(&state_->mu);
   const auto it = state_->running.emplace(state_->running.end());
@@ -66,6 +68,7 @@ bool ThreadGroup::Start(absl::AnyInvocable<void()> body) {
 }
 
 bool StartDetachedThread(const std::string& name, absl::AnyInvocable<void()> body) {
+  CoreFollower::LeaveHere();
   try {
     std::thread([name = name.substr(0, kLongestName), body = std::move(body)]() mutable {
       pthread_setname_np(pthread_self(), name.c_str());

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "millrace/base/affinity.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/run_next.h"
 
@@ -142,6 +143,7 @@ struct ThreadPool::State {
 };
 
 ThreadPool::ThreadPool(std::string name, int num_threads) : state_(new State) {
+  CoreFollower::LeaveHere();
   state_->threads.reserve(num_threads);
   for (int i = 0; i < num_threads; ++i) {
     state_->threads.emplace_back([core = state_->core] { core->Loop(); });

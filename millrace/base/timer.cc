@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "millrace/base/affinity.h"
 #include "millrace/base/mutex.h"
 
 namespace millrace {
@@ -25,6 +26,7 @@ class RealTimerQueue : public TimerQueue {
     timers_.emplace(std::make_pair(due, id), std::move(closure));
     if (!started_) {
       started_ = true;
+      CoreFollower::LeaveHere();
       // Lives as long as the process: timers may be set until its end.
       std::thread thread([this] { Loop(); });
       pthread_setname_np(thread.native_handle(), "timers");

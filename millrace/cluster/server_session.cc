@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
+#include "millrace/base/event_wait.h"
 #include "millrace/cluster/session_config.h"
 #include "millrace/graph/graph_def.h"
 
@@ -17,16 +18,16 @@ class Answer {
   auto Callback() {
     return [this](StatusOr<T> value) {
       value_ = std::move(value);
-      came_.Notify();
+      wait_.Notify();
     };
   }
   StatusOr<T> Wait() {
-    came_.Wait();
+    wait_.Wait();
     return std::move(value_);
   }
 
  private:
-  Notification came_;
+  EventWait wait_;
   StatusOr<T> value_ = Internal("no answer");
 };
 

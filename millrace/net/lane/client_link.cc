@@ -217,7 +217,15 @@ Status ClientLink::OnFrame(Frame frame, Later* later) {
                                             : absl::UnknownError(absl::StrCat(text, " (status code ", code, ")"));
     deliver = call->PutError(std::move(status));
   }
-  if (deliver) later->push_back([call = std::move(call)] { call->Deliver(); });
+  if (!deliver) return absl::OkStatus();
+  // A thread that waits for its own answers is not kept from them by those of others.
+  const bool here = call->MayDeliverHere();
+  EventLoop::Closure run = [call = std::move(call)] { call->Deliver(); };
+  if (here) {
+    later->push_back(std::move(run));
+  } else {
+    core()->loop->Post(std::move(run));
+  }
   return absl::OkStatus();
 }
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "millrace/base/log.h"
 #include "millrace/base/run_next.h"
@@ -18,7 +19,10 @@ constexpr uint64_t kWake = 0;
 constexpr uint64_t kStop = 1;
 // How long all threads may be in handlers before there is another.
 constexpr absl::Duration kPatience = absl::Milliseconds(2);
-// How long such a one stays, in milliseconds.
+// How long a thread that watches sockets may be at other work before others watch them too.
+constexpr absl::Duration kWatchedPatience = absl::Milliseconds(20);
+constexpr int kMostOwnThreads = 64;
+// How long a spare thread stays, in milliseconds.
 constexpr int kSpareThreadStays = 10'000;
 uint64_t ReadData(uint64_t id) { return id << 1; }
 uint64_t WriteData(uint64_t id) { return id << 1 | 1; }
@@ -62,13 +66,15 @@ StatusOr<std::unique_ptr<EventLoop>> EventLoop::Start(const std::string& name, i
 }
 
 EventLoop::~EventLoop() {
-  TimerQueue::Id timer;
+  TimerQueue::Id timer, watched_timer;
   {
     MutexLock lock(&threads_mu_);
     stopping_ = true;
     timer = watching_ ? timer_ : 0;
+    watched_timer = watched_timer_;
   }
   if (timer != 0) timers_->Cancel(timer);
+  if (watched_timer != 0) timers_->Cancel(watched_timer);
   Signal(stop_);
 }
 
@@ -135,6 +141,45 @@ Status EventLoop::Arm(uint64_t data, int fd, uint32_t events) {
 
 Status EventLoop::ArmRead(uint64_t id, int fd) { return Arm(ReadData(id), fd, EPOLLIN); }
 Status EventLoop::ArmWrite(uint64_t id, int fd) { return Arm(WriteData(id), fd, EPOLLOUT); }
+
+void EventLoop::DisarmRead(uint64_t id, int fd) { Arm(ReadData(id), fd, 0).IgnoreError(); }
+
+void EventLoop::WatchOver() {
+  if (watched_work_.exchange(WatchedWork::kSome) != WatchedWork::kNoTimer) return;
+  MutexLock lock(&threads_mu_);
+  if (!stopping_) watched_timer_ = timers_->Schedule(kWatchedPatience, [this] { LookAfterWatched(); });
+}
+
+void EventLoop::LookAfterWatched() {
+  // As long as there is work the timer goes on by itself: those at work need not wake its thread.
+  WatchedWork none = WatchedWork::kNone;
+  if (watched_work_.compare_exchange_strong(none, WatchedWork::kNoTimer)) return;
+  watched_work_.store(WatchedWork::kNone);  // before looking, so that whoever is not seen is seen the next time
+  std::vector<RefPtr<EventHandler>> left_alone;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [id, handler] : handlers_) {
+      if (handler->left_alone()) left_alone.push_back(handler);
+    }
+  }
+  for (const RefPtr<EventHandler>& handler : left_alone) handler->OnLeftAlone();
+  MutexLock lock(&threads_mu_);
+  if (!stopping_) watched_timer_ = timers_->Schedule(kWatchedPatience, [this] { LookAfterWatched(); });
+}
+
+bool EventLoop::StartThread(Closure body) {
+  MutexLock lock(&threads_mu_);
+  if (stopping_ || own_threads_ == kMostOwnThreads) return false;
+  ++own_threads_;
+  const bool started = threads_.Start([this, body = std::move(body)]() mutable {
+    body();
+    body = nullptr;
+    MutexLock lock(&threads_mu_);
+    --own_threads_;
+  });
+  if (!started) --own_threads_;
+  return started;
+}
 
 void EventLoop::Remove(uint64_t id) {
   RefPtr<EventHandler> removed;  // without the lock

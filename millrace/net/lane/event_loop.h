@@ -9,6 +9,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
+#include "millrace/base/affinity.h"
+#include "millrace/base/event_wait.h"
 #include "millrace/base/fd.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/ref.h"
@@ -17,13 +19,6 @@
 #include "millrace/base/timer.h"
 
 namespace millrace::net {
-
-// What happens at a socket. Each is called by one thread at a time, and not again before it is armed again.
-class EventHandler : public RefCounted {
- public:
-  virtual void OnReadable() = 0;
-  virtual void OnWritable() {}
-};
 
 // Several threads that all wait for the same sockets: an event wakes one of them, which handles it. Nothing is handed on, and a
 // handler that runs long holds nobody back. When all of them are in handlers for some time, there will be more. Thread-safe.
@@ -36,11 +31,19 @@ class EventLoop {
   // Every socket has been removed. Runs what was posted. Not from one of its threads.
   ~EventLoop();
 
-  // Its id, never 0. Events before the first ArmRead wait.
+  // Its id, never 0. Events before the first ArmRead wait. Each handler is called by one thread at a time, and not again before it is armed again.
   uint64_t Add(RefPtr<EventHandler> handler);
   // Once more. A writing socket has a descriptor of its own, a duplicate, so that the two do not disturb each other.
   Status ArmRead(uint64_t id, int fd);
   Status ArmWrite(uint64_t id, int fd);
+  // A thread watches it in place of these (see EventWatch): its events wake nobody here, unless one has begun to.
+  void DisarmRead(uint64_t id, int fd);
+  // Such a thread goes on to other work: should it not come back soon, its handlers are told that they are left alone.
+  void WatchOver();
+  // Runs it on a thread of its own, which ends before this does. False: there are enough of those already.
+  bool StartThread(Closure body);
+  // There are as many of them as cores.
+  bool crowded() const { return own_threads_.load(std::memory_order_relaxed) >= cores_; }
   // Calls that have begun go on. Before the descriptors are closed.
   void Remove(uint64_t id);
 
@@ -57,6 +60,7 @@ class EventLoop {
   void OnWatch();
   bool AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(threads_mu_);
   void RunPosted();
+  void LookAfterWatched();
   Status Arm(uint64_t data, int fd, uint32_t events);
 
   const Fd epoll_;
@@ -78,6 +82,12 @@ class EventLoop {
   bool watching_ ABSL_GUARDED_BY(threads_mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(threads_mu_) = false;
   TimerQueue::Id timer_ ABSL_GUARDED_BY(threads_mu_) = 0;
+  // Since the timer that looks after watched sockets last did.
+  enum class WatchedWork { kNoTimer, kNone, kSome };
+  std::atomic<WatchedWork> watched_work_{WatchedWork::kNoTimer};
+  TimerQueue::Id watched_timer_ ABSL_GUARDED_BY(threads_mu_) = 0;
+  const int cores_ = AllowedCoreCount();
+  std::atomic<int> own_threads_{0};
   ThreadGroup threads_;
 };
 

@@ -40,7 +40,7 @@ struct FrameHeader {
   uint32_t crc = 0;  // of the header with 0 here, the table and the small bytes
   FrameKind kind = FrameKind::kHello;
   uint8_t flags = 0;
-  uint16_t method = 0;
+  uint16_t method = 0;  // of kMessage to a server: the core that its sender is on, and 1; 0: not said
   uint64_t call = 0;
   uint64_t argument = 0;
   uint64_t announcement = 0;  // not 0: some segments are to be read, and then released

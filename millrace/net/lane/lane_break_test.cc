@@ -1,5 +1,8 @@
 // Lanes that break or are corrupted while both ends live on.
+#include <thread>
+
 #include "absl/strings/match.h"
+#include "millrace/base/event_wait.h"
 #include "millrace/net/lane/lane_proxy_testing.h"
 #include "millrace/net/lane/lane_testing.h"
 
@@ -73,6 +76,31 @@ TEST_F(LaneBreakTest, AnAnswerThatIsCorruptedEndsTheLaneAndIsNamed) {
   EXPECT_TRUE(absl::StrContains(Outgoing(*client_).why_not_better, "a frame whose checksum is wrong"));
   ExpectHeldCallsAreUnavailable("a frame whose checksum is wrong");
   ExpectANewLane();
+}
+
+TEST_F(LaneBreakTest, AThreadThatReadsTheLaneItselfIsToldAsWell) {
+  StartWithProxy();
+  for (const bool corrupted : {false, true}) {
+    ASSERT_TRUE(HasLane(*channel_));
+    EventWait wait;
+    Status status;
+    if (corrupted) proxy_.CorruptNext(/*to_server=*/false);
+    channel_->Call(TestService::FullName(corrupted ? "Echo" : "Hold"), {}, {.every_step = true}, [&](const StatusOr<Bytes>& answer) {
+      status = answer.status();
+      wait.Notify();
+    });
+    std::thread other([&] {
+      if (corrupted) return;
+      ASSERT_TRUE(WaitUntil([&] { return held_.size() == 1; }));
+      proxy_.Cut();
+    });
+    wait.Wait();
+    other.join();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  }
+  EXPECT_TRUE(HasLane(*channel_));
+  EXPECT_TRUE(CallOn(*channel_, "Echo").ok());
+  held_.Take()->Reply(Bytes());
 }
 
 TEST_F(LaneBreakTest, ACallThatIsCorruptedEndsTheLaneAndIsCounted) {

@@ -29,7 +29,7 @@ struct LinkTerms {
 };
 
 // Thread-safe unless said. One thread at a time reads, parses and finds out whose the frames are, in order; then the socket is armed
-// again, and only then does it run handlers. Sending writes at once on the sender's thread when nothing else is being written.
+// again (or watched by this thread still), and only then does it run handlers. Sending writes at once on the sender's thread when nothing else is being written.
 class LaneLink : public EventHandler {
  public:
   // Sends, or queues what cannot be sent yet. False, and nothing happens, when the link is over.
@@ -55,8 +55,13 @@ class LaneLink : public EventHandler {
   void EndWhenRead();
   bool over() const { return over_flag_.load(std::memory_order_acquire); }
 
+  // The thread is about to send what it expects an answer to: it watches the link from now on, unless another one does.
+  void WatchHere(EventWatch* here);
+
   void OnReadable() override;
   void OnWritable() override;
+  void OnGivenBack() override;
+  void OnLeftAlone() override;
   LaneCore* core() const { return core_; }
   const std::shared_ptr<PeerCounters>& counters() const { return counters_; }
 
@@ -106,6 +111,8 @@ class LaneLink : public EventHandler {
   const std::shared_ptr<PeerCounters> counters_;
   const MemoryProbe probe_;
   std::atomic<uint64_t> id_{0};  // in the event loop
+  std::atomic<bool> armed_as_well_{false};  // although it is watched
+  std::atomic<int> shared_for_{0};          // messages that are still sent by threads that do not watch
   // Of the thread that reads. One does so at a time anyway; but that the next one sees what the last one did is only promised by a lock.
   Mutex reading_mu_;
   FrameParser parser_;

@@ -14,6 +14,8 @@ namespace {
 
 // After so many frames their handlers run before more is read.
 constexpr size_t kFramesAtOnce = 32;
+// Once two threads would have watched a link at the same time, nobody does for so many messages.
+constexpr int kSharedFor = 256;
 
 }  // namespace
 
@@ -31,10 +33,51 @@ void LaneLink::OnReadable() {
       break;
     }
   }
-  if (status.ok()) status = core_->loop->ArmRead(id_, fd_.get());
-  if (!status.ok()) End(status);
+  if (watched()) {
+    core_->loop->WatchOver();
+  } else if (status.ok()) {
+    status = core_->loop->ArmRead(id_, fd_.get());
+  }
+  if (!status.ok()) {
+    End(status);
+    if (EventWatch* here = EventWatch::Here(); here != nullptr) here->Forget(this);
+  }
   Run(std::move(later));
 }
+
+// ---- Who reads
+
+void LaneLink::WatchHere(EventWatch* here) {
+  if (here->Has(this)) {
+    if (armed_as_well_.exchange(false)) core_->loop->DisarmRead(id_, fd_.get());
+    return;
+  }
+  if (shared_for_.load() > 0) {
+    --shared_for_;
+    return;
+  }
+  if (watched()) {
+    shared_for_.store(kSharedFor);
+    return;
+  }
+  if (over() || !here->Add(ShareRef(this), fd_.get())) return;
+  core_->loop->DisarmRead(id_, fd_.get());
+  core_->loop->WatchOver();
+}
+
+void LaneLink::OnGivenBack() {
+  armed_as_well_.store(false);
+  if (over()) return;
+  Status status = core_->loop->ArmRead(id_, fd_.get());
+  if (!status.ok()) core_->loop->Post([self = ShareRef(this), status = std::move(status)] { self->End(status); });
+}
+
+void LaneLink::OnLeftAlone() {
+  armed_as_well_.store(true);
+  if (!over()) core_->loop->ArmRead(id_, fd_.get()).IgnoreError();  // the thread that watches it comes back to it
+}
+
+// ---- Frames
 
 Status LaneLink::ReadFrames(std::vector<Frame>* frames) {
   while (frames->size() < kFramesAtOnce) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "millrace/base/affinity.h"
 #include "millrace/net/lane/client_link.h"
 
 namespace millrace::net {
@@ -13,6 +14,7 @@ LaneOutgoingCall::LaneOutgoingCall(RefPtr<ClientLink> link, std::shared_ptr<Chan
       channel_(std::move(channel)),
       method_(method),
       timeout_(timeout),
+      caller_(EventWait::Here()),
       on_message_(std::move(on_message)),
       done_(std::move(done)) {}
 
@@ -30,6 +32,7 @@ void LaneOutgoingCall::Start(int method, bool streams, Bytes request) {
   header.argument = kNoTimeout;
   const absl::Time begun = link_->core()->options.clock->Now();
   if (timeout_ != absl::InfiniteDuration()) header.argument = static_cast<uint64_t>(std::max<int64_t>(absl::ToInt64Microseconds(timeout_), 0));
+  if (caller_ != nullptr) link_->WatchHere(EventWait::Here()->watch());
   // When the link is over, so is the call: it is in its table.
   link_->Send(header, std::move(request));
   bool ended;
@@ -53,7 +56,8 @@ void LaneOutgoingCall::Send(Bytes message) {
     MutexLock lock(&mu_);
     if (ended_) return;
   }
-  link_->Send({.kind = FrameKind::kMessage, .call = id_}, std::move(message));
+  if (caller_ != nullptr && caller_ == EventWait::Here()) link_->WatchHere(EventWait::Here()->watch());
+  link_->Send({.kind = FrameKind::kMessage, .method = static_cast<uint16_t>(CurrentCore() + 1), .call = id_}, std::move(message));
 }
 
 void LaneOutgoingCall::Cancel() {

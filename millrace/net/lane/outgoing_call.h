@@ -34,6 +34,8 @@ class LaneOutgoingCall final : public OutgoingCall {
   [[nodiscard]] bool PutAnswer(Received message);
   [[nodiscard]] bool PutError(Status status);
   void Deliver();
+  // By this thread, which waits for the answer itself or belongs to nobody.
+  bool MayDeliverHere() const { return EventWait::Here() == caller_ || EventWait::Here() == nullptr; }
 
   // The call is over, unless its answer has come: what has not been delivered is dropped. Done runs on a thread of the lane.
   void End(Status why);
@@ -55,6 +57,7 @@ class LaneOutgoingCall final : public OutgoingCall {
   std::shared_ptr<Channel> channel_;  // until the call is over
   const std::string& method_;
   const absl::Duration timeout_;
+  const EventWait* const caller_;  // on whose behalf it was made; perhaps gone
   uint64_t id_ = 0;
   Channel::OnMessage on_message_;
   Channel::Done done_;

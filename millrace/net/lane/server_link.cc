@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "millrace/base/affinity.h"
+#include "millrace/base/run_next.h"
 #include "millrace/net/lane/served_call.h"
 #include "millrace/net/lane/sockets.h"
 
@@ -69,7 +71,7 @@ Status ServerLink::OnFrame(Frame frame, Later* later) {
     stage = stage_;
   }
   if (stage == Stage::kHello) return OnHello(std::move(frame));
-  if (stage == Stage::kReady) return OnReady(frame.header);
+  if (stage == Stage::kReady) return OnReady(frame.header, later);
   const FrameHeader& header = frame.header;
   switch (header.kind) {
     case FrameKind::kCall:
@@ -81,6 +83,7 @@ Status ServerLink::OnFrame(Frame frame, Later* later) {
       return InvalidArgument("a frame of kind ", static_cast<int>(header.kind), ", which nobody sends to a server");
   }
   if (header.call == 0 || header.call > newest_call_) return InvalidArgument("a message of call ", header.call, ", which was never made");
+  if (header.kind == FrameKind::kMessage) callers_core_.store(int{header.method} - 1, std::memory_order_relaxed);
   RefPtr<ServedCall> call = Find(header.call);
   if (!call) {
     Discard(std::move(frame.message));  // it was answered meanwhile
@@ -129,10 +132,14 @@ Status ServerLink::OnHello(Frame frame) {
   return absl::OkStatus();
 }
 
-Status ServerLink::OnReady(const FrameHeader& header) {
+Status ServerLink::OnReady(const FrameHeader& header, Later* later) {
   if (header.kind != FrameKind::kReady) return InvalidArgument("a frame of kind ", static_cast<int>(header.kind), " in a handshake");
   agreed_.peer_reads_memory = local_ && header.argument == 1;
   SetTerms(agreed_);
+  // A task of this host: with a thread that is always the same for it the system runs the two on one core by turns, as one waits for the other.
+  if (local_) {
+    later->push_back([self = ShareRef<ServerLink>(this)] { self->core()->loop->StartThread([self] { self->Attend(); }); });
+  }
   MutexLock lock(&calls_mu_);
   stage_ = Stage::kOpen;
   if (local_ && !agreed_.peer_reads_memory && why_not_better_.empty()) {
@@ -167,6 +174,22 @@ Status ServerLink::OnCall(Frame frame, Later* later) {
   }
   later->push_back([call = std::move(call), message = std::move(frame.message)]() mutable { call->Serve(std::move(message)); });
   return absl::OkStatus();
+}
+
+void ServerLink::Attend() {
+  EventWatch watch;
+  CoreFollower place;
+  while (!over()) {
+    if (core()->loop->crowded()) {
+      place.Follow(callers_core_.load(std::memory_order_relaxed));
+    } else {
+      place.Leave();
+    }
+    WatchHere(&watch);
+    if (watch.empty()) return;  // over, or soon
+    RunNextScope scope;
+    watch.HandleEvents(/*timeout=*/-1);
+  }
 }
 
 RefPtr<ServedCall> ServerLink::Find(uint64_t call) {

@@ -37,15 +37,18 @@ class ServerLink final : public LaneLink {
   void OnOver(const Status& why) override;
   void RemoveHelloDeadline();
   Status OnHello(Frame frame);
-  Status OnReady(const FrameHeader& header);
+  Status OnReady(const FrameHeader& header, Later* later);
   Status OnCall(Frame frame, Later* later);
   RefPtr<ServedCall> Find(uint64_t call);
+  // Reads and handles what comes until the link is over, on a thread of its own.
+  void Attend();
 
   const RefPtr<LaneEndpoint> endpoint_;
   const bool local_;
   // Of the thread that reads.
   LinkTerms agreed_;
   uint64_t newest_call_ = 0;
+  std::atomic<int> callers_core_{-1};  // where it sent its last message from; negative: it did not say
 
   mutable Mutex calls_mu_;
   LaneDeadlines::Id hello_deadline_ ABSL_GUARDED_BY(calls_mu_);
