@@ -83,11 +83,6 @@ void CoreFollower::Leave() {
   if (at_ >= 0 && BindToCores(allowed_).ok()) at_ = -1;
 }
 
-void RunAsBatch() {
-  const sched_param no_priority{};
-  if (sched_getscheduler(0) == SCHED_OTHER) (void)sched_setscheduler(0, SCHED_BATCH, &no_priority);
-}
-
 std::string CoreList(std::vector<int> cores) {
   std::sort(cores.begin(), cores.end());
   std::string text;

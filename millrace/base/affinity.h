@@ -18,11 +18,6 @@ int AllowedCoreCount();
 // The calling thread, and what it starts from now on, runs on these alone. FAILED_PRECONDITION: it may use none of them, and is where it was.
 Status BindToCores(const std::vector<int>& cores);
 
-// The calling thread, and what it starts from now on, waits for its turn when it is woken up, instead of interrupting who is on the core: for tasks that send each other
-// messages on a core that they share, whoever is woken by a message goes on when its sender waits, and the answer finds the sender waiting. Nothing happens where the
-// system does not allow it, or where the thread is scheduled in another way than usual.
-void RunAsBatch();
-
 // The core that the calling thread is on at this moment; negative where the system does not tell.
 int CurrentCore();
 

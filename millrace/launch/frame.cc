@@ -77,19 +77,16 @@ std::string StartFrame::Encode() const {
     PutNumber(static_cast<int64_t>(strings->size()), &body);
     for (const std::string& text : *strings) PutString(text, &body);
   }
-  if (!cores.empty() || batch) PutCores(cores, &body);
-  if (batch) PutNumber(1, &body);
+  if (!cores.empty()) PutCores(cores, &body);
   return body;
 }
 
 StatusOr<StartFrame> StartFrame::Decode(absl::string_view body) {
   StartFrame start;
-  int64_t batch = 0;
   if (!TakeStrings(&body, &start.arguments) || !TakeStrings(&body, &start.environment) || (!body.empty() && !TakeCores(&body, &start.cores)) ||
-      (!body.empty() && (!TakeNumber(&body, &batch) || batch != 1)) || !body.empty() || start.arguments.empty()) {
+      !body.empty() || start.arguments.empty()) {
     return InvalidArgument("a malformed start frame");
   }
-  start.batch = batch == 1;
   return start;
 }
 

@@ -46,7 +46,6 @@ struct StartFrame {
   std::vector<std::string> environment;  // "NAME=VALUE", over what the keeper has
   // What it may run on; empty: wherever the keeper may. Only sent where there are any, since older keepers do not know it.
   std::vector<int> cores = {};
-  bool batch = false;  // see RunAsBatch; only sent where it is true
   std::string Encode() const;
   static StatusOr<StartFrame> Decode(absl::string_view body);
 };

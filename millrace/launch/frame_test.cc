@@ -42,12 +42,6 @@ TEST(Frames, CoresGoAlongWhereThereAreAnyAndMayBeMissing) {
   start.cores = {4, 5, 900};
   EXPECT_THAT(StartFrame::Decode(start.Encode())->cores, ElementsAre(4, 5, 900));
   for (size_t size = without.size() + 1; size < start.Encode().size(); ++size) EXPECT_FALSE(StartFrame::Decode(start.Encode().substr(0, size)).ok()) << size;
-  EXPECT_FALSE(StartFrame::Decode(start.Encode())->batch);
-  start.batch = true;
-  EXPECT_TRUE(StartFrame::Decode(start.Encode())->batch);
-  EXPECT_THAT(StartFrame::Decode(start.Encode())->cores, ElementsAre(4, 5, 900));
-  start.cores = {};
-  EXPECT_TRUE(StartFrame::Decode(start.Encode())->batch);
   EXPECT_FALSE(StartFrame::Decode(without + EncodeNumbers({0, 2})).ok());
   EXPECT_FALSE(StartFrame::Decode(without + EncodeNumbers({1, -1})).ok());
   EXPECT_FALSE(StartFrame::Decode(without + EncodeNumbers({1, int64_t{1} << 40})).ok());

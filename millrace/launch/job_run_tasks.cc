@@ -71,7 +71,6 @@ void JobRun::StartProgram(int number) {
     for (std::string& flag : HostFlags(cluster_, name)) start.arguments.push_back(std::move(flag));
   }
   start.cores = task.cores;
-  start.batch = options_.job.bind_workers;
   start.environment = options_.environment;
   start.environment.push_back(absl::StrCat("TF_CONFIG=", TfConfig(cluster_, name)));
   start.environment.push_back(absl::StrCat("MILLRACE_TASK=", task.name));

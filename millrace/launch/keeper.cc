@@ -144,7 +144,6 @@ void Keeper::Obey(const Frame& frame) {
 void Keeper::Start(const StartFrame& start) {
   port_.reset();
   // The keeper is bound with its program: what it does for it is done on the same cores.
-  if (start.batch) RunAsBatch();
   if (!start.cores.empty()) {
     if (const Status bound = BindToCores(start.cores); !bound.ok()) return Send(FrameKind::kNotStarted, EncodeNumbers({EINVAL}, bound.message()));
   }

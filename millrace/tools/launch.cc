@@ -191,9 +191,9 @@ constexpr char kFooter[] = R"(The program learns its place in the cluster
   by --host_flags, as TensorFlow's programs take it: --ps_hosts=... --worker_hosts=... --job_name=... --task_index=... follow its own flags;
   by what it is given in braces: {ps_hosts} {worker_hosts} {JOB_hosts} {cluster_spec} {job_name} {task_index} {address} {port} are filled in.
 
---bind_workers keeps workers out of each other's way. Without it the kernel often queues a task that wakes up behind another worker's computation although a
-core is idle, and a task that is woken by a message interrupts its sender: on two cores with one ps and two workers, short steps were a fifth faster with it. Do without
-it where workers have uneven loads or other programs need the machine: what one worker leaves idle no other can use. The ps and all other tasks run anywhere.
+--bind_workers keeps workers out of each other's way. Without it each of them has as many threads by default as there are cores: on two cores with one ps and two workers,
+short steps were a fifth faster with it. Do without it where workers have uneven loads or other programs need the machine: what one worker leaves idle no other can
+use. The ps and all other tasks run anywhere.
 
 Examples:
   millrace launch --ps 1 --workers 2 -- ./mnist_replica --train_steps=1000        one ps, two workers, on this machine

@@ -79,16 +79,6 @@ class LocalTest(BindTest):
         self.assertEqual(job.code, 0, job.stderr)
         self.check_shares(self.said(job), ["chief/0", "worker/0"])
 
-    def test_tasks_of_a_bound_job_do_not_interrupt_each_other(self):
-        # The policy, as Linux numbers it: 0 is the usual one, 3 is SCHED_BATCH.
-        program = ["python3", "-c", "import os; print('policy', os.sched_getscheduler(0))"]
-        bound = self.pair("--job", "ps=1", program=program)
-        if bound is None:
-            return
-        self.assertEqual(sorted(re.findall(r"\[(\S+)\] policy (\d)", bound.stdout)), [("ps/0", "3"), ("worker/0", "3"), ("worker/1", "3")], bound.stderr)
-        free = self.run_job("--workers", "1", "--", *program)
-        self.assertEqual(re.findall(r"\[(\S+)\] policy (\d)", free.stdout), [("worker/0", "0")], free.stderr)
-
     def test_without_the_flag_all_run_anywhere(self):
         job = self.run_job("--workers", "2", "--", *SAY)
         self.assertEqual(self.said(job), {"worker/0": [self.allowed], "worker/1": [self.allowed]})
