@@ -73,8 +73,8 @@ void LaneLink::OnGivenBack() {
 }
 
 void LaneLink::OnLeftAlone() {
+  if (over() || !core_->loop->ArmRead(id_, fd_.get()).ok()) return;  // the thread that watches it comes back to it
   armed_as_well_.store(true);
-  if (!over()) core_->loop->ArmRead(id_, fd_.get()).IgnoreError();  // the thread that watches it comes back to it
 }
 
 // ---- Frames
