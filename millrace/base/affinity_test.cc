@@ -1,11 +1,10 @@
 #include "millrace/base/affinity.h"
 
-#include <sched.h>
-
 #include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "millrace/base/affinity_testing.h"
 #include "millrace/base/thread_group.h"
 
 namespace millrace {
@@ -25,14 +24,6 @@ TEST(Affinity, BoundThreadsAndThoseTheyStartKnowOnlyTheirCores) {
     std::thread([] { EXPECT_EQ(AllowedCoreCount(), 1); }).join();
   }).join();
   EXPECT_EQ(AllowedCores(), before);
-}
-
-// As the system sees it.
-int CoresOfThisThread() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
-  return CPU_COUNT(&set);
 }
 
 TEST(Affinity, AThreadFollowsAnotherThatStaysWhereItIs) {

@@ -101,11 +101,6 @@ EventWait::~EventWait() { This().wait = outer_; }
 
 EventWait* EventWait::Here() { return This().wait; }
 
-bool EventWait::done() const {
-  MutexLock lock(&mu_);
-  return done_;
-}
-
 void EventWait::Notify() {
   MutexLock lock(&mu_);  // to the end: the waiting thread cannot go before
   done_ = true;

@@ -84,11 +84,9 @@ class EventWait {
  private:
   enum class Asleep { kNo, kAtDescriptors, kAtCondition };
 
-  bool done() const;
-
   EventWait* const outer_;
   EventWatch watch_;
-  mutable Mutex mu_;
+  Mutex mu_;
   CondVar notified_;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
   Asleep asleep_ ABSL_GUARDED_BY(mu_) = Asleep::kNo;

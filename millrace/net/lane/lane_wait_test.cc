@@ -1,12 +1,11 @@
 // A thread that waits for an answer reads it off the lane itself (base/event_wait.h).
-#include <sched.h>
-
 #include <atomic>
 #include <functional>
 #include <thread>
 
 #include "absl/time/clock.h"
 #include "millrace/base/affinity.h"
+#include "millrace/base/affinity_testing.h"
 #include "millrace/base/event_wait.h"
 #include "millrace/base/run_next.h"
 #include "millrace/net/lane/lane_testing.h"
@@ -64,7 +63,7 @@ TEST_F(LaneWaitTest, OthersGetTheirAnswersBeforeAndAfter) {
 TEST_F(LaneWaitTest, AnAnswerThatIsSlowComesToo) {
   std::thread server([&] {
     ASSERT_TRUE(WaitUntil([&] { return held_.size() == 1; }));
-    absl::SleepFor(absl::Milliseconds(20));
+    absl::SleepFor(absl::Milliseconds(20));  // longer than a thread stays at the lane
     held_.Take()->Reply(Bytes());
   });
   EXPECT_TRUE(CallAndWatch("Hold").ok());
@@ -170,13 +169,6 @@ TEST_F(LaneWaitTest, AHandlerThatTakesLongHoldsNoOtherCallBack) {
   go_on = true;
   work.notification().Wait();
   EXPECT_TRUE(work.result().ok()) << work.status();
-}
-
-int CoresOfThisThread() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
-  return CPU_COUNT(&set);
 }
 
 // A task that sends messages from a core of its own.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "millrace/base/run_next.h"
 #include "millrace/net/lane/link.h"
 #include "millrace/net/lane/sockets.h"
 
@@ -14,6 +15,8 @@ namespace {
 
 // After so many frames their handlers run before more is read.
 constexpr size_t kFramesAtOnce = 32;
+// Copying more takes a while, some 100 us or more.
+constexpr size_t kShortCopy = 1 << 20;
 // Once two threads would have watched a link at the same time, nobody does for so many messages.
 constexpr int kSharedFor = 256;
 
@@ -140,6 +143,7 @@ Status LaneLink::Fetch(Received* message) {
     part.data = {static_cast<const char*>(buffer->data()), part.size};
     part.owner = std::move(buffer);
   }
+  if (bytes > kShortCopy) HandOverNext();
   Status status = ReadMemory(terms_.process, copies);
   // The sender frees the memory after it has closed the connection, and not before.
   if (status.ok() && (over() || PeerHungUp(fd_.get()))) status = Unavailable("the other side closed the connection or is gone");
