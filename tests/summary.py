@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Adds up what ./test ran: summary.py RESULTS [--seconds N].
+"""Adds up what ./test or a stage of .ci/run ran: summary.py RESULTS [--seconds N].
 
 Reads the GoogleTest reports (*.xml), the report of ctest (ctest.junit) and that of the fuzzers
-(fuzz.txt) in the folder RESULTS; fails when any of them tells of a failure, or when there is none.
+(fuzz.txt, if there were any) in the folder RESULTS; names the cases that failed, which the logs of
+long programs bury, and fails when there are such, or no tests at all.
 """
 import argparse
 import pathlib
@@ -39,8 +40,10 @@ def main():
             if state != "ok":
                 bad.append(f"{name} ({state})")
 
-    print(f"\n{programs} test programs with {cases} test cases ({skipped} skipped), "
-          f"{len(fuzzers)} fuzzers with {sum(n for _, n in fuzzers):,} inputs, in {args.seconds} s")
+    counts = f"\n{programs} test programs with {cases} test cases ({skipped} skipped)"
+    if fuzzers:
+        counts += f", {len(fuzzers)} fuzzers with {sum(n for _, n in fuzzers):,} inputs"
+    print(f"{counts}, in {args.seconds} s")
     total = programs + len(fuzzers)
     failed = min(total, len({b.split('.')[0] for b in bad})) if bad else 0
     for name in bad:
