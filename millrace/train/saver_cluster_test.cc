@@ -136,8 +136,8 @@ TEST_F(SaverClusterTest, ALostServerIsNamedAndNothingIsLeft) {
   EXPECT_THAT(Files(), testing::IsEmpty());
 }
 
-// Saves for ever, in a process of its own that is killed; see below.
-TEST_F(SaverClusterTest, DISABLED_SavesUntilKilled) {
+// Saves for ever, in a process of its own that is killed (see below), and so without the fixture, whose folder it would leave behind.
+TEST(KilledSaverTest, DISABLED_SavesUntilKilled) {
   const char* const directory = std::getenv("MILLRACE_TEST_SAVE_TO");
   if (directory == nullptr) GTEST_SKIP();
   Scope root = Scope::NewRoot();
@@ -166,7 +166,7 @@ TEST_F(SaverClusterTest, WhatAKilledProcessLeavesCanBeRestored) {
     if (child == 0) {
       dup2(out[1], STDOUT_FILENO);
       setenv("MILLRACE_TEST_SAVE_TO", dir_.path().c_str(), 1);
-      execl("/proc/self/exe", "train_test", "--gtest_also_run_disabled_tests", "--gtest_filter=SaverClusterTest.DISABLED_SavesUntilKilled", nullptr);
+      execl("/proc/self/exe", "train_test", "--gtest_also_run_disabled_tests", "--gtest_filter=KilledSaverTest.DISABLED_SavesUntilKilled", nullptr);
       _exit(127);
     }
     close(out[1]);
