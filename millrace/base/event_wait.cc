@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "millrace/base/fd.h"
+#include "millrace/base/lookout.h"
 
 namespace millrace {
 namespace {
@@ -21,11 +22,24 @@ struct ThisThread {
   EventWatch* watch = nullptr;
   EventWait* wait = nullptr;
   Fd wake;  // made when it is needed first
+  Lookout lookout;
 };
 
 ThisThread& This() {
   static thread_local ThisThread thread;
   return thread;
+}
+
+// As poll(2), but this thread stays awake for what may be about to come.
+int Poll(pollfd* fds, nfds_t count, int timeout) {
+  Lookout& lookout = This().lookout;
+  const bool look = lookout.worthwhile();
+  const Lookout::Clock::time_point begin = Lookout::Clock::now();
+  int ready = 0;
+  while (look && ready == 0 && Lookout::Clock::now() - begin < Lookout::kLimit) ready = poll(fds, count, 0);
+  if (ready == 0) ready = poll(fds, count, timeout);
+  lookout.Waited(Lookout::Clock::now() - begin, look);
+  return ready;
 }
 
 }  // namespace
@@ -78,7 +92,7 @@ bool EventWatch::HandleEvents(int timeout, int wake) {
   fds[count] = {.fd = wake, .events = POLLIN, .revents = 0};  // passed over when negative
   int ready;
   do {
-    ready = poll(fds, count + 1, timeout);
+    ready = Poll(fds, count + 1, timeout);
   } while (ready < 0 && errno == EINTR);
   for (const Watched& w : watched_) w.handler->waited_for_.store(false);
   if (ready <= 0 || fds[count].revents != 0) return false;

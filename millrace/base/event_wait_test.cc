@@ -76,6 +76,32 @@ TEST(EventWaitTest, TheWaitingThreadHandlesWhatItWatches) {
   EXPECT_FALSE(wait.watch()->Has(pipe.get()));
 }
 
+TEST(EventWaitTest, QuickAnswersAreHandledOneByOneAwakeOrAsleep) {
+  // Two threads that answer each other soon stay awake for it; a pause now and then lets them sleep.
+  constexpr int kRounds = 2000;
+  std::atomic<int> sent{0};
+  const auto there = MakeRef<Pipe>([&] { ++sent; });
+  const auto back = MakeRef<Pipe>();
+  std::thread other([&] {
+    EventWatch watch;
+    ASSERT_TRUE(watch.Add(there, there->fd()));
+    for (int i = 0; i < kRounds; ++i) {
+      ASSERT_TRUE(watch.HandleEvents(-1));
+      back->Write();
+    }
+  });
+  EventWatch watch;
+  ASSERT_TRUE(watch.Add(back, back->fd()));
+  for (int i = 0; i < kRounds; ++i) {
+    there->Write();
+    ASSERT_TRUE(watch.HandleEvents(-1));
+    ASSERT_EQ(back->read_count, i + 1);
+    ASSERT_EQ(sent, i + 1);
+    if (i % 100 == 99) EXPECT_FALSE(watch.HandleEvents(1));  // nothing comes
+  }
+  other.join();
+}
+
 TEST(EventWaitTest, AnotherThreadsWordEndsItAtTheDescriptorsToo) {
   // Often, so that the word comes before, at and after the moment of falling asleep.
   for (int i = 0; i < 300; ++i) {
