@@ -105,7 +105,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--serve", required=True)
     parser.add_argument("--data_dir", required=True)
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=1000)  # with any share of them at either worker it is far beyond what is asked for
     args, tasks = parser.parse_args(), []
     try:
         run(args, tasks)
