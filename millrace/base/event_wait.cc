@@ -33,7 +33,7 @@ ThisThread& This() {
 // As poll(2), but this thread stays awake for what may be about to come.
 int Poll(pollfd* fds, nfds_t count, int timeout) {
   Lookout& lookout = This().lookout;
-  const bool look = lookout.worthwhile();
+  const bool look = timeout != 0 && lookout.worthwhile();
   const Lookout::Clock::time_point begin = Lookout::Clock::now();
   int ready = 0;
   while (look && ready == 0 && Lookout::Clock::now() - begin < Lookout::kLimit) ready = poll(fds, count, 0);
