@@ -141,6 +141,7 @@ int RunAndReport(const Flags& flags, const CaseFn& run) {
   // A server outlives the cases, what they leave in it must not.
   options.isolate_session_state = !options.target.empty();
 
+  std::string first_failure;
   Tallies tallies;
   std::map<std::string, int> missing;
   for (const Case& c : (*folder)->cases()) {
@@ -154,6 +155,7 @@ int RunAndReport(const Flags& flags, const CaseFn& run) {
     tally.passed += outcome.kind == Outcome::kPassed;
     tally.needs_op += outcome.kind == Outcome::kNeedsOp;
     for (const std::string& op : outcome.needs) ++missing[op];
+    if (outcome.kind == Outcome::kFailed && first_failure.empty()) first_failure = absl::StrCat(c.name, ": ", outcome.why);
     if (flags.verbose && outcome.kind == Outcome::kNeedsOp) {
       absl::PrintF("%s: needs op %s\n", c.name, absl::StrJoin(outcome.needs, ", "));
     } else if (flags.verbose && outcome.kind == Outcome::kFailed) {
@@ -166,6 +168,7 @@ int RunAndReport(const Flags& flags, const CaseFn& run) {
   }
   if (flags.list_missing_ops) PrintMissingOps(missing);
   PrintTallies(tallies);
+  if (!first_failure.empty() && !flags.verbose) absl::PrintF("the first failure (-v lists all): %s\n", first_failure);
   if (flags.expected.empty()) {
     int failed = 0;
     for (const auto& [family, t] : tallies) failed += t.failed();
