@@ -1,5 +1,5 @@
-// A gRPC server that gives TensorFlow's client canned answers: what a step costs without any work behind it.
-// Prints the port that it serves. bench/cluster takes the faster of its two ways as the floor of a step.
+// A gRPC server that gives TensorFlow's client canned answers, to measure the cost of a step without any work. Prints
+// its port. bench/cluster uses the faster of its two implementations as the floor of a step.
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
@@ -34,7 +34,7 @@ std::string ExtendSessionAnswer() {
 
 const std::string kPrefix = "/tensorflow.MasterService/";
 
-// By method; an empty message answers RunStep and all others.
+// The canned answers by method; RunStep and all others get an empty message.
 std::string AnswerTo(const std::string& method) {
   static const std::string create = CreateSessionAnswer();
   static const std::string extend = ExtendSessionAnswer();
@@ -43,11 +43,12 @@ std::string AnswerTo(const std::string& method) {
   return "";
 }
 
-// On Millrace's transport.
+// The server on Millrace's transport.
 class CannedService : public millrace::net::Service {
  public:
   CannedService() {
-    for (const char* name : {"RunStep", "CreateSession", "ExtendSession", "CloseSession"}) methods_.push_back(kPrefix + name);
+    for (const char* name : {"RunStep", "CreateSession", "ExtendSession", "CloseSession"})
+      methods_.push_back(kPrefix + name);
   }
   const std::vector<std::string>& methods() const override { return methods_; }
   void OnCall(int method, std::shared_ptr<IncomingCall> call) override {
@@ -72,10 +73,11 @@ int ServeOnTransport() {
   return 0;
 }
 
-// One call of gRPC's own asynchronous interface: its steps are its tags.
+// One call on gRPC's own asynchronous interface; the tags are its stages.
 class PlainCall {
  public:
-  PlainCall(grpc::AsyncGenericService* service, grpc::ServerCompletionQueue* queue) : service_(service), queue_(queue), stream_(&context_) {
+  PlainCall(grpc::AsyncGenericService* service, grpc::ServerCompletionQueue* queue)
+      : service_(service), queue_(queue), stream_(&context_) {
     service_->RequestCall(&context_, &stream_, queue_, queue_, this);
   }
   void Step(bool ok) {
@@ -125,7 +127,7 @@ int ServePlain() {
 int main(int argc, char** argv) {
   CLI::App app("Gives TensorFlow's client canned answers");
   bool plain = false;
-  app.add_flag("--plain", plain, "on gRPC's own interface instead of Millrace's transport");
+  app.add_flag("--plain", plain, "Use gRPC's own interface instead of Millrace's transport");
   CLI11_PARSE(app, argc, argv);
   return plain ? ServePlain() : ServeOnTransport();
 }

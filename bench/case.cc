@@ -4,7 +4,7 @@
 #include <random>
 
 #include "absl/strings/str_format.h"
-#include "millrace/executor/step_stats.h"
+#include "millrace/session/chrome_trace.h"
 
 namespace millrace::bench {
 
@@ -43,7 +43,7 @@ void WriteTrace(const Flags& flags, ClientSession& session, const ClientSession:
   options.trace = true;
   Tensors results;
   RunMetadata metadata;
-  // The first steps pay for what is made once.
+  // Warm-up: the first steps pay one-time costs.
   for (int i = 0; i < 3; ++i) {
     metadata.Clear();
     Check(session.Run(options, feeds, {loss}, {train}, &results, &metadata));

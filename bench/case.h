@@ -1,4 +1,4 @@
-// What the cases of millrace_bench share: flags, errors, results as JSON lines, random batches.
+// Shared by the cases of millrace_bench: flags, errors, results as JSON lines, random batches.
 #pragma once
 
 #include <cstdio>
@@ -20,7 +20,7 @@ struct Flags {
   std::string trace;
 };
 
-// A benchmark has nothing better to do with an error than to show it and end.
+// Prints an error and exits.
 inline void Check(const Status& status) {
   if (status.ok()) return;
   std::fprintf(stderr, "millrace_bench: %s\n", status.ToString().c_str());
@@ -32,16 +32,16 @@ T Check(StatusOr<T> result) {
   return *std::move(result);
 }
 
-// Prints one result; `more` is text for further fields, beginning with a comma.
+// Prints one result; `more` is JSON text with further fields, starting with a comma.
 void Emit(const Flags& flags, const char* name, const char* unit, double value, const std::string& more = "");
 
 SessionOptions Options(const Flags& flags);
 
-// Writes a Chrome trace of one step to where the flag says.
+// Writes a Chrome trace of one step to the file given by --trace.
 void WriteTrace(const Flags& flags, ClientSession& session, const ClientSession::Feeds& feeds, const Output& loss,
                 const Operation& train);
 
-// Uniform in [0, 1), and classes below `classes`.
+// Random batches: numbers uniform in [0, 1), and class labels below `classes`.
 Tensor RandomFeatures(const Shape& shape);
 Tensor RandomLabels(int rows, int classes);
 

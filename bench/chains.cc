@@ -1,11 +1,10 @@
 #include "bench/chains.h"
 
-#include "absl/strings/str_format.h"
-
 #include <cstring>
 #include <functional>
 #include <thread>
 
+#include "absl/strings/str_format.h"
 #include "bench/measure.h"
 #include "millrace/base/thread_pool.h"
 
@@ -39,7 +38,7 @@ Endpoint GeluErf(GraphBuilder& b, Endpoint x) {
   return b.Mul(b.Mul(b.Scalar<float>(0.5f), x), b.Add(b.Scalar<float>(1), erf));
 }
 
-// Seconds to copy n floats on the threads of a session: what no chain can beat.
+// Seconds to copy n floats on the threads of a session, the lower bound of every chain.
 double CopySeconds(const Flags& flags, int64_t n) {
   Tensor from(DType::kFloat, Shape({n})), to(DType::kFloat, Shape({n}));
   std::memset(from.raw_data(), 1, from.TotalBytes());
@@ -59,9 +58,10 @@ void Chain(const Flags& flags, const std::string& name, int64_t n, double copy_s
   Graph graph;
   GraphBuilder b(&graph);
   const int32_t rows = static_cast<int32_t>(n / kColumns);
-  const Endpoint x = b.Op("VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape({rows, kColumns})}}, "x");
-  const Node* init = b.AddNode("AssignVariableOp", {x, b.Op("RandomStandardNormal", {b.Ints({rows, kColumns})},
-                                                            {{"dtype", DType::kFloat}})});
+  const Endpoint x =
+      b.Op("VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape({rows, kColumns})}}, "x");
+  const Node* init = b.AddNode(
+      "AssignVariableOp", {x, b.Op("RandomStandardNormal", {b.Ints({rows, kColumns})}, {{"dtype", DType::kFloat}})});
   const Endpoint y = make(b, b.Op("ReadVariableOp", {x}, {{"dtype", DType::kFloat}}));
   Check(b.status());
   Check(session->Extend(ExportGraphDef(graph)));

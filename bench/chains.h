@@ -5,7 +5,7 @@
 
 namespace millrace::bench {
 
-// All chains over 1 M and 64 M floats, in rows of 1,024; beside each, the share of the bandwidth of a copy.
+// All chains over 1 M and 64 M floats, in rows of 1,024, each with its share of the bandwidth of a copy.
 void Chains1M(const Flags& flags);
 void Chains64M(const Flags& flags);
 

@@ -1,10 +1,10 @@
-// A model saved and restored through a session, beside plain writing and reading of the same bytes.
+// Saves and restores a model through a session, and compares with plain writes and reads of the same bytes.
 //
-//   checkpoint_bench DIRECTORY [--mb=1024] [--repeats=3]
+//   checkpoint_bench DIRECTORY [--megabytes=1024] [--repeats=3]
 //
-// Prints one JSON line for each repeat: seconds of each. Plain writing is write() of 4 MB at a time and fsync; plain reading
-// is read() of 4 MB at a time into memory of the model's size that is used again each time. "cold" is with the files
-// dropped from the page cache. Before each writing the page cache's memory is warmed: another file comes and goes.
+// Prints one JSON line with the seconds for each repeat. A plain write is write() of 4 MB at a time and fsync; a plain
+// read is read() of 4 MB at a time into reused memory of the model's size. "cold" means that the files were dropped
+// from the page cache. Before each write the memory of the page cache is warmed by writing and removing another file.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -48,7 +48,7 @@ double Seconds(Fn&& fn) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Forgets what the page cache has of a file that is on the disk.
+// Drops a file that has been written to disk from the page cache.
 void Drop(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY);
   Require(fd >= 0, path.c_str());
@@ -59,16 +59,17 @@ void Drop(const std::string& path) {
 
 class Model {
  public:
-  Model(std::string prefix, int64_t mb) : prefix_(std::move(prefix)) {
+  Model(std::string prefix, int64_t megabytes) : prefix_(std::move(prefix)) {
     GraphBuilder b(&graph_);
-    const int64_t floats = mb * (1 << 20) / kVariables / static_cast<int64_t>(sizeof(float));
+    const int64_t floats = megabytes * (1 << 20) / kVariables / static_cast<int64_t>(sizeof(float));
     std::vector<Endpoint> handles, save;
     std::vector<std::string> names;
     std::vector<Node*> inits, assigns;
     for (int i = 0; i < kVariables; ++i) {
       names.push_back(absl::StrFormat("layer_%02d/kernel", i));
-      handles.push_back(b.Op("VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape({floats})},
-                                                 {"shared_name", names.back()}}, names.back()));
+      handles.push_back(b.Op(
+          "VarHandleOp", {},
+          {{"dtype", DType::kFloat}, {"shape", PartialShape({floats})}, {"shared_name", names.back()}}, names.back()));
       const Endpoint shape = b.Ints({static_cast<int32_t>(floats)});
       const Endpoint value = b.Op("RandomUniform", {shape}, {{"dtype", DType::kFloat}});
       inits.push_back(b.AddNode("AssignVariableOp", {{handles.back(), value}}));
@@ -132,9 +133,9 @@ void PlainWrite(const std::string& path, const std::vector<Tensor>& values) {
   close(fd);
 }
 
-// Makes the memory that the page cache takes next a memory that was used a moment ago. A virtual machine gives free
-// memory back to its host within seconds and gets it anew page by page, which takes four times as long as the
-// writing itself and strikes whoever comes first.
+// Ensures that the page cache gets recently used memory next. A virtual machine returns free memory to its host within
+// seconds and gets it back page by page, which takes four times as long as the write itself and hits whichever side
+// comes first.
 void WarmPageCache(const std::string& path, const std::vector<char>& memory) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
   Require(fd >= 0, path.c_str());
@@ -159,15 +160,15 @@ void PlainRead(const std::string& path, std::vector<char>& memory) {
   close(fd);
 }
 
-void Main(const std::string& directory, int64_t mb, int repeats) {
-  Model model(absl::StrCat(directory, "/millrace"), mb);
+void Main(const std::string& directory, int64_t megabytes, int repeats) {
+  Model model(absl::StrCat(directory, "/millrace"), megabytes);
   const std::string plain = absl::StrCat(directory, "/plain"), warm = absl::StrCat(directory, "/warm");
-  std::vector<char> memory(static_cast<size_t>(mb) << 20);
+  std::vector<char> memory(static_cast<size_t>(megabytes) << 20);
   for (int i = 0; i <= repeats; ++i) {
     unlink(plain.c_str());
     model.Remove();
     double plain_write, save;
-    // Takes turns in who goes first.
+    // The sides take turns in going first.
     const auto write_plain = [&] {
       const std::vector<Tensor> values = model.Values();
       WarmPageCache(warm, memory);
@@ -183,11 +184,12 @@ void Main(const std::string& directory, int64_t mb, int repeats) {
     const double plain_cold = Seconds([&] { PlainRead(plain, memory); });
     Drop(model.data_path());
     const double restore_cold = Seconds([&] { model.Restore(); });
-    // The first time files and memory are new to the machine: that is not what is measured.
+    // Warm-up, not measured: files and memory are new to the machine.
     if (i == 0) continue;
-    absl::PrintF("{\"plain_write\": %.4f, \"save\": %.4f, \"plain_read\": %.4f, \"restore\": %.4f, "
-                 "\"plain_read_cold\": %.4f, \"restore_cold\": %.4f}\n",
-                 plain_write, save, plain_read, restore, plain_cold, restore_cold);
+    absl::PrintF(
+        "{\"plain_write\": %.4f, \"save\": %.4f, \"plain_read\": %.4f, \"restore\": %.4f, "
+        "\"plain_read_cold\": %.4f, \"restore_cold\": %.4f}\n",
+        plain_write, save, plain_read, restore, plain_cold, restore_cold);
     std::fflush(stdout);
   }
   unlink(plain.c_str());
@@ -200,12 +202,12 @@ void Main(const std::string& directory, int64_t mb, int repeats) {
 int main(int argc, char** argv) {
   CLI::App app("Saves and restores a model, beside plain writing and reading of the same bytes.");
   std::string directory;
-  int64_t mb = 1024;
+  int64_t megabytes = 1024;
   int repeats = 3;
-  app.add_option("directory", directory, "where the files go")->required();
-  app.add_option("--mb", mb, "size of the model");
+  app.add_option("directory", directory, "Directory for the files")->required();
+  app.add_option("--megabytes", megabytes, "Size of the model");
   app.add_option("--repeats", repeats);
   CLI11_PARSE(app, argc, argv);
-  millrace::bench::Main(directory, mb, repeats);
+  millrace::bench::Main(directory, megabytes, repeats);
   return 0;
 }

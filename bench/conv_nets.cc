@@ -22,7 +22,7 @@ Output Norm(const Scope& scope, const Output& x) {
   return layers::BatchNorm(scope, x, true, {.momentum = 0.9, .epsilon = 1e-5});
 }
 
-// Two convolutions beside a shortcut, which has one of its own where sizes change.
+// Two convolutions with a shortcut connection, which has a convolution of its own if sizes change.
 Output Block(const Scope& scope, const Output& x, int filters, int stride) {
   const Output inner = ops::Relu(scope, Norm(scope, Conv(scope, x, filters, 3, stride)));
   const Output y = Norm(scope, Conv(scope, inner, filters, 3, 1));

@@ -1,4 +1,4 @@
-// What a GPU gives through a session: copies, a large product, and the cost of a step. Built by the preset `cuda`.
+// Measures a GPU through a session: copies, a large matrix product, and the cost of a step. Built by the preset `cuda`.
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -12,9 +12,7 @@
 namespace millrace {
 namespace {
 
-double Seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double Seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // The best of `rounds` times of one call.
 template <typename Fn>
@@ -48,20 +46,21 @@ void Copies(Gpu* gpu) {
     const auto in = [&](const Tensor& from) {
       return Best(20, [&] {
         there = gpu->CopyIn(from).value();
-        // Until it has arrived: one element of it through the compute stream.
+        // Waits until the data has arrived, by fetching one element through the compute stream.
         GpuBufferOf(there)->AwaitOnCompute().IgnoreError();
         gpu->Synchronize().IgnoreError();
       });
     };
     const double from_heap = in(host), from_pinned = in(pinned);
     const double out = Best(20, [&] { Back(gpu, there); });
-    std::printf("copy %9lld bytes  in %7.2f GB/s (%8.1f us)  in, pinned %7.2f GB/s (%8.1f us)  out %7.2f GB/s (%8.1f us)\n",
-                static_cast<long long>(bytes), bytes / from_heap / 1e9, from_heap * 1e6,
-                bytes / from_pinned / 1e9, from_pinned * 1e6, bytes / out / 1e9, out * 1e6);
+    std::printf(
+        "copy %9lld bytes  in %7.2f GB/s (%8.1f us)  in, pinned %7.2f GB/s (%8.1f us)  out %7.2f GB/s (%8.1f us)\n",
+        static_cast<long long>(bytes), bytes / from_heap / 1e9, from_heap * 1e6, bytes / from_pinned / 1e9,
+        from_pinned * 1e6, bytes / out / 1e9, out * 1e6);
   }
 }
 
-// `products` in a chain, fetched as a scalar's worth: the last one's shape.
+// A chain of `products` matrix products; only the shape of the last one is fetched.
 void Product(Gpu* gpu, DType dtype, int64_t n) {
   Graph graph;
   GraphBuilder b(&graph);

@@ -1,4 +1,4 @@
-// Rows of a large table: gathered, and updated by gradients.
+// Gathers and updates rows of a large table.
 #pragma once
 
 #include "bench/case.h"

@@ -1,5 +1,5 @@
-// What the step lane reaches between two processes of this host: the time of an empty call, and calls whose request or answer is large,
-// over each kind of transport; beside them a plain TCP stream, a plain Unix socket and a copy within memory.
+// Measures the step lane between two processes of this host: an empty call, and calls with a large request or answer,
+// over each kind of transport; for comparison a plain TCP stream, a plain Unix socket and a memory copy.
 //
 //   lane_bench [--kinds shm,tcp,grpc] [--seconds 0.5] [--sizes 0,1024,...] [--floor]
 #include <arpa/inet.h>
@@ -46,7 +46,8 @@ class BulkService : public Service {
       return call->Reply(Bytes());
     }
     uint64_t size = 0;
-    if (!BytesReader(call->request()).Read(&size, sizeof(size)) || size > data_->size()) return call->Reply(millrace::InvalidArgument("no size"));
+    if (!BytesReader(call->request()).Read(&size, sizeof(size)) || size > data_->size())
+      return call->Reply(millrace::InvalidArgument("no size"));
     Bytes answer;
     answer.Append({static_cast<const char*>(data_->data()), size}, data_);
     call->Reply(std::move(answer));
@@ -66,7 +67,7 @@ RefPtr<Buffer> Touched(size_t size) {
   return buffer;
 }
 
-// A server in a process of its own, which ends with this one.
+// A server in a separate process, which ends with this one.
 class ServerProcess {
  public:
   ServerProcess(LaneKind kind, size_t largest) {
@@ -121,7 +122,8 @@ void MeasureKind(LaneKind kind, double seconds, const std::vector<size_t>& sizes
   const RefPtr<Buffer> data = Touched(largest);
   auto transport = NewTransport(kind);
   auto channel = transport->Connect(server.address());
-  while (kind != LaneKind::kGrpc && !channel->streams()) MR_CHECK(Call(*channel, "/bench.Bulk/Put", {}).ok());
+  while (kind != LaneKind::kGrpc && channel->streaming() == nullptr)
+    MR_CHECK(Call(*channel, "/bench.Bulk/Put", {}).ok());
   const std::string name(LaneKindName(kind));
   for (const size_t size : sizes) {
     Print(name.c_str(), "put", size, millrace::bench::MedianSeconds(seconds, [&] {
@@ -131,7 +133,8 @@ void MeasureKind(LaneKind kind, double seconds, const std::vector<size_t>& sizes
           }));
     Print(name.c_str(), "get", size, millrace::bench::MedianSeconds(seconds, [&] {
             const uint64_t wanted = size;
-            auto answer = Call(*channel, "/bench.Bulk/Get", Bytes::Of(std::string(reinterpret_cast<const char*>(&wanted), sizeof(wanted))));
+            auto answer = Call(*channel, "/bench.Bulk/Get",
+                               Bytes::Of(std::string(reinterpret_cast<const char*>(&wanted), sizeof(wanted))));
             MR_CHECK(answer.ok() && answer->size() == size);
           }));
   }
@@ -180,7 +183,7 @@ std::pair<int, int> SocketPair(bool tcp) {
   return {fds[0], fds[1]};
 }
 
-// What sockets do by themselves: a message there, one byte back.
+// Plain sockets: a message in one direction, one byte back.
 void MeasureFloor(bool tcp, double seconds, const std::vector<size_t>& sizes) {
   const auto [here, there] = SocketPair(tcp);
   const size_t largest = *std::max_element(sizes.begin(), sizes.end());
@@ -215,7 +218,9 @@ void MeasureCopy(double seconds, const std::vector<size_t>& sizes) {
   const RefPtr<Buffer> from = Touched(largest);
   const RefPtr<Buffer> to = Touched(largest);
   for (const size_t size : sizes) {
-    if (size > 0) Print("copy", "raw", size, millrace::bench::MedianSeconds(seconds, [&] { std::memcpy(to->data(), from->data(), size); }));
+    if (size > 0)
+      Print("copy", "raw", size,
+            millrace::bench::MedianSeconds(seconds, [&] { std::memcpy(to->data(), from->data(), size); }));
   }
 }
 
@@ -230,9 +235,9 @@ int main(int argc, char** argv) {
   app.add_option("--kinds", kinds)->delimiter(',');
   app.add_option("--sizes", sizes)->delimiter(',')->check(CLI::Range(size_t{0}, kLargest));
   app.add_option("--seconds", seconds);
-  app.add_flag("--floor", floor, "Plain sockets and a copy as well");
+  app.add_flag("--floor", floor, "Also measure plain sockets and a memory copy");
   CLI11_PARSE(app, argc, argv);
-  // Servers are forked before this process has threads of its own; each kind is a process therefore.
+  // Servers must be forked before this process has threads, so each kind runs in a process of its own.
   const auto in_child = [](auto measure) {
     const pid_t child = fork();
     if (child == 0) {

@@ -1,4 +1,4 @@
-// Our matrix product beside oneDNN's own under OpenMP, on one and two threads.
+// Compares Millrace's matrix product with oneDNN's own under OpenMP, on one and two threads.
 //
 // The shapes are those of an MLP 784-100-10 with batch 100 and of one with layers of 1024 and batch 256,
 // forward and backward. Counters give GFLOP/s.
@@ -33,8 +33,7 @@ GemmShape ShapeOf(const benchmark::State& state) {
 }
 
 void SetRate(benchmark::State& state, const GemmShape& s) {
-  state.counters["GFLOP/s"] = benchmark::Counter(
-      2e-9 * s.m * s.n * s.k, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["GFLOP/s"] = benchmark::Counter(2e-9 * s.m * s.n * s.k, benchmark::Counter::kIsIterationInvariantRate);
 }
 
 void BM_Millrace(benchmark::State& state) {
@@ -61,10 +60,9 @@ void BM_OneDnn(benchmark::State& state) {
   const dnnl::memory::desc b({s.k, s.n}, kF32, s.transpose_b ? Dims{1, s.k} : Dims{s.n, 1});
   const dnnl::memory::desc c({s.m, s.n}, kF32, Dims{s.n, 1});
   const dnnl::matmul product(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), engine));
-  const std::unordered_map<int, dnnl::memory> args = {
-      {DNNL_ARG_SRC, dnnl::memory(a, engine, x.a.data())},
-      {DNNL_ARG_WEIGHTS, dnnl::memory(b, engine, x.b.data())},
-      {DNNL_ARG_DST, dnnl::memory(c, engine, x.c.data())}};
+  const std::unordered_map<int, dnnl::memory> args = {{DNNL_ARG_SRC, dnnl::memory(a, engine, x.a.data())},
+                                                      {DNNL_ARG_WEIGHTS, dnnl::memory(b, engine, x.b.data())},
+                                                      {DNNL_ARG_DST, dnnl::memory(c, engine, x.c.data())}};
   for (auto _ : state) product.execute(stream, args);
   SetRate(state, s);
 }

@@ -50,8 +50,8 @@ double MatMulFloorSeconds(const std::vector<int>& sizes, int batch, int threads,
   for (size_t i = 0; i + 1 < sizes.size(); ++i) {
     const int in = sizes[i];
     const int out = sizes[i + 1];
-    products.emplace_back(engine, batch, in, out, false, false);       // y = x * w
-    products.emplace_back(engine, in, batch, out, true, false);        // dw = x^T * dy
+    products.emplace_back(engine, batch, in, out, false, false);            // y = x * w
+    products.emplace_back(engine, in, batch, out, true, false);             // dw = x^T * dy
     if (i > 0) products.emplace_back(engine, batch, out, in, false, true);  // dx = dy * w^T
   }
   return MedianSeconds(seconds, [&] {

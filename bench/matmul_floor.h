@@ -1,4 +1,4 @@
-// The least that a training step can take: its matrix products and nothing else.
+// The lower bound of a training step: its matrix products and nothing else.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Timing and memory, measured as bench/peers/common.py measures the peers'.
+// Measures time and memory in the same way as bench/peers/common.py does for the peers.
 #pragma once
 
 #include "absl/functional/function_ref.h"
@@ -9,13 +9,13 @@ namespace millrace::bench {
 double MedianSeconds(double seconds, absl::FunctionRef<void()> call);
 
 struct RateOptions {
-  int warm = 50;   // calls before, at least
-  int chunk = 10;  // calls between two looks at the clock
+  int warm = 50;   // the minimum number of warm-up calls
+  int chunk = 10;  // calls between two readings of the clock
 };
 // Calls per second over about `seconds`, after warming up.
 double Rate(double seconds, absl::FunctionRef<void()> call, const RateOptions& options = {});
 
-// What the process holds now, and the most it has held, in MB.
+// The current and the peak memory of the process, in MB.
 double ResidentMb();
 double PeakMb();
 

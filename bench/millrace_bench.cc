@@ -1,5 +1,5 @@
-// Millrace's side of bench/compare: runs the cases it is asked for and prints one JSON line for each,
-// in the form of bench/peers/common.py.
+// Millrace's side of bench/compare: runs the requested cases and prints one JSON line for each, in the format of
+// bench/peers/common.py.
 #include <sched.h>
 
 #include <chrono>
@@ -46,7 +46,7 @@ void Scalar(const Flags& flags) {
   Emit(flags, "scalar", "us", MicrosecondsOf(flags, scope, {v + 4.0f}, {}, Options(flags)));
 }
 
-// Rewrites are off, as on the other side: the chain is to be run as it is.
+// Rewrites are off, as on the other side, so that the chain is run as it is.
 void Chain(const Flags& flags) {
   const Scope scope = Scope::NewRoot();
   const Var v(scope, "v", 0.001f);
@@ -129,19 +129,20 @@ void Import(const Flags& flags) {
 
 int Main(int argc, char** argv) {
   const std::map<std::string, void (*)(const Flags&)> cases = {
-      {"null", Null},       {"scalar", Scalar},        {"chain", Chain},  {"mlp_sgd", MlpSgd},
-      {"mlp_adam", MlpAdam}, {"mlp_large", MlpLarge}, {"import", Import},
-      {"conv_mnist", ConvMnist}, {"resnet20", ResNet20}, {"rnn", RnnCase},
-      {"embedding", Embedding}, {"chains_1m", Chains1M}, {"chains_64m", Chains64M}};
+      {"null", Null},           {"scalar", Scalar},      {"chain", Chain},         {"mlp_sgd", MlpSgd},
+      {"mlp_adam", MlpAdam},    {"mlp_large", MlpLarge}, {"import", Import},       {"conv_mnist", ConvMnist},
+      {"resnet20", ResNet20},   {"rnn", RnnCase},        {"embedding", Embedding}, {"chains_1m", Chains1M},
+      {"chains_64m", Chains64M}};
   Flags flags;
   CLI::App app("Measures Millrace; prints one JSON line for each case. See bench/compare.");
-  app.add_option("--cases", flags.cases, "comma-separated, of: null scalar chain mlp_sgd mlp_adam mlp_large import "
+  app.add_option("--cases", flags.cases,
+                 "comma-separated, of: null scalar chain mlp_sgd mlp_adam mlp_large import "
                  "conv_mnist resnet20 rnn embedding chains_1m chains_64m");
-  app.add_option("--threads", flags.threads, "threads of the session")->check(CLI::Range(1, 256));
-  app.add_option("--seconds", flags.seconds, "how long to measure each case");
-  app.add_option("--graph", flags.graph, "file with the GraphDef of case import");
-  app.add_option("--trace", flags.trace, "file for a Chrome trace of one step of conv_mnist, resnet20 or rnn");
-  app.add_option("--write-graph", flags.write_graph, "only write that file");
+  app.add_option("--threads", flags.threads, "Threads of the session")->check(CLI::Range(1, 256));
+  app.add_option("--seconds", flags.seconds, "Seconds to measure each case");
+  app.add_option("--graph", flags.graph, "File with the GraphDef of case import");
+  app.add_option("--trace", flags.trace, "File for a Chrome trace of one step of conv_mnist, resnet20 or rnn");
+  app.add_option("--write-graph", flags.write_graph, "Only write the GraphDef of case import to this file");
   CLI11_PARSE(app, argc, argv);
 
   if (!flags.write_graph.empty()) {
@@ -150,7 +151,7 @@ int Main(int argc, char** argv) {
     return 0;
   }
   if (flags.threads == 1) {
-    // One thread means one core on every side: the last that this process may use.
+    // With one thread every side is bound to one core: the last one that this process may use.
     cpu_set_t allowed, one;
     CPU_ZERO(&one);
     sched_getaffinity(0, sizeof(allowed), &allowed);

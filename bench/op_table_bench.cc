@@ -1,4 +1,4 @@
-// Millrace's side of bench/op_table: runs each GraphDef of a folder and prints one JSON line for it.
+// Millrace's side of bench/op_table: runs each GraphDef of a directory and prints one JSON line for it.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -21,7 +21,7 @@ StatusOr<double> Microseconds(const std::filesystem::path& file, int threads, do
   if (!def.ParseFromString(bytes)) return InvalidArgument("not a GraphDef: ", file.string());
   SessionOptions options;
   options.intra_op_threads = options.inter_op_threads = threads;
-  // The op is measured, not what a rewrite makes of a hundred of them.
+  // Rewrites are off: the op itself is measured, not what a rewrite makes of a hundred of them.
   options.passes = PassOptions::None();
   MR_ASSIGN_OR_RETURN(auto session, Session::Create(options));
   MR_RETURN_IF_ERROR(session->Extend(std::move(def)));
@@ -46,15 +46,15 @@ std::string Quoted(absl::string_view text) {
 }
 
 int Main(int argc, char** argv) {
-  std::string folder;
+  std::string directory;
   int threads = 1;
   double seconds = 0.02;
   bool list = false;
   CLI::App app("Measures the ops that bench/op_table has written; prints one JSON line for each.");
-  app.add_option("--folder", folder, "where the GraphDefs are");
-  app.add_option("--threads", threads, "threads of the session")->check(CLI::Range(1, 256));
-  app.add_option("--seconds", seconds, "how long to measure each op");
-  app.add_flag("--list-ops", list, "only list the ops that have a CPU kernel");
+  app.add_option("--directory", directory, "Directory with the GraphDefs");
+  app.add_option("--threads", threads, "Threads of the session")->check(CLI::Range(1, 256));
+  app.add_option("--seconds", seconds, "Seconds to measure each op");
+  app.add_flag("--list-ops", list, "Only list the ops that have a CPU kernel");
   CLI11_PARSE(app, argc, argv);
   if (list) {
     for (const OpSchema* op : OpRegistry::Global().All()) {
@@ -62,7 +62,7 @@ int Main(int argc, char** argv) {
     }
     return 0;
   }
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     if (entry.path().extension() != ".pb") continue;
     const std::string op = entry.path().stem().string();
     const StatusOr<double> us = Microseconds(entry.path(), threads, seconds);

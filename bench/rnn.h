@@ -5,7 +5,7 @@
 
 namespace millrace::bench {
 
-// What every side of the rnn case measures.
+// The sizes that every side of the rnn case uses.
 inline constexpr int kRnnSteps = 100, kRnnHidden = 128, kRnnBatch = 16;
 
 // One training step: 100 iterations of h = tanh([x_t, h] W + b), the mean square of the last h, SGD on W and b.

@@ -1,4 +1,5 @@
-// What supervision costs: steps/s of a perceptron in a bare session and in a MonitoredTrainingSession with summaries and checkpoints. See bench/README.md.
+// Measures the cost of supervision: steps/s of a perceptron in a plain session and in a MonitoredTrainingSession with
+// summaries and checkpoints. See bench/README.md.
 #include <time.h>
 
 #include <algorithm>
@@ -18,11 +19,11 @@ namespace {
 struct SupervisionFlags {
   int turns = 60;
   double seconds = 0.5;
-  int64_t save_summaries_steps = 100;
+  int64_t save_summaries_every_steps = 100;
   double save_checkpoint_secs = 10;
   bool cluster = false;
   int threads = 1;
-  std::string dir;
+  std::string directory;
 };
 
 constexpr int kRows = 100;
@@ -49,7 +50,7 @@ struct Side {
   const char* name;
   std::function<Status(const std::vector<Tensor>& feeds, Tensors* results)> step;
   int64_t steps = 0;
-  absl::Duration wall = {}, cpu = {};  // cpu: of the whole process, which does not count what other processes do
+  absl::Duration wall = {}, cpu = {};  // cpu: of the whole process, without other processes
   std::vector<double> rates = {};
 
   void Turn(double seconds, const std::vector<Tensor>& feeds) {
@@ -86,12 +87,14 @@ struct Side {
   }
 };
 
-// A parameter server and a worker in this process, which hear of each other by the sessions.
+// A parameter server and a worker in this process.
 std::vector<std::unique_ptr<Server>> StartCluster(const SupervisionFlags& flags) {
   std::vector<std::unique_ptr<Server>> servers;
   if (!flags.cluster) return servers;
-  auto ps = Check(Server::Start(Check(ClusterSpec::Of({{"ps", {"localhost:0"}}})), "ps", 0, {.intra_op_threads = flags.threads}));
-  const ClusterSpec cluster = Check(ClusterSpec::Of({{"ps", {absl::StrCat("localhost:", ps->port())}}, {"worker", {"localhost:0"}}}));
+  auto ps = Check(
+      Server::Start(Check(ClusterSpec::Of({{"ps", {"localhost:0"}}})), "ps", 0, {.intra_op_threads = flags.threads}));
+  const ClusterSpec cluster =
+      Check(ClusterSpec::Of({{"ps", {absl::StrCat("localhost:", ps->port())}}, {"worker", {"localhost:0"}}}));
   servers.push_back(std::move(ps));
   servers.push_back(Check(Server::Start(cluster, "worker", 0, {.intra_op_threads = flags.threads})));
   return servers;
@@ -106,26 +109,34 @@ void Run(const SupervisionFlags& flags) {
   }
   const auto scope = [&](const std::string& prefix) {
     const Scope root = Scope::NewRoot().SubScope(prefix);
-    return flags.cluster ? root.WithDeviceFunction(ReplicaDeviceSetter({.ps_tasks = 1, .worker_device = "/job:worker/task:0"})) : root;
+    return flags.cluster
+               ? root.WithDeviceFunction(ReplicaDeviceSetter({.ps_tasks = 1, .worker_device = "/job:worker/task:0"}))
+               : root;
   };
-  std::string dir = (std::filesystem::path(flags.dir.empty() ? std::filesystem::temp_directory_path().string() : flags.dir) / "millrace_supervision_XXXXXX").string();
-  if (mkdtemp(dir.data()) == nullptr) Check(NotFound("cannot make ", dir));
+  std::string directory =
+      (std::filesystem::path(flags.directory.empty() ? std::filesystem::temp_directory_path().string()
+                                                     : flags.directory) /
+       "millrace_supervision_XXXXXX")
+          .string();
+  if (mkdtemp(directory.data()) == nullptr) Check(NotFound("cannot make ", directory));
   const Perceptron bare_model(scope("bare")), watched_model(scope("watched"));
   const Operation init = GlobalVariablesInitializer(bare_model.scope);
   ClientSession bare_session = Check(ClientSession::Create(bare_model.scope, options));
   Check(bare_session.Run(init));
-  const Step bare_step = Check(bare_session.MakeStep({bare_model.x, bare_model.labels}, {bare_model.loss, bare_model.global_step}, {bare_model.train}));
+  const Step bare_step = Check(bare_session.MakeStep({bare_model.x, bare_model.labels},
+                                                     {bare_model.loss, bare_model.global_step}, {bare_model.train}));
   auto session = Check(MonitoredTrainingSession(
       watched_model.scope,
       {.master = options.target,
-       .checkpoint_dir = dir,
-       .hooks = {std::make_shared<StopAtStepHook>(StopAtStepOptions{.last_step = int64_t{1} << 40}), std::make_shared<NanTensorHook>(watched_model.loss)},
-       .save_checkpoint_secs = absl::Seconds(flags.save_checkpoint_secs),
-       .save_summaries_steps = flags.save_summaries_steps,
+       .checkpoint_dir = directory,
+       .hooks = {std::make_shared<StopAtStepHook>(StopAtStepOptions{.last_step = int64_t{1} << 40}),
+                 std::make_shared<NanTensorHook>(watched_model.loss)},
+       .save_checkpoint_every = absl::Seconds(flags.save_checkpoint_secs),
+       .save_summaries_every_steps = flags.save_summaries_every_steps,
        .loss = watched_model.loss,
        .session = options}));
-  const MonitoredStep watched_step =
-      Check(session->MakeStep({watched_model.x, watched_model.labels}, {watched_model.loss, watched_model.global_step}, {watched_model.train}));
+  const MonitoredStep watched_step = Check(session->MakeStep(
+      {watched_model.x, watched_model.labels}, {watched_model.loss, watched_model.global_step}, {watched_model.train}));
 
   const std::vector<Tensor> feeds = {RandomFeatures(Shape({kRows, 784})), RandomLabels(kRows, 10)};
   Side bare{"bare", [&](const auto& f, Tensors* results) { return bare_step.callable().Run(f, results); }};
@@ -140,11 +151,12 @@ void Run(const SupervisionFlags& flags) {
     watched.Turn(flags.seconds, feeds);
   }
   Check(session->Close());
-  std::filesystem::remove_all(dir);
+  std::filesystem::remove_all(directory);
   bare.Print();
   watched.Print();
-  std::printf("supervision costs %.2f %% of steps/s (median turn %.2f %%), %.2f %% of CPU time\n", 100 * (1 - watched.rate() / bare.rate()),
-              100 * (1 - watched.median() / bare.median()), 100 * (watched.cpu_us() / bare.cpu_us() - 1));
+  std::printf("supervision costs %.2f %% of steps/s (median turn %.2f %%), %.2f %% of CPU time\n",
+              100 * (1 - watched.rate() / bare.rate()), 100 * (1 - watched.median() / bare.median()),
+              100 * (watched.cpu_us() / bare.cpu_us() - 1));
 }
 
 }  // namespace
@@ -152,14 +164,16 @@ void Run(const SupervisionFlags& flags) {
 
 int main(int argc, char** argv) {
   millrace::bench::SupervisionFlags flags;
-  CLI::App app("Steps/s of a perceptron (784-100-10, 100 rows) in a bare session and in a MonitoredTrainingSession, in turns.");
-  app.add_option("--turns", flags.turns, "of each side")->capture_default_str();
-  app.add_option("--seconds", flags.seconds, "of one turn")->capture_default_str();
-  app.add_option("--save_summaries_steps", flags.save_summaries_steps)->capture_default_str();
+  CLI::App app(
+      "Steps/s of a perceptron (784-100-10, 100 rows) in a bare session and in a MonitoredTrainingSession, in turns.");
+  app.add_option("--turns", flags.turns, "Turns of each side")->capture_default_str();
+  app.add_option("--seconds", flags.seconds, "Seconds of one turn")->capture_default_str();
+  app.add_option("--save_summaries_every_steps", flags.save_summaries_every_steps)->capture_default_str();
   app.add_option("--save_checkpoint_secs", flags.save_checkpoint_secs)->capture_default_str();
-  app.add_option("--threads", flags.threads, "of each session or server")->capture_default_str();
-  app.add_option("--dir", flags.dir, "where a folder for checkpoints and events is made, and removed");
-  app.add_flag("--cluster", flags.cluster, "a parameter server and a worker in this process, instead of no server");
+  app.add_option("--threads", flags.threads, "Threads of each session or server")->capture_default_str();
+  app.add_option("--directory", flags.directory, "Where a temporary directory for checkpoints and events is created");
+  app.add_flag("--cluster", flags.cluster,
+               "Use a parameter server and a worker in this process instead of a local session");
   CLI11_PARSE(app, argc, argv);
   millrace::bench::Run(flags);
   return 0;

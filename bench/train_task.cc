@@ -1,7 +1,8 @@
-// Millrace's side of bench/train: one task of a cluster that trains the network of TensorFlow's mnist_replica.py (784-100-10, batch 100, SGD), on random data.
+// Millrace's side of bench/train: one task of a cluster that trains the network of TensorFlow's mnist_replica.py
+// (784-100-10, batch 100, SGD), on random data.
 //
-// A ps serves until it is ended. A worker prints one JSON line after its first step; worker 0 then one for each repeat, with the global steps per second, while the others
-// go on training until they are ended.
+// A ps serves until it is killed. A worker prints one JSON line after its first step; worker 0 then prints one for each
+// repeat, with the global steps per second, while the others keep training until they are killed.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -13,7 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "millrace/millrace.h"
-#include "millrace/train/sync_replicas_optimizer.h"
+#include "millrace/train/sync/sync_replicas_optimizer.h"
 
 using namespace millrace;
 
@@ -27,7 +28,7 @@ struct Flags {
   int threads = 0;
   int repeats = 3;
   double seconds = 3;
-  // Pauses after each step, in milliseconds: of all workers, and on top of it of a slow one.
+  // Pauses after each step, in milliseconds: of all workers, and the additional pause of a slow one.
   double pause_ms = 0;
   int slow_worker = -1;
   double slow_ms = 0;
@@ -53,11 +54,13 @@ Replica Build(const Scope& s, const Flags& flags, int num_workers) {
   const Output hidden = ops::Relu(s, ops::BiasAdd(s, ops::MatMul(s, r.x, w1), b1));
   const Output p = ops::Softmax(s, ops::BiasAdd(s, ops::MatMul(s, hidden, w2), b2));
   const Output loss = ops::Neg(s, ops::Sum(s, r.y * ops::Log(s, ops::ClipByValue(s, p, 1e-10f, 1.0f)), {0, 1}));
-  auto optimizer = std::make_unique<optimizers::GradientDescent>(optimizers::GradientDescentOptions{.learning_rate = 0.001});
+  auto optimizer =
+      std::make_unique<optimizers::GradientDescent>(optimizers::GradientDescentOptions{.learning_rate = 0.001});
   if (flags.sync) {
     const int aggregate = flags.replicas_to_aggregate > 0 ? flags.replicas_to_aggregate : num_workers;
-    r.sync = std::make_unique<SyncReplicasOptimizer>(std::move(optimizer),
-                                                     SyncReplicasOptions{.replicas_to_aggregate = aggregate, .total_num_replicas = num_workers});
+    r.sync = std::make_unique<SyncReplicasOptimizer>(
+        std::move(optimizer),
+        SyncReplicasOptions{.replicas_to_aggregate = aggregate, .total_num_replicas = num_workers});
     r.train = r.sync->Minimize(s, loss, {.global_step = step});
   } else {
     r.train = optimizer->Minimize(s, loss, {.global_step = step});
@@ -78,23 +81,27 @@ std::pair<Tensor, Tensor> RandomBatch(int seed) {
 }
 
 Status Run(const Flags& flags) {
-  const std::vector<std::string> ps = absl::StrSplit(flags.ps_hosts, ','), workers = absl::StrSplit(flags.worker_hosts, ',');
+  const std::vector<std::string> ps = absl::StrSplit(flags.ps_hosts, ','),
+                                 workers = absl::StrSplit(flags.worker_hosts, ',');
   MR_ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::Of({{"ps", ps}, {"worker", workers}}));
-  MR_ASSIGN_OR_RETURN(std::unique_ptr<Server> server, Server::Start(cluster, flags.job_name, flags.task_index,
-                                                                    {.intra_op_threads = flags.threads, .inter_op_threads = flags.threads}));
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<Server> server,
+                      Server::Start(cluster, flags.job_name, flags.task_index,
+                                    {.intra_op_threads = flags.threads, .inter_op_threads = flags.threads}));
   if (flags.job_name == "ps") {
     server->Join();
     return absl::OkStatus();
   }
   const bool is_chief = flags.task_index == 0 || flags.alone;
   const std::string me = absl::StrCat("/job:worker/task:", flags.task_index);
-  Scope scope = Scope::NewRoot().WithDeviceFunction(ReplicaDeviceSetter({.ps_tasks = flags.alone ? 0 : static_cast<int>(ps.size()), .worker_device = me}));
+  Scope scope = Scope::NewRoot().WithDeviceFunction(
+      ReplicaDeviceSetter({.ps_tasks = flags.alone ? 0 : static_cast<int>(ps.size()), .worker_device = me}));
   Replica r = Build(scope, flags, static_cast<int>(workers.size()));
   Operation init_tokens;
   if (r.sync) {
     MR_ASSIGN_OR_RETURN(init_tokens, r.sync->InitTokensOp(flags.tokens));
   }
-  MR_ASSIGN_OR_RETURN(ClientSession session, ClientSession::Create(scope, {.target = server->target(), .device_filters = {"/job:ps", me}}));
+  MR_ASSIGN_OR_RETURN(ClientSession session,
+                      ClientSession::Create(scope, {.target = server->target(), .device_filters = {"/job:ps", me}}));
   if (is_chief) MR_RETURN_IF_ERROR(session.Run(r.init));
   while (true) {
     MR_ASSIGN_OR_RETURN(const Tensors told, session.Run({r.missing}));
@@ -115,7 +122,8 @@ Status Run(const Flags& flags) {
   const bool slow = flags.slow_worker == flags.task_index;
   const auto train = [&]() -> Status {
     MR_RETURN_IF_ERROR(step({x, y}).status());
-    if (const double pause = flags.pause_ms + (slow ? flags.slow_ms : 0); pause > 0) absl::SleepFor(absl::Milliseconds(pause));
+    if (const double pause = flags.pause_ms + (slow ? flags.slow_ms : 0); pause > 0)
+      absl::SleepFor(absl::Milliseconds(pause));
     return absl::OkStatus();
   };
   MR_RETURN_IF_ERROR(train());
@@ -133,12 +141,14 @@ Status Run(const Flags& flags) {
     MR_RETURN_IF_ERROR(train_for(flags.seconds));
     const double took = Now() - begin;
     MR_ASSIGN_OR_RETURN(const Tensors after, read());
-    std::printf("{\"global_steps_per_second\": %.2f}\n", static_cast<double>(after[0].scalar<int64_t>() - before[0].scalar<int64_t>()) / took);
+    std::printf("{\"global_steps_per_second\": %.2f}\n",
+                static_cast<double>(after[0].scalar<int64_t>() - before[0].scalar<int64_t>()) / took);
     std::fflush(stdout);
   }
   if (r.sync) {
     MR_ASSIGN_OR_RETURN(const Tensors told, session.Run({r.sync->num_dropped(), r.global_step}));
-    std::printf("{\"dropped\": %lld, \"global_step\": %lld}\n", static_cast<long long>(told[0].scalar<int64_t>()), static_cast<long long>(told[1].scalar<int64_t>()));
+    std::printf("{\"dropped\": %lld, \"global_step\": %lld}\n", static_cast<long long>(told[0].scalar<int64_t>()),
+                static_cast<long long>(told[1].scalar<int64_t>()));
     std::fflush(stdout);
   }
   return train_for(3600);
@@ -153,16 +163,16 @@ int main(int argc, char** argv) {
   app.add_option("--worker_hosts", flags.worker_hosts)->required();
   app.add_option("--job_name", flags.job_name)->required();
   app.add_option("--task_index", flags.task_index);
-  app.add_flag("--sync", flags.sync, "With SyncReplicasOptimizer");
-  app.add_flag("--alone", flags.alone, "Each worker has parameters of its own, and the ps nothing to do");
-  app.add_option("--threads", flags.threads, "In each pool; 0: as many as cores");
+  app.add_flag("--sync", flags.sync, "Train synchronously, with SyncReplicasOptimizer");
+  app.add_flag("--alone", flags.alone, "Each worker has its own parameters and the ps is idle");
+  app.add_option("--threads", flags.threads, "Threads of each pool; 0: one per core");
   app.add_option("--repeats", flags.repeats);
-  app.add_option("--seconds", flags.seconds, "Of each repeat");
-  app.add_option("--pause_ms", flags.pause_ms, "After each step, as if it took longer to compute");
-  app.add_option("--slow_worker", flags.slow_worker, "A worker that pauses after each step");
-  app.add_option("--slow_ms", flags.slow_ms, "For so much longer than the others");
-  app.add_option("--replicas_to_aggregate", flags.replicas_to_aggregate, "0: as many as workers");
-  app.add_option("--tokens", flags.tokens, "To begin with; see SyncReplicasOptimizer::InitTokensOp");
+  app.add_option("--seconds", flags.seconds, "Seconds of each repeat");
+  app.add_option("--pause_ms", flags.pause_ms, "Milliseconds to pause after each step, to simulate a longer step");
+  app.add_option("--slow_worker", flags.slow_worker, "The index of a worker that pauses for longer after each step");
+  app.add_option("--slow_ms", flags.slow_ms, "Additional milliseconds that the slow worker pauses");
+  app.add_option("--replicas_to_aggregate", flags.replicas_to_aggregate, "Gradients per update; 0: one per worker");
+  app.add_option("--tokens", flags.tokens, "Initial tokens; see SyncReplicasOptimizer::InitTokensOp");
   CLI11_PARSE(app, argc, argv);
   if (const Status status = Run(flags); !status.ok()) {
     std::cerr << "train_task: " << status << "\n";

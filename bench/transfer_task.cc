@@ -1,7 +1,7 @@
-// Millrace's side of bench/transfer: one task of a cluster whose workers read and change variables of a ps.
+// Millrace's side of bench/transfer: one task of a cluster whose workers read and update variables on a ps.
 //
-// A ps serves until it is ended. A worker makes its session, says {"ready": true}, and then measures what each line of its input names, "CASE SECONDS":
-// the median time of one step, as a JSON line.
+// A ps serves until it is killed. A worker creates its session, prints {"ready": true}, and then, for each line "CASE
+// SECONDS" of its input, measures that case and prints the median time of one step as a JSON line.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -53,10 +53,10 @@ StatusOr<std::string> Measure(const std::function<Status()>& run, double seconds
   return absl::StrCat("{\"median\": ", *middle, ", \"mean\": ", mean, ", \"steps\": ", times.size(), "}");
 }
 
-// What a worker does with variables of the ps.
+// The cases of a worker, which use variables on the ps.
 struct Worker {
   Scope scope = Scope::NewRoot();
-  std::vector<Step> steps;  // behind the cases
+  std::vector<Step> steps;  // used by the cases
   std::optional<ClientSession> session;
 
   Status Make(const Flags& flags, const std::string& target, Cases* cases) {
@@ -79,7 +79,8 @@ struct Worker {
       for (const int64_t mb : {1, 100}) {
         const Shape shape({mb * kMb / 4});
         const Var there(ps, absl::StrCat("there", mb), shape, init::Zeros());
-        const Var here(worker, absl::StrCat("here", mb, "_", flags.task_index), shape, init::Ones(), {.trainable = false});
+        const Var here(worker, absl::StrCat("here", mb, "_", flags.task_index), shape, init::Ones(),
+                       {.trainable = false});
         targets[absl::StrCat("read", mb)] = Operation(ops::Slice(worker, there, {0}, {1}));
         targets[absl::StrCat("push", mb)] = there.AssignAdd(ps, ops::Identity(worker, here));
         fetches[absl::StrCat("sum", mb)] = ops::Sum(worker, there, {0});
@@ -109,7 +110,7 @@ struct Worker {
   }
 };
 
-// A client of the ps's own server, which is another process.
+// A client of the ps task's own server, which is in another process.
 struct Client {
   Scope scope = Scope::NewRoot();
   std::optional<ClientSession> session;
@@ -135,10 +136,12 @@ struct Client {
 };
 
 Status Run(const Flags& flags) {
-  const std::vector<std::string> ps = absl::StrSplit(flags.ps_hosts, ','), workers = absl::StrSplit(flags.worker_hosts, ',');
+  const std::vector<std::string> ps = absl::StrSplit(flags.ps_hosts, ','),
+                                 workers = absl::StrSplit(flags.worker_hosts, ',');
   MR_ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::Of({{"ps", ps}, {"worker", workers}}));
   const ServerOptions options{.intra_op_threads = flags.threads, .inter_op_threads = flags.threads};
-  MR_ASSIGN_OR_RETURN(std::unique_ptr<Server> server, Server::Start(cluster, flags.job_name, flags.task_index, options));
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<Server> server,
+                      Server::Start(cluster, flags.job_name, flags.task_index, options));
   if (flags.job_name == "ps") {
     server->Join();
     return absl::OkStatus();
@@ -170,8 +173,8 @@ int main(int argc, char** argv) {
   app.add_option("--worker_hosts", flags.worker_hosts)->required();
   app.add_option("--job_name", flags.job_name)->required();
   app.add_option("--task_index", flags.task_index);
-  app.add_option("--threads", flags.threads, "In each pool; 0: as many as cores");
-  app.add_flag("--embedding", flags.embedding, "Rows of a table of 10 M x 64 on the ps");
+  app.add_option("--threads", flags.threads, "Threads of each pool; 0: one per core");
+  app.add_flag("--embedding", flags.embedding, "Measure rows of a table of 10 M x 64 on the ps");
   CLI11_PARSE(app, argc, argv);
   if (const Status status = Run(flags); !status.ok()) {
     std::cerr << "transfer_task: " << status << "\n";

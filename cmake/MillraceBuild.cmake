@@ -11,6 +11,15 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
+# -O2 is as fast as -O3 outside of the kernels' loops, and quicker to compile.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+# The rooms that a step's time is spent in: loops over elements, and what runs between two kernels, are worth all that the
+# compiler can do. Integers wrap. An output may lie in the memory of an input of another type of the same size.
+set(MILLRACE_HOT_ROOMS ops executor task)
+set(MILLRACE_HOT_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:$<$<CONFIG:Release>:-O3>;-fwrapv;-fno-strict-aliasing>")
+# Tests run once each; what they test is optimised.
+set(MILLRACE_TEST_OPTIONS "$<$<CONFIG:Release>:-O1>")
+
 # Contraction would make a*b+c depend on the compiler's mood; results must not.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-unused-parameter;-Wno-sign-compare;$<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-pragmas>;-ffp-contract=off>")
 # Nobody looks at errno or floating-point traps after a sqrt; believing that, it and comparisons vectorise.
@@ -24,15 +33,26 @@ if(MILLRACE_SANITIZE)
   add_compile_options(-fsanitize=${MILLRACE_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${MILLRACE_SANITIZE})
 endif()
-
-if(MILLRACE_THREAD_SAFETY)
-  # Lock annotations are checked without generating code, so that nothing links in this tree.
-  add_compile_options(-fsyntax-only -Wthread-safety -Werror=thread-safety)
+if(MILLRACE_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    message(FATAL_ERROR "MILLRACE_FUZZ needs clang, which brings libFuzzer: use `cmake --preset asan`")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  # Only GCC says it by itself.
+  if(MILLRACE_SANITIZE STREQUAL address)
+    add_compile_definitions(__SANITIZE_ADDRESS__=1)
+  endif()
+  # A precompiled header from ccache has other times than this tree's files; their sizes are compared all the same.
+  add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
 endif()
 
 find_program(MILLRACE_CCACHE ccache)
 if(MILLRACE_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+  # By the files that the compiler read (CCACHE_DEPEND), not by the preprocessed text: a precompiled header remembers its
+  # files with their comments, so one from before a changed comment no longer stands for them.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1
       CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${MILLRACE_CCACHE})
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
@@ -54,12 +74,16 @@ find_library(MILLRACE_ISAL isal REQUIRED)  # ISA-L has no CMake package
 find_library(MILLRACE_RE2 re2 REQUIRED)    # nor has Debian's RE2
 find_library(MILLRACE_ICU icuuc REQUIRED)
 find_library(MILLRACE_PNG png REQUIRED)
-find_library(MILLRACE_GRPCPP grpc++ REQUIRED)
+find_library(MILLRACE_GRPC grpc REQUIRED)
+find_library(MILLRACE_OPENBLAS openblas REQUIRED)  # LAPACK; the single-threaded package, so that results do not depend on threads
 
-set(MILLRACE_DEPENDENCIES
+# What the public headers show, and what is behind them.
+set(MILLRACE_PUBLIC_DEPENDENCIES
     absl::status absl::statusor absl::strings absl::str_format absl::flat_hash_map absl::flat_hash_set absl::inlined_vector
     absl::span absl::any_invocable absl::time absl::synchronization absl::variant
-    protobuf::libprotobuf Threads::Threads ZLIB::ZLIB Snappy::snappy DNNL::dnnl Eigen3::Eigen OpenMP::OpenMP_CXX isal re2 icuuc png grpc++ grpc gpr)
+    protobuf::libprotobuf Threads::Threads)
+set(MILLRACE_PRIVATE_DEPENDENCIES ZLIB::ZLIB Snappy::snappy DNNL::dnnl Eigen3::Eigen OpenMP::OpenMP_CXX isal re2 icuuc png openblas grpc gpr)
+set(MILLRACE_DEPENDENCIES ${MILLRACE_PUBLIC_DEPENDENCIES} ${MILLRACE_PRIVATE_DEPENDENCIES})
 
 if(MILLRACE_CUDA)
   include(MillraceCuda)
@@ -87,56 +111,222 @@ function(millrace_select_cuda list)
   set(${list} ${selected} PARENT_SCOPE)
 endfunction()
 
-# millrace_room(NAME [SOURCES file...] [EXCLUDE regex]): one folder of the library. Compiles every .cc below
-# it except *_test.cc and *_fuzz.cc, and makes one test program of its tests.
+# Sources per object: compiling is mostly reading headers, so several small files of a folder share one object (a
+# "jumbo"). Names in anonymous namespaces must therefore differ within a folder.
+option(MILLRACE_JUMBO "Compile several files of a folder as one object" ON)
+if(MILLRACE_JUMBO)
+  # GCC warns of every name in an anonymous namespace that is not in the file it was called with.
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+endif()
+set(MILLRACE_JUMBO_BYTES 60000 CACHE STRING "How much source one jumbo object takes at most")
+
+# millrace_jumbo(LIST NAME): replaces the .cc files in LIST by files that include several of one folder each.
+# The includes are relative to the source tree, so that ccache finds an object whatever the tree's own folder is.
+function(millrace_jumbo list name)
+  if(NOT MILLRACE_JUMBO)
+    return()
+  endif()
+  set(jumbos ${${list}})
+  list(FILTER jumbos EXCLUDE REGEX "\\.cc$")
+  set(folders)
+  foreach(source ${${list}})
+    cmake_path(GET source PARENT_PATH folder)
+    list(APPEND folders ${folder})
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  foreach(folder ${folders})
+    cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE path)
+    string(REGEX REPLACE "[^a-z0-9]+" "_" stem "${name}_${path}")
+    string(REGEX REPLACE "_$" "" stem ${stem})
+    set(number 0)
+    set(bytes 0)
+    set(text "")
+    foreach(source ${${list}})
+      cmake_path(GET source PARENT_PATH own)
+      if(NOT own STREQUAL folder OR NOT source MATCHES "\\.cc$")
+        continue()
+      endif()
+      file(SIZE ${source} size)
+      math(EXPR total "${bytes} + ${size}")
+      if(text AND total GREATER MILLRACE_JUMBO_BYTES)
+        math(EXPR number "${number} + 1")
+        set(text "")
+        set(total ${size})
+      endif()
+      set(bytes ${total})
+      cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE path)
+      string(APPEND text "#include \"${path}\"\n")
+      set(jumbo ${CMAKE_CURRENT_BINARY_DIR}/jumbo/${stem}_${number}.cc)
+      set(text_of_${stem}_${number} "${text}")
+      list(APPEND jumbos ${jumbo})
+    endforeach()
+  endforeach()
+  list(REMOVE_DUPLICATES jumbos)
+  foreach(jumbo ${jumbos})
+    cmake_path(GET jumbo STEM LAST_ONLY stem)
+    if(DEFINED text_of_${stem})
+      file(CONFIGURE OUTPUT ${jumbo} CONTENT "${text_of_${stem}}" @ONLY)
+    endif()
+  endforeach()
+  set(${list} ${jumbos} PARENT_SCOPE)
+endfunction()
+
+# millrace_room(NAME [USES room...] [LIBRARIES library...] [SOURCES file...] [SHARDS n]): one folder of the library.
+# Compiles every .cc below it except *_test.cc and *_fuzz.cc, and makes one test program of its tests, which ctest runs
+# in SHARDS parts. USES are the rooms that it may use, by default all that were added before it, and LIBRARIES what it links
+# beside MILLRACE_PUBLIC_DEPENDENCIES; see millrace_layer.
 function(millrace_room name)
-  cmake_parse_arguments(ARG "" "EXCLUDE" "SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "SHARDS" "USES;LIBRARIES;SOURCES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
   millrace_select_cuda(sources)
-  if(ARG_EXCLUDE)
-    list(FILTER sources EXCLUDE REGEX ${ARG_EXCLUDE})
-  endif()
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|_main)\\.cc$")
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   if(NOT sources AND NOT ARG_SOURCES)
     return()
   endif()
+  millrace_jumbo(sources ${name})
   add_library(millrace_${name} OBJECT ${sources} ${ARG_SOURCES})
   target_include_directories(millrace_${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
   target_link_libraries(millrace_${name} PUBLIC ${MILLRACE_DEPENDENCIES})
+  # Every build with clang checks the lock annotations.
+  target_compile_options(millrace_${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wthread-safety;-Werror=thread-safety>)
+  if(name IN_LIST MILLRACE_HOT_ROOMS)
+    target_compile_options(millrace_${name} PRIVATE ${MILLRACE_HOT_OPTIONS})
+  endif()
   if(NOT name STREQUAL "proto")
-    add_dependencies(millrace_${name} millrace_proto)
-    millrace_precompile(millrace_${name})
+    add_dependencies(millrace_${name} millrace_proto_headers)
+  endif()
+  millrace_precompile(millrace_${name} ${name})
+  if(NOT DEFINED ARG_USES AND NOT name STREQUAL "base")
+    get_property(ARG_USES GLOBAL PROPERTY MILLRACE_ROOMS)
+    list(TRANSFORM ARG_USES REPLACE "^millrace_" "")
   endif()
   set_property(GLOBAL APPEND PROPERTY MILLRACE_ROOMS millrace_${name})
+  millrace_layer(${name} "${ARG_USES}" "${ARG_LIBRARIES}")
   if(MILLRACE_TESTS AND tests)
+    if(ARG_SHARDS)
+      list(PREPEND tests SHARDS ${ARG_SHARDS})
+    endif()
     millrace_test(${name}_test ${tests})
   endif()
 endfunction()
 
-# millrace_test(NAME file...): a GoogleTest program against the whole library.
-function(millrace_test name)
-  find_package(GTest REQUIRED)
-  add_executable(${name} ${ARGN})
-  target_link_libraries(${name} PRIVATE millrace GTest::gmock GTest::gtest_main ${MILLRACE_CUDA_DEPENDENCIES})
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
-  target_compile_definitions(${name} PRIVATE MILLRACE_TESTDATA="${PROJECT_SOURCE_DIR}/testdata")
-  add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+# millrace_layer(NAME USES LIBRARIES): links the room by itself with nothing but what it may use, so that a use of another
+# room's symbol fails the build and names it. Nobody runs what it makes. What a header of another room gives inline leaves no
+# symbol: tests/layering looks at the headers that the compiler read.
+function(millrace_layer name uses libraries)
+  foreach(used ${uses})
+    if(NOT TARGET millrace_${used})
+      message(FATAL_ERROR "millrace/${name} may not use millrace/${used}, which comes after it in millrace/CMakeLists.txt")
+    endif()
+  endforeach()
+  list(JOIN uses " " text)
+  set_property(GLOBAL APPEND_STRING PROPERTY MILLRACE_LAYERS "${name}: ${text}\n")
+  if(NOT MILLRACE_TESTS OR MILLRACE_SANITIZE)
+    return()
+  endif()
+  add_library(layer_${name} SHARED $<TARGET_OBJECTS:millrace_${name}>)
+  set_target_properties(layer_${name} PROPERTIES LINKER_LANGUAGE CXX LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/layers)
+  target_link_options(layer_${name} PRIVATE -Wl,-z,defs)
+  list(TRANSFORM uses PREPEND layer_)
+  target_link_libraries(layer_${name} PRIVATE ${uses} ${MILLRACE_PUBLIC_DEPENDENCIES} ${libraries})
 endfunction()
 
-# One precompiled header for all rooms: what nearly every file includes.
-function(millrace_precompile target)
-  if(NOT TARGET millrace_pch)
-    file(WRITE ${PROJECT_BINARY_DIR}/pch.cc "")
-    add_library(millrace_pch OBJECT ${PROJECT_BINARY_DIR}/pch.cc)
-    target_link_libraries(millrace_pch PUBLIC ${MILLRACE_DEPENDENCIES})
-    target_include_directories(millrace_pch PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
-    target_precompile_headers(millrace_pch PRIVATE
-      <algorithm> <atomic> <cstdint> <cstring> <functional> <map> <memory> <string> <type_traits> <unordered_map> <utility> <vector>
-      <absl/container/flat_hash_map.h> <absl/container/inlined_vector.h> <absl/functional/any_invocable.h> <absl/status/status.h>
-      <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/string_view.h> <absl/types/span.h>)
+# millrace_test(NAME [SHARDS n] file...): a GoogleTest program against the whole library. ctest runs a long one as several
+# shards, so that they use all cores.
+function(millrace_test name)
+  cmake_parse_arguments(ARG "" "SHARDS" "" ${ARGN})
+  find_package(GTest REQUIRED)
+  set(sources)
+  foreach(source ${ARG_UNPARSED_ARGUMENTS})
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    list(APPEND sources ${source})
+  endforeach()
+  millrace_jumbo(sources ${name})
+  add_executable(${name} ${sources})
+  millrace_precompile(${name} test)
+  target_compile_options(${name} PRIVATE ${MILLRACE_TEST_OPTIONS})
+  target_link_libraries(${name} PRIVATE millrace GTest::gmock GTest::gtest_main ${MILLRACE_DEPENDENCIES} ${MILLRACE_CUDA_DEPENDENCIES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+  target_compile_definitions(${name} PRIVATE MILLRACE_TESTDATA="${PROJECT_SOURCE_DIR}/testdata")
+  set(results ${PROJECT_BINARY_DIR}/results)
+  if(NOT ARG_SHARDS)
+    add_test(NAME ${name} COMMAND ${name} --gtest_brief=1 --gtest_output=xml:${results}/${name}.xml)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+    return()
   endif()
-  target_precompile_headers(${target} REUSE_FROM millrace_pch)
+  foreach(shard RANGE 1 ${ARG_SHARDS})
+    set(test ${name}_${shard})
+    math(EXPR index "${shard} - 1")
+    add_test(NAME ${test} COMMAND ${name} --gtest_brief=1 --gtest_output=xml:${results}/${test}.xml)
+    set_tests_properties(${test} PROPERTIES TIMEOUT 600 COST 100
+                         ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
+  endforeach()
+endfunction()
+
+# millrace_program(NAME [LIBRARIES library...] file...): a program against the whole library. One that uses what is behind
+# the library too, by LIBRARIES ${MILLRACE_DEPENDENCIES}, is compiled with other options and without the precompiled header.
+function(millrace_program name)
+  cmake_parse_arguments(ARG "" "" "LIBRARIES" ${ARGN})
+  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE millrace ${ARG_LIBRARIES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+  if(NOT OpenMP::OpenMP_CXX IN_LIST ARG_LIBRARIES)
+    millrace_precompile(${name} program)
+  endif()
+endfunction()
+
+# Precompiled headers: what nearly every file of a kind includes. GCC compiles what includes one with the optimisation
+# that the header was compiled with, whatever the command line says, so each has exactly its users' options. The lower rooms have one of the standard library and
+# Abseil, the generated messages one of protobuf's, the rooms that see graphs and kernels one with those, the tests one
+# with GoogleTest, and programs one with CLI11 and millrace.h.
+function(millrace_precompile target room)
+  set(headers
+    <algorithm> <atomic> <cstdint> <cstring> <functional> <map> <memory> <string> <type_traits> <unordered_map> <utility> <vector>
+    <absl/container/flat_hash_map.h> <absl/container/inlined_vector.h> <absl/functional/any_invocable.h> <absl/status/status.h>
+    <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/string_view.h> <absl/types/span.h>)
+  set(pch millrace_pch)
+  if(room STREQUAL proto)
+    set(pch millrace_proto_pch)
+    set(headers <limits> <string> <google/protobuf/extension_set.h> <google/protobuf/generated_message_reflection.h>
+        <google/protobuf/map_entry.h> <google/protobuf/map_field_inl.h> <google/protobuf/message.h>
+        <google/protobuf/reflection_ops.h> <google/protobuf/wire_format.h>)
+  elseif(room STREQUAL program)
+    set(pch millrace_program_pch)
+    set(headers <CLI/CLI.hpp> <millrace/millrace.h>)
+  elseif(NOT room MATCHES "^(base|tensor|io|device|test)$")
+    set(pch millrace_graph_pch)
+    list(APPEND headers <millrace/graph/gradient.h> <millrace/graph/shape_inference.h> <millrace/runtime/kernel_registry.h>)
+    if(room IN_LIST MILLRACE_HOT_ROOMS)
+      set(pch millrace_hot_pch)
+    endif()
+  elseif(room STREQUAL test)
+    set(pch millrace_test_pch)
+    list(APPEND headers <gmock/gmock.h> <gtest/gtest.h> <millrace/graph/graph.h>)
+  endif()
+  if(NOT TARGET ${pch})
+    file(WRITE ${PROJECT_BINARY_DIR}/pch.cc "")
+    add_library(${pch} OBJECT ${PROJECT_BINARY_DIR}/pch.cc)
+    if(room STREQUAL program)
+      target_link_libraries(${pch} PUBLIC millrace)
+    else()
+      target_link_libraries(${pch} PUBLIC ${MILLRACE_DEPENDENCIES})
+    endif()
+    target_include_directories(${pch} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+    add_dependencies(${pch} millrace_proto_headers)
+    target_precompile_headers(${pch} PRIVATE ${headers})
+    if(room MATCHES "^(test|program)$")
+      # As CMake compiles programs.
+      target_compile_options(${pch} PRIVATE -fPIE)
+      set_target_properties(${pch} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    endif()
+    if(room IN_LIST MILLRACE_HOT_ROOMS)
+      target_compile_options(${pch} PRIVATE ${MILLRACE_HOT_OPTIONS})
+    elseif(room STREQUAL test)
+      target_compile_options(${pch} PRIVATE ${MILLRACE_TEST_OPTIONS})
+      target_link_libraries(${pch} PUBLIC GTest::gmock)
+    endif()
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${pch})
 endfunction()

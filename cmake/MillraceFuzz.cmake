@@ -1,28 +1,11 @@
-# One libFuzzer program for every *_fuzz.cc in the rooms, for the preset `fuzz`; `ninja fuzzers`
-# builds them all. tests/fuzz/run seeds and runs them.
-if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
-  message(FATAL_ERROR "MILLRACE_FUZZ needs clang, which brings libFuzzer: use `cmake --preset fuzz`")
-endif()
-
-get_property(rooms GLOBAL PROPERTY MILLRACE_ROOMS)
+# One libFuzzer program for every *_fuzz.cc in the rooms, in the preset `asan`; `ninja fuzzers` builds them all.
+# tests/fuzz/run seeds and runs them.
 add_custom_target(fuzzers)
 file(GLOB_RECURSE fuzz_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/millrace/*_fuzz.cc)
 foreach(source ${fuzz_sources})
   get_filename_component(name ${source} NAME_WE)
-  string(REGEX REPLACE ".*/millrace/([a-z]+)/.*" "\\1" room ${source})
   add_executable(${name} EXCLUDE_FROM_ALL ${source})
-  # The rooms up to its own, so that little is built; a graph is nothing without the ops.
-  if(room STREQUAL graph)
-    set(room ops)
-  endif()
-  list(FIND rooms millrace_${room} last)
-  math(EXPR count "${last} + 1")
-  list(SUBLIST rooms 0 ${count} used)
-  foreach(object ${used})
-    target_sources(${name} PRIVATE $<TARGET_OBJECTS:${object}>)
-  endforeach()
-  add_dependencies(${name} millrace_proto)
-  target_link_libraries(${name} PRIVATE ${MILLRACE_DEPENDENCIES})
+  target_link_libraries(${name} PRIVATE millrace ${MILLRACE_DEPENDENCIES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzzers)

@@ -1,4 +1,4 @@
-# `cmake --install` puts the library, its headers (generated ones too), the `millrace` command and a package file where
+# `cmake --install` puts the library, its public headers, the `millrace` command and a package file where
 # find_package(Millrace) looks; tests/install proves it.
 include(CMakePackageConfigHelpers)
 
@@ -10,10 +10,43 @@ install(TARGETS millrace EXPORT MillraceTargets
 file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 set_target_properties(millrace_command PROPERTIES INSTALL_RPATH "$ORIGIN/${lib_from_bin}")
 install(TARGETS millrace_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-foreach(root ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
-  install(DIRECTORY ${root}/millrace DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-          FILES_MATCHING PATTERN "*.h" PATTERN "CMakeFiles" EXCLUDE PATTERN "*_testing.h" EXCLUDE)
+# The public border: millrace/millrace.h, what it includes, and what that includes. Nothing else is installed. An internal
+# header that one of these includes is named by tests/install; a forward declaration is mostly the better answer to that than a
+# line here.
+set(MILLRACE_PUBLIC_HEADERS
+    millrace.h
+    api/client_session.h api/clipping.h api/const_op.h api/control_flow.h api/function.h api/gradients.h api/initializers.h
+    api/input.h api/layers.h api/losses.h api/metrics.h api/op_call.h api/operators.h api/optimizer.h api/optimizers.h
+    api/output.h api/partitioned_variable.h api/replica_device_setter.h api/schedules.h api/scope.h api/variable.h
+    api/variable_slice.h
+    base/cancellation.h base/clock.h base/file.h base/mutex.h base/ref.h base/status.h base/tls_credentials.h
+    cluster/cluster_spec.h cluster/server.h cluster/task_config.h cluster/watch/cluster_status.h cluster/watch/hang_report.h
+    data/dataset.h data/mnist.h data/worker_batches.h
+    graph/attr.h graph/callable_spec.h graph/graph.h graph/op_schema.h graph/pass_options.h
+    session/chrome_trace.h session/session.h
+    tensor/buffer.h tensor/dtype.h tensor/half.h tensor/resource_handle.h tensor/shape.h tensor/tensor.h tensor/variant.h
+    train/checkpoint/checkpoint_reader.h train/checkpoint/checkpoint_state.h train/checkpoint/saver.h
+    train/checkpoint/warm_start.h train/coordinator.h train/file_writer.h train/global_step.h train/hooks/cadence.h
+    train/hooks/checkpoint_saver_hook.h train/hooks/hooks.h train/hooks/profiler_hook.h train/hooks/session_run_hook.h
+    train/hooks/step_counter_hook.h train/hooks/summary_saver_hook.h train/monitored_session.h train/monitored_training_session.h train/named_wait.h
+    train/progress.h train/queue_runner.h train/scaffold.h train/session_creator.h train/session_manager.h train/summary.h
+    train/supervisor.h train/sync/bounded_staleness.h train/sync/sync_replicas_optimizer.h train/timeline/merge_timelines.h
+    train/timeline/timeline.h)
+# The messages that these show: TensorFlow's graphs, configurations, statistics and events, and the state of a task.
+set(MILLRACE_PUBLIC_MESSAGES config event graph meta_graph status step_stats summary tensor timeline)
+
+function(millrace_install_header root header)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${root}/millrace/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace/${folder})
+endfunction()
+foreach(header ${MILLRACE_PUBLIC_HEADERS})
+  millrace_install_header(${PROJECT_SOURCE_DIR} ${header})
 endforeach()
+foreach(message ${MILLRACE_PUBLIC_MESSAGES})
+  millrace_install_header(${PROJECT_BINARY_DIR} proto/${message}.pb.h)
+endforeach()
+install(DIRECTORY ${PROJECT_BINARY_DIR}/millrace/api/ops DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace/api
+        FILES_MATCHING PATTERN "*.h")
 install(EXPORT MillraceTargets NAMESPACE Millrace:: DESTINATION ${package_dir})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/MillraceConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/MillraceConfig.cmake INSTALL_DESTINATION ${package_dir})

@@ -1,4 +1,4 @@
-// ops_table: what docs/ops.md says, from the registry. With a file, tells whether it is current.
+// ops_table: generates docs/ops.md from the registry, or checks that a file is up to date.
 //
 //   ops_table                    prints the table
 //   ops_table --check FILE       exits with 1 when FILE is not that table
@@ -39,8 +39,12 @@ std::string Table() {
     ++count;
   }
   std::ostringstream out;
-  out << "# Ops\n\n" << count << " ops, by the folder of `millrace/ops` that has them. Written by `build/release/tests/ops_table > docs/ops.md`.\n\n"
-      << "Types are those of the schema; a kernel that does not take one of them says so when the graph is placed. Gradient: `yes`, or\n"
+  out << "# Ops\n\n"
+      << count
+      << " ops, by the folder of `millrace/ops` that has them. Written by `build/release/tests/ops_table > "
+         "docs/ops.md`.\n\n"
+      << "Types are those of the schema; a kernel that does not take one of them says so when the graph is placed. "
+         "Gradient: `yes`, or\n"
       << "`none` where there is nothing to differentiate.\n";
   for (const auto& [family, ops] : families) {
     out << "\n## " << family << "\n\n| op | what it gives | types | gradient | devices |\n|---|---|---|---|---|\n";
@@ -70,6 +74,7 @@ int main(int argc, char** argv) {
   std::stringstream content;
   content << in.rdbuf();
   if (in && content.str() == table) return 0;
-  std::cerr << argv[2] << " is not what the registry says. Write it again: build/release/tests/ops_table > " << argv[2] << "\n";
+  std::cerr << argv[2] << " is not what the registry says. Write it again: build/release/tests/ops_table > " << argv[2]
+            << "\n";
   return 1;
 }

@@ -1,5 +1,5 @@
-// Facts that hold for every op, shown on the nodes of golden graphs: each is taken out with the tensors that flowed into it and
-// run alone, as it was and with inputs that it did not expect.
+// Properties that hold for every op, tested on the nodes of golden graphs: each node is extracted with its input
+// tensors and run alone, with these inputs and with unexpected ones.
 #include <unistd.h>
 #include <zlib.h>
 
@@ -30,7 +30,7 @@ struct Sample {
   std::vector<Tensor> inputs;
 };
 
-// So that a crash says where.
+// Prints the current node if the program crashes.
 char g_where[300];
 void OnCrash(int signal) {
   (void)!::write(2, "\ncrashed in ", 12);
@@ -41,7 +41,7 @@ void OnCrash(int signal) {
 }
 void SetWhere(const std::string& where) { std::snprintf(g_where, sizeof(g_where), "%s", where.c_str()); }
 
-// Nodes that mean something alone: no state, no references, no frames.
+// Nodes that can be run alone: without state, references and frames.
 bool StandsAlone(const Node& node) {
   const OpSchema* schema = &node.op();
   if (schema->is_stateful || schema->control_kind != ControlKind::kNone) return false;
@@ -56,9 +56,11 @@ bool StandsAlone(const Node& node) {
   return true;
 }
 
-void TakeSamples(const golden::CaseFolder& folder, const golden::Case& c, std::map<std::string, std::vector<Sample>>* samples) {
+void TakeSamples(const golden::CaseFolder& folder, const golden::Case& c,
+                 std::map<std::string, std::vector<Sample>>* samples) {
   const StatusOr<pb::GraphDef> def = folder.ReadGraph(c);
-  if (!def.ok() || c.steps != 1 || c.error_step != 0 || !golden::MissingOps(*def).empty() || def->node_size() > 60) return;
+  if (!def.ok() || c.steps != 1 || c.error_step != 0 || !golden::MissingOps(*def).empty() || def->node_size() > 60)
+    return;
   Graph graph;
   if (!ImportGraphDef(*def, &graph).ok()) return;
   std::vector<const Node*> nodes;
@@ -66,7 +68,8 @@ void TakeSamples(const golden::CaseFolder& folder, const golden::Case& c, std::m
   std::set<std::string> taken;
   for (const Node* node : graph.nodes()) {
     if (node->is_type("Enter") || node->is_type("Switch")) return;
-    if ((*samples)[node->op().name].size() >= 2 || !StandsAlone(*node) || !taken.insert(node->op().name).second) continue;
+    if ((*samples)[node->op().name].size() >= 2 || !StandsAlone(*node) || !taken.insert(node->op().name).second)
+      continue;
     nodes.push_back(node);
     for (int i = 0; i < node->num_inputs(); ++i) fetches.push_back(node->input(i).name());
   }
@@ -139,7 +142,8 @@ Ran RunAlone(const Sample& sample, const std::vector<Tensor>& inputs, bool known
     pb::NodeDef* fed = def.add_node();
     fed->set_name(absl::StrCat("in", i));
     fed->set_op("Placeholder");
-    (*fed->mutable_attr())["dtype"].set_type(static_cast<std::decay_t<decltype(pb::AttrValue().type())>>(inputs[i].dtype()));
+    (*fed->mutable_attr())["dtype"].set_type(
+        static_cast<std::decay_t<decltype(pb::AttrValue().type())>>(inputs[i].dtype()));
     pb::AttrValue shape;
     if (known_shapes) {
       inputs[i].shape().ToProto(shape.mutable_shape());
@@ -178,12 +182,13 @@ bool SameBits(const Tensor& a, const Tensor& b) {
   return !IsPlain(a.dtype()) || std::memcmp(a.raw_data(), b.raw_data(), a.TotalBytes()) == 0;
 }
 
-// As many elements as fit, of the type and around the values of `like`.
+// As many elements as fit, with the type of `like` and values around its own.
 Tensor Reshaped(const Tensor& like, const Shape& shape) {
   Tensor t(like.dtype(), shape);
   DispatchMove(like.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    for (int64_t i = 0; i < t.num_elements(); ++i) t.raw<T>()[i] = like.num_elements() > 0 ? like.raw<T>()[i % like.num_elements()] : T();
+    for (int64_t i = 0; i < t.num_elements(); ++i)
+      t.raw<T>()[i] = like.num_elements() > 0 ? like.raw<T>()[i % like.num_elements()] : T();
   });
   return t;
 }
@@ -198,13 +203,15 @@ TEST(RegistryProperty, ResultsHaveTheInferredShapeAndTheSameBitsForAnyNumberOfTh
     if (!first.status.ok()) continue;  // an attr that wants a constant beside it
     for (size_t i = 0; i < first.outputs.size(); ++i) {
       EXPECT_TRUE(first.inferred[i].IsCompatibleWith(first.outputs[i].shape()))
-          << "output " << i << ": inferred " << first.inferred[i].ToString() << ", is " << first.outputs[i].shape().ToString();
+          << "output " << i << ": inferred " << first.inferred[i].ToString() << ", is "
+          << first.outputs[i].shape().ToString();
     }
     for (int threads : {2, 8}) {
       const Ran again = RunAlone(sample, sample.inputs, false, threads);
       ASSERT_TRUE(again.status.ok()) << again.status;
       for (size_t i = 0; i < first.outputs.size(); ++i) {
-        EXPECT_TRUE(SameBits(first.outputs[i], again.outputs[i])) << "output " << i << " with " << threads << " threads";
+        EXPECT_TRUE(SameBits(first.outputs[i], again.outputs[i]))
+            << "output " << i << " with " << threads << " threads";
       }
     }
   }
@@ -269,7 +276,8 @@ TEST(RegistryProperty, ATypeWithoutAKernelIsAnErrorThatNamesOpAndType) {
         SetWhere(absl::StrCat(sample.where, ", ", attr.name, " = ", DTypeName(type)));
         SCOPED_TRACE(g_where);
         Sample changed = sample;
-        (*changed.node.mutable_attr())[attr.name].set_type(static_cast<std::decay_t<decltype(pb::AttrValue().type())>>(type));
+        (*changed.node.mutable_attr())[attr.name].set_type(
+            static_cast<std::decay_t<decltype(pb::AttrValue().type())>>(type));
         // Inputs of that attr change with it; the inputs of a schema without lists are its arguments.
         if (schema->inputs.size() != sample.inputs.size()) continue;
         for (size_t i = 0; i < changed.inputs.size(); ++i) {
@@ -281,7 +289,7 @@ TEST(RegistryProperty, ATypeWithoutAKernelIsAnErrorThatNamesOpAndType) {
         const Ran ran = RunAlone(changed, changed.inputs, false, 1);
         if (ran.status.code() != absl::StatusCode::kUnimplemented) continue;
         EXPECT_TRUE(absl::StrContains(ran.status.message(), sample.node.op())) << ran.status;
-        // Where types go together (a complex number and its parts), the one that does not fit may be the other.
+        // If types depend on each other (a complex number and its parts), the other one may be the unsupported one.
         EXPECT_TRUE(NamesAType(ran.status.message())) << ran.status;
         const std::string what = absl::StrCat(schema->name, " ", attr.name, " ", DTypeName(type));
         const bool is_the_one = absl::StrContains(ran.status.message(), absl::StrCat("type ", DTypeName(type), " ")) &&

@@ -30,7 +30,7 @@ std::string ReadGzip(const std::string& path) {
   return text;
 }
 
-// What TensorFlow's ops look like, by name.
+// TensorFlow's op definitions, by name.
 const std::map<std::string, Json>& Facts() {
   static const auto* const facts = [] {
     auto* map = new std::map<std::string, Json>;
@@ -43,7 +43,7 @@ const std::map<std::string, Json>& Facts() {
   return *facts;
 }
 
-// tests/registry_exceptions/FAMILY.txt: "CHECK OP reason" for what is so on purpose.
+// tests/registry_exceptions/FAMILY.txt: "CHECK OP reason" for intended exceptions.
 const std::map<std::string, std::set<std::string>>& Exceptions() {
   static const auto* const exceptions = [] {
     auto* map = new std::map<std::string, std::set<std::string>>;
@@ -75,9 +75,8 @@ bool IsOwn(const std::string& op) { return op[0] == '_' || op.rfind("Millrace", 
 
 std::string ArgText(const OpArg& arg) {
   return absl::StrCat(arg.name, ": ", arg.is_ref ? "ref " : "",
-                      arg.number_attr.empty() ? "" : absl::StrCat(arg.number_attr, " * "),
-                      arg.type_attr, arg.type_list_attr,
-                      arg.type == DType::kInvalid ? "" : DTypeName(arg.type));
+                      arg.number_attr.empty() ? "" : absl::StrCat(arg.number_attr, " * "), arg.type_attr,
+                      arg.type_list_attr, arg.type == DType::kInvalid ? "" : DTypeName(arg.type));
 }
 
 std::string ArgText(const Json& arg) {
@@ -137,14 +136,22 @@ Json WithTypeNames(const std::string& attr_type, const Json& value) {
 Json DefaultAsJson(const OpAttr& attr) {
   const pb::AttrValue& v = attr.default_value;
   switch (v.value_case()) {
-    case pb::AttrValue::kS: return v.s();
-    case pb::AttrValue::kI: return v.i();
-    case pb::AttrValue::kF: return v.f();
-    case pb::AttrValue::kB: return v.b();
-    case pb::AttrValue::kType: return TypeAsJson(v.type());
-    case pb::AttrValue::kShape: return ShapeAsJson(v.shape());
-    case pb::AttrValue::kList: return ListAsJson(v.list());
-    default: return nullptr;
+    case pb::AttrValue::kS:
+      return v.s();
+    case pb::AttrValue::kI:
+      return v.i();
+    case pb::AttrValue::kF:
+      return v.f();
+    case pb::AttrValue::kB:
+      return v.b();
+    case pb::AttrValue::kType:
+      return TypeAsJson(v.type());
+    case pb::AttrValue::kShape:
+      return ShapeAsJson(v.shape());
+    case pb::AttrValue::kList:
+      return ListAsJson(v.list());
+    default:
+      return nullptr;
   }
 }
 
@@ -187,7 +194,8 @@ TEST(Registry, EveryOpAgreesWithTensorFlowsSchema) {
     SCOPED_TRACE(op->name);
     const auto at = Facts().find(op->name);
     if (at == Facts().end()) {
-      EXPECT_TRUE(IsOwn(op->name)) << "TensorFlow's facts have no such op, and it is not named as one of Millrace's own";
+      EXPECT_TRUE(IsOwn(op->name))
+          << "TensorFlow's facts have no such op, and it is not named as one of Millrace's own";
       continue;
     }
     const Json& fact = at->second;
@@ -239,6 +247,27 @@ TEST(Registry, EveryDifferentiableOpHasAGradient) {
 TEST(Registry, NoOpIsBothDifferentiableAndNot) {
   for (const OpSchema* op : OpRegistry::Global().All()) {
     EXPECT_FALSE(op->gradient_fn != nullptr && op->not_differentiable) << op->name;
+  }
+}
+
+// What a pass may leave out, merge or wait for depends on these, so they may not contradict one another.
+TEST(Registry, TraitsAgreeWithTheSchema) {
+  for (const OpSchema* op : OpRegistry::Global().All()) {
+    SCOPED_TRACE(op->name);
+    const bool pure = op->Has(OpTrait::kElementwise) || op->Has(OpTrait::kRowReduction) ||
+                      op->Has(OpTrait::kActivation) || op->Has(OpTrait::kShapeOf);
+    EXPECT_FALSE(pure && op->is_stateful);
+    EXPECT_TRUE(!op->Has(OpTrait::kElementwise) || op->outputs.size() == 1);
+    EXPECT_FALSE(op->Has(OpTrait::kReadsVariable) && op->Has(OpTrait::kUpdatesVariable));
+    EXPECT_FALSE(op->Has(OpTrait::kRandom) && !op->is_stateful);
+    if (op->ints_fn == nullptr) continue;
+    const auto may_be_int = [&](const OpArg& out) {
+      if (out.type != DType::kInvalid) return IsInteger(out.type);
+      const OpAttr* attr = op->FindAttr(out.type_attr);
+      return attr->allowed_types.empty() ||
+             std::any_of(attr->allowed_types.begin(), attr->allowed_types.end(), IsInteger);
+    };
+    EXPECT_TRUE(std::any_of(op->outputs.begin(), op->outputs.end(), may_be_int));
   }
 }
 

@@ -15,6 +15,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=pathlib.Path)
     parser.add_argument("--seconds", type=int, default=0, help="how long it all took")
+    parser.add_argument("--flaky", action="append", default=[], help="a test that passed when it was run once more")
     args = parser.parse_args()
 
     junit = args.results / "ctest.junit"
@@ -22,6 +23,8 @@ def main():
         sys.exit(f"summary.py: {junit} is missing: ctest did not run")
     suite = ET.parse(junit).getroot()
     programs = int(suite.get("tests"))
+    # "program: case" or "program"; the program's report and ctest's still say that it failed.
+    passed_later = {name for flaky in args.flaky for name in flaky.split(": ")}
     bad = [case.get("name") for case in suite.iter("testcase") if case.get("status") == "fail"]
 
     cases = skipped = 0
@@ -30,6 +33,8 @@ def main():
         cases += int(root.get("tests"))
         skipped += int(root.get("disabled", 0)) + sum(1 for c in root.iter("testcase") if c.get("result") == "skipped")
         bad += [f"{c.get('classname')}.{c.get('name')}" for c in root.iter("testcase") if c.find("failure") is not None]
+
+    bad = [name for name in bad if name not in passed_later]
 
     fuzzers = []
     fuzz = args.results / "fuzz.txt"
@@ -46,6 +51,8 @@ def main():
     print(f"{counts}, in {args.seconds} s")
     total = programs + len(fuzzers)
     failed = min(total, len({b.split('.')[0] for b in bad})) if bad else 0
+    for name in args.flaky:
+        print(f"  FLAKY  {name}")
     for name in bad:
         print(f"  FAILED {name}")
     print(f"{100 * (total - failed) // max(total, 1)}% tests passed, {failed} tests failed out of {total}")

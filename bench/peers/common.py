@@ -1,6 +1,6 @@
-"""What the peers' programs share: the command line, the data, the timing and the form of the results.
+"""Shared by the peers' programs: the command line, the data, the timing and the format of the results.
 
-Each program runs the cases it is asked for and prints one JSON line for each:
+Each program runs the requested cases and prints one JSON line for each:
 {"side": "tensorflow", "case": "mlp_sgd", "setting": "2 threads", "threads": 2, "unit": "steps/s", "value": 1234.5}
 """
 import argparse
@@ -10,7 +10,7 @@ import statistics
 import sys
 import time
 
-# The machine's GPUs and proxies have no part in this.
+# Do not use the machine's GPUs and proxies.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
@@ -28,7 +28,7 @@ def parse(side, cases, settings=("",)):
     parser.add_argument("--cases", default=",".join(cases), help="comma-separated, of: " + " ".join(cases))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--setting", choices=settings, default=settings[0], help="how the peer is driven")
-    parser.add_argument("--seconds", type=float, default=2.0, help="how long to measure each case")
+    parser.add_argument("--seconds", type=float, default=2.0, help="seconds per case")
     parser.add_argument("--graph", help="file with the GraphDef of case import")
     args = parser.parse_args()
     args.cases = args.cases.split(",")

@@ -1,17 +1,19 @@
-// In-graph replication: one client builds one graph with a tower on each worker, and every step averages the towers' gradients.
+// In-graph replication: one client builds one graph with a tower on each worker, and every step averages the towers'
+// gradients.
 //
-// Worker 0 is the client; the other tasks only serve, so `millrace serve` with the same flags may stand in for them.
+// Worker 0 is the client. The other tasks only serve, so `millrace serve` with the same flags can be used for them.
 //
-//   in_graph --ps_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224 --job_name=ps --task_index=0 &
-//   in_graph --ps_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224 --job_name=worker --task_index=1 &
-//   in_graph --ps_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224 --job_name=worker --task_index=0
+//   HOSTS="--ps_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224"
+//   in_graph $HOSTS --job_name=ps --task_index=0 &
+//   in_graph $HOSTS --job_name=worker --task_index=1 &
+//   in_graph $HOSTS --job_name=worker --task_index=0
 #include "examples/cluster/task.h"
 
 using namespace millrace;
 
 namespace {
 
-// What the towers share.
+// The variables that the towers share.
 struct Weights {
   Var hidden, hidden_bias, output, output_bias;
 };
@@ -21,7 +23,7 @@ Output Logits(const Scope& scope, const Output& images, const Weights& w) {
   return ops::BiasAdd(scope, ops::MatMul(scope, hidden, w.output), w.output_bias);
 }
 
-// One gradient for each variable: the mean of the towers', made where the variable is.
+// One gradient for each variable: the mean of the towers' gradients, computed on the variable's task.
 std::vector<GradAndVar> Average(const Scope& scope, const std::vector<std::vector<GradAndVar>>& towers) {
   std::vector<GradAndVar> result;
   for (size_t v = 0; v < towers[0].size(); ++v) {
@@ -47,7 +49,8 @@ Status Run(const TaskFlags& flags) {
 
   Scope root = Scope::NewRoot();
   root.SetRandomSeed(1);
-  Scope on_ps = root.WithDeviceFunction(ReplicaDeviceSetter({.ps_tasks = flags.num_ps(), .worker_device = "/job:worker/task:0"}));
+  Scope on_ps =
+      root.WithDeviceFunction(ReplicaDeviceSetter({.ps_tasks = flags.num_ps(), .worker_device = "/job:worker/task:0"}));
   const Weights weights = {.hidden = Var(on_ps, "hidden", {784, 100}, init::GlorotUniform()),
                            .hidden_bias = Var(on_ps, "hidden_bias", {100}, init::Zeros()),
                            .output = Var(on_ps, "output", {100, 10}, init::GlorotUniform()),
@@ -55,20 +58,23 @@ Status Run(const TaskFlags& flags) {
   Scope client = root.WithDevice("/job:worker/task:0");
   Output images = ops::Placeholder(client, DType::kFloat, {.shape = {-1, 784}});
   Output labels = ops::Placeholder(client, DType::kInt64, {.shape = {-1}});
-  const std::vector<Output> image_parts = ops::Split(client, 0, images, workers), label_parts = ops::Split(client, 0, labels, workers);
+  const std::vector<Output> image_parts = ops::Split(client, 0, images, workers),
+                            label_parts = ops::Split(client, 0, labels, workers);
 
   optimizers::GradientDescent optimizer({.learning_rate = flags.learning_rate});
   std::vector<Output> tower_losses;
   std::vector<std::vector<GradAndVar>> gradients;
   for (int i = 0; i < workers; ++i) {
     const Scope tower = root.SubScope(absl::StrCat("tower_", i)).WithDevice(absl::StrCat("/job:worker/task:", i));
-    tower_losses.push_back(losses::SparseSoftmaxCrossEntropy(tower, label_parts[i], Logits(tower, image_parts[i], weights)));
+    tower_losses.push_back(
+        losses::SparseSoftmaxCrossEntropy(tower, label_parts[i], Logits(tower, image_parts[i], weights)));
     gradients.push_back(optimizer.ComputeGradients(tower, tower_losses.back()));
   }
   Operation train = optimizer.ApplyGradients(on_ps, Average(on_ps, gradients), {.global_step = GlobalStep(on_ps)});
   Output loss = ops::Mul(client, ops::AddN(client, tower_losses), 1.0 / workers);
   Output logits = Logits(client.SubScope("test"), images, weights);
-  Output accuracy = metrics::Accuracy(client, labels, logits), num_correct = metrics::NumCorrect(client, labels, logits);
+  Output accuracy = metrics::Accuracy(client, labels, logits),
+         num_correct = metrics::NumCorrect(client, labels, logits);
   Operation init = GlobalVariablesInitializer(root);
 
   MR_ASSIGN_OR_RETURN(ClientSession session, ClientSession::Create(root, {.target = server->target()}));
@@ -94,5 +100,7 @@ Status Run(const TaskFlags& flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return RunTask(argc, argv, "in_graph", "Trains on MNIST with one graph: a tower on each worker, their gradients averaged in every step.", Run);
+  return RunTask(argc, argv, "in_graph",
+                 "Trains on MNIST with one graph: a tower on each worker, their gradients averaged in every step.",
+                 Run);
 }

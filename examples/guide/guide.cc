@@ -9,7 +9,7 @@
 using namespace millrace;
 
 Status Train(const std::string& log_dir, int64_t steps) {
-  // Who am I? TF_CONFIG says; without it this process is all there is.
+  // TF_CONFIG tells which task this process is. If it is not set, the process runs without a cluster.
   MR_ASSIGN_OR_RETURN(const std::optional<TaskConfig> told, TaskConfig::FromEnvironment());
   const TaskConfig config = told.value_or(TaskConfig{});
   std::unique_ptr<Server> server;
@@ -20,7 +20,8 @@ Status Train(const std::string& log_dir, int64_t steps) {
       server->Join();
       return absl::OkStatus();
     }
-    scope = scope.WithDeviceFunction(ReplicaDeviceSetter({.ps_tasks = config.num_ps(), .worker_device = config.task.name()}));
+    scope = scope.WithDeviceFunction(
+        ReplicaDeviceSetter({.ps_tasks = config.num_ps(), .worker_device = config.task.name()}));
   }
 
   Output images = ops::Placeholder(scope, DType::kFloat, {.shape = {-1, 784}});
@@ -28,20 +29,27 @@ Status Train(const std::string& log_dir, int64_t steps) {
   Output logits = layers::Dense(scope, layers::Dense(scope, images, 100, {.activation = ops::Relu}), 10);
   Output loss = losses::SparseSoftmaxCrossEntropy(scope, labels, logits);
   Output accuracy = metrics::Accuracy(scope, labels, logits);
-  Operation train = optimizers::GradientDescent({.learning_rate = 0.3}).Minimize(scope, loss, {.global_step = GlobalStep(scope)});
+  Operation train =
+      optimizers::GradientDescent({.learning_rate = 0.3}).Minimize(scope, loss, {.global_step = GlobalStep(scope)});
   ScalarSummary(scope, "loss", loss);
 
   MR_ASSIGN_OR_RETURN(const Mnist mnist, LoadMnist("examples/data/mnist"));
   MR_ASSIGN_OR_RETURN(Dataset data, Dataset::FromTensors({mnist.train_images, mnist.train_labels}));
-  MR_ASSIGN_OR_RETURN(std::unique_ptr<DatasetIterator> batches, data.Shard(std::max(1, config.num_workers()), config.worker_index())
-                                                                    .Shuffle({.seed = 1}).Repeat().Batch(100).Prefetch(2).MakeIterator());
+  MR_ASSIGN_OR_RETURN(std::unique_ptr<DatasetIterator> batches,
+                      data.Shard(std::max(1, config.num_workers()), config.worker_index())
+                          .Shuffle({.seed = 1})
+                          .Repeat()
+                          .Batch(100)
+                          .Prefetch(2)
+                          .MakeIterator());
 
   MR_ASSIGN_OR_RETURN(std::unique_ptr<MonitoredSession> session,
-                      MonitoredTrainingSession(scope, {.master = server ? server->target() : "",
-                                                       .is_chief = config.is_chief(),
-                                                       .checkpoint_dir = log_dir,
-                                                       .hooks = {std::make_shared<StopAtStepHook>(StopAtStepOptions{.last_step = steps})},
-                                                       .loss = loss}));
+                      MonitoredTrainingSession(
+                          scope, {.master = server ? server->target() : "",
+                                  .is_chief = config.is_chief(),
+                                  .checkpoint_dir = log_dir,
+                                  .hooks = {std::make_shared<StopAtStepHook>(StopAtStepOptions{.last_step = steps})},
+                                  .loss = loss}));
   MR_ASSIGN_OR_RETURN(MonitoredStep step, session->MakeStep({images, labels}, {accuracy}, {train}));
   std::vector<Tensor> batch;
   float last = 0;
@@ -51,7 +59,8 @@ Status Train(const std::string& log_dir, int64_t steps) {
     last = result[0].scalar<float>();
   }
   MR_RETURN_IF_ERROR(session->Close());
-  std::printf("%s/%d is done; accuracy on its last batch %.0f %%\n", config.task.job.c_str(), config.task.index, 100 * last);
+  std::printf("%s/%d is done; accuracy on its last batch %.0f %%\n", config.task.job.c_str(), config.task.index,
+              100 * last);
   return absl::OkStatus();
 }
 

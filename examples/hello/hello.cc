@@ -16,9 +16,7 @@ int main() {
 
   ClientSession session = ClientSession::Create(scope).value();
   session.Run({}, {}, {init}).value();
-  Tensor xs = Tensor::Of<float>({4, 1}, {0, 1, 2, 3}),
-         ys = Tensor::Of<float>({4, 1}, {-1, 2, 5, 8});  // y = 3x - 1
+  Tensor xs = Tensor::Of<float>({4, 1}, {0, 1, 2, 3}), ys = Tensor::Of<float>({4, 1}, {-1, 2, 5, 8});  // y = 3x - 1
   for (int i = 0; i < 500; ++i) session.Run({{x, xs}, {y, ys}}, {}, {train}).value();
-  std::cout << session.Run({{x, Tensor::Of<float>({1, 1}, {10})}}, {fit}).value()[0].DebugString()
-            << "\n";
+  std::cout << session.Run({{x, Tensor::Of<float>({1, 1}, {10})}}, {fit}).value()[0].DebugString() << "\n";
 }

@@ -1,4 +1,4 @@
-// The flags of mnist_replica, and which task of which cluster they make of this process.
+// The flags of mnist_replica, and the cluster and task that they describe.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -30,48 +30,67 @@ struct Flags {
     app.option_defaults()->always_capture_default();
     app.add_option("--ps_hosts", ps_hosts, "The parameter servers: host:port,host:port");
     app.add_option("--worker_hosts", worker_hosts, "The workers: host:port,host:port");
-    app.add_option("--job_name", job_name, "What this process is: ps or worker. Without it TF_CONFIG says what all of this is")->check(CLI::IsMember({"ps", "worker"}));
-    app.add_option("--task_index", task_index, "Which of them, from 0; worker 0 is the chief")->check(CLI::NonNegativeNumber);
-    app.add_flag("--sync_replicas,!--nosync_replicas", sync_replicas, "Every step averages the gradients of several workers; otherwise each worker goes at its own pace");
-    app.add_option("--replicas_to_aggregate", replicas_to_aggregate, "With --sync_replicas: of how many gradients; 0: of one of each worker. Fewer leave out the slowest workers")
+    app.add_option("--job_name", job_name,
+                   "The job of this process: ps or worker. Default: cluster and task come from TF_CONFIG")
+        ->check(CLI::IsMember({"ps", "worker"}));
+    app.add_option("--task_index", task_index, "The index of this process in its job, from 0; worker 0 is the chief")
         ->check(CLI::NonNegativeNumber);
-    app.add_option("--train_steps", train_steps, "Global steps, of all workers together")->check(CLI::PositiveNumber);
+    app.add_flag("--sync_replicas,!--nosync_replicas", sync_replicas,
+                 "Synchronous training: every step averages the gradients of several workers. Default: asynchronous");
+    app.add_option("--replicas_to_aggregate", replicas_to_aggregate,
+                   "With --sync_replicas: the number of gradients to average; 0: one per worker. Fewer leave out the "
+                   "slowest workers")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--train_steps,--steps", train_steps, "Global steps, of all workers together")
+        ->check(CLI::PositiveNumber);
     app.add_option("--hidden_units", hidden_units)->check(CLI::PositiveNumber);
-    app.add_option("--batch_size", batch_size, "Images in a worker's step")->check(CLI::PositiveNumber);
+    app.add_option("--batch_size", batch_size, "Images per step of a worker")->check(CLI::PositiveNumber);
     app.add_option("--learning_rate", learning_rate)->check(CLI::PositiveNumber);
-    app.add_option("--data_dir", data_dir, "Folder with the four IDX files of MNIST, plain or .gz");
-    app.add_option("--log_dir", log_dir, "Where checkpoints and TensorBoard's files go; a training that is found there goes on");
-    app.add_option("--save_checkpoint_secs", save_checkpoint_secs, "How often a checkpoint is saved there")->check(CLI::PositiveNumber);
-    app.add_option("--staleness", staleness, "Without --sync_replicas: how many steps a worker may be ahead of the slowest; -1: any number");
-    app.add_flag("--existing_servers", existing_servers, "The servers run already (millrace serve): this is only the client of the worker's");
-    app.add_option("--profile_steps", profile_steps, "Writes a time line of these global steps, '100' or '100:105', to --log_dir");
-    app.footer("By hand, each in a terminal of its own:\n"
-               "  mnist_replica --job_name=ps --task_index=0\n"
-               "  mnist_replica --job_name=worker --task_index=0\n"
-               "  mnist_replica --job_name=worker --task_index=1\n"
-               "or all at once: millrace launch --ps 1 --workers 2 -- mnist_replica --sync_replicas");
+    app.add_option("--data_dir", data_dir, "Directory with the four IDX files of MNIST, plain or .gz");
+    app.add_option("--log_dir", log_dir,
+                   "Directory for checkpoints and TensorBoard's files; a training found there is continued");
+    app.add_option("--save_checkpoint_secs", save_checkpoint_secs, "Seconds between checkpoints")
+        ->check(CLI::PositiveNumber);
+    app.add_option("--staleness", staleness,
+                   "Without --sync_replicas: how many steps a worker may be ahead of the slowest; -1: no limit");
+    app.add_flag("--existing_servers", existing_servers,
+                 "The servers are running already (millrace serve); start only the worker's client");
+    app.add_option("--profile_steps", profile_steps,
+                   "Writes a timeline of these global steps, as in 100 or 100:105 (the end is excluded), to --log_dir");
+    app.footer(
+        "By hand, each in a terminal of its own:\n"
+        "  mnist_replica --job_name=ps --task_index=0\n"
+        "  mnist_replica --job_name=worker --task_index=0\n"
+        "  mnist_replica --job_name=worker --task_index=1\n"
+        "or all at once: millrace launch --ps 1 --workers 2 -- mnist_replica --sync_replicas");
   }
 
-  // INVALID_ARGUMENT for flags that do not go together.
+  // INVALID_ARGUMENT for flags that contradict each other.
   millrace::StatusOr<millrace::TaskConfig> Task() const {
     using millrace::InvalidArgument;
-    if (replicas_to_aggregate > 0 && !sync_replicas) return InvalidArgument("--replicas_to_aggregate needs --sync_replicas");
-    if (staleness >= 0 && sync_replicas) return InvalidArgument("--staleness is for asynchronous training: leave out --sync_replicas or --staleness");
+    if (replicas_to_aggregate > 0 && !sync_replicas)
+      return InvalidArgument("--replicas_to_aggregate needs --sync_replicas");
+    if (staleness >= 0 && sync_replicas)
+      return InvalidArgument("--staleness is for asynchronous training: leave out --sync_replicas or --staleness");
     if (staleness < -1) return InvalidArgument("--staleness must be at least 0, or -1 for no bound");
     if (!profile_steps.empty() && log_dir.empty()) return InvalidArgument("--profile_steps needs --log_dir");
     millrace::TaskConfig config;
     if (job_name.empty()) {
       MR_ASSIGN_OR_RETURN(std::optional<millrace::TaskConfig> told, millrace::TaskConfig::FromEnvironment());
-      if (!told || told->cluster.jobs().empty()) return InvalidArgument("which task is this? Give --job_name and --task_index, or TF_CONFIG (as millrace launch does)");
+      if (!told || told->cluster.jobs().empty())
+        return InvalidArgument(
+            "which task is this? Give --job_name and --task_index, or TF_CONFIG (as millrace launch does)");
       config = *std::move(told);
     } else {
       if (task_index < 0) return InvalidArgument("give --task_index: which ", job_name, " is this?");
-      MR_ASSIGN_OR_RETURN(config.cluster, millrace::ClusterSpec::Of({{"ps", absl::StrSplit(ps_hosts, ',')}, {"worker", absl::StrSplit(worker_hosts, ',')}}));
+      MR_ASSIGN_OR_RETURN(config.cluster, millrace::ClusterSpec::Of({{"ps", absl::StrSplit(ps_hosts, ',')},
+                                                                     {"worker", absl::StrSplit(worker_hosts, ',')}}));
       config.task = {job_name, task_index};
       MR_RETURN_IF_ERROR(config.cluster.Address(config.task).status());
     }
     if (config.num_ps() == 0) return InvalidArgument("there is no parameter server: the variables need at least one");
-    if (existing_servers && config.is_ps()) return InvalidArgument("with --existing_servers only the workers' clients are started");
+    if (existing_servers && config.is_ps())
+      return InvalidArgument("with --existing_servers only the workers' clients are started");
     return config;
   }
 };

@@ -1,5 +1,5 @@
-// A tour of what a graph can hold beside layers: loops with gradients, functions, input pipelines, queues and
-// checkpoints. Run it with a folder for the checkpoint: tour [FOLDER]
+// A tour of what a graph can contain besides layers: loops with gradients, functions, input pipelines, queues and
+// checkpoints. Run it with a directory for the checkpoint: tour [DIRECTORY]
 #include <filesystem>
 #include <iostream>
 
@@ -34,7 +34,8 @@ Status Pipeline() {
   const auto number = [&](int64_t v) { return ops::Const(scope, Tensor::Scalar<int64_t>(v)); };
   Output range = ops::RangeDataset(scope, number(0), number(10), number(1), types, numbers);
   Output shuffled = ops::ShuffleDataset(scope, range, number(10), number(1), number(2), types, numbers);
-  Output batched = ops::BatchDatasetV2(scope, shuffled, number(4), ops::Const(scope, Tensor::Scalar(false)), types, batches);
+  Output batched =
+      ops::BatchDatasetV2(scope, shuffled, number(4), ops::Const(scope, Tensor::Scalar(false)), types, batches);
   Output iterator = ops::IteratorV2(scope, "", "", types, batches);
   Operation start = ops::MakeIterator(scope, batched, iterator);
   Output next = ops::IteratorGetNext(scope, iterator, types, batches)[0];
@@ -48,7 +49,7 @@ Status Pipeline() {
   }
 }
 
-// What one step puts into a queue, a later one takes out.
+// One step enqueues an element, a later step dequeues it.
 Status Queue() {
   Scope scope = Scope::NewRoot();
   Output queue = ops::FIFOQueueV2(scope, {DType::kString}, {.capacity = 2});
@@ -65,7 +66,8 @@ Status Queue() {
 Status Checkpoint(const std::string& folder) {
   Scope scope = Scope::NewRoot();
   Output prefix = ops::Const(scope, Tensor::Scalar(folder + "/model-1"));
-  Output names = ops::Const(scope, Tensor::Of<std::string>({"weights"})), whole = ops::Const(scope, Tensor::Of<std::string>({""}));
+  Output names = ops::Const(scope, Tensor::Of<std::string>({"weights"})),
+         whole = ops::Const(scope, Tensor::Of<std::string>({""}));
   Output weights = ops::Const(scope, Tensor::Of<float>({2, 2}, {1, 2, 3, 4}));
   Operation save = ops::SaveV2(scope, prefix, names, whole, {weights});
   Output restored = ops::RestoreV2(scope, prefix, names, whole, {DType::kFloat})[0];

@@ -1,4 +1,4 @@
-// Running small graphs in tests.
+// Runs small graphs in tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,10 +9,8 @@
 
 namespace millrace {
 
-// The scope's variables initialised, and what `fetches` are; an empty result after a failure of the
-// test.
-inline Tensors RunOnce(const Scope& scope, const std::vector<Output>& fetches,
-                       const ClientSession::Feeds& feeds = {}) {
+// Initialises the scope's variables and returns the fetches; empty after a test failure.
+inline Tensors RunOnce(const Scope& scope, const std::vector<Output>& fetches, const ClientSession::Feeds& feeds = {}) {
   const bool has_variables = !GlobalVariables(scope).empty();
   const Operation init = has_variables ? GlobalVariablesInitializer(scope) : Operation();
   StatusOr<ClientSession> session = ClientSession::Create(scope);

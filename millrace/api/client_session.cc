@@ -7,8 +7,7 @@
 namespace millrace {
 namespace {
 
-Status NamesOf(const std::vector<Output>& outputs, const char* what,
-               std::vector<std::string>* names) {
+Status NamesOf(const std::vector<Output>& outputs, const char* what, std::vector<std::string>* names) {
   for (const Output& output : outputs) {
     if (output.empty()) return InvalidArgument(what, " ", names->size(), " is an empty Output");
     names->push_back(output.name());
@@ -26,7 +25,7 @@ Status NamesOf(const std::vector<Operation>& targets, std::vector<std::string>* 
 
 }  // namespace
 
-// Several runs at once may be the first to see new nodes; one of them hands them over, and the others wait for it.
+// Concurrent runs may find new nodes at the same time; one of them extends the session, and the others wait for it.
 struct ClientSession::Known {
   std::atomic<int> nodes{0};
   Mutex mu;
@@ -59,14 +58,12 @@ StatusOr<Tensors> ClientSession::Run(const Feeds& feeds, const std::vector<Outpu
   return results;
 }
 
-Status ClientSession::Run(const RunOptions& options, const Feeds& feeds,
-                          const std::vector<Output>& fetches, const std::vector<Operation>& targets,
-                          Tensors* results, RunMetadata* metadata) {
+Status ClientSession::Run(const RunOptions& options, const Feeds& feeds, const std::vector<Output>& fetches,
+                          const std::vector<Operation>& targets, Tensors* results, RunMetadata* metadata) {
   MR_RETURN_IF_ERROR(Extend());
   std::vector<Feed> feed_names;
   for (const auto& [output, value] : feeds) {
-    if (output.empty())
-      return InvalidArgument("feed ", feed_names.size(), " is for an empty Output");
+    if (output.empty()) return InvalidArgument("feed ", feed_names.size(), " is for an empty Output");
     feed_names.emplace_back(output.name(), value);
   }
   std::vector<std::string> fetch_names, target_names;
@@ -75,8 +72,7 @@ Status ClientSession::Run(const RunOptions& options, const Feeds& feeds,
   return session_->Run(options, feed_names, fetch_names, target_names, results, metadata);
 }
 
-StatusOr<Step> ClientSession::MakeStep(const std::vector<Output>& feeds,
-                                       const std::vector<Output>& fetches,
+StatusOr<Step> ClientSession::MakeStep(const std::vector<Output>& feeds, const std::vector<Output>& fetches,
                                        const std::vector<Operation>& targets) {
   MR_RETURN_IF_ERROR(Extend());
   CallableSpec spec;

@@ -1,4 +1,4 @@
-// Keeping values and gradients within bounds.
+// Clipping of values and gradients.
 #pragma once
 
 #include <utility>
@@ -10,17 +10,16 @@ namespace millrace {
 
 Output ClipByValue(const Scope& scope, const Input& x, const Input& low, const Input& high);
 
-// x, scaled down where needed so that its Euclidean norm is at most `max_norm`.
+// x, scaled down if necessary so that its Euclidean norm is at most `max_norm`.
 Output ClipByNorm(const Scope& scope, const Input& x, const Input& max_norm);
 
-// The Euclidean norm of all gradients together; empty ones do not count.
+// The Euclidean norm of all gradients together, ignoring empty ones.
 Output GlobalNorm(const Scope& scope, const std::vector<Gradient>& gradients);
 
-// All gradients, scaled down by one factor where needed so that GlobalNorm is at most `max_norm`;
-// and what it was before. Slices stay slices, empty ones empty. A norm that is not finite makes all
-// of them NaN instead of hiding it.
-std::pair<std::vector<Gradient>, Output> ClipByGlobalNorm(const Scope& scope,
-                                                          const std::vector<Gradient>& gradients,
+// Returns all gradients, scaled down by a common factor if necessary so that their GlobalNorm is at most `max_norm`,
+// and their norm before clipping. Slices stay slices, and empty gradients stay empty. A non-finite norm makes all
+// gradients NaN, so that it is not hidden.
+std::pair<std::vector<Gradient>, Output> ClipByGlobalNorm(const Scope& scope, const std::vector<Gradient>& gradients,
                                                           double max_norm);
 
 }  // namespace millrace

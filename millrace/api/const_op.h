@@ -1,4 +1,4 @@
-// The builder of Const, written by hand because its type follows from its value.
+// The builder of Const, written by hand because its type is derived from its value.
 #pragma once
 
 #include "millrace/api/input.h"
@@ -10,8 +10,7 @@ namespace millrace::ops {
 inline Output Const(const Scope& scope, const Literal& value, DType dtype = DType::kInvalid) {
   return Input(value).In(scope, dtype);
 }
-inline Output Const(const Scope& scope, std::initializer_list<Literal> rows,
-                    DType dtype = DType::kInvalid) {
+inline Output Const(const Scope& scope, std::initializer_list<Literal> rows, DType dtype = DType::kInvalid) {
   return Input(rows).In(scope, dtype);
 }
 

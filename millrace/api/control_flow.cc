@@ -13,7 +13,7 @@ using api_internal::FunctionBuilder;
 using api_internal::FunctionName;
 using api_internal::UniqueFunctionName;
 
-// What two tensors have in common.
+// The dimensions on which two shapes agree.
 PartialShape Common(const PartialShape& a, const PartialShape& b) {
   if (!a.known_rank() || !b.known_rank() || a.rank() != b.rank()) return PartialShape();
   PartialShape common = a;
@@ -23,7 +23,7 @@ PartialShape Common(const PartialShape& a, const PartialShape& b) {
   return common;
 }
 
-// Branches built, with the same captured tensors and results of the same types.
+// The built branches, with the same captured tensors and result types.
 struct Branches {
   std::vector<std::string> names;
   std::vector<Endpoint> captured;
@@ -32,7 +32,8 @@ struct Branches {
   bool stateful = false;
 };
 
-bool BuildBranches(const Scope& scope, const std::vector<Branch>& branches, const std::vector<std::string>& names, Branches* out) {
+bool BuildBranches(const Scope& scope, const std::vector<Branch>& branches, const std::vector<std::string>& names,
+                   Branches* out) {
   std::deque<FunctionBuilder> builders;
   for (size_t i = 0; i < branches.size(); ++i) {
     builders.emplace_back(scope, UniqueFunctionName(scope, names[i]), std::vector<FunctionArg>{});
@@ -54,11 +55,12 @@ bool BuildBranches(const Scope& scope, const std::vector<Branch>& branches, cons
       out->shapes[r] = Common(out->shapes[r], results[r].shape);
     }
     if (!same) {
-      scope.UpdateStatus(InvalidArgument("the branches '", names[0], "' and '", names[i], "' give results of different number or types"));
+      scope.UpdateStatus(InvalidArgument("the branches '", names[0], "' and '", names[i],
+                                         "' give results of different number or types"));
       return false;
     }
   }
-  // Now that all is known that any of them takes.
+  // Now the captures of all branches are known.
   for (FunctionBuilder& builder : builders) {
     builder.ShareCaptured(&out->captured);
     builder.AddToLibrary();
@@ -132,14 +134,16 @@ std::vector<Output> While(const Scope& scope, const std::vector<Output>& start, 
   const Scope named = scope.op_name().empty() ? scope.WithOpName("while") : scope;
   const std::string name = named.op_name();
   const bool counted = options.maximum_iterations >= 0;
-  // With a limit, a counter goes round as the first variable.
+  // With a limit, an iteration counter is the first loop variable.
   std::vector<Output> variables = start;
   if (counted) {
-    variables.insert(variables.begin(), OpCall(scope, "Const").Attr("value", Tensor::Scalar<int64_t>(0)).Attr("dtype", DType::kInt64).Add().output(0));
+    variables.insert(
+        variables.begin(),
+        OpCall(scope, "Const").Attr("value", Tensor::Scalar<int64_t>(0)).Attr("dtype", DType::kInt64).Add().output(0));
   }
   std::vector<FunctionArg> args;
   for (const Output& v : variables) args.push_back({v.dtype(), v.shape()});
-  // Shapes are taken to stay as they are; where the body gives others, it is built again with less known.
+  // Shapes are assumed to be invariant; if the body's results differ, it is built again with weaker shapes.
   for (int attempt = 0;; ++attempt) {
     FunctionBuilder cond_builder(scope, UniqueFunctionName(scope, name + "_cond"), args);
     FunctionBuilder body_builder(scope, UniqueFunctionName(scope, name + "_body"), args);
@@ -150,19 +154,25 @@ std::vector<Output> While(const Scope& scope, const std::vector<Output>& start, 
     Output goes_on = condition(cond_builder.scope(), user_args(cond_builder));
     if (counted && !goes_on.empty()) {
       const Scope& s = cond_builder.scope();
-      const Output limit = OpCall(s, "Const").Attr("value", Tensor::Scalar<int64_t>(options.maximum_iterations)).Attr("dtype", DType::kInt64).Add().output(0);
+      const Output limit = OpCall(s, "Const")
+                               .Attr("value", Tensor::Scalar<int64_t>(options.maximum_iterations))
+                               .Attr("dtype", DType::kInt64)
+                               .Add()
+                               .output(0);
       const Output within = OpCall(s, "Less").In(cond_builder.args()[0]).In(limit).Add().output(0);
       goes_on = OpCall(s, "LogicalAnd").In(within).In(goes_on).Add().output(0);
     }
     if (!cond_builder.Finish({goes_on})) return std::vector<Output>(n);
     std::vector<Output> next = body(body_builder.scope(), user_args(body_builder));
     if (next.size() != n) {
-      scope.UpdateStatus(InvalidArgument(name, ": the body of the loop gives ", next.size(), " values for ", n, " variables"));
+      scope.UpdateStatus(
+          InvalidArgument(name, ": the body of the loop gives ", next.size(), " values for ", n, " variables"));
       return std::vector<Output>(n);
     }
     if (counted) {
       const Scope& s = body_builder.scope();
-      const Output one = OpCall(s, "Const").Attr("value", Tensor::Scalar<int64_t>(1)).Attr("dtype", DType::kInt64).Add().output(0);
+      const Output one =
+          OpCall(s, "Const").Attr("value", Tensor::Scalar<int64_t>(1)).Attr("dtype", DType::kInt64).Add().output(0);
       next.insert(next.begin(), OpCall(s, "AddV2").In(body_builder.args()[0]).In(one).Add().output(0));
     }
     std::vector<Endpoint> captured;
@@ -174,8 +184,9 @@ std::vector<Output> While(const Scope& scope, const std::vector<Output>& start, 
     bool stable = true;
     for (size_t i = 0; i < args.size(); ++i) {
       if (results[i].dtype != args[i].dtype) {
-        scope.UpdateStatus(InvalidArgument(name, ": the body of the loop gives ", DTypeName(results[i].dtype), " for variable ",
-                                           i - (counted ? 1 : 0), ", which is ", DTypeName(args[i].dtype)));
+        scope.UpdateStatus(InvalidArgument(name, ": the body of the loop gives ", DTypeName(results[i].dtype),
+                                           " for variable ", i - (counted ? 1 : 0), ", which is ",
+                                           DTypeName(args[i].dtype)));
         return std::vector<Output>(n);
       }
       const PartialShape common = attempt < 3 ? Common(args[i].shape, results[i].shape) : PartialShape();
@@ -184,7 +195,7 @@ std::vector<Output> While(const Scope& scope, const std::vector<Output>& start, 
       stable = false;
     }
     if (!stable) continue;
-    // What the loop only reads goes round unchanged.
+    // Captured tensors are loop variables that the body returns unchanged.
     body_builder.ReturnCaptured();
     cond_builder.AddToLibrary();
     body_builder.AddToLibrary();

@@ -1,6 +1,8 @@
-// Conditionals and loops. Gradients flow through all of them.
+// Conditionals and loops. Gradients can be taken through all of them.
 //
-//   Output y = Cond(root, x > 0.0f, [&](const Scope& s) { return x * 2.0f; }, [&](const Scope& s) { return ops::Exp(s, x); });
+//   Output y = Cond(root, x > 0.0f,
+//       [&](const Scope& s) { return x * 2.0f; },
+//       [&](const Scope& s) { return ops::Exp(s, x); });
 //
 //   std::vector<Output> r = While(root, {i, h},
 //       [](const Scope& s, const std::vector<Output>& v) { return v[0] < 10; },
@@ -8,8 +10,8 @@
 //         return std::vector<Output>{v[0] + 1, ops::Tanh(s, ops::MatMul(s, v[1], w))};
 //       });
 //
-// A branch or body is built once, into the scope that it is given, and may use any tensor from around it. It
-// becomes a function of the graph's library.
+// A branch or body is built once, in the scope that is passed to it, and may capture tensors of the surrounding graph.
+// It becomes a function in the graph's library.
 #pragma once
 
 #include <functional>
@@ -21,27 +23,27 @@ namespace millrace {
 
 using Branch = std::function<std::vector<Output>(const Scope& scope)>;
 
-// The results of `then` or of `otherwise`, which have the same types. Only the one that is taken runs. `predicate` is
-// true as in Python: a number that is not zero, text that is not empty.
+// The results of `then` or `otherwise`, which must have the same types. Only the branch that is taken runs. Truth is as
+// in Python: `predicate` is true if it is a non-zero number or a non-empty string.
 std::vector<Output> Cond(const Scope& scope, const Output& predicate, const Branch& then, const Branch& otherwise);
-// With one result.
+// The same for a single result.
 Output Cond(const Scope& scope, const Output& predicate, const std::function<Output(const Scope&)>& then,
             const std::function<Output(const Scope&)>& otherwise);
 
-// The results of branch `index` (int32), of the last one when there is no such branch.
+// The results of branch `index` (int32), or of the last branch if `index` is out of range.
 std::vector<Output> Case(const Scope& scope, const Output& index, const std::vector<Branch>& branches);
 
 struct WhileOptions {
-  // How many iterations may be at work at once.
+  // The number of iterations that may run in parallel.
   int parallel_iterations = 10;
-  // Ends the loop after so many iterations; -1: only the condition does.
+  // Ends the loop after this many iterations; -1 means no limit.
   int64_t maximum_iterations = -1;
 };
 
 using LoopCondition = std::function<Output(const Scope& scope, const std::vector<Output>& variables)>;
 
-// Runs `body` on its own results, starting with `start`, as long as `condition` holds, and gives the last ones. What the
-// body gives has the types of the variables; shapes may change from iteration to iteration.
+// Runs `body` on the loop variables, initially `start`, while `condition` is true, and returns their final values. The
+// body's results must have the types of the variables; shapes may change between iterations.
 std::vector<Output> While(const Scope& scope, const std::vector<Output>& start, const LoopCondition& condition,
                           const Function::Body& body, const WhileOptions& options = {});
 

@@ -32,7 +32,8 @@ TEST(Cond, RunsOneBranchAndItsGradient) {
 TEST(Cond, RefusesBranchesOfDifferentTypes) {
   const Scope s = Scope::NewRoot();
   const Output p = ops::Const(s, true);
-  Cond(s, p, [](const Scope& b) { return ops::Const(b, 1.0f); }, [](const Scope& b) { return ops::Const(b, 1); });
+  Cond(
+      s, p, [](const Scope& b) { return ops::Const(b, 1.0f); }, [](const Scope& b) { return ops::Const(b, 1); });
   EXPECT_THAT(s.status().ToString(), HasSubstr("different number or types"));
 }
 
@@ -54,9 +55,11 @@ TEST(Case, TakesTheLastBranchWhenThereIsNoSuch) {
 // x^n by multiplication.
 Output Power(const Scope& s, const Output& x, const Output& n, const WhileOptions& options = {}) {
   return While(
-      s, {ops::Const(s, 0), ops::OnesLike(s, x)},
-      [&](const Scope&, const std::vector<Output>& v) { return v[0] < n; },
-      [&](const Scope&, const std::vector<Output>& v) { return std::vector<Output>{v[0] + 1, v[1] * x}; }, options)[1];
+      s, {ops::Const(s, 0), ops::OnesLike(s, x)}, [&](const Scope&, const std::vector<Output>& v) { return v[0] < n; },
+      [&](const Scope&, const std::vector<Output>& v) {
+        return std::vector<Output>{v[0] + 1, v[1] * x};
+      },
+      options)[1];
 }
 
 TEST(While, GivesTheLastValuesAndTheirGradients) {
@@ -117,7 +120,9 @@ TEST(While, HasGradientsThroughLoopsAndConditionalsWithinIt) {
             [&](const Scope& c) {
               return While(
                   c, {ops::Const(c, 0), v[1]}, [](const Scope&, const std::vector<Output>& u) { return u[0] < 2; },
-                  [&](const Scope&, const std::vector<Output>& u) { return std::vector<Output>{u[0] + 1, u[1] * w}; })[1];
+                  [&](const Scope&, const std::vector<Output>& u) {
+                    return std::vector<Output>{u[0] + 1, u[1] * w};
+                  })[1];
             },
             [&](const Scope&) { return v[1] * v[1]; });
         return std::vector<Output>{v[0] + 1, next};
@@ -164,7 +169,8 @@ TEST(While, CanBeStoppedThoughItNeverEnds) {
     ASSERT_TRUE(session.ok());
     ASSERT_TRUE((*session)->Extend(*s.graph()).ok());
     std::vector<Tensor> results;
-    const Status late = (*session)->Run({.timeout = absl::Milliseconds(50)}, {}, {forever.name()}, {}, &results, nullptr);
+    const Status late =
+        (*session)->Run({.timeout = absl::Milliseconds(50)}, {}, {forever.name()}, {}, &results, nullptr);
     EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
     Status status;
     std::thread running([&] {
@@ -179,8 +185,9 @@ TEST(While, CanBeStoppedThoughItNeverEnds) {
 
 TEST(While, RefusesABodyOfAnotherType) {
   const Scope s = Scope::NewRoot();
-  While(s, {ops::Const(s, 0)}, [](const Scope& b, const std::vector<Output>&) { return ops::Const(b, false); },
-        [](const Scope& b, const std::vector<Output>&) { return std::vector<Output>{ops::Const(b, 1.0f)}; });
+  While(
+      s, {ops::Const(s, 0)}, [](const Scope& b, const std::vector<Output>&) { return ops::Const(b, false); },
+      [](const Scope& b, const std::vector<Output>&) { return std::vector<Output>{ops::Const(b, 1.0f)}; });
   EXPECT_THAT(s.status().ToString(), HasSubstr("for variable 0, which is int32"));
 }
 
@@ -205,9 +212,10 @@ TEST(FunctionTest, IsCalledWithWhatItCaptured) {
 
 TEST(FunctionTest, ErrorsNameCallerAndInnerNode) {
   const Scope s = Scope::NewRoot();
-  const Function f = Function::Define(s, "checked", {{DType::kFloat}}, [&](const Scope& b, const std::vector<Output>& a) {
-    return std::vector<Output>{ops::CheckNumerics(b.WithOpName("check"), a[0], "not finite")};
-  });
+  const Function f =
+      Function::Define(s, "checked", {{DType::kFloat}}, [&](const Scope& b, const std::vector<Output>& a) {
+        return std::vector<Output>{ops::CheckNumerics(b.WithOpName("check"), a[0], "not finite")};
+      });
   const Output y = f(s.WithOpName("call"), {ops::Const(s, INFINITY)})[0];
   ASSERT_TRUE(s.ok()) << s.status();
   StatusOr<ClientSession> session = ClientSession::Create(s);

@@ -14,11 +14,11 @@ namespace api_internal {
 
 FunctionBuilder::FunctionBuilder(const Scope& outer, std::string name, const std::vector<FunctionArg>& args)
     : outer_(outer), scope_(Scope::NewRoot()) {
-  GraphState& state = scope_.state();
-  state.outer = &outer.state();
-  state.depth = outer.state().depth + 1;
+  GraphState& state = api_internal::StateOf(scope_);
+  state.outer = &api_internal::StateOf(outer);
+  state.depth = api_internal::StateOf(outer).depth + 1;
   state.function_name = name;
-  state.random_seed = outer.state().random_seed;
+  state.random_seed = api_internal::StateOf(outer).random_seed;
   state.graph.ShareLibrary(*outer.graph());
   state.graph.set_versions(outer.graph()->versions());
   body_.name = std::move(name);
@@ -74,7 +74,8 @@ bool FunctionBuilder::Finish(const std::vector<Output>& results) {
     }
     for (Node* before : node->control_inputs()) {
       if (!own.contains(before)) {
-        return fail(InvalidArgument("node ", node->name(), " waits for ", before->name(), ", which is outside of the function"));
+        return fail(InvalidArgument("node ", node->name(), " waits for ", before->name(),
+                                    ", which is outside of the function"));
       }
     }
   }
@@ -124,7 +125,7 @@ std::vector<FunctionArg> FunctionBuilder::results() const {
 }
 
 void FunctionBuilder::AddToLibrary() {
-  // A body that is a graph without an owner for as long as the definition is made.
+  // A non-owning view of the body while the definition is made.
   FunctionBody view;
   view.name = body_.name;
   view.graph.reset(scope_.graph());
@@ -149,10 +150,10 @@ void FunctionBuilder::AddToLibrary() {
 }
 
 std::string UniqueFunctionName(const Scope& scope, absl::string_view name) {
-  const std::string& within = scope.state().function_name;
-  const std::string base =
-      absl::StrCat(within.empty() ? "__" : within, within.empty() ? "" : "_",
-                   absl::StrReplaceAll(absl::StrCat(scope.prefix(), scope.prefix().empty() ? "" : "_", name), {{"/", "_"}}));
+  const std::string& within = api_internal::StateOf(scope).function_name;
+  const std::string base = absl::StrCat(
+      within.empty() ? "__" : within, within.empty() ? "" : "_",
+      absl::StrReplaceAll(absl::StrCat(scope.prefix(), scope.prefix().empty() ? "" : "_", name), {{"/", "_"}}));
   std::string unique = base;
   for (int i = 1; scope.graph()->FindFunction(unique) != nullptr; ++i) unique = absl::StrCat(base, "_", i);
   return unique;
@@ -172,7 +173,8 @@ pb::NameAttrList FunctionName(const std::string& name) {
 
 }  // namespace api_internal
 
-Function Function::Define(const Scope& scope, absl::string_view name, const std::vector<FunctionArg>& args, const Body& body) {
+Function Function::Define(const Scope& scope, absl::string_view name, const std::vector<FunctionArg>& args,
+                          const Body& body) {
   Function function;
   if (!scope.ok()) return function;
   api_internal::FunctionBuilder builder(scope, api_internal::UniqueFunctionName(scope, name), args);
@@ -210,8 +212,8 @@ void Function::DefineAs(const Scope& scope, const Body& body) const {
   for (size_t i = 0; same && i < results.size(); ++i) same = results[i].dtype == results_[i].dtype;
   if (!same) {
     scope.UpdateStatus(InvalidArgument("function '", name_, "' ",
-                                       captured.empty() ? "gives other results than were declared"
-                                                        : "uses tensors from around it, which a declared one may not"));
+                                       captured.empty() ? "returns other results than were declared"
+                                                        : "captures tensors, which a declared function may not"));
     return;
   }
   builder.AddToLibrary();
@@ -220,7 +222,8 @@ void Function::DefineAs(const Scope& scope, const Body& body) const {
 std::vector<Output> Function::operator()(const Scope& scope, const std::vector<Output>& args) const {
   if (!scope.ok()) return std::vector<Output>(results_.size());
   if (empty() || args.size() != args_.size()) {
-    scope.UpdateStatus(InvalidArgument("function '", name_, "' takes ", args_.size(), " arguments, ", args.size(), " were given"));
+    scope.UpdateStatus(
+        InvalidArgument("function '", name_, "' takes ", args_.size(), " arguments, ", args.size(), " were given"));
     return std::vector<Output>(results_.size());
   }
   std::vector<Output> all = args;

@@ -1,4 +1,4 @@
-// Functions: parts of a graph that are written once and called often, also by themselves.
+// Functions: reusable, possibly recursive parts of a graph.
 //
 //   Function square = Function::Define(root, "square", {{DType::kFloat}},
 //       [](const Scope& s, const std::vector<Output>& args) { return std::vector<Output>{args[0] * args[0]}; });
@@ -14,31 +14,31 @@
 
 namespace millrace {
 
-// What an argument is. A shape that is given is trusted within the body.
+// The type of an argument. The body may rely on a given shape.
 struct FunctionArg {
   DType dtype = DType::kFloat;
   PartialShape shape = {};
 };
 
-// A cheap value. The function lives in the library of the graph it was defined in.
+// Cheap to copy. The function is stored in the library of the graph that it was defined in.
 class Function {
  public:
-  // Builds the body into `scope`, with one output for each argument, and returns the results. A tensor from around the
-  // function that the body uses becomes a further argument, which calls pass on by themselves; so each call sees the
-  // same one.
+  // Builds the body in `scope` from one output per argument and returns the results. A tensor of the surrounding graph
+  // that the body uses is captured: it becomes an additional argument that every call passes implicitly.
   using Body = std::function<std::vector<Output>(const Scope& scope, const std::vector<Output>& args)>;
 
   Function() = default;
-  // The name is made unique in the graph. What is wrong in the body makes the scope fail; the function is then empty.
-  static Function Define(const Scope& scope, absl::string_view name, const std::vector<FunctionArg>& args, const Body& body);
+  // The name is made unique in the graph. An error in the body becomes the scope's error; the function is then empty.
+  static Function Define(const Scope& scope, absl::string_view name, const std::vector<FunctionArg>& args,
+                         const Body& body);
 
-  // For a body that calls the function it is of: declared first, with its results, and then defined.
+  // For recursive functions: declares the function with its results, to be defined by DefineAs.
   static Function Declare(const Scope& scope, absl::string_view name, const std::vector<FunctionArg>& args,
                           const std::vector<FunctionArg>& results);
-  // INVALID_ARGUMENT in the scope when the body takes tensors from around it or gives other results than were declared.
+  // The scope fails with INVALID_ARGUMENT if the body captures tensors or its results differ from the declared ones.
   void DefineAs(const Scope& scope, const Body& body) const;
 
-  // Adds a call. Gradients flow through it.
+  // Adds a call. Gradients can be taken through it.
   std::vector<Output> operator()(const Scope& scope, const std::vector<Output>& args) const;
 
   bool empty() const { return name_.empty(); }

@@ -1,4 +1,4 @@
-// Bodies of functions in the making. Internal to the front end.
+// Construction of function bodies. Internal to the front end.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace millrace::api_internal {
 
-// A graph of its own in which a body is built, then the definition that it makes.
+// Builds a body in a separate graph and converts it to a function definition.
 class FunctionBuilder {
  public:
   FunctionBuilder(const Scope& outer, std::string name, const std::vector<FunctionArg>& args);
@@ -18,14 +18,15 @@ class FunctionBuilder {
   const Scope& scope() const { return scope_; }
   const std::vector<Output>& args() const { return args_; }
 
-  // Takes the results. Tensors of graphs around the body that it uses become arguments. False when something failed; the
-  // outer scope says what.
+  // Sets the results. Tensors of surrounding graphs that the body uses become arguments (captures). Returns false on
+  // failure; the outer scope has the error.
   bool Finish(const std::vector<Output>& results);
-  // Makes `tensors` the first captured ones, so that several bodies take the same; adds what is missing to it.
+  // Makes `tensors` the first captures, so that several bodies have the same ones, and appends this body's other
+  // captures to it.
   void ShareCaptured(std::vector<Endpoint>* tensors);
-  // The captured tensors become the last results, as they came.
+  // Appends the captured tensors, unchanged, to the results.
   void ReturnCaptured();
-  // Puts the function into the outer graph's library.
+  // Adds the function to the outer graph's library.
   void AddToLibrary();
 
   const std::string& name() const { return body_.name; }
@@ -39,13 +40,13 @@ class FunctionBuilder {
   Scope scope_;
   std::vector<Output> args_;
   FunctionBody body_;
-  std::vector<Endpoint> captured_;  // of graphs around
+  std::vector<Endpoint> captured_;  // of surrounding graphs
   bool stateful_ = false;
 };
 
-// A function's name that the graph of `scope` has not yet.
+// A function name that is unused in the graph of `scope`.
 std::string UniqueFunctionName(const Scope& scope, absl::string_view name);
-// Tensors of a graph around a body as outputs of the scope they are used in.
+// Tensors of a surrounding graph as Outputs of `scope`.
 std::vector<Output> AsOutputs(const Scope& scope, const std::vector<Endpoint>& tensors);
 pb::NameAttrList FunctionName(const std::string& name);
 

@@ -1,4 +1,4 @@
-// Derivatives of outputs.
+// Gradients of outputs.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,15 @@
 
 namespace millrace {
 
-// Rows of a tensor of shape dense_shape: values[i] belongs to row indices[i]; an index may come
-// more than once, and then its values add up.
+// A sparse representation of a tensor of shape dense_shape: values[i] belongs to row indices[i]. The values of a
+// repeated index are summed.
 struct IndexedSlices {
   Output values;
   Output indices;
   Output dense_shape;
 };
 
-// A derivative: a tensor, rows of one (as gathers give), or none where nothing connects the two.
+// A gradient: a dense tensor, IndexedSlices (as gathers produce), or none if y does not depend on x.
 class Gradient {
  public:
   Gradient() = default;
@@ -28,9 +28,9 @@ class Gradient {
   bool is_slices() const { return slices_.has_value(); }
   // Empty for slices.
   const Output& dense() const { return dense_; }
-  // Only when is_slices().
+  // Requires is_slices().
   const IndexedSlices& slices() const { return *slices_; }
-  // The whole tensor in either case; empty when there is none.
+  // The gradient as a dense tensor; empty if there is none.
   Output ToDense(const Scope& scope) const;
 
  private:
@@ -39,20 +39,19 @@ class Gradient {
 };
 
 struct GradientsOptions {
-  // Weights of the ys, each of its y's shape; ones when left out.
+  // Initial gradients of the ys, each of its y's shape; ones by default.
   std::vector<Output> grad_ys = {};
-  // Tensors that count as constants.
+  // Tensors that are treated as constants.
   std::vector<Output> stop_gradients = {};
-  // Whether the new nodes go where the ops are that they are the gradients of. Otherwise they go where the scope says, as all nodes do, and
-  // follow those ops only in a scope that says nothing.
+  // Place gradient nodes on the devices of the forward ops. By default they use the scope's device, and follow the
+  // forward ops only if the scope has none.
   bool colocate_with_ops = false;
 };
 
-// d(sum of ys)/dx for each x. A Var among the xs stands for all readings of the variable. Adds
-// nodes under "gradients" in the scope. A y that depends on an x through an op without a gradient
-// makes the scope fail with UNIMPLEMENTED, naming the op.
-std::vector<Gradient> Gradients(const Scope& scope, const std::vector<Output>& ys,
-                                const std::vector<Output>& xs,
+// Returns d(sum of ys)/dx for each x. A Var among the xs covers all reads of the variable. The new nodes are named
+// "gradients/..." in the scope. If a y depends on an x through an op without a gradient, the scope fails with
+// UNIMPLEMENTED, naming the op.
+std::vector<Gradient> Gradients(const Scope& scope, const std::vector<Output>& ys, const std::vector<Output>& xs,
                                 const GradientsOptions& options = {});
 
 }  // namespace millrace

@@ -40,8 +40,7 @@ TEST(Gradients, StopAtWhatCountsAsConstant) {
   const Output x = ops::Const(s, 3.0);
   const Output y = x * 2;
   const Tensors r =
-      RunOnce(s, {Gradients(s, {x * y}, {x})[0].dense(),
-                  Gradients(s, {x * y}, {x}, {.stop_gradients = {y}})[0].dense(),
+      RunOnce(s, {Gradients(s, {x * y}, {x})[0].dense(), Gradients(s, {x * y}, {x}, {.stop_gradients = {y}})[0].dense(),
                   Gradients(s, {ops::StopGradient(s, x) * x}, {x})[0].dense(),
                   Gradients(s, {x * x}, {x}, {.grad_ys = {ops::Const(s, 10.0)}})[0].dense()});
   ASSERT_EQ(r.size(), 4);
@@ -82,21 +81,18 @@ TEST(Gradients, NameTheOpThatHasNone) {
 }
 
 // The gradients of sum(build(x)) by x and by the trainable variables, against differences.
-void CheckByDifferences(const std::function<Output(const Scope&, const Output&)>& build,
-                        const Shape& shape) {
+void CheckByDifferences(const std::function<Output(const Scope&, const Output&)>& build, const Shape& shape) {
   const Scope s = Scope::NewRoot();
   s.SetRandomSeed(3);
   const Var x(s, "x", shape, init::RandomUniform({.min = -1, .max = 1}));
   const Output y = build(s, x);
   // Weights make the sum sensitive to every element.
   ASSERT_TRUE(s.ok()) << s.status();
-  const Output weights =
-      ops::Sin(s, ops::Cast(s, ops::Range(s, 0, ops::Size(s, y), 1), DType::kFloat) + 1);
+  const Output weights = ops::Sin(s, ops::Cast(s, ops::Range(s, 0, ops::Size(s, y), 1), DType::kFloat) + 1);
   const Output flat = ops::Reshape(s, y, {-1});
   const Output loss = ops::Sum(s, flat * weights, {0});
   const std::vector<Var> vars = TrainableVariables(s);
-  const std::vector<Gradient> grads =
-      Gradients(s, {loss}, std::vector<Output>(vars.begin(), vars.end()));
+  const std::vector<Gradient> grads = Gradients(s, {loss}, std::vector<Output>(vars.begin(), vars.end()));
   std::vector<Output> placeholders;
   std::vector<Operation> assigns;
   std::vector<Output> dense;
@@ -130,38 +126,24 @@ void CheckByDifferences(const std::function<Output(const Scope&, const Output&)>
 }
 
 TEST(Gradients, AgreeWithDifferencesThroughLayers) {
+  CheckByDifferences([](const Scope& s, const Output& x) { return layers::Dense(s, x, 3, {.activation = ops::Tanh}); },
+                     {4, 5});
+  CheckByDifferences([](const Scope& s, const Output& x) { return layers::Dense(s, x, 3); }, {2, 3, 4});
   CheckByDifferences(
       [](const Scope& s, const Output& x) {
-        return layers::Dense(s, x, 3, {.activation = ops::Tanh});
-      },
-      {4, 5});
-  CheckByDifferences([](const Scope& s, const Output& x) { return layers::Dense(s, x, 3); },
-                     {2, 3, 4});
-  CheckByDifferences(
-      [](const Scope& s, const Output& x) {
-        return layers::Conv2D(s, x, 3, {3, 3},
-                              {.padding = layers::Padding::kSame, .activation = ops::Tanh});
+        return layers::Conv2D(s, x, 3, {3, 3}, {.padding = layers::Padding::kSame, .activation = ops::Tanh});
       },
       {2, 5, 5, 2});
-  CheckByDifferences(
-      [](const Scope& s, const Output& x) {
-        return layers::AvgPool2D(s, x, {2, 2});
-      },
-      {2, 4, 4, 2});
-  CheckByDifferences([](const Scope& s, const Output& x) { return layers::BatchNorm(s, x, true); },
+  CheckByDifferences([](const Scope& s, const Output& x) { return layers::AvgPool2D(s, x, {2, 2}); }, {2, 4, 4, 2});
+  CheckByDifferences([](const Scope& s, const Output& x) { return layers::BatchNorm(s, x, true); }, {6, 3});
+  CheckByDifferences([](const Scope& s, const Output& x) { return layers::BatchNorm(s, x, true); }, {2, 3, 3, 2});
+  CheckByDifferences([](const Scope& s, const Output& x) { return layers::BatchNorm(s, x, ops::Const(s, true)); },
                      {6, 3});
-  CheckByDifferences([](const Scope& s, const Output& x) { return layers::BatchNorm(s, x, true); },
-                     {2, 3, 3, 2});
-  CheckByDifferences(
-      [](const Scope& s, const Output& x) { return layers::BatchNorm(s, x, ops::Const(s, true)); },
-      {6, 3});
-  CheckByDifferences(
-      [](const Scope& s, const Output& x) { return losses::SigmoidCrossEntropy(s, x * 0, x * 3); },
-      {3, 4});
+  CheckByDifferences([](const Scope& s, const Output& x) { return losses::SigmoidCrossEntropy(s, x * 0, x * 3); },
+                     {3, 4});
   CheckByDifferences(
       [](const Scope& s, const Output& x) {
-        return losses::SparseSoftmaxCrossEntropy(s, {1, 0, 2}, x,
-                                                 {.reduction = losses::Reduction::kNone});
+        return losses::SparseSoftmaxCrossEntropy(s, {1, 0, 2}, x, {.reduction = losses::Reduction::kNone});
       },
       {3, 4});
 }

@@ -1,4 +1,4 @@
-// How variables begin.
+// Initializers of variables.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ using Initializer = std::function<Output(const Scope& scope, const Shape& shape,
 
 // init::GlorotUniform(), init::TruncatedNormal({.stddev = 0.1}), ...
 //
-// A random one without a seed follows the graph's (Scope::SetRandomSeed).
+// A random initializer without a seed uses the graph's (Scope::SetRandomSeed).
 namespace init {
 
 struct NormalOptions {
@@ -32,16 +32,16 @@ struct SeedOption {
 
 Initializer Zeros();
 Initializer Ones();
-// A number for every element, or a constant of just the variable's shape.
+// A number for every element, or a constant of exactly the variable's shape.
 Initializer Constant(Literal value);
 Initializer RandomNormal(NormalOptions options = {});
 Initializer RandomUniform(UniformOptions options = {});
-// A normal distribution without what is more than two standard deviations away.
+// A normal distribution truncated at two standard deviations from the mean.
 Initializer TruncatedNormal(NormalOptions options = {});
 
-// Scaled by the number of inputs and outputs of a layer: Glorot keeps the variance of values and
-// gradients through linear layers, He that of values through rectified ones. The last two
-// dimensions of the shape are inputs and outputs, those before them a convolution's window.
+// Scaled by the number of inputs and outputs of a layer: Glorot preserves the variance of values and gradients through
+// linear layers, He that of values through ReLU layers. The last two dimensions of the shape are inputs and outputs,
+// those before them a convolution's window.
 Initializer GlorotUniform(SeedOption options = {});
 Initializer GlorotNormal(SeedOption options = {});
 Initializer HeUniform(SeedOption options = {});

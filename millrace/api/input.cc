@@ -10,14 +10,13 @@
 namespace millrace {
 namespace {
 
-// `value` as T, or an error when T has no such number. Floating types round.
+// `value` as T, or an error if T cannot represent it. Floating-point types round.
 template <typename T, typename From>
 Status Convert(From value, DType dtype, T* out) {
   if constexpr (std::is_integral_v<T>) {
     bool fits;
     if constexpr (std::is_floating_point_v<From>) {
-      fits = value == std::floor(value) &&
-             value >= static_cast<double>(std::numeric_limits<T>::min()) &&
+      fits = value == std::floor(value) && value >= static_cast<double>(std::numeric_limits<T>::min()) &&
              value < std::ldexp(1.0, std::numeric_limits<T>::digits);
     } else {
       fits = std::in_range<T>(value);
@@ -107,8 +106,9 @@ Literal::Literal(std::initializer_list<Literal> rows) {
     if (row.shape() != first.shape() || row.adapts() != first.adapts() ||
         (!row.adapts() && row.value_.dtype() != first.value_.dtype())) {
       if (status_.ok()) {
-        status_ = InvalidArgument("a constant in braces has parts of different shapes or types: ",
-                                  first.value_.DebugString(), " and ", row.value_.DebugString());
+        status_ =
+            InvalidArgument("a constant in braces has parts of different shapes or types: ", first.value_.DebugString(),
+                            " and ", row.value_.DebugString());
       }
       return;
     }
@@ -170,8 +170,7 @@ Output Input::In(const Scope& scope, DType dtype, absl::string_view name) const 
   const DType type = dtype == DType::kInvalid ? literal_.usual_type() : dtype;
   StatusOr<Tensor> value = literal_.As(type);
   if (!value.ok()) {
-    scope.UpdateStatus(
-        WithPrefix(absl::StrCat("in scope '", scope.prefix(), "': "), value.status()));
+    scope.UpdateStatus(WithPrefix(absl::StrCat("in scope '", scope.prefix(), "': "), value.status()));
     return Output(scope, Endpoint{});
   }
   return OpCall(scope.op_name().empty() ? scope.WithOpName(name) : scope, "Const")

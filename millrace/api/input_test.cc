@@ -55,8 +55,7 @@ TEST(Operators, ComputeElementByElement) {
   const Scope s = Scope::NewRoot();
   const Output x = ops::Const(s, {1.0, -2.0}), y = ops::Const(s, {4.0, 5.0});
   const Output i = ops::Const(s, {7, -7});
-  const Tensors r =
-      RunOnce(s, {x + y, x - y, x * y, y / x, -x, 1 - x, x + 1, 2 / x, x < y, x >= 1, i / 2});
+  const Tensors r = RunOnce(s, {x + y, x - y, x * y, y / x, -x, 1 - x, x + 1, 2 / x, x < y, x >= 1, i / 2});
   ASSERT_EQ(r.size(), 11);
   EXPECT_THAT(Floats(r[0]), ElementsAre(5, 3));
   EXPECT_THAT(Floats(r[1]), ElementsAre(-3, -7));

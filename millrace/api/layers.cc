@@ -8,14 +8,13 @@
 namespace millrace::layers {
 namespace {
 
-// The last dimension of x, which must be known; -1 after an error that names the layer.
+// The last dimension of x, which must be known; otherwise -1, and the scope's error names the layer.
 int64_t LastDim(const Scope& s, const Output& x, int min_rank) {
   if (!s.ok()) return -1;
   const PartialShape shape = x.shape();
   if (!shape.known_rank() || shape.rank() < min_rank || shape.dim(shape.rank() - 1) < 0) {
-    s.UpdateStatus(InvalidArgument("layer ", s.prefix(), ": the input ", x.name(), " of shape ",
-                                   shape.ToString(), " needs at least ", min_rank,
-                                   " dimensions and a known last one"));
+    s.UpdateStatus(InvalidArgument("layer ", s.prefix(), ": the input ", x.name(), " of shape ", shape.ToString(),
+                                   " needs at least ", min_rank, " dimensions and a known last one"));
     return -1;
   }
   return shape.dim(shape.rank() - 1);
@@ -23,8 +22,7 @@ int64_t LastDim(const Scope& s, const Output& x, int min_rank) {
 
 bool CheckPositive(const Scope& s, const char* what, int64_t value) {
   if (value > 0) return true;
-  s.UpdateStatus(
-      InvalidArgument("layer ", s.prefix(), ": ", what, " is ", value, ", and must be positive"));
+  s.UpdateStatus(InvalidArgument("layer ", s.prefix(), ": ", what, " is ", value, ", and must be positive"));
   return false;
 }
 
@@ -34,10 +32,9 @@ std::vector<int64_t> Nhwc(const std::array<int64_t, 2>& hw) { return {1, hw[0], 
 
 Output Nothing(const Scope& s) { return Output(s, Endpoint{}); }
 
-// Bias, regularization and activation: how Dense and Conv2D end.
+// Bias, regularization and activation, common to Dense and Conv2D.
 template <typename Options>
-Output Finish(const Scope& s, Output y, const Output& kernel, int64_t units,
-              const Options& options) {
+Output Finish(const Scope& s, Output y, const Output& kernel, int64_t units, const Options& options) {
   if (options.l2 != 0) losses::L2Regularization(s, kernel, options.l2);
   if (options.use_bias) {
     const Var bias(s, "bias", Shape({units}), options.bias_initializer,
@@ -58,14 +55,13 @@ Output RestoreShape(const Scope& s, const Output& y, const Output& x, int64_t un
   }
   dims.push_back(static_cast<int32_t>(units));
   if (unknown <= 1) return Op(s, "Reshape", {y, dims});
-  const Output lead = Op(
-      s, "Slice", {Op(s, "Shape", {x}), std::vector<int32_t>{0}, std::vector<int32_t>{rank - 1}});
+  const Output lead = Op(s, "Slice", {Op(s, "Shape", {x}), std::vector<int32_t>{0}, std::vector<int32_t>{rank - 1}});
   const Output shape = Op(s, "ConcatV2", {InputList{lead, std::vector<int32_t>{dims.back()}}, 0});
   return Op(s, "Reshape", {y, shape});
 }
 
-Output Pool(const Scope& scope, const char* op, const char* arg_name, const Input& x,
-            std::array<int64_t, 2> window, const PoolOptions& options) {
+Output Pool(const Scope& scope, const char* op, const char* arg_name, const Input& x, std::array<int64_t, 2> window,
+            const PoolOptions& options) {
   return Op(scope.op_name().empty() ? scope.WithOpName(arg_name) : scope, op, {x},
             {{"ksize", Nhwc(window)},
              {"strides", Nhwc(options.strides.value_or(window))},
@@ -81,16 +77,13 @@ Output Dense(const Scope& scope, const Input& x, int64_t units, const DenseOptio
   if (inputs < 0 || !CheckPositive(s, "the number of units", units)) return Nothing(s);
   const Var kernel(s, "kernel", Shape({inputs, units}), options.kernel_initializer,
                    {.dtype = in.dtype(), .trainable = options.trainable});
-  if (in.shape().rank() == 2)
-    return Finish(s, Op(s, "MatMul", {in, kernel}), kernel, units, options);
-  const Output rows =
-      Op(s, "Reshape", {in, std::vector<int32_t>{-1, static_cast<int32_t>(inputs)}});
-  return RestoreShape(s, Finish(s, Op(s, "MatMul", {rows, kernel}), kernel, units, options), in,
-                      units);
+  if (in.shape().rank() == 2) return Finish(s, Op(s, "MatMul", {in, kernel}), kernel, units, options);
+  const Output rows = Op(s, "Reshape", {in, std::vector<int32_t>{-1, static_cast<int32_t>(inputs)}});
+  return RestoreShape(s, Finish(s, Op(s, "MatMul", {rows, kernel}), kernel, units, options), in, units);
 }
 
-Output Conv2D(const Scope& scope, const Input& x, int64_t filters,
-              std::array<int64_t, 2> kernel_size, const Conv2DOptions& options) {
+Output Conv2D(const Scope& scope, const Input& x, int64_t filters, std::array<int64_t, 2> kernel_size,
+              const Conv2DOptions& options) {
   const Scope s = scope.ForComposite("conv2d");
   const Output in = x.In(s);
   const int64_t channels = LastDim(s, in, 4);
@@ -99,8 +92,7 @@ Output Conv2D(const Scope& scope, const Input& x, int64_t filters,
       !CheckPositive(s, "the window's width", kernel_size[1])) {
     return Nothing(s);
   }
-  const Var kernel(s, "kernel", Shape({kernel_size[0], kernel_size[1], channels, filters}),
-                   options.kernel_initializer,
+  const Var kernel(s, "kernel", Shape({kernel_size[0], kernel_size[1], channels, filters}), options.kernel_initializer,
                    {.dtype = in.dtype(), .trainable = options.trainable});
   const Output y = Op(s, "Conv2D", {in, kernel},
                       {{"strides", Nhwc(options.strides)},
@@ -109,13 +101,11 @@ Output Conv2D(const Scope& scope, const Input& x, int64_t filters,
   return Finish(s, y, kernel, filters, options);
 }
 
-Output MaxPool2D(const Scope& scope, const Input& x, std::array<int64_t, 2> window,
-                 const PoolOptions& options) {
+Output MaxPool2D(const Scope& scope, const Input& x, std::array<int64_t, 2> window, const PoolOptions& options) {
   return Pool(scope, "MaxPool", "max_pool2d", x, window, options);
 }
 
-Output AvgPool2D(const Scope& scope, const Input& x, std::array<int64_t, 2> window,
-                 const PoolOptions& options) {
+Output AvgPool2D(const Scope& scope, const Input& x, std::array<int64_t, 2> window, const PoolOptions& options) {
   return Pool(scope, "AvgPool", "avg_pool2d", x, window, options);
 }
 
@@ -125,13 +115,11 @@ Output Flatten(const Scope& scope, const Input& x) {
   if (!s.ok()) return Nothing(s);
   int64_t rest = 1;
   const PartialShape shape = in.shape();
-  for (int i = 1; i < shape.rank(); ++i)
-    rest = rest < 0 || shape.dim(i) < 0 ? -1 : rest * shape.dim(i);
+  for (int i = 1; i < shape.rank(); ++i) rest = rest < 0 || shape.dim(i) < 0 ? -1 : rest * shape.dim(i);
   if (shape.known_rank() && shape.rank() >= 1 && rest > 0) {
     return Op(s, "Reshape", {in, std::vector<int64_t>{-1, rest}});
   }
-  const Output batch =
-      Op(s, "Slice", {Op(s, "Shape", {in}), std::vector<int32_t>{0}, std::vector<int32_t>{1}});
+  const Output batch = Op(s, "Slice", {Op(s, "Shape", {in}), std::vector<int32_t>{0}, std::vector<int32_t>{1}});
   return Op(s, "Reshape", {in, Op(s, "ConcatV2", {InputList{batch, std::vector<int32_t>{-1}}, 0})});
 }
 

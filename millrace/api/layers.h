@@ -1,9 +1,9 @@
-// Layers: functions from tensors to tensors that make the variables they need.
+// Layers: functions from tensors to tensors that create their own variables.
 //
 //   Output h = layers::Dense(scope, x, 256, {.activation = ops::Relu});
 //
-// Their nodes go into a sub-scope named after the layer ("dense", "dense_1", ...) or as WithOpName
-// says. Images are [batch, height, width, channels].
+// Their nodes are in a sub-scope with the name set by WithOpName, by default that of the layer ("dense", "dense_1" and
+// so on). Images are [batch, height, width, channels].
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace millrace::layers {
 
-// What follows a layer: ops::Relu, ops::Tanh, or any function of that form. Null for nothing.
+// An activation function: ops::Relu, ops::Tanh or any function of that signature. Null means none.
 using Activation = std::function<Output(const Scope&, const Input&)>;
 
 enum class Padding { kValid, kSame };
@@ -48,14 +48,12 @@ Output Conv2D(const Scope& scope, const Input& x, int64_t filters, std::array<in
               const Conv2DOptions& options = {});
 
 struct PoolOptions {
-  // The window's size when left out.
+  // The default is the window's size.
   std::optional<std::array<int64_t, 2>> strides = std::nullopt;
   Padding padding = Padding::kValid;
 };
-Output MaxPool2D(const Scope& scope, const Input& x, std::array<int64_t, 2> window,
-                 const PoolOptions& options = {});
-Output AvgPool2D(const Scope& scope, const Input& x, std::array<int64_t, 2> window,
-                 const PoolOptions& options = {});
+Output MaxPool2D(const Scope& scope, const Input& x, std::array<int64_t, 2> window, const PoolOptions& options = {});
+Output AvgPool2D(const Scope& scope, const Input& x, std::array<int64_t, 2> window, const PoolOptions& options = {});
 
 struct BatchNormOptions {
   double momentum = 0.99;
@@ -64,21 +62,19 @@ struct BatchNormOptions {
   bool scale = true;   // multiplies by a learnt scale
   bool trainable = true;
 };
-// Normalises over all dimensions but the last. `training` is true or false, or a bool scalar to be
-// fed: in training by the batch's own mean and variance, otherwise by their moving averages, which
-// training updates as update ops (variable.h; Optimizer::Minimize runs them).
-Output BatchNorm(const Scope& scope, const Input& x, const Input& training,
-                 const BatchNormOptions& options = {});
+// Normalises over all dimensions except the last. `training` is a constant or a bool scalar tensor. In training the
+// batch's own mean and variance are used, otherwise their moving averages. Training updates these by update ops
+// (variable.h), which Optimizer::Minimize runs.
+Output BatchNorm(const Scope& scope, const Input& x, const Input& training, const BatchNormOptions& options = {});
 
 struct DropoutOptions {
   std::optional<int64_t> seed = std::nullopt;
 };
-// In training sets a share `rate` of the elements to 0, in [0, 1), and scales the others up;
-// otherwise gives x.
+// In training, sets a fraction `rate` in [0, 1) of the elements to 0 and scales the others up; otherwise returns x.
 Output Dropout(const Scope& scope, const Input& x, double rate, const Input& training,
                const DropoutOptions& options = {});
 
-// [batch, everything else].
+// Reshapes x to [batch, product of the other dimensions].
 Output Flatten(const Scope& scope, const Input& x);
 
 }  // namespace millrace::layers

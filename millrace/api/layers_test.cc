@@ -15,15 +15,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Trains `model` on a fixed batch, and expects the loss to fall well below where it began.
-void ExpectLearns(const std::function<Output(const Scope&, const Output&)>& model,
-                  const Shape& x_shape) {
+void ExpectLearns(const std::function<Output(const Scope&, const Output&)>& model, const Shape& x_shape) {
   const Scope s = Scope::NewRoot();
   s.SetRandomSeed(7);
   const Output x = Output(Var(s, "x", x_shape, init::RandomNormal(), {.trainable = false}));
   const Output y = model(s, x);
   ASSERT_TRUE(s.ok()) << s.status();
-  const Output target =
-      Output(Var(s, "target", y.shape().AsShape(), init::RandomNormal(), {.trainable = false}));
+  const Output target = Output(Var(s, "target", y.shape().AsShape(), init::RandomNormal(), {.trainable = false}));
   const Output loss = losses::MeanSquaredError(s, target, y);
   const Operation train = optimizers::Adam({.learning_rate = 0.02}).Minimize(s, loss);
   const Operation init = GlobalVariablesInitializer(s);
@@ -39,33 +37,25 @@ void ExpectLearns(const std::function<Output(const Scope&, const Output&)>& mode
 }
 
 TEST(Layers, AllLearn) {
+  ExpectLearns([](const Scope& s,
+                  const Output& x) { return layers::Dense(s, layers::Dense(s, x, 16, {.activation = ops::Relu}), 2); },
+               {8, 4});
   ExpectLearns(
       [](const Scope& s, const Output& x) {
-        return layers::Dense(s, layers::Dense(s, x, 16, {.activation = ops::Relu}), 2);
-      },
-      {8, 4});
-  ExpectLearns(
-      [](const Scope& s, const Output& x) {
-        Output h = layers::Conv2D(s, x, 8, {3, 3},
-                                  {.padding = layers::Padding::kSame, .activation = ops::Relu});
+        Output h = layers::Conv2D(s, x, 8, {3, 3}, {.padding = layers::Padding::kSame, .activation = ops::Relu});
         h = layers::MaxPool2D(s, h, {2, 2});
         h = layers::Conv2D(s, h, 8, {2, 2}, {.kernel_initializer = init::HeNormal()});
-        h = layers::AvgPool2D(s, h, {2, 2},
-                              {.strides = {{1, 1}}, .padding = layers::Padding::kSame});
+        h = layers::AvgPool2D(s, h, {2, 2}, {.strides = {{1, 1}}, .padding = layers::Padding::kSame});
         return layers::Dense(s, layers::Flatten(s, h), 2);
       },
       {4, 6, 6, 3});
+  ExpectLearns([](const Scope& s,
+                  const Output& x) { return layers::Dense(s, layers::BatchNorm(s, layers::Dense(s, x, 16), true), 2); },
+               {8, 4});
   ExpectLearns(
       [](const Scope& s, const Output& x) {
-        return layers::Dense(s, layers::BatchNorm(s, layers::Dense(s, x, 16), true), 2);
-      },
-      {8, 4});
-  ExpectLearns(
-      [](const Scope& s, const Output& x) {
-        return layers::Dense(s,
-                             layers::Dropout(s, layers::Dense(s, x, 32, {.activation = ops::Tanh}),
-                                             0.1, true, {.seed = 1}),
-                             2);
+        return layers::Dense(
+            s, layers::Dropout(s, layers::Dense(s, x, 32, {.activation = ops::Tanh}), 0.1, true, {.seed = 1}), 2);
       },
       {8, 4});
 }
@@ -79,8 +69,7 @@ TEST(Layers, NamesAreTensorFlows) {
   ASSERT_TRUE(s.ok()) << s.status();
   std::vector<std::string> names;
   for (const Var& v : GlobalVariables(s)) names.push_back(v.var_name());
-  EXPECT_THAT(names, ElementsAre("dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias",
-                                 "logits/kernel"));
+  EXPECT_THAT(names, ElementsAre("dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias", "logits/kernel"));
 }
 
 TEST(Layers, ShapesFollow) {
@@ -103,21 +92,14 @@ TEST(Layers, MistakesNameTheLayer) {
     EXPECT_EQ(s.status().code(), absl::StatusCode::kInvalidArgument);
     return std::string(s.status().message());
   };
-  EXPECT_THAT(
-      message([](const Scope& s, const Output& x) { layers::Dense(s.SubScope("net"), x, 3); }),
-      HasSubstr("net/dense"));
-  EXPECT_THAT(message([](const Scope& s, const Output& x) {
-                layers::Conv2D(s, x, 3, {3, 3});
-              }),
-              HasSubstr("conv2d"));
-  EXPECT_THAT(message([](const Scope& s, const Output&) { layers::Dense(s, {{1.0}}, 0); }),
-              HasSubstr("units"));
+  EXPECT_THAT(message([](const Scope& s, const Output& x) { layers::Dense(s.SubScope("net"), x, 3); }),
+              HasSubstr("net/dense"));
+  EXPECT_THAT(message([](const Scope& s, const Output& x) { layers::Conv2D(s, x, 3, {3, 3}); }), HasSubstr("conv2d"));
+  EXPECT_THAT(message([](const Scope& s, const Output&) { layers::Dense(s, {{1.0}}, 0); }), HasSubstr("units"));
   EXPECT_THAT(message([](const Scope& s, const Output& x) { layers::BatchNorm(s, x, true); }),
               HasSubstr("batch_normalization"));
-  EXPECT_THAT(message([](const Scope& s, const Output& x) { layers::Dropout(s, x, 1.5, true); }),
-              HasSubstr("1.5"));
-  EXPECT_THAT(message([](const Scope& s, const Output& x) { layers::Dropout(s, x, 0.5, 3); }),
-              HasSubstr("training"));
+  EXPECT_THAT(message([](const Scope& s, const Output& x) { layers::Dropout(s, x, 1.5, true); }), HasSubstr("1.5"));
+  EXPECT_THAT(message([](const Scope& s, const Output& x) { layers::Dropout(s, x, 0.5, 3); }), HasSubstr("training"));
 }
 
 TEST(Dropout, KeepsTheMeanInTrainingAndTheInputOtherwise) {
@@ -129,8 +111,7 @@ TEST(Dropout, KeepsTheMeanInTrainingAndTheInputOtherwise) {
   const Output on = layers::Dropout(s, x, 0.25, true), off = layers::Dropout(s, x, 0.25, false);
   ClientSession session = ClientSession::Create(s).value();
   for (bool is_training : {true, false}) {
-    StatusOr<Tensors> r =
-        session.Run({{training, Tensor::Scalar(is_training)}}, {fed, is_training ? on : off});
+    StatusOr<Tensors> r = session.Run({{training, Tensor::Scalar(is_training)}}, {fed, is_training ? on : off});
     ASSERT_TRUE(r.ok()) << r.status();
     for (const Tensor& t : *r) {
       int zeros = 0;
@@ -162,8 +143,7 @@ TEST(BatchNorm, NormalisesByTheBatchInTrainingAndByAveragesOtherwise) {
     EXPECT_EQ(TrainableVariables(s).size(), 2);
     ClientSession session = ClientSession::Create(s).value();
     ASSERT_TRUE(session.Run(init).ok());
-    const ClientSession::Feeds on =
-        fed ? ClientSession::Feeds{{flag, Tensor::Scalar(true)}} : ClientSession::Feeds{};
+    const ClientSession::Feeds on = fed ? ClientSession::Feeds{{flag, Tensor::Scalar(true)}} : ClientSession::Feeds{};
     StatusOr<Tensors> r = session.Run(on, {y}, {update});
     ASSERT_TRUE(r.ok()) << r.status();
     EXPECT_NEAR((*r)[0].data<float>()[0], -1, 1e-3);
@@ -174,8 +154,7 @@ TEST(BatchNorm, NormalisesByTheBatchInTrainingAndByAveragesOtherwise) {
     if (fed) {
       StatusOr<Tensors> off = session.Run({{flag, Tensor::Scalar(false)}}, {y}, {update});
       ASSERT_TRUE(off.ok()) << off.status();
-      EXPECT_NEAR((*off)[0].data<float>()[0],
-                  (1 - 0.2) / std::sqrt(averages[1].data<float>()[0] + 1e-5), 1e-3);
+      EXPECT_NEAR((*off)[0].data<float>()[0], (1 - 0.2) / std::sqrt(averages[1].data<float>()[0] + 1e-5), 1e-3);
       EXPECT_EQ(Floats(session.Run({vars[2]}).value()[0]), Floats(averages[0]));
     }
   }
@@ -185,18 +164,16 @@ TEST(Losses, GiveTheMeanOverExamples) {
   const Scope s = Scope::NewRoot();
   const Output logits = ops::Const(s, {{2.0, 0.0}, {0.0, 0.0}});
   const double first = std::log(1 + std::exp(-2)), second = std::log(2);
-  const Tensors r = RunOnce(
-      s,
-      {losses::SparseSoftmaxCrossEntropy(s, {0, 1}, logits),
-       losses::SparseSoftmaxCrossEntropy(s, {0, 1}, logits, {.reduction = losses::Reduction::kSum}),
-       losses::SparseSoftmaxCrossEntropy(s, {0, 1}, logits, {.weights = {0, 3}}),
-       losses::SoftmaxCrossEntropy(s, {{1, 0}, {0, 1}}, logits),
-       losses::SoftmaxCrossEntropy(s, {{1, 0}, {0, 1}}, logits, {.label_smoothing = 0.5}),
-       losses::SigmoidCrossEntropy(s, {{1, 0}, {0, 1}}, logits),
-       losses::MeanSquaredError(s, {{1, 0}, {0, 1}}, logits),
-       losses::L2Regularization(s, logits, 0.5), losses::RegularizationLoss(s),
-       metrics::Accuracy(s, {0, 1}, ops::Const(s, {{2.0, 0.0}, {3.0, 1.0}})),
-       metrics::NumCorrect(s, {0, 0}, ops::Const(s, {{2.0, 0.0}, {3.0, 1.0}}))});
+  const Tensors r =
+      RunOnce(s, {losses::SparseSoftmaxCrossEntropy(s, {0, 1}, logits),
+                  losses::SparseSoftmaxCrossEntropy(s, {0, 1}, logits, {.reduction = losses::Reduction::kSum}),
+                  losses::SparseSoftmaxCrossEntropy(s, {0, 1}, logits, {.weights = {0, 3}}),
+                  losses::SoftmaxCrossEntropy(s, {{1, 0}, {0, 1}}, logits),
+                  losses::SoftmaxCrossEntropy(s, {{1, 0}, {0, 1}}, logits, {.label_smoothing = 0.5}),
+                  losses::SigmoidCrossEntropy(s, {{1, 0}, {0, 1}}, logits),
+                  losses::MeanSquaredError(s, {{1, 0}, {0, 1}}, logits), losses::L2Regularization(s, logits, 0.5),
+                  losses::RegularizationLoss(s), metrics::Accuracy(s, {0, 1}, ops::Const(s, {{2.0, 0.0}, {3.0, 1.0}})),
+                  metrics::NumCorrect(s, {0, 0}, ops::Const(s, {{2.0, 0.0}, {3.0, 1.0}}))});
   ASSERT_TRUE(s.ok()) << s.status();
   ASSERT_EQ(r.size(), 11);
   EXPECT_NEAR(r[0].scalar<float>(), (first + second) / 2, 1e-5);

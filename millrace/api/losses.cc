@@ -27,9 +27,8 @@ Output Reduce(const Scope& scope, const Output& each, Reduction reduction, const
   if (reduction == Reduction::kNone) return weighted;
   const Output sum = SumAll(scope, weighted);
   if (reduction == Reduction::kSum) return sum;
-  // A weight for several examples counts for each of them.
-  const Output counted =
-      Cast(scope, Op(scope, "NotEqual", {w + Op(scope, "ZerosLike", {each}), 0}), each.dtype());
+  // A weight that is broadcast to several examples counts once for each.
+  const Output counted = Cast(scope, Op(scope, "NotEqual", {w + Op(scope, "ZerosLike", {each}), 0}), each.dtype());
   const Output count = SumAll(scope, counted);
   return Op(scope.WithOpName("value"), "DivNoNan", {sum, count});
 }
@@ -50,20 +49,18 @@ Output SoftmaxCrossEntropy(const Scope& scope, const Input& labels, const Input&
   Output target = Cast(s, labels.In(s, x.dtype()), x.dtype());
   if (options.label_smoothing != 0) {
     if (x.shape().known_rank() && x.shape().rank() == 2 && x.shape().dim(1) > 0) {
-      target = target * (1 - options.label_smoothing) +
-               options.label_smoothing / static_cast<double>(x.shape().dim(1));
+      target = target * (1 - options.label_smoothing) + options.label_smoothing / static_cast<double>(x.shape().dim(1));
     } else {
-      s.UpdateStatus(InvalidArgument(
-          "label smoothing in scope '", s.prefix(),
-          "' needs to know the number of classes; the logits have shape ", x.shape().ToString()));
+      s.UpdateStatus(InvalidArgument("label smoothing in scope '", s.prefix(),
+                                     "' needs to know the number of classes; the logits have shape ",
+                                     x.shape().ToString()));
     }
   }
   const Output each = Op(s, "SoftmaxCrossEntropyWithLogits", {x, target});
   return Reduce(s, each, options.reduction, options.weights);
 }
 
-Output SigmoidCrossEntropy(const Scope& scope, const Input& labels, const Input& logits,
-                           const LossOptions& options) {
+Output SigmoidCrossEntropy(const Scope& scope, const Input& labels, const Input& logits, const LossOptions& options) {
   const Scope s = scope.ForComposite("sigmoid_cross_entropy");
   const Output x = logits.In(s);
   const Output z = Cast(s, labels.In(s, x.dtype()), x.dtype());
@@ -72,8 +69,7 @@ Output SigmoidCrossEntropy(const Scope& scope, const Input& labels, const Input&
   return Reduce(s, each, options.reduction, options.weights);
 }
 
-Output MeanSquaredError(const Scope& scope, const Input& labels, const Input& predictions,
-                        const LossOptions& options) {
+Output MeanSquaredError(const Scope& scope, const Input& labels, const Input& predictions, const LossOptions& options) {
   const Scope s = scope.ForComposite("mean_squared_error");
   const Output each = Op(s, "SquaredDifference", {predictions, labels});
   return Reduce(s, each, options.reduction, options.weights);
@@ -82,14 +78,14 @@ Output MeanSquaredError(const Scope& scope, const Input& labels, const Input& pr
 Output L2Regularization(const Scope& scope, const Input& x, double scale) {
   const Scope s = scope.ForComposite("l2_regularization");
   const Output loss = Op(s, "Mul", {Op(s, "L2Loss", {x}), scale});
-  if (!loss.empty()) s.state().regularization_losses.push_back(loss.endpoint());
+  if (!loss.empty()) api_internal::StateOf(s).regularization_losses.push_back(loss.endpoint());
   return loss;
 }
 
 Output RegularizationLoss(const Scope& scope) {
   const Scope s = scope.ForComposite("regularization_loss");
   Output sum;
-  for (const Endpoint& loss : s.state().regularization_losses) {
+  for (const Endpoint& loss : api_internal::StateOf(s).regularization_losses) {
     sum = sum.empty() ? Output(s, loss) : sum + Output(s, loss);
   }
   return sum.empty() ? Input(0.0).In(s) : sum;

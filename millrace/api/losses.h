@@ -1,4 +1,4 @@
-// How wrong a model is, as one number to minimise.
+// Loss functions.
 #pragma once
 
 #include "millrace/api/variable.h"
@@ -6,38 +6,38 @@
 namespace millrace::losses {
 
 enum class Reduction {
-  kMean,  // over the examples, those of weight 0 not counted
+  kMean,  // over the examples with non-zero weight
   kSum,
-  kNone,  // one loss for each example
+  kNone,  // one loss per example
 };
 
 struct LossOptions {
   Reduction reduction = Reduction::kMean;
-  // One for each example, or a number; left out, all count the same.
+  // One weight per example, or a number. By default all examples have the same weight.
   Input weights = Input();
 };
 struct SoftmaxOptions {
   Reduction reduction = Reduction::kMean;
   Input weights = Input();
-  // Moves this share of the probability from the label to all classes evenly.
+  // Distributes this fraction of the label's probability evenly over all classes.
   double label_smoothing = 0;
 };
 
-// labels: int32 or int64 [batch], the number of the class; logits: [batch, classes].
+// labels: int32 or int64 [batch], class indices; logits: [batch, classes].
 Output SparseSoftmaxCrossEntropy(const Scope& scope, const Input& labels, const Input& logits,
                                  const LossOptions& options = {});
 // labels: probabilities, [batch, classes].
 Output SoftmaxCrossEntropy(const Scope& scope, const Input& labels, const Input& logits,
                            const SoftmaxOptions& options = {});
-// labels: 0 to 1, of the logits' shape; each element is a question of its own.
+// labels: 0 to 1, of the logits' shape; each element is an independent binary classification.
 Output SigmoidCrossEntropy(const Scope& scope, const Input& labels, const Input& logits,
                            const LossOptions& options = {});
 Output MeanSquaredError(const Scope& scope, const Input& labels, const Input& predictions,
                         const LossOptions& options = {});
 
-// scale * sum(x^2) / 2, remembered for RegularizationLoss.
+// scale * sum(x^2) / 2; also added to RegularizationLoss.
 Output L2Regularization(const Scope& scope, const Input& x, double scale);
-// The sum of what was remembered; 0 when nothing was.
+// The sum of all regularization terms of the graph; 0 if there are none.
 Output RegularizationLoss(const Scope& scope);
 
 }  // namespace millrace::losses

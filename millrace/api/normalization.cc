@@ -1,4 +1,4 @@
-// BatchNorm and Dropout: layers that differ between training and use.
+// BatchNorm and Dropout: layers that behave differently in training and inference.
 #include "millrace/api/layers.h"
 #include "millrace/api/op_call.h"
 #include "millrace/api/operators.h"
@@ -8,7 +8,7 @@
 namespace millrace::layers {
 namespace {
 
-// `training` as written in the program, or as a tensor that a step decides.
+// `training` as a constant, or as a tensor whose value is known at run time.
 struct Training {
   bool is_fixed = false;
   bool fixed = false;
@@ -19,8 +19,7 @@ Training TrainingOf(const Scope& s, const Input& input) {
   Training training;
   if (input.is_nothing() || (!input.is_output() && input.literal().usual_type() != DType::kBool) ||
       (input.is_output() && input.output().dtype() != DType::kBool)) {
-    s.UpdateStatus(
-        InvalidArgument("layer ", s.prefix(), ": `training` must be a bool or a tensor of one"));
+    s.UpdateStatus(InvalidArgument("layer ", s.prefix(), ": `training` must be a bool or a tensor of one"));
     return training;
   }
   if (input.is_output()) {
@@ -58,20 +57,18 @@ void MoveAverage(const Scope& s, const Var& average, const Output& batch, const 
   AddUpdateOp(average.AssignSub(s.SubScope("AssignMovingAvg"), (average - batch) * share));
 }
 
-// One pass over the data, for a step that is known to be of training or not.
-Output Fused(const Scope& s, const Output& x, const NormVariables& v, bool training,
-             const BatchNormOptions& options) {
+// The fused op, if `training` is known when the graph is built.
+Output Fused(const Scope& s, const Output& x, const NormVariables& v, bool training, const BatchNormOptions& options) {
   const bool is_image = x.shape().rank() == 4;
   const Output in =
       is_image ? x
                : Op(s, "Reshape",
-                    {x, std::vector<int32_t>{
-                            -1, 1, 1, static_cast<int32_t>(x.shape().dim(x.shape().rank() - 1))}});
+                    {x, std::vector<int32_t>{-1, 1, 1, static_cast<int32_t>(x.shape().dim(x.shape().rank() - 1))}});
   const Output none = Input(Tensor(DType::kFloat, Shape({0}))).In(s.WithOpName("none"));
-  const Operation norm = AddOp(s, "FusedBatchNormV3",
-                               {in, v.gamma, v.beta, training ? none : Output(v.moving_mean),
-                                training ? none : Output(v.moving_variance)},
-                               {{"epsilon", options.epsilon}, {"is_training", training}});
+  const Operation norm =
+      AddOp(s, "FusedBatchNormV3",
+            {in, v.gamma, v.beta, training ? none : Output(v.moving_mean), training ? none : Output(v.moving_variance)},
+            {{"epsilon", options.epsilon}, {"is_training", training}});
   if (training && s.ok()) {
     const Output share = Input(1 - options.momentum).In(s.WithOpName("share"));
     MoveAverage(s, v.moving_mean, norm.output(1), share);
@@ -80,47 +77,41 @@ Output Fused(const Scope& s, const Output& x, const NormVariables& v, bool train
   return is_image ? norm.output(0) : Op(s, "Reshape", {norm.output(0), Op(s, "Shape", {x})});
 }
 
-// The statistics are chosen by the step, and the gradient goes through those that were.
+// Statistics chosen at run time; the gradient flows through the chosen ones.
 Output Chosen(const Scope& s, const Output& x, const NormVariables& v, const Output& training,
               const BatchNormOptions& options) {
   std::vector<int32_t> axes;
   for (int i = 0; i + 1 < x.shape().rank(); ++i) axes.push_back(i);
   const Output batch_mean = Op(s.WithOpName("batch_mean"), "Mean", {x, axes});
-  const Output batch_variance = Op(s.WithOpName("batch_variance"), "Mean",
-                                   {Op(s, "SquaredDifference", {x, batch_mean}), axes});
+  const Output batch_variance =
+      Op(s.WithOpName("batch_variance"), "Mean", {Op(s, "SquaredDifference", {x, batch_mean}), axes});
   const Output mean = Op(s, "SelectV2", {training, batch_mean, v.moving_mean});
   const Output variance = Op(s, "SelectV2", {training, batch_variance, v.moving_variance});
-  const Output share =
-      Op(s, "Cast", {training}, {{"DstT", DType::kFloat}}) * (1 - options.momentum);
+  const Output share = Op(s, "Cast", {training}, {{"DstT", DType::kFloat}}) * (1 - options.momentum);
   MoveAverage(s, v.moving_mean, batch_mean, share);
   MoveAverage(s, v.moving_variance, batch_variance, share);
   const Output factor = Op(s, "Rsqrt", {variance + options.epsilon}) * v.gamma;
-  return Op(s, "AddV2",
-            {Op(s, "Mul", {x, factor}), Op(s, "Sub", {v.beta, Op(s, "Mul", {mean, factor})})});
+  return Op(s, "AddV2", {Op(s, "Mul", {x, factor}), Op(s, "Sub", {v.beta, Op(s, "Mul", {mean, factor})})});
 }
 
 }  // namespace
 
-Output BatchNorm(const Scope& scope, const Input& x, const Input& training,
-                 const BatchNormOptions& options) {
+Output BatchNorm(const Scope& scope, const Input& x, const Input& training, const BatchNormOptions& options) {
   const Scope s = scope.ForComposite("batch_normalization");
   const Output in = x.In(s);
   const Training mode = TrainingOf(s, training);
   if (!s.ok()) return Output(s, Endpoint{});
   const PartialShape shape = in.shape();
-  if (!shape.known_rank() || shape.rank() < 2 || shape.dim(shape.rank() - 1) <= 0 ||
-      in.dtype() != DType::kFloat) {
-    s.UpdateStatus(InvalidArgument("layer ", s.prefix(), ": the input ", in.name(), " is ",
-                                   DTypeName(in.dtype()), " ", shape.ToString(),
-                                   ", and must be float with a known last dimension after others"));
+  if (!shape.known_rank() || shape.rank() < 2 || shape.dim(shape.rank() - 1) <= 0 || in.dtype() != DType::kFloat) {
+    s.UpdateStatus(InvalidArgument("layer ", s.prefix(), ": the input ", in.name(), " is ", DTypeName(in.dtype()), " ",
+                                   shape.ToString(), ", and must be float with a known last dimension after others"));
     return Output(s, Endpoint{});
   }
   const NormVariables v = MakeVariables(s, shape.dim(shape.rank() - 1), options);
   return mode.is_fixed ? Fused(s, in, v, mode.fixed, options) : Chosen(s, in, v, mode.fed, options);
 }
 
-Output Dropout(const Scope& scope, const Input& x, double rate, const Input& training,
-               const DropoutOptions& options) {
+Output Dropout(const Scope& scope, const Input& x, double rate, const Input& training, const DropoutOptions& options) {
   const Scope s = scope.ForComposite("dropout");
   const Output in = x.In(s);
   const Training mode = TrainingOf(s, training);
@@ -131,12 +122,12 @@ Output Dropout(const Scope& scope, const Input& x, double rate, const Input& tra
   }
   if (rate == 0 || (mode.is_fixed && !mode.fixed)) return Op(s, "Identity", {in});
 
-  // The rate of this step: 0 when it is not one of training.
-  const Output step_rate = mode.is_fixed ? Input(rate).In(s, in.dtype(), "rate")
-                                         : Op(s, "Cast", {mode.fed}, {{"DstT", in.dtype()}}) * rate;
+  // The effective rate: 0 outside training.
+  const Output step_rate =
+      mode.is_fixed ? Input(rate).In(s, in.dtype(), "rate") : Op(s, "Cast", {mode.fed}, {{"DstT", in.dtype()}}) * rate;
   const auto [seed, seed2] = s.OpSeeds(options.seed);
-  const Output random = Op(s, "RandomUniform", {Op(s, "Shape", {in})},
-                           {{"dtype", in.dtype()}, {"seed", seed}, {"seed2", seed2}});
+  const Output random =
+      Op(s, "RandomUniform", {Op(s, "Shape", {in})}, {{"dtype", in.dtype()}, {"seed", seed}, {"seed2", seed2}});
   const Output keep = Op(s, "Cast", {random >= step_rate}, {{"DstT", in.dtype()}});
   return Op(s, "Mul", {Op(s, "Mul", {in, 1 / (1 - step_rate)}), keep});
 }

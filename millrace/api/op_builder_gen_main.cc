@@ -1,9 +1,9 @@
-// Writes the typed op builders: for each family of ops a header and a source file, from the schemas
-// that are linked into this program.
+// Generates the typed op builders: a header and a source file per family of ops, from the schemas that are linked into
+// this program.
 //
 //   op_builder_gen OUT_DIR FAMILY...
 //
-// A file whose contents would not change is left alone, so that nothing is compiled again.
+// A file whose contents would not change is not written, so that nothing is recompiled.
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -26,26 +26,24 @@ namespace {
 
 // Written by hand in api/const_op.h.
 bool IsHandWritten(const OpSchema& op) { return op.name == "Const"; }
-// Ops that only passes and the runtime make.
+// Ops that only passes and the runtime add.
 bool IsInternal(const OpSchema& op) { return absl::StartsWith(op.name, "_"); }
 
 bool IsReserved(absl::string_view name) {
   static const std::set<absl::string_view>* const words = new std::set<absl::string_view>{
-      "alignas",  "alignof",  "and",   "asm",      "auto",      "bool",      "break",
-      "case",     "catch",    "char",  "class",    "const",     "continue",  "decltype",
-      "default",  "delete",   "do",    "double",   "else",      "enum",      "explicit",
-      "export",   "extern",   "false", "float",    "for",       "friend",    "goto",
-      "if",       "inline",   "int",   "long",     "mutable",   "namespace", "new",
-      "not",      "operator", "or",    "private",  "protected", "public",    "register",
-      "return",   "requires", "short", "signed",   "sizeof",    "static",    "struct",
-      "switch",   "template", "this",  "throw",    "true",      "try",       "typedef",
-      "typeid",   "typename", "union", "unsigned", "using",     "virtual",   "void",
-      "volatile", "while",    "xor",   "scope",    "attrs",     "op"};
+      "alignas",  "alignof", "and",      "asm",       "auto",     "bool",     "break",     "case",     "catch",
+      "char",     "class",   "const",    "continue",  "decltype", "default",  "delete",    "do",       "double",
+      "else",     "enum",    "explicit", "export",    "extern",   "false",    "float",     "for",      "friend",
+      "goto",     "if",      "inline",   "int",       "long",     "mutable",  "namespace", "new",      "not",
+      "operator", "or",      "private",  "protected", "public",   "register", "return",    "requires", "short",
+      "signed",   "sizeof",  "static",   "struct",    "switch",   "template", "this",      "throw",    "true",
+      "try",      "typedef", "typeid",   "typename",  "union",    "unsigned", "using",     "virtual",  "void",
+      "volatile", "while",   "xor",      "scope",     "attrs",    "op"};
   return words->contains(name);
 }
 std::string Identifier(const std::string& name) { return IsReserved(name) ? name + "_" : name; }
 
-// How attrs of a kind are written in C++.
+// The C++ type of an attr.
 std::string CppType(const OpAttr& attr) {
   static const std::map<std::string, std::string>* const types =
       new std::map<std::string, std::string>{{"bool", "bool"},
@@ -66,19 +64,15 @@ std::string CppType(const OpAttr& attr) {
   return it == types->end() ? "pb::AttrValue" : it->second;
 }
 
-std::string Quoted(const std::string& text) {
-  return absl::StrCat("\"", absl::CEscape(text), "\"");
-}
+std::string Quoted(const std::string& text) { return absl::StrCat("\"", absl::CEscape(text), "\""); }
 
 std::string TypeName(int type) {
   static const std::map<int, std::string>* const names = new std::map<int, std::string>{
-      {1, "kFloat"},     {2, "kDouble"},  {3, "kInt32"},       {4, "kUInt8"}, {5, "kInt16"},
-      {6, "kInt8"},      {7, "kString"},  {8, "kComplex64"},   {9, "kInt64"}, {10, "kBool"},
-      {14, "kBFloat16"}, {17, "kUInt16"}, {18, "kComplex128"}, {19, "kHalf"}, {20, "kResource"},
-      {21, "kVariant"},  {22, "kUInt32"}, {23, "kUInt64"}};
+      {1, "kFloat"},       {2, "kDouble"},    {3, "kInt32"},     {4, "kUInt8"},    {5, "kInt16"},     {6, "kInt8"},
+      {7, "kString"},      {8, "kComplex64"}, {9, "kInt64"},     {10, "kBool"},    {14, "kBFloat16"}, {17, "kUInt16"},
+      {18, "kComplex128"}, {19, "kHalf"},     {20, "kResource"}, {21, "kVariant"}, {22, "kUInt32"},   {23, "kUInt64"}};
   auto it = names->find(type);
-  return it == names->end() ? absl::StrCat("static_cast<DType>(", type, ")")
-                            : "DType::" + it->second;
+  return it == names->end() ? absl::StrCat("static_cast<DType>(", type, ")") : "DType::" + it->second;
 }
 
 std::string ShapeLiteral(const pb::TensorShapeProto& shape) {
@@ -86,8 +80,7 @@ std::string ShapeLiteral(const pb::TensorShapeProto& shape) {
   if (shape.dim_size() == 0) return "PartialShape::Scalar()";
   return absl::StrCat(
       "PartialShape({",
-      absl::StrJoin(shape.dim(), ", ",
-                    [](std::string* out, const auto& dim) { absl::StrAppend(out, dim.size()); }),
+      absl::StrJoin(shape.dim(), ", ", [](std::string* out, const auto& dim) { absl::StrAppend(out, dim.size()); }),
       "})");
 }
 
@@ -99,16 +92,14 @@ std::string FloatLiteral(float value) {
   return text + "f";
 }
 
-// The default as an initialiser; empty when the C++ type's own will do.
+// The default as an initialiser; empty if it is the C++ type's own default.
 std::string DefaultLiteral(const OpAttr& attr) {
   const pb::AttrValue& v = attr.default_value;
   const auto list = [](const auto& values, auto format) {
-    return absl::StrCat("{",
-                        absl::StrJoin(values, ", ",
-                                      [&](std::string* out, const auto& value) {
-                                        absl::StrAppend(out, format(value));
-                                      }),
-                        "}");
+    return absl::StrCat(
+        "{",
+        absl::StrJoin(values, ", ", [&](std::string* out, const auto& value) { absl::StrAppend(out, format(value)); }),
+        "}");
   };
   if (attr.type == "bool") return v.b() ? "true" : "false";
   if (attr.type == "int") return absl::StrCat(v.i());
@@ -116,10 +107,8 @@ std::string DefaultLiteral(const OpAttr& attr) {
   if (attr.type == "string") return Quoted(v.s());
   if (attr.type == "type") return TypeName(v.type());
   if (attr.type == "shape") return ShapeLiteral(v.shape());
-  if (attr.type == "list(int)")
-    return list(v.list().i(), [](int64_t i) { return absl::StrCat(i); });
-  if (attr.type == "list(bool)")
-    return list(v.list().b(), [](bool b) { return b ? "true" : "false"; });
+  if (attr.type == "list(int)") return list(v.list().i(), [](int64_t i) { return absl::StrCat(i); });
+  if (attr.type == "list(bool)") return list(v.list().b(), [](bool b) { return b ? "true" : "false"; });
   if (attr.type == "list(float)") return list(v.list().f(), FloatLiteral);
   if (attr.type == "list(string)") return list(v.list().s(), Quoted);
   if (attr.type == "list(type)") return list(v.list().type(), TypeName);
@@ -148,16 +137,14 @@ class Builder {
     if (!optional_.empty()) {
       absl::StrAppend(&out, "struct ", op_.name, "Attrs {\n");
       for (const OpAttr* attr : optional_) {
-        absl::StrAppend(&out, "  ", CppType(*attr), " ", Identifier(attr->name), " = ",
-                        DefaultLiteral(*attr), ";\n");
+        absl::StrAppend(&out, "  ", CppType(*attr), " ", Identifier(attr->name), " = ", DefaultLiteral(*attr), ";\n");
       }
       absl::StrAppend(&out, "};\n");
     }
     if (HasOutputsStruct()) {
       absl::StrAppend(&out, "struct ", op_.name, "Outputs {\n");
       for (const OpArg& arg : op_.outputs) {
-        absl::StrAppend(&out, "  ", arg.is_list() ? "std::vector<Output>" : "Output", " ",
-                        Identifier(arg.name), ";\n");
+        absl::StrAppend(&out, "  ", arg.is_list() ? "std::vector<Output>" : "Output", " ", Identifier(arg.name), ";\n");
       }
       absl::StrAppend(&out, "};\n");
     }
@@ -190,36 +177,29 @@ class Builder {
   std::string Signature(bool with_defaults) const {
     std::vector<std::string> params = {"const Scope& scope"};
     for (const OpArg& arg : op_.inputs) {
-      params.push_back(absl::StrCat(arg.is_list() ? "const InputList& " : "const Input& ",
-                                    Identifier(arg.name)));
+      params.push_back(absl::StrCat(arg.is_list() ? "const InputList& " : "const Input& ", Identifier(arg.name)));
     }
     for (const OpAttr* attr : required_) {
       const std::string type = CppType(*attr);
-      const bool by_value =
-          type == "bool" || type == "int64_t" || type == "float" || type == "DType";
-      params.push_back(
-          absl::StrCat(by_value ? type : "const " + type + "&", " ", Identifier(attr->name)));
+      const bool by_value = type == "bool" || type == "int64_t" || type == "float" || type == "DType";
+      params.push_back(absl::StrCat(by_value ? type : "const " + type + "&", " ", Identifier(attr->name)));
     }
     if (!optional_.empty()) {
-      params.push_back(
-          absl::StrCat("const ", op_.name, "Attrs& attrs", with_defaults ? " = {}" : ""));
+      params.push_back(absl::StrCat("const ", op_.name, "Attrs& attrs", with_defaults ? " = {}" : ""));
     }
     return absl::StrCat(ResultType(), " ", op_.name, "(", absl::StrJoin(params, ", "), ")");
   }
 
   std::string Body(const std::string& call) const {
     if (op_.outputs.empty()) return absl::StrCat("  return ", call, ";\n");
-    if (op_.outputs.size() == 1 && !op_.outputs[0].is_list())
-      return absl::StrCat("  return ", call, ".output(0);\n");
+    if (op_.outputs.size() == 1 && !op_.outputs[0].is_list()) return absl::StrCat("  return ", call, ".output(0);\n");
     std::string out = absl::StrCat("  const Operation op = ", call, ";\n");
-    if (op_.outputs.size() == 1)
-      return absl::StrCat(out, "  return op.outputs(0, op.num_outputs());\n");
-    // Lists take their lengths from the node; what is not a list is one output.
+    if (op_.outputs.size() == 1) return absl::StrCat(out, "  return op.outputs(0, op.num_outputs());\n");
+    // The node determines the lengths of list outputs; any other output is a single tensor.
     absl::StrAppend(&out, "  OutputSplitter split(op);\n  return {");
     std::vector<std::string> members;
     for (size_t i = 0; i < op_.outputs.size(); ++i) {
-      members.push_back(op_.outputs[i].is_list() ? absl::StrCat("split.List(", i, ")")
-                                                 : "split.One()");
+      members.push_back(op_.outputs[i].is_list() ? absl::StrCat("split.List(", i, ")") : "split.One()");
     }
     return absl::StrCat(out, absl::StrJoin(members, ", "), "};\n");
   }
@@ -267,13 +247,11 @@ int Main(int argc, char** argv) {
       "#include \"millrace/api/const_op.h\"\n";
   for (const auto& [family, ops] : families) {
     const std::string header = absl::StrCat("millrace/api/ops/", family, "_ops.h");
-    std::string h =
-        absl::StrCat("// Generated by op_builder_gen from the schemas in millrace/ops/", family,
-                     ".\n#pragma once\n\n#include <cmath>\n#include <string>\n#include <vector>\n\n"
-                     "#include \"millrace/api/input.h\"\n\nnamespace millrace::ops {\n\n");
-    std::string cc =
-        absl::StrCat("// Generated by op_builder_gen.\n#include \"", header,
-                     "\"\n\n#include \"millrace/api/op_call.h\"\n\nnamespace millrace::ops {\n\n");
+    std::string h = absl::StrCat("// Generated by op_builder_gen from the schemas in millrace/ops/", family,
+                                 ".\n#pragma once\n\n#include <cmath>\n#include <string>\n#include <vector>\n\n"
+                                 "#include \"millrace/api/input.h\"\n\nnamespace millrace::ops {\n\n");
+    std::string cc = absl::StrCat("// Generated by op_builder_gen.\n#include \"", header,
+                                  "\"\n\n#include \"millrace/api/op_call.h\"\n\nnamespace millrace::ops {\n\n");
     for (const OpSchema* op : ops) {
       const Builder builder(*op);
       h += builder.Declaration();

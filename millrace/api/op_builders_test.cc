@@ -26,8 +26,7 @@ TEST(OpBuilders, ExistForEveryRegisteredOp) {
     if (absl::StartsWith(op->name, "_") || op->name == "Const") continue;
     auto [it, is_new] = headers.try_emplace(op->family);
     if (is_new) it->second = ReadHeader(op->family);
-    const bool has_builder =
-        absl::StrContains(it->second, absl::StrCat(" ", op->name, "(const Scope& scope"));
+    const bool has_builder = absl::StrContains(it->second, absl::StrCat(" ", op->name, "(const Scope& scope"));
     EXPECT_TRUE(has_builder) << op->name << " of the family " << op->family;
     found += has_builder;
   }

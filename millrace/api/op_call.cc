@@ -10,16 +10,15 @@ namespace {
 
 bool Allows(const OpAttr& attr, DType type) {
   return attr.allowed_types.empty() ||
-         std::find(attr.allowed_types.begin(), attr.allowed_types.end(), type) !=
-             attr.allowed_types.end();
+         std::find(attr.allowed_types.begin(), attr.allowed_types.end(), type) != attr.allowed_types.end();
 }
 
-// What numbers become when no tensor decides the type: the attr's default, the usual type of the
-// numbers, or float where that is not allowed.
+// The type of literals if no tensor determines it: the attr's default, the literals' default type, or float if that is
+// not allowed.
 DType TypeOfLiterals(const OpAttr& attr, DType usual) {
   if (attr.has_default) {
     const DType type = static_cast<DType>(attr.default_value.type());
-    // An index type of int32 takes an int64 number as it is.
+    // An int64 literal overrides an int32 default of an index type.
     if (usual != DType::kInt64 || !Allows(attr, usual)) return type;
   }
   if (Allows(attr, usual)) return usual;
@@ -40,7 +39,7 @@ absl::string_view BaseName(absl::string_view full) {
 
 }  // namespace
 
-// The types of the schema's attrs as the call gives them, and its inputs in one row.
+// The types of the schema's attrs as determined by the call, and its flattened inputs.
 struct OpCall::Resolved {
   absl::flat_hash_map<std::string, DType> types;
   absl::flat_hash_map<std::string, DType> usual;
@@ -81,7 +80,7 @@ OpCall& OpCall::Attr(const char* name, const pb::NameAttrList& value) & {
   return *this;
 }
 
-// Finds the types that tensors and attrs decide, and what the numbers among the inputs suggest.
+// Determines types from tensors and attrs, and the default types of literal inputs.
 Status OpCall::Resolve(const OpSchema& schema, Resolved* out) const {
   if (args_.size() != schema.inputs.size()) {
     return InvalidArgument("takes ", schema.inputs.size(), " inputs, not ", args_.size());
@@ -94,8 +93,7 @@ Status OpCall::Resolve(const OpSchema& schema, Resolved* out) const {
   for (size_t i = 0; i < args_.size(); ++i) {
     const OpArg& arg = schema.inputs[i];
     if (arg.is_list() != (args_[i].list != nullptr)) {
-      return InvalidArgument("input '", arg.name, "' is ",
-                             arg.is_list() ? "a list" : "one tensor, not a list");
+      return InvalidArgument("input '", arg.name, "' is ", arg.is_list() ? "a list" : "one tensor, not a list");
     }
     const size_t n = arg.is_list() ? args_[i].list->inputs().size() : 1;
     for (size_t k = 0; k < n; ++k) {
@@ -105,9 +103,8 @@ Status OpCall::Resolve(const OpSchema& schema, Resolved* out) const {
                                "' is empty: a default-constructed Output, or a gradient "
                                "that does not exist");
       }
-      if (input.is_output() && !scope_.state().MayUse(input.output().scope().state())) {
-        return InvalidArgument("input '", arg.name, "' (", input.output().name(),
-                               ") belongs to another graph");
+      if (input.is_output() && !api_internal::StateOf(scope_).MayUse(api_internal::StateOf(input.output().scope()))) {
+        return InvalidArgument("input '", arg.name, "' (", input.output().name(), ") belongs to another graph");
       }
       if (arg.type_attr.empty()) continue;
       if (input.dtype() != DType::kInvalid) {
@@ -130,12 +127,12 @@ Status OpCall::Resolve(const OpSchema& schema, Resolved* out) const {
 Status OpCall::Complete(const OpSchema& schema) {
   Resolved resolved;
   MR_RETURN_IF_ERROR(Resolve(schema, &resolved));
-  const api_internal::ScopeSettings& settings = scope_.settings();
+  const api_internal::ScopeSettings& settings = api_internal::SettingsOf(scope_);
   const std::string full_name =
       !settings.taken_name.empty()
           ? settings.taken_name
-          : scope_.TakeName(settings.op_name.empty() ? absl::string_view(op_)
-                                                     : absl::string_view(settings.op_name));
+          : api_internal::TakeName(
+                scope_, settings.op_name.empty() ? absl::string_view(op_) : absl::string_view(settings.op_name));
   // Constants are named after the argument they stand for and wait for nothing.
   const Scope constants = scope_.WithoutControlDependencies().WithPrefix(full_name);
 
@@ -147,10 +144,8 @@ Status OpCall::Complete(const OpSchema& schema) {
     for (size_t k = 0; k < n; ++k) {
       const Input& input = arg.is_list() ? args_[i].list->inputs()[k] : *args_[i].one;
       DType type = arg.type;
-      if (auto it = resolved.types.find(arg.type_attr); it != resolved.types.end())
-        type = it->second;
-      const Output tensor =
-          input.In(constants, type, arg.is_list() ? absl::StrCat(arg.name, "_", k) : arg.name);
+      if (auto it = resolved.types.find(arg.type_attr); it != resolved.types.end()) type = it->second;
+      const Output tensor = input.In(constants, type, arg.is_list() ? absl::StrCat(arg.name, "_", k) : arg.name);
       MR_RETURN_IF_ERROR(scope_.status());
       list_types.push_back(tensor.dtype());
       inputs.push_back(tensor.endpoint());
@@ -161,8 +156,7 @@ Status OpCall::Complete(const OpSchema& schema) {
 
   GraphBuilder builder(scope_.graph());
   const absl::string_view base = BaseName(full_name);
-  if (base.size() < full_name.size())
-    builder.prefix = full_name.substr(0, full_name.size() - base.size() - 1);
+  if (base.size() < full_name.size()) builder.prefix = full_name.substr(0, full_name.size() - base.size() - 1);
   builder.control_inputs = settings.control_inputs;
   builder.colocate_with = settings.colocate_with;
   node_ = builder.AddNode(op_, inputs, std::move(attrs_), base);
@@ -172,17 +166,16 @@ Status OpCall::Complete(const OpSchema& schema) {
 
 namespace {
 
-// Random ops without seeds of their own get those of the graph.
+// Random ops without their own seeds get seeds derived from the graph's.
 void AddSeeds(const OpSchema& schema, const Scope& scope, AttrList* attrs) {
-  if (!scope.state().random_seed || !schema.is_stateful || schema.FindAttr("seed") == nullptr ||
+  if (!api_internal::StateOf(scope).random_seed || !schema.is_stateful || schema.FindAttr("seed") == nullptr ||
       schema.FindAttr("seed2") == nullptr) {
     return;
   }
   for (const auto& [name, init] : *attrs) {
     if ((name == "seed" || name == "seed2") && init.value().i() != 0) return;
   }
-  std::erase_if(*attrs,
-                [](const auto& attr) { return attr.first == "seed" || attr.first == "seed2"; });
+  std::erase_if(*attrs, [](const auto& attr) { return attr.first == "seed" || attr.first == "seed2"; });
   const auto [seed, seed2] = scope.OpSeeds();
   attrs->emplace_back("seed", seed);
   attrs->emplace_back("seed2", seed2);
@@ -201,7 +194,7 @@ Operation OpCall::Add() {
   AddSeeds(**schema, scope_, &attrs_);
   Status status = Complete(**schema);
   if (!status.ok()) {
-    // Errors of the graph name the node; those found here do not yet.
+    // Errors from the graph name the node; those found here do not.
     if (!absl::StrContains(status.message(), "{{node")) {
       const std::string name = absl::StrCat(scope_.prefix(), scope_.prefix().empty() ? "" : "/",
                                             scope_.op_name().empty() ? op_ : scope_.op_name());
@@ -217,15 +210,13 @@ std::vector<Output> OutputSplitter::List(int arg) {
   if (op_.empty()) return {};
   const OpArg& schema = op_.node()->op().outputs[arg];
   const int n = schema.number_attr.empty()
-                    ? static_cast<int>(
-                          op_.node()->AttrOr<std::vector<DType>>(schema.type_list_attr, {}).size())
+                    ? static_cast<int>(op_.node()->AttrOr<std::vector<DType>>(schema.type_list_attr, {}).size())
                     : static_cast<int>(op_.node()->AttrOr<int64_t>(schema.number_attr, 0));
   next_ += n;
   return op_.outputs(next_ - n, next_);
 }
 
-Operation AddOp(const Scope& scope, const char* op, const std::vector<Operand>& inputs,
-                AttrList attrs) {
+Operation AddOp(const Scope& scope, const char* op, const std::vector<Operand>& inputs, AttrList attrs) {
   OpCall call(scope, op);
   for (const Operand& operand : inputs) {
     if (operand.is_list_) {

@@ -1,5 +1,5 @@
-// The one function behind all op builders: checks the arguments against the op's schema, makes
-// constants of literals, and adds the node.
+// The implementation of all op builders: checks the arguments against the op's schema, converts literals to constants
+// and adds the node.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace millrace {
 
 // OpCall(scope, "MatMul").In(a).In(b).Attr("transpose_a", true).Add().output(0)
 //
-// One In for each input of the schema, in order. Types and lengths of lists follow from the inputs.
-// Lives within one expression: it keeps pointers to the inputs.
+// Call In once per input of the schema, in order. Types and list lengths are inferred from the inputs. Use it within
+// one expression only: it keeps pointers to the inputs.
 class OpCall {
  public:
   OpCall(const Scope& scope, const char* op) : scope_(scope), op_(op) {}
@@ -45,7 +45,7 @@ class OpCall {
     return std::move(*this);
   }
 
-  // Adds the node. An empty Operation when that fails, or when something failed before.
+  // Adds the node. Returns an empty Operation if that fails or the scope has failed before.
   Operation Add();
 
  private:
@@ -64,8 +64,8 @@ class OpCall {
   Node* node_ = nullptr;
 };
 
-// Deals out the outputs of a node among the outputs of its schema: One() for a single tensor,
-// List(i) for as many as the node's attrs give output i of the schema.
+// Splits the outputs of a node by the outputs of its schema: One() returns a single tensor, List(i) the tensors of list
+// output i.
 class OutputSplitter {
  public:
   explicit OutputSplitter(const Operation& op) : op_(op) {}
@@ -92,12 +92,10 @@ class Operand {
   bool is_list_ = false;
 };
 
-// Any op by its name: AddOp(scope, "MatMul", {a, b}, {{"transpose_a", true}}).
-Operation AddOp(const Scope& scope, const char* op, const std::vector<Operand>& inputs,
-                AttrList attrs = {});
-// The same, giving the first output.
-inline Output Op(const Scope& scope, const char* op, const std::vector<Operand>& inputs,
-                 AttrList attrs = {}) {
+// Adds any op by name: AddOp(scope, "MatMul", {a, b}, {{"transpose_a", true}}).
+Operation AddOp(const Scope& scope, const char* op, const std::vector<Operand>& inputs, AttrList attrs = {});
+// The same, returning the first output.
+inline Output Op(const Scope& scope, const char* op, const std::vector<Operand>& inputs, AttrList attrs = {}) {
   return AddOp(scope, op, inputs, std::move(attrs)).output(0);
 }
 

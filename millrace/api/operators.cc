@@ -7,16 +7,16 @@ namespace millrace {
 namespace {
 
 Output Binary(const Scope& scope, const char* op, const Input& a, const Input& b) {
-  // Two default-constructed outputs: there is no graph to tell.
+  // Two default-constructed outputs: there is no graph to record the error in.
   if (scope.is_null()) return Output();
   return OpCall(scope, op).In(a).In(b).Add().output(0);
 }
 
-// The body of a function may use tensors from around it; the op belongs to the body.
+// If one operand is captured from outside a function body, the op belongs to the body.
 const Scope& ScopeOf(const Output& a, const Output& b) {
   if (a.scope().is_null()) return b.scope();
   if (b.scope().is_null()) return a.scope();
-  return b.scope().state().depth > a.scope().state().depth ? b.scope() : a.scope();
+  return api_internal::StateOf(b.scope()).depth > api_internal::StateOf(a.scope()).depth ? b.scope() : a.scope();
 }
 
 const char* AddOpFor(DType type) { return type == DType::kString ? "Add" : "AddV2"; }

@@ -1,5 +1,5 @@
-// Arithmetic and comparisons on outputs. A number on either side takes the tensor's type; the new
-// op goes into the scope of the left tensor.
+// Arithmetic and comparison operators on outputs. A number on either side adapts to the tensor's type; the new op is
+// added to the scope of the left tensor.
 #pragma once
 
 #include "millrace/api/input.h"
@@ -13,8 +13,8 @@ namespace millrace {
 MR_BINARY(+)
 MR_BINARY(-)
 MR_BINARY(*)
-MR_BINARY(/)  // of integers: towards zero, as in C++
-MR_BINARY(<)  // element by element, giving bools
+MR_BINARY(/)  // integer division truncates, as in C++
+MR_BINARY(<)  // element-wise, returns bools
 MR_BINARY(<=)
 MR_BINARY(>)
 MR_BINARY(>=)

@@ -7,29 +7,24 @@
 namespace millrace {
 namespace {
 
-// Every index once, with the sum of its values.
+// Merges duplicate indices by summing their values.
 IndexedSlices SumDuplicates(const Scope& s, const IndexedSlices& slices) {
   const Operation unique = AddOp(s, "Unique", {slices.indices});
-  const Output rows = Op(s, "StridedSlice",
-                         {Op(s, "Shape", {unique.output(0)}), std::vector<int32_t>{0},
-                          std::vector<int32_t>{1}, std::vector<int32_t>{1}},
-                         {{"shrink_axis_mask", 1}});
-  return {Op(s, "UnsortedSegmentSum", {slices.values, unique.output(1), rows}), unique.output(0),
-          slices.dense_shape};
+  const Output rows = Op(
+      s, "StridedSlice",
+      {Op(s, "Shape", {unique.output(0)}), std::vector<int32_t>{0}, std::vector<int32_t>{1}, std::vector<int32_t>{1}},
+      {{"shrink_axis_mask", 1}});
+  return {Op(s, "UnsortedSegmentSum", {slices.values, unique.output(1), rows}), unique.output(0), slices.dense_shape};
 }
 
-Shape ShapeOf(const Var& variable) {
-  return variable.shape().IsFullyDefined() ? variable.shape().AsShape() : Shape();
-}
+Shape ShapeOf(const Var& variable) { return variable.shape().IsFullyDefined() ? variable.shape().AsShape() : Shape(); }
 
 }  // namespace
 
 std::vector<GradAndVar> Optimizer::ComputeGradients(const Scope& scope, const Output& loss,
                                                     const ComputeGradientsOptions& options) {
-  const std::vector<Var> variables =
-      options.variables.empty() ? TrainableVariables(scope) : options.variables;
-  if (variables.empty())
-    scope.UpdateStatus(InvalidArgument(name_, ": the graph has no variables to optimize"));
+  const std::vector<Var> variables = options.variables.empty() ? TrainableVariables(scope) : options.variables;
+  if (variables.empty()) scope.UpdateStatus(InvalidArgument(name_, ": the graph has no variables to optimize"));
   const std::vector<Gradient> gradients =
       Gradients(scope, {loss}, std::vector<Output>(variables.begin(), variables.end()),
                 {.colocate_with_ops = options.colocate_gradients_with_ops});
@@ -42,9 +37,8 @@ Operation Optimizer::ApplyOne(const Scope& scope, const GradAndVar& pair) {
   const Scope s = scope.ColocateWith(pair.variable.handle());
   device_ = pair.variable.handle().node()->requested_device();
   if (!pair.gradient.is_slices()) return ApplyDense(s, pair.gradient.dense(), pair.variable);
-  return ApplySparse(
-      s, SumsDuplicates() ? SumDuplicates(s, pair.gradient.slices()) : pair.gradient.slices(),
-      pair.variable);
+  return ApplySparse(s, SumsDuplicates() ? SumDuplicates(s, pair.gradient.slices()) : pair.gradient.slices(),
+                     pair.variable);
 }
 
 Operation Optimizer::ApplyGradients(const Scope& scope, const std::vector<GradAndVar>& gradients,
@@ -60,15 +54,13 @@ Operation Optimizer::ApplyGradients(const Scope& scope, const std::vector<GradAn
       s.UpdateStatus(InvalidArgument(name_, ": a gradient belongs to an empty variable"));
       return nothing;
     }
-    updates.push_back(ApplyOne(
-        s.WithPrefix(absl::StrCat(s.prefix(), "/update_", pair.variable.var_name())), pair));
+    updates.push_back(ApplyOne(s.WithPrefix(absl::StrCat(s.prefix(), "/update_", pair.variable.var_name())), pair));
     if (!s.ok()) return nothing;
   }
   if (updates.empty()) {
     std::string names;
     for (const GradAndVar& pair : gradients) absl::StrAppend(&names, " ", pair.variable.var_name());
-    s.UpdateStatus(
-        InvalidArgument(name_, ": the loss does not depend on any of the variables:", names));
+    s.UpdateStatus(InvalidArgument(name_, ": the loss does not depend on any of the variables:", names));
     return nothing;
   }
   updates = Finish(s, updates);
@@ -79,19 +71,16 @@ Operation Optimizer::ApplyGradients(const Scope& scope, const std::vector<GradAn
   scope_.reset();
   outer_.reset();
   if (!options.global_step) return Group(s.WithOpName("step"), updates);
-  return options.global_step->AssignAdd(
-      s.WithControlDependencies(updates).ColocateWith(options.global_step->handle()), 1);
+  return options.global_step->AssignAdd(s.WithControlDependencies(updates).ColocateWith(options.global_step->handle()),
+                                        1);
 }
 
-Operation Optimizer::Minimize(const Scope& scope, const Output& loss,
-                              const MinimizeOptions& options) {
-  const std::vector<GradAndVar> gradients =
-      ComputeGradients(scope.WithoutOpName(), loss,
-                       {.variables = options.variables,
-                        .colocate_gradients_with_ops = options.colocate_gradients_with_ops});
-  return ApplyGradients(
-      scope, gradients,
-      {.global_step = options.global_step, .run_update_ops = options.run_update_ops});
+Operation Optimizer::Minimize(const Scope& scope, const Output& loss, const MinimizeOptions& options) {
+  const std::vector<GradAndVar> gradients = ComputeGradients(
+      scope.WithoutOpName(), loss,
+      {.variables = options.variables, .colocate_gradients_with_ops = options.colocate_gradients_with_ops});
+  return ApplyGradients(scope, gradients,
+                        {.global_step = options.global_step, .run_update_ops = options.run_update_ops});
 }
 
 Var Optimizer::Slot(const Var& variable, const std::string& slot, double initial_value) {
@@ -113,8 +102,8 @@ Var Optimizer::Slot(const Var& variable, const std::string& slot, double initial
 Var Optimizer::Scalar(const Var& like, const std::string& name, double initial_value) {
   auto [it, is_new] = slots_.try_emplace({nullptr, name});
   if (is_new) {
-    it->second = Var(outer_->ColocateWith(like.handle()), name, Shape(),
-                     init::Constant(initial_value), {.dtype = like.dtype(), .trainable = false});
+    it->second = Var(outer_->ColocateWith(like.handle()), name, Shape(), init::Constant(initial_value),
+                     {.dtype = like.dtype(), .trainable = false});
   }
   return it->second;
 }

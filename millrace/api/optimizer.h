@@ -1,4 +1,4 @@
-// What all optimizers share: gradients of a loss, and updates of variables with them.
+// The base class of optimizers: computes the gradients of a loss and applies them to variables.
 #pragma once
 
 #include <map>
@@ -18,15 +18,15 @@ struct GradAndVar {
 };
 
 struct ComputeGradientsOptions {
-  // All trainable variables when empty.
+  // All trainable variables if empty.
   std::vector<Var> variables = {};
   // See GradientsOptions::colocate_with_ops.
   bool colocate_gradients_with_ops = false;
 };
 struct ApplyGradientsOptions {
-  // Counted up by one after the updates; GlobalStep(scope) usually.
+  // Incremented after the updates; usually GlobalStep(scope).
   std::optional<Var> global_step = std::nullopt;
-  // Whether the step runs the graph's update ops (moving averages of BatchNorm) too.
+  // Whether the step also runs the graph's update ops (moving averages of BatchNorm).
   bool run_update_ops = true;
 };
 struct MinimizeOptions {
@@ -36,21 +36,20 @@ struct MinimizeOptions {
   bool colocate_gradients_with_ops = false;
 };
 
-// An optimizer remembers the slot variables (momentum, ...) that it made for a variable, so use one
-// object for one training op. Slots are named after variable and optimizer, as TensorFlow's are:
-// "dense/kernel/Adam".
+// An optimizer keeps the slot variables (momentum and so on) that it created for a variable, so use one object per
+// training op. Slots are named after the variable and the optimizer, as in TensorFlow: "dense/kernel/Adam".
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // The gradients of `loss`, to look at or to change before ApplyGradients.
+  // The gradients of `loss`, which may be inspected or modified before ApplyGradients.
   std::vector<GradAndVar> ComputeGradients(const Scope& scope, const Output& loss,
                                            const ComputeGradientsOptions& options = {});
-  // The op that makes one step. Variables without a gradient stay; INVALID_ARGUMENT when there is
-  // none at all.
+  // The op that performs one training step. Variables without a gradient are unchanged; the scope fails with
+  // INVALID_ARGUMENT if no variable has one.
   Operation ApplyGradients(const Scope& scope, const std::vector<GradAndVar>& gradients,
                            const ApplyGradientsOptions& options = {});
-  // Both.
+  // ComputeGradients followed by ApplyGradients.
   Operation Minimize(const Scope& scope, const Output& loss, const MinimizeOptions& options = {});
 
   const std::string& name() const { return name_; }
@@ -58,33 +57,29 @@ class Optimizer {
  protected:
   explicit Optimizer(std::string name) : name_(std::move(name)) {}
 
-  // One update. For slices, every index comes once when SumsDuplicates().
+  // Updates one variable. If SumsDuplicates(), the indices of a sparse gradient are unique.
   virtual Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) = 0;
-  virtual Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient,
-                                const Var& variable) = 0;
+  virtual Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) = 0;
   virtual bool SumsDuplicates() const { return true; }
-  // What follows once per step, after `updates`.
-  virtual std::vector<Operation> Finish(const Scope& scope, const std::vector<Operation>& updates) {
-    return updates;
-  }
+  // Ops that run once per step, after `updates`.
+  virtual std::vector<Operation> Finish(const Scope& scope, const std::vector<Operation>& updates) { return updates; }
 
-  // A variable that belongs to `variable`, of its shape and type; made once, and named
-  // "variable/Optimizer", then "variable/Optimizer_1", in the order of the first calls.
+  // A slot variable of `variable`, of its shape and type. Created on the first call; named "variable/Optimizer", then
+  // "variable/Optimizer_1" and so on in the order of the first calls.
   Var Slot(const Var& variable, const std::string& slot, double initial_value = 0);
-  // A scalar variable of the optimizer's own, kept beside `like`.
+  // A scalar variable of the optimizer, colocated with `like`.
   Var Scalar(const Var& like, const std::string& name, double initial_value);
-  // A setting as a tensor of type `dtype`; one constant serves all variables of a device, and is there.
+  // A hyperparameter as a tensor of type `dtype`. All variables of a device share one constant on that device.
   Output Setting(const char* name, const Input& value, DType dtype);
 
  private:
   Operation ApplyOne(const Scope& scope, const GradAndVar& pair);
 
   const std::string name_;
-  // While gradients are applied: where Setting puts its constants, and where the caller's own nodes
-  // go.
+  // Set while gradients are applied: the scope of Setting's constants, and the caller's scope.
   std::optional<Scope> scope_;
   std::optional<Scope> outer_;
-  // What the variable that is being updated asks for.
+  // The requested device of the variable that is being updated.
   std::string device_;
   std::map<std::pair<const Node*, std::string>, Var> slots_;
   std::map<std::tuple<const Graph*, std::string, DType, std::string>, Output> settings_;

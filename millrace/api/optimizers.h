@@ -1,8 +1,8 @@
-// The optimizers.
+// Optimizers.
 //
 //   Operation train = optimizers::Adam({.learning_rate = 1e-3}).Minimize(scope, loss);
 //
-// Settings that are Inputs take a number or a tensor: a schedule, or a placeholder to be fed.
+// Options of type Input accept a number or a tensor, such as a schedule or a placeholder.
 #pragma once
 
 #include "millrace/api/optimizer.h"
@@ -19,8 +19,7 @@ class GradientDescent : public Optimizer {
 
  private:
   Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override;
-  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient,
-                        const Var& variable) override;
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override;
   bool SumsDuplicates() const override { return false; }
   GradientDescentOptions options_;
 };
@@ -37,8 +36,7 @@ class Momentum : public Optimizer {
 
  private:
   Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override;
-  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient,
-                        const Var& variable) override;
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override;
   MomentumOptions options_;
 };
 
@@ -53,8 +51,7 @@ class Adagrad : public Optimizer {
 
  private:
   Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override;
-  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient,
-                        const Var& variable) override;
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override;
   AdagradOptions options_;
 };
 
@@ -70,8 +67,7 @@ class Adadelta : public Optimizer {
 
  private:
   Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override;
-  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient,
-                        const Var& variable) override;
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override;
   AdadeltaOptions options_;
 };
 
@@ -81,7 +77,7 @@ struct AdamOptions {
   double beta2 = 0.999;
   Input epsilon = 1e-8;
 };
-// With slices, as in TensorFlow, the moments of all rows decay and all rows move.
+// As in TensorFlow, a sparse gradient still decays the moments of all rows and updates all rows.
 class Adam : public Optimizer {
  public:
   explicit Adam(AdamOptions options, std::string name = "Adam")
@@ -91,11 +87,10 @@ class Adam : public Optimizer {
   struct Settings;
   Settings SettingsFor(const Var& variable);
   Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override;
-  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient,
-                        const Var& variable) override;
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override;
   std::vector<Operation> Finish(const Scope& scope, const std::vector<Operation>& updates) override;
   AdamOptions options_;
-  // Beside this variable are the powers of the betas.
+  // The variable that the powers of the betas are colocated with.
   std::optional<Var> first_;
 };
 
@@ -104,7 +99,7 @@ struct RMSPropOptions {
   Input decay = 0.9;
   Input momentum = 0.0;
   Input epsilon = 1e-10;
-  // Divides by the gradient's deviation instead of its root mean square.
+  // Divide by the gradient's standard deviation instead of its root mean square.
   bool centered = false;
 };
 class RMSProp : public Optimizer {
@@ -113,11 +108,9 @@ class RMSProp : public Optimizer {
       : Optimizer(std::move(name)), options_(std::move(options)) {}
 
  private:
-  Operation Apply(const Scope& scope, const Output& gradient, const Output* indices,
-                  const Var& variable);
+  Operation Apply(const Scope& scope, const Output& gradient, const Output* indices, const Var& variable);
   Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override;
-  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient,
-                        const Var& variable) override;
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override;
   RMSPropOptions options_;
 };
 
@@ -135,11 +128,9 @@ class Ftrl : public Optimizer {
       : Optimizer(std::move(name)), options_(std::move(options)) {}
 
  private:
-  Operation Apply(const Scope& scope, const Output& gradient, const Output* indices,
-                  const Var& variable);
+  Operation Apply(const Scope& scope, const Output& gradient, const Output* indices, const Var& variable);
   Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override;
-  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient,
-                        const Var& variable) override;
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override;
   FtrlOptions options_;
 };
 

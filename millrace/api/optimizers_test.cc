@@ -20,8 +20,7 @@ using ::testing::UnorderedElementsAre;
 std::vector<std::vector<float>> Minimize(Optimizer& optimizer, int steps) {
   const Scope s = Scope::NewRoot();
   const Var x(s, "x", {1.0, -2.0});
-  const Operation train =
-      optimizer.Minimize(s, ops::Sum(s, x * x, {0}), {.global_step = GlobalStep(s)});
+  const Operation train = optimizer.Minimize(s, ops::Sum(s, x * x, {0}), {.global_step = GlobalStep(s)});
   const Operation init = GlobalVariablesInitializer(s);
   EXPECT_TRUE(s.ok()) << s.status();
   if (!s.ok()) return {};
@@ -49,8 +48,7 @@ void ExpectSteps(Optimizer& optimizer, const std::function<Rule()>& make_rule) {
     const Rule rule = make_rule();
     for (int i = 0; i < steps; ++i) {
       x = rule(2 * x, x);
-      EXPECT_NEAR(got[i][element], x, 1e-5)
-          << optimizer.name() << " step " << i << " element " << element;
+      EXPECT_NEAR(got[i][element], x, 1e-5) << optimizer.name() << " step " << i << " element " << element;
     }
   }
 }
@@ -62,8 +60,7 @@ TEST(Optimizers, GradientDescent) {
 
 TEST(Optimizers, Momentum) {
   for (bool nesterov : {false, true}) {
-    optimizers::Momentum optimizer(
-        {.learning_rate = 0.1, .momentum = 0.9, .use_nesterov = nesterov});
+    optimizers::Momentum optimizer({.learning_rate = 0.1, .momentum = 0.9, .use_nesterov = nesterov});
     ExpectSteps(optimizer, [nesterov] {
       return [nesterov, a = 0.0](double g, double x) mutable {
         a = 0.9 * a + g;
@@ -110,11 +107,8 @@ TEST(Optimizers, Adam) {
 
 TEST(Optimizers, RMSProp) {
   for (bool centered : {false, true}) {
-    optimizers::RMSProp optimizer({.learning_rate = 0.1,
-                                   .decay = 0.9,
-                                   .momentum = 0.5,
-                                   .epsilon = 1e-6,
-                                   .centered = centered});
+    optimizers::RMSProp optimizer(
+        {.learning_rate = 0.1, .decay = 0.9, .momentum = 0.5, .epsilon = 1e-6, .centered = centered});
     ExpectSteps(optimizer, [centered] {
       return [centered, ms = 1.0, mg = 0.0, mom = 0.0](double g, double x) mutable {
         ms = 0.9 * ms + 0.1 * g * g;
@@ -128,8 +122,7 @@ TEST(Optimizers, RMSProp) {
 
 TEST(Optimizers, Ftrl) {
   for (double shrinkage : {0.0, 0.01}) {
-    optimizers::Ftrl optimizer(
-        {.learning_rate = 0.5, .l1 = 0.01, .l2 = 0.02, .l2_shrinkage = shrinkage});
+    optimizers::Ftrl optimizer({.learning_rate = 0.5, .l1 = 0.01, .l2 = 0.02, .l2_shrinkage = shrinkage});
     ExpectSteps(optimizer, [shrinkage] {
       return [shrinkage, a = 0.1, l = 0.0](double g, double x) mutable {
         const double with_shrinkage = g + 2 * shrinkage * x;
@@ -150,8 +143,8 @@ TEST(Optimizers, NameSlotsAsTensorFlowDoes) {
   ASSERT_TRUE(s.ok()) << s.status();
   std::vector<std::string> names;
   for (const Var& variable : GlobalVariables(s)) names.push_back(variable.var_name());
-  EXPECT_THAT(names, UnorderedElementsAre("dense/kernel", "dense/kernel/Adam",
-                                          "dense/kernel/Adam_1", "beta1_power", "beta2_power"));
+  EXPECT_THAT(names, UnorderedElementsAre("dense/kernel", "dense/kernel/Adam", "dense/kernel/Adam_1", "beta1_power",
+                                          "beta2_power"));
   EXPECT_EQ(TrainableVariables(s).size(), 1);
 }
 
@@ -186,8 +179,7 @@ void CheckSparse(Optimizer& sparse, Optimizer& dense) {
     const Scope s = Scope::NewRoot();
     const Var table(s, "table", {5, 2}, init::Constant({{1, 2}, {3, 4}, {5, 6}, {7, 8}, {9, 10}}));
     const Output rows = ops::GatherV2(s, table, {1, 3, 1}, 0);
-    std::vector<GradAndVar> gradients =
-        optimizer.ComputeGradients(s, ops::Sum(s, rows * rows, {0, 1}));
+    std::vector<GradAndVar> gradients = optimizer.ComputeGradients(s, ops::Sum(s, rows * rows, {0, 1}));
     EXPECT_TRUE(s.ok()) << s.status();
     if (!s.ok()) return std::vector<float>();
     EXPECT_TRUE(gradients[0].gradient.is_slices());
@@ -221,14 +213,12 @@ void CheckSparseOf(const Options& options) {
 TEST(Optimizers, SparseUpdatesEqualDenseOnes) {
   CheckSparseOf<optimizers::GradientDescent>(optimizers::GradientDescentOptions{0.1});
   CheckSparseOf<optimizers::Momentum>(optimizers::MomentumOptions{0.1});
-  CheckSparseOf<optimizers::Momentum>(
-      optimizers::MomentumOptions{.learning_rate = 0.1, .use_nesterov = true});
+  CheckSparseOf<optimizers::Momentum>(optimizers::MomentumOptions{.learning_rate = 0.1, .use_nesterov = true});
   CheckSparseOf<optimizers::Adagrad>(optimizers::AdagradOptions{0.1});
   CheckSparseOf<optimizers::Adadelta>(optimizers::AdadeltaOptions{0.1});
   CheckSparseOf<optimizers::Adam>(optimizers::AdamOptions{0.1});
   CheckSparseOf<optimizers::RMSProp>(optimizers::RMSPropOptions{0.1});
-  CheckSparseOf<optimizers::RMSProp>(
-      optimizers::RMSPropOptions{.learning_rate = 0.1, .centered = true});
+  CheckSparseOf<optimizers::RMSProp>(optimizers::RMSPropOptions{.learning_rate = 0.1, .centered = true});
 }
 
 TEST(Optimizers, FollowASchedule) {
@@ -236,8 +226,8 @@ TEST(Optimizers, FollowASchedule) {
   const Var x(s, "x", 1.0);
   const Var step = GlobalStep(s);
   const Output rate = schedules::PiecewiseConstant(s, step, {0}, {0.5, 0.25});
-  const Operation train = optimizers::GradientDescent({.learning_rate = rate})
-                              .Minimize(s, x * 1.0, {.global_step = step});
+  const Operation train =
+      optimizers::GradientDescent({.learning_rate = rate}).Minimize(s, x * 1.0, {.global_step = step});
   const Operation init = GlobalVariablesInitializer(s);
   ASSERT_TRUE(s.ok()) << s.status();
   ClientSession session = ClientSession::Create(s).value();
@@ -251,8 +241,8 @@ TEST(Optimizers, FollowASchedule) {
 TEST(Clipping, ByValueAndNorm) {
   const Scope s = Scope::NewRoot();
   const Output x = ops::Const(s, {3.0, -4.0});
-  const Tensors r = RunOnce(s, {ClipByValue(s, x, -1, 2), ClipByNorm(s, x, 1), ClipByNorm(s, x, 10),
-                                ClipByNorm(s, x * 0, 1)});
+  const Tensors r =
+      RunOnce(s, {ClipByValue(s, x, -1, 2), ClipByNorm(s, x, 1), ClipByNorm(s, x, 10), ClipByNorm(s, x * 0, 1)});
   ASSERT_EQ(r.size(), 4);
   EXPECT_THAT(Floats(r[0]), ElementsAre(2, -1));
   EXPECT_NEAR(r[1].data<float>()[0], 0.6, 1e-6);
@@ -271,8 +261,8 @@ TEST(Clipping, ByGlobalNormScalesAllAlike) {
   ASSERT_TRUE(clipped[2].is_slices());
   const auto [same, norm2] = ClipByGlobalNorm(s, {a}, 100);
   const auto [broken, norm3] = ClipByGlobalNorm(s, {a / 0}, 1);
-  const Tensors r = RunOnce(s, {norm, clipped[0].dense(), clipped[2].slices().values,
-                                same[0].dense(), broken[0].dense()});
+  const Tensors r =
+      RunOnce(s, {norm, clipped[0].dense(), clipped[2].slices().values, same[0].dense(), broken[0].dense()});
   ASSERT_EQ(r.size(), 5);
   EXPECT_NEAR(r[0].scalar<float>(), 5, 1e-5);
   EXPECT_NEAR(r[1].data<float>()[0], 1.5, 1e-5);

@@ -10,12 +10,8 @@ const std::string& EmptyString() {
 
 Operation::Operation(const Output& output) : scope_(output.scope()), node_(output.node()) {}
 
-const std::string& Operation::name() const {
-  return node_ == nullptr ? EmptyString() : node_->name();
-}
-const std::string& Operation::type() const {
-  return node_ == nullptr ? EmptyString() : node_->type();
-}
+const std::string& Operation::name() const { return node_ == nullptr ? EmptyString() : node_->name(); }
+const std::string& Operation::type() const { return node_ == nullptr ? EmptyString() : node_->type(); }
 
 Output Operation::output(int i) const {
   if (i < 0 || i >= num_outputs()) return Output(scope_, Endpoint{});

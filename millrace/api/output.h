@@ -1,4 +1,4 @@
-// What ops give: an Output is a tensor to come, an Operation the node that makes it.
+// Results of op builders: an Output is a symbolic tensor, an Operation the node that produces it.
 #pragma once
 
 #include <string>
@@ -9,21 +9,21 @@
 
 namespace millrace {
 
-// A node of the graph. Empty when building it failed; then the scope's status says why.
+// A node of the graph. Empty if building it failed; the scope's status then has the error.
 class Operation {
  public:
   Operation() = default;
   Operation(Scope scope, Node* node) : scope_(std::move(scope)), node_(node) {}
-  Operation(const Output& output);  // NOLINT: the op that gives it
+  Operation(const Output& output);  // NOLINT: the op that produces it
 
   Node* node() const { return node_; }
   bool empty() const { return node_ == nullptr; }
-  // Where it was built.
+  // The scope that it was built in.
   const Scope& scope() const { return scope_; }
-  const std::string& name() const;  // "layer1/MatMul"; "" when empty
-  const std::string& type() const;  // "MatMul"; "" when empty
+  const std::string& name() const;  // "layer1/MatMul"; "" if empty
+  const std::string& type() const;  // "MatMul"; "" if empty
   int num_outputs() const { return node_ == nullptr ? 0 : node_->num_outputs(); }
-  // Empty when there is no such output.
+  // Empty if there is no such output.
   Output output(int i) const;
   std::vector<Output> outputs(int begin, int end) const;
 
@@ -32,8 +32,8 @@ class Operation {
   Node* node_ = nullptr;
 };
 
-// One output of a node; a cheap value. Usable wherever an Input is expected, in operators, and as
-// what to feed or fetch. The ops that operators add go into the scope of their left tensor.
+// One output of a node. Cheap to copy. It can be used as an Input, in operators, and as a feed or fetch. Operators add
+// their ops to the scope of the left tensor.
 class Output {
  public:
   Output() = default;
@@ -46,9 +46,9 @@ class Output {
   const Scope& scope() const { return scope_; }
   Operation op() const { return Operation(scope_, endpoint_.node); }
 
-  std::string name() const;  // "layer1/MatMul:0"; "" when empty
-  DType dtype() const;       // of the values, also for a reference; kInvalid when empty
-  // What is known of it.
+  std::string name() const;  // "layer1/MatMul:0"; "" if empty
+  DType dtype() const;       // the value type, also for a reference; kInvalid if empty
+  // The inferred shape.
   PartialShape shape() const { return empty() ? PartialShape() : endpoint_.shape(); }
 
  private:

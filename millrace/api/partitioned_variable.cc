@@ -12,24 +12,27 @@ namespace millrace {
 std::string VariableSlice::Spec() const {
   if (full_shape.rank() == 0) return "";  // a scalar has no parts
   std::vector<std::string> extents;
-  for (int i = 0; i < full_shape.rank(); ++i) extents.push_back(absl::StrCat(offset[static_cast<size_t>(i)], ",", shape.dim(i)));
+  for (int i = 0; i < full_shape.rank(); ++i)
+    extents.push_back(absl::StrCat(offset[static_cast<size_t>(i)], ",", shape.dim(i)));
   return absl::StrCat(absl::StrJoin(full_shape.dims(), " "), " ", absl::StrJoin(extents, ":"));
 }
 
 const VariableSlice* SliceOf(const Var& variable) {
   if (variable.handle().empty()) return nullptr;
-  const auto& slices = variable.scope().state().slices;
+  const auto& slices = api_internal::StateOf(variable.scope()).slices;
   const auto at = slices.find(variable.handle().node());
   return at == slices.end() ? nullptr : &at->second;
 }
 
 void SetSlice(const Var& variable, VariableSlice slice) {
-  if (!variable.handle().empty()) variable.scope().state().slices[variable.handle().node()] = std::move(slice);
+  if (!variable.handle().empty())
+    api_internal::StateOf(variable.scope()).slices[variable.handle().node()] = std::move(slice);
 }
 
 namespace {
 
-// What a partitioner along one axis says; an axis that the shape lacks is answered by too many numbers, which PartitionedVar refuses.
+// The result of a partitioner along one axis. For an axis that the shape does not have it has too many entries, which
+// PartitionedVar rejects.
 std::vector<int64_t> Along(const Shape& shape, int axis, int64_t parts) {
   std::vector<int64_t> counts(static_cast<size_t>(std::max(shape.rank(), axis + 1)), 1);
   if (axis >= 0) counts[static_cast<size_t>(axis)] = parts;
@@ -54,7 +57,8 @@ Partitioner VariableAxisSizePartitioner(const VariableAxisSizeOptions& options) 
     if (!HasAxis(shape, options.axis) || options.max_part_bytes < 1) return Along(shape, options.axis, 0);
     const int64_t rows = shape.dim(options.axis);
     if (rows == 0) return Along(shape, options.axis, 1);
-    const int64_t row_bytes = std::max<int64_t>(1, shape.num_elements() / rows * ElementBytes(dtype, options.bytes_per_string));
+    const int64_t row_bytes =
+        std::max<int64_t>(1, shape.num_elements() / rows * ElementBytes(dtype, options.bytes_per_string));
     int64_t parts = CeilDiv(rows, std::max<int64_t>(1, options.max_part_bytes / row_bytes));
     if (options.max_parts > 0) parts = std::min(parts, options.max_parts);
     return Along(shape, options.axis, parts);
@@ -63,16 +67,18 @@ Partitioner VariableAxisSizePartitioner(const VariableAxisSizeOptions& options) 
 
 Partitioner MinMaxPartitioner(const MinMaxOptions& options) {
   return [options](const Shape& shape, DType dtype) {
-    if (!HasAxis(shape, options.axis) || options.max_parts < 1 || options.min_part_bytes < 1) return Along(shape, options.axis, 0);
+    if (!HasAxis(shape, options.axis) || options.max_parts < 1 || options.min_part_bytes < 1)
+      return Along(shape, options.axis, 0);
     const int64_t bytes = shape.num_elements() * ElementBytes(dtype, options.bytes_per_string);
-    const int64_t parts = std::min({shape.dim(options.axis), options.max_parts, CeilDiv(bytes, options.min_part_bytes)});
+    const int64_t parts =
+        std::min({shape.dim(options.axis), options.max_parts, CeilDiv(bytes, options.min_part_bytes)});
     return Along(shape, options.axis, std::max<int64_t>(1, parts));
   };
 }
 
 namespace {
 
-// The dimension that is cut and into how many.
+// The dimension that is split, and the number of parts.
 struct Cut {
   int axis = 0;
   int64_t parts = 1;
@@ -86,8 +92,11 @@ StatusOr<Cut> CutOf(const Shape& shape, const std::vector<int64_t>& counts) {
     const int64_t count = counts[static_cast<size_t>(i)];
     if (count < 1) return InvalidArgument("the partitioner gives ", count, " parts for dimension ", i);
     if (count == 1) continue;
-    if (cut.parts > 1) return InvalidArgument("the partitioner cuts dimensions ", cut.axis, " and ", i, "; only one can be cut");
-    if (count > shape.dim(i)) return InvalidArgument("the partitioner gives ", count, " parts for dimension ", i, ", which is ", shape.dim(i), " long");
+    if (cut.parts > 1)
+      return InvalidArgument("the partitioner cuts dimensions ", cut.axis, " and ", i, "; only one can be cut");
+    if (count > shape.dim(i))
+      return InvalidArgument("the partitioner gives ", count, " parts for dimension ", i, ", which is ", shape.dim(i),
+                             " long");
     cut = {i, count};
   }
   return cut;
@@ -101,7 +110,8 @@ PartitionedVar::PartitionedVar(const Scope& scope, absl::string_view name, const
   if (!scope.ok()) return;
   const StatusOr<Cut> cut = CutOf(shape, partitioner(shape, options.dtype));
   if (!cut.ok()) {
-    const std::string which = absl::StrCat("partitioned variable ", name, " in scope '", scope.prefix(), "' of shape ", shape.ToString(), ": ");
+    const std::string which = absl::StrCat("partitioned variable ", name, " in scope '", scope.prefix(), "' of shape ",
+                                           shape.ToString(), ": ");
     scope.UpdateStatus(WithPrefix(which, cut.status()));
     return;
   }
@@ -109,14 +119,17 @@ PartitionedVar::PartitionedVar(const Scope& scope, absl::string_view name, const
   const int64_t parts = cut->parts;
 
   const Scope outside = scope.WithoutControlDependencies().WithoutOpName();
-  name_ = outside.TakeName(name);
+  name_ = api_internal::TakeName(outside, name);
   const Scope inside = outside.WithPrefix(name_);
   const int64_t rows = shape.rank() == 0 ? 1 : shape.dim(axis_);
-  auto& state = scope.state();
+  auto& state = api_internal::StateOf(scope);
   int64_t begin = 0;
   for (int64_t i = 0; i < parts; ++i) {
     const int64_t length = rows / parts + (i < rows % parts ? 1 : 0);
-    VariableSlice slice = {.full_name = name_, .full_shape = shape, .offset = std::vector<int64_t>(static_cast<size_t>(shape.rank()), 0), .shape = shape};
+    VariableSlice slice = {.full_name = name_,
+                           .full_shape = shape,
+                           .offset = std::vector<int64_t>(static_cast<size_t>(shape.rank()), 0),
+                           .shape = shape};
     if (shape.rank() > 0) {
       slice.offset[static_cast<size_t>(axis_)] = begin;
       Shape::Dims dims(shape.dims().begin(), shape.dims().end());
@@ -156,7 +169,7 @@ Operation PartitionedVar::Assign(const Scope& scope, const Input& value) const {
 
 namespace {
 
-// Which part an id is in, and which row of it.
+// The part that contains an id, and the row within the part.
 struct Place {
   Output part;
   Output row;
@@ -167,10 +180,12 @@ Place Mod(const Scope& s, const Output& ids, int64_t parts) {
 // The first `extra` parts have one row more than the others.
 Place Div(const Scope& s, const Output& ids, int64_t rows, int64_t parts) {
   const int64_t each = rows / parts, extra = rows % parts;
-  if (each == 0) return {ids, Op(s, "ZerosLike", {ids})};  // one row each, and parts without any
+  if (each == 0) return {ids, Op(s, "ZerosLike", {ids})};  // fewer rows than parts: one row each
   const Output later = Op(s, "Sub", {ids, extra});
   const Output part = Op(s, "Maximum", {Op(s, "FloorDiv", {ids, each + 1}), Op(s, "FloorDiv", {later, each})});
-  return {part, Op(s, "SelectV2", {Op(s, "Less", {part, extra}), Op(s, "FloorMod", {ids, each + 1}), Op(s, "FloorMod", {later, each})})};
+  return {part,
+          Op(s, "SelectV2",
+             {Op(s, "Less", {part, extra}), Op(s, "FloorMod", {ids, each + 1}), Op(s, "FloorMod", {later, each})})};
 }
 
 }  // namespace
@@ -179,7 +194,7 @@ Output EmbeddingLookup(const Scope& scope, const std::vector<Var>& parts, const 
   const Scope s = scope.ForComposite("embedding_lookup");
   if (!s.ok()) return Output(s, Endpoint{});
   if (parts.empty()) {
-    s.UpdateStatus(InvalidArgument("embedding lookup in scope '", s.prefix(), "': there are no parts to look in"));
+    s.UpdateStatus(InvalidArgument("embedding lookup in scope '", s.prefix(), "': the table has no parts"));
     return Output(s, Endpoint{});
   }
   const Output given = ids.In(s, DType::kInt32, "ids");
@@ -191,8 +206,8 @@ Output EmbeddingLookup(const Scope& scope, const std::vector<Var>& parts, const 
   for (const Var& part : parts) {
     const PartialShape shape = part.shape();
     if (shape.rank() < 1 || shape.dim(0) < 0) {
-      s.UpdateStatus(InvalidArgument("embedding lookup in scope '", s.prefix(), "': ", part.var_name(), " has shape ", shape.ToString(),
-                                     "; the number of rows must be known"));
+      s.UpdateStatus(InvalidArgument("embedding lookup in scope '", s.prefix(), "': ", part.var_name(), " has shape ",
+                                     shape.ToString(), "; the number of rows must be known"));
       return Output(s, Endpoint{});
     }
     rows += shape.dim(0);
@@ -200,10 +215,12 @@ Output EmbeddingLookup(const Scope& scope, const std::vector<Var>& parts, const 
   const auto count = static_cast<int64_t>(parts.size());
   const Output flat = Op(s, "Reshape", {given, std::vector<int32_t>{-1}});
   const Place place = strategy == LookupStrategy::kMod ? Mod(s, flat, count) : Div(s, flat, rows, count);
-  const Output part = given.dtype() == DType::kInt32 ? place.part : Op(s, "Cast", {place.part}, {{"DstT", DType::kInt32}});
+  const Output part =
+      given.dtype() == DType::kInt32 ? place.part : Op(s, "Cast", {place.part}, {{"DstT", DType::kInt32}});
   const Output order = Op(s, "Range", {0, Op(s, "Size", {flat}), 1});
   const AttrList cut = {{"num_partitions", count}};
-  const Operation ids_of = AddOp(s, "DynamicPartition", {place.row, part}, cut), places_of = AddOp(s, "DynamicPartition", {order, part}, cut);
+  const Operation ids_of = AddOp(s, "DynamicPartition", {place.row, part}, cut),
+                  places_of = AddOp(s, "DynamicPartition", {order, part}, cut);
   std::vector<Input> found, places;
   for (int i = 0; i < static_cast<int>(count); ++i) {
     found.push_back(gather(parts[static_cast<size_t>(i)], ids_of.output(i)));
@@ -219,7 +236,8 @@ Output EmbeddingLookup(const Scope& scope, const std::vector<Var>& parts, const 
 
 Output EmbeddingLookup(const Scope& scope, const PartitionedVar& table, const Input& ids, LookupStrategy strategy) {
   if (scope.ok() && table.axis() != 0) {
-    scope.UpdateStatus(InvalidArgument("embedding lookup in scope '", scope.prefix(), "': ", table.name(), " is cut along dimension ", table.axis(),
+    scope.UpdateStatus(InvalidArgument("embedding lookup in scope '", scope.prefix(), "': ", table.name(),
+                                       " is cut along dimension ", table.axis(),
                                        "; only a table that is cut along its rows can be looked up in parts"));
   }
   return EmbeddingLookup(scope, table.parts(), ids, strategy);

@@ -1,10 +1,10 @@
-// Variables in several parts, which may be held by several tasks.
+// Variables that are partitioned into several parts, possibly on several tasks.
 //
 //   PartitionedVar w(scope, "embedding", {1000000, 64}, init::RandomUniform(), FixedSizePartitioner(4));
 //   Output rows = EmbeddingLookup(scope, w, ids);
 //
-// In a scope with a ReplicaDeviceSetter each part gets its own parameter server. Checkpoints have one tensor "embedding" in slices, so that
-// another number of parts, or one whole variable, can restore it.
+// In a scope with a ReplicaDeviceSetter the parts are spread over the parameter servers. Checkpoints store one tensor
+// "embedding" in slices, which another number of parts, or an unpartitioned variable, can restore.
 #pragma once
 
 #include <functional>
@@ -16,19 +16,19 @@
 
 namespace millrace {
 
-// The number of parts along each dimension; at most one of them may be above 1.
+// Returns the number of parts along each dimension; at most one of them may exceed 1.
 using Partitioner = std::function<std::vector<int64_t>(const Shape& shape, DType dtype)>;
 
-// `parts` along `axis`, or as many as that has elements.
+// `parts` parts along `axis`, but no more than that dimension has elements.
 Partitioner FixedSizePartitioner(int64_t parts, int axis = 0);
 
 struct VariableAxisSizeOptions {
   int64_t max_part_bytes = 0;
   int axis = 0;
   int64_t bytes_per_string = 16;
-  int64_t max_parts = 0;  // 0: no limit
+  int64_t max_parts = 0;  // 0 means no limit
 };
-// As few as keep each within max_part_bytes, as far as one row each allows.
+// As few parts as keep each within max_part_bytes; a part has at least one row.
 Partitioner VariableAxisSizePartitioner(const VariableAxisSizeOptions& options);
 
 struct MinMaxOptions {
@@ -37,31 +37,31 @@ struct MinMaxOptions {
   int64_t min_part_bytes = 256 << 10;
   int64_t bytes_per_string = 16;
 };
-// As many as leave each at least min_part_bytes, but no more than max_parts.
+// As many parts as leave each at least min_part_bytes, but no more than max_parts.
 Partitioner MinMaxPartitioner(const MinMaxOptions& options);
 
-// A cheap value. Each part is a Var, "name/part_0" and so on, among GlobalVariables; optimizers change the parts, and losses may use
-// either them or the whole.
+// Cheap to copy. Each part is a Var, "name/part_0" and so on, listed in GlobalVariables. Optimizers update the parts;
+// losses may use the parts or the whole.
 class PartitionedVar {
  public:
   PartitionedVar() = default;
-  // Rows are dealt out evenly; the first parts have one more where they do not come out even. An initial value of the whole shape is cut up;
-  // others are made part by part. INVALID_ARGUMENT, as the scope's error, for a partitioner that cuts more than one dimension or asks for more parts than
-  // there are elements.
-  PartitionedVar(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& init, const Partitioner& partitioner,
-                 const VarOptions& options = {});
+  // Rows are distributed evenly; if they do not divide evenly, the first parts have one more. An initial value of the
+  // whole shape is split; other initializers run once per part. The scope fails with INVALID_ARGUMENT if the
+  // partitioner splits more than one dimension or returns more parts than there are elements.
+  PartitionedVar(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& init,
+                 const Partitioner& partitioner, const VarOptions& options = {});
 
   const std::string& name() const { return name_; }
   const Shape& shape() const { return shape_; }
   DType dtype() const { return dtype_; }
-  // The dimension that is cut; 0 when there is one part.
+  // The dimension that is split; 0 if there is only one part.
   int axis() const { return axis_; }
   const std::vector<Var>& parts() const { return parts_; }
   bool empty() const { return parts_.empty(); }
 
-  // All of it, joined where `scope` says.
+  // The whole value, concatenated on the device of `scope`.
   Output Value(const Scope& scope) const;
-  // Gives every part its piece of `value`.
+  // Assigns to every part its slice of `value`.
   Operation Assign(const Scope& scope, const Input& value) const;
 
  private:
@@ -72,13 +72,17 @@ class PartitionedVar {
   std::vector<Var> parts_;
 };
 
-// How rows are dealt out among the parts of a table: row `id` is row id / n of part id % n, or each part has a run of neighbours. The parts of a
-// PartitionedVar are runs, so kDiv finds the rows where Value has them; kMod is TensorFlow's default.
+// How the rows of a table are distributed among n parts. kMod (TensorFlow's default): row `id` is row id / n of part id
+// % n. kDiv: each part has a contiguous range of rows, as in a PartitionedVar.
 enum class LookupStrategy { kMod, kDiv };
 
-// The rows `ids` (of any shape, int32 or int64) of a table in parts, each looked up where its part is. Gradients are slices of the parts.
-Output EmbeddingLookup(const Scope& scope, const std::vector<Var>& parts, const Input& ids, LookupStrategy strategy = LookupStrategy::kMod);
-// Div by default, so that the rows are those of the whole. INVALID_ARGUMENT when it is not cut along rows.
-Output EmbeddingLookup(const Scope& scope, const PartitionedVar& table, const Input& ids, LookupStrategy strategy = LookupStrategy::kDiv);
+// The rows `ids` (int32 or int64, of any shape) of a partitioned table, each looked up on the device of its part. The
+// gradients are IndexedSlices of the parts.
+Output EmbeddingLookup(const Scope& scope, const std::vector<Var>& parts, const Input& ids,
+                       LookupStrategy strategy = LookupStrategy::kMod);
+// kDiv by default, which matches the rows of table.Value(). The scope fails with INVALID_ARGUMENT if the table is not
+// split along its rows.
+Output EmbeddingLookup(const Scope& scope, const PartitionedVar& table, const Input& ids,
+                       LookupStrategy strategy = LookupStrategy::kDiv);
 
 }  // namespace millrace

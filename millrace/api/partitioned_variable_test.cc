@@ -19,7 +19,8 @@ TEST(PartitionerTest, CountsAreTensorFlows) {
   // A row has 16 bytes.
   EXPECT_THAT(VariableAxisSizePartitioner({.max_part_bytes = 50})(shape, DType::kFloat), ElementsAre(4, 1));
   EXPECT_THAT(VariableAxisSizePartitioner({.max_part_bytes = 5})(shape, DType::kFloat), ElementsAre(10, 1));
-  EXPECT_THAT(VariableAxisSizePartitioner({.max_part_bytes = 5, .max_parts = 2})(shape, DType::kFloat), ElementsAre(2, 1));
+  EXPECT_THAT(VariableAxisSizePartitioner({.max_part_bytes = 5, .max_parts = 2})(shape, DType::kFloat),
+              ElementsAre(2, 1));
   EXPECT_THAT(VariableAxisSizePartitioner({.max_part_bytes = 64})(shape, DType::kString), ElementsAre(10, 1));
   EXPECT_THAT(MinMaxPartitioner({.max_parts = 8, .min_part_bytes = 32})(shape, DType::kFloat), ElementsAre(5, 1));
   EXPECT_THAT(MinMaxPartitioner({.max_parts = 3, .min_part_bytes = 32})(shape, DType::kFloat), ElementsAre(3, 1));
@@ -59,8 +60,13 @@ TEST(PartitionedVarTest, APartitionerThatMakesNoSenseIsAnError) {
     EXPECT_TRUE(PartitionedVar(scope, "w", shape, init::Zeros(), partitioner).empty());
     return std::string(scope.status().message());
   };
-  EXPECT_THAT(error({4, 4}, [](const Shape&, DType) { return std::vector<int64_t>{2, 2}; }), HasSubstr("cuts dimensions 0 and 1; only one can be cut"));
-  EXPECT_THAT(error({4}, [](const Shape&, DType) { return std::vector<int64_t>{5}; }), HasSubstr("5 parts for dimension 0, which is 4 long"));
+  EXPECT_THAT(error({4, 4},
+                    [](const Shape&, DType) {
+                      return std::vector<int64_t>{2, 2};
+                    }),
+              HasSubstr("cuts dimensions 0 and 1; only one can be cut"));
+  EXPECT_THAT(error({4}, [](const Shape&, DType) { return std::vector<int64_t>{5}; }),
+              HasSubstr("5 parts for dimension 0, which is 4 long"));
   EXPECT_THAT(error({4}, FixedSizePartitioner(2, 1)), HasSubstr("cuts 2 dimensions, and there are 1"));
   EXPECT_THAT(error({4}, FixedSizePartitioner(0)), HasSubstr("gives 0 parts"));
   EXPECT_THAT(error({4}, VariableAxisSizePartitioner({})), HasSubstr("gives 0 parts"));
@@ -80,9 +86,12 @@ TEST(PartitionedVarTest, OptimizersChangeThePartsAndKeepTheirSlotsAsSlices) {
   EXPECT_THAT(Floats(session.Run({value}).value()[0]), testing::Each(0.5f));
   std::vector<std::string> slots;
   for (const Var& variable : GlobalVariables(scope)) {
-    if (!variable.trainable()) slots.push_back(absl::StrCat(variable.var_name(), " is ", SliceOf(variable)->full_name, " ", SliceOf(variable)->Spec()));
+    if (!variable.trainable())
+      slots.push_back(
+          absl::StrCat(variable.var_name(), " is ", SliceOf(variable)->full_name, " ", SliceOf(variable)->Spec()));
   }
-  EXPECT_THAT(slots, ElementsAre("w/part_0/Momentum is w/Momentum 3 1 0,2:0,1", "w/part_1/Momentum is w/Momentum 3 1 2,1:0,1"));
+  EXPECT_THAT(
+      slots, ElementsAre("w/part_0/Momentum is w/Momentum 3 1 0,2:0,1", "w/part_1/Momentum is w/Momentum 3 1 2,1:0,1"));
 }
 
 class EmbeddingLookupTest : public testing::TestWithParam<DType> {};
@@ -92,15 +101,18 @@ TEST_P(EmbeddingLookupTest, RowsOfAllPartsAreFoundByEitherStrategy) {
     Scope scope = Scope::NewRoot();
     std::vector<float> numbers;
     for (int i = 0; i < 7; ++i) numbers.insert(numbers.end(), {static_cast<float>(i), -static_cast<float>(i)});
-    const PartitionedVar table(scope, "table", {7, 2}, init::Constant(Tensor::FromSpan<float>(numbers, Shape({7, 2}))), FixedSizePartitioner(parts));
+    const PartitionedVar table(scope, "table", {7, 2}, init::Constant(Tensor::FromSpan<float>(numbers, Shape({7, 2}))),
+                               FixedSizePartitioner(parts));
     const Output ids = ops::Cast(scope, {{6, 0, 3}, {3, 5, 1}}, GetParam());
-    const Output div = EmbeddingLookup(scope, table, ids), mod = EmbeddingLookup(scope, table, ids, LookupStrategy::kMod);
+    const Output div = EmbeddingLookup(scope, table, ids),
+                 mod = EmbeddingLookup(scope, table, ids, LookupStrategy::kMod);
     // Where each row is by the rule of mod: row id / n of part id % n, and parts are runs.
     std::vector<float> expected;
     for (const int id : {6, 0, 3, 3, 5, 1}) {
       const int part = id % parts;
       const int begin = part * (7 / parts) + std::min(part, 7 % parts);
-      expected.insert(expected.end(), {static_cast<float>(begin + id / parts), -static_cast<float>(begin + id / parts)});
+      expected.insert(expected.end(),
+                      {static_cast<float>(begin + id / parts), -static_cast<float>(begin + id / parts)});
     }
     const Tensors found = RunOnce(scope, {div, mod});
     ASSERT_EQ(found.size(), 2) << scope.status();
@@ -115,7 +127,8 @@ TEST(EmbeddingTest, TrainingChangesTheRowsThatWereLookedUp) {
   Scope scope = Scope::NewRoot();
   const PartitionedVar table(scope, "table", {5, 1}, init::Zeros(), FixedSizePartitioner(2));
   const Output rows = EmbeddingLookup(scope, table, {4, 1, 4});
-  const Operation train = optimizers::GradientDescent({.learning_rate = 1}).Minimize(scope, ops::Sum(scope, rows, {0, 1}));
+  const Operation train =
+      optimizers::GradientDescent({.learning_rate = 1}).Minimize(scope, ops::Sum(scope, rows, {0, 1}));
   ASSERT_TRUE(scope.ok()) << scope.status();
   const Operation init = GlobalVariablesInitializer(scope);
   const Output value = table.Value(scope);

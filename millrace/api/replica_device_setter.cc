@@ -38,18 +38,28 @@ int64_t VariableBytes(const Node& variable) {
 }
 
 const std::vector<std::string>& StandardPsOps() {
-  static const auto& ops = *new std::vector<std::string>{
-      "Variable", "VariableV2", "AutoReloadVariable", "MutableHashTable", "MutableHashTableV2", "MutableHashTableOfTensors",
-      "MutableHashTableOfTensorsV2", "MutableDenseHashTable", "MutableDenseHashTableV2", "VarHandleOp",
-      "BoostedTreesEnsembleResourceHandleOp", "BoostedTreesQuantileStreamResourceHandleOp", "ResourceConditionalAccumulator",
-      "DecisionTreeResource"};
+  static const auto& ops = *new std::vector<std::string>{"Variable",
+                                                         "VariableV2",
+                                                         "AutoReloadVariable",
+                                                         "MutableHashTable",
+                                                         "MutableHashTableV2",
+                                                         "MutableHashTableOfTensors",
+                                                         "MutableHashTableOfTensorsV2",
+                                                         "MutableDenseHashTable",
+                                                         "MutableDenseHashTableV2",
+                                                         "VarHandleOp",
+                                                         "BoostedTreesEnsembleResourceHandleOp",
+                                                         "BoostedTreesQuantileStreamResourceHandleOp",
+                                                         "ResourceConditionalAccumulator",
+                                                         "DecisionTreeResource"};
   return ops;
 }
 
 DeviceFunction ReplicaDeviceSetter(ReplicaDeviceSetterOptions options) {
   if (options.ps_tasks <= 0) return [](const Node& node) { return node.requested_device(); };
   if (options.ps_strategy == nullptr) options.ps_strategy = RoundRobinStrategy(options.ps_tasks);
-  const auto ps_ops = std::make_shared<const absl::flat_hash_set<std::string>>(options.ps_ops.begin(), options.ps_ops.end());
+  const auto ps_ops =
+      std::make_shared<const absl::flat_hash_set<std::string>>(options.ps_ops.begin(), options.ps_ops.end());
   return [options = std::move(options), ps_ops](const Node& node) {
     const std::string& current = node.requested_device();
     if (!options.merge_devices && !current.empty()) return current;

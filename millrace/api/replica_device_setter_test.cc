@@ -15,7 +15,9 @@ Operation Handle(const Scope& scope, const PartialShape& shape = {}) {
 }
 std::string DeviceOf(const Operation& op) { return op.node() == nullptr ? "none" : op.node()->requested_device(); }
 
-Scope Replica(ReplicaDeviceSetterOptions options) { return Scope::NewRoot().WithDeviceFunction(ReplicaDeviceSetter(std::move(options))); }
+Scope Replica(ReplicaDeviceSetterOptions options) {
+  return Scope::NewRoot().WithDeviceFunction(ReplicaDeviceSetter(std::move(options)));
+}
 
 TEST(ReplicaDeviceSetter, VariablesGoRoundTheServersAndTheRestToTheWorker) {
   const Scope root = Replica({.ps_tasks = 2, .worker_device = "/job:worker/task:3"});
@@ -36,7 +38,8 @@ TEST(ReplicaDeviceSetter, WhatAScopeWithinSaysIsKept) {
 }
 
 TEST(ReplicaDeviceSetter, TheScopeAroundFillsInWhatIsOpen) {
-  const Scope root = Scope::NewRoot().WithDevice("/replica:4/device:CPU:1").WithDeviceFunction(ReplicaDeviceSetter({.ps_tasks = 1}));
+  const Scope root =
+      Scope::NewRoot().WithDevice("/replica:4/device:CPU:1").WithDeviceFunction(ReplicaDeviceSetter({.ps_tasks = 1}));
   EXPECT_EQ(DeviceOf(Handle(root)), "/job:ps/replica:4/task:0/device:CPU:1");
 }
 
@@ -46,9 +49,7 @@ TEST(ReplicaDeviceSetter, WithoutMergingAnAskingNodeIsLeftAlone) {
   EXPECT_EQ(DeviceOf(ops::NoOp(root)), "/job:worker");
 }
 
-TEST(ReplicaDeviceSetter, WithoutServersNothingChanges) {
-  EXPECT_EQ(DeviceOf(Handle(Replica({}))), "");
-}
+TEST(ReplicaDeviceSetter, WithoutServersNothingChanges) { EXPECT_EQ(DeviceOf(Handle(Replica({}))), ""); }
 
 TEST(ReplicaDeviceSetter, GreedyTakesTheServerWithTheFewestBytes) {
   const Scope root = Replica({.ps_tasks = 2, .ps_strategy = GreedyStrategy(2)});

@@ -1,5 +1,4 @@
-// Learning rates that change with the step. Each gives a float scalar to hand to an optimizer;
-// `step` is usually GlobalStep(scope).
+// Learning rate schedules. Each returns a float scalar to pass to an optimizer; `step` is usually GlobalStep(scope).
 #pragma once
 
 #include <vector>
@@ -9,10 +8,10 @@
 namespace millrace::schedules {
 
 struct DecayOptions {
-  double rate = 0.01;         // the first one
+  double rate = 0.01;         // the initial rate
   double decay_steps = 1000;  // the time scale
   double decay = 0.96;
-  bool staircase = false;  // whole multiples of decay_steps only
+  bool staircase = false;  // decay only at multiples of decay_steps
 };
 // rate * decay ^ (step / decay_steps)
 Output Exponential(const Scope& scope, const Input& step, const DecayOptions& options);
@@ -26,27 +25,24 @@ struct PolynomialOptions {
   double decay_steps = 1000;
   double end_rate = 0.0001;
   double power = 1;
-  bool cycle = false;  // starts again with a longer period instead of staying at end_rate
+  bool cycle = false;  // restart with a longer period instead of staying at end_rate
 };
-// From rate to end_rate in decay_steps.
+// Decays from rate to end_rate over decay_steps.
 Output Polynomial(const Scope& scope, const Input& step, const PolynomialOptions& options);
 
 struct CosineOptions {
   double rate = 0.01;
   double decay_steps = 1000;
-  double alpha = 0;  // what is left at the end, as a share of rate
+  double alpha = 0;  // the final rate as a fraction of rate
 };
-// Half a cosine from rate to alpha * rate in decay_steps.
+// Half a cosine from rate to alpha * rate over decay_steps.
 Output Cosine(const Scope& scope, const Input& step, const CosineOptions& options);
 
-// values[0] up to and including step boundaries[0], then values[1], and so on; one value more than
-// boundaries.
-Output PiecewiseConstant(const Scope& scope, const Input& step,
-                         const std::vector<int64_t>& boundaries, const std::vector<float>& values);
+// values[0] up to and including step boundaries[0], then values[1], and so on; needs one more value than boundaries.
+Output PiecewiseConstant(const Scope& scope, const Input& step, const std::vector<int64_t>& boundaries,
+                         const std::vector<float>& values);
 
-// From `start` to `rate` (a number or another schedule) in a straight line over `steps`, then
-// `rate`.
-Output Warmup(const Scope& scope, const Input& step, const Input& rate, double steps,
-              double start = 0);
+// Linear warm-up from `start` to `rate` (a number or another schedule) over `steps`, then `rate`.
+Output Warmup(const Scope& scope, const Input& step, const Input& rate, double steps, double start = 0);
 
 }  // namespace millrace::schedules

@@ -11,18 +11,11 @@ namespace {
 using api_internal::GraphState;
 using api_internal::ScopeSettings;
 
-// TensorFlow's seed of a graph in which only an op was given one.
+// TensorFlow's graph seed if only the op has a seed.
 constexpr int64_t kDefaultGraphSeed = 87654321;
 
 std::string Join(const std::string& prefix, absl::string_view name) {
   return prefix.empty() ? std::string(name) : absl::StrCat(prefix, "/", name);
-}
-
-template <typename Change>
-Scope Changed(const Scope& scope, Change change) {
-  auto settings = std::make_shared<ScopeSettings>(scope.settings());
-  change(*settings);
-  return Scope(std::move(settings));
 }
 
 // The node whose state `node` works on; null when it takes no handle.
@@ -51,13 +44,24 @@ Status api_internal::AskForDevice(const ScopeSettings& settings, Node* node) {
   for (auto it = settings.device_functions.rbegin(); it != settings.device_functions.rend(); ++it) {
     const StatusOr<DeviceName> inner = DeviceName::Parse(it->choose(*node));
     if (!inner.ok()) {
-      return InvalidArgument("{{node ", node->name(), "}} (op ", node->type(), "): the scope's device function gave a malformed device: ",
-                             inner.status().message());
+      return InvalidArgument("{{node ", node->name(), "}} (op ", node->type(),
+                             "): the scope's device function gave a malformed device: ", inner.status().message());
     }
     MR_ASSIGN_OR_RETURN(const DeviceName outer, DeviceName::Parse(it->outer_device));
     graph.SetRequestedDevice(node, inner->Over(outer).ToString());
   }
   return absl::OkStatus();
+}
+
+template <typename Change>
+Scope Scope::Changed(Change change) const {
+  auto settings = std::make_shared<ScopeSettings>(*settings_);
+  change(*settings);
+  return Scope(std::move(settings));
+}
+
+Scope api_internal::ScopeAccess::WithTakenName(const Scope& scope, absl::string_view full_name) {
+  return scope.Changed([&](ScopeSettings& s) { s.taken_name = std::string(full_name); });
 }
 
 Scope Scope::NewRoot() {
@@ -98,15 +102,15 @@ std::string Scope::TakeName(absl::string_view name) const {
 Scope Scope::SubScope(absl::string_view name) const {
   if (!IsValidNodeName(Join(prefix(), name))) {
     UpdateStatus(
-        InvalidArgument("'", name, "' is not a name for a scope in '", prefix(),
-                        "': letters, digits and _.\\-/ are, after a letter, a digit or a dot"));
+        InvalidArgument("'", name, "' is not a valid scope name in '", prefix(),
+                        "': names consist of letters, digits and _.\\-/ and begin with a letter, a digit or a dot"));
     return WithoutOpName();
   }
   return WithPrefix(TakeName(name));
 }
 
 Scope Scope::WithPrefix(absl::string_view prefix) const {
-  return Changed(*this, [&](ScopeSettings& s) {
+  return Changed([&](ScopeSettings& s) {
     s.prefix = std::string(prefix);
     s.op_name.clear();
     s.taken_name.clear();
@@ -116,20 +120,16 @@ Scope Scope::WithPrefix(absl::string_view prefix) const {
 Scope Scope::WithOpName(absl::string_view name) const {
   if (!IsValidNodeName(Join(prefix(), name))) {
     UpdateStatus(
-        InvalidArgument("'", name, "' is not a name for an op in '", prefix(),
-                        "': letters, digits and _.\\-/ are, after a letter, a digit or a dot"));
+        InvalidArgument("'", name, "' is not a valid op name in '", prefix(),
+                        "': names consist of letters, digits and _.\\-/ and begin with a letter, a digit or a dot"));
     return WithoutOpName();
   }
-  return Changed(*this, [&](ScopeSettings& s) { s.op_name = std::string(name); });
-}
-
-Scope Scope::WithTakenName(absl::string_view full_name) const {
-  return Changed(*this, [&](ScopeSettings& s) { s.taken_name = std::string(full_name); });
+  return Changed([&](ScopeSettings& s) { s.op_name = std::string(name); });
 }
 
 Scope Scope::WithoutOpName() const {
   if (op_name().empty() && settings_->taken_name.empty()) return *this;
-  return Changed(*this, [](ScopeSettings& s) {
+  return Changed([](ScopeSettings& s) {
     s.op_name.clear();
     s.taken_name.clear();
   });
@@ -146,35 +146,33 @@ Scope Scope::WithDevice(absl::string_view device) const {
     return *this;
   }
   StatusOr<DeviceName> outer = DeviceName::Parse(this->device());
-  return Changed(*this, [&](ScopeSettings& s) {
-    s.device = outer.ok() ? inner->Over(*outer).ToString() : std::string(device);
-  });
+  return Changed(
+      [&](ScopeSettings& s) { s.device = outer.ok() ? inner->Over(*outer).ToString() : std::string(device); });
 }
 
 Scope Scope::WithDeviceFunction(DeviceFunction choose) const {
-  return Changed(*this, [&](ScopeSettings& s) {
+  return Changed([&](ScopeSettings& s) {
     s.device_functions.push_back({std::move(choose), std::move(s.device)});
     s.device.clear();
   });
 }
 
 Scope Scope::WithoutDevice() const {
-  return Changed(*this, [](ScopeSettings& s) {
+  return Changed([](ScopeSettings& s) {
     s.device.clear();
     s.device_functions.clear();
   });
 }
 
 Scope Scope::WithControlDependencies(const std::vector<Operation>& ops) const {
-  return Changed(*this, [&](ScopeSettings& s) {
+  return Changed([&](ScopeSettings& s) {
     for (const Operation& op : ops) {
       if (op.node() == nullptr) {
         UpdateStatus(InvalidArgument("a control dependency in scope '", prefix(), "' is empty"));
       } else if (&op.scope().state() != &state()) {
         UpdateStatus(InvalidArgument("the control dependency ", op.name(), " in scope '", prefix(),
                                      "' belongs to another graph"));
-      } else if (std::find(s.control_inputs.begin(), s.control_inputs.end(), op.node()) ==
-                 s.control_inputs.end()) {
+      } else if (std::find(s.control_inputs.begin(), s.control_inputs.end(), op.node()) == s.control_inputs.end()) {
         s.control_inputs.push_back(op.node());
       }
     }
@@ -182,17 +180,17 @@ Scope Scope::WithControlDependencies(const std::vector<Operation>& ops) const {
 }
 
 Scope Scope::WithoutControlDependencies() const {
-  return Changed(*this, [](ScopeSettings& s) { s.control_inputs.clear(); });
+  return Changed([](ScopeSettings& s) { s.control_inputs.clear(); });
 }
 
 Scope Scope::ColocateWith(const Operation& op) const {
   if (op.node() == nullptr || &op.scope().state() != &state()) {
-    UpdateStatus(InvalidArgument(
-        "cannot colocate in scope '", prefix(), "' with ",
-        op.node() == nullptr ? "an empty operation" : op.name() + ", which is of another graph"));
+    UpdateStatus(
+        InvalidArgument("cannot colocate in scope '", prefix(), "' with ",
+                        op.node() == nullptr ? "an empty operation" : op.name() + ", which is of another graph"));
     return *this;
   }
-  return Changed(*this, [&](ScopeSettings& s) { s.colocate_with = {op.name()}; });
+  return Changed([&](ScopeSettings& s) { s.colocate_with = {op.name()}; });
 }
 
 StatusOr<pb::GraphDef> Scope::ToGraphDef() const {
@@ -205,8 +203,7 @@ void Scope::SetRandomSeed(int64_t seed) const { state().random_seed = seed; }
 std::pair<int64_t, int64_t> Scope::OpSeeds(std::optional<int64_t> op_seed) const {
   const std::optional<int64_t>& graph_seed = state().random_seed;
   if (!graph_seed && !op_seed) return {0, 0};
-  std::pair<int64_t, int64_t> seeds = {graph_seed.value_or(kDefaultGraphSeed),
-                                       op_seed.value_or(graph()->num_nodes())};
+  std::pair<int64_t, int64_t> seeds = {graph_seed.value_or(kDefaultGraphSeed), op_seed.value_or(graph()->num_nodes())};
   // Two zeros would mean "no seed".
   if (seeds.first == 0 && seeds.second == 0) seeds.second = INT32_MAX;
   return seeds;

@@ -1,4 +1,4 @@
-// What the scopes of one graph share. Internal to the front end.
+// State shared by the scopes of one graph. Internal to the front end.
 #pragma once
 
 #include <map>
@@ -15,8 +15,7 @@
 
 namespace millrace::api_internal {
 
-// A variable as the graph has it. Plain pointers: the handles outside own the state, not the
-// reverse.
+// The nodes of a variable. Non-owning pointers: handles own the state, not the reverse.
 struct VariableNodes {
   Node* handle = nullptr;
   Endpoint value;
@@ -29,25 +28,25 @@ struct VariableNodes {
 struct GraphState {
   Graph graph;
   Status status;
-  // How many functions this graph is within: bodies of functions are graphs of their own.
+  // The nesting depth of function bodies, each of which is a graph of its own.
   int depth = 0;
-  const GraphState* outer = nullptr;  // the graph around the function; its tensors may be used
-  std::string function_name;  // of the body that this graph is; functions within it are named after it
-  // How often a full name was asked for: node names and sub-scopes share one set.
+  const GraphState* outer = nullptr;  // the graph around the function body; its tensors may be captured
+  std::string function_name;          // of the function whose body this is; the prefix of nested functions' names
+  // How often each full name was requested; node names and sub-scopes share one namespace.
   absl::flat_hash_map<std::string, int> names;
   std::optional<int64_t> random_seed;
 
   std::vector<VariableNodes> variables;
-  // What a training step runs beside the optimizer's updates: moving averages.
+  // Ops that a training step runs besides the optimizer's updates: moving averages.
   std::vector<Node*> update_ops;
   std::vector<Endpoint> regularization_losses;
-  std::optional<size_t> global_step;  // its place in `variables`
-  // What rooms above keep with a graph, by name; without handles, as above.
+  std::optional<size_t> global_step;  // index into `variables`
+  // What higher layers attach to a graph, by name; must not hold handles, as above.
   absl::flat_hash_map<std::string, std::shared_ptr<void>> collections;
   std::vector<Endpoint> summaries;
-  // Parts of partitioned variables, by handle. Never moved: pointers to them are given out.
+  // Parts of partitioned variables, by handle. A std::map, because pointers to the values must stay valid.
   std::map<const Node*, VariableSlice> slices;
-  // While the initial value of a part is made: which one. Initializers that look at the whole shape ask.
+  // The part whose initial value is being built, for initializers that depend on the whole shape; otherwise null.
   const VariableSlice* initializing = nullptr;
 
   // True for this graph and those around it.
@@ -58,7 +57,7 @@ struct GraphState {
   }
 };
 
-// One WithDeviceFunction, and the device of the scope around it.
+// A WithDeviceFunction, and the device of the scope around it.
 struct ScopedDeviceFunction {
   DeviceFunction choose;
   std::string outer_device;
@@ -68,16 +67,32 @@ struct ScopeSettings {
   std::shared_ptr<GraphState> state;
   std::string prefix;
   std::string op_name;
-  // A full name that TakeName gave: the next node's, as it is.
+  // A full name reserved by TakeName, used unchanged for the next node.
   std::string taken_name;
-  std::string device;  // since the innermost device function
-  std::vector<ScopedDeviceFunction> device_functions;  // from the outside in
+  std::string device;                                  // set since the innermost device function
+  std::vector<ScopedDeviceFunction> device_functions;  // outermost first
   std::vector<Node*> control_inputs;
   std::vector<std::string> colocate_with;
 };
 
-// Makes a new node ask for the device that its scope wants. One that is colocated asks for what the other node asked for, and so does one that
-// takes a handle for whose device somebody asked: it can run nowhere else.
+// Access to a scope for the front end and train/; not for programs.
+struct ScopeAccess {
+  static GraphState& State(const Scope& scope) { return scope.state(); }
+  static const ScopeSettings& Settings(const Scope& scope) { return *scope.settings_; }
+  static std::string TakeName(const Scope& scope, absl::string_view name) { return scope.TakeName(name); }
+  static Scope WithTakenName(const Scope& scope, absl::string_view full_name);
+};
+
+inline GraphState& StateOf(const Scope& scope) { return ScopeAccess::State(scope); }
+inline const ScopeSettings& SettingsOf(const Scope& scope) { return ScopeAccess::Settings(scope); }
+// TakeName reserves the full name that a node called `name` would get; the scope below gives it to its next node.
+inline std::string TakeName(const Scope& scope, absl::string_view name) { return ScopeAccess::TakeName(scope, name); }
+inline Scope WithTakenName(const Scope& scope, absl::string_view full_name) {
+  return ScopeAccess::WithTakenName(scope, full_name);
+}
+
+// Sets the requested device of a new node from its scope. A colocated node requests what the other node requested. So
+// does a node that takes a resource handle whose device was requested: it cannot run anywhere else.
 Status AskForDevice(const ScopeSettings& settings, Node* node);
 
 }  // namespace millrace::api_internal

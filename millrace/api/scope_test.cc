@@ -110,24 +110,19 @@ TEST(Scope, MistakesInArgumentsAreTold) {
     EXPECT_FALSE(root.ok());
     return std::string(root.status().message());
   };
-  EXPECT_THAT(message([](const Scope& s) { ops::Identity(s.WithOpName("id"), Output()); }),
-              HasSubstr("id"));
+  EXPECT_THAT(message([](const Scope& s) { ops::Identity(s.WithOpName("id"), Output()); }), HasSubstr("id"));
   EXPECT_THAT(message([](const Scope& s) {
                 const Output other = ops::Const(Scope::NewRoot(), 1);
                 ops::Identity(s, other);
               }),
               HasSubstr("another graph"));
-  EXPECT_THAT(message([](const Scope& s) {
-                ops::Const(s, {{1, 2}, {3}});
-              }),
-              HasSubstr("different shapes"));
+  EXPECT_THAT(message([](const Scope& s) { ops::Const(s, {{1, 2}, {3}}); }), HasSubstr("different shapes"));
   EXPECT_THAT(message([](const Scope& s) { ops::Const(s, 1.5, DType::kInt32); }), HasSubstr("1.5"));
   EXPECT_THAT(message([](const Scope& s) { ops::Const(s, 300, DType::kUInt8); }), HasSubstr("300"));
   EXPECT_THAT(message([](const Scope& s) { s.SubScope("a b"); }), HasSubstr("a b"));
   EXPECT_THAT(message([](const Scope& s) { ops::NoOp(s.WithOpName("^x")); }), HasSubstr("^x"));
   EXPECT_THAT(message([](const Scope& s) { s.WithDevice("/jib:ps"); }), HasSubstr("/jib:ps"));
-  EXPECT_THAT(message([](const Scope& s) { s.WithControlDependencies({Operation()}); }),
-              HasSubstr("empty"));
+  EXPECT_THAT(message([](const Scope& s) { s.WithControlDependencies({Operation()}); }), HasSubstr("empty"));
   EXPECT_THAT(message([](const Scope& s) { AddOp(s, "NoSuchOp", {}); }), HasSubstr("NoSuchOp"));
   EXPECT_THAT(message([](const Scope& s) { AddOp(s, "Identity", {1, 2}); }), HasSubstr("Identity"));
 }

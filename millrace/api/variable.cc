@@ -19,60 +19,55 @@ Var::Var(const Scope& scope, absl::string_view name, const Shape& shape, const I
          const VarOptions& options)
     : Output(scope, Endpoint{}) {
   Build(
-      scope, name, [&](const Scope& inside) { return init(inside, shape, options.dtype); },
-      options);
+      scope, name, [&](const Scope& inside) { return init(inside, shape, options.dtype); }, options);
 }
 
-Var::Var(const Scope& scope, absl::string_view name, const Input& initial_value,
-         const VarOptions& options)
+Var::Var(const Scope& scope, absl::string_view name, const Input& initial_value, const VarOptions& options)
     : Output(scope, Endpoint{}) {
   if (initial_value.is_nothing()) {
-    scope.UpdateStatus(InvalidArgument("variable ", name, " in scope '", scope.prefix(),
-                                       "' has no initial value"));
+    scope.UpdateStatus(InvalidArgument("variable ", name, " in scope '", scope.prefix(), "' has no initial value"));
     return;
   }
   Build(
       scope, name,
-      [&](const Scope& inside) {
-        return initial_value.In(inside.WithOpName("initial_value"), options.dtype);
-      },
+      [&](const Scope& inside) { return initial_value.In(inside.WithOpName("initial_value"), options.dtype); },
       options);
 }
 
-void Var::Build(const Scope& scope, absl::string_view name, const MakeInitialValue& make,
-                const VarOptions& options) {
+void Var::Build(const Scope& scope, absl::string_view name, const MakeInitialValue& make, const VarOptions& options) {
   if (!scope.ok()) return;
-  // What a variable needs must not wait for the ops of a step.
+  // The nodes of a variable must not depend on ops of a step.
   const Scope outside = scope.WithoutControlDependencies().WithoutOpName();
-  const std::string full_name = outside.TakeName(name);
+  const std::string full_name = api_internal::TakeName(outside, name);
   const Scope inside = outside.WithPrefix(full_name);
-  // Where the variable is, its initial value is made: a scope without devices, filled in below.
+  // The initial value is computed on the variable's device: build it in a scope without a device, which is filled in
+  // below.
   const int before = scope.graph()->num_nodes();
   const Scope initializer = inside.WithPrefix(full_name + "/Initializer");
   Output initial = make(options.local ? initializer : initializer.WithoutDevice());
-  // Somebody else's tensor tells nothing of where this scope's ops go.
-  if (options.local && !initial.empty() && scope.graph()->num_nodes() == before) initial = Op(initializer.WithOpName("initial_value"), "Identity", {initial});
+  // An existing tensor as the initial value does not determine the device of this scope's ops.
+  if (options.local && !initial.empty() && scope.graph()->num_nodes() == before)
+    initial = Op(initializer.WithOpName("initial_value"), "Identity", {initial});
   const int after = scope.graph()->num_nodes();
   if (!scope.ok()) return;
   if (initial.empty()) {
     scope.UpdateStatus(InvalidArgument("the initial value of variable ", full_name, " is empty"));
     return;
   }
-  // A local variable goes where its initial value went: a device function that sends variables elsewhere is not asked.
+  // A local variable is placed with its initial value, bypassing device functions that send variables elsewhere.
   const std::string own_device = initial.node()->requested_device();
   const Scope place = options.local ? outside.WithoutDevice().WithDevice(own_device) : outside;
-  const Operation handle =
-      AddOp(place.WithTakenName(full_name), "VarHandleOp", {},
-            {{"dtype", initial.dtype()}, {"shape", initial.shape()}, {"shared_name", full_name}});
+  const Operation handle = AddOp(api_internal::WithTakenName(place, full_name), "VarHandleOp", {},
+                                 {{"dtype", initial.dtype()}, {"shape", initial.shape()}, {"shared_name", full_name}});
   for (int i = before; !handle.empty() && i < after; ++i) {
     Node* node = scope.graph()->nodes()[i];
     if (node->requested_device().empty()) scope.graph()->SetRequestedDevice(node, handle.node()->requested_device());
   }
   const Scope beside = handle.empty() ? inside : inside.ColocateWith(handle);
-  const Operation assign = AddOp(beside.WithOpName("Assign"), "AssignVariableOp",
-                                 {handle.output(0), initial}, {{"dtype", initial.dtype()}});
-  const Output value = Op(beside.WithPrefix(full_name + "/Read"), "ReadVariableOp",
-                          {handle.output(0)}, {{"dtype", initial.dtype()}});
+  const Operation assign =
+      AddOp(beside.WithOpName("Assign"), "AssignVariableOp", {handle.output(0), initial}, {{"dtype", initial.dtype()}});
+  const Output value =
+      Op(beside.WithPrefix(full_name + "/Read"), "ReadVariableOp", {handle.output(0)}, {{"dtype", initial.dtype()}});
   if (!scope.ok()) return;
   VariableNodes nodes{.handle = handle.node(),
                       .value = value.endpoint(),
@@ -80,17 +75,13 @@ void Var::Build(const Scope& scope, absl::string_view name, const MakeInitialVal
                       .initializer = assign.node(),
                       .trainable = options.trainable && !options.local,
                       .local = options.local};
-  scope.state().variables.push_back(nodes);
+  api_internal::StateOf(scope).variables.push_back(nodes);
   *this = Var(scope, nodes);
 }
 
-Output Var::IsInitialized(const Scope& scope) const {
-  return Op(scope, "VarIsInitializedOp", {handle()});
-}
+Output Var::IsInitialized(const Scope& scope) const { return Op(scope, "VarIsInitializedOp", {handle()}); }
 
-Output Var::Read(const Scope& scope) const {
-  return Op(scope, "ReadVariableOp", {handle()}, {{"dtype", dtype()}});
-}
+Output Var::Read(const Scope& scope) const { return Op(scope, "ReadVariableOp", {handle()}, {{"dtype", dtype()}}); }
 Operation Var::Assign(const Scope& scope, const Input& value) const {
   return AddOp(scope, "AssignVariableOp", {handle(), value}, {{"dtype", dtype()}});
 }
@@ -103,7 +94,7 @@ Operation Var::AssignSub(const Scope& scope, const Input& delta) const {
 
 std::vector<Var> GlobalVariables(const Scope& scope) {
   std::vector<Var> result;
-  for (const VariableNodes& nodes : scope.state().variables) {
+  for (const VariableNodes& nodes : api_internal::StateOf(scope).variables) {
     if (!nodes.local) result.emplace_back(scope, nodes);
   }
   return result;
@@ -111,7 +102,7 @@ std::vector<Var> GlobalVariables(const Scope& scope) {
 
 std::vector<Var> LocalVariables(const Scope& scope) {
   std::vector<Var> result;
-  for (const VariableNodes& nodes : scope.state().variables) {
+  for (const VariableNodes& nodes : api_internal::StateOf(scope).variables) {
     if (nodes.local) result.emplace_back(scope, nodes);
   }
   return result;
@@ -119,7 +110,7 @@ std::vector<Var> LocalVariables(const Scope& scope) {
 
 std::vector<Var> TrainableVariables(const Scope& scope) {
   std::vector<Var> result;
-  for (const VariableNodes& nodes : scope.state().variables) {
+  for (const VariableNodes& nodes : api_internal::StateOf(scope).variables) {
     if (nodes.trainable) result.emplace_back(scope, nodes);
   }
   return result;
@@ -135,8 +126,12 @@ Operation InitializerOf(const Scope& scope, const std::vector<Var>& variables, a
 
 }  // namespace
 
-Operation GlobalVariablesInitializer(const Scope& scope) { return InitializerOf(scope, GlobalVariables(scope), "init"); }
-Operation LocalVariablesInitializer(const Scope& scope) { return InitializerOf(scope, LocalVariables(scope), "local_init"); }
+Operation GlobalVariablesInitializer(const Scope& scope) {
+  return InitializerOf(scope, GlobalVariables(scope), "init");
+}
+Operation LocalVariablesInitializer(const Scope& scope) {
+  return InitializerOf(scope, LocalVariables(scope), "local_init");
+}
 
 Output UninitializedVariables(const Scope& scope) { return UninitializedVariables(scope, GlobalVariables(scope)); }
 
@@ -155,10 +150,9 @@ Output UninitializedVariables(const Scope& scope, const std::vector<Var>& variab
 }
 
 Var GlobalStep(const Scope& scope) {
-  auto& state = scope.state();
+  auto& state = api_internal::StateOf(scope);
   if (!state.global_step) {
-    const Var made(scope.WithPrefix(""), "global_step", Input(0),
-                   {.dtype = DType::kInt64, .trainable = false});
+    const Var made(scope.WithPrefix(""), "global_step", Input(0), {.dtype = DType::kInt64, .trainable = false});
     if (made.empty()) return made;
     state.global_step = state.variables.size() - 1;
   }
@@ -166,12 +160,12 @@ Var GlobalStep(const Scope& scope) {
 }
 
 void AddUpdateOp(const Operation& op) {
-  if (!op.empty()) op.scope().state().update_ops.push_back(op.node());
+  if (!op.empty()) api_internal::StateOf(op.scope()).update_ops.push_back(op.node());
 }
 
 std::vector<Operation> UpdateOps(const Scope& scope) {
   std::vector<Operation> result;
-  for (Node* node : scope.state().update_ops) result.emplace_back(scope, node);
+  for (Node* node : api_internal::StateOf(scope).update_ops) result.emplace_back(scope, node);
   return result;
 }
 

@@ -1,4 +1,4 @@
-// Variables: tensors that outlive a step.
+// Variables: tensors that persist across steps.
 #pragma once
 
 #include <string>
@@ -16,32 +16,30 @@ struct VariableNodes;
 
 struct VarOptions {
   DType dtype = DType::kFloat;
-  // Whether optimizers change it unless told otherwise.
+  // Whether optimizers update it by default.
   bool trainable = true;
-  // A worker's own: counters of an input, of a metric. It is where the scope's other ops are, whatever the scope says of variables; it is neither saved nor
-  // trained, and LocalVariablesInitializer gives it its value, in each session anew.
+  // Local to a worker, such as a counter of an input pipeline or a metric. It is placed with the scope's other ops,
+  // even if a device function sends variables elsewhere; it is neither saved nor trained, and LocalVariablesInitializer
+  // initializes it anew in each session.
   bool local = false;
 };
 
-// A variable of the graph; a cheap value. It is an Output: its value as of the step's reading of
-// it, which is before or after an assignment in the same step unless control dependencies order
-// them (see Read).
+// A variable of the graph. Cheap to copy. As an Output it is the value that the step reads; whether that is before or
+// after an assignment in the same step is unspecified unless control dependencies order them (see Read).
 //
 //   Var w(scope, "weights", {784, 10}, init::GlorotUniform());
 //   Output y = ops::MatMul(scope, x, w);
 //
-// The full name ("layer1/weights") is what it is called in checkpoints and shared under in a task.
+// The full name ("layer1/weights") identifies it in checkpoints and among the sessions of a task.
 class Var : public Output {
  public:
   Var() = default;
   Var(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& init,
       const VarOptions& options = {});
-  // Shape from the value; so is the type, unless the value is a number or braces and adapts to
-  // options.dtype.
-  Var(const Scope& scope, absl::string_view name, const Input& initial_value,
-      const VarOptions& options = {});
+  // The shape is that of the value; so is the type, unless the value is a literal that adapts to options.dtype.
+  Var(const Scope& scope, absl::string_view name, const Input& initial_value, const VarOptions& options = {});
 
-  // The resource, as ops that change variables take it.
+  // The resource handle, for ops that update variables.
   Output handle() const { return Output(scope(), handle_); }
   std::string var_name() const { return handle_.node == nullptr ? "" : handle_.node->name(); }
   bool trainable() const { return trainable_; }
@@ -50,7 +48,7 @@ class Var : public Output {
   Output initial_value() const { return Output(scope(), initial_value_); }
   Output IsInitialized(const Scope& scope) const;
 
-  // Reads it anew: after the control dependencies of `scope`.
+  // Adds a separate read that runs after the control dependencies of `scope`.
   Output Read(const Scope& scope) const;
   Operation Assign(const Scope& scope, const Input& value) const;
   Operation AssignAdd(const Scope& scope, const Input& delta) const;
@@ -61,8 +59,7 @@ class Var : public Output {
 
  private:
   using MakeInitialValue = std::function<Output(const Scope&)>;
-  void Build(const Scope& scope, absl::string_view name, const MakeInitialValue& make,
-             const VarOptions& options);
+  void Build(const Scope& scope, absl::string_view name, const MakeInitialValue& make, const VarOptions& options);
 
   Endpoint handle_;
   Endpoint initial_value_;
@@ -71,29 +68,30 @@ class Var : public Output {
   bool local_ = false;
 };
 
-// All variables of the graph but the local ones, in the order they were made; those of them that optimizers change; and the local ones.
+// In the order of creation: all variables of the graph except local ones; those of them that are trainable; the local
+// ones.
 std::vector<Var> GlobalVariables(const Scope& scope);
 std::vector<Var> TrainableVariables(const Scope& scope);
 std::vector<Var> LocalVariables(const Scope& scope);
 
-// Runs the initializers of all variables made so far. Build it last.
+// Runs the initializers of all variables created so far, so build it last.
 Operation GlobalVariablesInitializer(const Scope& scope);
 Operation LocalVariablesInitializer(const Scope& scope);
 
-// The names of the variables made so far that have no value yet, as strings [n]: what a worker waits for that does not initialize them.
+// The names of the variables created so far that are uninitialized, as strings [n]. Workers that do not initialize
+// variables themselves wait until this is empty.
 Output UninitializedVariables(const Scope& scope);
-// The same of the given variables.
+// The same for the given variables.
 Output UninitializedVariables(const Scope& scope, const std::vector<Var>& variables);
 
-// The number of training steps, an int64 named "global_step": made by the first call for a graph.
+// The number of training steps, an int64 variable named "global_step". Created by the first call for a graph.
 Var GlobalStep(const Scope& scope);
 
-// What a training step should also run, such as the moving averages of BatchNorm:
-// Optimizer::Minimize sees to it.
+// Ops that a training step must also run, such as the moving averages of BatchNorm; Optimizer::Minimize runs them.
 void AddUpdateOp(const Operation& op);
 std::vector<Operation> UpdateOps(const Scope& scope);
 
-// One op that has run when all of `ops` have.
+// An op that runs after all of `ops`.
 Operation Group(const Scope& scope, const std::vector<Operation>& ops);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// A variable that is a part of a larger one, as checkpoints know it.
+// A variable that checkpoints store as a slice of a larger one.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ class Var;
 struct VariableSlice {
   std::string full_name;  // "w" of "w/part_0"
   Shape full_shape;
-  std::vector<int64_t> offset;  // where it begins, for each dimension
+  std::vector<int64_t> offset;  // the start of the slice in each dimension
   Shape shape;
 
-  // As SaveV2 and RestoreV2 take it: "8 3 4,2:0,3" is rows 4 and 5 of an 8x3 tensor.
+  // The slice spec of SaveV2 and RestoreV2: "8 3 4,2:0,3" is rows 4 and 5 of an 8x3 tensor.
   std::string Spec() const;
 };
 
-// Null for a variable that is whole. Lives as long as the graph.
+// Null for a variable that is not a slice. Valid as long as the graph.
 const VariableSlice* SliceOf(const Var& variable);
-// Says that `variable` is saved as that slice. Optimizers do so for what they keep beside a part.
+// Declares that `variable` is saved as that slice. Optimizers do so for the slot variables of a part.
 void SetSlice(const Var& variable, VariableSlice slice);
 
 }  // namespace millrace

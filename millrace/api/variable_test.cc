@@ -164,7 +164,8 @@ TEST(Session, PicksUpOpsBuiltAfterItWasMade) {
 }
 
 TEST(Var, ItsInitialValueIsMadeWhereItIs) {
-  const Scope root = Scope::NewRoot().WithDeviceFunction(ReplicaDeviceSetter({.ps_tasks = 2, .worker_device = "/job:worker/task:0"}));
+  const Scope root =
+      Scope::NewRoot().WithDeviceFunction(ReplicaDeviceSetter({.ps_tasks = 2, .worker_device = "/job:worker/task:0"}));
   const Var a(root, "a", {2, 3}, init::GlorotUniform()), b(root, "b", 1.0);
   ASSERT_TRUE(root.ok()) << root.status();
   int made = 0;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMostCores = 1 << 20;
 
-thread_local CoreFollower* follower = nullptr;  // this thread's
+thread_local CoreFollower* follower = nullptr;  // the calling thread's, or null
 
 // A cpu_set_t for cores below `size`.
 class CoreMask {
@@ -31,7 +31,7 @@ class CoreMask {
 std::vector<int> AllowedCores() {
   if (follower != nullptr) return follower->allowed();
   std::vector<int> cores;
-  // The kernel refuses a mask that is shorter than its own, whose size it does not tell.
+  // The kernel rejects a mask shorter than its own and does not report that size, so try larger ones.
   for (int size = CPU_SETSIZE; size <= kMostCores; size *= 2) {
     CoreMask mask(size);
     if (sched_getaffinity(0, mask.bytes(), mask.get()) == 0) {
@@ -53,10 +53,12 @@ int AllowedCoreCount() {
 Status BindToCores(const std::vector<int>& cores) {
   const auto last = std::max_element(cores.begin(), cores.end());
   if (last == cores.end()) return FailedPrecondition("no cores to run on");
-  if (*std::min_element(cores.begin(), cores.end()) < 0 || *last >= kMostCores) return FailedPrecondition("there are no cores ", CoreList(cores));
+  if (*std::min_element(cores.begin(), cores.end()) < 0 || *last >= kMostCores)
+    return FailedPrecondition("there are no cores ", CoreList(cores));
   CoreMask mask(std::max(*last + 1, CPU_SETSIZE));
   for (const int core : cores) CPU_SET_S(core, mask.bytes(), mask.get());
-  if (sched_setaffinity(0, mask.bytes(), mask.get()) != 0) return FailedPrecondition("cannot run on cores ", CoreList(cores), ": ", strerror(errno));
+  if (sched_setaffinity(0, mask.bytes(), mask.get()) != 0)
+    return FailedPrecondition("cannot run on cores ", CoreList(cores), ": ", strerror(errno));
   return absl::OkStatus();
 }
 

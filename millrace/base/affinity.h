@@ -1,4 +1,4 @@
-// The cores that a process may run on: what its container, taskset or its launcher left it.
+// CPU affinity: the cores that this process may run on, as set by its container, taskset or launcher.
 #pragma once
 
 #include <string>
@@ -8,21 +8,24 @@
 
 namespace millrace {
 
-// Those of the calling thread, ascending; threads and programs that it starts have the same. Empty where the system does not tell. A thread that follows another
-// one (CoreFollower) is asked for those it could run on.
+// The affinity mask of the calling thread, ascending; threads and processes that it starts inherit it. Empty if the
+// system does not report it. For a thread with a CoreFollower this is the mask from before it began to follow.
 std::vector<int> AllowedCores();
 
-// How many these are, one at least: what pools of threads have by default. std::thread::hardware_concurrency() counts all cores of the machine instead.
+// The number of allowed cores, at least 1: the default size of thread pools. Unlike
+// std::thread::hardware_concurrency(), which counts every core of the machine, it respects the affinity mask.
 int AllowedCoreCount();
 
-// The calling thread, and what it starts from now on, runs on these alone. FAILED_PRECONDITION: it may use none of them, and is where it was.
+// Restricts the calling thread, and whatever it starts afterwards, to `cores`. FAILED_PRECONDITION if it may use none
+// of them; the mask is then unchanged.
 Status BindToCores(const std::vector<int>& cores);
 
-// The core that the calling thread is on at this moment; negative where the system does not tell.
+// The core that the calling thread is running on now; negative if the system does not report it.
 int CurrentCore();
 
-// Keeps the thread that made it on the core of another one, for two threads that wait for each other by turns where there are no cores to spare: whoever is woken
-// then finds the core free, and takes none from others. One for each thread.
+// Keeps the thread that created it on the same core as another thread. Meant for two threads that wait for each other
+// in turn on a machine without spare cores: the one that is woken finds that core free and displaces nobody. At most
+// one per thread.
 class CoreFollower {
  public:
   CoreFollower();
@@ -30,14 +33,16 @@ class CoreFollower {
   CoreFollower(const CoreFollower&) = delete;
   CoreFollower& operator=(const CoreFollower&) = delete;
 
-  // The other one was on `core` (negative: nobody knows). Once may be chance: it is followed when it is found there again.
+  // Reports that the other thread was on `core` (negative: unknown). This thread moves there only on the second report
+  // in a row, since a single one may be chance.
   void Follow(int core);
-  // Wherever the system likes.
+  // Restores the thread's original affinity mask.
   void Leave();
-  // Leave, if the calling thread follows one: before it starts a thread, which would have its cores for ever.
+  // Leave() on the calling thread's follower, if it has one. Call it before starting a thread, which would otherwise
+  // inherit the narrowed mask for good.
   static void LeaveHere();
   const std::vector<int>& allowed() const { return allowed_; }
-  // Negative: none.
+  // The core that is being followed; negative if none.
   int core() const { return at_; }
 
  private:
@@ -46,7 +51,7 @@ class CoreFollower {
   int at_ = -1;
 };
 
-// "0-3,8", as Linux writes it.
+// Formats cores as Linux does: "0-3,8".
 std::string CoreList(std::vector<int> cores);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// What tests of threads that are bound to cores are written with. For tests only.
+// Test support for threads that are bound to cores.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 
 namespace millrace {
 
-// As the system sees it: AllowedCores does not count that the thread follows another one.
+// The size of the thread's actual affinity mask; AllowedCores ignores a CoreFollower's narrowing.
 inline int CoresOfThisThread() {
   cpu_set_t set;
   CPU_ZERO(&set);

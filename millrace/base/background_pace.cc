@@ -11,9 +11,10 @@ namespace {
 
 constexpr double kShare = 1.0 / 10;
 constexpr double kBusy = 1.0 / 20;
-// What it waits for (a disk) takes memory's bandwidth and the system's time as well: it rests ten times as long as it and its waits took.
+// Time blocked on the disk also costs memory bandwidth and kernel time, so the sleep is at least ten times the time
+// since the last one, blocked or not.
 constexpr double kRestAtLeast = 10;
-// So that a cancelled piece of work ends soon.
+// Bounds how long cancelled work takes to notice.
 constexpr absl::Duration kLongestRest = absl::Milliseconds(100);
 
 absl::Duration Used(clockid_t clock) {
@@ -25,13 +26,16 @@ absl::Duration Used(clockid_t clock) {
 }  // namespace
 
 BackgroundPace::BackgroundPace()
-    : process_(Used(CLOCK_PROCESS_CPUTIME_ID)), thread_(Used(CLOCK_THREAD_CPUTIME_ID)), since_(Clock::Real()->Now()), woke_(since_) {}
+    : process_(Used(CLOCK_PROCESS_CPUTIME_ID)),
+      thread_(Used(CLOCK_THREAD_CPUTIME_ID)),
+      since_(Clock::Real()->Now()),
+      woke_(since_) {}
 
 bool BackgroundPace::Rest() {
   const absl::Duration process = Used(CLOCK_PROCESS_CPUTIME_ID), thread = Used(CLOCK_THREAD_CPUTIME_ID);
   const absl::Duration worked = thread - thread_, passed = Clock::Real()->Now() - since_;
   const absl::Duration others = (process - process_) - worked;
-  // Too short a time tells nothing of the others.
+  // Too short an interval to measure the others.
   if (passed < absl::Milliseconds(1)) return busy_;
   const absl::Duration awake = Clock::Real()->Now() - woke_;
   *this = BackgroundPace();

@@ -1,23 +1,25 @@
-// Long work beside the real one: a thread that rests while the rest of its process is busy.
+// Throttling for background work: a thread that backs off while the rest of its process is busy.
 #pragma once
 
 #include "absl/time/time.h"
 
 namespace millrace {
 
-// For one thread, which calls Rest after every few milliseconds of work. As long as other threads of the process use a core for more than a twentieth of
-// the time, it gets a tenth of one at most and an eleventh of the time, but rests for no longer than a tenth of a second at once; when they are idle it
-// does not rest at all. Cores share caches and memory, so that even work on a core that nobody else wants slows the others down.
+// Used by a single thread, which calls Rest after every few milliseconds of work. While the other threads of the
+// process together use more than 5 % of a core, this one is limited to 10 % of a core and to one eleventh of the
+// elapsed time; a single sleep lasts at most 100 ms. While they are idle it never sleeps. Even work on an otherwise
+// idle core slows the others down, because cores share caches and memory bandwidth.
 class BackgroundPace {
  public:
   BackgroundPace();
-  // True when others are busy. It has rested then, unless the last call was less than a millisecond ago: that tells nothing new.
+  // Returns true if other threads are busy, after sleeping. A call within a millisecond of the previous one does not
+  // sleep and repeats the previous answer.
   bool Rest();
 
  private:
   absl::Duration process_, thread_;  // processor time so far
   absl::Time since_, woke_;
-  bool busy_ = false;  // as of the last look
+  bool busy_ = false;  // as of the last measurement
 };
 
 }  // namespace millrace

@@ -101,8 +101,7 @@ TEST(PhiloxTest, FillGivesTheNumbersOfSingleCalls) {
 }
 
 TEST(PhiloxTest, GivesTheKnownAnswers) {
-  EXPECT_EQ(Philox({0, 0, 0, 0}, {0, 0})(),
-            (Philox::Group{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(Philox({0, 0, 0, 0}, {0, 0})(), (Philox::Group{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(Philox({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u})(),
             (Philox::Group{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(Philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0})(),

@@ -16,7 +16,7 @@ void CancellationManager::StartCancel(Status why) {
     cancelled_.store(true, std::memory_order_release);
     callbacks.swap(callbacks_);
   }
-  // In the order of the tokens, so that a simulation gives the same events each time.
+  // In token order, so that a simulation is deterministic.
   std::vector<std::pair<Token, absl::AnyInvocable<void()>*>> ordered;
   ordered.reserve(callbacks.size());
   for (auto& [token, callback] : callbacks) ordered.emplace_back(token, &callback);

@@ -1,4 +1,4 @@
-// Telling everything that waits on behalf of a step to stop.
+// Cancellation of everything that waits on behalf of a step.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,24 @@ class CancellationManager {
  public:
   using Token = int64_t;
 
-  // Calls every registered callback once; later registrations fail. The first call's status is
-  // kept, later calls do nothing.
+  // Calls every registered callback once; later registrations fail. The first call's status is kept; later calls are
+  // no-ops.
   void StartCancel(Status why = absl::CancelledError("the step was cancelled"));
 
   bool IsCancelled() const { return cancelled_.load(std::memory_order_acquire); }
   // OK until cancelled.
   Status status() const;
 
+  // True if it was neither cancelled nor asked for a token, so that a later step can reuse it.
+  bool IsUnused() const { return !IsCancelled() && next_token_.load(std::memory_order_relaxed) == 1; }
+
   Token NewToken() { return next_token_.fetch_add(1, std::memory_order_relaxed); }
 
-  // False when cancelled already; `callback` is then not called.
+  // Returns false if cancellation has already started; `callback` is then never called.
   [[nodiscard]] bool Register(Token token, absl::AnyInvocable<void()> callback);
 
-  // True when the callback was removed and will not run. False when it runs or ran: the call then
-  // returns after it finished, so its captures may be destroyed.
+  // Returns true if the callback was removed and will not run. Returns false if it has run or is running; the call then
+  // blocks until it has finished, so that its captures may be destroyed.
   bool Deregister(Token token);
 
  private:

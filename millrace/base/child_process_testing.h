@@ -1,4 +1,4 @@
-// This test program once more, as a process of its own: what is killed, stopped or left alone in tests. For tests only.
+// Runs this test program again as a child process that a test can kill or stop. For tests only.
 #pragma once
 
 #include <fcntl.h>
@@ -21,18 +21,21 @@ extern char** environ;
 
 namespace millrace {
 
-// Runs one test of this program, which asks Argument() what to do there. Killed with the object.
+// Runs a single test of this program in a child process, where Argument() tells it what to do. The destructor kills the
+// child.
 class ChildProcess {
  public:
-  // Null in the parent: the test is for others and skips itself.
+  // The child's argument. Null in the parent, where such a test skips itself.
   static const char* Argument() { return std::getenv(kVariable); }
-  // In the child: tells Port() of the parent.
-  static void SayPort(int port) {
-    std::printf("\nport %d\n", port);
+  // Called in the child: sends a line to the parent's Hears().
+  static void Say(const std::string& line) {
+    std::printf("\n%s\n", line.c_str());
     std::fflush(stdout);
   }
+  // Called in the child: reports a port to the parent's Port().
+  static void SayPort(int port) { Say(absl::StrCat("port ", port)); }
 
-  // `test` is its full name.
+  // `test` is the full name of the test to run.
   ChildProcess(const std::string& test, const std::string& argument) {
     int out[2];
     EXPECT_EQ(pipe2(out, O_CLOEXEC), 0);
@@ -42,7 +45,10 @@ class ChildProcess {
     const std::string filter = "--gtest_filter=" + test;
     const std::string variable = absl::StrCat(kVariable, "=", argument);
     std::vector<char*> environment;
-    for (char** at = environ; *at != nullptr; ++at) environment.push_back(*at);
+    for (char** at = environ; *at != nullptr; ++at) {
+      // The child's one test may belong to another shard than the parent's.
+      if (!absl::StartsWith(*at, "GTEST_")) environment.push_back(*at);
+    }
     environment.push_back(const_cast<char*>(variable.c_str()));
     environment.push_back(nullptr);
     char program[] = "/proc/self/exe";
@@ -65,7 +71,7 @@ class ChildProcess {
     Wait();
   }
   void Wait() { waitpid(std::exchange(pid_, 0), nullptr, 0); }
-  // Returns when it has stopped, so that it does nothing from then on.
+  // Sends SIGSTOP and returns once the child has stopped.
   void Stop() {
     kill(pid_, SIGSTOP);
     int status = 0;
@@ -75,21 +81,30 @@ class ChildProcess {
   void Continue() { kill(pid_, SIGCONT); }
   pid_t pid() const { return pid_; }
 
-  // Waits for what SayPort says.
-  int Port() {
-    std::string text;
+  // Blocks until the child sends a line that starts with `beginning`, and stores the rest of it in `rest`. Returns
+  // false if the child ends first.
+  bool Hears(absl::string_view beginning, std::string* rest = nullptr) {
+    std::string line;
     char c;
     while (read(out_, &c, 1) == 1) {
       if (c != '\n') {
-        text += c;
+        line += c;
         continue;
       }
-      int port = 0;
-      if (absl::StartsWith(text, "port ") && absl::SimpleAtoi(text.substr(5), &port)) return port;
-      text.clear();
+      if (absl::StartsWith(line, beginning)) {
+        if (rest != nullptr) *rest = line.substr(beginning.size());
+        return true;
+      }
+      line.clear();
     }
-    ADD_FAILURE() << "the child did not say its port";
-    return 0;
+    return false;
+  }
+  // Blocks until the child calls SayPort.
+  int Port() {
+    std::string text;
+    int port = 0;
+    if (!Hears("port ", &text) || !absl::SimpleAtoi(text, &port)) ADD_FAILURE() << "the child did not say its port";
+    return port;
   }
 
  private:

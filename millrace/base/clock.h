@@ -1,4 +1,4 @@
-// The time, injected: nothing outside base/ asks the operating system for it.
+// Clocks are injected: nothing outside base/ asks the operating system for the time.
 #pragma once
 
 #include "absl/time/time.h"
@@ -12,11 +12,11 @@ class Clock {
   virtual ~Clock() = default;
   virtual absl::Time Now() = 0;
 
-  // The machine's clock; never null, lives for ever.
+  // The machine's clock; never null, never destroyed.
   static Clock* Real();
 };
 
-// Stands still until told to move. For tests.
+// Moves only when Advance is called. For tests.
 class VirtualClock : public Clock {
  public:
   explicit VirtualClock(absl::Time start = absl::UnixEpoch()) : now_(start) {}

@@ -9,8 +9,7 @@
 namespace millrace {
 namespace {
 
-// Polynomials over two elements, modulo Castagnoli's. The highest bit is the coefficient of x^0, as in
-// a CRC that goes through its bytes from the lowest bit.
+// Polynomials over GF(2) modulo Castagnoli's, in reflected bit order: the highest bit is the coefficient of x^0.
 constexpr uint32_t kCastagnoli = 0x82f63b78;
 constexpr uint32_t kOne = uint32_t{1} << 31;
 
@@ -24,7 +23,7 @@ constexpr uint32_t Product(uint32_t a, uint32_t b) {
   return sum;
 }
 
-// x^(8 * 2^i): what 2^i further bytes multiply a CRC by.
+// x^(8 * 2^i): appending 2^i bytes multiplies a CRC by this.
 constexpr std::array<uint32_t, 64> kBytePowers = [] {
   std::array<uint32_t, 64> powers{};
   uint32_t power = kOne;
@@ -46,7 +45,7 @@ uint32_t JoinCrc32c(uint32_t first, uint32_t second, uint64_t second_size) {
 }
 
 uint32_t ExtendCrc32c(uint32_t crc, absl::string_view data) {
-  constexpr size_t kMaxPiece = size_t{1} << 30;  // the library counts in int
+  constexpr size_t kMaxPiece = size_t{1} << 30;  // the library takes an int
   crc = ~crc;
   while (!data.empty()) {
     const absl::string_view piece = data.substr(0, kMaxPiece);

@@ -11,8 +11,8 @@ namespace millrace {
 uint32_t ExtendCrc32c(uint32_t crc, absl::string_view data);
 inline uint32_t Crc32c(absl::string_view data) { return ExtendCrc32c(0, data); }
 
-// The CRC of two pieces one after the other from theirs; `second_size` is the number of bytes of the
-// second. So pieces of one file can be checked on several threads.
+// The CRC of two pieces concatenated, from the CRC of each; `second_size` is the second piece's size in bytes. This
+// lets several threads checksum pieces of one file.
 uint32_t JoinCrc32c(uint32_t first, uint32_t second, uint64_t second_size);
 
 // Files store the masked form: the CRC of bytes that contain their own CRC would be degenerate.

@@ -10,7 +10,6 @@
 
 #include "absl/time/clock.h"
 #include "millrace/base/fd.h"
-#include "millrace/base/run_next.h"
 
 namespace millrace {
 namespace {
@@ -27,7 +26,7 @@ class Pipe : public EventHandler {
   int fd() const { return read_.get(); }
   void Write() { EXPECT_EQ(write(write_.get(), "x", 1), 1); }
 
-  void OnReadable() override {
+  void OnReadable(EventThread*) override {
     char byte;
     EXPECT_EQ(read(read_.get(), &byte, 1), 1);
     where = std::this_thread::get_id();
@@ -83,21 +82,23 @@ TEST(EventWaitTest, QuickAnswersAreHandledOneByOneAwakeOrAsleep) {
   const auto there = MakeRef<Pipe>([&] { ++sent; });
   const auto back = MakeRef<Pipe>();
   std::thread other([&] {
-    EventWatch watch;
-    ASSERT_TRUE(watch.Add(there, there->fd()));
+    EventThread here(EventThread::Kind::kServes);
+    ASSERT_TRUE(here.watch()->Add(there, there->fd()));
     for (int i = 0; i < kRounds; ++i) {
-      ASSERT_TRUE(watch.HandleEvents(-1));
+      ASSERT_TRUE(here.watch()->HandleEvents(&here, -1));
       back->Write();
     }
   });
-  EventWatch watch;
+  EventThread here(EventThread::Kind::kServes);
+  EventWatch& watch = *here.watch();
   ASSERT_TRUE(watch.Add(back, back->fd()));
   for (int i = 0; i < kRounds; ++i) {
     there->Write();
-    ASSERT_TRUE(watch.HandleEvents(-1));
+    ASSERT_TRUE(watch.HandleEvents(&here, -1));
     ASSERT_EQ(back->read_count, i + 1);
     ASSERT_EQ(sent, i + 1);
-    if (i % 100 == 99) EXPECT_FALSE(watch.HandleEvents(1));  // nothing comes
+    if (i % 100 != 99) continue;
+    EXPECT_FALSE(watch.HandleEvents(&here, 1));  // nothing comes
   }
   other.join();
 }
@@ -132,7 +133,7 @@ TEST(EventWaitTest, WhoeverWorksForLongOrWaitsGivesItBack) {
   EventWait wait;
   const auto pipe = MakeRef<Pipe>();
   ASSERT_TRUE(wait.watch()->Add(pipe, pipe->fd()));
-  HandOverNext();
+  wait.handover()->HandOver();  // as whatever works for the step does
   EXPECT_EQ(pipe->given_back, 1);
   EXPECT_FALSE(wait.watch()->Has(pipe.get()));
 
@@ -142,6 +143,7 @@ TEST(EventWaitTest, WhoeverWorksForLongOrWaitsGivesItBack) {
     while (pipe->given_back < 2) absl::SleepFor(absl::Milliseconds(1));
     elsewhere.Notify();
   });
+  wait.thread()->HandOver();
   elsewhere.Wait();
   other.join();
 }
@@ -150,7 +152,7 @@ TEST(EventWaitTest, AHandlerMayGiveAllBackAndWatchAgain) {
   EventWait wait;
   RefPtr<Pipe> first, second;
   first = MakeRef<Pipe>([&] {
-    HandOverNext();
+    wait.thread()->HandOver();
     ASSERT_TRUE(wait.watch()->Add(first, first->fd()));
     if (first->read_count == 2) wait.Notify();
   });
@@ -169,15 +171,15 @@ TEST(EventWaitTest, AWaitWithinAnotherLeavesTheOutersToOthers) {
   EventWait outer;
   const auto pipe = MakeRef<Pipe>();
   ASSERT_TRUE(outer.watch()->Add(pipe, pipe->fd()));
-  EXPECT_EQ(EventWait::Here(), &outer);
+  EXPECT_EQ(outer.handover()->Here(), outer.thread());
   {
-    EventWait inner;
-    EXPECT_EQ(EventWait::Here(), &inner);
+    EventWait inner(outer.thread());
+    EXPECT_EQ(inner.handover()->Here(), inner.thread());
     EXPECT_EQ(pipe->given_back, 1);
     inner.Notify();
     inner.Wait();
   }
-  EXPECT_EQ(EventWait::Here(), &outer);
+  EXPECT_EQ(outer.handover()->Here(), outer.thread());
   outer.Notify();
   outer.Wait();
 }
@@ -212,7 +214,8 @@ TEST(EventWaitTest, OneThreadAtATimeWatches) {
 }
 
 TEST(EventWaitTest, WhatIsWatchedByAThreadAtOtherWorkIsLeftAlone) {
-  EventWatch watch;
+  EventThread here(EventThread::Kind::kServes);
+  EventWatch& watch = *here.watch();
   bool while_handled = false;
   RefPtr<Pipe> pipe;
   pipe = MakeRef<Pipe>([&] { while_handled = pipe->left_alone(); });
@@ -223,10 +226,10 @@ TEST(EventWaitTest, WhatIsWatchedByAThreadAtOtherWorkIsLeftAlone) {
     while (pipe->left_alone()) absl::SleepFor(absl::Milliseconds(1));
     pipe->Write();
   });
-  EXPECT_TRUE(watch.HandleEvents(/*timeout=*/-1));
+  EXPECT_TRUE(watch.HandleEvents(&here, /*timeout=*/-1));
   other.join();
   EXPECT_TRUE(while_handled);
-  EXPECT_FALSE(watch.HandleEvents(/*timeout=*/1));
+  EXPECT_FALSE(watch.HandleEvents(&here, /*timeout=*/1));
   pipe = nullptr;
 }
 

@@ -1,4 +1,4 @@
-// A file descriptor with an owner.
+// An owned file descriptor.
 #pragma once
 
 #include <unistd.h>
@@ -7,16 +7,16 @@
 
 namespace millrace {
 
-// Closes its descriptor when it goes. For descriptors of which nobody asks whether closing them went well: a file that is written
-// says that only then (see file.h). Not thread-safe. Where there is no descriptor nothing is called, so that errno is still
-// that of the call that gave none: `Fd fd(open(...)); if (!fd.ok()) return Error(errno);`
+// Closes its descriptor on destruction and ignores close's result; a file being written reports errors on close, so use
+// file.h for that. Not thread-safe. Constructing and destroying an empty Fd makes no system call, so errno of the
+// failed call survives: `Fd fd(open(...)); if (!fd.ok()) return Error(errno);`
 class Fd {
  public:
   Fd() = default;
-  // Takes it over; negative: none.
+  // Takes ownership; a negative value means no descriptor.
   explicit Fd(int fd) : fd_(fd) {}
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  // Closes what it had.
+  // Closes the descriptor that it held.
   Fd& operator=(Fd&& other) noexcept {
     if (this == &other) return *this;
     Reset();
@@ -25,7 +25,7 @@ class Fd {
   }
   ~Fd() { Reset(); }
 
-  // -1 where there is none.
+  // -1 if empty.
   int get() const { return fd_; }
   bool ok() const { return fd_ >= 0; }
   // Closes it now.

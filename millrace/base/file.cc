@@ -12,7 +12,7 @@ namespace millrace {
 StatusOr<std::string> ReadWholeFile(FileSystem* files, const std::string& path) {
   MR_ASSIGN_OR_RETURN(std::unique_ptr<SequentialFile> file, files->OpenSequential(path));
   std::string content;
-  // The size is a hint: special files have none, and others may grow.
+  // The size is only a hint: special files report none, and regular files may grow.
   const StatusOr<uint64_t> hint = files->FileSize(path);
   size_t piece = std::min<uint64_t>(hint.ok() ? *hint + 1 : 0, uint64_t{1} << 30);
   for (;;) {
@@ -60,7 +60,7 @@ TempDirectory::TempDirectory(TempDirectory&& other) noexcept
 TempDirectory::~TempDirectory() {
   if (path_.empty()) return;
   const Status status = files_->RemoveTree(path_);
-  if (!status.ok()) MR_LOG(Warning, "a temporary directory stays: ", status.message());
+  if (!status.ok()) MR_LOG(Warning, "cannot remove a temporary directory: ", status.message());
 }
 
 }  // namespace millrace

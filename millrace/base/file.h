@@ -1,4 +1,4 @@
-// Files, through one seam: a fault is injected by overriding one method.
+// File access behind one interface, so that a test injects a fault by overriding one method.
 #pragma once
 
 #include <cstddef>
@@ -12,44 +12,45 @@
 
 namespace millrace {
 
-// Read from the beginning to the end. One thread at a time.
+// A file that is read from beginning to end. Not thread-safe.
 class SequentialFile {
  public:
   virtual ~SequentialFile() = default;
-  // Reads up to `n` bytes into `buffer` and says how many; fewer than `n` only at the end.
+  // Reads up to `n` bytes into `buffer` and returns how many it read; fewer than `n` only at the end of the file.
   virtual StatusOr<size_t> Read(size_t n, char* buffer) = 0;
 };
 
-// Read anywhere. Thread-safe.
+// A file that is read at any offset. Thread-safe.
 class RandomAccessFile {
  public:
   virtual ~RandomAccessFile() = default;
-  // Reads up to `n` bytes at `offset` into `buffer` and says how many; fewer than `n` only at the end.
+  // Reads up to `n` bytes at `offset` into `buffer` and returns how many it read; fewer than `n` only at the end of the
+  // file.
   virtual StatusOr<size_t> Read(uint64_t offset, size_t n, char* buffer) const = 0;
-  // A hint that these bytes will be read soon: the disk may begin.
+  // A prefetch hint: these bytes will be read soon.
   virtual void WillRead(uint64_t offset, size_t n) const {}
 };
 
-// Written from the beginning, or from the end of what is there. One thread at a time. What was
-// appended is in the file after Flush, and on the disk after Sync. The destructor closes; only Close says
-// whether that worked.
+// A file that is overwritten or appended to. Not thread-safe. Appended data is visible to readers of the file after
+// Flush, and durable after Sync. The destructor closes the file but only Close reports errors.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
   virtual Status Append(absl::string_view data) = 0;
   virtual Status Flush() = 0;
-  // Flushes, and asks that what was appended so far go to the disk soon, without waiting for it: a long file
-  // is then nearly there when Sync is called.
+  // Flushes and starts writeback of what was appended so far without waiting for it, so that a later Sync of a long
+  // file has little left to do.
   virtual Status StartSync() { return Flush(); }
-  // A hint for what is appended from now on: past the system's cache to the disk, where the file system can. That takes longer, costs a small part of the
-  // processor's time that the cache does, and leaves the cache to others. Off at first.
+  // A hint to bypass the page cache (O_DIRECT) for data appended from now on, where the file system supports it. Writes
+  // take longer, but use a small part of the CPU time and do not evict other data from the cache. Off by default.
   virtual Status SetPastCache(bool on) { return absl::OkStatus(); }
   virtual Status Sync() = 0;
-  // Flushes too. Nothing may follow.
+  // Flushes, then closes. No other call may follow.
   virtual Status Close() = 0;
 };
 
-// Thread-safe. Every error names the path; NOT_FOUND, PERMISSION_DENIED and ALREADY_EXISTS mean what they say.
+// Thread-safe. Every error names the path; NOT_FOUND, PERMISSION_DENIED and ALREADY_EXISTS are distinguished from other
+// errors.
 class FileSystem {
  public:
   enum class Mode { kTruncate, kAppend };
@@ -60,39 +61,40 @@ class FileSystem {
   virtual StatusOr<std::unique_ptr<WritableFile>> OpenWritable(const std::string& path,
                                                                Mode mode = Mode::kTruncate) = 0;
   virtual StatusOr<uint64_t> FileSize(const std::string& path) = 0;
-  // NOT_FOUND when there is nothing; other errors when that cannot be known.
+  // OK if the path exists, NOT_FOUND if it does not, another error if that cannot be determined.
   virtual Status Exists(const std::string& path) = 0;
-  // NOT_FOUND when there is nothing.
+  // NOT_FOUND if the path does not exist.
   virtual StatusOr<bool> IsDirectory(const std::string& path) = 0;
-  // After this a crash forgets no name that was made, renamed or removed in the directory.
+  // Makes earlier creations, renames and removals of names in the directory durable.
   virtual Status SyncDirectory(const std::string& directory) = 0;
-  // Replaces what is at `to`, at once: a reader sees the old or the new file.
+  // Replaces `to` atomically: a reader sees either the old or the new file.
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
   // The names in a directory, sorted, without "." and "..".
   virtual StatusOr<std::vector<std::string>> List(const std::string& directory) = 0;
-  // With parents; no error when it is there.
+  // Creates parents as needed; OK if the directory exists.
   virtual Status MakeDirectories(const std::string& directory) = 0;
-  // A file or an empty directory.
+  // Removes a file or an empty directory.
   virtual Status Remove(const std::string& path) = 0;
-  // A directory and everything in it; links are removed, not followed.
+  // Removes a directory and everything in it; symbolic links are removed, not followed.
   virtual Status RemoveTree(const std::string& directory) = 0;
-  // A new directory of that prefix where the system keeps temporary files.
+  // Creates a uniquely named directory with this prefix in the system's temporary directory.
   virtual StatusOr<std::string> MakeTempDirectory(absl::string_view prefix) = 0;
 
-  // This machine's; never null, lives for ever.
+  // The local file system; never null, never destroyed.
   static FileSystem* Posix();
 };
 
 StatusOr<std::string> ReadWholeFile(FileSystem* files, const std::string& path);
-// Writes beside `path`, syncs and renames: after a crash there is the old content or the new.
+// Replaces the file atomically and durably (write to a temporary file, sync, rename): after a crash it has either the
+// old or the new content.
 Status ReplaceFile(FileSystem* files, const std::string& path, absl::string_view content);
 
-// "a/b" from "a" and "b"; an absolute `name` stays.
+// "a/b" from "a" and "b"; an absolute `name` is returned unchanged.
 std::string JoinPath(absl::string_view directory, absl::string_view name);
-// "a" of "a/b", "." of "b".
+// "a" for "a/b", "." for "b".
 std::string DirectoryOf(absl::string_view path);
 
-// A temporary directory that goes with this object.
+// A temporary directory that the destructor removes with its contents.
 class TempDirectory {
  public:
   static StatusOr<TempDirectory> Make(absl::string_view prefix, FileSystem* files = FileSystem::Posix());

@@ -13,8 +13,7 @@ class FileTest : public ::testing::Test {
   FileSystem* files_ = FileSystem::Posix();
   TempDirectory dir_ = TempDirectory::Make("file_test").value();
 
-  void Write(const std::string& path, absl::string_view data,
-             FileSystem::Mode mode = FileSystem::Mode::kTruncate) {
+  void Write(const std::string& path, absl::string_view data, FileSystem::Mode mode = FileSystem::Mode::kTruncate) {
     std::unique_ptr<WritableFile> file = files_->OpenWritable(path, mode).value();
     ASSERT_TRUE(file->Append(data).ok());
     ASSERT_TRUE(file->Close().ok());
@@ -98,9 +97,7 @@ TEST_F(FileTest, MissingFilesAreNotFoundAndNamed) {
   }
 }
 
-TEST_F(FileTest, ReadingADirectoryIsAnError) {
-  EXPECT_FALSE(ReadWholeFile(files_, dir_.path()).ok());
-}
+TEST_F(FileTest, ReadingADirectoryIsAnError) { EXPECT_FALSE(ReadWholeFile(files_, dir_.path()).ok()); }
 
 TEST_F(FileTest, DirectoriesAreMadeListedAndRemoved) {
   ASSERT_TRUE(files_->MakeDirectories(dir_.File("a/b/c")).ok());

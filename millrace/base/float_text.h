@@ -1,4 +1,4 @@
-// Floating numbers as text that gives them back.
+// Floating-point numbers as text that parses back to the same value.
 #pragma once
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// As few digits as give the number back, of two choices.
+// The shorter of two precisions (6 or 9 digits; 15 or 17) that round-trips.
 inline std::string FloatText(float v) {
   if (v != v) return "nan";
   std::string text = absl::StrFormat("%.6g", v);

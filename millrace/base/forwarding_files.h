@@ -1,4 +1,4 @@
-// A file system that passes everything on: the base of those that change or watch a part of it.
+// A file system that forwards every call: the base class of wrappers that override some of them.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace millrace {
 
 class ForwardingFileSystem : public FileSystem {
  public:
-  // `base` outlives this.
+  // `base` is not owned and must outlive this object.
   explicit ForwardingFileSystem(FileSystem* base) : base_(base) {}
 
   StatusOr<std::unique_ptr<SequentialFile>> OpenSequential(const std::string& path) override {
@@ -32,7 +32,9 @@ class ForwardingFileSystem : public FileSystem {
   Status MakeDirectories(const std::string& directory) override { return base_->MakeDirectories(directory); }
   Status Remove(const std::string& path) override { return base_->Remove(path); }
   Status RemoveTree(const std::string& directory) override { return base_->RemoveTree(directory); }
-  StatusOr<std::string> MakeTempDirectory(absl::string_view prefix) override { return base_->MakeTempDirectory(prefix); }
+  StatusOr<std::string> MakeTempDirectory(absl::string_view prefix) override {
+    return base_->MakeTempDirectory(prefix);
+  }
 
  protected:
   FileSystem* base() const { return base_; }

@@ -22,7 +22,7 @@ StatusOr<std::vector<std::string>> Glob(FileSystem* files, const std::string& pa
     if (absl::IsPermissionDenied(status)) return status;
     return std::vector<std::string>();
   }
-  // The directories before the first special character are taken as they are.
+  // The directories before the first special character are literal.
   const size_t slash = pattern.rfind('/', special);
   if (slash != std::string::npos && slash > 0 && pattern[slash - 1] == '/') return std::vector<std::string>();
   std::vector<std::string> found = {slash == std::string::npos ? "." : slash == 0 ? "/" : pattern.substr(0, slash)};
@@ -31,7 +31,7 @@ StatusOr<std::vector<std::string>> Glob(FileSystem* files, const std::string& pa
     std::vector<std::string> next;
     for (const std::string& directory : found) {
       const StatusOr<std::vector<std::string>> names = files->List(directory);
-      // One that the caller may not see is an error only where the caller named it.
+      // An unreadable directory is an error only if the pattern names it literally.
       if (absl::IsPermissionDenied(names.status()) && found.size() == 1) return names.status();
       if (!names.ok()) continue;
       for (const std::string& name : *names) {

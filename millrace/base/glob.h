@@ -1,4 +1,4 @@
-// Files by pattern.
+// Path name expansion.
 #pragma once
 
 #include <string>
@@ -8,9 +8,10 @@
 
 namespace millrace {
 
-// The paths that match, sorted. `*` and `?` stand for characters of one name, names that begin with a dot included,
-// `[ab]`, `[a-z]` and `[!a]` for one of some, and a backslash takes a character as it is. A pattern
-// without any of them is a path that exists or not. Directories that are missing or may not be read have no matches.
+// The paths that match `pattern`, sorted. `*` and `?` match characters within one path component (including a leading
+// dot), `[ab]`, `[a-z]` and `[!a]` match one character of a set, and a backslash escapes the next character. A pattern
+// without any of these matches itself if it exists. Missing directories have no matches, nor do unreadable ones among
+// several; an unreadable directory that the pattern names literally is PERMISSION_DENIED.
 StatusOr<std::vector<std::string>> Glob(FileSystem* files, const std::string& pattern);
 
 }  // namespace millrace

@@ -30,10 +30,9 @@ bool ShouldLog(LogSeverity severity) { return severity >= LeastShown(); }
 
 void WriteLog(LogSeverity severity, absl::string_view message) {
   static constexpr char kLetters[] = {'D', 'I', 'W', 'E', '-'};
-  const std::string line =
-      absl::StrFormat("%c %s] %s\n", kLetters[static_cast<int>(severity)],
-                      absl::FormatTime("%H:%M:%E3S", absl::Now(), absl::LocalTimeZone()), message);
-  // One write a line, so that lines of several threads do not mix.
+  const std::string line = absl::StrFormat("%c %s] %s\n", kLetters[static_cast<int>(severity)],
+                                           absl::FormatTime("%H:%M:%E3S", absl::Now(), absl::LocalTimeZone()), message);
+  // One write per line, so that lines of different threads do not interleave.
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

@@ -1,4 +1,4 @@
-// Whether to look for an event again and again for a moment, before sleeping until it comes.
+// Adaptive spinning: whether to poll for an event briefly before blocking on it.
 #pragma once
 
 #include <algorithm>
@@ -7,21 +7,22 @@
 
 namespace millrace {
 
-// To be woken on a core that has gone idle takes longer than a peer of the same host takes for a small answer: whoever expects one does better to stay awake for it,
-// where there are cores to spare. Nobody tells whether there are. So a thread looks out only after answers that came quickly, and where that was in vain (the peer
-// perhaps waits for this very core) only after many more of them: at worst one time in hundreds.
+// Waking a thread on an idle core takes longer than a peer on the same host takes for a small reply, so a thread that
+// expects one should poll, provided that there are spare cores, which it cannot know. It therefore polls only after a
+// run of fast replies. A poll that finds nothing (the peer may be waiting for this very core) multiplies the length of
+// the run that is needed, so that in the worst case one wait in hundreds polls in vain.
 //
-// For one thread.
+// Not thread-safe: one per thread.
 class Lookout {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // How long it is worth to look.
+  // How long to poll.
   static constexpr Clock::duration kLimit = std::chrono::microseconds(100);
 
   bool worthwhile() const { return quick_ >= needed_; }
 
-  // A wait is over, which began with looking or not.
+  // Records a finished wait of length `time`; `looked` says whether it began by polling.
   void Waited(Clock::duration time, bool looked) {
     const bool quick = time < (looked ? kLimit : kWithWaking);
     if (looked) needed_ = quick ? std::max(needed_ / 2, kFewest) : std::min(needed_ * 8, kMost);
@@ -29,10 +30,10 @@ class Lookout {
   }
 
  private:
-  static constexpr Clock::duration kWithWaking = 2 * kLimit;  // what would have been quick, had it not slept
+  static constexpr Clock::duration kWithWaking = 2 * kLimit;  // counts as fast although it includes the wake-up
   static constexpr int64_t kFewest = 4, kMost = 512;
 
-  int64_t quick_ = 0;  // answers one after the other
+  int64_t quick_ = 0;  // consecutive fast replies
   int64_t needed_ = kFewest;
 };
 

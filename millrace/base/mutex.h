@@ -21,7 +21,6 @@ class ABSL_LOCKABLE Mutex {
 
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mu_.unlock(); }
-  bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) { return mu_.try_lock(); }
 
  private:
   friend class CondVar;
@@ -39,26 +38,20 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex* const mu_;
 };
 
-// See base/run_next.h. A thread that waits lets others run what it has left for later.
-void HandOverNext();
-
 class CondVar {
  public:
   // The caller holds `mu`; it is released while waiting. Wake-ups may be spurious.
   void Wait(Mutex* mu) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    HandOverNext();
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
     cv_.wait(lock);
     lock.release();
   }
   // Returns false when `timeout` passed first.
   bool WaitFor(Mutex* mu, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    HandOverNext();
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
-    const bool signalled =
-        timeout == absl::InfiniteDuration()
-            ? (cv_.wait(lock), true)
-            : cv_.wait_for(lock, absl::ToChronoNanoseconds(timeout)) == std::cv_status::no_timeout;
+    const bool signalled = timeout == absl::InfiniteDuration()
+                               ? (cv_.wait(lock), true)
+                               : cv_.wait_for(lock, absl::ToChronoNanoseconds(timeout)) == std::cv_status::no_timeout;
     lock.release();
     return signalled;
   }

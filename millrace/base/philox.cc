@@ -8,10 +8,10 @@ constexpr uint32_t kWeylB = 0xBB67AE85;
 constexpr uint64_t kMultiplierA = 0xD2511F53;
 constexpr uint64_t kMultiplierB = 0xCD9E8D57;
 constexpr int kRounds = 10;
-// Groups made side by side: loops over them become vector instructions.
+// Groups computed at once, so that the compiler vectorises the loops over them.
 constexpr int kLanes = 32;
 
-// Groups for the counters c, c + 1, ..., c + kLanes - 1, which differ in their first word alone.
+// Groups for counters c, c + 1, and so on up to c + kLanes - 1, which must differ in their first word only.
 void FillLanes(const Philox::Group& c, uint32_t k0, uint32_t k1, uint32_t* out) {
   uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
   for (int i = 0; i < kLanes; ++i) {

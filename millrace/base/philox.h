@@ -6,19 +6,19 @@
 
 namespace millrace {
 
-// A copyable stream of 32-bit numbers, four at a time. Skip(n) jumps n groups of four in constant
-// time, so that pieces of one tensor can be filled by different threads with the same result.
+// A copyable stream of 32-bit numbers in groups of four. Skip(n) skips n groups in constant time, so that several
+// threads can fill pieces of one tensor with the same result as a single thread.
 class Philox {
  public:
   using Group = std::array<uint32_t, 4>;
 
   // TensorFlow's seeding: `seed` is the key, `seed2` the upper half of the counter.
   explicit Philox(uint64_t seed = 0, uint64_t seed2 = 0);
-  // From the raw state, as the stateless ops have it.
+  // From raw state, as the stateless ops pass it.
   Philox(Group counter, std::array<uint32_t, 2> key) : counter_(counter), key_(key) {}
 
   Group operator()();
-  // The next n groups, one after another in `out`: what n calls give, several times faster.
+  // Writes the next n groups to `out`: equivalent to n calls, but several times faster.
   void Fill(uint32_t* out, int64_t n);
   void Skip(uint64_t groups);
 

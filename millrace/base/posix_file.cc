@@ -16,7 +16,7 @@
 namespace millrace {
 namespace {
 
-// What went wrong with which file; reads errno.
+// The status for errno, naming the operation and the file.
 Status Error(absl::string_view doing, const std::string& path) {
   const int error = errno;
   return absl::ErrnoToStatus(error, absl::StrCat("cannot ", doing, " ", path));
@@ -72,7 +72,7 @@ class PosixRandomAccessFile : public RandomAccessFile {
   const Fd fd_;
 };
 
-// Past the cache go whole blocks, from aligned memory to aligned places.
+// Direct I/O (O_DIRECT) writes whole blocks, from aligned memory to aligned offsets.
 class PosixWritableFile : public WritableFile {
  public:
   PosixWritableFile(std::string path, int fd, uint64_t size)
@@ -97,9 +97,9 @@ class PosixWritableFile : public WritableFile {
   }
 
   Status StartSync() override {
-    if (block_ != nullptr) return absl::OkStatus();  // blocks are on their way already
+    if (block_ != nullptr) return absl::OkStatus();  // direct writes are not buffered
     MR_RETURN_IF_ERROR(Flush());
-    // A hint: where it is not understood, Sync does it all.
+    // Only a hint: if it fails, Sync does the whole work.
     sync_file_range(fd_, static_cast<off_t>(started_), static_cast<off_t>(written_ - started_), SYNC_FILE_RANGE_WRITE);
     started_ = written_;
     return absl::OkStatus();
@@ -127,7 +127,7 @@ class PosixWritableFile : public WritableFile {
 
  private:
   static constexpr size_t kBufferSize = 1 << 16;
-  // What memory, place and length of a write past the cache are multiples of, on all disks there are.
+  // The alignment of address, offset and length of a direct write; enough for all common disks.
   static constexpr size_t kAlignment = 4096;
   static constexpr size_t kBlockSize = size_t{4} << 20;
   struct Free {
@@ -141,7 +141,7 @@ class PosixWritableFile : public WritableFile {
       if (put >= 0) {
         data.remove_prefix(static_cast<size_t>(put));
         written_ += static_cast<uint64_t>(put);
-        // After a short write the rest may not be aligned.
+        // After a short write the remainder may be unaligned.
         if (!data.empty()) SetDirect(false);
       } else if (errno == EINVAL && direct_) {
         SetDirect(false);
@@ -168,7 +168,7 @@ class PosixWritableFile : public WritableFile {
     used_ = 0;
   }
   Status AppendToBlock(absl::string_view data) {
-    // Up to the next aligned place through the cache.
+    // Data up to the next aligned offset goes through the page cache.
     const size_t odd = written_ % kAlignment;
     while (!data.empty()) {
       const size_t size = odd != 0 && !direct_ ? kAlignment - odd : kBlockSize;
@@ -187,7 +187,7 @@ class PosixWritableFile : public WritableFile {
     return absl::OkStatus();
   }
   Status WriteBlock() { return Write({block_.get(), std::exchange(used_, 0)}); }
-  // What is left goes through the cache, and so does what follows.
+  // Writes the partial block through the page cache and leaves direct mode.
   Status EndBlocks() {
     SetDirect(false);
     const Status status = WriteBlock();
@@ -198,13 +198,13 @@ class PosixWritableFile : public WritableFile {
 
   const std::string path_;
   int fd_;
-  uint64_t written_;  // where the next byte goes
-  uint64_t started_;  // how far the disk was asked to be
+  uint64_t written_;  // offset of the next byte
+  uint64_t started_;  // end of the range whose writeback was started
   std::string buffer_;
-  std::unique_ptr<char, Free> block_;  // null: the buffer is used
-  size_t used_ = 0;                    // of the block
-  bool direct_ = false;                // writes go past the cache
-  bool refused_ = false;               // the file system cannot
+  std::unique_ptr<char, Free> block_;  // null: buffer_ is used
+  size_t used_ = 0;                    // bytes of block_ in use
+  bool direct_ = false;                // O_DIRECT is set
+  bool refused_ = false;               // the file system does not support O_DIRECT
 };
 
 class PosixFileSystem : public FileSystem {
@@ -276,7 +276,7 @@ class PosixFileSystem : public FileSystem {
       end = directory.find('/', end + 1);
       const std::string part = directory.substr(0, end);
       if (mkdir(part.c_str(), 0777) == 0 || errno == EEXIST) continue;
-      // A parent that exists may be refused for another reason, such as a read-only file system.
+      // mkdir of an existing parent may fail with another error than EEXIST, for example on a read-only file system.
       const Status status = Error("make the directory", part);
       if (end == std::string::npos || !Exists(part).ok()) return status;
     }
@@ -304,8 +304,7 @@ class PosixFileSystem : public FileSystem {
 
   StatusOr<std::string> MakeTempDirectory(absl::string_view prefix) override {
     const char* root = std::getenv("TMPDIR");
-    std::string path = JoinPath(root != nullptr && *root != '\0' ? root : "/tmp",
-                                absl::StrCat(prefix, ".XXXXXX"));
+    std::string path = JoinPath(root != nullptr && *root != '\0' ? root : "/tmp", absl::StrCat(prefix, ".XXXXXX"));
     if (mkdtemp(path.data()) == nullptr) return Error("make the directory", path);
     return path;
   }

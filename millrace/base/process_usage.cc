@@ -31,16 +31,18 @@ std::string FirstLine(const std::string& file) {
   return line;
 }
 
-// The number at the front of a file; the largest there is when there is none ("max").
+// The number that a file begins with; the largest size_t if it begins with none ("max").
 size_t NumberIn(const std::string& file) {
   std::ifstream in(file);
   size_t number;
   return in >> number ? number : std::numeric_limits<size_t>::max();
 }
 
-double Seconds(const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; }
+double Seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+}
 
-// The least that the control groups around this process grant; 0: no limit.
+// The smallest CPU quota among the cgroups that enclose this process, in cores; 0 if there is no limit.
 double Quota() {
   double least = 0;
   const auto take = [&](double cores) {
@@ -48,7 +50,7 @@ double Quota() {
   };
   std::string group = FirstLine("/proc/self/cgroup");
   absl::string_view path = group;
-  // Version 2 has one line; within a container the path may be one that is not seen from inside, and the folder itself is the group.
+  // cgroup v2 has one line. Inside a container its path may not be visible; the mount point is then the group itself.
   if (absl::ConsumePrefix(&path, "0::")) {
     while (true) {
       take(CoresOfQuota(FirstLine(absl::StrCat(kGroups, path == "/" ? "" : path, "/cpu.max"))));
@@ -57,7 +59,8 @@ double Quota() {
       path = path.substr(0, slash);
     }
   }
-  take(CoresOfQuota(absl::StrCat(FirstLine(absl::StrCat(kGroups, "/cpu/cpu.cfs_quota_us")), " ", FirstLine(absl::StrCat(kGroups, "/cpu/cpu.cfs_period_us")))));
+  take(CoresOfQuota(absl::StrCat(FirstLine(absl::StrCat(kGroups, "/cpu/cpu.cfs_quota_us")), " ",
+                                 FirstLine(absl::StrCat(kGroups, "/cpu/cpu.cfs_period_us")))));
   return least;
 }
 
@@ -82,7 +85,8 @@ HostUsage ParseHostUsage(absl::string_view stat, double ticks_per_second) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipWhitespace());
     usage.cores += words[0] != "cpu";
     if (words[0] != "cpu" || !(ticks_per_second > 0)) continue;
-    // user, nice, system, idle, iowait, irq, softirq, steal; what follows is part of user and nice.
+    // The fields are user, nice, system, idle, iowait, irq, softirq, steal; the guest times that follow are already
+    // counted in user and nice.
     for (const size_t i : {1, 2, 3, 6, 7, 8}) {
       double ticks;
       if (i < words.size() && absl::SimpleAtod(words[i], &ticks)) usage.busy_seconds += ticks / ticks_per_second;
@@ -99,7 +103,7 @@ double UsableCores() {
 double CoresOfQuota(absl::string_view cpu_max) {
   const std::vector<absl::string_view> words = absl::StrSplit(cpu_max, ' ', absl::SkipWhitespace());
   double quota, period;
-  // "max", and -1 in version 1, are no limit.
+  // "max" (cgroup v2) and -1 (v1) mean no limit.
   if (words.size() != 2 || !absl::SimpleAtod(words[0], &quota) || !absl::SimpleAtod(words[1], &period)) return 0;
   return quota > 0 && period > 0 ? quota / period : 0;
 }
@@ -110,10 +114,12 @@ size_t AvailableMemory() {
   for (std::string line; std::getline(machine, line);) {
     if (line.starts_with("MemAvailable:")) available = std::strtoull(line.c_str() + 13, nullptr, 10) * 1024;
   }
-  for (const auto& [limit, used] : {std::pair("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-                                    std::pair("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes")}) {
+  for (const auto& [limit, used] :
+       {std::pair("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        std::pair("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes")}) {
     const size_t most = NumberIn(limit), now = NumberIn(used);
-    if (most != std::numeric_limits<size_t>::max() && now != std::numeric_limits<size_t>::max()) available = std::min(available, most - std::min(most, now));
+    if (most != std::numeric_limits<size_t>::max() && now != std::numeric_limits<size_t>::max())
+      available = std::min(available, most - std::min(most, now));
   }
   return available;
 }

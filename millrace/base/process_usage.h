@@ -1,4 +1,4 @@
-// What this process, and all of them together, take of the machine: cores and memory.
+// CPU and memory usage of this process and of its host.
 #pragma once
 
 #include <cstddef>
@@ -7,30 +7,32 @@
 
 namespace millrace {
 
-// Seconds of its threads on a core, since it started.
+// CPU time of all threads since the process started.
 struct ProcessUsage {
   double user_seconds = 0;
   double system_seconds = 0;
 };
 ProcessUsage UsageOfThisProcess();
 
-// How many cores this process may keep busy: those that it may run on, or the quota of its control group where that is less.
+// The number of cores that this process may use: its affinity mask or its cgroup's CPU quota, whichever is less.
 double UsableCores();
 
-// Of the machine, whoever uses it: seconds that its cores were busy since it started, added up, and how many there are; 0: not known.
+// Usage of the whole machine by all processes: busy time since boot, summed over its cores, and the number of cores. 0
+// if unknown.
 struct HostUsage {
   double busy_seconds = 0;
   int cores = 0;
 };
 HostUsage UsageOfThisHost();
 
-// From the text of /proc/stat, whose times are in `ticks_per_second`.
+// Parses the text of /proc/stat, whose times are in units of 1/`ticks_per_second`.
 HostUsage ParseHostUsage(absl::string_view stat, double ticks_per_second);
 
-// What cgroup v2's cpu.max grants, in cores: 2.5 of "250000 100000". 0: no limit, or none that can be read.
+// The number of cores that a cgroup v2 cpu.max grants: 2.5 for "250000 100000". 0 if there is no limit or it cannot be
+// parsed.
 double CoresOfQuota(absl::string_view cpu_max);
 
-// Bytes that this process may still take: what the machine has left, or its control group where that is less.
+// Bytes that this process can still allocate: what is available on the machine or in its cgroup, whichever is less.
 size_t AvailableMemory();
 
 }  // namespace millrace

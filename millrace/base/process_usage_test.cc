@@ -12,7 +12,8 @@ namespace {
 TEST(ProcessUsage, QuotasAreReadAsCores) {
   EXPECT_DOUBLE_EQ(CoresOfQuota("250000 100000"), 2.5);
   EXPECT_DOUBLE_EQ(CoresOfQuota("50000 100000\n"), 0.5);
-  for (const char* none : {"max 100000", "-1 100000", "", "100000", "1 0", "0 100000", "a b", "1 2 3"}) EXPECT_EQ(CoresOfQuota(none), 0) << none;
+  for (const char* none : {"max 100000", "-1 100000", "", "100000", "1 0", "0 100000", "a b", "1 2 3"})
+    EXPECT_EQ(CoresOfQuota(none), 0) << none;
 }
 
 TEST(ProcessUsage, CoresAreThoseThatTheProcessMayRunOn) {
@@ -31,7 +32,8 @@ TEST(ProcessUsage, CoresAreThoseThatTheProcessMayRunOn) {
 }
 
 TEST(ProcessUsage, TheHostIsBusyWithAllButIdleTime) {
-  const HostUsage usage = ParseHostUsage("cpu  100 20 30 5000 600 7 8 35 50 0\ncpu0 1 1 1 1\ncpu1 1 1 1 1\nintr 7 7\n", 100);
+  const HostUsage usage =
+      ParseHostUsage("cpu  100 20 30 5000 600 7 8 35 50 0\ncpu0 1 1 1 1\ncpu1 1 1 1 1\nintr 7 7\n", 100);
   EXPECT_EQ(usage.cores, 2);
   EXPECT_DOUBLE_EQ(usage.busy_seconds, 2);
   for (const char* odd : {"", "cpu", "cpu x y z", "\n\n"}) EXPECT_EQ(ParseHostUsage(odd, 100).busy_seconds, 0) << odd;
@@ -42,7 +44,10 @@ TEST(ProcessUsage, TheHostIsBusyWithAllButIdleTime) {
 TEST(ProcessUsage, WorkIsCounted) {
   const ProcessUsage before = UsageOfThisProcess();
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  const auto spent = [&] { return UsageOfThisProcess().user_seconds + UsageOfThisProcess().system_seconds - before.user_seconds - before.system_seconds; };
+  const auto spent = [&] {
+    return UsageOfThisProcess().user_seconds + UsageOfThisProcess().system_seconds - before.user_seconds -
+           before.system_seconds;
+  };
   while (spent() < 0.01 && std::chrono::steady_clock::now() < deadline) {
   }
   EXPECT_GE(spent(), 0.01);

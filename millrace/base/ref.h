@@ -1,4 +1,4 @@
-// Intrusive reference counts, for objects shared between threads on hot paths.
+// Intrusive, atomic reference counting for objects shared between threads on hot paths.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 
 namespace millrace {
 
-// Starts with one reference, owned by whoever made it (hand it to AdoptRef).
+// Starts with one reference, which the creator owns (pass it to AdoptRef).
 class RefCounted {
  public:
   RefCounted(const RefCounted&) = delete;
@@ -17,13 +17,13 @@ class RefCounted {
   void Unref() const {
     if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) const_cast<RefCounted*>(this)->Destroy();
   }
-  // True when the caller holds the only reference: nobody else can gain one meanwhile.
+  // True if the caller holds the only reference; no other thread can then acquire one.
   bool IsUnique() const { return refs_.load(std::memory_order_acquire) == 1; }
 
  protected:
   RefCounted() = default;
   virtual ~RefCounted() = default;
-  // What the last Unref does; `delete this` unless the object goes back to a pool.
+  // Called by the last Unref. Override it to return the object to a pool.
   virtual void Destroy() { delete this; }
   void ResetRefs() { refs_.store(1, std::memory_order_relaxed); }
 
@@ -68,7 +68,7 @@ class RefPtr {
   T* p_ = nullptr;
 };
 
-// Takes over the caller's reference.
+// Takes over the caller's reference without adding one.
 template <typename T>
 RefPtr<T> AdoptRef(T* p) {
   return RefPtr<T>::Adopt(p);

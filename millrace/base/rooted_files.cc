@@ -23,9 +23,8 @@ StatusOr<std::string> WorkingDirectory() {
   return std::string(buffer);
 }
 
-// The absolute path without links, dots and doubled slashes. What does not exist has no links: its names stay as
-// they are. Unlike realpath it also sees where a link leads to whose target does not exist, which is where
-// a file would be made.
+// The absolute path with links, dots and repeated slashes resolved. Components that do not exist are kept as they are.
+// Unlike realpath, this follows a link whose target does not exist, because that is where a file would be created.
 StatusOr<std::string> WithoutLinks(const std::string& path) {
   std::string whole = path;
   if (!absl::StartsWith(path, "/")) {
@@ -47,12 +46,14 @@ StatusOr<std::string> WithoutLinks(const std::string& path) {
     const std::string next = absl::StrCat(resolved, "/", name);
     char target[PATH_MAX];
     const ssize_t size = readlink(next.c_str(), target, sizeof(target));
-    if (size < 0) {  // no link, or nothing at all
+    if (size < 0) {  // not a link, or does not exist
       resolved = next;
       continue;
     }
-    if (++links > kMaxLinks || size == sizeof(target)) return FailedPrecondition("too many or too long links in ", path);
-    const std::deque<std::string> names = absl::StrSplit(absl::string_view(target, static_cast<size_t>(size)), '/', absl::SkipEmpty());
+    if (++links > kMaxLinks || size == sizeof(target))
+      return FailedPrecondition("too many or too long links in ", path);
+    const std::deque<std::string> names =
+        absl::StrSplit(absl::string_view(target, static_cast<size_t>(size)), '/', absl::SkipEmpty());
     left.insert(left.begin(), names.begin(), names.end());
     if (target[0] == '/') resolved.clear();
   }
@@ -72,9 +73,9 @@ Status RootedFileSystem::Check(const std::string& given, const std::string& reso
   for (const std::string& root : roots_) {
     if (resolved == root || root == "/" || absl::StartsWith(resolved, absl::StrCat(root, "/"))) return absl::OkStatus();
   }
-  return absl::PermissionDeniedError(absl::StrCat(given, resolved == given ? "" : absl::StrCat(" (", resolved, ")"),
-                                                  " is outside of what may be used here: ",
-                                                  absl::StrJoin(given_roots_, ", ")));
+  return absl::PermissionDeniedError(
+      absl::StrCat(given, resolved == given ? "" : absl::StrCat(" (", resolved, ")"),
+                   " is outside of what may be used here: ", absl::StrJoin(given_roots_, ", ")));
 }
 
 StatusOr<std::string> RootedFileSystem::Resolve(const std::string& path) const {

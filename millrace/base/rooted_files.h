@@ -1,4 +1,4 @@
-// Files confined to some folders.
+// A file system confined to a set of root directories.
 #pragma once
 
 #include <memory>
@@ -9,13 +9,14 @@
 
 namespace millrace {
 
-// Gives access to what is in one of the roots, wherever links lead, and PERMISSION_DENIED, naming the path and the
-// roots, for everything else. Relative paths start in the working directory; a path with ".." is refused as it
-// is. Links are resolved as they are when a call is made: who can make links in a root can also race with it.
+// Allows access to paths inside one of the roots after resolving symbolic links, and returns PERMISSION_DENIED, naming
+// the path and the roots, for everything else. Relative paths start at the working directory; a path that contains ".."
+// is rejected unresolved. Links are resolved at the time of each call, so a process that can create links inside a root
+// can race with the check.
 class RootedFileSystem : public FileSystem {
  public:
-  // `base` is the file system of this machine or passes everything on to it, and outlives this. The roots may be
-  // links; they are resolved now.
+  // `base` is the local file system or a wrapper that forwards to it, and must outlive this object. The roots may be
+  // symbolic links; they are resolved here, once.
   explicit RootedFileSystem(std::vector<std::string> roots, FileSystem* base = FileSystem::Posix());
 
   StatusOr<std::unique_ptr<SequentialFile>> OpenSequential(const std::string& path) override;
@@ -33,9 +34,9 @@ class RootedFileSystem : public FileSystem {
   StatusOr<std::string> MakeTempDirectory(absl::string_view prefix) override;
 
  private:
-  // The path without links, when it is in a root.
+  // The path with all links resolved; an error if it is outside the roots.
   StatusOr<std::string> Resolve(const std::string& path) const;
-  // The same, but a link that the path itself ends in stays: what is renamed or removed is the link.
+  // The same without resolving the last component: rename and remove act on the link itself.
   StatusOr<std::string> ResolveParent(const std::string& path) const;
   Status Check(const std::string& given, const std::string& resolved) const;
 

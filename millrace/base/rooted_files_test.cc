@@ -27,18 +27,18 @@ class RootedFilesTest : public ::testing::Test {
   // Everything that can be done with a path gives this code.
   void ExpectDenied(const std::string& path) {
     for (const Status& status :
-         {rooted_.OpenSequential(path).status(), rooted_.OpenRandomAccess(path).status(), rooted_.FileSize(path).status(),
-          rooted_.OpenWritable(path, FileSystem::Mode::kTruncate).status(), rooted_.Exists(path),
-          rooted_.IsDirectory(path).status(), rooted_.SyncDirectory(path), rooted_.List(path).status(),
-          rooted_.MakeDirectories(path)}) {
+         {rooted_.OpenSequential(path).status(), rooted_.OpenRandomAccess(path).status(),
+          rooted_.FileSize(path).status(), rooted_.OpenWritable(path, FileSystem::Mode::kTruncate).status(),
+          rooted_.Exists(path), rooted_.IsDirectory(path).status(), rooted_.SyncDirectory(path),
+          rooted_.List(path).status(), rooted_.MakeDirectories(path)}) {
       EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << path << ": " << status;
       EXPECT_TRUE(absl::StrContains(status.message(), path)) << status;
       EXPECT_TRUE(absl::StrContains(status.message(), dir_.File("in"))) << status;
     }
   }
   void ExpectCannotMove(const std::string& path) {
-    for (const Status& status : {rooted_.Remove(path), rooted_.RemoveTree(path), rooted_.Rename(path, dir_.File("in/x")),
-                                 rooted_.Rename(dir_.File("in/file"), path)}) {
+    for (const Status& status : {rooted_.Remove(path), rooted_.RemoveTree(path),
+                                 rooted_.Rename(path, dir_.File("in/x")), rooted_.Rename(dir_.File("in/file"), path)}) {
       EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << path << ": " << status;
     }
     EXPECT_TRUE(posix_->Exists(dir_.File("in/file")).ok());
@@ -61,7 +61,7 @@ TEST_F(RootedFilesTest, WhatIsInsideWorksAsEver) {
 
 TEST_F(RootedFilesTest, WhatIsOutsideIsDenied) {
   for (const std::string& path : {dir_.File("out/secret"), dir_.File("out"), dir_.File("out/new"), dir_.path(),
-                                 std::string("/"), std::string("/etc/passwd"), dir_.File("in-not/secret")}) {
+                                  std::string("/"), std::string("/etc/passwd"), dir_.File("in-not/secret")}) {
     ExpectDenied(path);
     ExpectCannotMove(path);
   }
@@ -154,7 +154,8 @@ TEST_F(RootedFilesTest, PatternsMatchAsTensorFlowsDo) {
   EXPECT_EQ(glob("in/\\[x\\].txt"), (Names{"in/[x].txt"}));
   EXPECT_EQ(glob("in/*/c.txt"), (Names{"in/sub/c.txt"}));
   EXPECT_EQ(glob("in/sub"), (Names{"in/sub"}));
-  for (const char* none : {"in/none", "in/none*", "none/*", "in/[", "in//*.txt", "in/*/"}) EXPECT_EQ(glob(none), Names{}) << none;
+  for (const char* none : {"in/none", "in/none*", "none/*", "in/[", "in//*.txt", "in/*/"})
+    EXPECT_EQ(glob(none), Names{}) << none;
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
-// A lock that many may share or one may have alone.
+// A reader-writer lock.
 #pragma once
 
 #include "millrace/base/mutex.h"
 
 namespace millrace {
 
-// Whoever waits to have it alone goes before those who come later to share it, so a stream of sharers
-// starves nobody. Hence a thread that shares it must not ask for it again.
+// Prefers writers: a waiting writer blocks new readers, so a stream of readers cannot starve it. Not recursive: a
+// thread that holds it shared must not lock it again.
 class ABSL_LOCKABLE SharedMutex {
  public:
   SharedMutex() = default;

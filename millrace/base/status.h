@@ -1,4 +1,4 @@
-// absl::Status with TensorFlow's codes, and the two macros that pass it on.
+// absl::Status (TensorFlow's codes) and the macros that propagate it.
 #pragma once
 
 #include <string>
@@ -19,22 +19,20 @@ using absl::string_view;
 #define MR_CONCAT(a, b) MR_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function when `expr` is not OK.
-#define MR_RETURN_IF_ERROR(expr)                         \
-  do {                                                   \
-    if (::absl::Status mr_status_ = (expr); !mr_status_.ok()) \
-      return mr_status_;                                 \
+#define MR_RETURN_IF_ERROR(expr)                                                 \
+  do {                                                                           \
+    if (::absl::Status mr_status_ = (expr); !mr_status_.ok()) return mr_status_; \
   } while (false)
 
 // MR_ASSIGN_OR_RETURN(auto x, MakeX()): declares or assigns x, or returns the error.
-#define MR_ASSIGN_OR_RETURN(lhs, expr) \
-  MR_ASSIGN_OR_RETURN_INNER(MR_CONCAT(mr_or_, __LINE__), lhs, expr)
+#define MR_ASSIGN_OR_RETURN(lhs, expr) MR_ASSIGN_OR_RETURN_INNER(MR_CONCAT(mr_or_, __LINE__), lhs, expr)
 #define MR_ASSIGN_OR_RETURN_INNER(tmp, lhs, expr) \
   auto tmp = (expr);                              \
   if (!tmp.ok()) return std::move(tmp).status();  \
   lhs = *std::move(tmp)
 
-// What a value is in a message: MessageText(value) where its namespace has one (Debian's absl::StrCat
-// would print the number of an enum), itself otherwise.
+// How a value is printed in a message: MessageText(value) if its namespace defines one (Debian's absl::StrCat would
+// print an enum as a number), otherwise the value itself.
 template <typename T>
 decltype(auto) MessagePart(const T& value) {
   if constexpr (requires { MessageText(value); }) {
@@ -44,10 +42,10 @@ decltype(auto) MessagePart(const T& value) {
   }
 }
 
-// Shorthands that join their arguments as absl::StrCat does.
-#define MR_DEFINE_ERROR(name, maker)                        \
-  template <typename... Args>                               \
-  [[nodiscard]] Status name(const Args&... args) {          \
+// Error makers that concatenate their arguments as absl::StrCat does.
+#define MR_DEFINE_ERROR(name, maker)                            \
+  template <typename... Args>                                   \
+  [[nodiscard]] Status name(const Args&... args) {              \
     return ::absl::maker(::absl::StrCat(MessagePart(args)...)); \
   }
 MR_DEFINE_ERROR(InvalidArgument, InvalidArgumentError)
@@ -70,7 +68,7 @@ Status WithPrefix(string_view prefix, const Status& status);
 // The same code with `suffix` after the message; OK stays OK.
 Status WithSuffix(const Status& status, string_view suffix);
 
-// Ends the process with a message: for Millrace's own bugs, never for what a user or peer sent.
+// Aborts with a message if false. Only for Millrace's own bugs, never for input from a user or peer.
 #define MR_CHECK(condition) \
   (static_cast<bool>(condition) ? (void)0 : ::millrace::CheckFailed(#condition, __FILE__, __LINE__))
 [[noreturn]] void CheckFailed(const char* condition, const char* file, int line);

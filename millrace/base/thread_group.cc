@@ -14,7 +14,7 @@ namespace millrace {
 
 namespace {
 
-constexpr size_t kLongestName = 15;  // Linux's
+constexpr size_t kLongestName = 15;  // Linux's limit
 
 }  // namespace
 
@@ -23,7 +23,7 @@ struct ThreadGroup::State {
   CondVar changed;
   std::string name;
   std::list<std::thread> running ABSL_GUARDED_BY(mu);
-  // Returned or about to; joining them takes no time.
+  // Threads that have returned or are about to; joining them does not block for long.
   std::list<std::thread> ended ABSL_GUARDED_BY(mu);
 
   void JoinEnded() {

@@ -1,4 +1,4 @@
-// Threads that come and go, and are all gone with their group.
+// A dynamic group of threads that are joined together.
 #pragma once
 
 #include <memory>
@@ -8,15 +8,15 @@
 
 namespace millrace {
 
-// Thread-safe. For loops that need threads of their own, as many as there is use for; closures that merely must
-// run somewhere go to a Scheduler.
+// Thread-safe. For loops that each need a thread of their own; closures that can run on any thread belong on a
+// Scheduler.
 class ThreadGroup {
  public:
   explicit ThreadGroup(std::string name);
-  // Waits until every thread has returned. Not from one of them.
+  // Joins every thread. Must not run on one of them.
   ~ThreadGroup();
 
-  // Runs `body` on a new thread. False when the system gives no more threads.
+  // Runs `body` on a new thread. Returns false if the system cannot create one.
   [[nodiscard]] bool Start(absl::AnyInvocable<void()> body);
 
  private:
@@ -24,8 +24,8 @@ class ThreadGroup {
   std::unique_ptr<State> state_;
 };
 
-// Runs `body` on a new thread that nobody waits for: what it uses lives as long as the process, or until it says that it is
-// done. False when the system gives no more threads.
+// Runs `body` on a new thread that is never joined: whatever it uses must live until the process ends, or until `body`
+// signals that it is done. Returns false if the system cannot create a thread.
 [[nodiscard]] bool StartDetachedThread(const std::string& name, absl::AnyInvocable<void()> body);
 
 }  // namespace millrace

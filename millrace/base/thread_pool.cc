@@ -12,7 +12,6 @@
 
 #include "millrace/base/affinity.h"
 #include "millrace/base/mutex.h"
-#include "millrace/base/run_next.h"
 
 namespace millrace {
 namespace {
@@ -23,12 +22,9 @@ class InlineScheduler : public Scheduler {
   int num_threads() const override { return 1; }
 };
 
-// How long an idle worker, or a caller whose pieces are nearly done, looks before it blocks.
-// Longer than a futex wake-up, shorter than anything a neighbour process would notice.
+// How long an idle worker, or a caller whose pieces are nearly done, spins before it blocks: longer than a futex
+// wake-up takes, and too short to disturb other processes.
 constexpr std::chrono::microseconds kSpin(30);
-
-// Work of more pieces than this takes a while, some 100 us or more.
-constexpr int64_t kShortWork = 8;
 
 inline void Pause() {
 #if defined(__x86_64__)
@@ -48,14 +44,14 @@ bool SpinUntil(Condition condition) {
   return condition();
 }
 
-// One ParallelFor: lives on its caller's stack until no worker is inside it.
+// One ParallelFor call. Lives on the caller's stack until no worker is using it.
 struct Job {
   absl::FunctionRef<void(int64_t, int64_t)> body;
   const int64_t total;
   const int64_t grain;
   const int64_t pieces;
   std::atomic<int64_t> next{0};
-  std::atomic<int> users{0};  // workers inside; raised under the pool's lock
+  std::atomic<int> users{0};  // workers using this job; incremented under the pool's lock
 
   void Work() {
     for (;;) {
@@ -67,7 +63,8 @@ struct Job {
   }
 };
 
-// What the threads share. Each of them holds it: a pool may be destroyed by one of its own closures.
+// State shared by the threads, each of which holds a reference, because a pool may be destroyed by one of its own
+// closures.
 struct Core {
   Mutex mu;
   CondVar work_cv;
@@ -76,14 +73,14 @@ struct Core {
   std::vector<Job*> jobs ABSL_GUARDED_BY(mu);
   int sleeping ABSL_GUARDED_BY(mu) = 0;
   bool stop ABSL_GUARDED_BY(mu) = false;
-  // Grows whenever there is something new to look at; what spinning workers watch.
+  // Incremented whenever there is new work; spinning workers poll it.
   std::atomic<uint64_t> version{0};
 
   void Loop();
   bool RunOne();
 };
 
-// Runs one closure or helps with one job. False when there is nothing to do.
+// Runs one closure or joins one job. Returns false if there is nothing to do.
 bool Core::RunOne() {
   Job* job = nullptr;
   absl::AnyInvocable<void()> closure;
@@ -108,7 +105,7 @@ bool Core::RunOne() {
   }
   job->Work();
   if (job->users.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    // The caller may be blocked; it rechecks under the lock, so take it before the signal.
+    // The caller may be blocked; it rechecks under the lock, so signal while holding it.
     MutexLock lock(&mu);
     done_cv.SignalAll();
   }
@@ -158,7 +155,7 @@ ThreadPool::~ThreadPool() {
     state_->core->work_cv.SignalAll();
   }
   for (std::thread& thread : state_->threads) {
-    // A closure that destroys its pool cannot wait for itself; its thread ends when it returns.
+    // A closure that destroys its own pool cannot join itself; its thread ends when it returns.
     thread.get_id() == std::this_thread::get_id() ? thread.detach() : thread.join();
   }
   while (state_->core->RunOne()) {
@@ -175,13 +172,11 @@ void ThreadPool::Schedule(absl::AnyInvocable<void()> closure) {
   if (core->sleeping > 0) core->work_cv.Signal();
 }
 
-void ThreadPool::ParallelFor(int64_t total, int64_t grain,
-                             absl::FunctionRef<void(int64_t, int64_t)> body) {
+void ThreadPool::ParallelFor(int64_t total, int64_t grain, absl::FunctionRef<void(int64_t, int64_t)> body) {
   if (total <= 0) return;
   Core* const core = state_->core.get();
   grain = std::max<int64_t>(grain, 1);
   const int64_t pieces = (total + grain - 1) / grain;
-  if (pieces > kShortWork) HandOverNext();
   if (pieces == 1 || state_->threads.empty()) {
     for (int64_t begin = 0; begin < total; begin += grain) body(begin, std::min(begin + grain, total));
     return;
@@ -200,11 +195,10 @@ void ThreadPool::ParallelFor(int64_t total, int64_t grain,
     auto it = std::find(core->jobs.begin(), core->jobs.end(), &job);
     if (it != core->jobs.end()) core->jobs.erase(it);
   }
-  // No worker can enter any more; wait for those inside. What a piece left for later may be for this pool, so it goes while its lock is free.
-  HandOverNext();
+  // No worker can enter any more; wait for those inside.
   const auto alone = [&] { return job.users.load(std::memory_order_acquire) == 0; };
   if (SpinUntil(alone)) {
-    // A worker that is about to signal still needs the pool, not the job.
+    // A worker that is about to signal uses the pool's state, no longer the job.
     return;
   }
   MutexLock lock(&core->mu);

@@ -1,4 +1,4 @@
-// Where closures run. Pools are injected; only base/ starts threads.
+// Schedulers and thread pools. Pools are injected; only base/ starts threads.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace millrace {
 
-// Runs closures, some time, on some thread. Thread-safe.
+// Runs closures asynchronously, on an unspecified thread. Thread-safe.
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
   virtual void Schedule(absl::AnyInvocable<void()> closure) = 0;
   virtual int num_threads() const = 0;
 
-  // Runs everything on the thread that asks, at once.
+  // Runs each closure immediately on the calling thread.
   static Scheduler* Inline();
 };
 
-// A fixed number of threads. Idle threads block after a brief spin, since several tasks may
-// share the machine. The destructor runs what was scheduled and joins.
+// A fixed number of threads. Idle threads spin briefly and then block, since several tasks may share the machine. The
+// destructor runs all scheduled closures and joins the threads.
 class ThreadPool : public Scheduler {
  public:
   ThreadPool(std::string name, int num_threads);
@@ -31,12 +31,10 @@ class ThreadPool : public Scheduler {
   void Schedule(absl::AnyInvocable<void()> closure) override;
   int num_threads() const override;
 
-  // Calls body(begin, end) over [0, total) in pieces of `grain`, the caller's thread working
-  // too, and returns when all are done. The pieces depend on total and grain alone, never on
-  // the number of threads, so that what a piece computes is the same on every machine.
-  // Safe to call from inside a piece; an inner call may run on one thread.
-  void ParallelFor(int64_t total, int64_t grain,
-                   absl::FunctionRef<void(int64_t begin, int64_t end)> body);
+  // Calls body(begin, end) over [0, total) in pieces of `grain`, on the pool's threads and the caller's, and returns
+  // when all are done. The pieces depend only on total and grain, never on the number of threads, so results are the
+  // same on every machine. May be called from inside a piece; such a nested call may run on a single thread.
+  void ParallelFor(int64_t total, int64_t grain, absl::FunctionRef<void(int64_t begin, int64_t end)> body);
 
  private:
   struct State;

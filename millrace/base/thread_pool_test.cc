@@ -51,8 +51,8 @@ TEST(ThreadPoolTest, ParallelForCoversTheRangeOnceInFixedPieces) {
     });
     return pieces;
   };
-  for (const auto& [total, grain] : std::vector<std::pair<int64_t, int64_t>>{
-           {1, 1}, {10, 3}, {1000, 7}, {1000, 1000}, {1000, 5000}}) {
+  for (const auto& [total, grain] :
+       std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {10, 3}, {1000, 7}, {1000, 1000}, {1000, 5000}}) {
     const auto expected = pieces_with(0, total, grain);
     int64_t next = 0;
     for (const auto& [begin, end] : expected) {

@@ -7,7 +7,7 @@
 namespace millrace {
 
 void LowerThreadPriority() {
-  // On Linux a thread has a nice value of its own; each step of it is worth about a fifth.
+  // On Linux the nice value is per thread; each step changes its share by about a fifth.
   constexpr int kNice = 12;
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
 }

@@ -1,10 +1,11 @@
-// Threads that others go before.
+// Low-priority threads.
 #pragma once
 
 namespace millrace {
 
-// From now on the calling thread gets a core when others leave one, and where all are wanted about a fifteenth of one. It cannot go back without
-// privileges, so this is for threads that end with their work. Does nothing where the system does not let it.
+// Lowers the calling thread's priority (nice 12): it runs on idle cores, and gets about a fifteenth of a core where all
+// are busy. An unprivileged thread cannot raise its priority again, so use this only for threads that end with their
+// work. A no-op if the system forbids it.
 void LowerThreadPriority();
 
 }  // namespace millrace

@@ -27,7 +27,7 @@ class RealTimerQueue : public TimerQueue {
     if (!started_) {
       started_ = true;
       CoreFollower::LeaveHere();
-      // Lives as long as the process: timers may be set until its end.
+      // Never joined: timers may be set until the process ends.
       std::thread thread([this] { Loop(); });
       pthread_setname_np(thread.native_handle(), "timers");
       thread.detach();

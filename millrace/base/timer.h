@@ -1,4 +1,4 @@
-// Closures that run later.
+// Timers.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ class TimerQueue {
 
   virtual ~TimerQueue() = default;
   virtual Id Schedule(absl::Duration delay, absl::AnyInvocable<void()> closure) = 0;
-  // True when the closure was removed and will not run. False when it runs or ran: the call then
-  // returns after it finished, so its captures may be destroyed.
+  // Returns true if the closure was removed and will not run. Returns false if it has run or is running; the call then
+  // blocks until it has finished, so that its captures may be destroyed.
   virtual bool Cancel(Id id) = 0;
 
-  // On the machine's clock; its thread starts with the first timer. Never null, lives for ever.
+  // Runs on the machine's clock; the first Schedule starts its thread. Never null, never destroyed.
   static TimerQueue* Real();
 };
 

@@ -27,7 +27,8 @@ std::string TaskId::name() const { return absl::StrCat("/job:", job, "/replica:0
 
 StatusOr<TaskId> TaskId::Of(absl::string_view name) {
   MR_ASSIGN_OR_RETURN(const DeviceName parsed, DeviceName::Parse(name));
-  if (!parsed.job || !parsed.task) return InvalidArgument("'", name, "' names no task: it needs a job and a task");
+  if (!parsed.job || !parsed.task)
+    return InvalidArgument("'", name, "' does not name a task: it needs a job and a task");
   return TaskId{*parsed.job, *parsed.task};
 }
 
@@ -35,14 +36,15 @@ StatusOr<HostPort> HostPort::Parse(absl::string_view text) {
   const size_t colon = text.rfind(':');
   HostPort result;
   if (colon == absl::string_view::npos || colon == 0) {
-    return InvalidArgument("'", text, "' is no address; write host:port");
+    return InvalidArgument("'", text, "' is not an address; write host:port");
   }
   result.host = std::string(text.substr(0, colon));
   if (!absl::SimpleAtoi(text.substr(colon + 1), &result.port) || result.port < 0 || result.port > 65535) {
-    return InvalidArgument("'", text, "' has no valid port: '", text.substr(colon + 1), "'; write host:port with a number up to 65535");
+    return InvalidArgument("'", text, "' has no valid port: '", text.substr(colon + 1),
+                           "'; write host:port with a number up to 65535");
   }
   if (absl::StrContains(result.host, "/") || absl::StrContains(result.host, " ")) {
-    return InvalidArgument("'", text, "' is no address; write host:port without a scheme");
+    return InvalidArgument("'", text, "' is not an address; write host:port without a scheme");
   }
   return result;
 }
@@ -57,7 +59,7 @@ StatusOr<ClusterSpec> ClusterSpec::OfTasks(std::map<std::string, Tasks> jobs) {
       if (index < 0) return InvalidArgument("job '", job, "' has a task with the negative index ", index);
       StatusOr<HostPort> parsed = HostPort::Parse(address);
       if (!parsed.ok()) return WithPrefix(absl::StrCat("task ", index, " of job '", job, "': "), parsed.status());
-      if (parsed->port == 0) continue;  // chosen by the system, so not the same
+      if (parsed->port == 0) continue;  // the system chooses different ports
       const std::string name = TaskId{job, index}.name();
       const auto [it, is_new] = seen.emplace(address, name);
       if (!is_new) return InvalidArgument(it->second, " and ", name, " have the same address ", address);
@@ -93,7 +95,7 @@ StatusOr<ClusterSpec> ClusterSpec::Parse(absl::string_view text) {
   for (absl::string_view part : absl::StrSplit(text, ',')) {
     const std::vector<absl::string_view> halves = absl::StrSplit(part, '|');
     if (halves.size() != 2) {
-      return InvalidArgument("'", part, "' in the cluster spec is no job; write job|host:port;host:port");
+      return InvalidArgument("'", part, "' in the cluster spec is not a job; write job|host:port;host:port");
     }
     const std::string job(absl::StripAsciiWhitespace(halves[0]));
     if (jobs.contains(job)) return InvalidArgument("the cluster spec has the job '", job, "' twice");

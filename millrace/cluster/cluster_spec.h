@@ -1,4 +1,4 @@
-// Which jobs a cluster has, which tasks each job, and where each task listens.
+// The specification of a cluster: its jobs, their tasks and the tasks' addresses.
 #pragma once
 
 #include <map>
@@ -18,40 +18,40 @@ struct TaskId {
 
   // "/job:ps/replica:0/task:0".
   std::string name() const;
-  // Of a device name or a task name; INVALID_ARGUMENT when it lacks the job or the task.
+  // Parses a device name or a task name; INVALID_ARGUMENT if the job or the task is missing.
   static StatusOr<TaskId> Of(absl::string_view name);
   friend bool operator==(const TaskId&, const TaskId&) = default;
   friend auto operator<=>(const TaskId&, const TaskId&) = default;
 };
 
-// A value. Every job has at least one task; addresses are "host:port" and no two tasks share one.
+// A value type. Every job has at least one task; addresses are "host:port", and no two tasks share one.
 class ClusterSpec {
  public:
-  using Tasks = std::map<int, std::string>;  // dense or with holes
+  using Tasks = std::map<int, std::string>;  // indices may have gaps
 
   ClusterSpec() = default;
   // ClusterSpec::Of({{"ps", {"a:1"}}, {"worker", {"b:1", "b:2"}}}).
   static StatusOr<ClusterSpec> Of(const std::map<std::string, std::vector<std::string>>& jobs);
   static StatusOr<ClusterSpec> OfTasks(std::map<std::string, Tasks> jobs);
   static StatusOr<ClusterSpec> FromDef(const pb::ClusterDef& def);
-  // TensorFlow's flag: "ps|host:port;host:port,worker|host:port". Errors quote the part that is wrong.
+  // Parses the format of TensorFlow's flag, "ps|host:port;host:port,worker|host:port". Errors quote the malformed part.
   static StatusOr<ClusterSpec> Parse(absl::string_view text);
 
   pb::ClusterDef ToDef() const;
-  std::string ToString() const;  // as Parse reads it, where tasks are dense
+  std::string ToString() const;  // in the format of Parse, if indices have no gaps
   const std::map<std::string, Tasks>& jobs() const { return jobs_; }
   std::vector<TaskId> tasks() const;
   bool Has(const TaskId& task) const;
-  // NOT_FOUND lists the jobs, or the tasks of the job, that there are.
+  // NOT_FOUND lists the existing jobs, or the existing tasks of the job.
   StatusOr<std::string> Address(const TaskId& task) const;
-  // The same cluster with another address for a task: its port was chosen by the system.
+  // Changes the address of a task, for a port that was chosen by the system.
   void SetAddress(const TaskId& task, std::string address) { jobs_[task.job][task.index] = std::move(address); }
 
  private:
   std::map<std::string, Tasks> jobs_;
 };
 
-// "host:port", "[::1]:port". INVALID_ARGUMENT says what is wrong with it.
+// Parses "host:port" and "[::1]:port". INVALID_ARGUMENT says what is wrong.
 struct HostPort {
   std::string host;
   int port = 0;

@@ -12,14 +12,17 @@ constexpr char kVariable[] = "MILLRACE_TRANSPORT";
 
 }  // namespace
 
-StatusOr<std::unique_ptr<net::Transport>> NewClusterTransport(const std::string& step_transport, net::GrpcTransportOptions options) {
+StatusOr<std::unique_ptr<net::Transport>> NewClusterTransport(const std::string& step_transport,
+                                                              net::GrpcTransportOptions options) {
   net::LaneOptions lane;
   lane.secured = options.tls != nullptr;
   const char* const variable = std::getenv(kVariable);
   const bool from_variable = step_transport.empty() && variable != nullptr && *variable != '\0';
   if (from_variable || !step_transport.empty()) {
     const StatusOr<net::LaneKind> kind = net::ParseLaneKind(from_variable ? variable : step_transport);
-    if (!kind.ok()) return from_variable ? WithPrefix(absl::StrCat("the environment variable ", kVariable, ": "), kind.status()) : kind.status();
+    if (!kind.ok())
+      return from_variable ? WithPrefix(absl::StrCat("the environment variable ", kVariable, ": "), kind.status())
+                           : kind.status();
     lane.kind = *kind;
   }
   std::unique_ptr<net::Transport> grpc = net::NewGrpcTransport(std::move(options));

@@ -1,4 +1,4 @@
-// The transport between the tasks of a cluster, and between clients and tasks: gRPC, and beside it the step lane.
+// The transport between the tasks of a cluster, and between clients and tasks: gRPC together with the step lane.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,10 @@
 
 namespace millrace {
 
-// `step_transport` is what every step's messages take: "auto", "shm", "tcp" or "grpc" (net/lane/lane_transport.h). Empty: what the environment variable
-// MILLRACE_TRANSPORT says, or "auto". INVALID_ARGUMENT names what is none of these, and where it was said.
-StatusOr<std::unique_ptr<net::Transport>> NewClusterTransport(const std::string& step_transport, net::GrpcTransportOptions options);
+// `step_transport` is the transport of step messages: "auto", "shm", "tcp" or "grpc" (net/lane/lane_transport.h). If
+// empty, the environment variable MILLRACE_TRANSPORT is used, or "auto". INVALID_ARGUMENT names an unknown value and
+// where it came from.
+StatusOr<std::unique_ptr<net::Transport>> NewClusterTransport(const std::string& step_transport,
+                                                              net::GrpcTransportOptions options);
 
 }  // namespace millrace

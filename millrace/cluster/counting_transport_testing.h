@@ -1,4 +1,4 @@
-// A transport that counts the messages of each method. For tests.
+// A transport that counts the messages of each method. For tests only.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace millrace {
 
-// What was sent and received, by the method's name without its service. Thread-safe.
+// The number of messages sent and received, by the method's name without its service. Thread-safe.
 class MessageCounts {
  public:
   void Count(const std::string& method) {
@@ -28,7 +28,7 @@ class MessageCounts {
   std::map<std::string, int> counts_ ABSL_GUARDED_BY(mu_);
 };
 
-// Counts for all of its channels; `transport` and `counts` outlive it.
+// Counts the messages of all its channels. `transport` and `counts` must outlive it.
 class CountingTransport : public net::Transport {
  public:
   CountingTransport(net::Transport* transport, MessageCounts* counts) : transport_(transport), counts_(counts) {}
@@ -41,9 +41,9 @@ class CountingTransport : public net::Transport {
   }
 
  private:
-  class Call : public net::OutgoingCall {
+  class Call : public net::OutgoingStream {
    public:
-    Call(RefPtr<net::OutgoingCall> call, std::string method, MessageCounts* counts)
+    Call(RefPtr<net::OutgoingStream> call, std::string method, MessageCounts* counts)
         : call_(std::move(call)), method_(std::move(method)), counts_(counts) {}
     void Cancel() override { call_->Cancel(); }
     void Send(net::Bytes message) override {
@@ -52,29 +52,36 @@ class CountingTransport : public net::Transport {
     }
 
    private:
-    const RefPtr<net::OutgoingCall> call_;
+    const RefPtr<net::OutgoingStream> call_;
     const std::string method_;
     MessageCounts* const counts_;
   };
 
-  class Channel : public net::Channel {
+  class Channel : public net::Channel, public net::StreamingChannel {
    public:
     Channel(std::shared_ptr<net::Channel> channel, MessageCounts* counts)
         : net::Channel(channel->address()), channel_(std::move(channel)), counts_(counts) {}
-    RefPtr<net::OutgoingCall> Call(const std::string& method, net::Bytes request, const net::CallOptions& options, Done done) override {
+    RefPtr<net::OutgoingCall> Call(const std::string& method, net::Bytes request, const net::CallOptions& options,
+                                   Done done) override {
       counts_->Count(method);
       return channel_->Call(method, std::move(request), options, Counted(method, std::move(done)));
     }
-    bool streams() const override { return channel_->streams(); }
-    RefPtr<net::OutgoingCall> Stream(const std::string& method, net::Bytes request, const net::CallOptions& options, OnMessage on_message,
-                                     Done done) override {
+    net::StreamingChannel* streaming() override { return channel_->streaming() != nullptr ? this : nullptr; }
+    RefPtr<net::OutgoingStream> Stream(const std::string& method, net::Bytes request, const net::CallOptions& options,
+                                       net::MessageHandler on_message, net::CallDone done) override {
+      net::StreamingChannel* const streaming = channel_->streaming();
+      if (streaming == nullptr) {
+        done(Unavailable("the connection was lost"));
+        return nullptr;
+      }
       counts_->Count(method);
       auto counted = [counts = counts_, method, on_message = std::move(on_message)](net::Bytes message) mutable {
         counts->Count(method);
         on_message(std::move(message));
       };
-      return MakeRef<CountingTransport::Call>(channel_->Stream(method, std::move(request), options, std::move(counted), Counted(method, std::move(done))),
-                                              method, counts_);
+      return MakeRef<CountingTransport::Call>(
+          streaming->Stream(method, std::move(request), options, std::move(counted), Counted(method, std::move(done))),
+          method, counts_);
     }
 
    private:

@@ -20,7 +20,7 @@ void ReturnNow() {
 void KeepFreedMemory() {
 #ifdef __GLIBC__
   static const bool once = [] {
-    // Blocks up to the first come from malloc's own heaps; so much may be free at the end of each heap.
+    // Blocks of up to the first size come from malloc's own heaps, at the end of which that much may stay free.
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 128 << 20);
     return true;

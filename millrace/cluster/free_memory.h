@@ -1,4 +1,4 @@
-// What sessions leave when they end goes back to the system.
+// Returns memory to the system after sessions have ended.
 #pragma once
 
 #include <memory>
@@ -9,15 +9,15 @@
 
 namespace millrace {
 
-// A graph is a great many small blocks, which malloc keeps for itself when they are freed: a server that once had a large one would stay
-// large. Asking malloc to give pages back takes milliseconds and more, so it happens soon after sessions ended and once for all of
-// them, never within a step. Thread-safe.
+// A graph consists of many small blocks, which malloc keeps when they are freed, so a server that once had a large
+// graph would stay large. Making malloc return its pages takes milliseconds or more, so it is done a while after
+// sessions have ended, once for all of them, and never within a step. Thread-safe.
 class FreeMemoryReturn : public std::enable_shared_from_this<FreeMemoryReturn> {
  public:
-  // Both outlive the call of Stop.
+  // Both must live until Stop has returned.
   static std::shared_ptr<FreeMemoryReturn> Make(TimerQueue* timers, Scheduler* scheduler);
 
-  // Something large may have been freed.
+  // Call it when something large may have been freed.
   void Poke();
   void Stop();
 
@@ -28,11 +28,12 @@ class FreeMemoryReturn : public std::enable_shared_from_this<FreeMemoryReturn> {
   Scheduler* const scheduler_;
   Mutex mu_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
-  TimerQueue::Id timer_ ABSL_GUARDED_BY(mu_) = 0;  // 0: none is set
+  TimerQueue::Id timer_ ABSL_GUARDED_BY(mu_) = 0;  // 0: no timer is set
 };
 
-// Tells malloc to keep what is freed, for the whole process: every step frees tensors and messages of some hundred kilobytes that the next one needs again,
-// and pages that go to the system and come back in between cost more than copying them. What sessions leave goes back all the same, as above.
+// Makes malloc keep freed memory, for the whole process. Every step frees tensors and messages of some hundred
+// kilobytes that the next step needs again, and returning their pages to the system in between would cost more than
+// copying them. FreeMemoryReturn still returns what sessions leave behind.
 void KeepFreedMemory();
 
 }  // namespace millrace

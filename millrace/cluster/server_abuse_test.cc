@@ -1,4 +1,5 @@
-// What clients must not be able to do to a server: end it, keep it busy for ever, or make it keep what they left behind.
+// What clients must not be able to do to a server: end it, keep it busy for ever, or make it keep what they left
+// behind.
 #include <malloc.h>
 #include <unistd.h>
 
@@ -7,11 +8,12 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "millrace/cluster/master.h"
+#include "millrace/cluster/master/master.h"
 #include "millrace/cluster/server_testing.h"
-#include "millrace/cluster/status_service.h"
 #include "millrace/cluster/task_service.h"
+#include "millrace/cluster/watch/status_service.h"
 #include "millrace/graph/graph_def.h"
+#include "millrace/net/grpc/grpc_transport.h"
 #include "millrace/net/transport_testing.h"
 
 namespace millrace {
@@ -21,7 +23,8 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kMb = int64_t{1} << 20;
 
-// Of this process, with what malloc keeps given back. Sanitizers keep what was freed: there it is always 0.
+// The memory of this process, after malloc has returned what it keeps. Always 0 under sanitizers, which keep freed
+// memory.
 int64_t ResidentBytes() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return 0;
@@ -35,7 +38,7 @@ int64_t ResidentBytes() {
 
 std::string AddressOf(const Server& server) { return server.target().substr(7); }
 
-// A client of its own connection that says what it likes.
+// A client with its own connection that may send anything.
 class RawClient {
  public:
   explicit RawClient(const Server& server) : channel_(transport_->Connect(AddressOf(server))) {}
@@ -108,7 +111,8 @@ TEST_F(ServerAbuse, BytesThatAreNoMessageAreRefused) {
   EXPECT_GT(service.methods().size(), 20u);
   for (const std::string& method : service.methods()) {
     // A tag of a wire type that there is not; a length beyond the end; a number that never ends.
-    for (const std::string& bytes : {std::string("\x0f\x0f"), std::string("\x0a\xff\xff\xff\x7f"), std::string(64, '\xff')}) {
+    for (const std::string& bytes :
+         {std::string("\x0f\x0f"), std::string("\x0a\xff\xff\xff\x7f"), std::string(64, '\xff')}) {
       const Status status = client.Call(method, net::Bytes::Of(bytes)).status();
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << method << ": " << status;
     }
@@ -183,7 +187,8 @@ TEST_F(ServerAbuse, AClientThatVanishesTakesItsStepAlong) {
   }
   EXPECT_TRUE(Await([&] { return server_->worker()->ListRunning().empty(); }));
   EXPECT_TRUE(Await([&] { return server_->worker()->ListWaits().empty(); }));
-  EXPECT_TRUE(Await([&] { return server_->master()->sessions().empty() && server_->worker()->ListSessions().empty(); }));
+  EXPECT_TRUE(
+      Await([&] { return server_->master()->sessions().empty() && server_->worker()->ListSessions().empty(); }));
   ExpectHealthy();
 }
 
@@ -227,7 +232,8 @@ TEST_F(ServerAbuse, SessionsThatAreDroppedLeaveNothing) {
       RawClient client(*server_);
       for (int i = 0; i < 50; ++i) ASSERT_EQ(client.Run(client.Open(graph_), "y:0"), absl::OkStatus());
     }
-    EXPECT_TRUE(Await([&] { return server_->master()->sessions().empty() && server_->worker()->ListSessions().empty(); }));
+    EXPECT_TRUE(
+        Await([&] { return server_->master()->sessions().empty() && server_->worker()->ListSessions().empty(); }));
     if (round == 0) before = ResidentBytes();
   }
   EXPECT_LT(ResidentBytes() - before, 20 * kMb);
@@ -248,7 +254,8 @@ TEST_F(ServerAbuse, WorkerSessionsOfMastersThatDieAreForgotten) {
     pb::CreateWorkerSessionRequest request;
     for (int i = 0; i < 100; ++i) {
       request.set_session_handle(absl::StrCat("s", i));
-      ASSERT_EQ(master.Call("/tensorflow.WorkerService/CreateWorkerSession", net::Serialize(request)).status(), absl::OkStatus());
+      ASSERT_EQ(master.Call("/tensorflow.WorkerService/CreateWorkerSession", net::Serialize(request)).status(),
+                absl::OkStatus());
     }
     EXPECT_EQ(server_->worker()->ListSessions().size(), 100u);
   }

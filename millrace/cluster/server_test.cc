@@ -10,9 +10,10 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "millrace/cluster/master.h"
-#include "millrace/cluster/remote_session.h"
+#include "millrace/cluster/client/remote_session.h"
+#include "millrace/cluster/master/master.h"
 #include "millrace/cluster/server_testing.h"
+#include "millrace/net/grpc/grpc_transport.h"
 
 namespace millrace {
 namespace {
@@ -40,7 +41,8 @@ int ListeningSockets() {
 }
 
 TEST(Server, SaysWhereItListensUntilItIsStopped) {
-  auto server = Server::Start(ClusterSpec::Of({{"worker", {"localhost:0", "localhost:1"}}}).value(), "worker", 0).value();
+  auto server =
+      Server::Start(ClusterSpec::Of({{"worker", {"localhost:0", "localhost:1"}}}).value(), "worker", 0).value();
   EXPECT_GT(server->port(), 0);
   EXPECT_EQ(server->target(), absl::StrCat("grpc://localhost:", server->port()));
   EXPECT_EQ(server->task().name(), "/job:worker/replica:0/task:0");
@@ -72,11 +74,13 @@ TEST(Server, ThatIsLocalIsAClusterOfOne) {
 
 TEST(Server, IsRefusedWithWhatIsWrong) {
   const ClusterSpec cluster = ClusterSpec::Of({{"ps", {"localhost:0"}}, {"worker", {"localhost:0"}}}).value();
-  EXPECT_THAT(Server::Start(cluster, "wroker", 0).status().message(), HasSubstr("no job 'wroker'; its jobs are: ps, worker"));
+  EXPECT_THAT(Server::Start(cluster, "wroker", 0).status().message(),
+              HasSubstr("no job 'wroker'; its jobs are: ps, worker"));
   EXPECT_THAT(Server::Start(cluster, "ps", 3).status().message(), HasSubstr("no task 3; its tasks are: 0"));
   EXPECT_EQ(Server::Start(cluster, "ps", 0, {.cpu_devices = 0}).status().code(), absl::StatusCode::kInvalidArgument);
   auto first = Server::CreateLocalServer().value();
-  const auto again = Server::Start(ClusterSpec::Of({{"ps", {absl::StrCat("localhost:", first->port())}}}).value(), "ps", 0);
+  const auto again =
+      Server::Start(ClusterSpec::Of({{"ps", {absl::StrCat("localhost:", first->port())}}}).value(), "ps", 0);
   EXPECT_EQ(again.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(again.status().message(), HasSubstr(absl::StrCat(first->port())));
 }
@@ -94,7 +98,8 @@ TEST(Servers, OfOneProcessShareAStep) {
   const Endpoint x = b.Const(Tensor::Scalar(3.f), "x");
   b.device = "/job:worker/task:0";
   b.Op("Mul", {x, b.Const(Tensor::Scalar(5.f), "w")}, {}, "y");
-  for (const SessionOptions& options : {SessionOptions{.target = servers[1]->target()}, OverTheNetwork(*servers[1]), OverTheNetwork(*servers[0])}) {
+  for (const SessionOptions& options :
+       {SessionOptions{.target = servers[1]->target()}, OverTheNetwork(*servers[1]), OverTheNetwork(*servers[0])}) {
     auto session = OpenSession(options, graph);
     for (int i = 0; i < 3; ++i) EXPECT_EQ(session->Run({"y"}).value()[0].scalar<float>(), 15);
   }
@@ -178,7 +183,12 @@ TEST(Server, HearsNoCallsOfSessionsInItsProcess) {
 
 // A variable `v` that `set` makes 7 and `read` reads, in a container.
 void AddVariable(GraphBuilder* b, const std::string& container = "") {
-  const Endpoint v = b->Op("VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape(std::vector<int64_t>{})}, {"shared_name", "v"}, {"container", container}}, "v");
+  const Endpoint v = b->Op("VarHandleOp", {},
+                           {{"dtype", DType::kFloat},
+                            {"shape", PartialShape(std::vector<int64_t>{})},
+                            {"shared_name", "v"},
+                            {"container", container}},
+                           "v");
   b->AddNode("AssignVariableOp", std::vector<Endpoint>{v, b->Const(Tensor::Scalar(7.f), "seven")}, {}, "set");
   b->Op("ReadVariableOp", {v}, {{"dtype", DType::kFloat}}, "read");
 }
@@ -211,7 +221,8 @@ TEST(Server, EmptiesOnlyTheContainersThatAResetNames) {
   EXPECT_EQ(OpenSession(OverTheNetwork(*servers[1]), other)->RunTargets({"set"}), absl::OkStatus());
   EXPECT_EQ(ResetServer(OverTheNetwork(*servers[1]), {"experiment"}), absl::OkStatus());
   EXPECT_EQ(session->Run({"read"}).status().code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(OpenSession(OverTheNetwork(*servers[1]), graph)->Run({"read"}).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(OpenSession(OverTheNetwork(*servers[1]), graph)->Run({"read"}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(OpenSession(OverTheNetwork(*servers[1]), other)->Run({"read"}).value()[0].scalar<float>(), 7);
 }
 

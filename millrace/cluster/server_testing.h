@@ -1,4 +1,4 @@
-// What tests of servers are written with. For tests only.
+// Utilities for tests of servers. For tests only.
 #pragma once
 
 #include <arpa/inet.h>
@@ -21,7 +21,8 @@
 
 namespace millrace {
 
-// Ports of the loopback interface that nobody has now, all different. Below those that the system gives to connections, one of which could take it before it is used.
+// Distinct free ports of the loopback interface. They are below the ephemeral range, so that no outgoing connection
+// takes one before it is used.
 inline std::vector<int> FreePorts(size_t count) {
   static constexpr int kFirst = 10200, kEnd = 32000;
   std::random_device random;
@@ -42,8 +43,9 @@ inline std::vector<int> FreePorts(size_t count) {
   return ports;
 }
 
-// One server for each task, job by job: StartServers({{"ps", 1}, {"worker", 2}}).
-inline std::vector<std::unique_ptr<Server>> StartServers(const std::map<std::string, int>& jobs, const ServerOptions& options = {}) {
+// Starts one server for each task, job by job: StartServers({{"ps", 1}, {"worker", 2}}).
+inline std::vector<std::unique_ptr<Server>> StartServers(const std::map<std::string, int>& jobs,
+                                                         const ServerOptions& options = {}) {
   size_t count = 0;
   for (const auto& [job, tasks] : jobs) count += tasks;
   const std::vector<int> ports = FreePorts(count);
@@ -53,11 +55,12 @@ inline std::vector<std::unique_ptr<Server>> StartServers(const std::map<std::str
   }
   const ClusterSpec cluster = ClusterSpec::Of(addresses).value();
   std::vector<std::unique_ptr<Server>> servers;
-  for (const TaskId& task : cluster.tasks()) servers.push_back(Server::Start(cluster, task.job, task.index, options).value());
+  for (const TaskId& task : cluster.tasks())
+    servers.push_back(Server::Start(cluster, task.job, task.index, options).value());
   return servers;
 }
 
-// As a client in another process would: over the network.
+// Options for a session that uses the network, like a client in another process.
 inline SessionOptions OverTheNetwork(const Server& server) {
   SessionOptions options{.target = server.target()};
   options.config.mutable_rpc_options()->set_use_rpc_for_inprocess_master(true);
@@ -71,7 +74,7 @@ inline std::unique_ptr<Session> OpenSession(const SessionOptions& options, const
   return *std::move(session);
 }
 
-// A step that blocks on queue "numbers" at `queue_device`; `y` at `device` wants its element.
+// Adds a step that blocks on the queue "numbers" at `queue_device`; `y` at `device` needs its element.
 inline void AddBlockedStep(GraphBuilder* b, const std::string& queue_device, const std::string& device) {
   b->device = queue_device;
   const AttrList types = {{"component_types", std::vector<DType>{DType::kFloat}}};
@@ -83,7 +86,7 @@ inline void AddBlockedStep(GraphBuilder* b, const std::string& queue_device, con
   b->Op("Identity", {element}, {}, "y");
 }
 
-// A step on a thread of its own; ask for its end once.
+// Runs a step on a thread of its own. Call End once.
 class BackgroundRun {
  public:
   BackgroundRun(Session* session, std::string fetch)
@@ -101,7 +104,7 @@ class BackgroundRun {
   std::thread thread_;
 };
 
-// True once `reached` is; false when that takes longer than half a minute.
+// Waits until `reached` returns true; returns false if that takes longer than half a minute.
 inline bool Await(const std::function<bool()>& reached) {
   Notification never;
   for (int i = 0; i < 6000; ++i) {

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kMaxIndex = 1 << 20;
-// What is deeper is not looked at: printing it would take as deep a stack.
+// Deeper values are not printed, since that would need as deep a stack.
 constexpr int kMaxDepth = 16;
 
 template <typename... What>
@@ -21,7 +21,7 @@ Status Wrong(const What&... what) {
   return InvalidArgument(kTaskConfigVariable, ": ", what...);
 }
 
-// As it was written, but not all of something long.
+// The value as it was written, truncated if it is long.
 std::string Text(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > 80) text = absl::StrCat(text.substr(0, 77), "...");
@@ -31,9 +31,11 @@ std::string Text(const Json& value) {
 StatusOr<int> Index(const Json& value, absl::string_view where) {
   int64_t index = -1;
   const bool number = value.is_number_integer();
-  if (number) index = value.is_number_unsigned() && value.get<uint64_t>() > kMaxIndex ? kMaxIndex + 1 : value.get<int64_t>();
+  if (number)
+    index = value.is_number_unsigned() && value.get<uint64_t>() > kMaxIndex ? kMaxIndex + 1 : value.get<int64_t>();
   const bool text = value.is_string() && absl::SimpleAtoi(value.get_ref<const std::string&>(), &index);
-  if ((!number && !text) || index < 0 || index > kMaxIndex) return Wrong(where, " is ", Text(value), ", not the number of a task");
+  if ((!number && !text) || index < 0 || index > kMaxIndex)
+    return Wrong(where, " is ", Text(value), ", not the number of a task");
   return static_cast<int>(index);
 }
 
@@ -62,7 +64,8 @@ StatusOr<ClusterSpec::Tasks> Tasks(const std::string& job, const Json& value) {
 }
 
 StatusOr<ClusterSpec> Cluster(const Json& value) {
-  if (!value.is_object()) return Wrong("cluster is ", Text(value), ", not an object of jobs as in {\"worker\": [\"host:2222\"]}");
+  if (!value.is_object())
+    return Wrong("cluster is ", Text(value), ", not an object of jobs as in {\"worker\": [\"host:2222\"]}");
   std::map<std::string, ClusterSpec::Tasks> jobs;
   for (const auto& [job, tasks] : value.items()) {
     MR_ASSIGN_OR_RETURN(jobs[job], Tasks(job, tasks));
@@ -82,7 +85,9 @@ int TaskConfig::NumTasks(const std::string& job) const {
 
 int TaskConfig::num_workers() const { return std::max(1, NumTasks("chief") + NumTasks("master") + NumTasks("worker")); }
 
-int TaskConfig::worker_index() const { return task.job == "worker" ? NumTasks("chief") + NumTasks("master") + task.index : task.index; }
+int TaskConfig::worker_index() const {
+  return task.job == "worker" ? NumTasks("chief") + NumTasks("master") + task.index : task.index;
+}
 
 bool TaskConfig::is_chief() const {
   if (task.job == "chief" || task.job == "master") return task.index == 0;
@@ -97,8 +102,8 @@ StatusOr<TaskConfig> TaskConfig::Parse(absl::string_view text) {
   };
   const Json json = Json::parse(text.begin(), text.end(), keep, /*allow_exceptions=*/false);
   if (too_deep) return Wrong("it is nested more than ", kMaxDepth, " deep");
-  if (json.is_discarded()) return Wrong("'", text.substr(0, 80), text.size() > 80 ? "...'" : "'", " is no JSON");
-  if (!json.is_object()) return Wrong(Text(json), " is no object with \"cluster\" and \"task\"");
+  if (json.is_discarded()) return Wrong("'", text.substr(0, 80), text.size() > 80 ? "...'" : "'", " is not JSON");
+  if (!json.is_object()) return Wrong(Text(json), " is not an object with \"cluster\" and \"task\"");
   TaskConfig config;
   if (json.contains("cluster") && !json["cluster"].is_null()) {
     MR_ASSIGN_OR_RETURN(config.cluster, Cluster(json["cluster"]));
@@ -108,7 +113,8 @@ StatusOr<TaskConfig> TaskConfig::Parse(absl::string_view text) {
   const Json& task = json.contains("task") && !json["task"].is_null() ? json["task"] : none;
   if (!task.is_object()) return Wrong("task is ", Text(task), ", not an object with \"type\" and \"index\"");
   if (task.contains("type")) {
-    if (!task["type"].is_string() || task["type"].get_ref<const std::string&>().empty()) return Wrong("task.type is ", Text(task["type"]), ", not the name of a job");
+    if (!task["type"].is_string() || task["type"].get_ref<const std::string&>().empty())
+      return Wrong("task.type is ", Text(task["type"]), ", not the name of a job");
     config.task.job = task["type"].get<std::string>();
   } else if (!alone) {
     return Wrong("task.type is missing: which job of the cluster is this process of?");
@@ -119,13 +125,16 @@ StatusOr<TaskConfig> TaskConfig::Parse(absl::string_view text) {
     return Wrong("task.index is missing: which task of job '", config.task.job, "' is this process?");
   }
   if (alone) {
-    if (config.task.index != 0) return Wrong("task.index is ", config.task.index, ", but there is no cluster: a program that runs alone is task 0");
+    if (config.task.index != 0)
+      return Wrong("task.index is ", config.task.index,
+                   ", but there is no cluster: a program that runs alone is task 0");
     return config;
   }
-  // An evaluator works beside the cluster.
+  // An evaluator may be outside of the cluster.
   const bool outside = config.is_evaluator() && config.cluster.jobs().count("evaluator") == 0;
   for (const char* one : {"chief", "master"}) {
-    if (config.NumTasks(one) > 1) return Wrong("cluster.", one, " has ", config.NumTasks(one), " tasks; there can be only one");
+    if (config.NumTasks(one) > 1)
+      return Wrong("cluster.", one, " has ", config.NumTasks(one), " tasks; there can be only one");
   }
   if (outside) return config;
   if (const StatusOr<std::string> address = config.cluster.Address(config.task); !address.ok()) {

@@ -1,8 +1,8 @@
-// Which task of which cluster this process is, from the environment variable TF_CONFIG:
+// The cluster and the task of this process, from the environment variable TF_CONFIG:
 //
 //   {"cluster": {"ps": ["a:2222"], "worker": ["b:2222", "c:2222"]}, "task": {"type": "worker", "index": 0}}
 //
-// `millrace launch` sets it for the programs that it starts, and so does everything that starts TensorFlow's clusters.
+// `millrace launch` sets it for the programs that it starts, as do other launchers of TensorFlow clusters.
 #pragma once
 
 #include <optional>
@@ -15,25 +15,27 @@
 namespace millrace {
 
 struct TaskConfig {
-  // Empty for a program that runs alone.
+  // Empty for a program that runs without a cluster.
   ClusterSpec cluster = {};
   TaskId task = {.job = "worker", .index = 0};
 
-  // The one that initialises, restores and saves: task 0 of the jobs "chief" and "master", or of "worker" where there is neither.
+  // The chief initialises, restores and saves. It is task 0 of the job "chief" or "master", or of "worker" if there is
+  // neither.
   bool is_chief() const;
-  // Looks at checkpoints; may be outside of the cluster.
+  // An evaluator reads checkpoints; it may be outside of the cluster.
   bool is_evaluator() const { return task.job == "evaluator"; }
   bool is_ps() const { return task.job == "ps"; }
   int num_ps() const { return NumTasks("ps"); }
-  // All that train: chief, master and workers.
+  // The number of tasks that train: chief, master and workers.
   int num_workers() const;
-  // Among those, from 0: the chief first. 0 for a program that runs alone.
+  // This task's index among those, the chief being 0. 0 without a cluster.
   int worker_index() const;
 
-  // From the text of TF_CONFIG, by TensorFlow's rules: a job's tasks are a list of addresses or an object {"0": address}; an index may be a number or the text of one; a task of a
-  // cluster is one of it, but for an evaluator; without a cluster a program runs alone; what else there may be is left alone. INVALID_ARGUMENT says which part is wrong.
+  // Parses the text of TF_CONFIG by TensorFlow's rules: a job's tasks are a list of addresses or an object {"0":
+  // address}; an index may be a number or a string; the task must be part of the cluster unless it is an evaluator;
+  // there may be no cluster; other members are ignored. INVALID_ARGUMENT says which part is wrong.
   static StatusOr<TaskConfig> Parse(absl::string_view json);
-  // Of this process; nothing when the variable is not set or empty.
+  // The configuration of this process; nullopt if the variable is not set or empty.
   static StatusOr<std::optional<TaskConfig>> FromEnvironment();
 
  private:

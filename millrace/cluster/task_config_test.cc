@@ -12,7 +12,10 @@ using testing::HasSubstr;
 constexpr char kCluster[] = R"("cluster": {"ps": ["a:1", "a:2"], "worker": ["b:1", "b:2"]})";
 
 TEST(TaskConfigTest, ReadsClusterAndTask) {
-  const TaskConfig config = TaskConfig::Parse(absl::StrCat("{", kCluster, R"(, "task": {"type": "worker", "index": 1}, "environment": "cloud"})")).value();
+  const TaskConfig config =
+      TaskConfig::Parse(
+          absl::StrCat("{", kCluster, R"(, "task": {"type": "worker", "index": 1}, "environment": "cloud"})"))
+          .value();
   EXPECT_EQ(config.cluster.ToString(), "ps|a:1;a:2,worker|b:1;b:2");
   EXPECT_EQ(config.task, (TaskId{"worker", 1}));
   EXPECT_FALSE(config.is_chief());
@@ -23,7 +26,9 @@ TEST(TaskConfigTest, ReadsClusterAndTask) {
 
 TEST(TaskConfigTest, TheFirstWorkerIsTheChiefUnlessThereIsAnother) {
   const auto chief = [](absl::string_view cluster, absl::string_view type) {
-    return TaskConfig::Parse(absl::StrCat(R"({"cluster": )", cluster, R"(, "task": {"type": ")", type, R"(", "index": 0}})")).value();
+    return TaskConfig::Parse(
+               absl::StrCat(R"({"cluster": )", cluster, R"(, "task": {"type": ")", type, R"(", "index": 0}})"))
+        .value();
   };
   EXPECT_TRUE(chief(R"({"ps": ["a:1"], "worker": ["b:1"]})", "worker").is_chief());
   EXPECT_FALSE(chief(R"({"ps": ["a:1"], "worker": ["b:1"]})", "ps").is_chief());
@@ -38,13 +43,15 @@ TEST(TaskConfigTest, TheFirstWorkerIsTheChiefUnlessThereIsAnother) {
 }
 
 TEST(TaskConfigTest, AnEvaluatorMayBeOutsideOfTheCluster) {
-  const TaskConfig config = TaskConfig::Parse(absl::StrCat("{", kCluster, R"(, "task": {"type": "evaluator", "index": 0}})")).value();
+  const TaskConfig config =
+      TaskConfig::Parse(absl::StrCat("{", kCluster, R"(, "task": {"type": "evaluator", "index": 0}})")).value();
   EXPECT_TRUE(config.is_evaluator());
   EXPECT_FALSE(config.is_chief());
 }
 
 TEST(TaskConfigTest, WithoutAClusterAProgramRunsAlone) {
-  for (const char* text : {"{}", R"({"cluster": {}})", R"({"task": {"type": "worker", "index": 0}})", R"({"cluster": null, "task": null})"}) {
+  for (const char* text : {"{}", R"({"cluster": {}})", R"({"task": {"type": "worker", "index": 0}})",
+                           R"({"cluster": null, "task": null})"}) {
     const TaskConfig config = TaskConfig::Parse(text).value();
     EXPECT_TRUE(config.cluster.jobs().empty()) << text;
     EXPECT_TRUE(config.is_chief()) << text;
@@ -53,7 +60,10 @@ TEST(TaskConfigTest, WithoutAClusterAProgramRunsAlone) {
 }
 
 TEST(TaskConfigTest, TasksMayBeAnObjectAndNumbersMayBeText) {
-  const TaskConfig config = TaskConfig::Parse(R"({"cluster": {"worker": {"0": "b:1", "3": "b:4"}}, "task": {"type": "worker", "index": "3"}})").value();
+  const TaskConfig config =
+      TaskConfig::Parse(
+          R"({"cluster": {"worker": {"0": "b:1", "3": "b:4"}}, "task": {"type": "worker", "index": "3"}})")
+          .value();
   EXPECT_EQ(config.task.index, 3);
   EXPECT_EQ(config.cluster.Address(config.task).value(), "b:4");
 }
@@ -66,10 +76,10 @@ TEST(TaskConfigTest, WhatIsWrongIsNamed) {
     return std::string(status.message());
   };
   const auto task = [](const std::string& task) { return absl::StrCat("{", kCluster, R"(, "task": )", task, "}"); };
-  EXPECT_THAT(error("{cluster: }"), HasSubstr("'{cluster: }' is no JSON"));
-  EXPECT_THAT(error(""), HasSubstr("is no JSON"));
+  EXPECT_THAT(error("{cluster: }"), HasSubstr("'{cluster: }' is not JSON"));
+  EXPECT_THAT(error(""), HasSubstr("is not JSON"));
   EXPECT_THAT(error(std::string(100000, '[') + std::string(100000, ']')), HasSubstr("nested more than 16 deep"));
-  EXPECT_THAT(error("[1]"), HasSubstr("[1] is no object"));
+  EXPECT_THAT(error("[1]"), HasSubstr("[1] is not an object"));
   EXPECT_THAT(error(R"({"cluster": ["a:1"]})"), HasSubstr("cluster is [\"a:1\"], not an object of jobs"));
   EXPECT_THAT(error(R"({"cluster": {"ps": "a:1"}})"), HasSubstr("cluster.ps is \"a:1\", not a list"));
   EXPECT_THAT(error(R"({"cluster": {"ps": []}})"), HasSubstr("cluster.ps has no tasks"));
@@ -82,11 +92,13 @@ TEST(TaskConfigTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(error(task(R"({"type": "worker"})")), HasSubstr("task.index is missing"));
   EXPECT_THAT(error(task(R"({"type": "worker", "index": -1})")), HasSubstr("task.index is -1"));
   EXPECT_THAT(error(task(R"({"type": "worker", "index": 1.5})")), HasSubstr("task.index is 1.5"));
-  EXPECT_THAT(error(task(R"({"type": "worker", "index": 18446744073709551615})")), HasSubstr("not the number of a task"));
+  EXPECT_THAT(error(task(R"({"type": "worker", "index": 18446744073709551615})")),
+              HasSubstr("not the number of a task"));
   EXPECT_THAT(error(task(R"({"type": "worker", "index": 2})")), HasSubstr("task 2"));
   EXPECT_THAT(error(task(R"({"type": "boss", "index": 0})")), HasSubstr("'boss'"));
   EXPECT_THAT(error(R"({"task": {"index": 1}})"), HasSubstr("there is no cluster"));
-  EXPECT_THAT(error(R"({"cluster": {"chief": ["a:1", "a:2"]}, "task": {"type": "chief", "index": 0}})"), HasSubstr("only one"));
+  EXPECT_THAT(error(R"({"cluster": {"chief": ["a:1", "a:2"]}, "task": {"type": "chief", "index": 0}})"),
+              HasSubstr("only one"));
 }
 
 TEST(TaskConfigTest, ComesFromTheEnvironment) {

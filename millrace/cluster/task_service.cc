@@ -2,19 +2,19 @@
 
 #include <utility>
 
-#include "millrace/cluster/codec.h"
-#include "millrace/cluster/remote_worker.h"
+#include "millrace/cluster/codec/codec.h"
+#include "millrace/cluster/worker/remote_worker.h"
 
 namespace millrace {
 namespace {
 
 using Call = std::shared_ptr<net::IncomingCall>;
 
-// A graph of so many bytes takes long to read and to make use of; tensors do when there are this many.
+// Messages with a graph of at least this many bytes, or with this many tensors, take long to handle.
 constexpr size_t kLargeGraph = 16 << 10;
 constexpr size_t kLargeTensors = 1 << 20;
 
-// The request, or an answer that says what is wrong with it.
+// Parses the request; if it is malformed, answers with the error.
 template <typename Request>
 bool ReadRequest(const Call& call, Request* request) {
   if (call->request().size() > kLargeGraph) call->RunsLong();
@@ -39,7 +39,7 @@ auto ReplyTo(Call call) {
   return [call = std::move(call)](StatusOr<Response> response) { Reply(call, response); };
 }
 
-// Most answers say no more than that it is done.
+// Most answers are empty and only acknowledge the call.
 auto ReplyEmpty(Call call) {
   return [call = std::move(call)](const Status& status) {
     if (status.ok()) {
@@ -89,7 +89,8 @@ void TaskService::Add(const std::string& method, Handler handler) {
 void TaskService::OnCall(int method, Call call) { (this->*handlers_[method])(std::move(call)); }
 
 CallControl TaskService::ControlOf(const Call& call) const {
-  CallControl control{.cancellation = call->cancellation(), .owner = call, .from = call.get()};
+  CallControl control{
+      .cancellation = call->cancellation(), .owner = call, .handover = call->handover(), .from = call.get()};
   if (call->deadline() != absl::InfiniteFuture()) control.timeout = call->deadline() - clock_->Now();
   return control;
 }
@@ -136,10 +137,11 @@ void TaskService::RunCallable(Call call) {
 void TaskService::CreateSession(Call call) {
   pb::CreateSessionRequest request;
   if (!ReadRequest(call, &request)) return;
-  master_->CreateSession(std::move(request), ControlOf(call), [call, master = master_](const StatusOr<pb::CreateSessionResponse>& response) {
-    if (response.ok()) master->Lease(response->session_handle(), *call);
-    Reply(call, response);
-  });
+  master_->CreateSession(std::move(request), ControlOf(call),
+                         [call, master = master_](const StatusOr<pb::CreateSessionResponse>& response) {
+                           if (response.ok()) master->Lease(response->session_handle(), *call);
+                           Reply(call, response);
+                         });
 }
 
 void TaskService::ExtendSession(Call call) {
@@ -147,7 +149,8 @@ void TaskService::ExtendSession(Call call) {
   if (!ReadRequest(call, &request)) return;
   StatusOr<std::shared_ptr<MasterSession>> session = Find(request.session_handle(), call);
   if (!session.ok()) return call->Reply(session.status());
-  StatusOr<int64_t> version = (*session)->Extend(std::move(*request.mutable_graph_def()), request.current_graph_version());
+  StatusOr<int64_t> version =
+      (*session)->Extend(std::move(*request.mutable_graph_def()), request.current_graph_version());
   if (!version.ok()) return call->Reply(version.status());
   pb::ExtendSessionResponse response;
   response.set_new_graph_version(*version);
@@ -240,7 +243,7 @@ void TaskService::DeregisterGraph(Call call) {
 
 void TaskService::RunGraph(Call call) {
   if (call->request().size() > kLargeTensors) call->RunsLong();
-  if (call->streams()) return worker_->ServeGraph(ControlOf(call), call);
+  if (call->stream() != nullptr) return worker_->ServeGraph(ControlOf(call), call);
   StatusOr<RunGraphCall> run = DecodeRunGraph(call->request());
   call->request() = net::Bytes();
   if (!run.ok()) return call->Reply(run.status());
@@ -267,24 +270,26 @@ void TaskService::CleanupAll(Call call) {
 void TaskService::RecvTensor(Call call) {
   pb::RecvTensorRequest request;
   if (!ReadRequest(call, &request)) return;
-  worker_->RecvTensor(ControlOf(call), request.step_id(), request.rendezvous_key(),
-                      [call, clock = clock_](StatusOr<RendezvousItem> item) {
-                        if (!item.ok()) return call->Reply(item.status());
-                        call->Reply(EncodeRecvTensorAnswer(*item, absl::ToUnixMicros(clock->Now()), call->takes_large_answers()));
-                      });
+  worker_->RecvTensor(
+      ControlOf(call), request.step_id(), request.rendezvous_key(),
+      [call, clock = clock_](StatusOr<RendezvousItem> item) {
+        if (!item.ok()) return call->Reply(item.status());
+        call->Reply(EncodeRecvTensorAnswer(*item, absl::ToUnixMicros(clock->Now()), call->takes_large_answers()));
+      });
 }
 
 void TaskService::RecvTensors(Call call) {
   StatusOr<RecvTensorsCall> wanted = DecodeRecvTensors(call->request());
   call->request() = net::Bytes();
   if (!wanted.ok()) return call->Reply(wanted.status());
-  worker_->RecvTensors(ControlOf(call), wanted->step_id, wanted->keys, [call, clock = clock_](StatusOr<std::vector<RendezvousItem>> items) {
-    if (!items.ok()) return call->Reply(items.status());
-    call->Reply(EncodeRecvTensorsAnswer(*items, absl::ToUnixMicros(clock->Now())));
-  });
+  worker_->RecvTensors(ControlOf(call), wanted->step_id, wanted->keys,
+                       [call, clock = clock_](StatusOr<std::vector<RendezvousItem>> items) {
+                         if (!items.ok()) return call->Reply(items.status());
+                         call->Reply(EncodeRecvTensorsAnswer(*items, absl::ToUnixMicros(clock->Now())));
+                       });
 }
 
-// Nothing is logged per call, so there is nothing to switch or to give.
+// Millrace does not log individual calls, so there is nothing to enable or return.
 void TaskService::Logging(Call call) {
   pb::LoggingRequest request;
   if (ReadRequest(call, &request)) call->Reply(net::Bytes());

@@ -1,18 +1,18 @@
-// A task's methods as the network calls them: TensorFlow's master and worker services, and Millrace's status service.
+// The services of a task on the network: TensorFlow's master and worker services, and Millrace's status service.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "millrace/cluster/master.h"
-#include "millrace/cluster/status_service.h"
-#include "millrace/cluster/worker.h"
+#include "millrace/cluster/master/master.h"
+#include "millrace/cluster/watch/status_service.h"
+#include "millrace/cluster/worker/worker.h"
 #include "millrace/net/transport.h"
 
 namespace millrace {
 
-// Reads requests, calls the master or the worker, writes answers. Thread-safe.
+// Decodes requests, calls the master or the worker, and encodes answers. Thread-safe.
 class TaskService : public net::Service {
  public:
   TaskService(std::shared_ptr<Master> master, std::shared_ptr<Worker> worker, Clock* clock);
@@ -27,7 +27,7 @@ class TaskService : public net::Service {
   using Handler = void (TaskService::*)(Call call);
   void Add(const std::string& method, Handler handler);
   CallControl ControlOf(const Call& call) const;
-  // The session, which the call keeps from expiring.
+  // Finds the session; the call keeps it from expiring.
   StatusOr<std::shared_ptr<MasterSession>> Find(const std::string& handle, const Call& call) const;
 
   void CreateSession(Call call);

@@ -1,4 +1,4 @@
-// Batch: several elements become one. Rows of in-memory tensors are copied once, straight into the batch.
+// Batch: stacks several elements into one. Rows of in-memory tensors are copied once, directly into the batch.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -10,7 +10,8 @@ namespace millrace {
 namespace data_internal {
 namespace {
 
-// Memory of batches that the consumer has let go of. Fresh pages would cost more than the copy.
+// Reuses the memory of batches that the consumer has released: page faults on fresh memory would cost more than the
+// copy.
 class BatchMemory {
  public:
   StatusOr<Tensor> Take(DType dtype, Shape shape) {
@@ -19,7 +20,7 @@ class BatchMemory {
       if (tensor.dtype() == dtype && tensor.shape() == shape && tensor.RefCountIsOne()) return tensor;
     }
     MR_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Make(dtype, std::move(shape)));
-    // Past the limit the oldest is forgotten: the consumer keeps its batches.
+    // Above the limit the oldest is dropped: the consumer is keeping its batches.
     if (tensors_.size() < kMaxKept) {
       tensors_.push_back(tensor);
     } else {
@@ -40,7 +41,7 @@ Shape BatchShape(int64_t n, absl::Span<const int64_t> row) {
   return shape;
 }
 
-// Copies one element of the batch to place `at` of it.
+// Copies one element to position `at` of the batch.
 void CopyInto(Tensor* batch, int64_t at, const char* from, int64_t elements) {
   char* to = batch->raw<char>() + static_cast<size_t>(at * elements) * SizeOf(batch->dtype());
   CopyElements(batch->dtype(), from, to, elements);
@@ -89,8 +90,7 @@ class BatchStage : public Stage {
           continue;
         }
       }
-      MR_ASSIGN_OR_RETURN(
-          Tensor out, memory_.Take(table.dtype(), BatchShape(n, table.shape().dims().subspan(1))));
+      MR_ASSIGN_OR_RETURN(Tensor out, memory_.Take(table.dtype(), BatchShape(n, table.shape().dims().subspan(1))));
       const int64_t elements = table.shape().Product(1, table.rank());
       const size_t stride = static_cast<size_t>(elements) * SizeOf(table.dtype());
       for (int64_t i = 0; i < n; ++i) {
@@ -106,8 +106,7 @@ class BatchStage : public Stage {
     const int64_t n = static_cast<int64_t>(elements_.size());
     for (const std::vector<Tensor>& other : elements_) MR_RETURN_IF_ERROR(CheckAlike(first, other));
     for (size_t c = 0; c < first.size(); ++c) {
-      MR_ASSIGN_OR_RETURN(Tensor out,
-                          memory_.Take(first[c].dtype(), BatchShape(n, first[c].shape().dims())));
+      MR_ASSIGN_OR_RETURN(Tensor out, memory_.Take(first[c].dtype(), BatchShape(n, first[c].shape().dims())));
       for (int64_t i = 0; i < n; ++i) {
         CopyInto(&out, i, elements_[i][c].raw<const char>(), first[c].num_elements());
       }
@@ -119,20 +118,19 @@ class BatchStage : public Stage {
 
   static Status CheckAlike(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
     if (a.size() != b.size()) {
-      return InvalidArgument("elements of ", a.size(), " and of ", b.size(),
-                             " components cannot be in one batch");
+      return InvalidArgument("elements of ", a.size(), " and of ", b.size(), " components cannot be in one batch");
     }
     for (size_t c = 0; c < a.size(); ++c) {
       if (a[c].dtype() != b[c].dtype() || a[c].shape() != b[c].shape()) {
         return InvalidArgument("component ", c, " of the elements of one batch is ", a[c].dtype(),
                                a[c].shape().ToString(), " and ", b[c].dtype(), b[c].shape().ToString());
       }
-      if (!a[c].IsInitialized()) return InvalidArgument("component ", c, " of an element is no tensor");
+      if (!a[c].IsInitialized()) return InvalidArgument("component ", c, " of an element is not initialized");
     }
     return absl::OkStatus();
   }
 
-  const SourcePtr source_;  // what the rows refer to
+  const SourcePtr source_;  // keeps the row table alive
   std::unique_ptr<Stage> input_;
   const int64_t n_;
   const bool drop_remainder_;
@@ -144,10 +142,7 @@ class BatchStage : public Stage {
 class BatchSource : public Source {
  public:
   BatchSource(SourcePtr input, int64_t n, bool drop_remainder)
-      : Source(*input, NewElements()),
-        input_(std::move(input)),
-        n_(n),
-        drop_remainder_(drop_remainder) {}
+      : Source(*input, NewElements()), input_(std::move(input)), n_(n), drop_remainder_(drop_remainder) {}
   std::unique_ptr<Stage> Start(uint64_t epoch) const override {
     return std::make_unique<BatchStage>(input_, input_->Start(epoch), n_, drop_remainder_);
   }

@@ -1,4 +1,4 @@
-// Cache: the first walk that comes to the end leaves its elements to those that follow.
+// Cache: the first pass that reaches the end leaves its elements to later passes.
 #include <utility>
 
 #include "millrace/base/mutex.h"
@@ -10,7 +10,7 @@ namespace {
 
 using Elements = std::vector<Element>;
 
-// Shared by all walks of one source.
+// Shared by all passes of one source.
 struct Kept {
   Mutex mu;
   std::shared_ptr<const Elements> all ABSL_GUARDED_BY(mu);

@@ -1,4 +1,4 @@
-// Several datasets as one: Zip, Concatenate, Interleave.
+// Zip, Concatenate and Interleave.
 #include <utility>
 
 #include "millrace/data/stage.h"
@@ -41,9 +41,7 @@ class ZipSource : public Source {
     set_endless(endless);
     set_waits(waits);
   }
-  std::unique_ptr<Stage> Start(uint64_t epoch) const override {
-    return std::make_unique<ZipStage>(inputs_, epoch);
-  }
+  std::unique_ptr<Stage> Start(uint64_t epoch) const override { return std::make_unique<ZipStage>(inputs_, epoch); }
 
  private:
   const std::vector<SourcePtr> inputs_;
@@ -88,8 +86,8 @@ class ConcatenateSource : public Source {
   const SourcePtr first_, second_;
 };
 
-// `cycle_length` places, each with an open inner dataset or free. A place whose dataset has ended gets the next
-// one when its turn comes again.
+// A cycle of `cycle_length` slots, each with an open inner dataset or free. A slot whose dataset has ended gets the
+// next one on its next turn.
 class InterleaveStage : public Stage {
  public:
   InterleaveStage(SourcePtr input, FlatMapFn fn, InterleaveOptions options, uint64_t epoch)
@@ -97,7 +95,7 @@ class InterleaveStage : public Stage {
 
   StatusOr<bool> Next(Element* element) override {
     while (stage_ != nullptr || open_ > 0) {
-      // Places come into being with their first dataset: a huge cycle costs nothing.
+      // Slots are created with their first dataset, so that a huge cycle_length costs nothing.
       std::unique_ptr<DatasetIterator>* place = at_ < places_.size() ? &places_[at_] : nullptr;
       if (place != nullptr && *place != nullptr) {
         *element = Element();
@@ -145,7 +143,7 @@ class InterleaveStage : public Stage {
   const FlatMapFn fn_;
   const InterleaveOptions options_;
   const uint64_t epoch_;
-  std::unique_ptr<Stage> stage_;  // null when the input has ended
+  std::unique_ptr<Stage> stage_;  // null once the input has ended
   std::vector<std::unique_ptr<DatasetIterator>> places_;
   size_t at_ = 0;
   int64_t in_block_ = 0;

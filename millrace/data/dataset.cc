@@ -14,8 +14,7 @@ using data_internal::Stage;
 
 class PipelineIterator : public DatasetIterator {
  public:
-  PipelineIterator(SourcePtr source, uint64_t epoch)
-      : source_(std::move(source)), stage_(source_->Start(epoch)) {}
+  PipelineIterator(SourcePtr source, uint64_t epoch) : source_(std::move(source)), stage_(source_->Start(epoch)) {}
 
   StatusOr<bool> Next(std::vector<Tensor>* element) override {
     if (stage_ == nullptr) return false;
@@ -46,7 +45,7 @@ Status NotEmpty(const char* what, bool given) {
   return given ? absl::OkStatus() : InvalidArgument("the function of ", what, " is empty");
 }
 
-// Makes scalars of a type of numbers; null for others.
+// Creates scalars of a numeric type; null for other types.
 std::function<Tensor(int64_t)> ScalarMaker(DType dtype) {
   std::function<Tensor(int64_t)> maker;
   DispatchType(RealTypes(), dtype, [&](auto tag) {
@@ -83,15 +82,15 @@ Dataset Dataset::Then(Status check, std::function<SourcePtr()> make) const {
 Dataset Dataset::Shuffle(ShuffleOptions options) const {
   Status check = AtLeast("the buffer size of Shuffle", options.buffer_size, 0);
   if (check.ok() && options.buffer_size == 0 && source_ != nullptr && source_->endless()) {
-    check = InvalidArgument("Shuffle of all elements of an endless dataset: give it a buffer size, or "
-                            "put Repeat after it");
+    check = InvalidArgument(
+        "Shuffle of all elements of an endless dataset: give it a buffer size, or "
+        "put Repeat after it");
   }
   return Then(std::move(check), [&] { return data_internal::NewShuffle(source_, options); });
 }
 
 Dataset Dataset::Batch(int64_t n, bool drop_remainder) const {
-  return Then(AtLeast("the size of Batch", n, 1),
-              [&] { return data_internal::NewBatch(source_, n, drop_remainder); });
+  return Then(AtLeast("the size of Batch", n, 1), [&] { return data_internal::NewBatch(source_, n, drop_remainder); });
 }
 
 Dataset Dataset::Repeat(int64_t count) const {
@@ -107,8 +106,7 @@ Dataset Dataset::Shard(int64_t n, int64_t i) const {
 }
 
 Dataset Dataset::Map(MapFn fn, bool waits) const {
-  return Then(NotEmpty("Map", fn != nullptr),
-              [&] { return data_internal::NewMap(source_, std::move(fn), waits); });
+  return Then(NotEmpty("Map", fn != nullptr), [&] { return data_internal::NewMap(source_, std::move(fn), waits); });
 }
 
 Dataset Dataset::ParallelMap(MapFn fn, int64_t calls) const {
@@ -170,7 +168,7 @@ Dataset Dataset::FromElement(std::vector<Tensor> tensors) {
 Dataset Dataset::Range(int64_t start, int64_t stop, int64_t step, DType dtype) {
   if (step == 0) return Dataset(InvalidArgument("the step of Range is 0"));
   const auto scalar = ScalarMaker(dtype);
-  if (scalar == nullptr) return Dataset(InvalidArgument("Range cannot give ", DTypeName(dtype)));
+  if (scalar == nullptr) return Dataset(InvalidArgument("Range does not support type ", DTypeName(dtype)));
   return FromGenerator([=](uint64_t) -> Generator {
     return [=, next = start, ended = false](std::vector<Tensor>* element) mutable -> StatusOr<bool> {
       if (ended || (step > 0 ? next >= stop : next <= stop)) return false;
@@ -190,8 +188,7 @@ Dataset Dataset::Skip(int64_t n) const {
 }
 
 Dataset Dataset::Prefetch(int64_t n) const {
-  return Then(AtLeast("the count of Prefetch", n, 1),
-              [&] { return data_internal::NewPrefetch(source_, n); });
+  return Then(AtLeast("the count of Prefetch", n, 1), [&] { return data_internal::NewPrefetch(source_, n); });
 }
 
 StatusOr<std::unique_ptr<DatasetIterator>> Dataset::MakeIterator(uint64_t epoch) const {

@@ -77,18 +77,16 @@ TEST(DatasetTest, TensorsAreWalkedRowByRow) {
 
 TEST(DatasetTest, TensorsThatDoNotFitAreAnError) {
   EXPECT_EQ(Dataset::FromTensors({}).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Dataset::FromTensors({Tensor::Scalar<float>(1)}).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Dataset::FromTensors({Tensor::Scalar<float>(1)}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Dataset::FromTensors({Tensor::Of<float>({1}), Tensor::Of<float>({1, 2})}).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 
 TEST(DatasetTest, BadArgumentsAreReportedByMakeIterator) {
   const Dataset d = Numbers(3);
-  for (const Dataset& bad :
-       {d.Batch(0), d.Shuffle({.buffer_size = -1}), d.Shard(0, 0), d.Shard(2, 2), d.Shard(2, -1),
-        d.Take(-1), d.Skip(-1), d.Prefetch(0), d.Map(nullptr), d.Batch(-3).Repeat().Take(1),
-        d.Repeat().Batch(2).Shuffle(), Dataset::FromGenerator(nullptr)}) {
+  for (const Dataset& bad : {d.Batch(0), d.Shuffle({.buffer_size = -1}), d.Shard(0, 0), d.Shard(2, 2), d.Shard(2, -1),
+                             d.Take(-1), d.Skip(-1), d.Prefetch(0), d.Map(nullptr), d.Batch(-3).Repeat().Take(1),
+                             d.Repeat().Batch(2).Shuffle(), Dataset::FromGenerator(nullptr)}) {
     EXPECT_EQ(ErrorOf(bad).code(), absl::StatusCode::kInvalidArgument);
   }
   EXPECT_TRUE(ErrorOf(d.Repeat().Shuffle({.buffer_size = 2})).ok());
@@ -101,9 +99,8 @@ TEST(DatasetTest, GeneratorIsCalledUntilItEnds) {
 }
 
 TEST(DatasetTest, ErrorsOfAGeneratorComeThrough) {
-  const Dataset broken = Dataset::FromGenerator([](uint64_t) -> Generator {
-    return [](std::vector<Tensor>*) -> StatusOr<bool> { return DataLoss("broken"); };
-  });
+  const Dataset broken = Dataset::FromGenerator(
+      [](uint64_t) -> Generator { return [](std::vector<Tensor>*) -> StatusOr<bool> { return DataLoss("broken"); }; });
   for (const Dataset& d : {broken, broken.Batch(2), broken.Shuffle(), broken.Prefetch(1), broken.Repeat()}) {
     std::vector<Tensor> element;
     EXPECT_EQ(d.MakeIterator().value()->Next(&element).status(), absl::DataLossError("broken"));
@@ -192,8 +189,7 @@ TEST(BatchTest, ElementsOfDifferentShapesAreAnError) {
 }
 
 TEST(BatchTest, ABatchThatIsKeptIsNotOverwritten) {
-  std::unique_ptr<DatasetIterator> it =
-      Numbers(100).Shuffle({.seed = 1}).Batch(1).MakeIterator().value();
+  std::unique_ptr<DatasetIterator> it = Numbers(100).Shuffle({.seed = 1}).Batch(1).MakeIterator().value();
   std::vector<std::vector<Tensor>> kept;
   std::vector<int64_t> order;
   std::vector<Tensor> element;
@@ -206,8 +202,7 @@ TEST(BatchTest, ABatchThatIsKeptIsNotOverwritten) {
 }
 
 TEST(BatchTest, MemoryOfABatchThatWasLetGoIsUsedAgain) {
-  std::unique_ptr<DatasetIterator> it =
-      Numbers(1000).Shuffle({.seed = 1}).Batch(10).MakeIterator().value();
+  std::unique_ptr<DatasetIterator> it = Numbers(1000).Shuffle({.seed = 1}).Batch(10).MakeIterator().value();
   std::set<const void*> seen;
   std::vector<Tensor> element;
   while (it->Next(&element).value()) seen.insert(element[1].raw_data());
@@ -304,9 +299,7 @@ TEST(PrefetchTest, EarlyDestructionStopsTheThread) {
 
 TEST(PrefetchTest, IteratorOutlivesItsDataset) {
   std::unique_ptr<DatasetIterator> it;
-  {
-    it = Numbers(50).Shuffle({.seed = 1}).Batch(5).Repeat(2).Prefetch(2).MakeIterator().value();
-  }
+  { it = Numbers(50).Shuffle({.seed = 1}).Batch(5).Repeat(2).Prefetch(2).MakeIterator().value(); }
   std::vector<Tensor> element;
   int batches = 0;
   while (it->Next(&element).value()) ++batches;
@@ -316,9 +309,9 @@ TEST(PrefetchTest, IteratorOutlivesItsDataset) {
 TEST(ShuffleTest, OrderIsTensorFlowsForTheSameSeeds) {
   // What tf.data gives for range(10).shuffle(4, seed=7) in a graph of the default seed.
   const ShuffleOptions options{.buffer_size = 4, .seed = 87654321, .seed2 = 7};
-  EXPECT_EQ(Walk(Dataset::Range(0, 10).Shuffle(options).Repeat(3)),
-            std::vector<int64_t>({0, 4, 2, 3, 5, 6, 1, 8, 7, 9, 1, 3, 0, 4, 6, 5, 7, 8, 9, 2,
-                                  3, 2, 4, 6, 1, 8, 5, 7, 0, 9}));
+  EXPECT_EQ(
+      Walk(Dataset::Range(0, 10).Shuffle(options).Repeat(3)),
+      std::vector<int64_t>({0, 4, 2, 3, 5, 6, 1, 8, 7, 9, 1, 3, 0, 4, 6, 5, 7, 8, 9, 2, 3, 2, 4, 6, 1, 8, 5, 7, 0, 9}));
   ShuffleOptions fixed = options;
   fixed.reshuffle_each_iteration = false;
   EXPECT_EQ(Walk(Dataset::Range(0, 10).Shuffle(fixed).Repeat(2)),
@@ -382,7 +375,8 @@ TEST(PaddedBatchTest, ElementsStandInTheCornerOfACommonShape) {
     return absl::OkStatus();
   });
   std::vector<Tensor> element;
-  PaddedBatchOptions options{.size = 2, .padded_shapes = {PartialShape({-1, 3})}, .padding_values = {Tensor::Scalar<int64_t>(-9)}};
+  PaddedBatchOptions options{
+      .size = 2, .padded_shapes = {PartialShape({-1, 3})}, .padding_values = {Tensor::Scalar<int64_t>(-9)}};
   std::unique_ptr<DatasetIterator> it = ramps.PaddedBatch(options).MakeIterator().value();
   ASSERT_TRUE(it->Next(&element).value());
   EXPECT_EQ(element[0].DebugString(20), "int64[2,2,3] [[[1 2 -9] [-9 -9 -9]] [[1 2 -9] [3 4 -9]]]");
@@ -414,7 +408,8 @@ TEST(ParallelMapTest, KeepsTheOrderAndPassesErrors) {
   EXPECT_EQ(Walk(Counting(50).ParallelMap(twice, 4), 3).size(), 3u);  // the rest is dropped
   const auto fail = [](std::vector<Tensor>*) -> Status { return DataLoss("broken"); };
   std::vector<Tensor> element;
-  EXPECT_EQ(Counting(9).ParallelMap(fail, 3).MakeIterator().value()->Next(&element).status(), absl::DataLossError("broken"));
+  EXPECT_EQ(Counting(9).ParallelMap(fail, 3).MakeIterator().value()->Next(&element).status(),
+            absl::DataLossError("broken"));
 }
 
 TEST(ReadyTest, OnlyWhatWaitsForAThreadIsNotReady) {

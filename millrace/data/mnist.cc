@@ -14,8 +14,7 @@ struct IdxFile {
   Tensor content;
 };
 
-StatusOr<IdxFile> ReadPlainOrGzip(const std::string& directory, const std::string& name,
-                                  FileSystem* files) {
+StatusOr<IdxFile> ReadPlainOrGzip(const std::string& directory, const std::string& name, FileSystem* files) {
   const std::string plain = JoinPath(directory, name);
   for (const std::string& path : {plain, plain + ".gz"}) {
     const Status exists = files->Exists(path);
@@ -30,7 +29,7 @@ StatusOr<IdxFile> ReadPlainOrGzip(const std::string& directory, const std::strin
 StatusOr<Tensor> LoadImages(const IdxFile& file) {
   const Tensor& raw = file.content;
   if (raw.dtype() != DType::kUInt8 || raw.rank() != 3) {
-    return InvalidArgument(file.path, " holds no images but ", raw.dtype(), raw.shape().ToString());
+    return InvalidArgument(file.path, " does not hold images but ", raw.dtype(), raw.shape().ToString());
   }
   Tensor images(DType::kFloat, Shape({raw.dim(0), raw.dim(1) * raw.dim(2)}));
   const uint8_t* from = raw.data<uint8_t>();
@@ -43,7 +42,7 @@ StatusOr<Tensor> LoadImages(const IdxFile& file) {
 StatusOr<Tensor> LoadLabels(const IdxFile& file, int64_t count) {
   const Tensor& raw = file.content;
   if (raw.dtype() != DType::kUInt8 || raw.rank() != 1) {
-    return InvalidArgument(file.path, " holds no labels but ", raw.dtype(), raw.shape().ToString());
+    return InvalidArgument(file.path, " does not hold labels but ", raw.dtype(), raw.shape().ToString());
   }
   if (raw.dim(0) != count) {
     return InvalidArgument(file.path, " has ", raw.dim(0), " labels for ", count, " images");
@@ -57,8 +56,8 @@ StatusOr<Tensor> LoadLabels(const IdxFile& file, int64_t count) {
   return labels;
 }
 
-Status LoadPart(const std::string& directory, const std::string& part, FileSystem* files,
-                Tensor* images, Tensor* labels) {
+Status LoadPart(const std::string& directory, const std::string& part, FileSystem* files, Tensor* images,
+                Tensor* labels) {
   MR_ASSIGN_OR_RETURN(IdxFile image_file, ReadPlainOrGzip(directory, part + "-images-idx3-ubyte", files));
   MR_ASSIGN_OR_RETURN(*images, LoadImages(image_file));
   MR_ASSIGN_OR_RETURN(IdxFile label_file, ReadPlainOrGzip(directory, part + "-labels-idx1-ubyte", files));

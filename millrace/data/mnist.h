@@ -1,4 +1,4 @@
-// The MNIST digits, ready to train on.
+// The MNIST dataset, ready for training.
 #pragma once
 
 #include <string>

@@ -17,9 +17,7 @@ class MnistTest : public ::testing::Test {
     Write("t10k-images-idx3-ubyte", Tensor::Of<uint8_t>(Shape({1, 1, 3}), {255, 0, 0}));
     Write("t10k-labels-idx1-ubyte", Tensor::Of<uint8_t>({0}));
   }
-  void Write(const std::string& name, const Tensor& tensor) {
-    ASSERT_TRUE(WriteIdx(tensor, dir_.File(name)).ok());
-  }
+  void Write(const std::string& name, const Tensor& tensor) { ASSERT_TRUE(WriteIdx(tensor, dir_.File(name)).ok()); }
   void ExpectError(absl::StatusCode code, absl::string_view name) {
     const Status status = LoadMnist(dir_.path()).status();
     EXPECT_EQ(status.code(), code) << status;

@@ -1,4 +1,4 @@
-// PaddedBatch: elements of different shapes become one, each in the corner of a common shape.
+// PaddedBatch: stacks elements of different shapes, each padded to a common shape.
 #include <algorithm>
 #include <utility>
 
@@ -16,7 +16,7 @@ void Fill(Tensor* t, const Tensor& value) {
   });
 }
 
-// Copies `from` into the corner of `to`, which is the slice `at` of a batch of shape [n] + dims.
+// Copies `from` into the leading corner of slice `at` of a batch of shape [n] + dims.
 void CopyCorner(const Tensor& from, Tensor* batch, int64_t at) {
   const int rank = from.rank();
   if (from.num_elements() == 0) return;

@@ -1,4 +1,4 @@
-// ParallelMap: several elements are changed at once, on threads of the walk's own, and leave in order.
+// ParallelMap: maps several elements at once on the iterator's own threads and returns them in order.
 #include <algorithm>
 #include <deque>
 #include <utility>
@@ -65,10 +65,10 @@ class ParallelMapStage : public Stage {
   const SourcePtr input_;
   const MapFn fn_;
   const size_t calls_;
-  std::unique_ptr<Stage> stage_;  // null when the input has ended
+  std::unique_ptr<Stage> stage_;  // null once the input has ended
   Status end_;
   std::deque<std::shared_ptr<Call>> under_way_;
-  ThreadPool threads_;  // last, so that it is joined while the rest is there
+  ThreadPool threads_;  // last member, so that it is joined before the others are destroyed
 };
 
 class ParallelMapSource : public Source {

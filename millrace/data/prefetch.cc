@@ -1,4 +1,4 @@
-// Prefetch: a thread makes the next elements while the consumer works on this one.
+// Prefetch: a thread produces the next elements while the consumer processes the current one.
 #include <deque>
 #include <utility>
 
@@ -61,7 +61,7 @@ class PrefetchStage : public Stage {
     }
   }
 
-  const std::unique_ptr<Stage> input_;  // the thread's
+  const std::unique_ptr<Stage> input_;  // used by the thread only
   const size_t limit_;
   mutable Mutex mu_;
   CondVar changed_;
@@ -69,14 +69,13 @@ class PrefetchStage : public Stage {
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   Status error_ ABSL_GUARDED_BY(mu_);
-  ThreadPool thread_;  // last, so that it is joined while the rest is there
+  ThreadPool thread_;  // last member, so that it is joined before the others are destroyed
 };
 
 class PrefetchSource : public Source {
  public:
-  PrefetchSource(SourcePtr input, int64_t n)
-      : Source(*input, SameRows()), input_(std::move(input)), n_(n) {
-    // Whatever the stages before wait for, its thread does.
+  PrefetchSource(SourcePtr input, int64_t n) : Source(*input, SameRows()), input_(std::move(input)), n_(n) {
+    // Earlier stages wait on the prefetch thread, not on the consumer's.
     set_waits(false);
   }
   bool waits_itself() const override { return true; }
@@ -91,9 +90,7 @@ class PrefetchSource : public Source {
 
 }  // namespace
 
-SourcePtr NewPrefetch(SourcePtr input, int64_t n) {
-  return std::make_shared<PrefetchSource>(std::move(input), n);
-}
+SourcePtr NewPrefetch(SourcePtr input, int64_t n) { return std::make_shared<PrefetchSource>(std::move(input), n); }
 
 }  // namespace data_internal
 }  // namespace millrace

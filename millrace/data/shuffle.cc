@@ -1,4 +1,4 @@
-// Shuffle: draws each element from a buffer of those that come next.
+// Shuffle: draws each element at random from a buffer of the next ones.
 #include <limits>
 #include <utility>
 
@@ -9,7 +9,7 @@ namespace millrace {
 namespace data_internal {
 namespace {
 
-// 32-bit numbers of a Philox stream, one at a time.
+// The 32-bit numbers of a Philox stream, one at a time.
 class Numbers {
  public:
   Numbers(uint64_t seed, uint64_t seed2) : random_(seed, seed2) {}
@@ -32,7 +32,7 @@ class Numbers {
   int used_ = 4;
 };
 
-// The seeds of one epoch: those given, or the epoch's pair of the stream that they start.
+// The seeds of one epoch: the given ones, or the epoch's pair in the random stream that they seed.
 std::pair<uint64_t, uint64_t> SeedsOf(const ShuffleOptions& options, uint64_t epoch) {
   if (!options.reshuffle_each_iteration) return {options.seed, options.seed2};
   Numbers seeds(options.seed, options.seed2);
@@ -41,8 +41,8 @@ std::pair<uint64_t, uint64_t> SeedsOf(const ShuffleOptions& options, uint64_t ep
   return {first, seeds()};
 }
 
-// Elements wait in a ring. The one drawn changes places with the oldest, so that what is left stays
-// together: the order is TensorFlow's for the same seeds.
+// Elements are buffered in a ring. The drawn one is swapped with the oldest, which keeps the rest contiguous; this
+// gives TensorFlow's order for the same seeds.
 class ShuffleStage : public Stage {
  public:
   ShuffleStage(std::unique_ptr<Stage> input, int64_t buffer_size, std::pair<uint64_t, uint64_t> seeds)
@@ -75,7 +75,7 @@ class ShuffleStage : public Stage {
   const uint64_t capacity_;
   Numbers random_;
   std::vector<Element> ring_;
-  uint64_t begin_ = 0, end_ = 0;  // places of the oldest element and after the newest, before wrapping
+  uint64_t begin_ = 0, end_ = 0;  // positions of the oldest and one past the newest element, not wrapped
 };
 
 class ShuffleSource : public Source {

@@ -1,4 +1,4 @@
-// Where elements come from: tensors in memory, and functions.
+// Sources: tensors in memory, and generator functions.
 #include <utility>
 
 #include "millrace/data/stage.h"
@@ -24,9 +24,7 @@ class RowStage : public Stage {
 class RowSource : public Source {
  public:
   explicit RowSource(std::shared_ptr<const RowTable> table) : Source(std::move(table)) {}
-  std::unique_ptr<Stage> Start(uint64_t) const override {
-    return std::make_unique<RowStage>(table()->front().dim(0));
-  }
+  std::unique_ptr<Stage> Start(uint64_t) const override { return std::make_unique<RowStage>(table()->front().dim(0)); }
 };
 
 class GeneratorStage : public Stage {

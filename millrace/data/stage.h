@@ -1,4 +1,4 @@
-// What pipelines are made of: a Source describes, a Stage walks.
+// The internals of pipelines: a Source describes a pipeline, a Stage iterates over it.
 #pragma once
 
 #include <cstdint>
@@ -14,49 +14,48 @@
 namespace millrace {
 namespace data_internal {
 
-// An element on its way. As long as it is one row of the tensors the pipeline started from it is just
-// the row's number: shuffling and sharding move numbers, and Batch copies each row once.
+// An element in the pipeline. As long as it is an unmodified row of the source tensors it is represented by its row
+// number, so that shuffling and sharding move only numbers and Batch copies each row once.
 struct Element {
-  int64_t row = -1;  // below 0: see `tensors`
+  int64_t row = -1;  // if negative, see `tensors`
   std::vector<Tensor> tensors;
 };
 
 // The tensors that row numbers refer to.
 using RowTable = std::vector<Tensor>;
 
-// One walk. One thread at a time.
+// One pass. Not thread-safe.
 class Stage {
  public:
   virtual ~Stage() = default;
-  // False at the end.
+  // Returns false at the end.
   virtual StatusOr<bool> Next(Element* element) = 0;
-  // For a stage that waits for another thread: whether Next would not, now.
+  // False if Next would have to wait for another thread now.
   virtual bool Ready() const { return true; }
 };
 
-// Immutable; shared by the datasets that continue it and the stages that walk it.
+// Immutable; shared by the datasets that extend it and the stages that iterate over it.
 class Source : public std::enable_shared_from_this<Source> {
  public:
   virtual ~Source() = default;
   virtual std::unique_ptr<Stage> Start(uint64_t epoch) const = 0;
-  // What rows of this source's elements refer to; null when they are all tensors.
+  // The table that the row numbers of this source's elements refer to; null if it has no row numbers.
   const RowTable* table() const { return table_.get(); }
-  // True when a walk is known to have no end.
+  // True if a pass is known to be infinite.
   bool endless() const { return endless_; }
-  // True when a walk may wait for another thread in other stages than its last.
+  // True if a pass may wait for another thread in a stage other than the last.
   bool waits() const { return waits_; }
-  // True when it may in any.
+  // True if it may wait in any stage.
   bool MayWait() const { return waits_ || waits_itself(); }
 
  protected:
   explicit Source(std::shared_ptr<const RowTable> table = nullptr) : table_(std::move(table)) {}
-  // Elements pass through unchanged, so rows keep their meaning.
+  // Tag: elements pass through unchanged, so row numbers remain valid.
   struct SameRows {};
   Source(const Source& input, SameRows) : table_(input.table_), endless_(input.endless_), waits_(input.MayWait()) {}
   struct NewElements {};
-  Source(const Source& input, NewElements)
-      : endless_(input.endless_), waits_(input.MayWait()) {}
-  // True for a source whose own stage waits for another thread; its Ready says when.
+  Source(const Source& input, NewElements) : endless_(input.endless_), waits_(input.MayWait()) {}
+  // True for a source whose own stage may wait for another thread, as reported by its Ready.
   virtual bool waits_itself() const { return false; }
 
   void set_endless(bool endless) { endless_ = endless; }
@@ -70,12 +69,12 @@ class Source : public std::enable_shared_from_this<Source> {
 
 using SourcePtr = std::shared_ptr<const Source>;
 
-// Turns a row number into tensors, which share the table's memory.
+// Replaces a row number by tensors that share the table's memory.
 void Materialize(const RowTable* table, Element* element);
-// Copies `n` elements' worth of memory, of type `dtype`, from `from` to `to`.
+// Copies `n` values of type `dtype` from `from` to `to`.
 void CopyElements(DType dtype, const void* from, void* to, int64_t n);
 
-// One file each.
+// Factories, defined in one file per family.
 StatusOr<SourcePtr> NewRowSource(std::vector<Tensor> tensors);
 SourcePtr NewGeneratorSource(std::function<Generator(uint64_t epoch)> start);
 SourcePtr NewShuffle(SourcePtr input, ShuffleOptions options);

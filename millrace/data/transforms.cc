@@ -1,4 +1,4 @@
-// Which elements, how often, and changed how: Repeat, Shard, Take, Skip, Map, Filter.
+// Repeat, Shard, Take, Skip, Map and Filter.
 #include <utility>
 
 #include "millrace/data/stage.h"
@@ -26,7 +26,7 @@ class RepeatStage : public Stage {
       }
       stage_ = nullptr;
       ++done_;
-      // For ever over nothing would never return.
+      // Repeating an empty input indefinitely would never return.
       if (empty_) {
         done_ = count_;
         return false;
@@ -50,7 +50,7 @@ class RepeatSource : public Source {
     set_endless(count_ < 0 || (endless() && count_ > 0));
   }
   std::unique_ptr<Stage> Start(uint64_t epoch) const override {
-    // Epochs of a Repeat inside another must not meet: a prime stride keeps them apart.
+    // Epoch numbers of nested Repeats must not collide: a prime stride separates them.
     return std::make_unique<RepeatStage>(input_, count_, epoch * 1000003);
   }
 
@@ -59,7 +59,7 @@ class RepeatSource : public Source {
   const int64_t count_;
 };
 
-// Lets elements first, first + step, ... below `end` pass; end < 0 means all.
+// Passes the elements first, first + step and so on below `end`; end < 0 means no limit.
 class StridedStage : public Stage {
  public:
   StridedStage(std::unique_ptr<Stage> input, int64_t first, int64_t step, int64_t end)
@@ -79,8 +79,8 @@ class StridedStage : public Stage {
   const std::unique_ptr<Stage> input_;
   const int64_t step_;
   const int64_t end_;
-  int64_t position_ = 0;  // of the element that the input gives next
-  int64_t next_;          // of the element wanted next
+  int64_t position_ = 0;  // of the input's next element
+  int64_t next_;          // of the next element to pass
 };
 
 class StridedSource : public Source {
@@ -174,18 +174,12 @@ class FilterSource : public Source {
 SourcePtr NewFilter(SourcePtr input, FilterFn keep, bool waits) {
   return std::make_shared<FilterSource>(std::move(input), std::move(keep), waits);
 }
-SourcePtr NewRepeat(SourcePtr input, int64_t count) {
-  return std::make_shared<RepeatSource>(std::move(input), count);
-}
+SourcePtr NewRepeat(SourcePtr input, int64_t count) { return std::make_shared<RepeatSource>(std::move(input), count); }
 SourcePtr NewShard(SourcePtr input, int64_t n, int64_t i) {
   return std::make_shared<StridedSource>(std::move(input), i, n, -1);
 }
-SourcePtr NewTake(SourcePtr input, int64_t n) {
-  return std::make_shared<StridedSource>(std::move(input), 0, 1, n);
-}
-SourcePtr NewSkip(SourcePtr input, int64_t n) {
-  return std::make_shared<StridedSource>(std::move(input), n, 1, -1);
-}
+SourcePtr NewTake(SourcePtr input, int64_t n) { return std::make_shared<StridedSource>(std::move(input), 0, 1, n); }
+SourcePtr NewSkip(SourcePtr input, int64_t n) { return std::make_shared<StridedSource>(std::move(input), n, 1, -1); }
 SourcePtr NewMap(SourcePtr input, MapFn fn, bool waits) {
   return std::make_shared<MapSource>(std::move(input), std::move(fn), waits);
 }

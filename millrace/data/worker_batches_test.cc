@@ -33,7 +33,8 @@ TEST(WorkerBatchesTest, TheShardsOfAnEpochAreDisjointAndCoverAllAndEpochsDiffer)
     // 60 examples an epoch; each worker's batch is one example here.
     std::vector<std::vector<std::vector<int64_t>>> each;
     for (int64_t i = 0; i < workers; ++i) {
-      each.push_back(Batches(WorkerBatches(Dataset::Range(0, 60), {.num_workers = workers, .worker_index = i, .seed = 7}), 180 / workers));
+      each.push_back(Batches(
+          WorkerBatches(Dataset::Range(0, 60), {.num_workers = workers, .worker_index = i, .seed = 7}), 180 / workers));
     }
     std::vector<int64_t> stream;
     for (int64_t k = 0; k < 180 / workers; ++k) {
@@ -55,7 +56,9 @@ TEST(WorkerBatchesTest, GlobalBatchesDoNotDependOnTheNumberOfWorkers) {
     std::vector<std::set<int64_t>> result(count);
     for (int64_t i = 0; i < workers; ++i) {
       // 50 examples: the batch of 12 goes over the end of an epoch.
-      const auto mine = Batches(WorkerBatches(Dataset::Range(0, 50), {.num_workers = workers, .worker_index = i, .batch_size = 12 / workers}), count);
+      const auto mine = Batches(
+          WorkerBatches(Dataset::Range(0, 50), {.num_workers = workers, .worker_index = i, .batch_size = 12 / workers}),
+          count);
       for (int k = 0; k < count; ++k) result[k].insert(mine[k].begin(), mine[k].end());
     }
     return result;
@@ -65,8 +68,11 @@ TEST(WorkerBatchesTest, GlobalBatchesDoNotDependOnTheNumberOfWorkers) {
 }
 
 TEST(WorkerBatchesTest, WithoutShufflingTheOrderStays) {
-  EXPECT_THAT(Batches(WorkerBatches(Dataset::Range(0, 8), {.num_workers = 2, .worker_index = 1, .batch_size = 2, .shuffle_buffer = -1, .repeat = 1}), 9),
-              testing::ElementsAre(testing::ElementsAre(1, 3), testing::ElementsAre(5, 7)));
+  EXPECT_THAT(
+      Batches(WorkerBatches(Dataset::Range(0, 8),
+                            {.num_workers = 2, .worker_index = 1, .batch_size = 2, .shuffle_buffer = -1, .repeat = 1}),
+              9),
+      testing::ElementsAre(testing::ElementsAre(1, 3), testing::ElementsAre(5, 7)));
 }
 
 TEST(WorkerBatchesTest, MistakesAreTold) {

@@ -1,4 +1,4 @@
-// Where kernels run: memory, streams and threads of one processor.
+// Device: the memory, stream and threads of one processor that kernels run on.
 #pragma once
 
 #include <cstdint>
@@ -13,36 +13,36 @@
 
 namespace millrace {
 
-// Work of one device in order. A kernel enqueues and returns; on the CPU, work is done when
-// the call returns, so its stream is empty.
+// An in-order queue of device work. A kernel enqueues work and returns; on the CPU, work is complete when the kernel
+// returns, so the stream is always empty.
 class Stream {
  public:
   virtual ~Stream() = default;
-  // Calls `done` after everything enqueued so far, on any thread.
+  // Calls `done` on any thread once everything enqueued so far has completed.
   virtual void WhenDone(absl::AnyInvocable<void(Status)> done) = 0;
-  // Waits for it.
+  // Blocks until everything enqueued so far has completed.
   virtual Status Synchronize() = 0;
 };
 
-// Thread-safe. Lives as long as the sessions that use it.
+// Thread-safe. Must outlive the sessions that use it.
 class Device {
  public:
   virtual ~Device() = default;
 
   const std::string& name() const { return name_; }  // "/job:localhost/replica:0/task:0/device:CPU:0"
   const std::string& type() const { return type_; }  // "CPU"
-  // Random for each start of the process: tells a restarted device from the one before.
+  // Random per process start: distinguishes a restarted device from its predecessor.
   uint64_t incarnation() const { return incarnation_; }
 
   virtual Allocator* allocator() = 0;
   virtual Stream* stream() = 0;
-  // Threads for one wide op; null where the device brings its own parallelism.
+  // Threads for parallelism within an op; null if the device has its own.
   virtual ThreadPool* intra_op_pool() = 0;
 
-  // Copies between this device's memory and the host's, in the order of the stream.
+  // Copies between this device's memory and host memory, in stream order.
   virtual void CopyFromHost(const Tensor& host, Tensor* here, absl::AnyInvocable<void(Status)> done) = 0;
   virtual void CopyToHost(const Tensor& here, Tensor* host, absl::AnyInvocable<void(Status)> done) = 0;
-  // True when kernels of this device can read host memory as it is.
+  // True if kernels of this device can access host memory directly.
   virtual bool shares_host_memory() const = 0;
 
  protected:

@@ -1,11 +1,11 @@
-// Which tensors the host must not look into.
+// Tensors in device memory, which the host must not dereference.
 #pragma once
 
 #include "millrace/tensor/tensor.h"
 
 namespace millrace {
 
-// Memory of a device that does not share the host's. Its data() is an address for that device alone.
+// Memory of a device that does not share host memory. Its data() is valid on that device only.
 class DeviceBuffer : public Buffer {
  protected:
   using Buffer::Buffer;

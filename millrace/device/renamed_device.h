@@ -1,4 +1,4 @@
-// A device under another name: in a session whose cluster calls this task something else.
+// A device under another name, for a session whose cluster gives this task a different name.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ class RenamedDevice : public Device {
   const std::shared_ptr<Device> device_;
 };
 
-// The same processor as a device of `task` ("/job:ps/replica:0/task:0").
+// The same device under the name of `task` ("/job:ps/replica:0/task:0").
 inline std::shared_ptr<Device> RenameDevice(std::shared_ptr<Device> device, const std::string& task) {
   const std::string name = device->name();
   const size_t at = name.find("/device:");

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "millrace/executor/kernel_execution.h"
 #include "millrace/graph/passes/function_inliner.h"
 #include "millrace/graph/placement.h"
 #include "millrace/graph/shape_inference.h"
@@ -15,20 +16,22 @@ namespace {
 StatusOr<std::vector<Tensor>> Evaluate(const Node& node, absl::Span<const Tensor> inputs, Device* device) {
   MR_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, KernelRegistry::Global().Create(node, device));
   if (kernel->is_async()) return Unimplemented("an asynchronous kernel is not folded");
-  std::vector<const Tensor*> pointers;
-  for (const Tensor& t : inputs) pointers.push_back(&t);
   std::vector<Tensor> outputs(node.num_outputs());
   CancellationManager cancellation;
   ResourceManager resources;
   StepContext step;
   step.cancellation = &cancellation;
   step.resources = &resources;
-  KernelContext ctx;
-  KernelContextAccess access(ctx);
-  access.Set(&node, device, device->allocator(), &step);
-  access.SetInputs(pointers.data(), static_cast<int>(pointers.size()), 0);
-  access.SetOutputs(outputs.data(), static_cast<int>(outputs.size()));
-  MR_RETURN_IF_ERROR(kernel->Compute(ctx));
+  PlanNode n;
+  n.node = &node;
+  n.kernel = kernel.get();
+  n.device = device;
+  n.num_inputs = static_cast<int>(inputs.size());
+  n.num_outputs = node.num_outputs();
+  KernelExecution execution;
+  const Tensor** const pointers = execution.RoomForInputs(n.num_inputs);
+  for (int i = 0; i < n.num_inputs; ++i) pointers[i] = &inputs[i];
+  MR_RETURN_IF_ERROR(execution.Run(n, {.step = &step, .allocator = device->allocator()}, 0, outputs.data()));
   for (const Tensor& t : outputs) {
     if (!t.IsInitialized()) return Internal("node ", node.name(), " left an output unset");
   }

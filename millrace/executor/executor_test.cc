@@ -50,7 +50,12 @@ class ForeverKernel : public AsyncKernel {
 MILLRACE_KERNEL(TestForever, kCpu, ForeverKernel);
 
 // Fails, saying what it was told to.
-MILLRACE_OP(TestFail).Input("x: float").Output("y: float").Attr("message: string").Shape(UnchangedShape).NotDifferentiable();
+MILLRACE_OP(TestFail)
+    .Input("x: float")
+    .Output("y: float")
+    .Attr("message: string")
+    .Shape(UnchangedShape)
+    .NotDifferentiable();
 class FailKernel : public Kernel {
  public:
   explicit FailKernel(KernelInit& init) { init.Attr("message", &message_); }
@@ -103,8 +108,9 @@ class ExecutorTest : public ::testing::Test {
     step.inter_op = &pool_;
     const Tensor feed = Tensor::Scalar(x);
     Tensor result;
-    const Status status = plan.Run({.step = &step, .feeds = absl::MakeConstSpan(&feed, 1), .allocator = arena != nullptr ? arena : own.get()},
-                                   absl::MakeSpan(&result, 1));
+    const Status status = plan.Run(
+        {.step = &step, .feeds = absl::MakeConstSpan(&feed, 1), .allocator = arena != nullptr ? arena : own.get()},
+        absl::MakeSpan(&result, 1));
     if (cause != nullptr) *cause = cancellation.status();
     MR_RETURN_IF_ERROR(status);
     return result;

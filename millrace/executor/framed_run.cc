@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <utility>
 
-#include "millrace/base/run_next.h"
 #include "millrace/executor/framed_state.h"
+#include "millrace/executor/kernel_execution.h"
 
 namespace millrace {
 
 // What a node at work needs; lives until it has finished.
 struct FramedRun::Scratch {
   explicit Scratch(int max_outputs) : outputs(max_outputs) {}
-  KernelContext ctx;
-  absl::InlinedVector<const Tensor*, 16> inputs;
+  KernelExecution execution;
   std::vector<Tensor> outputs;
 };
 
@@ -80,11 +79,11 @@ void FramedRun::Work(ReadyList ready) {
       pool->Schedule([this, r] { Work({r}); });
       continue;
     }
-    if (n.is_expensive) HandOverNext();
+    if (n.is_expensive) args_.step->HandOver();
     const FramedPlan::NodeInfo& info = framed_->info[r.node];
     if (failed_.load(std::memory_order_acquire)) {
       Complete(r, mine.outputs.data(), false, &ready);
-    } else if (n.kernel == nullptr || (r.is_dead && !info.runs_dead)) {
+    } else if (n.kernel == nullptr || (r.is_dead && !n.runs_dead)) {
       for (int k = 0; k < n.num_inputs; ++k) {
         Tensor& t = r.iteration->inputs[info.first_input + k];
         if (t.IsInitialized()) t.Reset();
@@ -132,7 +131,7 @@ bool FramedRun::RunNode(const Ready& r, Scratch* scratch) {
   const PlanNode& n = plan_->nodes_[r.node];
   const CancellationManager* const cancellation = args_.step->cancellation;
   if (cancellation != nullptr && cancellation->IsCancelled()) {
-    Fail(n, cancellation->status());
+    Fail(NodeError(*n.node, *n.device, cancellation->status()));
     return true;
   }
   if (args_.stats == nullptr) return PassOn(r, scratch->outputs.data()) || RunKernel(r, scratch);
@@ -146,52 +145,30 @@ bool FramedRun::RunNode(const Ready& r, Scratch* scratch) {
 bool FramedRun::RunKernel(const Ready& r, Scratch* scratch) {
   const PlanNode& n = plan_->nodes_[r.node];
   const FramedPlan::NodeInfo& info = framed_->info[r.node];
-  std::unique_ptr<Scratch> async;
-  if (n.is_async) {
-    async = std::make_unique<Scratch>(n.num_outputs);
-    scratch = async.get();
-  }
   // The inputs of a node in an iteration are its own: nobody else looks at them.
   Tensor* const inputs = r.iteration->inputs.data() + info.first_input;
-  scratch->inputs.resize(n.num_inputs);
-  for (int k = 0; k < n.num_inputs; ++k) scratch->inputs[k] = &inputs[k];
-  for (uint64_t left = n.deref; left != 0; left &= left - 1) {
-    Tensor& reference = inputs[__builtin_ctzll(left)];
-    if (!reference.IsInitialized()) continue;
-    StatusOr<Tensor> value = ReadReference(reference);
-    if (!value.ok()) {
-      Fail(n, value.status());
-      return true;
-    }
-    reference = *std::move(value);
-  }
-  KernelContextAccess access(scratch->ctx);
-  access.Set(n.node, n.device, args_.allocator, args_.step);
-  // What was read from a variable is the variable's: not this node's to take.
-  access.SetInputs(scratch->inputs.data(), n.num_inputs, ~n.deref);
-  access.SetOutputs(scratch->outputs.data(), n.num_outputs);
-  access.SetFrame(r.frame->id, r.iteration->number, r.is_dead);
-  const int64_t start = args_.stats != nullptr ? args_.stats->NowNanos() : 0;
-  const auto ended = [this, r, inputs, start](Tensor* outputs, const Status& status) {
-    const PlanNode& node = plan_->nodes_[r.node];
-    if (args_.stats != nullptr && !r.is_dead) {
-      args_.stats->Record(*node.node, *node.device, start, args_.stats->NowNanos(),
-                          absl::MakeConstSpan(outputs, node.num_outputs));
-    }
-    if (!status.ok()) Fail(node, status);
-    for (int k = 0; k < node.num_inputs; ++k) inputs[k].Reset();
+  const auto start = [&](Scratch& mine) {
+    const Tensor** const pointers = mine.execution.RoomForInputs(n.num_inputs);
+    for (int k = 0; k < n.num_inputs; ++k) pointers[k] = &inputs[k];
+    mine.execution.SetFrame(r.frame->id, r.iteration->number, r.is_dead);
   };
-  if (async == nullptr) {
-    ended(scratch->outputs.data(), n.kernel->Compute(scratch->ctx));
+  const auto end = [this, inputs, num_inputs = n.num_inputs](const Status& status) {
+    if (!status.ok()) Fail(status);
+    for (int k = 0; k < num_inputs; ++k) inputs[k].Reset();
+  };
+  if (!n.is_async) {
+    start(*scratch);
+    end(scratch->execution.Run(n, args_, ~uint64_t{0}, scratch->outputs.data()));
     return true;
   }
   activities_.fetch_add(1);
-  Scratch* const raw = async.release();
-  n.kernel->ComputeAsync(raw->ctx, [this, r, raw, ended](Status status) {
-    ended(raw->outputs.data(), status);
+  Scratch* const mine = new Scratch(n.num_outputs);
+  start(*mine);
+  mine->execution.Start(n, args_, ~uint64_t{0}, mine->outputs.data(), [this, r, mine, end](const Status& status) {
+    end(status);
     ReadyList ready;
-    Complete(r, raw->outputs.data(), true, &ready);
-    delete raw;
+    Complete(r, mine->outputs.data(), true, &ready);
+    delete mine;
     Work(std::move(ready));
   });
   return false;
@@ -200,7 +177,7 @@ bool FramedRun::RunKernel(const Ready& r, Scratch* scratch) {
 void FramedRun::Complete(const Ready& r, Tensor* outputs, bool ran, ReadyList* ready) {
   const PlanNode& n = plan_->nodes_[r.node];
   const FramedPlan::NodeInfo& info = framed_->info[r.node];
-  bool dead = r.is_dead && info.gives_death_on;
+  bool dead = r.is_dead && n.passes_death_on;
   // A Recv may learn that its value is dead: then all of it is.
   if (ran && info.kind != Kind::kSwitch && n.num_outputs > 0) dead |= !outputs[0].IsInitialized();
   {
@@ -323,8 +300,7 @@ void FramedRun::Arrive(const FramedPlan::Edge& edge, bool dead, Tensor* value, b
   ready->push_back({edge.target, is_dead, frame, iteration});
 }
 
-void FramedRun::Fail(const PlanNode& n, const Status& status) {
-  const Status why = NodeError(*n.node, *n.device, status);
+void FramedRun::Fail(const Status& why) {
   {
     Turn turn(this);
     if (!status_.ok()) return;
@@ -337,11 +313,7 @@ void FramedRun::Fail(const PlanNode& n, const Status& status) {
 
 Status FramedRun::ReadFetches() {
   for (size_t f = 0; f < fetched_.size(); ++f) {
-    if (!fetched_[f].present || fetched_[f].dead) {
-      return Internal("the fetched tensor ", plan_->fetches_[f].name(),
-                      " is dead: the branch that computes it was not taken\n\t [[{{node ",
-                      plan_->fetches_[f].node->name(), "}}]]");
-    }
+    if (!fetched_[f].present || fetched_[f].dead) return DeadFetchError(plan_->fetches_[f]);
     if (IsRef(fetched_[f].tensor.dtype())) {
       MR_ASSIGN_OR_RETURN(fetches_[f], ReadReference(fetched_[f].tensor));
     } else {

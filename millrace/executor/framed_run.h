@@ -1,11 +1,11 @@
-// Running plans with conditionals and loops.
+// Runs plans with conditionals and loops.
 //
-// Every value may be dead: the branch that makes it was not taken. A node with a dead input does not run
-// and passes deadness on; a Merge waits for its first live input. Enter opens a frame, NextIteration
-// the next iteration of it, Exit leaves it.
+// A value may be dead: it belongs to a branch that was not taken. A node with a dead input does not run, and its
+// outputs are dead; a Merge waits for its first live input. Enter opens a frame, NextIteration starts its next
+// iteration, Exit leaves it.
 //
-// As long as one thread works on a run, nothing is locked: the others come in only when this one hands
-// them something. Iterations and frames are used again, so a steady loop allocates nothing here.
+// While only one thread works on a run, nothing is locked: other threads join only when this one gives them work.
+// Iterations and frames are reused, so a loop in the steady state allocates nothing here.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace millrace {
 
-// One run; afterwards its memory waits in the plan for the next.
+// One run. When it ends, the plan keeps its memory for the next run.
 class FramedRun {
  public:
   static void Start(const Plan* plan, FramedPlan* framed, const RunArgs& args, absl::Span<Tensor> fetches,
@@ -27,7 +27,7 @@ class FramedRun {
   using Count = FramedPlan::Count;
   struct FrameState;
   struct Iteration;
-  // A node that may run, in a frame and iteration.
+  // A node that is ready to run, with its frame and iteration.
   struct Ready {
     int node;
     bool is_dead;
@@ -41,16 +41,17 @@ class FramedRun {
   FramedRun(const Plan* plan, FramedPlan* framed);
 
   void Work(ReadyList ready);
-  // Runs it; false when it will finish later.
+  // Runs a node. Returns false if it finishes asynchronously.
   bool RunNode(const Ready& r, Scratch* scratch);
-  // What needs no kernel: true when the outputs are set.
+  // Handles nodes that need no kernel. Returns true if it has set the outputs.
   bool PassOn(const Ready& r, Tensor* outputs);
   bool RunKernel(const Ready& r, Scratch* scratch);
   void Complete(const Ready& r, Tensor* outputs, bool ran, ReadyList* ready);
-  void Fail(const PlanNode& n, const Status& status);
+  // `why` names the node.
+  void Fail(const Status& why);
   void EndActivity();
 
-  // Hands on what a node gave; the outputs are moved from.
+  // Delivers a node's outputs to its consumers; moves from `outputs`.
   void Propagate(const Ready& r, Tensor* outputs, bool dead, ReadyList* ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Deliver(int node, Tensor* outputs, bool dead, FrameState* frame, Iteration* iteration, ReadyList* ready)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -58,11 +59,10 @@ class FramedRun {
               Iteration* iteration, ReadyList* ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void KeepFetches(int node, const Tensor* outputs, bool dead) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  FrameState* ChildFrame(int frame, FrameState* parent, Iteration* parent_iteration)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  FrameState* ChildFrame(int frame, FrameState* parent, Iteration* parent_iteration) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Iteration* AddIteration(FrameState* frame, ReadyList* ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void StartNextIteration(FrameState* frame, ReadyList* ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Drops iterations that nothing more can happen in, and the frame after the last of them.
+  // Drops iterations that are complete, and the frame after the last of them.
   void CleanUp(FrameState* frame, ReadyList* ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Recycle(Iteration* iteration, int frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Status ReadFetches() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -73,7 +73,7 @@ class FramedRun {
   RunArgs args_;
   absl::Span<Tensor> fetches_;
   absl::AnyInvocable<void(Status)> done_;
-  // Threads at work and asynchronous nodes. While it is 1, the one thread owns everything.
+  // The number of working threads and of asynchronous nodes in flight. While it is 1, that thread owns the run.
   std::atomic<int> activities_{1};
   std::atomic<bool> failed_{false};
 

@@ -1,4 +1,4 @@
-// What a framed run keeps for each frame that is open and each iteration of it.
+// The state of a framed run for each open frame and each of its iterations.
 #pragma once
 
 #include <utility>
@@ -10,11 +10,11 @@ namespace millrace {
 
 struct FramedRun::Iteration {
   int64_t number = 0;
-  Iteration* next = nullptr;      // the following one, when it has begun
-  FrameState* children = nullptr;  // frames entered from here, a list
-  int outstanding = 0;            // nodes that are ready or at work
+  Iteration* next = nullptr;       // the next iteration, if it has begun
+  FrameState* children = nullptr;  // linked list of the frames entered from here
+  int outstanding = 0;             // nodes that are ready or running
   int open_frames = 0;
-  std::vector<Tensor> inputs;     // of all nodes of the frame
+  std::vector<Tensor> inputs;  // of all nodes of the frame
   std::vector<Count> counts;
 };
 
@@ -25,7 +25,7 @@ struct FramedRun::FrameState {
   Iteration* parent_iteration = nullptr;
   FrameState* sibling = nullptr;
   int enters_left = 0;
-  int alive = 0;                 // iterations from oldest to newest
+  int alive = 0;  // the number of iterations from oldest to newest
   Iteration* oldest = nullptr;
   Iteration* newest = nullptr;
   int64_t next_number = 0;
@@ -35,9 +35,9 @@ struct FramedRun::FrameState {
     Tensor value;
   };
   std::vector<Constant> constants;
-  // Values for an iteration that may not start yet: as many are at work as the loop allows.
+  // Values for the next iteration, which may not start yet because parallel_iterations are running.
   std::vector<std::pair<int, Tensor>> waiting;
-  // Exits that were dead in the newest iteration: dead for good if no other one comes.
+  // Exits that were dead in the newest iteration; their outputs are dead if no further iteration starts.
   std::vector<int> dead_exits;
 };
 

@@ -65,7 +65,8 @@ class CompiledFunction : public CallableFunction, public std::enable_shared_from
                                " deep: a recursion that does not end?");
     }
     if (args.size() != arg_types_.size()) {
-      return InvalidArgument("function '", name_, "' takes ", arg_types_.size(), " arguments, ", args.size(), " were given");
+      return InvalidArgument("function '", name_, "' takes ", arg_types_.size(), " arguments, ", args.size(),
+                             " were given");
     }
     for (size_t i = 0; i < args.size(); ++i) {
       if (args[i].dtype() != arg_types_[i]) {
@@ -85,13 +86,13 @@ class CompiledFunction : public CallableFunction, public std::enable_shared_from
   void End(std::unique_ptr<Call> call, Status status) {
     GiveBack(std::move(call->arena));
     call->args.clear();
-    StatusOr<std::vector<Tensor>> result = status.ok() ? StatusOr<std::vector<Tensor>>(std::move(call->results)) : status;
+    StatusOr<std::vector<Tensor>> result =
+        status.ok() ? StatusOr<std::vector<Tensor>>(std::move(call->results)) : status;
     // The ends of calls within each other pile up on a stack just as their beginnings do.
     if (call->step.call_depth % kCallsPerStack == 0 && call->step.inter_op != nullptr) {
       Scheduler* const pool = call->step.inter_op;
-      pool->Schedule([done = std::move(call->done), result = std::move(result), self = std::move(call->self)]() mutable {
-        done(std::move(result));
-      });
+      pool->Schedule([done = std::move(call->done), result = std::move(result),
+                      self = std::move(call->self)]() mutable { done(std::move(result)); });
       return;
     }
     const std::shared_ptr<CompiledFunction> self = std::move(call->self);
@@ -147,7 +148,8 @@ StatusOr<std::shared_ptr<CallableFunction>> FunctionTable::Compile(const Graph& 
   FunctionBody body;
   if (function.name() == "SymbolicGradient") {
     const auto it = function.attr().find("f");
-    if (it == function.attr().end()) return InvalidArgument("SymbolicGradient of no function");
+    if (it == function.attr().end())
+      return InvalidArgument("SymbolicGradient lacks the attr f, the function to differentiate");
     MR_ASSIGN_OR_RETURN(body, GradientFunction(library, it->second.func()));
   } else {
     MR_ASSIGN_OR_RETURN(body, InstantiateFunction(library, function));

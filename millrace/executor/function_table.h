@@ -1,4 +1,4 @@
-// The functions of a graph, compiled as kernels ask for them.
+// The functions of a graph, compiled when kernels first call them.
 #pragma once
 
 #include <memory>
@@ -11,18 +11,18 @@
 
 namespace millrace {
 
-// Every function is compiled once for each set of attributes, with everything expanded that can be; what is left,
-// calls of a function by itself, comes back here while it runs. Thread-safe.
+// Compiles each function once for each set of attributes, with all calls inlined except recursive ones, which use this
+// table at run time. Thread-safe.
 //
 // The function "SymbolicGradient" with the attr f is the gradient of f.
 class FunctionTable : public FunctionRunner {
  public:
   explicit FunctionTable(CompileOptions options) : options_(std::move(options)) {}
 
-  // Functions deeper within each other than this end the step with RESOURCE_EXHAUSTED.
+  // The maximum depth of nested calls; a deeper one fails the step with RESOURCE_EXHAUSTED.
   static constexpr int kMaxDepth = 2000;
 
-  // Takes the library of `graph`, which only grows.
+  // Sets the library to that of `graph`, which must contain all earlier functions.
   void UseLibrary(const Graph& graph);
   StatusOr<std::shared_ptr<CallableFunction>> Instantiate(const pb::NameAttrList& function) override;
 

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_join.h"
 #include "millrace/executor/framed_run.h"
+#include "millrace/executor/kernel_execution.h"
 #include "millrace/executor/straight_run.h"
 #include "millrace/runtime/kernel_registry.h"
-#include "millrace/runtime/variable.h"
 
 namespace millrace {
 namespace {
@@ -19,52 +17,31 @@ uint64_t Bit(int i) { return i < kMaskBits ? uint64_t{1} << i : 0; }
 
 }  // namespace
 
+// What a sequential run needs; kept between runs.
+struct Plan::SequentialRun {
+  std::vector<Tensor> slots;
+  KernelExecution execution;
+};
+
 Plan::Plan() = default;
-Plan::~Plan() = default;
+Plan::~Plan() { delete spare_.load(std::memory_order_acquire); }
 
-Status NodeError(const Node& node, const Device& device, const Status& status) {
-  const absl::string_view message = status.message();
-  // A status that already names a node travelled up from inside (a function, another task).
-  if (absl::StrContains(message, "{{node ")) return status;
-  std::string names = absl::StrJoin(node.origins(), "}}, {{node ");
-  return Status(status.code(), absl::StrCat(message, "\n\t [[{{node ", names, "}}]] (", node.type(),
-                                            " on ", device.name(), ")"));
-}
-
-StatusOr<Tensor> ReadReference(const Tensor& reference) {
-  const ResourceHandle& handle = reference.scalar<ResourceHandle>();
-  if (const auto* variable = dynamic_cast<const Variable*>(handle.resource.get())) return variable->Read();
-  // The reference of a queue, table and the like reads as where it is kept.
-  if (handle.resource && reference.dtype() == RefType(DType::kString)) {
-    return Tensor::Of<std::string>({handle.container, handle.name});
-  }
-  return Internal("a reference does not point to a variable");
-}
-
-StatusOr<std::unique_ptr<Plan>> Plan::Compile(std::unique_ptr<Graph> graph,
-                                              const PlanOptions& options) {
+StatusOr<std::unique_ptr<Plan>> Plan::Compile(std::unique_ptr<Graph> graph, const PlanOptions& options) {
   std::unique_ptr<Plan> plan(new Plan);
   plan->graph_ = std::move(graph);
   MR_RETURN_IF_ERROR(plan->CompileNodes(options));
   MR_RETURN_IF_ERROR(plan->CompileSlots(options));
-  // A value from another task may turn out to be dead, unless it is the client who sends it.
-  const bool framed = std::any_of(plan->nodes_.begin(), plan->nodes_.end(), [](const PlanNode& n) {
-    const bool is_recv = n.node->is_type("_Recv") || n.node->is_type("_HostRecv");
-    return n.node->IsControlFlow() || (is_recv && !n.node->AttrOr<bool>("client_terminated", false));
-  });
-  if (framed) {
+  if (std::any_of(plan->nodes_.begin(), plan->nodes_.end(),
+                  [](const PlanNode& n) { return n.node->IsControlFlow(); })) {
     MR_ASSIGN_OR_RETURN(plan->framed_, FramedPlan::Compile(*plan));
     return plan;
   }
   plan->CompileConstants();
-  plan->CompileLastUses();
-  int expensive = 0;
-  bool async = false;
-  for (const PlanNode& n : plan->nodes_) {
-    expensive += n.is_expensive;
-    async |= n.is_async;
+  if (plan->CanRunInOrder()) {
+    plan->CompileLastUses();
+  } else {
+    plan->straight_ = StraightPlan::Compile(*plan);
   }
-  plan->sequential_ = !async && expensive < 2;
   return plan;
 }
 
@@ -85,18 +62,21 @@ Status Plan::CompileNodes(const PlanOptions& options) {
     n.device = device;
     n.num_inputs = node->num_inputs();
     n.num_outputs = node->num_outputs();
+    max_inputs_ = std::max(max_inputs_, n.num_inputs);
+    n.is_send = node->IsSend();
+    n.passes_death_on = !node->is_type("ControlTrigger");
+    n.runs_dead = n.is_send || !n.passes_death_on;
     if (!node->is_type("NoOp")) {
       StatusOr<std::shared_ptr<Kernel>> made =
-          options.make_kernel != nullptr ? options.make_kernel(*node, device)
-                                         : StatusOr<std::shared_ptr<Kernel>>(
-                                               KernelRegistry::Global().Create(*node, device));
+          options.make_kernel != nullptr
+              ? options.make_kernel(*node, device)
+              : StatusOr<std::shared_ptr<Kernel>>(KernelRegistry::Global().Create(*node, device));
       MR_ASSIGN_OR_RETURN(std::shared_ptr<Kernel> kernel, std::move(made));
       n.kernel = kernel.get();
       n.is_async = kernel->is_async();
       n.is_expensive = kernel->is_expensive();
       kernels_.push_back(std::move(kernel));
     }
-    max_inputs_ = std::max(max_inputs_, n.num_inputs);
     nodes_.push_back(n);
   }
   return absl::OkStatus();
@@ -104,65 +84,39 @@ Status Plan::CompileNodes(const PlanOptions& options) {
 
 Status Plan::CompileSlots(const PlanOptions& options) {
   std::vector<int> first_output(graph_->max_id(), -1);
-  std::vector<int> position(graph_->max_id(), -1);
-  for (size_t i = 0; i < nodes_.size(); ++i) {
-    nodes_[i].first_output = num_slots_;
-    first_output[nodes_[i].node->id()] = num_slots_;
-    position[nodes_[i].node->id()] = static_cast<int>(i);
-    num_slots_ += nodes_[i].num_outputs;
+  for (PlanNode& n : nodes_) {
+    n.first_output = first_output[n.node->id()] = num_slots_;
+    num_slots_ += n.num_outputs;
   }
   absl::flat_hash_map<Endpoint, int> fed;
   for (const Endpoint& feed : options.feeds) {
     feed_slots_.push_back(num_slots_);
     fed[feed] = num_slots_++;
   }
-  slot_uses_.assign(num_slots_, 0);
-  const auto slot_of = [&](const Endpoint& e) {
-    if (!fed.empty()) {
-      if (auto it = fed.find(e); it != fed.end()) return it->second;
-    }
-    return first_output[e.node->id()] + e.index;
-  };
-  std::vector<std::vector<int>> successors(nodes_.size());
-  for (size_t i = 0; i < nodes_.size(); ++i) {
-    PlanNode& n = nodes_[i];
+  for (PlanNode& n : nodes_) {
     n.first_input = static_cast<int>(input_slots_.size());
     for (int k = 0; k < n.num_inputs; ++k) {
       const Endpoint source = n.node->input(k);
-      const int slot = slot_of(source);
-      const bool is_fed = !fed.empty() && fed.contains(source);
-      if (!is_fed && position[source.node->id()] < 0) {
-        return Internal("node ", n.node->name(), " takes ", source.name(), ", which the plan has not");
+      if (auto it = fed.find(source); it != fed.end()) {
+        input_slots_.push_back(it->second);
+        continue;
       }
-      input_slots_.push_back(slot);
-      ++slot_uses_[slot];
-      if (!is_fed) {
-        if (IsRef(source.dtype()) && !IsRef(n.node->input_type(k))) {
-          if (k >= kMaskBits) {
-            return Unimplemented("node ", n.node->name(), " takes a reference as input ", k,
-                                 "; only the first ", kMaskBits, " inputs may be references");
-          }
-          n.deref |= Bit(k);
-        }
-        successors[position[source.node->id()]].push_back(static_cast<int>(i));
-        ++n.num_pending;
+      if (first_output[source.node->id()] < 0) {
+        return Internal("node ", n.node->name(), " takes ", source.name(), ", which is not in the plan");
       }
+      input_slots_.push_back(first_output[source.node->id()] + source.index);
+      if (!IsRef(source.dtype()) || IsRef(n.node->input_type(k))) continue;
+      if (k >= kMaskBits) {
+        return Unimplemented("node ", n.node->name(), " takes a reference as input ", k, "; only the first ", kMaskBits,
+                             " inputs may be references");
+      }
+      n.deref |= Bit(k);
     }
-    for (const Node* before : n.node->control_inputs()) {
-      if (position[before->id()] < 0) continue;
-      successors[position[before->id()]].push_back(static_cast<int>(i));
-      ++n.num_pending;
-    }
-  }
-  for (size_t i = 0; i < nodes_.size(); ++i) {
-    nodes_[i].first_successor = static_cast<int>(successors_.size());
-    nodes_[i].num_successors = static_cast<int>(successors[i].size());
-    successors_.insert(successors_.end(), successors[i].begin(), successors[i].end());
   }
   fetches_ = options.fetches;
   for (const Endpoint& fetch : options.fetches) {
-    fetch_slots_.push_back(slot_of(fetch));
-    ++slot_uses_[fetch_slots_.back()];
+    auto it = fed.find(fetch);
+    fetch_slots_.push_back(it != fed.end() ? it->second : first_output[fetch.node->id()] + fetch.index);
   }
   return absl::OkStatus();
 }
@@ -171,18 +125,20 @@ Status Plan::CompileSlots(const PlanOptions& options) {
 void Plan::CompileConstants() {
   for (PlanNode& n : nodes_) {
     if (!n.node->is_type("Const") || n.kernel == nullptr || !n.node->control_inputs().empty()) continue;
-    KernelContext ctx;
-    KernelContextAccess access(ctx);
-    StepContext step;
-    Tensor value;
-    access.Set(n.node, n.device, n.device->allocator(), &step);
-    access.SetInputs(nullptr, 0, 0);
-    access.SetOutputs(&value, 1);
-    if (!n.kernel->Compute(ctx).ok()) continue;  // it will say so when it runs
-    constants_.emplace_back(n.first_output, std::move(value));
+    StatusOr<Tensor> value = ConstantValue(n);
+    if (!value.ok()) continue;  // it will say so when it runs
+    constants_.emplace_back(n.first_output, *std::move(value));
     n.kernel = nullptr;
-    ++slot_uses_[n.first_output];  // never released, never written over
   }
+}
+
+bool Plan::CanRunInOrder() const {
+  int expensive = 0;
+  for (const PlanNode& n : nodes_) {
+    if (n.is_async) return false;
+    expensive += n.is_expensive;
+  }
+  return expensive < 2;
 }
 
 void Plan::CompileLastUses() {
@@ -214,6 +170,103 @@ void Plan::CompileLastUses() {
       for (int j = 0; j < n.num_inputs; ++j) times += input_slots_[n.first_input + j] == slot;
       if (times == 1) n.last_use |= Bit(k);
     }
+  }
+}
+
+void Plan::RunAsync(const RunArgs& args, absl::Span<Tensor> fetches, absl::AnyInvocable<void(Status)> done) {
+  if (framed_ != nullptr) {
+    FramedRun::Start(this, framed_.get(), args, fetches, std::move(done));
+  } else if (straight_ != nullptr) {
+    StraightRun::Start(this, straight_.get(), args, fetches, std::move(done));
+  } else {
+    done(Run(args, fetches));
+  }
+}
+
+Status Plan::Run(const RunArgs& args, absl::Span<Tensor> fetches) {
+  if (!is_sequential()) return RunAndWait(args, fetches);
+  std::unique_ptr<SequentialRun> run = TakeIdleRun();
+  Tensor* const slots = run->slots.data();
+  const Tensor** const inputs = run->execution.RoomForInputs(max_inputs_);
+  const CancellationManager* const cancellation = args.step->cancellation;
+  for (size_t i = 0; i < feed_slots_.size(); ++i) slots[feed_slots_[i]] = args.feeds[i];
+  for (const PlanNode& n : nodes_) {
+    if (n.kernel != nullptr) {
+      if (cancellation != nullptr && cancellation->IsCancelled()) return cancellation->status();
+      const int* const input_slots = input_slots_.data() + n.first_input;
+      for (int k = 0; k < n.num_inputs; ++k) inputs[k] = &slots[input_slots[k]];
+      MR_RETURN_IF_ERROR(run->execution.Run(n, args, n.last_use, slots + n.first_output));
+    }
+    const int* const releases = releases_.data() + n.first_release;
+    for (int k = 0; k < n.num_releases; ++k) slots[releases[k]].Reset();
+  }
+  MR_RETURN_IF_ERROR(ReadFetches(slots, fetches));
+  ResetSlots(slots);
+  // Only now: a run with values left over is not used again.
+  SequentialRun* none = nullptr;
+  if (spare_.compare_exchange_strong(none, run.get(), std::memory_order_release, std::memory_order_relaxed)) {
+    run.release();
+  } else {
+    MutexLock lock(&mu_);
+    idle_.push_back(std::move(run));
+  }
+  return absl::OkStatus();
+}
+
+Status Plan::RunAndWait(const RunArgs& args, absl::Span<Tensor> fetches) {
+  Notification finished;
+  Status result;
+  RunAsync(args, fetches, [&](Status status) {
+    result = std::move(status);
+    finished.Notify();
+  });
+  finished.Wait();
+  return result;
+}
+
+std::unique_ptr<Plan::SequentialRun> Plan::TakeIdleRun() {
+  if (SequentialRun* const spare = spare_.exchange(nullptr, std::memory_order_acquire)) {
+    return std::unique_ptr<SequentialRun>(spare);
+  }
+  {
+    MutexLock lock(&mu_);
+    if (!idle_.empty()) {
+      std::unique_ptr<SequentialRun> run = std::move(idle_.back());
+      idle_.pop_back();
+      return run;
+    }
+  }
+  auto run = std::make_unique<SequentialRun>();
+  run->slots.resize(num_slots_);
+  SetConstants(run->slots.data());
+  return run;
+}
+
+void Plan::SetConstants(Tensor* slots) const {
+  for (const auto& [slot, value] : constants_) slots[slot] = value;
+}
+
+Status Plan::ReadFetches(const Tensor* slots, absl::Span<Tensor> fetches) const {
+  for (size_t i = 0; i < fetch_slots_.size(); ++i) {
+    const Tensor& value = slots[fetch_slots_[i]];
+    if (!value.IsInitialized()) {
+      return is_sequential() ? Internal("the fetched tensor ", fetches_[i].name(), " was not computed")
+                             : DeadFetchError(fetches_[i]);
+    }
+    if (IsRef(value.dtype())) {
+      MR_ASSIGN_OR_RETURN(fetches[i], ReadReference(value));
+    } else {
+      fetches[i] = value;
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Plan::ResetSlots(Tensor* slots) const {
+  for (const int slot : fetch_slots_) slots[slot].Reset();
+  for (const int slot : feed_slots_) slots[slot].Reset();
+  for (const auto& [slot, value] : constants_) {
+    if (!slots[slot].IsInitialized()) slots[slot] = value;
   }
 }
 

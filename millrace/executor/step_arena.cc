@@ -81,9 +81,8 @@ RefPtr<Buffer> StepArena::Allocate(size_t bytes) {
     return nullptr;
   }
   AdviseHugePages(block, size_class.bytes);
-  auto* buffer = new (block) ArenaBuffer(this, size_class.index,
-                                         static_cast<char*>(block) + ArenaBuffer::kHeader,
-                                         size_class.bytes);
+  auto* buffer = new (block)
+      ArenaBuffer(this, size_class.index, static_cast<char*>(block) + ArenaBuffer::kHeader, size_class.bytes);
   buffer->Lend(bytes);
   return AdoptRef<Buffer>(buffer);
 }

@@ -1,4 +1,4 @@
-// Memory of one run: buffers that come back are kept for the next node, and for the next step.
+// The memory of a run: freed buffers are kept for later nodes and for the next step.
 #pragma once
 
 #include <array>
@@ -11,9 +11,9 @@
 
 namespace millrace {
 
-// Free lists by size class. In the steady state a step allocates nothing from the heap: the last use of
-// each value is known, its buffer comes back here at once, and the next output of that size takes it.
-// Fresh pages cost several times the copy into them, so what is here is warm.
+// Free lists by size class. In the steady state a step allocates nothing from the heap: a value's buffer is returned at
+// its last use, and the next output of that size reuses it. First touching a fresh page costs several times as much as
+// copying into it, so reuse also saves time.
 //
 // Thread-safe. Buffers may outlive the run (fetches, variables) and keep the arena alive.
 class StepArena : public Allocator, public RefCounted {
@@ -22,7 +22,7 @@ class StepArena : public Allocator, public RefCounted {
   RefPtr<Buffer> Allocate(size_t bytes) override;
   const char* name() const override { return "cpu_step"; }
 
-  // Bytes held, in use and free.
+  // The number of bytes held, whether in use or free.
   size_t bytes_reserved() const;
 
  protected:

@@ -1,4 +1,4 @@
-// What a step did, node by node.
+// Statistics of a step, node by node.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,27 @@
 
 namespace millrace {
 
-// A tensor that came from another task.
+// A tensor that was received from another task.
 struct Transfer {
   std::string tensor = {};
   std::string from = {};  // devices
   std::string to = {};
   int64_t bytes = 0;
-  // By the clock of the task that wants it: when it asked, and when it had it.
+  // On the receiver's clock: when it requested the tensor, and when it had it.
   int64_t start_nanos = 0;
   int64_t end_nanos = 0;
-  // By the clock of the task that has it: when it began to send; 0: not known.
+  // On the sender's clock: when it began to send; 0 if unknown.
   int64_t sent_micros = 0;
 };
 
-// The name of transfers among the nodes of a StepStats, as in TensorFlow. Their label is "[BYTES] TENSOR from DEVICE to DEVICE", they stand with
-// the device that they go to, and scheduled_micros is Transfer::sent_micros.
+// The node name of transfers in StepStats, as in TensorFlow. Their label is "[BYTES] TENSOR from DEVICE to DEVICE",
+// they are listed under the receiving device, and scheduled_micros is Transfer::sent_micros.
 inline constexpr char kRecvTensor[] = "RecvTensor";
-// And that of the calls by which a master runs the parts of other tasks, as the master saw them. Their label is "RunGraph at TASK".
+// The node name of the calls by which a master runs the parts of other tasks, as the master saw them. Their label is
+// "RunGraph at TASK".
 inline constexpr char kRunGraph[] = "RunGraph";
 
-// Thread-safe. Filled by a run that was asked for a trace; a run that was not never sees one.
+// Thread-safe. Filled by runs with a trace; other runs have none.
 class StepStatsCollector {
  public:
   explicit StepStatsCollector(Clock* clock = Clock::Real()) : clock_(clock) {}
@@ -62,10 +63,7 @@ class StepStatsCollector {
   std::vector<Transfer> transfers_ ABSL_GUARDED_BY(mu_);
 };
 
-// Start and end of an event that lies in no node.
+// Sets the start and end of an event that belongs to no node.
 void SetTimes(int64_t start_nanos, int64_t end_nanos, pb::NodeExecStats* event);
-
-// The same as a Chrome trace (chrome://tracing, Perfetto): JSON text. Each device is a process; train/timeline.h shows several tasks on one clock.
-std::string ChromeTrace(const pb::StepStats& stats);
 
 }  // namespace millrace

@@ -10,15 +10,9 @@ namespace millrace {
 
 AttrInit::AttrInit(const Tensor& v) { TensorToProtoFields(v, value_.mutable_tensor()); }
 
-AttrInit::AttrInit(absl::Span<const int64_t> v) {
-  value_.mutable_list()->mutable_i()->Add(v.begin(), v.end());
-}
-AttrInit::AttrInit(const std::vector<int>& v) {
-  value_.mutable_list()->mutable_i()->Add(v.begin(), v.end());
-}
-AttrInit::AttrInit(const std::vector<float>& v) {
-  value_.mutable_list()->mutable_f()->Add(v.begin(), v.end());
-}
+AttrInit::AttrInit(absl::Span<const int64_t> v) { value_.mutable_list()->mutable_i()->Add(v.begin(), v.end()); }
+AttrInit::AttrInit(const std::vector<int>& v) { value_.mutable_list()->mutable_i()->Add(v.begin(), v.end()); }
+AttrInit::AttrInit(const std::vector<float>& v) { value_.mutable_list()->mutable_f()->Add(v.begin(), v.end()); }
 AttrInit::AttrInit(const std::vector<bool>& v) {
   auto* list = value_.mutable_list();
   for (bool b : v) list->add_b(b);
@@ -59,8 +53,7 @@ StatusOr<int64_t> AttrAs<int64_t>(const pb::AttrValue& value) {
 template <>
 StatusOr<int32_t> AttrAs<int32_t>(const pb::AttrValue& value) {
   if (value.value_case() != pb::AttrValue::kI) return NotA("an int", value);
-  if (value.i() < std::numeric_limits<int32_t>::min() ||
-      value.i() > std::numeric_limits<int32_t>::max()) {
+  if (value.i() < std::numeric_limits<int32_t>::min() || value.i() > std::numeric_limits<int32_t>::max()) {
     return InvalidArgument("is ", value.i(), ", out of range for int32");
   }
   return static_cast<int32_t>(value.i());

@@ -5,15 +5,15 @@
 namespace millrace {
 namespace {
 
-// Where a value became conditional: output `branch` of a Switch on `predicate`.
+// The point where a value became conditional: output `branch` of a Switch on `predicate`.
 struct Branch {
   Endpoint predicate;
   int branch = -1;
   const Node* gate = nullptr;
 };
 
-// Walks back from `start` to the Switch that decides whether it is alive. Conditionals that lie
-// wholly on the way count as nested: each Merge passed hides one Switch.
+// Walks back from `start` to the Switch that decides whether it is alive. A conditional that begins and ends on the way
+// is skipped: each Merge passed cancels one Switch.
 Branch FindBranch(Endpoint start) {
   struct Step {
     Endpoint at;
@@ -26,7 +26,7 @@ Branch FindBranch(Endpoint start) {
     stack.pop_back();
     int next_depth = depth;
     if (at.node->IsSwitch()) {
-      // A loop's own Switch decides over iterations, not branches: whether the loop runs at all is told by what enters.
+      // A loop's own Switch selects iterations, not branches; whether the loop runs at all depends on its Enters.
       const bool loops = at.node->input(1).node->op().control_kind == ControlKind::kLoopCond;
       if (loops) {
         if (seen.insert({at.node, depth}).second) stack.push_back({at.node->input(0), depth});
@@ -47,15 +47,14 @@ Branch FindBranch(Endpoint start) {
       next_depth = depth + 1;
     }
     if (!seen.insert({at.node, next_depth}).second) continue;
-    for (Node* before : at.node->control_inputs())
-      stack.push_back({Endpoint{before, -1}, next_depth});
+    for (Node* before : at.node->control_inputs()) stack.push_back({Endpoint{before, -1}, next_depth});
     for (const Endpoint& e : at.node->inputs()) stack.push_back({e, next_depth});
   }
   return {};
 }
 
-// Zeros made from the branch's own output are alive just when that branch is. A variable's handle
-// has zeros like its value.
+// Zeros computed from the branch's own output are alive exactly when that branch is. The zeros of a variable's handle
+// have the shape of its value.
 Endpoint ZerosOfBranch(GradientContext& c, int branch, DType dtype) {
   const Endpoint out = c.output(branch);
   if (out.dtype() != DType::kResource) return c.ZerosLike(out);
@@ -87,14 +86,15 @@ Status MergeGradient(GradientContext& c) {
     }
     const Branch branch = FindBranch(c.input(i));
     if (branch.branch < 0) {
-      return InvalidArgument("no Switch decides over ", c.input(i).name(),
+      return InvalidArgument("no Switch controls ", c.input(i).name(),
                              ", so its gradient through the Merge is not defined");
     }
     if (gate == nullptr || predicate != branch.predicate) {
       predicate = branch.predicate;
       const Endpoint grad = c.grad(0);
       gate = branch.gate->is_type("_SwitchN")
-                 ? c.AddNode("_SwitchN", {grad, predicate}, {{"num_outs", static_cast<int64_t>(branch.gate->num_outputs())}})
+                 ? c.AddNode("_SwitchN", {grad, predicate},
+                             {{"num_outs", static_cast<int64_t>(branch.gate->num_outputs())}})
                  : c.AddNode("Switch", {grad, predicate});
       if (gate == nullptr) return c.status();
     }

@@ -1,14 +1,14 @@
-// Gradients of the conditional that Switch and Merge make.
+// Gradients of conditionals built from Switch and Merge.
 #pragma once
 
 #include "millrace/graph/gradient.h"
 
 namespace millrace {
 
-// The gradient of a Switch's data: that of the branch taken; zeros where a branch gave none.
+// The gradient of a Switch's data is the gradient of the branch that was taken, or zeros if that branch has none.
 Status SwitchGradient(GradientContext& c);
 
-// The gradient of each value that a Merge joins: the Merge's own, alive in the branch it came from.
+// The gradient of each input of a Merge is the Merge's own gradient, alive only in the branch that was taken.
 // UNIMPLEMENTED for the Merge of a loop.
 Status MergeGradient(GradientContext& c);
 

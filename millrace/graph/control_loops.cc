@@ -1,9 +1,10 @@
 // Loops that span tasks.
 //
-// A frame exists in every part that has nodes of it, and goes round there only as long as something in that part does. So each such
-// task gets a control loop: Enter, Merge, Switch and NextIteration of a value that nobody reads, decided by the loop's predicate, which
-// comes from the task of its LoopCond. Its Merge fires once in each iteration, alive even where the loop itself is in a branch that was not
-// taken: what is received in the loop waits for it, and finds a value or the news that there is none.
+// A frame exists in every part that has nodes of the loop, and advances there only while some node of that part
+// iterates. Therefore each such task gets a control loop: an Enter, Merge, Switch and NextIteration of a dummy value,
+// controlled by the loop's predicate, which is received from the task of its LoopCond. Its Merge fires once per
+// iteration, even if the loop itself is in a branch that was not taken: every _Recv inside the loop waits for it and
+// gets a live or a dead value.
 #include <algorithm>
 #include <set>
 
@@ -14,14 +15,15 @@
 namespace millrace {
 namespace {
 
-// Their outputs exist in one iteration of a frame only or, for a constant Enter, are the same in all. They are not sent: they
-// are made on each task that uses them, from a value that is.
+// Outputs of these nodes exist in one iteration of a frame only or, for a constant Enter, are the same in all. They are
+// not sent; each task that uses them gets a copy of the node, whose input is sent instead.
 bool IsBorder(const Node& node) { return (node.IsEnter() || node.IsNextIteration()) && !IsRef(node.output_type(0)); }
 
 }  // namespace
 
 Status CutGraph::PrepareLoops() {
-  const bool has_loops = std::any_of(graph_->nodes().begin(), graph_->nodes().end(), [](const Node* n) { return n->IsEnter(); });
+  const bool has_loops =
+      std::any_of(graph_->nodes().begin(), graph_->nodes().end(), [](const Node* n) { return n->IsEnter(); });
   if (!has_loops) return absl::OkStatus();
   MR_ASSIGN_OR_RETURN(const LoopForest forest, LoopForest::Find(*graph_));
   for (const Loop& loop : forest.loops()) {
@@ -32,8 +34,8 @@ Status CutGraph::PrepareLoops() {
   for (Node* node : graph_->nodes()) {
     home_[node->id()] = forest.LoopOf(node);
     outer_[node->id()] = forest.OutputLoopOf(node);
-    // An Exit and a LoopCond only give on what they get. Beside its source, what leaves the loop is sent once rather than in each
-    // iteration, and the predicate takes no detour.
+    // An Exit and a LoopCond only forward their input. Placed with its source, an Exit is sent once instead of once per
+    // iteration, and the predicate takes no extra hop.
     const bool follows = node->IsExit() || node->op().control_kind == ControlKind::kLoopCond;
     if (follows && TaskOf(node->input(0).node) >= 0 && TaskOf(node->input(0).node) != TaskOf(node)) {
       Move(node, HostOf(node->input(0).node));
@@ -62,7 +64,7 @@ Status CutGraph::TwinAtBorders() {
     return IsBorder(*source) && TaskOf(source) >= 0 && TaskOf(source) != TaskOf(node);
   };
   absl::flat_hash_set<Node*> twinned;
-  // Twins are looked at as well: an Enter may take what another one gives.
+  // Twins added by this loop are visited too: the input of an Enter may be another Enter.
   for (int n = 0; n < graph_->num_nodes(); ++n) {
     Node* node = graph_->nodes()[n];
     if (TaskOf(node) < 0) continue;
@@ -86,7 +88,7 @@ Status CutGraph::TwinAtBorders() {
   return absl::OkStatus();
 }
 
-// Those of `candidates` that nobody uses any more would only keep a loop going.
+// Removes candidates without users, which would only keep a loop iterating.
 void CutGraph::DropUnused(std::vector<Node*> candidates) {
   if (candidates.empty()) return;
   std::vector<int> uses(graph_->max_id(), 0);
@@ -121,7 +123,7 @@ Status CutGraph::AddControlLoops() {
     if (LoopOf(node) != kRoot) tasks[LoopOf(node)].insert(TaskOf(node));
     if (OutputLoopOf(node) != kRoot && node->IsEnter()) tasks[OutputLoopOf(node)].insert(TaskOf(node));
   }
-  // A loop stands behind the one around it.
+  // Inner loops come after their outer loop.
   for (size_t i = loops_.size(); i-- > 0;) {
     if (loops_[i].parent != kRoot) tasks[loops_[i].parent].insert(tasks[i].begin(), tasks[i].end());
   }
@@ -157,7 +159,8 @@ Status CutGraph::AddControlLoop(int index, int task) {
   NodeSpec entry;
   entry.attrs["frame_name"].set_s(loop.frame_name);
   entry.attrs["is_constant"].set_b(false);
-  if (const pb::AttrValue* parallel = loop.enter->FindAttr("parallel_iterations")) entry.attrs["parallel_iterations"] = *parallel;
+  if (const pb::AttrValue* parallel = loop.enter->FindAttr("parallel_iterations"))
+    entry.attrs["parallel_iterations"] = *parallel;
   MR_ASSIGN_OR_RETURN(Node * enter, add("Enter", {value->output(0)}, loop.parent, std::move(entry)));
   MR_ASSIGN_OR_RETURN(Node * merge, add("Merge", {enter->output(0), enter->output(0)}, index));
   MR_ASSIGN_OR_RETURN(Node * gate, add("Switch", {merge->output(0), loop.condition->output(0)}, index));

@@ -1,4 +1,4 @@
-// Edges between tasks as pairs of _Send and _Recv.
+// Replaces edges between tasks by pairs of _Send and _Recv.
 #include <algorithm>
 
 #include "absl/strings/match.h"
@@ -8,11 +8,11 @@
 namespace millrace {
 namespace {
 
-// A constant of this size travels with its part rather than with every step.
+// Constants up to this size are replicated into the part instead of being sent in every step.
 constexpr size_t kMaxReplicatedBytes = 4096;
-// So many control edges from one task into a node are joined there first.
+// From this many control edges from one task into a node, they are joined on that task first.
 constexpr size_t kMinJoined = 4;
-// Rewriting all control inputs at once pays off from here.
+// From this many control inputs on, rewriting them all at once is faster.
 constexpr size_t kManyControlInputs = 8;
 
 void SetType(NodeSpec* spec, const char* attr, DType dtype) {
@@ -26,7 +26,7 @@ Status CutGraph::CutEdges() {
   FindLateReads();
   const std::vector<Node*> nodes(graph_->nodes().begin(), graph_->nodes().end());
   for (Node* node : nodes) MR_RETURN_IF_ERROR(CutInputs(node));
-  // Afterwards, so that they can lean on data that comes anyway.
+  // After the data edges, so that a control edge can reuse a tensor that is received anyway.
   for (Node* node : nodes) MR_RETURN_IF_ERROR(CutControlInputs(node));
   return absl::OkStatus();
 }
@@ -59,9 +59,10 @@ Status CutGraph::CheckMayCross(const Endpoint& source, const Node& consumer, int
   }
   if (what == nullptr) return absl::OkStatus();
   const auto name = [](const Node& node) { return node.origins()[0]; };
-  return InvalidArgument("{{node ", name(consumer), "}} (op ", consumer.type(), ") on device ", consumer.assigned_device(),
-                         " takes ", what, " from {{node ", name(*source.node), "}} (op ", source.node->type(), ") on device ",
-                         source.node->assigned_device(), "; it cannot leave its task: place both on the same one");
+  return InvalidArgument("{{node ", name(consumer), "}} (op ", consumer.type(), ") on device ",
+                         consumer.assigned_device(), " takes ", what, " from {{node ", name(*source.node), "}} (op ",
+                         source.node->type(), ") on device ", source.node->assigned_device(),
+                         "; it cannot leave its task: place both on the same one");
 }
 
 bool CutGraph::IsReplicable(const Node& node) const {
@@ -83,18 +84,19 @@ StatusOr<Endpoint> CutGraph::Replica(Node* constant, int device) {
   return replica->output(0);
 }
 
-// The _Recv of a new pair.
+// Adds a _Send and _Recv pair and returns the _Recv.
 StatusOr<Node*> CutGraph::Send(const Endpoint& source, int to_device, std::vector<Node*> control_inputs) {
   const int from_device = HostOf(source.node);
   const Device& from = devices_[from_device];
   const Device& to = devices_[to_device];
   if (!from.has_incarnation) return InvalidArgument("the incarnation of device ", from.name, " is not known");
   const DType dtype = BaseType(source.dtype());
-  // On a processor they mean the same; these are the ones that TensorFlow picks for what lives in the host's memory only.
+  // On a CPU both kinds are equivalent; TensorFlow uses these for values that are always in host memory.
   const bool host = dtype == DType::kString || source.node->op().control_kind == ControlKind::kLoopCond;
   const int loop = OutputLoopOf(source.node);
   const auto add_attrs = [&](NodeSpec* spec, int64_t edge) {
-    SetEdgeAttrs(spec, absl::StrCat("edge_", edge, "_", source.node->name()), from.name, from.incarnation, to.name, false);
+    SetEdgeAttrs(spec, absl::StrCat("edge_", edge, "_", source.node->name()), from.name, from.incarnation, to.name,
+                 false);
   };
   const int64_t edge = ++edges_;
   NodeSpec send;
@@ -114,7 +116,8 @@ StatusOr<Node*> CutGraph::Send(const Endpoint& source, int to_device, std::vecto
   if (loop != kRoot) {
     const auto trigger = triggers_.find(std::make_pair(loop, to.task));
     if (trigger == triggers_.end()) {
-      return Internal("{{node ", source.node->name(), "}}: loop '", loops_[loop].frame_name, "' does not run on ", tasks_[to.task]);
+      return Internal("{{node ", source.node->name(), "}}: loop '", loops_[loop].frame_name, "' does not run on ",
+                      tasks_[to.task]);
     }
     recv.control_inputs = {trigger->second};
   }
@@ -129,22 +132,25 @@ StatusOr<Endpoint> CutGraph::Received(const Endpoint& source, Node* consumer, in
   MR_RETURN_IF_ERROR(CheckMayCross(source, *consumer, slot));
   const int device = HostOf(consumer);
   if (IsReplicable(*source.node)) return Replica(source.node, device);
-  // A variable is read when it is sent. A consumer that waits for its update wants the value after it, so the _Send waits too.
+  // A variable is read when it is sent. A consumer ordered after an update needs the updated value, so the _Send waits
+  // for the update too.
   if (IsRef(source.dtype()) && late.empty()) {
     for (Node* before : consumer->control_inputs()) {
-      if (TaskOf(before) == TaskOf(source.node) && OutputLoopOf(before) == OutputLoopOf(source.node)) late.push_back(before);
+      if (TaskOf(before) == TaskOf(source.node) && OutputLoopOf(before) == OutputLoopOf(source.node))
+        late.push_back(before);
     }
   }
   const Pair pair = {source, device, late.empty() ? nullptr : consumer};
   Node*& received = received_[pair];
   if (received == nullptr) {
     MR_ASSIGN_OR_RETURN(received, Send(source, device, std::move(late)));
-    if (!source.node->IsSwitch() && !IsRef(source.dtype())) waits_.try_emplace(std::make_pair(source.node, device), received);
+    if (!source.node->IsSwitch() && !IsRef(source.dtype()))
+      waits_.try_emplace(std::make_pair(source.node, device), received);
   }
   return received->output(0);
 }
 
-// What to wait for on `device` so that `before`, on another task, has run.
+// A node on `device` that runs after `before`, which is on another task.
 StatusOr<Node*> CutGraph::WaitFor(Node* before, int device) {
   if (const auto it = waits_.find(std::make_pair(before, device)); it != waits_.end()) return it->second;
   const int loop = OutputLoopOf(before);
@@ -170,7 +176,7 @@ StatusOr<Node*> CutGraph::WaitFor(Node* before, int device) {
   return arrived;
 }
 
-// One node on the task of all of `before`, which are of one loop, that runs after them.
+// A node that runs after all of `before`, which are on one task and in one loop.
 StatusOr<Node*> CutGraph::Join(std::vector<Node*> before, const Node* consumer) {
   std::vector<int> ids;
   for (const Node* node : before) ids.push_back(node->id());
@@ -198,7 +204,7 @@ Status CutGraph::CutControlInputs(Node* node) {
     const int from = TaskOf(before);
     if (from == task) continue;
     gone.push_back(before);
-    if (from < 0) continue;  // a feed is there before the step begins
+    if (from < 0) continue;  // a feed exists before the step begins
     const bool implied = std::any_of(node->inputs().begin(), node->inputs().end(), [&](const Endpoint& e) {
       const auto it = waits_.find(std::make_pair(before, device));
       return it != waits_.end() && it->second == e.node;

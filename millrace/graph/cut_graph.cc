@@ -7,8 +7,8 @@
 
 namespace millrace {
 
-void SetEdgeAttrs(NodeSpec* spec, absl::string_view name, const std::string& send_device, uint64_t incarnation, const std::string& recv_device,
-                  bool client_terminated) {
+void SetEdgeAttrs(NodeSpec* spec, absl::string_view name, const std::string& send_device, uint64_t incarnation,
+                  const std::string& recv_device, bool client_terminated) {
   static const std::string& incarnation_attr = *new std::string("send_device_incarnation");
   static const std::string& client_attr = *new std::string("client_terminated");
   spec->attrs["tensor_name"].set_s(std::string(name));

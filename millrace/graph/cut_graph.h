@@ -1,4 +1,4 @@
-// A graph while it is being cut into parts: which task and device each node is on, and in which loop. Inside of partition.h.
+// Internal to PartitionGraph (partition.h): the graph being partitioned, with the task, device and loop of each node.
 #pragma once
 
 #include <string>
@@ -11,47 +11,47 @@
 
 namespace millrace {
 
-// The devices of a pair and what else names its key; `name` is the tensor's.
-void SetEdgeAttrs(NodeSpec* spec, absl::string_view name, const std::string& send_device, uint64_t incarnation, const std::string& recv_device,
-                  bool client_terminated);
+// Sets the attrs of a _Send or _Recv that form the rendezvous key; `name` is the tensor's name.
+void SetEdgeAttrs(NodeSpec* spec, absl::string_view name, const std::string& send_device, uint64_t incarnation,
+                  const std::string& recv_device, bool client_terminated);
 
 class CutGraph {
  public:
-  static constexpr int kRoot = -1;  // outside of all loops
+  static constexpr int kRoot = -1;  // outside all loops
 
-  // `graph` and `options` outlive this.
+  // `graph` and `options` must outlive this object.
   CutGraph(Graph* graph, const PartitionOptions& options) : graph_(graph), options_(options) {}
 
-  // Reads the devices of all nodes. INVALID_ARGUMENT names a node without a full one.
+  // Parses the devices of all nodes. INVALID_ARGUMENT, naming the node, if one is not a full device name.
   Status FindTasks();
 
-  // Makes loops that span tasks ready to be cut (control_loops.cc): nodes that only hand a value into or round a loop stand on
-  // the tasks that use them, and every task with nodes of such a loop has something that goes round with it.
+  // Prepares loops that span tasks (control_loops.cc): copies Enter and NextIteration nodes to the tasks that use them,
+  // and adds a control loop to every task that has nodes of such a loop.
   Status PrepareLoops();
 
-  // Puts a _Send and a _Recv in the place of every edge between tasks (cut_edges.cc). Feeds are left alone.
+  // Replaces every edge between tasks by a _Send and a _Recv (cut_edges.cc). Feeds are left unchanged.
   Status CutEdges();
 
   const std::vector<std::string>& tasks() const { return tasks_; }
-  // -1 for a feed, which is on no task.
+  // -1 for a feed, which belongs to no task.
   int TaskOf(const Node* node) const { return node->id() < Known() ? TaskOfDevice(device_of_[node->id()]) : -1; }
   // Index into PartitionOptions::feeds, or -1.
   int FeedIndex(const Endpoint& e) const;
   bool IsFeed(const Node* node) const { return fed_nodes_.contains(node->id()); }
   // The ids of fed nodes that nodes of `task` use.
   absl::flat_hash_set<int> FeedsOf(int task) const;
-  // The loops from the outermost to the one that the node runs in: the frame names.
+  // The frame names of the loops around the node, outermost first.
   std::vector<std::string> FramesOf(const Node* node) const;
-  // Tasks that send to `task`, sorted, once each.
+  // Tasks that send to `task`, sorted, without duplicates.
   std::vector<std::string> SendersTo(int task) const;
-  // The device of `task` that sends, receives and runs what this file adds.
+  // The device of `task` that sends, receives and runs the added nodes.
   std::string HostDevice(int task) const { return tasks_[task] + "/device:CPU:0"; }
 
  private:
   struct Device {
     std::string name;
     int task = -1;
-    int host = -1;  // the device in whose memory its tensors are sent and received; itself for a CPU
+    int host = -1;  // the device whose memory its tensors are sent from and received in; itself for a CPU
     uint64_t incarnation = 0;
     bool has_incarnation = false;
   };
@@ -69,7 +69,7 @@ class CutGraph {
   int LoopOf(const Node* node) const { return home_.empty() ? kRoot : home_[node->id()]; }
   int OutputLoopOf(const Node* node) const { return outer_.empty() ? kRoot : outer_[node->id()]; }
 
-  // A new node on that device. `home` is the loop it runs in, `output` where its outputs are.
+  // Adds a node on that device. `home` is the loop that it runs in, `output` the loop of its outputs.
   StatusOr<Node*> Add(NodeSpec spec, int device, absl::Span<const std::string> origins, int home, int output);
   void Move(Node* node, int device);
   std::string NewName(absl::string_view prefix) { return graph_->UniqueName(absl::StrCat(prefix, "_S", ++names_)); }
@@ -99,20 +99,20 @@ class CutGraph {
   std::vector<Device> devices_;
   absl::flat_hash_map<std::string, int> device_index_;
   absl::flat_hash_map<std::string, int> task_index_;
-  std::vector<int> device_of_;             // by id; -1 for feeds
+  std::vector<int> device_of_;                           // by id; -1 for feeds
   absl::flat_hash_map<std::pair<int, int>, int> feeds_;  // (id, output) to index
   absl::flat_hash_set<int> fed_nodes_;
 
   std::vector<FoundLoop> loops_;
-  std::vector<int> home_;   // by id: the loop that a node runs in; empty when there are no loops
+  std::vector<int> home_;   // by id: the loop that a node runs in; empty if there are no loops
   std::vector<int> outer_;  // by id: the loop that its outputs are in
-  absl::flat_hash_map<std::pair<int, int>, Node*> triggers_;  // (loop, task): fires once in every iteration there
+  absl::flat_hash_map<std::pair<int, int>, Node*> triggers_;  // (loop, task): fires once per iteration on that task
   absl::flat_hash_map<std::pair<const Node*, int>, Node*> twins_;  // (node, task)
 
   struct Pair {
     Endpoint source;
     int device;
-    const Node* consumer;  // of a pair that is not shared; null otherwise
+    const Node* consumer;  // set only for a pair that is not shared
     friend bool operator==(const Pair&, const Pair&) = default;
     template <typename H>
     friend H AbslHashValue(H h, const Pair& p) {
@@ -120,13 +120,14 @@ class CutGraph {
     }
   };
   absl::flat_hash_map<Pair, Node*> received_;
-  // (consumer, input): the updates of a variable after which it is sent to it.
+  // (consumer, input): the variable updates that must run before the value is sent.
   absl::flat_hash_map<std::pair<int, int>, std::vector<Node*>> late_;
   absl::flat_hash_map<std::pair<const Node*, int>, Node*> replicas_;
-  absl::flat_hash_map<std::pair<const Node*, int>, Node*> waits_;     // (source, device): what to wait for there
-  absl::flat_hash_map<const Node*, Node*> empties_;                   // the empty tensor that is sent for a node
-  absl::flat_hash_map<std::vector<int>, Node*> joins_;                // by ids
-  std::vector<absl::flat_hash_set<int>> senders_;                     // by task
+  absl::flat_hash_map<std::pair<const Node*, int>, Node*>
+      waits_;                                           // (source, device): the node to wait for on that device
+  absl::flat_hash_map<const Node*, Node*> empties_;     // the empty tensor that is sent for a control edge
+  absl::flat_hash_map<std::vector<int>, Node*> joins_;  // by ids
+  std::vector<absl::flat_hash_set<int>> senders_;       // by task
   int64_t names_ = 0;
   int64_t edges_ = 0;
 };

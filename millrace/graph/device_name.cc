@@ -25,8 +25,7 @@ bool ParseIndex(absl::string_view text, std::optional<int>* index) {
     return true;
   }
   int value;
-  if (text.empty() || !absl::ascii_isdigit(static_cast<unsigned char>(text[0])) ||
-      !absl::SimpleAtoi(text, &value)) {
+  if (text.empty() || !absl::ascii_isdigit(static_cast<unsigned char>(text[0])) || !absl::SimpleAtoi(text, &value)) {
     return false;
   }
   *index = value;
@@ -43,7 +42,7 @@ bool ParseType(absl::string_view text, std::optional<std::string>* type) {
   return true;
 }
 
-// One part between slashes: "job:ps", "task:0", "device:CPU:0", "cpu:0".
+// One component: "job:ps", "task:0", "device:CPU:0", "cpu:0".
 bool ParsePart(absl::string_view part, DeviceName* name) {
   const std::vector<absl::string_view> words = absl::StrSplit(part, ':');
   if (words[0] == "job" && words.size() == 2) {
@@ -58,13 +57,10 @@ bool ParsePart(absl::string_view part, DeviceName* name) {
   if (words[0] == "replica" && words.size() == 2) return ParseIndex(words[1], &name->replica);
   if (words[0] == "task" && words.size() == 2) return ParseIndex(words[1], &name->task);
   if (words[0] == "device" && (words.size() == 2 || words.size() == 3)) {
-    return ParseType(words[1], &name->type) &&
-           (words.size() == 2 || ParseIndex(words[2], &name->index));
+    return ParseType(words[1], &name->type) && (words.size() == 2 || ParseIndex(words[2], &name->index));
   }
-  const bool known =
-      absl::EqualsIgnoreCase(words[0], "cpu") || absl::EqualsIgnoreCase(words[0], "gpu");
-  return known && words.size() == 2 && ParseType(words[0], &name->type) &&
-         ParseIndex(words[1], &name->index);
+  const bool known = absl::EqualsIgnoreCase(words[0], "cpu") || absl::EqualsIgnoreCase(words[0], "gpu");
+  return known && words.size() == 2 && ParseType(words[0], &name->type) && ParseIndex(words[1], &name->index);
 }
 
 template <typename T>
@@ -83,8 +79,7 @@ StatusOr<DeviceName> DeviceName::Parse(absl::string_view text) {
     if (rest[0] == '/') rest.remove_prefix(1);
     const size_t end = std::min(rest.find('/'), rest.size());
     if (!ParsePart(rest.substr(0, end), &name)) {
-      return InvalidArgument("device name '", text, "': '", rest.substr(0, end),
-                             "' is not understood");
+      return InvalidArgument("device name '", text, "': '", rest.substr(0, end), "' is not understood");
     }
     rest.remove_prefix(end);
   }
@@ -103,8 +98,8 @@ std::string DeviceName::ToString() const {
 }
 
 bool DeviceName::Matches(const DeviceName& full) const {
-  return Agrees(job, full.job) && Agrees(replica, full.replica) && Agrees(task, full.task) &&
-         Agrees(type, full.type) && Agrees(index, full.index);
+  return Agrees(job, full.job) && Agrees(replica, full.replica) && Agrees(task, full.task) && Agrees(type, full.type) &&
+         Agrees(index, full.index);
 }
 
 DeviceName DeviceName::Over(const DeviceName& base) const {
@@ -112,9 +107,8 @@ DeviceName DeviceName::Over(const DeviceName& base) const {
   if (!result.job) result.job = base.job;
   if (!result.replica) result.replica = base.replica;
   if (!result.task) result.task = base.task;
-  // An index belongs to its type: a GPU asked for over "CPU:1" is not GPU:1.
-  if (!result.index && (!result.type || !base.type || result.type == base.type))
-    result.index = base.index;
+  // An index applies to its own type only: "GPU" over "CPU:1" is not GPU:1.
+  if (!result.index && (!result.type || !base.type || result.type == base.type)) result.index = base.index;
   if (!result.type) result.type = base.type;
   return result;
 }

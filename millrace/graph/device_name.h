@@ -1,4 +1,4 @@
-// Device names, whole and partial: "/job:ps/replica:0/task:0/device:CPU:0", "/cpu:0", "/job:ps".
+// Device names, full or partial: "/job:ps/replica:0/task:0/device:CPU:0", "/cpu:0", "/job:ps".
 #pragma once
 
 #include <optional>
@@ -16,14 +16,14 @@ struct DeviceName {
   std::optional<std::string> type;  // "CPU", "GPU": upper case
   std::optional<int> index;
 
-  // INVALID_ARGUMENT quotes what could not be understood. "" is a name that says nothing.
+  // INVALID_ARGUMENT, quoting the offending part, for a malformed name. "" is a valid name with nothing set.
   static StatusOr<DeviceName> Parse(absl::string_view text);
   std::string ToString() const;
 
   bool IsFull() const { return job && replica && task && type && index; }
-  // True when everything that this one says, `full` says too.
+  // True if every field set here has the same value in `full`.
   bool Matches(const DeviceName& full) const;
-  // What this one says, and `base` where it says nothing.
+  // This name with unset fields taken from `base`.
   DeviceName Over(const DeviceName& base) const;
 };
 

@@ -25,8 +25,8 @@ TEST(DeviceNameTest, FullAndPartialNamesAreUnderstood) {
 }
 
 TEST(DeviceNameTest, NonsenseIsQuoted) {
-  for (const char* bad : {"/job:", "/task:x", "/task:-1", "nonsense", "/device:CPU:0:1", "/job:a b",
-                          "//", "/tpu", "/task:99999999999"}) {
+  for (const char* bad :
+       {"/job:", "/task:x", "/task:-1", "nonsense", "/device:CPU:0:1", "/job:a b", "//", "/tpu", "/task:99999999999"}) {
     auto name = DeviceName::Parse(bad);
     EXPECT_EQ(name.status().code(), absl::StatusCode::kInvalidArgument) << bad;
     EXPECT_NE(name.status().message().find(bad), absl::string_view::npos);
@@ -39,10 +39,8 @@ TEST(DeviceNameTest, PartialNamesMatchAndMerge) {
   EXPECT_TRUE(DeviceName::Parse("/job:ps")->Matches(full));
   EXPECT_TRUE(DeviceName::Parse("")->Matches(full));
   EXPECT_FALSE(DeviceName::Parse("/job:ps/task:0")->Matches(full));
-  EXPECT_EQ(DeviceName::Parse("/task:2")->Over(full).ToString(),
-            "/job:ps/replica:0/task:2/device:CPU:0");
-  EXPECT_EQ(DeviceName::Parse("/device:GPU")->Over(full).ToString(),
-            "/job:ps/replica:0/task:1/device:GPU:*");
+  EXPECT_EQ(DeviceName::Parse("/task:2")->Over(full).ToString(), "/job:ps/replica:0/task:2/device:CPU:0");
+  EXPECT_EQ(DeviceName::Parse("/device:GPU")->Over(full).ToString(), "/job:ps/replica:0/task:1/device:GPU:*");
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ Status FunctionError(absl::string_view function, const Status& status) {
   return WithPrefix(absl::StrCat("function '", function, "': "), status);
 }
 
-// Puts the function's attrs where its nodes refer to them, also within functions that are passed on.
+// Substitutes the function's attrs for the placeholders in a node's attr, including those in nested function attrs.
 Status Substitute(const AttrMap& attrs, pb::AttrValue* value) {
   if (value->value_case() == pb::AttrValue::kPlaceholder) {
     const auto it = attrs.find(value->placeholder());
@@ -66,7 +66,7 @@ class Flattener {
     for (const OpAttr& attr : signature.attrs) {
       if (attr.has_default) attrs_.insert({attr.name, attr.default_value});
     }
-    // Callers hand on more than the signature asks for.
+    // Callers may pass attrs that the signature does not declare.
     AttrMap known;
     for (const OpAttr& attr : signature.attrs) {
       if (const auto it = attrs_.find(attr.name); it != attrs_.end()) known.insert({attr.name, it->second});
@@ -135,7 +135,7 @@ class Flattener {
     return absl::OkStatus();
   }
 
-  // So that Ranges may trust the attrs it looks at; everything else is checked at import.
+  // Ranges relies on the attrs checked here; everything else is checked at import.
   static Status CheckOutputCounts(const OpSchema& op, const AttrMap& attrs) {
     for (const OpArg& arg : op.outputs) {
       const std::string& name = arg.number_attr.empty() ? arg.type_list_attr : arg.number_attr;
@@ -148,12 +148,13 @@ class Flattener {
     return absl::OkStatus();
   }
 
-  // The tensors that "arg", "arg:1", "node:output" or "node:output:1" stands for.
+  // The tensors that "arg", "arg:1", "node:output" or "node:output:1" refers to.
   Status Resolve(absl::string_view text, std::vector<std::string>* tensors) const {
     const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
     int index = -1;
     const auto take = [&](const std::vector<std::string>& all) -> Status {
-      if (index >= static_cast<int>(all.size())) return InvalidArgument("input '", text, "' names no tensor of the function");
+      if (index >= static_cast<int>(all.size()))
+        return InvalidArgument("input '", text, "' names no tensor of the function");
       if (index >= 0) {
         tensors->push_back(all[index]);
       } else {
@@ -234,12 +235,13 @@ OpArg ArgOf(const pb::OpDef::ArgDef& def) {
 }
 
 Status CheckArg(const OpSchema& schema, const OpArg& arg) {
-  for (const auto& [attr, type] : {std::pair{arg.type_attr, "type"}, {arg.type_list_attr, "list(type)"},
-                                   {arg.number_attr, "int"}}) {
+  for (const auto& [attr, type] :
+       {std::pair{arg.type_attr, "type"}, {arg.type_list_attr, "list(type)"}, {arg.number_attr, "int"}}) {
     if (attr.empty()) continue;
     const OpAttr* declared = schema.FindAttr(attr);
     if (declared == nullptr || declared->type != type) {
-      return InvalidArgument("argument '", arg.name, "' depends on the attr '", attr, "', which is not declared as ", type);
+      return InvalidArgument("argument '", arg.name, "' depends on the attr '", attr, "', which is not declared as ",
+                             type);
     }
   }
   if (arg.type == DType::kInvalid && arg.type_attr.empty() && arg.type_list_attr.empty()) {
@@ -311,14 +313,14 @@ StatusOr<FunctionBody> InstantiateFunction(const Graph& graph, const FlatFunctio
     StatusOr<Endpoint> ret = body.graph->FindEndpoint(flat.rets[i]);
     if (!ret.ok()) return FunctionError(flat.name, ret.status());
     if (BaseType(ret->dtype()) != BaseType(flat.ret_types[i])) {
-      return FunctionError(flat.name, InvalidArgument("result ", i, " is declared as ", DTypeName(flat.ret_types[i]), " but ",
-                                                      ret->name(), " is ", DTypeName(ret->dtype())));
+      return FunctionError(flat.name, InvalidArgument("result ", i, " is declared as ", DTypeName(flat.ret_types[i]),
+                                                      " but ", ret->name(), " is ", DTypeName(ret->dtype())));
     }
     body.rets.push_back(*ret);
   }
   for (const std::string& name : flat.control_rets) {
     Node* node = body.graph->FindNode(name);
-    if (node == nullptr) return FunctionError(flat.name, InvalidArgument("the control output '", name, "' is no node"));
+    if (node == nullptr) return FunctionError(flat.name, InvalidArgument("the control output '", name, "' is not one of its nodes"));
     body.control_rets.push_back(node);
   }
   return body;
@@ -370,11 +372,8 @@ FlatFunction FlattenBody(const FunctionBody& body) {
 }
 
 bool HasSideEffect(const OpSchema& op) {
-  if (!op.is_stateful) return false;
-  static const auto& harmless = *new absl::flat_hash_set<std::string>{
-      "_Arg", "_Retval", "ReadVariableOp", "VarHandleOp", "VariableV2", "Variable", "ResourceGather", "ResourceGatherNd",
-      "VarIsInitializedOp", "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt"};
-  return !harmless.contains(op.name);
+  return op.is_stateful && !op.Has(OpTrait::kReadsVariable) && !op.Has(OpTrait::kRandom) &&
+         !op.Has(OpTrait::kFunctionBorder);
 }
 
 std::vector<Node*> SideEffects(const FunctionBody& body) {
@@ -419,7 +418,8 @@ Status CheckFunction(const pb::FunctionDef& def) {
       }
     }
     for (const auto& [name, node] : def.control_ret()) {
-      if (!nodes.contains(node)) return InvalidArgument("the control output '", name, "' is '", node, "', which names no node");
+      if (!nodes.contains(node))
+        return InvalidArgument("the control output '", name, "' is '", node, "', which names no node");
     }
     return absl::OkStatus();
   };

@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-// "node:output:index", as functions name tensors.
+// "node:output:index", the notation of FunctionDef.
 std::string TensorOf(const Endpoint& e) {
   if (e.node->is_type("_Arg")) return e.node->name();
   int first = 0;

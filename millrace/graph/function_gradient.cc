@@ -4,7 +4,7 @@
 namespace millrace {
 
 StatusOr<FunctionBody> GradientFunction(const Graph& graph, const pb::NameAttrList& function) {
-  // What the library declares goes before what could be derived.
+  // A gradient declared in the library takes precedence over a derived one.
   if (const std::string declared = graph.FindGradientFunction(function.name()); !declared.empty()) {
     pb::NameAttrList gradient = function;
     gradient.set_name(declared);

@@ -9,15 +9,13 @@
 namespace millrace {
 namespace {
 
-// Gradients flow along these; integers, bools and strings end them. Lists of tensors are variants.
+// Types that gradients flow through, unlike integers, bools and strings. TensorLists are variants.
 bool CarriesGradient(DType type) {
   const DType base = BaseType(type);
   return IsFloating(base) || IsComplex(base) || base == DType::kResource || base == DType::kVariant;
 }
 
-bool EndsGradient(const Node& node) {
-  return node.op().not_differentiable || node.is_type("StopGradient");
-}
+bool EndsGradient(const Node& node) { return node.op().not_differentiable || node.is_type("StopGradient"); }
 
 Status CallGradient(GradientContext& context) {
   const Node& node = *context.node();
@@ -47,7 +45,8 @@ StatusOr<std::vector<Grad>> Backward::Run() {
     for (const Endpoint& e : *tensors) {
       if (forest_.OutputLoopOf(e.node) == LoopForest::kRoot) continue;
       return InvalidArgument("Gradients: ", e.name(), " is within the loop '",
-                             forest_.loop(forest_.OutputLoopOf(e.node)).frame_name, "'; only what leaves it has a gradient");
+                             forest_.loop(forest_.OutputLoopOf(e.node)).frame_name,
+                             "'; only values that leave the loop have gradients");
     }
   }
   for (int loop = LoopForest::kRoot; loop < static_cast<int>(forest_.loops().size()); ++loop) {
@@ -66,7 +65,7 @@ StatusOr<std::vector<Grad>> Backward::Run() {
   return result;
 }
 
-// Calls between the xs and the ys become plain nodes, under the same names: gradients are taken of those.
+// Inlines the calls between the xs and the ys under the same names, so that their bodies can be differentiated.
 Status Backward::ExpandCalls() {
   bool any = false;
   for (const Node* node : graph_->nodes()) any |= FunctionInliner::IsCall(*node);
@@ -87,7 +86,7 @@ Status Backward::ExpandCalls() {
     stack.pop_back();
     for (const Endpoint& e : node->inputs()) want(e.node);
     if (!FunctionInliner::IsCall(*node) || EndsGradient(*node)) continue;
-    // A function with a gradient of its own stays as it is.
+    // A function with a custom gradient is not inlined.
     const pb::AttrValue* f = node->FindAttr("f");
     if (f != nullptr && !graph_->FindGradientFunction(f->func().name()).empty()) continue;
     calls.push_back(node);
@@ -99,7 +98,7 @@ Status Backward::ExpandCalls() {
 
 Status Backward::CheckEndpoint(const char* what, size_t i, const Endpoint& e) const {
   if (e.node == nullptr || e.index < 0 || e.index >= e.node->num_outputs()) {
-    return InvalidArgument("Gradients: ", what, "[", i, "] is no tensor of the graph");
+    return InvalidArgument("Gradients: ", what, "[", i, "] is not a tensor of the graph");
   }
   return absl::OkStatus();
 }
@@ -108,16 +107,15 @@ Status Backward::CheckArguments() const {
   for (size_t i = 0; i < ys_.size(); ++i) MR_RETURN_IF_ERROR(CheckEndpoint("ys", i, ys_[i]));
   for (size_t i = 0; i < xs_.size(); ++i) MR_RETURN_IF_ERROR(CheckEndpoint("xs", i, xs_[i]));
   if (!options_.grad_ys.empty() && options_.grad_ys.size() != ys_.size()) {
-    return InvalidArgument("Gradients: ", ys_.size(), " ys but ", options_.grad_ys.size(),
-                           " grad_ys");
+    return InvalidArgument("Gradients: ", ys_.size(), " ys but ", options_.grad_ys.size(), " grad_ys");
   }
   for (size_t i = 0; i < options_.grad_ys.size(); ++i) {
     const Grad& g = options_.grad_ys[i];
     if (g.IsNone()) continue;
     const Endpoint value = g.IsSlices() ? g.values : g.dense;
     if (BaseType(value.dtype()) != BaseType(ys_[i].dtype())) {
-      return InvalidArgument("Gradients: grad_ys[", i, "] is ", DTypeName(value.dtype()), " but ",
-                             ys_[i].name(), " is ", DTypeName(ys_[i].dtype()));
+      return InvalidArgument("Gradients: grad_ys[", i, "] is ", DTypeName(value.dtype()), " but ", ys_[i].name(),
+                             " is ", DTypeName(ys_[i].dtype()));
     }
   }
   return absl::OkStatus();
@@ -130,13 +128,13 @@ bool Backward::IsReached(const Endpoint& e) const {
 // A tensor is reached when some x influences it through differentiable nodes.
 void Backward::MarkReached(const std::vector<Node*>& order) {
   reached_node_.assign(static_cast<size_t>(graph_->max_id()), false);
-  // Once is enough without loops; a value that goes round a loop may reach what stands before it.
+  // Without loops one pass suffices; through a loop's back edge a value may reach nodes earlier in the order.
   for (bool again = true; again;) {
     again = false;
     for (const Node* node : order) {
       if (reached_node_[node->id()] || EndsGradient(*node)) continue;
       for (const Endpoint& e : node->inputs()) {
-        // What is stopped hands on nothing of what lies behind it, but is an x like any other.
+        // A stopped tensor blocks what is behind it, but may itself be an x.
         if (!IsReached(e) || (stopped_.contains(e) && !is_x_.contains(e))) continue;
         reached_node_[node->id()] = true;
         again |= node->IsNextIteration();
@@ -201,8 +199,7 @@ Grad Backward::SumSlices(const std::vector<Grad>& parts) {
   const Endpoint axis = sums_.Scalar<int32_t>(0);
   values.push_back(axis);
   indices.push_back(axis);
-  return Grad::Slices(sums_.Op("ConcatV2", values), sums_.Op("ConcatV2", indices),
-                      parts[0].dense_shape);
+  return Grad::Slices(sums_.Op("ConcatV2", values), sums_.Op("ConcatV2", indices), parts[0].dense_shape);
 }
 
 Endpoint Backward::DenseTotal(const Endpoint& e) {
@@ -249,11 +246,10 @@ Status Backward::Visit(Node* node) {
   Adopt(first_id);
   if (status.ok()) status = Collect(context);
   if (status.ok()) return status;
-  return WithPrefix(
-      absl::StrCat("Gradient of {{node ", node->name(), "}} (op ", node->type(), "): "), status);
+  return WithPrefix(absl::StrCat("Gradient of {{node ", node->name(), "}} (op ", node->type(), "): "), status);
 }
 
-// Hands the gradients that a function made to the tensors they are of.
+// Adds the gradients that a gradient function computed to the node's input tensors.
 Status Backward::Collect(const GradientContext& context) {
   const Node& node = *context.node();
   for (int i = 0; i < node.num_inputs(); ++i) {
@@ -263,16 +259,14 @@ Status Backward::Collect(const GradientContext& context) {
     const DType type = BaseType(e.dtype());
     const DType given = BaseType((grad.IsSlices() ? grad.values : grad.dense).dtype());
     if (type != given && type != DType::kResource) {
-      return Internal("the gradient of input ", i, " is ", DTypeName(given), " but the input is ",
-                      DTypeName(type));
+      return Internal("the gradient of input ", i, " is ", DTypeName(given), " but the input is ", DTypeName(type));
     }
     parts_[e].push_back(grad);
   }
   return absl::OkStatus();
 }
 
-StatusOr<std::vector<Grad>> AddGradients(Graph* graph, const std::vector<Endpoint>& ys,
-                                         const std::vector<Endpoint>& xs,
+StatusOr<std::vector<Grad>> AddGradients(Graph* graph, const std::vector<Endpoint>& ys, const std::vector<Endpoint>& xs,
                                          const GradientOptions& options) {
   return Backward(graph, ys, xs, options).Run();
 }

@@ -7,8 +7,8 @@
 
 namespace millrace {
 
-// A gradient: nothing, a dense tensor, or rows of one (values for the rows named by indices, of a
-// tensor shaped dense_shape), as gathers give.
+// A gradient: none, a dense tensor, or IndexedSlices (rows `values` at `indices` of a tensor of shape dense_shape), as
+// gathers produce.
 struct Grad {
   Endpoint dense;
   Endpoint values;
@@ -28,9 +28,8 @@ struct Grad {
   bool IsSlices() const { return static_cast<bool>(values); }
 };
 
-// What a gradient function sees: the node, the gradients of its outputs, and a builder whose nodes go
-// under gradients/<node>. It sets one gradient for each input that has one; an input that is left alone
-// gets none.
+// The argument of a gradient function: the node, the gradients of its outputs, and a builder that names its nodes
+// gradients/<node>/... The function sets the gradient of each input that has one; the others get none.
 class GradientContext : public GraphBuilder {
  public:
   GradientContext(Graph* graph, Node* node, std::vector<Grad> output_grads);
@@ -41,9 +40,9 @@ class GradientContext : public GraphBuilder {
   Endpoint input(int i) const { return node_->input(i); }
   Endpoint output(int i) const { return Endpoint{node_, i}; }
 
-  // The gradient of output i, dense; zeros when nothing flowed back to it.
+  // The gradient of output i as a dense tensor; zeros if it has none.
   Endpoint grad(int i = 0);
-  // As it came: may be none or slices.
+  // The gradient of output i unconverted: may be none or slices.
   const Grad& raw_grad(int i = 0) const { return output_grads_[i]; }
 
   void set_input_grad(int i, Grad grad) { input_grads_[i] = grad; }
@@ -58,6 +57,10 @@ class GradientContext : public GraphBuilder {
     return node_->AttrOr<T>(name, std::move(otherwise));
   }
 
+  // The node's own attributes of these names, for an op of the gradient that has them too. Those that it lacks are left
+  // out.
+  AttrList CopyAttrs(absl::Span<const char* const> names) const;
+
   // Sums `grad` down to the shapes of two operands that were broadcast, and sets inputs ia and ib.
   void SetBroadcastGrads(int ia, Endpoint grad_a, int ib, Endpoint grad_b);
 
@@ -68,24 +71,23 @@ class GradientContext : public GraphBuilder {
 };
 
 struct GradientOptions {
-  // Weights of the ys; ones when empty.
+  // Initial gradients of the ys; ones if empty.
   std::vector<Grad> grad_ys = {};
-  // Tensors that count as constants.
+  // Tensors that are treated as constants.
   std::vector<Endpoint> stop_gradients = {};
   // Name prefix of the new nodes.
   std::string name = "gradients";
-  // Device asked for by the new nodes; empty: each asks for that of the node whose gradient it is of.
+  // Requested device of the new nodes. If empty, each requests the device of the forward node whose gradient it
+  // computes.
   std::string device = {};
 };
 
-// d(sum of ys)/d(xs), one for each x; none where x does not influence any y through differentiable
-// ops. Adds the backward nodes to ys' graph. UNIMPLEMENTED names an op on the way that has no
-// gradient function.
-StatusOr<std::vector<Grad>> AddGradients(Graph* graph, const std::vector<Endpoint>& ys,
-                                         const std::vector<Endpoint>& xs,
+// Returns d(sum of ys)/dx for each x; none if x does not influence any y through differentiable ops. Adds the backward
+// nodes to `graph`. UNIMPLEMENTED, naming the op, if an op in between has no gradient function.
+StatusOr<std::vector<Grad>> AddGradients(Graph* graph, const std::vector<Endpoint>& ys, const std::vector<Endpoint>& xs,
                                          const GradientOptions& options = {});
 
-// A gradient as one dense tensor (slices are summed up).
+// Converts a gradient to a dense tensor (slices are summed).
 Endpoint Densify(GraphBuilder& b, const Grad& grad);
 
 }  // namespace millrace

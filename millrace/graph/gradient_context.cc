@@ -1,17 +1,17 @@
-// What gradient functions are given to work with.
+// GradientContext and helpers of gradient functions.
 #include "millrace/graph/gradient.h"
 
 namespace millrace {
 namespace {
 
-// How a broadcast operand gets its gradient back into shape.
+// How the gradient of a broadcast operand is reduced to the operand's shape.
 struct Reduction {
-  bool is_static = true;  // false: only the step knows
+  bool is_static = true;  // false: known only at run time
   std::vector<int32_t> axes = {};
-  bool reshape = false;  // a dimension of 1 was summed up and must come back
+  bool reshape = false;  // a dimension of size 1 was summed and must be restored
 };
 
-// Along which axes of the broadcast shape operand `a` was repeated, given the other operand.
+// The axes of the broadcast shape along which operand `a` was repeated to match `b`.
 Reduction ReductionOf(const PartialShape& a, const PartialShape& b) {
   Reduction r;
   if (!a.known_rank() || !b.known_rank()) return {false};
@@ -25,7 +25,7 @@ Reduction ReductionOf(const PartialShape& a, const PartialShape& b) {
     }
     const int64_t da = a.dim(ia);
     const int64_t db = ib < 0 ? 1 : b.dim(ib);
-    // Against 1 nothing is repeated, nor is a dimension that is known not to be 1.
+    // Not repeated: the other dimension is 1, or this one is known not to be 1.
     if (db == 1 || da > 1 || da == 0) continue;
     if (da < 0 || db < 0) return {false};
     r.axes.push_back(i);
@@ -70,6 +70,14 @@ Endpoint GradientContext::grad(int i) {
   return g.dense;
 }
 
+AttrList GradientContext::CopyAttrs(absl::Span<const char* const> names) const {
+  AttrList attrs;
+  for (const char* name : names) {
+    if (const pb::AttrValue* value = node_->FindAttr(name)) attrs.emplace_back(name, *value);
+  }
+  return attrs;
+}
+
 void GradientContext::SetBroadcastGrads(int ia, Endpoint grad_a, int ib, Endpoint grad_b) {
   const Endpoint a = input(ia), b = input(ib);
   const Reduction ra = ReductionOf(a.shape(), b.shape());
@@ -83,21 +91,20 @@ void GradientContext::SetBroadcastGrads(int ia, Endpoint grad_a, int ib, Endpoin
   Node* axes = AddNode("BroadcastGradientArgs", {shape_a, shape_b});
   if (axes == nullptr) return;
   if (grad_a) {
-    set_input_grad(ia, ra.is_static ? ReduceStatic(*this, ra, grad_a, a)
-                                    : Reshape(Op("Sum", {grad_a, axes->output(0)}), shape_a));
+    set_input_grad(
+        ia, ra.is_static ? ReduceStatic(*this, ra, grad_a, a) : Reshape(Op("Sum", {grad_a, axes->output(0)}), shape_a));
   }
   if (grad_b) {
-    set_input_grad(ib, rb.is_static ? ReduceStatic(*this, rb, grad_b, b)
-                                    : Reshape(Op("Sum", {grad_b, axes->output(1)}), shape_b));
+    set_input_grad(
+        ib, rb.is_static ? ReduceStatic(*this, rb, grad_b, b) : Reshape(Op("Sum", {grad_b, axes->output(1)}), shape_b));
   }
 }
 
 Endpoint Densify(GraphBuilder& b, const Grad& grad) {
   if (!grad.IsSlices()) return grad.dense;
-  // The number of rows is the first dimension of the whole.
+  // The number of rows is the first dimension of the dense shape.
   Endpoint zero = b.Ints({0}), one = b.Ints({1});
-  Endpoint rows =
-      b.Op("StridedSlice", {grad.dense_shape, zero, one, one}, {{"shrink_axis_mask", 1}});
+  Endpoint rows = b.Op("StridedSlice", {grad.dense_shape, zero, one, one}, {{"shrink_axis_mask", 1}});
   return b.Op("UnsortedSegmentSum", {grad.values, grad.indices, rows});
 }
 

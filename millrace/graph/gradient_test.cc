@@ -10,13 +10,10 @@ using ::testing::HasSubstr;
 
 class GradientTest : public ::testing::Test {
  protected:
-  Endpoint Source(const char* name, PartialShape shape = PartialShape({2}),
-                  DType dtype = DType::kFloat) {
-    return b_.Op("TestSource", std::initializer_list<Endpoint>{}, {{"T", dtype}, {"shape", shape}},
-                 name);
+  Endpoint Source(const char* name, PartialShape shape = PartialShape({2}), DType dtype = DType::kFloat) {
+    return b_.Op("TestSource", std::initializer_list<Endpoint>{}, {{"T", dtype}, {"shape", shape}}, name);
   }
-  std::vector<Grad> Gradients(std::vector<Endpoint> ys, std::vector<Endpoint> xs,
-                              GradientOptions options = {}) {
+  std::vector<Grad> Gradients(std::vector<Endpoint> ys, std::vector<Endpoint> xs, GradientOptions options = {}) {
     EXPECT_TRUE(b_.ok()) << b_.status();
     auto result = AddGradients(&graph_, ys, xs, options);
     EXPECT_TRUE(result.ok()) << result.status();
@@ -30,13 +27,11 @@ class GradientTest : public ::testing::Test {
     if (e.index > 0) absl::StrAppend(&text, ":", e.index);
     if (e.node->num_inputs() == 0) return text;
     text += "(";
-    for (int i = 0; i < e.node->num_inputs(); ++i)
-      absl::StrAppend(&text, i > 0 ? ", " : "", Text(e.node->input(i)));
+    for (int i = 0; i < e.node->num_inputs(); ++i) absl::StrAppend(&text, i > 0 ? ", " : "", Text(e.node->input(i)));
     return text + ")";
   }
   static std::string Text(const Grad& g) {
-    return g.IsSlices() ? absl::StrCat("slices(", Text(g.values), ", ", Text(g.indices), ")")
-                        : Text(g.dense);
+    return g.IsSlices() ? absl::StrCat("slices(", Text(g.values), ", ", Text(g.indices), ")") : Text(g.dense);
   }
 
   Graph graph_;
@@ -46,8 +41,7 @@ class GradientTest : public ::testing::Test {
 TEST_F(GradientTest, PathsAreSummed) {
   Endpoint x = Source("x");
   Endpoint y = b_.Op("TestAdd", {x, b_.Op("TestPass", {x})});
-  EXPECT_EQ(Text(Gradients({y}, {x})[0]),
-            "AddN(OnesLike(TestAdd(x, TestPass(x))), OnesLike(TestAdd(x, TestPass(x))))");
+  EXPECT_EQ(Text(Gradients({y}, {x})[0]), "AddN(OnesLike(TestAdd(x, TestPass(x))), OnesLike(TestAdd(x, TestPass(x))))");
 }
 
 TEST_F(GradientTest, WhatDoesNotInfluenceHasNoGradient) {
@@ -131,17 +125,14 @@ TEST_F(GradientTest, BroadcastGradientsNeedTheStepOnlyWhereShapesAreOpen) {
       {{u, 10}, {10}, "w", "Sum(w, Const)"},
       {{u, 10}, PartialShape::Scalar(), "w", "Sum(w, Const)"},
       {{4, 10}, {1, 10}, "w", "Reshape(Sum(w, Const), Const)"},
-      {{4, 10},
-       {u, 10},
-       "w",
-       "Reshape(Sum(w, BroadcastGradientArgs:1(Shape(a), Shape(b))), Shape(b))"},
+      {{4, 10}, {u, 10}, "w", "Reshape(Sum(w, BroadcastGradientArgs:1(Shape(a), Shape(b))), Shape(b))"},
   };
   for (const Case& c : cases) {
     Graph graph;
     GraphBuilder builder(&graph);
     const auto source = [&](const char* name, PartialShape shape) {
-      return builder.Op("TestSource", std::initializer_list<Endpoint>{},
-                        {{"T", DType::kFloat}, {"shape", shape}}, name);
+      return builder.Op("TestSource", std::initializer_list<Endpoint>{}, {{"T", DType::kFloat}, {"shape", shape}},
+                        name);
     };
     Endpoint a = source("a", c.a), b = source("b", c.b), weight = source("w", w.shape());
     Endpoint y = builder.Op("TestAdd", {a, b});
@@ -164,8 +155,7 @@ TEST_F(GradientTest, AConditionalSendsTheGradientDownTheBranchTaken) {
 
 TEST_F(GradientTest, NestedConditionalsFindTheirOwnPredicates) {
   Endpoint x = Source("x"), w = Source("w");
-  Endpoint p = Source("p", PartialShape::Scalar(), DType::kBool),
-           q = Source("q", PartialShape::Scalar(), DType::kBool);
+  Endpoint p = Source("p", PartialShape::Scalar(), DType::kBool), q = Source("q", PartialShape::Scalar(), DType::kBool);
   Node* outer = b_.AddNode("Switch", {x, p});
   Node* q_in = b_.AddNode("Switch", {q, p});
   Node* inner = b_.AddNode("Switch", {outer->output(1), q_in->output(1)});

@@ -13,18 +13,14 @@ bool IsNameStart(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.';
 }
 
-bool IsNamePart(char c) {
-  return IsNameStart(c) || c == '_' || c == '-' || c == '/' || c == '\\' || c == '>';
-}
+bool IsNamePart(char c) { return IsNameStart(c) || c == '_' || c == '-' || c == '/' || c == '\\' || c == '>'; }
 
 std::string NodePrefix(absl::string_view name, absl::string_view op) {
   return absl::StrCat("{{node ", name, "}} (op ", op, "): ");
 }
 
-// A value input takes a reference too; a reference cannot be had from a value.
-bool TypesAgree(DType wanted, DType given) {
-  return IsRef(wanted) ? wanted == given : wanted == BaseType(given);
-}
+// A value input also accepts a reference, but a ref input does not accept a value.
+bool TypesAgree(DType wanted, DType given) { return IsRef(wanted) ? wanted == given : wanted == BaseType(given); }
 
 }  // namespace
 
@@ -33,33 +29,29 @@ bool IsValidNodeName(absl::string_view name) {
   return std::all_of(name.begin() + 1, name.end(), IsNamePart);
 }
 
-
 Status Graph::CheckNewName(const Node& node) const {
   const std::string& name = node.name();
-  // Nodes that the runtime makes (sends, receives) may start with an underscore, as their ops do; and so do the control loops of
-  // TensorFlow's masters.
+  // Names of nodes that the runtime adds (sends, receives) may start with an underscore, as their ops do, and so may
+  // the control loops that TensorFlow's masters add.
   const bool internal = !name.empty() && name[0] == '_' && (node.type()[0] == '_' || absl::StartsWith(name, "_cloop"));
   if (!IsValidNodeName(internal ? absl::string_view(name).substr(1) : absl::string_view(name))) {
     return InvalidArgument("Node name '", name,
                            "' is not valid: it takes letters, digits and _.-/ after "
                            "a first letter, digit or dot");
   }
-  if (by_name_.contains(name))
-    return InvalidArgument("Node name '", name, "' is in the graph already");
+  if (by_name_.contains(name)) return InvalidArgument("Node name '", name, "' is in the graph already");
   return absl::OkStatus();
 }
 
 Status Graph::CheckInputs(const Node& node) const {
   if (node.inputs_.size() != node.input_types_.size()) {
-    return InvalidArgument("takes ", node.input_types_.size(), " inputs but has ",
-                           node.inputs_.size());
+    return InvalidArgument("takes ", node.input_types_.size(), " inputs but has ", node.inputs_.size());
   }
   for (int i = 0; i < node.num_inputs(); ++i) {
     const Endpoint& e = node.inputs_[i];
     if (!TypesAgree(node.input_types_[i], e.dtype())) {
-      return InvalidArgument("input ", i, " '", InputName(node, i), "' takes ",
-                             DTypeName(node.input_types_[i]), " but ", e.name(), " is ",
-                             DTypeName(e.dtype()));
+      return InvalidArgument("input ", i, " '", InputName(node, i), "' takes ", DTypeName(node.input_types_[i]),
+                             " but ", e.name(), " is ", DTypeName(e.dtype()));
     }
   }
   return absl::OkStatus();
@@ -91,15 +83,14 @@ StatusOr<std::unique_ptr<Node>> Graph::MakeNode(NodeSpec spec) const {
     for (const Endpoint& e : node->inputs_) {
       if (e.node == nullptr) return InvalidArgument("input ", given.size(), " is missing");
       if (e.index < 0 || e.index >= e.node->num_outputs()) {
-        return InvalidArgument("input ", given.size(), ": ", e.node->name(), " has no output ",
-                               e.index);
+        return InvalidArgument("input ", given.size(), ": ", e.node->name(), " has no output ", e.index);
       }
       given.push_back(e.dtype());
     }
     MR_RETURN_IF_ERROR(InferAttrs(*node->op_, given, node->attrs_.get()));
     MR_RETURN_IF_ERROR(CheckAttrs(*node->op_, *node->attrs_));
-    MR_RETURN_IF_ERROR(ResolveTypes(*node->op_, *node->attrs_, node->num_inputs(),
-                                    &node->input_types_, &node->output_types_));
+    MR_RETURN_IF_ERROR(
+        ResolveTypes(*node->op_, *node->attrs_, node->num_inputs(), &node->input_types_, &node->output_types_));
     return CheckInputs(*node);
   };
   if (Status s = fill_in(); !s.ok()) return WithPrefix(NodePrefix(node->name_, node->type()), s);
@@ -116,8 +107,7 @@ Status Graph::ReplaceNode(Node* node, NodeSpec spec) {
   spec.name = node->name_;
   MR_ASSIGN_OR_RETURN(std::unique_ptr<Node> other, MakeNode(std::move(spec)));
   if (other->output_types_ != node->output_types_) {
-    return InvalidArgument(NodePrefix(node->name_, other->type()), "has other outputs than ",
-                           node->type());
+    return InvalidArgument(NodePrefix(node->name_, other->type()), "has other outputs than ", node->type());
   }
   node->op_ = other->op_;
   node->inputs_ = std::move(other->inputs_);
@@ -134,7 +124,7 @@ Node* Graph::FindNode(absl::string_view name) const {
 }
 
 Node* Graph::FindNodeById(int id) const {
-  // Nodes stand in the order of their ids.
+  // nodes_ is sorted by id.
   auto it = std::lower_bound(nodes_.begin(), nodes_.end(), id,
                              [](const Node* node, int wanted) { return node->id() < wanted; });
   if (it != nodes_.end() && (*it)->id() == id) return *it;
@@ -157,8 +147,8 @@ StatusOr<Endpoint> Graph::FindEndpoint(absl::string_view name) const {
   if (!has_slot) return Endpoint{node, 0};
   int slot = -1;
   if (!absl::SimpleAtoi(name.substr(colon + 1), &slot) || slot < 0 || slot >= node->num_outputs()) {
-    return InvalidArgument("tensor '", name, "': node ", node->name(), " (op ", node->type(),
-                           ") has ", node->num_outputs(), " outputs");
+    return InvalidArgument("tensor '", name, "': node ", node->name(), " (op ", node->type(), ") has ",
+                           node->num_outputs(), " outputs");
   }
   return Endpoint{node, slot};
 }
@@ -183,13 +173,9 @@ void Graph::SetAttr(Node* node, absl::string_view name, pb::AttrValue value) {
   (*node->attrs_)[std::string(name)] = std::move(value);
 }
 
-void Graph::SetRequestedDevice(Node* node, std::string device) {
-  node->requested_device_ = std::move(device);
-}
+void Graph::SetRequestedDevice(Node* node, std::string device) { node->requested_device_ = std::move(device); }
 
-void Graph::SetAssignedDevice(Node* node, std::string device) {
-  node->assigned_device_ = std::move(device);
-}
+void Graph::SetAssignedDevice(Node* node, std::string device) { node->assigned_device_ = std::move(device); }
 
 void Graph::SetOutputShape(Node* node, int index, PartialShape shape) {
   MR_CHECK(index >= 0 && index < node->num_outputs());
@@ -197,9 +183,7 @@ void Graph::SetOutputShape(Node* node, int index, PartialShape shape) {
   node->output_shapes_[index] = std::move(shape);
 }
 
-void Graph::SetOrigins(Node* node, std::vector<std::string> origins) {
-  node->origins_ = std::move(origins);
-}
+void Graph::SetOrigins(Node* node, std::vector<std::string> origins) { node->origins_ = std::move(origins); }
 
 Status Graph::AddInput(Node* node, Endpoint source) {
   const auto& args = node->op().inputs;
@@ -207,9 +191,8 @@ Status Graph::AddInput(Node* node, Endpoint source) {
     return InvalidArgument(NodePrefix(node->name(), node->type()), "takes no further input");
   }
   if (node->input_types_.empty() || !TypesAgree(node->input_types_.back(), source.dtype())) {
-    return InvalidArgument(NodePrefix(node->name(), node->type()),
-                           "a further input takes another type than ", source.name(),
-                           " has, which is ", DTypeName(source.dtype()));
+    return InvalidArgument(NodePrefix(node->name(), node->type()), "the type of a further input differs from ",
+                           source.name(), ", which is ", DTypeName(source.dtype()));
   }
   const std::string& number = args.back().number_attr;
   pb::AttrValue value;
@@ -239,8 +222,7 @@ void Graph::Detach(const std::function<bool(const Node*)>& detach) {
   owned_.resize(kept);
   for (Node* node : nodes_) {
     auto& waits = node->control_inputs_;
-    waits.erase(std::remove_if(waits.begin(), waits.end(), [](Node* n) { return n->detached_; }),
-                waits.end());
+    waits.erase(std::remove_if(waits.begin(), waits.end(), [](Node* n) { return n->detached_; }), waits.end());
   }
 }
 
@@ -252,7 +234,7 @@ void Graph::RemoveNodes(const std::function<bool(const Node*)>& remove) {
       continue;
     }
     nodes_[kept] = nodes_[i];
-    // Removed nodes gather at the end and are freed together: remove() may still look at them.
+    // Removed nodes are moved to the end and freed together, because remove() may still access them.
     std::swap(owned_[kept], owned_[i]);
     ++kept;
   }

@@ -11,8 +11,7 @@ Node* GraphBuilder::AddNode(absl::string_view op, absl::Span<const Endpoint> inp
   NodeSpec spec;
   spec.op = std::string(op);
   if (name.empty()) name = op;
-  spec.name =
-      graph_->UniqueName(prefix.empty() ? std::string(name) : absl::StrCat(prefix, "/", name));
+  spec.name = graph_->UniqueName(prefix.empty() ? std::string(name) : absl::StrCat(prefix, "/", name));
   spec.inputs.assign(inputs.begin(), inputs.end());
   spec.control_inputs = control_inputs;
   spec.device = device;
@@ -35,8 +34,7 @@ Node* GraphBuilder::AddNode(absl::string_view op, absl::Span<const Endpoint> inp
 }
 
 Endpoint GraphBuilder::Const(const Tensor& value, absl::string_view name) {
-  return Op("Const", std::initializer_list<Endpoint>{},
-            {{"value", value}, {"dtype", value.dtype()}}, name);
+  return Op("Const", std::initializer_list<Endpoint>{}, {{"value", value}, {"dtype", value.dtype()}}, name);
 }
 
 Endpoint GraphBuilder::ScalarLike(double value, DType dtype) {
@@ -47,7 +45,7 @@ Endpoint GraphBuilder::ScalarLike(double value, DType dtype) {
     t = Tensor::Scalar<T>(static_cast<T>(value));
   });
   if (!known) {
-    UpdateStatus(InvalidArgument("there is no number of type ", DTypeName(base)));
+    UpdateStatus(InvalidArgument("there is no numeric constant of type ", DTypeName(base)));
     return {};
   }
   return Const(t);

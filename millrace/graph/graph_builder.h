@@ -1,4 +1,4 @@
-// Adding nodes by program: what gradients, passes and the C++ front end are written with.
+// GraphBuilder: the API that gradients, passes and the C++ front end use to add nodes.
 #pragma once
 
 #include <initializer_list>
@@ -11,9 +11,9 @@
 
 namespace millrace {
 
-// Adds nodes under a name prefix, device and control inputs. The first error sticks: later calls do
-// nothing and return empty endpoints, and status() says what went wrong, where, naming node and op.
-// Shapes are inferred as nodes are added, so a mistake is found at the call that makes it.
+// Adds nodes with a common name prefix, device and control inputs. The first error is sticky: later calls are no-ops
+// that return empty endpoints, and status() returns that error, naming the node and the op. Shapes are inferred as
+// nodes are added, so a mistake is reported for the call that made it.
 class GraphBuilder {
  public:
   explicit GraphBuilder(Graph* graph) : graph_(graph) {}
@@ -26,17 +26,17 @@ class GraphBuilder {
   }
 
   // Settings for the nodes added next.
-  std::string prefix;                     // "gradients/layer1"
+  std::string prefix;  // "gradients/layer1"
   std::string device;
   std::vector<Node*> control_inputs;
-  std::vector<std::string> colocate_with;  // names of nodes, written as _class
+  std::vector<std::string> colocate_with;  // node names; become the _class attr
 
-  // Adds an op. Inputs of list arguments are given one after another; the number attr follows from
-  // them where the schema has just one list. Attr types that inputs determine may be left out.
-  // `name` is made unique under the prefix; empty takes the op's.
+  // Adds an op. Inputs of list arguments are passed flattened; the length attr is inferred if the schema has only one
+  // list. Type attrs that the inputs determine may be omitted. `name` is made unique under the prefix; the default is
+  // the op's name.
   Node* AddNode(absl::string_view op, absl::Span<const Endpoint> inputs, AttrList attrs = {},
                 absl::string_view name = "");
-  // The same, giving output 0.
+  // The same, returning output 0.
   Endpoint Op(absl::string_view op, std::initializer_list<Endpoint> inputs, AttrList attrs = {},
               absl::string_view name = "") {
     return First(AddNode(op, absl::MakeConstSpan(inputs.begin(), inputs.size()), std::move(attrs), name));
@@ -46,7 +46,7 @@ class GraphBuilder {
     return First(AddNode(op, inputs, std::move(attrs), name));
   }
 
-  // Short names for what gradients use most.
+  // Shorthands for common ops.
   Endpoint Const(const Tensor& value, absl::string_view name = "Const");
   template <typename T>
   Endpoint Scalar(T value) {
@@ -63,7 +63,7 @@ class GraphBuilder {
   Endpoint Div(Endpoint a, Endpoint b) { return Op("RealDiv", {a, b}); }
   Endpoint Neg(Endpoint a) { return Op("Neg", {a}); }
   Endpoint Reshape(Endpoint x, Endpoint shape) { return Op("Reshape", {x, shape}); }
-  Endpoint Cast(Endpoint x, DType to);  // x itself when it is of that type
+  Endpoint Cast(Endpoint x, DType to);  // x itself if it has that type
   Endpoint ZerosLike(Endpoint x) { return Op("ZerosLike", {x}); }
   Endpoint OnesLike(Endpoint x) { return Op("OnesLike", {x}); }
   Endpoint Conj(Endpoint x);  // x itself unless complex

@@ -64,8 +64,7 @@ std::string StableBytes(const Message& message) {
 
 }  // namespace
 
-// One import. Nodes are made first and linked when all are there, so that a loop's Merge may stand
-// before the NextIteration it takes.
+// One import. All nodes are created before any is linked, so that a loop's Merge may precede its NextIteration.
 class GraphDefImporter {
  public:
   GraphDefImporter(pb::GraphDef* def, Graph* graph)
@@ -98,7 +97,7 @@ class GraphDefImporter {
   Status ImportAll() {
     MR_RETURN_IF_ERROR(CheckLibrary());
     const size_t total = first_ + static_cast<size_t>(def_.node_size());
-    if (total > graph_.nodes_.capacity()) {  // many small imports must not each move everything
+    if (total > graph_.nodes_.capacity()) {  // keep repeated small imports amortized
       graph_.nodes_.reserve(std::max(total, 2 * graph_.nodes_.capacity()));
       graph_.owned_.reserve(graph_.nodes_.capacity());
       graph_.by_name_.reserve(total);
@@ -110,12 +109,12 @@ class GraphDefImporter {
         return WithPrefix(absl::StrCat("{{node ", node->name(), "}} (op ", node->type(), "): "), s);
       }
     }
-    // Older nodes refer to no new ones, so only new ones can close a cycle.
+    // Existing nodes do not refer to new ones, so only forward references among new ones can close a cycle.
     if (!forward_reference_) return absl::OkStatus();
     return TopologicalOrder(graph_).status();
   }
 
-  // Names the node when the message does not.
+  // Adds the node's name unless the message has it.
   static Status WithNode(const pb::NodeDef& def, const Status& status) {
     if (status.ok()) return status;
     return WithPrefix(absl::StrCat("{{node ", def.name(), "}} (op ", def.op(), "): "), status);
@@ -130,8 +129,7 @@ class GraphDefImporter {
         functions_.emplace(f.signature().name(), &f);
         new_functions_.push_back(&f);
       } else if (StableBytes(*known) != StableBytes(f)) {
-        return InvalidArgument("function '", f.signature().name(),
-                               "' is defined twice, differently");
+        return InvalidArgument("function '", f.signature().name(), "' has two different definitions");
       }
     }
     return absl::OkStatus();
@@ -142,7 +140,7 @@ class GraphDefImporter {
     return it != functions_.end() ? it->second : graph_.FindFunction(name);
   }
 
-  // A node without inputs; def's name stays, since messages need it.
+  // Creates a node without inputs. Keeps def's name for messages.
   Status Make(pb::NodeDef* def) {
     if (OpRegistry::Global().FindOrNull(def->op()) == nullptr) {
       const pb::FunctionDef* function = FindFunction(def->op());
@@ -156,8 +154,7 @@ class GraphDefImporter {
     node->requested_device_ = std::move(*def->mutable_device());
     MR_RETURN_IF_ERROR(CheckAttrs(*op, def->attr()));
     MR_ASSIGN_OR_RETURN(const int data_inputs, CountDataInputs(*def));
-    MR_RETURN_IF_ERROR(
-        ResolveTypes(*op, def->attr(), data_inputs, &node->input_types_, &node->output_types_));
+    MR_RETURN_IF_ERROR(ResolveTypes(*op, def->attr(), data_inputs, &node->input_types_, &node->output_types_));
     if (static_cast<int>(node->input_types_.size()) != data_inputs) {
       return InvalidArgument("takes ", node->input_types_.size(), " inputs but has ", data_inputs);
     }
@@ -175,16 +172,15 @@ class GraphDefImporter {
       InputRef name;
       MR_RETURN_IF_ERROR(ParseInputRef(text, &name));
       Node* source = graph_.FindNode(name.node);
-      if (source == nullptr)
-        return InvalidArgument("input '", text, "' names no node of the graph");
+      if (source == nullptr) return InvalidArgument("input '", text, "' names no node of the graph");
       if (source->id() >= node->id()) forward_reference_ = true;
       if (name.slot < 0) {
-        if (seen.insert(source).second) node->control_inputs_.push_back(source);  // once, if named twice
+        if (seen.insert(source).second) node->control_inputs_.push_back(source);  // duplicates are dropped
         continue;
       }
       if (name.slot >= source->num_outputs()) {
-        return InvalidArgument("input '", text, "': ", source->name(), " (op ", source->type(),
-                               ") has ", source->num_outputs(), " outputs");
+        return InvalidArgument("input '", text, "': ", source->name(), " (op ", source->type(), ") has ",
+                               source->num_outputs(), " outputs");
       }
       node->inputs_.push_back(Endpoint{source, name.slot});
     }
@@ -192,8 +188,7 @@ class GraphDefImporter {
   }
 
   void TakeBack() {
-    for (size_t i = first_; i < graph_.nodes_.size(); ++i)
-      graph_.by_name_.erase(graph_.nodes_[i]->name());
+    for (size_t i = first_; i < graph_.nodes_.size(); ++i) graph_.by_name_.erase(graph_.nodes_[i]->name());
     graph_.nodes_.resize(first_);
     graph_.owned_.resize(first_);
     graph_.next_id_ = first_id_;
@@ -208,9 +203,7 @@ class GraphDefImporter {
   absl::flat_hash_map<absl::string_view, const pb::FunctionDef*> functions_;  // of this import
 };
 
-Status ImportGraphDef(pb::GraphDef def, Graph* graph) {
-  return GraphDefImporter(&def, graph).Run();
-}
+Status ImportGraphDef(pb::GraphDef def, Graph* graph) { return GraphDefImporter(&def, graph).Run(); }
 
 pb::NodeDef ExportNodeDef(const Node& node) {
   pb::NodeDef def;
@@ -221,7 +214,7 @@ pb::NodeDef ExportNodeDef(const Node& node) {
   for (const Node* before : node.control_inputs()) def.add_input(absl::StrCat("^", before->name()));
   *def.mutable_attr() = node.attrs();
   for (const OpAttr& attr : node.op().attrs) {
-    // insert leaves an attribute that is there alone.
+    // insert does not overwrite an existing attribute.
     if (attr.has_default) def.mutable_attr()->insert({attr.name, attr.default_value});
   }
   if (IsCalledByName(node)) NameFunctionAsOp(&def);

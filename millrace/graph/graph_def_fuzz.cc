@@ -1,4 +1,4 @@
-// Any bytes as a GraphDef: what imports must survive shape inference, passes and a round trip.
+// Fuzzes GraphDef: whatever imports must survive shape inference, passes and a round trip.
 #include <cstddef>
 #include <cstdint>
 
@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   MR_CHECK(ImportGraphDef(exported, &again).ok());
   MR_CHECK(GraphToString(again) == GraphToString(graph));
 
-  // The last node is run; passes must cope with whatever it needs.
+  // The last node is the target; passes must cope with whatever it depends on.
   if (graph.num_nodes() == 0) return 0;
   PassContext context;
   context.targets = {graph.nodes().back()};

@@ -16,8 +16,7 @@ pb::GraphDef Parse(const std::string& text) {
   return def;
 }
 
-constexpr char kSource[] =
-    R"(node { name: "x" op: "TestSource" attr { key: "T" value { type: DT_FLOAT } } } )";
+constexpr char kSource[] = R"(node { name: "x" op: "TestSource" attr { key: "T" value { type: DT_FLOAT } } } )";
 constexpr char kT[] = R"(attr { key: "T" value { type: DT_FLOAT } })";
 
 std::string Pass(const std::string& name, const std::string& inputs) {
@@ -56,8 +55,7 @@ TEST(GraphDefTest, ExportWritesDefaults) {
 TEST(GraphDefTest, NodesMayReferToEarlierImportsAndLaterNodes) {
   Graph graph;
   ASSERT_TRUE(ImportGraphDef(Parse(kSource), &graph).ok());
-  ASSERT_TRUE(
-      ImportGraphDef(Parse(Pass("b", "input: 'a' ") + Pass("a", "input: 'x' ")), &graph).ok());
+  ASSERT_TRUE(ImportGraphDef(Parse(Pass("b", "input: 'a' ") + Pass("a", "input: 'x' ")), &graph).ok());
   EXPECT_EQ(GraphToString(graph), "x = TestSource()\nb = TestPass(a)\na = TestPass(x)\n");
   EXPECT_EQ(TopologicalOrder(graph)->at(1)->name(), "a");
 }
@@ -98,23 +96,19 @@ TEST(GraphDefTest, MalformedGraphsAreRefusedAndChangeNothing) {
       {Pass("n", "input: '^y' input: 'y' "), kInvalid, "after control inputs"},
       {Pass("n", "input: 'n' "), kInvalid, "cycle"},
       {Pass("n", "input: 'o' ") + Pass("o", "input: 'n' "), kInvalid, "cycle"},
-      {Pass("n", "input: 'y' ") + Pass("n", "input: 'y' "), kInvalid,
-       "'n' is in the graph already"},
+      {Pass("n", "input: 'y' ") + Pass("n", "input: 'y' "), kInvalid, "'n' is in the graph already"},
       {Pass("y", "input: 'y' "), kInvalid, "already"},
       {Pass("_n", "input: 'y' "), kInvalid, "not valid"},
       {Pass("", "input: 'y' "), kInvalid, "not valid"},
-      {"node { name: 'n' op: 'TestPass' input: 'y' attr { key: 'T' value { type: DT_INT32 } } }",
-       kInvalid, "takes int32 but y:0 is float"},
-      {"node { name: 'n' op: 'TestPass' input: 'y' attr { key: 'T' value { i: 1 } } }", kInvalid,
-       "'T'"},
-      {"node { name: 'n' op: 'TestPass' input: 'y' attr { key: 'T' value { placeholder: 'P' } } }",
-       kInvalid, "'T'"},
+      {"node { name: 'n' op: 'TestPass' input: 'y' attr { key: 'T' value { type: DT_INT32 } } }", kInvalid,
+       "takes int32 but y:0 is float"},
+      {"node { name: 'n' op: 'TestPass' input: 'y' attr { key: 'T' value { i: 1 } } }", kInvalid, "'T'"},
+      {"node { name: 'n' op: 'TestPass' input: 'y' attr { key: 'T' value { placeholder: 'P' } } }", kInvalid, "'T'"},
       {"node { name: 'n' op: 'TestMany' input: 'y' attr { key: 'N' value { i: 1000000000000 } } "
        "attr { key: 'T' "
        "value { type: DT_FLOAT } } }",
        kInvalid, "N"},
-      {"node { name: 'n' op: 'TestModes' attr { key: 'extra' value { i: 1 } } }", kInvalid,
-       "extra"},
+      {"node { name: 'n' op: 'TestModes' attr { key: 'extra' value { i: 1 } } }", kInvalid, "extra"},
   };
   Graph graph;
   ASSERT_TRUE(ImportGraphDef(Parse(source + Pass("y", "input: 'x' ")), &graph).ok());
@@ -136,16 +130,13 @@ TEST(GraphDefTest, AFunctionMayComeTwiceButNotInTwoVersions) {
   ASSERT_TRUE(ImportGraphDef(Parse(f), &graph).ok());
   ASSERT_TRUE(ImportGraphDef(Parse(f), &graph).ok());
   EXPECT_EQ(graph.library().function_size(), 1);
-  Status status = ImportGraphDef(
-      Parse("library { function { signature { name: 'f' is_stateful: true } } }"), &graph);
+  Status status = ImportGraphDef(Parse("library { function { signature { name: 'f' is_stateful: true } } }"), &graph);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(GraphDefTest, RepeatedControlInputsCountOnce) {
   Graph graph;
-  ASSERT_TRUE(
-      ImportGraphDef(Parse(kSource + Pass("y", "input: 'x' input: '^x' input: '^x' ")), &graph)
-          .ok());
+  ASSERT_TRUE(ImportGraphDef(Parse(kSource + Pass("y", "input: 'x' input: '^x' input: '^x' ")), &graph).ok());
   EXPECT_EQ(graph.FindNode("y")->control_inputs().size(), 1u);
 }
 

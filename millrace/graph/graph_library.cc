@@ -5,7 +5,7 @@
 
 namespace millrace {
 
-// Shared between clones, which may live on several threads; only its index changes while it is shared.
+// Shared between clones, possibly on several threads; only its index changes while it is shared.
 struct Graph::Library {
   pb::FunctionDefLibrary defs;
 

@@ -6,13 +6,12 @@
 namespace millrace {
 namespace {
 
-// True for edges that do not order their ends: those that close a loop, and those from outside.
+// True for edges that impose no order: back edges of loops, and edges from detached nodes.
 bool IsUnordered(const Node* from, const Node* to) {
   return from->is_detached() || (from->IsNextIteration() && to->IsMerge());
 }
 
-// True when every edge but back edges goes from a smaller id to a larger one, as in graphs that
-// were built front to back.
+// True if every edge except back edges goes from a smaller id to a larger one, as in graphs built front to back.
 bool IsInOrder(const Graph& graph) {
   for (const Node* node : graph.nodes()) {
     for (const Endpoint& e : node->inputs()) {
@@ -58,7 +57,7 @@ StatusOr<std::vector<Node*>> TopologicalOrder(const Graph& graph) {
     }
   }
   if (order.size() == graph.nodes().size()) return order;
-  // Walking backwards along waiting nodes ends up on a cycle.
+  // Walking backwards along unprocessed nodes ends on a cycle.
   Node* at = nullptr;
   for (Node* node : graph.nodes()) {
     if (pending[node->id()] > 0) at = node;
@@ -76,7 +75,7 @@ StatusOr<std::vector<Node*>> TopologicalOrder(const Graph& graph) {
     at = next;
   }
   return InvalidArgument("The graph has a cycle through {{node ", at->name(), "}} (op ", at->type(),
-                         ") that goes through no NextIteration");
+                         ") without a NextIteration");
 }
 
 std::vector<std::vector<Consumer>> ConsumersById(const Graph& graph) {
@@ -106,8 +105,7 @@ std::string GraphToString(const Graph& graph) {
       inputs.push_back(e.index == 0 ? e.node->name() : e.name());
     }
     for (const Node* before : node->control_inputs()) inputs.push_back("^" + before->name());
-    absl::StrAppend(&text, node->name(), " = ", node->type(), "(", absl::StrJoin(inputs, ", "),
-                    ")\n");
+    absl::StrAppend(&text, node->name(), " = ", node->type(), "(", absl::StrJoin(inputs, ", "), ")\n");
   }
   return text;
 }

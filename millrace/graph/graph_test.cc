@@ -74,21 +74,11 @@ TEST_F(GraphTest, MistakesNameNodeAndOp) {
   const Case cases[] = {
       {{.name = "n", .op = "NoSuchOp"}, absl::StatusCode::kNotFound, "NoSuchOp"},
       {{.name = "n", .op = "TestSource"}, absl::StatusCode::kNotFound, "'T'"},
-      {{.name = "n", .op = "TestAdd", .inputs = {f, i}},
-       absl::StatusCode::kInvalidArgument,
-       "'b' takes float but i:0"},
-      {{.name = "n", .op = "TestAdd", .inputs = {f}},
-       absl::StatusCode::kInvalidArgument,
-       "not enough"},
-      {{.name = "n", .op = "TestAdd", .inputs = {f, f, f}},
-       absl::StatusCode::kInvalidArgument,
-       "takes 2 inputs"},
-      {{.name = "n", .op = "TestAdd", .inputs = {f, {}}},
-       absl::StatusCode::kInvalidArgument,
-       "missing"},
-      {{.name = "n", .op = "TestPass", .inputs = {{f.node, 4}}},
-       absl::StatusCode::kInvalidArgument,
-       "no output 4"},
+      {{.name = "n", .op = "TestAdd", .inputs = {f, i}}, absl::StatusCode::kInvalidArgument, "'b' takes float but i:0"},
+      {{.name = "n", .op = "TestAdd", .inputs = {f}}, absl::StatusCode::kInvalidArgument, "not enough"},
+      {{.name = "n", .op = "TestAdd", .inputs = {f, f, f}}, absl::StatusCode::kInvalidArgument, "takes 2 inputs"},
+      {{.name = "n", .op = "TestAdd", .inputs = {f, {}}}, absl::StatusCode::kInvalidArgument, "missing"},
+      {{.name = "n", .op = "TestPass", .inputs = {{f.node, 4}}}, absl::StatusCode::kInvalidArgument, "no output 4"},
       {{.name = "f", .op = "TestModes"}, absl::StatusCode::kInvalidArgument, "already"},
       {{.name = "a b", .op = "TestModes"}, absl::StatusCode::kInvalidArgument, "not valid"},
       {bad_mode, absl::StatusCode::kInvalidArgument, "MIDDLE"},
@@ -108,8 +98,8 @@ TEST_F(GraphTest, MistakesNameNodeAndOp) {
 
 TEST_F(GraphTest, ReferencesFeedValuesButNotTheReverse) {
   Endpoint value = Source(DType::kFloat);
-  Endpoint ref = b_.Op("TestVariable", std::initializer_list<Endpoint>{},
-                       {{"T", DType::kFloat}, {"shape", Shape({2})}}, "var");
+  Endpoint ref =
+      b_.Op("TestVariable", std::initializer_list<Endpoint>{}, {{"T", DType::kFloat}, {"shape", Shape({2})}}, "var");
   EXPECT_EQ(ref.dtype(), RefType(DType::kFloat));
   EXPECT_TRUE(Add({.name = "assign", .op = "TestAssign", .inputs = {ref, value}}).ok());
   EXPECT_TRUE(Add({.name = "assign2", .op = "TestAssign", .inputs = {ref, ref}}).ok());
@@ -138,8 +128,7 @@ TEST_F(GraphTest, OrderPutsInputsFirstAndFindsCycles) {
   graph_.AddControlInput(c, a);
   Status status = TopologicalOrder(graph_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              ::testing::AnyOf(HasSubstr("{{node a}}"), HasSubstr("{{node c}}")));
+  EXPECT_THAT(std::string(status.message()), ::testing::AnyOf(HasSubstr("{{node a}}"), HasSubstr("{{node c}}")));
 }
 
 TEST_F(GraphTest, ALoopIsNoCycle) {
@@ -212,8 +201,7 @@ TEST_F(GraphTest, NamesAreMadeUnique) {
 TEST(NodeNameTest, FollowsTensorFlow) {
   for (const char* good : {"a", "A/b_c-d.e", "1x", ".x", "a\\b", "while/x>y"})
     EXPECT_TRUE(IsValidNodeName(good)) << good;
-  for (const char* bad : {"", "_a", "/a", "a b", "a:0", "^a", "\xc3\xa9"})
-    EXPECT_FALSE(IsValidNodeName(bad)) << bad;
+  for (const char* bad : {"", "_a", "/a", "a b", "a:0", "^a", "\xc3\xa9"}) EXPECT_FALSE(IsValidNodeName(bad)) << bad;
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ struct HostArgument {
   DType dtype;
 };
 
-// By op. Filled before main, constant after.
+// By op. Filled during static initialization, constant afterwards.
 absl::flat_hash_map<std::string, std::vector<HostArgument>>& Registry() {
   static auto* const registry = new absl::flat_hash_map<std::string, std::vector<HostArgument>>;
   return *registry;
@@ -26,7 +26,7 @@ std::string DeviceType(const Node& node) {
   return name.ok() && name->type ? *name->type : "CPU";
 }
 
-// The argument of `args` that the i-th of the node's inputs or outputs belongs to.
+// The argument in `args` that the node's i-th input or output belongs to.
 const OpArg* ArgumentAt(const Node& node, const std::vector<OpArg>& args, int64_t i) {
   for (const OpArg& arg : args) {
     int64_t count = 1;
@@ -72,8 +72,6 @@ bool IsInHostMemory(const Endpoint& tensor) {
   return IsHosts(*tensor.node, tensor.node->op().outputs, tensor.index, tensor.dtype());
 }
 
-bool WantsHostMemory(const Node& node, int i) {
-  return IsHosts(node, node.op().inputs, i, node.input_type(i));
-}
+bool WantsHostMemory(const Node& node, int i) { return IsHosts(node, node.op().inputs, i, node.input_type(i)); }
 
 }  // namespace millrace

@@ -1,9 +1,9 @@
-// Where a tensor lies: in the host's memory, or in that of the device whose kernel made it.
+// Whether a tensor is in host memory or in the memory of the device whose kernel produced it.
 //
 //   MILLRACE_HOST_MEMORY(Reshape, "GPU", "shape");
 //
-// beside a kernel says that this argument of it is read or written by the host although the kernel runs on
-// a device with memory of its own. Strings, handles and variants are always the host's.
+// next to a kernel declares that this argument is in host memory although the kernel runs on a device with its own
+// memory. Strings, handles and variants are always in host memory.
 #pragma once
 
 #include <string>
@@ -12,18 +12,17 @@
 
 namespace millrace {
 
-// True for a device whose kernels work in the host's memory; so does a node that is not placed yet.
+// True if the node's device works in host memory, or if the node is not placed yet.
 bool RunsInHostMemory(const Node& node);
 
-// True when the tensor is in the host's memory once it is made. A feed always is.
+// True if the tensor is produced in host memory. A feed always is.
 bool IsInHostMemory(const Endpoint& tensor);
-// True when the node's kernel wants input i in the host's memory.
+// True if the node's kernel needs input i in host memory.
 bool WantsHostMemory(const Node& node, int i);
 
 struct HostMemoryRegistration {
-  // With a dtype: only where the argument has it.
-  HostMemoryRegistration(const char* op, const char* device_type, const char* argument,
-                         DType dtype = DType::kInvalid);
+  // With a dtype, applies only if the argument has that type.
+  HostMemoryRegistration(const char* op, const char* device_type, const char* argument, DType dtype = DType::kInvalid);
 };
 
 #define MILLRACE_HOST_MEMORY(op, ...) \

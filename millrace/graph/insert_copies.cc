@@ -1,4 +1,4 @@
-// Tensors that one device makes and another one reads.
+// Copies of tensors that one device produces and another reads.
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "millrace/graph/host_memory.h"
@@ -7,13 +7,13 @@
 namespace millrace {
 namespace {
 
-// Copy nodes, one for each tensor and place.
+// Copy nodes, one per tensor and destination.
 class Copies {
  public:
   explicit Copies(Graph* graph) : graph_(graph) {}
 
-  // The tensor as `device`, or the host when that is empty, can use it. Copies run on the device whose
-  // memory is not the host's; between two such devices the way leads through the host.
+  // The tensor in the memory of `device`, or in host memory if empty. A copy runs on the device whose memory is not the
+  // host's; a copy between two such devices goes through the host.
   StatusOr<Endpoint> In(const std::string& device, const Endpoint& source) {
     Node*& copy = copies_[{source, device}];
     if (copy == nullptr) {
@@ -22,9 +22,8 @@ class Copies {
       if (!to_host && !IsInHostMemory(source)) {
         MR_ASSIGN_OR_RETURN(from, In("", source));
       }
-      MR_ASSIGN_OR_RETURN(Node * made, Add(from, source, to_host ? source.node->assigned_device() : device,
-                                           to_host));
-      // The call above may have moved the table.
+      MR_ASSIGN_OR_RETURN(Node * made, Add(from, source, to_host ? source.node->assigned_device() : device, to_host));
+      // The call above may have rehashed the table.
       copies_[{source, device}] = made;
       return made->output(0);
     }
@@ -58,7 +57,7 @@ Status InsertCopies(Graph* graph, std::vector<Endpoint>* fetches) {
     several |= node->assigned_device() != graph->nodes()[0]->assigned_device();
   }
   for (const Node* node : graph->nodes()) {
-    // One device that is the host's is the common case, and has nothing to ask the names for.
+    // In the common case all nodes are on one host device, and comparing names is unnecessary.
     if (several || node == graph->nodes()[0]) all_host &= RunsInHostMemory(*node);
   }
   if (!several && all_host) return absl::OkStatus();
@@ -67,7 +66,7 @@ Status InsertCopies(Graph* graph, std::vector<Endpoint>* fetches) {
   for (Node* node : nodes) {
     for (int i = 0; i < node->num_inputs(); ++i) {
       const Endpoint source = node->input(i);
-      if (IsHandle(source)) continue;  // a handle is no data
+      if (IsHandle(source)) continue;  // handles are not copied
       const bool from_host = IsInHostMemory(source), to_host = WantsHostMemory(*node, i);
       Endpoint copy = source;
       if (!to_host) {
@@ -78,7 +77,7 @@ Status InsertCopies(Graph* graph, std::vector<Endpoint>* fetches) {
         MR_ASSIGN_OR_RETURN(copy, copies.In("", source));
       } else if (RunsInHostMemory(*node) && !source.node->is_detached() && RunsInHostMemory(*source.node) &&
                  source.node->assigned_device() != node->assigned_device()) {
-        // Between devices that share the host's memory a copy only marks the border.
+        // Between devices in host memory the copy node moves no data.
         MR_ASSIGN_OR_RETURN(copy, copies.In(node->assigned_device(), source));
       }
       if (!(copy == source)) graph->SetInput(node, i, copy);

@@ -1,14 +1,14 @@
-// When a TF1 variable that another task reads is sent.
+// Decides when a TF1 variable that another task reads is sent.
 //
-// Within a task, what is ordered after an update of a variable sees the update even through an Identity that was read before it: see
-// passes/late_reads.cc. The same holds when the reader, or what comes between, is on another task: whoever is ordered after an update takes the
-// variable itself, and is sent it after the update.
+// Within a task, a consumer ordered after an update of a variable sees the update even through an Identity that ran
+// before it: see passes/late_reads.cc. The same must hold if the reader, or a node in between, is on another task: a
+// consumer ordered after an update reads the variable itself, which is sent after the update.
 #include "millrace/graph/cut_graph.h"
 
 namespace millrace {
 namespace {
 
-// The variable behind a reference: through the ops that take a reference and give it on.
+// The variable that a reference refers to, through ops that forward references.
 Endpoint RootOf(Endpoint reference) {
   while (reference.node->num_inputs() > 0 && IsRef(reference.node->input(0).dtype()) && IsRef(reference.dtype())) {
     reference = reference.node->input(0);
@@ -58,8 +58,9 @@ void CutGraph::FindLateReads() {
       }
       for (const Read& read : readers) {
         const Endpoint reference = read.reader->input(0);
-        const bool same_loop = OutputLoopOf(update) == OutputLoopOf(reference.node) && OutputLoopOf(update) == OutputLoopOf(read.reader);
-        // A read that is itself ordered after the update is late enough.
+        const bool same_loop =
+            OutputLoopOf(update) == OutputLoopOf(reference.node) && OutputLoopOf(update) == OutputLoopOf(read.reader);
+        // A read that is itself ordered after the update needs no change.
         if (!same_loop || reached[read.consumer->id()] != round || reached[read.reader->id()] == round) continue;
         graph_->SetInput(read.consumer, read.slot, reference);
         late_[{read.consumer->id(), read.slot}].push_back(update);

@@ -1,8 +1,9 @@
 // Gradients of loops.
 //
-// A forward loop that ran n times gets a backward loop that runs n times. It carries the gradients of the forward loop's
-// variables, starting with those of its Exits, through the gradient of the body; what comes out are the gradients
-// of the Enters. The gradient of a value that is the same in every iteration is summed up as it goes round.
+// A forward loop that ran n times gets a backward loop that runs n times. Its loop variables are the gradients of the
+// forward loop's variables: they start as the gradients of the Exits, pass through the gradient of the body in each
+// iteration, and end as the gradients of the Enters. The gradient of a loop invariant is accumulated over the
+// iterations.
 #include <algorithm>
 
 #include "millrace/graph/backward.h"
@@ -36,7 +37,7 @@ void Backward::Close(GraphBuilder& b, Carried* carried, Endpoint next) const {
   if (node != nullptr) b.UpdateStatus(graph_->AddInput(carried->merge, node->output(0)));
 }
 
-// A variable's handle has zeros like its value.
+// The zeros of a variable's handle have the shape of its value.
 Endpoint Backward::ZerosOf(GraphBuilder& b, Endpoint value, DType dtype) const {
   if (BaseType(value.dtype()) != DType::kResource) return b.ZerosLike(value);
   return b.ZerosLike(b.Op("ReadVariableOp", {value}, {{"dtype", dtype}}));
@@ -49,7 +50,7 @@ GraphBuilder Backward::ForwardBuilder(const Loop& loop) const {
   return b;
 }
 
-// Variables whose gradient is wanted: those that leave the loop with one, and those they are made of.
+// Loop variables that need a gradient: those whose Exit has one, and those that these are computed from.
 std::vector<Loop::Variable> Backward::LiveVariables(const Loop& loop) const {
   std::vector<bool> live(loop.variables.size(), false);
   absl::flat_hash_map<const Node*, size_t> border;
@@ -91,9 +92,9 @@ std::vector<Loop::Variable> Backward::LiveVariables(const Loop& loop) const {
 Backward::Carried Backward::CarryForward(GraphBuilder& b, const Loop& loop, Node* start) const {
   if (start == nullptr) return {};
   Node* const model = loop.enters[0];
-  Node* const enter = b.AddNode("Enter", {start->output(0)},
-                                {{"frame_name", loop.frame_name},
-                                 {"parallel_iterations", model->AttrOr<int64_t>("parallel_iterations", 10)}});
+  Node* const enter = b.AddNode(
+      "Enter", {start->output(0)},
+      {{"frame_name", loop.frame_name}, {"parallel_iterations", model->AttrOr<int64_t>("parallel_iterations", 10)}});
   Carried carried = Carry(b, enter, PartialShape::Scalar());
   Gate(b, &carried, loop.condition->output(0));
   return carried;
@@ -128,8 +129,8 @@ StatusOr<Backward::Carried> Backward::CountIterations(const Loop& loop) {
   return count;
 }
 
-// The gradient of a matrix that rows are multiplied with, x W, is a sum over all rows: x' g. Small ones of every iteration
-// are better put below each other and multiplied once, when the loop is over.
+// The gradient of W in x W is a sum over rows, x' g. It is faster to stack the small x and g of all iterations and
+// multiply once after the loop.
 bool Backward::IsSumOfRows(const Grad& grad) const {
   if (grad.IsSlices()) return false;
   const Node& node = *grad.dense.node;
@@ -153,7 +154,8 @@ StatusOr<Endpoint> Backward::MultiplyAtOnce(GraphBuilder& b, Region& region, Nod
     const int32_t columns = static_cast<int32_t>(product->input(i).shape().dim(1));
     region_ = region.outer;
     int first_id = graph_->max_id();
-    const Endpoint empty = b.Op("EmptyTensorList", {b.Ints({-1, columns}), b.Scalar<int32_t>(-1)}, {{"element_dtype", dtype}});
+    const Endpoint empty =
+        b.Op("EmptyTensorList", {b.Ints({-1, columns}), b.Scalar<int32_t>(-1)}, {{"element_dtype", dtype}});
     Node* const enter = EnterLoop(b, region, empty, false);
     MR_RETURN_IF_ERROR(b.status());
     Adopt(first_id);
@@ -180,136 +182,156 @@ StatusOr<Endpoint> Backward::MultiplyAtOnce(GraphBuilder& b, Region& region, Nod
   return all[0];
 }
 
-Status Backward::VisitLoop(int index) {
-  const Loop& loop = forest_.loop(index);
+Status Backward::CheckExits(const Loop& loop) const {
   for (Node* exit : loop.exits) {
     if (!parts_.contains(exit->output(0))) continue;
     const bool known = std::any_of(loop.variables.begin(), loop.variables.end(),
                                    [&](const Loop::Variable& v) { return v.exit == exit; });
     if (!known) {
-      return Unimplemented("Gradient of {{node ", exit->name(), "}} (op ", exit->type(), "): the loop '", loop.frame_name,
-                           "' is not one that While makes");
+      return Unimplemented("Gradient of {{node ", exit->name(), "}} (op ", exit->type(), "): the loop '",
+                           loop.frame_name, "' is not one that While makes");
     }
   }
-  const std::vector<Loop::Variable> variables = LiveVariables(loop);
-  if (variables.empty()) return absl::OkStatus();
-  if (loop.condition == nullptr || loop.exits.empty()) {
-    return InvalidArgument("Gradients: the loop '", loop.frame_name, "' has no LoopCond");
-  }
-  MR_ASSIGN_OR_RETURN(const Carried count, CountIterations(loop));
+  return absl::OkStatus();
+}
 
-  Region* const outer = region_;
-  Region region;
-  region.loop = index;
-  region.outer = outer;
-  region.frame_name = absl::StrCat(options_.name, "/", loop.frame_name, "_", graph_->max_id());
-  region.parallel_iterations = loop.enters[0]->AttrOr<int64_t>("parallel_iterations", 10);
-  GraphBuilder b(graph_);
-  b.prefix = absl::StrCat(options_.name, "/", loop.condition->name(), "_grad");
-  b.device = options_.device.empty() ? loop.condition->requested_device() : options_.device;
-
-  // What the backward loop starts with, made beside it.
-  int first_id = graph_->max_id();
-  Node* const count_enter = EnterLoop(b, region, count.exit->output(0), false);
-  std::vector<Node*> enters;
-  for (const Loop::Variable& v : variables) {
-    Endpoint start;
-    if (v.exit != nullptr) start = DenseTotal(v.exit->output(0));
-    if (!start) {
-      Node* exit = v.exit;
-      if (exit == nullptr) {
-        const int added = graph_->max_id();
-        exit = b.AddNode("Exit", {v.gate->output(0)});
-        MR_RETURN_IF_ERROR(b.status());
-        MarkForward(added, loop);
-      }
-      if (BaseType(exit->output_type(0)) == DType::kResource) {
-        return Unimplemented("Gradients: the loop '", loop.frame_name, "' carries a resource from iteration to iteration");
-      }
-      start = b.ZerosLike(exit->output(0));
-    }
-    enters.push_back(EnterLoop(b, region, start, false));
+StatusOr<Endpoint> Backward::StartOfGradient(LoopGradient& g, const Loop::Variable& v) {
+  if (v.exit != nullptr) {
+    if (const Endpoint total = DenseTotal(v.exit->output(0))) return total;
   }
-  MR_RETURN_IF_ERROR(b.status());
+  Node* exit = v.exit;
+  if (exit == nullptr) {
+    const int added = graph_->max_id();
+    exit = g.b.AddNode("Exit", {v.gate->output(0)});
+    MR_RETURN_IF_ERROR(g.b.status());
+    MarkForward(added, g.loop);
+  }
+  if (BaseType(exit->output_type(0)) == DType::kResource) {
+    return Unimplemented("Gradients: the loop '", g.loop.frame_name,
+                         "' carries a resource from iteration to iteration");
+  }
+  return g.b.ZerosLike(exit->output(0));
+}
+
+Status Backward::EnterBackwardLoop(LoopGradient& g) {
+  const int first_id = graph_->max_id();
+  g.count_enter = EnterLoop(g.b, g.region, g.count.exit->output(0), false);
+  for (const Loop::Variable& v : g.variables) {
+    MR_ASSIGN_OR_RETURN(const Endpoint start, StartOfGradient(g, v));
+    g.enters.push_back(EnterLoop(g.b, g.region, start, false));
+  }
+  MR_RETURN_IF_ERROR(g.b.status());
   MR_RETURN_IF_ERROR(sums_.status());
   Adopt(first_id);
+  return absl::OkStatus();
+}
 
-  // The loop itself counts down.
-  Carried left = Carry(b, count_enter, PartialShape::Scalar());
+Status Backward::CountDown(LoopGradient& g) {
+  GraphBuilder& b = g.b;
+  Carried left = Carry(b, g.count_enter, PartialShape::Scalar());
   b.control_inputs = {left.merge};
   const Endpoint zero = b.Scalar<int32_t>(0);
   b.control_inputs.clear();
-  const Endpoint condition = b.Op("LoopCond", {b.Op("Greater", {left.merge->output(0), zero})});
-  Gate(b, &left, condition);
-  std::vector<Carried> grads;
-  for (size_t i = 0; i < variables.size(); ++i) {
-    grads.push_back(Carry(b, enters[i], variables[i].merge->output_shape(0)));
-    Gate(b, &grads.back(), condition);
+  g.condition = b.Op("LoopCond", {b.Op("Greater", {left.merge->output(0), zero})});
+  Gate(b, &left, g.condition);
+  for (size_t i = 0; i < g.variables.size(); ++i) {
+    g.grads.push_back(Carry(b, g.enters[i], g.variables[i].merge->output_shape(0)));
+    Gate(b, &g.grads.back(), g.condition);
   }
   MR_RETURN_IF_ERROR(b.status());
-  region.pivot = b.AddNode("Identity", {left.in_body()});
-  b.control_inputs = {region.pivot};
+  g.region.pivot = b.AddNode("Identity", {left.in_body()});
+  b.control_inputs = {g.region.pivot};
   const Endpoint one = b.Scalar<int32_t>(1);
   b.control_inputs.clear();
-  Close(b, &left, b.Sub(region.pivot->output(0), one));
-  MR_RETURN_IF_ERROR(b.status());
+  Close(b, &left, b.Sub(g.region.pivot->output(0), one));
+  return b.status();
+}
 
-  // Through the body.
-  region_ = &region;
-  for (size_t i = 0; i < variables.size(); ++i) parts_[variables[i].next->input(0)].push_back(grads[i].in_body());
-  MR_RETURN_IF_ERROR(VisitAll(index));
-  for (size_t i = 0; i < variables.size(); ++i) {
-    first_id = graph_->max_id();
-    Endpoint next = DenseTotal(variables[i].gate->output(1));
-    const Endpoint of_merge = DenseTotal(variables[i].merge->output(0));
-    if (next && of_merge) next = b.Op("AddN", {next, of_merge});
+Status Backward::GoBackThroughBody(LoopGradient& g) {
+  for (size_t i = 0; i < g.variables.size(); ++i) {
+    parts_[g.variables[i].next->input(0)].push_back(g.grads[i].in_body());
+  }
+  MR_RETURN_IF_ERROR(VisitAll(g.region.loop));
+  for (size_t i = 0; i < g.variables.size(); ++i) {
+    const int first_id = graph_->max_id();
+    Endpoint next = DenseTotal(g.variables[i].gate->output(1));
+    const Endpoint of_merge = DenseTotal(g.variables[i].merge->output(0));
+    if (next && of_merge) next = g.b.Op("AddN", {next, of_merge});
     if (!next) next = of_merge;
-    if (!next) next = b.ZerosLike(grads[i].in_body());
-    Close(b, &grads[i], next);
-    MR_RETURN_IF_ERROR(b.status());
+    if (!next) next = g.b.ZerosLike(g.grads[i].in_body());
+    Close(g.b, &g.grads[i], next);
+    MR_RETURN_IF_ERROR(g.b.status());
     Adopt(first_id);
   }
-  std::vector<std::pair<Endpoint, Endpoint>> results;  // of a tensor around the loop
-  for (size_t i = 0; i < variables.size(); ++i) {
-    results.emplace_back(variables[i].enter->input(0), grads[i].exit->output(0));
+  for (size_t i = 0; i < g.variables.size(); ++i) {
+    g.results.emplace_back(g.variables[i].enter->input(0), g.grads[i].exit->output(0));
   }
+  return absl::OkStatus();
+}
+
+Status Backward::SumUpInvariant(LoopGradient& g, Node* enter) {
+  const Endpoint value = enter->output(0);
+  const bool is_constant = enter->AttrOr<bool>("is_constant", false);
+  std::vector<Grad>& parts = parts_[value];
+  for (size_t k = 0; k < parts.size();) {
+    if (!is_constant || !IsSumOfRows(parts[k])) {
+      ++k;
+      continue;
+    }
+    Node* const product = parts[k].dense.node;
+    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(k));
+    MR_ASSIGN_OR_RETURN(const Endpoint sum, MultiplyAtOnce(g.b, g.region, product, g.condition));
+    g.results.emplace_back(enter->input(0), sum);
+  }
+  if (parts.empty()) return absl::OkStatus();
+  const Endpoint part = DenseTotal(value);
+  MR_RETURN_IF_ERROR(sums_.status());
+  if (!is_constant) {
+    return Unimplemented("Gradients: {{node ", enter->name(), "}} enters the loop '", g.loop.frame_name,
+                         "' for its first iteration only and is used without a Merge");
+  }
+  region_ = g.region.outer;
+  const int first_id = graph_->max_id();
+  Node* const start = EnterLoop(g.b, g.region, ZerosOf(g.b, enter->input(0), part.dtype()), false);
+  MR_RETURN_IF_ERROR(g.b.status());
+  Adopt(first_id);
+  region_ = &g.region;
+  Carried sum = Carry(g.b, start, part.shape());
+  Gate(g.b, &sum, g.condition);
+  MR_RETURN_IF_ERROR(g.b.status());
+  Close(g.b, &sum, g.b.Op("AddN", {sum.in_body(), part}));
+  MR_RETURN_IF_ERROR(g.b.status());
+  g.results.emplace_back(enter->input(0), sum.exit->output(0));
+  return absl::OkStatus();
+}
+
+Status Backward::VisitLoop(int index) {
+  const Loop& loop = forest_.loop(index);
+  MR_RETURN_IF_ERROR(CheckExits(loop));
+  LoopGradient g(loop, graph_);
+  g.variables = LiveVariables(loop);
+  if (g.variables.empty()) return absl::OkStatus();
+  if (loop.condition == nullptr || loop.exits.empty()) {
+    return InvalidArgument("Gradients: the loop '", loop.frame_name, "' has no LoopCond");
+  }
+  MR_ASSIGN_OR_RETURN(g.count, CountIterations(loop));
+  g.region.loop = index;
+  g.region.outer = region_;
+  g.region.frame_name = absl::StrCat(options_.name, "/", loop.frame_name, "_", graph_->max_id());
+  g.region.parallel_iterations = loop.enters[0]->AttrOr<int64_t>("parallel_iterations", 10);
+  g.b.prefix = absl::StrCat(options_.name, "/", loop.condition->name(), "_grad");
+  g.b.device = options_.device.empty() ? loop.condition->requested_device() : options_.device;
+
+  MR_RETURN_IF_ERROR(EnterBackwardLoop(g));
+  MR_RETURN_IF_ERROR(CountDown(g));
+  region_ = &g.region;
+  MR_RETURN_IF_ERROR(GoBackThroughBody(g));
   for (Node* enter : loop.enters) {
-    const Endpoint value = enter->output(0);
-    if (!parts_.contains(value)) continue;
-    std::vector<Grad>& parts = parts_[value];
-    for (size_t k = 0; k < parts.size();) {
-      if (!enter->AttrOr<bool>("is_constant", false) || !IsSumOfRows(parts[k])) {
-        ++k;
-        continue;
-      }
-      Node* const product = parts[k].dense.node;
-      parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(k));
-      MR_ASSIGN_OR_RETURN(const Endpoint sum, MultiplyAtOnce(b, region, product, condition));
-      results.emplace_back(enter->input(0), sum);
-    }
-    if (parts.empty()) continue;
-    const Endpoint part = DenseTotal(value);
-    MR_RETURN_IF_ERROR(sums_.status());
-    if (!enter->AttrOr<bool>("is_constant", false)) {
-      return Unimplemented("Gradients: {{node ", enter->name(), "}} enters the loop '", loop.frame_name,
-                           "' for its first iteration only and is used without a Merge");
-    }
-    region_ = outer;
-    first_id = graph_->max_id();
-    Node* const start = EnterLoop(b, region, ZerosOf(b, enter->input(0), part.dtype()), false);
-    MR_RETURN_IF_ERROR(b.status());
-    Adopt(first_id);
-    region_ = &region;
-    Carried sum = Carry(b, start, part.shape());
-    Gate(b, &sum, condition);
-    MR_RETURN_IF_ERROR(b.status());
-    Close(b, &sum, b.Op("AddN", {sum.in_body(), part}));
-    MR_RETURN_IF_ERROR(b.status());
-    results.emplace_back(enter->input(0), sum.exit->output(0));
+    if (parts_.contains(enter->output(0))) MR_RETURN_IF_ERROR(SumUpInvariant(g, enter));
   }
-  MR_RETURN_IF_ERROR(SaveValues(region, loop, count.in_body(), condition));
-  region_ = outer;
-  for (const auto& [tensor, grad] : results) {
+  MR_RETURN_IF_ERROR(SaveValues(g.region, loop, g.count.in_body(), g.condition));
+  region_ = g.region.outer;
+  for (const auto& [tensor, grad] : g.results) {
     if (IsReached(tensor)) parts_[tensor].push_back(grad);
   }
   return absl::OkStatus();

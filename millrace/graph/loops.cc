@@ -42,7 +42,8 @@ StatusOr<LoopForest> LoopForest::Find(const Graph& graph) {
       forest.entered_[node] = it->second;
       forest.loops_[it->second].enters.push_back(node);
     } else if (node->IsExit()) {
-      if (home == kRoot) return InvalidArgument("{{node ", node->name(), "}} (op ", node->type(), ") leaves a loop that it is not in");
+      if (home == kRoot)
+        return InvalidArgument("{{node ", node->name(), "}} (op ", node->type(), ") leaves a loop that it is not in");
       forest.loops_[home].exits.push_back(node);
     } else if (node->op().control_kind == ControlKind::kLoopCond && home != kRoot) {
       forest.loops_[home].condition = node;
@@ -101,7 +102,7 @@ StatusOr<std::vector<LoopForest::Item>> LoopForest::Order(const Graph& graph, in
   absl::flat_hash_map<const Node*, int> item_of;
   absl::flat_hash_map<int, int> item_of_loop;
   const auto item = [&](Node* node) {
-    // -1 for what is outside of the loop.
+    // -1 for nodes outside the loop.
     int at = home_[node->id()];
     if (node->IsEnter()) at = entered_.at(node);
     if (at == loop) {
@@ -144,7 +145,7 @@ StatusOr<std::vector<LoopForest::Item>> LoopForest::Order(const Graph& graph, in
     }
   }
   if (queue.size() != items.size()) {
-    return InvalidArgument("a loop takes a value that depends on what the same loop gives");
+    return InvalidArgument("an input of a loop depends on an output of the same loop");
   }
   std::vector<Item> order;
   for (const int i : queue) order.push_back(items[i]);
@@ -158,7 +159,8 @@ CondPaths::CondPaths(const LoopForest& forest, const std::vector<LoopForest::Ite
     if (item.node == nullptr) {
       for (const Node* enter : forest.loop(item.loop).enters) {
         path = Deepest(path, PathOf(enter->input(0)));
-        for (const Node* before : enter->control_inputs()) path = Deepest(path, PathOf({const_cast<Node*>(before), -1}));
+        for (const Node* before : enter->control_inputs())
+          path = Deepest(path, PathOf({const_cast<Node*>(before), -1}));
       }
       for (const Node* exit : forest.loop(item.loop).exits) path_[exit] = path;
       continue;

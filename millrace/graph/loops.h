@@ -1,4 +1,4 @@
-// The loops of a graph: which nodes run in which, and in what order things happen within one.
+// The loops (frames) of a graph: which nodes run in which, and the execution order within each.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace millrace {
 
-// One loop as Enter, Merge, Switch, NextIteration and Exit make it.
+// A loop built from Enter, Merge, Switch, NextIteration and Exit.
 struct Loop {
   std::string frame_name;
   int parent = -1;
@@ -17,7 +17,7 @@ struct Loop {
   std::vector<Node*> exits;   // they run in the loop; their outputs are in the parent
   Node* condition = nullptr;  // LoopCond
 
-  // A value that goes round: Merge of Enter and NextIteration, then a Switch. `exit` may be null.
+  // A loop variable: a Merge of Enter and NextIteration, followed by a Switch. `exit` may be null.
   struct Variable {
     Node* enter = nullptr;
     Node* merge = nullptr;
@@ -32,21 +32,20 @@ class LoopForest {
  public:
   static constexpr int kRoot = -1;
 
-  // INVALID_ARGUMENT names a node whose inputs are of loops that do not contain one another.
+  // INVALID_ARGUMENT, naming the node, if its inputs come from loops of which neither contains the other.
   static StatusOr<LoopForest> Find(const Graph& graph);
 
   const std::vector<Loop>& loops() const { return loops_; }
   const Loop& loop(int i) const { return loops_[i]; }
-  // Where the node runs: an Enter in the loop around, an Exit in the loop that it leaves.
+  // The loop that the node runs in: for an Enter the outer loop, for an Exit the loop that it leaves.
   int LoopOf(const Node* node) const { return home_[node->id()]; }
-  // Where its outputs are used.
+  // The loop that its outputs are used in.
   int OutputLoopOf(const Node* node) const;
-  // A node that was added to that loop.
+  // Records a node that was added to that loop.
   void Add(const Node* node, int loop);
-  bool Knows(const Node* node) const { return node->id() < static_cast<int>(home_.size()); }
 
-  // What happens in one loop: nodes and whole loops within it, each after what it needs. Enters and Exits belong to the
-  // loop that they border.
+  // The contents of one loop in topological order: nodes, and whole inner loops as single items. Enters and Exits
+  // belong to the loop that they enter or leave.
   struct Item {
     Node* node = nullptr;  // or
     int loop = -1;
@@ -55,7 +54,7 @@ class LoopForest {
 
  private:
   Status FindVariables(const Graph& graph);
-  // The loop directly within `outer` that contains `loop`; kNone when `loop` is not within it.
+  // The loop directly within `outer` that contains `loop`; kNone if `loop` is not within `outer`.
   int ChildOf(int outer, int loop) const;
 
   std::vector<Loop> loops_;
@@ -63,21 +62,21 @@ class LoopForest {
   absl::flat_hash_map<const Node*, int> entered_;
 };
 
-// Under which choices of Switches a value exists, within one loop. Path 0 is "always".
+// The Switch decisions under which each value of one loop is alive. Path 0 is "always".
 class CondPaths {
  public:
   struct Step {
     int outer = -1;
-    Endpoint selector;     // what the Switch was decided by
+    Endpoint selector;  // the predicate of the Switch
     int side = 0;
-    const Node* gate = nullptr;  // a Switch of that choice
+    const Node* gate = nullptr;  // a Switch with that predicate
     int depth = 0;
   };
 
   CondPaths(const LoopForest& forest, const std::vector<LoopForest::Item>& order);
   int PathOf(const Endpoint& e) const;
   const Step& step(int path) const { return steps_[path]; }
-  // A node that was added on the path of another tensor.
+  // Records the path of a node that was added.
   void Add(const Node* node, int path) { path_[node] = path; }
 
  private:
@@ -86,7 +85,7 @@ class CondPaths {
   int Extend(int path, const Node* gate, int side);
 
   std::vector<Step> steps_;
-  absl::flat_hash_map<const Node*, int> path_;  // of the node; a Switch's outputs are one step further
+  absl::flat_hash_map<const Node*, int> path_;  // of the node itself; a Switch's outputs are one step deeper
   absl::flat_hash_map<std::tuple<int, Endpoint, int>, int> known_;
   absl::flat_hash_map<std::pair<const Node*, int>, int> sides_;
 };

@@ -8,12 +8,12 @@ const pb::AttrValue* Find(const AttrMap& attrs, absl::string_view name) {
   return it == attrs.end() ? nullptr : &it->second;
 }
 
-// The attr that says how many tensors a list argument has.
+// The attr that determines the length of a list argument.
 const std::string& LengthAttr(const OpArg& arg) {
   return arg.number_attr.empty() ? arg.type_list_attr : arg.number_attr;
 }
 
-// How many tensors `arg` takes under `attrs`; -1 when that is not given.
+// The number of tensors of `arg` for `attrs`; -1 if not given.
 int64_t GivenCount(const OpArg& arg, const AttrMap& attrs) {
   if (!arg.is_list()) return 1;
   const pb::AttrValue* value = Find(attrs, LengthAttr(arg));
@@ -21,8 +21,8 @@ int64_t GivenCount(const OpArg& arg, const AttrMap& attrs) {
   return arg.number_attr.empty() ? value->list().type_size() : value->i();
 }
 
-// Number of tensors for each list whose length is not given: the inputs that no other argument
-// takes, shared evenly between the arguments of the one attr they depend on.
+// The length of each list whose length is not given: the inputs that no other argument takes, divided evenly among the
+// arguments that depend on the one unknown attr.
 StatusOr<int64_t> UnknownCount(const OpSchema& op, int64_t num_inputs, const AttrMap& attrs) {
   const std::string* unknown = nullptr;
   int64_t left = num_inputs;
@@ -34,8 +34,8 @@ StatusOr<int64_t> UnknownCount(const OpSchema& op, int64_t num_inputs, const Att
       continue;
     }
     if (unknown != nullptr && *unknown != LengthAttr(arg)) {
-      return InvalidArgument("the inputs can be split between '", *unknown, "' and '",
-                             LengthAttr(arg), "' in several ways: give one of these attrs");
+      return InvalidArgument("the inputs can be split between '", *unknown, "' and '", LengthAttr(arg),
+                             "' in several ways: give one of these attrs");
     }
     unknown = &LengthAttr(arg);
     ++sharers;
@@ -84,10 +84,9 @@ Status AppendTypes(const OpSchema& op, const OpArg& arg, const AttrMap& attrs, i
   int64_t count = 1;
   if (!arg.number_attr.empty()) count = FindAttr(op, attrs, arg.number_attr)->i();
   if (count < 0 || count > room) {
-    return arg.number_attr.empty()
-               ? InvalidArgument("has too few inputs: none for '", arg.name, "'")
-               : InvalidArgument("attr '", arg.number_attr, "' asks for ", count, " tensors for '",
-                                 arg.name, "', more than there are or may be");
+    return arg.number_attr.empty() ? InvalidArgument("has too few inputs: none for '", arg.name, "'")
+                                   : InvalidArgument("attr '", arg.number_attr, "' asks for ", count, " tensors for '",
+                                                     arg.name, "', more than there are or may be");
   }
   for (int64_t i = 0; i < count; ++i) append(as_declared(type));
   return absl::OkStatus();
@@ -102,14 +101,14 @@ const pb::AttrValue* FindAttr(const OpSchema& op, const AttrMap& attrs, absl::st
 }
 
 Status InferAttrs(const OpSchema& op, absl::Span<const DType> input_types, AttrMap* attrs) {
-  // Given values are looked into below, so they must be of the declared kinds.
+  // The code below relies on given values being of the declared kinds.
   for (const auto& [name, value] : *attrs) {
     const OpAttr* declared = op.FindAttr(name);
     if (declared != nullptr) MR_RETURN_IF_ERROR(CheckAttr(*declared, value));
   }
   const int64_t total = static_cast<int64_t>(input_types.size());
   MR_ASSIGN_OR_RETURN(const int64_t unknown, UnknownCount(op, total, *attrs));
-  // An attr set for one argument must not change how many another takes, so counts come first.
+  // Compute all counts first: an attr set for one argument must not change the count of another.
   absl::InlinedVector<int64_t, 4> counts;
   for (const OpArg& arg : op.inputs) {
     const int64_t given = GivenCount(arg, *attrs);
@@ -118,8 +117,7 @@ Status InferAttrs(const OpSchema& op, absl::Span<const DType> input_types, AttrM
   int64_t next = 0;
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     if (counts[i] > total - next) {
-      return InvalidArgument("takes more inputs than the ", total, " given: '", op.inputs[i].name,
-                             "' has not enough");
+      return InvalidArgument("takes more inputs than the ", total, " given: '", op.inputs[i].name, "' has not enough");
     }
     InferFromArg(op.inputs[i], input_types.subspan(next, counts[i]), attrs);
     next += counts[i];
@@ -147,17 +145,15 @@ Status CheckAttrs(const OpSchema& op, const AttrMap& attrs) {
   return absl::OkStatus();
 }
 
-Status ResolveTypes(const OpSchema& op, const AttrMap& attrs, int num_inputs,
-                    absl::InlinedVector<DType, 4>* inputs, absl::InlinedVector<DType, 2>* outputs) {
+Status ResolveTypes(const OpSchema& op, const AttrMap& attrs, int num_inputs, absl::InlinedVector<DType, 4>* inputs,
+                    absl::InlinedVector<DType, 2>* outputs) {
   inputs->reserve(static_cast<size_t>(num_inputs));
   for (const OpArg& arg : op.inputs) {
-    MR_RETURN_IF_ERROR(AppendTypes(op, arg, attrs,
-                                   num_inputs - static_cast<int64_t>(inputs->size()),
+    MR_RETURN_IF_ERROR(AppendTypes(op, arg, attrs, num_inputs - static_cast<int64_t>(inputs->size()),
                                    [&](DType t) { inputs->push_back(t); }));
   }
   for (const OpArg& arg : op.outputs) {
-    MR_RETURN_IF_ERROR(AppendTypes(op, arg, attrs,
-                                   kMaxOutputs - static_cast<int64_t>(outputs->size()),
+    MR_RETURN_IF_ERROR(AppendTypes(op, arg, attrs, kMaxOutputs - static_cast<int64_t>(outputs->size()),
                                    [&](DType t) { outputs->push_back(t); }));
   }
   return absl::OkStatus();
@@ -169,11 +165,9 @@ std::string InputName(const Node& node, int i) {
     int64_t count = 1;
     if (arg.is_list()) {
       const pb::AttrValue* value = node.FindAttr(LengthAttr(arg));
-      if (value != nullptr)
-        count = arg.number_attr.empty() ? value->list().type_size() : value->i();
+      if (value != nullptr) count = arg.number_attr.empty() ? value->list().type_size() : value->i();
     }
-    if (i < end + count)
-      return arg.is_list() ? absl::StrCat(arg.name, "[", i - end, "]") : arg.name;
+    if (i < end + count) return arg.is_list() ? absl::StrCat(arg.name, "[", i - end, "]") : arg.name;
     end += count;
   }
   return absl::StrCat(i);

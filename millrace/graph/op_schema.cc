@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-// The kind of a value that is no list, as attr specs call it; null for none.
+// The kind of a non-list value as named in attr specs; null if none.
 const char* KindOf(pb::AttrValue::ValueCase value) {
   switch (value) {
     case pb::AttrValue::kS:
@@ -36,14 +36,13 @@ const char* KindOf(pb::AttrValue::ValueCase value) {
   }
 }
 
-// Number of items of the wanted kind, or -1 when the list has items of another.
+// The number of items of the given kind, or -1 if the list has items of another kind.
 int64_t ListSize(const pb::AttrValue::ListValue& list, absl::string_view kind) {
   const struct {
     absl::string_view kind;
     int size;
-  } sizes[] = {{"string", list.s_size()},      {"int", list.i_size()},
-               {"float", list.f_size()},       {"bool", list.b_size()},
-               {"type", list.type_size()},     {"shape", list.shape_size()},
+  } sizes[] = {{"string", list.s_size()},      {"int", list.i_size()},     {"float", list.f_size()},
+               {"bool", list.b_size()},        {"type", list.type_size()}, {"shape", list.shape_size()},
                {"tensor", list.tensor_size()}, {"func", list.func_size()}};
   int64_t wanted = 0;
   for (const auto& s : sizes) {
@@ -58,28 +57,24 @@ int64_t ListSize(const pb::AttrValue::ListValue& list, absl::string_view kind) {
 
 Status CheckType(const OpAttr& attr, int number) {
   if (number == 0 || number > kRefOffset || !pb::DataType_IsValid(number)) {
-    return InvalidArgument("Value for attr '", attr.name, "' is no element type (number ", number,
-                           ")");
+    return InvalidArgument("Value for attr '", attr.name, "' is not an element type (number ", number, ")");
   }
   const DType type = static_cast<DType>(number);
-  if (!attr.allowed_types.empty() && std::find(attr.allowed_types.begin(), attr.allowed_types.end(),
-                                               type) == attr.allowed_types.end()) {
-    return InvalidArgument("Value for attr '", attr.name, "' of ", DTypeName(type),
-                           " is not in the list of allowed values: ",
-                           absl::StrJoin(attr.allowed_types, ", ", [](std::string* out, DType t) {
-                             absl::StrAppend(out, DTypeName(t));
-                           }));
+  if (!attr.allowed_types.empty() &&
+      std::find(attr.allowed_types.begin(), attr.allowed_types.end(), type) == attr.allowed_types.end()) {
+    return InvalidArgument(
+        "Value for attr '", attr.name, "' of ", DTypeName(type), " is not in the list of allowed values: ",
+        absl::StrJoin(attr.allowed_types, ", ", [](std::string* out, DType t) { absl::StrAppend(out, DTypeName(t)); }));
   }
   return absl::OkStatus();
 }
 
 Status CheckString(const OpAttr& attr, const std::string& value) {
   if (!attr.allowed_strings.empty() &&
-      std::find(attr.allowed_strings.begin(), attr.allowed_strings.end(), value) ==
-          attr.allowed_strings.end()) {
+      std::find(attr.allowed_strings.begin(), attr.allowed_strings.end(), value) == attr.allowed_strings.end()) {
     return InvalidArgument("Value for attr '", attr.name, "' of \"", value,
-                           "\" is not in the list of allowed values: \"",
-                           absl::StrJoin(attr.allowed_strings, "\", \""), "\"");
+                           "\" is not in the list of allowed values: \"", absl::StrJoin(attr.allowed_strings, "\", \""),
+                           "\"");
   }
   return absl::OkStatus();
 }
@@ -88,23 +83,11 @@ Status CheckList(const OpAttr& attr, absl::string_view kind, const pb::AttrValue
   const int64_t size = ListSize(list, kind);
   if (size < 0) return InvalidArgument("attr '", attr.name, "' takes a ", attr.type);
   if (attr.has_minimum && size < attr.minimum) {
-    return InvalidArgument("Length for attr '", attr.name, "' of ", size,
-                           " must be at least minimum ", attr.minimum);
+    return InvalidArgument("Length for attr '", attr.name, "' of ", size, " must be at least minimum ", attr.minimum);
   }
   for (int type : list.type()) MR_RETURN_IF_ERROR(CheckType(attr, type));
   for (const std::string& s : list.s()) MR_RETURN_IF_ERROR(CheckString(attr, s));
   return absl::OkStatus();
-}
-
-ControlKind ControlKindOf(absl::string_view op) {
-  if (op == "LoopCond") return ControlKind::kLoopCond;
-  absl::string_view base = absl::StartsWith(op, "Ref") ? op.substr(3) : op;
-  if (base == "Switch" || op == "_SwitchN") return ControlKind::kSwitch;
-  if (base == "Merge") return ControlKind::kMerge;
-  if (base == "Enter") return ControlKind::kEnter;
-  if (base == "Exit") return ControlKind::kExit;
-  if (base == "NextIteration") return ControlKind::kNextIteration;
-  return ControlKind::kNone;
 }
 
 // ".../ops/math/matmul.cc" -> "math".
@@ -139,8 +122,8 @@ Status CheckAttr(const OpAttr& attr, const pb::AttrValue& value) {
                                              : kind);
   }
   if (value.value_case() == pb::AttrValue::kI && attr.has_minimum && value.i() < attr.minimum) {
-    return InvalidArgument("Value for attr '", attr.name, "' of ", value.i(),
-                           " must be at least minimum ", attr.minimum);
+    return InvalidArgument("Value for attr '", attr.name, "' of ", value.i(), " must be at least minimum ",
+                           attr.minimum);
   }
   if (value.value_case() == pb::AttrValue::kType) return CheckType(attr, value.type());
   if (value.value_case() == pb::AttrValue::kS) return CheckString(attr, value.s());
@@ -168,8 +151,7 @@ std::vector<const OpSchema*> OpRegistry::All() const {
   std::vector<const OpSchema*> all;
   all.reserve(ops_.size());
   for (const auto& [name, schema] : ops_) all.push_back(schema.get());
-  std::sort(all.begin(), all.end(),
-            [](const OpSchema* a, const OpSchema* b) { return a->name < b->name; });
+  std::sort(all.begin(), all.end(), [](const OpSchema* a, const OpSchema* b) { return a->name < b->name; });
   return all;
 }
 
@@ -177,7 +159,7 @@ void OpRegistry::Register(OpSchema schema) {
   Status status;
   for (auto* args : {&schema.inputs, &schema.outputs}) {
     for (OpArg& arg : *args) {
-      // Arguments of a schema that is registered again are tied already.
+      // The arguments of a schema that is registered again are already resolved.
       if (status.ok() && arg.type == DType::kInvalid && arg.type_list_attr.empty()) {
         status = ResolveArg(schema, &arg);
       }
@@ -190,11 +172,9 @@ void OpRegistry::Register(OpSchema schema) {
   }
   if (status.ok() && ops_.contains(schema.name)) status = InvalidArgument("registered twice");
   if (!status.ok()) {
-    std::fprintf(stderr, "Registration of op %s: %s\n", schema.name.c_str(),
-                 std::string(status.message()).c_str());
+    std::fprintf(stderr, "Registration of op %s: %s\n", schema.name.c_str(), std::string(status.message()).c_str());
     std::abort();
   }
-  schema.control_kind = ControlKindOf(schema.name);
   std::string name = schema.name;
   ops_.emplace(std::move(name), std::make_unique<OpSchema>(std::move(schema)));
 }
@@ -240,8 +220,23 @@ OpSchemaBuilder& OpSchemaBuilder::AllowsUninitializedInput() {
   return *this;
 }
 
+OpSchemaBuilder& OpSchemaBuilder::Control(ControlKind kind) {
+  schema_.control_kind = kind;
+  return *this;
+}
+
+OpSchemaBuilder& OpSchemaBuilder::Trait(OpTrait trait) {
+  schema_.traits |= 1u << static_cast<uint8_t>(trait);
+  return *this;
+}
+
 OpSchemaBuilder& OpSchemaBuilder::Shape(ShapeFn fn) {
   schema_.shape_fn = fn;
+  return *this;
+}
+
+OpSchemaBuilder& OpSchemaBuilder::Ints(IntsFn fn) {
+  schema_.ints_fn = fn;
   return *this;
 }
 

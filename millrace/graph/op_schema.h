@@ -1,6 +1,6 @@
-// Op schemas: what an op is called, what it takes, what it gives, how shapes and gradients follow.
+// Op schemas: an op's name, inputs, outputs and attrs, and its shape and gradient functions.
 //
-// Ops register themselves at start-up, each beside its kernels:
+// Ops register themselves during static initialization, next to their kernels:
 //
 //   MILLRACE_OP(MatMul)
 //       .Input("a: T").Input("b: T").Output("product: T")
@@ -9,15 +9,17 @@
 //       .Shape(MatMulShape)
 //       .Gradient(MatMulGradient);
 //
-// The small language is TensorFlow's:
+// The spec language is TensorFlow's:
 //   args:  "x: T", "x: float", "x: Ref(T)", "xs: N * T", "xs: Tlist"
 //   attrs: "T: type", "T: {float, int32}", "T: numbertype", "N: int >= 1 = 2", "s: string = 'x'",
 //          "mode: {'A', 'B'} = 'A'", "dims: list(int) >= 1", "shape: shape = { unknown_rank: true }",
 //          "f: func", "T: list(type) >= 0", "value: tensor"
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,10 +34,14 @@ namespace millrace {
 namespace pb = ::tensorflow;
 
 class ShapeContext;
+class IntsContext;
 class GradientContext;
 
-// Computes output shapes, or says why the inputs do not fit. Must not fail on unknown shapes.
+// Computes output shapes, or returns an error if the inputs are incompatible. Must not fail on unknown shapes.
 using ShapeFn = Status (*)(ShapeContext&);
+// The elements of an integer output as far as they follow from what is known of the inputs (constant_ints.h), so that
+// shapes can be computed from them.
+using IntsFn = std::optional<std::vector<int64_t>> (*)(IntsContext&);
 // Builds the gradient of a node from those of its outputs.
 using GradientFn = Status (*)(GradientContext&);
 
@@ -43,9 +49,9 @@ using GradientFn = Status (*)(GradientContext&);
 struct OpArg {
   std::string name;
   DType type = DType::kInvalid;  // fixed type, or
-  std::string type_attr;         // the attr that gives it, or
-  std::string type_list_attr;    // the attr of type list(type) that gives several
-  std::string number_attr;       // with a type or type_attr: the attr that says how many
+  std::string type_attr;         // the attr that determines it, or
+  std::string type_list_attr;    // the list(type) attr that determines several
+  std::string number_attr;       // with type or type_attr: the attr that determines how many
   bool is_ref = false;
   bool is_list() const { return !number_attr.empty() || !type_list_attr.empty(); }
 };
@@ -57,33 +63,65 @@ struct OpAttr {
   pb::AttrValue default_value;
   bool has_minimum = false;
   int64_t minimum = 0;
-  // Allowed types, or allowed strings; empty when anything goes.
+  // Allowed types or strings; empty if unrestricted.
   std::vector<DType> allowed_types;
   std::vector<std::string> allowed_strings;
 };
 
-// The ops that give frames and dead values their meaning, with their Ref twins.
+// The control-flow primitives, each with its Ref variant.
 enum class ControlKind : int8_t { kNone, kSwitch, kMerge, kEnter, kExit, kNextIteration, kLoopCond };
+
+// What graph passes and the runtime need to know about an op beyond its signature. An op declares its traits where it
+// is registered; a pass checks for a trait and never lists op names.
+enum class OpTrait : uint8_t {
+  // Every element of the output depends on the elements at its place alone, and the CPU kernel is one that fused ops
+  // can
+  // run over a block: UnaryOf, BinaryOf or Select (ops/kernels/elementwise.h).
+  kElementwise,
+  // Reduces input 0 along the axes of input 1 with a kernel that fused ops can run row by row: ReduceOf
+  // (ops/kernels/reduce.h).
+  kRowReduction,
+  // Can be applied in place to the result of a matrix product or convolution (ops/fused/fused_activation.h).
+  kActivation,
+  // Depends only on the shapes of its inputs.
+  kShapeOf,
+  // Returns a variable, its handle or its value. Changes nothing and never waits.
+  kReadsVariable,
+  // Changes a variable, and never waits.
+  kUpdatesVariable,
+  // Is stateful only because of its random number generator: it may be pruned, and it never waits.
+  kRandom,
+  // An argument or result of a function body.
+  kFunctionBorder,
+  // Calls functions named by its attrs; the call can be inlined (passes/function_inliner.h).
+  kCall,
+  // The two ends of an edge between devices or tasks.
+  kSend,
+  kReceive,
+};
 
 struct OpSchema {
   std::string name;
-  std::string family;  // the folder of ops/ it was registered in
+  std::string family;  // the folder of ops/ that registers it
   std::vector<OpArg> inputs;
   std::vector<OpArg> outputs;
   std::vector<OpAttr> attrs;
-  // Has or touches state, or is random: never merged, folded or dropped while it is needed.
+  // Reads or writes state, or is random: never merged or folded.
   bool is_stateful = false;
   bool is_commutative = false;
   // TensorFlow's allows_uninitialized_input: Assign may be given a reference to an empty variable.
   bool allows_uninitialized_input = false;
-  ControlKind control_kind = ControlKind::kNone;  // set by registration
+  ControlKind control_kind = ControlKind::kNone;
+  uint32_t traits = 0;  // a bit for each OpTrait
   ShapeFn shape_fn = nullptr;
+  IntsFn ints_fn = nullptr;
   GradientFn gradient_fn = nullptr;
-  // True when the op is known to have no useful gradient (ArgMax, Shape, ...).
+  // True if the op is known to have no gradient (ArgMax, Shape, ...).
   bool not_differentiable = false;
-  // One line for the reader of docs/ops.md and of the generated builders.
+  // One line for docs/ops.md and the generated builders.
   std::string summary;
 
+  bool Has(OpTrait trait) const { return (traits >> static_cast<uint8_t>(trait) & 1) != 0; }
   const OpAttr* FindAttr(absl::string_view name) const;
 };
 
@@ -95,21 +133,21 @@ class OpRegistry {
  public:
   static OpRegistry& Global();
 
-  // NOT_FOUND names the op.
+  // NOT_FOUND, naming the op, if it is not registered.
   StatusOr<const OpSchema*> Find(absl::string_view name) const;
-  // Null when there is none.
+  // Null if there is none.
   const OpSchema* FindOrNull(absl::string_view name) const;
   // Sorted by name.
   std::vector<const OpSchema*> All() const;
 
-  // Ends the process when the schema is malformed or registered twice: a bug of ours.
+  // Aborts if the schema is malformed or registered twice.
   void Register(OpSchema schema);
 
  private:
   absl::flat_hash_map<std::string, std::unique_ptr<OpSchema>> ops_;
 };
 
-// Collects one registration; see the top of this file.
+// Builds one registration; see the top of this file.
 class OpSchemaBuilder {
  public:
   OpSchemaBuilder(absl::string_view name, absl::string_view file);
@@ -119,13 +157,16 @@ class OpSchemaBuilder {
   OpSchemaBuilder& Stateful();
   OpSchemaBuilder& Commutative();
   OpSchemaBuilder& AllowsUninitializedInput();
+  OpSchemaBuilder& Control(ControlKind kind);
+  OpSchemaBuilder& Trait(OpTrait trait);
   OpSchemaBuilder& Shape(ShapeFn fn);
+  OpSchemaBuilder& Ints(IntsFn fn);
   OpSchemaBuilder& Gradient(GradientFn fn);
   OpSchemaBuilder& NotDifferentiable();
   OpSchemaBuilder& Summary(absl::string_view text);
 
   const OpSchema& schema() const { return schema_; }
-  // OK, or what is wrong with a spec.
+  // OK, or the error in a spec.
   const Status& status() const { return status_; }
 
  private:
@@ -134,11 +175,10 @@ class OpSchemaBuilder {
 };
 
 struct OpRegistration {
-  OpRegistration(const OpSchemaBuilder& builder);  // NOLINT: what MILLRACE_OP converts with
+  OpRegistration(const OpSchemaBuilder& builder);  // NOLINT: the conversion that MILLRACE_OP uses
 };
 
 #define MILLRACE_OP(name) \
-  static const ::millrace::OpRegistration MR_CONCAT(mr_op_, __COUNTER__) = \
-      ::millrace::OpSchemaBuilder(#name, __FILE__)
+  static const ::millrace::OpRegistration MR_CONCAT(mr_op_, __COUNTER__) = ::millrace::OpSchemaBuilder(#name, __FILE__)
 
 }  // namespace millrace

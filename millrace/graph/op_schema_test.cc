@@ -28,8 +28,7 @@ TEST(OpSpecTest, AttrsHaveKindsDefaultsAndMinimums) {
   EXPECT_EQ(ParseAttr("f: float = -1e-3").default_value.f(), -1e-3f);
   EXPECT_TRUE(ParseAttr("b: bool = true").default_value.b());
   EXPECT_EQ(ParseAttr("t: type = DT_INT64").default_value.type(), pb::DT_INT64);
-  EXPECT_TRUE(
-      ParseAttr("shape: shape = { unknown_rank: true }").default_value.shape().unknown_rank());
+  EXPECT_TRUE(ParseAttr("shape: shape = { unknown_rank: true }").default_value.shape().unknown_rank());
   OpAttr fixed = ParseAttr("shape: shape = { dim { size: 4 } dim { size: 2 } }");
   ASSERT_EQ(fixed.default_value.shape().dim_size(), 2);
   EXPECT_EQ(fixed.default_value.shape().dim(1).size(), 2);
@@ -43,8 +42,7 @@ TEST(OpSpecTest, ListsAndSetsOfAllowedValues) {
   EXPECT_EQ(strides.minimum, 4);
   EXPECT_THAT(strides.default_value.list().i(), ElementsAre(1, 2, 3, 4));
   EXPECT_TRUE(ParseAttr("names: list(string) = []").default_value.has_list());
-  EXPECT_THAT(ParseAttr("names: list(string) = ['a', 'b']").default_value.list().s(),
-              ElementsAre("a", "b"));
+  EXPECT_THAT(ParseAttr("names: list(string) = ['a', 'b']").default_value.list().s(), ElementsAre("a", "b"));
   OpAttr types = ParseAttr("T: list({float, int32}) >= 1");
   EXPECT_EQ(types.type, "list(type)");
   EXPECT_THAT(types.allowed_types, ElementsAre(DType::kFloat, DType::kInt32));
@@ -55,17 +53,16 @@ TEST(OpSpecTest, ListsAndSetsOfAllowedValues) {
 }
 
 TEST(OpSpecTest, MistakesAreNamed) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"N", "expected 'name: type'"},
-      {"N: integer", "'integer' is no attr type"},
-      {"N: int = x", "expected an integer"},
-      {"N: int = 3 4", "left over"},
-      {"T: {float, 'A'}", "either types or strings"},
-      {"N: int >= 4 = 3", "at least minimum 4"},
-      {"s: string = abc", "quoted string"},
-      {"T: {float} = DT_INT32", "not in the list of allowed values"},
-      {"b: bool >= 1", "has a minimum"},
-      {"l: list(int) = [1", "expected"}};
+  const std::pair<const char*, const char*> cases[] = {{"N", "expected 'name: type'"},
+                                                       {"N: integer", "'integer' is not an attr type"},
+                                                       {"N: int = x", "expected an integer"},
+                                                       {"N: int = 3 4", "unexpected text at the end"},
+                                                       {"T: {float, 'A'}", "either types or strings"},
+                                                       {"N: int >= 4 = 3", "at least minimum 4"},
+                                                       {"s: string = abc", "quoted string"},
+                                                       {"T: {float} = DT_INT32", "not in the list of allowed values"},
+                                                       {"b: bool >= 1", "has a minimum"},
+                                                       {"l: list(int) = [1", "expected"}};
   for (const auto& [spec, why] : cases) {
     OpAttr attr;
     Status status = ParseAttrSpec(spec, &attr);
@@ -88,19 +85,16 @@ TEST(OpSpecTest, ArgsAreTiedToTheirAttrs) {
 }
 
 TEST(OpRegistryDeathTest, MalformedRegistrationEndsTheProcess) {
-  EXPECT_DEATH(OpRegistration(OpSchemaBuilder("Bad", __FILE__).Input("x: Nothing")),
-               "Registration of op Bad");
+  EXPECT_DEATH(OpRegistration(OpSchemaBuilder("Bad", __FILE__).Input("x: Nothing")), "Registration of op Bad");
   EXPECT_DEATH(OpRegistration(OpSchemaBuilder("TestAdd", __FILE__)), "registered twice");
-  EXPECT_DEATH(OpRegistration(OpSchemaBuilder("Bad", __FILE__).Attr("N: int").Attr("N: int")),
-               "declared twice");
+  EXPECT_DEATH(OpRegistration(OpSchemaBuilder("Bad", __FILE__).Attr("N: int").Attr("N: int")), "declared twice");
 }
 
 TEST(AttrTest, ValuesOfOtherKindsAreRefused) {
   EXPECT_EQ(*AttrAs<int64_t>(AttrInit(7).value()), 7);
   EXPECT_FALSE(AttrAs<int64_t>(AttrInit(7.0f).value()).ok());
   EXPECT_FALSE(AttrAs<int32_t>(AttrInit(int64_t{1} << 40).value()).ok());
-  EXPECT_THAT(*AttrAs<std::vector<int64_t>>(AttrInit(std::vector<int>{1, 2}).value()),
-              ElementsAre(1, 2));
+  EXPECT_THAT(*AttrAs<std::vector<int64_t>>(AttrInit(std::vector<int>{1, 2}).value()), ElementsAre(1, 2));
   EXPECT_THAT(*AttrAs<std::vector<DType>>(AttrInit(std::vector<DType>{DType::kHalf}).value()),
               ElementsAre(DType::kHalf));
   EXPECT_EQ(AttrAs<Tensor>(AttrInit(Tensor::Of<float>({1, 2})).value())->num_elements(), 2);

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// Reads a spec from the left; every failed read leaves the position where it was.
+// A cursor over a spec; a failed read does not advance it.
 class Cursor {
  public:
   explicit Cursor(absl::string_view text) : rest_(text) {}
@@ -36,8 +36,8 @@ class Cursor {
   bool Number(absl::string_view* out) {
     SkipSpace();
     size_t n = 0;
-    while (n < rest_.size() && (IsDigit(rest_[n]) || IsLetter(rest_[n]) || rest_[n] == '.' ||
-                                rest_[n] == '-' || rest_[n] == '+')) {
+    while (n < rest_.size() &&
+           (IsDigit(rest_[n]) || IsLetter(rest_[n]) || rest_[n] == '.' || rest_[n] == '-' || rest_[n] == '+')) {
       ++n;
     }
     return Take(n, out);
@@ -53,9 +53,7 @@ class Cursor {
   }
 
  private:
-  static bool IsLetter(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  }
+  static bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
   static bool IsDigit(char c) { return c >= '0' && c <= '9'; }
   void SkipSpace() {
     while (!rest_.empty() && (rest_[0] == ' ' || rest_[0] == '\n' || rest_[0] == '\t')) {
@@ -72,14 +70,13 @@ class Cursor {
   absl::string_view rest_;
 };
 
-// Sets of types that have a name of their own.
+// Named sets of types.
 bool NamedTypeSet(absl::string_view name, std::vector<DType>* types) {
-  static constexpr DType kReal[] = {DType::kFloat, DType::kDouble,   DType::kInt32,
-                                    DType::kUInt8, DType::kInt16,    DType::kInt8,
-                                    DType::kInt64, DType::kBFloat16, DType::kUInt16,
-                                    DType::kHalf,  DType::kUInt32,   DType::kUInt64};
-  static constexpr DType kQuantized[] = {DType::kQInt8, DType::kQUInt8, DType::kQInt32,
-                                         DType::kQInt16, DType::kQUInt16};
+  static constexpr DType kReal[] = {DType::kFloat,  DType::kDouble, DType::kInt32,  DType::kUInt8,
+                                    DType::kInt16,  DType::kInt8,   DType::kInt64,  DType::kBFloat16,
+                                    DType::kUInt16, DType::kHalf,   DType::kUInt32, DType::kUInt64};
+  static constexpr DType kQuantized[] = {DType::kQInt8, DType::kQUInt8, DType::kQInt32, DType::kQInt16,
+                                         DType::kQUInt16};
   if (name == "quantizedtype") {
     types->assign(std::begin(kQuantized), std::end(kQuantized));
     return true;
@@ -93,7 +90,7 @@ bool NamedTypeSet(absl::string_view name, std::vector<DType>* types) {
   return true;
 }
 
-// "{float, int32}" or "{'A', 'B'}", the brace read already.
+// "{float, int32}" or "{'A', 'B'}" after the opening brace.
 Status ParseAllowed(Cursor& in, OpAttr* attr, std::string* kind) {
   do {
     std::string text;
@@ -119,7 +116,7 @@ Status ParseAllowed(Cursor& in, OpAttr* attr, std::string* kind) {
   return absl::OkStatus();
 }
 
-// The kind of an attr that is no list.
+// The kind of a non-list attr.
 Status ParseKind(Cursor& in, OpAttr* attr, std::string* kind) {
   if (in.Eat("{")) return ParseAllowed(in, attr, kind);
   absl::string_view name;
@@ -131,7 +128,7 @@ Status ParseKind(Cursor& in, OpAttr* attr, std::string* kind) {
   static constexpr absl::string_view kKinds[] = {"string", "int",    "float", "bool",       "type",
                                                  "shape",  "tensor", "func",  "placeholder"};
   if (std::find(std::begin(kKinds), std::end(kKinds), name) == std::end(kKinds)) {
-    return InvalidArgument("'", name, "' is no attr type");
+    return InvalidArgument("'", name, "' is not an attr type");
   }
   *kind = std::string(name);
   return absl::OkStatus();
@@ -139,8 +136,7 @@ Status ParseKind(Cursor& in, OpAttr* attr, std::string* kind) {
 
 Status ParseInt(Cursor& in, int64_t* value) {
   absl::string_view text;
-  if (!in.Number(&text) || !absl::SimpleAtoi(text, value))
-    return InvalidArgument("expected an integer");
+  if (!in.Number(&text) || !absl::SimpleAtoi(text, value)) return InvalidArgument("expected an integer");
   return absl::OkStatus();
 }
 
@@ -183,7 +179,7 @@ Status ParseTensor(Cursor& in, pb::TensorProto* tensor) {
   return absl::OkStatus();
 }
 
-// One value of the kind; `value` is a whole AttrValue, from which a list takes what it needs.
+// Parses one value of the given kind into `value`; for a list, the caller copies it from there.
 Status ParseScalarValue(Cursor& in, absl::string_view kind, pb::AttrValue* value) {
   absl::string_view text;
   if (kind == "string") {
@@ -194,8 +190,7 @@ Status ParseScalarValue(Cursor& in, absl::string_view kind, pb::AttrValue* value
     value->set_i(i);
   } else if (kind == "float") {
     float f;
-    if (!in.Number(&text) || !absl::SimpleAtof(text, &f))
-      return InvalidArgument("expected a number");
+    if (!in.Number(&text) || !absl::SimpleAtof(text, &f)) return InvalidArgument("expected a number");
     value->set_f(f);
   } else if (kind == "bool") {
     if (!in.Identifier(&text) || (text != "true" && text != "false")) {
@@ -276,7 +271,7 @@ Status ParseAttr(Cursor& in, OpAttr* attr) {
     attr->has_default = true;
     MR_RETURN_IF_ERROR(CheckAttr(*attr, attr->default_value));
   }
-  if (!in.AtEnd()) return InvalidArgument("something is left over at the end");
+  if (!in.AtEnd()) return InvalidArgument("unexpected text at the end");
   return absl::OkStatus();
 }
 
@@ -295,7 +290,7 @@ Status ParseArg(Cursor& in, OpArg* arg) {
   }
   if (arg->is_ref && !in.Eat(")")) return InvalidArgument("expected ')' after Ref(");
   arg->type_attr = std::string(type);
-  if (!in.AtEnd()) return InvalidArgument("something is left over at the end");
+  if (!in.AtEnd()) return InvalidArgument("unexpected text at the end");
   return absl::OkStatus();
 }
 
@@ -315,7 +310,7 @@ Status ResolveArg(const OpSchema& schema, OpArg* arg) {
   if (!arg->number_attr.empty()) {
     const OpAttr* number = schema.FindAttr(arg->number_attr);
     if (number == nullptr || number->type != "int") {
-      return InvalidArgument("argument '", arg->name, "': '", arg->number_attr, "' is no int attr");
+      return InvalidArgument("argument '", arg->name, "': '", arg->number_attr, "' is not an int attr");
     }
   }
   const OpAttr* attr = schema.FindAttr(arg->type_attr);
@@ -330,8 +325,8 @@ Status ResolveArg(const OpSchema& schema, OpArg* arg) {
     arg->type_attr.clear();
     return absl::OkStatus();
   }
-  return InvalidArgument("argument '", arg->name, "': attr '", attr->name, "' is of type ",
-                         attr->type, ", which gives no tensor type");
+  return InvalidArgument("argument '", arg->name, "': attr '", attr->name, "' is of type ", attr->type,
+                         ", which does not determine a tensor type");
 }
 
 }  // namespace millrace

@@ -21,13 +21,13 @@ bool CallsFunctions(const Graph& graph) {
   return false;
 }
 
-// The tensors of one part that come from the client and go to it.
+// The feeds and fetches of one part.
 class ClientEdges {
  public:
   ClientEdges(const CutGraph& cut, const PartitionOptions& options, int task, Part* part)
       : cut_(cut), options_(options), task_(task), part_(*part), graph_(part->graph.get()) {}
 
-  // Takes what the client feeds: from edges, or as it is on the home task.
+  // Connects the feeds: over edges, or directly on the home task.
   Status TakeFeeds(bool is_home) {
     std::vector<Endpoint> at_home(options_.feeds.size());
     const std::vector<Node*> nodes(graph_->nodes().begin(), graph_->nodes().end());
@@ -100,13 +100,13 @@ class ClientEdges {
     NodeSpec spec;
     spec.name = graph_->UniqueName(absl::StrCat(prefix, absl::StrReplaceAll(name, {{":", "_"}})));
     spec.op = op;
-    // As if it came from the task itself and stayed there: a TensorFlow worker takes no other key from its master.
+    // Sender and receiver are the task itself: a TensorFlow worker accepts no other key from its master.
     const std::string& device = cut_.HostDevice(task_);
     SetEdgeAttrs(&spec, name, device, Incarnation(), device, true);
     return spec;
   }
 
-  // The feed as `consumer` can take it: received once for the part, and handed into the loops that the consumer is in.
+  // The feed for `consumer`: received once per part, and entered into the loops that the consumer is in.
   StatusOr<Endpoint> Fed(int feed, const Node* consumer) {
     Node*& recv = received_[feed];
     const Node& origin = *options_.feeds[feed].node;
@@ -140,7 +140,7 @@ class ClientEdges {
     return value;
   }
 
-  // A feed that is fetched from the home task.
+  // A feed that is also fetched on the home task.
   StatusOr<Endpoint> HomeFeed(int feed) {
     for (const auto& [index, tensor] : part_.home_feeds) {
       if (index == feed) return tensor;
@@ -178,7 +178,7 @@ StatusOr<std::vector<Part>> PartitionGraph(std::unique_ptr<Graph> graph, const P
     MR_RETURN_IF_ERROR(cut.PrepareLoops());
     MR_RETURN_IF_ERROR(cut.CutEdges());
   }
-  // What goes to the client without having been on any task.
+  // Fed tensors that are fetched without being on any task.
   int fetch_task = 0;
   for (int t = 0; t < num_tasks; ++t) {
     if (cut.tasks()[t] == options.home_task) fetch_task = t;
@@ -196,9 +196,8 @@ StatusOr<std::vector<Part>> PartitionGraph(std::unique_ptr<Graph> graph, const P
     part.senders = cut.SendersTo(t);
     if (num_tasks == 1) continue;
     const absl::flat_hash_set<int> fed = part.task == options.home_task ? cut.FeedsOf(t) : absl::flat_hash_set<int>();
-    part.graph = graph->Clone([&](const Node* node) {
-      return cut.TaskOf(node) == t || (!fed.empty() && fed.contains(node->id()));
-    });
+    part.graph = graph->Clone(
+        [&](const Node* node) { return cut.TaskOf(node) == t || (!fed.empty() && fed.contains(node->id())); });
   }
   if (num_tasks == 1) parts[0].graph = std::move(graph);
   const Graph without_functions;
@@ -208,10 +207,11 @@ StatusOr<std::vector<Part>> PartitionGraph(std::unique_ptr<Graph> graph, const P
     ClientEdges client(cut, options, t, &part);
     if (!options.feeds.empty()) MR_RETURN_IF_ERROR(client.TakeFeeds(is_home));
     for (const int i : fetches[t]) MR_RETURN_IF_ERROR(client.GiveFetch(i, is_home));
-    if (part.graph->library().function_size() > 0 && !CallsFunctions(*part.graph)) part.graph->ShareLibrary(without_functions);
+    if (part.graph->library().function_size() > 0 && !CallsFunctions(*part.graph))
+      part.graph->ShareLibrary(without_functions);
     for (Node* node : part.graph->nodes()) part.graph->SetRequestedDevice(node, node->assigned_device());
   }
-  // A task may have had nothing but what moved to those that use it.
+  // A task may be empty after its nodes were moved to the tasks that use them.
   std::erase_if(parts, [](const Part& part) { return part.graph->num_nodes() == 0 && part.home_feeds.empty(); });
   return parts;
 }

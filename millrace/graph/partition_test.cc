@@ -212,11 +212,14 @@ TEST_F(PartitionTest, FeedsAndFetchesAreEdgesExceptAtHome) {
   EXPECT_EQ(NodeOf(kPs0, "y")->input(0).node, NodeOf(kPs0, "_recv_x_0"));
   EXPECT_TRUE(NodeOf(kPs0, "_recv_x_0")->AttrOr<bool>("client_terminated", false));
   EXPECT_EQ(NodeOf(kPs0, "_send_y_0")->input(0).name(), "y:0");
-  EXPECT_EQ(std::count_if(ps->graph->nodes().begin(), ps->graph->nodes().end(), [](Node* n) { return n->is_type("Placeholder"); }), 0);
+  EXPECT_EQ(std::count_if(ps->graph->nodes().begin(), ps->graph->nodes().end(),
+                          [](Node* n) { return n->is_type("Placeholder"); }),
+            0);
 }
 
 TEST_F(PartitionTest, AHandleMayNotLeaveItsTask) {
-  const Endpoint handle = On(kPs0, b_.Op("VarHandleOp", std::vector<Endpoint>{}, {{"dtype", DType::kFloat}, {"shape", PartialShape()}}, "v"));
+  const Endpoint handle = On(
+      kPs0, b_.Op("VarHandleOp", std::vector<Endpoint>{}, {{"dtype", DType::kFloat}, {"shape", PartialShape()}}, "v"));
   On(kWorker, b_.Op("ReadVariableOp", {handle}, {{"dtype", DType::kFloat}}, "read"));
   const Status status = Fail();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -225,7 +228,8 @@ TEST_F(PartitionTest, AHandleMayNotLeaveItsTask) {
 }
 
 TEST_F(PartitionTest, AVariableIsSentAfterTheUpdateThatItsReaderWaitsFor) {
-  const Endpoint v = On(kPs0, b_.Op("VariableV2", std::vector<Endpoint>{}, {{"dtype", DType::kFloat}, {"shape", PartialShape({})}}, "v"));
+  const Endpoint v = On(
+      kPs0, b_.Op("VariableV2", std::vector<Endpoint>{}, {{"dtype", DType::kFloat}, {"shape", PartialShape({})}}, "v"));
   const Endpoint one = On(kPs0, b_.Const(Tensor::Scalar(1.0f)));
   const Endpoint update = Op(kPs0, "AssignAdd", {v, one}, "update");
   Op(kWorker, "Neg", {v}, "early");

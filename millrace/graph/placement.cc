@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// More devices than this are not listed one by one in a message.
+// The maximum number of devices listed in a message.
 constexpr size_t kMaxListed = 256;
 
 // Disjoint sets of node ids.
@@ -43,12 +43,16 @@ bool Contradict(const DeviceName& a, const DeviceName& b) {
 
 std::string Describe(const Node& node) { return absl::StrCat("{{node ", node.name(), "}} (op ", node.type(), ")"); }
 
-// Places one graph. Wishes, ops and the answers to "where does this wish for these ops go" are few even in a large graph, so each is looked at
-// once and known by number from then on.
+// Places one graph. Even a large graph has few distinct device requests ("wishes"), ops and (request, ops)
+// combinations, so each is resolved once and then referred to by number.
 class Placer {
  public:
   Placer(Graph* graph, const PlacementOptions& options)
-      : graph_(*graph), options_(options), groups_(graph->max_id()), is_named_(graph->max_id(), false), follows_(graph->max_id(), false),
+      : graph_(*graph),
+        options_(options),
+        groups_(graph->max_id()),
+        is_named_(graph->max_id(), false),
+        follows_(graph->max_id(), false),
         group_(graph->max_id()) {}
 
   Status Run() {
@@ -64,12 +68,12 @@ class Placer {
   }
 
  private:
-  // What a group of nodes wants together.
+  // A group of colocated nodes and their merged request.
   struct Group {
-    int wish = 0;                  // into wishes_; 0 is the one that says nothing
-    const Node* wisher = nullptr;  // the first to say something
+    int wish = 0;                  // index into wishes_; 0 is the empty request
+    const Node* wisher = nullptr;  // the first node with a non-empty request
     uint64_t types = ~0ull;        // device types that have kernels for all of them
-    int device = -1;               // once chosen
+    int device = -1;               // -1 until chosen
   };
 
   Status ReadDevices() {
@@ -100,7 +104,7 @@ class Placer {
       for (const std::string& name : classes->list().s()) {
         absl::string_view other = name;
         if (!absl::ConsumePrefix(&other, "loc:@")) continue;
-        // A node that pruning removed no longer binds anybody.
+        // A node that pruning removed imposes no constraint.
         const Node* found = graph_.FindNode(other);
         if (found == nullptr || found == node) continue;
         is_named_[found->id()] = true;
@@ -109,8 +113,8 @@ class Placer {
     }
   }
 
-  // What is placed already decides, then nodes that others name as the ones to be with, then all in their order. A node that uses a
-  // variable or a handle goes where that is, whatever it asks for itself.
+  // Precedence: nodes that are already placed, then nodes named in others' _class, then the rest in order. A node that
+  // uses a reference or a handle is placed with its resource, whatever it requests itself.
   Status GatherWishes() {
     for (const Node* node : graph_.nodes()) {
       if (!node->assigned_device().empty()) MR_RETURN_IF_ERROR(Wish(*node, node->assigned_device(), /*binding=*/false));
@@ -135,7 +139,8 @@ class Placer {
       const auto [it, is_new] = wish_index_.try_emplace(device, static_cast<int>(wishes_.size()));
       if (is_new) {
         StatusOr<DeviceName> parsed = DeviceName::Parse(device);
-        if (!parsed.ok()) return InvalidArgument(Describe(node), " asks for a malformed device: ", parsed.status().message());
+        if (!parsed.ok())
+          return InvalidArgument(Describe(node), " asks for a malformed device: ", parsed.status().message());
         wishes_.push_back(*std::move(parsed));
       }
       last_text_ = &device;
@@ -158,9 +163,9 @@ class Placer {
     if (it->second >= 0) {
       group.wish = it->second;
     } else if (binding) {
-      return InvalidArgument("cannot place ", Describe(node), ": it asks for device ", device, ", but must be on the same device as ",
-                             Describe(*group.wisher), ", which asks for ", DeviceAskedBy(*group.wisher), "\n\t [[{{node ", node.name(),
-                             "}}]]");
+      return InvalidArgument("cannot place ", Describe(node), ": it asks for device ", device,
+                             ", but must be on the same device as ", Describe(*group.wisher), ", which asks for ",
+                             DeviceAskedBy(*group.wisher), "\n\t [[{{node ", node.name(), "}}]]");
     }
     return absl::OkStatus();
   }
@@ -178,7 +183,7 @@ class Placer {
     return it->second;
   }
 
-  // The wish with what the default says where it is silent. A task is one of its job: the default's is no answer to a wish for another job.
+  // The request completed from the default device. The default's task applies only to the default's job.
   DeviceName Completed(const DeviceName& wish) const {
     DeviceName base = fallback_;
     if (wish.job && wish.job != base.job) {
@@ -201,7 +206,7 @@ class Placer {
     const DeviceName& wish = wishes_[wish_number];
     int& device = it->second;
     device = FirstMatch(Completed(wish), types);
-    // The wish says more than the default, so the default's kind of device is no reason to fail.
+    // The request takes precedence over the default, so the default's device type must not make it fail.
     if (device < 0 && !wish.type && !wish.index) {
       DeviceName relaxed = Completed(wish);
       relaxed.type.reset();
@@ -209,7 +214,7 @@ class Placer {
       device = FirstMatch(relaxed, types);
     }
     if (device >= 0 || !options_.allow_soft_placement) return device;
-    // Another kind of device, but the task that was asked for.
+    // Another device type on the requested task.
     DeviceName task = wish;
     task.type.reset();
     task.index.reset();
@@ -245,8 +250,8 @@ class Placer {
                              wish.ToString().empty() ? "any device" : absl::StrCat("device ", wish.ToString()),
                              "; the available devices are: ", DescribeDevices(), where(*member));
     }
-    return InvalidArgument("cannot place ", Describe(asks), ": no device has kernels for all the nodes that it must be on one device with",
-                           where(asks));
+    return InvalidArgument("cannot place ", Describe(asks),
+                           ": no device has kernels for all the nodes that it is colocated with", where(asks));
   }
 
   std::string DescribeDevices() const {
@@ -269,10 +274,10 @@ class Placer {
   std::vector<Group> group_;    // by id of the set's representative
   std::vector<DeviceName> wishes_;
   absl::flat_hash_map<std::string, int> wish_index_;
-  absl::flat_hash_map<std::pair<int, int>, int> merged_;  // -1: they contradict
+  absl::flat_hash_map<std::pair<int, int>, int> merged_;  // -1 if they conflict
   absl::flat_hash_map<const OpSchema*, uint64_t> kernels_;
   absl::flat_hash_map<std::pair<int, uint64_t>, int> chosen_;
-  const std::string* last_text_ = nullptr;  // neighbours often ask for the same
+  const std::string* last_text_ = nullptr;  // consecutive nodes often have the same request
   int last_wish_ = 0;
 };
 

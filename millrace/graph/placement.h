@@ -1,4 +1,4 @@
-// Which device each node runs on.
+// Placement: choosing the device of each node.
 #pragma once
 
 #include <functional>
@@ -11,27 +11,26 @@
 namespace millrace {
 
 struct PlacementOptions {
-  // Full names, in order of preference.
+  // Full device names in order of preference.
   std::vector<std::string> devices = {};
-  // Whether a device of that type has a kernel for the op of the node; asked once for each op and type.
+  // Whether devices of that type have a kernel for the node's op; called once per op and type.
   std::function<bool(const Node& node, const std::string& device_type)> has_kernel = nullptr;
-  // What stands for the parts that a node's request leaves open; may be partial or empty.
+  // Completes the fields that a node's request leaves open; may be partial or empty.
   std::string default_device = {};
-  // Fall back to another device of the requested task where the requested one does not exist or has no kernel. Only a node that asks for
-  // no task may go to any. Of nodes that belong together and ask for different devices, the first decides.
+  // Falls back to another device of the requested task if the requested one does not exist or has no kernel; only a
+  // node that requests no task may be placed on any. If colocated nodes request different devices, the first decides.
   bool allow_soft_placement = false;
 };
 
-// Assigns a device to every node that has none: the first in the list that is what it asks for, so the same for the same graph. Nodes that
-// belong together get the same one: those with a common `_class`, those that share a reference or a resource handle. What they ask for
-// is put together; one that others name in their `_class` comes before them.
-// INVALID_ARGUMENT names the node and what it asked for, and lists the devices that there are; or names two that belong together and ask for
-// different devices.
+// Assigns a device to every node that has none: the first in the list that matches its request, so the result is
+// deterministic. Colocated nodes (by a common `_class`, or because they share a reference or a resource handle) get the
+// same device, and their requests are merged; a node named in others' `_class` takes precedence. INVALID_ARGUMENT names
+// the node, its request and the available devices, or two colocated nodes that request different devices.
 Status PlaceNodes(Graph* graph, const PlacementOptions& options);
 
-// Puts a copy node (_CopyToDevice) on every edge between nodes of different devices, one for each tensor
-// and place, so that no kernel is given memory that it cannot read: see host_memory.h. Control edges stay as
-// they are. A tensor in `fetches` that is not in the host's memory is replaced by a copy that is.
+// Inserts a copy node (_CopyToDevice) into every data edge between different devices, one per tensor and destination,
+// so that every kernel can access its inputs: see host_memory.h. Control edges are unchanged. A tensor in `fetches`
+// that is not in host memory is replaced by its copy in host memory.
 Status InsertCopies(Graph* graph, std::vector<Endpoint>* fetches);
 
 }  // namespace millrace

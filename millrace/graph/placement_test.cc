@@ -101,7 +101,8 @@ TEST_F(InsertCopiesTest, OneProcessorNeedsNone) {
 class PlaceNodesTest : public ::testing::Test {
  protected:
   PlaceNodesTest() : b_(&graph_) {
-    for (const char* task : {"/job:worker/replica:0/task:0", "/job:worker/replica:0/task:1", "/job:ps/replica:0/task:0", "/job:ps/replica:0/task:1"}) {
+    for (const char* task : {"/job:worker/replica:0/task:0", "/job:worker/replica:0/task:1", "/job:ps/replica:0/task:0",
+                             "/job:ps/replica:0/task:1"}) {
       options_.devices.push_back(absl::StrCat(task, "/device:CPU:0"));
       if (absl::StrContains(task, "worker")) options_.devices.push_back(absl::StrCat(task, "/device:GPU:0"));
     }

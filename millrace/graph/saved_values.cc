@@ -1,8 +1,9 @@
 // Values of a forward loop that its backward loop needs.
 //
 // All that one iteration needs is put aside together, in one history that goes round the forward loop and then the
-// backward one. A history is a value like any other, so a loop within a loop needs nothing special: its history is among what
-// the outer loop saves.
+// backward one. A history is a value like any other, so a loop within a loop needs nothing special: its history is
+// among what the outer loop saves.
+#include <algorithm>
 #include <cstring>
 
 #include "millrace/graph/backward.h"
@@ -10,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// Something of that type, for the iterations in which a value does not exist.
+// A placeholder of that type for iterations in which a value does not exist.
 Endpoint Stand(GraphBuilder& b, DType dtype) {
   if (dtype == DType::kVariant) return b.Op("_EmptyHistory", std::vector<Endpoint>{});
   Tensor t(dtype, Shape());
@@ -18,22 +19,45 @@ Endpoint Stand(GraphBuilder& b, DType dtype) {
   return b.Const(t);
 }
 
-}  // namespace
-
-bool Backward::IsForward(const Node* node) const {
-  return node->id() < first_new_id_ || added_forward_.contains(node);
+// The gate of a branch, for another value.
+Node* AddGate(GraphBuilder& b, const CondPaths::Step& step, Endpoint data, Endpoint selector) {
+  if (!step.gate->is_type("_SwitchN")) return b.AddNode("Switch", {data, selector});
+  return b.AddNode("_SwitchN", {data, selector}, {{"num_outs", static_cast<int64_t>(step.gate->num_outputs())}});
 }
 
-// The same in every iteration.
+// The steps of a path from the outside in, down to `path` itself.
+std::vector<int> WayTo(const CondPaths& paths, int path) {
+  std::vector<int> way;
+  for (; path != 0; path = paths.step(path).outer) way.push_back(path);
+  std::reverse(way.begin(), way.end());
+  return way;
+}
+
+}  // namespace
+
+struct Backward::History {
+  History(Region& of_region, const Loop& of_loop, Graph* graph) : region(of_region), loop(of_loop), b(graph) {}
+  Region& region;
+  const Loop& loop;  // the forward loop
+  GraphBuilder b;    // of the backward loop
+  // Values put aside, in the order of their places, and as what shape they are known.
+  std::vector<Endpoint> saved;
+  std::vector<PartialShape> shapes;
+  absl::flat_hash_map<Endpoint, int> place;
+  Node* pop = nullptr;                             // gives one iteration's values back; null: none is saved
+  absl::flat_hash_map<Endpoint, Endpoint> handed;  // forward value -> what stands for it in the backward loop
+};
+
+bool Backward::IsForward(const Node* node) const { return node->id() < first_new_id_ || added_forward_.contains(node); }
+
+// True for loop invariants.
 bool Backward::IsInvariant(const Endpoint& e) const {
   return (e.node->IsEnter() && e.node->AttrOr<bool>("is_constant", false)) || e.node->is_type("Const");
 }
 
-// Shapes are much smaller than what they are of: they are taken in the forward loop.
+// A shape is much smaller than its tensor, so shapes are computed in the forward loop and saved.
 bool Backward::BelongsForward(const Node& node) const {
-  if (!node.is_type("Shape") && !node.is_type("ShapeN") && !node.is_type("Rank") && !node.is_type("Size") &&
-      !node.is_type("BroadcastGradientArgs"))
-    return false;
+  if (!node.op().Has(OpTrait::kShapeOf) && !node.is_type("BroadcastGradientArgs")) return false;
   bool varies = false;
   for (const Endpoint& e : node.inputs()) {
     if (!IsForward(e.node)) return false;
@@ -64,135 +88,136 @@ void Backward::Adopt(int first_id) {
   }
 }
 
+// Every value, and the choices that decide whether it exists, which are values too.
+void Backward::PutAside(History& h, Endpoint e) const {
+  if (IsInvariant(e) || !h.place.emplace(e, static_cast<int>(h.saved.size())).second) return;
+  h.saved.push_back(e);
+  const CondPaths& paths = *h.region.paths;
+  for (int p = paths.PathOf(e); p != 0; p = paths.step(p).outer) PutAside(h, paths.step(p).selector);
+}
+
+// A value of a branch that was not taken is stood for by another.
+StatusOr<Endpoint> Backward::AlwaysThere(History& h, GraphBuilder& f, Endpoint e, Node* pivot) const {
+  const CondPaths& paths = *h.region.paths;
+  int p = paths.PathOf(e);
+  if (p != 0 && BaseType(e.dtype()) == DType::kResource) {
+    return Unimplemented("Gradients: the loop '", h.loop.frame_name, "' needs the resource ", e.name(),
+                         " of a branch in its gradient");
+  }
+  Endpoint value = e;
+  for (; p != 0 && f.ok(); p = paths.step(p).outer) {
+    // From the outside in to where the value is missing.
+    f.control_inputs = {pivot};
+    Endpoint stand = Stand(f, BaseType(e.dtype()));
+    f.control_inputs.clear();
+    for (const int at : WayTo(paths, paths.step(p).outer)) {
+      if (!f.ok()) break;
+      Node* const gate = AddGate(f, paths.step(at), stand, paths.step(at).selector);
+      if (gate != nullptr) stand = gate->output(paths.step(at).side);
+    }
+    const CondPaths::Step& step = paths.step(p);
+    Node* const gate = AddGate(f, step, stand, step.selector);
+    if (gate == nullptr) break;
+    std::vector<Endpoint> sides;
+    for (int side = 0; side < gate->num_outputs(); ++side)
+      sides.push_back(side == step.side ? value : gate->output(side));
+    value = f.Op("Merge", sides);
+  }
+  return value;
+}
+
+StatusOr<Endpoint> Backward::PushInForwardLoop(History& h, Endpoint forward_pivot) {
+  const int first_id = graph_->max_id();
+  GraphBuilder f = ForwardBuilder(h.loop);
+  const Endpoint beside = h.loop.enters[0]->input(0);
+  Node* alive = beside.node->IsSwitch() ? f.AddNode("Identity", {beside}) : beside.node;
+  if (alive != nullptr) f.control_inputs = {alive};
+  Node* const empty = f.AddNode("_EmptyHistory", {});
+  f.control_inputs.clear();
+  Carried history = CarryForward(f, h.loop, empty);
+  MR_RETURN_IF_ERROR(f.status());
+  Node* const pivot = f.AddNode("Identity", {forward_pivot});
+  std::vector<Endpoint> values = {history.in_body()};
+  for (const Endpoint& e : h.saved) {
+    MR_ASSIGN_OR_RETURN(values.emplace_back(), AlwaysThere(h, f, e, pivot));
+    h.shapes.push_back(h.region.paths->PathOf(e) == 0 ? e.shape() : PartialShape());
+  }
+  Node* const push = f.AddNode("_HistoryPush", values);
+  MR_RETURN_IF_ERROR(f.status());
+  Close(f, &history, push->output(0));
+  MR_RETURN_IF_ERROR(f.status());
+  MarkForward(first_id, h.loop);
+  return history.exit->output(0);
+}
+
+Status Backward::PopInBackwardLoop(History& h, Endpoint history, Endpoint condition) {
+  GraphBuilder& b = h.b;
+  const int first_id = graph_->max_id();
+  Node* const enter = EnterLoop(b, h.region, history, false);
+  MR_RETURN_IF_ERROR(b.status());
+  Adopt(first_id);
+  region_ = &h.region;
+  Carried rest = Carry(b, enter, PartialShape::Scalar());
+  Gate(b, &rest, condition);
+  MR_RETURN_IF_ERROR(b.status());
+  std::vector<DType> types;
+  for (const Endpoint& e : h.saved) types.push_back(BaseType(e.dtype()));
+  h.pop = b.AddNode("_HistoryPop", {rest.in_body()}, {{"T", types}, {"shapes", h.shapes}});
+  MR_RETURN_IF_ERROR(b.status());
+  Close(b, &rest, h.pop->output(0));
+  return absl::OkStatus();
+}
+
+Endpoint Backward::HandOut(History& h, Endpoint e) {
+  if (const auto it = h.handed.find(e); it != h.handed.end()) return it->second;
+  GraphBuilder& b = h.b;
+  Endpoint result;
+  if (e.node->is_type("Const")) {
+    Node* const copy = b.AddNode("Const", {}, {{"value", *e.node->FindAttr("value")}, {"dtype", e.dtype()}});
+    if (copy != nullptr) {
+      graph_->AddControlInput(copy, h.region.pivot);
+      result = copy->output(0);
+    }
+  } else if (IsInvariant(e)) {
+    Region* const inner = region_;
+    region_ = h.region.outer;
+    const int first_id = graph_->max_id();
+    Node* const enter = EnterLoop(b, h.region, e.node->input(0), true);
+    Adopt(first_id);
+    region_ = inner;
+    if (enter != nullptr) result = enter->output(0);
+  } else {
+    result = h.pop->output(1 + h.place.at(e));
+    const CondPaths& paths = *h.region.paths;
+    for (const int at : WayTo(paths, paths.PathOf(e))) {
+      if (!b.ok()) break;
+      const CondPaths::Step& step = paths.step(at);
+      const Endpoint selector = HandOut(h, step.selector);
+      Node* const gate = AddGate(b, step, result, selector);
+      if (gate != nullptr) result = gate->output(step.side);
+    }
+  }
+  h.handed[e] = result;
+  return result;
+}
+
 Status Backward::SaveValues(Region& region, const Loop& loop, Endpoint forward_pivot, Endpoint backward_condition) {
   if (region.borrowed.empty()) return absl::OkStatus();
-  GraphBuilder b(graph_);
-  b.prefix = absl::StrCat(options_.name, "/", loop.condition->name(), "_grad");
-  b.device = loop.condition->requested_device();
-  absl::flat_hash_map<Endpoint, Endpoint> handed;  // forward value -> what stands for it in the backward loop
-  std::vector<Endpoint> saved;                     // values put aside, in the order of their places
-  absl::flat_hash_map<Endpoint, int> place;
-  // Every value, and the choices that decide whether it exists, which are values too.
-  const std::function<void(Endpoint)> save = [&](Endpoint e) {
-    if (IsInvariant(e) || !place.emplace(e, static_cast<int>(saved.size())).second) return;
-    saved.push_back(e);
-    for (int p = region.paths->PathOf(e); p != 0; p = region.paths->step(p).outer) save(region.paths->step(p).selector);
-  };
-  for (const Region::Borrowed& borrowed : region.borrowed) save(borrowed.value);
-
-  Node* pop = nullptr;
-  if (!saved.empty()) {
-    // In the forward loop. A value of a branch that was not taken is stood for by another.
-    Region* const inner = region_;
+  History h(region, loop, graph_);
+  h.b.prefix = absl::StrCat(options_.name, "/", loop.condition->name(), "_grad");
+  h.b.device = loop.condition->requested_device();
+  for (const Region::Borrowed& borrowed : region.borrowed) PutAside(h, borrowed.value);
+  if (!h.saved.empty()) {
     region_ = region.outer;
-    const int first_id = graph_->max_id();
-    GraphBuilder f = ForwardBuilder(loop);
-    const Endpoint beside = loop.enters[0]->input(0);
-    Node* alive = beside.node->IsSwitch() ? f.AddNode("Identity", {beside}) : beside.node;
-    if (alive != nullptr) f.control_inputs = {alive};
-    Node* const empty = f.AddNode("_EmptyHistory", {});
-    f.control_inputs.clear();
-    Carried history = CarryForward(f, loop, empty);
-    MR_RETURN_IF_ERROR(f.status());
-    Node* const pivot = f.AddNode("Identity", {forward_pivot});
-    const auto choose = [&](const CondPaths::Step& step, Endpoint data) {
-      return step.gate->is_type("_SwitchN")
-                 ? f.AddNode("_SwitchN", {data, step.selector}, {{"num_outs", static_cast<int64_t>(step.gate->num_outputs())}})
-                 : f.AddNode("Switch", {data, step.selector});
-    };
-    std::vector<Endpoint> values = {history.in_body()};
-    std::vector<PartialShape> shapes;
-    for (const Endpoint& e : saved) {
-      Endpoint value = e;
-      int p = region.paths->PathOf(e);
-      if (p != 0 && BaseType(e.dtype()) == DType::kResource) {
-        return Unimplemented("Gradients: the loop '", loop.frame_name, "' needs the resource ", e.name(),
-                             " of a branch in its gradient");
-      }
-      shapes.push_back(p == 0 ? e.shape() : PartialShape());
-      for (; p != 0 && f.ok(); p = region.paths->step(p).outer) {
-        // From the outside in to where the value is missing.
-        f.control_inputs = {pivot};
-        Endpoint stand = Stand(f, BaseType(e.dtype()));
-        f.control_inputs.clear();
-        std::vector<int> way;
-        for (int at = region.paths->step(p).outer; at != 0; at = region.paths->step(at).outer) way.push_back(at);
-        for (auto it = way.rbegin(); it != way.rend() && f.ok(); ++it) {
-          Node* const gate = choose(region.paths->step(*it), stand);
-          if (gate != nullptr) stand = gate->output(region.paths->step(*it).side);
-        }
-        const CondPaths::Step& step = region.paths->step(p);
-        Node* const gate = choose(step, stand);
-        if (gate == nullptr) break;
-        std::vector<Endpoint> sides;
-        for (int side = 0; side < gate->num_outputs(); ++side) sides.push_back(side == step.side ? value : gate->output(side));
-        value = f.Op("Merge", sides);
-      }
-      values.push_back(value);
-    }
-    Node* const push = f.AddNode("_HistoryPush", values);
-    MR_RETURN_IF_ERROR(f.status());
-    Close(f, &history, push->output(0));
-    MR_RETURN_IF_ERROR(f.status());
-    MarkForward(first_id, loop);
-
-    // In the backward loop.
-    const int enter_id = graph_->max_id();
-    Node* const enter = EnterLoop(b, region, history.exit->output(0), false);
-    MR_RETURN_IF_ERROR(b.status());
-    Adopt(enter_id);
-    region_ = inner;
-    Carried rest = Carry(b, enter, PartialShape::Scalar());
-    Gate(b, &rest, backward_condition);
-    MR_RETURN_IF_ERROR(b.status());
-    std::vector<DType> types;
-    for (const Endpoint& e : saved) types.push_back(BaseType(e.dtype()));
-    pop = b.AddNode("_HistoryPop", {rest.in_body()}, {{"T", types}, {"shapes", shapes}});
-    MR_RETURN_IF_ERROR(b.status());
-    Close(b, &rest, pop->output(0));
+    MR_ASSIGN_OR_RETURN(const Endpoint history, PushInForwardLoop(h, forward_pivot));
+    MR_RETURN_IF_ERROR(PopInBackwardLoop(h, history, backward_condition));
   }
-
-  // What stands for a value: a place in the history, alive just when the value was.
-  const std::function<Endpoint(Endpoint)> hand_out = [&](Endpoint e) -> Endpoint {
-    if (const auto it = handed.find(e); it != handed.end()) return it->second;
-    Endpoint result;
-    if (e.node->is_type("Const")) {
-      Node* const copy = b.AddNode("Const", {}, {{"value", *e.node->FindAttr("value")}, {"dtype", e.dtype()}});
-      if (copy != nullptr) {
-        graph_->AddControlInput(copy, region.pivot);
-        result = copy->output(0);
-      }
-    } else if (IsInvariant(e)) {
-      Region* const inner = region_;
-      region_ = region.outer;
-      const int first_id = graph_->max_id();
-      Node* const enter = EnterLoop(b, region, e.node->input(0), true);
-      Adopt(first_id);
-      region_ = inner;
-      if (enter != nullptr) result = enter->output(0);
-    } else {
-      result = pop->output(1 + place.at(e));
-      std::vector<int> way;
-      for (int p = region.paths->PathOf(e); p != 0; p = region.paths->step(p).outer) way.push_back(p);
-      for (auto it = way.rbegin(); it != way.rend() && b.ok(); ++it) {
-        const CondPaths::Step& step = region.paths->step(*it);
-        const Endpoint selector = hand_out(step.selector);
-        Node* const gate = step.gate->is_type("_SwitchN")
-                               ? b.AddNode("_SwitchN", {result, selector},
-                                           {{"num_outs", static_cast<int64_t>(step.gate->num_outputs())}})
-                               : b.AddNode("Switch", {result, selector});
-        if (gate != nullptr) result = gate->output(step.side);
-      }
-    }
-    handed[e] = result;
-    return result;
-  };
   for (const Region::Borrowed& borrowed : region.borrowed) {
-    const Endpoint value = hand_out(borrowed.value);
-    MR_RETURN_IF_ERROR(b.status());
+    const Endpoint value = HandOut(h, borrowed.value);
+    MR_RETURN_IF_ERROR(h.b.status());
     graph_->SetInput(borrowed.node, borrowed.input, value);
   }
-  return b.status();
+  return h.b.status();
 }
 
 }  // namespace millrace

@@ -1,24 +1,20 @@
 #include "millrace/graph/shape_inference.h"
 
-#include "absl/container/flat_hash_map.h"
-
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
 #include "millrace/graph/constant_ints.h"
 #include "millrace/tensor/tensor_proto.h"
 
 namespace millrace {
 
-ShapeContext::ShapeContext(const Node& node, std::vector<PartialShape> inputs,
-                           ConstantLookup constants)
+ShapeContext::ShapeContext(const Node& node, std::vector<PartialShape> inputs, ConstantLookup constants)
     : node_(node),
       inputs_(std::move(inputs)),
       outputs_(static_cast<size_t>(node.num_outputs())),
       constants_(std::move(constants)) {}
 
-const Tensor* ShapeContext::constant(int i) const {
-  return constants_ ? constants_(node_.input(i)) : nullptr;
-}
+const Tensor* ShapeContext::constant(int i) const { return constants_ ? constants_(node_.input(i)) : nullptr; }
 
 bool ShapeContext::ConstantInts(int i, std::vector<int64_t>* values) const {
   return EvaluateInts(node_.input(i), constants_, values) &&
@@ -28,16 +24,14 @@ bool ShapeContext::ConstantInts(int i, std::vector<int64_t>* values) const {
 StatusOr<PartialShape> ShapeContext::ShapeFromInput(int i) const {
   const PartialShape& shape = input(i);
   if (shape.known_rank() && shape.rank() > 1) {
-    return InvalidArgument("input ", i, " is a shape and must be a vector, not of shape ",
-                           shape.ToString());
+    return InvalidArgument("input ", i, " is a shape and must be a vector, not of shape ", shape.ToString());
   }
   std::vector<int64_t> dims;
   if (!EvaluateInts(node_.input(i), constants_, &dims)) return PartialShape();
-  // The scalar -1 stands for a shape of unknown rank.
+  // The scalar -1 means a shape of unknown rank.
   if (shape.rank() == 0 && dims.size() == 1 && dims[0] < 0) return PartialShape();
   if (dims.size() > static_cast<size_t>(Shape::kMaxRank)) {
-    return InvalidArgument("input ", i, " gives a shape of rank ", dims.size(), ", more than ",
-                           Shape::kMaxRank);
+    return InvalidArgument("input ", i, " gives a shape of rank ", dims.size(), ", more than ", Shape::kMaxRank);
   }
   for (int64_t& d : dims) {
     if (d == kUnknownInt) d = PartialShape::kUnknown;
@@ -50,8 +44,8 @@ StatusOr<PartialShape> ShapeContext::WithRank(int i, int rank) const {
   const PartialShape& shape = input(i);
   if (!shape.known_rank()) return PartialShape::UnknownOfRank(rank);
   if (shape.rank() != rank) {
-    return InvalidArgument("Shape must be rank ", rank, " but is rank ", shape.rank(), ": input ",
-                           i, " is ", shape.ToString());
+    return InvalidArgument("Shape must be rank ", rank, " but is rank ", shape.rank(), ": input ", i, " is ",
+                           shape.ToString());
   }
   return shape;
 }
@@ -59,8 +53,8 @@ StatusOr<PartialShape> ShapeContext::WithRank(int i, int rank) const {
 StatusOr<PartialShape> ShapeContext::WithRankAtLeast(int i, int rank) const {
   const PartialShape& shape = input(i);
   if (shape.known_rank() && shape.rank() < rank) {
-    return InvalidArgument("Shape must be at least rank ", rank, " but is rank ", shape.rank(),
-                           ": input ", i, " is ", shape.ToString());
+    return InvalidArgument("Shape must be at least rank ", rank, " but is rank ", shape.rank(), ": input ", i, " is ",
+                           shape.ToString());
   }
   return shape;
 }
@@ -121,11 +115,11 @@ StatusOr<PartialShape> BroadcastShapes(const PartialShape& a, const PartialShape
     } else if (db == 1 || da == db) {
       result.set_dim(i, da);
     } else if (da < 0 || db < 0) {
-      // An unknown dimension must be 1 or the other one, which is not 1 here.
+      // An unknown dimension must be 1 or equal to the other, which is not 1 here.
       result.set_dim(i, std::max(da, db));
     } else {
-      return InvalidArgument("Dimensions must be equal, but are ", da, " and ", db, ": shapes ",
-                             a.ToString(), " and ", b.ToString(), " do not broadcast");
+      return InvalidArgument("Dimensions must be equal, but are ", da, " and ", db, ": shapes ", a.ToString(), " and ",
+                             b.ToString(), " do not broadcast");
     }
   }
   return result;
@@ -140,7 +134,7 @@ StatusOr<int> CanonicalAxis(int64_t axis, int rank) {
 
 namespace {
 
-// The values of Const nodes, decoded when first asked for.
+// The values of Const nodes, decoded on first use.
 class ConstantCache {
  public:
   const Tensor* Find(Endpoint e) {
@@ -151,7 +145,7 @@ class ConstantCache {
   }
 
  private:
-  // What shape functions ask for is small; decoding weights would cost more than it tells.
+  // Shape functions need small constants only; decoding weights would be wasteful.
   static constexpr int64_t kMaxElements = 1 << 16;
 
   static void Decode(const Node& node, std::unique_ptr<Tensor>* tensor) {
@@ -202,7 +196,7 @@ Status InferNodeShapes(Graph* graph, Node* node) {
 
 namespace {
 
-// What two tensors have in common.
+// The dimensions on which two shapes agree.
 PartialShape Common(const PartialShape& a, const PartialShape& b) {
   if (!a.known_rank() || !b.known_rank() || a.rank() != b.rank()) return PartialShape();
   PartialShape common = a;
@@ -222,8 +216,8 @@ bool IsLoopMerge(const Node& node) {
 
 }  // namespace
 
-// What goes round a loop is taken to have the shape that it enters with, until the loop's body proves otherwise; then
-// everything is inferred again with less assumed. What holds for a body under its own assumption holds for the loop.
+// A loop variable is assumed to keep its initial shape until the loop's body contradicts that; then everything is
+// inferred again with a weaker assumption. A fixed point holds for the loop by induction over iterations.
 Status InferShapes(Graph* graph, bool lenient) {
   ConstantCache cache;
   const ShapeContext::ConstantLookup lookup = [&cache](Endpoint e) { return cache.Find(e); };
@@ -231,7 +225,7 @@ Status InferShapes(Graph* graph, bool lenient) {
   absl::flat_hash_map<const Node*, PartialShape> assumed;
   constexpr int kMaxRounds = 8;
   for (int round = 0; round < kMaxRounds; ++round) {
-    // What an earlier inference said may rest on what changed since.
+    // Earlier results may depend on what has changed since.
     for (Node* node : order) Forget(graph, node);
     std::vector<Node*> merges;
     for (Node* node : order) {

@@ -1,4 +1,4 @@
-// Shapes before the tensors exist.
+// Static shape inference.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,10 @@
 
 namespace millrace {
 
-// What a shape function sees of a node.
+// The argument of a shape function.
 class ShapeContext {
  public:
-  // Constant values where known: result is null when `e` is not constant.
+  // Returns the value of `e` if it is a constant, otherwise null.
   using ConstantLookup = std::function<const Tensor*(Endpoint e)>;
 
   ShapeContext(const Node& node, std::vector<PartialShape> inputs, ConstantLookup constants);
@@ -21,13 +21,13 @@ class ShapeContext {
   int num_inputs() const { return static_cast<int>(inputs_.size()); }
   int num_outputs() const { return static_cast<int>(outputs_.size()); }
   const PartialShape& input(int i) const { return inputs_[i]; }
-  // The value of input i where it is a constant; otherwise null.
+  // The value of input i if it is a constant, otherwise null.
   const Tensor* constant(int i) const;
-  // Input i as a list of integers (axes, paddings, sizes) where all of them are known, also through
-  // Shape, Pack, slices and simple arithmetic on known shapes.
+  // Input i as a list of integers (axes, paddings, sizes) if all of them are known, including through Shape, Pack,
+  // slices and simple arithmetic on known shapes.
   bool ConstantInts(int i, std::vector<int64_t>* values) const;
-  // Input i taken as a shape, evaluated as far as it goes; a dimension that is -1 or not known is unknown.
-  // Of unknown rank when nothing is known.
+  // Input i interpreted as a shape, as far as it can be evaluated: a dimension that is -1 or not known is unknown, and
+  // the rank is unknown if nothing is known.
   StatusOr<PartialShape> ShapeFromInput(int i) const;
 
   template <typename T>
@@ -38,11 +38,11 @@ class ShapeContext {
   void set_output(int i, PartialShape shape) { outputs_[i] = std::move(shape); }
   const std::vector<PartialShape>& outputs() const { return outputs_; }
 
-  // Input i checked to have that rank; unknown dimensions when its rank is unknown.
+  // The shape of input i, checked to have that rank; all dimensions unknown if its rank is unknown.
   StatusOr<PartialShape> WithRank(int i, int rank) const;
   StatusOr<PartialShape> WithRankAtLeast(int i, int rank) const;
 
-  // What a resource or ref input points to, where known: the shape that variable was declared with.
+  // The declared shape of the variable that a resource or ref input refers to, if known.
   PartialShape HandleShape(int i) const;
 
  private:
@@ -53,24 +53,24 @@ class ShapeContext {
 };
 
 // Common shape functions.
-Status UnknownShape(ShapeContext& c);      // every output of unknown rank
-Status ScalarShape(ShapeContext& c);       // every output a scalar
-Status UnchangedShape(ShapeContext& c);    // output 0 (and all others) as input 0
-Status BroadcastShape(ShapeContext& c);    // output 0 from broadcasting inputs 0 and 1
+Status UnknownShape(ShapeContext& c);    // every output of unknown rank
+Status ScalarShape(ShapeContext& c);     // every output a scalar
+Status UnchangedShape(ShapeContext& c);  // output 0 (and all others) as input 0
+Status BroadcastShape(ShapeContext& c);  // output 0 from broadcasting inputs 0 and 1
 Status NoOutputs(ShapeContext& c);
-Status AttrShape(ShapeContext& c);         // output 0 from the attr "shape"
+Status AttrShape(ShapeContext& c);  // output 0 from the attr "shape"
 
-// NumPy's rules with unknown dimensions. INVALID_ARGUMENT when they do not fit.
+// NumPy broadcasting with unknown dimensions. INVALID_ARGUMENT if the shapes are incompatible.
 StatusOr<PartialShape> BroadcastShapes(const PartialShape& a, const PartialShape& b);
 
-// Axis in [-rank, rank) made positive; INVALID_ARGUMENT otherwise.
+// Maps an axis in [-rank, rank) to [0, rank); INVALID_ARGUMENT if it is out of range.
 StatusOr<int> CanonicalAxis(int64_t axis, int rank);
 
 // Infers the output shapes of one node from those of its inputs. The error names node and op.
 Status InferNodeShapes(Graph* graph, Node* node);
 
-// Infers everything in topological order. With `lenient`, a node whose function fails gets unknown
-// shapes instead (its kernel will say what is wrong when it runs).
+// Infers all shapes in topological order. With `lenient`, a node whose shape function fails gets unknown shapes; its
+// kernel reports the error when it runs.
 Status InferShapes(Graph* graph, bool lenient);
 
 }  // namespace millrace

@@ -16,8 +16,7 @@ constexpr int64_t U = kUnknownInt;
 class ShapeInferenceTest : public ::testing::Test {
  protected:
   Endpoint Source(PartialShape shape, DType dtype = DType::kFloat) {
-    return b_.Op("TestSource", std::initializer_list<Endpoint>{}, {{"T", dtype}, {"shape", shape}},
-                 "source");
+    return b_.Op("TestSource", std::initializer_list<Endpoint>{}, {{"T", dtype}, {"shape", shape}}, "source");
   }
   // The elements that evaluation finds, or one -99 when it finds not even their number.
   std::vector<int64_t> Evaluate(Endpoint e) {
@@ -32,8 +31,7 @@ class ShapeInferenceTest : public ::testing::Test {
     return values;
   }
   Endpoint Element(Endpoint shape, int i) {
-    return b_.Op("StridedSlice", {shape, b_.Ints({i}), b_.Ints({i + 1}), b_.Ints({1})},
-                 {{"shrink_axis_mask", 1}});
+    return b_.Op("StridedSlice", {shape, b_.Ints({i}), b_.Ints({i + 1}), b_.Ints({1})}, {{"shrink_axis_mask", 1}});
   }
 
   Graph graph_;
@@ -51,8 +49,7 @@ TEST(BroadcastShapesTest, FollowsNumPyWithUnknownDimensions) {
   EXPECT_EQ(b({0}, {1}), "[0]");
   EXPECT_EQ(b(PartialShape(), {5}), PartialShape().ToString());
   EXPECT_EQ(b(PartialShape::Scalar(), {4}), "[4]");
-  EXPECT_EQ(BroadcastShapes(PartialShape{2}, PartialShape{3}).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(BroadcastShapes(PartialShape{2}, PartialShape{3}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(CanonicalAxisTest, CountsFromTheEnd) {
@@ -124,12 +121,7 @@ Status TakesInts(ShapeContext& c) {
   c.set_output(1, shape);
   return absl::OkStatus();
 }
-MILLRACE_OP(TestTakesInts)
-    .Input("x: T")
-    .Output("all: T")
-    .Output("shape: T")
-    .Attr("T: {int32, int64}")
-    .Shape(TakesInts);
+MILLRACE_OP(TestTakesInts).Input("x: T").Output("all: T").Output("shape: T").Attr("T: {int32, int64}").Shape(TakesInts);
 
 TEST_F(ShapeInferenceTest, UnknownElementsCountForShapesOnly) {
   // An unknown size must not look like the -1 that means "to the end" or "last axis".
@@ -153,8 +145,8 @@ Status TakesHandle(ShapeContext& c) {
 MILLRACE_OP(TestTakesRef).Input("ref: Ref(T)").Output("y: T").Attr("T: type").Shape(TakesHandle);
 
 TEST_F(ShapeInferenceTest, AReferenceKnowsItsVariablesShape) {
-  Endpoint var = b_.Op("TestVariable", std::initializer_list<Endpoint>{},
-                       {{"T", DType::kFloat}, {"shape", Shape({2, 5})}});
+  Endpoint var =
+      b_.Op("TestVariable", std::initializer_list<Endpoint>{}, {{"T", DType::kFloat}, {"shape", Shape({2, 5})}});
   Endpoint assigned = b_.Op("TestAssign", {var, Source({2, 5})});
   EXPECT_EQ(b_.Op("TestTakesRef", {assigned}).shape().ToString(), "[2,5]");
 }
@@ -167,8 +159,7 @@ TEST_F(ShapeInferenceTest, ADeepOrWideExpressionEndsSoon) {
   Endpoint v = b_.Shape(Source({3, 4}));
   Endpoint zero = b_.Scalar<int32_t>(0);
   for (int i = 0; i < 40; ++i) {
-    StatusOr<Node*> node =
-        graph_.AddNode({.name = absl::StrCat("c", i), .op = "ConcatV2", .inputs = {v, v, zero}});
+    StatusOr<Node*> node = graph_.AddNode({.name = absl::StrCat("c", i), .op = "ConcatV2", .inputs = {v, v, zero}});
     v = (*node)->output(0);
   }
   EXPECT_THAT(Evaluate(v), ElementsAre(-99));

@@ -23,11 +23,7 @@ Status RowsGradient(GradientContext& c) {
   return c.status();
 }
 
-MILLRACE_OP(TestSource)
-    .Output("y: T")
-    .Attr("T: type")
-    .Attr("shape: shape = { unknown_rank: true }")
-    .Shape(AttrShape);
+MILLRACE_OP(TestSource).Output("y: T").Attr("T: type").Attr("shape: shape = { unknown_rank: true }").Shape(AttrShape);
 MILLRACE_OP(TestAdd)
     .Input("a: T")
     .Input("b: T")
@@ -35,24 +31,9 @@ MILLRACE_OP(TestAdd)
     .Attr("T: numbertype")
     .Shape(BroadcastShape)
     .Gradient(AddGradient);
-MILLRACE_OP(TestPass)
-    .Input("x: T")
-    .Output("y: T")
-    .Attr("T: type")
-    .Shape(UnchangedShape)
-    .Gradient(PassGradient);
-MILLRACE_OP(TestRows)
-    .Input("x: T")
-    .Output("y: T")
-    .Attr("T: type")
-    .Shape(UnknownShape)
-    .Gradient(RowsGradient);
-MILLRACE_OP(TestStop)
-    .Input("x: T")
-    .Output("y: T")
-    .Attr("T: type")
-    .Shape(UnchangedShape)
-    .NotDifferentiable();
+MILLRACE_OP(TestPass).Input("x: T").Output("y: T").Attr("T: type").Shape(UnchangedShape).Gradient(PassGradient);
+MILLRACE_OP(TestRows).Input("x: T").Output("y: T").Attr("T: type").Shape(UnknownShape).Gradient(RowsGradient);
+MILLRACE_OP(TestStop).Input("x: T").Output("y: T").Attr("T: type").Shape(UnchangedShape).NotDifferentiable();
 MILLRACE_OP(TestNoGradient).Input("x: T").Output("y: T").Attr("T: type").Shape(UnchangedShape);
 MILLRACE_OP(TestMany).Input("xs: N * T").Output("y: T").Attr("N: int >= 1").Attr("T: type");
 MILLRACE_OP(TestStitch)
@@ -61,29 +42,11 @@ MILLRACE_OP(TestStitch)
     .Output("y: T")
     .Attr("N: int >= 1")
     .Attr("T: type");
-MILLRACE_OP(TestTuple)
-    .Input("xs: Tin")
-    .Output("ys: Tout")
-    .Attr("Tin: list(type) >= 0")
-    .Attr("Tout: list(type) = []");
-MILLRACE_OP(TestTwoLists)
-    .Input("as: Ta")
-    .Input("bs: Tb")
-    .Attr("Ta: list(type)")
-    .Attr("Tb: list(type)")
-    .Stateful();
+MILLRACE_OP(TestTuple).Input("xs: Tin").Output("ys: Tout").Attr("Tin: list(type) >= 0").Attr("Tout: list(type) = []");
+MILLRACE_OP(TestTwoLists).Input("as: Ta").Input("bs: Tb").Attr("Ta: list(type)").Attr("Tb: list(type)").Stateful();
 MILLRACE_OP(TestSplit).Input("x: T").Output("ys: N * T").Attr("N: int >= 1").Attr("T: type");
-MILLRACE_OP(TestVariable)
-    .Output("ref: Ref(T)")
-    .Attr("T: type")
-    .Attr("shape: shape")
-    .Stateful()
-    .Shape(AttrShape);
-MILLRACE_OP(TestAssign)
-    .Input("ref: Ref(T)")
-    .Input("value: T")
-    .Output("out: Ref(T)")
-    .Attr("T: type");
+MILLRACE_OP(TestVariable).Output("ref: Ref(T)").Attr("T: type").Attr("shape: shape").Stateful().Shape(AttrShape);
+MILLRACE_OP(TestAssign).Input("ref: Ref(T)").Input("value: T").Output("out: Ref(T)").Attr("T: type");
 MILLRACE_OP(TestModes)
     .Output("y: float")
     .Attr("mode: {'LOW', 'HIGH'} = 'LOW'")

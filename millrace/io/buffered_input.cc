@@ -15,7 +15,7 @@ Status BufferedInput::Fill() {
 StatusOr<size_t> BufferedInput::Read(uint64_t n, std::string* out) {
   size_t done = 0;
   while (done < n) {
-    // A large piece goes where it belongs at once.
+    // A large read bypasses the buffer.
     if (rest_.empty() && n - done >= buffer_size_) {
       const size_t before = out->size();
       const size_t wanted = static_cast<size_t>(std::min<uint64_t>(n - done, uint64_t{1} << 20));

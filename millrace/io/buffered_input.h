@@ -1,4 +1,4 @@
-// Reading a file in small bites.
+// Buffered reading of a sequential file.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,25 @@
 
 namespace millrace {
 
-// Asks its file for large pieces and gives small ones. An error of the file comes after everything that was read
-// before it. One thread at a time.
+// Reads its file in large pieces and returns small ones. An error of the file is reported only after everything read
+// before it has been consumed. Not thread-safe.
 class BufferedInput {
  public:
   explicit BufferedInput(std::unique_ptr<SequentialFile> file, size_t buffer_size = size_t{256} << 10)
       : file_(std::move(file)), buffer_size_(buffer_size) {}
 
-  // Appends up to `n` bytes and says how many; fewer only at the end. Memory grows with what is there, not with `n`.
+  // Appends up to `n` bytes to `out` and returns how many; fewer only at the end of the file. Memory use is bounded by
+  // the file's content, not by `n`.
   StatusOr<size_t> Read(uint64_t n, std::string* out);
-  // Passes over up to `n` bytes and says how many.
+  // Skips up to `n` bytes and returns how many.
   StatusOr<uint64_t> Skip(uint64_t n);
-  // The next line without its end ("\n" or "\r\n"); false at the end of the file.
+  // Reads the next line, without its "\n" or "\r\n"; returns false at the end of the file.
   StatusOr<bool> ReadLine(std::string* line);
-  // How many bytes were taken.
+  // The number of bytes consumed.
   uint64_t offset() const { return offset_; }
 
  private:
-  // Gets more when there is nothing left; nothing is left after that only at the end.
+  // Refills an empty buffer; it stays empty only at the end of the file.
   Status Fill();
   void Take(size_t n) {
     rest_.remove_prefix(n);

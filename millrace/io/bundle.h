@@ -1,8 +1,8 @@
-// Checkpoints as TensorFlow writes them (its second format): for a prefix P an index P.index, which is a table
-// of entries by tensor name, and the tensors' bytes in P.data-00000-of-00001 and perhaps further shards.
+// Checkpoints in TensorFlow's second format (tensor bundles): for a prefix P, the index P.index is a table of entries
+// by tensor name, and one or more shards P.data-00000-of-00001 hold the tensors' bytes.
 //
-// A checkpoint exists when its index does: everything else is on the disk before the index gets its name. Every
-// tensor has a checksum in the index, and every block of the index has one of its own.
+// A checkpoint exists if its index does: all other files are durable before the index gets its name. The index has a
+// checksum for every tensor and for each of its own blocks.
 #pragma once
 
 #include <functional>
@@ -27,40 +27,47 @@ namespace millrace {
 std::string BundleIndexPath(absl::string_view prefix);
 std::string BundleDataPath(absl::string_view prefix, int shard, int num_shards);
 
-// Entries of an index by key; names and slice keys.
+// The entries of an index by key (tensor names and slice keys).
 using BundleEntries = std::map<std::string, pb::BundleEntryProto>;
 
-// Writes a checkpoint of one shard, tensor by tensor, straight from their memory. One thread at a time.
+// Writes a checkpoint of one shard, tensor by tensor, without copying them. Not thread-safe.
 //
-// Under a new prefix a crash or an error leaves nothing that can be taken for a checkpoint. Under a prefix that has a
-// checkpoint already, that one stays whole until Finish replaces it; a crash during that leaves the old one,
-// the new one or, for a moment, none: never a mixture. Temporary files of a writer that failed go with it.
+// Under a new prefix, a crash or an error leaves nothing that could be taken for a checkpoint. An existing checkpoint
+// under the prefix stays intact until Finish replaces it; a crash during Finish leaves the old one, the new one or
+// none, never a mixture. The destructor removes the temporary files of a failed writer.
 class BundleWriter {
  public:
-  // Makes the prefix's directory, but not the one that that is in (NOT_FOUND), as TensorFlow does.
-  // `cancellation` may be null; its status ends a long write. `after_piece`, which may be empty, is called after every megabyte: a writer that
-  // must not disturb rests there, and says whether there is somebody to disturb. If so, what follows goes past the system's cache.
+  // Creates the prefix's directory but not its parent (NOT_FOUND), as TensorFlow does. `cancellation` may be null;
+  // cancelling it ends a long write with its status. `after_piece` may be empty; it is called after every megabyte so
+  // that a background writer can throttle itself, and returns whether other work is being disturbed. If so, the writes
+  // that follow bypass the page cache.
   static StatusOr<std::unique_ptr<BundleWriter>> Create(FileSystem* files, std::string prefix,
                                                         CancellationManager* cancellation = nullptr,
                                                         std::function<bool()> after_piece = nullptr);
   ~BundleWriter();
 
-  // INVALID_ARGUMENT for a name that is there already or empty, UNIMPLEMENTED for a tensor of handles or variants.
+  // INVALID_ARGUMENT for an empty or duplicate name, UNIMPLEMENTED for a tensor of handles or variants.
   Status Add(absl::string_view name, const Tensor& tensor);
-  // A part of the tensor `name`; other parts may come in other calls. INVALID_ARGUMENT when they do not agree on
-  // its shape and type.
+  // Adds a slice of the tensor `name`; other calls may add further slices. INVALID_ARGUMENT if they do not agree on its
+  // shape and type.
   Status AddSlice(absl::string_view name, const ShapeAndSlice& part, const Tensor& tensor);
-  // The same for a tensor of plain elements whose bytes come in pieces: `next` is called until it has given all of them. `part` is null for a whole one.
-  Status AddPieces(absl::string_view name, const ShapeAndSlice* part, DType dtype, const Shape& shape, absl::FunctionRef<absl::string_view()> next);
-  // Puts everything on the disk, then makes it the checkpoint. Nothing may follow.
+  // Adds a tensor of a plain type, or the slice `part` of one if not null, whose bytes come in pieces: `next` is called
+  // until it has returned all of them.
+  Status AddPieces(absl::string_view name, const ShapeAndSlice* part, DType dtype, const Shape& shape,
+                   absl::FunctionRef<absl::string_view()> next);
+  // Makes everything durable, then publishes it as the checkpoint. No other call may follow.
   Status Finish();
 
  private:
-  BundleWriter(FileSystem* files, std::string prefix, CancellationManager* cancellation, std::function<bool()> after_piece);
+  BundleWriter(FileSystem* files, std::string prefix, CancellationManager* cancellation,
+               std::function<bool()> after_piece);
   Status WriteEntry(const std::string& key, const Tensor& tensor);
-  Status WriteEntry(const std::string& key, DType dtype, const Shape& shape, absl::FunctionRef<Status(uint32_t* crc)> write);
-  // Notes a slice of `name` before `write` writes it under its own key; a slice that is all of it is the tensor itself.
-  Status WriteSlice(absl::string_view name, const ShapeAndSlice& part, DType dtype, absl::FunctionRef<Status(const std::string& key)> write);
+  Status WriteEntry(const std::string& key, DType dtype, const Shape& shape,
+                    absl::FunctionRef<Status(uint32_t* crc)> write);
+  // Records a slice of `name`, then calls `write` to write it under its own key; a slice that covers the whole tensor
+  // is written as the tensor itself.
+  Status WriteSlice(absl::string_view name, const ShapeAndSlice& part, DType dtype,
+                    absl::FunctionRef<Status(const std::string& key)> write);
   Status WriteBytes(absl::string_view bytes, uint32_t* crc);
   Status WriteStrings(const Tensor& tensor, uint32_t* crc);
 
@@ -76,24 +83,24 @@ class BundleWriter {
   Status status_;
 };
 
-// A tensor, or a part of one, that a checkpoint has: where its bytes are.
+// The location of a tensor's or a slice's bytes in a checkpoint.
 struct BundleTensor {
   std::string name;
   DType dtype = DType::kInvalid;
   Shape shape;
   TensorSlice wanted = {};  // every length given
 
-  // One stored run of bytes that holds some of it.
+  // A contiguous range of stored bytes that holds some of it.
   struct Piece {
     pb::BundleEntryProto entry;
     TensorSlice stored = {};  // every length given
-    TensorSlice common = {};  // what is wanted of it
+    TensorSlice common = {};  // the requested part of it
   };
   std::vector<Piece> pieces = {};
 };
 
-// Reads checkpoints of any number of shards. Opening checks the whole index. DATA_LOSS, naming the tensor and
-// the file, for whatever is truncated, damaged or makes no sense. Thread-safe.
+// Reads checkpoints of any number of shards. Thread-safe. Open verifies the whole index. DATA_LOSS, naming the tensor
+// and the file, for anything truncated, corrupted or inconsistent.
 class BundleReader {
  public:
   // NOT_FOUND when there is no index.
@@ -101,22 +108,22 @@ class BundleReader {
 
   const std::string& prefix() const { return prefix_; }
   int num_shards() const { return num_shards_; }
-  // Names of tensors (without the keys of slices), their types and shapes, in order.
+  // Visits the tensors in order of their names; slices are not visited separately.
   Status ForEach(absl::FunctionRef<Status(absl::string_view name, const pb::BundleEntryProto& entry)> visit) const;
-  // All entries, slices too.
+  // All entries, including those of slices.
   StatusOr<BundleEntries> Entries() const;
 
-  // Finds a tensor. All of it is known to be in the files, so that memory can be made for it. NOT_FOUND when there is
-  // none; INVALID_ARGUMENT when a tensor stored in slices lacks some.
+  // Finds a tensor and checks that the files contain all of it, so that the caller can safely allocate memory for it.
+  // NOT_FOUND if there is no such tensor; INVALID_ARGUMENT if some of its slices are missing.
   StatusOr<BundleTensor> Find(absl::string_view name) const;
-  // Finds a part. INVALID_ARGUMENT also when the tensor has another shape than the caller thinks.
+  // Finds a slice. INVALID_ARGUMENT also if the tensor's shape differs from `part.full`.
   StatusOr<BundleTensor> FindSlice(absl::string_view name, const ShapeAndSlice& part) const;
 
-  // Reads each tensor straight into the memory of the one given for it, of the same type and shape, and checks it.
-  // Reading and checking go on over the pool's threads (may be null) in pieces.
+  // Reads each tensor into the memory of the corresponding output, which has the same type and shape, and verifies its
+  // checksum. The work is split into pieces that run on the pool's threads; `pool` may be null.
   Status Read(absl::Span<const BundleTensor> tensors, absl::Span<Tensor* const> outputs, ThreadPool* pool,
               CancellationManager* cancellation = nullptr) const;
-  // The same for one.
+  // Finds and reads one tensor into new memory.
   StatusOr<Tensor> Read(absl::string_view name) const;
 
  private:
@@ -130,7 +137,7 @@ class BundleReader {
   BundleReader(FileSystem* files, std::string prefix) : files_(files), prefix_(std::move(prefix)) {}
   Status ReadHeader();
   StatusOr<pb::BundleEntryProto> FindEntry(absl::string_view key, absl::string_view name) const;
-  // INVALID_ARGUMENT, INTERNAL or DATA_LOSS when the entry makes no sense.
+  // INVALID_ARGUMENT, INTERNAL or DATA_LOSS if the entry is inconsistent.
   StatusOr<BundleTensor> Locate(absl::string_view name, const pb::BundleEntryProto& entry, const Shape& full,
                                 TensorSlice wanted) const;
   Status CheckPiece(absl::string_view name, DType dtype, const BundleTensor::Piece& piece) const;
@@ -145,12 +152,12 @@ class BundleReader {
   mutable std::map<int, std::unique_ptr<Shard>> shards_ ABSL_GUARDED_BY(mu_);
 };
 
-// Makes one checkpoint of several, whose data files are renamed, not copied. INVALID_ARGUMENT, with nothing changed, when
-// two have the same tensor or slice, or one is missing and `allow_missing` does not say that this is all right.
-// What was under `destination` before goes first, as with BundleWriter.
+// Merges several checkpoints into one by renaming their data files. INVALID_ARGUMENT, with nothing changed, if two of
+// them have the same tensor or slice, or if one is missing and `allow_missing` is false. An existing checkpoint at
+// `destination` is replaced as by BundleWriter.
 struct MergeOptions {
   bool allow_missing = false;
-  // Removes the directories of the parts when they are empty then.
+  // Removes the directories of the merged checkpoints if they are empty afterwards.
   bool remove_directories = true;
 };
 Status MergeBundles(FileSystem* files, absl::Span<const std::string> prefixes, const std::string& destination,
@@ -158,14 +165,14 @@ Status MergeBundles(FileSystem* files, absl::Span<const std::string> prefixes, c
 
 namespace bundle_internal {
 
-// The prefix's directory, made when only it is missing.
+// Creates the prefix's directory; its parent must exist.
 Status MakeDirectoryOf(FileSystem* files, const std::string& prefix);
-// A name beside `path` that nothing else has.
+// A unique name in the directory of `path`.
 std::string TemporaryName(const std::string& path);
 // Writes an index under a temporary name and syncs it.
 Status WriteIndex(FileSystem* files, const std::string& path, int num_shards, const BundleEntries& entries);
-// Gives files their names so that no crash makes a mixture: takes the old index away, renames the data, takes
-// the indexes away that these belonged to before, and at last renames the new index.
+// Renames files in an order such that no crash leaves a mixture: removes the old index, renames the data, removes the
+// indexes that the data belonged to before, and finally renames the new index.
 struct DataMove {
   std::string from;
   std::string to;

@@ -1,4 +1,4 @@
-// Names of a checkpoint's files, its index, and the order in which files get their names.
+// Names of a checkpoint's files, writing its index, and publishing files in a crash-safe order.
 #include <unistd.h>
 
 #include <atomic>
@@ -47,8 +47,8 @@ Status Publish(FileSystem* files, const std::string& prefix, absl::Span<const Da
                absl::Span<const std::string> former_indexes, const std::string& temporary_index) {
   const std::string directory = DirectoryOf(prefix);
   const std::string index = BundleIndexPath(prefix);
-  // The old index must be gone, on the disk too, before the first of its data is: otherwise a crash in between
-  // would leave it with data of another checkpoint.
+  // The old index must be durably removed before any of its data files is replaced; otherwise a crash in between would
+  // leave it with another checkpoint's data.
   if (const Status status = files->Remove(index); status.ok()) {
     MR_RETURN_IF_ERROR(files->SyncDirectory(directory));
   } else if (!absl::IsNotFound(status)) {
@@ -61,7 +61,7 @@ Status Publish(FileSystem* files, const std::string& prefix, absl::Span<const Da
     const Status status = files->Remove(former);
     if (!status.ok() && !absl::IsNotFound(status)) return status;
   }
-  // And the new data must have their names before the new index has its own.
+  // The new data files must durably have their names before the new index does.
   MR_RETURN_IF_ERROR(files->SyncDirectory(directory));
   MR_RETURN_IF_ERROR(files->Rename(temporary_index, index));
   return files->SyncDirectory(directory);

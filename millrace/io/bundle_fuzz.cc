@@ -1,5 +1,5 @@
-// Any entries as the index of a checkpoint, over any data: the checksums of the index are made right, so that
-// what is behind them is reached. The input is a list of lengths and texts: keys, values, and at last the data.
+// Fuzzes the checkpoint reader with arbitrary index entries over arbitrary data. The index gets valid checksums, so
+// that the code behind them is reached. The input is a list of length-prefixed strings: keys and values, then the data.
 #include <cstddef>
 #include <cstdint>
 #include <map>

@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-// Adds the entries of one part, whose shards are numbered from `first_shard` on.
+// Adds the entries of one checkpoint, renumbering its shards from `first_shard`.
 Status AddEntries(const BundleReader& part, int first_shard, BundleEntries* merged) {
   MR_ASSIGN_OR_RETURN(BundleEntries entries, part.Entries());
   for (auto& [key, entry] : entries) {
@@ -18,8 +18,8 @@ Status AddEntries(const BundleReader& part, int first_shard, BundleEntries* merg
       return InvalidArgument("Duplicate tensor keyed by ", key, " encountered, when merging prefix: ", part.prefix());
     }
     if (known.dtype() != entry.dtype() || known.shape().SerializeAsString() != entry.shape().SerializeAsString()) {
-      return InvalidArgument("slices of tensor ", key, " do not agree on its type and shape, when merging prefix: ",
-                             part.prefix());
+      return InvalidArgument("slices of tensor ", key,
+                             " do not agree on its type and shape, when merging prefix: ", part.prefix());
     }
     known.mutable_slices()->MergeFrom(entry.slices());
   }
@@ -36,8 +36,8 @@ Status MergeBundles(FileSystem* files, absl::Span<const std::string> prefixes, c
     StatusOr<std::unique_ptr<BundleReader>> part = BundleReader::Open(files, prefix);
     if (absl::IsNotFound(part.status())) {
       if (options.allow_missing) continue;
-      return InvalidArgument("allow_missing_files was set to false and ", prefix, " did not exist: ",
-                             part.status().message());
+      return InvalidArgument("allow_missing_files was set to false and ", prefix,
+                             " did not exist: ", part.status().message());
     }
     MR_RETURN_IF_ERROR(part.status());
     num_shards += (*part)->num_shards();
@@ -47,7 +47,7 @@ Status MergeBundles(FileSystem* files, absl::Span<const std::string> prefixes, c
     return InvalidArgument("At least one prefix checkpoint file must exist, but none existed.");
   }
 
-  // Everything is looked at before anything is changed.
+  // Validate everything before changing anything.
   BundleEntries merged;
   std::vector<bundle_internal::DataMove> moves;
   for (const std::unique_ptr<BundleReader>& part : parts) {
@@ -75,7 +75,7 @@ Status MergeBundles(FileSystem* files, absl::Span<const std::string> prefixes, c
     return status;
   }
   if (options.remove_directories) {
-    for (const std::string& directory : directories) files->Remove(directory).IgnoreError();  // only when empty
+    for (const std::string& directory : directories) files->Remove(directory).IgnoreError();  // fails unless empty
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// Reading tensors of a checkpoint: in pieces of about a megabyte, each read and then checked while it is in the
-// core's cache, over all threads of the pool.
+// Reading the tensors of a checkpoint on all threads of a pool, in pieces of about a megabyte, each of which is
+// checksummed while it is still in the core's cache.
 #include <algorithm>
 #include <atomic>
 #include <utility>
@@ -12,9 +12,9 @@
 namespace millrace {
 namespace {
 
-// A multiple of every element's size.
-constexpr uint64_t kPieceSize = uint64_t{1} << 20;
-// How many pieces the disk is told of before they are read.
+// A multiple of every element size.
+constexpr uint64_t kReadSize = uint64_t{1} << 20;
+// How many pieces are prefetched ahead of the one being read.
 constexpr size_t kAhead = 16;
 
 Status WrongChecksum(const std::string& name, const std::string& path, uint32_t stored, uint32_t computed) {
@@ -26,7 +26,8 @@ Status WrongChecksum(const std::string& name, const std::string& path, uint32_t 
 
 class BundleReader::Reading {
  public:
-  Reading(const BundleReader& reader, CancellationManager* cancellation) : reader_(reader), cancellation_(cancellation) {}
+  Reading(const BundleReader& reader, CancellationManager* cancellation)
+      : reader_(reader), cancellation_(cancellation) {}
 
   Status Plan(const BundleTensor& tensor, Tensor* output) {
     if (output->dtype() != tensor.dtype || output->shape() != tensor.shape) {
@@ -37,7 +38,7 @@ class BundleReader::Reading {
       const size_t run = runs_.size();
       runs_.push_back({&tensor, &piece, shard, output, works_.size(), 0});
       const auto size = static_cast<uint64_t>(piece.entry.size());
-      const uint64_t step = tensor.dtype == DType::kString ? std::max<uint64_t>(size, 1) : kPieceSize;
+      const uint64_t step = tensor.dtype == DType::kString ? std::max<uint64_t>(size, 1) : kReadSize;
       for (uint64_t at = 0; at < size; at += step) works_.push_back({run, at, std::min(step, size - at), 0});
       runs_.back().works_end = works_.size();
     }
@@ -45,17 +46,17 @@ class BundleReader::Reading {
   }
 
   Status Run(ThreadPool* pool) {
-    // Small ones go together.
+    // Small pieces are batched.
     std::vector<size_t> batches = {0};
     uint64_t bytes = 0;
     for (size_t i = 0; i < works_.size(); ++i) {
       bytes += works_[i].size;
-      if (bytes >= kPieceSize / 2 || i + 1 == works_.size()) {
+      if (bytes >= kReadSize / 2 || i + 1 == works_.size()) {
         batches.push_back(i + 1);
         bytes = 0;
       }
     }
-    // Several threads read here and there: without being told, the system would not see a file read in order.
+    // With several threads reading, the kernel does not detect sequential access; prefetch explicitly.
     for (size_t i = 0; i < std::min(kAhead, works_.size()); ++i) Announce(works_[i]);
     const auto body = [&](int64_t begin, int64_t end) {
       std::string scratch;
@@ -81,7 +82,7 @@ class BundleReader::Reading {
   }
 
  private:
-  // A stored run of bytes, and the works that read it.
+  // A stored range of bytes and the work items that read it.
   struct Stored {
     const BundleTensor* tensor;
     const BundleTensor::Piece* piece;
@@ -97,7 +98,7 @@ class BundleReader::Reading {
 
   void Announce(const Work& work) const {
     const Stored& run = runs_[work.run];
-    if (work.size < kPieceSize / 2) return;  // what is small comes with its neighbours
+    if (work.size < kReadSize / 2) return;  // readahead of the neighbours covers small ones
     run.shard->file->WillRead(static_cast<uint64_t>(run.piece->entry.offset()) + work.at, work.size);
   }
 
@@ -120,7 +121,7 @@ class BundleReader::Reading {
     const bool direct = place >= 0;
     char* to = static_cast<char*>(run.output->raw_data()) + place * element + work.at;
     if (!direct) {
-      scratch->resize(kPieceSize);
+      scratch->resize(kReadSize);
       to = scratch->data();
     }
     MR_RETURN_IF_ERROR(ReadAt(run, work.at, work.size, to));
@@ -129,8 +130,8 @@ class BundleReader::Reading {
     return absl::OkStatus();
   }
 
-  // What is stored as it is wanted goes to its place at once: the element of the output that it begins at, or -1
-  // when it must be cut and pasted.
+  // The first output element of a range that can be read directly into the output, or -1 if it must be copied slice by
+  // slice.
   static int64_t PlaceInOutput(const Stored& run) {
     const TensorSlice& stored = run.piece->stored;
     const TensorSlice& wanted = run.tensor->wanted;
@@ -153,8 +154,8 @@ class BundleReader::Reading {
     uint32_t crc = 0;
     uint64_t total = 0;
     std::string fixed;
-    const Status damaged =
-        DataLoss("tensor ", run.tensor->name, ": ", run.shard->path, " is damaged: the lengths of its strings make no sense");
+    const Status damaged = DataLoss("tensor ", run.tensor->name, ": ", run.shard->path,
+                                    " is damaged: the lengths of its strings are inconsistent");
     for (uint64_t& length : lengths) {
       if (!TakeVarint(&rest, &length) || length > bytes.size() - total) return damaged;
       total += length;
@@ -187,7 +188,7 @@ class BundleReader::Reading {
   }
 
   Status Check(const Stored& run) const {
-    if (run.tensor->dtype == DType::kString) return absl::OkStatus();  // done with the reading
+    if (run.tensor->dtype == DType::kString) return absl::OkStatus();  // copied while reading
     uint32_t crc = 0;
     for (size_t i = run.works_begin; i < run.works_end; ++i) crc = JoinCrc32c(crc, works_[i].crc, works_[i].size);
     const uint32_t stored = UnmaskCrc(run.piece->entry.crc32c());

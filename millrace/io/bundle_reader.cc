@@ -12,10 +12,10 @@ StatusOr<std::unique_ptr<BundleReader>> BundleReader::Open(FileSystem* files, st
 }
 
 Status BundleReader::ReadHeader() {
-  // A checkpoint that is damaged anywhere in its index is not used at all.
+  // A checkpoint whose index is damaged anywhere is rejected as a whole.
   MR_RETURN_IF_ERROR(table_->ForEach([](absl::string_view, absl::string_view) { return absl::OkStatus(); }));
   const StatusOr<std::string> value = table_->Find("");
-  if (!value.ok()) return DataLoss(table_->path(), " is no index of a checkpoint: it has no header");
+  if (!value.ok()) return DataLoss(table_->path(), " is not a checkpoint index: it has no header");
   pb::BundleHeaderProto header;
   if (!header.ParseFromString(*value)) return DataLoss(table_->path(), " is damaged: its header cannot be parsed");
   if (header.num_shards() < 1) return DataLoss(table_->path(), " is damaged: it has ", header.num_shards(), " shards");
@@ -69,8 +69,7 @@ StatusOr<pb::BundleEntryProto> BundleReader::FindEntry(absl::string_view key, ab
 }
 
 StatusOr<BundleTensor> BundleReader::Find(absl::string_view name) const {
-  const StatusOr<pb::BundleEntryProto> entry =
-      name.empty() ? NotFound("no name is empty") : FindEntry(name, name);
+  const StatusOr<pb::BundleEntryProto> entry = name.empty() ? NotFound("no name is empty") : FindEntry(name, name);
   if (absl::IsNotFound(entry.status())) return NotFound("Key ", name, " not found in checkpoint ", prefix_);
   MR_RETURN_IF_ERROR(entry.status());
   const StatusOr<Shape> full = Shape::FromProto(entry->shape());
@@ -79,8 +78,7 @@ StatusOr<BundleTensor> BundleReader::Find(absl::string_view name) const {
 }
 
 StatusOr<BundleTensor> BundleReader::FindSlice(absl::string_view name, const ShapeAndSlice& part) const {
-  const StatusOr<pb::BundleEntryProto> entry =
-      name.empty() ? NotFound("no name is empty") : FindEntry(name, name);
+  const StatusOr<pb::BundleEntryProto> entry = name.empty() ? NotFound("no name is empty") : FindEntry(name, name);
   if (absl::IsNotFound(entry.status())) return NotFound("Key ", name, " not found in checkpoint ", prefix_);
   MR_RETURN_IF_ERROR(entry.status());
   const StatusOr<Shape> full = Shape::FromProto(entry->shape());
@@ -92,13 +90,14 @@ StatusOr<BundleTensor> BundleReader::FindSlice(absl::string_view name, const Sha
   return Locate(name, *entry, *full, part.slice);
 }
 
-StatusOr<BundleTensor> BundleReader::Locate(absl::string_view name, const pb::BundleEntryProto& entry, const Shape& full,
-                                            TensorSlice wanted) const {
+StatusOr<BundleTensor> BundleReader::Locate(absl::string_view name, const pb::BundleEntryProto& entry,
+                                            const Shape& full, TensorSlice wanted) const {
   BundleTensor tensor;
   tensor.name = std::string(name);
   tensor.dtype = static_cast<DType>(entry.dtype());
   if (!IsKnown(tensor.dtype) || (!IsPlain(tensor.dtype) && tensor.dtype != DType::kString)) {
-    return Unimplemented("tensor ", name, " in ", table_->path(), " has type ", tensor.dtype, ", which cannot be restored");
+    return Unimplemented("tensor ", name, " in ", table_->path(), " has type ", tensor.dtype,
+                         ", which cannot be restored");
   }
   MR_ASSIGN_OR_RETURN(tensor.shape, wanted.ShapeIn(full));
   tensor.wanted = wanted.Resolved(full);
@@ -108,7 +107,7 @@ StatusOr<BundleTensor> BundleReader::Locate(absl::string_view name, const pb::Bu
     return tensor;
   }
 
-  // Pairs of slices are compared below.
+  // The overlap check below is quadratic.
   constexpr int kMaxSlices = 10000;
   if (entry.slices_size() > kMaxSlices) {
     return Unimplemented("tensor ", name, " in ", table_->path(), " is stored in ", entry.slices_size(),
@@ -124,7 +123,8 @@ StatusOr<BundleTensor> BundleReader::Locate(absl::string_view name, const pb::Bu
     if (!piece.stored.Intersect(tensor.wanted, &piece.common)) continue;
     const StatusOr<pb::BundleEntryProto> stored = FindEntry(SliceKey(name, *slice), name);
     if (!stored.ok()) {
-      return DataLoss("tensor ", name, " in ", table_->path(), ": slice ", slice->ToString(), " has no entry of its own");
+      return DataLoss("tensor ", name, " in ", table_->path(), ": slice ", slice->ToString(),
+                      " has no entry of its own");
     }
     piece.entry = *stored;
     MR_RETURN_IF_ERROR(CheckPiece(name, tensor.dtype, piece));
@@ -162,10 +162,10 @@ Status BundleReader::CheckPiece(absl::string_view name, DType dtype, const Bundl
     return DataLoss("tensor ", name, ": its entry in ", table_->path(), " says shard ", entry.shard_id(), " of ",
                     num_shards_, ", offset ", entry.offset(), ", size ", entry.size());
   }
-  // A string takes at least the byte of its length, so that the file bounds the memory here too.
+  // A string takes at least one byte for its length, so the file size bounds the memory here too.
   const uint64_t count = static_cast<uint64_t>(shape->num_elements()), size = static_cast<uint64_t>(entry.size());
-  const bool fits = IsPlain(dtype) ? count <= size / SizeOf(dtype) && count * SizeOf(dtype) == size
-                                   : size >= 4 && count <= size - 4;
+  const bool fits =
+      IsPlain(dtype) ? count <= size / SizeOf(dtype) && count * SizeOf(dtype) == size : size >= 4 && count <= size - 4;
   if (!fits) {
     return DataLoss("tensor ", name, ": Invalid size in bundle entry of ", table_->path(), ": ", size, " bytes for ",
                     DTypeName(dtype), shape->ToString());

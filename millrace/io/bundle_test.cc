@@ -41,7 +41,8 @@ class BundleTest : public ::testing::Test {
   static std::string Bytes(const std::string& path) { return ReadWholeFile(FileSystem::Posix(), path).value(); }
   // Copies the checkpoint of prefix_ into memory, where a test spoils it.
   void Load() {
-    for (const char* suffix : {".index", ".data-00000-of-00001"}) memory_.files[prefix_ + suffix] = Bytes(prefix_ + suffix);
+    for (const char* suffix : {".index", ".data-00000-of-00001"})
+      memory_.files[prefix_ + suffix] = Bytes(prefix_ + suffix);
   }
 
   FaultyFiles files_;
@@ -55,13 +56,15 @@ const Tensor kTwoByThree = Tensor::Of<float>({2, 3}, {1, 2, 3, 4, 5, 6});
 TEST_F(BundleTest, ReadsEveryTypeThatTensorFlowWrote) {
   const auto reader = BundleReader::Open(FileSystem::Posix(), kGood + "dtypes").value();
   int count = 0;
-  ASSERT_TRUE(reader->ForEach([&](absl::string_view name, const pb::BundleEntryProto& entry) {
-    const auto tensor = reader->Read(name);
-    EXPECT_TRUE(tensor.ok()) << name << tensor.status();
-    EXPECT_EQ(static_cast<int>(tensor->dtype()), static_cast<int>(entry.dtype()));
-    ++count;
-    return absl::OkStatus();
-  }).ok());
+  ASSERT_TRUE(reader
+                  ->ForEach([&](absl::string_view name, const pb::BundleEntryProto& entry) {
+                    const auto tensor = reader->Read(name);
+                    EXPECT_TRUE(tensor.ok()) << name << tensor.status();
+                    EXPECT_EQ(static_cast<int>(tensor->dtype()), static_cast<int>(entry.dtype()));
+                    ++count;
+                    return absl::OkStatus();
+                  })
+                  .ok());
   EXPECT_GE(count, 15);
 }
 
@@ -86,8 +89,9 @@ TEST_F(BundleTest, WritesTheSameBytesAsTensorFlow) {
       }
       if (name == "tiny-7" && offset == 0) {
         for (const char* spec : {"3 2 0,2:0,2", "3 2 2,1:0,2"}) {
-          ASSERT_TRUE(writer->AddSlice("p/w", ShapeAndSlice::Parse(spec).value(),
-                                       RestoreSlice(*reader, "p/w", spec).value()).ok());
+          ASSERT_TRUE(
+              writer->AddSlice("p/w", ShapeAndSlice::Parse(spec).value(), RestoreSlice(*reader, "p/w", spec).value())
+                  .ok());
         }
       }
     }
@@ -131,7 +135,8 @@ TEST_F(BundleTest, AnyCutOfAnyCutIsTheSameElements) {
         for (int k = c; k < c + cl; ++k) *out++ = (i * 3 + j) * 5 + k;
       }
     }
-    return std::pair(ShapeAndSlice::Parse(absl::StrFormat("4 3 5 %d,%d:%d,%d:%d,%d", a, al, b, bl, c, cl)).value(), part);
+    return std::pair(ShapeAndSlice::Parse(absl::StrFormat("4 3 5 %d,%d:%d,%d:%d,%d", a, al, b, bl, c, cl)).value(),
+                     part);
   };
   const auto writer = BundleWriter::Create(&files_, prefix_).value();
   for (const auto& [a, al] : {std::pair(0, 3), std::pair(3, 1)}) {
@@ -145,18 +150,21 @@ TEST_F(BundleTest, AnyCutOfAnyCutIsTheSameElements) {
   ASSERT_TRUE(writer->Add("whole", whole).ok());
   ASSERT_TRUE(writer->Finish().ok());
   const auto reader = BundleReader::Open(FileSystem::Posix(), prefix_).value();
-  for (int a = 0; a < 4; ++a) for (int al = 1; a + al <= 4; ++al)
-    for (int b = 0; b < 3; ++b) for (int bl = 1; b + bl <= 3; ++bl)
-      for (int c = 0; c < 5; ++c) for (int cl = 1; c + cl <= 5; ++cl) {
-        const auto [part, want] = box(a, al, b, bl, c, cl);
-        for (const char* name : {"w", "whole"}) {
-          const BundleTensor found = reader->FindSlice(name, part).value();
-          Tensor got(found.dtype, found.shape);
-          Tensor* const output = &got;
-          ASSERT_TRUE(reader->Read({&found, 1}, {&output, 1}, nullptr).ok());
-          ASSERT_EQ(std::memcmp(got.raw_data(), want.raw_data(), want.TotalBytes()), 0) << part.slice.ToString();
-        }
-      }
+  for (int a = 0; a < 4; ++a)
+    for (int al = 1; a + al <= 4; ++al)
+      for (int b = 0; b < 3; ++b)
+        for (int bl = 1; b + bl <= 3; ++bl)
+          for (int c = 0; c < 5; ++c)
+            for (int cl = 1; c + cl <= 5; ++cl) {
+              const auto [part, want] = box(a, al, b, bl, c, cl);
+              for (const char* name : {"w", "whole"}) {
+                const BundleTensor found = reader->FindSlice(name, part).value();
+                Tensor got(found.dtype, found.shape);
+                Tensor* const output = &got;
+                ASSERT_TRUE(reader->Read({&found, 1}, {&output, 1}, nullptr).ok());
+                ASSERT_EQ(std::memcmp(got.raw_data(), want.raw_data(), want.TotalBytes()), 0) << part.slice.ToString();
+              }
+            }
 }
 
 TEST_F(BundleTest, StringsInSlicesAreJoined) {
@@ -166,7 +174,8 @@ TEST_F(BundleTest, StringsInSlicesAreJoined) {
   ASSERT_TRUE(writer->Finish().ok());
   const auto reader = BundleReader::Open(FileSystem::Posix(), prefix_).value();
   EXPECT_EQ(reader->Read("s").value().DebugString(), Tensor::Of<std::string>({"a", "bb", "ccc"}).DebugString());
-  EXPECT_EQ(RestoreSlice(*reader, "s", "3 1,2").value().DebugString(), Tensor::Of<std::string>({"bb", "ccc"}).DebugString());
+  EXPECT_EQ(RestoreSlice(*reader, "s", "3 1,2").value().DebugString(),
+            Tensor::Of<std::string>({"bb", "ccc"}).DebugString());
 }
 
 TEST_F(BundleTest, LargeTensorsAreReadByManyThreads) {
@@ -282,8 +291,10 @@ TEST_F(BundleTest, ANewPrefixIsThereWhenItIsWholeAndNotBefore) {
 
 TEST_F(BundleTest, EveryFlippedBitIsFoundAndNamed) {
   const std::vector<std::string> names = {"a", "e", "s"};
-  ASSERT_TRUE(Save(prefix_, {{"a", kTwoByThree}, {"e", Tensor(DType::kInt32, {0})},
-                             {"s", Tensor::Of<std::string>({"hello", "", "world"})}}).ok());
+  ASSERT_TRUE(Save(prefix_, {{"a", kTwoByThree},
+                             {"e", Tensor(DType::kInt32, {0})},
+                             {"s", Tensor::Of<std::string>({"hello", "", "world"})}})
+                  .ok());
   Load();
   for (const std::string suffix : {".index", ".data-00000-of-00001"}) {
     const std::string path = prefix_ + suffix, good = memory_.files[path];
@@ -341,18 +352,21 @@ TEST_F(ForgedIndexTest, WhatMakesNoSenseIsAnErrorAndTakesNoMemory) {
   };
   using absl::StatusCode;
   EXPECT_EQ(code([](auto* e) {}), StatusCode::kOk);
-  EXPECT_EQ(code([](auto* e) { e->mutable_shape()->mutable_dim(0)->set_size(int64_t{1} << 40); }), StatusCode::kDataLoss);
+  EXPECT_EQ(code([](auto* e) { e->mutable_shape()->mutable_dim(0)->set_size(int64_t{1} << 40); }),
+            StatusCode::kDataLoss);
   EXPECT_EQ(code([](auto* e) { e->mutable_shape()->mutable_dim(0)->set_size(INT64_MAX); }), StatusCode::kDataLoss);
   EXPECT_EQ(code([](auto* e) { e->mutable_shape()->mutable_dim(0)->set_size(-1); }), StatusCode::kDataLoss);
   EXPECT_EQ(code([](auto* e) { e->mutable_shape()->set_unknown_rank(true); }), StatusCode::kDataLoss);
   EXPECT_EQ(code([](auto* e) {
               e->mutable_shape()->mutable_dim(0)->set_size(int64_t{1} << 40);
               e->set_size((int64_t{1} << 40) * 12);
-            }), StatusCode::kDataLoss);
+            }),
+            StatusCode::kDataLoss);
   EXPECT_EQ(code([](auto* e) {
               e->set_dtype(pb::DT_STRING);
               e->mutable_shape()->mutable_dim(0)->set_size(int64_t{1} << 40);
-            }), StatusCode::kDataLoss);
+            }),
+            StatusCode::kDataLoss);
   EXPECT_EQ(code([](auto* e) { e->set_dtype(pb::DT_STRING); }), StatusCode::kDataLoss);
   EXPECT_EQ(code([](auto* e) { e->set_dtype(pb::DT_RESOURCE); }), StatusCode::kUnimplemented);
   EXPECT_EQ(code([](auto* e) { e->set_dtype(static_cast<pb::DataType>(77)); }), StatusCode::kUnimplemented);
@@ -366,12 +380,15 @@ TEST_F(ForgedIndexTest, WhatMakesNoSenseIsAnErrorAndTakesNoMemory) {
               auto* slice = e->add_slices();
               slice->add_extent()->set_length(INT64_MAX);
               slice->add_extent();
-            }), StatusCode::kDataLoss);
+            }),
+            StatusCode::kDataLoss);
   EXPECT_EQ(code([](auto* e) {
               auto* slice = e->add_slices();
               slice->add_extent();
               slice->add_extent();
-            }), StatusCode::kDataLoss) << "a slice without an entry of its own";
+            }),
+            StatusCode::kDataLoss)
+      << "a slice without an entry of its own";
 }
 
 TEST_F(BundleTest, OverlappingSlicesAreAnError) {
@@ -388,8 +405,10 @@ TEST_F(BundleTest, MergingMovesDataAndUnitesSlices) {
   for (int i = 0; i < 2; ++i) {
     const auto writer = BundleWriter::Create(&files_, dir_.File(absl::StrCat("parts/p", i))).value();
     ASSERT_TRUE(writer->Add(absl::StrCat("own", i), Tensor::Scalar<int32_t>(i)).ok());
-    ASSERT_TRUE(writer->AddSlice("w", ShapeAndSlice::Parse(absl::StrCat("4 ", 2 * i, ",2")).value(),
-                                 Tensor::Of<float>({1.f + i, 2.f + i})).ok());
+    ASSERT_TRUE(writer
+                    ->AddSlice("w", ShapeAndSlice::Parse(absl::StrCat("4 ", 2 * i, ",2")).value(),
+                               Tensor::Of<float>({1.f + i, 2.f + i}))
+                    .ok());
     ASSERT_TRUE(writer->Finish().ok());
   }
   const std::vector<std::string> parts = {dir_.File("parts/p0"), dir_.File("parts/p1")};

@@ -8,14 +8,15 @@
 namespace millrace {
 namespace {
 
-// What is checked and written at a time: it stays in a core's cache between the two.
-constexpr size_t kPieceSize = size_t{1} << 20;
-// How much is written before the disk is told to begin.
+// Bytes that are checksummed and then written at a time, small enough to stay in a core's cache in between.
+constexpr size_t kWriteSize = size_t{1} << 20;
+// How much is written before writeback is started.
 constexpr uint64_t kSyncInterval = uint64_t{8} << 20;
 
 }  // namespace
 
-BundleWriter::BundleWriter(FileSystem* files, std::string prefix, CancellationManager* cancellation, std::function<bool()> after_piece)
+BundleWriter::BundleWriter(FileSystem* files, std::string prefix, CancellationManager* cancellation,
+                           std::function<bool()> after_piece)
     : files_(files),
       prefix_(std::move(prefix)),
       cancellation_(cancellation),
@@ -25,7 +26,8 @@ BundleWriter::BundleWriter(FileSystem* files, std::string prefix, CancellationMa
 StatusOr<std::unique_ptr<BundleWriter>> BundleWriter::Create(FileSystem* files, std::string prefix,
                                                              CancellationManager* cancellation,
                                                              std::function<bool()> after_piece) {
-  std::unique_ptr<BundleWriter> writer(new BundleWriter(files, std::move(prefix), cancellation, std::move(after_piece)));
+  std::unique_ptr<BundleWriter> writer(
+      new BundleWriter(files, std::move(prefix), cancellation, std::move(after_piece)));
   MR_RETURN_IF_ERROR(bundle_internal::MakeDirectoryOf(files, writer->prefix_));
   MR_ASSIGN_OR_RETURN(writer->data_, files->OpenWritable(writer->temporary_data_));
   return writer;
@@ -45,7 +47,8 @@ Status BundleWriter::Add(absl::string_view name, const Tensor& tensor) {
 Status BundleWriter::AddSlice(absl::string_view name, const ShapeAndSlice& part, const Tensor& tensor) {
   if (part.part != tensor.shape()) {
     return InvalidArgument("Slice in shape_and_slice specification does not match the shape of the tensor to save: ",
-                           part.slice.ToString(), " of ", part.full.ToString(), ", tensor: ", tensor.shape().ToString());
+                           part.slice.ToString(), " of ", part.full.ToString(),
+                           ", tensor: ", tensor.shape().ToString());
   }
   return WriteSlice(name, part, tensor.dtype(), [&](const std::string& key) { return WriteEntry(key, tensor); });
 }
@@ -57,7 +60,8 @@ Status BundleWriter::AddPieces(absl::string_view name, const ShapeAndSlice* part
     return WriteEntry(key, dtype, shape, [&](uint32_t* crc) -> Status {
       for (size_t left = static_cast<size_t>(shape.num_elements()) * SizeOf(dtype); left > 0;) {
         const absl::string_view piece = next();
-        if (piece.empty() || piece.size() > left) return Internal("tensor ", name, ": ", piece.size(), " bytes were given of the last ", left);
+        if (piece.empty() || piece.size() > left)
+          return Internal("tensor ", name, ": ", piece.size(), " bytes were provided instead of the remaining ", left);
         MR_RETURN_IF_ERROR(WriteBytes(piece, crc));
         left -= piece.size();
       }
@@ -69,7 +73,8 @@ Status BundleWriter::AddPieces(absl::string_view name, const ShapeAndSlice* part
   return write(std::string(name));
 }
 
-Status BundleWriter::WriteSlice(absl::string_view name, const ShapeAndSlice& part, DType dtype, absl::FunctionRef<Status(const std::string& key)> write) {
+Status BundleWriter::WriteSlice(absl::string_view name, const ShapeAndSlice& part, DType dtype,
+                                absl::FunctionRef<Status(const std::string& key)> write) {
   if (name.empty()) return InvalidArgument("a tensor of a checkpoint needs a name");
   if (part.slice.Covers(part.full)) return write(std::string(name));
   pb::BundleEntryProto whole;
@@ -80,7 +85,7 @@ Status BundleWriter::WriteSlice(absl::string_view name, const ShapeAndSlice& par
     const StatusOr<Shape> known = Shape::FromProto(at->second.shape());
     if (at->second.slices().empty() || at->second.dtype() != whole.dtype() || !known.ok() || *known != part.full) {
       return InvalidArgument("slice ", part.slice.ToString(), " of tensor ", name, ", ", DTypeName(dtype),
-                             part.full.ToString(), ", does not fit what was saved of it before");
+                             part.full.ToString(), ", does not agree with its earlier slices");
     }
   }
   MR_RETURN_IF_ERROR(write(SliceKey(name, part.slice)));
@@ -90,15 +95,18 @@ Status BundleWriter::WriteSlice(absl::string_view name, const ShapeAndSlice& par
 
 Status BundleWriter::WriteEntry(const std::string& key, const Tensor& tensor) {
   return WriteEntry(key, tensor.dtype(), tensor.shape(), [&](uint32_t* crc) {
-    return tensor.dtype() == DType::kString ? WriteStrings(tensor, crc)
-                                            : WriteBytes({static_cast<const char*>(tensor.raw_data()), tensor.TotalBytes()}, crc);
+    return tensor.dtype() == DType::kString
+               ? WriteStrings(tensor, crc)
+               : WriteBytes({static_cast<const char*>(tensor.raw_data()), tensor.TotalBytes()}, crc);
   });
 }
 
-Status BundleWriter::WriteEntry(const std::string& key, DType dtype, const Shape& shape, absl::FunctionRef<Status(uint32_t* crc)> write) {
+Status BundleWriter::WriteEntry(const std::string& key, DType dtype, const Shape& shape,
+                                absl::FunctionRef<Status(uint32_t* crc)> write) {
   MR_RETURN_IF_ERROR(status_);
   if (data_ == nullptr) return FailedPrecondition("the checkpoint ", prefix_, " is finished already");
-  if (!IsKnown(dtype) || (!IsPlain(dtype) && dtype != DType::kString)) return Unimplemented("tensors of type ", dtype, " cannot be saved");
+  if (!IsKnown(dtype) || (!IsPlain(dtype) && dtype != DType::kString))
+    return Unimplemented("tensors of type ", dtype, " cannot be saved");
   if (entries_.contains(key)) return InvalidArgument("Adding duplicate key: ", key);
   const uint64_t begin = offset_;
   uint32_t crc = 0;
@@ -117,13 +125,13 @@ Status BundleWriter::WriteEntry(const std::string& key, DType dtype, const Shape
 Status BundleWriter::WriteBytes(absl::string_view bytes, uint32_t* crc) {
   while (!bytes.empty()) {
     if (cancellation_ != nullptr && cancellation_->IsCancelled()) return cancellation_->status();
-    const absl::string_view piece = bytes.substr(0, kPieceSize);
+    const absl::string_view piece = bytes.substr(0, kWriteSize);
     *crc = ExtendCrc32c(*crc, piece);
     MR_RETURN_IF_ERROR(data_->Append(piece));
     bytes.remove_prefix(piece.size());
     offset_ += piece.size();
     since_sync_ += piece.size();
-    if (after_piece_ && piece.size() >= kPieceSize / 2) MR_RETURN_IF_ERROR(data_->SetPastCache(after_piece_()));
+    if (after_piece_ && piece.size() >= kWriteSize / 2) MR_RETURN_IF_ERROR(data_->SetPastCache(after_piece_()));
     if (since_sync_ >= kSyncInterval) {
       MR_RETURN_IF_ERROR(data_->StartSync());
       since_sync_ = 0;
@@ -132,7 +140,7 @@ Status BundleWriter::WriteBytes(absl::string_view bytes, uint32_t* crc) {
   return absl::OkStatus();
 }
 
-// All lengths as varints, a checksum of the lengths as numbers of a fixed size, all bytes.
+// Format: all lengths as varints, a checksum of the lengths as fixed-size integers, all bytes.
 Status BundleWriter::WriteStrings(const Tensor& tensor, uint32_t* crc) {
   uint32_t ignored = 0;
   std::string varints, fixed;
@@ -140,7 +148,7 @@ Status BundleWriter::WriteStrings(const Tensor& tensor, uint32_t* crc) {
   for (const std::string& s : strings) {
     PutVarint(&varints, s.size());
     s.size() > 0xffffffff ? PutFixed64(&fixed, s.size()) : PutFixed32(&fixed, static_cast<uint32_t>(s.size()));
-    if (fixed.size() >= kPieceSize || &s == &strings.back()) {
+    if (fixed.size() >= kWriteSize || &s == &strings.back()) {
       *crc = ExtendCrc32c(*crc, fixed);
       MR_RETURN_IF_ERROR(WriteBytes(varints, &ignored));
       varints.clear();
@@ -157,7 +165,7 @@ Status BundleWriter::WriteStrings(const Tensor& tensor, uint32_t* crc) {
 Status BundleWriter::Finish() {
   MR_RETURN_IF_ERROR(status_);
   if (data_ == nullptr) return FailedPrecondition("the checkpoint ", prefix_, " is finished already");
-  status_ = FailedPrecondition("the checkpoint ", prefix_, " was not finished");  // unless all goes well
+  status_ = FailedPrecondition("the checkpoint ", prefix_, " was not finished");  // replaced on success
   MR_RETURN_IF_ERROR(data_->Sync());
   MR_RETURN_IF_ERROR(data_->Close());
   const std::string index = bundle_internal::TemporaryName(BundleIndexPath(prefix_));

@@ -30,15 +30,15 @@ void PutOrderedNumber(std::string* out, uint64_t value) {
 }
 
 void PutOrderedSigned(std::string* out, int64_t value) {
-  // A negative number is the complement of its complement's encoding. Otherwise n bytes begin with n ones and
-  // a zero and carry the 7n - 1 bits that are left, the highest first.
+  // A negative number is encoded as the complement of its complement's encoding. Otherwise an encoding of n bytes
+  // begins with n one bits and a zero bit, followed by the remaining 7n - 1 bits, highest first.
   const uint8_t flip = value < 0 ? 0xff : 0;
   const auto magnitude = static_cast<uint64_t>(value < 0 ? ~value : value);
   const int bits = 64 - std::countl_zero(magnitude);
   const int n = bits / 7 + 1;
   for (int i = n - 1; i >= 0; --i) {
     uint8_t byte = i < 8 ? static_cast<uint8_t>(magnitude >> (8 * i)) : 0;
-    const int ones = n - 8 * (n - 1 - i);  // of the marker, from this byte on
+    const int ones = n - 8 * (n - 1 - i);  // marker bits from this byte on
     if (ones >= 8) {
       byte = 0xff;
     } else if (ones > 0) {

@@ -1,4 +1,4 @@
-// Numbers in bytes: varints, fixed little-endian ones, and the order-preserving encoding of checkpoint keys.
+// Integer encodings: varint, fixed-size little-endian, and the order-preserving encoding of checkpoint keys.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ inline void PutFixed64(std::string* out, uint64_t value) {
   std::memcpy(bytes, &value, sizeof(value));
   out->append(bytes, sizeof(value));
 }
-// `bytes` are at least four, or eight.
+// `bytes` must have at least four (eight) bytes.
 inline uint32_t GetFixed32(const char* bytes) {
   uint32_t value;
   std::memcpy(&value, bytes, sizeof(value));
@@ -31,12 +31,13 @@ inline uint64_t GetFixed64(const char* bytes) {
   return value;
 }
 
-// Seven bits a byte, the lowest first; the highest bit says that more follow.
+// Seven bits per byte, lowest first; the high bit means that more bytes follow.
 void PutVarint(std::string* out, uint64_t value);
-// Takes one from the front of `in`. False, with `in` anywhere, when it is cut short or has more than 64 bits.
+// Consumes a varint from the front of `in`. Returns false if it is truncated or has more than 64 bits; `in` is then
+// unspecified.
 [[nodiscard]] bool TakeVarint(absl::string_view* in, uint64_t* value);
 
-// Encodings whose bytes sort as the values do. They can be put one after the other.
+// Order-preserving encodings: the bytes compare as the values do, also when several are concatenated.
 void PutOrderedNumber(std::string* out, uint64_t value);
 void PutOrderedSigned(std::string* out, int64_t value);
 void PutOrderedString(std::string* out, absl::string_view value);

@@ -25,9 +25,10 @@ StatusOr<std::unique_ptr<EventWriter>> EventWriter::Create(const std::string& di
   const int64_t seconds = absl::ToUnixSeconds(options.clock->Now());
   std::string path =
       JoinPath(directory, absl::StrFormat("events.out.tfevents.%010d.%s%s", seconds, HostName(), options.suffix));
-  // Two writers of one second must not share a file.
+  // Two writers created within the same second must not share a file.
   for (int i = 1; options.files->Exists(path).ok(); ++i) {
-    path = JoinPath(directory, absl::StrFormat("events.out.tfevents.%010d.%s.%d%s", seconds, HostName(), i, options.suffix));
+    path = JoinPath(directory,
+                    absl::StrFormat("events.out.tfevents.%010d.%s.%d%s", seconds, HostName(), i, options.suffix));
   }
   MR_ASSIGN_OR_RETURN(std::unique_ptr<RecordWriter> records, RecordWriter::Create(options.files, path));
   std::unique_ptr<EventWriter> writer(new EventWriter(std::move(path), options.clock, std::move(records)));

@@ -1,4 +1,4 @@
-// Event files, which TensorBoard reads: records of Event messages, the first of which says the version.
+// Event files for TensorBoard: TFRecord files of Event messages, the first of which holds the format version.
 #pragma once
 
 #include <memory>
@@ -19,26 +19,26 @@ namespace pb = ::tensorflow;
 struct EventWriterOptions {
   FileSystem* files = FileSystem::Posix();
   Clock* clock = Clock::Real();
-  // Ends the file's name.
+  // Appended to the file name.
   std::string suffix = {};
 };
 
-// Thread-safe. After an error nothing more is written, and the same error comes again.
+// Thread-safe. After an error nothing more is written, and every later call returns that error.
 class EventWriter {
  public:
-  // Makes the directory, and in it events.out.tfevents.SECONDS.HOST and the suffix, which is on its way to the disk
-  // with its first record when this returns.
+  // Creates the directory and in it the file events.out.tfevents.SECONDS.HOST plus the suffix, and flushes its first
+  // record.
   static StatusOr<std::unique_ptr<EventWriter>> Create(const std::string& directory,
                                                        const EventWriterOptions& options = {});
 
   const std::string& path() const { return path_; }
 
-  // A wall_time of 0 is replaced by now.
+  // A wall_time of 0 is replaced by the current time.
   Status Write(pb::Event event);
-  // The bytes of a Summary, as summary ops give them.
+  // Writes a serialized Summary, as summary ops return it.
   Status WriteSummary(absl::string_view summary, int64_t step);
   Status Flush();
-  // Flushes too. Nothing may follow.
+  // Flushes, then closes. No other call may follow.
   Status Close();
 
  private:

@@ -1,4 +1,4 @@
-// A file system for tests that stops working at a chosen moment, or whose disk is full.
+// A file system for tests that fails at a chosen change, or whose disk is full.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ class FaultyFiles : public ForwardingFileSystem {
  public:
   FaultyFiles() : ForwardingFileSystem(FileSystem::Posix()) {}
 
-  // As when the process dies: the change number `n`, counted from 0, and all after it are not made.
+  // Simulates a crash: change number `n` (from 0) and all later ones are not made.
   void CrashAtChange(int64_t n) { changes_left_ = n; }
-  // RESOURCE_EXHAUSTED after so many bytes; removing files goes on.
+  // Writes fail with RESOURCE_EXHAUSTED after this many bytes; removing files still works.
   void SetRoom(int64_t bytes) { room_ = bytes; }
   bool crashed() const { return changes_left_ < 0; }
 

@@ -13,15 +13,14 @@ namespace {
 
 constexpr size_t kMagicSize = 2;
 
-// zlib's way of telling the two apart.
+// zlib selects the format by the window size.
 int WindowBits(Compression compression) { return compression == Compression::kGzip ? 16 + MAX_WBITS : MAX_WBITS; }
 const char* Name(Compression compression) { return compression == Compression::kGzip ? "gzip" : "zlib"; }
 
-// Gives back the bytes that were read to look at, then the rest of the file.
+// Returns the bytes that were read to detect the format, then the rest of the file.
 class PlainFile : public SequentialFile {
  public:
-  PlainFile(std::unique_ptr<SequentialFile> file, std::string head)
-      : file_(std::move(file)), head_(std::move(head)) {}
+  PlainFile(std::unique_ptr<SequentialFile> file, std::string head) : file_(std::move(file)), head_(std::move(head)) {}
 
   StatusOr<size_t> Read(size_t n, char* buffer) override {
     const size_t from_head = std::min(n, head_.size());
@@ -76,7 +75,7 @@ class GzipFile : public SequentialFile {
     stream_.avail_out = room;
     const int result = inflate(&stream_, Z_NO_FLUSH);
     if (result == Z_STREAM_END) {
-      // Another stream may follow, as when compressed files are put one after the other.
+      // Another stream may follow: compressed files may be concatenated.
       in_stream_ = false;
       inflateReset(&stream_);
     } else if (result != Z_OK && result != Z_BUF_ERROR) {
@@ -115,7 +114,7 @@ class DeflatingFile : public WritableFile {
 
   Status Append(absl::string_view data) override {
     while (!data.empty()) {
-      const absl::string_view piece = data.substr(0, size_t{1} << 30);  // zlib counts in 32 bits
+      const absl::string_view piece = data.substr(0, size_t{1} << 30);  // zlib takes 32-bit sizes
       MR_RETURN_IF_ERROR(Deflate(piece, Z_NO_FLUSH));
       data.remove_prefix(piece.size());
     }
@@ -160,8 +159,7 @@ class DeflatingFile : public WritableFile {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<SequentialFile>> Decompressed(std::unique_ptr<SequentialFile> file,
-                                                       const std::string& path) {
+StatusOr<std::unique_ptr<SequentialFile>> Decompressed(std::unique_ptr<SequentialFile> file, const std::string& path) {
   std::string head(kMagicSize, '\0');
   MR_ASSIGN_OR_RETURN(const size_t got, file->Read(kMagicSize, head.data()));
   head.resize(got);

@@ -1,4 +1,4 @@
-// Reading files that may be compressed.
+// Reading and writing compressed files.
 #pragma once
 
 #include <memory>
@@ -10,24 +10,23 @@
 
 namespace millrace {
 
-// The most bytes that one compressed byte can stand for.
+// The most bytes that one compressed byte can expand to.
 inline constexpr uint64_t kMaxGzipExpansion = 1032;
 
-// The content of `file`: as it is, or decompressed when it starts as a gzip file does. Its Read gives
-// DATA_LOSS, naming `path`, for a damaged or truncated stream.
-StatusOr<std::unique_ptr<SequentialFile>> Decompressed(std::unique_ptr<SequentialFile> file,
-                                                       const std::string& path);
+// The content of `file`, decompressed if it begins with gzip's magic number. Its Read returns DATA_LOSS, naming `path`,
+// for a damaged or truncated stream.
+StatusOr<std::unique_ptr<SequentialFile>> Decompressed(std::unique_ptr<SequentialFile> file, const std::string& path);
 
-// How a file of records or of records' bytes is compressed as a whole.
+// Compression of a whole file.
 enum class Compression { kNone, kZlib, kGzip };
-// "GZIP" and "ZLIB"; everything else means none, as in TensorFlow.
+// Parses "GZIP" and "ZLIB"; anything else means kNone, as in TensorFlow.
 Compression CompressionOf(absl::string_view name);
 
-// The content of `file`, compressed in the given way: DATA_LOSS, naming `path`, when it is not.
+// The decompressed content of `file`. Read returns DATA_LOSS, naming `path`, if it is not compressed in the given way.
 StatusOr<std::unique_ptr<SequentialFile>> Decompressed(std::unique_ptr<SequentialFile> file, const std::string& path,
                                                        Compression compression);
 
-// What is appended goes compressed into `file`. After Flush a reader gets all of it.
+// Compresses what is appended and writes it to `file`. After Flush a reader can decompress all of it.
 StatusOr<std::unique_ptr<WritableFile>> Compressed(std::unique_ptr<WritableFile> file, const std::string& path,
                                                    Compression compression);
 

@@ -23,7 +23,7 @@ uint32_t BigEndian32(const char* p) {
   return uint32_t{b[0]} << 24 | uint32_t{b[1]} << 16 | uint32_t{b[2]} << 8 | b[3];
 }
 
-// Between the file's byte order and this machine's, in place; it is its own inverse.
+// Converts between the file's byte order and this machine's in place; its own inverse.
 void SwapBytes(Tensor* tensor) {
   DispatchMove(tensor->dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -40,8 +40,7 @@ void SwapBytes(Tensor* tensor) {
 }
 
 // Reads exactly `n` bytes; `what` is what they are, for the message.
-Status ReadExactly(SequentialFile& file, const std::string& path, absl::string_view what, size_t n,
-                   char* buffer) {
+Status ReadExactly(SequentialFile& file, const std::string& path, absl::string_view what, size_t n, char* buffer) {
   MR_ASSIGN_OR_RETURN(const size_t got, file.Read(n, buffer));
   if (got == n) return absl::OkStatus();
   return DataLoss(path, " is truncated: ", got, " bytes of ", what, " instead of ", n);
@@ -55,9 +54,8 @@ struct Header {
 StatusOr<Header> ReadHeader(SequentialFile& file, const std::string& path) {
   char magic[4];
   MR_RETURN_IF_ERROR(ReadExactly(file, path, "the magic number", sizeof(magic), magic));
-  const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const IdxType& t) {
-    return t.code == static_cast<uint8_t>(magic[2]);
-  });
+  const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                  [&](const IdxType& t) { return t.code == static_cast<uint8_t>(magic[2]); });
   const int rank = static_cast<uint8_t>(magic[3]);
   if (magic[0] != 0 || magic[1] != 0 || type == std::end(kTypes) || rank == 0) {
     return InvalidArgument(path, " is not an IDX file: its magic number is 0x",
@@ -79,34 +77,32 @@ StatusOr<Tensor> ReadIdx(const std::string& path, FileSystem* files) {
   MR_ASSIGN_OR_RETURN(const uint64_t file_size, files->FileSize(path));
   MR_ASSIGN_OR_RETURN(std::unique_ptr<SequentialFile> file, Decompressed(std::move(raw), path));
   MR_ASSIGN_OR_RETURN(const Header header, ReadHeader(*file, path));
-  // A header may promise more than any file of this size could hold; say so before taking memory.
+  // The header may claim more than a file of this size can hold; check before allocating.
   uint64_t bytes;
-  if (__builtin_mul_overflow(static_cast<uint64_t>(header.shape.num_elements()), SizeOf(header.dtype),
-                             &bytes) ||
+  if (__builtin_mul_overflow(static_cast<uint64_t>(header.shape.num_elements()), SizeOf(header.dtype), &bytes) ||
       bytes / kMaxGzipExpansion > file_size) {
     return DataLoss(path, " is truncated: its header says ", header.dtype, header.shape.ToString(),
                     ", but the file has only ", file_size, " bytes");
   }
   StatusOr<Tensor> tensor = Tensor::Make(header.dtype, header.shape);
   if (!tensor.ok()) return WithPrefix(absl::StrCat(path, ": "), tensor.status());
-  MR_RETURN_IF_ERROR(ReadExactly(*file, path, absl::StrCat("elements of ", header.shape.ToString()),
-                                 bytes, static_cast<char*>(tensor->raw_data())));
+  MR_RETURN_IF_ERROR(ReadExactly(*file, path, absl::StrCat("elements of ", header.shape.ToString()), bytes,
+                                 static_cast<char*>(tensor->raw_data())));
   char extra;
   MR_ASSIGN_OR_RETURN(const size_t trailing, file->Read(1, &extra));
   if (trailing != 0) {
-    return DataLoss(path, " has more bytes than its header says (", header.dtype,
-                    header.shape.ToString(), ")");
+    return DataLoss(path, " has more bytes than its header says (", header.dtype, header.shape.ToString(), ")");
   }
   SwapBytes(&*tensor);
   return tensor;
 }
 
 Status WriteIdx(const Tensor& tensor, const std::string& path, FileSystem* files) {
-  const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                  [&](const IdxType& t) { return t.dtype == tensor.dtype(); });
+  const auto* type =
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const IdxType& t) { return t.dtype == tensor.dtype(); });
   if (type == std::end(kTypes) || tensor.rank() == 0 || tensor.rank() > 255) {
     return InvalidArgument(path, ": a tensor of ", tensor.dtype(), tensor.shape().ToString(),
-                           " has no place in an IDX file");
+                           " cannot be stored in an IDX file");
   }
   std::string header = {0, 0, static_cast<char>(type->code), static_cast<char>(tensor.rank())};
   for (int64_t d : tensor.shape().dims()) {

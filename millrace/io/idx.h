@@ -1,5 +1,5 @@
-// IDX: the format of MNIST's files. A magic number that says type and rank, the dimensions, the
-// elements, all big-endian.
+// IDX, the format of MNIST's files: a magic number that encodes type and rank, the dimensions and the elements, all
+// big-endian.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 
 namespace millrace {
 
-// Reads a file, plain or compressed by gzip (told by its first bytes): uint8, int8, int16, int32, float or
-// double. Errors name the file and what is wrong with it: NOT_FOUND when it is missing,
-// INVALID_ARGUMENT for a header that makes no sense, DATA_LOSS for too few or too many bytes and
-// for damaged compression. Never takes more memory than the file could fill.
+// Reads a file of uint8, int8, int16, int32, float or double, plain or gzip (detected by its magic number). Errors name
+// the file and the problem: NOT_FOUND if it is missing, INVALID_ARGUMENT for an invalid header, DATA_LOSS for too few
+// or too many bytes or a damaged gzip stream. Never allocates more memory than the file's size can account for.
 StatusOr<Tensor> ReadIdx(const std::string& path, FileSystem* files = FileSystem::Posix());
 
-// Writes it plain. INVALID_ARGUMENT for other types, more than 255 dimensions or one past 32 bits.
+// Writes an uncompressed file. INVALID_ARGUMENT for other types, more than 255 dimensions or a dimension of more than
+// 32 bits.
 Status WriteIdx(const Tensor& tensor, const std::string& path, FileSystem* files = FileSystem::Posix());
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Any bytes as an IDX file, plain or gzip.
+// Fuzzes the IDX reader, plain and gzip.
 #include <cstddef>
 #include <cstdint>
 

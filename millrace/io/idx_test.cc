@@ -53,23 +53,19 @@ TEST_F(IdxTest, ReadsBytesPlainAndCompressed) {
 }
 
 TEST_F(IdxTest, ElementsAreBigEndian) {
-  EXPECT_EQ(ReadIdx(File(Header(0x0b, {2}) + std::string("\x01\x02\xff\xfe", 4)))->DebugString(),
-            "int16[2] [258 -2]");
-  EXPECT_EQ(ReadIdx(File(Header(0x0d, {1}) + std::string("\x3f\x80\x00\x00", 4)))->DebugString(),
-            "float[1] [1]");
+  EXPECT_EQ(ReadIdx(File(Header(0x0b, {2}) + std::string("\x01\x02\xff\xfe", 4)))->DebugString(), "int16[2] [258 -2]");
+  EXPECT_EQ(ReadIdx(File(Header(0x0d, {1}) + std::string("\x3f\x80\x00\x00", 4)))->DebugString(), "float[1] [1]");
 }
 
 TEST_F(IdxTest, EveryTypeSurvivesAWriteAndARead) {
-  for (const Tensor& t :
-       {Tensor::Of<uint8_t>({1, 2}), Tensor::Of<int8_t>({-1, 2}), Tensor::Of<int16_t>({-300, 2}),
-        Tensor::Of<int32_t>(Shape({1, 2}), {-70000, 2}), Tensor::Of<float>({1.5f, -2}),
-        Tensor::Of<double>({1.25, -1e100}), Tensor(DType::kFloat, Shape({0, 4}))}) {
+  for (const Tensor& t : {Tensor::Of<uint8_t>({1, 2}), Tensor::Of<int8_t>({-1, 2}), Tensor::Of<int16_t>({-300, 2}),
+                          Tensor::Of<int32_t>(Shape({1, 2}), {-70000, 2}), Tensor::Of<float>({1.5f, -2}),
+                          Tensor::Of<double>({1.25, -1e100}), Tensor(DType::kFloat, Shape({0, 4}))}) {
     const std::string path = dir_.File("t.idx");
     ASSERT_TRUE(WriteIdx(t, path).ok());
     EXPECT_EQ(ReadIdx(path)->DebugString(), t.DebugString());
   }
-  EXPECT_EQ(WriteIdx(Tensor::Of<int64_t>({1}), dir_.File("t.idx")).code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(WriteIdx(Tensor::Of<int64_t>({1}), dir_.File("t.idx")).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(IdxTest, MissingFileIsNotFound) {

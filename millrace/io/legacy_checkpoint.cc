@@ -13,7 +13,8 @@ Status LegacyCheckpointWriter::Add(absl::string_view name, const ShapeAndSlice& 
   MR_RETURN_IF_ERROR(CheckLegacyType(tensor.dtype()));
   if (part.part != tensor.shape()) {
     return InvalidArgument("Slice in shape_and_slice specification does not match the shape of the tensor to save: ",
-                           part.slice.ToString(), " of ", part.full.ToString(), ", tensor: ", tensor.shape().ToString());
+                           part.slice.ToString(), " of ", part.full.ToString(),
+                           ", tensor: ", tensor.shape().ToString());
   }
   pb::SavedSliceMeta& meta = meta_[std::string(name)];
   if (meta.slice().empty()) {
@@ -27,8 +28,8 @@ Status LegacyCheckpointWriter::Add(absl::string_view name, const ShapeAndSlice& 
                     ", shape = ", part.full.ToString());
   }
   if (static_cast<DType>(meta.type()) != tensor.dtype()) {
-    return Internal("Mismatching types: existing type = ", static_cast<DType>(meta.type()), ", trying to add name ", name,
-                    ", type = ", tensor.dtype());
+    return Internal("Mismatching types: existing type = ", static_cast<DType>(meta.type()), ", trying to add name ",
+                    name, ", type = ", tensor.dtype());
   }
   if (!parts_.try_emplace(SliceKey(name, part.slice), Part{std::string(name), part.slice, tensor}).second) {
     return InvalidArgument("slice ", part.slice.ToString(), " of tensor ", name, " is saved twice");
@@ -54,8 +55,8 @@ Status LegacyCheckpointWriter::Write(FileSystem* files, const std::string& path)
       PutLegacyValues(part.tensor, slice->mutable_data());
       constexpr size_t kMaxMessage = size_t{1} << 31;
       if (saved.ByteSizeLong() >= kMaxMessage) {
-        return InvalidArgument("tensor ", part.name, " is too large for the first checkpoint format: ",
-                               part.tensor.TotalBytes(), " bytes");
+        return InvalidArgument("tensor ", part.name,
+                               " is too large for the first checkpoint format: ", part.tensor.TotalBytes(), " bytes");
       }
       MR_RETURN_IF_ERROR(table.Add(key, saved.SerializeAsString()));
     }
@@ -82,7 +83,7 @@ StatusOr<std::unique_ptr<LegacyCheckpointReader>> LegacyCheckpointReader::Open(F
 
 Status LegacyCheckpointReader::AddFile(FileSystem* files, const std::string& path) {
   MR_ASSIGN_OR_RETURN(std::unique_ptr<Table> table, Table::Open(files, path));
-  const Status damaged = DataLoss(path, " is no checkpoint, or is damaged: it does not say which tensors it has");
+  const Status damaged = DataLoss(path, " is not a checkpoint, or is damaged: it has no list of tensors");
   const StatusOr<std::string> value = table->Find("");
   if (absl::IsNotFound(value.status())) return damaged;
   MR_RETURN_IF_ERROR(value.status());
@@ -116,12 +117,13 @@ StatusOr<LegacyCheckpointReader::Found> LegacyCheckpointReader::Find(absl::strin
 StatusOr<Tensor> LegacyCheckpointReader::Read(const Found& found, const TensorSlice& slice) const {
   const Entry& entry = entries_.find(found.name)->second;
   const std::string& name = found.name;
-  constexpr size_t kMaxParts = 10000;  // pairs of them are compared below
-  if (entry.parts.size() > kMaxParts) return Unimplemented("tensor ", name, " is stored in ", entry.parts.size(), " slices");
+  constexpr size_t kMaxParts = 10000;  // the overlap check below is quadratic
+  if (entry.parts.size() > kMaxParts)
+    return Unimplemented("tensor ", name, " is stored in ", entry.parts.size(), " slices");
   MR_ASSIGN_OR_RETURN(const Shape shape, slice.ShapeIn(entry.full));
   const TensorSlice wanted = slice.Resolved(entry.full);
 
-  // Everything that is needed is found before memory is made for the result.
+  // Find everything before allocating the result.
   std::vector<std::pair<Tensor, TensorSlice>> parts;
   int64_t covered = 0;
   for (const Stored& stored : entry.parts) {

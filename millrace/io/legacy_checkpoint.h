@@ -1,6 +1,6 @@
-// Checkpoints of TensorFlow's first format: one table that holds the tensors as messages.
+// Checkpoints in TensorFlow's first format (V1): a table that stores the tensors as TensorProto messages.
 //
-// New checkpoints are written in the second format (bundle.h); this is for programs and files from before it.
+// New checkpoints use the second format (bundle.h); this is for older programs and files.
 #pragma once
 
 #include <map>
@@ -18,13 +18,13 @@
 
 namespace millrace {
 
-// Collects tensors, by sharing their memory, and writes them. One thread at a time.
+// Collects tensors, sharing their memory, and writes them. Not thread-safe.
 class LegacyCheckpointWriter {
  public:
-  // UNIMPLEMENTED or INVALID_ARGUMENT for types that the format does not have, INVALID_ARGUMENT for a part that is
-  // there already, INTERNAL, as in TensorFlow, when parts of a tensor do not agree on its shape and type.
+  // UNIMPLEMENTED or INVALID_ARGUMENT for types that the format does not support, INVALID_ARGUMENT for a duplicate
+  // slice, INTERNAL, as in TensorFlow, if slices of a tensor do not agree on its shape and type.
   Status Add(absl::string_view name, const ShapeAndSlice& part, const Tensor& tensor);
-  // Writes under a temporary name, syncs and renames: after a crash there is the old file or the new.
+  // Replaces the file atomically (temporary file, sync, rename): after a crash there is either the old or the new file.
   Status Write(FileSystem* files, const std::string& path) const;
 
  private:
@@ -37,10 +37,10 @@ class LegacyCheckpointWriter {
   std::map<std::string, Part> parts_;  // by key
 };
 
-// Reads one or several files that together are a checkpoint. Thread-safe.
+// Reads a checkpoint of one or several files. Thread-safe.
 class LegacyCheckpointReader {
  public:
-  // NOT_FOUND when no file matches; DATA_LOSS for one that is no checkpoint.
+  // NOT_FOUND if no file matches `pattern`; DATA_LOSS if one of them is not a checkpoint.
   static StatusOr<std::unique_ptr<LegacyCheckpointReader>> Open(FileSystem* files, const std::string& pattern);
 
   struct Found {
@@ -48,9 +48,9 @@ class LegacyCheckpointReader {
     DType dtype = DType::kInvalid;
     Shape full;
   };
-  // NOT_FOUND names the tensor.
+  // NOT_FOUND, naming the tensor, if it is missing.
   StatusOr<Found> Find(absl::string_view name) const;
-  // A part of it. INVALID_ARGUMENT when it is not all there, INTERNAL when stored parts overlap.
+  // Reads a slice. INVALID_ARGUMENT if parts of it are missing, INTERNAL if stored slices overlap.
   StatusOr<Tensor> Read(const Found& found, const TensorSlice& slice) const;
 
  private:

@@ -7,25 +7,39 @@
 namespace millrace {
 namespace {
 
-// Calls fn(field, TypeTag<T>) with the field of the message in which elements of `dtype` are, and their type.
+// Calls fn(field, TypeTag<T>) with the message's field for elements of `dtype` and their C++ type.
 template <typename Proto, typename Fn>
 bool WithField(DType dtype, Proto& proto, Fn&& fn) {
   switch (UnquantizedType(dtype)) {
-    case DType::kFloat: return fn(proto.float_val(), TypeTag<float>{}), true;
-    case DType::kDouble: return fn(proto.double_val(), TypeTag<double>{}), true;
-    case DType::kInt32: return fn(proto.int_val(), TypeTag<int32_t>{}), true;
-    case DType::kUInt8: return fn(proto.int_val(), TypeTag<uint8_t>{}), true;
-    case DType::kInt16: return fn(proto.int_val(), TypeTag<int16_t>{}), true;
-    case DType::kInt8: return fn(proto.int_val(), TypeTag<int8_t>{}), true;
-    case DType::kUInt16: return fn(proto.int_val(), TypeTag<uint16_t>{}), true;
-    case DType::kInt64: return fn(proto.int64_val(), TypeTag<int64_t>{}), true;
-    case DType::kBool: return fn(proto.bool_val(), TypeTag<bool>{}), true;
-    case DType::kHalf: return fn(proto.half_val(), TypeTag<uint16_t>{}), true;
-    case DType::kString: return fn(proto.string_val(), TypeTag<std::string>{}), true;
+    case DType::kFloat:
+      return fn(proto.float_val(), TypeTag<float>{}), true;
+    case DType::kDouble:
+      return fn(proto.double_val(), TypeTag<double>{}), true;
+    case DType::kInt32:
+      return fn(proto.int_val(), TypeTag<int32_t>{}), true;
+    case DType::kUInt8:
+      return fn(proto.int_val(), TypeTag<uint8_t>{}), true;
+    case DType::kInt16:
+      return fn(proto.int_val(), TypeTag<int16_t>{}), true;
+    case DType::kInt8:
+      return fn(proto.int_val(), TypeTag<int8_t>{}), true;
+    case DType::kUInt16:
+      return fn(proto.int_val(), TypeTag<uint16_t>{}), true;
+    case DType::kInt64:
+      return fn(proto.int64_val(), TypeTag<int64_t>{}), true;
+    case DType::kBool:
+      return fn(proto.bool_val(), TypeTag<bool>{}), true;
+    case DType::kHalf:
+      return fn(proto.half_val(), TypeTag<uint16_t>{}), true;
+    case DType::kString:
+      return fn(proto.string_val(), TypeTag<std::string>{}), true;
     // A complex number is two values.
-    case DType::kComplex64: return fn(proto.scomplex_val(), TypeTag<float>{}), true;
-    case DType::kComplex128: return fn(proto.dcomplex_val(), TypeTag<double>{}), true;
-    default: return false;
+    case DType::kComplex64:
+      return fn(proto.scomplex_val(), TypeTag<float>{}), true;
+    case DType::kComplex128:
+      return fn(proto.dcomplex_val(), TypeTag<double>{}), true;
+    default:
+      return false;
   }
 }
 
@@ -62,7 +76,8 @@ StatusOr<Tensor> LegacyTensor(DType dtype, const Shape& shape, const pb::TensorP
   const int64_t n = ValuesOf(dtype, shape);
   int64_t given = 0;
   WithField(dtype, proto, [&](const auto& field, auto) { given = field.size(); });
-  if (given != n) return InvalidArgument("it has ", given, " values, and ", DTypeName(dtype), shape.ToString(), " has ", n);
+  if (given != n)
+    return InvalidArgument("it has ", given, " values, and ", DTypeName(dtype), shape.ToString(), " has ", n);
   MR_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Make(dtype, shape));
   WithField(dtype, proto, [&](const auto& field, auto tag) {
     using T = typename decltype(tag)::type;

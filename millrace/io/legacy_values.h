@@ -1,4 +1,5 @@
-// The values of a tensor in a message of the first checkpoint format: all of them, and neither type nor shape.
+// A tensor's values as the first checkpoint format stores them: a TensorProto with all values in typed fields and
+// without dtype and shape.
 #pragma once
 
 #include "millrace/base/status.h"
@@ -7,10 +8,10 @@
 
 namespace millrace {
 
-// OK for the types that the format has.
+// OK for the types that the format supports.
 Status CheckLegacyType(DType dtype);
 void PutLegacyValues(const Tensor& tensor, pb::TensorProto* proto);
-// INVALID_ARGUMENT when there are not just as many values as the shape has elements.
+// INVALID_ARGUMENT if the number of values differs from the number of elements of the shape.
 StatusOr<Tensor> LegacyTensor(DType dtype, const Shape& shape, const pb::TensorProto& proto);
 
 }  // namespace millrace

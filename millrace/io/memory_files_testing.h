@@ -1,4 +1,4 @@
-// Files in memory, for tests and fuzzers of readers: nothing can be changed through the interface.
+// A read-only in-memory file system for tests and fuzzers of readers.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace millrace {
 
 class MemoryFiles : public FileSystem {
  public:
-  // What is read, by path; changed only between readings.
+  // Contents by path. Must not change while a file is open.
   std::map<std::string, std::string> files;
 
   StatusOr<std::unique_ptr<SequentialFile>> OpenSequential(const std::string& path) override {

@@ -32,7 +32,7 @@ StatusOr<std::unique_ptr<RecordReader>> RecordReader::Open(FileSystem* files, co
                                                            Compression compression) {
   MR_ASSIGN_OR_RETURN(std::unique_ptr<SequentialFile> file, files->OpenSequential(path));
   MR_ASSIGN_OR_RETURN(file, Decompressed(std::move(file), path, compression));
-  // What is decompressed is asked for as it is needed: records before a damaged place are still good.
+  // Decompress no further than needed, so that the records before a damaged place can still be read.
   const size_t buffer_size = compression == Compression::kNone ? size_t{256} << 10 : 1;
   return std::unique_ptr<RecordReader>(new RecordReader(path, std::move(file), buffer_size));
 }

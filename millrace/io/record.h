@@ -1,4 +1,4 @@
-// TFRecord files: a sequence of byte strings, each with its length and checksums of both.
+// TFRecord files: a sequence of byte strings, each stored with its length and checksums of both.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace millrace {
 
-// One thread at a time.
+// Not thread-safe.
 class RecordWriter {
  public:
   static StatusOr<std::unique_ptr<RecordWriter>> Create(FileSystem* files, const std::string& path,
                                                         Compression compression = Compression::kNone);
   Status Write(absl::string_view record);
-  // What was written is in the file after Flush, and on the disk after Sync.
+  // Written records are visible to readers of the file after Flush, and durable after Sync.
   Status Flush() { return file_->Flush(); }
   Status Sync() { return file_->Sync(); }
-  // Flushes too. Nothing may follow.
+  // Flushes, then closes. No other call may follow.
   Status Close() { return file_->Close(); }
 
  private:
@@ -30,16 +30,16 @@ class RecordWriter {
   std::unique_ptr<WritableFile> file_;
 };
 
-// One thread at a time. DATA_LOSS, naming the file and the offset (in what is decompressed) of the record, for whatever is
-// truncated or damaged; the record's length is believed only after its checksum, and memory grows only with what
-// is really there. After an error the same error comes again.
+// Not thread-safe. DATA_LOSS, naming the file and the record's offset (in the decompressed data), for anything
+// truncated or damaged. The length is verified by its checksum before it is used, and memory grows only with data
+// actually read. After an error every later call returns that error.
 class RecordReader {
  public:
   static StatusOr<std::unique_ptr<RecordReader>> Open(FileSystem* files, const std::string& path,
                                                       Compression compression = Compression::kNone);
-  // The next record; false at the end of the file.
+  // Reads the next record; returns false at the end of the file.
   StatusOr<bool> Read(std::string* record);
-  // Where the next record begins.
+  // The offset of the next record.
   uint64_t offset() const { return offset_; }
 
  private:

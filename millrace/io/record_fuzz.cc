@@ -1,4 +1,4 @@
-// Any bytes as a file of records, plain or compressed.
+// Fuzzes the TFRecord reader, plain and compressed.
 #include <cstddef>
 #include <cstdint>
 #include <string>

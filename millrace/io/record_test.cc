@@ -51,7 +51,8 @@ class RecordTest : public ::testing::TestWithParam<Compression> {
   TempDirectory dir_ = TempDirectory::Make("record_test").value();
 };
 
-INSTANTIATE_TEST_SUITE_P(All, RecordTest, ::testing::Values(Compression::kNone, Compression::kZlib, Compression::kGzip));
+INSTANTIATE_TEST_SUITE_P(All, RecordTest,
+                         ::testing::Values(Compression::kNone, Compression::kZlib, Compression::kGzip));
 
 TEST_P(RecordTest, WhatIsWrittenIsRead) {
   Records records = {"", "a", std::string(100000, 'x'), "", "end"};
@@ -131,8 +132,10 @@ TEST(RecordFileTest, AHugeLengthTakesNoMemory) {
 
 TEST(RecordFileTest, TheWrongCompressionIsDataLoss) {
   FileSystem* const files = FileSystem::Posix();
-  for (const auto& [name, how] : {std::pair("two.tfrecord", Compression::kGzip), {"two.tfrecord", Compression::kZlib},
-                                  {"two.gzip.tfrecord", Compression::kNone}, {"two.gzip.tfrecord", Compression::kZlib}}) {
+  for (const auto& [name, how] : {std::pair("two.tfrecord", Compression::kGzip),
+                                  {"two.tfrecord", Compression::kZlib},
+                                  {"two.gzip.tfrecord", Compression::kNone},
+                                  {"two.gzip.tfrecord", Compression::kZlib}}) {
     const auto [records, status] = ReadAll(files, kSamples + name, how);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << name << status;
     EXPECT_TRUE(absl::StrContains(status.message(), name)) << status;

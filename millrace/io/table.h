@@ -1,7 +1,7 @@
-// Sorted tables: the file format of LevelDB's tables, in which TensorFlow keeps the index of a checkpoint.
+// Sorted string tables in LevelDB's file format, which TensorFlow uses for the index of a checkpoint.
 //
-// A table is a sequence of blocks of sorted entries, each with a checksum, then a block that says where they
-// are, and a footer that says where that is.
+// A table is a sequence of checksummed blocks of sorted entries, an index block with their locations, and a footer with
+// the location of the index block.
 #pragma once
 
 #include <cstdint>
@@ -17,25 +17,25 @@
 
 namespace millrace {
 
-// Writes a table into a file that stays the caller's: neither synced nor closed.
+// Writes a table to a file that the caller owns; neither syncs nor closes it. Not thread-safe.
 class TableWriter {
  public:
   explicit TableWriter(WritableFile* file);
-  // Keys come in strictly increasing order of their bytes (INVALID_ARGUMENT otherwise).
+  // Keys must be strictly increasing in byte order (INVALID_ARGUMENT otherwise).
   Status Add(absl::string_view key, absl::string_view value);
-  // Nothing may follow.
+  // No other call may follow.
   Status Finish();
 
  private:
-  // Entries that share the beginnings of their keys, but for every `restart_interval`th.
+  // A block of prefix-compressed entries; every `restart_interval`th stores its whole key.
   class Block {
    public:
     explicit Block(int restart_interval) : restart_interval_(restart_interval) {}
     void Add(absl::string_view key, absl::string_view value);
     bool empty() const { return bytes_.empty(); }
-    // Bytes that Take would give.
+    // The size of what Take would return.
     size_t size() const { return bytes_.size() + (restarts_.size() + 1) * sizeof(uint32_t); }
-    // The whole block; empty again after.
+    // Returns the finished block and clears it.
     std::string Take();
 
    private:
@@ -46,7 +46,7 @@ class TableWriter {
     int since_restart_ = 0;
   };
 
-  // Writes a block; its place, as the index keeps it.
+  // Writes a block and returns its encoded location for the index.
   StatusOr<std::string> Write(std::string block);
   Status FlushEntries();
 
@@ -55,21 +55,21 @@ class TableWriter {
   bool any_ = false;
   std::string last_key_;
   Block entries_{16};
-  // The block before, whose entry in the index waits for the next key: a short key between the two will do.
+  // The location of the last written block. Its index entry is added when the next key is known, so that it can be a
+  // short key between the two.
   std::string flushed_place_;
   Block index_{1};
 };
 
-// Reads a table. Every block that is looked at is checked first: DATA_LOSS names the file and the place for a
-// wrong checksum, entries that make no sense or are out of order, and INVALID_ARGUMENT one that is no table.
-// Thread-safe.
+// Reads a table. Thread-safe. Every block is verified when it is read: DATA_LOSS, naming the file and the offset, for a
+// wrong checksum or for malformed or unordered entries; DATA_LOSS too for a file that is not a table.
 class Table {
  public:
   static StatusOr<std::unique_ptr<Table>> Open(FileSystem* files, const std::string& path);
 
-  // NOT_FOUND when there is no such key.
+  // NOT_FOUND if there is no such key.
   StatusOr<std::string> Find(absl::string_view key) const;
-  // All entries in order; stops at the first error that `visit` gives. Also what checks a whole file.
+  // Visits all entries in order and stops at the first error that `visit` returns. Thereby verifies the whole file.
   Status ForEach(absl::FunctionRef<Status(absl::string_view key, absl::string_view value)> visit) const;
   const std::string& path() const { return path_; }
 
@@ -89,7 +89,7 @@ class Table {
   const std::string path_;
   const std::unique_ptr<RandomAccessFile> file_;
   const uint64_t file_size_;
-  std::string index_;  // the block of places
+  std::string index_;  // the index block
 };
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Numbers of the table format that its reader and writer share.
+// Constants of the table format.
 #pragma once
 
 #include <cstddef>
@@ -6,13 +6,13 @@
 
 namespace millrace::table_format {
 
-// A block is closed when it has grown to this.
+// A block is finished when it reaches this size.
 inline constexpr size_t kBlockSize = size_t{256} << 10;
-// After every block: a byte that says how it is compressed, and a checksum of both.
+// Every block is followed by a byte for its compression and a checksum of both.
 inline constexpr char kNotCompressed = 0;
 inline constexpr char kSnappy = 1;
 inline constexpr size_t kTrailerSize = 5;
-// At the end: the places of two blocks, zeros, and the magic number.
+// The footer: the locations of two blocks, zero padding and the magic number.
 inline constexpr size_t kFooterSize = 48;
 inline constexpr uint64_t kMagic = 0xdb4775248b80fb57;
 

@@ -1,4 +1,4 @@
-// Any bytes as a sorted table.
+// Fuzzes the table reader.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -13,11 +13,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const StatusOr<std::unique_ptr<Table>> table = Table::Open(&files, "bytes");
   if (!table.ok()) return 0;
   std::string key;
-  // What is walked over must also be found.
-  const bool sound = (*table)->ForEach([&](absl::string_view k, absl::string_view) {
-    key.assign(k.data(), k.size());
-    return absl::OkStatus();
-  }).ok();
+  // Every key that ForEach visits must be found by Find.
+  const bool sound = (*table)
+                         ->ForEach([&](absl::string_view k, absl::string_view) {
+                           key.assign(k.data(), k.size());
+                           return absl::OkStatus();
+                         })
+                         .ok();
   (*table)->Find(key).status().IgnoreError();
   (*table)->Find("some/name").status().IgnoreError();
   (void)sound;

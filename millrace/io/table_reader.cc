@@ -11,10 +11,10 @@
 
 namespace millrace {
 
-// Walks through the entries of one block. Every step is checked against the block's end.
+// Iterates over the entries of one block, checking bounds at every step.
 class Table::Entries {
  public:
-  // False when the restart points at its end make no sense.
+  // Returns false if the restart points at its end are malformed.
   static bool Parse(absl::string_view block, Entries* out) {
     if (block.size() < sizeof(uint32_t)) return false;
     const uint64_t restarts = GetFixed32(block.data() + block.size() - sizeof(uint32_t));
@@ -27,8 +27,8 @@ class Table::Entries {
     return true;
   }
 
-  // Steps to the next entry. False at the end, and, with `*sound` false, at an entry that is cut
-  // short or out of order.
+  // Advances to the next entry. Returns false at the end, and, with `*sound` set to false, at an entry that is
+  // truncated or out of order.
   bool Next(bool* sound) {
     if (at_ >= block_.size()) return false;
     absl::string_view rest = block_.substr(at_);
@@ -37,7 +37,7 @@ class Table::Entries {
              shared <= key_.size() && unshared <= rest.size() && value_size <= rest.size() - unshared;
     if (!*sound) return false;
     const absl::string_view suffix = rest.substr(0, unshared);
-    // What is shared is equal, so that the rest decides.
+    // The shared prefix is equal, so compare the suffixes.
     *sound = at_ == 0 || suffix > absl::string_view(key_).substr(shared);
     if (!*sound) return false;
     key_.resize(shared);
@@ -47,7 +47,7 @@ class Table::Entries {
     return true;
   }
 
-  // Goes to the last restart point whose key is before `key`, so that Next finds it soon.
+  // Moves to the last restart point whose key is less than `key`.
   bool Seek(absl::string_view key) {
     size_t low = 0, high = restarts_.size() / sizeof(uint32_t);
     while (low + 1 < high) {
@@ -108,12 +108,12 @@ Status Table::ReadFooter() {
   footer.remove_suffix(sizeof(uint64_t));
   Place others, index;
   const bool taken = TakePlace(&footer, &others) && TakePlace(&footer, &index);
-  // The footer alone has no checksum: it must be just as a writer makes it.
+  // Only the footer has no checksum, so it must match a writer's output exactly.
   std::string expected;
   for (const uint64_t number : {others.offset, others.size, index.offset, index.size}) PutVarint(&expected, number);
   expected.resize(kFooterSize - sizeof(uint64_t), '\0');
   if (!taken || expected != absl::string_view(bytes, expected.size())) {
-    return DataLoss(path_, " is damaged: its footer makes no sense");
+    return DataLoss(path_, " is damaged: its footer is malformed");
   }
   MR_RETURN_IF_ERROR(ReadBlock(others).status());
   MR_ASSIGN_OR_RETURN(index_, ReadBlock(index));
@@ -143,7 +143,7 @@ StatusOr<std::string> Table::ReadBlock(Place place) const {
   }
   std::string plain;
   size_t plain_size;
-  // Three bytes stand for at most 64: what claims more is not believed, and costs no memory.
+  // Three compressed bytes expand to at most 64; reject larger claims before allocating.
   constexpr size_t kMaxExpansion = 22;
   if (!snappy::GetUncompressedLength(block.data(), block.size(), &plain_size) ||
       plain_size / kMaxExpansion > block.size() || !snappy::Uncompress(block.data(), block.size(), &plain)) {
@@ -180,17 +180,16 @@ StatusOr<std::string> Table::Find(absl::string_view key) const {
   return sound ? missing : Unsound(path_, which);
 }
 
-Status Table::ForEach(
-    absl::FunctionRef<Status(absl::string_view key, absl::string_view value)> visit) const {
+Status Table::ForEach(absl::FunctionRef<Status(absl::string_view key, absl::string_view value)> visit) const {
   Entries places;
   if (!Entries::Parse(index_, &places)) return Unsound(path_, "index");
   bool sound = true;
   std::string last;
-  uint64_t end = 0;  // of the block before
+  uint64_t end = 0;  // of the previous block
   while (places.Next(&sound)) {
     absl::string_view bytes = places.value();
     Place place;
-    // Blocks are in order and none is there twice, so that a small file cannot stand for a huge table.
+    // Blocks must be in order and must not overlap, so that a small file cannot describe a huge table.
     if (!TakePlace(&bytes, &place) || place.offset < end) return Unsound(path_, "index");
     MR_ASSIGN_OR_RETURN(const std::string block, ReadBlock(place));
     Entries entries;

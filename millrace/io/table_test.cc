@@ -138,15 +138,18 @@ TEST_F(TableTest, EntriesThatMakeNoSenseAreDataLoss) {
   const std::string good = std::string("\0\1\1ab\0\1\1cd", 10) + restarts;
   EXPECT_EQ(ReadAll(TableOf(good)).value(), (Entries{{"a", "b"}, {"c", "d"}}));
   const std::vector<std::string> bad = {
-      std::string("\0\1\1cb\0\1\1ad", 10) + restarts,                      // out of order
-      std::string("\0\1\1ab\0\1\1ad", 10) + restarts,                      // the same key twice
-      std::string("\0\1\1ab\2\1\1cd", 10) + restarts,                      // shares more than there is
-      std::string("\0\1\xff\xff\xff\xff\x7f" "ab", 9) + restarts,          // a value past the end
+      std::string("\0\1\1cb\0\1\1ad", 10) + restarts,  // out of order
+      std::string("\0\1\1ab\0\1\1ad", 10) + restarts,  // the same key twice
+      std::string("\0\1\1ab\2\1\1cd", 10) + restarts,  // shares more than there is
+      std::string("\0\1\xff\xff\xff\xff\x7f"
+                  "ab",
+                  9) +
+          restarts,  // a value past the end
       std::string("\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\1ab", 14) + restarts,
-      std::string("\0\1", 2) + restarts,                                   // cut short
-      std::string("\xff\xff\xff\xff", 4),                                  // more restarts than bytes
-      std::string("\0\0\0", 3),                                            // no place for their number
-      restarts,                                                            // no entries
+      std::string("\0\1", 2) + restarts,   // cut short
+      std::string("\xff\xff\xff\xff", 4),  // more restarts than bytes
+      std::string("\0\0\0", 3),            // no place for their number
+      restarts,                            // no entries
   };
   for (const std::string& block : bad) {
     EXPECT_EQ(ReadAll(TableOf(block)).status().code(), absl::StatusCode::kDataLoss);
@@ -159,7 +162,8 @@ TEST_F(TableTest, SnappyBlocksAreRead) {
   std::string compressed;
   snappy::Compress(block.data(), block.size(), &compressed);
   EXPECT_EQ(ReadAll(TableOf(compressed, 1)).value(), (Entries{{"a", "b"}, {"c", "d"}}));
-  EXPECT_EQ(ReadAll(TableOf("\xff\xff\xff\xff\x0f garbage that claims four gigabytes", 1)).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(ReadAll(TableOf("\xff\xff\xff\xff\x0f garbage that claims four gigabytes", 1)).status().code(),
+            absl::StatusCode::kDataLoss);
   EXPECT_EQ(ReadAll(TableOf(block, 2)).status().code(), absl::StatusCode::kDataLoss);
 }
 
@@ -180,9 +184,9 @@ TEST(CodingTest, OrderedNumbersAreAsTensorFlowWritesThem) {
   EXPECT_EQ(encoded(8192), std::string("\xe0\x20\x00", 3));
   EXPECT_EQ(encoded(70000), "\xe1\x11\x70");
   std::string before;
-  for (const int64_t value : {INT64_MIN, INT64_MIN + 1, int64_t{-1} << 62, int64_t{-70000}, int64_t{-8193}, int64_t{-65},
-                              int64_t{-64}, int64_t{0}, int64_t{1} << 20, int64_t{1} << 34, int64_t{1} << 48,
-                              int64_t{1} << 55, int64_t{1} << 61, int64_t{1} << 62, INT64_MAX}) {
+  for (const int64_t value : {INT64_MIN, INT64_MIN + 1, int64_t{-1} << 62, int64_t{-70000}, int64_t{-8193},
+                              int64_t{-65}, int64_t{-64}, int64_t{0}, int64_t{1} << 20, int64_t{1} << 34,
+                              int64_t{1} << 48, int64_t{1} << 55, int64_t{1} << 61, int64_t{1} << 62, INT64_MAX}) {
     EXPECT_LT(before, encoded(value)) << value;
     before = encoded(value);
   }

@@ -13,7 +13,7 @@ std::string KeyBetween(absl::string_view last, absl::string_view next) {
   const size_t limit = std::min(last.size(), next.size());
   size_t i = 0;
   while (i < limit && last[i] == next[i]) ++i;
-  if (i == limit) return std::string(last);  // one is the beginning of the other
+  if (i == limit) return std::string(last);  // one is a prefix of the other
   const auto byte = static_cast<uint8_t>(last[i]);
   if (byte == 0xff || byte + 1 >= static_cast<uint8_t>(next[i])) return std::string(last);
   std::string key(last.substr(0, i + 1));
@@ -21,7 +21,7 @@ std::string KeyBetween(absl::string_view last, absl::string_view next) {
   return key;
 }
 
-// A short key that is not before `last`.
+// A short key k with k >= last.
 std::string KeyAfter(absl::string_view last) {
   for (size_t i = 0; i < last.size(); ++i) {
     if (static_cast<uint8_t>(last[i]) == 0xff) continue;
@@ -96,7 +96,7 @@ StatusOr<std::string> TableWriter::Write(std::string block) {
 Status TableWriter::Finish() {
   if (!entries_.empty()) MR_RETURN_IF_ERROR(FlushEntries());
   if (!flushed_place_.empty()) index_.Add(KeyAfter(last_key_), flushed_place_);
-  MR_ASSIGN_OR_RETURN(std::string footer, Write(Block(1).Take()));  // blocks of other kinds: none
+  MR_ASSIGN_OR_RETURN(std::string footer, Write(Block(1).Take()));  // the (empty) meta index block
   MR_ASSIGN_OR_RETURN(const std::string index, Write(index_.Take()));
   footer += index;
   footer.resize(table_format::kFooterSize - sizeof(uint64_t), '\0');

@@ -37,9 +37,10 @@ StatusOr<TensorSlice> TensorSlice::FromProto(const pb::TensorSliceProto& proto) 
     Extent extent;
     if (given.has_length_hack_case() == pb::TensorSliceProto::Extent::kLength) {
       extent = {given.start(), given.length()};
-      if (extent.start < 0 || extent.length < 0) return InvalidArgument("a slice from ", extent.start, " of length ", extent.length);
+      if (extent.start < 0 || extent.length < 0)
+        return InvalidArgument("invalid slice: start ", extent.start, ", length ", extent.length);
     } else if (given.start() != 0) {
-      return InvalidArgument("a slice from ", given.start(), " without a length");
+      return InvalidArgument("invalid slice: start ", given.start(), " without a length");
     }
     extents.push_back(extent);
   }
@@ -149,7 +150,7 @@ void CopyElements(const TensorSlice& from_slice, const void* from, int64_t first
   const size_t element = SizeOf(to->dtype());
   if (first >= last || width == 0) return;
   for (int64_t row = first / width; row <= (last - 1) / width; ++row) {
-    // Where this row lies, and whether `common` has it.
+    // The row's position in `to`, and whether `common` contains the row.
     int64_t to_row = 0, scale = 1, rest = row;
     bool wanted = true;
     for (int i = rank - 2; i >= 0 && wanted; --i) {
@@ -160,7 +161,7 @@ void CopyElements(const TensorSlice& from_slice, const void* from, int64_t first
       scale *= to_slice.extent(i).length;
     }
     if (!wanted) continue;
-    // Its columns that are here and wanted, counted from the row's own beginning.
+    // The columns of this row that are both available and wanted.
     int64_t begin = std::max<int64_t>(0, first - row * width), end = std::min(width, last - row * width);
     int64_t to_at = to_row;
     if (rank > 0) {

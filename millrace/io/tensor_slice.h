@@ -1,4 +1,4 @@
-// Parts of tensors, as checkpoints name them.
+// Slices of tensors, as checkpoints name them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace millrace {
 
-// A box of a tensor: for each dimension a start and a length, or all of it. A value.
+// A rectangular slice of a tensor: for each dimension a start and a length, or the whole dimension. A value type.
 class TensorSlice {
  public:
   static constexpr int64_t kWhole = -1;
@@ -25,10 +25,10 @@ class TensorSlice {
 
   TensorSlice() = default;
   explicit TensorSlice(std::vector<Extent> extents) : extents_(std::move(extents)) {}
-  // All of a tensor of that rank.
+  // A whole tensor of that rank.
   static TensorSlice Whole(int rank) { return TensorSlice(std::vector<Extent>(static_cast<size_t>(rank))); }
 
-  // "0,2:-": INVALID_ARGUMENT for what makes no sense, a negative start or a length below 1.
+  // Parses "0,2:-". INVALID_ARGUMENT for malformed text, a negative start or a length below 1.
   static StatusOr<TensorSlice> Parse(absl::string_view text);
   static StatusOr<TensorSlice> FromProto(const pb::TensorSliceProto& proto);
   void ToProto(pb::TensorSliceProto* proto) const;
@@ -38,13 +38,14 @@ class TensorSlice {
   const Extent& extent(int i) const { return extents_[static_cast<size_t>(i)]; }
   int64_t start(int i) const { return extent(i).start; }
 
-  // The shape of this part of a tensor. INTERNAL, as in TensorFlow, when it has another rank or is not all inside.
+  // The shape of this slice of a tensor of shape `full`. INTERNAL, as in TensorFlow, if the rank differs or the slice
+  // is out of bounds.
   StatusOr<Shape> ShapeIn(const Shape& full) const;
-  // True when it is all of such a tensor.
+  // True if this slice is the whole tensor of shape `full`.
   bool Covers(const Shape& full) const;
-  // The same part with every length given; it is inside `full`.
+  // The same slice with every length explicit. It must be within `full`.
   TensorSlice Resolved(const Shape& full) const;
-  // Both have every length given and the same rank. False when they have no element in common.
+  // Computes the intersection. Both must have explicit lengths and the same rank. Returns false if it is empty.
   bool Intersect(const TensorSlice& other, TensorSlice* common) const;
 
   friend bool operator==(const TensorSlice&, const TensorSlice&) = default;
@@ -53,22 +54,23 @@ class TensorSlice {
   std::vector<Extent> extents_;
 };
 
-// What a shape_and_slice input says: a part of a tensor of this shape.
+// The parsed form of a shape_and_slice input: a slice of a tensor of shape `full`.
 struct ShapeAndSlice {
   Shape full;
   TensorSlice slice;
   Shape part;  // the slice's own shape
 
-  // "3 2 0,2:-", TensorFlow's notation. INVALID_ARGUMENT for what makes no sense, INTERNAL for a slice outside the shape.
+  // Parses TensorFlow's notation, "3 2 0,2:-". INVALID_ARGUMENT for malformed text, INTERNAL for a slice outside the
+  // shape.
   static StatusOr<ShapeAndSlice> Parse(absl::string_view text);
 };
 
-// The key under which an index has a slice of the tensor `name`.
+// The key of a slice of the tensor `name` in a checkpoint's index.
 std::string SliceKey(absl::string_view name, const TensorSlice& slice);
 
-// Copies the elements of `common` out of a run of elements of a part of a tensor into another part. `from` has
-// elements [first, last) in row-major order of the part `from_slice`; `to` is a tensor holding `to_slice`. Slices
-// have every length given, and `common` is inside both. Elements are plain, or both are strings.
+// Copies the elements of `common` from one slice of a tensor to another. `from` holds elements [first, last) of
+// `from_slice` in row-major order; `to` holds `to_slice`. All slices have explicit lengths, and `common` is within
+// both. Elements are plain, or both are strings.
 void CopyElements(const TensorSlice& from_slice, const void* from, int64_t first, int64_t last,
                   const TensorSlice& common, const TensorSlice& to_slice, Tensor* to);
 

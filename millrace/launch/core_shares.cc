@@ -9,7 +9,7 @@
 namespace millrace::launch {
 namespace {
 
-// The number at the front of a file: the first of a list, too.
+// The first number in a file, which may contain a list.
 int NumberIn(const std::string& file, int otherwise) {
   std::ifstream in(file);
   int number;
@@ -23,7 +23,8 @@ std::vector<int> NeighboursTogether(std::vector<int> cores, const std::string& s
   placed.reserve(cores.size());
   for (const int core : cores) {
     const std::string folder = absl::StrCat(system, "/cpu", core, "/topology/");
-    placed.emplace_back(NumberIn(folder + "physical_package_id", 0), NumberIn(folder + "thread_siblings_list", core), core);
+    placed.emplace_back(NumberIn(folder + "physical_package_id", 0), NumberIn(folder + "thread_siblings_list", core),
+                        core);
   }
   std::sort(placed.begin(), placed.end());
   for (size_t i = 0; i < cores.size(); ++i) cores[i] = std::get<2>(placed[i]);
@@ -43,19 +44,22 @@ std::vector<std::vector<int>> ShareCores(const std::vector<int>& cores, int coun
 }
 
 StatusOr<std::vector<std::vector<int>>> ShareOutCores(const std::vector<CoreClaim>& tasks) {
-  // Containers of one machine may have been given different cores.
+  // Containers on one machine may have different cores.
   std::map<std::pair<std::string, std::vector<int>>, std::vector<size_t>> bound;
   for (size_t i = 0; i < tasks.size(); ++i) {
-    if (tasks[i].bound) bound[{tasks[i].machine.empty() ? tasks[i].host : tasks[i].machine, tasks[i].cores}].push_back(i);
+    if (tasks[i].bound)
+      bound[{tasks[i].machine.empty() ? tasks[i].host : tasks[i].machine, tasks[i].cores}].push_back(i);
   }
   std::vector<std::vector<int>> cores(tasks.size());
   for (const auto& [place, members] : bound) {
     const std::string& host = tasks[members[0]].host;
     const std::vector<int>& all = place.second;
-    if (all.empty()) return InvalidArgument("millrace on ", host, " does not tell which cores there are: it may be an older one");
+    if (all.empty())
+      return InvalidArgument("millrace on ", host, " does not report its cores: it may be an older version");
     if (all.size() < members.size()) {
-      return InvalidArgument(host, " has ", all.size(), all.size() == 1 ? " core" : " cores", " to use, and ", members.size(),
-                             " workers to bind, chiefs included: start fewer there, or do without the flag");
+      return InvalidArgument(host, " has ", all.size(), all.size() == 1 ? " core" : " cores", " to use, and ",
+                             members.size(),
+                             " workers to bind, chiefs included: start fewer there, or leave out --bind_workers");
     }
     const std::vector<std::vector<int>> shares = ShareCores(all, static_cast<int>(members.size()));
     for (size_t i = 0; i < members.size(); ++i) cores[members[i]] = shares[i];

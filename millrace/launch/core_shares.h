@@ -1,4 +1,4 @@
-// Cores for the workers of a job, to each its own.
+// Divides the cores of the machines among the workers of a job (`--bind_workers`).
 #pragma once
 
 #include <string>
@@ -8,26 +8,27 @@
 
 namespace millrace::launch {
 
-// `cores` so that neighbours stand together: by socket, and hyper-threads of one core side by side, whatever their numbers. `system` tells where they are;
-// those of which it does not are taken to be alone.
+// Sorts `cores` by topology: by socket, with the hyper-threads of a core next to each other. The topology is read from
+// `system`; a core that is not described there counts as one without hyper-threads.
 std::vector<int> NeighboursTogether(std::vector<int> cores, const std::string& system = "/sys/devices/system/cpu");
 
-// `cores` in `count` runs, the first ones longer by one where they do not come out even. There are at least as many cores.
+// Splits `cores` into `count` consecutive runs; if they do not divide evenly, the first ones get one more. Requires
+// count <= cores.size().
 std::vector<std::vector<int>> ShareCores(const std::vector<int>& cores, int count);
 
-// What there is for a task where it runs.
+// A task's claim to cores, and what its machine offers.
 struct CoreClaim {
-  bool bound = false;         // it gets cores of its own; others run anywhere
-  std::string host = {};      // for people
-  std::string machine = {};   // the same whatever name the machine is called by; empty: not known
-  std::vector<int> cores = {};  // of the machine, as NeighboursTogether orders them
+  bool bound = false;           // the task gets cores of its own; other tasks may run on any core
+  std::string host = {};        // for messages
+  std::string machine = {};     // identifies the machine under any host name (see ThisMachine); empty: unknown
+  std::vector<int> cores = {};  // the machine's, in the order of NeighboursTogether
 };
 
-// For each task its cores, none for those that run anywhere: each machine's are shared out among its bound tasks in order. INVALID_ARGUMENT names a host
-// that has too few.
+// The cores of each task, empty for a task that is not bound. Each machine's cores are divided among its bound tasks in
+// order. INVALID_ARGUMENT names a host that has too few.
 StatusOr<std::vector<std::vector<int>>> ShareOutCores(const std::vector<CoreClaim>& tasks);
 
-// What `machine` is for this one: it lasts until the next boot, and is the same in all containers.
+// The value of `machine` for this machine. It is valid until the next boot and the same in all containers.
 std::string ThisMachine();
 
 }  // namespace millrace::launch

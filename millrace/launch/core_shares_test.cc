@@ -24,7 +24,8 @@ TEST(ShareCores, GivesEqualRunsInOrder) {
 }
 
 TEST(ShareCores, GivesWhatIsLeftOverToTheFirst) {
-  EXPECT_THAT(ShareCores({0, 1, 2, 3, 4, 5, 6, 7}, 3), ElementsAre(ElementsAre(0, 1, 2), ElementsAre(3, 4, 5), ElementsAre(6, 7)));
+  EXPECT_THAT(ShareCores({0, 1, 2, 3, 4, 5, 6, 7}, 3),
+              ElementsAre(ElementsAre(0, 1, 2), ElementsAre(3, 4, 5), ElementsAre(6, 7)));
   EXPECT_THAT(ShareCores({0, 1, 2, 3}, 3), ElementsAre(ElementsAre(0, 1), ElementsAre(2), ElementsAre(3)));
 }
 
@@ -42,13 +43,16 @@ TEST(ShareOutCores, KnowsAMachineByAllItsNames) {
   ASSERT_TRUE(cores.ok()) << cores.status();
   EXPECT_THAT(*cores, ElementsAre(ElementsAre(0), ElementsAre(1)));
   // Two containers of one machine with cores of their own.
-  EXPECT_THAT(*ShareOutCores({Bound("c1", "A", {0, 1}), Bound("c2", "A", {2, 3})}), ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
+  EXPECT_THAT(*ShareOutCores({Bound("c1", "A", {0, 1}), Bound("c2", "A", {2, 3})}),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
   // Machines that do not tell who they are.
-  EXPECT_THAT(*ShareOutCores({Bound("a", "", {0, 1}), Bound("b", "", {0, 1})}), ElementsAre(ElementsAre(0, 1), ElementsAre(0, 1)));
+  EXPECT_THAT(*ShareOutCores({Bound("a", "", {0, 1}), Bound("b", "", {0, 1})}),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(0, 1)));
 }
 
 TEST(ShareOutCores, FewerCoresThanWorkersAreToldWithTheHost) {
-  const auto cores = ShareOutCores({Bound("a", "A", {0, 1}), Bound("b", "B", {5, 6}), Bound("b", "B", {5, 6}), Bound("b", "B", {5, 6})});
+  const auto cores = ShareOutCores(
+      {Bound("a", "A", {0, 1}), Bound("b", "B", {5, 6}), Bound("b", "B", {5, 6}), Bound("b", "B", {5, 6})});
   ASSERT_EQ(cores.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(cores.status().message()), HasSubstr("b has 2 cores to use, and 3 workers"));
   EXPECT_THAT(std::string(ShareOutCores({Bound("old", "", {})}).status().message()), HasSubstr("old"));

@@ -1,8 +1,8 @@
 #include "millrace/launch/exit_status.h"
 
-#include <cstring>
-
 #include <sys/wait.h>
+
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 

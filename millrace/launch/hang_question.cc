@@ -11,8 +11,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "millrace/cluster/cluster_status.h"
-#include "millrace/cluster/hang_report.h"
+#include "millrace/cluster/watch/cluster_status.h"
+#include "millrace/cluster/watch/hang_report.h"
 #include "millrace/launch/spawn.h"
 #include "millrace/net/grpc/grpc_transport.h"
 
@@ -26,12 +26,14 @@ std::string OneLine(const std::string& text) { return absl::StrReplaceAll(text, 
 
 }  // namespace
 
-StatusOr<HangQuestion> HangQuestion::Ask(const std::string& millrace, absl::Duration limit, const std::vector<std::string>& tasks) {
+StatusOr<HangQuestion> HangQuestion::Ask(const std::string& millrace, absl::Duration limit,
+                                         const std::vector<std::string>& tasks) {
   MR_ASSIGN_OR_RETURN(Pipe pipe, Pipe::Make());
-  SpawnOptions options = {.arguments = {"millrace", "explain-hang", absl::StrFormat("%.3f", absl::ToDoubleSeconds(limit))},
-                          .path = millrace,
-                          .descriptors = {-1, pipe.write.get(), -1},
-                          .parent_death_signal = SIGKILL};
+  SpawnOptions options = {
+      .arguments = {"millrace", "explain-hang", absl::StrFormat("%.3f", absl::ToDoubleSeconds(limit))},
+      .path = millrace,
+      .descriptors = {-1, pipe.write.get(), -1},
+      .parent_death_signal = SIGKILL};
   options.arguments.insert(options.arguments.end(), tasks.begin(), tasks.end());
   SpawnError error;
   const pid_t pid = Spawn(options, &error);
@@ -67,9 +69,12 @@ int AnswerHangQuestion(const std::vector<std::string>& arguments) {
   }
   const std::unique_ptr<net::Transport> transport = net::NewGrpcTransport({});
   std::vector<TaskView> views = AskTasks(transport.get(), std::move(tasks), kTimeout);
-  const bool any = std::any_of(views.begin(), views.end(), [](const TaskView& view) { return view.answer.ok() && !view.is_tensorflow; });
-  // Nobody listens where the connection is refused: a program that starts, has no server, or ends.
-  std::erase_if(views, [](const TaskView& view) { return view.is_tensorflow || (!view.answer.ok() && !absl::IsDeadlineExceeded(view.answer)); });
+  const bool any = std::any_of(views.begin(), views.end(),
+                               [](const TaskView& view) { return view.answer.ok() && !view.is_tensorflow; });
+  // A refused connection means that the program has no server: it is starting or ending, or never has one.
+  std::erase_if(views, [](const TaskView& view) {
+    return view.is_tensorflow || (!view.answer.ok() && !absl::IsDeadlineExceeded(view.answer));
+  });
   if (!any) return 0;
   const HangReport report = ExplainHang(views, absl::Seconds(limit));
   if (report.cause.empty()) return 0;

@@ -1,6 +1,6 @@
-// Asking the tasks of a job what they wait for.
+// Asks the tasks of a job what they wait for.
 //
-// Another process does it: the launcher has one thread, which may not wait for an answer, and keeps clear of gRPC and its threads.
+// A separate process does this, because the launcher has a single thread that must not block, and no gRPC threads.
 #pragma once
 
 #include <sys/types.h>
@@ -15,20 +15,21 @@
 namespace millrace::launch {
 
 struct HangAnswer {
-  std::string cause;  // empty: nothing hangs, as far as the tasks tell
+  std::string cause;  // empty: nothing hangs, as far as the tasks know
   std::vector<std::string> waits;
 };
 
-// The launcher's side: a question in flight.
+// The launcher's side: a query in flight.
 class HangQuestion {
  public:
-  // `millrace` is this program's file; `tasks` are "worker/0=host:port".
-  static StatusOr<HangQuestion> Ask(const std::string& millrace, absl::Duration limit, const std::vector<std::string>& tasks);
+  // `millrace` is the path of this program; `tasks` are "worker/0=host:port".
+  static StatusOr<HangQuestion> Ask(const std::string& millrace, absl::Duration limit,
+                                    const std::vector<std::string>& tasks);
 
-  pid_t pid() const { return pid_; }  // 0 when it has been waited for
+  pid_t pid() const { return pid_; }  // 0 after OnReaped
   void OnReaped() { pid_ = 0; }
   int fd() const { return fd_.get(); }
-  // Call when the descriptor can be read. True once all was said.
+  // Call when the descriptor is readable. Returns true once the answer is complete.
   bool Read();
   HangAnswer answer() const;
 
@@ -39,8 +40,9 @@ class HangQuestion {
   std::string text_;
 };
 
-// The other side, a process of its own: asks the tasks and writes the answer to stdout. Returns the exit code. `arguments`: the limit in seconds, then tasks.
-// Tasks that are not Millrace's, or do not serve yet, are passed over.
+// The other side, run in the separate process: asks the tasks and writes the answer to stdout. Returns the exit code.
+// `arguments` are the limit in seconds, then the tasks. Tasks that do not run Millrace, or do not serve yet, are
+// skipped.
 int AnswerHangQuestion(const std::vector<std::string>& arguments);
 
 }  // namespace millrace::launch

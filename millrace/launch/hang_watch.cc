@@ -7,9 +7,9 @@
 namespace millrace::launch {
 namespace {
 
-constexpr absl::Duration kLongestPause = absl::Minutes(1);
+constexpr absl::Duration kLongestSilence = absl::Minutes(1);
 
-// Ages grow; what is the same but for its numbers of seconds is the same.
+// Removes the numbers of seconds, so that a report does not count as new only because time has passed.
 std::string WithoutNumbers(const std::string& text) {
   std::string kept;
   for (const char c : text) {
@@ -31,8 +31,9 @@ void HangWatch::OnMove(absl::Time now, absl::Duration longest_step) {
 bool HangWatch::OnAnswer(absl::Time now, const std::string& cause) {
   asking_ = false;
   cause_ = cause;
-  // A job that hangs is looked at often, since the hang may change or end; one that is only quiet, less and less.
-  pause_ = cause_.empty() ? std::min(2 * pause_, std::max(kLongestPause, options_.after)) : options_.after;
+  // A hanging job is checked often, since the hang may change or end; a job that is only quiet is checked less and less
+  // often.
+  pause_ = cause_.empty() ? std::min(2 * pause_, std::max(kLongestSilence, options_.after)) : options_.after;
   ask_at_ = now + pause_;
   if (cause_.empty()) return false;
   const std::string same = WithoutNumbers(cause_);

@@ -30,7 +30,8 @@ Range OutgoingPorts() {
   return range;
 }
 
-// On all interfaces of both families, without SO_REUSEADDR: nobody may have it, also not in a connection that is being closed.
+// Binds on all interfaces of both families, without SO_REUSEADDR, so a port in use is rejected even if its connection
+// is just being closed.
 Fd Bind(int port) {
   Fd six(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (six.ok()) {
@@ -56,10 +57,11 @@ Fd Bind(int port) {
 
 StatusOr<HeldPort> HeldPort::Take() {
   const Range outgoing = OutgoingPorts();
-  // Where outgoing connections may have all ports, so may tasks.
+  // If the ephemeral range covers all ports, any port will do.
   const bool all = outgoing.low <= kLowest && outgoing.high >= kHighest;
-  // Two jobs that start at once begin at different places.
-  uint64_t place = static_cast<uint64_t>(getpid()) * 7919 + static_cast<uint64_t>(absl::ToUnixNanos(Clock::Real()->Now()));
+  // Jobs that start at the same time search from different ports.
+  uint64_t place =
+      static_cast<uint64_t>(getpid()) * 7919 + static_cast<uint64_t>(absl::ToUnixNanos(Clock::Real()->Now()));
   for (int i = 0; i < kTries; ++i) {
     place = place * 6364136223846793005u + 1442695040888963407u;
     const int port = kLowest + static_cast<int>((place >> 33) % (kHighest - kLowest + 1));

@@ -1,4 +1,4 @@
-// A free port, kept free until its task starts.
+// A free port, reserved until its task starts.
 #pragma once
 
 #include "millrace/base/fd.h"
@@ -6,11 +6,11 @@
 
 namespace millrace::launch {
 
-// The port lies outside of the range that the system gives to outgoing connections, so that after Release nobody gets it by chance; until then it is
-// bound on all interfaces, so that nobody else can have it at all.
+// The port is bound on all interfaces until Release, so nobody else can take it. It is outside the system's range of
+// ephemeral ports, so that nobody gets it by chance after Release.
 class HeldPort {
  public:
-  // RESOURCE_EXHAUSTED when there is none.
+  // RESOURCE_EXHAUSTED if there is no free port.
   static StatusOr<HeldPort> Take();
 
   int port() const { return port_; }

@@ -41,8 +41,15 @@ RunState StateOf(const std::string& name) {
 }  // namespace
 
 std::string JobReport::ToJson() const {
-  json all = {{"pid", pid},     {"command", command}, {"directory", directory}, {"state", StateName(state)}, {"seconds", seconds},
-              {"cause", cause}, {"hang", hang},       {"waits", waits},         {"tasks", json::array()}};
+  json all = {{"pid", pid},
+              {"command", command},
+              {"directory", directory},
+              {"state", StateName(state)},
+              {"seconds", seconds},
+              {"cause", cause},
+              {"hang", hang},
+              {"waits", waits},
+              {"tasks", json::array()}};
   for (const Task& task : tasks) {
     all["tasks"].push_back({{"task", task.task},
                             {"state", task.state},
@@ -63,7 +70,8 @@ std::string JobReport::ToJson() const {
 
 StatusOr<JobReport> JobReport::FromJson(absl::string_view text) {
   const json all = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (!all.is_object() || !all.contains("tasks") || !all["tasks"].is_array()) return InvalidArgument("not the report of a job");
+  if (!all.is_object() || !all.contains("tasks") || !all["tasks"].is_array())
+    return InvalidArgument("not the report of a job");
   JobReport report = {.pid = Read<int64_t>(all, "pid").value_or(0),
                       .command = ReadText(all, "command"),
                       .directory = ReadText(all, "directory"),
@@ -96,18 +104,23 @@ StatusOr<JobReport> JobReport::FromJson(absl::string_view text) {
 }
 
 std::string JobReport::ToText() const {
-  std::string text = absl::StrFormat("job %d: %s, for %s\n  %s\n", pid, StateName(state), ShortAge(absl::Seconds(seconds)), command);
+  std::string text =
+      absl::StrFormat("job %d: %s, for %s\n  %s\n", pid, StateName(state), ShortAge(absl::Seconds(seconds)), command);
   const bool any_bound = std::any_of(tasks.begin(), tasks.end(), [](const Task& task) { return !task.cores.empty(); });
-  std::vector<std::vector<std::string>> rows = {{"TASK", "STATE", "SINCE", "PID", "HOST", "ADDRESS", "STEP", "LOSS", "STEPS/S", "RESTARTS", ""}};
+  std::vector<std::vector<std::string>> rows = {
+      {"TASK", "STATE", "SINCE", "PID", "HOST", "ADDRESS", "STEP", "LOSS", "STEPS/S", "RESTARTS", ""}};
   for (const Task& task : tasks) {
-    rows.push_back({task.task, task.state, ShortAge(absl::Seconds(task.seconds_in_state)), task.pid > 0 ? absl::StrCat(task.pid) : "-",
-                    task.host.empty() ? "-" : task.host, task.address.empty() ? "-" : task.address, task.step ? absl::StrCat(*task.step) : "-",
-                    task.loss ? absl::StrFormat("%.4g", *task.loss) : "-", task.steps_per_second ? absl::StrFormat("%.1f", *task.steps_per_second) : "-",
+    rows.push_back({task.task, task.state, ShortAge(absl::Seconds(task.seconds_in_state)),
+                    task.pid > 0 ? absl::StrCat(task.pid) : "-", task.host.empty() ? "-" : task.host,
+                    task.address.empty() ? "-" : task.address, task.step ? absl::StrCat(*task.step) : "-",
+                    task.loss ? absl::StrFormat("%.4g", *task.loss) : "-",
+                    task.steps_per_second ? absl::StrFormat("%.1f", *task.steps_per_second) : "-",
                     absl::StrCat(task.restarts), task.phase});
   }
   if (any_bound) {
     rows[0].insert(rows[0].begin() + kCoresColumn, "CORES");
-    for (size_t i = 0; i < tasks.size(); ++i) rows[1 + i].insert(rows[1 + i].begin() + kCoresColumn, tasks[i].cores.empty() ? "any" : tasks[i].cores);
+    for (size_t i = 0; i < tasks.size(); ++i)
+      rows[1 + i].insert(rows[1 + i].begin() + kCoresColumn, tasks[i].cores.empty() ? "any" : tasks[i].cores);
   }
   std::vector<size_t> widths(rows[0].size());
   for (const auto& row : rows) {
@@ -115,7 +128,8 @@ std::string JobReport::ToText() const {
   }
   for (const auto& row : rows) {
     std::string line = " ";
-    for (size_t i = 0; i < row.size(); ++i) absl::StrAppend(&line, " ", row[i], std::string(widths[i] - row[i].size() + 1, ' '));
+    for (size_t i = 0; i < row.size(); ++i)
+      absl::StrAppend(&line, " ", row[i], std::string(widths[i] - row[i].size() + 1, ' '));
     absl::StrAppend(&text, absl::StripTrailingAsciiWhitespace(line), "\n");
   }
   if (!cause.empty()) absl::StrAppend(&text, "  is being ended: ", cause, "\n");
@@ -124,7 +138,8 @@ std::string JobReport::ToText() const {
   return text;
 }
 
-JobReport::Task ReportTask(const TaskRecord& record, const Training& training, const std::string& host, const std::string& address, absl::Time now) {
+JobReport::Task ReportTask(const TaskRecord& record, const Training& training, const std::string& host,
+                           const std::string& address, absl::Time now) {
   const TaskRow row = RowOf(record, training, host, now);
   JobReport::Task task = {.task = row.task,
                           .state = row.state,

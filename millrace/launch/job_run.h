@@ -1,83 +1,47 @@
-// One job as it runs: the loop of the launcher. launcher.h is for its users.
+// The launcher's event loop for one job. Internal; launcher.h is the interface.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <vector>
 
-#include "millrace/base/clock.h"
-#include "millrace/launch/hang_question.h"
-#include "millrace/launch/hang_watch.h"
+#include "millrace/launch/hang_inquiry.h"
 #include "millrace/launch/job_report.h"
 #include "millrace/launch/job_socket.h"
-#include "millrace/launch/launched_task.h"
-#include "millrace/launch/launcher.h"
-#include "millrace/launch/supervision.h"
-#include "millrace/launch/task_place.h"
-#include "millrace/launch/terminal_output.h"
+#include "millrace/launch/job_state.h"
+#include "millrace/launch/status_display.h"
+#include "millrace/launch/task_keepers.h"
 
 namespace millrace::launch {
 
-// Keepers and questions are this program too, whatever became of its file since.
-inline constexpr char kThisProgram[] = "/proc/self/exe";
-
-// One thread. Waits in one place (Poll), for descriptors and the next timer; everything else reacts.
+// Single-threaded. Blocks in one place only (Poll), for descriptors and the next timer; everything else reacts to
+// events.
 class JobRun {
  public:
-  explicit JobRun(const LauncherOptions& options);
+  explicit JobRun(const LauncherOptions& options) : state_(options) {}
   int Run();
 
  private:
-  absl::Time Now() const { return Clock::Real()->Now(); }
-  void Say(absl::string_view line) { output_.Error(absl::StrCat("millrace: ", line, "\n")); }
-
-  // Supervision's wishes, and what they lead to.
+  // Carries out the actions that Supervision asks for.
   void Perform();
-  void OpenKeepers();
-  // Gives the workers their cores, once it is known what all machines have.
-  Status BindWorkers();
-  void StartProgram(int task);
-  void OnFrame(int task, const Frame& frame);
-  void OnOutput(int task, bool error, absl::string_view bytes);
-  void OnLine(int task, bool error, absl::string_view line);
-  void FlushLines(int task);
-  void OnProgress(int task, const TrainingProgress& progress, bool told);
-  void LoseKeeper(int task, std::string why);
-  void TellStates();
+  void Poll(absl::Time until);
+  absl::Time NextTimer() const;
+  void OnTimer();
 
   void OnSignals();
   void Suspend();
   void ReapChildren();
-  void KillStrays();
 
-  void AskAboutHang();
-  void OnHangAnswer();
-  void Draw(bool now);
-  void MeasureTerminal();
   JobReport Report() const;
-
-  void Poll(absl::Time until);
-  absl::Time NextTimer() const;
-  void OnTimer();
-  void EndKeepers();
   Status OpenLogs();
   void MergeProfiles();
 
-  const LauncherOptions& options_;
-  const absl::Time began_;
-  Supervision supervision_;
-  std::vector<LaunchedTask> tasks_;
-  TerminalOutput output_;
-  HangWatch hang_;
-  std::optional<HangQuestion> question_;
-  HangAnswer hang_answer_;
+  JobState state_;
+  JobState* const job_ = &state_;
+  StatusDisplay display_{job_};
+  HangInquiry inquiry_{job_};
+  TaskKeepers keepers_{job_, &display_, &inquiry_};
   StatusOr<JobSocket> socket_ = Unavailable("not opened");
   Fd signals_;
-  bool adopts_ = false;  // orphans below it are its own
-  std::vector<int> keepers_to_open_;
-  ClusterAddresses cluster_;
-  int rows_ = 24, columns_ = 80;
-  absl::Time next_ping_ = absl::InfiniteFuture(), next_draw_ = absl::InfiniteFuture(), next_output_ = absl::InfinitePast();
+  absl::Time next_ping_ = absl::InfiniteFuture(), next_output_ = absl::InfinitePast();
   bool finished_ = false;
   int code_ = 1;
   std::string verdict_;

@@ -19,7 +19,7 @@
 namespace millrace::launch {
 namespace {
 
-constexpr size_t kMaxAnswers = 16;  // at once; more wait in the listener's queue
+constexpr size_t kMaxAnswers = 16;  // concurrent answers; further clients wait in the listener's queue
 constexpr size_t kMaxText = 64 << 20;
 
 std::string Prefix() { return absl::StrCat("millrace-launch-", getuid(), "-"); }
@@ -28,7 +28,7 @@ socklen_t Address(int pid, sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
   const std::string name = absl::StrCat(Prefix(), pid);
-  // The first byte stays 0: abstract, so that nothing is left behind.
+  // The first byte stays 0: an abstract name leaves no file behind.
   std::memcpy(address->sun_path + 1, name.data(), std::min(name.size(), sizeof(address->sun_path) - 1));
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
@@ -46,7 +46,7 @@ StatusOr<JobSocket> JobSocket::Open() {
   sockaddr_un address;
   const socklen_t size = Address(getpid(), &address);
   if (!fd.ok() || bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(fd.get(), 16) != 0) {
-    return Unavailable("no socket for millrace status: ", strerror(errno));
+    return Unavailable("cannot open the socket for millrace status: ", strerror(errno));
   }
   return JobSocket(std::move(fd));
 }
@@ -94,7 +94,8 @@ StatusOr<std::string> AskJob(int pid, absl::Duration timeout) {
   Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address;
   const socklen_t size = Address(pid, &address);
-  if (!fd.ok() || connect(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) return NotFound("no job of yours runs with pid ", pid);
+  if (!fd.ok() || connect(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0)
+    return NotFound("no job of yours runs with pid ", pid);
   if (!PeerMay(fd.get())) return absl::PermissionDeniedError(absl::StrCat("pid ", pid, " is another user's"));
   const absl::Time deadline = Clock::Real()->Now() + timeout;
   std::string text;
@@ -111,7 +112,7 @@ StatusOr<std::string> AskJob(int pid, absl::Duration timeout) {
     if (got == 0) return text;
     text.append(bytes, got);
   }
-  return DataLoss("the launcher with pid ", pid, " says too much");
+  return DataLoss("the launcher with pid ", pid, " sent too much");
 }
 
 }  // namespace millrace::launch

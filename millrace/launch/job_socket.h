@@ -1,4 +1,5 @@
-// How `millrace status` finds the jobs of this machine: each launcher answers on an abstract Unix socket that its user and pid name.
+// How `millrace status` finds the jobs of this machine: each launcher listens on an abstract Unix socket whose name
+// contains its user and pid.
 #pragma once
 
 #include <functional>
@@ -11,14 +12,14 @@
 
 namespace millrace::launch {
 
-// The launcher's side. Tells the same user (and root) only. One thread; nothing waits.
+// The launcher's side. Answers only the same user and root. Not thread-safe; never blocks.
 class JobSocket {
  public:
   static StatusOr<JobSocket> Open();
 
-  // To poll: the first for new connections, the others for writing.
+  // The descriptors to poll: the first for reading (new connections), the others for writing.
   std::vector<int> fds() const;
-  // Accepts and answers with what `tell` gives, as far as that goes without waiting.
+  // Accepts connections and sends them what `tell` returns, as far as possible without blocking.
   void Serve(const std::function<std::string()>& tell);
 
  private:
@@ -31,9 +32,9 @@ class JobSocket {
   std::vector<Answer> answers_;
 };
 
-// The pids of this user's launchers that run on this machine.
+// The pids of this user's running launchers on this machine.
 std::vector<int> RunningJobs();
-// What the job tells: JSON. NOT_FOUND when there is none, PERMISSION_DENIED when the socket is another user's.
+// The job's report as JSON. NOT_FOUND if there is no such job, PERMISSION_DENIED if it belongs to another user.
 StatusOr<std::string> AskJob(int pid, absl::Duration timeout);
 
 }  // namespace millrace::launch

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMaxTasks = 10000;
 constexpr int kDefaultRestarts = 3;
-constexpr absl::Duration kLongestPause = absl::Minutes(1);
+constexpr absl::Duration kLongestRestartPause = absl::Minutes(1);
 
 bool IsJobName(absl::string_view name) {
   return !name.empty() && absl::ascii_isalpha(name[0]) &&
@@ -25,8 +25,8 @@ bool IsJobName(absl::string_view name) {
 
 absl::Duration RestartPolicy::Pause(int restarts_before) const {
   absl::Duration now = pause;
-  for (int i = 0; i < restarts_before && now < kLongestPause; ++i) now *= 2;
-  return std::min(now, std::max(pause, kLongestPause));
+  for (int i = 0; i < restarts_before && now < kLongestRestartPause; ++i) now *= 2;
+  return std::min(now, std::max(pause, kLongestRestartPause));
 }
 
 StatusOr<RestartPolicy> RestartPolicy::Parse(absl::string_view text) {
@@ -35,9 +35,11 @@ StatusOr<RestartPolicy> RestartPolicy::Parse(absl::string_view text) {
   if (absl::ConsumePrefix(&rest, "on-failure")) {
     if (rest.empty()) return RestartPolicy{.limit = kDefaultRestarts};
     int limit;
-    if (absl::ConsumePrefix(&rest, ":") && absl::SimpleAtoi(rest, &limit) && limit > 0) return RestartPolicy{.limit = limit};
+    if (absl::ConsumePrefix(&rest, ":") && absl::SimpleAtoi(rest, &limit) && limit > 0)
+      return RestartPolicy{.limit = limit};
   }
-  return InvalidArgument("'", text, "' is no restart policy; there are never, on-failure and on-failure:N with N restarts of a task at most");
+  return InvalidArgument(
+      "'", text, "' is not a restart policy; use never, on-failure, or on-failure:N for at most N restarts per task");
 }
 
 std::string RestartPolicy::ToString() const { return limit == 0 ? "never" : absl::StrCat("on-failure:", limit); }
@@ -60,12 +62,15 @@ Status JobSpec::Check() const {
   std::set<std::string> names;
   int64_t count = 0;
   for (const TaskGroup& group : groups) {
-    if (!IsJobName(group.name)) return InvalidArgument("'", group.name, "' is no name of a job: letters, digits and _, a letter first");
+    if (!IsJobName(group.name))
+      return InvalidArgument("'", group.name,
+                             "' is not a valid job name: use letters, digits and _, starting with a letter");
     if (!names.insert(group.name).second) return InvalidArgument("job '", group.name, "' is given twice");
     if (group.count < 0) return InvalidArgument("job '", group.name, "' cannot have ", group.count, " tasks");
     count += group.count;
     if (group.count > 0 && program.empty() && group.program.empty()) {
-      return InvalidArgument("no program: put it after --, as in `millrace launch --ps 1 --workers 2 -- ./my_program --my_flags`");
+      return InvalidArgument(
+          "no program: put it after --, as in `millrace launch --ps 1 --workers 2 -- ./my_program --my_flags`");
     }
   }
   if (count == 0) return InvalidArgument("no tasks: give --workers N, --ps N or --job NAME=N");
@@ -73,9 +78,11 @@ Status JobSpec::Check() const {
   const auto loopback = [](const Host& host) { return net::IsLoopback(host.Address()); };
   const auto here = std::find_if(hosts.begin(), hosts.end(), loopback);
   if (here != hosts.end() && !std::all_of(hosts.begin(), hosts.end(), loopback)) {
-    return InvalidArgument("the other hosts cannot reach '", here->name, "' by that name: add address=HOST to its line");
+    return InvalidArgument("the other hosts cannot reach '", here->name,
+                           "' by that name: add address=HOST to its line");
   }
-  if (bind_workers && std::none_of(groups.begin(), groups.end(), [](const TaskGroup& g) { return g.trains() && g.count > 0; })) {
+  if (bind_workers &&
+      std::none_of(groups.begin(), groups.end(), [](const TaskGroup& g) { return g.trains() && g.count > 0; })) {
     return InvalidArgument("--bind_workers: there is no job 'worker' or 'chief' to bind");
   }
   if (grace < absl::ZeroDuration()) return InvalidArgument("--grace cannot be negative");
@@ -83,7 +90,8 @@ Status JobSpec::Check() const {
 }
 
 const TaskGroup& GroupOf(const JobSpec& job, const std::string& name) {
-  const auto found = std::find_if(job.groups.begin(), job.groups.end(), [&](const TaskGroup& g) { return g.name == name; });
+  const auto found =
+      std::find_if(job.groups.begin(), job.groups.end(), [&](const TaskGroup& g) { return g.name == name; });
   MR_CHECK(found != job.groups.end());
   return *found;
 }
@@ -119,25 +127,27 @@ StatusOr<std::vector<Host>> ParseHosts(absl::string_view text) {
     const std::vector<std::string> words = absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
     if (words.empty()) continue;
     Host host = {.name = words[0]};
-    // ssh would take it for a flag.
+    // ssh would interpret it as a flag.
     if (host.name[0] == '-' || host.name.find('=') != std::string::npos) {
-      return InvalidArgument("line ", number, ": '", host.name, "' is no host; lines are: host [slots=N] [address=HOST]");
+      return InvalidArgument("line ", number, ": '", host.name,
+                             "' is not a host; lines are: host [slots=N] [address=HOST]");
     }
     for (size_t i = 1; i < words.size(); ++i) {
       const std::pair<std::string, std::string> part = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
       if (part.first == "slots") {
         if (!absl::SimpleAtoi(part.second, &host.slots) || host.slots < 1 || host.slots > kMaxTasks) {
-          return InvalidArgument("line ", number, ": slots is '", part.second, "' and must be a number from 1");
+          return InvalidArgument("line ", number, ": slots is '", part.second, "' and must be a number of at least 1");
         }
       } else if (part.first == "address" && !part.second.empty()) {
         host.address = part.second;
       } else {
-        return InvalidArgument("line ", number, ": '", words[i], "' is not known; lines are: host [slots=N] [address=HOST]");
+        return InvalidArgument("line ", number, ": '", words[i],
+                               "' is not known; lines are: host [slots=N] [address=HOST]");
       }
     }
     hosts.push_back(std::move(host));
   }
-  if (hosts.empty()) return InvalidArgument("it names no host; lines are: host [slots=N] [address=HOST]");
+  if (hosts.empty()) return InvalidArgument("it contains no hosts; lines are: host [slots=N] [address=HOST]");
   return hosts;
 }
 
@@ -151,7 +161,7 @@ StatusOr<std::vector<std::string>> SplitCommand(absl::string_view text) {
     if (quote != 0 && c == quote) {
       quote = 0;
     } else if (c == '\\' && quote != '\'') {
-      if (++i == text.size()) return InvalidArgument("a backslash ends '", text, "'");
+      if (++i == text.size()) return InvalidArgument("nothing follows the backslash at the end of '", text, "'");
       word.push_back(text[i]);
       in_word = true;
     } else if (quote != 0) {

@@ -1,4 +1,4 @@
-// What a job consists of, as its user says it.
+// The specification of a job, as given by the user.
 #pragma once
 
 #include <string>
@@ -10,38 +10,39 @@
 
 namespace millrace::launch {
 
-// What happens when a task's program fails.
+// What to do when a task's program fails.
 struct RestartPolicy {
-  int limit = 0;  // restarts of one task; 0: never
-  // Before the first restart; twice as long before each further one, up to a minute.
+  int limit = 0;  // the number of restarts per task; 0: never restart
+  // The pause before the first restart. It doubles with each further one, up to a minute.
   absl::Duration pause = absl::Seconds(1);
 
   absl::Duration Pause(int restarts_before) const;
-  // "never", "on-failure" (three restarts), "on-failure:5". INVALID_ARGUMENT says what may stand there.
+  // "never", "on-failure" (three restarts), "on-failure:5". INVALID_ARGUMENT lists the accepted forms.
   static StatusOr<RestartPolicy> Parse(absl::string_view text);
   std::string ToString() const;
 };
 
 struct TaskGroup {
-  std::string name;  // the job in the cluster's words: "ps", "worker", "chief", "evaluator", any other
+  std::string name;  // the job's name in the cluster: "ps", "worker", "chief", "evaluator" or any other
   int count = 0;
   RestartPolicy restart = {};
-  // Instead of the job's program, where not empty.
+  // If not empty, runs instead of the job's program.
   std::vector<std::string> program = {};
-  // It serves the others: it is ended when those that do not serve are done.
+  // Its tasks serve the others, so they are stopped when all tasks that do not serve have ended.
   bool serves = false;
-  // Beside the cluster: it is told of the others, and they not of it. A client, an evaluator, TensorBoard.
+  // Its tasks get the cluster's addresses but are not part of the cluster themselves: a client, an evaluator,
+  // TensorBoard.
   bool side = false;
 
-  // Its tasks are those that train: workers, or chiefs (TensorFlow's older programs: masters).
+  // Whether its tasks train: workers, chiefs, and the masters of older TensorFlow programs.
   bool trains() const;
 };
 
 // A machine that tasks run on.
 struct Host {
-  std::string name;          // as ssh takes it: "host", "user@host", an alias of ~/.ssh/config
-  int slots = 1;             // tasks
-  std::string address = {};  // where other tasks reach it; empty: the name without its user
+  std::string name;          // what ssh accepts: "host", "user@host", an alias of ~/.ssh/config
+  int slots = 1;             // the number of tasks it takes
+  std::string address = {};  // under which other tasks reach it; empty: the name without the user
   std::string Address() const;
 };
 
@@ -50,13 +51,13 @@ struct JobSpec {
   std::vector<std::string> program = {};  // with its arguments
   std::vector<Host> hosts = {};           // empty: all tasks run on this machine
   absl::Duration grace = absl::Seconds(5);
-  // How long a program may be suspended (SIGSTOP) before it counts as failed; infinite: for ever.
+  // How long a program may be suspended (SIGSTOP) before it counts as failed; may be infinite.
   absl::Duration suspend_limit = absl::Seconds(7);
-  // Each task that trains gets cores of its own (core_shares.h).
+  // Binds each task that trains to cores of its own (core_shares.h).
   bool bind_workers = false;
 
   int task_count() const;
-  // INVALID_ARGUMENT with what to change.
+  // INVALID_ARGUMENT says what to change.
   Status Check() const;
 };
 
@@ -67,18 +68,19 @@ struct TaskName {
   std::string ToString() const { return absl::StrCat(job, "/", index); }
 };
 
-// The one of that name, which there is.
+// The group of that name, which must exist.
 const TaskGroup& GroupOf(const JobSpec& job, const std::string& name);
 
-// In the order of the groups; that order gives a task its number.
+// All tasks, in the order of the groups. A task's number is its position here.
 std::vector<TaskName> TasksOf(const JobSpec& job);
-// For each task the index of its host: hosts are filled in order, each up to its slots. RESOURCE_EXHAUSTED when there are too few.
+// For each task, the index of its host. Hosts are filled in order, each up to its slots. RESOURCE_EXHAUSTED if there
+// are too few slots.
 StatusOr<std::vector<int>> PlaceTasks(const JobSpec& job);
 
 // Lines of "host [slots=N] [address=HOST]"; '#' begins a comment. INVALID_ARGUMENT names the line.
 StatusOr<std::vector<Host>> ParseHosts(absl::string_view text);
 
-// Splits a command as a shell does, with its quotes and backslashes and nothing else of it.
+// Splits a command into words like a shell. Understands quotes and backslashes, but no other shell syntax.
 StatusOr<std::vector<std::string>> SplitCommand(absl::string_view text);
 
 }  // namespace millrace::launch

@@ -16,7 +16,8 @@ TEST(RestartPolicy, IsReadAndPausesDoubleUpToAMinute) {
   EXPECT_EQ(RestartPolicy::Parse("never")->limit, 0);
   EXPECT_EQ(RestartPolicy::Parse("on-failure")->limit, 3);
   EXPECT_EQ(RestartPolicy::Parse("on-failure:12")->limit, 12);
-  for (const char* bad : {"", "always", "on-failure:", "on-failure:0", "on-failure:-1", "on-failure:x", "on-failure3"}) {
+  for (const char* bad :
+       {"", "always", "on-failure:", "on-failure:0", "on-failure:-1", "on-failure:x", "on-failure3"}) {
     const auto policy = RestartPolicy::Parse(bad);
     ASSERT_FALSE(policy.ok()) << bad;
     EXPECT_THAT(std::string(policy.status().message()), HasSubstr("on-failure:N"));
@@ -36,7 +37,8 @@ TEST(Hosts, LinesGiveHostsWithSlotsAndAddresses) {
   EXPECT_EQ((*hosts)[1].slots, 4);
   EXPECT_EQ((*hosts)[1].Address(), "b");
   EXPECT_EQ((*hosts)[2].Address(), "10.0.0.3");
-  for (const char* bad : {"", "# nothing", "a slots=0", "a slots=x", "a slots", "a b", "-oProxyCommand=x", "slots=3", "a address="}) {
+  for (const char* bad :
+       {"", "# nothing", "a slots=0", "a slots=x", "a slots", "a b", "-oProxyCommand=x", "slots=3", "a address="}) {
     EXPECT_FALSE(ParseHosts(bad).ok()) << bad;
   }
   EXPECT_THAT(std::string(ParseHosts("a\nb slots=x").status().message()), HasSubstr("line 2"));
@@ -52,7 +54,9 @@ TEST(Hosts, AreFilledInOrderAndMustSuffice) {
 }
 
 TEST(Hosts, LoopbackAndOtherMachinesDoNotMix) {
-  JobSpec job = {.groups = {{.name = "worker", .count = 2}}, .program = {"p"}, .hosts = {{.name = "localhost"}, {.name = "me@127.0.0.1"}}};
+  JobSpec job = {.groups = {{.name = "worker", .count = 2}},
+                 .program = {"p"},
+                 .hosts = {{.name = "localhost"}, {.name = "me@127.0.0.1"}}};
   EXPECT_TRUE(job.Check().ok()) << job.Check();
   job.hosts[1].name = "node2";
   EXPECT_THAT(std::string(job.Check().message()), HasSubstr("'localhost'"));
@@ -65,10 +69,12 @@ TEST(JobSpec, MistakesAreNamed) {
   EXPECT_THAT(message({.groups = {{.name = "worker", .count = 1}}}), HasSubstr("no program"));
   EXPECT_THAT(message({.program = {"p"}}), HasSubstr("no tasks"));
   EXPECT_THAT(message({.groups = {{.name = "a b", .count = 1}}, .program = {"p"}}), HasSubstr("'a b'"));
-  EXPECT_THAT(message({.groups = {{.name = "w", .count = 1}, {.name = "w", .count = 1}}, .program = {"p"}}), HasSubstr("twice"));
+  EXPECT_THAT(message({.groups = {{.name = "w", .count = 1}, {.name = "w", .count = 1}}, .program = {"p"}}),
+              HasSubstr("twice"));
   EXPECT_THAT(message({.groups = {{.name = "w", .count = 20000}}, .program = {"p"}}), HasSubstr("10000"));
   EXPECT_EQ(message({.groups = {{.name = "w", .count = 1, .program = {"q"}}}}), "");
-  EXPECT_THAT(message({.groups = {{.name = "ps", .count = 1}}, .program = {"p"}, .bind_workers = true}), HasSubstr("--bind_workers"));
+  EXPECT_THAT(message({.groups = {{.name = "ps", .count = 1}}, .program = {"p"}, .bind_workers = true}),
+              HasSubstr("--bind_workers"));
   EXPECT_EQ(message({.groups = {{.name = "chief", .count = 1}}, .program = {"p"}, .bind_workers = true}), "");
 }
 
@@ -79,21 +85,27 @@ TEST(JobSpec, WorkersAndChiefsOfTheClusterTrain) {
 }
 
 TEST(SplitCommand, ReadsQuotesAsAShellDoes) {
-  EXPECT_THAT(*SplitCommand(R"(ssh -p 2222 -i "my key" 'a b'\ c "")"), ElementsAre("ssh", "-p", "2222", "-i", "my key", "a b c", ""));
+  EXPECT_THAT(*SplitCommand(R"(ssh -p 2222 -i "my key" 'a b'\ c "")"),
+              ElementsAre("ssh", "-p", "2222", "-i", "my key", "a b c", ""));
   for (const char* bad : {"", "  ", "a 'b", "a \"b", "a \\"}) EXPECT_FALSE(SplitCommand(bad).ok()) << bad;
 }
 
 TEST(TaskPlace, IsToldInTfConfigFlagsAndBraces) {
   const ClusterAddresses cluster = {{"ps", {"a:1"}}, {"worker", {"b:1", "b:2"}}};
   const TaskName task = {"worker", 1};
-  EXPECT_EQ(TfConfig(cluster, task), R"({"cluster":{"ps":["a:1"],"worker":["b:1","b:2"]},"task":{"index":1,"type":"worker"}})");
-  EXPECT_THAT(HostFlags(cluster, task), ElementsAre("--ps_hosts=a:1", "--worker_hosts=b:1,b:2", "--job_name=worker", "--task_index=1"));
-  EXPECT_THAT(FillIn({"p", "--h={worker_hosts}", "{job_name}-{task_index}", "{cluster_spec}", "{port} {address}", "{\"a\": {other}}"}, cluster, task, "b:2"),
+  EXPECT_EQ(TfConfig(cluster, task),
+            R"({"cluster":{"ps":["a:1"],"worker":["b:1","b:2"]},"task":{"index":1,"type":"worker"}})");
+  EXPECT_THAT(HostFlags(cluster, task),
+              ElementsAre("--ps_hosts=a:1", "--worker_hosts=b:1,b:2", "--job_name=worker", "--task_index=1"));
+  EXPECT_THAT(FillIn({"p", "--h={worker_hosts}", "{job_name}-{task_index}", "{cluster_spec}", "{port} {address}",
+                      "{\"a\": {other}}"},
+                     cluster, task, "b:2"),
               ElementsAre("p", "--h=b:1,b:2", "worker-1", "ps|a:1,worker|b:1;b:2", "2 b:2", "{\"a\": {other}}"));
 }
 
 TEST(Ssh, CommandQuotesWhatTheShellThereReads) {
-  const std::vector<std::string> words = SshCommand({.ssh = {"ssh", "-p", "22"}, .millrace = "/opt/it's/millrace", .directory = "/a b"}, "me@host");
+  const std::vector<std::string> words =
+      SshCommand({.ssh = {"ssh", "-p", "22"}, .millrace = "/opt/it's/millrace", .directory = "/a b"}, "me@host");
   EXPECT_EQ(words.front(), "ssh");
   EXPECT_EQ(words[words.size() - 2], "me@host");
   EXPECT_EQ(words[words.size() - 3], "--");

@@ -19,8 +19,8 @@
 #include "millrace/base/fd.h"
 #include "millrace/launch/core_shares.h"
 #include "millrace/launch/exit_status.h"
-#include "millrace/launch/frame.h"
 #include "millrace/launch/held_port.h"
+#include "millrace/launch/keeper_frame.h"
 #include "millrace/launch/keeper_guard.h"
 #include "millrace/launch/process_tree.h"
 #include "millrace/launch/spawn.h"
@@ -29,8 +29,8 @@
 namespace millrace::launch {
 namespace {
 
-constexpr size_t kPiece = 32 << 10;
-// Output that the launcher has not taken: then the program waits, as it would for a slow terminal.
+constexpr size_t kKeeperPiece = 32 << 10;
+// The limit of output that the launcher has not taken. Beyond it the program blocks, as with a slow terminal.
 constexpr size_t kMaxPending = 256 << 10;
 constexpr int kProgressFd = 3;
 constexpr absl::Duration kBetweenKills = absl::Milliseconds(20);
@@ -45,26 +45,26 @@ class Keeper {
   // A pipe from the program.
   struct Stream {
     Fd fd;
-    FrameKind kind;
+    KeeperFrameKind kind;
   };
   enum class Ending { kNo, kAsked, kKilling };
 
   absl::Time Now() const { return Clock::Real()->Now(); }
-  void Send(FrameKind kind, absl::string_view body) {
-    if (!launcher_gone_) pending_ += EncodeFrame(kind, body);
+  void Send(KeeperFrameKind kind, absl::string_view body) {
+    if (!launcher_gone_) pending_ += EncodeKeeperFrame(kind, body);
   }
   void SendPending();
   void ReadLauncher();
-  void Obey(const Frame& frame);
+  void Obey(const KeeperFrame& frame);
   void Start(const StartFrame& start);
-  // False when the stream has ended or has nothing now.
+  // Returns false if the stream has ended or has no data now.
   bool ReadStream(Stream* stream);
-  // What is there now, up to a bound: others than the program may still write.
+  // Reads the available data, up to a limit, because processes other than the program may keep writing.
   void DrainStreams();
   void OnSignals();
   void Reap();
   void LauncherGone();
-  // Ends what is below, softly first unless `now`.
+  // Ends all descendants: with SIGTERM first, then SIGKILL, or with SIGKILL immediately if `now`.
   void EndTree(bool now);
   void OnTimer();
   void LookWhetherGone();
@@ -73,24 +73,24 @@ class Keeper {
   const KeeperOptions options_;
   Fd signals_;
   std::optional<HeldPort> port_;
-  FrameReader reader_{/*greeting=*/false};
+  KeeperFrameReader reader_{/*greeting=*/false};
   std::string pending_;
   absl::Time heard_;
   bool launcher_gone_ = false;
   bool paused_ = false;
 
-  pid_t program_ = 0;    // not yet reaped
-  bool running_ = false;  // from its start until nothing is left of it
+  pid_t program_ = 0;     // not yet reaped
+  bool running_ = false;  // from its start until no descendant is left
   std::vector<Stream> streams_;
   StreamLines progress_{/*limit=*/4096};
   Ending ending_ = Ending::kNo;
-  absl::Time end_at_ = absl::InfiniteFuture();   // the next kill
+  absl::Time end_at_ = absl::InfiniteFuture();  // when to kill next
   absl::Time give_up_at_ = absl::InfiniteFuture();
 };
 
 void Keeper::SendPending() {
   while (!pending_.empty() && !launcher_gone_) {
-    const ssize_t size = write(options_.out, pending_.data(), std::min(pending_.size(), kPiece));
+    const ssize_t size = write(options_.out, pending_.data(), std::min(pending_.size(), kKeeperPiece));
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && errno == EAGAIN) return;
     if (size < 0) return LauncherGone();
@@ -107,33 +107,33 @@ void Keeper::ReadLauncher() {
   paused_ = false;
   reader_.Add({bytes, static_cast<size_t>(size)});
   while (!launcher_gone_) {
-    StatusOr<std::optional<Frame>> frame = reader_.Next();
+    StatusOr<std::optional<KeeperFrame>> frame = reader_.Next();
     if (!frame.ok()) return LauncherGone();
     if (!frame->has_value()) return;
     Obey(**frame);
   }
 }
 
-void Keeper::Obey(const Frame& frame) {
+void Keeper::Obey(const KeeperFrame& frame) {
   switch (frame.kind) {
-    case FrameKind::kStart: {
+    case KeeperFrameKind::kStart: {
       const StatusOr<StartFrame> start = StartFrame::Decode(frame.body);
       if (!start.ok() || running_) return LauncherGone();
       return Start(*start);
     }
-    case FrameKind::kSignal: {
+    case KeeperFrameKind::kSignal: {
       const StatusOr<NumbersAndText> number = DecodeNumbers(frame.body, 1);
       if (!number.ok() || number->numbers[0] < 1 || number->numbers[0] >= NSIG) return LauncherGone();
-      // Not yet reaped, so that the group is the program's own.
+      // Not yet reaped, so the process group still belongs to the program.
       if (program_ == 0) return;
       kill(-program_, static_cast<int>(number->numbers[0]));
-      // What is suspended would not hear of its end.
+      // A suspended process would not react to the signal.
       if (number->numbers[0] != SIGSTOP) kill(-program_, SIGCONT);
-      // A launcher that suspends the job is suspended itself next.
+      // A launcher that suspends the job suspends itself next, so its silence is expected.
       paused_ = number->numbers[0] == SIGSTOP;
       return;
     }
-    case FrameKind::kKill:
+    case KeeperFrameKind::kKill:
       if (running_) EndTree(/*now=*/true);
       return;
     default:
@@ -143,9 +143,10 @@ void Keeper::Obey(const Frame& frame) {
 
 void Keeper::Start(const StartFrame& start) {
   port_.reset();
-  // The keeper is bound with its program: what it does for it is done on the same cores.
+  // The keeper is bound to the same cores as its program.
   if (!start.cores.empty()) {
-    if (const Status bound = BindToCores(start.cores); !bound.ok()) return Send(FrameKind::kNotStarted, EncodeNumbers({EINVAL}, bound.message()));
+    if (const Status bound = BindToCores(start.cores); !bound.ok())
+      return Send(KeeperFrameKind::kNotStarted, EncodeNumbers({EINVAL}, bound.message()));
   }
   StatusOr<Pipe> out = Pipe::Make(), error = Pipe::Make(), progress = Pipe::Make();
   SpawnError why = {EMFILE, "no pipe"};
@@ -162,18 +163,18 @@ void Keeper::Start(const StartFrame& start) {
       ending_ = Ending::kNo;
       end_at_ = give_up_at_ = absl::InfiniteFuture();
       streams_.clear();
-      streams_.push_back({std::move(out->read), FrameKind::kStdout});
-      streams_.push_back({std::move(error->read), FrameKind::kStderr});
-      streams_.push_back({std::move(progress->read), FrameKind::kProgress});
+      streams_.push_back({std::move(out->read), KeeperFrameKind::kStdout});
+      streams_.push_back({std::move(error->read), KeeperFrameKind::kStderr});
+      streams_.push_back({std::move(progress->read), KeeperFrameKind::kProgress});
       for (const Stream& stream : streams_) SetNonBlocking(stream.fd.get());
-      return Send(FrameKind::kStarted, EncodeNumbers({pid}));
+      return Send(KeeperFrameKind::kStarted, EncodeNumbers({pid}));
     }
   }
-  Send(FrameKind::kNotStarted, EncodeNumbers({why.number}, why.text));
+  Send(KeeperFrameKind::kNotStarted, EncodeNumbers({why.number}, why.text));
 }
 
 bool Keeper::ReadStream(Stream* stream) {
-  char bytes[kPiece];
+  char bytes[kKeeperPiece];
   const ssize_t size = read(stream->fd.get(), bytes, sizeof(bytes));
   if (size < 0 && (errno == EINTR || errno == EAGAIN)) return false;
   if (size <= 0) {
@@ -181,8 +182,8 @@ bool Keeper::ReadStream(Stream* stream) {
     return false;
   }
   const absl::string_view read(bytes, size);
-  if (stream->kind == FrameKind::kProgress) {
-    progress_.Add(read, [this](absl::string_view line) { Send(FrameKind::kProgress, line); });
+  if (stream->kind == KeeperFrameKind::kProgress) {
+    progress_.Add(read, [this](absl::string_view line) { Send(KeeperFrameKind::kProgress, line); });
   } else {
     Send(stream->kind, read);
   }
@@ -215,15 +216,15 @@ void Keeper::Reap() {
     if (pid <= 0) break;
     if (pid != program_) continue;
     if (WIFSTOPPED(status)) {
-      Send(FrameKind::kSuspended, EncodeNumbers({WSTOPSIG(status)}));
+      Send(KeeperFrameKind::kSuspended, EncodeNumbers({WSTOPSIG(status)}));
     } else if (WIFCONTINUED(status)) {
-      Send(FrameKind::kSuspended, EncodeNumbers({0}));
+      Send(KeeperFrameKind::kSuspended, EncodeNumbers({0}));
     } else {
       program_ = 0;
-      // What it wrote comes before its end, so that its last words are known.
+      // Sends the program's output before its exit status, so that the launcher knows its last words.
       DrainStreams();
       const ExitStatus exit = ExitStatus::OfWait(status);
-      Send(FrameKind::kExited, EncodeNumbers({exit.code, exit.signal}));
+      Send(KeeperFrameKind::kExited, EncodeNumbers({exit.code, exit.signal}));
       if (ending_ == Ending::kNo) EndTree(/*now=*/false);
     }
   }
@@ -255,15 +256,15 @@ void Keeper::EndTree(bool now) {
 void Keeper::LookWhetherGone() {
   if (!running_ || program_ != 0 || ending_ == Ending::kNo) return;
   if (Now() < give_up_at_ && !Descendants(getpid()).empty()) {
-    // Adopted children tell of their end; what is below them is looked for.
+    // SIGCHLD reports the end of adopted children; the processes below them are polled.
     return;
   }
   DrainStreams();
-  progress_.Flush([this](absl::string_view line) { Send(FrameKind::kProgress, line); });
+  progress_.Flush([this](absl::string_view line) { Send(KeeperFrameKind::kProgress, line); });
   streams_.clear();
   running_ = false;
   end_at_ = give_up_at_ = absl::InfiniteFuture();
-  Send(FrameKind::kGone, "");
+  Send(KeeperFrameKind::kGone, "");
 }
 
 void Keeper::OnTimer() {
@@ -275,7 +276,8 @@ void Keeper::OnTimer() {
 
 absl::Time Keeper::NextTimer() const {
   absl::Time next = std::min(end_at_, give_up_at_);
-  if (options_.silence != absl::InfiniteDuration() && !launcher_gone_ && !paused_) next = std::min(next, heard_ + options_.silence);
+  if (options_.silence != absl::InfiniteDuration() && !launcher_gone_ && !paused_)
+    next = std::min(next, heard_ + options_.silence);
   return next;
 }
 
@@ -292,20 +294,26 @@ int Keeper::Run() {
   pending_ = std::string(kGreeting);
   StatusOr<HeldPort> port = HeldPort::Take();
   if (!port.ok()) {
-    Send(FrameKind::kNotStarted, EncodeNumbers({EADDRINUSE}, port.status().message()));
+    Send(KeeperFrameKind::kNotStarted, EncodeNumbers({EADDRINUSE}, port.status().message()));
     SendPending();
     return 1;
   }
   port_ = *std::move(port);
-  Send(FrameKind::kHello,
-       HelloFrame{.pid = getpid(), .port = port_->port(), .machine = ThisMachine(), .cores = NeighboursTogether(AllowedCores())}.Encode());
+  Send(
+      KeeperFrameKind::kHello,
+      HelloFrame{
+          .pid = getpid(), .port = port_->port(), .machine = ThisMachine(), .cores = NeighboursTogether(AllowedCores())}
+          .Encode());
   while (!launcher_gone_ || running_) {
     std::vector<pollfd> fds = {{signals_.get(), POLLIN, 0},
                                {launcher_gone_ ? -1 : options_.in, POLLIN, 0},
                                {launcher_gone_ || pending_.empty() ? -1 : options_.out, POLLOUT, 0}};
-    for (const Stream& stream : streams_) fds.push_back({pending_.size() < kMaxPending ? stream.fd.get() : -1, POLLIN, 0});
+    for (const Stream& stream : streams_)
+      fds.push_back({pending_.size() < kMaxPending ? stream.fd.get() : -1, POLLIN, 0});
     const absl::Time next = NextTimer();
-    const int wait = next == absl::InfiniteFuture() ? -1 : static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(next - Now()) + 1, 0, 60000));
+    const int wait = next == absl::InfiniteFuture()
+                         ? -1
+                         : static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(next - Now()) + 1, 0, 60000));
     poll(fds.data(), fds.size(), wait);
     for (size_t i = 0; i < streams_.size(); ++i) {
       if (fds[3 + i].revents != 0 && streams_[i].fd.ok()) ReadStream(&streams_[i]);

@@ -1,8 +1,9 @@
-// The process that stands between the launcher and one task, on the task's machine.
+// The process between the launcher and one task, on the task's machine.
 //
-// It holds a port, starts the program when it is told to, carries its output, progress and end back, and sees to it that nothing is left of it: not when
-// the program has ended, not when it is told to kill, and not when the launcher is gone (its pipe has ended, or it was silent for too long).
-// Everything that the program starts stays below the keeper, whatever it does (process_tree.h).
+// It reserves a port, starts the program on request, sends back its output, progress and exit status, and ensures that
+// no process is left behind when the program has ended, when it is told to kill, or when the launcher is gone (its pipe
+// was closed, or it was silent for too long). Every process that the program starts remains a descendant of the keeper
+// (process_tree.h).
 #pragma once
 
 #include "absl/time/time.h"
@@ -10,15 +11,17 @@
 namespace millrace::launch {
 
 struct KeeperOptions {
-  int in = 0, out = 1;  // frames (frame.h) from and to the launcher
-  // The launcher counts as gone after this silence: it may have vanished with its machine. Infinite where its end is always seen.
+  int in = 0, out = 1;  // descriptors for frames (keeper_frame.h) from and to the launcher
+  // How long the launcher may be silent before it counts as gone, as when its machine has failed. Infinite if its end
+  // is always noticed.
   absl::Duration silence = absl::InfiniteDuration();
-  // Between SIGTERM and SIGKILL where the keeper ends processes by itself.
+  // The time between SIGTERM and SIGKILL when the keeper itself ends processes.
   absl::Duration grace = absl::Seconds(2);
 };
 
-// Returns the exit code of the keeper's process when nothing is left to keep. The process has one thread; its signals, children and descriptors belong to
-// the keeper. A guard process stays above it, which ends what is left should the keeper itself be killed.
+// Runs until no process of the task is left, and returns the exit code for the keeper's process. The process must have
+// one thread; its signals, children and descriptors belong to the keeper. A guard process above it ends what is left if
+// the keeper itself is killed.
 int RunKeeper(const KeeperOptions& options);
 
 }  // namespace millrace::launch

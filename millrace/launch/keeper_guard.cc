@@ -21,7 +21,7 @@ void KillAllBelow() {
     const int left = SignalDescendants(SIGKILL);
     while (waitpid(-1, nullptr, WNOHANG) > 0) {
     }
-    // Children of what was killed may have come up meanwhile.
+    // Processes that were killed may have forked meanwhile.
     if (left == 0 && Descendants(getpid()).empty()) break;
     poll(nullptr, 0, pause_ms);
     pause_ms = std::min(2 * pause_ms, 50);
@@ -39,13 +39,14 @@ void SplitOffGuard() {
     if (getppid() != guard) _exit(1);
     return;
   }
-  if (keeper < 0) return;  // without a guard, then
+  if (keeper < 0) return;  // continue without a guard
   prctl(PR_SET_NAME, "millrace-guard");
-  // The launcher sees by these whether the keeper lives.
+  // The launcher watches these descriptors to see whether the keeper is alive.
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3; ++fd) dup2(null, fd);
   close(null);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGTSTP}) signal(number, SIG_IGN);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGTSTP})
+    signal(number, SIG_IGN);
   int status = 0;
   while (true) {
     const pid_t ended = waitpid(-1, &status, 0);

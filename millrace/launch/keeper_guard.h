@@ -1,13 +1,15 @@
-// What survives a keeper.
+// The guard process, which cleans up after a keeper that was killed.
 #pragma once
 
 namespace millrace::launch {
 
-// Splits the process in two. In the child, which is to be the keeper, it returns at once; the child gets SIGTERM should the guard end. The parent, the
-// guard, never returns: it waits for the child, kills all that was left below it, and ends with the child's code.
+// Forks. In the child, which becomes the keeper, it returns immediately; the child gets SIGTERM if the guard dies. In
+// the parent, the guard, it never returns: it waits for the child, kills the descendants that are left, and exits with
+// the child's code.
 void SplitOffGuard();
 
-// Kills all below this process and waits until it is gone. Gives up after a few seconds on what cannot be killed (another user's, or stuck in the kernel).
+// Kills all descendants of this process and waits until they are gone. Gives up after a few seconds on processes that
+// cannot be killed (another user's, or stuck in the kernel).
 void KillAllBelow();
 
 }  // namespace millrace::launch

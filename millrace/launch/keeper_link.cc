@@ -13,24 +13,28 @@
 
 namespace millrace::launch {
 
-std::string ShellQuote(absl::string_view text) { return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'"); }
+std::string ShellQuote(absl::string_view text) {
+  return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
+}
 
 std::vector<std::string> SshCommand(const RemoteOptions& remote, const std::string& host) {
   std::vector<std::string> words = remote.ssh;
-  // Never asks; sees within 15 s that the other machine is gone; shares no connection with others, and leaves none behind.
-  for (const char* option : {"BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3", "ControlMaster=no", "ControlPath=none"}) {
+  // Never prompts, notices within 15 s that the other machine is gone, and neither shares nor keeps connections.
+  for (const char* option : {"BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3",
+                             "ControlMaster=no", "ControlPath=none"}) {
     words.push_back("-o");
     words.push_back(option);
   }
   for (const char* flag : {"-T", "-x"}) words.push_back(flag);
   words.push_back("--");
   words.push_back(host);
-  words.push_back(absl::StrCat("cd ", ShellQuote(remote.directory), " && exec ", ShellQuote(remote.millrace), " task-keeper ",
-                               absl::StrFormat("%.3f", absl::ToDoubleSeconds(remote.silence))));
+  words.push_back(absl::StrCat("cd ", ShellQuote(remote.directory), " && exec ", ShellQuote(remote.millrace),
+                               " task-keeper ", absl::StrFormat("%.3f", absl::ToDoubleSeconds(remote.silence))));
   return words;
 }
 
-StatusOr<KeeperLink> KeeperLink::Open(const std::string& millrace, const std::string& host, const RemoteOptions& remote) {
+StatusOr<KeeperLink> KeeperLink::Open(const std::string& millrace, const std::string& host,
+                                      const RemoteOptions& remote) {
   MR_ASSIGN_OR_RETURN(Pipe in, Pipe::Make());
   MR_ASSIGN_OR_RETURN(Pipe out, Pipe::Make());
   MR_ASSIGN_OR_RETURN(Pipe error, Pipe::Make());
@@ -56,9 +60,9 @@ void KeeperLink::Kill(int signal) {
   if (pid_ > 0) kill(pid_, signal);
 }
 
-void KeeperLink::Send(FrameKind kind, absl::string_view body) {
+void KeeperLink::Send(KeeperFrameKind kind, absl::string_view body) {
   if (!in_.ok()) return;
-  pending_ += EncodeFrame(kind, body);
+  pending_ += EncodeKeeperFrame(kind, body);
   Flush();
 }
 
@@ -68,7 +72,7 @@ void KeeperLink::Flush() {
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && errno == EAGAIN) return;
     if (size < 0) {
-      // Its end is seen where its frames are read.
+      // Its end is handled where its frames are read.
       pending_.clear();
       return;
     }
@@ -76,14 +80,14 @@ void KeeperLink::Flush() {
   }
 }
 
-bool KeeperLink::Read(const std::function<void(const Frame&)>& on_frame) {
+bool KeeperLink::Read(const std::function<void(const KeeperFrame&)>& on_frame) {
   char bytes[64 << 10];
   const ssize_t size = read(out_.get(), bytes, sizeof(bytes));
   if (size < 0 && (errno == EINTR || errno == EAGAIN)) return true;
   if (size > 0) {
     reader_.Add({bytes, static_cast<size_t>(size)});
     while (true) {
-      StatusOr<std::optional<Frame>> frame = reader_.Next();
+      StatusOr<std::optional<KeeperFrame>> frame = reader_.Next();
       if (!frame.ok()) {
         last_error_ = std::string(frame.status().message());
         break;
@@ -105,7 +109,8 @@ void KeeperLink::ReadError() {
     line = absl::StripAsciiWhitespace(line);
     if (!line.empty()) last_error_ = std::string(line.substr(0, 300));
   };
-  while (error_.ok() && (size = read(error_.get(), bytes, sizeof(bytes))) > 0) error_lines_.Add({bytes, static_cast<size_t>(size)}, keep);
+  while (error_.ok() && (size = read(error_.get(), bytes, sizeof(bytes))) > 0)
+    error_lines_.Add({bytes, static_cast<size_t>(size)}, keep);
   if (error_.ok() && size == 0) {
     error_.Reset();
     error_lines_.Flush(keep);

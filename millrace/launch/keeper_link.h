@@ -1,4 +1,5 @@
-// The launcher's end of a keeper: its process (or the ssh client that leads to it), and the frames that come and go.
+// The launcher's connection to a keeper: its process (or the ssh client that connects to it) and the frames in both
+// directions.
 #pragma once
 
 #include <sys/types.h>
@@ -11,51 +12,53 @@
 #include "absl/time/time.h"
 #include "millrace/base/fd.h"
 #include "millrace/base/status.h"
-#include "millrace/launch/frame.h"
+#include "millrace/launch/keeper_frame.h"
 #include "millrace/launch/stream_lines.h"
 
 namespace millrace::launch {
 
-// How keepers on another machine are reached.
+// How to reach keepers on other machines.
 struct RemoteOptions {
   std::vector<std::string> ssh = {"ssh"};
-  std::string millrace;   // the command there
-  std::string directory;  // where programs run
+  std::string millrace;   // the path of the millrace command there
+  std::string directory;  // the working directory of programs
   absl::Duration silence = absl::Seconds(30);
 };
 
-// `text` as a shell reads it back.
+// Quotes `text` for a shell.
 std::string ShellQuote(absl::string_view text);
-// The words that run a keeper on `host`.
+// The command line that runs a keeper on `host`.
 std::vector<std::string> SshCommand(const RemoteOptions& remote, const std::string& host);
 
-// One thread.
+// Not thread-safe; never blocks.
 class KeeperLink {
  public:
-  // On this machine where `host` is empty. `millrace` is this program's file. Error: no process could be made.
+  // Starts a keeper on `host`, or on this machine if `host` is empty. `millrace` is the path of this program. Fails if
+  // no process could be created.
   static StatusOr<KeeperLink> Open(const std::string& millrace, const std::string& host, const RemoteOptions& remote);
 
   KeeperLink(KeeperLink&&) = default;
   KeeperLink& operator=(KeeperLink&&) = default;
 
-  pid_t pid() const { return pid_; }  // 0 when it has been waited for
+  pid_t pid() const { return pid_; }  // 0 after OnReaped
   void OnReaped() { pid_ = 0; }
   void Kill(int signal);
-  int out() const { return out_.get(); }      // to poll for reading; -1 when it has ended
+  int out() const { return out_.get(); }      // to poll for reading; -1 at its end
   int error() const { return error_.get(); }  // likewise
-  // To poll for writing; -1 when there is nothing to write.
+  // To poll for writing; -1 if there is nothing to write.
   int in() const { return pending_.empty() ? -1 : in_.get(); }
 
-  void Send(FrameKind kind, absl::string_view body);
+  void Send(KeeperFrameKind kind, absl::string_view body);
   void Flush();
-  // Nothing more is said to it: it ends what is left, and itself.
+  // Closes the connection; the keeper then ends the task's processes and itself.
   void Close() { in_.Reset(); }
   bool closed() const { return !in_.ok(); }
 
-  // Reads what is there. False when the keeper is gone: then why() says what is known.
-  bool Read(const std::function<void(const Frame&)>& on_frame);
+  // Reads the available frames. Returns false if the keeper is gone; why() then gives the reason, as far as it is
+  // known.
+  bool Read(const std::function<void(const KeeperFrame&)>& on_frame);
   void ReadError();
-  // The last thing that was written to stderr or instead of frames, and by whom.
+  // The last line that the keeper or ssh wrote to stderr, or instead of frames, and who wrote it.
   std::string why() const;
 
  private:
@@ -64,7 +67,7 @@ class KeeperLink {
   pid_t pid_ = 0;
   Fd in_, out_, error_;
   std::string pending_;
-  FrameReader reader_{/*greeting=*/true};
+  KeeperFrameReader reader_{/*greeting=*/true};
   StreamLines error_lines_;
   std::string last_error_;
 };

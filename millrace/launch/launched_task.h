@@ -16,20 +16,20 @@
 namespace millrace::launch {
 
 struct LaunchedTask {
-  std::string name;    // "worker/0"
-  std::string prefix;  // of its lines, coloured where wanted
-  std::string host;    // empty: this machine
-  std::string host_address;  // where other tasks reach it
-  std::string address;  // "host:port", once its keeper told the port
+  std::string name;          // "worker/0"
+  std::string prefix;        // the prefix of its output lines, with colour if enabled
+  std::string host;          // empty: this machine
+  std::string host_address;  // under which other tasks reach the host
+  std::string address;       // "host:port", known once its keeper has reported the port
   CoreClaim claim;
-  std::vector<int> cores;  // its own, the same after a restart; empty: it runs anywhere
+  std::vector<int> cores;  // the cores it is bound to, also after a restart; empty: not bound
   std::optional<KeeperLink> link;
-  absl::Time keeper_deadline = absl::InfiniteFuture();  // until it says hello
+  absl::Time keeper_deadline = absl::InfiniteFuture();  // for its hello
   StreamLines out, error;
   std::string last_error;  // the last line on stderr that is not indented
   Training training;
   std::unique_ptr<WritableFile> log;
-  RunState shown = RunState::kPending;  // the state that the user was told last
+  RunState shown = RunState::kPending;  // the state last shown to the user
 };
 
 }  // namespace millrace::launch

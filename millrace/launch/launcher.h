@@ -1,4 +1,4 @@
-// A job from its start to its end: keepers, output, status, and one line that says what went wrong.
+// Runs a job from start to end: its keepers, output and status, and one line that says what went wrong.
 #pragma once
 
 #include <string>
@@ -12,22 +12,23 @@ namespace millrace::launch {
 
 struct LauncherOptions {
   JobSpec job = {};
-  std::string command = {};  // as its user typed it
+  std::string command = {};  // the command line as typed by the user
   RemoteOptions remote = {};
-  bool host_flags = false;  // --ps_hosts and its kin go to the program
-  std::vector<std::string> environment = {};  // of all programs, "NAME=VALUE", over the launcher's (on other hosts: over ssh's)
-  std::string log_dir = {};                   // where each task's output is kept too; empty: nowhere
+  bool host_flags = false;  // pass --ps_hosts, --worker_hosts, --job_name and --task_index to the program
+  // "NAME=VALUE", added to the environment of every program: the launcher's, or that of ssh on other hosts.
+  std::vector<std::string> environment = {};
+  std::string log_dir = {};  // if not empty, each task's output is also written to a file there
   std::string profile_steps = {}, profile_dir = {};
   bool colour = false;
-  bool live = false;   // stdout is a terminal that shows status lines
-  bool quiet = false;  // nothing of the launcher's own but what went wrong
+  bool live = false;   // stdout is a terminal and shows status lines
+  bool quiet = false;  // the launcher itself prints only what went wrong
   HangWatchOptions hang = {};
   absl::Duration start_timeout = absl::Seconds(30);  // for a keeper to come up
 };
 
-// Runs the job and returns the exit code: 0 when all tasks that it waits for succeeded, that of the task that failed first (128 + N for signal N), 130 after
-// Ctrl-C, 1 when a task was lost. When it returns, nothing of the job is left. Signals and children of the process are its own
-// meanwhile; the process has one thread.
+// Runs the job and returns the exit code: 0 if all tasks that it waits for succeeded, the code of the task that failed
+// first (128 + N for signal N), 130 after Ctrl-C, 1 if a task was lost. When it returns, no process of the job is left.
+// It takes over the signals and children of the process, which must have one thread.
 int RunLauncher(const LauncherOptions& options);
 
 }  // namespace millrace::launch

@@ -24,7 +24,7 @@ struct Stat {
   char state = '?';
 };
 
-// /proc/PID/stat: "pid (name) state ppid ...", where the name may hold anything; the start is the 22nd field.
+// /proc/PID/stat is "pid (name) state ppid ...", where the name may contain anything; the start time is the 22nd field.
 std::optional<Stat> ReadStat(pid_t pid) {
   char path[64], text[1024];
   std::snprintf(path, sizeof(path), "/proc/%d/stat", static_cast<int>(pid));
@@ -37,7 +37,8 @@ std::optional<Stat> ReadStat(pid_t pid) {
   if (at == nullptr) return std::nullopt;
   Stat stat = {.id = {.pid = pid}};
   int parent = 0;
-  if (std::sscanf(at + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &stat.state, &parent, &stat.id.start) != 3) {
+  if (std::sscanf(at + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+                  &stat.state, &parent, &stat.id.start) != 3) {
     return std::nullopt;
   }
   stat.id.parent = parent;
@@ -77,7 +78,8 @@ std::vector<ProcessId> Descendants(pid_t root) { return Below(root, {}); }
 bool SignalProcess(const ProcessId& process, int signal) {
   const Fd fd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
   if (!fd.ok()) return false;
-  // The descriptor stands for whoever has the pid now. If that is still the process that was meant, it stands for it.
+  // The descriptor refers to whichever process has the pid now; the check that follows ensures that this is the one
+  // that was meant.
   const std::optional<Stat> stat = ReadStat(process.pid);
   const bool same = stat && stat->id.start == process.start && stat->state != 'Z' && stat->state != 'X';
   return same && syscall(SYS_pidfd_send_signal, fd.get(), signal, nullptr, 0) == 0;

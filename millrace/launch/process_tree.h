@@ -1,4 +1,4 @@
-// The processes that came from this one, and no others.
+// Finds and signals the descendants of this process, and no other processes.
 #pragma once
 
 #include <sys/types.h>
@@ -7,25 +7,25 @@
 
 namespace millrace::launch {
 
-// Orphans below this process become its children from now on, and no longer init's: whatever a program starts can then be found, also what called
-// setsid or whose parent has ended.
+// Makes this process a subreaper: orphaned descendants become its children instead of init's. Whatever a program starts
+// can then be found, even after setsid or the end of its parent.
 void AdoptOrphans();
 
-// A process, and when it started: a number that a later process of the same pid does not have.
+// Identifies a process by pid and start time, which a later process with the same pid does not share.
 struct ProcessId {
   pid_t pid = 0;
   unsigned long long start = 0;
   pid_t parent = 0;
 };
 
-// All processes below `root`, itself not included, in no order; zombies are left out.
+// All descendants of `root`, without itself and without zombies, in no particular order.
 std::vector<ProcessId> Descendants(pid_t root);
 
-// Sends the signal to that very process. A process that has ended meanwhile, and one that has its pid since, get nothing. False when there was nobody to
-// send it to, or nobody that may be sent one.
+// Sends the signal to exactly that process, never to another one that has reused its pid. Returns false if the process
+// has ended or may not be signalled.
 bool SignalProcess(const ProcessId& process, int signal);
 
-// Signals all below this process but `except` and those below them; says how many there were.
+// Signals all descendants of this process except those in `except` and their descendants. Returns how many there were.
 int SignalDescendants(int signal, const std::vector<pid_t>& except = {});
 
 }  // namespace millrace::launch

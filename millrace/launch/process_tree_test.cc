@@ -1,4 +1,3 @@
-#include "millrace/base/fd.h"
 #include "millrace/launch/process_tree.h"
 
 #include <netinet/in.h>
@@ -12,6 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "millrace/base/fd.h"
 #include "millrace/launch/exit_status.h"
 #include "millrace/launch/held_port.h"
 #include "millrace/launch/spawn.h"
@@ -50,7 +50,10 @@ TEST(Spawn, GivesTheProgramItsDescriptorsAndNoOthers) {
   // A descriptor that exec would keep.
   Fd open_one(dup(0));
   SpawnError error;
-  const pid_t pid = Spawn({.arguments = {"sh", "-c", "echo $A; ls /proc/self/fd | wc -l"}, .environment = {"A=b c"}, .descriptors = {-1, out->write.get(), -1}}, &error);
+  const pid_t pid = Spawn({.arguments = {"sh", "-c", "echo $A; ls /proc/self/fd | wc -l"},
+                           .environment = {"A=b c"},
+                           .descriptors = {-1, out->write.get(), -1}},
+                          &error);
   ASSERT_GT(pid, 0) << error.text;
   out->write.Reset();
   EXPECT_EQ(ReadAll(out->read.get()), "b c\n4\n");  // 0, 1, 2 and the folder

@@ -11,28 +11,43 @@ using S = RunState;
 using E = RunEvent;
 using Table = std::map<std::pair<S, E>, S>;
 
-// Written down a second time, by state, so that a slip in either is seen.
+// The tables a second time, by state, so that a mistake in either is noticed.
 const Table& TaskTable() {
   static const Table* table = new Table{
-      {{S::kPending, E::kStart}, S::kStarting},   {{S::kPending, E::kLose}, S::kLost},         {{S::kPending, E::kStop}, S::kStopped},
-      {{S::kStarting, E::kUp}, S::kRunning},      {{S::kStarting, E::kFail}, S::kFailed},      {{S::kStarting, E::kRetry}, S::kRestarting},
-      {{S::kStarting, E::kLose}, S::kLost},       {{S::kStarting, E::kStop}, S::kStopped},     {{S::kRunning, E::kSucceed}, S::kSucceeded},
-      {{S::kRunning, E::kFail}, S::kFailed},      {{S::kRunning, E::kRetry}, S::kRestarting},  {{S::kRunning, E::kLose}, S::kLost},
-      {{S::kRunning, E::kStop}, S::kStopped},     {{S::kRestarting, E::kStart}, S::kStarting}, {{S::kRestarting, E::kLose}, S::kLost},
-      {{S::kRestarting, E::kStop}, S::kStopped},
+      {{S::kPending, E::kStart}, S::kStarting},    {{S::kPending, E::kLose}, S::kLost},
+      {{S::kPending, E::kStop}, S::kStopped},      {{S::kStarting, E::kUp}, S::kRunning},
+      {{S::kStarting, E::kFail}, S::kFailed},      {{S::kStarting, E::kRetry}, S::kRestarting},
+      {{S::kStarting, E::kLose}, S::kLost},        {{S::kStarting, E::kStop}, S::kStopped},
+      {{S::kRunning, E::kSucceed}, S::kSucceeded}, {{S::kRunning, E::kFail}, S::kFailed},
+      {{S::kRunning, E::kRetry}, S::kRestarting},  {{S::kRunning, E::kLose}, S::kLost},
+      {{S::kRunning, E::kStop}, S::kStopped},      {{S::kRestarting, E::kStart}, S::kStarting},
+      {{S::kRestarting, E::kLose}, S::kLost},      {{S::kRestarting, E::kStop}, S::kStopped},
   };
   return *table;
 }
 
 const Table& JobTable() {
   static const Table* table = new Table{
-      {{S::kPending, E::kStart}, S::kStarting},       {{S::kPending, E::kFail}, S::kFailed},          {{S::kPending, E::kLose}, S::kLost},
-      {{S::kPending, E::kStop}, S::kStopped},         {{S::kStarting, E::kUp}, S::kRunning},          {{S::kStarting, E::kRetry}, S::kRestarting},
-      {{S::kStarting, E::kSucceed}, S::kSucceeded},   {{S::kStarting, E::kFail}, S::kFailed},         {{S::kStarting, E::kLose}, S::kLost},
-      {{S::kStarting, E::kStop}, S::kStopped},        {{S::kRunning, E::kRetry}, S::kRestarting},     {{S::kRunning, E::kSucceed}, S::kSucceeded},
-      {{S::kRunning, E::kFail}, S::kFailed},          {{S::kRunning, E::kLose}, S::kLost},            {{S::kRunning, E::kStop}, S::kStopped},
-      {{S::kRestarting, E::kUp}, S::kRunning},        {{S::kRestarting, E::kSucceed}, S::kSucceeded}, {{S::kRestarting, E::kFail}, S::kFailed},
-      {{S::kRestarting, E::kLose}, S::kLost},         {{S::kRestarting, E::kStop}, S::kStopped},
+      {{S::kPending, E::kStart}, S::kStarting},
+      {{S::kPending, E::kFail}, S::kFailed},
+      {{S::kPending, E::kLose}, S::kLost},
+      {{S::kPending, E::kStop}, S::kStopped},
+      {{S::kStarting, E::kUp}, S::kRunning},
+      {{S::kStarting, E::kRetry}, S::kRestarting},
+      {{S::kStarting, E::kSucceed}, S::kSucceeded},
+      {{S::kStarting, E::kFail}, S::kFailed},
+      {{S::kStarting, E::kLose}, S::kLost},
+      {{S::kStarting, E::kStop}, S::kStopped},
+      {{S::kRunning, E::kRetry}, S::kRestarting},
+      {{S::kRunning, E::kSucceed}, S::kSucceeded},
+      {{S::kRunning, E::kFail}, S::kFailed},
+      {{S::kRunning, E::kLose}, S::kLost},
+      {{S::kRunning, E::kStop}, S::kStopped},
+      {{S::kRestarting, E::kUp}, S::kRunning},
+      {{S::kRestarting, E::kSucceed}, S::kSucceeded},
+      {{S::kRestarting, E::kFail}, S::kFailed},
+      {{S::kRestarting, E::kLose}, S::kLost},
+      {{S::kRestarting, E::kStop}, S::kStopped},
   };
   return *table;
 }
@@ -62,7 +77,8 @@ TEST(RunState, JobsMoveAsTheirTableSaysAndNotOtherwise) { CheckAll(JobTable(), N
 TEST(RunState, NothingFollowsATerminalState) {
   for (const S state : kRunStates) {
     bool leaves = false;
-    for (const E event : kRunEvents) leaves = leaves || NextTaskState(state, event).ok() || NextJobState(state, event).ok();
+    for (const E event : kRunEvents)
+      leaves = leaves || NextTaskState(state, event).ok() || NextJobState(state, event).ok();
     EXPECT_EQ(leaves, !IsTerminal(state)) << StateName(state);
   }
 }

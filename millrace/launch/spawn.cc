@@ -19,12 +19,12 @@ extern char** environ;
 namespace millrace::launch {
 namespace {
 
-rlimit first_limit = {};  // of descriptors, before it was raised
+rlimit first_limit = {};  // the limit of descriptors before it was raised
 
-// PATH without PATH is what execvp would use.
+// The default of execvp if PATH is not set.
 constexpr char kDefaultPath[] = "/bin:/usr/bin";
 
-// The file that `program` means, with its directory where PATH has it; itself otherwise.
+// The path of `program`, looked up in PATH; `program` itself if it is not found.
 std::string InPath(const std::string& program) {
   if (program.find('/') != std::string::npos) return program;
   const char* path = std::getenv("PATH");
@@ -43,7 +43,8 @@ std::vector<std::string> MergedEnvironment(const std::vector<std::string>& over)
   std::vector<std::string> merged = over;
   const auto name = [](absl::string_view entry) { return entry.substr(0, entry.find('=')); };
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (std::none_of(over.begin(), over.end(), [&](const std::string& o) { return name(o) == name(*entry); })) merged.push_back(*entry);
+    if (std::none_of(over.begin(), over.end(), [&](const std::string& o) { return name(o) == name(*entry); }))
+      merged.push_back(*entry);
   }
   return merged;
 }
@@ -55,16 +56,16 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   return pointers;
 }
 
-// In the child, up to exec: no memory is allocated, and only what may be done after fork. Returns on failure, with errno.
-void Become(const char* file, char* const* arguments, char* const* environment, std::vector<int>& descriptors, int* report, int parent_death_signal,
-            pid_t parent) {
+// Runs in the child up to exec, with async-signal-safe calls only. Returns on failure, with errno set.
+void Become(const char* file, char* const* arguments, char* const* environment, std::vector<int>& descriptors,
+            int* report, int parent_death_signal, pid_t parent) {
   setsid();
   if (parent_death_signal != 0) {
     prctl(PR_SET_PDEATHSIG, parent_death_signal);
-    // It may have ended before that.
+    // The parent may have ended before that.
     if (getppid() != parent) _exit(127);
   }
-  // Out of the way first, so that none is overwritten before it is copied.
+  // Moves the descriptors out of the way first, so that none is overwritten before it is copied.
   const int count = static_cast<int>(descriptors.size());
   for (int& fd : descriptors) {
     fd = fd < 0 ? open("/dev/null", O_RDWR) : fcntl(fd, F_DUPFD, count + 1);
@@ -97,7 +98,7 @@ void Become(const char* file, char* const* arguments, char* const* environment, 
 
 StatusOr<Pipe> Pipe::Make() {
   int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) return ResourceExhausted("no pipe: ", strerror(errno));
+  if (pipe2(fds, O_CLOEXEC) != 0) return ResourceExhausted("cannot create a pipe: ", strerror(errno));
   return Pipe{Fd(fds[0]), Fd(fds[1])};
 }
 
@@ -124,7 +125,7 @@ pid_t Spawn(const SpawnOptions& options, SpawnError* error) {
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) {
-    *error = {errno, absl::StrCat("no process: ", strerror(errno))};
+    *error = {errno, absl::StrCat("cannot create a process: ", strerror(errno))};
     return -1;
   }
   if (pid == 0) {

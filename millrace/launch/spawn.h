@@ -1,4 +1,4 @@
-// Starting a program.
+// Starts programs.
 #pragma once
 
 #include <sys/types.h>
@@ -18,16 +18,17 @@ struct Pipe {
 
 void SetNonBlocking(int fd);
 
-// Lets this process have as many descriptors as the system allows it. What it starts has the limit from before.
+// Raises this process's limit of open files to the hard limit. Programs that it starts get the original limit.
 void RaiseFileLimit();
 
 struct SpawnOptions {
   std::vector<std::string> arguments = {};    // the program first, looked up in PATH
-  std::string path = {};                      // the file to run, where it is not arguments[0]
-  std::vector<std::string> environment = {};  // "NAME=VALUE", over this process's
-  // This process's descriptors for 0, 1, 2, ... of the program; -1: /dev/null. It gets no others.
+  std::string path = {};                      // the file to run, if it is not arguments[0]
+  std::vector<std::string> environment = {};  // "NAME=VALUE", added to this process's environment
+  // This process's descriptors that become 0, 1, 2, ... of the program; -1 stands for /dev/null. The program gets no
+  // others.
   std::vector<int> descriptors = {-1, -1, -1};
-  int parent_death_signal = 0;  // what it gets when this process ends
+  int parent_death_signal = 0;  // sent to the program when this process ends; 0: none
 };
 
 struct SpawnError {
@@ -35,8 +36,8 @@ struct SpawnError {
   std::string text;
 };
 
-// The pid of the program, which leads a session of its own, with default signal handling. On failure -1, and `error` says why; nothing is left of it
-// then. For processes of one thread.
+// Starts the program as the leader of a new session, with default signal handling, and returns its pid. On failure
+// returns -1, sets `error` and leaves no process behind. The calling process must have one thread.
 pid_t Spawn(const SpawnOptions& options, SpawnError* error);
 
 }  // namespace millrace::launch

@@ -47,7 +47,7 @@ std::string ForTerminal(absl::string_view line) {
   for (size_t i = 0; i < line.size(); ++i) {
     const char c = line[i];
     if (c == '\033') {
-      // A sequence "ESC [ numbers letter" is kept when the letter says colour, and left out otherwise.
+      // Keeps a sequence "ESC [ numbers letter" if it sets a colour, and drops it otherwise.
       size_t end = i + 1;
       if (end < line.size() && line[end] == '[') {
         ++end;

@@ -1,4 +1,4 @@
-// Lines out of a stream of bytes.
+// Splits a byte stream into lines.
 #pragma once
 
 #include <functional>
@@ -8,14 +8,15 @@
 
 namespace millrace::launch {
 
-// Holds an unfinished line until its end comes. A line longer than `limit` is given in pieces, so memory is bounded.
+// Buffers an unfinished line until its end arrives. A line longer than `limit` is delivered in pieces, so memory is
+// bounded.
 class StreamLines {
  public:
   using OnLine = std::function<void(absl::string_view line)>;  // without its newline
 
   explicit StreamLines(size_t limit = 16 << 10) : limit_(limit) {}
   void Add(absl::string_view bytes, const OnLine& on_line);
-  // The unfinished line, if there is one.
+  // Delivers the unfinished line, if there is one.
   void Flush(const OnLine& on_line);
 
  private:
@@ -23,8 +24,8 @@ class StreamLines {
   std::string partial_;
 };
 
-// What a terminal can show in one line without the cursor leaving it: after the last carriage return, no control characters but tabs and colours, which
-// are ended.
+// The line as a terminal can show it without the cursor leaving the line: the part after the last carriage return,
+// without control characters other than tabs and colours, and with colours reset at its end.
 std::string ForTerminal(absl::string_view line);
 
 }  // namespace millrace::launch

@@ -8,30 +8,38 @@
 namespace millrace::launch {
 namespace {
 
-// After a failure others are given this long to show that they failed first: their news may come later over another pipe.
+// How long to wait after a failure for others that happened first, whose messages may arrive later over another pipe.
 constexpr absl::Duration kSettle = absl::Milliseconds(200);
-// A task that has been suspended for longer explains why another gave up.
+// A task that has been suspended for longer than this explains why another one gave up.
 constexpr absl::Duration kSuspendedAWhile = absl::Seconds(1);
 constexpr size_t kLastWords = 200;
 constexpr int kMistake = 2;  // the exit code
 
-// Raised from outside or by the processor, not by a program that gives up because of a peer.
-bool IsOwnDoing(int signal) { return signal == SIGKILL || signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE; }
+// Signals that come from outside or from the processor, not from a program that gives up because of a peer.
+bool IsOwnDoing(int signal) {
+  return signal == SIGKILL || signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
+}
 
 std::string SecondsText(absl::Duration duration) { return absl::StrFormat("%.3g s", absl::ToDoubleSeconds(duration)); }
 
-// Suspended, and not yet killed for it: its end will tell why.
-bool MayCondemn(const TaskRecord& record) { return record.suspended_by != 0 && record.state == RunState::kRunning && !record.condemned; }
+// Whether it is suspended and not yet killed for that, in which case its end will be explained then.
+bool MayCondemn(const TaskRecord& record) {
+  return record.suspended_by != 0 && record.state == RunState::kRunning && !record.condemned;
+}
 
 }  // namespace
 
-Supervision::Supervision(const JobSpec& job, Clock* clock) : clock_(clock), grace_(job.grace), suspend_limit_(job.suspend_limit), job_since_(clock->Now()) {
+Supervision::Supervision(const JobSpec& job, Clock* clock)
+    : clock_(clock), grace_(job.grace), suspend_limit_(job.suspend_limit) {
   bool all_serve = true;
   for (const TaskGroup& group : job.groups) all_serve = all_serve && (group.serves || group.count == 0);
   for (const TaskGroup& group : job.groups) {
     for (int i = 0; i < group.count; ++i) {
-      // Where all serve, the job is done when they end by themselves.
-      tasks_.push_back({.name = {group.name, i}, .restart = group.restart, .serves = group.serves && !all_serve, .since = clock->Now()});
+      // If all tasks serve, the job is done when they end by themselves.
+      tasks_.push_back({.name = {group.name, i},
+                        .restart = group.restart,
+                        .serves = group.serves && !all_serve,
+                        .since = clock->Now()});
     }
   }
 }
@@ -55,7 +63,6 @@ void Supervision::MoveJob(RunEvent event) {
   const StatusOr<RunState> next = NextJobState(job_state_, event);
   MR_CHECK(next.ok());
   job_state_ = *next;
-  job_since_ = clock_->Now();
 }
 
 void Supervision::StartProgram(int task) {
@@ -119,11 +126,13 @@ void Supervision::OnExited(int task, ExitStatus exit, absl::string_view last_wor
   } else {
     std::string text = absl::StrCat(exit.ToString(), AtStep(task));
     if (record.condemned && exit.signal == SIGKILL) {
-      text = absl::StrCat("was suspended by ", SignalName(suspended_by), AtStep(task), " for ", SecondsText(suspended), " and killed for it");
+      text = absl::StrCat("was suspended by ", SignalName(suspended_by), AtStep(task), " for ", SecondsText(suspended),
+                          " and killed for it");
     } else if (exit.signal == 0 && !last_words.empty()) {
       absl::StrAppend(&text, " (", last_words.substr(0, kLastWords), ")");
     }
-    return Broke({task, RunEvent::kFail, std::move(text), exit.ShellCode(), IsOwnDoing(exit.signal)}, /*may_restart=*/true);
+    return Broke({task, RunEvent::kFail, std::move(text), exit.ShellCode(), IsOwnDoing(exit.signal)},
+                 /*may_restart=*/true);
   }
   Look();
 }
@@ -144,7 +153,8 @@ void Supervision::OnKeeperLost(int task, absl::string_view why) {
     return Look();
   }
   const bool ran = record.state == RunState::kStarting || record.state == RunState::kRunning;
-  Broke({task, RunEvent::kLose, absl::StrCat(ran ? "was lost" : "could not be reached", AtStep(task), why.empty() ? "" : ": ", why), 1, true},
+  Broke({task, RunEvent::kLose,
+         absl::StrCat(ran ? "was lost" : "could not be reached", AtStep(task), why.empty() ? "" : ": ", why), 1, true},
         /*may_restart=*/record.state != RunState::kPending);
 }
 
@@ -154,15 +164,16 @@ void Supervision::Broke(Failure failure, bool may_restart) {
     const absl::Duration pause = record.restart.Pause(record.restarts);
     ++record.restarts;
     record.start_at = clock_->Now() + pause;
-    // What is lost in its pause begins another one.
+    // A task that is lost during its pause starts a new pause.
     if (record.state != RunState::kRestarting) Move(failure.task, RunEvent::kRetry);
     Do(Action::Kind::kTell, failure.task, 0,
-       absl::StrCat(record.name.ToString(), " ", failure.text, "; it is restarted in ", SecondsText(pause), " (restart ", record.restarts, " of ",
-                    record.restart.limit, ")"));
+       absl::StrCat(record.name.ToString(), " ", failure.text, "; it is restarted in ", SecondsText(pause),
+                    " (restart ", record.restarts, " of ", record.restart.limit, ")"));
     if (job_state_ == RunState::kStarting || job_state_ == RunState::kRunning) MoveJob(RunEvent::kRetry);
     return Look();
   }
-  if (record.restarts > 0) absl::StrAppend(&failure.text, ", after ", record.restarts, record.restarts == 1 ? " restart" : " restarts");
+  if (record.restarts > 0)
+    absl::StrAppend(&failure.text, ", after ", record.restarts, record.restarts == 1 ? " restart" : " restarts");
   Move(failure.task, failure.event);
   failures_.push_back(std::move(failure));
   if (blame_at_ == absl::InfiniteFuture()) blame_at_ = clock_->Now() + kSettle;
@@ -171,15 +182,16 @@ void Supervision::Broke(Failure failure, bool may_restart) {
 
 void Supervision::Blame() {
   blame_at_ = absl::InfiniteFuture();
-  // The first, unless another one died of something that no peer's failure brings about.
+  // The first failure, unless another task died from something that a peer's failure cannot cause.
   auto root = std::find_if(failures_.begin(), failures_.end(), [](const Failure& f) { return f.by_signal; });
   if (root == failures_.end()) root = failures_.begin();
   std::string cause = absl::StrCat(tasks_[root->task].name.ToString(), " ", root->text);
   for (size_t i = 0; i < tasks_.size() && !root->by_signal; ++i) {
     const TaskRecord& other = tasks_[i];
     if (other.suspended_by == 0 || clock_->Now() - other.suspended_since < kSuspendedAWhile) continue;
-    cause = absl::StrCat(other.name.ToString(), " was suspended by ", SignalName(other.suspended_by), AtStep(static_cast<int>(i)), " ",
-                         SecondsText(clock_->Now() - other.suspended_since), " ago, and ", cause);
+    cause = absl::StrCat(other.name.ToString(), " was suspended by ", SignalName(other.suspended_by),
+                         AtStep(static_cast<int>(i)), " ", SecondsText(clock_->Now() - other.suspended_since),
+                         " ago, and ", cause);
     break;
   }
   const bool lost = root->event == RunEvent::kLose;
@@ -188,13 +200,15 @@ void Supervision::Blame() {
 
 std::string Supervision::AtStep(int task) const {
   std::optional<int64_t> step = tasks_[task].step;
-  // One that serves makes no steps of its own; the job's say when it was.
+  // A task that serves makes no steps of its own, so the job's step is used.
   for (size_t i = 0; i < tasks_.size() && tasks_[task].serves; ++i) step = std::max(step, tasks_[i].step);
   return step ? absl::StrCat(" at step ", *step) : "";
 }
 
 std::string Supervision::Tail() const {
-  const bool others = std::any_of(tasks_.begin(), tasks_.end(), [&](const TaskRecord& t) { return !IsTerminal(t.state); }) || failures_.size() > 1;
+  const bool others =
+      std::any_of(tasks_.begin(), tasks_.end(), [&](const TaskRecord& t) { return !IsTerminal(t.state); }) ||
+      failures_.size() > 1;
   return others ? "; the others stopped because of it" : "";
 }
 
@@ -230,7 +244,8 @@ void Supervision::OnInterrupt(int signal) {
     return SignalAll(SIGKILL);
   }
   interrupted_ = true;
-  End(Ending::kStopped, absl::StrCat("interrupted by ", SignalName(signal), "; all tasks were stopped"), 128 + signal, signal == SIGINT ? SIGINT : SIGTERM);
+  End(Ending::kStopped, absl::StrCat("interrupted by ", SignalName(signal), "; all tasks were stopped"), 128 + signal,
+      signal == SIGINT ? SIGINT : SIGTERM);
 }
 
 void Supervision::OnRefused(absl::string_view why) {
@@ -270,7 +285,8 @@ absl::Time Supervision::next_timer() const {
   absl::Time next = std::min(blame_at_, escalate_at_);
   if (ending()) return next;
   for (const TaskRecord& record : tasks_) {
-    if (record.state == RunState::kRestarting && record.gone && (record.keeper_ready || !record.keeper_asked)) next = std::min(next, record.start_at);
+    if (record.state == RunState::kRestarting && record.gone && (record.keeper_ready || !record.keeper_asked))
+      next = std::min(next, record.start_at);
     if (MayCondemn(record)) next = std::min(next, record.suspended_since + suspend_limit_);
   }
   return next;
@@ -283,8 +299,9 @@ void Supervision::Look() {
         all([](const TaskRecord& t) { return t.state == RunState::kRunning || t.state == RunState::kSucceeded; })) {
       MoveJob(RunEvent::kUp);
     }
-    // Where all that it waits for are done, those that served them are no longer needed.
-    if (all([](const TaskRecord& t) { return t.serves || t.state == RunState::kSucceeded; })) return End(Ending::kSucceeded, "", 0, SIGTERM);
+    // When all tasks that the job waits for are done, those that serve are no longer needed.
+    if (all([](const TaskRecord& t) { return t.serves || t.state == RunState::kSucceeded; }))
+      return End(Ending::kSucceeded, "", 0, SIGTERM);
   }
   if (finished_ || !ending() || !all([](const TaskRecord& t) { return IsTerminal(t.state) && t.gone; })) return;
   finished_ = true;

@@ -1,7 +1,7 @@
-// What is done about what happens to the tasks of a job.
+// Decides how to react to events of the tasks of a job: start, restart, stop, report.
 //
-// Pure reactions on an injected clock: events come in, actions come out, and nothing here starts a process or a thread. launcher.h gives it real keepers;
-// the tests give it a virtual clock. One thread.
+// Pure logic on an injected clock: events come in, actions come out, and nothing here starts a process or a thread. The
+// launcher connects it to real keepers, the tests to a virtual clock. Not thread-safe.
 #pragma once
 
 #include <optional>
@@ -16,15 +16,15 @@
 
 namespace millrace::launch {
 
-// What is to be done now.
+// Something that the launcher has to do.
 struct Action {
   enum class Kind {
-    kStartKeeper,   // of `task`; answered by OnKeeperReady or OnKeeperLost
-    kStartProgram,  // of `task`; answered by OnStarted or OnNotStarted
-    kSignal,        // `number` to the program of `task`
-    kKill,          // everything of `task`
-    kTell,          // `text` to the user: something went wrong
-    kFinish,        // the job is over: `number` is the exit code, `text` the line that says why, empty after success
+    kStartKeeper,   // start the keeper of `task`; answered by OnKeeperReady or OnKeeperLost
+    kStartProgram,  // start the program of `task`; answered by OnStarted or OnNotStarted
+    kSignal,        // send signal `number` to the program of `task`
+    kKill,          // kill all processes of `task`
+    kTell,          // show `text` to the user: something went wrong
+    kFinish,        // the job is over: `number` is the exit code, `text` the reason, empty after success
   };
   Kind kind;
   int task = -1;
@@ -33,87 +33,89 @@ struct Action {
   friend bool operator==(const Action&, const Action&) = default;
 };
 
-// A task as it stands.
+// The current state of a task.
 struct TaskRecord {
   TaskName name;
   RestartPolicy restart = {};
   bool serves = false;
   RunState state = RunState::kPending;
-  absl::Time since = absl::InfinitePast();  // of the state
+  absl::Time since = absl::InfinitePast();  // when it entered the state
   int64_t pid = 0;                          // of the program that runs or ran last
   int restarts = 0;
   std::optional<int64_t> step = std::nullopt;
   std::optional<ExitStatus> exit = std::nullopt;  // of the last program that ended
-  int suspended_by = 0;                           // the signal, while it is suspended
+  int suspended_by = 0;                           // the signal that suspended it; 0 while it is not suspended
   absl::Time suspended_since = absl::InfinitePast();
-  bool condemned = false;                         // killed because it was suspended for too long
+  bool condemned = false;  // killed because it was suspended for too long
   bool keeper_asked = false, keeper_ready = false;
-  bool gone = true;  // nothing of it runs
-  absl::Time start_at = absl::InfiniteFuture();  // when it is to be restarted
+  bool gone = true;                              // none of its processes is left
+  absl::Time start_at = absl::InfiniteFuture();  // when to restart it
 };
 
 class Supervision {
  public:
   Supervision(const JobSpec& job, Clock* clock);
 
-  // Asks for all keepers. Programs start when all of them are ready, since only then all addresses are known.
+  // Starts all keepers. Programs start when all keepers are ready, since only then all addresses are known.
   void Begin();
 
   void OnKeeperReady(int task);
   void OnKeeperLost(int task, absl::string_view why);
   void OnStarted(int task, int64_t pid);
-  // `why`: "./program: No such file or directory". Not restarted: it would fail again.
+  // `why` is like "./program: No such file or directory". The task is not restarted, since it would fail again.
   void OnNotStarted(int task, absl::string_view why, int code);
   void OnStep(int task, int64_t step) { tasks_[task].step = step; }
-  // By `signal`; 0: it goes on.
+  // The program was suspended by `signal`, or continues if `signal` is 0.
   void OnSuspended(int task, int signal);
-  // `last_words`: the last line that it wrote to stderr, may be empty.
+  // `last_words` is the last line that it wrote to stderr; may be empty.
   void OnExited(int task, ExitStatus exit, absl::string_view last_words);
-  // After OnExited: no process that came from the program is left.
+  // Called after OnExited, when no descendant of the program is left.
   void OnGone(int task);
-  // The launcher got SIGINT, SIGTERM or SIGHUP. The second time everything is killed.
+  // The launcher got SIGINT, SIGTERM or SIGHUP. The second call kills everything.
   void OnInterrupt(int signal);
-  // Before any program was started: the job cannot be as its user wants it. A mistake in the flags, seen late.
+  // The job cannot be run as specified: an error in the flags that is only found once the machines are known. Called
+  // before any program is started.
   void OnRefused(absl::string_view why);
   // The user's limit for hanging is reached.
   void OnHang(absl::string_view cause);
   void OnTimer();
-  // When OnTimer is to be called next.
+  // When to call OnTimer next.
   absl::Time next_timer() const;
 
-  // What is to be done since the last call, in order.
+  // The actions that became due since the last call, in order.
   std::vector<Action> Take();
 
   const std::vector<TaskRecord>& tasks() const { return tasks_; }
   RunState job_state() const { return job_state_; }
-  absl::Time job_since() const { return job_since_; }
-  // Why the job is being ended; empty while it is not, and when it ends well.
+  // Why the job is being ended; empty while it is not, and on success.
   const std::string& cause() const { return cause_; }
   bool ending() const { return ending_ != Ending::kNo; }
   bool finished() const { return finished_; }
 
  private:
   enum class Ending { kNo, kSucceeded, kFailed, kLost, kStopped };
-  // A failure that may be the root of all others.
+  // A failure that may be the root cause of the others.
   struct Failure {
     int task;
-    RunEvent event;  // kFail or kLose
-    std::string text;  // after the task's name
+    RunEvent event;    // kFail or kLose
+    std::string text;  // follows the task's name in messages
     int code;
-    bool by_signal;  // that nobody raises for the failure of another task
+    bool by_signal;  // by a signal that is not a reaction to another task's failure
   };
 
-  void Do(Action::Kind kind, int task = -1, int number = 0, std::string text = {}) { actions_.push_back({kind, task, number, std::move(text)}); }
+  void Do(Action::Kind kind, int task = -1, int number = 0, std::string text = {}) {
+    actions_.push_back({kind, task, number, std::move(text)});
+  }
   void Move(int task, RunEvent event);
   void MoveJob(RunEvent event);
   void StartProgram(int task);
-  // A failure of a task that was not told to end: restarts it, or fails the job.
+  // Handles the failure of a task that was not told to end: restarts it, or fails the job.
   void Broke(Failure failure, bool may_restart);
-  // The line for the first failure that is no consequence of another.
+  // Reports the first failure that is not a consequence of another.
   void Blame();
   void End(Ending ending, std::string cause, int code, int signal);
   void SignalAll(int signal);
-  // After any change: is the job up, done, over?
+  // Called after any change: checks whether the job is running, done or over.
   void Look();
   std::string AtStep(int task) const;
   std::string Tail() const;
@@ -122,7 +124,6 @@ class Supervision {
   const absl::Duration grace_, suspend_limit_;
   std::vector<TaskRecord> tasks_;
   RunState job_state_ = RunState::kPending;
-  absl::Time job_since_;
   bool all_keepers_ready_ = false;
   std::vector<Failure> failures_;
   absl::Time blame_at_ = absl::InfiniteFuture();

@@ -27,7 +27,7 @@ JobSpec SpecOf(int ps, int workers, RestartPolicy worker_restart = {}) {
   return job;
 }
 
-// A job on a virtual clock, with keepers that do what they are told.
+// A job on a virtual clock, with obedient keepers.
 class Stage {
  public:
   explicit Stage(const JobSpec& job) : supervision(job, &clock) {}
@@ -40,7 +40,7 @@ class Stage {
     for (int i = 0; i < count; ++i) supervision.OnStarted(i, 100 + i);
     Take();
   }
-  // The program ends, and all of it.
+  // The program and all its descendants end.
   void Exit(int task, ExitStatus exit, absl::string_view last_words = "") {
     supervision.OnExited(task, exit, last_words);
     supervision.OnGone(task);
@@ -56,7 +56,7 @@ class Stage {
     clock.Advance(end - clock.Now());
   }
   RunState state(int task) const { return supervision.tasks()[task].state; }
-  // Those of one kind among what is to be done, by task.
+  // The tasks of the pending actions of one kind.
   std::vector<int> TasksOf(Kind kind, const std::vector<Action>& actions) const {
     std::vector<int> tasks;
     for (const Action& action : actions) {
@@ -219,7 +219,9 @@ TEST(Supervision, ATaskThatStaysSuspendedIsKilledAndCountsAsFailed) {
   stage.Pass(absl::Seconds(1));
   stage.Take();
   stage.Exit(0, {.signal = SIGTERM});
-  EXPECT_EQ(Finish(stage.Take()).text, "worker/1 was suspended by SIGSTOP at step 5 for 7.1 s and killed for it; the others stopped because of it");
+  EXPECT_EQ(
+      Finish(stage.Take()).text,
+      "worker/1 was suspended by SIGSTOP at step 5 for 7.1 s and killed for it; the others stopped because of it");
 }
 
 TEST(Supervision, ATaskThatGoesOnInTimeIsLeftAlone) {
@@ -259,7 +261,8 @@ TEST(Supervision, AFailedTaskIsRestartedAfterPausesThatDouble) {
   EXPECT_EQ(stage.state(0), RunState::kFailed);
   stage.Take();
   stage.Exit(1, kDone);
-  EXPECT_EQ(Finish(stage.Take()).text, "worker/0 exited with code 1, after 2 restarts; the others stopped because of it");
+  EXPECT_EQ(Finish(stage.Take()).text,
+            "worker/0 exited with code 1, after 2 restarts; the others stopped because of it");
 }
 
 TEST(Supervision, ARestartWaitsUntilNothingIsLeftOfTheProgramBefore) {
@@ -289,7 +292,8 @@ TEST(Supervision, AProgramThatIsNotThereFailsTheJobWithoutRestarts) {
   stage.Pass(absl::Seconds(1));
   const Action finish = Finish(stage.Take());
   EXPECT_EQ(finish.number, 127);
-  EXPECT_EQ(finish.text, "worker/0 could not be started: ./program: No such file or directory; the others stopped because of it");
+  EXPECT_EQ(finish.text,
+            "worker/0 could not be started: ./program: No such file or directory; the others stopped because of it");
 }
 
 TEST(Supervision, ALostTaskEndsTheJobAsLost) {
@@ -334,7 +338,8 @@ TEST(Supervision, AHostThatCannotBeReachedEndsTheJobBeforeAnythingStarts) {
   stage.supervision.OnKeeperReady(0);
   stage.supervision.OnKeeperLost(1, "b: Permission denied");
   stage.Pass(absl::Seconds(1));
-  EXPECT_EQ(Finish(stage.Take()).text, "worker/1 could not be reached: b: Permission denied; the others stopped because of it");
+  EXPECT_EQ(Finish(stage.Take()).text,
+            "worker/1 could not be reached: b: Permission denied; the others stopped because of it");
 }
 
 TEST(Supervision, AnInterruptGoesFromAskingToKilling) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr absl::Duration kWindow = absl::Seconds(10);
 constexpr absl::Duration kBetweenSamples = absl::Milliseconds(250);
-// Of a phase that a program tells.
+// The length limit of a phase that a program reports.
 constexpr int kPhaseWidth = 120;
 
 }  // namespace
@@ -26,7 +26,7 @@ void Training::Add(const TrainingProgress& progress, bool told, absl::Time now) 
   }
   if (!progress.step) return;
   const bool grew = !step_ || *progress.step > *step_;
-  // Back, after a restart from a checkpoint: the speed is measured anew.
+  // The step went back, after a restart from a checkpoint: restart the measurement of the speed.
   if (step_ && *progress.step < *step_) samples_.clear();
   step_ = progress.step;
   if (grew) {
@@ -46,7 +46,7 @@ void Training::Restart() {
 
 std::optional<double> Training::steps_per_second(absl::Time now) const {
   if (samples_.size() < 2) return std::nullopt;
-  // While no step comes the speed sinks.
+  // The speed decreases while no step comes.
   const absl::Time end = std::max(samples_.back().at, now - samples_.back().at > kWindow ? now : samples_.back().at);
   const double seconds = absl::ToDoubleSeconds(end - samples_.front().at);
   if (seconds <= 0) return std::nullopt;
@@ -67,9 +67,12 @@ TaskRow RowOf(const TaskRecord& record, const Training& training, const std::str
   if (training.step()) row.step = absl::StrCat(*training.step());
   if (training.loss()) row.loss = absl::StrFormat("%.4g", *training.loss());
   if (record.state == RunState::kRunning) {
-    if (const std::optional<double> rate = training.steps_per_second(now)) row.rate = absl::StrFormat("%.*f", *rate < 9.95 ? 1 : 0, *rate);
+    if (const std::optional<double> rate = training.steps_per_second(now))
+      row.rate = absl::StrFormat("%.*f", *rate < 9.95 ? 1 : 0, *rate);
     row.phase = training.phase();
-    if (record.suspended_by != 0) row.phase = absl::StrCat("suspended by ", SignalName(record.suspended_by), " for ", ShortAge(now - record.suspended_since));
+    if (record.suspended_by != 0)
+      row.phase = absl::StrCat("suspended by ", SignalName(record.suspended_by), " for ",
+                               ShortAge(now - record.suspended_since));
   } else if (record.exit && (record.state == RunState::kFailed || record.state == RunState::kRestarting)) {
     row.phase = record.exit->ToString();
   }
@@ -83,8 +86,9 @@ int TaskColour(int task) {
   return kColours[task % std::size(kColours)];
 }
 
-std::vector<std::string> StatusBlock(const std::vector<TaskRow>& tasks, const std::vector<int>& colours, int rows, int columns) {
-  // Some of the output stays in sight.
+std::vector<std::string> StatusBlock(const std::vector<TaskRow>& tasks, const std::vector<int>& colours, int rows,
+                                     int columns) {
+  // Leaves room for some of the output.
   const size_t most = static_cast<size_t>(std::max(1, std::min(rows - 3, rows * 2 / 3)));
   const size_t shown = tasks.size() <= most ? tasks.size() : most - 1;
   size_t widths[3] = {0, 0, 0};
@@ -100,15 +104,18 @@ std::vector<std::string> StatusBlock(const std::vector<TaskRow>& tasks, const st
     if (!row.step.empty()) absl::StrAppend(&line, absl::StrFormat("  step %*s", widths[2], row.step));
     if (!row.loss.empty()) absl::StrAppend(&line, "  loss ", row.loss);
     if (!row.rate.empty()) absl::StrAppend(&line, "  ", row.rate, " steps/s");
-    if (!row.restarts.empty()) absl::StrAppend(&line, "  ", row.restarts, row.restarts == "1" ? " restart" : " restarts");
+    if (!row.restarts.empty())
+      absl::StrAppend(&line, "  ", row.restarts, row.restarts == "1" ? " restart" : " restarts");
     if (!row.cores.empty()) absl::StrAppend(&line, "  cores ", row.cores);
     if (!row.phase.empty()) absl::StrAppend(&line, "  ", row.phase);
-    // A full line would make some terminals go to the next.
+    // A full line would make some terminals wrap.
     line = CutToWidth(line, columns - 1);
     if (!colours.empty()) line = absl::StrCat("\033[", colours[i], "m", line, "\033[0m");
     block.push_back(std::move(line));
   }
-  if (shown < tasks.size()) block.push_back(CutToWidth(absl::StrCat("... and ", tasks.size() - shown, " more tasks: millrace status shows all"), columns - 1));
+  if (shown < tasks.size())
+    block.push_back(CutToWidth(absl::StrCat("... and ", tasks.size() - shown, " more tasks: millrace status shows all"),
+                               columns - 1));
   return block;
 }
 

@@ -1,4 +1,4 @@
-// What is known of each task's training, and how it is shown.
+// The progress of each task's training, and how it is displayed.
 #pragma once
 
 #include <deque>
@@ -15,20 +15,21 @@ namespace millrace::launch {
 // Step, loss and speed of one task.
 class Training {
  public:
-  // `told`: by the program's progress lines. Once it has told any, what is read from its output no longer counts.
+  // `told` says that it comes from the program's progress lines. Once there were any, progress parsed from the
+  // program's output is ignored.
   void Add(const TrainingProgress& progress, bool told, absl::Time now);
-  // Another program begins.
+  // The program was restarted.
   void Restart();
 
   std::optional<int64_t> step() const { return step_; }
   std::optional<double> loss() const { return loss_; }
   const std::string& phase() const { return phase_; }
   absl::Time phase_since() const { return phase_since_; }
-  // Over the last seconds; nothing before the second step.
+  // Measured over the last seconds; nullopt before the second step.
   std::optional<double> steps_per_second(absl::Time now) const;
-  // When the step last grew; InfinitePast when it never did.
+  // When the step last increased; InfinitePast if it never did.
   absl::Time last_step() const { return last_step_; }
-  // The longest time between two of them.
+  // The longest time between two increases.
   absl::Duration longest_step() const { return longest_step_; }
 
  private:
@@ -46,19 +47,21 @@ class Training {
   absl::Duration longest_step_ = absl::ZeroDuration();
 };
 
-// One row of the table of tasks, as text. `host` is empty for this machine, `cores` for a task that runs anywhere.
+// One row of the table of tasks, as text. `host` is empty for this machine, `cores` for a task that is not bound.
 struct TaskRow {
-  std::string task = {}, state = {}, pid = {}, host = {}, step = {}, loss = {}, rate = {}, restarts = {}, since = {}, cores = {}, phase = {};
+  std::string task = {}, state = {}, pid = {}, host = {}, step = {}, loss = {}, rate = {}, restarts = {}, since = {},
+              cores = {}, phase = {};
 };
 TaskRow RowOf(const TaskRecord& record, const Training& training, const std::string& host, absl::Time now);
 
 // "2.3 s", "5.2 min", "3.1 h".
 std::string ShortAge(absl::Duration age);
 
-// The block at the bottom of a terminal: a line for each task, the last ones left out where `rows` are too few.
-std::vector<std::string> StatusBlock(const std::vector<TaskRow>& tasks, const std::vector<int>& colours, int rows, int columns);
+// The status block at the bottom of a terminal: a line for each task, as far as `rows` suffice.
+std::vector<std::string> StatusBlock(const std::vector<TaskRow>& tasks, const std::vector<int>& colours, int rows,
+                                     int columns);
 
-// SGR numbers that tell tasks apart; one for each task in turn.
+// The ANSI (SGR) colour of a task.
 int TaskColour(int task);
 
 }  // namespace millrace::launch

@@ -18,7 +18,8 @@ TEST(Training, MeasuresStepsPerSecondAndForgetsThePast) {
   Training training;
   absl::Time now = absl::UnixEpoch();
   EXPECT_FALSE(training.steps_per_second(now));
-  for (int i = 0; i <= 100; ++i) training.Add({.step = i * 5, .loss = 1.0 / (i + 1)}, true, now += absl::Milliseconds(100));
+  for (int i = 0; i <= 100; ++i)
+    training.Add({.step = i * 5, .loss = 1.0 / (i + 1)}, true, now += absl::Milliseconds(100));
   EXPECT_NEAR(*training.steps_per_second(now), 50, 1);
   EXPECT_NEAR(absl::ToDoubleSeconds(training.longest_step()), 0.1, 0.01);
   // What its output says no longer counts.
@@ -42,7 +43,13 @@ TEST(Training, KnowsSinceWhenAPhaseLasts) {
 
 TEST(StatusBlock, HasALineForEachTaskThatFits) {
   std::vector<TaskRow> rows;
-  for (int i = 0; i < 40; ++i) rows.push_back({.task = absl::StrCat("worker/", i), .state = "running", .step = "12", .loss = "0.5", .rate = "3.0", .since = "4 s"});
+  for (int i = 0; i < 40; ++i)
+    rows.push_back({.task = absl::StrCat("worker/", i),
+                    .state = "running",
+                    .step = "12",
+                    .loss = "0.5",
+                    .rate = "3.0",
+                    .since = "4 s"});
   std::vector<std::string> block = StatusBlock({rows[0]}, {}, 24, 80);
   EXPECT_THAT(block, ElementsAre("worker/0  running     4 s  step 12  loss 0.5  3.0 steps/s"));
   block = StatusBlock(rows, {}, 24, 30);
@@ -53,9 +60,11 @@ TEST(StatusBlock, HasALineForEachTaskThatFits) {
 }
 
 TEST(StatusBlock, TellsTheCoresOfThoseThatHaveTheirOwn) {
-  const std::vector<TaskRow> rows = {{.task = "ps/0", .state = "running", .since = "4 s"},
-                                     {.task = "worker/0", .state = "running", .since = "4 s", .cores = "0-3", .phase = "training"}};
-  EXPECT_THAT(StatusBlock(rows, {}, 24, 80), ElementsAre("ps/0      running     4 s", "worker/0  running     4 s  cores 0-3  training"));
+  const std::vector<TaskRow> rows = {
+      {.task = "ps/0", .state = "running", .since = "4 s"},
+      {.task = "worker/0", .state = "running", .since = "4 s", .cores = "0-3", .phase = "training"}};
+  EXPECT_THAT(StatusBlock(rows, {}, 24, 80),
+              ElementsAre("ps/0      running     4 s", "worker/0  running     4 s  cores 0-3  training"));
 }
 
 TEST(TerminalOutput, RedrawsTheBlockBelowTheOutput) {
@@ -67,8 +76,10 @@ TEST(TerminalOutput, RedrawsTheBlockBelowTheOutput) {
 }
 
 TEST(JobReport, IsReadBackAndShownAsATable) {
-  JobReport report = {.pid = 7, .command = "./p", .state = RunState::kRunning, .seconds = 61, .hang = "worker/0 waits", .waits = {"w"}};
-  report.tasks = {{.task = "worker/0", .state = "running", .pid = 8, .step = 12, .loss = 0.5}, {.task = "ps/0", .state = "pending"}};
+  JobReport report = {
+      .pid = 7, .command = "./p", .state = RunState::kRunning, .seconds = 61, .hang = "worker/0 waits", .waits = {"w"}};
+  report.tasks = {{.task = "worker/0", .state = "running", .pid = 8, .step = 12, .loss = 0.5},
+                  {.task = "ps/0", .state = "pending"}};
   const auto read = JobReport::FromJson(report.ToJson());
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->ToJson(), report.ToJson());
@@ -78,9 +89,11 @@ TEST(JobReport, IsReadBackAndShownAsATable) {
   EXPECT_THAT(text, Not(HasSubstr("CORES")));
   report.tasks[0].cores = "0-3,8";
   EXPECT_EQ(JobReport::FromJson(report.ToJson())->tasks[0].cores, "0-3,8");
-  EXPECT_THAT(report.ToText(), ContainsRegex("ADDRESS +CORES +STEP.*\n +worker/0.* - +0-3,8 +12 .*\n +ps/0.* - +any +- "));
+  EXPECT_THAT(report.ToText(),
+              ContainsRegex("ADDRESS +CORES +STEP.*\n +worker/0.* - +0-3,8 +12 .*\n +ps/0.* - +any +- "));
   EXPECT_THAT(text, HasSubstr("hangs: worker/0 waits"));
-  for (const char* bad : {"", "[]", "{", "{\"tasks\": 3}", "{\"tasks\": [3]}"}) EXPECT_FALSE(JobReport::FromJson(bad).ok()) << bad;
+  for (const char* bad : {"", "[]", "{", "{\"tasks\": 3}", "{\"tasks\": [3]}"})
+    EXPECT_FALSE(JobReport::FromJson(bad).ok()) << bad;
   EXPECT_TRUE(JobReport::FromJson(R"({"tasks": [{"task": 3, "step": "x"}], "pid": "y"})").ok());
 }
 

@@ -13,13 +13,15 @@ std::string TfConfig(const ClusterAddresses& cluster, const TaskName& task) {
 
 std::vector<std::string> HostFlags(const ClusterAddresses& cluster, const TaskName& task) {
   std::vector<std::string> flags;
-  for (const auto& [job, addresses] : cluster) flags.push_back(absl::StrCat("--", job, "_hosts=", absl::StrJoin(addresses, ",")));
+  for (const auto& [job, addresses] : cluster)
+    flags.push_back(absl::StrCat("--", job, "_hosts=", absl::StrJoin(addresses, ",")));
   flags.push_back(absl::StrCat("--job_name=", task.job));
   flags.push_back(absl::StrCat("--task_index=", task.index));
   return flags;
 }
 
-std::vector<std::string> FillIn(const std::vector<std::string>& arguments, const ClusterAddresses& cluster, const TaskName& task, const std::string& address) {
+std::vector<std::string> FillIn(const std::vector<std::string>& arguments, const ClusterAddresses& cluster,
+                                const TaskName& task, const std::string& address) {
   std::vector<std::pair<std::string, std::string>> values;
   std::vector<std::string> jobs;
   for (const auto& [job, addresses] : cluster) {

@@ -1,4 +1,4 @@
-// What a task is told about its place in the cluster.
+// How a task learns its place in the cluster: TF_CONFIG, flags, placeholders in its arguments.
 #pragma once
 
 #include <map>
@@ -18,8 +18,9 @@ std::string TfConfig(const ClusterAddresses& cluster, const TaskName& task);
 // --ps_hosts=a:1,b:2 and so on for each job, --job_name, --task_index.
 std::vector<std::string> HostFlags(const ClusterAddresses& cluster, const TaskName& task);
 
-// The arguments with {ps_hosts}, {worker_hosts}, {JOB_hosts}, {cluster_spec}, {job_name}, {task_index}, and the task's own {address} and {port} filled in.
-// Other braces stay as they are.
-std::vector<std::string> FillIn(const std::vector<std::string>& arguments, const ClusterAddresses& cluster, const TaskName& task, const std::string& address);
+// Substitutes {ps_hosts}, {worker_hosts}, {JOB_hosts}, {cluster_spec}, {job_name}, {task_index} and the task's own
+// {address} and {port} in the arguments. Other braces are left alone.
+std::vector<std::string> FillIn(const std::vector<std::string>& arguments, const ClusterAddresses& cluster,
+                                const TaskName& task, const std::string& address);
 
 }  // namespace millrace::launch

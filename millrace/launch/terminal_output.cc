@@ -13,10 +13,10 @@
 namespace millrace::launch {
 namespace {
 
-// A pipe that is ready for writing takes this much without waiting.
-constexpr size_t kPiece = 4096;
+// A pipe that is ready for writing takes this much without blocking.
+constexpr size_t kTerminalPiece = 4096;
 
-// Bytes and visible characters of `line` up to a limit of the latter.
+// The numbers of bytes and of visible characters of `line`, up to a limit of visible characters.
 std::pair<size_t, int> Measure(absl::string_view line, int columns) {
   int width = 0;
   size_t at = 0;
@@ -54,7 +54,7 @@ int BlockHeight(const std::vector<std::string>& block, int columns) {
 
 std::string RedrawBlock(int drawn, absl::string_view output, const std::vector<std::string>& block) {
   std::string text;
-  // Up to the block's first line, and clear from there.
+  // Moves the cursor to the block's first line and clears the screen from there.
   if (drawn > 0) absl::StrAppend(&text, "\r\033[", drawn, "A\033[J");
   absl::StrAppend(&text, output);
   for (const std::string& line : block) absl::StrAppend(&text, line, "\n");
@@ -76,7 +76,7 @@ void TerminalOutput::Append(int fd, absl::string_view text) {
 }
 
 void TerminalOutput::Put(int fd, absl::string_view text) {
-  // Only when tasks are being ended, and nobody reads.
+  // Reached only if tasks are being ended and nobody reads the output.
   if (held_ + gathered_.size() > 2 * kMaxHeld) return;
   if (live_ && fd == out_) {
     absl::StrAppend(&gathered_, text);
@@ -106,9 +106,9 @@ void TerminalOutput::Write() {
     pollfd ready = {chunk.fd, POLLOUT, 0};
     if (poll(&ready, 1, 0) <= 0) return;
     const size_t left = chunk.text.size() - chunk.written;
-    const ssize_t size = write(chunk.fd, chunk.text.data() + chunk.written, std::min(left, kPiece));
+    const ssize_t size = write(chunk.fd, chunk.text.data() + chunk.written, std::min(left, kTerminalPiece));
     if (size < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    // After an error nobody will read it: the job goes on, and what was to be written is dropped.
+    // After an error nobody will read the output: drop it and let the job continue.
     const size_t done = size < 0 ? left : static_cast<size_t>(size);
     held_ -= done;
     chunk.written += done;

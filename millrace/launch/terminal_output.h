@@ -1,4 +1,4 @@
-// What the launcher prints: lines of tasks to stdout and stderr, and on a terminal a block of status lines below them.
+// The launcher's output: lines of tasks on stdout and stderr, and on a terminal a block of status lines below them.
 #pragma once
 
 #include <deque>
@@ -9,39 +9,40 @@
 
 namespace millrace::launch {
 
-// The text that puts `lines` in place of a block of `drawn` lines above the cursor, after `output`. Pure.
+// The text that replaces a block of `drawn` lines above the cursor by `output` followed by `block`. A pure function.
 std::string RedrawBlock(int drawn, absl::string_view output, const std::vector<std::string>& block);
-// How many lines of a terminal that is `columns` wide the block takes.
+// How many lines the block takes on a terminal of that width.
 int BlockHeight(const std::vector<std::string>& block, int columns);
-// Cuts at `columns` characters of UTF-8. Colours do not count.
+// Truncates to `columns` UTF-8 characters. Colour sequences do not count.
 std::string CutToWidth(absl::string_view line, int columns);
 
-// Writes when the descriptors take it, so that a reader that has stopped does not stop the launcher. One thread.
+// Non-blocking: output is buffered until the descriptors accept it, so that a stopped reader does not stop the
+// launcher. Not thread-safe.
 class TerminalOutput {
  public:
-  // `live`: `out` is a terminal and has a block. What goes to `error` goes there too when that is a terminal.
+  // If `live`, `out` is a terminal and shows a block; output for `error` goes there too if `error` is a terminal.
   TerminalOutput(int out, int error, bool live);
 
-  // In lines. With a block it is shown by the next Present.
+  // `text` consists of whole lines. If there is a block, it is shown by the next Present.
   void Out(absl::string_view text) { Put(out_, text); }
   void Error(absl::string_view text) { Put(error_, text); }
-  // The lines at the bottom, from the next Present on.
+  // Sets the lines at the bottom; shown by the next Present.
   void SetBlock(std::vector<std::string> block) { block_ = std::move(block); }
-  // There is something to present.
+  // Whether there is something to present.
   bool stale() const { return live_ && (!gathered_.empty() || block_ != drawn_); }
   void Present();
-  // Leaves the block where it is: what follows is below it.
+  // Leaves the block on the screen; later output appears below it.
   void EndBlock();
-  // After the terminal has changed its size.
+  // Call it when the terminal's size has changed.
   void SetColumns(int columns) { columns_ = columns; }
 
-  // The descriptor to poll for writing; -1 when there is nothing to write.
+  // The descriptor to poll for writing; -1 if there is nothing to write.
   int waiting_fd() const;
-  // Writes what can be written without waiting. Call when waiting_fd() is ready.
+  // Writes as much as possible without blocking. Call it when waiting_fd() is ready.
   void Write();
-  // Writes all, waiting at most `seconds` for readers.
+  // Writes everything, blocking for at most `seconds`.
   void Drain(double seconds);
-  // So much is held that tasks should be read no further.
+  // Backpressure: so much is buffered that the tasks' output should not be read for now.
   bool full() const { return held_ + gathered_.size() > kMaxHeld; }
 
  private:

@@ -10,9 +10,10 @@
 namespace millrace::launch {
 namespace {
 
-constexpr size_t kMaxLine = 1000;  // of a line is looked at
+constexpr size_t kMaxLine = 1000;  // only this much of a line is searched
 
-// What follows the `word` at a place in `line` where it ends a word ("global_step" but not "footstep" or "steps"), from `from` on.
+// The text after the first `word` in `line`, from `from` on, that ends a word: "global_step" but not "footstep" or
+// "steps".
 absl::string_view After(absl::string_view line, absl::string_view word, size_t from, size_t* next) {
   for (size_t at = from; at + word.size() <= line.size(); ++at) {
     if (!absl::EqualsIgnoreCase(line.substr(at, word.size()), word)) continue;
@@ -54,7 +55,9 @@ TrainingProgress ReadTrainingText(absl::string_view line) {
   }
   for (size_t at = 0; at < line.size() && !progress.loss;) {
     const absl::string_view rest = SkipSigns(After(line, "loss", at, &at));
-    const auto in_number = [](char c) { return absl::ascii_isdigit(c) || c == '+' || c == '-' || c == '.' || c == 'e' || c == 'E'; };
+    const auto in_number = [](char c) {
+      return absl::ascii_isdigit(c) || c == '+' || c == '-' || c == '.' || c == 'e' || c == 'E';
+    };
     const size_t size = std::find_if_not(rest.begin(), rest.end(), in_number) - rest.begin();
     absl::string_view number = rest.substr(0, size);
     while (!number.empty() && number.back() == '.') number.remove_suffix(1);

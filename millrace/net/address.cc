@@ -13,14 +13,15 @@ StatusOr<HostPort> ParseHostPort(absl::string_view address) {
   const size_t colon = address.rfind(':');
   absl::string_view host = address.substr(0, colon);
   HostPort result;
-  if (colon == absl::string_view::npos || host.empty() || !absl::SimpleAtoi(address.substr(colon + 1), &result.port) || result.port < 0 ||
-      result.port > 65535 || !absl::ascii_isdigit(address[colon + 1])) {
+  if (colon == absl::string_view::npos || host.empty() || !absl::SimpleAtoi(address.substr(colon + 1), &result.port) ||
+      result.port < 0 || result.port > 65535 || !absl::ascii_isdigit(address[colon + 1])) {
     return InvalidArgument("\"", address, "\" is not an address: host:port is expected");
   }
   if (host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   } else if (absl::StrContains(host, ":")) {
-    return InvalidArgument("\"", address, "\" is not an address: an IPv6 host is written in brackets, as in [::1]:2222");
+    return InvalidArgument("\"", address,
+                           "\" is not an address: an IPv6 host is written in brackets, as in [::1]:2222");
   }
   for (char c : host) {
     if (absl::ascii_isspace(c) || absl::ascii_iscntrl(c) || c == '/' || c == '[' || c == ']') {

@@ -1,4 +1,4 @@
-// "host:port", as cluster specs write it.
+// "host:port", as in cluster specs.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ struct HostPort {
   int port = 0;
 };
 
-// INVALID_ARGUMENT quotes what is no address.
+// INVALID_ARGUMENT quotes a malformed address.
 StatusOr<HostPort> ParseHostPort(absl::string_view address);
 std::string JoinHostPort(absl::string_view host, int port);
 
-// True of localhost, 127.0.0.0/8 and ::1: what is reachable from this machine only.
+// True for localhost, 127.0.0.0/8 and ::1, which are reachable only from this machine.
 bool IsLoopback(absl::string_view host);
 
 }  // namespace millrace::net

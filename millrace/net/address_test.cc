@@ -22,8 +22,10 @@ TEST(Address, WhatIsNoneIsQuotedInTheError) {
 }
 
 TEST(Address, LoopbackIsKnownByItsNames) {
-  for (const char* host : {"localhost", "LocalHost", "127.0.0.1", "127.1.2.3", "::1"}) EXPECT_TRUE(IsLoopback(host)) << host;
-  for (const char* host : {"0.0.0.0", "::", "128.0.0.1", "localhost.example", "127.example.org", "10.0.0.1"}) EXPECT_FALSE(IsLoopback(host)) << host;
+  for (const char* host : {"localhost", "LocalHost", "127.0.0.1", "127.1.2.3", "::1"})
+    EXPECT_TRUE(IsLoopback(host)) << host;
+  for (const char* host : {"0.0.0.0", "::", "128.0.0.1", "localhost.example", "127.example.org", "10.0.0.1"})
+    EXPECT_FALSE(IsLoopback(host)) << host;
 }
 
 }  // namespace

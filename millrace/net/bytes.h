@@ -1,7 +1,7 @@
-// A message as it travels: pieces of memory in order, each kept alive by its owner.
+// The bytes of a message: a sequence of pieces of memory, each kept alive by its owner.
 //
-// A large tensor is one piece, its own buffer: nothing is copied to send it. What arrives stays in the
-// pieces that the transport received it in until it is read.
+// A large tensor is one piece, its own buffer, so sending it copies nothing. A received message stays in the pieces
+// that the transport received it into until it is read.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@
 
 namespace millrace::net {
 
-// A value: copying shares the pieces.
+// A value type; copies share the pieces.
 class Bytes {
  public:
   struct Piece {
@@ -26,17 +26,17 @@ class Bytes {
   };
 
   Bytes() = default;
-  // Takes the text over.
+  // Takes ownership of the text.
   static Bytes Of(std::string text);
 
-  // Adds a piece behind the others; an empty one is left out.
+  // Appends a piece; an empty one is skipped.
   void Append(absl::string_view data, RefPtr<const RefCounted> owner);
   void Append(Bytes other);
 
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   absl::Span<const Piece> pieces() const { return pieces_; }
-  // All of it in one string.
+  // A copy of all bytes in one string.
   std::string Flatten() const;
 
  private:
@@ -44,13 +44,13 @@ class Bytes {
   size_t size_ = 0;
 };
 
-// Reads from front to back. Cheap to copy: a copy is a mark to come back to. The Bytes outlive it.
+// Reads Bytes from front to back. Cheap to copy; a copy serves as a bookmark. The Bytes must outlive it.
 class BytesReader {
  public:
   explicit BytesReader(const Bytes& bytes);
 
   size_t remaining() const { return remaining_; }
-  // All of these return false, and leave the place undefined, when there is not enough left.
+  // All of these return false, and leave the position undefined, if fewer bytes remain.
   [[nodiscard]] bool Read(void* to, size_t size);
   [[nodiscard]] bool Skip(size_t size);
   [[nodiscard]] bool ReadVarint(uint64_t* value);
@@ -67,7 +67,7 @@ class BytesReader {
   size_t remaining_;
 };
 
-// For protobuf's parsers. The Bytes outlive it.
+// An input stream for protobuf's parsers. The Bytes must outlive it.
 class BytesInputStream : public google::protobuf::io::ZeroCopyInputStream {
  public:
   explicit BytesInputStream(const Bytes& bytes) : bytes_(bytes) {}
@@ -84,7 +84,7 @@ class BytesInputStream : public google::protobuf::io::ZeroCopyInputStream {
 };
 
 Bytes Serialize(const google::protobuf::MessageLite& message);
-// INVALID_ARGUMENT names the type of message that the bytes are not.
+// INVALID_ARGUMENT names the message type if the bytes cannot be parsed as one.
 Status Parse(const Bytes& bytes, google::protobuf::MessageLite* message);
 
 }  // namespace millrace::net

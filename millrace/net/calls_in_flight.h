@@ -1,4 +1,4 @@
-// The calls that a transport has made and that are not over.
+// The outgoing calls of a transport that have not ended.
 #pragma once
 
 #include "absl/container/flat_hash_set.h"
@@ -7,14 +7,14 @@
 
 namespace millrace::net {
 
-// So that a transport's end can wait for theirs. Thread-safe.
+// Lets a transport's destructor wait for its calls. Thread-safe.
 class CallsInFlight {
  public:
-  // False after CancelAllAndWait has begun: the call must not start.
+  // Returns false once CancelAllAndWait has begun; the call must not be started then.
   [[nodiscard]] bool Add(OutgoingCall* call);
-  // It is over. Its owner may be gone after this.
+  // The call has ended. Its owner may be destroyed after this.
   void Remove(OutgoingCall* call);
-  // Returns when all are over. Not from one of their handlers.
+  // Cancels all calls and returns when they have ended. Must not be called from one of their handlers.
   void CancelAllAndWait();
 
  private:

@@ -32,7 +32,8 @@ std::string RemoteEnd(absl::string_view text) {
   char name[INET6_ADDRSTRLEN];
   const uint32_t* v4 = words == 1 ? &address[0] : nullptr;
   if (words == 4 && address[0] == 0 && address[1] == 0 && address[2] == htonl(0xffff)) v4 = &address[3];
-  const char* done = v4 != nullptr ? inet_ntop(AF_INET, v4, name, sizeof(name)) : inet_ntop(AF_INET6, address, name, sizeof(name));
+  const char* done =
+      v4 != nullptr ? inet_ntop(AF_INET, v4, name, sizeof(name)) : inet_ntop(AF_INET6, address, name, sizeof(name));
   return done == nullptr ? "" : JoinHostPort(name, static_cast<int>(port));
 }
 
@@ -85,7 +86,9 @@ std::vector<ConnectionTable::State> TcpConnectionTable::Look(absl::Span<const st
   std::vector<State> states;
   for (const std::string& peer : peers) {
     const std::string normal = NormalPeer(peer);
-    states.push_back(!listens || normal.empty() ? State::kUnknown : connected.contains(normal) ? State::kConnected : State::kGone);
+    states.push_back(!listens || normal.empty()   ? State::kUnknown
+                     : connected.contains(normal) ? State::kConnected
+                                                  : State::kGone);
   }
   return states;
 }

@@ -19,7 +19,8 @@ TEST(NormalPeer, IsOneFormForEveryWayToWriteAnEnd) {
   EXPECT_EQ(NormalPeer("ipv6:[::1]:40000"), "[::1]:40000");
   EXPECT_EQ(NormalPeer("ipv6:[0:0:0:0:0:0:0:1]:40000"), "[::1]:40000");
   EXPECT_EQ(NormalPeer("ipv6:[::ffff:10.0.0.7]:1"), "10.0.0.7:1");
-  for (const char* other : {"", "inproc", "unix:/run/x", "ipv4:host:1", "ipv4:1.2.3.4", "ipv6:1.2.3.4:5", "ipv4:1.2.3.4:99999"}) {
+  for (const char* other :
+       {"", "inproc", "unix:/run/x", "ipv4:host:1", "ipv4:1.2.3.4", "ipv6:1.2.3.4:5", "ipv4:1.2.3.4:99999"}) {
     EXPECT_EQ(NormalPeer(other), "") << other;
   }
 }

@@ -1,4 +1,4 @@
-// Every kind of transport, for tests of what all of them do. For tests only.
+// All kinds of transports, for tests of what they have in common. For tests only.
 #pragma once
 
 #include <functional>
@@ -17,14 +17,14 @@
 
 namespace millrace::net {
 
-// Where transports of a kind meet.
+// The network in which transports of one kind meet.
 class World {
  public:
   virtual ~World() = default;
   virtual std::unique_ptr<Transport> NewTransport() = 0;
-  // Until `condition`, which some handler makes true; false when it takes too long.
+  // Waits for `condition`, which a handler makes true; returns false if that takes too long.
   virtual bool WaitUntil(const std::function<bool()>& condition) { return net::WaitUntil(condition); }
-  // Calls that every step makes are to take their own way from now on.
+  // Waits until calls with every_step take the fast path.
   virtual void Prepare(Channel& channel) {}
 };
 
@@ -33,7 +33,9 @@ class GrpcWorld : public World {
 };
 
 class InprocWorld : public World {
-  std::unique_ptr<Transport> NewTransport() override { return NewInprocTransport({.network = network_, .scheduler = &pool_}); }
+  std::unique_ptr<Transport> NewTransport() override {
+    return NewInprocTransport({.network = network_, .scheduler = &pool_});
+  }
   std::shared_ptr<InprocNetwork> network_ = NewInprocNetwork();
   ThreadPool pool_{"inproc", 2};
 };
@@ -61,8 +63,8 @@ class LaneWorld : public World {
   void Prepare(Channel& channel) override {
     ASSERT_TRUE(WaitUntil([&] {
       Answer answer;
-      if (!channel.streams()) channel.Call("/test.Service/None", {}, {.every_step = true}, answer.Done());
-      return channel.streams();
+      if (channel.streaming() == nullptr) channel.Call("/test.Service/None", {}, {.every_step = true}, answer.Done());
+      return channel.streaming() != nullptr;
     }));
   }
 };
@@ -76,7 +78,7 @@ struct Kind {
   const char* name;
   std::unique_ptr<World> (*make)();
   bool streams = true;
-  bool threads = true;  // calls may be made by several
+  bool threads = true;  // several threads may make calls
 };
 
 inline std::vector<Kind> KindsWhere(bool (*wanted)(const Kind&)) {
@@ -95,7 +97,7 @@ inline std::vector<Kind> AllKinds() {
 }
 inline std::string NameOfKind(const ::testing::TestParamInfo<Kind>& info) { return info.param.name; }
 
-// A server and a client of one kind. A test of what every kind does derives from it, if only to have a name of its own, and is
+// A fixture with a server and a client of one kind. Tests derive from it to have a name of their own, and are
 // instantiated with ValuesIn(AllKinds()), NameOfKind, or with some of the kinds.
 class EveryTransport : public ::testing::TestWithParam<Kind> {
  protected:

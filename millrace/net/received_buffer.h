@@ -1,11 +1,12 @@
-// Memory that a transport received a piece of a message into.
+// Memory into which a transport has received a piece of a message.
 #pragma once
 
 #include "millrace/tensor/buffer.h"
 
 namespace millrace::net {
 
-// Nobody but the holders of the message sees it: unlike a piece that shares its sender's memory, it may become a tensor's buffer.
+// Only the holders of the message refer to it. Unlike a piece that shares the sender's memory, it may become a tensor's
+// buffer.
 class ReceivedBuffer : public Buffer {
  protected:
   using Buffer::Buffer;

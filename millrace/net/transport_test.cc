@@ -1,4 +1,4 @@
-// What every transport does, whichever it is.
+// The contract that every transport fulfils.
 #include "millrace/net/transport.h"
 
 #include <atomic>
@@ -15,7 +15,8 @@ class TransportTest : public EveryTransport {};
 INSTANTIATE_TEST_SUITE_P(All, TransportTest, ::testing::ValuesIn(AllKinds()), NameOfKind);
 
 class TransportThreadsTest : public EveryTransport {};
-INSTANTIATE_TEST_SUITE_P(All, TransportThreadsTest, ::testing::ValuesIn(KindsWhere([](const Kind& kind) { return kind.threads; })), NameOfKind);
+INSTANTIATE_TEST_SUITE_P(All, TransportThreadsTest,
+                         ::testing::ValuesIn(KindsWhere([](const Kind& kind) { return kind.threads; })), NameOfKind);
 
 TEST_P(TransportTest, CallsAreAnswered) {
   service_.On("Echo", Echo).On("Reverse", [](std::shared_ptr<IncomingCall> call) {
@@ -61,7 +62,8 @@ TEST_P(TransportTest, LargeMessagesArriveWhole) {
 TEST_P(TransportTest, ErrorsArriveWithTheirCodeAndMessage) {
   service_.On("Fail", [](std::shared_ptr<IncomingCall> call) {
     const int code = std::stoi(call->request().Flatten());
-    call->Reply(Status(static_cast<absl::StatusCode>(code), absl::StrCat("{{node a}} said \"%\" \xc3\xa4\nnumber ", code)));
+    call->Reply(
+        Status(static_cast<absl::StatusCode>(code), absl::StrCat("{{node a}} said \"%\" \xc3\xa4\nnumber ", code)));
   });
   auto listener = Listen();
   for (int code = 1; code <= 16; ++code) {
@@ -72,7 +74,9 @@ TEST_P(TransportTest, ErrorsArriveWithTheirCodeAndMessage) {
 }
 
 TEST_P(TransportTest, ALongErrorKeepsItsCode) {
-  service_.On("Fail", [](std::shared_ptr<IncomingCall> call) { call->Reply(InvalidArgument("start ", std::string(1'000'000, '%'))); });
+  service_.On("Fail", [](std::shared_ptr<IncomingCall> call) {
+    call->Reply(InvalidArgument("start ", std::string(1'000'000, '%')));
+  });
   auto listener = Listen();
   const Status status = CallStatus("Fail");
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -236,7 +240,8 @@ TEST_P(TransportThreadsTest, TenThousandCallsFromSeveralThreadsAreAllAnswered) {
         std::vector<Answer> answers;
         for (int i = 0; i < kCalls; ++i) {
           Answer answer;
-          channel->Call(TestService::FullName("Echo"), Bytes::Of(absl::StrCat(t, ":", i)), {.every_step = true}, answer.Done());
+          channel->Call(TestService::FullName("Echo"), Bytes::Of(absl::StrCat(t, ":", i)), {.every_step = true},
+                        answer.Done());
           answers.push_back(answer);
           // A few in flight at a time.
           if (i % 20 == 19) answers[i - 10].notification().Wait();
@@ -255,7 +260,8 @@ TEST_P(TransportThreadsTest, StopRacesWithCallsAndAnswers) {
   HeldCalls held;
   service_.On("Echo", Echo).On("Cancellable", [](std::shared_ptr<IncomingCall> call) {
     CancellationManager* const cancellation = call->cancellation();
-    if (!cancellation->Register(cancellation->NewToken(), [call] { call->Reply(Aborted("stopped")); })) call->Reply(Aborted("late"));
+    if (!cancellation->Register(cancellation->NewToken(), [call] { call->Reply(Aborted("stopped")); }))
+      call->Reply(Aborted("late"));
   });
   for (int round = 0; round < 20; ++round) {
     auto listener = Listen();
@@ -267,7 +273,8 @@ TEST_P(TransportThreadsTest, StopRacesWithCallsAndAnswers) {
       ASSERT_TRUE(threads.Start([&, channel = channel_] {
         for (int i = 0; !stop && i < 200; ++i) {
           ++open;
-          channel->Call(TestService::FullName(i % 3 == 0 ? "Cancellable" : "Echo"), Bytes::Of("x"), {.every_step = true}, [&](auto) { --open; });
+          channel->Call(TestService::FullName(i % 3 == 0 ? "Cancellable" : "Echo"), Bytes::Of("x"),
+                        {.every_step = true}, [&](auto) { --open; });
         }
         --calling;
       }));
@@ -296,10 +303,11 @@ TEST_P(TransportThreadsTest, ManyCallsToAServerThatIsGoneAllFail) {
       for (int i = 0; i < kCalls; ++i) {
         Answer answer;
         ++open;
-        channel->Call(TestService::FullName("Echo"), Bytes::Of("x"), {}, [&, done = answer.Done()](auto result) mutable {
-          --open;
-          done(std::move(result));
-        });
+        channel->Call(TestService::FullName("Echo"), Bytes::Of("x"), {},
+                      [&, done = answer.Done()](auto result) mutable {
+                        --open;
+                        done(std::move(result));
+                      });
         if (i % 10 == 0) answer.notification().Wait();
       }
       --calling;

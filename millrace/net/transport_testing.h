@@ -1,4 +1,4 @@
-// What tests of transports are written with. For tests only.
+// Utilities for tests of transports. For tests only.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace millrace::net {
 
-// Until `condition`, which another thread makes true; false when that takes too long.
+// Waits for `condition`, which another thread makes true; returns false if that takes too long.
 inline bool WaitUntil(const std::function<bool()>& condition) {
   const absl::Time deadline = absl::Now() + absl::Seconds(30);
   Notification never;
@@ -24,7 +24,7 @@ inline bool WaitUntil(const std::function<bool()>& condition) {
   return true;
 }
 
-// Methods with handlers.
+// A service whose methods are handlers given by the test.
 class TestService : public Service {
  public:
   using Handler = std::function<void(std::shared_ptr<IncomingCall>)>;
@@ -46,7 +46,7 @@ class TestService : public Service {
 
 inline void Echo(std::shared_ptr<IncomingCall> call) { call->Reply(std::move(call->request())); }
 
-// Calls that a handler keeps until the test takes them.
+// Keeps incoming calls until the test takes them.
 class HeldCalls {
  public:
   TestService::Handler Handler() {
@@ -71,7 +71,7 @@ class HeldCalls {
   std::vector<std::shared_ptr<IncomingCall>> calls_ ABSL_GUARDED_BY(mu_);
 };
 
-// The answer to a call; a value that shares what it waits for.
+// The answer to a call. Copies share the state.
 class Answer {
  public:
   Channel::Done Done() const {
@@ -83,7 +83,7 @@ class Answer {
   }
   bool here() const { return state_->done.HasBeenNotified(); }
   int count() const { return state_->count; }
-  // Once it is here.
+  // Valid once here().
   const StatusOr<Bytes>& result() const { return state_->result; }
   Status status() const { return state_->result.status(); }
   Notification& notification() const { return state_->done; }

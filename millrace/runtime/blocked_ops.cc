@@ -2,14 +2,12 @@
 
 #include <utility>
 
-#include "millrace/base/run_next.h"
-
 #include "millrace/runtime/wait_registry.h"
 
 namespace millrace {
 namespace {
 
-// How many calls of Tell this thread is in, each in what the one before it told.
+// The depth of nested Tell calls on this thread.
 thread_local int nested_tells = 0;
 constexpr int kMaxNestedTells = 32;
 
@@ -26,8 +24,8 @@ void CallingOp::Change(absl::FunctionRef<void()> change) const {
 
 void FinishedOps::Tell(const StepContext* own) {
   for (Attempt& a : attempts_) {
-    // Whoever cancels the step finds the op gone: no need to wait for that here, and a thread that
-    // is at it could not.
+    // A concurrent cancellation will find the op gone, so there is no need to wait for it here; the cancelling thread
+    // itself could not.
     CancellationManager* const cancellation = a.op.step->cancellation;
     if (a.token != 0 && !cancellation->IsCancelled()) cancellation->Deregister(a.token);
     if (a.wait != 0) a.op.step->waits->End(a.wait);
@@ -37,21 +35,26 @@ void FinishedOps::Tell(const StepContext* own) {
     if (a.op.step == own && mine == nullptr) {
       mine = &a;
     } else if (Scheduler* const pool = a.op.step->inter_op; pool != nullptr) {
-      RunNext(pool, [done = std::move(a.done), result = std::move(a.result)]() mutable {
+      EventThread::Closure go_on = [done = std::move(a.done), result = std::move(a.result),
+                                    handover = ShareRef(a.op.step->handover)](EventThread* here) mutable {
+        const ThreadHandover::Entry entry(std::move(handover), here);
         done(std::move(result));
-      });
+      };
+      if (by_) {
+        by_->RunNext(pool, std::move(go_on));
+      } else {
+        pool->Schedule([go_on = std::move(go_on)]() mutable { go_on(nullptr); });
+      }
     } else {
       a.done(std::move(a.result));
     }
   }
   if (mine == nullptr) return;
-  // What follows the op may come here again, and a loop does so for ever: now and then it begins a
-  // new stack.
+  // The continuation may call Tell again, without bound in a loop, so move to a new stack now and then.
   Scheduler* const pool = mine->op.step->inter_op;
   if (nested_tells >= kMaxNestedTells && pool != nullptr) {
-    pool->Schedule([done = std::move(mine->done), result = std::move(mine->result)]() mutable {
-      done(std::move(result));
-    });
+    pool->Schedule(
+        [done = std::move(mine->done), result = std::move(mine->result)]() mutable { done(std::move(result)); });
     return;
   }
   ++nested_tells;
@@ -95,8 +98,7 @@ bool WaitingLine::Join(Attempt attempt, FinishedOps* finished,
     }
   }
   attempt.id = next_id_++;
-  if (CancellationManager* const cancellation = attempt.op.step->cancellation;
-      cancellation != nullptr) {
+  if (CancellationManager* const cancellation = attempt.op.step->cancellation; cancellation != nullptr) {
     attempt.token = cancellation->NewToken();
     if (!cancellation->Register(attempt.token, cancel(attempt.id))) {
       attempt.token = 0;
@@ -111,7 +113,8 @@ bool WaitingLine::Join(Attempt attempt, FinishedOps* finished,
                                  .what = absl::StrCat(attempt.waits_for, " ", resource_),
                                  .step_id = attempt.op.step->step_id,
                                  .kind = attempt.kind,
-                                 .resource = resource_},
+                                 .resource = resource_,
+                                 .resource_kind = kind_},
                                 describe());
   }
   waiting_.push_back(std::move(attempt));

@@ -1,4 +1,4 @@
-// How a kernel calls functions of the graph's library.
+// The interface by which kernels call functions of the graph's library.
 #pragma once
 
 #include <memory>
@@ -13,22 +13,23 @@ namespace millrace {
 
 struct StepContext;
 
-// A function compiled for one set of attributes. Thread-safe: any number of calls may be in flight.
+// A function instantiated with one set of attributes. Thread-safe: any number of calls may be in flight.
 class CallableFunction {
  public:
   using Done = absl::AnyInvocable<void(StatusOr<std::vector<Tensor>>)>;
 
   virtual ~CallableFunction() = default;
-  // Calls `done` exactly once, on any thread, perhaps before returning. `step` lives until then.
+  // Calls `done` exactly once, on any thread, possibly before returning. `step` must be valid until then.
   virtual void Run(const StepContext& step, std::vector<Tensor> args, Done done) = 0;
 };
 
-// Thread-safe. Behind a shared_ptr where what steps leave behind (a pipeline that reads ahead) may outlive the graph they came from.
+// Thread-safe. Held by shared_ptr because what a step creates (such as an iterator that prefetches) may outlive the
+// graph.
 class FunctionRunner : public std::enable_shared_from_this<FunctionRunner> {
  public:
   virtual ~FunctionRunner() = default;
-  // Compiles at first use and remembers. NOT_FOUND names a function that the library does not have;
-  // INVALID_ARGUMENT says what is wrong with its body.
+  // Compiles on first use and caches the result. NOT_FOUND, naming the function, if the library does not have it;
+  // INVALID_ARGUMENT if its body is invalid.
   virtual StatusOr<std::shared_ptr<CallableFunction>> Instantiate(const pb::NameAttrList& function) = 0;
 };
 

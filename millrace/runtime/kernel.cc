@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-// True when memory that holds elements of `from` can hold as many of `to`.
+// True if memory that holds elements of `from` can hold as many of `to`.
 bool SameStorage(DType from, DType to) {
   if (from == to) return true;
   return IsPlain(from) && IsPlain(to) && SizeOf(from) == SizeOf(to);
@@ -27,7 +27,7 @@ StatusOr<Tensor*> KernelContext::ForwardOrAllocateOutput(std::initializer_list<i
     const DType dtype = node_->output_type(i);
     for (int c : candidates) {
       if (c >= 64 || (forwardable_ >> c & 1) == 0) continue;
-      // The slot is this run's own, and this node the last to look at it.
+      // The slot belongs to this run, and this node is its last user.
       Tensor& in = const_cast<Tensor&>(*inputs_[c]);
       if (!in.RefCountIsOne() || !SameStorage(in.dtype(), dtype) ||
           (&in.shape() != &shape && in.shape() != shape && in.num_elements() != shape.num_elements())) {

@@ -1,4 +1,4 @@
-// What a kernel is and what it sees.
+// Kernels and the context that they run in.
 //
 //   class MatMulKernel : public Kernel {
 //    public:
@@ -9,10 +9,11 @@
 //   };
 //   MILLRACE_KERNEL(MatMul, kCpu, MatMulKernel);
 //
-// A kernel is made once for each node of a plan and used by all runs of it, concurrently: members are
-// set in the constructor and constant after, or guarded.
+// A kernel is created once per node of a plan and used concurrently by all runs of the plan: members are set in the
+// constructor and then constant, or guarded by a lock.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "absl/types/span.h"
 #include "millrace/base/cancellation.h"
 #include "millrace/base/status.h"
+#include "millrace/base/thread_handover.h"
 #include "millrace/device/device.h"
 #include "millrace/graph/graph.h"
 #include "millrace/tensor/tensor.h"
@@ -36,7 +38,7 @@ class ResourceManager;
 class StepResources;
 class WaitRegistry;
 
-// Handed to a kernel's constructor: its node. The first error sticks and fails the plan, naming the node.
+// The argument of a kernel's constructor. The first error is sticky and fails the plan, naming the node.
 class KernelInit {
  public:
   KernelInit(const Node& node, Device* device) : node_(node), device_(device) {}
@@ -69,18 +71,18 @@ class KernelInit {
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  // Reads inputs, sets every output. An error fails the step; the caller adds the node's name.
+  // Reads the inputs and sets every output. An error fails the step; the caller adds the node's name.
   virtual Status Compute(KernelContext& ctx) = 0;
 
   // An asynchronous kernel implements ComputeAsync instead.
   virtual bool is_async() const { return false; }
   using Done = absl::AnyInvocable<void(Status)>;
-  // Calls `done` exactly once, on any thread, perhaps before returning. `ctx` lives until then.
-  // It must not block; what it waits for ends early when ctx.cancellation() says so.
+  // Calls `done` exactly once, on any thread, possibly before returning; `ctx` is valid until then. Must not block, and
+  // must stop waiting when ctx.cancellation() is cancelled.
   virtual void ComputeAsync(KernelContext& ctx, Done done) { done(Compute(ctx)); }
 
-  // True for work worth a thread of its own beside other nodes' (it is long and does not use the
-  // intra-op pool itself).
+  // True for kernels that should run on another thread in parallel to other nodes: long-running ones that do not use
+  // the intra-op pool themselves.
   virtual bool is_expensive() const { return false; }
 };
 
@@ -90,30 +92,38 @@ class AsyncKernel : public Kernel {
   Status Compute(KernelContext&) final { return Internal("an asynchronous kernel was run synchronously"); }
 };
 
-// What all kernels of one step share. Lives until the step has ended.
+// The context that all kernels of one step share. Valid until the step has ended.
 struct StepContext {
   int64_t step_id = 0;
   ResourceManager* resources = nullptr;
-  Rendezvous* rendezvous = nullptr;           // null in a session without one
+  Rendezvous* rendezvous = nullptr;  // null in a session without one
   CancellationManager* cancellation = nullptr;
   Scheduler* inter_op = nullptr;
-  // Things that live for this step only (stacks, TensorArrays), by name.
+  // Resources that live for this step only (stacks, TensorArrays), by name.
   StepResources* step_resources = nullptr;
-  // Where a kernel notes what it is blocked on.
+  // Where a kernel registers what it is waiting for.
   WaitRegistry* waits = nullptr;
-  // All files that kernels touch, perhaps confined to some folders.
+  // The file system of all kernels; may be confined to some directories.
   FileSystem* files = nullptr;
-  FunctionRunner* functions = nullptr;        // null in a graph without functions
-  int call_depth = 0;                         // functions that are being run around this one
+  FunctionRunner* functions = nullptr;  // null in a graph without functions
+  int call_depth = 0;                   // functions that are being run around this one
+  // The handover of the event threads that work for this step; null if there are none. Outlives the step.
+  ThreadHandover* handover = nullptr;
+
+  // Call it before working for long (some 100 us or more) or blocking, so that other threads take over this thread's
+  // other duties, such as the sockets that it watches. Cheap if there is nothing to hand over.
+  void HandOver() const {
+    if (handover != nullptr) handover->HandOver();
+  }
 };
 
-// One execution of one node. Belongs to the executor; a kernel uses it only until it has finished.
+// One execution of one node. Owned by the executor; valid until the kernel has finished.
 class KernelContext {
  public:
   const Node& node() const { return *node_; }
   Device* device() const { return device_; }
   Stream* stream() const { return device_->stream(); }
-  // Gives memory of this step's cache: outputs and scratch.
+  // Allocates from this step's cache: for outputs and scratch.
   Allocator* allocator() const { return allocator_; }
   const StepContext& step() const { return *step_; }
   ResourceManager* resources() const { return step_->resources; }
@@ -121,24 +131,27 @@ class KernelContext {
 
   int num_inputs() const { return num_inputs_; }
   int num_outputs() const { return num_outputs_; }
-  // References to variables are resolved to their current value where the schema takes a value.
+  // A reference to a variable is resolved to its current value if the schema declares a value input.
   const Tensor& input(int i) const { return *inputs_[i]; }
-  // For a ref or resource input: what it points to, of type R. NOT_FOUND or INVALID_ARGUMENT
-  // otherwise. Declared in resource_manager.h.
+  // The resource of type R that a ref or resource input refers to. NOT_FOUND or INVALID_ARGUMENT if there is none.
+  // Defined in resource_manager.h.
   template <typename R>
   StatusOr<RefPtr<R>> resource(int i) const;
 
-  // Memory for output i, also set as that output. RESOURCE_EXHAUSTED when there is none.
+  // Allocates output i. RESOURCE_EXHAUSTED if memory is exhausted.
   StatusOr<Tensor*> AllocateOutput(int i, const Shape& shape);
-  // The same, in place of an input when one of `candidates` is of the right size and type and this
-  // node is the last to see it.
-  StatusOr<Tensor*> ForwardOrAllocateOutput(std::initializer_list<int> candidates, int i,
-                                            const Shape& shape);
-  // Scratch memory for the time of this call.
+  // The same, but reuses the buffer of an input if one of `candidates` has the right size and type and this node is its
+  // last user.
+  StatusOr<Tensor*> ForwardOrAllocateOutput(std::initializer_list<int> candidates, int i, const Shape& shape);
+  // Scratch memory for the duration of this call.
   StatusOr<Tensor> AllocateTemp(DType dtype, const Shape& shape);
   void SetOutput(int i, Tensor tensor) { outputs_[i] = std::move(tensor); }
   Tensor* mutable_output(int i) { return &outputs_[i]; }
   DType output_type(int i) const { return node_->output_type(i); }
+
+  // Call it before working for long or blocking; see StepContext. Not needed in a kernel that is_expensive() or that
+  // splits its work with ParallelFor.
+  void HandOver() const { step_->HandOver(); }
 
   // Splits [0, total) into pieces of `grain` over the device's threads; see ThreadPool::ParallelFor.
   void ParallelFor(int64_t total, int64_t grain, absl::FunctionRef<void(int64_t, int64_t)> body) {
@@ -146,19 +159,22 @@ class KernelContext {
       if (total > 0) body(0, total);
       return;
     }
+    if ((total - 1) / std::max<int64_t>(grain, 1) >= kShortWork) HandOver();
     device_->intra_op_pool()->ParallelFor(total, grain, body);
   }
 
-  // Where this execution stands in loops: a number for the frame and the iteration in it; 0:0 outside.
+  // The frame and iteration of this execution; 0:0 outside loops.
   uint64_t frame_id() const { return frame_id_; }
   int64_t iteration() const { return iteration_; }
 
-  // Control flow: a kernel that leaves an output unset has declared it dead (Switch).
+  // Control flow only. A kernel that leaves an output unset makes it dead (Switch).
   bool is_input_dead() const { return is_input_dead_; }
 
  private:
-  friend class Executor;
   friend class KernelContextAccess;
+
+  // Work of more pieces than this takes a while, some 100 us or more.
+  static constexpr int64_t kShortWork = 8;
 
   const Node* node_ = nullptr;
   Device* device_ = nullptr;
@@ -166,7 +182,7 @@ class KernelContext {
   const StepContext* step_ = nullptr;
   int num_inputs_ = 0;
   int num_outputs_ = 0;
-  // Input i; `forwardable_` bit i says that this node may take its memory over.
+  // Bit i of `forwardable_`: this node may reuse the memory of input i.
   const Tensor** inputs_ = nullptr;
   Tensor* outputs_ = nullptr;
   uint64_t forwardable_ = 0;
@@ -175,7 +191,7 @@ class KernelContext {
   bool is_input_dead_ = false;
 };
 
-// How the executor fills a context in; kernels never need it.
+// For the executor, to fill in a context. Kernels do not use it.
 class KernelContextAccess {
  public:
   explicit KernelContextAccess(KernelContext& ctx) : ctx_(ctx) {}

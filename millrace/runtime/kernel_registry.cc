@@ -17,8 +17,10 @@ std::string Where(const Node& node, const Device& device) {
 
 const char* DeviceKindName(DeviceKind kind) {
   switch (kind) {
-    case DeviceKind::kCpu: return "CPU";
-    case DeviceKind::kCuda: return "GPU";
+    case DeviceKind::kCpu:
+      return "CPU";
+    case DeviceKind::kCuda:
+      return "GPU";
   }
   return "?";
 }
@@ -64,8 +66,8 @@ std::vector<std::string> KernelRegistry::DevicesFor(absl::string_view op) const 
 }
 
 void FailDType(KernelInit& init, DType dtype) {
-  init.Fail(Unimplemented("op ", init.node().type(), " does not take the type ", DTypeName(dtype),
-                          " on a ", init.device()->type()));
+  init.Fail(Unimplemented("op ", init.node().type(), " does not take the type ", DTypeName(dtype), " on a ",
+                          init.device()->type()));
 }
 
 }  // namespace millrace

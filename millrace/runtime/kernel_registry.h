@@ -1,4 +1,4 @@
-// Which kernel runs an op on a device.
+// The registry of kernels by op and device.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ inline constexpr DeviceKind kCuda = DeviceKind::kCuda;
 
 const char* DeviceKindName(DeviceKind kind);  // "CPU", "GPU": Device::type()
 
-// Registration happens before main; look-ups are thread-safe.
+// Registration happens during static initialization; look-ups are thread-safe.
 class KernelRegistry {
  public:
   using Factory = std::unique_ptr<Kernel> (*)(KernelInit&);
@@ -25,8 +25,8 @@ class KernelRegistry {
 
   void Register(std::string op, DeviceKind device, Factory factory);
   bool Has(absl::string_view op, absl::string_view device_type) const;
-  // NOT_FOUND when the device has no kernel for the op; otherwise what the kernel's constructor
-  // said, e.g. that it does not take this type. Errors name node, op and device.
+  // NOT_FOUND if the device has no kernel for the op; otherwise the status of the kernel's constructor, which may
+  // reject the dtype, for example. Errors name the node, op and device.
   StatusOr<std::unique_ptr<Kernel>> Create(const Node& node, Device* device) const;
   std::vector<std::string> DevicesFor(absl::string_view op) const;
 
@@ -40,15 +40,15 @@ struct KernelRegistration {
   }
 };
 
-// MILLRACE_KERNEL(Add, kCpu, BinaryKernel<AddOp>): the class has a constructor from KernelInit&.
-// Variadic, so that a template's commas pass.
-#define MILLRACE_KERNEL(op, device, ...)                                                        \
-  static const ::millrace::KernelRegistration MR_CONCAT(mr_kernel_, __COUNTER__)(               \
-      #op, device, [](::millrace::KernelInit& init) -> std::unique_ptr<::millrace::Kernel> {    \
-        return std::make_unique<__VA_ARGS__>(init);                                             \
+// MILLRACE_KERNEL(Add, kCpu, BinaryKernel<AddOp>): the class must have a constructor that takes KernelInit&. Variadic
+// because template arguments may contain commas.
+#define MILLRACE_KERNEL(op, device, ...)                                                     \
+  static const ::millrace::KernelRegistration MR_CONCAT(mr_kernel_, __COUNTER__)(            \
+      #op, device, [](::millrace::KernelInit& init) -> std::unique_ptr<::millrace::Kernel> { \
+        return std::make_unique<__VA_ARGS__>(init);                                          \
       })
 
-// Fails `init` because the kernel does not take `dtype` (UNIMPLEMENTED, names the type).
+// Fails `init` with UNIMPLEMENTED because the kernel does not support `dtype`.
 void FailDType(KernelInit& init, DType dtype);
 
 }  // namespace millrace

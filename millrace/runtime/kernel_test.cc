@@ -48,8 +48,7 @@ class KernelTest : public ::testing::Test {
   }
   Node* Cast(DType from, DType to) {
     Node* source = Add(graph_.UniqueName("source"), "KernelTestSource", {}, {{"T", from}});
-    return Add(graph_.UniqueName("cast"), "KernelTestCast", {source->output(0)},
-               {{"S", from}, {"T", to}});
+    return Add(graph_.UniqueName("cast"), "KernelTestCast", {source->output(0)}, {{"S", from}, {"T", to}});
   }
 
   Graph graph_;
@@ -91,8 +90,7 @@ TEST_F(KernelTest, TooLargeAnOutputIsAnError) {
   KernelContext ctx = Context(cast, &in, true);
   EXPECT_EQ(ctx.AllocateOutput(0, Shape({int64_t{1} << 32, int64_t{1} << 32})).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(ctx.AllocateOutput(0, Shape({int64_t{1} << 58})).status().code(),
-            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ctx.AllocateOutput(0, Shape({int64_t{1} << 58})).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(KernelTest, ResourceIsFoundByPointerAndByName) {
@@ -108,14 +106,12 @@ TEST_F(KernelTest, ResourceIsFoundByPointerAndByName) {
   const Tensor by_pointer = MakeHandleTensor(RefType(DType::kFloat), handle);
   EXPECT_EQ(Context(cast, &by_pointer, false).resource<Variable>(0).value().get(), variable.get());
   const Tensor no_handle = Tensor::Scalar<float>(1);
-  EXPECT_EQ(Context(cast, &no_handle, false).resource<Variable>(0).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Context(cast, &no_handle, false).resource<Variable>(0).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(KernelTest, RegistryErrorsNameNodeOpAndDevice) {
   const KernelRegistry& registry = KernelRegistry::Global();
-  EXPECT_TRUE(registry.Create(*Add("fine", "KernelTestSource", {}, {{"T", DType::kFloat}}),
-                              device_.get()).ok());
+  EXPECT_TRUE(registry.Create(*Add("fine", "KernelTestSource", {}, {{"T", DType::kFloat}}), device_.get()).ok());
   const auto check = [&](const Node* node, absl::StatusCode code) {
     const Status status = registry.Create(*node, device_.get()).status();
     EXPECT_EQ(status.code(), code);
@@ -126,8 +122,7 @@ TEST_F(KernelTest, RegistryErrorsNameNodeOpAndDevice) {
   check(Add("lonely", "KernelTestNoKernel", {}, {}), absl::StatusCode::kNotFound);
   check(Add("negative", "KernelTestSource", {}, {{"T", DType::kFloat}, {"size", -1}}),
         absl::StatusCode::kInvalidArgument);
-  check(Add("strings", "KernelTestSource", {}, {{"T", DType::kString}}),
-        absl::StatusCode::kUnimplemented);
+  check(Add("strings", "KernelTestSource", {}, {{"T", DType::kString}}), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(registry.DevicesFor("KernelTestSource"), std::vector<std::string>({"CPU"}));
   EXPECT_FALSE(registry.Has("KernelTestSource", "GPU"));
 }

@@ -7,7 +7,7 @@
 
 namespace millrace {
 
-// One of the two is there: whoever comes second takes it and removes the slot.
+// Holds either a tensor or a waiter; the second to arrive consumes it and removes the slot.
 struct LocalRendezvous::Slot {
   RendezvousItem item;
   Done waiter;
@@ -48,7 +48,7 @@ void LocalRendezvous::Recv(absl::string_view key, Done done) {
         return;
       }
       if (slot->waiter != nullptr) {
-        result = AlreadyExists("tensor ", key, " was asked for twice in one step");
+        result = AlreadyExists("tensor ", key, " was received twice in one step");
       } else {
         result = std::move(slot->item);
         slots_.erase(key);
@@ -67,7 +67,7 @@ void LocalRendezvous::Abort(Status why) {
     why = aborted_;
     slots.swap(slots_);
   }
-  // In the order of the keys, so that a simulation gives the same events each time.
+  // In key order, so that a simulation is deterministic.
   std::vector<std::pair<absl::string_view, Slot*>> waiting;
   for (const auto& [key, slot] : slots) {
     if (slot->waiter != nullptr) waiting.emplace_back(key, slot.get());

@@ -1,4 +1,4 @@
-// Where tensors meet: a Send puts one under a key, a Recv takes it, in either order.
+// Rendezvous: a Send puts a tensor under a key and a Recv takes it, in either order.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@
 
 namespace millrace {
 
-// What travels: a value, or the news that it is dead (a branch not taken).
+// A transferred item: a value, or a dead tensor (of a branch that was not taken).
 struct RendezvousItem {
   Tensor tensor;
   bool is_dead = false;
-  // When another task began to send it, in microseconds since 1970 by that task's clock; 0: not known.
+  // When the sending task began to send it, in microseconds since 1970 on that task's clock; 0 if unknown.
   int64_t sent_micros = 0;
 };
 
@@ -32,16 +32,17 @@ class Rendezvous {
   virtual void Recv(absl::string_view key, Done done) = 0;
   virtual void Abort(Status why) = 0;
 
-  // As Send and Recv outside loops, by a node that has a number in its task's part of the step (kEdgeSlotAttr): a rendezvous that was told of
-  // the part finds the tensor by it. `key` says the same in full.
+  // Variants of Send and Recv for nodes outside loops that have a slot number in their task's part of the step
+  // (kEdgeSlotAttr). A rendezvous that knows the part finds the tensor by `slot` instead of by `key`; both identify the
+  // same tensor.
   virtual Status SendSlot(int slot, absl::string_view key, RendezvousItem item) { return Send(key, std::move(item)); }
   virtual void RecvSlot(int slot, absl::string_view key, Done done) { Recv(key, std::move(done)); }
 };
 
-// Of a _Send or _Recv: its number in the part, from 0. Set where the part is compiled.
+// An attr of _Send and _Recv: the node's slot number in the part, from 0. Set when the part is compiled.
 inline constexpr char kEdgeSlotAttr[] = "_edge_slot";
 
-// Within one process.
+// A rendezvous within one process.
 class LocalRendezvous : public Rendezvous {
  public:
   LocalRendezvous();
@@ -49,9 +50,9 @@ class LocalRendezvous : public Rendezvous {
   Status Send(absl::string_view key, RendezvousItem item) override;
   void Recv(absl::string_view key, Done done) override;
   void Abort(Status why) override;
-  // True while a Recv waits.
+  // True while a Recv is pending.
   bool HasWaiters() const;
-  // True when nothing waits, neither a tensor nor somebody for one.
+  // True if there is neither an unreceived tensor nor a pending Recv.
   bool IsEmpty() const;
 
  private:

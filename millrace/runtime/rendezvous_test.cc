@@ -72,9 +72,8 @@ TEST(RendezvousTest, EveryTensorOfManyThreadsArrivesOnce) {
       const std::string key = absl::StrCat("k", i);
       pool.Schedule([&, key, i] { ASSERT_TRUE(rendezvous.Send(key, Item(i)).ok()); });
       pool.Schedule([&, key] {
-        rendezvous.Recv(key, [&](StatusOr<RendezvousItem> item) {
-          sum += static_cast<int64_t>(item->tensor.scalar<float>());
-        });
+        rendezvous.Recv(
+            key, [&](StatusOr<RendezvousItem> item) { sum += static_cast<int64_t>(item->tensor.scalar<float>()); });
       });
     }
   }

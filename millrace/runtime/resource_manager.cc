@@ -17,8 +17,7 @@ std::string ContainerOrDefault(absl::string_view container) {
 // "Variable" rather than "N8millrace8VariableE".
 std::string TypeName(const std::type_info& type) {
   int status = 0;
-  std::unique_ptr<char, void (*)(void*)> text(
-      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
+  std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
   absl::string_view name = status == 0 ? text.get() : type.name();
   constexpr absl::string_view kPrefix = "millrace::";
   if (name.substr(0, kPrefix.size()) == kPrefix) name.remove_prefix(kPrefix.size());
@@ -27,25 +26,22 @@ std::string TypeName(const std::type_info& type) {
 
 }  // namespace
 
-StatusOr<RefPtr<Resource>> ResourceManager::FindOrNull(absl::string_view container,
-                                                       absl::string_view name) const {
+StatusOr<RefPtr<Resource>> ResourceManager::FindOrNull(absl::string_view container, absl::string_view name) const {
   const Key key(ContainerOrDefault(container), std::string(name));
   MutexLock lock(&mu_);
   const auto it = resources_.find(key);
   return it == resources_.end() ? RefPtr<Resource>() : it->second;
 }
 
-Status ResourceManager::WrongType(absl::string_view name, const Resource& found,
-                                  const std::type_info& wanted) {
-  return InvalidArgument("resource ", name, " is no ", TypeName(wanted), " but ", found.DebugString());
+Status ResourceManager::WrongType(absl::string_view name, const Resource& found, const std::type_info& wanted) {
+  return InvalidArgument("resource ", name, " is not a ", TypeName(wanted), " but ", found.DebugString());
 }
 
 Status ResourceManager::Missing(absl::string_view container, absl::string_view name) {
   return NotFound("resource ", ContainerOrDefault(container), "/", name, " does not exist");
 }
 
-Status ResourceManager::Create(absl::string_view container, absl::string_view name,
-                               RefPtr<Resource> resource) {
+Status ResourceManager::Create(absl::string_view container, absl::string_view name, RefPtr<Resource> resource) {
   Key key(ContainerOrDefault(container), std::string(name));
   MutexLock lock(&mu_);
   const auto [it, is_new] = resources_.try_emplace(std::move(key), std::move(resource));

@@ -1,4 +1,4 @@
-// State that outlives steps and sessions, by container and name.
+// ResourceManager: state that outlives steps and sessions, by container and name.
 #pragma once
 
 #include <atomic>
@@ -15,43 +15,43 @@
 
 namespace millrace {
 
-// Who changes state: the key under which a change can be logged, replayed or recognised as done.
+// The origin of a state change: the key under which it can be logged, replayed or recognised as already applied.
 struct UpdateOrigin {
   int64_t step_id = 0;
   const Node* node = nullptr;
   int64_t iteration = 0;
 };
 
-// One for each task. Thread-safe.
+// One per task. Thread-safe.
 class ResourceManager {
  public:
-  // TensorFlow's name of the container that is meant when none is given.
+  // TensorFlow's name of the default container.
   static constexpr char kDefaultContainer[] = "localhost";
 
-  // The resource under that name, made by `make` when there is none. INVALID_ARGUMENT when there is
-  // one of another C++ type.
+  // Returns the resource of that name, created by `make` if there is none. INVALID_ARGUMENT if it has another C++ type.
+  // `make` is called with the manager's lock held.
   template <typename R>
   StatusOr<RefPtr<R>> LookupOrCreate(absl::string_view container, absl::string_view name,
                                      absl::FunctionRef<StatusOr<RefPtr<R>>()> make);
-  // NOT_FOUND names it.
+  // NOT_FOUND, naming the resource, if there is none.
   template <typename R>
   StatusOr<RefPtr<R>> Lookup(absl::string_view container, absl::string_view name) const;
-  // ALREADY_EXISTS names it.
+  // ALREADY_EXISTS, naming the resource, if the name is taken.
   Status Create(absl::string_view container, absl::string_view name, RefPtr<Resource> resource);
-  // NOT_FOUND when there was none.
+  // NOT_FOUND if there is none.
   Status Delete(absl::string_view container, absl::string_view name);
-  // Everything in the container; no error when there is none.
+  // Deletes everything in the container; a no-op if there is none.
   void ClearContainer(absl::string_view container);
   void ClearAll();
 
-  // The one entry point for changes of state: every kernel that updates a variable, queue, accumulator
-  // or table does it in `change`. Today it only calls it; replication and replay will hook in here.
+  // The single entry point for state changes: every kernel that updates a variable, queue, accumulator or table does so
+  // in `change`. It only calls `change`; replication and replay will hook in here.
   Status Update(const UpdateOrigin& origin, absl::FunctionRef<Status()> change) { return change(); }
 
-  // How often something was deleted: a look-up from before a change of this number may be out of date.
+  // The number of deletions so far. If it has changed, an earlier look-up may be stale.
   uint64_t deletions() const { return deletions_.load(std::memory_order_acquire); }
 
-  // For status pages and tests: "container/name: what it is".
+  // For status pages and tests: "container/name: description".
   std::vector<std::string> List() const;
 
  private:
@@ -65,20 +65,19 @@ class ResourceManager {
   std::atomic<uint64_t> deletions_{0};
 };
 
-// The node's `container` and `shared_name` attrs, with TensorFlow's rules: the default container when
-// empty, the node's own name when there is no shared name.
+// A node's `container` and `shared_name` attrs with TensorFlow's defaults: the default container if empty, and the
+// node's own name if there is no shared name.
 struct ResourceName {
   std::string container;
   std::string name;
   static StatusOr<ResourceName> Of(const Node& node);
 };
 
-// A scalar tensor of dtype kResource, or of a ref type, that points to `resource`.
+// A scalar tensor of dtype kResource or of a ref type that holds `handle`.
 Tensor MakeHandleTensor(DType dtype, ResourceHandle handle);
 
 template <typename R>
-StatusOr<RefPtr<R>> ResourceManager::LookupOrCreate(absl::string_view container,
-                                                    absl::string_view name,
+StatusOr<RefPtr<R>> ResourceManager::LookupOrCreate(absl::string_view container, absl::string_view name,
                                                     absl::FunctionRef<StatusOr<RefPtr<R>>()> make) {
   MutexLock lock(&mu_);
   Key key(container.empty() ? std::string(kDefaultContainer) : std::string(container), std::string(name));

@@ -1,4 +1,4 @@
-// Locks over the rows of a tensor that is updated in place.
+// Striped locks over the rows of a tensor that is updated in place.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace millrace {
 
-// How the rows (of the first dimension) of a tensor share the stripes: blocks of neighbouring rows in turn, so
-// that a copy of the whole takes one lock for each block.
+// Maps rows (of the first dimension) to stripes: blocks of consecutive rows are assigned round-robin, so that a copy of
+// the whole tensor takes one lock per block.
 struct RowLayout {
   static constexpr int kStripes = 64;
   static constexpr int64_t kBlockBytes = 16384;
@@ -23,7 +23,7 @@ struct RowLayout {
             1, kBlockBytes / std::max<int64_t>(1, row_size * static_cast<int64_t>(SizeOf(tensor.dtype()))))) {}
 
   int StripeOfRow(int64_t row) const { return static_cast<int>(row / block_rows % kStripes); }
-  // Of the row in which the element at `offset` lies.
+  // The stripe of the row that contains the element at `offset`.
   int StripeOf(int64_t offset) const { return StripeOfRow(offset / std::max<int64_t>(1, row_size)); }
 
   const int64_t rows;
@@ -31,8 +31,8 @@ struct RowLayout {
   const int64_t block_rows;
 };
 
-// The stripes of one variable. Whoever holds several, of several variables, takes them in the order of the
-// variables' addresses, and never two of one variable.
+// The stripes of one variable. To avoid deadlock, a thread that locks stripes of several variables does so in order of
+// the variables' addresses, and never holds two stripes of one variable.
 class RowLocks {
  public:
   Mutex& stripe(int i) { return stripes_[i].mu; }

@@ -1,4 +1,4 @@
-// Things that live as long as one step: TensorArrays and stacks, by name.
+// Resources that live for one step: TensorArrays and stacks, by name.
 #pragma once
 
 #include <string>
@@ -11,22 +11,22 @@
 
 namespace millrace {
 
-// Owned by the step. Thread-safe. Most steps never put anything in, and then it costs nothing. A handle
-// tensor that holds the resource itself spares the look-up.
+// Owned by the step. Thread-safe. Costs nothing while it is empty, as in most steps. A handle tensor that holds the
+// resource itself needs no look-up.
 class StepResources {
  public:
-  // A name that no other thing of this step has, beginning with `prefix`.
+  // A name with this prefix that is unique within the step.
   std::string UniqueName(absl::string_view prefix) {
     MutexLock lock(&mu_);
     return absl::StrCat(prefix, "_", next_++);
   }
-  // ALREADY_EXISTS names it.
+  // ALREADY_EXISTS, naming the resource, if the name is taken.
   Status Create(const std::string& name, RefPtr<Resource> resource) {
     MutexLock lock(&mu_);
     if (resources_.emplace(name, std::move(resource)).second) return absl::OkStatus();
     return AlreadyExists("this step has a resource '", name, "' already");
   }
-  // Null when there is none of that name and type.
+  // Null if there is none of that name and type.
   template <typename R>
   RefPtr<R> Find(const std::string& name) const {
     MutexLock lock(&mu_);

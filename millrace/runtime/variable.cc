@@ -11,8 +11,8 @@
 namespace millrace {
 namespace {
 
-// Updates in place that a spare survives: a reader that now and then overlaps with an update should
-// not make every such update allocate.
+// The number of in-place updates after which an unused spare buffer is freed, so that occasional overlap with readers
+// does not cause an allocation each time.
 constexpr int kMaxSpareAge = 8;
 
 bool Fits(const Tensor& spare, const Tensor& like) {
@@ -32,7 +32,7 @@ void CopyElements(const Tensor& from, Tensor* to) {
   }
 }
 
-// Row by row whole: a block of rows is copied under its stripe.
+// Copies each block of rows under its stripe's lock, so that every row is consistent.
 void CopyRows(const Tensor& from, RowLocks& locks, Tensor* to) {
   const RowLayout layout(from);
   for (int64_t row = 0; row < layout.rows; row += layout.block_rows) {
@@ -45,7 +45,7 @@ void CopyRows(const Tensor& from, RowLocks& locks, Tensor* to) {
 
 }  // namespace
 
-// The update locks of several variables, taken in the order of their addresses.
+// The update locks of several variables, acquired in order of their addresses.
 class Variable::Locks {
  public:
   explicit Locks(absl::Span<Variable* const> variables) : ordered_(variables.begin(), variables.end()) {
@@ -55,7 +55,7 @@ class Variable::Locks {
     const auto it = std::adjacent_find(ordered_.begin(), ordered_.end());
     return it == ordered_.end() ? nullptr : *it;
   }
-  // The analysis cannot follow a number of locks that is known at run time only.
+  // The thread-safety analysis cannot follow a run-time number of locks.
   void Lock() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     for (Variable* v : ordered_) v->update_mu_.Lock();
     held_ = Held::kAlone;
@@ -71,7 +71,7 @@ class Variable::Locks {
     }
     held_ = Held::kNone;
   }
-  // Keeps readers of `v` out until the end. Called in the order of ordered().
+  // Blocks readers of `v` until destruction. Called in the order of ordered().
   void LockValue(Variable* v) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     v->value_mu_.Lock();
     values_.push_back(v);
@@ -139,10 +139,10 @@ Status Variable::Assign(Tensor value, bool validate_shape) {
     return InvalidArgument("variable ", name_, " holds ", dtype_, ", not ", value.dtype());
   }
   if (validate_shape && !declared_shape_.IsCompatibleWith(value.shape())) {
-    return InvalidArgument("variable ", name_, " has the shape ", declared_shape_.ToString(),
-                           "; a value of shape ", value.shape().ToString(), " does not fit");
+    return InvalidArgument("variable ", name_, " has the shape ", declared_shape_.ToString(), "; a value of shape ",
+                           value.shape().ToString(), " is incompatible");
   }
-  // A small piece of a large buffer would keep all of it. (Memory of a device is not the host's to copy.)
+  // A small slice would keep its whole buffer alive, so copy it, unless it is in device memory.
   if (value.buffer() && !IsDeviceMemory(value) &&
       value.buffer()->root()->size() / 2 > value.TotalBytes() + Buffer::kAlignment) {
     value = value.Clone();
@@ -155,9 +155,7 @@ Status Variable::Assign(Tensor value, bool validate_shape) {
   return absl::OkStatus();
 }
 
-Status Variable::NotInitialized() const {
-  return FailedPrecondition("Attempting to use uninitialized value ", name_);
-}
+Status Variable::NotInitialized() const { return FailedPrecondition("Attempting to use uninitialized value ", name_); }
 
 StatusOr<Tensor> Variable::TakeSpare(const Tensor& like, Allocator* allocator) {
   spare_age_ = 0;
@@ -175,7 +173,7 @@ void Variable::Swap(Tensor old, Tensor next) {
     MutexLock lock(&value_mu_);
     value_ = std::move(next);
   }
-  // Readers hold it now; at the next update they will probably have let go.
+  // Readers still hold it; by the next update they will probably have released it.
   if (old.buffer()->writable() && old.buffer()->root() == old.buffer().get()) spare_ = std::move(old);
 }
 
@@ -186,7 +184,7 @@ Status Variable::BecomeSparse() {
     if (!value_.IsInitialized()) return NotInitialized();
     if (sparse_) return absl::OkStatus();
     if (IsDeviceMemory(value_)) {
-      return Unimplemented("variable ", name_, " is in a device's memory: rows of it cannot be updated there yet");
+      return Unimplemented("variable ", name_, " is in device memory, where row updates are not supported");
     }
     spare_ = Tensor();
     sparse_ = value_.RefCountIsOne();
@@ -220,10 +218,9 @@ Status Variable::UpdateDense(absl::FunctionRef<Status(const Tensor&, Tensor*)> f
   return absl::OkStatus();
 }
 
-// Which locks are held where depends on who shares the memory, beyond what the analysis follows.
-Status Variable::UpdateAll(
-    absl::Span<Variable* const> variables, bool copy,
-    absl::FunctionRef<Status(absl::Span<const Tensor>, absl::Span<Tensor>)> fn)
+// Which locks are held depends on whether the memory is shared, which the analysis cannot follow.
+Status Variable::UpdateAll(absl::Span<Variable* const> variables, bool copy,
+                           absl::FunctionRef<Status(absl::Span<const Tensor>, absl::Span<Tensor>)> fn)
     ABSL_NO_THREAD_SAFETY_ANALYSIS {
   Locks locks(variables);
   if (const Variable* v = locks.Repeated()) {
@@ -257,9 +254,8 @@ Status Variable::UpdateAll(
   return absl::OkStatus();
 }
 
-Status Variable::UpdateDense(
-    absl::Span<Variable* const> variables,
-    absl::FunctionRef<Status(absl::Span<const Tensor>, absl::Span<Tensor>)> fn) {
+Status Variable::UpdateDense(absl::Span<Variable* const> variables,
+                             absl::FunctionRef<Status(absl::Span<const Tensor>, absl::Span<Tensor>)> fn) {
   return UpdateAll(variables, /*copy=*/false, fn);
 }
 
@@ -269,7 +265,7 @@ Status Variable::UpdateInPlace(absl::Span<Variable* const> variables,
                    [fn](absl::Span<const Tensor>, absl::Span<Tensor> values) { return fn(values); });
 }
 
-// Which locks are held depends on the state of the variables, beyond what the analysis follows.
+// Which locks are held depends on the variables' state, which the analysis cannot follow.
 Status Variable::UpdateRows(absl::Span<Variable* const> variables,
                             absl::FunctionRef<Status(const Rows&)> fn) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   Locks locks(variables);

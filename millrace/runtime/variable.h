@@ -1,4 +1,4 @@
-// A tensor that outlives steps: behind VariableV2 and VarHandleOp alike.
+// Variable: a tensor that outlives steps, used by both VariableV2 and VarHandleOp.
 #pragma once
 
 #include <memory>
@@ -13,12 +13,12 @@
 
 namespace millrace {
 
-// Readers get a snapshot that no later update changes: a dense update writes in place when nobody else
-// holds the memory, and otherwise into a spare buffer that it swaps in.
+// Copy-on-write: readers get a snapshot that no later update changes. A dense update writes in place if no snapshot
+// shares the memory, and otherwise into a spare buffer that it swaps in.
 //
-// From its first update by rows until the next dense update the variable is sparse: its memory is its own,
-// updates by rows write into it at the same time, each row under its stripe's lock, and a snapshot is a copy
-// that is whole row by row. Readers of single rows (ReadRows) need no snapshot in either state. Thread-safe.
+// From its first row update until the next dense update the variable is sparse: no snapshot shares its memory, row
+// updates write to it concurrently, each row under its stripe's lock, and a snapshot is a copy that is atomic per row.
+// Readers of single rows (ReadRows) need no snapshot in either state. Thread-safe.
 class Variable : public Resource {
  public:
   Variable(std::string name, DType dtype, PartialShape shape)
@@ -26,44 +26,42 @@ class Variable : public Resource {
 
   const std::string& name() const { return name_; }
   DType dtype() const { return dtype_; }
-  const PartialShape& declared_shape() const { return declared_shape_; }
 
   bool IsInitialized() const;
-  // FAILED_PRECONDITION names the variable when it has no value yet.
+  // FAILED_PRECONDITION, naming the variable, if it is uninitialized.
   StatusOr<Tensor> Read() const;
   // The shape of the value, without reading it.
   StatusOr<Shape> ShapeOfValue() const;
-  // Calls fn on the memory itself, where updates by rows may be at work: fn looks at a row only while it
-  // holds that row's stripe (RowLayout says which) and keeps nothing of `value`. Dense updates do not show.
+  // Calls fn on the variable's memory, which row updates may modify concurrently: fn must read a row only while it
+  // holds that row's stripe (see RowLayout), and must not retain `value`. Dense updates during the call are not
+  // visible.
   Status ReadRows(absl::FunctionRef<Status(const Tensor& value, RowLocks& locks)> fn) const;
-  // Replaces the value. The tensor is shared, not copied: the caller no longer writes to it.
-  // INVALID_ARGUMENT when it does not fit the declared type, or, unless `validate_shape` is false, shape.
+  // Replaces the value. The tensor is shared, not copied, so the caller must not write to it afterwards.
+  // INVALID_ARGUMENT if it does not match the declared type or, unless `validate_shape` is false, shape.
   Status Assign(Tensor value, bool validate_shape = true);
 
-  // Calls fn(old, new): both have the variable's shape and may be the same memory. Element i of `new`
-  // may depend on element i of `old` alone. Serialised with other updates of this variable. fn must not
-  // touch the variable otherwise; it checks before it writes, as what it wrote before an error may stay.
-  // A variable in a device's memory takes that device's allocator, and an fn that enqueues on its stream.
+  // Calls fn(old, new): both have the variable's shape and may be the same memory, so element i of `new` may depend
+  // only on element i of `old`. Serialised with other updates of this variable. fn must not access the variable
+  // otherwise, and must validate before it writes, because partial writes before an error may remain. A variable in
+  // device memory needs that device's allocator and an fn that enqueues on its stream.
   Status UpdateDense(absl::FunctionRef<Status(const Tensor& old_value, Tensor* new_value)> fn,
                      Allocator* allocator = Allocator::Heap());
-  // Like UpdateDense over several variables at once (an optimizer's slots), locked in a fixed order so
-  // that two updates cannot deadlock. old_values[i] belongs to variables[i]. INVALID_ARGUMENT when one
-  // variable is in the list twice.
+  // UpdateDense of several variables at once (an optimizer's slots), locked in a fixed order to avoid deadlock.
+  // old_values[i] belongs to variables[i]. INVALID_ARGUMENT if a variable is in the list twice.
   static Status UpdateDense(
       absl::Span<Variable* const> variables,
       absl::FunctionRef<Status(absl::Span<const Tensor> old_values, absl::Span<Tensor> new_values)> fn);
-  // Calls fn on the memory of the variables, which no snapshot shares, while other updates by rows may be at
-  // work on it: fn touches a row only while it holds the row's stripe in locks[i], of each variable
-  // whose row it touches in the order of `order` (indices into `variables`). Dense updates wait.
+  // Calls fn on the memory of the variables, which no snapshot shares but which other row updates may modify
+  // concurrently: fn must access a row only while it holds the row's stripe in locks[i], and must lock stripes of
+  // several variables in the order given by `order` (indices into `variables`). Excludes dense updates.
   struct Rows {
     absl::Span<Tensor> values;
     absl::Span<RowLocks* const> locks;
     absl::Span<const int> order;
   };
-  static Status UpdateRows(absl::Span<Variable* const> variables,
-                           absl::FunctionRef<Status(const Rows& rows)> fn);
-  // Calls fn(value) on memory that holds the current value and that no reader shares (it is copied
-  // first when one does): for updates of places that are no rows.
+  static Status UpdateRows(absl::Span<Variable* const> variables, absl::FunctionRef<Status(const Rows& rows)> fn);
+  // Calls fn(values) on memory that holds the current values and that no snapshot shares (it is copied first if one
+  // does): for sparse updates that are not by rows.
   static Status UpdateInPlace(absl::Span<Variable* const> variables,
                               absl::FunctionRef<Status(absl::Span<Tensor> values)> fn);
 
@@ -72,16 +70,16 @@ class Variable : public Resource {
  private:
   class Locks;
   Status NotInitialized() const;
-  // Memory for a new value: the spare when it is free.
+  // Memory for a new value: the spare buffer if it is free.
   StatusOr<Tensor> TakeSpare(const Tensor& like, Allocator* allocator = Allocator::Heap())
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  // Makes the memory the variable's own, by a copy when it is shared.
+  // Makes the memory exclusive to the variable, by copying it if it is shared.
   Status BecomeSparse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  // The value and, when it is sparse, the locks of its rows.
+  // The value without a copy; sets `*sparse` if its rows need locks.
   StatusOr<Tensor> Peek(bool* sparse) const;
-  // After an update in place: lets go of a spare that has not been needed for a while.
+  // Called after an in-place update: frees a spare buffer that has been unused for a while.
   void AgeSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  // Makes `next` the value and the value before, `old`, the spare.
+  // Makes `next` the value and keeps `old`, the previous value, as the spare buffer.
   void Swap(Tensor old, Tensor next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   static Status UpdateAll(
       absl::Span<Variable* const> variables, bool copy,
@@ -91,16 +89,17 @@ class Variable : public Resource {
   const DType dtype_;
   const PartialShape declared_shape_;
 
-  // Held for the whole of an update, shared by updates by rows of a sparse variable; never by readers.
+  // Held for the whole of an update: shared by row updates of a sparse variable, exclusively by others; never held by
+  // readers.
   mutable SharedMutex update_mu_;
   Tensor spare_ ABSL_GUARDED_BY(update_mu_);
   int spare_age_ ABSL_GUARDED_BY(update_mu_) = 0;
-  // Held to look at or swap the value, and for an update in place. Taken after update_mu_.
+  // Held to read or swap the value, and during an in-place update. Acquired after update_mu_.
   mutable Mutex value_mu_;
   Tensor value_ ABSL_GUARDED_BY(value_mu_);
-  // Changed only by who holds update_mu_ alone. True: no snapshot shares the value's memory.
+  // Written only while update_mu_ is held exclusively. If true, no snapshot shares the value's memory.
   bool sparse_ ABSL_GUARDED_BY(value_mu_) = false;
-  // Of the rows of the value. Taken after the others.
+  // Locks of the value's rows. Acquired after the other locks.
   const std::unique_ptr<RowLocks> row_locks_ = std::make_unique<RowLocks>();
 };
 

@@ -148,11 +148,10 @@ TEST(VariableTest, ConcurrentReadersNeverSeeATornValueAndNoUpdateIsLost) {
           } else {
             Variable* const ab[] = {a.get(), b.get()};
             Variable* const ba[] = {b.get(), a.get()};
-            status = Variable::UpdateDense(
-                u == 1 ? ab : ba, [](absl::Span<const Tensor> old, absl::Span<Tensor> next) {
-                  MR_RETURN_IF_ERROR(AddOne(old[0], &next[0]));
-                  return AddOne(old[1], &next[1]);
-                });
+            status = Variable::UpdateDense(u == 1 ? ab : ba, [](absl::Span<const Tensor> old, absl::Span<Tensor> next) {
+              MR_RETURN_IF_ERROR(AddOne(old[0], &next[0]));
+              return AddOne(old[1], &next[1]);
+            });
           }
           if (!status.ok()) ++failed;
         }

@@ -13,7 +13,7 @@ uint64_t WaitRegistry::Begin(Wait wait, Describer describe) {
 }
 
 void WaitRegistry::End(uint64_t wait) {
-  Entry ended;  // what its description holds is let go of without the lock
+  Entry ended;  // destroyed after the lock is released
   MutexLock lock(&mu_);
   const auto it = waits_.find(wait);
   if (it == waits_.end()) return;

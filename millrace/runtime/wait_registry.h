@@ -1,4 +1,4 @@
-// Every wait has a name: what is blocked, on what, since when.
+// The registry of waits: what is blocked, on what, and since when.
 #pragma once
 
 #include <functional>
@@ -12,45 +12,50 @@
 
 namespace millrace {
 
+// The kinds of resources that hang reports describe specifically; the others are kOther.
+enum class ResourceKind : uint8_t { kOther, kQueue, kAccumulator, kBarrier, kStepGate };
+
 struct Wait {
   enum class Kind {
     kOther,
-    kTensor,    // of `peer`
-    kElements,  // of `resource`, which somebody must bring
-    kRoom,      // in `resource`, which somebody must make by taking
-    kPeer,      // until `peer` has done or answered something
+    kTensor,    // a tensor from `peer`
+    kElements,  // elements of `resource`, until something adds them
+    kRoom,      // capacity in `resource`, until something removes elements
+    kPeer,      // an action or a reply of `peer`
   };
 
-  std::string node = {};  // who waits: the node's name; "session" for what a process waits for outside of steps
-  std::string what = {};  // for what: "1 element of FIFOQueue 'input' (0 of 32 elements)"
-  int64_t step_id = 0;    // 0: of no step
+  std::string node = {};  // the name of the node that waits; "session" for a wait outside steps
+  std::string what = {};  // what it waits for: "1 element of FIFOQueue 'input' (0 of 32 elements)"
+  int64_t step_id = 0;    // 0 if it belongs to no step
   absl::Time since = absl::InfinitePast();
   Kind kind = Kind::kOther;
-  std::string peer = {};      // the task that it is to come from
+  std::string peer = {};  // the task that is waited for
   std::string tensor = {};
   std::string resource = {};  // "FIFOQueue 'input'"
-  // How much there is of what is waited for: 1 of 2 gradients, 0 of 1 elements; of kRoom elements and capacity. `needs` 0: not counted.
+  ResourceKind resource_kind = ResourceKind::kOther;
+  // How much of what is waited for exists, and how much is needed: 1 of 2 gradients, 0 of 1 elements; for kRoom, the
+  // elements and the capacity. If `needs` is 0, it is not counted.
   int64_t has = 0;
   int64_t needs = 0;
 };
 
-// All that one task is waiting for. Thread-safe; only what really blocks pays for it.
+// All waits of one task. Thread-safe. Operations that do not block do not use it.
 class WaitRegistry {
  public:
-  // Says how far a wait has come, when waits are listed: `what`, `has` and what else changes. Called without a lock of the registry's, by any
-  // thread, perhaps when the wait is over.
+  // Updates the progress of a wait when waits are listed: `what`, `has` and whatever else changes. Called on any
+  // thread, without a lock of the registry, possibly after the wait has ended.
   using Describer = std::function<void(Wait*)>;
 
   explicit WaitRegistry(Clock* clock = Clock::Real()) : clock_(clock) {}
 
-  // Notes a wait that begins now; the number ends it.
+  // Registers a wait that begins now. Pass the result to End.
   uint64_t Begin(std::string node, std::string what, int64_t step_id) {
     return Begin({.node = std::move(node), .what = std::move(what), .step_id = step_id});
   }
   uint64_t Begin(Wait wait, Describer describe = nullptr);
-  // No effect for a number that was ended before.
+  // A no-op if the wait has already ended.
   void End(uint64_t wait);
-  // The oldest first.
+  // Oldest first.
   std::vector<Wait> List() const;
 
   absl::Time Now() const { return clock_->Now(); }

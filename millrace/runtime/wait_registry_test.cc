@@ -23,12 +23,14 @@ TEST(WaitRegistry, ListsTheOldestWaitFirstUntilItEnds) {
 TEST(WaitRegistry, AsksHowFarAWaitHasComeWhenItIsListed) {
   WaitRegistry waits;
   int gradients = 0;
-  const uint64_t wait = waits.Begin({.node = "take", .what = "gradients", .step_id = 7, .kind = Wait::Kind::kElements, .resource = "accumulator 'w'"}, [&](Wait* w) {
-    w->has = gradients;
-    w->needs = 2;
-    // No lock is held here.
-    waits.End(12345);
-  });
+  const uint64_t wait = waits.Begin(
+      {.node = "take", .what = "gradients", .step_id = 7, .kind = Wait::Kind::kElements, .resource = "accumulator 'w'"},
+      [&](Wait* w) {
+        w->has = gradients;
+        w->needs = 2;
+        // No lock is held here.
+        waits.End(12345);
+      });
   EXPECT_EQ(waits.List()[0].has, 0);
   gradients = 1;
   EXPECT_EQ(waits.List()[0].has, 1);

@@ -48,7 +48,7 @@ StatusOr<std::unique_ptr<Session>> Session::Create(const SessionOptions& options
     }
   }
   if (found == nullptr) {
-    return InvalidArgument("no kind of session in this program understands the target '", options.target,
+    return InvalidArgument("no kind of session in this program supports the target '", options.target,
                            "'; leave it empty to run in this process");
   }
   return found->Create(options);

@@ -5,10 +5,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "millrace/base/mutex.h"
-#include "millrace/executor/step_stats.h"
 #include "millrace/graph/graph_builder.h"
 #include "millrace/graph/graph_def.h"
 #include "millrace/runtime/resource_manager.h"
+#include "millrace/session/chrome_trace.h"
 
 namespace millrace {
 namespace {
@@ -242,9 +242,7 @@ TEST_F(SessionTest, ConcurrentRunsOfOnePlanDoNotMix) {
 
 TEST_F(SessionTest, AnErrorInALoopEndsTheStepAndLaterOnesWork) {
   Endpoint x = Placeholder("x");
-  Loop(1000, x, [&](Endpoint v) {
-    return b_.Op("CheckNumerics", {b_.Mul(v, v)}, {{"message", "blew up"}}, "check");
-  });
+  Loop(1000, x, [&](Endpoint v) { return b_.Op("CheckNumerics", {b_.Mul(v, v)}, {{"message", "blew up"}}, "check"); });
   auto session = Open();
   auto result = session->Run({{"x", Tensor::Scalar(2.0f)}}, {"result"});
   EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument) << result.status();
@@ -256,8 +254,8 @@ TEST_F(SessionTest, ATimeOutEndsAnEndlessLoop) {
   Loop(2000000000, Placeholder("x"), [&](Endpoint x) { return b_.Neg(x); });
   auto session = Open();
   std::vector<Tensor> results;
-  Status status = session->Run({.timeout = absl::Milliseconds(50)}, {{"x", Tensor::Scalar(2.0f)}},
-                               {"result"}, {}, &results, nullptr);
+  Status status = session->Run({.timeout = absl::Milliseconds(50)}, {{"x", Tensor::Scalar(2.0f)}}, {"result"}, {},
+                               &results, nullptr);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
 }
 
@@ -268,8 +266,8 @@ TEST_F(SessionTest, CancellationEndsAnEndlessLoop) {
   Status status;
   std::thread runner([&] {
     std::vector<Tensor> results;
-    status = session->Run({.cancellation = &cancellation}, {{"x", Tensor::Scalar(2.0f)}}, {"result"}, {},
-                          &results, nullptr);
+    status =
+        session->Run({.cancellation = &cancellation}, {{"x", Tensor::Scalar(2.0f)}}, {"result"}, {}, &results, nullptr);
   });
   cancellation.StartCancel();
   runner.join();
@@ -280,14 +278,11 @@ TEST_F(SessionTest, CloseCancelsRunningStepsAndRefusesNewOnes) {
   Loop(2000000000, Placeholder("x"), [&](Endpoint x) { return b_.Neg(x); });
   auto session = Open();
   Status status;
-  std::thread runner([&] {
-    status = session->Run({{"x", Tensor::Scalar(2.0f)}}, {"result"}).status();
-  });
+  std::thread runner([&] { status = session->Run({{"x", Tensor::Scalar(2.0f)}}, {"result"}).status(); });
   ASSERT_TRUE(session->Close().ok());
   runner.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
-  EXPECT_EQ(session->Run({{"x", Tensor::Scalar(2.0f)}}, {"result"}).status().code(),
-            absl::StatusCode::kCancelled);
+  EXPECT_EQ(session->Run({{"x", Tensor::Scalar(2.0f)}}, {"result"}).status().code(), absl::StatusCode::kCancelled);
 }
 
 TEST_F(SessionTest, CallablesTakeFeedsByPosition) {
@@ -307,8 +302,8 @@ TEST_F(SessionTest, PartialRunsFeedAndFetchInSeveralCalls) {
   Endpoint r1 = b_.Op("AddV2", {a, b_.Scalar(1.0f)}, {}, "r1");
   b_.Op("Mul", {r1, c}, {}, "r2");
   auto session = Open();
-  auto handle = session->PartialRunSetup(std::vector<std::string>{"a:0", "c:0"},
-                                         std::vector<std::string>{"r1:0", "r2:0"}, {});
+  auto handle =
+      session->PartialRunSetup(std::vector<std::string>{"a:0", "c:0"}, std::vector<std::string>{"r1:0", "r2:0"}, {});
   ASSERT_TRUE(handle.ok()) << handle.status();
   std::vector<Tensor> results;
   // r2 needs c, which is not there yet.
@@ -316,13 +311,34 @@ TEST_F(SessionTest, PartialRunsFeedAndFetchInSeveralCalls) {
                                      std::vector<std::string>{"r2:0"}, &results);
   EXPECT_EQ(early.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(early.message()), HasSubstr("c:0"));
-  ASSERT_TRUE(session->PartialRun(*handle, std::vector<Feed>{{"a:0", Tensor::Scalar(1.0f)}},
-                                  std::vector<std::string>{"r1:0"}, &results).ok());
+  ASSERT_TRUE(session
+                  ->PartialRun(*handle, std::vector<Feed>{{"a:0", Tensor::Scalar(1.0f)}},
+                               std::vector<std::string>{"r1:0"}, &results)
+                  .ok());
   EXPECT_EQ(results[0].scalar<float>(), 2);
-  ASSERT_TRUE(session->PartialRun(*handle, std::vector<Feed>{{"c:0", Tensor::Scalar(10.0f)}},
-                                  std::vector<std::string>{"r2:0"}, &results).ok());
+  ASSERT_TRUE(session
+                  ->PartialRun(*handle, std::vector<Feed>{{"c:0", Tensor::Scalar(10.0f)}},
+                               std::vector<std::string>{"r2:0"}, &results)
+                  .ok());
   EXPECT_EQ(results[0].scalar<float>(), 20);
   EXPECT_EQ(session->PartialRun(*handle, {}, {}, &results).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(SessionTest, PartialRunsOfDifferentTensorsHaveTheirOwnEdges) {
+  b_.Op("Neg", {Placeholder("a")}, {}, "minus_a");
+  b_.Op("Neg", {Placeholder("b")}, {}, "minus_b");
+  auto session = Open();
+  for (const std::string name : {"a", "b"}) {
+    // Names without an output mean output 0, in the set-up as in the call.
+    auto handle =
+        session->PartialRunSetup(std::vector<std::string>{name}, std::vector<std::string>{"minus_" + name}, {});
+    ASSERT_TRUE(handle.ok()) << handle.status();
+    std::vector<Tensor> results;
+    const Status status = session->PartialRun(*handle, std::vector<Feed>{{name + ":0", Tensor::Scalar(3.0f)}},
+                                              std::vector<std::string>{"minus_" + name + ":0"}, &results);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(results[0].scalar<float>(), -3);
+  }
 }
 
 TEST_F(SessionTest, ClosingEndsAnUnfinishedPartialRun) {
@@ -340,8 +356,10 @@ TEST_F(SessionTest, TracesHoldEveryNodeAndBecomeAChromeTrace) {
   auto session = Open();
   RunMetadata metadata;
   std::vector<Tensor> results;
-  ASSERT_TRUE(session->Run({.trace = true, .output_partition_graphs = true},
-                           {{"x", Tensor::Of<float>({1, 2})}}, {"y"}, {}, &results, &metadata).ok());
+  ASSERT_TRUE(session
+                  ->Run({.trace = true, .output_partition_graphs = true}, {{"x", Tensor::Of<float>({1, 2})}}, {"y"}, {},
+                        &results, &metadata)
+                  .ok());
   ASSERT_EQ(metadata.step_stats().dev_stats_size(), 1);
   EXPECT_THAT(metadata.step_stats().dev_stats(0).device(), HasSubstr("CPU:0"));
   ASSERT_EQ(metadata.step_stats().dev_stats(0).node_stats_size(), 2);

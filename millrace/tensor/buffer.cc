@@ -11,11 +11,11 @@
 namespace millrace {
 namespace {
 
-// Header and contents lie in one block of malloc's, whose fast path aligned_alloc has not.
+// Header and contents share one malloc block: aligned_alloc lacks malloc's fast path.
 class HeapBuffer final : public Buffer {
  public:
   static HeapBuffer* New(size_t bytes) {
-    constexpr size_t kSmall = 1 << 16;  // no limit is worth asking for
+    constexpr size_t kSmall = 1 << 16;  // too small to check against the limit
     constexpr size_t kOverhead = sizeof(HeapBuffer) + kAlignment - 1;
     if (bytes > kSmall && bytes > MaxAllocation()) return nullptr;
     if (bytes > static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max()) - kOverhead) return nullptr;

@@ -7,36 +7,35 @@
 
 namespace millrace {
 
-// A block of bytes with a reference count. How it is freed is the subclass's matter: plain memory,
-// a step's cache, a device, a file mapping, a slice of another buffer.
+// A reference-counted block of memory. The subclass decides how it is freed: heap memory, a step's cache, device
+// memory, a file mapping, a slice of another buffer.
 class Buffer : public RefCounted {
  public:
   static constexpr size_t kAlignment = 64;
 
   void* data() const { return data_; }
   size_t size() const { return size_; }
-  // True when a kernel may write into it once it holds the only reference. False for memory that
-  // is somebody else's, such as a caller's array or a file mapping.
+  // True if the holder of the only reference may write to it. False for memory owned by others, such as a caller's
+  // array or a file mapping.
   bool writable() const { return writable_; }
-  // The buffer whose memory this is a part of; itself when it is whole.
+  // The buffer that this is a slice of; this buffer itself if it is not a slice.
   virtual const Buffer* root() const { return this; }
 
  protected:
-  Buffer(void* data, size_t size, bool writable = true)
-      : data_(data), size_(size), writable_(writable) {}
+  Buffer(void* data, size_t size, bool writable = true) : data_(data), size_(size), writable_(writable) {}
 
   void* data_;
   size_t size_;
   bool writable_;
 };
 
-// Where buffers come from. Thread-safe.
+// Allocates buffers. Thread-safe.
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  // 64-byte aligned, contents undefined. Null when there is no memory.
+  // Returns a 64-byte aligned buffer with undefined contents, or null if memory is exhausted.
   virtual RefPtr<Buffer> Allocate(size_t bytes) = 0;
-  // For step statistics and messages.
+  // For step statistics and error messages.
   virtual const char* name() const = 0;
 
   // The process's heap.

@@ -1,4 +1,4 @@
-// From a run-time dtype to a compile-time type, in one place.
+// Dispatch from a run-time dtype to a compile-time type.
 #pragma once
 
 #include <type_traits>
@@ -33,16 +33,16 @@ using NumberTypes = JoinTypes<RealTypes, ComplexTypes>::type;
 using PlainTypes = JoinTypes<NumberTypes, Types<bool>>::type;
 using IndexTypes = Types<int32_t, int64_t>;
 
-// Calls fn(TypeTag<T>) with the T of the list whose dtype is `dtype` and returns true;
-// returns false when the list has none.
+// Calls fn(TypeTag<T>) for the T in the list whose dtype is `dtype` and returns true; returns false if the list has no
+// such T.
 template <typename... Ts, typename Fn>
 bool DispatchType(Types<Ts...>, DType dtype, Fn&& fn) {
   return ((DTypeOf<Ts>() == dtype ? (fn(TypeTag<Ts>{}), true) : false) || ...);
 }
 
-// For code that only moves elements: calls fn(TypeTag<uintN_t>) by element size (1, 2, 4, 8 bytes),
-// or with std::complex<double> for 16, or std::string / ResourceHandle / Variant for those types.
-// Fewer instantiations than one for each type.
+// For code that only moves elements: calls fn(TypeTag<uintN_t>) by element size (1, 2, 4, 8 bytes), or with
+// std::complex<double> for 16, or std::string / ResourceHandle / Variant for those types. This needs fewer
+// instantiations than one per type.
 template <typename Fn>
 bool DispatchMove(DType dtype, Fn&& fn) {
   if (!IsPlain(dtype)) {
@@ -52,12 +52,18 @@ bool DispatchMove(DType dtype, Fn&& fn) {
     return false;
   }
   switch (SizeOf(dtype)) {
-    case 1: return fn(TypeTag<uint8_t>{}), true;
-    case 2: return fn(TypeTag<uint16_t>{}), true;
-    case 4: return fn(TypeTag<uint32_t>{}), true;
-    case 8: return fn(TypeTag<uint64_t>{}), true;
-    case 16: return fn(TypeTag<std::complex<double>>{}), true;
-    default: return false;
+    case 1:
+      return fn(TypeTag<uint8_t>{}), true;
+    case 2:
+      return fn(TypeTag<uint16_t>{}), true;
+    case 4:
+      return fn(TypeTag<uint32_t>{}), true;
+    case 8:
+      return fn(TypeTag<uint64_t>{}), true;
+    case 16:
+      return fn(TypeTag<std::complex<double>>{}), true;
+    default:
+      return false;
   }
 }
 

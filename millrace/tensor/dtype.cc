@@ -10,15 +10,41 @@
 namespace millrace {
 namespace {
 
-// By number. Types this runtime cannot hold are named too: schemas and messages mention them.
-constexpr absl::string_view kNames[] = {
-    "invalid",    "float",      "double",        "int32",           "uint8",
-    "int16",      "int8",       "string",        "complex64",       "int64",
-    "bool",       "qint8",      "quint8",        "qint32",          "bfloat16",
-    "qint16",     "quint16",    "uint16",        "complex128",      "half",
-    "resource",   "variant",    "uint32",        "uint64",          "float8_e5m2",
-    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz", "int4",
-    "uint4",      "int2",       "uint2",         "float4_e2m1fn"};
+// Indexed by the type's number. Unsupported types have names too, because schemas and messages mention them.
+constexpr absl::string_view kNames[] = {"invalid",
+                                        "float",
+                                        "double",
+                                        "int32",
+                                        "uint8",
+                                        "int16",
+                                        "int8",
+                                        "string",
+                                        "complex64",
+                                        "int64",
+                                        "bool",
+                                        "qint8",
+                                        "quint8",
+                                        "qint32",
+                                        "bfloat16",
+                                        "qint16",
+                                        "quint16",
+                                        "uint16",
+                                        "complex128",
+                                        "half",
+                                        "resource",
+                                        "variant",
+                                        "uint32",
+                                        "uint64",
+                                        "float8_e5m2",
+                                        "float8_e4m3fn",
+                                        "float8_e4m3fnuz",
+                                        "float8_e4m3b11fnuz",
+                                        "float8_e5m2fnuz",
+                                        "int4",
+                                        "uint4",
+                                        "int2",
+                                        "uint2",
+                                        "float4_e2m1fn"};
 constexpr int kNumNames = static_cast<int>(sizeof(kNames) / sizeof(kNames[0]));
 
 constexpr absl::string_view kRefSuffix = "_ref";
@@ -34,24 +60,28 @@ size_t dtype_internal::SizeOfObject(DType t) {
   if (t == DType::kString) return sizeof(std::string);
   if (t == DType::kResource) return sizeof(ResourceHandle);
   if (t == DType::kVariant) return sizeof(Variant);
-  // A reference is a handle of its variable, whatever the variable holds.
+  // A reference is stored as a handle to its variable, whatever the variable's type.
   return IsRef(t) && IsKnown(t) ? sizeof(ResourceHandle) : 0;
 }
 
 DType UnquantizedType(DType t) {
   switch (t) {
-    case DType::kQInt8: return DType::kInt8;
-    case DType::kQUInt8: return DType::kUInt8;
-    case DType::kQInt16: return DType::kInt16;
-    case DType::kQUInt16: return DType::kUInt16;
-    case DType::kQInt32: return DType::kInt32;
-    default: return t;
+    case DType::kQInt8:
+      return DType::kInt8;
+    case DType::kQUInt8:
+      return DType::kUInt8;
+    case DType::kQInt16:
+      return DType::kInt16;
+    case DType::kQUInt16:
+      return DType::kUInt16;
+    case DType::kQInt32:
+      return DType::kInt32;
+    default:
+      return t;
   }
 }
 
-bool IsPlain(DType t) {
-  return t != DType::kString && t != DType::kResource && t != DType::kVariant && !IsRef(t);
-}
+bool IsPlain(DType t) { return t != DType::kString && t != DType::kResource && t != DType::kVariant && !IsRef(t); }
 
 bool IsFloating(DType t) {
   return t == DType::kFloat || t == DType::kDouble || t == DType::kHalf || t == DType::kBFloat16;
@@ -68,8 +98,10 @@ bool IsInteger(DType t) {
     case DType::kUInt8:
     case DType::kUInt16:
     case DType::kUInt32:
-    case DType::kUInt64: return true;
-    default: return false;
+    case DType::kUInt64:
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -43,27 +43,24 @@ enum class DType : int32_t {
 inline constexpr int kRefOffset = 100;
 
 inline bool IsRef(DType t) { return static_cast<int>(t) > kRefOffset; }
-inline DType BaseType(DType t) {
-  return IsRef(t) ? static_cast<DType>(static_cast<int>(t) - kRefOffset) : t;
-}
-inline DType RefType(DType t) {
-  return IsRef(t) ? t : static_cast<DType>(static_cast<int>(t) + kRefOffset);
-}
+inline DType BaseType(DType t) { return IsRef(t) ? static_cast<DType>(static_cast<int>(t) - kRefOffset) : t; }
+inline DType RefType(DType t) { return IsRef(t) ? t : static_cast<DType>(static_cast<int>(t) + kRefOffset); }
 
-// True for the types this runtime can hold (and references to them).
+// True for the types that this runtime supports, and for references to them.
 bool IsKnown(DType t);
-// Bytes of one element; sizeof the C++ type for strings and resources; 0 for unknown types.
 namespace dtype_internal {
-// By number; 0 for types that are not plain numbers or not known. Quantized numbers are only moved about.
+// Indexed by the type's number; 0 for non-plain and unknown types. Quantized types are only copied, never computed
+// with.
 inline constexpr uint8_t kPlainSizes[] = {0, 4, 8, 4, 1, 2, 1, 0, 8, 8, 1, 1, 1, 4, 2, 2, 2, 2, 16, 2, 0, 0, 4, 8};
 size_t SizeOfObject(DType t);
 }  // namespace dtype_internal
+// The size of one element in bytes: sizeof the C++ type for strings, resources and variants; 0 for unknown types.
 inline size_t SizeOf(DType t) {
   const auto number = static_cast<uint32_t>(t);
   const size_t size = number < sizeof(dtype_internal::kPlainSizes) ? dtype_internal::kPlainSizes[number] : 0;
   return size != 0 ? size : dtype_internal::SizeOfObject(t);
 }
-// The integer that a quantized number is stored as; other types as they are.
+// The integer type that a quantized type is stored as; other types are returned unchanged.
 DType UnquantizedType(DType t);
 // False for elements with constructors (string, resource, variant).
 bool IsPlain(DType t);
@@ -71,13 +68,13 @@ bool IsFloating(DType t);
 bool IsComplex(DType t);
 bool IsInteger(DType t);
 
-// "float", "int32", "float_ref": as TensorFlow writes types in op schemas and messages.
+// TensorFlow's name in op schemas and messages: "float", "int32", "float_ref".
 std::string DTypeName(DType t);
-// The inverse; also takes "DT_FLOAT" forms.
+// The inverse of DTypeName; also accepts "DT_FLOAT" forms.
 StatusOr<DType> ParseDType(absl::string_view name);
 std::ostream& operator<<(std::ostream& out, DType t);
 
-// For InvalidArgument(...) and its kin. Plain absl::StrCat needs DTypeName.
+// For InvalidArgument(...) and the other error makers. Plain absl::StrCat needs DTypeName.
 inline std::string MessageText(DType t) { return DTypeName(t); }
 
 class ResourceHandle;
@@ -86,10 +83,10 @@ class Variant;
 // DTypeOf<float>() == DType::kFloat, and CppType<DType::kFloat> is float.
 template <typename T>
 struct DTypeTraits;
-#define MR_DTYPE(cpp, dtype)                       \
-  template <>                                      \
-  struct DTypeTraits<cpp> {                        \
-    static constexpr DType kDType = DType::dtype;  \
+#define MR_DTYPE(cpp, dtype)                      \
+  template <>                                     \
+  struct DTypeTraits<cpp> {                       \
+    static constexpr DType kDType = DType::dtype; \
   }
 MR_DTYPE(float, kFloat);
 MR_DTYPE(double, kDouble);

@@ -1,4 +1,4 @@
-// 16-bit floating-point numbers: stored in two bytes, computed with as float.
+// 16-bit floating-point types: stored in two bytes, with arithmetic in float.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ inline uint16_t ToBFloat16(float f) {
 
 inline float HalfToFloat(uint16_t h) {
 #ifdef __F16C__
-  return __builtin_ia32_vcvtph2ps(__extension__(__attribute__((__vector_size__(16))) short){
-      static_cast<short>(h), 0, 0, 0, 0, 0, 0, 0})[0];
+  return __builtin_ia32_vcvtph2ps(
+      __extension__(__attribute__((__vector_size__(16))) short){static_cast<short>(h), 0, 0, 0, 0, 0, 0, 0})[0];
 #else
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16;
   uint32_t exponent = (h >> 10) & 0x1f, mantissa = h & 0x3ff;
@@ -51,13 +51,13 @@ inline float HalfToFloat(uint16_t h) {
 
 inline uint16_t FloatToHalf(float f) {
 #ifdef __F16C__
-  return static_cast<uint16_t>(__builtin_ia32_vcvtps2ph(
-      __extension__(__attribute__((__vector_size__(16))) float){f, 0, 0, 0}, 0)[0]);
+  return static_cast<uint16_t>(
+      __builtin_ia32_vcvtps2ph(__extension__(__attribute__((__vector_size__(16))) float){f, 0, 0, 0}, 0)[0]);
 #else
   const uint32_t u = Bits(f), sign = (u >> 16) & 0x8000, magnitude = u & 0x7fffffff;
   if (magnitude > 0x7f800000) return static_cast<uint16_t>(sign | 0x7e00);
   if (magnitude >= 0x477ff000) return static_cast<uint16_t>(sign | 0x7c00);
-  if (magnitude < 0x38800000) {  // subnormal: let the adder round
+  if (magnitude < 0x38800000) {  // subnormal: float addition does the rounding
     const float r = FromBits(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (Bits(r) - 0x3f000000));
   }
@@ -67,33 +67,33 @@ inline uint16_t FloatToHalf(float f) {
 
 }  // namespace half_internal
 
-#define MR_HALF_TYPE(name, to, from)                                                         \
-  struct name {                                                                              \
-    uint16_t bits = 0;                                                                       \
-    name() = default;                                                                        \
-    template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>              \
-    explicit name(T v) : bits(half_internal::to(static_cast<float>(v))) {}                   \
-    operator float() const { return half_internal::from(bits); } /* NOLINT: widens */        \
-    static name FromRaw(uint16_t raw) {                                                      \
-      name v;                                                                                \
-      v.bits = raw;                                                                          \
-      return v;                                                                              \
-    }                                                                                        \
-    name& operator+=(name o) { return *this = name(float(*this) + float(o)); }               \
-    name& operator-=(name o) { return *this = name(float(*this) - float(o)); }               \
-    name& operator*=(name o) { return *this = name(float(*this) * float(o)); }               \
-    name& operator/=(name o) { return *this = name(float(*this) / float(o)); }               \
-    friend name operator+(name a, name b) { return name(float(a) + float(b)); }              \
-    friend name operator-(name a, name b) { return name(float(a) - float(b)); }              \
-    friend name operator*(name a, name b) { return name(float(a) * float(b)); }              \
-    friend name operator/(name a, name b) { return name(float(a) / float(b)); }              \
-    friend name operator-(name a) { return FromRaw(a.bits ^ 0x8000); }                       \
-    friend bool operator==(name a, name b) { return float(a) == float(b); }                  \
-    friend bool operator!=(name a, name b) { return float(a) != float(b); }                  \
-    friend bool operator<(name a, name b) { return float(a) < float(b); }                    \
-    friend bool operator>(name a, name b) { return float(a) > float(b); }                    \
-    friend bool operator<=(name a, name b) { return float(a) <= float(b); }                  \
-    friend bool operator>=(name a, name b) { return float(a) >= float(b); }                  \
+#define MR_HALF_TYPE(name, to, from)                                                  \
+  struct name {                                                                       \
+    uint16_t bits = 0;                                                                \
+    name() = default;                                                                 \
+    template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>       \
+    explicit name(T v) : bits(half_internal::to(static_cast<float>(v))) {}            \
+    operator float() const { return half_internal::from(bits); } /* NOLINT: widens */ \
+    static name FromRaw(uint16_t raw) {                                               \
+      name v;                                                                         \
+      v.bits = raw;                                                                   \
+      return v;                                                                       \
+    }                                                                                 \
+    name& operator+=(name o) { return *this = name(float(*this) + float(o)); }        \
+    name& operator-=(name o) { return *this = name(float(*this) - float(o)); }        \
+    name& operator*=(name o) { return *this = name(float(*this) * float(o)); }        \
+    name& operator/=(name o) { return *this = name(float(*this) / float(o)); }        \
+    friend name operator+(name a, name b) { return name(float(a) + float(b)); }       \
+    friend name operator-(name a, name b) { return name(float(a) - float(b)); }       \
+    friend name operator*(name a, name b) { return name(float(a) * float(b)); }       \
+    friend name operator/(name a, name b) { return name(float(a) / float(b)); }       \
+    friend name operator-(name a) { return FromRaw(a.bits ^ 0x8000); }                \
+    friend bool operator==(name a, name b) { return float(a) == float(b); }           \
+    friend bool operator!=(name a, name b) { return float(a) != float(b); }           \
+    friend bool operator<(name a, name b) { return float(a) < float(b); }             \
+    friend bool operator>(name a, name b) { return float(a) > float(b); }             \
+    friend bool operator<=(name a, name b) { return float(a) <= float(b); }           \
+    friend bool operator>=(name a, name b) { return float(a) >= float(b); }           \
   }
 namespace half_internal {
 inline float FromBFloat16(uint16_t b) { return FromBits(static_cast<uint32_t>(b) << 16); }

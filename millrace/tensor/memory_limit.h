@@ -1,12 +1,13 @@
-// The largest block of memory that a tensor may ask for.
+// The upper limit of a single allocation.
 #pragma once
 
 #include <cstddef>
 
 namespace millrace {
 
-// Allocators refuse more than this at once, so that an absurd size in a graph is RESOURCE_EXHAUSTED and not a visit
-// of the kernel's out-of-memory killer. By default the memory of the machine, or of the control group where it is less.
+// Allocators reject a single allocation larger than this, so that an absurd size in a graph gives RESOURCE_EXHAUSTED
+// instead of waking the kernel's OOM killer. The default is the memory of the machine or of the cgroup, whichever is
+// less.
 size_t MaxAllocation();
 
 // For tests, and for a process that shares its machine. Thread-safe.

@@ -1,4 +1,4 @@
-// Names of things that outlive a step: variables, queues, tables.
+// Handles of resources, which outlive a step: variables, queues, tables.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace millrace {
 
-// Anything a ResourceManager keeps. Subclasses are thread-safe.
+// The base class of what a ResourceManager stores. Reference-counted; subclasses are thread-safe.
 class Resource : public RefCounted {
  public:
   // For messages and the hang report: "Variable w float[2,3]".
   virtual std::string DebugString() const = 0;
 };
 
-// An element of a resource tensor. Also what a reference to a TF1 variable is made of: a ref output
-// is a scalar of this type whose tensor has the ref dtype.
+// An element of a resource tensor. A reference to a TF1 variable uses it too: a ref output is a scalar of this type
+// whose tensor has the ref dtype.
 class ResourceHandle {
  public:
   std::string device;
@@ -27,9 +27,9 @@ class ResourceHandle {
   std::string name;
   std::string type_name;
   uint64_t hash_code = 0;
-  // What a variable holds, where known.
+  // The dtype and shape of a variable's value, if known.
   std::vector<std::pair<DType, PartialShape>> dtypes_and_shapes;
-  // The thing itself, where it lives in this process; a short-cut around the look-up by name.
+  // The resource itself if it is in this process, which saves the look-up by name; otherwise null.
   RefPtr<Resource> resource;
 
   std::string DebugString() const;

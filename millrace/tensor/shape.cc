@@ -2,11 +2,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "millrace/proto/tensor.pb.h"
 
 namespace millrace {
 namespace {
 
-// Multiplies the known dimensions other than 0, so that any part of the product fits too.
+// Ignores unknown and zero dimensions, so that the product of any subset of the dimensions fits too.
 bool ProductFits(absl::Span<const int64_t> dims) {
   int64_t product = 1;
   for (int64_t d : dims) {
@@ -45,8 +46,7 @@ Status CheckDims(absl::Span<const int64_t> dims, int64_t least) {
 
 StatusOr<Shape::Dims> DimsFromProto(const pb::TensorShapeProto& proto, int64_t least) {
   if (proto.dim_size() > Shape::kMaxRank) {
-    return InvalidArgument("a shape has ", proto.dim_size(), " dimensions, more than ",
-                           Shape::kMaxRank);
+    return InvalidArgument("a shape has ", proto.dim_size(), " dimensions, more than ", Shape::kMaxRank);
   }
   Shape::Dims dims;
   for (const auto& dim : proto.dim()) dims.push_back(dim.size());
@@ -138,8 +138,6 @@ StatusOr<PartialShape> PartialShape::MergeWith(const PartialShape& other) const 
   return merged;
 }
 
-std::string PartialShape::ToString() const {
-  return known_rank_ ? DimsToString(dims_) : "<unknown>";
-}
+std::string PartialShape::ToString() const { return known_rank_ ? DimsToString(dims_) : "<unknown>"; }
 
 }  // namespace millrace

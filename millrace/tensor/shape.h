@@ -8,14 +8,17 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "millrace/base/status.h"
-#include "millrace/proto/tensor.pb.h"
+
+namespace tensorflow {
+class TensorShapeProto;
+}
 
 namespace millrace {
 
 namespace pb = ::tensorflow;
 
-// Dimensions of a tensor that exists. A value type; every dimension is at least 0 and the number
-// of elements fits into int64 (Make and FromProto check, the constructor trusts).
+// The dimensions of a tensor. A value type. Every dimension is at least 0 and the number of elements fits into int64;
+// Make and FromProto check this, the constructors do not.
 class Shape {
  public:
   using Dims = absl::InlinedVector<int64_t, 4>;
@@ -26,7 +29,7 @@ class Shape {
   Shape(std::initializer_list<int64_t> dims) : dims_(dims) {}
   explicit Shape(absl::Span<const int64_t> dims) : dims_(dims.begin(), dims.end()) {}
 
-  // INVALID_ARGUMENT for a negative dimension, too high a rank or an overflowing product.
+  // INVALID_ARGUMENT if a dimension is negative, the rank exceeds kMaxRank or the number of elements overflows.
   static StatusOr<Shape> Make(absl::Span<const int64_t> dims);
   static StatusOr<Shape> FromProto(const pb::TensorShapeProto& proto);
   void ToProto(pb::TensorShapeProto* proto) const;
@@ -61,22 +64,19 @@ class Shape {
   Dims dims_;
 };
 
-// What is known of a shape before the tensor exists: nothing, its rank, or some dimensions.
-// An unknown dimension is -1.
+// A partially known shape, as in shape inference: the rank and any dimension may be unknown. An unknown dimension is
+// -1.
 class PartialShape {
  public:
   static constexpr int64_t kUnknown = -1;
 
   PartialShape() = default;  // rank unknown
   PartialShape(std::initializer_list<int64_t> dims) : known_rank_(true), dims_(dims) {}
-  explicit PartialShape(absl::Span<const int64_t> dims)
-      : known_rank_(true), dims_(dims.begin(), dims.end()) {}
+  explicit PartialShape(absl::Span<const int64_t> dims) : known_rank_(true), dims_(dims.begin(), dims.end()) {}
   PartialShape(const Shape& shape) : PartialShape(shape.dims()) {}  // NOLINT: widens
 
   static PartialShape Scalar() { return PartialShape(absl::Span<const int64_t>()); }
-  static PartialShape UnknownOfRank(int rank) {
-    return PartialShape(Shape::Dims(static_cast<size_t>(rank), kUnknown));
-  }
+  static PartialShape UnknownOfRank(int rank) { return PartialShape(Shape::Dims(static_cast<size_t>(rank), kUnknown)); }
   // INVALID_ARGUMENT for a dimension below -1.
   static StatusOr<PartialShape> FromProto(const pb::TensorShapeProto& proto);
   void ToProto(pb::TensorShapeProto* proto) const;
@@ -90,13 +90,13 @@ class PartialShape {
   bool IsFullyDefined() const;
   // -1 when not fully defined.
   int64_t num_elements() const;
-  // The shape itself; only when fully defined.
+  // Requires IsFullyDefined().
   Shape AsShape() const { return Shape(absl::MakeConstSpan(dims_)); }
 
-  // True when a tensor of `shape` could be meant.
+  // True if the known dimensions agree.
   bool IsCompatibleWith(const Shape& shape) const;
   bool IsCompatibleWith(const PartialShape& other) const;
-  // What is known from either; INVALID_ARGUMENT when they contradict each other.
+  // Combines what is known from both; INVALID_ARGUMENT if they contradict each other.
   StatusOr<PartialShape> MergeWith(const PartialShape& other) const;
 
   std::string ToString() const;  // "[?,3]", "<unknown>"

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "millrace/proto/tensor.pb.h"
+
 namespace millrace {
 namespace {
 

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-// Elements with constructors, such as strings, always live on the heap.
+// Elements with constructors, such as strings, are always allocated on the heap.
 template <typename T>
 class ObjectBuffer final : public Buffer {
  public:
@@ -41,9 +41,7 @@ void AppendElement(std::string* out, const std::string& v) {
   absl::StrAppend(out, "\"", absl::CHexEscape(absl::string_view(v).substr(0, kMaxStringShown)), "\"",
                   v.size() > kMaxStringShown ? "..." : "");
 }
-void AppendElement(std::string* out, const ResourceHandle& v) {
-  absl::StrAppend(out, "<", v.DebugString(), ">");
-}
+void AppendElement(std::string* out, const ResourceHandle& v) { absl::StrAppend(out, "<", v.DebugString(), ">"); }
 void AppendElement(std::string* out, const Variant& v) { absl::StrAppend(out, "<", v.DebugString(), ">"); }
 void AppendElement(std::string* out, bool v) { out->append(v ? "true" : "false"); }
 void AppendElement(std::string* out, half v) { absl::StrAppend(out, static_cast<float>(v)); }
@@ -83,8 +81,7 @@ void AppendElements(std::string* out, const T*& data, absl::Span<const int64_t> 
 
 }  // namespace
 
-Tensor::Tensor(DType dtype, Shape shape, Allocator* allocator)
-    : dtype_(dtype), shape_(std::move(shape)) {
+Tensor::Tensor(DType dtype, Shape shape, Allocator* allocator) : dtype_(dtype), shape_(std::move(shape)) {
   MR_CHECK(IsKnown(dtype));
   const int64_t count = shape_.num_elements();
   buffer_ = NewBuffer(dtype, count, static_cast<size_t>(count) * SizeOf(dtype), allocator);
@@ -116,8 +113,8 @@ Status Tensor::MakeInto(DType dtype, const Shape& shape, Allocator* allocator, T
   }
   RefPtr<Buffer> buffer = NewBuffer(dtype, count, bytes, allocator);
   if (!buffer) {
-    return ResourceExhausted("no memory for a tensor of ", DTypeName(dtype), shape.ToString(), " (",
-                             bytes, " bytes) from the ", allocator->name(), " allocator");
+    return ResourceExhausted("no memory for a tensor of ", DTypeName(dtype), shape.ToString(), " (", bytes,
+                             " bytes) from the ", allocator->name(), " allocator");
   }
   out->dtype_ = dtype;
   out->shape_ = shape;
@@ -143,9 +140,8 @@ Tensor Tensor::Row(int64_t i) const {
 
 StatusOr<Tensor> Tensor::Reshaped(Shape shape) const {
   if (shape.num_elements() != num_elements()) {
-    return InvalidArgument("a tensor of shape ", shape_.ToString(), " cannot take the shape ",
-                           shape.ToString(), ": ", num_elements(), " elements against ",
-                           shape.num_elements());
+    return InvalidArgument("a tensor of shape ", shape_.ToString(), " cannot take the shape ", shape.ToString(), ": ",
+                           num_elements(), " elements instead of ", shape.num_elements());
   }
   Tensor t = *this;
   t.shape_ = std::move(shape);

@@ -1,4 +1,4 @@
-// A typed, shaped view of reference-counted memory.
+// Tensor: a typed, shaped view of reference-counted memory.
 #pragma once
 
 #include <initializer_list>
@@ -17,22 +17,22 @@
 
 namespace millrace {
 
-// A cheap value: copying shares the memory. Two threads may read one tensor; writing needs the only
-// reference (see RefCountIsOne) or a memory nobody else looks at yet.
+// Cheap to copy: copies share the memory. Concurrent reads are safe; writing requires the only reference (see
+// RefCountIsOne) or memory that no other thread has seen yet.
 class Tensor {
  public:
-  // No tensor at all: dtype kInvalid, shape [0].
+  // Uninitialized: dtype kInvalid, shape [0].
   Tensor() : shape_({0}) {}
 
-  // Elements of plain types are undefined, strings and handles empty.
+  // Elements of plain types are undefined; strings, handles and variants are empty.
   Tensor(DType dtype, Shape shape, Allocator* allocator = Allocator::Heap());
 
-  // Over memory that exists. `buffer` holds at least shape.num_elements() elements at `offset` bytes.
+  // Views existing memory. `buffer` must hold at least shape.num_elements() elements from byte `offset` on.
   Tensor(DType dtype, Shape shape, RefPtr<Buffer> buffer, size_t offset = 0);
 
-  // RESOURCE_EXHAUSTED when there is no memory, INVALID_ARGUMENT when the size overflows.
+  // RESOURCE_EXHAUSTED if memory is exhausted, INVALID_ARGUMENT if the size overflows or the dtype is not supported.
   static StatusOr<Tensor> Make(DType dtype, Shape shape, Allocator* allocator = Allocator::Heap());
-  // The same into `*out`, which stays as it was on an error: for hot paths.
+  // The same into `*out`, for hot paths. On an error `*out` is unchanged.
   static Status MakeInto(DType dtype, const Shape& shape, Allocator* allocator, Tensor* out);
 
   // A scalar.
@@ -44,7 +44,7 @@ class Tensor {
   }
   static Tensor Scalar(const char* text) { return Scalar(std::string(text)); }
 
-  // A vector, or the given shape; the number of values must fit.
+  // A vector, or a tensor of the given shape; the number of values must match (checked).
   template <typename T>
   static Tensor Of(std::initializer_list<T> values) {
     return FromSpan<T>(absl::MakeConstSpan(values.begin(), values.size()),
@@ -71,7 +71,7 @@ class Tensor {
   int rank() const { return shape_.rank(); }
   int64_t dim(int i) const { return shape_.dim(i); }
   int64_t num_elements() const { return shape_.num_elements(); }
-  // Bytes of the elements; for strings, of the string objects without their text.
+  // The size of the elements in bytes; for strings, of the string objects without their text.
   size_t TotalBytes() const { return static_cast<size_t>(num_elements()) * SizeOf(dtype_); }
   bool IsInitialized() const { return dtype_ != DType::kInvalid; }
 
@@ -103,33 +103,33 @@ class Tensor {
     return *data<T>();
   }
   void* raw_data() const { return data_; }
-  // The memory as T, unchecked: for code that only moves elements (DispatchMove).
+  // The memory as T without a check: for code that only copies elements (DispatchMove).
   template <typename T>
   T* raw() const {
     return static_cast<T*>(data_);
   }
 
-  // Rows [begin, end) of the first dimension, sharing memory. Alignment may be lost.
+  // Rows [begin, end) of the first dimension, sharing memory. The result may be unaligned.
   Tensor Slice(int64_t begin, int64_t end) const;
-  // Row i of the first dimension, with that dimension removed.
+  // Row i of the first dimension, with that dimension removed, sharing memory.
   Tensor Row(int64_t i) const;
-  // The same memory under another shape of as many elements.
+  // The same memory under another shape with the same number of elements.
   StatusOr<Tensor> Reshaped(Shape shape) const;
-  // The same memory seen as another plain type of the same element size, or another shape; trusts.
+  // The same memory as another plain type of the same element size, or another shape; unchecked.
   Tensor ViewAs(DType dtype, Shape shape) const;
-  // A copy with memory of its own.
+  // A deep copy.
   Tensor Clone(Allocator* allocator = Allocator::Heap()) const;
 
-  // Lets go of the memory: no tensor any more (the shape is left as it is).
+  // Releases the memory and becomes uninitialized; the shape is left unchanged.
   void Reset() {
     buffer_.reset();
     data_ = nullptr;
     dtype_ = DType::kInvalid;
   }
 
-  // Becomes the owner of `from`'s memory, seen as another type of the same element size or another shape of
-  // as many elements. `from` goes on seeing the memory without owning it, and must go first: how a kernel
-  // writes its output over an input that it still reads.
+  // Takes ownership of `from`'s memory, viewed as another type of the same element size or another shape with the same
+  // number of elements. `from` can still read the memory but no longer owns it, and must not outlive this tensor. This
+  // is how a kernel writes its output in place over an input that it still reads.
   void TakeMemory(Tensor& from, DType dtype, const Shape& shape) {
     dtype_ = dtype;
     shape_ = shape;
@@ -138,8 +138,7 @@ class Tensor {
   }
 
   bool SharesBufferWith(const Tensor& other) const;
-  // True when this object holds the only reference to memory that may be written: the moment for
-  // an update in place.
+  // True if this tensor holds the only reference to writable memory, so that it may be updated in place.
   bool RefCountIsOne() const {
     return buffer_ && buffer_->writable() && buffer_->IsUnique() && buffer_->root() == buffer_.get();
   }
@@ -150,7 +149,7 @@ class Tensor {
   std::string DebugString(int max_entries = 10) const;
 
  private:
-  // What the memory holds: a reference to a variable is a handle.
+  // The dtype of the stored elements: a reference to a variable is stored as a handle.
   DType ElementType() const { return IsRef(dtype_) ? DType::kResource : dtype_; }
 
   DType dtype_ = DType::kInvalid;

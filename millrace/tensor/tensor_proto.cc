@@ -14,8 +14,8 @@ namespace {
 using google::protobuf::RepeatedField;
 using google::protobuf::io::CodedOutputStream;
 
-// Repeating the last value makes a short message stand for a large tensor. Nobody writes constants
-// of this size that way, but a broken or hostile peer may.
+// Because the last value is repeated, a short message can describe a huge tensor. Legitimate constants are smaller than
+// this; a broken or hostile peer may send larger ones.
 constexpr size_t kMaxRepeatedBytes = size_t{512} << 20;
 
 Status ContentLength(const pb::TensorProto& proto, DType dtype, const Shape& shape, size_t wanted) {
@@ -23,7 +23,7 @@ Status ContentLength(const pb::TensorProto& proto, DType dtype, const Shape& sha
                          proto.tensor_content().size(), " bytes of tensor_content instead of ", wanted);
 }
 
-// Reads one varint of at most 64 bits from [p, end); null when there is none.
+// Reads a varint of at most 64 bits from [p, end); null if it is malformed.
 const char* ReadVarint(const char* p, const char* end, uint64_t* value) {
   *value = 0;
   for (int shift = 0; shift < 64 && p < end; shift += 7) {
@@ -39,7 +39,7 @@ StatusOr<Tensor> StringsFromContent(const std::string& content, Shape shape, All
   const int64_t n = shape.num_elements();
   const char* p = content.data();
   const char* const end = p + content.size();
-  // Every element takes a byte for its length at least: checked before memory is taken.
+  // Every element takes at least one byte for its length; check before allocating.
   if (static_cast<uint64_t>(n) > content.size()) {
     return InvalidArgument("a TensorProto of string", shape.ToString(), " has only ", content.size(),
                            " bytes of tensor_content");
@@ -55,8 +55,8 @@ StatusOr<Tensor> StringsFromContent(const std::string& content, Shape shape, All
   MR_ASSIGN_OR_RETURN(Tensor t, Tensor::Make(DType::kString, std::move(shape), allocator));
   for (int64_t i = 0; i < n; ++i) {
     if (lengths[i] > static_cast<uint64_t>(end - p)) {
-      return InvalidArgument("element ", i, " of a TensorProto of string", t.shape().ToString(), " has ",
-                             lengths[i], " bytes, but tensor_content has only ", end - p, " left");
+      return InvalidArgument("element ", i, " of a TensorProto of string", t.shape().ToString(), " has ", lengths[i],
+                             " bytes, but tensor_content has only ", end - p, " left");
     }
     t.data<std::string>()[i].assign(p, lengths[i]);
     p += lengths[i];
@@ -68,8 +68,7 @@ StatusOr<Tensor> StringsFromContent(const std::string& content, Shape shape, All
   return t;
 }
 
-StatusOr<Tensor> FromContent(const pb::TensorProto& proto, DType dtype, Shape shape,
-                             Allocator* allocator) {
+StatusOr<Tensor> FromContent(const pb::TensorProto& proto, DType dtype, Shape shape, Allocator* allocator) {
   const std::string& content = proto.tensor_content();
   if (dtype == DType::kString) return StringsFromContent(content, std::move(shape), allocator);
   if (!IsPlain(dtype)) {
@@ -82,7 +81,7 @@ StatusOr<Tensor> FromContent(const pb::TensorProto& proto, DType dtype, Shape sh
   }
   MR_ASSIGN_OR_RETURN(Tensor t, Tensor::Make(dtype, std::move(shape), allocator));
   if (dtype == DType::kBool) {
-    // Any other byte in a bool would be undefined behaviour later.
+    // A bool with any other byte would be undefined behaviour.
     std::transform(content.begin(), content.end(), t.data<bool>(), [](char c) { return c != 0; });
   } else if (bytes > 0) {
     std::memcpy(t.raw_data(), content.data(), bytes);
@@ -97,7 +96,7 @@ void HandleFromProto(const pb::ResourceHandleProto& proto, ResourceHandle* handl
   handle->type_name = proto.maybe_type_name();
   handle->hash_code = proto.hash_code();
   for (const auto& item : proto.dtypes_and_shapes()) {
-    // What is known of the value is advice; a malformed shape means that nothing is.
+    // The value's shape is advisory: treat a malformed one as unknown.
     StatusOr<PartialShape> shape = PartialShape::FromProto(item.shape());
     handle->dtypes_and_shapes.emplace_back(static_cast<DType>(item.dtype()),
                                            shape.ok() ? *std::move(shape) : PartialShape());
@@ -117,25 +116,25 @@ void HandleToProto(const ResourceHandle& handle, pb::ResourceHandleProto* proto)
   }
 }
 
-// How the values of type T lie in the typed fields: field(proto) gives the repeated field, `kParts`
-// numbers make one element, and Read and Write convert.
+// How values of type T are stored in the typed fields: field(proto) returns the repeated field, one element takes
+// `kParts` numbers, and Read and Write convert.
 template <typename T>
 struct Field;
-#define MR_FIELD(cpp, name, from, to)                                                        \
-  template <>                                                                                \
-  struct Field<cpp> {                                                                        \
-    static constexpr int kParts = 1;                                                         \
-    static const auto& Get(const pb::TensorProto& p) { return p.name(); }                    \
-    static auto* Mutable(pb::TensorProto* p) { return p->mutable_##name(); }                 \
-    template <typename V>                                                                    \
-    static cpp Read(const V& values, int i) {                                                \
-      const auto v = values.Get(i);                                                          \
-      return from;                                                                           \
-    }                                                                                        \
-    template <typename V>                                                                    \
-    static void Write(cpp v, V* values) {                                                    \
-      values->Add(to);                                                                       \
-    }                                                                                        \
+#define MR_FIELD(cpp, name, from, to)                                        \
+  template <>                                                                \
+  struct Field<cpp> {                                                        \
+    static constexpr int kParts = 1;                                         \
+    static const auto& Get(const pb::TensorProto& p) { return p.name(); }    \
+    static auto* Mutable(pb::TensorProto* p) { return p->mutable_##name(); } \
+    template <typename V>                                                    \
+    static cpp Read(const V& values, int i) {                                \
+      const auto v = values.Get(i);                                          \
+      return from;                                                           \
+    }                                                                        \
+    template <typename V>                                                    \
+    static void Write(cpp v, V* values) {                                    \
+      values->Add(to);                                                       \
+    }                                                                        \
   }
 MR_FIELD(float, float_val, v, v);
 MR_FIELD(double, double_val, v, v);
@@ -151,19 +150,19 @@ MR_FIELD(bool, bool_val, v, v);
 MR_FIELD(half, half_val, half::FromRaw(static_cast<uint16_t>(v)), v.bits);
 MR_FIELD(bfloat16, half_val, bfloat16::FromRaw(static_cast<uint16_t>(v)), v.bits);
 #undef MR_FIELD
-#define MR_COMPLEX_FIELD(part, name)                                                         \
-  template <>                                                                                \
-  struct Field<std::complex<part>> {                                                         \
-    static constexpr int kParts = 2;                                                         \
-    static const auto& Get(const pb::TensorProto& p) { return p.name(); }                    \
-    static auto* Mutable(pb::TensorProto* p) { return p->mutable_##name(); }                 \
-    static std::complex<part> Read(const RepeatedField<part>& values, int i) {               \
-      return {values.Get(2 * i), values.Get(2 * i + 1)};                                     \
-    }                                                                                        \
-    static void Write(std::complex<part> v, RepeatedField<part>* values) {                   \
-      values->Add(v.real());                                                                 \
-      values->Add(v.imag());                                                                 \
-    }                                                                                        \
+#define MR_COMPLEX_FIELD(part, name)                                           \
+  template <>                                                                  \
+  struct Field<std::complex<part>> {                                           \
+    static constexpr int kParts = 2;                                           \
+    static const auto& Get(const pb::TensorProto& p) { return p.name(); }      \
+    static auto* Mutable(pb::TensorProto* p) { return p->mutable_##name(); }   \
+    static std::complex<part> Read(const RepeatedField<part>& values, int i) { \
+      return {values.Get(2 * i), values.Get(2 * i + 1)};                       \
+    }                                                                          \
+    static void Write(std::complex<part> v, RepeatedField<part>* values) {     \
+      values->Add(v.real());                                                   \
+      values->Add(v.imag());                                                   \
+    }                                                                          \
   }
 MR_COMPLEX_FIELD(float, scomplex_val);
 MR_COMPLEX_FIELD(double, dcomplex_val);
@@ -199,8 +198,8 @@ struct Field<ResourceHandle> {
   }
 };
 
-// A value that has no form for the wire is written as an empty variant: who sends tensors asks before
-// whether they may leave the process.
+// A value that cannot be serialized is written as an empty variant; callers that send tensors check beforehand whether
+// they may leave the process.
 template <>
 struct Field<Variant> {
   static auto* Mutable(pb::TensorProto* p) { return p->mutable_variant_val(); }
@@ -226,13 +225,13 @@ StatusOr<Tensor> FromFields(const pb::TensorProto& proto, Shape shape, Allocator
   const auto& values = Field<T>::Get(proto);
   if (values.size() % Field<T>::kParts != 0) {
     return InvalidArgument("a TensorProto of ", DTypeOf<T>(), shape.ToString(), " has ", values.size(),
-                           " numbers, which is not a number of pairs");
+                           " numbers, which is not an even number");
   }
   const int64_t n = shape.num_elements();
   const int64_t given = std::min<int64_t>(n, values.size() / Field<T>::kParts);
-  if (given < n && static_cast<uint64_t>(n) > kMaxRepeatedBytes / sizeof(T)) {
+  if (given<n&& static_cast<uint64_t>(n)> kMaxRepeatedBytes / sizeof(T)) {
     return ResourceExhausted("a TensorProto of ", DTypeOf<T>(), shape.ToString(), " has only ", given,
-                             " values; repeating the last for so large a tensor is refused");
+                             " values; the tensor is too large to fill by repeating the last one");
   }
   MR_ASSIGN_OR_RETURN(Tensor t, Tensor::Make(DTypeOf<T>(), std::move(shape), allocator));
   T* out = t.data<T>();
@@ -246,18 +245,16 @@ StatusOr<Tensor> FromFields(const pb::TensorProto& proto, Shape shape, Allocator
   return t;
 }
 
-// Variants nest: one may hold a list of lists.
+// Variants nest: a list may hold lists.
 constexpr int kMaxVariantDepth = 16;
 
 StatusOr<Tensor> FromProto(const pb::TensorProto& proto, Allocator* allocator, int depth);
 
-StatusOr<Tensor> VariantsFromFields(const pb::TensorProto& proto, Shape shape, Allocator* allocator,
-                                    int depth) {
+StatusOr<Tensor> VariantsFromFields(const pb::TensorProto& proto, Shape shape, Allocator* allocator, int depth) {
   if (depth >= kMaxVariantDepth) return InvalidArgument("variants are nested more than ", depth, " deep");
   const int64_t n = shape.num_elements();
   if (n != proto.variant_val_size()) {
-    return InvalidArgument("a TensorProto of variant", shape.ToString(), " has ", proto.variant_val_size(),
-                           " values");
+    return InvalidArgument("a TensorProto of variant", shape.ToString(), " has ", proto.variant_val_size(), " values");
   }
   MR_ASSIGN_OR_RETURN(Tensor t, Tensor::Make(DType::kVariant, std::move(shape), allocator));
   for (int i = 0; i < n; ++i) {
@@ -267,8 +264,7 @@ StatusOr<Tensor> VariantsFromFields(const pb::TensorProto& proto, Shape shape, A
       MR_ASSIGN_OR_RETURN(Tensor tensor, FromProto(inner, allocator, depth + 1));
       tensors.push_back(std::move(tensor));
     }
-    MR_ASSIGN_OR_RETURN(t.data<Variant>()[i],
-                        VariantDecoder::Run(item.type_name(), item.metadata(), tensors));
+    MR_ASSIGN_OR_RETURN(t.data<Variant>()[i], VariantDecoder::Run(item.type_name(), item.metadata(), tensors));
   }
   return t;
 }
@@ -333,8 +329,7 @@ void TensorToProto(const Tensor& tensor, pb::TensorProto* proto) {
     TensorToProtoFields(tensor, proto);
   } else {
     WriteHeader(tensor, proto);
-    proto->mutable_tensor_content()->assign(static_cast<const char*>(tensor.raw_data()),
-                                            tensor.TotalBytes());
+    proto->mutable_tensor_content()->assign(static_cast<const char*>(tensor.raw_data()), tensor.TotalBytes());
   }
 }
 

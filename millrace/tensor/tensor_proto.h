@@ -1,4 +1,4 @@
-// Tensors as protobuf messages, both ways.
+// Conversion between Tensor and TensorProto.
 #pragma once
 
 #include "millrace/proto/tensor.pb.h"
@@ -6,16 +6,15 @@
 
 namespace millrace {
 
-// Reads raw content and typed fields. With typed fields the last value repeats; none means zeros.
-// Content wins over typed fields. INVALID_ARGUMENT says what is wrong with a malformed message:
-// unknown dtype, negative or overflowing shape, content of the wrong length.
-StatusOr<Tensor> TensorFromProto(const pb::TensorProto& proto,
-                                 Allocator* allocator = Allocator::Heap());
+// Reads tensor_content, or else the typed fields, whose last value is repeated for the missing ones; no values at all
+// mean zeros. INVALID_ARGUMENT, naming the problem, for a malformed message: unknown dtype, negative or overflowing
+// shape, content of the wrong length.
+StatusOr<Tensor> TensorFromProto(const pb::TensorProto& proto, Allocator* allocator = Allocator::Heap());
 
-// Writes raw content (strings too: all lengths as varints, then all bytes).
+// Writes tensor_content; for strings, all lengths as varints followed by all bytes.
 void TensorToProto(const Tensor& tensor, pb::TensorProto* proto);
 
-// Writes the typed fields, values only as often as needed: for graphs that people read, and Const.
+// Writes the typed fields, without a repeated tail: for Const, and for graphs that people read.
 void TensorToProtoFields(const Tensor& tensor, pb::TensorProto* proto);
 
 }  // namespace millrace

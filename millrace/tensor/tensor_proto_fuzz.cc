@@ -1,4 +1,4 @@
-// Any bytes as a TensorProto: what decodes must encode, both ways, to the same tensor.
+// Fuzzes TensorProto: whatever decodes must round-trip through both encodings.
 #include <cstddef>
 #include <cstdint>
 
@@ -8,7 +8,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace millrace;  // NOLINT
   pb::TensorProto proto;
   if (!proto.ParseFromArray(data, static_cast<int>(size))) return 0;
-  // A few bytes may ask for a tensor of any size; that many elements is no fault to be found.
+  // A few bytes may describe a tensor of any size; running out of memory is not a finding.
   StatusOr<Shape> shape = Shape::FromProto(proto.tensor_shape());
   if (shape.ok() && shape->num_elements() > (1 << 20)) return 0;
   StatusOr<Tensor> tensor = TensorFromProto(proto);

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kInvalidProto = absl::StatusCode::kInvalidArgument;
 
 pb::TensorProto Header(DType dtype, std::vector<int64_t> dims) {
   pb::TensorProto proto;
@@ -127,20 +127,20 @@ TEST(TensorProtoTest, ResourceHandlesKeepWhatNamesThem) {
 TEST(TensorProtoTest, MalformedMessagesAreErrors) {
   pb::TensorProto proto = Header(DType::kFloat, {2});
   proto.set_tensor_content("12345678x");
-  EXPECT_EQ(TensorFromProto(proto).status().code(), kInvalid);
+  EXPECT_EQ(TensorFromProto(proto).status().code(), kInvalidProto);
   proto.set_tensor_content("1234567");
-  EXPECT_EQ(TensorFromProto(proto).status().code(), kInvalid);
+  EXPECT_EQ(TensorFromProto(proto).status().code(), kInvalidProto);
   for (DType dtype : {DType::kInvalid, static_cast<DType>(29), static_cast<DType>(29), RefType(DType::kFloat),
                       static_cast<DType>(99), static_cast<DType>(-5)}) {
-    EXPECT_EQ(TensorFromProto(Header(dtype, {1})).status().code(), kInvalid) << dtype;
+    EXPECT_EQ(TensorFromProto(Header(dtype, {1})).status().code(), kInvalidProto) << dtype;
   }
-  EXPECT_EQ(TensorFromProto(Header(DType::kFloat, {-1})).status().code(), kInvalid);
+  EXPECT_EQ(TensorFromProto(Header(DType::kFloat, {-1})).status().code(), kInvalidProto);
   proto = Header(DType::kComplex64, {2});
   proto.add_scomplex_val(1);
-  EXPECT_EQ(TensorFromProto(proto).status().code(), kInvalid);
+  EXPECT_EQ(TensorFromProto(proto).status().code(), kInvalidProto);
   proto = Header(DType::kResource, {1});
   proto.set_tensor_content("x");
-  EXPECT_EQ(TensorFromProto(proto).status().code(), kInvalid);
+  EXPECT_EQ(TensorFromProto(proto).status().code(), kInvalidProto);
 }
 
 TEST(TensorProtoTest, MalformedStringContentIsAnError) {
@@ -150,7 +150,7 @@ TEST(TensorProtoTest, MalformedStringContentIsAnError) {
         std::string("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x01zz")}) {
     pb::TensorProto proto = Header(DType::kString, {2});
     proto.set_tensor_content(content);
-    EXPECT_EQ(TensorFromProto(proto).status().code(), kInvalid) << content.size();
+    EXPECT_EQ(TensorFromProto(proto).status().code(), kInvalidProto) << content.size();
   }
 }
 
@@ -159,7 +159,7 @@ TEST(TensorProtoTest, AFewBytesDoNotBecomeAnEnormousTensor) {
     pb::TensorProto proto = Header(dtype, {int64_t{1} << 40});
     EXPECT_EQ(TensorFromProto(proto).status().code(), absl::StatusCode::kResourceExhausted) << dtype;
     proto.set_tensor_content("1234");
-    EXPECT_EQ(TensorFromProto(proto).status().code(), kInvalid) << dtype;
+    EXPECT_EQ(TensorFromProto(proto).status().code(), kInvalidProto) << dtype;
   }
   EXPECT_EQ(TensorFromProto(Header(DType::kDouble, {int64_t{1} << 62})).status().code(),
             absl::StatusCode::kResourceExhausted);
@@ -179,8 +179,8 @@ class Note : public VariantValue {
   const std::string text;
 };
 const VariantDecoder note_decoder("millrace::test::Note",
-                                  [](const std::string& metadata, const std::vector<Tensor>& tensors)
-                                      -> StatusOr<RefPtr<VariantValue>> {
+                                  [](const std::string& metadata,
+                                     const std::vector<Tensor>& tensors) -> StatusOr<RefPtr<VariantValue>> {
                                     if (tensors.size() != 1) return InvalidArgument("a note without its tensor");
                                     return RefPtr<VariantValue>(MakeRef<Note>(metadata));
                                   });

@@ -23,8 +23,7 @@ TEST(BufferTest, SizesBeyondTheAddressSpaceGiveNoMemory) {
 }
 
 TEST(TensorTest, MakeSaysWhyItCannot) {
-  EXPECT_EQ(Tensor::Make(static_cast<DType>(29), Shape({2})).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Tensor::Make(static_cast<DType>(29), Shape({2})).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Tensor::Make(DType::kDouble, Shape({int64_t{1} << 61})).status().code(),
             absl::StatusCode::kInvalidArgument);
   // Shape's constructor trusts; a product that wraps around must not become a small tensor.
@@ -86,8 +85,7 @@ TEST(TensorTest, ReshapeKeepsTheNumberOfElements) {
 }
 
 TEST(TensorTest, DebugStringShowsTypeShapeAndElements) {
-  EXPECT_EQ(Tensor::Of<float>(Shape({2, 3}), {1, 2, 3, 4, 5, 6}).DebugString(),
-            "float[2,3] [[1 2 3] [4 5 6]]");
+  EXPECT_EQ(Tensor::Of<float>(Shape({2, 3}), {1, 2, 3, 4, 5, 6}).DebugString(), "float[2,3] [[1 2 3] [4 5 6]]");
   EXPECT_EQ(Tensor::Scalar<float>(0.5f).DebugString(), "float[] 0.5");
   EXPECT_EQ(Tensor::Of<int8_t>({-1, 65}).DebugString(), "int8[2] [-1 65]");
   EXPECT_EQ(Tensor::Of<bool>({true, false}).DebugString(), "bool[2] [true false]");
@@ -99,10 +97,8 @@ TEST(TensorTest, DebugStringShowsTypeShapeAndElements) {
 }
 
 TEST(TensorTest, DebugStringStopsAtTheLimit) {
-  EXPECT_EQ(Tensor::Of<int32_t>(Shape({2, 3}), {1, 2, 3, 4, 5, 6}).DebugString(4),
-            "int32[2,3] [[1 2 3] [4 ...]]");
-  EXPECT_EQ(Tensor::Of<int32_t>(Shape({2, 2}), {1, 2, 3, 4}).DebugString(2),
-            "int32[2,2] [[1 2] ...]");
+  EXPECT_EQ(Tensor::Of<int32_t>(Shape({2, 3}), {1, 2, 3, 4, 5, 6}).DebugString(4), "int32[2,3] [[1 2 3] [4 ...]]");
+  EXPECT_EQ(Tensor::Of<int32_t>(Shape({2, 2}), {1, 2, 3, 4}).DebugString(2), "int32[2,2] [[1 2] ...]");
 }
 
 TEST(TensorTest, ReferencesAreHandles) {

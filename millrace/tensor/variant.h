@@ -1,4 +1,4 @@
-// Elements of variant tensors: values of C++ types that a graph passes along without looking inside.
+// Elements of variant tensors: opaque values of C++ types.
 #pragma once
 
 #include <functional>
@@ -13,19 +13,19 @@ namespace millrace {
 
 class Tensor;
 
-// What a variant holds: a list of tensors, a dataset, an iterator. Reference-counted and shared by copies of
-// the variant; who changes one makes sure that nobody else looks at it (IsUnique).
+// The value of a variant: a list of tensors, a dataset, an iterator. Reference-counted and shared by copies of the
+// variant; it may be modified only while it is not shared (IsUnique).
 class VariantValue : public RefCounted {
  public:
-  // TensorFlow's name of the type, which travels on the wire.
+  // TensorFlow's name of the type, which is part of the serialized form.
   virtual absl::string_view TypeName() const = 0;
   virtual std::string DebugString() const = 0;
-  // For the wire: bytes and tensors from which the decoder of this type makes the value again.
-  // UNIMPLEMENTED for a type that stays in its process.
+  // Serializes the value as bytes and tensors, from which the type's VariantDecoder restores it. UNIMPLEMENTED for a
+  // type that cannot leave its process.
   virtual Status Encode(std::string* metadata, std::vector<Tensor>* tensors) const;
 };
 
-// One element; empty at first. Copying shares the value.
+// An element; empty by default. Copies share the value.
 class Variant {
  public:
   Variant() = default;
@@ -33,12 +33,12 @@ class Variant {
 
   bool empty() const { return !value_; }
   const RefPtr<VariantValue>& value() const { return value_; }
-  // The value as a T, null when it is empty or of another type.
+  // The value as a T; null if it is empty or of another type.
   template <typename T>
   const T* Get() const {
     return dynamic_cast<const T*>(value_.get());
   }
-  // The same for changing it, null also when somebody else shares the value.
+  // The same for modification; null also if the value is shared.
   template <typename T>
   T* GetUnique() {
     return value_ && value_->IsUnique() ? dynamic_cast<T*>(value_.get()) : nullptr;
@@ -49,14 +49,14 @@ class Variant {
   RefPtr<VariantValue> value_;
 };
 
-// How a type is read from the wire. Registered once, while the program starts:
+// Registers the deserializer of a type during static initialization:
 //   static const VariantDecoder decoder("tensorflow::TensorList", DecodeTensorList);
 class VariantDecoder {
  public:
-  using Decode = std::function<StatusOr<RefPtr<VariantValue>>(const std::string& metadata,
-                                                              const std::vector<Tensor>& tensors)>;
+  using Decode =
+      std::function<StatusOr<RefPtr<VariantValue>>(const std::string& metadata, const std::vector<Tensor>& tensors)>;
   VariantDecoder(absl::string_view type_name, Decode decode);
-  // UNIMPLEMENTED names a type without a decoder.
+  // UNIMPLEMENTED, naming the type, if it has no decoder.
   static StatusOr<Variant> Run(const std::string& type_name, const std::string& metadata,
                                const std::vector<Tensor>& tensors);
 };

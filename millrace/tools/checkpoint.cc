@@ -1,4 +1,4 @@
-// millrace checkpoint: what is in a checkpoint.
+// millrace checkpoint: shows the contents of a checkpoint.
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -9,7 +9,7 @@
 #include "millrace/base/float_text.h"
 #include "millrace/tensor/dispatch.h"
 #include "millrace/tools/command.h"
-#include "millrace/train/checkpoint_reader.h"
+#include "millrace/train/checkpoint/checkpoint_reader.h"
 
 namespace millrace {
 namespace {
@@ -21,14 +21,10 @@ struct CheckpointFlags {
   bool verify = false;
 };
 
-int Fail(const Status& status) {
-  std::cerr << "millrace checkpoint: " << status.message() << "\n";
-  return 1;
-}
-
 std::string BytesText(double bytes) {
   for (const char* unit : {"bytes", "kB", "MB", "GB"}) {
-    if (bytes < 1000 || std::string(unit) == "GB") return absl::StrFormat("%.*f %s", bytes < 10 && unit != std::string("bytes") ? 1 : 0, bytes, unit);
+    if (bytes < 1000 || std::string(unit) == "GB")
+      return absl::StrFormat("%.*f %s", bytes < 10 && unit != std::string("bytes") ? 1 : 0, bytes, unit);
     bytes /= 1000;
   }
   return "";
@@ -53,38 +49,44 @@ std::string ValueText(const Tensor& tensor, int64_t i) {
   return text;
 }
 
-// Rows of the last dimension, one a line.
+// Prints the rows of the last dimension, one per line.
 int PrintValues(const Tensor& tensor, int64_t max_values) {
   const int64_t columns = tensor.rank() == 0 ? 1 : tensor.dim(tensor.rank() - 1);
   const int64_t shown = std::min(tensor.num_elements(), max_values);
-  for (int64_t i = 0; i < shown; ++i) std::cout << ValueText(tensor, i) << ((i + 1) % columns == 0 || i + 1 == shown ? "\n" : " ");
-  if (shown < tensor.num_elements()) std::cout << "... and " << tensor.num_elements() - shown << " more (--max_values)\n";
+  for (int64_t i = 0; i < shown; ++i)
+    std::cout << ValueText(tensor, i) << ((i + 1) % columns == 0 || i + 1 == shown ? "\n" : " ");
+  if (shown < tensor.num_elements())
+    std::cout << "... and " << tensor.num_elements() - shown << " more (--max_values)\n";
   return 0;
 }
 
 int ShowCheckpoint(const CheckpointFlags& flags) {
   const StatusOr<std::string> prefix = FindCheckpoint(flags.checkpoint);
-  if (!prefix.ok()) return Fail(prefix.status());
+  if (!prefix.ok()) return Fail("checkpoint", prefix.status(), 1);
   if (!flags.tensor.empty()) {
     const StatusOr<Tensor> tensor = LoadVariable(*prefix, flags.tensor);
-    if (!tensor.ok()) return Fail(tensor.status());
+    if (!tensor.ok()) return Fail("checkpoint", tensor.status(), 1);
     std::cout << flags.tensor << "  " << DTypeName(tensor->dtype()) << tensor->shape().ToString() << "\n";
     return PrintValues(*tensor, flags.max_values);
   }
   const StatusOr<std::vector<CheckpointVariable>> all = ListVariables(*prefix);
-  if (!all.ok()) return Fail(all.status());
+  if (!all.ok()) return Fail("checkpoint", all.status(), 1);
   size_t width = 0;
   double bytes = 0;
   for (const CheckpointVariable& variable : *all) {
     width = std::max(width, variable.name.size());
-    if (IsPlain(variable.dtype)) bytes += static_cast<double>(variable.shape.num_elements()) * static_cast<double>(SizeOf(variable.dtype));
+    if (IsPlain(variable.dtype))
+      bytes += static_cast<double>(variable.shape.num_elements()) * static_cast<double>(SizeOf(variable.dtype));
   }
-  std::cout << *prefix << ": " << all->size() << (all->size() == 1 ? " tensor, " : " tensors, ") << BytesText(bytes) << "\n";
+  std::cout << *prefix << ": " << all->size() << (all->size() == 1 ? " tensor, " : " tensors, ") << BytesText(bytes)
+            << "\n";
   for (const CheckpointVariable& variable : *all) {
     if (flags.verify) {
-      if (const StatusOr<Tensor> read = LoadVariable(*prefix, variable.name); !read.ok()) return Fail(read.status());
+      if (const StatusOr<Tensor> read = LoadVariable(*prefix, variable.name); !read.ok())
+        return Fail("checkpoint", read.status(), 1);
     }
-    std::cout << absl::StrFormat("  %-*s  %s%s%s\n", static_cast<int>(width), variable.name, DTypeName(variable.dtype), variable.shape.ToString(),
+    std::cout << absl::StrFormat("  %-*s  %s%s%s\n", static_cast<int>(width), variable.name, DTypeName(variable.dtype),
+                                 variable.shape.ToString(),
                                  variable.slices == 0 ? "" : absl::StrCat("  in ", variable.slices, " slices"));
   }
   return 0;
@@ -93,14 +95,20 @@ int ShowCheckpoint(const CheckpointFlags& flags) {
 }  // namespace
 
 std::function<int()> AddCheckpoint(CLI::App& app, CLI::App** command) {
-  CLI::App* checkpoint = app.add_subcommand("checkpoint", "Lists the tensors of a checkpoint, Millrace's or TensorFlow's, or prints one of them");
+  CLI::App* checkpoint = app.add_subcommand(
+      "checkpoint", "Lists the tensors of a checkpoint, Millrace's or TensorFlow's, or prints one of them");
   auto flags = std::make_shared<CheckpointFlags>();
-  checkpoint->add_option("checkpoint", flags->checkpoint, "A prefix (train/model.ckpt-812), or a folder for its newest checkpoint")->required();
+  checkpoint
+      ->add_option("checkpoint", flags->checkpoint,
+                   "A prefix (train/model.ckpt-812), or a directory for its newest checkpoint")
+      ->required();
   checkpoint->add_option("--tensor", flags->tensor, "Prints the values of this tensor instead");
-  checkpoint->add_option("--max_values", flags->max_values, "How many values at most")->capture_default_str();
-  checkpoint->add_flag("--verify", flags->verify, "Reads all of it, and fails when a byte is not what was saved");
-  checkpoint->footer("Example:\n"
-                     "  millrace checkpoint train --tensor global_step");
+  checkpoint->add_option("--max_values", flags->max_values, "The maximum number of values to print")
+      ->capture_default_str();
+  checkpoint->add_flag("--verify", flags->verify, "Reads the whole checkpoint and verifies its checksums");
+  checkpoint->footer(
+      "Example:\n"
+      "  millrace checkpoint train --tensor global_step");
   *command = checkpoint;
   return [flags] { return ShowCheckpoint(*flags); };
 }

@@ -2,26 +2,34 @@
 #pragma once
 
 #include <functional>
+#include <iostream>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "millrace/base/status.h"
 
 namespace millrace {
 
-// Adds a command with its flags; what it returns runs when that command was given and gives the exit code.
+// Adds a command and its flags to `app`. The returned function runs the command and returns the exit code.
 using AddCommand = std::function<int()> (*)(CLI::App& app, CLI::App** command);
 
-// `program` is what followed `--`; it outlives the app.
+// `program` is the command line after `--`; it must outlive the app.
 std::function<int()> AddLaunch(CLI::App& app, const std::vector<std::string>& program, CLI::App** command);
 std::function<int()> AddBenchNet(CLI::App& app, CLI::App** command);
 std::function<int()> AddCheckpoint(CLI::App& app, CLI::App** command);
 std::function<int()> AddServe(CLI::App& app, CLI::App** command);
 std::function<int()> AddStatus(CLI::App& app, CLI::App** command);
 
-// Commands that this program gives to its own kind and no user does: `millrace task-keeper`, `millrace explain-hang`, `millrace bench-net-partner`. Nothing
-// when it is none of them, else the exit code.
+// Says on stderr why a command failed, and returns the exit code.
+inline int Fail(const char* command, const Status& status, int code) {
+  std::cerr << "millrace " << command << ": " << status.message() << "\n";
+  return code;
+}
+
+// Runs the internal commands, which this program starts itself: `millrace task-keeper`, `millrace explain-hang`,
+// `millrace bench-net-partner`. Returns the exit code, or nullopt if it is none of them.
 std::optional<int> RunHiddenCommand(int argc, char** argv);
 
 }  // namespace millrace

@@ -18,7 +18,7 @@ int ShowJobs(int job, absl::Duration timeout, bool json) {
   for (const int pid : pids) {
     StatusOr<std::string> answer = launch::AskJob(pid, timeout);
     if (!answer.ok()) {
-      // One that ended meanwhile is no job any more, unless it was asked for.
+      // A job that has ended meanwhile is skipped, unless it was asked for by its pid.
       if (job == 0 && absl::IsNotFound(answer.status())) continue;
       std::cerr << "millrace status: " << answer.status().message() << "\n";
       all = false;
@@ -39,7 +39,9 @@ int ShowJobs(int job, absl::Duration timeout, bool json) {
   if (json) {
     std::cout << "{\"jobs\": [" << absl::StrJoin(answers, ",\n") << "]}\n" << std::flush;
   } else if (answers.empty() && all) {
-    std::cout << "no job of `millrace launch` runs here; --target grpc://host:port asks a server\n" << std::flush;
+    std::cout
+        << "no job of `millrace launch` is running on this machine; use --target grpc://host:port to ask a server\n"
+        << std::flush;
   } else {
     std::cout << absl::StrJoin(answers, "\n") << std::flush;
   }

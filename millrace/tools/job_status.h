@@ -5,7 +5,8 @@
 
 namespace millrace {
 
-// Prints what their launchers tell: all, or the one with pid `job` where that is not 0. Returns the exit code: 1 when one did not answer.
+// Prints the reports of all launchers, or only of the one with pid `job` if that is not 0. Returns the exit code: 1 if
+// one did not answer.
 int ShowJobs(int job, absl::Duration timeout, bool json);
 
 }  // namespace millrace

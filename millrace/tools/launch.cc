@@ -1,4 +1,4 @@
-// millrace launch: a whole cluster with one command.
+// millrace launch: runs a whole cluster with one command.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -31,7 +31,8 @@ struct LaunchFlags {
 
 StatusOr<std::pair<std::string, std::string>> JobAndValue(const std::string& flag, const std::string& text) {
   const size_t at = text.find('=');
-  if (at == std::string::npos || at == 0) return InvalidArgument(flag, " ", text, ": give JOB=..., as in ", flag, " worker=...");
+  if (at == std::string::npos || at == 0)
+    return InvalidArgument(flag, " ", text, ": give JOB=..., as in ", flag, " worker=...");
   return std::pair(text.substr(0, at), text.substr(at + 1));
 }
 
@@ -47,11 +48,13 @@ StatusOr<launch::TaskGroup*> FindGroup(launch::JobSpec* job, const std::string& 
 Status AddGroups(const LaunchFlags& flags, launch::JobSpec* job) {
   if (flags.ps < 0 || flags.workers < 0) return InvalidArgument("--ps and --workers cannot be negative");
   if (flags.ps > 0) job->groups.push_back({.name = "ps", .count = flags.ps});
-  for (const auto& [flag, texts, side] : {std::tuple("--job", &flags.jobs, false), std::tuple("--side_job", &flags.side_jobs, true)}) {
+  for (const auto& [flag, texts, side] :
+       {std::tuple("--job", &flags.jobs, false), std::tuple("--side_job", &flags.side_jobs, true)}) {
     for (const std::string& text : *texts) {
       MR_ASSIGN_OR_RETURN(const auto part, JobAndValue(flag, text));
       int count;
-      if (!absl::SimpleAtoi(part.second, &count) || count < 1) return InvalidArgument(flag, " ", text, ": '", part.second, "' is no number of tasks");
+      if (!absl::SimpleAtoi(part.second, &count) || count < 1)
+        return InvalidArgument(flag, " ", text, ": '", part.second, "' is not a number of tasks");
       job->groups.push_back({.name = part.first, .count = count, .side = side});
     }
   }
@@ -63,7 +66,8 @@ Status AddGroups(const LaunchFlags& flags, launch::JobSpec* job) {
 Status AddPolicies(const LaunchFlags& flags, launch::JobSpec* job) {
   for (const std::string& text : flags.restarts) {
     const size_t at = text.find('=');
-    StatusOr<launch::RestartPolicy> policy = launch::RestartPolicy::Parse(at == std::string::npos ? text : text.substr(at + 1));
+    StatusOr<launch::RestartPolicy> policy =
+        launch::RestartPolicy::Parse(at == std::string::npos ? text : text.substr(at + 1));
     if (!policy.ok()) return WithPrefix(absl::StrCat("--restart ", text, ": "), policy.status());
     if (at == std::string::npos) {
       for (launch::TaskGroup& group : job->groups) group.restart = *policy;
@@ -92,8 +96,10 @@ Status AddPrograms(const LaunchFlags& flags, const std::string& millrace, launch
   }
   for (const std::string& name : flags.serves) {
     MR_ASSIGN_OR_RETURN(launch::TaskGroup * group, FindGroup(job, "--serve", name));
-    if (!group->program.empty()) return InvalidArgument("--serve ", name, " and --job_program ", name, "=... are both given");
-    group->program = {millrace, "serve", "--cluster_spec={cluster_spec}", "--job_name={job_name}", "--task_index={task_index}"};
+    if (!group->program.empty())
+      return InvalidArgument("--serve ", name, " and --job_program ", name, "=... are both given");
+    group->program = {millrace, "serve", "--cluster_spec={cluster_spec}", "--job_name={job_name}",
+                      "--task_index={task_index}"};
   }
   return absl::OkStatus();
 }
@@ -101,7 +107,7 @@ Status AddPrograms(const LaunchFlags& flags, const std::string& millrace, launch
 StatusOr<bool> UseColour(const LaunchFlags& flags, bool terminal) {
   if (flags.color == "always") return true;
   if (flags.color == "never") return false;
-  if (flags.color != "auto") return InvalidArgument("--color is '", flags.color, "'; there are auto, always and never");
+  if (flags.color != "auto") return InvalidArgument("--color is '", flags.color, "'; use auto, always or never");
   const char* no_colour = getenv("NO_COLOR");
   return terminal && (no_colour == nullptr || *no_colour == 0);
 }
@@ -110,9 +116,11 @@ Status CheckProfile(LaunchFlags* flags) {
   if (flags->profile_steps.empty()) return absl::OkStatus();
   const std::pair<std::string, std::string> part = absl::StrSplit(flags->profile_steps, absl::MaxSplits(':', 1));
   int64_t first, last;
-  if (!absl::SimpleAtoi(part.first, &first) || first < 0 || (!part.second.empty() && (!absl::SimpleAtoi(part.second, &last) || last <= first)) ||
+  if (!absl::SimpleAtoi(part.first, &first) || first < 0 ||
+      (!part.second.empty() && (!absl::SimpleAtoi(part.second, &last) || last <= first)) ||
       absl::EndsWith(flags->profile_steps, ":")) {
-    return InvalidArgument("--profile_steps is '", flags->profile_steps, "'; give a step, as in 100, or steps, as in 100:105 (the last one not included)");
+    return InvalidArgument("--profile_steps is '", flags->profile_steps,
+                           "'; give a step, as in 100, or a range, as in 100:105 (the end is excluded)");
   }
   if (flags->profile_dir.empty()) flags->profile_dir = "millrace_profile";
   flags->profile_dir = std::filesystem::absolute(flags->profile_dir).string();
@@ -121,11 +129,13 @@ Status CheckProfile(LaunchFlags* flags) {
 
 StatusOr<launch::LauncherOptions> OptionsOf(LaunchFlags flags, const std::vector<std::string>& program) {
   launch::LauncherOptions options;
-  for (const auto& [flag, value] : {std::pair("--grace", flags.grace), std::pair("--suspend_limit", flags.suspend_limit), std::pair("--hang_after", flags.hang_after),
-                                    std::pair("--hang_kill", flags.hang_kill)}) {
+  for (const auto& [flag, value] :
+       {std::pair("--grace", flags.grace), std::pair("--suspend_limit", flags.suspend_limit),
+        std::pair("--hang_after", flags.hang_after), std::pair("--hang_kill", flags.hang_kill)}) {
     if (!(value >= 0)) return InvalidArgument(flag, " is ", value, "; give a number of seconds");
   }
-  if (!(flags.start_timeout > 0)) return InvalidArgument("--start_timeout is ", flags.start_timeout, "; give a number of seconds above 0");
+  if (!(flags.start_timeout > 0))
+    return InvalidArgument("--start_timeout is ", flags.start_timeout, "; give a number of seconds above 0");
   std::error_code error;
   const std::string millrace = std::filesystem::read_symlink("/proc/self/exe", error).string();
   options.remote.millrace = flags.remote_millrace.empty() ? millrace : flags.remote_millrace;
@@ -153,7 +163,8 @@ StatusOr<launch::LauncherOptions> OptionsOf(LaunchFlags flags, const std::vector
 
   options.host_flags = flags.host_flags;
   for (const std::string& variable : flags.environment) {
-    if (variable.empty() || variable[0] == '=') return InvalidArgument("--env '", variable, "': give NAME=VALUE, or NAME to pass on what is set here");
+    if (variable.empty() || variable[0] == '=')
+      return InvalidArgument("--env '", variable, "': give NAME=VALUE, or NAME to pass on its value here");
     const char* value = getenv(variable.c_str());
     if (absl::StrContains(variable, "=")) {
       options.environment.push_back(variable);
@@ -186,59 +197,100 @@ int Launch(const LaunchFlags& flags, const std::vector<std::string>& program, co
   return launch::RunLauncher(*options);
 }
 
-constexpr char kFooter[] = R"(The program learns its place in the cluster
-  by the environment variable TF_CONFIG, always: {"cluster": {"ps": [...], "worker": [...]}, "task": {"type": "worker", "index": 0}};
-  by --host_flags, as TensorFlow's programs take it: --ps_hosts=... --worker_hosts=... --job_name=... --task_index=... follow its own flags;
-  by what it is given in braces: {ps_hosts} {worker_hosts} {JOB_hosts} {cluster_spec} {job_name} {task_index} {address} {port} are filled in.
+constexpr char kFooter[] = R"(How the program learns its place in the cluster:
+  always by the environment variable TF_CONFIG: {"cluster": {"ps": [...], "worker": [...]}, "task": {"type": "worker", "index": 0}};
+  with --host_flags, by flags as TensorFlow's programs take them: --ps_hosts=... --worker_hosts=... --job_name=... --task_index=...;
+  by placeholders in its arguments: {ps_hosts} {worker_hosts} {JOB_hosts} {cluster_spec} {job_name} {task_index} {address} {port}.
 
---bind_workers keeps workers out of each other's way. Without it each of them has as many threads by default as there are cores: on two cores with one ps and two workers,
-short steps were a fifth faster with it. Do without it where workers have uneven loads or other programs need the machine: what one worker leaves idle no other can
-use. The ps and all other tasks run anywhere.
+--bind_workers keeps workers from competing for cores. Without it, each worker has as many threads as the machine has cores: on two cores with one ps and two workers,
+short steps were a fifth faster with it. Do not use it if workers have uneven loads or other programs need the machine, since no other task can use what a bound worker
+leaves idle. The ps and all other tasks may run on any core.
 
 Examples:
   millrace launch --ps 1 --workers 2 -- ./mnist_replica --train_steps=1000        one ps, two workers, on this machine
   millrace launch --ps 1 --workers 2 --host_flags -- python3 train.py --lr=0.1    a script with TensorFlow's flags
-  millrace launch --ps 1 --workers 2 --serve ps -- ./worker_only                  a program without a ps role: the ps runs millrace serve
-  millrace launch --workers 4 --restart worker=on-failure:3 -- ./my_program       a worker that fails is restarted, three times at most
+  millrace launch --ps 1 --workers 2 --serve ps -- ./worker_only                  a program without a ps role: the ps tasks run millrace serve
+  millrace launch --workers 4 --restart worker=on-failure:3 -- ./my_program       a failed worker is restarted, at most three times
   millrace launch --ps 2 --workers 6 --hosts hosts.txt -- ./my_program            over ssh; hosts.txt has lines: host slots=4
   millrace status                                                                 what the jobs on this machine are doing
 
-Exit code: 0 when all tasks but the ps succeeded; else that of the task that failed first (128 + N after signal N); 130 after Ctrl-C; 1 when a task was
-lost; 2 for a mistake in the flags. docs/launch.md tells more.)";
+Exit code: 0 if all tasks but the ps succeeded; otherwise that of the task that failed first (128 + N for signal N); 130 after Ctrl-C; 1 if a task was
+lost; 2 for an error in the flags. See docs/launch.md for more.)";
 
 }  // namespace
 
 std::function<int()> AddLaunch(CLI::App& app, const std::vector<std::string>& program, CLI::App** command) {
-  CLI::App* launch = app.add_subcommand("launch", "Starts a whole cluster, watches it, and ends it: millrace launch --ps 1 --workers 2 -- ./my_program --my_flags");
+  CLI::App* launch = app.add_subcommand(
+      "launch",
+      "Starts a whole cluster, watches it and stops it: millrace launch --ps 1 --workers 2 -- ./my_program --my_flags");
   auto flags = std::make_shared<LaunchFlags>();
   launch->add_option("--ps", flags->ps, "Number of ps tasks");
   launch->add_option("--workers", flags->workers, "Number of worker tasks");
-  launch->add_option("--job", flags->jobs, "Another job: NAME=N, as in chief=1 or evaluator=1; may be repeated")->allow_extra_args(false);
-  launch->add_option("--side_job", flags->side_jobs, "A job beside the cluster: NAME=N. It is told of the others, and they not of it: a client, TensorBoard")
+  launch->add_option("--job", flags->jobs, "Another job: NAME=N, as in chief=1 or evaluator=1; may be repeated")
       ->allow_extra_args(false);
-  launch->add_flag("--host_flags", flags->host_flags, "Gives the program --ps_hosts, --worker_hosts, --job_name and --task_index");
-  launch->add_option("--serve", flags->serves, "A job that runs `millrace serve` instead of the program, as in --serve ps; may be repeated")->allow_extra_args(false);
-  launch->add_option("--job_program", flags->programs, "Another program for a job: JOB='command with {task_index}'; may be repeated")->allow_extra_args(false);
-  launch->add_option("--service_job", flags->services, "A job that is ended when all others are done; may be repeated. Default: ps")->allow_extra_args(false);
-  launch->add_option("--restart", flags->restarts,
-                     "What happens when a task fails: [JOB=]never (the job fails; the default), or [JOB=]on-failure[:N] (it is restarted up to N times, 3 "
-                     "by default, after 1, 2, 4, ... s)")->allow_extra_args(false);
-  launch->add_option("--hosts", flags->hosts, "A file with lines 'host [slots=N] [address=HOST]': tasks run there, in order, over ssh");
+  launch
+      ->add_option("--side_job", flags->side_jobs,
+                   "A job outside of the cluster, NAME=N, such as a client or TensorBoard: it gets the cluster's "
+                   "addresses, but the "
+                   "cluster's tasks do not get its own; may be repeated")
+      ->allow_extra_args(false);
+  launch->add_flag("--host_flags", flags->host_flags,
+                   "Passes --ps_hosts, --worker_hosts, --job_name and --task_index to the program");
+  launch
+      ->add_option("--serve", flags->serves,
+                   "A job that runs `millrace serve` instead of the program, as in --serve ps; may be repeated")
+      ->allow_extra_args(false);
+  launch
+      ->add_option("--job_program", flags->programs,
+                   "Another program for a job: JOB='command with {task_index}'; may be repeated")
+      ->allow_extra_args(false);
+  launch
+      ->add_option("--service_job", flags->services,
+                   "A job that is stopped when all other jobs are done; may be repeated. Default: ps")
+      ->allow_extra_args(false);
+  launch
+      ->add_option("--restart", flags->restarts,
+                   "What to do when a task fails: [JOB=]never (the default: the whole run fails), or "
+                   "[JOB=]on-failure[:N] (restart the task up to N times, 3 by default, after 1, 2, 4, ... s)")
+      ->allow_extra_args(false);
+  launch->add_option("--hosts", flags->hosts,
+                     "A file with lines 'host [slots=N] [address=HOST]': runs the tasks there, in order, over ssh");
   launch->add_option("--ssh", flags->ssh, "The ssh command, as in 'ssh -p 2222 -i key'")->capture_default_str();
-  launch->add_option("--remote_millrace", flags->remote_millrace, "The millrace command on the hosts; default: the same path as here");
-  launch->add_option("--env", flags->environment, "NAME=VALUE for the programs, or NAME to pass on what is set here (needed with --hosts only); may be repeated")->allow_extra_args(false);
+  launch->add_option("--remote_millrace", flags->remote_millrace,
+                     "The millrace command on the hosts; default: the same path as here");
+  launch
+      ->add_option("--env", flags->environment,
+                   "NAME=VALUE for the programs' environment, or NAME to pass on its value here (needed only with "
+                   "--hosts); may be repeated")
+      ->allow_extra_args(false);
   launch->add_flag("--bind_workers", flags->bind_workers,
-                   "Gives each worker (and chief) cores of its own: those that may be used on a host are shared out evenly among its workers. Why and when: below");
-  launch->add_option("--grace", flags->grace, "Seconds that a program has to end: from SIGINT to SIGTERM to SIGKILL")->capture_default_str();
-  launch->add_option("--suspend_limit", flags->suspend_limit, "Seconds that a program may be suspended (SIGSTOP) before it counts as failed; 0: for ever")->capture_default_str();
-  launch->add_option("--hang_after", flags->hang_after, "Seconds without a step after which the tasks are asked what they wait for; 0: never")->capture_default_str();
-  launch->add_option("--hang_kill", flags->hang_kill, "Seconds of hanging after which the job fails; 0: never")->capture_default_str();
-  launch->add_option("--start_timeout", flags->start_timeout, "Seconds that a host may take until tasks can be started on it")->capture_default_str();
-  launch->add_option("--log_dir", flags->log_dir, "Keeps each task's output there too, as worker-0.log");
-  launch->add_option("--color", flags->color, "auto, always or never; auto: on a terminal, unless NO_COLOR is set")->capture_default_str();
-  launch->add_flag("--quiet", flags->quiet, "No status lines and no news of tasks but what went wrong");
-  launch->add_option("--profile_steps", flags->profile_steps, "Profiles these steps of all tasks, as in 100:105, and joins them to one timeline");
-  launch->add_option("--profile_dir", flags->profile_dir, "Where that goes; default: millrace_profile");
+                   "Binds each worker (and chief) to cores of its own: the usable cores of a host are divided evenly "
+                   "among its workers. See below for when to use it");
+  launch
+      ->add_option("--grace", flags->grace,
+                   "Seconds that a program has to end: from SIGINT to SIGTERM, and from SIGTERM to SIGKILL")
+      ->capture_default_str();
+  launch
+      ->add_option("--suspend_limit", flags->suspend_limit,
+                   "Seconds that a program may be suspended (SIGSTOP) before it counts as failed; 0: no limit")
+      ->capture_default_str();
+  launch
+      ->add_option("--hang_after", flags->hang_after,
+                   "Seconds without a step after which the tasks are asked what they wait for; 0: never ask")
+      ->capture_default_str();
+  launch->add_option("--hang_kill", flags->hang_kill, "Seconds of hanging after which the whole run fails; 0: never")
+      ->capture_default_str();
+  launch->add_option("--start_timeout", flags->start_timeout, "Seconds until a host must be ready to start tasks")
+      ->capture_default_str();
+  launch->add_option("--log_dir", flags->log_dir,
+                     "Also writes each task's output to a file in this directory, such as worker-0.log");
+  launch->add_option("--color", flags->color, "auto, always or never; auto means on a terminal, unless NO_COLOR is set")
+      ->capture_default_str();
+  launch->add_flag("--quiet", flags->quiet, "Prints no status lines and no messages about tasks, except for failures");
+  launch->add_option(
+      "--profile_steps", flags->profile_steps,
+      "Traces these global steps on all tasks, as in 100:105 (the end is excluded), and joins them to one timeline");
+  launch->add_option("--profile_dir", flags->profile_dir, "Where the timeline is written; default: millrace_profile");
   launch->footer(kFooter);
   *command = launch;
   return [flags, &program] { return Launch(*flags, program, absl::StrJoin(program, " ")); };

@@ -1,4 +1,4 @@
-// millrace COMMAND ...: the program behind a cluster.
+// The `millrace` command.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", MILLRACE_VERSION);
   app.failure_message(CLI::FailureMessage::help);
   const bool launches = argc > 1 && std::string(argv[1]) == "launch";
-  // What follows `launch ... --` is another program's, and no flag of ours.
+  // What follows `launch ... --` belongs to the launched program; do not parse it.
   std::vector<std::string> program;
   char** const dashes = std::find_if(argv, argv + argc, [](const char* word) { return std::string(word) == "--"; });
   if (dashes != argv + argc && launches) {
@@ -25,12 +25,14 @@ int main(int argc, char** argv) {
   CLI::App* command = nullptr;
   std::function<int()> run = millrace::AddLaunch(app, program, &command);
   commands.emplace_back(command, std::move(run));
-  for (const millrace::AddCommand add : {&millrace::AddServe, &millrace::AddStatus, &millrace::AddCheckpoint, &millrace::AddBenchNet}) {
+  for (const millrace::AddCommand add :
+       {&millrace::AddServe, &millrace::AddStatus, &millrace::AddCheckpoint, &millrace::AddBenchNet}) {
     run = add(app, &command);
     commands.emplace_back(command, std::move(run));
   }
   app.failure_message([launches](const CLI::App*, const CLI::Error& error) {
-    return std::string("millrace: ") + error.what() + (launches ? "\nThe program and its own flags come after --." : "") + "\nRun with --help for the flags.\n";
+    return std::string("millrace: ") + error.what() +
+           (launches ? "\nThe program and its own flags come after --." : "") + "\nRun with --help for the flags.\n";
   });
   try {
     app.parse(argc, argv);

@@ -1,4 +1,4 @@
-// millrace serve: one task of a cluster, until it is told to stop.
+// millrace serve: runs one task of a cluster until it is stopped.
 #include <pthread.h>
 #include <signal.h>
 
@@ -33,15 +33,16 @@ struct ServeFlags {
   double session_grace = 30;
 };
 
-// 2 for a mistake in the flags, and for what they name and is not there.
-int Fail(const Status& status) {
-  std::cerr << "millrace serve: " << status.message() << "\n";
-  return absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? 2 : 1;
+// 2 for errors in the flags and for files that they name but that do not exist.
+int FailToServe(const Status& status) {
+  return Fail("serve", status, absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? 2 : 1);
 }
 
 StatusOr<ClusterSpec> ClusterOf(const ServeFlags& flags) {
-  const std::vector<std::pair<const char*, const std::string*>> lists = {
-      {"ps", &flags.ps_hosts}, {"worker", &flags.worker_hosts}, {"chief", &flags.chief_hosts}, {"evaluator", &flags.evaluator_hosts}};
+  const std::vector<std::pair<const char*, const std::string*>> lists = {{"ps", &flags.ps_hosts},
+                                                                         {"worker", &flags.worker_hosts},
+                                                                         {"chief", &flags.chief_hosts},
+                                                                         {"evaluator", &flags.evaluator_hosts}};
   std::map<std::string, std::vector<std::string>> jobs;
   for (const auto& [job, hosts] : lists) {
     if (!hosts->empty()) jobs[job] = absl::StrSplit(*hosts, ',');
@@ -51,7 +52,8 @@ StatusOr<ClusterSpec> ClusterOf(const ServeFlags& flags) {
     return ClusterSpec::Parse(flags.cluster_spec);
   }
   if (jobs.empty()) {
-    return InvalidArgument("no cluster: give --cluster_spec='ps|host:port,worker|host:port;host:port', or --ps_hosts and --worker_hosts");
+    return InvalidArgument(
+        "no cluster: give --cluster_spec='ps|host:port,worker|host:port;host:port', or --ps_hosts and --worker_hosts");
   }
   return ClusterSpec::Of(jobs);
 }
@@ -61,13 +63,16 @@ StatusOr<std::unique_ptr<Server>> StartServer(const ServeFlags& flags) {
   if (flags.job_name.empty()) {
     std::vector<std::string> jobs;
     for (const auto& [job, tasks] : cluster.jobs()) jobs.push_back(job);
-    return InvalidArgument("which task is this? Give --job_name (one of: ", absl::StrJoin(jobs, ", "), ") and --task_index");
+    return InvalidArgument("which task is this? Give --job_name (one of: ", absl::StrJoin(jobs, ", "),
+                           ") and --task_index");
   }
-  for (const auto& [flag, value] : {std::pair("--peer_timeout", flags.peer_timeout), std::pair("--missing_task_timeout", flags.missing_task_timeout)}) {
+  for (const auto& [flag, value] : {std::pair("--peer_timeout", flags.peer_timeout),
+                                    std::pair("--missing_task_timeout", flags.missing_task_timeout)}) {
     if (!(value > 0)) return InvalidArgument(flag, " is ", value, "; give a number of seconds above 0");
   }
   for (const std::string& root : flags.file_roots) {
-    if (!FileSystem::Posix()->IsDirectory(root).value_or(false)) return InvalidArgument("--file_root: '", root, "' is no folder; make it first");
+    if (!FileSystem::Posix()->IsDirectory(root).value_or(false))
+      return InvalidArgument("--file_root: '", root, "' is not a directory; create it first");
   }
   ServerOptions options;
   options.intra_op_threads = flags.intra_op_threads;
@@ -83,14 +88,14 @@ StatusOr<std::unique_ptr<Server>> StartServer(const ServeFlags& flags) {
   return Server::Start(cluster, flags.job_name, flags.task_index, options);
 }
 
-// True when other machines can reach it.
+// Whether other machines can reach it.
 bool IsOpen(const Server& server) {
   const StatusOr<HostPort> address = HostPort::Parse(server.cluster().Address(server.task()).value_or(""));
   return address.ok() && !net::IsLoopback(absl::StripPrefix(absl::StripSuffix(address->host, "]"), "["));
 }
 
 int Serve(const ServeFlags& flags) {
-  // Before any thread starts, so that every thread leaves these signals to this one.
+  // Before any thread starts, so that all threads inherit the mask and the signals are left to this thread.
   sigset_t ending;
   sigemptyset(&ending);
   sigaddset(&ending, SIGTERM);
@@ -99,14 +104,15 @@ int Serve(const ServeFlags& flags) {
   signal(SIGPIPE, SIG_IGN);
 
   StatusOr<std::unique_ptr<Server>> server = StartServer(flags);
-  if (!server.ok()) return Fail(server.status());
+  if (!server.ok()) return FailToServe(server.status());
   std::cout << "millrace: " << (*server)->task().name() << " serves at " << (*server)->target() << " with "
-            << absl::StrJoin((*server)->devices(), ", ") << (IsOpen(**server) ? ", on all interfaces" : "") << (flags.tls.cert.empty() ? "" : ", TLS")
+            << absl::StrJoin((*server)->devices(), ", ") << (IsOpen(**server) ? ", on all interfaces" : "")
+            << (flags.tls.cert.empty() ? "" : ", TLS")
             << (flags.file_roots.empty() ? "" : ", files in " + absl::StrJoin(flags.file_roots, " and ")) << std::endl;
   int signal_number = 0;
   sigwait(&ending, &signal_number);
-  std::cout << "millrace: " << (*server)->task().name() << " ends (" << (signal_number == SIGTERM ? "SIGTERM" : "SIGINT") << ")"
-            << std::endl;
+  std::cout << "millrace: " << (*server)->task().name() << " ends ("
+            << (signal_number == SIGTERM ? "SIGTERM" : "SIGINT") << ")" << std::endl;
   (*server)->Stop();
   return 0;
 }
@@ -114,33 +120,54 @@ int Serve(const ServeFlags& flags) {
 }  // namespace
 
 std::function<int()> AddServe(CLI::App& app, CLI::App** command) {
-  CLI::App* serve = app.add_subcommand("serve", "Runs one task of a cluster: its master and its worker, at the address that the cluster gives it");
+  CLI::App* serve = app.add_subcommand(
+      "serve", "Runs one task of a cluster, a master and a worker, at the task's address in the cluster spec");
   auto flags = std::make_shared<ServeFlags>();
-  serve->add_option("--cluster_spec", flags->cluster_spec, "All tasks: 'job|host:port;host:port,job|host:port'");
-  serve->add_option("--ps_hosts", flags->ps_hosts, "Instead: the tasks of job ps, 'host:port,host:port'");
-  serve->add_option("--worker_hosts", flags->worker_hosts, "and those of job worker");
-  serve->add_option("--chief_hosts", flags->chief_hosts, "and of job chief");
-  serve->add_option("--evaluator_hosts", flags->evaluator_hosts, "and of job evaluator");
+  serve->add_option("--cluster_spec", flags->cluster_spec,
+                    "The tasks of the cluster: 'job|host:port;host:port,job|host:port'");
+  serve->add_option("--ps_hosts", flags->ps_hosts,
+                    "Instead of --cluster_spec: the tasks of job ps, 'host:port,host:port'");
+  serve->add_option("--worker_hosts", flags->worker_hosts, "Instead of --cluster_spec: the tasks of job worker");
+  serve->add_option("--chief_hosts", flags->chief_hosts, "Instead of --cluster_spec: the tasks of job chief");
+  serve->add_option("--evaluator_hosts", flags->evaluator_hosts,
+                    "Instead of --cluster_spec: the tasks of job evaluator");
   serve->add_option("--job_name", flags->job_name, "The job of this task");
-  serve->add_option("--task_index", flags->task_index, "Its number in the job")->capture_default_str();
-  serve->add_option("--intra_op_threads", flags->intra_op_threads, "Threads for one wide op; 0: one per core")->capture_default_str();
-  serve->add_option("--inter_op_threads", flags->inter_op_threads, "Threads for independent ops; 0: one per core")->capture_default_str();
+  serve->add_option("--task_index", flags->task_index, "The index of this task in its job")->capture_default_str();
+  serve->add_option("--intra_op_threads", flags->intra_op_threads, "Threads within one op; 0: one per core")
+      ->capture_default_str();
+  serve->add_option("--inter_op_threads", flags->inter_op_threads, "Threads that run ops concurrently; 0: one per core")
+      ->capture_default_str();
   serve->add_option("--cpu_devices", flags->cpu_devices, "Number of CPU devices")->capture_default_str();
-  serve->add_option("--gpu_devices", flags->gpu_devices, "Number of GPU devices at most; -1: all that CUDA_VISIBLE_DEVICES leaves")->capture_default_str();
-  serve->add_option("--file_root", flags->file_roots, "Confines the files that ops read and write to this folder; may be repeated");
+  serve
+      ->add_option("--gpu_devices", flags->gpu_devices,
+                   "Maximum number of GPU devices; -1: all in CUDA_VISIBLE_DEVICES")
+      ->capture_default_str();
+  serve->add_option("--file_root", flags->file_roots,
+                    "Restricts the files that ops read and write to this directory; may be repeated");
   flags->tls.Add(serve, "this task's");
   serve->add_option("--transport", flags->transport,
-                    "What the messages of every step take to other tasks of Millrace: shm (one copy between processes of this host), tcp, grpc, or auto: the "
-                    "fastest that both ends have. Default: the environment variable MILLRACE_TRANSPORT, or auto");
-  serve->add_option("--peer_timeout", flags->peer_timeout, "Seconds that a task which a step waits for may stay silent")->capture_default_str();
-  serve->add_option("--missing_task_timeout", flags->missing_task_timeout, "Seconds that a new session waits for tasks that are not there")->capture_default_str();
-  serve->add_option("--session_grace", flags->session_grace,
-                    "Seconds after which a session is closed whose client's connection has ended; -1: it stays")->capture_default_str();
-  serve->footer("Example, one ps and one worker on this machine:\n"
-                "  millrace serve --cluster_spec='ps|localhost:2222,worker|localhost:2223' --job_name=ps --task_index=0 &\n"
-                "  millrace serve --cluster_spec='ps|localhost:2222,worker|localhost:2223' --job_name=worker --task_index=0 &\n"
-                "A client's target is then grpc://localhost:2223.\n"
-                "Exit code: 0 after SIGTERM or SIGINT, 1 when it cannot serve, as when the port is taken, 2 for a mistake in the flags.");
+                    "The transport of step messages between Millrace tasks: shm (shared memory, between processes of "
+                    "one host), tcp, grpc, or auto (the fastest that both ends support). Default: the environment "
+                    "variable MILLRACE_TRANSPORT, or auto");
+  serve
+      ->add_option("--peer_timeout", flags->peer_timeout,
+                   "Seconds that a task may be silent before steps that wait for it fail")
+      ->capture_default_str();
+  serve
+      ->add_option("--missing_task_timeout", flags->missing_task_timeout,
+                   "Seconds that a new session waits for missing tasks")
+      ->capture_default_str();
+  serve
+      ->add_option("--session_grace", flags->session_grace,
+                   "Seconds after which a session is closed once its client has disconnected; -1: never")
+      ->capture_default_str();
+  serve->footer(
+      "Example, one ps and one worker on this machine:\n"
+      "  millrace serve --cluster_spec='ps|localhost:2222,worker|localhost:2223' --job_name=ps --task_index=0 &\n"
+      "  millrace serve --cluster_spec='ps|localhost:2222,worker|localhost:2223' --job_name=worker --task_index=0 &\n"
+      "A client's target is then grpc://localhost:2223.\n"
+      "Exit code: 0 after SIGTERM or SIGINT, 1 if it cannot serve (for example because the port is taken), 2 for an "
+      "error in the flags.");
   *command = serve;
   return [flags] { return Serve(*flags); };
 }

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// Without the replica, of which there is one.
+// Leaves out the replica, of which there is only one.
 std::string Short(absl::string_view task) { return absl::StrReplaceAll(task, {{"/replica:0", ""}}); }
 
 std::string DeviceText(absl::string_view device) {
@@ -38,25 +38,32 @@ void AppendTask(const TaskStatus& status, const TaskRate* rate, std::string* tex
   }
   for (const TaskStatus::Session& session : status.sessions()) {
     const bool here = session.master() == status.task();
-    sessions.Add({session.handle(), absl::StrCat("open for ", age(session.opened_micros())), absl::StrCat(session.running_steps(), " running"),
+    sessions.Add({session.handle(), absl::StrCat("open for ", age(session.opened_micros())),
+                  absl::StrCat(session.running_steps(), " running"),
                   here ? absl::StrCat(session.nodes(), " nodes, client ", ClientText(session.client()))
-                       : absl::StrCat("driven by ", session.master().empty() ? ClientText(session.client()) : Short(session.master()))});
+                       : absl::StrCat("driven by ", session.master().empty() ? ClientText(session.client())
+                                                                             : Short(session.master()))});
   }
   for (const TaskStatus::Step& step : status.steps()) {
     std::vector<std::string> tasks;
     for (const std::string& task : step.waits_for()) tasks.push_back(Short(task));
     steps.Add({absl::StrCat(step.id()), absl::StrCat("session ", step.session().empty() ? "-" : step.session()),
                absl::StrCat("for ", age(step.since_micros())),
-               !step.driven_here() ? "a part" : tasks.empty() ? "ending" : absl::StrCat("waits for ", absl::StrJoin(tasks, ", "))});
+               !step.driven_here() ? "a part"
+               : tasks.empty()     ? "ending"
+                                   : absl::StrCat("waits for ", absl::StrJoin(tasks, ", "))});
   }
   if (status.steps_finished() > 0) {
-    finished.Add({absl::StrCat(status.steps_finished(), " steps"), absl::StrCat("the last one ", age(status.last_step_finished_micros()), " ago")});
+    finished.Add({absl::StrCat(status.steps_finished(), " steps"),
+                  absl::StrCat("the last one ", age(status.last_step_finished_micros()), " ago")});
   }
   if (status.parts_finished() > 0) {
-    finished.Add({absl::StrCat(status.parts_finished(), " parts"), absl::StrCat("the last one ", age(status.last_part_finished_micros()), " ago")});
+    finished.Add({absl::StrCat(status.parts_finished(), " parts"),
+                  absl::StrCat("the last one ", age(status.last_part_finished_micros()), " ago")});
   }
   for (const TaskStatus::Wait& wait : status.waits()) {
-    waits.Add({wait.step_id() == 0 ? "-" : absl::StrCat("step ", wait.step_id()), absl::StrCat("for ", age(wait.since_micros())), absl::StrCat(wait.node(), ": ", wait.what())});
+    waits.Add({wait.step_id() == 0 ? "-" : absl::StrCat("step ", wait.step_id()),
+               absl::StrCat("for ", age(wait.since_micros())), absl::StrCat(wait.node(), ": ", wait.what())});
   }
   devices.AppendTo("devices", text);
   sessions.AppendTo("sessions", text);
@@ -81,13 +88,17 @@ const char* KindText(TaskStatus::Wait::Kind kind) {
   }
 }
 
-std::string TimeText(int64_t micros) { return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::FromUnixMicros(micros), absl::UTCTimeZone()); }
+std::string TimeText(int64_t micros) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::FromUnixMicros(micros), absl::UTCTimeZone());
+}
 
 json TaskJson(const TaskStatus& status) {
   const auto age = [&](int64_t micros) { return static_cast<double>(status.now_micros() - micros) / 1e6; };
-  json task = {{"devices", json::array()}, {"sessions", json::array()}, {"steps", json::array()}, {"waits", json::array()}};
+  json task = {
+      {"devices", json::array()}, {"sessions", json::array()}, {"steps", json::array()}, {"waits", json::array()}};
   for (const TaskStatus::Device& device : status.devices()) {
-    task["devices"].push_back({{"name", device.name()}, {"type", device.type()}, {"incarnation", std::to_string(device.incarnation())}});
+    task["devices"].push_back(
+        {{"name", device.name()}, {"type", device.type()}, {"incarnation", std::to_string(device.incarnation())}});
   }
   if (status.task().empty()) return task;
   task["started"] = TimeText(status.started_micros());
@@ -107,12 +118,13 @@ json TaskJson(const TaskStatus& status) {
                                 {"age_seconds", age(session.opened_micros())}});
   }
   for (const TaskStatus::Step& step : status.steps()) {
-    task["steps"].push_back({{"id", std::to_string(step.id())},
-                             {"session", step.session()},
-                             {"driven_here", step.driven_here()},
-                             {"waits_for", json(std::vector<std::string>(step.waits_for().begin(), step.waits_for().end()))},
-                             {"since", TimeText(step.since_micros())},
-                             {"age_seconds", age(step.since_micros())}});
+    task["steps"].push_back(
+        {{"id", std::to_string(step.id())},
+         {"session", step.session()},
+         {"driven_here", step.driven_here()},
+         {"waits_for", json(std::vector<std::string>(step.waits_for().begin(), step.waits_for().end()))},
+         {"since", TimeText(step.since_micros())},
+         {"age_seconds", age(step.since_micros())}});
   }
   for (const TaskStatus::Wait& wait : status.waits()) {
     task["waits"].push_back({{"node", wait.node()},
@@ -151,22 +163,31 @@ const TaskRate* FindRate(const Bottleneck* bottleneck, const TaskView& view) {
 
 bool IsHang(const HangReport& hang) { return hang.somebody_waits && !hang.cause.empty(); }
 
-std::string StatusText(const std::string& target, const std::vector<TaskView>& tasks, const HangReport& hang, const Bottleneck* bottleneck) {
-  const size_t silent = std::count_if(tasks.begin(), tasks.end(), [](const TaskView& task) { return !task.answer.ok(); });
+std::string StatusText(const std::string& target, const std::vector<TaskView>& tasks, const HangReport& hang,
+                       const Bottleneck* bottleneck) {
+  const size_t silent =
+      std::count_if(tasks.begin(), tasks.end(), [](const TaskView& task) { return !task.answer.ok(); });
   std::string text = absl::StrCat(target, ": ", tasks.size(), tasks.size() == 1 ? " task" : " tasks");
   if (silent > 0) absl::StrAppend(&text, ", ", silent, silent == 1 ? " does not answer" : " do not answer");
   absl::StrAppend(&text, "\n");
   size_t name_width = 0, address_width = 0;
-  const auto name = [](const TaskView& task) { return task.task.empty() ? std::string("(unknown task)") : Short(task.task); };
+  const auto name = [](const TaskView& task) {
+    return task.task.empty() ? std::string("(unknown task)") : Short(task.task);
+  };
   for (const TaskView& task : tasks) {
     name_width = std::max(name_width, name(task).size());
     address_width = std::max(address_width, task.address.size());
   }
   for (const TaskView& task : tasks) {
-    const std::string state = !task.answer.ok()   ? absl::StrCat("NO ANSWER: ", task.answer.message())
-                              : task.is_tensorflow ? "TensorFlow, which tells its devices only"
-                                                   : absl::StrCat("up for ", AgeText(absl::Microseconds(task.status.now_micros() - task.status.started_micros())));
-    absl::StrAppend(&text, "\n", absl::StrFormat("%-*s  %-*s  %s", name_width, name(task), address_width, task.address, state), "\n");
+    const std::string state =
+        !task.answer.ok() ? absl::StrCat("NO ANSWER: ", task.answer.message())
+        : task.is_tensorflow
+            ? "TensorFlow, which reports only its devices"
+            : absl::StrCat("up for ",
+                           AgeText(absl::Microseconds(task.status.now_micros() - task.status.started_micros())));
+    absl::StrAppend(&text, "\n",
+                    absl::StrFormat("%-*s  %-*s  %s", name_width, name(task), address_width, task.address, state),
+                    "\n");
     if (task.answer.ok()) AppendTask(task.status, FindRate(bottleneck, task), &text);
   }
   if (IsHang(hang)) {
@@ -178,7 +199,8 @@ std::string StatusText(const std::string& target, const std::vector<TaskView>& t
   return text;
 }
 
-std::string StatusJson(const std::string& target, const std::vector<TaskView>& tasks, const HangReport& hang, const Bottleneck* bottleneck) {
+std::string StatusJson(const std::string& target, const std::vector<TaskView>& tasks, const HangReport& hang,
+                       const Bottleneck* bottleneck) {
   json all = {{"target", target}, {"tasks", json::array()}, {"hang", nullptr}, {"bottleneck", nullptr}};
   if (bottleneck != nullptr) {
     all["bottleneck"] = {{"kind", BottleneckName(bottleneck->kind)}, {"line", bottleneck->line}, {"suggests", nullptr}};
@@ -198,7 +220,7 @@ std::string StatusJson(const std::string& target, const std::vector<TaskView>& t
     }
     all["tasks"].push_back(std::move(task));
   }
-  // Names are bytes that a peer chose.
+  // Names come from peers and may be any bytes.
   return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 

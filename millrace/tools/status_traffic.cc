@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "millrace/base/file.h"
-#include "millrace/cluster/hang_report.h"
+#include "millrace/cluster/watch/hang_report.h"
 #include "millrace/tools/bench_net/touched_memory.h"
 #include "millrace/tools/text_table.h"
 #include "nlohmann/json.hpp"
@@ -30,8 +30,10 @@ std::string BytesText(int64_t bytes) {
 std::string CoresText(double cores) { return absl::StrFormat("%g core%s", cores, cores == 1 ? "" : "s"); }
 
 std::string RateText(const PeerRate& peer) {
-  return absl::StrFormat("%.*f GB/s, %.0f calls/s%s", peer.gigabytes_per_second < 0.1 ? 4 : 2, peer.gigabytes_per_second, peer.calls_per_second,
-                         peer.share > 0 ? absl::StrFormat(", %.*f %% of the ceiling", peer.share < 0.095 ? 1 : 0, 100 * peer.share) : "");
+  return absl::StrFormat(
+      "%.*f GB/s, %.0f calls/s%s", peer.gigabytes_per_second < 0.1 ? 4 : 2, peer.gigabytes_per_second,
+      peer.calls_per_second,
+      peer.share > 0 ? absl::StrFormat(", %.*f %% of the ceiling", peer.share < 0.095 ? 1 : 0, 100 * peer.share) : "");
 }
 
 }  // namespace
@@ -40,27 +42,40 @@ void AppendTraffic(const TaskStatus& status, const TaskRate* rate, std::string* 
   if (!status.has_usage()) return;
   const bool has_rates = rate != nullptr && rate->unknown.empty();
   TextTable cpu, peers, refused;
-  const std::string so_far = absl::StrFormat("%.1f s user, %.1f s system", status.usage().user_seconds(), status.usage().system_seconds());
-  cpu.Add({has_rates ? absl::StrFormat("%.2f of %s busy", rate->busy_cores, CoresText(status.usage().cores())) : CoresText(status.usage().cores()), so_far});
-  if (has_rates && rate->drives) cpu.Add({absl::StrFormat("%.1f steps/s", rate->steps_per_second), absl::StrFormat("in steps %.0f %% of the time", 100 * rate->in_steps)});
+  const std::string so_far =
+      absl::StrFormat("%.1f s user, %.1f s system", status.usage().user_seconds(), status.usage().system_seconds());
+  cpu.Add({has_rates ? absl::StrFormat("%.2f of %s busy", rate->busy_cores, CoresText(status.usage().cores()))
+                     : CoresText(status.usage().cores()),
+           so_far});
+  if (has_rates && rate->drives)
+    cpu.Add({absl::StrFormat("%.1f steps/s", rate->steps_per_second),
+             absl::StrFormat("in steps %.0f %% of the time", 100 * rate->in_steps)});
   if (has_rates && !rate->drives && rate->runs) cpu.Add({absl::StrFormat("%.1f parts/s", rate->parts_per_second), ""});
   std::vector<PeerRate> all;
   if (rate != nullptr) {
     all = rate->peers;
   } else {
     for (const TaskStatus::Peer& peer : status.peers()) {
-      all.push_back({.peer = peer.peer(), .outgoing = peer.outgoing(), .lane = peer.lane(), .why_not_better = peer.why_not_better(),
-                     .bytes_sent = peer.bytes_sent(), .bytes_received = peer.bytes_received(), .calls = peer.calls()});
+      all.push_back({.peer = peer.peer(),
+                     .outgoing = peer.outgoing(),
+                     .lane = peer.lane(),
+                     .why_not_better = peer.why_not_better(),
+                     .bytes_sent = peer.bytes_sent(),
+                     .bytes_received = peer.bytes_received(),
+                     .calls = peer.calls()});
     }
   }
   for (const PeerRate& peer : all) {
-    std::vector<std::string> row = {absl::StrCat(peer.outgoing ? "to " : "from ", ShortTaskName(peer.peer)), peer.lane, absl::StrCat(BytesText(peer.bytes_sent), " sent"),
-                                    absl::StrCat(BytesText(peer.bytes_received), " received"), absl::StrCat(peer.calls, " calls")};
+    std::vector<std::string> row = {absl::StrCat(peer.outgoing ? "to " : "from ", ShortTaskName(peer.peer)), peer.lane,
+                                    absl::StrCat(BytesText(peer.bytes_sent), " sent"),
+                                    absl::StrCat(BytesText(peer.bytes_received), " received"),
+                                    absl::StrCat(peer.calls, " calls")};
     if (has_rates) row.push_back(RateText(peer));
     if (!peer.why_not_better.empty()) row.push_back(absl::StrCat("(", peer.why_not_better, ")"));
     peers.Add(std::move(row));
   }
-  if (status.refused_connections() > 0) refused.Add({absl::StrCat(status.refused_connections(), " connections that did not belong here")});
+  if (status.refused_connections() > 0)
+    refused.Add({absl::StrCat(status.refused_connections(), " connections that did not belong here")});
   cpu.AppendTo("cpu", text);
   peers.AppendTo("peers", text);
   refused.AppendTo("refused", text);
@@ -69,7 +84,9 @@ void AppendTraffic(const TaskStatus& status, const TaskRate* rate, std::string* 
 void AddTrafficJson(const TaskStatus& status, const TaskRate* rate, json* task) {
   if (!status.has_usage()) return;
   const bool has_rates = rate != nullptr && rate->unknown.empty();
-  (*task)["cpu"] = {{"user_seconds", status.usage().user_seconds()}, {"system_seconds", status.usage().system_seconds()}, {"cores", status.usage().cores()}};
+  (*task)["cpu"] = {{"user_seconds", status.usage().user_seconds()},
+                    {"system_seconds", status.usage().system_seconds()},
+                    {"cores", status.usage().cores()}};
   (*task)["refused_connections"] = status.refused_connections();
   (*task)["peers"] = json::array();
   for (const TaskStatus::Peer& peer : status.peers()) {
@@ -106,18 +123,19 @@ StatusOr<Ceilings> ReadCeilings(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     MR_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(FileSystem::Posix(), file));
     const json figures = json::parse(text, nullptr, /*allow_exceptions=*/false);
-    const bool is_object = figures.is_object() && figures.contains("where") && figures["where"].is_string() && figures.contains("ways") && figures["ways"].is_array();
+    const bool is_object = figures.is_object() && figures.contains("where") && figures["where"].is_string() &&
+                           figures.contains("ways") && figures["ways"].is_array();
     double fastest = 0;
     for (const json& way : is_object ? figures["ways"] : json::array()) {
       if (!way.is_object() || way.value("kind", json()) != "ceiling") continue;
-      // Of its largest message, which no cache holds.
+      // The figure for its largest message, which does not fit into a cache.
       double last = 0;
       for (const json& speed : way.value("gigabytes_per_second", json::array())) {
         if (speed.is_number()) last = speed.get<double>();
       }
       fastest = std::max(fastest, last);
     }
-    if (!(fastest > 0)) return InvalidArgument("'", file, "' holds no figures of `millrace bench-net --json`");
+    if (!(fastest > 0)) return InvalidArgument("'", file, "' has no figures of `millrace bench-net --json`");
     double& ceiling = figures["where"] == "this host" ? ceilings.same_host : ceilings.between_hosts;
     ceiling = std::max(ceiling, fastest);
   }
@@ -126,7 +144,8 @@ StatusOr<Ceilings> ReadCeilings(const std::vector<std::string>& files) {
 
 double MeasureCopies() {
   constexpr size_t kSize = size_t{64} << 20;
-  const StatusOr<bench_net::TouchedMemory> from = bench_net::TouchedMemory::Private(kSize), to = bench_net::TouchedMemory::Private(kSize);
+  const StatusOr<bench_net::TouchedMemory> from = bench_net::TouchedMemory::Private(kSize),
+                                           to = bench_net::TouchedMemory::Private(kSize);
   if (!from.ok() || !to.ok()) return 0;
   double best = 0;
   for (int i = 0; i < 4; ++i) {

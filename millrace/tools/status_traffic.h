@@ -1,25 +1,26 @@
-// What tasks take of their cores and send to each other, for `millrace status`.
+// The CPU usage of tasks and the traffic between them, for `millrace status`.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "millrace/base/status.h"
-#include "millrace/cluster/task_rates.h"
+#include "millrace/cluster/watch/task_rates.h"
 #include "millrace/proto/status.pb.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace millrace {
 
-// The lines of one task; with rates where `rate` is not null and has some. Nothing for a task that tells no figures.
+// Appends the lines of one task, with rates if `rate` is not null and has any. Appends nothing for a task that reports
+// no figures.
 void AppendTraffic(const TaskStatus& status, const TaskRate* rate, std::string* text);
-// "cpu", "peers" and "refused_connections"; "rates" when `rate` has some.
+// Adds "cpu", "peers" and "refused_connections", and "rates" if `rate` has any.
 void AddTrafficJson(const TaskStatus& status, const TaskRate* rate, nlohmann::json* task);
 
-// From files that `millrace bench-net --json` wrote, of this host and of pairs of hosts; of several of one sort the fastest counts. INVALID_ARGUMENT names
-// a file that holds no such thing.
+// Reads files that `millrace bench-net --json` wrote, for this host or for a pair of hosts; if there are several of one
+// kind, the fastest counts. INVALID_ARGUMENT names a file that has other contents.
 StatusOr<Ceilings> ReadCeilings(const std::vector<std::string>& files);
-// How fast this machine copies memory now, in GB/s. Takes some tens of milliseconds.
+// Measures how fast this machine copies memory, in GB/s. Takes some tens of milliseconds.
 double MeasureCopies();
 
 }  // namespace millrace

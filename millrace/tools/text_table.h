@@ -1,4 +1,4 @@
-// Columns of text under a heading.
+// A table of text with a heading.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace millrace {
 
-// Cells in columns: each as wide as its widest, the last one free.
+// Aligns cells in columns. Each column is as wide as its widest cell, except for the last.
 class TextTable {
  public:
   void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }

@@ -1,11 +1,11 @@
-// --tls_cert, --tls_key and --tls_ca, which every command that opens a connection takes.
+// --tls_cert, --tls_key and --tls_ca, common to all commands that connect to servers.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "CLI/CLI.hpp"
-#include "millrace/net/grpc/grpc_transport.h"
+#include "millrace/base/tls_credentials.h"
 
 namespace millrace {
 
@@ -15,15 +15,16 @@ struct TlsFlags {
   // `whose`: "this task's".
   void Add(CLI::App* command, const std::string& whose) {
     command->add_option("--tls_cert", cert, "Mutual TLS: " + whose + " certificate (PEM file)");
-    command->add_option("--tls_key", key, "its private key (PEM file)");
-    command->add_option("--tls_ca", ca, "and the authority that signed the certificates of all tasks and clients (PEM file)");
+    command->add_option("--tls_key", key, "Mutual TLS: the certificate's private key (PEM file)");
+    command->add_option("--tls_ca", ca,
+                        "Mutual TLS: the CA that signed the certificates of all tasks and clients (PEM file)");
   }
-  // Null when none is given.
-  StatusOr<std::shared_ptr<const net::TlsCredentials>> Read() const {
+  // Null if none of the flags is given.
+  StatusOr<std::shared_ptr<const TlsCredentials>> Read() const {
     const int given = !cert.empty() + !key.empty() + !ca.empty();
-    if (given == 0) return std::shared_ptr<const net::TlsCredentials>();
-    if (given != 3) return InvalidArgument("--tls_cert, --tls_key and --tls_ca go together: give all three or none");
-    return net::ReadTlsCredentials(cert, key, ca);
+    if (given == 0) return std::shared_ptr<const TlsCredentials>();
+    if (given != 3) return InvalidArgument("give all three of --tls_cert, --tls_key and --tls_ca, or none");
+    return ReadTlsCredentials(cert, key, ca);
   }
 };
 

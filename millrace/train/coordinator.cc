@@ -14,7 +14,7 @@ namespace {
 
 constexpr absl::Duration kFirstComplaint = absl::Seconds(10);
 
-// A clock that tests move wakes nobody: it is looked at again and again.
+// A virtual clock wakes nobody, so it is polled.
 constexpr absl::Duration kLookAtVirtualClock = absl::Milliseconds(1);
 
 }  // namespace
@@ -26,16 +26,16 @@ struct Coordinator::State {
   bool stop ABSL_GUARDED_BY(mu) = false;
   absl::Time stopped_at ABSL_GUARDED_BY(mu);
   Status error ABSL_GUARDED_BY(mu);
-  bool reported ABSL_GUARDED_BY(mu) = false;  // an error was; those after it are its consequences
+  bool reported ABSL_GUARDED_BY(mu) = false;  // Join returned an error; later ones are its consequences
   std::list<std::string> running ABSL_GUARDED_BY(mu);
   std::vector<absl::AnyInvocable<void()>> on_stop ABSL_GUARDED_BY(mu);
-  ThreadGroup threads{"coordinated"};  // last: its end waits for threads that use the others
+  ThreadGroup threads{"coordinated"};  // last: its destructor waits for threads that use the other members
 
   absl::Duration Slice(absl::Duration left) const {
     return options.clock == Clock::Real() ? left : std::min(left, kLookAtVirtualClock);
   }
 
-  // Waits until a stop, or `deadline`; then false.
+  // Waits for a stop. Returns false if `deadline` came first.
   bool AwaitStop(absl::Time deadline) const {
     MutexLock lock(&mu);
     while (!stop) {
@@ -46,11 +46,12 @@ struct Coordinator::State {
     return true;
   }
 
-  // Waits until all threads have ended, or until `grace` after a stop; then false.
-  bool AwaitThreads(absl::Duration grace) const {
+  // Waits until all threads have ended. Returns false if they have not within `stop_grace_period` after a stop.
+  bool AwaitThreads(absl::Duration stop_grace_period) const {
     MutexLock lock(&mu);
     while (!running.empty()) {
-      const absl::Duration left = stop ? stopped_at + grace - options.clock->Now() : absl::InfiniteDuration();
+      const absl::Duration left =
+          stop ? stopped_at + stop_grace_period - options.clock->Now() : absl::InfiniteDuration();
       if (left <= absl::ZeroDuration()) return false;
       changed.WaitFor(&mu, Slice(left));
     }
@@ -65,7 +66,8 @@ Coordinator::~Coordinator() {
   for (absl::Duration wait = kFirstComplaint; !state_->AwaitThreads(wait); wait *= 2) {
     MR_LOG(Warning, "waiting for threads that do not stop: ", absl::StrJoin(running(), ", "));
   }
-  if (const Status error = status(); !error.ok()) MR_LOG(Error, "nobody asked a coordinator for its error: ", error.ToString());
+  if (const Status error = status(); !error.ok())
+    MR_LOG(Error, "a coordinator is destroyed with an error that Join did not return: ", error.ToString());
 }
 
 void Coordinator::RequestStop(Status why) {
@@ -89,7 +91,8 @@ bool Coordinator::ShouldStop() const {
 }
 
 bool Coordinator::WaitForStop(absl::Duration timeout) const {
-  return state_->AwaitStop(timeout == absl::InfiniteDuration() ? absl::InfiniteFuture() : state_->options.clock->Now() + timeout);
+  return state_->AwaitStop(timeout == absl::InfiniteDuration() ? absl::InfiniteFuture()
+                                                               : state_->options.clock->Now() + timeout);
 }
 
 Status Coordinator::ClearStop() {
@@ -106,7 +109,7 @@ Status Coordinator::Start(std::string name, absl::AnyInvocable<Status()> body) {
   std::list<std::string>::iterator entry;
   {
     MutexLock lock(&state_->mu);
-    if (state_->stop) return FailedPrecondition("thread '", name, "' was started after a stop was asked for");
+    if (state_->stop) return FailedPrecondition("thread '", name, "' was started after a stop was requested");
     entry = state_->running.insert(state_->running.end(), name);
   }
   const auto end = [this, entry] {
@@ -116,17 +119,18 @@ Status Coordinator::Start(std::string name, absl::AnyInvocable<Status()> body) {
   };
   const bool started = state_->threads.Start([this, end, name, body = std::move(body)]() mutable {
     Status status = body();
-    body = nullptr;  // what it holds may go before anyone hears of its end
+    body = nullptr;  // release what it holds before anyone can see that the thread has ended
     if (!status.ok()) RequestStop(WithPrefix(absl::StrCat(name, ": "), status));
     end();
   });
   if (started) return absl::OkStatus();
   end();
-  return ResourceExhausted("the system has no thread for '", name, "'");
+  return ResourceExhausted("cannot create a thread for '", name, "'");
 }
 
 Status Coordinator::Loop(std::string name, absl::Duration period, absl::AnyInvocable<Status()> body) {
-  if (period < absl::ZeroDuration()) return InvalidArgument("the period of '", name, "' is negative: ", absl::FormatDuration(period));
+  if (period < absl::ZeroDuration())
+    return InvalidArgument("the period of '", name, "' is negative: ", absl::FormatDuration(period));
   return Start(std::move(name), [this, period, body = std::move(body)]() mutable -> Status {
     absl::Time next = state_->options.clock->Now();
     while (!state_->AwaitStop(next)) {
@@ -149,15 +153,16 @@ void Coordinator::OnStop(absl::AnyInvocable<void()> callback) {
   callback();
 }
 
-Status Coordinator::Join(absl::Duration grace) {
-  const bool all_ended = state_->AwaitThreads(grace);
+Status Coordinator::Join(absl::Duration stop_grace_period) {
+  const bool all_ended = state_->AwaitThreads(stop_grace_period);
   MutexLock lock(&state_->mu);
   if (!state_->error.ok()) {
     state_->reported = true;
     return std::exchange(state_->error, absl::OkStatus());
   }
   if (all_ended) return absl::OkStatus();
-  return DeadlineExceeded("threads did not stop within ", absl::FormatDuration(grace), " of being asked to: ", absl::StrJoin(state_->running, ", "));
+  return DeadlineExceeded("threads did not stop within ", absl::FormatDuration(stop_grace_period),
+                          " of being asked to: ", absl::StrJoin(state_->running, ", "));
 }
 
 Status Coordinator::status() const {

@@ -13,47 +13,52 @@
 namespace millrace {
 
 struct CoordinatorOptions {
-  // Codes with which a thread may end after a stop was asked for without that being an error: queues are closed and steps cancelled then.
-  // OUT_OF_RANGE, the end of the input, stops the others like any error but is never one.
-  std::vector<absl::StatusCode> clean_stop_codes = {absl::StatusCode::kOutOfRange, absl::StatusCode::kCancelled, absl::StatusCode::kAborted};
-  // What periods, time-outs and grace are measured with.
+  // Codes that are not errors when a thread ends with them after a stop was requested, because stopping closes queues
+  // and cancels steps. OUT_OF_RANGE, the end of the input, requests a stop like any error but is never reported as one.
+  std::vector<absl::StatusCode> clean_stop_codes = {absl::StatusCode::kOutOfRange, absl::StatusCode::kCancelled,
+                                                    absl::StatusCode::kAborted};
+  // Measures periods, timeouts and grace periods.
   Clock* clock = Clock::Real();
 };
 
-// Thread-safe, and usable from its own threads but for Join and the destructor. Whatever the threads use outlives it.
+// Thread-safe. Its own threads may call everything except Join and the destructor. Whatever the threads use must
+// outlive it.
 class Coordinator {
  public:
   explicit Coordinator(CoordinatorOptions options = {});
-  // Asks for a stop and waits for the threads, however long they take: those that keep it waiting are named in the log. An error that nobody asked
-  // for is logged.
+  // Requests a stop and waits for the threads without a limit, naming those it still waits for in the log. An error
+  // that Join has not returned is logged.
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
-  // Ends the waits of WaitForStop and makes ShouldStop true. The first error given, here or by a thread, is the one that Join returns; one that
-  // comes after a clean stop counts too unless its code is of clean_stop_codes.
+  // Wakes WaitForStop and makes ShouldStop true. Join returns the first error given, here or by a thread. An error
+  // after a clean stop counts too, unless its code is in clean_stop_codes.
   void RequestStop(Status why = absl::OkStatus());
   bool ShouldStop() const;
-  // True when a stop was asked for within that time.
+  // Returns true if a stop was requested before the timeout.
   bool WaitForStop(absl::Duration timeout = absl::InfiniteDuration()) const;
-  // Makes a stopped coordinator usable again. FAILED_PRECONDITION names threads that still run.
+  // Makes a stopped coordinator usable again. FAILED_PRECONDITION names the threads that still run.
   Status ClearStop();
 
-  // Runs `body` on a thread of its own, which has a name for the error of one that does not stop. A body's error requests the stop and is reported with
-  // the thread's name before it. FAILED_PRECONDITION after a stop was asked for, RESOURCE_EXHAUSTED when the system has no more threads.
+  // Runs `body` on a new thread. `name` identifies the thread in errors. An error that the body returns requests a stop
+  // and is reported with the name as its prefix. FAILED_PRECONDITION after a stop was requested, RESOURCE_EXHAUSTED if
+  // the system cannot create a thread.
   Status Start(std::string name, absl::AnyInvocable<Status()> body);
-  // Calls `body` every `period` until the stop; zero: at once again. The first call is at once; one that takes longer than the period delays the next, and
-  // those that were missed are not made up for.
+  // Calls `body` immediately and then every `period` until the stop, or back to back if `period` is zero. A call that
+  // takes longer than the period delays the next one; missed calls are skipped.
   Status Loop(std::string name, absl::Duration period, absl::AnyInvocable<Status()> body);
-  // Called once when a stop is asked for, at once when it was already: closing a queue, cancelling a step. Must not block. Forgotten by ClearStop.
+  // Registers a callback, such as closing a queue or cancelling a step. It is called once, when a stop is requested, or
+  // immediately if one was requested already. It must not block. ClearStop removes it.
   void OnStop(absl::AnyInvocable<void()> callback);
 
-  // Waits until all threads are done. From the moment at which a stop was asked for they have `grace`: then DEADLINE_EXCEEDED names those that are still running, unless there
-  // is an error to report. Otherwise the first error, once: a second Join says OK.
-  Status Join(absl::Duration grace = absl::Seconds(120));
-  // The error so far, which Join has yet to report; OK when there is none.
+  // Waits until all threads have ended. Once a stop is requested they have `stop_grace_period` to do so; then Join
+  // returns the first error or, if there is none, DEADLINE_EXCEEDED with the names of the threads that still run. Each
+  // error is returned once: a second Join returns OK.
+  Status Join(absl::Duration stop_grace_period = absl::Seconds(120));
+  // The error that the next Join would return; OK if there is none.
   Status status() const;
-  // The threads that have not ended, by name.
+  // The names of the threads that have not ended.
   std::vector<std::string> running() const;
 
  private:

@@ -15,7 +15,9 @@ using ::testing::HasSubstr;
 TEST(Coordinator, AStopEndsTheThreadsAndJoinSaysOk) {
   Coordinator coordinator;
   EXPECT_FALSE(coordinator.ShouldStop());
-  ASSERT_TRUE(coordinator.Start("waits", [&] { return coordinator.WaitForStop() ? absl::OkStatus() : Internal("no stop"); }).ok());
+  ASSERT_TRUE(
+      coordinator.Start("waits", [&] { return coordinator.WaitForStop() ? absl::OkStatus() : Internal("no stop"); })
+          .ok());
   EXPECT_THAT(coordinator.running(), ElementsAre("waits"));
   coordinator.RequestStop();
   EXPECT_TRUE(coordinator.ShouldStop());
@@ -25,10 +27,13 @@ TEST(Coordinator, AStopEndsTheThreadsAndJoinSaysOk) {
 
 TEST(Coordinator, TheFirstErrorStopsTheOthersAndIsReportedOnce) {
   Coordinator coordinator;
-  ASSERT_TRUE(coordinator.Start("follower", [&] {
-    coordinator.WaitForStop();
-    return Internal("a consequence");
-  }).ok());
+  ASSERT_TRUE(coordinator
+                  .Start("follower",
+                         [&] {
+                           coordinator.WaitForStop();
+                           return Internal("a consequence");
+                         })
+                  .ok());
   ASSERT_TRUE(coordinator.Start("reader", [] { return NotFound("no such file"); }).ok());
   const Status status = coordinator.Join();
   EXPECT_TRUE(absl::IsNotFound(status)) << status;
@@ -62,15 +67,21 @@ TEST(Coordinator, ThreadsThatDoNotStopAreNamed) {
   VirtualClock clock;
   Coordinator coordinator({.clock = &clock});
   Notification release;
-  ASSERT_TRUE(coordinator.Start("stuck", [&] {
-    release.Wait();
-    return absl::OkStatus();
-  }).ok());
-  ASSERT_TRUE(coordinator.Start("good", [&] {
-    coordinator.WaitForStop();
-    clock.Advance(absl::Seconds(121));
-    return absl::OkStatus();
-  }).ok());
+  ASSERT_TRUE(coordinator
+                  .Start("stuck",
+                         [&] {
+                           release.Wait();
+                           return absl::OkStatus();
+                         })
+                  .ok());
+  ASSERT_TRUE(coordinator
+                  .Start("good",
+                         [&] {
+                           coordinator.WaitForStop();
+                           clock.Advance(absl::Seconds(121));
+                           return absl::OkStatus();
+                         })
+                  .ok());
   coordinator.RequestStop();
   const Status status = coordinator.Join(absl::Seconds(30));
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
@@ -86,24 +97,31 @@ TEST(Coordinator, LoopsRunEveryPeriodUntilTheStop) {
   Coordinator coordinator({.clock = &clock});
   std::atomic<int> calls = 0;
   Notification third;
-  ASSERT_TRUE(coordinator.Loop("save", absl::Seconds(600), [&] {
-    if (++calls == 3) third.Notify();
-    clock.Advance(absl::Seconds(600));
-    return absl::OkStatus();
-  }).ok());
+  ASSERT_TRUE(coordinator
+                  .Loop("save", absl::Seconds(600),
+                        [&] {
+                          if (++calls == 3) third.Notify();
+                          clock.Advance(absl::Seconds(600));
+                          return absl::OkStatus();
+                        })
+                  .ok());
   third.Wait();
   coordinator.RequestStop();
   EXPECT_EQ(coordinator.Join(absl::InfiniteDuration()), absl::OkStatus());
-  EXPECT_TRUE(absl::IsInvalidArgument(coordinator.Loop("backwards", -absl::Seconds(1), [] { return absl::OkStatus(); })));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(coordinator.Loop("backwards", -absl::Seconds(1), [] { return absl::OkStatus(); })));
 }
 
 TEST(Coordinator, WaitForStopEndsWithItsTimeOut) {
   VirtualClock clock;
   Coordinator coordinator({.clock = &clock});
-  ASSERT_TRUE(coordinator.Loop("time", absl::ZeroDuration(), [&] {
-    clock.Advance(absl::Seconds(10));
-    return absl::OkStatus();
-  }).ok());
+  ASSERT_TRUE(coordinator
+                  .Loop("time", absl::ZeroDuration(),
+                        [&] {
+                          clock.Advance(absl::Seconds(10));
+                          return absl::OkStatus();
+                        })
+                  .ok());
   EXPECT_FALSE(coordinator.WaitForStop(absl::Seconds(5)));
 }
 

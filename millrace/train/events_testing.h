@@ -1,4 +1,4 @@
-// Event files read back. For tests only.
+// Reads event files back. For tests only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ inline std::vector<::tensorflow::Event> EventsOf(const std::string& path) {
   return events;
 }
 
-// The steps and tags of summaries, "3 loss".
+// The steps and tags of the summaries in a file, as "3 loss".
 inline std::vector<std::string> SummariesOf(const std::string& path) {
   std::vector<std::string> all;
   for (const ::tensorflow::Event& event : EventsOf(path)) {

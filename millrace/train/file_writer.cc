@@ -33,10 +33,10 @@ struct FileWriter::State {
   Status status ABSL_GUARDED_BY(mu);
   int64_t dropped ABSL_GUARDED_BY(mu) = 0;
 
-  // Last: gone first, when its thread is.
+  // Last, so that it is destroyed first, when its thread has ended.
   ThreadGroup threads{"file_writer"};
 
-  // A new file.
+  // Opens a new file.
   StatusOr<std::unique_ptr<EventWriter>> Open() const;
   void WriteLoop();
   Status WaitForFlush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -44,14 +44,16 @@ struct FileWriter::State {
 
 StatusOr<std::unique_ptr<EventWriter>> FileWriter::State::Open() const {
   static std::atomic<int64_t> counter{0};
-  const EventWriterOptions wanted = {.files = options.files,
-                                     .clock = options.clock,
-                                     // Other processes may begin a file in the same second.
-                                     .suffix = absl::StrCat(".", getpid(), ".", counter.fetch_add(1), options.filename_suffix)};
+  const EventWriterOptions wanted = {
+      .files = options.files,
+      .clock = options.clock,
+      // Other processes may create a file in the same second.
+      .suffix = absl::StrCat(".", getpid(), ".", counter.fetch_add(1), options.filename_suffix)};
   return EventWriter::Create(directory, wanted);
 }
 
-// Takes what is queued and writes it without the lock. Flushes when asked to, or when the first event that is not flushed has waited long enough.
+// Takes the queued events and writes them without holding the lock. Flushes on request, or when the first unflushed
+// event has waited for flush_every.
 void FileWriter::State::WriteLoop() {
   absl::Time flush_at = absl::InfiniteFuture();
   mu.Lock();
@@ -60,7 +62,8 @@ void FileWriter::State::WriteLoop() {
     const bool flush_due = unflushed && queue.empty() && options.clock->Now() >= flush_at;
     if (queue.empty() && !flush_asked && !flush_due) {
       if (ending) break;
-      changed.WaitFor(&mu, unflushed ? std::max(flush_at - options.clock->Now(), absl::Milliseconds(1)) : absl::InfiniteDuration());
+      changed.WaitFor(
+          &mu, unflushed ? std::max(flush_at - options.clock->Now(), absl::Milliseconds(1)) : absl::InfiniteDuration());
       continue;
     }
     std::deque<::tensorflow::Event> batch;
@@ -98,10 +101,12 @@ void FileWriter::State::WriteLoop() {
 Status FileWriter::State::WaitForFlush() {
   const int64_t number = ++flush_wanted;
   changed.SignalAll();
-  const absl::Time deadline = Clock::Real()->Now() + options.patience;
+  const absl::Time deadline = Clock::Real()->Now() + options.max_wait;
   while (flush_done < number && status.ok()) {
     const absl::Duration left = deadline - Clock::Real()->Now();
-    if (left <= absl::ZeroDuration()) return DeadlineExceeded("events for ", directory, " are not written after ", absl::FormatDuration(options.patience));
+    if (left <= absl::ZeroDuration())
+      return DeadlineExceeded("events for ", directory, " are not written after ",
+                              absl::FormatDuration(options.max_wait));
     changed.WaitFor(&mu, left);
   }
   return status;
@@ -109,14 +114,16 @@ Status FileWriter::State::WaitForFlush() {
 
 FileWriter::FileWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-StatusOr<std::unique_ptr<FileWriter>> FileWriter::Create(const std::string& directory, const FileWriterOptions& options) {
+StatusOr<std::unique_ptr<FileWriter>> FileWriter::Create(const std::string& directory,
+                                                         const FileWriterOptions& options) {
   auto state = std::make_unique<State>(directory, options);
   {
     MR_ASSIGN_OR_RETURN(std::unique_ptr<EventWriter> opened, state->Open());
     MutexLock lock(&state->mu);
     state->writer = std::move(opened);
   }
-  if (!state->threads.Start([raw = state.get()] { raw->WriteLoop(); })) return ResourceExhausted("no thread is left to write events to ", directory);
+  if (!state->threads.Start([raw = state.get()] { raw->WriteLoop(); }))
+    return ResourceExhausted("cannot create a thread to write events to ", directory);
   return std::unique_ptr<FileWriter>(new FileWriter(std::move(state)));
 }
 
@@ -138,23 +145,27 @@ int64_t FileWriter::dropped() const {
 }
 
 Status FileWriter::AddEvent(::tensorflow::Event event) {
-  if (event.wall_time() == 0) event.set_wall_time(absl::ToDoubleSeconds(state_->options.clock->Now() - absl::UnixEpoch()));
+  if (event.wall_time() == 0)
+    event.set_wall_time(absl::ToDoubleSeconds(state_->options.clock->Now() - absl::UnixEpoch()));
   const size_t bytes = event.ByteSizeLong();
-  const absl::Time deadline = Clock::Real()->Now() + state_->options.patience;
+  const absl::Time deadline = Clock::Real()->Now() + state_->options.max_wait;
   MutexLock lock(&state_->mu);
-  // An event that is larger than the queue may be is taken when there is no other.
+  // An event larger than the queue's limit is accepted when the queue is empty.
   const auto full = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mu) {
-    return !state_->queue.empty() && (state_->queue.size() >= state_->options.max_queue || state_->queue_bytes + bytes > state_->options.max_queue_bytes);
+    return !state_->queue.empty() && (state_->queue.size() >= state_->options.max_queue ||
+                                      state_->queue_bytes + bytes > state_->options.max_queue_bytes);
   };
   while (!state_->closed && state_->status.ok() && full()) {
     const absl::Duration left = deadline - Clock::Real()->Now();
     if (left <= absl::ZeroDuration()) {
       ++state_->dropped;
-      return ResourceExhausted("an event for ", state_->directory, " was dropped: ", state_->queue.size(), " wait to be written, and the disk does not keep up");
+      return ResourceExhausted("an event for ", state_->directory, " was dropped: ", state_->queue.size(),
+                               " wait to be written, and the disk does not keep up");
     }
     state_->changed.WaitFor(&state_->mu, left);
   }
-  if (state_->closed) return FailedPrecondition("the event file of ", state_->directory, " is closed; Reopen makes another one");
+  if (state_->closed)
+    return FailedPrecondition("the event file of ", state_->directory, " is closed; call Reopen to start a new one");
   MR_RETURN_IF_ERROR(state_->status);
   state_->queue_bytes += bytes;
   state_->queue.push_back(std::move(event));
@@ -164,7 +175,8 @@ Status FileWriter::AddEvent(::tensorflow::Event event) {
 
 Status FileWriter::AddSummary(const Tensor& summary, int64_t step) {
   if (summary.dtype() != DType::kString || summary.num_elements() != 1) {
-    return InvalidArgument("a summary is a scalar of bytes, as summary ops give it, not ", DTypeName(summary.dtype()), summary.shape().ToString());
+    return InvalidArgument("a summary must be a scalar string, as summary ops return it, not ",
+                           DTypeName(summary.dtype()), summary.shape().ToString());
   }
   ::tensorflow::Event event;
   event.set_step(step);
@@ -223,7 +235,8 @@ Status FileWriter::AddSessionLog(const ::tensorflow::SessionLog& log, int64_t st
 
 Status FileWriter::Flush() {
   MutexLock lock(&state_->mu);
-  if (state_->closed) return FailedPrecondition("the event file of ", state_->directory, " is closed; Reopen makes another one");
+  if (state_->closed)
+    return FailedPrecondition("the event file of ", state_->directory, " is closed; call Reopen to start a new one");
   return state_->WaitForFlush();
 }
 
@@ -237,13 +250,14 @@ Status FileWriter::Close() {
 }
 
 Status FileWriter::Reopen() {
-  Close().IgnoreError();  // what went wrong was said before
+  Close().IgnoreError();  // errors were logged before
   MR_ASSIGN_OR_RETURN(std::unique_ptr<EventWriter> opened, state_->Open());
-  const absl::Time deadline = Clock::Real()->Now() + state_->options.patience;
+  const absl::Time deadline = Clock::Real()->Now() + state_->options.max_wait;
   MutexLock lock(&state_->mu);
   while (state_->writing) {
     const absl::Duration left = deadline - Clock::Real()->Now();
-    if (left <= absl::ZeroDuration()) return DeadlineExceeded("a write to ", state_->writer->path(), " does not end");
+    if (left <= absl::ZeroDuration())
+      return DeadlineExceeded("a write to ", state_->writer->path(), " has not finished");
     state_->changed.WaitFor(&state_->mu, left);
   }
   if (!state_->status.ok()) {

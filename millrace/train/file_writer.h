@@ -1,4 +1,4 @@
-// Event files for TensorBoard, written beside the training by a thread of their own.
+// Event files for TensorBoard, written by a background thread.
 //
 //   auto writer = FileWriter::Create("logs/train").value();
 //   writer->AddGraph(scope);
@@ -25,55 +25,57 @@
 namespace millrace {
 
 struct FileWriterOptions {
-  // How long an event may wait before a reader of the file can see it; zero: as soon as it is written.
+  // How often the file is flushed, which is how long an event may stay invisible to readers. Zero flushes after each
+  // write.
   absl::Duration flush_every = absl::Seconds(20);
-  // What may wait to be written.
+  // Limits of the queue of events that are not written yet.
   size_t max_queue = 1000;
   size_t max_queue_bytes = size_t{64} << 20;
-  // How long Add, Flush and Close wait for a disk that does not keep up.
-  absl::Duration patience = absl::Seconds(10);
-  // Ends the names of the files.
+  // How long Add, Flush and Close wait for a disk that does not keep up before they fail.
+  absl::Duration max_wait = absl::Seconds(10);
+  // Appended to the names of the files.
   std::string filename_suffix = {};
   FileSystem* files = FileSystem::Posix();
   Clock* clock = Clock::Real();
 };
 
-// Thread-safe. Any number of writers, in any processes, may write to one directory: each has its own file. An error of the disk comes back from
-// every later call until Reopen. The destructor closes, and waits for a write that is under way.
+// Thread-safe. Any number of writers, in any processes, may write to one directory: each has its own file. After a disk
+// error every call returns that error until Reopen. The destructor closes the file and waits for a write in progress.
 class FileWriter {
  public:
-  // Makes the directory and a file in it.
-  static StatusOr<std::unique_ptr<FileWriter>> Create(const std::string& directory, const FileWriterOptions& options = {});
+  // Creates the directory if needed, and a new file in it.
+  static StatusOr<std::unique_ptr<FileWriter>> Create(const std::string& directory,
+                                                      const FileWriterOptions& options = {});
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
 
   const std::string& directory() const;
-  // Of the file that is being written.
+  // The path of the current file.
   std::string path() const;
 
-  // All of these return at once, unless the queue is full. RESOURCE_EXHAUSTED when it stays so: the event is dropped then. FAILED_PRECONDITION after
-  // Close.
+  // The Add methods do not block unless the queue is full. If it stays full for `max_wait`, they drop the event and
+  // return RESOURCE_EXHAUSTED. FAILED_PRECONDITION after Close.
   Status AddEvent(::tensorflow::Event event);
-  // What a summary op gave: a scalar of bytes.
+  // `summary` is the result of a summary op: a scalar string, the serialized Summary.
   Status AddSummary(const Tensor& summary, int64_t step);
   Status AddSummary(const ::tensorflow::Summary& summary, int64_t step);
-  // One number, without an op for it.
+  // Writes one number that no summary op computed.
   Status AddScalar(absl::string_view tag, double value, int64_t step);
   Status AddGraph(const Scope& scope, int64_t step = 0);
   Status AddGraph(const ::tensorflow::GraphDef& graph, int64_t step = 0);
   Status AddMetaGraph(const ::tensorflow::MetaGraphDef& graph, int64_t step = 0);
-  // What a traced step took. TensorBoard shows each tag once.
+  // Writes the statistics of a traced step. TensorBoard shows each tag once.
   Status AddRunMetadata(const ::tensorflow::RunMetadata& metadata, absl::string_view tag, int64_t step);
   Status AddSessionLog(const ::tensorflow::SessionLog& log, int64_t step);
 
-  // What was added before is in the file. DEADLINE_EXCEEDED when that takes too long.
+  // Blocks until everything added so far is in the file; DEADLINE_EXCEEDED after `max_wait`.
   Status Flush();
-  // Flushes too. A second call does nothing.
+  // Flushes and closes the file. A second call does nothing.
   Status Close();
-  // A new file in the same directory, after Close or an error.
+  // Starts a new file in the same directory, after Close or an error.
   Status Reopen();
 
-  // How many events were dropped because the queue was full.
+  // The number of events dropped because the queue was full.
   int64_t dropped() const;
 
  private:

@@ -51,7 +51,8 @@ TEST_F(FileWriterTest, EverythingThatTensorBoardShowsIsWrittenInOrder) {
 }
 
 TEST_F(FileWriterTest, WritersOfOneDirectoryHaveTheirOwnFiles) {
-  const auto one = FileWriter::Create(dir_.path()).value(), two = FileWriter::Create(dir_.path(), {.filename_suffix = ".v2"}).value();
+  const auto one = FileWriter::Create(dir_.path()).value(),
+             two = FileWriter::Create(dir_.path(), {.filename_suffix = ".v2"}).value();
   ASSERT_TRUE(one->AddScalar("a", 1, 1).ok() && two->AddScalar("b", 1, 1).ok());
   ASSERT_TRUE(one->Close().ok() && two->Close().ok());
   EXPECT_NE(one->path(), two->path());
@@ -65,7 +66,7 @@ TEST_F(FileWriterTest, AClosedWriterSaysSoUntilItIsOpenedAgain) {
   const std::string first = writer->path();
   ASSERT_EQ(writer->Close(), absl::OkStatus());
   EXPECT_EQ(writer->Close(), absl::OkStatus());
-  EXPECT_THAT(writer->AddScalar("a", 1, 1).message(), HasSubstr("is closed; Reopen makes another one"));
+  EXPECT_THAT(writer->AddScalar("a", 1, 1).message(), HasSubstr("is closed; call Reopen to start a new one"));
   EXPECT_TRUE(absl::IsFailedPrecondition(writer->Flush()));
   ASSERT_EQ(writer->Reopen(), absl::OkStatus());
   EXPECT_NE(writer->path(), first);
@@ -118,7 +119,11 @@ class StuckFiles : public ForwardingFileSystem {
 
 TEST_F(FileWriterTest, ADiskThatStandsStillDoesNotHoldUpTheTrainingForEver) {
   StuckFiles files;
-  const auto writer = FileWriter::Create(dir_.path(), {.flush_every = absl::ZeroDuration(), .max_queue = 2, .patience = absl::Milliseconds(30), .files = &files}).value();
+  const auto writer =
+      FileWriter::Create(
+          dir_.path(),
+          {.flush_every = absl::ZeroDuration(), .max_queue = 2, .max_wait = absl::Milliseconds(30), .files = &files})
+          .value();
   files.stuck = true;
   Status status;
   size_t taken = 0;
@@ -173,7 +178,7 @@ TEST(SummaryTest, TagsAreFullNamesAndAllAreMerged) {
   EXPECT_THAT(tags, ElementsAre("train/loss", "train/loss_1", "train/a_histogram", "image/image/0", "note"));
   EXPECT_EQ(summary.value(4).metadata().plugin_data().plugin_name(), "text");
   ScalarSummary(scope, "$", 1.0f);
-  EXPECT_THAT(scope.status().message(), HasSubstr("is no name for a summary"));
+  EXPECT_THAT(scope.status().message(), HasSubstr("is not a valid name for a summary"));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace millrace {
 
 std::optional<Var> FindGlobalStep(const Scope& scope) {
-  const auto& state = scope.state();
+  const auto& state = api_internal::StateOf(scope);
   if (!state.global_step) return std::nullopt;
   return Var(scope, state.variables[*state.global_step]);
 }

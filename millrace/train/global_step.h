@@ -1,4 +1,4 @@
-// The number of training steps, for those who watch them.
+// Access to the global step for hooks and services.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,10 @@
 
 namespace millrace {
 
-// The graph's global step, when it was made (GlobalStep(scope) makes it); nothing is added to the graph.
+// The graph's global step, if GlobalStep(scope) has created one. Adds nothing to the graph.
 std::optional<Var> FindGlobalStep(const Scope& scope);
 
-// Its value now.
+// Its current value.
 StatusOr<int64_t> ReadGlobalStep(ClientSession* session, const Var& global_step);
 
 }  // namespace millrace

@@ -7,19 +7,21 @@
 #include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
 #include "millrace/train/global_step.h"
-#include "millrace/train/hooks.h"
+#include "millrace/train/hooks/hooked_run.h"
+#include "millrace/train/hooks/hooks.h"
 #include "millrace/train/progress.h"
 #include "millrace/train/queue_runner.h"
 
 namespace millrace {
 namespace {
 
-// Signatures that Run was called with, beside those of MakeStep, are kept up to this number.
+// The number of signatures of Run (not MakeStep) that stay compiled.
 constexpr size_t kMostSignatures = 128;
 
 using SignatureKey = std::vector<std::pair<const Node*, int>>;
 
-SignatureKey KeyOf(const ClientSession::Feeds& feeds, const std::vector<Output>& fetches, const std::vector<Operation>& targets) {
+SignatureKey KeyOf(const ClientSession::Feeds& feeds, const std::vector<Output>& fetches,
+                   const std::vector<Operation>& targets) {
   SignatureKey key;
   key.reserve(feeds.size() + fetches.size() + targets.size() + 2);
   for (const auto& [output, value] : feeds) key.emplace_back(output.node(), output.index());
@@ -33,10 +35,10 @@ SignatureKey KeyOf(const ClientSession::Feeds& feeds, const std::vector<Output>&
 }  // namespace
 
 struct MonitoredSession::State {
-  // A session with its threads; the next one has others. In the order in which the later ones use the earlier ones.
+  // A session and its threads, replaced together. Later members use earlier ones.
   struct Live {
     std::unique_ptr<ClientSession> session;
-    // Cancels the run that is going on when a thread has failed: what it waits for may never come.
+    // Cancels the current run when a thread has failed, because what the run waits for may never come.
     CancellationManager failed;
     std::unique_ptr<Coordinator> coordinator;
   };
@@ -45,7 +47,7 @@ struct MonitoredSession::State {
       : scope(scope), creator(std::move(creator)), options(std::move(options)) {}
 
   Status Begin();
-  // Makes a session with all that belongs to it, again when it is lost on the way.
+  // Creates a session with all that belongs to it; tries again if it is lost meanwhile.
   Status MakeLive(bool recovering);
   StatusOr<std::shared_ptr<Live>> TryMakeLive(const CreateSessionOptions& create, std::optional<int64_t>* step);
   void CloseLive();
@@ -54,7 +56,8 @@ struct MonitoredSession::State {
     signatures.push_back(signature);
   }
   Status Recover(const Status& why);
-  // Whether `status`, or what a thread failed with, is a reason to make a new session; else the status becomes what the caller should hear.
+  // Whether `status`, or the error of a thread, calls for a new session. If not, `status` becomes the error to return
+  // to the caller.
   bool IsLost(Status* status);
   WaitSettings Waiting();
   std::shared_ptr<Live> live() const {
@@ -67,17 +70,17 @@ struct MonitoredSession::State {
   MonitoredSessionOptions options;
   std::shared_ptr<ProgressHook> progress;
   Endpoint watched;  // the global step
-  // Compiled steps are the session's.
+  // Their compiled steps belong to the session.
   std::vector<std::weak_ptr<HookedSignature>> signatures;
   absl::flat_hash_map<SignatureKey, std::shared_ptr<HookedSignature>> of_runs;
-  // The first loss since the last run that ended well.
+  // The first loss since the last successful run.
   std::optional<absl::Time> lost_since;
-  // The last run failed for good: it is no good end.
+  // The last run failed with an error that a new session does not fix, so the training has not ended well.
   bool failed = false;
 
-  Notification stop;  // RequestStop was called
+  Notification stop;  // set by RequestStop
   mutable Mutex mu;
-  std::shared_ptr<Live> live_ ABSL_GUARDED_BY(mu);  // null: closed, or being made
+  std::shared_ptr<Live> live_ ABSL_GUARDED_BY(mu);  // null: closed, or being created
   bool closed ABSL_GUARDED_BY(mu) = false;
   int sessions_made ABSL_GUARDED_BY(mu) = 0;
 };
@@ -106,14 +109,14 @@ WaitSettings MonitoredSession::State::Waiting() {
   WaitSettings wait = options.wait;
   if (wait.pause == nullptr) wait.pause = [this](absl::Duration time) { stop.WaitFor(time); };
   wait.give_up = [this, also = options.wait.give_up]() -> Status {
-    if (stop.HasBeenNotified()) return Cancelled("a stop was asked for");
+    if (stop.HasBeenNotified()) return Cancelled("a stop was requested");
     return also == nullptr ? absl::OkStatus() : also();
   };
   return wait;
 }
 
-StatusOr<std::shared_ptr<MonitoredSession::State::Live>> MonitoredSession::State::TryMakeLive(const CreateSessionOptions& create,
-                                                                                              std::optional<int64_t>* step) {
+StatusOr<std::shared_ptr<MonitoredSession::State::Live>> MonitoredSession::State::TryMakeLive(
+    const CreateSessionOptions& create, std::optional<int64_t>* step) {
   MR_ASSIGN_OR_RETURN(PreparedSession prepared, creator->CreateSession(create));
   auto made = std::make_shared<Live>();
   made->session = std::move(prepared.session);
@@ -124,27 +127,29 @@ StatusOr<std::shared_ptr<MonitoredSession::State::Live>> MonitoredSession::State
   *step = prepared.step;
   const auto start = [&]() -> Status {
     MR_RETURN_IF_ERROR(StartQueueRunners(scope, made->session.get(), made->coordinator.get()));
-    for (const auto& hook : options.hooks) MR_RETURN_IF_ERROR(hook->AfterCreateSession(made->session.get(), made->coordinator.get()));
+    for (const auto& hook : options.hooks)
+      MR_RETURN_IF_ERROR(hook->AfterCreateSession(made->session.get(), made->coordinator.get()));
     return absl::OkStatus();
   };
   const Status status = start();
   if (status.ok()) return made;
   made->coordinator->RequestStop();
   made->session->session().Close().IgnoreError();
-  Status threads = made->coordinator->Join(options.stop_grace_period_secs);
-  // The thread's failure may be why the hook failed.
+  Status threads = made->coordinator->Join(options.stop_grace_period);
+  // The hook may have failed because of the thread.
   return threads.ok() || absl::IsDeadlineExceeded(threads) || IsSessionLost(status) ? status : threads;
 }
 
 Status MonitoredSession::State::MakeLive(bool recovering) {
-  NamedWait wait("the training", Waiting(), options.max_wait_secs, nullptr);
+  NamedWait wait("the training", Waiting(), options.max_wait, nullptr);
   while (true) {
     std::optional<int64_t> step;
     const std::optional<int64_t> before = progress->last_step();
     StatusOr<std::shared_ptr<Live>> made = TryMakeLive({.recovering = recovering, .wait = Waiting()}, &step);
     if (made.ok()) {
       if (recovering && step) {
-        MR_LOG(Info, "training resumes at step ", *step, before ? absl::StrCat("; it was at step ", *before, " when the session was lost") : "");
+        MR_LOG(Info, "training resumes at step ", *step,
+               before ? absl::StrCat("; it was at step ", *before, " when the session was lost") : "");
       }
       progress->Resume(step);
       MutexLock lock(&mu);
@@ -168,10 +173,11 @@ void MonitoredSession::State::CloseLive() {
   for (const auto& weak : signatures) {
     if (const auto signature = weak.lock()) signature->Reset();
   }
-  // Ends what its threads wait for in it.
+  // Cancels what its threads wait for.
   gone->session->session().Close().IgnoreError();
-  const Status threads = gone->coordinator->Join(options.stop_grace_period_secs);
-  if (!threads.ok() && !IsSessionLost(threads)) MR_LOG(Warning, "of the lost session: ", threads.ToString());
+  const Status threads = gone->coordinator->Join(options.stop_grace_period);
+  if (!threads.ok() && !IsSessionLost(threads))
+    MR_LOG(Warning, "a thread of the lost session failed: ", threads.ToString());
 }
 
 Status MonitoredSession::State::Recover(const Status& why) {
@@ -179,12 +185,13 @@ Status MonitoredSession::State::Recover(const Status& why) {
   const bool again = lost_since.has_value();
   if (!again) lost_since = now;
   CloseLive();
-  if (now - *lost_since >= options.max_wait_secs) {
-    return WithSuffix(why, absl::StrCat(" (new sessions have not helped for ", absl::FormatDuration(absl::Trunc(now - *lost_since, absl::Seconds(1))), ")"));
+  if (now - *lost_since >= options.max_wait) {
+    return WithSuffix(why, absl::StrCat(" (new sessions have not helped for ",
+                                        absl::FormatDuration(absl::Trunc(now - *lost_since, absl::Seconds(1))), ")"));
   }
-  MR_LOG(Warning, "the session was lost, a new one is made: ", why.message());
+  MR_LOG(Warning, "the session was lost and is being recreated: ", why.message());
   ReportProgress({.phase = "recovering"});
-  // A loss that comes back at once is not met with all the machine's power.
+  // Backs off if the session is lost again immediately.
   if (again) Waiting().pause(std::clamp((now - *lost_since) / 10, absl::Milliseconds(20), absl::Seconds(1)));
   if (stop.HasBeenNotified()) return why;
   return MakeLive(/*recovering=*/true);
@@ -198,14 +205,15 @@ bool MonitoredSession::State::IsLost(Status* status) {
     return true;
   }
   if (of_threads.ok()) return false;
-  Status reported = now->coordinator->Join(options.stop_grace_period_secs);
+  Status reported = now->coordinator->Join(options.stop_grace_period);
   *status = reported.ok() ? of_threads : std::move(reported);
   return false;
 }
 
 MonitoredSession::MonitoredSession(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-StatusOr<std::unique_ptr<MonitoredSession>> MonitoredSession::Create(const Scope& scope, std::unique_ptr<SessionCreator> creator,
+StatusOr<std::unique_ptr<MonitoredSession>> MonitoredSession::Create(const Scope& scope,
+                                                                     std::unique_ptr<SessionCreator> creator,
                                                                      MonitoredSessionOptions options) {
   MR_RETURN_IF_ERROR(scope.status());
   auto state = std::make_unique<State>(scope, std::move(creator), std::move(options));
@@ -215,10 +223,12 @@ StatusOr<std::unique_ptr<MonitoredSession>> MonitoredSession::Create(const Scope
 }
 
 MonitoredSession::~MonitoredSession() {
-  if (const Status status = Close(); !status.ok()) MR_LOG(Error, "the training ended with an error that nobody asked for: ", status.ToString());
+  if (const Status status = Close(); !status.ok())
+    MR_LOG(Error, "the training ended with an error: ", status.ToString());
 }
 
-Status MonitoredSession::Run(HookedSignature* signature, absl::Span<const Tensor> feeds, const RunOptions& options, RunMetadata* metadata, Tensors* results) {
+Status MonitoredSession::Run(HookedSignature* signature, absl::Span<const Tensor> feeds, const RunOptions& options,
+                             RunMetadata* metadata, Tensors* results) {
   State& state = *state_;
   while (true) {
     const std::shared_ptr<State::Live> live = state.live();
@@ -226,8 +236,10 @@ Status MonitoredSession::Run(HookedSignature* signature, absl::Span<const Tensor
     Status status;
     bool ran = false;
     if (!live->coordinator->ShouldStop()) {
-      if (state.stop.HasBeenNotified()) return FailedPrecondition("a run after the training was asked to stop; ask ShouldStop before it");
-      HookedSignature::Call call{.session = live->session.get(), .hooks = &state.options.hooks, .options = options, .metadata = metadata};
+      if (state.stop.HasBeenNotified())
+        return FailedPrecondition("the training was stopped; check ShouldStop before each run");
+      HookedSignature::Call call{
+          .session = live->session.get(), .hooks = &state.options.hooks, .options = options, .metadata = metadata};
       if (call.options.cancellation == nullptr) call.options.cancellation = &live->failed;
       call.watched = state.watched;
       status = signature->Run(feeds, &call, results);
@@ -240,7 +252,7 @@ Status MonitoredSession::Run(HookedSignature* signature, absl::Span<const Tensor
         return status;
       }
     } else if (live->coordinator->status().ok()) {
-      return FailedPrecondition("a run after the training was asked to stop; ask ShouldStop before it");
+      return FailedPrecondition("the training was stopped; check ShouldStop before each run");
     }
     if (!state.IsLost(&status)) {
       if (absl::IsOutOfRange(status) && ran) {
@@ -258,14 +270,16 @@ Status MonitoredSession::Run(HookedSignature* signature, absl::Span<const Tensor
   }
 }
 
-StatusOr<Tensors> MonitoredSession::Run(const ClientSession::Feeds& feeds, const std::vector<Output>& fetches, const std::vector<Operation>& targets) {
+StatusOr<Tensors> MonitoredSession::Run(const ClientSession::Feeds& feeds, const std::vector<Output>& fetches,
+                                        const std::vector<Operation>& targets) {
   Tensors results;
   MR_RETURN_IF_ERROR(Run(RunOptions(), feeds, fetches, targets, &results, nullptr));
   return results;
 }
 
-Status MonitoredSession::Run(const RunOptions& options, const ClientSession::Feeds& feeds, const std::vector<Output>& fetches,
-                             const std::vector<Operation>& targets, Tensors* results, RunMetadata* metadata) {
+Status MonitoredSession::Run(const RunOptions& options, const ClientSession::Feeds& feeds,
+                             const std::vector<Output>& fetches, const std::vector<Operation>& targets,
+                             Tensors* results, RunMetadata* metadata) {
   SignatureKey key = KeyOf(feeds, fetches, targets);
   std::vector<Tensor> values;
   for (const auto& [output, value] : feeds) values.push_back(value);
@@ -309,7 +323,7 @@ bool MonitoredSession::ShouldStop() const {
     live = state_->live_;
   }
   if (live == nullptr || !live->coordinator->ShouldStop()) return false;
-  // What a new session may mend, the next run will.
+  // The next run recreates the session if that can help.
   const Status why = live->coordinator->status();
   return why.ok() || !state_->options.recover || !IsSessionLost(why);
 }
@@ -334,7 +348,7 @@ Status MonitoredSession::Close() {
     }
   }
   live->coordinator->RequestStop();
-  const Status threads = live->coordinator->Join(state_->options.stop_grace_period_secs);
+  const Status threads = live->coordinator->Join(state_->options.stop_grace_period);
   if (!threads.ok()) result = threads;
   state_->CloseLive();
   return result;

@@ -1,6 +1,7 @@
 #include "millrace/train/monitored_session.h"
 
 #include "millrace/train/global_step.h"
+#include "millrace/train/hooks/hooked_run.h"
 #include "millrace/train/queue_runner.h"
 #include "millrace/train/train_testing.h"
 
@@ -33,9 +34,11 @@ TEST(MonitoredSession, AStepTakesFeedsInItsOrder) {
   const Output difference = x - y;
   auto session = MonitoredTrainingSession(model.scope).value();
   MonitoredStep step = session->MakeStep({y, x}, {difference}, {model.train}).value();
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(step({Tensor::Scalar(1.0f), Tensor::Scalar(3.0f)}).value()[0].scalar<float>(), 2);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(step({Tensor::Scalar(1.0f), Tensor::Scalar(3.0f)}).value()[0].scalar<float>(), 2);
   EXPECT_EQ(session->Run({model.w}).value()[0].scalar<float>(), 3);
-  EXPECT_EQ(session->Run({{x, Tensor::Scalar(5.0f)}, {y, Tensor::Scalar(1.0f)}}, {difference}).value()[0].scalar<float>(), 4);
+  EXPECT_EQ(
+      session->Run({{x, Tensor::Scalar(5.0f)}, {y, Tensor::Scalar(1.0f)}}, {difference}).value()[0].scalar<float>(), 4);
   EXPECT_THAT(step({Tensor::Scalar(1.0f)}).status().message(), HasSubstr("takes 2 feeds; it was given 1"));
 }
 
@@ -74,10 +77,13 @@ TEST(MonitoredSession, TwoFeedsOfOneTensorAreNamed) {
   CountingModel model;
   const Output x = ops::Placeholder(model.scope.WithOpName("x"), DType::kFloat);
   const Output y = x + 1.0f;
-  auto hook = std::make_shared<FeedFnHook>([&]() -> StatusOr<ClientSession::Feeds> { return ClientSession::Feeds{{x, Tensor::Scalar(1.0f)}}; });
+  auto hook = std::make_shared<FeedFnHook>([&]() -> StatusOr<ClientSession::Feeds> {
+    return ClientSession::Feeds{{x, Tensor::Scalar(1.0f)}};
+  });
   auto session = MonitoredTrainingSession(model.scope, {.hooks = {hook}}).value();
   EXPECT_EQ(session->Run({y}).value()[0].scalar<float>(), 2);
-  EXPECT_THAT(session->Run({{x, Tensor::Scalar(2.0f)}}, {y}).status().message(), HasSubstr("x:0 is fed by a hook and by the caller"));
+  EXPECT_THAT(session->Run({{x, Tensor::Scalar(2.0f)}}, {y}).status().message(),
+              HasSubstr("x:0 is fed by a hook and by the caller"));
 }
 
 TEST(MonitoredSession, AHooksErrorIsTheRunsAndNoGoodEnd) {
@@ -127,7 +133,10 @@ struct FailingInput {
     const Var counter(scope, "counter", 0.0f);
     const Output now = counter.Read(scope.WithControlDependencies({counter.AssignAdd(scope, 1.0f)}));
     const Operation check = ops::Assert(scope, ops::LessEqual(scope, now, 3.0f), {now});
-    AddQueueRunner(scope, QueueRunner({.name = "input", .enqueue_ops = {ops::QueueEnqueueV2(scope.WithControlDependencies({check}), queue, {now})}}));
+    AddQueueRunner(
+        scope,
+        QueueRunner({.name = "input",
+                     .enqueue_ops = {ops::QueueEnqueueV2(scope.WithControlDependencies({check}), queue, {now})}}));
     next = ops::QueueDequeueV2(scope, queue, {DType::kFloat})[0];
   }
 };
@@ -158,7 +167,8 @@ TEST(MonitoredSession, AnErrorOfAQueueRunnerEndsTheTrainingOnce) {
 // Every run fails with `failure` until so many sessions have been lost.
 class LosesSessions : public SessionRunHook {
  public:
-  explicit LosesSessions(int losses, Status failure = Unavailable("ps/0 is gone")) : losses_(losses), failure_(std::move(failure)) {}
+  explicit LosesSessions(int losses, Status failure = Unavailable("ps/0 is gone"))
+      : losses_(losses), failure_(std::move(failure)) {}
   Status AfterCreateSession(ClientSession*, Coordinator*) override {
     ++created;
     return absl::OkStatus();
@@ -189,9 +199,12 @@ TEST(MonitoredSession, ALostSessionIsMadeAnewAndTheRunRepeated) {
 TEST(MonitoredSession, ALossThatNewSessionsDoNotMendIsGivenUpAfterTheTime) {
   CountingModel model;
   VirtualClock clock;
-  auto session = MonitoredTrainingSession(model.scope, {.hooks = {std::make_shared<LosesSessions>(1000000)},
-                                                        .max_wait_secs = absl::Seconds(60),
-                                                        .wait = {.clock = &clock, .pause = [&](absl::Duration time) { clock.Advance(time); }}}).value();
+  auto session =
+      MonitoredTrainingSession(model.scope,
+                               {.hooks = {std::make_shared<LosesSessions>(1000000)},
+                                .max_wait = absl::Seconds(60),
+                                .wait = {.clock = &clock, .pause = [&](absl::Duration time) { clock.Advance(time); }}})
+          .value();
   const Status status = session->Run(model.train);
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("ps/0 is gone (new sessions have not helped for"));
@@ -221,7 +234,9 @@ TEST(MonitoredSession, AThreadThatLostTheSessionMakesANewOneToo) {
 
 TEST(MonitoredSession, OtherErrorsLoseNoSession) {
   CountingModel model;
-  auto session = MonitoredTrainingSession(model.scope, {.hooks = {std::make_shared<LosesSessions>(1, InvalidArgument("a bad feed"))}}).value();
+  auto session = MonitoredTrainingSession(
+                     model.scope, {.hooks = {std::make_shared<LosesSessions>(1, InvalidArgument("a bad feed"))}})
+                     .value();
   EXPECT_TRUE(absl::IsInvalidArgument(session->Run(model.train)));
   EXPECT_EQ(session->sessions_made(), 1);
   EXPECT_FALSE(session->ShouldStop());

@@ -1,36 +1,39 @@
+#include "millrace/train/monitored_training_session.h"
+
 #include <optional>
 #include <utility>
 
-#include "millrace/train/checkpoint_saver_hook.h"
 #include "millrace/train/global_step.h"
-#include "millrace/train/hooks.h"
-#include "millrace/train/monitored_session.h"
-#include "millrace/train/profiler_hook.h"
-#include "millrace/train/step_counter_hook.h"
-#include "millrace/train/summary_saver_hook.h"
+#include "millrace/train/hooks/checkpoint_saver_hook.h"
+#include "millrace/train/hooks/hooks.h"
+#include "millrace/train/hooks/profiler_hook.h"
+#include "millrace/train/hooks/step_counter_hook.h"
+#include "millrace/train/hooks/summary_saver_hook.h"
 
 namespace millrace {
 namespace {
 
-// How often something is done: by steps or by time; neither: never.
+// How often something is done, in steps or in time; never if neither is set.
 struct HowOften {
   std::optional<int64_t> steps;
-  std::optional<absl::Duration> secs;
-  bool never() const { return !steps && !secs; }
+  std::optional<absl::Duration> time;
+  bool never() const { return !steps && !time; }
 };
 
-// What the user said of the two, or else the default. Zero and an infinite time switch off.
-StatusOr<HowOften> Choose(const char* what, std::optional<int64_t> steps, std::optional<absl::Duration> secs, HowOften otherwise) {
-  if (steps && *steps < 0) return InvalidArgument(what, "_steps is ", *steps);
-  if (secs && *secs < absl::ZeroDuration()) return InvalidArgument(what, "_secs is ", absl::FormatDuration(*secs));
-  HowOften chosen = steps || secs ? HowOften{steps, secs} : otherwise;
+// The interval that the user gave, or else the default. Zero, or an infinite time, means never.
+StatusOr<HowOften> Choose(const char* what, std::optional<int64_t> steps, std::optional<absl::Duration> time,
+                          HowOften otherwise) {
+  if (steps && *steps < 0) return InvalidArgument(what, "_every_steps is ", *steps);
+  if (time && *time < absl::ZeroDuration()) return InvalidArgument(what, "_every is ", absl::FormatDuration(*time));
+  HowOften chosen = steps || time ? HowOften{steps, time} : otherwise;
   if (chosen.steps == 0) chosen.steps.reset();
-  if (chosen.secs && (*chosen.secs == absl::ZeroDuration() || *chosen.secs == absl::InfiniteDuration())) chosen.secs.reset();
-  if (chosen.steps && chosen.secs) return InvalidArgument("give one of ", what, "_steps and ", what, "_secs");
+  if (chosen.time && (*chosen.time == absl::ZeroDuration() || *chosen.time == absl::InfiniteDuration()))
+    chosen.time.reset();
+  if (chosen.steps && chosen.time) return InvalidArgument("give one of ", what, "_every_steps and ", what, "_every");
   return chosen;
 }
 
-// The chief's hooks and what they write with. Each of them keeps all alive.
+// The chief's hooks and the writer that they share. The shared_ptr to each hook keeps the whole struct alive.
 struct ChiefServices {
   std::shared_ptr<Scaffold> scaffold;
   std::unique_ptr<FileWriter> writer;
@@ -39,8 +42,8 @@ struct ChiefServices {
   std::optional<CheckpointSaverHook> checkpoints;
 };
 
-StatusOr<Hooks> MakeChiefHooks(const Scope& scope, const MonitoredTrainingSessionOptions& options, const HowOften& save_checkpoint,
-                               const HowOften& save_summaries) {
+StatusOr<Hooks> MakeChiefHooks(const Scope& scope, const MonitoredTrainingSessionOptions& options,
+                               const HowOften& save_checkpoint, const HowOften& save_summaries) {
   auto services = std::make_shared<ChiefServices>();
   services->scaffold = options.scaffold;
   Hooks hooks;
@@ -50,21 +53,22 @@ StatusOr<Hooks> MakeChiefHooks(const Scope& scope, const MonitoredTrainingSessio
   if (!events.empty()) {
     MR_ASSIGN_OR_RETURN(services->writer, FileWriter::Create(events, {.clock = options.wait.clock}));
   }
-  if (!events.empty() && counts && options.log_step_count_steps > 0) {
-    add(&services->step_counter.emplace(
-        StepCounterHookOptions{.every_n_steps = options.log_step_count_steps, .writer = services->writer.get(), .clock = options.wait.clock}));
+  if (!events.empty() && counts && options.log_step_count_every_steps > 0) {
+    add(&services->step_counter.emplace(StepCounterHookOptions{.every_steps = options.log_step_count_every_steps,
+                                                               .writer = services->writer.get(),
+                                                               .clock = options.wait.clock}));
   }
   if (!events.empty() && !save_summaries.never() && !options.scaffold->summary_op.empty()) {
-    add(&services->summaries.emplace(SummarySaverHookOptions{.save_steps = save_summaries.steps,
-                                                             .save_every = save_summaries.secs,
+    add(&services->summaries.emplace(SummarySaverHookOptions{.every_steps = save_summaries.steps,
+                                                             .every = save_summaries.time,
                                                              .writer = services->writer.get(),
-                                                             .summary = options.scaffold->summary_op,
+                                                             .summary_op = options.scaffold->summary_op,
                                                              .clock = options.wait.clock}));
   }
   if (!options.checkpoint_dir.empty() && !save_checkpoint.never()) {
     add(&services->checkpoints.emplace(CheckpointSaverHookOptions{.checkpoint_dir = options.checkpoint_dir,
-                                                                  .save_steps = save_checkpoint.steps,
-                                                                  .save_every = save_checkpoint.secs,
+                                                                  .every_steps = save_checkpoint.steps,
+                                                                  .every = save_checkpoint.time,
                                                                   .saver = options.scaffold->saver.get(),
                                                                   .writer = services->writer.get(),
                                                                   .clock = options.wait.clock}));
@@ -74,21 +78,25 @@ StatusOr<Hooks> MakeChiefHooks(const Scope& scope, const MonitoredTrainingSessio
 
 }  // namespace
 
-StatusOr<std::unique_ptr<MonitoredSession>> MonitoredTrainingSession(const Scope& scope, MonitoredTrainingSessionOptions options) {
+StatusOr<std::unique_ptr<MonitoredSession>> MonitoredTrainingSession(const Scope& scope,
+                                                                     MonitoredTrainingSessionOptions options) {
   MR_RETURN_IF_ERROR(scope.status());
   if (!options.session.target.empty() && options.session.target != options.master) {
-    return InvalidArgument("the session's target '", options.session.target, "' is not the master '", options.master, "'");
+    return InvalidArgument("the session's target '", options.session.target, "' is not the master '", options.master,
+                           "'");
   }
-  MR_ASSIGN_OR_RETURN(const HowOften save_checkpoint, Choose("save_checkpoint", options.save_checkpoint_steps, options.save_checkpoint_secs,
-                                                             {.steps = std::nullopt, .secs = absl::Seconds(600)}));
+  MR_ASSIGN_OR_RETURN(const HowOften save_checkpoint,
+                      Choose("save_checkpoint", options.save_checkpoint_every_steps, options.save_checkpoint_every,
+                             {.steps = std::nullopt, .time = absl::Seconds(600)}));
   MR_ASSIGN_OR_RETURN(const HowOften save_summaries,
-                      Choose("save_summaries", options.save_summaries_steps, options.save_summaries_secs, {.steps = 100, .secs = std::nullopt}));
+                      Choose("save_summaries", options.save_summaries_every_steps, options.save_summaries_every,
+                             {.steps = 100, .time = std::nullopt}));
   if (options.scaffold == nullptr) options.scaffold = std::make_shared<Scaffold>();
   SessionOptions session = options.session;
   session.target = options.master;
   MonitoredSessionOptions monitored{.loss = options.loss,
-                                    .stop_grace_period_secs = options.stop_grace_period_secs,
-                                    .max_wait_secs = options.max_wait_secs,
+                                    .stop_grace_period = options.stop_grace_period,
+                                    .max_wait = options.max_wait,
                                     .wait = options.wait};
   std::unique_ptr<SessionCreator> creator;
   if (options.is_chief) {
@@ -97,11 +105,11 @@ StatusOr<std::unique_ptr<MonitoredSession>> MonitoredTrainingSession(const Scope
                                    .checkpoint_dir = options.checkpoint_dir,
                                    .checkpoint_filename_with_path = options.checkpoint_filename_with_path,
                                    .keep_values = options.keep_values,
-                                   .max_wait_secs = options.max_wait_secs});
+                                   .max_wait = options.max_wait});
     monitored.late_hooks = [&] { return MakeChiefHooks(scope, options, save_checkpoint, save_summaries); };
     monitored.hooks.insert(monitored.hooks.end(), options.chief_only_hooks.begin(), options.chief_only_hooks.end());
   } else {
-    creator = WorkerSessionCreator({.session = session, .scaffold = options.scaffold, .max_wait_secs = options.max_wait_secs});
+    creator = WorkerSessionCreator({.session = session, .scaffold = options.scaffold, .max_wait = options.max_wait});
   }
   monitored.hooks.insert(monitored.hooks.end(), options.hooks.begin(), options.hooks.end());
   MR_ASSIGN_OR_RETURN(std::shared_ptr<SessionRunHook> profiler, ProfilerHookFromEnvironment(options.master));

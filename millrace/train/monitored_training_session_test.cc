@@ -1,4 +1,4 @@
-// What the chief's own hooks leave behind, and what the next training makes of it.
+// The files that the chief's hooks write, and how the next training uses them.
 #include "millrace/train/summary.h"
 #include "millrace/train/train_testing.h"
 
@@ -23,7 +23,10 @@ TEST_F(MonitoredTrainingSessionTest, ATrainingGoesOnWhereTheOneBeforeEnded) {
   for (const int64_t last : {30, 50}) {
     CountingModel model;
     ScalarSummary(model.scope, "w_now", model.w);
-    auto session = MonitoredTrainingSession(model.scope, {.checkpoint_dir = dir_.path(), .hooks = {StopAt(last)}, .save_checkpoint_steps = 10}).value();
+    auto session =
+        MonitoredTrainingSession(
+            model.scope, {.checkpoint_dir = dir_.path(), .hooks = {StopAt(last)}, .save_checkpoint_every_steps = 10})
+            .value();
     int runs = 0;
     while (!session->ShouldStop()) {
       ASSERT_EQ(session->Run(model.train), absl::OkStatus());
@@ -45,7 +48,10 @@ TEST_F(MonitoredTrainingSessionTest, ACheckpointOfAnotherPlaceMayBeTheBeginning)
     ASSERT_EQ(session->Close(), absl::OkStatus());
   }
   CountingModel model;
-  auto session = MonitoredTrainingSession(model.scope, {.checkpoint_dir = second, .checkpoint_filename_with_path = LatestCheckpoint(first).value()}).value();
+  auto session =
+      MonitoredTrainingSession(
+          model.scope, {.checkpoint_dir = second, .checkpoint_filename_with_path = LatestCheckpoint(first).value()})
+          .value();
   EXPECT_EQ(session->Run({model.w}).value()[0].scalar<float>(), 7);
   EXPECT_EQ(LatestCheckpoint(second).value(), second + "/model.ckpt-7");
 }
@@ -54,7 +60,10 @@ TEST_F(MonitoredTrainingSessionTest, WhatIsSwitchedOffWritesNothing) {
   CountingModel model;
   ScalarSummary(model.scope, "w_now", model.w);
   {
-    auto session = MonitoredTrainingSession(model.scope, {.checkpoint_dir = dir_.path(), .save_checkpoint_secs = absl::InfiniteDuration(), .save_summaries_steps = 0}).value();
+    auto session = MonitoredTrainingSession(model.scope, {.checkpoint_dir = dir_.path(),
+                                                          .save_checkpoint_every = absl::InfiniteDuration(),
+                                                          .save_summaries_every_steps = 0})
+                       .value();
     ASSERT_EQ(session->Run(model.train), absl::OkStatus());
     ASSERT_EQ(session->Close(), absl::OkStatus());
   }
@@ -65,8 +74,15 @@ TEST_F(MonitoredTrainingSessionTest, OnlyTheChiefWrites) {
   auto servers = StartServers({{"ps", 1}, {"worker", 2}});
   CountingModel of_chief = CountingModel::OfWorker(0), of_worker = CountingModel::OfWorker(1);
   auto chief_only = std::make_shared<RecordingHook>();
-  auto chief = MonitoredTrainingSession(of_chief.scope, {.master = servers[1]->target(), .checkpoint_dir = dir_.File("chief"), .chief_only_hooks = {chief_only}}).value();
-  auto worker = MonitoredTrainingSession(of_worker.scope, {.master = servers[2]->target(), .is_chief = false, .checkpoint_dir = dir_.File("worker"), .chief_only_hooks = {chief_only}}).value();
+  auto chief = MonitoredTrainingSession(of_chief.scope, {.master = servers[1]->target(),
+                                                         .checkpoint_dir = dir_.File("chief"),
+                                                         .chief_only_hooks = {chief_only}})
+                   .value();
+  auto worker = MonitoredTrainingSession(of_worker.scope, {.master = servers[2]->target(),
+                                                           .is_chief = false,
+                                                           .checkpoint_dir = dir_.File("worker"),
+                                                           .chief_only_hooks = {chief_only}})
+                    .value();
   ASSERT_EQ(worker->Run(of_worker.train), absl::OkStatus());
   EXPECT_THAT(chief_only->seen, testing::ElementsAre("begin", "created"));
   EXPECT_EQ(worker->Close(), absl::OkStatus());
@@ -77,14 +93,19 @@ TEST_F(MonitoredTrainingSessionTest, OnlyTheChiefWrites) {
 
 TEST_F(MonitoredTrainingSessionTest, MisuseIsNamed) {
   CountingModel model;
-  const auto message = [&](MonitoredTrainingSessionOptions options) { return std::string(MonitoredTrainingSession(model.scope, std::move(options)).status().message()); };
-  EXPECT_THAT(message({.save_checkpoint_secs = absl::Seconds(1), .save_checkpoint_steps = 1}), HasSubstr("one of save_checkpoint_steps and save_checkpoint_secs"));
-  EXPECT_THAT(message({.save_summaries_steps = -1}), HasSubstr("save_summaries_steps is -1"));
-  EXPECT_THAT(message({.master = "grpc://localhost:1", .session = {.target = "grpc://localhost:2"}}), HasSubstr("is not the master"));
+  const auto message = [&](MonitoredTrainingSessionOptions options) {
+    return std::string(MonitoredTrainingSession(model.scope, std::move(options)).status().message());
+  };
+  EXPECT_THAT(message({.save_checkpoint_every = absl::Seconds(1), .save_checkpoint_every_steps = 1}),
+              HasSubstr("one of save_checkpoint_every_steps and save_checkpoint_every"));
+  EXPECT_THAT(message({.save_summaries_every_steps = -1}), HasSubstr("save_summaries_every_steps is -1"));
+  EXPECT_THAT(message({.master = "grpc://localhost:1", .session = {.target = "grpc://localhost:2"}}),
+              HasSubstr("is not the master"));
   EXPECT_THAT(message({.checkpoint_filename_with_path = dir_.File("nothing-1")}), HasSubstr("nothing-1"));
   const Scope bare = Scope::NewRoot();
   const Var v(bare, "v", 1.0f);
-  EXPECT_THAT(MonitoredTrainingSession(bare, {.checkpoint_dir = dir_.path()}).status().message(), HasSubstr("no global step"));
+  EXPECT_THAT(MonitoredTrainingSession(bare, {.checkpoint_dir = dir_.path()}).status().message(),
+              HasSubstr("no global step"));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
-#include "millrace/cluster/local_servers.h"
+#include "millrace/cluster/client/local_servers.h"
 #include "millrace/train/progress.h"
 
 namespace millrace {
@@ -18,8 +18,13 @@ void PauseByMachine(absl::Duration time) { Notification().WaitFor(time); }
 
 }  // namespace
 
-NamedWait::NamedWait(std::string who, WaitSettings settings, absl::Duration max_wait, std::shared_ptr<WaitRegistry> registry)
-    : who_(std::move(who)), settings_(std::move(settings)), max_wait_(max_wait), registry_(std::move(registry)), begun_(settings_.clock->Now()) {}
+NamedWait::NamedWait(std::string who, WaitSettings settings, absl::Duration max_wait,
+                     std::shared_ptr<WaitRegistry> registry)
+    : who_(std::move(who)),
+      settings_(std::move(settings)),
+      max_wait_(max_wait),
+      registry_(std::move(registry)),
+      begun_(settings_.clock->Now()) {}
 
 NamedWait::~NamedWait() {
   if (wait_ != 0) registry_->End(wait_);
@@ -27,11 +32,13 @@ NamedWait::~NamedWait() {
 
 Status NamedWait::Again(const std::string& what) {
   if (settings_.give_up != nullptr) {
-    if (const Status status = settings_.give_up(); !status.ok()) return WithSuffix(status, absl::StrCat(" (while waiting for ", what, ")"));
+    if (const Status status = settings_.give_up(); !status.ok())
+      return WithSuffix(status, absl::StrCat(" (while waiting for ", what, ")"));
   }
   const absl::Duration so_far = waited();
   if (so_far >= max_wait_) {
-    return DeadlineExceeded(who_, " has waited ", absl::FormatDuration(absl::Trunc(so_far, absl::Milliseconds(1))), " in vain for ", what);
+    return DeadlineExceeded(who_, " gave up after waiting ",
+                            absl::FormatDuration(absl::Trunc(so_far, absl::Milliseconds(1))), " for ", what);
   }
   if (what != what_) {
     what_ = what;
@@ -45,8 +52,8 @@ Status NamedWait::Again(const std::string& what) {
     MR_LOG(Info, who_, " has waited ", absl::FormatDuration(absl::Trunc(so_far, absl::Seconds(1))), " for ", what);
     next_log_ = so_far + std::min(next_log_, kMostBetweenLogs);
   }
-  // A tenth of the time so far: what comes is seen soon, what does not come costs little.
-  absl::Duration pause = std::clamp(so_far / 10, kFirstPause, std::max(kFirstPause, settings_.most_between_looks));
+  // A tenth of the time so far: short waits are noticed quickly, long ones cost little.
+  absl::Duration pause = std::clamp(so_far / 10, kFirstPause, std::max(kFirstPause, settings_.max_poll_interval));
   pause = std::min(pause, max_wait_ - so_far);
   if (settings_.pause != nullptr) {
     settings_.pause(pause);

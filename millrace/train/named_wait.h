@@ -1,4 +1,5 @@
-// A wait of a training program's own: for a server, for the chief, for a step. It has a name that people, the launcher and the hang report see.
+// A wait of the training program itself: for a server, for the chief, for a step. Its name is shown in the log, by the
+// launcher and in the hang report.
 #pragma once
 
 #include <functional>
@@ -8,32 +9,34 @@
 #include "absl/time/time.h"
 #include "millrace/base/clock.h"
 #include "millrace/base/status.h"
-#include "millrace/runtime/wait_registry.h"
 
 namespace millrace {
 
-// How a program waits; injected, so that tests wait on a clock of theirs.
+class WaitRegistry;
+
+// How a program waits. Tests inject a virtual clock here.
 struct WaitSettings {
   Clock* clock = Clock::Real();
-  // Returns after that time, or earlier when there is no more use in waiting. Null: by the machine's clock.
+  // Sleeps for that time, or less if waiting has become pointless. Null sleeps on the real clock.
   std::function<void(absl::Duration)> pause = nullptr;
-  // Asked before each pause: an error ends the wait with it. May be null.
+  // Called before each pause; an error that it returns ends the wait. May be null.
   std::function<Status()> give_up = nullptr;
-  // Between two looks: the pause grows with the time waited, up to this one.
-  absl::Duration most_between_looks = absl::Seconds(1);
+  // The longest pause between two polls. Pauses start short and grow with the time waited.
+  absl::Duration max_poll_interval = absl::Seconds(1);
 };
 
-// For the thread that waits.
+// Used by the waiting thread only.
 class NamedWait {
  public:
-  // `who` is what waits, for people; `registry` lists the wait and may be null.
+  // `who` names the waiting party in messages. `registry` lists the wait; may be null.
   NamedWait(std::string who, WaitSettings settings, absl::Duration max_wait, std::shared_ptr<WaitRegistry> registry);
-  // The wait is over.
+  // Ends the wait and removes it from the registry.
   ~NamedWait();
   NamedWait(const NamedWait&) = delete;
 
-  // Pauses before the next look for `what` ("worker/0 (the chief) to initialise w, b"). It is logged after a second and then less and less often, and told to the
-  // launcher when it is new. DEADLINE_EXCEEDED names it when the time is over.
+  // Pauses before the next poll for `what` ("worker/0 (the chief) to initialise w, b"). Logs the wait after one second
+  // and then at growing intervals, and reports a new `what` to the launcher. Returns DEADLINE_EXCEEDED, naming `what`,
+  // after `max_wait`.
   Status Again(const std::string& what);
 
   absl::Duration waited() const { return settings_.clock->Now() - begun_; }
@@ -50,7 +53,8 @@ class NamedWait {
   absl::Duration next_log_ = absl::Seconds(1);
 };
 
-// The registry of the server in this process that sessions with this target go to, where its status lists what it waits for; null when there is none.
+// The wait registry of the server in this process that has this target, which is what the server's status lists; null
+// if there is no such server.
 std::shared_ptr<WaitRegistry> WaitsOfServer(const std::string& target);
 
 }  // namespace millrace

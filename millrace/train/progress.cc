@@ -21,7 +21,8 @@ namespace {
 
 constexpr absl::Duration kBetweenSteps = absl::Milliseconds(100);
 
-// The launcher's end may go at any time, and may be slow: lines are short enough for a pipe to take each whole or not at all.
+// The launcher may be slow or disappear at any time. Lines are short enough that a pipe takes each one whole or not at
+// all.
 class ProgressPipe {
  public:
   ProgressPipe() {
@@ -43,7 +44,7 @@ class ProgressPipe {
     told_ = now;
     if (!progress.phase.empty()) phase_ = progress.phase;
     const std::string line = FormatProgress(progress) + "\n";
-    // A launcher that has gone must not take the training with it by SIGPIPE: the descriptor is left alone from then on.
+    // SIGPIPE from a launcher that has disappeared must not kill the training; the descriptor is not used any more.
     sigset_t pipe, before;
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
@@ -69,7 +70,8 @@ std::string FormatProgress(const TrainingProgress& progress) {
   std::vector<std::string> words;
   if (progress.step) words.push_back(absl::StrCat("step=", *progress.step));
   if (progress.loss) words.push_back(absl::StrFormat("loss=%.6g", *progress.loss));
-  if (!progress.phase.empty()) words.push_back(absl::StrCat("phase=", absl::StrReplaceAll(progress.phase, {{"\n", " "}, {"\r", " "}})));
+  if (!progress.phase.empty())
+    words.push_back(absl::StrCat("phase=", absl::StrReplaceAll(progress.phase, {{"\n", " "}, {"\r", " "}})));
   return absl::StrJoin(words, " ");
 }
 
@@ -79,8 +81,9 @@ StatusOr<TrainingProgress> ParseProgress(absl::string_view line) {
   bool any = false;
   while (!rest.empty()) {
     const size_t equals = rest.find('=');
-    if (equals == absl::string_view::npos || equals == 0 || rest.substr(0, equals).find(' ') != absl::string_view::npos) {
-      return InvalidArgument("not a line of progress, which has key=value: '", line, "'");
+    if (equals == absl::string_view::npos || equals == 0 ||
+        rest.substr(0, equals).find(' ') != absl::string_view::npos) {
+      return InvalidArgument("malformed progress line, expected key=value: '", line, "'");
     }
     const absl::string_view key = rest.substr(0, equals);
     rest.remove_prefix(equals + 1);
@@ -93,15 +96,15 @@ StatusOr<TrainingProgress> ParseProgress(absl::string_view line) {
     int64_t step;
     double loss;
     if (key == "step") {
-      if (!absl::SimpleAtoi(value, &step)) return InvalidArgument("step is no number in '", line, "'");
+      if (!absl::SimpleAtoi(value, &step)) return InvalidArgument("step is not a number in '", line, "'");
       progress.step = step;
     } else if (key == "loss") {
-      if (!absl::SimpleAtod(value, &loss)) return InvalidArgument("loss is no number in '", line, "'");
+      if (!absl::SimpleAtod(value, &loss)) return InvalidArgument("loss is not a number in '", line, "'");
       progress.loss = loss;
     }
     any = true;
   }
-  if (!any) return InvalidArgument("an empty line of progress");
+  if (!any) return InvalidArgument("empty progress line");
   return progress;
 }
 

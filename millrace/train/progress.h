@@ -1,8 +1,8 @@
-// What a training program tells its launcher: lines on the file descriptor that MILLRACE_PROGRESS_FD names.
+// Progress that a training program reports to its launcher, as lines on the file descriptor in MILLRACE_PROGRESS_FD.
 //
 //   step=812 loss=0.4321 phase=training
 //
-// Any program in any language may write them; without the variable nothing is written.
+// Any program in any language may write such lines. If the variable is not set, nothing is written.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,18 @@ namespace millrace {
 struct TrainingProgress {
   std::optional<int64_t> step = std::nullopt;  // global steps finished
   std::optional<double> loss = std::nullopt;
-  // In a word or two what the program is doing: "initialising", "waiting for worker/0 to initialise w, b", "training".
+  // What the program is doing: "initialising", "waiting for worker/0 to initialise w, b", "training".
   std::string phase = {};
 };
 
-// Without a newline. What the phase has of newlines becomes spaces; the phase is last, so it may have spaces.
+// One line, without the newline at its end. The phase comes last because it may contain spaces; its newlines become
+// spaces.
 std::string FormatProgress(const TrainingProgress& progress);
-// INVALID_ARGUMENT for a line that is none. Unknown keys are passed over.
+// INVALID_ARGUMENT for a malformed line. Unknown keys are ignored.
 StatusOr<TrainingProgress> ParseProgress(absl::string_view line);
 
-// Tells the launcher, if there is one. Steps are told at most ten times a second, another phase at once. Never blocks: what a launcher does not
-// read in time is left out. Thread-safe.
+// Reports to the launcher, if there is one. Steps are reported at most ten times a second, a change of phase
+// immediately. Never blocks: lines that the launcher does not read in time are dropped. Thread-safe.
 void ReportProgress(const TrainingProgress& progress);
 
 }  // namespace millrace

@@ -18,7 +18,8 @@ TEST(ProgressTest, WhatIsWrittenIsRead) {
 
 TEST(ProgressTest, UnknownKeysArePassedOverAndNonsenseIsNamed) {
   EXPECT_EQ(ParseProgress("accuracy=0.9 step=3").value().step, 3);
-  EXPECT_THAT(ParseProgress("step=three").status().message(), testing::HasSubstr("step is no number in 'step=three'"));
+  EXPECT_THAT(ParseProgress("step=three").status().message(),
+              testing::HasSubstr("step is not a number in 'step=three'"));
   EXPECT_FALSE(ParseProgress("hello world").ok());
   EXPECT_FALSE(ParseProgress("").ok());
   EXPECT_FALSE(ParseProgress("=1").ok());

@@ -12,24 +12,25 @@
 namespace millrace {
 namespace {
 
-// The op that closes or cancels is the last that runs, when everything else may be going down: it does not wait for long.
+// The close or cancel op runs last, when servers may already be shutting down, so it gets a short timeout.
 constexpr absl::Duration kLastOpTimeout = absl::Seconds(5);
 
-// What the threads of one started runner share.
+// State that the threads of a started runner share.
 struct Running {
   QueueRunnerOptions options;
   ClientSession* session = nullptr;
   Coordinator* coordinator = nullptr;
   CancellationManager stop;
-  Notification over;  // a stop was asked for, or all threads are at the end of their input
+  Notification over;  // a stop was requested, or all threads have reached the end of their input
   Mutex mu;
   int threads ABSL_GUARDED_BY(mu) = 0;
 
   bool IsClosed(const Status& status) const {
-    return std::find(options.closed_codes.begin(), options.closed_codes.end(), status.code()) != options.closed_codes.end();
+    return std::find(options.closed_codes.begin(), options.closed_codes.end(), status.code()) !=
+           options.closed_codes.end();
   }
 
-  // True for the last of them.
+  // Returns true for the last thread.
   bool EndThread() {
     MutexLock lock(&mu);
     return --threads == 0;
@@ -42,7 +43,7 @@ struct Running {
   }
 
   Status RunAgainAndAgain(const Step& step) {
-    // A stop cancels it.
+    // Cancelled by a stop.
     return step.callable().Repeat({.cancellation = &stop});
   }
 
@@ -52,7 +53,7 @@ struct Running {
     const bool closed = !status.ok() && IsClosed(status);
     if (last && closed && !coordinator->ShouldStop() && !options.close_op.empty()) RunLast(options.close_op, "closing");
     if (last && closed) over.Notify();
-    // A step that the stop cancelled is no error either, whatever the codes are.
+    // A step cancelled by the stop is not an error, whatever closed_codes says.
     return closed || stop.IsCancelled() ? absl::OkStatus() : status;
   }
 };
@@ -61,7 +62,8 @@ struct Running {
 
 Status QueueRunner::Start(ClientSession* session, Coordinator* coordinator) const {
   if (options_.enqueue_ops.empty()) return InvalidArgument("queue runner '", options_.name, "' has no ops to run");
-  if (coordinator->ShouldStop()) return FailedPrecondition("queue runner '", options_.name, "' was started after a stop was asked for");
+  if (coordinator->ShouldStop())
+    return FailedPrecondition("queue runner '", options_.name, "' was started after a stop was requested");
   auto running = std::make_shared<Running>();
   running->options = options_;
   running->session = session;
@@ -82,7 +84,7 @@ Status QueueRunner::Start(ClientSession* session, Coordinator* coordinator) cons
       running->stop.StartCancel();
     }
   });
-  // A thread may fail before the others are there: that is the coordinator's to tell.
+  // A thread may fail before the others have started; the coordinator reports that.
   const auto start = [&](std::string name, absl::AnyInvocable<Status()> body) -> Status {
     const Status status = coordinator->Start(std::move(name), std::move(body));
     return coordinator->ShouldStop() ? absl::OkStatus() : status;
@@ -103,7 +105,7 @@ Status QueueRunner::Start(ClientSession* session, Coordinator* coordinator) cons
 
 namespace {
 
-// As the graph keeps it: without handles, which would keep the graph itself.
+// A runner as stored in the graph: without Operations, which would keep the graph alive.
 struct RunnerOfGraph {
   std::string name;
   std::vector<Node*> enqueue_ops;
@@ -124,20 +126,24 @@ void AddQueueRunner(const Scope& scope, const QueueRunner& runner) {
     if (op.empty()) return scope.UpdateStatus(InvalidArgument("queue runner '", options.name, "' has an empty op"));
     ops.push_back(op.node());
   }
-  std::shared_ptr<void>& collection = scope.state().collections[kCollection];
+  std::shared_ptr<void>& collection = api_internal::StateOf(scope).collections[kCollection];
   if (collection == nullptr) collection = std::make_shared<RunnersOfGraph>();
   static_cast<RunnersOfGraph*>(collection.get())
-      ->push_back({options.name, std::move(ops), options.close_op.node(), options.cancel_op.node(), options.closed_codes});
+      ->push_back(
+          {options.name, std::move(ops), options.close_op.node(), options.cancel_op.node(), options.closed_codes});
 }
 
 std::vector<QueueRunner> QueueRunners(const Scope& scope) {
   std::vector<QueueRunner> runners;
-  const auto& collections = scope.state().collections;
+  const auto& collections = api_internal::StateOf(scope).collections;
   const auto it = collections.find(kCollection);
   if (it == collections.end()) return runners;
   const auto handle = [&](Node* node) { return node == nullptr ? Operation() : Operation(scope, node); };
   for (const RunnerOfGraph& kept : *static_cast<const RunnersOfGraph*>(it->second.get())) {
-    QueueRunnerOptions options{.name = kept.name, .enqueue_ops = {}, .close_op = handle(kept.close_op), .cancel_op = handle(kept.cancel_op),
+    QueueRunnerOptions options{.name = kept.name,
+                               .enqueue_ops = {},
+                               .close_op = handle(kept.close_op),
+                               .cancel_op = handle(kept.cancel_op),
                                .closed_codes = kept.closed_codes};
     for (Node* node : kept.enqueue_ops) options.enqueue_ops.push_back(handle(node));
     runners.emplace_back(std::move(options));

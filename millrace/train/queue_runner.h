@@ -1,4 +1,4 @@
-// Threads that keep a queue filled, or run any other op again and again beside the training.
+// Threads that keep a queue filled, or run any other op repeatedly in the background of the training.
 #pragma once
 
 #include <string>
@@ -11,13 +11,15 @@ namespace millrace {
 
 struct QueueRunnerOptions {
   std::string name = "queue_runner";
-  // One thread runs each of these until the coordinator stops or the queue is closed. The same op may be there several times.
+  // Each op is run by its own thread until the coordinator stops or the queue is closed. An op may be listed several
+  // times.
   std::vector<Operation> enqueue_ops = {};
-  // Run when the last thread ended because its input did; may be empty.
+  // Run when the last thread has ended because its input ended; may be empty.
   Operation close_op = {};
-  // Run when the coordinator stops; may be empty. Enqueues of this runner end then in any case: this is for those who wait at the other end.
+  // Run when the coordinator stops; may be empty. The runner's own enqueues are cancelled in any case; this op is for
+  // consumers that wait on the queue.
   Operation cancel_op = {};
-  // Codes with which a thread ends cleanly: the queue is closed, the input at its end.
+  // Codes that end a thread without an error: the queue was closed, or the input ended.
   std::vector<absl::StatusCode> closed_codes = {absl::StatusCode::kOutOfRange, absl::StatusCode::kCancelled};
 };
 
@@ -25,15 +27,16 @@ class QueueRunner {
  public:
   explicit QueueRunner(QueueRunnerOptions options) : options_(std::move(options)) {}
   const QueueRunnerOptions& options() const { return options_; }
-  // The threads belong to the coordinator and are named after the runner; the session outlives them. When the coordinator stops, their steps are
-  // cancelled. A thread's error stops the coordinator; it names the runner. INVALID_ARGUMENT for a runner without enqueue ops.
+  // Starts the threads. They belong to the coordinator and are named after the runner; the session must outlive them.
+  // Their steps are cancelled when the coordinator stops. An error of a thread stops the coordinator and names the
+  // runner. INVALID_ARGUMENT if there are no enqueue ops.
   Status Start(ClientSession* session, Coordinator* coordinator) const;
 
  private:
   QueueRunnerOptions options_;
 };
 
-// The runners of a graph, which MonitoredSession and Supervisor start.
+// The queue runners of a graph. MonitoredSession and Supervisor start them.
 void AddQueueRunner(const Scope& scope, const QueueRunner& runner);
 std::vector<QueueRunner> QueueRunners(const Scope& scope);
 // Starts all of them.

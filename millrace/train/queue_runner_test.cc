@@ -41,7 +41,8 @@ TEST(QueueRunner, FillsItsQueueUntilTheStop) {
   CountingInput in = Counting(2, 1e9);
   ClientSession session = Open(in.scope);
   Coordinator coordinator;
-  ASSERT_EQ(QueueRunner({.name = "input", .enqueue_ops = {in.enqueue}}).Start(&session, &coordinator), absl::OkStatus());
+  ASSERT_EQ(QueueRunner({.name = "input", .enqueue_ops = {in.enqueue}}).Start(&session, &coordinator),
+            absl::OkStatus());
   for (int i = 1; i <= 10; ++i) EXPECT_EQ(session.Run({in.next}).value()[0].flat<float>()[0], i);
   EXPECT_THAT(coordinator.running(), ElementsAre("input"));
   // Its thread waits in an enqueue to the full queue, which nobody closes.
@@ -53,7 +54,9 @@ TEST(QueueRunner, AnErrorStopsTheCoordinatorAndNamesTheRunner) {
   CountingInput in = Counting(10, 3);
   ClientSession session = Open(in.scope);
   Coordinator coordinator;
-  ASSERT_EQ(QueueRunner({.name = "input", .enqueue_ops = {in.enqueue}, .cancel_op = in.cancel}).Start(&session, &coordinator), absl::OkStatus());
+  ASSERT_EQ(
+      QueueRunner({.name = "input", .enqueue_ops = {in.enqueue}, .cancel_op = in.cancel}).Start(&session, &coordinator),
+      absl::OkStatus());
   EXPECT_TRUE(coordinator.WaitForStop());
   const Status status = coordinator.Join();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
@@ -73,7 +76,9 @@ TEST(QueueRunner, ClosesTheQueueAtTheEndOfAllItsInputs) {
   const Operation end = ops::QueueCloseV2(scope, from);
   const Operation move = ops::QueueEnqueueV2(scope, to, {ops::QueueDequeueV2(scope, from, {DType::kFloat})[0]});
   const Output next = ops::QueueDequeueV2(scope, to, {DType::kFloat})[0];
-  AddQueueRunner(scope, QueueRunner({.name = "mover", .enqueue_ops = {move, move}, .close_op = ops::QueueCloseV2(scope, to),
+  AddQueueRunner(scope, QueueRunner({.name = "mover",
+                                     .enqueue_ops = {move, move},
+                                     .close_op = ops::QueueCloseV2(scope, to),
                                      .cancel_op = ops::QueueCloseV2(scope, to, {.cancel_pending_enqueues = true})}));
   ClientSession session = ClientSession::Create(scope).value();
   ASSERT_EQ(session.Run(fill), absl::OkStatus());
@@ -107,7 +112,8 @@ TEST(QueueRunner, MisuseIsNamed) {
   ClientSession session = Open(in.scope);
   Coordinator coordinator;
   EXPECT_THAT(QueueRunner({.name = "idle"}).Start(&session, &coordinator).message(), HasSubstr("'idle' has no ops"));
-  EXPECT_THAT(QueueRunner({.name = "empty", .enqueue_ops = {Operation()}}).Start(&session, &coordinator).message(), HasSubstr("'empty'"));
+  EXPECT_THAT(QueueRunner({.name = "empty", .enqueue_ops = {Operation()}}).Start(&session, &coordinator).message(),
+              HasSubstr("'empty'"));
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // Servers that are lost in the middle of a training, and come back.
 #include <atomic>
 #include <thread>
+#include <utility>
 
+#include "millrace/runtime/wait_registry.h"
 #include "millrace/train/global_step.h"
 #include "millrace/train/train_testing.h"
 
@@ -13,8 +15,10 @@ using ::testing::HasSubstr;
 // A cluster whose tasks can be stopped and started again where they were.
 class Tasks {
  public:
-  explicit Tasks(const std::map<std::string, int>& jobs) : servers_(StartServers(jobs)), cluster_(servers_[0]->cluster()) {
-    for (auto& server : servers_) cluster_.SetAddress(server->task(), server->cluster().Address(server->task()).value());
+  explicit Tasks(const std::map<std::string, int>& jobs)
+      : servers_(StartServers(jobs)), cluster_(servers_[0]->cluster()) {
+    for (auto& server : servers_)
+      cluster_.SetAddress(server->task(), server->cluster().Address(server->task()).value());
   }
   Server& operator[](const TaskId& task) { return *Find(task); }
   void Stop(const TaskId& task) { Find(task).reset(); }
@@ -39,10 +43,15 @@ class Tasks {
 const TaskId kPs = {"ps", 0}, kChief = {"worker", 0}, kWorker = {"worker", 1};
 
 MonitoredTrainingSessionOptions ChiefOptions(Tasks& tasks, const std::string& folder) {
-  return {.master = tasks[kChief].target(), .checkpoint_dir = folder, .save_checkpoint_steps = 10, .max_wait_secs = absl::Seconds(60)};
+  return {.master = tasks[kChief].target(),
+          .checkpoint_dir = folder,
+          .save_checkpoint_every_steps = 10,
+          .max_wait = absl::Seconds(60)};
 }
 
-float ValueOfW(MonitoredSession* session, const CountingModel& model) { return session->raw_session()->Run({model.w}).value()[0].scalar<float>(); }
+float ValueOfW(MonitoredSession* session, const CountingModel& model) {
+  return session->raw_session()->Run({model.w}).value()[0].scalar<float>();
+}
 
 TEST(Recovery, ARestartedPsGetsItsVariablesFromTheCheckpoint) {
   Tasks tasks({{"ps", 1}, {"worker", 1}});
@@ -71,7 +80,8 @@ TEST(Recovery, ARestartedPsGetsItsVariablesFromTheCheckpoint) {
 TEST(Recovery, WithoutCheckpointsARestartedPsIsInitialisedAnew) {
   Tasks tasks({{"ps", 1}, {"worker", 1}});
   CountingModel model = CountingModel::OfWorker(0);
-  auto session = MonitoredTrainingSession(model.scope, {.master = tasks[kChief].target(), .max_wait_secs = absl::Seconds(60)}).value();
+  auto session =
+      MonitoredTrainingSession(model.scope, {.master = tasks[kChief].target(), .max_wait = absl::Seconds(60)}).value();
   for (int i = 0; i < 5; ++i) ASSERT_EQ(session->Run(model.train), absl::OkStatus());
   tasks.Stop(kPs);
   tasks.Start(kPs);
@@ -84,12 +94,18 @@ TEST(Recovery, AllWorkersGoOnWhenThePsIsBack) {
   const TempDirectory folder = TempDirectory::Make("recovery_test").value();
   CountingModel of_chief = CountingModel::OfWorker(0), of_worker = CountingModel::OfWorker(1);
   std::atomic<int64_t> seen = 0;
+  std::atomic<int> at_work = 0;
   const auto train = [&](CountingModel& model, MonitoredTrainingSessionOptions options) -> Status {
     options.hooks = {StopAt(300)};
     MR_ASSIGN_OR_RETURN(std::unique_ptr<MonitoredSession> session, MonitoredTrainingSession(model.scope, options));
     MR_ASSIGN_OR_RETURN(const MonitoredStep step, session->MakeStep({}, {model.global_step}, {model.train}));
+    bool first = true;
     while (!session->ShouldStop()) {
       MR_ASSIGN_OR_RETURN(const Tensors results, step());
+      if (std::exchange(first, false)) {
+        ++at_work;
+        EXPECT_TRUE(Await([&] { return at_work == 2; }));  // whoever is first could be done before the other begins
+      }
       seen = results[0].scalar<int64_t>();
       Notification().WaitFor(absl::Milliseconds(2));
     }
@@ -99,7 +115,7 @@ TEST(Recovery, AllWorkersGoOnWhenThePsIsBack) {
   Status chief, worker;
   std::thread chief_thread([&] { chief = train(of_chief, ChiefOptions(tasks, folder.path())); });
   std::thread worker_thread([&] {
-    worker = train(of_worker, {.master = tasks[kWorker].target(), .is_chief = false, .max_wait_secs = absl::Seconds(60)});
+    worker = train(of_worker, {.master = tasks[kWorker].target(), .is_chief = false, .max_wait = absl::Seconds(60)});
   });
   EXPECT_TRUE(Await([&] { return seen >= 50; }));
   tasks.Stop(kPs);
@@ -114,7 +130,10 @@ TEST(Recovery, AnIdleWorkerNoticesThatThePsIsAnotherProcess) {
   Tasks tasks({{"ps", 1}, {"worker", 2}});
   CountingModel of_chief = CountingModel::OfWorker(0), of_worker = CountingModel::OfWorker(1);
   auto chief = MonitoredTrainingSession(of_chief.scope, {.master = tasks[kChief].target()}).value();
-  auto worker = MonitoredTrainingSession(of_worker.scope, {.master = tasks[kWorker].target(), .is_chief = false, .max_wait_secs = absl::Seconds(60)}).value();
+  auto worker =
+      MonitoredTrainingSession(of_worker.scope,
+                               {.master = tasks[kWorker].target(), .is_chief = false, .max_wait = absl::Seconds(60)})
+          .value();
   ASSERT_EQ(worker->Run(of_worker.train), absl::OkStatus());
   tasks.Stop(kPs);
   tasks.Start(kPs);
@@ -157,7 +176,9 @@ TEST(Recovery, AChiefThatIsBackRestoresOrGoesOn) {
 TEST(Recovery, APsThatDoesNotComeBackEndsTheTrainingAndIsNamed) {
   Tasks tasks({{"ps", 1}, {"worker", 1}});
   CountingModel model = CountingModel::OfWorker(0);
-  auto session = MonitoredTrainingSession(model.scope, {.master = tasks[kChief].target(), .max_wait_secs = absl::Milliseconds(1500)}).value();
+  auto session =
+      MonitoredTrainingSession(model.scope, {.master = tasks[kChief].target(), .max_wait = absl::Milliseconds(1500)})
+          .value();
   ASSERT_EQ(session->Run(model.train), absl::OkStatus());
   tasks.Stop(kPs);
   const Status status = session->Run(model.train);
@@ -171,7 +192,8 @@ TEST(Recovery, AStopEndsTheWaitForALostSession) {
   Tasks tasks({{"ps", 1}, {"worker", 2}});
   CountingModel of_chief = CountingModel::OfWorker(0), of_worker = CountingModel::OfWorker(1);
   auto chief = MonitoredTrainingSession(of_chief.scope, {.master = tasks[kChief].target()}).value();
-  auto worker = MonitoredTrainingSession(of_worker.scope, {.master = tasks[kWorker].target(), .is_chief = false}).value();
+  auto worker =
+      MonitoredTrainingSession(of_worker.scope, {.master = tasks[kWorker].target(), .is_chief = false}).value();
   tasks.Stop(kPs);
   tasks.Start(kPs);
   Status status;

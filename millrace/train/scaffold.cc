@@ -20,8 +20,10 @@ Status Scaffold::Finalize(const Scope& scope, const ScaffoldDefaults& defaults) 
   if (summary_op.empty()) summary_op = MergeAllSummaries(s);
   if (saver == nullptr && defaults.saver && !GlobalVariables(scope).empty()) saver = std::make_shared<Saver>(scope);
   MR_RETURN_IF_ERROR(scope.status());
-  if (ready_op.dtype() != DType::kString || (!ready_for_local_init_op.empty() && ready_for_local_init_op.dtype() != DType::kString)) {
-    return InvalidArgument("a ready op gives the names of what is not ready, as strings; ", ready_op.name(), " does not");
+  if (ready_op.dtype() != DType::kString ||
+      (!ready_for_local_init_op.empty() && ready_for_local_init_op.dtype() != DType::kString)) {
+    return InvalidArgument("a ready op must return strings, the names of what is not ready; ", ready_op.name(),
+                           " does not");
   }
   finalized = true;
   return absl::OkStatus();

@@ -1,4 +1,4 @@
-// What a training needs of its graph beside the training op: how variables get their values, and how one sees that they have them.
+// The parts of a graph that a training needs besides the training op: how variables are initialised, saved and checked.
 #pragma once
 
 #include <functional>
@@ -8,33 +8,36 @@
 #include "millrace/api/client_session.h"
 #include "millrace/api/variable.h"
 #include "millrace/base/clock.h"
-#include "millrace/train/saver.h"
+#include "millrace/train/checkpoint/saver.h"
 
 namespace millrace {
 
 struct ScaffoldDefaults {
-  // Whether a Saver is made where none is given.
+  // Whether Finalize creates a Saver if none is given.
   bool saver = true;
 };
 
-// A value; copies share the saver. What is left empty gets its default by Finalize:
+// A value type; copies share the saver. Finalize fills in each member that is empty with the default in its comment.
 struct Scaffold {
-  // Run by the chief when there is no checkpoint: all global variables' initializers. init_fn runs after it.
+  // Run by the chief if there is no checkpoint, followed by init_fn. Default: the initializers of all global variables.
   Operation init_op = {};
   ClientSession::Feeds init_feed = {};
   std::function<Status(ClientSession*)> init_fn = nullptr;
-  // Strings that name what has no value yet; none when all is ready. By default the global and local variables without one, and the global ones alone.
+  // Each returns the names of what has no value yet, and no names once all is ready. Defaults: the uninitialised global
+  // and local variables for ready_op, the global ones for ready_for_local_init_op.
   Output ready_op = {};
   Output ready_for_local_init_op = {};
-  // Run in each session when ready_for_local_init_op gives nothing: the local variables' initializers; none when there are no local variables.
+  // Run in each session once ready_for_local_init_op returns no names. Default: the initializers of the local
+  // variables, or empty if there are none.
   Operation local_init_op = {};
   ClientSession::Feeds local_init_feed = {};
-  // A serialized Summary: all summaries of the graph, none when it has none.
+  // Returns a serialized Summary. Default: all summaries of the graph merged, or empty if there are none.
   Output summary_op = {};
-  // Of all global variables.
+  // Default: a Saver of all global variables.
   std::shared_ptr<Saver> saver = nullptr;
 
-  // Adds nodes to the graph, so call it when the model is complete and no session exists. A second time does nothing. The scope's error when building fails.
+  // Adds nodes to the graph, so call it when the model is complete and before a session exists. A second call does
+  // nothing. Returns the scope's error if building the graph fails.
   Status Finalize(const Scope& scope, const ScaffoldDefaults& defaults = {});
   bool finalized = false;
 };

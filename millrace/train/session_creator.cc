@@ -23,7 +23,8 @@ class Chief : public SessionCreator {
 
   Status Begin(const Scope& scope) override {
     scope_ = scope;
-    return options_.scaffold->Finalize(scope, {.saver = !options_.checkpoint_dir.empty() || !options_.checkpoint_filename_with_path.empty()});
+    return options_.scaffold->Finalize(
+        scope, {.saver = !options_.checkpoint_dir.empty() || !options_.checkpoint_filename_with_path.empty()});
   }
 
   StatusOr<PreparedSession> CreateSession(const CreateSessionOptions& create) override {
@@ -34,13 +35,13 @@ class Chief : public SessionCreator {
                            .init_fn = scaffold.init_fn,
                            .saver = scaffold.saver,
                            .checkpoint_dir = options_.checkpoint_dir,
-                           .checkpoint_path = options_.checkpoint_filename_with_path,
+                           .checkpoint_filename_with_path = options_.checkpoint_filename_with_path,
                            .keep_values = options_.keep_values || create.recovering,
-                           .max_wait = options_.max_wait_secs};
-    // What is restored after a loss is the newest there is, not what the training once began with.
+                           .max_wait = options_.max_wait};
+    // After a loss the newest checkpoint is restored, not the one that the training began with.
     if (create.recovering && !options_.checkpoint_dir.empty() && scaffold.saver != nullptr) {
       MR_ASSIGN_OR_RETURN(const std::string newest, LatestCheckpoint(options_.checkpoint_dir));
-      if (!newest.empty()) prepare.checkpoint_path.clear();
+      if (!newest.empty()) prepare.checkpoint_filename_with_path.clear();
     }
     return SessionManager(*scope_, ManagerOptions(scaffold, create.wait)).PrepareSession(prepare);
   }
@@ -58,12 +59,13 @@ class Worker : public SessionCreator {
 
   Status Begin(const Scope& scope) override {
     scope_ = scope;
-    // The saver's nodes would have no use here.
+    // A worker does not save, so it does not need a saver's nodes.
     return options_.scaffold->Finalize(scope, {.saver = false});
   }
 
   StatusOr<PreparedSession> CreateSession(const CreateSessionOptions& create) override {
-    return SessionManager(*scope_, ManagerOptions(*options_.scaffold, create.wait, options_.chief)).WaitForSession(options_.session, options_.max_wait_secs);
+    return SessionManager(*scope_, ManagerOptions(*options_.scaffold, create.wait, options_.chief))
+        .WaitForSession(options_.session, options_.max_wait);
   }
 
  private:
@@ -73,7 +75,11 @@ class Worker : public SessionCreator {
 
 }  // namespace
 
-std::unique_ptr<SessionCreator> ChiefSessionCreator(ChiefSessionCreatorOptions options) { return std::make_unique<Chief>(std::move(options)); }
-std::unique_ptr<SessionCreator> WorkerSessionCreator(WorkerSessionCreatorOptions options) { return std::make_unique<Worker>(std::move(options)); }
+std::unique_ptr<SessionCreator> ChiefSessionCreator(ChiefSessionCreatorOptions options) {
+  return std::make_unique<Chief>(std::move(options));
+}
+std::unique_ptr<SessionCreator> WorkerSessionCreator(WorkerSessionCreatorOptions options) {
+  return std::make_unique<Worker>(std::move(options));
+}
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Who makes the sessions of a MonitoredSession, the first and those after a loss.
+// Creates the sessions of a MonitoredSession: the first one and those after a loss.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 namespace millrace {
 
 struct CreateSessionOptions {
-  // The session before was lost: variables that still have their values keep them.
+  // The previous session was lost. Variables that still have their values keep them.
   bool recovering = false;
   WaitSettings wait = {};
 };
@@ -19,29 +19,29 @@ struct CreateSessionOptions {
 class SessionCreator {
  public:
   virtual ~SessionCreator() = default;
-  // Once, when the hooks have added their nodes: the last of the graph.
+  // Called once, after the hooks have added their nodes. The last chance to add nodes to the graph.
   virtual Status Begin(const Scope& scope) = 0;
   virtual StatusOr<PreparedSession> CreateSession(const CreateSessionOptions& options) = 0;
 };
 
 struct ChiefSessionCreatorOptions {
   SessionOptions session = {};
-  std::shared_ptr<Scaffold> scaffold = nullptr;  // one with defaults when null
+  std::shared_ptr<Scaffold> scaffold = nullptr;  // null: the defaults
   std::string checkpoint_dir = {};
   std::string checkpoint_filename_with_path = {};
-  bool keep_values = false;  // see PrepareOptions, for the first session
-  absl::Duration max_wait_secs = absl::Seconds(7200);
+  bool keep_values = false;  // applies to the first session; see PrepareOptions
+  absl::Duration max_wait = absl::Seconds(7200);
 };
-// Restores or initialises.
+// Creates sessions whose variables it restores from a checkpoint or initialises.
 std::unique_ptr<SessionCreator> ChiefSessionCreator(ChiefSessionCreatorOptions options);
 
 struct WorkerSessionCreatorOptions {
   SessionOptions session = {};
   std::shared_ptr<Scaffold> scaffold = nullptr;
   std::string chief = {};  // see SessionManagerOptions
-  absl::Duration max_wait_secs = absl::Seconds(7200);
+  absl::Duration max_wait = absl::Seconds(7200);
 };
-// Waits until the chief has.
+// Creates sessions after waiting until the chief has initialised the variables.
 std::unique_ptr<SessionCreator> WorkerSessionCreator(WorkerSessionCreatorOptions options);
 
 }  // namespace millrace

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_join.h"
 #include "millrace/base/log.h"
-#include "millrace/cluster/local_servers.h"
+#include "millrace/cluster/client/local_servers.h"
 #include "millrace/graph/device_name.h"
 #include "millrace/train/global_step.h"
 #include "millrace/train/progress.h"
@@ -15,17 +15,19 @@ namespace millrace {
 namespace {
 
 constexpr size_t kNamesShown = 5;
-// How long one attempt at a session waits for tasks; between two of them a stop is heard.
+// How long one attempt to create a session waits for tasks. A stop is noticed between two attempts.
 constexpr absl::Duration kAttempt = absl::Seconds(20);
 
 // "w, b, c, d, e and 12 more".
 std::string ShortList(std::vector<std::string> names) {
   const size_t all = names.size();
   if (all > kNamesShown) names.resize(kNamesShown);
-  return absl::StrCat(absl::StrJoin(names, ", "), all > kNamesShown ? absl::StrCat(" and ", all - kNamesShown, " more") : "");
+  return absl::StrCat(absl::StrJoin(names, ", "),
+                      all > kNamesShown ? absl::StrCat(" and ", all - kNamesShown, " more") : "");
 }
 
-// The tasks that nodes ask for. The master's own is always part of a session. Empty when no node asks for any, or one asks for a device of any task.
+// The tasks that nodes are placed on. Empty if no node names a task, or if a node may run on any task. The master's own
+// task always takes part in a session.
 std::vector<std::string> TasksOf(const Graph& graph) {
   std::set<std::string> asked, tasks;
   for (const Node* node : graph.nodes()) asked.insert(node->requested_device());
@@ -46,7 +48,8 @@ std::vector<std::string> TasksOf(const Graph& graph) {
 }
 
 SessionOptions ForThisGraph(SessionOptions session, const Graph& graph) {
-  if (!session.target.empty() && session.device_filters.empty() && session.config.device_filters_size() == 0) session.device_filters = TasksOf(graph);
+  if (!session.target.empty() && session.device_filters.empty() && session.config.device_filters_size() == 0)
+    session.device_filters = TasksOf(graph);
   return session;
 }
 
@@ -54,16 +57,17 @@ SessionOptions ForThisGraph(SessionOptions session, const Graph& graph) {
 
 bool IsSessionLost(const Status& status) { return absl::IsUnavailable(status) || absl::IsAborted(status); }
 
-// One session on its way.
+// One attempt to create a session.
 class SessionManager::Attempt {
  public:
-  Attempt(const SessionManager& manager, NamedWait& wait) : manager_(manager), options_(manager.options_), wait_(wait) {}
+  Attempt(const SessionManager& manager, NamedWait& wait)
+      : manager_(manager), options_(manager.options_), wait_(wait) {}
 
-  // The first thing that is asked of the server: now it makes the session, for which it waits for the tasks.
+  // The first call to the server, which creates the session and waits for its tasks.
   Status Open(SessionOptions options) {
     target_ = options.target;
     const absl::Duration limit = std::clamp(wait_.left(), absl::Milliseconds(1), kAttempt);
-    // How long the master waits for tasks; the limit of steps is SessionOptions::operation_timeout, which this is not.
+    // Limits how long the master waits for tasks. Not SessionOptions::operation_timeout, which limits steps.
     if (!options.target.empty()) options.config.set_operation_timeout_in_ms(absl::ToInt64Milliseconds(limit));
     MR_ASSIGN_OR_RETURN(ClientSession session, ClientSession::Create(manager_.scope_, options));
     result.session = std::make_unique<ClientSession>(std::move(session));
@@ -71,16 +75,17 @@ class SessionManager::Attempt {
     return result.session->MakeStep({}, {options_.ready_op}).status();
   }
 
-  // The names that a ready op gives; none when it is empty.
+  // The names that a ready op returns; no names if there is no op.
   StatusOr<std::vector<std::string>> Missing(const Output& ready) {
     if (ready.empty()) return std::vector<std::string>();
     MR_ASSIGN_OR_RETURN(const Tensors names, result.session->Run({ready}));
-    if (names[0].dtype() != DType::kString) return InvalidArgument("the ready op ", ready.name(), " gives no strings");
+    if (names[0].dtype() != DType::kString)
+      return InvalidArgument("the ready op ", ready.name(), " does not return strings");
     const auto flat = names[0].flat<std::string>();
     return std::vector<std::string>(flat.begin(), flat.end());
   }
 
-  // Runs the local initializers, once, when they may run; gives what is missing until then.
+  // Runs the local initializers once, as soon as they may run; until then returns what is missing.
   StatusOr<std::vector<std::string>> InitializeLocally() {
     if (options_.local_init_op.empty() || local_done_) return std::vector<std::string>();
     MR_ASSIGN_OR_RETURN(std::vector<std::string> missing, Missing(options_.ready_for_local_init_op));
@@ -97,7 +102,7 @@ class SessionManager::Attempt {
     return absl::OkStatus();
   }
 
-  // What follows when the variables should have their values, whoever gave them.
+  // The last steps, once the variables should have their values.
   Status Finish(const std::string& by) {
     MR_ASSIGN_OR_RETURN(std::vector<std::string> missing, InitializeLocally());
     if (!missing.empty()) return FailedPrecondition("after ", by, " there is still no value for ", ShortList(missing));
@@ -112,10 +117,12 @@ class SessionManager::Attempt {
   PreparedSession result;
 
  private:
-  // At which step the variables are that are about to be overwritten, when they all have values.
+  // The global step of the variables that are about to be overwritten, if all have values.
   StatusOr<std::string> StepToLose() {
     MR_RETURN_IF_ERROR(ReadStep());
-    return result.step.value_or(0) == 0 ? "" : absl::StrCat("; the variables were at step ", *std::exchange(result.step, std::nullopt));
+    return result.step.value_or(0) == 0
+               ? ""
+               : absl::StrCat("; the variables were at step ", *std::exchange(result.step, std::nullopt));
   }
   StatusOr<std::string> FindCheckpoint(const PrepareOptions& prepare);
 
@@ -128,7 +135,7 @@ class SessionManager::Attempt {
 
 StatusOr<std::string> SessionManager::Attempt::FindCheckpoint(const PrepareOptions& prepare) {
   if (prepare.saver == nullptr) return "";
-  if (!prepare.checkpoint_path.empty()) return prepare.checkpoint_path;
+  if (!prepare.checkpoint_filename_with_path.empty()) return prepare.checkpoint_filename_with_path;
   while (!prepare.checkpoint_dir.empty()) {
     MR_ASSIGN_OR_RETURN(std::string found, LatestCheckpoint(prepare.checkpoint_dir));
     if (!found.empty() || !prepare.wait_for_checkpoint) return found;
@@ -141,14 +148,15 @@ Status SessionManager::Attempt::GiveValues(const PrepareOptions& prepare, bool m
   const auto at_step = [this] { return result.step ? absl::StrCat(" at step ", *result.step) : std::string(); };
   std::vector<std::string> missing;
   const bool can_tell = !options_.ready_op.empty();
-  const Output global_ready = options_.ready_for_local_init_op.empty() ? options_.ready_op : options_.ready_for_local_init_op;
+  const Output global_ready =
+      options_.ready_for_local_init_op.empty() ? options_.ready_op : options_.ready_for_local_init_op;
   if (can_tell) {
     MR_ASSIGN_OR_RETURN(missing, Missing(global_ready));
   }
   const bool have_values = can_tell && missing.empty() && FindGlobalStep(manager_.scope_).has_value();
   if (can_tell && missing.empty() && prepare.keep_values) {
     MR_RETURN_IF_ERROR(Finish("keeping the values of the variables"));
-    MR_LOG(Info, "the variables have kept their values: training goes on", at_step());
+    MR_LOG(Info, "the variables have kept their values: training continues", at_step());
     return absl::OkStatus();
   }
   std::string lost;
@@ -168,9 +176,11 @@ Status SessionManager::Attempt::GiveValues(const PrepareOptions& prepare, bool m
     return result.initialized ? Finish("finding the variables with values") : absl::OkStatus();
   }
   ReportProgress({.phase = "initialising"});
-  if (!prepare.init_op.empty()) MR_RETURN_IF_ERROR(result.session->Run(prepare.init_feed, {}, {prepare.init_op}).status());
+  if (!prepare.init_op.empty())
+    MR_RETURN_IF_ERROR(result.session->Run(prepare.init_feed, {}, {prepare.init_op}).status());
   if (prepare.init_fn != nullptr) MR_RETURN_IF_ERROR(prepare.init_fn(result.session.get()));
-  const std::string by = prepare.init_op.empty() ? "the init_fn" : absl::StrCat("init op '", prepare.init_op.name(), "'");
+  const std::string by =
+      prepare.init_op.empty() ? "the init_fn" : absl::StrCat("init op '", prepare.init_op.name(), "'");
   MR_RETURN_IF_ERROR(Finish(by));
   MR_LOG(Info, "initialised the variables: training begins", at_step(), lost);
   return absl::OkStatus();
@@ -183,7 +193,8 @@ Status SessionManager::Attempt::AwaitValues() {
       MR_ASSIGN_OR_RETURN(missing, Missing(options_.ready_op));
     }
     if (missing.empty()) return ReadStep();
-    MR_RETURN_IF_ERROR(wait_.Again(absl::StrCat(manager_.Chief(target_), " (the chief) to initialise ", ShortList(missing))));
+    MR_RETURN_IF_ERROR(
+        wait_.Again(absl::StrCat(manager_.Chief(target_), " (the chief) to initialise ", ShortList(missing))));
   }
 }
 
@@ -200,22 +211,27 @@ StatusOr<PreparedSession> SessionManager::Retry(const SessionOptions& session, a
     if (status.ok()) return std::move(attempt.result);
     if (attempt.result.session != nullptr) attempt.result.session->session().Close().IgnoreError();
     if (!IsSessionLost(status) && !early) return status;
-    // Without the time of the attempt, so that it is the same wait.
+    // The text does not mention the attempt's timeout, so that all attempts count as one wait.
     absl::string_view why = status.message();
     if (const size_t at = why.find("no answer from "); early && at != absl::string_view::npos) why.remove_prefix(at);
-    MR_RETURN_IF_ERROR(wait.Again(absl::StrCat("a session", options.target.empty() ? "" : absl::StrCat(" at ", options.target), ": ", why)));
+    MR_RETURN_IF_ERROR(wait.Again(
+        absl::StrCat("a session", options.target.empty() ? "" : absl::StrCat(" at ", options.target), ": ", why)));
   }
 }
 
 StatusOr<PreparedSession> SessionManager::PrepareSession(const PrepareOptions& options) const {
-  if (options.init_op.empty() && options.init_fn == nullptr && options.saver == nullptr && options_.local_init_op.empty()) {
-    return InvalidArgument("there is nothing that could give the variables their values: neither init op, init_fn, saver nor local init op");
+  if (options.init_op.empty() && options.init_fn == nullptr && options.saver == nullptr &&
+      options_.local_init_op.empty()) {
+    return InvalidArgument(
+        "nothing initialises the variables: give an init op, an init_fn, a saver or a local init op");
   }
-  return Retry(options.session, options.max_wait, [&](Attempt& attempt) { return attempt.GiveValues(options, /*may_initialize=*/true); });
+  return Retry(options.session, options.max_wait,
+               [&](Attempt& attempt) { return attempt.GiveValues(options, /*may_initialize=*/true); });
 }
 
 StatusOr<PreparedSession> SessionManager::RecoverSession(const PrepareOptions& options) const {
-  return Retry(options.session, options.max_wait, [&](Attempt& attempt) { return attempt.GiveValues(options, /*may_initialize=*/false); });
+  return Retry(options.session, options.max_wait,
+               [&](Attempt& attempt) { return attempt.GiveValues(options, /*may_initialize=*/false); });
 }
 
 StatusOr<PreparedSession> SessionManager::WaitForSession(const SessionOptions& session, absl::Duration max_wait) const {

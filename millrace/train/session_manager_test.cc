@@ -2,8 +2,8 @@
 
 #include <thread>
 
-#include "millrace/cluster/cluster_status.h"
-#include "millrace/cluster/local_servers.h"
+#include "millrace/cluster/client/local_servers.h"
+#include "millrace/cluster/watch/cluster_status.h"
 #include "millrace/train/train_testing.h"
 
 namespace millrace {
@@ -34,10 +34,14 @@ TEST(SessionManager, AChiefInitialisesGlobalThenLocalVariables) {
   bool called = false;
   Scaffold scaffold = Finalized(model.scope);
   const SessionManager manager(model.scope, OptionsOf(scaffold));
-  PreparedSession prepared = manager.PrepareSession({.init_op = scaffold.init_op, .init_fn = [&](ClientSession* session) {
-                                                       called = true;
-                                                       return session->Run(model.w.Assign(model.scope, 5.0f));
-                                                     }}).value();
+  PreparedSession prepared = manager
+                                 .PrepareSession({.init_op = scaffold.init_op,
+                                                  .init_fn =
+                                                      [&](ClientSession* session) {
+                                                        called = true;
+                                                        return session->Run(model.w.Assign(model.scope, 5.0f));
+                                                      }})
+                                 .value();
   EXPECT_TRUE(called);
   EXPECT_EQ(prepared.step, 0);
   EXPECT_EQ(prepared.session->Run({local}).value()[0].scalar<float>(), 7);
@@ -48,7 +52,10 @@ TEST(SessionManager, InitFeedsReachTheInitOp) {
   const Output size = ops::Placeholder(model.scope, DType::kFloat, {.shape = Shape({})});
   const Var v(model.scope, "v", size);
   Scaffold scaffold = Finalized(model.scope);
-  PreparedSession prepared = SessionManager(model.scope, OptionsOf(scaffold)).PrepareSession({.init_op = scaffold.init_op, .init_feed = {{size, Tensor::Scalar(3.0f)}}}).value();
+  PreparedSession prepared =
+      SessionManager(model.scope, OptionsOf(scaffold))
+          .PrepareSession({.init_op = scaffold.init_op, .init_feed = {{size, Tensor::Scalar(3.0f)}}})
+          .value();
   EXPECT_EQ(prepared.session->Run({v}).value()[0].scalar<float>(), 3);
 }
 
@@ -65,7 +72,8 @@ TEST(SessionManager, ALocalVariableIsAtTheWorkerWhateverTheSetterSaysOfVariables
 TEST(SessionManager, NothingToInitialiseWithIsMisuse) {
   CountingModel model;
   EXPECT_TRUE(absl::IsInvalidArgument(SessionManager(model.scope, {}).PrepareSession({}).status()));
-  EXPECT_THAT((Scaffold{.ready_op = model.w}.Finalize(model.scope, {.saver = false}).message()), HasSubstr("as strings"));
+  EXPECT_THAT((Scaffold{.ready_op = model.w}.Finalize(model.scope, {.saver = false}).message()),
+              HasSubstr("must return strings"));
 }
 
 TEST(SessionManager, RecoverSaysThatNothingIsInitialised) {
@@ -89,7 +97,7 @@ TEST(SessionManager, ValuesAreKeptOnlyWhenAskedFor) {
   EXPECT_EQ(manager.PrepareSession(options).value().step, 0);
 }
 
-// What the server in this process tells that it waits for.
+// The waits in the status of the server in this process.
 std::vector<std::string> WaitsOf(const Server& server) {
   std::vector<std::string> waits;
   for (const Wait& wait : FindLocalServer(server.target())->waits->List()) waits.push_back(wait.what);
@@ -102,11 +110,15 @@ TEST(SessionManager, AWorkerWaitsForTheChiefAndSaysForWhat) {
   Scaffold of_chief = Finalized(chief.scope), of_worker = Finalized(worker.scope);
   StatusOr<PreparedSession> got = Internal("not yet");
   std::thread waiting([&] {
-    got = SessionManager(worker.scope, OptionsOf(of_worker)).WaitForSession({.target = servers[2]->target()}, absl::Seconds(60));
+    got = SessionManager(worker.scope, OptionsOf(of_worker))
+              .WaitForSession({.target = servers[2]->target()}, absl::Seconds(60));
   });
   EXPECT_TRUE(Await([&] { return !WaitsOf(*servers[2]).empty(); }));
   EXPECT_THAT(WaitsOf(*servers[2]), ElementsAre("worker/0 (the chief) to initialise w, global_step"));
-  PreparedSession prepared = SessionManager(chief.scope, OptionsOf(of_chief)).PrepareSession({.session = {.target = servers[1]->target()}, .init_op = of_chief.init_op}).value();
+  PreparedSession prepared =
+      SessionManager(chief.scope, OptionsOf(of_chief))
+          .PrepareSession({.session = {.target = servers[1]->target()}, .init_op = of_chief.init_op})
+          .value();
   waiting.join();
   ASSERT_EQ(got.status(), absl::OkStatus());
   EXPECT_EQ(got->step, 0);
@@ -123,9 +135,12 @@ TEST(SessionManager, TheDeadlineOfAWorkerNamesTheVariables) {
                             pauses.push_back(time);
                             clock.Advance(time);
                           }};
-  const Status status = SessionManager(model.scope, OptionsOf(scaffold, wait)).WaitForSession({.target = servers[2]->target()}, absl::Seconds(30)).status();
+  const Status status = SessionManager(model.scope, OptionsOf(scaffold, wait))
+                            .WaitForSession({.target = servers[2]->target()}, absl::Seconds(30))
+                            .status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("30s"), HasSubstr("worker/0 (the chief) to initialise w, global_step")));
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("30s"), HasSubstr("worker/0 (the chief) to initialise w, global_step")));
   // Soon at first, then once a second.
   EXPECT_EQ(pauses.front(), absl::Milliseconds(20));
   EXPECT_LE(*std::max_element(pauses.begin(), pauses.end()), absl::Seconds(1));
@@ -138,7 +153,9 @@ TEST(SessionManager, AClusterWithAChiefJobNamesIt) {
   Scaffold scaffold = Finalized(model.scope);
   VirtualClock clock;
   const WaitSettings wait{.clock = &clock, .pause = [&](absl::Duration time) { clock.Advance(time); }};
-  const Status status = SessionManager(model.scope, OptionsOf(scaffold, wait)).WaitForSession({.target = servers[1]->target()}, absl::Seconds(30)).status();
+  const Status status = SessionManager(model.scope, OptionsOf(scaffold, wait))
+                            .WaitForSession({.target = servers[1]->target()}, absl::Seconds(30))
+                            .status();
   EXPECT_THAT(status.message(), HasSubstr("chief/0 (the chief)")) << status;
 }
 
@@ -150,10 +167,18 @@ TEST(SessionManager, TasksThatTheGraphDoesNotNameAreNotWaitedFor) {
   CountingModel model = CountingModel::OfWorker(0);
   Scaffold scaffold = Finalized(model.scope);
   const SessionManager manager(model.scope, OptionsOf(scaffold));
-  EXPECT_TRUE(manager.PrepareSession({.session = {.target = worker->target()}, .init_op = scaffold.init_op, .max_wait = absl::Seconds(30)}).ok());
+  EXPECT_TRUE(
+      manager
+          .PrepareSession(
+              {.session = {.target = worker->target()}, .init_op = scaffold.init_op, .max_wait = absl::Seconds(30)})
+          .ok());
   // One that it names is, and the error says who is missing.
   ps.reset();
-  const Status status = manager.PrepareSession({.session = {.target = worker->target()}, .init_op = scaffold.init_op, .max_wait = absl::Milliseconds(1500)}).status();
+  const Status status = manager
+                            .PrepareSession({.session = {.target = worker->target()},
+                                             .init_op = scaffold.init_op,
+                                             .max_wait = absl::Milliseconds(1500)})
+                            .status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("/job:ps/replica:0/task:0"));
 }
@@ -170,7 +195,10 @@ TEST(SessionManager, AServerThatIsNotThereYetIsWaitedFor) {
                             if (++pauses == 3) server = Server::Start(cluster, "worker", 0).value();
                           }};
   const SessionOptions session{.target = absl::StrCat("grpc://localhost:", ports[0])};
-  EXPECT_EQ(SessionManager(model.scope, OptionsOf(scaffold, wait)).PrepareSession({.session = session, .init_op = scaffold.init_op}).status(), absl::OkStatus());
+  EXPECT_EQ(SessionManager(model.scope, OptionsOf(scaffold, wait))
+                .PrepareSession({.session = session, .init_op = scaffold.init_op})
+                .status(),
+            absl::OkStatus());
   EXPECT_GE(pauses, 3);
 }
 

@@ -11,24 +11,28 @@ namespace {
 std::string NodeName(absl::string_view name) {
   std::string clean(name);
   for (char& c : clean) {
-    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.' && c != '-' && c != '/' && c != '\\') c = '_';
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.' && c != '-' && c != '/' &&
+        c != '\\')
+      c = '_';
   }
-  while (!clean.empty() && !absl::ascii_isalnum(static_cast<unsigned char>(clean.front())) && clean.front() != '.') clean.erase(0, 1);
+  while (!clean.empty() && !absl::ascii_isalnum(static_cast<unsigned char>(clean.front())) && clean.front() != '.')
+    clean.erase(0, 1);
   return clean;
 }
 
-// Takes the name and makes the op with the tag that it is.
+// Reserves the name and creates the op, with the name as its tag.
 template <typename Make>
 Output Summarise(const Scope& scope, absl::string_view name, const Make& make) {
   if (!scope.ok()) return Output(scope, Endpoint{});
   const std::string clean = NodeName(name);
   if (clean.empty()) {
-    scope.UpdateStatus(InvalidArgument("'", name, "' in scope '", scope.prefix(), "' is no name for a summary"));
+    scope.UpdateStatus(
+        InvalidArgument("'", name, "' in scope '", scope.prefix(), "' is not a valid name for a summary"));
     return Output(scope, Endpoint{});
   }
   const Scope plain = scope.WithoutOpName();
-  const std::string tag = plain.TakeName(clean);
-  const Output summary = make(plain.WithTakenName(tag), tag);
+  const std::string tag = api_internal::TakeName(plain, clean);
+  const Output summary = make(api_internal::WithTakenName(plain, tag), tag);
   AddSummaryOp(summary);
   return summary;
 }
@@ -36,16 +40,22 @@ Output Summarise(const Scope& scope, absl::string_view name, const Make& make) {
 }  // namespace
 
 Output ScalarSummary(const Scope& scope, absl::string_view name, const Input& value) {
-  return Summarise(scope, name, [&](const Scope& s, const std::string& tag) { return Op(s, "ScalarSummary", {tag, value}); });
+  return Summarise(scope, name, [&](const Scope& s, const std::string& tag) {
+    return Op(s, "ScalarSummary", {tag, value});
+  });
 }
 
 Output HistogramSummary(const Scope& scope, absl::string_view name, const Input& values) {
-  return Summarise(scope, name, [&](const Scope& s, const std::string& tag) { return Op(s, "HistogramSummary", {tag, values}); });
+  return Summarise(scope, name, [&](const Scope& s, const std::string& tag) {
+    return Op(s, "HistogramSummary", {tag, values});
+  });
 }
 
-Output ImageSummary(const Scope& scope, absl::string_view name, const Input& images, const ImageSummaryOptions& options) {
+Output ImageSummary(const Scope& scope, absl::string_view name, const Input& images,
+                    const ImageSummaryOptions& options) {
   return Summarise(scope, name, [&](const Scope& s, const std::string& tag) {
-    return Op(s, "ImageSummary", {tag, images}, {{"max_images", options.max_images}, {"bad_color", Tensor::Of<uint8_t>({255, 0, 0, 255})}});
+    return Op(s, "ImageSummary", {tag, images},
+              {{"max_images", options.max_images}, {"bad_color", Tensor::Of<uint8_t>({255, 0, 0, 255})}});
   });
 }
 
@@ -58,12 +68,13 @@ Output TextSummary(const Scope& scope, absl::string_view name, const Input& text
 }
 
 void AddSummaryOp(const Output& summary) {
-  if (!summary.empty()) summary.scope().state().summaries.push_back(summary.endpoint());
+  if (!summary.empty()) api_internal::StateOf(summary.scope()).summaries.push_back(summary.endpoint());
 }
 
 std::vector<Output> SummaryOps(const Scope& scope) {
   std::vector<Output> all;
-  for (const Endpoint& summary : scope.state().summaries) all.emplace_back(scope.WithoutOpName(), summary);
+  for (const Endpoint& summary : api_internal::StateOf(scope).summaries)
+    all.emplace_back(scope.WithoutOpName(), summary);
   return all;
 }
 

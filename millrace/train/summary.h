@@ -1,7 +1,7 @@
-// Summaries: what a training shows of itself in TensorBoard.
+// Summary ops, whose results TensorBoard shows.
 //
 //   ScalarSummary(scope, "loss", loss);
-//   Output all = MergeAllSummaries(scope);         // run it now and then, and give what it returns to a FileWriter
+//   Output all = MergeAllSummaries(scope);         // run it periodically and pass the result to a FileWriter
 #pragma once
 
 #include <string>
@@ -11,23 +11,26 @@
 
 namespace millrace {
 
-// Each adds an op that gives the bytes of a Summary, and puts it among the graph's summaries. The tag is the op's full name: `name` within the scope, made
-// unique, with what node names may not have replaced by "_".
+// Each function adds an op that returns a serialized Summary, and adds that op to the graph's summaries. The tag is the
+// op's full name: `name` within the scope, made unique, with characters that node names may not contain replaced by
+// "_".
 Output ScalarSummary(const Scope& scope, absl::string_view name, const Input& value);
-// Of all elements; a step in which one is not finite fails.
+// A histogram of all elements. A step fails if an element is not finite.
 Output HistogramSummary(const Scope& scope, absl::string_view name, const Input& values);
 struct ImageSummaryOptions {
   int64_t max_images = 3;
 };
-// A batch of pictures, [n, height, width, 1, 3 or 4], bytes or numbers (scaled).
-Output ImageSummary(const Scope& scope, absl::string_view name, const Input& images, const ImageSummaryOptions& options = {});
-// Markdown; a scalar, a list or a table of strings.
+// A batch of images, [n, height, width, channels] with 1, 3 or 4 channels. Integer bytes are shown as they are, floats
+// are scaled.
+Output ImageSummary(const Scope& scope, absl::string_view name, const Input& images,
+                    const ImageSummaryOptions& options = {});
+// Markdown text: a scalar, a vector or a matrix of strings.
 Output TextSummary(const Scope& scope, absl::string_view name, const Input& text);
 
-// For a summary made in another way.
+// Adds a summary op that was made in another way to the graph's summaries.
 void AddSummaryOp(const Output& summary);
 std::vector<Output> SummaryOps(const Scope& scope);
-// One op for all summaries so far; an empty Output when there is none.
+// One op that merges all summaries so far; an empty Output if there are none.
 Output MergeAllSummaries(const Scope& scope);
 
 }  // namespace millrace

@@ -25,8 +25,8 @@ StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(const Scope& scope, Sup
 }
 
 Status Supervisor::Begin() {
-  if (options_.save_model_secs < absl::ZeroDuration() || options_.save_summaries_secs < absl::ZeroDuration()) {
-    return InvalidArgument("the times between checkpoints and between summaries cannot be negative");
+  if (options_.save_checkpoint_every < absl::ZeroDuration() || options_.save_summaries_every < absl::ZeroDuration()) {
+    return InvalidArgument("save_checkpoint_every and save_summaries_every must not be negative");
   }
   if (options_.checkpoint_basename.empty()) return InvalidArgument("checkpoint_basename is empty");
   scaffold_ = {.init_op = options_.init_op,
@@ -47,21 +47,21 @@ Status Supervisor::Begin() {
 }
 
 Supervisor::~Supervisor() {
-  if (const Status status = Stop(); !status.ok()) MR_LOG(Error, "the training ended with an error that nobody asked for: ", status.ToString());
+  if (const Status status = Stop(); !status.ok())
+    MR_LOG(Error, "the training ended with an error that no call has returned: ", status.ToString());
 }
 
 std::string Supervisor::save_path() const { return absl::StrCat(options_.logdir, "/", options_.checkpoint_basename); }
 
-StatusOr<std::unique_ptr<ClientSession>> Supervisor::PrepareOrWaitForSession(const SessionOptions& session, bool start_standard_services) {
+StatusOr<std::unique_ptr<ClientSession>> Supervisor::PrepareOrWaitForSession(const SessionOptions& session,
+                                                                             bool start_standard_services) {
   MR_RETURN_IF_ERROR(coordinator_.ClearStop());
   stopped_ = false;
-  WaitSettings wait = options_.wait;
-  wait.most_between_looks = options_.recovery_wait_secs;
   const SessionManager manager(scope_, {.ready_op = scaffold_.ready_op,
                                         .ready_for_local_init_op = scaffold_.ready_for_local_init_op,
                                         .local_init_op = scaffold_.local_init_op,
                                         .local_init_feed = scaffold_.local_init_feed,
-                                        .wait = wait});
+                                        .wait = options_.wait});
   PreparedSession prepared;
   if (options_.is_chief) {
     MR_ASSIGN_OR_RETURN(prepared, manager.PrepareSession({.session = session,
@@ -70,12 +70,13 @@ StatusOr<std::unique_ptr<ClientSession>> Supervisor::PrepareOrWaitForSession(con
                                                           .init_fn = scaffold_.init_fn,
                                                           .saver = scaffold_.saver,
                                                           .checkpoint_dir = options_.logdir,
-                                                          .max_wait = options_.max_wait_secs}));
+                                                          .max_wait = options_.max_wait}));
   } else {
-    MR_ASSIGN_OR_RETURN(prepared, manager.WaitForSession(session, options_.max_wait_secs));
+    MR_ASSIGN_OR_RETURN(prepared, manager.WaitForSession(session, options_.max_wait));
   }
   ReportProgress({.step = prepared.step, .phase = "training"});
-  if (start_standard_services && options_.is_chief && !options_.logdir.empty()) MR_RETURN_IF_ERROR(StartStandardServices(prepared.session.get()));
+  if (start_standard_services && options_.is_chief && !options_.logdir.empty())
+    MR_RETURN_IF_ERROR(StartStandardServices(prepared.session.get()));
   MR_RETURN_IF_ERROR(StartQueueRunners(prepared.session.get()));
   return std::move(prepared.session);
 }
@@ -92,21 +93,24 @@ StatusOr<ManagedSession> Supervisor::Managed(const SessionOptions& session, bool
 Status Supervisor::StartStandardServices(ClientSession* session) {
   if (!options_.is_chief) return FailedPrecondition("only the chief runs the standard services");
   if (options_.logdir.empty()) return FailedPrecondition("the standard services need a logdir");
-  if (IsOn(options_.save_model_secs) && scaffold_.saver != nullptr) {
+  if (IsOn(options_.save_checkpoint_every) && scaffold_.saver != nullptr) {
     MR_RETURN_IF_ERROR(scaffold_.saver->RecoverLastCheckpoints(options_.logdir));
-    MR_RETURN_IF_ERROR(coordinator_.Loop("save_model", options_.save_model_secs, [this, session] { return SaveModel(session); }));
+    MR_RETURN_IF_ERROR(coordinator_.Loop("save_model", options_.save_checkpoint_every,
+                                         [this, session] { return SaveModel(session); }));
   }
-  if (!IsOn(options_.save_summaries_secs)) return absl::OkStatus();
+  if (!IsOn(options_.save_summaries_every)) return absl::OkStatus();
   if (!scaffold_.summary_op.empty()) {
-    MR_RETURN_IF_ERROR(coordinator_.Loop("save_summaries", options_.save_summaries_secs, [this, session] { return SaveSummaries(session); }));
+    MR_RETURN_IF_ERROR(coordinator_.Loop("save_summaries", options_.save_summaries_every,
+                                         [this, session] { return SaveSummaries(session); }));
   }
   if (!global_step_) return absl::OkStatus();
-  return coordinator_.Loop("count_steps", options_.save_summaries_secs,
+  return coordinator_.Loop("count_steps", options_.save_summaries_every,
                            [this, session, last = std::optional<std::pair<int64_t, absl::Time>>()]() mutable -> Status {
                              MR_ASSIGN_OR_RETURN(const int64_t step, Step(session));
                              const absl::Time now = options_.wait.clock->Now();
                              if (last && now > last->second) {
-                               const double rate = static_cast<double>(step - last->first) / absl::ToDoubleSeconds(now - last->second);
+                               const double rate =
+                                   static_cast<double>(step - last->first) / absl::ToDoubleSeconds(now - last->second);
                                MR_LOG(Info, absl::StrFormat("global_step/sec: %.4g (step %d)", rate, step));
                                MR_RETURN_IF_ERROR(writer_->AddScalar("global_step/sec", rate, step));
                              }
@@ -115,7 +119,9 @@ Status Supervisor::StartStandardServices(ClientSession* session) {
                            });
 }
 
-Status Supervisor::StartQueueRunners(ClientSession* session) { return millrace::StartQueueRunners(scope_, session, &coordinator_); }
+Status Supervisor::StartQueueRunners(ClientSession* session) {
+  return millrace::StartQueueRunners(scope_, session, &coordinator_);
+}
 
 Status Supervisor::Loop(std::string name, absl::Duration period, absl::AnyInvocable<Status()> body) {
   return coordinator_.Loop(std::move(name), period, std::move(body));
@@ -140,7 +146,7 @@ Status Supervisor::SaveSummaries(ClientSession* session) {
 }
 
 Status Supervisor::SummaryComputed(ClientSession* session, const Tensor& summary, std::optional<int64_t> global_step) {
-  if (writer_ == nullptr) return FailedPrecondition("summaries are written by the chief, with a logdir");
+  if (writer_ == nullptr) return FailedPrecondition("only the chief writes summaries, and only with a logdir");
   if (!global_step) {
     MR_ASSIGN_OR_RETURN(global_step, Step(session));
   }
@@ -150,7 +156,7 @@ Status Supervisor::SummaryComputed(ClientSession* session, const Tensor& summary
 Status Supervisor::Stop() {
   if (std::exchange(stopped_, true)) return absl::OkStatus();
   coordinator_.RequestStop();
-  Status status = coordinator_.Join(options_.stop_grace_secs);
+  Status status = coordinator_.Join(options_.stop_grace_period);
   if (writer_ != nullptr) {
     const Status flushed = writer_->Flush();
     if (status.ok()) status = flushed;
@@ -160,12 +166,13 @@ Status Supervisor::Stop() {
 
 ManagedSession::~ManagedSession() {
   if (session_ == nullptr) return;
-  if (const Status status = Close(); !status.ok()) MR_LOG(Error, "the training ended with an error that nobody asked for: ", status.ToString());
+  if (const Status status = Close(); !status.ok())
+    MR_LOG(Error, "the training ended with an error that no call has returned: ", status.ToString());
 }
 
 Status ManagedSession::Close(Status of_loop) {
   if (session_ == nullptr) return absl::OkStatus();
-  // What a thread failed with comes before what that did to the loop.
+  // The error of a thread takes precedence over its effect on the loop.
   supervisor_->RequestStop(of_loop);
   Status status = supervisor_->Stop();
   if (status.ok() && !absl::IsOutOfRange(of_loop)) status = std::move(of_loop);

@@ -1,4 +1,5 @@
-// The older way to run a training: one object that prepares the session and runs the services beside it; the training loop is the program's own.
+// TensorFlow's older way to run a training: one object that prepares the session and runs services (checkpoints,
+// summaries) in the background, while the program writes its own training loop.
 //
 //   auto supervisor = Supervisor::Create(scope, {.is_chief = index == 0, .logdir = "/tmp/train"}).value();
 //   ManagedSession managed = supervisor->Managed({.target = server->target()}).value();
@@ -7,7 +8,7 @@
 //   }
 //   return managed.Close();
 //
-// MonitoredTrainingSession does more: it makes lost sessions anew, and a hook sees every run.
+// Prefer MonitoredTrainingSession, which recreates lost sessions and calls hooks around every run.
 #pragma once
 
 #include <functional>
@@ -23,11 +24,11 @@
 
 namespace millrace {
 
-// TensorFlow's names and defaults.
+// TensorFlow's options and defaults.
 struct SupervisorOptions {
-  // The chief initialises, restores, saves and writes summaries; one task is it.
+  // The chief initialises, restores, saves and writes summaries. Exactly one worker is the chief.
   bool is_chief = true;
-  // See Scaffold; what is left empty gets its default.
+  // See Scaffold, which also has the defaults.
   Operation init_op = {};
   ClientSession::Feeds init_feed = {};
   std::function<Status(ClientSession*)> init_fn = nullptr;
@@ -36,50 +37,58 @@ struct SupervisorOptions {
   Operation local_init_op = {};
   Output summary_op = {};
   std::shared_ptr<Saver> saver = nullptr;
-  // By default GlobalStep's, when there is one.
+  // Defaults to the graph's global step, if it has one.
   std::optional<Var> global_step = std::nullopt;
-  // Where checkpoints and event files go; without it there are none.
+  // Where checkpoints and event files are written. If empty, there are none.
   std::string logdir = {};
   std::string checkpoint_basename = "model.ckpt";
-  // Zero or infinite: never.
-  absl::Duration save_summaries_secs = absl::Seconds(120);
-  absl::Duration save_model_secs = absl::Seconds(600);
-  // The most between two looks whether the chief is ready; they begin more often.
-  absl::Duration recovery_wait_secs = absl::Seconds(30);
-  absl::Duration stop_grace_secs = absl::Seconds(120);
-  absl::Duration max_wait_secs = absl::Seconds(7200);
-  WaitSettings wait = {};
+  // Zero or infinite means never.
+  absl::Duration save_summaries_every = absl::Seconds(120);
+  absl::Duration save_checkpoint_every = absl::Seconds(600);
+  absl::Duration stop_grace_period = absl::Seconds(120);
+  absl::Duration max_wait = absl::Seconds(7200);
+  // How a worker polls for the chief.
+  WaitSettings wait = {.max_poll_interval = absl::Seconds(30)};
 };
 
 class ManagedSession;
 
-// Thread-safe but for Create, Managed and Stop. Adds nodes when it is made: do that last, before there is a session.
+// Thread-safe except for Create, Managed and Stop. Create adds nodes to the graph, so call it when the model is
+// complete and before a session exists.
 class Supervisor {
  public:
-  // INVALID_ARGUMENT for options that make no sense; the scope's error when building fails.
+  // INVALID_ARGUMENT for invalid options; the scope's error if building the graph failed.
   static StatusOr<std::unique_ptr<Supervisor>> Create(const Scope& scope, SupervisorOptions options = {});
-  // As Stop; an error is logged.
+  // Calls Stop and logs its error.
   ~Supervisor();
 
-  // The chief's session is restored or initialised, others wait for that. Starts the standard services, at the chief, and the graph's queue runners.
-  // The session is the caller's, ends after Stop, and is not made anew when it is lost.
-  StatusOr<std::unique_ptr<ClientSession>> PrepareOrWaitForSession(const SessionOptions& session = {}, bool start_standard_services = true);
-  // The same with its end: Stop comes before the end of the session.
+  // At the chief, restores or initialises the variables and starts the standard services; other workers wait for the
+  // chief. Starts the graph's queue runners. The caller owns the session and must keep it until after Stop. It is not
+  // recreated when it is lost.
+  StatusOr<std::unique_ptr<ClientSession>> PrepareOrWaitForSession(const SessionOptions& session = {},
+                                                                   bool start_standard_services = true);
+  // As PrepareOrWaitForSession, but the result calls Stop before it closes the session.
   StatusOr<ManagedSession> Managed(const SessionOptions& session = {}, bool start_standard_services = true);
 
-  // What the chief does beside the training: checkpoints every save_model_secs, summaries every save_summaries_secs with "global_step/sec". FAILED_PRECONDITION
-  // when it is not the chief, or there is no logdir.
+  // Starts the chief's background services: checkpoints at the interval save_checkpoint_every; summaries and
+  // "global_step/sec" at the interval save_summaries_every. FAILED_PRECONDITION if this is not the chief or there is no
+  // logdir.
   Status StartStandardServices(ClientSession* session);
   Status StartQueueRunners(ClientSession* session);
-  // Calls `body` every `period` until the stop.
+  // Calls `body` every `period` on a thread of its own until the stop.
   Status Loop(std::string name, absl::Duration period, absl::AnyInvocable<Status()> body);
-  // Writes what a summary op gave, at the global step of now unless it is given. FAILED_PRECONDITION without a writer: no logdir, or not the chief.
-  Status SummaryComputed(ClientSession* session, const Tensor& summary, std::optional<int64_t> global_step = std::nullopt);
+  // Writes the result of a summary op, at the current global step unless one is given. FAILED_PRECONDITION if there is
+  // no writer, because this is not the chief or there is no logdir.
+  Status SummaryComputed(ClientSession* session, const Tensor& summary,
+                         std::optional<int64_t> global_step = std::nullopt);
 
   bool ShouldStop() const { return coordinator_.ShouldStop(); }
   void RequestStop(Status why = absl::OkStatus()) { coordinator_.RequestStop(std::move(why)); }
-  bool WaitForStop(absl::Duration timeout = absl::InfiniteDuration()) const { return coordinator_.WaitForStop(timeout); }
-  // Ends the threads, which have stop_grace_secs, and closes the event file. The first error of a thread, once. A second time does nothing.
+  bool WaitForStop(absl::Duration timeout = absl::InfiniteDuration()) const {
+    return coordinator_.WaitForStop(timeout);
+  }
+  // Stops the threads, waiting at most stop_grace_period, and flushes the event file. Returns the first error of a
+  // thread. A second call does nothing.
   Status Stop();
 
   Coordinator* coord() { return &coordinator_; }
@@ -104,24 +113,26 @@ class Supervisor {
   Coordinator coordinator_;  // last: its threads use the others
 };
 
-// A session of a Supervisor, which outlives it, and the stop that belongs to it.
+// A session of a Supervisor, which must outlive it; closing it stops the supervisor.
 class ManagedSession {
  public:
   ManagedSession(ManagedSession&&) = default;
-  // As Close; an error is logged.
+  // Calls Close and logs its error.
   ~ManagedSession();
 
   ClientSession* get() const { return session_.get(); }
   ClientSession* operator->() const { return session_.get(); }
   ClientSession& operator*() const { return *session_; }
 
-  // Ends the training, with the error of its loop if that had one: stops the supervisor, then ends the session. Returns that error, or the first of a
-  // thread, once. OUT_OF_RANGE, the end of the input, is none.
+  // Ends the training: stops the supervisor, then closes the session. `of_loop` is the error of the training loop, if
+  // it had one. Returns the first error of a thread, or else `of_loop`, once. OUT_OF_RANGE, the end of the input, is
+  // not an error.
   Status Close(Status of_loop = absl::OkStatus());
 
  private:
   friend class Supervisor;
-  ManagedSession(Supervisor* supervisor, std::unique_ptr<ClientSession> session) : supervisor_(supervisor), session_(std::move(session)) {}
+  ManagedSession(Supervisor* supervisor, std::unique_ptr<ClientSession> session)
+      : supervisor_(supervisor), session_(std::move(session)) {}
   Supervisor* supervisor_;
   std::unique_ptr<ClientSession> session_;
 };

@@ -19,7 +19,10 @@ TEST_F(SupervisorTest, SavesAndWritesBesideTheLoopAndGoesOnNextTime) {
   for (const int first : {0, 5}) {
     CountingModel model;
     ScalarSummary(model.scope, "w_now", model.w);
-    auto supervisor = Supervisor::Create(model.scope, {.logdir = dir_.path(), .save_summaries_secs = absl::Milliseconds(5), .save_model_secs = absl::Milliseconds(5)}).value();
+    auto supervisor = Supervisor::Create(model.scope, {.logdir = dir_.path(),
+                                                       .save_summaries_every = absl::Milliseconds(5),
+                                                       .save_checkpoint_every = absl::Milliseconds(5)})
+                          .value();
     ManagedSession managed = supervisor->Managed().value();
     EXPECT_EQ(ReadGlobalStep(managed.get(), model.global_step).value(), first);
     for (int i = 0; i < 5; ++i) ASSERT_EQ(managed->Run(model.train), absl::OkStatus());
@@ -36,7 +39,8 @@ TEST_F(SupervisorTest, AServicesErrorEndsTheTrainingOnce) {
   CountingModel model;
   auto supervisor = Supervisor::Create(model.scope).value();
   ManagedSession managed = supervisor->Managed().value();
-  ASSERT_EQ(supervisor->Loop("watch", absl::ZeroDuration(), [] { return DataLoss("the disk is gone"); }), absl::OkStatus());
+  ASSERT_EQ(supervisor->Loop("watch", absl::ZeroDuration(), [] { return DataLoss("the disk is gone"); }),
+            absl::OkStatus());
   EXPECT_TRUE(supervisor->WaitForStop());
   EXPECT_TRUE(supervisor->ShouldStop());
   EXPECT_EQ(managed.Close(), DataLoss("watch: the disk is gone"));
@@ -69,13 +73,17 @@ TEST_F(SupervisorTest, AWorkerWaitsForTheChief) {
   CountingModel of_chief = CountingModel::OfWorker(0), of_worker = CountingModel::OfWorker(1);
   VirtualClock clock;
   std::vector<absl::Duration> pauses;
-  SupervisorOptions impatient{.is_chief = false, .recovery_wait_secs = absl::Seconds(2), .max_wait_secs = absl::Seconds(100)};
-  impatient.wait = {.clock = &clock, .pause = [&](absl::Duration time) {
-                      pauses.push_back(time);
-                      clock.Advance(time);
-                    }};
+  SupervisorOptions impatient{.is_chief = false, .max_wait = absl::Seconds(100)};
+  impatient.wait = {.clock = &clock,
+                    .pause =
+                        [&](absl::Duration time) {
+                          pauses.push_back(time);
+                          clock.Advance(time);
+                        },
+                    .max_poll_interval = absl::Seconds(2)};
   auto waiting = Supervisor::Create(of_worker.scope, impatient).value();
-  EXPECT_THAT(waiting->PrepareOrWaitForSession({.target = servers[2]->target()}).status().message(), HasSubstr("worker/0 (the chief) to initialise w, global_step"));
+  EXPECT_THAT(waiting->PrepareOrWaitForSession({.target = servers[2]->target()}).status().message(),
+              HasSubstr("worker/0 (the chief) to initialise w, global_step"));
   EXPECT_EQ(*std::max_element(pauses.begin(), pauses.end()), absl::Seconds(2));
   auto chief = Supervisor::Create(of_chief.scope).value();
   ManagedSession ready = chief->Managed({.target = servers[1]->target()}).value();
@@ -88,7 +96,8 @@ TEST_F(SupervisorTest, AWorkerWaitsForTheChief) {
 TEST_F(SupervisorTest, ComputedSummariesAreWrittenAtTheGlobalStep) {
   CountingModel model;
   const Output summary = ScalarSummary(model.scope, "w_now", model.w);
-  auto supervisor = Supervisor::Create(model.scope, {.logdir = dir_.path(), .save_summaries_secs = absl::ZeroDuration()}).value();
+  auto supervisor =
+      Supervisor::Create(model.scope, {.logdir = dir_.path(), .save_summaries_every = absl::ZeroDuration()}).value();
   ManagedSession managed = supervisor->Managed().value();
   const Tensor value = managed->Run({summary}).value()[0];
   EXPECT_EQ(supervisor->SummaryComputed(managed.get(), value), absl::OkStatus());
@@ -101,8 +110,10 @@ TEST_F(SupervisorTest, MisuseIsNamed) {
   auto supervisor = Supervisor::Create(model.scope, {.is_chief = false}).value();
   EXPECT_THAT(supervisor->StartStandardServices(nullptr).message(), HasSubstr("only the chief"));
   EXPECT_THAT(supervisor->SummaryComputed(nullptr, Tensor()).message(), HasSubstr("with a logdir"));
-  EXPECT_THAT(Supervisor::Create(model.scope).value()->StartStandardServices(nullptr).message(), HasSubstr("need a logdir"));
-  EXPECT_TRUE(absl::IsInvalidArgument(Supervisor::Create(model.scope, {.save_model_secs = -absl::Seconds(1)}).status()));
+  EXPECT_THAT(Supervisor::Create(model.scope).value()->StartStandardServices(nullptr).message(),
+              HasSubstr("need a logdir"));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(Supervisor::Create(model.scope, {.save_checkpoint_every = -absl::Seconds(1)}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(Supervisor::Create(model.scope, {.checkpoint_basename = ""}).status()));
 }
 

@@ -1,4 +1,4 @@
-// What tests of trainings are written with. For tests only.
+// Models and hooks for the tests of this folder. For tests only.
 #pragma once
 
 #include <memory>
@@ -10,19 +10,19 @@
 #include "gtest/gtest.h"
 #include "millrace/cluster/server_testing.h"
 #include "millrace/millrace.h"
-#include "millrace/train/hooks.h"
-#include "millrace/train/monitored_session.h"
+#include "millrace/train/hooks/hooks.h"
+#include "millrace/train/monitored_training_session.h"
 
 namespace millrace {
 
-// A training that adds one to `w` and to the global step, so that both tell how many steps were made and kept.
+// A training op that adds one to `w` and to the global step, so both show how many steps were run and kept.
 struct CountingModel {
   explicit CountingModel(Scope s = Scope::NewRoot()) : scope(std::move(s)) {
     w = Var(scope, "w", 0.0f);
     global_step = GlobalStep(scope);
     train = Group(scope.WithOpName("train"), {w.AssignAdd(scope, 1.0f), global_step.AssignAdd(scope, int64_t{1})});
   }
-  // As a worker of a cluster with so many parameter servers builds it.
+  // The model as a worker of a cluster with `ps_tasks` parameter servers builds it.
   static CountingModel OfWorker(int worker, int ps_tasks = 1) {
     return CountingModel(Scope::NewRoot().WithDeviceFunction(
         ReplicaDeviceSetter({.ps_tasks = ps_tasks, .worker_device = absl::StrCat("/job:worker/task:", worker)})));
@@ -34,9 +34,11 @@ struct CountingModel {
   Operation train;
 };
 
-inline std::shared_ptr<StopAtStepHook> StopAt(int64_t step) { return std::make_shared<StopAtStepHook>(StopAtStepOptions{.last_step = step}); }
+inline std::shared_ptr<StopAtStepHook> StopAt(int64_t step) {
+  return std::make_shared<StopAtStepHook>(StopAtStepOptions{.last_step = step});
+}
 
-// Writes down what it sees.
+// Records the calls that it gets.
 class RecordingHook : public SessionRunHook {
  public:
   Status Begin(const Scope&) override { return Note("begin"); }
@@ -54,7 +56,7 @@ class RecordingHook : public SessionRunHook {
   std::vector<Output> fetches;
   Tensors results;
   std::vector<std::string> seen;
-  // What to fail with, and at what.
+  // The call to fail at, and the error.
   std::string fail_at;
   Status failure = absl::OkStatus();
 

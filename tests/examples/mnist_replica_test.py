@@ -134,7 +134,7 @@ class MnistReplicaTest(Cluster):
             return result.stderr + result.stdout
 
         self.assertIn("which task is this? Give --job_name and --task_index, or TF_CONFIG", error())
-        self.assertIn("TF_CONFIG: '{' is no JSON", error(TF_CONFIG="{"))
+        self.assertIn("TF_CONFIG: '{' is not JSON", error(TF_CONFIG="{"))
         self.assertIn("there is no parameter server", error(TF_CONFIG='{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'))
         self.assertIn("give --task_index: which worker is this?", error("--job_name=worker"))
         self.assertIn("--job_name", error("--job_name=boss"))

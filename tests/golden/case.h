@@ -1,5 +1,4 @@
-// Golden cases: graphs with feeds and the answers TensorFlow gives. The format is described in
-// testdata/README.md.
+// Golden cases: graphs with feeds and TensorFlow's results. The format is described in testdata/README.md.
 #pragma once
 
 #include <memory>
@@ -23,21 +22,21 @@ struct Case {
   double rtol = 0;
   double atol = 0;
 
-  // Of an error case: the step that fails, with what. error_step is 0 when no step may fail.
+  // For an error case: the step that must fail, and its error. error_step is 0 if no step may fail.
   int error_step = 0;
   int error_code = 0;
   std::string error_name;
   std::string error_fragment;
   bool may_fail_at_create = false;
 
-  // Of a gradient case.
+  // For a gradient case.
   std::vector<std::string> ys;
   std::vector<std::string> xs;
   std::vector<std::string> grad_ys;
   std::vector<bool> sparse;
 };
 
-// A folder of cases, or an archive unpacked into a temporary one that is removed at the end.
+// A directory of cases, or an archive unpacked into a temporary directory that is removed at the end.
 class CaseFolder {
  public:
   // `path` is a folder with an index.jsonl, or a .tar.xz of one.
@@ -47,7 +46,7 @@ class CaseFolder {
   const std::string& path() const { return path_; }
   const std::vector<Case>& cases() const { return cases_; }
 
-  // Makes the folder the working directory, as cases with files want, with an empty tmp/ in it.
+  // Makes the folder the working directory, with an empty tmp/ in it, as cases with files require.
   Status EnterWithEmptyTmp() const;
 
   StatusOr<pb::GraphDef> ReadGraph(const Case& c) const;
@@ -64,7 +63,7 @@ class CaseFolder {
   std::vector<Case> cases_;
 };
 
-// Ops of `graph` and its functions that this library does not have, sorted.
+// The ops of `graph` and its functions that this library lacks, sorted.
 std::vector<std::string> MissingOps(const pb::GraphDef& graph);
 
 }  // namespace millrace::golden

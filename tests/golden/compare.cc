@@ -30,8 +30,8 @@ bool Close(const T& want, const T& got, Tolerance t) {
       return CloseReal(w.real(), g.real(), t) && CloseReal(w.imag(), g.imag(), t);
     }
     return std::abs(g - w) <= t.atol + t.rtol * std::abs(w);
-  } else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> ||
-                       std::is_same_v<T, half> || std::is_same_v<T, bfloat16>) {
+  } else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, half> ||
+                       std::is_same_v<T, bfloat16>) {
     if (t.exact() && !std::isnan(static_cast<double>(want))) return std::memcmp(&want, &got, sizeof(T)) == 0;
     return CloseReal(static_cast<double>(want), static_cast<double>(got), t);
   } else {
@@ -53,8 +53,8 @@ Status CompareElements(const Tensor& want, const Tensor& got, Tolerance t) {
   }
   if (wrong == 0) return absl::OkStatus();
   const auto one = [](const T& value) { return Tensor::Scalar<T>(value).DebugString(); };
-  return DataLoss(wrong, " of ", n, " elements differ, first at ", first, ": got ", one(g[first]),
-                  ", want ", one(w[first]), " (rtol ", t.rtol, ", atol ", t.atol, ")");
+  return DataLoss(wrong, " of ", n, " elements differ, first at ", first, ": got ", one(g[first]), ", want ",
+                  one(w[first]), " (rtol ", t.rtol, ", atol ", t.atol, ")");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Whether a tensor is what was expected.
+// Compares a tensor with the expected one.
 #pragma once
 
 #include "millrace/base/status.h"
@@ -6,9 +6,9 @@
 
 namespace millrace::golden {
 
-// OK when dtype and shape are the same and every element agrees: |got - want| <= atol + rtol * |want|
-// for floats, NaN equal to NaN; everything else exactly. With both tolerances 0, floats agree bit for
-// bit (any NaN with any NaN). Otherwise the message names the first element that differs.
+// OK if dtype and shape are the same and every element agrees: |got - want| <= atol + rtol * |want| for floats, NaN
+// equal to NaN; everything else exactly. With both tolerances 0, floats agree bit for bit (any NaN with any NaN).
+// Otherwise the message names the first element that differs.
 Status Compare(const Tensor& want, const Tensor& got, double rtol, double atol);
 
 // Element i of a floating tensor.

@@ -29,8 +29,8 @@ StatusOr<std::vector<Endpoint>> FindEndpoints(const Graph& graph, const std::vec
   return endpoints;
 }
 
-Status Differentiate(const CaseFolder& folder, const Case& c, const SessionOptions& options,
-                     pb::GraphDef def, Differentiated* d) {
+Status Differentiate(const CaseFolder& folder, const Case& c, const SessionOptions& options, pb::GraphDef def,
+                     Differentiated* d) {
   MR_RETURN_IF_ERROR(WithPrefix("import: ", ImportGraphDef(std::move(def), &d->graph)));
   MR_ASSIGN_OR_RETURN(const auto ys, FindEndpoints(d->graph, c.ys));
   MR_ASSIGN_OR_RETURN(const auto xs, FindEndpoints(d->graph, c.xs));
@@ -42,7 +42,7 @@ Status Differentiate(const CaseFolder& folder, const Case& c, const SessionOptio
 
   GraphBuilder builder(&d->graph);
   for (const Grad& grad : d->grads) {
-    // A node of its own: the gradient may be a fed tensor itself, and that cannot be fetched.
+    // A node of its own, since the gradient may be a fed tensor, which cannot be fetched.
     const Endpoint dense = grad.IsNone() ? Endpoint{} : builder.Op("Identity", {Densify(builder, grad)});
     MR_RETURN_IF_ERROR(builder.status());
     d->grad_fetches.push_back(dense ? dense.name() : "");
@@ -81,8 +81,7 @@ Status CompareGradients(const CaseFolder& folder, const Case& c, Differentiated&
       return DataLoss("the gradient of ", c.xs[i], " is dense, not slices");
     }
     MR_ASSIGN_OR_RETURN(const Tensor want, TensorFromProto(expected->tensor()));
-    MR_RETURN_IF_ERROR(
-        WithPrefix(absl::StrCat("gradient of ", c.xs[i], ": "), Compare(want, got[i], c.rtol, c.atol)));
+    MR_RETURN_IF_ERROR(WithPrefix(absl::StrCat("gradient of ", c.xs[i], ": "), Compare(want, got[i], c.rtol, c.atol)));
   }
   return absl::OkStatus();
 }
@@ -135,9 +134,7 @@ struct Probe {
   double tolerance;
   double kink;  // slopes to the left and right that differ by more are no derivative
 };
-Probe ProbeFor(DType dtype) {
-  return dtype == DType::kDouble ? Probe{1e-5, 1e-5, 1e-2} : Probe{5e-3, 2e-2, 5e-2};
-}
+Probe ProbeFor(DType dtype) { return dtype == DType::kDouble ? Probe{1e-5, 1e-5, 1e-2} : Probe{5e-3, 2e-2, 5e-2}; }
 
 // Compares the gradient of one x with differences at up to kProbes of its elements. Where the slopes
 // to the left and right differ there is a kink (a maximum's tie, a step), and any value between is right.
@@ -194,8 +191,8 @@ StatusOr<pb::GraphDef> ReadOrMissing(const CaseFolder& folder, const Case& c, Ou
   return def;
 }
 
-// The gradient of the cross entropy takes it, as TensorFlow's does, that each row of labels adds up to one;
-// where the labels of a case do not, it is not the derivative.
+// The gradient of the cross entropy assumes, like TensorFlow's, that each row of labels adds up to one. If the labels
+// of a case do not, it is not the derivative.
 StatusOr<bool> LabelsAddUpToOne(const Differentiated& d) {
   for (const Node* node : d.graph.nodes()) {
     if (!node->is_type("SoftmaxCrossEntropyWithLogits")) continue;

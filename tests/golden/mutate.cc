@@ -16,7 +16,7 @@
 namespace millrace::golden {
 namespace {
 
-// std's distributions differ between libraries; a seed must not.
+// Written out because std's distributions differ between libraries, and a seed must give the same result everywhere.
 class Dice {
  public:
   explicit Dice(std::mt19937_64& random) : random_(random) {}
@@ -26,17 +26,38 @@ class Dice {
   const T& Of(const std::vector<T>& values) {
     return values[static_cast<size_t>(Below(static_cast<int64_t>(values.size())))];
   }
-  // The integers that find faults.
+  // Integers that tend to expose bugs.
   int64_t Int() {
-    static const std::vector<int64_t> kNasty = {0,       1,       -1,         2,         3,          -2,           7,
-                                                -7,      16,      255,        1 << 16,   1 << 20,    1 << 30,      INT32_MAX,
-                                                INT32_MIN, int64_t{1} << 31, int64_t{1} << 32, int64_t{1} << 40, int64_t{1} << 62,
-                                                INT64_MAX, INT64_MIN, INT64_MIN + 1, 5, 100, -100};
+    static const std::vector<int64_t> kNasty = {0,
+                                                1,
+                                                -1,
+                                                2,
+                                                3,
+                                                -2,
+                                                7,
+                                                -7,
+                                                16,
+                                                255,
+                                                1 << 16,
+                                                1 << 20,
+                                                1 << 30,
+                                                INT32_MAX,
+                                                INT32_MIN,
+                                                int64_t{1} << 31,
+                                                int64_t{1} << 32,
+                                                int64_t{1} << 40,
+                                                int64_t{1} << 62,
+                                                INT64_MAX,
+                                                INT64_MIN,
+                                                INT64_MIN + 1,
+                                                5,
+                                                100,
+                                                -100};
     return OneIn(2) ? Below(6) - 1 : Of(kNasty);
   }
   double Float() {
-    static const std::vector<double> kNasty = {0,    -0.0, 1,    -1,   0.5, 2,      1e-30, 1e30, -1e30, 1e300,
-                                               HUGE_VAL, -HUGE_VAL, std::nan(""), 1e10, -1e10, 3.7};
+    static const std::vector<double> kNasty = {0,     -0.0,  1,        -1,        0.5,          2,    1e-30, 1e30,
+                                               -1e30, 1e300, HUGE_VAL, -HUGE_VAL, std::nan(""), 1e10, -1e10, 3.7};
     return Of(kNasty);
   }
 
@@ -66,7 +87,8 @@ void SetElement(Dice& dice, Tensor* tensor, int64_t i) {
     }
   });
   if (!known && tensor->dtype() == DType::kString) {
-    static const std::vector<std::string> kTexts = {"", "x", std::string(300, 'a'), std::string("\0\xff\x80", 3), "-1", "1e999", "%", "(", "\\"};
+    static const std::vector<std::string> kTexts = {
+        "", "x", std::string(300, 'a'), std::string("\0\xff\x80", 3), "-1", "1e999", "%", "(", "\\"};
     tensor->data<std::string>()[i] = dice.Of(kTexts);
   }
 }
@@ -74,8 +96,10 @@ void SetElement(Dice& dice, Tensor* tensor, int64_t i) {
 Shape RandomShape(Dice& dice, const Shape& old) {
   Shape shape = old;
   switch (dice.Below(7)) {
-    case 0: return Shape();
-    case 1: return Shape({0});
+    case 0:
+      return Shape();
+    case 1:
+      return Shape({0});
     case 2: {  // another rank altogether
       Shape other;
       const int64_t rank = dice.OneIn(8) ? 8 + dice.Below(3) : dice.Below(6);
@@ -85,14 +109,16 @@ Shape RandomShape(Dice& dice, const Shape& old) {
     case 3:
       if (shape.rank() > 0) shape.RemoveDim(static_cast<int>(dice.Below(shape.rank())));
       return shape;
-    case 4: shape.InsertDim(static_cast<int>(dice.Below(shape.rank() + 1)), dice.Below(3)); return shape;
+    case 4:
+      shape.InsertDim(static_cast<int>(dice.Below(shape.rank() + 1)), dice.Below(3));
+      return shape;
     default:
       if (shape.rank() > 0) shape.set_dim(static_cast<int>(dice.Below(shape.rank())), dice.Below(8));
       return shape;
   }
 }
 
-// The elements of `from` again and again in another shape; `convert` where the type changes.
+// Repeats the elements of `from` in another shape; `convert` is used if the type changes.
 Tensor Refill(const Tensor& from, const Shape& shape) {
   if (shape.num_elements() > (1 << 16)) return from;
   Tensor to(from.dtype(), shape);
@@ -118,7 +144,8 @@ Tensor Converted(const Tensor& from, DType type) {
           value = static_cast<double>(from.data<From>()[i]);
         }
         if constexpr (std::is_integral_v<To>) {
-          to.data<To>()[i] = static_cast<To>(std::isfinite(value) && std::fabs(value) < 1e9 ? static_cast<int64_t>(value) : 1);
+          to.data<To>()[i] =
+              static_cast<To>(std::isfinite(value) && std::fabs(value) < 1e9 ? static_cast<int64_t>(value) : 1);
         } else {
           to.data<To>()[i] = static_cast<To>(static_cast<float>(value));
         }
@@ -136,7 +163,8 @@ void MutateTensor(Dice& dice, pb::TensorProto* proto) {
   if (value.num_elements() > 0 && !dice.OneIn(4)) {
     value = value.Clone();
     const int64_t changes = dice.OneIn(3) ? value.num_elements() : 1 + dice.Below(2);
-    for (int64_t i = 0; i < std::min<int64_t>(changes, 1000); ++i) SetElement(dice, &value, dice.Below(value.num_elements()));
+    for (int64_t i = 0; i < std::min<int64_t>(changes, 1000); ++i)
+      SetElement(dice, &value, dice.Below(value.num_elements()));
   }
   proto->Clear();
   TensorToProto(value, proto);
@@ -166,18 +194,27 @@ void MutateList(Dice& dice, const OpAttr* attr, pb::AttrValue::ListValue* list) 
   };
   const std::string kind = attr == nullptr ? "" : attr->type;
   if (list->i_size() > 0 || kind == "list(int)") change(list->mutable_i(), [&] { return dice.Int(); });
-  if (list->f_size() > 0 || kind == "list(float)") change(list->mutable_f(), [&] { return static_cast<float>(dice.Float()); });
+  if (list->f_size() > 0 || kind == "list(float)")
+    change(list->mutable_f(), [&] { return static_cast<float>(dice.Float()); });
   if (list->type_size() > 0 || kind == "list(type)") {
-    change(list->mutable_type(), [&] { return static_cast<std::decay_t<decltype(list->type(0))>>(dice.Of(AllTypes())); });
+    change(list->mutable_type(),
+           [&] { return static_cast<std::decay_t<decltype(list->type(0))>>(dice.Of(AllTypes())); });
   }
-  if (list->shape_size() > 0) MutateShapeProto(dice, list->mutable_shape(static_cast<int>(dice.Below(list->shape_size()))));
+  if (list->shape_size() > 0)
+    MutateShapeProto(dice, list->mutable_shape(static_cast<int>(dice.Below(list->shape_size()))));
 }
 
 void MutateAttr(Dice& dice, const OpAttr* attr, pb::AttrValue* value) {
   switch (value->value_case()) {
-    case pb::AttrValue::kI: value->set_i(dice.Int()); return;
-    case pb::AttrValue::kF: value->set_f(static_cast<float>(dice.Float())); return;
-    case pb::AttrValue::kB: value->set_b(!value->b()); return;
+    case pb::AttrValue::kI:
+      value->set_i(dice.Int());
+      return;
+    case pb::AttrValue::kF:
+      value->set_f(static_cast<float>(dice.Float()));
+      return;
+    case pb::AttrValue::kB:
+      value->set_b(!value->b());
+      return;
     case pb::AttrValue::kS:
       if (attr != nullptr && !attr->allowed_strings.empty() && !dice.OneIn(6)) {
         value->set_s(dice.Of(attr->allowed_strings));
@@ -192,10 +229,17 @@ void MutateAttr(Dice& dice, const OpAttr* attr, pb::AttrValue* value) {
         value->set_type(static_cast<std::decay_t<decltype(value->type())>>(dice.Of(AllTypes())));
       }
       return;
-    case pb::AttrValue::kShape: MutateShapeProto(dice, value->mutable_shape()); return;
-    case pb::AttrValue::kTensor: MutateTensor(dice, value->mutable_tensor()); return;
-    case pb::AttrValue::kList: MutateList(dice, attr, value->mutable_list()); return;
-    default: return;
+    case pb::AttrValue::kShape:
+      MutateShapeProto(dice, value->mutable_shape());
+      return;
+    case pb::AttrValue::kTensor:
+      MutateTensor(dice, value->mutable_tensor());
+      return;
+    case pb::AttrValue::kList:
+      MutateList(dice, attr, value->mutable_list());
+      return;
+    default:
+      return;
   }
 }
 
@@ -290,10 +334,17 @@ std::string ChangeEdge(Dice& dice, Program* program) {
   const int i = static_cast<int>(dice.Below(node->input_size()));
   const pb::NodeDef& other = program->graph.node(static_cast<int>(dice.Below(program->graph.node_size())));
   switch (dice.Below(4)) {
-    case 0: node->mutable_input()->DeleteSubrange(i, 1); return absl::StrCat("input ", i, " of ", node->name(), " is gone");
-    case 1: node->set_input(i, node->input(static_cast<int>(dice.Below(node->input_size())))); break;
-    case 2: node->set_input(i, absl::StrCat(other.name(), ":", dice.Below(3))); break;
-    default: node->set_input(i, other.name());
+    case 0:
+      node->mutable_input()->DeleteSubrange(i, 1);
+      return absl::StrCat("input ", i, " of ", node->name(), " is gone");
+    case 1:
+      node->set_input(i, node->input(static_cast<int>(dice.Below(node->input_size()))));
+      break;
+    case 2:
+      node->set_input(i, absl::StrCat(other.name(), ":", dice.Below(3)));
+      break;
+    default:
+      node->set_input(i, other.name());
   }
   return absl::StrCat("input ", i, " of ", node->name(), " is ", node->input(i));
 }
@@ -311,10 +362,12 @@ std::string HideConstants(Dice& dice, Program* program) {
     unknown.mutable_shape()->set_unknown_rank(true);
     (*node.mutable_attr())["shape"] = unknown;
     for (pb::RunStepRequest& step : program->steps) {
-      const bool taken = std::any_of(step.feed().begin(), step.feed().end(),
-                                     [&](const auto& feed) { return feed.name() == node.name() + ":0" || feed.name() == node.name(); }) ||
-                         std::any_of(step.fetch().begin(), step.fetch().end(),
-                                     [&](const std::string& fetch) { return fetch == node.name() + ":0" || fetch == node.name(); });
+      const bool taken =
+          std::any_of(
+              step.feed().begin(), step.feed().end(),
+              [&](const auto& feed) { return feed.name() == node.name() + ":0" || feed.name() == node.name(); }) ||
+          std::any_of(step.fetch().begin(), step.fetch().end(),
+                      [&](const std::string& fetch) { return fetch == node.name() + ":0" || fetch == node.name(); });
       if (taken) continue;
       auto* feed = step.add_feed();
       feed->set_name(node.name() + ":0");

@@ -24,10 +24,10 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kHang = std::chrono::seconds(60);
 constexpr absl::Duration kStepLimit = absl::Seconds(5);
 constexpr size_t kMaxAllocation = 64 << 20;
-// A child is replaced after so many, so that what little each leaves behind stays little.
+// A child process is replaced after this many cases, so that leaks stay small.
 constexpr int64_t kPerChild = 2000;
 
-// What a child tells its parent, in shared memory: it must survive the child's sudden end.
+// What a child reports to its parent; in shared memory, so that it survives a crash of the child.
 struct Progress {
   volatile int64_t mutation;
   volatile int64_t finished;
@@ -72,9 +72,9 @@ Status RunProgram(const CaseFolder& folder, const Program& program) {
     std::vector<Tensor> results;
     RunOptions run;
     run.timeout = kStepLimit;
-    MR_RETURN_IF_ERROR(session->Run(run, feeds, std::vector<std::string>(request.fetch().begin(), request.fetch().end()),
-                                    std::vector<std::string>(request.target().begin(), request.target().end()), &results,
-                                    nullptr));
+    MR_RETURN_IF_ERROR(
+        session->Run(run, feeds, std::vector<std::string>(request.fetch().begin(), request.fetch().end()),
+                     std::vector<std::string>(request.target().begin(), request.target().end()), &results, nullptr));
   }
   return absl::OkStatus();
 }
@@ -109,7 +109,7 @@ void RunOne(const CaseFolder& folder, const std::vector<const Case*>& cases, con
   _exit(0);
 }
 
-// Waits for the child; kills it when it hangs. Returns how it ended, or "" when well.
+// Waits for the child and kills it if it hangs. Returns how it ended, or "" on success.
 std::string Wait(pid_t child, const Progress& progress) {
   int64_t last = -2;
   Clock::time_point since = Clock::now();
@@ -148,8 +148,7 @@ int RunMutations(const MutationFlags& flags) {
   auto* progress = static_cast<Progress*>(
       mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   if (progress == MAP_FAILED) return 2;
-  const Clock::time_point until =
-      Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(flags.seconds * 1000));
+  const Clock::time_point until = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(flags.seconds * 1000));
   int failures = 0;
   int64_t next = flags.first;
   while (flags.count >= 0 ? next < flags.first + flags.count : Clock::now() < until) {

@@ -23,7 +23,7 @@ struct Tally {
 };
 using Tallies = std::map<std::string, Tally>;
 
-// So that a crash says in which case.
+// Prints the current case if the program crashes.
 const char* g_current_case = "";
 
 void OnCrash(int signal) {
@@ -138,7 +138,7 @@ int RunAndReport(const Flags& flags, const CaseFn& run) {
     options.target = server->target();
     options.config.mutable_rpc_options()->set_use_rpc_for_inprocess_master(true);
   }
-  // A server outlives the cases, what they leave in it must not.
+  // A server outlives the cases, so the state that they leave in it is cleared.
   options.isolate_session_state = !options.target.empty();
 
   std::string first_failure;
@@ -155,7 +155,8 @@ int RunAndReport(const Flags& flags, const CaseFn& run) {
     tally.passed += outcome.kind == Outcome::kPassed;
     tally.needs_op += outcome.kind == Outcome::kNeedsOp;
     for (const std::string& op : outcome.needs) ++missing[op];
-    if (outcome.kind == Outcome::kFailed && first_failure.empty()) first_failure = absl::StrCat(c.name, ": ", outcome.why);
+    if (outcome.kind == Outcome::kFailed && first_failure.empty())
+      first_failure = absl::StrCat(c.name, ": ", outcome.why);
     if (flags.verbose && outcome.kind == Outcome::kNeedsOp) {
       absl::PrintF("%s: needs op %s\n", c.name, absl::StrJoin(outcome.needs, ", "));
     } else if (flags.verbose && outcome.kind == Outcome::kFailed) {

@@ -11,17 +11,17 @@ namespace millrace::golden {
 using CaseFn = std::function<Outcome(const CaseFolder&, const Case&, const SessionOptions&)>;
 
 struct Flags {
-  std::string cases;          // folder or archive
-  std::string family;         // only these
-  std::string name;           // only cases whose name contains this
-  std::string expected;       // file with the least number of passed cases by family
+  std::string cases;     // folder or archive
+  std::string family;    // only these
+  std::string name;      // only cases whose name contains this
+  std::string expected;  // file with the least number of passed cases by family
   bool update_expected = false;
   bool verbose = false;
   bool list_missing_ops = false;
   bool no_passes = false;
   int threads = 0;
-  std::string target;         // the server that runs the cases, started in their folder; empty: this process
-  bool over_grpc = false;     // the same with a server of this process
+  std::string target;      // the server that runs the cases, started in their folder; empty: this process
+  bool over_grpc = false;  // the same with a server of this process
 };
 
 // Runs the chosen cases, prints the table, and compares with the expectations. Returns the

@@ -11,7 +11,7 @@
 namespace millrace::golden {
 namespace {
 
-// OK when `got` is the error that the case wants.
+// OK if `got` is the error that the case expects.
 Status CheckError(const Case& c, const Status& got) {
   if (got.ok()) return DataLoss("succeeded, want ", c.error_name);
   if (static_cast<int>(got.code()) != c.error_code) {
@@ -51,8 +51,7 @@ Status CompareFetches(const Case& c, const pb::RunStepRequest& request, const st
     const size_t index = at - request.fetch().begin();
     if (index >= results.size()) return DataLoss("got ", results.size(), " results, not ", request.fetch_size());
     MR_ASSIGN_OR_RETURN(const Tensor want, TensorFromProto(expected.tensor()));
-    MR_RETURN_IF_ERROR(WithPrefix(absl::StrCat(expected.name(), ": "),
-                                  Compare(want, results[index], c.rtol, c.atol)));
+    MR_RETURN_IF_ERROR(WithPrefix(absl::StrCat(expected.name(), ": "), Compare(want, results[index], c.rtol, c.atol)));
   }
   return absl::OkStatus();
 }
@@ -80,8 +79,8 @@ Status RunSteps(const CaseFolder& folder, const Case& c, const SessionOptions& o
   if (!created.ok() && c.error_step == 1 && c.may_fail_at_create) return CheckError(c, created);
   MR_RETURN_IF_ERROR(WithPrefix("session: ", created));
   for (int step = 1; step <= c.steps; ++step) {
-    MR_RETURN_IF_ERROR(WithPrefix(c.steps > 1 ? absl::StrCat("step ", step, ": ") : "",
-                                  RunStep(folder, c, step, inferred, *session)));
+    MR_RETURN_IF_ERROR(
+        WithPrefix(c.steps > 1 ? absl::StrCat("step ", step, ": ") : "", RunStep(folder, c, step, inferred, *session)));
   }
   return absl::OkStatus();
 }
@@ -108,7 +107,7 @@ Outcome RunCase(const CaseFolder& folder, const Case& c, const SessionOptions& o
   StatusOr<pb::GraphDef> graph = folder.ReadGraph(c);
   if (!graph.ok()) return Outcome::From(graph.status());
   std::vector<std::string> missing = MissingOps(*graph);
-  // A case about an op that nobody has is not one that lacks an op.
+  // A case that tests an unknown op does not count as one with a missing op.
   const bool is_the_point = missing.size() == 1 && missing[0] == c.error_fragment;
   if (!missing.empty() && !is_the_point) return {Outcome::kNeedsOp, "", std::move(missing)};
   return Outcome::From(RunSteps(folder, c, options, *std::move(graph)));

@@ -1,4 +1,4 @@
-// Running one case and telling how it went.
+// Runs one case and reports the outcome.
 #pragma once
 
 #include <string>
@@ -12,18 +12,16 @@ namespace millrace::golden {
 struct Outcome {
   enum Kind {
     kPassed,
-    kNeedsOp,   // the case uses ops that the library does not have
+    kNeedsOp,  // the case uses ops that the library does not have
     kFailed,
-    kNotMeant,  // the case is not one for this kind of check
+    kNotMeant,  // the case is not meant for this kind of check
   };
   Kind kind = kPassed;
   std::string why;                 // of a failure
   std::vector<std::string> needs;  // the missing ops
 
   static Outcome Failed(absl::string_view why) { return {kFailed, std::string(why), {}}; }
-  static Outcome From(const Status& status) {
-    return status.ok() ? Outcome{} : Failed(status.ToString());
-  }
+  static Outcome From(const Status& status) { return status.ok() ? Outcome{} : Failed(status.ToString()); }
 };
 
 // Runs the steps of `c` in one fresh session with state of its own and compares every fetch.
@@ -32,8 +30,8 @@ Outcome RunCase(const CaseFolder& folder, const Case& c, const SessionOptions& o
 // Differentiates the graph of `c` and compares with TensorFlow's gradients.
 Outcome RunGradientCase(const CaseFolder& folder, const Case& c, const SessionOptions& options);
 
-// Differentiates the graph of `c` and compares with differences of its results: needs nobody's
-// answers. Meant for cases with xs of type float or double.
+// Differentiates the graph of `c` and compares with finite differences, so no expected results are needed. Meant for
+// cases with xs of type float or double.
 Outcome CheckFiniteDifferences(const CaseFolder& folder, const Case& c, const SessionOptions& options);
 
 // The feeds of a request as tensors.

@@ -1,4 +1,4 @@
-// golden_runner: runs a folder or archive of golden cases and tells by family how many pass.
+// golden_runner: runs a directory or archive of golden cases and prints how many pass in each family.
 #include <filesystem>
 
 #include "CLI/CLI.hpp"
@@ -9,36 +9,40 @@
 
 int main(int argc, char** argv) {
   using namespace millrace::golden;  // NOLINT
-  CLI::App app("Runs golden cases (graphs with TensorFlow's answers) and tells by family how many pass.");
+  CLI::App app("Runs golden cases (graphs with TensorFlow's results) and reports for each family how many pass.");
   Flags flags;
   bool gradients = false;
   bool finite_differences = false;
   app.add_option("cases", flags.cases, "folder with an index.jsonl, or a .tar.xz of one")->required();
   app.add_option("--family", flags.family, "only the cases of this family");
   app.add_option("--case", flags.name, "only cases whose name contains this");
-  app.add_option("--expect", flags.expected, "fail when fewer cases pass than this file says");
+  app.add_option("--expect", flags.expected, "fail if fewer cases pass than this file requires");
   app.add_flag("--update-expected", flags.update_expected, "write that file instead")->needs("--expect");
   app.add_flag("-v,--verbose", flags.verbose, "list each case that fails, and why");
   app.add_flag("--list-missing-ops", flags.list_missing_ops, "list the ops that cases need and the library lacks");
   app.add_flag("--no-passes", flags.no_passes, "run the graphs as they are, without rewrites");
   app.add_option("--threads", flags.threads, "threads of a session (default: one per core)");
-  auto* target = app.add_option("--target", flags.target,
-                 "run the cases at this server (grpc://host:port), which was started in the folder of the cases");
-  app.add_flag("--over-grpc", flags.over_grpc, "run the cases at a server of this process, over the network")->excludes(target);
+  auto* target =
+      app.add_option("--target", flags.target,
+                     "run the cases at this server (grpc://host:port), which was started in the folder of the cases");
+  app.add_flag("--over-grpc", flags.over_grpc, "run the cases at a server of this process, over the network")
+      ->excludes(target);
   app.add_flag("--gradients", gradients, "the cases are gradient cases: differentiate, and compare the gradients");
   app.add_flag("--finite-differences", finite_differences,
                "the cases are gradient cases: differentiate, and compare with differences of results");
   int split = 0;
   int64_t split_seed = 0;
-  auto* splits = app.add_option("--split", split, "cut each step into parts for this many tasks, nodes scattered at random");
-  app.add_option("--split-seed", split_seed, "where the nodes go")->needs(splits);
+  auto* splits =
+      app.add_option("--split", split, "partition each step among this many tasks, with nodes placed at random");
+  app.add_option("--split-seed", split_seed, "random seed of the placement of nodes")->needs(splits);
   bool mutate = false;
   MutationFlags mutation;
-  auto* mutations = app.add_flag("--mutate", mutate, "change the cases at random and run them: nothing may crash or hang");
-  app.add_option("--seed", mutation.seed, "of the changes")->needs(mutations);
-  app.add_option("--seconds", mutation.seconds, "how long to go on")->needs(mutations);
+  auto* mutations =
+      app.add_flag("--mutate", mutate, "change the cases at random and run them: nothing may crash or hang");
+  app.add_option("--seed", mutation.seed, "random seed of the changes")->needs(mutations);
+  app.add_option("--seconds", mutation.seconds, "how many seconds to run")->needs(mutations);
   app.add_option("--first", mutation.first, "number of the first change")->needs(mutations);
-  app.add_option("--count", mutation.count, "how many changes, instead of how long")->needs(mutations);
+  app.add_option("--count", mutation.count, "how many changes to make, instead of --seconds")->needs(mutations);
   CLI11_PARSE(app, argc, argv);
   if (mutate) {
     mutation.cases = flags.cases;

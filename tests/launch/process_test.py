@@ -188,7 +188,7 @@ class KeeperTest(LaunchTest):
 
     @staticmethod
     def start(*arguments):
-        """A frame that starts a program (millrace/launch/frame.h)."""
+        """A frame that starts a program (millrace/launch/keeper_frame.h)."""
         words = [a.encode() for a in arguments]
         body = struct.pack("<q", len(words)) + b"".join(struct.pack("<q", len(w)) + w for w in words) + struct.pack("<q", 0)
         return b"\x01" + struct.pack("<I", len(body)) + body

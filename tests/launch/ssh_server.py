@@ -1,5 +1,6 @@
 """An ssh server on loopback with keys and a configuration of its own, as an ordinary process."""
 
+import fcntl
 import os
 import shutil
 import socket
@@ -12,6 +13,34 @@ from jobs import MARK
 
 def find_sshd():
     return shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
+
+
+class PrivilegeSeparationFolder:
+    """/run/sshd, without which sshd does not start as root. Test programs that run at once share it: each holds a shared
+    lock while it needs the folder, and the last one removes it if a test made it."""
+
+    PATH = "/run/sshd"
+    MARK = "/run/sshd/made_by_a_test"
+
+    def __init__(self):
+        self.lock = os.open("/run", os.O_RDONLY)
+        fcntl.flock(self.lock, fcntl.LOCK_SH)
+        try:
+            os.mkdir(self.PATH, mode=0o755)
+        except FileExistsError:
+            return
+        open(self.MARK, "w").close()
+
+    def end(self):
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.exists(self.MARK):
+                os.remove(self.MARK)
+                os.rmdir(self.PATH)
+        except BlockingIOError:
+            pass  # another test program uses it
+        finally:
+            os.close(self.lock)
 
 
 class SshServer:
@@ -27,9 +56,7 @@ class SshServer:
             f.write("Port %d\nListenAddress 127.0.0.1\nHostKey %s\nAuthorizedKeysFile %s\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
                     "PasswordAuthentication no\nKbdInteractiveAuthentication no\nAcceptEnv %s\nMaxStartups 100\nPrintMotd no\n"
                     % (self.port, self.path("host_key"), self.path("authorized_keys"), accept_env))
-        self.made = os.getuid() == 0 and not os.path.isdir("/run/sshd")
-        if self.made:
-            os.mkdir("/run/sshd", mode=0o755)  # sshd insists on it
+        self.separation = PrivilegeSeparationFolder() if os.getuid() == 0 else None
         self.log = open(self.path("sshd.log"), "w")
         self.process = subprocess.Popen([find_sshd(), "-D", "-e", "-f", self.path("sshd_config")], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                         env={"PATH": os.environ["PATH"]})
@@ -40,6 +67,7 @@ class SshServer:
                 break
             except OSError:
                 if self.process.poll() is not None or time.monotonic() > deadline:
+                    self.end()
                     raise AssertionError("sshd does not listen: " + self.log_text())
                 time.sleep(0.02)
 
@@ -59,8 +87,8 @@ class SshServer:
         self.process.terminate()
         self.process.wait()
         self.log.close()
-        if self.made:
-            os.rmdir("/run/sshd")
+        if self.separation:
+            self.separation.end()
 
 
 @unittest.skipUnless(find_sshd(), "there is no sshd here (Debian: openssh-server)")

@@ -1,5 +1,4 @@
-// For tests of ops that wait: a session whose waits can be looked at, and steps that run beside the
-// test.
+// For tests of ops that wait: a session whose waits can be inspected, and steps that run concurrently with the test.
 #pragma once
 
 #include <memory>
@@ -35,8 +34,7 @@ class DataFlowTest : public ::testing::Test {
   StatusOr<std::vector<Tensor>> Get(const Node* node, const RunOptions& options = {},
                                     const std::vector<Feed>& feeds = {}) {
     std::vector<std::string> fetches;
-    for (int i = 0; i < node->num_outputs(); ++i)
-      fetches.push_back(Endpoint{const_cast<Node*>(node), i}.name());
+    for (int i = 0; i < node->num_outputs(); ++i) fetches.push_back(Endpoint{const_cast<Node*>(node), i}.name());
     std::vector<Tensor> results;
     MR_RETURN_IF_ERROR(session_->Run(options, feeds, fetches, {}, &results, nullptr));
     return results;
@@ -52,7 +50,7 @@ class DataFlowTest : public ::testing::Test {
     return {flat.begin(), flat.end()};
   }
 
-  // A step on a thread of its own; ask for its result once.
+  // A step on a thread of its own. Ask for its result once.
   class Background {
    public:
     template <typename Fn>

@@ -16,8 +16,7 @@ class OpSessionTest : public ::testing::Test {
   OpSessionTest() : b_(&graph_) {}
 
   // Runs in one session all through the test; nodes may be added between runs.
-  StatusOr<std::vector<Tensor>> Fetch(const std::vector<Endpoint>& fetches,
-                                      const std::vector<Node*>& targets = {}) {
+  StatusOr<std::vector<Tensor>> Fetch(const std::vector<Endpoint>& fetches, const std::vector<Node*>& targets = {}) {
     MR_RETURN_IF_ERROR(b_.status());
     if (session_ == nullptr) {
       MR_ASSIGN_OR_RETURN(session_, Session::Create({}));
@@ -29,7 +28,7 @@ class OpSessionTest : public ::testing::Test {
     return session_->Run({}, names, target_names);
   }
   Status Run(Node* target) { return Fetch({}, {target}).status(); }
-  // The elements of one fetch; the test fails when there is none.
+  // The elements of one fetch; the test fails if there is none.
   template <typename T>
   std::vector<T> Values(Endpoint fetch) {
     const auto results = Fetch({fetch});

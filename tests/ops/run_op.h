@@ -11,7 +11,7 @@
 
 namespace millrace {
 
-// The op's outputs, or what went wrong. Shapes are not looked at before the kernel runs.
+// The op's outputs, or the error. Shape inference does not run before the kernel.
 inline StatusOr<std::vector<Tensor>> RunOp(const std::string& op, const std::vector<Tensor>& inputs,
                                            AttrList attrs = {}, int threads = 2) {
   Graph graph;
@@ -32,7 +32,7 @@ inline StatusOr<std::vector<Tensor>> RunOp(const std::string& op, const std::vec
   return session->Run(feeds, fetches);
 }
 
-// Numbers between -1 and 1 that look random and are the same everywhere.
+// Pseudo-random numbers between -1 and 1 that are the same on every machine.
 inline Tensor Noise(Shape shape, uint32_t seed = 1) {
   Tensor t(DType::kFloat, std::move(shape));
   uint32_t state = seed * 2654435761u + 12345u;
@@ -56,7 +56,7 @@ inline bool SameBytes(const Tensor& a, const Tensor& b) {
          std::memcmp(a.raw_data(), b.raw_data(), a.TotalBytes()) == 0;
 }
 
-// Runs with 1, 2 and 8 threads, expects the same bytes, and gives them.
+// Runs with 1, 2 and 8 threads, expects identical bytes, and returns them.
 inline std::vector<Tensor> RunOnAllThreads(const std::string& op, const std::vector<Tensor>& inputs,
                                            const AttrList& attrs = {}) {
   std::vector<Tensor> first;

@@ -67,7 +67,7 @@ class BenchNetTest(ServeTest):
             cells = rows[way] if way == "memcpy" else rows[way][1:]
             self.assertEqual(len(cells), 4, rows)
             for cell in cells:
-                self.assertGreater(float(cell), 0)
+                self.assertRegex(cell, r"^(< 1e-5|[\d.]*[1-9][\d.]*)$")  # however slow, never 0
             if way != "memcpy":
                 self.assertRegex(rows[way][0], r"^[\d.]+ us$")
         for share in rows["of the fastest"]:
@@ -156,7 +156,7 @@ class BenchNetTest(ServeTest):
                 (["--listen=localhost:0", "--json=x"], 2, ["--json", "--peer"]),
                 (["--max_size=big"], 2, ["--max_size", "'big'", "10MB"]),
                 (["--max_size=10"], 2, ["--max_size", "1KB"]),
-                (["--max_size=99999999999GB"], 2, ["--max_size", "no size"]),
+                (["--max_size=99999999999GB"], 2, ["--max_size", "not a size"]),
                 (["--seconds=0"], 2, ["--seconds"]),
                 (["--seconds=nan"], 2, ["--seconds"]),
                 (["--seconds=x"], 2, ["--seconds"]),

@@ -50,15 +50,15 @@ int main(int argc, char** argv) {
   app.add_option("--tls_key", options.tls.key);
   app.add_option("--tls_ca", options.tls.authority);
   app.require_subcommand(1);
-  auto* multiply = app.add_subcommand("multiply", "15, of a factor at the first device and one at the second");
+  auto* multiply = app.add_subcommand("multiply", "multiplies a factor on the first device by one on the second; the result is 15");
   multiply->add_option("devices", devices)->expected(2)->required();
-  auto* block = app.add_subcommand("block", "wants an element of an empty queue at the first device, at the second");
+  auto* block = app.add_subcommand("block", "blocks: dequeues from an empty queue on the first device, for a node on the second");
   block->add_option("devices", devices)->expected(2)->required();
   auto* read = app.add_subcommand("read", "reads a file at the server");
   read->add_option("path", path)->required();
-  auto* leave = app.add_subcommand("leave", "opens sessions and ends without a word");
+  auto* leave = app.add_subcommand("leave", "opens sessions and exits without closing them");
   leave->add_option("sessions", sessions)->required();
-  leave->add_option("--nodes", nodes, "more of them in each graph");
+  leave->add_option("--nodes", nodes, "number of additional nodes in each graph");
   CLI11_PARSE(app, argc, argv);
 
   Graph graph;

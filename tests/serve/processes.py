@@ -40,6 +40,12 @@ def free_ports(count):
     return ports
 
 
+def suspend(process):
+    """SIGSTOP, until it has stopped: the signal alone lets its threads run for a moment, on a busy machine for many milliseconds."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+
+
 class Server:
     """A `millrace serve` that has said its first line; `before` is what the command is given to."""
 

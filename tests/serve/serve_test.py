@@ -12,7 +12,7 @@ import unittest
 
 import processes
 from certificates import Authority
-from processes import ServeTest, clean_environment, free_ports
+from processes import ServeTest, clean_environment, free_ports, suspend
 
 PS, WORKER = "/job:ps/task:0", "/job:worker/task:0"
 
@@ -243,7 +243,7 @@ class StatusTest(ServeTest):
 
     def test_tasks_that_do_not_answer_are_named_in_time(self):
         ps, worker = self.cluster()
-        ps.process.send_signal(signal.SIGSTOP)
+        suspend(ps.process)
         result = self.millrace("status", "--target", worker.target, "--timeout=1")
         self.assertEqual(result.returncode, 1)
         self.assertIn("2 tasks, 1 does not answer", result.stdout)
@@ -351,7 +351,7 @@ class HangTest(ServeTest):
                 ps, worker = self.cluster("--peer_timeout=" + peer_timeout)
                 client = self.start_probe(worker, "block", PS, WORKER)
                 self.hangs(worker)
-                ps.process.send_signal(signal.SIGSTOP)
+                suspend(ps.process)
                 if peer_timeout == "1":
                     self.assertIn("UNAVAILABLE", client.communicate(timeout=20)[1].decode())
                     client = self.start_probe(worker, "multiply", PS, WORKER)  # waits for its session
@@ -371,7 +371,7 @@ class HangTest(ServeTest):
         servers = [self.serve(spec, "--job_name=" + job, "--task_index=%d" % index, "--peer_timeout=60") for job, index in (("ps", 0), ("worker", 0), ("worker", 1))]
         self.start_probe(servers[1], "block", "/job:worker/task:1", WORKER)
         self.hangs(servers[1])
-        servers[2].process.send_signal(signal.SIGSTOP)
+        suspend(servers[2].process)
         self.until(lambda: self.hangs(servers[1], "--timeout=1")["cause"].startswith("worker/1 at localhost:%d does not answer" % one))
         servers[2].process.send_signal(signal.SIGCONT)
 

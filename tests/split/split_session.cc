@@ -9,21 +9,19 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "millrace/base/file.h"
 #include "millrace/base/timer.h"
 #include "millrace/device/cpu/cpu_device.h"
-#include "millrace/executor/compile_graph.h"
 #include "millrace/graph/graph_def.h"
 #include "millrace/graph/passes/function_inliner.h"
 #include "millrace/graph/placement.h"
 #include "millrace/runtime/kernel_registry.h"
-#include "millrace/runtime/step_resources.h"
-#include "millrace/runtime/wait_registry.h"
+#include "millrace/runtime/rendezvous.h"
+#include "millrace/task/task.h"
 
 namespace millrace::split {
 namespace {
 
-// The rendezvous as one task sees it: what the client gave it lies ready.
+// One task's view of the rendezvous, which already contains the client's feeds.
 class TaskRendezvous : public Rendezvous {
  public:
   explicit TaskRendezvous(Rendezvous* shared) : shared_(shared) {}
@@ -68,27 +66,23 @@ std::vector<Node*> NodesNobodyUses(const Graph& graph) {
 
 }  // namespace
 
-struct SplitSession::Task {
-  std::string name;
-  std::unique_ptr<Device> device;
-  ResourceManager resources;
-  WaitRegistry waits;
-  CompileOptions compile;
-  std::unique_ptr<FunctionTable> functions;
-  absl::flat_hash_map<std::string, std::shared_ptr<Kernel>> kernels;
+struct SplitSession::Member {
+  std::shared_ptr<Task> task;
+  std::shared_ptr<TaskSession> session;
+  PartOptions parts;
+
+  const std::string& name() const { return task->name(); }
+  Device& device() const { return *task->devices()[0]; }
 };
 
 struct SplitSession::Step {
   struct Running {
     Task* task = nullptr;
-    std::unique_ptr<Plan> plan;
+    CompiledPart part;
     std::vector<std::pair<int, std::string>> feed_keys, fetch_keys;
     std::vector<int> feeds, fetches;  // those that are handed over directly
     std::vector<Tensor> feed_values, fetch_values;
     std::unique_ptr<TaskRendezvous> rendezvous;
-    StepResources resources;
-    RefPtr<StepArena> arena = MakeRef<StepArena>();
-    StepContext context;
   };
   std::vector<std::unique_ptr<Running>> parts;
   LocalRendezvous rendezvous;
@@ -98,32 +92,30 @@ struct SplitSession::Step {
 SplitSession::SplitSession(const SplitOptions& options) : options_(options), pool_("inter_op", 4) {
   auto intra = std::make_shared<ThreadPool>("intra_op", 1);
   for (int t = 0; t < options.tasks; ++t) {
-    auto task = std::make_unique<Task>();
-    task->name = absl::StrCat("/job:worker/replica:0/task:", t);
-    task->device = NewCpuDevice({.name = task->name + "/device:CPU:0", .pool = intra});
-    task->compile.devices = {task->device.get()};
-    task->compile.passes = options.passes;
-    task->compile.make_kernel = [task = task.get()](const Node& node, Device* device) -> StatusOr<std::shared_ptr<Kernel>> {
-      const KernelRegistry& registry = KernelRegistry::Global();
-      if (!node.op().is_stateful || node.type()[0] == '_') return registry.Create(node, device);
-      std::shared_ptr<Kernel>& kernel = task->kernels[node.name()];
-      if (kernel == nullptr) {
-        MR_ASSIGN_OR_RETURN(kernel, registry.Create(node, device));
-      }
-      return kernel;
-    };
-    task->functions = std::make_unique<FunctionTable>(task->compile);
-    tasks_.push_back(std::move(task));
+    TaskOptions task{.name = absl::StrCat("/job:worker/replica:0/task:", t)};
+    task.devices.push_back(NewCpuDevice({.name = task.name + "/device:CPU:0", .pool = intra}));
+    task.inter_op = &pool_;
+    auto member = std::make_unique<Member>();
+    member->task = std::make_shared<Task>(std::move(task));
+    member->session = member->task->NewSession();
+    member->parts.passes = options.passes;
+    member->parts.functions = member->task->NewFunctions(*member->session, member->parts);
+    tasks_.push_back(std::move(member));
   }
 }
 
 SplitSession::~SplitSession() {
-  for (auto& task : tasks_) task->resources.ClearAll();
+  for (auto& member : tasks_) {
+    Notification idle;
+    member->task->Close(Cancelled("the session is closed"), Cancelled("the session is closed"), [&] { idle.Notify(); });
+    idle.Wait();
+    member->task->resources()->ClearAll();
+  }
 }
 
 Status SplitSession::Extend(pb::GraphDef def) {
   MR_RETURN_IF_ERROR(ImportGraphDef(std::move(def), &graph_));
-  for (auto& task : tasks_) task->functions->UseLibrary(graph_);
+  for (auto& task : tasks_) task->parts.functions->UseLibrary(graph_);
   return absl::OkStatus();
 }
 
@@ -131,11 +123,12 @@ Status SplitSession::Extend(const Graph& graph) { return Extend(ExportGraphDef(g
 
 std::vector<Device*> SplitSession::ListDevices() const {
   std::vector<Device*> devices;
-  for (const auto& task : tasks_) devices.push_back(task->device.get());
+  for (const auto& task : tasks_) devices.push_back(&task->device());
   return devices;
 }
 
-// Asks for a task for every node, the same for all that share state. Asked of the whole graph first, so that it is the same in every step.
+// Requests a task for every node, the same for all nodes that share state. Done for the whole graph, so that it is the
+// same in every step.
 void SplitSession::Scatter(Graph* graph) {
   std::vector<int> parent(graph->max_id());
   std::iota(parent.begin(), parent.end(), 0);
@@ -169,13 +162,15 @@ void SplitSession::Scatter(Graph* graph) {
     int& task = task_of[find(node->id())];
     if (task < 0) task = static_cast<int>(Mix(options_.seed, node->name()) % tasks_.size());
     if (node->op().is_stateful) homes_.emplace(node->name(), task);
-    graph->SetRequestedDevice(node, tasks_[task]->name);
+    graph->SetRequestedDevice(node, tasks_[task]->name());
   }
 }
 
-StatusOr<std::unique_ptr<SplitSession::Step>> SplitSession::Compile(absl::Span<const Feed> feeds, absl::Span<const std::string> fetches,
+StatusOr<std::unique_ptr<SplitSession::Step>> SplitSession::Compile(absl::Span<const Feed> feeds,
+                                                                    absl::Span<const std::string> fetches,
                                                                     absl::Span<const std::string> targets) {
-  if (fetches.empty() && targets.empty()) return InvalidArgument("nothing to do: neither a tensor to fetch nor a node to run was given");
+  if (fetches.empty() && targets.empty())
+    return InvalidArgument("nothing to do: neither a tensor to fetch nor a node to run was given");
   std::unique_ptr<Graph> graph = graph_.Clone();
   if (options_.seed >= 0) Scatter(graph.get());
   PassContext context;
@@ -218,15 +213,15 @@ StatusOr<std::unique_ptr<SplitSession::Step>> SplitSession::Compile(absl::Span<c
   MR_RETURN_IF_ERROR(InlineFunctions(graph.get(), &context));
   if (options_.seed >= 0) Scatter(graph.get());
   PlacementOptions placement;
-  for (const auto& task : tasks_) placement.devices.push_back(task->device->name());
-  placement.default_device = tasks_[0]->name;
+  for (const auto& task : tasks_) placement.devices.push_back(task->device().name());
+  placement.default_device = tasks_[0]->name();
   placement.has_kernel = [](const Node& node, const std::string& type) {
     return node.is_type("NoOp") || KernelRegistry::Global().Has(node.type(), type);
   };
   MR_RETURN_IF_ERROR(PlaceNodes(graph.get(), placement));
 
-  for (const auto& task : tasks_) partition.incarnations[task->device->name()] = task->device->incarnation();
-  if (options_.has_home) partition.home_task = tasks_[0]->name;
+  for (const auto& task : tasks_) partition.incarnations[task->device().name()] = task->device().incarnation();
+  if (options_.has_home) partition.home_task = tasks_[0]->name();
   partition.feeds = context.feeds;
   partition.fetches = context.fetches;
   MR_ASSIGN_OR_RETURN(std::vector<Part> parts, PartitionGraph(std::move(graph), partition));
@@ -235,7 +230,7 @@ StatusOr<std::unique_ptr<SplitSession::Step>> SplitSession::Compile(absl::Span<c
   for (Part& part : parts) {
     last_parts_[part.task] = GraphToString(*part.graph);
     for (auto& task : tasks_) {
-      if (task->name == part.task) {
+      if (task->name() == part.task) {
         MR_RETURN_IF_ERROR(WithPrefix(part.task + ": ", CompilePart(std::move(part), task.get(), step.get())));
         break;
       }
@@ -244,9 +239,9 @@ StatusOr<std::unique_ptr<SplitSession::Step>> SplitSession::Compile(absl::Span<c
   return step;
 }
 
-Status SplitSession::CompilePart(Part part, Task* task, Step* step) {
+Status SplitSession::CompilePart(Part part, Member* member, Step* step) {
   auto running = std::make_unique<Step::Running>();
-  running->task = task;
+  running->task = member->task.get();
   PassContext context;
   for (const auto& [index, tensor] : part.home_feeds) {
     running->feeds.push_back(index);
@@ -259,7 +254,8 @@ Status SplitSession::CompilePart(Part part, Task* task, Step* step) {
   for (const ClientEdge& edge : part.feeds) running->feed_keys.emplace_back(edge.index, edge.key);
   for (const ClientEdge& edge : part.fetches) running->fetch_keys.emplace_back(edge.index, edge.key);
   context.targets = NodesNobodyUses(*part.graph);
-  MR_ASSIGN_OR_RETURN(running->plan, CompileGraph(std::move(part.graph), std::move(context), task->compile));
+  MR_ASSIGN_OR_RETURN(running->part,
+                      member->task->Compile(member->session, std::move(part.graph), std::move(context), member->parts));
   step->parts.push_back(std::move(running));
   return absl::OkStatus();
 }
@@ -287,20 +283,15 @@ Status SplitSession::Run(const RunOptions& options, absl::Span<const Feed> feeds
     for (const auto& [index, key] : part->feed_keys) part->rendezvous->Give(key, feeds[index].second);
     for (const int index : part->feeds) part->feed_values.push_back(feeds[index].second);
     part->fetch_values.resize(part->fetches.size());
-    part->context.step_id = step_id;
-    part->context.resources = &part->task->resources;
-    part->context.rendezvous = part->rendezvous.get();
-    part->context.cancellation = &step->cancellation;
-    part->context.inter_op = &pool_;
-    part->context.step_resources = &part->resources;
-    part->context.waits = &part->task->waits;
-    part->context.files = FileSystem::Posix();
-    part->context.functions = part->task->functions.get();
   }
   for (auto& owned : step->parts) {
     Step::Running* part = owned.get();
     pool_.Schedule([&, part] {
-      part->plan->RunAsync({.step = &part->context, .feeds = part->feed_values, .allocator = part->arena.get()},
+      part->task->RunAsync(part->part,
+                           {.step_id = step_id,
+                            .feeds = part->feed_values,
+                            .rendezvous = part->rendezvous.get(),
+                            .cancellation = &step->cancellation},
                            absl::MakeSpan(part->fetch_values), [&](Status part_status) {
                              if (!part_status.ok()) step->cancellation.StartCancel(part_status);
                              MutexLock lock(&mu);
@@ -350,7 +341,8 @@ class SplitSessions : public SessionFactory {
   StatusOr<std::unique_ptr<Session>> Create(const SessionOptions& options) override {
     const std::vector<std::string> words = absl::StrSplit(options.target, ':');
     SplitOptions split;
-    if (words.size() != 3 || !absl::SimpleAtoi(words[1], &split.tasks) || !absl::SimpleAtoi(words[2], &split.seed) || split.tasks < 1) {
+    if (words.size() != 3 || !absl::SimpleAtoi(words[1], &split.tasks) || !absl::SimpleAtoi(words[2], &split.seed) ||
+        split.tasks < 1) {
       return InvalidArgument("'", options.target, "' is not split:TASKS:SEED");
     }
     split.has_home = split.seed % 2 == 0;

@@ -1,4 +1,4 @@
-// Graphs cut over tasks give what they give whole.
+// Partitioned graphs give the same results as whole ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ std::vector<std::string> Names(const std::vector<Output>& outputs) {
   return names;
 }
 
-// Without wishes for devices, for a session in this process.
+// Without requested devices, for a session in this process.
 pb::GraphDef Local(pb::GraphDef def) {
   for (pb::NodeDef& node : *def.mutable_node()) node.clear_device();
   for (pb::FunctionDef& f : *def.mutable_library()->mutable_function()) {
@@ -50,7 +50,10 @@ void ExpectSplitIsWhole(const Scope& scope, const std::vector<Output>& fetches, 
   ASSERT_TRUE(want.ok()) << want.status();
   for (int seed = -1; seed < 24; ++seed) {
     SCOPED_TRACE(seed);
-    SplitSession split({.tasks = 3, .seed = seed, .has_home = seed % 2 == 0, .passes = seed % 3 == 0 ? PassOptions::None() : PassOptions()});
+    SplitSession split({.tasks = 3,
+                        .seed = seed,
+                        .has_home = seed % 2 == 0,
+                        .passes = seed % 3 == 0 ? PassOptions::None() : PassOptions()});
     ASSERT_TRUE(split.Extend(seed < 0 ? *def : Local(*def)).ok());
     std::vector<Tensor> got;
     if (!init.empty()) {
@@ -69,7 +72,8 @@ TEST(Split, DataEdgesOfEveryType) {
   const Output text = ops::AsString(root.WithDevice(kTask1), x);
   const Output joined = ops::StringJoin(root.WithDevice(kTask2), {text, text});
   const Output flag = ops::Greater(root.WithDevice(kTask2), x, 0.0f);
-  ExpectSplitIsWhole(root, {joined, ops::LogicalNot(root.WithDevice(kTask0), flag), ops::Neg(root.WithDevice(kTask2), x)},
+  ExpectSplitIsWhole(root,
+                     {joined, ops::LogicalNot(root.WithDevice(kTask0), flag), ops::Neg(root.WithDevice(kTask2), x)},
                      {{"Placeholder:0", Tensor::Of<float>({1.5, -2})}});
 }
 
@@ -121,7 +125,8 @@ TEST(Split, LoopsWithinLoopsWithinBranches) {
         [&](const Scope& s, const std::vector<Output>& v) { return ops::Less(s.WithDevice(kTask2), v[0], 4); },
         [&](const Scope& s, const std::vector<Output>& v) {
           const Output inner = Cond(
-              s, ops::Equal(s, ops::FloorMod(s, v[0], 2), 0), [&](const Scope& t) { return Loop(t, limit, kTask1, kTask0)[1]; },
+              s, ops::Equal(s, ops::FloorMod(s, v[0], 2), 0),
+              [&](const Scope& t) { return Loop(t, limit, kTask1, kTask0)[1]; },
               [&](const Scope& t) { return ops::Add(t.WithDevice(kTask2), v[1], 1.0f); });
           return std::vector<Output>{ops::AddV2(s, v[0], 1), ops::Add(s.WithDevice(kTask1), v[1], inner)};
         });
@@ -133,9 +138,11 @@ TEST(Split, GradientsOfLoopsOverTasks) {
   const Scope root = Scope::NewRoot();
   const Output x = ops::Placeholder(root.WithOpName("x"), DType::kFloat);
   const auto out = While(
-      root, {ops::Const(root, 0), x}, [&](const Scope& s, const std::vector<Output>& v) { return ops::Less(s, v[0], 3); },
+      root, {ops::Const(root, 0), x},
+      [&](const Scope& s, const std::vector<Output>& v) { return ops::Less(s, v[0], 3); },
       [&](const Scope& s, const std::vector<Output>& v) {
-        return std::vector<Output>{ops::AddV2(s, v[0], 1), ops::Mul(s.WithDevice(kTask1), v[1], ops::Mul(s.WithDevice(kTask2), x, v[1]))};
+        return std::vector<Output>{ops::AddV2(s, v[0], 1),
+                                   ops::Mul(s.WithDevice(kTask1), v[1], ops::Mul(s.WithDevice(kTask2), x, v[1]))};
       });
   const Output gradient = Gradients(root, {out[1]}, {x})[0].dense();
   ExpectSplitIsWhole(root, {out[1], gradient}, {{"x:0", Tensor::Scalar(0.75f)}});
@@ -162,7 +169,8 @@ TEST(Split, AFailureOnOneTaskEndsTheStepOnAll) {
   SplitSession split({.tasks = 3});
   ASSERT_TRUE(split.Extend(*root.graph()).ok());
   std::vector<Tensor> got;
-  const Status status = split.Run({.timeout = absl::Seconds(30)}, {{Feed("x:0", Tensor::Scalar(NAN))}}, {{y.name()}}, {}, &got, nullptr);
+  const Status status =
+      split.Run({.timeout = absl::Seconds(30)}, {{Feed("x:0", Tensor::Scalar(NAN))}}, {{y.name()}}, {}, &got, nullptr);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("{{node check}}"));
 }

@@ -1,4 +1,4 @@
-// training_probe: a training program for tests of what it leaves on the disk.
+// training_probe: a training program for tests of the files that it writes.
 #include <iostream>
 #include <string>
 
@@ -8,15 +8,17 @@
 namespace millrace {
 namespace {
 
-// What is saved and restored: numbers, text, a table in parts with its optimizer's slots, a step.
+// What is saved and restored: numbers, text, a partitioned table with its optimizer's slots, a step.
 struct Model {
   explicit Model(int parts)
       : w(root.SubScope("dense"), "w", Input({{1.0f, 2.0f, 3.0f}, {4.0f, 5.0f, 6.0f}})),
         words(root, "words", Input({"hello", "world"}), {.dtype = DType::kString, .trainable = false}),
         table(root, "table", {5, 2}, init::Constant(0.5), FixedSizePartitioner(parts)),
         step(GlobalStep(root)) {
-    const Output loss = ops::Sum(root, ops::Square(root, table.Value(root)), {0, 1}) + ops::Sum(root, ops::Square(root, w), {0, 1});
-    train = optimizers::Momentum({.learning_rate = 0.25, .momentum = 0.5}).Minimize(root.WithOpName("train"), loss, {.global_step = step});
+    const Output loss =
+        ops::Sum(root, ops::Square(root, table.Value(root)), {0, 1}) + ops::Sum(root, ops::Square(root, w), {0, 1});
+    train = optimizers::Momentum({.learning_rate = 0.25, .momentum = 0.5})
+                .Minimize(root.WithOpName("train"), loss, {.global_step = step});
     whole = table.Value(root);
   }
   Scope root = Scope::NewRoot();
@@ -34,7 +36,8 @@ Status Save(const std::string& directory, int parts, int steps, bool sharded) {
   MR_ASSIGN_OR_RETURN(ClientSession session, ClientSession::Create(model.root));
   MR_RETURN_IF_ERROR(session.Run(init));
   for (int i = 0; i < steps; ++i) MR_RETURN_IF_ERROR(session.Run(model.train));
-  MR_ASSIGN_OR_RETURN(const std::string prefix, saver.Save(&session, JoinPath(directory, "model.ckpt"), {.global_step = steps}));
+  MR_ASSIGN_OR_RETURN(const std::string prefix,
+                      saver.Save(&session, JoinPath(directory, "model.ckpt"), {.global_step = steps}));
   std::cout << prefix << std::endl;
   return absl::OkStatus();
 }

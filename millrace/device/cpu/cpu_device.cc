@@ -23,8 +23,7 @@ uint64_t RandomIncarnation() {
 class CpuDevice : public Device {
  public:
   explicit CpuDevice(const CpuDeviceOptions& options)
-      : Device(options.name, "CPU",
-               options.incarnation != 0 ? options.incarnation : RandomIncarnation()),
+      : Device(options.name, "CPU", options.incarnation != 0 ? options.incarnation : RandomIncarnation()),
         pool_(options.pool) {
     if (pool_ != nullptr) return;
     int threads = options.intra_op_threads;
@@ -52,8 +51,6 @@ class CpuDevice : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> NewCpuDevice(const CpuDeviceOptions& options) {
-  return std::make_unique<CpuDevice>(options);
-}
+std::unique_ptr<Device> NewCpuDevice(const CpuDeviceOptions& options) { return std::make_unique<CpuDevice>(options); }
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// The processor this program runs on.
+// The host CPU.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@ namespace millrace {
 
 struct CpuDeviceOptions {
   std::string name = "/job:localhost/replica:0/task:0/device:CPU:0";
-  // Threads shared with other devices; when null the device has its own.
+  // A pool shared with other devices; if null, the device has its own.
   std::shared_ptr<ThreadPool> pool = nullptr;
-  // Threads that work on one wide op beside the one that runs it; the caller's thread counts as the
-  // first. 0 takes the number of cores.
+  // Threads that work on one op in parallel, including the thread that runs it. 0 (the default) means the number of
+  // allowed cores.
   int intra_op_threads = 0;
-  // Drawn at random when 0.
+  // Random if 0.
   uint64_t incarnation = 0;
 };
 

@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-// Most waits at the end of a small step are shorter than putting a thread to sleep and waking it.
+// Most waits at the end of a small step are shorter than blocking and waking a thread.
 constexpr std::chrono::microseconds kSpin{60};
 
 }  // namespace
@@ -29,7 +29,7 @@ Status Completions::Await(cudaEvent_t event) const {
     if (code != cudaErrorNotReady) return CudaStatus(code, "cudaEventQuery", device_name_);
     if (std::chrono::steady_clock::now() > until) break;
   }
-  // Events are made to block, not to spin.
+  // Events are created with cudaEventBlockingSync: this blocks instead of spinning.
   MR_RETURN_IF_CUDA_ERROR(device_name_, cudaEventSynchronize(event));
   return absl::OkStatus();
 }

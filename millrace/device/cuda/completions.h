@@ -1,4 +1,4 @@
-// Calling back when a device has come so far.
+// Callbacks for completed device work.
 #pragma once
 
 #include <deque>
@@ -11,19 +11,19 @@
 
 namespace millrace {
 
-// Events of one stream, in the order in which they were recorded, each with what is to be called after it.
-// One thread at a time waits for the event in front; the one whose event came calls back, while the next
-// thread waits for the next event. So nothing is handed over between the device's end and the call, and a
-// call that goes on with the step (launching kernels, which CUDA's own callbacks must not) delays nobody.
+// Events of one stream in recording order, each with a callback. Leader-follower: one thread at a time waits for the
+// first event; when it completes, that thread runs the callback while another waits for the next event. So there is no
+// thread switch between completion and callback, and a callback that continues the step (launching kernels, which
+// CUDA's own callbacks must not do) delays no other.
 //
-// Thread-safe. Lives as long as the process.
+// Thread-safe. Never destroyed.
 class Completions {
  public:
   Completions(std::string device_name, int ordinal, Scheduler* threads)
       : device_name_(std::move(device_name)), ordinal_(ordinal), threads_(threads) {}
 
   using Done = absl::AnyInvocable<void(Status)>;
-  // Calls `done` once, on one of the threads, when `event` has come, or with the device's error.
+  // Calls `done` once, on one of the threads, when `event` has completed or the device fails.
   void Add(CudaEvent event, Done done);
 
  private:
@@ -31,7 +31,7 @@ class Completions {
     CudaEvent event;
     Done done;
   };
-  // Waits for the entry in front and calls it.
+  // Waits for the first entry and runs its callback.
   void Lead();
   Status Await(cudaEvent_t event) const;
 

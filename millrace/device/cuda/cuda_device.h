@@ -8,18 +8,18 @@
 
 namespace millrace {
 
-// A session's view of a Gpu, which all sessions share.
+// A session's view of a Gpu. All sessions share the Gpu.
 class CudaDevice : public Device {
  public:
   CudaDevice(std::string name, Gpu* gpu);
 
-  // The GPU behind a device of type "GPU".
+  // The Gpu of a device of type "GPU".
   static Gpu* GpuOf(Device* device) { return static_cast<CudaDevice*>(device)->gpu_; }
 
   Allocator* allocator() override { return gpu_->allocator(); }
   Stream* stream() override { return &stream_; }
   ThreadPool* intra_op_pool() override { return nullptr; }
-  // `done` is called at once, when the copy is enqueued: kernels wait for it on the device.
+  // Calls `done` as soon as the copy is enqueued; kernels wait for it on the device.
   void CopyFromHost(const Tensor& host, Tensor* here, absl::AnyInvocable<void(Status)> done) override;
   void CopyToHost(const Tensor& here, Tensor* host, absl::AnyInvocable<void(Status)> done) override;
   bool shares_host_memory() const override { return false; }

@@ -38,8 +38,7 @@ class CudaTest : public ::testing::Test {
     return b_.Op("Placeholder", {}, {{"dtype", dtype}, {"shape", PartialShape()}}, name);
   }
   Endpoint Variable(const std::string& name, const Shape& shape, DType dtype = DType::kFloat) {
-    return b_.Op("VarHandleOp", {}, {{"dtype", dtype}, {"shape", PartialShape(shape)}, {"shared_name", name}},
-                 name);
+    return b_.Op("VarHandleOp", {}, {{"dtype", dtype}, {"shape", PartialShape(shape)}, {"shared_name", name}}, name);
   }
   static Tensor Count(const Shape& shape, float from = 0, float step = 1) {
     Tensor t(DType::kFloat, shape);
@@ -164,10 +163,11 @@ TEST_F(CudaTest, ACopyOutComesAfterTheKernelsBeforeIt) {
 
 TEST_F(CudaTest, ElementwiseOpsGiveTheBytesOfTheCpu) {
   const std::vector<std::pair<Shape, Shape>> shapes = {
-      {Shape({1000}), Shape({1000})}, {Shape({}), Shape({17, 3})}, {Shape({64, 33}), Shape({33})},
-      {Shape({64, 1}), Shape({1, 33})}, {Shape({5, 1, 7, 1}), Shape({4, 1, 3})}, {Shape({0, 3}), Shape({3})}};
-  const DType types[] = {DType::kFloat, DType::kDouble, DType::kHalf, DType::kBFloat16, DType::kInt32,
-                         DType::kInt64, DType::kInt8, DType::kUInt8, DType::kInt16};
+      {Shape({1000}), Shape({1000})},          {Shape({}), Shape({17, 3})},
+      {Shape({64, 33}), Shape({33})},          {Shape({64, 1}), Shape({1, 33})},
+      {Shape({5, 1, 7, 1}), Shape({4, 1, 3})}, {Shape({0, 3}), Shape({3})}};
+  const DType types[] = {DType::kFloat, DType::kDouble, DType::kHalf,  DType::kBFloat16, DType::kInt32,
+                         DType::kInt64, DType::kInt8,   DType::kUInt8, DType::kInt16};
   std::vector<std::string> on_gpu, on_cpu;
   for (size_t s = 0; s < shapes.size(); ++s) {
     for (const DType type : types) {
@@ -224,8 +224,7 @@ TEST_F(CudaTest, MatMulAgreesWithTheCpu) {
         const Endpoint x = builder.Cast(builder.Op("Placeholder", {}, {{"dtype", DType::kFloat}}, "x"), type);
         const Endpoint y = builder.Cast(builder.Op("Placeholder", {}, {{"dtype", DType::kFloat}}, "y"), type);
         builder.device = device;
-        const Endpoint product =
-            builder.Op("MatMul", {x, y}, {{"transpose_a", c.ta}, {"transpose_b", c.tb}});
+        const Endpoint product = builder.Op("MatMul", {x, y}, {{"transpose_a", c.ta}, {"transpose_b", c.tb}});
         builder.device = "/device:CPU:0";
         fetches.push_back(builder.Cast(product, DType::kFloat).name());
       }
@@ -331,13 +330,12 @@ TEST_F(CudaTest, LinearRegressionLearnsAsOnTheCpu) {
     b.device = device;
     const Endpoint x = b.Op("Placeholder", {}, {{"dtype", DType::kFloat}}, "x");
     const Endpoint y = b.Op("Placeholder", {}, {{"dtype", DType::kFloat}}, "y");
-    const Endpoint w =
-        b.Op("VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape({kColumns, 1})}}, "w");
+    const Endpoint w = b.Op("VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape({kColumns, 1})}}, "w");
     b.AddNode("AssignVariableOp", {w, b.Const(Count(Shape({kColumns, 1}), 0, 0))}, {}, "init");
     const Endpoint value = b.Op("ReadVariableOp", {w}, {{"dtype", DType::kFloat}}, "value");
     const Endpoint error = b.Sub(b.Op("MatMul", {x, value}), y);
-    const Endpoint gradient = b.Mul(b.Op("MatMul", {x, error}, {{"transpose_a", true}}),
-                                    b.Const(Tensor::Scalar(2.0f / kRows)));
+    const Endpoint gradient =
+        b.Mul(b.Op("MatMul", {x, error}, {{"transpose_a", true}}), b.Const(Tensor::Scalar(2.0f / kRows)));
     b.AddNode("ResourceApplyGradientDescent", {w, b.Const(Tensor::Scalar(0.3f)), gradient}, {}, "train");
     ASSERT_TRUE(b.ok()) << b.status();
     auto session = Session::Create().value();

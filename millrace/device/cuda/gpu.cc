@@ -10,15 +10,15 @@
 namespace millrace {
 namespace {
 
-// Threads that wait for events and go on with the steps that wanted them.
+// Threads that wait for events and continue the steps that depend on them.
 constexpr int kDoneThreads = 4;
-// Threads that help to fill pinned memory: one alone is slower than the bus.
+// Threads that fill pinned memory; a single one is slower than the bus.
 constexpr int kStageThreads = 6;
-// A large copy goes through pinned memory in pieces, so that the bus works on one while the next is filled.
+// A large copy goes through pinned memory in pieces, so that the transfer of one overlaps with filling the next.
 constexpr size_t kPiece = size_t{16} << 20;
-// What one thread fills at a time.
+// Bytes that one thread fills at a time.
 constexpr int64_t kStageGrain = int64_t{256} << 10;
-// What cuBLAS wants for its fastest algorithms on this generation.
+// The workspace size that cuBLAS needs for its fastest algorithms on this GPU generation.
 constexpr size_t kCublasWorkspace = size_t{32} << 20;
 
 }  // namespace
@@ -63,8 +63,7 @@ Status Gpu::Use() const {
 
 StatusOr<CudaEvent> Gpu::Record(cudaStream_t stream) const {
   CudaEvent event;
-  MR_RETURN_IF_CUDA_ERROR(
-      name_, cudaEventCreateWithFlags(event.out(), cudaEventDisableTiming | cudaEventBlockingSync));
+  MR_RETURN_IF_CUDA_ERROR(name_, cudaEventCreateWithFlags(event.out(), cudaEventDisableTiming | cudaEventBlockingSync));
   MR_RETURN_IF_CUDA_ERROR(name_, cudaEventRecord(event.get(), stream));
   return event;
 }
@@ -86,15 +85,15 @@ Status Gpu::Stage(const Tensor& host, void* to, std::vector<RefPtr<Buffer>>* sou
     stage_threads_.ParallelFor(static_cast<int64_t>(n), kStageGrain, [&](int64_t begin, int64_t end) {
       std::memcpy(staged + begin, from + at + begin, end - begin);
     });
-    MR_RETURN_IF_CUDA_ERROR(name_, cudaMemcpyAsync(static_cast<char*>(to) + at, staged, n,
-                                                   cudaMemcpyHostToDevice, copy_in_.get()));
+    MR_RETURN_IF_CUDA_ERROR(
+        name_, cudaMemcpyAsync(static_cast<char*>(to) + at, staged, n, cudaMemcpyHostToDevice, copy_in_.get()));
     sources->push_back(std::move(piece));
   }
   return absl::OkStatus();
 }
 
 void Gpu::Reap() {
-  // What they hold is let go of outside the lock.
+  // Destroyed outside the lock.
   std::vector<Loan> ended;
   MutexLock lock(&loans_mu_);
   while (!loans_.empty() && cudaEventQuery(loans_.front().ended->get()) != cudaErrorNotReady) {
@@ -107,7 +106,8 @@ StatusOr<Tensor> Gpu::CopyIn(const Tensor& host) {
   if (!IsPlain(host.dtype())) {
     return Unimplemented("tensors of type ", host.dtype(), " cannot be in the memory of ", name_);
   }
-  if (IsDeviceMemory(host)) return Internal("a copy to ", name_, " was asked for of what is not the host's");
+  if (IsDeviceMemory(host))
+    return Internal("a copy to ", name_, " was requested for a tensor that is not in host memory");
   MR_RETURN_IF_ERROR(Use());
   Reap();
   RefPtr<GpuBuffer> buffer = memory_->AllocateOn(copy_in_.get(), host.TotalBytes());
@@ -117,7 +117,7 @@ StatusOr<Tensor> Gpu::CopyIn(const Tensor& host) {
   }
   Loan loan;
   const Status staged = Stage(host, buffer->data(), &loan.sources);
-  // Also after an error: pieces may be on their way.
+  // Also after an error: some pieces may be in flight.
   MR_ASSIGN_OR_RETURN(CudaEvent event, Record(copy_in_.get()));
   loan.ended = std::make_shared<const CudaEvent>(std::move(event));
   buffer->FilledBy(loan.ended);
@@ -135,7 +135,7 @@ void Gpu::CopyOut(const Tensor& here, absl::AnyInvocable<void(StatusOr<Tensor>)>
   const Status status = [&]() -> Status {
     const GpuBuffer* const buffer = GpuBufferOf(here);
     if (buffer == nullptr || buffer->ordinal() != ordinal_) {
-      return Internal("a copy from ", name_, " was asked for of what is not in its memory");
+      return Internal("a copy from ", name_, " was requested for a tensor that is not in its memory");
     }
     MR_RETURN_IF_ERROR(Use());
     MR_RETURN_IF_ERROR(Tensor::MakeInto(here.dtype(), here.shape(), &pinned_, &host));
@@ -177,14 +177,13 @@ Status Gpu::WithCublas(absl::FunctionRef<Status(cublasHandle_t)> fn) {
   if (!cublas_) {
     Cublas handle;
     MR_RETURN_IF_ERROR(CublasStatus(cublasCreate(handle.out()), "cublasCreate", name_));
-    MR_RETURN_IF_ERROR(
-        CublasStatus(cublasSetStream(handle.get(), compute_.get()), "cublasSetStream", name_));
-    // Of our own memory: products follow one another on one stream and can share it.
+    MR_RETURN_IF_ERROR(CublasStatus(cublasSetStream(handle.get(), compute_.get()), "cublasSetStream", name_));
+    // All products run in order on one stream, so they can share one workspace.
     cublas_workspace_ = memory_->Allocate(kCublasWorkspace);
     if (!cublas_workspace_) return ResourceExhausted("no memory for cuBLAS's workspace on ", name_);
-    MR_RETURN_IF_ERROR(CublasStatus(
-        cublasSetWorkspace(handle.get(), cublas_workspace_->data(), cublas_workspace_->size()),
-        "cublasSetWorkspace", name_));
+    MR_RETURN_IF_ERROR(
+        CublasStatus(cublasSetWorkspace(handle.get(), cublas_workspace_->data(), cublas_workspace_->size()),
+                     "cublasSetWorkspace", name_));
     cublas_ = std::move(handle);
   }
   return fn(cublas_.get());

@@ -1,4 +1,4 @@
-// One GPU of this process: its streams, its memory and the copies in and out.
+// One GPU of this process: its streams, its memory and the copies to and from the host.
 #pragma once
 
 #include <cublas_v2.h>
@@ -18,13 +18,13 @@
 
 namespace millrace {
 
-// Kernels go to the compute stream; copies in and out have a stream each, and events order the three on the
-// device. The host waits for nothing but a value that it asked for, and for that a thread of Completions.
+// Kernels run on the compute stream; copies in and out have a stream each, and events order the three on the device.
+// The host waits only for values that it fetches, on a thread of Completions.
 //
-// All sessions share it, so that work on a variable they share is in one order. Thread-safe.
+// Shared by all sessions, so that their work on shared variables has one order. Thread-safe.
 class Gpu {
  public:
-  // Made at first use; lives as long as the process. `name` is for messages.
+  // Created on first use; never destroyed.
   static StatusOr<Gpu*> Get(int ordinal);
 
   const std::string& name() const { return name_; }  // "GPU:0 (NVIDIA H200)"
@@ -33,21 +33,21 @@ class Gpu {
   GpuAllocator* allocator() { return memory_.get(); }
   PinnedAllocator* pinned() { return &pinned_; }
 
-  // Makes this GPU the calling thread's.
+  // Makes this GPU the calling thread's current device.
   Status Use() const;
 
-  // A tensor here with the contents of `host`. Returns when the copy is enqueued and `host` read (or, when it
-  // lies in pinned memory, kept until it is); kernels wait for the contents on the device.
+  // Returns a tensor on this GPU with the contents of `host`, as soon as the copy is enqueued and `host` has been read
+  // or, if it is in pinned memory, is referenced until it has been. Kernels wait for the copy on the device.
   StatusOr<Tensor> CopyIn(const Tensor& host);
-  // A tensor in pinned host memory with the contents that `here` has after what is enqueued now. `done` gets
-  // it when it is there. `here` must stay as it is until then.
+  // Copies `here`, as of the work enqueued so far, to pinned host memory and passes that tensor to `done`. `here` must
+  // not change until then.
   void CopyOut(const Tensor& here, absl::AnyInvocable<void(StatusOr<Tensor>)> done);
 
-  // Calls `done` after everything that is on the compute stream now.
+  // Calls `done` after everything enqueued on the compute stream so far.
   void WhenDone(Completions::Done done);
   Status Synchronize();
 
-  // Calls fn with the cuBLAS handle of the compute stream, one caller at a time.
+  // Calls fn with the compute stream's cuBLAS handle, one caller at a time.
   Status WithCublas(absl::FunctionRef<Status(cublasHandle_t)> fn);
 
  private:
@@ -57,10 +57,10 @@ class Gpu {
   Status Init();
   StatusOr<CudaEvent> Record(cudaStream_t stream) const;
   Status Stage(const Tensor& host, void* to, std::vector<RefPtr<Buffer>>* sources);
-  // Lets go of the host memory of copies in that have ended.
+  // Releases the host memory of finished copies in.
   void Reap();
 
-  // Host memory that a copy in reads until `ended`.
+  // Host memory that a copy in reads until the event `ended`.
   struct Loan {
     std::shared_ptr<const CudaEvent> ended;
     std::vector<RefPtr<Buffer>> sources;
@@ -82,7 +82,7 @@ class Gpu {
   RefPtr<Buffer> cublas_workspace_ ABSL_GUARDED_BY(cublas_mu_);
 };
 
-// cuBLAS's codes as CudaStatus has CUDA's.
+// Like CudaStatus, for cuBLAS's codes.
 Status CublasStatus(cublasStatus_t code, absl::string_view call, absl::string_view device);
 
 }  // namespace millrace

@@ -26,7 +26,7 @@ Status GpuBuffer::AwaitOnCompute() const {
 }
 
 void GpuBuffer::Destroy() {
-  // Errors here are those of a device that is broken or of a process that ends: the memory is gone anyway.
+  // Errors here mean that the device is broken or the process is ending; the memory is gone either way.
   cudaSetDevice(allocator_->ordinal());
   AwaitOnCompute().IgnoreError();
   if (cudaFreeAsync(data_, allocator_->compute()) != cudaSuccess) cudaGetLastError();
@@ -43,10 +43,9 @@ Status GpuAllocator::Init() {
   props.location.type = cudaMemLocationTypeDevice;
   props.location.id = ordinal_;
   MR_RETURN_IF_CUDA_ERROR(device_, cudaMemPoolCreate(pool_.out(), &props));
-  // Keeps freed memory for the next step instead of handing it back at every synchronisation.
+  // Retain freed memory for the next step instead of returning it at every synchronisation.
   uint64_t keep = std::numeric_limits<uint64_t>::max();
-  MR_RETURN_IF_CUDA_ERROR(device_,
-                          cudaMemPoolSetAttribute(pool_.get(), cudaMemPoolAttrReleaseThreshold, &keep));
+  MR_RETURN_IF_CUDA_ERROR(device_, cudaMemPoolSetAttribute(pool_.get(), cudaMemPoolAttrReleaseThreshold, &keep));
   return absl::OkStatus();
 }
 
@@ -56,8 +55,8 @@ RefPtr<GpuBuffer> GpuAllocator::AllocateOn(cudaStream_t stream, size_t bytes) {
   void* data = nullptr;
   cudaError_t code = cudaMallocFromPoolAsync(&data, size, pool_.get(), stream);
   if (code == cudaErrorMemoryAllocation) {
-    // What was freed may still be in use by work in flight, or kept by the pool in pieces that do not
-    // fit: the one moment when waiting for the device beats failing.
+    // Freed memory may still be in use by work in flight, or fragmented in the pool. Wait for the device and retry
+    // before failing.
     cudaGetLastError();
     cudaStreamSynchronize(compute_);
     cudaMemPoolTrimTo(pool_.get(), 0);

@@ -1,4 +1,4 @@
-// Memory of a GPU, given out and taken back in the order of its streams.
+// Stream-ordered GPU memory.
 #pragma once
 
 #include <atomic>
@@ -12,43 +12,42 @@ namespace millrace {
 
 class GpuAllocator;
 
-// A block of GPU memory. Letting go of it frees it in the order of the compute stream: what was enqueued
-// before still finds it whole, and what reuses it comes after.
+// A block of GPU memory. Releasing it frees it in compute-stream order: work enqueued before may still use it, and its
+// reuse comes after.
 class GpuBuffer final : public DeviceBuffer {
  public:
   int ordinal() const;
 
-  // A copy on another stream fills this memory until `event`; whoever uses it waits for that, on the device.
+  // Records that a copy on another stream fills this memory until `event`; users wait for the event on the device.
   void FilledBy(std::shared_ptr<const CudaEvent> event);
-  // Makes what is enqueued on the compute stream from now on come after the copy that fills it.
+  // Makes work enqueued on the compute stream from now on wait for the copy that fills this memory.
   Status AwaitOnCompute() const;
   // The same for any other stream.
   Status AwaitOn(cudaStream_t stream) const;
 
  private:
   friend class GpuAllocator;
-  GpuBuffer(GpuAllocator* allocator, void* data, size_t size)
-      : DeviceBuffer(data, size), allocator_(allocator) {}
+  GpuBuffer(GpuAllocator* allocator, void* data, size_t size) : DeviceBuffer(data, size), allocator_(allocator) {}
   void Destroy() override;
 
   GpuAllocator* const allocator_;
-  std::shared_ptr<const CudaEvent> filled_;  // set once, before anybody else sees the buffer
+  std::shared_ptr<const CudaEvent> filled_;  // set once, before the buffer is shared
   mutable std::atomic<bool> awaited_{true};
 };
 
-// The buffer behind a tensor; null when it is not GPU memory.
+// The buffer of a tensor; null if it is not GPU memory.
 const GpuBuffer* GpuBufferOf(const Tensor& tensor);
 
-// From a pool of CUDA's that keeps what comes back. Thread-safe; lives as long as the process.
+// Allocates from a CUDA memory pool that retains freed memory. Thread-safe; never destroyed.
 class GpuAllocator : public Allocator {
  public:
   GpuAllocator(std::string device, int ordinal, cudaStream_t compute)
       : device_(std::move(device)), ordinal_(ordinal), compute_(compute) {}
   Status Init();
 
-  // For use on the compute stream. Null when there is no memory.
+  // For use on the compute stream. Null if memory is exhausted.
   RefPtr<Buffer> Allocate(size_t bytes) override;
-  // For use on `stream` first, and, after an event, on the compute stream.
+  // For use on `stream` first and, after an event, on the compute stream.
   RefPtr<GpuBuffer> AllocateOn(cudaStream_t stream, size_t bytes);
   const char* name() const override { return device_.c_str(); }
 

@@ -1,4 +1,4 @@
-// CUDA's handles and errors, as the rest of Millrace has them.
+// RAII for CUDA handles, and CUDA errors as Status.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 
 namespace millrace {
 
-// Owns one handle of any of CUDA's libraries.
+// Owns one handle of any CUDA library.
 template <typename T, auto kDestroy>
 class CudaHandle {
  public:
@@ -28,7 +28,7 @@ class CudaHandle {
 
   T get() const { return handle_; }
   explicit operator bool() const { return handle_ != T{}; }
-  // For the call that makes it.
+  // For the call that creates it.
   T* out() { return &handle_; }
 
  private:
@@ -39,15 +39,15 @@ using CudaStreamHandle = CudaHandle<cudaStream_t, cudaStreamDestroy>;
 using CudaEvent = CudaHandle<cudaEvent_t, cudaEventDestroy>;
 using CudaPool = CudaHandle<cudaMemPool_t, cudaMemPoolDestroy>;
 
-// OK, or an error that names the call, the device and CUDA's reason: RESOURCE_EXHAUSTED for memory,
-// UNAVAILABLE for a device that is not there (any more), INTERNAL otherwise.
+// OK, or an error that names the call, the device and CUDA's reason: RESOURCE_EXHAUSTED for out of memory, UNAVAILABLE
+// for a missing or lost device, INTERNAL otherwise.
 Status CudaStatus(cudaError_t code, absl::string_view call, absl::string_view device);
 
 // MR_RETURN_IF_CUDA_ERROR(gpu.name(), cudaEventRecord(event, stream));
-#define MR_RETURN_IF_CUDA_ERROR(device, expr)                                               \
-  do {                                                                                      \
-    if (const cudaError_t mr_code_ = (expr); mr_code_ != cudaSuccess)                       \
-      return ::millrace::CudaStatus(mr_code_, #expr, device);                               \
+#define MR_RETURN_IF_CUDA_ERROR(device, expr)                         \
+  do {                                                                \
+    if (const cudaError_t mr_code_ = (expr); mr_code_ != cudaSuccess) \
+      return ::millrace::CudaStatus(mr_code_, #expr, device);         \
   } while (false)
 
 }  // namespace millrace

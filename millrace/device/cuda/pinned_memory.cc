@@ -69,8 +69,6 @@ void PinnedAllocator::Return(PinnedBuffer* buffer) {
   delete buffer;
 }
 
-bool PinnedAllocator::Owns(const Buffer& buffer) {
-  return dynamic_cast<const PinnedBuffer*>(buffer.root()) != nullptr;
-}
+bool PinnedAllocator::Owns(const Buffer& buffer) { return dynamic_cast<const PinnedBuffer*>(buffer.root()) != nullptr; }
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Host memory that a GPU copies from and to directly.
+// Pinned (page-locked) host memory for copies to and from a GPU.
 #pragma once
 
 #include <array>
@@ -10,12 +10,12 @@
 
 namespace millrace {
 
-// Page-locked memory in size classes of a power of two, kept when it comes back: locking pages costs
-// far more than the copy. Ordinary host memory to everybody else. Thread-safe; lives as long as the process.
+// Page-locked memory in power-of-two size classes. Freed memory is retained, because locking pages costs far more than
+// the copy. Otherwise ordinary host memory. Thread-safe; never destroyed.
 class PinnedAllocator : public Allocator {
  public:
   explicit PinnedAllocator(int ordinal);
-  // Null when no memory can be locked.
+  // Null if no memory can be locked.
   RefPtr<Buffer> Allocate(size_t bytes) override;
   const char* name() const override { return name_.c_str(); }
 
@@ -27,7 +27,7 @@ class PinnedAllocator : public Allocator {
   // From 4 KiB up.
   static constexpr int kFirstClass = 12;
   static constexpr int kNumClasses = 40 - kFirstClass;
-  // Larger ones go back to the system once they are free and this much is kept already.
+  // At most this much freed memory is retained.
   static constexpr size_t kMaxKept = size_t{4} << 30;
 
   void Return(PinnedBuffer* buffer);

@@ -1,4 +1,4 @@
-// In place of cuda/ in a build without CUDA.
+// Replaces cuda/ in a build without CUDA.
 #include "millrace/device/cuda/cuda_devices.h"
 
 namespace millrace {

@@ -8,10 +8,10 @@
 namespace millrace {
 namespace {
 
-// Larger results stay computed: a graph is no place for data.
+// Larger results are not folded.
 constexpr size_t kMaxBytes = 10 << 20;
-// Above this, a result must not be much larger than what it is made from: a Fill is cheaper to
-// keep.
+// Above this size, a result must not be much larger than its inputs: a Fill, for example, is cheaper to recompute than
+// to store.
 constexpr size_t kGrowthFloor = 64 << 10;
 constexpr size_t kMaxGrowth = 4;
 
@@ -28,10 +28,7 @@ bool IsFoldableType(DType t) { return !IsRef(t) && t != DType::kResource && t !=
 class Folder {
  public:
   Folder(Graph* graph, const PassContext& context)
-      : graph_(graph),
-        context_(context),
-        roles_(*graph, context),
-        consumers_(ConsumersById(*graph)) {}
+      : graph_(graph), context_(context), roles_(*graph, context), consumers_(ConsumersById(*graph)) {}
 
   Status Run() {
     MR_ASSIGN_OR_RETURN(std::vector<Node*> order, TopologicalOrder(*graph_));
@@ -40,8 +37,7 @@ class Folder {
     for (Node* node : order) {
       if (!MayFold(*node)) continue;
       std::vector<Tensor> outputs;
-      if (!ConstantsFromShapes(*node, consumers_, roles_, lookup, &outputs) &&
-          !Evaluate(*node, &outputs)) {
+      if (!ConstantsFromShapes(*node, consumers_, roles_, lookup, &outputs) && !Evaluate(*node, &outputs)) {
         continue;
       }
       if (WorthFolding(*node, outputs)) MR_RETURN_IF_ERROR(Replace(node, std::move(outputs)));
@@ -51,20 +47,20 @@ class Folder {
 
  private:
   bool MayFold(const Node& node) const {
-    if (node.op().is_stateful || node.IsControlFlow() || node.num_inputs() == 0 ||
-        node.num_outputs() == 0 || roles_.IsFed(&node) || node.is_type("PlaceholderWithDefault")) {
+    if (node.op().is_stateful || node.IsControlFlow() || node.num_inputs() == 0 || node.num_outputs() == 0 ||
+        roles_.IsFed(&node) || node.is_type("PlaceholderWithDefault")) {
       return false;
     }
-    // Whether an output of a Switch is alive can only be told by taking it.
+    // Whether an output of a Switch is alive is known only at run time.
     for (const Endpoint& e : node.inputs()) {
       if (e.node->IsSwitch()) return false;
     }
-    // One of several outputs cannot be changed in place.
+    // A node with several outputs cannot be replaced in place by a Const.
     if (node.num_outputs() > 1 && roles_.IsKept(&node)) return false;
     return std::all_of(node.output_types().begin(), node.output_types().end(), IsFoldableType);
   }
 
-  // The value of a Const; null when `e` is none or too large to be looked at.
+  // The value of a Const; null if `e` is not a Const or is too large.
   const Tensor* Constant(const Endpoint& e) {
     if (!e.node->is_type("Const") || e.node->is_detached() || roles_.IsFed(e.node)) return nullptr;
     auto [it, is_new] = constants_.try_emplace(e.node->id());
@@ -100,7 +96,7 @@ class Folder {
       if (value == nullptr) return false;
       inputs.push_back(*value);
     }
-    // A node that fails is left to fail when it runs, which it may never do.
+    // A failing node is not an error here: it fails when it runs, if it ever does.
     StatusOr<std::vector<Tensor>> result = context_.evaluate(node, inputs);
     if (!result.ok() || result->size() != static_cast<size_t>(node.num_outputs())) return false;
     *outputs = *std::move(result);
@@ -117,21 +113,16 @@ class Folder {
     return out <= kMaxBytes && (out <= kGrowthFloor || out <= kMaxGrowth * in);
   }
 
-  // Whether a node has run can be told without looking at its value: it, or something before it,
-  // changes state or may be dead.
+  // Marks nodes whose execution is observable apart from their value: they, or nodes before them, are stateful or may
+  // be dead.
   void MarkMattering(const std::vector<Node*>& order) {
     matters_.assign(graph_->max_id(), false);
     for (const Node* node : order) {
-      bool matters = node->IsControlFlow() || (node->op().is_stateful && !OnlyReads(*node));
+      bool matters = node->IsControlFlow() || (node->op().is_stateful && !node->op().Has(OpTrait::kReadsVariable));
       for (const Endpoint& e : node->inputs()) matters |= matters_[e.node->id()];
       for (const Node* before : node->control_inputs()) matters |= matters_[before->id()];
       matters_[node->id()] = matters;
     }
-  }
-
-  static bool OnlyReads(const Node& node) {
-    return node.is_type("VariableV2") || node.is_type("Variable") || node.is_type("VarHandleOp") ||
-           node.is_type("ReadVariableOp") || node.is_type("ResourceGather");
   }
 
   // A constant is alive when the node was: it waits for what the node and its constants waited for,
@@ -187,7 +178,7 @@ class Folder {
       parts.push_back(part);
     }
     for (const Consumer& c : consumers_[node->id()]) {
-      // The node itself goes with the next pruning, unless somebody waits for it.
+      // The next pruning removes the node itself unless it has control outputs.
       if (c.slot >= 0 && c.node->num_inputs() > c.slot && c.node->input(c.slot).node == node) {
         graph_->SetInput(c.node, c.slot, parts[c.node->input(c.slot).index]->output(0));
       }
@@ -205,8 +196,6 @@ class Folder {
 
 }  // namespace
 
-Status FoldConstants(Graph* graph, const PassContext& context) {
-  return Folder(graph, context).Run();
-}
+Status FoldConstants(Graph* graph, const PassContext& context) { return Folder(graph, context).Run(); }
 
 }  // namespace millrace

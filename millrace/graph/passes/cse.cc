@@ -6,13 +6,13 @@
 namespace millrace {
 namespace {
 
-// Values whose bytes are not worth comparing.
+// Larger attrs are not compared.
 constexpr size_t kMaxAttrBytes = 1 << 16;
 
 bool IsCandidate(const Node& node) {
   const OpSchema& op = node.op();
   if (op.is_stateful || node.IsControlFlow() || node.num_outputs() == 0) return false;
-  // Without inputs only constants are the same each time: placeholders are told apart by name.
+  // Of the ops without inputs only constants can be merged: placeholders are distinguished by name.
   if (node.num_inputs() == 0 && !node.is_type("Const")) return false;
   for (DType t : node.output_types()) {
     if (IsRef(t) || t == DType::kResource || t == DType::kVariant) return false;
@@ -20,8 +20,7 @@ bool IsCandidate(const Node& node) {
   for (const Endpoint& e : node.inputs()) {
     if (IsRef(e.dtype())) return false;
   }
-  if (const pb::AttrValue* value = node.FindAttr("value"))
-    return value->ByteSizeLong() <= kMaxAttrBytes;
+  if (const pb::AttrValue* value = node.FindAttr("value")) return value->ByteSizeLong() <= kMaxAttrBytes;
   return true;
 }
 
@@ -37,7 +36,7 @@ bool SameValue(const pb::AttrValue& a, const pb::AttrValue& b) {
       return a.type() == b.type();
     case pb::AttrValue::kS:
       return a.s() == b.s();
-    // Equal bytes mean equal values; maps may differ in order, and then both nodes stay.
+    // Equal bytes imply equal values. Maps may be serialized in different orders; then both nodes are kept.
     default:
       return a.SerializeAsString() == b.SerializeAsString();
   }
@@ -58,7 +57,7 @@ size_t HashValue(const pb::AttrValue& value) {
   }
 }
 
-// Inputs in an order of their own where the op does not care.
+// The inputs, in canonical order for commutative ops.
 absl::InlinedVector<Endpoint, 4> Inputs(const Node& node) {
   absl::InlinedVector<Endpoint, 4> inputs(node.inputs().begin(), node.inputs().end());
   if (node.op().is_commutative) {
@@ -86,7 +85,7 @@ size_t HashNode(const Node& node) {
   return h;
 }
 
-// Attributes that the schema does not know must be equal too: they may mean something to somebody.
+// Attributes that the schema does not declare must be equal too, because they may have a meaning elsewhere.
 bool SameExtraAttrs(const Node& a, const Node& b) {
   for (const auto& [name, value] : a.attrs()) {
     if (name[0] != '_') continue;
@@ -98,8 +97,7 @@ bool SameExtraAttrs(const Node& a, const Node& b) {
 
 bool Same(const Node& a, const Node& b) {
   if (&a.op() != &b.op() || a.requested_device() != b.requested_device() ||
-      a.assigned_device() != b.assigned_device() || Inputs(a) != Inputs(b) ||
-      Waits(a) != Waits(b)) {
+      a.assigned_device() != b.assigned_device() || Inputs(a) != Inputs(b) || Waits(a) != Waits(b)) {
     return false;
   }
   for (const OpAttr& attr : a.op().attrs) {
@@ -120,11 +118,10 @@ Status MergeCommonSubexpressions(Graph* graph, const PassContext& context) {
   known.reserve(order.size());
   bool any = false;
   for (Node* node : order) {
-    // Inputs first, so that whole trees of twins collapse.
+    // Rewire inputs first, so that equal trees collapse.
     for (int i = 0; i < node->num_inputs(); ++i) {
       const Endpoint e = node->input(i);
-      if (stand_in[e.node->id()] != nullptr)
-        graph->SetInput(node, i, {stand_in[e.node->id()], e.index});
+      if (stand_in[e.node->id()] != nullptr) graph->SetInput(node, i, {stand_in[e.node->id()], e.index});
     }
     for (size_t i = 0; i < node->control_inputs().size(); ++i) {
       Node* before = node->control_inputs()[i];
@@ -145,12 +142,11 @@ Status MergeCommonSubexpressions(Graph* graph, const PassContext& context) {
     }
   }
   if (!any) return absl::OkStatus();
-  // The back edges of loops come before their sources in the order.
+  // Second pass for back edges, whose sources come later in the order.
   for (Node* node : order) {
     for (int i = 0; i < node->num_inputs(); ++i) {
       const Endpoint e = node->input(i);
-      if (stand_in[e.node->id()] != nullptr)
-        graph->SetInput(node, i, {stand_in[e.node->id()], e.index});
+      if (stand_in[e.node->id()] != nullptr) graph->SetInput(node, i, {stand_in[e.node->id()], e.index});
     }
   }
   graph->RemoveNodes([&](const Node* node) { return stand_in[node->id()] != nullptr; });

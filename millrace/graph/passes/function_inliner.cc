@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// Beyond this many nodes calls stay calls: functions that call others twice each grow without bound.
+// Above this many nodes calls are no longer inlined: nested functions that call others twice grow exponentially.
 constexpr int kMaxNodes = 1 << 18;
 constexpr int kMaxDepth = 200;
 
@@ -22,20 +22,16 @@ std::pair<absl::string_view, absl::string_view> SplitTensor(absl::string_view te
   return {text.substr(0, colon), text.substr(colon)};
 }
 
-// Nobody waits for a node whose value is fed.
+// Control edges from fed nodes are dropped.
 std::vector<Node*> WithoutFed(std::vector<Node*> nodes) {
-  nodes.erase(std::remove_if(nodes.begin(), nodes.end(), [](const Node* node) { return node->is_detached(); }), nodes.end());
+  nodes.erase(std::remove_if(nodes.begin(), nodes.end(), [](const Node* node) { return node->is_detached(); }),
+              nodes.end());
   return nodes;
 }
 
 }  // namespace
 
-bool FunctionInliner::IsCall(const Node& node) {
-  static const auto& calls = *new absl::flat_hash_set<std::string>{
-      "PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "_If", "Case", "StatelessCase",
-      "While", "StatelessWhile", "_While", "SymbolicGradient"};
-  return calls.contains(node.type());
-}
+bool FunctionInliner::IsCall(const Node& node) { return node.op().Has(OpTrait::kCall); }
 
 Status FunctionInliner::ExpandAll() {
   for (Node* node : graph_->nodes()) {
@@ -63,7 +59,8 @@ Status FunctionInliner::Drain() {
     const Call call = calls_[head];
     StatusOr<bool> done = Expand(call);
     if (!done.ok()) {
-      if (absl::StrContains(done.status().message(), absl::StrCat("{{node ", call.node->name(), "}}"))) return done.status();
+      if (absl::StrContains(done.status().message(), absl::StrCat("{{node ", call.node->name(), "}}")))
+        return done.status();
       return WithPrefix(absl::StrCat("{{node ", call.node->name(), "}} (op ", call.node->type(), "): "), done.status());
     }
   }
@@ -119,8 +116,8 @@ StatusOr<FunctionInliner::Spliced> FunctionInliner::Splice(const Call& call, con
   }
   for (size_t i = 0; i < args.size(); ++i) {
     if (BaseType(args[i].value.dtype()) != BaseType(flat.arg_types[i])) {
-      return InvalidArgument("argument ", i, " of function '", flat.name, "' is ", DTypeName(flat.arg_types[i]), " but ",
-                             args[i].value.name(), " is ", DTypeName(args[i].value.dtype()));
+      return InvalidArgument("argument ", i, " of function '", flat.name, "' is ", DTypeName(flat.arg_types[i]),
+                             " but ", args[i].value.name(), " is ", DTypeName(args[i].value.dtype()));
     }
   }
   absl::flat_hash_map<absl::string_view, int> arg_of;
@@ -161,7 +158,8 @@ StatusOr<FunctionInliner::Spliced> FunctionInliner::Splice(const Call& call, con
         continue;
       }
       const auto it = renamed.find(name);
-      if (it == renamed.end()) return InvalidArgument("function '", flat.name, "': '", input, "' names no node of it");
+      if (it == renamed.end())
+        return InvalidArgument("function '", flat.name, "': '", input, "' is not one of its nodes");
       gated = true;
       if (is_control) {
         waits.push_back(absl::StrCat("^", it->second));
@@ -174,7 +172,7 @@ StatusOr<FunctionInliner::Spliced> FunctionInliner::Splice(const Call& call, con
       if (before != nullptr) waits.push_back(absl::StrCat("^", before->name()));
     }
     for (std::string& wait : waits) node.add_input(std::move(wait));
-    // Loops of the body are other loops in each copy of it, and nodes of the body are together in that copy.
+    // Frame names and colocation groups of the body are made unique per copy.
     if (auto it = node.mutable_attr()->find("frame_name"); it != node.mutable_attr()->end()) {
       it->second.set_s(absl::StrCat(prefix, "/", it->second.s()));
     }
@@ -203,13 +201,14 @@ StatusOr<FunctionInliner::Spliced> FunctionInliner::Splice(const Call& call, con
     if (flat.control_rets.empty() && HasSideEffect(node->op())) {
       if (context_ != nullptr) context_->targets.push_back(node);
       if (IsCall(*node)) calls_.back().keep = true;
-      // What a conditional of the body leaves out never ran: nobody can wait for it.
+      // A node in a branch that is not taken never runs, so nothing can wait for it.
       if (!has_switch) result.effects.push_back(node);
     }
   }
   for (const std::string& name : flat.control_rets) {
     const auto it = renamed.find(name);
-    if (it == renamed.end()) return InvalidArgument("function '", flat.name, "': the control output '", name, "' is no node of it");
+    if (it == renamed.end())
+      return InvalidArgument("function '", flat.name, "': the control output '", name, "' is not one of its nodes");
     Node* node = graph_->FindNode(it->second);
     result.effects.push_back(node);
     if (context_ != nullptr) context_->targets.push_back(node);
@@ -230,12 +229,13 @@ StatusOr<FunctionInliner::Spliced> FunctionInliner::Splice(const Call& call, con
       }
     } else {
       const auto node_it = renamed.find(name);
-      if (node_it == renamed.end()) return InvalidArgument("function '", flat.name, "': '", flat.rets[r], "' is no tensor of it");
+      if (node_it == renamed.end())
+        return InvalidArgument("function '", flat.name, "': '", flat.rets[r], "' is not one of its tensors");
       MR_ASSIGN_OR_RETURN(ret, graph_->FindEndpoint(absl::StrCat(node_it->second, slot)));
     }
     if (BaseType(ret.dtype()) != BaseType(flat.ret_types[r])) {
-      return InvalidArgument("function '", flat.name, "': result ", r, " is declared as ", DTypeName(flat.ret_types[r]), " but ",
-                             ret.name(), " is ", DTypeName(ret.dtype()));
+      return InvalidArgument("function '", flat.name, "': result ", r, " is declared as ", DTypeName(flat.ret_types[r]),
+                             " but ", ret.name(), " is ", DTypeName(ret.dtype()));
     }
     result.rets.push_back(ret);
   }
@@ -248,8 +248,8 @@ StatusOr<bool> FunctionInliner::ExpandCall(const Call& call) {
   MR_ASSIGN_OR_RETURN(const FlatFunction flat, FlattenFunction(*graph_, f));
   std::vector<Argument> args;
   for (const Endpoint& e : call.node->inputs()) args.push_back({Resolved(e), false});
-  // What needs no input waits for what the call waits for; within a loop or a branch, for its arguments too, which
-  // say that the call runs.
+  // Nodes without inputs wait for the call's control inputs and, within a loop or a branch, for its arguments, whose
+  // liveness decides whether the call runs.
   const auto gate = [&]() -> StatusOr<Node*> {
     std::vector<Node*> before(call.node->control_inputs().begin(), call.node->control_inputs().end());
     if (has_control_flow_) {
@@ -276,7 +276,7 @@ StatusOr<bool> FunctionInliner::ExpandCall(const Call& call) {
 
 StatusOr<bool> FunctionInliner::ExpandGradient(const Call& call) {
   MR_ASSIGN_OR_RETURN(const auto f, call.node->Attr<pb::NameAttrList>("f"));
-  pb::NameAttrList marker;  // a gradient within the gradient of the same function is a recursion
+  pb::NameAttrList marker;  // marks a gradient within the gradient of the same function as recursion
   marker.set_name(absl::StrCat("gradient of ", f.name()));
   if (!MayInline(marker, call.caller)) return false;
   MR_ASSIGN_OR_RETURN(const FunctionBody gradient, GradientFunction(*graph_, f));
@@ -306,7 +306,8 @@ StatusOr<bool> FunctionInliner::ExpandGradient(const Call& call) {
 Status FunctionInliner::Finish(const Call& call, std::vector<Endpoint> rets, const std::vector<Node*>& done) {
   Node* node = call.node;
   if (static_cast<int>(rets.size()) != node->num_outputs()) {
-    return InvalidArgument("its function gives ", rets.size(), " results, but the node has ", node->num_outputs(), " outputs");
+    return InvalidArgument("its function gives ", rets.size(), " results, but the node has ", node->num_outputs(),
+                           " outputs");
   }
   for (size_t i = 0; i < rets.size(); ++i) {
     if (BaseType(rets[i].dtype()) != node->output_type(static_cast<int>(i))) {
@@ -336,7 +337,7 @@ void FunctionInliner::Rewire() {
       if (!expanded_.contains(node->input(i).node)) continue;
       graph_->SetInput(node, i, Resolved(node->input(i)));
     }
-    // What stands in for a call may be a call itself.
+    // A replacement may itself be a call.
     for (;;) {
       const auto& controls = node->control_inputs();
       const auto call = std::find_if(controls.begin(), controls.end(), [&](Node* n) { return waits_.contains(n); });

@@ -1,8 +1,8 @@
-// Calls made into plain nodes: what one executor can run, and gradients can be taken of.
+// Inlining of function calls, so that one executor can run the graph and gradients can be taken.
 //
-// A call's body is spliced in under the caller's name ("caller/inner"), so errors and statistics name both. If and Case become
-// Switch and Merge, While becomes a loop of Enter, Merge, Switch, NextIteration and Exit. What cannot be expanded
-// stays a call and is run by its kernel: a function that calls itself, and what would make the graph too large.
+// The nodes of a body get the caller's name as a prefix ("caller/inner"), so that errors and statistics name both. If
+// and Case become Switch and Merge; While becomes a loop of Enter, Merge, Switch, NextIteration and Exit. Recursive
+// calls, and calls that would make the graph too large, are not inlined: their kernels run them.
 #pragma once
 
 #include <string>
@@ -18,27 +18,28 @@ namespace millrace {
 
 class FunctionInliner {
  public:
-  // `context` may be null. Its targets get the nodes of bodies that must run although nobody asks for their results.
+  // `context` may be null. Nodes of bodies that must run for their side effects are added to its targets.
   FunctionInliner(Graph* graph, PassContext* context) : graph_(graph), context_(context) {}
 
-  // Everything in the graph.
+  // Expands all calls in the graph.
   Status ExpandAll();
-  // These nodes and what is in them; each stays in the graph under its name and gives the results.
+  // Expands these calls and calls within them; each call node stays in the graph under its name and forwards the
+  // results.
   Status ExpandInPlace(absl::Span<Node* const> calls);
 
   // True for the ops that this class knows how to expand.
   static bool IsCall(const Node& node);
 
  private:
-  // A body within the graph.
+  // A body that was copied into the graph.
   struct Spliced {
     std::vector<Endpoint> rets;
-    std::vector<Node*> done;     // all of them ran: the call is over
-    std::vector<Node*> effects;  // the part of `done` that is not a result
+    std::vector<Node*> done;     // the call has finished when all of them have run
+    std::vector<Node*> effects;  // those of `done` that produce no result
   };
   struct Argument {
     Endpoint value;
-    // It is dead, or not there, whenever the body must not run: a node that takes it needs no gate.
+    // The value is dead or absent whenever the body must not run, so its consumers need no other gate.
     bool gates = false;
   };
   using Gate = absl::FunctionRef<StatusOr<Node*>()>;
@@ -57,19 +58,31 @@ class FunctionInliner {
   StatusOr<bool> ExpandCall(const Call& call);
   StatusOr<bool> ExpandGradient(const Call& call);
   StatusOr<bool> ExpandCond(const Call& call);
+
+  // While (lower_while.cc), in phases.
+  struct WhileLoop;
   StatusOr<bool> ExpandWhile(const Call& call);
+  Status CheckWhile(const WhileLoop& loop) const;
+  StatusOr<Node*> AddEnter(const WhileLoop& loop, Endpoint value, bool constant);
+  Status EnterWhile(WhileLoop& loop);
+  // A loop that carries nothing still needs something to go round.
+  Status CarryToken(WhileLoop& loop);
+  Status TestWhile(WhileLoop& loop);
+  StatusOr<Spliced> AddWhileBody(WhileLoop& loop);
+  Status LeaveWhile(const WhileLoop& loop, const Spliced& step);
+
   bool MayInline(const pb::NameAttrList& function, int caller) const;
   StatusOr<Spliced> Splice(const Call& call, const FlatFunction& flat, const std::string& prefix,
                            absl::Span<const Argument> args, Gate gate);
-  // The call is over: its users take `rets` and wait for `done`.
+  // Replaces the call: its consumers use `rets` and wait for `done`.
   Status Finish(const Call& call, std::vector<Endpoint> rets, const std::vector<Node*>& done);
   void Rewire();
 
-  // A node beside `call`: on its device, named under it.
+  // Adds a node on the device of `call`, with its name as the prefix.
   StatusOr<Node*> Add(const Call& call, absl::string_view op, absl::string_view name, std::vector<Endpoint> inputs,
                       AttrList attrs = {}, std::vector<Node*> control_inputs = {});
   Endpoint Resolved(Endpoint e) const;
-  // Something to wait for that is alive just when `e` is.
+  // A node that is alive exactly when `e` is, for control edges.
   StatusOr<Node*> AliveWith(const Call& call, Endpoint e);
 
   Graph* const graph_;
@@ -82,7 +95,7 @@ class FunctionInliner {
   bool has_control_flow_ = false;
 };
 
-// Expands every call that can be; see FunctionInliner.
+// Expands every call that can be expanded; see FunctionInliner.
 Status InlineFunctions(Graph* graph, PassContext* context);
 
 }  // namespace millrace

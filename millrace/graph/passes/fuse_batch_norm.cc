@@ -1,6 +1,6 @@
-// Batch normalisation with what stands around it in a residual network. Forward: FusedBatchNormV3, perhaps the
+// Fuses batch normalisation with its neighbours in residual networks. Forward: FusedBatchNormV3, optionally the
 // addition of a shortcut, and Relu become _FusedBatchNormEx. Backward: ReluGrad and FusedBatchNormGradV3 become
-// _FusedBatchNormGradEx, which also gives the gradient of the shortcut.
+// _FusedBatchNormGradEx, which also returns the gradient of the shortcut.
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
@@ -28,13 +28,13 @@ class BatchNormFuser {
   static bool SameDevice(const Node& a, const Node& b) {
     return a.requested_device() == b.requested_device() && a.assigned_device() == b.assigned_device();
   }
-  // Nobody outside sees the node and nothing is ordered by it: it can become part of another.
+  // True if the node can be merged into another: it is not fed, fetched or a target, and has no control edges.
   bool CanVanish(const Node& node) const {
     return roles_.IsInner(&node) && node.control_inputs().empty() &&
            std::none_of(consumers_[node.id()].begin(), consumers_[node.id()].end(),
                         [](const Consumer& c) { return c.slot < 0; });
   }
-  // The only node that takes this output, when there is just one and it takes it once.
+  // The only consumer of this output, if there is exactly one that uses it once; otherwise null.
   Node* OnlyUser(const Node& node, int output) const {
     Node* user = nullptr;
     for (const Consumer& c : consumers_[node.id()]) {
@@ -47,7 +47,7 @@ class BatchNormFuser {
   void Redirect(const Node& from, Endpoint to) {
     for (const Consumer& c : consumers_[from.id()]) graph_->SetInput(c.node, c.slot, to);
   }
-  // Whether `node` needs what `origin` gives, on some path. Paths lead backwards in the order, so the search is short.
+  // True if `node` depends on `origin`. The search only follows nodes that come after `origin`, so it is short.
   bool DependsOn(const Node* node, const Node* origin) const {
     absl::flat_hash_set<const Node*> seen;
     std::vector<const Node*> open = {node};
@@ -69,7 +69,7 @@ class BatchNormFuser {
     return roles_.IsInner(e.node) && (format == "NHWC" || format == "NCHW");
   }
 
-  // Relus are tried in order, so that what a side input comes from is settled before it is used.
+  // Relus are tried in topological order, so that the producer of a side input is fused before its use.
   Status TryForward(Node* relu) {
     if (!relu->is_type("Relu") || !CanVanish(*relu)) return absl::OkStatus();
     Node* before = relu->input(0).node;
@@ -110,7 +110,7 @@ class BatchNormFuser {
     return absl::OkStatus();
   }
 
-  // The same order for their gradients, each with that of the normalisation it was fused with.
+  // Likewise for gradients, each with that of the normalisation it was fused with.
   Status TryBackward(Node* relu_grad) {
     if (!relu_grad->is_type("ReluGrad") || !CanVanish(*relu_grad)) return absl::OkStatus();
     const Endpoint y = relu_grad->input(1);
@@ -136,8 +136,8 @@ class BatchNormFuser {
   }
 
   Status FuseBackward(Node* grad, Node* relu_grad, const Node* norm, Endpoint y) {
-    // A shortcut's gradient, or whoever else wants what passed the relu, gets it from the new node. The relu's mask
-    // can be computed again from x unless a side input took part in it.
+    // The gradient of the shortcut, and any other consumer of the ReluGrad, is an output of the new node. The relu's
+    // mask can be recomputed from x unless there is a side input.
     const bool side = consumers_[relu_grad->id()].size() > 1 || norm->AttrOr<int64_t>("num_side_inputs", 0) > 0;
     NodeSpec spec;
     spec.op = "_FusedBatchNormGradEx";
@@ -178,7 +178,7 @@ class BatchNormFuser {
   const Roles roles_;
   const std::vector<std::vector<Consumer>> consumers_;
   absl::flat_hash_map<const Node*, int> place_;
-  absl::flat_hash_set<const Node*> fused_;  // normalisations that a relu became part of
+  absl::flat_hash_set<const Node*> fused_;  // normalisations that were fused with a relu
   absl::flat_hash_set<const Node*> gone_;
 };
 

@@ -1,9 +1,9 @@
-// Element-wise ops that feed nothing but each other become one node, which works through them block by block while
-// the block is in the cache.
+// Fuses groups of element-wise ops into one node, which evaluates all of them block by block while the block is in the
+// cache.
 //
-// A group has one result: its root. Every other member is used by members alone, so that nothing outside can come
-// between them. All members work on one space, the shape of the widest: their values have that shape, or one
-// element for each of its rows (the result of a reduction along the last axis), or one for all.
+// A group has one result, its root. All other members are used only within the group. All members work on one iteration
+// space, the largest shape: each value has that shape, or one element per row (the result of a reduction along the last
+// axis), or is a scalar.
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
@@ -19,37 +19,24 @@ namespace {
 
 constexpr char kFused[] = "_FusedElementwise";
 constexpr size_t kMostMembers = 48, kMostInputs = 32;
-// Smaller tensors gain nothing.
+// Fusing smaller tensors gains nothing.
 constexpr int64_t kLeastElements = 64;
 
-bool IsElementwise(const Node& node) {
-  static const auto* const kOps = new absl::flat_hash_set<absl::string_view>{
-      "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cast", "Ceil", "Cos", "Cosh", "Digamma", "Erf", "Erfc",
-      "Exp", "Expm1", "Floor", "Inv", "IsFinite", "IsInf", "IsNan", "Lgamma", "Log", "Log1p", "LogicalNot", "Neg",
-      "Reciprocal", "Rint", "Round", "Rsqrt", "Sigmoid", "Sign", "Sin", "Sinh", "Sqrt", "Square", "Tan", "Tanh",
-      "Add", "AddV2", "Atan2", "Div", "DivNoNan", "Equal", "FloorMod", "Greater", "GreaterEqual", "InvGrad", "Less",
-      "LessEqual", "LogicalAnd", "LogicalOr", "Maximum", "Minimum", "Mul", "MulNoNan", "NotEqual", "Pow", "RealDiv",
-      "ReciprocalGrad", "RsqrtGrad", "SelectV2", "SigmoidGrad", "SqrtGrad", "SquaredDifference", "Sub", "TanhGrad",
-      "Xdivy", "Xlogy"};
-  return kOps->contains(node.type());
-}
-
-bool IsReduction(const Node& node) {
-  return node.is_type("Sum") || node.is_type("Mean") || node.is_type("Max") || node.is_type("Min");
-}
+bool IsElementwise(const Node& node) { return node.op().Has(OpTrait::kElementwise); }
+bool IsReduction(const Node& node) { return node.op().Has(OpTrait::kRowReduction); }
 
 bool Same(const PartialShape& a, const PartialShape& b) {
   return a.known_rank() && b.known_rank() && a.dims() == b.dims();
 }
 
-// One element for each row of `space`.
+// True if the shape has one element per row of `space`.
 bool IsRowValue(const PartialShape& shape, const PartialShape& space) {
   const int rank = space.rank();
   if (shape.rank() != rank || shape.dim(rank - 1) != 1) return false;
   return shape.dims().subspan(0, rank - 1) == space.dims().subspan(0, rank - 1);
 }
 
-// A reduction of the last axis alone, which a Const names.
+// True for a reduction along the last axis only, with a constant axis.
 bool ReducesLastAxis(const Node& node) {
   if (!IsReduction(node) || !node.input(1).node->is_type("Const")) return false;
   const int rank = node.input(0).shape().rank();
@@ -82,9 +69,8 @@ class ElementwiseFuser {
         MR_RETURN_IF_ERROR(Fuse(root, group));
       }
     }
-    graph_->RemoveNodes([&](const Node* node) {
-      return node->id() < static_cast<int>(grouped_.size()) && grouped_[node->id()];
-    });
+    graph_->RemoveNodes(
+        [&](const Node* node) { return node->id() < static_cast<int>(grouped_.size()) && grouped_[node->id()]; });
     return absl::OkStatus();
   }
 
@@ -110,7 +96,7 @@ class ElementwiseFuser {
     return a.assigned_device() == b.assigned_device() && a.requested_device() == b.requested_device();
   }
 
-  // The shape that a root's group works on: what is reduced on the way to it, or its own.
+  // The iteration space of a root's group: the shape that is reduced on the way to the root, or the root's own.
   static PartialShape SpaceOf(const Node* root) {
     std::vector<const Node*> seen = {root};
     for (size_t head = 0; head < seen.size() && head < 16; ++head) {
@@ -120,15 +106,15 @@ class ElementwiseFuser {
       }
       for (const Endpoint& e : node->inputs()) {
         const Node* source = e.node;
-        const bool follow = (IsElementwise(*source) || ReducesLastAxis(*source)) &&
-                            source->num_outputs() == 1 && Same(source->output_shape(0), root->output_shape(0));
+        const bool follow = (IsElementwise(*source) || ReducesLastAxis(*source)) && source->num_outputs() == 1 &&
+                            Same(source->output_shape(0), root->output_shape(0));
         if (follow && std::find(seen.begin(), seen.end(), source) == seen.end()) seen.push_back(source);
       }
     }
     return root->output_shape(0);
   }
 
-  // May stand in a group that works on `space`.
+  // True if the node can be a member of a group with this iteration space.
   bool Fits(const Node& node, const PartialShape& space, bool is_root) const {
     if (!IsCandidate(node)) return false;
     if (IsReduction(node)) {
@@ -137,7 +123,7 @@ class ElementwiseFuser {
     return Same(node.output_shape(0), space) || IsRowValue(node.output_shape(0), space);
   }
 
-  // All that can be one with the root. False when that is not worth it.
+  // Collects all nodes that can be fused into the root. Returns false if fusing them is not worthwhile.
   bool Grow(Node* root, const PartialShape& space, Group* group) const {
     *group = Group();
     if (space.rank() < 1 || !Fits(*root, space, true)) return false;
@@ -153,7 +139,7 @@ class ElementwiseFuser {
       for (int i = 0; i < data_inputs; ++i) {
         Node* const source = node->input(i).node;
         if (source->is_detached() || grouped_[source->id()] || group->members.size() >= kMostMembers) continue;
-        // Each use by a member is counted; with the last one the source becomes a member.
+        // A source becomes a member once all of its uses are by members.
         if (++uses[source] != consumers_[source->id()].size()) continue;
         if (!roles_.IsInner(source) || !SameDevice(*source, *root) || !Fits(*source, space, false)) continue;
         inside.insert(source);
@@ -183,7 +169,7 @@ class ElementwiseFuser {
   }
   static std::string InputName(int i) { return absl::StrCat(".in", i); }
 
-  // The members as a graph of their own. Empty when a name of the user's stands in the way.
+  // The members as a serialized graph. Empty if a name chosen by the user prevents it.
   static std::string BodyOf(const Group& group) {
     pb::GraphDef body;
     absl::flat_hash_set<const Node*> inside(group.members.begin(), group.members.end());
@@ -232,8 +218,7 @@ class ElementwiseFuser {
     std::vector<std::string> origins;
     for (Node* part : group.members) {
       for (Node* before : part->control_inputs()) {
-        if (std::find(spec.control_inputs.begin(), spec.control_inputs.end(), before) ==
-            spec.control_inputs.end()) {
+        if (std::find(spec.control_inputs.begin(), spec.control_inputs.end(), before) == spec.control_inputs.end()) {
           spec.control_inputs.push_back(before);
         }
       }
@@ -259,17 +244,17 @@ class ElementwiseFuser {
   const std::vector<std::vector<Consumer>> consumers_;
   const std::vector<Node*> order_;
   std::vector<int> position_;
-  std::vector<bool> grouped_;  // gone into a root
+  std::vector<bool> grouped_;  // already fused into a root
 };
 
-// What is fed has the shape that its placeholder declares, which nobody has looked at yet. Where it should not, the
-// fused kernel finds out.
+// Assumes that feeds have the shapes that their placeholders declare, which is not verified here; the fused kernel
+// checks it.
 Status InferFromFeeds(Graph* graph, const PassContext& context) {
   bool any = false;
   for (const Endpoint& feed : context.feeds) {
     if (!feed.node->is_type("Placeholder") || feed.shape().known_rank()) continue;
     const PartialShape shape = feed.node->AttrOr<PartialShape>("shape", PartialShape());
-    // Graphs of old producers write "unknown" as a scalar's shape.
+    // Old producers write an unknown shape as a scalar's.
     if (!shape.known_rank() || (shape.rank() == 0 && graph->versions().producer() < 24)) continue;
     graph->SetOutputShape(feed.node, feed.index, shape);
     any = true;
@@ -281,8 +266,8 @@ Status InferFromFeeds(Graph* graph, const PassContext& context) {
 
 Status FuseElementwise(Graph* graph, const PassContext& context) {
   if (OpRegistry::Global().FindOrNull(kFused) == nullptr) return absl::OkStatus();
-  const bool any = std::any_of(graph->nodes().begin(), graph->nodes().end(),
-                               [](const Node* node) { return IsElementwise(*node); });
+  const bool any =
+      std::any_of(graph->nodes().begin(), graph->nodes().end(), [](const Node* node) { return IsElementwise(*node); });
   if (!any) return absl::OkStatus();
   MR_RETURN_IF_ERROR(InferFromFeeds(graph, context));
   MR_ASSIGN_OR_RETURN(std::vector<Node*> order, TopologicalOrder(*graph));

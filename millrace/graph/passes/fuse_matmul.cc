@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-// Fuses what follows a MatMul or a Conv2D to it.
+// Fuses MatMul and Conv2D with the ops that follow them.
 class ProductFuser {
  public:
   ProductFuser(Graph* graph, const PassContext& context)
@@ -17,7 +17,7 @@ class ProductFuser {
     return node.is_type("MatMul");
   }
 
-  // Product -> bias -> activation, from its first node. Fuses as much as can be.
+  // Fuses product -> bias -> activation, starting from the product, as far as possible.
   Status TryFuse(Node* product) {
     // Only the host has kernels for the fused ops.
     if (!IsProduct(*product) || product->output_type(0) != DType::kFloat || fused_[product] ||
@@ -27,8 +27,7 @@ class ProductFuser {
     Node* bias = OnlyUser(product);
     if (bias == nullptr || !IsBias(*bias, *product)) return absl::OkStatus();
     Node* activation = OnlyUser(bias);
-    if (activation != nullptr && (!IsActivation(*activation) || !SameDevice(*activation, *bias)))
-      activation = nullptr;
+    if (activation != nullptr && (!IsActivation(*activation) || !SameDevice(*activation, *bias))) activation = nullptr;
     return Fuse(product, bias, activation);
   }
 
@@ -38,23 +37,21 @@ class ProductFuser {
 
  private:
   static bool SameDevice(const Node& a, const Node& b) {
-    return a.requested_device() == b.requested_device() &&
-           a.assigned_device() == b.assigned_device();
+    return a.requested_device() == b.requested_device() && a.assigned_device() == b.assigned_device();
   }
 
-  // The node that takes the only output, when nothing else does and nobody outside looks at it.
+  // The only consumer of the node's output, if the node is not fed, fetched or a target; otherwise null.
   Node* OnlyUser(const Node* node) const {
     const auto& users = consumers_[node->id()];
     if (!roles_.IsInner(node) || users.size() != 1 || users[0].slot < 0) return nullptr;
     return users[0].node;
   }
 
-  // A BiasAdd, or the addition of a vector that is as long as the product's rows.
+  // True for a BiasAdd, or the addition of a vector as long as the product's rows.
   bool IsBias(const Node& node, const Node& product) const {
     if (!SameDevice(node, product) || roles_.IsFed(&node)) return false;
     if (node.is_type("BiasAdd")) {
-      return node.input(0).node == &product &&
-             node.AttrOr<std::string>("data_format", "NHWC") == "NHWC";
+      return node.input(0).node == &product && node.AttrOr<std::string>("data_format", "NHWC") == "NHWC";
     }
     if (!node.is_type("AddV2") && !node.is_type("Add")) return false;
     const int other = node.input(0).node == &product ? 1 : 0;
@@ -65,12 +62,7 @@ class ProductFuser {
            rows.dim(rows.rank() - 1) == vector.dim(0);
   }
 
-  bool IsActivation(const Node& node) const {
-    static constexpr absl::string_view kActivations[] = {"Relu",      "Relu6", "Elu",
-                                                         "LeakyRelu", "Tanh",  "Sigmoid"};
-    return !roles_.IsFed(&node) && std::find(std::begin(kActivations), std::end(kActivations),
-                                             node.type()) != std::end(kActivations);
-  }
+  bool IsActivation(const Node& node) const { return !roles_.IsFed(&node) && node.op().Has(OpTrait::kActivation); }
 
   Status Fuse(Node* product, Node* bias, Node* activation) {
     Node* last = activation != nullptr ? activation : bias;
@@ -85,8 +77,7 @@ class ProductFuser {
     for (Node* part : {product, bias, activation}) {
       if (part == nullptr) continue;
       for (Node* before : part->control_inputs()) {
-        if (std::find(spec.control_inputs.begin(), spec.control_inputs.end(), before) ==
-            spec.control_inputs.end()) {
+        if (std::find(spec.control_inputs.begin(), spec.control_inputs.end(), before) == spec.control_inputs.end()) {
           spec.control_inputs.push_back(before);
         }
       }

@@ -3,21 +3,16 @@
 namespace millrace {
 namespace {
 
-// An Identity that reads a variable fixes when it is read, and one behind a Switch or at the border
-// of a frame may carry deadness to those who wait for it: these stay.
+// Not bypassed: an Identity of a variable, which determines when it is read, and one after a Switch or at the border of
+// a frame, which may propagate deadness along control edges.
 bool IsBypassable(const Node& node, const Roles& roles) {
-  if (!node.is_type("Identity") && !node.is_type("StopGradient") &&
-      !node.is_type("PreventGradient"))
-    return false;
+  if (!node.is_type("Identity") && !node.is_type("StopGradient") && !node.is_type("PreventGradient")) return false;
   if (!roles.IsInner(&node) || !node.control_inputs().empty()) return false;
   const Endpoint& source = node.input(0);
-  if (IsRef(source.dtype()) || source.node->IsControlFlow() ||
-      source.node->is_type("ReadVariableOp"))
-    return false;
+  if (IsRef(source.dtype()) || source.node->IsControlFlow() || source.node->is_type("ReadVariableOp")) return false;
   if (source.node->is_detached()) return true;
   return node.assigned_device() == source.node->assigned_device() &&
-         (node.requested_device() == source.node->requested_device() ||
-          node.requested_device().empty());
+         (node.requested_device() == source.node->requested_device() || node.requested_device().empty());
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
-// When a reference is read.
+// Decides when a reference is read.
 //
-// In TensorFlow an Identity of a reference shares the variable's memory, so whoever uses it after an update of
-// the same step sees the update: moving averages and other TF1 programs are written that way. Here an
-// Identity takes a snapshot. The two agree when a consumer that is ordered after an update reads the
-// variable itself, at the time it runs; all others keep the snapshot, which no update can change.
+// In TensorFlow an Identity of a reference shares the variable's memory, so a consumer that runs after an update of the
+// same step sees the update; moving averages and other TF1 programs rely on that. Here an Identity takes a snapshot. To
+// get the same results, a consumer that is ordered after an update reads the variable itself when it runs; all others
+// keep the snapshot, which no update can change.
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -12,10 +12,9 @@
 namespace millrace {
 namespace {
 
-// The variable behind a reference: through the ops that take a reference and give it on.
+// The variable that a reference refers to, through ops that forward references.
 Endpoint RootOf(Endpoint reference) {
-  while (reference.node->num_inputs() > 0 && IsRef(reference.node->input(0).dtype()) &&
-         IsRef(reference.dtype())) {
+  while (reference.node->num_inputs() > 0 && IsRef(reference.node->input(0).dtype()) && IsRef(reference.dtype())) {
     reference = reference.node->input(0);
   }
   return reference;
@@ -52,7 +51,7 @@ Status ReadAfterUpdates(Graph* graph) {
       }
     }
     for (const Node* reader : readers) {
-      // A read that is itself ordered after an update is late enough.
+      // A read that is itself ordered after an update needs no change.
       if (reached[reader->id()] == round) continue;
       for (const Consumer& c : consumers[reader->id()]) {
         if (c.slot < 0 || reached[c.node->id()] != round || c.node->IsControlFlow()) continue;

@@ -1,4 +1,4 @@
-// If and Case as Switch and Merge.
+// Lowers If and Case to Switch and Merge.
 #include "millrace/graph/passes/function_inliner.h"
 
 namespace millrace {
@@ -6,7 +6,7 @@ namespace millrace {
 StatusOr<bool> FunctionInliner::ExpandCond(const Call& call) {
   Node* node = call.node;
   const bool is_case = node->is_type("Case") || node->is_type("StatelessCase");
-  // By the number of the Switch's output: 0 is what a false condition takes.
+  // Indexed by the Switch's output: 0 is the false branch.
   std::vector<pb::NameAttrList> branches;
   std::vector<std::string> names;
   if (is_case) {
@@ -57,9 +57,11 @@ StatusOr<bool> FunctionInliner::ExpandCond(const Call& call) {
     MR_ASSIGN_OR_RETURN(Spliced body, Splice(call, flats[b], absl::StrCat(node->name(), "/", names[b]), args,
                                              [&]() -> StatusOr<Node*> { return taken; }));
     for (size_t r = 0; r < body.rets.size(); ++r) results[r].push_back(body.rets[r]);
-    // With no effects to wait for, having chosen the branch is enough: results are waited for by themselves.
+    // Without side effects there is nothing to wait for beyond the choice of the branch; results carry their own data
+    // edges.
     if (!body.effects.empty() || results.empty()) {
-      MR_ASSIGN_OR_RETURN(Node * end, Add(call, "Identity", absl::StrCat(names[b], "_done"), {taken->output(0)}, {}, body.effects));
+      MR_ASSIGN_OR_RETURN(Node * end,
+                          Add(call, "Identity", absl::StrCat(names[b], "_done"), {taken->output(0)}, {}, body.effects));
       ran.push_back(end->output(0));
     } else {
       ran.push_back(taken->output(0));

@@ -12,17 +12,14 @@ namespace {
 // Adds integers; stands in for the kernels that a session would run.
 StatusOr<std::vector<Tensor>> EvaluateAdd(const Node& node, absl::Span<const Tensor> inputs) {
   if (!node.is_type("AddV2")) return Unimplemented(node.type());
-  return std::vector<Tensor>{
-      Tensor::Scalar<int32_t>(inputs[0].scalar<int32_t>() + inputs[1].scalar<int32_t>())};
+  return std::vector<Tensor>{Tensor::Scalar<int32_t>(inputs[0].scalar<int32_t>() + inputs[1].scalar<int32_t>())};
 }
 
 class PassTest : public ::testing::Test {
  protected:
   PassTest() { context_.evaluate = EvaluateAdd; }
-  Endpoint Placeholder(const char* name, PartialShape shape = PartialShape(),
-                       DType dtype = DType::kFloat) {
-    return b_.Op("Placeholder", std::initializer_list<Endpoint>{},
-                 {{"dtype", dtype}, {"shape", shape}}, name);
+  Endpoint Placeholder(const char* name, PartialShape shape = PartialShape(), DType dtype = DType::kFloat) {
+    return b_.Op("Placeholder", std::initializer_list<Endpoint>{}, {{"dtype", dtype}, {"shape", shape}}, name);
   }
   std::string Before() {
     EXPECT_TRUE(b_.ok()) << b_.status();
@@ -46,10 +43,9 @@ TEST_F(PassTest, PruneKeepsWhatIsNeededAndFeedsCut) {
   b_.Op("Identity", {a}, {}, "unused");
   b_.control_inputs = {b_.AddNode("NoOp", {}, {}, "first")};
   Endpoint y = b_.Op("Identity", {c}, {}, "y");
-  EXPECT_EQ(
-      Before(),
-      "x = Placeholder()\na = Identity(x)\nc = Identity(a)\nunused = Identity(a)\nfirst = NoOp()\n"
-      "y = Identity(c, ^first)\n");
+  EXPECT_EQ(Before(),
+            "x = Placeholder()\na = Identity(x)\nc = Identity(a)\nunused = Identity(a)\nfirst = NoOp()\n"
+            "y = Identity(c, ^first)\n");
   context_.fetches = {y};
   context_.feeds = {c};
   EXPECT_EQ(After(Prune), "first = NoOp()\ny = Identity(c, ^first)\n");
@@ -67,8 +63,8 @@ TEST_F(PassTest, PruneLetsAFeedStandForHavingRun) {
 }
 
 TEST_F(PassTest, OnlyWhatIsOrderedAfterAnUpdateReadsTheVariableItself) {
-  Endpoint v = b_.Op("VariableV2", std::initializer_list<Endpoint>{},
-                     {{"dtype", DType::kFloat}, {"shape", Shape()}}, "v");
+  Endpoint v =
+      b_.Op("VariableV2", std::initializer_list<Endpoint>{}, {{"dtype", DType::kFloat}, {"shape", Shape()}}, "v");
   Endpoint read = b_.Op("Identity", {v}, {}, "read");
   Endpoint more = b_.Op("AssignAdd", {v, Placeholder("x")}, {}, "more");
   b_.Op("Neg", {read}, {}, "before");
@@ -124,8 +120,7 @@ TEST_F(PassTest, FoldingKnowsShapes) {
   EXPECT_EQ(After(FoldConstants),
             "x = Placeholder()\nu = Placeholder()\nshape = Const()\nsize = Const()\nrank = "
             "Const()\nopen = Shape(u)\n");
-  EXPECT_EQ(shape.node->Attr<Tensor>("value")->DebugString(),
-            Tensor::Of<int32_t>({2, 3}).DebugString());
+  EXPECT_EQ(shape.node->Attr<Tensor>("value")->DebugString(), Tensor::Of<int32_t>({2, 3}).DebugString());
 }
 
 TEST_F(PassTest, FoldingSettlesBroadcastAxesBeforeTheBatchIsKnown) {
@@ -226,8 +221,8 @@ TEST_F(PassTest, IdentitiesAreBypassedUnlessSomethingHangsOnThem) {
 }
 
 TEST_F(PassTest, AVariableIsReadWhenItsIdentitySaysSo) {
-  Endpoint v = b_.Op("VariableV2", std::initializer_list<Endpoint>{},
-                     {{"dtype", DType::kFloat}, {"shape", Shape({2})}}, "v");
+  Endpoint v =
+      b_.Op("VariableV2", std::initializer_list<Endpoint>{}, {{"dtype", DType::kFloat}, {"shape", Shape({2})}}, "v");
   Endpoint y = b_.Op("Neg", {b_.Op("Identity", {v}, {}, "read")}, {}, "y");
   context_.fetches = {y};
   const std::string before = Before();
@@ -257,8 +252,7 @@ TEST_F(FuseTest, ProductBiasAndActivationBecomeOne) {
   EXPECT_EQ(After(FuseMatMul),
             "x = Placeholder()\nw = Placeholder()\nb = Placeholder()\ny = _FusedMatMul(x, w, "
             "b)\ngrad = ReluGrad(y, y)\n");
-  EXPECT_THAT(*y.node->Attr<std::vector<std::string>>("fused_ops"),
-              ::testing::ElementsAre("BiasAdd", "Relu"));
+  EXPECT_THAT(*y.node->Attr<std::vector<std::string>>("fused_ops"), ::testing::ElementsAre("BiasAdd", "Relu"));
   EXPECT_THAT(y.node->origins(), ::testing::ElementsAre("m", "h", "y"));
   EXPECT_EQ(y.shape().ToString(), "[?,3]");
 }
@@ -316,7 +310,8 @@ TEST_F(FuseTest, EveryPassCanBeSwitchedOff) {
   Endpoint large = b_.Op("Placeholder", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape({100})}}, "large");
   Endpoint e = b_.Op("Exp", {b_.Neg(large)}, {}, "e");
   Endpoint table = b_.Op("VariableV2", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape({4, 2})}}, "table");
-  Endpoint rows = b_.Op("GatherV2", {b_.Op("Identity", {table}, {}, "read"), b_.Ints({1}), b_.Scalar<int32_t>(0)}, {}, "rows");
+  Endpoint rows =
+      b_.Op("GatherV2", {b_.Op("Identity", {table}, {}, "read"), b_.Ints({1}), b_.Scalar<int32_t>(0)}, {}, "rows");
   context_.fetches = {h, h2, s, e, rows};
   const std::string before = Before();
   ASSERT_TRUE(RunPasses(&graph_, context_, PassOptions::None()).ok());
@@ -339,8 +334,10 @@ class SavedReadsTest : public PassTest {
     w_ = b_.Op("VarHandleOp", {}, attrs, "w");
     read_ = b_.Op("ReadVariableOp", {w_}, {{"dtype", DType::kFloat}}, "read");
     const Endpoint prefix = Placeholder("prefix", PartialShape::Scalar(), DType::kString), x = Placeholder("x");
-    const Endpoint names = Placeholder("names", {2}, DType::kString), slices = Placeholder("slices", {2}, DType::kString);
-    save_ = b_.AddNode("SaveV2", {{prefix, names, slices, read_, x}}, {{"dtypes", std::vector<DType>{DType::kFloat, DType::kFloat}}}, "save");
+    const Endpoint names = Placeholder("names", {2}, DType::kString),
+                   slices = Placeholder("slices", {2}, DType::kString);
+    save_ = b_.AddNode("SaveV2", {{prefix, names, slices, read_, x}},
+                       {{"dtypes", std::vector<DType>{DType::kFloat, DType::kFloat}}}, "save");
     context_.targets = {save_};
   }
   Endpoint w_, read_;

@@ -4,8 +4,8 @@
 namespace millrace {
 
 absl::Span<const Pass> AllPasses() {
-  // Folding turns shapes into constants that merging can compare; identities gone, fusions see
-  // their patterns.
+  // Order matters: folding turns shapes into constants that CSE can compare, and fusion patterns match only after
+  // identities are removed.
   static constexpr Pass kPasses[] = {
       {"constant_folding", &PassOptions::constant_folding, FoldConstants},
       {"identity_removal", &PassOptions::identity_removal, RemoveIdentities},
@@ -26,10 +26,9 @@ Status RunPasses(Graph* graph, const PassContext& context, const PassOptions& op
   for (const Pass& pass : AllPasses()) {
     if (!(options.*pass.enabled)) continue;
     any = true;
-    MR_RETURN_IF_ERROR(
-        WithPrefix(absl::StrCat("pass ", pass.name, ": "), pass.run(graph, context)));
+    MR_RETURN_IF_ERROR(WithPrefix(absl::StrCat("pass ", pass.name, ": "), pass.run(graph, context)));
   }
-  // What the rewrites left without users.
+  // Remove nodes that the rewrites left unused.
   return any ? Prune(graph, context) : absl::OkStatus();
 }
 

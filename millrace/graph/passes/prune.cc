@@ -23,12 +23,12 @@ Status Prune(Graph* graph, const PassContext& context) {
     for (const Endpoint& e : node->inputs()) {
       if (!roles.IsFed(e.node) || !fed.contains(e)) need(e.node);
     }
-    // Feeding a tensor also stands for having run its node.
+    // A control edge from a fed node is satisfied by the feed.
     for (Node* before : node->control_inputs()) {
       if (!roles.IsFed(before)) need(before);
     }
   }
-  // Nodes that are fed stay alive even when nothing uses them: the context points to them.
+  // Fed nodes are kept alive even if unused, because the context points to them.
   graph->Detach([&](const Node* node) { return !needed[node->id()] && roles.IsFed(node); });
   graph->RemoveNodes([&](const Node* node) { return !needed[node->id()]; });
   return absl::OkStatus();

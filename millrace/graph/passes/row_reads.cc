@@ -1,8 +1,8 @@
 // Gathers from TF1 variables without a snapshot of the whole variable.
 //
-// tf.gather of a reference is GatherV2(Identity(variable), ids, 0). The Identity would copy a variable that
-// is updated by rows; the gather needs a few rows. It may read them when it runs, instead of when the Identity
-// does, where no update of the variable in this step comes between: every one is ordered after the gather.
+// tf.gather of a reference is GatherV2(Identity(variable), ids, 0). The Identity would copy the whole of a variable
+// that has sparse updates, although the gather needs only a few rows. The gather may read the variable directly if no
+// update of this step can run in between, that is, if every update is ordered after the gather.
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
@@ -13,10 +13,9 @@ namespace {
 
 constexpr char kGatherRows[] = "_GatherVariableRows";
 
-// The variable behind a reference: through the ops that take a reference and give it on.
-const Node* RootOf(Endpoint reference) {
-  while (reference.node->num_inputs() > 0 && IsRef(reference.node->input(0).dtype()) &&
-         IsRef(reference.dtype())) {
+// The variable that a reference refers to, through ops that forward references.
+const Node* RootNodeOf(Endpoint reference) {
+  while (reference.node->num_inputs() > 0 && IsRef(reference.node->input(0).dtype()) && IsRef(reference.dtype())) {
     reference = reference.node->input(0);
   }
   return reference.node;
@@ -31,7 +30,7 @@ bool IsZero(const Endpoint& axis) {
                                            : false;
 }
 
-// The Identity between the variable and the gather; null where the gather takes the reference itself.
+// `identity` is null if the gather takes the reference itself.
 struct Candidate {
   Node* gather;
   const Node* identity;
@@ -55,7 +54,7 @@ bool Match(Node* node, Candidate* found) {
   return !found->reference.node->is_detached() && !found->reference.node->IsControlFlow();
 }
 
-// All nodes that run before one of `nodes`, by id.
+// The nodes that are ordered before `node`, by id.
 std::vector<bool> Ancestors(const Graph& graph, const Node* node) {
   std::vector<bool> before(graph.max_id(), false);
   std::vector<const Node*> queue = {node};
@@ -79,8 +78,7 @@ Status Rewrite(Graph* graph, const Candidate& c) {
   spec.control_inputs.assign(c.gather->control_inputs().begin(), c.gather->control_inputs().end());
   if (c.identity != nullptr) {
     for (Node* before : c.identity->control_inputs()) {
-      if (std::find(spec.control_inputs.begin(), spec.control_inputs.end(), before) ==
-          spec.control_inputs.end()) {
+      if (std::find(spec.control_inputs.begin(), spec.control_inputs.end(), before) == spec.control_inputs.end()) {
         spec.control_inputs.push_back(before);
       }
     }
@@ -101,22 +99,21 @@ Status ReadRowsOfVariables(Graph* graph, const PassContext& context) {
     Candidate c;
     if (roles.IsFed(node) || !Match(node, &c)) continue;
     if (c.identity != nullptr && roles.IsFed(c.identity)) continue;
-    by_variable[RootOf(c.reference)].push_back(c);
+    by_variable[RootNodeOf(c.reference)].push_back(c);
   }
   if (by_variable.empty()) return absl::OkStatus();
   for (const Node* node : graph->nodes()) {
     for (int i = 0; i < node->num_inputs(); ++i) {
       if (!IsRef(node->input(i).dtype()) || !IsRef(node->input_type(i))) continue;
-      const auto at = by_variable.find(RootOf(node->input(i)));
+      const auto at = by_variable.find(RootNodeOf(node->input(i)));
       if (at == by_variable.end() || at->second.empty()) continue;
-      // A gather that reads the reference itself is where it should be already.
+      // A gather that takes the reference itself needs no change.
       const std::vector<bool> before = Ancestors(*graph, node);
       auto& candidates = at->second;
-      candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
-                                      [&](const Candidate& c) {
-                                        return c.identity != nullptr && !before[c.gather->id()];
-                                      }),
-                       candidates.end());
+      candidates.erase(
+          std::remove_if(candidates.begin(), candidates.end(),
+                         [&](const Candidate& c) { return c.identity != nullptr && !before[c.gather->id()]; }),
+          candidates.end());
     }
   }
   for (const auto& [variable, candidates] : by_variable) {

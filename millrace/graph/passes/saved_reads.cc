@@ -10,9 +10,6 @@ namespace {
 constexpr char kSaveVariables[] = "_SaveVariables";
 constexpr int kFirstTensor = 3;
 
-// What takes a handle and changes nothing.
-bool OnlyReads(const Node& node) { return node.is_type("ReadVariableOp") || node.is_type("VarIsInitializedOp"); }
-
 Status Rewrite(Graph* graph, Node* save, const std::vector<bool>& in_place) {
   NodeSpec spec;
   spec.op = kSaveVariables;
@@ -23,7 +20,8 @@ Status Rewrite(Graph* graph, Node* save, const std::vector<bool>& in_place) {
     Endpoint input = save->input(i);
     if (in_place[static_cast<size_t>(i)]) {
       for (Node* before : input.node->control_inputs()) {
-        if (std::find(spec.control_inputs.begin(), spec.control_inputs.end(), before) == spec.control_inputs.end()) spec.control_inputs.push_back(before);
+        if (std::find(spec.control_inputs.begin(), spec.control_inputs.end(), before) == spec.control_inputs.end())
+          spec.control_inputs.push_back(before);
       }
       input = input.node->input(0);
     }
@@ -46,11 +44,11 @@ Status SaveVariablesInPlace(Graph* graph, const PassContext& context) {
   }
   if (saves.empty() || OpRegistry::Global().FindOrNull(kSaveVariables) == nullptr) return absl::OkStatus();
   const Roles roles(*graph, context);
-  // How many look at the value of a node, or wait for it.
+  // The number of consumers of each node, including control edges.
   std::vector<int> users(static_cast<size_t>(graph->max_id()), 0);
   for (const Node* node : graph->nodes()) {
     for (int i = 0; i < node->num_inputs(); ++i) {
-      if (node->input_type(i) == DType::kResource && !OnlyReads(*node)) return absl::OkStatus();
+      if (node->input_type(i) == DType::kResource && !node->op().Has(OpTrait::kReadsVariable)) return absl::OkStatus();
       ++users[static_cast<size_t>(node->input(i).node->id())];
     }
     for (const Node* before : node->control_inputs()) ++users[static_cast<size_t>(before->id())];
@@ -60,10 +58,13 @@ Status SaveVariablesInPlace(Graph* graph, const PassContext& context) {
     std::vector<bool> in_place(static_cast<size_t>(save->num_inputs()), false);
     for (int i = kFirstTensor; i < save->num_inputs(); ++i) {
       const Node* const read = save->input(i).node;
-      in_place[static_cast<size_t>(i)] = read->is_type("ReadVariableOp") && roles.IsInner(read) && !read->is_detached() && !read->input(0).node->is_detached() &&
-                                         read->assigned_device() == save->assigned_device() && users[static_cast<size_t>(read->id())] == 1;
+      in_place[static_cast<size_t>(i)] = read->is_type("ReadVariableOp") && roles.IsInner(read) &&
+                                         !read->is_detached() && !read->input(0).node->is_detached() &&
+                                         read->assigned_device() == save->assigned_device() &&
+                                         users[static_cast<size_t>(read->id())] == 1;
     }
-    if (std::find(in_place.begin(), in_place.end(), true) != in_place.end()) MR_RETURN_IF_ERROR(Rewrite(graph, save, in_place));
+    if (std::find(in_place.begin(), in_place.end(), true) != in_place.end())
+      MR_RETURN_IF_ERROR(Rewrite(graph, save, in_place));
   }
   return absl::OkStatus();
 }

@@ -1,12 +1,13 @@
-// Variables that are saved as they are written, without a snapshot before.
+// Saving variables without taking snapshots first.
 #pragma once
 
 #include "millrace/graph/passes/pass.h"
 
 namespace millrace {
 
-// SaveV2 of what ReadVariableOp gives becomes one _SaveVariables under its name, which reads the variables itself, piece by piece. A variable that is updated
-// by rows would be copied otherwise, all of it at once. Only in a step that changes no variable, and where nothing else hangs on the reading.
+// Replaces SaveV2(ReadVariableOp(...)) by a _SaveVariables of the same name, which reads the variables itself, piece by
+// piece; otherwise a variable with sparse updates would be copied as a whole. Applies only to steps that modify no
+// variable and to reads without other consumers.
 Status SaveVariablesInPlace(Graph* graph, const PassContext& context);
 
 }  // namespace millrace

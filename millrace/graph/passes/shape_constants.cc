@@ -23,9 +23,8 @@ bool FromInts(DType dtype, absl::Span<const int64_t> values, bool scalar, Tensor
   return true;
 }
 
-// What a tensor that is itself a shape says, as far as it is known without running anything.
-bool ShapeBehind(const Endpoint& e, const ShapeContext::ConstantLookup& constants,
-                 PartialShape* shape) {
+// The value of a tensor that is itself a shape, as far as it can be evaluated statically.
+bool ShapeBehind(const Endpoint& e, const ShapeContext::ConstantLookup& constants, PartialShape* shape) {
   std::vector<int64_t> dims;
   if (!EvaluateInts(e, constants, &dims)) return false;
   for (int64_t& d : dims) d = std::max(d, PartialShape::kUnknown);
@@ -33,7 +32,7 @@ bool ShapeBehind(const Endpoint& e, const ShapeContext::ConstantLookup& constant
   return true;
 }
 
-// Axes along which `a` was repeated to meet `b`; false when unknown dimensions leave it open.
+// The axes along which `a` was repeated to match `b`; returns false if unknown dimensions leave it undetermined.
 bool RepeatedAxes(const PartialShape& a, const PartialShape& b, std::vector<int64_t>* axes) {
   const int rank = std::max(a.rank(), b.rank());
   for (int i = 0; i < rank; ++i) {
@@ -48,10 +47,8 @@ bool RepeatedAxes(const PartialShape& a, const PartialShape& b, std::vector<int6
   return true;
 }
 
-// True when every user is a sum that is reshaped at once: then axes of size 1 may be left out or
-// in.
-bool OnlyForReshapedSums(const Node& node, const std::vector<std::vector<Consumer>>& consumers,
-                         const Roles& roles) {
+// True if every consumer is a Sum that is reshaped immediately; then axes of size 1 may be included or omitted.
+bool OnlyForReshapedSums(const Node& node, const std::vector<std::vector<Consumer>>& consumers, const Roles& roles) {
   for (const Consumer& c : consumers[node.id()]) {
     if (c.slot != 1 || !c.node->is_type("Sum") || roles.IsKept(c.node)) return false;
     for (const Consumer& d : consumers[c.node->id()]) {
@@ -61,15 +58,12 @@ bool OnlyForReshapedSums(const Node& node, const std::vector<std::vector<Consume
   return true;
 }
 
-bool FromBroadcast(const Node& node, const std::vector<std::vector<Consumer>>& consumers,
-                   const Roles& roles, const ShapeContext::ConstantLookup& constants,
-                   std::vector<Tensor>* outputs) {
+bool FromBroadcast(const Node& node, const std::vector<std::vector<Consumer>>& consumers, const Roles& roles,
+                   const ShapeContext::ConstantLookup& constants, std::vector<Tensor>* outputs) {
   PartialShape a, b;
-  if (!ShapeBehind(node.input(0), constants, &a) || !ShapeBehind(node.input(1), constants, &b))
-    return false;
+  if (!ShapeBehind(node.input(0), constants, &a) || !ShapeBehind(node.input(1), constants, &b)) return false;
   std::vector<int64_t> ra, rb;
-  if (!RepeatedAxes(a, b, &ra) || !RepeatedAxes(b, a, &rb) ||
-      !OnlyForReshapedSums(node, consumers, roles))
+  if (!RepeatedAxes(a, b, &ra) || !RepeatedAxes(b, a, &rb) || !OnlyForReshapedSums(node, consumers, roles))
     return false;
   outputs->resize(2);
   return FromInts(node.output_type(0), ra, false, &(*outputs)[0]) &&
@@ -78,30 +72,19 @@ bool FromBroadcast(const Node& node, const std::vector<std::vector<Consumer>>& c
 
 }  // namespace
 
-bool ConstantsFromShapes(const Node& node, const std::vector<std::vector<Consumer>>& consumers,
-                         const Roles& roles, const ShapeContext::ConstantLookup& constants,
-                         std::vector<Tensor>* outputs) {
-  const std::string& op = node.type();
-  if (op == "BroadcastGradientArgs")
-    return FromBroadcast(node, consumers, roles, constants, outputs);
-  if (op == "Rank") {
-    const PartialShape& shape = node.input(0).shape();
-    outputs->resize(1);
-    return shape.known_rank() &&
-           FromInts(node.output_type(0), {shape.rank()}, true, &(*outputs)[0]);
-  }
-  if (op == "Size") {
-    const int64_t n = node.input(0).shape().num_elements();
-    outputs->resize(1);
-    return n >= 0 && FromInts(node.output_type(0), {n}, true, &(*outputs)[0]);
-  }
-  if (op != "Shape" && op != "ShapeN") return false;
+bool ConstantsFromShapes(const Node& node, const std::vector<std::vector<Consumer>>& consumers, const Roles& roles,
+                         const ShapeContext::ConstantLookup& constants, std::vector<Tensor>* outputs) {
+  if (node.is_type("BroadcastGradientArgs")) return FromBroadcast(node, consumers, roles, constants, outputs);
+  if (!node.op().Has(OpTrait::kShapeOf)) return false;
   outputs->resize(static_cast<size_t>(node.num_outputs()));
   for (int i = 0; i < node.num_outputs(); ++i) {
-    const PartialShape& shape = node.input(i).shape();
-    if (!shape.IsFullyDefined() ||
-        !FromInts(node.output_type(i), shape.dims(), false, &(*outputs)[i]))
+    const Endpoint output{const_cast<Node*>(&node), i};
+    std::vector<int64_t> values;
+    if (!EvaluateInts(output, constants, &values) ||
+        std::find(values.begin(), values.end(), kUnknownInt) != values.end() ||
+        !FromInts(node.output_type(i), values, node.output_shape(i).rank() == 0, &(*outputs)[i])) {
       return false;
+    }
   }
   return true;
 }

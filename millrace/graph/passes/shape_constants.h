@@ -1,4 +1,4 @@
-// Constants that follow from shapes alone.
+// Constants that are determined by shapes alone.
 #pragma once
 
 #include <vector>
@@ -9,10 +9,9 @@
 
 namespace millrace {
 
-// The outputs of a Shape, ShapeN, Size, Rank or BroadcastGradientArgs whose value the inferred
-// shapes determine. False for any other node. `consumers` is ConsumersById of the graph.
-bool ConstantsFromShapes(const Node& node, const std::vector<std::vector<Consumer>>& consumers,
-                         const Roles& roles, const ShapeContext::ConstantLookup& constants,
-                         std::vector<Tensor>* outputs);
+// Computes the outputs of a Shape, ShapeN, Size, Rank or BroadcastGradientArgs if the inferred shapes determine them.
+// Returns false otherwise, and for any other node. `consumers` is ConsumersById of the graph.
+bool ConstantsFromShapes(const Node& node, const std::vector<std::vector<Consumer>>& consumers, const Roles& roles,
+                         const ShapeContext::ConstantLookup& constants, std::vector<Tensor>* outputs);
 
 }  // namespace millrace

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// The product of which nobody but this Slice takes anything; null when there is none.
+// The MatMul whose only consumer is this Slice; null if there is none.
 Node* SlicedProduct(const Node& slice, const Roles& roles, const std::vector<std::vector<Consumer>>& consumers) {
   if (!slice.is_type("Slice") || roles.IsFed(&slice)) return nullptr;
   Node* product = slice.input(0).node;
@@ -23,8 +23,8 @@ Node* SlicedProduct(const Node& slice, const Roles& roles, const std::vector<std
 
 Status SliceProducts(Graph* graph, const PassContext& context) {
   const OpSchema* const fused = OpRegistry::Global().FindOrNull("_SlicedMatMul");
-  const bool has_slice =
-      std::any_of(graph->nodes().begin(), graph->nodes().end(), [](const Node* node) { return node->is_type("Slice"); });
+  const bool has_slice = std::any_of(graph->nodes().begin(), graph->nodes().end(),
+                                     [](const Node* node) { return node->is_type("Slice"); });
   if (fused == nullptr || !has_slice) return absl::OkStatus();
   const Roles roles(*graph, context);
   const std::vector<std::vector<Consumer>> consumers = ConsumersById(*graph);

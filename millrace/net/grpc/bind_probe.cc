@@ -39,7 +39,8 @@ int TryBind(const std::string& host, int* port) {
   auto* const name = reinterpret_cast<sockaddr*>(&storage);
   const int error = bind(fd.get(), name, size) == 0 ? 0 : errno;
   if (error == 0 && *port == 0 && getsockname(fd.get(), name, &size) == 0) {
-    *port = ntohs(v6 ? reinterpret_cast<sockaddr_in6*>(&storage)->sin6_port : reinterpret_cast<sockaddr_in*>(&storage)->sin_port);
+    *port = ntohs(v6 ? reinterpret_cast<sockaddr_in6*>(&storage)->sin6_port
+                     : reinterpret_cast<sockaddr_in*>(&storage)->sin_port);
   }
   return error;
 }
@@ -48,7 +49,8 @@ bool Missing(int error) { return error == EADDRNOTAVAIL || error == EAFNOSUPPORT
 
 Status BindError(const HostPort& address, int error) {
   const std::string text = JoinHostPort(address.host, address.port);
-  if (error == EADDRINUSE) return AlreadyExists("cannot listen at ", text, ": the port is taken, another process listens there");
+  if (error == EADDRINUSE)
+    return AlreadyExists("cannot listen at ", text, ": the port is taken, another process listens there");
   return Unavailable("cannot listen at ", text, ": ", std::strerror(error));
 }
 

@@ -1,4 +1,4 @@
-// Which sockets an address of a cluster spec means, and whether they are free.
+// Determines the sockets to bind for an address of a cluster spec, and whether they are free.
 #pragma once
 
 #include <string>
@@ -10,12 +10,13 @@
 namespace millrace::net {
 
 struct BindPlan {
-  std::vector<std::string> hosts;  // numbers, for gRPC; the first stands for all interfaces or for loopback
-  int port = 0;                    // 0: the system chooses when the first is bound
+  std::vector<std::string> hosts;  // numeric, for gRPC; the first is the wildcard or loopback address
+  int port = 0;                    // 0: the system chooses it when the first is bound
 };
 
-// A loopback host gives loopback only (localhost: IPv4's and, where there is one, IPv6's), any other host all interfaces.
-// ALREADY_EXISTS when the port is taken, UNAVAILABLE when it cannot be bound for another reason: gRPC itself only says that it could not.
+// A loopback host binds to loopback only (localhost to IPv4's and, if there is one, IPv6's), any other host to all
+// interfaces. ALREADY_EXISTS if the port is taken, UNAVAILABLE if it cannot be bound for another reason; gRPC itself
+// does not report the reason.
 StatusOr<BindPlan> PlanBind(const HostPort& address);
 
 }  // namespace millrace::net

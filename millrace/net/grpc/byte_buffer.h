@@ -1,4 +1,4 @@
-// Bytes as gRPC holds them.
+// Conversion between Bytes and gRPC's byte buffers.
 #pragma once
 
 #include <grpc/byte_buffer.h>
@@ -14,14 +14,14 @@ struct DestroyByteBuffer {
 };
 using ByteBuffer = std::unique_ptr<grpc_byte_buffer, DestroyByteBuffer>;
 
-// What a length on the wire can say.
+// The largest length that the wire format can express.
 constexpr size_t kMaxGrpcMessage = 0xffffffff;
 
-// Large pieces are referenced until gRPC has sent them; small neighbours are copied together, since a reference and a buffer
-// for the system to gather cost more.
+// Large pieces are referenced until gRPC has sent them. Adjacent small pieces are copied into one, since that is
+// cheaper than a reference and an iovec entry for each.
 ByteBuffer ToByteBuffer(const Bytes& bytes);
 
-// Takes the buffer over; the pieces are the slices that gRPC received into. Null gives no bytes.
+// Takes ownership; the pieces are the slices that gRPC received into. Null gives empty Bytes.
 Bytes FromByteBuffer(ByteBuffer buffer);
 
 }  // namespace millrace::net

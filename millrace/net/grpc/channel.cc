@@ -11,17 +11,20 @@ namespace millrace::net {
 
 GrpcConnection::GrpcConnection(const std::string& address, const TlsCredentials* tls) {
   // The target is a URI, and an IPv6 address has brackets.
-  const std::string target = absl::StrCat("dns:///", absl::StrReplaceAll(address, {{"[", "%5B"}, {"]", "%5D"}, {"%", "%25"}}));
+  const std::string target =
+      absl::StrCat("dns:///", absl::StrReplaceAll(address, {{"[", "%5B"}, {"]", "%5D"}, {"%", "%25"}}));
   ChannelArgs args = ClientArgs();
   channel_ = grpc_channel_create(target.c_str(), NewChannelCredentials(tls).get(), args.get());
 }
 
 GrpcConnection::~GrpcConnection() { grpc_channel_destroy(channel_); }
 
-GrpcChannel::GrpcChannel(std::string address, std::shared_ptr<const TlsCredentials> tls, CompletionQueue* queue, CallsInFlight* in_flight)
+GrpcChannel::GrpcChannel(std::string address, std::shared_ptr<const TlsCredentials> tls, CompletionQueue* queue,
+                         CallsInFlight* in_flight)
     : Channel(std::move(address)), tls_(std::move(tls)), queue_(queue), in_flight_(in_flight) {}
 
-RefPtr<OutgoingCall> GrpcChannel::Call(const std::string& method, Bytes request, const CallOptions& options, Done done) {
+RefPtr<OutgoingCall> GrpcChannel::Call(const std::string& method, Bytes request, const CallOptions& options,
+                                       Done done) {
   auto call = MakeRef<GrpcOutgoingCall>(shared_from_this(), Connection(), in_flight_, method, options, std::move(done));
   call->Start(request, queue_);
   return call;

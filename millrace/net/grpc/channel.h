@@ -14,7 +14,7 @@
 
 namespace millrace::net {
 
-// gRPC's channel: a connection and what it takes to make it again.
+// A gRPC channel: a connection that reconnects.
 class GrpcConnection {
  public:
   GrpcConnection(const std::string& address, const TlsCredentials* tls);
@@ -27,12 +27,13 @@ class GrpcConnection {
 
 class GrpcChannel final : public Channel, public std::enable_shared_from_this<GrpcChannel> {
  public:
-  GrpcChannel(std::string address, std::shared_ptr<const TlsCredentials> tls, CompletionQueue* queue, CallsInFlight* in_flight);
+  GrpcChannel(std::string address, std::shared_ptr<const TlsCredentials> tls, CompletionQueue* queue,
+              CallsInFlight* in_flight);
 
   RefPtr<OutgoingCall> Call(const std::string& method, Bytes request, const CallOptions& options, Done done) override;
 
-  // A call could not be made on `connection`: the next one connects anew, at once. gRPC by itself would go on failing calls with
-  // what it learnt last, for up to a second, although the peer may be back.
+  // A call could not be made on `connection`, so the next one reconnects immediately. gRPC by itself would keep failing
+  // calls with its last error for up to a second, although the peer may be back.
   void OnUnavailable(const GrpcConnection* connection);
   bool secure() const { return tls_ != nullptr; }
 

@@ -41,8 +41,8 @@ ChannelArgs ClientArgs() {
       .Set(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1)
       .Set(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100)
       .Set(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000)
-      // How long one attempt to connect may take: longer than a peer may be silent. A busy machine takes its time, and whoever waits for a peer that
-      // does not answer has a limit of its own.
+      // How long one attempt to connect may take: longer than a peer may be silent. A busy machine takes its time, and
+      // whoever waits for a peer that does not answer has a limit of its own.
       .Set(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 8000)
       // A connection without calls stays: a lane beside it may carry them, and who is gone is seen by its end.
       .Set(GRPC_ARG_CLIENT_IDLE_TIMEOUT_MS, std::numeric_limits<int>::max())

@@ -1,4 +1,4 @@
-// Settings of gRPC's channels and servers.
+// Settings for gRPC channels and servers.
 #pragma once
 
 #include <grpc/grpc.h>
@@ -7,7 +7,7 @@
 
 namespace millrace::net {
 
-// Numbers only. The names are literals.
+// A list of integer settings. Names must be literals.
 class ChannelArgs {
  public:
   ChannelArgs& Set(const char* name, int value);

@@ -12,7 +12,8 @@ namespace {
 
 // A handler that runs for longer than this, or at most twice as long, has another thread poll in its place.
 constexpr absl::Duration kTick = absl::Microseconds(500);
-// The same where handlers have all been short for a while: looking more often would cost small calls a tenth of their time.
+// The same where handlers have all been short for a while: looking more often would cost small calls a tenth of their
+// time.
 constexpr absl::Duration kCalmTick = absl::Milliseconds(5);
 // A handler that makes the next ticks short ones.
 constexpr std::chrono::steady_clock::duration kLongHandler = std::chrono::microseconds(500);
@@ -77,7 +78,9 @@ void CompletionQueue::LeaveQueue() {
   if (asleep_) {
     asleep_ = false;
     watch_.Signal();
-  } else if (!watched_ && spares_ == 0 && threads_ < max_threads_) {
+  } else if (!watched_ && spares_ > 0) {
+    spare_.Signal();  // the spare that was to watch may have polled instead, and be the one that leaves now
+  } else if (!watched_ && threads_ < max_threads_) {
     StartThread();
   }
 }
@@ -136,7 +139,7 @@ bool CompletionQueue::Park() {
   ++spares_;
   const bool wanted = spare_.WaitFor(&mu_, kSpareTime);
   --spares_;
-  return wanted;
+  return wanted || !watched_ || !polling_;  // a signal may have come as the time was up
 }
 
 void CompletionQueue::Work() {

@@ -1,4 +1,4 @@
-// The one queue that all events of a transport arrive on, and the threads that wait at it.
+// The queue on which all events of a transport arrive, and the threads that poll it.
 #pragma once
 
 #include <grpc/grpc.h>
@@ -16,10 +16,10 @@ inline constexpr bool kThreadSanitizer = true;
 inline constexpr bool kThreadSanitizer = false;
 #endif
 
-// What a tag of gRPC's points to. One operation at a time.
+// The object behind a gRPC tag. Used for one operation at a time.
 //
-// gRPC is not instrumented: ThreadSanitizer sees neither how it hands an event to another thread nor that an answer comes after its
-// request. In its builds every event therefore happens after all operations that were started before it.
+// gRPC is not instrumented, so ThreadSanitizer sees neither how it hands an event to another thread nor that an answer
+// follows its request. In TSan builds every event therefore happens-after all operations that were started before it.
 class CompletionEvent {
  public:
   // The tag to start an operation with.
@@ -40,7 +40,7 @@ class CompletionEvent {
   static inline std::atomic<uint64_t> started_{0};
 };
 
-// An event that is a member of the object it concerns.
+// An event that is a member of the object that handles it.
 template <typename Owner, void (Owner::*kHandler)(bool ok)>
 class MemberEvent final : public CompletionEvent {
  public:
@@ -51,28 +51,28 @@ class MemberEvent final : public CompletionEvent {
   Owner* const owner_;
 };
 
-// Thread-safe. One thread waits at the queue, and handles what it takes: nothing is handed on, since waking another thread costs more
-// than a small call does. A second thread watches; when a handler runs long, it takes the place at the queue, and so on up to
-// `max_threads`. What arrives while all of them are in handlers waits.
+// Thread-safe. One thread polls the queue and handles the events itself, since waking another thread costs more than a
+// small call. A second thread watches; when a handler runs long, it takes over the polling, and so on up to
+// `max_threads`. Events that arrive while all threads are in handlers wait.
 class CompletionQueue {
  public:
   explicit CompletionQueue(int max_threads);
-  // Handles what is still to come: every operation must end soon. Not from a handler.
+  // Handles the remaining events, so every operation must end soon. Must not run in a handler.
   ~CompletionQueue();
 
   grpc_completion_queue* get() const { return queue_; }
-  // From a handler that is going to run long: another thread polls from now on, not only when that has been noticed.
+  // Called by a handler that is going to run long: another thread starts polling immediately.
   void HandlerRunsLong();
 
  private:
   void StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What each thread does.
+  // The body of each thread.
   void Work();
-  // Waits while another thread polls. False when there are threads enough: the caller's ends.
+  // Waits while another thread polls. Returns false if there are enough threads; the caller's thread then ends.
   bool Park() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns when a handler has run for long and nobody polls, or at the end.
+  // Returns when a handler has run for long and nobody polls, or at shutdown.
   void Watch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The polling thread leaves to handle an event: sees to it that somebody watches.
+  // Called when the polling thread leaves to handle an event: ensures that a thread watches.
   void LeaveQueue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -82,14 +82,14 @@ class CompletionQueue {
   CondVar watch_;
   CondVar spare_;
   CondVar ended_;
-  bool polling_ ABSL_GUARDED_BY(mu_) = false;   // a thread waits at the queue
-  bool watched_ ABSL_GUARDED_BY(mu_) = false;   // a thread is in Watch
-  bool asleep_ ABSL_GUARDED_BY(mu_) = false;    // that thread waits to be woken by the next event
-  bool replace_ ABSL_GUARDED_BY(mu_) = false;   // the next to poll need not wait for a handler to have run long
-  bool closed_ ABSL_GUARDED_BY(mu_) = false;    // the queue has given its last event
-  uint64_t taken_ ABSL_GUARDED_BY(mu_) = 0;     // events
-  int short_ticks_ ABSL_GUARDED_BY(mu_) = 0;    // for so many the watching thread looks often
-  int spares_ ABSL_GUARDED_BY(mu_) = 0;         // threads that neither poll nor watch nor handle
+  bool polling_ ABSL_GUARDED_BY(mu_) = false;  // a thread polls the queue
+  bool watched_ ABSL_GUARDED_BY(mu_) = false;  // a thread is in Watch
+  bool asleep_ ABSL_GUARDED_BY(mu_) = false;   // the watching thread sleeps until the next event
+  bool replace_ ABSL_GUARDED_BY(mu_) = false;  // take over the polling now, not only after a handler has run long
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;   // the queue has given its last event
+  uint64_t taken_ ABSL_GUARDED_BY(mu_) = 0;    // events
+  int short_ticks_ ABSL_GUARDED_BY(mu_) = 0;   // how many more times the watching thread checks at short intervals
+  int spares_ ABSL_GUARDED_BY(mu_) = 0;        // threads that neither poll nor watch nor handle
   int threads_ ABSL_GUARDED_BY(mu_) = 0;
   ThreadGroup group_;
 };

@@ -1,4 +1,4 @@
-// Who may talk to whom.
+// gRPC's credentials.
 #pragma once
 
 #include <grpc/grpc_security.h>

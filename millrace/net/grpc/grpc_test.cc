@@ -21,12 +21,14 @@ namespace {
 
 constexpr absl::Duration kSoon = absl::Seconds(30);
 
-Answer Start(Transport& transport, const std::string& address, const std::string& method, absl::Duration timeout = kSoon) {
+Answer Start(Transport& transport, const std::string& address, const std::string& method,
+             absl::Duration timeout = kSoon) {
   Answer answer;
   transport.Connect(address)->Call(TestService::FullName(method), Bytes::Of("x"), {.timeout = timeout}, answer.Done());
   return answer;
 }
-Status CallStatus(Transport& transport, const std::string& address, const std::string& method, absl::Duration timeout = kSoon) {
+Status CallStatus(Transport& transport, const std::string& address, const std::string& method,
+                  absl::Duration timeout = kSoon) {
   Answer answer = Start(transport, address, method, timeout);
   EXPECT_TRUE(answer.notification().WaitFor(kSoon));
   return answer.status();
@@ -139,7 +141,8 @@ TEST_F(GrpcTest, ACallWhosePeerHangsUpIsUnavailableAtOnceAndTheServerIsTold) {
 }
 
 TEST_F(GrpcTest, PeersOnIpv6AreNamedAsPeopleWriteThem) {
-  EXPECT_EQ(WithPlainAddresses("last error: ipv6:%5Bfe80::1%25eth0%5D:1: refused"), "last error: ipv6:[fe80::1%eth0]:1: refused");
+  EXPECT_EQ(WithPlainAddresses("last error: ipv6:%5Bfe80::1%25eth0%5D:1: refused"),
+            "last error: ipv6:[fe80::1%eth0]:1: refused");
   EXPECT_EQ(WithPlainAddresses("ipv4:127.0.0.1:1: 100%25"), "ipv4:127.0.0.1:1: 100%25");
   service_.On("WhoAmI", [](std::shared_ptr<IncomingCall> call) { call->Reply(Bytes::Of(call->peer())); });
   auto listener = transport_->Listen("[::1]:0", &service_);
@@ -194,7 +197,8 @@ TEST_F(GrpcTest, ADeepChainOfHandlersThatRunLongIsServed) {
     if (depth % 2 == 0) call->RunsLong();
     if (depth > 0) {
       Answer inner;
-      transport->Connect(address)->Call(TestService::FullName("Nest"), Bytes::Of(std::to_string(depth - 1)), {}, inner.Done());
+      transport->Connect(address)->Call(TestService::FullName("Nest"), Bytes::Of(std::to_string(depth - 1)), {},
+                                        inner.Done());
       EXPECT_TRUE(inner.notification().WaitFor(kSoon));
     }
     call->Reply(Bytes());
@@ -213,15 +217,18 @@ class TlsTest : public GrpcTest {
         << ReadWholeFile(FileSystem::Posix(), files_.File("log")).value_or("");
   }
   void MakeAuthority(const std::string& name) {
-    Run(absl::StrCat("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=", name, " -keyout ", name,
-                     ".key -out ", name, ".crt"));
+    Run(absl::StrCat("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=", name,
+                     " -keyout ", name, ".key -out ", name, ".crt"));
   }
   // A task's credentials, for a host, signed by the authority.
-  std::shared_ptr<const TlsCredentials> MakeTask(const std::string& name, const std::string& authority, const std::string& host) {
-    Run(absl::StrCat("openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=", name, " -keyout ", name, ".key -out ",
-                     name, ".csr && echo subjectAltName=DNS:", host, " > ext && openssl x509 -req -in ", name, ".csr -CA ", authority,
-                     ".crt -CAkey ", authority, ".key -CAcreateserial -days 2 -extfile ext -out ", name, ".crt"));
-    auto tls = ReadTlsCredentials(files_.File(name + ".crt"), files_.File(name + ".key"), files_.File(authority + ".crt"));
+  std::shared_ptr<const TlsCredentials> MakeTask(const std::string& name, const std::string& authority,
+                                                 const std::string& host) {
+    Run(absl::StrCat("openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=", name, " -keyout ",
+                     name, ".key -out ", name, ".csr && echo subjectAltName=DNS:", host,
+                     " > ext && openssl x509 -req -in ", name, ".csr -CA ", authority, ".crt -CAkey ", authority,
+                     ".key -CAcreateserial -days 2 -extfile ext -out ", name, ".crt"));
+    auto tls =
+        ReadTlsCredentials(files_.File(name + ".crt"), files_.File(name + ".key"), files_.File(authority + ".crt"));
     EXPECT_TRUE(tls.ok()) << tls.status();
     return tls.value_or(nullptr);
   }

@@ -39,6 +39,8 @@ class GrpcTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> NewGrpcTransport(GrpcTransportOptions options) { return std::make_unique<GrpcTransport>(std::move(options)); }
+std::unique_ptr<Transport> NewGrpcTransport(GrpcTransportOptions options) {
+  return std::make_unique<GrpcTransport>(std::move(options));
+}
 
 }  // namespace millrace::net

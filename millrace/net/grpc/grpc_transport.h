@@ -1,37 +1,29 @@
-// Calls over gRPC: what TensorFlow's servers and clients speak.
+// A transport over gRPC, the protocol of TensorFlow's servers and clients.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "millrace/base/status.h"
+#include "millrace/base/tls_credentials.h"
 #include "millrace/net/transport.h"
 
 namespace millrace::net {
 
-// Who a task is and whom it believes; texts in PEM form, not names of files.
-struct TlsCredentials {
-  std::string certificate;  // this task's, with what it was signed by where needed
-  std::string key;          // its private key
-  std::string authority;    // the certificates that a peer's must be signed by
-};
-
 struct GrpcTransportOptions {
-  // Mutual TLS for every channel and every listener: a peer without a certificate of the authority is refused, and a server's
-  // certificate must be for the host that the channel's address names. Null: neither encryption nor authentication, as in TensorFlow.
+  // Mutual TLS for every channel and listener: a peer without a certificate from the authority is refused, and a
+  // server's certificate must match the host in the channel's address. Null means neither encryption nor
+  // authentication, as in TensorFlow.
   std::shared_ptr<const TlsCredentials> tls;
-  // How many calls may be in handlers at once; more wait. One thread more than handlers are running waits for the network.
+  // The maximum number of calls in handlers at once; further calls wait. One thread more than there are running
+  // handlers polls the network.
   int max_threads = 64;
 };
 
-// Reads the three files; the error names the one that cannot be read or holds no PEM text.
-StatusOr<std::shared_ptr<const TlsCredentials>> ReadTlsCredentials(const std::string& certificate_file, const std::string& key_file,
-                                                                   const std::string& authority_file);
-
-// Handlers (Service::OnCall, Channel::Done, cancellation callbacks) run on the thread that took the event from the network; meanwhile
-// another waits for the next event. Proxies named by the environment are not used. A message holds less than 4 GiB (RESOURCE_EXHAUSTED).
+// Handlers (Service::OnCall, Channel::Done, cancellation callbacks) run on the thread that received the event;
+// meanwhile another thread waits for the next event. Proxies from the environment are not used. A message of 4 GiB or
+// more fails with RESOURCE_EXHAUSTED.
 //
-// The destructor cancels the calls that are in flight and returns when their Dones have run; not to be called from a handler.
+// The destructor cancels the calls in flight and returns when their Dones have run. It must not run in a handler.
 std::unique_ptr<Transport> NewGrpcTransport(GrpcTransportOptions options = {});
 
 }  // namespace millrace::net

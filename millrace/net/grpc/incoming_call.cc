@@ -7,11 +7,13 @@
 #include <cstring>
 #include <utility>
 
+#include "millrace/net/grpc/grpc_text.h"
 #include "millrace/net/grpc/status.h"
 
 namespace millrace::net {
 
-GrpcIncomingCall::GrpcIncomingCall(GrpcListener* listener, int method) : listener_(listener), queue_(listener->queue()), method_(method) {
+GrpcIncomingCall::GrpcIncomingCall(GrpcListener* listener, int method)
+    : listener_(listener), queue_(listener->queue()), method_(method) {
   grpc_metadata_array_init(&metadata_);
   grpc_call_details_init(&details_);
 }
@@ -25,9 +27,9 @@ GrpcIncomingCall::~GrpcIncomingCall() {
 void GrpcIncomingCall::Request(grpc_server* server, void* method) {
   grpc_completion_queue* const queue = queue_->get();
   const grpc_call_error error =
-      method == nullptr
-          ? grpc_server_request_call(server, &call_, &details_, &metadata_, queue, queue, arrival_.Tag())
-          : grpc_server_request_registered_call(server, method, &call_, &deadline_, &metadata_, &received_, queue, queue, arrival_.Tag());
+      method == nullptr ? grpc_server_request_call(server, &call_, &details_, &metadata_, queue, queue, arrival_.Tag())
+                        : grpc_server_request_registered_call(server, method, &call_, &deadline_, &metadata_,
+                                                              &received_, queue, queue, arrival_.Tag());
   MR_CHECK(error == GRPC_CALL_OK);
 }
 
@@ -63,9 +65,7 @@ void GrpcIncomingCall::Refuse(Status why) {
   EndPart();
 }
 
-std::string GrpcIncomingCall::MethodName() const {
-  return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(details_.method)), GRPC_SLICE_LENGTH(details_.method)};
-}
+std::string GrpcIncomingCall::MethodName() const { return CopyText(details_.method); }
 
 absl::Time GrpcIncomingCall::deadline() const {
   const gpr_timespec time = gpr_convert_clock_type(deadline_, GPR_CLOCK_REALTIME);
@@ -75,7 +75,7 @@ absl::Time GrpcIncomingCall::deadline() const {
 
 std::string GrpcIncomingCall::peer() const {
   char* const text = grpc_call_get_peer(call_);
-  std::string peer = WithPlainAddresses(text);
+  std::string peer = WithPlainAddresses(CopyText(text));
   gpr_free(text);
   return peer;
 }

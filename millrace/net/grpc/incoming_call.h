@@ -13,19 +13,20 @@
 
 namespace millrace::net {
 
-// Made before the call arrives, as the place where gRPC puts it. Referenced by what is under way in gRPC and by the service.
+// Created before the call arrives, because gRPC needs a place to put it. Referenced by pending gRPC operations and by
+// the service.
 class GrpcIncomingCall final : public IncomingCall, public RefCounted {
  public:
   GrpcIncomingCall(GrpcListener* listener, int method);
 
-  // Asks for the next call of a method, or of any that is not registered (null).
+  // Requests the next call of a method, or of any unregistered method if null.
   void Request(grpc_server* server, void* method);
-  // After its arrival: watches whether the caller goes away, and serves.
+  // Called when it has arrived: serves it, and watches whether the caller goes away.
   void Serve(Service* service);
-  // After its arrival, in place of Serve.
+  // Called when it has arrived, instead of Serve.
   void Refuse(Status why);
   int method() const { return method_; }
-  // Of a call whose method is not registered.
+  // The method's name, for a call of an unregistered method.
   std::string MethodName() const;
 
   Bytes& request() override { return request_; }
@@ -41,7 +42,7 @@ class GrpcIncomingCall final : public IncomingCall, public RefCounted {
   void OnSent(bool ok);
   void OnClosed(bool ok);
   void WatchClose();
-  // One of the things that must happen before the listener may forget the call has happened.
+  // Called for each of the things that must happen before the listener may forget the call (see parts_).
   void EndPart();
 
   GrpcListener* const listener_;
@@ -51,7 +52,7 @@ class GrpcIncomingCall final : public IncomingCall, public RefCounted {
   grpc_byte_buffer* received_ = nullptr;
   gpr_timespec deadline_{};
   grpc_metadata_array metadata_;
-  grpc_call_details details_;  // of a call whose method is not registered
+  grpc_call_details details_;  // for a call of an unregistered method
   Bytes request_;
   ByteBuffer answer_;
   int cancelled_ = 0;

@@ -21,7 +21,8 @@ void InitGrpc() {
     // Who sets GRPC_VERBOSITY wants to see it as gRPC prints it.
     if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function(Log);
 #if defined(NDEBUG)
-    // gRPC's locks are Abseil's, which as Debian builds them look for cycles whenever one is taken: a twelfth of a small call.
+    // gRPC's locks are Abseil's, which as Debian builds them look for cycles whenever one is taken: a twelfth of a
+    // small call.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 #endif
     grpc_init();

@@ -1,9 +1,10 @@
-// gRPC as a library of the process.
+// Initialisation of gRPC.
 #pragma once
 
 namespace millrace::net {
 
-// Before anything of gRPC's is used. gRPC stays until the process ends: what it counts references to may outlive a transport.
+// Call it before using gRPC. gRPC stays initialised until the process ends, since objects that it refers to may outlive
+// a transport.
 void InitGrpc();
 
 }  // namespace millrace::net

@@ -25,10 +25,12 @@ grpc_server* NewServer() {
 
 }  // namespace
 
-GrpcListener::GrpcListener(CompletionQueue* queue, Service* service) : queue_(queue), service_(service), server_(NewServer()) {
+GrpcListener::GrpcListener(CompletionQueue* queue, Service* service)
+    : queue_(queue), service_(service), server_(NewServer()) {
   grpc_server_register_completion_queue(server_, queue_->get(), nullptr);
   for (const std::string& method : service_->methods()) {
-    methods_.push_back(grpc_server_register_method(server_, method.c_str(), nullptr, GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER, 0));
+    methods_.push_back(
+        grpc_server_register_method(server_, method.c_str(), nullptr, GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER, 0));
   }
 }
 
@@ -37,8 +39,8 @@ GrpcListener::~GrpcListener() {
   grpc_server_destroy(server_);
 }
 
-StatusOr<std::unique_ptr<Listener>> GrpcListener::Start(const std::string& address, const TlsCredentials* tls, CompletionQueue* queue,
-                                                        Service* service) {
+StatusOr<std::unique_ptr<Listener>> GrpcListener::Start(const std::string& address, const TlsCredentials* tls,
+                                                        CompletionQueue* queue, Service* service) {
   MR_ASSIGN_OR_RETURN(const HostPort wanted, ParseHostPort(address));
   std::unique_ptr<GrpcListener> listener;
   Status bound;
@@ -65,8 +67,10 @@ Status GrpcListener::Bind(const HostPort& wanted, const TlsCredentials* tls) {
     const int port = grpc_server_add_http2_port(server_, JoinHostPort(host, port_).c_str(), credentials.get());
     if (port == 0) {
       MR_RETURN_IF_ERROR(PlanBind(wanted).status());  // taken meanwhile
-      return Unavailable("cannot listen at ", JoinHostPort(wanted.host, wanted.port),
-                         tls == nullptr ? "" : ": the TLS certificate, key or authority is not valid, or the key is not the certificate's");
+      return Unavailable(
+          "cannot listen at ", JoinHostPort(wanted.host, wanted.port),
+          tls == nullptr ? ""
+                         : ": the TLS certificate, key or authority is not valid, or the key is not the certificate's");
     }
     port_ = port;
   }
@@ -101,7 +105,8 @@ void GrpcListener::OnArrival(GrpcIncomingCall* call, bool arrived) {
   }
   if (!serve) return call->Refuse(Unavailable("the server is stopping"));
   RequestCall(call->method());
-  if (call->method() == kOtherMethod) return call->Refuse(Unimplemented("this server has no method ", call->MethodName()));
+  if (call->method() == kOtherMethod)
+    return call->Refuse(Unimplemented("this server has no method ", call->MethodName()));
   call->Serve(service_);
 }
 
@@ -140,7 +145,8 @@ void GrpcListener::Stop() {
   grpc_server_shutdown_and_notify(server_, queue_->get(), shutdown_.Tag());
   for (const auto& call : calls) call->cancellation()->StartCancel(Cancelled("the server is stopping"));
   calls.clear();
-  const auto over = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return shut_down_ && calls_.empty() && requested_ == 0; };
+  const auto over = [this]()
+                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return shut_down_ && calls_.empty() && requested_ == 0; };
   mu_.Lock();
   while (unanswered_ > 0) changed_.Wait(&mu_);
   const absl::Time patience = absl::Now() + kGrace;

@@ -20,23 +20,23 @@ class GrpcIncomingCall;
 
 class GrpcListener final : public Listener {
  public:
-  static StatusOr<std::unique_ptr<Listener>> Start(const std::string& address, const TlsCredentials* tls, CompletionQueue* queue,
-                                                   Service* service);
+  static StatusOr<std::unique_ptr<Listener>> Start(const std::string& address, const TlsCredentials* tls,
+                                                   CompletionQueue* queue, Service* service);
   ~GrpcListener() override;
   int port() const override { return port_; }
   void Stop() override;
 
-  // For GrpcIncomingCall. A call has arrived, or (false) none will.
+  // Called by GrpcIncomingCall when a call has arrived, or, with false, when none will.
   void OnArrival(GrpcIncomingCall* call, bool arrived);
   void OnAnswer();
-  // Nothing more will happen to the call, and its OnCall has returned.
+  // Called when the call is finished and its OnCall has returned.
   void OnEnd(GrpcIncomingCall* call);
   CompletionQueue* queue() const { return queue_; }
 
  private:
   GrpcListener(CompletionQueue* queue, Service* service);
   Status Bind(const HostPort& wanted, const TlsCredentials* tls);
-  // Asks gRPC for the next call of a method.
+  // Requests the next call of a method from gRPC.
   void RequestCall(int method);
   void OnShutdown(bool ok);
 
@@ -49,11 +49,11 @@ class GrpcListener final : public Listener {
 
   Mutex mu_;
   CondVar changed_;
-  int requested_ ABSL_GUARDED_BY(mu_) = 0;  // calls asked for that have not come
+  int requested_ ABSL_GUARDED_BY(mu_) = 0;  // requested calls that have not arrived
   int unanswered_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_set<GrpcIncomingCall*> calls_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  bool shut_down_ ABSL_GUARDED_BY(mu_) = false;  // by gRPC: no port, no connection
+  bool shut_down_ ABSL_GUARDED_BY(mu_) = false;  // gRPC has closed the port and all connections
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 };
 

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "millrace/net/grpc/grpc_text.h"
 #include "millrace/net/grpc/status.h"
 
 namespace millrace::net {
@@ -21,18 +23,15 @@ gpr_timespec DeadlineAfter(absl::Duration timeout) {
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(nanos, GPR_TIMESPAN));
 }
 
-absl::string_view View(const grpc_slice& slice) {
-  return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)), GRPC_SLICE_LENGTH(slice)};
-}
-
-// True when the other side's handler gave this status. gRPC says "received from peer" also of what its own transport noticed and of
-// a deadline that passed over there first.
-bool IsFromHandler(grpc_status_code code, absl::string_view details, const char* error) {
-  if (error == nullptr || !absl::StrContains(error, "Error received from peer")) return false;
+// True when the other side's handler gave this status. gRPC says "received from peer" also of what its own transport
+// noticed and of a deadline that passed over there first.
+bool IsFromHandler(grpc_status_code code, absl::string_view details, absl::string_view error) {
+  if (!absl::StrContains(error, "Error received from peer")) return false;
   if (code == GRPC_STATUS_DEADLINE_EXCEEDED) return details != "Deadline Exceeded";
   if (code != GRPC_STATUS_UNAVAILABLE) return true;
-  for (const char* noticed : {"Socket closed", "Connection reset", "Broken pipe", "GOAWAY received", "Stream removed", "Transport closed",
-                              "recvmsg:", "sendmsg:", "keepalive watchdog", "Endpoint read failed", "endpoint shutdown"}) {
+  for (const char* noticed :
+       {"Socket closed", "Connection reset", "Broken pipe", "GOAWAY received", "Stream removed", "Transport closed",
+        "recvmsg:", "sendmsg:", "keepalive watchdog", "Endpoint read failed", "endpoint shutdown"}) {
     if (absl::StartsWith(details, noticed)) return false;
   }
   return true;
@@ -41,7 +40,8 @@ bool IsFromHandler(grpc_status_code code, absl::string_view details, const char*
 }  // namespace
 
 GrpcOutgoingCall::GrpcOutgoingCall(std::shared_ptr<GrpcChannel> channel, std::shared_ptr<GrpcConnection> connection,
-                                   CallsInFlight* in_flight, const std::string& method, const CallOptions& options, Channel::Done done)
+                                   CallsInFlight* in_flight, const std::string& method, const CallOptions& options,
+                                   Channel::Done done)
     : channel_(std::move(channel)),
       connection_(std::move(connection)),
       in_flight_(in_flight),
@@ -118,13 +118,13 @@ StatusOr<Bytes> GrpcOutgoingCall::Result() {
     if (answer_ != nullptr) return FromByteBuffer(ByteBuffer(std::exchange(answer_, nullptr)));
     return Internal(channel_->address(), ": the answer to ", method_, " holds no message");
   }
-  const absl::string_view details = View(details_);
+  const std::string details = CopyText(details_);
   // A server that stops drops the calls that no handler has seen yet: its end, to whoever called, not a cancellation.
   if (code_ == GRPC_STATUS_CANCELLED && details == "CANCELLED" && !cancelled_.load(std::memory_order_relaxed)) {
     channel_->OnUnavailable(connection_.get());
     return Unavailable(channel_->address(), ": the server ended before it took the call of ", method_);
   }
-  if (IsFromHandler(code_, details, error_)) return FromGrpc(code_, details);
+  if (IsFromHandler(code_, details, CopyText(error_))) return FromGrpc(code_, details);
   if (code_ == GRPC_STATUS_UNAVAILABLE) channel_->OnUnavailable(connection_.get());
   const Status error = LocalError(details);
   return Status(error.code(), WithPlainAddresses(error.message()));
@@ -143,14 +143,18 @@ Status GrpcOutgoingCall::LocalError(absl::string_view details) const {
       return FromGrpc(code_, absl::StrCat(address, ": ", details));
   }
   const auto says = [&](std::initializer_list<absl::string_view> words) {
-    return std::any_of(words.begin(), words.end(), [&](absl::string_view word) { return absl::StrContains(details, word); });
+    return std::any_of(words.begin(), words.end(),
+                       [&](absl::string_view word) { return absl::StrContains(details, word); });
   };
   absl::string_view hint;
   if (channel_->secure() && says({"handshake", "SSL", "security", "certificate"})) {
-    hint = " (the TLS handshake failed: the server must have TLS on, and each side a certificate that the other's authority signed, the "
-           "server's for the host of its address)";
+    hint =
+        " (the TLS handshake failed: the server must have TLS on, and each side a certificate that the other's "
+        "authority signed, the "
+        "server's for the host of its address)";
   } else if (says({"closed", "reset", "Broken pipe"})) {
-    hint = channel_->secure() ? " (the server ended, or it refused this task's TLS certificate)" : " (the server ended, or it requires TLS)";
+    hint = channel_->secure() ? " (the server ended, or it refused this task's TLS certificate)"
+                              : " (the server ended, or it requires TLS)";
   }
   return Unavailable(address, ": ", details, hint);
 }

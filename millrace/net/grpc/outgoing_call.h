@@ -15,8 +15,8 @@ namespace millrace::net {
 // Holds a reference to itself from Start until `done` has run.
 class GrpcOutgoingCall final : public OutgoingCall {
  public:
-  GrpcOutgoingCall(std::shared_ptr<GrpcChannel> channel, std::shared_ptr<GrpcConnection> connection, CallsInFlight* in_flight,
-                   const std::string& method, const CallOptions& options, Channel::Done done);
+  GrpcOutgoingCall(std::shared_ptr<GrpcChannel> channel, std::shared_ptr<GrpcConnection> connection,
+                   CallsInFlight* in_flight, const std::string& method, const CallOptions& options, Channel::Done done);
 
   void Start(const Bytes& request, CompletionQueue* queue);
   void Cancel() override;
@@ -25,7 +25,7 @@ class GrpcOutgoingCall final : public OutgoingCall {
   ~GrpcOutgoingCall() override;
   void OnFinished(bool ok);
   StatusOr<Bytes> Result();
-  // What to tell about an error that did not come from the other side's handler.
+  // The status for an error that did not come from the other side's handler.
   Status LocalError(absl::string_view details) const;
 
   const std::shared_ptr<GrpcChannel> channel_;
@@ -34,12 +34,12 @@ class GrpcOutgoingCall final : public OutgoingCall {
   const std::string method_;
   const CallOptions options_;
   Channel::Done done_;
-  std::atomic<bool> cancelled_{false};  // here, not over there
+  std::atomic<bool> cancelled_{false};  // by this side
   MemberEvent<GrpcOutgoingCall, &GrpcOutgoingCall::OnFinished> finished_{this};
 
   grpc_call* call_ = nullptr;
   ByteBuffer request_;
-  // What gRPC fills in.
+  // Filled in by gRPC.
   grpc_byte_buffer* answer_ = nullptr;
   grpc_metadata_array initial_metadata_;
   grpc_metadata_array trailing_metadata_;

@@ -13,7 +13,8 @@ constexpr absl::string_view kCut = "... (cut)";
 
 grpc_status_code ToGrpcCode(absl::StatusCode code) {
   const int number = static_cast<int>(code);
-  return number >= 0 && number <= GRPC_STATUS_UNAUTHENTICATED ? static_cast<grpc_status_code>(number) : GRPC_STATUS_UNKNOWN;
+  return number >= 0 && number <= GRPC_STATUS_UNAUTHENTICATED ? static_cast<grpc_status_code>(number)
+                                                              : GRPC_STATUS_UNKNOWN;
 }
 
 std::string ToGrpcMessage(absl::string_view message) {

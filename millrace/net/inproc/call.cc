@@ -6,7 +6,7 @@ namespace millrace::net {
 namespace {
 
 // What the service holds: a call that is dropped without an answer would keep its caller waiting.
-class InprocIncomingCall final : public IncomingCall {
+class InprocIncomingCall final : public IncomingCall, public IncomingStream {
  public:
   explicit InprocIncomingCall(RefPtr<InprocCall> call) : call_(std::move(call)) {}
   ~InprocIncomingCall() override {
@@ -17,8 +17,8 @@ class InprocIncomingCall final : public IncomingCall {
   absl::Time deadline() const override { return call_->deadline(); }
   std::string peer() const override { return "inproc"; }
   CancellationManager* cancellation() override { return call_->cancellation(); }
-  bool streams() const override { return call_->streams(); }
-  void OnMessage(absl::AnyInvocable<void(Bytes)> handler) override { call_->OnMessage(std::move(handler)); }
+  IncomingStream* stream() override { return call_->streams() ? this : nullptr; }
+  void OnMessage(MessageHandler handler) override { call_->OnMessage(std::move(handler)); }
   void Send(Bytes message) override { call_->SendToCaller(std::move(message)); }
   void Reply(StatusOr<Bytes> answer) override {
     MR_CHECK(!answered_.exchange(true));
@@ -32,8 +32,8 @@ class InprocIncomingCall final : public IncomingCall {
 
 }  // namespace
 
-InprocCall::InprocCall(const InprocTransportOptions& options, CallsInFlight* in_flight, std::string address, std::string method,
-                       Bytes request, absl::Duration timeout, Channel::Done done)
+InprocCall::InprocCall(const InprocTransportOptions& options, CallsInFlight* in_flight, std::string address,
+                       std::string method, Bytes request, absl::Duration timeout, Channel::Done done)
     : options_(options),
       in_flight_(in_flight),
       address_(std::move(address)),
@@ -43,22 +43,18 @@ InprocCall::InprocCall(const InprocTransportOptions& options, CallsInFlight* in_
       request_(std::move(request)),
       done_(std::move(done)) {}
 
-void InprocCall::Stream(Channel::OnMessage on_message) {
+void InprocCall::Stream(MessageHandler on_message) {
   streams_ = true;
   to_caller_.SetHandler(std::move(on_message), options_.scheduler, ShareRef(this));
 }
 
-void InprocCall::Send(Bytes message) {
-  if (streams_) to_server_.Add(std::move(message), options_.scheduler, ShareRef(this));
-}
+void InprocCall::Send(Bytes message) { to_server_.Add(std::move(message), options_.scheduler, ShareRef(this)); }
 
 void InprocCall::OnMessage(OrderedMessages::Handler handler) {
-  if (streams_) to_server_.SetHandler(std::move(handler), options_.scheduler, ShareRef(this));
+  to_server_.SetHandler(std::move(handler), options_.scheduler, ShareRef(this));
 }
 
-void InprocCall::SendToCaller(Bytes message) {
-  if (streams_) to_caller_.Add(std::move(message), options_.scheduler, ShareRef(this));
-}
+void InprocCall::SendToCaller(Bytes message) { to_caller_.Add(std::move(message), options_.scheduler, ShareRef(this)); }
 
 void InprocCall::Start() {
   if (!in_flight_->Add(this)) {
@@ -72,7 +68,8 @@ void InprocCall::Start() {
   if (timeout_ != absl::InfiniteDuration()) {
     timer_ = options_.timers->Schedule(timeout_, [self = ShareRef(this)] {
       self->timer_ = 0;  // a timer cannot wait for itself
-      self->GiveUp(DeadlineExceeded(self->address_, ": no answer to ", self->method_, " within ", absl::FormatDuration(self->timeout_)));
+      self->GiveUp(DeadlineExceeded(self->address_, ": no answer to ", self->method_, " within ",
+                                    absl::FormatDuration(self->timeout_)));
     });
   }
   if (!endpoint_->Begin(this)) return Finish(Unavailable(address_, ": connection refused: the server is stopping"));
@@ -99,7 +96,8 @@ void InprocCall::Cancel() { GiveUp(Cancelled(address_, ": the call of ", method_
 void InprocCall::GiveUp(Status why) {
   if (finished_) return;
   Finish(std::move(why), /*gave_up=*/true);
-  options_.scheduler->Schedule([self = ShareRef(this)] { self->cancellation_.StartCancel(Cancelled("the caller gave up or is gone")); });
+  options_.scheduler->Schedule(
+      [self = ShareRef(this)] { self->cancellation_.StartCancel(Cancelled("the caller gave up or is gone")); });
 }
 
 void InprocCall::Finish(StatusOr<Bytes> result, bool gave_up) {

@@ -1,4 +1,4 @@
-// One call within a process, seen from both ends.
+// A call within a process, for both ends.
 #pragma once
 
 #include <atomic>
@@ -13,14 +13,14 @@
 
 namespace millrace::net {
 
-class InprocCall final : public OutgoingCall {
+class InprocCall final : public OutgoingStream {
  public:
   // `options` and `in_flight` are the transport's.
   InprocCall(const InprocTransportOptions& options, CallsInFlight* in_flight, std::string address, std::string method,
              Bytes request, absl::Duration timeout, Channel::Done done);
 
-  // Before Start: the call streams.
-  void Stream(Channel::OnMessage on_message);
+  // Makes it a streaming call. Call it before Start.
+  void Stream(MessageHandler on_message);
   void Start();
   void Cancel() override;
   void Send(Bytes message) override;
@@ -37,14 +37,14 @@ class InprocCall final : public OutgoingCall {
  private:
   ~InprocCall() override = default;
   void Serve(int method);
-  // The caller wants no answer any more.
+  // The caller has given up.
   void GiveUp(Status why);
-  // The first result is the one that is delivered; with `gave_up` in the place of messages that are on the way.
+  // Only the first result is delivered. If `gave_up`, messages that have not been delivered are dropped.
   void Finish(StatusOr<Bytes> result, bool gave_up = false);
   void Deliver(StatusOr<Bytes> result);
   void EndServerPart();
 
-  const InprocTransportOptions options_;  // its own: the server may hold the call longer than the caller its transport
+  const InprocTransportOptions options_;  // a copy: the server may hold the call longer than the transport lives
   CallsInFlight* const in_flight_;
   const std::string address_;
   const std::string method_;

@@ -1,4 +1,4 @@
-// What listens within a process, by address.
+// The listeners within a process, by address.
 #pragma once
 
 #include <memory>
@@ -14,15 +14,15 @@ namespace millrace::net {
 
 class InprocCall;
 
-// A listener as its callers see it; they may hold it longer than the listener lives. Thread-safe.
+// The callers' view of a listener, which may outlive it. Thread-safe.
 class InprocEndpoint {
  public:
   explicit InprocEndpoint(Service* service);
 
   Service* service() const { return service_; }
-  // -1 when the service has no such method.
+  // -1 if the service has no such method.
   int MethodIndex(const std::string& method) const;
-  // A call arrives. False when the listener has stopped.
+  // A call arrives. Returns false if the listener has stopped.
   [[nodiscard]] bool Begin(InprocCall* call);
   // The call is answered and its OnCall has returned.
   void End(InprocCall* call);
@@ -40,10 +40,10 @@ class InprocEndpoint {
 
 class InprocNetwork {
  public:
-  // Gives the port, found where 0 is asked for.
+  // Returns the port; if the address has port 0, a free one is chosen.
   StatusOr<int> Add(const HostPort& address, std::shared_ptr<InprocEndpoint> endpoint);
   void Remove(const std::string& address);
-  // Null when nothing listens there.
+  // Null if nothing listens there.
   std::shared_ptr<InprocEndpoint> Find(const std::string& address);
 
  private:

@@ -8,20 +8,22 @@
 namespace millrace::net {
 namespace {
 
-class InprocChannel final : public Channel {
+class InprocChannel final : public Channel, public StreamingChannel {
  public:
   InprocChannel(std::string address, const InprocTransportOptions& options, CallsInFlight* in_flight)
       : Channel(std::move(address)), options_(options), in_flight_(in_flight) {}
 
   RefPtr<OutgoingCall> Call(const std::string& method, Bytes request, const CallOptions& options, Done done) override {
-    auto call = MakeRef<InprocCall>(options_, in_flight_, address(), method, std::move(request), options.timeout, std::move(done));
+    auto call = MakeRef<InprocCall>(options_, in_flight_, address(), method, std::move(request), options.timeout,
+                                    std::move(done));
     call->Start();
     return call;
   }
-  bool streams() const override { return options_.streams; }
-  RefPtr<OutgoingCall> Stream(const std::string& method, Bytes request, const CallOptions& options, OnMessage on_message, Done done) override {
-    if (!options_.streams) return Channel::Stream(method, std::move(request), options, std::move(on_message), std::move(done));
-    auto call = MakeRef<InprocCall>(options_, in_flight_, address(), method, std::move(request), options.timeout, std::move(done));
+  StreamingChannel* streaming() override { return options_.streams ? this : nullptr; }
+  RefPtr<OutgoingStream> Stream(const std::string& method, Bytes request, const CallOptions& options,
+                                MessageHandler on_message, CallDone done) override {
+    auto call = MakeRef<InprocCall>(options_, in_flight_, address(), method, std::move(request), options.timeout,
+                                    std::move(done));
     call->Stream(std::move(on_message));
     call->Start();
     return call;
@@ -34,7 +36,8 @@ class InprocChannel final : public Channel {
 
 class InprocListener final : public Listener {
  public:
-  InprocListener(std::shared_ptr<InprocNetwork> network, std::shared_ptr<InprocEndpoint> endpoint, std::string host, int port)
+  InprocListener(std::shared_ptr<InprocNetwork> network, std::shared_ptr<InprocEndpoint> endpoint, std::string host,
+                 int port)
       : network_(std::move(network)), endpoint_(std::move(endpoint)), address_(JoinHostPort(host, port)), port_(port) {}
   ~InprocListener() override { Stop(); }
   int port() const override { return port_; }

@@ -1,4 +1,4 @@
-// Calls within a process: for tests, and for several servers in one program.
+// A transport within a process, for tests and for several servers in one program.
 #pragma once
 
 #include <memory>
@@ -10,28 +10,28 @@
 
 namespace millrace::net {
 
-// The addresses that transports of one process share: what one of them listens at, the others reach. Thread-safe.
+// An address space shared by transports of one process: what one of them listens at, the others can reach. Thread-safe.
 class InprocNetwork;
 std::shared_ptr<InprocNetwork> NewInprocNetwork();
 
 struct InprocTransportOptions {
-  // Null: a network of its own.
+  // Null creates a network of its own.
   std::shared_ptr<InprocNetwork> network;
-  // Where requests are served and answers delivered; outlives the transport. With Scheduler::Inline() both happen on the thread of
-  // whoever calls or answers, within Call or Reply.
+  // Where requests are served and answers delivered; must outlive the transport. With Scheduler::Inline() both happen
+  // on the thread of the caller or the service, within Call or Reply.
   Scheduler* scheduler = Scheduler::Inline();
-  // For time-outs; outlives the transport.
+  // For timeouts; must outlive the transport.
   TimerQueue* timers = TimerQueue::Real();
   // For IncomingCall::deadline.
   Clock* clock = Clock::Real();
-  // Whether its channels make calls that stream.
+  // Whether its channels support streaming calls.
   bool streams = true;
 };
 
-// Messages are handed over as they are, sharing their pieces. Hosts have no meaning: localhost:1 and 127.0.0.1:1 are two addresses.
-// Port 0 gets one that is free on that host.
+// Messages are passed without copying; both ends share their pieces. Host names are not resolved: localhost:1 and
+// 127.0.0.1:1 are different addresses. For port 0 a free port of that host is chosen.
 //
-// The destructor cancels the calls that are in flight and returns when their Dones have run.
+// The destructor cancels the calls in flight and returns when their Dones have run.
 std::unique_ptr<Transport> NewInprocTransport(InprocTransportOptions options = {});
 
 }  // namespace millrace::net

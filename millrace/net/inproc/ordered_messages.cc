@@ -32,7 +32,8 @@ void OrderedMessages::Add(Bytes message, Scheduler* scheduler, RefPtr<const RefC
   Begin(scheduler, std::move(keep));
 }
 
-void OrderedMessages::End(bool drop, absl::AnyInvocable<void()> last, Scheduler* scheduler, RefPtr<const RefCounted> keep) {
+void OrderedMessages::End(bool drop, absl::AnyInvocable<void()> last, Scheduler* scheduler,
+                          RefPtr<const RefCounted> keep) {
   std::deque<Bytes> dropped;  // let go of without the lock
   {
     MutexLock lock(&mu_);

@@ -1,4 +1,4 @@
-// One direction of a call that streams.
+// One direction of a streaming call.
 #pragma once
 
 #include <deque>
@@ -10,17 +10,19 @@
 
 namespace millrace::net {
 
-// Hands messages to a handler in the order in which they came, one at a time, on a thread of the scheduler; with an inline one on that of
-// whoever brings a message while nobody delivers. Thread-safe. No message is handed over while a lock is held.
+// Delivers messages to a handler in order, one at a time, on a thread of the scheduler. With an inline scheduler, the
+// thread that adds a message delivers it, unless another thread is delivering. Thread-safe. No lock is held during a
+// delivery.
 class OrderedMessages {
  public:
   using Handler = absl::AnyInvocable<void(Bytes)>;
 
-  // Once. What came before waits for it.
+  // Called once. Messages that came before wait for it.
   void SetHandler(Handler handler, Scheduler* scheduler, RefPtr<const RefCounted> keep);
-  // `keep` owns this object, and stays until the message is delivered.
+  // `keep` owns this object and is held until the message is delivered.
   void Add(Bytes message, Scheduler* scheduler, RefPtr<const RefCounted> keep);
-  // Nothing more comes: `last`, if any, is called behind the messages, or, with `drop`, in the place of those that are still here. Once.
+  // Ends the stream; called once. `last`, if any, is called after the messages. With `drop`, messages that have not
+  // been delivered are dropped first.
   void End(bool drop, absl::AnyInvocable<void()> last, Scheduler* scheduler, RefPtr<const RefCounted> keep);
 
  private:
@@ -33,7 +35,7 @@ class OrderedMessages {
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   bool delivering_ ABSL_GUARDED_BY(mu_) = false;
   absl::AnyInvocable<void()> last_ ABSL_GUARDED_BY(mu_);
-  Handler handler_;  // of whoever delivers
+  Handler handler_;  // used by the delivering thread
 };
 
 }  // namespace millrace::net

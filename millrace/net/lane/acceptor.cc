@@ -16,8 +16,8 @@ constexpr absl::Duration kRetry = absl::Milliseconds(200);
 
 }  // namespace
 
-LaneAcceptor::LaneAcceptor(RefPtr<LaneEndpoint> endpoint, EventLoop* loop, Fd socket, bool local)
-    : endpoint_(std::move(endpoint)), loop_(loop), local_(local), socket_(std::move(socket)) {}
+LaneAcceptor::LaneAcceptor(RefPtr<LaneEndpoint> endpoint, EventLoop* loop, Fd socket, const LaneMedium* medium)
+    : endpoint_(std::move(endpoint)), loop_(loop), medium_(medium), socket_(std::move(socket)) {}
 
 LaneAcceptor::~LaneAcceptor() = default;
 
@@ -35,12 +35,14 @@ void LaneAcceptor::Stop() {
 }
 
 void LaneAcceptor::TryAgainLater() {
-  MR_LOG(Warning, "a connection to the step lane waits: ", std::strerror(errno));
+  MR_LOG(Warning, "cannot accept a connection to the step lane, trying again soon: ", std::strerror(errno));
   const LaneOptions& options = endpoint_->core()->options;
-  endpoint_->core()->deadlines.Add(options.clock->Now() + kRetry, [self = ShareRef(this)] { self->loop_->Post([self] { self->OnReadable(); }); });
+  endpoint_->core()->deadlines.Add(options.clock->Now() + kRetry, [self = ShareRef(this)] {
+    self->loop_->Post([self](EventThread* here) { self->OnReadable(here); });
+  });
 }
 
-void LaneAcceptor::OnReadable() {
+void LaneAcceptor::OnReadable(EventThread* /*here*/) {
   for (;;) {
     Fd accepted;
     {
@@ -49,11 +51,12 @@ void LaneAcceptor::OnReadable() {
       accepted = AcceptSocket(socket_.get());
       if (!accepted.ok()) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) return TryAgainLater();
-        if (Status armed = loop_->ArmRead(id_, socket_.get()); !armed.ok()) MR_LOG(Warning, "a step lane's listener ended: ", armed.message());
+        if (Status armed = loop_->ArmRead(id_, socket_.get()); !armed.ok())
+          MR_LOG(Warning, "a step lane's listener ended: ", armed.message());
         return;
       }
     }
-    ServerLink::Start(endpoint_, std::move(accepted), local_);
+    ServerLink::Start(endpoint_, std::move(accepted), medium_);
   }
 }
 

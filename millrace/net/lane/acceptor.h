@@ -1,4 +1,4 @@
-// A socket that listens for lanes.
+// A listening socket for lanes.
 #pragma once
 
 #include "millrace/base/fd.h"
@@ -8,25 +8,26 @@
 namespace millrace::net {
 
 class LaneEndpoint;
+class LaneMedium;
 
 class LaneAcceptor final : public EventHandler {
  public:
-  // `local`: a Unix socket.
-  LaneAcceptor(RefPtr<LaneEndpoint> endpoint, EventLoop* loop, Fd socket, bool local);
+  // `socket` is of that medium.
+  LaneAcceptor(RefPtr<LaneEndpoint> endpoint, EventLoop* loop, Fd socket, const LaneMedium* medium);
   ~LaneAcceptor() override;
 
   Status Start();
   // No connection is accepted after this.
   void Stop();
-  void OnReadable() override;
+  void OnReadable(EventThread* here) override;
 
  private:
-  // The system has no descriptors left: asking again at once would be asking for ever.
+  // Called when the system has no descriptors left: accepting again immediately would be a busy loop.
   void TryAgainLater() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const RefPtr<LaneEndpoint> endpoint_;
   EventLoop* const loop_;
-  const bool local_;
+  const LaneMedium* const medium_;
   Mutex mu_;
   Fd socket_ ABSL_GUARDED_BY(mu_);
   uint64_t id_ ABSL_GUARDED_BY(mu_) = 0;

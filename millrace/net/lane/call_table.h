@@ -1,4 +1,4 @@
-// The calls of a connection that have not ended, by number.
+// The open calls of a connection, by number.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,20 @@
 
 namespace millrace::net {
 
-// Not thread-safe: its link's lock guards it. What is taken out may be the last reference, which goes without that lock.
+// Not thread-safe: guarded by its link's lock. What is taken out may be the last reference, to be dropped without that
+// lock.
 template <typename Call>
 class CallTable {
  public:
   size_t size() const { return calls_.size(); }
-  // False when there is one of that number.
+  // Returns false if the number is in use.
   [[nodiscard]] bool Add(uint64_t number, RefPtr<Call> call) { return calls_.emplace(number, std::move(call)).second; }
-  // Null when it has ended.
+  // Null if it has ended.
   RefPtr<Call> Find(uint64_t number) const {
     const auto it = calls_.find(number);
     return it == calls_.end() ? nullptr : it->second;
   }
-  // It ends now. Null when it has ended before.
+  // Removes it, because it ends now. Null if it has ended before.
   RefPtr<Call> Take(uint64_t number) {
     const auto it = calls_.find(number);
     if (it == calls_.end()) return nullptr;

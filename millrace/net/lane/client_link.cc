@@ -14,48 +14,26 @@
 
 namespace millrace::net {
 
-ClientLink::ClientLink(LaneCore* core, Fd fd, std::shared_ptr<PeerCounters> counters, const std::string& address)
-    : LaneLink(core, std::move(fd), std::move(counters)), address_(address) {}
+ClientLink::ClientLink(LaneCore* core, DialledLane lane, std::shared_ptr<PeerCounters> counters,
+                       const std::string& address)
+    : LaneLink(core, std::move(lane.fd), std::move(counters)),
+      address_(address),
+      medium_(lane.medium),
+      why_not_better_(std::move(lane.why_not_better)) {}
 
 // ---- The handshake
 
-StatusOr<RefPtr<ClientLink>> ClientLink::Dial(LaneCore* core, const std::string& address, const LaneOffer& offer, absl::Time deadline,
-                                              std::shared_ptr<PeerCounters> counters, std::function<void(const Status&)> on_over) {
+StatusOr<RefPtr<ClientLink>> ClientLink::Dial(LaneCore* core, const std::string& address, const LaneOffer& offer,
+                                              absl::Time deadline, std::shared_ptr<PeerCounters> counters,
+                                              std::function<void(const Status&)> on_over) {
   if (offer.version() != kLaneVersion) {
-    return FailedPrecondition("it speaks version ", offer.version(), " of the step lane, this task version ", kLaneVersion);
+    return FailedPrecondition("it speaks version ", offer.version(), " of the step lane, this task version ",
+                              kLaneVersion);
   }
   MR_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
-  const LaneKind wanted = core->options.kind;
-  std::string why;
-  Fd fd;
-  bool local = false;
-  if (wanted == LaneKind::kTcp) {
-    why = "this task was told to use TCP";
-  } else if (offer.unix_socket().empty()) {
-    why = "it offers no Unix socket";
-  } else if (offer.host() != HostIdentity()) {
-    why = "it is on another host or in another container";
-  } else if (StatusOr<Fd> connected = ConnectUnix(offer.unix_socket()); !connected.ok()) {
-    why = std::string(connected.status().message());
-  } else if (StatusOr<pid_t> process = PeerProcess(connected->get()); !process.ok()) {
-    why = std::string(process.status().message());
-  } else {
-    fd = std::move(*connected);
-    local = true;
-  }
-  if (!fd.ok()) {
-    if (core->options.secured) return FailedPrecondition(why, ", and a lane over TCP would not be encrypted");
-    if (offer.tcp_port() == 0) return FailedPrecondition(why, ", and it offers no TCP port");
-    const int stop = core->closing.get();
-    const StatusOr<std::vector<std::string>> hosts = core->lookups.Find(host_port.host, deadline, stop);
-    StatusOr<Fd> connected = hosts.ok() ? ConnectTcp(*hosts, static_cast<int>(offer.tcp_port()), deadline, stop) : hosts.status();
-    if (!connected.ok()) return WithPrefix(absl::StrCat(why, ", and over TCP: "), connected.status());
-    fd = std::move(*connected);
-  }
-  auto link = MakeRef<ClientLink>(core, std::move(fd), std::move(counters), address);
-  link->kind_ = local ? "shm" : "tcp";
-  link->why_not_better_ = why;
-  MR_RETURN_IF_ERROR(link->ShakeHands(offer, local, deadline));
+  MR_ASSIGN_OR_RETURN(DialledLane lane, DialFastest(core, offer, host_port.host, deadline));
+  auto link = MakeRef<ClientLink>(core, std::move(lane), std::move(counters), address);
+  MR_RETURN_IF_ERROR(link->ShakeHands(offer, deadline));
   link->on_over_ = std::move(on_over);
   if (Status armed = link->Arm(link); !armed.ok()) {
     link->on_over_ = nullptr;
@@ -65,15 +43,16 @@ StatusOr<RefPtr<ClientLink>> ClientLink::Dial(LaneCore* core, const std::string&
   return link;
 }
 
-Status ClientLink::ShakeHands(const LaneOffer& offer, bool local, absl::Time deadline) {
+Status ClientLink::ShakeHands(const LaneOffer& offer, absl::Time deadline) {
   methods_.assign(offer.methods().begin(), offer.methods().end());
-  if (methods_.size() > size_t{1} << 16) return InvalidArgument("an offer of ", methods_.size(), " methods");  // a frame names one in 16 bits
+  if (methods_.size() > size_t{1} << 16)
+    return InvalidArgument("an offer of ", methods_.size(), " methods");  // a frame names one in 16 bits
   for (size_t i = 0; i < methods_.size(); ++i) method_index_.emplace(methods_[i], static_cast<int>(i));
   HelloBody hello;
   if (offer.secret().size() != hello.secret.size()) return InvalidArgument("an offer without a secret");
   std::memcpy(hello.secret.data(), offer.secret().data(), hello.secret.size());
   const LaneOptions& options = core()->options;
-  hello.reads_memory = local && options.read_memory;
+  hello.reads_memory = medium_->reads_memory() && options.read_memory;
   hello.window = options.window;
   hello.probe = probe();
   hello.probe_address = reinterpret_cast<uintptr_t>(probe().data());
@@ -84,21 +63,23 @@ Status ClientLink::ShakeHands(const LaneOffer& offer, bool local, absl::Time dea
   MR_ASSIGN_OR_RETURN(const WelcomeBody welcome, ParseWelcome(std::move(answer)));
 
   LinkTerms terms{.peer_window = static_cast<size_t>(welcome.window), .peer_reads_memory = welcome.reads_memory != 0};
-  if (local) {
+  if (medium_->reads_memory()) {
     Status can_read = absl::PermissionDeniedError("reading memory is switched off");
     if (options.read_memory) {
-      MR_ASSIGN_OR_RETURN(const pid_t process, PeerProcess(fd()));
-      can_read = CheckProbe(process, welcome.probe_address, welcome.probe);
-      if (can_read.ok()) terms.process = process;
+      StatusOr<std::shared_ptr<const PeerMemory>> memory =
+          medium_->OpenMemory(fd(), welcome.probe_address, welcome.probe);
+      can_read = memory.status();
+      if (can_read.ok()) terms.memory = *std::move(memory);
     }
     if (!can_read.ok()) {
-      why_not_better_ = absl::StrCat("large messages go through the Unix socket: ", can_read.message());
+      why_not_better_ = absl::StrCat("large messages go through ", medium_->carrier(), ": ", can_read.message());
     } else if (!terms.peer_reads_memory) {
-      why_not_better_ = "large messages to it go through the Unix socket: it cannot read this task's memory";
+      why_not_better_ =
+          absl::StrCat("large messages to it go through ", medium_->carrier(), ": it cannot read this task's memory");
     }
   }
   SetTerms(terms);
-  return WriteAll(MakeFrame({.kind = FrameKind::kReady, .argument = terms.process != 0}, {}, 0, 0).head, deadline);
+  return WriteAll(MakeFrame({.kind = FrameKind::kReady, .argument = terms.memory != nullptr}, {}, 0, 0).head, deadline);
 }
 
 Status ClientLink::WriteAll(absl::string_view bytes, absl::Time deadline) {
@@ -125,10 +106,12 @@ StatusOr<Frame> ClientLink::ReadFrame(absl::Time deadline) {
     message.msg_iovlen = room.size();
     const ssize_t got = recvmsg(fd(), &message, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (got <= 0) return Unavailable("the connection broke in the handshake: ", got == 0 ? "it was closed" : std::strerror(errno));
+    if (got <= 0)
+      return Unavailable("the connection broke in the handshake: ", got == 0 ? "it was closed" : std::strerror(errno));
     MR_RETURN_IF_ERROR(parser()->Parse(static_cast<size_t>(got), &frames));
   }
-  if (frames.size() > 1) return Unavailable("the other side answered the greeting and more: it ends, or speaks another protocol");
+  if (frames.size() > 1)
+    return Unavailable("the other side sent more than its handshake: it is stopping, or speaks another protocol");
   return std::move(frames[0]);
 }
 
@@ -139,15 +122,17 @@ int ClientLink::MethodIndex(const std::string& method) const {
   return it == method_index_.end() ? -1 : it->second;
 }
 
-RefPtr<LaneOutgoingCall> ClientLink::Call(int method, Bytes& request, const CallOptions& options, std::shared_ptr<Channel> channel,
-                                          bool streams, Channel::OnMessage& on_message, Channel::Done& done) {
+RefPtr<LaneOutgoingCall> ClientLink::Call(int method, Bytes& request, const CallOptions& options,
+                                          std::shared_ptr<Channel> channel, bool streams, MessageHandler& on_message,
+                                          Channel::Done& done) {
   RefPtr<LaneOutgoingCall> call;
   uint64_t id;
   {
     MutexLock lock(&calls_mu_);
     if (closed_) return nullptr;
     id = next_call_++;
-    call = MakeRef<LaneOutgoingCall>(ShareRef(this), std::move(channel), methods_[method], options.timeout, std::move(on_message), std::move(done));
+    call = MakeRef<LaneOutgoingCall>(ShareRef(this), std::move(channel), methods_[method], options,
+                                     std::move(on_message), std::move(done));
     call->set_id(id);
     if (core()->calls.Add(call.get())) {
       MR_CHECK(calls_.Add(id, call));
@@ -177,10 +162,10 @@ bool ClientLink::Forget(uint64_t call) {
   return forgotten != nullptr;
 }
 
-Status ClientLink::OnFrame(Frame frame, Later* later) {
+Status ClientLink::OnFrame(Frame frame, EventThread* here, Later* later) {
   const FrameHeader& header = frame.header;
   if (header.kind == FrameKind::kBye) {
-    later->push_back([self = ShareRef(this)] {
+    later->push_back([self = ShareRef(this)](EventThread*) {
       self->FailCalls(Unavailable("the server is stopping"));
       self->EndWhenRead();
     });
@@ -193,7 +178,8 @@ Status ClientLink::OnFrame(Frame frame, Later* later) {
   RefPtr<LaneOutgoingCall> call;
   {
     MutexLock lock(&calls_mu_);
-    if (header.call == 0 || header.call >= next_call_) return InvalidArgument("an answer to call ", header.call, ", which was never made");
+    if (header.call == 0 || header.call >= next_call_)
+      return InvalidArgument("an answer to call ", header.call, ", which was never made");
     call = last ? calls_.Take(header.call) : calls_.Find(header.call);
   }
   if (!call) {
@@ -219,9 +205,9 @@ Status ClientLink::OnFrame(Frame frame, Later* later) {
   }
   if (!deliver) return absl::OkStatus();
   // A thread that waits for its own answers is not kept from them by those of others.
-  const bool here = call->MayDeliverHere();
-  EventLoop::Closure run = [call = std::move(call)] { call->Deliver(); };
-  if (here) {
+  const bool own = call->MayDeliverOn(*here);
+  EventLoop::Closure run = [call = std::move(call)](EventThread* here) { call->Deliver(here); };
+  if (own) {
     later->push_back(std::move(run));
   } else {
     core()->loop->Post(std::move(run));

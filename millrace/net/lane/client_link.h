@@ -1,4 +1,4 @@
-// A lane's connection, at the side that calls.
+// The calling side of a lane's connection.
 #pragma once
 
 #include <functional>
@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "millrace/net/lane/call_table.h"
 #include "millrace/net/lane/link.h"
+#include "millrace/net/lane/medium.h"
 #include "millrace/net/lane/outgoing_call.h"
 #include "millrace/proto/lane.pb.h"
 
@@ -17,41 +18,43 @@ namespace millrace::net {
 // Thread-safe.
 class ClientLink final : public LaneLink {
  public:
-  // Connects to where the offer says and shakes hands; waits until `deadline`, or until the transport ends. `on_over` is called once when
-  // the link that was returned is over, without locks.
-  static StatusOr<RefPtr<ClientLink>> Dial(LaneCore* core, const std::string& address, const LaneOffer& offer, absl::Time deadline,
-                                           std::shared_ptr<PeerCounters> counters, std::function<void(const Status&)> on_over);
+  // Connects according to the offer and performs the handshake. Blocks until `deadline`, or until the transport is
+  // destroyed. `on_over` is called once, without locks, when the returned link is over.
+  static StatusOr<RefPtr<ClientLink>> Dial(LaneCore* core, const std::string& address, const LaneOffer& offer,
+                                           absl::Time deadline, std::shared_ptr<PeerCounters> counters,
+                                           std::function<void(const Status&)> on_over);
 
   const std::string& address() const { return address_; }
-  // "shm" or "tcp", and what keeps it from being faster; empty: nothing.
-  const std::string& kind() const { return kind_; }
+  const LaneMedium& medium() const { return *medium_; }
+  // Why it is not a faster kind; empty if it is the fastest.
   const std::string& why_not_better() const { return why_not_better_; }
-  // -1: the other side has no such method.
+  // -1 if the other side has no such method.
   int MethodIndex(const std::string& method) const;
 
-  // Whether a call may be made; another thread may change that at any time.
+  // Whether a call may be made now; this may change at any time.
   bool takes_calls() const;
-  // Null when the link is over; the arguments are then as they were.
-  RefPtr<LaneOutgoingCall> Call(int method, Bytes& request, const CallOptions& options, std::shared_ptr<Channel> channel, bool streams,
-                                Channel::OnMessage& on_message, Channel::Done& done);
-  // Of a call that has ended. False when it was not known any more.
+  // Null if the link is over; the arguments are left unchanged then.
+  RefPtr<LaneOutgoingCall> Call(int method, Bytes& request, const CallOptions& options,
+                                std::shared_ptr<Channel> channel, bool streams, MessageHandler& on_message,
+                                Channel::Done& done);
+  // Removes a call that has ended. Returns false if it was removed before.
   bool Forget(uint64_t call);
 
   // For Dial.
-  ClientLink(LaneCore* core, Fd fd, std::shared_ptr<PeerCounters> counters, const std::string& address);
+  ClientLink(LaneCore* core, DialledLane lane, std::shared_ptr<PeerCounters> counters, const std::string& address);
 
  private:
   ~ClientLink() override = default;
-  Status ShakeHands(const LaneOffer& offer, bool local, absl::Time deadline);
+  Status ShakeHands(const LaneOffer& offer, absl::Time deadline);
   StatusOr<Frame> ReadFrame(absl::Time deadline);
   Status WriteAll(absl::string_view bytes, absl::Time deadline);
-  Status OnFrame(Frame frame, Later* later) override;
+  Status OnFrame(Frame frame, EventThread* here, Later* later) override;
   void OnOver(const Status& why) override;
-  // Everything that is not answered has failed.
+  // Fails all calls that are not answered.
   void FailCalls(const Status& why);
 
   const std::string address_;
-  std::string kind_;
+  const LaneMedium* const medium_;
   std::string why_not_better_;
   std::vector<std::string> methods_;
   absl::flat_hash_map<std::string, int> method_index_;

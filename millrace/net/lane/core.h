@@ -1,4 +1,4 @@
-// What all parts of a lane transport share.
+// State shared by all parts of a lane transport.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace millrace::net {
 
-// Of one peer, over all its connections.
+// The traffic of one peer, over all its connections.
 struct PeerCounters {
   std::atomic<uint64_t> bytes_sent{0};
   std::atomic<uint64_t> bytes_received{0};
@@ -25,16 +25,21 @@ struct PeerCounters {
 
 struct LaneCore {
   LaneCore(LaneOptions options, std::unique_ptr<EventLoop> loop, Fd closing)
-      : options(options), lookups(options.resolver), pool(MakeRef<ReceivePool>(options.kept_memory)), deadlines(options.timers, options.clock), closing(std::move(closing)), loop(std::move(loop)) {}
+      : options(options),
+        lookups(options.resolver),
+        pool(MakeRef<ReceivePool>(options.kept_memory)),
+        deadlines(options.timers, options.clock),
+        closing(std::move(closing)),
+        loop(std::move(loop)) {}
 
   const LaneOptions options;
   HostLookups lookups;
   const RefPtr<ReceivePool> pool;
   LaneDeadlines deadlines;
   CallsInFlight calls;
-  const Fd closing;  // readable when the transport ends
-  std::atomic<uint64_t> refused{0};  // connections that did not belong here
-  const std::unique_ptr<EventLoop> loop;  // ends first
+  const Fd closing;                       // becomes readable when the transport is destroyed
+  std::atomic<uint64_t> refused{0};       // rejected connections
+  const std::unique_ptr<EventLoop> loop;  // destroyed first
 };
 
 }  // namespace millrace::net

@@ -17,10 +17,20 @@ constexpr size_t kMostCopies = 64;
 
 Status ReadError(pid_t process, int error) {
   if (error == EPERM || error == ENOSYS) {
-    return absl::PermissionDeniedError(absl::StrCat("the system does not let process ", process, "'s memory be read: ", std::strerror(error)));
+    return absl::PermissionDeniedError(
+        absl::StrCat("the system does not let process ", process, "'s memory be read: ", std::strerror(error)));
   }
   return Unavailable("the memory of process ", process, " cannot be read: ", std::strerror(error));
 }
+
+class ProcessMemory final : public PeerMemory {
+ public:
+  explicit ProcessMemory(pid_t process) : process_(process) {}
+  Status Read(absl::Span<const MemoryCopy> copies) const override { return ReadMemory(process_, copies); }
+
+ private:
+  const pid_t process_;
+};
 
 }  // namespace
 
@@ -65,6 +75,12 @@ Status CheckProbe(pid_t process, uint64_t address, const MemoryProbe& expected) 
   MR_RETURN_IF_ERROR(ReadMemory(process, absl::MakeConstSpan(&copy, 1)));
   if (found != expected) return Unavailable("process ", process, " is not the one that connected");
   return absl::OkStatus();
+}
+
+StatusOr<std::shared_ptr<const PeerMemory>> OpenProcessMemory(pid_t process, uint64_t address,
+                                                              const MemoryProbe& probe) {
+  MR_RETURN_IF_ERROR(CheckProbe(process, address, probe));
+  return std::make_shared<const ProcessMemory>(process);
 }
 
 void AllowMemoryReads() {

@@ -1,4 +1,4 @@
-// When callers give up.
+// Timeouts of calls.
 #pragma once
 
 #include <map>
@@ -11,19 +11,20 @@
 
 namespace millrace::net {
 
-// Thread-safe. Most calls are answered long before, so there is one timer for all of them, set anew only for an earlier one or when it has run.
+// Thread-safe. Most calls are answered long before their deadline, so one timer serves all of them; it is reset only
+// for an earlier deadline or when it has run.
 class LaneDeadlines {
  public:
   using Id = std::pair<absl::Time, uint64_t>;
   using Closure = absl::AnyInvocable<void()>;
 
   LaneDeadlines(TimerQueue* timers, Clock* clock) : timers_(timers), clock_(clock) {}
-  // Nothing is waited for any more.
+  // Cancels all deadlines.
   ~LaneDeadlines();
 
-  // `closure` runs on the thread of the timers and must be short.
+  // `closure` runs on the timers' thread and must be short.
   Id Add(absl::Time when, Closure closure);
-  // Nothing happens when it has run or runs.
+  // Has no effect if the closure has run or is running.
   void Remove(const Id& id);
 
  private:

@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "millrace/base/log.h"
 #include "millrace/net/lane/served_call.h"
 #include "millrace/net/lane/server_link.h"
+#include "millrace/net/lane/sockets.h"
 
 namespace millrace::net {
 namespace {
@@ -26,45 +26,33 @@ std::string RandomBytes(size_t size) {
 
 RefPtr<LaneEndpoint> LaneEndpoint::Open(LaneCore* core, const HostPort& address, Service* service) {
   auto endpoint = AdoptRef(new LaneEndpoint(core, service));
-  const LaneOptions& options = core->options;
-  if (options.kind == LaneKind::kGrpc) return endpoint;
-  if (options.kind != LaneKind::kTcp) {
-    const std::string name = absl::StrCat("millrace-lane-", absl::BytesToHexString(RandomBytes(16)));
-    if (StatusOr<Fd> socket = ListenUnix(name); !socket.ok()) {
-      MR_LOG(Warning, "step lanes within this host will use TCP: ", socket.status().message());
-    } else {
-      if (options.read_memory) AllowMemoryReads();
-      endpoint->unix_name_ = name;
-      endpoint->Listen(*std::move(socket), /*local=*/true);
+  LaneOffer& offer = endpoint->offered_;
+  offer.set_version(kLaneVersion);
+  offer.set_host(HostIdentity());
+  for (const std::string& method : service->methods()) offer.add_methods(method);
+  for (const LaneMedium* medium : LaneMedia()) {
+    if (!medium->Allowed(core->options).ok()) continue;
+    StatusOr<std::vector<Fd>> sockets = medium->Listen(address, &offer);
+    if (!sockets.ok()) {
+      MR_LOG(Warning, "there will be no step lanes of kind ", medium->name(), ": ", sockets.status().message());
+      continue;
     }
-  }
-  if (!options.secured) {
-    if (StatusOr<TcpListeners> sockets = ListenTcp(address); !sockets.ok()) {
-      MR_LOG(Warning, "there will be no step lanes over TCP: ", sockets.status().message());
-    } else {
-      endpoint->tcp_port_ = sockets->port;
-      for (Fd& socket : sockets->sockets) endpoint->Listen(std::move(socket), /*local=*/false);
-    }
+    for (Fd& socket : *sockets) endpoint->Listen(std::move(socket), medium);
   }
   return endpoint;
 }
 
 LaneEndpoint::~LaneEndpoint() = default;
 
-void LaneEndpoint::Listen(Fd socket, bool local) {
-  auto handler = MakeRef<LaneAcceptor>(ShareRef(this), core_->loop.get(), std::move(socket), local);
+void LaneEndpoint::Listen(Fd socket, const LaneMedium* medium) {
+  auto handler = MakeRef<LaneAcceptor>(ShareRef(this), core_->loop.get(), std::move(socket), medium);
   if (Status started = handler->Start(); !started.ok()) MR_LOG(Warning, "no step lanes: ", started.message());
   MutexLock lock(&mu_);
   accepting_.push_back(std::move(handler));
 }
 
 LaneOffer LaneEndpoint::MakeOffer(const std::string& peer) {
-  LaneOffer offer;
-  offer.set_version(kLaneVersion);
-  offer.set_host(HostIdentity());
-  offer.set_unix_socket(unix_name_);
-  offer.set_tcp_port(static_cast<uint32_t>(tcp_port_));
-  for (const std::string& method : service_->methods()) offer.add_methods(method);
+  LaneOffer offer = offered_;
   std::string secret = RandomBytes(sizeof(LaneSecret));
   offer.set_secret(secret);
   const absl::Time now = core_->options.clock->Now();
@@ -80,10 +68,12 @@ LaneOffer LaneEndpoint::MakeOffer(const std::string& peer) {
 StatusOr<std::string> LaneEndpoint::UseSecret(const LaneSecret& secret) {
   MutexLock lock(&mu_);
   const auto it = secrets_.find(std::string(secret.data(), secret.size()));
-  if (it == secrets_.end()) return absl::PermissionDeniedError("the secret of the step lane is wrong, or was used before");
+  if (it == secrets_.end())
+    return absl::PermissionDeniedError("the secret of the step lane is wrong, or was used before");
   Secret found = std::move(it->second);
   secrets_.erase(it);
-  if (found.expires <= core_->options.clock->Now()) return absl::PermissionDeniedError("the secret of the step lane is too old");
+  if (found.expires <= core_->options.clock->Now())
+    return absl::PermissionDeniedError("the secret of the step lane is too old");
   return std::move(found.peer);
 }
 

@@ -1,4 +1,4 @@
-// What listens for lanes: whom it lets in, and what it serves.
+// The server side of lanes: offers, authentication, and the calls being served.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 #include "millrace/net/lane/acceptor.h"
 #include "millrace/net/lane/core.h"
 #include "millrace/net/lane/hello.h"
-#include "millrace/net/lane/sockets.h"
+#include "millrace/net/lane/medium.h"
 #include "millrace/net/transport.h"
 #include "millrace/proto/lane.pb.h"
 
@@ -24,31 +24,33 @@ class ServerLink;
 // The lane's half of a listener. Thread-safe.
 class LaneEndpoint : public RefCounted {
  public:
-  // Opens the sockets that the options allow; what cannot be opened is logged and not offered.
+  // Opens the sockets that the options allow. A socket that cannot be opened is logged and not offered.
   static RefPtr<LaneEndpoint> Open(LaneCore* core, const HostPort& address, Service* service);
 
-  // For one connection of whoever asked, soon. `peer` is who that is.
+  // Makes an offer for one connection, to be used soon. `peer` is who asked for it.
   LaneOffer MakeOffer(const std::string& peer);
-  // Whom the secret was made for. PERMISSION_DENIED when it is none, or was used, or is too old.
+  // Returns the peer that the secret was made for. PERMISSION_DENIED if the secret is unknown, was used before or has
+  // expired.
   StatusOr<std::string> UseSecret(const LaneSecret& secret);
 
-  // Listener::Stop in two halves, around that of the wrapped one: no more connections and calls, and those that are open are cancelled...
+  // Listener::Stop in two halves, around that of the wrapped listener. The first accepts no more connections and calls,
+  // and cancels the open ones.
   void BeginStop();
-  // ...and when all are answered and no handler runs, the connections end.
+  // The second waits until all calls are answered and no handler runs, and closes the connections.
   void FinishStop();
 
-  // For links. A connection was accepted; false: it is one too many, or the listener stops.
+  // For links. Registers an accepted connection; false if there are too many, or the listener is stopping.
   [[nodiscard]] bool AddLink(ServerLink* link);
   void RemoveLink(ServerLink* link);
   std::vector<RefPtr<ServerLink>> links() const;
-  // A call arrived; false: the listener stops.
+  // Registers a call; false if the listener is stopping.
   [[nodiscard]] bool BeginCall(ServedCall* call);
-  // It was answered.
+  // The call was answered.
   void EndCall(ServedCall* call);
-  // A handler begins; false: the listener stops, and it must not.
+  // A handler is about to run; false if it must not, because the listener is stopping.
   [[nodiscard]] bool BeginHandler();
   void EndHandler();
-  // A connection that did not belong here.
+  // Counts and logs a rejected connection.
   void Refused(const std::string& peer, const Status& why);
 
   Service* service() const { return service_; }
@@ -62,12 +64,11 @@ class LaneEndpoint : public RefCounted {
 
   LaneEndpoint(LaneCore* core, Service* service) : core_(core), service_(service) {}
   ~LaneEndpoint() override;
-  void Listen(Fd socket, bool local);
+  void Listen(Fd socket, const LaneMedium* medium);
 
   LaneCore* const core_;
   Service* const service_;
-  std::string unix_name_;
-  int tcp_port_ = 0;
+  LaneOffer offered_;  // without a secret; constant once open
   mutable Mutex mu_;
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

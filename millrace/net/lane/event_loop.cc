@@ -3,13 +3,13 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "millrace/base/log.h"
-#include "millrace/base/run_next.h"
 
 namespace millrace::net {
 namespace {
@@ -35,7 +35,8 @@ void Signal(const Fd& fd) {
 
 }  // namespace
 
-EventLoop::EventLoop(const std::string& name, int threads, int max_threads, TimerQueue* timers, Fd epoll, Fd wake, Fd stop)
+EventLoop::EventLoop(const std::string& name, int threads, int max_threads, TimerQueue* timers, Fd epoll, Fd wake,
+                     Fd stop)
     : epoll_(std::move(epoll)),
       wake_(std::move(wake)),
       stop_(std::move(stop)),
@@ -44,11 +45,13 @@ EventLoop::EventLoop(const std::string& name, int threads, int max_threads, Time
       timers_(timers),
       threads_(name) {}
 
-StatusOr<std::unique_ptr<EventLoop>> EventLoop::Start(const std::string& name, int threads, int max_threads, TimerQueue* timers) {
+StatusOr<std::unique_ptr<EventLoop>> EventLoop::Start(const std::string& name, int threads, int max_threads,
+                                                      TimerQueue* timers) {
   Fd epoll(epoll_create1(EPOLL_CLOEXEC));
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   Fd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll.ok() || !wake.ok() || !stop.ok()) return ResourceExhausted("there are no file descriptors for a step lane: ", std::strerror(errno));
+  if (!epoll.ok() || !wake.ok() || !stop.ok())
+    return ResourceExhausted("there are no file descriptors for a step lane: ", std::strerror(errno));
   for (const auto& [fd, data] : {std::make_pair(wake.get(), kWake), std::make_pair(stop.get(), kStop)}) {
     epoll_event event{};
     event.events = EPOLLIN;
@@ -57,7 +60,8 @@ StatusOr<std::unique_ptr<EventLoop>> EventLoop::Start(const std::string& name, i
     event.data.u64 = data;
     if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0) return Internal("epoll_ctl: ", std::strerror(errno));
   }
-  std::unique_ptr<EventLoop> loop(new EventLoop(name, threads, max_threads, timers, std::move(epoll), std::move(wake), std::move(stop)));
+  std::unique_ptr<EventLoop> loop(
+      new EventLoop(name, threads, max_threads, timers, std::move(epoll), std::move(wake), std::move(stop)));
   MutexLock lock(&loop->threads_mu_);
   while (loop->count_ < threads && loop->AddThread()) {
   }
@@ -79,7 +83,7 @@ EventLoop::~EventLoop() {
 }
 
 bool EventLoop::AddThread() {
-  if (!threads_.Start([this] { Work(); })) return false;
+  if (!threads_.Start([this] { RunAsEventThread([this](EventThread* here) { Work(here); }); })) return false;
   ++count_;
   return true;
 }
@@ -163,6 +167,12 @@ void EventLoop::LookAfterWatched() {
     }
   }
   for (const RefPtr<EventHandler>& handler : left_alone) handler->OnLeftAlone();
+  {
+    MutexLock lock(&event_threads_mu_);
+    bool again = false;
+    for (EventThread* thread : event_threads_) again |= thread->HandOverIfStuck();
+    if (again) watched_work_.store(WatchedWork::kSome);
+  }
   MutexLock lock(&threads_mu_);
   if (!stopping_) watched_timer_ = timers_->Schedule(kWatchedPatience, [this] { LookAfterWatched(); });
 }
@@ -172,7 +182,7 @@ bool EventLoop::StartThread(Closure body) {
   if (stopping_ || own_threads_ == kMostOwnThreads) return false;
   ++own_threads_;
   const bool started = threads_.Start([this, body = std::move(body)]() mutable {
-    body();
+    RunAsEventThread([&body](EventThread* here) { body(here); });
     body = nullptr;
     MutexLock lock(&threads_mu_);
     --own_threads_;
@@ -200,7 +210,18 @@ void EventLoop::Post(Closure closure) {
   Signal(wake_);
 }
 
-void EventLoop::RunPosted() {
+void EventLoop::RunAsEventThread(absl::FunctionRef<void(EventThread*)> body) {
+  EventThread here(EventThread::Kind::kServes, [this] { WatchOver(); });
+  {
+    MutexLock lock(&event_threads_mu_);
+    event_threads_.push_back(&here);
+  }
+  body(&here);
+  MutexLock lock(&event_threads_mu_);
+  event_threads_.erase(std::find(event_threads_.begin(), event_threads_.end(), &here));
+}
+
+void EventLoop::RunPosted(EventThread* here) {
   for (;;) {
     Closure closure;
     bool wake = false;
@@ -214,14 +235,15 @@ void EventLoop::RunPosted() {
       if (wake) woken_ = true;
     }
     if (wake) Signal(wake_);
-    RunNextScope scope;
-    closure();
+    closure(here);
+    closure = nullptr;
+    here->RunLeft();
   }
 }
 
-void EventLoop::Work() {
+void EventLoop::Work(EventThread* here) {
   for (;;) {
-    RunPosted();
+    RunPosted(here);
     uint64_t data;
     if (!Wait(&data)) return;
     if (data == kWake) {
@@ -230,7 +252,7 @@ void EventLoop::Work() {
       continue;
     }
     if (data == kStop) {
-      RunPosted();
+      RunPosted(here);
       return;
     }
     RefPtr<EventHandler> handler;
@@ -240,12 +262,12 @@ void EventLoop::Work() {
       if (it != handlers_.end()) handler = it->second;
     }
     if (!handler) continue;
-    RunNextScope scope;
     if (data & 1) {
       handler->OnWritable();
     } else {
-      handler->OnReadable();
+      handler->OnReadable(here);
     }
+    here->RunLeft();
   }
 }
 

@@ -1,4 +1,4 @@
-// The threads of a transport, and the sockets that they wait for.
+// The threads of a lane transport and the sockets that they poll.
 #pragma once
 
 #include <atomic>
@@ -6,11 +6,13 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "millrace/base/affinity.h"
-#include "millrace/base/event_wait.h"
+#include "millrace/base/event_thread.h"
 #include "millrace/base/fd.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/ref.h"
@@ -20,51 +22,60 @@
 
 namespace millrace::net {
 
-// Several threads that all wait for the same sockets: an event wakes one of them, which handles it. Nothing is handed on, and a
-// handler that runs long holds nobody back. When all of them are in handlers for some time, there will be more. Thread-safe.
+// Several threads wait on one epoll set: an event wakes one of them, which handles it itself, so a long handler does
+// not delay other events. If all threads have been in handlers for some time, more are started. Thread-safe.
 class EventLoop {
  public:
-  using Closure = absl::AnyInvocable<void()>;
+  // Its argument is the thread that runs it.
+  using Closure = EventThread::Closure;
 
-  // `threads` of them, and up to `max_threads` for a while. `timers` outlive it.
-  static StatusOr<std::unique_ptr<EventLoop>> Start(const std::string& name, int threads, int max_threads, TimerQueue* timers);
-  // Every socket has been removed. Runs what was posted. Not from one of its threads.
+  // Starts `threads` threads; temporarily there may be up to `max_threads`. `timers` must outlive it.
+  static StatusOr<std::unique_ptr<EventLoop>> Start(const std::string& name, int threads, int max_threads,
+                                                    TimerQueue* timers);
+  // All sockets must have been removed. Runs the posted closures. Must not run on one of its threads.
   ~EventLoop();
 
-  // Its id, never 0. Events before the first ArmRead wait. Each handler is called by one thread at a time, and not again before it is armed again.
+  // Returns an id, never 0. No events are delivered before the first ArmRead. Each handler is called by one thread at a
+  // time, and again only after it has been armed again (one-shot).
   uint64_t Add(RefPtr<EventHandler> handler);
-  // Once more. A writing socket has a descriptor of its own, a duplicate, so that the two do not disturb each other.
+  // Requests the next event. For writing, use a duplicate of the descriptor, so that reading and writing are armed
+  // independently.
   Status ArmRead(uint64_t id, int fd);
   Status ArmWrite(uint64_t id, int fd);
-  // A thread watches it in place of these (see EventWatch): its events wake nobody here, unless one has begun to.
+  // Called when another thread watches the socket (see EventWatch): its events no longer wake a thread of this loop,
+  // except for one that is already being delivered.
   void DisarmRead(uint64_t id, int fd);
-  // Such a thread goes on to other work: should it not come back soon, its handlers are told that they are left alone.
+  // Call it when such a thread turns to other work: if it does not return soon, OnLeftAlone of its handlers is called.
+  // Likewise, if a thread of this loop is stuck, the closures that it has deferred go to their pools.
   void WatchOver();
-  // Runs it on a thread of its own, which ends before this does. False: there are enough of those already.
+  // Runs `body` on a dedicated thread, which must end before this object is destroyed. Returns false if there are too
+  // many of these already.
   bool StartThread(Closure body);
-  // There are as many of them as cores.
+  // True if there are at least as many dedicated threads as cores.
   bool crowded() const { return own_threads_.load(std::memory_order_relaxed) >= cores_; }
-  // Calls that have begun go on. Before the descriptors are closed.
+  // Call it before the descriptors are closed. Handlers that are running continue.
   void Remove(uint64_t id);
 
-  // Runs it on one of the threads soon: the caller's own, when it is one of them and has nothing else to do first.
+  // Runs `closure` soon on one of the threads, possibly the caller's own.
   void Post(Closure closure);
 
  private:
   EventLoop(const std::string& name, int threads, int max_threads, TimerQueue* timers, Fd epoll, Fd wake, Fd stop);
-  void Work();
-  // Waits for an event. False: this thread is one too many.
+  void Work(EventThread* here);
+  // Waits for an event. Returns false if there are too many threads and this one should end.
   bool Wait(uint64_t* data);
-  // Nobody waits for events: looks again in a moment.
+  // No thread waits for events: sets a timer to check again soon.
   void Watch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(threads_mu_);
   void OnWatch();
   bool AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(threads_mu_);
-  void RunPosted();
+  void RunPosted(EventThread* here);
+  // Runs `body` with an EventThread that is registered in event_threads_.
+  void RunAsEventThread(absl::FunctionRef<void(EventThread*)> body);
   void LookAfterWatched();
   Status Arm(uint64_t data, int fd, uint32_t events);
 
   const Fd epoll_;
-  const Fd wake_;  // something is posted
+  const Fd wake_;  // readable when a closure is posted
   const Fd stop_;
   Mutex mu_;
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
@@ -82,12 +93,14 @@ class EventLoop {
   bool watching_ ABSL_GUARDED_BY(threads_mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(threads_mu_) = false;
   TimerQueue::Id timer_ ABSL_GUARDED_BY(threads_mu_) = 0;
-  // Since the timer that looks after watched sockets last did.
+  // Whether watched sockets have been used since the timer that looks after them last ran.
   enum class WatchedWork { kNoTimer, kNone, kSome };
   std::atomic<WatchedWork> watched_work_{WatchedWork::kNoTimer};
   TimerQueue::Id watched_timer_ ABSL_GUARDED_BY(threads_mu_) = 0;
   const int cores_ = AllowedCoreCount();
   std::atomic<int> own_threads_{0};
+  Mutex event_threads_mu_;
+  std::vector<EventThread*> event_threads_ ABSL_GUARDED_BY(event_threads_mu_);
   ThreadGroup threads_;
 };
 

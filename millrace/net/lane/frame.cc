@@ -8,7 +8,8 @@
 namespace millrace::net {
 namespace {
 
-// A run of small pieces of this size is one segment that goes by itself; so is all that comes when the small bytes are that many.
+// A run of small pieces of this size is one segment that goes by itself; so is all that comes when the small bytes are
+// that many.
 constexpr size_t kLongRun = size_t{64} << 10;
 constexpr size_t kManySmall = size_t{16} << 20;
 
@@ -30,7 +31,8 @@ Groups GroupPieces(absl::Span<const Bytes::Piece> pieces, size_t read_from) {
     Group group{i, i + 1, FrameSegment::kBulk, pieces[i].data.size()};
     const bool last = groups.size() + 1 == max_groups;
     if (last || group.size < kOwnBuffer) {
-      while (group.end < pieces.size() && (last || (pieces[group.end].data.size() < kOwnBuffer && group.size < kLongRun))) {
+      while (group.end < pieces.size() &&
+             (last || (pieces[group.end].data.size() < kOwnBuffer && group.size < kLongRun))) {
         group.size += pieces[group.end++].data.size();
       }
       if (group.size < kLongRun && small + group.size <= kManySmall) {
@@ -65,7 +67,8 @@ OutFrame MakeFrame(FrameHeader header, Bytes message, size_t read_from, uint64_t
   char* small = table + table_size;
   for (const Group& group : groups) {
     FrameSegment segment{(group.place << FrameSegment::kSizeBits) | group.size, 0};
-    if (group.place == FrameSegment::kRemote) segment.address = reinterpret_cast<uintptr_t>(pieces[group.first].data.data());
+    if (group.place == FrameSegment::kRemote)
+      segment.address = reinterpret_cast<uintptr_t>(pieces[group.first].data.data());
     std::memcpy(table, &segment, sizeof(segment));
     table += sizeof(segment);
     for (size_t i = group.first; i < group.end; ++i) {

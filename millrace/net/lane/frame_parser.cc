@@ -95,12 +95,14 @@ Status FrameParser::CheckHeader() {
   if (kind < static_cast<int>(FrameKind::kHello) || kind > static_cast<int>(FrameKind::kBye)) {
     return InvalidArgument("a frame of the unknown kind ", kind);
   }
-  if (header.segments > 0 && !CarriesMessage(header.kind)) return InvalidArgument("a frame of kind ", kind, " with a message");
+  if (header.segments > 0 && !CarriesMessage(header.kind))
+    return InvalidArgument("a frame of kind ", kind, " with a message");
   if (header.segments > limits_.segments) {
     return InvalidArgument("a frame of ", header.segments, " segments, where ", limits_.segments, " are allowed");
   }
   if (header.small_bytes > limits_.small_bytes) {
-    return InvalidArgument("a frame with ", header.small_bytes, " bytes before its large segments, where ", limits_.small_bytes, " are allowed");
+    return InvalidArgument("a frame with ", header.small_bytes, " bytes before its large segments, where ",
+                           limits_.small_bytes, " are allowed");
   }
   if (header.bulk_bytes > limits_.message) {
     return InvalidArgument("a message of ", header.bulk_bytes, " bytes, where ", limits_.message, " are allowed");
@@ -168,7 +170,8 @@ Status FrameParser::AddSegments(const char* table, const char* small, RefPtr<con
     }
   }
   if (small_left != 0 || bulk_left != 0) return InvalidArgument("a frame that is longer than its segments");
-  if (remote != (header.announcement != 0)) return InvalidArgument("a frame that announces memory and has none, or has some and does not");
+  if (remote != (header.announcement != 0))
+    return InvalidArgument("a frame that announces memory and has none, or has some and does not");
   for (Received::Part& part : message.parts) {
     if (part.address != 0 || part.size == 0) continue;
     RefPtr<Buffer> buffer = memory_->Allocate(part.size);

@@ -1,4 +1,4 @@
-// Frames out of the bytes of a connection.
+// Parses frames from the byte stream of a connection.
 #pragma once
 
 #include <sys/uio.h>
@@ -13,21 +13,21 @@
 
 namespace millrace::net {
 
-// Large segments are received straight into their own buffers: the parser says where the next bytes are to go. Everything is checked;
-// after an error the parser is of no use. Not thread-safe.
+// Large segments are received directly into their own buffers: the parser says where to put the next bytes. All input
+// is validated; after an error the parser is unusable. Not thread-safe.
 class FrameParser {
  public:
-  // Memory for large segments comes from `memory`, which outlives the parser.
+  // Memory for large segments comes from `memory`, which must outlive the parser.
   FrameParser(const FrameLimits& limits, Allocator* memory);
 
   void set_limits(const FrameLimits& limits) { limits_ = limits; }
-  // Segments in the sender's memory are an error unless this is on.
+  // Segments in the sender's memory are an error unless this is set.
   void set_remote_allowed(bool allowed) { remote_allowed_ = allowed; }
 
-  // Where the next bytes of the connection go, in this order; never empty. Valid until Parse.
+  // Where to put the next bytes of the connection, in this order; never empty. Valid until Parse.
   absl::Span<const iovec> Room();
-  // `count` bytes have been put there. Adds the frames that are now whole. INVALID_ARGUMENT says what was wrong with one,
-  // RESOURCE_EXHAUSTED that there is no memory for it.
+  // `count` bytes have been put there. Appends the frames that are now complete. INVALID_ARGUMENT describes a malformed
+  // frame; RESOURCE_EXHAUSTED if there is no memory for one.
   Status Parse(size_t count, std::vector<Frame>* frames);
   // Whether the bytes of a large segment are being received.
   bool in_bulk() const { return state_ == State::kBulk; }
@@ -35,11 +35,11 @@ class FrameParser {
  private:
   enum class State { kHeader, kHead, kBulk };
 
-  // The part of a frame that is being filled.
+  // The part of a frame that is currently being filled.
   char* Target(size_t* left);
   Status CheckHeader();
   Status StartHead();
-  // Table and small bytes are here.
+  // Called when the table and the small bytes have arrived.
   Status FinishHead();
   Status AddSegments(const char* table, const char* small, RefPtr<const RefCounted> small_owner);
   Status FinishStage(std::vector<Frame>* frames);
@@ -48,12 +48,12 @@ class FrameParser {
   bool remote_allowed_ = false;
   Allocator* const memory_;
   State state_ = State::kHeader;
-  // Bytes that were received beyond what was being filled: [begin_, end_).
+  // Bytes received beyond the current target: [begin_, end_).
   std::unique_ptr<char[]> staged_;
   size_t begin_ = 0;
   size_t end_ = 0;
   iovec room_[2];
-  size_t direct_ = 0;  // bytes of room_ that are the target's
+  size_t direct_ = 0;  // bytes of room_ that belong to the target
 
   Frame frame_;
   RefPtr<Buffer> head_;  // table and small bytes

@@ -45,9 +45,10 @@ Bytes Pieces(std::initializer_list<size_t> sizes) {
 
 TEST(FrameTest, FramesArriveWholeHoweverTheyAreCut) {
   const Bytes message = Pieces({10, 5000, 3, 4, 100'000, 1});
-  const std::string wire = Wire(MakeFrame({.kind = FrameKind::kCall, .flags = 1, .method = 7, .call = 3, .argument = 99}, message, 0, 0)) +
-                           Wire(MakeFrame({.kind = FrameKind::kCancel, .call = 3}, {}, 0, 0)) +
-                           Wire(MakeFrame({.kind = FrameKind::kMessage, .call = 3}, Pieces({7}), 0, 0));
+  const std::string wire =
+      Wire(MakeFrame({.kind = FrameKind::kCall, .flags = 1, .method = 7, .call = 3, .argument = 99}, message, 0, 0)) +
+      Wire(MakeFrame({.kind = FrameKind::kCancel, .call = 3}, {}, 0, 0)) +
+      Wire(MakeFrame({.kind = FrameKind::kMessage, .call = 3}, Pieces({7}), 0, 0));
   for (const size_t step : {size_t{1}, size_t{47}, size_t{48}, size_t{4097}, size_t{65536}, SIZE_MAX}) {
     auto frames = ParseAll(wire, step);
     ASSERT_TRUE(frames.ok()) << frames.status();
@@ -101,7 +102,8 @@ TEST(FrameTest, AMessageOfVeryManyPiecesArrivesWhole) {
 }
 
 TEST(FrameTest, EveryChangedBitOfAHeadIsNoticed) {
-  const OutFrame frame = MakeFrame({.kind = FrameKind::kCall, .method = 1, .call = 5, .argument = 12}, Pieces({20, 5000}), 0, 0);
+  const OutFrame frame =
+      MakeFrame({.kind = FrameKind::kCall, .method = 1, .call = 5, .argument = 12}, Pieces({20, 5000}), 0, 0);
   for (size_t bit = 0; bit < frame.head.size() * 8; ++bit) {
     OutFrame changed = frame;
     changed.head[bit / 8] ^= static_cast<char>(1 << bit % 8);
@@ -147,7 +149,8 @@ TEST(FrameTest, WhatASegmentTableSaysIsCheckedBeforeMemoryIsTaken) {
       WithChecksum(with(0, 0, 0), {segment(FrameSegment::kRemote, 10, 0x1000)}),
       WithChecksum(with(0, 0, 1), {}),
       WithChecksum(with(0, uint64_t{1} << 61), {segment(FrameSegment::kBulk, uint64_t{1} << 61)}),
-      WithChecksum(with(0, 0, 1), {segment(FrameSegment::kRemote, (uint64_t{1} << 62) - 1, 0x1000), segment(FrameSegment::kRemote, (uint64_t{1} << 62) - 1, 0x1000)}),
+      WithChecksum(with(0, 0, 1), {segment(FrameSegment::kRemote, (uint64_t{1} << 62) - 1, 0x1000),
+                                   segment(FrameSegment::kRemote, (uint64_t{1} << 62) - 1, 0x1000)}),
   };
   for (const std::string& bytes : cases) {
     const auto frames = ParseAll(bytes, SIZE_MAX, /*remote=*/true);

@@ -15,14 +15,16 @@ StatusOr<Body> ParseBody(Frame frame, FrameKind kind) {
   Body body;
   const std::string text = frame.message.announcement == 0 ? frame.message.Take().Flatten() : "";
   if (frame.header.kind != kind || text.size() != sizeof(body)) {
-    return InvalidArgument("a frame of kind ", static_cast<int>(frame.header.kind), " and ", text.size(), " bytes where a greeting belongs");
+    return InvalidArgument("a frame of kind ", static_cast<int>(frame.header.kind), " and ", text.size(),
+                           " bytes instead of a handshake");
   }
   std::memcpy(&body, text.data(), sizeof(body));
-  if (body.magic != kLaneMagic) return InvalidArgument("a greeting that is none of a step lane");
+  if (body.magic != kLaneMagic) return InvalidArgument("the handshake is not that of a step lane");
   if (body.version != kLaneVersion) {
-    return InvalidArgument("a greeting of version ", body.version, " of the step lane; this is version ", kLaneVersion);
+    return InvalidArgument("a handshake of version ", body.version, " of the step lane; this is version ",
+                           kLaneVersion);
   }
-  if (body.window == 0) return InvalidArgument("a greeting that allows nothing to be sent");
+  if (body.window == 0) return InvalidArgument("a handshake with a window of 0 bytes");
   return body;
 }
 
@@ -39,6 +41,8 @@ void FillWithRandom(char* to, size_t size) {
 }
 
 StatusOr<HelloBody> ParseHello(Frame frame) { return ParseBody<HelloBody>(std::move(frame), FrameKind::kHello); }
-StatusOr<WelcomeBody> ParseWelcome(Frame frame) { return ParseBody<WelcomeBody>(std::move(frame), FrameKind::kWelcome); }
+StatusOr<WelcomeBody> ParseWelcome(Frame frame) {
+  return ParseBody<WelcomeBody>(std::move(frame), FrameKind::kWelcome);
+}
 
 }  // namespace millrace::net

@@ -1,4 +1,4 @@
-// What two sides of a new connection say to each other.
+// The handshake of a new connection.
 #pragma once
 
 #include <array>
@@ -13,31 +13,31 @@ namespace millrace::net {
 
 using LaneSecret = std::array<char, 32>;
 
-// For secrets and probes: what nobody can guess.
+// Fills memory with unpredictable bytes, for secrets and probes.
 void FillWithRandom(char* to, size_t size);
 
-// Of the side that connects.
+// Sent by the connecting side.
 struct HelloBody {
   uint64_t magic = kLaneMagic;
   uint32_t version = kLaneVersion;
-  uint32_t reads_memory = 0;  // whether it wants to
+  uint32_t reads_memory = 0;  // whether it wants to read the other's memory
   LaneSecret secret{};
   uint64_t window = 0;
-  uint64_t probe_address = 0;  // where the probe lies in its memory
+  uint64_t probe_address = 0;  // where the probe is in its memory
   MemoryProbe probe{};
 };
 
-// Of the side that listens.
+// Sent by the listening side.
 struct WelcomeBody {
   uint64_t magic = kLaneMagic;
   uint32_t version = kLaneVersion;
-  uint32_t reads_memory = 0;  // whether it can read the other's
+  uint32_t reads_memory = 0;  // whether it can read the other's memory
   uint64_t window = 0;
   uint64_t probe_address = 0;
   MemoryProbe probe{};
 };
 
-// The text of a frame, as a body; INVALID_ARGUMENT when it is none of this version.
+// Parses the body of a frame; INVALID_ARGUMENT if it is malformed or of another version.
 StatusOr<HelloBody> ParseHello(Frame frame);
 StatusOr<WelcomeBody> ParseWelcome(Frame frame);
 

@@ -33,7 +33,8 @@ Addresses AskTheSystem(const std::string& host) {
   std::vector<std::string> addresses;
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
     char text[NI_MAXHOST];
-    if (getnameinfo(at->ai_addr, at->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0) addresses.emplace_back(text);
+    if (getnameinfo(at->ai_addr, at->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0)
+      addresses.emplace_back(text);
   }
   return addresses;
 }
@@ -68,7 +69,8 @@ struct HostLookups::State {
   absl::flat_hash_map<std::string, std::shared_ptr<Lookup>> running ABSL_GUARDED_BY(mu);  // by host
 };
 
-HostLookups::HostLookups(HostResolver resolver) : state_(std::make_shared<State>(resolver != nullptr ? std::move(resolver) : AskTheSystem)) {}
+HostLookups::HostLookups(HostResolver resolver)
+    : state_(std::make_shared<State>(resolver != nullptr ? std::move(resolver) : AskTheSystem)) {}
 
 HostLookups::~HostLookups() = default;
 
@@ -83,7 +85,9 @@ StatusOr<std::vector<std::string>> HostLookups::Find(const std::string& host, ab
     is_new = inserted;
     lookup = it->second;
   }
-  if (is_new && !StartDetachedThread("host-lookup", [state = state_, lookup, host] { state->End(host, lookup.get(), state->resolver(host)); })) {
+  if (is_new && !StartDetachedThread("host-lookup", [state = state_, lookup, host] {
+        state->End(host, lookup.get(), state->resolver(host));
+      })) {
     state_->End(host, lookup.get(), ResourceExhausted("there are no threads left to look up the host ", host));
   }
   if (Status waited = WaitFor(lookup->over.get(), POLLIN, deadline, stop); !waited.ok()) {

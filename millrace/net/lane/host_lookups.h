@@ -1,4 +1,4 @@
-// The addresses of hosts, without waiting longer for them than one wants to.
+// Host name lookups with a deadline.
 #pragma once
 
 #include <memory>
@@ -11,19 +11,19 @@
 
 namespace millrace::net {
 
-// A name server that does not answer holds whoever asks the system for a host, and nothing ends that early. So a thread of its own asks, and who
-// waits for the answer may go: the thread ends when the system lets it, and uses nothing that ends before. While it runs, all who want the same host
-// wait for it: there is never more than one for each host.
+// The system's resolver blocks while a name server does not answer, and cannot be interrupted. So a separate thread
+// calls it, and waiters may give up: the thread ends when the resolver returns, and uses nothing that may be destroyed
+// before. All waiters for one host share one thread.
 //
 // Thread-safe.
 class HostLookups {
  public:
-  // Null: as the system does it.
+  // Null uses the system's resolver.
   explicit HostLookups(HostResolver resolver = nullptr);
   ~HostLookups();
 
-  // At least one, as text. An address is its own, at once. DEADLINE_EXCEEDED, CANCELLED when `stop` becomes readable first, and UNAVAILABLE for a
-  // host that is not known.
+  // Returns at least one numeric address. A numeric host is returned as it is, without blocking. DEADLINE_EXCEEDED;
+  // CANCELLED if `stop` becomes readable first; UNAVAILABLE for an unknown host.
   StatusOr<std::vector<std::string>> Find(const std::string& host, absl::Time deadline, int stop);
 
  private:

@@ -18,9 +18,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-absl::Time Later() { return absl::Now() + absl::Hours(1); }
+absl::Time AnHourFromNow() { return absl::Now() + absl::Hours(1); }
 
-// A name server that does not answer until it is told to. Its lookups are over when it goes.
+// A name server that answers only when told to. Its lookups have ended when it is destroyed.
 class SlowResolver {
  public:
   ~SlowResolver() {
@@ -48,18 +48,20 @@ class SlowResolver {
 };
 
 TEST(HostLookups, AnAddressIsNotLookedUp) {
-  HostLookups lookups([](const std::string& host) -> StatusOr<std::vector<std::string>> { return Internal("asked for ", host); });
-  for (const char* address : {"127.0.0.1", "::1", "fe80::1%1"}) EXPECT_THAT(lookups.Find(address, Later(), -1).value(), ElementsAre(address));
-  EXPECT_THAT(lookups.Find("localhost", Later(), -1).status().message(), HasSubstr("asked for localhost"));
+  HostLookups lookups(
+      [](const std::string& host) -> StatusOr<std::vector<std::string>> { return Internal("asked for ", host); });
+  for (const char* address : {"127.0.0.1", "::1", "fe80::1%1"})
+    EXPECT_THAT(lookups.Find(address, AnHourFromNow(), -1).value(), ElementsAre(address));
+  EXPECT_THAT(lookups.Find("localhost", AnHourFromNow(), -1).status().message(), HasSubstr("asked for localhost"));
 }
 
 TEST(HostLookups, TheSystemKnowsThisHostAndNoOtherName) {
   HostLookups lookups;
-  const auto found = lookups.Find("localhost", Later(), -1);
+  const auto found = lookups.Find("localhost", AnHourFromNow(), -1);
   ASSERT_EQ(found.status(), absl::OkStatus());
   for (const std::string& address : *found) EXPECT_TRUE(IsLoopback(address)) << address;
-  // No name server has names that are no names.
-  const Status unknown = lookups.Find("no such host", Later(), -1).status();
+  // Malformed names fail without asking a name server.
+  const Status unknown = lookups.Find("no such host", AnHourFromNow(), -1).status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(unknown.message(), HasSubstr("no such host"));
 }
@@ -72,7 +74,7 @@ TEST(HostLookups, WhoWaitsMayGoBeforeTheAnswer) {
     const Status late = lookups.Find("a", absl::Now() + absl::Milliseconds(10), -1).status();
     EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(late.message(), HasSubstr("the host a"));
-    EXPECT_EQ(lookups.Find("a", Later(), stop.get()).status().code(), absl::StatusCode::kCancelled);
+    EXPECT_EQ(lookups.Find("a", AnHourFromNow(), stop.get()).status().code(), absl::StatusCode::kCancelled);
     EXPECT_TRUE(WaitUntil([&] { return slow.asked() > 0; }));
     EXPECT_EQ(slow.asked(), 1) << "the second waits for the first's";
   }
@@ -86,7 +88,8 @@ TEST(HostLookups, AllWhoWaitForAHostGetItsAnswer) {
   StatusOr<std::vector<std::string>> found[3];
   {
     ThreadGroup waiters("waiters");
-    for (int i = 0; i < 3; ++i) ASSERT_TRUE(waiters.Start([&, i] { found[i] = lookups.Find(i < 2 ? "a" : "nobody", Later(), -1); }));
+    for (int i = 0; i < 3; ++i)
+      ASSERT_TRUE(waiters.Start([&, i] { found[i] = lookups.Find(i < 2 ? "a" : "nobody", AnHourFromNow(), -1); }));
     EXPECT_TRUE(WaitUntil([&] { return slow.asked() == 2; }));
     slow.Answer();
   }

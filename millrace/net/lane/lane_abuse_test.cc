@@ -1,4 +1,4 @@
-// Who is not let in, and what is not believed.
+// Rejected connections and malformed frames.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -14,7 +14,7 @@
 namespace millrace::net {
 namespace {
 
-// A connection that says what the test wants.
+// A raw connection that sends what the test wants.
 class RawConnection {
  public:
   explicit RawConnection(StatusOr<Fd> fd) : parser_({}, Allocator::Heap()) {
@@ -155,14 +155,18 @@ TEST_F(LaneAbuseTest, GarbageIsRefusedAndCounted) {
   const LaneOffer offer = AskForOffer();
   std::string noise(100'000, '\0');
   for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<char>(i * 7919 >> 3);
-  const std::string texts[] = {"GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: somebody who is lost\r\n\r\n", noise, std::string(1000, '\0'),
-                               std::string(1000, '\xff'), MakeFrame({.kind = FrameKind::kCall, .call = 1}, {}, 0, 0).head,
+  const std::string texts[] = {"GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: somebody who is lost\r\n\r\n",
+                               noise,
+                               std::string(1000, '\0'),
+                               std::string(1000, '\xff'),
+                               MakeFrame({.kind = FrameKind::kCall, .call = 1}, {}, 0, 0).head,
                                MakeFrame({.kind = FrameKind::kHello}, Bytes::Of("hello"), 0, 0).head};
   uint64_t count = 0;
   for (const std::string& text : texts) {
     for (const bool local : {true, false}) {
-      RawConnection connection(local ? ConnectUnix(offer.unix_socket())
-                                     : ConnectTcp({"127.0.0.1"}, static_cast<int>(offer.tcp_port()), absl::Now() + absl::Seconds(10), -1));
+      RawConnection connection(
+          local ? ConnectUnix(offer.unix_socket())
+                : ConnectTcp({"127.0.0.1"}, static_cast<int>(offer.tcp_port()), absl::Now() + absl::Seconds(10), -1));
       connection.Say(text);
       EXPECT_TRUE(connection.HearsTheEnd());
       EXPECT_TRUE(Counts(++count));
@@ -189,10 +193,13 @@ TEST_F(LaneAbuseTest, ABadFrameEndsItsConnectionOnly) {
       // The raw client said that its memory is not to be read.
       MakeFrame({.kind = FrameKind::kCall, .call = 1}, Bytes::Of(std::string(100'000, 'x')), 1000, 1).head,
       // The same number twice ("Hold" is method 1), and a message to a call that takes none.
-      MakeFrame({.kind = FrameKind::kCall, .method = 1, .call = 1}, {}, 0, 0).head + MakeFrame({.kind = FrameKind::kCall, .method = 1, .call = 1}, {}, 0, 0).head,
-      MakeFrame({.kind = FrameKind::kCall, .method = 1, .call = 1}, {}, 0, 0).head + MakeFrame({.kind = FrameKind::kMessage, .call = 1}, {}, 0, 0).head,
+      MakeFrame({.kind = FrameKind::kCall, .method = 1, .call = 1}, {}, 0, 0).head +
+          MakeFrame({.kind = FrameKind::kCall, .method = 1, .call = 1}, {}, 0, 0).head,
+      MakeFrame({.kind = FrameKind::kCall, .method = 1, .call = 1}, {}, 0, 0).head +
+          MakeFrame({.kind = FrameKind::kMessage, .call = 1}, {}, 0, 0).head,
       // A message where none belongs.
-      MakeFrame({.kind = FrameKind::kCall, .method = 1, .call = 1}, {}, 0, 0).head + MakeFrame({.kind = FrameKind::kCancel, .call = 1}, Bytes::Of("x"), 0, 0).head,
+      MakeFrame({.kind = FrameKind::kCall, .method = 1, .call = 1}, {}, 0, 0).head +
+          MakeFrame({.kind = FrameKind::kCancel, .call = 1}, Bytes::Of("x"), 0, 0).head,
       MakeFrame({.kind = FrameKind::kCredit, .argument = 1}, Bytes::Of("x"), 0, 0).head,
   };
   uint64_t count = 0;
@@ -211,7 +218,8 @@ TEST_F(LaneAbuseTest, AConnectionThatEndsWithinAMessageLeavesNothing) {
   StartWithLane();
   {
     RawConnection connection = Connected();
-    const OutFrame frame = MakeFrame({.kind = FrameKind::kCall, .method = 0, .call = 1, .argument = kNoTimeout}, Bytes::Of(std::string(1'000'000, 'x')), 0, 0);
+    const OutFrame frame = MakeFrame({.kind = FrameKind::kCall, .method = 0, .call = 1, .argument = kNoTimeout},
+                                     Bytes::Of(std::string(1'000'000, 'x')), 0, 0);
     connection.Say(frame.head + frame.bulk.Flatten().substr(0, 500'000));
     ASSERT_TRUE(WaitUntil([&] { return server_->status().received_blocks == 1; }));
   }
@@ -222,7 +230,7 @@ TEST_F(LaneAbuseTest, MemoryThatIsNotThereEndsTheConnectionOnly) {
   StartWithLane();
   const LaneOffer offer = AskForOffer();
   RawConnection connection(ConnectUnix(offer.unix_socket()));
-  // Agrees to its memory being read, truthfully, and then names what it does not have.
+  // Allows its memory to be read, and then names an address that it does not have.
   HelloBody hello = Hello(offer);
   MemoryProbe probe;
   probe.fill('p');
@@ -234,7 +242,8 @@ TEST_F(LaneAbuseTest, MemoryThatIsNotThereEndsTheConnectionOnly) {
   ASSERT_TRUE(welcome.has_value());
   auto body = ParseWelcome(std::move(*welcome));
   ASSERT_TRUE(body.ok()) << body.status();
-  if (!body->reads_memory) GTEST_SKIP() << "the system does not let one process read another's memory, so that there is nothing to be refused";
+  if (!body->reads_memory)
+    GTEST_SKIP() << "the system does not let one process read another's memory, so that there is nothing to be refused";
   connection.Say({.kind = FrameKind::kReady, .argument = 0});
   Bytes nowhere;
   nowhere.Append({reinterpret_cast<const char*>(0x1000), 1'000'000}, nullptr);

@@ -28,7 +28,8 @@ class LaneBreakTest : public LaneTest {
   // A call and a stream that the server keeps.
   void HoldCalls() {
     channel_->Call(TestService::FullName("Hold"), {}, {.every_step = true}, call_.Done());
-    channel_->Stream(TestService::FullName("Hold"), {}, {}, [](Bytes) {}, stream_.Done());
+    channel_->streaming()->Stream(
+        TestService::FullName("Hold"), {}, {}, [](Bytes) {}, stream_.Done());
     ASSERT_TRUE(WaitUntil([&] { return held_.size() == 2; }));
   }
   void ExpectHeldCallsAreUnavailable(const std::string& why) {
@@ -52,7 +53,8 @@ class LaneBreakTest : public LaneTest {
     EXPECT_EQ(proxy_.connections(), 2);
     EXPECT_EQ(Outgoing(*client_).kind, "tcp");
     EXPECT_EQ(CallOn(*channel_, "Echo", Bytes::Of("x"))->Flatten(), "x");
-    EXPECT_TRUE(WaitUntil([&] { return server_->status().received_blocks == 0 && client_->status().received_blocks == 0; }));
+    EXPECT_TRUE(
+        WaitUntil([&] { return server_->status().received_blocks == 0 && client_->status().received_blocks == 0; }));
   }
 
   LaneProxy proxy_;
@@ -85,10 +87,11 @@ TEST_F(LaneBreakTest, AThreadThatReadsTheLaneItselfIsToldAsWell) {
     EventWait wait;
     Status status;
     if (corrupted) proxy_.CorruptNext(/*to_server=*/false);
-    channel_->Call(TestService::FullName(corrupted ? "Echo" : "Hold"), {}, {.every_step = true}, [&](const StatusOr<Bytes>& answer) {
-      status = answer.status();
-      wait.Notify();
-    });
+    channel_->Call(TestService::FullName(corrupted ? "Echo" : "Hold"), {},
+                   {.every_step = true, .handover = wait.handover()}, [&](const StatusOr<Bytes>& answer) {
+                     status = answer.status();
+                     wait.Notify();
+                   });
     std::thread other([&] {
       if (corrupted) return;
       ASSERT_TRUE(WaitUntil([&] { return held_.size() == 1; }));
@@ -119,7 +122,8 @@ TEST_F(LaneBreakTest, ALaneThatBreaksWithinALargeMessageLeavesNothing) {
     ASSERT_TRUE(HasLane(*channel_));
     std::vector<Answer> answers(10);
     for (Answer& answer : answers) {
-      channel_->Call(TestService::FullName("Echo"), Bytes::Of(std::string(10'000'000, 'x')), {.every_step = true}, answer.Done());
+      channel_->Call(TestService::FullName("Echo"), Bytes::Of(std::string(10'000'000, 'x')), {.every_step = true},
+                     answer.Done());
     }
     proxy_.Cut();
     for (const Answer& answer : answers) {
@@ -131,7 +135,8 @@ TEST_F(LaneBreakTest, ALaneThatBreaksWithinALargeMessageLeavesNothing) {
       }
     }
     answers.clear();
-    EXPECT_TRUE(WaitUntil([&] { return server_->status().received_blocks == 0 && client_->status().received_blocks == 0; }));
+    EXPECT_TRUE(
+        WaitUntil([&] { return server_->status().received_blocks == 0 && client_->status().received_blocks == 0; }));
   }
 }
 

@@ -8,7 +8,11 @@
 namespace millrace::net {
 
 LaneChannel::LaneChannel(LaneCore* core, ThreadGroup* dialers, std::shared_ptr<Channel> setup)
-    : Channel(setup->address()), core_(core), dialers_(dialers), setup_(std::move(setup)), retry_(core->options.first_retry) {}
+    : Channel(setup->address()),
+      core_(core),
+      dialers_(dialers),
+      setup_(std::move(setup)),
+      retry_(core->options.first_retry) {}
 
 LaneChannel::~LaneChannel() { Close(); }
 
@@ -34,7 +38,7 @@ void LaneChannel::Prepare(absl::AnyInvocable<void()> done) {
   }
   if (done != nullptr) return done();
   core_->deadlines.Add(core_->options.clock->Now() + core_->options.prepare_timeout, [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->core_->loop->Post([self] { self->EndPreparations(); });
+    if (const auto self = weak.lock()) self->core_->loop->Post([self](EventThread*) { self->EndPreparations(); });
   });
 }
 
@@ -47,41 +51,47 @@ void LaneChannel::EndPreparations() {
   for (auto& done : ready) done();
 }
 
-RefPtr<OutgoingCall> LaneChannel::Call(const std::string& method, Bytes request, const CallOptions& options, Done done) {
+RefPtr<OutgoingCall> LaneChannel::Call(const std::string& method, Bytes request, const CallOptions& options,
+                                       Done done) {
   if (options.every_step) {
     if (const RefPtr<ClientLink> link = Link()) {
-      OnMessage no_messages;
+      MessageHandler no_messages;
       const int index = link->MethodIndex(method);
       if (index >= 0) {
-        if (auto call = link->Call(index, request, options, shared_from_this(), /*streams=*/false, no_messages, done)) return call;
+        if (auto call = link->Call(index, request, options, shared_from_this(), /*streams=*/false, no_messages, done))
+          return call;
       }
     }
   }
   return setup_->Call(method, std::move(request), options, std::move(done));
 }
 
-bool LaneChannel::streams() const {
+StreamingChannel* LaneChannel::streaming() {
   MutexLock lock(&mu_);
-  return link_ && link_->takes_calls();
+  return link_ && link_->takes_calls() ? this : nullptr;
 }
 
-RefPtr<OutgoingCall> LaneChannel::Stream(const std::string& method, Bytes request, const CallOptions& options, OnMessage on_message, Done done) {
+RefPtr<OutgoingStream> LaneChannel::Stream(const std::string& method, Bytes request, const CallOptions& options,
+                                           MessageHandler on_message, CallDone done) {
   if (const RefPtr<ClientLink> link = Link()) {
     const int index = link->MethodIndex(method);
     if (index < 0) {
       done(Unimplemented(address(), ": there is no method ", method));
       return {};
     }
-    if (auto call = link->Call(index, request, options, shared_from_this(), /*streams=*/true, on_message, done)) return call;
+    if (auto call = link->Call(index, request, options, shared_from_this(), /*streams=*/true, on_message, done))
+      return call;
   }
-  return setup_->Stream(method, std::move(request), options, std::move(on_message), std::move(done));
+  done(Unavailable(address(), ": the lane that calls could stream over was lost"));
+  return {};
 }
 
 RefPtr<ClientLink> LaneChannel::Link() {
   {
     MutexLock lock(&mu_);
     if (link_) return link_;
-    if (dialing_ || closed_ || core_->options.kind == LaneKind::kGrpc || core_->options.clock->Now() < next_attempt_) return nullptr;
+    if (dialing_ || closed_ || core_->options.kind == LaneKind::kGrpc || core_->options.clock->Now() < next_attempt_)
+      return nullptr;
     dialing_ = true;
   }
   AskForOffer();
@@ -109,9 +119,10 @@ void LaneChannel::OnOffer(StatusOr<Bytes> answer) {
 
 void LaneChannel::Dial(const LaneOffer& offer) {
   const absl::Time deadline = absl::Now() + core_->options.handshake_timeout;
-  StatusOr<RefPtr<ClientLink>> link = ClientLink::Dial(core_, address(), offer, deadline, counters_, [weak = weak_from_this()](const Status& why) {
-    if (const auto self = weak.lock()) self->Down(why);
-  });
+  StatusOr<RefPtr<ClientLink>> link =
+      ClientLink::Dial(core_, address(), offer, deadline, counters_, [weak = weak_from_this()](const Status& why) {
+        if (const auto self = weak.lock()) self->Down(why);
+      });
   if (link.ok()) {
     Up(*std::move(link));
   } else {
@@ -132,14 +143,17 @@ void LaneChannel::Up(RefPtr<ClientLink> link) {
       link_ = link;
       retry_ = core_->options.first_retry;
       why_ = link->why_not_better();
-      // What the user asked for is no news.
-      const bool asked = core_->options.kind == LaneKind::kTcp && link->kind() == "tcp";
-      const bool remote = core_->options.kind == LaneKind::kAuto && link->kind() == "tcp";
-      if (!why_.empty() && !asked && !remote && why_ != logged_) say = logged_ = why_;
+      // What the user asked for is no news, nor that another host is not reached as this one would be.
+      const LaneKind wanted = core_->options.kind;
+      const bool expected =
+          !link->medium().within_host() && (wanted == link->medium().kind() || wanted == LaneKind::kAuto);
+      if (!why_.empty() && !expected && why_ != logged_) say = logged_ = why_;
     }
   }
   if (closed) return link->End(Cancelled("nobody uses the channel any more"));
-  if (!say.empty()) MR_LOG(Warning, "the step lane to ", address(), " is of kind ", link->kind(), " and could be faster: ", say);
+  if (!say.empty())
+    MR_LOG(Warning, "the step lane to ", address(), " is of kind ", link->medium().name(),
+           " and could be faster: ", say);
   if (ended) return Failed(Unavailable("the connection ended at once"), /*worth_a_word=*/true);
   EndPreparations();
 }
@@ -173,7 +187,7 @@ PeerStatus LaneChannel::status() const {
   status.outgoing = true;
   {
     MutexLock lock(&mu_);
-    status.kind = link_ ? link_->kind() : "grpc";
+    status.kind = link_ ? std::string(link_->medium().name()) : "grpc";
     status.why_not_better = why_;
   }
   status.bytes_sent = counters_->bytes_sent.load(std::memory_order_relaxed);

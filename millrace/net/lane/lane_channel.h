@@ -1,4 +1,4 @@
-// A channel with a lane beside it.
+// A channel that uses a lane when there is one.
 #pragma once
 
 #include <memory>
@@ -16,33 +16,35 @@ namespace millrace::net {
 inline constexpr char kOfferMethod[] = "/millrace.LaneService/Offer";
 
 // Thread-safe.
-class LaneChannel final : public Channel, public std::enable_shared_from_this<LaneChannel> {
+class LaneChannel final : public Channel, public StreamingChannel, public std::enable_shared_from_this<LaneChannel> {
  public:
-  // `dialers` is where handshakes wait; it ends before `core`.
+  // `dialers` runs the handshakes; it is destroyed before `core`.
   LaneChannel(LaneCore* core, ThreadGroup* dialers, std::shared_ptr<Channel> setup);
   ~LaneChannel() override;
 
   RefPtr<OutgoingCall> Call(const std::string& method, Bytes request, const CallOptions& options, Done done) override;
   void Prepare(absl::AnyInvocable<void()> done) override;
-  bool streams() const override;
-  RefPtr<OutgoingCall> Stream(const std::string& method, Bytes request, const CallOptions& options, OnMessage on_message, Done done) override;
+  // While there is a lane.
+  StreamingChannel* streaming() override;
+  RefPtr<OutgoingStream> Stream(const std::string& method, Bytes request, const CallOptions& options,
+                                MessageHandler on_message, CallDone done) override;
 
   PeerStatus status() const;
-  // The transport ends: no more handshakes.
+  // Called when the transport is destroyed: no more handshakes.
   void Close();
 
  private:
-  // The lane, if there is one; otherwise sees to it that there will be.
+  // The lane, if there is one; otherwise starts to establish one.
   RefPtr<ClientLink> Link();
   void AskForOffer();
   void OnOffer(StatusOr<Bytes> answer);
-  // On a thread of its own.
+  // Runs on a thread of its own.
   void Dial(const LaneOffer& offer);
   void Up(RefPtr<ClientLink> link);
   void Down(const Status& why);
-  // No lane now; the next attempt after a while.
+  // There is no lane for now; schedules the next attempt. `worth_a_word`: logs the reason.
   void Failed(const Status& why, bool worth_a_word);
-  // There is a lane, or there will be none for now, or it takes too long.
+  // Completes pending Prepare calls: there is a lane, or there will be none for now, or it takes too long.
   void EndPreparations();
 
   LaneCore* const core_;
@@ -56,8 +58,8 @@ class LaneChannel final : public Channel, public std::enable_shared_from_this<La
   std::vector<absl::AnyInvocable<void()>> preparing_ ABSL_GUARDED_BY(mu_);
   absl::Time next_attempt_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   absl::Duration retry_ ABSL_GUARDED_BY(mu_);
-  std::string why_ ABSL_GUARDED_BY(mu_);     // there is no lane, or no better one
-  std::string logged_ ABSL_GUARDED_BY(mu_);  // the last reason that was
+  std::string why_ ABSL_GUARDED_BY(mu_);     // why there is no lane, or no faster one
+  std::string logged_ ABSL_GUARDED_BY(mu_);  // the last reason that was logged
 };
 
 }  // namespace millrace::net

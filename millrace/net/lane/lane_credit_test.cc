@@ -1,4 +1,4 @@
-// What waits for its turn, and what is given up meanwhile.
+// Flow control: messages that wait for credit, and calls that are cancelled meanwhile.
 #include <atomic>
 
 #include "millrace/net/lane/lane_testing.h"
@@ -10,7 +10,7 @@ TEST_F(LaneTest, ASlowReaderHoldsItsSenderBackAndNobodyElse) {
   Notification go_on;
   std::atomic<int> taken{0};
   service_.On("Slow", [&](std::shared_ptr<IncomingCall> call) {
-    call->OnMessage([&, call](Bytes message) {
+    call->stream()->OnMessage([&, call](Bytes message) {
       go_on.Wait();
       EXPECT_EQ(message.size(), 100'000);
       if (++taken == 100) call->Reply(Bytes());
@@ -18,7 +18,8 @@ TEST_F(LaneTest, ASlowReaderHoldsItsSenderBackAndNobodyElse) {
   });
   StartWithLane({.window = 1'000'000, .threads = 4}, {.kind = LaneKind::kTcp});
   Answer answer;
-  auto call = channel_->Stream(TestService::FullName("Slow"), {}, {}, [](Bytes) {}, answer.Done());
+  auto call = channel_->streaming()->Stream(
+      TestService::FullName("Slow"), {}, {}, [](Bytes) {}, answer.Done());
   for (int i = 0; i < 100; ++i) call->Send(Bytes::Of(Pattern(100'000)));
   // Ten million bytes wait at the sender, and small calls pass them.
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(CallOn(*channel_, "Echo", Bytes::Of("x")).ok());
@@ -28,7 +29,8 @@ TEST_F(LaneTest, ASlowReaderHoldsItsSenderBackAndNobodyElse) {
   EXPECT_EQ(taken, 0);
   // A large call waits too, and may be given up.
   Answer large;
-  auto waiting = channel_->Call(TestService::FullName("Echo"), Bytes::Of(Pattern(500'000)), {.every_step = true}, large.Done());
+  auto waiting =
+      channel_->Call(TestService::FullName("Echo"), Bytes::Of(Pattern(500'000)), {.every_step = true}, large.Done());
   waiting->Cancel();
   large.notification().Wait();
   EXPECT_EQ(large.status().code(), absl::StatusCode::kCancelled);
@@ -45,12 +47,14 @@ TEST_F(LaneTest, ASlowReaderHoldsItsSenderBackAndNobodyElse) {
 TEST_F(LaneTest, ACallThatIsGivenUpMakesRoomForThoseBehindIt) {
   StartWithLane({.window = 1'000'000}, {.kind = LaneKind::kTcp});
   Answer stream;
-  auto call = channel_->Stream(TestService::FullName("Hold"), {}, {}, [](Bytes) {}, stream.Done());
+  auto call = channel_->streaming()->Stream(
+      TestService::FullName("Hold"), {}, {}, [](Bytes) {}, stream.Done());
   ASSERT_TRUE(WaitUntil([&] { return held_.size() == 1; }));
   // Nobody takes this one: its bytes stay under way.
   call->Send(Bytes::Of(Pattern(700'000)));
   Answer large, small;
-  auto waiting = channel_->Call(TestService::FullName("Echo"), Bytes::Of(Pattern(500'000)), {.every_step = true}, large.Done());
+  auto waiting =
+      channel_->Call(TestService::FullName("Echo"), Bytes::Of(Pattern(500'000)), {.every_step = true}, large.Done());
   channel_->Call(TestService::FullName("Echo"), Bytes::Of(Pattern(200'000)), {.every_step = true}, small.Done());
   EXPECT_FALSE(large.here());
   EXPECT_FALSE(small.here());
@@ -74,7 +78,8 @@ TEST_F(LaneTest, ATimeoutThatIsOverBeforeTheCallHasGoneEndsThatCallOnly) {
   }
   for (int i = 0; i < 20; ++i) {
     Answer answer;
-    channel_->Call(TestService::FullName("Echo"), request, {.timeout = absl::Milliseconds(1), .every_step = true}, answer.Done());
+    channel_->Call(TestService::FullName("Echo"), request, {.timeout = absl::Milliseconds(1), .every_step = true},
+                   answer.Done());
     answer.notification().Wait();
     EXPECT_TRUE(answer.status().ok() || absl::IsDeadlineExceeded(answer.status())) << answer.status();
   }

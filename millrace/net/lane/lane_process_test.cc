@@ -12,30 +12,31 @@ namespace {
 constexpr size_t kLarge = 30'000'000;
 constexpr size_t kMessages = 30;
 
-std::string Pattern() {
+std::string ChildPattern() {
   std::string text(kLarge, 'x');
   for (size_t i = 0; i < kLarge; i += 997) text[i] = static_cast<char>(i * 31);
   return text;
 }
 
-// A server at the given port; "Get" answers with a large piece, "GetAndDie" and "StreamAndDie" are killed right behind it.
+// A server at the given port; "Get" answers with a large piece, "GetAndDie" and "StreamAndDie" are killed right behind
+// it.
 TEST(LaneChild, Serve) {
   const char* const argument = ChildProcess::Argument();
   if (argument == nullptr) GTEST_SKIP() << "for other tests";
   HeldCalls held;
   TestService service;
-  const std::string text = Pattern();
+  const std::string text = ChildPattern();
   service.On("Echo", Echo).On("Hold", held.Handler());
   service.On("GetAndDie", [&](std::shared_ptr<IncomingCall> call) {
     call->Reply(Bytes::Of(text));
     kill(getpid(), SIGKILL);
   });
   service.On("StreamAndDie", [&](std::shared_ptr<IncomingCall> call) {
-    for (int i = 0; i < 5; ++i) call->Send(Bytes::Of(text));
+    for (int i = 0; i < 5; ++i) call->stream()->Send(Bytes::Of(text));
     kill(getpid(), SIGKILL);
   });
   service.On("Take", [taken = std::make_shared<size_t>(0)](std::shared_ptr<IncomingCall> call) {
-    call->OnMessage([taken, call](Bytes message) {
+    call->stream()->OnMessage([taken, call](Bytes message) {
       *taken += message.size();
       if (*taken == kMessages * kLarge) call->Reply(Bytes());
     });
@@ -54,8 +55,9 @@ TEST(LaneChild, Send) {
   auto transport = NewLane();
   auto channel = transport->Connect(absl::StrCat("localhost:", argument));
   ASSERT_TRUE(HasLane(*channel));
-  const std::string text = Pattern();
-  for (int i = 0; i < 3; ++i) channel->Call(TestService::FullName("Check"), Bytes::Of(text), {.every_step = true}, [](auto) {});
+  const std::string text = ChildPattern();
+  for (int i = 0; i < 3; ++i)
+    channel->Call(TestService::FullName("Check"), Bytes::Of(text), {.every_step = true}, [](auto) {});
   kill(getpid(), SIGKILL);
 }
 
@@ -74,7 +76,8 @@ TEST_F(LaneProcessTest, AKilledPeerFailsTheCallsInFlightAndTheNextOneIsReachedBy
     Answer held;
     channel->Call(TestService::FullName("Hold"), {}, {.every_step = true}, held.Done());
     Answer stream;
-    channel->Stream(TestService::FullName("Hold"), {}, {}, [](Bytes) {}, stream.Done());
+    channel->streaming()->Stream(
+        TestService::FullName("Hold"), {}, {}, [](Bytes) {}, stream.Done());
     EXPECT_TRUE(CallOn(*channel, "Echo").ok());
     child->Kill();
     for (const Answer& answer : {held, stream}) {
@@ -82,7 +85,7 @@ TEST_F(LaneProcessTest, AKilledPeerFailsTheCallsInFlightAndTheNextOneIsReachedBy
       EXPECT_EQ(answer.status().code(), absl::StatusCode::kUnavailable);
       EXPECT_TRUE(absl::StrContains(answer.status().message(), channel->address())) << answer.status();
     }
-    EXPECT_FALSE(channel->streams());
+    EXPECT_EQ(channel->streaming(), nullptr);
     EXPECT_EQ(CallOn(*channel, "Echo").status().code(), absl::StatusCode::kUnavailable);
     EXPECT_EQ(Outgoing(*client_).kind, "grpc");
     child = std::make_unique<ChildProcess>("LaneChild.Serve", absl::StrCat(port));
@@ -93,7 +96,7 @@ TEST_F(LaneProcessTest, AKilledPeerFailsTheCallsInFlightAndTheNextOneIsReachedBy
 }
 
 TEST_F(LaneProcessTest, WhatAKilledPeerAnnouncedIsWholeOrAnError) {
-  const std::string expected = Pattern();
+  const std::string expected = ChildPattern();
   for (int round = 0; round < 4; ++round) {
     ChildProcess child("LaneChild.Serve", "0");
     auto channel = client_->Connect(absl::StrCat("localhost:", child.Port()));
@@ -103,7 +106,9 @@ TEST_F(LaneProcessTest, WhatAKilledPeerAnnouncedIsWholeOrAnError) {
     if (round % 2 == 0) {
       channel->Call(TestService::FullName("GetAndDie"), {}, {.every_step = true}, answer.Done());
     } else {
-      channel->Stream(TestService::FullName("StreamAndDie"), {}, {}, [&](Bytes message) { wrong += message.Flatten() != expected; }, answer.Done());
+      channel->streaming()->Stream(
+          TestService::FullName("StreamAndDie"), {}, {}, [&](Bytes message) { wrong += message.Flatten() != expected; },
+          answer.Done());
     }
     ASSERT_TRUE(answer.notification().WaitFor(absl::Seconds(30)));
     if (answer.result().ok()) {
@@ -117,7 +122,7 @@ TEST_F(LaneProcessTest, WhatAKilledPeerAnnouncedIsWholeOrAnError) {
 }
 
 TEST_F(LaneProcessTest, AServerOutlivesClientsThatAreKilledBehindLargeRequests) {
-  const std::string expected = Pattern();
+  const std::string expected = ChildPattern();
   std::atomic<int> wrong{0};
   TestService service;
   service.On("Echo", Echo).On("Check", [&](std::shared_ptr<IncomingCall> call) {
@@ -161,10 +166,11 @@ TEST_F(LaneProcessTest, AStoppedReaderHoldsUpNobodyElseAndCostsItsSenderNoMemory
       return sent;
     };
     Answer answer;
-    auto call = to_slow->Stream(TestService::FullName("Take"), {}, {}, [](Bytes) {}, answer.Done());
+    auto call = to_slow->streaming()->Stream(
+        TestService::FullName("Take"), {}, {}, [](Bytes) {}, answer.Done());
     slow.Stop();
     // As a variable that is read again and again: one buffer, many messages.
-    const Bytes message = Bytes::Of(Pattern());
+    const Bytes message = Bytes::Of(ChildPattern());
     const uint64_t sent_before = sent_to_slow();
     const size_t resident = ResidentBytes();
     for (size_t i = 0; i < kMessages; ++i) call->Send(message);

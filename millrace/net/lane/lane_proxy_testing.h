@@ -1,4 +1,4 @@
-// A lane over TCP that a test breaks and corrupts. For tests only.
+// A TCP proxy by which tests break and corrupt lanes. For tests only.
 #pragma once
 
 #include <arpa/inet.h>
@@ -21,7 +21,7 @@
 
 namespace millrace::net {
 
-// Stands between the two ends of lanes and passes on what they say. Thread-safe.
+// Forwards the bytes between the two ends of lanes. Thread-safe.
 class LaneProxy {
  public:
   LaneProxy() : listening_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -46,10 +46,10 @@ class LaneProxy {
   }
 
   int port() const { return port_; }
-  // Where connections from now on go.
+  // The target of new connections.
   void set_target(int port) { target_ = port; }
   int connections() const { return connections_; }
-  // Ends the connections that there are.
+  // Closes the current connections.
   void Cut() {
     MutexLock lock(&mu_);
     for (const auto& [a, b] : pairs_) {
@@ -57,7 +57,7 @@ class LaneProxy {
       shutdown(b, SHUT_RDWR);
     }
   }
-  // Flips a bit in the first frame that goes that way from now on.
+  // Flips a bit in the next frame in that direction.
   void CorruptNext(bool to_server) { (to_server ? corrupt_to_server_ : corrupt_to_client_) = true; }
 
  private:
@@ -112,27 +112,34 @@ class LaneProxy {
   std::unique_ptr<ThreadGroup> threads_ = std::make_unique<ThreadGroup>("lane-proxy");
 };
 
-// What a lane transport is set up over so that its lanes go through a proxy.
+// A setup transport that makes lanes go through a proxy.
 class SetUpThroughProxy final : public Transport {
  public:
   SetUpThroughProxy(std::unique_ptr<Transport> inner, LaneProxy* proxy) : inner_(std::move(inner)), proxy_(proxy) {}
-  std::shared_ptr<Channel> Connect(const std::string& address) override { return std::make_shared<ProxiedChannel>(inner_->Connect(address), proxy_); }
-  StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address, Service* service) override { return inner_->Listen(address, service); }
+  std::shared_ptr<Channel> Connect(const std::string& address) override {
+    return std::make_shared<ProxiedChannel>(inner_->Connect(address), proxy_);
+  }
+  StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address, Service* service) override {
+    return inner_->Listen(address, service);
+  }
 
  private:
   class ProxiedChannel final : public Channel {
    public:
-    ProxiedChannel(std::shared_ptr<Channel> inner, LaneProxy* proxy) : Channel(inner->address()), inner_(std::move(inner)), proxy_(proxy) {}
-    RefPtr<OutgoingCall> Call(const std::string& method, Bytes request, const CallOptions& options, Done done) override {
+    ProxiedChannel(std::shared_ptr<Channel> inner, LaneProxy* proxy)
+        : Channel(inner->address()), inner_(std::move(inner)), proxy_(proxy) {}
+    RefPtr<OutgoingCall> Call(const std::string& method, Bytes request, const CallOptions& options,
+                              Done done) override {
       if (method != kOfferMethod) return inner_->Call(method, std::move(request), options, std::move(done));
-      return inner_->Call(method, std::move(request), options, [proxy = proxy_, done = std::move(done)](StatusOr<Bytes> answer) mutable {
-        LaneOffer offer;
-        if (!answer.ok() || !Parse(*answer, &offer).ok()) return done(std::move(answer));
-        proxy->set_target(static_cast<int>(offer.tcp_port()));
-        offer.set_tcp_port(static_cast<uint32_t>(proxy->port()));
-        offer.clear_unix_socket();
-        done(Serialize(offer));
-      });
+      return inner_->Call(method, std::move(request), options,
+                          [proxy = proxy_, done = std::move(done)](StatusOr<Bytes> answer) mutable {
+                            LaneOffer offer;
+                            if (!answer.ok() || !Parse(*answer, &offer).ok()) return done(std::move(answer));
+                            proxy->set_target(static_cast<int>(offer.tcp_port()));
+                            offer.set_tcp_port(static_cast<uint32_t>(proxy->port()));
+                            offer.clear_unix_socket();
+                            done(Serialize(offer));
+                          });
     }
 
    private:

@@ -1,4 +1,4 @@
-// When a sender learns that its memory has been read.
+// When a sender is told that its memory has been read.
 #include <atomic>
 
 #include "millrace/net/lane/lane_testing.h"
@@ -12,10 +12,11 @@ class LaneReleaseTest : public LaneTest {
   void SetUp() override {
     StartWithLane();
     ASSERT_EQ(Outgoing(*client_).kind, "shm");
-    call_ = channel_->Stream(TestService::FullName("Hold"), {}, {}, [this](const Bytes&) { ++arrived_; }, answer_.Done());
+    call_ = channel_->streaming()->Stream(
+        TestService::FullName("Hold"), {}, {}, [this](const Bytes&) { ++arrived_; }, answer_.Done());
     ASSERT_TRUE(WaitUntil([&] { return held_.size() == 1; }));
     served_ = held_.Take();
-    served_->OnMessage([](const Bytes&) {});
+    served_->stream()->OnMessage([](const Bytes&) {});
   }
   void TearDown() override {
     if (served_ != nullptr) Reply();
@@ -32,7 +33,7 @@ class LaneReleaseTest : public LaneTest {
     const auto memory = MakeRef<Counted>(&alive_, size);
     Bytes message;
     message.Append(memory->text(), memory);
-    served_->Send(std::move(message));
+    served_->stream()->Send(std::move(message));
     ASSERT_TRUE(WaitUntil([&] { return arrived_ > before; }));
   }
 
@@ -50,7 +51,7 @@ class LaneReleaseTest : public LaneTest {
   std::atomic<int> alive_{0};  // pieces that the server may not use again
   std::atomic<int> arrived_{0};
   Answer answer_;
-  RefPtr<OutgoingCall> call_;
+  RefPtr<OutgoingStream> call_;
   std::shared_ptr<IncomingCall> served_;
 };
 

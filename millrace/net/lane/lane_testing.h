@@ -1,4 +1,4 @@
-// What tests of the step lane are written with. For tests only.
+// Utilities for tests of the step lane. For tests only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,34 +12,38 @@
 
 namespace millrace::net {
 
-// Text in which a piece that is missing or in the wrong place shows.
+// A text in which a missing or misplaced piece is detectable.
 inline std::string Pattern(size_t size) {
   std::string text(size, 'x');
   for (size_t i = 0; i < size; i += 997) text[i] = static_cast<char>(i * 31);
   return text;
 }
 
-inline std::unique_ptr<Transport> NewLane(LaneOptions options = {}) { return NewLaneTransport(NewGrpcTransport(), options); }
+inline std::unique_ptr<Transport> NewLane(LaneOptions options = {}) {
+  return NewLaneTransport(NewGrpcTransport(), options);
+}
 
-// Makes calls until there is a lane.
+// Makes calls until there is a lane; false if that takes too long.
 inline bool HasLane(Channel& channel) {
   return WaitUntil([&] {
-    if (channel.streams()) return true;
+    if (channel.streaming() != nullptr) return true;
     Answer answer;
     channel.Call("/test.Service/None", {}, {.every_step = true}, answer.Done());
     answer.notification().Wait();
-    return channel.streams();
+    return channel.streaming() != nullptr;
   });
 }
 
-inline StatusOr<Bytes> CallOn(Channel& channel, const std::string& method, Bytes request = {}, absl::Duration timeout = absl::Seconds(60)) {
+inline StatusOr<Bytes> CallOn(Channel& channel, const std::string& method, Bytes request = {},
+                              absl::Duration timeout = absl::Seconds(60)) {
   Answer answer;
-  channel.Call(TestService::FullName(method), std::move(request), {.timeout = timeout, .every_step = true}, answer.Done());
+  channel.Call(TestService::FullName(method), std::move(request), {.timeout = timeout, .every_step = true},
+               answer.Done());
   answer.notification().Wait();
   return answer.result();
 }
 
-// Of the one channel.
+// The status of the only channel.
 inline PeerStatus Outgoing(Transport& transport) {
   for (const PeerStatus& peer : transport.status().peers) {
     if (peer.outgoing) return peer;

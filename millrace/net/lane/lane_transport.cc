@@ -10,6 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
 #include "millrace/base/affinity.h"
 #include "millrace/base/log.h"
 #include "millrace/net/lane/core.h"
@@ -49,7 +50,8 @@ struct Endpoints {
 
 class LaneListener final : public Listener {
  public:
-  LaneListener(Endpoints* endpoints, RefPtr<LaneEndpoint> endpoint, std::unique_ptr<OfferingService> service, std::unique_ptr<Listener> setup)
+  LaneListener(Endpoints* endpoints, RefPtr<LaneEndpoint> endpoint, std::unique_ptr<OfferingService> service,
+               std::unique_ptr<Listener> setup)
       : endpoints_(endpoints), endpoint_(std::move(endpoint)), service_(std::move(service)), setup_(std::move(setup)) {
     MutexLock lock(&endpoints_->mu);
     endpoints_->open.insert(endpoint_.get());
@@ -132,7 +134,8 @@ class LaneTransport final : public Transport {
         status.peers.push_back(std::move(peer));
       }
     }
-    std::sort(status.peers.begin(), status.peers.end(), [](const PeerStatus& a, const PeerStatus& b) { return a.peer < b.peer; });
+    std::sort(status.peers.begin(), status.peers.end(),
+              [](const PeerStatus& a, const PeerStatus& b) { return a.peer < b.peer; });
     status.refused_connections = core_->refused.load();
     status.received_blocks = core_->pool->in_use();
     return status;
@@ -165,7 +168,11 @@ StatusOr<LaneKind> ParseLaneKind(absl::string_view text) {
   for (const auto& [kind, name] : kKinds) {
     if (absl::AsciiStrToLower(text) == name) return kind;
   }
-  return InvalidArgument("\"", text, "\" is no transport: there are auto, shm, tcp and grpc");
+  std::vector<absl::string_view> names;
+  for (const auto& [kind, name] : kKinds) names.push_back(name);
+  const absl::string_view last = names.back();
+  names.pop_back();
+  return InvalidArgument("\"", text, "\" is not a transport; use ", absl::StrJoin(names, ", "), " or ", last);
 }
 
 absl::string_view LaneKindName(LaneKind kind) {
@@ -177,15 +184,20 @@ absl::string_view LaneKindName(LaneKind kind) {
 
 std::unique_ptr<Transport> NewLaneTransport(std::unique_ptr<Transport> setup, LaneOptions options) {
   if (options.kind == LaneKind::kGrpc) return setup;
-  if (options.kind != LaneKind::kTcp && options.read_memory) AllowMemoryReads();
+  for (const LaneMedium* medium : LaneMedia()) {
+    if (medium->Allowed(options).ok()) medium->Prepare(options);
+  }
   const int threads = options.threads > 0 ? options.threads : AllowedCoreCount() + 2;
-  StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Start("lane", threads, std::max(threads, options.max_threads), options.timers);
+  StatusOr<std::unique_ptr<EventLoop>> loop =
+      EventLoop::Start("lane", threads, std::max(threads, options.max_threads), options.timers);
   Fd closing(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!loop.ok() || !closing.ok()) {
-    MR_LOG(Warning, "no step lanes, everything goes over gRPC: ", loop.ok() ? "no file descriptors" : loop.status().message());
+    MR_LOG(Warning,
+           "no step lanes, everything goes over gRPC: ", loop.ok() ? "no file descriptors" : loop.status().message());
     return setup;
   }
-  return std::make_unique<LaneTransport>(std::move(setup), std::make_unique<LaneCore>(options, *std::move(loop), std::move(closing)));
+  return std::make_unique<LaneTransport>(std::move(setup),
+                                         std::make_unique<LaneCore>(options, *std::move(loop), std::move(closing)));
 }
 
 }  // namespace millrace::net

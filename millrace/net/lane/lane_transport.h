@@ -1,4 +1,4 @@
-// The step lane: a second, faster way between two tasks for what every step sends.
+// The step lane: a second, faster connection between two tasks for the messages of every step.
 #pragma once
 
 #include <functional>
@@ -14,59 +14,65 @@
 namespace millrace::net {
 
 enum class LaneKind {
-  kAuto,  // the fastest that both ends have
+  kAuto,  // the fastest that both ends support
   kShm,   // a Unix socket; large pieces are read out of the sender's memory
   kTcp,   // TCP, also within a host
   kGrpc,  // no lane
 };
-// "auto", "shm", "tcp", "grpc"; INVALID_ARGUMENT lists them.
+// Parses "auto", "shm", "tcp", "grpc". INVALID_ARGUMENT lists them.
 StatusOr<LaneKind> ParseLaneKind(absl::string_view text);
 absl::string_view LaneKindName(LaneKind kind);
 
-// The addresses of a host, each as text: "10.0.0.7", "fe80::1%eth0". It may take its time, on a thread that may outlive the transport.
+// Returns the addresses of a host as text: "10.0.0.7", "fe80::1%eth0". May block; runs on a thread that may outlive the
+// transport.
 using HostResolver = std::function<StatusOr<std::vector<std::string>>(const std::string& host)>;
 
 struct LaneOptions {
   LaneKind kind = LaneKind::kAuto;
-  // The wrapped transport encrypts. The lane does not, so it then never leaves the host: no TCP.
+  // Whether the wrapped transport encrypts. The lane does not, so it then stays within the host: no TCP.
   bool secured = false;
-  // Bytes that may be under way to this end of a connection before they are consumed; senders wait beyond it. One message may be larger.
+  // Flow control: the bytes that may be in flight to this end of a connection before they are consumed. Beyond it
+  // senders wait. A single message may be larger.
   size_t window = size_t{256} << 20;
-  // Calls and answers up to `small` go beyond the window, by `reserve` in all: what others wait for does not wait for tensors.
+  // Calls and answers of up to `small` bytes may exceed the window by `reserve` in total, so that control messages do
+  // not wait for tensors.
   size_t reserve = size_t{16} << 20;
   size_t small = size_t{64} << 10;
-  // Pieces from this size on are read out of the sender's memory where that is possible.
+  // Pieces of at least this size are read from the sender's memory if possible.
   size_t read_from = size_t{32} << 10;
-  // False: as if the system did not permit it.
+  // If false, memory of other processes is not read, as if the system did not permit it.
   bool read_memory = true;
-  // Nobody sends more than this in one message.
+  // The maximum size of a message.
   size_t max_message = size_t{1} << 40;
-  // Memory that was received into and is kept for what comes next.
+  // The amount of receive memory that is kept for reuse.
   size_t kept_memory = size_t{512} << 20;
-  // 0: two more than there are cores. When all of them have been in handlers for some time, there are more, up to the other number.
+  // The number of threads; 0 means two more than there are cores. If all have been in handlers for some time, more are
+  // started, up to max_threads.
   int threads = 0;
   int max_threads = 64;
-  // How long a new connection may take to say who it is, and a handshake altogether.
+  // A peer that does not complete the handshake in this time is disconnected.
   absl::Duration handshake_timeout = absl::Seconds(5);
-  // How long Channel::Prepare waits for it.
+  // How long Channel::Prepare waits for a lane.
   absl::Duration prepare_timeout = absl::Seconds(2);
-  // After a failed handshake: each wait is twice the last.
+  // The backoff after a failed handshake, which doubles from the first to the last.
   absl::Duration first_retry = absl::Milliseconds(100);
   absl::Duration last_retry = absl::Seconds(5);
-  // For a peer that has no lanes.
+  // The interval of attempts for a peer that does not support lanes.
   absl::Duration no_lane_retry = absl::Seconds(60);
   TimerQueue* timers = TimerQueue::Real();
   Clock* clock = Clock::Real();
-  // Null: as the system does it.
+  // Null uses the system's resolver.
   HostResolver resolver = nullptr;
 };
 
-// Calls that every step makes (CallOptions::every_step, and Stream) take a lane of their own where the peer has one; all others, and
-// these too while there is no lane, go over `setup`. The first of them, or Channel::Prepare, asks the peer over `setup` for an offer; no call waits
-// for the lane. A connection that breaks fails the calls in flight on it with UNAVAILABLE; later ones go over `setup` until there is a new lane.
+// Calls of every step (CallOptions::every_step, and Stream) use a lane if the peer has one. All other calls, and these
+// too while there is no lane, go over `setup`. The first of them, or Channel::Prepare, asks the peer over `setup` for
+// an offer; no call waits for the lane. A broken connection fails the calls in flight on it with UNAVAILABLE; later
+// calls go over `setup` until there is a new lane.
 //
-// Handlers (Service::OnCall, Channel::Done, on_message, cancellation callbacks) run on the threads that read from the network, several at once.
-// The destructor cancels the calls that are in flight and returns when their Dones have run; not to be called from a handler.
+// Handlers (Service::OnCall, Channel::Done, on_message, cancellation callbacks) run concurrently on the threads that
+// read from the network. The destructor cancels the calls in flight and returns when their Dones have run. It must not
+// run in a handler.
 std::unique_ptr<Transport> NewLaneTransport(std::unique_ptr<Transport> setup, LaneOptions options = {});
 
 }  // namespace millrace::net

@@ -7,7 +7,6 @@
 #include "millrace/base/affinity.h"
 #include "millrace/base/affinity_testing.h"
 #include "millrace/base/event_wait.h"
-#include "millrace/base/run_next.h"
 #include "millrace/net/lane/lane_testing.h"
 
 namespace millrace::net {
@@ -27,16 +26,20 @@ class LaneWaitTest : public LaneTest {
  protected:
   void SetUp() override { StartWithLane(); }
 
-  // One call by this thread, which waits at the lane; `in_answer` runs when the answer is there.
-  StatusOr<Bytes> CallAndWatch(const std::string& method, absl::AnyInvocable<void()> in_answer = nullptr) {
+  // One call by this thread, which waits at the lane; `in_answer` runs when the answer is there, and gets what the call
+  // was made for.
+  StatusOr<Bytes> CallAndWatch(const std::string& method,
+                               absl::AnyInvocable<void(ThreadHandover*)> in_answer = nullptr) {
     EventWait wait;
     StatusOr<Bytes> result = Internal("no answer");
-    channel_->Call(TestService::FullName(method), Bytes::Of("x"), {.timeout = absl::Seconds(60), .every_step = true}, [&](StatusOr<Bytes> answer) {
-      answered_by_ = std::this_thread::get_id();
-      result = std::move(answer);
-      if (in_answer != nullptr) in_answer();
-      wait.Notify();
-    });
+    channel_->Call(TestService::FullName(method), Bytes::Of("x"),
+                   {.timeout = absl::Seconds(60), .every_step = true, .handover = wait.handover()},
+                   [&](StatusOr<Bytes> answer) {
+                     answered_by_ = std::this_thread::get_id();
+                     result = std::move(answer);
+                     if (in_answer != nullptr) in_answer(wait.handover().get());
+                     wait.Notify();
+                   });
     wait.Wait();
     return result;
   }
@@ -72,8 +75,8 @@ TEST_F(LaneWaitTest, AnAnswerThatIsSlowComesToo) {
 
 TEST_F(LaneWaitTest, AThreadThatWorksForLongHoldsNobodyBack) {
   StatusOr<Bytes> other = Internal("not called");
-  EXPECT_TRUE(CallAndWatch("Echo", [&] {
-                HandOverNext();
+  EXPECT_TRUE(CallAndWatch("Echo", [&](ThreadHandover* handover) {
+                handover->HandOver();
                 other = CallOn(*channel_, "Echo");
               }).ok());
   EXPECT_TRUE(other.ok()) << other.status();
@@ -84,11 +87,12 @@ TEST_F(LaneWaitTest, AnswersOfOthersDoNotKeepAThreadFromItsOwn) {
   Notification has_own;
   std::thread::id slow_one;
   Answer slow;
-  channel_->Call(TestService::FullName("Hold"), {}, {.every_step = true}, [&, done = slow.Done()](StatusOr<Bytes> answer) mutable {
-    slow_one = std::this_thread::get_id();
-    EXPECT_TRUE(has_own.WaitFor(absl::Seconds(60)));
-    done(std::move(answer));
-  });
+  channel_->Call(TestService::FullName("Hold"), {}, {.every_step = true},
+                 [&, done = slow.Done()](StatusOr<Bytes> answer) mutable {
+                   slow_one = std::this_thread::get_id();
+                   EXPECT_TRUE(has_own.WaitFor(absl::Seconds(60)));
+                   done(std::move(answer));
+                 });
   ASSERT_TRUE(WaitUntil([&] { return held_.size() == 1; }));
   std::shared_ptr<IncomingCall> first = held_.Take();
   std::thread server([&] {
@@ -110,10 +114,12 @@ TEST_F(LaneWaitTest, SeveralThreadsWaitAtOneLane) {
     threads.emplace_back([&] {
       for (int i = 0; i < 500; ++i) {
         EventWait wait;
-        channel_->Call(TestService::FullName("Echo"), Bytes::Of("x"), {.timeout = absl::Seconds(60), .every_step = true}, [&](StatusOr<Bytes> answer) {
-          answered += answer.ok();
-          wait.Notify();
-        });
+        channel_->Call(TestService::FullName("Echo"), Bytes::Of("x"),
+                       {.timeout = absl::Seconds(60), .every_step = true, .handover = wait.handover()},
+                       [&](StatusOr<Bytes> answer) {
+                         answered += answer.ok();
+                         wait.Notify();
+                       });
         wait.Wait();
       }
     });
@@ -125,10 +131,12 @@ TEST_F(LaneWaitTest, SeveralThreadsWaitAtOneLane) {
 TEST_F(LaneWaitTest, ACallThatIsGivenUpEndsTheWait) {
   EventWait wait;
   Status status;
-  const RefPtr<OutgoingCall> call = channel_->Call(TestService::FullName("Hold"), {}, {.every_step = true}, [&](StatusOr<Bytes> answer) {
-    status = answer.status();
-    wait.Notify();
-  });
+  const RefPtr<OutgoingCall> call =
+      channel_->Call(TestService::FullName("Hold"), {}, {.every_step = true, .handover = wait.handover()},
+                     [&](StatusOr<Bytes> answer) {
+                       status = answer.status();
+                       wait.Notify();
+                     });
   std::thread other([&] {
     ASSERT_TRUE(WaitUntil([&] { return held_.size() == 1; }));
     call->Cancel();
@@ -142,7 +150,7 @@ TEST_F(LaneWaitTest, ACallThatIsGivenUpEndsTheWait) {
 TEST_F(LaneWaitTest, WhoeverIsAtOtherWorkIsHelpedOut) {
   // No hint is given that the handler takes long, and another call's answer is behind it.
   Answer other;
-  StatusOr<Bytes> result = CallAndWatch("Echo", [&] {
+  StatusOr<Bytes> result = CallAndWatch("Echo", [&](ThreadHandover*) {
     channel_->Call(TestService::FullName("Echo"), {}, {.every_step = true}, other.Done());
     EXPECT_TRUE(WorkUntil([&] { return other.notification().HasBeenNotified(); }));
   });
@@ -171,9 +179,76 @@ TEST_F(LaneWaitTest, AHandlerThatTakesLongHoldsNoOtherCallBack) {
   EXPECT_TRUE(work.result().ok()) << work.status();
 }
 
+TEST_F(LaneWaitTest, AHandlerReachesTheThreadThatItRunsOnThroughItsCall) {
+  std::atomic<bool> in_handler{false}, elsewhere{true};
+  TestService service;
+  service.On("Work", [&](const std::shared_ptr<IncomingCall>& call) {
+    const RefPtr<ThreadHandover> handover = call->handover();
+    in_handler = handover->Here() != nullptr;
+    std::thread([&] { elsewhere = handover->Here() != nullptr; }).join();
+    handover->HandOver();
+    call->Reply(Bytes());
+  });
+  auto listener = server_->Listen("localhost:0", &service);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const auto channel = client_->Connect(absl::StrCat("localhost:", (*listener)->port()));
+  ASSERT_TRUE(HasLane(*channel));
+  EXPECT_TRUE(CallOn(*channel, "Work").ok());
+  EXPECT_TRUE(in_handler);
+  EXPECT_FALSE(elsewhere);
+}
+
+// A handler that waits without handing over costs time, not progress.
+TEST_F(LaneWaitTest, WhatAStuckHandlerLeftForLaterIsTakenOver) {
+  ThreadPool pool("test", 1);
+  std::atomic<bool> ran{false}, by_pool{false};
+  TestService service;
+  service.On("Work", [&](const std::shared_ptr<IncomingCall>& call) {
+    call->handover()->RunNext(&pool, [&](EventThread* here) {
+      by_pool = here == nullptr;
+      ran = true;
+    });
+    EXPECT_FALSE(ran);
+    EXPECT_TRUE(WorkUntil([&] { return ran.load(); }));
+    call->Reply(Bytes());
+  });
+  auto listener = server_->Listen("localhost:0", &service);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const auto channel = client_->Connect(absl::StrCat("localhost:", (*listener)->port()));
+  ASSERT_TRUE(HasLane(*channel));
+  EXPECT_TRUE(CallOn(*channel, "Work").ok());
+  EXPECT_TRUE(by_pool);
+}
+
+TEST_F(LaneWaitTest, AThreadGoesOnWithWhatItsEventSetFree) {
+  ThreadPool pool("test", 1);
+  std::atomic<bool> ran{false};
+  std::thread::id handler, next;
+  TestService service;
+  service.On("Work", [&](const std::shared_ptr<IncomingCall>& call) {
+    handler = std::this_thread::get_id();
+    call->handover()->RunNext(&pool, [&](EventThread*) {
+      next = std::this_thread::get_id();
+      ran = true;
+    });
+    call->Reply(Bytes());
+  });
+  auto listener = server_->Listen("localhost:0", &service);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const auto channel = client_->Connect(absl::StrCat("localhost:", (*listener)->port()));
+  ASSERT_TRUE(HasLane(*channel));
+  for (int i = 0; i < 100 && (i == 0 || handler != next); ++i) {  // on a busy machine it may look stuck
+    ran = false;
+    ASSERT_TRUE(CallOn(*channel, "Work").ok());
+    ASSERT_TRUE(WaitUntil([&] { return ran.load(); }));
+  }
+  EXPECT_EQ(handler, next);
+}
+
 // A task that sends messages from a core of its own.
 struct BoundCaller {
-  BoundCaller(const std::string& address, int core) : transport(NewLane()), channel(transport->Connect(address)), core(core) {}
+  BoundCaller(const std::string& address, int core)
+      : transport(NewLane()), channel(transport->Connect(address)), core(core) {}
   void Send() {
     std::thread([&] {
       EXPECT_TRUE(BindToCores({core}).ok());
@@ -185,7 +260,7 @@ struct BoundCaller {
   std::shared_ptr<Channel> channel;
   const int core;
   Answer answer;
-  RefPtr<OutgoingCall> call;
+  RefPtr<OutgoingStream> call;
   std::shared_ptr<IncomingCall> served;
   std::atomic<int> cores_of_server{0};
 };
@@ -200,10 +275,11 @@ TEST_F(LaneWaitTest, WithoutCoresToSpareATaskIsServedOnItsOwn) {
   for (const int core : cores) {
     BoundCaller& caller = *callers.emplace_back(std::make_unique<BoundCaller>(address_, core));
     ASSERT_TRUE(HasLane(*caller.channel));
-    caller.call = caller.channel->Stream(TestService::FullName("Hold"), {}, {}, [](const Bytes&) {}, caller.answer.Done());
+    caller.call = caller.channel->streaming()->Stream(
+        TestService::FullName("Hold"), {}, {}, [](const Bytes&) {}, caller.answer.Done());
     ASSERT_TRUE(WaitUntil([&] { return held_.size() == 1; }));
     caller.served = held_.Take();
-    caller.served->OnMessage([&caller](const Bytes&) { caller.cores_of_server = CoresOfThisThread(); });
+    caller.served->stream()->OnMessage([&caller](const Bytes&) { caller.cores_of_server = CoresOfThisThread(); });
   }
   for (const auto& caller : callers) {
     EXPECT_TRUE(WaitUntil([&] {

@@ -14,8 +14,6 @@ namespace {
 
 // Pieces that one system call gathers.
 constexpr size_t kMostPieces = 64;
-// As much of the sender's memory may wait for the next frame to be given free.
-constexpr size_t kOwedBytes = 1 << 20;
 // Until the other side has said who it is.
 constexpr FrameLimits kHandshakeLimits{.segments = 1, .small_bytes = 1024, .message = 1024};
 
@@ -23,11 +21,6 @@ MemoryProbe RandomProbe() {
   MemoryProbe probe;
   FillWithRandom(probe.data(), probe.size());
   return probe;
-}
-
-// Those have an order within their call; all others pass them.
-bool BelongsToCall(FrameKind kind) {
-  return kind == FrameKind::kCall || kind == FrameKind::kMessage || kind == FrameKind::kAnswer || kind == FrameKind::kError;
 }
 
 }  // namespace
@@ -38,7 +31,8 @@ LaneLink::LaneLink(LaneCore* core, Fd fd, std::shared_ptr<PeerCounters> counters
       write_fd_(fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0)),
       counters_(std::move(counters)),
       probe_(RandomProbe()),
-      parser_(kHandshakeLimits, core->pool.get()) {}
+      parser_(kHandshakeLimits, core->pool.get()),
+      out_({.small = core->options.small, .reserve = core->options.reserve}, &counters_->bytes_sent) {}
 
 LaneLink::~LaneLink() = default;
 
@@ -52,42 +46,31 @@ Status LaneLink::Arm(RefPtr<LaneLink> self) {
 
 void LaneLink::SetTerms(const LinkTerms& terms) {
   terms_ = terms;
+  {
+    MutexLock lock(&mu_);
+    out_.set_window(terms.peer_window);
+  }
   parser_.set_limits({.message = core_->options.max_message});
-  parser_.set_remote_allowed(terms.process != 0);
+  parser_.set_remote_allowed(terms.memory != nullptr);
 }
 
 // ---- Sending
 
-bool LaneLink::Admits(const OutFrame& frame) const {
-  if (frame.payload == 0) return true;
-  const size_t window = terms_.peer_window;
-  if (frame.payload <= core_->options.small) return in_flight_ + frame.payload <= window + core_->options.reserve;
-  // The other side keeps up to an eighth of the window to itself before it tells what it has consumed, so that a message larger than
-  // the window goes when all others are done.
-  return in_flight_ + frame.payload <= window || in_flight_ <= window / 4;
+bool LaneLink::Send(const FrameHeader& header, Bytes message) {
+  return SendFrame(header, std::move(message), /*at_once=*/true);
 }
 
-void LaneLink::Queue(OutFrame frame) {
-  in_flight_ += frame.payload;
-  counters_->bytes_sent.fetch_add(frame.head.size() + frame.bulk.size() + frame.announced.size(), std::memory_order_relaxed);
-  if (frame.header.announcement != 0) announced_.emplace(frame.header.announcement, std::move(frame.announced));
-  patient_ = frame.header.kind == FrameKind::kReleased ? patient_ + 1 : 0;
-  queue_.push_back(std::move(frame));
-}
-
-bool LaneLink::Send(const FrameHeader& header, Bytes message) { return SendFrame(header, std::move(message), /*at_once=*/true); }
-
-void LaneLink::BeginWrite() {
+bool LaneLink::BeginWrite() {
+  if (over_ || writing_ != Writing::kNo) return false;
   writing_ = Writing::kThread;
-  owed_ = 0;
-  patient_ = 0;
+  out_.BeginWrite();
+  return true;
 }
 
 void LaneLink::Flush() {
   {
     MutexLock lock(&mu_);
-    if (queue_.empty() || over_ || writing_ != Writing::kNo) return;
-    BeginWrite();
+    if (out_.empty() || !BeginWrite()) return;
   }
   Write();
 }
@@ -95,35 +78,22 @@ void LaneLink::Flush() {
 void LaneLink::FlushWithNext() {
   {
     MutexLock lock(&mu_);
-    if (queue_.size() == patient_ && owed_ < kOwedBytes) return;
+    if (out_.can_wait()) return;
   }
   Flush();
 }
 
 bool LaneLink::SendFrame(const FrameHeader& header, Bytes message, bool at_once) {
-  const size_t size = message.size();
   uint64_t announcement = 0;
-  if (size >= core_->options.read_from && terms_.peer_reads_memory && header.kind != FrameKind::kError) {
+  if (message.size() >= core_->options.read_from && terms_.peer_reads_memory && header.kind != FrameKind::kError) {
     MutexLock lock(&mu_);
-    announcement = next_announcement_++;
+    announcement = out_.NextAnnouncement();
   }
   OutFrame frame = MakeFrame(header, std::move(message), core_->options.read_from, announcement);
-  if (!BelongsToCall(header.kind)) frame.payload = 0;  // nobody counts it there
   {
     MutexLock lock(&mu_);
     if (over_) return false;
-    // In order within a call: a message does not pass one that waits.
-    const auto same_call = [&](const OutFrame& other) { return other.header.call == header.call; };
-    const bool behind = !waiting_.empty() &&
-                        (header.kind == FrameKind::kBye || (BelongsToCall(header.kind) && (size > core_->options.small ||
-                                                                                         std::any_of(waiting_.begin(), waiting_.end(), same_call))));
-    if (behind || !Admits(frame)) {
-      waiting_.push_back(std::move(frame));
-      return true;
-    }
-    Queue(std::move(frame));
-    if (!at_once || writing_ != Writing::kNo) return true;
-    BeginWrite();
+    if (!out_.Add(std::move(frame)) || !at_once || !BeginWrite()) return true;
   }
   Write();
   return true;
@@ -135,32 +105,10 @@ bool LaneLink::DropQueued(uint64_t call) {
   bool write = false;
   {
     MutexLock lock(&mu_);
-    if (waiting_.empty()) return false;
-    for (auto it = waiting_.begin(); it != waiting_.end();) {
-      if (it->header.call != call) {
-        ++it;
-        continue;
-      }
-      unknown |= it->header.kind == FrameKind::kCall;
-      dropped.push_back(std::move(*it));
-      it = waiting_.erase(it);
-    }
-    // Those behind may have waited for no more than their turn.
-    write = !dropped.empty() && QueueWaiting();
+    write = out_.DropWaiting(call, &dropped, &unknown) && BeginWrite();
   }
   if (write) Write();
   return unknown;
-}
-
-void LaneLink::Advance(size_t bytes, std::vector<OutFrame>* done) {
-  written_ += bytes;
-  while (!queue_.empty()) {
-    const size_t size = queue_.front().head.size() + queue_.front().bulk.size();
-    if (written_ < size) return;
-    written_ -= size;
-    done->push_back(std::move(queue_.front()));
-    queue_.pop_front();
-  }
 }
 
 void LaneLink::Write() {
@@ -171,26 +119,12 @@ void LaneLink::Write() {
     size_t total = 0;
     {
       MutexLock lock(&mu_);
-      if (over_ || queue_.empty()) {
+      if (over_ || out_.empty()) {
         writing_ = Writing::kNo;
-        if (over_) {
-          for (OutFrame& frame : queue_) done.push_back(std::move(frame));
-          queue_.clear();
-        }
+        if (over_) out_.TakeQueued(&done);
         return;
       }
-      size_t skip = written_;
-      const auto add = [&](absl::string_view data) {
-        const size_t skipped = std::min(skip, data.size());
-        skip -= skipped;
-        if (skipped == data.size() || count == kMostPieces) return;
-        pieces[count++] = {const_cast<char*>(data.data()) + skipped, data.size() - skipped};
-        total += data.size() - skipped;
-      };
-      for (auto it = queue_.begin(); it != queue_.end() && count < kMostPieces; ++it) {
-        add(it->head);
-        for (const Bytes::Piece& piece : it->bulk.pieces()) add(piece.data);
-      }
+      count = out_.Gather(pieces, kMostPieces, &total);
     }
     // Frames that are being written stay where they are: others only add behind them.
     msghdr message{};
@@ -209,9 +143,9 @@ void LaneLink::Write() {
     const size_t bytes = sent < 0 ? 0 : static_cast<size_t>(sent);
     MutexLock lock(&mu_);
     if (over_) continue;
-    Advance(bytes, &done);
+    out_.Advance(bytes, &done);
     // What was queued meanwhile goes too, unless it can wait for a frame to ride with.
-    if (written_ == 0 && queue_.size() == patient_ && owed_ < kOwedBytes) {
+    if (!out_.partly_written() && out_.can_wait()) {
       writing_ = Writing::kNo;
       return;
     }
@@ -228,28 +162,16 @@ void LaneLink::OnWritable() {
   {
     MutexLock lock(&mu_);
     if (writing_ != Writing::kArmed) return;
-    BeginWrite();
+    writing_ = Writing::kThread;
+    out_.BeginWrite();
   }
   Write();
-}
-
-bool LaneLink::QueueWaiting() {
-  bool queued = false;
-  while (!waiting_.empty() && Admits(waiting_.front())) {
-    Queue(std::move(waiting_.front()));
-    waiting_.pop_front();
-    queued = true;
-  }
-  if (!queued || over_ || writing_ != Writing::kNo) return false;
-  BeginWrite();
-  return true;
 }
 
 void LaneLink::AddCredit(uint64_t bytes) {
   {
     MutexLock lock(&mu_);
-    in_flight_ -= std::min(in_flight_, bytes);
-    if (!QueueWaiting()) return;
+    if (!out_.AddCredit(bytes) || !BeginWrite()) return;
   }
   Write();
 }
@@ -257,10 +179,7 @@ void LaneLink::AddCredit(uint64_t bytes) {
 void LaneLink::OnReleased(uint64_t announcement) {
   Bytes released;  // destroyed without the lock
   MutexLock lock(&mu_);
-  const auto it = announced_.find(announcement);
-  if (it == announced_.end()) return;
-  released = std::move(it->second);
-  announced_.erase(it);
+  released = out_.Release(announcement);
 }
 
 // ---- The end
@@ -275,18 +194,16 @@ void LaneLink::EndWhenRead() {
 }
 
 void LaneLink::End(const Status& why) {
-  std::deque<OutFrame> queue;
-  std::deque<OutFrame> waiting;
-  absl::flat_hash_map<uint64_t, Bytes> announced;
+  std::vector<OutFrame> frames;
+  std::vector<Bytes> announced;
   {
     MutexLock lock(&mu_);
     if (over_) return;
     over_ = true;
     over_flag_.store(true, std::memory_order_release);
     // A thread that writes looks at them, and clears them.
-    if (writing_ != Writing::kThread) queue.swap(queue_);
-    waiting.swap(waiting_);
-    announced.swap(announced_);
+    if (writing_ != Writing::kThread) out_.TakeQueued(&frames);
+    out_.TakeRest(&frames, &announced);
   }
   shutdown(fd_.get(), SHUT_RDWR);
   core_->loop->Remove(id_);

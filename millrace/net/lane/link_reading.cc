@@ -6,7 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "millrace/base/run_next.h"
 #include "millrace/net/lane/link.h"
 #include "millrace/net/lane/sockets.h"
 
@@ -22,7 +21,7 @@ constexpr int kSharedFor = 256;
 
 }  // namespace
 
-void LaneLink::OnReadable() {
+void LaneLink::OnReadable(EventThread* here) {
   std::vector<Frame> frames;
   Later later;
   Status status;
@@ -30,7 +29,7 @@ void LaneLink::OnReadable() {
     MutexLock lock(&reading_mu_);
     status = ReadFrames(&frames);
     for (Frame& frame : frames) {
-      Status handled = Handle(std::move(frame), &later);
+      Status handled = Handle(std::move(frame), here, &later);
       if (handled.ok()) continue;
       status = std::move(handled);
       break;
@@ -43,9 +42,9 @@ void LaneLink::OnReadable() {
   }
   if (!status.ok()) {
     End(status);
-    if (EventWatch* here = EventWatch::Here(); here != nullptr) here->Forget(this);
+    here->watch()->Forget(this);
   }
-  Run(std::move(later));
+  Run(std::move(later), here);
 }
 
 // ---- Who reads
@@ -72,7 +71,8 @@ void LaneLink::OnGivenBack() {
   armed_as_well_.store(false);
   if (over()) return;
   Status status = core_->loop->ArmRead(id_, fd_.get());
-  if (!status.ok()) core_->loop->Post([self = ShareRef(this), status = std::move(status)] { self->End(status); });
+  if (!status.ok())
+    core_->loop->Post([self = ShareRef(this), status = std::move(status)](EventThread*) { self->End(status); });
 }
 
 void LaneLink::OnLeftAlone() {
@@ -103,7 +103,7 @@ Status LaneLink::ReadFrames(std::vector<Frame>* frames) {
   return absl::OkStatus();
 }
 
-Status LaneLink::Handle(Frame frame, Later* later) {
+Status LaneLink::Handle(Frame frame, EventThread* here, Later* later) {
   switch (frame.header.kind) {
     case FrameKind::kReleased:
       OnReleased(frame.header.argument);
@@ -118,16 +118,16 @@ Status LaneLink::Handle(Frame frame, Later* later) {
     MutexLock lock(&mu_);
     ++fetches_;
   }
-  return OnFrame(std::move(frame), later);
+  return OnFrame(std::move(frame), here, later);
 }
 
-void LaneLink::Run(Later later) {
+void LaneLink::Run(Later later, EventThread* here) {
   // Should the first run long, others take the rest.
   for (size_t i = 1; i < later.size(); ++i) core_->loop->Post(std::move(later[i]));
-  if (!later.empty()) later[0]();
+  if (!later.empty()) later[0](here);
 }
 
-Status LaneLink::Fetch(Received* message) {
+Status LaneLink::Fetch(Received* message, EventThread* here) {
   if (message->announcement == 0) return absl::OkStatus();
   absl::InlinedVector<MemoryCopy, 4> copies;
   size_t bytes = 0;
@@ -143,10 +143,12 @@ Status LaneLink::Fetch(Received* message) {
     part.data = {static_cast<const char*>(buffer->data()), part.size};
     part.owner = std::move(buffer);
   }
-  if (bytes > kShortCopy) HandOverNext();
-  Status status = ReadMemory(terms_.process, copies);
+  if (bytes > kShortCopy && here != nullptr) here->HandOver();
+  Status status =
+      terms_.memory != nullptr ? terms_.memory->Read(copies) : Unavailable("the other side's memory cannot be read");
   // The sender frees the memory after it has closed the connection, and not before.
-  if (status.ok() && (over() || PeerHungUp(fd_.get()))) status = Unavailable("the other side closed the connection or is gone");
+  if (status.ok() && (over() || PeerHungUp(fd_.get())))
+    status = Unavailable("the other side closed the connection or is gone");
   if (!status.ok()) {
     End(status);
     return status;
@@ -162,7 +164,7 @@ void LaneLink::EndFetch(uint64_t announcement, size_t bytes) {
   bool end = false;
   {
     MutexLock lock(&mu_);
-    owed_ += bytes;
+    out_.Owe(bytes);
     end = --fetches_ == 0 && end_when_read_;
   }
   if (end) End(Cancelled("the server is stopping"));

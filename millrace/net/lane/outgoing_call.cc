@@ -9,12 +9,12 @@
 namespace millrace::net {
 
 LaneOutgoingCall::LaneOutgoingCall(RefPtr<ClientLink> link, std::shared_ptr<Channel> channel, const std::string& method,
-                                   absl::Duration timeout, Channel::OnMessage on_message, Channel::Done done)
+                                   const CallOptions& options, MessageHandler on_message, Channel::Done done)
     : link_(std::move(link)),
       channel_(std::move(channel)),
       method_(method),
-      timeout_(timeout),
-      caller_(EventWait::Here()),
+      timeout_(options.timeout),
+      handover_(options.handover),
       on_message_(std::move(on_message)),
       done_(std::move(done)) {}
 
@@ -28,11 +28,15 @@ void LaneOutgoingCall::Refuse() {
 }
 
 void LaneOutgoingCall::Start(int method, bool streams, Bytes request) {
-  FrameHeader header{.kind = FrameKind::kCall, .flags = streams ? kFlagStreams : uint8_t{0}, .method = static_cast<uint16_t>(method), .call = id_};
+  FrameHeader header{.kind = FrameKind::kCall,
+                     .flags = streams ? kFlagStreams : uint8_t{0},
+                     .method = static_cast<uint16_t>(method),
+                     .call = id_};
   header.argument = kNoTimeout;
   const absl::Time begun = link_->core()->options.clock->Now();
-  if (timeout_ != absl::InfiniteDuration()) header.argument = static_cast<uint64_t>(std::max<int64_t>(absl::ToInt64Microseconds(timeout_), 0));
-  if (caller_ != nullptr) link_->WatchHere(EventWait::Here()->watch());
+  if (timeout_ != absl::InfiniteDuration())
+    header.argument = static_cast<uint64_t>(std::max<int64_t>(absl::ToInt64Microseconds(timeout_), 0));
+  WatchLink();
   // When the link is over, so is the call: it is in its table.
   link_->Send(header, std::move(request));
   bool ended;
@@ -43,7 +47,8 @@ void LaneOutgoingCall::Start(int method, bool streams, Bytes request) {
     if (!ended && timeout_ != absl::InfiniteDuration()) {
       has_deadline_ = true;
       deadline_ = link_->core()->deadlines.Add(begun + timeout_, [self = ShareRef(this)] {
-        self->End(DeadlineExceeded(self->link_->address(), ": no answer to ", self->method_, " within ", absl::FormatDuration(self->timeout_)));
+        self->End(DeadlineExceeded(self->link_->address(), ": no answer to ", self->method_, " within ",
+                                   absl::FormatDuration(self->timeout_)));
         self->TellGivenUp();
       });
     }
@@ -56,8 +61,14 @@ void LaneOutgoingCall::Send(Bytes message) {
     MutexLock lock(&mu_);
     if (ended_) return;
   }
-  if (caller_ != nullptr && caller_ == EventWait::Here()) link_->WatchHere(EventWait::Here()->watch());
-  link_->Send({.kind = FrameKind::kMessage, .method = static_cast<uint16_t>(CurrentCore() + 1), .call = id_}, std::move(message));
+  WatchLink();
+  link_->Send({.kind = FrameKind::kMessage, .method = static_cast<uint16_t>(CurrentCore() + 1), .call = id_},
+              std::move(message));
+}
+
+void LaneOutgoingCall::WatchLink() {
+  EventThread* const here = handover_ ? handover_->Here() : nullptr;
+  if (here != nullptr && here->awaits_answer()) link_->WatchHere(here->watch());
 }
 
 void LaneOutgoingCall::Cancel() {
@@ -87,7 +98,7 @@ void LaneOutgoingCall::End(Status why) {
     delivering_ = true;
   }
   for (Arrival& arrival : dropped) link_->Discard(std::move(arrival.message));
-  if (deliver) link_->core()->loop->Post([self = ShareRef(this)] { self->Deliver(); });
+  if (deliver) link_->core()->loop->Post([self = ShareRef(this)](EventThread* here) { self->Deliver(here); });
 }
 
 bool LaneOutgoingCall::Put(Arrival arrival) {
@@ -106,11 +117,18 @@ bool LaneOutgoingCall::Put(Arrival arrival) {
   return false;
 }
 
-bool LaneOutgoingCall::PutMessage(Received message) { return Put({.message = std::move(message), .status = {}, .last = false}); }
-bool LaneOutgoingCall::PutAnswer(Received message) { return Put({.message = std::move(message), .status = {}, .last = true}); }
-bool LaneOutgoingCall::PutError(Status status) { return Put({.message = {}, .status = std::move(status), .last = true}); }
+bool LaneOutgoingCall::PutMessage(Received message) {
+  return Put({.message = std::move(message), .status = {}, .last = false});
+}
+bool LaneOutgoingCall::PutAnswer(Received message) {
+  return Put({.message = std::move(message), .status = {}, .last = true});
+}
+bool LaneOutgoingCall::PutError(Status status) {
+  return Put({.message = {}, .status = std::move(status), .last = true});
+}
 
-void LaneOutgoingCall::Deliver() {
+void LaneOutgoingCall::Deliver(EventThread* here) {
+  const ThreadHandover::Entry entry(handover_, here);
   for (;;) {
     Arrival arrival;
     {
@@ -124,7 +142,7 @@ void LaneOutgoingCall::Deliver() {
     }
     const size_t size = arrival.message.size;
     Status status = std::move(arrival.status);
-    if (status.ok()) status = WithPrefix(absl::StrCat(link_->address(), ": "), link_->Fetch(&arrival.message));
+    if (status.ok()) status = WithPrefix(absl::StrCat(link_->address(), ": "), link_->Fetch(&arrival.message, here));
     if (!arrival.last) {
       if (!status.ok()) {
         End(std::move(status));
@@ -156,7 +174,7 @@ void LaneOutgoingCall::Finish(StatusOr<Bytes> result) {
   if (has_deadline) link_->core()->deadlines.Remove(deadline);
   // Taken out, so that what they hold goes before the call is over for the transport.
   Channel::Done done = std::move(done_);
-  Channel::OnMessage on_message = std::move(on_message_);
+  MessageHandler on_message = std::move(on_message_);
   done(std::move(result));
   done = nullptr;
   on_message = nullptr;

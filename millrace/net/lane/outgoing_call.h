@@ -1,4 +1,4 @@
-// A call over a lane, at its caller.
+// The caller's side of a call over a lane.
 #pragma once
 
 #include <list>
@@ -14,30 +14,34 @@ namespace millrace::net {
 
 class ClientLink;
 
-// Thread-safe. Messages and the answer are delivered by one thread at a time: the one that found the inbox filled and nobody at it.
-class LaneOutgoingCall final : public OutgoingCall {
+// Thread-safe. Messages and the answer are delivered by one thread at a time: the one that put something into the inbox
+// while no other thread was delivering.
+class LaneOutgoingCall final : public OutgoingStream {
  public:
-  // `method` is the link's. A call that does not stream has no `on_message`.
-  LaneOutgoingCall(RefPtr<ClientLink> link, std::shared_ptr<Channel> channel, const std::string& method, absl::Duration timeout,
-                   Channel::OnMessage on_message, Channel::Done done);
+  // `method` belongs to the link. A call that does not stream has no `on_message`.
+  LaneOutgoingCall(RefPtr<ClientLink> link, std::shared_ptr<Channel> channel, const std::string& method,
+                   const CallOptions& options, MessageHandler on_message, Channel::Done done);
 
-  // Its number in the link's table, before anything else.
+  // Sets its number in the link's table; must be called first.
   void set_id(uint64_t id) { id_ = id; }
   void Start(int method, bool streams, Bytes request);
-  // In place of Start, when the transport ends.
+  // Called instead of Start if the transport is being destroyed.
   void Refuse();
   void Cancel() override;
   void Send(Bytes message) override;
 
-  // Of the link's reader. True: Deliver is to be called.
+  // Called by the link's reader. If true, the caller must call Deliver.
   [[nodiscard]] bool PutMessage(Received message);
   [[nodiscard]] bool PutAnswer(Received message);
   [[nodiscard]] bool PutError(Status status);
-  void Deliver();
-  // By this thread, which waits for the answer itself or belongs to nobody.
-  bool MayDeliverHere() const { return EventWait::Here() == caller_ || EventWait::Here() == nullptr; }
+  void Deliver(EventThread* here);
+  // Whether the calling thread, `here`, may deliver: it waits for this answer itself, or it is a serving thread.
+  bool MayDeliverOn(const EventThread& here) const {
+    return !here.awaits_answer() || (handover_ && handover_->Here() == &here);
+  }
 
-  // The call is over, unless its answer has come: what has not been delivered is dropped. Done runs on a thread of the lane.
+  // Ends the call, unless its answer has come. What has not been delivered is dropped. Done runs on a thread of the
+  // lane.
   void End(Status why);
 
  private:
@@ -50,22 +54,24 @@ class LaneOutgoingCall final : public OutgoingCall {
   ~LaneOutgoingCall() override = default;
   bool Put(Arrival arrival);
   void Finish(StatusOr<Bytes> result);
-  // As the end of the call, to the other side.
+  // Tells the other side that the caller has given up.
   void TellGivenUp();
+  // The calling thread sends something: if it awaits the answer it watches the link.
+  void WatchLink();
 
   const RefPtr<ClientLink> link_;
   std::shared_ptr<Channel> channel_;  // until the call is over
   const std::string& method_;
   const absl::Duration timeout_;
-  const EventWait* const caller_;  // on whose behalf it was made; perhaps gone
+  const RefPtr<ThreadHandover> handover_;  // of the step that it was made for; may be null
   uint64_t id_ = 0;
-  Channel::OnMessage on_message_;
+  MessageHandler on_message_;
   Channel::Done done_;
 
   Mutex mu_;
-  bool sent_ ABSL_GUARDED_BY(mu_) = false;        // to the link, so that what is sent now comes behind the call
+  bool sent_ ABSL_GUARDED_BY(mu_) = false;        // the call was given to the link, so that messages follow it
   bool ended_ ABSL_GUARDED_BY(mu_) = false;       // the last arrival is or was in the inbox
-  bool delivering_ ABSL_GUARDED_BY(mu_) = false;  // a thread is at the inbox, or on its way
+  bool delivering_ ABSL_GUARDED_BY(mu_) = false;  // a thread is delivering or about to
   std::list<Arrival> inbox_ ABSL_GUARDED_BY(mu_);
   bool has_deadline_ ABSL_GUARDED_BY(mu_) = false;
   LaneDeadlines::Id deadline_ ABSL_GUARDED_BY(mu_);

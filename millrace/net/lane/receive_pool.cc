@@ -7,7 +7,8 @@
 namespace millrace::net {
 namespace {
 
-// Eight sizes for each power of two, whole pages: at most an eighth is wasted, and steps whose tensors vary a little find blocks again.
+// Eight sizes for each power of two, whole pages: at most an eighth is wasted, and steps whose tensors vary a little
+// find blocks again.
 size_t BlockSize(size_t bytes) {
   constexpr size_t kPage = 4096;
   size_t step = kPage;

@@ -1,4 +1,4 @@
-// Memory for what arrives.
+// Memory to receive into.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,10 @@
 
 namespace millrace::net {
 
-// Keeps blocks that come back, up to a limit: copying into fresh pages costs several times the copy.
+// Keeps returned blocks for reuse, up to a limit: copying into fresh pages costs several times as much as into touched
+// ones.
 //
-// Thread-safe. Buffers may outlive their last user here and keep the pool alive.
+// Thread-safe. Buffers keep the pool alive.
 class ReceivePool : public Allocator, public RefCounted {
  public:
   explicit ReceivePool(size_t kept_bytes) : limit_(kept_bytes) {}
@@ -19,7 +20,7 @@ class ReceivePool : public Allocator, public RefCounted {
   RefPtr<Buffer> Allocate(size_t bytes) override;
   const char* name() const override { return "lane"; }
 
-  // Blocks that are in use.
+  // The number of blocks in use.
   int64_t in_use() const;
   size_t kept() const;
 
@@ -31,7 +32,7 @@ class ReceivePool : public Allocator, public RefCounted {
   mutable Mutex mu_;
   int64_t in_use_ ABSL_GUARDED_BY(mu_) = 0;
   size_t kept_ ABSL_GUARDED_BY(mu_) = 0;
-  // By size; of one size the last that came back is the first to go out, while it is warm.
+  // By size. Within a size, the block that was returned last is reused first, because it is still in the cache.
   std::multimap<size_t, RefPtr<Buffer>> free_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kLongestError = size_t{64} << 10;
 
 // What the service holds: a call that is dropped without an answer would keep its caller waiting.
-class LaneIncomingCall final : public IncomingCall {
+class LaneIncomingCall final : public IncomingCall, public IncomingStream {
  public:
   explicit LaneIncomingCall(RefPtr<ServedCall> call) : call_(std::move(call)) {}
   ~LaneIncomingCall() override {
@@ -20,9 +20,10 @@ class LaneIncomingCall final : public IncomingCall {
   absl::Time deadline() const override { return call_->deadline(); }
   std::string peer() const override { return call_->link()->peer(); }
   CancellationManager* cancellation() override { return call_->cancellation(); }
+  RefPtr<ThreadHandover> handover() override { return call_->handover(); }
   bool takes_large_answers() const override { return true; }
-  bool streams() const override { return call_->streams(); }
-  void OnMessage(absl::AnyInvocable<void(Bytes)> handler) override { call_->OnMessage(std::move(handler)); }
+  IncomingStream* stream() override { return call_->streams() ? this : nullptr; }
+  void OnMessage(MessageHandler handler) override { call_->OnMessage(std::move(handler)); }
   void Send(Bytes message) override { call_->Send(std::move(message)); }
   void Reply(StatusOr<Bytes> answer) override {
     MR_CHECK(!answered_.exchange(true));
@@ -48,10 +49,11 @@ ServedCall::ServedCall(RefPtr<ServerLink> link, const FrameHeader& header)
       streams_((header.flags & kFlagStreams) != 0),
       deadline_(DeadlineAfter(link_->core()->options.clock, header.argument)) {}
 
-void ServedCall::Serve(Received request) {
+void ServedCall::Serve(Received request, EventThread* here) {
+  const ThreadHandover::Entry entry(handover_, here);
   const size_t size = request.size;
   LaneEndpoint* const endpoint = link_->endpoint().get();
-  const Status fetched = link_->Fetch(&request);
+  const Status fetched = link_->Fetch(&request, here);
   // Ahead of the handler: it may keep the request, and others wait for the credit.
   link_->Consumed(size);
   if (!fetched.ok()) {
@@ -79,7 +81,7 @@ bool ServedCall::PutMessage(Received message) {
   return false;
 }
 
-void ServedCall::OnMessage(absl::AnyInvocable<void(Bytes)> handler) {
+void ServedCall::OnMessage(MessageHandler handler) {
   {
     MutexLock lock(&mu_);
     if (answered_) return;
@@ -87,13 +89,14 @@ void ServedCall::OnMessage(absl::AnyInvocable<void(Bytes)> handler) {
     if (inbox_.empty()) return;
     delivering_ = true;
   }
-  Deliver();
+  Deliver(handover_->Here());
 }
 
-void ServedCall::Deliver() {
+void ServedCall::Deliver(EventThread* here) {
+  const ThreadHandover::Entry entry(handover_, here);
   LaneEndpoint* const endpoint = link_->endpoint().get();
   const bool allowed = endpoint->BeginHandler();
-  absl::AnyInvocable<void(Bytes)> handler;
+  MessageHandler handler;
   {
     MutexLock lock(&mu_);
     handler = std::move(handler_);
@@ -111,7 +114,7 @@ void ServedCall::Deliver() {
       inbox_.pop_front();
     }
     const size_t size = message.size;
-    if (const Status fetched = link_->Fetch(&message); !fetched.ok()) {
+    if (const Status fetched = link_->Fetch(&message, here); !fetched.ok()) {
       Cancel(fetched);
     } else if (allowed) {
       handler(message.Take());
@@ -143,12 +146,13 @@ void ServedCall::Send(Bytes message) {
     MutexLock lock(&mu_);
     if (answered_) return;
   }
-  if (!given_up_.load(std::memory_order_relaxed)) link_->Send({.kind = FrameKind::kMessage, .call = id_}, std::move(message));
+  if (!given_up_.load(std::memory_order_relaxed))
+    link_->Send({.kind = FrameKind::kMessage, .call = id_}, std::move(message));
 }
 
 void ServedCall::Reply(StatusOr<Bytes> answer) {
   std::list<Received> dropped;
-  absl::AnyInvocable<void(Bytes)> handler;
+  MessageHandler handler;
   {
     MutexLock lock(&mu_);
     answered_ = true;

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "millrace/base/affinity.h"
-#include "millrace/base/run_next.h"
 #include "millrace/net/lane/served_call.h"
 #include "millrace/net/lane/sockets.h"
 
@@ -16,21 +15,22 @@ constexpr size_t kMostCalls = 1 << 20;
 
 }  // namespace
 
-ServerLink::ServerLink(RefPtr<LaneEndpoint> endpoint, Fd fd, bool local)
-    : LaneLink(endpoint->core(), std::move(fd), std::make_shared<PeerCounters>()), endpoint_(std::move(endpoint)), local_(local), peer_(PeerName(this->fd())) {}
+ServerLink::ServerLink(RefPtr<LaneEndpoint> endpoint, Fd fd, const LaneMedium* medium)
+    : LaneLink(endpoint->core(), std::move(fd), std::make_shared<PeerCounters>()),
+      endpoint_(std::move(endpoint)),
+      medium_(medium),
+      peer_(PeerName(this->fd())) {}
 
-void ServerLink::Start(RefPtr<LaneEndpoint> endpoint, Fd fd, bool local) {
-  if (local) {
-    if (StatusOr<pid_t> process = PeerProcess(fd.get()); !process.ok()) return endpoint->Refused(PeerName(fd.get()), process.status());
-  } else {
-    SetTcpOptions(fd.get());
-  }
-  auto link = MakeRef<ServerLink>(endpoint, std::move(fd), local);
+void ServerLink::Start(RefPtr<LaneEndpoint> endpoint, Fd fd, const LaneMedium* medium) {
+  if (const Status admitted = medium->Admit(fd.get()); !admitted.ok())
+    return endpoint->Refused(PeerName(fd.get()), admitted);
+  auto link = MakeRef<ServerLink>(endpoint, std::move(fd), medium);
   LaneCore* const core = endpoint->core();
   {
     MutexLock lock(&link->calls_mu_);  // it may be over before it is noted
     link->hello_deadline_ = core->deadlines.Add(core->options.clock->Now() + core->options.handshake_timeout, [link] {
-      link->core()->loop->Post([link] { link->End(DeadlineExceeded("it did not say who it is")); });
+      link->core()->loop->Post(
+          [link](EventThread*) { link->End(DeadlineExceeded("it did not complete the handshake in time")); });
     });
   }
   if (!endpoint->AddLink(link.get())) {
@@ -51,7 +51,7 @@ void ServerLink::RemoveHelloDeadline() {
 
 std::string ServerLink::kind() const {
   MutexLock lock(&calls_mu_);
-  return stage_ != Stage::kOpen ? "" : local_ ? "shm" : "tcp";
+  return stage_ != Stage::kOpen ? "" : std::string(medium_->name());
 }
 
 std::string ServerLink::why_not_better() const {
@@ -64,7 +64,7 @@ std::string ServerLink::peer() const {
   return peer_;
 }
 
-Status ServerLink::OnFrame(Frame frame, Later* later) {
+Status ServerLink::OnFrame(Frame frame, EventThread* /*here*/, Later* later) {
   Stage stage;
   {
     MutexLock lock(&calls_mu_);
@@ -82,7 +82,8 @@ Status ServerLink::OnFrame(Frame frame, Later* later) {
     default:
       return InvalidArgument("a frame of kind ", static_cast<int>(header.kind), ", which nobody sends to a server");
   }
-  if (header.call == 0 || header.call > newest_call_) return InvalidArgument("a message of call ", header.call, ", which was never made");
+  if (header.call == 0 || header.call > newest_call_)
+    return InvalidArgument("a message of call ", header.call, ", which was never made");
   if (header.kind == FrameKind::kMessage) callers_core_.store(int{header.method} - 1, std::memory_order_relaxed);
   RefPtr<ServedCall> call = Find(header.call);
   if (!call) {
@@ -90,11 +91,11 @@ Status ServerLink::OnFrame(Frame frame, Later* later) {
   } else if (header.kind == FrameKind::kCancel) {
     Forget(header.call);
     DropQueued(header.call);
-    later->push_back([call = std::move(call)] { call->GiveUp(); });
+    later->push_back([call = std::move(call)](EventThread*) { call->GiveUp(); });
   } else if (!call->streams()) {
     return InvalidArgument("a message to call ", header.call, ", which does not stream");
   } else if (call->PutMessage(std::move(frame.message))) {
-    later->push_back([call = std::move(call)] { call->Deliver(); });
+    later->push_back([call = std::move(call)](EventThread* here) { call->Deliver(here); });
   }
   return absl::OkStatus();
 }
@@ -109,23 +110,24 @@ Status ServerLink::OnHello(Frame frame) {
   RemoveHelloDeadline();
   agreed_.peer_window = static_cast<size_t>(hello.window);
   Status can_read = absl::PermissionDeniedError("reading memory is switched off");
-  if (!local_ || !hello.reads_memory) {
+  if (!medium_->reads_memory() || !hello.reads_memory) {
     can_read = absl::PermissionDeniedError("the other side does not want its memory to be read");
   } else if (core()->options.read_memory) {
-    MR_ASSIGN_OR_RETURN(const pid_t process, PeerProcess(fd()));
-    can_read = CheckProbe(process, hello.probe_address, hello.probe);
-    if (can_read.ok()) agreed_.process = process;
+    StatusOr<std::shared_ptr<const PeerMemory>> memory = medium_->OpenMemory(fd(), hello.probe_address, hello.probe);
+    can_read = memory.status();
+    if (can_read.ok()) agreed_.memory = *std::move(memory);
   }
   SetTerms(agreed_);  // what comes behind the answer to the welcome may be a large call
   WelcomeBody welcome;
-  welcome.reads_memory = agreed_.process != 0;
+  welcome.reads_memory = agreed_.memory != nullptr;
   welcome.window = core()->options.window;
   welcome.probe = probe();
   welcome.probe_address = reinterpret_cast<uintptr_t>(probe().data());
   {
     MutexLock lock(&calls_mu_);
     peer_ = *std::move(peer);
-    if (local_ && !can_read.ok()) why_not_better_ = absl::StrCat("large messages go through the Unix socket: ", can_read.message());
+    if (medium_->reads_memory() && !can_read.ok())
+      why_not_better_ = absl::StrCat("large messages go through ", medium_->carrier(), ": ", can_read.message());
     stage_ = Stage::kReady;
   }
   Send({.kind = FrameKind::kWelcome}, BodyBytes(welcome));
@@ -133,17 +135,22 @@ Status ServerLink::OnHello(Frame frame) {
 }
 
 Status ServerLink::OnReady(const FrameHeader& header, Later* later) {
-  if (header.kind != FrameKind::kReady) return InvalidArgument("a frame of kind ", static_cast<int>(header.kind), " in a handshake");
-  agreed_.peer_reads_memory = local_ && header.argument == 1;
+  if (header.kind != FrameKind::kReady)
+    return InvalidArgument("a frame of kind ", static_cast<int>(header.kind), " in a handshake");
+  agreed_.peer_reads_memory = medium_->reads_memory() && header.argument == 1;
   SetTerms(agreed_);
-  // A task of this host: with a thread that is always the same for it the system runs the two on one core by turns, as one waits for the other.
-  if (local_) {
-    later->push_back([self = ShareRef<ServerLink>(this)] { self->core()->loop->StartThread([self] { self->Attend(); }); });
+  // A task of this host: with a thread that is always the same for it the system runs the two on one core by turns, as
+  // one waits for the other.
+  if (medium_->within_host()) {
+    later->push_back([self = ShareRef<ServerLink>(this)](EventThread*) {
+      self->core()->loop->StartThread([self](EventThread* here) { self->Attend(here); });
+    });
   }
   MutexLock lock(&calls_mu_);
   stage_ = Stage::kOpen;
-  if (local_ && !agreed_.peer_reads_memory && why_not_better_.empty()) {
-    why_not_better_ = "large messages to it go through the Unix socket: it cannot read this task's memory";
+  if (medium_->reads_memory() && !agreed_.peer_reads_memory && why_not_better_.empty()) {
+    why_not_better_ =
+        absl::StrCat("large messages to it go through ", medium_->carrier(), ": it cannot read this task's memory");
   }
   return absl::OkStatus();
 }
@@ -152,14 +159,17 @@ Status ServerLink::OnCall(Frame frame, Later* later) {
   const FrameHeader& header = frame.header;
   if (header.call == 0) return InvalidArgument("a call without a number");
   if (header.method >= endpoint_->service()->methods().size()) {
-    return InvalidArgument("a call of method ", header.method, ", of which there are ", endpoint_->service()->methods().size());
+    return InvalidArgument("a call of method ", header.method, ", of which there are ",
+                           endpoint_->service()->methods().size());
   }
   newest_call_ = std::max(newest_call_, header.call);
   counters()->calls.fetch_add(1, std::memory_order_relaxed);
   auto call = MakeRef<ServedCall>(ShareRef<ServerLink>(this), header);
   if (!endpoint_->BeginCall(call.get())) {
     Discard(std::move(frame.message));
-    Send({.kind = FrameKind::kError, .call = header.call, .argument = static_cast<uint64_t>(absl::StatusCode::kUnavailable)},
+    Send({.kind = FrameKind::kError,
+          .call = header.call,
+          .argument = static_cast<uint64_t>(absl::StatusCode::kUnavailable)},
          Bytes::Of("the server is stopping"));
     return absl::OkStatus();
   }
@@ -172,12 +182,13 @@ Status ServerLink::OnCall(Frame frame, Later* later) {
     endpoint_->EndCall(call.get());
     return InvalidArgument("a second call ", header.call, ", or too many");
   }
-  later->push_back([call = std::move(call), message = std::move(frame.message)]() mutable { call->Serve(std::move(message)); });
+  later->push_back([call = std::move(call), message = std::move(frame.message)](EventThread* here) mutable {
+    call->Serve(std::move(message), here);
+  });
   return absl::OkStatus();
 }
 
-void ServerLink::Attend() {
-  EventWatch watch;
+void ServerLink::Attend(EventThread* here) {
   CoreFollower place;
   while (!over()) {
     if (core()->loop->crowded()) {
@@ -185,10 +196,10 @@ void ServerLink::Attend() {
     } else {
       place.Leave();
     }
-    WatchHere(&watch);
-    if (watch.empty()) return;  // over, or soon
-    RunNextScope scope;
-    watch.HandleEvents(/*timeout=*/-1);
+    WatchHere(here->watch());
+    if (here->watch()->empty()) return;  // over, or soon
+    here->watch()->HandleEvents(here, /*timeout=*/-1);
+    here->RunLeft();
   }
 }
 

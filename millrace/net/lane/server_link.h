@@ -1,4 +1,4 @@
-// A lane's connection, at the side that serves.
+// The serving side of a lane's connection.
 #pragma once
 
 #include <string>
@@ -9,46 +9,46 @@
 
 namespace millrace::net {
 
-// Thread-safe. Refuses whoever does not say a right hello in time.
+// Thread-safe. A peer that does not complete the handshake in time is disconnected.
 class ServerLink final : public LaneLink {
  public:
-  // Takes an accepted socket over. `local`: a Unix socket.
-  static void Start(RefPtr<LaneEndpoint> endpoint, Fd fd, bool local);
+  // Takes over a socket that was accepted at a listener of `medium`.
+  static void Start(RefPtr<LaneEndpoint> endpoint, Fd fd, const LaneMedium* medium);
 
   const RefPtr<LaneEndpoint>& endpoint() const { return endpoint_; }
-  // "shm" or "tcp"; empty before the handshake is over.
+  // "shm" or "tcp"; empty before the handshake is complete.
   std::string kind() const;
   std::string why_not_better() const;
-  // Who asked for the lane, as the wrapped transport named it.
+  // The peer that asked for the lane, as the wrapped transport named it.
   std::string peer() const;
-  // False when the call has ended already.
+  // Returns false if the call has ended already.
   bool Forget(uint64_t call);
-  // The listener stops: everything is answered.
+  // Called when the listener stops and all calls are answered.
   void SayBye();
 
   // For Start.
-  ServerLink(RefPtr<LaneEndpoint> endpoint, Fd fd, bool local);
+  ServerLink(RefPtr<LaneEndpoint> endpoint, Fd fd, const LaneMedium* medium);
 
  private:
   enum class Stage { kHello, kReady, kOpen };
 
   ~ServerLink() override = default;
-  Status OnFrame(Frame frame, Later* later) override;
+  Status OnFrame(Frame frame, EventThread* here, Later* later) override;
   void OnOver(const Status& why) override;
   void RemoveHelloDeadline();
   Status OnHello(Frame frame);
   Status OnReady(const FrameHeader& header, Later* later);
   Status OnCall(Frame frame, Later* later);
   RefPtr<ServedCall> Find(uint64_t call);
-  // Reads and handles what comes until the link is over, on a thread of its own.
-  void Attend();
+  // The body of a dedicated thread, which reads and handles frames until the link is over.
+  void Attend(EventThread* here);
 
   const RefPtr<LaneEndpoint> endpoint_;
-  const bool local_;
-  // Of the thread that reads.
+  const LaneMedium* const medium_;
+  // Used by the reading thread only.
   LinkTerms agreed_;
   uint64_t newest_call_ = 0;
-  std::atomic<int> callers_core_{-1};  // where it sent its last message from; negative: it did not say
+  std::atomic<int> callers_core_{-1};  // the core that the caller sent its last message from; negative: unknown
 
   mutable Mutex calls_mu_;
   LaneDeadlines::Id hello_deadline_ ABSL_GUARDED_BY(calls_mu_);

@@ -27,7 +27,8 @@ Fd NewSocket(int family) { return Fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC |
 StatusOr<socklen_t> AbstractName(const std::string& name, sockaddr_un* to) {
   *to = {};
   to->sun_family = AF_UNIX;
-  if (name.empty() || name.size() + 1 > sizeof(to->sun_path)) return InvalidArgument("a Unix socket's name of ", name.size(), " bytes");
+  if (name.empty() || name.size() + 1 > sizeof(to->sun_path))
+    return InvalidArgument("a Unix socket's name of ", name.size(), " bytes");
   std::memcpy(to->sun_path + 1, name.data(), name.size());
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
@@ -102,7 +103,8 @@ StatusOr<Fd> ConnectUnix(const std::string& name) {
   Fd fd = NewSocket(AF_UNIX);
   if (!fd.ok()) return SystemError("socket", errno);
   // Never waits: a full queue of connections is an error too.
-  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&to), size) != 0) return SystemError("connect to a Unix socket", errno);
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&to), size) != 0)
+    return SystemError("connect to a Unix socket", errno);
   // For what is not read out of memory; the system gives what it allows.
   const int bytes = 4 << 20;
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
@@ -172,7 +174,8 @@ StatusOr<pid_t> PeerProcess(int fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return SystemError("SO_PEERCRED", errno);
-  if (peer.uid != geteuid()) return absl::PermissionDeniedError(absl::StrCat("process ", peer.pid, " is another user's"));
+  if (peer.uid != geteuid())
+    return absl::PermissionDeniedError(absl::StrCat("process ", peer.pid, " is another user's"));
   return peer.pid;
 }
 

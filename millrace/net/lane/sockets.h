@@ -1,4 +1,4 @@
-// The sockets that lanes are made of.
+// The sockets of lanes.
 #pragma once
 
 #include <sys/types.h>
@@ -14,39 +14,42 @@
 
 namespace millrace::net {
 
-// All of them do not block and are not inherited by programs that are started.
+// All sockets are non-blocking and close-on-exec.
 
-// Only this user's processes are to be let in: see PeerProcess. `name` is an abstract one, without the leading zero.
+// `name` is an abstract name, without the leading zero byte. Any user can connect to it; PeerProcess checks that the
+// peer belongs to this user.
 StatusOr<Fd> ListenUnix(const std::string& name);
 StatusOr<Fd> ConnectUnix(const std::string& name);
 
-// As the task at `address` listens: for a loopback host on loopback only, otherwise on all interfaces. All have the port that is returned.
+// Listens like the task at `address`: for a loopback host on loopback only, otherwise on all interfaces. All sockets
+// have the same port.
 struct TcpListeners {
   std::vector<Fd> sockets;
   int port = 0;
 };
 StatusOr<TcpListeners> ListenTcp(const HostPort& address);
-// True of an address as text, "10.0.0.7" or "fe80::1%eth0": nobody has to be asked about it.
+// True for a numeric address, "10.0.0.7" or "fe80::1%eth0", which needs no lookup.
 bool IsNumericHost(const std::string& host);
-// To the first of `hosts`, which are numeric, that takes the connection. Waits for it until `deadline`; CANCELLED when `stop` becomes readable first.
+// Connects to the first of the numeric `hosts` that accepts. Blocks until `deadline`; CANCELLED if `stop` becomes
+// readable first.
 StatusOr<Fd> ConnectTcp(absl::Span<const std::string> hosts, int port, absl::Time deadline, int stop);
 
-// Without a descriptor when no connection waits, or the system gives none; errno tells.
+// An empty Fd, with errno set, if no connection is pending or the system has no descriptors.
 Fd AcceptSocket(int listening);
 void SetTcpOptions(int fd);
 
-// Who is at the other end of a Unix socket. PERMISSION_DENIED for another user's process.
+// The process at the other end of a Unix socket. PERMISSION_DENIED if it belongs to another user.
 StatusOr<pid_t> PeerProcess(int fd);
-// "ipv4:127.0.0.1:40000", "unix:" and a process.
+// "ipv4:127.0.0.1:40000", or "unix:" and a process id.
 std::string PeerName(int fd);
 
-// Until `fd` is ready for `events` (of poll). DEADLINE_EXCEEDED, or CANCELLED when `stop` becomes readable first.
+// Blocks until `fd` is ready for `events` (of poll). DEADLINE_EXCEEDED, or CANCELLED if `stop` becomes readable first.
 Status WaitFor(int fd, short events, absl::Time deadline, int stop);
-// True when the other side has closed or is gone, whether or not there is still something to read.
+// True if the other side has closed or is gone, even if there still is data to read.
 bool PeerHungUp(int fd);
 
-// Processes with the same one reach each other's Unix sockets and know each other by the same numbers: the boot of the machine, and
-// the namespaces that tell containers apart.
+// Identifies the machine's boot and the namespaces of the container. Processes with the same identity can reach each
+// other's Unix sockets and see the same process ids.
 const std::string& HostIdentity();
 
 }  // namespace millrace::net

@@ -8,8 +8,8 @@ namespace millrace::net {
 using Kind = SimMessage::Kind;
 using State = SimNetwork::State;
 
-SimServedCall::SimServedCall(std::shared_ptr<SimNetwork::State> state, std::shared_ptr<SimEndpoint> endpoint, RefPtr<SimCall> call,
-                             Bytes request)
+SimServedCall::SimServedCall(std::shared_ptr<SimNetwork::State> state, std::shared_ptr<SimEndpoint> endpoint,
+                             RefPtr<SimCall> call, Bytes request)
     : state_(std::move(state)),
       endpoint_(std::move(endpoint)),
       call_(std::move(call)),
@@ -25,11 +25,11 @@ SimServedCall::~SimServedCall() {
 absl::Time SimServedCall::deadline() const { return call_->deadline(); }
 std::string SimServedCall::peer() const { return absl::StrCat("sim:", call_->client()); }
 
-bool SimServedCall::streams() const { return call_->streams(); }
+IncomingStream* SimServedCall::stream() { return call_->streams() ? this : nullptr; }
 
-void SimServedCall::OnMessage(absl::AnyInvocable<void(Bytes)> handler) {
+void SimServedCall::OnMessage(MessageHandler handler) {
   if (answered_) return;
-  on_message_ = std::make_shared<absl::AnyInvocable<void(Bytes)>>(std::move(handler));
+  on_message_ = std::make_shared<MessageHandler>(std::move(handler));
   while (!early_.empty() && !answered_) {
     Bytes message = std::move(early_.front());
     early_.pop_front();
@@ -74,14 +74,16 @@ void SimCall::Start(Bytes request) {
   if (timeout_ != absl::InfiniteDuration()) {
     timer_ = state_->loop.At(deadline_, client_, [self = ShareRef(this)] {
       self->timer_ = 0;
-      self->GiveUp(DeadlineExceeded(self->address_, ": no answer to ", self->method_, " within ", absl::FormatDuration(self->timeout_)));
+      self->GiveUp(DeadlineExceeded(self->address_, ": no answer to ", self->method_, " within ",
+                                    absl::FormatDuration(self->timeout_)));
     });
   }
   if (state_->dead.contains(client_)) {
     state_->loop.After(absl::ZeroDuration(), client_, [self = ShareRef(this)] { self->Break(); });
     return;
   }
-  Transmit(Kind::kRequest, /*to_server=*/true, [self = ShareRef(this), request = std::move(request)] { self->Arrive(request); });
+  Transmit(Kind::kRequest, /*to_server=*/true,
+           [self = ShareRef(this), request = std::move(request)] { self->Arrive(request); });
 }
 
 SimCall::~SimCall() { state_->streaming.erase(this); }
@@ -90,10 +92,10 @@ void SimCall::DropWhatIsOnTheWay() {
   const auto to_server = std::exchange(to_server_.on_the_way, {}), to_caller = std::exchange(to_caller_.on_the_way, {});
 }
 
-void SimCall::Stream(Channel::OnMessage on_message) {
+void SimCall::Stream(MessageHandler on_message) {
   streams_ = true;
   state_->streaming.insert(this);
-  on_message_ = std::make_shared<Channel::OnMessage>(std::move(on_message));
+  on_message_ = std::make_shared<MessageHandler>(std::move(on_message));
 }
 
 void SimCall::Transmit(Kind kind, bool to_server, std::function<void()> deliver) {
@@ -122,7 +124,7 @@ void SimCall::Transmit(Kind kind, bool to_server, std::function<void()> deliver)
 }
 
 void SimCall::Send(Bytes message) {
-  if (broken_ || finished_ || !streams()) return;
+  if (broken_ || finished_) return;
   Transmit(Kind::kMessage, /*to_server=*/true, [self = ShareRef(this), message = std::move(message)] {
     if (self->broken_) return;
     for (const auto& weak : self->served_) {
@@ -132,7 +134,7 @@ void SimCall::Send(Bytes message) {
 }
 
 void SimCall::SendToCaller(Bytes message) {
-  if (broken_ || !streams()) return;
+  if (broken_) return;
   Transmit(Kind::kMessage, /*to_server=*/false, [self = ShareRef(this), message = std::move(message)] {
     if (self->broken_ || self->finished_) return;
     const auto handler = self->on_message_;  // it may end the call
@@ -176,7 +178,8 @@ void SimCall::LetGoOfCopies() {
     return served != nullptr && !served->answered();
   });
   if (!open) return;
-  state_->loop.After(state_->Delay(), server_, [self = ShareRef(this)] { self->CancelServed(Cancelled("the caller has its answer")); });
+  state_->loop.After(state_->Delay(), server_,
+                     [self = ShareRef(this)] { self->CancelServed(Cancelled("the caller has its answer")); });
 }
 
 void SimCall::SendAnswer(StatusOr<Bytes> answer) {
@@ -223,7 +226,8 @@ void SimCall::Reset(const std::string& host) {
     self->Finish(Unavailable(self->address_, ": the connection was lost"));
   });
   if (server_.empty()) return;
-  state_->loop.After(delay(server_), server_, [self = ShareRef(this)] { self->CancelServed(Cancelled("the caller gave up or is gone")); });
+  state_->loop.After(delay(server_), server_,
+                     [self = ShareRef(this)] { self->CancelServed(Cancelled("the caller gave up or is gone")); });
 }
 
 void SimCall::Abandon() {
@@ -235,7 +239,8 @@ void SimCall::Finish(StatusOr<Bytes> result) {
   if (finished_) return;
   finished_ = true;
   if (timer_ != 0) state_->loop.Remove(std::exchange(timer_, 0));
-  state_->Log(absl::StrCat("end #", id_, " ", client_, " ", method_, ": ", absl::StatusCodeToString(result.status().code())));
+  state_->Log(
+      absl::StrCat("end #", id_, " ", client_, " ", method_, ": ", absl::StatusCodeToString(result.status().code())));
   const RefPtr<SimCall> self = ShareRef(this);
   state_->calls.erase(id_);
   Channel::Done done = std::move(done_);

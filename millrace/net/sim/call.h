@@ -1,4 +1,5 @@
-// A call over the simulated network: the caller's end, and the server's, of which there are two when the request arrived twice.
+// A call over the simulated network: the caller's end and the server's end. There are two of the latter if the request
+// arrived twice.
 #pragma once
 
 #include <deque>
@@ -11,18 +12,21 @@
 
 namespace millrace::net {
 
-// One arrival of a request at a server. Lives until answered and let go by the service.
-class SimServedCall final : public IncomingCall, public std::enable_shared_from_this<SimServedCall> {
+// One arrival of a request at a server. Lives until it is answered and released by the service.
+class SimServedCall final : public IncomingCall,
+                            public IncomingStream,
+                            public std::enable_shared_from_this<SimServedCall> {
  public:
-  SimServedCall(std::shared_ptr<SimNetwork::State> state, std::shared_ptr<SimEndpoint> endpoint, RefPtr<SimCall> call, Bytes request);
+  SimServedCall(std::shared_ptr<SimNetwork::State> state, std::shared_ptr<SimEndpoint> endpoint, RefPtr<SimCall> call,
+                Bytes request);
   ~SimServedCall() override;
 
   Bytes& request() override { return request_; }
   absl::Time deadline() const override;
   std::string peer() const override;
   CancellationManager* cancellation() override { return &cancellation_; }
-  bool streams() const override;
-  void OnMessage(absl::AnyInvocable<void(Bytes)> handler) override;
+  IncomingStream* stream() override;
+  void OnMessage(MessageHandler handler) override;
   void Send(Bytes message) override;
   void Reply(StatusOr<Bytes> answer) override;
   bool answered() const { return answered_; }
@@ -37,29 +41,29 @@ class SimServedCall final : public IncomingCall, public std::enable_shared_from_
   CancellationManager cancellation_;
   bool answered_ = false;
   std::deque<Bytes> early_;  // messages before there is a handler
-  std::shared_ptr<absl::AnyInvocable<void(Bytes)>> on_message_;
+  std::shared_ptr<MessageHandler> on_message_;
 };
 
-class SimCall final : public OutgoingCall {
+class SimCall final : public OutgoingStream {
  public:
-  SimCall(std::shared_ptr<SimNetwork::State> state, std::string client, std::string address, std::string method, absl::Duration timeout,
-          Channel::Done done);
+  SimCall(std::shared_ptr<SimNetwork::State> state, std::string client, std::string address, std::string method,
+          absl::Duration timeout, Channel::Done done);
 
-  // Before Start: the call streams.
-  void Stream(Channel::OnMessage on_message);
+  // Makes it a streaming call. Call it before Start.
+  void Stream(MessageHandler on_message);
   void Start(Bytes request);
   void Cancel() override;
   void Send(Bytes message) override;
-  // The connection is reset, since `host` died.
+  // Resets the connection because `host` died.
   void Reset(const std::string& host);
-  // At once, in the caller's place.
+  // Ends the call immediately on behalf of the caller.
   void Abandon();
-  // The network ends: nothing arrives any more.
+  // The network is being destroyed: drops messages in transit.
   void DropWhatIsOnTheWay();
 
   int64_t id() const { return id_; }
   const std::string& client() const { return client_; }
-  // The host that listened at the address last; empty when none ever did.
+  // The host that listened at the address last; empty if none ever did.
   const std::string& server() const { return server_; }
   absl::Time deadline() const { return deadline_; }
   bool streams() const { return streams_; }
@@ -67,10 +71,10 @@ class SimCall final : public OutgoingCall {
   void SendToCaller(Bytes message);
 
  private:
-  // What is on the way of a call that streams. Each arrival is that of the first of them.
+  // The messages of a streaming call in transit. Each arrival event delivers the first of them.
   struct Direction {
     std::deque<std::function<void()>> on_the_way;
-    bool stalled = false;  // one was lost: nothing comes through behind it
+    bool stalled = false;  // a message was lost, so nothing after it arrives
   };
 
   ~SimCall() override;
@@ -79,7 +83,7 @@ class SimCall final : public OutgoingCall {
   void GiveUp(Status why);
   void Break();
   void CancelServed(Status why);
-  // The caller has its answer: what else is served for it may stop.
+  // The caller has its answer, so further copies of its request need not be served.
   void LetGoOfCopies();
   void Finish(StatusOr<Bytes> result);
 
@@ -92,14 +96,14 @@ class SimCall final : public OutgoingCall {
   const absl::Time deadline_;
   std::string server_;
   Channel::Done done_;
-  bool finished_ = false;  // the caller has its answer
-  bool broken_ = false;    // nothing gets through any more
+  bool finished_ = false;   // the caller has its answer
+  bool broken_ = false;     // the connection is broken: nothing arrives any more
   bool answered_ = false;   // an answer came, perhaps too late
-  bool cancelled_ = false;  // the server has heard that the caller gave up
+  bool cancelled_ = false;  // the server was notified that the caller gave up
   SimEventLoop::EventId timer_ = 0;
   std::vector<std::weak_ptr<SimServedCall>> served_;
   bool streams_ = false;
-  std::shared_ptr<Channel::OnMessage> on_message_;  // until the caller has its answer
+  std::shared_ptr<MessageHandler> on_message_;  // until the caller has its answer
   Direction to_server_, to_caller_;
 };
 

@@ -24,10 +24,12 @@ absl::Duration SimNetwork::State::Delay() {
 }
 
 std::string SimNetwork::State::Describe(const SimMessage& message) {
-  return absl::StrCat(kKinds[static_cast<int>(message.kind)], " #", message.call, " ", message.from, " -> ", message.to, " ", message.method);
+  return absl::StrCat(kKinds[static_cast<int>(message.kind)], " #", message.call, " ", message.from, " -> ", message.to,
+                      " ", message.method);
 }
 
-bool SimNetwork::State::Send(const SimMessage& message, std::function<void()> deliver, std::function<void()> lost, bool once) {
+bool SimNetwork::State::Send(const SimMessage& message, std::function<void()> deliver, std::function<void()> lost,
+                             bool once) {
   SimFate fate = decide == nullptr ? SimFate::kByChance : decide(message);
   const std::string text = Describe(message);
   if (dead.contains(message.from)) return false;
@@ -52,7 +54,8 @@ bool SimNetwork::State::Send(const SimMessage& message, std::function<void()> de
     // A host that hangs gets nothing onto the network either: what it sends leaves when it is resumed.
     const absl::Duration delay = Delay();
     if (loop.hangs(message.from)) {
-      loop.After(absl::ZeroDuration(), message.from, [this, delay, to = message.to, arrive] { loop.After(delay, to, arrive); });
+      loop.After(absl::ZeroDuration(), message.from,
+                 [this, delay, to = message.to, arrive] { loop.After(delay, to, arrive); });
     } else {
       loop.After(delay, message.to, std::move(arrive));
     }
@@ -73,7 +76,9 @@ Clock* SimNetwork::clock() { return state_->loop.clock(); }
 TimerQueue* SimNetwork::timers(const std::string& host) { return state_->loop.timers(host); }
 Scheduler* SimNetwork::scheduler(const std::string& host) { return state_->loop.scheduler(host); }
 
-bool SimNetwork::RunUntil(absl::FunctionRef<bool()> condition, absl::Duration limit) { return state_->loop.RunUntil(condition, limit); }
+bool SimNetwork::RunUntil(absl::FunctionRef<bool()> condition, absl::Duration limit) {
+  return state_->loop.RunUntil(condition, limit);
+}
 
 void SimNetwork::RunFor(absl::Duration time) {
   bool over = false;

@@ -1,7 +1,7 @@
-// A network that is not there, on a clock that does not tick: a whole cluster in one thread, with faults from a seed.
+// A simulated network on a virtual clock: runs a whole cluster in one thread, with faults determined by a seed.
 //
-// The same seed, options and calls give the same events in the same order; log() tells them. A failure that a seed found is
-// replayed by that seed.
+// The same seed, options and calls give the same events in the same order; log() lists them. To reproduce a failure,
+// run the same seed.
 #pragma once
 
 #include <functional>
@@ -19,76 +19,78 @@
 namespace millrace::net {
 
 struct SimOptions {
-  // A message takes a time between these two, each its own: messages overtake each other.
+  // Each message takes a random time between these two, so messages can overtake each other.
   absl::Duration min_delay = absl::Microseconds(50);
   absl::Duration max_delay = absl::Milliseconds(1);
-  // Of all messages, how many are held up for longer, and for how much longer at most.
+  // The fraction of messages that are delayed for longer, and the maximum extra delay.
   double delayed = 0;
   absl::Duration max_extra_delay = absl::Seconds(1);
-  // How many never arrive. The connection that carried one is found broken `reset_after` later: its call gets UNAVAILABLE.
-  // InfiniteDuration: silence until the caller's time-out.
+  // The fraction of messages that never arrive. `reset_after` later the connection is found broken and the call gets
+  // UNAVAILABLE; if infinite, the caller hears nothing until its timeout.
   double lost = 0;
   absl::Duration reset_after = absl::Seconds(15);
-  // How many arrive twice. A request is then served twice; of two answers the second is ignored, and with the first the server
-  // hears that the other is not wanted any more.
+  // The fraction of messages that arrive twice. A request is then served twice; when the first answer arrives, the
+  // other service of it is cancelled and its answer ignored.
   double duplicated = 0;
 };
 
 struct SimMessage {
-  enum class Kind { kRequest, kAnswer, kCancel, kMessage };  // the last of a call that streams
+  enum class Kind { kRequest, kAnswer, kCancel, kMessage };  // kMessage: of a streaming call
   Kind kind;
-  int64_t call;        // counts from 1
-  std::string from;    // hosts
+  int64_t call;      // counts from 1
+  std::string from;  // hosts
   std::string to;
   std::string method;
 };
 
-// What becomes of a message. One of a call that streams travels on the call's own connection, which keeps the order and lets nothing through
-// twice: it may be late, and others of its direction with it; behind one that is lost nothing arrives until the connection is found broken.
+// What happens to a message. Messages of a streaming call use the call's own connection, which preserves the order and
+// never duplicates. A late message delays those after it; after a lost message nothing arrives until the connection is
+// found broken.
 enum class SimFate { kByChance, kDeliver, kLose, kDuplicate };
 
-// For one thread. A host is a name: what a transport made with it does happens there. Addresses belong to the host whose transport
-// listens there, whatever they look like.
+// Used by one thread. A host is just a name; a transport belongs to the host that it was made with. An address belongs
+// to the host whose transport listens there, whatever it looks like.
 class SimNetwork {
  public:
   explicit SimNetwork(uint64_t seed, SimOptions options = {});
-  // After its transports.
+  // Must run after its transports are destroyed.
   ~SimNetwork();
 
-  // Peers, in IncomingCall::peer, are named "sim:HOST". Listener::Stop and the destructors of transports and listeners may be
-  // called from outside the loop and from events; Stop runs the loop until what it waits for has happened.
+  // IncomingCall::peer returns "sim:HOST". Listener::Stop and the destructors of transports and listeners may be called
+  // from outside the loop and from events; Stop runs the loop until what it waits for has happened.
   std::unique_ptr<Transport> NewTransport(const std::string& host);
 
   Clock* clock();
-  // Closures of a host wait while it hangs; "" is no host.
+  // Closures of a host wait while it hangs. "" stands for no host.
   TimerQueue* timers(const std::string& host = "");
   Scheduler* scheduler(const std::string& host = "");
 
-  // False when the condition does not come true within `limit` of virtual time, or nothing is left that could happen.
+  // Returns false if the condition does not become true within `limit` of virtual time, or if no events are left.
   bool RunUntil(absl::FunctionRef<bool()> condition, absl::Duration limit = absl::Hours(1));
   void RunFor(absl::Duration time);
 
-  // The host's connections are reset: calls in flight from and to it get UNAVAILABLE; its listeners are gone, and nothing it sends
-  // gets out. Its closures still run, so that what lived there can be destroyed.
+  // Resets the host's connections: calls in flight from and to it get UNAVAILABLE, its listeners are gone, and nothing
+  // that it sends arrives. Its closures still run, so that its objects can be destroyed.
   void Kill(const std::string& host);
-  // It may listen and call again.
+  // The host may listen and call again.
   void Restart(const std::string& host);
-  // Nothing happens there until it is resumed; what is sent to it waits.
+  // Nothing happens on the host until Resume; messages to it wait.
   void Hang(const std::string& host);
   void Resume(const std::string& host);
-  // Messages between the two are lost, both ways.
+  // Messages between the two hosts are lost, in both directions.
   void Cut(const std::string& a, const std::string& b);
   void Heal(const std::string& a, const std::string& b);
-  // For what is sent from now on.
+  // Applies to messages sent from now on.
   void SetOptions(SimOptions options);
-  // Whether channels make calls that stream; they do not at first.
+  // Whether channels support streaming calls; false by default.
   void SetStreams(bool streams);
-  // Decides about each message as it is sent; may also Kill, Hang and Cut. Null: chance decides.
+  // `decide` determines the fate of each message when it is sent; it may also call Kill, Hang and Cut. Null leaves it
+  // to chance.
   void OnMessage(std::function<SimFate(const SimMessage&)> decide);
 
-  // What happened, one line each, with the time in front.
+  // All events, one line each, starting with the time.
   const std::vector<std::string>& log() const;
-  // Adds a line of the caller's.
+  // Adds a line to the log.
   void Log(absl::string_view what);
 
   struct State;

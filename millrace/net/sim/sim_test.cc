@@ -22,7 +22,8 @@ class SimTest : public ::testing::Test {
   }
   Answer Start(const std::string& method, absl::Duration timeout = absl::InfiniteDuration()) {
     Answer answer;
-    call_ = client_->Connect("ps0:2222")->Call(TestService::FullName(method), Bytes::Of("x"), {.timeout = timeout}, answer.Done());
+    call_ = client_->Connect("ps0:2222")
+                ->Call(TestService::FullName(method), Bytes::Of("x"), {.timeout = timeout}, answer.Done());
     return answer;
   }
   Status CallStatus(const std::string& method, absl::Duration timeout = absl::InfiniteDuration()) {
@@ -72,7 +73,8 @@ TEST_F(SimTest, ALostRequestIsSilenceUntilTheTimeout) {
 
 TEST_F(SimTest, ALostMessageBreaksItsConnectionAfterAWhile) {
   for (auto lost : {SimMessage::Kind::kRequest, SimMessage::Kind::kAnswer}) {
-    network_.OnMessage([&](const SimMessage& message) { return message.kind == lost ? SimFate::kLose : SimFate::kByChance; });
+    network_.OnMessage(
+        [&](const SimMessage& message) { return message.kind == lost ? SimFate::kLose : SimFate::kByChance; });
     const absl::Duration before = Elapsed();
     EXPECT_EQ(CallStatus("Echo").code(), absl::StatusCode::kUnavailable);
     EXPECT_GE(Elapsed() - before, absl::Seconds(15));
@@ -91,7 +93,9 @@ TEST_F(SimTest, ADuplicatedRequestIsServedTwiceAndAnsweredOnce) {
 }
 
 TEST_F(SimTest, ASecondCopyHearsThatTheCallerHasItsAnswer) {
-  network_.OnMessage([](const SimMessage& message) { return message.kind == SimMessage::Kind::kRequest ? SimFate::kDuplicate : SimFate::kDeliver; });
+  network_.OnMessage([](const SimMessage& message) {
+    return message.kind == SimMessage::Kind::kRequest ? SimFate::kDuplicate : SimFate::kDeliver;
+  });
   Answer answer = Start("Hold");
   ASSERT_TRUE(network_.RunUntil([&] { return held_.size() == 2; }));
   held_.Take()->Reply(Bytes());
@@ -192,19 +196,23 @@ class SimStreamTest : public SimTest {
   SimStreamTest() {
     network_.SetStreams(true);
     answer_ = {};
-    call_ = client_->Connect("ps0:2222")->Stream(TestService::FullName("Hold"), Bytes::Of("x"), {},
-                                                 [this](const Bytes& message) { at_client_ += message.Flatten(); }, answer_.Done());
+    channel_ = client_->Connect("ps0:2222");
+    stream_ = channel_->streaming()->Stream(
+        TestService::FullName("Hold"), Bytes::Of("x"), {},
+        [this](const Bytes& message) { at_client_ += message.Flatten(); }, answer_.Done());
     EXPECT_TRUE(network_.RunUntil([&] { return held_.size() == 1; }));
     served_call_ = held_.Take();
-    served_call_->OnMessage([this](const Bytes& message) { at_server_ += message.Flatten(); });
+    served_call_->stream()->OnMessage([this](const Bytes& message) { at_server_ += message.Flatten(); });
   }
   void SendBoth(const std::string& letters) {
     for (const char letter : letters) {
-      call_->Send(Bytes::Of(std::string(1, letter)));
-      served_call_->Send(Bytes::Of(std::string(1, letter)));
+      stream_->Send(Bytes::Of(std::string(1, letter)));
+      served_call_->stream()->Send(Bytes::Of(std::string(1, letter)));
     }
   }
 
+  std::shared_ptr<Channel> channel_;
+  RefPtr<OutgoingStream> stream_;
   Answer answer_;
   std::string at_client_, at_server_;
   std::shared_ptr<IncomingCall> served_call_;
@@ -224,7 +232,7 @@ TEST_F(SimStreamTest, MessagesAreLateAndDoubledWithoutLosingTheirOrder) {
 TEST_F(SimStreamTest, AHostThatHangedGetsThemInOrder) {
   network_.Hang("server");
   for (const char* letter : {"a", "b", "c", "d", "e", "f"}) {
-    call_->Send(Bytes::Of(letter));
+    stream_->Send(Bytes::Of(letter));
     network_.RunFor(absl::Milliseconds(20));
   }
   EXPECT_EQ(at_server_, "");
@@ -265,11 +273,13 @@ std::string Storm(uint64_t seed) {
     services.push_back(std::make_unique<TestService>());
     services.back()->On("Echo", Echo).On("Forward", [&, i](std::shared_ptr<IncomingCall> call) {
       ++open;
-      transports[i]->Connect(address((i + 1) % 3))
-          ->Call(TestService::FullName("Echo"), std::move(call->request()), {.timeout = absl::Seconds(1)}, [&open, call](auto answer) {
-            --open;
-            call->Reply(std::move(answer));
-          });
+      transports[i]
+          ->Connect(address((i + 1) % 3))
+          ->Call(TestService::FullName("Echo"), std::move(call->request()), {.timeout = absl::Seconds(1)},
+                 [&open, call](auto answer) {
+                   --open;
+                   call->Reply(std::move(answer));
+                 });
     });
     listeners.push_back(transports[i]->Listen(address(i), services[i].get()).value());
   }
@@ -281,7 +291,9 @@ std::string Storm(uint64_t seed) {
       if (i == 40) network.Heal("host0", "host2");
       if (i == 45) network.Kill("host2");
       ++open;
-      transports[i % 3]->Connect(address((i + i / 3) % 3))->Call(TestService::FullName("Forward"), Bytes::Of("x"), {}, [&](auto) { --open; });
+      transports[i % 3]
+          ->Connect(address((i + i / 3) % 3))
+          ->Call(TestService::FullName("Forward"), Bytes::Of("x"), {}, [&](auto) { --open; });
     });
   }
   network.RunFor(absl::Seconds(4));

@@ -1,4 +1,4 @@
-// What the parts of a simulated network share.
+// State shared by the parts of a simulated network.
 #pragma once
 
 #include <map>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "millrace/net/sim/event_loop.h"
+#include "millrace/net/sim/sim_event_loop.h"
 #include "millrace/net/sim/sim_network.h"
 
 namespace millrace::net {
@@ -16,12 +16,12 @@ namespace millrace::net {
 class SimCall;
 class SimServedCall;
 
-// What listens at an address. Callers may hold it longer than its listener lives.
+// A listener at an address. Callers may hold it longer than the listener lives.
 struct SimEndpoint {
   Service* service = nullptr;
   std::string host;
   bool stopped = false;
-  std::map<int64_t, SimServedCall*> open;  // not answered, by number
+  std::map<int64_t, SimServedCall*> open;  // unanswered calls, by number
 };
 
 struct SimNetwork::State {
@@ -32,9 +32,9 @@ struct SimNetwork::State {
   std::function<SimFate(const SimMessage&)> decide;
   std::vector<std::string> log;
   std::map<std::string, std::shared_ptr<SimEndpoint>> endpoints;  // by address
-  std::map<std::string, std::string> hosts;                       // of addresses, also of those where nothing listens any more
-  std::map<int64_t, SimCall*> calls;                              // that the client's side has not finished
-  std::set<SimCall*> streaming;  // until they are destroyed: what is on the way of one holds it
+  std::map<std::string, std::string> hosts;                       // by address, also where nothing listens any more
+  std::map<int64_t, SimCall*> calls;                              // not finished at the client
+  std::set<SimCall*> streaming;                                   // until destroyed: messages in transit hold the call
   std::set<std::string> dead;
   std::set<std::pair<std::string, std::string>> cuts;
   int64_t next_call = 1;
@@ -46,11 +46,11 @@ struct SimNetwork::State {
   // "request #7 worker0 -> ps0 /package.Service/Method".
   static std::string Describe(const SimMessage& message);
   bool IsCut(const std::string& a, const std::string& b) const { return cuts.contains(std::minmax(a, b)); }
-  // The time that a message takes.
+  // A random delay for a message.
   absl::Duration Delay();
-  // Sends: `deliver` is called for each time that the message arrives, `lost` once if it never does and the connection is found
-  // broken. Neither when the sender is dead. With `once` it arrives once at most, and `deliver` logs it. False when
-  // it never will.
+  // Sends a message: `deliver` is called each time it arrives, `lost` once if it never does and the connection is found
+  // broken. Neither is called if the sender is dead. With `once`, it arrives at most once, and `deliver` logs it.
+  // Returns false if it will never arrive.
   bool Send(const SimMessage& message, std::function<void()> deliver, std::function<void()> lost, bool once = false);
 };
 

@@ -14,7 +14,7 @@ using State = std::shared_ptr<SimNetwork::State>;
 // The calls of one transport that are not over, by number.
 using OwnCalls = std::map<int64_t, RefPtr<SimCall>>;
 
-class SimChannel final : public Channel {
+class SimChannel final : public Channel, public StreamingChannel {
  public:
   SimChannel(std::string address, State state, std::string host, std::shared_ptr<OwnCalls> calls)
       : Channel(std::move(address)), state_(std::move(state)), host_(std::move(host)), calls_(std::move(calls)) {}
@@ -22,15 +22,16 @@ class SimChannel final : public Channel {
   RefPtr<OutgoingCall> Call(const std::string& method, Bytes request, const CallOptions& options, Done done) override {
     return Start(method, std::move(request), options, nullptr, std::move(done));
   }
-  bool streams() const override { return state_->streams; }
-  RefPtr<OutgoingCall> Stream(const std::string& method, Bytes request, const CallOptions& options, OnMessage on_message, Done done) override {
-    if (!state_->streams) return Channel::Stream(method, std::move(request), options, std::move(on_message), std::move(done));
+  StreamingChannel* streaming() override { return state_->streams ? this : nullptr; }
+  RefPtr<OutgoingStream> Stream(const std::string& method, Bytes request, const CallOptions& options,
+                                MessageHandler on_message, CallDone done) override {
     return Start(method, std::move(request), options, std::move(on_message), std::move(done));
   }
 
  private:
   // Without `on_message` the call does not stream.
-  RefPtr<OutgoingCall> Start(const std::string& method, Bytes request, const CallOptions& options, OnMessage on_message, Done done) {
+  RefPtr<SimCall> Start(const std::string& method, Bytes request, const CallOptions& options, MessageHandler on_message,
+                        Done done) {
     const int64_t id = state_->next_call;
     auto call = MakeRef<SimCall>(state_, host_, address(), method, options.timeout,
                                  [calls = calls_, id, done = std::move(done)](StatusOr<Bytes> result) mutable {
@@ -68,7 +69,8 @@ class SimListener final : public Listener {
     for (const auto& call : open) call->cancellation()->StartCancel(Cancelled("the server is stopping"));
     open.clear();
     if (!state_->loop.RunUntil([&] { return endpoint_->open.empty(); }, absl::Hours(1))) {
-      MR_LOG(Error, "sim: ", endpoint_->open.size(), " calls at ", address_, " are not answered although the server is stopping");
+      MR_LOG(Error, "sim: ", endpoint_->open.size(), " calls at ", address_,
+             " are not answered although the server is stopping");
       MR_CHECK(endpoint_->open.empty());
     }
   }
@@ -115,6 +117,8 @@ class SimTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> SimNetwork::NewTransport(const std::string& host) { return std::make_unique<SimTransport>(state_, host); }
+std::unique_ptr<Transport> SimNetwork::NewTransport(const std::string& host) {
+  return std::make_unique<SimTransport>(state_, host);
+}
 
 }  // namespace millrace::net

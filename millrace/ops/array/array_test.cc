@@ -17,8 +17,7 @@ using ::testing::HasSubstr;
 
 // Feeds `inputs` to one node and fetches all its outputs. The inputs' shapes are unknown to the graph, so
 // it is the kernel that answers.
-StatusOr<std::vector<Tensor>> RunOp(const std::string& op, const std::vector<Tensor>& inputs,
-                                    AttrList attrs = {}) {
+StatusOr<std::vector<Tensor>> RunOp(const std::string& op, const std::vector<Tensor>& inputs, AttrList attrs = {}) {
   Graph graph;
   GraphBuilder b(&graph);
   std::vector<Endpoint> ends;
@@ -42,8 +41,8 @@ Status ErrorOf(const std::string& op, const std::vector<Tensor>& inputs, AttrLis
 }
 
 // The gradient of the only output, weighted by `weights`, for input `i`.
-StatusOr<Tensor> GradientOf(const std::string& op, const std::vector<Tensor>& inputs, int i,
-                            const Tensor& weights, AttrList attrs = {}) {
+StatusOr<Tensor> GradientOf(const std::string& op, const std::vector<Tensor>& inputs, int i, const Tensor& weights,
+                            AttrList attrs = {}) {
   Graph graph;
   GraphBuilder b(&graph);
   std::vector<Endpoint> ends;
@@ -75,8 +74,8 @@ Tensor Count(Shape shape) {
 
 TEST(Array, ConjugateTransposeNegatesImaginaryParts) {
   using C = std::complex<float>;
-  const auto out = RunOp("ConjugateTranspose", {Tensor::Of<C>(Shape({1, 2}), {{1, 2}, {3, -1}}),
-                                                Tensor::Of<int32_t>({1, 0})});
+  const auto out =
+      RunOp("ConjugateTranspose", {Tensor::Of<C>(Shape({1, 2}), {{1, 2}, {3, -1}}), Tensor::Of<int32_t>({1, 0})});
   ASSERT_TRUE(out.ok()) << out.status();
   EXPECT_EQ((*out)[0].shape(), Shape({2, 1}));
   EXPECT_THAT(Values<C>((*out)[0]), ElementsAre(C(1, -2), C(3, 1)));
@@ -86,8 +85,7 @@ TEST(Array, TileGradSumsTheCopies) {
   const auto out = RunOp("TileGrad", {Count(Shape({6})), Tensor::Of<int32_t>({3})});
   ASSERT_TRUE(out.ok()) << out.status();
   EXPECT_THAT(Values<float>((*out)[0]), ElementsAre(9, 12));
-  EXPECT_THAT(ErrorOf("TileGrad", {Count(Shape({6})), Tensor::Of<int32_t>({4})}).message(),
-              HasSubstr("6 % 4"));
+  EXPECT_THAT(ErrorOf("TileGrad", {Count(Shape({6})), Tensor::Of<int32_t>({4})}).message(), HasSubstr("6 % 4"));
 }
 
 TEST(Array, TensorScattersCombineRepeatedRows) {
@@ -96,8 +94,7 @@ TEST(Array, TensorScattersCombineRepeatedRows) {
   const Tensor v = Tensor::Of<float>({5, 4, 1});
   EXPECT_THAT(Values<float>(RunOp("TensorScatterMax", {x, at, v}).value()[0]), ElementsAre(5, 2, 3));
   EXPECT_THAT(Values<float>(RunOp("TensorScatterMin", {x, at, v}).value()[0]), ElementsAre(1, 2, 1));
-  EXPECT_THAT(Values<float>(RunOp("ScatterNdNonAliasingAdd", {x, at, v}).value()[0]),
-              ElementsAre(10, 2, 4));
+  EXPECT_THAT(Values<float>(RunOp("ScatterNdNonAliasingAdd", {x, at, v}).value()[0]), ElementsAre(10, 2, 4));
 }
 
 TEST(Array, TensorScatterLeavesBadRowsOutOnlyWhenAsked) {
@@ -113,27 +110,23 @@ TEST(Array, TensorScatterLeavesBadRowsOutOnlyWhenAsked) {
 }
 
 TEST(Array, GradientOfTensorScatterMaxIsSharedAmongEquals) {
-  const std::vector<Tensor> inputs = {Tensor::Of<float>({5, 2, 3}),
-                                      Tensor::Of<int32_t>(Shape({2, 1}), {0, 2}),
+  const std::vector<Tensor> inputs = {Tensor::Of<float>({5, 2, 3}), Tensor::Of<int32_t>(Shape({2, 1}), {0, 2}),
                                       Tensor::Of<float>({5, 4})};
   const Tensor weights = Tensor::Of<float>({10, 20, 30});
-  EXPECT_THAT(Values<float>(GradientOf("TensorScatterMax", inputs, 0, weights).value()),
-              ElementsAre(5, 20, 0));
-  EXPECT_THAT(Values<float>(GradientOf("TensorScatterMax", inputs, 2, weights).value()),
-              ElementsAre(5, 30));
+  EXPECT_THAT(Values<float>(GradientOf("TensorScatterMax", inputs, 0, weights).value()), ElementsAre(5, 20, 0));
+  EXPECT_THAT(Values<float>(GradientOf("TensorScatterMax", inputs, 2, weights).value()), ElementsAre(5, 30));
 }
 
 TEST(Array, ReverseTakesFlags) {
   Tensor flags(DType::kBool, Shape({2}));
   flags.data<bool>()[0] = false;
   flags.data<bool>()[1] = true;
-  EXPECT_THAT(Values<float>(RunOp("Reverse", {Count(Shape({2, 2})), flags}).value()[0]),
-              ElementsAre(2, 1, 4, 3));
+  EXPECT_THAT(Values<float>(RunOp("Reverse", {Count(Shape({2, 2})), flags}).value()[0]), ElementsAre(2, 1, 4, 3));
 }
 
 TEST(Array, UniqueWithCountsAlongAnAxis) {
-  const auto out = RunOp("UniqueWithCountsV2", {Tensor::Of<int32_t>(Shape({3, 2}), {1, 0, 1, 0, 2, 0}),
-                                                Tensor::Of<int64_t>({0})});
+  const auto out =
+      RunOp("UniqueWithCountsV2", {Tensor::Of<int32_t>(Shape({3, 2}), {1, 0, 1, 0, 2, 0}), Tensor::Of<int64_t>({0})});
   ASSERT_TRUE(out.ok()) << out.status();
   EXPECT_THAT(Values<int32_t>((*out)[0]), ElementsAre(1, 0, 2, 0));
   EXPECT_THAT(Values<int32_t>((*out)[1]), ElementsAre(0, 0, 1));
@@ -149,17 +142,16 @@ TEST(Array, NansAreNeverTheSame) {
 
 TEST(Array, MatrixDiagonalsOfTheSecondVersionAlignLeft) {
   const Tensor any = Tensor::Scalar<int32_t>(-1);
-  const auto built = RunOp("MatrixDiagV2", {Tensor::Of<float>({1, 2}), Tensor::Scalar<int32_t>(1), any, any,
-                                            Tensor::Scalar<float>(9)});
+  const auto built = RunOp("MatrixDiagV2",
+                           {Tensor::Of<float>({1, 2}), Tensor::Scalar<int32_t>(1), any, any, Tensor::Scalar<float>(9)});
   ASSERT_TRUE(built.ok()) << built.status();
   EXPECT_THAT(Values<float>((*built)[0]), ElementsAre(9, 1, 9, 9, 9, 2, 9, 9, 9));
-  const auto part = RunOp("MatrixDiagPartV2", {Count(Shape({3, 3})), Tensor::Of<int32_t>({-1, 0}),
-                                               Tensor::Scalar<float>(0)});
+  const auto part =
+      RunOp("MatrixDiagPartV2", {Count(Shape({3, 3})), Tensor::Of<int32_t>({-1, 0}), Tensor::Scalar<float>(0)});
   ASSERT_TRUE(part.ok()) << part.status();
   EXPECT_EQ((*part)[0].shape(), Shape({2, 3}));
   EXPECT_THAT(Values<float>((*part)[0]), ElementsAre(1, 5, 9, 4, 8, 0));
-  const auto set = RunOp("MatrixSetDiagV2", {Count(Shape({2, 2})), Tensor::Of<float>({9}),
-                                             Tensor::Scalar<int32_t>(1)});
+  const auto set = RunOp("MatrixSetDiagV2", {Count(Shape({2, 2})), Tensor::Of<float>({9}), Tensor::Scalar<int32_t>(1)});
   ASSERT_TRUE(set.ok()) << set.status();
   EXPECT_THAT(Values<float>((*set)[0]), ElementsAre(1, 9, 3, 4));
 }
@@ -171,9 +163,8 @@ TEST(Array, MatrixSetDiagV3AlignsAsItIsTold) {
   const Tensor k = Tensor::Of<int32_t>({-1, 1});
   EXPECT_THAT(Values<float>(RunOp("MatrixSetDiagV3", {zeros, band, k}).value()[0]),
               ElementsAre(3, 1, 0, 6, 4, 2, 0, 7, 5));
-  EXPECT_THAT(
-      Values<float>(RunOp("MatrixSetDiagV3", {zeros, left, k}, {{"align", "LEFT_LEFT"}}).value()[0]),
-      ElementsAre(3, 1, 0, 6, 4, 2, 0, 7, 5));
+  EXPECT_THAT(Values<float>(RunOp("MatrixSetDiagV3", {zeros, left, k}, {{"align", "LEFT_LEFT"}}).value()[0]),
+              ElementsAre(3, 1, 0, 6, 4, 2, 0, 7, 5));
 }
 
 TEST(Array, SpaceToBatchAndBack) {
@@ -214,8 +205,7 @@ TEST(Array, VolumePatchesAndTheirGradient) {
   const auto out = RunOp("ExtractVolumePatches", {x}, attrs);
   ASSERT_TRUE(out.ok()) << out.status();
   EXPECT_EQ((*out)[0].shape(), Shape({1, 1, 1, 2, 8}));
-  EXPECT_THAT(Values<float>((*out)[0]),
-              ElementsAre(1, 2, 4, 5, 7, 8, 10, 11, 2, 3, 5, 6, 8, 9, 11, 12));
+  EXPECT_THAT(Values<float>((*out)[0]), ElementsAre(1, 2, 4, 5, 7, 8, 10, 11, 2, 3, 5, 6, 8, 9, 11, 12));
   // The middle column is in both patches.
   const auto grad = GradientOf("ExtractVolumePatches", {x}, 0, Count(Shape({1, 1, 1, 2, 8})), attrs);
   ASSERT_TRUE(grad.ok()) << grad.status();
@@ -224,8 +214,7 @@ TEST(Array, VolumePatchesAndTheirGradient) {
 
 TEST(Array, CheckNumericsV2TellsTheInfinitiesApart) {
   const float inf = std::numeric_limits<float>::infinity();
-  const Status error = ErrorOf("CheckNumericsV2", {Tensor::Of<float>({0, -inf, inf - inf})},
-                               {{"message", "weights"}});
+  const Status error = ErrorOf("CheckNumericsV2", {Tensor::Of<float>({0, -inf, inf - inf})}, {{"message", "weights"}});
   EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(error.message(), HasSubstr("weights : Tensor had -Inf and NaN values"));
 }
@@ -268,27 +257,27 @@ TEST(ArrayErrors, SizesThatOverflow) {
   EXPECT_TRUE(is_invalid(ErrorOf("Pad", {x, Tensor::Of<int64_t>(Shape({2, 2}), {0, -1, 0, 0})})));
   EXPECT_TRUE(is_invalid(ErrorOf("BroadcastTo", {x, Tensor::Of<int64_t>({big, big, 2, 2})})));
   EXPECT_TRUE(is_invalid(ErrorOf("Reshape", {x, Tensor::Of<int64_t>({big, big})})));
-  EXPECT_TRUE(is_invalid(ErrorOf("ScatterNd", {Tensor::Of<int64_t>(Shape({1, 1}), {0}), Tensor::Of<float>({1}),
-                                               Tensor::Of<int64_t>({-3})})));
+  EXPECT_TRUE(is_invalid(ErrorOf(
+      "ScatterNd", {Tensor::Of<int64_t>(Shape({1, 1}), {0}), Tensor::Of<float>({1}), Tensor::Of<int64_t>({-3})})));
 }
 
 TEST(ArrayErrors, IndicesThatAreOutOfRangeAreNamed) {
   const Tensor x = Count(Shape({3, 2}));
-  EXPECT_THAT(ErrorOf("GatherV2", {x, Tensor::Of<int32_t>(Shape({1, 2}), {0, 7}), Tensor::Scalar<int32_t>(0)})
-                  .message(),
-              HasSubstr("indices[0,1] = 7 is not in [0, 3)"));
+  EXPECT_THAT(
+      ErrorOf("GatherV2", {x, Tensor::Of<int32_t>(Shape({1, 2}), {0, 7}), Tensor::Scalar<int32_t>(0)}).message(),
+      HasSubstr("indices[0,1] = 7 is not in [0, 3)"));
   EXPECT_THAT(ErrorOf("GatherV2", {x, Tensor::Of<int32_t>({-1}), Tensor::Scalar<int32_t>(1)}).message(),
               HasSubstr("indices[0] = -1 is not in [0, 2)"));
   EXPECT_THAT(ErrorOf("GatherNd", {x, Tensor::Of<int64_t>(Shape({1, 2}), {2, 2})}).message(),
               HasSubstr("indices[0] = [2, 2] does not index into param shape [3,2]"));
-  EXPECT_THAT(ErrorOf("StridedSlice", {x, Tensor::Of<int32_t>({5}), Tensor::Of<int32_t>({6}),
-                                       Tensor::Of<int32_t>({1})}, {{"shrink_axis_mask", 1}}).message(),
-              HasSubstr("slice index 5 of dimension 0 out of bounds"));
-  EXPECT_THAT(ErrorOf("StridedSlice", {x, Tensor::Of<int32_t>({0}), Tensor::Of<int32_t>({1}),
-                                       Tensor::Of<int32_t>({0})}).message(),
-              HasSubstr("strides[0] must be non-zero"));
-  EXPECT_THAT(ErrorOf("DynamicPartition", {x, Tensor::Of<int32_t>({0, 2, 0})}, {{"num_partitions", 2}})
+  EXPECT_THAT(ErrorOf("StridedSlice", {x, Tensor::Of<int32_t>({5}), Tensor::Of<int32_t>({6}), Tensor::Of<int32_t>({1})},
+                      {{"shrink_axis_mask", 1}})
                   .message(),
+              HasSubstr("slice index 5 of dimension 0 out of bounds"));
+  EXPECT_THAT(ErrorOf("StridedSlice", {x, Tensor::Of<int32_t>({0}), Tensor::Of<int32_t>({1}), Tensor::Of<int32_t>({0})})
+                  .message(),
+              HasSubstr("strides[0] must be non-zero"));
+  EXPECT_THAT(ErrorOf("DynamicPartition", {x, Tensor::Of<int32_t>({0, 2, 0})}, {{"num_partitions", 2}}).message(),
               HasSubstr("partitions[1] = 2 is not in [0, 2)"));
   EXPECT_THAT(ErrorOf("UnravelIndex", {Tensor::Of<int32_t>({6}), Tensor::Of<int32_t>({2, 3})}).message(),
               HasSubstr("indices[0] = 6 is not in [0, 6)"));
@@ -299,7 +288,8 @@ TEST(ArrayErrors, EdgesOfIntegersDoNotWrap) {
   const Tensor x = Count(Shape({4}));
   const auto slice = [&](int64_t begin, int64_t end, int64_t stride) {
     return Values<float>(RunOp("StridedSlice", {x, Tensor::Of<int64_t>({begin}), Tensor::Of<int64_t>({end}),
-                                                Tensor::Of<int64_t>({stride})}).value()[0]);
+                                                Tensor::Of<int64_t>({stride})})
+                             .value()[0]);
   };
   EXPECT_THAT(slice(low, high, 1), ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(slice(high, low, -1), ElementsAre(4, 3, 2, 1));
@@ -307,8 +297,7 @@ TEST(ArrayErrors, EdgesOfIntegersDoNotWrap) {
   EXPECT_THAT(slice(high, low, low), ElementsAre(4));
   EXPECT_FALSE(ErrorOf("Slice", {x, Tensor::Of<int64_t>({high}), Tensor::Of<int64_t>({high})}).ok());
   EXPECT_FALSE(ErrorOf("Slice", {x, Tensor::Of<int64_t>({1}), Tensor::Of<int64_t>({high})}).ok());
-  EXPECT_THAT(Values<float>(RunOp("Roll", {x, Tensor::Scalar<int64_t>(low), Tensor::Scalar<int64_t>(0)})
-                                .value()[0]),
+  EXPECT_THAT(Values<float>(RunOp("Roll", {x, Tensor::Scalar<int64_t>(low), Tensor::Scalar<int64_t>(0)}).value()[0]),
               ElementsAre(1, 2, 3, 4));
 }
 

@@ -8,8 +8,7 @@ namespace {
 
 class BitcastKernel : public Kernel {
  public:
-  explicit BitcastKernel(KernelInit& init)
-      : from_(SizeOf(init.input_type(0))), to_(SizeOf(init.output_type(0))) {
+  explicit BitcastKernel(KernelInit& init) : from_(SizeOf(init.input_type(0))), to_(SizeOf(init.output_type(0))) {
     if (from_ == 0) FailDType(init, init.input_type(0));
     if (to_ == 0) FailDType(init, init.output_type(0));
   }
@@ -21,8 +20,8 @@ class BitcastKernel : public Kernel {
     } else if (from_ < to_) {
       const int64_t ratio = static_cast<int64_t>(to_ / from_);
       if (shape.rank() == 0 || shape.dim(shape.rank() - 1) != ratio) {
-        return InvalidArgument("Cannot bitcast from ", input.dtype(), " to ", ctx.output_type(0),
-                               ": shape ", shape.ToString(), " does not end in ", ratio);
+        return InvalidArgument("Cannot bitcast from ", input.dtype(), " to ", ctx.output_type(0), ": shape ",
+                               shape.ToString(), " does not end in ", ratio);
       }
       shape.RemoveDim(shape.rank() - 1);
     }
@@ -56,8 +55,13 @@ Status BitcastShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(Bitcast)
-    .Input("input: T").Output("output: type").Attr("T: numbertype").Attr("type: numbertype")
-    .Shape(BitcastShape).NotDifferentiable();
+    .Input("input: T")
+    .Output("output: type")
+    .Attr("T: numbertype")
+    .Attr("type: numbertype")
+    .Shape(BitcastShape)
+    .NotDifferentiable()
+    .Summary("Reinterprets the bytes of a tensor as another type.");
 MILLRACE_KERNEL(Bitcast, kCpu, BitcastKernel);
 
 }  // namespace

@@ -12,8 +12,7 @@ namespace millrace {
 namespace {
 
 Status Incompatible(absl::Span<const int64_t> a, absl::Span<const int64_t> b) {
-  return InvalidArgument("Incompatible shapes: [", absl::StrJoin(a, ","), "] vs. [",
-                         absl::StrJoin(b, ","), "]");
+  return InvalidArgument("Incompatible shapes: [", absl::StrJoin(a, ","), "] vs. [", absl::StrJoin(b, ","), "]");
 }
 
 class BroadcastToKernel : public Kernel {
@@ -25,13 +24,12 @@ class BroadcastToKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
     const int extra = shape.rank() - input.rank();
     if (extra < 0) {
-      return InvalidArgument("Rank of input (", input.rank(),
-                             ") must be no greater than rank of output shape (", shape.rank(), ").");
+      return InvalidArgument("Rank of input (", input.rank(), ") must be no greater than rank of output shape (",
+                             shape.rank(), ").");
     }
     for (int i = 0; i < input.rank(); ++i) {
       if (input.dim(i) != 1 && input.dim(i) != shape.dim(extra + i)) {
-        return InvalidArgument("Incompatible shapes: ", input.shape().ToString(), " vs. ",
-                               shape.ToString());
+        return InvalidArgument("Incompatible shapes: ", input.shape().ToString(), " vs. ", shape.ToString());
       }
     }
     if (shape == input.shape()) {
@@ -56,8 +54,7 @@ Status BroadcastToShape(ShapeContext& c) {
   const PartialShape& in = c.input(0);
   if (shape.known_rank() && in.known_rank()) {
     if (in.rank() > shape.rank()) {
-      return InvalidArgument("a tensor of rank ", in.rank(), " cannot be broadcast to ",
-                             shape.ToString());
+      return InvalidArgument("a tensor of rank ", in.rank(), " cannot be broadcast to ", shape.ToString());
     }
     for (int i = 0; i < in.rank(); ++i) {
       const int64_t from = in.dim(i), to = shape.dim(shape.rank() - in.rank() + i);
@@ -93,8 +90,7 @@ class BroadcastArgsKernel : public Kernel {
       if (x != y && x != 1 && y != 1) return Incompatible(a, b);
       out[out.size() - i] = x == 1 ? y : x;
     }
-    MR_ASSIGN_OR_RETURN(Tensor * result,
-                        ctx.AllocateOutput(0, Shape({static_cast<int64_t>(out.size())})));
+    MR_ASSIGN_OR_RETURN(Tensor * result, ctx.AllocateOutput(0, Shape({static_cast<int64_t>(out.size())})));
     return WriteInts(out, result);
   }
 };
@@ -107,8 +103,8 @@ Status BroadcastArgsShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// The axes along which each of two operands was broadcast, of the result's rank. Where the result is of
-// size one both are named, which sums over one element; equal shapes need no sum at all.
+// The axes, in terms of the result's rank, along which each of two operands was broadcast. An axis of size one in the
+// result is listed for both, which sums over one element; equal shapes need no sum at all.
 class BroadcastGradientArgsKernel : public Kernel {
  public:
   explicit BroadcastGradientArgsKernel(KernelInit&) {}
@@ -130,8 +126,7 @@ class BroadcastGradientArgsKernel : public Kernel {
 
  private:
   static Status Write(KernelContext& ctx, int i, const IntList& axes) {
-    MR_ASSIGN_OR_RETURN(Tensor * out,
-                        ctx.AllocateOutput(i, Shape({static_cast<int64_t>(axes.size())})));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(i, Shape({static_cast<int64_t>(axes.size())})));
     return WriteInts(axes, out);
   }
 };
@@ -145,18 +140,35 @@ Status BroadcastGradientArgsShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(BroadcastTo)
-    .Input("input: T").Input("shape: Tidx").Output("output: T").Attr("T: type")
-    .Attr("Tidx: {int32, int64} = int32").Shape(BroadcastToShape).Gradient(BroadcastToGradient);
+    .Input("input: T")
+    .Input("shape: Tidx")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tidx: {int32, int64} = int32")
+    .Shape(BroadcastToShape)
+    .Gradient(BroadcastToGradient)
+    .Summary("Broadcasts a tensor to a shape.");
 MILLRACE_KERNEL(BroadcastTo, kCpu, BroadcastToKernel);
 
 MILLRACE_OP(BroadcastArgs)
-    .Input("s0: T").Input("s1: T").Output("r0: T").Attr("T: {int32, int64} = int32")
-    .Shape(BroadcastArgsShape).NotDifferentiable();
+    .Input("s0: T")
+    .Input("s1: T")
+    .Output("r0: T")
+    .Attr("T: {int32, int64} = int32")
+    .Shape(BroadcastArgsShape)
+    .NotDifferentiable()
+    .Summary("The shape that two shapes broadcast to.");
 MILLRACE_KERNEL(BroadcastArgs, kCpu, BroadcastArgsKernel);
 
 MILLRACE_OP(BroadcastGradientArgs)
-    .Input("s0: T").Input("s1: T").Output("r0: T").Output("r1: T")
-    .Attr("T: {int32, int64} = int32").Shape(BroadcastGradientArgsShape).NotDifferentiable();
+    .Input("s0: T")
+    .Input("s1: T")
+    .Output("r0: T")
+    .Output("r1: T")
+    .Attr("T: {int32, int64} = int32")
+    .Shape(BroadcastGradientArgsShape)
+    .NotDifferentiable()
+    .Summary("The axes to sum over in the gradients of two broadcast operands.");
 MILLRACE_KERNEL(BroadcastGradientArgs, kCpu, BroadcastGradientArgsKernel);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// EnsureShape and CheckNumerics: tensors pass through unless something is wrong with them.
+// EnsureShape and CheckNumerics: pass a tensor through or fail.
 #include <atomic>
 #include <cmath>
 
@@ -17,9 +17,8 @@ class EnsureShapeKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& input = ctx.input(0);
     if (!shape_.IsCompatibleWith(input.shape())) {
-      return InvalidArgument("Shape of tensor ", ctx.node().input(0).name(), " ",
-                             input.shape().ToString(), " is not compatible with expected shape ",
-                             shape_.ToString(), ".");
+      return InvalidArgument("Shape of tensor ", ctx.node().input(0).name(), " ", input.shape().ToString(),
+                             " is not compatible with expected shape ", shape_.ToString(), ".");
     }
     ctx.SetOutput(0, input);
     return absl::OkStatus();
@@ -102,25 +101,42 @@ class CheckNumericsKernel : public Kernel {
 };
 
 Status CheckNumericsGradient(GradientContext& c) {
-  const std::string message = absl::StrCat("the gradient of '", c.node()->name(), "' (",
-                                           c.AttrOr<std::string>("message", ""), ")");
+  const std::string message =
+      absl::StrCat("the gradient of '", c.node()->name(), "' (", c.AttrOr<std::string>("message", ""), ")");
   c.set_input_grad(0, c.Op(c.node()->type(), {c.grad()}, {{"message", message}}));
   return absl::OkStatus();
 }
 
 MILLRACE_OP(EnsureShape)
-    .Input("input: T").Output("output: T").Attr("shape: shape").Attr("T: type")
-    .Shape(EnsureShapeShape).Gradient(EnsureShapeGradient);
+    .Input("input: T")
+    .Output("output: T")
+    .Attr("shape: shape")
+    .Attr("T: type")
+    .Shape(EnsureShapeShape)
+    .Gradient(EnsureShapeGradient)
+    .Summary("Forwards a tensor, or fails if its shape does not match.");
 MILLRACE_KERNEL(EnsureShape, kCpu, EnsureShapeKernel);
 
 MILLRACE_OP(CheckNumerics)
-    .Input("tensor: T").Output("output: T").Attr("T: {bfloat16, half, float, double}")
-    .Attr("message: string").Stateful().Shape(UnchangedShape).Gradient(CheckNumericsGradient);
+    .Input("tensor: T")
+    .Output("output: T")
+    .Attr("T: {bfloat16, half, float, double}")
+    .Attr("message: string")
+    .Stateful()
+    .Shape(UnchangedShape)
+    .Gradient(CheckNumericsGradient)
+    .Summary("Forwards a tensor, or fails if it contains NaN or infinity.");
 MILLRACE_KERNEL(CheckNumerics, kCpu, CheckNumericsKernel);
 
 MILLRACE_OP(CheckNumericsV2)
-    .Input("tensor: T").Output("output: T").Attr("T: {bfloat16, half, float, double}")
-    .Attr("message: string").Stateful().Shape(UnchangedShape).Gradient(CheckNumericsGradient);
+    .Input("tensor: T")
+    .Output("output: T")
+    .Attr("T: {bfloat16, half, float, double}")
+    .Attr("message: string")
+    .Stateful()
+    .Shape(UnchangedShape)
+    .Gradient(CheckNumericsGradient)
+    .Summary("Forwards a tensor, or fails if it contains NaN or infinity, naming its sign.");
 MILLRACE_KERNEL(CheckNumericsV2, kCpu, CheckNumericsKernel);
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "absl/container/inlined_vector.h"
+#include "millrace/graph/constant_ints.h"
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -13,7 +14,7 @@
 namespace millrace {
 namespace {
 
-// Where the axis stands among the inputs, and where the values begin.
+// The position of the axis among the inputs, and that of the first value.
 struct ConcatInputs {
   int axis;
   int first;
@@ -32,8 +33,8 @@ class ConcatKernel : public Kernel {
     const Tensor& first = ctx.input(in_.first);
     const int rank = first.rank();
     if (wanted < -rank || wanted >= rank) {
-      return InvalidArgument("ConcatOp : Expected concatenating dimensions in the range [", -rank,
-                             ", ", rank, "), but got ", wanted);
+      return InvalidArgument("ConcatOp : Expected concatenating dimensions in the range [", -rank, ", ", rank,
+                             "), but got ", wanted);
     }
     const int axis = static_cast<int>(wanted < 0 ? wanted + rank : wanted);
     MR_ASSIGN_OR_RETURN(const Shape shape, OutputShape(ctx, axis));
@@ -52,17 +53,16 @@ class ConcatKernel : public Kernel {
       CopyBox box;
       box.Add(outer, run, row);
       box.Add(run, 1, 1);
-      MR_RETURN_IF_ERROR(
-          StridedCopy(ctx, out->dtype(), std::move(box), value.raw_data(), 0, out->raw_data(), at));
+      MR_RETURN_IF_ERROR(StridedCopy(ctx, out->dtype(), std::move(box), value.raw_data(), 0, out->raw_data(), at));
       at += run;
     }
     return absl::OkStatus();
   }
 
  private:
-  // What one thread copies faster than it sets anything up.
+  // Below this size a single thread is faster than setting up a parallel copy.
   static constexpr size_t kSmallBytes = 1 << 16;
-  // What memcpy is as fast with as a loop, in bytes.
+  // Runs of at least this many bytes are copied with memcpy, shorter ones with a loop.
   static constexpr int64_t kLongRun = 128;
 
   // Writes the output from its beginning to its end.
@@ -92,14 +92,14 @@ class ConcatKernel : public Kernel {
     for (int i = 0; i < in_.count; ++i) {
       const Shape& shape = ctx.input(in_.first + i).shape();
       if (shape.rank() != first.rank()) {
-        return InvalidArgument("ConcatOp : Ranks of all input tensors should match: shape[0] = ",
-                               first.ToString(), " vs. shape[", i, "] = ", shape.ToString());
+        return InvalidArgument("ConcatOp : Ranks of all input tensors should match: shape[0] = ", first.ToString(),
+                               " vs. shape[", i, "] = ", shape.ToString());
       }
       for (int d = 0; d < first.rank(); ++d) {
         if (d != axis && shape.dim(d) != first.dim(d)) {
           return InvalidArgument("ConcatOp : Dimension ", d,
-                                 " in both shapes must be equal: shape[0] = ", first.ToString(),
-                                 " vs. shape[", i, "] = ", shape.ToString());
+                                 " in both shapes must be equal: shape[0] = ", first.ToString(), " vs. shape[", i,
+                                 "] = ", shape.ToString());
         }
       }
       total += shape.dim(axis);
@@ -148,7 +148,7 @@ Status ConcatShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// Each input's share of the gradient, cut out at its offset.
+// Each input's gradient is a slice of the output's gradient.
 Status ConcatGradient(GradientContext& c) {
   const ConcatInputs in = InputsOf(*c.node());
   std::vector<Endpoint> values;
@@ -160,8 +160,7 @@ Status ConcatGradient(GradientContext& c) {
   Node* offsets = c.AddNode("ConcatOffset", offset_inputs);
   if (!c.ok()) return c.status();
   for (int i = 0; i < in.count; ++i) {
-    c.set_input_grad(in.first + i,
-                     c.Op("Slice", {c.grad(), offsets->output(i), shapes->output(i)}));
+    c.set_input_grad(in.first + i, c.Op("Slice", {c.grad(), offsets->output(i), shapes->output(i)}));
   }
   return c.status();
 }
@@ -181,14 +180,12 @@ class ConcatOffsetKernel : public Kernel {
     for (int i = 0; i < ctx.num_outputs(); ++i) {
       MR_ASSIGN_OR_RETURN(const IntList shape, ReadIntVector(ctx.input(1 + i), "shape"));
       if (static_cast<int>(shape.size()) != rank) {
-        return InvalidArgument("input ", i, " should contain ", rank, " elements, but got ",
-                               shape.size());
+        return InvalidArgument("input ", i, " should contain ", rank, " elements, but got ", shape.size());
       }
       for (int d = 0; d < rank; ++d) {
         if (d != axis && shape[d] != first[d]) {
-          return InvalidArgument("All dimensions except ", axis, " must match. Input ", i,
-                                 " has shape [", absl::StrJoin(shape, " "),
-                                 "] and doesn't match input 0 with shape [",
+          return InvalidArgument("All dimensions except ", axis, " must match. Input ", i, " has shape [",
+                                 absl::StrJoin(shape, " "), "] and doesn't match input 0 with shape [",
                                  absl::StrJoin(first, " "), "].");
         }
       }
@@ -211,20 +208,48 @@ Status ConcatOffsetShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(Concat)
-    .Input("concat_dim: int32").Input("values: N * T").Output("output: T").Attr("N: int >= 2")
-    .Attr("T: type").Shape(ConcatShape).Gradient(ConcatGradient);
+    .Input("concat_dim: int32")
+    .Input("values: N * T")
+    .Output("output: T")
+    .Attr("N: int >= 2")
+    .Attr("T: type")
+    .Shape(ConcatShape)
+    .Gradient(ConcatGradient)
+    .Summary("Concatenates tensors along a dimension.");
 MILLRACE_KERNEL(Concat, kCpu, ConcatKernel);
 
+KnownInts ConcatInts(IntsContext& c) {
+  const int last = c.node().num_inputs() - 1;
+  const std::optional<int64_t> axis = c.InputScalar(last);
+  if (axis != 0 && axis != -1) return std::nullopt;
+  for (int i = 0; i < last; ++i) {
+    if (c.input_shape(i).rank() != 1) return std::nullopt;
+  }
+  return c.JoinInputs(0, last);
+}
+
 MILLRACE_OP(ConcatV2)
-    .Input("values: N * T").Input("axis: Tidx").Output("output: T").Attr("N: int >= 2")
-    .Attr("T: type").Attr("Tidx: {int32, int64} = int32").Shape(ConcatShape)
-    .Gradient(ConcatGradient);
+    .Input("values: N * T")
+    .Input("axis: Tidx")
+    .Output("output: T")
+    .Attr("N: int >= 2")
+    .Attr("T: type")
+    .Attr("Tidx: {int32, int64} = int32")
+    .Shape(ConcatShape)
+    .Gradient(ConcatGradient)
+    .Ints(ConcatInts)
+    .Summary("Concatenates tensors along a dimension.");
 MILLRACE_KERNEL(ConcatV2, kCpu, ConcatKernel);
 
 MILLRACE_OP(ConcatOffset)
-    .Input("concat_dim: int32").Input("shape: N * shape_type").Output("offset: N * shape_type")
-    .Attr("N: int >= 2").Attr("shape_type: {int32, int64} = int32").Shape(ConcatOffsetShape)
-    .NotDifferentiable();
+    .Input("concat_dim: int32")
+    .Input("shape: N * shape_type")
+    .Output("offset: N * shape_type")
+    .Attr("N: int >= 2")
+    .Attr("shape_type: {int32, int64} = int32")
+    .Shape(ConcatOffsetShape)
+    .NotDifferentiable()
+    .Summary("The offsets of the inputs of a Concat in its output.");
 MILLRACE_KERNEL(ConcatOffset, kCpu, ConcatOffsetKernel);
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Const: a tensor that is part of the graph.
+#include "millrace/graph/constant_ints.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -22,8 +23,7 @@ class ConstKernel : public Kernel {
   explicit ConstKernel(KernelInit& init) {
     init.Attr("value", &value_);
     if (init.status().ok() && value_.dtype() != init.output_type(0)) {
-      init.Fail(InvalidArgument("Const of type ", init.output_type(0), " has a value of type ",
-                                value_.dtype()));
+      init.Fail(InvalidArgument("Const of type ", init.output_type(0), " has a value of type ", value_.dtype()));
     }
   }
   Status Compute(KernelContext& ctx) override {
@@ -37,9 +37,16 @@ class ConstKernel : public Kernel {
 
 MILLRACE_KERNEL(Const, kCpu, ConstKernel);
 
+KnownInts ConstInts(IntsContext& c) { return c.Constant(); }
+
 MILLRACE_OP(Const)
-    .Output("output: dtype").Attr("value: tensor").Attr("dtype: type").Shape(ConstShape)
-    .NotDifferentiable();
+    .Output("output: dtype")
+    .Attr("value: tensor")
+    .Attr("dtype: type")
+    .Shape(ConstShape)
+    .NotDifferentiable()
+    .Ints(ConstInts)
+    .Summary("A constant tensor.");
 
 }  // namespace
 }  // namespace millrace

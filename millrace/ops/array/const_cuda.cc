@@ -1,4 +1,4 @@
-// Const on a GPU: copied there once.
+// Const on a GPU, copied to the device once.
 #include "millrace/graph/host_memory.h"
 #include "millrace/ops/kernels/cuda/cuda_call.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -12,8 +12,7 @@ class CudaConstKernel : public Kernel {
     init.Attr("value", &value_);
     if (!init.status().ok()) return;
     if (value_.dtype() != init.output_type(0)) {
-      init.Fail(InvalidArgument("Const of type ", init.output_type(0), " has a value of type ",
-                                value_.dtype()));
+      init.Fail(InvalidArgument("Const of type ", init.output_type(0), " has a value of type ", value_.dtype()));
       return;
     }
     if (!IsPlain(value_.dtype()) || value_.dtype() == DType::kInt32) return;
@@ -34,7 +33,8 @@ class CudaConstKernel : public Kernel {
 };
 
 MILLRACE_KERNEL(Const, kCuda, CudaConstKernel);
-// Shapes, axes and sizes, mostly: for the host, who would have to wait for a copy back.
+// int32 constants are mostly shapes, axes and sizes that the host reads; keeping them in host memory avoids a copy
+// back.
 MILLRACE_HOST_MEMORY(Const, "GPU", "output", DType::kInt32);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a gradient function can know of an input before anything runs.
+// Constant inputs of gradient functions.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// The value of an integer scalar that is a Const, perhaps behind Identity nodes.
+// The value of an integer scalar Const, looking through Identity nodes; nullopt if it is not one.
 inline std::optional<int64_t> ConstantInt(Endpoint e) {
   while (e && e.node->is_type("Identity")) e = e.node->input(0);
   if (!e || !e.node->is_type("Const")) return std::nullopt;

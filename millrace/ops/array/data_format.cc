@@ -1,4 +1,4 @@
-// DataFormatDimMap, DataFormatVecPermute: dimensions and vectors of them from one layout of images to another.
+// DataFormatDimMap and DataFormatVecPermute: convert dimension indices and per-dimension vectors between image layouts.
 #include <array>
 
 #include "millrace/graph/op_schema.h"
@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// Both formats, checked to be of the same 4 or 5 letters where `strict`.
+// Reads both formats and checks that they have the same length, 4 or 5.
 void ReadFormats(KernelInit& init, std::string* from, std::string* to) {
   init.Attr("src_format", from);
   init.Attr("dst_format", to);
@@ -43,8 +43,9 @@ class DataFormatDimMapKernel : public Kernel {
     const auto n = static_cast<int64_t>(places_.size());
     DispatchType(IndexTypes{}, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      // Dimensions go round, as in TensorFlow.
-      for (int64_t i = 0; i < x.num_elements(); ++i) y->data<T>()[i] = static_cast<T>(places_[(x.data<T>()[i] % n + n) % n]);
+      // Dimensions wrap around, as in TensorFlow.
+      for (int64_t i = 0; i < x.num_elements(); ++i)
+        y->data<T>()[i] = static_cast<T>(places_[(x.data<T>()[i] % n + n) % n]);
     });
     return absl::OkStatus();
   }
@@ -65,13 +66,14 @@ class DataFormatVecPermuteKernel : public Kernel {
     const auto full = static_cast<int64_t>(from_.size());
     const int64_t rows = x.dim(0);
     if (rows != full && rows != full - 2) {
-      return InvalidArgument(x.rank() == 1 ? "1D input must be of size " : "First dimension of 2D input must be of size ", full - 2, " or ", full,
-                             ", but got shape ", x.shape().ToString());
+      return InvalidArgument(
+          x.rank() == 1 ? "1D input must be of size " : "First dimension of 2D input must be of size ", full - 2,
+          " or ", full, ", but got shape ", x.shape().ToString());
     }
     if (x.rank() == 2 && x.dim(1) != 2) {
       return InvalidArgument("Second dimension of 2D input must be of size 2, but got shape ", x.shape().ToString());
     }
-    // A shorter vector leaves out batch and channel.
+    // A shorter vector omits batch and channel.
     std::string from = from_, to = to_;
     if (rows != full) {
       for (std::string* format : {&from, &to}) {
@@ -104,17 +106,23 @@ class DataFormatVecPermuteKernel : public Kernel {
 };
 
 MILLRACE_OP(DataFormatDimMap)
-    .Input("x: T").Output("y: T").Attr("T: {int32, int64} = DT_INT32").Attr("src_format: string = 'NHWC'")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {int32, int64} = DT_INT32")
+    .Attr("src_format: string = 'NHWC'")
     .Attr("dst_format: string = 'NCHW'")
     .Shape(UnchangedShape)
     .NotDifferentiable()
-    .Summary("The dimensions of one layout as those of another.");
+    .Summary("Maps dimension indices of one data format to those of another.");
 MILLRACE_OP(DataFormatVecPermute)
-    .Input("x: T").Output("y: T").Attr("T: {int32, int64} = DT_INT32").Attr("src_format: string = 'NHWC'")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {int32, int64} = DT_INT32")
+    .Attr("src_format: string = 'NHWC'")
     .Attr("dst_format: string = 'NCHW'")
     .Shape(UnchangedShape)
     .NotDifferentiable()
-    .Summary("A vector of numbers by dimension in the order of another layout.");
+    .Summary("Permutes a per-dimension vector to the order of another data format.");
 
 MILLRACE_KERNEL(DataFormatDimMap, kCpu, DataFormatDimMapKernel);
 MILLRACE_KERNEL(DataFormatVecPermute, kCpu, DataFormatVecPermuteKernel);

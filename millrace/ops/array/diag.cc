@@ -26,7 +26,7 @@ class DiagKernel : public Kernel {
     const size_t size = SizeOf(diagonal.dtype());
     const char* const from = static_cast<const char*>(diagonal.raw_data());
     char* const to = static_cast<char*>(out->raw_data());
-    // Almost all of it is zeros: rows are cleared, and get their one element while they are near.
+    // Nearly all elements are zero: each row is cleared and gets its one element while it is in the cache.
     const int64_t grain = std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(1, n * size));
     ctx.ParallelFor(n, grain, [&](int64_t begin, int64_t end) {
       std::memset(to + begin * n * size, 0, (end - begin) * n * size);
@@ -51,8 +51,8 @@ class DiagPartKernel : public Kernel {
     }
     for (int i = 0; i < half_rank; ++i) {
       if (input.dim(i) != input.dim(half_rank + i)) {
-        return InvalidArgument("Invalid shape ", input.shape().ToString(), ": dimensions ", i,
-                               " and ", half_rank + i, " do not match.");
+        return InvalidArgument("Invalid shape ", input.shape().ToString(), ": dimensions ", i, " and ", half_rank + i,
+                               " do not match.");
       }
     }
     const Shape shape(input.shape().dims().first(half_rank));
@@ -77,8 +77,7 @@ Status DiagPartShape(ShapeContext& c) {
     return InvalidArgument("Input must have even and non-zero rank, got ", in.rank());
   }
   const int half_rank = in.rank() / 2;
-  MR_ASSIGN_OR_RETURN(PartialShape out,
-                      SubShape(in, 0, half_rank).MergeWith(SubShape(in, half_rank, in.rank())));
+  MR_ASSIGN_OR_RETURN(PartialShape out, SubShape(in, 0, half_rank).MergeWith(SubShape(in, half_rank, in.rank())));
   c.set_output(0, out);
   return absl::OkStatus();
 }
@@ -94,15 +93,21 @@ Status DiagPartGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(Diag)
-    .Input("diagonal: T").Output("output: T")
+    .Input("diagonal: T")
+    .Output("output: T")
     .Attr("T: {bfloat16, half, float, double, int32, int64, complex64, complex128}")
-    .Shape(DiagShape).Gradient(DiagGradient);
+    .Shape(DiagShape)
+    .Gradient(DiagGradient)
+    .Summary("A tensor of twice the rank with the input on its diagonal.");
 MILLRACE_KERNEL(Diag, kCpu, DiagKernel);
 
 MILLRACE_OP(DiagPart)
-    .Input("input: T").Output("diagonal: T")
+    .Input("input: T")
+    .Output("diagonal: T")
     .Attr("T: {bfloat16, half, float, double, int32, int64, complex64, complex128}")
-    .Shape(DiagPartShape).Gradient(DiagPartGradient);
+    .Shape(DiagPartShape)
+    .Gradient(DiagPartGradient)
+    .Summary("The diagonal of a tensor.");
 MILLRACE_KERNEL(DiagPart, kCpu, DiagPartKernel);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// DynamicPartition: slices sorted into several tensors by number.
+// DynamicPartition: distributes slices to several tensors by partition number.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -19,9 +19,8 @@ class DynamicPartitionKernel : public Kernel {
     const int prefix = partitions.rank();
     const int n = ctx.num_outputs();
     if (data.rank() < prefix || data.shape().dims().first(prefix) != partitions.shape().dims()) {
-      return InvalidArgument("data.shape must start with partitions.shape, got data.shape = ",
-                             data.shape().ToString(), ", partitions.shape = ",
-                             partitions.shape().ToString());
+      return InvalidArgument("data.shape must start with partitions.shape, got data.shape = ", data.shape().ToString(),
+                             ", partitions.shape = ", partitions.shape().ToString());
     }
     const absl::Span<const int32_t> numbers = partitions.flat<int32_t>();
     IntList counts(n, 0);
@@ -41,8 +40,8 @@ class DynamicPartitionKernel : public Kernel {
     IntList at(n, 0);
     for (size_t i = 0; i < numbers.size(); ++i) {
       const int p = numbers[i];
-      CopyElements(data.dtype(), data.raw_data(), static_cast<int64_t>(i) * slice,
-                   outs[p]->raw_data(), at[p]++ * slice, slice);
+      CopyElements(data.dtype(), data.raw_data(), static_cast<int64_t>(i) * slice, outs[p]->raw_data(), at[p]++ * slice,
+                   slice);
     }
     return absl::OkStatus();
   }
@@ -53,8 +52,10 @@ Status DynamicPartitionShape(ShapeContext& c) {
   PartialShape each;
   if (data.known_rank() && partitions.known_rank()) {
     if (data.rank() < partitions.rank()) {
-      return InvalidArgument("data of shape ", data.ToString(), " does not start with the shape of "
-                             "partitions, ", partitions.ToString());
+      return InvalidArgument("data of shape ", data.ToString(),
+                             " does not start with the shape of "
+                             "partitions, ",
+                             partitions.ToString());
     }
     MR_RETURN_IF_ERROR(SubShape(data, 0, partitions.rank()).MergeWith(partitions).status());
     each = JoinShapes(PartialShape({-1}), SubShape(data, partitions.rank(), data.rank()));
@@ -63,13 +64,12 @@ Status DynamicPartitionShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// The positions of the slices are sorted the same way and put the gradients back.
+// Partitioning the positions of the slices the same way gives the indices that stitch the gradients together.
 Status DynamicPartitionGradient(GradientContext& c) {
   const int n = c.num_outputs();
   const Endpoint partitions = c.input(1);
-  const Endpoint positions =
-      c.Reshape(c.Op("Range", {c.Scalar<int32_t>(0), c.Op("Size", {partitions}), c.Scalar<int32_t>(1)}),
-                c.Shape(partitions));
+  const Endpoint positions = c.Reshape(
+      c.Op("Range", {c.Scalar<int32_t>(0), c.Op("Size", {partitions}), c.Scalar<int32_t>(1)}), c.Shape(partitions));
   Node* sorted = c.AddNode("DynamicPartition", {positions, partitions}, {{"num_partitions", n}});
   if (!c.ok()) return c.status();
   std::vector<Endpoint> inputs;
@@ -81,9 +81,14 @@ Status DynamicPartitionGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(DynamicPartition)
-    .Input("data: T").Input("partitions: int32").Output("outputs: num_partitions * T")
-    .Attr("num_partitions: int >= 1").Attr("T: type").Shape(DynamicPartitionShape)
-    .Gradient(DynamicPartitionGradient);
+    .Input("data: T")
+    .Input("partitions: int32")
+    .Output("outputs: num_partitions * T")
+    .Attr("num_partitions: int >= 1")
+    .Attr("T: type")
+    .Shape(DynamicPartitionShape)
+    .Gradient(DynamicPartitionGradient)
+    .Summary("Distributes slices to several tensors by partition number.");
 MILLRACE_KERNEL(DynamicPartition, kCpu, DynamicPartitionKernel);
 
 }  // namespace

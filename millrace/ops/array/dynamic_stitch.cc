@@ -1,5 +1,4 @@
-// DynamicStitch and ParallelDynamicStitch: slices interleaved by index; where an index comes again, the
-// later slice wins.
+// DynamicStitch and ParallelDynamicStitch: interleave slices by index; for a repeated index the last slice wins.
 #include <algorithm>
 #include <cstring>
 
@@ -21,7 +20,7 @@ class DynamicStitchKernel : public Kernel {
     const int n = ctx.num_inputs() / 2;
     MR_ASSIGN_OR_RETURN(const Shape shape, MergedShape(ctx, n));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
-    // Rows that no index names.
+    // Rows that no index refers to are zero.
     if (IsPlain(out->dtype())) std::memset(out->raw_data(), 0, out->TotalBytes());
     const int64_t slice = shape.Product(1, shape.rank());
     for (int i = 0; i < n; ++i) Scatter(ctx.input(i), ctx.input(n + i), slice, out);
@@ -53,18 +52,16 @@ class DynamicStitchKernel : public Kernel {
       const Tensor& data = ctx.input(n + i);
       const int prefix = indices.rank();
       if (data.rank() < prefix || data.shape().dims().first(prefix) != indices.shape().dims()) {
-        return InvalidArgument("data[", i, "].shape = ", data.shape().ToString(),
-                               " does not start with indices[", i, "].shape = ",
-                               indices.shape().ToString());
+        return InvalidArgument("data[", i, "].shape = ", data.shape().ToString(), " does not start with indices[", i,
+                               "].shape = ", indices.shape().ToString());
       }
       const auto rest = data.shape().dims().subspan(prefix);
       if (i == 0) {
         slice.assign(rest.begin(), rest.end());
       } else if (rest != absl::MakeConstSpan(slice)) {
-        return InvalidArgument("Need data[0].shape[", ctx.input(0).rank(), ":] = data[", i,
-                               "].shape[", prefix, ":], got data[0].shape = ",
-                               ctx.input(n).shape().ToString(), ", data[", i, "].shape = ",
-                               data.shape().ToString());
+        return InvalidArgument("Need data[0].shape[", ctx.input(0).rank(), ":] = data[", i, "].shape[", prefix,
+                               ":], got data[0].shape = ", ctx.input(n).shape().ToString(), ", data[", i,
+                               "].shape = ", data.shape().ToString());
       }
       int32_t least = 0, most = -1;
       for (int32_t index : indices.flat<int32_t>()) {
@@ -94,9 +91,8 @@ Status DynamicStitchShape(ShapeContext& c) {
     }
     if (!indices.known_rank() || !data.known_rank()) continue;
     if (data.rank() < indices.rank()) {
-      return InvalidArgument("data[", i, "] of shape ", data.ToString(),
-                             " does not start with the shape of indices[", i, "], ",
-                             indices.ToString());
+      return InvalidArgument("data[", i, "] of shape ", data.ToString(), " does not start with the shape of indices[",
+                             i, "], ", indices.ToString());
     }
     MR_RETURN_IF_ERROR(SubShape(data, 0, indices.rank()).MergeWith(indices).status());
     MR_ASSIGN_OR_RETURN(slice, slice.MergeWith(SubShape(data, indices.rank(), data.rank())));
@@ -114,13 +110,25 @@ Status DynamicStitchGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(DynamicStitch)
-    .Input("indices: N * int32").Input("data: N * T").Output("merged: T").Attr("N: int >= 1")
-    .Attr("T: type").Shape(DynamicStitchShape).Gradient(DynamicStitchGradient);
+    .Input("indices: N * int32")
+    .Input("data: N * T")
+    .Output("merged: T")
+    .Attr("N: int >= 1")
+    .Attr("T: type")
+    .Shape(DynamicStitchShape)
+    .Gradient(DynamicStitchGradient)
+    .Summary("Interleaves slices of several tensors by index.");
 MILLRACE_KERNEL(DynamicStitch, kCpu, DynamicStitchKernel);
 
 MILLRACE_OP(ParallelDynamicStitch)
-    .Input("indices: N * int32").Input("data: N * T").Output("merged: T").Attr("N: int >= 1")
-    .Attr("T: type").Shape(DynamicStitchShape).Gradient(DynamicStitchGradient);
+    .Input("indices: N * int32")
+    .Input("data: N * T")
+    .Output("merged: T")
+    .Attr("N: int >= 1")
+    .Attr("T: type")
+    .Shape(DynamicStitchShape)
+    .Gradient(DynamicStitchGradient)
+    .Summary("Interleaves slices of several tensors by index.");
 MILLRACE_KERNEL(ParallelDynamicStitch, kCpu, DynamicStitchKernel);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// EditDistance: how many changes make each hypothesis the truth, for sequences in sparse tensors.
+// EditDistance: the Levenshtein distance between hypotheses and truths, as sequences in sparse tensors.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -13,25 +13,24 @@
 namespace millrace {
 namespace {
 
-// Values of one sequence as numbers of elements in the values tensor, by sequence.
+// For each sequence, the positions of its elements in the values tensor.
 using Sequences = std::map<int64_t, std::vector<int64_t>>;
 
-Status CheckSparse(absl::string_view what, const Tensor& indices, const Tensor& values,
-                   const Tensor& shape) {
+Status CheckSparse(absl::string_view what, const Tensor& indices, const Tensor& values, const Tensor& shape) {
   if (indices.rank() != 2 || values.rank() != 1 || shape.rank() != 1) {
     return InvalidArgument(what, "_indices should be a matrix, ", what, "_values and ", what,
                            "_shape vectors, but got shapes ", indices.shape().ToString(), ", ",
                            values.shape().ToString(), " and ", shape.shape().ToString());
   }
   if (indices.dim(0) != values.dim(0) || indices.dim(1) != shape.dim(0)) {
-    return InvalidArgument(what, "_indices of shape ", indices.shape().ToString(), " do not fit ",
-                           values.dim(0), " values of rank ", shape.dim(0));
+    return InvalidArgument(what, "_indices of shape ", indices.shape().ToString(), " do not fit ", values.dim(0),
+                           " values of rank ", shape.dim(0));
   }
   if (shape.dim(0) < 1) return InvalidArgument(what, "_shape must not be empty");
   return absl::OkStatus();
 }
 
-// Groups the values by all coordinates but the last.
+// Groups the values by all coordinates except the last.
 StatusOr<Sequences> Group(absl::string_view what, const Tensor& indices, const Tensor& shape,
                           absl::Span<const int64_t> strides) {
   const int64_t rank = indices.dim(1);
@@ -42,8 +41,7 @@ StatusOr<Sequences> Group(absl::string_view what, const Tensor& indices, const T
     int64_t group = 0;
     for (int64_t d = 0; d < rank; ++d) {
       if (at[d] < 0 || at[d] >= limits[d]) {
-        return InvalidArgument(what, "_indices[", i, ",", d, "] = ", at[d], " is not in [0, ",
-                               limits[d], ")");
+        return InvalidArgument(what, "_indices[", i, ",", d, "] = ", at[d], " is not in [0, ", limits[d], ")");
       }
       if (d + 1 < rank) group += at[d] * strides[d];
     }
@@ -83,8 +81,7 @@ class EditDistanceKernel : public Kernel {
     MR_RETURN_IF_ERROR(CheckSparse("truth", ctx.input(3), ctx.input(4), ctx.input(5)));
     const int64_t rank = ctx.input(2).dim(0);
     if (ctx.input(5).dim(0) != rank) {
-      return InvalidArgument("hypothesis and truth must have the same rank, got ", rank, " and ",
-                             ctx.input(5).dim(0));
+      return InvalidArgument("hypothesis and truth must have the same rank, got ", rank, " and ", ctx.input(5).dim(0));
     }
     Shape::Dims dims;
     for (int64_t d = 0; d + 1 < rank; ++d) {
@@ -99,8 +96,7 @@ class EditDistanceKernel : public Kernel {
     std::fill_n(to, shape.num_elements(), 0.0f);
     for (const auto& [group, sequence] : hypotheses) {
       if (truths.count(group) > 0) continue;
-      to[group] = normalize_ ? std::numeric_limits<float>::infinity()
-                             : static_cast<float>(sequence.size());
+      to[group] = normalize_ ? std::numeric_limits<float>::infinity() : static_cast<float>(sequence.size());
     }
     DispatchType(ValueTypes(), ctx.input(1).dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -125,10 +121,18 @@ Status EditDistanceShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(EditDistance)
-    .Input("hypothesis_indices: int64").Input("hypothesis_values: T")
-    .Input("hypothesis_shape: int64").Input("truth_indices: int64").Input("truth_values: T")
-    .Input("truth_shape: int64").Output("output: float").Attr("normalize: bool = true")
-    .Attr("T: type").Shape(EditDistanceShape).NotDifferentiable();
+    .Input("hypothesis_indices: int64")
+    .Input("hypothesis_values: T")
+    .Input("hypothesis_shape: int64")
+    .Input("truth_indices: int64")
+    .Input("truth_values: T")
+    .Input("truth_shape: int64")
+    .Output("output: float")
+    .Attr("normalize: bool = true")
+    .Attr("T: type")
+    .Shape(EditDistanceShape)
+    .NotDifferentiable()
+    .Summary("The Levenshtein distance between sequences in sparse tensors.");
 MILLRACE_KERNEL(EditDistance, kCpu, EditDistanceKernel);
 
 }  // namespace

@@ -1,6 +1,7 @@
-// ExpandDims and Squeeze: dimensions of size one come and go, the memory stays.
+// ExpandDims and Squeeze: add and remove dimensions of size one, sharing the memory.
 #include <algorithm>
 
+#include "millrace/graph/constant_ints.h"
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -10,11 +11,10 @@
 namespace millrace {
 namespace {
 
-// The place of the new dimension in a tensor of `rank`.
+// The position of the new dimension in a tensor of `rank`.
 StatusOr<int> NewAxis(int64_t axis, int rank) {
   if (axis < -1 - rank || axis > rank) {
-    return InvalidArgument("Tried to expand dim index ", axis, " for tensor with ", rank,
-                           " dimensions.");
+    return InvalidArgument("Tried to expand dim index ", axis, " for tensor with ", rank, " dimensions.");
   }
   return static_cast<int>(axis < 0 ? axis + rank + 1 : axis);
 }
@@ -57,8 +57,7 @@ class SqueezeKernel : public Kernel {
     IntList chosen(static_cast<size_t>(input.rank()), axes_.empty() ? 1 : 0);
     for (int64_t axis : axes_) {
       if (axis < -input.rank() || axis >= input.rank()) {
-        return InvalidArgument("Tried to squeeze dim index ", axis, " for tensor with ",
-                               input.rank(), " dimensions.");
+        return InvalidArgument("Tried to squeeze dim index ", axis, " for tensor with ", input.rank(), " dimensions.");
       }
       chosen[axis < 0 ? axis + input.rank() : axis] = 1;
     }
@@ -67,8 +66,7 @@ class SqueezeKernel : public Kernel {
       if (chosen[i] == 0 || (axes_.empty() && input.dim(i) != 1)) {
         shape.AddDim(input.dim(i));
       } else if (input.dim(i) != 1) {
-        return InvalidArgument("Can not squeeze dim[", i, "], expected a dimension of 1, got ",
-                               input.dim(i));
+        return InvalidArgument("Can not squeeze dim[", i, "], expected a dimension of 1, got ", input.dim(i));
       }
     }
     ctx.SetOutput(0, input.ViewAs(input.dtype(), std::move(shape)));
@@ -83,7 +81,7 @@ Status SqueezeShape(ShapeContext& c) {
   const PartialShape& in = c.input(0);
   MR_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, c.Attr<std::vector<int64_t>>("squeeze_dims"));
   if (!in.known_rank()) return absl::OkStatus();
-  // Without axes, an unknown dimension may or may not go.
+  // Without axes, an unknown dimension may or may not be removed.
   if (axes.empty() && std::count(in.dims().begin(), in.dims().end(), -1) > 0) {
     return absl::OkStatus();
   }
@@ -97,8 +95,7 @@ Status SqueezeShape(ShapeContext& c) {
     if (!chosen[i] || (axes.empty() && in.dim(i) != 1)) {
       out.AddDim(in.dim(i));
     } else if (in.dim(i) > 1 || in.dim(i) == 0) {
-      return InvalidArgument("Can not squeeze dim[", i, "], expected a dimension of 1, got ",
-                             in.dim(i));
+      return InvalidArgument("Can not squeeze dim[", i, "], expected a dimension of 1, got ", in.dim(i));
     }
   }
   c.set_output(0, out);
@@ -111,13 +108,26 @@ Status ShapeBackGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(ExpandDims)
-    .Input("input: T").Input("dim: Tdim").Output("output: T").Attr("T: type")
-    .Attr("Tdim: {int32, int64} = int32").Shape(ExpandDimsShape).Gradient(ShapeBackGradient);
+    .Input("input: T")
+    .Input("dim: Tdim")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tdim: {int32, int64} = int32")
+    .Shape(ExpandDimsShape)
+    .Gradient(ShapeBackGradient)
+    .Ints(UnchangedInts)
+    .Summary("Inserts a dimension of size 1.");
 MILLRACE_KERNEL(ExpandDims, kCpu, ExpandDimsKernel);
 
 MILLRACE_OP(Squeeze)
-    .Input("input: T").Output("output: T").Attr("T: type")
-    .Attr("squeeze_dims: list(int) >= 0 = []").Shape(SqueezeShape).Gradient(ShapeBackGradient);
+    .Input("input: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("squeeze_dims: list(int) >= 0 = []")
+    .Shape(SqueezeShape)
+    .Gradient(ShapeBackGradient)
+    .Ints(UnchangedInts)
+    .Summary("Removes dimensions of size 1.");
 MILLRACE_KERNEL(Squeeze, kCpu, SqueezeKernel);
 
 }  // namespace

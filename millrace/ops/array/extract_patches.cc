@@ -34,8 +34,7 @@ using Windows = absl::InlinedVector<Window, 3>;
 StatusOr<Windows> WindowsOf(const Node& node) {
   MR_ASSIGN_OR_RETURN(const auto sizes, node.Attr<std::vector<int64_t>>("ksizes"));
   MR_ASSIGN_OR_RETURN(const auto strides, node.Attr<std::vector<int64_t>>("strides"));
-  const std::vector<int64_t> rates =
-      node.AttrOr<std::vector<int64_t>>("rates", std::vector<int64_t>(sizes.size(), 1));
+  const std::vector<int64_t> rates = node.AttrOr<std::vector<int64_t>>("rates", std::vector<int64_t>(sizes.size(), 1));
   const size_t rank = node.is_type("ExtractImagePatches") ? 4 : 5;
   if (sizes.size() != rank || strides.size() != rank || rates.size() != rank) {
     return InvalidArgument("ksizes, strides and rates must have ", rank, " elements");
@@ -48,8 +47,10 @@ StatusOr<Windows> WindowsOf(const Node& node) {
         return InvalidArgument("ksizes, strides and rates must be positive, got ", (*list)[i]);
       }
       if ((i == 0 || i + 1 == rank) && (*list)[i] != 1) {
-        return InvalidArgument("Only support ksizes, strides and rates of 1 for batch and channels, "
-                               "got ", (*list)[i]);
+        return InvalidArgument(
+            "Only support ksizes, strides and rates of 1 for batch and channels, "
+            "got ",
+            (*list)[i]);
       }
     }
     if (i > 0 && i + 1 < rank) windows.push_back({sizes[i], strides[i], rates[i]});
@@ -76,11 +77,11 @@ StatusOr<PartialShape> PatchesShape(const PartialShape& in, Windows& windows, bo
   return out;
 }
 
-// Image n's patches: out[place..., offset..., c] = image[place * stride + offset * rate - before, c],
-// zero outside. Walks places and offsets together as one counter of 2 * windows digits.
+// The patches of image n: out[place..., offset..., c] = image[place * stride + offset * rate - before, c], zero
+// outside. Iterates over places and offsets together as one counter of 2 * windows digits.
 template <typename T>
-void TakePatches(const Windows& windows, const IntList& in, const IntList& strides, int64_t channels,
-                 const T* image, T* out) {
+void TakePatches(const Windows& windows, const IntList& in, const IntList& strides, int64_t channels, const T* image,
+                 T* out) {
   const int m = static_cast<int>(windows.size());
   int64_t places = 1, offsets = 1;
   for (const Window& w : windows) places *= w.out, offsets *= w.size;
@@ -123,8 +124,7 @@ class ExtractPatchesKernel : public Kernel {
     const Tensor& images = ctx.input(0);
     const int m = static_cast<int>(windows_.size());
     if (images.rank() != m + 2) {
-      return InvalidArgument("input must be ", m + 2, "-dimensional, got ",
-                             images.shape().ToString());
+      return InvalidArgument("input must be ", m + 2, "-dimensional, got ", images.shape().ToString());
     }
     Windows windows = windows_;
     MR_ASSIGN_OR_RETURN(const PartialShape partial, PatchesShape(images.shape(), windows, same_));
@@ -141,8 +141,7 @@ class ExtractPatchesKernel : public Kernel {
       using T = typename decltype(tag)::type;
       ctx.ParallelFor(images.dim(0), 1, [&](int64_t begin, int64_t end) {
         for (int64_t n = begin; n < end; ++n) {
-          TakePatches(windows, in, strides, channels, images.raw<T>() + n * from,
-                      out->raw<T>() + n * to);
+          TakePatches(windows, in, strides, channels, images.raw<T>() + n * from, out->raw<T>() + n * to);
         }
       });
     });
@@ -163,8 +162,8 @@ Status ExtractPatchesShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// The patches of a tensor that numbers its elements from 1 say where each element of the gradient comes
-// from; 0 is the padding.
+// The patches of a tensor that holds its element numbers from 1 tell which element each gradient belongs to; 0 is
+// padding.
 Status ExtractPatchesGradient(GradientContext& c) {
   const Endpoint images = c.input(0);
   const auto int64 = [&](int64_t v) { return c.Scalar<int64_t>(v); };
@@ -172,32 +171,41 @@ Status ExtractPatchesGradient(GradientContext& c) {
   const Endpoint count = c.Add(size, int64(1));
   const Endpoint shape = c.Shape(images);
   const bool volume = c.node()->is_type("ExtractVolumePatches");
-  AttrList attrs;
-  for (const char* name : {"ksizes", "strides", "rates", "padding"}) {
-    if (const pb::AttrValue* value = c.node()->FindAttr(name)) attrs.emplace_back(name, *value);
-  }
   const Endpoint numbers = c.Reshape(c.Op("Range", {int64(1), count, int64(1)}), shape);
-  const Endpoint sources = c.Op(volume ? "ExtractVolumePatches" : "ExtractImagePatches", {numbers}, attrs);
+  const Endpoint sources = c.Op(volume ? "ExtractVolumePatches" : "ExtractImagePatches", {numbers},
+                                c.CopyAttrs({"ksizes", "strides", "rates", "padding"}));
   const Endpoint flat = c.Ints({-1});
-  const Endpoint sums = c.Op("UnsortedSegmentSum",
-                             {c.Reshape(c.grad(), flat), c.Reshape(sources, flat), count});
+  const Endpoint sums = c.Op("UnsortedSegmentSum", {c.Reshape(c.grad(), flat), c.Reshape(sources, flat), count});
   const Endpoint inside = c.Op("Slice", {sums, c.Ints({1}), c.Ints({-1})});
   c.set_input_grad(0, c.Reshape(inside, shape));
   return absl::OkStatus();
 }
 
 MILLRACE_OP(ExtractImagePatches)
-    .Input("images: T").Output("patches: T").Attr("ksizes: list(int) >= 4")
-    .Attr("strides: list(int) >= 4").Attr("rates: list(int) >= 4")
-    .Attr("T: {bfloat16, half, float, double, int8, int16, int32, int64, uint8, uint16, uint32, "
-          "uint64, complex64, complex128, bool}").Attr("padding: {'SAME', 'VALID'}")
-    .Shape(ExtractPatchesShape).Gradient(ExtractPatchesGradient);
+    .Input("images: T")
+    .Output("patches: T")
+    .Attr("ksizes: list(int) >= 4")
+    .Attr("strides: list(int) >= 4")
+    .Attr("rates: list(int) >= 4")
+    .Attr(
+        "T: {bfloat16, half, float, double, int8, int16, int32, int64, uint8, uint16, uint32, "
+        "uint64, complex64, complex128, bool}")
+    .Attr("padding: {'SAME', 'VALID'}")
+    .Shape(ExtractPatchesShape)
+    .Gradient(ExtractPatchesGradient)
+    .Summary("Extracts patches of images to the channels.");
 MILLRACE_KERNEL(ExtractImagePatches, kCpu, ExtractPatchesKernel);
 
 MILLRACE_OP(ExtractVolumePatches)
-    .Input("input: T").Output("patches: T").Attr("ksizes: list(int) >= 5")
-    .Attr("strides: list(int) >= 5").Attr("T: realnumbertype").Attr("padding: {'SAME', 'VALID'}")
-    .Shape(ExtractPatchesShape).Gradient(ExtractPatchesGradient);
+    .Input("input: T")
+    .Output("patches: T")
+    .Attr("ksizes: list(int) >= 5")
+    .Attr("strides: list(int) >= 5")
+    .Attr("T: realnumbertype")
+    .Attr("padding: {'SAME', 'VALID'}")
+    .Shape(ExtractPatchesShape)
+    .Gradient(ExtractPatchesGradient)
+    .Summary("Extracts patches of volumes to the channels.");
 MILLRACE_KERNEL(ExtractVolumePatches, kCpu, ExtractPatchesKernel);
 
 }  // namespace

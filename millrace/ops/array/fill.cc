@@ -92,18 +92,34 @@ class OnesLikeKernel : public Kernel {
 };
 
 MILLRACE_OP(Fill)
-    .Input("dims: index_type").Input("value: T").Output("output: T").Attr("T: type")
-    .Attr("index_type: {int32, int64} = int32").Shape(FillShape).Gradient(FillGradient);
+    .Input("dims: index_type")
+    .Input("value: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("index_type: {int32, int64} = int32")
+    .Shape(FillShape)
+    .Gradient(FillGradient)
+    .Summary("A tensor filled with one value.");
 MILLRACE_KERNEL(Fill, kCpu, FillKernel);
 
 MILLRACE_OP(ZerosLike)
-    .Input("x: T").Output("y: T").Attr("T: type").Shape(UnchangedShape).NotDifferentiable();
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: type")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Zeros of the shape and type of a tensor.");
 MILLRACE_KERNEL(ZerosLike, kCpu, ZerosLikeKernel);
 
 MILLRACE_OP(OnesLike)
-    .Input("x: T").Output("y: T")
-    .Attr("T: {bfloat16, half, float, double, int8, uint8, int16, uint16, int32, uint32, int64, "
-          "uint64, complex64, complex128, bool}").Shape(UnchangedShape).NotDifferentiable();
+    .Input("x: T")
+    .Output("y: T")
+    .Attr(
+        "T: {bfloat16, half, float, double, int8, uint8, int16, uint16, int32, uint32, int64, "
+        "uint64, complex64, complex128, bool}")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Ones of the shape and type of a tensor.");
 MILLRACE_KERNEL(OnesLike, kCpu, OnesLikeKernel);
 
 }  // namespace

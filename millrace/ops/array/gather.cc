@@ -1,6 +1,7 @@
 // Gather and GatherV2: slices of a tensor chosen by index along one dimension.
 #include <cstring>
 
+#include "millrace/graph/constant_ints.h"
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -15,16 +16,15 @@ namespace {
 
 constexpr int64_t kPieceBytes = 1 << 17;
 
-// params seen as [batch, outer, axis, inner], indices as [batch, count].
+// params viewed as [batch, outer, axis, inner], indices as [batch, count].
 struct GatherDims {
   int64_t batch, outer, axis, inner, count;
 };
 
 template <typename T, typename Index>
-void GatherSlices(KernelContext& ctx, const GatherDims& d, const T* params, const Index* indices,
-                  T* out) {
-  const int64_t grain = std::max<int64_t>(
-      1, kPieceBytes / std::max<int64_t>(1, d.inner * static_cast<int64_t>(sizeof(T))));
+void GatherSlices(KernelContext& ctx, const GatherDims& d, const T* params, const Index* indices, T* out) {
+  const int64_t grain =
+      std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(1, d.inner * static_cast<int64_t>(sizeof(T))));
   ctx.ParallelFor(d.batch * d.outer * d.count, grain, [&](int64_t begin, int64_t end) {
     int64_t i = begin % d.count;
     int64_t plane = begin / d.count;
@@ -47,7 +47,7 @@ void GatherSlices(KernelContext& ctx, const GatherDims& d, const T* params, cons
   });
 }
 
-// "1,2": where element `i` of a tensor stands.
+// The coordinates of element `i` of a tensor: "1,2".
 std::string Coordinates(const Shape& shape, int64_t i) {
   std::string text;
   for (int d = shape.rank() - 1; d >= 0; --d) {
@@ -63,8 +63,8 @@ Status CheckIndices(const Tensor& indices, int64_t limit) {
   const int64_t n = indices.num_elements();
   for (int64_t i = 0; i < n; ++i) {
     if (static_cast<uint64_t>(static_cast<int64_t>(p[i])) >= static_cast<uint64_t>(limit)) {
-      return InvalidArgument("indices[", Coordinates(indices.shape(), i), "] = ",
-                             static_cast<int64_t>(p[i]), " is not in [0, ", limit, ")");
+      return InvalidArgument("indices[", Coordinates(indices.shape(), i), "] = ", static_cast<int64_t>(p[i]),
+                             " is not in [0, ", limit, ")");
     }
   }
   return absl::OkStatus();
@@ -111,16 +111,16 @@ class GatherKernel : public Kernel {
   StatusOr<int> CheckBatchDims(const Shape& params, const Shape& indices, int axis) const {
     const int64_t n = batch_dims_ < 0 ? batch_dims_ + indices.rank() : batch_dims_;
     if (n < 0 || n > indices.rank()) {
-      return InvalidArgument("Expected batch_dims in the range [", -indices.rank(), ", ",
-                             indices.rank(), "], but got ", batch_dims_);
+      return InvalidArgument("Expected batch_dims in the range [", -indices.rank(), ", ", indices.rank(), "], but got ",
+                             batch_dims_);
     }
     if (n > axis) {
       return InvalidArgument("batch_dims (", n, ") must be less than or equal to axis (", axis, ").");
     }
     for (int i = 0; i < n; ++i) {
       if (params.dim(i) != indices.dim(i)) {
-        return InvalidArgument("params.shape[", i, "]: ", params.dim(i),
-                               " should be equal to indices.shape[", i, "]: ", indices.dim(i));
+        return InvalidArgument("params.shape[", i, "]: ", params.dim(i), " should be equal to indices.shape[", i,
+                               "]: ", indices.dim(i));
       }
     }
     return static_cast<int>(n);
@@ -153,8 +153,8 @@ Status GatherShape(ShapeContext& c) {
   MR_ASSIGN_OR_RETURN(const int at, ReadAxis(axis, params.rank(), "axis"));
   if (batch_dims < 0) batch_dims += indices.rank();
   if (batch_dims < 0 || batch_dims > indices.rank() || batch_dims > at) {
-    return InvalidArgument("batch_dims (", batch_dims, ") does not fit axis ", at,
-                           " and indices of rank ", indices.rank());
+    return InvalidArgument("batch_dims (", batch_dims, ") does not fit axis ", at, " and indices of rank ",
+                           indices.rank());
   }
   const int batch = static_cast<int>(batch_dims);
   PartialShape out = PartialShape::Scalar();
@@ -170,13 +170,12 @@ Status GatherShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// Rows of params: the gradient's slices stay as they are, with the indices they belong to.
+// For rows of params the gradient is IndexedSlices of the output gradient and the indices.
 Status RowGradient(GradientContext& c) {
   const Endpoint params = c.input(0), indices = c.input(1);
   const Endpoint shape = c.Shape(params);
   const Endpoint count = c.Op("Size", {indices});
-  const Endpoint tail = c.Op("StridedSlice", {shape, c.Ints({1}), c.Ints({0}), c.Ints({1})},
-                             {{"end_mask", 1}});
+  const Endpoint tail = c.Op("StridedSlice", {shape, c.Ints({1}), c.Ints({0}), c.Ints({1})}, {{"end_mask", 1}});
   const Endpoint rows = c.Op("Pack", {count});
   const Endpoint values_shape = c.Op("ConcatV2", {rows, tail, c.Scalar<int32_t>(0)});
   const Endpoint flat = c.Reshape(indices, c.Ints({-1}));
@@ -184,8 +183,8 @@ Status RowGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-// Any axis and batch: with params seen as [batch, outer, axis, inner] and the gradient as
-// [batch, outer, count, inner], the slices of each index are summed up in segments.
+// For any axis and batch_dims: with params viewed as [batch, outer, axis, inner] and the gradient as [batch, outer,
+// count, inner], the slices of each index are summed by UnsortedSegmentSum.
 Status AxisGradient(GradientContext& c, Endpoint axis, int64_t batch_dims) {
   const Endpoint params = c.input(0), indices = c.input(1);
   const Endpoint zero = c.Ints({0}), one = c.Ints({1});
@@ -203,8 +202,7 @@ Status AxisGradient(GradientContext& c, Endpoint axis, int64_t batch_dims) {
   const Endpoint length = product(at, one_scalar);
   const Endpoint inner = product(c.Add(at, one_scalar), c.Scalar<int32_t>(-1));
 
-  const Endpoint count = c.Op("FloorDiv", {c.Op("Size", {indices}),
-                                           c.Op("Maximum", {batch, one_scalar})});
+  const Endpoint count = c.Op("FloorDiv", {c.Op("Size", {indices}), c.Op("Maximum", {batch, one_scalar})});
   const Endpoint ids2 = c.Reshape(indices, c.Op("Pack", {batch, count}));
   const DType index = indices.dtype() == DType::kInt64 ? DType::kInt64 : DType::kInt32;
   const Endpoint starts = c.Mul(c.Op("Range", {zero_scalar, batch, one_scalar}), length);
@@ -235,17 +233,45 @@ Status GatherV2Gradient(GradientContext& c) {
   return AxisGradient(c, c.input(2), batch_dims);
 }
 
+// Of a vector.
+KnownInts GatherInts(IntsContext& c) {
+  if (c.input_shape(0).rank() != 1) return std::nullopt;
+  const KnownInts x = c.Input(0), indices = c.Input(1);
+  if (!x || !indices) return std::nullopt;
+  std::vector<int64_t> result;
+  for (const int64_t i : *indices) {
+    if (i != kUnknownInt && (i < 0 || i >= static_cast<int64_t>(x->size()))) return std::nullopt;
+    result.push_back(i == kUnknownInt ? kUnknownInt : (*x)[static_cast<size_t>(i)]);
+  }
+  return result;
+}
+
 MILLRACE_OP(Gather)
-    .Input("params: Tparams").Input("indices: Tindices").Output("output: Tparams")
-    .Attr("validate_indices: bool = true").Attr("Tparams: type").Attr("Tindices: {int32, int64}")
-    .Shape(GatherShape).Gradient(GatherGradient);
+    .Input("params: Tparams")
+    .Input("indices: Tindices")
+    .Output("output: Tparams")
+    .Attr("validate_indices: bool = true")
+    .Attr("Tparams: type")
+    .Attr("Tindices: {int32, int64}")
+    .Shape(GatherShape)
+    .Gradient(GatherGradient)
+    .Ints(GatherInts)
+    .Summary("Rows of a tensor, selected by index.");
 MILLRACE_KERNEL(Gather, kCpu, GatherKernel);
 
 MILLRACE_OP(GatherV2)
-    .Input("params: Tparams").Input("indices: Tindices").Input("axis: Taxis")
-    .Output("output: Tparams").Attr("batch_dims: int = 0").Attr("Tparams: type")
-    .Attr("Tindices: {int16, int32, int64}").Attr("Taxis: {int32, int64}").Shape(GatherShape)
-    .Gradient(GatherV2Gradient);
+    .Input("params: Tparams")
+    .Input("indices: Tindices")
+    .Input("axis: Taxis")
+    .Output("output: Tparams")
+    .Attr("batch_dims: int = 0")
+    .Attr("Tparams: type")
+    .Attr("Tindices: {int16, int32, int64}")
+    .Attr("Taxis: {int32, int64}")
+    .Shape(GatherShape)
+    .Gradient(GatherV2Gradient)
+    .Ints(GatherInts)
+    .Summary("Slices of a tensor along an axis, selected by index.");
 MILLRACE_KERNEL(GatherV2, kCpu, GatherKernel);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// GatherNd: slices of a tensor named by coordinates.
+// GatherNd: slices of a tensor selected by coordinates.
 #include <algorithm>
 
 #include "millrace/graph/gradient.h"
@@ -62,8 +62,8 @@ Status GatherNdShape(ShapeContext& c) {
   const int64_t depth = indices.dim(indices.rank() - 1);
   if (depth < 0) return absl::OkStatus();
   if (depth > params.rank()) {
-    return InvalidArgument("indices.shape[-1] must be <= params.rank, but saw indices shape: ",
-                           indices.ToString(), " and params shape: ", params.ToString());
+    return InvalidArgument("indices.shape[-1] must be <= params.rank, but saw indices shape: ", indices.ToString(),
+                           " and params shape: ", params.ToString());
   }
   c.set_output(0, JoinShapes(SubShape(indices, 0, indices.rank() - 1),
                              SubShape(params, static_cast<int>(depth), params.rank())));
@@ -85,9 +85,15 @@ Status GatherNdGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(GatherNd)
-    .Input("params: Tparams").Input("indices: Tindices").Output("output: Tparams")
-    .Attr("Tparams: type").Attr("Tindices: {int16, int32, int64}")
-    .Attr("bad_indices_policy: string = ''").Shape(GatherNdShape).Gradient(GatherNdGradient);
+    .Input("params: Tparams")
+    .Input("indices: Tindices")
+    .Output("output: Tparams")
+    .Attr("Tparams: type")
+    .Attr("Tindices: {int16, int32, int64}")
+    .Attr("bad_indices_policy: string = ''")
+    .Shape(GatherNdShape)
+    .Gradient(GatherNdGradient)
+    .Summary("Slices of a tensor, selected by coordinates.");
 MILLRACE_KERNEL(GatherNd, kCpu, GatherNdKernel);
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Identity and the ops that differ from it only in what the graph makes of them.
+#include "millrace/graph/constant_ints.h"
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -7,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// Hands on every input, sharing its memory, whosever that is.
+// Forwards every input, sharing its memory, on any device.
 class IdentityKernel : public Kernel {
  public:
   explicit IdentityKernel(KernelInit&) {}
@@ -39,40 +40,69 @@ Status ForbiddenGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(Identity)
-    .Input("input: T").Output("output: T").Attr("T: type").Shape(IdentityShape)
-    .Gradient(IdentityGradient);
+    .Input("input: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Shape(IdentityShape)
+    .Gradient(IdentityGradient)
+    .Ints(UnchangedInts)
+    .Summary("Forwards a tensor.");
 MILLRACE_KERNEL(Identity, kCpu, IdentityKernel);
 MILLRACE_KERNEL(Identity, kCuda, IdentityKernel);
 
 MILLRACE_OP(IdentityN)
-    .Input("input: T").Output("output: T").Attr("T: list(type) >= 1").Shape(IdentityShape)
-    .Gradient(IdentityGradient);
+    .Input("input: T")
+    .Output("output: T")
+    .Attr("T: list(type) >= 1")
+    .Shape(IdentityShape)
+    .Gradient(IdentityGradient)
+    .Summary("Forwards several tensors.");
 MILLRACE_KERNEL(IdentityN, kCpu, IdentityKernel);
 MILLRACE_KERNEL(IdentityN, kCuda, IdentityKernel);
 
 MILLRACE_OP(StopGradient)
-    .Input("input: T").Output("output: T").Attr("T: type").Shape(IdentityShape).NotDifferentiable();
+    .Input("input: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Shape(IdentityShape)
+    .NotDifferentiable()
+    .Ints(UnchangedInts)
+    .Summary("Forwards a tensor; no gradient flows through it.");
 MILLRACE_KERNEL(StopGradient, kCpu, IdentityKernel);
 MILLRACE_KERNEL(StopGradient, kCuda, IdentityKernel);
 
 MILLRACE_OP(PreventGradient)
-    .Input("input: T").Output("output: T").Attr("T: type").Attr("message: string = ''")
-    .Shape(IdentityShape).Gradient(ForbiddenGradient);
+    .Input("input: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("message: string = ''")
+    .Shape(IdentityShape)
+    .Gradient(ForbiddenGradient)
+    .Summary("Forwards a tensor; taking its gradient is an error.");
 MILLRACE_KERNEL(PreventGradient, kCpu, IdentityKernel);
 MILLRACE_KERNEL(PreventGradient, kCuda, IdentityKernel);
 
 MILLRACE_OP(GuaranteeConst)
-    .Input("input: T").Output("output: T").Attr("T: type").Stateful().Shape(IdentityShape)
-    .NotDifferentiable();
+    .Input("input: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Stateful()
+    .Shape(IdentityShape)
+    .NotDifferentiable()
+    .Summary("Forwards a tensor; declares that it is constant.");
 MILLRACE_KERNEL(GuaranteeConst, kCpu, IdentityKernel);
 
 MILLRACE_OP(RefIdentity)
-    .Input("input: Ref(T)").Output("output: Ref(T)").Attr("T: type").AllowsUninitializedInput()
-    .Shape(IdentityShape).Gradient(IdentityGradient);
+    .Input("input: Ref(T)")
+    .Output("output: Ref(T)")
+    .Attr("T: type")
+    .AllowsUninitializedInput()
+    .Shape(IdentityShape)
+    .Gradient(IdentityGradient)
+    .Summary("Forwards a reference to a variable.");
 MILLRACE_KERNEL(RefIdentity, kCpu, IdentityKernel);
 
-MILLRACE_OP(NoOp)
-    .Shape(NoOutputs).NotDifferentiable();
+MILLRACE_OP(NoOp).Shape(NoOutputs).NotDifferentiable().Summary("A no-op, for control dependencies.");
 MILLRACE_KERNEL(NoOp, kCpu, NoOpKernel);
 MILLRACE_KERNEL(NoOp, kCuda, NoOpKernel);
 

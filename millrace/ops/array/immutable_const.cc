@@ -1,4 +1,4 @@
-// ImmutableConst: a constant whose bytes are a file. FakeParam: a value that nobody reads.
+// ImmutableConst: a constant read from a file. FakeParam: a placeholder value that is never used.
 #include <cstring>
 
 #include "millrace/base/file.h"
@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// Read when it is first needed, then kept.
+// Read on first use, then cached.
 class ImmutableConstKernel : public Kernel {
  public:
   explicit ImmutableConstKernel(KernelInit& init) {
@@ -50,8 +50,8 @@ class ImmutableConstKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const uint64_t size, files->FileSize(path_));
     const auto bytes = static_cast<uint64_t>(shape_.num_elements()) * SizeOf(dtype_);
     if (size < bytes) {
-      return Internal("Readonly memory region has wrong length (", size, ") when interpreting as type ", dtype_, ": file ",
-                      path_, " should have ", bytes, " bytes");
+      return Internal("Readonly memory region has wrong length (", size, ") when interpreting as type ", dtype_,
+                      ": file ", path_, " should have ", bytes, " bytes");
     }
     MR_ASSIGN_OR_RETURN(Tensor value, Tensor::Make(dtype_, shape_));
     MR_ASSIGN_OR_RETURN(const std::unique_ptr<SequentialFile> file, files->OpenSequential(path_));
@@ -67,7 +67,7 @@ class ImmutableConstKernel : public Kernel {
   Tensor value_ ABSL_GUARDED_BY(mu_);
 };
 
-// Zeros, of the shape that is known; unknown dimensions are 0.
+// Zeros of the declared shape; unknown dimensions are 0.
 class FakeParamKernel : public Kernel {
  public:
   explicit FakeParamKernel(KernelInit& init) {
@@ -95,13 +95,20 @@ class FakeParamKernel : public Kernel {
 };
 
 MILLRACE_OP(ImmutableConst)
-    .Summary("A constant whose bytes are those of a file.")
-    .Output("tensor: dtype").Attr("dtype: type").Attr("shape: shape").Attr("memory_region_name: string")
-    .Shape(AttrShape).NotDifferentiable();
+    .Summary("A constant whose bytes are read from a file.")
+    .Output("tensor: dtype")
+    .Attr("dtype: type")
+    .Attr("shape: shape")
+    .Attr("memory_region_name: string")
+    .Shape(AttrShape)
+    .NotDifferentiable();
 MILLRACE_OP(FakeParam)
-    .Summary("Stands for a value that is not used, such as an output of the branch not taken.")
-    .Output("output: dtype").Attr("dtype: type").Attr("shape: shape")
-    .Shape(AttrShape).NotDifferentiable();
+    .Summary("A placeholder for an unused value, such as an output of a branch that is not taken.")
+    .Output("output: dtype")
+    .Attr("dtype: type")
+    .Attr("shape: shape")
+    .Shape(AttrShape)
+    .NotDifferentiable();
 MILLRACE_KERNEL(ImmutableConst, kCpu, ImmutableConstKernel);
 MILLRACE_KERNEL(FakeParam, kCpu, FakeParamKernel);
 

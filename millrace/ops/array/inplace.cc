@@ -1,5 +1,5 @@
-// InplaceUpdate, InplaceAdd and InplaceSub change rows of a tensor; DeepCopy makes one that nothing else
-// sees; Empty makes one of zeros.
+// InplaceUpdate, InplaceAdd and InplaceSub modify rows of a tensor; DeepCopy makes an unshared copy; Empty makes a
+// tensor of zeros.
 #include <cstring>
 
 #include "millrace/graph/op_schema.h"
@@ -23,8 +23,8 @@ void ChangeRow(RowChange change, const T* from, T* to, int64_t n) {
   }
 }
 
-// The tensor keeps its memory when nothing else sees it; otherwise it is copied first, so that other
-// readers never see the change.
+// Modifies the tensor in place if it is not shared; otherwise copies it first, so that other readers never see the
+// change.
 class InplaceKernel : public Kernel {
  public:
   explicit InplaceKernel(KernelInit& init)
@@ -45,8 +45,8 @@ class InplaceKernel : public Kernel {
     Shape wanted = shape;
     wanted.set_dim(0, static_cast<int64_t>(rows.size()));
     if (v.shape() != wanted) {
-      return InvalidArgument("v must have shape ", wanted.ToString(), " for ", rows.size(),
-                             " rows of x ", shape.ToString(), ", got ", v.shape().ToString());
+      return InvalidArgument("v must have shape ", wanted.ToString(), " for ", rows.size(), " rows of x ",
+                             shape.ToString(), ", got ", v.shape().ToString());
     }
     if (!rows.empty() && shape.dim(0) == 0) return InvalidArgument("x has no rows to change");
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, shape));
@@ -55,7 +55,7 @@ class InplaceKernel : public Kernel {
     }
     const int64_t n = shape.Product(1, shape.rank());
     for (size_t i = 0; i < rows.size(); ++i) {
-      // Rows count modulo their number, as in TensorFlow.
+      // Row indices are taken modulo the number of rows, as in TensorFlow.
       const int64_t row = (rows[i] % shape.dim(0) + shape.dim(0)) % shape.dim(0);
       const int64_t from = static_cast<int64_t>(i) * n;
       if (change_ == RowChange::kUpdate) {
@@ -92,7 +92,7 @@ class EmptyKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const IntList dims, ReadIntVector(ctx.input(0), "shape"));
     MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
-    // Also without `init`: memory of earlier steps is nobody's business.
+    // Also without `init`, so that data of earlier steps does not leak.
     if (IsPlain(out->dtype())) std::memset(out->raw_data(), 0, out->TotalBytes());
     return absl::OkStatus();
   }
@@ -105,28 +105,57 @@ Status EmptyShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(InplaceUpdate)
-    .Input("x: T").Input("i: int32").Input("v: T").Output("y: T").Attr("T: type")
-    .Shape(UnchangedShape).NotDifferentiable();
+    .Input("x: T")
+    .Input("i: int32")
+    .Input("v: T")
+    .Output("y: T")
+    .Attr("T: type")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Replaces rows of a tensor.");
 MILLRACE_KERNEL(InplaceUpdate, kCpu, InplaceKernel);
 
 MILLRACE_OP(InplaceAdd)
-    .Input("x: T").Input("i: int32").Input("v: T").Output("y: T").Attr("T: type")
-    .Shape(UnchangedShape).NotDifferentiable();
+    .Input("x: T")
+    .Input("i: int32")
+    .Input("v: T")
+    .Output("y: T")
+    .Attr("T: type")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Adds values to rows of a tensor.");
 MILLRACE_KERNEL(InplaceAdd, kCpu, InplaceKernel);
 
 MILLRACE_OP(InplaceSub)
-    .Input("x: T").Input("i: int32").Input("v: T").Output("y: T").Attr("T: type")
-    .Shape(UnchangedShape).NotDifferentiable();
+    .Input("x: T")
+    .Input("i: int32")
+    .Input("v: T")
+    .Output("y: T")
+    .Attr("T: type")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Subtracts values from rows of a tensor.");
 MILLRACE_KERNEL(InplaceSub, kCpu, InplaceKernel);
 
 MILLRACE_OP(DeepCopy)
-    .Input("x: T").Output("y: T").Attr("T: type").Stateful().Shape(UnchangedShape)
-    .NotDifferentiable();
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: type")
+    .Stateful()
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("An unshared copy of a tensor.");
 MILLRACE_KERNEL(DeepCopy, kCpu, DeepCopyKernel);
 
 MILLRACE_OP(Empty)
-    .Input("shape: int32").Output("output: dtype").Attr("dtype: type").Attr("init: bool = false")
-    .Stateful().Shape(EmptyShape).NotDifferentiable();
+    .Input("shape: int32")
+    .Output("output: dtype")
+    .Attr("dtype: type")
+    .Attr("init: bool = false")
+    .Stateful()
+    .Shape(EmptyShape)
+    .NotDifferentiable()
+    .Summary("A tensor of zeros of the given shape.");
 MILLRACE_KERNEL(Empty, kCpu, EmptyKernel);
 
 }  // namespace

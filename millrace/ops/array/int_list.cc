@@ -54,8 +54,7 @@ Status WriteInts(absl::Span<const int64_t> values, Tensor* out) {
   }
   int32_t* p = out->data<int32_t>();
   for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] > std::numeric_limits<int32_t>::max() ||
-        values[i] < std::numeric_limits<int32_t>::min()) {
+    if (values[i] > std::numeric_limits<int32_t>::max() || values[i] < std::numeric_limits<int32_t>::min()) {
       return InvalidArgument("value ", values[i], " at ", i, " does not fit into int32");
     }
     p[i] = static_cast<int32_t>(values[i]);
@@ -65,8 +64,7 @@ Status WriteInts(absl::Span<const int64_t> values, Tensor* out) {
 
 StatusOr<int> ReadAxis(int64_t axis, int rank, absl::string_view what) {
   if (axis < -rank || axis >= rank) {
-    return InvalidArgument(what, " = ", axis, " is out of range: expected a value in [", -rank, ", ",
-                           rank, ")");
+    return InvalidArgument(what, " = ", axis, " is out of range: expected a value in [", -rank, ", ", rank, ")");
   }
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }

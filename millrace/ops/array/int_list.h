@@ -1,4 +1,4 @@
-// Small integer tensors (shapes, axes, paddings) as lists, without touching the heap.
+// Small integer tensors (shapes, axes, paddings) as lists, without heap allocation.
 #pragma once
 
 #include "absl/container/inlined_vector.h"
@@ -18,13 +18,14 @@ StatusOr<IntList> ReadInts(const Tensor& tensor, absl::string_view what);
 // The same, of a tensor that must be a vector.
 StatusOr<IntList> ReadIntVector(const Tensor& tensor, absl::string_view what);
 
-// The only element. INVALID_ARGUMENT, naming `what`, when there are none or several.
+// The only element. INVALID_ARGUMENT, naming `what`, if the tensor does not have exactly one.
 StatusOr<int64_t> ReadInt(const Tensor& tensor, absl::string_view what);
 
-// A vector of int32 or int64; INVALID_ARGUMENT when a value does not fit int32.
+// Writes a vector of int32 or int64; INVALID_ARGUMENT if a value does not fit into int32.
 Status WriteInts(absl::Span<const int64_t> values, Tensor* out);
 
-// Axis in [-rank, rank) made positive; INVALID_ARGUMENT names `what`, the axis and the limits.
+// Maps an axis in [-rank, rank) to [0, rank); INVALID_ARGUMENT, naming `what`, the axis and the limits, if it is out of
+// range.
 StatusOr<int> ReadAxis(int64_t axis, int rank, absl::string_view what);
 
 }  // namespace millrace

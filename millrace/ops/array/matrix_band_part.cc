@@ -13,13 +13,11 @@ namespace {
 
 // from and to may be the same memory.
 template <typename T>
-void KeepBand(const T* from, T* to, int64_t batch, int64_t rows, int64_t cols, int64_t lower,
-              int64_t upper) {
+void KeepBand(const T* from, T* to, int64_t batch, int64_t rows, int64_t cols, int64_t lower, int64_t upper) {
   for (int64_t b = 0; b < batch; ++b) {
     for (int64_t r = 0; r < rows; ++r, from += cols, to += cols) {
       const int64_t begin = lower < 0 ? 0 : std::min(cols, std::max<int64_t>(0, r - lower));
-      const int64_t end =
-          upper < 0 || upper >= cols ? cols : std::max(begin, std::min(cols, r + upper + 1));
+      const int64_t end = upper < 0 || upper >= cols ? cols : std::max(begin, std::min(cols, r + upper + 1));
       std::fill(to, to + begin, T{});
       if (from != to) std::copy(from + begin, from + end, to + begin);
       std::fill(to + end, to + cols, T{});
@@ -40,12 +38,11 @@ class MatrixBandPartKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const int64_t lower, ReadInt(ctx.input(1), "num_lower"));
     MR_ASSIGN_OR_RETURN(const int64_t upper, ReadInt(ctx.input(2), "num_upper"));
     if (lower > rows) {
-      return InvalidArgument("num_lower must be negative or less or equal to number of rows (", rows,
-                             ") got: ", lower);
+      return InvalidArgument("num_lower must be negative or less or equal to number of rows (", rows, ") got: ", lower);
     }
     if (upper > cols) {
-      return InvalidArgument("num_upper must be negative or less or equal to number of columns (",
-                             cols, ") got: ", upper);
+      return InvalidArgument("num_upper must be negative or less or equal to number of columns (", cols,
+                             ") got: ", upper);
     }
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, shape));
     const int64_t batch = shape.Product(0, shape.rank() - 2);
@@ -71,9 +68,15 @@ Status MatrixBandPartGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(MatrixBandPart)
-    .Input("input: T").Input("num_lower: Tindex").Input("num_upper: Tindex").Output("band: T")
-    .Attr("T: type").Attr("Tindex: {int32, int64} = int64").Shape(MatrixBandPartShape)
-    .Gradient(MatrixBandPartGradient);
+    .Input("input: T")
+    .Input("num_lower: Tindex")
+    .Input("num_upper: Tindex")
+    .Output("band: T")
+    .Attr("T: type")
+    .Attr("Tindex: {int32, int64} = int64")
+    .Shape(MatrixBandPartShape)
+    .Gradient(MatrixBandPartGradient)
+    .Summary("Sets everything outside a band around the diagonal to zero.");
 MILLRACE_KERNEL(MatrixBandPart, kCpu, MatrixBandPartKernel);
 
 }  // namespace

@@ -13,8 +13,8 @@
 namespace millrace {
 namespace {
 
-// Chooses the size of matrices that hold the band, of `longest` elements a row, where it was not given
-// (-1), and checks what was.
+// Chooses the matrix size where it is not given (-1) so that the band, with `longest` elements per row, fits, and
+// checks given sizes.
 Status ChooseSize(int64_t longest, DiagonalBand* band) {
   const int64_t min_rows = longest - std::min<int64_t>(band->upper, 0);
   const int64_t min_cols = longest + std::max<int64_t>(band->lower, 0);
@@ -32,8 +32,10 @@ Status ChooseSize(int64_t longest, DiagonalBand* band) {
     return InvalidArgument("The number of columns is too small: ", band->cols, " < ", min_cols);
   }
   if (band->rows != min_rows && band->cols != min_cols) {
-    return InvalidArgument("The number of rows or columns is not consistent with the specified "
-                           "d_lower, d_upper, and diagonal: ", band->rows, " x ", band->cols);
+    return InvalidArgument(
+        "The number of rows or columns is not consistent with the specified "
+        "d_lower, d_upper, and diagonal: ",
+        band->rows, " x ", band->cols);
   }
   return band->Check();
 }
@@ -59,9 +61,10 @@ class MatrixDiagKernel : public Kernel {
     if (band.count() > 1) {
       lead = rank - 2;
       if (rank < 2 || diagonal.dim(rank - 2) != band.count()) {
-        return InvalidArgument("The number of diagonals provided in the input does not match the "
-                               "lower_diag_index and upper_diag_index range: ", band.lower, " to ",
-                               band.upper, " for shape ", diagonal.shape().ToString());
+        return InvalidArgument(
+            "The number of diagonals provided in the input does not match the "
+            "lower_diag_index and upper_diag_index range: ",
+            band.lower, " to ", band.upper, " for shape ", diagonal.shape().ToString());
       }
     }
     const int64_t longest = diagonal.dim(rank - 1);
@@ -81,8 +84,7 @@ class MatrixDiagKernel : public Kernel {
 
  private:
   template <typename T>
-  static void Build(const DiagonalBand& band, int64_t batch, int64_t longest, T padding,
-                    const T* from, T* to) {
+  static void Build(const DiagonalBand& band, int64_t batch, int64_t longest, T padding, const T* from, T* to) {
     const int64_t size = band.rows * band.cols;
     std::fill_n(to, batch * size, padding);
     for (int64_t b = 0; b < batch; ++b, from += band.count() * longest, to += size) {
@@ -128,7 +130,7 @@ Status MatrixDiagGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-// Of what is padding, the gradient goes to the padding value.
+// The gradient of the padding goes to the padding value.
 Status MatrixDiagBandGradient(GradientContext& c) {
   const Endpoint zero = c.ScalarLike(0, c.input(0).dtype());
   AttrList align;
@@ -136,30 +138,47 @@ Status MatrixDiagBandGradient(GradientContext& c) {
     align.emplace_back("align", c.AttrOr<std::string>("align", ""));
   }
   const bool v3 = !align.empty();
-  c.set_input_grad(0, c.Op(v3 ? "MatrixDiagPartV3" : "MatrixDiagPartV2", {c.grad(), c.input(1), zero},
-                           align));
-  const Endpoint off = c.Op(v3 ? "MatrixSetDiagV3" : "MatrixSetDiagV2",
-                            {c.grad(), c.ZerosLike(c.input(0)), c.input(1)}, align);
+  c.set_input_grad(0, c.Op(v3 ? "MatrixDiagPartV3" : "MatrixDiagPartV2", {c.grad(), c.input(1), zero}, align));
+  const Endpoint off =
+      c.Op(v3 ? "MatrixSetDiagV3" : "MatrixSetDiagV2", {c.grad(), c.ZerosLike(c.input(0)), c.input(1)}, align);
   c.set_input_grad(4, c.Op("Sum", {c.Reshape(off, c.Ints({-1})), c.Ints({0})}));
   return absl::OkStatus();
 }
 
 MILLRACE_OP(MatrixDiag)
-    .Input("diagonal: T").Output("output: T").Attr("T: type").Shape(MatrixDiagShape)
-    .Gradient(MatrixDiagGradient);
+    .Input("diagonal: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Shape(MatrixDiagShape)
+    .Gradient(MatrixDiagGradient)
+    .Summary("Matrices with the given diagonals.");
 MILLRACE_KERNEL(MatrixDiag, kCpu, MatrixDiagKernel);
 
 MILLRACE_OP(MatrixDiagV2)
-    .Input("diagonal: T").Input("k: int32").Input("num_rows: int32").Input("num_cols: int32")
-    .Input("padding_value: T").Output("output: T").Attr("T: type").Shape(MatrixDiagShape)
-    .Gradient(MatrixDiagBandGradient);
+    .Input("diagonal: T")
+    .Input("k: int32")
+    .Input("num_rows: int32")
+    .Input("num_cols: int32")
+    .Input("padding_value: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Shape(MatrixDiagShape)
+    .Gradient(MatrixDiagBandGradient)
+    .Summary("Matrices with the given band of diagonals.");
 MILLRACE_KERNEL(MatrixDiagV2, kCpu, MatrixDiagKernel);
 
 MILLRACE_OP(MatrixDiagV3)
-    .Input("diagonal: T").Input("k: int32").Input("num_rows: int32").Input("num_cols: int32")
-    .Input("padding_value: T").Output("output: T").Attr("T: type")
+    .Input("diagonal: T")
+    .Input("k: int32")
+    .Input("num_rows: int32")
+    .Input("num_cols: int32")
+    .Input("padding_value: T")
+    .Output("output: T")
+    .Attr("T: type")
     .Attr("align: {'LEFT_RIGHT', 'RIGHT_LEFT', 'LEFT_LEFT', 'RIGHT_RIGHT'} = 'RIGHT_LEFT'")
-    .Shape(MatrixDiagShape).Gradient(MatrixDiagBandGradient);
+    .Shape(MatrixDiagShape)
+    .Gradient(MatrixDiagBandGradient)
+    .Summary("Matrices with the given band of diagonals, with selectable alignment.");
 MILLRACE_KERNEL(MatrixDiagV3, kCpu, MatrixDiagKernel);
 
 }  // namespace

@@ -22,8 +22,7 @@ class MatrixDiagPartKernel : public Kernel {
     const Tensor& input = ctx.input(0);
     const int rank = input.rank();
     if (rank < 2) {
-      return InvalidArgument("input must be at least 2-dim, received shape: ",
-                             input.shape().ToString());
+      return InvalidArgument("input must be at least 2-dim, received shape: ", input.shape().ToString());
     }
     DiagonalBand band = alignment_;
     band.rows = input.dim(rank - 2);
@@ -49,8 +48,7 @@ class MatrixDiagPartKernel : public Kernel {
 
  private:
   template <typename T>
-  static void Take(const DiagonalBand& band, int64_t batch, int64_t longest, T padding,
-                   const T* from, T* to) {
+  static void Take(const DiagonalBand& band, int64_t batch, int64_t longest, T padding, const T* from, T* to) {
     const int64_t size = band.count() * longest;
     std::fill_n(to, batch * size, padding);
     for (int64_t b = 0; b < batch; ++b, from += band.rows * band.cols, to += size) {
@@ -104,20 +102,35 @@ Status MatrixDiagPartV3Gradient(GradientContext& c) {
 }
 
 MILLRACE_OP(MatrixDiagPart)
-    .Input("input: T").Output("diagonal: T").Attr("T: type").Shape(MatrixDiagPartShape)
-    .Gradient(MatrixDiagPartGradient);
+    .Input("input: T")
+    .Output("diagonal: T")
+    .Attr("T: type")
+    .Shape(MatrixDiagPartShape)
+    .Gradient(MatrixDiagPartGradient)
+    .Summary("The diagonals of matrices.");
 MILLRACE_KERNEL(MatrixDiagPart, kCpu, MatrixDiagPartKernel);
 
 MILLRACE_OP(MatrixDiagPartV2)
-    .Input("input: T").Input("k: int32").Input("padding_value: T").Output("diagonal: T")
-    .Attr("T: type").Shape(MatrixDiagPartShape).Gradient(MatrixDiagPartV2Gradient);
+    .Input("input: T")
+    .Input("k: int32")
+    .Input("padding_value: T")
+    .Output("diagonal: T")
+    .Attr("T: type")
+    .Shape(MatrixDiagPartShape)
+    .Gradient(MatrixDiagPartV2Gradient)
+    .Summary("A band of diagonals of matrices.");
 MILLRACE_KERNEL(MatrixDiagPartV2, kCpu, MatrixDiagPartKernel);
 
 MILLRACE_OP(MatrixDiagPartV3)
-    .Input("input: T").Input("k: int32").Input("padding_value: T").Output("diagonal: T")
+    .Input("input: T")
+    .Input("k: int32")
+    .Input("padding_value: T")
+    .Output("diagonal: T")
     .Attr("T: type")
     .Attr("align: {'LEFT_RIGHT', 'RIGHT_LEFT', 'LEFT_LEFT', 'RIGHT_RIGHT'} = 'RIGHT_LEFT'")
-    .Shape(MatrixDiagPartShape).Gradient(MatrixDiagPartV3Gradient);
+    .Shape(MatrixDiagPartShape)
+    .Gradient(MatrixDiagPartV3Gradient)
+    .Summary("A band of diagonals of matrices, with selectable alignment.");
 MILLRACE_KERNEL(MatrixDiagPartV3, kCpu, MatrixDiagPartKernel);
 
 }  // namespace

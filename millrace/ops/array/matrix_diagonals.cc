@@ -25,16 +25,13 @@ Status DiagonalBand::Check() const {
     return (-rows < d && d < cols) || d == 0;
   };
   if (lower > upper) {
-    return InvalidArgument("lower_diag_index must not be larger than upper_diag_index: ", lower,
-                           " > ", upper);
+    return InvalidArgument("lower_diag_index must not be larger than upper_diag_index: ", lower, " > ", upper);
   }
   if (!inside(lower)) {
-    return InvalidArgument("lower_diag_index is out of bound: ", lower, ". It must be between ", -rows,
-                           " and ", cols);
+    return InvalidArgument("lower_diag_index is out of bound: ", lower, ". It must be between ", -rows, " and ", cols);
   }
   if (!inside(upper)) {
-    return InvalidArgument("upper_diag_index is out of bound: ", upper, ". It must be between ", -rows,
-                           " and ", cols);
+    return InvalidArgument("upper_diag_index is out of bound: ", upper, ". It must be between ", -rows, " and ", cols);
   }
   return absl::OkStatus();
 }
@@ -48,8 +45,8 @@ Status ReadDiagonals(const Tensor& k, DiagonalBand* band) {
   band->lower = list[0];
   band->upper = list.back();
   if (band->lower > band->upper) {
-    return InvalidArgument("lower_diag_index must not be larger than upper_diag_index: ",
-                           band->lower, " > ", band->upper);
+    return InvalidArgument("lower_diag_index must not be larger than upper_diag_index: ", band->lower, " > ",
+                           band->upper);
   }
   return absl::OkStatus();
 }

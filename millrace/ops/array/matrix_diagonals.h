@@ -1,4 +1,4 @@
-// Bands of diagonals of matrices: what MatrixDiag, MatrixDiagPart and MatrixSetDiag share.
+// Bands of diagonals of matrices, shared by MatrixDiag, MatrixDiagPart and MatrixSetDiag.
 #pragma once
 
 #include "millrace/graph/graph.h"
@@ -8,9 +8,9 @@
 
 namespace millrace {
 
-// Diagonals lower..upper of rows x cols matrices; 0 is the main one, positive ones lie above it. They are
-// stored as [count, longest], uppermost first, or as [longest] when there is one, the shorter ones
-// padded on the side that the alignment says.
+// Diagonals lower..upper of rows x cols matrices; 0 is the main one, positive ones are above it. They are stored as
+// [count, longest], uppermost first, or as [longest] if there is only one; shorter ones are padded according to the
+// alignment.
 struct DiagonalBand {
   int64_t lower = 0;
   int64_t upper = 0;
@@ -23,9 +23,9 @@ struct DiagonalBand {
   // Elements of diagonal d.
   int64_t Length(int64_t d) const;
   int64_t Longest() const;
-  // Where diagonal d begins in its row of the stored band, given the row's length.
+  // The offset of diagonal d in its row of the stored band, given the row's length.
   int64_t Shift(int64_t d, int64_t longest) const;
-  // INVALID_ARGUMENT when lower > upper or one lies outside the matrices.
+  // INVALID_ARGUMENT if lower > upper or one is outside the matrices.
   Status Check() const;
 };
 

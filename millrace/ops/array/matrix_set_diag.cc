@@ -32,9 +32,8 @@ class MatrixSetDiagKernel : public Kernel {
     if (band.count() > 1) wanted.AddDim(band.count());
     wanted.AddDim(band.Longest());
     if (diagonal.shape() != wanted) {
-      return InvalidArgument("diagonal must have shape ", wanted.ToString(), " for diagonals ",
-                             band.lower, " to ", band.upper, " of matrices ", shape.ToString(),
-                             ", got ", diagonal.shape().ToString());
+      return InvalidArgument("diagonal must have shape ", wanted.ToString(), " for diagonals ", band.lower, " to ",
+                             band.upper, " of matrices ", shape.ToString(), ", got ", diagonal.shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, shape));
     if (out->raw_data() != before) {
@@ -70,7 +69,7 @@ Status MatrixSetDiagShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// The diagonals take their part of the gradient, which is then zero in the matrices' own.
+// The gradient on the diagonals goes to `diagonal` and is zero for the input matrices.
 Status MatrixSetDiagGradient(GradientContext& c) {
   c.set_input_grad(0, c.Op("MatrixSetDiag", {c.grad(), c.ZerosLike(c.input(1))}));
   c.set_input_grad(1, c.Op("MatrixDiagPart", {c.grad()}));
@@ -85,25 +84,42 @@ Status MatrixSetDiagBandGradient(GradientContext& c) {
   const bool v3 = !align.empty();
   const Endpoint k = c.input(2);
   c.set_input_grad(0, c.Op(c.node()->type(), {c.grad(), c.ZerosLike(c.input(1)), k}, align));
-  c.set_input_grad(1, c.Op(v3 ? "MatrixDiagPartV3" : "MatrixDiagPartV2",
-                           {c.grad(), k, c.ScalarLike(0, c.input(0).dtype())}, align));
+  c.set_input_grad(
+      1, c.Op(v3 ? "MatrixDiagPartV3" : "MatrixDiagPartV2", {c.grad(), k, c.ScalarLike(0, c.input(0).dtype())}, align));
   return absl::OkStatus();
 }
 
 MILLRACE_OP(MatrixSetDiag)
-    .Input("input: T").Input("diagonal: T").Output("output: T").Attr("T: type")
-    .Shape(MatrixSetDiagShape).Gradient(MatrixSetDiagGradient);
+    .Input("input: T")
+    .Input("diagonal: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Shape(MatrixSetDiagShape)
+    .Gradient(MatrixSetDiagGradient)
+    .Summary("Replaces the diagonals of matrices.");
 MILLRACE_KERNEL(MatrixSetDiag, kCpu, MatrixSetDiagKernel);
 
 MILLRACE_OP(MatrixSetDiagV2)
-    .Input("input: T").Input("diagonal: T").Input("k: int32").Output("output: T").Attr("T: type")
-    .Shape(MatrixSetDiagShape).Gradient(MatrixSetDiagBandGradient);
+    .Input("input: T")
+    .Input("diagonal: T")
+    .Input("k: int32")
+    .Output("output: T")
+    .Attr("T: type")
+    .Shape(MatrixSetDiagShape)
+    .Gradient(MatrixSetDiagBandGradient)
+    .Summary("Replaces a band of diagonals of matrices.");
 MILLRACE_KERNEL(MatrixSetDiagV2, kCpu, MatrixSetDiagKernel);
 
 MILLRACE_OP(MatrixSetDiagV3)
-    .Input("input: T").Input("diagonal: T").Input("k: int32").Output("output: T").Attr("T: type")
+    .Input("input: T")
+    .Input("diagonal: T")
+    .Input("k: int32")
+    .Output("output: T")
+    .Attr("T: type")
     .Attr("align: {'LEFT_RIGHT', 'RIGHT_LEFT', 'LEFT_LEFT', 'RIGHT_RIGHT'} = 'RIGHT_LEFT'")
-    .Shape(MatrixSetDiagShape).Gradient(MatrixSetDiagBandGradient);
+    .Shape(MatrixSetDiagShape)
+    .Gradient(MatrixSetDiagBandGradient)
+    .Summary("Replaces a band of diagonals of matrices, with selectable alignment.");
 MILLRACE_KERNEL(MatrixSetDiagV3, kCpu, MatrixSetDiagKernel);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// MirrorPad: a border that reflects what is inside; MirrorPadGrad folds it back.
+// MirrorPad adds a border that mirrors the content; MirrorPadGrad adds the border's gradient back to the content.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -11,8 +11,8 @@
 namespace millrace {
 namespace {
 
-// The element inside [0, n) that position `at` of the padded dimension shows. `skip` is 1 when the
-// edge itself is not repeated (REFLECT).
+// The element in [0, n) that position `at` of the padded dimension mirrors. `skip` is 1 if the edge itself is not
+// repeated (REFLECT).
 int64_t Mirrored(int64_t at, int64_t before, int64_t n, int skip) {
   at -= before;
   if (at < 0) return -at - 1 + skip;
@@ -26,30 +26,26 @@ Status CheckMirror(const Shape& inside, const Paddings& paddings, int skip) {
     if (paddings[i].before > limit || paddings[i].after > limit) {
       return InvalidArgument("paddings must be ", skip == 1 ? "less than" : "no greater than",
                              " the dimension size: ", paddings[i].before, ", ", paddings[i].after,
-                             skip == 1 ? " not less than " : " greater than ", inside.dim(i),
-                             " in dimension ", i);
+                             skip == 1 ? " not less than " : " greater than ", inside.dim(i), " in dimension ", i);
     }
   }
   return absl::OkStatus();
 }
 
-// Calls visit(padded, inside) for each element of the padded tensor with the element it shows, both as
-// offsets, in row-major order.
+// Calls visit(padded, inside) for each element of the padded tensor and the element that it mirrors, both as offsets,
+// in row-major order.
 template <typename Visit>
-void ForEachMirrored(const Shape& padded, const Shape& inside, const Paddings& paddings, int skip,
-                     Visit visit) {
+void ForEachMirrored(const Shape& padded, const Shape& inside, const Paddings& paddings, int skip, Visit visit) {
   const int rank = padded.rank();
   const auto strides = RowMajorStrides(inside.dims());
   const int64_t n = padded.num_elements();
   if (n == 0) return;
   IntList at(rank, 0);
-  const auto part = [&](int d) {
-    return Mirrored(at[d], paddings[d].before, inside.dim(d), skip) * strides[d];
-  };
+  const auto part = [&](int d) { return Mirrored(at[d], paddings[d].before, inside.dim(d), skip) * strides[d]; };
   int64_t base = 0;
   for (int d = 0; d + 1 < rank; ++d) base += part(d);
   for (int64_t i = 0; i < n; ++i) {
-    // What is not mirrored goes straight on.
+    // Fast path for elements that are not mirrored.
     if (rank > 0 && at[rank - 1] == paddings[rank - 1].before) {
       const int64_t straight = inside.dim(rank - 1);
       for (int64_t k = 0; k + 1 < straight; ++k) visit(i + k, base + k);
@@ -114,8 +110,8 @@ class MirrorPadGradKernel : public Kernel {
     for (int i = 0; i < input.rank(); ++i) {
       const int64_t before = paddings[i].before, after = paddings[i].after;
       if (before > input.dim(i) || after > input.dim(i) - before) {
-        return InvalidArgument("Total paddings must not be greater than the input dimension size: ",
-                               before, ", ", after, " for ", input.dim(i), " in dimension ", i);
+        return InvalidArgument("Total paddings must not be greater than the input dimension size: ", before, ", ",
+                               after, " for ", input.dim(i), " in dimension ", i);
       }
       inside.set_dim(i, input.dim(i) - before - after);
     }
@@ -126,9 +122,8 @@ class MirrorPadGradKernel : public Kernel {
       const T* from = input.data<T>();
       T* to = out->data<T>();
       std::fill_n(to, inside.num_elements(), T{});
-      ForEachMirrored(input.shape(), inside, paddings, skip_, [&](int64_t padded, int64_t at) {
-        to[at] = static_cast<T>(to[at] + from[padded]);
-      });
+      ForEachMirrored(input.shape(), inside, paddings, skip_,
+                      [&](int64_t padded, int64_t at) { to[at] = static_cast<T>(to[at] + from[padded]); });
     });
     return absl::OkStatus();
   }
@@ -149,8 +144,7 @@ Status MirrorPadGradShape(ShapeContext& c) {
   for (int i = 0; i < in.rank(); ++i) {
     if (in.dim(i) < 0) continue;
     if (paddings[i].before > in.dim(i) || paddings[i].after > in.dim(i) - paddings[i].before) {
-      return InvalidArgument("the paddings of dimension ", i, " are greater than its size ",
-                             in.dim(i));
+      return InvalidArgument("the paddings of dimension ", i, " are greater than its size ", in.dim(i));
     }
     out.set_dim(i, in.dim(i) - paddings[i].before - paddings[i].after);
   }
@@ -159,27 +153,37 @@ Status MirrorPadGradShape(ShapeContext& c) {
 }
 
 Status MirrorPadGradient(GradientContext& c) {
-  c.set_input_grad(0, c.Op("MirrorPadGrad", {c.grad(), c.input(1)},
-                           {{"mode", c.AttrOr<std::string>("mode", "")}}));
+  c.set_input_grad(0, c.Op("MirrorPadGrad", {c.grad(), c.input(1)}, {{"mode", c.AttrOr<std::string>("mode", "")}}));
   return absl::OkStatus();
 }
 
 Status MirrorPadGradGradient(GradientContext& c) {
-  c.set_input_grad(0, c.Op("MirrorPad", {c.grad(), c.input(1)},
-                           {{"mode", c.AttrOr<std::string>("mode", "")}}));
+  c.set_input_grad(0, c.Op("MirrorPad", {c.grad(), c.input(1)}, {{"mode", c.AttrOr<std::string>("mode", "")}}));
   return absl::OkStatus();
 }
 
 MILLRACE_OP(MirrorPad)
-    .Input("input: T").Input("paddings: Tpaddings").Output("output: T").Attr("T: type")
-    .Attr("Tpaddings: {int32, int64} = int32").Attr("mode: {'REFLECT', 'SYMMETRIC'}")
-    .Shape(PadShape).Gradient(MirrorPadGradient);
+    .Input("input: T")
+    .Input("paddings: Tpaddings")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tpaddings: {int32, int64} = int32")
+    .Attr("mode: {'REFLECT', 'SYMMETRIC'}")
+    .Shape(PadShape)
+    .Gradient(MirrorPadGradient)
+    .Summary("Pads a tensor with mirrored values.");
 MILLRACE_KERNEL(MirrorPad, kCpu, MirrorPadKernel);
 
 MILLRACE_OP(MirrorPadGrad)
-    .Input("input: T").Input("paddings: Tpaddings").Output("output: T").Attr("T: type")
-    .Attr("Tpaddings: {int32, int64} = int32").Attr("mode: {'REFLECT', 'SYMMETRIC'}")
-    .Shape(MirrorPadGradShape).Gradient(MirrorPadGradGradient);
+    .Input("input: T")
+    .Input("paddings: Tpaddings")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tpaddings: {int32, int64} = int32")
+    .Attr("mode: {'REFLECT', 'SYMMETRIC'}")
+    .Shape(MirrorPadGradShape)
+    .Gradient(MirrorPadGradGradient)
+    .Summary("The gradient of MirrorPad.");
 MILLRACE_KERNEL(MirrorPadGrad, kCpu, MirrorPadGradKernel);
 
 }  // namespace

@@ -7,13 +7,12 @@ namespace millrace {
 
 StatusOr<NdIndex> NdIndex::Make(const Tensor& indices, const Shape& shape) {
   if (indices.rank() < 1) {
-    return InvalidArgument("indices must be at least a vector, got shape ",
-                           indices.shape().ToString());
+    return InvalidArgument("indices must be at least a vector, got shape ", indices.shape().ToString());
   }
   const int64_t depth = indices.dim(indices.rank() - 1);
   if (depth > shape.rank()) {
-    return InvalidArgument("index innermost dimension length must be <= the rank of the tensor: ",
-                           depth, " vs. ", shape.rank());
+    return InvalidArgument("index innermost dimension length must be <= the rank of the tensor: ", depth, " vs. ",
+                           shape.rank());
   }
   NdIndex nd;
   nd.indices_ = &indices;
@@ -38,7 +37,7 @@ Status NdIndex::ResolveAs(bool ignore_bad, absl::string_view of_what, Offsets* o
   for (int64_t i = 0; i < rows_; ++i, at += depth_) {
     int64_t offset = 0;
     for (int d = 0; d < depth_; ++d) {
-      // Negative coordinates become large ones.
+      // As unsigned, a negative coordinate is larger than any valid one.
       if (static_cast<uint64_t>(static_cast<int64_t>(at[d])) >= static_cast<uint64_t>(shape_->dim(d))) {
         offset = -1;
         break;
@@ -46,8 +45,7 @@ Status NdIndex::ResolveAs(bool ignore_bad, absl::string_view of_what, Offsets* o
       offset += static_cast<int64_t>(at[d]) * strides_[d];
     }
     if (offset < 0 && !ignore_bad) {
-      return InvalidArgument("indices[", RowName(i), "] = [",
-                             absl::StrJoin(absl::MakeConstSpan(at, depth_), ", "),
+      return InvalidArgument("indices[", RowName(i), "] = [", absl::StrJoin(absl::MakeConstSpan(at, depth_), ", "),
                              "] does not index into ", of_what, " ", shape_->ToString());
     }
     (*offsets)[i] = offset;
@@ -59,11 +57,20 @@ StatusOr<NdIndex::Offsets> NdIndex::Resolve(bool ignore_bad, absl::string_view o
   Offsets offsets(static_cast<size_t>(rows_));
   Status status;
   switch (indices_->dtype()) {
-    case DType::kInt16: status = ResolveAs<int16_t>(ignore_bad, of_what, &offsets); break;
-    case DType::kUInt16: status = ResolveAs<uint16_t>(ignore_bad, of_what, &offsets); break;
-    case DType::kInt32: status = ResolveAs<int32_t>(ignore_bad, of_what, &offsets); break;
-    case DType::kInt64: status = ResolveAs<int64_t>(ignore_bad, of_what, &offsets); break;
-    default: status = InvalidArgument("indices must not be of type ", indices_->dtype());
+    case DType::kInt16:
+      status = ResolveAs<int16_t>(ignore_bad, of_what, &offsets);
+      break;
+    case DType::kUInt16:
+      status = ResolveAs<uint16_t>(ignore_bad, of_what, &offsets);
+      break;
+    case DType::kInt32:
+      status = ResolveAs<int32_t>(ignore_bad, of_what, &offsets);
+      break;
+    case DType::kInt64:
+      status = ResolveAs<int64_t>(ignore_bad, of_what, &offsets);
+      break;
+    default:
+      status = InvalidArgument("indices must not be of type ", indices_->dtype());
   }
   if (!status.ok()) return status;
   return offsets;

@@ -1,4 +1,4 @@
-// Rows of coordinates that name slices of a tensor: what GatherNd and the scatters share.
+// Coordinates that select slices of a tensor, shared by GatherNd and the scatter ops.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace millrace {
 
-// indices of shape [..., depth] over a tensor of shape `shape`: each row names a slice of
-// shape[depth:]. Refers to `indices` and `shape`, which outlive it.
+// `indices` of shape [..., depth] into a tensor of shape `shape`: each row selects a slice of shape shape[depth:].
+// Refers to `indices` and `shape`, which must outlive it.
 class NdIndex {
  public:
   // INVALID_ARGUMENT when the indices are a scalar or have more coordinates than the tensor dimensions.
@@ -20,11 +20,11 @@ class NdIndex {
   int depth() const { return depth_; }
   // Elements of one slice.
   int64_t slice() const { return slice_; }
-  // indices.shape[:-1] + shape[depth:]: that of all slices together.
+  // indices.shape[:-1] + shape[depth:], the shape of all slices together.
   StatusOr<Shape> SlicesShape() const;
 
-  // Where the slice of each row begins, in elements. For a row with a coordinate out of range: -1 when
-  // `ignore_bad`, otherwise INVALID_ARGUMENT, which names it and `of_what`.
+  // The offset of each row's slice, in elements. A row with a coordinate out of range gives -1 if `ignore_bad`,
+  // otherwise INVALID_ARGUMENT, naming it and `of_what`.
   using Offsets = absl::InlinedVector<int64_t, 32>;
   StatusOr<Offsets> Resolve(bool ignore_bad, absl::string_view of_what) const;
 
@@ -41,8 +41,7 @@ class NdIndex {
   int64_t slice_ = 1;
 };
 
-// The attr bad_indices_policy: true when slices of indices that are out of range are left out (or read
-// as zeros), false when they are errors.
+// The attr bad_indices_policy: true if out-of-range indices are ignored (or read as zeros), false if they are errors.
 StatusOr<bool> IgnoresBadIndices(const Node& node);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// OneHot: indices as vectors that are on in one place.
+// OneHot: one-hot vectors.
 #include <algorithm>
 
 #include "millrace/graph/op_schema.h"
@@ -12,16 +12,14 @@ namespace {
 
 StatusOr<int> HotAxis(int64_t axis, int rank) {
   if (axis < -1 || axis > rank) {
-    return InvalidArgument("Expected axis to be -1 or between [0, ", rank + 1, ").  But received: ",
-                           axis);
+    return InvalidArgument("Expected axis to be -1 or between [0, ", rank + 1, ").  But received: ", axis);
   }
   return axis == -1 ? rank : static_cast<int>(axis);
 }
 
-// An index outside [0, depth) turns nothing on.
+// An index outside [0, depth) gives a row without an `on` value.
 template <typename T, typename Index>
-void Light(const Index* indices, int64_t outer, int64_t inner, int64_t depth, const T& on,
-           const T& off, T* out) {
+void Light(const Index* indices, int64_t outer, int64_t inner, int64_t depth, const T& on, const T& off, T* out) {
   std::fill_n(out, outer * depth * inner, off);
   for (int64_t i = 0; i < outer; ++i) {
     for (int64_t j = 0; j < inner; ++j) {
@@ -57,8 +55,7 @@ class OneHotKernel : public Kernel {
       using T = typename decltype(tag)::type;
       DispatchType(Types<uint8_t, int8_t, int32_t, int64_t>(), indices.dtype(), [&](auto index_tag) {
         using Index = typename decltype(index_tag)::type;
-        Light<T, Index>(indices.data<Index>(), outer, inner, depth, *on.raw<T>(), *off.raw<T>(),
-                        out->raw<T>());
+        Light<T, Index>(indices.data<Index>(), outer, inner, depth, *on.raw<T>(), *off.raw<T>(), out->raw<T>());
       });
     });
     return known ? absl::OkStatus() : InvalidArgument("OneHot does not take ", on.dtype());
@@ -86,9 +83,17 @@ Status OneHotShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(OneHot)
-    .Input("indices: TI").Input("depth: int32").Input("on_value: T").Input("off_value: T")
-    .Output("output: T").Attr("axis: int = -1").Attr("T: type")
-    .Attr("TI: {uint8, int8, int32, int64} = int64").Shape(OneHotShape).NotDifferentiable();
+    .Input("indices: TI")
+    .Input("depth: int32")
+    .Input("on_value: T")
+    .Input("off_value: T")
+    .Output("output: T")
+    .Attr("axis: int = -1")
+    .Attr("T: type")
+    .Attr("TI: {uint8, int8, int32, int64} = int64")
+    .Shape(OneHotShape)
+    .NotDifferentiable()
+    .Summary("One-hot vectors of indices.");
 MILLRACE_KERNEL(OneHot, kCpu, OneHotKernel);
 
 }  // namespace

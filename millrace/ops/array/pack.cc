@@ -1,6 +1,7 @@
-// Pack and Unpack: tensors of one shape stacked along a new dimension, and taken apart again.
+// Pack and Unpack: stack tensors of one shape along a new dimension, and split them again.
 #include <cstring>
 
+#include "millrace/graph/constant_ints.h"
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -19,9 +20,8 @@ class PackKernel : public Kernel {
     const int n = ctx.num_inputs();
     for (int i = 1; i < n; ++i) {
       if (ctx.input(i).shape() != first) {
-        return InvalidArgument("Shapes of all inputs must match: values[0].shape = ",
-                               first.ToString(), " != values[", i, "].shape = ",
-                               ctx.input(i).shape().ToString());
+        return InvalidArgument("Shapes of all inputs must match: values[0].shape = ", first.ToString(), " != values[",
+                               i, "].shape = ", ctx.input(i).shape().ToString());
       }
     }
     MR_ASSIGN_OR_RETURN(const int axis, ReadAxis(axis_, first.rank() + 1, "axis"));
@@ -39,8 +39,8 @@ class PackKernel : public Kernel {
       CopyBox box;
       box.Add(outer, run, run * n);
       box.Add(run, 1, 1);
-      MR_RETURN_IF_ERROR(StridedCopy(ctx, out->dtype(), std::move(box), ctx.input(i).raw_data(), 0,
-                                     out->raw_data(), i * run));
+      MR_RETURN_IF_ERROR(
+          StridedCopy(ctx, out->dtype(), std::move(box), ctx.input(i).raw_data(), 0, out->raw_data(), i * run));
     }
     return absl::OkStatus();
   }
@@ -64,8 +64,7 @@ Status PackShape(ShapeContext& c) {
 }
 
 Status PackGradient(GradientContext& c) {
-  Node* parts = c.AddNode("Unpack", {c.grad()},
-                          {{"num", c.num_inputs()}, {"axis", c.AttrOr<int64_t>("axis", 0)}});
+  Node* parts = c.AddNode("Unpack", {c.grad()}, {{"num", c.num_inputs()}, {"axis", c.AttrOr<int64_t>("axis", 0)}});
   if (!c.ok()) return c.status();
   for (int i = 0; i < c.num_inputs(); ++i) c.set_input_grad(i, parts->output(i));
   return absl::OkStatus();
@@ -79,14 +78,13 @@ class UnpackKernel : public Kernel {
     const int n = ctx.num_outputs();
     MR_ASSIGN_OR_RETURN(const int axis, ReadAxis(axis_, input.rank(), "axis"));
     if (input.dim(axis) != n) {
-      return InvalidArgument("Input shape axis ", axis, " must equal ", n, ", got shape ",
-                             input.shape().ToString());
+      return InvalidArgument("Input shape axis ", axis, " must equal ", n, ", got shape ", input.shape().ToString());
     }
     Shape shape = input.shape();
     shape.RemoveDim(axis);
     const int64_t outer = shape.Product(0, axis);
     const int64_t run = shape.Product(axis, shape.rank());
-    // Rows that stay aligned well enough for vectors are handed out as parts of the input's memory.
+    // Sufficiently aligned rows share the input's memory.
     constexpr size_t kRowAlignment = 16;
     const size_t bytes = static_cast<size_t>(run) * SizeOf(input.dtype());
     if (outer == 1 && bytes > 0 && bytes % kRowAlignment == 0) {
@@ -105,8 +103,7 @@ class UnpackKernel : public Kernel {
       CopyBox box;
       box.Add(outer, run * n, run);
       box.Add(run, 1, 1);
-      MR_RETURN_IF_ERROR(StridedCopy(ctx, out->dtype(), std::move(box), input.raw_data(), i * run,
-                                     out->raw_data(), 0));
+      MR_RETURN_IF_ERROR(StridedCopy(ctx, out->dtype(), std::move(box), input.raw_data(), i * run, out->raw_data(), 0));
     }
     return absl::OkStatus();
   }
@@ -122,8 +119,7 @@ Status UnpackShape(ShapeContext& c) {
     MR_ASSIGN_OR_RETURN(const int64_t wanted, c.Attr<int64_t>("axis"));
     MR_ASSIGN_OR_RETURN(const int axis, ReadAxis(wanted, in.rank(), "axis"));
     if (in.dim(axis) >= 0 && in.dim(axis) != c.num_outputs()) {
-      return InvalidArgument("dimension ", axis, " of ", in.ToString(), " must be ",
-                             c.num_outputs());
+      return InvalidArgument("dimension ", axis, " of ", in.ToString(), " must be ", c.num_outputs());
     }
     each = PartialShape::Scalar();
     for (int i = 0; i < in.rank(); ++i) {
@@ -141,14 +137,33 @@ Status UnpackGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
+// Of scalars, and of vectors on top of one another.
+KnownInts PackInts(IntsContext& c) {
+  if (c.node().AttrOr<int64_t>("axis", 0) != 0) return std::nullopt;
+  return c.JoinInputs(0, c.node().num_inputs());
+}
+
 MILLRACE_OP(Pack)
-    .Input("values: N * T").Output("output: T").Attr("N: int >= 1").Attr("T: type")
-    .Attr("axis: int = 0").Shape(PackShape).Gradient(PackGradient);
+    .Input("values: N * T")
+    .Output("output: T")
+    .Attr("N: int >= 1")
+    .Attr("T: type")
+    .Attr("axis: int = 0")
+    .Shape(PackShape)
+    .Gradient(PackGradient)
+    .Ints(PackInts)
+    .Summary("Stacks tensors along a new dimension.");
 MILLRACE_KERNEL(Pack, kCpu, PackKernel);
 
 MILLRACE_OP(Unpack)
-    .Input("value: T").Output("output: num * T").Attr("num: int >= 0").Attr("T: type")
-    .Attr("axis: int = 0").Shape(UnpackShape).Gradient(UnpackGradient);
+    .Input("value: T")
+    .Output("output: num * T")
+    .Attr("num: int >= 0")
+    .Attr("T: type")
+    .Attr("axis: int = 0")
+    .Shape(UnpackShape)
+    .Gradient(UnpackGradient)
+    .Summary("Splits a tensor along a dimension, which is removed.");
 MILLRACE_KERNEL(Unpack, kCpu, UnpackKernel);
 
 }  // namespace

@@ -22,8 +22,7 @@ class PadKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const Paddings paddings, ReadPaddings(ctx.input(1), input.rank()));
     MR_ASSIGN_OR_RETURN(const Shape shape, PaddedShape(input.shape(), paddings));
     if (ctx.num_inputs() > 2 && ctx.input(2).rank() != 0) {
-      return InvalidArgument("constant_values must be a scalar. Found: ",
-                             ctx.input(2).shape().ToString());
+      return InvalidArgument("constant_values must be a scalar. Found: ", ctx.input(2).shape().ToString());
     }
     if (shape == input.shape()) {
       ctx.SetOutput(0, input);
@@ -39,12 +38,11 @@ class PadKernel : public Kernel {
       box.Add(input.dim(i), from[i], to[i]);
       offset += paddings[i].before * to[i];
     }
-    return StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), 0, out->raw_data(),
-                       offset);
+    return StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), 0, out->raw_data(), offset);
   }
 
  private:
-  // With zeros when there is no value.
+  // Fills with zeros if `value` is null.
   static void FillWith(KernelContext& ctx, const Tensor* value, Tensor* out) {
     const int64_t n = out->num_elements();
     DispatchMove(out->dtype(), [&](auto tag) {
@@ -59,30 +57,39 @@ class PadKernel : public Kernel {
 Status PadGradient(GradientContext& c) {
   const Endpoint paddings = c.input(1);
   const Endpoint begin = c.Reshape(
-      c.Op("Slice", {paddings, c.Cast(c.Ints({0, 0}), paddings.dtype()),
-                     c.Cast(c.Ints({-1, 1}), paddings.dtype())}),
+      c.Op("Slice", {paddings, c.Cast(c.Ints({0, 0}), paddings.dtype()), c.Cast(c.Ints({-1, 1}), paddings.dtype())}),
       c.Ints({-1}));
   const Endpoint size = c.Op("Shape", {c.input(0)}, {{"out_type", paddings.dtype()}});
   const Endpoint inside = c.Op("Slice", {c.grad(), begin, size});
   c.set_input_grad(0, inside);
   if (c.num_inputs() > 2) {
-    const auto sum = [&](Endpoint e) {
-      return c.Op("Sum", {c.Reshape(e, c.Ints({-1})), c.Ints({0})});
-    };
+    const auto sum = [&](Endpoint e) { return c.Op("Sum", {c.Reshape(e, c.Ints({-1})), c.Ints({0})}); };
     c.set_input_grad(2, c.Sub(sum(c.grad()), sum(inside)));
   }
   return absl::OkStatus();
 }
 
 MILLRACE_OP(Pad)
-    .Input("input: T").Input("paddings: Tpaddings").Output("output: T").Attr("T: type")
-    .Attr("Tpaddings: {int32, int64} = int32").Shape(PadShape).Gradient(PadGradient);
+    .Input("input: T")
+    .Input("paddings: Tpaddings")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tpaddings: {int32, int64} = int32")
+    .Shape(PadShape)
+    .Gradient(PadGradient)
+    .Summary("Pads a tensor with zeros.");
 MILLRACE_KERNEL(Pad, kCpu, PadKernel);
 
 MILLRACE_OP(PadV2)
-    .Input("input: T").Input("paddings: Tpaddings").Input("constant_values: T").Output("output: T")
-    .Attr("T: type").Attr("Tpaddings: {int32, int64} = int32").Shape(PadShape)
-    .Gradient(PadGradient);
+    .Input("input: T")
+    .Input("paddings: Tpaddings")
+    .Input("constant_values: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tpaddings: {int32, int64} = int32")
+    .Shape(PadShape)
+    .Gradient(PadGradient)
+    .Summary("Pads a tensor with a value.");
 MILLRACE_KERNEL(PadV2, kCpu, PadKernel);
 
 }  // namespace

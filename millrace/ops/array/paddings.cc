@@ -10,16 +10,16 @@ StatusOr<Paddings> ReadPaddings(const Tensor& tensor, int rank) {
     return InvalidArgument("paddings must be a matrix with 2 columns: ", tensor.shape().ToString());
   }
   if (tensor.dim(0) != rank) {
-    return InvalidArgument("The first dimension of paddings must be the rank of inputs: ",
-                           tensor.shape().ToString(), " for a rank of ", rank);
+    return InvalidArgument("The first dimension of paddings must be the rank of inputs: ", tensor.shape().ToString(),
+                           " for a rank of ", rank);
   }
   MR_ASSIGN_OR_RETURN(const IntList list, ReadInts(tensor, "paddings"));
   Paddings paddings;
   for (int i = 0; i < rank; ++i) {
     paddings.push_back({list[2 * i], list[2 * i + 1]});
     if (paddings[i].before < 0 || paddings[i].after < 0) {
-      return InvalidArgument("Paddings must be non-negative: ", paddings[i].before, " ",
-                             paddings[i].after, " for dimension ", i);
+      return InvalidArgument("Paddings must be non-negative: ", paddings[i].before, " ", paddings[i].after,
+                             " for dimension ", i);
     }
   }
   return paddings;
@@ -31,8 +31,8 @@ StatusOr<Shape> PaddedShape(const Shape& shape, const Paddings& paddings) {
     int64_t n;
     if (__builtin_add_overflow(shape.dim(i), paddings[i].before, &n) ||
         __builtin_add_overflow(n, paddings[i].after, &n)) {
-      return InvalidArgument("paddings ", paddings[i].before, " and ", paddings[i].after,
-                             " of dimension ", i, " are too large");
+      return InvalidArgument("paddings ", paddings[i].before, " and ", paddings[i].after, " of dimension ", i,
+                             " are too large");
     }
     dims.push_back(n);
   }

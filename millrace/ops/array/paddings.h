@@ -1,4 +1,4 @@
-// The argument [rank, 2] of the padding ops.
+// The [rank, 2] paddings argument of the padding ops.
 #pragma once
 
 #include "absl/container/inlined_vector.h"
@@ -16,7 +16,7 @@ using Paddings = absl::InlinedVector<Padding, 8>;
 // INVALID_ARGUMENT unless of shape [rank, 2] and not negative.
 StatusOr<Paddings> ReadPaddings(const Tensor& tensor, int rank);
 
-// INVALID_ARGUMENT when it is too large.
+// INVALID_ARGUMENT if the result is too large.
 StatusOr<Shape> PaddedShape(const Shape& shape, const Paddings& paddings);
 
 // Shape function: input 0 padded by input 1.

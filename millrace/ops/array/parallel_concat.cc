@@ -1,4 +1,4 @@
-// ParallelConcat: tensors of one row each, one below the other.
+// ParallelConcat: concatenates tensors of one row each.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
@@ -14,10 +14,12 @@ class ParallelConcatKernel : public Kernel {
     Shape shape = ctx.input(0).shape();
     for (int i = 0; i < ctx.num_inputs(); ++i) {
       if (ctx.input(i).rank() < 1 || ctx.input(i).dim(0) != 1) {
-        return InvalidArgument("the first dimension of value ", i, " must be 1, but its shape is ", ctx.input(i).shape().ToString());
+        return InvalidArgument("the first dimension of value ", i, " must be 1, but its shape is ",
+                               ctx.input(i).shape().ToString());
       }
       if (ctx.input(i).shape() != shape) {
-        return InvalidArgument("all values must have the shape ", shape.ToString(), ", but value ", i, " has ", ctx.input(i).shape().ToString());
+        return InvalidArgument("all values must have the shape ", shape.ToString(), ", but value ", i, " has ",
+                               ctx.input(i).shape().ToString());
       }
     }
     shape.set_dim(0, ctx.num_inputs());
@@ -25,7 +27,8 @@ class ParallelConcatKernel : public Kernel {
     const bool known = DispatchMove(out->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       T* to = out->raw<T>();
-      for (int i = 0; i < ctx.num_inputs(); ++i) to = std::copy_n(ctx.input(i).raw<T>(), ctx.input(i).num_elements(), to);
+      for (int i = 0; i < ctx.num_inputs(); ++i)
+        to = std::copy_n(ctx.input(i).raw<T>(), ctx.input(i).num_elements(), to);
     });
     return known ? absl::OkStatus() : Unimplemented("ParallelConcat does not take ", DTypeName(out->dtype()));
   }
@@ -42,10 +45,14 @@ Status ParallelConcatShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(ParallelConcat)
-    .Input("values: N * T").Output("output: T").Attr("N: int >= 1").Attr("T: type").Attr("shape: shape")
+    .Input("values: N * T")
+    .Output("output: T")
+    .Attr("N: int >= 1")
+    .Attr("T: type")
+    .Attr("shape: shape")
     .Shape(ParallelConcatShape)
     .NotDifferentiable()
-    .Summary("Tensors of one row each, one below the other.");
+    .Summary("Concatenates tensors of one row each along the first dimension.");
 
 MILLRACE_KERNEL(ParallelConcat, kCpu, ParallelConcatKernel);
 

@@ -1,4 +1,4 @@
-// Arithmetic of dimensions that may be unknown (-1), for shape functions.
+// Arithmetic on dimensions that may be unknown (-1), for shape functions.
 #pragma once
 
 #include "absl/types/span.h"
@@ -8,7 +8,6 @@
 namespace millrace {
 
 inline int64_t AddDims(int64_t a, int64_t b) { return a < 0 || b < 0 ? -1 : a + b; }
-inline int64_t SubDims(int64_t a, int64_t b) { return a < 0 || b < 0 || a < b ? -1 : a - b; }
 // Unknown also when the product overflows: the kernel will say so.
 inline int64_t MulDims(int64_t a, int64_t b) {
   int64_t product;
@@ -17,7 +16,7 @@ inline int64_t MulDims(int64_t a, int64_t b) {
   return product;
 }
 
-// The one that is known; INVALID_ARGUMENT when both are and differ.
+// The one that is known; INVALID_ARGUMENT if both are known and differ.
 inline StatusOr<int64_t> MergeDims(int64_t a, int64_t b) {
   if (a >= 0 && b >= 0 && a != b) {
     return InvalidArgument("Dimensions must be equal, but are ", a, " and ", b);
@@ -25,7 +24,7 @@ inline StatusOr<int64_t> MergeDims(int64_t a, int64_t b) {
   return a >= 0 ? a : b;
 }
 
-// The dimensions of one shape after those of another; of unknown rank when either is.
+// Concatenates two shapes; of unknown rank if either is.
 inline PartialShape JoinShapes(const PartialShape& a, const PartialShape& b) {
   if (!a.known_rank() || !b.known_rank()) return PartialShape();
   PartialShape joined = a;

@@ -1,4 +1,4 @@
-// Placeholder and its twins: values that come with a step.
+// Placeholder and its variants: values that a step must feed.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
@@ -8,21 +8,20 @@
 namespace millrace {
 namespace {
 
-// Runs only when the step did not feed it.
+// Runs only if the step did not feed it.
 class PlaceholderKernel : public Kernel {
  public:
   explicit PlaceholderKernel(KernelInit& init) { init.Attr("shape", &shape_); }
   Status Compute(KernelContext& ctx) override {
-    return InvalidArgument("You must feed a value for placeholder tensor '", ctx.node().name(),
-                           "' with dtype ", ctx.output_type(0),
-                           shape_.known_rank() ? " and shape " + shape_.ToString() : "");
+    return InvalidArgument("You must feed a value for placeholder tensor '", ctx.node().name(), "' with dtype ",
+                           ctx.output_type(0), shape_.known_rank() ? " and shape " + shape_.ToString() : "");
   }
 
  private:
   PartialShape shape_;
 };
 
-// The default's shape may be anything that the declared one admits.
+// The default may have any shape compatible with the declared one.
 Status PlaceholderWithDefaultShape(ShapeContext& c) {
   MR_ASSIGN_OR_RETURN(PartialShape declared, c.Attr<PartialShape>("shape"));
   MR_RETURN_IF_ERROR(declared.MergeWith(c.input(0)).status());
@@ -36,8 +35,8 @@ class PlaceholderWithDefaultKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& value = ctx.input(0);
     if (!shape_.IsCompatibleWith(value.shape())) {
-      return InvalidArgument("the default of shape ", value.shape().ToString(),
-                             " does not fit the declared shape ", shape_.ToString());
+      return InvalidArgument("the default of shape ", value.shape().ToString(), " does not fit the declared shape ",
+                             shape_.ToString());
     }
     ctx.SetOutput(0, value);
     return absl::OkStatus();
@@ -53,22 +52,35 @@ Status PassGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(Placeholder)
-    .Output("output: dtype").Attr("dtype: type").Attr("shape: shape = { unknown_rank: true }")
-    .Shape(AttrShape).NotDifferentiable();
+    .Output("output: dtype")
+    .Attr("dtype: type")
+    .Attr("shape: shape = { unknown_rank: true }")
+    .Shape(AttrShape)
+    .NotDifferentiable()
+    .Summary("A value that must be fed.");
 MILLRACE_KERNEL(Placeholder, kCpu, PlaceholderKernel);
 MILLRACE_KERNEL(Placeholder, kCuda, PlaceholderKernel);
 MILLRACE_HOST_MEMORY(Placeholder, "GPU", "output");  // what is fed is the caller's
 
 MILLRACE_OP(PlaceholderV2)
-    .Output("output: dtype").Attr("dtype: type").Attr("shape: shape").Shape(AttrShape)
-    .NotDifferentiable();
+    .Output("output: dtype")
+    .Attr("dtype: type")
+    .Attr("shape: shape")
+    .Shape(AttrShape)
+    .NotDifferentiable()
+    .Summary("A value that must be fed.");
 MILLRACE_KERNEL(PlaceholderV2, kCpu, PlaceholderKernel);
 MILLRACE_KERNEL(PlaceholderV2, kCuda, PlaceholderKernel);
 MILLRACE_HOST_MEMORY(PlaceholderV2, "GPU", "output");  // what is fed is the caller's
 
 MILLRACE_OP(PlaceholderWithDefault)
-    .Input("input: dtype").Output("output: dtype").Attr("dtype: type").Attr("shape: shape")
-    .Shape(PlaceholderWithDefaultShape).Gradient(PassGradient);
+    .Input("input: dtype")
+    .Output("output: dtype")
+    .Attr("dtype: type")
+    .Attr("shape: shape")
+    .Shape(PlaceholderWithDefaultShape)
+    .Gradient(PassGradient)
+    .Summary("A value that may be fed, with a default.");
 MILLRACE_KERNEL(PlaceholderWithDefault, kCpu, PlaceholderWithDefaultKernel);
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Reshape: the same elements, in the same memory, under another shape.
+#include "millrace/graph/constant_ints.h"
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
@@ -9,8 +10,8 @@
 namespace millrace {
 namespace {
 
-// The product of the dimensions that are not -1, or an error for one below that, a second -1 or an
-// overflow. `unknown` gets the place of the -1.
+// The product of the dimensions other than -1; an error for a smaller one, a second -1 or an overflow. `unknown` is set
+// to the position of the -1.
 StatusOr<int64_t> KnownProduct(absl::Span<const int64_t> dims, int* unknown) {
   int64_t product = 1;
   *unknown = -1;
@@ -23,8 +24,7 @@ StatusOr<int64_t> KnownProduct(absl::Span<const int64_t> dims, int* unknown) {
     } else if (dims[i] < 0) {
       return InvalidArgument("Size ", i, " must be non-negative, not ", dims[i]);
     } else if (__builtin_mul_overflow(product, dims[i], &product)) {
-      return InvalidArgument("the requested shape [", absl::StrJoin(dims, ","),
-                             "] has too many elements");
+      return InvalidArgument("the requested shape [", absl::StrJoin(dims, ","), "] has too many elements");
     }
   }
   return product;
@@ -35,7 +35,7 @@ class ReshapeKernel : public Kernel {
   explicit ReshapeKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
     const Tensor& input = ctx.input(0);
-    // A shape that is a scalar is accepted as a list of one, as in TensorFlow's front end of old.
+    // A scalar is accepted as a vector of one element, as in old TensorFlow front ends.
     if (ctx.input(1).rank() > 1) {
       return InvalidArgument("sizes input must be 1-D, not ", ctx.input(1).shape().ToString());
     }
@@ -45,8 +45,9 @@ class ReshapeKernel : public Kernel {
     const int64_t size = input.num_elements();
     if (unknown >= 0) {
       if (known == 0) {
-        return InvalidArgument("reshape cannot infer the missing input size for an empty tensor "
-                               "unless all specified input sizes are non-zero");
+        return InvalidArgument(
+            "reshape cannot infer the missing input size for an empty tensor "
+            "unless all specified input sizes are non-zero");
       }
       if (size % known != 0) {
         return InvalidArgument("Input to reshape is a tensor with ", size,
@@ -54,8 +55,8 @@ class ReshapeKernel : public Kernel {
       }
       dims[unknown] = size / known;
     } else if (known != size) {
-      return InvalidArgument("Input to reshape is a tensor with ", size,
-                             " values, but the requested shape has ", known);
+      return InvalidArgument("Input to reshape is a tensor with ", size, " values, but the requested shape has ",
+                             known);
     }
     MR_ASSIGN_OR_RETURN(Shape shape, Shape::Make(dims));
     ctx.SetOutput(0, input.ViewAs(input.dtype(), std::move(shape)));
@@ -79,13 +80,13 @@ Status ReshapeShape(ShapeContext& c) {
   }
   if (shape.known_rank() && size >= 0) {
     if (unknowns == 0 && known != size) {
-      return InvalidArgument("Cannot reshape a tensor with ", size, " elements to shape ",
-                             shape.ToString(), " (", known, " elements)");
+      return InvalidArgument("Cannot reshape a tensor with ", size, " elements to shape ", shape.ToString(), " (",
+                             known, " elements)");
     }
     if (unknowns == 1 && known > 0) {
       if (size % known != 0) {
-        return InvalidArgument("Cannot reshape a tensor with ", size, " elements to shape ",
-                               shape.ToString(), ": it requires a multiple of ", known);
+        return InvalidArgument("Cannot reshape a tensor with ", size, " elements to shape ", shape.ToString(),
+                               ": it requires a multiple of ", known);
       }
       shape.set_dim(unknown, size / known);
     }
@@ -100,8 +101,15 @@ Status ReshapeGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(Reshape)
-    .Input("tensor: T").Input("shape: Tshape").Output("output: T").Attr("T: type")
-    .Attr("Tshape: {int32, int64} = int32").Shape(ReshapeShape).Gradient(ReshapeGradient);
+    .Input("tensor: T")
+    .Input("shape: Tshape")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tshape: {int32, int64} = int32")
+    .Shape(ReshapeShape)
+    .Gradient(ReshapeGradient)
+    .Ints(UnchangedInts)
+    .Summary("Changes the shape of a tensor.");
 MILLRACE_KERNEL(Reshape, kCpu, ReshapeKernel);
 MILLRACE_KERNEL(Reshape, kCuda, ReshapeKernel);
 MILLRACE_HOST_MEMORY(Reshape, "GPU", "shape");

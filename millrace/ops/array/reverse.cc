@@ -35,9 +35,10 @@ class ReverseKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& dims = ctx.input(1);
     if (dims.rank() != 1 || dims.dim(0) != ctx.input(0).rank()) {
-      return InvalidArgument("'dims' must be a vector of as many elements as the tensor has "
-                             "dimensions (", ctx.input(0).rank(), "), not of shape ",
-                             dims.shape().ToString());
+      return InvalidArgument(
+          "'dims' must be a vector of as many elements as the tensor has "
+          "dimensions (",
+          ctx.input(0).rank(), "), not of shape ", dims.shape().ToString());
     }
     return ReverseAxes(ctx, dims.flat<bool>());
   }
@@ -49,15 +50,13 @@ class ReverseV2Kernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const int rank = ctx.input(0).rank();
     if (ctx.input(1).rank() > 1) {
-      return InvalidArgument("'axis' must be a vector, not of shape ",
-                             ctx.input(1).shape().ToString());
+      return InvalidArgument("'axis' must be a vector, not of shape ", ctx.input(1).shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(const IntList axes, ReadInts(ctx.input(1), "axis"));
     absl::InlinedVector<bool, 8> reversed(rank, false);
     for (size_t i = 0; i < axes.size(); ++i) {
       if (axes[i] < -rank || axes[i] >= rank) {
-        return InvalidArgument("'axis'[", i, "] = ", axes[i], " is out of valid range [", -rank, ", ",
-                               rank, ").");
+        return InvalidArgument("'axis'[", i, "] = ", axes[i], " is out of valid range [", -rank, ", ", rank, ").");
       }
       const int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
       if (reversed[axis]) return InvalidArgument("axis ", axis, " specified more than once.");
@@ -86,8 +85,8 @@ class ReverseSequenceKernel : public Kernel {
     if (seq == batch) return InvalidArgument("batch_dim == seq_dim == ", seq);
     MR_ASSIGN_OR_RETURN(const IntList lengths, ReadIntVector(ctx.input(1), "seq_lengths"));
     if (static_cast<int64_t>(lengths.size()) != input.dim(batch)) {
-      return InvalidArgument("Length of seq_lengths != input.dims(", batch, "), (", lengths.size(),
-                             " vs. ", input.dim(batch), ")");
+      return InvalidArgument("Length of seq_lengths != input.dims(", batch, "), (", lengths.size(), " vs. ",
+                             input.dim(batch), ")");
     }
     for (size_t i = 0; i < lengths.size(); ++i) {
       if (lengths[i] < 0) return InvalidArgument("seq_lengths(", i, ") < 0");
@@ -107,11 +106,10 @@ class ReverseSequenceKernel : public Kernel {
         tail.Add(d == seq ? input.dim(d) - n : input.dim(d), strides[d], strides[d]);
       }
       MR_RETURN_IF_ERROR(StridedCopy(ctx, input.dtype(), std::move(head), input.raw_data(),
-                                     base + (n > 0 ? (n - 1) * strides[seq] : 0), out->raw_data(),
-                                     base));
+                                     base + (n > 0 ? (n - 1) * strides[seq] : 0), out->raw_data(), base));
       const int64_t rest = base + n * strides[seq];
-      MR_RETURN_IF_ERROR(StridedCopy(ctx, input.dtype(), std::move(tail), input.raw_data(), rest,
-                                     out->raw_data(), rest));
+      MR_RETURN_IF_ERROR(
+          StridedCopy(ctx, input.dtype(), std::move(tail), input.raw_data(), rest, out->raw_data(), rest));
     }
     return absl::OkStatus();
   }
@@ -137,31 +135,48 @@ Status ReverseSequenceShape(ShapeContext& c) {
 }
 
 Status ReverseSequenceGradient(GradientContext& c) {
-  c.set_input_grad(0, c.Op("ReverseSequence", {c.grad(), c.input(1)},
-                           {{"seq_dim", c.AttrOr<int64_t>("seq_dim", 0)},
-                            {"batch_dim", c.AttrOr<int64_t>("batch_dim", 0)}}));
+  c.set_input_grad(
+      0, c.Op("ReverseSequence", {c.grad(), c.input(1)},
+              {{"seq_dim", c.AttrOr<int64_t>("seq_dim", 0)}, {"batch_dim", c.AttrOr<int64_t>("batch_dim", 0)}}));
   return absl::OkStatus();
 }
 
 MILLRACE_OP(Reverse)
-    .Input("tensor: T").Input("dims: bool").Output("output: T")
-    .Attr("T: {uint8, int8, uint16, int16, uint32, int32, uint64, int64, bool, bfloat16, half, "
-          "float, double, complex64, complex128, string}").Shape(UnchangedShape)
-    .Gradient(ReverseGradient);
+    .Input("tensor: T")
+    .Input("dims: bool")
+    .Output("output: T")
+    .Attr(
+        "T: {uint8, int8, uint16, int16, uint32, int32, uint64, int64, bool, bfloat16, half, "
+        "float, double, complex64, complex128, string}")
+    .Shape(UnchangedShape)
+    .Gradient(ReverseGradient)
+    .Summary("Reverses a tensor along dimensions given as bools.");
 MILLRACE_KERNEL(Reverse, kCpu, ReverseKernel);
 
 MILLRACE_OP(ReverseV2)
-    .Input("tensor: T").Input("axis: Tidx").Output("output: T")
+    .Input("tensor: T")
+    .Input("axis: Tidx")
+    .Output("output: T")
     .Attr("Tidx: {int32, int64} = int32")
-    .Attr("T: {uint8, int8, uint16, int16, int32, uint32, int64, uint64, bool, bfloat16, half, "
-          "float, double, complex64, complex128, string}").Shape(UnchangedShape)
-    .Gradient(ReverseGradient);
+    .Attr(
+        "T: {uint8, int8, uint16, int16, int32, uint32, int64, uint64, bool, bfloat16, half, "
+        "float, double, complex64, complex128, string}")
+    .Shape(UnchangedShape)
+    .Gradient(ReverseGradient)
+    .Summary("Reverses a tensor along dimensions.");
 MILLRACE_KERNEL(ReverseV2, kCpu, ReverseV2Kernel);
 
 MILLRACE_OP(ReverseSequence)
-    .Input("input: T").Input("seq_lengths: Tlen").Output("output: T").Attr("seq_dim: int")
-    .Attr("batch_dim: int = 0").Attr("T: type").Attr("Tlen: {int32, int64} = int64")
-    .Shape(ReverseSequenceShape).Gradient(ReverseSequenceGradient);
+    .Input("input: T")
+    .Input("seq_lengths: Tlen")
+    .Output("output: T")
+    .Attr("seq_dim: int")
+    .Attr("batch_dim: int = 0")
+    .Attr("T: type")
+    .Attr("Tlen: {int32, int64} = int64")
+    .Shape(ReverseSequenceShape)
+    .Gradient(ReverseSequenceGradient)
+    .Summary("Reverses the beginning of each sequence.");
 MILLRACE_KERNEL(ReverseSequence, kCpu, ReverseSequenceKernel);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Roll: elements shifted along dimensions, those that fall off coming in at the other end.
+// Roll: shifts elements along dimensions, wrapping around.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -15,11 +15,9 @@ class RollKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& input = ctx.input(0);
     if (input.rank() < 1) return InvalidArgument("input must be 1-D or higher");
-    if (ctx.input(1).rank() > 1 || ctx.input(2).rank() > 1 ||
-        ctx.input(1).shape() != ctx.input(2).shape()) {
+    if (ctx.input(1).rank() > 1 || ctx.input(2).rank() > 1 || ctx.input(1).shape() != ctx.input(2).shape()) {
       return InvalidArgument("shift and axis must be scalars or vectors of the same size, got shapes ",
-                             ctx.input(1).shape().ToString(), " and ",
-                             ctx.input(2).shape().ToString());
+                             ctx.input(1).shape().ToString(), " and ", ctx.input(2).shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(const IntList shifts, ReadInts(ctx.input(1), "shift"));
     MR_ASSIGN_OR_RETURN(const IntList axes, ReadInts(ctx.input(2), "axis"));
@@ -58,8 +56,7 @@ class RollKernel : public Kernel {
         }
         box.Add(size, strides[d], strides[d]);
       }
-      MR_RETURN_IF_ERROR(StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), from,
-                                     out->raw_data(), to));
+      MR_RETURN_IF_ERROR(StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), from, out->raw_data(), to));
     }
     return absl::OkStatus();
   }
@@ -77,9 +74,16 @@ Status RollGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(Roll)
-    .Input("input: T").Input("shift: Tshift").Input("axis: Taxis").Output("output: T")
-    .Attr("T: type").Attr("Tshift: {int32, int64}").Attr("Taxis: {int32, int64}").Shape(RollShape)
-    .Gradient(RollGradient);
+    .Input("input: T")
+    .Input("shift: Tshift")
+    .Input("axis: Taxis")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tshift: {int32, int64}")
+    .Attr("Taxis: {int32, int64}")
+    .Shape(RollShape)
+    .Gradient(RollGradient)
+    .Summary("Shifts elements along dimensions, wrapping around.");
 MILLRACE_KERNEL(Roll, kCpu, RollKernel);
 
 }  // namespace

@@ -17,33 +17,42 @@ namespace {
 
 struct Assign {
   template <typename T>
-  static void Do(T& a, const T& b) { a = b; }
+  static void Do(T& a, const T& b) {
+    a = b;
+  }
 };
 struct Add {
   template <typename T>
-  static void Do(T& a, const T& b) { a = static_cast<T>(a + b); }
+  static void Do(T& a, const T& b) {
+    a = static_cast<T>(a + b);
+  }
   static void Do(bool& a, const bool& b) { a = a || b; }
 };
 struct Sub {
   template <typename T>
-  static void Do(T& a, const T& b) { a = static_cast<T>(a - b); }
+  static void Do(T& a, const T& b) {
+    a = static_cast<T>(a - b);
+  }
 };
 struct Max {
   template <typename T>
-  static void Do(T& a, const T& b) { a = a < b ? b : a; }
+  static void Do(T& a, const T& b) {
+    a = a < b ? b : a;
+  }
 };
 struct Min {
   template <typename T>
-  static void Do(T& a, const T& b) { a = b < a ? b : a; }
+  static void Do(T& a, const T& b) {
+    a = b < a ? b : a;
+  }
 };
 
-// Slices this wide are shared among threads, each taking a range of columns of all rows, so that
-// repeated rows combine in their order.
+// Slices of at least this width are split among threads by columns, so that updates of a repeated row are applied in
+// order.
 constexpr int64_t kWide = 1 << 14;
 
 template <typename Combine, typename T>
-void ScatterRows(KernelContext& ctx, absl::Span<const int64_t> offsets, int64_t n, const T* updates,
-                 T* out) {
+void ScatterRows(KernelContext& ctx, absl::Span<const int64_t> offsets, int64_t n, const T* updates, T* out) {
   ctx.ParallelFor(n, kWide, [&](int64_t begin, int64_t end) {
     for (size_t i = 0; i < offsets.size(); ++i) {
       if (offsets[i] < 0) continue;
@@ -73,8 +82,7 @@ struct TypesOf<Min> {
 };
 
 template <typename Combine>
-Status Scatter(KernelContext& ctx, const NdIndex& nd, const Tensor& updates, Tensor* out,
-               bool ignore_bad) {
+Status Scatter(KernelContext& ctx, const NdIndex& nd, const Tensor& updates, Tensor* out, bool ignore_bad) {
   MR_ASSIGN_OR_RETURN(const NdIndex::Offsets offsets, nd.Resolve(ignore_bad, "shape"));
   const auto run = [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -89,17 +97,15 @@ Status Scatter(KernelContext& ctx, const NdIndex& nd, const Tensor& updates, Ten
   return known ? absl::OkStatus() : InvalidArgument("this scatter does not take ", out->dtype());
 }
 
-Status CheckUpdates(const NdIndex& nd, const Shape& target, const Tensor& indices,
-                    const Tensor& updates) {
+Status CheckUpdates(const NdIndex& nd, const Shape& target, const Tensor& indices, const Tensor& updates) {
   if (target.num_elements() == 0 && updates.num_elements() > 0) {
-    return InvalidArgument("Indices and updates specified for empty output shape ",
-                           target.ToString());
+    return InvalidArgument("Indices and updates specified for empty output shape ", target.ToString());
   }
   MR_ASSIGN_OR_RETURN(const Shape wanted, nd.SlicesShape());
   if (updates.shape() != wanted) {
-    return InvalidArgument("Shapes of updates and indices do not fit: updates must have shape ",
-                           wanted.ToString(), " for indices ", indices.shape().ToString(),
-                           " into shape ", target.ToString(), ", got ", updates.shape().ToString());
+    return InvalidArgument("Shapes of updates and indices do not fit: updates must have shape ", wanted.ToString(),
+                           " for indices ", indices.shape().ToString(), " into shape ", target.ToString(), ", got ",
+                           updates.shape().ToString());
   }
   return absl::OkStatus();
 }
@@ -184,7 +190,7 @@ Status TensorScatterUpdateGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-// Shared out evenly among the elements that equal the result.
+// The gradient is divided evenly among the elements that equal the result.
 Status TensorScatterMinMaxGradient(GradientContext& c) {
   const Endpoint x = c.input(0), indices = c.input(1), updates = c.input(2), out = c.output(0);
   const DType dtype = x.dtype();
@@ -200,48 +206,96 @@ Status TensorScatterMinMaxGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(ScatterNd)
-    .Input("indices: Tindices").Input("updates: T").Input("shape: Tindices").Output("output: T")
-    .Attr("T: type").Attr("Tindices: {int16, int32, int64}")
-    .Attr("bad_indices_policy: string = ''").Shape(ScatterNdShape).Gradient(ScatterNdGradient);
+    .Input("indices: Tindices")
+    .Input("updates: T")
+    .Input("shape: Tindices")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tindices: {int16, int32, int64}")
+    .Attr("bad_indices_policy: string = ''")
+    .Shape(ScatterNdShape)
+    .Gradient(ScatterNdGradient)
+    .Summary("Scatters slices into a tensor of zeros.");
 MILLRACE_KERNEL(ScatterNd, kCpu, ScatterNdKernel);
 
 MILLRACE_OP(ScatterNdNonAliasingAdd)
-    .Input("input: T").Input("indices: Tindices").Input("updates: T").Output("output: T")
-    .Attr("T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, "
-          "qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64, bool}")
-    .Attr("Tindices: {int32, int64}").Attr("bad_indices_policy: string = ''").Shape(UnchangedShape)
-    .Gradient(TensorScatterAddGradient);
+    .Input("input: T")
+    .Input("indices: Tindices")
+    .Input("updates: T")
+    .Output("output: T")
+    .Attr(
+        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, "
+        "qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64, bool}")
+    .Attr("Tindices: {int32, int64}")
+    .Attr("bad_indices_policy: string = ''")
+    .Shape(UnchangedShape)
+    .Gradient(TensorScatterAddGradient)
+    .Summary("Adds slices to a copy of a tensor, by coordinates.");
 MILLRACE_KERNEL(ScatterNdNonAliasingAdd, kCpu, TensorScatterKernel<Add>);
 
 MILLRACE_OP(TensorScatterAdd)
-    .Input("tensor: T").Input("indices: Tindices").Input("updates: T").Output("output: T")
-    .Attr("T: type").Attr("Tindices: {int32, int64}").Attr("bad_indices_policy: string = ''")
-    .Shape(UnchangedShape).Gradient(TensorScatterAddGradient);
+    .Input("tensor: T")
+    .Input("indices: Tindices")
+    .Input("updates: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tindices: {int32, int64}")
+    .Attr("bad_indices_policy: string = ''")
+    .Shape(UnchangedShape)
+    .Gradient(TensorScatterAddGradient)
+    .Summary("A copy of a tensor with slices added, by coordinates.");
 MILLRACE_KERNEL(TensorScatterAdd, kCpu, TensorScatterKernel<Add>);
 
 MILLRACE_OP(TensorScatterSub)
-    .Input("tensor: T").Input("indices: Tindices").Input("updates: T").Output("output: T")
-    .Attr("T: type").Attr("Tindices: {int32, int64}").Attr("bad_indices_policy: string = ''")
-    .Shape(UnchangedShape).Gradient(TensorScatterSubGradient);
+    .Input("tensor: T")
+    .Input("indices: Tindices")
+    .Input("updates: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tindices: {int32, int64}")
+    .Attr("bad_indices_policy: string = ''")
+    .Shape(UnchangedShape)
+    .Gradient(TensorScatterSubGradient)
+    .Summary("A copy of a tensor with slices subtracted, by coordinates.");
 MILLRACE_KERNEL(TensorScatterSub, kCpu, TensorScatterKernel<Sub>);
 
 MILLRACE_OP(TensorScatterUpdate)
-    .Input("tensor: T").Input("indices: Tindices").Input("updates: T").Output("output: T")
-    .Attr("T: type").Attr("Tindices: {int16, int32, int64, uint16}")
-    .Attr("bad_indices_policy: string = ''").Shape(UnchangedShape)
-    .Gradient(TensorScatterUpdateGradient);
+    .Input("tensor: T")
+    .Input("indices: Tindices")
+    .Input("updates: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tindices: {int16, int32, int64, uint16}")
+    .Attr("bad_indices_policy: string = ''")
+    .Shape(UnchangedShape)
+    .Gradient(TensorScatterUpdateGradient)
+    .Summary("A copy of a tensor with slices replaced, by coordinates.");
 MILLRACE_KERNEL(TensorScatterUpdate, kCpu, TensorScatterKernel<Assign>);
 
 MILLRACE_OP(TensorScatterMax)
-    .Input("tensor: T").Input("indices: Tindices").Input("updates: T").Output("output: T")
-    .Attr("T: type").Attr("Tindices: {int32, int64}").Attr("bad_indices_policy: string = ''")
-    .Shape(UnchangedShape).Gradient(TensorScatterMinMaxGradient);
+    .Input("tensor: T")
+    .Input("indices: Tindices")
+    .Input("updates: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tindices: {int32, int64}")
+    .Attr("bad_indices_policy: string = ''")
+    .Shape(UnchangedShape)
+    .Gradient(TensorScatterMinMaxGradient)
+    .Summary("A copy of a tensor with the maximum of slices, by coordinates.");
 MILLRACE_KERNEL(TensorScatterMax, kCpu, TensorScatterKernel<Max>);
 
 MILLRACE_OP(TensorScatterMin)
-    .Input("tensor: T").Input("indices: Tindices").Input("updates: T").Output("output: T")
-    .Attr("T: type").Attr("Tindices: {int32, int64}").Attr("bad_indices_policy: string = ''")
-    .Shape(UnchangedShape).Gradient(TensorScatterMinMaxGradient);
+    .Input("tensor: T")
+    .Input("indices: Tindices")
+    .Input("updates: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tindices: {int32, int64}")
+    .Attr("bad_indices_policy: string = ''")
+    .Shape(UnchangedShape)
+    .Gradient(TensorScatterMinMaxGradient)
+    .Summary("A copy of a tensor with the minimum of slices, by coordinates.");
 MILLRACE_KERNEL(TensorScatterMin, kCpu, TensorScatterKernel<Min>);
 
 }  // namespace

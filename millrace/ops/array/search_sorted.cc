@@ -1,4 +1,4 @@
-// LowerBound and UpperBound: where values belong in sorted rows.
+// LowerBound and UpperBound: insertion points of values in sorted rows.
 #include <algorithm>
 #include <limits>
 
@@ -11,8 +11,8 @@
 namespace millrace {
 namespace {
 
-// For each value the first place of the row whose element is not less (kUpper: is greater). All values of a block
-// take the same step at a time, so that none waits for another and there are no branches to guess.
+// For each value, the first position in the row whose element is not less (kUpper: is greater). Branch-free binary
+// search: all values of a block take the same step together, so that their memory accesses overlap.
 template <bool kUpper, typename T, typename Index>
 void Bounds(const T* __restrict row, int64_t n, const T* __restrict values, int64_t m, Index* __restrict out) {
   constexpr int64_t kBlock = 256;
@@ -77,13 +77,25 @@ Status SearchSortedShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(LowerBound)
-    .Input("sorted_inputs: T").Input("values: T").Output("output: out_type").Attr("T: type")
-    .Attr("out_type: {int32, int64} = int32").Shape(SearchSortedShape).NotDifferentiable();
+    .Input("sorted_inputs: T")
+    .Input("values: T")
+    .Output("output: out_type")
+    .Attr("T: type")
+    .Attr("out_type: {int32, int64} = int32")
+    .Shape(SearchSortedShape)
+    .NotDifferentiable()
+    .Summary("The first positions in sorted rows whose elements are not less than values.");
 MILLRACE_KERNEL(LowerBound, kCpu, SearchSortedKernel);
 
 MILLRACE_OP(UpperBound)
-    .Input("sorted_inputs: T").Input("values: T").Output("output: out_type").Attr("T: type")
-    .Attr("out_type: {int32, int64} = int32").Shape(SearchSortedShape).NotDifferentiable();
+    .Input("sorted_inputs: T")
+    .Input("values: T")
+    .Output("output: out_type")
+    .Attr("T: type")
+    .Attr("out_type: {int32, int64} = int32")
+    .Shape(SearchSortedShape)
+    .NotDifferentiable()
+    .Summary("The first positions in sorted rows whose elements are greater than values.");
 MILLRACE_KERNEL(UpperBound, kCpu, SearchSortedKernel);
 
 }  // namespace

@@ -1,6 +1,7 @@
-// Shape, ShapeN, Size and Rank: what a tensor looks like, as a tensor.
+// Shape, ShapeN, Size and Rank.
 #include <limits>
 
+#include "millrace/graph/constant_ints.h"
 #include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -48,30 +49,70 @@ Status ShapeOfShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
+KnownInts ShapeInts(IntsContext& c) {
+  const PartialShape& shape = c.input_shape(c.output_index());
+  if (!shape.known_rank()) return std::nullopt;
+  std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
+  for (int64_t& d : dims) d = d < 0 ? kUnknownInt : d;
+  return dims;
+}
+
+KnownInts OneInt(int64_t value) { return std::vector<int64_t>{value < 0 ? kUnknownInt : value}; }
+KnownInts SizeInts(IntsContext& c) { return OneInt(c.input_shape(0).num_elements()); }
+KnownInts RankInts(IntsContext& c) { return OneInt(c.input_shape(0).rank()); }
+
 MILLRACE_OP(Shape)
-    .Input("input: T").Output("output: out_type").Attr("T: type")
-    .Attr("out_type: {int32, int64} = int32").Shape(ShapeOfShape).NotDifferentiable();
+    .Input("input: T")
+    .Output("output: out_type")
+    .Attr("T: type")
+    .Attr("out_type: {int32, int64} = int32")
+    .Shape(ShapeOfShape)
+    .NotDifferentiable()
+    .Trait(OpTrait::kShapeOf)
+    .Ints(ShapeInts)
+    .Summary("The shape of a tensor.");
 MILLRACE_KERNEL(Shape, kCpu, ShapeKernel);
 MILLRACE_KERNEL(Shape, kCuda, ShapeKernel);
 MILLRACE_HOST_MEMORY(Shape, "GPU", "output");
 
 MILLRACE_OP(ShapeN)
-    .Input("input: N * T").Output("output: N * out_type").Attr("N: int >= 1").Attr("T: type")
-    .Attr("out_type: {int32, int64} = int32").Shape(ShapeOfShape).NotDifferentiable();
+    .Input("input: N * T")
+    .Output("output: N * out_type")
+    .Attr("N: int >= 1")
+    .Attr("T: type")
+    .Attr("out_type: {int32, int64} = int32")
+    .Shape(ShapeOfShape)
+    .NotDifferentiable()
+    .Trait(OpTrait::kShapeOf)
+    .Ints(ShapeInts)
+    .Summary("The shapes of several tensors.");
 MILLRACE_KERNEL(ShapeN, kCpu, ShapeKernel);
 MILLRACE_KERNEL(ShapeN, kCuda, ShapeKernel);
 MILLRACE_HOST_MEMORY(ShapeN, "GPU", "output");
 
 MILLRACE_OP(Size)
-    .Input("input: T").Output("output: out_type").Attr("T: type")
-    .Attr("out_type: {int32, int64} = int32").Shape(ScalarShape).NotDifferentiable();
+    .Input("input: T")
+    .Output("output: out_type")
+    .Attr("T: type")
+    .Attr("out_type: {int32, int64} = int32")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Trait(OpTrait::kShapeOf)
+    .Ints(SizeInts)
+    .Summary("The number of elements of a tensor.");
 MILLRACE_KERNEL(Size, kCpu, SizeKernel);
 MILLRACE_KERNEL(Size, kCuda, SizeKernel);
 MILLRACE_HOST_MEMORY(Size, "GPU", "output");
 
 MILLRACE_OP(Rank)
-    .Input("input: T").Output("output: int32").Attr("T: type").Shape(ScalarShape)
-    .NotDifferentiable();
+    .Input("input: T")
+    .Output("output: int32")
+    .Attr("T: type")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Trait(OpTrait::kShapeOf)
+    .Ints(RankInts)
+    .Summary("The rank of a tensor.");
 MILLRACE_KERNEL(Rank, kCpu, RankKernel);
 MILLRACE_KERNEL(Rank, kCuda, RankKernel);
 MILLRACE_HOST_MEMORY(Rank, "GPU", "output");

@@ -1,4 +1,5 @@
 // Slice: a box cut out of a tensor.
+#include "millrace/graph/constant_ints.h"
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -29,7 +30,7 @@ class SliceKernel : public Kernel {
       ctx.SetOutput(0, input);
       return absl::OkStatus();
     }
-    // Rows that stay aligned are handed out as a part of the input's memory.
+    // An aligned range of rows shares the input's memory.
     if (rows && static_cast<size_t>(offset) * SizeOf(input.dtype()) % Buffer::kAlignment == 0 &&
         shape.num_elements() > 0) {
       ctx.SetOutput(0, input.Slice(begin[0], begin[0] + shape.dim(0)));
@@ -39,14 +40,13 @@ class SliceKernel : public Kernel {
     const auto out_strides = RowMajorStrides(shape.dims());
     CopyBox box;
     for (int i = 0; i < rank; ++i) box.Add(shape.dim(i), strides[i], out_strides[i]);
-    return StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), offset,
-                       out->raw_data(), 0);
+    return StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), offset, out->raw_data(), 0);
   }
 };
 
 Status SliceShape(ShapeContext& c) { return SetSlicedShape(c, c.input(0), 1, 2); }
 
-// The gradient put back in its place among zeros.
+// The gradient, padded with zeros.
 Status SliceGradient(GradientContext& c) {
   const DType index = c.input(1).dtype();
   const Endpoint whole = c.Op("Shape", {c.input(0)}, {{"out_type", index}});
@@ -57,9 +57,30 @@ Status SliceGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
+// Of a vector.
+KnownInts SliceInts(IntsContext& c) {
+  if (c.input_shape(0).rank() != 1) return std::nullopt;
+  const KnownInts x = c.Input(0);
+  const std::optional<int64_t> begin = c.InputScalar(1), size = c.InputScalar(2);
+  if (!x || !begin || !size) return std::nullopt;
+  const int64_t n = static_cast<int64_t>(x->size());
+  if (*begin < 0 || *begin > n) return std::nullopt;
+  const int64_t count = *size == -1 ? n - *begin : *size;
+  if (count < 0 || count > n - *begin) return std::nullopt;
+  return std::vector<int64_t>(x->begin() + *begin, x->begin() + *begin + count);
+}
+
 MILLRACE_OP(Slice)
-    .Input("input: T").Input("begin: Index").Input("size: Index").Output("output: T")
-    .Attr("T: type").Attr("Index: {int32, int64}").Shape(SliceShape).Gradient(SliceGradient);
+    .Input("input: T")
+    .Input("begin: Index")
+    .Input("size: Index")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Index: {int32, int64}")
+    .Shape(SliceShape)
+    .Gradient(SliceGradient)
+    .Ints(SliceInts)
+    .Summary("A contiguous slice of a tensor.");
 MILLRACE_KERNEL(Slice, kCpu, SliceKernel);
 
 }  // namespace

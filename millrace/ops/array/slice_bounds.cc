@@ -18,8 +18,8 @@ StatusOr<Shape> SlicedShape(const Shape& whole, const Tensor& begin_tensor, cons
   MR_ASSIGN_OR_RETURN(const IntList size, ReadIntVector(size_tensor, "size"));
   const int rank = whole.rank();
   if (static_cast<int>(begin->size()) != rank || static_cast<int>(size.size()) != rank) {
-    return InvalidArgument("Expected begin and size arguments to be 1-D tensors of size ", rank,
-                           ", but got sizes ", begin->size(), " and ", size.size(), " instead.");
+    return InvalidArgument("Expected begin and size arguments to be 1-D tensors of size ", rank, ", but got sizes ",
+                           begin->size(), " and ", size.size(), " instead.");
   }
   Shape shape = whole;
   for (int i = 0; i < rank; ++i) {
@@ -30,7 +30,7 @@ StatusOr<Shape> SlicedShape(const Shape& whole, const Tensor& begin_tensor, cons
 }
 
 Status SetSlicedShape(ShapeContext& c, const PartialShape& whole, int begin, int size) {
-  // Any of the three tells the rank.
+  // Any of the three determines the rank.
   int rank = whole.rank();
   for (const int i : {begin, size}) {
     MR_ASSIGN_OR_RETURN(PartialShape list, c.WithRank(i, 1));

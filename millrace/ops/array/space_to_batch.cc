@@ -1,5 +1,4 @@
-// SpaceToBatch, BatchToSpace and their N-dimensional forms: blocks of space moved into the batch
-// dimension and back.
+// SpaceToBatch, BatchToSpace and their N-dimensional forms: move spatial blocks to the batch dimension and back.
 #include <algorithm>
 #include <cstring>
 
@@ -25,12 +24,12 @@ struct Blocks {
 Status CheckBlocks(Blocks* blocks) {
   for (size_t i = 0; i < blocks->block.size(); ++i) {
     if (blocks->block[i] < 1) {
-      return InvalidArgument("All values in block_shape must be positive, got value ",
-                             blocks->block[i], " at index ", i, ".");
+      return InvalidArgument("All values in block_shape must be positive, got value ", blocks->block[i], " at index ",
+                             i, ".");
     }
     if (blocks->before[i] < 0 || blocks->after[i] < 0) {
-      return InvalidArgument("paddings and crops must be non-negative, got ", blocks->before[i],
-                             " and ", blocks->after[i], " at index ", i);
+      return InvalidArgument("paddings and crops must be non-negative, got ", blocks->before[i], " and ",
+                             blocks->after[i], " at index ", i);
     }
     if (__builtin_mul_overflow(blocks->product, blocks->block[i], &blocks->product)) {
       return InvalidArgument("Product of block sizes overflows at index ", i);
@@ -49,8 +48,7 @@ StatusOr<Blocks> ReadBlocks(const Tensor* block, int64_t block_size, const Tenso
   }
   const int64_t m = static_cast<int64_t>(blocks.block.size());
   if (borders.rank() != 2 || borders.dim(0) != m || borders.dim(1) != 2) {
-    return InvalidArgument("paddings and crops should have shape [", m, ",2] instead of ",
-                           borders.shape().ToString());
+    return InvalidArgument("paddings and crops should have shape [", m, ",2] instead of ", borders.shape().ToString());
   }
   MR_ASSIGN_OR_RETURN(const IntList list, ReadInts(borders, "paddings"));
   for (int64_t i = 0; i < m; ++i) {
@@ -92,8 +90,8 @@ StatusOr<PartialShape> SpaceShape(const PartialShape& batch, const Blocks& b) {
   PartialShape out = batch;
   if (batch.dim(0) >= 0) {
     if (batch.dim(0) % b.product != 0) {
-      return InvalidArgument("Input batch dimension (", batch.dim(0),
-                             ") is not divisible by product of block sizes (", b.product, ")");
+      return InvalidArgument("Input batch dimension (", batch.dim(0), ") is not divisible by product of block sizes (",
+                             b.product, ")");
     }
     out.set_dim(0, batch.dim(0) / b.product);
   }
@@ -103,18 +101,18 @@ StatusOr<PartialShape> SpaceShape(const PartialShape& batch, const Blocks& b) {
     int64_t size;
     if (__builtin_mul_overflow(batch.dim(d), b.block[i], &size) || b.before[i] > size ||
         b.after[i] > size - b.before[i]) {
-      return InvalidArgument("cropped_shape[", i, "] must be non-negative: crops ", b.before[i],
-                             " and ", b.after[i], " of ", batch.dim(d), " * ", b.block[i]);
+      return InvalidArgument("cropped_shape[", i, "] must be non-negative: crops ", b.before[i], " and ", b.after[i],
+                             " of ", batch.dim(d), " * ", b.block[i]);
     }
     out.set_dim(d, size - b.before[i] - b.after[i]);
   }
   return out;
 }
 
-// Copies between space and batch, one box for each place in a block.
-Status MoveBlocks(KernelContext& ctx, const Blocks& b, const Tensor& from, const Shape& space,
-                  const Shape& batch, bool to_batch, Tensor* out) {
-  // There are no more places than elements of either side's product, unless one is empty.
+// Copies between space and batch, one box per position in a block.
+Status MoveBlocks(KernelContext& ctx, const Blocks& b, const Tensor& from, const Shape& space, const Shape& batch,
+                  bool to_batch, Tensor* out) {
+  // There are at most as many positions as elements, unless one side is empty.
   if (space.num_elements() == 0 || batch.num_elements() == 0) return absl::OkStatus();
   const auto space_strides = RowMajorStrides(space.dims());
   const auto batch_strides = RowMajorStrides(batch.dims());
@@ -130,13 +128,12 @@ Status MoveBlocks(KernelContext& ctx, const Blocks& b, const Tensor& from, const
     int64_t rest = place;
     for (int i = m - 1; i >= 0; --i) {
       const int d = i + 1;
-      // Step s of the batch's dimension stands for s * block + shift in space.
+      // Index s in the batch's dimension corresponds to s * block + shift in space.
       const int64_t shift = rest % b.block[i] - b.before[i];
       rest /= b.block[i];
       const int64_t begin = shift >= 0 ? 0 : (-shift + b.block[i] - 1) / b.block[i];
-      const int64_t end = shift >= space.dim(d)
-                              ? 0
-                              : std::min(batch.dim(d), (space.dim(d) - shift - 1) / b.block[i] + 1);
+      const int64_t end =
+          shift >= space.dim(d) ? 0 : std::min(batch.dim(d), (space.dim(d) - shift - 1) / b.block[i] + 1);
       add(std::max<int64_t>(0, end - begin), space_strides[d] * b.block[i], batch_strides[d]);
       space_offset += (begin * b.block[i] + shift) * space_strides[d];
       batch_offset += begin * batch_strides[d];
@@ -152,21 +149,18 @@ Status MoveBlocks(KernelContext& ctx, const Blocks& b, const Tensor& from, const
   return absl::OkStatus();
 }
 
-bool IsToBatch(const Node& node) {
-  return node.is_type("SpaceToBatch") || node.is_type("SpaceToBatchND");
-}
+bool IsToBatch(const Node& node) { return node.is_type("SpaceToBatch") || node.is_type("SpaceToBatchND"); }
 
 class SpaceBatchKernel : public Kernel {
  public:
-  explicit SpaceBatchKernel(KernelInit& init)
-      : to_batch_(IsToBatch(init.node())), nd_(init.node().num_inputs() == 3) {
+  explicit SpaceBatchKernel(KernelInit& init) : to_batch_(IsToBatch(init.node())), nd_(init.node().num_inputs() == 3) {
     if (!nd_) init.Attr("block_size", &block_size_);
     if (!IsPlain(init.input_type(0))) FailDType(init, init.input_type(0));
   }
   Status Compute(KernelContext& ctx) override {
     const Tensor& input = ctx.input(0);
-    MR_ASSIGN_OR_RETURN(const Blocks blocks, ReadBlocks(nd_ ? &ctx.input(1) : nullptr, block_size_,
-                                                        ctx.input(nd_ ? 2 : 1)));
+    MR_ASSIGN_OR_RETURN(const Blocks blocks,
+                        ReadBlocks(nd_ ? &ctx.input(1) : nullptr, block_size_, ctx.input(nd_ ? 2 : 1)));
     const int m = static_cast<int>(blocks.block.size());
     if (input.rank() < 1 + m) {
       return InvalidArgument("input rank should be >= ", 1 + m, " instead of ", input.rank());
@@ -174,8 +168,8 @@ class SpaceBatchKernel : public Kernel {
     if (!nd_ && input.rank() != 4) {
       return InvalidArgument("Input rank should be: 4 instead of: ", input.rank());
     }
-    MR_ASSIGN_OR_RETURN(const PartialShape partial, to_batch_ ? BatchShape(input.shape(), blocks)
-                                                              : SpaceShape(input.shape(), blocks));
+    MR_ASSIGN_OR_RETURN(const PartialShape partial,
+                        to_batch_ ? BatchShape(input.shape(), blocks) : SpaceShape(input.shape(), blocks));
     MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(partial.dims()));
     if (blocks.product == 1 && shape == input.shape()) {
       // Blocks of one element and no borders: nothing moves.
@@ -204,11 +198,9 @@ Status SpaceBatchShape(ShapeContext& c) {
   const int64_t size = c.node().AttrOr<int64_t>("block_size", 0);
   MR_ASSIGN_OR_RETURN(const Blocks blocks, ReadBlocks(block, size, *borders));
   if (in.rank() < 1 + static_cast<int>(blocks.block.size())) {
-    return InvalidArgument("input rank should be >= ", 1 + blocks.block.size(), " instead of ",
-                           in.rank());
+    return InvalidArgument("input rank should be >= ", 1 + blocks.block.size(), " instead of ", in.rank());
   }
-  MR_ASSIGN_OR_RETURN(PartialShape out,
-                      IsToBatch(c.node()) ? BatchShape(in, blocks) : SpaceShape(in, blocks));
+  MR_ASSIGN_OR_RETURN(PartialShape out, IsToBatch(c.node()) ? BatchShape(in, blocks) : SpaceShape(in, blocks));
   c.set_output(0, out);
   return absl::OkStatus();
 }
@@ -216,8 +208,7 @@ Status SpaceBatchShape(ShapeContext& c) {
 Status SpaceBatchGradient(GradientContext& c) {
   const bool to_batch = IsToBatch(*c.node());
   if (c.num_inputs() == 3) {
-    c.set_input_grad(0, c.Op(to_batch ? "BatchToSpaceND" : "SpaceToBatchND",
-                             {c.grad(), c.input(1), c.input(2)}));
+    c.set_input_grad(0, c.Op(to_batch ? "BatchToSpaceND" : "SpaceToBatchND", {c.grad(), c.input(1), c.input(2)}));
   } else {
     c.set_input_grad(0, c.Op(to_batch ? "BatchToSpace" : "SpaceToBatch", {c.grad(), c.input(1)},
                              {{"block_size", c.AttrOr<int64_t>("block_size", 2)}}));
@@ -226,27 +217,53 @@ Status SpaceBatchGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(SpaceToBatchND)
-    .Input("input: T").Input("block_shape: Tblock_shape").Input("paddings: Tpaddings")
-    .Output("output: T").Attr("T: type").Attr("Tblock_shape: {int32, int64} = int32")
-    .Attr("Tpaddings: {int32, int64} = int32").Shape(SpaceBatchShape).Gradient(SpaceBatchGradient);
+    .Input("input: T")
+    .Input("block_shape: Tblock_shape")
+    .Input("paddings: Tpaddings")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tblock_shape: {int32, int64} = int32")
+    .Attr("Tpaddings: {int32, int64} = int32")
+    .Shape(SpaceBatchShape)
+    .Gradient(SpaceBatchGradient)
+    .Summary("Pads and moves N-D blocks to the batch dimension.");
 MILLRACE_KERNEL(SpaceToBatchND, kCpu, SpaceBatchKernel);
 
 MILLRACE_OP(BatchToSpaceND)
-    .Input("input: T").Input("block_shape: Tblock_shape").Input("crops: Tcrops")
-    .Output("output: T").Attr("T: type").Attr("Tblock_shape: {int32, int64} = int32")
-    .Attr("Tcrops: {int32, int64} = int32").Shape(SpaceBatchShape).Gradient(SpaceBatchGradient);
+    .Input("input: T")
+    .Input("block_shape: Tblock_shape")
+    .Input("crops: Tcrops")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tblock_shape: {int32, int64} = int32")
+    .Attr("Tcrops: {int32, int64} = int32")
+    .Shape(SpaceBatchShape)
+    .Gradient(SpaceBatchGradient)
+    .Summary("Moves blocks from the batch dimension to N-D space and crops.");
 MILLRACE_KERNEL(BatchToSpaceND, kCpu, SpaceBatchKernel);
 
 MILLRACE_OP(SpaceToBatch)
-    .Input("input: T").Input("paddings: Tpaddings").Output("output: T").Attr("T: type")
-    .Attr("Tpaddings: {int32, int64} = int32").Attr("block_size: int >= 2").Shape(SpaceBatchShape)
-    .Gradient(SpaceBatchGradient);
+    .Input("input: T")
+    .Input("paddings: Tpaddings")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tpaddings: {int32, int64} = int32")
+    .Attr("block_size: int >= 2")
+    .Shape(SpaceBatchShape)
+    .Gradient(SpaceBatchGradient)
+    .Summary("Pads and moves 2-D blocks to the batch dimension.");
 MILLRACE_KERNEL(SpaceToBatch, kCpu, SpaceBatchKernel);
 
 MILLRACE_OP(BatchToSpace)
-    .Input("input: T").Input("crops: Tidx").Output("output: T").Attr("T: type")
-    .Attr("block_size: int >= 2").Attr("Tidx: {int32, int64} = int32").Shape(SpaceBatchShape)
-    .Gradient(SpaceBatchGradient);
+    .Input("input: T")
+    .Input("crops: Tidx")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("block_size: int >= 2")
+    .Attr("Tidx: {int32, int64} = int32")
+    .Shape(SpaceBatchShape)
+    .Gradient(SpaceBatchGradient)
+    .Summary("Moves blocks from the batch dimension to 2-D space and crops.");
 MILLRACE_KERNEL(BatchToSpace, kCpu, SpaceBatchKernel);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// SpaceToDepth and DepthToSpace: blocks of space moved into the channels and back.
+// SpaceToDepth and DepthToSpace: move spatial blocks to the channels and back.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// Where batch, height, width and channels stand.
+// The positions of batch, height, width and channels.
 struct Layout {
   int h, w, c;
 };
@@ -30,8 +30,7 @@ StatusOr<PartialShape> DepthShape(const PartialShape& in, const Layout& at, int6
     out.set_dim(d, in.dim(d) / block);
   }
   int64_t depth = in.dim(at.c);
-  if (depth >= 0 && (__builtin_mul_overflow(depth, block, &depth) ||
-                     __builtin_mul_overflow(depth, block, &depth))) {
+  if (depth >= 0 && (__builtin_mul_overflow(depth, block, &depth) || __builtin_mul_overflow(depth, block, &depth))) {
     return InvalidArgument("a depth of ", in.dim(at.c), " times ", block, " squared is too large");
   }
   out.set_dim(at.c, depth);
@@ -53,8 +52,7 @@ StatusOr<PartialShape> SpaceShape(const PartialShape& in, const Layout& at, int6
   }
   if (in.dim(at.c) >= 0) {
     if (in.dim(at.c) % square != 0) {
-      return InvalidArgument("Input depth dimension ", in.dim(at.c), " should be divisible by: ",
-                             square);
+      return InvalidArgument("Input depth dimension ", in.dim(at.c), " should be divisible by: ", square);
     }
     out.set_dim(at.c, in.dim(at.c) / square);
   }
@@ -77,9 +75,8 @@ class SpaceDepthKernel : public Kernel {
     if (input.rank() != 4) {
       return InvalidArgument("Input rank should be: 4 instead of: ", input.rank());
     }
-    MR_ASSIGN_OR_RETURN(const PartialShape partial, to_depth_
-                                                        ? DepthShape(input.shape(), at_, block_)
-                                                        : SpaceShape(input.shape(), at_, block_));
+    MR_ASSIGN_OR_RETURN(const PartialShape partial,
+                        to_depth_ ? DepthShape(input.shape(), at_, block_) : SpaceShape(input.shape(), at_, block_));
     MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(partial.dims()));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     const Shape& space = to_depth_ ? input.shape() : shape;
@@ -90,7 +87,7 @@ class SpaceDepthKernel : public Kernel {
     const auto add = [&](int64_t size, int64_t in_space, int64_t in_depth) {
       to_depth_ ? box.Add(size, in_space, in_depth) : box.Add(size, in_depth, in_space);
     };
-    // A place (i, j) of a block is the channel (i * block + j) * channels + c.
+    // Position (i, j) of a block becomes channel (i * block + j) * channels + c.
     const int64_t channels = space.dim(at_.c);
     add(space.dim(0), s[0], d[0]);
     add(depth.dim(at_.h), s[at_.h] * block_, d[at_.h]);
@@ -112,31 +109,39 @@ Status SpaceDepthShape(ShapeContext& c) {
   if (!layout.ok()) return absl::OkStatus();
   MR_ASSIGN_OR_RETURN(const PartialShape in, c.WithRank(0, 4));
   MR_ASSIGN_OR_RETURN(const int64_t block, c.Attr<int64_t>("block_size"));
-  MR_ASSIGN_OR_RETURN(PartialShape out, c.node().is_type("SpaceToDepth")
-                                            ? DepthShape(in, *layout, block)
-                                            : SpaceShape(in, *layout, block));
+  MR_ASSIGN_OR_RETURN(PartialShape out, c.node().is_type("SpaceToDepth") ? DepthShape(in, *layout, block)
+                                                                         : SpaceShape(in, *layout, block));
   c.set_output(0, out);
   return absl::OkStatus();
 }
 
 Status SpaceDepthGradient(GradientContext& c) {
-  c.set_input_grad(0, c.Op(c.node()->is_type("SpaceToDepth") ? "DepthToSpace" : "SpaceToDepth",
-                           {c.grad()},
+  c.set_input_grad(0, c.Op(c.node()->is_type("SpaceToDepth") ? "DepthToSpace" : "SpaceToDepth", {c.grad()},
                            {{"block_size", c.AttrOr<int64_t>("block_size", 2)},
                             {"data_format", c.AttrOr<std::string>("data_format", "NHWC")}}));
   return absl::OkStatus();
 }
 
 MILLRACE_OP(SpaceToDepth)
-    .Input("input: T").Output("output: T").Attr("T: type").Attr("block_size: int >= 2")
-    .Attr("data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'").Shape(SpaceDepthShape)
-    .Gradient(SpaceDepthGradient);
+    .Input("input: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("block_size: int >= 2")
+    .Attr("data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'")
+    .Shape(SpaceDepthShape)
+    .Gradient(SpaceDepthGradient)
+    .Summary("Moves 2-D blocks to the channels.");
 MILLRACE_KERNEL(SpaceToDepth, kCpu, SpaceDepthKernel);
 
 MILLRACE_OP(DepthToSpace)
-    .Input("input: T").Output("output: T").Attr("T: type").Attr("block_size: int >= 2")
-    .Attr("data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'").Shape(SpaceDepthShape)
-    .Gradient(SpaceDepthGradient);
+    .Input("input: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("block_size: int >= 2")
+    .Attr("data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'")
+    .Shape(SpaceDepthShape)
+    .Gradient(SpaceDepthGradient)
+    .Summary("Moves blocks from the channels to 2-D space.");
 MILLRACE_KERNEL(DepthToSpace, kCpu, SpaceDepthKernel);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Split and SplitV: a tensor cut into pieces along one dimension.
+// Split and SplitV: split a tensor along one dimension.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -11,8 +11,7 @@ namespace {
 
 StatusOr<int> SplitAxis(int64_t axis, int rank) {
   if (axis < -rank || axis >= rank) {
-    return InvalidArgument("-input rank(-", rank, ") <= split_dim < input rank (", rank,
-                           "), but got ", axis);
+    return InvalidArgument("-input rank(-", rank, ") <= split_dim < input rank (", rank, "), but got ", axis);
   }
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
@@ -36,8 +35,7 @@ Status CutPieces(KernelContext& ctx, const Tensor& input, int axis, absl::Span<c
     CopyBox box;
     box.Add(outer, row, run);
     box.Add(run, 1, 1);
-    MR_RETURN_IF_ERROR(StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), at,
-                                   out->raw_data(), 0));
+    MR_RETURN_IF_ERROR(StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), at, out->raw_data(), 0));
     at += run;
   }
   return absl::OkStatus();
@@ -52,9 +50,10 @@ class SplitKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const int64_t wanted, ReadInt(ctx.input(0), "split_dim"));
     MR_ASSIGN_OR_RETURN(const int axis, SplitAxis(wanted, input.rank()));
     if (input.dim(axis) % n != 0) {
-      return InvalidArgument("Number of ways to split should evenly divide the split dimension, but "
-                             "got split_dim ", axis, " (size = ", input.dim(axis),
-                             ") and num_split ", n);
+      return InvalidArgument(
+          "Number of ways to split should evenly divide the split dimension, but "
+          "got split_dim ",
+          axis, " (size = ", input.dim(axis), ") and num_split ", n);
     }
     return CutPieces(ctx, input, axis, IntList(n, input.dim(axis) / n));
   }
@@ -71,8 +70,8 @@ Status SplitShape(ShapeContext& c) {
       each = in;
       if (in.dim(axis) >= 0) {
         if (in.dim(axis) % c.num_outputs() != 0) {
-          return InvalidArgument("dimension ", axis, " of ", in.ToString(),
-                                 " cannot be split evenly into ", c.num_outputs());
+          return InvalidArgument("dimension ", axis, " of ", in.ToString(), " cannot be split evenly into ",
+                                 c.num_outputs());
         }
         each.set_dim(axis, in.dim(axis) / c.num_outputs());
       }
@@ -97,9 +96,11 @@ Status CompleteSizes(int64_t total, IntList& sizes) {
     }
   }
   if (unknown >= 0 ? sum > total : sum != total) {
-    return InvalidArgument("Determined shape must either match input shape along split_dim exactly if "
-                           "fully specified, or be less than the size of the input along split_dim if "
-                           "not fully specified.  Got: ", sum, " for a dimension of ", total);
+    return InvalidArgument(
+        "Determined shape must either match input shape along split_dim exactly if "
+        "fully specified, or be less than the size of the input along split_dim if "
+        "not fully specified.  Got: ",
+        sum, " for a dimension of ", total);
   }
   if (unknown >= 0) sizes[unknown] = total - sum;
   return absl::OkStatus();
@@ -112,8 +113,7 @@ class SplitVKernel : public Kernel {
     const Tensor& input = ctx.input(0);
     MR_ASSIGN_OR_RETURN(IntList sizes, ReadIntVector(ctx.input(1), "size_splits"));
     if (static_cast<int>(sizes.size()) != ctx.num_outputs()) {
-      return InvalidArgument("size_splits should be a vector of ", ctx.num_outputs(),
-                             " elements, got ", sizes.size());
+      return InvalidArgument("size_splits should be a vector of ", ctx.num_outputs(), " elements, got ", sizes.size());
     }
     MR_ASSIGN_OR_RETURN(const int64_t wanted, ReadInt(ctx.input(2), "split_dim"));
     MR_ASSIGN_OR_RETURN(const int axis, SplitAxis(wanted, input.rank()));
@@ -136,8 +136,7 @@ Status SplitVShape(ShapeContext& c) {
   if (given != nullptr && axis >= 0) {
     MR_ASSIGN_OR_RETURN(sizes, ReadIntVector(*given, "size_splits"));
     if (static_cast<int>(sizes.size()) != c.num_outputs()) {
-      return InvalidArgument("size_splits has ", sizes.size(), " elements for ", c.num_outputs(),
-                             " outputs");
+      return InvalidArgument("size_splits has ", sizes.size(), " elements for ", c.num_outputs(), " outputs");
     }
     if (in.dim(axis) >= 0) MR_RETURN_IF_ERROR(CompleteSizes(in.dim(axis), sizes));
   }
@@ -149,7 +148,7 @@ Status SplitVShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// The pieces' gradients joined again; `value` and `axis` are the inputs' places.
+// Concatenates the pieces' gradients; `value` and `axis` are input indices.
 Status JoinGradients(GradientContext& c, int value, int axis) {
   std::vector<Endpoint> parts;
   for (int i = 0; i < c.num_outputs(); ++i) parts.push_back(c.grad(i));
@@ -165,14 +164,27 @@ Status SplitGradient(GradientContext& c) { return JoinGradients(c, 1, 0); }
 Status SplitVGradient(GradientContext& c) { return JoinGradients(c, 0, 2); }
 
 MILLRACE_OP(Split)
-    .Input("split_dim: int32").Input("value: T").Output("output: num_split * T")
-    .Attr("num_split: int >= 1").Attr("T: type").Shape(SplitShape).Gradient(SplitGradient);
+    .Input("split_dim: int32")
+    .Input("value: T")
+    .Output("output: num_split * T")
+    .Attr("num_split: int >= 1")
+    .Attr("T: type")
+    .Shape(SplitShape)
+    .Gradient(SplitGradient)
+    .Summary("Splits a tensor into equal pieces along a dimension.");
 MILLRACE_KERNEL(Split, kCpu, SplitKernel);
 
 MILLRACE_OP(SplitV)
-    .Input("value: T").Input("size_splits: Tlen").Input("split_dim: int32")
-    .Output("output: num_split * T").Attr("num_split: int >= 1").Attr("T: type")
-    .Attr("Tlen: {int8, int32, int64} = int64").Shape(SplitVShape).Gradient(SplitVGradient);
+    .Input("value: T")
+    .Input("size_splits: Tlen")
+    .Input("split_dim: int32")
+    .Output("output: num_split * T")
+    .Attr("num_split: int >= 1")
+    .Attr("T: type")
+    .Attr("Tlen: {int8, int32, int64} = int64")
+    .Shape(SplitVShape)
+    .Gradient(SplitVGradient)
+    .Summary("Splits a tensor into pieces of given sizes along a dimension.");
 MILLRACE_KERNEL(SplitV, kCpu, SplitVKernel);
 
 }  // namespace

@@ -49,7 +49,8 @@ class TensorStridedSliceUpdateKernel : public Kernel {
     bool fits = lead >= 0;
     for (int d = 0; fits && d < value.rank(); ++d) fits = value.dim(d) == 1 || value.dim(d) == shape.dim(lead + d);
     if (!fits) {
-      return InvalidArgument("a slice of shape ", shape.ToString(), " cannot be assigned a value of shape ", value.shape().ToString());
+      return InvalidArgument("a slice of shape ", shape.ToString(), " cannot be assigned a value of shape ",
+                             value.shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(Tensor wide, ctx.AllocateTemp(value.dtype(), shape));
     DispatchMove(value.dtype(), [&](auto tag) {
@@ -78,7 +79,7 @@ AttrList Masks(const GradientContext& c) {
   return attrs;
 }
 
-// What was replaced gets no gradient; the new values get that of their slice.
+// Replaced elements get no gradient; the new values get that of their slice.
 Status TensorStridedSliceUpdateGradient(GradientContext& c) {
   const Endpoint begin = c.input(1), end = c.input(2), strides = c.input(3), value = c.input(4), g = c.grad();
   const Endpoint of_slice = c.Op("StridedSlice", {g, begin, end, strides}, Masks(c));
@@ -90,12 +91,22 @@ Status TensorStridedSliceUpdateGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(TensorStridedSliceUpdate)
-    .Input("input: T").Input("begin: Index").Input("end: Index").Input("strides: Index").Input("value: T").Output("output: T")
-    .Attr("T: type").Attr("Index: {int32, int64}").Attr("begin_mask: int = 0").Attr("end_mask: int = 0")
-    .Attr("ellipsis_mask: int = 0").Attr("new_axis_mask: int = 0").Attr("shrink_axis_mask: int = 0")
+    .Input("input: T")
+    .Input("begin: Index")
+    .Input("end: Index")
+    .Input("strides: Index")
+    .Input("value: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Index: {int32, int64}")
+    .Attr("begin_mask: int = 0")
+    .Attr("end_mask: int = 0")
+    .Attr("ellipsis_mask: int = 0")
+    .Attr("new_axis_mask: int = 0")
+    .Attr("shrink_axis_mask: int = 0")
     .Shape(UnchangedShape)
     .Gradient(TensorStridedSliceUpdateGradient)
-    .Summary("A tensor with new values in a slice.");
+    .Summary("A copy of a tensor with new values in a slice.");
 
 MILLRACE_KERNEL(TensorStridedSliceUpdate, kCpu, TensorStridedSliceUpdateKernel);
 

@@ -1,4 +1,4 @@
-// Tile repeats a tensor along its dimensions; TileGrad sums the copies up again.
+// Tile repeats a tensor along its dimensions; TileGrad sums the copies.
 #include <cstring>
 
 #include "millrace/graph/gradient.h"
@@ -16,8 +16,8 @@ namespace {
 StatusOr<IntList> ReadMultiples(const Tensor& tensor, int rank) {
   MR_ASSIGN_OR_RETURN(IntList multiples, ReadIntVector(tensor, "multiples"));
   if (static_cast<int>(multiples.size()) != rank) {
-    return InvalidArgument("Expected multiples argument to be a vector of length ", rank,
-                           " but got length ", multiples.size());
+    return InvalidArgument("Expected multiples argument to be a vector of length ", rank, " but got length ",
+                           multiples.size());
   }
   for (size_t i = 0; i < multiples.size(); ++i) {
     if (multiples[i] < 0) {
@@ -38,8 +38,7 @@ class TileKernel : public Kernel {
     for (int i = 0; i < input.rank(); ++i) {
       int64_t n;
       if (__builtin_mul_overflow(input.dim(i), multiples[i], &n)) {
-        return InvalidArgument("dimension ", i, " of ", input.dim(i), " times ", multiples[i],
-                               " is too large");
+        return InvalidArgument("dimension ", i, " of ", input.dim(i), " times ", multiples[i], " is too large");
       }
       dims.push_back(n);
       same = same && multiples[i] == 1;
@@ -79,7 +78,7 @@ Status TileShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// The copies are summed up: the gradient, seen as [m0, d0, m1, d1, ...], over the m.
+// Sums the gradient, viewed as [m0, d0, m1, d1, ...], over the multiples m.
 Status TileGradient(GradientContext& c) {
   const Endpoint multiples = c.input(1);
   const Endpoint shape = c.Op("Shape", {c.input(0)}, {{"out_type", multiples.dtype()}});
@@ -87,12 +86,12 @@ Status TileGradient(GradientContext& c) {
   const Endpoint split = c.Reshape(pairs, c.Ints({-1}));
   const Endpoint axes = c.Op("Range", {c.Scalar<int32_t>(0), c.Op("Size", {split}), c.Scalar<int32_t>(2)});
   const Endpoint sum = c.Op("Sum", {c.Reshape(c.grad(), split), axes});
-  // The sum has the right shape; saying so keeps it known.
+  // The sum already has this shape; the Reshape makes it statically known.
   c.set_input_grad(0, c.Reshape(sum, shape));
   return absl::OkStatus();
 }
 
-// out[i] += tile by tile, in the order of the tiles.
+// Adds tile by tile to `out`, in order.
 template <typename T>
 void SumTiles(const T* from, T* to, const Shape& in, const Shape& out) {
   std::fill_n(to, out.num_elements(), T{});
@@ -120,8 +119,8 @@ class TileGradKernel : public Kernel {
     Shape shape = input.shape();
     for (int i = 0; i < input.rank(); ++i) {
       if (multiples[i] == 0 || input.dim(i) % multiples[i] != 0) {
-        return InvalidArgument("Expected input_dim[", i, "] to be divisible by multiples[", i,
-                               "], but ", input.dim(i), " % ", multiples[i], " != 0");
+        return InvalidArgument("Expected input_dim[", i, "] to be divisible by multiples[", i, "], but ", input.dim(i),
+                               " % ", multiples[i], " != 0");
       }
       shape.set_dim(i, input.dim(i) / multiples[i]);
     }
@@ -135,13 +134,24 @@ class TileGradKernel : public Kernel {
 };
 
 MILLRACE_OP(Tile)
-    .Input("input: T").Input("multiples: Tmultiples").Output("output: T").Attr("T: type")
-    .Attr("Tmultiples: {int32, int64} = int32").Shape(TileShape).Gradient(TileGradient);
+    .Input("input: T")
+    .Input("multiples: Tmultiples")
+    .Output("output: T")
+    .Attr("T: type")
+    .Attr("Tmultiples: {int32, int64} = int32")
+    .Shape(TileShape)
+    .Gradient(TileGradient)
+    .Summary("Repeats a tensor along its dimensions.");
 MILLRACE_KERNEL(Tile, kCpu, TileKernel);
 
 MILLRACE_OP(TileGrad)
-    .Input("input: T").Input("multiples: int32").Output("output: T").Attr("T: type")
-    .Shape(UnknownShape).NotDifferentiable();
+    .Input("input: T")
+    .Input("multiples: int32")
+    .Output("output: T")
+    .Attr("T: type")
+    .Shape(UnknownShape)
+    .NotDifferentiable()
+    .Summary("The gradient of Tile.");
 MILLRACE_KERNEL(TileGrad, kCpu, TileGradKernel);
 
 }  // namespace

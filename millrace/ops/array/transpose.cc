@@ -10,11 +10,11 @@
 namespace millrace {
 namespace {
 
-// Makes perm's values positive and checks that each of [0, rank) comes once.
+// Makes perm's values non-negative and checks that it is a permutation of [0, rank).
 Status CheckPermutation(int rank, IntList& perm) {
   if (static_cast<int>(perm.size()) != rank) {
-    return InvalidArgument("transpose expects a vector of size ", rank,
-                           ". But input(1) is a vector of size ", perm.size());
+    return InvalidArgument("transpose expects a vector of size ", rank, ". But input(1) is a vector of size ",
+                           perm.size());
   }
   absl::InlinedVector<bool, 8> seen(rank, false);
   for (int64_t& p : perm) {
@@ -49,7 +49,7 @@ class TransposeKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(IntList perm, ReadIntVector(ctx.input(1), "perm"));
     MR_RETURN_IF_ERROR(CheckPermutation(rank, perm));
     Shape shape = input.shape();
-    // Moving dimensions of size one moves no element.
+    // Moving dimensions of size one does not move elements.
     bool moves = false;
     int64_t last = -1;
     for (int i = 0; i < rank; ++i) {
@@ -67,8 +67,7 @@ class TransposeKernel : public Kernel {
     const auto to = RowMajorStrides(shape.dims());
     CopyBox box;
     for (int i = 0; i < rank; ++i) box.Add(shape.dim(i), from[perm[i]], to[i]);
-    MR_RETURN_IF_ERROR(StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), 0,
-                                   out->raw_data(), 0));
+    MR_RETURN_IF_ERROR(StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), 0, out->raw_data(), 0));
     if (conjugate_ && input.dtype() == DType::kComplex64) Conjugate<std::complex<float>>(ctx, out);
     if (conjugate_ && input.dtype() == DType::kComplex128) Conjugate<std::complex<double>>(ctx, out);
     return absl::OkStatus();
@@ -112,8 +111,7 @@ class InvertPermutationKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& x = ctx.input(0);
     if (x.rank() != 1) {
-      return InvalidArgument("invert_permutation expects a 1D vector, got shape ",
-                             x.shape().ToString());
+      return InvalidArgument("invert_permutation expects a 1D vector, got shape ", x.shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, x.shape()));
     Status status;
@@ -146,18 +144,34 @@ Status InvertPermutationShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(Transpose)
-    .Input("x: T").Input("perm: Tperm").Output("y: T").Attr("T: type")
-    .Attr("Tperm: {int32, int64} = int32").Shape(TransposeShape).Gradient(TransposeGradient);
+    .Input("x: T")
+    .Input("perm: Tperm")
+    .Output("y: T")
+    .Attr("T: type")
+    .Attr("Tperm: {int32, int64} = int32")
+    .Shape(TransposeShape)
+    .Gradient(TransposeGradient)
+    .Summary("Permutes the dimensions of a tensor.");
 MILLRACE_KERNEL(Transpose, kCpu, TransposeKernel);
 
 MILLRACE_OP(ConjugateTranspose)
-    .Input("x: T").Input("perm: Tperm").Output("y: T").Attr("T: type")
-    .Attr("Tperm: {int32, int64} = int32").Shape(TransposeShape).Gradient(TransposeGradient);
+    .Input("x: T")
+    .Input("perm: Tperm")
+    .Output("y: T")
+    .Attr("T: type")
+    .Attr("Tperm: {int32, int64} = int32")
+    .Shape(TransposeShape)
+    .Gradient(TransposeGradient)
+    .Summary("Permutes the dimensions and conjugates.");
 MILLRACE_KERNEL(ConjugateTranspose, kCpu, TransposeKernel);
 
 MILLRACE_OP(InvertPermutation)
-    .Input("x: T").Output("y: T").Attr("T: {int32, int64} = int32").Shape(InvertPermutationShape)
-    .NotDifferentiable();
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {int32, int64} = int32")
+    .Shape(InvertPermutationShape)
+    .NotDifferentiable()
+    .Summary("The inverse of a permutation.");
 MILLRACE_KERNEL(InvertPermutation, kCpu, InvertPermutationKernel);
 
 }  // namespace

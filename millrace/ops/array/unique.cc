@@ -1,5 +1,5 @@
-// Unique and its twins: the distinct elements of a vector, or slices along an axis, in the order they
-// first come. ListDiff: those of one list that another has not.
+// Unique and its variants: the distinct elements of a vector, or slices along an axis, in order of first occurrence.
+// ListDiff: the elements of one list that are not in another.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -18,8 +18,8 @@
 namespace millrace {
 namespace {
 
-// Elements as keys: equal keys are equal elements. One kind of key for all numbers keeps the number of
-// hash tables small. -0 is 0. A NaN equals nothing (see IsNan).
+// Converts elements to keys such that equal keys mean equal elements. One key type for all numbers limits the number of
+// hash table instantiations. -0 equals 0; a NaN equals nothing (see IsNan).
 template <typename T>
 auto KeyOf(const T& value) {
   if constexpr (std::is_same_v<T, std::string>) {
@@ -43,12 +43,12 @@ bool IsNan(const T& value) {
   }
 }
 
-// Which of the distinct elements a key is, by open addressing: a table made for keys of any kind takes twice the time.
+// Maps keys to the numbers of distinct elements. Open addressing; twice as fast as a general hash table.
 class KeyNumbers {
  public:
   explicit KeyNumbers(int64_t n) : slots_(std::bit_ceil<uint64_t>(std::clamp<int64_t>(2 * n, 16, 4096))) {}
 
-  // The number given for the key before; else it gets `next`.
+  // The number of the key; a new key gets `next`.
   int64_t Emplace(uint64_t key, int64_t next) {
     Slot& slot = Find(key);
     if (slot.number >= 0) return slot.number;
@@ -89,7 +89,7 @@ class StringNumbers {
 
 using UniqueTypes = JoinTypes<RealTypes, Types<bool, std::string>>::type;
 
-// What Unique finds: for each element (or slice) the number of its first like, and those firsts.
+// The result of Unique: for each element (or slice) the number of its distinct value, and the first occurrence of each.
 struct Distinct {
   std::vector<int64_t> ids;
   std::vector<int64_t> firsts;
@@ -117,7 +117,7 @@ Distinct FindElements(const T* x, int64_t n) {
   return found;
 }
 
-// Slices along an axis of x seen as [outer, n, inner].
+// Slices along an axis of x viewed as [outer, n, inner].
 template <typename T>
 Distinct FindSlices(const T* x, int64_t outer, int64_t n, int64_t inner) {
   Distinct found;
@@ -155,8 +155,7 @@ class UniqueKernel : public Kernel {
     Distinct found;
     DispatchType(UniqueTypes(), x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      found = x.rank() == 1 ? FindElements(x.data<T>(), n)
-                            : FindSlices(x.data<T>(), outer, n, inner);
+      found = x.rank() == 1 ? FindElements(x.data<T>(), n) : FindSlices(x.data<T>(), outer, n, inner);
     });
     const int64_t distinct = static_cast<int64_t>(found.firsts.size());
     Shape shape = x.shape();
@@ -258,30 +257,65 @@ Status ListDiffShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(Unique)
-    .Input("x: T").Output("y: T").Output("idx: out_idx").Attr("T: type")
-    .Attr("out_idx: {int32, int64} = int32").Shape(UniqueShape).NotDifferentiable();
+    .Input("x: T")
+    .Output("y: T")
+    .Output("idx: out_idx")
+    .Attr("T: type")
+    .Attr("out_idx: {int32, int64} = int32")
+    .Shape(UniqueShape)
+    .NotDifferentiable()
+    .Summary("The distinct elements of a vector.");
 MILLRACE_KERNEL(Unique, kCpu, UniqueKernel);
 
 MILLRACE_OP(UniqueV2)
-    .Input("x: T").Input("axis: Taxis").Output("y: T").Output("idx: out_idx").Attr("T: type")
-    .Attr("Taxis: {int32, int64} = int64").Attr("out_idx: {int32, int64} = int32")
-    .Shape(UniqueShape).NotDifferentiable();
+    .Input("x: T")
+    .Input("axis: Taxis")
+    .Output("y: T")
+    .Output("idx: out_idx")
+    .Attr("T: type")
+    .Attr("Taxis: {int32, int64} = int64")
+    .Attr("out_idx: {int32, int64} = int32")
+    .Shape(UniqueShape)
+    .NotDifferentiable()
+    .Summary("The distinct slices along an axis.");
 MILLRACE_KERNEL(UniqueV2, kCpu, UniqueKernel);
 
 MILLRACE_OP(UniqueWithCounts)
-    .Input("x: T").Output("y: T").Output("idx: out_idx").Output("count: out_idx").Attr("T: type")
-    .Attr("out_idx: {int32, int64} = int32").Shape(UniqueShape).NotDifferentiable();
+    .Input("x: T")
+    .Output("y: T")
+    .Output("idx: out_idx")
+    .Output("count: out_idx")
+    .Attr("T: type")
+    .Attr("out_idx: {int32, int64} = int32")
+    .Shape(UniqueShape)
+    .NotDifferentiable()
+    .Summary("The distinct elements of a vector, with counts.");
 MILLRACE_KERNEL(UniqueWithCounts, kCpu, UniqueKernel);
 
 MILLRACE_OP(UniqueWithCountsV2)
-    .Input("x: T").Input("axis: Taxis").Output("y: T").Output("idx: out_idx")
-    .Output("count: out_idx").Attr("T: type").Attr("Taxis: {int32, int64} = int64")
-    .Attr("out_idx: {int32, int64} = int32").Shape(UniqueShape).NotDifferentiable();
+    .Input("x: T")
+    .Input("axis: Taxis")
+    .Output("y: T")
+    .Output("idx: out_idx")
+    .Output("count: out_idx")
+    .Attr("T: type")
+    .Attr("Taxis: {int32, int64} = int64")
+    .Attr("out_idx: {int32, int64} = int32")
+    .Shape(UniqueShape)
+    .NotDifferentiable()
+    .Summary("The distinct slices along an axis, with counts.");
 MILLRACE_KERNEL(UniqueWithCountsV2, kCpu, UniqueKernel);
 
 MILLRACE_OP(ListDiff)
-    .Input("x: T").Input("y: T").Output("out: T").Output("idx: out_idx").Attr("T: type")
-    .Attr("out_idx: {int32, int64} = int32").Shape(ListDiffShape).NotDifferentiable();
+    .Input("x: T")
+    .Input("y: T")
+    .Output("out: T")
+    .Output("idx: out_idx")
+    .Attr("T: type")
+    .Attr("out_idx: {int32, int64} = int32")
+    .Shape(ListDiffShape)
+    .NotDifferentiable()
+    .Summary("The elements of one list that are not in another.");
 MILLRACE_KERNEL(ListDiff, kCpu, ListDiffKernel);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// UnravelIndex: numbers of elements as coordinates.
+// UnravelIndex: converts flat indices to coordinates.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
@@ -13,15 +13,14 @@ class UnravelIndexKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& indices = ctx.input(0);
     if (indices.rank() > 1) {
-      return InvalidArgument("The indices can only be scalar or vector, got \"",
-                             indices.shape().ToString(), "\"");
+      return InvalidArgument("The indices can only be scalar or vector, got \"", indices.shape().ToString(), "\"");
     }
     MR_ASSIGN_OR_RETURN(const IntList numbers, ReadInts(indices, "indices"));
     MR_ASSIGN_OR_RETURN(const IntList dims, ReadIntVector(ctx.input(1), "dims"));
     int64_t total = 1;
     for (size_t i = 0; i < dims.size(); ++i) {
-      if (dims[i] == 0) return InvalidArgument("Input dims cannot contain a dim of zero, but dims ",
-                                               "contains zero at index ", i);
+      if (dims[i] == 0)
+        return InvalidArgument("Input dims cannot contain a dim of zero, but dims ", "contains zero at index ", i);
       if (dims[i] < 0 || __builtin_mul_overflow(total, dims[i], &total)) {
         return InvalidArgument("dims must be positive and their product must not overflow, got [",
                                absl::StrJoin(dims, ","), "]");
@@ -32,8 +31,8 @@ class UnravelIndexKernel : public Kernel {
     IntList out(rank * n);
     for (int64_t i = 0; i < n; ++i) {
       if (numbers[i] < 0 || numbers[i] >= total) {
-        return InvalidArgument("index is out of bound as with dims: indices[", i, "] = ", numbers[i],
-                               " is not in [0, ", total, ")");
+        return InvalidArgument("index is out of bound as with dims: indices[", i, "] = ", numbers[i], " is not in [0, ",
+                               total, ")");
       }
       int64_t rest = numbers[i];
       for (int64_t d = rank - 1; d >= 0; --d) {
@@ -41,9 +40,7 @@ class UnravelIndexKernel : public Kernel {
         rest /= dims[d];
       }
     }
-    MR_ASSIGN_OR_RETURN(Tensor * result, ctx.AllocateOutput(0, indices.rank() == 0
-                                                                   ? Shape({rank})
-                                                                   : Shape({rank, n})));
+    MR_ASSIGN_OR_RETURN(Tensor * result, ctx.AllocateOutput(0, indices.rank() == 0 ? Shape({rank}) : Shape({rank, n})));
     return WriteInts(out, result);
   }
 };
@@ -53,14 +50,18 @@ Status UnravelIndexShape(ShapeContext& c) {
   const PartialShape& indices = c.input(0);
   if (!indices.known_rank()) return absl::OkStatus();
   if (indices.rank() > 1) return InvalidArgument("indices must be a scalar or a vector");
-  c.set_output(0, indices.rank() == 0 ? PartialShape({dims.dim(0)})
-                                      : PartialShape({dims.dim(0), indices.dim(0)}));
+  c.set_output(0, indices.rank() == 0 ? PartialShape({dims.dim(0)}) : PartialShape({dims.dim(0), indices.dim(0)}));
   return absl::OkStatus();
 }
 
 MILLRACE_OP(UnravelIndex)
-    .Input("indices: Tidx").Input("dims: Tidx").Output("output: Tidx")
-    .Attr("Tidx: {int32, int64} = int32").Shape(UnravelIndexShape).NotDifferentiable();
+    .Input("indices: Tidx")
+    .Input("dims: Tidx")
+    .Output("output: Tidx")
+    .Attr("Tidx: {int32, int64} = int32")
+    .Shape(UnravelIndexShape)
+    .NotDifferentiable()
+    .Summary("Converts flat indices to coordinates.");
 MILLRACE_KERNEL(UnravelIndex, kCpu, UnravelIndexKernel);
 
 }  // namespace

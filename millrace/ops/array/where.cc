@@ -1,4 +1,4 @@
-// Where: the coordinates of the elements that are not zero, in row-major order.
+// Where: the coordinates of the non-zero elements, in row-major order.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
@@ -53,10 +53,14 @@ Status WhereShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(Where)
-    .Input("input: T").Output("index: int64")
-    .Attr("T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, "
-          "qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64, bool} = bool")
-    .Shape(WhereShape).NotDifferentiable();
+    .Input("input: T")
+    .Output("index: int64")
+    .Attr(
+        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, "
+        "qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64, bool} = bool")
+    .Shape(WhereShape)
+    .NotDifferentiable()
+    .Summary("The coordinates of the non-zero elements.");
 MILLRACE_KERNEL(Where, kCpu, WhereKernel);
 
 }  // namespace

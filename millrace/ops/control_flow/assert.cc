@@ -1,4 +1,4 @@
-// Assert and Abort: a step that finds out it should not go on.
+// Assert and Abort.
 #include "absl/strings/str_cat.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -15,8 +15,7 @@ class AssertKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& condition = ctx.input(0);
     if (condition.num_elements() != 1) {
-      return InvalidArgument("condition must be a scalar, but it has shape ",
-                             condition.shape().ToString());
+      return InvalidArgument("condition must be a scalar, but it has shape ", condition.shape().ToString());
     }
     if (condition.scalar<bool>()) return absl::OkStatus();
     std::string message = "assertion failed:";
@@ -30,14 +29,12 @@ class AssertKernel : public Kernel {
   int64_t summarize_ = 3;
 };
 
-// Fails its step. The process serves others too and goes on, whatever exit_without_error says.
+// Fails the step. The process keeps running, whatever exit_without_error is, because it serves other clients too.
 class AbortKernel : public Kernel {
  public:
   explicit AbortKernel(KernelInit& init) { init.Attr("error_msg", &message_); }
 
-  Status Compute(KernelContext&) override {
-    return Aborted(message_.empty() ? "the graph asked to abort" : message_);
-  }
+  Status Compute(KernelContext&) override { return Aborted(message_.empty() ? "the graph asked to abort" : message_); }
 
  private:
   std::string message_;
@@ -51,7 +48,7 @@ MILLRACE_OP(Assert)
     .Stateful()
     .Shape(NoOutputs)
     .NotDifferentiable()
-    .Summary("Fails the step, showing data, when condition is false.");
+    .Summary("Fails the step, printing data, if condition is false.");
 
 MILLRACE_OP(Abort)
     .Attr("error_msg: string = ''")

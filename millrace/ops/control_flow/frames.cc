@@ -1,5 +1,6 @@
 // Enter, Exit, NextIteration, LoopCond: the borders of loops. What they mean is the executor's
 // matter; their kernels pass the value on.
+#include "millrace/graph/constant_ints.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -31,7 +32,9 @@ MILLRACE_OP(Enter)
     .Attr("is_constant: bool = false")
     .Attr("parallel_iterations: int = 10")
     .Shape(UnchangedShape)
-    .Summary("Brings a value into the first iteration of a loop, or all of them if it is constant.");
+    .Control(ControlKind::kEnter)
+    .Ints(UnchangedInts)
+    .Summary("Passes a value into the first iteration of a loop, or into all of them if it is constant.");
 
 MILLRACE_OP(RefEnter)
     .Input("data: Ref(T)")
@@ -41,6 +44,7 @@ MILLRACE_OP(RefEnter)
     .Attr("is_constant: bool = false")
     .Attr("parallel_iterations: int = 10")
     .Shape(UnchangedShape)
+    .Control(ControlKind::kEnter)
     .Summary("Enter for a reference to a variable.");
 
 MILLRACE_OP(Exit)
@@ -48,13 +52,15 @@ MILLRACE_OP(Exit)
     .Output("output: T")
     .Attr("T: type")
     .Shape(UnchangedShape)
-    .Summary("Takes a value out of a loop.");
+    .Control(ControlKind::kExit)
+    .Summary("Passes a value out of a loop.");
 
 MILLRACE_OP(RefExit)
     .Input("data: Ref(T)")
     .Output("output: Ref(T)")
     .Attr("T: type")
     .Shape(UnchangedShape)
+    .Control(ControlKind::kExit)
     .Summary("Exit for a reference to a variable.");
 
 MILLRACE_OP(NextIteration)
@@ -62,24 +68,25 @@ MILLRACE_OP(NextIteration)
     .Output("output: T")
     .Attr("T: type")
     .Shape(UnchangedShape)
-    .Summary("Hands a value to the next iteration of a loop.");
+    .Control(ControlKind::kNextIteration)
+    .Summary("Passes a value to the next iteration of a loop.");
 
 MILLRACE_OP(RefNextIteration)
     .Input("data: Ref(T)")
     .Output("output: Ref(T)")
     .Attr("T: type")
     .Shape(UnchangedShape)
+    .Control(ControlKind::kNextIteration)
     .Summary("NextIteration for a reference to a variable.");
 
 MILLRACE_OP(LoopCond)
     .Input("input: bool")
     .Output("output: bool")
     .Shape(ScalarShape)
-    .Summary("Says whether a loop goes on.");
+    .Control(ControlKind::kLoopCond)
+    .Summary("Decides whether a loop continues.");
 
-MILLRACE_OP(ControlTrigger)
-    .Shape(NoOutputs)
-    .Summary("Does nothing; runs even when what it waits for is dead.");
+MILLRACE_OP(ControlTrigger).Shape(NoOutputs).Summary("A no-op that runs even if its control inputs are dead.");
 
 MILLRACE_KERNEL(Enter, kCpu, ForwardKernel);
 MILLRACE_KERNEL(RefEnter, kCpu, ForwardKernel);

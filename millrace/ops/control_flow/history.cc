@@ -1,4 +1,4 @@
-// _HistoryPush and _HistoryPop: what a loop puts aside for its gradient, iteration by iteration.
+// _HistoryPush and _HistoryPop: the values that a loop saves for its gradient in each iteration.
 #include <algorithm>
 
 #include "millrace/graph/op_schema.h"
@@ -17,7 +17,7 @@ class History : public VariantValue {
   std::vector<Tensor> values;
 };
 
-// The history of input 0 as output 0, for this node alone to change: the same one when nobody else has it.
+// The history of input 0 as output 0, unshared so that this node may modify it; copied only if it is shared.
 StatusOr<History*> TakeHistory(KernelContext& ctx) {
   const Tensor& in = ctx.input(0);
   if (in.rank() != 0) return InvalidArgument("a history is a scalar, but it has shape ", in.shape().ToString());
@@ -25,7 +25,7 @@ StatusOr<History*> TakeHistory(KernelContext& ctx) {
   Variant& variant = out->scalar<Variant>();
   if (History* own = variant.GetUnique<History>()) return own;
   const History* shared = in.scalar<Variant>().Get<History>();
-  if (shared == nullptr) return InvalidArgument("the input is no history but ", in.scalar<Variant>().DebugString());
+  if (shared == nullptr) return InvalidArgument("the input is not a history but ", in.scalar<Variant>().DebugString());
   RefPtr<History> copy = MakeRef<History>();
   copy->values = shared->values;
   History* const result = copy.get();
@@ -60,7 +60,8 @@ class HistoryPopKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(History* const history, TakeHistory(ctx));
     const size_t n = static_cast<size_t>(ctx.num_outputs()) - 1;
     std::vector<Tensor>& values = history->values;
-    if (values.size() < n) return Internal("the history is over: ", n, " values are wanted, ", values.size(), " are left");
+    if (values.size() < n)
+      return Internal("the history is over: ", n, " values are wanted, ", values.size(), " are left");
     const size_t first = values.size() - n;
     for (size_t i = 0; i < n; ++i) {
       if (values[first + i].dtype() != ctx.output_type(static_cast<int>(i) + 1)) {
@@ -85,7 +86,7 @@ MILLRACE_OP(_EmptyHistory)
     .Output("history: variant")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("A history in which nothing has happened.");
+    .Summary("An empty history.");
 
 MILLRACE_OP(_HistoryPush)
     .Input("history: variant")
@@ -94,7 +95,7 @@ MILLRACE_OP(_HistoryPush)
     .Attr("T: list(type) >= 1")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("Puts the values of one iteration aside.");
+    .Summary("Saves the values of one iteration.");
 
 MILLRACE_OP(_HistoryPop)
     .Input("history: variant")
@@ -104,7 +105,7 @@ MILLRACE_OP(_HistoryPop)
     .Attr("shapes: list(shape) = []")
     .Shape(HistoryPopShape)
     .NotDifferentiable()
-    .Summary("Gives back the values of the iteration that was put aside last.");
+    .Summary("Restores the values of the last saved iteration.");
 
 MILLRACE_KERNEL(_EmptyHistory, kCpu, EmptyHistoryKernel);
 MILLRACE_KERNEL(_HistoryPush, kCpu, HistoryPushKernel);

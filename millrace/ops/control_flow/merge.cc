@@ -1,4 +1,4 @@
-// Merge: whichever input arrives, goes on.
+// Merge: forwards the input that arrives.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-// What all inputs agree on. The back edge of a loop may not be there yet, and then nothing is known.
+// The dimensions on which all inputs agree. Unknown while the back edge of a loop is missing.
 Status MergeShape(ShapeContext& c) {
   MR_ASSIGN_OR_RETURN(const int64_t wanted, c.Attr<int64_t>("N"));
   PartialShape merged;
@@ -26,7 +26,7 @@ Status MergeShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// The executor runs it when one input is there; those that are not, are uninitialised.
+// The executor runs it when one input has arrived; the others are uninitialized.
 class MergeKernel : public Kernel {
  public:
   explicit MergeKernel(KernelInit&) {}
@@ -50,7 +50,8 @@ MILLRACE_OP(Merge)
     .Attr("T: type")
     .Attr("N: int >= 1")
     .Shape(MergeShape)
-    .Summary("The first of its inputs to arrive, and which one it was.");
+    .Control(ControlKind::kMerge)
+    .Summary("Forwards the input that arrives, and its index.");
 
 MILLRACE_OP(RefMerge)
     .Input("inputs: N * Ref(T)")
@@ -59,6 +60,7 @@ MILLRACE_OP(RefMerge)
     .Attr("T: type")
     .Attr("N: int >= 1")
     .Shape(MergeShape)
+    .Control(ControlKind::kMerge)
     .Summary("Merge for references to variables.");
 
 MILLRACE_KERNEL(Merge, kCpu, MergeKernel);

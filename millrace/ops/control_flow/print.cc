@@ -1,4 +1,4 @@
-// Print and PrintV2: tensors on stderr while the graph runs.
+// Print and PrintV2: print tensors while the graph runs.
 #include <atomic>
 #include <cstdio>
 
@@ -48,14 +48,12 @@ class PrintV2Kernel : public Kernel {
   explicit PrintV2Kernel(KernelInit& init) {
     init.Attr("output_stream", &stream_);
     init.Attr("end", &end_);
-    static constexpr absl::string_view kStreams[] = {"stdout",       "stderr",    "log(info)",
-                                                     "log(warning)", "log(error)"};
+    static constexpr absl::string_view kStreams[] = {"stdout", "stderr", "log(info)", "log(warning)", "log(error)"};
     for (absl::string_view known : kStreams) {
       if (stream_ == known) return;
     }
-    init.Fail(absl::StartsWith(stream_, "file://")
-                  ? Unimplemented("printing to a file: ", stream_)
-                  : InvalidArgument("unknown output stream: ", stream_));
+    init.Fail(absl::StartsWith(stream_, "file://") ? Unimplemented("printing to a file: ", stream_)
+                                                   : InvalidArgument("unknown output stream: ", stream_));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -106,7 +104,7 @@ MILLRACE_OP(Print)
     .Stateful()
     .Shape(PrintShape)
     .Gradient(PrintGradient)
-    .Summary("Passes input on and writes data to stderr, the first first_n times.");
+    .Summary("Forwards input and prints data to stderr, the first first_n times.");
 
 MILLRACE_OP(PrintV2)
     .Input("input: string")

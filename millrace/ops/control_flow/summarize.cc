@@ -27,8 +27,8 @@ void AppendElement(const T& value, std::string* out) {
   }
 }
 
-// Writes dimension `dim` and those inside it, from element *next on. A row that ends early says so, unless it
-// is all there is.
+// Writes dimension `dim` and the inner ones, from element *next on. A truncated row ends in "...", unless it is the
+// only one.
 template <typename T>
 void AppendDim(const Tensor& tensor, int dim, int64_t limit, int64_t* next, std::string* out) {
   const T* const data = tensor.data<T>();
@@ -56,13 +56,14 @@ std::string SummarizeValues(const Tensor& tensor, int64_t max_entries) {
   const int64_t n = tensor.num_elements();
   const int64_t limit = max_entries < 0 ? n : std::min(max_entries, n);
   std::string out;
-  const bool known = DispatchType(JoinTypes<RealTypes, Types<bool, std::string>>::type{}, tensor.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if (limit == 0) return;
-    if (tensor.rank() == 0) return AppendElement(tensor.scalar<T>(), &out);
-    int64_t next = 0;
-    AppendDim<T>(tensor, 0, limit, &next, &out);
-  });
+  const bool known =
+      DispatchType(JoinTypes<RealTypes, Types<bool, std::string>>::type{}, tensor.dtype(), [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        if (limit == 0) return;
+        if (tensor.rank() == 0) return AppendElement(tensor.scalar<T>(), &out);
+        int64_t next = 0;
+        AppendDim<T>(tensor, 0, limit, &next, &out);
+      });
   if (!known) {
     if (!IsPlain(tensor.dtype())) return tensor.DebugString();
     for (int64_t i = 0; i < limit; ++i) out.append(i == 0 ? "?" : " ?");

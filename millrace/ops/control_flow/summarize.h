@@ -1,4 +1,4 @@
-// Tensors as people read them in messages.
+// Human-readable text of tensors for messages.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,8 @@
 
 namespace millrace {
 
-// At most `max_entries` elements (all when negative), then "...": a scalar as it is, a vector as
-// "1 2 3", a matrix as "[1 2][3 4]". Numbers have the digits that give them back, strings are escaped, and a
-// complex number is "?".
+// At most `max_entries` elements (all if negative), then "...": a scalar as "1", a vector as "1 2 3", a matrix as "[1
+// 2][3 4]". Numbers have enough digits to round-trip, strings are escaped, and a complex number is "?".
 std::string SummarizeValues(const Tensor& tensor, int64_t max_entries);
 
 }  // namespace millrace

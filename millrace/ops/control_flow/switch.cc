@@ -1,4 +1,4 @@
-// Switch and its twins: a value goes to one of several outputs, the others are dead.
+// Switch and its variants: forward a value to one of several outputs; the others are dead.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -13,8 +13,7 @@ class SwitchKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& pred = ctx.input(1);
     if (pred.num_elements() != 1) {
-      return InvalidArgument("the second input must be a scalar, but it has shape ",
-                             pred.shape().ToString());
+      return InvalidArgument("the second input must be a scalar, but it has shape ", pred.shape().ToString());
     }
     ctx.SetOutput(pred.scalar<bool>() ? 1 : 0, ctx.input(0));
     return absl::OkStatus();
@@ -47,7 +46,8 @@ MILLRACE_OP(Switch)
     .Output("output_true: T")
     .Attr("T: type")
     .Shape(UnchangedShape)
-    .Summary("Passes data to output_true or output_false, whichever pred says; the other is dead.");
+    .Control(ControlKind::kSwitch)
+    .Summary("Forwards data to output_true or output_false depending on pred; the other is dead.");
 
 MILLRACE_OP(RefSwitch)
     .Input("data: Ref(T)")
@@ -57,6 +57,7 @@ MILLRACE_OP(RefSwitch)
     .Attr("T: type")
     .AllowsUninitializedInput()
     .Shape(UnchangedShape)
+    .Control(ControlKind::kSwitch)
     .Summary("Switch for a reference to a variable.");
 
 MILLRACE_OP(RefSelect)
@@ -66,7 +67,7 @@ MILLRACE_OP(RefSelect)
     .Attr("T: type")
     .Attr("N: int >= 1")
     .Shape(UnknownShape)
-    .Summary("The reference among inputs that index names.");
+    .Summary("Selects one of several references by index.");
 
 MILLRACE_KERNEL(Switch, kCpu, SwitchKernel);
 MILLRACE_KERNEL(RefSwitch, kCpu, SwitchKernel);

@@ -1,4 +1,4 @@
-// _SwitchN: a value goes to one of many outputs.
+// _SwitchN: forwards a value to one of many outputs.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -29,7 +29,8 @@ MILLRACE_OP(_SwitchN)
     .Attr("num_outs: int >= 1")
     .Attr("T: type")
     .Shape(UnchangedShape)
-    .Summary("Passes data to the output that output_index names, out of range to the last; the others are dead.");
+    .Control(ControlKind::kSwitch)
+    .Summary("Forwards data to output output_index, or to the last one if it is out of range; the others are dead.");
 
 MILLRACE_KERNEL(_SwitchN, kCpu, SwitchNKernel);
 

@@ -21,7 +21,7 @@ MILLRACE_OP(Timestamp)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("Seconds since the beginning of 1970.");
+    .Summary("Seconds since the Unix epoch.");
 MILLRACE_KERNEL(Timestamp, kCpu, TimestampKernel);
 
 }  // namespace

@@ -9,10 +9,10 @@ Accumulator::Accumulator(Options options)
       label_(absl::StrCat("accumulator '", options_.name, "'")),
       sum_(options_.sparse ? GradientSum::Sparse(options_.dtype, options_.shape)
                            : GradientSum::Dense(options_.dtype, options_.shape)),
-      takes_(label_) {}
+      takes_(label_, ResourceKind::kAccumulator) {}
 
 Status Accumulator::Apply(const CallingOp& op, int64_t local_step, const GradientPart& gradient) {
-  FinishedOps finished;
+  FinishedOps finished(op.step);
   Status status;
   op.Change([&] {
     MutexLock lock(&mu_);
@@ -52,14 +52,14 @@ void Accumulator::Take(const CallingOp& op, int64_t num_required, TakeDone done)
     if (!status.ok()) return done(std::move(status));
     done(std::move(*taken));
   };
-  FinishedOps finished;
+  FinishedOps finished(op.step);
   op.Change([&] {
     MutexLock lock(&mu_);
-    takes_.Join(std::move(attempt), &finished,
-                [this](int64_t id) { return [self = ShareRef(this), id] { self->Cancel(id); }; },
-                [this, num_required] {
-                  return [self = ShareRef(this), num_required](Wait* wait) { self->DescribeTake(num_required, wait); };
-                });
+    takes_.Join(
+        std::move(attempt), &finished, [this](int64_t id) { return [self = ShareRef(this), id] { self->Cancel(id); }; },
+        [this, num_required] {
+          return [self = ShareRef(this), num_required](Wait* wait) { self->DescribeTake(num_required, wait); };
+        });
   });
   finished.Tell(op.step);
 }
@@ -77,7 +77,7 @@ void Accumulator::Cancel(int64_t id) {
   FinishedOps finished;
   {
     MutexLock lock(&mu_);
-    // Those behind it may need fewer.
+    // Takes behind it may need fewer gradients.
     if (takes_.Cancel(id, &finished)) takes_.Advance(&finished);
   }
   finished.Tell(nullptr);
@@ -103,8 +103,8 @@ int64_t Accumulator::num_dropped() const {
 std::string Accumulator::DebugString() const {
   MutexLock lock(&mu_);
   return absl::StrCat(label_, " of ", options_.sparse ? "rows of " : "", DTypeName(options_.dtype),
-                      options_.shape.ToString(), ": ", count_, " gradients at step ", global_step_,
-                      ", ", dropped_, " stale ones dropped, ", takes_.size(), " takes waiting");
+                      options_.shape.ToString(), ": ", count_, " gradients at step ", global_step_, ", ", dropped_,
+                      " stale ones dropped, ", takes_.size(), " takes waiting");
 }
 
 }  // namespace millrace

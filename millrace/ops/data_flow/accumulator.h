@@ -1,4 +1,4 @@
-// Gradients of several workers gathered for one update, stale ones left out.
+// Conditional accumulators: gather the gradients of several workers for one update and drop stale ones.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace millrace {
 
-// Has a time step. A gradient computed at an earlier step than that is dropped, without an error;
-// taking what was gathered advances it by one. Thread-safe.
+// Has a global step. A gradient computed at an earlier step is stale and is dropped without an error; taking the
+// accumulated gradient advances the global step by one. Thread-safe.
 class Accumulator : public Resource {
  public:
   static constexpr char kTypeName[] = "tensorflow::ConditionalAccumulatorBase";
@@ -22,7 +22,7 @@ class Accumulator : public Resource {
     DType dtype = DType::kInvalid;
     PartialShape shape;
     bool sparse = false;
-    bool mean = true;  // otherwise the sum
+    bool mean = true;  // if false, the sum
   };
   using TakeDone = absl::AnyInvocable<void(StatusOr<std::vector<Tensor>>)>;
 
@@ -31,20 +31,19 @@ class Accumulator : public Resource {
   const Options& options() const { return options_; }
 
   Status Apply(const CallingOp& op, int64_t local_step, const GradientPart& gradient);
-  // Calls `done` with what was gathered since the last time once that are at least `num_required`
-  // gradients.
+  // Calls `done` with the accumulated gradient once at least `num_required` gradients have arrived since the last take.
   void Take(const CallingOp& op, int64_t num_required, TakeDone done);
-  // Gradients of steps before this one are stale.
+  // Gradients of earlier steps than this are stale.
   void SetGlobalStep(const CallingOp& op, int64_t step);
 
   int64_t num_accumulated() const;
-  // How many gradients were stale.
+  // The number of stale gradients that were dropped.
   int64_t num_dropped() const;
   std::string DebugString() const override;
 
  private:
   void Cancel(int64_t id);
-  // What a list of waits says of a take that waits.
+  // Describes a waiting take for the list of waits.
   void DescribeTake(int64_t num_required, Wait* wait) const;
 
   const Options options_;

@@ -1,4 +1,4 @@
-// Conditional accumulators, by reference and by handle, dense and of rows.
+// Ops of conditional accumulators: by reference and by resource handle, dense and sparse.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/data_flow/accumulator.h"
@@ -31,9 +31,8 @@ class AccumulatorKernel : public Kernel {
         [this](const Accumulator& found) {
           const Accumulator::Options& has = found.options();
           if (has.dtype == options_.dtype && has.sparse == options_.sparse) return absl::OkStatus();
-          return InvalidArgument("'", has.name, "' is ", has.sparse ? "a sparse" : "a dense",
-                                 " accumulator of ", has.dtype, ", not ",
-                                 options_.sparse ? "a sparse" : "a dense", " one of ",
+          return InvalidArgument("'", has.name, "' is ", has.sparse ? "a sparse" : "a dense", " accumulator of ",
+                                 has.dtype, ", not ", options_.sparse ? "a sparse" : "a dense", " one of ",
                                  options_.dtype);
         });
   }
@@ -43,20 +42,18 @@ class AccumulatorKernel : public Kernel {
   Accumulator::Options options_;
 };
 
-// The accumulator of input 0, of the kind and type that the node means.
+// The accumulator of input 0, checked to be of the given kind and type.
 StatusOr<RefPtr<Accumulator>> AccumulatorInput(const KernelContext& ctx, bool sparse, DType dtype) {
   MR_ASSIGN_OR_RETURN(RefPtr<Accumulator> accumulator, ctx.resource<Accumulator>(0));
   const Accumulator::Options& has = accumulator->options();
   if (has.sparse == sparse && has.dtype == dtype) return accumulator;
-  return InvalidArgument("'", has.name, "' is ", has.sparse ? "a sparse" : "a dense",
-                         " accumulator of ", has.dtype, ", but ", sparse ? "a sparse" : "a dense",
-                         " one of ", dtype, " is wanted");
+  return InvalidArgument("'", has.name, "' is ", has.sparse ? "a sparse" : "a dense", " accumulator of ", has.dtype,
+                         ", but ", sparse ? "a sparse" : "a dense", " one of ", dtype, " is wanted");
 }
 
 StatusOr<int64_t> StepInput(const Tensor& step, const char* name) {
   if (step.rank() == 0) return step.scalar<int64_t>();
-  return InvalidArgument("Argument ", name, " must be scalar, but had bad shape ",
-                         step.shape().ToString());
+  return InvalidArgument("Argument ", name, " must be scalar, but had bad shape ", step.shape().ToString());
 }
 
 template <bool kSparse>
@@ -73,8 +70,7 @@ class ApplyKernel : public Kernel {
       gradient.indices = &ctx.input(2);
       if (has_known_shape_) gradient.shape = &ctx.input(4);
     }
-    MR_ASSIGN_OR_RETURN(RefPtr<Accumulator> accumulator,
-                        AccumulatorInput(ctx, kSparse, gradient.values->dtype()));
+    MR_ASSIGN_OR_RETURN(RefPtr<Accumulator> accumulator, AccumulatorInput(ctx, kSparse, gradient.values->dtype()));
     MR_ASSIGN_OR_RETURN(const int64_t local_step, StepInput(ctx.input(1), "local_step"));
     return accumulator->Apply(CallingOp(ctx), local_step, gradient);
   }
@@ -89,13 +85,12 @@ class TakeKernel : public AsyncKernel {
   explicit TakeKernel(KernelInit&) {}
 
   void ComputeAsync(KernelContext& ctx, Done done) override {
-    StatusOr<RefPtr<Accumulator>> accumulator =
-        AccumulatorInput(ctx, kSparse, ctx.output_type(kSparse ? 1 : 0));
+    StatusOr<RefPtr<Accumulator>> accumulator = AccumulatorInput(ctx, kSparse, ctx.output_type(kSparse ? 1 : 0));
     if (!accumulator.ok()) return done(accumulator.status());
     const Tensor& required = ctx.input(1);
     if (required.rank() != 0) {
-      return done(InvalidArgument("Argument num_required must be scalar, but had bad shape ",
-                                  required.shape().ToString()));
+      return done(
+          InvalidArgument("Argument num_required must be scalar, but had bad shape ", required.shape().ToString()));
     }
     (*accumulator)
         ->Take(CallingOp(ctx), required.scalar<int32_t>(),
@@ -145,13 +140,13 @@ Status StepShape(ShapeContext& c) {
   return NoOutputs(c);
 }
 
-Status TakeShape(ShapeContext& c) {
+Status AccumulatorTakeShape(ShapeContext& c) {
   MR_RETURN_IF_ERROR(c.WithRank(1, 0).status());
   return UnknownShape(c);
 }
 
 Status SparseTakeShape(ShapeContext& c) {
-  MR_RETURN_IF_ERROR(TakeShape(c));
+  MR_RETURN_IF_ERROR(AccumulatorTakeShape(c));
   c.set_output(0, PartialShape({PartialShape::kUnknown}));
   c.set_output(2, PartialShape({PartialShape::kUnknown}));
   return absl::OkStatus();
@@ -171,8 +166,7 @@ Status SparseTakeShape(ShapeContext& c) {
       .Summary(text)
 MR_ACCUMULATOR(ConditionalAccumulator, "Ref(string)", "Gathers gradients for one update.");
 MR_ACCUMULATOR(ResourceConditionalAccumulator, "resource", "Gathers gradients for one update.");
-MR_ACCUMULATOR(SparseConditionalAccumulator, "Ref(string)",
-               "Gathers rows of gradients for one update.");
+MR_ACCUMULATOR(SparseConditionalAccumulator, "Ref(string)", "Gathers rows of gradients for one update.");
 
 #define MR_ACCUMULATOR_APPLY(name, handle) \
   MILLRACE_OP(name)                        \
@@ -182,7 +176,7 @@ MR_ACCUMULATOR(SparseConditionalAccumulator, "Ref(string)",
       .Attr("dtype: numbertype")           \
       .Shape(StepShape)                    \
       .NotDifferentiable()                 \
-      .Summary("Adds a gradient, unless it is stale.")
+      .Summary("Adds a gradient unless it is stale.")
 MR_ACCUMULATOR_APPLY(AccumulatorApplyGradient, "Ref(string)");
 MR_ACCUMULATOR_APPLY(ResourceAccumulatorApplyGradient, "resource").Stateful();
 
@@ -196,7 +190,7 @@ MILLRACE_OP(SparseAccumulatorApplyGradient)
     .Attr("has_known_shape: bool")
     .Shape(StepShape)
     .NotDifferentiable()
-    .Summary("Adds rows of a gradient, unless it is stale.");
+    .Summary("Adds a sparse gradient unless it is stale.");
 
 #define MR_ACCUMULATOR_TAKE(name, handle) \
   MILLRACE_OP(name)                       \
@@ -204,9 +198,9 @@ MILLRACE_OP(SparseAccumulatorApplyGradient)
       .Input("num_required: int32")       \
       .Output("average: dtype")           \
       .Attr("dtype: numbertype")          \
-      .Shape(TakeShape)                   \
+      .Shape(AccumulatorTakeShape)        \
       .NotDifferentiable()                \
-      .Summary("Takes what was gathered, once it is enough.")
+      .Summary("Waits for enough gradients and takes their mean or sum.")
 MR_ACCUMULATOR_TAKE(AccumulatorTakeGradient, "Ref(string)");
 MR_ACCUMULATOR_TAKE(ResourceAccumulatorTakeGradient, "resource").Stateful();
 
@@ -219,7 +213,7 @@ MILLRACE_OP(SparseAccumulatorTakeGradient)
     .Attr("dtype: numbertype")
     .Shape(SparseTakeShape)
     .NotDifferentiable()
-    .Summary("Takes the rows that were gathered, once they are enough.");
+    .Summary("Waits for enough sparse gradients and takes their mean or sum.");
 
 #define MR_ACCUMULATOR_STEP(name, handle) \
   MILLRACE_OP(name)                       \
@@ -227,7 +221,7 @@ MILLRACE_OP(SparseAccumulatorTakeGradient)
       .Input("new_global_step: int64")    \
       .Shape(StepShape)                   \
       .NotDifferentiable()                \
-      .Summary("Says before which step gradients are stale.")
+      .Summary("Sets the global step; gradients of earlier steps are stale.")
 MR_ACCUMULATOR_STEP(AccumulatorSetGlobalStep, "Ref(string)");
 MR_ACCUMULATOR_STEP(ResourceAccumulatorSetGlobalStep, "resource").Stateful();
 
@@ -237,18 +231,18 @@ MR_ACCUMULATOR_STEP(ResourceAccumulatorSetGlobalStep, "resource").Stateful();
       .Output("num_accumulated: int32")    \
       .Shape(ScalarShape)                  \
       .NotDifferentiable()                 \
-      .Summary("How many gradients were gathered.")
+      .Summary("The number of accumulated gradients.")
 MR_ACCUMULATOR_COUNT(AccumulatorNumAccumulated, "Ref(string)");
 MR_ACCUMULATOR_COUNT(ResourceAccumulatorNumAccumulated, "resource").Stateful();
 
-// What TensorFlow's accumulators do not tell.
+// Not available in TensorFlow.
 MILLRACE_OP(MillraceAccumulatorNumDropped)
     .Input("handle: Ref(string)")
     .Output("num_dropped: int64")
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("How many gradients were stale and so left out.");
+    .Summary("The number of gradients that were dropped as stale.");
 
 MILLRACE_KERNEL(MillraceAccumulatorNumDropped, kCpu, NumDroppedKernel);
 MILLRACE_KERNEL(ConditionalAccumulator, kCpu, AccumulatorKernel<false>);

@@ -12,7 +12,7 @@ Barrier::Barrier(Options options)
     : options_(std::move(options)),
       next_order_(std::numeric_limits<int64_t>::min()),
       ready_(TupleStore::ByPriority()),
-      takes_(absl::StrCat("Barrier '", options_.name, "'")) {}
+      takes_(absl::StrCat("Barrier '", options_.name, "'"), ResourceKind::kBarrier) {}
 
 Status Barrier::CheckInsert(const Tensor& keys, int64_t component) const {
   absl::flat_hash_set<absl::string_view> seen;
@@ -20,30 +20,27 @@ Status Barrier::CheckInsert(const Tensor& keys, int64_t component) const {
     const auto at = incomplete_.find(key);
     const bool is_new = at == incomplete_.end();
     if (closed_ && (is_new || cancelled_)) {
-      return Cancelled("Barrier ", options_.name,
-                       " is closed, but attempted to insert a brand new key: ", key,
+      return Cancelled("Barrier ", options_.name, " is closed, but attempted to insert a brand new key: ", key,
                        ".  Pending enqueues cancelled: ", cancelled_ ? 1 : 0,
                        ".  Number of incomplete keys: ", incomplete_.size(), ".");
     }
     if (!seen.insert(key).second || (!is_new && at->second.components[component].IsInitialized())) {
-      return InvalidArgument("Key ", key, " already has a value for component ", component,
-                             " in barrier ", options_.name);
+      return InvalidArgument("Key ", key, " already has a value for component ", component, " in barrier ",
+                             options_.name);
     }
   }
   return absl::OkStatus();
 }
 
-Status Barrier::InsertMany(const CallingOp& op, const Tensor& keys, int64_t component,
-                           const Tensor& values) {
+Status Barrier::InsertMany(const CallingOp& op, const Tensor& keys, int64_t component, const Tensor& values) {
   Shape expected = options_.shapes[component];
   expected.InsertDim(0, keys.num_elements());
-  if (keys.rank() != 1)
-    return InvalidArgument("keys must be a vector, got shape ", keys.shape().ToString());
+  if (keys.rank() != 1) return InvalidArgument("keys must be a vector, got shape ", keys.shape().ToString());
   if (values.shape() != expected) {
-    return InvalidArgument("Expected values of shape ", expected.ToString(), " for component ",
-                           component, ", got ", values.shape().ToString());
+    return InvalidArgument("Expected values of shape ", expected.ToString(), " for component ", component, ", got ",
+                           values.shape().ToString());
   }
-  FinishedOps finished;
+  FinishedOps finished(op.step);
   Status status;
   op.Change([&] {
     MutexLock lock(&mu_);
@@ -61,13 +58,12 @@ Status Barrier::InsertMany(const CallingOp& op, const Tensor& keys, int64_t comp
       }
       element.components[component] = values.Row(i).Clone();
       if (--element.missing > 0) continue;
-      TupleStore::Tuple tuple = {Tensor::Scalar<int64_t>(element.order),
-                                 Tensor::Scalar<std::string>(at->first)};
+      TupleStore::Tuple tuple = {Tensor::Scalar<int64_t>(element.order), Tensor::Scalar<std::string>(at->first)};
       for (Tensor& part : element.components) tuple.push_back(std::move(part));
       ready_->Push(std::move(tuple));
       incomplete_.erase(at);
     }
-    // Keys that came together leave together.
+    // Keys inserted together have the same order number.
     if (any_new) ++next_order_;
     takes_.Advance(&finished);
   });
@@ -76,13 +72,11 @@ Status Barrier::InsertMany(const CallingOp& op, const Tensor& keys, int64_t comp
 }
 
 Status Barrier::TooFew(int64_t n, int64_t total) const {
-  return OutOfRange("Barrier '", options_.name,
-                    "' is closed and has insufficient elements (requested ", n, ", total size ",
-                    total, ")");
+  return OutOfRange("Barrier '", options_.name, "' is closed and has insufficient elements (requested ", n,
+                    ", total size ", total, ")");
 }
 
-Progress Barrier::TryTake(int64_t n, bool allow_small_batch, std::vector<TupleStore::Tuple>* taken,
-                          Status* result) {
+Progress Barrier::TryTake(int64_t n, bool allow_small_batch, std::vector<TupleStore::Tuple>* taken, Status* result) {
   const int64_t ready = ready_->size();
   if (ready < n) {
     if (!closed_ || !incomplete_.empty()) return Progress::kNone;
@@ -105,14 +99,12 @@ Status Barrier::LimitToReady(bool allow_small_batch, int64_t* n) const {
 }
 
 void Barrier::TakeMany(const CallingOp& op, int64_t n, bool allow_small_batch, TakeDone done) {
-  if (n < 0)
-    return done(InvalidArgument("cannot take ", n, " elements from barrier ", options_.name));
+  if (n < 0) return done(InvalidArgument("cannot take ", n, " elements from barrier ", options_.name));
   auto taken = std::make_shared<std::vector<TupleStore::Tuple>>();
   Attempt attempt(op, "elements of");
   attempt.run = [this, n, allow_small_batch, taken, is_first = true](Status* result)
                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
-                      // Who comes after the closing does not wait for a batch that is allowed to be
-                      // smaller.
+                      // A take that arrives after the close does not wait if it allows a small batch.
                       if (std::exchange(is_first, false)) {
                         *result = LimitToReady(allow_small_batch, &n);
                         if (!result->ok()) return Progress::kDone;
@@ -125,19 +117,19 @@ void Barrier::TakeMany(const CallingOp& op, int64_t n, bool allow_small_batch, T
     if (!status.ok()) return done(std::move(status));
     done(self->Batch(*taken, allocator));
   };
-  FinishedOps finished;
+  FinishedOps finished(op.step);
   op.Change([&] {
     MutexLock lock(&mu_);
-    takes_.Join(std::move(attempt), &finished,
-                [this](int64_t id) { return [self = ShareRef(this), id] { self->Cancel(id); }; },
-                [this, n] {
-                  return [self = ShareRef(this), n](Wait* wait) {
-                    wait->has = self->ready_size();
-                    wait->needs = n;
-                    wait->what = absl::StrCat(n, n == 1 ? " element of " : " elements of ", wait->resource, ", which has ",
-                                              wait->has, " ready and ", self->incomplete_size(), " incomplete");
-                  };
-                });
+    takes_.Join(
+        std::move(attempt), &finished, [this](int64_t id) { return [self = ShareRef(this), id] { self->Cancel(id); }; },
+        [this, n] {
+          return [self = ShareRef(this), n](Wait* wait) {
+            wait->has = self->ready_size();
+            wait->needs = n;
+            wait->what = absl::StrCat(n, n == 1 ? " element of " : " elements of ", wait->resource, ", which has ",
+                                      wait->has, " ready and ", self->incomplete_size(), " incomplete");
+          };
+        });
   });
   finished.Tell(op.step);
 }
@@ -149,8 +141,7 @@ StatusOr<std::vector<Tensor>> Barrier::Batch(const std::vector<TupleStore::Tuple
   for (size_t c = 0; c < options_.types.size() + 2; ++c) {
     for (size_t i = 0; i < elements.size(); ++i) rows[i] = &elements[i][c];
     const DType dtype = c == 0 ? DType::kInt64 : c == 1 ? DType::kString : options_.types[c - 2];
-    StatusOr<Tensor> column =
-        StackRows(dtype, c < 2 ? Shape() : options_.shapes[c - 2], rows, allocator);
+    StatusOr<Tensor> column = StackRows(dtype, c < 2 ? Shape() : options_.shapes[c - 2], rows, allocator);
     if (!column.ok()) return column.status();
     batch.push_back(*std::move(column));
   }
@@ -167,7 +158,7 @@ void Barrier::Cancel(int64_t id) {
 }
 
 Status Barrier::Close(const CallingOp& op, bool cancel_pending) {
-  FinishedOps finished;
+  FinishedOps finished(op.step);
   Status status;
   op.Change([&] {
     MutexLock lock(&mu_);
@@ -198,9 +189,8 @@ int64_t Barrier::incomplete_size() const {
 
 std::string Barrier::DebugString() const {
   MutexLock lock(&mu_);
-  return absl::StrCat("Barrier '", options_.name, "': ", ready_->size(), " ready, ",
-                      incomplete_.size(), " incomplete, ", takes_.size(), " takes waiting",
-                      closed_ ? ", closed" : "");
+  return absl::StrCat("Barrier '", options_.name, "': ", ready_->size(), " ready, ", incomplete_.size(),
+                      " incomplete, ", takes_.size(), " takes waiting", closed_ ? ", closed" : "");
 }
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Where the parts of elements meet: a key is ready once all of its components have come.
+// Barrier: collects the components of elements by key; an element is ready once it has all of them.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace millrace {
 
-// Elements leave in the order in which their keys first came. Thread-safe.
+// Elements leave in the order in which their keys were first inserted. Thread-safe.
 class Barrier : public Resource {
  public:
   static constexpr char kTypeName[] = "tensorflow::barrier::Barrier";
@@ -20,25 +20,23 @@ class Barrier : public Resource {
   struct Options {
     std::string name;
     std::vector<DType> types;
-    std::vector<Shape> shapes;  // one for each type
+    std::vector<Shape> shapes;  // one per type
   };
-  // Insertion numbers, keys, components.
+  // The result: insertion indices, keys, components.
   using TakeDone = absl::AnyInvocable<void(StatusOr<std::vector<Tensor>>)>;
 
   explicit Barrier(Options options);
 
   const Options& options() const { return options_; }
 
-  // Row i of `values` becomes a component of the element keys[i]. INVALID_ARGUMENT when one of them
-  // has it already, CANCELLED when the barrier is closed and a key is new; nothing is inserted
-  // then.
-  Status InsertMany(const CallingOp& op, const Tensor& keys, int64_t component,
-                    const Tensor& values);
-  // OUT_OF_RANGE when the barrier is closed and there will never be so many; with
-  // `allow_small_batch`, a closed barrier gives what is ready.
+  // Row i of `values` becomes a component of the element keys[i]. INVALID_ARGUMENT if one of them already has it,
+  // CANCELLED if the barrier is closed and a key is new; in both cases nothing is inserted.
+  Status InsertMany(const CallingOp& op, const Tensor& keys, int64_t component, const Tensor& values);
+  // OUT_OF_RANGE if the barrier is closed and can never have that many elements; with `allow_small_batch`, a closed
+  // barrier returns those that are ready.
   void TakeMany(const CallingOp& op, int64_t n, bool allow_small_batch, TakeDone done);
-  // No new keys from now on; with `cancel_pending`, those that are not ready are dropped. CANCELLED
-  // when it is closed already, except to drop what a first closing left.
+  // Rejects new keys from now on; with `cancel_pending`, drops incomplete elements. CANCELLED if it is already closed,
+  // unless this call drops what the first one left.
   Status Close(const CallingOp& op, bool cancel_pending);
 
   int64_t ready_size() const;
@@ -52,14 +50,13 @@ class Barrier : public Resource {
     std::vector<Tensor> components;
   };
 
-  Status CheckInsert(const Tensor& keys, int64_t component) const
+  Status CheckInsert(const Tensor& keys, int64_t component) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Progress TryTake(int64_t n, bool allow_small_batch, std::vector<TupleStore::Tuple>* taken, Status* result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Progress TryTake(int64_t n, bool allow_small_batch, std::vector<TupleStore::Tuple>* taken,
-                   Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // How many a take that comes now can get.
+  // For a closed barrier: limits `*n` to the ready elements if `allow_small_batch`; OUT_OF_RANGE if there can never be
+  // enough.
   Status LimitToReady(bool allow_small_batch, int64_t* n) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  StatusOr<std::vector<Tensor>> Batch(const std::vector<TupleStore::Tuple>& elements,
-                                      Allocator* allocator) const;
+  StatusOr<std::vector<Tensor>> Batch(const std::vector<TupleStore::Tuple>& elements, Allocator* allocator) const;
   Status TooFew(int64_t n, int64_t total) const;
   void Cancel(int64_t id);
 
@@ -70,8 +67,7 @@ class Barrier : public Resource {
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   int64_t next_order_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, Incomplete> incomplete_ ABSL_GUARDED_BY(mu_);
-  const std::unique_ptr<TupleStore> ready_
-      ABSL_PT_GUARDED_BY(mu_);  // tuples of order, key, components
+  const std::unique_ptr<TupleStore> ready_ ABSL_PT_GUARDED_BY(mu_);  // tuples of order, key, components
   WaitingLine takes_ ABSL_GUARDED_BY(mu_);
 };
 

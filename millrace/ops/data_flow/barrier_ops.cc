@@ -1,4 +1,4 @@
-// Barrier and what is done with it.
+// Barrier ops.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/data_flow/barrier.h"
@@ -18,9 +18,9 @@ class BarrierKernel : public Kernel {
     init.Attr("shapes", &shapes);
     init.Attr("capacity", &capacity);
     if (capacity != -1) {
-      init.Fail(InvalidArgument(
-          "Barrier only accepts capacity=-1.  Feed the inputs to your Barrier through a queue to "
-          "enforce a limited capacity."));
+      init.Fail(
+          InvalidArgument("Barrier only accepts capacity=-1.  Feed the inputs to your Barrier through a queue to "
+                          "enforce a limited capacity."));
     }
     if (shapes.size() != options_.types.size()) {
       init.Fail(InvalidArgument("All of the component shapes must be specified"));
@@ -43,8 +43,7 @@ class BarrierKernel : public Kernel {
         [this](const Barrier& found) {
           const Barrier::Options& has = found.options();
           if (has.types == options_.types && has.shapes == options_.shapes) return absl::OkStatus();
-          return InvalidArgument("Shared barrier '", has.name,
-                                 "' has other component types or shapes");
+          return InvalidArgument("Shared barrier '", has.name, "' has other component types or shapes");
         });
   }
 
@@ -61,12 +60,11 @@ class InsertManyKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(RefPtr<Barrier> barrier, ctx.resource<Barrier>(0));
     const std::vector<DType>& types = barrier->options().types;
     if (component_ < 0 || component_ >= static_cast<int64_t>(types.size())) {
-      return InvalidArgument("The component ID is out of range ", component_,
-                             " > num_components (= ", types.size(), ")");
+      return InvalidArgument("The component ID is out of range ", component_, " > num_components (= ", types.size(),
+                             ")");
     }
     if (ctx.input(2).dtype() != types[component_]) {
-      return InvalidArgument("Signature mismatch, have: ", ctx.input(2).dtype(),
-                             " expected: ", types[component_]);
+      return InvalidArgument("Signature mismatch, have: ", ctx.input(2).dtype(), " expected: ", types[component_]);
     }
     return barrier->InsertMany(CallingOp(ctx), ctx.input(1), component_, ctx.input(2));
   }
@@ -75,9 +73,9 @@ class InsertManyKernel : public Kernel {
   int64_t component_ = 0;
 };
 
-class TakeManyKernel : public AsyncKernel {
+class BarrierTakeManyKernel : public AsyncKernel {
  public:
-  explicit TakeManyKernel(KernelInit& init) {
+  explicit BarrierTakeManyKernel(KernelInit& init) {
     int64_t timeout_ms = -1;
     init.Attr("allow_small_batch", &allow_small_batch_);
     init.Attr("timeout_ms", &timeout_ms);
@@ -92,27 +90,25 @@ class TakeManyKernel : public AsyncKernel {
                                   " has other components than this node takes"));
     }
     if (ctx.input(1).rank() != 0) {
-      return done(InvalidArgument("num_elements must be a scalar, got shape ",
-                                  ctx.input(1).shape().ToString()));
+      return done(InvalidArgument("num_elements must be a scalar, got shape ", ctx.input(1).shape().ToString()));
     }
-    (*barrier)->TakeMany(
-        CallingOp(ctx), ctx.input(1).scalar<int32_t>(), allow_small_batch_,
-        [&ctx, done = std::move(done)](StatusOr<std::vector<Tensor>> taken) mutable {
-          if (!taken.ok()) return done(taken.status());
-          for (size_t i = 0; i < taken->size(); ++i) {
-            ctx.SetOutput(static_cast<int>(i), std::move((*taken)[i]));
-          }
-          done(absl::OkStatus());
-        });
+    (*barrier)->TakeMany(CallingOp(ctx), ctx.input(1).scalar<int32_t>(), allow_small_batch_,
+                         [&ctx, done = std::move(done)](StatusOr<std::vector<Tensor>> taken) mutable {
+                           if (!taken.ok()) return done(taken.status());
+                           for (size_t i = 0; i < taken->size(); ++i) {
+                             ctx.SetOutput(static_cast<int>(i), std::move((*taken)[i]));
+                           }
+                           done(absl::OkStatus());
+                         });
   }
 
  private:
   bool allow_small_batch_ = false;
 };
 
-class CloseKernel : public Kernel {
+class BarrierCloseKernel : public Kernel {
  public:
-  explicit CloseKernel(KernelInit& init) { init.Attr("cancel_pending_enqueues", &cancel_pending_); }
+  explicit BarrierCloseKernel(KernelInit& init) { init.Attr("cancel_pending_enqueues", &cancel_pending_); }
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Barrier> barrier, ctx.resource<Barrier>(0));
     return barrier->Close(CallingOp(ctx), cancel_pending_);
@@ -123,9 +119,9 @@ class CloseKernel : public Kernel {
 };
 
 template <bool kReady>
-class SizeKernel : public Kernel {
+class BarrierSizeKernel : public Kernel {
  public:
-  explicit SizeKernel(KernelInit&) {}
+  explicit BarrierSizeKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Barrier> barrier, ctx.resource<Barrier>(0));
     const int64_t size = kReady ? barrier->ready_size() : barrier->incomplete_size();
@@ -156,7 +152,7 @@ MILLRACE_OP(Barrier)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("Where the parts of elements meet, by key.");
+    .Summary("Collects the components of elements by key.");
 
 MILLRACE_OP(BarrierInsertMany)
     .Input("handle: Ref(string)")
@@ -166,7 +162,7 @@ MILLRACE_OP(BarrierInsertMany)
     .Attr("component_index: int")
     .Shape(InsertManyShape)
     .NotDifferentiable()
-    .Summary("Brings a component of each of some elements.");
+    .Summary("Inserts one component of several elements.");
 
 MILLRACE_OP(BarrierTakeMany)
     .Input("handle: Ref(string)")
@@ -180,35 +176,35 @@ MILLRACE_OP(BarrierTakeMany)
     .Attr("timeout_ms: int = -1")
     .Shape(TakeManyShape)
     .NotDifferentiable()
-    .Summary("Takes elements that have all of their components.");
+    .Summary("Takes complete elements.");
 
 MILLRACE_OP(BarrierClose)
     .Input("handle: Ref(string)")
     .Attr("cancel_pending_enqueues: bool = false")
     .Shape(NoOutputs)
     .NotDifferentiable()
-    .Summary("Says that no new keys will come.");
+    .Summary("Closes a barrier to new keys.");
 
 MILLRACE_OP(BarrierReadySize)
     .Input("handle: Ref(string)")
     .Output("size: int32")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("How many elements have all of their components.");
+    .Summary("The number of complete elements.");
 
 MILLRACE_OP(BarrierIncompleteSize)
     .Input("handle: Ref(string)")
     .Output("size: int32")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("How many elements still lack components.");
+    .Summary("The number of incomplete elements.");
 
 MILLRACE_KERNEL(Barrier, kCpu, BarrierKernel);
 MILLRACE_KERNEL(BarrierInsertMany, kCpu, InsertManyKernel);
-MILLRACE_KERNEL(BarrierTakeMany, kCpu, TakeManyKernel);
-MILLRACE_KERNEL(BarrierClose, kCpu, CloseKernel);
-MILLRACE_KERNEL(BarrierReadySize, kCpu, SizeKernel<true>);
-MILLRACE_KERNEL(BarrierIncompleteSize, kCpu, SizeKernel<false>);
+MILLRACE_KERNEL(BarrierTakeMany, kCpu, BarrierTakeManyKernel);
+MILLRACE_KERNEL(BarrierClose, kCpu, BarrierCloseKernel);
+MILLRACE_KERNEL(BarrierReadySize, kCpu, BarrierSizeKernel<true>);
+MILLRACE_KERNEL(BarrierIncompleteSize, kCpu, BarrierSizeKernel<false>);
 
 }  // namespace
 }  // namespace millrace

@@ -11,21 +11,17 @@ using ::testing::HasSubstr;
 class AccumulatorTest : public DataFlowTest {
  protected:
   AccumulatorTest() {
-    acc_ = {Handle("ResourceConditionalAccumulator",
-                   {{"dtype", DType::kFloat}, {"shape", PartialShape({2})}}),
-            0};
+    acc_ = {Handle("ResourceConditionalAccumulator", {{"dtype", DType::kFloat}, {"shape", PartialShape({2})}}), 0};
     Node* const step = b_.AddNode("Placeholder", {}, {{"dtype", DType::kInt64}}, "step");
     Node* const gradient = b_.AddNode("Placeholder", {}, {{"dtype", DType::kFloat}}, "gradient");
     apply_ = b_.AddNode("ResourceAccumulatorApplyGradient", {acc_, {step, 0}, {gradient, 0}});
-    take_ =
-        b_.AddNode("ResourceAccumulatorTakeGradient", {acc_, Int(2)}, {{"dtype", DType::kFloat}});
+    take_ = b_.AddNode("ResourceAccumulatorTakeGradient", {acc_, Int(2)}, {{"dtype", DType::kFloat}});
     count_ = b_.AddNode("ResourceAccumulatorNumAccumulated", {acc_});
   }
   Status Apply(int64_t step, std::initializer_list<float> gradient) {
     std::vector<Tensor> none;
-    return session_->Run(
-        {}, {{"step", Tensor::Scalar<int64_t>(step)}, {"gradient", Tensor::Of<float>(gradient)}},
-        {}, {apply_->name()}, &none, nullptr);
+    return session_->Run({}, {{"step", Tensor::Scalar<int64_t>(step)}, {"gradient", Tensor::Of<float>(gradient)}}, {},
+                         {apply_->name()}, &none, nullptr);
   }
   Endpoint acc_;
   Node *apply_, *take_, *count_;
@@ -85,8 +81,7 @@ TEST_F(AccumulatorTest, ACancelledTakeLeavesTheGradients) {
 
 TEST_F(AccumulatorTest, AGradientOfAnotherShapeIsRefused) {
   Open();
-  ExpectError(Apply(0, {1, 2, 3}), absl::StatusCode::kInvalidArgument,
-              "Shape mismatch: expected [2], got [3]");
+  ExpectError(Apply(0, {1, 2, 3}), absl::StatusCode::kInvalidArgument, "Shape mismatch: expected [2], got [3]");
   EXPECT_THAT(Values<int32_t>(count_), ElementsAre(0));
 }
 
@@ -95,19 +90,17 @@ class BarrierTest : public DataFlowTest {
   BarrierTest() {
     barrier_ = {
         Handle("Barrier", {{"component_types", std::vector<DType>{DType::kFloat, DType::kInt32}},
-                           {"shapes", std::vector<PartialShape>{PartialShape::Scalar(),
-                                                                PartialShape::Scalar()}}}),
+                           {"shapes", std::vector<PartialShape>{PartialShape::Scalar(), PartialShape::Scalar()}}}),
         0};
   }
   Node* Insert(const std::vector<std::string>& keys, const Tensor& values, int component) {
-    return b_.AddNode("BarrierInsertMany",
-                      {barrier_, b_.Const(Tensor::FromVector(keys)), b_.Const(values)},
+    return b_.AddNode("BarrierInsertMany", {barrier_, b_.Const(Tensor::FromVector(keys)), b_.Const(values)},
                       {{"component_index", component}});
   }
   Node* Take(int n, bool small = false) {
-    return b_.AddNode("BarrierTakeMany", {barrier_, Int(n)},
-                      {{"component_types", std::vector<DType>{DType::kFloat, DType::kInt32}},
-                       {"allow_small_batch", small}});
+    return b_.AddNode(
+        "BarrierTakeMany", {barrier_, Int(n)},
+        {{"component_types", std::vector<DType>{DType::kFloat, DType::kInt32}}, {"allow_small_batch", small}});
   }
   Node* Close(bool cancel = false) {
     return b_.AddNode("BarrierClose", {barrier_}, {{"cancel_pending_enqueues", cancel}});
@@ -148,10 +141,8 @@ TEST_F(BarrierTest, AClosedBarrierTakesNoNewKeysButFinishesOldOnes) {
   ExpectError(Do(other), absl::StatusCode::kCancelled, "is closed");
   ASSERT_TRUE(Do(second).ok());
   EXPECT_TRUE(Get(take).ok());
-  ExpectError(Get(take).status(), absl::StatusCode::kOutOfRange,
-              "is closed and has insufficient elements");
-  ExpectError(Get(take_small).status(), absl::StatusCode::kOutOfRange,
-              "is closed and has insufficient elements");
+  ExpectError(Get(take).status(), absl::StatusCode::kOutOfRange, "is closed and has insufficient elements");
+  ExpectError(Get(take_small).status(), absl::StatusCode::kOutOfRange, "is closed and has insufficient elements");
   ExpectError(Do(close), absl::StatusCode::kCancelled, "already closed");
 }
 
@@ -161,10 +152,8 @@ TEST_F(BarrierTest, AComponentComesOnce) {
   Node* const incomplete = b_.AddNode("BarrierIncompleteSize", {barrier_});
   Open();
   ASSERT_TRUE(Do(first).ok());
-  ExpectError(Do(first), absl::StatusCode::kInvalidArgument,
-              "Key a already has a value for component 0");
-  ExpectError(Do(twice), absl::StatusCode::kInvalidArgument,
-              "Key b already has a value for component 0");
+  ExpectError(Do(first), absl::StatusCode::kInvalidArgument, "Key a already has a value for component 0");
+  ExpectError(Do(twice), absl::StatusCode::kInvalidArgument, "Key b already has a value for component 0");
   EXPECT_THAT(Values<int32_t>(incomplete), ElementsAre(1));
 }
 
@@ -183,8 +172,7 @@ TEST_F(BarrierTest, DroppingWhatIsIncompleteEndsAWaitingTake) {
 using StagingTest = DataFlowTest;
 
 TEST_F(StagingTest, AFullAreaHoldsAStageUntilSomethingIsTaken) {
-  const AttrList attrs = {
-      {"dtypes", std::vector<DType>{DType::kInt32}}, {"capacity", 1}, {"shared_name", "s"}};
+  const AttrList attrs = {{"dtypes", std::vector<DType>{DType::kInt32}}, {"capacity", 1}, {"shared_name", "s"}};
   Node* const stage = b_.AddNode("Stage", {Int(4)}, attrs);
   Node* const unstage = b_.AddNode("Unstage", {}, attrs);
   Open();
@@ -200,12 +188,9 @@ TEST_F(StagingTest, KeysAreWaitedForEachOnItsOwn) {
   const AttrList attrs = {{"dtypes", std::vector<DType>{DType::kInt32}}, {"shared_name", "s"}};
   const Endpoint all = b_.Ints({0});
   const auto stage = [&](int64_t key) {
-    return b_.AddNode("MapStage", {b_.Scalar<int64_t>(key), all, Int(static_cast<int32_t>(key))},
-                      attrs);
+    return b_.AddNode("MapStage", {b_.Scalar<int64_t>(key), all, Int(static_cast<int32_t>(key))}, attrs);
   };
-  const auto unstage = [&](int64_t key) {
-    return b_.AddNode("MapUnstage", {b_.Scalar<int64_t>(key), all}, attrs);
-  };
+  const auto unstage = [&](int64_t key) { return b_.AddNode("MapUnstage", {b_.Scalar<int64_t>(key), all}, attrs); };
   Node *const stage1 = stage(1), *const stage2 = stage(2);
   Node *const unstage1 = unstage(1), *const unstage2 = unstage(2);
   Open();
@@ -221,26 +206,22 @@ using TensorArrayTest = DataFlowTest;
 
 TEST_F(TensorArrayTest, AHugeArrayCostsNoMemory) {
   Node* const array = b_.AddNode("TensorArrayV3", {Int(2000000000)}, {{"dtype", DType::kFloat}});
-  const Endpoint flow =
-      b_.Op("TensorArrayWriteV3", {{array, 0}, Int(1999999999), b_.Scalar<float>(3), {array, 1}});
-  Node* const read = b_.AddNode("TensorArrayReadV3", {{array, 0}, Int(1999999999), flow},
-                                {{"dtype", DType::kFloat}});
+  const Endpoint flow = b_.Op("TensorArrayWriteV3", {{array, 0}, Int(1999999999), b_.Scalar<float>(3), {array, 1}});
+  Node* const read = b_.AddNode("TensorArrayReadV3", {{array, 0}, Int(1999999999), flow}, {{"dtype", DType::kFloat}});
   Open();
   EXPECT_THAT(Values<float>(read), ElementsAre(3));
 }
 
 TEST_F(TensorArrayTest, OldFormsGoByNames) {
   Node* const array = b_.AddNode("TensorArrayV2", {Int(2)}, {{"dtype", DType::kFloat}});
-  const Endpoint flow = b_.Op(
-      "TensorArrayScatterV2",
-      {{array, 0}, b_.Ints({0, 1}), b_.Const(Tensor::Of<float>({5, 6})), b_.Scalar<float>(0)});
-  Node* const packed = b_.AddNode("TensorArrayGatherV2", {{array, 0}, b_.Ints({1, 0}), flow},
-                                  {{"dtype", DType::kFloat}});
+  const Endpoint flow = b_.Op("TensorArrayScatterV2",
+                              {{array, 0}, b_.Ints({0, 1}), b_.Const(Tensor::Of<float>({5, 6})), b_.Scalar<float>(0)});
+  Node* const packed =
+      b_.AddNode("TensorArrayGatherV2", {{array, 0}, b_.Ints({1, 0}), flow}, {{"dtype", DType::kFloat}});
   Node* const oldest = b_.AddNode("TensorArray", {Int(2)}, {{"dtype", DType::kFloat}});
-  const Endpoint unpacked = b_.Op(
-      "TensorArrayUnpack", {{oldest, 0}, b_.Const(Tensor::Of<float>({7, 8})), b_.Scalar<float>(0)});
-  Node* const pack =
-      b_.AddNode("TensorArrayPack", {{oldest, 0}, unpacked}, {{"dtype", DType::kFloat}});
+  const Endpoint unpacked =
+      b_.Op("TensorArrayUnpack", {{oldest, 0}, b_.Const(Tensor::Of<float>({7, 8})), b_.Scalar<float>(0)});
+  Node* const pack = b_.AddNode("TensorArrayPack", {{oldest, 0}, unpacked}, {{"dtype", DType::kFloat}});
   Open();
   EXPECT_THAT(Values<float>(packed), ElementsAre(6, 5));
   EXPECT_THAT(Values<float>(pack), ElementsAre(7, 8));
@@ -248,15 +229,11 @@ TEST_F(TensorArrayTest, OldFormsGoByNames) {
 
 TEST_F(TensorArrayTest, AGradientArraySumsWhatIsWritten) {
   Node* const array = b_.AddNode("TensorArrayV3", {Int(1)}, {{"dtype", DType::kFloat}});
-  const Endpoint written =
-      b_.Op("TensorArrayWriteV3", {{array, 0}, Int(0), b_.Scalar<float>(3), {array, 1}});
+  const Endpoint written = b_.Op("TensorArrayWriteV3", {{array, 0}, Int(0), b_.Scalar<float>(3), {array, 1}});
   Node* const gradient = b_.AddNode("TensorArrayGradV3", {{array, 0}, written}, {{"source", "g"}});
-  const Endpoint once =
-      b_.Op("TensorArrayWriteV3", {{gradient, 0}, Int(0), b_.Scalar<float>(2), {gradient, 1}});
-  const Endpoint twice =
-      b_.Op("TensorArrayWriteV3", {{gradient, 0}, Int(0), b_.Scalar<float>(5), once});
-  Node* const read =
-      b_.AddNode("TensorArrayReadV3", {{gradient, 0}, Int(0), twice}, {{"dtype", DType::kFloat}});
+  const Endpoint once = b_.Op("TensorArrayWriteV3", {{gradient, 0}, Int(0), b_.Scalar<float>(2), {gradient, 1}});
+  const Endpoint twice = b_.Op("TensorArrayWriteV3", {{gradient, 0}, Int(0), b_.Scalar<float>(5), once});
+  Node* const read = b_.AddNode("TensorArrayReadV3", {{gradient, 0}, Int(0), twice}, {{"dtype", DType::kFloat}});
   Open();
   EXPECT_THAT(Values<float>(read), ElementsAre(7));
   EXPECT_THAT(Values<float>(read), ElementsAre(7));  // another step has arrays of its own
@@ -265,16 +242,14 @@ TEST_F(TensorArrayTest, AGradientArraySumsWhatIsWritten) {
 using StackTest = DataFlowTest;
 
 TEST_F(StackTest, KnowsItsLimits) {
-  Node* const stack =
-      b_.AddNode("StackV2", {Int(1)}, {{"elem_type", DType::kFloat}, {"stack_name", "st"}});
+  Node* const stack = b_.AddNode("StackV2", {Int(1)}, {{"elem_type", DType::kFloat}, {"stack_name", "st"}});
   Node* const pop = b_.AddNode("StackPopV2", {{stack, 0}}, {{"elem_type", DType::kFloat}});
   Node* const push = b_.AddNode("StackPushV2", {{stack, 0}, b_.Scalar<float>(1)});
   b_.control_inputs = {push};
   Node* const again = b_.AddNode("StackPushV2", {{stack, 0}, b_.Scalar<float>(1)});
   Open();
   ExpectError(Get(pop).status(), absl::StatusCode::kInvalidArgument, "is empty when calling Pop()");
-  ExpectError(Get(again).status(), absl::StatusCode::kInvalidArgument,
-              "overflowed its max_size (1)");
+  ExpectError(Get(again).status(), absl::StatusCode::kInvalidArgument, "overflowed its max_size (1)");
 }
 
 class TableTest : public DataFlowTest {
@@ -287,17 +262,13 @@ class TableTest : public DataFlowTest {
 TEST_F(TableTest, IsFilledOnce) {
   const Endpoint table = Table("HashTableV2", DType::kString, DType::kInt64);
   const Endpoint keys = b_.Const(Tensor::Of<std::string>({"a", "b"}));
-  Node* const fill =
-      b_.AddNode("InitializeTableV2", {table, keys, b_.Const(Tensor::Of<int64_t>({1, 2}))});
-  Node* const other =
-      b_.AddNode("InitializeTableV2", {table, keys, b_.Const(Tensor::Of<int64_t>({3, 4}))});
+  Node* const fill = b_.AddNode("InitializeTableV2", {table, keys, b_.Const(Tensor::Of<int64_t>({1, 2}))});
+  Node* const other = b_.AddNode("InitializeTableV2", {table, keys, b_.Const(Tensor::Of<int64_t>({3, 4}))});
   Node* const find = b_.AddNode("LookupTableFindV2", {table, keys, b_.Scalar<int64_t>(-1)});
-  Node* const insert =
-      b_.AddNode("LookupTableInsertV2", {table, keys, b_.Const(Tensor::Of<int64_t>({3, 4}))});
-  Node* const twice =
-      b_.AddNode("InitializeTableV2", {Table("HashTableV2", DType::kString, DType::kInt64),
-                                       b_.Const(Tensor::Of<std::string>({"a", "a"})),
-                                       b_.Const(Tensor::Of<int64_t>({1, 2}))});
+  Node* const insert = b_.AddNode("LookupTableInsertV2", {table, keys, b_.Const(Tensor::Of<int64_t>({3, 4}))});
+  Node* const twice = b_.AddNode(
+      "InitializeTableV2", {Table("HashTableV2", DType::kString, DType::kInt64),
+                            b_.Const(Tensor::Of<std::string>({"a", "a"})), b_.Const(Tensor::Of<int64_t>({1, 2}))});
   Open();
   ExpectError(Get(find).status(), absl::StatusCode::kFailedPrecondition, "Table not initialized");
   ASSERT_TRUE(Do(fill).ok());
@@ -308,31 +279,25 @@ TEST_F(TableTest, IsFilledOnce) {
 }
 
 TEST_F(TableTest, DenseTablesKeepTwoKeysForThemselves) {
-  Node* const table =
-      b_.AddNode("MutableDenseHashTableV2", {b_.Scalar<int64_t>(-1), b_.Scalar<int64_t>(-2)},
-                 {{"value_dtype", DType::kFloat}, {"initial_num_buckets", 4}});
+  Node* const table = b_.AddNode("MutableDenseHashTableV2", {b_.Scalar<int64_t>(-1), b_.Scalar<int64_t>(-2)},
+                                 {{"value_dtype", DType::kFloat}, {"initial_num_buckets", 4}});
   std::vector<int64_t> many(100);
   std::vector<float> squares(100);
   for (int i = 0; i < 100; ++i) squares[i] = static_cast<float>((many[i] = i) * i);
   const Endpoint keys = b_.Const(Tensor::FromVector(many));
-  Node* const insert =
-      b_.AddNode("LookupTableInsertV2", {{table, 0}, keys, b_.Const(Tensor::FromVector(squares))});
-  Node* const remove =
-      b_.AddNode("LookupTableRemoveV2", {{table, 0}, b_.Const(Tensor::Of<int64_t>({7, 9}))});
-  Node* const find = b_.AddNode(
-      "LookupTableFindV2",
-      {{table, 0}, b_.Const(Tensor::Of<int64_t>({7, 8, 99, 100})), b_.Scalar<float>(-1)});
+  Node* const insert = b_.AddNode("LookupTableInsertV2", {{table, 0}, keys, b_.Const(Tensor::FromVector(squares))});
+  Node* const remove = b_.AddNode("LookupTableRemoveV2", {{table, 0}, b_.Const(Tensor::Of<int64_t>({7, 9}))});
+  Node* const find = b_.AddNode("LookupTableFindV2",
+                                {{table, 0}, b_.Const(Tensor::Of<int64_t>({7, 8, 99, 100})), b_.Scalar<float>(-1)});
   Node* const size = b_.AddNode("LookupTableSizeV2", {{table, 0}});
-  Node* const bad = b_.AddNode(
-      "LookupTableInsertV2",
-      {{table, 0}, b_.Const(Tensor::Of<int64_t>({-2})), b_.Const(Tensor::Of<float>({1}))});
+  Node* const bad = b_.AddNode("LookupTableInsertV2",
+                               {{table, 0}, b_.Const(Tensor::Of<int64_t>({-2})), b_.Const(Tensor::Of<float>({1}))});
   Open();
   ASSERT_TRUE(Do(insert).ok());
   ASSERT_TRUE(Do(remove).ok());
   EXPECT_THAT(Values<int64_t>(size), ElementsAre(98));
   EXPECT_THAT(Values<float>(find), ElementsAre(-1, 64, 99 * 99, -1));
-  ExpectError(Do(bad), absl::StatusCode::kInvalidArgument,
-              "deleted_key as a table key is not allowed");
+  ExpectError(Do(bad), absl::StatusCode::kInvalidArgument, "deleted_key as a table key is not allowed");
 }
 
 }  // namespace

@@ -14,12 +14,10 @@ class DenseGradientSum : public GradientSum {
   Status Add(const GradientPart& part) override {
     const Tensor& gradient = *part.values;
     if (gradient.dtype() != dtype_) {
-      return InvalidArgument("the accumulator takes gradients of ", dtype_, ", got ",
-                             gradient.dtype());
+      return InvalidArgument("the accumulator takes gradients of ", dtype_, ", got ", gradient.dtype());
     }
     if (!shape_.IsCompatibleWith(gradient.shape())) return WrongShape(shape_.ToString(), gradient);
-    if (count_ > 0 && sum_.shape() != gradient.shape())
-      return WrongShape(sum_.shape().ToString(), gradient);
+    if (count_ > 0 && sum_.shape() != gradient.shape()) return WrongShape(sum_.shape().ToString(), gradient);
     if (count_ == 0) {
       sum_ = gradient;
       owned_ = false;
@@ -43,7 +41,7 @@ class DenseGradientSum : public GradientSum {
         if (mean && !std::has_single_bit(static_cast<uint64_t>(count_))) {
           for (int64_t i = 0; i < n; ++i) to[i] = (sum[i] + last[i]) / count;
         } else {
-          // A power of two: the product is the quotient, bit for bit.
+          // For a power of two, multiplying by the reciprocal is bit-identical to dividing.
           const T factor = T(1) / count;
           for (int64_t i = 0; i < n; ++i) to[i] = (sum[i] + last[i]) * factor;
         }
@@ -58,14 +56,13 @@ class DenseGradientSum : public GradientSum {
 
  private:
   static Status WrongShape(const std::string& expected, const Tensor& gradient) {
-    return InvalidArgument("Shape mismatch: expected ", expected, ", got ",
-                           gradient.shape().ToString());
+    return InvalidArgument("Shape mismatch: expected ", expected, ", got ", gradient.shape().ToString());
   }
 
-  // The new sum from the old one and the last gradient, in place when nobody else looks at it.
+  // Computes the new sum from the old one and the last gradient, in place if it is not shared.
   template <typename Fn>
   Status Replace(Fn&& fn) {
-    // The first gradient may be looked at by others still.
+    // The first gradient's memory may still be shared.
     Tensor next;
     if (owned_) {
       next = sum_;
@@ -74,7 +71,8 @@ class DenseGradientSum : public GradientSum {
     }
     DispatchType(FloatTypes{}, dtype_, [&](auto tag) {
       using T = typename decltype(tag)::type;
-      fn(next.data<T>(), static_cast<const T*>(sum_.data<T>()), static_cast<const T*>(last_.data<T>()), sum_.num_elements());
+      fn(next.data<T>(), static_cast<const T*>(sum_.data<T>()), static_cast<const T*>(last_.data<T>()),
+         sum_.num_elements());
     });
     sum_ = std::move(next);
     owned_ = true;
@@ -83,7 +81,8 @@ class DenseGradientSum : public GradientSum {
 
   const DType dtype_;
   const PartialShape shape_;
-  // The gradients but for the last one of several, which is added when another comes or, in the same pass as the division, when they are taken.
+  // The sum of all gradients except the last one of several, which is added when another arrives or, fused with the
+  // division, when the sum is taken.
   Tensor sum_;
   Tensor last_;
   bool owned_ = false;

@@ -1,4 +1,4 @@
-// MutableDenseHashTable: keys and values in two tensors, by open addressing.
+// MutableDenseHashTable: an open-addressing hash table in two tensors.
 #include "millrace/base/mutex.h"
 #include "millrace/ops/data_flow/lookup_table.h"
 #include "millrace/ops/data_flow/rows.h"
@@ -7,12 +7,10 @@
 namespace millrace {
 namespace {
 
-// A table may grow further, with what is put into it.
+// Limits the initial size; a table may grow beyond it by insertions.
 constexpr int64_t kMaxInitialBuckets = int64_t{1} << 27;
 
-uint64_t Combine(uint64_t a, uint64_t b) {
-  return a ^ (b + 0x9e3779b97f4a7800 + (a << 10) + (a >> 4));
-}
+uint64_t Combine(uint64_t a, uint64_t b) { return a ^ (b + 0x9e3779b97f4a7800 + (a << 10) + (a >> 4)); }
 
 template <typename Key>
 uint64_t HashElement(const Key& key) {
@@ -23,9 +21,9 @@ uint64_t HashElement(const Key& key) {
   }
 }
 
-// Bucket i holds a key, or the empty key (never used), or the deleted key. A key lies in the first
-// free bucket of a sequence that its hash begins. Order and growth are TensorFlow's, as an export
-// shows the buckets themselves.
+// Bucket i holds a key, the empty key (never used) or the deleted key. A key is in the first free bucket of the probe
+// sequence that starts at its hash. Probing and growth match TensorFlow's, because an export returns the buckets
+// themselves.
 template <typename Key>
 class DenseTable : public LookupTable {
  public:
@@ -47,12 +45,11 @@ class DenseTable : public LookupTable {
     return content_.num_entries;
   }
 
-  StatusOr<Tensor> Find(const Tensor& keys, const Tensor& otherwise,
-                        Allocator* allocator) const override {
+  StatusOr<Tensor> Find(const Tensor& keys, const Tensor& otherwise, Allocator* allocator) const override {
     MR_ASSIGN_OR_RETURN(const Shape shape, ValuesShape(keys, key_shape_));
     if (otherwise.shape() != options_.value_shape) {
-      return InvalidArgument("Expected shape ", options_.value_shape.ToString(),
-                             " for default value, got ", otherwise.shape().ToString());
+      return InvalidArgument("Expected shape ", options_.value_shape.ToString(), " for default value, got ",
+                             otherwise.shape().ToString());
     }
     MR_RETURN_IF_ERROR(CheckKeys(keys));
     MR_ASSIGN_OR_RETURN(Tensor values, Tensor::Make(options_.value_dtype, shape, allocator));
@@ -74,8 +71,7 @@ class DenseTable : public LookupTable {
   }
 
   Status Remove(const Tensor& keys) override {
-    if (!dense_.deleted_key.IsInitialized())
-      return Unimplemented("this table has no key that marks removed ones");
+    if (!dense_.deleted_key.IsInitialized()) return Unimplemented("this table has no key that marks removed ones");
     MR_RETURN_IF_ERROR(ValuesShape(keys, key_shape_).status());
     MR_RETURN_IF_ERROR(CheckKeys(keys));
     MutexLock lock(&mu_);
@@ -83,20 +79,18 @@ class DenseTable : public LookupTable {
     for (int64_t i = 0; i < n; ++i) {
       const int64_t bucket = FindBucket(content_, keys.data<Key>() + i * key_size_);
       if (bucket < 0) continue;
-      std::copy_n(dense_.deleted_key.data<Key>(), key_size_,
-                  content_.keys.template data<Key>() + bucket * key_size_);
+      std::copy_n(dense_.deleted_key.data<Key>(), key_size_, content_.keys.template data<Key>() + bucket * key_size_);
       --content_.num_entries;
     }
     return absl::OkStatus();
   }
 
-  // Takes an export: the buckets as they are.
+  // Imports the exported buckets unchanged.
   Status Import(const Tensor& keys, const Tensor& values) override {
-    if (keys.rank() != 2 || keys.dim(1) != key_size_ || values.rank() < 1 ||
-        values.dim(0) != keys.dim(0) || values.num_elements() != keys.dim(0) * value_size_) {
-      return InvalidArgument(
-          "Expected keys and values as another such table exports them, got shapes ",
-          keys.shape().ToString(), " and ", values.shape().ToString());
+    if (keys.rank() != 2 || keys.dim(1) != key_size_ || values.rank() < 1 || values.dim(0) != keys.dim(0) ||
+        values.num_elements() != keys.dim(0) * value_size_) {
+      return InvalidArgument("Expected keys and values as another such table exports them, got shapes ",
+                             keys.shape().ToString(), " and ", values.shape().ToString());
     }
     const int64_t n = keys.dim(0);
     if (n < 4 || (n & (n - 1)) != 0) {
@@ -106,8 +100,7 @@ class DenseTable : public LookupTable {
     MR_ASSIGN_OR_RETURN(Content content, NewContent(n));
     CopyElements(keys, &content.keys, 0);
     CopyElements(values, &content.values, 0);
-    for (int64_t i = 0; i < n; ++i)
-      content.num_entries += !IsVacant(content.keys.template data<Key>() + i * key_size_);
+    for (int64_t i = 0; i < n; ++i) content.num_entries += !IsVacant(content.keys.template data<Key>() + i * key_size_);
     content_ = std::move(content);
     return absl::OkStatus();
   }
@@ -131,16 +124,12 @@ class DenseTable : public LookupTable {
     MR_ASSIGN_OR_RETURN(const Shape key_shape, Shape::Make({num_buckets, key_size_}));
     MR_ASSIGN_OR_RETURN(const Shape value_shape, Shape::Make({num_buckets, value_size_}));
     MR_ASSIGN_OR_RETURN(content.keys, Tensor::Make(options_.key_dtype, key_shape));
-    MR_ASSIGN_OR_RETURN(content.values,
-                        Zeros(options_.value_dtype, value_shape, Allocator::Heap()));
-    for (int64_t i = 0; i < num_buckets; ++i)
-      CopyElements(dense_.empty_key, &content.keys, i * key_size_);
+    MR_ASSIGN_OR_RETURN(content.values, Zeros(options_.value_dtype, value_shape, Allocator::Heap()));
+    for (int64_t i = 0; i < num_buckets; ++i) CopyElements(dense_.empty_key, &content.keys, i * key_size_);
     return content;
   }
 
-  int64_t NumKeys(const Tensor& keys) const {
-    return key_size_ == 0 ? 0 : keys.num_elements() / key_size_;
-  }
+  int64_t NumKeys(const Tensor& keys) const { return key_size_ == 0 ? 0 : keys.num_elements() / key_size_; }
   bool Equal(const Key* a, const Key* b) const { return std::equal(a, a + key_size_, b); }
   bool IsEmpty(const Key* key) const { return Equal(key, dense_.empty_key.data<Key>()); }
   bool IsDeleted(const Key* key) const {
@@ -153,8 +142,7 @@ class DenseTable : public LookupTable {
     for (int64_t i = 0; i < n; ++i) {
       const Key* const key = keys.data<Key>() + i * key_size_;
       if (IsEmpty(key)) return InvalidArgument("Using the empty_key as a table key is not allowed");
-      if (IsDeleted(key))
-        return InvalidArgument("Using the deleted_key as a table key is not allowed");
+      if (IsDeleted(key)) return InvalidArgument("Using the deleted_key as a table key is not allowed");
     }
     return absl::OkStatus();
   }
@@ -166,8 +154,7 @@ class DenseTable : public LookupTable {
     return hash;
   }
 
-  // Calls fn(bucket, key there) along the key's sequence until it returns true. False when it never
-  // does.
+  // Calls fn(bucket, its key) along the key's probe sequence until it returns true. Returns false if it never does.
   template <typename Fn>
   bool Probe(const Content& content, const Key* key, Fn&& fn) const {
     const int64_t mask = content.num_buckets - 1;
@@ -179,7 +166,7 @@ class DenseTable : public LookupTable {
     return false;
   }
 
-  // -1 when there is none.
+  // -1 if the key is not in the table.
   int64_t FindBucket(const Content& content, const Key* key) const {
     int64_t found = -1;
     Probe(content, key, [&](int64_t bucket, const Key* there) {
@@ -189,21 +176,19 @@ class DenseTable : public LookupTable {
     return found;
   }
 
-  void FindIn(const Content& content, const Tensor& keys, const Tensor& otherwise,
-              Tensor* values) const {
+  void FindIn(const Content& content, const Tensor& keys, const Tensor& otherwise, Tensor* values) const {
     const int64_t n = NumKeys(keys);
     DispatchMove(options_.value_dtype, [&](auto tag) {
       using V = typename decltype(tag)::type;
       for (int64_t i = 0; i < n; ++i) {
         const int64_t bucket = FindBucket(content, keys.data<Key>() + i * key_size_);
-        const V* const from = bucket < 0 ? otherwise.raw<V>()
-                                         : content.values.template raw<V>() + bucket * value_size_;
+        const V* const from = bucket < 0 ? otherwise.raw<V>() : content.values.template raw<V>() + bucket * value_size_;
         std::copy_n(from, value_size_, values->raw<V>() + i * value_size_);
       }
     });
   }
 
-  // Row `i` of `values` becomes the value of `key`. There is room.
+  // Row `i` of `values` becomes the value of `key`. There must be a free bucket.
   Status Put(const Key* key, const Tensor& values, int64_t i, Content* content) const {
     const bool put = Probe(*content, key, [&](int64_t bucket, const Key* there) {
       const bool is_new = IsEmpty(there);
@@ -222,11 +207,10 @@ class DenseTable : public LookupTable {
     return put ? absl::OkStatus() : Internal("table '", options_.name, "' has no bucket left");
   }
 
-  // Doubles the buckets until `entries` load them no more than they may be.
+  // Doubles the number of buckets until `entries` are within the maximum load factor.
   Status MakeRoom(int64_t entries) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     int64_t num_buckets = content_.num_buckets;
-    while (static_cast<double>(entries) > static_cast<double>(num_buckets) * dense_.max_load_factor)
-      num_buckets *= 2;
+    while (static_cast<double>(entries) > static_cast<double>(num_buckets) * dense_.max_load_factor) num_buckets *= 2;
     if (num_buckets == content_.num_buckets) return absl::OkStatus();
     MR_ASSIGN_OR_RETURN(Content grown, NewContent(num_buckets));
     for (int64_t i = 0; i < content_.num_buckets; ++i) {
@@ -252,24 +236,20 @@ StatusOr<RefPtr<LookupTable>> LookupTable::MakeDense(Options options, DenseOptio
   if (n < 4 || (n & (n - 1)) != 0) {
     return InvalidArgument("Number of buckets must be at least 4 and a power of 2, got: ", n);
   }
-  if (n > kMaxInitialBuckets)
-    return ResourceExhausted("a table of ", n, " buckets to begin with is too large");
+  if (n > kMaxInitialBuckets) return ResourceExhausted("a table of ", n, " buckets to begin with is too large");
   if (!(dense.max_load_factor > 0 && dense.max_load_factor < 1)) {
     return InvalidArgument("max_load_factor must be between 0 and 1, got: ", dense.max_load_factor);
   }
-  if (dense.empty_key.num_elements() == 0)
-    return InvalidArgument("the empty key must have elements");
+  if (dense.empty_key.num_elements() == 0) return InvalidArgument("the empty key must have elements");
   if (dense.deleted_key.IsInitialized() && dense.deleted_key.shape() != dense.empty_key.shape()) {
     return InvalidArgument("Empty and deleted keys must have same shape, got shapes: ",
-                           dense.empty_key.shape().ToString(), " and ",
-                           dense.deleted_key.shape().ToString());
+                           dense.empty_key.shape().ToString(), " and ", dense.deleted_key.shape().ToString());
   }
   RefPtr<LookupTable> result;
   Status status = InvalidArgument("a table cannot have keys of type ", options.key_dtype);
   DispatchType(Types<int32_t, int64_t, std::string>{}, options.key_dtype, [&](auto tag) {
     using Key = typename decltype(tag)::type;
-    if (dense.deleted_key.IsInitialized() &&
-        dense.empty_key.flat<Key>() == dense.deleted_key.flat<Key>()) {
+    if (dense.deleted_key.IsInitialized() && dense.empty_key.flat<Key>() == dense.deleted_key.flat<Key>()) {
       status = InvalidArgument("Empty and deleted keys cannot be equal");
       return;
     }

@@ -1,4 +1,4 @@
-// Gradients on their way to one update: dense ones, or rows.
+// Accumulation of gradients for one update, dense or sparse.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// A gradient as it comes in. Rows have indices and perhaps the shape of the whole.
+// An incoming gradient. A sparse one has indices and optionally the dense shape.
 struct GradientPart {
   const Tensor* values = nullptr;
   const Tensor* indices = nullptr;
@@ -19,15 +19,15 @@ struct GradientPart {
 class GradientSum {
  public:
   virtual ~GradientSum() = default;
-  // INVALID_ARGUMENT, and no change, when it does not fit.
+  // INVALID_ARGUMENT, with no change, if the shape is incompatible.
   virtual Status Add(const GradientPart& part) = 0;
-  // What was added since the last time, divided, if `mean`, by how often: {values}, or {indices,
-  // values, shape}.
+  // Returns the sum since the last call, divided by the number of gradients if `mean`: {values}, or {indices, values,
+  // shape} if sparse.
   virtual StatusOr<std::vector<Tensor>> Take(bool mean) = 0;
 
-  // Sums tensors of `shape`. The types are those of FloatTypes.
+  // Sums dense tensors of `shape`, of a type in FloatTypes.
   static std::unique_ptr<GradientSum> Dense(DType dtype, const PartialShape& shape);
-  // Sums rows: each index has a sum and, for its mean, a count of its own.
+  // Sums rows: each index has its own sum and, for the mean, its own count.
   static std::unique_ptr<GradientSum> Sparse(DType dtype, const PartialShape& shape);
 };
 

@@ -1,4 +1,4 @@
-// HashTable, MutableHashTable and MutableHashTableOfTensors: what lies behind them.
+// The implementation of HashTable, MutableHashTable and MutableHashTableOfTensors.
 #include <unordered_map>
 #include <vector>
 
@@ -21,8 +21,7 @@ struct KeyHash {
   }
 };
 
-// Keys lead to rows of one growing tensor. The standard map makes an export come in TensorFlow's
-// order.
+// Maps keys to rows of one growing tensor. Using std::unordered_map makes the order of an export match TensorFlow's.
 template <typename Key>
 class HashedTable : public LookupTable {
  public:
@@ -33,21 +32,18 @@ class HashedTable : public LookupTable {
     return static_cast<int64_t>(content_.map.size());
   }
 
-  StatusOr<Tensor> Find(const Tensor& keys, const Tensor& otherwise,
-                        Allocator* allocator) const override {
+  StatusOr<Tensor> Find(const Tensor& keys, const Tensor& otherwise, Allocator* allocator) const override {
     MR_ASSIGN_OR_RETURN(const Shape shape, ValuesShape(keys, Shape()));
     const int64_t row = options_.value_shape.num_elements();
     const bool each = !options_.initializable && otherwise.shape() == shape;
     if (otherwise.num_elements() < row ||
         (!options_.initializable && !each && otherwise.shape() != options_.value_shape)) {
-      return InvalidArgument("Expected shape ", options_.value_shape.ToString(), " or ",
-                             shape.ToString(), " for default value, got ",
-                             otherwise.shape().ToString());
+      return InvalidArgument("Expected shape ", options_.value_shape.ToString(), " or ", shape.ToString(),
+                             " for default value, got ", otherwise.shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(Tensor values, Tensor::Make(options_.value_dtype, shape, allocator));
     MutexLock lock(&mu_);
-    if (options_.initializable && !initialized_)
-      return FailedPrecondition("Table not initialized.");
+    if (options_.initializable && !initialized_) return FailedPrecondition("Table not initialized.");
     FindIn(content_, keys, otherwise, each, &values);
     return values;
   }
@@ -91,15 +87,13 @@ class HashedTable : public LookupTable {
 
   Status Initialize(const Tensor& keys, const Tensor& values) override {
     if (!options_.initializable) return LookupTable::Initialize(keys, values);
-    if (keys.rank() != 1)
-      return InvalidArgument("Keys must be a vector, but received shape", keys.shape().ToString());
+    if (keys.rank() != 1) return InvalidArgument("Keys must be a vector, but received shape", keys.shape().ToString());
     if (values.rank() != 1) {
-      return InvalidArgument("Values must be a vector, but received shape",
-                             values.shape().ToString());
+      return InvalidArgument("Values must be a vector, but received shape", values.shape().ToString());
     }
     if (keys.num_elements() != values.num_elements()) {
-      return InvalidArgument("Keys and values must have the same size ", keys.num_elements(),
-                             " vs ", values.num_elements());
+      return InvalidArgument("Keys and values must have the same size ", keys.num_elements(), " vs ",
+                             values.num_elements());
     }
     MutexLock lock(&mu_);
     if (initialized_) return absl::OkStatus();
@@ -116,11 +110,10 @@ class HashedTable : public LookupTable {
     Tensor rows;  // [capacity, value shape]
     int64_t capacity = 0;
     int64_t used = 0;
-    std::vector<int64_t> free;  // rows of keys that were removed
+    std::vector<int64_t> free;  // rows of removed keys
   };
 
-  void FindIn(const Content& content, const Tensor& keys, const Tensor& otherwise, bool each,
-              Tensor* values) const {
+  void FindIn(const Content& content, const Tensor& keys, const Tensor& otherwise, bool each, Tensor* values) const {
     const int64_t row = options_.value_shape.num_elements();
     const Key* const key = keys.data<Key>();
     DispatchMove(options_.value_dtype, [&](auto tag) {
@@ -128,9 +121,8 @@ class HashedTable : public LookupTable {
       V* to = values->raw<V>();
       for (int64_t i = 0; i < keys.num_elements(); ++i, to += row) {
         const auto at = content.map.find(key[i]);
-        const V* const from = at == content.map.end()
-                                  ? otherwise.raw<V>() + (each ? i * row : 0)
-                                  : content.rows.template raw<V>() + at->second * row;
+        const V* const from = at == content.map.end() ? otherwise.raw<V>() + (each ? i * row : 0)
+                                                      : content.rows.template raw<V>() + at->second * row;
         std::copy_n(from, row, to);
       }
     });
@@ -171,7 +163,7 @@ class HashedTable : public LookupTable {
     return absl::OkStatus();
   }
 
-  // With `unique`, a key that has another value already is an error.
+  // With `unique`, a key that already has a different value is an error.
   Status InsertInto(const Tensor& keys, const Tensor& values, bool unique, Content* content) const {
     MR_RETURN_IF_ERROR(Reserve(keys.num_elements(), content));
     const int64_t row = options_.value_shape.num_elements();
@@ -212,9 +204,8 @@ class HashedTable : public LookupTable {
 
 StatusOr<RefPtr<LookupTable>> LookupTable::MakeHashed(Options options) {
   RefPtr<LookupTable> table;
-  DispatchType(Types<int32_t, int64_t, std::string>{}, options.key_dtype, [&](auto tag) {
-    table = MakeRef<HashedTable<typename decltype(tag)::type>>(std::move(options));
-  });
+  DispatchType(Types<int32_t, int64_t, std::string>{}, options.key_dtype,
+               [&](auto tag) { table = MakeRef<HashedTable<typename decltype(tag)::type>>(std::move(options)); });
   if (!table) return InvalidArgument("a table cannot have keys of type ", options.key_dtype);
   return table;
 }

@@ -11,28 +11,24 @@ Status LookupTable::Initialize(const Tensor&, const Tensor&) {
 
 std::string LookupTable::DebugString() const {
   return absl::StrCat("table '", options_.name, "' from ", DTypeName(options_.key_dtype), " to ",
-                      DTypeName(options_.value_dtype), options_.value_shape.ToString(), ": ",
-                      size(), " keys");
+                      DTypeName(options_.value_dtype), options_.value_shape.ToString(), ": ", size(), " keys");
 }
 
 StatusOr<Shape> LookupTable::ValuesShape(const Tensor& keys, const Shape& key_shape) const {
   const int batch = keys.rank() - key_shape.rank();
-  if (batch < 0 ||
-      Shape(keys.shape().dims().subspan(static_cast<size_t>(std::max(batch, 0)))) != key_shape) {
-    return InvalidArgument("Input key shape ", keys.shape().ToString(),
-                           " must end with the table's key shape ", key_shape.ToString());
+  if (batch < 0 || Shape(keys.shape().dims().subspan(static_cast<size_t>(std::max(batch, 0)))) != key_shape) {
+    return InvalidArgument("Input key shape ", keys.shape().ToString(), " must end with the table's key shape ",
+                           key_shape.ToString());
   }
   Shape::Dims dims(keys.shape().dims().begin(), keys.shape().dims().begin() + batch);
   dims.insert(dims.end(), options_.value_shape.dims().begin(), options_.value_shape.dims().end());
   return Shape::Make(dims);
 }
 
-Status LookupTable::CheckValues(const Tensor& keys, const Shape& key_shape,
-                                const Tensor& values) const {
+Status LookupTable::CheckValues(const Tensor& keys, const Shape& key_shape, const Tensor& values) const {
   MR_ASSIGN_OR_RETURN(const Shape expected, ValuesShape(keys, key_shape));
   if (values.shape() == expected) return absl::OkStatus();
-  return InvalidArgument("Expected shape ", expected.ToString(), " for value, got ",
-                         values.shape().ToString());
+  return InvalidArgument("Expected shape ", expected.ToString(), " for value, got ", values.shape().ToString());
 }
 
 // MurmurHash64A.

@@ -1,5 +1,5 @@
-// MutexV2, MutexLock and ConsumeMutexLock: a critical section in a graph. The lock is a value: it is held until the
-// last copy of it is gone.
+// MutexV2, MutexLock and ConsumeMutexLock: a critical section in a graph. The lock is a value and is held until its
+// last copy is destroyed.
 #include <deque>
 
 #include "millrace/base/mutex.h"
@@ -12,16 +12,16 @@
 namespace millrace {
 namespace {
 
-// Gives itself to one op after another, in the order they came. Thread-safe.
+// Is acquired by one op at a time, in FIFO order. Thread-safe.
 class GraphMutex : public Resource {
  public:
   static constexpr char kTypeName[] = "N10tensorflow5MutexE";
 
   explicit GraphMutex(std::string name) : name_(std::move(name)), waiting_("mutex '" + name_ + "'") {}
 
-  // Calls `done` once the lock is the caller's, or with CANCELLED.
+  // Calls `done` once the lock is acquired, or with CANCELLED.
   void Acquire(const CallingOp& op, absl::AnyInvocable<void(Status)> done) {
-    FinishedOps finished;
+    FinishedOps finished(op.step);
     {
       MutexLock lock(&mu_);
       Attempt attempt(op, "the lock of");
@@ -29,9 +29,8 @@ class GraphMutex : public Resource {
       attempt.run = [this, op](Status*) { return TryTake(op); };
       attempt.cancelled = "Lock acquisition cancelled.";
       attempt.done = std::move(done);
-      waiting_.Join(std::move(attempt), &finished, [this](int64_t id) {
-        return [self = ShareRef(this), id] { self->Cancel(id); };
-      });
+      waiting_.Join(std::move(attempt), &finished,
+                    [this](int64_t id) { return [self = ShareRef(this), id] { self->Cancel(id); }; });
     }
     finished.Tell(op.step);
   }
@@ -106,7 +105,7 @@ class MutexLockKernel : public AsyncKernel {
   }
 };
 
-// Holds the lock until here; the executor lets go of the value after it.
+// Keeps the lock held until this op; the executor releases the value after it.
 class ConsumeMutexLockKernel : public Kernel {
  public:
   explicit ConsumeMutexLockKernel(KernelInit&) {}
@@ -121,17 +120,23 @@ class ConsumeMutexLockKernel : public Kernel {
 };
 
 MILLRACE_OP(MutexV2)
-    .Summary("A mutex that one MutexLock at a time holds.")
-    .Output("resource: resource").Attr("container: string = ''").Attr("shared_name: string = ''")
-    .Stateful().Shape(ScalarShape);
+    .Summary("A mutex, which one MutexLock holds at a time.")
+    .Output("resource: resource")
+    .Attr("container: string = ''")
+    .Attr("shared_name: string = ''")
+    .Stateful()
+    .Shape(ScalarShape);
 MILLRACE_OP(MutexLock)
-    .Summary("Waits for the mutex; it is locked as long as this value is there.")
-    .Input("mutex: resource").Output("mutex_lock: variant")
-    .Stateful().Shape(ScalarShape);
+    .Summary("Waits for the mutex; it is held as long as the returned value exists.")
+    .Input("mutex: resource")
+    .Output("mutex_lock: variant")
+    .Stateful()
+    .Shape(ScalarShape);
 MILLRACE_OP(ConsumeMutexLock)
-    .Summary("Uses a lock: it is held until then.")
+    .Summary("Consumes a lock, which is held until then.")
     .Input("mutex_lock: variant")
-    .Stateful().Shape(NoOutputs);
+    .Stateful()
+    .Shape(NoOutputs);
 MILLRACE_KERNEL(MutexV2, kCpu, MutexV2Kernel);
 MILLRACE_KERNEL(MutexLock, kCpu, MutexLockKernel);
 MILLRACE_KERNEL(ConsumeMutexLock, kCpu, ConsumeMutexLockKernel);

@@ -1,4 +1,4 @@
-// Where queues enter a graph: FIFOQueue and its kin, by reference and by handle.
+// The ops that create queues: FIFOQueue and its variants, by reference and by resource handle.
 #include <limits>
 
 #include "millrace/graph/op_schema.h"
@@ -27,9 +27,8 @@ class QueueKernel : public Kernel {
     }
     if constexpr (kKind == TupleQueue::Kind::kPriority) {
       if (options_.shapes.size() != options_.types.size()) {
-        init.Fail(InvalidArgument("a PriorityQueue needs a shape for each of its ",
-                                  options_.types.size(), " components, got ",
-                                  options_.shapes.size()));
+        init.Fail(InvalidArgument("a PriorityQueue needs a shape for each of its ", options_.types.size(),
+                                  " components, got ", options_.shapes.size()));
       }
       options_.types.insert(options_.types.begin(), DType::kInt64);
       options_.shapes.insert(options_.shapes.begin(), PartialShape::Scalar());
@@ -41,7 +40,7 @@ class QueueKernel : public Kernel {
         ctx, [this] { return TupleQueue::Make(options_); },
         [this](const Queue& queue) {
           const auto* const found = dynamic_cast<const TupleQueue*>(&queue);
-          if (found == nullptr) return InvalidArgument(source_.name(), " is no queue of tuples");
+          if (found == nullptr) return InvalidArgument(source_.name(), " is not a queue");
           return found->CheckSame(options_);
         });
   }
@@ -66,14 +65,12 @@ class QueueKernel : public Kernel {
       .NotDifferentiable()              \
       .Summary(text)
 
-#define MR_FIFO_QUEUE(name, handle) \
-  MR_QUEUE(name, handle).MR_QUEUE_END("A queue: first in, first out.")
+#define MR_FIFO_QUEUE(name, handle) MR_QUEUE(name, handle).MR_QUEUE_END("A queue: first in, first out.")
 MR_FIFO_QUEUE(FIFOQueue, "Ref(string)");
 MR_FIFO_QUEUE(FIFOQueueV2, "resource");
 
 #define MR_PADDING_QUEUE(name, handle) \
-  MR_QUEUE(name, handle)               \
-      .MR_QUEUE_END("A queue whose elements differ in size: batches are filled up with zeros.")
+  MR_QUEUE(name, handle).MR_QUEUE_END("A queue whose elements differ in size: batches are filled up with zeros.")
 MR_PADDING_QUEUE(PaddingFIFOQueue, "Ref(string)");
 MR_PADDING_QUEUE(PaddingFIFOQueueV2, "resource");
 

@@ -1,4 +1,4 @@
-// What is done with a queue: elements go in and out, one at a time or many, until it is closed.
+// The ops that use queues: enqueue, dequeue, close, size.
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -14,11 +14,10 @@ std::string TypesText(absl::Span<const DType> types) {
   return absl::StrJoin(types, ", ", [](std::string* out, DType t) { out->append(DTypeName(t)); });
 }
 
-// Whether a node's components are those of the queue.
+// Checks that a node's component types match the queue's.
 Status CheckTypes(const Queue& queue, absl::Span<const DType> types) {
   if (absl::MakeConstSpan(queue.types()) == types) return absl::OkStatus();
-  return InvalidArgument("Signature mismatch, have: ", TypesText(types),
-                         " expected: ", TypesText(queue.types()));
+  return InvalidArgument("Signature mismatch, have: ", TypesText(types), " expected: ", TypesText(queue.types()));
 }
 
 // QueueEnqueue and QueueEnqueueMany.
@@ -34,8 +33,7 @@ class EnqueueKernel : public AsyncKernel {
   void ComputeAsync(KernelContext& ctx, Done done) override {
     StatusOr<RefPtr<Queue>> queue = ctx.resource<Queue>(0);
     if (!queue.ok()) return done(queue.status());
-    if (Status fits = CheckTypes(**queue, ctx.node().input_types().subspan(1)); !fits.ok())
-      return done(fits);
+    if (Status fits = CheckTypes(**queue, ctx.node().input_types().subspan(1)); !fits.ok()) return done(fits);
     Queue::Tuple tuple;
     tuple.reserve(static_cast<size_t>(ctx.num_inputs()) - 1);
     for (int i = 1; i < ctx.num_inputs(); ++i) tuple.push_back(ctx.input(i));
@@ -64,8 +62,7 @@ class DequeueKernel : public AsyncKernel {
     if (Status fits = CheckTypes(**queue, ctx.node().output_types()); !fits.ok()) return done(fits);
     Queue::DequeueDone emit = [&ctx, done = std::move(done)](StatusOr<Queue::Tuple> tuple) mutable {
       if (!tuple.ok()) return done(tuple.status());
-      for (size_t i = 0; i < tuple->size(); ++i)
-        ctx.SetOutput(static_cast<int>(i), std::move((*tuple)[i]));
+      for (size_t i = 0; i < tuple->size(); ++i) ctx.SetOutput(static_cast<int>(i), std::move((*tuple)[i]));
       done(absl::OkStatus());
     };
     if constexpr (kKind == DequeueKind::kOne) {
@@ -75,19 +72,17 @@ class DequeueKernel : public AsyncKernel {
       if (n.rank() != 0) return emit(InvalidArgument("n must be a scalar, got ", n.DebugString()));
       const int64_t wanted = n.scalar<int32_t>();
       if (wanted < 0) {
-        return emit(InvalidArgument("Dequeue", kKind == DequeueKind::kMany ? "Many" : "UpTo",
-                                    " requested ", wanted, " < 0 elements"));
+        return emit(InvalidArgument("Dequeue", kKind == DequeueKind::kMany ? "Many" : "UpTo", " requested ", wanted,
+                                    " < 0 elements"));
       }
       (*queue)->DequeueMany(CallingOp(ctx), wanted, kKind == DequeueKind::kUpTo, std::move(emit));
     }
   }
 };
 
-class CloseKernel : public AsyncKernel {
+class QueueCloseKernel : public AsyncKernel {
  public:
-  explicit CloseKernel(KernelInit& init) {
-    init.Attr("cancel_pending_enqueues", &cancel_enqueues_);
-  }
+  explicit QueueCloseKernel(KernelInit& init) { init.Attr("cancel_pending_enqueues", &cancel_enqueues_); }
 
   void ComputeAsync(KernelContext& ctx, Done done) override {
     StatusOr<RefPtr<Queue>> queue = ctx.resource<Queue>(0);
@@ -109,9 +104,9 @@ class IsClosedKernel : public Kernel {
   }
 };
 
-class SizeKernel : public Kernel {
+class QueueSizeKernel : public Kernel {
  public:
-  explicit SizeKernel(KernelInit&) {}
+  explicit QueueSizeKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Queue> queue, ctx.resource<Queue>(0));
     ctx.SetOutput(0, Tensor::Scalar<int32_t>(static_cast<int32_t>(queue->size())));
@@ -119,15 +114,13 @@ class SizeKernel : public Kernel {
   }
 };
 
-// The shape that the queue was declared with, for component i; with `prefix`, the first dimension
-// of a batch.
+// Sets the outputs to the queue's declared component shapes, with `prefix` as the first dimension of a batch.
 Status ComponentShapes(ShapeContext& c, const int64_t* prefix) {
   const Endpoint handle = c.node().input(0);
   std::vector<PartialShape> shapes;
   if (handle.node->type().find("Queue") != std::string::npos) {
     shapes = handle.node->AttrOr<std::vector<PartialShape>>("shapes", {});
-    if (handle.node->type().find("PriorityQueue") == 0)
-      shapes.insert(shapes.begin(), PartialShape::Scalar());
+    if (handle.node->type().find("PriorityQueue") == 0) shapes.insert(shapes.begin(), PartialShape::Scalar());
   }
   if (static_cast<int>(shapes.size()) != c.num_outputs()) return UnknownShape(c);
   for (int i = 0; i < c.num_outputs(); ++i) {
@@ -171,8 +164,7 @@ Status DequeueUpToShape(ShapeContext& c) {
       .NotDifferentiable()                  \
       .Summary(text)
 MR_ENQUEUE(QueueEnqueue, "Ref(string)", "Puts an element into a queue, once there is room.");
-MR_ENQUEUE(QueueEnqueueV2, "resource", "Puts an element into a queue, once there is room.")
-    .Stateful();
+MR_ENQUEUE(QueueEnqueueV2, "resource", "Puts an element into a queue, once there is room.").Stateful();
 MR_ENQUEUE(QueueEnqueueMany, "Ref(string)", "Puts rows into a queue as there is room.");
 MR_ENQUEUE(QueueEnqueueManyV2, "resource", "Puts rows into a queue as there is room.").Stateful();
 
@@ -184,7 +176,7 @@ MR_ENQUEUE(QueueEnqueueManyV2, "resource", "Puts rows into a queue as there is r
       .Attr("timeout_ms: int = -1")             \
       .Shape(DequeueShape)                      \
       .NotDifferentiable()                      \
-      .Summary("Takes an element out of a queue, once there is one.")
+      .Summary("Dequeues an element, waiting until there is one.")
 MR_DEQUEUE(QueueDequeue, "Ref(string)");
 MR_DEQUEUE(QueueDequeueV2, "resource").Stateful();
 
@@ -199,8 +191,7 @@ MR_DEQUEUE(QueueDequeueV2, "resource").Stateful();
       .NotDifferentiable()                            \
       .Summary(text)
 MR_DEQUEUE_MANY(QueueDequeueMany, "Ref(string)", DequeueManyShape, "Takes a batch out of a queue.");
-MR_DEQUEUE_MANY(QueueDequeueManyV2, "resource", DequeueManyShape, "Takes a batch out of a queue.")
-    .Stateful();
+MR_DEQUEUE_MANY(QueueDequeueManyV2, "resource", DequeueManyShape, "Takes a batch out of a queue.").Stateful();
 MR_DEQUEUE_MANY(QueueDequeueUpTo, "Ref(string)", DequeueUpToShape,
                 "Takes a batch out of a queue, a smaller one when it is closed.");
 MR_DEQUEUE_MANY(QueueDequeueUpToV2, "resource", DequeueUpToShape,
@@ -213,7 +204,7 @@ MR_DEQUEUE_MANY(QueueDequeueUpToV2, "resource", DequeueUpToShape,
       .Attr("cancel_pending_enqueues: bool = false") \
       .Shape(NoOutputs)                              \
       .NotDifferentiable()                           \
-      .Summary("Says that nothing more will be put into a queue.")
+      .Summary("Closes a queue to new elements.")
 MR_QUEUE_CLOSE(QueueClose, "Ref(string)");
 MR_QUEUE_CLOSE(QueueCloseV2, "resource").Stateful();
 
@@ -223,7 +214,7 @@ MR_QUEUE_CLOSE(QueueCloseV2, "resource").Stateful();
       .Output("is_closed: bool")         \
       .Shape(ScalarShape)                \
       .NotDifferentiable()               \
-      .Summary("Whether a queue is closed.")
+      .Summary("True if a queue is closed.")
 MR_QUEUE_IS_CLOSED(QueueIsClosed, "Ref(string)");
 MR_QUEUE_IS_CLOSED(QueueIsClosedV2, "resource").Stateful();
 
@@ -233,7 +224,7 @@ MR_QUEUE_IS_CLOSED(QueueIsClosedV2, "resource").Stateful();
       .Output("size: int32")        \
       .Shape(ScalarShape)           \
       .NotDifferentiable()          \
-      .Summary("How many elements a queue has.")
+      .Summary("The number of elements in a queue.")
 MR_QUEUE_SIZE(QueueSize, "Ref(string)");
 MR_QUEUE_SIZE(QueueSizeV2, "resource").Stateful();
 
@@ -247,12 +238,12 @@ MILLRACE_KERNEL(QueueDequeueMany, kCpu, DequeueKernel<DequeueKind::kMany>);
 MILLRACE_KERNEL(QueueDequeueManyV2, kCpu, DequeueKernel<DequeueKind::kMany>);
 MILLRACE_KERNEL(QueueDequeueUpTo, kCpu, DequeueKernel<DequeueKind::kUpTo>);
 MILLRACE_KERNEL(QueueDequeueUpToV2, kCpu, DequeueKernel<DequeueKind::kUpTo>);
-MILLRACE_KERNEL(QueueClose, kCpu, CloseKernel);
-MILLRACE_KERNEL(QueueCloseV2, kCpu, CloseKernel);
+MILLRACE_KERNEL(QueueClose, kCpu, QueueCloseKernel);
+MILLRACE_KERNEL(QueueCloseV2, kCpu, QueueCloseKernel);
 MILLRACE_KERNEL(QueueIsClosed, kCpu, IsClosedKernel);
 MILLRACE_KERNEL(QueueIsClosedV2, kCpu, IsClosedKernel);
-MILLRACE_KERNEL(QueueSize, kCpu, SizeKernel);
-MILLRACE_KERNEL(QueueSizeV2, kCpu, SizeKernel);
+MILLRACE_KERNEL(QueueSize, kCpu, QueueSizeKernel);
+MILLRACE_KERNEL(QueueSizeV2, kCpu, QueueSizeKernel);
 
 }  // namespace
 }  // namespace millrace

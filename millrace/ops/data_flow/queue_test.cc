@@ -22,12 +22,10 @@ class QueueTest : public DataFlowTest {
   }
   Node* Enqueue(Endpoint queue, int32_t v) { return b_.AddNode("QueueEnqueueV2", {queue, Int(v)}); }
   Node* Dequeue(Endpoint queue) {
-    return b_.AddNode("QueueDequeueV2", {queue},
-                      {{"component_types", std::vector<DType>{DType::kInt32}}});
+    return b_.AddNode("QueueDequeueV2", {queue}, {{"component_types", std::vector<DType>{DType::kInt32}}});
   }
   Node* DequeueMany(Endpoint queue, int n, const char* op = "QueueDequeueManyV2") {
-    return b_.AddNode(op, {queue, Int(n)},
-                      {{"component_types", std::vector<DType>{DType::kInt32}}});
+    return b_.AddNode(op, {queue, Int(n)}, {{"component_types", std::vector<DType>{DType::kInt32}}});
   }
   Node* Close(Endpoint queue, bool cancel = false) {
     return b_.AddNode("QueueCloseV2", {queue}, {{"cancel_pending_enqueues", cancel}});
@@ -166,8 +164,7 @@ TEST_F(QueueTest, ClosingGivesAWaitingBatchTheRest) {
 }
 
 TEST_F(QueueTest, AShuffleQueueKeepsElementsUntilClosed) {
-  const Endpoint q =
-      MakeQueue(10, "RandomShuffleQueueV2", {{"min_after_dequeue", 2}, {"seed", 1}, {"seed2", 2}});
+  const Endpoint q = MakeQueue(10, "RandomShuffleQueueV2", {{"min_after_dequeue", 2}, {"seed", 1}, {"seed2", 2}});
   Node* const enqueue = Enqueue(q, 5);
   Node* const dequeue = Dequeue(q);
   Node* const close = Close(q);
@@ -208,23 +205,19 @@ TEST_F(QueueTest, DequeuesAreServedInTheOrderTheyCame) {
 }
 
 TEST_F(QueueTest, TwoNodesThatShareANameMustAgree) {
-  Node* const a = Handle("FIFOQueueV2", {{"component_types", std::vector<DType>{DType::kInt32}},
-                                         {"capacity", 3},
-                                         {"shared_name", "s"}});
-  Node* const b = Handle("FIFOQueueV2", {{"component_types", std::vector<DType>{DType::kInt32}},
-                                         {"capacity", 4},
-                                         {"shared_name", "s"}});
+  Node* const a = Handle(
+      "FIFOQueueV2", {{"component_types", std::vector<DType>{DType::kInt32}}, {"capacity", 3}, {"shared_name", "s"}});
+  Node* const b = Handle(
+      "FIFOQueueV2", {{"component_types", std::vector<DType>{DType::kInt32}}, {"capacity", 4}, {"shared_name", "s"}});
   Node* const size_a = Size(Endpoint{a, 0});
   Node* const size_b = Size(Endpoint{b, 0});
   Open();
   ASSERT_TRUE(Get(size_a).ok());
-  ExpectError(Get(size_b).status(), absl::StatusCode::kInvalidArgument,
-              "has capacity 3 but requested capacity was 4");
+  ExpectError(Get(size_b).status(), absl::StatusCode::kInvalidArgument, "has capacity 3 but requested capacity was 4");
 }
 
 TEST_F(QueueTest, TheReferenceOfAQueueReadsAsItsName) {
-  Node* const q = Handle(
-      "FIFOQueue", {{"component_types", std::vector<DType>{DType::kInt32}}, {"shared_name", "s"}});
+  Node* const q = Handle("FIFOQueue", {{"component_types", std::vector<DType>{DType::kInt32}}, {"shared_name", "s"}});
   Open();
   EXPECT_THAT(Values<std::string>(q), ElementsAre("localhost", "s"));
 }
@@ -253,16 +246,13 @@ TEST_F(QueueTest, NothingIsLostOrDoubledUnderLoad) {
         std::vector<Tensor> none;
         if (t % 2 == 0) {
           for (int d = 0; d < 2; ++d) {
-            ASSERT_TRUE(session_
-                            ->Run({}, {{"x", Tensor::Scalar<int32_t>(v + d)}}, {},
-                                  {enqueue->name()}, &none, nullptr)
-                            .ok());
+            ASSERT_TRUE(
+                session_->Run({}, {{"x", Tensor::Scalar<int32_t>(v + d)}}, {}, {enqueue->name()}, &none, nullptr).ok());
           }
         } else {
-          ASSERT_TRUE(session_
-                          ->Run({}, {{"rows", Tensor::Of<int32_t>({v, v + 1})}}, {},
-                                {enqueue_many->name()}, &none, nullptr)
-                          .ok());
+          ASSERT_TRUE(
+              session_->Run({}, {{"rows", Tensor::Of<int32_t>({v, v + 1})}}, {}, {enqueue_many->name()}, &none, nullptr)
+                  .ok());
         }
       }
     });

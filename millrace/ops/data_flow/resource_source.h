@@ -1,4 +1,4 @@
-// Where a queue, accumulator, table or barrier enters a graph: the node that names it.
+// For nodes that create or find a queue, accumulator, table or barrier and return its handle.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace millrace {
 
-// Finds, or makes, the resource of a node by its attrs container and shared_name and hands out its
-// handle, of the type of the node's output: a reference (string_ref) or a resource. Thread-safe.
+// Finds or creates the resource of a node by its attrs container and shared_name and returns its handle, whose type is
+// that of the node's output: a reference (string_ref) or a resource. Thread-safe.
 template <typename R>
 class ResourceSource {
  public:
@@ -27,18 +27,17 @@ class ResourceSource {
 
   const std::string& name() const { return where_.name; }
 
-  // Sets output 0. `make` makes the resource where there is none; `check` says whether one that is
-  // there already is what this node means.
+  // Sets output 0. `make` creates the resource if there is none; `check` verifies that an existing one matches the
+  // node.
   Status Emit(KernelContext& ctx, absl::FunctionRef<StatusOr<RefPtr<R>>()> make,
               absl::FunctionRef<Status(const R&)> check) {
     ResourceManager* const resources = ctx.resources();
     if (resources == nullptr) return Internal("the step has no resource manager");
     MutexLock lock(&mu_);
-    // Read before the look-up: a deletion after it will show.
+    // Read before the look-up, so that a later deletion is noticed.
     const uint64_t deletions = resources->deletions();
     if (resources_ != resources || deletions_ != deletions) {
-      MR_ASSIGN_OR_RETURN(RefPtr<R> found,
-                          resources->LookupOrCreate<R>(where_.container, where_.name, make));
+      MR_ASSIGN_OR_RETURN(RefPtr<R> found, resources->LookupOrCreate<R>(where_.container, where_.name, make));
       MR_RETURN_IF_ERROR(check(*found));
       ResourceHandle handle;
       handle.device = ctx.device()->name();
@@ -59,7 +58,7 @@ class ResourceSource {
   DType handle_dtype_ = DType::kInvalid;
 
   Mutex mu_;
-  // The handle given out last, good until something is deleted.
+  // The cached handle, valid until a resource is deleted.
   const ResourceManager* resources_ ABSL_GUARDED_BY(mu_) = nullptr;
   uint64_t deletions_ ABSL_GUARDED_BY(mu_) = 0;
   Tensor handle_ ABSL_GUARDED_BY(mu_);

@@ -8,13 +8,11 @@
 namespace millrace {
 namespace {
 
-// Copies the box `from` into the corner of the box that is `to` from element `at` on, dimension by
-// dimension.
+// Copies `from` into the leading corner of the part of `to` that starts at element `to_at`, dimension by dimension.
 void CopyIntoCorner(const Tensor& from, int64_t from_at, int dim, Tensor* to, int64_t to_at) {
   const int rank = from.rank();
-  // `to` has one dimension more, before the others.
-  if (dim == rank ||
-      from.shape().Product(dim + 1, rank) == to->shape().Product(dim + 2, rank + 1)) {
+  // `to` has one additional first dimension.
+  if (dim == rank || from.shape().Product(dim + 1, rank) == to->shape().Product(dim + 2, rank + 1)) {
     const int64_t n = from.shape().Product(dim, rank);
     const bool known = DispatchMove(from.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -37,22 +35,13 @@ void CopyElements(const Tensor& from, Tensor* to, int64_t at) {
   if (n == 0) return;
   if (IsPlain(from.dtype())) {
     const size_t size = SizeOf(from.dtype());
-    std::memcpy(static_cast<char*>(to->raw_data()) + static_cast<size_t>(at) * size,
-                from.raw_data(), static_cast<size_t>(n) * size);
+    std::memcpy(static_cast<char*>(to->raw_data()) + static_cast<size_t>(at) * size, from.raw_data(),
+                static_cast<size_t>(n) * size);
     return;
   }
   const bool known = DispatchMove(from.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     std::copy_n(from.raw<T>(), n, to->raw<T>() + at);
-  });
-  MR_CHECK(known);
-}
-
-void ZeroElements(Tensor* tensor, int64_t begin, int64_t end) {
-  if (begin >= end) return;
-  const bool known = DispatchMove(tensor->dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    std::fill(tensor->raw<T>() + begin, tensor->raw<T>() + end, T());
   });
   MR_CHECK(known);
 }
@@ -71,13 +60,12 @@ StatusOr<Tensor> StackRows(DType dtype, const Shape& shape, absl::Span<const Ten
   if (rows.size() == 1 && rows[0]->IsAligned()) return rows[0]->Reshaped(stacked);
   MR_ASSIGN_OR_RETURN(Tensor result, Tensor::Make(dtype, stacked, allocator));
   const int64_t each = shape.num_elements();
-  for (size_t i = 0; i < rows.size(); ++i)
-    CopyElements(*rows[i], &result, static_cast<int64_t>(i) * each);
+  for (size_t i = 0; i < rows.size(); ++i) CopyElements(*rows[i], &result, static_cast<int64_t>(i) * each);
   return result;
 }
 
-StatusOr<Tensor> StackPadded(DType dtype, const PartialShape& shape,
-                             absl::Span<const Tensor* const> rows, Allocator* allocator) {
+StatusOr<Tensor> StackPadded(DType dtype, const PartialShape& shape, absl::Span<const Tensor* const> rows,
+                             Allocator* allocator) {
   Shape::Dims longest(shape.dims().begin(), shape.dims().end());
   for (int64_t& d : longest) d = std::max<int64_t>(d, 0);
   bool alike = true;
@@ -86,8 +74,7 @@ StatusOr<Tensor> StackPadded(DType dtype, const PartialShape& shape,
     for (int d = 0; d < row->rank(); ++d) longest[d] = std::max(longest[d], row->dim(d));
   }
   MR_ASSIGN_OR_RETURN(const Shape each, Shape::Make(longest));
-  if (alike && (rows.empty() || rows[0]->shape() == each))
-    return StackRows(dtype, each, rows, allocator);
+  if (alike && (rows.empty() || rows[0]->shape() == each)) return StackRows(dtype, each, rows, allocator);
   longest.insert(longest.begin(), static_cast<int64_t>(rows.size()));
   MR_ASSIGN_OR_RETURN(const Shape stacked, Shape::Make(longest));
   MR_ASSIGN_OR_RETURN(Tensor result, Zeros(dtype, stacked, allocator));

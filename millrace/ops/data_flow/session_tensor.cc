@@ -1,4 +1,4 @@
-// GetSessionHandle and its kin: a tensor that stays with the task between steps, under a handle that the client holds.
+// GetSessionHandle and related ops: keep a tensor in the task between steps, under a handle that the client holds.
 #include <atomic>
 
 #include "millrace/graph/op_schema.h"
@@ -9,8 +9,8 @@
 namespace millrace {
 namespace {
 
-// No container of a client's has a name like this.
-constexpr char kContainer[] = "__session_tensors__";
+// A container name that clients do not use.
+constexpr char kSessionTensorContainer[] = "__session_tensors__";
 
 class SessionTensor : public Resource {
  public:
@@ -37,18 +37,19 @@ class GetSessionHandleKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     if (ctx.resources() == nullptr) return Internal("the step has no resource manager");
     static std::atomic<int64_t> next{0};
-    // TensorFlow's form, which its clients take apart: node, number, device.
+    // TensorFlow's format, which its clients parse: node, number, device.
     std::string handle = absl::StrCat(ctx.node().name(), ";", next.fetch_add(1), ";", ctx.device()->name());
     const UpdateOrigin origin{.step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
-    MR_RETURN_IF_ERROR(ctx.resources()->Update(
-        origin, [&] { return ctx.resources()->Create(kContainer, handle, MakeRef<SessionTensor>(ctx.input(0))); }));
+    MR_RETURN_IF_ERROR(ctx.resources()->Update(origin, [&] {
+      return ctx.resources()->Create(kSessionTensorContainer, handle, MakeRef<SessionTensor>(ctx.input(0)));
+    }));
     if (ctx.output_type(0) == DType::kString) {
       ctx.SetOutput(0, Tensor::Scalar(std::move(handle)));
       return absl::OkStatus();
     }
     ResourceHandle resource;
     resource.device = ctx.device()->name();
-    resource.container = kContainer;
+    resource.container = kSessionTensorContainer;
     resource.name = std::move(handle);
     resource.type_name = "N10tensorflow6TensorE";
     ctx.SetOutput(0, MakeHandleTensor(DType::kResource, std::move(resource)));
@@ -61,7 +62,8 @@ class GetSessionTensorKernel : public Kernel {
   explicit GetSessionTensorKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const std::string* handle, HandleInput(ctx));
-    const StatusOr<RefPtr<SessionTensor>> found = ctx.resources()->Lookup<SessionTensor>(kContainer, *handle);
+    const StatusOr<RefPtr<SessionTensor>> found =
+        ctx.resources()->Lookup<SessionTensor>(kSessionTensorContainer, *handle);
     if (!found.ok()) return NotStored(*handle);
     if ((*found)->value.dtype() != ctx.output_type(0)) {
       return InvalidArgument("the tensor with handle '", *handle, "' is of type ", (*found)->value.dtype(), ", not ",
@@ -79,7 +81,7 @@ class DeleteSessionTensorKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const std::string* handle, HandleInput(ctx));
     const UpdateOrigin origin{.step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
     const Status deleted =
-        ctx.resources()->Update(origin, [&] { return ctx.resources()->Delete(kContainer, *handle); });
+        ctx.resources()->Update(origin, [&] { return ctx.resources()->Delete(kSessionTensorContainer, *handle); });
     return deleted.ok() ? deleted : NotStored(*handle);
   }
 };
@@ -90,17 +92,34 @@ Status HandleShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(GetSessionHandle)
-    .Summary("Keeps a tensor for later steps and gives its handle.")
-    .Input("value: T").Output("handle: string").Attr("T: type").Stateful().Shape(ScalarShape).NotDifferentiable();
+    .Summary("Stores a tensor for later steps and returns its handle.")
+    .Input("value: T")
+    .Output("handle: string")
+    .Attr("T: type")
+    .Stateful()
+    .Shape(ScalarShape)
+    .NotDifferentiable();
 MILLRACE_OP(GetSessionHandleV2)
-    .Summary("As GetSessionHandle, with a resource for a handle.")
-    .Input("value: T").Output("handle: resource").Attr("T: type").Stateful().Shape(ScalarShape).NotDifferentiable();
+    .Summary("GetSessionHandle with a resource handle.")
+    .Input("value: T")
+    .Output("handle: resource")
+    .Attr("T: type")
+    .Stateful()
+    .Shape(ScalarShape)
+    .NotDifferentiable();
 MILLRACE_OP(GetSessionTensor)
-    .Summary("The tensor that was kept under a handle.")
-    .Input("handle: string").Output("value: dtype").Attr("dtype: type").Stateful().Shape(HandleShape).NotDifferentiable();
+    .Summary("The tensor stored under a handle.")
+    .Input("handle: string")
+    .Output("value: dtype")
+    .Attr("dtype: type")
+    .Stateful()
+    .Shape(HandleShape)
+    .NotDifferentiable();
 MILLRACE_OP(DeleteSessionTensor)
-    .Summary("Lets go of the tensor that was kept under a handle.")
-    .Input("handle: string").Stateful().Shape(HandleShape);
+    .Summary("Deletes the tensor stored under a handle.")
+    .Input("handle: string")
+    .Stateful()
+    .Shape(HandleShape);
 MILLRACE_KERNEL(GetSessionHandle, kCpu, GetSessionHandleKernel);
 MILLRACE_KERNEL(GetSessionHandleV2, kCpu, GetSessionHandleKernel);
 MILLRACE_KERNEL(GetSessionTensor, kCpu, GetSessionTensorKernel);

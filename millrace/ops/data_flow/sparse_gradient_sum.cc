@@ -7,8 +7,8 @@
 namespace millrace {
 namespace {
 
-// Keeps the rows in the order of their indices when they come in that order; two lists of rows are
-// merged like sorted lists, whether they are or not, as TensorFlow does.
+// Keeps rows sorted by index if they arrive sorted. Two lists of rows are merged like sorted lists, sorted or not, as
+// in TensorFlow.
 class SparseGradientSum : public GradientSum {
  public:
   SparseGradientSum(DType dtype, PartialShape shape) : dtype_(dtype), shape_(std::move(shape)) {}
@@ -51,26 +51,22 @@ class SparseGradientSum : public GradientSum {
   Status Check(const GradientPart& part) const {
     const Tensor& values = *part.values;
     if (values.dtype() != dtype_) {
-      return InvalidArgument("the accumulator takes gradients of ", dtype_, ", got ",
-                             values.dtype());
+      return InvalidArgument("the accumulator takes gradients of ", dtype_, ", got ", values.dtype());
     }
     if (part.indices->rank() != 1) {
-      return InvalidArgument("Input indices should be vector but received shape: ",
-                             part.indices->shape().ToString());
+      return InvalidArgument("Input indices should be vector but received shape: ", part.indices->shape().ToString());
     }
     if (values.rank() == 0) return InvalidArgument("Values cannot be 0-dimensional.");
     if (values.dim(0) != part.indices->dim(0)) {
-      return InvalidArgument("Expected ", part.indices->dim(0), " non-empty input values, got ",
-                             values.dim(0));
+      return InvalidArgument("Expected ", part.indices->dim(0), " non-empty input values, got ", values.dim(0));
     }
     if (part.shape != nullptr) MR_RETURN_IF_ERROR(CheckWholeShape(part.shape->flat<int64_t>()));
     if (rank() > 0 && shape_.dim(0) >= 0) {
       for (int64_t i = 0; i < part.indices->num_elements(); ++i) {
         const int64_t index = part.indices->data<int64_t>()[i];
         if (index >= shape_.dim(0)) {
-          return InvalidArgument("Shape mismatch: index of slice ", i,
-                                 " exceeded limits of shape; index is ", index, " exceeded ",
-                                 shape_.dim(0));
+          return InvalidArgument("Shape mismatch: index of slice ", i, " exceeded limits of shape; index is ", index,
+                                 " exceeded ", shape_.dim(0));
         }
       }
     }
@@ -79,34 +75,29 @@ class SparseGradientSum : public GradientSum {
 
   Status CheckWholeShape(absl::Span<const int64_t> dims) const {
     if (rank() > static_cast<int>(dims.size())) {
-      return InvalidArgument("Shape mismatch: expected shape rank at least ", rank(), ", got ",
-                             dims.size());
+      return InvalidArgument("Shape mismatch: expected shape rank at least ", rank(), ", got ", dims.size());
     }
     for (int i = 0; i < rank(); ++i) {
       if (shape_.dim(i) >= 0 && shape_.dim(i) != dims[i]) {
-        return InvalidArgument("Shape mismatch: expected shape dim ", i, " to be ", shape_.dim(i),
-                               ", got ", dims[i]);
+        return InvalidArgument("Shape mismatch: expected shape dim ", i, " to be ", shape_.dim(i), ", got ", dims[i]);
       }
     }
     return absl::OkStatus();
   }
 
-  // Like the rows that are there, or else like the declared shape.
+  // Checks against the existing rows, or else against the declared shape.
   Status CheckRowShape(const Shape& shape) const {
     if (count_ > 0 && shape.rank() != values_.rank()) {
-      return InvalidArgument("Shape mismatch: expected values rank ", values_.rank(), ", got ",
-                             shape.rank());
+      return InvalidArgument("Shape mismatch: expected values rank ", values_.rank(), ", got ", shape.rank());
     }
     if (shape.rank() < rank()) {
-      return InvalidArgument("Shape mismatch: expected values rank at least ", rank(), ", got ",
-                             shape.rank());
+      return InvalidArgument("Shape mismatch: expected values rank at least ", rank(), ", got ", shape.rank());
     }
     const int dims = count_ > 0 ? values_.rank() : rank();
     for (int i = 1; i < dims; ++i) {
       const int64_t expected = count_ > 0 ? values_.dim(i) : shape_.dim(i);
       if (expected >= 0 && expected != shape.dim(i)) {
-        return InvalidArgument("Shape mismatch: expected values dim ", i, " to be ", expected,
-                               ", got ", shape.dim(i));
+        return InvalidArgument("Shape mismatch: expected values dim ", i, " to be ", expected, ", got ", shape.dim(i));
       }
     }
     return absl::OkStatus();
@@ -117,8 +108,7 @@ class SparseGradientSum : public GradientSum {
       int64_t mine;  // row of the sum, or -1
       int64_t theirs;
     };
-    const int64_t n = static_cast<int64_t>(indices_.size()),
-                  m = static_cast<int64_t>(indices.size());
+    const int64_t n = static_cast<int64_t>(indices_.size()), m = static_cast<int64_t>(indices.size());
     std::vector<Source> sources;
     sources.reserve(static_cast<size_t>(n + m));
     for (int64_t i = 0, j = 0; i < n || j < m;) {
@@ -155,8 +145,7 @@ class SparseGradientSum : public GradientSum {
   }
 
   Status DivideRows() {
-    if (std::all_of(counts_.begin(), counts_.end(), [](int64_t c) { return c == 1; }))
-      return absl::OkStatus();
+    if (std::all_of(counts_.begin(), counts_.end(), [](int64_t c) { return c == 1; })) return absl::OkStatus();
     MR_ASSIGN_OR_RETURN(Tensor means, Tensor::Make(dtype_, values_.shape()));
     const int64_t row = RowSize();
     DispatchType(FloatTypes{}, dtype_, [&](auto tag) {
@@ -175,7 +164,7 @@ class SparseGradientSum : public GradientSum {
   const DType dtype_;
   const PartialShape shape_;
   std::vector<int64_t> indices_;
-  std::vector<int64_t> counts_;  // how often each row was added to
+  std::vector<int64_t> counts_;  // the number of gradients in each row
   Tensor values_;
   int64_t count_ = 0;
 };

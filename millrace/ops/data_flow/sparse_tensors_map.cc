@@ -1,5 +1,5 @@
-// AddSparseToTensorsMap, AddManySparseToTensorsMap, TakeManySparseFromTensorsMap: sparse tensors that go through a queue
-// as numbers.
+// AddSparseToTensorsMap, AddManySparseToTensorsMap and TakeManySparseFromTensorsMap: pass sparse tensors through queues
+// as integer handles.
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -20,13 +20,14 @@ class SparseTensorsMap : public Resource {
     parts_.emplace(next_, std::move(part));
     return next_++;
   }
-  // Takes all of them, or none: INVALID_ARGUMENT names one that is not there.
+  // Takes all or none of them; INVALID_ARGUMENT, naming the handle, if one is missing.
   StatusOr<std::vector<SparsePart>> Take(absl::Span<const int64_t> handles) {
     MutexLock lock(&mu_);
     std::vector<SparsePart> taken;
     for (const int64_t handle : handles) {
       const auto at = parts_.find(handle);
-      if (at == parts_.end()) return InvalidArgument("Unable to find SparseTensor: ", handle, " in map: ", parts_.size(), " entries");
+      if (at == parts_.end())
+        return InvalidArgument("Unable to find SparseTensor: ", handle, " in map: ", parts_.size(), " entries");
       taken.push_back(at->second);
     }
     for (const int64_t handle : handles) parts_.erase(handle);
@@ -43,7 +44,7 @@ class SparseTensorsMap : public Resource {
   absl::flat_hash_map<int64_t, SparsePart> parts_ ABSL_GUARDED_BY(mu_);
 };
 
-// The three ops find the map by name, and make it where there is none.
+// The three ops find the map by name and create it if there is none.
 class MapKernel : public Kernel {
  public:
   explicit MapKernel(KernelInit& init) {
@@ -58,7 +59,8 @@ class MapKernel : public Kernel {
  protected:
   StatusOr<RefPtr<SparseTensorsMap>> Find(const KernelContext& ctx) const {
     return ctx.resources()->LookupOrCreate<SparseTensorsMap>(
-        where_.container, where_.name, []() -> StatusOr<RefPtr<SparseTensorsMap>> { return MakeRef<SparseTensorsMap>(); });
+        where_.container, where_.name,
+        []() -> StatusOr<RefPtr<SparseTensorsMap>> { return MakeRef<SparseTensorsMap>(); });
   }
 
  private:
@@ -72,8 +74,8 @@ class AddKernel : public MapKernel {
     const Tensor &indices = ctx.input(0), &values = ctx.input(1), &shape = ctx.input(2);
     MR_RETURN_IF_ERROR(CheckSparseInputs(indices, values, shape));
     if (indices.dim(0) != values.dim(0)) {
-      return InvalidArgument("Number of values must match first dimension of indices. Got ", values.dim(0), " values, indices shape: ",
-                             indices.shape().ToString());
+      return InvalidArgument("Number of values must match first dimension of indices. Got ", values.dim(0),
+                             " values, indices shape: ", indices.shape().ToString());
     }
     if (indices.dim(1) != shape.dim(0)) {
       return InvalidArgument("Number of dimensions must match second dimension of indices. Got ", shape.dim(0),
@@ -95,7 +97,7 @@ class AddManyKernel : public MapKernel {
     MR_ASSIGN_OR_RETURN(Tensor * handles, ctx.AllocateOutput(0, Shape({static_cast<int64_t>(parts.size())})));
     MR_ASSIGN_OR_RETURN(const RefPtr<SparseTensorsMap> map, Find(ctx));
     CallingOp(ctx).Change([&] {
-      // Numbers go to rows that have entries first, as in TensorFlow.
+      // Rows with entries are numbered first, as in TensorFlow.
       for (const bool with_entries : {true, false}) {
         for (size_t i = 0; i < parts.size(); ++i) {
           if ((parts[i].indices.dim(0) > 0) == with_entries) handles->data<int64_t>()[i] = map->Add(parts[i]);
@@ -106,12 +108,13 @@ class AddManyKernel : public MapKernel {
   }
 };
 
-class TakeManyKernel : public MapKernel {
+class TakeManySparseKernel : public MapKernel {
  public:
   using MapKernel::MapKernel;
   Status Compute(KernelContext& ctx) override {
     const Tensor& handles = ctx.input(0);
-    if (handles.rank() != 1) return InvalidArgument("sparse_handles should be a vector but received shape ", handles.shape().ToString());
+    if (handles.rank() != 1)
+      return InvalidArgument("sparse_handles should be a vector but received shape ", handles.shape().ToString());
     const int64_t n = handles.dim(0);
     if (n == 0) return InvalidArgument("Must have at least 1 serialized SparseTensor, but input matrix has 0 rows");
     MR_ASSIGN_OR_RETURN(const RefPtr<SparseTensorsMap> map, Find(ctx));
@@ -120,7 +123,8 @@ class TakeManyKernel : public MapKernel {
     MR_RETURN_IF_ERROR(parts.status());
     for (const SparsePart& part : *parts) {
       if (part.values.dtype() != ctx.output_type(1)) {
-        return InvalidArgument("Requested SparseTensor of type ", ctx.output_type(1), " but the map has one of type ", part.values.dtype());
+        return InvalidArgument("Requested SparseTensor of type ", ctx.output_type(1), " but the map has one of type ",
+                               part.values.dtype());
       }
     }
     return JoinSparseParts(ctx, {n}, *parts);
@@ -139,7 +143,7 @@ Status AddManyShape(ShapeContext& c) {
   c.set_output(0, PartialShape({PartialShape::kUnknown}));
   return absl::OkStatus();
 }
-Status TakeShape(ShapeContext& c) {
+Status TakeSparseShape(ShapeContext& c) {
   MR_RETURN_IF_ERROR(c.WithRank(0, 1).status());
   c.set_output(0, PartialShape::UnknownOfRank(2));
   c.set_output(1, PartialShape::UnknownOfRank(1));
@@ -148,23 +152,44 @@ Status TakeShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(AddSparseToTensorsMap)
-    .Input("sparse_indices: int64").Input("sparse_values: T").Input("sparse_shape: int64").Output("sparse_handle: int64")
-    .Attr("T: type").Attr("container: string = ''").Attr("shared_name: string = ''").Stateful()
-    .Shape(AddShape).NotDifferentiable()
-    .Summary("Puts a sparse tensor into a map; its number there.");
+    .Input("sparse_indices: int64")
+    .Input("sparse_values: T")
+    .Input("sparse_shape: int64")
+    .Output("sparse_handle: int64")
+    .Attr("T: type")
+    .Attr("container: string = ''")
+    .Attr("shared_name: string = ''")
+    .Stateful()
+    .Shape(AddShape)
+    .NotDifferentiable()
+    .Summary("Adds a sparse tensor to a map and returns its handle.");
 MILLRACE_OP(AddManySparseToTensorsMap)
-    .Input("sparse_indices: int64").Input("sparse_values: T").Input("sparse_shape: int64").Output("sparse_handles: int64")
-    .Attr("T: type").Attr("container: string = ''").Attr("shared_name: string = ''").Stateful()
-    .Shape(AddManyShape).NotDifferentiable()
-    .Summary("Puts the rows of a sparse tensor into a map; their numbers there.");
+    .Input("sparse_indices: int64")
+    .Input("sparse_values: T")
+    .Input("sparse_shape: int64")
+    .Output("sparse_handles: int64")
+    .Attr("T: type")
+    .Attr("container: string = ''")
+    .Attr("shared_name: string = ''")
+    .Stateful()
+    .Shape(AddManyShape)
+    .NotDifferentiable()
+    .Summary("Adds the rows of a sparse tensor to a map and returns their handles.");
 MILLRACE_OP(TakeManySparseFromTensorsMap)
-    .Input("sparse_handles: int64").Output("sparse_indices: int64").Output("sparse_values: dtype").Output("sparse_shape: int64")
-    .Attr("dtype: type").Attr("container: string = ''").Attr("shared_name: string = ''").Stateful()
-    .Shape(TakeShape).NotDifferentiable()
-    .Summary("Takes sparse tensors out of a map, as one.");
+    .Input("sparse_handles: int64")
+    .Output("sparse_indices: int64")
+    .Output("sparse_values: dtype")
+    .Output("sparse_shape: int64")
+    .Attr("dtype: type")
+    .Attr("container: string = ''")
+    .Attr("shared_name: string = ''")
+    .Stateful()
+    .Shape(TakeSparseShape)
+    .NotDifferentiable()
+    .Summary("Removes sparse tensors from a map and returns them as one.");
 MILLRACE_KERNEL(AddSparseToTensorsMap, kCpu, AddKernel);
 MILLRACE_KERNEL(AddManySparseToTensorsMap, kCpu, AddManyKernel);
-MILLRACE_KERNEL(TakeManySparseFromTensorsMap, kCpu, TakeManyKernel);
+MILLRACE_KERNEL(TakeManySparseFromTensorsMap, kCpu, TakeManySparseKernel);
 
 }  // namespace
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Stacks of tensors that live for one step: what a loop keeps for its gradient.
+// Stacks of tensors that live for one step, used by TensorFlow's loops to save values for gradients.
 #include <atomic>
 #include <vector>
 
@@ -13,8 +13,7 @@ namespace {
 
 class Stack final : public Resource {
  public:
-  Stack(std::string name, DType dtype, int64_t max_size)
-      : name_(std::move(name)), dtype_(dtype), max_size_(max_size) {}
+  Stack(std::string name, DType dtype, int64_t max_size) : name_(std::move(name)), dtype_(dtype), max_size_(max_size) {}
 
   Status Push(Tensor value) {
     if (value.dtype() != dtype_) {
@@ -45,9 +44,7 @@ class Stack final : public Resource {
     dropped.swap(values_);
   }
 
-  std::string DebugString() const override {
-    return absl::StrCat("Stack[", name_, "] of ", DTypeName(dtype_));
-  }
+  std::string DebugString() const override { return absl::StrCat("Stack[", name_, "] of ", DTypeName(dtype_)); }
 
  private:
   Status CheckOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -63,7 +60,7 @@ class Stack final : public Resource {
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// The handle holds the stack itself, so that it goes with the step's last look at it.
+// The handle holds the stack itself, which is destroyed with the handle's last copy.
 class StackKernel : public Kernel {
  public:
   explicit StackKernel(KernelInit& init) {
@@ -77,8 +74,7 @@ class StackKernel : public Kernel {
     int64_t max_size = -1;
     if (ctx.num_inputs() > 0) {
       if (ctx.input(0).rank() != 0) {
-        return InvalidArgument("Stack size must be a scalar, but had shape: ",
-                               ctx.input(0).shape().ToString());
+        return InvalidArgument("Stack size must be a scalar, but had shape: ", ctx.input(0).shape().ToString());
       }
       max_size = ctx.input(0).scalar<int32_t>();
     }
@@ -115,17 +111,16 @@ class PopKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(RefPtr<Stack> stack, ctx.resource<Stack>(0));
     MR_ASSIGN_OR_RETURN(Tensor value, stack->Pop());
     if (value.dtype() != ctx.output_type(0)) {
-      return Internal("the stack gave a ", value.dtype(), " where a ", ctx.output_type(0),
-                      " was declared");
+      return Internal("the stack gave a ", value.dtype(), " where a ", ctx.output_type(0), " was declared");
     }
     ctx.SetOutput(0, std::move(value));
     return absl::OkStatus();
   }
 };
 
-class CloseKernel : public Kernel {
+class StackCloseKernel : public Kernel {
  public:
-  explicit CloseKernel(KernelInit&) {}
+  explicit StackCloseKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Stack> stack, ctx.resource<Stack>(0));
     stack->Close();
@@ -145,7 +140,7 @@ MILLRACE_OP(Stack)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("A stack of any size, for the time of one step.");
+    .Summary("An unbounded stack that lives for one step.");
 MILLRACE_OP(StackV2)
     .Input("max_size: int32")
     .Output("handle: resource")
@@ -154,7 +149,7 @@ MILLRACE_OP(StackV2)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("A stack, for the time of one step.");
+    .Summary("A stack that lives for one step.");
 
 #define MR_STACK_PUSH(name, handle)      \
   MILLRACE_OP(name)                      \
@@ -165,7 +160,7 @@ MILLRACE_OP(StackV2)
       .Attr("swap_memory: bool = false") \
       .Shape(PushShape)                  \
       .NotDifferentiable()               \
-      .Summary("Puts a tensor onto a stack and passes it on.")
+      .Summary("Pushes a tensor onto a stack and returns it.")
 MR_STACK_PUSH(StackPush, "Ref(string)");
 MR_STACK_PUSH(StackPushV2, "resource").Stateful();
 
@@ -176,7 +171,7 @@ MR_STACK_PUSH(StackPushV2, "resource").Stateful();
       .Attr("elem_type: type")     \
       .Shape(UnknownShape)         \
       .NotDifferentiable()         \
-      .Summary("Takes the tensor off a stack that was put on last.")
+      .Summary("Pops the last tensor off a stack.")
 MR_STACK_POP(StackPop, "Ref(string)");
 MR_STACK_POP(StackPopV2, "resource").Stateful();
 
@@ -185,7 +180,7 @@ MR_STACK_POP(StackPopV2, "resource").Stateful();
       .Input("handle: " handle)      \
       .Shape(NoOutputs)              \
       .NotDifferentiable()           \
-      .Summary("Lets go of a stack before the step ends.")
+      .Summary("Deletes a stack before the step ends.")
 MR_STACK_CLOSE(StackClose, "Ref(string)");
 MR_STACK_CLOSE(StackCloseV2, "resource").Stateful();
 
@@ -195,8 +190,8 @@ MILLRACE_KERNEL(StackPush, kCpu, PushKernel);
 MILLRACE_KERNEL(StackPushV2, kCpu, PushKernel);
 MILLRACE_KERNEL(StackPop, kCpu, PopKernel);
 MILLRACE_KERNEL(StackPopV2, kCpu, PopKernel);
-MILLRACE_KERNEL(StackClose, kCpu, CloseKernel);
-MILLRACE_KERNEL(StackCloseV2, kCpu, CloseKernel);
+MILLRACE_KERNEL(StackClose, kCpu, StackCloseKernel);
+MILLRACE_KERNEL(StackCloseV2, kCpu, StackCloseKernel);
 
 }  // namespace
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Staging areas: Stage and Unstage, and by key MapStage, OrderedMapStage and their kin.
+// Staging areas: Stage and Unstage, and by key MapStage, OrderedMapStage and related ops.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/data_flow/staging_area.h"
@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// Finds, or makes, the area that a node means: every op on it names it.
+// Finds or creates the staging area of a node; every op that uses it names it.
 class AreaNode {
  public:
   explicit AreaNode(KernelInit& init) {
@@ -44,13 +44,11 @@ std::vector<Tensor> InputsFrom(const KernelContext& ctx, int first) {
 
 StatusOr<int64_t> KeyInput(const Tensor& key) {
   if (key.rank() == 0) return key.scalar<int64_t>();
-  return InvalidArgument("key must be an int64 scalar, got tensor with shape: ",
-                         key.shape().ToString());
+  return InvalidArgument("key must be an int64 scalar, got tensor with shape: ", key.shape().ToString());
 }
 
 StatusOr<std::vector<int32_t>> ComponentsInput(const Tensor& indices) {
-  if (indices.rank() > 1)
-    return InvalidArgument("indices must be a vector, got shape ", indices.shape().ToString());
+  if (indices.rank() > 1) return InvalidArgument("indices must be a vector, got shape ", indices.shape().ToString());
   const absl::Span<const int32_t> flat = indices.flat<int32_t>();
   for (size_t i = 1; i < flat.size(); ++i) {
     if (flat[i] <= flat[i - 1]) return InvalidArgument("Indices are not strictly ordered");
@@ -83,11 +81,9 @@ class MapStageKernel : public AsyncKernel {
     if (!components.ok()) return done(components.status());
     std::vector<Tensor> values = InputsFrom(ctx, 2);
     if (values.size() != components->size()) {
-      return done(InvalidArgument("there are ", components->size(), " indices for ", values.size(),
-                                  " values"));
+      return done(InvalidArgument("there are ", components->size(), " indices for ", values.size(), " values"));
     }
-    (*area)->PutAt(CallingOp(ctx), *key, *std::move(components), std::move(values),
-                   std::move(done));
+    (*area)->PutAt(CallingOp(ctx), *key, *std::move(components), std::move(values), std::move(done));
   }
 
  private:
@@ -144,8 +140,8 @@ class GetKernel : public AsyncKernel {
     for (size_t i = 0; i < item.values.size(); ++i) {
       const int output = static_cast<int>(i) + kFirst;
       if (item.values[i].dtype() != ctx.output_type(output)) {
-        return Internal("Output ", output, " of type ", item.values[i].dtype(),
-                        " does not match declared output type ", ctx.output_type(output));
+        return Internal("Output ", output, " of type ", item.values[i].dtype(), " does not match declared output type ",
+                        ctx.output_type(output));
       }
       ctx.SetOutput(output, std::move(item.values[i]));
     }
@@ -169,9 +165,9 @@ class ClearKernel : public Kernel {
 };
 
 template <bool kIncomplete>
-class SizeKernel : public Kernel {
+class StageSizeKernel : public Kernel {
  public:
-  explicit SizeKernel(KernelInit& init) : node_(init) {}
+  explicit StageSizeKernel(KernelInit& init) : node_(init) {}
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<StagingArea> area, node_.Find(ctx));
     const int64_t size = kIncomplete ? area->incomplete_size() : area->size();
@@ -193,51 +189,36 @@ class SizeKernel : public Kernel {
       .Shape(shape_fn)                               \
       .NotDifferentiable()                           \
       .Summary(text)
-#define MR_SIZE_OP(name, text) \
-  MR_AREA(MILLRACE_OP(name).Output("size: int32"), "", ScalarShape, text)
+#define MR_SIZE_OP(name, text) MR_AREA(MILLRACE_OP(name).Output("size: int32"), "", ScalarShape, text)
 
-MR_AREA(MILLRACE_OP(Stage).Input("values: dtypes"), " >= 1", NoOutputs,
-        "Puts a tuple into a staging area.");
-MR_AREA(MILLRACE_OP(Unstage).Output("values: dtypes"), " >= 1", UnknownShape,
-        "Takes the first tuple of an area.");
-MR_AREA(MILLRACE_OP(StagePeek).Input("index: int32").Output("values: dtypes"), " >= 1",
-        UnknownShape, "A tuple of an area, which stays there.");
+MR_AREA(MILLRACE_OP(Stage).Input("values: dtypes"), " >= 1", NoOutputs, "Puts a tuple into a staging area.");
+MR_AREA(MILLRACE_OP(Unstage).Output("values: dtypes"), " >= 1", UnknownShape, "Takes the first tuple of an area.");
+MR_AREA(MILLRACE_OP(StagePeek).Input("index: int32").Output("values: dtypes"), " >= 1", UnknownShape,
+        "A tuple of an area, which stays there.");
 MR_AREA(MILLRACE_OP(StageClear), "", NoOutputs, "Empties a staging area.");
 MR_SIZE_OP(StageSize, "How many tuples an area has.");
 
-// Keys of the ordered kind come out from the lowest; of the other kind, in no order that counts.
-#define MR_MAP_OPS(prefix)                                                               \
-  MR_AREA(MILLRACE_OP(prefix##Stage)                                                     \
-              .Input("key: int64")                                                       \
-              .Input("indices: int32")                                                   \
-              .Input("values: fake_dtypes"),                                             \
-          "", NoOutputs, "Puts components of the tuple of a key into an area.")          \
-      .Attr("fake_dtypes: list(type) >= 1");                                             \
-  MR_AREA(MILLRACE_OP(prefix##Unstage)                                                   \
-              .Input("key: int64")                                                       \
-              .Input("indices: int32")                                                   \
-              .Output("values: dtypes"),                                                 \
-          " >= 1", UnknownShape, "Takes components of the tuple of a key.");             \
-  MR_AREA(MILLRACE_OP(prefix##Peek)                                                      \
-              .Input("key: int64")                                                       \
-              .Input("indices: int32")                                                   \
-              .Output("values: dtypes"),                                                 \
-          " >= 1", UnknownShape, "Components of the tuple of a key, which stay there."); \
-  MR_AREA(MILLRACE_OP(prefix##UnstageNoKey)                                              \
-              .Input("indices: int32")                                                   \
-              .Output("key: int64")                                                      \
-              .Output("values: dtypes"),                                                 \
-          " >= 1", KeyAndUnknownShapes, "Takes components of some tuple.");              \
-  MR_AREA(MILLRACE_OP(prefix##Clear), "", NoOutputs, "Empties a staging area.");         \
-  MR_SIZE_OP(prefix##Size, "How many complete tuples an area has.");                     \
-  MR_SIZE_OP(prefix##IncompleteSize, "How many tuples of an area lack components.");     \
-  MILLRACE_KERNEL(prefix##Stage, kCpu, MapStageKernel);                                  \
-  MILLRACE_KERNEL(prefix##Unstage, kCpu, GetKernel<GetKind::kMapUnstage>);               \
-  MILLRACE_KERNEL(prefix##Peek, kCpu, GetKernel<GetKind::kMapPeek>);                     \
-  MILLRACE_KERNEL(prefix##UnstageNoKey, kCpu, GetKernel<GetKind::kMapUnstageNoKey>);     \
-  MILLRACE_KERNEL(prefix##Clear, kCpu, ClearKernel);                                     \
-  MILLRACE_KERNEL(prefix##Size, kCpu, SizeKernel<false>);                                \
-  MILLRACE_KERNEL(prefix##IncompleteSize, kCpu, SizeKernel<true>)
+// OrderedMapStage returns the lowest key first; the order of MapStage is unspecified.
+#define MR_MAP_OPS(prefix)                                                                                            \
+  MR_AREA(MILLRACE_OP(prefix##Stage).Input("key: int64").Input("indices: int32").Input("values: fake_dtypes"), "",    \
+          NoOutputs, "Puts components of the tuple of a key into an area.")                                           \
+      .Attr("fake_dtypes: list(type) >= 1");                                                                          \
+  MR_AREA(MILLRACE_OP(prefix##Unstage).Input("key: int64").Input("indices: int32").Output("values: dtypes"), " >= 1", \
+          UnknownShape, "Takes components of the tuple of a key.");                                                   \
+  MR_AREA(MILLRACE_OP(prefix##Peek).Input("key: int64").Input("indices: int32").Output("values: dtypes"), " >= 1",    \
+          UnknownShape, "Components of the tuple of a key, which stay there.");                                       \
+  MR_AREA(MILLRACE_OP(prefix##UnstageNoKey).Input("indices: int32").Output("key: int64").Output("values: dtypes"),    \
+          " >= 1", KeyAndUnknownShapes, "Takes components of some tuple.");                                           \
+  MR_AREA(MILLRACE_OP(prefix##Clear), "", NoOutputs, "Empties a staging area.");                                      \
+  MR_SIZE_OP(prefix##Size, "How many complete tuples an area has.");                                                  \
+  MR_SIZE_OP(prefix##IncompleteSize, "How many tuples of an area lack components.");                                  \
+  MILLRACE_KERNEL(prefix##Stage, kCpu, MapStageKernel);                                                               \
+  MILLRACE_KERNEL(prefix##Unstage, kCpu, GetKernel<GetKind::kMapUnstage>);                                            \
+  MILLRACE_KERNEL(prefix##Peek, kCpu, GetKernel<GetKind::kMapPeek>);                                                  \
+  MILLRACE_KERNEL(prefix##UnstageNoKey, kCpu, GetKernel<GetKind::kMapUnstageNoKey>);                                  \
+  MILLRACE_KERNEL(prefix##Clear, kCpu, ClearKernel);                                                                  \
+  MILLRACE_KERNEL(prefix##Size, kCpu, StageSizeKernel<false>);                                                        \
+  MILLRACE_KERNEL(prefix##IncompleteSize, kCpu, StageSizeKernel<true>)
 
 Status KeyAndUnknownShapes(ShapeContext& c) {
   MR_RETURN_IF_ERROR(UnknownShape(c));
@@ -252,7 +233,7 @@ MILLRACE_KERNEL(Stage, kCpu, StageKernel);
 MILLRACE_KERNEL(Unstage, kCpu, GetKernel<GetKind::kUnstage>);
 MILLRACE_KERNEL(StagePeek, kCpu, GetKernel<GetKind::kStagePeek>);
 MILLRACE_KERNEL(StageClear, kCpu, ClearKernel);
-MILLRACE_KERNEL(StageSize, kCpu, SizeKernel<false>);
+MILLRACE_KERNEL(StageSize, kCpu, StageSizeKernel<false>);
 
 }  // namespace
 }  // namespace millrace

@@ -19,8 +19,7 @@ bool IsComplete(const std::vector<Tensor>& tuple) {
 }
 
 bool IsEmpty(const std::vector<Tensor>& tuple) {
-  return std::none_of(tuple.begin(), tuple.end(),
-                      [](const Tensor& t) { return t.IsInitialized(); });
+  return std::none_of(tuple.begin(), tuple.end(), [](const Tensor& t) { return t.IsInitialized(); });
 }
 
 Status OutOfBounds(int64_t index, int64_t key, size_t size) {
@@ -31,13 +30,12 @@ Status OutOfBounds(int64_t index, int64_t key, size_t size) {
 
 StagingArea::StagingArea(Options options)
     : options_(std::move(options)),
-      puts_(absl::StrCat("staging area '", options_.name, "'"), WaitingLine::Order::kAny),
-      gets_(absl::StrCat("staging area '", options_.name, "'"), WaitingLine::Order::kAny) {}
+      puts_(absl::StrCat("staging area '", options_.name, "'"), ResourceKind::kOther, WaitingLine::Order::kAny),
+      gets_(absl::StrCat("staging area '", options_.name, "'"), ResourceKind::kOther, WaitingLine::Order::kAny) {}
 
 bool StagingArea::HasRoom(int64_t bytes, bool even_alone) const {
   if (tuples_.empty() && even_alone) return true;
-  if (options_.capacity > 0 && static_cast<int64_t>(tuples_.size()) >= options_.capacity)
-    return false;
+  if (options_.capacity > 0 && static_cast<int64_t>(tuples_.size()) >= options_.capacity) return false;
   return options_.memory_limit == 0 || bytes_ + bytes <= options_.memory_limit;
 }
 
@@ -45,38 +43,34 @@ void StagingArea::Put(const CallingOp& op, std::vector<Tensor> values, PutDone d
   const int64_t bytes = BytesOf(values);
   if (options_.memory_limit > 0 && bytes > options_.memory_limit) {
     return done(ResourceExhausted("Attempted to insert tensors with combined size of '", bytes,
-                                  "' bytes into Staging Area with a memory limit of '",
-                                  options_.memory_limit, "'."));
+                                  "' bytes into Staging Area with a memory limit of '", options_.memory_limit, "'."));
   }
   Attempt attempt(op, "room in");
   attempt.kind = Wait::Kind::kRoom;
-  attempt.run = [this, bytes, values = std::move(values)](Status*)
-                    ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
-                      if (!HasRoom(bytes, /*even_alone=*/false)) return Progress::kNone;
-                      bytes_ += bytes;
-                      tuples_.emplace(next_key_++, std::move(values));
-                      return Progress::kDone;
-                    };
+  attempt.run = [this, bytes, values = std::move(values)](Status*) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
+    if (!HasRoom(bytes, /*even_alone=*/false)) return Progress::kNone;
+    bytes_ += bytes;
+    tuples_.emplace(next_key_++, std::move(values));
+    return Progress::kDone;
+  };
   attempt.cancelled = "Stage operation was cancelled";
   attempt.done = std::move(done);
   Submit(/*puts=*/true, std::move(attempt));
 }
 
-void StagingArea::PutAt(const CallingOp& op, int64_t key, std::vector<int32_t> components,
-                        std::vector<Tensor> values, PutDone done) {
+void StagingArea::PutAt(const CallingOp& op, int64_t key, std::vector<int32_t> components, std::vector<Tensor> values,
+                        PutDone done) {
   Attempt attempt(op, "room in");
   attempt.kind = Wait::Kind::kRoom;
-  attempt.run = [this, key, components = std::move(components), values = std::move(values)](
-                    Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
-    return TryPutAt(key, components, &values, result);
-  };
+  attempt.run = [this, key, components = std::move(components), values = std::move(values)](Status* result)
+                    ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable { return TryPutAt(key, components, &values, result); };
   attempt.cancelled = "MapStage operation was cancelled";
   attempt.done = std::move(done);
   Submit(/*puts=*/true, std::move(attempt));
 }
 
-Progress StagingArea::TryPutAt(int64_t key, const std::vector<int32_t>& components,
-                               std::vector<Tensor>* values, Status* result) {
+Progress StagingArea::TryPutAt(int64_t key, const std::vector<int32_t>& components, std::vector<Tensor>* values,
+                               Status* result) {
   std::vector<Tensor> tuple(static_cast<size_t>(options_.num_components));
   const auto known = incomplete_.find(key);
   if (known != incomplete_.end()) tuple = known->second;
@@ -87,8 +81,8 @@ Progress StagingArea::TryPutAt(int64_t key, const std::vector<int32_t>& componen
       return Progress::kDone;
     }
     if (tuple[c].IsInitialized()) {
-      *result = InvalidArgument("The tensor for index '", c, "' for key '", key,
-                                "' was already initialized '", tuple.size(), "'.");
+      *result = InvalidArgument("The tensor for index '", c, "' for key '", key, "' was already initialized '",
+                                tuple.size(), "'.");
       return Progress::kDone;
     }
     tuple[c] = (*values)[i];
@@ -131,8 +125,7 @@ Progress StagingArea::TryGet(const Request& request, Item* item, Status* result)
     if (c < 0 || c >= static_cast<int64_t>(tuple.size())) {
       *result = OutOfBounds(c, at->first, tuple.size());
     } else if (!tuple[c].IsInitialized()) {
-      *result = InvalidArgument("Tensor at index '", c, "' for key '", at->first,
-                                "' has already been removed.");
+      *result = InvalidArgument("Tensor at index '", c, "' for key '", at->first, "' has already been removed.");
     }
     if (!result->ok()) return Progress::kDone;
   }
@@ -150,9 +143,8 @@ void StagingArea::Get(const CallingOp& op, Request request, GetDone done) {
   }
   auto item = std::make_shared<Item>();
   Attempt attempt(op, "a tuple of");
-  attempt.run =
-      [this, item, request = std::move(request)](Status* result)
-          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return TryGet(request, item.get(), result); };
+  attempt.run = [this, item, request = std::move(request)](Status* result)
+                    ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return TryGet(request, item.get(), result); };
   attempt.cancelled = "Unstage operation was cancelled";
   attempt.done = [item, done = std::move(done)](Status status) mutable {
     if (!status.ok()) return done(std::move(status));
@@ -162,7 +154,7 @@ void StagingArea::Get(const CallingOp& op, Request request, GetDone done) {
 }
 
 void StagingArea::Clear(const CallingOp& op) {
-  FinishedOps finished;
+  FinishedOps finished(op.step);
   op.Change([&] {
     MutexLock lock(&mu_);
     tuples_.clear();
@@ -185,19 +177,18 @@ int64_t StagingArea::incomplete_size() const {
 
 std::string StagingArea::DebugString() const {
   MutexLock lock(&mu_);
-  return absl::StrCat("staging area '", options_.name, "': ", tuples_.size(), " tuples of ", bytes_,
-                      " bytes, ", incomplete_.size(), " incomplete");
+  return absl::StrCat("staging area '", options_.name, "': ", tuples_.size(), " tuples of ", bytes_, " bytes, ",
+                      incomplete_.size(), " incomplete");
 }
 
 void StagingArea::Submit(bool puts, Attempt attempt) {
   const CallingOp op = attempt.op;
-  FinishedOps finished;
+  FinishedOps finished(op.step);
   op.Change([&] {
     MutexLock lock(&mu_);
-    const bool changed =
-        (puts ? puts_ : gets_).Join(std::move(attempt), &finished, [&](int64_t id) {
-          return [self = ShareRef(this), puts, id] { self->Cancel(puts, id); };
-        });
+    const bool changed = (puts ? puts_ : gets_).Join(std::move(attempt), &finished, [&](int64_t id) {
+      return [self = ShareRef(this), puts, id] { self->Cancel(puts, id); };
+    });
     if (changed) Flush(&finished);
   });
   finished.Tell(op.step);

@@ -1,4 +1,4 @@
-// Tuples put down by one step for another to pick up, in order or by key.
+// Staging areas: tuples that one step puts and another gets, in order or by key.
 #pragma once
 
 #include <map>
@@ -10,14 +10,14 @@
 
 namespace millrace {
 
-// Keys are given by the caller, or, for a plain area, number the tuples in the order they came. Ops
-// wait for what they ask for, each on its own. Thread-safe.
+// Keys are given by the caller; in a plain area they number the tuples in order of arrival. Ops wait independently of
+// each other. Thread-safe.
 class StagingArea : public Resource {
  public:
   struct Options {
     std::string name;
-    int64_t capacity = 0;      // of tuples; 0: any number
-    int64_t memory_limit = 0;  // of bytes; 0: any number
+    int64_t capacity = 0;      // in tuples; 0 means unlimited
+    int64_t memory_limit = 0;  // in bytes; 0 means unlimited
     int64_t num_components = 0;
   };
   struct Item {
@@ -29,23 +29,22 @@ class StagingArea : public Resource {
 
   explicit StagingArea(Options options);
 
-  // Puts a whole tuple at the end, once there is room. RESOURCE_EXHAUSTED when it alone is over the
-  // limit.
+  // Appends a whole tuple once there is capacity. RESOURCE_EXHAUSTED if it alone exceeds the memory limit.
   void Put(const CallingOp& op, std::vector<Tensor> values, PutDone done);
-  // Puts components of a tuple; the others may come later, and only then does it count. What a key
-  // has already stays as it is.
-  void PutAt(const CallingOp& op, int64_t key, std::vector<int32_t> components,
-             std::vector<Tensor> values, PutDone done);
+  // Puts components of a tuple; the others may follow later, and only then is it complete. Components that the key
+  // already has are kept.
+  void PutAt(const CallingOp& op, int64_t key, std::vector<int32_t> components, std::vector<Tensor> values,
+             PutDone done);
 
-  // What to get: the tuple of a key, the one at a position in the order of keys, or the first one.
+  // What to get: the tuple of a key, the one at a position in key order, or the first one.
   struct Request {
     enum class By { kKey, kPosition, kFirst } by = By::kFirst;
     int64_t number = 0;                    // the key or the position
-    bool remove = true;                    // what was got
-    bool whole = true;                     // all components, or else
+    bool remove = true;                    // remove what was returned
+    bool whole = true;                     // all components; otherwise
     std::vector<int32_t> components = {};  // these
   };
-  // Once it is there.
+  // Calls `done` with the tuple once it exists.
   void Get(const CallingOp& op, Request request, GetDone done);
 
   void Clear(const CallingOp& op);
@@ -54,13 +53,12 @@ class StagingArea : public Resource {
   std::string DebugString() const override;
 
  private:
-  using Tuples = std::map<int64_t, std::vector<Tensor>>;  // components that were removed are empty
+  using Tuples = std::map<int64_t, std::vector<Tensor>>;  // removed components are uninitialized
 
   bool HasRoom(int64_t bytes, bool even_alone) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Progress TryPutAt(int64_t key, const std::vector<int32_t>& components,
-                    std::vector<Tensor>* values, Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Progress TryGet(const Request& request, Item* item, Status* result)
+  Progress TryPutAt(int64_t key, const std::vector<int32_t>& components, std::vector<Tensor>* values, Status* result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Progress TryGet(const Request& request, Item* item, Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Tuples::iterator FindTuple(const Request& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Submit(bool puts, Attempt attempt);
   void Cancel(bool puts, int64_t id);

@@ -10,11 +10,12 @@ namespace millrace {
 StepGate::StepGate(Options options)
     : options_(std::move(options)),
       members_(options_.num_workers, Member{.heard_of = options_.clock->Now()}),
-      passes_(absl::StrCat("step gate '", options_.name, "'"), WaitingLine::Order::kAny) {}
+      passes_(absl::StrCat("step gate '", options_.name, "'"), ResourceKind::kStepGate, WaitingLine::Order::kAny) {}
 
 Status StepGate::Check(int64_t worker) const {
   if (worker >= 0 && worker < options_.num_workers) return absl::OkStatus();
-  return InvalidArgument("step gate '", options_.name, "' has no worker ", worker, ": it was made for ", options_.num_workers);
+  return InvalidArgument("step gate '", options_.name, "' has no worker ", worker, ": it was made for ",
+                         options_.num_workers);
 }
 
 int64_t StepGate::Slowest() const {
@@ -40,12 +41,13 @@ void StepGate::DescribePass(int64_t steps, Wait* wait) const {
   }
   wait->has = Slowest();
   wait->needs = needed;
-  wait->what = absl::StrCat(absl::StrJoin(behind, ", "), " to come within ", options_.staleness, " steps at step gate '", options_.name, "'");
+  wait->what = absl::StrCat(absl::StrJoin(behind, ", "), " to come within ", options_.staleness,
+                            " steps at step gate '", options_.name, "'");
 }
 
 void StepGate::Pass(const CallingOp& op, int64_t worker, PassDone done) {
   if (Status status = Check(worker); !status.ok()) return done(std::move(status));
-  FinishedOps finished;
+  FinishedOps finished(op.step);
   op.Change([&] {
     MutexLock lock(&mu_);
     Member& member = members_[worker];
@@ -53,9 +55,8 @@ void StepGate::Pass(const CallingOp& op, int64_t worker, PassDone done) {
     member.heard_of = options_.clock->Now();
     const int64_t steps = ++member.steps;
     Attempt attempt(op, "the other workers at");
-    attempt.run = [this, steps](Status*) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      return MayPass(steps) ? Progress::kDone : Progress::kNone;
-    };
+    attempt.run = [this, steps](Status*)
+                      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return MayPass(steps) ? Progress::kDone : Progress::kNone; };
     attempt.cancelled = "the wait for slower workers was cancelled";
     attempt.done = [steps, done = std::move(done)](Status status) mutable {
       if (!status.ok()) return done(std::move(status));
@@ -82,7 +83,7 @@ int64_t StepGate::JoinLocked(int64_t worker) {
   Member& member = members_[worker];
   member.takes_part = false;
   const int64_t slowest = Slowest();
-  // Alone it goes on from where it, or the last one to leave, was.
+  // The only active worker continues from its own or the last leaver's count.
   if (slowest >= 0) member.steps = slowest;
   member.takes_part = true;
   member.heard_of = options_.clock->Now();
@@ -91,7 +92,7 @@ int64_t StepGate::JoinLocked(int64_t worker) {
 
 StatusOr<int64_t> StepGate::Join(const CallingOp& op, int64_t worker) {
   MR_RETURN_IF_ERROR(Check(worker));
-  FinishedOps finished;
+  FinishedOps finished(op.step);
   int64_t steps = 0;
   op.Change([&] {
     MutexLock lock(&mu_);
@@ -104,7 +105,7 @@ StatusOr<int64_t> StepGate::Join(const CallingOp& op, int64_t worker) {
 
 Status StepGate::Leave(const CallingOp& op, int64_t worker) {
   MR_RETURN_IF_ERROR(Check(worker));
-  FinishedOps finished;
+  FinishedOps finished(op.step);
   op.Change([&] {
     MutexLock lock(&mu_);
     members_[worker].takes_part = false;
@@ -116,7 +117,7 @@ Status StepGate::Leave(const CallingOp& op, int64_t worker) {
 
 StatusOr<std::vector<bool>> StepGate::KeepAlive(const CallingOp& op, int64_t worker, absl::Duration lease) {
   MR_RETURN_IF_ERROR(Check(worker));
-  FinishedOps finished;
+  FinishedOps finished(op.step);
   std::vector<bool> take_part;
   op.Change([&] {
     MutexLock lock(&mu_);
@@ -140,7 +141,8 @@ std::vector<int64_t> StepGate::steps() const {
 }
 
 std::string StepGate::DebugString() const {
-  return absl::StrCat("step gate '", options_.name, "' of staleness ", options_.staleness, ": ", absl::StrJoin(steps(), ", "), " steps");
+  return absl::StrCat("step gate '", options_.name, "' of staleness ", options_.staleness, ": ",
+                      absl::StrJoin(steps(), ", "), " steps");
 }
 
 }  // namespace millrace

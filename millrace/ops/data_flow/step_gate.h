@@ -1,4 +1,4 @@
-// Bounded staleness: a worker waits when it is too far ahead of the slowest one.
+// Bounded staleness: a worker waits if it is too far ahead of the slowest one.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,10 @@
 
 namespace millrace {
 
-// Counts the steps that each of a fixed number of workers has finished. A worker passes, which is to begin its next step, once everybody who takes part
-// has finished at least as many steps as it has, less the staleness: with 0 they go in step. All take part from the beginning; one that left, or was
-// silent for longer than its lease, is not waited for until it joins again. Thread-safe.
+// Counts the steps that each of a fixed number of workers has finished. A worker may begin its next step once every
+// active worker has finished at least as many steps as it has, minus the staleness; with a staleness of 0 they run in
+// lockstep. All workers are active initially; one that left, or whose lease expired, is inactive until it joins again.
+// Thread-safe.
 class StepGate : public Resource {
  public:
   static constexpr char kTypeName[] = "millrace::StepGate";
@@ -22,7 +23,7 @@ class StepGate : public Resource {
   struct Options {
     std::string name;
     int64_t num_workers = 1;
-    int64_t staleness = 0;  // negative: nobody waits
+    int64_t staleness = 0;  // negative means that no worker ever waits
     Clock* clock = Clock::Real();
   };
   using PassDone = absl::AnyInvocable<void(StatusOr<int64_t>)>;
@@ -30,16 +31,19 @@ class StepGate : public Resource {
   explicit StepGate(Options options);
   const Options& options() const { return options_; }
 
-  // `worker` has finished one more step. Calls `done` with the number of its steps once it may begin another. One that had been given up takes part again.
+  // Records that `worker` has finished a step. Calls `done` with the number of its steps once it may begin another. An
+  // expired worker becomes active again.
   void Pass(const CallingOp& op, int64_t worker, PassDone done);
-  // A worker begins, or begins again after its process was lost: it counts as having finished as many steps as the slowest of the others. Returns that.
+  // Adds a worker that starts, or restarts after its process was lost. Its step count is set to that of the slowest
+  // other worker and returned.
   StatusOr<int64_t> Join(const CallingOp& op, int64_t worker);
-  // It has ended: nobody waits for it any more.
+  // Removes a worker that has finished; the others no longer wait for it.
   Status Leave(const CallingOp& op, int64_t worker);
-  // `worker` is alive; those of whom nothing was heard for `lease` are given up. Returns for each whether it takes part.
+  // Renews the lease of `worker`, and deactivates workers that were not heard of for `lease`. Returns for each worker
+  // whether it is active.
   StatusOr<std::vector<bool>> KeepAlive(const CallingOp& op, int64_t worker, absl::Duration lease);
 
-  // The steps that each has finished; -1 for one that takes no part.
+  // The number of steps that each worker has finished; -1 if it is inactive.
   std::vector<int64_t> steps() const;
   std::string DebugString() const override;
 
@@ -51,11 +55,11 @@ class StepGate : public Resource {
   };
 
   Status Check(int64_t worker) const;
-  // Of those who take part; -1 when nobody does.
+  // The lowest step count of the active workers; -1 if there are none.
   int64_t Slowest() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int64_t JoinLocked(int64_t worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool MayPass(int64_t steps) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whom a worker with so many steps waits for, for the list of waits.
+  // Describes, for the list of waits, which worker one with `steps` steps waits for.
   void DescribePass(int64_t steps, Wait* wait) const;
   void Cancel(int64_t id);
 

@@ -1,4 +1,4 @@
-// The ops of a StepGate; train/bounded_staleness.h is what a program uses them through.
+// The ops of a StepGate. Programs use them through train/sync/bounded_staleness.h.
 #include <cmath>
 
 #include "millrace/graph/op_schema.h"
@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// What a graph may ask for: each worker takes some memory.
+// The maximum in a graph: each worker takes some memory.
 constexpr int64_t kMaxWorkers = 1 << 20;
 
 class StepGateKernel : public Kernel {
@@ -30,8 +30,9 @@ class StepGateKernel : public Kernel {
         [this](const StepGate& found) {
           const StepGate::Options& has = found.options();
           if (has.num_workers == options_.num_workers && has.staleness == options_.staleness) return absl::OkStatus();
-          return InvalidArgument("step gate '", has.name, "' is of ", has.num_workers, " workers and staleness ", has.staleness, ", not of ",
-                                 options_.num_workers, " and ", options_.staleness, ": all workers must say the same");
+          return InvalidArgument("step gate '", has.name, "' is of ", has.num_workers, " workers and staleness ",
+                                 has.staleness, ", not of ", options_.num_workers, " and ", options_.staleness,
+                                 ": all workers must say the same");
         });
   }
 
@@ -93,7 +94,8 @@ class KeepAliveKernel : public Kernel {
     if (seconds.rank() != 0 || !(seconds.scalar<double>() > 0)) {
       return InvalidArgument("lease_seconds must be a positive number, but is ", seconds.DebugString());
     }
-    MR_ASSIGN_OR_RETURN(const std::vector<bool> take_part, gate->KeepAlive(CallingOp(ctx), worker, absl::Seconds(seconds.scalar<double>())));
+    MR_ASSIGN_OR_RETURN(const std::vector<bool> take_part,
+                        gate->KeepAlive(CallingOp(ctx), worker, absl::Seconds(seconds.scalar<double>())));
     MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, Shape({static_cast<int64_t>(take_part.size())})));
     std::copy(take_part.begin(), take_part.end(), output->flat<bool>().begin());
     return absl::OkStatus();
@@ -135,7 +137,7 @@ MILLRACE_OP(MillraceStepGate)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("Counts the steps of workers; none gets further ahead of the slowest than the staleness.");
+    .Summary("Bounded staleness: no worker gets further ahead of the slowest one than the staleness.");
 MILLRACE_OP(MillraceStepGatePass)
     .Input("gate: resource")
     .Input("worker: int64")
@@ -143,7 +145,7 @@ MILLRACE_OP(MillraceStepGatePass)
     .Stateful()
     .Shape(OneStepShape)
     .NotDifferentiable()
-    .Summary("Counts a step of the worker and waits until it may begin another.");
+    .Summary("Records a finished step of the worker and waits until it may begin another.");
 MILLRACE_OP(MillraceStepGateJoin)
     .Input("gate: resource")
     .Input("worker: int64")
@@ -151,14 +153,14 @@ MILLRACE_OP(MillraceStepGateJoin)
     .Stateful()
     .Shape(OneStepShape)
     .NotDifferentiable()
-    .Summary("The worker begins, with as many steps as the slowest of the others.");
+    .Summary("Adds a worker, with the step count of the slowest of the others.");
 MILLRACE_OP(MillraceStepGateLeave)
     .Input("gate: resource")
     .Input("worker: int64")
     .Stateful()
     .Shape(NoneShape)
     .NotDifferentiable()
-    .Summary("The worker has ended: nobody waits for it any more.");
+    .Summary("Removes a worker; the others no longer wait for it.");
 MILLRACE_OP(MillraceStepGateKeepAlive)
     .Input("gate: resource")
     .Input("worker: int64")
@@ -167,14 +169,14 @@ MILLRACE_OP(MillraceStepGateKeepAlive)
     .Stateful()
     .Shape(EachShape)
     .NotDifferentiable()
-    .Summary("The worker is alive; those that were silent for longer than the lease are given up.");
+    .Summary("Renews the worker's lease and deactivates workers whose lease has expired.");
 MILLRACE_OP(MillraceStepGateSteps)
     .Input("gate: resource")
     .Output("steps: int64")
     .Stateful()
     .Shape(EachShape)
     .NotDifferentiable()
-    .Summary("The steps that each worker has finished; -1 for one that takes no part.");
+    .Summary("The number of steps that each worker has finished; -1 if it is inactive.");
 
 MILLRACE_KERNEL(MillraceStepGate, kCpu, StepGateKernel);
 MILLRACE_KERNEL(MillraceStepGatePass, kCpu, PassKernel);

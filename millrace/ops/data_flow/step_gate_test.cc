@@ -19,7 +19,8 @@ using ::testing::HasSubstr;
 class Workers {
  public:
   Workers(int64_t count, int64_t staleness)
-      : gate_(MakeRef<StepGate>(StepGate::Options{.name = "gate", .num_workers = count, .staleness = staleness, .clock = &clock})),
+      : gate_(MakeRef<StepGate>(
+            StepGate::Options{.name = "gate", .num_workers = count, .staleness = staleness, .clock = &clock})),
         node_(b_.AddNode("NoOp", {}, {}, "pass")),
         running_(count, true),
         finished_(count) {
@@ -156,11 +157,13 @@ class StepGateOpsTest : public DataFlowTest {};
 TEST_F(StepGateOpsTest, MistakesAreTold) {
   const AttrList two = {{"num_workers", 2}, {"staleness", 1}, {"shared_name", "g"}};
   const Endpoint gate = b_.Op("MillraceStepGate", {}, two, "gate");
-  const Endpoint other = b_.Op("MillraceStepGate", {}, {{"num_workers", 3}, {"staleness", 1}, {"shared_name", "g"}}, "other");
+  const Endpoint other =
+      b_.Op("MillraceStepGate", {}, {{"num_workers", 3}, {"staleness", 1}, {"shared_name", "g"}}, "other");
   const auto worker = [&](int64_t index) { return b_.Const(Tensor::Scalar<int64_t>(index)); };
   Node* const pass = b_.AddNode("MillraceStepGatePass", {gate, worker(2)});
   Node* const join = b_.AddNode("MillraceStepGateJoin", {other, worker(0)});
-  Node* const alive = b_.AddNode("MillraceStepGateKeepAlive", {gate, worker(0), b_.Const(Tensor::Scalar<double>(std::nan("")))});
+  Node* const alive =
+      b_.AddNode("MillraceStepGateKeepAlive", {gate, worker(0), b_.Const(Tensor::Scalar<double>(std::nan("")))});
   Node* const steps = b_.AddNode("MillraceStepGateSteps", {gate});
   Open();
   EXPECT_THAT(Values<int64_t>(steps), ElementsAre(0, 0));

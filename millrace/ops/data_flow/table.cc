@@ -1,4 +1,4 @@
-// Where tables enter a graph.
+// The ops that create lookup tables.
 #include <algorithm>
 
 #include "millrace/graph/op_schema.h"
@@ -12,7 +12,7 @@ namespace {
 
 bool IsKeyType(DType t) { return t == DType::kInt32 || t == DType::kInt64 || t == DType::kString; }
 
-// What the nodes of all tables have in common.
+// Common to the nodes of all tables.
 class TableNode {
  public:
   TableNode(KernelInit& init, bool initializable) : source_(init) {
@@ -22,8 +22,7 @@ class TableNode {
     init.Attr("value_dtype", &options_.value_dtype);
     if (!init.status().ok()) return;
     if (!IsKeyType(options_.key_dtype)) FailDType(init, options_.key_dtype);
-    if (!IsKnown(options_.value_dtype) || IsRef(options_.value_dtype))
-      FailDType(init, options_.value_dtype);
+    if (!IsKnown(options_.value_dtype) || IsRef(options_.value_dtype)) FailDType(init, options_.value_dtype);
   }
 
   // Reads the attr value_shape.
@@ -41,11 +40,9 @@ class TableNode {
   Status Emit(KernelContext& ctx, absl::FunctionRef<StatusOr<RefPtr<LookupTable>>()> make) {
     return source_.Emit(ctx, make, [this](const LookupTable& found) {
       const LookupTable::Options& has = found.options();
-      if (has.key_dtype == options_.key_dtype && has.value_dtype == options_.value_dtype)
-        return absl::OkStatus();
-      return InvalidArgument("Conflicting key/value dtypes ", options_.key_dtype, "->",
-                             options_.value_dtype, " with ", has.key_dtype, "-", has.value_dtype,
-                             " for table ", has.name);
+      if (has.key_dtype == options_.key_dtype && has.value_dtype == options_.value_dtype) return absl::OkStatus();
+      return InvalidArgument("Conflicting key/value dtypes ", options_.key_dtype, "->", options_.value_dtype, " with ",
+                             has.key_dtype, "-", has.value_dtype, " for table ", has.name);
     });
   }
 
@@ -114,22 +111,20 @@ class DenseHashTableKernel : public Kernel {
       .Shape(ScalarShape)                          \
       .NotDifferentiable()
 
-#define MR_HASH_TABLE(name, handle)                           \
-  MR_TABLE(MILLRACE_OP(name).Output("table_handle: " handle)) \
-      .Summary("A table that is filled once.")
+#define MR_HASH_TABLE(name, handle) \
+  MR_TABLE(MILLRACE_OP(name).Output("table_handle: " handle)).Summary("An immutable hash table, initialized once.")
 MR_HASH_TABLE(HashTable, "Ref(string)");
 MR_HASH_TABLE(HashTableV2, "resource");
 
-#define MR_MUTABLE_HASH_TABLE(name, handle)                   \
-  MR_TABLE(MILLRACE_OP(name).Output("table_handle: " handle)) \
-      .Summary("A table from keys to values.")
+#define MR_MUTABLE_HASH_TABLE(name, handle) \
+  MR_TABLE(MILLRACE_OP(name).Output("table_handle: " handle)).Summary("A mutable hash table from keys to scalars.")
 MR_MUTABLE_HASH_TABLE(MutableHashTable, "Ref(string)");
 MR_MUTABLE_HASH_TABLE(MutableHashTableV2, "resource");
 
 #define MR_TENSOR_HASH_TABLE(name, handle)                    \
   MR_TABLE(MILLRACE_OP(name).Output("table_handle: " handle)) \
       .Attr("value_shape: shape = []")                        \
-      .Summary("A table from keys to vectors.")
+      .Summary("A mutable hash table from keys to tensors.")
 MR_TENSOR_HASH_TABLE(MutableHashTableOfTensors, "Ref(string)");
 MR_TENSOR_HASH_TABLE(MutableHashTableOfTensorsV2, "resource");
 
@@ -138,10 +133,9 @@ MR_TENSOR_HASH_TABLE(MutableHashTableOfTensorsV2, "resource");
       .Attr("value_shape: shape = []")           \
       .Attr("initial_num_buckets: int = 131072") \
       .Attr("max_load_factor: float = 0.8")      \
-      .Summary("A table in two tensors, by open addressing.")
-MR_DENSE_HASH_TABLE(MILLRACE_OP(MutableDenseHashTable)
-                        .Input("empty_key: key_dtype")
-                        .Output("table_handle: Ref(string)"));
+      .Summary("A mutable hash table in two tensors, with open addressing.")
+MR_DENSE_HASH_TABLE(
+    MILLRACE_OP(MutableDenseHashTable).Input("empty_key: key_dtype").Output("table_handle: Ref(string)"));
 MR_DENSE_HASH_TABLE(MILLRACE_OP(MutableDenseHashTableV2)
                         .Input("empty_key: key_dtype")
                         .Input("deleted_key: key_dtype")

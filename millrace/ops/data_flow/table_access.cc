@@ -1,4 +1,4 @@
-// What is done with a table.
+// The ops that use lookup tables.
 #include "millrace/ops/data_flow/table_access.h"
 
 #include "millrace/graph/op_schema.h"
@@ -7,22 +7,19 @@
 
 namespace millrace {
 
-StatusOr<RefPtr<LookupTable>> TableInput(const KernelContext& ctx, DType key_dtype,
-                                         DType value_dtype) {
+StatusOr<RefPtr<LookupTable>> TableInput(const KernelContext& ctx, DType key_dtype, DType value_dtype) {
   MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table, ctx.resource<LookupTable>(0));
   const LookupTable::Options& has = table->options();
   if ((key_dtype == DType::kInvalid || key_dtype == has.key_dtype) &&
       (value_dtype == DType::kInvalid || value_dtype == has.value_dtype)) {
     return table;
   }
-  return InvalidArgument("Signature mismatch, have: ", key_dtype, "->", value_dtype,
-                         " expected: ", has.key_dtype, "->", has.value_dtype, " of table ",
-                         has.name);
+  return InvalidArgument("Signature mismatch, have: ", key_dtype, "->", value_dtype, " expected: ", has.key_dtype, "->",
+                         has.value_dtype, " of table ", has.name);
 }
 
 Status ChangeTable(KernelContext& ctx, absl::FunctionRef<Status()> change) {
-  const UpdateOrigin origin{
-      .step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
+  const UpdateOrigin origin{.step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
   return ctx.resources()->Update(origin, change);
 }
 
@@ -32,8 +29,7 @@ class FindKernel : public Kernel {
  public:
   explicit FindKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table,
-                        TableInput(ctx, ctx.input(1).dtype(), ctx.input(2).dtype()));
+    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table, TableInput(ctx, ctx.input(1).dtype(), ctx.input(2).dtype()));
     StatusOr<Tensor> values = table->Find(ctx.input(1), ctx.input(2), ctx.allocator());
     if (!values.ok()) return values.status();
     ctx.SetOutput(0, *std::move(values));
@@ -63,15 +59,14 @@ class RemoveKernel : public Kernel {
  public:
   explicit RemoveKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table,
-                        TableInput(ctx, ctx.input(1).dtype(), DType::kInvalid));
+    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table, TableInput(ctx, ctx.input(1).dtype(), DType::kInvalid));
     return ChangeTable(ctx, [&] { return table->Remove(ctx.input(1)); });
   }
 };
 
-class SizeKernel : public Kernel {
+class TableSizeKernel : public Kernel {
  public:
-  explicit SizeKernel(KernelInit&) {}
+  explicit TableSizeKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table, ctx.resource<LookupTable>(0));
     ctx.SetOutput(0, Tensor::Scalar<int64_t>(table->size()));
@@ -83,8 +78,7 @@ class ExportKernel : public Kernel {
  public:
   explicit ExportKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table,
-                        TableInput(ctx, ctx.output_type(0), ctx.output_type(1)));
+    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table, TableInput(ctx, ctx.output_type(0), ctx.output_type(1)));
     MR_ASSIGN_OR_RETURN(LookupTable::KeysAndValues content, table->Export());
     ctx.SetOutput(0, std::move(content.first));
     ctx.SetOutput(1, std::move(content.second));
@@ -102,7 +96,7 @@ class ExportKernel : public Kernel {
       .Attr("Tout: type")             \
       .Shape(UnknownShape)            \
       .NotDifferentiable()            \
-      .Summary("The values of keys in a table.")
+      .Summary("Looks up the values of keys in a table.")
 MR_TABLE_FIND(LookupTableFind, "Ref(string)");
 MR_TABLE_FIND(LookupTableFindV2, "resource").Stateful();
 
@@ -116,14 +110,10 @@ MR_TABLE_FIND(LookupTableFindV2, "resource").Stateful();
       .Shape(NoOutputs)                                           \
       .NotDifferentiable()                                        \
       .Summary(text)
-MR_TABLE_CHANGE(LookupTableInsert, "Ref(string)", "Tin", "Tout",
-                "Gives keys of a table new values.");
-MR_TABLE_CHANGE(LookupTableInsertV2, "resource", "Tin", "Tout", "Gives keys of a table new values.")
-    .Stateful();
-MR_TABLE_CHANGE(LookupTableImport, "Ref(string)", "Tin", "Tout",
-                "Replaces the content of a table.");
-MR_TABLE_CHANGE(LookupTableImportV2, "resource", "Tin", "Tout", "Replaces the content of a table.")
-    .Stateful();
+MR_TABLE_CHANGE(LookupTableInsert, "Ref(string)", "Tin", "Tout", "Gives keys of a table new values.");
+MR_TABLE_CHANGE(LookupTableInsertV2, "resource", "Tin", "Tout", "Gives keys of a table new values.").Stateful();
+MR_TABLE_CHANGE(LookupTableImport, "Ref(string)", "Tin", "Tout", "Replaces the content of a table.");
+MR_TABLE_CHANGE(LookupTableImportV2, "resource", "Tin", "Tout", "Replaces the content of a table.").Stateful();
 MR_TABLE_CHANGE(InitializeTable, "Ref(string)", "Tkey", "Tval", "Fills a table.");
 MR_TABLE_CHANGE(InitializeTableV2, "resource", "Tkey", "Tval", "Fills a table.").Stateful();
 
@@ -134,7 +124,7 @@ MILLRACE_OP(LookupTableRemoveV2)
     .Stateful()
     .Shape(NoOutputs)
     .NotDifferentiable()
-    .Summary("Takes keys out of a table.");
+    .Summary("Removes keys from a table.");
 
 #define MR_TABLE_SIZE(name, handle)   \
   MILLRACE_OP(name)                   \
@@ -142,7 +132,7 @@ MILLRACE_OP(LookupTableRemoveV2)
       .Output("size: int64")          \
       .Shape(ScalarShape)             \
       .NotDifferentiable()            \
-      .Summary("How many keys a table has.")
+      .Summary("The number of keys in a table.")
 MR_TABLE_SIZE(LookupTableSize, "Ref(string)");
 MR_TABLE_SIZE(LookupTableSizeV2, "resource").Stateful();
 
@@ -168,8 +158,8 @@ MILLRACE_KERNEL(LookupTableImportV2, kCpu, ChangeKernel<Change::kImport>);
 MILLRACE_KERNEL(InitializeTable, kCpu, ChangeKernel<Change::kInitialize>);
 MILLRACE_KERNEL(InitializeTableV2, kCpu, ChangeKernel<Change::kInitialize>);
 MILLRACE_KERNEL(LookupTableRemoveV2, kCpu, RemoveKernel);
-MILLRACE_KERNEL(LookupTableSize, kCpu, SizeKernel);
-MILLRACE_KERNEL(LookupTableSizeV2, kCpu, SizeKernel);
+MILLRACE_KERNEL(LookupTableSize, kCpu, TableSizeKernel);
+MILLRACE_KERNEL(LookupTableSizeV2, kCpu, TableSizeKernel);
 MILLRACE_KERNEL(LookupTableExport, kCpu, ExportKernel);
 MILLRACE_KERNEL(LookupTableExportV2, kCpu, ExportKernel);
 

@@ -1,4 +1,4 @@
-// How kernels reach tables.
+// Access of kernels to lookup tables.
 #pragma once
 
 #include "millrace/ops/data_flow/lookup_table.h"
@@ -6,11 +6,10 @@
 
 namespace millrace {
 
-// The table of input 0. INVALID_ARGUMENT when its types are not these; kInvalid stands for any.
-StatusOr<RefPtr<LookupTable>> TableInput(const KernelContext& ctx, DType key_dtype,
-                                         DType value_dtype);
+// The table of input 0. INVALID_ARGUMENT if its types differ from these; kInvalid matches any type.
+StatusOr<RefPtr<LookupTable>> TableInput(const KernelContext& ctx, DType key_dtype, DType value_dtype);
 
-// Runs a change of a table through the one entry point for it.
+// Applies a change to a table through ResourceManager::Update.
 Status ChangeTable(KernelContext& ctx, absl::FunctionRef<Status()> change);
 
 }  // namespace millrace

@@ -29,8 +29,7 @@ class TableFileTest : public DataFlowTest {
     return b_.AddNode("InitializeTableFromTextFileV2", {table, file}, std::move(attrs));
   }
   Node* Find(Endpoint table, const std::vector<std::string>& keys) {
-    return b_.AddNode("LookupTableFindV2",
-                      {table, b_.Const(Tensor::FromVector(keys)), b_.Scalar<int64_t>(-1)});
+    return b_.AddNode("LookupTableFindV2", {table, b_.Const(Tensor::FromVector(keys)), b_.Scalar<int64_t>(-1)});
   }
 
   std::vector<TempDirectory> directories_;
@@ -47,8 +46,7 @@ TEST_F(TableFileTest, LinesAreKeysAndTheirNumbersValues) {
 
 TEST_F(TableFileTest, ColumnsAreKeysAndValues) {
   const Endpoint table = Table(DType::kString, DType::kInt64);
-  Node* const fill =
-      Fill(table, File("1,a,x\n2,b,y\n"), 1, 0, {{"delimiter", ","}, {"vocab_size", 2}});
+  Node* const fill = Fill(table, File("1,a,x\n2,b,y\n"), 1, 0, {{"delimiter", ","}, {"vocab_size", 2}});
   Node* const find = Find(table, {"a", "b"});
   Open();
   ASSERT_TRUE(Do(fill).ok());
@@ -62,21 +60,17 @@ TEST_F(TableFileTest, ABadFileIsNamedAndLeavesTheTableEmpty) {
   Node* const blank = Fill(table, File("a\n\nb\n"), kWholeLine, kLineNumber);
   Node* const small = Fill(table, File("a\n"), kWholeLine, kLineNumber, {{"vocab_size", 3}});
   Node* const twice = Fill(table, File("a\na\n"), kWholeLine, kLineNumber);
-  Node* const missing =
-      Fill(table, b_.Scalar<std::string>("/no/such/file"), kWholeLine, kLineNumber);
-  Node* const wrong =
-      Fill(Table(DType::kString, DType::kString), File("a\n"), kWholeLine, kLineNumber);
+  Node* const missing = Fill(table, b_.Scalar<std::string>("/no/such/file"), kWholeLine, kLineNumber);
+  Node* const wrong = Fill(Table(DType::kString, DType::kString), File("a\n"), kWholeLine, kLineNumber);
   Node* const find = Find(table, {"a"});
   Open();
   ExpectError(Do(few), absl::StatusCode::kInvalidArgument, "expected at least 2 got 1");
-  ExpectError(Do(no_number), absl::StatusCode::kInvalidArgument,
-              "Field q in line 0 is not a valid int64");
+  ExpectError(Do(no_number), absl::StatusCode::kInvalidArgument, "Field q in line 0 is not a valid int64");
   ExpectError(Do(blank), absl::StatusCode::kInvalidArgument, "empty line found");
   ExpectError(Do(small), absl::StatusCode::kInvalidArgument, "expected 3 but got 1");
   ExpectError(Do(twice), absl::StatusCode::kFailedPrecondition, "different value for same key");
   ExpectError(Do(missing), absl::StatusCode::kNotFound, "/no/such/file");
-  ExpectError(Do(wrong), absl::StatusCode::kInvalidArgument,
-              "requires table value dtype of int64, got string");
+  ExpectError(Do(wrong), absl::StatusCode::kInvalidArgument, "requires table value dtype of int64, got string");
   ExpectError(Get(find).status(), absl::StatusCode::kFailedPrecondition, "Table not initialized");
 }
 

@@ -1,4 +1,4 @@
-// A table filled from the lines of a text file.
+// Initializes a table from a text file.
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "millrace/base/file.h"
@@ -10,16 +10,16 @@
 namespace millrace {
 namespace {
 
-// What a key or a value is in a line: a column from 0 on, or one of these.
+// Where a key or a value comes from: a column index of the line, or one of these.
 constexpr int64_t kWholeLine = -2;
 constexpr int64_t kLineNumber = -1;
 
-// Reads a file line by line, without the ends of lines.
+// Reads a file line by line, without line terminators.
 class LineReader {
  public:
   explicit LineReader(SequentialFile* file) : file_(file) {}
 
-  // False at the end of the file.
+  // Returns false at the end of the file.
   StatusOr<bool> Next(std::string* line) {
     line->clear();
     bool any = false;
@@ -62,20 +62,17 @@ class TableFromFileKernel : public Kernel {
   bool is_expensive() const override { return true; }
 
   Status Compute(KernelContext& ctx) override {
-    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table,
-                        TableInput(ctx, DType::kInvalid, DType::kInvalid));
+    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table, TableInput(ctx, DType::kInvalid, DType::kInvalid));
     const Tensor& filename = ctx.input(1);
     if (filename.num_elements() != 1) {
-      return InvalidArgument("filename should be a single string, but got ",
-                             filename.shape().ToString());
+      return InvalidArgument("filename should be a single string, but got ", filename.shape().ToString());
     }
     const LookupTable::Options& options = table->options();
     MR_RETURN_IF_ERROR(CheckColumn("Key", key_index_, options.key_dtype));
     MR_RETURN_IF_ERROR(CheckColumn("Value", value_index_, options.value_dtype));
     if (ctx.step().files == nullptr) return Internal("the step has no files");
     std::vector<std::string> keys, values;
-    MR_RETURN_IF_ERROR(
-        ReadLines(*ctx.step().files, filename.scalar<std::string>(), &keys, &values));
+    MR_RETURN_IF_ERROR(ReadLines(*ctx.step().files, filename.scalar<std::string>(), &keys, &values));
     MR_ASSIGN_OR_RETURN(const Tensor key_tensor, Parse(options.key_dtype, keys));
     MR_ASSIGN_OR_RETURN(const Tensor value_tensor, Parse(options.value_dtype, values));
     return ChangeTable(ctx, [&] { return table->Initialize(key_tensor, value_tensor); });
@@ -84,8 +81,8 @@ class TableFromFileKernel : public Kernel {
  private:
   static Status CheckColumn(const char* what, int64_t index, DType dtype) {
     if (index == kLineNumber && dtype != DType::kInt64) {
-      return InvalidArgument(what, " index for line number requires table ",
-                             what[0] == 'K' ? "key" : "value", " dtype of int64, got ", dtype);
+      return InvalidArgument(what, " index for line number requires table ", what[0] == 'K' ? "key" : "value",
+                             " dtype of int64, got ", dtype);
     }
     if (index == kWholeLine && dtype != DType::kString && dtype != DType::kInt64) {
       return InvalidArgument(what, " index for whole line requires string or integer table ",
@@ -103,9 +100,7 @@ class TableFromFileKernel : public Kernel {
     while (vocab_size_ < 0 || number < vocab_size_) {
       MR_ASSIGN_OR_RETURN(const bool more, reader.Next(&line));
       if (!more) break;
-      if (line.empty())
-        return InvalidArgument("Invalid content in ", path, ": empty line found at line ", number,
-                               ".");
+      if (line.empty()) return InvalidArgument("Invalid content in ", path, ": empty line found at line ", number, ".");
       const std::vector<absl::string_view> columns = absl::StrSplit(line, delimiter_);
       const int64_t needed = std::max(key_index_, value_index_) + 1;
       if (static_cast<int64_t>(columns.size()) < needed) {
@@ -118,14 +113,13 @@ class TableFromFileKernel : public Kernel {
     }
     if (number == 0) return OutOfRange("Finished reading 0 of lines from ", path);
     if (vocab_size_ > number) {
-      return InvalidArgument("Invalid vocab_size in ", path, ": expected ", vocab_size_,
-                             " but got ", number);
+      return InvalidArgument("Invalid vocab_size in ", path, ": expected ", vocab_size_, " but got ", number);
     }
     return absl::OkStatus();
   }
 
-  std::string Column(int64_t index, const std::string& line,
-                     const std::vector<absl::string_view>& columns, int64_t number) const {
+  std::string Column(int64_t index, const std::string& line, const std::vector<absl::string_view>& columns,
+                     int64_t number) const {
     if (index == kWholeLine) return line;
     if (index == kLineNumber) return absl::StrCat(number + offset_);
     return std::string(columns[static_cast<size_t>(index)]);
@@ -137,8 +131,7 @@ class TableFromFileKernel : public Kernel {
     for (size_t i = 0; i < fields.size(); ++i) {
       T value{};
       if (!parse(fields[i], &value)) {
-        return InvalidArgument("Field ", fields[i], " in line ", i, " is not a valid ",
-                               DTypeOf<T>(), ".");
+        return InvalidArgument("Field ", fields[i], " in line ", i, " is not a valid ", DTypeOf<T>(), ".");
       }
       result.data<T>()[i] = std::move(value);
     }
@@ -148,17 +141,13 @@ class TableFromFileKernel : public Kernel {
   static StatusOr<Tensor> Parse(DType dtype, const std::vector<std::string>& fields) {
     switch (dtype) {
       case DType::kInt32:
-        return ParseAll<int32_t>(
-            fields, [](const std::string& s, int32_t* v) { return absl::SimpleAtoi(s, v); });
+        return ParseAll<int32_t>(fields, [](const std::string& s, int32_t* v) { return absl::SimpleAtoi(s, v); });
       case DType::kInt64:
-        return ParseAll<int64_t>(
-            fields, [](const std::string& s, int64_t* v) { return absl::SimpleAtoi(s, v); });
+        return ParseAll<int64_t>(fields, [](const std::string& s, int64_t* v) { return absl::SimpleAtoi(s, v); });
       case DType::kFloat:
-        return ParseAll<float>(
-            fields, [](const std::string& s, float* v) { return absl::SimpleAtof(s, v); });
+        return ParseAll<float>(fields, [](const std::string& s, float* v) { return absl::SimpleAtof(s, v); });
       case DType::kDouble:
-        return ParseAll<double>(
-            fields, [](const std::string& s, double* v) { return absl::SimpleAtod(s, v); });
+        return ParseAll<double>(fields, [](const std::string& s, double* v) { return absl::SimpleAtod(s, v); });
       case DType::kString:
         return Tensor::FromVector(fields);
       default:
@@ -184,7 +173,7 @@ class TableFromFileKernel : public Kernel {
       .Attr("offset: int = 0")            \
       .Shape(NoOutputs)                   \
       .NotDifferentiable()                \
-      .Summary("Fills a table from a text file.")
+      .Summary("Initializes a table from a text file.")
 MR_TABLE_FROM_FILE(InitializeTableFromTextFile, "Ref(string)");
 MR_TABLE_FROM_FILE(InitializeTableFromTextFileV2, "resource").Stateful();
 

@@ -10,9 +10,9 @@
 namespace millrace {
 namespace {
 
-constexpr char kContainer[] = "_tensor_arrays";
+constexpr char kTensorArrayContainer[] = "_tensor_arrays";
 
-// Adds `more` to `sum`, whose memory is its own. False for types that cannot be added.
+// Adds `more` to `sum`, whose memory is not shared. Returns false for types that cannot be added.
 bool AddTo(Tensor* sum, const Tensor& more) {
   return DispatchType(NumberTypes{}, sum->dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -85,8 +85,7 @@ Status TensorArray::WriteMany(int64_t n, absl::FunctionRef<int64_t(int64_t)> ind
 Status TensorArray::WriteLocked(int64_t index, Tensor value) {
   MR_RETURN_IF_ERROR(CheckOpen());
   if (value.dtype() != dtype_) {
-    return InvalidArgument("TensorArray dtype is ", dtype_, " but Op is trying to write dtype ",
-                           value.dtype(), ".");
+    return InvalidArgument("TensorArray dtype is ", dtype_, " but Op is trying to write dtype ", value.dtype(), ".");
   }
   if (index < 0 || (index >= size_ && !dynamic_size_)) {
     return InvalidArgument("TensorArray ", name_, ": Tried to write to index ", index,
@@ -105,8 +104,7 @@ Status TensorArray::WriteLocked(int64_t index, Tensor value) {
                            " because it has already been read.");
   }
   if (element.written) return AddLocked(index, element, std::move(value));
-  if (identical_element_shapes_ && !element_shape_.IsFullyDefined())
-    element_shape_ = PartialShape(value.shape());
+  if (identical_element_shapes_ && !element_shape_.IsFullyDefined()) element_shape_ = PartialShape(value.shape());
   element.shape = value.shape();
   element.tensor = std::move(value);
   element.written = true;
@@ -119,9 +117,9 @@ Status TensorArray::AddLocked(int64_t index, Element& element, Tensor value) {
                            " because it has already been written to.");
   }
   if (element.shape != value.shape()) {
-    return InvalidArgument("TensorArray ", name_, ": Could not aggregate to TensorArray index ",
-                           index, " because the existing shape is ", element.shape.ToString(),
-                           " but the new input shape is ", value.shape().ToString(), ".");
+    return InvalidArgument("TensorArray ", name_, ": Could not aggregate to TensorArray index ", index,
+                           " because the existing shape is ", element.shape.ToString(), " but the new input shape is ",
+                           value.shape().ToString(), ".");
   }
   if (!element.tensor.IsInitialized()) {
     element.tensor = std::move(value);
@@ -137,8 +135,8 @@ StatusOr<Tensor> TensorArray::Read(int64_t index, Allocator* allocator) {
   return ReadLocked(index, allocator);
 }
 
-Status TensorArray::ReadMany(int64_t n, absl::FunctionRef<int64_t(int64_t)> index,
-                             Allocator* allocator, std::vector<Tensor>* values) {
+Status TensorArray::ReadMany(int64_t n, absl::FunctionRef<int64_t(int64_t)> index, Allocator* allocator,
+                             std::vector<Tensor>* values) {
   MutexLock lock(&mu_);
   for (int64_t i = 0; i < n; ++i) {
     MR_ASSIGN_OR_RETURN(Tensor value, ReadLocked(index(i), allocator));
@@ -150,8 +148,7 @@ Status TensorArray::ReadMany(int64_t n, absl::FunctionRef<int64_t(int64_t)> inde
 Status TensorArray::ReadAll(Allocator* allocator, std::vector<Tensor>* values) {
   MutexLock lock(&mu_);
   if (size_ > kMaxDense && size_ > static_cast<int64_t>(dense_.size() + far_.size())) {
-    return ResourceExhausted("TensorArray ", name_, " has ", size_,
-                             " elements, most of which were not written");
+    return ResourceExhausted("TensorArray ", name_, " has ", size_, " elements, most of which were not written");
   }
   for (int64_t i = 0; i < size_; ++i) {
     MR_ASSIGN_OR_RETURN(Tensor value, ReadLocked(i, allocator));
@@ -167,18 +164,16 @@ StatusOr<Tensor> TensorArray::ReadLocked(int64_t index, Allocator* allocator) {
   }
   Element& element = At(index);
   if (element.cleared) {
-    return InvalidArgument(
-        "TensorArray ", name_, ": Could not read index ", index,
-        " twice because it was cleared after a previous read (perhaps try setting "
-        "clear_after_read = false?).");
+    return InvalidArgument("TensorArray ", name_, ": Could not read index ", index,
+                           " twice because it was cleared after a previous read (perhaps try setting "
+                           "clear_after_read = false?).");
   }
   if (!element.written) {
     if (!element_shape_.IsFullyDefined()) {
-      return InvalidArgument(
-          "TensorArray ", name_, ": Could not read from TensorArray index ", index,
-          " because nothing was written to it, and the element shape, which zeros would need, "
-          "is not fully defined: ",
-          element_shape_.ToString());
+      return InvalidArgument("TensorArray ", name_, ": Could not read from TensorArray index ", index,
+                             " because nothing was written to it, and the element shape, which zeros would need, "
+                             "is not fully defined: ",
+                             element_shape_.ToString());
     }
     element.shape = element_shape_.AsShape();
     element.written = true;
@@ -192,8 +187,7 @@ StatusOr<Tensor> TensorArray::ReadLocked(int64_t index, Allocator* allocator) {
   return std::exchange(element.tensor, Tensor());
 }
 
-StatusOr<Tensor> TensorArray::Gradient(const std::string& source, const Shape& prepend,
-                                       DType handle_dtype) {
+StatusOr<Tensor> TensorArray::Gradient(const std::string& source, const Shape& prepend, DType handle_dtype) {
   MutexLock lock(&mu_);
   dynamic_size_ = false;
   for (const auto& [existing, handle] : gradients_) {
@@ -212,18 +206,17 @@ StatusOr<Tensor> TensorArray::Gradient(const std::string& source, const Shape& p
   RefPtr<TensorArray> gradient = MakeRef<TensorArray>(std::move(options));
   {
     MutexLock gradient_lock(&gradient->mu_);
-    const auto copy_shape = [&](int64_t index, const Element& element)
-                                ABSL_EXCLUSIVE_LOCKS_REQUIRED(gradient->mu_) {
-                                  if (!element.written) return;
-                                  Element& copy = gradient->At(index);
-                                  copy.shape = Joined(prepend, element.shape);
-                                  copy.written = true;
-                                };
+    const auto copy_shape = [&](int64_t index, const Element& element) ABSL_EXCLUSIVE_LOCKS_REQUIRED(gradient->mu_) {
+      if (!element.written) return;
+      Element& copy = gradient->At(index);
+      copy.shape = Joined(prepend, element.shape);
+      copy.written = true;
+    };
     for (size_t i = 0; i < dense_.size(); ++i) copy_shape(static_cast<int64_t>(i), dense_[i]);
     for (const auto& [index, element] : far_) copy_shape(index, element);
   }
   ResourceHandle handle;
-  handle.container = kContainer;
+  handle.container = kTensorArrayContainer;
   handle.name = gradient->name();
   handle.type_name = "tensorflow::TensorArray";
   handle.resource = std::move(gradient);
@@ -242,8 +235,7 @@ void TensorArray::Close() {
 
 std::string TensorArray::DebugString() const {
   MutexLock lock(&mu_);
-  return absl::StrCat("TensorArray ", name_, " of ", size_, " ", DTypeName(dtype_),
-                      element_shape_.ToString());
+  return absl::StrCat("TensorArray ", name_, " of ", size_, " ", DTypeName(dtype_), element_shape_.ToString());
 }
 
 StatusOr<TensorArray*> TensorArrayInput(const KernelContext& ctx, int i) {
@@ -254,30 +246,26 @@ StatusOr<TensorArray*> TensorArrayInput(const KernelContext& ctx, int i) {
                              tensor.shape().ToString());
     }
     const std::string& name = tensor.data<std::string>()[1];
-    // The step keeps it; the pointer is good as long as the step is.
+    // The step owns it, so the pointer is valid as long as the step.
     if (ctx.step().step_resources != nullptr) {
-      if (RefPtr<TensorArray> found = ctx.step().step_resources->Find<TensorArray>(name))
-        return found.get();
+      if (RefPtr<TensorArray> found = ctx.step().step_resources->Find<TensorArray>(name)) return found.get();
     }
     return NotFound("this step has no TensorArray ", name);
   }
   if (tensor.num_elements() == 1 && (tensor.dtype() == DType::kResource || IsRef(tensor.dtype()))) {
     Resource* const resource = tensor.scalar<ResourceHandle>().resource.get();
-    if (resource != nullptr && typeid(*resource) == typeid(TensorArray))
-      return static_cast<TensorArray*>(resource);
+    if (resource != nullptr && typeid(*resource) == typeid(TensorArray)) return static_cast<TensorArray*>(resource);
   }
-  return InvalidArgument("input ", i, " is not a handle of a TensorArray but ",
-                         tensor.DebugString());
+  return InvalidArgument("input ", i, " is not a handle of a TensorArray but ", tensor.DebugString());
 }
 
 StatusOr<int64_t> TensorArrayIndex(const Tensor& index) {
   if (index.rank() == 0) return index.scalar<int32_t>();
-  return InvalidArgument("TensorArray index must be scalar, but had shape: ",
-                         index.shape().ToString());
+  return InvalidArgument("TensorArray index must be scalar, but had shape: ", index.shape().ToString());
 }
 
 Tensor TensorArrayNameTensor(const TensorArray& array) {
-  return Tensor::Of<std::string>({kContainer, array.name()});
+  return Tensor::Of<std::string>({kTensorArrayContainer, array.name()});
 }
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// The elements of an array one after another in one tensor, and a tensor cut into them.
+// Concatenating the elements of a TensorArray to one tensor, and splitting a tensor into elements.
 #include <numeric>
 
 #include "millrace/graph/op_schema.h"
@@ -20,16 +20,14 @@ class ConcatKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(TensorArray* const array, TensorArrayInput(ctx));
     const DType dtype = ctx.output_type(0);
     if (array->dtype() != dtype) {
-      return InvalidArgument("TensorArray dtype is ", array->dtype(), " but Op requested dtype ",
-                             dtype, ".");
+      return InvalidArgument("TensorArray dtype is ", array->dtype(), " but Op requested dtype ", dtype, ".");
     }
     std::vector<Tensor> values;
     MR_RETURN_IF_ERROR(array->ReadAll(ctx.allocator(), &values));
     if (values.empty() && !rest_.IsFullyDefined()) {
-      return Unimplemented(
-          "TensorArray has size zero, but element_shape_except0 ", rest_.ToString(),
-          " is not fully defined. Currently only static shapes are supported when concatenating "
-          "zero-size TensorArrays.");
+      return Unimplemented("TensorArray has size zero, but element_shape_except0 ", rest_.ToString(),
+                           " is not fully defined. Currently only static shapes are supported when concatenating "
+                           "zero-size TensorArrays.");
     }
     const int64_t n = static_cast<int64_t>(values.size());
     Tensor lengths(DType::kInt64, Shape({n}));
@@ -63,15 +61,13 @@ class ConcatKernel : public Kernel {
     }
     const Shape rest = WithoutFirst(shape);
     if (!rest_.IsCompatibleWith(rest)) {
-      return InvalidArgument(
-          "TensorArray was passed element_shape_except0 ", rest_.ToString(), " but index ", i,
-          " has (excepting dimension 0) shape: ", rest.ToString(), " which does not match.");
+      return InvalidArgument("TensorArray was passed element_shape_except0 ", rest_.ToString(), " but index ", i,
+                             " has (excepting dimension 0) shape: ", rest.ToString(), " which does not match.");
     }
     if (i > 0 && rest != WithoutFirst(values[0].shape())) {
-      return InvalidArgument(
-          "TensorArray has inconsistent shapes.  Index 0 has (excepting dimension 0) shape: ",
-          WithoutFirst(values[0].shape()).ToString(), " but index ", i,
-          " has (excepting dimension 0) shape: ", rest.ToString());
+      return InvalidArgument("TensorArray has inconsistent shapes.  Index 0 has (excepting dimension 0) shape: ",
+                             WithoutFirst(values[0].shape()).ToString(), " but index ", i,
+                             " has (excepting dimension 0) shape: ", rest.ToString());
     }
     return absl::OkStatus();
   }
@@ -88,12 +84,11 @@ class SplitKernel : public Kernel {
     const Tensor& value = ctx.input(1);
     const Tensor& lengths = ctx.input(2);
     if (value.dtype() != array->dtype()) {
-      return InvalidArgument("TensorArray dtype is ", array->dtype(),
-                             " but Op is trying to write dtype ", value.dtype(), ".");
+      return InvalidArgument("TensorArray dtype is ", array->dtype(), " but Op is trying to write dtype ",
+                             value.dtype(), ".");
     }
     if (lengths.rank() != 1) {
-      return InvalidArgument("Expected lengths to be a vector, received shape: ",
-                             lengths.shape().ToString());
+      return InvalidArgument("Expected lengths to be a vector, received shape: ", lengths.shape().ToString());
     }
     if (value.rank() == 0) {
       return InvalidArgument("Expected value to be at least a vector, but received shape: []");
@@ -102,8 +97,7 @@ class SplitKernel : public Kernel {
     const int64_t n = lengths.num_elements();
     const int64_t size = array->size();
     if (size != n && !(array->dynamic_size() && n > size)) {
-      return InvalidArgument("TensorArray's size is not equal to the size of lengths (", size,
-                             " vs. ", n,
+      return InvalidArgument("TensorArray's size is not equal to the size of lengths (", size, " vs. ", n,
                              "), and the TensorArray is not marked as dynamically resizeable");
     }
     MR_RETURN_IF_ERROR(array->WriteMany(
@@ -117,9 +111,8 @@ class SplitKernel : public Kernel {
   }
 
  private:
-  // Where each piece begins, and the last one ends.
-  static StatusOr<std::vector<int64_t>> Begins(const Tensor& value,
-                                               absl::Span<const int64_t> lengths) {
+  // The begin of each piece, and the end of the last one.
+  static StatusOr<std::vector<int64_t>> Begins(const Tensor& value, absl::Span<const int64_t> lengths) {
     std::vector<int64_t> begins = {0};
     begins.reserve(lengths.size() + 1);
     const int64_t rows = value.dim(0);
@@ -130,9 +123,8 @@ class SplitKernel : public Kernel {
       begins.push_back(sum);
     }
     if (sum == rows) return begins;
-    return InvalidArgument(
-        "Expected sum of lengths to be equal to values.shape[0], but sum of lengths is ", sum,
-        " and value's shape is: ", value.shape().ToString());
+    return InvalidArgument("Expected sum of lengths to be equal to values.shape[0], but sum of lengths is ", sum,
+                           " and value's shape is: ", value.shape().ToString());
   }
 };
 
@@ -154,8 +146,7 @@ Status SplitShape(ShapeContext& c) {
 
 Status ConcatGradient(GradientContext& c) {
   const GradientArray array = MakeGradientArray(c, c.input(0), c.input(1));
-  c.set_input_grad(1, c.Op("TensorArraySplit" + array.version,
-                           {array.handle, c.grad(0), c.output(1), array.flow}));
+  c.set_input_grad(1, c.Op("TensorArraySplit" + array.version, {array.handle, c.grad(0), c.output(1), array.flow}));
   return c.status();
 }
 
@@ -163,11 +154,9 @@ Status SplitGradient(GradientContext& c) {
   const Endpoint flow = c.grad(0);
   const GradientArray array = MakeGradientArray(c, c.input(0), flow);
   const PartialShape& shape = c.input(1).shape();
-  const PartialShape rest =
-      shape.rank() > 0 ? PartialShape(shape.dims().subspan(1)) : PartialShape();
-  c.set_input_grad(
-      1, c.Op("TensorArrayConcat" + array.version, {array.handle, array.flow},
-              {{"dtype", BaseType(c.input(1).dtype())}, {"element_shape_except0", rest}}));
+  const PartialShape rest = shape.rank() > 0 ? PartialShape(shape.dims().subspan(1)) : PartialShape();
+  c.set_input_grad(1, c.Op("TensorArrayConcat" + array.version, {array.handle, array.flow},
+                           {{"dtype", BaseType(c.input(1).dtype())}, {"element_shape_except0", rest}}));
   c.set_input_grad(3, flow);
   return c.status();
 }
@@ -182,7 +171,7 @@ Status SplitGradient(GradientContext& c) {
       .Attr("element_shape_except0: shape = { unknown_rank: true }") \
       .Shape(ConcatShape)                                            \
       .Gradient(ConcatGradient)                                      \
-      .Summary("The elements of an array, one after another.")
+      .Summary("Concatenates the elements of a TensorArray.")
 MR_ARRAY_CONCAT(TensorArrayConcat, "Ref(string)");
 MR_ARRAY_CONCAT(TensorArrayConcatV2, "string");
 MR_ARRAY_CONCAT(TensorArrayConcatV3, "resource").Stateful();
@@ -197,7 +186,7 @@ MR_ARRAY_CONCAT(TensorArrayConcatV3, "resource").Stateful();
       .Attr("T: type")               \
       .Shape(SplitShape)             \
       .Gradient(SplitGradient)       \
-      .Summary("Writes pieces of a tensor to the elements of an array.")
+      .Summary("Splits a tensor and writes the pieces to the elements of a TensorArray.")
 MR_ARRAY_SPLIT(TensorArraySplit, "Ref(string)");
 MR_ARRAY_SPLIT(TensorArraySplitV2, "string");
 MR_ARRAY_SPLIT(TensorArraySplitV3, "resource").Stateful();

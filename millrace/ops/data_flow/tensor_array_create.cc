@@ -1,4 +1,4 @@
-// Where arrays of tensors come from and go: TensorArray, its gradient arrays, its size and its end.
+// TensorArray, TensorArrayGrad, TensorArraySize and TensorArrayClose.
 #include <atomic>
 
 #include "millrace/graph/op_schema.h"
@@ -10,10 +10,9 @@
 namespace millrace {
 namespace {
 
-// Puts an array where the old ops, which go by names, find it.
+// Registers an array by name for the old ops, which look it up.
 Status Publish(KernelContext& ctx, RefPtr<TensorArray> array) {
-  if (ctx.step().step_resources == nullptr)
-    return Internal("the step has no place for its resources");
+  if (ctx.step().step_resources == nullptr) return Internal("the step has no place for its resources");
   const std::string name = array->name();
   return ctx.step().step_resources->Create(name, std::move(array));
 }
@@ -34,8 +33,7 @@ class TensorArrayKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& size = ctx.input(0);
     if (size.rank() != 0) {
-      return InvalidArgument("TensorArray size must be scalar, but had shape: ",
-                             size.shape().ToString());
+      return InvalidArgument("TensorArray size must be scalar, but had shape: ", size.shape().ToString());
     }
     TensorArray::Options options = options_;
     options.size = size.scalar<int32_t>();
@@ -73,8 +71,7 @@ class TensorArrayGradKernel : public Kernel {
     if (ctx.num_inputs() > 2) {
       const Tensor& dims = ctx.input(2);
       if (dims.rank() != 1) {
-        return InvalidArgument("shape_to_prepend must be a vector, but had shape: ",
-                               dims.shape().ToString());
+        return InvalidArgument("shape_to_prepend must be a vector, but had shape: ", dims.shape().ToString());
       }
       const Shape::Dims wide(dims.flat<int32_t>().begin(), dims.flat<int32_t>().end());
       MR_ASSIGN_OR_RETURN(prepend, Shape::Make(wide));
@@ -82,11 +79,9 @@ class TensorArrayGradKernel : public Kernel {
     const DType handle_dtype = ctx.output_type(0);
     MR_ASSIGN_OR_RETURN(
         Tensor handle,
-        array->Gradient(source_, prepend,
-                        handle_dtype == DType::kString ? DType::kResource : handle_dtype));
+        array->Gradient(source_, prepend, handle_dtype == DType::kString ? DType::kResource : handle_dtype));
     if (handle_dtype != DType::kResource) {
-      auto* const gradient =
-          static_cast<TensorArray*>(handle.scalar<ResourceHandle>().resource.get());
+      auto* const gradient = static_cast<TensorArray*>(handle.scalar<ResourceHandle>().resource.get());
       const Status published = Publish(ctx, ShareRef(gradient));
       if (!published.ok() && !absl::IsAlreadyExists(published)) return published;
       if (handle_dtype == DType::kString) handle = TensorArrayNameTensor(*gradient);
@@ -100,9 +95,9 @@ class TensorArrayGradKernel : public Kernel {
   std::string source_;
 };
 
-class SizeKernel : public Kernel {
+class TensorArraySizeKernel : public Kernel {
  public:
-  explicit SizeKernel(KernelInit&) {}
+  explicit TensorArraySizeKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const TensorArray* const array, TensorArrayInput(ctx));
     ctx.SetOutput(0, Tensor::Scalar<int32_t>(static_cast<int32_t>(array->size())));
@@ -110,9 +105,9 @@ class SizeKernel : public Kernel {
   }
 };
 
-class CloseKernel : public Kernel {
+class TensorArrayCloseKernel : public Kernel {
  public:
-  explicit CloseKernel(KernelInit&) {}
+  explicit TensorArrayCloseKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(TensorArray* const array, TensorArrayInput(ctx));
     array->Close();
@@ -120,10 +115,9 @@ class CloseKernel : public Kernel {
   }
 };
 
-// A handle and a flow, or a pair of names.
-Status HandleShape(ShapeContext& c) {
-  c.set_output(
-      0, c.node().output_type(0) == DType::kResource ? PartialShape::Scalar() : PartialShape({2}));
+// Shapes of a handle and a flow, or of a pair of names.
+Status TensorArrayHandleShape(ShapeContext& c) {
+  c.set_output(0, c.node().output_type(0) == DType::kResource ? PartialShape::Scalar() : PartialShape({2}));
   if (c.num_outputs() > 1) c.set_output(1, PartialShape::Scalar());
   return absl::OkStatus();
 }
@@ -137,7 +131,7 @@ MILLRACE_OP(TensorArray)
     .Attr("tensor_array_name: string = ''")
     .Attr("element_shape: shape = { unknown_rank: true }")
     .Stateful()
-    .Shape(HandleShape)
+    .Shape(TensorArrayHandleShape)
     .NotDifferentiable()
     .Summary("An old form of TensorArrayV3.");
 MILLRACE_OP(TensorArrayV2)
@@ -149,7 +143,7 @@ MILLRACE_OP(TensorArrayV2)
     .Attr("clear_after_read: bool = true")
     .Attr("tensor_array_name: string = ''")
     .Stateful()
-    .Shape(HandleShape)
+    .Shape(TensorArrayHandleShape)
     .NotDifferentiable()
     .Summary("An old form of TensorArrayV3.");
 MILLRACE_OP(TensorArrayV3)
@@ -163,9 +157,9 @@ MILLRACE_OP(TensorArrayV3)
     .Attr("identical_element_shapes: bool = false")
     .Attr("tensor_array_name: string = ''")
     .Stateful()
-    .Shape(HandleShape)
+    .Shape(TensorArrayHandleShape)
     .NotDifferentiable()
-    .Summary("An array of tensors, for the time of one step.");
+    .Summary("An array of tensors that lives for one step.");
 
 MILLRACE_OP(TensorArrayGrad)
     .Input("handle: string")
@@ -173,7 +167,7 @@ MILLRACE_OP(TensorArrayGrad)
     .Output("grad_handle: Ref(string)")
     .Attr("source: string")
     .Stateful()
-    .Shape(HandleShape)
+    .Shape(TensorArrayHandleShape)
     .NotDifferentiable()
     .Summary("An old form of TensorArrayGradV3.");
 MILLRACE_OP(TensorArrayGradV2)
@@ -182,7 +176,7 @@ MILLRACE_OP(TensorArrayGradV2)
     .Output("grad_handle: string")
     .Attr("source: string")
     .Stateful()
-    .Shape(HandleShape)
+    .Shape(TensorArrayHandleShape)
     .NotDifferentiable()
     .Summary("An old form of TensorArrayGradV3.");
 MILLRACE_OP(TensorArrayGradV3)
@@ -192,9 +186,9 @@ MILLRACE_OP(TensorArrayGradV3)
     .Output("flow_out: float")
     .Attr("source: string")
     .Stateful()
-    .Shape(HandleShape)
+    .Shape(TensorArrayHandleShape)
     .NotDifferentiable()
-    .Summary("The array that sums up the gradients of another's elements.");
+    .Summary("The TensorArray that accumulates the gradients of another one.");
 MILLRACE_OP(TensorArrayGradWithShape)
     .Input("handle: resource")
     .Input("flow_in: float")
@@ -203,9 +197,9 @@ MILLRACE_OP(TensorArrayGradWithShape)
     .Output("flow_out: float")
     .Attr("source: string")
     .Stateful()
-    .Shape(HandleShape)
+    .Shape(TensorArrayHandleShape)
     .NotDifferentiable()
-    .Summary("As TensorArrayGradV3, with dimensions before those of the elements.");
+    .Summary("TensorArrayGradV3 with additional leading dimensions in the elements.");
 
 #define MR_ARRAY_SIZE(name, handle) \
   MILLRACE_OP(name)                 \
@@ -214,7 +208,7 @@ MILLRACE_OP(TensorArrayGradWithShape)
       .Output("size: int32")        \
       .Shape(ScalarShape)           \
       .NotDifferentiable()          \
-      .Summary("How many elements an array has.")
+      .Summary("The number of elements in a TensorArray.")
 MR_ARRAY_SIZE(TensorArraySize, "Ref(string)");
 MR_ARRAY_SIZE(TensorArraySizeV2, "string");
 MR_ARRAY_SIZE(TensorArraySizeV3, "resource").Stateful();
@@ -224,7 +218,7 @@ MR_ARRAY_SIZE(TensorArraySizeV3, "resource").Stateful();
       .Input("handle: " handle)      \
       .Shape(NoOutputs)              \
       .NotDifferentiable()           \
-      .Summary("Lets go of an array before the step ends.")
+      .Summary("Deletes a TensorArray before the step ends.")
 MR_ARRAY_CLOSE(TensorArrayClose, "Ref(string)");
 MR_ARRAY_CLOSE(TensorArrayCloseV2, "string");
 MR_ARRAY_CLOSE(TensorArrayCloseV3, "resource").Stateful();
@@ -236,12 +230,12 @@ MILLRACE_KERNEL(TensorArrayGrad, kCpu, TensorArrayGradKernel);
 MILLRACE_KERNEL(TensorArrayGradV2, kCpu, TensorArrayGradKernel);
 MILLRACE_KERNEL(TensorArrayGradV3, kCpu, TensorArrayGradKernel);
 MILLRACE_KERNEL(TensorArrayGradWithShape, kCpu, TensorArrayGradKernel);
-MILLRACE_KERNEL(TensorArraySize, kCpu, SizeKernel);
-MILLRACE_KERNEL(TensorArraySizeV2, kCpu, SizeKernel);
-MILLRACE_KERNEL(TensorArraySizeV3, kCpu, SizeKernel);
-MILLRACE_KERNEL(TensorArrayClose, kCpu, CloseKernel);
-MILLRACE_KERNEL(TensorArrayCloseV2, kCpu, CloseKernel);
-MILLRACE_KERNEL(TensorArrayCloseV3, kCpu, CloseKernel);
+MILLRACE_KERNEL(TensorArraySize, kCpu, TensorArraySizeKernel);
+MILLRACE_KERNEL(TensorArraySizeV2, kCpu, TensorArraySizeKernel);
+MILLRACE_KERNEL(TensorArraySizeV3, kCpu, TensorArraySizeKernel);
+MILLRACE_KERNEL(TensorArrayClose, kCpu, TensorArrayCloseKernel);
+MILLRACE_KERNEL(TensorArrayCloseV2, kCpu, TensorArrayCloseKernel);
+MILLRACE_KERNEL(TensorArrayCloseV3, kCpu, TensorArrayCloseKernel);
 
 }  // namespace
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// One element of an array at a time: the hot path of loops.
+// Reading and writing one element of a TensorArray: the hot path of loops.
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/data_flow/tensor_array.h"
 #include "millrace/ops/data_flow/tensor_array_gradient.h"
@@ -26,8 +26,8 @@ class ReadKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(TensorArray* const array, TensorArrayInput(ctx));
     MR_ASSIGN_OR_RETURN(const int64_t index, TensorArrayIndex(ctx.input(1)));
     if (array->dtype() != ctx.output_type(0)) {
-      return InvalidArgument("TensorArray dtype is ", array->dtype(), " but Op requested dtype ",
-                             ctx.output_type(0), ".");
+      return InvalidArgument("TensorArray dtype is ", array->dtype(), " but Op requested dtype ", ctx.output_type(0),
+                             ".");
     }
     StatusOr<Tensor> value = array->Read(index, ctx.allocator());
     if (!value.ok()) return value.status();
@@ -48,21 +48,19 @@ Status WriteShape(ShapeContext& c) {
   return ScalarShape(c);
 }
 
-// The gradient of what was written is what has gathered in the gradient array by then.
+// The gradient of a write is a read from the gradient array.
 Status WriteGradient(GradientContext& c) {
   const Endpoint flow = c.grad(0);
   const GradientArray array = MakeGradientArray(c, c.input(0), flow);
-  c.set_input_grad(2,
-                   c.Op("TensorArrayRead" + array.version, {array.handle, c.input(1), array.flow},
-                        {{"dtype", BaseType(c.input(2).dtype())}}));
+  c.set_input_grad(2, c.Op("TensorArrayRead" + array.version, {array.handle, c.input(1), array.flow},
+                           {{"dtype", BaseType(c.input(2).dtype())}}));
   c.set_input_grad(3, flow);
   return c.status();
 }
 
 Status ReadGradient(GradientContext& c) {
   const GradientArray array = MakeGradientArray(c, c.input(0), c.input(2));
-  c.set_input_grad(2, c.Op("TensorArrayWrite" + array.version,
-                           {array.handle, c.input(1), c.grad(0), array.flow}));
+  c.set_input_grad(2, c.Op("TensorArrayWrite" + array.version, {array.handle, c.input(1), c.grad(0), array.flow}));
   return c.status();
 }
 
@@ -76,7 +74,7 @@ Status ReadGradient(GradientContext& c) {
       .Attr("T: type")               \
       .Shape(WriteShape)             \
       .Gradient(WriteGradient)       \
-      .Summary("Writes an element of an array.")
+      .Summary("Writes an element of a TensorArray.")
 MR_ARRAY_WRITE(TensorArrayWrite, "Ref(string)");
 MR_ARRAY_WRITE(TensorArrayWriteV2, "string");
 MR_ARRAY_WRITE(TensorArrayWriteV3, "resource").Stateful();
@@ -90,7 +88,7 @@ MR_ARRAY_WRITE(TensorArrayWriteV3, "resource").Stateful();
       .Attr("dtype: type")          \
       .Shape(ReadShape)             \
       .Gradient(ReadGradient)       \
-      .Summary("Reads an element of an array.")
+      .Summary("Reads an element of a TensorArray.")
 MR_ARRAY_READ(TensorArrayRead, "Ref(string)");
 MR_ARRAY_READ(TensorArrayReadV2, "string");
 MR_ARRAY_READ(TensorArrayReadV3, "resource").Stateful();

@@ -6,14 +6,13 @@ GradientArray MakeGradientArray(GradientContext& c, Endpoint handle, Endpoint fl
   GradientArray array;
   const std::string& type = c.node()->type();
   if (const size_t n = type.size(); n > 2 && type[n - 2] == 'V') array.version = type.substr(n - 2);
-  // "gradients/layer/Read_grad": all gradients of one call share an array, those of another do not.
+  // "gradients/layer/Read_grad": all gradients of one AddGradients call share an array, different calls do not.
   absl::string_view source = c.prefix;
   const std::string own = absl::StrCat("/", c.node()->name(), "_grad");
   if (source.size() > own.size() && source.substr(source.size() - own.size()) == own) {
     source.remove_suffix(own.size());
   }
-  Node* const made = c.AddNode("TensorArrayGrad" + array.version, {handle, flow},
-                               {{"source", std::string(source)}});
+  Node* const made = c.AddNode("TensorArrayGrad" + array.version, {handle, flow}, {{"source", std::string(source)}});
   if (made == nullptr) return array;
   array.handle = Endpoint{made, 0};
   c.control_inputs.push_back(made);
@@ -24,8 +23,7 @@ GradientArray MakeGradientArray(GradientContext& c, Endpoint handle, Endpoint fl
 
 PartialShape ElementShapeOf(const ShapeContext& c) {
   const Node* const maker = c.node().input(0).node;
-  if (!maker->is_type("TensorArrayV3") && !maker->is_type("TensorArrayV2") &&
-      !maker->is_type("TensorArray")) {
+  if (!maker->is_type("TensorArrayV3") && !maker->is_type("TensorArrayV2") && !maker->is_type("TensorArray")) {
     return PartialShape();
   }
   return maker->AttrOr<PartialShape>("element_shape", PartialShape());

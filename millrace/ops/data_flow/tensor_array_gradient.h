@@ -1,4 +1,4 @@
-// What the gradients of array ops have in common.
+// Common to the gradients of TensorArray ops.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace millrace {
 
-// The array in which the gradients of another are summed up, as a gradient function sees it.
+// The nodes of a gradient array, for gradient functions.
 struct GradientArray {
-  std::string version;  // of the ops: "V3"
+  std::string version;  // version suffix of the ops: "V3"
   Endpoint handle;
-  Endpoint flow;  // once the array is there
+  Endpoint flow;  // the flow after the array was created
 };
 
-// The gradient array of that behind `handle`, for this call of AddGradients, once `flow` has come.
+// Adds the gradient array of the array `handle` for this AddGradients call, ordered after `flow`.
 GradientArray MakeGradientArray(GradientContext& c, Endpoint handle, Endpoint flow);
 
-// What is known of the elements of the array behind input 0.
+// The known shape of the elements of the array in input 0.
 PartialShape ElementShapeOf(const ShapeContext& c);
 
 }  // namespace millrace

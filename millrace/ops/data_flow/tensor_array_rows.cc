@@ -1,5 +1,4 @@
-// Many elements of an array as rows of one tensor: gather and scatter, and their old forms pack and
-// unpack.
+// TensorArray elements as rows of one tensor: gather and scatter, and their old forms pack and unpack.
 #include <algorithm>
 
 #include "millrace/graph/op_schema.h"
@@ -20,16 +19,15 @@ class GatherKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(TensorArray* const array, TensorArrayInput(ctx));
     if (array->dtype() != ctx.output_type(0)) {
-      return InvalidArgument("TensorArray dtype is ", array->dtype(), " but Op requested dtype ",
-                             ctx.output_type(0), ".");
+      return InvalidArgument("TensorArray dtype is ", array->dtype(), " but Op requested dtype ", ctx.output_type(0),
+                             ".");
     }
     MR_RETURN_IF_ERROR(array->element_shape().MergeWith(element_shape_).status());
     std::vector<Tensor> values;
     if constexpr (kIndexed) {
       const Tensor& indices = ctx.input(1);
       if (indices.rank() != 1) {
-        return InvalidArgument("Expected indices to be a vector, but received shape: ",
-                               indices.shape().ToString());
+        return InvalidArgument("Expected indices to be a vector, but received shape: ", indices.shape().ToString());
       }
       const int64_t n = indices.num_elements();
       values.reserve(static_cast<size_t>(n));
@@ -45,8 +43,7 @@ class GatherKernel : public Kernel {
  private:
   Status Emit(KernelContext& ctx, const std::vector<Tensor>& values) const {
     if (values.empty() && !element_shape_.IsFullyDefined()) {
-      return Unimplemented("TensorArray has size zero, but element shape ",
-                           element_shape_.ToString(),
+      return Unimplemented("TensorArray has size zero, but element shape ", element_shape_.ToString(),
                            " is not fully defined. Currently only static shapes are supported when "
                            "packing zero-size "
                            "TensorArrays.");
@@ -60,9 +57,8 @@ class GatherKernel : public Kernel {
     rows.reserve(values.size());
     for (const Tensor& value : values) {
       if (value.shape() != shape) {
-        return InvalidArgument(
-            "TensorArray has inconsistent shapes.  Index 0 has shape: ", shape.ToString(),
-            " but index ", rows.size(), " has shape: ", value.shape().ToString());
+        return InvalidArgument("TensorArray has inconsistent shapes.  Index 0 has shape: ", shape.ToString(),
+                               " but index ", rows.size(), " has shape: ", value.shape().ToString());
       }
       rows.push_back(&value);
     }
@@ -85,38 +81,35 @@ class ScatterKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(TensorArray* const array, TensorArrayInput(ctx));
     const Tensor& value = ctx.input(kIndexed ? 2 : 1);
     if (value.dtype() != array->dtype()) {
-      return InvalidArgument("TensorArray dtype is ", array->dtype(),
-                             " but Op is trying to write dtype ", value.dtype(), ".");
+      return InvalidArgument("TensorArray dtype is ", array->dtype(), " but Op is trying to write dtype ",
+                             value.dtype(), ".");
     }
     if (value.rank() == 0)
-      return InvalidArgument(
-          "Input value for unpack must be at least a vector but received shape: []");
+      return InvalidArgument("Input value for unpack must be at least a vector but received shape: []");
     const int64_t n = value.dim(0);
     const auto row = [&value](int64_t i) { return AlignedRow(value, i); };
     if constexpr (kIndexed) {
       const Tensor& indices = ctx.input(1);
       if (indices.rank() != 1) {
-        return InvalidArgument("Expected indices to be a vector, but received shape: ",
-                               indices.shape().ToString());
+        return InvalidArgument("Expected indices to be a vector, but received shape: ", indices.shape().ToString());
       }
       if (indices.num_elements() != n) {
-        return InvalidArgument("Expected len(indices) == values.shape[0], but saw: ",
-                               indices.num_elements(), " vs. ", n);
+        return InvalidArgument("Expected len(indices) == values.shape[0], but saw: ", indices.num_elements(), " vs. ",
+                               n);
       }
       const absl::Span<const int32_t> index = indices.flat<int32_t>();
       const int64_t size = array->size();
       const int64_t last = index.empty() ? -1 : *std::max_element(index.begin(), index.end());
       if (last >= size && !array->dynamic_size()) {
-        return InvalidArgument("Max scatter index must be < array size (", last, " vs. ", size,
-                               ")");
+        return InvalidArgument("Max scatter index must be < array size (", last, " vs. ", size, ")");
       }
       MR_RETURN_IF_ERROR(array->WriteMany(
           n, [&index](int64_t i) { return int64_t{index[i]}; }, row));
     } else {
       const int64_t size = array->size();
       if (size != n && !(array->dynamic_size() && n > size)) {
-        return InvalidArgument("Input value must have first dimension equal to the array size (", n,
-                               " vs. ", size, ")");
+        return InvalidArgument("Input value must have first dimension equal to the array size (", n, " vs. ", size,
+                               ")");
       }
       MR_RETURN_IF_ERROR(array->WriteMany(
           n, [](int64_t i) { return i; }, row));
@@ -160,12 +153,11 @@ Status UnpackShape(ShapeContext& c) {
 
 Status GatherGradient(GradientContext& c) {
   const GradientArray array = MakeGradientArray(c, c.input(0), c.input(2));
-  c.set_input_grad(2, c.Op("TensorArrayScatter" + array.version,
-                           {array.handle, c.input(1), c.grad(0), array.flow}));
+  c.set_input_grad(2, c.Op("TensorArrayScatter" + array.version, {array.handle, c.input(1), c.grad(0), array.flow}));
   return c.status();
 }
 
-// The element shape of what is gathered back, as far as the value's shape tells.
+// The element shape for gathering, as far as the value's shape determines it.
 PartialShape RowShape(const Endpoint& value) {
   if (!value.shape().known_rank() || value.shape().rank() == 0) return PartialShape();
   return PartialShape(value.shape().dims().subspan(1));
@@ -174,9 +166,8 @@ PartialShape RowShape(const Endpoint& value) {
 Status ScatterGradient(GradientContext& c) {
   const Endpoint flow = c.grad(0);
   const GradientArray array = MakeGradientArray(c, c.input(0), flow);
-  c.set_input_grad(
-      2, c.Op("TensorArrayGather" + array.version, {array.handle, c.input(1), array.flow},
-              {{"dtype", BaseType(c.input(2).dtype())}, {"element_shape", RowShape(c.input(2))}}));
+  c.set_input_grad(2, c.Op("TensorArrayGather" + array.version, {array.handle, c.input(1), array.flow},
+                           {{"dtype", BaseType(c.input(2).dtype())}, {"element_shape", RowShape(c.input(2))}}));
   c.set_input_grad(3, flow);
   return c.status();
 }
@@ -190,9 +181,8 @@ Status PackGradient(GradientContext& c) {
 Status UnpackGradient(GradientContext& c) {
   const Endpoint flow = c.grad(0);
   const GradientArray array = MakeGradientArray(c, c.input(0), flow);
-  c.set_input_grad(
-      1, c.Op("TensorArrayPack", {array.handle, array.flow},
-              {{"dtype", BaseType(c.input(1).dtype())}, {"element_shape", RowShape(c.input(1))}}));
+  c.set_input_grad(1, c.Op("TensorArrayPack", {array.handle, array.flow},
+                           {{"dtype", BaseType(c.input(1).dtype())}, {"element_shape", RowShape(c.input(1))}}));
   c.set_input_grad(2, flow);
   return c.status();
 }
@@ -207,7 +197,7 @@ Status UnpackGradient(GradientContext& c) {
       .Attr("element_shape: shape = { unknown_rank: true }") \
       .Shape(GatherShape)                                    \
       .Gradient(GatherGradient)                              \
-      .Summary("Elements of an array, stacked.")
+      .Summary("Stacks selected elements of a TensorArray.")
 MR_ARRAY_GATHER(TensorArrayGather, "Ref(string)");
 MR_ARRAY_GATHER(TensorArrayGatherV2, "string");
 MR_ARRAY_GATHER(TensorArrayGatherV3, "resource").Stateful();
@@ -222,7 +212,7 @@ MR_ARRAY_GATHER(TensorArrayGatherV3, "resource").Stateful();
       .Attr("T: type")                 \
       .Shape(ScatterShape)             \
       .Gradient(ScatterGradient)       \
-      .Summary("Writes rows to elements of an array.")
+      .Summary("Writes rows to selected elements of a TensorArray.")
 MR_ARRAY_SCATTER(TensorArrayScatter, "Ref(string)");
 MR_ARRAY_SCATTER(TensorArrayScatterV2, "string");
 MR_ARRAY_SCATTER(TensorArrayScatterV3, "resource").Stateful();
@@ -235,7 +225,7 @@ MILLRACE_OP(TensorArrayPack)
     .Attr("element_shape: shape = { unknown_rank: true }")
     .Shape(PackShape)
     .Gradient(PackGradient)
-    .Summary("All elements of an array, stacked.");
+    .Summary("Stacks all elements of a TensorArray.");
 MILLRACE_OP(TensorArrayUnpack)
     .Input("handle: Ref(string)")
     .Input("value: T")
@@ -244,7 +234,7 @@ MILLRACE_OP(TensorArrayUnpack)
     .Attr("T: type")
     .Shape(UnpackShape)
     .Gradient(UnpackGradient)
-    .Summary("Writes rows to all elements of an array.");
+    .Summary("Writes rows to all elements of a TensorArray.");
 
 MILLRACE_KERNEL(TensorArrayGather, kCpu, GatherKernel<true>);
 MILLRACE_KERNEL(TensorArrayGatherV2, kCpu, GatherKernel<true>);

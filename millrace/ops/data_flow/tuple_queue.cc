@@ -19,10 +19,7 @@ std::string TypesText(const std::vector<DType>& types) {
 
 std::string ShapesText(const std::vector<PartialShape>& shapes) {
   return absl::StrCat(
-      "[",
-      absl::StrJoin(shapes, ",",
-                    [](std::string* out, const PartialShape& s) { out->append(s.ToString()); }),
-      "]");
+      "[", absl::StrJoin(shapes, ",", [](std::string* out, const PartialShape& s) { out->append(s.ToString()); }), "]");
 }
 
 std::unique_ptr<TupleStore> StoreFor(const TupleQueue::Options& options) {
@@ -52,12 +49,12 @@ const char* KindName(TupleQueue::Kind kind) {
   return "Queue";
 }
 
-// Elements on their way out.
+// Elements taken by a dequeue in progress.
 struct TupleQueue::Taken {
   int64_t wanted = 1;
   bool allow_fewer = false;
   std::vector<Tuple> elements;
-  // How many of them, guarded by the queue's lock; the elements are the op's own once it is done.
+  // Their number, guarded by the queue's lock; the elements belong to the op once it is done.
   int64_t held = 0;
 };
 
@@ -65,25 +62,23 @@ TupleQueue::TupleQueue(Options options)
     : options_(std::move(options)),
       label_(absl::StrCat(KindName(options_.kind), " '", options_.name, "'")),
       store_(StoreFor(options_)),
-      enqueues_(label_),
-      dequeues_(label_) {}
+      enqueues_(label_, ResourceKind::kQueue),
+      dequeues_(label_, ResourceKind::kQueue) {}
 
 StatusOr<RefPtr<Queue>> TupleQueue::Make(Options options) {
   const size_t n = options.types.size();
   const bool pads = options.kind == Kind::kPaddingFifo;
   if (pads && options.shapes.size() != n) {
-    return InvalidArgument("Shapes must be provided for all components, but received ", n,
-                           " dtypes and ", options.shapes.size(), " shapes.");
+    return InvalidArgument("Shapes must be provided for all components, but received ", n, " dtypes and ",
+                           options.shapes.size(), " shapes.");
   }
   if (!options.shapes.empty() && options.shapes.size() != n) {
-    return InvalidArgument("Different number of component types.  Types: ",
-                           TypesText(options.types), ", Shapes: ", ShapesText(options.shapes));
+    return InvalidArgument("Different number of component types.  Types: ", TypesText(options.types),
+                           ", Shapes: ", ShapesText(options.shapes));
   }
   for (const PartialShape& shape : options.shapes) {
-    if (!shape.known_rank() && pads)
-      return InvalidArgument("shape ", shape.ToString(), " must have known rank.");
-    if (!shape.IsFullyDefined() && !pads)
-      return InvalidArgument("Shape ", shape.ToString(), " is not fully defined");
+    if (!shape.known_rank() && pads) return InvalidArgument("shape ", shape.ToString(), " must have known rank.");
+    if (!shape.IsFullyDefined() && !pads) return InvalidArgument("Shape ", shape.ToString(), " is not fully defined");
   }
   for (DType type : options.types) {
     if (!IsKnown(type)) return InvalidArgument("a queue cannot hold ", DTypeName(type));
@@ -93,58 +88,51 @@ StatusOr<RefPtr<Queue>> TupleQueue::Make(Options options) {
       return InvalidArgument("min_after_dequeue ", options.min_after_dequeue, " must be >= 0");
     }
     if (options.min_after_dequeue >= options.capacity) {
-      return InvalidArgument("min_after_dequeue ", options.min_after_dequeue,
-                             " must be < capacity ", options.capacity);
+      return InvalidArgument("min_after_dequeue ", options.min_after_dequeue, " must be < capacity ", options.capacity);
     }
   }
   return RefPtr<Queue>(AdoptRef(new TupleQueue(std::move(options))));
 }
 
 Status TupleQueue::CheckSame(const Options& wanted) const {
-  const auto differs = [this](const char* what, const auto& has, const auto& asked,
-                              const char* were) {
-    return InvalidArgument("Shared queue '", options_.name, "' has ", what, " ", has,
-                           " but requested ", what, " ", were, " ", asked);
+  const auto differs = [this](const char* what, const auto& has, const auto& asked, const char* were) {
+    return InvalidArgument("Shared queue '", options_.name, "' has ", what, " ", has, " but requested ", what, " ",
+                           were, " ", asked);
   };
   if (options_.kind != wanted.kind) {
-    return InvalidArgument("Shared queue '", options_.name, "' is a ", KindName(options_.kind),
-                           ", not a ", KindName(wanted.kind));
+    return InvalidArgument("Shared queue '", options_.name, "' is a ", KindName(options_.kind), ", not a ",
+                           KindName(wanted.kind));
   }
-  if (options_.capacity != wanted.capacity)
-    return differs("capacity", options_.capacity, wanted.capacity, "was");
+  if (options_.capacity != wanted.capacity) return differs("capacity", options_.capacity, wanted.capacity, "was");
   if (options_.types != wanted.types) {
     return differs("component types", TypesText(options_.types), TypesText(wanted.types), "were");
   }
   if (options_.shapes != wanted.shapes) {
-    return differs("component shapes", ShapesText(options_.shapes), ShapesText(wanted.shapes),
-                   "were");
+    return differs("component shapes", ShapesText(options_.shapes), ShapesText(wanted.shapes), "were");
   }
   if (options_.min_after_dequeue != wanted.min_after_dequeue) {
-    return differs("min_after_dequeue", options_.min_after_dequeue, wanted.min_after_dequeue,
-                   "was");
+    return differs("min_after_dequeue", options_.min_after_dequeue, wanted.min_after_dequeue, "was");
   }
   if (options_.seed != wanted.seed || options_.seed2 != wanted.seed2) {
-    return InvalidArgument("Shared queue '", options_.name, "' has random seeds (", options_.seed,
-                           ", ", options_.seed2, ") but requested seeds are (", wanted.seed, ", ",
-                           wanted.seed2, ").");
+    return InvalidArgument("Shared queue '", options_.name, "' has random seeds (", options_.seed, ", ", options_.seed2,
+                           ") but requested seeds are (", wanted.seed, ", ", wanted.seed2, ").");
   }
   return absl::OkStatus();
 }
 
 Status TupleQueue::CheckElement(const Tuple& element) const {
   if (element.size() != options_.types.size()) {
-    return InvalidArgument("Wrong number of components in tuple. Expected ", options_.types.size(),
-                           ", got ", element.size());
+    return InvalidArgument("Wrong number of components in tuple. Expected ", options_.types.size(), ", got ",
+                           element.size());
   }
   for (size_t i = 0; i < element.size(); ++i) {
     if (element[i].dtype() != options_.types[i]) {
-      return InvalidArgument("Type mismatch in tuple component ", i, ". Expected ",
-                             options_.types[i], ", got ", element[i].dtype());
+      return InvalidArgument("Type mismatch in tuple component ", i, ". Expected ", options_.types[i], ", got ",
+                             element[i].dtype());
     }
     if (!options_.shapes.empty() && !options_.shapes[i].IsCompatibleWith(element[i].shape())) {
-      return InvalidArgument("Shape mismatch in tuple component ", i, ". Expected ",
-                             options_.shapes[i].ToString(), ", got ",
-                             element[i].shape().ToString());
+      return InvalidArgument("Shape mismatch in tuple component ", i, ". Expected ", options_.shapes[i].ToString(),
+                             ", got ", element[i].shape().ToString());
     }
   }
   return absl::OkStatus();
@@ -152,22 +140,21 @@ Status TupleQueue::CheckElement(const Tuple& element) const {
 
 Status TupleQueue::CheckRows(const Tuple& rows) const {
   if (rows.size() != options_.types.size()) {
-    return InvalidArgument("Wrong number of components in tuple. Expected ", options_.types.size(),
-                           ", got ", rows.size());
+    return InvalidArgument("Wrong number of components in tuple. Expected ", options_.types.size(), ", got ",
+                           rows.size());
   }
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].dtype() != options_.types[i]) {
-      return InvalidArgument("Type mismatch in tuple component ", i, ". Expected ",
-                             options_.types[i], ", got ", rows[i].dtype());
+      return InvalidArgument("Type mismatch in tuple component ", i, ". Expected ", options_.types[i], ", got ",
+                             rows[i].dtype());
     }
     if (rows[i].rank() == 0) {
       return InvalidArgument("Shape mismatch in tuple component ", i,
                              ". Expected a first dimension of elements, got []");
     }
     if (rows[i].dim(0) != rows[0].dim(0)) {
-      return InvalidArgument(
-          "All input tensors must have the same size in the 0th dimension. Component ", i, " has ",
-          rows[i].dim(0), ", and should have ", rows[0].dim(0));
+      return InvalidArgument("All input tensors must have the same size in the 0th dimension. Component ", i, " has ",
+                             rows[i].dim(0), ", and should have ", rows[0].dim(0));
     }
     if (options_.shapes.empty()) continue;
     const Shape each(rows[i].shape().dims().subspan(1));
@@ -180,8 +167,8 @@ Status TupleQueue::CheckRows(const Tuple& rows) const {
 }
 
 TupleQueue::Tuple TupleQueue::Element(const Tuple& rows, int64_t i) const {
-  // Elements that leave in the order they came share the memory they came in; others would keep all
-  // of it for long.
+  // Elements of FIFO queues share the memory of their batch; in other queues one element could keep the whole batch
+  // alive for long.
   const bool shares = options_.kind == Kind::kFifo || options_.kind == Kind::kPaddingFifo;
   Tuple element;
   element.reserve(rows.size());
@@ -191,16 +178,14 @@ TupleQueue::Tuple TupleQueue::Element(const Tuple& rows, int64_t i) const {
   return element;
 }
 
-StatusOr<TupleQueue::Tuple> TupleQueue::Batch(const std::vector<Tuple>& elements,
-                                              Allocator* allocator) const {
+StatusOr<TupleQueue::Tuple> TupleQueue::Batch(const std::vector<Tuple>& elements, Allocator* allocator) const {
   Tuple batch;
   std::vector<const Tensor*> rows(elements.size());
   for (size_t c = 0; c < options_.types.size(); ++c) {
     for (size_t i = 0; i < elements.size(); ++i) rows[i] = &elements[i][c];
-    StatusOr<Tensor> component =
-        options_.kind == Kind::kPaddingFifo
-            ? StackPadded(options_.types[c], options_.shapes[c], rows, allocator)
-            : StackRows(options_.types[c], options_.shapes[c].AsShape(), rows, allocator);
+    StatusOr<Tensor> component = options_.kind == Kind::kPaddingFifo
+                                     ? StackPadded(options_.types[c], options_.shapes[c], rows, allocator)
+                                     : StackRows(options_.types[c], options_.shapes[c].AsShape(), rows, allocator);
     if (!component.ok()) return component.status();
     batch.push_back(*std::move(component));
   }
@@ -208,8 +193,8 @@ StatusOr<TupleQueue::Tuple> TupleQueue::Batch(const std::vector<Tuple>& elements
 }
 
 Status TupleQueue::TooFew(int64_t wanted) const {
-  return OutOfRange(label_, " is closed and has insufficient elements (requested ", wanted,
-                    ", current size ", store_->size(), ")");
+  return OutOfRange(label_, " is closed and has insufficient elements (requested ", wanted, ", current size ",
+                    store_->size(), ")");
 }
 
 Progress TupleQueue::TryEnqueue(const Tuple& rows, int64_t* next, int64_t n, Status* result) {
@@ -250,16 +235,15 @@ void TupleQueue::Enqueue(const CallingOp& op, Tuple element, EnqueueDone done) {
   if (Status fits = CheckElement(element); !fits.ok()) return done(fits);
   Attempt attempt(op, "room in");
   attempt.kind = Wait::Kind::kRoom;
-  attempt.run = [this, element = std::move(element)](Status* result)
-                    ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
-                      if (closed_) {
-                        *result = Cancelled(label_, " is closed.");
-                        return Progress::kDone;
-                      }
-                      if (store_->size() >= options_.capacity) return Progress::kNone;
-                      store_->Push(std::move(element));
-                      return Progress::kDone;
-                    };
+  attempt.run = [this, element = std::move(element)](Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable {
+    if (closed_) {
+      *result = Cancelled(label_, " is closed.");
+      return Progress::kDone;
+    }
+    if (store_->size() >= options_.capacity) return Progress::kNone;
+    store_->Push(std::move(element));
+    return Progress::kDone;
+  };
   attempt.cancelled = kEnqueueCancelled;
   attempt.done = std::move(done);
   Submit(/*enqueues=*/true, std::move(attempt));
@@ -271,9 +255,8 @@ void TupleQueue::EnqueueMany(const CallingOp& op, Tuple rows, EnqueueDone done) 
   if (n == 0) return FinishNow(op, std::move(done));
   Attempt attempt(op, "room in");
   attempt.kind = Wait::Kind::kRoom;
-  attempt.run =
-      [this, rows = std::move(rows), next = int64_t{0}, n](Status* result)
-          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable { return TryEnqueue(rows, &next, n, result); };
+  attempt.run = [this, rows = std::move(rows), next = int64_t{0}, n](Status* result)
+                    ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) mutable { return TryEnqueue(rows, &next, n, result); };
   attempt.cancelled = kEnqueueCancelled;
   attempt.done = std::move(done);
   Submit(/*enqueues=*/true, std::move(attempt));
@@ -288,7 +271,7 @@ void TupleQueue::Dequeue(const CallingOp& op, DequeueDone done) {
   attempt.done = [taken, done = std::move(done)](Status status) mutable {
     if (!status.ok()) return done(std::move(status));
     Tuple& element = taken->elements[0];
-    // A row of a batch may lie anywhere; kernels like memory that is aligned.
+    // A row of a batch may be unaligned; copy it for the kernels.
     for (Tensor& component : element) {
       if (!component.IsAligned()) component = component.Clone();
     }
@@ -299,18 +282,17 @@ void TupleQueue::Dequeue(const CallingOp& op, DequeueDone done) {
 
 void TupleQueue::DequeueMany(const CallingOp& op, int64_t n, bool allow_fewer, DequeueDone done) {
   if (options_.shapes.empty()) {
-    return done(InvalidArgument(
-        KindName(options_.kind),
-        "'s DequeueMany and DequeueUpTo require the components to have specified shapes."));
+    return done(InvalidArgument(KindName(options_.kind),
+                                "'s DequeueMany and DequeueUpTo require the components to have specified shapes."));
   }
   if (n < 0) return done(InvalidArgument(label_, ": cannot dequeue ", n, " elements"));
   if (n == 0) {
-    return FinishNow(op, [nothing = Batch({}, op.allocator),
-                          done = std::move(done)](Status) mutable { done(std::move(nothing)); });
+    return FinishNow(
+        op, [nothing = Batch({}, op.allocator), done = std::move(done)](Status) mutable { done(std::move(nothing)); });
   }
   auto taken = std::make_shared<Taken>();
   taken->wanted = n;
-  // A queue by priority gives whole batches only, as in TensorFlow.
+  // A priority queue returns whole batches only, as in TensorFlow.
   taken->allow_fewer = allow_fewer && options_.kind != Kind::kPriority;
   Attempt attempt(op, "elements of");
   attempt.run = [this, taken](Status* result)
@@ -341,7 +323,7 @@ void TupleQueue::Close(const CallingOp& op, bool cancel_enqueues, EnqueueDone do
     attempt.done = std::move(done);
     return Submit(/*enqueues=*/true, std::move(attempt));
   }
-  FinishedOps finished;
+  FinishedOps finished(op.step);
   op.Change([&] {
     MutexLock lock(&mu_);
     closed_ = true;
@@ -364,15 +346,16 @@ int64_t TupleQueue::size() const {
 
 std::string TupleQueue::DebugString() const {
   MutexLock lock(&mu_);
-  return absl::StrCat(label_, " of ", TypesText(options_.types), ": ", store_->size(), " of ",
-                      options_.capacity, " elements, ", enqueues_.size(), " enqueues and ",
-                      dequeues_.size(), " dequeues waiting", closed_ ? ", closed" : "");
+  return absl::StrCat(label_, " of ", TypesText(options_.types), ": ", store_->size(), " of ", options_.capacity,
+                      " elements, ", enqueues_.size(), " enqueues and ", dequeues_.size(), " dequeues waiting",
+                      closed_ ? ", closed" : "");
 }
 
 void TupleQueue::Describe(const Taken* taken, Wait* wait) const {
   MutexLock lock(&mu_);
   const bool bounded = options_.capacity < std::numeric_limits<int32_t>::max();
-  const std::string fill = absl::StrCat(" (", store_->size(), bounded ? absl::StrCat(" of ", options_.capacity) : "", " elements)");
+  const std::string fill =
+      absl::StrCat(" (", store_->size(), bounded ? absl::StrCat(" of ", options_.capacity) : "", " elements)");
   if (taken == nullptr) {
     wait->what += fill;
     wait->has = store_->size();
@@ -380,8 +363,7 @@ void TupleQueue::Describe(const Taken* taken, Wait* wait) const {
     return;
   }
   wait->needs = taken->wanted;
-  wait->has =
-      taken->held + std::max<int64_t>(0, store_->size() - (closed_ ? 0 : options_.min_after_dequeue));
+  wait->has = taken->held + std::max<int64_t>(0, store_->size() - (closed_ ? 0 : options_.min_after_dequeue));
   wait->what = absl::StrCat(taken->wanted, taken->wanted == 1 ? " element of " : " elements of ", label_, fill);
   if (taken->held > 0) absl::StrAppend(&wait->what, ", of which it has ", taken->held);
   if (options_.min_after_dequeue > 0) {
@@ -391,18 +373,14 @@ void TupleQueue::Describe(const Taken* taken, Wait* wait) const {
 
 void TupleQueue::Submit(bool enqueues, Attempt attempt, const std::shared_ptr<Taken>& taken) {
   const CallingOp op = attempt.op;
-  FinishedOps finished;
+  FinishedOps finished(op.step);
   op.Change([&] {
     MutexLock lock(&mu_);
     WaitingLine& line = enqueues ? enqueues_ : dequeues_;
     const bool changed = line.Join(
         std::move(attempt), &finished,
-        [&](int64_t id) {
-          return [self = ShareRef(this), enqueues, id] { self->Cancel(enqueues, id); };
-        },
-        [&] {
-          return [self = ShareRef(this), taken](Wait* wait) { self->Describe(taken.get(), wait); };
-        });
+        [&](int64_t id) { return [self = ShareRef(this), enqueues, id] { self->Cancel(enqueues, id); }; },
+        [&] { return [self = ShareRef(this), taken](Wait* wait) { self->Describe(taken.get(), wait); }; });
     if (changed) Flush(&finished);
   });
   finished.Tell(op.step);
@@ -419,7 +397,7 @@ void TupleQueue::Cancel(bool enqueues, int64_t id) {
 }
 
 void TupleQueue::Flush(FinishedOps* finished) {
-  // Each may make room, or elements, for the other.
+  // Enqueues and dequeues may enable each other.
   bool changed = true;
   while (changed) {
     changed = enqueues_.Advance(finished);

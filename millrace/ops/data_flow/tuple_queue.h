@@ -1,4 +1,4 @@
-// The four kinds of queues: what differs is which element comes out next and how a batch is made.
+// The four kinds of queues. They differ in which element comes out next and in how a batch is made.
 #pragma once
 
 #include <memory>
@@ -20,18 +20,18 @@ class TupleQueue : public Queue {
     std::string name;
     int64_t capacity = 0;
     std::vector<DType> types;
-    // One for each type, or none: then elements may differ and are not taken in batches.
+    // One per type, or empty: then elements may have different shapes and cannot be dequeued in batches.
     std::vector<PartialShape> shapes;
-    // Of a shuffling queue: how many elements stay until it is closed, to have some to choose from.
+    // For a shuffling queue: the minimum number of elements that stay until it is closed, to choose from.
     int64_t min_after_dequeue = 0;
     int64_t seed = 0;
     int64_t seed2 = 0;
   };
 
-  // INVALID_ARGUMENT when the options contradict each other.
+  // INVALID_ARGUMENT if the options contradict each other.
   static StatusOr<RefPtr<Queue>> Make(Options options);
 
-  // INVALID_ARGUMENT when this queue was made with other options.
+  // INVALID_ARGUMENT if this queue was created with other options.
   Status CheckSame(const Options& wanted) const;
 
   const std::vector<DType>& types() const override { return options_.types; }
@@ -51,18 +51,17 @@ class TupleQueue : public Queue {
 
   Status CheckElement(const Tuple& element) const;
   Status CheckRows(const Tuple& rows) const;
-  // Row i as an element of its own.
+  // Row i as an element.
   Tuple Element(const Tuple& rows, int64_t i) const;
   StatusOr<Tuple> Batch(const std::vector<Tuple>& elements, Allocator* allocator) const;
   Status TooFew(int64_t wanted) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  Progress TryEnqueue(const Tuple& rows, int64_t* next, int64_t n, Status* result)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Progress TryEnqueue(const Tuple& rows, int64_t* next, int64_t n, Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Progress TryDequeue(Taken* taken, Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // `taken` is what a dequeue has of its elements.
+  // `taken` holds the elements that a dequeue has so far.
   void Submit(bool enqueues, Attempt attempt, const std::shared_ptr<Taken>& taken = nullptr);
-  // What a list of waits says of an op that waits.
+  // Describes a waiting op for the list of waits.
   void Describe(const Taken* taken, Wait* wait) const;
   void Cancel(bool enqueues, int64_t id);
   void Flush(FinishedOps* finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -73,7 +72,7 @@ class TupleQueue : public Queue {
   mutable Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   const std::unique_ptr<TupleStore> store_ ABSL_PT_GUARDED_BY(mu_);
-  WaitingLine enqueues_ ABSL_GUARDED_BY(mu_);  // closing waits in it too
+  WaitingLine enqueues_ ABSL_GUARDED_BY(mu_);  // includes pending closes
   WaitingLine dequeues_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -19,8 +19,7 @@ class FifoStore : public TupleStore {
     return element;
   }
   void PutBack(std::vector<Tuple> elements) override {
-    for (auto it = elements.rbegin(); it != elements.rend(); ++it)
-      elements_.push_front(std::move(*it));
+    for (auto it = elements.rbegin(); it != elements.rend(); ++it) elements_.push_front(std::move(*it));
   }
   int64_t size() const override { return static_cast<int64_t>(elements_.size()); }
 
@@ -40,8 +39,7 @@ class ShuffledStore : public TupleStore {
     return element;
   }
   void PutBack(std::vector<Tuple> elements) override {
-    for (auto it = elements.rbegin(); it != elements.rend(); ++it)
-      elements_.push_back(std::move(*it));
+    for (auto it = elements.rbegin(); it != elements.rend(); ++it) elements_.push_back(std::move(*it));
   }
   int64_t size() const override { return static_cast<int64_t>(elements_.size()); }
 
@@ -61,7 +59,7 @@ class ShuffledStore : public TupleStore {
   size_t used_ = std::tuple_size<Philox::Group>::value;
 };
 
-// A heap, whose order among equals is TensorFlow's too.
+// A heap; its order among equal priorities also matches TensorFlow's.
 class PriorityStore : public TupleStore {
  public:
   void Push(Tuple element) override {

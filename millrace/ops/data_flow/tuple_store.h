@@ -1,4 +1,4 @@
-// What a queue keeps its elements in: it decides which one comes out next.
+// The container of a queue's elements, which decides which one comes out next.
 #pragma once
 
 #include <memory>
@@ -15,18 +15,17 @@ class TupleStore {
 
   virtual ~TupleStore() = default;
   virtual void Push(Tuple element) = 0;
-  // Only when there is one.
+  // Requires a non-empty store.
   virtual Tuple Pop() = 0;
-  // Elements that were popped, in that order, and are to be as if they had not been.
+  // Undoes pops: `elements` are in the order in which they were popped.
   virtual void PutBack(std::vector<Tuple> elements) = 0;
   virtual int64_t size() const = 0;
 
   // First in, first out.
   static std::unique_ptr<TupleStore> Fifo();
-  // At random, as TensorFlow draws from the stream of these seeds; both 0 means other ones each
-  // time.
+  // In random order, as TensorFlow draws it for these seeds; if both are 0, the order is non-deterministic.
   static std::unique_ptr<TupleStore> Shuffled(int64_t seed, int64_t seed2);
-  // The least first component (an int64 scalar) first.
+  // Smallest first component (an int64 scalar) first.
   static std::unique_ptr<TupleStore> ByPriority();
 };
 

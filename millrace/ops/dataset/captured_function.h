@@ -1,4 +1,4 @@
-// Functions of the graph that a pipeline calls.
+// Graph functions that an input pipeline calls.
 #pragma once
 
 #include <memory>
@@ -10,14 +10,15 @@
 
 namespace millrace {
 
-// A function with the tensors it captured. Thread-safe.
+// A function and its captured tensors. Thread-safe.
 class CapturedFunction {
  public:
-  // `captured` are the inputs [first, first + count) of the node. Adds the context of the calls to `contexts`.
+  // The captured tensors are the inputs [first, first + count) of the node. Adds the context of the calls to
+  // `contexts`.
   static StatusOr<std::shared_ptr<const CapturedFunction>> Make(KernelContext& ctx, const pb::NameAttrList& function,
                                                                 int first, int count, PipelineContexts* contexts);
 
-  // Calls it with `args` and then the captured tensors, and waits for the end.
+  // Calls the function with `args` followed by the captured tensors and blocks until it has finished.
   StatusOr<std::vector<Tensor>> Call(std::vector<Tensor> args) const;
 
  private:

@@ -149,13 +149,16 @@ TEST_F(DatasetOpTest, AGeneratorBeginsGoesOnAndEnds) {
   const pb::AttrValue next =
       Define("next", {{"state", DType::kInt64}, {"queue", DType::kResource}},
              {Dequeue("queue"), {"sum", "AddV2", {"state", "take:components:0"}, {{"T", DType::kInt64}}}}, "sum:z:0");
-  const pb::AttrValue finalize =
-      Define("finalize", {{"state", DType::kInt64}, {"queue", DType::kResource}}, {Dequeue("queue")}, "take:components:0");
+  const pb::AttrValue finalize = Define("finalize", {{"state", DType::kInt64}, {"queue", DType::kResource}},
+                                        {Dequeue("queue")}, "take:components:0");
   const std::vector<DType> one_queue{DType::kResource};
   const Endpoint numbers = b_.Op("GeneratorDataset", {begin, go_on, end},
                                  Of(DType::kInt64, PartialShape::Scalar(),
-                                    {{"init_func", init}, {"next_func", next}, {"finalize_func", finalize},
-                                     {"Tinit_func_args", one_queue}, {"Tnext_func_args", one_queue},
+                                    {{"init_func", init},
+                                     {"next_func", next},
+                                     {"finalize_func", finalize},
+                                     {"Tinit_func_args", one_queue},
+                                     {"Tnext_func_args", one_queue},
                                      {"Tfinalize_func_args", one_queue}}));
   const Endpoint element = Walk(numbers);
   put(begin, {100});
@@ -177,8 +180,9 @@ TEST_F(DatasetOpTest, AFunctionThatWaitsEndsWithTheSession) {
   const Endpoint queue = Queue("empty");
   const pb::AttrValue f = Define("wait", {{"element", DType::kInt64}, {"queue", DType::kResource}}, {Dequeue("queue")},
                                  "take:components:0");
-  const Endpoint waits = b_.Op("MapDataset", {Range(3), queue},
-                               Of(DType::kInt64, PartialShape::Scalar(), {{"f", f}, {"Targuments", std::vector<DType>{DType::kResource}}}));
+  const Endpoint waits = b_.Op(
+      "MapDataset", {Range(3), queue},
+      Of(DType::kInt64, PartialShape::Scalar(), {{"f", f}, {"Targuments", std::vector<DType>{DType::kResource}}}));
   const Endpoint ahead = b_.Op("PrefetchDataset", {waits, Int(1)}, Of(DType::kInt64, PartialShape::Scalar()));
   for (const Endpoint dataset : {waits, ahead}) {
     const Endpoint next = Walk(dataset);

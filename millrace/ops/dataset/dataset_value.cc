@@ -8,8 +8,7 @@ StatusOr<const DatasetValue*> DatasetIn(const Tensor& tensor, absl::string_view 
   }
   const DatasetValue* value = tensor.scalar<Variant>().Get<DatasetValue>();
   if (value == nullptr) {
-    return InvalidArgument(what, " must be a dataset, not a variant that is ",
-                           tensor.scalar<Variant>().DebugString());
+    return InvalidArgument(what, " must be a dataset, not a variant that is ", tensor.scalar<Variant>().DebugString());
   }
   return value;
 }

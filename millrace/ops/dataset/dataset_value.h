@@ -1,4 +1,4 @@
-// Datasets as values of a graph.
+// Datasets as variant values of a graph.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,13 @@
 
 namespace millrace {
 
-// The step in which the functions of one pipeline run: it goes on after the step that made it. Cancelled when the
-// walk through the pipeline is given up.
+// The step context in which the functions of a pipeline run. It outlives the step that created it, and is cancelled
+// when the iteration is abandoned.
 struct PipelineContext {
   explicit PipelineContext(const StepContext& maker) : step(maker) {
     step.cancellation = &cancellation;
     step.step_resources = &resources;
+    step.handover = nullptr;  // it outlives the step
     step.rendezvous = nullptr;
     if (step.functions != nullptr) functions = step.functions->weak_from_this().lock();
   }
@@ -33,7 +34,7 @@ struct PipelineContext {
 };
 using PipelineContexts = std::vector<std::shared_ptr<PipelineContext>>;
 
-// What a dataset variant holds.
+// The value of a dataset variant.
 class DatasetValue : public VariantValue {
  public:
   DatasetValue(Dataset dataset, PipelineContexts contexts)
@@ -42,11 +43,11 @@ class DatasetValue : public VariantValue {
   std::string DebugString() const override { return "dataset"; }
 
   const Dataset dataset;
-  // Of all functions in the pipeline.
+  // The contexts of all functions in the pipeline.
   const PipelineContexts contexts;
 };
 
-// The dataset in a variant. INVALID_ARGUMENT names what it is otherwise.
+// The dataset in a variant. INVALID_ARGUMENT, naming the value, if it is something else.
 StatusOr<const DatasetValue*> DatasetIn(const Tensor& tensor, absl::string_view what);
 
 // An op whose only output is a dataset.
@@ -55,12 +56,12 @@ class DatasetKernel : public Kernel {
   Status Compute(KernelContext& ctx) final;
 
  protected:
-  // What inputs say is read here, and errors in them are told here; contexts of the inputs are kept by the
-  // caller, those of functions of this op are added to `contexts`.
+  // Reads and validates the inputs. The caller keeps the contexts of input datasets; those of this op's functions are
+  // added to `contexts`.
   virtual StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts* contexts) = 0;
 
   static StatusOr<Dataset> Input(KernelContext& ctx, int i);
-  // A scalar input, by the name that the schema gives it.
+  // A scalar input; `name` is its name in the schema.
   template <typename T>
   static StatusOr<T> Scalar(KernelContext& ctx, int i, absl::string_view name) {
     const Tensor& t = ctx.input(i);

@@ -11,9 +11,9 @@
 namespace millrace {
 namespace {
 
-// Gives one record of one file after another; false at the end of the file.
+// Reads the next record of a file; returns false at the end of the file.
 using NextRecord = std::function<StatusOr<bool>(std::string* record)>;
-// Opens the file of that number and name.
+// Opens file `number`, whose name is `path`.
 using OpenFile = std::function<StatusOr<NextRecord>(size_t number, const std::string& path)>;
 
 // The records of all files, file by file.
@@ -81,13 +81,15 @@ struct FixedLayout {
   uint64_t header = 0, record = 0, footer = 0;
 };
 
-// How many records the bytes of one file hold. INVALID_ARGUMENT when they do not come out even.
+// The number of records in a file of `bytes` bytes. INVALID_ARGUMENT if it is not a multiple of the record size.
 StatusOr<uint64_t> RecordsIn(const FixedLayout& layout, uint64_t bytes, const std::string& path) {
   if (bytes < layout.header || bytes - layout.header < layout.footer ||
       (bytes - layout.header - layout.footer) % layout.record != 0) {
     return InvalidArgument("Excluding the header (", layout.header, " bytes) and footer (", layout.footer,
-                           " bytes), input file \"", path, "\" has a body that is not an exact multiple of the record "
-                           "length (", layout.record, " bytes): it has ", bytes, " bytes");
+                           " bytes), input file \"", path,
+                           "\" has a body that is not an exact multiple of the record "
+                           "length (",
+                           layout.record, " bytes): it has ", bytes, " bytes");
   }
   return (bytes - layout.header - layout.footer) / layout.record;
 }
@@ -105,25 +107,28 @@ class FixedLengthRecordDatasetKernel : public FileDatasetKernel {
     if (ctx.num_inputs() > 5) {
       MR_ASSIGN_OR_RETURN(compression, CompressionInput(ctx, 5));
     }
-    const FixedLayout layout{static_cast<uint64_t>(header), static_cast<uint64_t>(record), static_cast<uint64_t>(footer)};
-    return RecordsOf(std::move(paths), [files = ctx.step().files, layout, compression](
-                                           size_t, const std::string& path) -> StatusOr<NextRecord> {
-      MR_ASSIGN_OR_RETURN(const uint64_t bytes, SizeOf(files, path, compression));
-      MR_ASSIGN_OR_RETURN(const uint64_t records, RecordsIn(layout, bytes, path));
-      MR_ASSIGN_OR_RETURN(std::shared_ptr<BufferedInput> input, Open(files, path, compression));
-      MR_RETURN_IF_ERROR(input->Skip(layout.header).status());
-      return NextRecord([input, left = records, size = layout.record, path](std::string* out) mutable -> StatusOr<bool> {
-        if (left == 0) return false;
-        --left;
-        MR_ASSIGN_OR_RETURN(const size_t got, input->Read(size, out));
-        if (got != size) return DataLoss(path, " ends in the middle of a record");
-        return true;
-      });
-    });
+    const FixedLayout layout{static_cast<uint64_t>(header), static_cast<uint64_t>(record),
+                             static_cast<uint64_t>(footer)};
+    return RecordsOf(
+        std::move(paths),
+        [files = ctx.step().files, layout, compression](size_t, const std::string& path) -> StatusOr<NextRecord> {
+          MR_ASSIGN_OR_RETURN(const uint64_t bytes, SizeOf(files, path, compression));
+          MR_ASSIGN_OR_RETURN(const uint64_t records, RecordsIn(layout, bytes, path));
+          MR_ASSIGN_OR_RETURN(std::shared_ptr<BufferedInput> input, Open(files, path, compression));
+          MR_RETURN_IF_ERROR(input->Skip(layout.header).status());
+          return NextRecord(
+              [input, left = records, size = layout.record, path](std::string* out) mutable -> StatusOr<bool> {
+                if (left == 0) return false;
+                --left;
+                MR_ASSIGN_OR_RETURN(const size_t got, input->Read(size, out));
+                if (got != size) return DataLoss(path, " ends in the middle of a record");
+                return true;
+              });
+        });
   }
 
  private:
-  // Of what is decompressed.
+  // The decompressed size.
   static StatusOr<uint64_t> SizeOf(FileSystem* files, const std::string& path, Compression compression) {
     if (compression == Compression::kNone) return files->FileSize(path);
     MR_ASSIGN_OR_RETURN(std::shared_ptr<BufferedInput> input, Open(files, path, compression));
@@ -147,8 +152,8 @@ class TFRecordDatasetKernel : public FileDatasetKernel {
       }
     }
     return RecordsOf(std::move(paths),
-                     [files = ctx.step().files, compression, offsets](
-                         size_t number, const std::string& path) -> StatusOr<NextRecord> {
+                     [files = ctx.step().files, compression, offsets](size_t number,
+                                                                      const std::string& path) -> StatusOr<NextRecord> {
                        MR_ASSIGN_OR_RETURN(std::unique_ptr<RecordReader> opened,
                                            RecordReader::Open(files, path, compression));
                        std::shared_ptr<RecordReader> reader = std::move(opened);
@@ -192,7 +197,7 @@ MILLRACE_OP(FixedLengthRecordDataset)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("A dataset of the records of files, all of one length.");
+    .Summary("A dataset of the fixed-length records of files.");
 
 MILLRACE_OP(FixedLengthRecordDatasetV2)
     .Input("filenames: string")
@@ -206,7 +211,7 @@ MILLRACE_OP(FixedLengthRecordDatasetV2)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("A dataset of the records of files, all of one length, perhaps compressed.");
+    .Summary("A dataset of the fixed-length records of files, which may be compressed.");
 
 MILLRACE_OP(TFRecordDataset)
     .Input("filenames: string")
@@ -229,7 +234,7 @@ MILLRACE_OP(TFRecordDatasetV2)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("A dataset of the records of TFRecord files, each from a given byte on.");
+    .Summary("A dataset of the records of TFRecord files, each from a given byte offset.");
 
 MILLRACE_KERNEL(TextLineDataset, kCpu, TextLineDatasetKernel);
 MILLRACE_KERNEL(FixedLengthRecordDataset, kCpu, FixedLengthRecordDatasetKernel);

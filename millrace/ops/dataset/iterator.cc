@@ -1,4 +1,4 @@
-// Iterators: handles, their initialisation, and taking elements.
+// Iterator ops: handles, initialization, and getting elements.
 #include <utility>
 
 #include "millrace/ops/dataset/captured_function.h"
@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// Finds or makes the iterator of a node with container, shared_name, output_types and output_shapes.
+// Finds or creates the iterator of a node by its container, shared_name, output_types and output_shapes.
 class IteratorSource {
  public:
   explicit IteratorSource(KernelInit& init) {
@@ -58,7 +58,7 @@ class IteratorKernel : public Kernel {
   IteratorSource source_;
 };
 
-// Makes its dataset by a function of the graph, the first time it runs.
+// Creates its dataset by calling a graph function when it first runs.
 class OneShotIteratorKernel : public AsyncKernel {
  public:
   explicit OneShotIteratorKernel(KernelInit& init) : source_(init) { init.Attr("dataset_factory", &factory_); }
@@ -76,10 +76,8 @@ class OneShotIteratorKernel : public AsyncKernel {
     if (!factory.ok()) return done(factory.status());
     CallableFunction* const function = factory->get();
     function->Run(ctx.step(), {},
-                  [iterator = *std::move(iterator), factory = *std::move(factory),
-                   done = std::move(done)](StatusOr<std::vector<Tensor>> made) mutable {
-                    done(StartWith(*iterator, std::move(made)));
-                  });
+                  [iterator = *std::move(iterator), factory = *std::move(factory), done = std::move(done)](
+                      StatusOr<std::vector<Tensor>> made) mutable { done(StartWith(*iterator, std::move(made))); });
   }
 
  private:
@@ -87,7 +85,7 @@ class OneShotIteratorKernel : public AsyncKernel {
     if (!made.ok()) return made.status();
     if (made->size() != 1) return InvalidArgument("dataset_factory must return a single dataset");
     MR_ASSIGN_OR_RETURN(const DatasetValue* dataset, DatasetIn((*made)[0], "what dataset_factory returns"));
-    // Two steps may have come here at once; the first walk stays.
+    // Two steps may get here concurrently; the first iteration is kept.
     return iterator.started() ? absl::OkStatus() : iterator.Start(*dataset);
   }
 
@@ -106,7 +104,7 @@ class MakeIteratorKernel : public Kernel {
   }
 };
 
-// One IteratorGetNext under way: ends with the answer or with the step, whichever is first.
+// A pending IteratorGetNext: ends with the answer or with the cancellation of the step, whichever is first.
 class GetNextRequest : public DatasetWalk::Request, public std::enable_shared_from_this<GetNextRequest> {
  public:
   GetNextRequest(KernelContext& ctx, RefPtr<IteratorResource> iterator, Kernel::Done done)
@@ -131,7 +129,7 @@ class GetNextRequest : public DatasetWalk::Request, public std::enable_shared_fr
 
   bool Take(DatasetWalk::Answer& answer) override {
     if (!End()) return false;
-    // The step is there until `done` is called, and nothing else ends the request now.
+    // The step is valid until `done` is called, and nothing else can end the request now.
     if (ctx_.cancellation() != nullptr) ctx_.cancellation()->Deregister(token_);
     done_(SetOutputs(answer));
     return true;
@@ -142,7 +140,7 @@ class GetNextRequest : public DatasetWalk::Request, public std::enable_shared_fr
     if (End()) done_(ctx_.cancellation()->status());
   }
 
-  // True for the one who may end the request.
+  // Returns true for exactly one caller, which may end the request.
   bool End() {
     uint64_t wait;
     {
@@ -206,7 +204,7 @@ class IteratorGetNextKernel : public AsyncKernel {
   }
 };
 
-// A handle as a string that can be fed: the bytes of its message.
+// A handle as a string that can be fed: its serialized message.
 class IteratorToStringHandleKernel : public Kernel {
  public:
   explicit IteratorToStringHandleKernel(KernelInit&) {}
@@ -236,7 +234,8 @@ class IteratorFromStringHandleKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(RefPtr<IteratorResource> iterator,
                         ctx.resources()->Lookup<IteratorResource>(proto.container(), proto.name()));
     if (!types_.empty() && types_ != iterator->types()) {
-      return InvalidArgument("iterator '", iterator->name(), "' has other component types than the node's output_types");
+      return InvalidArgument("iterator '", iterator->name(),
+                             "' has other component types than the node's output_types");
     }
     ResourceHandle handle;
     handle.device = proto.device();
@@ -270,7 +269,7 @@ MILLRACE_OP(Iterator)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("A handle of an iterator, which MakeIterator starts.");
+    .Summary("A handle of an iterator, which MakeIterator initializes.");
 
 MILLRACE_OP(IteratorV2)
     .Output("handle: resource")
@@ -281,7 +280,7 @@ MILLRACE_OP(IteratorV2)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("A handle of an iterator, which MakeIterator starts.");
+    .Summary("A handle of an iterator, which MakeIterator initializes.");
 
 MILLRACE_OP(OneShotIterator)
     .Output("handle: resource")
@@ -293,7 +292,7 @@ MILLRACE_OP(OneShotIterator)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("A handle of an iterator over the dataset that a function makes.");
+    .Summary("A handle of an iterator over the dataset that a function returns.");
 
 MILLRACE_OP(MakeIterator)
     .Input("dataset: variant")
@@ -301,7 +300,7 @@ MILLRACE_OP(MakeIterator)
     .Stateful()
     .Shape(NoOutputs)
     .NotDifferentiable()
-    .Summary("Starts the iterator at the beginning of the dataset.");
+    .Summary("Initializes an iterator at the beginning of a dataset.");
 
 MILLRACE_OP(IteratorGetNext)
     .Input("iterator: resource")
@@ -329,7 +328,7 @@ MILLRACE_OP(IteratorToStringHandle)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("An iterator's handle as a string that can be fed.");
+    .Summary("Converts an iterator handle to a string that can be fed.");
 
 MILLRACE_OP(IteratorFromStringHandle)
     .Input("string_handle: string")

@@ -17,14 +17,14 @@ void DatasetWalk::Next(std::shared_ptr<Request> request) {
     requests_.push_back(std::move(request));
     if (serving_) return;
     serving_ = true;
-    // Whoever serves has the iterator to himself.
+    // The serving thread has exclusive access to the iterator.
     if (!has_left_over_ && !stopped_ && !iterator_->Ready()) {
       if (thread_ == nullptr) thread_ = std::make_unique<ThreadPool>("iterator", 1);
       thread_->Schedule([walk = shared_from_this()] { walk->Serve(); });
       return;
     }
   }
-  // An answer may end the step, and with it what holds this walk.
+  // An answer may end the step, which may hold the last other reference to this object.
   const std::shared_ptr<DatasetWalk> self = shared_from_this();
   Serve();
 }
@@ -72,7 +72,7 @@ void DatasetWalk::Stop() {
     stopped_ = true;
     thread = std::move(thread_);
   }
-  // Joins, after what waits was told.
+  // Joins the thread after pending requests have failed.
   thread.reset();
 }
 
@@ -100,9 +100,10 @@ bool IteratorResource::started() const {
 StatusOr<std::shared_ptr<DatasetWalk>> IteratorResource::walk() const {
   MutexLock lock(&mu_);
   if (walk_ == nullptr) {
-    return FailedPrecondition("GetNext() failed because the iterator has not been initialized. Ensure that you have "
-                              "run the initializer operation for iterator '",
-                              name_, "' before getting the next element.");
+    return FailedPrecondition(
+        "GetNext() failed because the iterator has not been initialized. Ensure that you have "
+        "run the initializer operation for iterator '",
+        name_, "' before getting the next element.");
   }
   return walk_;
 }

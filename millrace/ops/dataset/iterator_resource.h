@@ -1,4 +1,4 @@
-// The walk through a dataset behind an iterator handle.
+// The state of iterators.
 #pragma once
 
 #include <deque>
@@ -14,13 +14,13 @@
 
 namespace millrace {
 
-// One walk. Requests are answered in the order in which they come. Thread-safe.
+// One iteration over a dataset. Requests are served in FIFO order. Thread-safe.
 class DatasetWalk : public std::enable_shared_from_this<DatasetWalk> {
  public:
   // Null at the end of the dataset.
   using Answer = StatusOr<std::unique_ptr<std::vector<Tensor>>>;
-  // Somebody who waits for an element. Taking is the one moment that decides between the answer and giving up:
-  // it is called once with an answer, and gives that back unharmed when nobody wants it any more.
+  // A pending request for an element. Take decides atomically between delivery and cancellation: it is called once with
+  // an answer, and returns false with the answer intact if the request was cancelled.
   struct Request {
     virtual ~Request() = default;
     virtual bool Wanted() const = 0;
@@ -29,18 +29,17 @@ class DatasetWalk : public std::enable_shared_from_this<DatasetWalk> {
 
   DatasetWalk(std::unique_ptr<DatasetIterator> iterator, PipelineContexts contexts)
       : iterator_(std::move(iterator)), contexts_(std::move(contexts)) {}
-  // Gives up: functions under way are cancelled, and requests that still wait are told.
+  // Abandons the iteration: cancels running functions and fails pending requests.
   void Stop();
 
-  // Answers at once, on this thread, when the element can be had without waiting; otherwise on a thread of
-  // the walk's own.
+  // Answers immediately on this thread if the element is available without waiting, otherwise on a thread of its own.
   void Next(std::shared_ptr<Request> request);
 
  private:
   void Serve();
   Answer Pull();
 
-  const std::unique_ptr<DatasetIterator> iterator_;  // of who is serving
+  const std::unique_ptr<DatasetIterator> iterator_;  // used only while serving_ is set, by the serving thread
   const PipelineContexts contexts_;
   Answer left_over_ ABSL_GUARDED_BY(mu_) = std::unique_ptr<std::vector<Tensor>>();
   bool has_left_over_ ABSL_GUARDED_BY(mu_) = false;
@@ -52,7 +51,7 @@ class DatasetWalk : public std::enable_shared_from_this<DatasetWalk> {
   std::unique_ptr<ThreadPool> thread_ ABSL_GUARDED_BY(mu_);
 };
 
-// What an iterator handle names. Thread-safe.
+// The resource of an iterator handle. Thread-safe.
 class IteratorResource : public Resource {
  public:
   IteratorResource(std::string name, std::vector<DType> types, std::vector<PartialShape> shapes)
@@ -61,12 +60,12 @@ class IteratorResource : public Resource {
 
   const std::string& name() const { return name_; }
   const std::vector<DType>& types() const { return types_; }
-  // Starts from the beginning of `dataset`; a walk before is given up.
+  // Starts at the beginning of `dataset`; an earlier iteration is abandoned.
   Status Start(const DatasetValue& dataset);
   bool started() const;
   // FAILED_PRECONDITION before Start.
   StatusOr<std::shared_ptr<DatasetWalk>> walk() const;
-  // INVALID_ARGUMENT when an element is not of the iterator's types and shapes.
+  // INVALID_ARGUMENT if an element does not match the iterator's types and shapes.
   Status Check(const std::vector<Tensor>& element) const;
   std::string DebugString() const override { return absl::StrCat("Iterator ", name_); }
 

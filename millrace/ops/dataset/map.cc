@@ -1,4 +1,4 @@
-// Datasets whose elements go through functions of the graph: Map, Filter, FlatMap, Interleave and their kin.
+// Dataset ops that apply graph functions: Map, Filter, FlatMap, Interleave and their variants.
 #include "millrace/base/affinity.h"
 #include "millrace/ops/dataset/captured_function.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 using Function = std::shared_ptr<const CapturedFunction>;
 
-// A dataset op with a function whose captured tensors follow the input dataset.
+// A dataset op with a function, whose captured tensors follow the input dataset.
 class FunctionDatasetKernel : public DatasetKernel {
  protected:
   explicit FunctionDatasetKernel(KernelInit& init, const char* attr = "f") {
@@ -36,10 +36,8 @@ MapFn CallOn(Function function) {
   };
 }
 
-// -1 leaves the number to the runtime.
-int64_t CallsOf(int64_t asked) {
-  return asked > 0 ? asked : AllowedCoreCount();
-}
+// -1 lets the runtime choose.
+int64_t CallsOf(int64_t asked) { return asked > 0 ? asked : AllowedCoreCount(); }
 
 class MapDatasetKernel : public FunctionDatasetKernel {
  public:
@@ -127,7 +125,7 @@ class FlatMapDatasetKernel : public FunctionDatasetKernel {
   }
 };
 
-// The parallel form gives the same elements in the same order.
+// The parallel form returns the same elements in the same order.
 class InterleaveDatasetKernel : public FunctionDatasetKernel {
  public:
   explicit InterleaveDatasetKernel(KernelInit& init) : FunctionDatasetKernel(init) {}
@@ -158,7 +156,7 @@ MILLRACE_OP(MapDataset)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("Every element changed by a function.");
+    .Summary("Applies a function to every element.");
 
 MILLRACE_OP(ParallelMapDataset)
     .Input("input_dataset: variant")
@@ -175,7 +173,7 @@ MILLRACE_OP(ParallelMapDataset)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("Every element changed by a function, several at once.");
+    .Summary("Applies a function to every element, several in parallel.");
 
 MILLRACE_OP(ParallelMapDatasetV2)
     .Input("input_dataset: variant")
@@ -193,7 +191,7 @@ MILLRACE_OP(ParallelMapDatasetV2)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("Every element changed by a function, several at once.");
+    .Summary("Applies a function to every element, several in parallel.");
 
 MILLRACE_OP(MapAndBatchDataset)
     .Input("input_dataset: variant")
@@ -210,7 +208,7 @@ MILLRACE_OP(MapAndBatchDataset)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("Elements changed by a function and put into batches.");
+    .Summary("Applies a function to every element and batches the results.");
 
 MILLRACE_OP(FilterDataset)
     .Input("input_dataset: variant")
@@ -223,7 +221,7 @@ MILLRACE_OP(FilterDataset)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("The elements that a function says yes to.");
+    .Summary("The elements for which a function returns true.");
 
 MILLRACE_OP(FlatMapDataset)
     .Input("input_dataset: variant")
@@ -236,7 +234,7 @@ MILLRACE_OP(FlatMapDataset)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("The elements of the datasets that a function makes, one dataset after another.");
+    .Summary("Maps elements to datasets and concatenates them.");
 
 MILLRACE_OP(InterleaveDataset)
     .Input("input_dataset: variant")
@@ -251,7 +249,7 @@ MILLRACE_OP(InterleaveDataset)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("The elements of the datasets that a function makes, in turns.");
+    .Summary("Maps elements to datasets and interleaves them.");
 
 MILLRACE_OP(ParallelInterleaveDatasetV2)
     .Input("input_dataset: variant")
@@ -268,7 +266,7 @@ MILLRACE_OP(ParallelInterleaveDatasetV2)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("The elements of the datasets that a function makes, in turns.");
+    .Summary("Maps elements to datasets and interleaves them.");
 
 MILLRACE_KERNEL(MapDataset, kCpu, MapDatasetKernel);
 MILLRACE_KERNEL(ParallelMapDataset, kCpu, ParallelMapDatasetKernel);

@@ -53,7 +53,7 @@ MILLRACE_OP(PaddedBatchDataset)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("Elements of different shapes put into one, padded to a common shape.");
+    .Summary("Stacks consecutive elements, padded to a common shape.");
 
 MILLRACE_OP(PaddedBatchDatasetV2)
     .Input("input_dataset: variant")
@@ -69,7 +69,7 @@ MILLRACE_OP(PaddedBatchDatasetV2)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("Elements of different shapes put into one, padded to a common shape.");
+    .Summary("Stacks consecutive elements, padded to a common shape.");
 
 MILLRACE_KERNEL(PaddedBatchDataset, kCpu, PaddedBatchDatasetKernel);
 MILLRACE_KERNEL(PaddedBatchDatasetV2, kCpu, PaddedBatchDatasetKernel);

@@ -1,4 +1,4 @@
-// Shuffles: ShuffleDataset and its later forms, ShuffleAndRepeatDataset.
+// ShuffleDataset and its later versions, and ShuffleAndRepeatDataset.
 #include <random>
 
 #include "millrace/ops/dataset/dataset_value.h"
@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-// TensorFlow's rule: two zero seeds ask for an order that nobody can predict.
+// TensorFlow's rule: two zero seeds mean a non-deterministic order.
 void ChooseSeeds(ShuffleOptions* options) {
   if (options->seed != 0 || options->seed2 != 0) return;
   std::random_device random;
@@ -14,7 +14,7 @@ void ChooseSeeds(ShuffleOptions* options) {
   options->seed2 = random();
 }
 
-// buffer_size, then perhaps seed and seed2, from input 1 on.
+// Inputs from 1 on: buffer_size, then optionally seed and seed2.
 class ShuffleDatasetKernel : public DatasetKernel {
  public:
   explicit ShuffleDatasetKernel(KernelInit& init) {
@@ -64,7 +64,7 @@ MILLRACE_OP(ShuffleDataset)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("The elements in an order drawn from a buffer of those that come next.");
+    .Summary("Shuffles elements using a buffer.");
 
 MILLRACE_OP(ShuffleDatasetV2)
     .Input("input_dataset: variant")
@@ -77,7 +77,7 @@ MILLRACE_OP(ShuffleDatasetV2)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("A shuffle whose seeds nobody chose.");
+    .Summary("Shuffles with non-deterministic seeds.");
 
 MILLRACE_OP(ShuffleDatasetV3)
     .Input("input_dataset: variant")
@@ -93,7 +93,7 @@ MILLRACE_OP(ShuffleDatasetV3)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("The elements in an order drawn from a buffer of those that come next.");
+    .Summary("Shuffles elements using a buffer.");
 
 MILLRACE_OP(ShuffleAndRepeatDataset)
     .Input("input_dataset: variant")
@@ -108,7 +108,7 @@ MILLRACE_OP(ShuffleAndRepeatDataset)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("A shuffle, count times over.");
+    .Summary("Shuffles and repeats count times.");
 
 MILLRACE_KERNEL(ShuffleDataset, kCpu, ShuffleDatasetKernel);
 MILLRACE_KERNEL(ShuffleDatasetV2, kCpu, ShuffleDatasetKernel);

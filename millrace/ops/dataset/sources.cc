@@ -1,4 +1,4 @@
-// Where elements come from: TensorDataset, TensorSliceDataset, RangeDataset, GeneratorDataset.
+// Dataset sources: TensorDataset, TensorSliceDataset, RangeDataset, GeneratorDataset.
 #include "millrace/ops/dataset/captured_function.h"
 #include "millrace/ops/dataset/dataset_value.h"
 
@@ -14,13 +14,17 @@ std::vector<Tensor> AllInputs(const KernelContext& ctx) {
 class TensorDatasetKernel : public DatasetKernel {
  public:
   explicit TensorDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override { return Dataset::FromElement(AllInputs(ctx)); }
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+    return Dataset::FromElement(AllInputs(ctx));
+  }
 };
 
 class TensorSliceDatasetKernel : public DatasetKernel {
  public:
   explicit TensorSliceDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override { return Dataset::FromTensors(AllInputs(ctx)); }
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+    return Dataset::FromTensors(AllInputs(ctx));
+  }
 };
 
 class RangeDatasetKernel : public DatasetKernel {
@@ -43,7 +47,7 @@ class RangeDatasetKernel : public DatasetKernel {
   std::vector<DType> types_;
 };
 
-// One walk of a GeneratorDataset: init_func makes a state, next_func elements of it until it says OUT_OF_RANGE,
+// One pass of a GeneratorDataset: init_func creates the state, next_func returns elements until OUT_OF_RANGE,
 // finalize_func ends it.
 class GeneratorWalk {
  public:
@@ -99,10 +103,11 @@ class GeneratorDatasetKernel : public DatasetKernel {
       MR_ASSIGN_OR_RETURN(functions[i], CapturedFunction::Make(ctx, functions_[i], first, counts_[i], contexts));
       first += counts_[i];
     }
-    return Dataset::FromGenerator([init = functions[0], next = functions[1], finalize = functions[2]](uint64_t) -> Generator {
-      auto walk = std::make_shared<GeneratorWalk>(init, next, finalize);
-      return [walk](std::vector<Tensor>* element) { return walk->Next(element); };
-    });
+    return Dataset::FromGenerator(
+        [init = functions[0], next = functions[1], finalize = functions[2]](uint64_t) -> Generator {
+          auto walk = std::make_shared<GeneratorWalk>(init, next, finalize);
+          return [walk](std::vector<Tensor>* element) { return walk->Next(element); };
+        });
   }
 
  private:
@@ -119,7 +124,7 @@ MILLRACE_OP(TensorDataset)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("A dataset of one element, which has all the tensors.");
+    .Summary("A dataset of one element that consists of all the tensors.");
 
 MILLRACE_OP(TensorSliceDataset)
     .Input("components: Toutput_types")
@@ -132,7 +137,7 @@ MILLRACE_OP(TensorSliceDataset)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("A dataset whose element i has row i of each tensor.");
+    .Summary("A dataset whose element i is row i of each tensor.");
 
 MILLRACE_OP(RangeDataset)
     .Input("start: int64")
@@ -165,7 +170,7 @@ MILLRACE_OP(GeneratorDataset)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("A dataset of what next_func gives of the state that init_func makes, until it says OUT_OF_RANGE.");
+    .Summary("A dataset of the results of next_func, applied to the state from init_func until OUT_OF_RANGE.");
 
 MILLRACE_KERNEL(TensorDataset, kCpu, TensorDatasetKernel);
 MILLRACE_KERNEL(TensorSliceDataset, kCpu, TensorSliceDatasetKernel);

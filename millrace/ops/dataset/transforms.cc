@@ -1,4 +1,4 @@
-// Datasets of other datasets without functions: Batch, Repeat, Take, Skip, Shard, Prefetch, Cache, Zip and their kin.
+// Dataset transformations without functions: Batch, Repeat, Take, Skip, Shard, Prefetch, Cache, Zip and their variants.
 #include "millrace/ops/dataset/dataset_value.h"
 
 namespace millrace {
@@ -62,7 +62,7 @@ class ShardDatasetKernel : public DatasetKernel {
   }
 };
 
-// -1 leaves the number to the runtime.
+// -1 lets the runtime choose.
 constexpr int64_t kAutotune = -1;
 
 class PrefetchDatasetKernel : public DatasetKernel {
@@ -99,13 +99,11 @@ class ConcatenateDatasetKernel : public DatasetKernel {
   }
 };
 
-// Options say how TensorFlow is to tune a pipeline; none changes what it gives.
+// Options tune TensorFlow's pipelines; none of them changes the elements.
 class OptionsDatasetKernel : public DatasetKernel {
  public:
   explicit OptionsDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
-    return Input(ctx, 0);
-  }
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override { return Input(ctx, 0); }
 };
 
 class ZipDatasetKernel : public DatasetKernel {
@@ -130,7 +128,7 @@ MILLRACE_OP(BatchDataset)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("Several elements put into one, with a new first dimension.");
+    .Summary("Stacks consecutive elements along a new first dimension.");
 
 MILLRACE_OP(BatchDatasetV2)
     .Input("input_dataset: variant")
@@ -143,7 +141,7 @@ MILLRACE_OP(BatchDatasetV2)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("Several elements put into one, with a new first dimension; a smaller last one may be left out.");
+    .Summary("Stacks consecutive elements along a new first dimension; a smaller last batch may be dropped.");
 
 MILLRACE_OP(RepeatDataset)
     .Input("input_dataset: variant")
@@ -154,7 +152,7 @@ MILLRACE_OP(RepeatDataset)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("The input count times over; for ever when negative.");
+    .Summary("Repeats the input count times; indefinitely if negative.");
 
 MILLRACE_OP(TakeDataset)
     .Input("input_dataset: variant")
@@ -203,7 +201,7 @@ MILLRACE_OP(PrefetchDataset)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("The same elements, made ahead on a thread of its own.");
+    .Summary("The same elements, prefetched on a background thread.");
 
 MILLRACE_OP(CacheDataset)
     .Input("input_dataset: variant")
@@ -214,7 +212,7 @@ MILLRACE_OP(CacheDataset)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("The same elements, kept in memory after the first walk.");
+    .Summary("The same elements, cached in memory after the first pass.");
 
 MILLRACE_OP(ConcatenateDataset)
     .Input("input_dataset: variant")
@@ -225,7 +223,7 @@ MILLRACE_OP(ConcatenateDataset)
     .Attr("metadata: string = ''")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("The elements of one dataset and then those of another.");
+    .Summary("The elements of one dataset followed by those of another.");
 
 MILLRACE_OP(OptionsDataset)
     .Input("input_dataset: variant")

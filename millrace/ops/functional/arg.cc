@@ -1,4 +1,4 @@
-// _Arg and _Retval: where values enter and leave a function. What gives them a value is whoever runs the function.
+// _Arg and _Retval: the arguments and results of a function. The function's caller provides their values.
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/functional/functional_shapes.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -21,6 +21,7 @@ MILLRACE_OP(_Arg)
     .Stateful()
     .Shape(DeclaredShapes)
     .NotDifferentiable()
+    .Trait(OpTrait::kFunctionBorder)
     .Summary("An argument of a function.");
 
 MILLRACE_OP(_Retval)
@@ -30,6 +31,7 @@ MILLRACE_OP(_Retval)
     .Stateful()
     .Shape(NoOutputs)
     .NotDifferentiable()
+    .Trait(OpTrait::kFunctionBorder)
     .Summary("A result of a function.");
 
 MILLRACE_KERNEL(_Arg, kCpu, OutsideFunctionKernel);

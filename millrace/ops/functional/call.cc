@@ -1,4 +1,4 @@
-// PartitionedCall and its kin: run a function.
+// PartitionedCall and related ops: run a function.
 #include "millrace/graph/device_name.h"
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// Calls are expanded before gradients are taken of them; what is left calls itself, and so does its gradient.
+// Calls are inlined before gradients are taken; what remains is recursive, and so is its gradient.
 Status CallGradient(GradientContext& c) {
   MR_ASSIGN_OR_RETURN(const auto f, c.Attr<pb::NameAttrList>("f"));
   std::vector<Endpoint> inputs(c.node()->inputs().begin(), c.node()->inputs().end());
@@ -23,7 +23,7 @@ Status CallGradient(GradientContext& c) {
   return c.status();
 }
 
-// Most calls are expanded before a plan is made (FunctionInliner); this runs what is left, recursions above all.
+// Most calls are inlined before a plan is made (FunctionInliner); this runs the rest, mainly recursive calls.
 class CallKernel : public AsyncKernel {
  public:
   explicit CallKernel(KernelInit& init) {
@@ -43,7 +43,7 @@ class CallKernel : public AsyncKernel {
   NamedFunction function_;
 };
 
-// On this task only: that is where its target is asked for when a session is not spread over several.
+// Supports targets on this task only.
 class RemoteCallKernel : public AsyncKernel {
  public:
   explicit RemoteCallKernel(KernelInit& init) {
@@ -62,7 +62,8 @@ class RemoteCallKernel : public AsyncKernel {
  private:
   static Status CheckTarget(const KernelContext& ctx) {
     const Tensor& target = ctx.input(0);
-    if (target.num_elements() != 1) return InvalidArgument("target must be a scalar, but it has shape ", target.shape().ToString());
+    if (target.num_elements() != 1)
+      return InvalidArgument("target must be a scalar, but it has shape ", target.shape().ToString());
     MR_ASSIGN_OR_RETURN(const DeviceName wanted, DeviceName::Parse(target.scalar<std::string>()));
     MR_ASSIGN_OR_RETURN(const DeviceName here, DeviceName::Parse(ctx.device()->name()));
     if ((wanted.job && wanted.job != here.job) || (wanted.replica && wanted.replica != here.replica) ||
@@ -86,7 +87,8 @@ MILLRACE_OP(PartitionedCall)
     .Attr("executor_type: string = ''")
     .Shape(DeclaredShapes)
     .Gradient(CallGradient)
-    .Summary("Runs a function that changes no state.");
+    .Trait(OpTrait::kCall)
+    .Summary("Calls a function without side effects.");
 
 MILLRACE_OP(StatefulPartitionedCall)
     .Input("args: Tin")
@@ -100,7 +102,8 @@ MILLRACE_OP(StatefulPartitionedCall)
     .Stateful()
     .Shape(DeclaredShapes)
     .Gradient(CallGradient)
-    .Summary("Runs a function.");
+    .Trait(OpTrait::kCall)
+    .Summary("Calls a function.");
 
 MILLRACE_OP(SymbolicGradient)
     .Input("input: Tin")
@@ -110,6 +113,7 @@ MILLRACE_OP(SymbolicGradient)
     .Attr("f: func")
     .Shape(DeclaredShapes)
     .NotDifferentiable()
+    .Trait(OpTrait::kCall)
     .Summary("The gradient of a function: takes its arguments and the gradients of its results.");
 
 MILLRACE_OP(RemoteCall)
@@ -122,7 +126,7 @@ MILLRACE_OP(RemoteCall)
     .Stateful()
     .Shape(DeclaredShapes)
     .NotDifferentiable()
-    .Summary("Runs a function on the device that target names.");
+    .Summary("Calls a function on the device `target`.");
 
 MILLRACE_KERNEL(PartitionedCall, kCpu, CallKernel);
 MILLRACE_KERNEL(StatefulPartitionedCall, kCpu, CallKernel);

@@ -1,4 +1,4 @@
-// If and Case: run one of several functions.
+// If and Case: call one of several functions.
 #include <deque>
 
 #include "millrace/graph/gradient.h"
@@ -11,8 +11,8 @@
 namespace millrace {
 namespace {
 
-// Gradients are taken of the expanded form; what could not be expanded calls itself.
-Status NotExpanded(GradientContext& c) {
+// Gradients are taken of the lowered form; what could not be lowered is recursive.
+Status BranchNotExpanded(GradientContext& c) {
   return Unimplemented("the gradient of a ", c.node()->type(), " within a function that calls itself is not supported");
 }
 
@@ -75,8 +75,9 @@ MILLRACE_OP(If)
     .Attr("output_shapes: list(shape) = []")
     .Stateful()
     .Shape(DeclaredShapes)
-    .Gradient(NotExpanded)
-    .Summary("Runs then_branch or else_branch.");
+    .Gradient(BranchNotExpanded)
+    .Trait(OpTrait::kCall)
+    .Summary("Calls then_branch or else_branch.");
 
 MILLRACE_OP(StatelessIf)
     .Input("cond: Tcond")
@@ -89,8 +90,9 @@ MILLRACE_OP(StatelessIf)
     .Attr("else_branch: func")
     .Attr("output_shapes: list(shape) = []")
     .Shape(DeclaredShapes)
-    .Gradient(NotExpanded)
-    .Summary("Runs then_branch or else_branch, which change no state.");
+    .Gradient(BranchNotExpanded)
+    .Trait(OpTrait::kCall)
+    .Summary("If with branches without side effects.");
 
 MILLRACE_OP(_If)
     .Input("cond: Tcond")
@@ -103,7 +105,8 @@ MILLRACE_OP(_If)
     .Attr("else_branch: func")
     .Stateful()
     .Shape(DeclaredShapes)
-    .Gradient(NotExpanded)
+    .Gradient(BranchNotExpanded)
+    .Trait(OpTrait::kCall)
     .Summary("An old form of If.");
 
 MILLRACE_OP(Case)
@@ -116,8 +119,9 @@ MILLRACE_OP(Case)
     .Attr("output_shapes: list(shape) = []")
     .Stateful()
     .Shape(DeclaredShapes)
-    .Gradient(NotExpanded)
-    .Summary("Runs the branch that branch_index names, out of range the last.");
+    .Gradient(BranchNotExpanded)
+    .Trait(OpTrait::kCall)
+    .Summary("Calls branch branch_index, or the last one if it is out of range.");
 
 MILLRACE_OP(StatelessCase)
     .Input("branch_index: int32")
@@ -128,8 +132,9 @@ MILLRACE_OP(StatelessCase)
     .Attr("branches: list(func) >= 1")
     .Attr("output_shapes: list(shape) = []")
     .Shape(DeclaredShapes)
-    .Gradient(NotExpanded)
-    .Summary("Case, with branches that change no state.");
+    .Gradient(BranchNotExpanded)
+    .Trait(OpTrait::kCall)
+    .Summary("Case with branches without side effects.");
 
 MILLRACE_KERNEL(If, kCpu, IfKernel);
 MILLRACE_KERNEL(StatelessIf, kCpu, IfKernel);

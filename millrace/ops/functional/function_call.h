@@ -1,4 +1,4 @@
-// How the kernels of this folder run functions.
+// Function calls of the kernels in this folder.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace millrace {
 
-// A function that a node names, compiled when it is first needed. Thread-safe.
+// A function named by a node's attr, compiled on first use. Thread-safe.
 class NamedFunction {
  public:
   NamedFunction() = default;
@@ -37,7 +37,7 @@ class NamedFunction {
 // Inputs [first, end) of a node.
 std::vector<Tensor> InputsFrom(const KernelContext& ctx, int first);
 
-// Sets the outputs of `ctx` from what a function gave. INVALID_ARGUMENT when they do not fit.
+// Sets the outputs of `ctx` from a function's results. INVALID_ARGUMENT if their number or types differ.
 Status SetOutputs(KernelContext& ctx, const std::string& function, std::vector<Tensor> results);
 
 // Runs `function` on inputs [first, end) and makes its results the node's outputs.

@@ -1,11 +1,11 @@
-// Shapes of what functions give.
+// Shape functions of function calls.
 #pragma once
 
 #include "millrace/graph/shape_inference.h"
 
 namespace millrace {
 
-// What the attr output_shapes declares; nothing is known without it.
+// The shapes declared by the attr output_shapes; unknown without it.
 Status DeclaredShapes(ShapeContext& c);
 
 }  // namespace millrace

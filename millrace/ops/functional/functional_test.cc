@@ -66,7 +66,8 @@ TEST_F(FunctionalTest, RemoteCallRunsHereAndNowhereElse) {
 TEST_F(FunctionalTest, AFunctionThatIsMissingIsNamed) {
   pb::AttrValue f;
   f.mutable_func()->set_name("nowhere");
-  const auto r = Fetch({b_.Op("PartitionedCall", {Vector({1})}, {{"f", f}, {"Tout", std::vector<DType>{DType::kFloat}}})});
+  const auto r =
+      Fetch({b_.Op("PartitionedCall", {Vector({1})}, {{"f", f}, {"Tout", std::vector<DType>{DType::kFloat}}})});
   EXPECT_EQ(r.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(r.status().ToString(), HasSubstr("nowhere"));
 }

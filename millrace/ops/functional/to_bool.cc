@@ -9,16 +9,26 @@ namespace millrace {
 StatusOr<bool> ToBool(const Tensor& t) {
   if (t.rank() != 0) return t.num_elements() > 0;
   switch (t.dtype()) {
-    case DType::kFloat: return t.scalar<float>() != 0;
-    case DType::kDouble: return t.scalar<double>() != 0;
-    case DType::kInt32: return t.scalar<int32_t>() != 0;
-    case DType::kUInt8: return t.scalar<uint8_t>() != 0;
-    case DType::kInt16: return t.scalar<int16_t>() != 0;
-    case DType::kInt8: return t.scalar<int8_t>() != 0;
-    case DType::kInt64: return t.scalar<int64_t>() != 0;
-    case DType::kBool: return t.scalar<bool>();
-    case DType::kString: return !t.scalar<std::string>().empty();
-    default: return InvalidArgument("a scalar of type ", DTypeName(t.dtype()), " cannot be taken as true or false");
+    case DType::kFloat:
+      return t.scalar<float>() != 0;
+    case DType::kDouble:
+      return t.scalar<double>() != 0;
+    case DType::kInt32:
+      return t.scalar<int32_t>() != 0;
+    case DType::kUInt8:
+      return t.scalar<uint8_t>() != 0;
+    case DType::kInt16:
+      return t.scalar<int16_t>() != 0;
+    case DType::kInt8:
+      return t.scalar<int8_t>() != 0;
+    case DType::kInt64:
+      return t.scalar<int64_t>() != 0;
+    case DType::kBool:
+      return t.scalar<bool>();
+    case DType::kString:
+      return !t.scalar<std::string>().empty();
+    default:
+      return InvalidArgument("a scalar of type ", DTypeName(t.dtype()), " cannot be taken as true or false");
   }
 }
 
@@ -42,7 +52,7 @@ MILLRACE_OP(ToBool)
     .Attr("T: type")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("Whether a condition holds: a number that is not zero, text that is not empty, a tensor with elements.");
+    .Summary("The truth value of a tensor: a non-zero number, a non-empty string, a non-empty tensor.");
 
 MILLRACE_KERNEL(ToBool, kCpu, ToBoolKernel);
 

@@ -1,12 +1,12 @@
-// When a condition counts as true.
+// Truth values of tensors.
 #pragma once
 
 #include "millrace/tensor/tensor.h"
 
 namespace millrace {
 
-// A scalar number is true when it is not zero, a scalar string when it is not empty, any other tensor when it
-// has elements. INVALID_ARGUMENT for a scalar of another type.
+// A scalar number is true if it is not zero, a scalar string if it is not empty, any other tensor if it has elements.
+// INVALID_ARGUMENT for a scalar of another type.
 StatusOr<bool> ToBool(const Tensor& t);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// While and For: run a function again and again.
+// While and For: call a function repeatedly.
 #include <atomic>
 #include <memory>
 
@@ -12,11 +12,12 @@
 namespace millrace {
 namespace {
 
-Status NotExpanded(GradientContext& c) {
+Status LoopNotExpanded(GradientContext& c) {
   return Unimplemented("the gradient of a ", c.node()->type(), " within a function that calls itself is not supported");
 }
 
-// Asynchronous steps one after another: a step that ends at once goes on in the same loop, not deeper on the stack.
+// A sequence of asynchronous steps. A step that completes synchronously continues in the same loop instead of
+// recursing.
 class Chain : public std::enable_shared_from_this<Chain> {
  public:
   Chain(KernelContext& ctx, int first_input, Kernel::Done done)
@@ -36,10 +37,10 @@ class Chain : public std::enable_shared_from_this<Chain> {
   }
 
  protected:
-  // Begins one step, which ends with a call of Next or of Finish, on any thread, perhaps before returning.
+  // Begins one step, which ends by calling Next or Finish on any thread, possibly before returning.
   virtual void Step() = 0;
 
-  // Whoever comes second goes on: the loop in Go when the step ended within it, otherwise this thread.
+  // The second to arrive continues: the loop in Go if the step ended within it, otherwise this thread.
   void Next() {
     if (second_.exchange(true)) Go();
   }
@@ -47,7 +48,7 @@ class Chain : public std::enable_shared_from_this<Chain> {
     if (status.ok()) status = SetOutputs(ctx_, "the loop's body", std::move(values_));
     done_(std::move(status));
   }
-  // Runs `function` on `args` and hands its results to `then`, or ends the chain with its error.
+  // Calls `function` on `args` and passes its results to `then`, or ends the chain with its error.
   void Call(NamedFunction& function, std::vector<Tensor> args, absl::AnyInvocable<void(std::vector<Tensor>)> then) {
     StatusOr<std::shared_ptr<CallableFunction>> f = function.Get(ctx_.step());
     if (!f.ok()) {
@@ -92,7 +93,8 @@ class WhileKernel : public AsyncKernel {
     void Step() override {
       Call(kernel_->cond_, values_, [this](std::vector<Tensor> results) {
         if (results.size() != 1) {
-          Finish(InvalidArgument("the condition '", kernel_->cond_.name(), "' must give one result but gives ", results.size()));
+          Finish(InvalidArgument("the condition '", kernel_->cond_.name(), "' must give one result but gives ",
+                                 results.size()));
           return;
         }
         const StatusOr<bool> truth = ToBool(results[0]);
@@ -103,7 +105,8 @@ class WhileKernel : public AsyncKernel {
         const size_t n = values_.size();
         Call(kernel_->body_, std::move(values_), [this, n](std::vector<Tensor> next) {
           if (next.size() != n) {
-            Finish(InvalidArgument("the body '", kernel_->body_.name(), "' gives ", next.size(), " values, but the loop has ", n));
+            Finish(InvalidArgument("the body '", kernel_->body_.name(), "' gives ", next.size(),
+                                   " values, but the loop has ", n));
             return;
           }
           values_ = std::move(next);
@@ -159,7 +162,8 @@ class ForKernel : public AsyncKernel {
       for (Tensor& value : values_) args.push_back(std::move(value));
       Call(kernel_->body_, std::move(args), [this, n](std::vector<Tensor> next) {
         if (next.size() != n) {
-          Finish(InvalidArgument("the body '", kernel_->body_.name(), "' gives ", next.size(), " values, but the loop has ", n));
+          Finish(InvalidArgument("the body '", kernel_->body_.name(), "' gives ", next.size(),
+                                 " values, but the loop has ", n));
           return;
         }
         values_ = std::move(next);
@@ -187,8 +191,9 @@ MILLRACE_OP(While)
     .Attr("parallel_iterations: int = 10")
     .Stateful()
     .Shape(DeclaredShapes)
-    .Gradient(NotExpanded)
-    .Summary("Runs body on its own results as long as cond holds.");
+    .Gradient(LoopNotExpanded)
+    .Trait(OpTrait::kCall)
+    .Summary("Applies body to the loop variables while cond is true.");
 
 MILLRACE_OP(StatelessWhile)
     .Input("input: T")
@@ -199,8 +204,9 @@ MILLRACE_OP(StatelessWhile)
     .Attr("output_shapes: list(shape) = []")
     .Attr("parallel_iterations: int = 10")
     .Shape(DeclaredShapes)
-    .Gradient(NotExpanded)
-    .Summary("While, with functions that change no state.");
+    .Gradient(LoopNotExpanded)
+    .Trait(OpTrait::kCall)
+    .Summary("While with functions without side effects.");
 
 MILLRACE_OP(_While)
     .Input("input: T")
@@ -210,7 +216,8 @@ MILLRACE_OP(_While)
     .Attr("body: func")
     .Stateful()
     .Shape(DeclaredShapes)
-    .Gradient(NotExpanded)
+    .Gradient(LoopNotExpanded)
+    .Trait(OpTrait::kCall)
     .Summary("An old form of While.");
 
 MILLRACE_OP(For)
@@ -223,7 +230,7 @@ MILLRACE_OP(For)
     .Attr("body: func")
     .Shape(DeclaredShapes)
     .NotDifferentiable()
-    .Summary("Runs body on each number from start to limit and on its own results.");
+    .Summary("Applies body to each number from start to limit and to the loop variables.");
 
 MILLRACE_KERNEL(While, kCpu, WhileKernel);
 MILLRACE_KERNEL(StatelessWhile, kCpu, WhileKernel);

@@ -18,7 +18,7 @@ StatusOr<std::string> LocalPath(absl::string_view name) {
   if (!absl::StartsWith(name, "file://")) {
     return Unimplemented("File system scheme '", name.substr(0, scheme), "' not implemented (file: '", name, "')");
   }
-  // What is before the path is a host, and empty.
+  // The host part before the path must be empty.
   const absl::string_view rest = name.substr(scheme + 3);
   const size_t slash = rest.find('/');
   return std::string(slash == absl::string_view::npos ? rest : rest.substr(slash));
@@ -47,8 +47,8 @@ StatusOr<NamedSlices> NamedSlicesInput(const KernelContext& ctx) {
                            names.shape().ToString(), " and ", slices.shape().ToString(), " instead.");
   }
   if (names.dim(0) != slices.dim(0)) {
-    return InvalidArgument("tensor_names and shape_and_slices have different number of elements: ", names.dim(0), " vs. ",
-                           slices.dim(0));
+    return InvalidArgument("tensor_names and shape_and_slices have different number of elements: ", names.dim(0),
+                           " vs. ", slices.dim(0));
   }
   return NamedSlices{names.flat<std::string>(), slices.flat<std::string>()};
 }

@@ -1,4 +1,4 @@
-// Names of files and lists of strings as kernels get them.
+// File names and lists of strings as kernel inputs.
 #pragma once
 
 #include <string>
@@ -10,13 +10,14 @@
 
 namespace millrace {
 
-// All file access of kernels goes through here, so that a session can be confined. INTERNAL when the step has none.
+// The file system of the step; all file access of kernels goes through it, so that a session can be confined. INTERNAL
+// if the step has none.
 StatusOr<FileSystem*> Files(const KernelContext& ctx);
 
-// A path as the file system takes it, from a name that may begin with "file://". UNIMPLEMENTED for other schemes.
+// The path of a name that may begin with "file://". UNIMPLEMENTED for other schemes.
 StatusOr<std::string> LocalPath(absl::string_view name);
 
-// The path in input i, a scalar; the error calls it `what`.
+// The path in input i, a scalar; errors refer to it as `what`.
 StatusOr<std::string> PathInput(const KernelContext& ctx, int i, absl::string_view what);
 
 // The names and slices of a checkpoint op, as vectors of the same length `count`.

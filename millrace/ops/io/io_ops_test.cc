@@ -26,7 +26,8 @@ class IoOpsTest : public OpSessionTest {
   }
   Endpoint Text(const std::string& text) { return b_.Const(Tensor::Scalar(text)); }
   Endpoint Texts(const Strings& texts) { return b_.Const(Tensor::FromVector(texts)); }
-  Node* Save(const std::string& prefix, const Strings& names, const Strings& slices, const std::vector<Tensor>& tensors) {
+  Node* Save(const std::string& prefix, const Strings& names, const Strings& slices,
+             const std::vector<Tensor>& tensors) {
     std::vector<Endpoint> inputs = {Text(prefix), Texts(names), Texts(slices)};
     for (const Tensor& t : tensors) inputs.push_back(b_.Const(t));
     return b_.AddNode("SaveV2", inputs);
@@ -41,7 +42,8 @@ class IoOpsTest : public OpSessionTest {
   void MakeReader(const std::string& op, const Strings& names, AttrList attrs = {}, bool close = true) {
     const bool v2 = absl::EndsWith(op, "V2");
     suffix_ = v2 ? "V2" : "";
-    queue_ = b_.Op("FIFOQueue" + suffix_, {}, {{"component_types", std::vector<DType>{DType::kString}}, {"capacity", int64_t{100}}});
+    queue_ = b_.Op("FIFOQueue" + suffix_, {},
+                   {{"component_types", std::vector<DType>{DType::kString}}, {"capacity", int64_t{100}}});
     reader_ = b_.Op(op, {}, std::move(attrs));
     if (!names.empty()) {
       ASSERT_TRUE(Run(b_.AddNode("QueueEnqueueMany" + suffix_, {{queue_, Texts(names)}})).ok());
@@ -60,7 +62,8 @@ class IoOpsTest : public OpSessionTest {
   std::string Ask(const std::string& op) {
     const auto got = Fetch({b_.Op(op + suffix_, {reader_})});
     if (!got.ok()) return absl::StatusCodeToString(got.status().code());
-    return (*got)[0].dtype() == DType::kString ? (*got)[0].scalar<std::string>() : absl::StrCat((*got)[0].scalar<int64_t>());
+    return (*got)[0].dtype() == DType::kString ? (*got)[0].scalar<std::string>()
+                                               : absl::StrCat((*got)[0].scalar<int64_t>());
   }
 
   TempDirectory dir_ = TempDirectory::Make("io_ops_test").value();
@@ -125,16 +128,20 @@ TEST_F(IoOpsTest, CheckpointsOfTheFirstFormatAreReadAsTensorFlowWroteThem) {
   EXPECT_THAT(Values<half>(halves), ElementsAre(half(1.5f), half(-2.f)));
   EXPECT_EQ(CodeOf(b_.Op("Restore", {Text(p), Text("none")}, {{"dt", DType::kFloat}})), StatusCode::kNotFound);
   EXPECT_EQ(CodeOf(b_.Op("Restore", {Text(p), Text("float")}, {{"dt", DType::kInt32}})), StatusCode::kInvalidArgument);
-  EXPECT_EQ(CodeOf(b_.Op("Restore", {Text(Path("no?")), Text("float")}, {{"dt", DType::kFloat}})), StatusCode::kNotFound);
+  EXPECT_EQ(CodeOf(b_.Op("Restore", {Text(Path("no?")), Text("float")}, {{"dt", DType::kFloat}})),
+            StatusCode::kNotFound);
 }
 
 TEST_F(IoOpsTest, TheFirstFormatIsWrittenWithTensorFlowsBytes) {
   const std::string good = absl::StrCat(MILLRACE_TESTDATA, "/checkpoints/first_format");
   const std::vector<std::pair<std::string, DType>> whole = {
-      {"float", DType::kFloat}, {"scalar", DType::kInt32}, {"string", DType::kString}, {"int8", DType::kInt8},
-      {"bool", DType::kBool}, {"empty", DType::kFloat}, {"complex64", DType::kComplex64}, {"half", DType::kHalf},
-      {"double", DType::kDouble}, {"int64", DType::kInt64}, {"uint8", DType::kUInt8}, {"uint16", DType::kUInt16},
-      {"int16", DType::kInt16}, {"complex128", DType::kComplex128}};
+      {"float", DType::kFloat},         {"scalar", DType::kInt32},
+      {"string", DType::kString},       {"int8", DType::kInt8},
+      {"bool", DType::kBool},           {"empty", DType::kFloat},
+      {"complex64", DType::kComplex64}, {"half", DType::kHalf},
+      {"double", DType::kDouble},       {"int64", DType::kInt64},
+      {"uint8", DType::kUInt8},         {"uint16", DType::kUInt16},
+      {"int16", DType::kInt16},         {"complex128", DType::kComplex128}};
   std::vector<Endpoint> tensors;
   Strings names, slices;
   for (const auto& [name, dtype] : whole) {
@@ -216,7 +223,8 @@ TEST_F(IoOpsTest, AMissingFileIsLeftOutAndADamagedOneIsNot) {
   }
   const std::string good = ReadWholeFile(FileSystem::Posix(), Path("good")).value();
   WriteBytes("bad", good.substr(0, good.size() - 12));
-  MakeReader("TFRecordReaderV2", {Path("none"), Path("good"), Path("bad"), Path("good")}, {{"compression_type", "GZIP"}});
+  MakeReader("TFRecordReaderV2", {Path("none"), Path("good"), Path("bad"), Path("good")},
+             {{"compression_type", "GZIP"}});
   EXPECT_EQ(Next(), "NOT_FOUND");
   EXPECT_EQ(Next(), Path("good:0=abc"));
   EXPECT_EQ(Next(), Path("good:19="));
@@ -231,7 +239,8 @@ TEST_F(IoOpsTest, AMissingFileIsLeftOutAndADamagedOneIsNot) {
 TEST_F(IoOpsTest, RecordsOfOneLengthHopAndLeaveTheFooterOut) {
   WriteBytes("f", "HHabcdefghiF");
   const auto all = [&](AttrList attrs) {
-    attrs.insert(attrs.end(), {{"record_bytes", int64_t{3}}, {"header_bytes", int64_t{2}}, {"footer_bytes", int64_t{1}}});
+    attrs.insert(attrs.end(),
+                 {{"record_bytes", int64_t{3}}, {"header_bytes", int64_t{2}}, {"footer_bytes", int64_t{1}}});
     MakeReader("FixedLengthRecordReaderV2", {Path("f")}, attrs);
     std::string values;
     for (std::string next = Next(); next != "OUT_OF_RANGE"; next = Next()) {
@@ -244,7 +253,8 @@ TEST_F(IoOpsTest, RecordsOfOneLengthHopAndLeaveTheFooterOut) {
   EXPECT_EQ(all({{"hop_bytes", int64_t{5}}}), ":0=abc :1=fgh ");
   MakeReader("FixedLengthRecordReaderV2", {Path("f")}, {{"record_bytes", int64_t{1}}, {"header_bytes", int64_t{13}}});
   EXPECT_EQ(Next(), "OUT_OF_RANGE");
-  const Endpoint bad = b_.Op("FixedLengthRecordReaderV2", {}, {{"record_bytes", int64_t{1}}, {"hop_bytes", int64_t{-1}}});
+  const Endpoint bad =
+      b_.Op("FixedLengthRecordReaderV2", {}, {{"record_bytes", int64_t{1}}, {"hop_bytes", int64_t{-1}}});
   EXPECT_EQ(CodeOf(b_.Op("ReaderNumRecordsProducedV2", {bad})), StatusCode::kInvalidArgument);
 }
 
@@ -268,7 +278,9 @@ TEST_F(IoOpsTest, TheStateOfAReaderOfNamesIsItsCounts) {
   MakeReader("IdentityReaderV2", {"a", "b"});
   EXPECT_EQ(Next(), "a=a");
   const std::string state = Ask("ReaderSerializeState");
-  EXPECT_EQ(state, "\x08\x01\x10\x01\x18\x01\"\x01" "a");
+  EXPECT_EQ(state,
+            "\x08\x01\x10\x01\x18\x01\"\x01"
+            "a");
   EXPECT_EQ(Next(), "b=b");
   const auto restore = [&](const std::string& text) {
     return CodeOf(b_.AddNode("ReaderRestoreStateV2", {{reader_, Text(text)}}));

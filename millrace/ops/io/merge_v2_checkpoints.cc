@@ -1,4 +1,4 @@
-// MergeV2Checkpoints: what several devices saved becomes one checkpoint.
+// MergeV2Checkpoints: merges the checkpoints of several devices into one.
 #include "millrace/graph/op_schema.h"
 #include "millrace/io/bundle.h"
 #include "millrace/ops/io/file_inputs.h"
@@ -48,7 +48,7 @@ MILLRACE_OP(MergeV2Checkpoints)
     .Stateful()
     .Shape(MergeShape)
     .NotDifferentiable()
-    .Summary("Makes one checkpoint of several, without copying their data.");
+    .Summary("Merges several checkpoints into one without copying their data.");
 
 MILLRACE_KERNEL(MergeV2Checkpoints, kCpu, MergeV2CheckpointsKernel);
 

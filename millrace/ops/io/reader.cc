@@ -6,7 +6,7 @@
 
 namespace millrace {
 
-// One Read on its way.
+// A Read in progress.
 struct Reader::Reading {
   Reading(const CallingOp& op, RefPtr<Reader> reader, RefPtr<Queue> queue, int64_t n, ReadDone done)
       : op(op), reader(std::move(reader)), queue(std::move(queue)), wanted(n), done(std::move(done)) {}
@@ -21,7 +21,10 @@ struct Reader::Reading {
 };
 
 Reader::Reader(std::string name, std::string kind, std::unique_ptr<RecordSource> source)
-    : name_(std::move(name)), kind_(std::move(kind)), source_(std::move(source)), line_(absl::StrCat("reader '", name_, "'")) {}
+    : name_(std::move(name)),
+      kind_(std::move(kind)),
+      source_(std::move(source)),
+      line_(absl::StrCat("reader '", name_, "'")) {}
 
 std::string Reader::DebugString() const { return absl::StrCat(kind_, " ", name_); }
 
@@ -35,7 +38,7 @@ void Reader::Acquire(const CallingOp& op, Done start) {
   };
   attempt.cancelled = "the read was cancelled";
   attempt.done = std::move(start);
-  FinishedOps finished;
+  FinishedOps finished(op.step);
   {
     MutexLock lock(&mu_);
     line_.Join(std::move(attempt), &finished,
@@ -67,7 +70,7 @@ void Reader::Release() {
 void Reader::Read(const CallingOp& op, RefPtr<Queue> queue, int64_t n, ReadDone done) {
   auto reading = std::make_shared<Reading>(op, ShareRef(this), std::move(queue), n, std::move(done));
   Acquire(op, [reading](Status status) {
-    if (!status.ok()) return reading->done(std::move(status));  // never got in
+    if (!status.ok()) return reading->done(std::move(status));  // access was never acquired
     Continue(reading);
   });
 }
@@ -75,7 +78,7 @@ void Reader::Read(const CallingOp& op, RefPtr<Queue> queue, int64_t n, ReadDone 
 void Reader::Continue(std::shared_ptr<Reading> reading) {
   Reader& reader = *reading->reader;
   while (reader.ReadSome(*reading)) {
-    // The answer may come at once, on this thread, or later on another: whichever of the two is second goes on.
+    // The answer may come synchronously or later on another thread; the second of the two to arrive continues.
     struct Answer {
       std::atomic<bool> first_came{false};
       StatusOr<Queue::Tuple> unit;
@@ -147,7 +150,7 @@ void Reader::Finish(std::shared_ptr<Reading> reading) {
   ReadDone done = std::move(reading->done);
   StatusOr<Records> result = std::move(reading->records);
   if (!reading->status.ok()) result = std::move(reading->status);
-  // After `done` the step may be gone.
+  // Must precede `done`, after which the step may no longer exist.
   reader->Release();
   done(std::move(result));
 }
@@ -176,7 +179,8 @@ void Reader::Restore(const CallingOp& op, const std::string& bytes, Done done) {
     return done(InvalidArgument("Unexpected negative value when restoring in ", who, state.ShortDebugString()));
   }
   if (state.work_started() != state.work_finished()) {
-    return done(InvalidArgument("Inconsistent work started vs. finished when restoring in ", who, state.ShortDebugString()));
+    return done(
+        InvalidArgument("Inconsistent work started vs. finished when restoring in ", who, state.ShortDebugString()));
   }
   Acquire(op, [self = ShareRef(this), op, state = std::move(state), done = std::move(done)](Status status) mutable {
     if (!status.ok()) return done(std::move(status));

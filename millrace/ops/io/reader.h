@@ -1,4 +1,4 @@
-// Readers: records out of the files that a queue names.
+// Readers: produce records from the files whose names come from a queue.
 #pragma once
 
 #include <memory>
@@ -15,23 +15,23 @@
 
 namespace millrace {
 
-// How one kind of reader gets records out of a unit of work, which is the name of a file. Used by one thread at a time.
+// Reads the records of a unit of work, which is a file name; one subclass per kind of reader. Not thread-safe.
 class RecordSource {
  public:
   enum class Result { kRecord, kLastRecord, kEnd };
 
   virtual ~RecordSource() = default;
-  // Starts on a unit. `files` is good for this call only. On an error the unit is left out.
+  // Starts a unit. `files` is valid for this call only. On an error the unit is skipped.
   virtual Status Begin(FileSystem* files, const std::string& work) = 0;
-  // On an error the reader stays where it is.
+  // On an error the position is unchanged.
   virtual StatusOr<Result> Next(FileSystem* files, std::string* key, std::string* value) = 0;
-  // Lets go of the unit.
+  // Closes the unit.
   virtual void End() = 0;
-  // True when a reader between two units is all told by its counts.
+  // True if the counts are the complete state of a reader between two units.
   virtual bool state_is_counts() const { return false; }
 };
 
-// Thread-safe. Reads are served one after the other, in the order they came; nothing blocks a thread.
+// Thread-safe. Reads are served one at a time in FIFO order; calls are non-blocking.
 class Reader : public Resource {
  public:
   static constexpr char kTypeName[] = "tensorflow::ReaderInterface";
@@ -45,12 +45,12 @@ class Reader : public Resource {
 
   Reader(std::string name, std::string kind, std::unique_ptr<RecordSource> source);
 
-  // At least one record and at most `n`, all of one unit; units are taken from `queue` as they are needed.
-  // OUT_OF_RANGE when the queue is closed and empty.
+  // Reads at least one and at most `n` records of one unit; units are dequeued from `queue` as needed. OUT_OF_RANGE if
+  // the queue is closed and empty.
   void Read(const CallingOp& op, RefPtr<Queue> queue, int64_t n, ReadDone done);
-  // These wait for reads that came before.
+  // These run after earlier reads.
   void Reset(const CallingOp& op, Done done);
-  // INVALID_ARGUMENT for a state that makes no sense; UNIMPLEMENTED for readers whose state is more than counts.
+  // INVALID_ARGUMENT for an invalid state; UNIMPLEMENTED for readers whose state is more than counts.
   void Restore(const CallingOp& op, const std::string& state, Done done);
   StatusOr<std::string> Serialize() const;
   int64_t records_produced() const;
@@ -60,12 +60,12 @@ class Reader : public Resource {
 
  private:
   struct Reading;
-  // Calls `start` when nobody else is at work; whoever got in calls Release.
+  // Calls `start` with exclusive access to the reader; the holder must call Release.
   void Acquire(const CallingOp& op, Done start);
   void Release();
-  // Reads until it is done or has to wait for the queue.
+  // Reads until done, or until it has to wait for the queue.
   static void Continue(std::shared_ptr<Reading> reading);
-  // True when more is to be read.
+  // Returns true if there is more to read.
   bool ReadSome(Reading& reading);
   void BeginUnit(Reading& reading, StatusOr<Queue::Tuple> unit);
   static void Finish(std::shared_ptr<Reading> reading);
@@ -73,12 +73,12 @@ class Reader : public Resource {
 
   const std::string name_;
   const std::string kind_;
-  const std::unique_ptr<RecordSource> source_;  // of whoever is at work
+  const std::unique_ptr<RecordSource> source_;  // used by the holder of exclusive access only
 
   mutable Mutex mu_;
   bool busy_ ABSL_GUARDED_BY(mu_) = false;
   WaitingLine line_ ABSL_GUARDED_BY(mu_);
-  // The counts, and the unit at work.
+  // The counts and the current unit.
   pb::ReaderBaseState state_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -1,4 +1,4 @@
-// What is done with a reader: records read, counts, and its state.
+// The ops that use readers: reading, counts and state.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/io/file_inputs.h"
@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// The queue in input 1, of names of files.
+// The queue of file names in input 1.
 StatusOr<RefPtr<Queue>> NameQueue(const KernelContext& ctx) {
   MR_ASSIGN_OR_RETURN(RefPtr<Queue> queue, ctx.resource<Queue>(1));
   if (queue->types().size() != 1) return InvalidArgument("Expected single component queue");
@@ -104,15 +104,15 @@ Status ReadUpToShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-#define MR_READER_READ(name, handle)     \
-  MILLRACE_OP(name)                      \
-      .Input("reader_handle: " handle)   \
-      .Input("queue_handle: " handle)    \
-      .Output("key: string")             \
-      .Output("value: string")           \
-      .Shape(ScalarShape)                \
-      .NotDifferentiable()               \
-      .Summary("The next record of a reader, which takes names of files from a queue.")
+#define MR_READER_READ(name, handle)   \
+  MILLRACE_OP(name)                    \
+      .Input("reader_handle: " handle) \
+      .Input("queue_handle: " handle)  \
+      .Output("key: string")           \
+      .Output("value: string")         \
+      .Shape(ScalarShape)              \
+      .NotDifferentiable()             \
+      .Summary("Reads the next record; the reader dequeues file names as needed.")
 MR_READER_READ(ReaderRead, "Ref(string)");
 MR_READER_READ(ReaderReadV2, "resource").Stateful();
 
@@ -125,7 +125,7 @@ MR_READER_READ(ReaderReadV2, "resource").Stateful();
       .Output("values: string")            \
       .Shape(ReadUpToShape)                \
       .NotDifferentiable()                 \
-      .Summary("The next records of a reader, as many as one file has, at most num_records.")
+      .Summary("Reads up to num_records records of the current file.")
 MR_READER_READ_UP_TO(ReaderReadUpTo, "Ref(string)");
 MR_READER_READ_UP_TO(ReaderReadUpToV2, "resource").Stateful();
 
@@ -145,22 +145,26 @@ MR_UNITS_COMPLETED(ReaderNumWorkUnitsCompletedV2, "resource").Stateful();
 MR_SERIALIZE_STATE(ReaderSerializeState, "Ref(string)");
 MR_SERIALIZE_STATE(ReaderSerializeStateV2, "resource").Stateful();
 
-#define MR_RESTORE_STATE(name, handle)   \
-  MILLRACE_OP(name)                      \
-      .Input("reader_handle: " handle)   \
-      .Input("state: string")            \
-      .Shape(NoOutputs)                  \
-      .NotDifferentiable()               \
-      .Summary("Puts a reader into a state that ReaderSerializeState gave.")
+#define MR_RESTORE_STATE(name, handle) \
+  MILLRACE_OP(name)                    \
+      .Input("reader_handle: " handle) \
+      .Input("state: string")          \
+      .Shape(NoOutputs)                \
+      .NotDifferentiable()             \
+      .Summary("Restores a reader to a state from ReaderSerializeState.")
 MR_RESTORE_STATE(ReaderRestoreState, "Ref(string)");
 MR_RESTORE_STATE(ReaderRestoreStateV2, "resource").Stateful();
 
-#define MR_RESET(name, handle) \
-  MILLRACE_OP(name).Input("reader_handle: " handle).Shape(NoOutputs).NotDifferentiable().Summary("Makes a reader as it was at first.")
+#define MR_RESET(name, handle)         \
+  MILLRACE_OP(name)                    \
+      .Input("reader_handle: " handle) \
+      .Shape(NoOutputs)                \
+      .NotDifferentiable()             \
+      .Summary("Resets a reader to its initial state.")
 MR_RESET(ReaderReset, "Ref(string)");
 MR_RESET(ReaderResetV2, "resource").Stateful();
 
-#define MR_READER_KERNELS(name, ...)     \
+#define MR_READER_KERNELS(name, ...)        \
   MILLRACE_KERNEL(name, kCpu, __VA_ARGS__); \
   MILLRACE_KERNEL(name##V2, kCpu, __VA_ARGS__)
 MR_READER_KERNELS(ReaderRead, ReaderReadKernel<false>);

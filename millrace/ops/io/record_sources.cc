@@ -1,4 +1,4 @@
-// Where readers enter a graph, one for each kind of file.
+// The ops that create readers, one per kind of file.
 #include <cstdint>
 #include <optional>
 
@@ -20,7 +20,7 @@ StatusOr<std::unique_ptr<SequentialFile>> OpenWork(FileSystem* files, const std:
   return files->OpenSequential(path);
 }
 
-// The name itself is the record.
+// The record is the name itself.
 class IdentitySource : public RecordSource {
  public:
   explicit IdentitySource(KernelInit&) {}
@@ -90,7 +90,7 @@ class TextLineSource : public RecordSource {
  private:
   int64_t skip_ = 0;
   std::string work_;
-  int64_t line_ = 0;  // how many were read
+  int64_t line_ = 0;  // lines read so far
   std::optional<BufferedInput> input_;
 };
 
@@ -157,7 +157,7 @@ class FixedLengthSource : public RecordSource {
     return absl::OkStatus();
   }
   StatusOr<Result> Next(FileSystem* files, std::string* key, std::string* value) override {
-    // Behind a record there is room for the footer, or it is none.
+    // A record is complete only if the footer still follows it.
     const uint64_t needed = record_ + footer_;
     if (window_.size() < needed) {
       MR_RETURN_IF_ERROR(input_->Read(needed - window_.size(), &window_).status());
@@ -181,15 +181,13 @@ class FixedLengthSource : public RecordSource {
   std::string work_;
   int64_t count_ = 0;
   std::optional<BufferedInput> input_;
-  std::string window_;  // what was read from where the next record begins
+  std::string window_;  // data read from the beginning of the next record on
 };
 
 template <typename Source>
 class ReaderKernel : public Kernel {
  public:
-  explicit ReaderKernel(KernelInit& init) : source_(init) {
-    Source checked(init);
-  }
+  explicit ReaderKernel(KernelInit& init) : source_(init) { Source checked(init); }
 
   Status Compute(KernelContext& ctx) override {
     return source_.Emit(
@@ -207,15 +205,12 @@ class ReaderKernel : public Kernel {
   ResourceSource<Reader> source_;
 };
 
-#define MR_READER_END(text)            \
-  Stateful()                           \
-      .Shape(ScalarShape)              \
-      .NotDifferentiable()             \
-      .Summary(text)
+#define MR_READER_END(text) Stateful().Shape(ScalarShape).NotDifferentiable().Summary(text)
 #define MR_NAMED(op) op.Attr("container: string = ''").Attr("shared_name: string = ''")
 
-#define MR_IDENTITY_READER(name, handle) \
-  MR_NAMED(MILLRACE_OP(name).Output("reader_handle: " handle)).MR_READER_END("A reader whose records are the names in the queue.")
+#define MR_IDENTITY_READER(name, handle)                       \
+  MR_NAMED(MILLRACE_OP(name).Output("reader_handle: " handle)) \
+      .MR_READER_END("A reader whose records are the names in the queue.")
 MR_IDENTITY_READER(IdentityReader, "Ref(string)");
 MR_IDENTITY_READER(IdentityReaderV2, "resource");
 
@@ -224,25 +219,25 @@ MR_IDENTITY_READER(IdentityReaderV2, "resource");
 MR_WHOLE_FILE_READER(WholeFileReader, "Ref(string)");
 MR_WHOLE_FILE_READER(WholeFileReaderV2, "resource");
 
-#define MR_TEXT_LINE_READER(name, handle)                                                              \
-  MR_NAMED(MILLRACE_OP(name).Output("reader_handle: " handle).Attr("skip_header_lines: int = 0"))     \
+#define MR_TEXT_LINE_READER(name, handle)                                                         \
+  MR_NAMED(MILLRACE_OP(name).Output("reader_handle: " handle).Attr("skip_header_lines: int = 0")) \
       .MR_READER_END("A reader of lines.")
 MR_TEXT_LINE_READER(TextLineReader, "Ref(string)");
 MR_TEXT_LINE_READER(TextLineReaderV2, "resource");
 
-#define MR_TF_RECORD_READER(name, handle)                           \
-  MR_NAMED(MILLRACE_OP(name).Output("reader_handle: " handle))      \
-      .Attr("compression_type: string = ''")                        \
+#define MR_TF_RECORD_READER(name, handle)                      \
+  MR_NAMED(MILLRACE_OP(name).Output("reader_handle: " handle)) \
+      .Attr("compression_type: string = ''")                   \
       .MR_READER_END("A reader of TFRecord files.")
 MR_TF_RECORD_READER(TFRecordReader, "Ref(string)");
 MR_TF_RECORD_READER(TFRecordReaderV2, "resource");
 
-#define MR_FIXED_LENGTH_READER(name, handle)          \
-  MR_NAMED(MILLRACE_OP(name)                          \
-               .Output("reader_handle: " handle)      \
-               .Attr("header_bytes: int = 0")         \
-               .Attr("record_bytes: int")             \
-               .Attr("footer_bytes: int = 0")         \
+#define MR_FIXED_LENGTH_READER(name, handle)     \
+  MR_NAMED(MILLRACE_OP(name)                     \
+               .Output("reader_handle: " handle) \
+               .Attr("header_bytes: int = 0")    \
+               .Attr("record_bytes: int")        \
+               .Attr("footer_bytes: int = 0")    \
                .Attr("hop_bytes: int = 0"))
 MR_FIXED_LENGTH_READER(FixedLengthRecordReader, "Ref(string)").MR_READER_END("A reader of records of one length.");
 MR_FIXED_LENGTH_READER(FixedLengthRecordReaderV2, "resource")

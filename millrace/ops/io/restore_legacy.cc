@@ -1,4 +1,4 @@
-// Restore and RestoreSlice: one tensor out of a checkpoint of the first format.
+// Restore and RestoreSlice: read one tensor from a checkpoint of the first format.
 #include "millrace/ops/io/restore_legacy.h"
 
 #include "millrace/graph/op_schema.h"
@@ -39,11 +39,12 @@ class RestoreKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(FileSystem* const files, Files(ctx));
     static constexpr const char* kNames[] = {"file_pattern", "tensor_name", "shape_and_slice"};
-    // A name may have a longer vector's first place.
+    // A name may be the first element of a longer vector.
     for (int i = 0; i < ctx.num_inputs(); ++i) {
       const int64_t n = ctx.input(i).num_elements();
       if (i == 1 ? n < 1 : n != 1) {
-        return InvalidArgument("Input ", i, " (", kNames[i], ") must be a string scalar; got a tensor of ", n, " elements");
+        return InvalidArgument("Input ", i, " (", kNames[i], ") must be a string scalar; got a tensor of ", n,
+                               " elements");
       }
     }
     MR_ASSIGN_OR_RETURN(const std::string pattern, LocalPath(ctx.input(0).scalar<std::string>()));

@@ -1,4 +1,4 @@
-// Reading checkpoints of the first format, as Restore, RestoreSlice and RestoreV2 do.
+// Reading of checkpoints of the first format, for Restore, RestoreSlice and RestoreV2.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,10 @@
 
 namespace millrace {
 
-// NOT_FOUND as TensorFlow says it.
+// NOT_FOUND with TensorFlow's message.
 StatusOr<std::unique_ptr<LegacyCheckpointReader>> OpenLegacy(FileSystem* files, const std::string& pattern);
 
-// The tensor, or the part that `shape_and_slice` (unless empty) names. INVALID_ARGUMENT when it has another type or shape.
+// The tensor or, unless it is empty, the slice `shape_and_slice`. INVALID_ARGUMENT if its type or shape differs.
 StatusOr<Tensor> RestoreLegacy(const LegacyCheckpointReader& reader, const std::string& name,
                                const std::string& shape_and_slice, DType dtype);
 

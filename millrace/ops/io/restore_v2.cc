@@ -1,4 +1,4 @@
-// RestoreV2: tensors out of a checkpoint, of either format.
+// RestoreV2: reads tensors from a checkpoint of either format.
 #include <algorithm>
 
 #include "millrace/graph/op_schema.h"
@@ -24,13 +24,13 @@ class RestoreV2Kernel : public Kernel {
       return InvalidArgument("Got ", inputs.names.size(), " tensor names, but ", dtypes_.size(), " expected dtypes.");
     }
     const StatusOr<std::unique_ptr<BundleReader>> reader = BundleReader::Open(files, prefix);
-    // Programs restore checkpoints of the first format by this op too.
+    // Programs also use this op to restore checkpoints of the first format.
     if (absl::IsNotFound(reader.status())) return RestoreLegacyAll(ctx, files, prefix, inputs);
     MR_RETURN_IF_ERROR(reader.status());
 
     std::vector<BundleTensor> found(inputs.names.size());
     std::vector<Tensor*> outputs(inputs.names.size());
-    // In the order of names, in which the index is.
+    // In name order, like the index.
     std::vector<size_t> order(inputs.names.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return inputs.names[a] < inputs.names[b]; });
@@ -66,7 +66,7 @@ class RestoreV2Kernel : public Kernel {
   std::vector<DType> dtypes_;
 };
 
-// A slice tells the shape; a whole tensor's is known from the file alone.
+// A slice spec determines the shape; otherwise it is known only from the file.
 Status RestoreV2Shape(ShapeContext& c) {
   MR_RETURN_IF_ERROR(CheckRanks(c, {0, 1, 1}));
   const Tensor* const slices = c.constant(2);

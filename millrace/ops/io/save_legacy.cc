@@ -1,4 +1,4 @@
-// Save and SaveSlices: tensors into a checkpoint of the first format, one file.
+// Save and SaveSlices: write tensors to a checkpoint of the first format, a single file.
 #include "millrace/graph/op_schema.h"
 #include "millrace/io/legacy_checkpoint.h"
 #include "millrace/ops/io/file_inputs.h"
@@ -17,8 +17,8 @@ class SaveKernel : public Kernel {
     constexpr int kFirstTensor = kSlices ? 3 : 2;
     MR_ASSIGN_OR_RETURN(FileSystem* const files, Files(ctx));
     if (ctx.input(0).num_elements() != 1) {
-      return InvalidArgument("Input 0 (filename) must be a string scalar; got a tensor of ", ctx.input(0).num_elements(),
-                             " elements");
+      return InvalidArgument("Input 0 (filename) must be a string scalar; got a tensor of ",
+                             ctx.input(0).num_elements(), " elements");
     }
     MR_ASSIGN_OR_RETURN(const std::string path, LocalPath(ctx.input(0).scalar<std::string>()));
     const absl::Span<const std::string> names = ctx.input(1).flat<std::string>();
@@ -56,7 +56,7 @@ MILLRACE_OP(Save)
     .Stateful()
     .Shape(SaveShape)
     .NotDifferentiable()
-    .Summary("Writes tensors into a checkpoint file of the first format.");
+    .Summary("Writes tensors to a checkpoint file of the first format.");
 
 MILLRACE_OP(SaveSlices)
     .Input("filename: string")
@@ -67,7 +67,7 @@ MILLRACE_OP(SaveSlices)
     .Stateful()
     .Shape(SaveSlicesShape)
     .NotDifferentiable()
-    .Summary("Writes tensors, or slices of larger ones, into a checkpoint file of the first format.");
+    .Summary("Writes tensors, or slices of larger ones, to a checkpoint file of the first format.");
 
 MILLRACE_KERNEL(Save, kCpu, SaveKernel<false>);
 MILLRACE_KERNEL(SaveSlices, kCpu, SaveKernel<true>);

@@ -1,4 +1,4 @@
-// SaveV2: tensors into a checkpoint of one shard. _SaveVariables: some of them straight from variables.
+// SaveV2: writes tensors to a checkpoint of one shard. _SaveVariables: reads some of them directly from variables.
 #include "millrace/base/background_pace.h"
 #include "millrace/base/thread_group.h"
 #include "millrace/base/thread_priority.h"
@@ -11,10 +11,10 @@
 namespace millrace {
 namespace {
 
-// From here on a checkpoint is large: training goes before it. A small one is over soon and should not wait for a busy machine.
+// Checkpoints from this size on are throttled in favour of training; a smaller one is finished quickly and is not.
 constexpr size_t kLargeBytes = size_t{16} << 20;
 
-// A large checkpoint takes seconds. It is written on a thread of its own and holds none of those that run ops.
+// A large checkpoint takes seconds, so it is written on a thread of its own instead of an inter-op thread.
 class SaveV2Kernel : public AsyncKernel {
  public:
   explicit SaveV2Kernel(KernelInit&) {}
@@ -23,7 +23,7 @@ class SaveV2Kernel : public AsyncKernel {
     auto shared = std::make_shared<Done>(std::move(done));
     const bool started = StartDetachedThread("checkpoint", [&ctx, shared]() mutable {
       Status status = Save(ctx);
-      // What follows in the step is not this thread's work.
+      // The rest of the step does not run on this thread.
       ctx.step().inter_op->Schedule([shared = std::move(shared), status = std::move(status)] { (*shared)(status); });
     });
     if (!started) (*shared)(Unavailable("the system has no thread to write a checkpoint with"));
@@ -40,15 +40,17 @@ class SaveV2Kernel : public AsyncKernel {
       return InvalidArgument("Got ", inputs.names.size(), " tensor names but ", count, " tensors.");
     }
     std::vector<Source> sources(count);
-    for (size_t i = 0; i < count; ++i) MR_RETURN_IF_ERROR(FindSource(ctx, kFirstTensor + static_cast<int>(i), &sources[i]));
-    // Everything that can be wrong with the slices is said before a file is made.
+    for (size_t i = 0; i < count; ++i)
+      MR_RETURN_IF_ERROR(FindSource(ctx, kFirstTensor + static_cast<int>(i), &sources[i]));
+    // Validate all slices before creating a file.
     std::vector<ShapeAndSlice> parts(count);
     for (size_t i = 0; i < count; ++i) {
       if (inputs.slices[i].empty()) continue;
       MR_ASSIGN_OR_RETURN(parts[i], ShapeAndSlice::Parse(inputs.slices[i]));
       if (parts[i].part != sources[i].value.shape()) {
-        return InvalidArgument("Slice in shape_and_slice specification does not match the shape of the tensor to save: ",
-                               inputs.slices[i], ", tensor ", inputs.names[i], ": ", sources[i].value.shape().ToString());
+        return InvalidArgument(
+            "Slice in shape_and_slice specification does not match the shape of the tensor to save: ", inputs.slices[i],
+            ", tensor ", inputs.names[i], ": ", sources[i].value.shape().ToString());
       }
     }
     size_t bytes = 0;
@@ -64,11 +66,11 @@ class SaveV2Kernel : public AsyncKernel {
     return writer->Finish();
   }
 
-  // A tensor, or the memory of a variable in which rows may change meanwhile.
+  // A tensor, or the memory of a variable whose rows may change concurrently.
   struct Source {
     Tensor value;
     RefPtr<Variable> variable = {};
-    RowLocks* locks = nullptr;  // null: nothing changes
+    RowLocks* locks = nullptr;  // null if nothing changes concurrently
   };
 
   static Status FindSource(KernelContext& ctx, int i, Source* source) {
@@ -78,20 +80,21 @@ class SaveV2Kernel : public AsyncKernel {
     }
     StatusOr<RefPtr<Variable>> variable = ctx.resource<Variable>(i);
     if (absl::IsNotFound(variable.status()) || (variable.ok() && !(*variable)->IsInitialized())) {
-      // As ReadVariableOp says it, in whose place this is.
+      // The same error as ReadVariableOp, which this replaces.
       const ResourceHandle& handle = ctx.input(i).scalar<ResourceHandle>();
-      return FailedPrecondition("Error while reading resource variable ", handle.name, " from container ", handle.container,
-                                ": the variable was uninitialized");
+      return FailedPrecondition("Error while reading resource variable ", handle.name, " from container ",
+                                handle.container, ": the variable was uninitialized");
     }
     MR_RETURN_IF_ERROR(variable.status());
     source->variable = *std::move(variable);
-    // Strings are copied: their bytes are elsewhere.
+    // Strings are copied, because their bytes are not in the tensor.
     if (!IsPlain(source->variable->dtype())) {
       MR_ASSIGN_OR_RETURN(source->value, source->variable->Read());
       return absl::OkStatus();
     }
     return source->variable->ReadRows([&](const Tensor& value, RowLocks& locks) {
-      // Kept for longer than is allowed elsewhere: the memory stays, and a row is looked at under its lock only.
+      // Retained beyond the callback, unlike elsewhere: the tensor keeps the memory alive, and each row is read under
+      // its lock.
       source->value = value;
       source->locks = &locks;
       return absl::OkStatus();
@@ -100,8 +103,9 @@ class SaveV2Kernel : public AsyncKernel {
 
   static Status Add(BundleWriter* writer, const std::string& name, const ShapeAndSlice* part, const Source& source) {
     const Tensor& value = source.value;
-    if (source.locks == nullptr) return part == nullptr ? writer->Add(name, value) : writer->AddSlice(name, *part, value);
-    // Rows whole, as many of the blocks that share a lock as make a good piece.
+    if (source.locks == nullptr)
+      return part == nullptr ? writer->Add(name, value) : writer->AddSlice(name, *part, value);
+    // Whole rows, as many lock blocks as make a good piece size.
     constexpr int64_t kPieceBytes = int64_t{1} << 20;
     const RowLayout layout(value);
     const int64_t row_bytes = layout.row_size * static_cast<int64_t>(SizeOf(value.dtype()));
@@ -113,7 +117,8 @@ class SaveV2Kernel : public AsyncKernel {
       for (int64_t i = 0; i < blocks && row < layout.rows; ++i) {
         const int64_t end = std::min(layout.rows, row + layout.block_rows);
         MutexLock lock(&source.locks->stripe(layout.StripeOfRow(row)));
-        copy.append(static_cast<const char*>(value.raw_data()) + row * row_bytes, static_cast<size_t>((end - row) * row_bytes));
+        copy.append(static_cast<const char*>(value.raw_data()) + row * row_bytes,
+                    static_cast<size_t>((end - row) * row_bytes));
         row = end;
       }
       return copy;
@@ -132,9 +137,9 @@ MILLRACE_OP(SaveV2)
     .Stateful()
     .Shape(SaveV2Shape)
     .NotDifferentiable()
-    .Summary("Writes tensors, or slices of larger ones, into a checkpoint.");
+    .Summary("Writes tensors, or slices of larger ones, to a checkpoint.");
 
-// What the pass saved_reads makes of a SaveV2: inputs of type resource are variables.
+// Created from SaveV2 by the pass saved_reads: inputs of type resource are variables.
 MILLRACE_OP(_SaveVariables)
     .Input("prefix: string")
     .Input("tensor_names: string")
@@ -144,7 +149,7 @@ MILLRACE_OP(_SaveVariables)
     .Stateful()
     .Shape(SaveV2Shape)
     .NotDifferentiable()
-    .Summary("Writes tensors and variables into a checkpoint.");
+    .Summary("Writes tensors and variables to a checkpoint.");
 
 MILLRACE_KERNEL(SaveV2, kCpu, SaveV2Kernel);
 MILLRACE_KERNEL(_SaveVariables, kCpu, SaveV2Kernel);

@@ -1,4 +1,4 @@
-// ShardedFilename and ShardedFilespec: names of the parts of something.
+// ShardedFilename and ShardedFilespec: names of shards.
 #include "absl/strings/str_format.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/io/file_inputs.h"
@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// Inputs are scalars; the error names the one that is not.
+// Checks that the inputs are scalars; the error names one that is not.
 Status CheckScalars(const KernelContext& ctx, std::initializer_list<const char*> names) {
   int i = 0;
   for (const char* name : names) {
@@ -35,8 +35,8 @@ class ShardedFilespecKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_RETURN_IF_ERROR(CheckScalars(ctx, {"basename", "num_shards"}));
     MR_ASSIGN_OR_RETURN(Tensor* const output, ctx.AllocateOutput(0, Shape()));
-    output->scalar<std::string>() = absl::StrFormat("%s-\?\?\?\?\?-of-%05d", ctx.input(0).scalar<std::string>(),
-                                                    ctx.input(1).scalar<int32_t>());
+    output->scalar<std::string>() =
+        absl::StrFormat("%s-\?\?\?\?\?-of-%05d", ctx.input(0).scalar<std::string>(), ctx.input(1).scalar<int32_t>());
     return absl::OkStatus();
   }
 };

@@ -67,7 +67,7 @@ class MatchingFilesKernel : public Kernel {
     for (const std::string& pattern : patterns.flat<std::string>()) {
       MR_ASSIGN_OR_RETURN(const std::string path, LocalPath(pattern));
       MR_ASSIGN_OR_RETURN(std::vector<std::string> found, Glob(files, path));
-      // A scheme that was given is given back.
+      // Keep the scheme of the pattern in the results.
       const std::string scheme = pattern.substr(0, pattern.size() - path.size());
       for (std::string& name : found) all.push_back(scheme + name);
     }
@@ -96,7 +96,7 @@ MILLRACE_OP(ReadFile)
     .Output("contents: string")
     .Shape(ReadFileShape)
     .NotDifferentiable()
-    .Summary("All of a file.");
+    .Summary("The content of a file.");
 
 MILLRACE_OP(WriteFile)
     .Input("filename: string")
@@ -104,7 +104,7 @@ MILLRACE_OP(WriteFile)
     .Stateful()
     .Shape(WriteFileShape)
     .NotDifferentiable()
-    .Summary("Replaces a file; makes the directories that it needs.");
+    .Summary("Writes a file, replacing an existing one; creates missing directories.");
 
 MILLRACE_OP(MatchingFiles)
     .Input("pattern: string")

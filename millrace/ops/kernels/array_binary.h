@@ -5,8 +5,8 @@
 
 namespace millrace {
 
-// As BinaryOf, and for float F::Run(a, b, y, n), which also sees operands that stand: as arrays of one value. y may
-// be a or b. Every element takes that way, so that it comes out the same wherever it stands.
+// Like BinaryOf, but for float it uses F::Run(a, b, y, n); scalar operands are passed as arrays of one repeated value.
+// y may alias a or b. Every element takes this path, so that its result does not depend on its position.
 template <typename F, typename InTypes>
 class ArrayBinaryOf : public BinaryOf<F, InTypes> {
  public:

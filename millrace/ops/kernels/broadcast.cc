@@ -12,7 +12,7 @@ Status Broadcast::Init(std::initializer_list<const Shape*> operands) {
   int rank = 0;
   for (int k = 0; k < count; ++k) rank = std::max(rank, shapes[k]->rank());
 
-  // From the innermost dimension outwards; `runs_` is turned round at the end.
+  // From the innermost dimension outwards; `runs_` is reversed at the end.
   Shape::Dims dims(rank);
   runs_.clear();
   int64_t stride[kMaxOperands];
@@ -48,8 +48,8 @@ Status Broadcast::Init(std::initializer_list<const Shape*> operands) {
     for (int k = 0; k < count; ++k) stride[k] *= dim[k];
   }
   if (overflow && num_elements_ != 0) {
-    return InvalidArgument("Incompatible shapes: ", shapes[0]->ToString(), " vs. ",
-                           shapes[1]->ToString(), ": together they have too many elements");
+    return InvalidArgument("Incompatible shapes: ", shapes[0]->ToString(), " vs. ", shapes[1]->ToString(),
+                           ": together they have too many elements");
   }
   if (runs_.empty()) runs_.push_back(Run{1, {1, 1, 1}});
   std::reverse(runs_.begin(), runs_.end());

@@ -1,4 +1,4 @@
-// Walking operands of different shapes together, by NumPy's broadcasting rules.
+// Iteration over operands of different shapes, by NumPy's broadcasting rules.
 #pragma once
 
 #include <algorithm>
@@ -11,23 +11,22 @@
 
 namespace millrace {
 
-// The common shape of up to three operands, and the order in which their elements meet.
-// Neighbouring dimensions along which the same operands move are merged, so that the innermost run
-// is as long as possible and no code depends on the rank.
+// The common shape of up to three operands, and the iteration over their elements. Adjacent dimensions along which the
+// same operands advance are merged, so that the innermost run is as long as possible and no code depends on the rank.
 class Broadcast {
  public:
   static constexpr int kMaxOperands = 3;
 
-  // INVALID_ARGUMENT names the shapes that do not fit.
+  // INVALID_ARGUMENT, naming the shapes, if they are incompatible.
   Status Init(std::initializer_list<const Shape*> operands);
 
   const Shape& shape() const { return shape_; }
   int64_t num_elements() const { return num_elements_; }
-  // Along a run, an operand moves by one element per step or stands still.
+  // Along a run, an operand advances by one element per step or is constant.
   bool moves(int operand) const { return runs_.back().step[operand] != 0; }
 
-  // Calls fn(offsets, begin, n) for consecutive runs that cover output elements [begin, end):
-  // n output elements from `begin` meet operand k's elements from offsets[k].
+  // Calls fn(offsets, begin, n) for consecutive runs that cover output elements [begin, end): n output elements from
+  // `begin` correspond to operand k's elements from offsets[k].
   template <typename Fn>
   void ForEachRun(int64_t begin, int64_t end, Fn&& fn) const {
     const int last = static_cast<int>(runs_.size()) - 1;
@@ -48,7 +47,7 @@ class Broadcast {
   }
 
  private:
-  // One merged dimension: how many steps, and how far each operand goes with one.
+  // One merged dimension: its size, and the stride of each operand.
   struct Run {
     int64_t size;
     int64_t step[kMaxOperands];

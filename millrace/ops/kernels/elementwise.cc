@@ -12,8 +12,7 @@ void Widen(const half* from, float* to, int64_t n) {
   int64_t i = 0;
 #ifdef __F16C__
   for (; i + 8 <= n; i += 8) {
-    _mm256_storeu_ps(to + i,
-                     _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
   }
 #endif
   for (; i < n; ++i) to[i] = static_cast<float>(from[i]);
@@ -50,8 +49,7 @@ Status UnaryKernel::Compute(KernelContext& ctx) {
     return absl::OkStatus();
   }
   ctx.ParallelFor(n, grain_, [&](int64_t begin, int64_t end) {
-    loop_(static_cast<const char*>(in) + begin * in_size,
-          static_cast<char*>(out) + begin * out_size, end - begin);
+    loop_(static_cast<const char*>(in) + begin * in_size, static_cast<char*>(out) + begin * out_size, end - begin);
   });
   return absl::OkStatus();
 }
@@ -85,8 +83,7 @@ Status BinaryKernel::Compute(KernelContext& ctx) {
   }
   std::atomic<bool> ok{true};
   ctx.ParallelFor(n, grain_, [&](int64_t begin, int64_t end) {
-    if (!loop_(operands, left + begin * left_step, right + begin * right_step,
-               out + begin * out_size, end - begin)) {
+    if (!loop_(operands, left + begin * left_step, right + begin * right_step, out + begin * out_size, end - begin)) {
       ok.store(false, std::memory_order_relaxed);
     }
   });
@@ -112,8 +109,7 @@ Status BinaryKernel::ComputeBroadcast(KernelContext& ctx) {
   ctx.ParallelFor(walk.num_elements(), grain_, [&](int64_t begin, int64_t end) {
     bool piece_ok = true;
     walk.ForEachRun(begin, end, [&](const int64_t* offsets, int64_t at, int64_t n) {
-      piece_ok &= loop_(operands, left + offsets[0] * in_size, right + offsets[1] * in_size,
-                        out + at * out_size, n);
+      piece_ok &= loop_(operands, left + offsets[0] * in_size, right + offsets[1] * in_size, out + at * out_size, n);
     });
     if (!piece_ok) ok.store(false, std::memory_order_relaxed);
   });

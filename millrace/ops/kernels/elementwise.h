@@ -1,7 +1,7 @@
-// Kernels that compute each output element from the input elements in the same place.
+// Element-wise kernels.
 //
-// An op gives a functor and a list of types; the loops are made from them and everything else
-// (broadcasting, in-place outputs, splitting over threads) is shared and compiled once:
+// An op provides a functor and a list of types, from which the loops are instantiated; everything else (broadcasting,
+// in-place outputs, multi-threading) is shared and compiled once:
 //
 //   struct Negate {
 //     template <typename T>
@@ -30,21 +30,21 @@ template <typename T>
 inline constexpr bool kIsComplex = false;
 template <typename T>
 inline constexpr bool kIsComplex<std::complex<T>> = true;
-// What elements of type T are computed in.
+// The type in which elements of type T are computed.
 template <typename T>
 using ComputeType = std::conditional_t<kIs16BitFloat<T>, float, T>;
 
 using FloatAndComplexTypes = JoinTypes<FloatTypes, ComplexTypes>::type;
 using SignedTypes = JoinTypes<FloatTypes, SignedIntTypes>::type;
 
-// Whole arrays of 16-bit floats, for loops that work on blocks.
+// Conversion of arrays of 16-bit floats, for loops that work on blocks.
 void Widen(const half* from, float* to, int64_t n);
 void Widen(const bfloat16* from, float* to, int64_t n);
 void Narrow(const float* from, half* to, int64_t n);
 void Narrow(const float* from, bfloat16* to, int64_t n);
 
-// Elements in one piece of work for one thread. A functor says how much one element costs with
-// kGrain; what it says is part of the fixed division of work.
+// Elements per piece of work for one thread. A functor overrides it with kGrain according to its cost per element; the
+// value is part of the fixed division of work.
 inline constexpr int64_t kCheapGrain = 32768;
 inline constexpr int64_t kCostlyGrain = 4096;
 template <typename F>
@@ -56,18 +56,18 @@ constexpr int64_t GrainOf() {
   }
 }
 
-// out[i] = f(in[i]). `out` may be `in`.
+// out[i] = f(in[i]). `out` may alias `in`.
 using UnaryLoop = void (*)(const void* in, void* out, int64_t n);
 
-// How the operands of a binary loop move.
+// Which operands of a binary loop are arrays, and which is a scalar ("stands").
 enum class Operands { kBothMove, kLeftStands, kRightStands };
-// out[i] = f(a[i], b[i]), an operand that stands giving its first element. `out` may be either.
-// Returns false when an element was not in the function's domain; out is then of no use.
+// out[i] = f(a[i], b[i]); of a scalar operand only the first element is used. `out` may alias either. Returns false if
+// an element is outside the function's domain; out is then undefined.
 using BinaryLoop = bool (*)(Operands operands, const void* a, const void* b, void* out, int64_t n);
 
 inline constexpr int64_t kBlock = 128;
 
-// A functor may have, beside operator(), a faster Run(const float*, float*, int64_t) for arrays.
+// Besides operator(), a functor may have a faster Run(const float*, float*, int64_t) for arrays.
 template <typename F, typename In, typename Out>
 void MapUnary(const void* in, void* out, int64_t n) {
   const In* x = static_cast<const In*>(in);
@@ -166,14 +166,14 @@ class BinaryKernel : public Kernel {
  protected:
   BinaryLoop loop_ = nullptr;
   int64_t grain_ = kCheapGrain;
-  // What to say when the loop returned false.
+  // The error message if the loop returns false.
   const char* error_ = "";
 
  private:
   Status ComputeBroadcast(KernelContext& ctx);
 };
 
-// Out = void: the input's type.
+// Out = void means the input's type.
 template <typename F, typename InTypes, typename Out = void>
 class UnaryOf : public UnaryKernel {
  public:

@@ -6,21 +6,20 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "millrace/base/run_next.h"
 
 namespace millrace {
 namespace {
 
-// Below this many multiplications a call into oneDNN costs more than the loops do.
+// Below this many multiplications plain loops are faster than a oneDNN call.
 constexpr int64_t kLoopWork = 256;
-// A product is split from the cost of two hand-offs between threads on, into tiles of between 40 us
-// and 0.6 ms on a core of 100 GFLOP/s.
+// A product is split if it is worth two hand-offs between threads, into tiles of 40 us to 0.6 ms on a core of 100
+// GFLOP/s.
 constexpr double kSplitFlops = 5e5;
 constexpr double kMinTileFlops = 4e6;
 constexpr double kMaxTileFlops = 64e6;
 constexpr double kMaxTiles = 64;
-// Tiles of big products are of the shapes that oneDNN is fastest with: `width` columns where there are
-// at least two times as many, and at least `rows` rows. Narrow products are cut into rows alone.
+// Tiles of large products have the shapes that oneDNN is fastest with: `width` columns if there are at least twice as
+// many, and at least `rows` rows. Narrow products are split by rows only.
 struct TileShape {
   int64_t width;
   int64_t rows;
@@ -31,11 +30,11 @@ constexpr TileShape kTransposedBTile = {128, 256};
 constexpr int64_t kMinNarrowRows = 8;
 constexpr int64_t kNarrow = 256;
 constexpr int64_t kFewRows = 64;
-// With less to add up, packing the operands again for every column of tiles does not pay.
+// For a smaller k, packing the operands again for every column of tiles does not pay off.
 constexpr int64_t kMinDepth = 64;
-// A product of more takes a while, some 100 us or more.
+// Larger products are expected to take 100 us or more.
 constexpr double kShortWork = 1e7;
-// Plans are kept for ever, so their number is bounded; shapes beyond go without a primitive.
+// Plans are never freed, so their number is bounded; further shapes get no primitive.
 constexpr size_t kMaxPlans = 4096;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -61,7 +60,7 @@ void MultiplyByLoops(const GemmShape& s, const float* a, const float* b, float* 
   }
 }
 
-// Memory of the calling thread for one tile.
+// Thread-local scratch memory for one tile.
 float* TileScratch(int64_t size) {
   thread_local std::vector<float> scratch;
   if (static_cast<int64_t>(scratch.size()) < size) scratch.resize(size);
@@ -83,7 +82,7 @@ const Gemm* Gemm::Get(const GemmShape& shape) {
     MutexLock lock(&mu);
     keep = plans->size() < kMaxPlans;
   }
-  // Without primitives the plan is a few bytes, and dnnl_sgemm serves it.
+  // A plan without primitives takes a few bytes and uses dnnl_sgemm.
   if (keep) plan->MakePrimitives().IgnoreError();
   MutexLock lock(&mu);
   auto [it, inserted] = plans->try_emplace(shape, plan);
@@ -103,7 +102,7 @@ void Gemm::ChooseTiles() {
   const double flops = 2.0 * m * n * k;
   if (flops < kSplitFlops) return;
   const double tile_flops = std::clamp(flops / 8, kMinTileFlops, kMaxTileFlops);
-  // An even number, for two threads are the least worth splitting for.
+  // An even number, because a product is split for at least two threads.
   const int64_t wanted = 2 * std::llround(std::clamp(flops / tile_flops, 2.0, kMaxTiles) / 2);
   const TileShape best = ta ? kTransposedATile : tb ? kTransposedBTile : kPlainTile;
   int64_t columns = 1;
@@ -111,7 +110,7 @@ void Gemm::ChooseTiles() {
     columns = std::min(wanted, n / best.width);
     tile_cols_ = CeilDiv(CeilDiv(n, columns), 64) * 64;
   }
-  // Every tile turns its part of a transposed B over: with few rows that costs as much as the product.
+  // Every tile transposes its part of B; with few rows that costs as much as the product.
   if (columns == 1 && tb && !ta && m < kFewRows && n >= 128) {
     columns = 2;
     tile_cols_ = CeilDiv(CeilDiv(n, columns), 64) * 64;
@@ -122,7 +121,7 @@ void Gemm::ChooseTiles() {
   tile_rows_ = CeilDiv(m, rows);
   row_tiles_ = CeilDiv(m, tile_rows_);
   col_tiles_ = CeilDiv(n, tile_cols_);
-  // oneDNN's fastest code for a transposed B wants a dense C.
+  // oneDNN's fastest code for a transposed B needs a contiguous C.
   dense_tiles_ = col_tiles_ > 1 && tb && !ta;
 }
 
@@ -145,8 +144,7 @@ Status Gemm::MakePrimitives() {
                                               onednn::CpuEngine());
         primitives_[i][j] = std::make_unique<onednn::Primitive>(
             dnnl::matmul(pd),
-            std::vector<onednn::Primitive::Arg>{
-                {DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}},
+            std::vector<onednn::Primitive::Arg>{{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}},
             pd.scratchpad_desc());
       }));
     }
@@ -164,8 +162,7 @@ GemmTile Gemm::TileAt(int64_t tile, float* c) const {
           .stride = shape_.n};
 }
 
-Status Gemm::RunTile(int64_t tile, const float* a, const float* b, float* c,
-                     Epilogue epilogue) const {
+Status Gemm::RunTile(int64_t tile, const float* a, const float* b, float* c, Epilogue epilogue) const {
   const int64_t n = shape_.n, k = shape_.k, lda = shape_.lda(), ldb = shape_.ldb();
   const bool ta = shape_.transpose_a, tb = shape_.transpose_b;
   const GemmTile t = TileAt(tile, c);
@@ -176,20 +173,17 @@ Status Gemm::RunTile(int64_t tile, const float* a, const float* b, float* c,
   } else {
     const float* tile_a = a + (ta ? t.row : t.row * lda);
     const float* tile_b = b + (tb ? t.col * ldb : t.col);
-    const onednn::Primitive* primitive =
-        primitives_[t.rows != tile_rows_][t.cols != tile_cols_].get();
+    const onednn::Primitive* primitive = primitives_[t.rows != tile_rows_][t.cols != tile_cols_].get();
     if (primitive != nullptr) {
       float* out = dense_tiles_ ? TileScratch(t.rows * t.cols) : t.data;
-      MR_RETURN_IF_ERROR(
-          primitive->Run({const_cast<float*>(tile_a), const_cast<float*>(tile_b), out}));
+      MR_RETURN_IF_ERROR(primitive->Run({const_cast<float*>(tile_a), const_cast<float*>(tile_b), out}));
       for (int64_t i = 0; dense_tiles_ && i < t.rows; ++i) {
         std::memcpy(t.data + i * n, out + i * t.cols, t.cols * sizeof(float));
       }
     } else {
       onednn::SingleThreaded one;
-      const dnnl_status_t status =
-          dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', t.rows, t.cols, k, 1.0f, tile_a, lda, tile_b, ldb, 0.0f,
-                     t.data, n);
+      const dnnl_status_t status = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', t.rows, t.cols, k, 1.0f, tile_a, lda,
+                                              tile_b, ldb, 0.0f, t.data, n);
       if (status != dnnl_success) return Internal("oneDNN failed with status ", int{status});
     }
   }
@@ -197,15 +191,15 @@ Status Gemm::RunTile(int64_t tile, const float* a, const float* b, float* c,
   return absl::OkStatus();
 }
 
+bool Gemm::runs_long() const { return static_cast<double>(num_tiles()) * tile_flops() > kShortWork; }
+
 Status Gemm::Run(ThreadPool* pool, const float* a, const float* b, float* c) const {
   return Run(pool, a, b, c, [](const GemmTile&) {});
 }
 
-Status Gemm::Run(ThreadPool* pool, const float* a, const float* b, float* c,
-                 Epilogue epilogue) const {
+Status Gemm::Run(ThreadPool* pool, const float* a, const float* b, float* c, Epilogue epilogue) const {
   const int64_t tiles = num_tiles();
   if (tiles == 0) return absl::OkStatus();
-  if (static_cast<double>(tiles) * tile_flops() > kShortWork) HandOverNext();
   if (tiles == 1 || pool == nullptr) {
     for (int64_t i = 0; i < tiles; ++i) MR_RETURN_IF_ERROR(RunTile(i, a, b, c, epilogue));
     return absl::OkStatus();

@@ -14,8 +14,7 @@ std::vector<float> Numbers(int64_t n, uint32_t seed) {
   return v;
 }
 
-double Element(const GemmShape& s, const std::vector<float>& a, const std::vector<float>& b, int64_t i,
-               int64_t j) {
+double Element(const GemmShape& s, const std::vector<float>& a, const std::vector<float>& b, int64_t i, int64_t j) {
   double sum = 0;
   for (int64_t p = 0; p < s.k; ++p) {
     sum += static_cast<double>(a[s.transpose_a ? p * s.m + i : i * s.k + p]) *
@@ -61,9 +60,9 @@ TEST_P(GemmTest, GivesTheSameBitsOnAnyNumberOfThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, GemmTest,
-                         testing::Values(Sizes{1, 1, 1}, Sizes{3, 5, 7}, Sizes{100, 10, 100},
-                                         Sizes{100, 100, 784}, Sizes{33, 1, 900}, Sizes{1, 333, 64},
-                                         Sizes{5, 6, 0}, Sizes{300, 270, 65}, Sizes{97, 1100, 50}));
+                         testing::Values(Sizes{1, 1, 1}, Sizes{3, 5, 7}, Sizes{100, 10, 100}, Sizes{100, 100, 784},
+                                         Sizes{33, 1, 900}, Sizes{1, 333, 64}, Sizes{5, 6, 0}, Sizes{300, 270, 65},
+                                         Sizes{97, 1100, 50}));
 
 TEST(GemmTiles, EveryElementIsHandedToTheEpilogueOnce) {
   const GemmShape shape{.m = 300, .n = 700, .k = 96};
@@ -73,11 +72,13 @@ TEST(GemmTiles, EveryElementIsHandedToTheEpilogueOnce) {
   EXPECT_GT(gemm->num_tiles(), 1);
   ThreadPool pool("test", 3);
   ASSERT_TRUE(gemm->Run(nullptr, a.data(), b.data(), plain.data()).ok());
-  ASSERT_TRUE(gemm->Run(&pool, a.data(), b.data(), c.data(), [](const GemmTile& t) {
-                    for (int64_t i = 0; i < t.rows; ++i) {
-                      for (int64_t j = 0; j < t.cols; ++j) t.data[i * t.stride + j] += 1000.0f;
-                    }
-                  }).ok());
+  ASSERT_TRUE(gemm->Run(&pool, a.data(), b.data(), c.data(),
+                        [](const GemmTile& t) {
+                          for (int64_t i = 0; i < t.rows; ++i) {
+                            for (int64_t j = 0; j < t.cols; ++j) t.data[i * t.stride + j] += 1000.0f;
+                          }
+                        })
+                  .ok());
   for (size_t i = 0; i < c.size(); ++i) ASSERT_EQ(c[i], plain[i] + 1000.0f) << i;
 }
 

@@ -7,14 +7,14 @@
 namespace millrace {
 namespace {
 
-// Elements one thread converts at a time.
+// Elements that one thread converts at a time.
 constexpr int64_t kConvertGrain = 16384;
-// Multiplications worth a hand-off to another thread.
+// The number of multiplications that are worth another thread.
 constexpr int64_t kLoopGrain = 1 << 18;
 constexpr double kFloatGrainFlops = 2e6;
 
-using ProductTypes = Types<float, double, half, bfloat16, int16_t, int32_t, int64_t,
-                           std::complex<float>, std::complex<double>>;
+using ProductTypes =
+    Types<float, double, half, bfloat16, int16_t, int32_t, int64_t, std::complex<float>, std::complex<double>>;
 
 template <typename T>
 T Conjugate(T x) {
@@ -36,16 +36,16 @@ void AddScaled(T factor, const T* x, T* y, int64_t n) {
   } else if constexpr (std::is_floating_point_v<T>) {
     for (int64_t i = 0; i < n; ++i) y[i] += factor * x[i];
   } else {
-    // Written out: the library's product looks for infinities and does not vectorise.
+    // Written out, because std::complex multiplication checks for infinities and does not vectorise.
     const auto re = factor.real(), im = factor.imag();
     for (int64_t i = 0; i < n; ++i) {
-      y[i] = T(y[i].real() + (re * x[i].real() - im * x[i].imag()),
-               y[i].imag() + (re * x[i].imag() + im * x[i].real()));
+      y[i] =
+          T(y[i].real() + (re * x[i].real() - im * x[i].imag()), y[i].imag() + (re * x[i].imag() + im * x[i].real()));
     }
   }
 }
 
-// A [rows, cols] matrix transposed, conjugated if asked.
+// Transposes a [rows, cols] matrix, optionally conjugated.
 template <typename T>
 void TransposeInto(const T* x, int64_t rows, int64_t cols, bool conjugate, T* y) {
   for (int64_t i = 0; i < rows; ++i) {
@@ -57,8 +57,7 @@ void TransposeInto(const T* x, int64_t rows, int64_t cols, bool conjugate, T* y)
 
 // Rows [begin, end) of one product; `b` is row-major [k, n].
 template <typename T>
-void MultiplyRows(const GemmShape& s, const T* a, bool conjugate_a, const T* b, T* c, int64_t begin,
-                  int64_t end) {
+void MultiplyRows(const GemmShape& s, const T* a, bool conjugate_a, const T* b, T* c, int64_t begin, int64_t end) {
   const int64_t row_step = s.transpose_a ? 1 : s.k, col_step = s.transpose_a ? s.m : 1;
   for (int64_t i = begin; i < end; ++i) {
     T* row = c + i * s.n;
@@ -71,8 +70,8 @@ void MultiplyRows(const GemmShape& s, const T* a, bool conjugate_a, const T* b, 
 }
 
 template <>
-void MultiplyRows<double>(const GemmShape& s, const double* a, bool, const double* b, double* c,
-                          int64_t begin, int64_t end) {
+void MultiplyRows<double>(const GemmShape& s, const double* a, bool, const double* b, double* c, int64_t begin,
+                          int64_t end) {
   using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   const Eigen::Map<const Matrix> right(b, s.k, s.n);
   Eigen::Map<Matrix> product(c + begin * s.n, end - begin, s.n);
@@ -87,8 +86,8 @@ void MultiplyRows<double>(const GemmShape& s, const double* a, bool, const doubl
 }
 
 template <typename T>
-Status LoopProducts(KernelContext& ctx, const GemmShape& s, absl::Span<const MatrixPair> pairs,
-                    const Tensor& a, const Tensor& b, Tensor* c, const ProductOptions& options) {
+Status LoopProducts(KernelContext& ctx, const GemmShape& s, absl::Span<const MatrixPair> pairs, const Tensor& a,
+                    const Tensor& b, Tensor* c, const ProductOptions& options) {
   const T* right = b.data<T>();
   Tensor packed;
   if (s.transpose_b || options.conjugate_b) {
@@ -112,31 +111,31 @@ Status LoopProducts(KernelContext& ctx, const GemmShape& s, absl::Span<const Mat
   const int64_t row_work = std::max<int64_t>(1, s.k * s.n);
   const int64_t rows_per_piece = std::max<int64_t>(1, kLoopGrain / row_work);
   if (s.m == 0 || s.n == 0) return absl::OkStatus();
-  // Pieces never straddle two products when one is big, and hold whole products when they are small.
+  // A piece is either a part of one large product or several whole small ones.
   if (rows_per_piece >= s.m) {
     ctx.ParallelFor(pairs.size(), rows_per_piece / s.m, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        MultiplyRows(s, left + pairs[i].a * s.m * s.k, options.conjugate_a,
-                     right + pairs[i].b * s.k * s.n, product + i * s.m * s.n, 0, s.m);
+        MultiplyRows(s, left + pairs[i].a * s.m * s.k, options.conjugate_a, right + pairs[i].b * s.k * s.n,
+                     product + i * s.m * s.n, 0, s.m);
       }
     });
     return absl::OkStatus();
   }
   for (size_t i = 0; i < pairs.size(); ++i) {
     ctx.ParallelFor(s.m, rows_per_piece, [&](int64_t begin, int64_t end) {
-      MultiplyRows(s, left + pairs[i].a * s.m * s.k, options.conjugate_a,
-                   right + pairs[i].b * s.k * s.n, product + i * s.m * s.n, begin, end);
+      MultiplyRows(s, left + pairs[i].a * s.m * s.k, options.conjugate_a, right + pairs[i].b * s.k * s.n,
+                   product + i * s.m * s.n, begin, end);
     });
   }
   return absl::OkStatus();
 }
 
-Status FloatProducts(KernelContext& ctx, const GemmShape& s, absl::Span<const MatrixPair> pairs,
-                     const float* a, const float* b, float* c) {
+Status FloatProducts(KernelContext& ctx, const GemmShape& s, absl::Span<const MatrixPair> pairs, const float* a,
+                     const float* b, float* c) {
   const Gemm* gemm = Gemm::Get(s);
   if (pairs.size() == 1) {
-    return gemm->Run(ctx.device()->intra_op_pool(), a + pairs[0].a * s.m * s.k,
-                     b + pairs[0].b * s.k * s.n, c);
+    if (gemm->runs_long()) ctx.HandOver();
+    return gemm->Run(ctx.device()->intra_op_pool(), a + pairs[0].a * s.m * s.k, b + pairs[0].b * s.k * s.n, c);
   }
   const int64_t tiles = gemm->num_tiles();
   const int64_t grain =
@@ -145,8 +144,8 @@ Status FloatProducts(KernelContext& ctx, const GemmShape& s, absl::Span<const Ma
   ctx.ParallelFor(static_cast<int64_t>(pairs.size()) * tiles, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const MatrixPair& pair = pairs[i / tiles];
-      error.Update(gemm->RunTile(i % tiles, a + pair.a * s.m * s.k, b + pair.b * s.k * s.n,
-                                 c + i / tiles * s.m * s.n, [](const GemmTile&) {}));
+      error.Update(gemm->RunTile(i % tiles, a + pair.a * s.m * s.k, b + pair.b * s.k * s.n, c + i / tiles * s.m * s.n,
+                                 [](const GemmTile&) {}));
     }
   });
   return error.status();
@@ -202,8 +201,8 @@ void FromFloat(KernelContext& ctx, const Tensor& x, Tensor* y) {
   }
 }
 
-Status MatrixProducts(KernelContext& ctx, const GemmShape& shape, absl::Span<const MatrixPair> pairs,
-                      const Tensor& a, const Tensor& b, Tensor* c, const ProductOptions& options) {
+Status MatrixProducts(KernelContext& ctx, const GemmShape& shape, absl::Span<const MatrixPair> pairs, const Tensor& a,
+                      const Tensor& b, Tensor* c, const ProductOptions& options) {
   switch (c->dtype()) {
     case DType::kFloat:
       return FloatProducts(ctx, shape, pairs, a.data<float>(), b.data<float>(), c->data<float>());
@@ -212,20 +211,25 @@ Status MatrixProducts(KernelContext& ctx, const GemmShape& shape, absl::Span<con
       MR_ASSIGN_OR_RETURN(const Tensor left, AsFloat(ctx, a));
       MR_ASSIGN_OR_RETURN(const Tensor right, AsFloat(ctx, b));
       MR_ASSIGN_OR_RETURN(Tensor product, ctx.AllocateTemp(DType::kFloat, c->shape()));
-      MR_RETURN_IF_ERROR(FloatProducts(ctx, shape, pairs, left.data<float>(), right.data<float>(),
-                                       product.data<float>()));
+      MR_RETURN_IF_ERROR(
+          FloatProducts(ctx, shape, pairs, left.data<float>(), right.data<float>(), product.data<float>()));
       FromFloat(ctx, product, c);
       return absl::OkStatus();
     }
-    case DType::kDouble: return LoopProducts<double>(ctx, shape, pairs, a, b, c, options);
-    case DType::kInt16: return LoopProducts<int16_t>(ctx, shape, pairs, a, b, c, options);
-    case DType::kInt32: return LoopProducts<int32_t>(ctx, shape, pairs, a, b, c, options);
-    case DType::kInt64: return LoopProducts<int64_t>(ctx, shape, pairs, a, b, c, options);
+    case DType::kDouble:
+      return LoopProducts<double>(ctx, shape, pairs, a, b, c, options);
+    case DType::kInt16:
+      return LoopProducts<int16_t>(ctx, shape, pairs, a, b, c, options);
+    case DType::kInt32:
+      return LoopProducts<int32_t>(ctx, shape, pairs, a, b, c, options);
+    case DType::kInt64:
+      return LoopProducts<int64_t>(ctx, shape, pairs, a, b, c, options);
     case DType::kComplex64:
       return LoopProducts<std::complex<float>>(ctx, shape, pairs, a, b, c, options);
     case DType::kComplex128:
       return LoopProducts<std::complex<double>>(ctx, shape, pairs, a, b, c, options);
-    default: return Unimplemented("no matrix product for ", DTypeName(c->dtype()));
+    default:
+      return Unimplemented("no matrix product for ", DTypeName(c->dtype()));
   }
 }
 

@@ -1,4 +1,4 @@
-// Matrix products of every type that kernels take, over batches.
+// Batched matrix products of all supported types.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace millrace {
 
-// One product in a batch: which matrices it multiplies, counted in matrices.
+// One product in a batch: the indices of its two matrices.
 struct MatrixPair {
   int64_t a, b;
 };
@@ -22,17 +22,17 @@ struct ProductOptions {
 
 // c[i] = op(a[pairs[i].a]) op(b[pairs[i].b]) for all i. The tensors have one dtype: float, double, half,
 // bfloat16, int16, int32, int64, complex64 or complex128; half and bfloat16 are multiplied as float.
-Status MatrixProducts(KernelContext& ctx, const GemmShape& shape, absl::Span<const MatrixPair> pairs,
-                      const Tensor& a, const Tensor& b, Tensor* c, const ProductOptions& options = {});
+Status MatrixProducts(KernelContext& ctx, const GemmShape& shape, absl::Span<const MatrixPair> pairs, const Tensor& a,
+                      const Tensor& b, Tensor* c, const ProductOptions& options = {});
 
-// What op(a) op(b) takes. INVALID_ARGUMENT when they are not two matrices that fit.
+// The shape of op(a) op(b). INVALID_ARGUMENT unless they are matrices of matching sizes.
 StatusOr<GemmShape> ShapeOfProduct(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b);
 
 bool HasMatrixProduct(DType dtype);
 
-// `x` as float, converted in scratch memory unless it is of that type.
+// `x` as float, converted to scratch memory unless it is float already.
 StatusOr<Tensor> AsFloat(KernelContext& ctx, const Tensor& x);
-// The other way round, into memory of y's type and as many elements.
+// Converts float to y's type; y has as many elements.
 void FromFloat(KernelContext& ctx, const Tensor& x, Tensor* y);
 
 }  // namespace millrace

@@ -45,7 +45,7 @@ Status Guarded(absl::string_view what, absl::FunctionRef<void()> make) {
   return absl::OkStatus();
 }
 
-// What one execution needs beside the primitive: memory handles to point somewhere, and scratch space.
+// What one execution needs besides the primitive: memory handles and scratch space.
 struct Primitive::Handles {
   std::array<dnnl::memory, kMaxArgs> memories;
   dnnl::memory scratch_memory;
@@ -54,8 +54,7 @@ struct Primitive::Handles {
   ~Handles() { std::free(scratch); }
 };
 
-Primitive::Primitive(dnnl::primitive primitive, std::vector<Arg> args,
-                     const dnnl::memory::desc& scratchpad)
+Primitive::Primitive(dnnl::primitive primitive, std::vector<Arg> args, const dnnl::memory::desc& scratchpad)
     : primitive_(std::move(primitive)), args_(std::move(args)), scratchpad_(scratchpad) {
   MR_CHECK(args_.size() <= kMaxArgs);
 }
@@ -108,8 +107,8 @@ Status Primitive::Run(absl::Span<void* const> data) const {
     status = dnnl_memory_set_data_handle(handles->memories[i].get(), data[i]);
   }
   if (status == dnnl_success) {
-    status = dnnl_primitive_execute(primitive_.get(), ThreadStream(),
-                                    static_cast<int>(args_.size()) + 1, handles->exec.data());
+    status = dnnl_primitive_execute(primitive_.get(), ThreadStream(), static_cast<int>(args_.size()) + 1,
+                                    handles->exec.data());
   }
   Return(handles);
   if (status == dnnl_success) return absl::OkStatus();

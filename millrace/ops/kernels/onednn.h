@@ -1,5 +1,5 @@
-// oneDNN as kernels use it: one thread for each call, so that results do not depend on how many there
-// are and OpenMP's threads never compete with ours. Work is split into pieces by whoever calls.
+// Single-threaded oneDNN: each call uses one thread, so that results do not depend on the number of threads and
+// OpenMP's threads never compete with ours. The caller splits work into pieces.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@
 
 namespace millrace::onednn {
 
-// While one lives, OpenMP and so oneDNN use the calling thread alone. Primitives must be made under
-// one too: their blocking depends on the number of threads.
+// While an instance exists, OpenMP, and thereby oneDNN, uses only the calling thread. Primitives must be created under
+// one too, because their blocking depends on the number of threads.
 class SingleThreaded {
  public:
   SingleThreaded();
@@ -30,8 +30,8 @@ class SingleThreaded {
 
 const dnnl::engine& CpuEngine();
 
-// A primitive with the layouts of its arguments. Run is thread-safe: every call borrows its own memory
-// handles and scratch space from a small pool, so that the steady state allocates nothing.
+// A primitive and the layouts of its arguments. Run is thread-safe: every call borrows memory handles and scratch space
+// from a small pool, so that the steady state does not allocate.
 class Primitive {
  public:
   static constexpr int kMaxArgs = 6;
@@ -40,13 +40,13 @@ class Primitive {
     dnnl::memory::desc desc;
   };
 
-  // `primitive` was made with scratchpad_mode::user.
+  // `primitive` must have been created with scratchpad_mode::user.
   Primitive(dnnl::primitive primitive, std::vector<Arg> args, const dnnl::memory::desc& scratchpad);
   ~Primitive();
   Primitive(const Primitive&) = delete;
   Primitive& operator=(const Primitive&) = delete;
 
-  // data[i] is the memory of args[i]. INTERNAL or RESOURCE_EXHAUSTED when oneDNN fails.
+  // data[i] is the memory of args[i]. INTERNAL or RESOURCE_EXHAUSTED if oneDNN fails.
   Status Run(absl::Span<void* const> data) const;
 
   const dnnl::memory::desc& desc(int i) const { return args_[i].desc; }
@@ -63,13 +63,13 @@ class Primitive {
   mutable std::array<std::atomic<Handles*>, kPooled> free_{};
 };
 
-// Attributes every primitive of ours has.
+// The attributes of all our primitives.
 dnnl::primitive_attr UserScratchpad();
 
-// Calls `make` on one thread and turns oneDNN's exceptions into a status that begins with `what`.
+// Calls `make` under SingleThreaded and converts oneDNN's exceptions to a status that begins with `what`.
 Status Guarded(absl::string_view what, absl::FunctionRef<void()> make);
 
-// Keeps the first error of pieces that run at the same time.
+// Keeps the first error of pieces that run concurrently.
 class FirstError {
  public:
   void Update(const Status& status);

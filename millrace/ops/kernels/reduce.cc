@@ -5,13 +5,13 @@
 namespace millrace {
 namespace {
 
-// Elements in one piece of work; fixes the shape of the reduction tree above it.
+// Elements per piece of work; determines the shape of the reduction tree above it.
 constexpr int64_t kPiece = 65536;
 constexpr int64_t kGrain = 32768;
 // Rows that are reduced together even when they are very long.
 constexpr int64_t kLeastRows = 64;
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t PiecesOf(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct Level {
   const char* in;
@@ -21,40 +21,36 @@ struct Level {
 };
 
 // in[outer][n] to acc[outer][pieces], `step` elements of n each.
-void ReduceRows(KernelContext& ctx, const Level& level, int64_t outer, int64_t n, int64_t step,
-                int64_t pieces, size_t acc_size, char* acc) {
+void ReduceRows(KernelContext& ctx, const Level& level, int64_t outer, int64_t n, int64_t step, int64_t pieces,
+                size_t acc_size, char* acc) {
   const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, std::min(n, step)));
   ctx.ParallelFor(outer * pieces, grain, [&](int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t o = unit / pieces, first = unit % pieces * step;
-      level.row(level.in + (o * n + first) * level.element_size, std::min(step, n - first),
-                acc + unit * acc_size);
+      level.row(level.in + (o * n + first) * level.element_size, std::min(step, n - first), acc + unit * acc_size);
     }
   });
 }
 
 // in[outer][n][inner] to acc[outer][pieces][inner], `step` rows of n each.
-void ReduceColumns(KernelContext& ctx, const Level& level, int64_t outer, int64_t n, int64_t inner,
-                   int64_t step, int64_t pieces, size_t acc_size, char* acc) {
-  const int64_t chunks = CeilDiv(inner, kReduceColumns);
+void ReduceColumns(KernelContext& ctx, const Level& level, int64_t outer, int64_t n, int64_t inner, int64_t step,
+                   int64_t pieces, size_t acc_size, char* acc) {
+  const int64_t chunks = PiecesOf(inner, kReduceColumns);
   const int64_t cost = std::max<int64_t>(1, std::min(n, step)) * std::min(inner, kReduceColumns);
-  ctx.ParallelFor(
-      outer * pieces * chunks, std::max<int64_t>(1, kGrain / cost),
-      [&](int64_t begin, int64_t end) {
-        for (int64_t unit = begin; unit < end; ++unit) {
-          const int64_t column = unit % chunks * kReduceColumns, row_piece = unit / chunks;
-          const int64_t o = row_piece / pieces, first = row_piece % pieces * step;
-          level.columns(level.in + ((o * n + first) * inner + column) * level.element_size,
-                        std::min(step, n - first), inner, std::min(kReduceColumns, inner - column),
-                        acc + (row_piece * inner + column) * acc_size);
-        }
-      });
+  ctx.ParallelFor(outer * pieces * chunks, std::max<int64_t>(1, kGrain / cost), [&](int64_t begin, int64_t end) {
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t column = unit % chunks * kReduceColumns, row_piece = unit / chunks;
+      const int64_t o = row_piece / pieces, first = row_piece % pieces * step;
+      level.columns(level.in + ((o * n + first) * inner + column) * level.element_size, std::min(step, n - first),
+                    inner, std::min(kReduceColumns, inner - column), acc + (row_piece * inner + column) * acc_size);
+    }
+  });
 }
 
-Status ReduceLevel(KernelContext& ctx, const ReduceLoops& loops, const Level& level, int64_t outer,
-                   int64_t n, int64_t inner, char* acc) {
+Status ReduceLevel(KernelContext& ctx, const ReduceLoops& loops, const Level& level, int64_t outer, int64_t n,
+                   int64_t inner, char* acc) {
   const int64_t step = inner == 1 ? kPiece : std::max(kLeastRows, kPiece / inner);
-  const int64_t pieces = std::max<int64_t>(1, CeilDiv(n, step));
+  const int64_t pieces = std::max<int64_t>(1, PiecesOf(n, step));
   char* to = acc;
   Tensor partial;
   if (pieces > 1) {
@@ -68,8 +64,8 @@ Status ReduceLevel(KernelContext& ctx, const ReduceLoops& loops, const Level& le
     ReduceColumns(ctx, level, outer, n, inner, step, pieces, loops.acc_size, to);
   }
   if (pieces == 1) return absl::OkStatus();
-  return ReduceLevel(ctx, loops, Level{to, loops.acc_size, loops.acc_row, loops.acc_columns}, outer,
-                     pieces, inner, acc);
+  return ReduceLevel(ctx, loops, Level{to, loops.acc_size, loops.acc_row, loops.acc_columns}, outer, pieces, inner,
+                     acc);
 }
 
 int64_t AxisAt(const Tensor& axes, int64_t i) {
@@ -81,20 +77,17 @@ int64_t AxisAt(const Tensor& axes, int64_t i) {
 Status ReduceAxes::Init(const Shape& input, const Tensor& axes, bool keep_dims) {
   const int rank = input.rank();
   if (axes.rank() > 1) {
-    return InvalidArgument("reduction axes must be a scalar or a vector, not of shape ",
-                           axes.shape().ToString());
+    return InvalidArgument("reduction axes must be a scalar or a vector, not of shape ", axes.shape().ToString());
   }
   bool reduced[Shape::kMaxRank] = {};
   for (int64_t i = 0; i < axes.num_elements(); ++i) {
     const int64_t given = AxisAt(axes, i);
     if (given < -rank || given >= rank) {
-      return InvalidArgument("Invalid reduction dimension (", given, " for input with ", rank,
-                             " dimension(s)");
+      return InvalidArgument("Invalid reduction dimension (", given, " for input with ", rank, " dimension(s)");
     }
     const int64_t axis = given < 0 ? given + rank : given;
     if (reduced[axis]) {
-      return InvalidArgument("Invalid reduction arguments: Axes contains duplicate dimension: ",
-                             axis);
+      return InvalidArgument("Invalid reduction arguments: Axes contains duplicate dimension: ", axis);
     }
     reduced[axis] = true;
   }
@@ -136,11 +129,10 @@ Status ReduceKernel::Compute(KernelContext& ctx) {
     remaining = 1;
   }
 
-  // The innermost dimension first; between rounds, accumulators stand where elements stood.
+  // Innermost dimension first; from the second round on, the inputs are accumulators.
   alignas(16) char small[256];
   Tensor current;
-  Level level{static_cast<const char*>(input.raw_data()), SizeOf(input.dtype()), loops_.row,
-              loops_.columns};
+  Level level{static_cast<const char*>(input.raw_data()), SizeOf(input.dtype()), loops_.row, loops_.columns};
   for (; remaining > 0; --remaining) {
     int at = static_cast<int>(axes.runs.size()) - 1;
     while (!axes.runs[at].reduced) --at;
@@ -162,8 +154,7 @@ Status ReduceKernel::Compute(KernelContext& ctx) {
     level = Level{acc, loops_.acc_size, loops_.acc_row, loops_.acc_columns};
     axes.runs.erase(axes.runs.begin() + at);
   }
-  if (loops_.finish != nullptr)
-    loops_.finish(level.in, results, axes.reduced_count, output->raw_data());
+  if (loops_.finish != nullptr) loops_.finish(level.in, results, axes.reduced_count, output->raw_data());
   return absl::OkStatus();
 }
 

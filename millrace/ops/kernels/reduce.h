@@ -1,18 +1,20 @@
-// Kernels that combine the elements along some dimensions to one.
+// Reduction kernels: combine the elements along some dimensions.
 //
-// An op gives a reducer for each element type:
+// An op provides a reducer for each element type:
 //
 //   template <typename T>
 //   struct SumReducer {
-//     using Acc = ...;                       // what is accumulated
-//     static constexpr bool kKeepsOne = true;  // Load changes nothing, one element reduces to
-//     itself static Acc Identity(); static Acc Load(T x); static Acc Combine(Acc a, Acc b);      //
-//     associative and commutative up to rounding static T Finish(Acc a, int64_t count);
+//     using Acc = ...;                         // the accumulator type
+//     static constexpr bool kKeepsOne = true;  // Load is the identity: one element reduces to itself
+//     static Acc Identity();
+//     static Acc Load(T x);
+//     static Acc Combine(Acc a, Acc b);  // associative and commutative up to rounding
+//     static T Finish(Acc a, int64_t count);
 //   };
 //   MILLRACE_KERNEL(Sum, kCpu, ReduceOf<SumReducer, NumberTypes>);
 //
-// The tree in which elements are combined depends on the shape alone. It is balanced, so the
-// rounding error grows with the logarithm of the number of elements.
+// The order in which elements are combined depends on the shape alone. It is a balanced tree, so the rounding error
+// grows with the logarithm of the number of elements.
 #pragma once
 
 #include <cstdint>
@@ -24,20 +26,19 @@
 
 namespace millrace {
 
-// The loops of one reducer for one type. Pointers are to elements or accumulators as named.
+// The loops of one reducer for one type. Pointers are to elements or to accumulators, as named.
 struct ReduceLoops {
   using Row = void (*)(const void* in, int64_t n, void* acc);
-  using Columns = void (*)(const void* in, int64_t rows, int64_t stride, int64_t columns,
-                           void* acc);
+  using Columns = void (*)(const void* in, int64_t rows, int64_t stride, int64_t columns, void* acc);
 
   size_t acc_size = 0;
-  // n neighbours to one accumulator; rows of `columns` neighbours to one row of accumulators.
+  // `row` reduces n consecutive elements to one accumulator; `columns` reduces rows to one row of accumulators.
   Row row = nullptr;
   Columns columns = nullptr;
   // The same over accumulators.
   Row acc_row = nullptr;
   Columns acc_columns = nullptr;
-  // Null when accumulators are results as they are.
+  // Null if accumulators are already results.
   void (*finish)(const void* acc, int64_t n, int64_t count, void* out) = nullptr;
   bool keeps_one = false;
 };
@@ -45,9 +46,9 @@ struct ReduceLoops {
 // At most this many columns are reduced in one call of ReduceLoops::columns.
 inline constexpr int64_t kReduceColumns = 256;
 
-// Which dimensions of an input are reduced, and the output that this makes.
+// The reduced dimensions of an input, and the resulting output shape.
 struct ReduceAxes {
-  // Neighbouring dimensions that are alike, merged; those of size 1 left out.
+  // Adjacent dimensions that are both reduced or both kept, merged; those of size 1 are omitted.
   struct Run {
     int64_t size;
     bool reduced;
@@ -76,7 +77,7 @@ class ReduceKernel : public Kernel {
 
 namespace reduce_internal {
 
-// Seen through this, accumulators are elements again.
+// Adapts a reducer so that accumulators can be reduced like elements.
 template <typename R>
 struct OverAccumulators {
   using Acc = typename R::Acc;
@@ -85,7 +86,7 @@ struct OverAccumulators {
   static Acc Combine(Acc a, Acc b) { return R::Combine(a, b); }
 };
 
-// The right half onto the left one until one is left. Widths the compiler knows stay in vector registers.
+// Folds the right half onto the left until one element is left. With a compile-time width it stays in vector registers.
 template <typename R, int kWidth>
 typename R::Acc Fold(typename R::Acc* lanes) {
   if constexpr (kWidth == 1) {
@@ -96,7 +97,7 @@ typename R::Acc Fold(typename R::Acc* lanes) {
   }
 }
 
-// At least kLanes elements, in as many sums side by side, which are added up at the end.
+// Reduces at least kLanes elements in kLanes parallel accumulators, which are combined at the end.
 template <typename R, int kLanes, typename In>
 typename R::Acc RowInLanes(const In* x, int64_t n) {
   typename R::Acc lanes[kLanes];
@@ -112,8 +113,7 @@ typename R::Acc RowInLanes(const In* x, int64_t n) {
 template <typename R, typename In>
 typename R::Acc Row(const In* x, int64_t n) {
   using Acc = typename R::Acc;
-  // One vector register for short rows, four for long ones; complex numbers have too few for
-  // either.
+  // One vector register for short rows, four for long ones; not for complex numbers, of which a register holds too few.
   constexpr bool kReal = std::is_arithmetic_v<Acc>;
   constexpr int kFew = kReal ? (sizeof(Acc) <= 4 ? 8 : 4) : 2, kMany = kReal ? 4 * kFew : kFew;
   constexpr int64_t kLeaf = 1024;

@@ -1,4 +1,4 @@
-// Copies past the cache: for results that are larger than it, and that nobody reads soon.
+// Non-temporal copies that bypass the cache, for large results that are not read soon.
 #pragma once
 
 #include <immintrin.h>
@@ -9,10 +9,10 @@
 
 namespace millrace {
 
-// Results from here on do not stay in the cache; smaller ones may, for the next op to find.
+// From this size on a result would not stay in the cache; smaller ones may still be there for the next op.
 inline constexpr size_t kStreamBytes = size_t{24} << 20;
 
-// Saves the reading of what is about to be overwritten. Call StreamFence before another thread looks.
+// Avoids reading the destination's cache lines. Call StreamFence before another thread reads the result.
 inline void StreamCopy(const void* from, void* to, size_t bytes) {
   const char* x = static_cast<const char*>(from);
   char* y = static_cast<char*>(to);
@@ -29,7 +29,7 @@ inline void StreamCopy(const void* from, void* to, size_t bytes) {
   std::memcpy(y, x, bytes);
 }
 
-// y = x * scale, likewise.
+// y = x * scale with non-temporal stores.
 inline void StreamScaled(const float* x, float scale, float* y, int64_t n) {
   int64_t i = 0;
 #ifdef __AVX__

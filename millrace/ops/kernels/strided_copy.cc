@@ -62,8 +62,7 @@ void TransposeTile(const T* from, int64_t from_stride, T* to, int64_t to_stride)
 void TransposeEight(const uint32_t* from, int64_t from_stride, uint32_t* to, int64_t to_stride) {
   __m256 row[8], pair[8], quad[8];
   for (int j = 0; j < 8; ++j) {
-    row[j] = _mm256_castsi256_ps(
-        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + j * from_stride)));
+    row[j] = _mm256_castsi256_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + j * from_stride)));
   }
   for (int j = 0; j < 4; ++j) {
     pair[2 * j] = _mm256_unpacklo_ps(row[2 * j], row[2 * j + 1]);
@@ -79,8 +78,7 @@ void TransposeEight(const uint32_t* from, int64_t from_stride, uint32_t* to, int
     const __m256 low = _mm256_permute2f128_ps(quad[i], quad[4 + i], 0x20);
     const __m256 high = _mm256_permute2f128_ps(quad[i], quad[4 + i], 0x31);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i * to_stride), _mm256_castps_si256(low));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + (4 + i) * to_stride),
-                        _mm256_castps_si256(high));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + (4 + i) * to_stride), _mm256_castps_si256(high));
   }
 }
 
@@ -117,17 +115,15 @@ void CopyPlane(const T* from, T* to, const Dim& a, const Dim& b) {
   for (int64_t i = 0; i < a.size; ++i) CopyLine(from + i * a.from, to + i * a.to, b);
 }
 
-// Brings the box into the order in which it is fastest to walk, with as few dimensions as possible.
-// False when it is empty.
+// Reorders and merges the dimensions for the fastest iteration. Returns false if the box is empty.
 bool Normalize(CopyBox& box) {
   auto& dims = box.dims;
   for (const Dim& d : dims) {
     if (d.size == 0) return false;
   }
-  dims.erase(std::remove_if(dims.begin(), dims.end(), [](const Dim& d) { return d.size == 1; }),
-             dims.end());
+  dims.erase(std::remove_if(dims.begin(), dims.end(), [](const Dim& d) { return d.size == 1; }), dims.end());
   const auto outer_first = [](const Dim& x, const Dim& y) { return std::abs(x.to) > std::abs(y.to); };
-  // By insertion: boxes are small, nearly sorted, and must not cost an allocation.
+  // Insertion sort: boxes are small and nearly sorted, and it does not allocate.
   for (size_t i = 1; i < dims.size(); ++i) {
     for (size_t j = i; j > 0 && outer_first(dims[j], dims[j - 1]); --j) std::swap(dims[j], dims[j - 1]);
   }
@@ -168,7 +164,7 @@ void CopyBoxOf(KernelContext& ctx, const CopyBox& box, const T* from, T* to) {
     return;
   }
   const Dim &a = dims[n - 2], &b = dims[n - 1];
-  // Pieces of the last plane, so that even one plane, or one long row, is shared among threads.
+  // Splits within the last plane, so that even one plane or one long row is shared among threads.
   const int64_t run = b.size > 2 * kPiece ? kPiece : b.size;
   const int64_t runs = (b.size + run - 1) / run;
   const int64_t slab = std::min(a.size, std::max<int64_t>(kTile, kPiece / run / kTile * kTile));
@@ -191,8 +187,7 @@ void CopyBoxOf(KernelContext& ctx, const CopyBox& box, const T* from, T* to) {
         f += at * dims[i].from;
         t += at * dims[i].to;
       }
-      CopyPlane(f, t, Dim{std::min(slab, a.size - a0), a.from, a.to},
-                Dim{std::min(run, b.size - b0), b.from, b.to});
+      CopyPlane(f, t, Dim{std::min(slab, a.size - a0), a.from, a.to}, Dim{std::min(run, b.size - b0), b.from, b.to});
     }
   });
 }
@@ -209,19 +204,17 @@ absl::InlinedVector<int64_t, 8> RowMajorStrides(absl::Span<const int64_t> dims) 
   return strides;
 }
 
-Status StridedCopy(KernelContext& ctx, DType dtype, CopyBox box, const void* from,
-                   int64_t from_offset, void* to, int64_t to_offset) {
+Status StridedCopy(KernelContext& ctx, DType dtype, CopyBox box, const void* from, int64_t from_offset, void* to,
+                   int64_t to_offset) {
   if (!Normalize(box)) return absl::OkStatus();
   const bool known = DispatchMove(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    CopyBoxOf<T>(ctx, box, static_cast<const T*>(from) + from_offset,
-                 static_cast<T*>(to) + to_offset);
+    CopyBoxOf<T>(ctx, box, static_cast<const T*>(from) + from_offset, static_cast<T*>(to) + to_offset);
   });
   return known ? absl::OkStatus() : InvalidArgument("elements of type ", dtype, " cannot be copied");
 }
 
-void CopyElements(DType dtype, const void* from, int64_t from_offset, void* to, int64_t to_offset,
-                  int64_t n) {
+void CopyElements(DType dtype, const void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t n) {
   DispatchMove(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     CopyRun(static_cast<const T*>(from) + from_offset, static_cast<T*>(to) + to_offset, n);

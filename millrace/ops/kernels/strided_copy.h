@@ -1,5 +1,4 @@
-// Copying boxes of elements between memories of any strides: what slices, transposes, tiles, pads and
-// concatenations have in common.
+// Strided copies of boxes of elements, shared by slices, transposes, tiles, pads and concatenations.
 #pragma once
 
 #include "absl/container/inlined_vector.h"
@@ -9,8 +8,8 @@
 
 namespace millrace {
 
-// The box and how both sides walk it. Strides are in elements and may be negative; a source stride of
-// 0 repeats, a target stride of 0 makes no sense. Any order of dimensions means the same copy.
+// The box and the strides of both sides, in elements. Strides may be negative; a source stride of 0 repeats, a target
+// stride must not be 0. The order of dimensions does not matter.
 struct CopyBox {
   struct Dim {
     int64_t size;
@@ -25,13 +24,12 @@ struct CopyBox {
 // Row-major strides of a shape.
 absl::InlinedVector<int64_t, 8> RowMajorStrides(absl::Span<const int64_t> dims);
 
-// Copies the box whose first element is at from[from_offset] and to[to_offset], offsets in elements of
-// `dtype`. The two memories do not overlap. Large copies are spread over the device's threads.
-Status StridedCopy(KernelContext& ctx, DType dtype, CopyBox box, const void* from,
-                   int64_t from_offset, void* to, int64_t to_offset);
+// Copies the box whose first element is at from[from_offset] and to[to_offset]; offsets are in elements of `dtype`.
+// Source and target must not overlap. Large copies use the device's threads.
+Status StridedCopy(KernelContext& ctx, DType dtype, CopyBox box, const void* from, int64_t from_offset, void* to,
+                   int64_t to_offset);
 
 // Copies n elements that are contiguous on both sides; assigns strings and handles.
-void CopyElements(DType dtype, const void* from, int64_t from_offset, void* to, int64_t to_offset,
-                  int64_t n);
+void CopyElements(DType dtype, const void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t n);
 
 }  // namespace millrace

@@ -17,15 +17,15 @@ struct DenseDim {
   int64_t begin = 0;
   int64_t end = 0;
   int64_t stride = 1;
-  bool known = true;         // begin, end and stride are
-  bool whole_begin = true;   // masked
+  bool known = true;        // begin, end and stride are
+  bool whole_begin = true;  // masked
   bool whole_end = true;
   bool shrink = false;
 };
 
 struct DenseSpec {
   absl::InlinedVector<DenseDim, 8> dims;
-  // For each dimension of the result: one of the input's, or kNewAxis; kShrunk marks one that goes.
+  // For each dimension of the result: an input dimension or kNewAxis; kShrunk marks a removed dimension.
   absl::InlinedVector<int64_t, 8> result;
 };
 
@@ -50,7 +50,7 @@ StatusOr<DenseSpec> Spread(int rank, const Arguments& args, const StridedSliceMa
       ++new_axes_after;
     }
   }
-  // An ellipsis that nobody wrote stands at the end.
+  // Without an ellipsis, one is implied at the end.
   const int length = ellipsis < 0 ? args.length + 1 : args.length;
   if (ellipsis < 0) ellipsis = args.length;
   int dim = 0;
@@ -62,8 +62,7 @@ StatusOr<DenseSpec> Spread(int rank, const Arguments& args, const StridedSliceMa
       spec.result.push_back(kNewAxis);
     } else {
       if (dim >= rank) {
-        return InvalidArgument("Index out of range using input dim ", dim, "; input has only ", rank,
-                               " dims");
+        return InvalidArgument("Index out of range using input dim ", dim, "; input has only ", rank, " dims");
       }
       DenseDim& d = spec.dims[dim];
       d.known = args.begin != nullptr && args.end != nullptr && args.strides != nullptr;
@@ -105,12 +104,11 @@ Status ResolveDim(int i, const DenseDim& d, int64_t n, StridedSliceSpec* spec) {
     begin = d.whole_begin ? (d.stride > 0 ? 0 : n - 1) : clamp(d.begin);
     const int64_t end = d.whole_end ? (d.stride > 0 ? n : -1) : clamp(d.end);
     const int64_t interval = end - begin;
-    size = interval == 0 || (interval < 0) != (d.stride < 0)
-               ? 0
-               : interval / d.stride + (interval % d.stride != 0 ? 1 : 0);
+    size = interval == 0 || (interval < 0) != (d.stride < 0) ? 0
+                                                             : interval / d.stride + (interval % d.stride != 0 ? 1 : 0);
   }
   spec->begin.push_back(size == 0 ? 0 : begin);
-  // One step is as good as any when at most one element is taken, and a stride of one never overflows.
+  // With at most one element the stride is irrelevant, and 1 cannot overflow.
   spec->stride.push_back(size == 0 || size == 1 ? 1 : d.stride);
   spec->size.push_back(size);
   return absl::OkStatus();
@@ -137,9 +135,8 @@ int64_t StridedSliceSpec::Offset(absl::Span<const int64_t> strides) const {
   return offset;
 }
 
-StatusOr<StridedSliceSpec> ResolveStridedSlice(const PartialShape& input, int length,
-                                               const Tensor* begin, const Tensor* end,
-                                               const Tensor* strides,
+StatusOr<StridedSliceSpec> ResolveStridedSlice(const PartialShape& input, int length, const Tensor* begin,
+                                               const Tensor* end, const Tensor* strides,
                                                const StridedSliceMasks& masks) {
   // A mask has a bit for each argument.
   if (length > 32) return InvalidArgument("a slice has at most 32 dimensions, got ", length);
@@ -150,19 +147,17 @@ StatusOr<StridedSliceSpec> ResolveStridedSlice(const PartialShape& input, int le
     if (tensors[i] == nullptr) continue;
     MR_ASSIGN_OR_RETURN(lists[i], ReadIntVector(*tensors[i], "begin, end and strides"));
     if (static_cast<int>(lists[i].size()) != length) {
-      return InvalidArgument("Expected begin, end, and strides to be 1D equal size tensors, but got ",
-                             "sizes ", length, " and ", lists[i].size());
+      return InvalidArgument("Expected begin, end, and strides to be 1D equal size tensors, but got ", "sizes ", length,
+                             " and ", lists[i].size());
     }
     given[i] = &lists[i];
   }
-  MR_ASSIGN_OR_RETURN(DenseSpec dense,
-                      Spread(input.rank(), {length, given[0], given[1], given[2]}, masks));
+  MR_ASSIGN_OR_RETURN(DenseSpec dense, Spread(input.rank(), {length, given[0], given[1], given[2]}, masks));
   StridedSliceSpec spec;
   spec.is_identity = true;
   for (int i = 0; i < input.rank(); ++i) {
     MR_RETURN_IF_ERROR(ResolveDim(i, dense.dims[i], input.dim(i), &spec));
-    spec.is_identity = spec.is_identity && spec.stride[i] == 1 && spec.begin[i] == 0 &&
-                       spec.size[i] == input.dim(i);
+    spec.is_identity = spec.is_identity && spec.stride[i] == 1 && spec.begin[i] == 0 && spec.size[i] == input.dim(i);
   }
   spec.shape = PartialShape::Scalar();
   for (int64_t source : dense.result) {
@@ -171,12 +166,13 @@ StatusOr<StridedSliceSpec> ResolveStridedSlice(const PartialShape& input, int le
   return spec;
 }
 
-StatusOr<StridedSliceSpec> ResolveStridedSlice(const Shape& input, const Tensor& begin,
-                                               const Tensor& end, const Tensor& strides,
-                                               const StridedSliceMasks& masks) {
+StatusOr<StridedSliceSpec> ResolveStridedSlice(const Shape& input, const Tensor& begin, const Tensor& end,
+                                               const Tensor& strides, const StridedSliceMasks& masks) {
   if (strides.rank() != 1) {
-    return InvalidArgument("Expected begin, end, and strides to be 1D equal size tensors, but got "
-                           "shape ", strides.shape().ToString(), " for strides");
+    return InvalidArgument(
+        "Expected begin, end, and strides to be 1D equal size tensors, but got "
+        "shape ",
+        strides.shape().ToString(), " for strides");
   }
   const int length = static_cast<int>(std::min<int64_t>(strides.dim(0), 1000));
   return ResolveStridedSlice(PartialShape(input), length, &begin, &end, &strides, masks);

@@ -1,4 +1,4 @@
-// The arguments of StridedSlice and its kin, resolved against a shape.
+// The arguments of StridedSlice and related ops, resolved against a shape.
 #pragma once
 
 #include "absl/container/inlined_vector.h"
@@ -20,31 +20,29 @@ struct StridedSliceMasks {
   static StatusOr<StridedSliceMasks> Of(const Node& node);
 };
 
-// A slice of a tensor: where it starts and how it walks, dimension by dimension of the tensor.
+// A slice of a tensor: begin, size and stride for each dimension of the tensor.
 struct StridedSliceSpec {
-  absl::InlinedVector<int64_t, 8> begin;   // inside the tensor wherever size > 0
+  absl::InlinedVector<int64_t, 8> begin;  // within the tensor if size > 0
   absl::InlinedVector<int64_t, 8> stride;
-  absl::InlinedVector<int64_t, 8> size;    // elements taken; -1 when unknown
-  // The result: dimensions of `size` without those shrunk away, and new ones of size 1.
+  absl::InlinedVector<int64_t, 8> size;  // the number of elements; -1 if unknown
+  // The result's shape: `size` without shrunk dimensions, plus new dimensions of size 1.
   PartialShape shape;
-  // True when it takes all of the tensor in order.
+  // True if the slice is the whole tensor in order.
   bool is_identity = false;
 
-  // The number of the first element in a tensor of these row-major strides.
+  // The offset of the first element in a tensor of these row-major strides.
   int64_t Offset(absl::Span<const int64_t> strides) const;
 };
 
-// Resolves the arguments for a tensor of `input` shape, whose rank is known. Any of the three may be
-// null: what depends on it is then unknown. `length` is their number of elements. INVALID_ARGUMENT names
-// the dimension that is out of bounds.
-StatusOr<StridedSliceSpec> ResolveStridedSlice(const PartialShape& input, int length,
-                                               const Tensor* begin, const Tensor* end,
-                                               const Tensor* strides,
+// Resolves the arguments for a tensor of shape `input`, whose rank is known. Any of the three may be null; what depends
+// on it is then unknown. `length` is their number of elements. INVALID_ARGUMENT, naming the dimension, if it is out of
+// bounds.
+StatusOr<StridedSliceSpec> ResolveStridedSlice(const PartialShape& input, int length, const Tensor* begin,
+                                               const Tensor* end, const Tensor* strides,
                                                const StridedSliceMasks& masks);
 
-// The same when everything is known: for kernels.
-StatusOr<StridedSliceSpec> ResolveStridedSlice(const Shape& input, const Tensor& begin,
-                                               const Tensor& end, const Tensor& strides,
-                                               const StridedSliceMasks& masks);
+// The same with everything known, for kernels.
+StatusOr<StridedSliceSpec> ResolveStridedSlice(const Shape& input, const Tensor& begin, const Tensor& end,
+                                               const Tensor& strides, const StridedSliceMasks& masks);
 
 }  // namespace millrace

@@ -1,5 +1,5 @@
-// Eight floats at once, for loops that the compiler does not see through. GCC's and clang's vector types: two
-// halves where the machine has no AVX.
+// Vectors of eight floats, for loops that the compiler does not vectorise. Uses the vector types of GCC and clang,
+// which are split in two on machines without AVX.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,24 @@ namespace millrace {
 
 inline constexpr int64_t kVec = 8;
 using Vec = float __attribute__((vector_size(32)));
-using UnalignedVec = float __attribute__((vector_size(32), aligned(4), may_alias));
+// Only a typedef may lower an alignment: clang takes no notice of it in an alias.
+typedef float UnalignedVec __attribute__((vector_size(32), aligned(4), may_alias));
 
 inline Vec Load(const float* p) { return *reinterpret_cast<const UnalignedVec*>(p); }
 inline void Store(float* p, Vec v) { *reinterpret_cast<UnalignedVec*>(p) = v; }
 inline Vec Broadcast(float x) { return Vec{x, x, x, x, x, x, x, x}; }
 
-// a * b + c, rounded once where the machine can.
+// a * b + c, with a single rounding if the machine has FMA.
 inline Vec MulAdd(Vec a, Vec b, Vec c) {
 #if defined(__FMA__)
-  return reinterpret_cast<Vec>(_mm256_fmadd_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b), reinterpret_cast<__m256>(c)));
+  return reinterpret_cast<Vec>(
+      _mm256_fmadd_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b), reinterpret_cast<__m256>(c)));
 #else
   return a * b + c;
 #endif
 }
 
-// a < b ? a : b and a > b ? a : b: b when one of them is not a number.
+// a < b ? a : b and a > b ? a : b, which are b if either is NaN.
 inline Vec Smaller(Vec a, Vec b) {
 #if defined(__AVX__)
   return reinterpret_cast<Vec>(_mm256_min_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b)));

@@ -1,5 +1,5 @@
-// e^x - 1 and the hyperbolic functions over arrays: polynomials without branches, which the compiler vectorises. Good
-// to about two units in the last place.
+// e^x - 1 and the hyperbolic functions over arrays: branch-free polynomials, which the compiler vectorises. Accurate to
+// about 2 ulp.
 #include <cmath>
 
 #include "millrace/ops/kernels/float_bits.h"
@@ -14,7 +14,7 @@ struct ReducedExp {
   float rest;
 };
 inline ReducedExp ReduceExp(float x) {
-  // Rounds to the nearest whole number by adding what pushes all digits behind the point out.
+  // Adding this constant rounds to the nearest integer.
   constexpr float kRound = 12582912.0f;
   const float shifted = MulAdd(x, 1.44269504088896341f, kRound), turns = shifted - kRound;
   const float r = MulAdd(turns, 2.12194440e-4f, MulAdd(turns, -0.693359375f, x));
@@ -26,17 +26,18 @@ inline ReducedExp ReduceExp(float x) {
 inline float Expm1Of(float x) {
   const float low = x < -25.0f ? -25.0f : x, capped = low > 89.0f ? 89.0f : low;
   const ReducedExp e = ReduceExp(capped);
-  // By halves: 2^128 would be too much while the sum is not.
+  // In halves, because 2^128 would overflow although the sum does not.
   const float half = PowerOfTwo(e.power - 1), y = MulAdd(e.rest, half, half - 0.5f) * 2.0f;
   return std::fabs(x) < 1e-8f ? x : y;
 }
 
-// Half of e^a, and of e^-a (where that is not lost beside the other), for a >= 0.
+// e^a / 2 and e^-a / 2 (unless negligible compared to the former), for a >= 0.
 struct HalfExps {
   float grown, shrunk;
 };
 inline HalfExps HalfExpsOf(float a) {
-  // Halves of what e^a itself cannot show are still numbers: e^a / 2 = e^(a - 1.375) * (e^1.375 / 2), with an exact difference.
+  // e^a / 2 may be finite although e^a overflows: e^a / 2 = e^(a - 1.375) * (e^1.375 / 2), where the difference is
+  // exact.
   const bool large = a > 88.0f;
   const float capped = a > 90.0f ? 90.0f : a;
   const ReducedExp r = ReduceExp(large ? capped - 1.375f : capped);
@@ -60,7 +61,8 @@ inline float CoshOf(float x) {
 inline float AtanhNear(float x) {
   const float z = x * x;
   return MulAdd(Polynomial(z, 1.771962964e-1f, 5.09856387e-2f, 1.183395708e-1f, 1.422148746e-1f, 2.000258765e-1f,
-                           3.333329884e-1f), z * x, x);
+                           3.333329884e-1f),
+                z * x, x);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// Elementary functions over arrays, several elements at a time.
+// Vectorised elementary functions over arrays.
 //
-// y may be x. What an element becomes depends on its value alone, not on its place in the array, so
-// results do not depend on how work is split.
+// y may alias x. The result of an element depends only on its value, not on its position, so results do not depend on
+// how work is split.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace millrace::vector {
 void Erf(const float* x, float* y, int64_t n);
 void Exp(const float* x, float* y, int64_t n);
 void Exp(const double* x, double* y, int64_t n);
-// y = e^(x - shift) for shift the largest x; adds y to eight running sums, element i to number i % 8.
+// y = e^(x - shift), where shift is the largest x; adds element i of y to sums[i % 8].
 void ExpOfDifference(const float* x, float shift, float* y, int64_t n, float* sums);
-// The same while to = from * scale goes out past the cache: computing hides the writing. Both have n floats, a multiple of 8, and `to` begins at a
-// multiple of 32 bytes. StreamFence ends it.
+// The same, interleaved with the non-temporal copy to = from * scale, so that computation hides the stores. Both have n
+// floats, a multiple of 8, and `to` is 32-byte aligned. Call StreamFence afterwards.
 struct StreamedRow {
   const float* from;
   float scale;

@@ -23,7 +23,8 @@ class VectorMathTest : public testing::TestWithParam<Function> {};
 
 std::vector<float> FloatsOfAllSizes() {
   std::vector<float> x;
-  for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 100003) x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 100003)
+    x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
   for (const float v : {0.0f, 0.5f, 1.0f, 88.0f, 89.4f, std::numeric_limits<float>::infinity()}) {
     x.push_back(v);
     x.push_back(-v);
@@ -63,18 +64,18 @@ TEST_P(VectorMathTest, DependsOnTheValueAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Functions, VectorMathTest,
-    testing::Values(Function{"Expm1", Expm1, std::expm1}, Function{"Sinh", Sinh, std::sinh},
-                    Function{"Cosh", Cosh, std::cosh}, Function{"Acosh", Acosh, std::acosh},
-                    Function{"Atanh", Atanh, std::atanh}, Function{"Atan", Atan, std::atan},
-                    Function{"Erf", Erf, std::erf}, Function{"Tanh", Tanh, std::tanh},
-                    Function{"Rsqrt", Rsqrt, [](double x) { return 1 / std::sqrt(x); }}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Functions, VectorMathTest,
+                         testing::Values(Function{"Expm1", Expm1, std::expm1}, Function{"Sinh", Sinh, std::sinh},
+                                         Function{"Cosh", Cosh, std::cosh}, Function{"Acosh", Acosh, std::acosh},
+                                         Function{"Atanh", Atanh, std::atanh}, Function{"Atan", Atan, std::atan},
+                                         Function{"Erf", Erf, std::erf}, Function{"Tanh", Tanh, std::tanh},
+                                         Function{"Rsqrt", Rsqrt, [](double x) { return 1 / std::sqrt(x); }}),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(Atan2Test, IsThatOfThePairAloneForFloatsOfAllSizes) {
   std::vector<float> sizes;
-  for (const float v : {0.0f, 1e-45f, 1e-30f, 3e-18f, 1e-4f, 0.3f, 1.0f, 2.5f, 7e5f, 9e17f, 1e30f, std::numeric_limits<float>::infinity()}) {
+  for (const float v : {0.0f, 1e-45f, 1e-30f, 3e-18f, 1e-4f, 0.3f, 1.0f, 2.5f, 7e5f, 9e17f, 1e30f,
+                        std::numeric_limits<float>::infinity()}) {
     sizes.push_back(v);
     sizes.push_back(-v);
   }
@@ -93,7 +94,8 @@ TEST(Atan2Test, IsThatOfThePairAloneForFloatsOfAllSizes) {
     const std::vector<float> y(8, ys[i]), x(8, xs[i]);
     std::vector<float> among_its_like(8);
     Atan2(y.data(), x.data(), among_its_like.data(), 8);
-    EXPECT_EQ(std::bit_cast<uint32_t>(together[i]), std::bit_cast<uint32_t>(among_its_like[0])) << ys[i] << ", " << xs[i];
+    EXPECT_EQ(std::bit_cast<uint32_t>(together[i]), std::bit_cast<uint32_t>(among_its_like[0]))
+        << ys[i] << ", " << xs[i];
     if (std::isnan(exact)) {
       EXPECT_TRUE(std::isnan(together[i])) << ys[i] << ", " << xs[i];
     } else {
@@ -122,21 +124,28 @@ TEST(RsqrtTest, HasTheBitsOfTheQuotientForFloatsOfAllSizes) {
   Rsqrt(x.data(), y.data(), static_cast<int64_t>(x.size()));
   for (size_t i = 0; i < x.size(); ++i) {
     const float wanted = 1.0f / std::sqrt(x[i]);
-    EXPECT_TRUE(std::isnan(wanted) ? std::isnan(y[i]) : std::bit_cast<uint32_t>(y[i]) == std::bit_cast<uint32_t>(wanted))
+    EXPECT_TRUE(std::isnan(wanted) ? std::isnan(y[i])
+                                   : std::bit_cast<uint32_t>(y[i]) == std::bit_cast<uint32_t>(wanted))
         << x[i] << " gives " << y[i];
   }
 }
 
 TEST(ExpOfDifferenceTest, IsWithinAUnitOfTheLastPlaceAndKeepsWhatIsNotANumber) {
   std::vector<float> x;
-  for (uint32_t bits = 0x80000000; bits < 0xc2ae0000; bits += 997) x.push_back(std::bit_cast<float>(bits));  // -0 to -87
+  for (uint32_t bits = 0x80000000; bits < 0xc2ae0000; bits += 997)
+    x.push_back(std::bit_cast<float>(bits));  // -0 to -87
   const int64_t n = static_cast<int64_t>(x.size());
   std::vector<float> y(n), sums(8);
   ExpOfDifference(x.data(), 0, y.data(), n, sums.data());
   for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], std::exp(static_cast<double>(x[i])), 1.2e-7 * y[i]) << x[i];
   // All payloads, the smallest of which a careless shift turns into numbers.
-  const std::vector<float> odd = {std::bit_cast<float>(0x7fc00001u), std::bit_cast<float>(0xffc12345u), std::bit_cast<float>(0x7fffffffu),
-                                  -std::numeric_limits<float>::infinity(), -1e30f, -104.0f, -87.4f};
+  const std::vector<float> odd = {std::bit_cast<float>(0x7fc00001u),
+                                  std::bit_cast<float>(0xffc12345u),
+                                  std::bit_cast<float>(0x7fffffffu),
+                                  -std::numeric_limits<float>::infinity(),
+                                  -1e30f,
+                                  -104.0f,
+                                  -87.4f};
   ExpOfDifference(odd.data(), 0, y.data(), static_cast<int64_t>(odd.size()), sums.data());
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(std::isnan(y[i])) << i;
   for (int i = 3; i < 7; ++i) EXPECT_EQ(y[i], 0) << odd[i];

@@ -1,16 +1,18 @@
-// Functions of eight floats that several loops use, so that an element comes out of each of them with the same bits.
+// Functions of eight floats shared by several loops, so that all of them give bit-identical results.
 #pragma once
 
 #include "millrace/ops/kernels/vec.h"
 
 namespace millrace::vector {
 
-// Odd functions that tend to 1, as x * p(x^2) / q(x^2) up to where they are 1 in floats: the best fits to the
-// relative error. Polynomials are added up by pairs, since waiting for the one before costs more than the products.
-// What is not a number stays one: see Smaller.
+using ::millrace::MulAdd;  // in addition to the overload for a single float
 
-// Within 2.2e-7 of itself, of which 1.9e-8 are the fit's. Both polynomials are scaled so that rounding their
-// coefficients hurts least.
+// Odd functions that tend to 1, approximated as x * p(x^2) / q(x^2) up to where they are 1 in float precision, with
+// minimal relative error. Polynomials are evaluated in pairs, because the dependency chain costs more than the extra
+// products. NaN stays NaN: see Smaller.
+
+// Relative error at most 2.2e-7, of which 1.9e-8 is due to the approximation. Both polynomials are scaled to minimise
+// the effect of rounding their coefficients.
 struct ErfOf {
   static Vec Of(Vec x) {
     const Vec t = Smaller(Broadcast(15.4056f), x * x), t2 = t * t;
@@ -23,7 +25,7 @@ struct ErfOf {
   }
 };
 
-// Within 3e-7 of itself, of which 2.1e-8 are the fit's.
+// Relative error at most 3e-7, of which 2.1e-8 is due to the approximation.
 struct TanhOf {
   static Vec Of(Vec x) {
     const Vec t = Smaller(Broadcast(81.3604f), x * x), t2 = t * t;
@@ -36,7 +38,7 @@ struct TanhOf {
   }
 };
 
-// y[i] = f(x[i]), by whole vectors: the rest at the end is padded and takes the same path.
+// y[i] = f(x[i]) in whole vectors; the remainder is padded and takes the same path.
 template <typename F>
 void MapVecs(const float* x, float* y, int64_t n) {
   int64_t i = 0;

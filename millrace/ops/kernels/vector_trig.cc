@@ -1,5 +1,4 @@
-// Trigonometric functions over arrays: polynomials without branches, which the compiler vectorises. Good to about two
-// units in the last place.
+// Trigonometric functions over arrays: branch-free polynomials, which the compiler vectorises. Accurate to about 2 ulp.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -12,12 +11,12 @@ namespace {
 
 constexpr float kPi = 3.14159265358979f, kHalfPi = 1.57079632679490f;
 
-// Beyond this, too few digits are left of x less a multiple of pi / 2.
+// Above this, reducing x modulo pi / 2 loses too much precision.
 constexpr float kMostForTurns = 8000;
 
 // sin(x + quarters * pi / 2).
 inline float SinOf(float x, int32_t quarters) {
-  // Rounds to the nearest whole number by adding what pushes all digits behind the point out.
+  // Adding this constant rounds to the nearest integer.
   constexpr float kRound = 12582912.0f;
   const float turns = (x * 0.636619772367581f + kRound) - kRound;
   const int32_t quadrant = static_cast<int32_t>(turns) + quarters;
@@ -26,7 +25,7 @@ inline float SinOf(float x, int32_t quarters) {
   const float sine = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
   const float cosine =
       ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z - 0.5f * z + 1.0f;
-  const float y = (quadrant & 1) != 0 ? cosine : r == 0 ? x : sine;  // -0 stays what it is
+  const float y = (quadrant & 1) != 0 ? cosine : r == 0 ? x : sine;  // preserves -0
   return (quadrant & 2) != 0 ? -y : y;
 }
 
@@ -52,7 +51,7 @@ void SinLoop(const float* x, float* y, int64_t n) {
   }
 }
 
-// atan(over / under) for positive ones.
+// atan(over / under) for positive operands.
 inline float AtanOf(float over, float under) {
   const bool steep = over > under;
   const float t = (steep ? under : over) / (steep ? over : under), z = t * t;
@@ -62,7 +61,7 @@ inline float AtanOf(float over, float under) {
   return steep ? kHalfPi - angle : angle;
 }
 
-// Sizes that a quotient or a product could lose, two zeros and what is no number: not for Atan2Of.
+// True for operands that Atan2Of does not handle: magnitudes that would overflow or underflow, two zeros, NaN.
 inline int IsOdd(float y, float x) {
   const float a = std::fabs(y), b = std::fabs(x);
   const int small_a = !(a > 1e-18f), small_b = !(b > 1e-18f);
@@ -98,7 +97,8 @@ void Atan2(const float* y, const float* x, float* out, int64_t n) {
     for (int64_t i = 0; i < m; ++i) odd |= IsOdd(py[i], px[i]);
     float result[kPiece];
     if (odd != 0) {
-      for (int64_t i = 0; i < m; ++i) result[i] = IsOdd(py[i], px[i]) ? std::atan2(py[i], px[i]) : Atan2Of(py[i], px[i]);
+      for (int64_t i = 0; i < m; ++i)
+        result[i] = IsOdd(py[i], px[i]) ? std::atan2(py[i], px[i]) : Atan2Of(py[i], px[i]);
     } else {
       for (int64_t i = 0; i < m; ++i) result[i] = Atan2Of(py[i], px[i]);
     }
@@ -124,7 +124,7 @@ void Acos(const float* x, float* y, int64_t n) {
     const bool large = a > 0.5f;
     const float z = large ? half : a * a;
     const float p = AsinOf(large ? std::sqrt(half) : a, z);
-    const float near = p + p;  // of |x| close to 1
+    const float near = p + p;  // for |x| close to 1
     const float far = kHalfPi - WithSign(p, x[i]);
     y[i] = large ? (x[i] < 0 ? kPi - near : near) : far;
   }

@@ -1,8 +1,9 @@
 // Batches of matrices in the last two dimensions of a tensor.
 #pragma once
 
-#include <Eigen/Core>
 #include <complex>
+#include <limits>
+#include <vector>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
@@ -11,9 +12,6 @@
 namespace millrace::linalg {
 
 using LinalgTypes = Types<float, double, std::complex<float>, std::complex<double>>;
-
-template <typename T>
-using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 struct MatrixBatch {
   Shape lead;
@@ -25,10 +23,13 @@ struct MatrixBatch {
     b.lead = Shape(t.shape().dims().subspan(0, t.rank() - 2));
     b.rows = t.dim(t.rank() - 2);
     b.columns = t.dim(t.rank() - 1);
+    if (std::max(b.rows, b.columns) > std::numeric_limits<int>::max()) {
+      return InvalidArgument("Matrices of ", b.rows, " rows and ", b.columns, " columns are too large for LAPACK");
+    }
     b.count = b.lead.num_elements();
     return b;
   }
-  // The batch's shape with other matrices.
+  // The batch's shape with matrices of r x c.
   StatusOr<Shape> With(int64_t r, int64_t c) const {
     Shape shape = lead;
     shape.AddDim(r);
@@ -37,32 +38,30 @@ struct MatrixBatch {
   }
 };
 
-// What is computed in: two types are quicker to compile than five, and the narrow ones gain digits.
+// The type of computations: narrow types gain precision.
 template <typename T>
 using WideType = std::conditional_t<kIsComplex<T>, std::complex<double>, double>;
 
-// Matrix i of a tensor in the wide type, and back.
+// Converts matrix i of a tensor (row-major) to the wide type, and back.
 template <typename T>
-void WidenAt(const Tensor& t, int64_t i, Matrix<WideType<T>>* wide) {
-  const T* const from = t.data<T>() + i * wide->size();
-  WideType<T>* const to = wide->data();
-  const int64_t n = wide->size();
-  for (int64_t k = 0; k < n; ++k) to[k] = static_cast<WideType<T>>(from[k]);
+void WidenAt(const Tensor& t, int64_t i, std::vector<WideType<T>>* wide) {
+  const T* const from = t.data<T>() + i * static_cast<int64_t>(wide->size());
+  for (size_t k = 0; k < wide->size(); ++k) (*wide)[k] = static_cast<WideType<T>>(from[k]);
 }
 template <typename T>
-Matrix<WideType<T>> WideAt(const Tensor& t, int64_t i, int64_t rows, int64_t columns) {
-  Matrix<WideType<T>> wide(rows, columns);
+std::vector<WideType<T>> WideAt(const Tensor& t, int64_t i, int64_t rows, int64_t columns) {
+  std::vector<WideType<T>> wide(rows * columns);
   WidenAt<T>(t, i, &wide);
   return wide;
 }
 template <typename T>
-void StoreAt(const Matrix<WideType<T>>& wide, int64_t i, Tensor* t) {
-  T* to = t->data<T>() + i * wide.size();
-  for (int64_t k = 0; k < wide.size(); ++k) {
+void StoreAt(const std::vector<WideType<T>>& wide, int64_t i, Tensor* t) {
+  T* const to = t->data<T>() + i * static_cast<int64_t>(wide.size());
+  for (size_t k = 0; k < wide.size(); ++k) {
     if constexpr (kIs16BitFloat<T>) {
-      to[k] = static_cast<T>(static_cast<float>(wide.data()[k]));
+      to[k] = static_cast<T>(static_cast<float>(wide[k]));
     } else {
-      to[k] = static_cast<T>(wide.data()[k]);
+      to[k] = static_cast<T>(wide[k]);
     }
   }
 }
@@ -71,8 +70,8 @@ inline void NeedLinalgType(KernelInit& init) {
   if (!DispatchType(LinalgTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
 }
 
-// For gradients that differ by the number of rows and columns of input 0: looks again where the graph came without shapes.
-// UNIMPLEMENTED when they cannot be known.
+// For gradients that depend on the number of rows and columns of input 0: infers shapes again if the graph has none.
+// UNIMPLEMENTED if they remain unknown.
 inline Status NeedMatrixShape(GradientContext& c) {
   const auto known = [&] {
     const PartialShape& s = c.input(0).shape();

@@ -1,6 +1,7 @@
 // MatrixSolveLs: least squares.
-#include <Eigen/Dense>
+#include <algorithm>
 
+#include "millrace/ops/linalg/lapack.h"
 #include "millrace/ops/linalg/matrix_batch.h"
 
 namespace millrace::linalg {
@@ -18,8 +19,8 @@ class MatrixSolveLsKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const MatrixBatch a, MatrixBatch::Of(matrix));
     MR_ASSIGN_OR_RETURN(const MatrixBatch b, MatrixBatch::Of(rhs));
     if (a.lead != b.lead) {
-      return InvalidArgument("All input tensors must have the same outer dimensions: ", matrix.shape().ToString(), " vs. ",
-                             rhs.shape().ToString());
+      return InvalidArgument("All input tensors must have the same outer dimensions: ", matrix.shape().ToString(),
+                             " vs. ", rhs.shape().ToString());
     }
     if (a.rows != b.rows) return InvalidArgument("Input matrix and rhs are incompatible.");
     if (l2.rank() != 0) return InvalidArgument("l2_regularizer must be scalar, got shape ", l2.shape().ToString());
@@ -35,9 +36,9 @@ class MatrixSolveLsKernel : public Kernel {
         return;
       }
       for (int64_t i = 0; i < a.count && status.ok(); ++i) {
-        Matrix<WideType<T>> x;
-        status = Solve(WideAt<T>(matrix, i, a.rows, a.columns), WideAt<T>(rhs, i, b.rows, b.columns), regularizer,
-                       kTolerance<T>, &x);
+        std::vector<WideType<T>> x = WideAt<T>(rhs, i, b.rows, b.columns);
+        status = Solve(static_cast<int>(a.rows), static_cast<int>(a.columns), static_cast<int>(b.columns),
+                       WideAt<T>(matrix, i, a.rows, a.columns), regularizer, kTolerance<T>, &x);
         if (status.ok()) StoreAt<T>(x, i, out);
       }
     });
@@ -45,42 +46,71 @@ class MatrixSolveLsKernel : public Kernel {
   }
 
  private:
-  // What counts as 0 beside the greatest pivot of a matrix of T.
+  // The relative tolerance below which a pivot is treated as 0.
   template <typename T>
-  static constexpr double kTolerance = std::is_same_v<T, float> || std::is_same_v<T, std::complex<float>> ? 1e-6 : 1e-14;
+  static constexpr double kTolerance =
+      std::is_same_v<T, float> || std::is_same_v<T, std::complex<float>> ? 1e-6 : 1e-14;
 
+  // For a of m x n, row-major like all matrices here: replaces b (m x k) by x (n x k).
   template <typename C>
-  Status Solve(const Matrix<C>& a, const Matrix<C>& b, double l2, double tolerance, Matrix<C>* x) const {
+  Status Solve(int m, int n, int k, const std::vector<C>& a, double l2, double tolerance, std::vector<C>* b) const {
     if (!fast_) {
-      Eigen::CompleteOrthogonalDecomposition<Matrix<C>> decomposition;
-      decomposition.setThreshold(tolerance * static_cast<double>(std::max(a.rows(), a.cols())));
-      *x = decomposition.compute(a).solve(b);
+      SolveByRotations(m, n, k, a, tolerance * std::max(m, n), b);
       return absl::OkStatus();
     }
-    const bool tall = a.rows() >= a.cols();
-    Matrix<C> gram;
+    // To LAPACK, a row-major matrix is its transpose; so the Gram matrix comes out transposed too, which for a
+    // Hermitian one is its conjugate.
+    const bool tall = m >= n;
+    const int order = std::min(m, n);
+    std::vector<C> gram(static_cast<size_t>(order) * order);
     if (tall) {
-      gram.noalias() = a.adjoint() * a;
+      Gemm('N', 'C', n, n, m, a.data(), n, a.data(), n, gram.data(), n);
     } else {
-      gram.noalias() = a * a.adjoint();
+      Gemm('C', 'N', m, m, n, a.data(), n, a.data(), n, gram.data(), m);
     }
-    if (l2 > 0) gram.diagonal().array() += C(l2);
-    const double greatest = gram.diagonal().cwiseAbs().maxCoeff();
-    const Eigen::LLT<Matrix<C>> llt(gram);
-    const bool singular = llt.info() != Eigen::Success ||
-                          !(llt.matrixLLT().diagonal().cwiseAbs2().minCoeff() > tolerance * greatest);
+    double greatest = 0;
+    for (int i = 0; i < order; ++i) {
+      C& diagonal = gram[static_cast<size_t>(i) * (order + 1)];
+      diagonal += C(l2);
+      greatest = std::max(greatest, std::abs(diagonal));
+    }
+    bool singular = Potrf('L', order, gram.data(), order) != 0;
+    for (int i = 0; i < order && !singular; ++i) {
+      singular = !(std::norm(gram[static_cast<size_t>(i) * (order + 1)]) > tolerance * greatest);
+    }
     if (singular) {
-      return InvalidArgument("Input matrix was rank deficient or ill-conditioned. Try setting fast=False or provide a larger "
-                             "l2_regularizer > 0.");
+      return InvalidArgument(
+          "Input matrix was rank deficient or ill-conditioned. Try setting fast=False or provide a larger "
+          "l2_regularizer > 0.");
     }
-    if (tall) {
-      const Matrix<C> right = a.adjoint() * b;
-      *x = llt.solve(right);
-    } else {
-      const Matrix<C> inner = llt.solve(b);
-      *x = a.adjoint() * inner;
-    }
+    // Transposed, x^T = (b^T conj(a)) gram^-T for a tall a and (b^T gram^-T) conj(a) for a wide one, with the Gram
+    // matrix's factor gram^T = l l^H.
+    const auto divide = [&](std::vector<C>* x) {
+      Trsm('R', 'L', 'C', k, order, gram.data(), order, x->data(), k);
+      Trsm('R', 'L', 'N', k, order, gram.data(), order, x->data(), k);
+    };
+    std::vector<C> x(static_cast<size_t>(n) * k);
+    if (!tall) divide(b);
+    Gemm('N', 'C', k, n, m, b->data(), k, a.data(), n, x.data(), k);
+    if (tall) divide(&x);
+    *b = std::move(x);
     return absl::OkStatus();
+  }
+
+  // By a complete orthogonal decomposition, which handles any rank and condition.
+  template <typename C>
+  static void SolveByRotations(int m, int n, int k, const std::vector<C>& a, double rcond, std::vector<C>* b) {
+    const int rows = std::max(m, n);
+    std::vector<C> matrix(a.size()), x(static_cast<size_t>(rows) * k);
+    Transpose(a.data(), m, n, matrix.data());
+    for (int i = 0; i < m; ++i) {
+      for (int j = 0; j < k; ++j) x[static_cast<size_t>(j) * rows + i] = (*b)[static_cast<size_t>(i) * k + j];
+    }
+    Gelsy(m, n, k, matrix.data(), m, x.data(), rows, rcond);
+    b->resize(static_cast<size_t>(n) * k);
+    for (int i = 0; i < n; ++i) {
+      for (int j = 0; j < k; ++j) (*b)[static_cast<size_t>(i) * k + j] = x[static_cast<size_t>(j) * rows + i];
+    }
   }
 
   bool fast_ = true;
@@ -93,7 +123,8 @@ Status MatrixSolveLsShape(ShapeContext& c) {
   if (!a.known_rank() || !b.known_rank()) return absl::OkStatus();
   const int64_t m = a.dim(a.rank() - 2), n = b.dim(b.rank() - 2);
   if (m >= 0 && n >= 0 && m != n) return InvalidArgument("Dimensions must be equal, but are ", m, " and ", n);
-  if (a.rank() != b.rank()) return InvalidArgument("matrix and rhs must have as many dimensions, not ", a.rank(), " and ", b.rank());
+  if (a.rank() != b.rank())
+    return InvalidArgument("matrix and rhs must have as many dimensions, not ", a.rank(), " and ", b.rank());
   PartialShape out = a;
   out.set_dim(a.rank() - 2, a.dim(a.rank() - 1));
   out.set_dim(a.rank() - 1, b.dim(b.rank() - 1));
@@ -130,11 +161,15 @@ Status MatrixSolveLsGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(MatrixSolveLs)
-    .Input("matrix: T").Input("rhs: T").Input("l2_regularizer: double").Output("output: T")
-    .Attr("T: {double, float, half, complex64, complex128}").Attr("fast: bool = true")
+    .Input("matrix: T")
+    .Input("rhs: T")
+    .Input("l2_regularizer: double")
+    .Output("output: T")
+    .Attr("T: {double, float, half, complex64, complex128}")
+    .Attr("fast: bool = true")
     .Shape(MatrixSolveLsShape)
     .Gradient(MatrixSolveLsGradient)
-    .Summary("The x for which matrix x comes nearest to rhs");
+    .Summary("Least-squares solutions x of matrix x = rhs");
 
 MILLRACE_KERNEL(MatrixSolveLs, kCpu, MatrixSolveLsKernel);
 

@@ -3,16 +3,17 @@
 #include <immintrin.h>
 #endif
 
-#include <Eigen/Dense>
+#include <Eigen/Core>
 
+#include "millrace/ops/linalg/lapack.h"
 #include "millrace/ops/linalg/matrix_batch.h"
-#include "millrace/ops/math/matrix_shapes.h"
+#include "millrace/ops/linalg/matrix_shapes.h"
 
 namespace millrace::linalg {
 namespace {
 
-// While it lives, results of this thread that are too small for a float of full precision are zero, and so are such operands: as in TensorFlow, whose threads
-// all compute so. A processor takes a hundred times as long for them.
+// While an instance exists, this thread flushes denormal results and operands to zero, as all of TensorFlow's threads
+// do. Denormals are about a hundred times slower.
 class FlushDenormals {
  public:
 #if defined(__SSE2__)
@@ -25,7 +26,7 @@ class FlushDenormals {
 #endif
 };
 
-// The batch dimensions of both operands, broadcast, with where each result's operands are.
+// The broadcast batch dimensions of both operands, and the operands of each result.
 struct BroadcastBatches {
   Shape shape;
   std::vector<int64_t> a, b;
@@ -81,8 +82,8 @@ class MatrixTriangularSolveKernel : public Kernel {
       return InvalidArgument("In[0] must be square matrices, but have ", a.rows, " rows and ", a.columns, " columns");
     }
     if (a.rows != b.rows) {
-      return InvalidArgument("In[0] mismatch In[1] shape: ", a.rows, " vs. ", b.rows, ": ", matrix.shape().ToString(), " ",
-                             rhs.shape().ToString(), " ", lower_, " ", adjoint_);
+      return InvalidArgument("In[0] mismatch In[1] shape: ", a.rows, " vs. ", b.rows, ": ", matrix.shape().ToString(),
+                             " ", rhs.shape().ToString(), " ", lower_, " ", adjoint_);
     }
     MR_ASSIGN_OR_RETURN(const BroadcastBatches batches, Broadcast(a.lead, b.lead));
     Shape shape = batches.shape;
@@ -97,11 +98,11 @@ class MatrixTriangularSolveKernel : public Kernel {
         if (a.rows <= kSmall) return SolveSmall<T>(matrix, rhs, batches, b.columns, out);
       }
       // One pair of matrices serves the whole batch.
-      Matrix<WideType<T>> m(a.rows, a.rows), x(b.rows, b.columns);
+      std::vector<WideType<T>> m(a.rows * a.rows), x(b.rows * b.columns);
       for (size_t i = 0; i < batches.a.size(); ++i) {
         WidenAt<T>(matrix, batches.a[i], &m);
         WidenAt<T>(rhs, batches.b[i], &x);
-        Solve(m, &x);
+        Solve(m, static_cast<int>(a.rows), static_cast<int>(b.columns), &x);
         StoreAt<T>(x, static_cast<int64_t>(i), out);
       }
     });
@@ -109,29 +110,24 @@ class MatrixTriangularSolveKernel : public Kernel {
   }
 
  private:
-  // Zeros on the diagonal give infinities, as in TensorFlow.
+  // Zeros on the diagonal give infinities, as in TensorFlow. Transposed, as BLAS sees row-major matrices, op(m) x = b
+  // is x^T op(m)^T = b^T.
   template <typename C>
-  void Solve(const Matrix<C>& m, Matrix<C>* x) const {
-    if (lower_ && adjoint_) {
-      m.adjoint().template triangularView<Eigen::Upper>().solveInPlace(*x);
-    } else if (lower_) {
-      m.template triangularView<Eigen::Lower>().solveInPlace(*x);
-    } else if (adjoint_) {
-      m.adjoint().template triangularView<Eigen::Lower>().solveInPlace(*x);
-    } else {
-      m.template triangularView<Eigen::Upper>().solveInPlace(*x);
-    }
+  void Solve(const std::vector<C>& m, int n, int columns, std::vector<C>* x) const {
+    Trsm('R', lower_ ? 'U' : 'L', adjoint_ ? 'C' : 'N', columns, n, m.data(), n, x->data(), columns);
   }
 
-  // Up to so many rows, setting up a blocked solution takes longer than the solution.
+  // Up to this many rows, a blocked algorithm takes longer to set up than to run.
   static constexpr int64_t kSmall = 32;
 
   static constexpr int kBlock = 32;
 
-  // `here` less what the `done` rows that are solved give, divided. The rows are `stride` apart, from the first that was solved to the last; so are the
-  // factors. Nothing overlaps. A whole block stays in registers; kWidth may also be Eigen::Dynamic.
+  // Subtracts the contributions of the `done` solved rows from `here` and divides. Rows and factors are `stride` apart,
+  // in the order in which they were solved, and do not overlap. A whole block stays in registers; kWidth may also be
+  // Eigen::Dynamic.
   template <int kWidth, typename T>
-  static void Substitute(const T* factors, int64_t to_next, T diagonal, int64_t done, const T* solved, int64_t stride, int64_t width, T* here) {
+  static void Substitute(const T* factors, int64_t to_next, T diagonal, int64_t done, const T* solved, int64_t stride,
+                         int64_t width, T* here) {
     using Row = Eigen::Array<T, kWidth, 1, Eigen::ColMajor, kWidth == Eigen::Dynamic ? kBlock : kWidth>;
     Eigen::Map<Row> result(here, width);
     Row sums = result;
@@ -141,7 +137,8 @@ class MatrixTriangularSolveKernel : public Kernel {
 
   // By substitution.
   template <typename T>
-  void SolveSmall(const Tensor& matrix, const Tensor& rhs, const BroadcastBatches& batches, int64_t columns, Tensor* out) const {
+  void SolveSmall(const Tensor& matrix, const Tensor& rhs, const BroadcastBatches& batches, int64_t columns,
+                  Tensor* out) const {
     const FlushDenormals flush;
     const int64_t n = matrix.shape().dim(matrix.shape().rank() - 1);
     const bool forwards = lower_ != adjoint_;
@@ -194,23 +191,29 @@ class CholeskyGradKernel : public Kernel {
     DispatchType(RealOnly{}, out->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       for (int64_t i = 0; i < l.count; ++i) {
-        const Matrix<double> lower = LowerPart(WideAt<T>(ctx.input(0), i, l.rows, l.rows));
-        Matrix<double> m = lower.transpose() * LowerPart(WideAt<T>(ctx.input(1), i, l.rows, l.rows));
-        m = LowerPart(m);
-        m.diagonal() *= 0.5;
-        m = (m + m.transpose()).eval();
-        const Matrix<double> upper = lower.transpose();
-        upper.triangularView<Eigen::Upper>().solveInPlace(m);
-        m.transposeInPlace();
-        upper.triangularView<Eigen::Upper>().solveInPlace(m);
-        StoreAt<T>(0.5 * m, i, out);
+        const int n = static_cast<int>(l.rows);
+        const auto at = [n](int row, int column) { return static_cast<size_t>(row) * n + column; };
+        const std::vector<double> lower = WideAt<T>(ctx.input(0), i, n, n);
+        std::vector<double> g = WideAt<T>(ctx.input(1), i, n, n), m(lower.size()), l_only = lower;
+        for (int row = 0; row < n; ++row) {
+          for (int column = row + 1; column < n; ++column) l_only[at(row, column)] = g[at(row, column)] = 0;
+        }
+        // Row-major m = l^T g is, transposed, g^T l.
+        Gemm('N', 'T', n, n, n, g.data(), n, l_only.data(), n, m.data(), n);
+        for (int row = 0; row < n; ++row) {
+          for (int column = row + 1; column < n; ++column) m[at(row, column)] = m[at(column, row)];
+        }
+        // The symmetric l^-T m l^-1, halved.
+        Trsm('L', 'U', 'N', n, n, lower.data(), n, m.data(), n);
+        Trsm('R', 'U', 'T', n, n, lower.data(), n, m.data(), n);
+        for (double& value : m) value *= 0.5;
+        StoreAt<T>(m, i, out);
       }
     });
     return absl::OkStatus();
   }
 
  private:
-  static Matrix<double> LowerPart(const Matrix<double>& m) { return m.triangularView<Eigen::Lower>(); }
   using RealOnly = Types<float, double>;
 };
 
@@ -236,7 +239,8 @@ Status TriangularSolveGradient(GradientContext& c) {
   const Endpoint ga = lower ? BandPart(c, full, -1, 0) : BandPart(c, full, 0, -1);
   const PartialShape &as = a.shape(), &bs = c.input(1).shape();
   if (as.known_rank() && bs.known_rank() && as.rank() == bs.rank() &&
-      as.dims().subspan(0, as.rank() - 2) == bs.dims().subspan(0, bs.rank() - 2) && as.IsFullyDefined() && bs.IsFullyDefined()) {
+      as.dims().subspan(0, as.rank() - 2) == bs.dims().subspan(0, bs.rank() - 2) && as.IsFullyDefined() &&
+      bs.IsFullyDefined()) {
     c.set_input_grad(0, ga);
     c.set_input_grad(1, gb);
     return c.status();
@@ -258,13 +262,20 @@ Status TriangularSolveGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(MatrixTriangularSolve)
-    .Input("matrix: T").Input("rhs: T").Output("output: T").Attr("lower: bool = true").Attr("adjoint: bool = false")
+    .Input("matrix: T")
+    .Input("rhs: T")
+    .Output("output: T")
+    .Attr("lower: bool = true")
+    .Attr("adjoint: bool = false")
     .Attr("T: {bfloat16, double, float, half, complex64, complex128}")
     .Shape(TriangularSolveShape)
     .Gradient(TriangularSolveGradient)
     .Summary("The solutions x of matrix x = rhs for triangular matrices");
 MILLRACE_OP(CholeskyGrad)
-    .Input("l: T").Input("grad: T").Output("output: T").Attr("T: {half, float, double}")
+    .Input("l: T")
+    .Input("grad: T")
+    .Output("output: T")
+    .Attr("T: {half, float, double}")
     .Shape(SquareMatricesShape)
     .NotDifferentiable()
     .Summary("The gradient of Cholesky");

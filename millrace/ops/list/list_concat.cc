@@ -1,4 +1,4 @@
-// Lists joined to one tensor and cut from one, and lists joined to lists.
+// Concatenating lists to one tensor, splitting a tensor into a list, and concatenating lists.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/list/list_shapes.h"
@@ -8,10 +8,10 @@
 namespace millrace {
 namespace {
 
-// About as much as is copied at a time by one thread.
+// Bytes that one thread copies at a time.
 constexpr int64_t kPieceBytes = 1 << 17;
 
-// TensorListConcat and its second form, which says how long the elements are that were never set.
+// TensorListConcat and its V2, which specifies the lengths of unset elements.
 class TensorListConcatKernel : public Kernel {
  public:
   explicit TensorListConcatKernel(KernelInit& init) {
@@ -25,13 +25,14 @@ class TensorListConcatKernel : public Kernel {
     if (ctx.num_inputs() > 1) {
       MR_ASSIGN_OR_RETURN(wanted, ShapeFromTensor(ctx.input(1)));
     }
-    // Everything but the first dimension; the first is given where all elements are of one length.
+    // All dimensions except the first, which is known only if all elements have the same length.
     PartialShape rows = wanted;
     if (wanted.known_rank() && wanted.rank() < 1) {
       return InvalidArgument("Concat requires elements to be at least vectors, found scalars instead.");
     }
     if (!wanted.known_rank() && list->element_shape.known_rank()) rows = list->element_shape;
-    if (rows.known_rank() && rows.rank() < 1) return InvalidArgument("Concat requires elements to be at least vectors, found scalars instead.");
+    if (rows.known_rank() && rows.rank() < 1)
+      return InvalidArgument("Concat requires elements to be at least vectors, found scalars instead.");
     PartialShape tail;
     if (rows.known_rank()) tail = PartialShape(rows.dims().subspan(1));
     if (list->element_shape.known_rank() && list->element_shape.rank() > 0) {
@@ -42,34 +43,39 @@ class TensorListConcatKernel : public Kernel {
     const int64_t n = static_cast<int64_t>(list->tensors.size());
     const Tensor* leading = ctx.num_inputs() > 2 && ctx.input(2).num_elements() > 0 ? &ctx.input(2) : nullptr;
     if (leading != nullptr && (leading->rank() != 1 || leading->num_elements() != n)) {
-      return InvalidArgument("leading_dims has shape ", leading->shape().ToString(), ", but the list has ", n, " elements");
+      return InvalidArgument("leading_dims has shape ", leading->shape().ToString(), ", but the list has ", n,
+                             " elements");
     }
     int64_t total = 0;
     std::vector<int64_t> lengths(n);
     for (int64_t i = 0; i < n; ++i) {
       const Tensor& t = list->tensors[i];
       if (t.IsInitialized()) {
-        if (t.rank() < 1) return InvalidArgument("Concat saw a scalar shape at index ", i, " but requires at least vectors.");
+        if (t.rank() < 1)
+          return InvalidArgument("Concat saw a scalar shape at index ", i, " but requires at least vectors.");
         StatusOr<PartialShape> merged = tail.MergeWith(PartialShape(t.shape().dims().subspan(1)));
         if (!merged.ok()) return Differ(tail, t.shape());
         tail = *merged;
         lengths[i] = t.dim(0);
-        if (rows.known_rank() && rows.dim(0) >= 0 && wanted.known_rank() && rows.dim(0) != lengths[i]) return Differ(rows, t.shape());
+        if (rows.known_rank() && rows.dim(0) >= 0 && wanted.known_rank() && rows.dim(0) != lengths[i])
+          return Differ(rows, t.shape());
       } else if (leading != nullptr && leading->data<int64_t>()[i] >= 0) {
         lengths[i] = leading->data<int64_t>()[i];
       } else if (rows.known_rank() && rows.dim(0) >= 0) {
         lengths[i] = rows.dim(0);
       } else {
-        return InvalidArgument("Concating lists with uninitialized tensors is not supported in this form: the length of element ", i,
-                               " is not known");
+        return InvalidArgument(
+            "Concating lists with uninitialized tensors is not supported in this form: the length of element ", i,
+            " is not known");
       }
       if (lengths[i] > kMaxListElements || (total += lengths[i]) > (int64_t{1} << 40)) {
         return InvalidArgument("the lengths of the elements add up to too much");
       }
     }
     if (!tail.IsFullyDefined()) {
-      return InvalidArgument("All except the first dimension must be fully defined when concating an empty tensor list. element_shape: ",
-                             rows.ToString());
+      return InvalidArgument(
+          "All except the first dimension must be fully defined when concating an empty tensor list. element_shape: ",
+          rows.ToString());
     }
     Shape::Dims dims = {total};
     for (const int64_t d : tail.dims()) dims.push_back(d);
@@ -90,9 +96,10 @@ class TensorListConcatKernel : public Kernel {
       at += parts[i].num_elements();
     }
     const int64_t part_bytes = static_cast<int64_t>(out->TotalBytes()) / std::max<int64_t>(n, 1);
-    ctx.ParallelFor(n, std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(part_bytes, 1)), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) CopyInto(parts[i], out, begins[i]);
-    });
+    ctx.ParallelFor(n, std::max<int64_t>(1, kPieceBytes / std::max<int64_t>(part_bytes, 1)),
+                    [&](int64_t begin, int64_t end) {
+                      for (int64_t i = begin; i < end; ++i) CopyInto(parts[i], out, begins[i]);
+                    });
     return absl::OkStatus();
   }
 
@@ -112,19 +119,22 @@ class TensorListSplitKernel : public Kernel {
     const Tensor& t = ctx.input(0);
     const Tensor& lengths = ctx.input(2);
     if (t.rank() < 1) return InvalidArgument("Tensor must be at least a vector, but saw shape: ", t.shape().ToString());
-    if (lengths.rank() != 1) return InvalidArgument("Expected lengths to be a vector, received shape: ", lengths.shape().ToString());
+    if (lengths.rank() != 1)
+      return InvalidArgument("Expected lengths to be a vector, received shape: ", lengths.shape().ToString());
     MR_ASSIGN_OR_RETURN(PartialShape shape, ShapeFromTensor(ctx.input(1)));
     int64_t total = 0;
     for (const int64_t n : lengths.flat<int64_t>()) {
       if (n < 0) return InvalidArgument("Invalid value in lengths: ", n);
       if (n > t.dim(0) - total) {
-        return InvalidArgument("Attempting to slice [", total, ", ", static_cast<double>(total) + static_cast<double>(n),
-                               ") from tensor with length ", t.dim(0));
+        return InvalidArgument("Attempting to slice [", total, ", ",
+                               static_cast<double>(total) + static_cast<double>(n), ") from tensor with length ",
+                               t.dim(0));
       }
       Shape::Dims dims(t.shape().dims().begin(), t.shape().dims().end());
       dims[0] = n;
       if (!shape.IsCompatibleWith(Shape(dims))) {
-        return InvalidArgument("tensor shape ", t.shape().ToString(), " cut to ", n, " is not compatible with element_shape ", shape.ToString());
+        return InvalidArgument("tensor shape ", t.shape().ToString(), " cut to ", n,
+                               " is not compatible with element_shape ", shape.ToString());
       }
       total += n;
     }
@@ -149,13 +159,15 @@ class TensorListConcatListsKernel : public Kernel {
     const Tensor& a = ctx.input(0);
     const Tensor& b = ctx.input(1);
     if (a.shape() != b.shape()) {
-      return InvalidArgument("input_a and input_b must have the same shapes, but saw: ", a.shape().ToString(), " vs. ", b.shape().ToString());
+      return InvalidArgument("input_a and input_b must have the same shapes, but saw: ", a.shape().ToString(), " vs. ",
+                             b.shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(Tensor* const out, ctx.AllocateOutput(0, a.shape()));
     for (int64_t i = 0; i < a.num_elements(); ++i) {
       const TensorList* x = a.data<Variant>()[i].Get<TensorList>();
       const TensorList* y = b.data<Variant>()[i].Get<TensorList>();
-      if (x == nullptr || y == nullptr) return InvalidArgument("input_", x == nullptr ? "a" : "b", "[", i, "] is not a list");
+      if (x == nullptr || y == nullptr)
+        return InvalidArgument("input_", x == nullptr ? "a" : "b", "[", i, "] is not a list");
       if (x->element_dtype != dtype_ || y->element_dtype != dtype_) {
         return InvalidArgument("input_a[", i, "] and input_b[", i, "] hold ", DTypeName(x->element_dtype), " and ",
                                DTypeName(y->element_dtype), ", not ", DTypeName(dtype_));
@@ -184,21 +196,27 @@ class TensorListPushBackBatchKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& handles = ctx.input(0);
     const Tensor& t = ctx.input(1);
-    if (t.rank() < 1) return InvalidArgument("Expected tensor to be at least a vector, but saw shape: ", t.shape().ToString());
-    if (handles.rank() != 1) return InvalidArgument("Expected input_handles to be a vector, but saw shape: ", handles.shape().ToString());
+    if (t.rank() < 1)
+      return InvalidArgument("Expected tensor to be at least a vector, but saw shape: ", t.shape().ToString());
+    if (handles.rank() != 1)
+      return InvalidArgument("Expected input_handles to be a vector, but saw shape: ", handles.shape().ToString());
     if (handles.dim(0) != t.dim(0)) {
-      return InvalidArgument("Expected tensor.shape[0] == input_handles.size, but saw ", t.dim(0), " vs. ", handles.dim(0));
+      return InvalidArgument("Expected tensor.shape[0] == input_handles.size, but saw ", t.dim(0), " vs. ",
+                             handles.dim(0));
     }
     for (int64_t i = 0; i < handles.dim(0); ++i) {
       const TensorList* list = handles.data<Variant>()[i].Get<TensorList>();
-      if (list == nullptr) return InvalidArgument("Input handle at index ", i, " is not a list. Saw: '", handles.data<Variant>()[i].DebugString(), "'");
+      if (list == nullptr)
+        return InvalidArgument("Input handle at index ", i, " is not a list. Saw: '",
+                               handles.data<Variant>()[i].DebugString(), "'");
       if (list->element_dtype != dtype_) {
-        return InvalidArgument("Invalid data type at index ", i, "; op elements ", DTypeName(dtype_), " but list elements ",
-                               DTypeName(list->element_dtype));
+        return InvalidArgument("Invalid data type at index ", i, "; op elements ", DTypeName(dtype_),
+                               " but list elements ", DTypeName(list->element_dtype));
       }
       if (!list->element_shape.IsCompatibleWith(Shape(t.shape().dims().subspan(1)))) {
-        return InvalidArgument("Tried to append a tensor with incompatible shape to a list at index ", i, ". Op element shape: ",
-                               Shape(t.shape().dims().subspan(1)).ToString(), " list shape: ", list->element_shape.ToString());
+        return InvalidArgument("Tried to append a tensor with incompatible shape to a list at index ", i,
+                               ". Op element shape: ", Shape(t.shape().dims().subspan(1)).ToString(),
+                               " list shape: ", list->element_shape.ToString());
       }
     }
     MR_ASSIGN_OR_RETURN(Tensor* const out, ctx.AllocateOutput(0, handles.shape()));
@@ -251,31 +269,51 @@ Status SplitGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(TensorListConcat)
-    .Input("input_handle: variant").Output("tensor: element_dtype").Output("lengths: int64")
-    .Attr("element_dtype: type").Attr("element_shape: shape = { unknown_rank: true }")
-    .Shape(ConcatShape).Gradient(ConcatGradient)
-    .Summary("All elements one after another, and how long each is.");
+    .Input("input_handle: variant")
+    .Output("tensor: element_dtype")
+    .Output("lengths: int64")
+    .Attr("element_dtype: type")
+    .Attr("element_shape: shape = { unknown_rank: true }")
+    .Shape(ConcatShape)
+    .Gradient(ConcatGradient)
+    .Summary("Concatenates all elements, and returns their lengths.");
 MILLRACE_OP(TensorListConcatV2)
-    .Input("input_handle: variant").Input("element_shape: shape_type").Input("leading_dims: int64")
-    .Output("tensor: element_dtype").Output("lengths: int64")
-    .Attr("element_dtype: type").Attr("shape_type: {int32, int64}")
-    .Shape(ConcatShape).Gradient(ConcatGradient)
-    .Summary("All elements one after another, and how long each is.");
+    .Input("input_handle: variant")
+    .Input("element_shape: shape_type")
+    .Input("leading_dims: int64")
+    .Output("tensor: element_dtype")
+    .Output("lengths: int64")
+    .Attr("element_dtype: type")
+    .Attr("shape_type: {int32, int64}")
+    .Shape(ConcatShape)
+    .Gradient(ConcatGradient)
+    .Summary("Concatenates all elements, and returns their lengths.");
 MILLRACE_OP(TensorListSplit)
-    .Input("tensor: element_dtype").Input("element_shape: shape_type").Input("lengths: int64").Output("output_handle: variant")
-    .Attr("element_dtype: type").Attr("shape_type: {int32, int64}")
-    .Shape(ScalarShape).Gradient(SplitGradient)
-    .Summary("A tensor cut along its first dimension.");
+    .Input("tensor: element_dtype")
+    .Input("element_shape: shape_type")
+    .Input("lengths: int64")
+    .Output("output_handle: variant")
+    .Attr("element_dtype: type")
+    .Attr("shape_type: {int32, int64}")
+    .Shape(ScalarShape)
+    .Gradient(SplitGradient)
+    .Summary("Splits a tensor along its first dimension into a list.");
 MILLRACE_OP(TensorListConcatLists)
-    .Input("input_a: variant").Input("input_b: variant").Output("output: variant")
+    .Input("input_a: variant")
+    .Input("input_b: variant")
+    .Output("output: variant")
     .Attr("element_dtype: type")
-    .Shape(UnchangedShape).NotDifferentiable()
-    .Summary("The elements of one list after those of another.");
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Concatenates two lists.");
 MILLRACE_OP(TensorListPushBackBatch)
-    .Input("input_handles: variant").Input("tensor: element_dtype").Output("output_handles: variant")
+    .Input("input_handles: variant")
+    .Input("tensor: element_dtype")
+    .Output("output_handles: variant")
     .Attr("element_dtype: type")
-    .Shape(UnchangedShape).NotDifferentiable()
-    .Summary("Each of several lists with one more element.");
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Appends one element to each of several lists.");
 
 MILLRACE_KERNEL(TensorListConcat, kCpu, TensorListConcatKernel);
 MILLRACE_KERNEL(TensorListConcatV2, kCpu, TensorListConcatKernel);

@@ -1,4 +1,4 @@
-// Making lists and reading and writing their elements one by one.
+// Creating lists, and reading and writing single elements.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/list/list_shapes.h"
@@ -74,7 +74,8 @@ class TensorListPopBackKernel : public ElementKernel {
     MR_ASSIGN_OR_RETURN(const TensorList* const list, ListInput(ctx, 0, dtype_));
     if (list->tensors.empty()) return InvalidArgument("Trying to pop from an empty list.");
     MR_ASSIGN_OR_RETURN(const PartialShape wanted, ShapeFromTensor(ctx.input(1)));
-    MR_ASSIGN_OR_RETURN(Tensor element, ListElement(ctx, *list, static_cast<int64_t>(list->tensors.size()) - 1, wanted));
+    MR_ASSIGN_OR_RETURN(Tensor element,
+                        ListElement(ctx, *list, static_cast<int64_t>(list->tensors.size()) - 1, wanted));
     MR_ASSIGN_OR_RETURN(TensorList* const mine, TakeList(ctx));
     mine->tensors.pop_back();
     ctx.SetOutput(1, std::move(element));
@@ -143,8 +144,7 @@ class TensorListElementShapeKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const TensorList* const list, ListInput(ctx, 0));
     const PartialShape& shape = list->element_shape;
-    MR_ASSIGN_OR_RETURN(Tensor* const out,
-                        ctx.AllocateOutput(0, shape.known_rank() ? Shape({shape.rank()}) : Shape()));
+    MR_ASSIGN_OR_RETURN(Tensor* const out, ctx.AllocateOutput(0, shape.known_rank() ? Shape({shape.rank()}) : Shape()));
     const int64_t n = out->num_elements();
     for (int64_t i = 0; i < n; ++i) {
       const int64_t d = shape.known_rank() ? shape.dim(static_cast<int>(i)) : -1;
@@ -203,7 +203,8 @@ Status PopBackGradient(GradientContext& c) {
 
 Status GetItemGradient(GradientContext& c) {
   MR_ASSIGN_OR_RETURN(const DType dtype, c.Attr<DType>("element_dtype"));
-  const Endpoint zeros = c.Op("TensorListReserve", {ElementShapeOf(c, c.input(0)), Length(c, c.input(0))}, {{"element_dtype", dtype}});
+  const Endpoint zeros =
+      c.Op("TensorListReserve", {ElementShapeOf(c, c.input(0)), Length(c, c.input(0))}, {{"element_dtype", dtype}});
   c.set_input_grad(0, c.Op("TensorListSetItem", {zeros, c.input(1), c.grad()}, {{"element_dtype", dtype}}));
   return c.status();
 }
@@ -212,8 +213,9 @@ Status SetItemGradient(GradientContext& c) {
   MR_ASSIGN_OR_RETURN(const DType dtype, c.Attr<DType>("element_dtype"));
   const Endpoint list = c.grad();
   c.set_input_grad(2, c.Op("TensorListGetItem", {list, c.input(1), c.Shape(c.input(2))}, {{"element_dtype", dtype}}));
-  const Endpoint rest = c.Op("TensorListSetItem", {list, c.input(1), c.ZerosLike(c.input(2))}, {{"element_dtype", dtype}});
-  // An element beyond the end was added by the op: it is no part of the list that came.
+  const Endpoint rest =
+      c.Op("TensorListSetItem", {list, c.input(1), c.ZerosLike(c.input(2))}, {{"element_dtype", dtype}});
+  // An element beyond the end was added by the op, so it is not part of the input list.
   c.set_input_grad(0, c.AttrOr<bool>("resize_if_index_out_of_bounds", false)
                           ? c.Op("TensorListResize", {rest, Length(c, c.input(0))})
                           : rest);
@@ -226,49 +228,80 @@ Status ResizeGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(EmptyTensorList)
-    .Input("element_shape: shape_type").Input("max_num_elements: int32").Output("handle: variant")
-    .Attr("element_dtype: type").Attr("shape_type: {int32, int64}")
-    .Shape(ScalarShape).NotDifferentiable()
-    .Summary("A list without elements.");
+    .Input("element_shape: shape_type")
+    .Input("max_num_elements: int32")
+    .Output("handle: variant")
+    .Attr("element_dtype: type")
+    .Attr("shape_type: {int32, int64}")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("An empty list.");
 MILLRACE_OP(TensorListReserve)
-    .Input("element_shape: shape_type").Input("num_elements: int32").Output("handle: variant")
-    .Attr("element_dtype: type").Attr("shape_type: {int32, int64}")
-    .Shape(ScalarShape).NotDifferentiable()
-    .Summary("A list of elements that are not set yet.");
+    .Input("element_shape: shape_type")
+    .Input("num_elements: int32")
+    .Output("handle: variant")
+    .Attr("element_dtype: type")
+    .Attr("shape_type: {int32, int64}")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("A list of uninitialized elements.");
 MILLRACE_OP(TensorListPushBack)
-    .Input("input_handle: variant").Input("tensor: element_dtype").Output("output_handle: variant")
+    .Input("input_handle: variant")
+    .Input("tensor: element_dtype")
+    .Output("output_handle: variant")
     .Attr("element_dtype: type")
-    .Shape(ScalarShape).Gradient(PushBackGradient)
-    .Summary("The list with one more element.");
+    .Shape(ScalarShape)
+    .Gradient(PushBackGradient)
+    .Summary("Appends an element.");
 MILLRACE_OP(TensorListPopBack)
-    .Input("input_handle: variant").Input("element_shape: int32")
-    .Output("output_handle: variant").Output("tensor: element_dtype")
+    .Input("input_handle: variant")
+    .Input("element_shape: int32")
+    .Output("output_handle: variant")
+    .Output("tensor: element_dtype")
     .Attr("element_dtype: type")
-    .Shape(PopBackShape).Gradient(PopBackGradient)
+    .Shape(PopBackShape)
+    .Gradient(PopBackGradient)
     .Summary("The list without its last element, and that element.");
 MILLRACE_OP(TensorListGetItem)
-    .Input("input_handle: variant").Input("index: int32").Input("element_shape: Tshape").Output("item: element_dtype")
-    .Attr("element_dtype: type").Attr("Tshape: {int32, int64} = int32")
-    .Shape(GetItemShape).Gradient(GetItemGradient)
+    .Input("input_handle: variant")
+    .Input("index: int32")
+    .Input("element_shape: Tshape")
+    .Output("item: element_dtype")
+    .Attr("element_dtype: type")
+    .Attr("Tshape: {int32, int64} = int32")
+    .Shape(GetItemShape)
+    .Gradient(GetItemGradient)
     .Summary("The element at index.");
 MILLRACE_OP(TensorListSetItem)
-    .Input("input_handle: variant").Input("index: int32").Input("item: element_dtype").Output("output_handle: variant")
-    .Attr("element_dtype: type").Attr("resize_if_index_out_of_bounds: bool = false")
-    .Shape(ScalarShape).Gradient(SetItemGradient)
-    .Summary("The list with another element at index.");
+    .Input("input_handle: variant")
+    .Input("index: int32")
+    .Input("item: element_dtype")
+    .Output("output_handle: variant")
+    .Attr("element_dtype: type")
+    .Attr("resize_if_index_out_of_bounds: bool = false")
+    .Shape(ScalarShape)
+    .Gradient(SetItemGradient)
+    .Summary("Replaces the element at index.");
 MILLRACE_OP(TensorListLength)
-    .Input("input_handle: variant").Output("length: int32")
-    .Shape(ScalarShape).NotDifferentiable()
-    .Summary("How many elements the list has.");
+    .Input("input_handle: variant")
+    .Output("length: int32")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("The number of elements.");
 MILLRACE_OP(TensorListElementShape)
-    .Input("input_handle: variant").Output("element_shape: shape_type")
+    .Input("input_handle: variant")
+    .Output("element_shape: shape_type")
     .Attr("shape_type: {int32, int64}")
-    .Shape(UnknownShape).NotDifferentiable()
-    .Summary("The shape of the elements as far as it is known; -1 for nothing.");
+    .Shape(UnknownShape)
+    .NotDifferentiable()
+    .Summary("The shape of the elements; -1 for unknown.");
 MILLRACE_OP(TensorListResize)
-    .Input("input_handle: variant").Input("size: int32").Output("output_handle: variant")
-    .Shape(ScalarShape).Gradient(ResizeGradient)
-    .Summary("The list cut off, or filled up with elements that are not set.");
+    .Input("input_handle: variant")
+    .Input("size: int32")
+    .Output("output_handle: variant")
+    .Shape(ScalarShape)
+    .Gradient(ResizeGradient)
+    .Summary("Truncates the list or extends it by uninitialized elements.");
 
 MILLRACE_KERNEL(EmptyTensorList, kCpu, EmptyTensorListKernel);
 MILLRACE_KERNEL(TensorListReserve, kCpu, TensorListReserveKernel);

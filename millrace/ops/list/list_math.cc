@@ -1,4 +1,4 @@
-// Sums of lists and zeros like a list: what gradients of lists are made of.
+// Sums of lists and zeros like a list, for gradients of lists.
 #include "millrace/ops/kernels/elementwise.h"
 #include "millrace/ops/list/tensor_list.h"
 
@@ -8,7 +8,8 @@ StatusOr<Tensor> AddTensors(KernelContext& ctx, const Tensor& a, const Tensor& b
   if (!a.IsInitialized()) return b;
   if (!b.IsInitialized()) return a;
   if (a.dtype() != b.dtype() || a.shape() != b.shape()) {
-    return InvalidArgument("Cannot add ", DTypeName(a.dtype()), a.shape().ToString(), " and ", DTypeName(b.dtype()), b.shape().ToString());
+    return InvalidArgument("Cannot add ", DTypeName(a.dtype()), a.shape().ToString(), " and ", DTypeName(b.dtype()),
+                           b.shape().ToString());
   }
   MR_ASSIGN_OR_RETURN(Tensor sum, ctx.AllocateTemp(a.dtype(), a.shape()));
   if (a.dtype() == DType::kVariant) {
@@ -29,7 +30,7 @@ StatusOr<Tensor> AddTensors(KernelContext& ctx, const Tensor& a, const Tensor& b
 }
 
 StatusOr<Variant> AddVariants(KernelContext& ctx, const Variant& a, const Variant& b) {
-  // The gradient of a list that nothing flowed back to may be empty.
+  // The gradient of an unused list may be empty.
   if (a.empty()) return b;
   if (b.empty()) return a;
   const TensorList* x = a.Get<TensorList>();
@@ -38,13 +39,13 @@ StatusOr<Variant> AddVariants(KernelContext& ctx, const Variant& a, const Varian
     return InvalidArgument("Cannot add ", a.DebugString(), " and ", b.DebugString());
   }
   if (x->element_dtype != y->element_dtype) {
-    return InvalidArgument("Trying to add two lists of tensors of different dtypes. One is ", DTypeName(x->element_dtype),
-                           " and the other is ", DTypeName(y->element_dtype));
+    return InvalidArgument("Trying to add two lists of tensors of different dtypes. One is ",
+                           DTypeName(x->element_dtype), " and the other is ", DTypeName(y->element_dtype));
   }
   StatusOr<PartialShape> shape = x->element_shape.MergeWith(y->element_shape);
   if (!shape.ok()) {
-    return InvalidArgument("Trying to add two lists of tensors with incompatible element shapes. One is ", x->element_shape.ToString(),
-                           " and the other is ", y->element_shape.ToString());
+    return InvalidArgument("Trying to add two lists of tensors with incompatible element shapes. One is ",
+                           x->element_shape.ToString(), " and the other is ", y->element_shape.ToString());
   }
   if (x->tensors.size() != y->tensors.size()) {
     return InvalidArgument("Trying to add two lists of tensors with different lengths. One is ", x->tensors.size(),

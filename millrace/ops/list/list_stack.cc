@@ -1,4 +1,4 @@
-// Between lists and tensors with one more dimension: Stack, FromTensor, Gather, Scatter.
+// Conversion between lists and tensors with one more dimension: Stack, FromTensor, Gather, Scatter.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/list/list_shapes.h"
@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// Puts elements list[index(k)] for k in [0, n) below each other as output 0.
+// Stacks elements list[index(k)] for k in [0, n) as output 0.
 template <typename Index>
 Status StackElements(KernelContext& ctx, const TensorList& list, int64_t n, const PartialShape& wanted, Index index) {
   MR_ASSIGN_OR_RETURN(PartialShape partial, CommonShape(list, wanted, false));
@@ -17,7 +17,8 @@ Status StackElements(KernelContext& ctx, const TensorList& list, int64_t n, cons
     if (!t.IsInitialized()) continue;
     StatusOr<PartialShape> merged = partial.MergeWith(t.shape());
     if (!merged.ok()) {
-      return InvalidArgument("Tried to stack list elements of different shapes: ", partial.ToString(), " and ", t.shape().ToString());
+      return InvalidArgument("Tried to stack list elements of different shapes: ", partial.ToString(), " and ",
+                             t.shape().ToString());
     }
     partial = *merged;
   }
@@ -63,7 +64,8 @@ class TensorListStackKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const TensorList* const list, ListInput(ctx, 0, dtype_));
     const int64_t n = static_cast<int64_t>(list->tensors.size());
     if (num_elements_ != -1 && n != num_elements_) {
-      return InvalidArgument("Operation expected a list with ", num_elements_, " elements but got a list with ", n, " elements.");
+      return InvalidArgument("Operation expected a list with ", num_elements_, " elements but got a list with ", n,
+                             " elements.");
     }
     MR_ASSIGN_OR_RETURN(const PartialShape wanted, ShapeFromTensor(ctx.input(1)));
     return StackElements(ctx, *list, n, wanted, [](int64_t k) { return k; });
@@ -80,7 +82,8 @@ class TensorListGatherKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const TensorList* const list, ListInput(ctx, 0, dtype_));
     const Tensor& indices = ctx.input(1);
-    if (indices.rank() != 1) return InvalidArgument("Expected indices to be a vector, but received shape ", indices.shape().ToString());
+    if (indices.rank() != 1)
+      return InvalidArgument("Expected indices to be a vector, but received shape ", indices.shape().ToString());
     for (const int32_t i : indices.flat<int32_t>()) {
       if (i < 0 || i >= static_cast<int64_t>(list->tensors.size())) {
         return InvalidArgument("Index ", i, " out of range; list only has ", list->tensors.size(), " elements.");
@@ -104,7 +107,8 @@ class TensorListFromTensorKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(PartialShape shape, ShapeFromTensor(ctx.input(1)));
     const Shape element(t.shape().dims().subspan(1));
     if (!shape.IsCompatibleWith(element)) {
-      return InvalidArgument("Specified a list with shape ", shape.ToString(), " from a tensor with shape ", element.ToString());
+      return InvalidArgument("Specified a list with shape ", shape.ToString(), " from a tensor with shape ",
+                             element.ToString());
     }
     MR_ASSIGN_OR_RETURN(TensorList* const list, NewList(ctx, 0, t.dtype(), std::move(shape)));
     list->tensors.reserve(t.dim(0));
@@ -113,12 +117,14 @@ class TensorListFromTensorKernel : public Kernel {
   }
 };
 
-// Rows of a tensor to places of a list, checked. Gives the number of elements that the list must have.
+// Checks the arguments of a scatter and returns the number of elements that the list must have.
 StatusOr<int64_t> CheckScatter(const Tensor& t, const Tensor& indices, int64_t size) {
-  if (indices.rank() != 1) return InvalidArgument("Expected indices to be a vector, but received shape ", indices.shape().ToString());
+  if (indices.rank() != 1)
+    return InvalidArgument("Expected indices to be a vector, but received shape ", indices.shape().ToString());
   if (t.rank() < 1) return InvalidArgument("Tensor must be at least a vector, but saw shape: ", t.shape().ToString());
   if (indices.num_elements() != t.dim(0)) {
-    return InvalidArgument("Expected len(indices) == tensor.shape[0], but saw: ", indices.num_elements(), " vs. ", t.dim(0));
+    return InvalidArgument("Expected len(indices) == tensor.shape[0], but saw: ", indices.num_elements(), " vs. ",
+                           t.dim(0));
   }
   int64_t highest = -1;
   for (const int32_t i : indices.flat<int32_t>()) {
@@ -152,7 +158,8 @@ class TensorListScatterKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(PartialShape shape, ShapeFromTensor(ctx.input(2)));
     const Shape element(t.shape().dims().subspan(1));
     if (!shape.IsCompatibleWith(element)) {
-      return InvalidArgument("Specified a list with shape ", shape.ToString(), " from a tensor with shape ", element.ToString());
+      return InvalidArgument("Specified a list with shape ", shape.ToString(), " from a tensor with shape ",
+                             element.ToString());
     }
     MR_ASSIGN_OR_RETURN(TensorList* const list, NewList(ctx, 0, t.dtype(), std::move(shape)));
     list->tensors.resize(total);
@@ -171,8 +178,8 @@ class TensorListScatterIntoExistingListKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const int64_t total, CheckScatter(t, indices, -1));
     const Shape element(t.shape().dims().subspan(1));
     if (!list->element_shape.IsCompatibleWith(element)) {
-      return InvalidArgument("Tried to scatter tensors of shape ", element.ToString(), " into a list whose elements have shape ",
-                             list->element_shape.ToString());
+      return InvalidArgument("Tried to scatter tensors of shape ", element.ToString(),
+                             " into a list whose elements have shape ", list->element_shape.ToString());
     }
     MR_ASSIGN_OR_RETURN(TensorList* const mine, TakeList(ctx));
     if (total > static_cast<int64_t>(mine->tensors.size())) mine->tensors.resize(total);
@@ -197,9 +204,7 @@ Status GatherShape(ShapeContext& c) {
 }
 
 // The shape of a row of x, as a tensor.
-Endpoint RowShape(GradientContext& c, Endpoint x) {
-  return c.Op("Slice", {c.Shape(x), c.Ints({1}), c.Ints({-1})});
-}
+Endpoint RowShape(GradientContext& c, Endpoint x) { return c.Op("Slice", {c.Shape(x), c.Ints({1}), c.Ints({-1})}); }
 
 Status StackGradient(GradientContext& c) {
   const Endpoint grad = c.grad();
@@ -211,62 +216,93 @@ Status FromTensorGradient(GradientContext& c) {
   MR_ASSIGN_OR_RETURN(const DType dtype, c.Attr<DType>("element_dtype"));
   const PartialShape& shape = c.input(0).shape();
   const int64_t n = shape.known_rank() && shape.rank() > 0 ? shape.dim(0) : -1;
-  c.set_input_grad(0, c.Op("TensorListStack", {c.grad(), RowShape(c, c.input(0))}, {{"element_dtype", dtype}, {"num_elements", n}}));
+  c.set_input_grad(
+      0, c.Op("TensorListStack", {c.grad(), RowShape(c, c.input(0))}, {{"element_dtype", dtype}, {"num_elements", n}}));
   return c.status();
 }
 
 Status GatherGradient(GradientContext& c) {
   MR_ASSIGN_OR_RETURN(const DType dtype, c.Attr<DType>("element_dtype"));
   const Endpoint shape = c.Op("TensorListElementShape", {c.input(0)}, {{"shape_type", DType::kInt32}});
-  const Endpoint zeros = c.Op("TensorListReserve", {shape, c.Op("TensorListLength", {c.input(0)})}, {{"element_dtype", dtype}});
-  c.set_input_grad(0, c.Op("TensorListScatterIntoExistingList", {zeros, c.grad(), c.input(1)}, {{"element_dtype", dtype}}));
+  const Endpoint zeros =
+      c.Op("TensorListReserve", {shape, c.Op("TensorListLength", {c.input(0)})}, {{"element_dtype", dtype}});
+  c.set_input_grad(
+      0, c.Op("TensorListScatterIntoExistingList", {zeros, c.grad(), c.input(1)}, {{"element_dtype", dtype}}));
   return c.status();
 }
 
 Status ScatterGradient(GradientContext& c) {
   MR_ASSIGN_OR_RETURN(const DType dtype, c.Attr<DType>("element_dtype"));
-  c.set_input_grad(0, c.Op("TensorListGather", {c.grad(), c.input(1), RowShape(c, c.input(0))}, {{"element_dtype", dtype}}));
+  c.set_input_grad(
+      0, c.Op("TensorListGather", {c.grad(), c.input(1), RowShape(c, c.input(0))}, {{"element_dtype", dtype}}));
   return c.status();
 }
 
 Status ScatterIntoGradient(GradientContext& c) {
   MR_ASSIGN_OR_RETURN(const DType dtype, c.Attr<DType>("element_dtype"));
-  c.set_input_grad(1, c.Op("TensorListGather", {c.grad(), c.input(2), RowShape(c, c.input(1))}, {{"element_dtype", dtype}}));
+  c.set_input_grad(
+      1, c.Op("TensorListGather", {c.grad(), c.input(2), RowShape(c, c.input(1))}, {{"element_dtype", dtype}}));
   c.set_input_grad(0, c.Op("TensorListScatterIntoExistingList", {c.grad(), c.ZerosLike(c.input(1)), c.input(2)},
                            {{"element_dtype", dtype}}));
   return c.status();
 }
 
 MILLRACE_OP(TensorListStack)
-    .Input("input_handle: variant").Input("element_shape: int32").Output("tensor: element_dtype")
-    .Attr("element_dtype: type").Attr("num_elements: int = -1")
-    .Shape(StackShape).Gradient(StackGradient)
-    .Summary("All elements below each other.");
+    .Input("input_handle: variant")
+    .Input("element_shape: int32")
+    .Output("tensor: element_dtype")
+    .Attr("element_dtype: type")
+    .Attr("num_elements: int = -1")
+    .Shape(StackShape)
+    .Gradient(StackGradient)
+    .Summary("Stacks all elements.");
 MILLRACE_OP(TensorListFromTensor)
-    .Input("tensor: element_dtype").Input("element_shape: shape_type").Output("output_handle: variant")
-    .Attr("element_dtype: type").Attr("shape_type: {int32, int64}")
-    .Shape(ScalarShape).Gradient(FromTensorGradient)
+    .Input("tensor: element_dtype")
+    .Input("element_shape: shape_type")
+    .Output("output_handle: variant")
+    .Attr("element_dtype: type")
+    .Attr("shape_type: {int32, int64}")
+    .Shape(ScalarShape)
+    .Gradient(FromTensorGradient)
     .Summary("The rows of a tensor as a list.");
 MILLRACE_OP(TensorListGather)
-    .Input("input_handle: variant").Input("indices: int32").Input("element_shape: int32").Output("values: element_dtype")
+    .Input("input_handle: variant")
+    .Input("indices: int32")
+    .Input("element_shape: int32")
+    .Output("values: element_dtype")
     .Attr("element_dtype: type")
-    .Shape(GatherShape).Gradient(GatherGradient)
-    .Summary("The elements at indices below each other.");
+    .Shape(GatherShape)
+    .Gradient(GatherGradient)
+    .Summary("Stacks the elements at indices.");
 MILLRACE_OP(TensorListScatter)
-    .Input("tensor: element_dtype").Input("indices: int32").Input("element_shape: shape_type").Output("output_handle: variant")
-    .Attr("element_dtype: type").Attr("shape_type: {int32, int64}")
-    .Shape(ScalarShape).Gradient(ScatterGradient)
+    .Input("tensor: element_dtype")
+    .Input("indices: int32")
+    .Input("element_shape: shape_type")
+    .Output("output_handle: variant")
+    .Attr("element_dtype: type")
+    .Attr("shape_type: {int32, int64}")
+    .Shape(ScalarShape)
+    .Gradient(ScatterGradient)
     .Summary("A list with the rows of a tensor at indices.");
 MILLRACE_OP(TensorListScatterV2)
-    .Input("tensor: element_dtype").Input("indices: int32").Input("element_shape: shape_type").Input("num_elements: int32")
+    .Input("tensor: element_dtype")
+    .Input("indices: int32")
+    .Input("element_shape: shape_type")
+    .Input("num_elements: int32")
     .Output("output_handle: variant")
-    .Attr("element_dtype: type").Attr("shape_type: {int32, int64}")
-    .Shape(ScalarShape).Gradient(ScatterGradient)
+    .Attr("element_dtype: type")
+    .Attr("shape_type: {int32, int64}")
+    .Shape(ScalarShape)
+    .Gradient(ScatterGradient)
     .Summary("A list of num_elements with the rows of a tensor at indices.");
 MILLRACE_OP(TensorListScatterIntoExistingList)
-    .Input("input_handle: variant").Input("tensor: element_dtype").Input("indices: int32").Output("output_handle: variant")
+    .Input("input_handle: variant")
+    .Input("tensor: element_dtype")
+    .Input("indices: int32")
+    .Output("output_handle: variant")
     .Attr("element_dtype: type")
-    .Shape(ScalarShape).Gradient(ScatterIntoGradient)
+    .Shape(ScalarShape)
+    .Gradient(ScatterIntoGradient)
     .Summary("The list with the rows of a tensor at indices.");
 
 MILLRACE_KERNEL(TensorListStack, kCpu, TensorListStackKernel);

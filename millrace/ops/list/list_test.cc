@@ -20,7 +20,8 @@ class ListTest : public OpSessionTest {
   Endpoint Vector(std::vector<float> values) { return b_.Const(Tensor::FromVector(values)); }
   Endpoint Stack(Endpoint list) { return b_.Op("TensorListStack", {list, Any()}, kFloat); }
   Endpoint Rows() {
-    return b_.Op("TensorListFromTensor", {b_.Const(Tensor::Of<float>(Shape({3, 2}), {1, 2, 3, 4, 5, 6})), Any()}, kFloat);
+    return b_.Op("TensorListFromTensor", {b_.Const(Tensor::Of<float>(Shape({3, 2}), {1, 2, 3, 4, 5, 6})), Any()},
+                 kFloat);
   }
   Status ErrorOf(Endpoint e) { return Fetch({e}).status(); }
 };
@@ -37,7 +38,8 @@ TEST_F(ListTest, WhatIsNotSetIsZero) {
   const Endpoint list = b_.Op("TensorListReserve", {b_.Ints({2}), b_.Scalar<int32_t>(3)}, kFloat);
   const Endpoint set = b_.Op("TensorListSetItem", {list, b_.Scalar<int32_t>(1), Vector({7, 8})}, kFloat);
   EXPECT_THAT(Values<float>(Stack(set)), ElementsAre(0, 0, 7, 8, 0, 0));
-  EXPECT_THAT(Values<float>(b_.Op("TensorListGetItem", {set, b_.Scalar<int32_t>(2), Any()}, kFloat)), ElementsAre(0, 0));
+  EXPECT_THAT(Values<float>(b_.Op("TensorListGetItem", {set, b_.Scalar<int32_t>(2), Any()}, kFloat)),
+              ElementsAre(0, 0));
   const Endpoint unknown = b_.Op("TensorListReserve", {Any(), b_.Scalar<int32_t>(1)}, kFloat);
   EXPECT_EQ(ErrorOf(b_.Op("TensorListGetItem", {unknown, b_.Scalar<int32_t>(0), Any()}, kFloat)).code(),
             absl::StatusCode::kInvalidArgument);
@@ -48,30 +50,39 @@ TEST_F(ListTest, BadUseIsAnError) {
   EXPECT_THAT(ErrorOf(Stack(Push(list, Vector({1})))).ToString(), HasSubstr("full list"));
   EXPECT_THAT(ErrorOf(b_.Op("TensorListGetItem", {list, b_.Scalar<int32_t>(5), Any()}, kFloat)).ToString(),
               HasSubstr("element 5 in a list with 1"));
-  EXPECT_THAT(ErrorOf(b_.Op("TensorListGetItem", {list, b_.Scalar<int32_t>(0), Any()}, {{"element_dtype", DType::kInt32}})).ToString(),
-              HasSubstr("Invalid data types"));
+  EXPECT_THAT(
+      ErrorOf(b_.Op("TensorListGetItem", {list, b_.Scalar<int32_t>(0), Any()}, {{"element_dtype", DType::kInt32}}))
+          .ToString(),
+      HasSubstr("Invalid data types"));
   Node* pop = b_.AddNode("TensorListPopBack", {Empty(), Any()}, kFloat);
   EXPECT_THAT(ErrorOf(pop->output(1)).ToString(), HasSubstr("empty list"));
-  EXPECT_THAT(ErrorOf(b_.Op("TensorListReserve", {Any(), b_.Scalar<int32_t>(-3)}, kFloat)).ToString(), HasSubstr("non negative"));
-  EXPECT_THAT(ErrorOf(Stack(Push(Push(Empty(), Vector({1})), Vector({1, 2})))).ToString(), HasSubstr("different shapes"));
+  EXPECT_THAT(ErrorOf(b_.Op("TensorListReserve", {Any(), b_.Scalar<int32_t>(-3)}, kFloat)).ToString(),
+              HasSubstr("non negative"));
+  EXPECT_THAT(ErrorOf(Stack(Push(Push(Empty(), Vector({1})), Vector({1, 2})))).ToString(),
+              HasSubstr("different shapes"));
   EXPECT_THAT(ErrorOf(b_.Op("TensorListLength", {b_.Op("_EmptyHistory", std::vector<Endpoint>{})})).ToString(),
               HasSubstr("not a list"));
 }
 
 TEST_F(ListTest, GatherScatterAndResize) {
-  EXPECT_THAT(Values<float>(b_.Op("TensorListGather", {Rows(), b_.Ints({2, 0}), Any()}, kFloat)), ElementsAre(5, 6, 1, 2));
+  EXPECT_THAT(Values<float>(b_.Op("TensorListGather", {Rows(), b_.Ints({2, 0}), Any()}, kFloat)),
+              ElementsAre(5, 6, 1, 2));
   const Endpoint x = b_.Const(Tensor::Of<float>(Shape({2, 1}), {1, 2}));
-  EXPECT_THAT(Values<float>(Stack(b_.Op("TensorListScatter", {x, b_.Ints({3, 1}), Any()}, kFloat))), ElementsAre(0, 2, 0, 1));
-  EXPECT_THAT(Values<float>(Stack(b_.Op("TensorListScatterV2", {x, b_.Ints({0, 1}), Any(), b_.Scalar<int32_t>(3)}, kFloat))),
-              ElementsAre(1, 2, 0));
+  EXPECT_THAT(Values<float>(Stack(b_.Op("TensorListScatter", {x, b_.Ints({3, 1}), Any()}, kFloat))),
+              ElementsAre(0, 2, 0, 1));
+  EXPECT_THAT(
+      Values<float>(Stack(b_.Op("TensorListScatterV2", {x, b_.Ints({0, 1}), Any(), b_.Scalar<int32_t>(3)}, kFloat))),
+      ElementsAre(1, 2, 0));
   EXPECT_EQ(ErrorOf(b_.Op("TensorListScatterV2", {x, b_.Ints({0, 5}), Any(), b_.Scalar<int32_t>(3)}, kFloat)).code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(ErrorOf(b_.Op("TensorListScatter", {x, b_.Ints({0, -5}), Any()}, kFloat)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ErrorOf(b_.Op("TensorListScatter", {x, b_.Ints({0, -5}), Any()}, kFloat)).code(),
+            absl::StatusCode::kInvalidArgument);
   const Endpoint two = b_.Const(Tensor::Of<float>(Shape({1, 2}), {8, 9}));
   EXPECT_THAT(Values<float>(Stack(b_.Op("TensorListScatterIntoExistingList", {Rows(), two, b_.Ints({3})}, kFloat))),
               ElementsAre(1, 2, 3, 4, 5, 6, 8, 9));
   EXPECT_THAT(Values<float>(Stack(b_.Op("TensorListResize", {Rows(), b_.Scalar<int32_t>(1)}))), ElementsAre(1, 2));
-  EXPECT_THAT(Values<int32_t>(b_.Op("TensorListElementShape", {Rows()}, {{"shape_type", DType::kInt32}})), ElementsAre(-1));
+  EXPECT_THAT(Values<int32_t>(b_.Op("TensorListElementShape", {Rows()}, {{"shape_type", DType::kInt32}})),
+              ElementsAre(-1));
 }
 
 TEST_F(ListTest, ConcatAndSplit) {
@@ -81,7 +92,8 @@ TEST_F(ListTest, ConcatAndSplit) {
   EXPECT_THAT(Values<int64_t>(joined->output(1)), ElementsAre(3, 1));
   const Endpoint x = Vector({1, 2, 3, 4});
   const Endpoint cut = b_.Op("TensorListSplit", {x, Any(), b_.Const(Tensor::Of<int64_t>({1, 3}))}, kFloat);
-  EXPECT_THAT(Values<float>(b_.Op("TensorListGetItem", {cut, b_.Scalar<int32_t>(1), Any()}, kFloat)), ElementsAre(2, 3, 4));
+  EXPECT_THAT(Values<float>(b_.Op("TensorListGetItem", {cut, b_.Scalar<int32_t>(1), Any()}, kFloat)),
+              ElementsAre(2, 3, 4));
   EXPECT_EQ(ErrorOf(b_.Op("TensorListSplit", {x, Any(), b_.Const(Tensor::Of<int64_t>({1, 9}))}, kFloat)).code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Values<float>(Stack(b_.Op("TensorListConcatLists", {Rows(), Rows()}, kFloat))),

@@ -26,7 +26,7 @@ bool GetVarint(absl::string_view* in, uint64_t* value) {
   return false;
 }
 
-// TensorFlow's bytes: the number of elements that are not set and where they are, the type, the limit, the shape.
+// TensorFlow's format: the number of unset elements and their indices, the type, the limit, the shape.
 StatusOr<RefPtr<VariantValue>> DecodeTensorList(const std::string& metadata, const std::vector<Tensor>& tensors) {
   absl::string_view in = metadata;
   const auto bad = [] { return InvalidArgument("the bytes of a TensorList are damaged"); };
@@ -58,7 +58,8 @@ StatusOr<RefPtr<VariantValue>> DecodeTensorList(const std::string& metadata, con
 const VariantDecoder decoder("tensorflow::TensorList", DecodeTensorList);
 
 StatusOr<TensorList*> TakeListAs(KernelContext& ctx, const DType* element_dtype) {
-  const StatusOr<const TensorList*> shared = element_dtype != nullptr ? ListInput(ctx, 0, *element_dtype) : ListInput(ctx, 0);
+  const StatusOr<const TensorList*> shared =
+      element_dtype != nullptr ? ListInput(ctx, 0, *element_dtype) : ListInput(ctx, 0);
   MR_RETURN_IF_ERROR(shared.status());
   MR_ASSIGN_OR_RETURN(Tensor* const out, ctx.ForwardOrAllocateOutput({0}, 0, Shape()));
   Variant& variant = out->scalar<Variant>();
@@ -73,7 +74,8 @@ StatusOr<TensorList*> TakeListAs(KernelContext& ctx, const DType* element_dtype)
 }  // namespace
 
 std::string TensorList::DebugString() const {
-  return absl::StrCat("a list of ", tensors.size(), " ", DTypeName(element_dtype), " tensors of shape ", element_shape.ToString());
+  return absl::StrCat("a list of ", tensors.size(), " ", DTypeName(element_dtype), " tensors of shape ",
+                      element_shape.ToString());
 }
 
 Status TensorList::Encode(std::string* metadata, std::vector<Tensor>* out) const {
@@ -97,7 +99,8 @@ Status TensorList::Encode(std::string* metadata, std::vector<Tensor>* out) const
 
 Status TensorList::CheckElement(const Tensor& t) const {
   if (t.dtype() != element_dtype) {
-    return InvalidArgument("Invalid data types; op elements ", DTypeName(t.dtype()), " but list elements ", DTypeName(element_dtype));
+    return InvalidArgument("Invalid data types; op elements ", DTypeName(t.dtype()), " but list elements ",
+                           DTypeName(element_dtype));
   }
   if (!element_shape.IsCompatibleWith(t.shape())) {
     return InvalidArgument("Tried to put a tensor of shape ", t.shape().ToString(),
@@ -118,7 +121,8 @@ StatusOr<const TensorList*> ListInput(const KernelContext& ctx, int i) {
   const Tensor& in = ctx.input(i);
   if (in.rank() != 0) return InvalidArgument("Input list must be a scalar saw: ", in.shape().ToString());
   const TensorList* list = in.scalar<Variant>().Get<TensorList>();
-  if (list == nullptr) return InvalidArgument("Input handle is not a list. Saw: '", in.scalar<Variant>().DebugString(), "'");
+  if (list == nullptr)
+    return InvalidArgument("Input handle is not a list. Saw: '", in.scalar<Variant>().DebugString(), "'");
   return list;
 }
 
@@ -148,13 +152,15 @@ StatusOr<PartialShape> ShapeFromTensor(const Tensor& t) {
   const auto at = [&](int64_t i) -> int64_t {
     return t.dtype() == DType::kInt32 ? t.data<int32_t>()[i] : t.data<int64_t>()[i];
   };
-  if (t.dtype() != DType::kInt32 && t.dtype() != DType::kInt64) return InvalidArgument("element_shape must be int32 or int64");
+  if (t.dtype() != DType::kInt32 && t.dtype() != DType::kInt64)
+    return InvalidArgument("element_shape must be int32 or int64");
   if (t.rank() == 0) {
     if (at(0) == -1) return PartialShape();
     return InvalidArgument("The only valid scalar shape tensor is the fully unknown shape specified as -1.");
   }
   if (t.rank() != 1) return InvalidArgument("Shape must be at most rank 1 but is rank ", t.rank());
-  if (t.num_elements() > Shape::kMaxRank) return InvalidArgument("a shape of rank ", t.num_elements(), " is not possible");
+  if (t.num_elements() > Shape::kMaxRank)
+    return InvalidArgument("a shape of rank ", t.num_elements(), " is not possible");
   PartialShape shape = PartialShape::Scalar();
   for (int64_t i = 0; i < t.num_elements(); ++i) {
     if (at(i) < -1) return InvalidArgument("Dimension ", i, " of the element shape is ", at(i), ", below -1");
@@ -166,8 +172,8 @@ StatusOr<PartialShape> ShapeFromTensor(const Tensor& t) {
 StatusOr<PartialShape> CommonShape(const TensorList& list, const PartialShape& wanted, bool with_elements) {
   StatusOr<PartialShape> merged = list.element_shape.MergeWith(wanted);
   if (!merged.ok()) {
-    return InvalidArgument("Tried to use a list whose elements have shape ", list.element_shape.ToString(), " with elements of shape ",
-                           wanted.ToString());
+    return InvalidArgument("Tried to use a list whose elements have shape ", list.element_shape.ToString(),
+                           " with elements of shape ", wanted.ToString());
   }
   PartialShape shape = *merged;
   if (!with_elements || shape.IsFullyDefined()) return shape;
@@ -175,7 +181,8 @@ StatusOr<PartialShape> CommonShape(const TensorList& list, const PartialShape& w
     if (!t.IsInitialized()) continue;
     merged = shape.MergeWith(t.shape());
     if (!merged.ok()) {
-      return InvalidArgument("Tensors with different shapes: ", shape.ToString(), " and ", t.shape().ToString(), " in one list");
+      return InvalidArgument("Tensors with different shapes: ", shape.ToString(), " and ", t.shape().ToString(),
+                             " in one list");
     }
     shape = *merged;
   }
@@ -186,14 +193,15 @@ StatusOr<Tensor> ListElement(KernelContext& ctx, const TensorList& list, int64_t
   const Tensor& t = list.tensors[i];
   if (t.IsInitialized()) {
     if (!wanted.IsCompatibleWith(t.shape())) {
-      return InvalidArgument("Incompatible shapes: element ", i, " of the list has shape ", t.shape().ToString(), ", but ",
-                             wanted.ToString(), " is wanted");
+      return InvalidArgument("Incompatible shapes: element ", i, " of the list has shape ", t.shape().ToString(),
+                             ", but ", wanted.ToString(), " is wanted");
     }
     return t;
   }
   MR_ASSIGN_OR_RETURN(const PartialShape shape, CommonShape(list, wanted, true));
   if (!shape.IsFullyDefined()) {
-    return InvalidArgument("Trying to read an uninitialized tensor but element_shape is not fully defined: ", shape.ToString());
+    return InvalidArgument("Trying to read an uninitialized tensor but element_shape is not fully defined: ",
+                           shape.ToString());
   }
   return Zeros(ctx, list.element_dtype, shape.AsShape());
 }
@@ -208,8 +216,8 @@ void CopyInto(const Tensor& from, Tensor* to, int64_t offset) {
   const int64_t n = from.num_elements();
   if (n == 0) return;
   if (IsPlain(from.dtype())) {
-    std::memcpy(static_cast<char*>(to->raw_data()) + offset * static_cast<int64_t>(SizeOf(from.dtype())), from.raw_data(),
-                from.TotalBytes());
+    std::memcpy(static_cast<char*>(to->raw_data()) + offset * static_cast<int64_t>(SizeOf(from.dtype())),
+                from.raw_data(), from.TotalBytes());
   } else if (from.dtype() == DType::kString) {
     std::copy_n(from.data<std::string>(), n, to->data<std::string>() + offset);
   } else if (from.dtype() == DType::kVariant) {

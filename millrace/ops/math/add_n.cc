@@ -33,10 +33,9 @@ class AddNKernel : public Kernel {
     const int count = ctx.num_inputs();
     for (int k = 1; k < count; ++k) {
       if (ctx.input(k).shape() != shape) {
-        return InvalidArgument("Inputs to operation ", ctx.node().name(), " of type ",
-                               ctx.node().type(),
-                               " must have the same size and shape.  Input 0: ", shape.ToString(),
-                               " != input ", k, ": ", ctx.input(k).shape().ToString());
+        return InvalidArgument("Inputs to operation ", ctx.node().name(), " of type ", ctx.node().type(),
+                               " must have the same size and shape.  Input 0: ", shape.ToString(), " != input ", k,
+                               ": ", ctx.input(k).shape().ToString());
       }
     }
     if (count == 1) {
@@ -52,9 +51,8 @@ class AddNKernel : public Kernel {
       return absl::OkStatus();
     }
     Status status;
-    DispatchType(NumberTypes{}, ctx.input(0).dtype(), [&](auto tag) {
-      status = Add<typename decltype(tag)::type>(ctx, shape);
-    });
+    DispatchType(NumberTypes{}, ctx.input(0).dtype(),
+                 [&](auto tag) { status = Add<typename decltype(tag)::type>(ctx, shape); });
     return status;
   }
 
@@ -66,8 +64,7 @@ class AddNKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor * sum, ctx.ForwardOrAllocateOutput({0, 1}, 0, shape));
     T* out = sum->data<T>();
     ctx.ParallelFor(shape.num_elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; i += kBlock)
-        SumBlock<T>(inputs, i, std::min(kBlock, end - i), out);
+      for (int64_t i = begin; i < end; i += kBlock) SumBlock<T>(inputs, i, std::min(kBlock, end - i), out);
     });
     return absl::OkStatus();
   }
@@ -90,19 +87,26 @@ Status AddNGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(AddN)
-    .Input("inputs: N * T").Output("sum: T").Attr("N: int >= 1")
-    .Attr("T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, "
-          "bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64, variant}")
+    .Input("inputs: N * T")
+    .Output("sum: T")
+    .Attr("N: int >= 1")
+    .Attr(
+        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, "
+        "bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64, variant}")
     .Commutative()
     .Shape(AddNShape)
     .Gradient(AddNGradient)
-    .Summary("The sum of all inputs, which have one shape");
+    .Summary("The sum of all inputs, which have the same shape");
 MILLRACE_OP(AccumulateNV2)
-    .Input("inputs: N * T").Output("sum: T").Attr("N: int >= 1").Attr("T: numbertype")
-    .Attr("shape: shape").Commutative()
+    .Input("inputs: N * T")
+    .Output("sum: T")
+    .Attr("N: int >= 1")
+    .Attr("T: numbertype")
+    .Attr("shape: shape")
+    .Commutative()
     .Shape(AddNShape)
     .Gradient(AddNGradient)
-    .Summary("The sum of all inputs, which have one shape");
+    .Summary("The sum of all inputs, which have the same shape");
 
 MILLRACE_KERNEL(AddN, kCpu, AddNKernel);
 MILLRACE_KERNEL(AccumulateNV2, kCpu, AddNKernel);

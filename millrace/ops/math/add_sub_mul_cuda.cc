@@ -15,13 +15,11 @@ class CudaBinaryKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     CudaCall call(ctx);
     Shape shape;
-    MR_ASSIGN_OR_RETURN(const cuda::BinaryPlan plan,
-                        PlanBinary(ctx.input(0).shape(), ctx.input(1).shape(), &shape));
+    MR_ASSIGN_OR_RETURN(const cuda::BinaryPlan plan, PlanBinary(ctx.input(0).shape(), ctx.input(1).shape(), &shape));
     MR_ASSIGN_OR_RETURN(const void* a, call.Input(0));
     MR_ASSIGN_OR_RETURN(const void* b, call.Input(1));
     MR_ASSIGN_OR_RETURN(Tensor * out, call.Output(0, shape));
-    return call.Launched("LaunchBinary",
-                         cuda::LaunchBinary(kFn, *type_, plan, a, b, out->raw_data(), call.stream()));
+    return call.Launched("LaunchBinary", cuda::LaunchBinary(kFn, *type_, plan, a, b, out->raw_data(), call.stream()));
   }
 
  private:

@@ -28,7 +28,7 @@ class ApproximateEqualKernel : public Kernel {
       const T *a = x.data<T>(), *b = y.data<T>();
       bool* out = z->data<bool>();
       ctx.ParallelFor(x.num_elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
-        // Through pointers of its own: the compiler takes a bool to be anybody's memory.
+        // Local pointers, because a bool store may alias anything.
         const T *const left = a, *const right = b;
         const T most = tolerance;
         bool* const to = out;
@@ -52,8 +52,12 @@ Status SameShapes(ShapeContext& c) {
 }  // namespace
 
 MILLRACE_OP(ApproximateEqual)
-    .Input("x: T").Input("y: T").Output("z: bool").Attr("T: numbertype")
-    .Attr("tolerance: float = 9.999999747378752e-06").Commutative()
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: bool")
+    .Attr("T: numbertype")
+    .Attr("tolerance: float = 9.999999747378752e-06")
+    .Commutative()
     .Shape(SameShapes)
     .NotDifferentiable()
     .Summary("Where |x - y| < tolerance");

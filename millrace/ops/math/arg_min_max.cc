@@ -19,8 +19,7 @@ struct Less {
   }
 };
 
-// Which of x[0], x[stride], ... is ahead of all others; the first among equals. A NaN is passed
-// over.
+// The index of the extreme among x[0], x[stride] and so on; the first in case of a tie. NaN is ignored.
 template <typename Before, typename T>
 int64_t BestOf(const T* x, int64_t n, int64_t stride) {
   using C = ComputeType<T>;
@@ -36,13 +35,13 @@ int64_t BestOf(const T* x, int64_t n, int64_t stride) {
   return best;
 }
 
-// The same for floats side by side: first what is ahead of all others, in lanes, then where it stands.
+// The same for contiguous floats: finds the extreme in parallel lanes first, then its position.
 template <typename Before>
 int64_t BestOfRow(const float* x, int64_t n) {
   constexpr int kLanes = 32;
   float lanes[kLanes];
   std::copy_n(x, kLanes, lanes);
-  // A NaN is ahead of nothing; one in a lane's first place gives way to any number.
+  // NaN never wins; one in a lane's first element is replaced by any number.
   for (int64_t i = kLanes; i + kLanes <= n; i += kLanes) {
     for (int j = 0; j < kLanes; ++j) {
       const float c = x[i + j], v = lanes[j];
@@ -76,16 +75,14 @@ class ArgKernel : public Kernel {
       };
     });
     if (best_ == nullptr) FailDType(init, init.input_type(0));
-    if (!DispatchType(OutTypes{}, init.output_type(0), [](auto) {}))
-      FailDType(init, init.output_type(0));
+    if (!DispatchType(OutTypes{}, init.output_type(0), [](auto) {})) FailDType(init, init.output_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
     const Tensor& x = ctx.input(0);
     MR_ASSIGN_OR_RETURN(const int64_t given, ScalarInput(ctx, 1, "dim"));
     if (given < -x.rank() || given >= x.rank()) {
-      return InvalidArgument("Expected dimension in the range [", -x.rank(), ", ", x.rank(),
-                             "), but got ", given);
+      return InvalidArgument("Expected dimension in the range [", -x.rank(), ", ", x.rank(), "), but got ", given);
     }
     const int axis = static_cast<int>(given < 0 ? given + x.rank() : given);
     const int64_t n = x.dim(axis), inner = x.shape().Product(axis + 1, x.rank());
@@ -101,8 +98,7 @@ class ArgKernel : public Kernel {
       const int64_t grain = std::max<int64_t>(1, kCheapGrain / n);
       ctx.ParallelFor(shape.num_elements(), grain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          out[i] =
-              static_cast<Out>(best_(x.raw_data(), i / inner * n * inner + i % inner, n, inner));
+          out[i] = static_cast<Out>(best_(x.raw_data(), i / inner * n * inner + i % inner, n, inner));
         }
       });
     });
@@ -135,22 +131,29 @@ Status ArgShape(ShapeContext& c) {
 }  // namespace
 
 MILLRACE_OP(ArgMax)
-    .Input("input: T").Input("dimension: Tidx").Output("output: output_type")
-    .Attr("T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, "
-          "uint64, qint8, quint8, qint32, qint16, quint16, bool}")
+    .Input("input: T")
+    .Input("dimension: Tidx")
+    .Output("output: output_type")
+    .Attr(
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, "
+        "uint64, qint8, quint8, qint32, qint16, quint16, bool}")
     .Attr("Tidx: {int16, int32, int64} = int32")
     .Attr("output_type: {int16, uint16, int32, int64} = int64")
     .Shape(ArgShape)
     .NotDifferentiable()
-    .Summary("Where along an axis the greatest element is, the first among equals");
+    .Summary("The index of the maximum along an axis; the first one in case of a tie");
 MILLRACE_OP(ArgMin)
-    .Input("input: T").Input("dimension: Tidx").Output("output: output_type")
-    .Attr("T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, "
-          "uint64, qint8, quint8, qint32, qint16, quint16, bool}")
-    .Attr("Tidx: {int32, int64} = int32").Attr("output_type: {int32, int64} = int64")
+    .Input("input: T")
+    .Input("dimension: Tidx")
+    .Output("output: output_type")
+    .Attr(
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, "
+        "uint64, qint8, quint8, qint32, qint16, quint16, bool}")
+    .Attr("Tidx: {int32, int64} = int32")
+    .Attr("output_type: {int32, int64} = int64")
     .Shape(ArgShape)
     .NotDifferentiable()
-    .Summary("Where along an axis the least element is, the first among equals");
+    .Summary("The index of the minimum along an axis; the first one in case of a tie");
 
 MILLRACE_KERNEL(ArgMax, kCpu, ArgKernel<Greater>);
 MILLRACE_KERNEL(ArgMin, kCpu, ArgKernel<Less>);

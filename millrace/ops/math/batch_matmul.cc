@@ -1,5 +1,4 @@
-// BatchMatMul and its later versions: products of matrices in the last two dimensions. From V2 on the
-// dimensions before them broadcast; V3 may take other types than it gives.
+// BatchMatMul and its later versions. From V2 on the batch dimensions broadcast; V3 may have another output type.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -21,8 +20,8 @@ Status BatchMatMulShape(ShapeContext& c) {
   const int rx = x.rank(), ry = y.rank();
   const int64_t inner_x = x.dim(adj_x ? rx - 2 : rx - 1), inner_y = y.dim(adj_y ? ry - 1 : ry - 2);
   if (inner_x >= 0 && inner_y >= 0 && inner_x != inner_y) {
-    return InvalidArgument("inner dimensions of a matrix product differ: x has shape ", x.ToString(),
-                           ", y ", y.ToString());
+    return InvalidArgument("inner dimensions of a matrix product differ: x has shape ", x.ToString(), ", y ",
+                           y.ToString());
   }
   PartialShape out;
   if (c.node().is_type("BatchMatMul")) {
@@ -47,16 +46,15 @@ void SetBatchGrads(GradientContext& c, Endpoint dx, Endpoint dy) {
   const Endpoint x = c.input(0), y = c.input(1);
   const PartialShape& sx = x.shape();
   const PartialShape& sy = y.shape();
-  const bool same_batch = sx.IsFullyDefined() && sy.IsFullyDefined() && sx.rank() >= 2 &&
-                          sy.rank() >= 2 && BatchOf(sx) == BatchOf(sy);
+  const bool same_batch =
+      sx.IsFullyDefined() && sy.IsFullyDefined() && sx.rank() >= 2 && sy.rank() >= 2 && BatchOf(sx) == BatchOf(sy);
   if (c.node()->is_type("BatchMatMul") || same_batch) {
     c.set_input_grad(0, dx);
     c.set_input_grad(1, dy);
     return;
   }
   const auto batch_shape = [&](Endpoint e) {
-    return c.Op("StridedSlice", {c.Shape(e), c.Ints({0}), c.Ints({-2}), c.Ints({1})},
-                {{"begin_mask", 1}});
+    return c.Op("StridedSlice", {c.Shape(e), c.Ints({0}), c.Ints({-2}), c.Ints({1})}, {{"begin_mask", 1}});
   };
   const Endpoint batches[] = {batch_shape(x), batch_shape(y)};
   Node* axes = c.AddNode("BroadcastGradientArgs", batches);
@@ -82,7 +80,7 @@ Status BatchMatMulGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(BatchMatMul)
-    .Summary("Products of the matrices in the last two dimensions, one for each index of the others.")
+    .Summary("Batched products of the matrices in the last two dimensions.")
     .Input("x: T")
     .Input("y: T")
     .Output("output: T")
@@ -95,12 +93,13 @@ MILLRACE_OP(BatchMatMul)
     .Gradient(BatchMatMulGradient);
 
 MILLRACE_OP(BatchMatMulV2)
-    .Summary("Products of the matrices in the last two dimensions; the others broadcast.")
+    .Summary("Batched products of the matrices in the last two dimensions; the other dimensions broadcast.")
     .Input("x: T")
     .Input("y: T")
     .Output("output: T")
-    .Attr("T: {bfloat16, half, float, double, int16, int32, int64, uint8, uint16, uint32, uint64, "
-          "complex64, complex128}")
+    .Attr(
+        "T: {bfloat16, half, float, double, int16, int32, int64, uint8, uint16, uint32, uint64, "
+        "complex64, complex128}")
     .Attr("adj_x: bool = false")
     .Attr("adj_y: bool = false")
     .Attr("grad_x: bool = false")
@@ -109,7 +108,7 @@ MILLRACE_OP(BatchMatMulV2)
     .Gradient(BatchMatMulGradient);
 
 MILLRACE_OP(BatchMatMulV3)
-    .Summary("Products of the matrices in the last two dimensions, given as another type if asked.")
+    .Summary("BatchMatMulV2 with an optional output type.")
     .Input("x: Ta")
     .Input("y: Tb")
     .Output("output: Tout")
@@ -123,7 +122,7 @@ MILLRACE_OP(BatchMatMulV3)
     .Shape(BatchMatMulShape)
     .Gradient(BatchMatMulGradient);
 
-// Which matrices meet where the batch dimensions broadcast, in the order of the output.
+// The pairs of matrices to multiply under broadcasting of the batch dimensions, in output order.
 StatusOr<std::vector<MatrixPair>> PairUp(const Shape& x, const Shape& y, Shape* batch) {
   const int nx = x.rank() - 2, ny = y.rank() - 2, n = std::max(nx, ny);
   Shape::Dims dims(n), step_x(n), step_y(n);
@@ -132,8 +131,7 @@ StatusOr<std::vector<MatrixPair>> PairUp(const Shape& x, const Shape& y, Shape* 
     const int ix = i - (n - nx), iy = i - (n - ny);
     const int64_t dx = ix >= 0 ? x.dim(ix) : 1, dy = iy >= 0 ? y.dim(iy) : 1;
     if (dx != dy && dx != 1 && dy != 1) {
-      return InvalidArgument("batch dimensions do not broadcast: x has shape ", x.ToString(), ", y ",
-                             y.ToString());
+      return InvalidArgument("batch dimensions do not broadcast: x has shape ", x.ToString(), ", y ", y.ToString());
     }
     dims[i] = dx == 1 ? dy : dx;
     step_x[i] = dx == 1 ? 0 : size_x;
@@ -184,8 +182,8 @@ class BatchMatMulKernel : public Kernel {
     const Shape& sy = ctx.input(1).shape();
     const int rx = sx.rank(), ry = sy.rank();
     if (rx < 2 || ry < 2) {
-      return InvalidArgument("matrix products need at least two dimensions, but x has shape ",
-                             sx.ToString(), " and y ", sy.ToString());
+      return InvalidArgument("matrix products need at least two dimensions, but x has shape ", sx.ToString(), " and y ",
+                             sy.ToString());
     }
     const GemmShape shape{.m = sx.dim(adj_x_ ? rx - 1 : rx - 2),
                           .n = sy.dim(adj_y_ ? ry - 2 : ry - 1),
@@ -193,13 +191,11 @@ class BatchMatMulKernel : public Kernel {
                           .transpose_a = adj_x_,
                           .transpose_b = adj_y_};
     if (shape.k != sy.dim(adj_y_ ? ry - 1 : ry - 2)) {
-      return InvalidArgument("inner dimensions of a matrix product differ: x has shape ",
-                             sx.ToString(), adj_x_ ? " (adjoint)" : "", ", y ", sy.ToString(),
-                             adj_y_ ? " (adjoint)" : "");
+      return InvalidArgument("inner dimensions of a matrix product differ: x has shape ", sx.ToString(),
+                             adj_x_ ? " (adjoint)" : "", ", y ", sy.ToString(), adj_y_ ? " (adjoint)" : "");
     }
     if (!broadcasts_ && sx.dims().subspan(0, rx - 2) != sy.dims().subspan(0, ry - 2)) {
-      return InvalidArgument("batch dimensions differ: x has shape ", sx.ToString(), ", y ",
-                             sy.ToString());
+      return InvalidArgument("batch dimensions differ: x has shape ", sx.ToString(), ", y ", sy.ToString());
     }
     Shape out;
     MR_ASSIGN_OR_RETURN(const std::vector<MatrixPair> pairs, PairUp(sx, sy, &out));
@@ -210,8 +206,7 @@ class BatchMatMulKernel : public Kernel {
     if (product->num_elements() == 0) return absl::OkStatus();
     MR_ASSIGN_OR_RETURN(const Tensor x, Converted(ctx, ctx.input(0), product->dtype()));
     MR_ASSIGN_OR_RETURN(const Tensor y, Converted(ctx, ctx.input(1), product->dtype()));
-    return MatrixProducts(ctx, shape, pairs, x, y, product,
-                          {.conjugate_a = adj_x_, .conjugate_b = adj_y_});
+    return MatrixProducts(ctx, shape, pairs, x, y, product, {.conjugate_a = adj_x_, .conjugate_b = adj_y_});
   }
 
  private:

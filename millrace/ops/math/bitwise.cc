@@ -5,13 +5,13 @@
 namespace millrace {
 namespace {
 
-struct AndFn {
+struct BitwiseAndFn {
   template <typename T>
   T operator()(T a, T b) const {
     return a & b;
   }
 };
-struct OrFn {
+struct BitwiseOrFn {
   template <typename T>
   T operator()(T a, T b) const {
     return a | b;
@@ -29,7 +29,7 @@ struct InvertFn {
     return ~x;
   }
 };
-// A shift by less than nothing is none, and by more than all bits one by all but one.
+// The shift amount is clamped to [0, number of bits - 1].
 template <typename T>
 int ShiftBy(T b) {
   const T most = static_cast<T>(sizeof(T) * 8 - 1);
@@ -51,44 +51,58 @@ struct RightShiftFn {
 }  // namespace
 
 MILLRACE_OP(BitwiseAnd)
-    .Input("x: T").Input("y: T").Output("z: T")
-    .Attr("T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}").Commutative()
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: T")
+    .Attr("T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}")
+    .Commutative()
     .Shape(BroadcastShape)
     .NotDifferentiable()
-    .Summary("The bits that x and y have, broadcast");
+    .Summary("Bitwise x and y, broadcast");
 MILLRACE_OP(BitwiseOr)
-    .Input("x: T").Input("y: T").Output("z: T")
-    .Attr("T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}").Commutative()
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: T")
+    .Attr("T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}")
+    .Commutative()
     .Shape(BroadcastShape)
     .NotDifferentiable()
-    .Summary("The bits that x or y has, broadcast");
+    .Summary("Bitwise x or y, broadcast");
 MILLRACE_OP(BitwiseXor)
-    .Input("x: T").Input("y: T").Output("z: T")
-    .Attr("T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}").Commutative()
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: T")
+    .Attr("T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}")
+    .Commutative()
     .Shape(BroadcastShape)
     .NotDifferentiable()
-    .Summary("The bits that differ between x and y, broadcast");
+    .Summary("Bitwise x xor y, broadcast");
 MILLRACE_OP(Invert)
-    .Input("x: T").Output("y: T")
+    .Input("x: T")
+    .Output("y: T")
     .Attr("T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}")
     .Shape(UnchangedShape)
     .NotDifferentiable()
-    .Summary("All bits of x turned over");
+    .Summary("Bitwise complement of x");
 MILLRACE_OP(LeftShift)
-    .Input("x: T").Input("y: T").Output("z: T")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: T")
     .Attr("T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}")
     .Shape(BroadcastShape)
     .NotDifferentiable()
     .Summary("x shifted left by y bits, broadcast");
 MILLRACE_OP(RightShift)
-    .Input("x: T").Input("y: T").Output("z: T")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: T")
     .Attr("T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}")
     .Shape(BroadcastShape)
     .NotDifferentiable()
-    .Summary("x shifted right by y bits, the sign filling in, broadcast");
+    .Summary("x shifted right by y bits (arithmetic shift), broadcast");
 
-MILLRACE_KERNEL(BitwiseAnd, kCpu, BinaryOf<AndFn, IntTypes>);
-MILLRACE_KERNEL(BitwiseOr, kCpu, BinaryOf<OrFn, IntTypes>);
+MILLRACE_KERNEL(BitwiseAnd, kCpu, BinaryOf<BitwiseAndFn, IntTypes>);
+MILLRACE_KERNEL(BitwiseOr, kCpu, BinaryOf<BitwiseOrFn, IntTypes>);
 MILLRACE_KERNEL(BitwiseXor, kCpu, BinaryOf<XorFn, IntTypes>);
 MILLRACE_KERNEL(Invert, kCpu, UnaryOf<InvertFn, IntTypes>);
 MILLRACE_KERNEL(LeftShift, kCpu, BinaryOf<LeftShiftFn, IntTypes>);

@@ -16,8 +16,7 @@ class BucketizeKernel : public Kernel {
     if (!std::is_sorted(boundaries_.begin(), boundaries_.end())) {
       init.Fail(InvalidArgument("Expected sorted boundaries"));
     }
-    if (!DispatchType(BucketTypes{}, init.input_type(0), [](auto) {}))
-      FailDType(init, init.input_type(0));
+    if (!DispatchType(BucketTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -37,7 +36,7 @@ class BucketizeKernel : public Kernel {
   }
 
  private:
-  // How many boundaries are not above x; all of them for a NaN. A search by halves without a branch that depends on x.
+  // The number of boundaries not greater than x; all of them for NaN. A branch-free binary search.
   template <typename T>
   int32_t BucketOf(T x) const {
     const float* at = boundaries_.data();
@@ -56,11 +55,13 @@ class BucketizeKernel : public Kernel {
 }  // namespace
 
 MILLRACE_OP(Bucketize)
-    .Input("input: T").Output("output: int32").Attr("T: {int32, int64, float, double}")
+    .Input("input: T")
+    .Output("output: int32")
+    .Attr("T: {int32, int64, float, double}")
     .Attr("boundaries: list(float)")
     .Shape(UnchangedShape)
     .NotDifferentiable()
-    .Summary("Into which of the intervals between the boundaries each element falls");
+    .Summary("The index of the bucket, given by boundaries, of each element");
 
 MILLRACE_KERNEL(Bucketize, kCpu, BucketizeKernel);
 

@@ -1,6 +1,7 @@
 // Cast.
 #include <cstring>
 
+#include "millrace/graph/constant_ints.h"
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
@@ -11,8 +12,7 @@ namespace {
 template <typename From, typename To>
 To Convert(From x) {
   if constexpr (kIsComplex<From> && kIsComplex<To>) {
-    return To(static_cast<typename To::value_type>(x.real()),
-              static_cast<typename To::value_type>(x.imag()));
+    return To(static_cast<typename To::value_type>(x.real()), static_cast<typename To::value_type>(x.imag()));
   } else if constexpr (kIsComplex<From>) {
     return Convert<typename From::value_type, To>(x.real());
   } else if constexpr (kIsComplex<To>) {
@@ -39,7 +39,7 @@ void CastLoop(const void* in, void* out, int64_t n) {
   }
 }
 
-// Narrowing that cuts the low bits off where it would round.
+// Narrowing that truncates the low bits instead of rounding.
 template <typename From, typename Bits, int kDropped>
 From CutMantissa(From x) {
   Bits bits;
@@ -85,8 +85,7 @@ class CastKernel : public UnaryKernel {
       });
     });
     if (loop_ == nullptr) {
-      init.Fail(
-          Unimplemented("Cast ", DTypeName(from), " to ", DTypeName(to), " is not supported"));
+      init.Fail(Unimplemented("Cast ", DTypeName(from), " to ", DTypeName(to), " is not supported"));
     }
   }
 
@@ -110,11 +109,16 @@ Status CastGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(Cast)
-    .Input("x: SrcT").Output("y: DstT").Attr("SrcT: type").Attr("DstT: type")
+    .Input("x: SrcT")
+    .Output("y: DstT")
+    .Attr("SrcT: type")
+    .Attr("DstT: type")
     .Attr("Truncate: bool = false")
     .Shape(UnchangedShape)
     .Gradient(CastGradient)
-    .Summary("x as elements of another type");
+    .Trait(OpTrait::kElementwise)
+    .Ints(UnchangedInts)
+    .Summary("Converts x to another type");
 
 MILLRACE_KERNEL(Cast, kCpu, CastKernel);
 

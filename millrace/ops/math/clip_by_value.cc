@@ -16,8 +16,7 @@ bool Before(T a, T b) {
 }
 
 template <typename T>
-void ClipLoop(const T* x, const T* low, int64_t low_step, const T* high, int64_t high_step, T* out,
-              int64_t n) {
+void ClipLoop(const T* x, const T* low, int64_t low_step, const T* high, int64_t high_step, T* out, int64_t n) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     const T l = low[i * low_step], h = high[i * high_step];
@@ -29,8 +28,7 @@ void ClipLoop(const T* x, const T* low, int64_t low_step, const T* high, int64_t
 class ClipByValueKernel : public Kernel {
  public:
   explicit ClipByValueKernel(KernelInit& init) {
-    if (!DispatchType(NumberTypes{}, init.input_type(0), [](auto) {}))
-      FailDType(init, init.input_type(0));
+    if (!DispatchType(NumberTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -44,9 +42,7 @@ class ClipByValueKernel : public Kernel {
           " clip_value_max shape: ", high.shape().ToString());
     }
     Status status;
-    DispatchType(NumberTypes{}, x.dtype(), [&](auto tag) {
-      status = Clip<typename decltype(tag)::type>(ctx);
-    });
+    DispatchType(NumberTypes{}, x.dtype(), [&](auto tag) { status = Clip<typename decltype(tag)::type>(ctx); });
     return status;
   }
 
@@ -64,8 +60,8 @@ class ClipByValueKernel : public Kernel {
       if (low_step == 0 && high_step == 0) {
         ClipLoop(px + begin, &l0, 0, &h0, 0, out + begin, end - begin);
       } else {
-        ClipLoop(px + begin, pl + begin * low_step, low_step, ph + begin * high_step, high_step,
-                 out + begin, end - begin);
+        ClipLoop(px + begin, pl + begin * low_step, low_step, ph + begin * high_step, high_step, out + begin,
+                 end - begin);
       }
     });
     return absl::OkStatus();
@@ -84,11 +80,14 @@ Status ClipByValueGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(ClipByValue)
-    .Input("t: T").Input("clip_value_min: T").Input("clip_value_max: T").Output("output: T")
+    .Input("t: T")
+    .Input("clip_value_min: T")
+    .Input("clip_value_max: T")
+    .Output("output: T")
     .Attr("T: numbertype")
     .Shape(UnchangedShape)
     .Gradient(ClipByValueGradient)
-    .Summary("t with what is outside of [clip_value_min, clip_value_max] moved to its border");
+    .Summary("Clips t to [clip_value_min, clip_value_max]");
 
 MILLRACE_KERNEL(ClipByValue, kCpu, ClipByValueKernel);
 

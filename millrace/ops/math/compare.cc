@@ -5,12 +5,12 @@
 namespace millrace {
 namespace {
 
-#define MR_COMPARE_FN(name, op)                        \
-  struct name {                                        \
-    template <typename T>                              \
-    bool operator()(const T& a, const T& b) const {    \
-      return a op b;                                   \
-    }                                                  \
+#define MR_COMPARE_FN(name, op)                     \
+  struct name {                                     \
+    template <typename T>                           \
+    bool operator()(const T& a, const T& b) const { \
+      return a op b;                                \
+    }                                               \
   }
 MR_COMPARE_FN(EqualFn, ==);
 MR_COMPARE_FN(NotEqualFn, !=);
@@ -20,18 +20,16 @@ MR_COMPARE_FN(GreaterFn, >);
 MR_COMPARE_FN(GreaterEqualFn, >=);
 #undef MR_COMPARE_FN
 
-// With incompatible_shape_error off, operands that do not fit are simply not equal.
+// Without incompatible_shape_error, operands of incompatible shapes are not equal.
 template <typename F, bool kDifferent>
 class EqualityKernel : public BinaryOf<F, JoinTypes<PlainTypes, Types<std::string>>::type, bool> {
  public:
-  explicit EqualityKernel(KernelInit& init)
-      : BinaryOf<F, JoinTypes<PlainTypes, Types<std::string>>::type, bool>(init) {
+  explicit EqualityKernel(KernelInit& init) : BinaryOf<F, JoinTypes<PlainTypes, Types<std::string>>::type, bool>(init) {
     init.Attr("incompatible_shape_error", &incompatible_shape_error_);
   }
   Status Compute(KernelContext& ctx) override {
     if (!incompatible_shape_error_) {
-      const StatusOr<PartialShape> shape =
-          BroadcastShapes(ctx.input(0).shape(), ctx.input(1).shape());
+      const StatusOr<PartialShape> shape = BroadcastShapes(ctx.input(0).shape(), ctx.input(1).shape());
       if (!shape.ok()) {
         ctx.SetOutput(0, Tensor::Scalar<bool>(kDifferent));
         return absl::OkStatus();
@@ -55,36 +53,62 @@ Status EqualityShape(ShapeContext& c) {
 }  // namespace
 
 MILLRACE_OP(Equal)
-    .Input("x: T").Input("y: T").Output("z: bool").Attr("T: type")
-    .Attr("incompatible_shape_error: bool = true").Commutative()
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: bool")
+    .Attr("T: type")
+    .Attr("incompatible_shape_error: bool = true")
+    .Commutative()
     .Shape(EqualityShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kElementwise)
     .Summary("Where x == y, broadcast");
 MILLRACE_OP(NotEqual)
-    .Input("x: T").Input("y: T").Output("z: bool").Attr("T: type")
-    .Attr("incompatible_shape_error: bool = true").Commutative()
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: bool")
+    .Attr("T: type")
+    .Attr("incompatible_shape_error: bool = true")
+    .Commutative()
     .Shape(EqualityShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kElementwise)
     .Summary("Where x != y, broadcast");
 MILLRACE_OP(Less)
-    .Input("x: T").Input("y: T").Output("z: bool").Attr("T: realnumbertype")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: bool")
+    .Attr("T: realnumbertype")
     .Shape(BroadcastShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kElementwise)
     .Summary("Where x < y, broadcast");
 MILLRACE_OP(LessEqual)
-    .Input("x: T").Input("y: T").Output("z: bool").Attr("T: realnumbertype")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: bool")
+    .Attr("T: realnumbertype")
     .Shape(BroadcastShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kElementwise)
     .Summary("Where x <= y, broadcast");
 MILLRACE_OP(Greater)
-    .Input("x: T").Input("y: T").Output("z: bool").Attr("T: realnumbertype")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: bool")
+    .Attr("T: realnumbertype")
     .Shape(BroadcastShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kElementwise)
     .Summary("Where x > y, broadcast");
 MILLRACE_OP(GreaterEqual)
-    .Input("x: T").Input("y: T").Output("z: bool").Attr("T: realnumbertype")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: bool")
+    .Attr("T: realnumbertype")
     .Shape(BroadcastShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kElementwise)
     .Summary("Where x >= y, broadcast");
 
 MILLRACE_KERNEL(Equal, kCpu, EqualityKernel<EqualFn, false>);

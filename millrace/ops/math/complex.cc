@@ -40,7 +40,7 @@ struct AngleFn {
   T operator()(std::complex<T> x) const {
     return std::arg(x);
   }
-  // Parted in pieces that stay in the first-level cache.
+  // In pieces that stay in the L1 cache.
   static void Run(const std::complex<float>* x, float* y, int64_t n) {
     constexpr int64_t kPiece = 1024;
     float re[kPiece], im[kPiece];
@@ -59,7 +59,7 @@ struct ComplexAbsFn {
   T operator()(std::complex<T> x) const {
     return std::abs(x);
   }
-  // The squares of floats neither overflow nor vanish as doubles.
+  // The squares of floats neither overflow nor underflow as doubles.
   static void Run(const std::complex<float>* x, float* y, int64_t n) {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
     for (int64_t i = 0; i < n; ++i) {
@@ -75,8 +75,7 @@ class ComplexKernel : public BinaryKernel {
   explicit ComplexKernel(KernelInit& init) {
     const bool known = DispatchType(Types<float, double>{}, init.input_type(0), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      if (init.output_type(0) == DTypeOf<std::complex<T>>())
-        loop_ = &MapBinary<ComplexFn, T, std::complex<T>>;
+      if (init.output_type(0) == DTypeOf<std::complex<T>>()) loop_ = &MapBinary<ComplexFn, T, std::complex<T>>;
     });
     if (!known || loop_ == nullptr) FailDType(init, init.output_type(0));
   }
@@ -138,36 +137,49 @@ Status ComplexAbsGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(Complex)
-    .Input("real: T").Input("imag: T").Output("out: Tout").Attr("T: {float, double} = float")
+    .Input("real: T")
+    .Input("imag: T")
+    .Output("out: Tout")
+    .Attr("T: {float, double} = float")
     .Attr("Tout: {complex64, complex128} = complex64")
     .Shape(BroadcastShape)
     .Gradient(ComplexGradient)
     .Summary("real + imag * i, broadcast");
 MILLRACE_OP(Real)
-    .Input("input: T").Output("output: Tout").Attr("T: {complex64, complex128} = complex64")
+    .Input("input: T")
+    .Output("output: Tout")
+    .Attr("T: {complex64, complex128} = complex64")
     .Attr("Tout: {float, double} = float")
     .Shape(UnchangedShape)
     .Gradient(RealGradient)
     .Summary("The real parts");
 MILLRACE_OP(Imag)
-    .Input("input: T").Output("output: Tout").Attr("T: {complex64, complex128} = complex64")
+    .Input("input: T")
+    .Output("output: Tout")
+    .Attr("T: {complex64, complex128} = complex64")
     .Attr("Tout: {float, double} = float")
     .Shape(UnchangedShape)
     .Gradient(ImagGradient)
     .Summary("The imaginary parts");
 MILLRACE_OP(Conj)
-    .Input("input: T").Output("output: T").Attr("T: {complex64, complex128, variant} = complex64")
+    .Input("input: T")
+    .Output("output: T")
+    .Attr("T: {complex64, complex128, variant} = complex64")
     .Shape(UnchangedShape)
     .Gradient(ConjGradient)
     .Summary("The complex conjugates");
 MILLRACE_OP(Angle)
-    .Input("input: T").Output("output: Tout").Attr("T: {complex64, complex128} = complex64")
+    .Input("input: T")
+    .Output("output: Tout")
+    .Attr("T: {complex64, complex128} = complex64")
     .Attr("Tout: {float, double} = float")
     .Shape(UnchangedShape)
     .Gradient(AngleGradient)
     .Summary("The arguments of complex numbers");
 MILLRACE_OP(ComplexAbs)
-    .Input("x: T").Output("y: Tout").Attr("T: {complex64, complex128} = complex64")
+    .Input("x: T")
+    .Output("y: Tout")
+    .Attr("T: {complex64, complex128} = complex64")
     .Attr("Tout: {float, double} = float")
     .Shape(UnchangedShape)
     .Gradient(ComplexAbsGradient)

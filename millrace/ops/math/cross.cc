@@ -9,8 +9,7 @@ namespace {
 class CrossKernel : public Kernel {
  public:
   explicit CrossKernel(KernelInit& init) {
-    if (!DispatchType(RealTypes{}, init.input_type(0), [](auto) {}))
-      FailDType(init, init.input_type(0));
+    if (!DispatchType(RealTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -30,11 +29,9 @@ class CrossKernel : public Kernel {
       const T *x = a.data<T>(), *y = b.data<T>();
       T* out = product->data<T>();
       for (int64_t i = 0, n = a.num_elements(); i < n; i += 3) {
-        const C u[3] = {C(x[i]), C(x[i + 1]), C(x[i + 2])},
-                v[3] = {C(y[i]), C(y[i + 1]), C(y[i + 2])};
+        const C u[3] = {C(x[i]), C(x[i + 1]), C(x[i + 2])}, v[3] = {C(y[i]), C(y[i + 1]), C(y[i + 2])};
         for (int k = 0; k < 3; ++k) {
-          out[i + k] =
-              static_cast<T>(u[(k + 1) % 3] * v[(k + 2) % 3] - u[(k + 2) % 3] * v[(k + 1) % 3]);
+          out[i + k] = static_cast<T>(u[(k + 1) % 3] * v[(k + 2) % 3] - u[(k + 2) % 3] * v[(k + 1) % 3]);
         }
       }
     });
@@ -65,7 +62,10 @@ Status CrossGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(Cross)
-    .Input("a: T").Input("b: T").Output("product: T").Attr("T: realnumbertype")
+    .Input("a: T")
+    .Input("b: T")
+    .Output("product: T")
+    .Attr("T: realnumbertype")
     .Shape(CrossShape)
     .Gradient(CrossGradient)
     .Summary("The cross products of vectors of three elements");

@@ -32,8 +32,7 @@ struct LogsumexpScan {
 
 // x[outer][n][inner] along n. One line at a time: the order of the sum is that of the line.
 template <typename T, template <typename> class Scan>
-void ScanLines(const T* x, T* y, int64_t n, int64_t inner, int64_t first, int64_t last,
-               bool exclusive, bool reverse) {
+void ScanLines(const T* x, T* y, int64_t n, int64_t inner, int64_t first, int64_t last, bool exclusive, bool reverse) {
   using C = ComputeType<T>;
   for (int64_t line = first; line < last; ++line) {
     const int64_t start = line / inner * n * inner + line % inner;
@@ -54,8 +53,7 @@ class ScanKernel : public Kernel {
   explicit ScanKernel(KernelInit& init) {
     init.Attr("exclusive", &exclusive_);
     init.Attr("reverse", &reverse_);
-    if (!DispatchType(InTypes{}, init.input_type(0), [](auto) {}))
-      FailDType(init, init.input_type(0));
+    if (!DispatchType(InTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -65,13 +63,12 @@ class ScanKernel : public Kernel {
     }
     const int64_t given = IntAt(axis, 0);
     if (given < -x.rank() || given >= x.rank()) {
-      return InvalidArgument("ScanOp: Expected scan axis in the range [", -x.rank(), ", ", x.rank(),
-                             "), but got ", given);
+      return InvalidArgument("ScanOp: Expected scan axis in the range [", -x.rank(), ", ", x.rank(), "), but got ",
+                             given);
     }
     const int at = static_cast<int>(given < 0 ? given + x.rank() : given);
     const Shape shape = x.shape();
-    const int64_t outer = shape.Product(0, at), n = shape.dim(at),
-                  inner = shape.Product(at + 1, shape.rank());
+    const int64_t outer = shape.Product(0, at), n = shape.dim(at), inner = shape.Product(at + 1, shape.rank());
     const void* in = x.raw_data();
     const DType dtype = x.dtype();
     MR_ASSIGN_OR_RETURN(Tensor * y, ctx.ForwardOrAllocateOutput({0}, 0, shape));
@@ -81,8 +78,7 @@ class ScanKernel : public Kernel {
       T* out = y->template data<T>();
       const int64_t grain = std::max<int64_t>(1, kCheapGrain / n);
       ctx.ParallelFor(outer * inner, grain, [&](int64_t first, int64_t last) {
-        ScanLines<T, Scan>(static_cast<const T*>(in), out, n, inner, first, last, exclusive_,
-                           reverse_);
+        ScanLines<T, Scan>(static_cast<const T*>(in), out, n, inner, first, last, exclusive_, reverse_);
       });
     });
     return absl::OkStatus();
@@ -104,8 +100,7 @@ Status ScanShape(ShapeContext& c) {
 }
 
 AttrList ScanAttrs(GradientContext& c, bool turn) {
-  return {{"exclusive", c.AttrOr<bool>("exclusive", false)},
-          {"reverse", c.AttrOr<bool>("reverse", false) != turn}};
+  return {{"exclusive", c.AttrOr<bool>("exclusive", false)}, {"reverse", c.AttrOr<bool>("reverse", false) != turn}};
 }
 
 Status CumsumGradient(GradientContext& c) {
@@ -120,21 +115,19 @@ Status CumprodGradient(GradientContext& c) {
   return c.status();
 }
 
-// In logarithms, once for the positive and once for the negative part of the gradient.
+// In log space, separately for the positive and the negative part of the gradient.
 Status CumulativeLogsumexpGradient(GradientContext& c) {
   const Endpoint x = c.input(0), axis = c.input(1), g = c.grad();
   const DType t = x.dtype();
   const Endpoint zero = c.ScalarLike(0, t);
   const double least = t == DType::kDouble ? std::numeric_limits<double>::lowest()
-                       : t == DType::kHalf
-                           ? -65504.0
-                           : static_cast<double>(std::numeric_limits<float>::lowest());
+                       : t == DType::kHalf ? -65504.0
+                                           : static_cast<double>(std::numeric_limits<float>::lowest());
   const Endpoint lowest = c.ScalarLike(t == DType::kBFloat16 ? -3.38e38 : least, t);
   const auto part = [&](const char* compare, Endpoint magnitude) {
     const Endpoint mask = c.Op(compare, {g, zero});
     const Endpoint log_g = c.Op("SelectV2", {mask, c.Op("Log", {magnitude}), lowest});
-    const Endpoint scanned =
-        c.Op("CumulativeLogsumexp", {c.Sub(log_g, c.output(0)), axis}, ScanAttrs(c, true));
+    const Endpoint scanned = c.Op("CumulativeLogsumexp", {c.Sub(log_g, c.output(0)), axis}, ScanAttrs(c, true));
     return c.Op("Exp", {c.Add(scanned, x)});
   };
   c.set_input_grad(0, c.Sub(part("Greater", g), part("Less", c.Neg(g))));
@@ -144,20 +137,34 @@ Status CumulativeLogsumexpGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(Cumsum)
-    .Input("x: T").Input("axis: Tidx").Output("out: T").Attr("exclusive: bool = false")
-    .Attr("reverse: bool = false").Attr("T: numbertype").Attr("Tidx: {int32, int64} = int32")
+    .Input("x: T")
+    .Input("axis: Tidx")
+    .Output("out: T")
+    .Attr("exclusive: bool = false")
+    .Attr("reverse: bool = false")
+    .Attr("T: numbertype")
+    .Attr("Tidx: {int32, int64} = int32")
     .Shape(ScanShape)
     .Gradient(CumsumGradient)
     .Summary("Running sums along an axis");
 MILLRACE_OP(Cumprod)
-    .Input("x: T").Input("axis: Tidx").Output("out: T").Attr("exclusive: bool = false")
-    .Attr("reverse: bool = false").Attr("T: numbertype").Attr("Tidx: {int32, int64} = int32")
+    .Input("x: T")
+    .Input("axis: Tidx")
+    .Output("out: T")
+    .Attr("exclusive: bool = false")
+    .Attr("reverse: bool = false")
+    .Attr("T: numbertype")
+    .Attr("Tidx: {int32, int64} = int32")
     .Shape(ScanShape)
     .Gradient(CumprodGradient)
     .Summary("Running products along an axis");
 MILLRACE_OP(CumulativeLogsumexp)
-    .Input("x: T").Input("axis: Tidx").Output("out: T").Attr("exclusive: bool = false")
-    .Attr("reverse: bool = false").Attr("T: {bfloat16, half, float, double}")
+    .Input("x: T")
+    .Input("axis: Tidx")
+    .Output("out: T")
+    .Attr("exclusive: bool = false")
+    .Attr("reverse: bool = false")
+    .Attr("T: {bfloat16, half, float, double}")
     .Attr("Tidx: {int32, int64} = int32")
     .Shape(ScanShape)
     .Gradient(CumulativeLogsumexpGradient)

@@ -10,28 +10,16 @@ namespace {
 struct DivFn {
   static constexpr const char* kError = kDivisionByZero;
   template <typename T>
-    requires(!std::is_integral_v<T>)
-  T operator()(T a, T b) const {
-    return a / b;
-  }
+  requires(!std::is_integral_v<T>) T operator()(T a, T b) const { return a / b; }
   template <typename T>
-    requires std::is_integral_v<T>
-  T operator()(T a, T b, bool* bad) const {
-    return DivideTowardsZero(a, b, bad);
-  }
+  requires std::is_integral_v<T> T operator()(T a, T b, bool* bad) const { return DivideTowardsZero(a, b, bad); }
 };
 struct TruncateDivFn {
   static constexpr const char* kError = kDivisionByZero;
   template <typename T>
-    requires std::is_floating_point_v<T>
-  T operator()(T a, T b) const {
-    return std::trunc(a / b);
-  }
+  requires std::is_floating_point_v<T> T operator()(T a, T b) const { return std::trunc(a / b); }
   template <typename T>
-    requires std::is_integral_v<T>
-  T operator()(T a, T b, bool* bad) const {
-    return DivideTowardsZero(a, b, bad);
-  }
+  requires std::is_integral_v<T> T operator()(T a, T b, bool* bad) const { return DivideTowardsZero(a, b, bad); }
 };
 struct DivNoNanFn {
   template <typename T>
@@ -54,31 +42,45 @@ Status DivNoNanGradient(GradientContext& c) { return QuotientGradient(c, "DivNoN
 }  // namespace
 
 MILLRACE_OP(Div)
-    .Input("x: T").Input("y: T").Output("z: T")
-    .Attr("T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, "
-          "int64, complex64, complex128}")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: T")
+    .Attr(
+        "T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, "
+        "int64, complex64, complex128}")
     .Shape(BroadcastShape)
     .Gradient(DivGradient)
-    .Summary("x / y, broadcast; towards zero for integers");
+    .Trait(OpTrait::kElementwise)
+    .Summary("x / y, broadcast; truncates for integers");
 MILLRACE_OP(RealDiv)
-    .Input("x: T").Input("y: T").Output("z: T")
-    .Attr("T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, "
-          "int64, complex64, complex128}")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: T")
+    .Attr(
+        "T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, "
+        "int64, complex64, complex128}")
     .Shape(BroadcastShape)
     .Gradient(RealDivGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("x / y, broadcast");
 MILLRACE_OP(TruncateDiv)
-    .Input("x: T").Input("y: T").Output("z: T")
-    .Attr("T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, "
-          "int64, complex64, complex128}")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: T")
+    .Attr(
+        "T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, "
+        "int64, complex64, complex128}")
     .Shape(BroadcastShape)
     .NotDifferentiable()
-    .Summary("x / y towards zero, broadcast");
+    .Summary("x / y truncated towards zero, broadcast");
 MILLRACE_OP(DivNoNan)
-    .Input("x: T").Input("y: T").Output("z: T")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: T")
     .Attr("T: {half, float, bfloat16, double, complex64, complex128}")
     .Shape(BroadcastShape)
     .Gradient(DivNoNanGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("x / y, and 0 where y is 0");
 
 MILLRACE_KERNEL(Div, kCpu, BinaryOf<DivFn, NumberTypes>);

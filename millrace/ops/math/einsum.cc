@@ -10,15 +10,14 @@
 namespace millrace {
 namespace {
 
-using EinsumTypes = Types<float, double, half, bfloat16, int32_t, int64_t, std::complex<float>,
-                          std::complex<double>>;
+using EinsumTypes = Types<float, double, half, bfloat16, int32_t, int64_t, std::complex<float>, std::complex<double>>;
 
 bool Has(const EinsumLabels& labels, EinsumLabel label) {
   return std::find(labels.begin(), labels.end(), label) != labels.end();
 }
 
-// Memory seen as dimensions with labels: a label that occurs twice walks along the diagonal, a
-// dimension of size 1 that broadcasts does not walk at all.
+// A strided view with labelled dimensions: a label that occurs twice iterates over the diagonal, and a broadcast
+// dimension of size 1 has stride 0.
 struct View {
   std::map<EinsumLabel, int64_t> strides;
   EinsumLabels labels;  // each once
@@ -39,8 +38,7 @@ struct View {
 struct Loops {
   std::vector<int64_t> sizes, strides;
 
-  Loops(const EinsumLabels& labels, const View& view,
-        const std::map<EinsumLabel, int64_t>& all_sizes) {
+  Loops(const EinsumLabels& labels, const View& view, const std::map<EinsumLabel, int64_t>& all_sizes) {
     for (EinsumLabel label : labels) {
       sizes.push_back(all_sizes.at(label));
       strides.push_back(view.strides.at(label));
@@ -91,8 +89,7 @@ class EinsumKernel : public Kernel {
     } else {
       init.Fail(equation.status());
     }
-    if (!DispatchType(EinsumTypes{}, init.output_type(0), [](auto) {}))
-      FailDType(init, init.output_type(0));
+    if (!DispatchType(EinsumTypes{}, init.output_type(0), [](auto) {})) FailDType(init, init.output_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -105,7 +102,7 @@ class EinsumKernel : public Kernel {
     const View a(dims.inputs[0], ctx.input(0).shape(), dims.sizes);
     const View out(dims.output, shape, dims.sizes);
     if (ctx.num_inputs() == 1) {
-      // The labels of the output in the order it has them; one that broadcast keeps its size of 1.
+      // The labels of the output in order; a broadcast label keeps its size of 1.
       const EinsumLabels kept = Filter(out.labels, [&](EinsumLabel l) { return Has(a.labels, l); });
       MR_ASSIGN_OR_RETURN(const Tensor packed, Pack(ctx, ctx.input(0), a, kept, dims));
       return Unpack(ctx, packed, kept, out, dims, shape);
@@ -114,18 +111,12 @@ class EinsumKernel : public Kernel {
     const auto in_a = [&](EinsumLabel l) { return Has(a.labels, l); };
     const auto in_b = [&](EinsumLabel l) { return Has(b.labels, l); };
     const auto in_out = [&](EinsumLabel l) { return Has(out.labels, l); };
-    const EinsumLabels batch =
-        Filter(a.labels, [&](EinsumLabel l) { return in_b(l) && in_out(l); });
-    const EinsumLabels inner =
-        Filter(a.labels, [&](EinsumLabel l) { return in_b(l) && !in_out(l); });
-    const EinsumLabels free_a =
-        Filter(a.labels, [&](EinsumLabel l) { return !in_b(l) && in_out(l); });
-    const EinsumLabels free_b =
-        Filter(b.labels, [&](EinsumLabel l) { return !in_a(l) && in_out(l); });
-    MR_ASSIGN_OR_RETURN(const Tensor left,
-                        Pack(ctx, ctx.input(0), a, Join(batch, free_a, inner), dims));
-    MR_ASSIGN_OR_RETURN(const Tensor right,
-                        Pack(ctx, ctx.input(1), b, Join(batch, inner, free_b), dims));
+    const EinsumLabels batch = Filter(a.labels, [&](EinsumLabel l) { return in_b(l) && in_out(l); });
+    const EinsumLabels inner = Filter(a.labels, [&](EinsumLabel l) { return in_b(l) && !in_out(l); });
+    const EinsumLabels free_a = Filter(a.labels, [&](EinsumLabel l) { return !in_b(l) && in_out(l); });
+    const EinsumLabels free_b = Filter(b.labels, [&](EinsumLabel l) { return !in_a(l) && in_out(l); });
+    MR_ASSIGN_OR_RETURN(const Tensor left, Pack(ctx, ctx.input(0), a, Join(batch, free_a, inner), dims));
+    MR_ASSIGN_OR_RETURN(const Tensor right, Pack(ctx, ctx.input(1), b, Join(batch, inner, free_b), dims));
     const int64_t m = Count(free_a, dims), k = Count(inner, dims), n = Count(free_b, dims);
     const int64_t batches = Count(batch, dims);
     MR_ASSIGN_OR_RETURN(const Shape product_shape, Shape::Make({batches, m, n}));
@@ -133,8 +124,7 @@ class EinsumKernel : public Kernel {
     if (product.num_elements() != 0) {
       std::vector<MatrixPair> pairs;
       for (int64_t i = 0; i < batches; ++i) pairs.push_back({i, i});
-      MR_RETURN_IF_ERROR(
-          MatrixProducts(ctx, {.m = m, .n = n, .k = k}, pairs, left, right, &product));
+      MR_RETURN_IF_ERROR(MatrixProducts(ctx, {.m = m, .n = n, .k = k}, pairs, left, right, &product));
     }
     return Unpack(ctx, product, Join(batch, free_a, free_b), out, dims, shape);
   }
@@ -146,9 +136,9 @@ class EinsumKernel : public Kernel {
     return n;
   }
 
-  // The elements in the order of `labels`, summed up over the view's other labels.
-  static StatusOr<Tensor> Pack(KernelContext& ctx, const Tensor& x, const View& view,
-                               const EinsumLabels& labels, const EinsumDims& dims) {
+  // The elements in the order of `labels`, summed over the view's other labels.
+  static StatusOr<Tensor> Pack(KernelContext& ctx, const Tensor& x, const View& view, const EinsumLabels& labels,
+                               const EinsumDims& dims) {
     const EinsumLabels others = Filter(view.labels, [&](EinsumLabel l) { return !Has(labels, l); });
     const Loops outer(labels, view, dims.sizes), inner(others, view, dims.sizes);
     if (others.empty() && labels == view.labels && outer.count() == x.num_elements()) return x;
@@ -171,9 +161,9 @@ class EinsumKernel : public Kernel {
     return packed;
   }
 
-  // Elements in the order of `labels` to the output; what lies beside a diagonal is 0.
-  static Status Unpack(KernelContext& ctx, const Tensor& packed, const EinsumLabels& labels,
-                       const View& out, const EinsumDims& dims, const Shape& shape) {
+  // Copies elements in the order of `labels` to the output; off-diagonal elements are 0.
+  static Status Unpack(KernelContext& ctx, const Tensor& packed, const EinsumLabels& labels, const View& out,
+                       const EinsumDims& dims, const Shape& shape) {
     if (labels == out.labels && packed.num_elements() == shape.num_elements()) {
       ctx.SetOutput(0, packed.ViewAs(packed.dtype(), shape));
       return absl::OkStatus();
@@ -215,8 +205,7 @@ class Letters {
   explicit Letters(const EinsumDims& dims) {
     std::string free;
     for (char c = 'A'; c <= 'z'; ++c) {
-      if (std::isalpha(static_cast<unsigned char>(c)) && dims.sizes.count(c) == 0)
-        free.push_back(c);
+      if (std::isalpha(static_cast<unsigned char>(c)) && dims.sizes.count(c) == 0) free.push_back(c);
     }
     for (const auto& [label, size] : dims.sizes) {
       if (label < kEllipsis) {
@@ -246,11 +235,9 @@ EinsumLabels Unique(const EinsumLabels& labels) {
   return result;
 }
 
-// Exchanges input i and the output in the equation. Labels that only this input has were summed
-// over: a tensor of ones brings them back. Dimensions of size 1 that were broadcast are dropped and
-// put back.
-Endpoint InputGradient(GradientContext& c, const EinsumDims& dims,
-                       const std::vector<PartialShape>& shapes, int i) {
+// Swaps input i and the output in the equation. Labels that only this input has were summed over; a tensor of ones
+// restores them. Broadcast dimensions of size 1 are removed and restored.
+Endpoint InputGradient(GradientContext& c, const EinsumDims& dims, const std::vector<PartialShape>& shapes, int i) {
   const Letters letters(dims);
   const PartialShape& shape = shapes[i];
   EinsumLabels own;
@@ -261,9 +248,7 @@ Endpoint InputGradient(GradientContext& c, const EinsumDims& dims,
     const EinsumLabel label = dims.inputs[i][d];
     if (shape.dim(d) == 1 && dims.sizes.at(label) != 1) continue;
     own.push_back(label);
-    if (Has(dims.output, label) || (other >= 0 && Has(dims.inputs[other], label)) ||
-        Has(lone, label))
-      continue;
+    if (Has(dims.output, label) || (other >= 0 && Has(dims.inputs[other], label)) || Has(lone, label)) continue;
     lone.push_back(label);
     lone_axes.push_back(d);
   }
@@ -283,20 +268,16 @@ Endpoint InputGradient(GradientContext& c, const EinsumDims& dims,
       }
     }
     if (!squeezed.empty()) {
-      factor = c.Op("Squeeze", {factor},
-                    {{"squeeze_dims", std::vector<int>(squeezed.begin(), squeezed.end())}});
+      factor = c.Op("Squeeze", {factor}, {{"squeeze_dims", std::vector<int>(squeezed.begin(), squeezed.end())}});
     }
     const std::string to = letters(lone.empty() ? own : kept);
-    grad = c.Op("Einsum", {grad, factor},
-                {{"equation", have + "," + letters(factor_labels) + "->" + to}, {"N", 2}});
+    grad = c.Op("Einsum", {grad, factor}, {{"equation", have + "," + letters(factor_labels) + "->" + to}, {"N", 2}});
     have = to;
   }
   if (!lone.empty()) {
-    const Endpoint sizes =
-        c.Op("GatherV2", {c.Shape(c.input(i)), c.Ints(lone_axes), c.Scalar<int32_t>(0)});
+    const Endpoint sizes = c.Op("GatherV2", {c.Shape(c.input(i)), c.Ints(lone_axes), c.Scalar<int32_t>(0)});
     const Endpoint ones = c.Op("Fill", {sizes, c.ScalarLike(1, grad.dtype())});
-    grad = c.Op("Einsum", {grad, ones},
-                {{"equation", have + "," + letters(lone) + "->" + letters(own)}, {"N", 2}});
+    grad = c.Op("Einsum", {grad, ones}, {{"equation", have + "," + letters(lone) + "->" + letters(own)}, {"N", 2}});
   } else if (other < 0) {
     grad = c.Op("Einsum", {grad}, {{"equation", have + "->" + letters(own)}, {"N", 1}});
   }
@@ -327,11 +308,14 @@ Status EinsumGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(Einsum)
-    .Input("inputs: N * T").Output("output: T").Attr("equation: string").Attr("N: int >= 1")
+    .Input("inputs: N * T")
+    .Output("output: T")
+    .Attr("equation: string")
+    .Attr("N: int >= 1")
     .Attr("T: type")
     .Shape(EinsumShape)
     .Gradient(EinsumGradient)
-    .Summary("Products of elements summed up as an equation says: \"ab,bc->ac\"");
+    .Summary("Einstein summation, for example \"ab,bc->ac\"");
 
 MILLRACE_KERNEL(Einsum, kCpu, EinsumKernel);
 

@@ -14,8 +14,7 @@ Status CheckSubscripts(absl::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (std::isalpha(static_cast<unsigned char>(text[i]))) continue;
     if (text.substr(i, 3) != "...") {
-      return InvalidArgument("Einsum subscripts hold letters and '...', not '", text.substr(i, 1),
-                             "': ", text);
+      return InvalidArgument("Einsum subscripts hold letters and '...', not '", text.substr(i, 1), "': ", text);
     }
     if (seen_ellipsis) return InvalidArgument("Einsum subscripts hold more than one '...': ", text);
     seen_ellipsis = true;
@@ -48,10 +47,9 @@ Status NoteSize(EinsumDims* dims, EinsumLabel label, int64_t size, const Partial
   if (it->second == -1 || (broadcasts && it->second == 1)) {
     it->second = size;
   } else if (!(broadcasts && size == 1)) {
-    return InvalidArgument(
-        "Expected dimension ", it->second, " for label '",
-        label >= kEllipsis ? std::string("...") : std::string(1, static_cast<char>(label)),
-        "' of Einsum but got dimension ", size, " in shape ", shape.ToString());
+    return InvalidArgument("Expected dimension ", it->second, " for label '",
+                           label >= kEllipsis ? std::string("...") : std::string(1, static_cast<char>(label)),
+                           "' of Einsum but got dimension ", size, " in shape ", shape.ToString());
   }
   return absl::OkStatus();
 }
@@ -61,14 +59,13 @@ Status NoteSize(EinsumDims* dims, EinsumLabel label, int64_t size, const Partial
 StatusOr<EinsumEquation> EinsumEquation::Parse(absl::string_view text, int num_inputs) {
   const std::string tight = absl::StrReplaceAll(text, {{" ", ""}});
   const std::vector<std::string> sides = absl::StrSplit(tight, absl::string_view("->"));
-  if (sides.size() != 2)
-    return InvalidArgument("Expecting exactly one '->' in Einsum equation: ", text);
+  if (sides.size() != 2) return InvalidArgument("Expecting exactly one '->' in Einsum equation: ", text);
   EinsumEquation equation;
   equation.inputs = absl::StrSplit(sides[0], ',');
   equation.output = sides[1];
   if (equation.inputs.size() != 1 && equation.inputs.size() != 2) {
-    return InvalidArgument("Expecting 1 or 2 input subscripts in equation '", text, "' but got: ",
-                           equation.inputs.size());
+    return InvalidArgument("Expecting 1 or 2 input subscripts in equation '", text,
+                           "' but got: ", equation.inputs.size());
   }
   if (static_cast<int>(equation.inputs.size()) != num_inputs) {
     return InvalidArgument("Expected ", equation.inputs.size(), " inputs for equation '", text,
@@ -79,8 +76,7 @@ StatusOr<EinsumEquation> EinsumEquation::Parse(absl::string_view text, int num_i
   return equation;
 }
 
-StatusOr<EinsumDims> EinsumDims::Make(const EinsumEquation& equation,
-                                      const std::vector<PartialShape>& shapes) {
+StatusOr<EinsumDims> EinsumDims::Make(const EinsumEquation& equation, const std::vector<PartialShape>& shapes) {
   EinsumDims dims;
   int ellipsis_rank = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {
@@ -88,8 +84,7 @@ StatusOr<EinsumDims> EinsumDims::Make(const EinsumEquation& equation,
     const bool has_ellipsis = text.find('.') != std::string::npos;
     const int rest = shapes[i].rank() - NumLetters(text);
     if (has_ellipsis ? rest < 0 : rest != 0) {
-      return InvalidArgument("Einsum subscripts '", text, "' do not fit input ", i, " of shape ",
-                             shapes[i].ToString());
+      return InvalidArgument("Einsum subscripts '", text, "' do not fit input ", i, " of shape ", shapes[i].ToString());
     }
     dims.inputs.push_back(Expand(text, rest));
     ellipsis_rank = std::max(ellipsis_rank, rest);
@@ -100,8 +95,8 @@ StatusOr<EinsumDims> EinsumDims::Make(const EinsumEquation& equation,
   dims.output = Expand(equation.output, ellipsis_rank);
   for (EinsumLabel label : dims.output) {
     if (dims.sizes.count(label) == 0) {
-      return InvalidArgument("Einsum output has the label '",
-                             std::string(1, static_cast<char>(label)), "' that no input has");
+      return InvalidArgument("Einsum output has the label '", std::string(1, static_cast<char>(label)),
+                             "' that no input has");
     }
   }
   return dims;

@@ -1,4 +1,4 @@
-// The equations of Einsum, "ab,bc->ac": who multiplies what, and what is summed up.
+// Einsum equations, such as "ab,bc->ac".
 #pragma once
 
 #include <map>
@@ -11,8 +11,7 @@
 
 namespace millrace {
 
-// One dimension of an operand: a letter, or one of those that "..." stands for (kEllipsis and
-// above, counted from the last).
+// One dimension of an operand: a letter, or a dimension covered by "..." (kEllipsis and above, counted from the last).
 using EinsumLabel = int;
 using EinsumLabels = std::vector<EinsumLabel>;
 inline constexpr EinsumLabel kEllipsis = 256;
@@ -21,8 +20,8 @@ struct EinsumEquation {
   std::vector<std::string> inputs;  // subscripts without blanks
   std::string output;
 
-  // INVALID_ARGUMENT says what is wrong: no arrow, a strange character, more than one "...", the
-  // wrong number of inputs.
+  // INVALID_ARGUMENT, naming the problem: no arrow, an invalid character, more than one "...", the wrong number of
+  // inputs.
   static StatusOr<EinsumEquation> Parse(absl::string_view text, int num_inputs);
 };
 
@@ -33,9 +32,8 @@ struct EinsumDims {
   // Sizes by label, -1 where unknown.
   std::map<EinsumLabel, int64_t> sizes;
 
-  // All ranks are known. INVALID_ARGUMENT when a rank or size does not fit.
-  static StatusOr<EinsumDims> Make(const EinsumEquation& equation,
-                                   const std::vector<PartialShape>& shapes);
+  // All ranks must be known. INVALID_ARGUMENT if a rank or size does not match.
+  static StatusOr<EinsumDims> Make(const EinsumEquation& equation, const std::vector<PartialShape>& shapes);
 };
 
 }  // namespace millrace

@@ -34,11 +34,15 @@ Status EuclideanNormGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(EuclideanNorm)
-    .Input("input: T").Input("reduction_indices: Tidx").Output("output: T")
-    .Attr("keep_dims: bool = false").Attr("T: numbertype").Attr("Tidx: {int32, int64} = int32")
+    .Input("input: T")
+    .Input("reduction_indices: Tidx")
+    .Output("output: T")
+    .Attr("keep_dims: bool = false")
+    .Attr("T: numbertype")
+    .Attr("Tidx: {int32, int64} = int32")
     .Shape(ReductionShape)
     .Gradient(EuclideanNormGradient)
-    .Summary("The root of the sum of squares along the given axes");
+    .Summary("The square root of the sum of squares along the given axes");
 
 MILLRACE_KERNEL(EuclideanNorm, kCpu, ReduceOf<NormReducer, NumberTypes>);
 

@@ -75,24 +75,36 @@ Status Log1pGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(Exp)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(ExpGradient)
-    .Summary("e to the power of x");
+    .Trait(OpTrait::kElementwise)
+    .Summary("exp(x)");
 MILLRACE_OP(Expm1)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(Expm1Gradient)
-    .Summary("e to the power of x, less 1, accurate near 0");
+    .Trait(OpTrait::kElementwise)
+    .Summary("exp(x) - 1, accurate near 0");
 MILLRACE_OP(Log)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(LogGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The natural logarithm of x");
 MILLRACE_OP(Log1p)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(Log1pGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The natural logarithm of 1 + x, accurate near 0");
 
 MILLRACE_KERNEL(Exp, kCpu, UnaryOf<ExpFn, FloatAndComplexTypes>);

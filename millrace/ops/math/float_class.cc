@@ -27,19 +27,28 @@ struct IsFiniteFn {
 }  // namespace
 
 MILLRACE_OP(IsNan)
-    .Input("x: T").Output("y: bool").Attr("T: {bfloat16, half, float, double}")
+    .Input("x: T")
+    .Output("y: bool")
+    .Attr("T: {bfloat16, half, float, double}")
     .Shape(UnchangedShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kElementwise)
     .Summary("Which elements are not a number");
 MILLRACE_OP(IsInf)
-    .Input("x: T").Output("y: bool").Attr("T: {bfloat16, half, float, double}")
+    .Input("x: T")
+    .Output("y: bool")
+    .Attr("T: {bfloat16, half, float, double}")
     .Shape(UnchangedShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kElementwise)
     .Summary("Which elements are infinite");
 MILLRACE_OP(IsFinite)
-    .Input("x: T").Output("y: bool").Attr("T: {bfloat16, half, float, double}")
+    .Input("x: T")
+    .Output("y: bool")
+    .Attr("T: {bfloat16, half, float, double}")
     .Shape(UnchangedShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kElementwise)
     .Summary("Which elements are finite numbers");
 
 MILLRACE_KERNEL(IsNan, kCpu, UnaryOf<IsNanFn, FloatTypes, bool>);

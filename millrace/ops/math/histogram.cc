@@ -11,19 +11,16 @@ using ValueTypes = Types<int32_t, int64_t, float, double>;
 class HistogramKernel : public Kernel {
  public:
   explicit HistogramKernel(KernelInit& init) {
-    if (!DispatchType(ValueTypes{}, init.input_type(0), [](auto) {}))
-      FailDType(init, init.input_type(0));
+    if (!DispatchType(ValueTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
     const Tensor &values = ctx.input(0), &range = ctx.input(1);
     if (range.rank() != 1 || range.num_elements() != 2) {
-      return InvalidArgument("value_range should be a vector of 2 elements, but has shape ",
-                             range.shape().ToString());
+      return InvalidArgument("value_range should be a vector of 2 elements, but has shape ", range.shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(const int64_t bins, ScalarInput(ctx, 2, "nbins"));
-    if (bins <= 0)
-      return InvalidArgument("nbins should be a positive number, but got '", bins, "'");
+    if (bins <= 0) return InvalidArgument("nbins should be a positive number, but got '", bins, "'");
     MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, Shape({bins})));
     Status status;
     DispatchType(ValueTypes{}, values.dtype(), [&](auto tag) {
@@ -38,15 +35,13 @@ class HistogramKernel : public Kernel {
   }
 
  private:
-  // What is outside of the range counts in the first or last bin.
+  // Values outside the range are counted in the first or last bin.
   template <typename T, typename Out>
   static Status Count(const Tensor& values, const Tensor& range, int64_t bins, Out* out) {
-    const double low = static_cast<double>(range.data<T>()[0]),
-                 high = static_cast<double>(range.data<T>()[1]);
+    const double low = static_cast<double>(range.data<T>()[0]), high = static_cast<double>(range.data<T>()[1]);
     if (!(low < high) || !std::isfinite(low) || !std::isfinite(high)) {
-      return InvalidArgument(
-          "value_range should satisfy value_range[0] < value_range[1], but got '[", low, ", ", high,
-          "]'");
+      return InvalidArgument("value_range should satisfy value_range[0] < value_range[1], but got '[", low, ", ", high,
+                             "]'");
     }
     const double step = (high - low) / static_cast<double>(bins);
     std::fill_n(out, bins, Out(0));
@@ -74,11 +69,15 @@ Status HistogramShape(ShapeContext& c) {
 }  // namespace
 
 MILLRACE_OP(HistogramFixedWidth)
-    .Input("values: T").Input("value_range: T").Input("nbins: int32").Output("out: dtype")
-    .Attr("T: {int32, int64, float, double}").Attr("dtype: {int32, int64} = int32")
+    .Input("values: T")
+    .Input("value_range: T")
+    .Input("nbins: int32")
+    .Output("out: dtype")
+    .Attr("T: {int32, int64, float, double}")
+    .Attr("dtype: {int32, int64} = int32")
     .Shape(HistogramShape)
     .NotDifferentiable()
-    .Summary("How many values fall into each of nbins equal parts of a range");
+    .Summary("A histogram of values in nbins equal parts of a range");
 
 MILLRACE_KERNEL(HistogramFixedWidth, kCpu, HistogramKernel);
 

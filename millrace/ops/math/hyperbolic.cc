@@ -7,13 +7,13 @@
 namespace millrace {
 namespace {
 
-#define MR_HYPERBOLIC_FN(name, function)             \
-  struct name {                                      \
-    static constexpr int64_t kGrain = kCostlyGrain;  \
-    template <typename T>                            \
-    T operator()(T x) const {                        \
-      return std::function(x);                       \
-    }                                                \
+#define MR_HYPERBOLIC_FN(name, function)            \
+  struct name {                                     \
+    static constexpr int64_t kGrain = kCostlyGrain; \
+    template <typename T>                           \
+    T operator()(T x) const {                       \
+      return std::function(x);                      \
+    }                                               \
   }
 MR_HYPERBOLIC_FN(PlainSinh, sinh);
 MR_HYPERBOLIC_FN(PlainCosh, cosh);
@@ -53,8 +53,7 @@ Status AcoshGradient(GradientContext& c) {
 }
 Status AtanhGradient(GradientContext& c) {
   const Endpoint x = c.Conj(c.input(0));
-  const Endpoint slope =
-      c.Op("Reciprocal", {c.Sub(c.ScalarLike(1, x.dtype()), c.Op("Square", {x}))});
+  const Endpoint slope = c.Op("Reciprocal", {c.Sub(c.ScalarLike(1, x.dtype()), c.Op("Square", {x}))});
   c.set_input_grad(0, c.Mul(c.grad(), slope));
   return c.status();
 }
@@ -62,29 +61,44 @@ Status AtanhGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(Sinh)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(SinhGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The hyperbolic sine of x");
 MILLRACE_OP(Cosh)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(CoshGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The hyperbolic cosine of x");
 MILLRACE_OP(Asinh)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(AsinhGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The inverse hyperbolic sine of x");
 MILLRACE_OP(Acosh)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(AcoshGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The inverse hyperbolic cosine of x");
 MILLRACE_OP(Atanh)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(AtanhGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The inverse hyperbolic tangent of x");
 
 MILLRACE_KERNEL(Sinh, kCpu, UnaryOf<SinhFn, FloatAndComplexTypes>);

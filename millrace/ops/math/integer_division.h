@@ -1,4 +1,4 @@
-// Division of integers that no operand can crash.
+// Integer division that never traps.
 #pragma once
 
 #include <limits>
@@ -8,8 +8,8 @@ namespace millrace {
 
 inline constexpr char kDivisionByZero[] = "Integer division by zero";
 
-// a / b towards zero. Sets *bad when b is 0. The smallest number divided by -1 wraps to itself,
-// where the processor would trap.
+// a / b truncated towards zero. Sets *bad if b is 0. The smallest number divided by -1 wraps to itself, where the CPU
+// would trap.
 template <typename T>
 T DivideTowardsZero(T a, T b, bool* bad) {
   if (b == 0) {

@@ -5,15 +5,15 @@
 namespace millrace {
 namespace {
 
-struct AndFn {
+struct LogicalAndFn {
   bool operator()(bool a, bool b) const { return a & b; }
 };
-struct OrFn {
+struct LogicalOrFn {
   bool operator()(bool a, bool b) const { return a | b; }
 };
 struct NotFn {
   bool operator()(bool x) const { return !x; }
-  // Bytes of 0 and 1, which the compiler takes many at a time.
+  // On bytes of 0 and 1, which the compiler vectorises.
   static void Run(const bool* x, bool* y, int64_t n) {
     const uint8_t* from = reinterpret_cast<const uint8_t*>(x);
     uint8_t* to = reinterpret_cast<uint8_t*>(y);
@@ -25,23 +25,33 @@ struct NotFn {
 }  // namespace
 
 MILLRACE_OP(LogicalAnd)
-    .Input("x: bool").Input("y: bool").Output("z: bool").Commutative()
+    .Input("x: bool")
+    .Input("y: bool")
+    .Output("z: bool")
+    .Commutative()
     .Shape(BroadcastShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kElementwise)
     .Summary("Where x and y are true, broadcast");
 MILLRACE_OP(LogicalOr)
-    .Input("x: bool").Input("y: bool").Output("z: bool").Commutative()
+    .Input("x: bool")
+    .Input("y: bool")
+    .Output("z: bool")
+    .Commutative()
     .Shape(BroadcastShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kElementwise)
     .Summary("Where x or y is true, broadcast");
 MILLRACE_OP(LogicalNot)
-    .Input("x: bool").Output("y: bool")
+    .Input("x: bool")
+    .Output("y: bool")
     .Shape(UnchangedShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kElementwise)
     .Summary("Where x is false");
 
-MILLRACE_KERNEL(LogicalAnd, kCpu, BinaryOf<AndFn, Types<bool>>);
-MILLRACE_KERNEL(LogicalOr, kCpu, BinaryOf<OrFn, Types<bool>>);
+MILLRACE_KERNEL(LogicalAnd, kCpu, BinaryOf<LogicalAndFn, Types<bool>>);
+MILLRACE_KERNEL(LogicalOr, kCpu, BinaryOf<LogicalOrFn, Types<bool>>);
 MILLRACE_KERNEL(LogicalNot, kCpu, UnaryOf<NotFn, Types<bool>>);
 
 }  // namespace millrace

@@ -24,8 +24,8 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 // Feeds `inputs` to one node and fetches its first output. The graph does not know the inputs'
 // shapes, so it is the kernel that answers.
-StatusOr<Tensor> RunOp(const std::string& op, const std::vector<Tensor>& inputs,
-                       AttrList attrs = {}, int threads = 0) {
+StatusOr<Tensor> RunMathOp(const std::string& op, const std::vector<Tensor>& inputs, AttrList attrs = {},
+                           int threads = 0) {
   Graph graph;
   GraphBuilder b(&graph);
   std::vector<Endpoint> ends;
@@ -46,7 +46,7 @@ StatusOr<Tensor> RunOp(const std::string& op, const std::vector<Tensor>& inputs,
 }
 
 std::string ErrorOf(const std::string& op, const std::vector<Tensor>& inputs, AttrList attrs = {}) {
-  const Status status = RunOp(op, inputs, std::move(attrs)).status();
+  const Status status = RunMathOp(op, inputs, std::move(attrs)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   return std::string(status.message());
 }
@@ -84,7 +84,7 @@ Tensor Count(Shape shape) {
 
 TEST(Broadcasting, WorksAtRankEight) {
   const Tensor a = Count(Shape({2, 1, 3, 1, 2, 1, 1, 2})), b = Count(Shape({4, 1, 2, 1, 3, 2, 1}));
-  const StatusOr<Tensor> sum = RunOp("Sub", {a, b});
+  const StatusOr<Tensor> sum = RunMathOp("Sub", {a, b});
   ASSERT_TRUE(sum.ok()) << sum.status();
   ASSERT_EQ(sum->shape(), Shape({2, 4, 3, 2, 2, 3, 2, 2}));
   // Element by element, from the definition.
@@ -104,12 +104,10 @@ TEST(Broadcasting, WorksAtRankEight) {
 }
 
 TEST(Broadcasting, OfEmptyTensorsIsEmpty) {
-  const StatusOr<Tensor> sum =
-      RunOp("AddV2", {Tensor(DType::kFloat, Shape({0, 3})), Count(Shape({3}))});
+  const StatusOr<Tensor> sum = RunMathOp("AddV2", {Tensor(DType::kFloat, Shape({0, 3})), Count(Shape({3}))});
   ASSERT_TRUE(sum.ok()) << sum.status();
   EXPECT_EQ(sum->shape(), Shape({0, 3}));
-  const StatusOr<Tensor> one =
-      RunOp("AddV2", {Tensor(DType::kFloat, Shape({0})), Count(Shape({1}))});
+  const StatusOr<Tensor> one = RunMathOp("AddV2", {Tensor(DType::kFloat, Shape({0})), Count(Shape({1}))});
   ASSERT_TRUE(one.ok()) << one.status();
   EXPECT_EQ(one->shape(), Shape({0}));
 }
@@ -117,17 +115,15 @@ TEST(Broadcasting, OfEmptyTensorsIsEmpty) {
 TEST(Broadcasting, NamesShapesThatDoNotFit) {
   EXPECT_THAT(ErrorOf("Mul", {Count(Shape({2, 3})), Count(Shape({4}))}),
               HasSubstr("Incompatible shapes: [2,3] vs. [4]"));
-  EXPECT_THAT(
-      ErrorOf("SelectV2", {Tensor::Of<bool>({true, false}), Count(Shape({3})), Count(Shape({3}))}),
-      HasSubstr("Incompatible shapes"));
+  EXPECT_THAT(ErrorOf("SelectV2", {Tensor::Of<bool>({true, false}), Count(Shape({3})), Count(Shape({3}))}),
+              HasSubstr("Incompatible shapes"));
 }
 
 TEST(Broadcasting, IsTheSameOverThreadsAsInOnePiece) {
   const Tensor a = Count(Shape({300, 1, 70})), b = Count(Shape({11, 70}));
-  const std::vector<float> one = Values<float>(RunOp("Mul", {a, b}, {}, 1));
-  EXPECT_EQ(Values<float>(RunOp("Mul", {a, b}, {}, 4)), one);
-  EXPECT_EQ(one[(299 * 11 + 10) * 70 + 69],
-            a.data<float>()[299 * 70 + 69] * b.data<float>()[10 * 70 + 69]);
+  const std::vector<float> one = Values<float>(RunMathOp("Mul", {a, b}, {}, 1));
+  EXPECT_EQ(Values<float>(RunMathOp("Mul", {a, b}, {}, 4)), one);
+  EXPECT_EQ(one[(299 * 11 + 10) * 70 + 69], a.data<float>()[299 * 70 + 69] * b.data<float>()[10 * 70 + 69]);
 }
 
 // (x + x) * x over intermediate values that only this graph holds: results land in the memory of
@@ -138,8 +134,7 @@ TEST(Elementwise, MayWriteOverItsOperands) {
   const Endpoint x{b.AddNode("Placeholder", {}, {{"dtype", DType::kFloat}}, "x"), 0};
   const Endpoint y = b.Op("Exp", {b.Neg(x)});
   const Endpoint z = b.Mul(b.Add(y, y), b.Op("Sqrt", {b.Op("Square", {y})}));
-  const Endpoint as_bits =
-      b.Cast(b.Cast(b.Op("Floor", {b.Mul(z, b.Scalar(100.0f))}), DType::kInt32), DType::kFloat);
+  const Endpoint as_bits = b.Cast(b.Cast(b.Op("Floor", {b.Mul(z, b.Scalar(100.0f))}), DType::kInt32), DType::kFloat);
   std::unique_ptr<Session> session = Session::Create().value();
   ASSERT_TRUE(session->Extend(graph).ok());
   const Tensor input = Count(Shape({1000}));
@@ -156,13 +151,12 @@ TEST(IntegerDivision, ByZeroIsAnErrorAndTheSmallestNumberByMinusOneWraps) {
   for (const char* op : {"Div", "FloorDiv", "TruncateDiv", "FloorMod", "TruncateMod"}) {
     EXPECT_THAT(ErrorOf(op, {Tensor::Of<int32_t>({1, 2}), Tensor::Of<int32_t>({1, 0})}),
                 HasSubstr("Integer division by zero"));
-    const auto wrapped =
-        Values<int32_t>(RunOp(op, {Tensor::Of<int32_t>({least}), Tensor::Of<int32_t>({-1})}));
+    const auto wrapped = Values<int32_t>(RunMathOp(op, {Tensor::Of<int32_t>({least}), Tensor::Of<int32_t>({-1})}));
     EXPECT_THAT(wrapped, ElementsAre(absl::StrContains(op, "Mod") ? 0 : least)) << op;
   }
-  EXPECT_THAT(Values<int8_t>(RunOp("FloorDiv", {Tensor::Of<int8_t>({-7, 7, -128}),
-                                                Tensor::Of<int8_t>({2, -2, -1})})),
-              ElementsAre(-4, -4, -128));
+  EXPECT_THAT(
+      Values<int8_t>(RunMathOp("FloorDiv", {Tensor::Of<int8_t>({-7, 7, -128}), Tensor::Of<int8_t>({2, -2, -1})})),
+      ElementsAre(-4, -4, -128));
   EXPECT_THAT(ErrorOf("Pow", {Tensor::Of<int32_t>({2}), Tensor::Of<int32_t>({-1})}),
               HasSubstr("negative integer powers"));
 }
@@ -190,11 +184,10 @@ TEST(Reduction, AgreesWithItsDefinitionForAnyAxes) {
       }
       want[to] += x.data<float>()[i];
     }
-    const StatusOr<Tensor> sum = RunOp("Sum", {x, Tensor::FromVector(axes)}, {{"keep_dims", true}});
+    const StatusOr<Tensor> sum = RunMathOp("Sum", {x, Tensor::FromVector(axes)}, {{"keep_dims", true}});
     ASSERT_TRUE(sum.ok()) << sum.status();
     ASSERT_EQ(sum->shape(), kept);
-    for (int64_t i = 0; i < sum->num_elements(); ++i)
-      ASSERT_EQ(sum->data<float>()[i], want[i]) << "axes " << mask;
+    for (int64_t i = 0; i < sum->num_elements(); ++i) ASSERT_EQ(sum->data<float>()[i], want[i]) << "axes " << mask;
   }
 }
 
@@ -204,106 +197,88 @@ TEST(Reduction, IsAccurateAndTheSameOnAnyNumberOfThreads) {
   double exact = 0;
   for (float v : x.flat<float>()) exact += v;
   const Tensor all = Tensor::Of<int32_t>({0, 1}), rows = Tensor::Of<int32_t>({0});
-  const std::vector<float> one = Values<float>(RunOp("Sum", {x, all}, {}, 1));
+  const std::vector<float> one = Values<float>(RunMathOp("Sum", {x, all}, {}, 1));
   EXPECT_NEAR(one[0] / exact, 1.0, 3e-7);
-  EXPECT_EQ(Values<float>(RunOp("Sum", {x, all}, {}, 3)), one);
-  EXPECT_EQ(Values<float>(RunOp("Sum", {x, rows}, {}, 3)),
-            Values<float>(RunOp("Sum", {x, rows}, {}, 1)));
+  EXPECT_EQ(Values<float>(RunMathOp("Sum", {x, all}, {}, 3)), one);
+  EXPECT_EQ(Values<float>(RunMathOp("Sum", {x, rows}, {}, 3)), Values<float>(RunMathOp("Sum", {x, rows}, {}, 1)));
 }
 
 TEST(Reduction, RejectsBadAxes) {
   EXPECT_THAT(ErrorOf("Sum", {Count(Shape({2, 3})), Tensor::Of<int32_t>({2})}),
               HasSubstr("Invalid reduction dimension"));
-  EXPECT_THAT(ErrorOf("Sum", {Count(Shape({2, 3})), Tensor::Of<int32_t>({1, -1})}),
-              HasSubstr("duplicate"));
-  EXPECT_THAT(ErrorOf("ArgMax", {Count(Shape({2, 0})), Tensor::Scalar<int32_t>(1)}),
-              HasSubstr("empty"));
+  EXPECT_THAT(ErrorOf("Sum", {Count(Shape({2, 3})), Tensor::Of<int32_t>({1, -1})}), HasSubstr("duplicate"));
+  EXPECT_THAT(ErrorOf("ArgMax", {Count(Shape({2, 0})), Tensor::Scalar<int32_t>(1)}), HasSubstr("empty"));
 }
 
 TEST(Reduction, KeepsNaNs) {
   const Tensor x = Tensor::Of<float>({1, kNaN, 3});
   for (const char* op : {"Max", "Min", "Sum"}) {
-    EXPECT_TRUE(std::isnan(Values<float>(RunOp(op, {x, Tensor::Scalar<int32_t>(0)}))[0])) << op;
+    EXPECT_TRUE(std::isnan(Values<float>(RunMathOp(op, {x, Tensor::Scalar<int32_t>(0)}))[0])) << op;
   }
 }
 
 TEST(Range, RejectsWhatDoesNotEnd) {
   const auto i = [](int32_t v) { return Tensor::Scalar<int32_t>(v); };
   EXPECT_THAT(ErrorOf("Range", {i(0), i(5), i(0)}), HasSubstr("delta != 0"));
-  EXPECT_THAT(ErrorOf("Range", {i(5), i(0), i(1)}),
-              HasSubstr("Requires start <= limit when delta > 0: 5/0"));
-  EXPECT_THAT(ErrorOf("LinSpace", {Tensor::Scalar(0.0f), Tensor::Scalar(1.0f), i(0)}),
-              HasSubstr("num > 0"));
+  EXPECT_THAT(ErrorOf("Range", {i(5), i(0), i(1)}), HasSubstr("Requires start <= limit when delta > 0: 5/0"));
+  EXPECT_THAT(ErrorOf("LinSpace", {Tensor::Scalar(0.0f), Tensor::Scalar(1.0f), i(0)}), HasSubstr("num > 0"));
 }
 
 TEST(Segments, RejectBadIds) {
   const Tensor x = Count(Shape({3, 2}));
-  EXPECT_THAT(ErrorOf("SegmentSum", {x, Tensor::Of<int32_t>({1, 0, 2})}),
-              HasSubstr("not increasing"));
+  EXPECT_THAT(ErrorOf("SegmentSum", {x, Tensor::Of<int32_t>({1, 0, 2})}), HasSubstr("not increasing"));
   EXPECT_THAT(ErrorOf("SegmentSum", {x, Tensor::Of<int32_t>({-1, 0, 2})}), HasSubstr(">= 0"));
-  EXPECT_THAT(ErrorOf("UnsortedSegmentSum",
-                      {x, Tensor::Of<int32_t>({0, 5, 1}), Tensor::Scalar<int32_t>(5)}),
+  EXPECT_THAT(ErrorOf("UnsortedSegmentSum", {x, Tensor::Of<int32_t>({0, 5, 1}), Tensor::Scalar<int32_t>(5)}),
               HasSubstr("segment_ids[1] = 5 is out of range [0, 5)"));
-  EXPECT_THAT(
-      ErrorOf("SparseSegmentSum", {x, Tensor::Of<int32_t>({0, 3}), Tensor::Of<int32_t>({0, 0})}),
-      HasSubstr("out of range [0, 3)"));
+  EXPECT_THAT(ErrorOf("SparseSegmentSum", {x, Tensor::Of<int32_t>({0, 3}), Tensor::Of<int32_t>({0, 0})}),
+              HasSubstr("out of range [0, 3)"));
 }
 
 TEST(Sparse, RejectsIndicesOutOfBounds) {
-  const Tensor indices = Tensor::Of<int64_t>(Shape({1, 2}), {1, 3}),
-               shape = Tensor::Of<int64_t>({2, 3});
-  EXPECT_THAT(
-      ErrorOf("SparseToDense", {indices, shape, Tensor::Of<float>({1}), Tensor::Scalar(0.0f)}),
-      HasSubstr("out of bounds"));
-  EXPECT_THAT(ErrorOf("SparseReorder", {indices, Tensor::Of<float>({1}), shape}),
+  const Tensor indices = Tensor::Of<int64_t>(Shape({1, 2}), {1, 3}), shape = Tensor::Of<int64_t>({2, 3});
+  EXPECT_THAT(ErrorOf("SparseToDense", {indices, shape, Tensor::Of<float>({1}), Tensor::Scalar(0.0f)}),
               HasSubstr("out of bounds"));
-  EXPECT_THAT(ErrorOf("SparseTensorDenseMatMul",
-                      {indices, Tensor::Of<float>({1}), shape, Count(Shape({3, 2}))}),
+  EXPECT_THAT(ErrorOf("SparseReorder", {indices, Tensor::Of<float>({1}), shape}), HasSubstr("out of bounds"));
+  EXPECT_THAT(ErrorOf("SparseTensorDenseMatMul", {indices, Tensor::Of<float>({1}), shape, Count(Shape({3, 2}))}),
               HasSubstr("out of bounds"));
 }
 
 TEST(Einsum, TakesTracesDiagonalsAndBroadcastDots) {
   const Tensor m = Count(Shape({3, 3}));
-  EXPECT_THAT(Values<float>(RunOp("Einsum", {m}, {{"equation", "ii->"}, {"N", 1}})),
-              ElementsAre(15));
-  EXPECT_THAT(Values<float>(RunOp("Einsum", {m}, {{"equation", "ii->i"}, {"N", 1}})),
-              ElementsAre(1, 5, 9));
-  EXPECT_THAT(
-      Values<float>(RunOp("Einsum", {Count(Shape({2}))}, {{"equation", "i->ii"}, {"N", 1}})),
-      ElementsAre(1, 0, 0, 2));
-  const StatusOr<Tensor> dots = RunOp("Einsum", {Count(Shape({2, 1, 2})), Count(Shape({3, 2}))},
-                                      {{"equation", "...k,...k->..."}, {"N", 2}});
+  EXPECT_THAT(Values<float>(RunMathOp("Einsum", {m}, {{"equation", "ii->"}, {"N", 1}})), ElementsAre(15));
+  EXPECT_THAT(Values<float>(RunMathOp("Einsum", {m}, {{"equation", "ii->i"}, {"N", 1}})), ElementsAre(1, 5, 9));
+  EXPECT_THAT(Values<float>(RunMathOp("Einsum", {Count(Shape({2}))}, {{"equation", "i->ii"}, {"N", 1}})),
+              ElementsAre(1, 0, 0, 2));
+  const StatusOr<Tensor> dots =
+      RunMathOp("Einsum", {Count(Shape({2, 1, 2})), Count(Shape({3, 2}))}, {{"equation", "...k,...k->..."}, {"N", 2}});
   EXPECT_THAT(Values<float>(dots), ElementsAre(5, 11, 17, 11, 25, 39));
   EXPECT_THAT(ErrorOf("Einsum", {m, Count(Shape({2, 3}))}, {{"equation", "ij,jk->ik"}, {"N", 2}}),
               HasSubstr("Expected dimension 3"));
 }
 
 TEST(Einsum, HasGradientsForSummedAndRepeatedLabels) {
-  const auto trace =
-      GradientsOf("Einsum", {Count(Shape({2, 2}))}, {{"equation", "ii->"}, {"N", 1}});
+  const auto trace = GradientsOf("Einsum", {Count(Shape({2, 2}))}, {{"equation", "ii->"}, {"N", 1}});
   ASSERT_TRUE(trace.ok()) << trace.status();
   EXPECT_THAT(Values<float>((*trace)[0]), ElementsAre(1, 0, 0, 1));
   // d/da of sum_ijk a_ij b_jk = row sums of b; the label i is only a's, k only b's.
-  const auto sums = GradientsOf("Einsum", {Count(Shape({2, 2})), Count(Shape({2, 3}))},
-                                {{"equation", "ij,jk->"}, {"N", 2}});
+  const auto sums =
+      GradientsOf("Einsum", {Count(Shape({2, 2})), Count(Shape({2, 3}))}, {{"equation", "ij,jk->"}, {"N", 2}});
   ASSERT_TRUE(sums.ok()) << sums.status();
   EXPECT_THAT(Values<float>((*sums)[0]), ElementsAre(6, 15, 6, 15));
   EXPECT_THAT(Values<float>((*sums)[1]), ElementsAre(4, 4, 4, 6, 6, 6));
 }
 
 TEST(Special, DigammaAndItsDerivative) {
-  const auto value = Values<float>(RunOp("Digamma", {Tensor::Of<float>({1, -0.5f})}));
+  const auto value = Values<float>(RunMathOp("Digamma", {Tensor::Of<float>({1, -0.5f})}));
   EXPECT_THAT(value, ElementsAre(FloatNear(-0.57721566f, 1e-6), FloatNear(0.03648997f, 1e-6)));
   const auto slope = GradientsOf("Digamma", {Tensor::Of<float>({1, 2.5f})});
   ASSERT_TRUE(slope.ok()) << slope.status();
-  EXPECT_THAT(Values<float>((*slope)[0]),
-              ElementsAre(FloatNear(1.6449341f, 1e-5), FloatNear(0.4903577f, 1e-5)));
+  EXPECT_THAT(Values<float>((*slope)[0]), ElementsAre(FloatNear(1.6449341f, 1e-5), FloatNear(0.4903577f, 1e-5)));
 }
 
 TEST(Special, ProductsWithZeroIgnoreTheOtherFactor) {
   const Tensor x = Tensor::Of<float>({0, 2}), y = Tensor::Of<float>({-1, 0.5f});
-  EXPECT_THAT(Values<float>(RunOp("Xlog1py", {x, y})),
-              ElementsAre(0, FloatNear(0.81093022f, 1e-6)));
+  EXPECT_THAT(Values<float>(RunMathOp("Xlog1py", {x, y})), ElementsAre(0, FloatNear(0.81093022f, 1e-6)));
   const auto gradients = GradientsOf("Xlog1py", {x, y});
   ASSERT_TRUE(gradients.ok()) << gradients.status();
   EXPECT_THAT(Values<float>((*gradients)[0]), ElementsAre(0, FloatNear(0.40546511f, 1e-6)));
@@ -322,12 +297,14 @@ void CheckNthElements(const std::vector<T>& rows, int64_t length) {
   std::copy(rows.begin(), rows.end(), input.data<T>());
   for (int64_t n = 0; n < length; n += 1 + length / 40) {
     for (const bool reverse : {false, true}) {
-      const auto found = Values<T>(RunOp("NthElement", {input, Tensor::Scalar<int32_t>(static_cast<int32_t>(n))}, {{"reverse", reverse}}));
+      const auto found = Values<T>(
+          RunMathOp("NthElement", {input, Tensor::Scalar<int32_t>(static_cast<int32_t>(n))}, {{"reverse", reverse}}));
       ASSERT_EQ(static_cast<int64_t>(found.size()), count);
       for (int64_t r = 0; r < count; ++r) {
         const T expected = sorted[r * length + (reverse ? length - 1 - n : n)];
         EXPECT_TRUE(found[r] == expected || (expected != expected && found[r] != found[r]))
-            << "place " << n << " of " << length << " in row " << r << ", reverse " << reverse << ": " << found[r] << ", not " << expected;
+            << "place " << n << " of " << length << " in row " << r << ", reverse " << reverse << ": " << found[r]
+            << ", not " << expected;
       }
     }
   }
@@ -347,18 +324,17 @@ TEST(NthElement, IsThatOfTheSortedRow) {
       whole.push_back(static_cast<int32_t>(random()));
     }
     std::vector<float> rows(length, 3.0f);
-    for (const auto* row : {&rising, &falling, &mixed, &few, &with_nans}) rows.insert(rows.end(), row->begin(), row->end());
+    for (const auto* row : {&rising, &falling, &mixed, &few, &with_nans})
+      rows.insert(rows.end(), row->begin(), row->end());
     CheckNthElements(rows, length);
     CheckNthElements(whole, length);
   }
 }
 
 TEST(Linalg, RejectsSingularAndOddShapedMatrices) {
-  EXPECT_THAT(ErrorOf("MatrixInverse", {Tensor::Of<float>(Shape({2, 2}), {1, 2, 2, 4})}),
-              HasSubstr("not invertible"));
+  EXPECT_THAT(ErrorOf("MatrixInverse", {Tensor::Of<float>(Shape({2, 2}), {1, 2, 2, 4})}), HasSubstr("not invertible"));
   EXPECT_THAT(ErrorOf("Cholesky", {Count(Shape({2, 3}))}), HasSubstr("square"));
-  EXPECT_THAT(ErrorOf("Cholesky", {Tensor::Of<float>(Shape({2, 2}), {1, 2, 2, 1})}),
-              HasSubstr("not successful"));
+  EXPECT_THAT(ErrorOf("Cholesky", {Tensor::Of<float>(Shape({2, 2}), {1, 2, 2, 1})}), HasSubstr("not successful"));
 }
 
 }  // namespace

@@ -18,9 +18,8 @@ Status MatMulShape(ShapeContext& c) {
   MR_ASSIGN_OR_RETURN(const PartialShape b, c.WithRank(1, 2));
   const int64_t inner_a = a.dim(ta ? 0 : 1), inner_b = b.dim(tb ? 1 : 0);
   if (inner_a >= 0 && inner_b >= 0 && inner_a != inner_b) {
-    return InvalidArgument("inner dimensions of a matrix product differ: ", inner_a, " and ", inner_b,
-                           ", of ", a.ToString(), ta ? " (transposed)" : "", " and ", b.ToString(),
-                           tb ? " (transposed)" : "");
+    return InvalidArgument("inner dimensions of a matrix product differ: ", inner_a, " and ", inner_b, ", of ",
+                           a.ToString(), ta ? " (transposed)" : "", " and ", b.ToString(), tb ? " (transposed)" : "");
   }
   c.set_output(0, {a.dim(ta ? 1 : 0), b.dim(tb ? 0 : 1)});
   return absl::OkStatus();
@@ -39,14 +38,15 @@ Status MatMulGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(MatMul)
-    .Summary("The product of two matrices, each transposed first if asked.")
+    .Summary("The product of two matrices, each optionally transposed.")
     .Input("a: T")
     .Input("b: T")
     .Output("product: T")
     .Attr("transpose_a: bool = false")
     .Attr("transpose_b: bool = false")
-    .Attr("T: {bfloat16, half, float, double, int32, int64, uint8, uint16, uint32, uint64, complex64, "
-          "complex128}")
+    .Attr(
+        "T: {bfloat16, half, float, double, int32, int64, uint8, uint16, uint32, uint64, complex64, "
+        "complex128}")
     .Attr("grad_a: bool = false")
     .Attr("grad_b: bool = false")
     .Shape(MatMulShape)
@@ -69,14 +69,14 @@ class MatMulKernel : public Kernel {
     if (product->dtype() != DType::kFloat) {
       return MatrixProducts(ctx, shape, {{0, 0}}, a, b, product);
     }
-    // Most nodes see one shape only: keep its plan at hand.
+    // Most nodes see one shape only, so cache its plan.
     const Gemm* gemm = last_.load(std::memory_order_acquire);
     if (gemm == nullptr || !(gemm->shape() == shape)) {
       gemm = Gemm::Get(shape);
       last_.store(gemm, std::memory_order_release);
     }
-    return gemm->Run(ctx.device()->intra_op_pool(), a.data<float>(), b.data<float>(),
-                     product->data<float>());
+    if (gemm->runs_long()) ctx.HandOver();
+    return gemm->Run(ctx.device()->intra_op_pool(), a.data<float>(), b.data<float>(), product->data<float>());
   }
 
  private:

@@ -7,8 +7,8 @@
 namespace millrace {
 namespace {
 
-// What cuBLAS multiplies, what it adds up in, and 1 and 0 in that type. float is not cut to TF32: results
-// are the CPU's but for the order of additions.
+// The cuBLAS operand type, compute type, and 1 and 0 in that type. TF32 is not used for float, so results match the
+// CPU's up to the order of additions.
 struct GemmType {
   cudaDataType_t data;
   cublasComputeType_t compute;
@@ -24,13 +24,20 @@ GemmType TypeOf(cudaDataType_t data, cublasComputeType_t compute) {
 
 std::optional<GemmType> GemmTypeOf(DType dtype) {
   switch (dtype) {
-    case DType::kFloat: return TypeOf<float>(CUDA_R_32F, CUBLAS_COMPUTE_32F);
-    case DType::kDouble: return TypeOf<double>(CUDA_R_64F, CUBLAS_COMPUTE_64F);
-    case DType::kHalf: return TypeOf<float>(CUDA_R_16F, CUBLAS_COMPUTE_32F);
-    case DType::kBFloat16: return TypeOf<float>(CUDA_R_16BF, CUBLAS_COMPUTE_32F);
-    case DType::kComplex64: return TypeOf<std::complex<float>>(CUDA_C_32F, CUBLAS_COMPUTE_32F);
-    case DType::kComplex128: return TypeOf<std::complex<double>>(CUDA_C_64F, CUBLAS_COMPUTE_64F);
-    default: return std::nullopt;
+    case DType::kFloat:
+      return TypeOf<float>(CUDA_R_32F, CUBLAS_COMPUTE_32F);
+    case DType::kDouble:
+      return TypeOf<double>(CUDA_R_64F, CUBLAS_COMPUTE_64F);
+    case DType::kHalf:
+      return TypeOf<float>(CUDA_R_16F, CUBLAS_COMPUTE_32F);
+    case DType::kBFloat16:
+      return TypeOf<float>(CUDA_R_16BF, CUBLAS_COMPUTE_32F);
+    case DType::kComplex64:
+      return TypeOf<std::complex<float>>(CUDA_C_32F, CUBLAS_COMPUTE_32F);
+    case DType::kComplex128:
+      return TypeOf<std::complex<double>>(CUDA_C_64F, CUBLAS_COMPUTE_64F);
+    default:
+      return std::nullopt;
   }
 }
 
@@ -46,15 +53,15 @@ class CudaMatMulKernel : public Kernel {
     const Tensor& a = ctx.input(0);
     const Tensor& b = ctx.input(1);
     if (a.rank() != 2 || b.rank() != 2) {
-      return InvalidArgument("a matrix product needs two matrices, but a has shape ",
-                             a.shape().ToString(), " and b ", b.shape().ToString());
+      return InvalidArgument("a matrix product needs two matrices, but a has shape ", a.shape().ToString(), " and b ",
+                             b.shape().ToString());
     }
     const int64_t m = a.dim(transpose_a_ ? 1 : 0), n = b.dim(transpose_b_ ? 0 : 1);
     const int64_t k = a.dim(transpose_a_ ? 0 : 1);
     if (k != b.dim(transpose_b_ ? 1 : 0)) {
-      return InvalidArgument("inner dimensions of a matrix product differ: a has shape ",
-                             a.shape().ToString(), transpose_a_ ? " (transposed)" : "", ", b ",
-                             b.shape().ToString(), transpose_b_ ? " (transposed)" : "");
+      return InvalidArgument("inner dimensions of a matrix product differ: a has shape ", a.shape().ToString(),
+                             transpose_a_ ? " (transposed)" : "", ", b ", b.shape().ToString(),
+                             transpose_b_ ? " (transposed)" : "");
     }
     CudaCall call(ctx);
     MR_ASSIGN_OR_RETURN(const void* x, call.Input(0));
@@ -65,13 +72,12 @@ class CudaMatMulKernel : public Kernel {
       return call.Launched("cudaMemsetAsync",
                            cudaMemsetAsync(product->raw_data(), 0, product->TotalBytes(), call.stream()));
     }
-    // cuBLAS has columns where we have rows: the transposed product of the transposed operands, swapped.
+    // cuBLAS is column-major, so compute the transposed product of the swapped operands.
     return call.gpu()->WithCublas([&](cublasHandle_t cublas) {
       return CublasStatus(
-          cublasGemmEx_64(cublas, transpose_b_ ? CUBLAS_OP_T : CUBLAS_OP_N,
-                          transpose_a_ ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, type_->one, y, type_->data,
-                          b.dim(1), x, type_->data, a.dim(1), type_->zero, product->raw_data(), type_->data, n,
-                          type_->compute, CUBLAS_GEMM_DEFAULT),
+          cublasGemmEx_64(cublas, transpose_b_ ? CUBLAS_OP_T : CUBLAS_OP_N, transpose_a_ ? CUBLAS_OP_T : CUBLAS_OP_N, n,
+                          m, k, type_->one, y, type_->data, b.dim(1), x, type_->data, a.dim(1), type_->zero,
+                          product->raw_data(), type_->data, n, type_->compute, CUBLAS_GEMM_DEFAULT),
           "cublasGemmEx", call.gpu()->name());
     });
   }

@@ -1,3 +1,9 @@
+#include <thread>
+
+#include "millrace/base/thread_handover.h"
+#include "millrace/device/cpu/cpu_device.h"
+#include "millrace/executor/plan.h"
+#include "millrace/executor/step_arena.h"
 #include "tests/ops/run_op.h"
 
 namespace millrace {
@@ -25,8 +31,8 @@ TEST(MatMulTest, MultipliesMatricesOnAnyNumberOfThreads) {
 }
 
 TEST(MatMulTest, IntegersWrapAround) {
-  const auto out = RunOp("MatMul", {Tensor::Of<int32_t>(Shape({1, 2}), {2147483647, 2}),
-                                    Tensor::Of<int32_t>(Shape({2, 1}), {1, 1})});
+  const auto out = RunOp(
+      "MatMul", {Tensor::Of<int32_t>(Shape({1, 2}), {2147483647, 2}), Tensor::Of<int32_t>(Shape({2, 1}), {1, 1})});
   ASSERT_TRUE(out.ok()) << out.status();
   EXPECT_EQ((*out)[0].scalar<int32_t>(), std::numeric_limits<int32_t>::min() + 1);
 }
@@ -44,6 +50,47 @@ TEST(MatMulTest, ShapesThatDoNotFitAreNamed) {
   EXPECT_NE(status.message().find("[4,5]"), std::string::npos) << status;
   EXPECT_EQ(RunOp("MatMul", {Noise(Shape({2})), Noise(Shape({4, 5}))}).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+// Whether what the thread had left for later went to the pool in the course of a product.
+bool HandsOver(int64_t size) {
+  auto graph = std::make_unique<Graph>();
+  GraphBuilder b(graph.get());
+  const Endpoint x = b.Op("Placeholder", {}, {{"dtype", DType::kFloat}}), product = b.Op("MatMul", {x, x});
+  EXPECT_TRUE(b.ok()) << b.status();
+  const std::shared_ptr<Device> device = NewCpuDevice({});
+  PlanOptions options;
+  options.feeds = {x};
+  options.fetches = {product};
+  options.device_of = [&](const Node&) { return device.get(); };
+  StatusOr<std::unique_ptr<Plan>> plan = Plan::Compile(std::move(graph), options);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  ThreadPool pool("test", 1);
+  EventThread thread(EventThread::Kind::kServes);
+  const RefPtr<ThreadHandover> handover = MakeRef<ThreadHandover>();
+  const ThreadHandover::Entry entry(handover, &thread);
+  std::thread::id where;
+  Notification ran;
+  handover->RunNext(&pool, [&](EventThread*) {
+    where = std::this_thread::get_id();
+    ran.Notify();
+  });
+  const RefPtr<StepArena> arena = MakeRef<StepArena>();
+  StepContext step;
+  step.handover = handover.get();
+  const Tensor feed = Noise(Shape({size, size}));
+  Tensor result;
+  EXPECT_EQ((*plan)->Run({.step = &step, .feeds = absl::MakeConstSpan(&feed, 1), .allocator = arena.get()},
+                         absl::MakeSpan(&result, 1)),
+            absl::OkStatus());
+  thread.RunLeft();
+  ran.Wait();
+  return where != std::this_thread::get_id();
+}
+
+TEST(MatMulTest, ALargeProductHandsOverAndASmallOneDoesNot) {
+  EXPECT_TRUE(HandsOver(200));
+  EXPECT_FALSE(HandsOver(20));
 }
 
 TEST(SlicedMatMulTest, GivesTheBoxOfTheProductWhateverIsTransposed) {
@@ -110,9 +157,8 @@ TEST(FusedMatMulTest, IsTheProductTheBiasAndTheActivation) {
   for (const char* name : {"Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid"}) {
     const auto want = RunOp(name, {(*added)[0]});
     ASSERT_TRUE(want.ok()) << want.status();
-    const auto got = RunOnAllThreads(
-        "_FusedMatMul", {a, b, bias},
-        {{"num_args", 1}, {"fused_ops", std::vector<std::string>{"BiasAdd", name}}});
+    const auto got = RunOnAllThreads("_FusedMatMul", {a, b, bias},
+                                     {{"num_args", 1}, {"fused_ops", std::vector<std::string>{"BiasAdd", name}}});
     ASSERT_EQ(got.size(), 1);
     ExpectNear(got[0], (*want)[0], 1e-6f);
   }

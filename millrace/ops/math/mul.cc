@@ -1,4 +1,5 @@
 // Mul, MulNoNan, Square, SquaredDifference.
+#include "millrace/graph/constant_ints.h"
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
@@ -12,7 +13,7 @@ struct MulFn {
     return a * b;
   }
 };
-// Nothing times anything is nothing, even infinity.
+// 0 if y is 0, even if x is infinite or NaN.
 struct MulNoNanFn {
   template <typename T>
   T operator()(T a, T b) const {
@@ -38,8 +39,7 @@ struct SquaredDifferenceFn {
 };
 
 Status MulGradient(GradientContext& c) {
-  c.SetBroadcastGrads(0, c.Mul(c.grad(), c.Conj(c.input(1))), 1,
-                      c.Mul(c.Conj(c.input(0)), c.grad()));
+  c.SetBroadcastGrads(0, c.Mul(c.grad(), c.Conj(c.input(1))), 1, c.Mul(c.Conj(c.input(0)), c.grad()));
   return c.status();
 }
 Status MulNoNanGradient(GradientContext& c) {
@@ -63,33 +63,52 @@ using SquaredDifferenceTypes = JoinTypes<FloatAndComplexTypes, IndexTypes>::type
 
 }  // namespace
 
+KnownInts MulInts(IntsContext& c) {
+  return CombineInts(c, [](int64_t a, int64_t b) { return __builtin_mul_overflow(a, b, &a) ? kUnknownInt : a; });
+}
+
 MILLRACE_OP(Mul)
-    .Input("x: T").Input("y: T").Output("z: T")
-    .Attr("T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, "
-          "int64, complex64, complex128}")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: T")
+    .Attr(
+        "T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, "
+        "int64, complex64, complex128}")
     .Commutative()
     .Shape(BroadcastShape)
     .Gradient(MulGradient)
+    .Trait(OpTrait::kElementwise)
+    .Ints(MulInts)
     .Summary("x * y, broadcast");
 MILLRACE_OP(MulNoNan)
-    .Input("x: T").Input("y: T").Output("z: T")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: T")
     .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(BroadcastShape)
     .Gradient(MulNoNanGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("x * y, and 0 where y is 0 whatever x is");
 MILLRACE_OP(Square)
-    .Input("x: T").Output("y: T")
-    .Attr("T: {bfloat16, half, float, double, int8, int16, int32, int64, uint8, uint16, uint32, "
-          "uint64, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr(
+        "T: {bfloat16, half, float, double, int8, int16, int32, int64, uint8, uint16, uint32, "
+        "uint64, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(SquareGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("x * x");
 MILLRACE_OP(SquaredDifference)
-    .Input("x: T").Input("y: T").Output("z: T")
-    .Attr("T: {bfloat16, half, float, double, int32, int64, complex64, complex128}").Commutative()
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: T")
+    .Attr("T: {bfloat16, half, float, double, int32, int64, complex64, complex128}")
+    .Commutative()
     .Shape(BroadcastShape)
     .Gradient(SquaredDifferenceGradient)
-    .Summary("(x - y) times its conjugate, broadcast");
+    .Trait(OpTrait::kElementwise)
+    .Summary("(x - y) times its complex conjugate, broadcast");
 
 MILLRACE_KERNEL(Mul, kCpu, BinaryOf<MulFn, NumberTypes>);
 MILLRACE_KERNEL(MulNoNan, kCpu, BinaryOf<MulNoNanFn, FloatAndComplexTypes>);

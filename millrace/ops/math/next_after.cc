@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-// std::nextafter without a call and without branches. Away from zero the bits of a number count up.
+// A branch-free std::nextafter. As integers, the bits of a float increase away from zero.
 struct Neighbour {
   template <typename T>
   T operator()(T from, T towards) const {
@@ -34,7 +34,7 @@ class PopulationCountKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor * y, ctx.AllocateOutput(0, x.shape()));
     DispatchType(IntTypes{}, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      // By value: a byte that is written may be any byte, also one of a pointer's.
+      // Local copies: a byte store may alias anything, including the pointers.
       const T* const from = x.data<T>();
       uint8_t* const to = y->data<uint8_t>();
       ctx.ParallelFor(x.num_elements(), kCheapGrain, [from, to](int64_t begin, int64_t end) {
@@ -57,15 +57,20 @@ Status NextAfterGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(NextAfter)
-    .Input("x1: T").Input("x2: T").Output("output: T").Attr("T: {double, float} = DT_FLOAT")
+    .Input("x1: T")
+    .Input("x2: T")
+    .Output("output: T")
+    .Attr("T: {double, float} = DT_FLOAT")
     .Shape(BroadcastShape)
     .Gradient(NextAfterGradient)
-    .Summary("The number next to x1 in the direction of x2");
+    .Summary("The next representable number after x1 in the direction of x2");
 MILLRACE_OP(PopulationCount)
-    .Input("x: T").Output("y: uint8").Attr("T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}")
+    .Input("x: T")
+    .Output("y: uint8")
+    .Attr("T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}")
     .Shape(UnchangedShape)
     .NotDifferentiable()
-    .Summary("How many bits are set");
+    .Summary("The number of set bits");
 
 MILLRACE_KERNEL(NextAfter, kCpu, BinaryOf<Neighbour, Types<float, double>>);
 MILLRACE_KERNEL(PopulationCount, kCpu, PopulationCountKernel);

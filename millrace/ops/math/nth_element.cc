@@ -11,15 +11,15 @@
 namespace millrace {
 namespace {
 
-// So few are left to the standard library.
+// Up to this size std::nth_element is used.
 constexpr int64_t kFew = 64;
-// Of those that are not: after so many rounds, which no row needs that was not made for it, too.
+// Also after this many rounds, which only adversarial rows need.
 constexpr int kMostRounds = 64;
 constexpr int64_t kSample = 15;
 
 template <typename T, typename F>
 int64_t Count(const T* x, int64_t length, F wanted) {
-  constexpr int64_t kPiece = 4096;  // counts of 32 bits are added up faster
+  constexpr int64_t kPiece = 4096;  // 32-bit counters are faster
   int64_t count = 0;
   for (int64_t i = 0; i < length;) {
     int32_t in_piece = 0;
@@ -29,7 +29,7 @@ int64_t Count(const T* x, int64_t length, F wanted) {
   return count;
 }
 
-// Without branches; `to` may be `x`.
+// Branch-free; `to` may alias `x`.
 template <typename T, typename F>
 void Keep(const T* x, int64_t length, F wanted, T* to) {
   int64_t kept = 0;
@@ -40,7 +40,7 @@ void Keep(const T* x, int64_t length, F wanted, T* to) {
   }
 }
 
-// One that is probably near the nth, and on that side of it from which fewer elements are left.
+// A pivot that is probably near the n-th element, on the side that leaves fewer elements.
 template <typename T>
 T Pivot(const T* x, int64_t length, int64_t n) {
   T sample[kSample];
@@ -55,14 +55,15 @@ T Pivot(const T* x, int64_t length, int64_t n) {
   return sample[n < length / 2 ? std::min(rank + 1, kSample - 1) : std::max<int64_t>(rank - 2, 0)];
 }
 
-// The nth in order, NaNs last. `scratch` has as much room as the row.
+// The n-th smallest, with NaNs last. `scratch` is as large as the row.
 template <typename T>
 T NthOf(const T* x, int64_t length, int64_t n, T* scratch) {
   if constexpr (!std::is_integral_v<T>) {
     const int64_t numbers = Count(x, length, [](T v) { return v == v; });
     if (n >= numbers) return *std::find_if(x, x + length, [](T v) { return v != v; });
     if (numbers < length) {
-      Keep(x, length, [](T v) { return v == v; }, scratch);
+      Keep(
+          x, length, [](T v) { return v == v; }, scratch);
       x = scratch;
       length = numbers;
     }
@@ -71,12 +72,14 @@ T NthOf(const T* x, int64_t length, int64_t n, T* scratch) {
     const T pivot = Pivot(x, length, n);
     const int64_t below = Count(x, length, [&](T v) { return v < pivot; });
     if (n < below) {
-      Keep(x, length, [&](T v) { return v < pivot; }, scratch);
+      Keep(
+          x, length, [&](T v) { return v < pivot; }, scratch);
       length = below;
     } else {
       const int64_t not_above = Count(x, length, [&](T v) { return v <= pivot; });
       if (n < not_above) return pivot;
-      Keep(x, length, [&](T v) { return v > pivot; }, scratch);
+      Keep(
+          x, length, [&](T v) { return v > pivot; }, scratch);
       n -= not_above;
       length -= not_above;
     }
@@ -91,8 +94,7 @@ class NthElementKernel : public Kernel {
  public:
   explicit NthElementKernel(KernelInit& init) {
     init.Attr("reverse", &reverse_);
-    if (!DispatchType(RealTypes{}, init.input_type(0), [](auto) {}))
-      FailDType(init, init.input_type(0));
+    if (!DispatchType(RealTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -102,8 +104,7 @@ class NthElementKernel : public Kernel {
     }
     MR_ASSIGN_OR_RETURN(int64_t n, ScalarInput(ctx, 1, "n"));
     if (n < 0) return InvalidArgument("n must be non-negative but is ", n);
-    if (input.rank() < 1)
-      return InvalidArgument("Input must be at least rank 1 but is rank ", input.rank());
+    if (input.rank() < 1) return InvalidArgument("Input must be at least rank 1 but is rank ", input.rank());
     const int64_t length = input.dim(input.rank() - 1);
     if (n >= length) return InvalidArgument("Input must have at least n+1 = ", n + 1, " columns");
     if (reverse_) n = length - n - 1;
@@ -135,11 +136,10 @@ Status NthElementShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// Shared evenly among the elements of the row that equal the one found.
+// The gradient is divided evenly among the elements of the row that equal the result.
 Status NthElementGradient(GradientContext& c) {
   const Endpoint input = c.input(0), last = c.Scalar<int32_t>(-1);
-  const Endpoint found = c.Op("ExpandDims", {c.output(0), last}),
-                 g = c.Op("ExpandDims", {c.grad(), last});
+  const Endpoint found = c.Op("ExpandDims", {c.output(0), last}), g = c.Op("ExpandDims", {c.grad(), last});
   const Endpoint is_found = c.Cast(c.Op("Equal", {input, found}), g.dtype());
   const Endpoint ties = c.Op("Sum", {is_found, last}, {{"keep_dims", true}});
   c.set_input_grad(0, c.Mul(c.Div(is_found, ties), g));
@@ -149,11 +149,14 @@ Status NthElementGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(NthElement)
-    .Input("input: T").Input("n: int32").Output("values: T").Attr("reverse: bool = false")
+    .Input("input: T")
+    .Input("n: int32")
+    .Output("values: T")
+    .Attr("reverse: bool = false")
     .Attr("T: realnumbertype")
     .Shape(NthElementShape)
     .Gradient(NthElementGradient)
-    .Summary("The element that would be at place n of each sorted row");
+    .Summary("The n-th smallest element of each row");
 
 MILLRACE_KERNEL(NthElement, kCpu, NthElementKernel);
 

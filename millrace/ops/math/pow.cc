@@ -10,9 +10,8 @@ struct PowFn {
   static constexpr const char* kError = "Integers to negative integer powers are not allowed";
   static constexpr int64_t kGrain = kCostlyGrain;
   template <typename T>
-    requires(!std::is_integral_v<T>)
-  T operator()(T a, T b) const {
-    // The powers that programs write, a loop of which vectorises.
+  requires(!std::is_integral_v<T>) T operator()(T a, T b) const {
+    // Common constant exponents, whose loops vectorise.
     if constexpr (!kIsComplex<T>) {
       if (b == T(2)) return a * a;
       if (b == T(3)) return a * a * a;
@@ -20,8 +19,7 @@ struct PowFn {
     return std::pow(a, b);
   }
   template <typename T>
-    requires std::is_integral_v<T>
-  T operator()(T a, T b, bool* bad) const {
+  requires std::is_integral_v<T> T operator()(T a, T b, bool* bad) const {
     if (b < 0) {
       *bad = true;
       return 0;
@@ -36,10 +34,9 @@ struct PowFn {
   }
 };
 
-// g * y * x^(y-1), and g * x^y * log(x) where the logarithm is a number.
+// g * y * x^(y-1), and g * x^y * log(x) where the logarithm is defined.
 Status PowGradient(GradientContext& c) {
-  const Endpoint x = c.Conj(c.input(0)), y = c.Conj(c.input(1)), z = c.Conj(c.output(0)),
-                 g = c.grad();
+  const Endpoint x = c.Conj(c.input(0)), y = c.Conj(c.input(1)), z = c.Conj(c.output(0)), g = c.grad();
   const DType t = x.dtype();
   const Endpoint one = c.ScalarLike(1, t), zero = c.ScalarLike(0, t);
   const Endpoint gx = c.Mul(c.Mul(g, y), c.Op("Pow", {x, c.Sub(y, one)}));
@@ -55,10 +52,13 @@ using PowTypes = JoinTypes<FloatAndComplexTypes, SignedIntTypes>::type;
 }  // namespace
 
 MILLRACE_OP(Pow)
-    .Input("x: T").Input("y: T").Output("z: T")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: T")
     .Attr("T: {bfloat16, float, half, double, int8, int16, int32, int64, complex64, complex128}")
     .Shape(BroadcastShape)
     .Gradient(PowGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("x to the power of y, broadcast");
 
 MILLRACE_KERNEL(Pow, kCpu, BinaryOf<PowFn, PowTypes>);

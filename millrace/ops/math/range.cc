@@ -19,22 +19,18 @@ StatusOr<int64_t> RangeSize(T start, T limit, T delta) {
                            delta > T(0) ? ">" : "<", " 0: ", start, "/", limit);
   }
   if constexpr (std::is_integral_v<T>) {
-    const uint64_t distance = delta > 0
-                                  ? static_cast<uint64_t>(limit) - static_cast<uint64_t>(start)
-                                  : static_cast<uint64_t>(start) - static_cast<uint64_t>(limit);
-    const uint64_t step =
-        delta > 0 ? static_cast<uint64_t>(delta) : 0 - static_cast<uint64_t>(delta);
+    const uint64_t distance = delta > 0 ? static_cast<uint64_t>(limit) - static_cast<uint64_t>(start)
+                                        : static_cast<uint64_t>(start) - static_cast<uint64_t>(limit);
+    const uint64_t step = delta > 0 ? static_cast<uint64_t>(delta) : 0 - static_cast<uint64_t>(delta);
     const uint64_t size = distance / step + (distance % step != 0 ? 1 : 0);
     if (size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      return InvalidArgument("Requires ((limit - start) / delta) <= ",
-                             std::numeric_limits<int64_t>::max());
+      return InvalidArgument("Requires ((limit - start) / delta) <= ", std::numeric_limits<int64_t>::max());
     }
     return static_cast<int64_t>(size);
   } else {
     const double size = std::ceil(std::fabs((static_cast<double>(limit) - start) / delta));
     if (!(size <= static_cast<double>(std::numeric_limits<int64_t>::max() / 2))) {
-      return InvalidArgument("Requires ((limit - start) / delta) <= ",
-                             std::numeric_limits<int64_t>::max());
+      return InvalidArgument("Requires ((limit - start) / delta) <= ", std::numeric_limits<int64_t>::max());
     }
     return static_cast<int64_t>(size);
   }
@@ -50,33 +46,28 @@ StatusOr<int64_t> RangeSizeOf(const Tensor& start, const Tensor& limit, const Te
 class RangeKernel : public Kernel {
  public:
   explicit RangeKernel(KernelInit& init) {
-    if (!DispatchType(RangeTypes{}, init.output_type(0), [](auto) {}))
-      FailDType(init, init.output_type(0));
+    if (!DispatchType(RangeTypes{}, init.output_type(0), [](auto) {})) FailDType(init, init.output_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
     static constexpr const char* kNames[] = {"start", "limit", "delta"};
     for (int i = 0; i < 3; ++i) {
       if (ctx.input(i).num_elements() != 1) {
-        return InvalidArgument(kNames[i], " must be a scalar, not shape ",
-                               ctx.input(i).shape().ToString());
+        return InvalidArgument(kNames[i], " must be a scalar, not shape ", ctx.input(i).shape().ToString());
       }
     }
     Status status;
-    DispatchType(RangeTypes{}, ctx.input(0).dtype(), [&](auto tag) {
-      status = Fill<typename decltype(tag)::type>(ctx);
-    });
+    DispatchType(RangeTypes{}, ctx.input(0).dtype(),
+                 [&](auto tag) { status = Fill<typename decltype(tag)::type>(ctx); });
     return status;
   }
 
  private:
   template <typename T>
   static Status Fill(KernelContext& ctx) {
-    MR_ASSIGN_OR_RETURN(const int64_t size,
-                        RangeSizeOf<T>(ctx.input(0), ctx.input(1), ctx.input(2)));
+    MR_ASSIGN_OR_RETURN(const int64_t size, RangeSizeOf<T>(ctx.input(0), ctx.input(1), ctx.input(2)));
     using C = ComputeType<T>;
-    const C start = static_cast<C>(ctx.input(0).scalar<T>()),
-            delta = static_cast<C>(ctx.input(2).scalar<T>());
+    const C start = static_cast<C>(ctx.input(0).scalar<T>()), delta = static_cast<C>(ctx.input(2).scalar<T>());
     MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, Shape({size})));
     T* out = output->data<T>();
     for (int64_t i = 0; i < size; ++i) out[i] = static_cast<T>(start + static_cast<C>(i) * delta);
@@ -91,8 +82,7 @@ Status RangeShape(ShapeContext& c) {
   if (start == nullptr || limit == nullptr || delta == nullptr) return absl::OkStatus();
   Status status;
   DispatchType(RangeTypes{}, start->dtype(), [&](auto tag) {
-    const StatusOr<int64_t> size =
-        RangeSizeOf<typename decltype(tag)::type>(*start, *limit, *delta);
+    const StatusOr<int64_t> size = RangeSizeOf<typename decltype(tag)::type>(*start, *limit, *delta);
     status = size.status();
     if (size.ok()) c.set_output(0, PartialShape({*size}));
   });
@@ -104,16 +94,14 @@ using LinSpaceTypes = Types<float, double, bfloat16, half>;
 class LinSpaceKernel : public Kernel {
  public:
   explicit LinSpaceKernel(KernelInit& init) {
-    if (!DispatchType(LinSpaceTypes{}, init.output_type(0), [](auto) {}))
-      FailDType(init, init.output_type(0));
+    if (!DispatchType(LinSpaceTypes{}, init.output_type(0), [](auto) {})) FailDType(init, init.output_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
     static constexpr const char* kNames[] = {"start", "stop", "num"};
     for (int i = 0; i < 3; ++i) {
       if (ctx.input(i).rank() != 0) {
-        return InvalidArgument(kNames[i], " must be a scalar, not shape ",
-                               ctx.input(i).shape().ToString());
+        return InvalidArgument(kNames[i], " must be a scalar, not shape ", ctx.input(i).shape().ToString());
       }
     }
     const int64_t num = IntAt(ctx.input(2), 0);
@@ -122,8 +110,7 @@ class LinSpaceKernel : public Kernel {
     DispatchType(LinSpaceTypes{}, output->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       using C = ComputeType<T>;
-      const C start = static_cast<C>(ctx.input(0).scalar<T>()),
-              stop = static_cast<C>(ctx.input(1).scalar<T>());
+      const C start = static_cast<C>(ctx.input(0).scalar<T>()), stop = static_cast<C>(ctx.input(1).scalar<T>());
       const C step = num > 1 ? (stop - start) / static_cast<C>(num - 1) : C(0);
       T* out = output->data<T>();
       for (int64_t i = 0; i < num; ++i) out[i] = static_cast<T>(start + step * static_cast<C>(i));
@@ -136,8 +123,7 @@ class LinSpaceKernel : public Kernel {
 Status LinSpaceShape(ShapeContext& c) {
   for (int i = 0; i < 3; ++i) MR_RETURN_IF_ERROR(c.WithRank(i, 0).status());
   const Tensor* num = c.constant(2);
-  if (num != nullptr && IntAt(*num, 0) <= 0)
-    return InvalidArgument("Requires num > 0: ", IntAt(*num, 0));
+  if (num != nullptr && IntAt(*num, 0) <= 0) return InvalidArgument("Requires num > 0: ", IntAt(*num, 0));
   c.set_output(0, PartialShape({num == nullptr ? PartialShape::kUnknown : IntAt(*num, 0)}));
   return absl::OkStatus();
 }
@@ -145,15 +131,23 @@ Status LinSpaceShape(ShapeContext& c) {
 }  // namespace
 
 MILLRACE_OP(Range)
-    .Input("start: Tidx").Input("limit: Tidx").Input("delta: Tidx").Output("output: Tidx")
-    .Attr("Tidx: {bfloat16, half, float, double, int8, int16, int32, int64, uint16, uint32, "
-          "uint64} = int32")
+    .Input("start: Tidx")
+    .Input("limit: Tidx")
+    .Input("delta: Tidx")
+    .Output("output: Tidx")
+    .Attr(
+        "Tidx: {bfloat16, half, float, double, int8, int16, int32, int64, uint16, uint32, "
+        "uint64} = int32")
     .Shape(RangeShape)
     .NotDifferentiable()
     .Summary("start, start + delta, ... up to, not including, limit");
 MILLRACE_OP(LinSpace)
-    .Input("start: T").Input("stop: T").Input("num: Tidx").Output("output: T")
-    .Attr("T: {bfloat16, half, float, double}").Attr("Tidx: {int32, int64} = int32")
+    .Input("start: T")
+    .Input("stop: T")
+    .Input("num: Tidx")
+    .Output("output: T")
+    .Attr("T: {bfloat16, half, float, double}")
+    .Attr("Tidx: {int32, int64} = int32")
     .Shape(LinSpaceShape)
     .NotDifferentiable()
     .Summary("num values, evenly spaced from start to stop");

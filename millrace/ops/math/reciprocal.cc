@@ -35,28 +35,38 @@ Status ReciprocalGradGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(Reciprocal)
-    .Input("x: T").Output("y: T")
+    .Input("x: T")
+    .Output("y: T")
     .Attr("T: {bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(ReciprocalGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("1 / x");
 MILLRACE_OP(Inv)
-    .Input("x: T").Output("y: T")
+    .Input("x: T")
+    .Output("y: T")
     .Attr("T: {bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(ReciprocalGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("1 / x");
 MILLRACE_OP(ReciprocalGrad)
-    .Input("y: T").Input("dy: T").Output("z: T")
+    .Input("y: T")
+    .Input("dy: T")
+    .Output("z: T")
     .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(ReciprocalGradGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("-dy * y * y: the gradient of Reciprocal from its output y");
 MILLRACE_OP(InvGrad)
-    .Input("y: T").Input("dy: T").Output("z: T")
+    .Input("y: T")
+    .Input("dy: T")
+    .Output("z: T")
     .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(ReciprocalGradGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("-dy * y * y: the gradient of Inv from its output y");
 
 MILLRACE_KERNEL(Reciprocal, kCpu, UnaryOf<ReciprocalFn, FloatAndComplexTypes>);

@@ -25,17 +25,23 @@ struct AnyReducer {
 }  // namespace
 
 MILLRACE_OP(All)
-    .Input("input: bool").Input("reduction_indices: Tidx").Output("output: bool")
-    .Attr("keep_dims: bool = false").Attr("Tidx: {int32, int64} = int32")
+    .Input("input: bool")
+    .Input("reduction_indices: Tidx")
+    .Output("output: bool")
+    .Attr("keep_dims: bool = false")
+    .Attr("Tidx: {int32, int64} = int32")
     .Shape(ReductionShape)
     .NotDifferentiable()
-    .Summary("Whether all elements along the given axes are true");
+    .Summary("Logical and along the given axes");
 MILLRACE_OP(Any)
-    .Input("input: bool").Input("reduction_indices: Tidx").Output("output: bool")
-    .Attr("keep_dims: bool = false").Attr("Tidx: {int32, int64} = int32")
+    .Input("input: bool")
+    .Input("reduction_indices: Tidx")
+    .Output("output: bool")
+    .Attr("keep_dims: bool = false")
+    .Attr("Tidx: {int32, int64} = int32")
     .Shape(ReductionShape)
     .NotDifferentiable()
-    .Summary("Whether an element along the given axes is true");
+    .Summary("Logical or along the given axes");
 
 MILLRACE_KERNEL(All, kCpu, ReduceOf<AllReducer, Types<bool>>);
 MILLRACE_KERNEL(Any, kCpu, ReduceOf<AnyReducer, Types<bool>>);

@@ -25,7 +25,7 @@ T Greatest() {
   }
 }
 
-// NaN wins. Sixteen-bit floats are compared as floats, which changes nothing.
+// NaN propagates. 16-bit floats are compared as floats, which is exact.
 template <typename T>
 struct MaxReducer {
   using Acc = ComputeType<T>;
@@ -33,11 +33,7 @@ struct MaxReducer {
   static Acc Identity() { return Least<Acc>(); }
   static Acc Load(T x) { return static_cast<Acc>(x); }
   static Acc Combine(Acc a, Acc b) { return a > b || a != a ? a : b; }
-  static T Finish(Acc a, int64_t)
-    requires(!std::is_same_v<Acc, T>)
-  {
-    return T(a);
-  }
+  static T Finish(Acc a, int64_t) requires(!std::is_same_v<Acc, T>) { return T(a); }
 };
 template <typename T>
 struct MinReducer {
@@ -46,20 +42,16 @@ struct MinReducer {
   static Acc Identity() { return Greatest<Acc>(); }
   static Acc Load(T x) { return static_cast<Acc>(x); }
   static Acc Combine(Acc a, Acc b) { return a < b || a != a ? a : b; }
-  static T Finish(Acc a, int64_t)
-    requires(!std::is_same_v<Acc, T>)
-  {
-    return T(a);
-  }
+  static T Finish(Acc a, int64_t) requires(!std::is_same_v<Acc, T>) { return T(a); }
 };
 
-// Shared evenly among the elements that are the extreme.
+// The gradient is divided evenly among the elements that equal the extreme.
 Status ExtremeGradient(GradientContext& c) {
   ReducedInput reduced(c);
   const Endpoint x = c.input(0);
   const Endpoint is_extreme = c.Cast(c.Op("Equal", {reduced.Expand(c.output(0)), x}), x.dtype());
-  const Endpoint ties = reduced.Expand(
-      c.Op("Sum", {is_extreme, c.input(1)}, {{"keep_dims", c.AttrOr<bool>("keep_dims", false)}}));
+  const Endpoint ties =
+      reduced.Expand(c.Op("Sum", {is_extreme, c.input(1)}, {{"keep_dims", c.AttrOr<bool>("keep_dims", false)}}));
   c.set_input_grad(0, c.Mul(c.Div(is_extreme, ties), reduced.Expand(c.grad())));
   return c.status();
 }
@@ -67,23 +59,31 @@ Status ExtremeGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(Max)
-    .Input("input: T").Input("reduction_indices: Tidx").Output("output: T")
+    .Input("input: T")
+    .Input("reduction_indices: Tidx")
+    .Output("output: T")
     .Attr("keep_dims: bool = false")
-    .Attr("T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, "
-          "uint64, qint8, quint8, qint32, qint16, quint16}")
+    .Attr(
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, "
+        "uint64, qint8, quint8, qint32, qint16, quint16}")
     .Attr("Tidx: {int32, int64} = int32")
     .Shape(ReductionShape)
     .Gradient(ExtremeGradient)
-    .Summary("The greatest element along the given axes");
+    .Trait(OpTrait::kRowReduction)
+    .Summary("The maximum along the given axes");
 MILLRACE_OP(Min)
-    .Input("input: T").Input("reduction_indices: Tidx").Output("output: T")
+    .Input("input: T")
+    .Input("reduction_indices: Tidx")
+    .Output("output: T")
     .Attr("keep_dims: bool = false")
-    .Attr("T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, "
-          "uint64, qint8, quint8, qint32, qint16, quint16}")
+    .Attr(
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, "
+        "uint64, qint8, quint8, qint32, qint16, quint16}")
     .Attr("Tidx: {int32, int64} = int32")
     .Shape(ReductionShape)
     .Gradient(ExtremeGradient)
-    .Summary("The least element along the given axes");
+    .Trait(OpTrait::kRowReduction)
+    .Summary("The minimum along the given axes");
 
 MILLRACE_KERNEL(Max, kCpu, ReduceOf<MaxReducer, RealTypes>);
 MILLRACE_KERNEL(Min, kCpu, ReduceOf<MinReducer, RealTypes>);

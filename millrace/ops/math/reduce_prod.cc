@@ -1,4 +1,5 @@
 // Prod.
+#include "millrace/graph/constant_ints.h"
 #include "millrace/ops/kernels/elementwise.h"
 #include "millrace/ops/kernels/reduce.h"
 #include "millrace/ops/math/reduction.h"
@@ -13,15 +14,11 @@ struct ProdReducer {
   static Acc Identity() { return Acc(1); }
   static Acc Load(T x) { return static_cast<Acc>(x); }
   static Acc Combine(Acc a, Acc b) { return static_cast<Acc>(a * b); }
-  static T Finish(Acc a, int64_t)
-    requires(!std::is_same_v<Acc, T>)
-  {
-    return T(a);
-  }
+  static T Finish(Acc a, int64_t) requires(!std::is_same_v<Acc, T>) { return T(a); }
 };
 
-// The product of all the others: of those before times of those after, so that zeros do no harm.
-// For that, the reduced dimensions are moved to the front and made one.
+// The gradient of an element is the product of all others, computed as an exclusive prefix product times a suffix
+// product, which is correct for zeros too. The reduced dimensions are moved to the front and merged for that.
 Status ProdGradient(GradientContext& c) {
   ReducedInput reduced(c);
   const Endpoint x = c.input(0), grad = reduced.BroadcastToInput(c.grad());
@@ -29,8 +26,7 @@ Status ProdGradient(GradientContext& c) {
   if (reduced.axes().has_value()) {
     std::vector<int32_t> front = *reduced.axes();
     for (int32_t d = 0; d < x.shape().rank(); ++d) {
-      if (!std::binary_search(reduced.axes()->begin(), reduced.axes()->end(), d))
-        front.push_back(d);
+      if (!std::binary_search(reduced.axes()->begin(), reduced.axes()->end(), d)) front.push_back(d);
     }
     order = c.Ints(front);
   } else {
@@ -43,8 +39,7 @@ Status ProdGradient(GradientContext& c) {
   const Endpoint moved = c.Op("Transpose", {x, order});
   const Endpoint count = c.Reshape(reduced.Count(DType::kInt32), c.Ints({1}));
   const Endpoint rest = c.Reshape(c.Op("Size", {c.output(0)}), c.Ints({1}));
-  const Endpoint flat =
-      c.Reshape(moved, c.Op("ConcatV2", {count, rest, c.Scalar<int32_t>(0)}));
+  const Endpoint flat = c.Reshape(moved, c.Op("ConcatV2", {count, rest, c.Scalar<int32_t>(0)}));
   const Endpoint axis = c.Scalar<int32_t>(0);
   const Endpoint before = c.Op("Cumprod", {flat, axis}, {{"exclusive", true}});
   const Endpoint after = c.Op("Cumprod", {flat, axis}, {{"exclusive", true}, {"reverse", true}});
@@ -56,11 +51,28 @@ Status ProdGradient(GradientContext& c) {
 
 }  // namespace
 
+// Of all elements of a vector.
+KnownInts ProdInts(IntsContext& c) {
+  if (c.input_shape(0).rank() != 1 || !c.has_int_input(0)) return std::nullopt;
+  const KnownInts x = c.Input(0), axes = c.Input(1);
+  if (!x || !axes || axes->size() != 1) return std::nullopt;
+  int64_t product = 1;
+  for (const int64_t v : *x) {
+    if (v == kUnknownInt || __builtin_mul_overflow(product, v, &product)) return std::vector<int64_t>{kUnknownInt};
+  }
+  return std::vector<int64_t>{product};
+}
+
 MILLRACE_OP(Prod)
-    .Input("input: T").Input("reduction_indices: Tidx").Output("output: T")
-    .Attr("keep_dims: bool = false").Attr("T: numbertype").Attr("Tidx: {int32, int64} = int32")
+    .Input("input: T")
+    .Input("reduction_indices: Tidx")
+    .Output("output: T")
+    .Attr("keep_dims: bool = false")
+    .Attr("T: numbertype")
+    .Attr("Tidx: {int32, int64} = int32")
     .Shape(ReductionShape)
     .Gradient(ProdGradient)
+    .Ints(ProdInts)
     .Summary("The product of the elements along the given axes");
 
 MILLRACE_KERNEL(Prod, kCpu, ReduceOf<ProdReducer, NumberTypes>);

@@ -13,14 +13,10 @@ struct SumReducer {
   static Acc Identity() { return Acc(0); }
   static Acc Load(T x) { return static_cast<Acc>(x); }
   static Acc Combine(Acc a, Acc b) { return static_cast<Acc>(a + b); }
-  static T Finish(Acc a, int64_t)
-    requires(!std::is_same_v<Acc, T>)
-  {
-    return T(a);
-  }
+  static T Finish(Acc a, int64_t) requires(!std::is_same_v<Acc, T>) { return T(a); }
 };
 
-// Integers are added up in 64 bits, so that a mean of small ones does not overflow on the way.
+// Integers are summed in 64 bits, so that the mean of narrow integers does not overflow.
 template <typename T>
 struct MeanReducer {
   using Wide = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
@@ -51,16 +47,26 @@ Status MeanGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(Sum)
-    .Input("input: T").Input("reduction_indices: Tidx").Output("output: T")
-    .Attr("keep_dims: bool = false").Attr("T: numbertype").Attr("Tidx: {int32, int64} = int32")
+    .Input("input: T")
+    .Input("reduction_indices: Tidx")
+    .Output("output: T")
+    .Attr("keep_dims: bool = false")
+    .Attr("T: numbertype")
+    .Attr("Tidx: {int32, int64} = int32")
     .Shape(ReductionShape)
     .Gradient(SumGradient)
+    .Trait(OpTrait::kRowReduction)
     .Summary("The sum of the elements along the given axes");
 MILLRACE_OP(Mean)
-    .Input("input: T").Input("reduction_indices: Tidx").Output("output: T")
-    .Attr("keep_dims: bool = false").Attr("T: numbertype").Attr("Tidx: {int32, int64} = int32")
+    .Input("input: T")
+    .Input("reduction_indices: Tidx")
+    .Output("output: T")
+    .Attr("keep_dims: bool = false")
+    .Attr("T: numbertype")
+    .Attr("Tidx: {int32, int64} = int32")
     .Shape(ReductionShape)
     .Gradient(MeanGradient)
+    .Trait(OpTrait::kRowReduction)
     .Summary("The mean of the elements along the given axes");
 
 MILLRACE_KERNEL(Sum, kCpu, ReduceOf<SumReducer, NumberTypes>);

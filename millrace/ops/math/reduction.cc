@@ -17,7 +17,7 @@ std::optional<std::vector<int64_t>> IntsOf(const Tensor& value) {
   return result;
 }
 
-// The value of an endpoint that comes straight from a Const.
+// The value of an endpoint that is a Const.
 std::optional<std::vector<int64_t>> ConstInts(Endpoint e) {
   if (!e || !e.node->is_type("Const")) return std::nullopt;
   const StatusOr<Tensor> value = e.node->Attr<Tensor>("value");
@@ -31,8 +31,7 @@ Status ReductionShape(ShapeContext& c) {
   MR_ASSIGN_OR_RETURN(const bool keep_dims, c.Attr<bool>("keep_dims"));
   const PartialShape& axes_shape = c.input(1);
   if (axes_shape.known_rank() && axes_shape.rank() > 1) {
-    return InvalidArgument("reduction axes must be a scalar or a vector, not of shape ",
-                           axes_shape.ToString());
+    return InvalidArgument("reduction axes must be a scalar or a vector, not of shape ", axes_shape.ToString());
   }
   if (!input.known_rank()) return absl::OkStatus();
   const int rank = input.rank();
@@ -79,9 +78,8 @@ ReducedInput::ReducedInput(GradientContext& c) : c_(c) {
 Endpoint ReducedInput::input_shape() {
   if (input_shape_) return input_shape_;
   const PartialShape& shape = c_.input(0).shape();
-  const bool fits =
-      shape.IsFullyDefined() && std::all_of(shape.dims().begin(), shape.dims().end(),
-                                            [](int64_t d) { return d < (1LL << 31); });
+  const bool fits = shape.IsFullyDefined() &&
+                    std::all_of(shape.dims().begin(), shape.dims().end(), [](int64_t d) { return d < (1LL << 31); });
   if (fits) {
     input_shape_ = c_.Ints(std::vector<int32_t>(shape.dims().begin(), shape.dims().end()));
   } else {
@@ -104,11 +102,10 @@ Endpoint ReducedInput::KeptShape() {
       known &= keep[d] == 0 || (shape.dim(d) >= 0 && shape.dim(d) < (1LL << 31));
       dims[d] = keep[d] == 0 ? 1 : static_cast<int32_t>(shape.dim(d));
     }
-    kept_shape_ =
-        known ? c_.Ints(dims) : c_.Add(c_.Mul(input_shape(), c_.Ints(keep)), c_.Ints(one));
+    kept_shape_ = known ? c_.Ints(dims) : c_.Add(c_.Mul(input_shape(), c_.Ints(keep)), c_.Ints(one));
     return kept_shape_;
   }
-  // In the place of each axis of the shape, a 1.
+  // Replaces each reduced axis of the shape by 1.
   const Endpoint rank = c_.Rank(c_.input(0));
   const Endpoint flat_axes = c_.Reshape(c_.Cast(c_.input(1), DType::kInt32), c_.Ints({-1}));
   const Endpoint axes = c_.Op("FloorMod", {c_.Add(flat_axes, rank), rank});
@@ -119,15 +116,12 @@ Endpoint ReducedInput::KeptShape() {
 
 Endpoint ReducedInput::Expand(Endpoint e) {
   if (c_.AttrOr<bool>("keep_dims", false)) return e;
-  // Missing leading dimensions broadcast by themselves.
-  if (axes_.has_value() && (axes_->empty() || axes_->back() + 1 == static_cast<int>(axes_->size())))
-    return e;
+  // Missing leading dimensions broadcast implicitly.
+  if (axes_.has_value() && (axes_->empty() || axes_->back() + 1 == static_cast<int>(axes_->size()))) return e;
   return c_.Reshape(e, KeptShape());
 }
 
-Endpoint ReducedInput::BroadcastToInput(Endpoint e) {
-  return c_.Op("BroadcastTo", {Expand(e), input_shape()});
-}
+Endpoint ReducedInput::BroadcastToInput(Endpoint e) { return c_.Op("BroadcastTo", {Expand(e), input_shape()}); }
 
 Endpoint ReducedInput::Count(DType dtype) {
   const PartialShape& shape = c_.input(0).shape();

@@ -1,4 +1,4 @@
-// What the reducing ops have in common beside their kernels: shapes and gradients.
+// Shape functions and gradients shared by the reduction ops.
 #pragma once
 
 #include <optional>
@@ -9,22 +9,22 @@
 
 namespace millrace {
 
-// Input 0 less the axes of input 1, or with 1 in their place where the attr keep_dims says so.
+// The shape of input 0 without the axes of input 1, or with size 1 there if keep_dims.
 Status ReductionShape(ShapeContext& c);
 
-// A reducing node as its gradient sees it.
+// A reduction node, for its gradient function.
 class ReducedInput {
  public:
   explicit ReducedInput(GradientContext& c);
 
-  // `e`, of the node's output shape, so that it broadcasts against the node's input.
+  // Reshapes `e`, of the node's output shape, so that it broadcasts against the node's input.
   Endpoint Expand(Endpoint e);
-  // The same, at the input's full shape.
+  // The same, broadcast to the input's full shape.
   Endpoint BroadcastToInput(Endpoint e);
-  // How many input elements make one output element, as a scalar of type `dtype`.
+  // The number of input elements per output element, as a scalar of type `dtype`.
   Endpoint Count(DType dtype);
 
-  // The axes, positive, where they and the input's rank are known before the graph runs.
+  // The non-negative axes, if they and the input's rank are statically known.
   const std::optional<std::vector<int32_t>>& axes() const { return axes_; }
   // The input's shape as a tensor of int32.
   Endpoint input_shape();

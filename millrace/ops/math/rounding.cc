@@ -17,8 +17,7 @@ struct FloorFn {
     return std::floor(x);
   }
 };
-// Halves go to the even neighbour. For integers TensorFlow's kernel answers 0 (its front end never
-// asks it), and so does this one.
+// Rounds half to even. For integers this returns 0 like TensorFlow's kernel, which its front end never calls.
 struct RoundFn {
   template <typename T>
   T operator()(T x) const {
@@ -35,26 +34,37 @@ using RoundTypes = JoinTypes<FloatTypes, Types<int32_t, int64_t>>::type;
 }  // namespace
 
 MILLRACE_OP(Ceil)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double}")
     .Shape(UnchangedShape)
     .NotDifferentiable()
-    .Summary("The least whole number not below x");
+    .Trait(OpTrait::kElementwise)
+    .Summary("The smallest integer not less than x");
 MILLRACE_OP(Floor)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double}")
     .Shape(UnchangedShape)
     .NotDifferentiable()
-    .Summary("The greatest whole number not above x");
+    .Trait(OpTrait::kElementwise)
+    .Summary("The largest integer not greater than x");
 MILLRACE_OP(Round)
-    .Input("x: T").Output("y: T")
+    .Input("x: T")
+    .Output("y: T")
     .Attr("T: {bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128}")
     .Shape(UnchangedShape)
     .NotDifferentiable()
-    .Summary("The nearest whole number, halves to even");
+    .Trait(OpTrait::kElementwise)
+    .Summary("The nearest integer, ties to even");
 MILLRACE_OP(Rint)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double}")
     .Shape(UnchangedShape)
     .NotDifferentiable()
-    .Summary("The nearest whole number, halves to even");
+    .Trait(OpTrait::kElementwise)
+    .Summary("The nearest integer, ties to even");
 
 MILLRACE_KERNEL(Ceil, kCpu, UnaryOf<CeilFn, FloatTypes>);
 MILLRACE_KERNEL(Floor, kCpu, UnaryOf<FloorFn, FloatTypes>);

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// Rows [first, last) of data to one row.
+// Reduces rows [first, last) of data to one row.
 template <typename T, template <typename> class Op>
 void CombineRows(const T* data, int64_t first, int64_t last, int64_t width, T* out) {
   using C = ComputeType<T>;
@@ -26,7 +26,7 @@ void CombineRows(const T* data, int64_t first, int64_t last, int64_t width, T* o
   }
 }
 
-// The rows of each id to the row of that number, and the gaps between them.
+// Reduces the rows of each id to the row of that index, and fills the gaps in between.
 template <typename T, template <typename> class Op, typename Id>
 void CombineSegments(const T* data, const Id* ids, int64_t rows, int64_t width, T* out) {
   using C = ComputeType<T>;
@@ -53,8 +53,7 @@ template <template <typename> class Op, typename InTypes>
 class SegmentKernel : public Kernel {
  public:
   explicit SegmentKernel(KernelInit& init) {
-    if (!DispatchType(InTypes{}, init.input_type(0), [](auto) {}))
-      FailDType(init, init.input_type(0));
+    if (!DispatchType(InTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -62,13 +61,12 @@ class SegmentKernel : public Kernel {
     if (ids.rank() != 1) return InvalidArgument("segment_ids should be a vector.");
     if (data.rank() < 1) return InvalidArgument("data must have at least one dimension");
     if (ids.num_elements() != data.dim(0)) {
-      return InvalidArgument("segment_ids should be the same size as dimension 0 of input: ",
-                             ids.num_elements(), " vs. ", data.dim(0));
+      return InvalidArgument("segment_ids should be the same size as dimension 0 of input: ", ids.num_elements(),
+                             " vs. ", data.dim(0));
     }
     Status status;
-    DispatchType(IndexTypes{}, ids.dtype(), [&](auto tag) {
-      status = Combine(ctx, data, ids.data<typename decltype(tag)::type>());
-    });
+    DispatchType(IndexTypes{}, ids.dtype(),
+                 [&](auto tag) { status = Combine(ctx, data, ids.data<typename decltype(tag)::type>()); });
     return status;
   }
 
@@ -95,8 +93,8 @@ Status SegmentShape(ShapeContext& c) {
   MR_ASSIGN_OR_RETURN(const PartialShape ids, c.WithRank(1, 1));
   if (!data.known_rank()) return absl::OkStatus();
   if (data.dim(0) >= 0 && ids.dim(0) >= 0 && data.dim(0) != ids.dim(0)) {
-    return InvalidArgument("segment_ids should be the same size as dimension 0 of input: ",
-                           ids.dim(0), " vs. ", data.dim(0));
+    return InvalidArgument("segment_ids should be the same size as dimension 0 of input: ", ids.dim(0), " vs. ",
+                           data.dim(0));
   }
   data.set_dim(0, PartialShape::kUnknown);
   c.set_output(0, std::move(data));
@@ -115,15 +113,14 @@ Status SegmentMeanGradient(GradientContext& c) {
   // One row length of ones for each row, added up: the sizes of the segments, shaped to divide by.
   const Endpoint data = c.input(0), ids = c.input(1);
   const Endpoint rank = c.Rank(data);
-  const Endpoint tail = c.Op(
-      "Fill", {c.Reshape(c.Sub(rank, c.Scalar<int32_t>(1)), c.Ints({1})), c.Scalar<int32_t>(1)});
+  const Endpoint tail = c.Op("Fill", {c.Reshape(c.Sub(rank, c.Scalar<int32_t>(1)), c.Ints({1})), c.Scalar<int32_t>(1)});
   const Endpoint shape = c.Op("ConcatV2", {c.Shape(ids), tail, c.Scalar<int32_t>(0)});
   const Endpoint ones = c.Op("Fill", {shape, c.ScalarLike(1, c.grad().dtype())});
   const Endpoint sizes = c.Op("SegmentSum", {ones, ids});
   c.set_input_grad(0, GatherRows(c, c.Div(c.grad(), sizes)));
   return c.status();
 }
-// Shared evenly among the rows that have the extreme.
+// The gradient is divided evenly among the rows that have the extreme.
 Status SegmentExtremeGradient(GradientContext& c) {
   const Endpoint data = c.input(0), ids = c.input(1);
   const Endpoint is_extreme = c.Op("Equal", {data, GatherRows(c, c.output(0))});
@@ -143,8 +140,7 @@ Status SegmentProdGradient(GradientContext& c) {
   const Endpoint grad = c.Op("SelectV2", {several, zero, c.grad()});
   const Endpoint no_zeros = c.Op("SelectV2", {is_zero, one, data});
   const Endpoint others = GatherRows(c, c.Op("SegmentProd", {no_zeros, ids}));
-  const Endpoint slope =
-      c.Op("SelectV2", {is_zero, others, c.Div(GatherRows(c, c.output(0)), no_zeros)});
+  const Endpoint slope = c.Op("SelectV2", {is_zero, others, c.Div(GatherRows(c, c.output(0)), no_zeros)});
   c.set_input_grad(0, c.Mul(GatherRows(c, grad), slope));
   return c.status();
 }
@@ -152,35 +148,50 @@ Status SegmentProdGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(SegmentSum)
-    .Input("data: T").Input("segment_ids: Tindices").Output("output: T").Attr("T: numbertype")
+    .Input("data: T")
+    .Input("segment_ids: Tindices")
+    .Output("output: T")
+    .Attr("T: numbertype")
     .Attr("Tindices: {int32, int64}")
     .Shape(SegmentShape)
     .Gradient(SegmentSumGradient)
     .Summary("The sums of the rows with the same id; ids are sorted");
 MILLRACE_OP(SegmentMean)
-    .Input("data: T").Input("segment_ids: Tindices").Output("output: T").Attr("T: numbertype")
+    .Input("data: T")
+    .Input("segment_ids: Tindices")
+    .Output("output: T")
+    .Attr("T: numbertype")
     .Attr("Tindices: {int32, int64}")
     .Shape(SegmentShape)
     .Gradient(SegmentMeanGradient)
     .Summary("The means of the rows with the same id; ids are sorted");
 MILLRACE_OP(SegmentProd)
-    .Input("data: T").Input("segment_ids: Tindices").Output("output: T").Attr("T: numbertype")
+    .Input("data: T")
+    .Input("segment_ids: Tindices")
+    .Output("output: T")
+    .Attr("T: numbertype")
     .Attr("Tindices: {int32, int64}")
     .Shape(SegmentShape)
     .Gradient(SegmentProdGradient)
     .Summary("The products of the rows with the same id; ids are sorted");
 MILLRACE_OP(SegmentMax)
-    .Input("data: T").Input("segment_ids: Tindices").Output("output: T").Attr("T: realnumbertype")
+    .Input("data: T")
+    .Input("segment_ids: Tindices")
+    .Output("output: T")
+    .Attr("T: realnumbertype")
     .Attr("Tindices: {int32, int64}")
     .Shape(SegmentShape)
     .Gradient(SegmentExtremeGradient)
-    .Summary("The greatest elements of the rows with the same id; ids are sorted");
+    .Summary("The maxima of the rows with the same id; ids are sorted");
 MILLRACE_OP(SegmentMin)
-    .Input("data: T").Input("segment_ids: Tindices").Output("output: T").Attr("T: realnumbertype")
+    .Input("data: T")
+    .Input("segment_ids: Tindices")
+    .Output("output: T")
+    .Attr("T: realnumbertype")
     .Attr("Tindices: {int32, int64}")
     .Shape(SegmentShape)
     .Gradient(SegmentExtremeGradient)
-    .Summary("The least elements of the rows with the same id; ids are sorted");
+    .Summary("The minima of the rows with the same id; ids are sorted");
 
 MILLRACE_KERNEL(SegmentSum, kCpu, SegmentKernel<SegmentAdd, NumberTypes>);
 MILLRACE_KERNEL(SegmentMean, kCpu, SegmentKernel<SegmentAverage, NumberTypes>);

@@ -1,4 +1,4 @@
-// How rows are combined into segments: what the ops of sorted, sparse and unsorted segments share.
+// Combining rows into segments, shared by the sorted, sparse and unsorted segment ops.
 #pragma once
 
 #include <limits>
@@ -43,7 +43,7 @@ struct SegmentLeast {
 // INVALID_ARGUMENT unless the ids are sorted and not negative.
 template <typename Id>
 Status CheckSortedIds(const Id* ids, int64_t n) {
-  // All at once, as the compiler can do it; the error is looked for when there is one.
+  // A vectorised check of all ids; the offending one is located only on failure.
   bool bad = n > 0 && ids[0] < 0;
   for (int64_t i = 1; i < n; ++i) bad |= ids[i] < ids[i - 1];
   if (!bad) return absl::OkStatus();

@@ -7,10 +7,10 @@
 namespace millrace {
 namespace {
 
-// Operands that stand give their first element.
+// Of a scalar operand only the first element is used.
 template <typename T>
-void SelectLoop(const bool* condition, bool c_moves, const T* a, bool a_moves, const T* b,
-                bool b_moves, T* out, int64_t n) {
+void SelectLoop(const bool* condition, bool c_moves, const T* a, bool a_moves, const T* b, bool b_moves, T* out,
+                int64_t n) {
   if (c_moves && a_moves && b_moves) {
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) out[i] = condition[i] ? a[i] : b[i];
@@ -53,17 +53,16 @@ class SelectV2Kernel : public Kernel {
       T* out = static_cast<T*>(output->raw_data());
       ctx.ParallelFor(walk.num_elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
         walk.ForEachRun(begin, end, [&](const int64_t* offsets, int64_t at, int64_t n) {
-          SelectLoop(condition + offsets[0], walk.moves(0), a + offsets[1], walk.moves(1),
-                     b + offsets[2], walk.moves(2), out + at, n);
+          SelectLoop(condition + offsets[0], walk.moves(0), a + offsets[1], walk.moves(1), b + offsets[2],
+                     walk.moves(2), out + at, n);
         });
       });
     });
-    return known ? absl::OkStatus()
-                 : Unimplemented("Select does not take elements of type ", DTypeName(dtype));
+    return known ? absl::OkStatus() : Unimplemented("Select does not take elements of type ", DTypeName(dtype));
   }
 };
 
-// The condition may also be a scalar, or choose whole rows of the first dimension.
+// The condition may also be a scalar, or select whole rows of the first dimension.
 class SelectKernel : public SelectV2Kernel {
  public:
   using SelectV2Kernel::SelectV2Kernel;
@@ -71,8 +70,8 @@ class SelectKernel : public SelectV2Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor &condition = ctx.input(0), &a = ctx.input(1), &b = ctx.input(2);
     if (a.shape() != b.shape()) {
-      return InvalidArgument("'then' and 'else' must have the same size. but received: ",
-                             a.shape().ToString(), " vs. ", b.shape().ToString());
+      return InvalidArgument("'then' and 'else' must have the same size. but received: ", a.shape().ToString(), " vs. ",
+                             b.shape().ToString());
     }
     if (condition.rank() == 0) {
       ctx.SetOutput(0, condition.scalar<bool>() ? a : b);
@@ -134,14 +133,23 @@ Status SelectV2Gradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(Select)
-    .Input("condition: bool").Input("t: T").Input("e: T").Output("output: T").Attr("T: type")
+    .Input("condition: bool")
+    .Input("t: T")
+    .Input("e: T")
+    .Output("output: T")
+    .Attr("T: type")
     .Shape(SelectShape)
     .Gradient(SelectGradient)
-    .Summary("t where the condition is true, e elsewhere; a vector chooses whole rows");
+    .Summary("t where the condition is true, e elsewhere; a vector condition selects whole rows");
 MILLRACE_OP(SelectV2)
-    .Input("condition: bool").Input("t: T").Input("e: T").Output("output: T").Attr("T: type")
+    .Input("condition: bool")
+    .Input("t: T")
+    .Input("e: T")
+    .Output("output: T")
+    .Attr("T: type")
     .Shape(SelectV2Shape)
     .Gradient(SelectV2Gradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("t where the condition is true, e elsewhere, broadcast");
 
 MILLRACE_KERNEL(Select, kCpu, SelectKernel);

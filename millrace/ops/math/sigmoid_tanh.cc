@@ -66,26 +66,40 @@ Status TanhGradGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(Sigmoid)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(SigmoidGradient)
+    .Trait(OpTrait::kElementwise)
+    .Trait(OpTrait::kActivation)
     .Summary("1 / (1 + exp(-x))");
 MILLRACE_OP(Tanh)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(TanhGradient)
+    .Trait(OpTrait::kElementwise)
+    .Trait(OpTrait::kActivation)
     .Summary("The hyperbolic tangent of x");
 MILLRACE_OP(SigmoidGrad)
-    .Input("y: T").Input("dy: T").Output("z: T")
+    .Input("y: T")
+    .Input("dy: T")
+    .Output("z: T")
     .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(SigmoidGradGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("dy * y * (1 - y): the gradient of Sigmoid from its output y");
 MILLRACE_OP(TanhGrad)
-    .Input("y: T").Input("dy: T").Output("z: T")
+    .Input("y: T")
+    .Input("dy: T")
+    .Output("z: T")
     .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(TanhGradGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("dy * (1 - y * y): the gradient of Tanh from its output y");
 
 MILLRACE_KERNEL(Sigmoid, kCpu, UnaryOf<SigmoidFn, FloatAndComplexTypes>);

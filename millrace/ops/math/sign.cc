@@ -43,7 +43,7 @@ Status AbsGradient(GradientContext& c) {
   c.set_input_grad(0, c.Mul(c.grad(), c.Op("Sign", {c.input(0)})));
   return c.status();
 }
-// Flat everywhere it is smooth.
+// The gradient is zero almost everywhere.
 Status SignGradient(GradientContext& c) {
   c.set_input_grad(0, c.ZerosLike(c.input(0)));
   return c.status();
@@ -54,22 +54,28 @@ using NegTypes = JoinTypes<SignedTypes, ComplexTypes>::type;
 }  // namespace
 
 MILLRACE_OP(Neg)
-    .Input("x: T").Output("y: T")
+    .Input("x: T")
+    .Output("y: T")
     .Attr("T: {bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(NegGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("-x");
 MILLRACE_OP(Abs)
-    .Input("x: T").Output("y: T")
+    .Input("x: T")
+    .Output("y: T")
     .Attr("T: {bfloat16, half, float, double, int8, int16, int32, int64}")
     .Shape(UnchangedShape)
     .Gradient(AbsGradient)
-    .Summary("x without its sign");
+    .Trait(OpTrait::kElementwise)
+    .Summary("The absolute value of x");
 MILLRACE_OP(Sign)
-    .Input("x: T").Output("y: T")
+    .Input("x: T")
+    .Output("y: T")
     .Attr("T: {bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(SignGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("-1, 0 or 1; x / |x| for complex numbers");
 
 MILLRACE_KERNEL(Neg, kCpu, UnaryOf<NegFn, NegTypes>);

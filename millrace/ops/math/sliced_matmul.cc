@@ -1,5 +1,5 @@
-// _SlicedMatMul: a box of a product, of which the rest is not computed. The gradient of a concatenation that was
-// multiplied asks for one. A graph pass makes it out of MatMul and Slice; nobody writes it by hand.
+// _SlicedMatMul: a slice of a matrix product, computed without the rest. Needed for the gradient of a concatenation
+// that is multiplied. Created by a graph pass from MatMul and Slice.
 #include <atomic>
 
 #include "millrace/graph/op_schema.h"
@@ -23,7 +23,7 @@ Status SlicedMatMulShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(_SlicedMatMul)
-    .Summary("MatMul and Slice in one.")
+    .Summary("Fused MatMul and Slice.")
     .Input("a: T")
     .Input("b: T")
     .Input("begin: Index")
@@ -49,8 +49,7 @@ class SlicedMatMulKernel : public Kernel {
     const Tensor& b = ctx.input(1);
     MR_ASSIGN_OR_RETURN(GemmShape shape, ShapeOfProduct(a, b, transpose_a_, transpose_b_));
     IntList begin;
-    MR_ASSIGN_OR_RETURN(const Shape box,
-                        SlicedShape(Shape({shape.m, shape.n}), ctx.input(2), ctx.input(3), &begin));
+    MR_ASSIGN_OR_RETURN(const Shape box, SlicedShape(Shape({shape.m, shape.n}), ctx.input(2), ctx.input(3), &begin));
     shape.m = box.dim(0);
     shape.n = box.dim(1);
     if (transpose_a_) shape.a_stride = a.dim(1);
@@ -62,6 +61,7 @@ class SlicedMatMulKernel : public Kernel {
       gemm = Gemm::Get(shape);
       last_.store(gemm, std::memory_order_release);
     }
+    if (gemm->runs_long()) ctx.HandOver();
     return gemm->Run(ctx.device()->intra_op_pool(), a.data<float>() + begin[0] * (transpose_a_ ? 1 : a.dim(1)),
                      b.data<float>() + begin[1] * (transpose_b_ ? b.dim(1) : 1), out->data<float>());
   }

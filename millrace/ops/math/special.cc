@@ -71,7 +71,7 @@ Status DigammaGradient(GradientContext& c) {
   return c.status();
 }
 
-// Only x has one: the order is a whole number.
+// Only x has a gradient: the order is an integer.
 Status PolygammaGradient(GradientContext& c) {
   const Endpoint n = c.input(0), x = c.input(1);
   const Endpoint slope = c.Op("MillracePolygamma", {c.Add(n, c.ScalarLike(1, n.dtype())), x});
@@ -82,28 +82,42 @@ Status PolygammaGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(Erf)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double}")
     .Shape(UnchangedShape)
     .Gradient(ErfGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The error function of x");
 MILLRACE_OP(Erfc)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double}")
     .Shape(UnchangedShape)
     .Gradient(ErfcGradient)
-    .Summary("1 less the error function of x");
+    .Trait(OpTrait::kElementwise)
+    .Summary("The complementary error function of x, 1 - erf(x)");
 MILLRACE_OP(Lgamma)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double}")
     .Shape(UnchangedShape)
     .Gradient(LgammaGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The logarithm of the absolute value of the gamma function");
 MILLRACE_OP(Digamma)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double}")
     .Shape(UnchangedShape)
     .Gradient(DigammaGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The derivative of Lgamma");
 
 MILLRACE_OP(MillracePolygamma)
-    .Input("a: T").Input("x: T").Output("z: T")
+    .Input("a: T")
+    .Input("x: T")
+    .Output("z: T")
     .Attr("T: {float, double}")
     .Shape(BroadcastShape)
     .Gradient(PolygammaGradient)

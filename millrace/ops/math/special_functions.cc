@@ -12,9 +12,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 
 // Bernoulli numbers B2, B4, ...
-constexpr double kBernoulli[] = {1.0 / 6,       -1.0 / 30,      1.0 / 42, -1.0 / 30,
-                                 5.0 / 66,      -691.0 / 2730,  7.0 / 6,  -3617.0 / 510,
-                                 43867.0 / 798, -174611.0 / 330};
+constexpr double kBernoulli[] = {1.0 / 6,       -1.0 / 30, 1.0 / 42,      -1.0 / 30,     5.0 / 66,
+                                 -691.0 / 2730, 7.0 / 6,   -3617.0 / 510, 43867.0 / 798, -174611.0 / 330};
 
 }  // namespace
 
@@ -41,8 +40,8 @@ double Digamma(double x) {
   return shifted + std::log(x) - 0.5 / x - series;
 }
 
-// As for double, with as many terms as a float shows and one division for all steps up: the sum of 1 / x is kept as a
-// fraction.
+// As for double, with as many terms as float precision needs and a single division for the recurrence: the sum of 1 / x
+// is kept as a fraction.
 float Digamma(float x) {
   if (x == 0 || std::isnan(x) || x == -kInfinity) return static_cast<float>(Digamma(static_cast<double>(x)));
   double reflected = 0, at = x;
@@ -59,11 +58,12 @@ float Digamma(float x) {
   }
   const double inverse2 = 1 / (at * at);
   const double series =
-      ((((1.0 / 132 * inverse2 - 1.0 / 240) * inverse2 + 1.0 / 252) * inverse2 - 1.0 / 120) * inverse2 + 1.0 / 12) * inverse2;
+      ((((1.0 / 132 * inverse2 - 1.0 / 240) * inverse2 + 1.0 / 252) * inverse2 - 1.0 / 120) * inverse2 + 1.0 / 12) *
+      inverse2;
   return static_cast<float>(std::log(at) - 0.5 / at - series - over / under - reflected);
 }
 
-// Euler-Maclaurin: a few terms one by one, then the integral of the rest and its corrections.
+// Euler-Maclaurin summation: a few explicit terms, then the integral of the rest with corrections.
 double HurwitzZeta(double x, double q) {
   if (x == 1) return kInfinity;
   if (!(x > 1)) return kNaN;

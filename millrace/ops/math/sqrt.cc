@@ -61,26 +61,38 @@ Status RsqrtGradGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(Sqrt)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(SqrtGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The square root of x");
 MILLRACE_OP(Rsqrt)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(RsqrtGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("1 / sqrt(x)");
 MILLRACE_OP(SqrtGrad)
-    .Input("y: T").Input("dy: T").Output("z: T")
+    .Input("y: T")
+    .Input("dy: T")
+    .Output("z: T")
     .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(SqrtGradGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("dy * 0.5 / y: the gradient of Sqrt from its output y");
 MILLRACE_OP(RsqrtGrad)
-    .Input("y: T").Input("dy: T").Output("z: T")
+    .Input("y: T")
+    .Input("dy: T")
+    .Output("z: T")
     .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(RsqrtGradGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("dy * -0.5 * y^3: the gradient of Rsqrt from its output y");
 
 MILLRACE_KERNEL(Sqrt, kCpu, UnaryOf<SqrtFn, FloatAndComplexTypes>);

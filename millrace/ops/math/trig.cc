@@ -30,13 +30,13 @@ struct TanFn {
     return static_cast<T>(std::tan(x));
   }
 };
-#define MR_INVERSE_FN(name, function, vectorised)                                        \
-  struct name {                                                                          \
-    static constexpr int64_t kGrain = kCostlyGrain;                                      \
-    template <typename T>                                                                \
-    T operator()(T x) const {                                                            \
-      return static_cast<T>(std::function(x));                                           \
-    }                                                                                    \
+#define MR_INVERSE_FN(name, function, vectorised)                                         \
+  struct name {                                                                           \
+    static constexpr int64_t kGrain = kCostlyGrain;                                       \
+    template <typename T>                                                                 \
+    T operator()(T x) const {                                                             \
+      return static_cast<T>(std::function(x));                                            \
+    }                                                                                     \
     static void Run(const float* x, float* y, int64_t n) { vector::vectorised(x, y, n); } \
   }
 MR_INVERSE_FN(AsinFn, asin, Asin);
@@ -80,8 +80,7 @@ Status AcosGradient(GradientContext& c) {
 }
 Status AtanGradient(GradientContext& c) {
   const Endpoint x = c.Conj(c.input(0));
-  const Endpoint slope =
-      c.Op("Reciprocal", {c.Add(c.ScalarLike(1, x.dtype()), c.Op("Square", {x}))});
+  const Endpoint slope = c.Op("Reciprocal", {c.Add(c.ScalarLike(1, x.dtype()), c.Op("Square", {x}))});
   c.set_input_grad(0, c.Mul(c.grad(), slope));
   return c.status();
 }
@@ -95,39 +94,61 @@ Status Atan2Gradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(Sin)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(SinGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The sine of x");
 MILLRACE_OP(Cos)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(CosGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The cosine of x");
 MILLRACE_OP(Tan)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(TanGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The tangent of x");
 MILLRACE_OP(Asin)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(AsinGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The inverse sine of x");
 MILLRACE_OP(Acos)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(AcosGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The inverse cosine of x");
 MILLRACE_OP(Atan)
-    .Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double, complex64, complex128}")
+    .Input("x: T")
+    .Output("y: T")
+    .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
     .Shape(UnchangedShape)
     .Gradient(AtanGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The inverse tangent of x");
 MILLRACE_OP(Atan2)
-    .Input("y: T").Input("x: T").Output("z: T").Attr("T: {bfloat16, half, float, double}")
+    .Input("y: T")
+    .Input("x: T")
+    .Output("z: T")
+    .Attr("T: {bfloat16, half, float, double}")
     .Shape(BroadcastShape)
     .Gradient(Atan2Gradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("The angle of the point (x, y), broadcast");
 
 MILLRACE_KERNEL(Sin, kCpu, UnaryOf<SinFn, FloatAndComplexTypes>);

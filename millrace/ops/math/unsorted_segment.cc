@@ -19,19 +19,16 @@ template <template <typename> class Op, typename InTypes>
 class UnsortedSegmentKernel : public Kernel {
  public:
   explicit UnsortedSegmentKernel(KernelInit& init) {
-    if (!DispatchType(InTypes{}, init.input_type(0), [](auto) {}))
-      FailDType(init, init.input_type(0));
+    if (!DispatchType(InTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
     const Tensor &data = ctx.input(0), &ids = ctx.input(1);
     if (ctx.input(2).rank() != 0) {
-      return InvalidArgument("num_segments should be a scalar, not shape ",
-                             ctx.input(2).shape().ToString());
+      return InvalidArgument("num_segments should be a scalar, not shape ", ctx.input(2).shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(const int64_t segments, ScalarInput(ctx, 2, "num_segments"));
-    if (segments < 0)
-      return InvalidArgument("Input num_segments == ", segments, " must not be negative.");
+    if (segments < 0) return InvalidArgument("Input num_segments == ", segments, " must not be negative.");
     if (!IsPrefix(ids.shape(), data.shape())) {
       return InvalidArgument("data.shape = ", data.shape().ToString(),
                              " does not start with segment_ids.shape = ", ids.shape().ToString());
@@ -50,24 +47,22 @@ class UnsortedSegmentKernel : public Kernel {
 
  private:
   template <typename T>
-  static Status Combine(KernelContext& ctx, const Tensor& data, const Tensor& ids, int64_t segments,
-                        int64_t width, Tensor* output) {
+  static Status Combine(KernelContext& ctx, const Tensor& data, const Tensor& ids, int64_t segments, int64_t width,
+                        Tensor* output) {
     using C = ComputeType<T>;
-    // 16-bit floats are added up as floats.
+    // 16-bit floats are summed as floats.
     Tensor sums = *output;
     if constexpr (!std::is_same_v<C, T>) {
       MR_ASSIGN_OR_RETURN(sums, ctx.AllocateTemp(DTypeOf<C>(), output->shape()));
     }
     C* sum = sums.data<C>();
-    std::fill_n(sum, segments * width,
-                std::is_same_v<C, T> ? Op<C>::Identity() : static_cast<C>(Op<T>::Identity()));
+    std::fill_n(sum, segments * width, std::is_same_v<C, T> ? Op<C>::Identity() : static_cast<C>(Op<T>::Identity()));
     const T* x = data.data<T>();
     for (int64_t i = 0, n = ids.num_elements(); i < n; ++i) {
       const int64_t id = IntAt(ids, i);
       if (id < 0) continue;
       if (id >= segments) {
-        return InvalidArgument("segment_ids[", i, "] = ", id, " is out of range [0, ", segments,
-                               ")");
+        return InvalidArgument("segment_ids[", i, "] = ", id, " is out of range [0, ", segments, ")");
       }
       for (int64_t j = 0; j < width; ++j) {
         C& to = sum[id * width + j];
@@ -75,8 +70,7 @@ class UnsortedSegmentKernel : public Kernel {
       }
     }
     if constexpr (!std::is_same_v<C, T>) {
-      std::transform(sum, sum + segments * width, output->data<T>(),
-                     [](C v) { return static_cast<T>(v); });
+      std::transform(sum, sum + segments * width, output->data<T>(), [](C v) { return static_cast<T>(v); });
     }
     return absl::OkStatus();
   }
@@ -106,7 +100,7 @@ Status UnsortedSegmentShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// Rows by the ids of input 1, and what negative ids, which were dropped, give: `dropped`.
+// Rows gathered by the ids of input 1, with `dropped` for negative ids.
 struct Gathered {
   Endpoint rows;
   Endpoint is_kept;  // broadcasts against the rows
@@ -117,7 +111,7 @@ Gathered GatherKept(GradientContext& c, Endpoint params) {
   const Endpoint safe = c.Op("Maximum", {ids, zero});
   const Endpoint rows = c.Op("GatherV2", {params, safe, c.Scalar<int32_t>(0)});
   const Endpoint kept = c.Op("GreaterEqual", {ids, zero});
-  // One dimension of size 1 for each of data's that the ids lack.
+  // Adds a dimension of size 1 for each dimension of data that the ids lack.
   const Endpoint missing = c.Reshape(c.Sub(c.Rank(rows), c.Rank(ids)), c.Ints({1}));
   const Endpoint tail = c.Op("Fill", {missing, c.Scalar<int32_t>(1)});
   const Endpoint shape = c.Op("ConcatV2", {c.Shape(ids), tail, c.Scalar<int32_t>(0)});
@@ -136,8 +130,7 @@ Status UnsortedSegmentExtremeGradient(GradientContext& c) {
   const Endpoint data = c.input(0), ids = c.input(1), zero = c.ScalarLike(0, data.dtype());
   const Gathered best = GatherKept(c, c.output(0));
   const Endpoint is_best = c.Op("LogicalAnd", {c.Op("Equal", {data, best.rows}), best.is_kept});
-  const Endpoint ties =
-      c.Op("UnsortedSegmentSum", {c.Cast(is_best, data.dtype()), ids, c.input(2)});
+  const Endpoint ties = c.Op("UnsortedSegmentSum", {c.Cast(is_best, data.dtype()), ids, c.input(2)});
   const Endpoint shared = GatherKept(c, c.Div(c.grad(), ties)).rows;
   c.set_input_grad(0, c.Op("SelectV2", {is_best, shared, zero}));
   return c.status();
@@ -147,14 +140,12 @@ Status UnsortedSegmentProdGradient(GradientContext& c) {
   const Endpoint data = c.input(0), ids = c.input(1), segments = c.input(2);
   const Endpoint zero = c.ScalarLike(0, data.dtype()), one = c.ScalarLike(1, data.dtype());
   const Endpoint is_zero = c.Op("Equal", {data, zero});
-  const Endpoint zeros =
-      c.Op("UnsortedSegmentSum", {c.Cast(is_zero, DType::kInt32), ids, segments});
+  const Endpoint zeros = c.Op("UnsortedSegmentSum", {c.Cast(is_zero, DType::kInt32), ids, segments});
   const Endpoint several = c.Op("Greater", {zeros, c.Scalar<int32_t>(1)});
   const Endpoint grad = c.Op("SelectV2", {several, zero, c.grad()});
   const Endpoint no_zeros = c.Op("SelectV2", {is_zero, one, data});
   const Endpoint others = c.Op("UnsortedSegmentProd", {no_zeros, ids, segments});
-  const Endpoint product_at = GatherKept(c, c.output(0)).rows,
-                 others_at = GatherKept(c, others).rows;
+  const Endpoint product_at = GatherKept(c, c.output(0)).rows, others_at = GatherKept(c, others).rows;
   const Endpoint slope = c.Op("SelectV2", {is_zero, others_at, c.Div(product_at, no_zeros)});
   c.set_input_grad(0, c.Mul(GatherOrZero(c, grad), slope));
   return c.status();
@@ -163,33 +154,49 @@ Status UnsortedSegmentProdGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(UnsortedSegmentSum)
-    .Input("data: T").Input("segment_ids: Tindices").Input("num_segments: Tnumsegments")
-    .Output("output: T").Attr("T: numbertype").Attr("Tindices: {int16, int32, int64}")
+    .Input("data: T")
+    .Input("segment_ids: Tindices")
+    .Input("num_segments: Tnumsegments")
+    .Output("output: T")
+    .Attr("T: numbertype")
+    .Attr("Tindices: {int16, int32, int64}")
     .Attr("Tnumsegments: {int32, int64} = int32")
     .Shape(UnsortedSegmentShape)
     .Gradient(UnsortedSegmentSumGradient)
     .Summary("The sums of the rows with the same id; negative ids are dropped");
 MILLRACE_OP(UnsortedSegmentProd)
-    .Input("data: T").Input("segment_ids: Tindices").Input("num_segments: Tnumsegments")
-    .Output("output: T").Attr("T: numbertype").Attr("Tindices: {int32, int64}")
+    .Input("data: T")
+    .Input("segment_ids: Tindices")
+    .Input("num_segments: Tnumsegments")
+    .Output("output: T")
+    .Attr("T: numbertype")
+    .Attr("Tindices: {int32, int64}")
     .Attr("Tnumsegments: {int32, int64} = int32")
     .Shape(UnsortedSegmentShape)
     .Gradient(UnsortedSegmentProdGradient)
     .Summary("The products of the rows with the same id; negative ids are dropped");
 MILLRACE_OP(UnsortedSegmentMax)
-    .Input("data: T").Input("segment_ids: Tindices").Input("num_segments: Tnumsegments")
-    .Output("output: T").Attr("T: realnumbertype").Attr("Tindices: {int32, int64}")
+    .Input("data: T")
+    .Input("segment_ids: Tindices")
+    .Input("num_segments: Tnumsegments")
+    .Output("output: T")
+    .Attr("T: realnumbertype")
+    .Attr("Tindices: {int32, int64}")
     .Attr("Tnumsegments: {int32, int64} = int32")
     .Shape(UnsortedSegmentShape)
     .Gradient(UnsortedSegmentExtremeGradient)
-    .Summary("The greatest elements of the rows with the same id; negative ids are dropped");
+    .Summary("The maxima of the rows with the same id; negative ids are dropped");
 MILLRACE_OP(UnsortedSegmentMin)
-    .Input("data: T").Input("segment_ids: Tindices").Input("num_segments: Tnumsegments")
-    .Output("output: T").Attr("T: realnumbertype").Attr("Tindices: {int32, int64}")
+    .Input("data: T")
+    .Input("segment_ids: Tindices")
+    .Input("num_segments: Tnumsegments")
+    .Output("output: T")
+    .Attr("T: realnumbertype")
+    .Attr("Tindices: {int32, int64}")
     .Attr("Tnumsegments: {int32, int64} = int32")
     .Shape(UnsortedSegmentShape)
     .Gradient(UnsortedSegmentExtremeGradient)
-    .Summary("The least elements of the rows with the same id; negative ids are dropped");
+    .Summary("The minima of the rows with the same id; negative ids are dropped");
 
 MILLRACE_KERNEL(UnsortedSegmentSum, kCpu, UnsortedSegmentKernel<SegmentAdd, NumberTypes>);
 MILLRACE_KERNEL(UnsortedSegmentProd, kCpu, UnsortedSegmentKernel<SegmentMultiply, NumberTypes>);

@@ -61,15 +61,13 @@ Endpoint IsNotZero(GradientContext& c) {
 
 Status XlogyGradient(GradientContext& c) {
   const Endpoint x = c.input(0), y = c.input(1), g = c.grad();
-  c.SetBroadcastGrads(0, c.Mul(c.Op("Xlogy", {IsNotZero(c), y}), g), 1,
-                      c.Mul(c.Op("Xdivy", {x, y}), g));
+  c.SetBroadcastGrads(0, c.Mul(c.Op("Xlogy", {IsNotZero(c), y}), g), 1, c.Mul(c.Op("Xdivy", {x, y}), g));
   return c.status();
 }
 Status Xlog1pyGradient(GradientContext& c) {
   const Endpoint x = c.input(0), y = c.input(1), g = c.grad();
   const Endpoint y1 = c.Add(y, c.ScalarLike(1, y.dtype()));
-  c.SetBroadcastGrads(0, c.Mul(c.Op("Xlog1py", {IsNotZero(c), y}), g), 1,
-                      c.Mul(c.Op("Xdivy", {x, y1}), g));
+  c.SetBroadcastGrads(0, c.Mul(c.Op("Xlog1py", {IsNotZero(c), y}), g), 1, c.Mul(c.Op("Xdivy", {x, y1}), g));
   return c.status();
 }
 Status XdivyGradient(GradientContext& c) {
@@ -82,22 +80,30 @@ Status XdivyGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(Xlogy)
-    .Input("x: T").Input("y: T").Output("z: T")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: T")
     .Attr("T: {half, bfloat16, float, double, complex64, complex128}")
     .Shape(BroadcastShape)
     .Gradient(XlogyGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("x * log(y), and 0 where x is 0, broadcast");
 MILLRACE_OP(Xlog1py)
-    .Input("x: T").Input("y: T").Output("z: T")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: T")
     .Attr("T: {half, bfloat16, float, double, complex64, complex128}")
     .Shape(BroadcastShape)
     .Gradient(Xlog1pyGradient)
     .Summary("x * log(1 + y), and 0 where x is 0, broadcast");
 MILLRACE_OP(Xdivy)
-    .Input("x: T").Input("y: T").Output("z: T")
+    .Input("x: T")
+    .Input("y: T")
+    .Output("z: T")
     .Attr("T: {half, bfloat16, float, double, complex64, complex128}")
     .Shape(BroadcastShape)
     .Gradient(XdivyGradient)
+    .Trait(OpTrait::kElementwise)
     .Summary("x / y, and 0 where x is 0, broadcast");
 
 MILLRACE_KERNEL(Xlogy, kCpu, ArrayBinaryOf<XlogyFn, FloatAndComplexTypes>);

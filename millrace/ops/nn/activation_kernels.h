@@ -1,4 +1,4 @@
-// Kernels of activations y = f(x) and of their gradients, written once for all of them.
+// Generic kernels of activations y = f(x) and of their gradients.
 #pragma once
 
 #include "millrace/graph/shape_inference.h"
@@ -8,8 +8,8 @@
 
 namespace millrace {
 
-// `Op` is made from KernelInit& and has a template operator()(const C* x, C* y, int64_t n) const, called
-// with C = ComputeType<T> and y perhaps equal to x.
+// `Op` is constructed from KernelInit& and has a template operator()(const C* x, C* y, int64_t n) const, called with C
+// = ComputeType<T>; y may alias x.
 template <typename Op, typename TypeList>
 class ActivationKernel : public Kernel {
  public:
@@ -32,7 +32,7 @@ class ActivationKernel : public Kernel {
   const Op op_;
 };
 
-// Inputs: the gradient of y, and x or y as `Op` wants it: operator()(const C* dy, const C* x, C* dx, n).
+// Inputs: the gradient of y, and x or y, whichever `Op` needs: operator()(const C* dy, const C* x, C* dx, n).
 template <typename Op, typename TypeList>
 class ActivationGradKernel : public Kernel {
  public:
@@ -44,8 +44,8 @@ class ActivationGradKernel : public Kernel {
     const Tensor& dy = ctx.input(0);
     const Tensor& x = ctx.input(1);
     if (dy.shape() != x.shape()) {
-      return InvalidArgument("the gradient has shape ", dy.shape().ToString(),
-                             " but the activation has shape ", x.shape().ToString());
+      return InvalidArgument("the gradient has shape ", dy.shape().ToString(), " but the activation has shape ",
+                             x.shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(Tensor * dx, ctx.ForwardOrAllocateOutput({0, 1}, 0, dy.shape()));
     DispatchType(TypeList{}, dy.dtype(), [&](auto tag) {
@@ -60,7 +60,7 @@ class ActivationGradKernel : public Kernel {
   const Op op_;
 };
 
-// Output 0 as both inputs, which must agree.
+// Output 0 has the shape of both inputs, which must agree.
 inline Status MergedShape(ShapeContext& c) {
   MR_ASSIGN_OR_RETURN(const PartialShape merged, c.input(0).MergeWith(c.input(1)));
   c.set_output(0, merged);

@@ -9,28 +9,22 @@
 namespace millrace {
 namespace {
 
-AttrList SameAttrs(GradientContext& c) {
-  AttrList attrs;
-  for (const char* name : {"ksize", "strides", "padding", "data_format"}) {
-    if (const pb::AttrValue* value = c.node()->FindAttr(name)) attrs.emplace_back(name, *value);
-  }
-  return attrs;
-}
+AttrList AvgPoolAttrs(GradientContext& c) { return c.CopyAttrs({"ksize", "strides", "padding", "data_format"}); }
 
 Status AvgPoolGradient(GradientContext& c) {
-  c.set_input_grad(0, c.Op("AvgPoolGrad", {c.Shape(c.input(0)), c.grad()}, SameAttrs(c)));
+  c.set_input_grad(0, c.Op("AvgPoolGrad", {c.Shape(c.input(0)), c.grad()}, AvgPoolAttrs(c)));
   return absl::OkStatus();
 }
 Status AvgPoolGradGradient(GradientContext& c) {
-  c.set_input_grad(1, c.Op("AvgPool", {c.grad()}, SameAttrs(c)));
+  c.set_input_grad(1, c.Op("AvgPool", {c.grad()}, AvgPoolAttrs(c)));
   return absl::OkStatus();
 }
 Status AvgPool3DGradient(GradientContext& c) {
-  c.set_input_grad(0, c.Op("AvgPool3DGrad", {c.Shape(c.input(0)), c.grad()}, SameAttrs(c)));
+  c.set_input_grad(0, c.Op("AvgPool3DGrad", {c.Shape(c.input(0)), c.grad()}, AvgPoolAttrs(c)));
   return absl::OkStatus();
 }
 Status AvgPool3DGradGradient(GradientContext& c) {
-  c.set_input_grad(1, c.Op("AvgPool3D", {c.grad()}, SameAttrs(c)));
+  c.set_input_grad(1, c.Op("AvgPool3D", {c.grad()}, AvgPoolAttrs(c)));
   return absl::OkStatus();
 }
 
@@ -89,14 +83,15 @@ void AddChannels(const T* __restrict from, int64_t n, C* __restrict to) {
   for (int64_t c = 0; c < n; ++c) to[c] += static_cast<C>(from[c]);
 }
 
-// Adds to each output of a row the columns that it sees.
+// Adds to each output of a row the columns of its window.
 template <typename C>
 void AddNeighbours(const WindowDim& width, int64_t channels, const C* columns, C* sums) {
   for (int64_t k = 0; k < width.window; ++k) {
     const int64_t shift = k - width.pad_before;
     if (width.stride == 1) {
       const int64_t begin = std::max<int64_t>(0, -shift), end = std::min(width.out, width.in - shift);
-      if (begin < end) AddChannels(columns + (begin + shift) * channels, (end - begin) * channels, sums + begin * channels);
+      if (begin < end)
+        AddChannels(columns + (begin + shift) * channels, (end - begin) * channels, sums + begin * channels);
       continue;
     }
     for (int64_t o = 0; o < width.out; ++o) {
@@ -106,7 +101,7 @@ void AddNeighbours(const WindowDim& width, int64_t channels, const C* columns, C
   }
 }
 
-// Row by row of the output: the rows of the image that it sees are added up first, then neighbours in that sum.
+// For each row of the output, sums the image rows of its window first, then adjacent columns of that sum.
 template <typename T>
 void Average(KernelContext& ctx, const PoolGeometry& g, const T* x, T* y) {
   using C = ComputeType<T>;
@@ -130,8 +125,8 @@ void Average(KernelContext& ctx, const PoolGeometry& g, const T* x, T* y) {
   });
 }
 
-// Every output spreads its gradient evenly over the pixels it saw. Rows of outputs may add to the same pixels, so a
-// piece is whole images.
+// Every output distributes its gradient evenly over the pixels of its window. Different rows may add to the same
+// pixels, so a piece consists of whole images.
 template <typename T>
 void AverageBack(KernelContext& ctx, const PoolGeometry& g, const T* dy, T* dx) {
   using C = ComputeType<T>;
@@ -148,9 +143,7 @@ void AverageBack(KernelContext& ctx, const PoolGeometry& g, const T* dy, T* dx) 
         ForPoolRow(g, row, [&](int64_t o, const PoolView& view) {
           const C count = static_cast<C>(view.pixels());
           for (int64_t c = 0; c < g.channels; ++c) share[c] = static_cast<C>(grad[o * g.channels + c]) / count;
-          view.ForPixels(g, [&](int64_t pixel) {
-            AddChannels(share.data(), g.channels, sums + pixel * g.channels);
-          });
+          view.ForPixels(g, [&](int64_t pixel) { AddChannels(share.data(), g.channels, sums + pixel * g.channels); });
         });
       }
       if constexpr (!std::is_same_v<T, C>) {

@@ -11,8 +11,7 @@ namespace {
 Status BatchNormGradient(GradientContext& c) {
   const bool training = c.AttrOr("is_training", true);
   const std::string& type = c.node()->type();
-  std::vector<Endpoint> inputs = {c.grad(0), c.input(0), c.input(1),
-                                  training ? c.output(3) : c.input(3),
+  std::vector<Endpoint> inputs = {c.grad(0), c.input(0), c.input(1), training ? c.output(3) : c.input(3),
                                   training ? c.output(4) : c.input(4)};
   std::string op = "FusedBatchNormGrad";
   if (type == "FusedBatchNormV2") op = "FusedBatchNormGradV2";
@@ -20,18 +19,14 @@ Status BatchNormGradient(GradientContext& c) {
     op = "FusedBatchNormGradV3";
     inputs.push_back(c.output(5));
   }
-  AttrList attrs;
-  for (const char* name : {"epsilon", "data_format", "is_training"}) {
-    if (const pb::AttrValue* value = c.node()->FindAttr(name)) attrs.emplace_back(name, *value);
-  }
-  Node* grads = c.AddNode(op, inputs, std::move(attrs));
+  Node* grads = c.AddNode(op, inputs, c.CopyAttrs({"epsilon", "data_format", "is_training"}));
   if (grads == nullptr) return c.status();
   for (int i = 0; i < 3; ++i) c.set_input_grad(i, Endpoint{grads, i});
   return absl::OkStatus();
 }
 
 MILLRACE_OP(FusedBatchNorm)
-    .Summary("Normalises each channel, by the batch's moments in training and by those given otherwise.")
+    .Summary("Batch normalisation, by the batch's moments in training and by the given ones otherwise.")
     .Input("x: T")
     .Input("scale: T")
     .Input("offset: T")
@@ -51,7 +46,7 @@ MILLRACE_OP(FusedBatchNorm)
     .Gradient(BatchNormGradient);
 
 MILLRACE_OP(FusedBatchNormV2)
-    .Summary("FusedBatchNorm of images that may be of a smaller type than the moments.")
+    .Summary("FusedBatchNorm of images that may be of a narrower type than the moments.")
     .Input("x: T")
     .Input("scale: U")
     .Input("offset: U")
@@ -72,7 +67,7 @@ MILLRACE_OP(FusedBatchNormV2)
     .Gradient(BatchNormGradient);
 
 MILLRACE_OP(FusedBatchNormV3)
-    .Summary("FusedBatchNorm, also of volumes.")
+    .Summary("FusedBatchNormV2, also of volumes.")
     .Input("x: T")
     .Input("scale: U")
     .Input("offset: U")

@@ -21,12 +21,12 @@ StatusOr<int> ChannelAxis(const Node& node, int rank) {
 Status CheckRank(const Node& node, int rank) {
   MR_ASSIGN_OR_RETURN(const std::string format, node.Attr<std::string>("data_format"));
   const int wanted = static_cast<int>(format.size());
-  // TensorFlow takes 5-D images under a 4-D format too.
+  // TensorFlow also accepts 5-D images with a 4-D format.
   if (rank == wanted || (rank == 5 && wanted == 4)) return absl::OkStatus();
   return InvalidArgument("images of format ", format, " have ", wanted, " dimensions, not ", rank);
 }
 
-// A vector of one element for each channel.
+// A vector of one element per channel.
 Status CheckVector(const Tensor& t, int64_t channels, absl::string_view name) {
   if (t.rank() == 1 && t.dim(0) == channels) return absl::OkStatus();
   return InvalidArgument(name, " must be a vector of ", channels, " elements, one for each channel, but has shape ",
@@ -37,7 +37,7 @@ Status CheckSameShape(const Tensor& t, const Tensor& x, absl::string_view name) 
   return InvalidArgument(name, " has shape ", t.shape().ToString(), ", but x has ", x.shape().ToString());
 }
 
-// Vectors by channel that one execution needs, in one piece of memory.
+// The per-channel vectors of one execution, in one allocation.
 class ChannelVectors {
  public:
   static StatusOr<ChannelVectors> Make(KernelContext& ctx, int64_t count, int64_t channels) {
@@ -107,9 +107,7 @@ BatchNormAttrs::BatchNormAttrs(KernelInit& init) {
   if (num_side_inputs > 1) init.Fail(InvalidArgument("there is one side input at most, not ", num_side_inputs));
 }
 
-BatchNormKernel::BatchNormKernel(KernelInit& init) : attrs_(init) {
-  init.Attr("exponential_avg_factor", &factor_);
-}
+BatchNormKernel::BatchNormKernel(KernelInit& init) : attrs_(init) { init.Attr("exponential_avg_factor", &factor_); }
 
 Status BatchNormKernel::Compute(KernelContext& ctx) {
   const Tensor& x = ctx.input(0);
@@ -117,7 +115,7 @@ Status BatchNormKernel::Compute(KernelContext& ctx) {
   const ChannelBlocks v = ChannelBlocks::Of(x.shape(), attrs_.channels_first);
   MR_RETURN_IF_ERROR(CheckVector(ctx.input(1), v.channels, "scale"));
   MR_RETURN_IF_ERROR(CheckVector(ctx.input(2), v.channels, "offset"));
-  // In training the running moments matter only when they are averaged with the batch's.
+  // In training the running moments are used only if they are averaged with the batch's.
   if (!attrs_.training || factor_ != 1.0f) {
     MR_RETURN_IF_ERROR(CheckVector(ctx.input(3), v.channels, "mean"));
     MR_RETURN_IF_ERROR(CheckVector(ctx.input(4), v.channels, "variance"));
@@ -175,7 +173,7 @@ Status BatchNormKernel::SetMoments(KernelContext& ctx, const ChannelBlocks& v, c
     return absl::OkStatus();
   }
   MR_RETURN_IF_ERROR(batch_norm::Moments(ctx, v, x, out[2], out[3]));
-  // The running variance is that of the population the batch was drawn from.
+  // The running variance is the unbiased estimate (Bessel's correction).
   const float unbiased = static_cast<float>(n) / static_cast<float>(std::max<int64_t>(n - 1, 1));
   for (int64_t c = 0; c < v.channels; ++c) {
     out[0][c] = out[2][c];
@@ -214,7 +212,7 @@ Status BatchNormGradKernel::Compute(KernelContext& ctx) {
   if (ctx.input(0).dtype() == DType::kFloat) {
     const float* dy = ctx.input(0).data<float>();
     const float* x = ctx.input(1).data<float>();
-    // In place: dz where dy was, and dx where what it is made of was.
+    // In place: dz over dy, and dx over its operand.
     Tensor* dz = nullptr;
     if (side) {
       MR_ASSIGN_OR_RETURN(dz, ctx.ForwardOrAllocateOutput({0}, 5, shape));
@@ -253,14 +251,14 @@ Status BatchNormGradKernel::Gradients(KernelContext& ctx, const ChannelBlocks& v
   batch_norm::Backward back{.dy = dy, .x = x, .affine = {mean, factor, mean}, .relu = attrs_.relu, .dz = dz};
   if (attrs_.relu) {
     back.affine.offset = ctx.input(6).data<float>();
-    // What a side input added is not known here, nor how x was rounded before it came to smaller types.
+    // The relu's mask cannot be recomputed with a side input, or if x was rounded to a narrower type.
     if (dz != nullptr || ctx.input(7).dtype() != DType::kFloat) {
       MR_ASSIGN_OR_RETURN(y, AsFloat(ctx, ctx.input(7)));
       back.y = y.data<float>();
     }
   }
   MR_RETURN_IF_ERROR(batch_norm::GradientSums(ctx, v, back, doffset, dscale));
-  // In inference the moments are constants, and only the slope is left.
+  // In inference the moments are constants, and only the slope remains.
   const float n = static_cast<float>(std::max<int64_t>(v.per_channel(), 1));
   for (int64_t c = 0; c < v.channels; ++c) {
     const float inverse = 1.0f / std::sqrt(variance[c] + attrs_.epsilon);

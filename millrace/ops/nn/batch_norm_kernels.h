@@ -1,8 +1,8 @@
-// What all versions of batch normalisation share, with what a pass fuses to it: a second summand and a relu.
+// Kernels shared by all versions of batch normalisation, including the fused ones with a side input and a relu.
 #pragma once
 
 #include "millrace/graph/shape_inference.h"
-#include "millrace/ops/nn/channel_sums.h"
+#include "millrace/ops/nn/channel_blocks.h"
 #include "millrace/runtime/kernel.h"
 
 namespace millrace {
@@ -20,8 +20,7 @@ struct BatchNormAttrs {
   explicit BatchNormAttrs(KernelInit& init);
 };
 
-// Inputs: x, scale, offset, mean, variance and perhaps a side input. FusedBatchNorm, V2, V3 and
-// _FusedBatchNormEx.
+// Inputs: x, scale, offset, mean, variance and optionally a side input. FusedBatchNorm, V2, V3 and _FusedBatchNormEx.
 class BatchNormKernel : public Kernel {
  public:
   explicit BatchNormKernel(KernelInit& init);
@@ -43,8 +42,8 @@ class BatchNormGradKernel : public Kernel {
 
  private:
   Status CheckInputs(KernelContext& ctx, const ChannelBlocks& v) const;
-  Status Gradients(KernelContext& ctx, const ChannelBlocks& v, const float* dy, const float* x, float* dz,
-                   float* dx, float* dscale, float* doffset) const;
+  Status Gradients(KernelContext& ctx, const ChannelBlocks& v, const float* dy, const float* x, float* dz, float* dx,
+                   float* dscale, float* doffset) const;
 
   const BatchNormAttrs attrs_;
 };

@@ -5,14 +5,14 @@
 namespace millrace::batch_norm {
 namespace {
 
-// With channels last, short rows are taken several at a time, so that vectors are full whatever the number
-// of channels is: parameters are repeated to the width of such a tile. With channels first, a run of pixels
-// of one channel is cut into runs of this length.
+// With channels last, several short rows are processed together so that vectors are full for any number of channels;
+// parameters are replicated to the width of such a tile. With channels first, the pixels of a channel are split into
+// runs of this length.
 constexpr int64_t kTile = 128;
-// Elements that one piece has at least, to be read twice while they are in the cache.
+// The minimum number of elements per piece, which is read twice while in the cache.
 constexpr int64_t kPiece = 16384;
 
-// How images are cut, for one layout.
+// The division of images into pieces, for one layout.
 struct Cut {
   Cut(const ChannelBlocks& v, bool last) : v(v), last(last) {
     rows = std::max<int64_t>(1, kTile / std::max<int64_t>(v.channels, 1));
@@ -21,7 +21,7 @@ struct Cut {
     if (last) per_piece = (std::max<int64_t>(per_piece, 32) + rows - 1) / rows * rows;
     pieces = (v.outer + per_piece - 1) / per_piece;
   }
-  // Floats that a repeated parameter or an accumulator takes.
+  // The size in floats of a replicated parameter or an accumulator.
   int64_t width() const { return last ? rows * v.channels : v.channels; }
 
   const ChannelBlocks v;
@@ -31,7 +31,7 @@ struct Cut {
   int64_t pieces = 1;
 };
 
-// Parameters by channel, repeated where a tile has several rows.
+// Per-channel parameters, replicated if a tile has several rows.
 template <size_t N>
 class Parameters {
  public:
@@ -118,7 +118,7 @@ template <bool kLast>
 Status MomentsOf(KernelContext& ctx, const ChannelBlocks& v, const float* x, float* mean, float* variance) {
   const Cut cut(v, kLast);
   const int64_t channels = v.channels;
-  // By piece: its means, and the sums of squares around them.
+  // Per piece: the means, and the sums of squared deviations.
   MR_ASSIGN_OR_RETURN(Tensor parts, ctx.AllocateTemp(DType::kFloat, Shape({cut.pieces, 2, channels})));
   float* all = parts.data<float>();
   ForPieces(ctx, cut, [&](int64_t begin, int64_t end) {
@@ -171,8 +171,8 @@ Status MomentsOf(KernelContext& ctx, const ChannelBlocks& v, const float* x, flo
 }
 
 template <bool kLast, bool kSide, bool kRelu>
-Status NormaliseAs(KernelContext& ctx, const ChannelBlocks& v, const float* x, const Affine& affine,
-                   const float* side, float* y) {
+Status NormaliseAs(KernelContext& ctx, const ChannelBlocks& v, const float* x, const Affine& affine, const float* side,
+                   float* y) {
   const Cut cut(v, kLast);
   Parameters<3> p;
   MR_RETURN_IF_ERROR(p.Set(ctx, cut, {affine.mean, affine.factor, affine.offset}));
@@ -180,7 +180,7 @@ Status NormaliseAs(KernelContext& ctx, const ChannelBlocks& v, const float* x, c
     ForRuns<kLast>(cut, begin, end, [&](int64_t at, int64_t n, int64_t c) {
       const float* __restrict from = x + at;
       const float* __restrict add = kSide ? side + at : nullptr;
-      const float *__restrict mean = p[0] + c, *__restrict factor = p[1] + c, *__restrict offset = p[2] + c;
+      const float* __restrict mean = p[0] + c, * __restrict factor = p[1] + c, * __restrict offset = p[2] + c;
       float* __restrict to = y + at;
       for (int64_t i = 0; i < n; ++i) {
         float z = (from[i] - At<kLast>(mean, i)) * At<kLast>(factor, i) + At<kLast>(offset, i);
@@ -212,25 +212,25 @@ Status SumsAs(KernelContext& ctx, const ChannelBlocks& v, const Backward& b, flo
   float* all = parts.data<float>();
   ForPieces(ctx, cut, [&](int64_t begin, int64_t end) {
     float* mine = all + begin / cut.per_piece * 2 * channels;
-    SumRuns<kLast, 2>(cut, begin, end, {mine, mine + channels},
-                      [&](int64_t at, int64_t n, int64_t c, const std::array<float*, 2>& acc) {
-                        // dz may be dy: the same element is read before it is written.
-                        const float* dy = b.dy + at;
-                        const float* __restrict x = b.x + at;
-                        const float* __restrict y = kMask == Mask::kFromOutput ? b.y + at : nullptr;
-                        const float *__restrict mean = p[0] + c, *__restrict factor = p[1] + c,
-                                    *__restrict offset = p[2] + c;
-                        float* dz = kStore ? b.dz + at : nullptr;
-                        float *__restrict sum = acc[0], *__restrict product = acc[1];
+    SumRuns<kLast, 2>(
+        cut, begin, end, {mine, mine + channels},
+        [&](int64_t at, int64_t n, int64_t c, const std::array<float*, 2>& acc) {
+          // dz may alias dy: each element is read before it is written.
+          const float* dy = b.dy + at;
+          const float* __restrict x = b.x + at;
+          const float* __restrict y = kMask == Mask::kFromOutput ? b.y + at : nullptr;
+          const float* __restrict mean = p[0] + c, * __restrict factor = p[1] + c, * __restrict offset = p[2] + c;
+          float* dz = kStore ? b.dz + at : nullptr;
+          float* __restrict sum = acc[0], * __restrict product = acc[1];
 #pragma GCC ivdep
-                        for (int64_t i = 0; i < n; ++i) {
-                          const float d = x[i] - At<kLast>(mean, i);
-                          const float g = Dz<kLast, kMask>(dy[i], d, kMask == Mask::kFromOutput ? y[i] : 0.0f, factor, offset, i);
-                          if (kStore) dz[i] = g;
-                          sum[i] += g;
-                          product[i] += g * d;
-                        }
-                      });
+          for (int64_t i = 0; i < n; ++i) {
+            const float d = x[i] - At<kLast>(mean, i);
+            const float g = Dz<kLast, kMask>(dy[i], d, kMask == Mask::kFromOutput ? y[i] : 0.0f, factor, offset, i);
+            if (kStore) dz[i] = g;
+            sum[i] += g;
+            product[i] += g * d;
+          }
+        });
   });
   const int64_t grain = std::max<int64_t>(1, kPiece / std::max<int64_t>(cut.pieces, 1));
   ctx.ParallelFor(channels, grain, [&](int64_t begin, int64_t end) {
@@ -254,12 +254,11 @@ Status InputAs(KernelContext& ctx, const ChannelBlocks& v, const Backward& b, co
   MR_RETURN_IF_ERROR(p.Set(ctx, cut, {b.affine.mean, b.affine.factor, b.affine.offset, s.slope, s.shift, s.tilt}));
   ForPieces(ctx, cut, [&](int64_t begin, int64_t end) {
     ForRuns<kLast>(cut, begin, end, [&](int64_t at, int64_t n, int64_t c) {
-      // dx may be dy or x: the same element is read before it is written.
+      // dx may alias dy or x: each element is read before it is written.
       const float* dy = b.dy + at;
       const float* x = b.x + at;
       const float* y = kMask == Mask::kFromOutput ? b.y + at : nullptr;
-      const float *__restrict mean = p[0] + c, *__restrict factor = p[1] + c, *__restrict offset = p[2] + c,
-                  *__restrict slope = p[3] + c, *__restrict shift = p[4] + c, *__restrict tilt = p[5] + c;
+      const float* __restrict mean = p[0] + c, * __restrict factor = p[1] + c, * __restrict offset = p[2] + c, * __restrict slope = p[3] + c, * __restrict shift = p[4] + c, * __restrict tilt = p[5] + c;
       float* to = dx + at;
 #pragma GCC ivdep
       for (int64_t i = 0; i < n; ++i) {

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// A tensor seen as [outer, channels, inner].
+// A tensor viewed as [outer, channels, inner].
 struct ChannelView {
   int64_t outer = 1, channels = 1, inner = 1;
 };
@@ -33,8 +33,8 @@ Status BiasAddShape(ShapeContext& c) {
     const int axis = first ? 1 : value.rank() - 1;
     const int64_t channels = value.dim(axis), wanted = bias.dim(0);
     if (channels >= 0 && wanted >= 0 && channels != wanted) {
-      return InvalidArgument("the bias has ", wanted, " elements, but the value of shape ",
-                             value.ToString(), " has ", channels, " channels");
+      return InvalidArgument("the bias has ", wanted, " elements, but the value of shape ", value.ToString(), " has ",
+                             channels, " channels");
     }
     if (channels < 0) value.set_dim(axis, wanted);
   }
@@ -56,15 +56,14 @@ Status BiasAddGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-// The sum's gradient is the vector spread over all rows.
+// The gradient of the sum is the vector broadcast to all rows.
 Status BiasAddGradGradient(GradientContext& c) {
   const std::string format = c.AttrOr<std::string>("data_format", "NHWC");
-  c.set_input_grad(
-      0, c.Op("BiasAdd", {c.ZerosLike(c.input(0)), c.grad()}, {{"data_format", format}}));
+  c.set_input_grad(0, c.Op("BiasAdd", {c.ZerosLike(c.input(0)), c.grad()}, {{"data_format", format}}));
   return absl::OkStatus();
 }
 
-#define MR_BIAS_TYPES                                                                            \
+#define MR_BIAS_TYPES                                                                                 \
   "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, " \
   "qint16, quint16, uint16, complex128, half, uint32, uint64}"
 
@@ -88,7 +87,7 @@ MILLRACE_OP(BiasAddV1)
     .Gradient(BiasAddGradient);
 
 MILLRACE_OP(BiasAddGrad)
-    .Summary("The gradient of BiasAdd for the bias: the sum over all dimensions but the channels.")
+    .Summary("The gradient of BiasAdd for the bias: the sum over all dimensions except the channels.")
     .Input("out_backprop: T")
     .Output("output: T")
     .Attr(MR_BIAS_TYPES)
@@ -120,14 +119,12 @@ class BiasAddKernel : public Kernel {
     const Tensor& x = ctx.input(0);
     const Tensor& bias = ctx.input(1);
     if (x.rank() < 2) {
-      return InvalidArgument("the value must have at least two dimensions, but has shape ",
-                             x.shape().ToString());
+      return InvalidArgument("the value must have at least two dimensions, but has shape ", x.shape().ToString());
     }
     const ChannelView v = ViewOf(x.shape(), channels_first_);
     if (bias.rank() != 1 || bias.dim(0) != v.channels) {
-      return InvalidArgument("the bias must be a vector of ", v.channels,
-                             " elements, as many as the value of shape ", x.shape().ToString(),
-                             " has channels, but has shape ", bias.shape().ToString());
+      return InvalidArgument("the bias must be a vector of ", v.channels, " elements, as many as the value of shape ",
+                             x.shape().ToString(), " has channels, but has shape ", bias.shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(Tensor * y, ctx.ForwardOrAllocateOutput({0}, 0, x.shape()));
     DispatchType(NumberTypes{}, x.dtype(), [&](auto tag) {
@@ -158,7 +155,7 @@ class BiasAddKernel : public Kernel {
     });
   }
 
-  // Several rows at a time, beside the bias written as often, so that vectors are full.
+  // Several short rows are processed together with a replicated bias, so that vectors are full.
   static constexpr int64_t kShortRow = 64;
   template <typename T>
   static void AddToShortRows(KernelContext& ctx, const ChannelView& v, const T* x, const T* b, T* y) {
@@ -181,7 +178,7 @@ class BiasAddKernel : public Kernel {
   bool channels_first_ = false;
 };
 
-// Sums blocks of a fixed size first and then the blocks in order, whatever the number of threads.
+// Sums blocks of a fixed size and then the blocks in order, independently of the number of threads.
 class BiasAddGradKernel : public Kernel {
  public:
   explicit BiasAddGradKernel(KernelInit& init) {
@@ -196,8 +193,7 @@ class BiasAddGradKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& g = ctx.input(0);
     if (g.rank() < 2) {
-      return InvalidArgument("the gradient must have at least two dimensions, but has shape ",
-                             g.shape().ToString());
+      return InvalidArgument("the gradient must have at least two dimensions, but has shape ", g.shape().ToString());
     }
     const ChannelView v = ViewOf(g.shape(), channels_first_);
     MR_ASSIGN_OR_RETURN(Tensor * sum, ctx.AllocateOutput(0, Shape({v.channels})));
@@ -224,8 +220,7 @@ class BiasAddGradKernel : public Kernel {
   template <typename T>
   static Status SumRows(KernelContext& ctx, const ChannelView& v, const T* x, T* sum) {
     using C = ComputeType<T>;
-    const int64_t rows_per_block =
-        std::max<int64_t>(1, kElementGrain / std::max<int64_t>(v.channels, 1));
+    const int64_t rows_per_block = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(v.channels, 1));
     const int64_t blocks = (v.outer + rows_per_block - 1) / rows_per_block;
     if constexpr (std::is_same_v<T, C>) {
       if (blocks <= 1) {
@@ -233,13 +228,12 @@ class BiasAddGradKernel : public Kernel {
         return absl::OkStatus();
       }
     }
-    MR_ASSIGN_OR_RETURN(
-        Tensor parts, ctx.AllocateTemp(DTypeOf<C>(), Shape({std::max<int64_t>(blocks, 1), v.channels})));
+    MR_ASSIGN_OR_RETURN(Tensor parts,
+                        ctx.AllocateTemp(DTypeOf<C>(), Shape({std::max<int64_t>(blocks, 1), v.channels})));
     C* part = parts.data<C>();
     if (blocks == 0) std::fill(part, part + v.channels, C(0));
     ctx.ParallelFor(v.outer, rows_per_block, [&](int64_t begin, int64_t end) {
-      AddRows(x + begin * v.channels, end - begin, v.channels,
-              part + begin / rows_per_block * v.channels);
+      AddRows(x + begin * v.channels, end - begin, v.channels, part + begin / rows_per_block * v.channels);
     });
     for (int64_t b = 1; b < blocks; ++b) {
       for (int64_t i = 0; i < v.channels; ++i) part[i] = Sum<C>(part[i], part[b * v.channels + i]);
@@ -252,19 +246,18 @@ class BiasAddGradKernel : public Kernel {
   static Status SumPlanes(KernelContext& ctx, const ChannelView& v, const T* x, T* sum) {
     using C = ComputeType<T>;
     const int64_t work = std::max<int64_t>(1, v.outer * v.inner);
-    ctx.ParallelFor(v.channels, std::max<int64_t>(1, kElementGrain / work),
-                    [&](int64_t begin, int64_t end) {
-                      for (int64_t c = begin; c < end; ++c) {
-                        C total(0);
-                        for (int64_t o = 0; o < v.outer; ++o) {
-                          const T* plane = x + (o * v.channels + c) * v.inner;
-                          C part(0);
-                          for (int64_t i = 0; i < v.inner; ++i) part = Sum<C>(part, static_cast<C>(plane[i]));
-                          total = Sum<C>(total, part);
-                        }
-                        sum[c] = static_cast<T>(total);
-                      }
-                    });
+    ctx.ParallelFor(v.channels, std::max<int64_t>(1, kElementGrain / work), [&](int64_t begin, int64_t end) {
+      for (int64_t c = begin; c < end; ++c) {
+        C total(0);
+        for (int64_t o = 0; o < v.outer; ++o) {
+          const T* plane = x + (o * v.channels + c) * v.inner;
+          C part(0);
+          for (int64_t i = 0; i < v.inner; ++i) part = Sum<C>(part, static_cast<C>(plane[i]));
+          total = Sum<C>(total, part);
+        }
+        sum[c] = static_cast<T>(total);
+      }
+    });
     return absl::OkStatus();
   }
 

@@ -10,12 +10,11 @@
 
 namespace millrace {
 
-// What elements of type T are computed as.
+// The type in which elements of type T are computed.
 template <typename T>
-using ComputeType =
-    std::conditional_t<std::is_same_v<T, half> || std::is_same_v<T, bfloat16>, float, T>;
+using ComputeType = std::conditional_t<std::is_same_v<T, half> || std::is_same_v<T, bfloat16>, float, T>;
 
-// Elements that one thread handles at a time: long enough to be worth a hand-off.
+// Elements per piece, enough to be worth another thread.
 inline constexpr int64_t kElementGrain = 16384;
 inline constexpr int64_t kConvertBlock = 256;
 
@@ -28,7 +27,7 @@ void Narrow(const float* x, T* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = T(x[i]);
 }
 
-// Calls fn(x, y, n) on pieces, x and y pointing to ComputeType<T>. y may be x.
+// Calls fn(x, y, n) on pieces; x and y point to ComputeType<T>. y may alias x.
 template <typename T, typename Fn>
 void MapElements(KernelContext& ctx, const T* x, T* y, int64_t total, Fn fn) {
   ctx.ParallelFor(total, kElementGrain, [&](int64_t begin, int64_t end) {

@@ -1,40 +1,15 @@
 // Conv2D and the gradients of its operands.
-#include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/nn/convolution.h"
+#include "millrace/ops/nn/convolution_gradients.h"
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
 namespace {
 
-// The attributes that all three ops have.
-AttrList SameAttrs(GradientContext& c) {
-  AttrList attrs;
-  for (const char* name :
-       {"strides", "use_cudnn_on_gpu", "padding", "explicit_paddings", "data_format", "dilations"}) {
-    if (const pb::AttrValue* value = c.node()->FindAttr(name)) attrs.emplace_back(name, *value);
-  }
-  return attrs;
-}
-
-Status Conv2DGradient(GradientContext& c) {
-  const Endpoint x = c.input(0), filter = c.input(1), g = c.grad();
-  c.set_input_grad(0, c.Op("Conv2DBackpropInput", {c.Shape(x), filter, g}, SameAttrs(c)));
-  c.set_input_grad(1, c.Op("Conv2DBackpropFilter", {x, c.Shape(filter), g}, SameAttrs(c)));
-  return absl::OkStatus();
-}
-Status BackpropInputGradient(GradientContext& c) {
-  const Endpoint filter = c.input(1), dy = c.input(2), g = c.grad();
-  c.set_input_grad(1, c.Op("Conv2DBackpropFilter", {g, c.Shape(filter), dy}, SameAttrs(c)));
-  c.set_input_grad(2, c.Op("Conv2D", {g, filter}, SameAttrs(c)));
-  return absl::OkStatus();
-}
-Status BackpropFilterGradient(GradientContext& c) {
-  const Endpoint x = c.input(0), dy = c.input(2), g = c.grad();
-  c.set_input_grad(0, c.Op("Conv2DBackpropInput", {c.Shape(x), g, dy}, SameAttrs(c)));
-  c.set_input_grad(2, c.Op("Conv2D", {x, g}, SameAttrs(c)));
-  return absl::OkStatus();
-}
+constexpr const char* kConv2DAttrs[] = {"strides",           "use_cudnn_on_gpu", "padding",
+                                        "explicit_paddings", "data_format",      "dilations"};
+constexpr ConvolutionOps kConv2D = {"Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", kConv2DAttrs};
 
 MILLRACE_OP(Conv2D)
     .Summary("A 2-D convolution of images with filters.")
@@ -49,7 +24,7 @@ MILLRACE_OP(Conv2D)
     .Attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
     .Attr("dilations: list(int) = [1, 1, 1, 1]")
     .Shape(ConvShape)
-    .Gradient(Conv2DGradient);
+    .Gradient(ConvolutionGradient<kConv2D>);
 
 MILLRACE_OP(Conv2DBackpropInput)
     .Summary("The gradient of Conv2D for its input.")
@@ -65,7 +40,7 @@ MILLRACE_OP(Conv2DBackpropInput)
     .Attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
     .Attr("dilations: list(int) = [1, 1, 1, 1]")
     .Shape(ConvBackpropInputShape)
-    .Gradient(BackpropInputGradient);
+    .Gradient(ConvolutionInputGradient<kConv2D>);
 
 MILLRACE_OP(Conv2DBackpropFilter)
     .Summary("The gradient of Conv2D for its filter.")
@@ -81,7 +56,7 @@ MILLRACE_OP(Conv2DBackpropFilter)
     .Attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
     .Attr("dilations: list(int) = [1, 1, 1, 1]")
     .Shape(ConvBackpropFilterShape)
-    .Gradient(BackpropFilterGradient);
+    .Gradient(ConvolutionFilterGradient<kConv2D>);
 
 MILLRACE_KERNEL(Conv2D, kCpu, ConvKernel);
 MILLRACE_KERNEL(Conv2DBackpropInput, kCpu, ConvKernel);

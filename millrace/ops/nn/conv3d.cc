@@ -1,38 +1,14 @@
 // Conv3D and the gradients of its operands, in their two versions.
-#include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/nn/convolution.h"
+#include "millrace/ops/nn/convolution_gradients.h"
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
 namespace {
 
-AttrList SameAttrs(GradientContext& c) {
-  AttrList attrs;
-  for (const char* name : {"strides", "padding", "data_format", "dilations"}) {
-    if (const pb::AttrValue* value = c.node()->FindAttr(name)) attrs.emplace_back(name, *value);
-  }
-  return attrs;
-}
-
-Status Conv3DGradient(GradientContext& c) {
-  const Endpoint x = c.input(0), filter = c.input(1), g = c.grad();
-  c.set_input_grad(0, c.Op("Conv3DBackpropInputV2", {c.Shape(x), filter, g}, SameAttrs(c)));
-  c.set_input_grad(1, c.Op("Conv3DBackpropFilterV2", {x, c.Shape(filter), g}, SameAttrs(c)));
-  return absl::OkStatus();
-}
-Status BackpropInputGradient(GradientContext& c) {
-  const Endpoint filter = c.input(1), dy = c.input(2), g = c.grad();
-  c.set_input_grad(1, c.Op("Conv3DBackpropFilterV2", {g, c.Shape(filter), dy}, SameAttrs(c)));
-  c.set_input_grad(2, c.Op("Conv3D", {g, filter}, SameAttrs(c)));
-  return absl::OkStatus();
-}
-Status BackpropFilterGradient(GradientContext& c) {
-  const Endpoint x = c.input(0), dy = c.input(2), g = c.grad();
-  c.set_input_grad(0, c.Op("Conv3DBackpropInputV2", {c.Shape(x), g, dy}, SameAttrs(c)));
-  c.set_input_grad(2, c.Op("Conv3D", {x, g}, SameAttrs(c)));
-  return absl::OkStatus();
-}
+constexpr const char* kConv3DAttrs[] = {"strides", "padding", "data_format", "dilations"};
+constexpr ConvolutionOps kConv3D = {"Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2", kConv3DAttrs};
 
 MILLRACE_OP(Conv3D)
     .Summary("A 3-D convolution of volumes with filters.")
@@ -45,7 +21,7 @@ MILLRACE_OP(Conv3D)
     .Attr("data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'")
     .Attr("dilations: list(int) = [1, 1, 1, 1, 1]")
     .Shape(ConvShape)
-    .Gradient(Conv3DGradient);
+    .Gradient(ConvolutionGradient<kConv3D>);
 
 MILLRACE_OP(Conv3DBackpropInputV2)
     .Summary("The gradient of Conv3D for its input.")
@@ -60,7 +36,7 @@ MILLRACE_OP(Conv3DBackpropInputV2)
     .Attr("dilations: list(int) = [1, 1, 1, 1, 1]")
     .Attr("Tshape: {int32, int64} = int32")
     .Shape(ConvBackpropInputShape)
-    .Gradient(BackpropInputGradient);
+    .Gradient(ConvolutionInputGradient<kConv3D>);
 
 MILLRACE_OP(Conv3DBackpropFilterV2)
     .Summary("The gradient of Conv3D for its filter.")
@@ -74,7 +50,7 @@ MILLRACE_OP(Conv3DBackpropFilterV2)
     .Attr("data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'")
     .Attr("dilations: list(int) = [1, 1, 1, 1, 1]")
     .Shape(ConvBackpropFilterShape)
-    .Gradient(BackpropFilterGradient);
+    .Gradient(ConvolutionFilterGradient<kConv3D>);
 
 MILLRACE_OP(Conv3DBackpropInput)
     .Summary("The gradient of Conv3D for its input, whose shape is taken from the input itself.")

@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-// Short rows are taken several at a time beside the bias written as often, so that vectors are full.
+// Several short rows are processed together with a replicated bias, so that vectors are full.
 constexpr int64_t kTile = 256;
 
 void AddBias(const float* __restrict bias, int64_t n, bool relu, float* __restrict x) {

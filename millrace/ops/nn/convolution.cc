@@ -22,9 +22,8 @@ StatusOr<Shape> ShapeFromTensor(const Tensor& sizes, absl::string_view name) {
   return Shape::Make(dims);
 }
 
-// BackpropInput may be given the spatial sizes alone; the rest follows from the other operands.
-StatusOr<Shape> CompleteInputSizes(const WindowAttrs& attrs, const Shape& sizes, const Shape& filter,
-                                   const Shape& dy) {
+// BackpropInput may be given only the spatial sizes; the rest is derived from the other operands.
+StatusOr<Shape> CompleteInputSizes(const WindowAttrs& attrs, const Shape& sizes, const Shape& filter, const Shape& dy) {
   if (sizes.rank() != attrs.rank || filter.rank() != attrs.full_rank() || dy.rank() < 1) return sizes;
   std::array<int64_t, 3> spatial = {1, 1, 1};
   for (int i = 0; i < attrs.rank; ++i) spatial[attrs.slot(i)] = sizes.dim(i);
@@ -36,12 +35,12 @@ bool IsBackpropFilter(absl::string_view type) { return absl::StrContains(type, "
 
 }  // namespace
 
-StatusOr<ConvGeometry> MakeConvGeometry(const WindowAttrs& attrs, const Shape& input,
-                                        const Shape& filter, bool depthwise) {
+StatusOr<ConvGeometry> MakeConvGeometry(const WindowAttrs& attrs, const Shape& input, const Shape& filter,
+                                        bool depthwise) {
   const int rank = attrs.full_rank();
   if (input.rank() != rank || filter.rank() != rank) {
-    return InvalidArgument("input and filter must have ", rank, " dimensions, but have shapes ",
-                           input.ToString(), " and ", filter.ToString());
+    return InvalidArgument("input and filter must have ", rank, " dimensions, but have shapes ", input.ToString(),
+                           " and ", filter.ToString());
   }
   ConvGeometry g;
   g.rank = attrs.rank;
@@ -52,22 +51,20 @@ StatusOr<ConvGeometry> MakeConvGeometry(const WindowAttrs& attrs, const Shape& i
   if (depthwise) {
     if (filter_in != g.in_channels) {
       return InvalidArgument("the input of shape ", input.ToString(), " has ", g.in_channels,
-                             " channels, but the depthwise filter of shape ", filter.ToString(), " has ",
-                             filter_in);
+                             " channels, but the depthwise filter of shape ", filter.ToString(), " has ", filter_in);
     }
     g.groups = std::max<int64_t>(g.in_channels, 1);
     g.out_channels = filter_in * filter_out;
   } else {
     if (filter_in == 0 ? g.in_channels != 0 : g.in_channels % filter_in != 0) {
-      return InvalidArgument("the input of shape ", input.ToString(), " has ", g.in_channels,
-                             " channels, which the ", filter_in, " of the filter of shape ",
-                             filter.ToString(), " do not divide");
+      return InvalidArgument("the input of shape ", input.ToString(), " has ", g.in_channels, " channels, which the ",
+                             filter_in, " of the filter of shape ", filter.ToString(), " do not divide");
     }
     g.groups = filter_in == 0 ? 1 : std::max<int64_t>(g.in_channels / filter_in, 1);
     g.out_channels = filter_out;
     if (g.out_channels % g.groups != 0) {
-      return InvalidArgument("the ", g.out_channels, " output channels of the filter of shape ",
-                             filter.ToString(), " cannot be split into ", g.groups, " groups");
+      return InvalidArgument("the ", g.out_channels, " output channels of the filter of shape ", filter.ToString(),
+                             " cannot be split into ", g.groups, " groups");
     }
   }
   for (int i = 0; i < attrs.rank; ++i) {
@@ -82,8 +79,8 @@ Shape ConvOutputShape(const WindowAttrs& attrs, const ConvGeometry& g) {
   return LayoutShape(attrs, g.batch, {g.dim[0].out, g.dim[1].out, g.dim[2].out}, g.out_channels);
 }
 
-Status RunConvolution(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const Tensor& a,
-                      const Tensor& b, Tensor* c, const ConvEpilogue& epilogue) {
+Status RunConvolution(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const Tensor& a, const Tensor& b,
+                      Tensor* c, const ConvEpilogue& epilogue) {
   if (c->num_elements() == 0) return absl::OkStatus();
   if (a.num_elements() == 0 || b.num_elements() == 0) {
     std::memset(c->raw_data(), 0, c->TotalBytes());
@@ -98,8 +95,8 @@ Status RunConvolution(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, 
       MR_ASSIGN_OR_RETURN(const Tensor wide_a, AsFloat(ctx, a));
       MR_ASSIGN_OR_RETURN(const Tensor wide_b, AsFloat(ctx, b));
       MR_ASSIGN_OR_RETURN(Tensor wide_c, ctx.AllocateTemp(DType::kFloat, c->shape()));
-      MR_RETURN_IF_ERROR(conv::RunFloat(ctx, kind, g, wide_a.data<float>(), wide_b.data<float>(),
-                                        wide_c.data<float>(), epilogue));
+      MR_RETURN_IF_ERROR(
+          conv::RunFloat(ctx, kind, g, wide_a.data<float>(), wide_b.data<float>(), wide_c.data<float>(), epilogue));
       FromFloat(ctx, wide_c, c);
       return absl::OkStatus();
     }
@@ -110,7 +107,8 @@ Status RunConvolution(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, 
       // Unsigned, so that integers wrap around.
       conv::RunLoops(ctx, kind, g, a.raw<const uint32_t>(), b.raw<const uint32_t>(), c->raw<uint32_t>());
       return absl::OkStatus();
-    default: return Unimplemented("no convolution of ", DTypeName(c->dtype()));
+    default:
+      return Unimplemented("no convolution of ", DTypeName(c->dtype()));
   }
 }
 
@@ -181,9 +179,8 @@ Status ConvShape(ShapeContext& c) {
   const int64_t in = input.dim(attrs.channel_axis()), filter_in = filter.dim(rank - 2);
   const bool fits = depthwise ? in == filter_in : filter_in > 0 && in % filter_in == 0;
   if (in > 0 && filter_in >= 0 && !fits) {
-    return InvalidArgument("the input of shape ", input.ToString(), " has ", in,
-                           " channels, which do not fit the ", filter_in, " of the filter of shape ",
-                           filter.ToString());
+    return InvalidArgument("the input of shape ", input.ToString(), " has ", in, " channels, which do not fit the ",
+                           filter_in, " of the filter of shape ", filter.ToString());
   }
   int64_t out = filter.dim(rank - 1);
   if (depthwise) out = out < 0 || filter_in < 0 ? -1 : out * filter_in;

@@ -1,4 +1,4 @@
-// Convolutions and their gradients, with groups: what Conv2D, Conv3D and DepthwiseConv2dNative share.
+// Grouped convolutions and their gradients, shared by Conv2D, Conv3D and DepthwiseConv2dNative.
 #pragma once
 
 #include "millrace/graph/shape_inference.h"
@@ -30,24 +30,23 @@ struct ConvGeometry {
   friend bool operator==(const ConvGeometry&, const ConvGeometry&) = default;
   template <typename H>
   friend H AbslHashValue(H h, const ConvGeometry& g) {
-    return H::combine(std::move(h), g.rank, g.channels_first, g.batch, g.in_channels, g.out_channels,
-                      g.groups, g.dim);
+    return H::combine(std::move(h), g.rank, g.channels_first, g.batch, g.in_channels, g.out_channels, g.groups, g.dim);
   }
 };
 
 enum class ConvKind { kForward, kBackwardInput, kBackwardFilter };
 
-// From the shapes of input and filter; INVALID_ARGUMENT names the dimensions that do not fit. A depthwise
-// filter is [height, width, channels, multiplier].
-StatusOr<ConvGeometry> MakeConvGeometry(const WindowAttrs& attrs, const Shape& input,
-                                        const Shape& filter, bool depthwise);
+// The geometry for the shapes of input and filter; INVALID_ARGUMENT, naming the dimensions, if they are incompatible. A
+// depthwise filter is [height, width, channels, multiplier].
+StatusOr<ConvGeometry> MakeConvGeometry(const WindowAttrs& attrs, const Shape& input, const Shape& filter,
+                                        bool depthwise);
 Shape ConvOutputShape(const WindowAttrs& attrs, const ConvGeometry& g);
 
-// kForward: a = input, b = filter, c = output. kBackwardInput: a = filter, b = gradient of the output,
-// c = gradient of the input. kBackwardFilter: a = input, b = gradient of the output, c = gradient of the
-// filter. float, half, bfloat16, double and int32. An epilogue goes with kForward of float, half and bfloat16.
-Status RunConvolution(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const Tensor& a,
-                      const Tensor& b, Tensor* c, const ConvEpilogue& epilogue = {});
+// kForward: a = input, b = filter, c = output. kBackwardInput: a = filter, b = gradient of the output, c = gradient of
+// the input. kBackwardFilter: a = input, b = gradient of the output, c = gradient of the filter. Supports float, half,
+// bfloat16, double and int32; an epilogue only with kForward of float, half and bfloat16.
+Status RunConvolution(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const Tensor& a, const Tensor& b,
+                      Tensor* c, const ConvEpilogue& epilogue = {});
 
 // The three ops of a family share their kernel: `Conv*`, `Conv*BackpropInput*`, `Conv*BackpropFilter*`.
 class ConvKernel : public Kernel {
@@ -58,7 +57,7 @@ class ConvKernel : public Kernel {
  private:
   ConvKind kind_ = ConvKind::kForward;
   bool depthwise_ = false;
-  // Conv3DBackpropInput and Conv3DBackpropFilter take tensors where the others take shapes.
+  // Conv3DBackpropInput and Conv3DBackpropFilter take tensors instead of shapes.
   bool sizes_are_tensors_ = false;
   WindowAttrs attrs_;
 };
@@ -67,22 +66,21 @@ Status ConvShape(ShapeContext& c);
 Status ConvBackpropInputShape(ShapeContext& c);
 Status ConvBackpropFilterShape(ShapeContext& c);
 
-// Implementations of RunConvolution; both leave results that do not depend on the number of threads.
+// Implementations of RunConvolution; the results of both are independent of the number of threads.
 namespace conv {
-// To images [begin, end) of the output.
+// Applies the epilogue to images [begin, end) of the output.
 void ApplyToImages(const ConvEpilogue& epilogue, const ConvGeometry& g, int64_t begin, int64_t end, float* y);
-// oneDNN or Winograd's tiles, in fixed pieces of the batch.
-Status RunFloat(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a,
-                const float* b, float* c, const ConvEpilogue& epilogue);
-// Plain loops, for what oneDNN has no or no fast code for.
+// oneDNN or Winograd, in fixed pieces of the batch.
+Status RunFloat(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a, const float* b, float* c,
+                const ConvEpilogue& epilogue);
+// Plain loops, for cases that oneDNN does not support or is slow in.
 template <typename T>
 void RunLoops(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const T* a, const T* b, T* c);
-extern template void RunLoops<float>(KernelContext&, ConvKind, const ConvGeometry&, const float*,
-                                     const float*, float*);
-extern template void RunLoops<double>(KernelContext&, ConvKind, const ConvGeometry&, const double*,
-                                      const double*, double*);
-extern template void RunLoops<uint32_t>(KernelContext&, ConvKind, const ConvGeometry&, const uint32_t*,
-                                        const uint32_t*, uint32_t*);
+extern template void RunLoops<float>(KernelContext&, ConvKind, const ConvGeometry&, const float*, const float*, float*);
+extern template void RunLoops<double>(KernelContext&, ConvKind, const ConvGeometry&, const double*, const double*,
+                                      double*);
+extern template void RunLoops<uint32_t>(KernelContext&, ConvKind, const ConvGeometry&, const uint32_t*, const uint32_t*,
+                                        uint32_t*);
 }  // namespace conv
 
 }  // namespace millrace

@@ -1,5 +1,5 @@
-// Convolutions of float on oneDNN. The batch is cut into pieces by size alone, each computed by one
-// thread; gradients of filters are summed piece by piece in order.
+// Float convolutions with oneDNN. The division of the batch into pieces depends only on its size, and each piece is
+// computed by one thread; gradients of filters are summed piece by piece in order.
 #include <algorithm>
 #include <memory>
 
@@ -16,18 +16,18 @@ using Dims = memory::dims;
 constexpr auto kF32 = memory::data_type::f32;
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
-// Work worth a thread, and how finely a batch is cut at most. A piece of a filter's gradient needs memory
-// of the filter's size.
+// The work per piece that is worth a thread, and the maximum number of pieces. A piece of a filter's gradient needs
+// memory of the filter's size.
 constexpr double kPieceFlops = 8e6;
 constexpr int64_t kMaxPieces = 32;
 constexpr int64_t kMaxFilterPieces = 8;
 constexpr size_t kMaxPlans = 1024;
 constexpr int64_t kSumGrain = 16384;
 
-// Layouts of the operands as oneDNN counts dimensions: channels first, spatial ones last.
+// Layouts of the operands in oneDNN's order of dimensions: channels first, spatial ones last.
 struct Descs {
-  memory::desc src, dst, filter;      // as the tensors are stored
-  memory::desc any_filter;            // for oneDNN to choose
+  memory::desc src, dst, filter;  // as the tensors are stored
+  memory::desc any_filter;        // for oneDNN to choose
   Dims strides, dilations, pad_before, pad_after;
 };
 
@@ -35,8 +35,8 @@ memory::desc ImageDesc(const ConvGeometry& g, int64_t batch, int64_t channels, b
   Dims dims = {batch, channels};
   for (int i = 3 - g.rank; i < 3; ++i) dims.push_back(output ? g.dim[i].out : g.dim[i].in);
   using Tag = memory::format_tag;
-  const Tag tag = g.rank == 2 ? (g.channels_first ? Tag::nchw : Tag::nhwc)
-                              : (g.channels_first ? Tag::ncdhw : Tag::ndhwc);
+  const Tag tag =
+      g.rank == 2 ? (g.channels_first ? Tag::nchw : Tag::nhwc) : (g.channels_first ? Tag::ncdhw : Tag::ndhwc);
   return memory::desc(dims, kF32, tag);
 }
 
@@ -70,8 +70,7 @@ Descs MakeDescs(const ConvGeometry& g, int64_t batch) {
 }
 
 std::unique_ptr<onednn::Primitive> MakeReorder(const memory::desc& from, const memory::desc& to) {
-  const dnnl::reorder::primitive_desc pd(onednn::CpuEngine(), from, onednn::CpuEngine(), to,
-                                         onednn::UserScratchpad());
+  const dnnl::reorder::primitive_desc pd(onednn::CpuEngine(), from, onednn::CpuEngine(), to, onednn::UserScratchpad());
   return std::make_unique<onednn::Primitive>(
       dnnl::reorder(pd), std::vector<onednn::Primitive::Arg>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}},
       pd.scratchpad_desc());
@@ -86,18 +85,19 @@ class Plan {
 
  private:
   Plan(ConvKind kind, const ConvGeometry& g) : kind_(kind), g_(g) {}
-  // Rows of an image's output with the rows of its input that they see.
+  // A range of output rows and the input rows that they depend on.
   struct RowPiece {
     int64_t in_row, out_row, out_rows;
     std::unique_ptr<onednn::Primitive> primitive;
   };
   // The primitive for `batch` images of size `g`; the filter's layout is chosen by the first call.
   std::unique_ptr<onednn::Primitive> Make(const ConvGeometry& g, int64_t batch, const memory::desc* filter);
-  // Few images are cut by rows, so that there is work for more threads. `pieces` of each image.
+  // Splits each image into `pieces` by rows, to occupy more threads if there are few images.
   void CutRows(int64_t pieces, const memory::desc& filter);
   Status Build();
   Status RunPiece(int64_t begin, int64_t end, const float* a, const float* b, float* c) const;
-  Status RunRows(int64_t piece, const float* image, const float* filter, float* out, const ConvEpilogue& epilogue) const;
+  Status RunRows(int64_t piece, const float* image, const float* filter, float* out,
+                 const ConvEpilogue& epilogue) const;
   Status RunFilterGradient(KernelContext& ctx, const float* x, const float* dy, float* df) const;
 
   const ConvKind kind_;
@@ -105,8 +105,8 @@ class Plan {
   int64_t images_per_piece_ = 1;
   size_t filter_floats_ = 0;  // in oneDNN's layout, padding included
   std::unique_ptr<onednn::Primitive> whole_, last_;
-  std::vector<RowPiece> rows_;  // in place of whole images where it is not empty
-  std::unique_ptr<onednn::Primitive> reorder_;  // null where the tensor's layout serves
+  std::vector<RowPiece> rows_;                  // if not empty, used instead of whole images
+  std::unique_ptr<onednn::Primitive> reorder_;  // null if the tensor's layout can be used directly
 };
 
 std::unique_ptr<onednn::Primitive> Plan::Make(const ConvGeometry& g, int64_t batch, const memory::desc* filter) {
@@ -114,43 +114,37 @@ std::unique_ptr<onednn::Primitive> Plan::Make(const ConvGeometry& g, int64_t bat
   const memory::desc& w = filter == nullptr ? d.any_filter : *filter;
   const dnnl::engine& engine = onednn::CpuEngine();
   const dnnl::convolution_forward::primitive_desc forward(
-      {kind_ == ConvKind::kForward ? dnnl::prop_kind::forward_inference
-                                   : dnnl::prop_kind::forward_training,
-       kDirect, d.src, kind_ == ConvKind::kForward ? w : d.any_filter, d.dst, d.strides, d.dilations,
-       d.pad_before, d.pad_after},
+      {kind_ == ConvKind::kForward ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training, kDirect,
+       d.src, kind_ == ConvKind::kForward ? w : d.any_filter, d.dst, d.strides, d.dilations, d.pad_before, d.pad_after},
       onednn::UserScratchpad(), engine);
   using Args = std::vector<onednn::Primitive::Arg>;
   if (kind_ == ConvKind::kForward) {
-    return std::make_unique<onednn::Primitive>(dnnl::convolution_forward(forward),
-                                               Args{{DNNL_ARG_SRC, d.src},
-                                                    {DNNL_ARG_WEIGHTS, forward.weights_desc()},
-                                                    {DNNL_ARG_DST, d.dst}},
-                                               forward.scratchpad_desc());
+    return std::make_unique<onednn::Primitive>(
+        dnnl::convolution_forward(forward),
+        Args{{DNNL_ARG_SRC, d.src}, {DNNL_ARG_WEIGHTS, forward.weights_desc()}, {DNNL_ARG_DST, d.dst}},
+        forward.scratchpad_desc());
   }
   if (kind_ == ConvKind::kBackwardInput) {
     const dnnl::convolution_backward_data::primitive_desc pd(
-        {kDirect, d.src, w, d.dst, d.strides, d.dilations, d.pad_before, d.pad_after},
-        onednn::UserScratchpad(), engine, forward);
-    return std::make_unique<onednn::Primitive>(dnnl::convolution_backward_data(pd),
-                                               Args{{DNNL_ARG_DIFF_SRC, d.src},
-                                                    {DNNL_ARG_WEIGHTS, pd.weights_desc()},
-                                                    {DNNL_ARG_DIFF_DST, d.dst}},
-                                               pd.scratchpad_desc());
+        {kDirect, d.src, w, d.dst, d.strides, d.dilations, d.pad_before, d.pad_after}, onednn::UserScratchpad(), engine,
+        forward);
+    return std::make_unique<onednn::Primitive>(
+        dnnl::convolution_backward_data(pd),
+        Args{{DNNL_ARG_DIFF_SRC, d.src}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_DST, d.dst}},
+        pd.scratchpad_desc());
   }
   const dnnl::convolution_backward_weights::primitive_desc pd(
-      {kDirect, d.src, w, d.dst, d.strides, d.dilations, d.pad_before, d.pad_after},
-      onednn::UserScratchpad(), engine, forward);
-  return std::make_unique<onednn::Primitive>(dnnl::convolution_backward_weights(pd),
-                                             Args{{DNNL_ARG_SRC, d.src},
-                                                  {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()},
-                                                  {DNNL_ARG_DIFF_DST, d.dst}},
-                                             pd.scratchpad_desc());
+      {kDirect, d.src, w, d.dst, d.strides, d.dilations, d.pad_before, d.pad_after}, onednn::UserScratchpad(), engine,
+      forward);
+  return std::make_unique<onednn::Primitive>(
+      dnnl::convolution_backward_weights(pd),
+      Args{{DNNL_ARG_SRC, d.src}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, d.dst}},
+      pd.scratchpad_desc());
 }
 
 Status Plan::Build() {
   const bool filter_gradient = kind_ == ConvKind::kBackwardFilter;
-  const int64_t most =
-      std::min(g_.batch, filter_gradient ? kMaxFilterPieces : kMaxPieces);
+  const int64_t most = std::min(g_.batch, filter_gradient ? kMaxFilterPieces : kMaxPieces);
   const double wanted = g_.flops_per_image() * static_cast<double>(g_.batch) / kPieceFlops;
   const int64_t pieces = std::clamp<int64_t>(static_cast<int64_t>(std::min(wanted, 1e6)), 1, most);
   images_per_piece_ = (g_.batch + pieces - 1) / pieces;
@@ -179,7 +173,7 @@ void Plan::CutRows(int64_t pieces, const memory::desc& filter) {
     d.in = std::min(end, h.in) - begin;
     d.pad_before = begin - first;
     d.pad_after = std::max<int64_t>(end - h.in, 0);
-    // Rows that see nothing but padding: not worth a case of their own.
+    // Rows that depend only on padding are not worth a special case.
     if (d.in <= 0) return rows_.clear();
     rows_.push_back({begin, row, d.out, Make(g, 1, &filter)});
   }
@@ -197,14 +191,13 @@ StatusOr<std::shared_ptr<const Plan>> Plan::Get(ConvKind kind, const ConvGeometr
   std::shared_ptr<Plan> plan(new Plan(kind, g));
   MR_RETURN_IF_ERROR(plan->Build());
   MutexLock lock(&mu);
-  // Sizes without end (images of all shapes) must not fill the memory: start over.
+  // Bounds memory for an unbounded number of shapes: start over.
   if (plans->size() >= kMaxPlans) plans->clear();
   return plans->try_emplace(key, std::move(plan)).first->second;
 }
 
 // Images [begin, end) of a forward pass or an input's gradient; the filter is in oneDNN's layout.
-Status Plan::RunPiece(int64_t begin, int64_t end, const float* image, const float* filter,
-                      float* out) const {
+Status Plan::RunPiece(int64_t begin, int64_t end, const float* image, const float* filter, float* out) const {
   const int64_t in_step = g_.in_pixels() * g_.in_channels, out_step = g_.out_pixels() * g_.out_channels;
   const onednn::Primitive& p = end - begin == images_per_piece_ ? *whole_ : *last_;
   void* weights = const_cast<float*>(filter);
@@ -219,8 +212,8 @@ Status Plan::RunRows(int64_t piece, const float* image, const float* filter, flo
   const RowPiece& rows = rows_[piece % pieces];
   const int64_t in_row = g_.dim[2].in * g_.in_channels, out_row = g_.dim[2].out * g_.out_channels;
   float* to = out + (n * g_.dim[1].out + rows.out_row) * out_row;
-  MR_RETURN_IF_ERROR(rows.primitive->Run({const_cast<float*>(image) + (n * g_.dim[1].in + rows.in_row) * in_row,
-                                          const_cast<float*>(filter), to}));
+  MR_RETURN_IF_ERROR(rows.primitive->Run(
+      {const_cast<float*>(image) + (n * g_.dim[1].in + rows.in_row) * in_row, const_cast<float*>(filter), to}));
   epilogue.Apply(to, rows.out_rows * g_.dim[2].out, g_.out_channels);
   return absl::OkStatus();
 }
@@ -240,8 +233,7 @@ Status Plan::RunFilterGradient(KernelContext& ctx, const float* x, const float* 
   onednn::FirstError error;
   ctx.ParallelFor(g_.batch, images_per_piece_, [&](int64_t begin, int64_t end) {
     const onednn::Primitive& p = end - begin == images_per_piece_ ? *whole_ : *last_;
-    error.Update(p.Run({const_cast<float*>(x) + begin * in_step,
-                        sums + begin / images_per_piece_ * stride,
+    error.Update(p.Run({const_cast<float*>(x) + begin * in_step, sums + begin / images_per_piece_ * stride,
                         const_cast<float*>(dy) + begin * out_step}));
   });
   if (!error.ok()) return error.status();
@@ -269,9 +261,8 @@ Status Plan::Run(KernelContext& ctx, const float* a, const float* b, float* c, c
   }
   onednn::FirstError error;
   if (!rows_.empty()) {
-    ctx.ParallelFor(g_.batch * static_cast<int64_t>(rows_.size()), 1, [&](int64_t begin, int64_t) {
-      error.Update(RunRows(begin, image, filter, c, epilogue));
-    });
+    ctx.ParallelFor(g_.batch * static_cast<int64_t>(rows_.size()), 1,
+                    [&](int64_t begin, int64_t) { error.Update(RunRows(begin, image, filter, c, epilogue)); });
     return error.status();
   }
   ctx.ParallelFor(g_.batch, images_per_piece_, [&](int64_t begin, int64_t end) {
@@ -283,15 +274,15 @@ Status Plan::Run(KernelContext& ctx, const float* a, const float* b, float* c, c
 
 }  // namespace
 
-Status RunFloat(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a,
-                const float* b, float* c, const ConvEpilogue& epilogue) {
+Status RunFloat(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a, const float* b, float* c,
+                const ConvEpilogue& epilogue) {
   if (winograd::Serves(g)) return winograd::Run(ctx, kind, g, a, b, c, epilogue);
   const auto run_loops = [&] {
     RunLoops(ctx, kind, g, a, b, c);
     if (kind == ConvKind::kForward) ApplyToImages(epilogue, g, 0, g.batch, c);
     return absl::OkStatus();
   };
-  // oneDNN has fast code for one output for each channel only.
+  // oneDNN is fast only with one output per channel.
   if (g.groups > 1 && g.filter_inputs() == 1 && g.out_channels != g.groups) return run_loops();
   StatusOr<std::shared_ptr<const Plan>> plan = Plan::Get(kind, g);
   if (absl::IsUnimplemented(plan.status())) return run_loops();

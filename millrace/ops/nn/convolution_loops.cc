@@ -4,11 +4,10 @@
 namespace millrace::conv {
 namespace {
 
-// Multiplications worth a hand-off to another thread.
+// The number of multiplications that are worth another thread.
 constexpr int64_t kGrain = 1 << 17;
 
-// Where a pixel's channels are: `pixel` elements apart from pixel to pixel, `channel` from channel to
-// channel.
+// The strides between pixels and between channels, in elements.
 struct Layout {
   int64_t image, pixel, channel;
 };
@@ -22,13 +21,13 @@ int64_t PieceOf(double work_per_item) {
   return std::max<int64_t>(1, static_cast<int64_t>(kGrain / std::max(work_per_item, 1.0)));
 }
 
-// The input position that window element k sees from output o; false outside the image.
+// The input position of window element k for output o; false if it is outside the image.
 bool InputAt(const WindowDim& d, int64_t o, int64_t k, int64_t* in) {
   *in = o * d.stride + k * d.dilation - d.pad_before;
   return *in >= 0 && *in < d.in;
 }
 
-// The output that sees input i through window element k; false when there is none.
+// The output that uses input i as window element k; false if there is none.
 bool OutputAt(const WindowDim& d, int64_t i, int64_t k, int64_t* out) {
   const int64_t at = i + d.pad_before - k * d.dilation;
   if (at < 0 || at % d.stride != 0) return false;
@@ -102,8 +101,8 @@ struct Loops {
     }
   }
 
-  // The same where every channel has filters of its own and channels come last: a row of the input is spread out to
-  // the output's channels first (in `room`), after which all of a pixel's are one loop.
+  // The same for depthwise convolutions with channels last: a row of the input is first expanded to the output's
+  // channels (in `room`), after which one loop handles all channels of a pixel.
   void ForwardDepthwise(const T* x, const T* f, T* y, int64_t image, int64_t od, int64_t oh, T* room) const {
     const auto& [depth, height, width] = g.dim;
     const int64_t channels = g.out_channels;
@@ -156,8 +155,7 @@ struct Loops {
   }
 
   // Row `c` (an input channel within its group) of window element (kd, kh, kw).
-  void BackwardFilter(const T* x, const T* dy, T* df, int64_t kd, int64_t kh, int64_t kw,
-                      int64_t c) const {
+  void BackwardFilter(const T* x, const T* dy, T* df, int64_t kd, int64_t kh, int64_t kw, int64_t c) const {
     const auto& [depth, height, width] = g.dim;
     const int64_t k = (kd * height.window + kh) * width.window + kw;
     T* row = df + (k * group_in + c) * g.out_channels;
@@ -171,8 +169,7 @@ struct Loops {
           for (int64_t ow = 0; ow < width.out; ++ow) {
             if (!InputAt(width, ow, kw, &w)) continue;
             const T* from = x + image * in.image + ((d * height.in + h) * width.in + w) * in.pixel;
-            const T* grad =
-                dy + image * out.image + ((od * height.out + oh) * width.out + ow) * out.pixel;
+            const T* grad = dy + image * out.image + ((od * height.out + oh) * width.out + ow) * out.pixel;
             for (int64_t group = 0; group < g.groups; ++group) {
               const T v = from[(group * group_in + c) * in.channel];
               for (int64_t o = group * group_out; o < (group + 1) * group_out; ++o) {
@@ -221,18 +218,15 @@ void RunLoops(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const T*
       for (int64_t i = begin; i < end; ++i) {
         const int64_t k = i / g.filter_inputs();
         const int64_t kw = k % g.dim[2].window, kh = k / g.dim[2].window % g.dim[1].window;
-        loops.BackwardFilter(a, b, c, k / (g.dim[1].window * g.dim[2].window), kh, kw,
-                             i % g.filter_inputs());
+        loops.BackwardFilter(a, b, c, k / (g.dim[1].window * g.dim[2].window), kh, kw, i % g.filter_inputs());
       }
     });
   }
 }
 
-template void RunLoops<float>(KernelContext&, ConvKind, const ConvGeometry&, const float*, const float*,
-                              float*);
-template void RunLoops<double>(KernelContext&, ConvKind, const ConvGeometry&, const double*,
-                               const double*, double*);
-template void RunLoops<uint32_t>(KernelContext&, ConvKind, const ConvGeometry&, const uint32_t*,
-                                 const uint32_t*, uint32_t*);
+template void RunLoops<float>(KernelContext&, ConvKind, const ConvGeometry&, const float*, const float*, float*);
+template void RunLoops<double>(KernelContext&, ConvKind, const ConvGeometry&, const double*, const double*, double*);
+template void RunLoops<uint32_t>(KernelContext&, ConvKind, const ConvGeometry&, const uint32_t*, const uint32_t*,
+                                 uint32_t*);
 
 }  // namespace millrace::conv

@@ -63,9 +63,7 @@ struct Sums {
   std::vector<double> at;
 };
 
-Tensor Sizes(const Shape& s) {
-  return Tensor::FromVector(std::vector<int32_t>(s.dims().begin(), s.dims().end()));
-}
+Tensor Sizes(const Shape& s) { return Tensor::FromVector(std::vector<int32_t>(s.dims().begin(), s.dims().end())); }
 
 // Between channels last and channels first.
 Tensor Moved(const Tensor& x, bool to_first) {
@@ -130,8 +128,7 @@ TEST_P(ConvolutionTest, ChannelsFirstGivesTheSameNumbers) {
   ExpectNear(Moved((*first)[0], false), (*last)[0], 2e-4f);
   const Tensor dy = Noise((*last)[0].shape(), 3);
   const auto dlast = RunOp("Conv2DBackpropFilter", {x, Sizes(c.filter), dy}, Attrs());
-  const auto dfirst =
-      RunOp("Conv2DBackpropFilter", {Moved(x, true), Sizes(c.filter), Moved(dy, true)}, Attrs("NCHW"));
+  const auto dfirst = RunOp("Conv2DBackpropFilter", {Moved(x, true), Sizes(c.filter), Moved(dy, true)}, Attrs("NCHW"));
   ASSERT_TRUE(dlast.ok() && dfirst.ok()) << dlast.status() << dfirst.status();
   ExpectNear((*dfirst)[0], (*dlast)[0], 2e-4f);
 }
@@ -160,9 +157,8 @@ TEST(ConvolutionPaddings, AreThoseGiven) {
       std::copy_n(x.data<float>() + (b * 10 + y) * 9 * 16, 9 * 16,
                   padded.data<float>() + ((b * 13 + y + 3) * 13 + 4) * 16);
   const std::vector<int64_t> ones = {1, 1, 1, 1};
-  const AttrList given = {{"strides", ones},
-                          {"padding", "EXPLICIT"},
-                          {"explicit_paddings", std::vector<int64_t>{0, 0, 3, 0, 4, 0, 0, 0}}};
+  const AttrList given = {
+      {"strides", ones}, {"padding", "EXPLICIT"}, {"explicit_paddings", std::vector<int64_t>{0, 0, 3, 0, 4, 0, 0, 0}}};
   const AttrList valid = {{"strides", ones}, {"padding", "VALID"}};
   const auto want = RunOp("Conv2D", {padded, f}, valid);
   const auto got = RunOp("Conv2D", {x, f}, given);
@@ -192,8 +188,7 @@ TEST(DepthwiseConvolutionTest, IsAConvolutionOfEachChannelOnItsOwn) {
     const auto out = RunOnAllThreads("DepthwiseConv2dNative", {x, f}, attrs);
     ASSERT_EQ(out.size(), 1);
     // The same numbers in memory, seen as the filter of as many groups as channels.
-    const auto grouped =
-        RunOp("Conv2D", {x, f.ViewAs(DType::kFloat, Shape({3, 3, 1, 4 * multiplier}))}, attrs);
+    const auto grouped = RunOp("Conv2D", {x, f.ViewAs(DType::kFloat, Shape({3, 3, 1, 4 * multiplier}))}, attrs);
     ASSERT_TRUE(grouped.ok()) << grouped.status();
     ExpectNear(out[0], (*grouped)[0], 1e-5f);
   }

@@ -20,8 +20,8 @@ Status DenseShape(ShapeContext& c) {
     return absl::OkStatus();
   }
   if (out.rank() != 2) {
-    return InvalidArgument("features and labels must be matrices, but have shapes ",
-                           c.input(0).ToString(), " and ", c.input(1).ToString());
+    return InvalidArgument("features and labels must be matrices, but have shapes ", c.input(0).ToString(), " and ",
+                           c.input(1).ToString());
   }
   c.set_output(0, {out.dim(0)});
   c.set_output(1, out);
@@ -33,15 +33,15 @@ Status SparseShape(ShapeContext& c) {
   MR_ASSIGN_OR_RETURN(const PartialShape labels, c.WithRank(1, 1));
   const int64_t rows = features.dim(0), others = labels.dim(0);
   if (rows >= 0 && others >= 0 && rows != others) {
-    return InvalidArgument("features of shape ", features.ToString(), " have ", rows, " rows, but there are ",
-                           others, " labels");
+    return InvalidArgument("features of shape ", features.ToString(), " have ", rows, " rows, but there are ", others,
+                           " labels");
   }
   c.set_output(0, {rows >= 0 ? rows : others});
   c.set_output(1, {rows >= 0 ? rows : others, features.dim(1)});
   return absl::OkStatus();
 }
 
-// Through the loss: its gradient times output 1. Through output 1 (second order), as of a softmax.
+// Through the loss: its gradient times output 1. Through output 1 (second order): as for softmax.
 void SetFeatureGradient(GradientContext& c) {
   const Endpoint column = c.Op("ExpandDims", {c.grad(0), c.Scalar<int32_t>(-1)});
   Endpoint dx = c.Mul(column, c.output(1));
@@ -77,7 +77,7 @@ MILLRACE_OP(SoftmaxCrossEntropyWithLogits)
     .Gradient(DenseGradient);
 
 MILLRACE_OP(SparseSoftmaxCrossEntropyWithLogits)
-    .Summary("Cross entropy of softmax(features) with one class for each row, and its gradient.")
+    .Summary("Cross entropy of softmax(features) with one class per row, and its gradient.")
     .Input("features: T")
     .Input("labels: Tlabels")
     .Output("loss: T")
@@ -87,11 +87,10 @@ MILLRACE_OP(SparseSoftmaxCrossEntropyWithLogits)
     .Shape(SparseShape)
     .Gradient(SparseGradient);
 
-// Walks over blocks of rows: hands `finish` the shifted features, their exponentials and sums.
-// finish(row, shifted, e, sum, &loss, backprop) fills one row.
+// Processes blocks of rows: computes the shifted features, their exponentials and sums, and calls finish(row, shifted,
+// e, sum, &loss, backprop) for each row.
 template <typename T, typename Finish>
-void ForRows(KernelContext& ctx, const T* x, T* loss, T* backprop, int64_t rows, int64_t width,
-             Finish finish) {
+void ForRows(KernelContext& ctx, const T* x, T* loss, T* backprop, int64_t rows, int64_t width, Finish finish) {
   using C = ComputeType<T>;
   const int64_t block = RowsPerBlock(width);
   ctx.ParallelFor(rows, RowGrain(width), [&](int64_t begin, int64_t end) {
@@ -128,7 +127,7 @@ void ForRows(KernelContext& ctx, const T* x, T* loss, T* backprop, int64_t rows,
   });
 }
 
-// `x` repeated to `shape`, both of rank 2, in scratch memory unless it has that shape.
+// `x` broadcast to `shape`, both of rank 2, in scratch memory unless it has that shape.
 template <typename T>
 StatusOr<Tensor> Repeated(KernelContext& ctx, const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
@@ -182,8 +181,8 @@ class DenseCrossEntropyKernel : public Kernel {
   }
 
   template <typename T>
-  static Status Rows(KernelContext& ctx, const Tensor& features, const Tensor& labels,
-                     const Shape& shape, T* loss, T* backprop) {
+  static Status Rows(KernelContext& ctx, const Tensor& features, const Tensor& labels, const Shape& shape, T* loss,
+                     T* backprop) {
     using C = ComputeType<T>;
     MR_ASSIGN_OR_RETURN(const Tensor x, Repeated<T>(ctx, features, shape));
     MR_ASSIGN_OR_RETURN(const Tensor y, Repeated<T>(ctx, labels, shape));

@@ -16,8 +16,7 @@ TEST(BiasAddTest, AddsAlongTheChannelsOfEitherLayout) {
   y = RunOp("BiasAdd", {Tensor::Of<float>(Shape({1, 2, 1, 2}), {1, 2, 3, 4}), bias}, {{"data_format", "NCHW"}});
   ASSERT_TRUE(y.ok()) << y.status();
   ExpectNear((*y)[0], Tensor::Of<float>(Shape({1, 2, 1, 2}), {11, 12, 23, 24}), 0);
-  EXPECT_EQ(RunOp("BiasAdd", {Noise(Shape({2, 3})), bias}).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(RunOp("BiasAdd", {Noise(Shape({2, 3})), bias}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(BiasAddGradTest, SumsOverEverythingElseOnAnyNumberOfThreads) {
@@ -34,8 +33,7 @@ TEST(BiasAddGradTest, SumsOverEverythingElseOnAnyNumberOfThreads) {
 TEST(SoftmaxTest, RowsSumToOneAndLargeLogitsDoNotOverflow) {
   const auto y = RunOp("Softmax", {Tensor::Of<float>(Shape({2, 3}), {1000, 1000, -1000, 1, 2, 3})});
   ASSERT_TRUE(y.ok()) << y.status();
-  ExpectNear((*y)[0], Tensor::Of<float>(Shape({2, 3}), {0.5f, 0.5f, 0, 0.09003057f, 0.24472847f, 0.66524096f}),
-             1e-6f);
+  ExpectNear((*y)[0], Tensor::Of<float>(Shape({2, 3}), {0.5f, 0.5f, 0, 0.09003057f, 0.24472847f, 0.66524096f}), 1e-6f);
   const auto log = RunOp("LogSoftmax", {Tensor::Of<float>(Shape({1, 2}), {1000, 0})});
   ASSERT_TRUE(log.ok()) << log.status();
   ExpectNear((*log)[0], Tensor::Of<float>(Shape({1, 2}), {0, -1000}), 1e-6f);
@@ -55,7 +53,8 @@ TEST(SoftmaxTest, LargeOnesHaveTheBitsOfSmallOnes) {
       std::copy_n(x.data<float>() + r * width, width, row.data<float>());
       const auto alone = RunOp("Softmax", {row});
       ASSERT_TRUE(alone.ok()) << alone.status();
-      EXPECT_EQ(std::memcmp((*alone)[0].raw_data(), y[0].data<float>() + r * width, width * sizeof(float)), 0) << "row " << r << " of " << width;
+      EXPECT_EQ(std::memcmp((*alone)[0].raw_data(), y[0].data<float>() + r * width, width * sizeof(float)), 0)
+          << "row " << r << " of " << width;
       EXPECT_EQ(std::isnan(y[0].data<float>()[r * width]), r == 5);
     }
     EXPECT_EQ(y[0].data<float>()[6 * width + 3], 0);
@@ -80,8 +79,8 @@ TEST(CrossEntropyTest, SparseAndDenseLabelsAgreeOnAnyNumberOfThreads) {
 
 TEST(CrossEntropyTest, ALabelOutsideTheClassesIsNamed) {
   for (int32_t label : {-1, 3}) {
-    const Status status = RunOp("SparseSoftmaxCrossEntropyWithLogits",
-                                {Noise(Shape({1, 3})), Tensor::Of<int32_t>({label})}).status();
+    const Status status =
+        RunOp("SparseSoftmaxCrossEntropyWithLogits", {Noise(Shape({1, 3})), Tensor::Of<int32_t>({label})}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_NE(status.message().find(std::to_string(label)), std::string::npos) << status;
   }

@@ -1,41 +1,18 @@
 // DepthwiseConv2dNative: every channel convolved with filters of its own, and the gradients.
-#include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/nn/convolution.h"
+#include "millrace/ops/nn/convolution_gradients.h"
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
 namespace {
 
-AttrList SameAttrs(GradientContext& c) {
-  AttrList attrs;
-  for (const char* name : {"strides", "padding", "explicit_paddings", "data_format", "dilations"}) {
-    if (const pb::AttrValue* value = c.node()->FindAttr(name)) attrs.emplace_back(name, *value);
-  }
-  return attrs;
-}
-
-Status DepthwiseGradient(GradientContext& c) {
-  const Endpoint x = c.input(0), filter = c.input(1), g = c.grad();
-  c.set_input_grad(0, c.Op("DepthwiseConv2dNativeBackpropInput", {c.Shape(x), filter, g}, SameAttrs(c)));
-  c.set_input_grad(1, c.Op("DepthwiseConv2dNativeBackpropFilter", {x, c.Shape(filter), g}, SameAttrs(c)));
-  return absl::OkStatus();
-}
-Status BackpropInputGradient(GradientContext& c) {
-  const Endpoint filter = c.input(1), dy = c.input(2), g = c.grad();
-  c.set_input_grad(1, c.Op("DepthwiseConv2dNativeBackpropFilter", {g, c.Shape(filter), dy}, SameAttrs(c)));
-  c.set_input_grad(2, c.Op("DepthwiseConv2dNative", {g, filter}, SameAttrs(c)));
-  return absl::OkStatus();
-}
-Status BackpropFilterGradient(GradientContext& c) {
-  const Endpoint x = c.input(0), dy = c.input(2), g = c.grad();
-  c.set_input_grad(0, c.Op("DepthwiseConv2dNativeBackpropInput", {c.Shape(x), g, dy}, SameAttrs(c)));
-  c.set_input_grad(2, c.Op("DepthwiseConv2dNative", {x, g}, SameAttrs(c)));
-  return absl::OkStatus();
-}
+constexpr const char* kDepthwiseAttrs[] = {"strides", "padding", "explicit_paddings", "data_format", "dilations"};
+constexpr ConvolutionOps kDepthwise = {"DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput",
+                                       "DepthwiseConv2dNativeBackpropFilter", kDepthwiseAttrs};
 
 MILLRACE_OP(DepthwiseConv2dNative)
-    .Summary("A 2-D convolution of each channel with filters of its own.")
+    .Summary("A depthwise 2-D convolution: each channel has its own filters.")
     .Input("input: T")
     .Input("filter: T")
     .Output("output: T")
@@ -46,7 +23,7 @@ MILLRACE_OP(DepthwiseConv2dNative)
     .Attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
     .Attr("dilations: list(int) = [1, 1, 1, 1]")
     .Shape(ConvShape)
-    .Gradient(DepthwiseGradient);
+    .Gradient(ConvolutionGradient<kDepthwise>);
 
 MILLRACE_OP(DepthwiseConv2dNativeBackpropInput)
     .Summary("The gradient of DepthwiseConv2dNative for its input.")
@@ -61,7 +38,7 @@ MILLRACE_OP(DepthwiseConv2dNativeBackpropInput)
     .Attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
     .Attr("dilations: list(int) = [1, 1, 1, 1]")
     .Shape(ConvBackpropInputShape)
-    .Gradient(BackpropInputGradient);
+    .Gradient(ConvolutionInputGradient<kDepthwise>);
 
 MILLRACE_OP(DepthwiseConv2dNativeBackpropFilter)
     .Summary("The gradient of DepthwiseConv2dNative for its filter.")
@@ -76,7 +53,7 @@ MILLRACE_OP(DepthwiseConv2dNativeBackpropFilter)
     .Attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
     .Attr("dilations: list(int) = [1, 1, 1, 1]")
     .Shape(ConvBackpropFilterShape)
-    .Gradient(BackpropFilterGradient);
+    .Gradient(ConvolutionFilterGradient<kDepthwise>);
 
 MILLRACE_KERNEL(DepthwiseConv2dNative, kCpu, ConvKernel);
 MILLRACE_KERNEL(DepthwiseConv2dNativeBackpropInput, kCpu, ConvKernel);

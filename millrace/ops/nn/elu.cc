@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// The constants that make Selu keep mean 0 and variance 1.
+// The constants with which Selu preserves mean 0 and variance 1.
 constexpr double kScale = 1.0507009873554804934193349852946;
 constexpr double kScaleAlpha = 1.7580993408473768599402175208123;
 
@@ -38,6 +38,7 @@ Status SeluGradGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(Elu)
+    .Trait(OpTrait::kActivation)
     .Summary("x where it is above 0, exp(x) - 1 elsewhere.")
     .Input("features: T")
     .Output("activations: T")

@@ -50,9 +50,8 @@ class L2LossKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(Tensor * loss, ctx.AllocateOutput(0, Shape()));
     Status status;
-    DispatchType(FloatTypes{}, ctx.input(0).dtype(), [&](auto tag) {
-      status = Sum<typename decltype(tag)::type>(ctx, loss);
-    });
+    DispatchType(FloatTypes{}, ctx.input(0).dtype(),
+                 [&](auto tag) { status = Sum<typename decltype(tag)::type>(ctx, loss); });
     return status;
   }
 

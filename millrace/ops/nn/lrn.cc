@@ -1,4 +1,4 @@
-// LRN: every element divided by a power of the squares of its neighbours among the channels.
+// LRN: local response normalisation across channels.
 #include <cmath>
 #include <memory>
 
@@ -25,11 +25,8 @@ Status LrnShape(ShapeContext& c) {
 }
 
 Status LrnGradient(GradientContext& c) {
-  AttrList attrs;
-  for (const char* name : {"depth_radius", "bias", "alpha", "beta"}) {
-    if (const pb::AttrValue* value = c.node()->FindAttr(name)) attrs.emplace_back(name, *value);
-  }
-  c.set_input_grad(0, c.Op("LRNGrad", {c.grad(), c.input(0), c.output(0)}, std::move(attrs)));
+  c.set_input_grad(
+      0, c.Op("LRNGrad", {c.grad(), c.input(0), c.output(0)}, c.CopyAttrs({"depth_radius", "bias", "alpha", "beta"})));
   return absl::OkStatus();
 }
 
@@ -90,7 +87,7 @@ struct LrnAttrs {
       vector::Log(norms, room, n);
       for (int64_t i = 0; i < n; ++i) room[i] *= -beta;
       vector::Exp(room, room, n);
-      // Logarithms are for positive numbers.
+      // The logarithm needs positive numbers.
       for (int64_t i = 0; i < n; ++i) norms[i] = norms[i] > 0 ? room[i] : std::pow(norms[i], -beta);
     }
   }
@@ -114,7 +111,7 @@ class LrnKernel : public Kernel {
   template <typename T>
   void Rows(KernelContext& ctx, const T* x, T* y, int64_t rows, int64_t channels) const {
     const int64_t radius = std::min(attrs_.radius, channels);
-    // Rows stand with zeros between them, so that the sums of neighbours are loops over all rows at once.
+    // Rows are separated by zeros, so that sums over neighbours are loops over all rows at once.
     const int64_t step = channels + radius;
     const int64_t grain = std::max<int64_t>(1, 1024 / std::max<int64_t>(channels, 1));
     ctx.ParallelFor(rows, grain, [&](int64_t begin, int64_t end) {
@@ -167,28 +164,26 @@ class LrnGradKernel : public Kernel {
  private:
   // y_j = x_j n_j^-beta, so dy_j/dx_i = [i = j] n_j^-beta - 2 alpha beta x_i y_j / n_j.
   template <typename T>
-  void Rows(KernelContext& ctx, const T* dy, const T* x, const T* y, T* dx, int64_t rows,
-            int64_t channels) const {
+  void Rows(KernelContext& ctx, const T* dy, const T* x, const T* y, T* dx, int64_t rows, int64_t channels) const {
     const int64_t radius = std::min(attrs_.radius, channels);
-    ctx.ParallelFor(
-        rows, std::max<int64_t>(1, 512 / std::max<int64_t>(channels, 1)), [&](int64_t begin, int64_t end) {
-          std::vector<float> buffer(4 * channels);
-          float *in = buffer.data(), *out = in + channels, *grad = out + channels, *sum = grad + channels;
-          for (int64_t r = begin; r < end; ++r) {
-            Widen(x + r * channels, in, channels);
-            Widen(y + r * channels, out, channels);
-            Widen(dy + r * channels, grad, channels);
-            std::fill(sum, sum + channels, 0.0f);
-            for (int64_t j = 0; j < channels; ++j) {
-              const float norm = attrs_.Norm(in, j, channels);
-              const float common = -2.0f * attrs_.alpha * attrs_.beta * out[j] / norm * grad[j];
-              const int64_t last = std::min(channels, j + radius + 1);
-              for (int64_t i = std::max<int64_t>(0, j - radius); i < last; ++i) sum[i] += common * in[i];
-              sum[j] += std::pow(norm, -attrs_.beta) * grad[j];
-            }
-            Narrow(sum, dx + r * channels, channels);
-          }
-        });
+    ctx.ParallelFor(rows, std::max<int64_t>(1, 512 / std::max<int64_t>(channels, 1)), [&](int64_t begin, int64_t end) {
+      std::vector<float> buffer(4 * channels);
+      float *in = buffer.data(), *out = in + channels, *grad = out + channels, *sum = grad + channels;
+      for (int64_t r = begin; r < end; ++r) {
+        Widen(x + r * channels, in, channels);
+        Widen(y + r * channels, out, channels);
+        Widen(dy + r * channels, grad, channels);
+        std::fill(sum, sum + channels, 0.0f);
+        for (int64_t j = 0; j < channels; ++j) {
+          const float norm = attrs_.Norm(in, j, channels);
+          const float common = -2.0f * attrs_.alpha * attrs_.beta * out[j] / norm * grad[j];
+          const int64_t last = std::min(channels, j + radius + 1);
+          for (int64_t i = std::max<int64_t>(0, j - radius); i < last; ++i) sum[i] += common * in[i];
+          sum[j] += std::pow(norm, -attrs_.beta) * grad[j];
+        }
+        Narrow(sum, dx + r * channels, channels);
+      }
+    });
   }
   const LrnAttrs attrs_;
 };

@@ -6,23 +6,14 @@
 namespace millrace {
 namespace {
 
-AttrList SameAttrs(GradientContext& c, std::initializer_list<const char*> names) {
-  AttrList attrs;
-  for (const char* name : names) {
-    if (const pb::AttrValue* value = c.node()->FindAttr(name)) attrs.emplace_back(name, *value);
-  }
-  return attrs;
-}
-
 Status MaxPoolGradient(GradientContext& c) {
   c.set_input_grad(0, c.Op("MaxPoolGrad", {c.input(0), c.output(0), c.grad()},
-                           SameAttrs(c, {"ksize", "strides", "padding", "explicit_paddings", "data_format"})));
+                           c.CopyAttrs({"ksize", "strides", "padding", "explicit_paddings", "data_format"})));
   return absl::OkStatus();
 }
 Status MaxPoolV2Gradient(GradientContext& c) {
-  c.set_input_grad(0, c.Op("MaxPoolGradV2",
-                           {c.input(0), c.output(0), c.grad(), c.input(1), c.input(2)},
-                           SameAttrs(c, {"padding", "data_format"})));
+  c.set_input_grad(0, c.Op("MaxPoolGradV2", {c.input(0), c.output(0), c.grad(), c.input(1), c.input(2)},
+                           c.CopyAttrs({"padding", "data_format"})));
   return absl::OkStatus();
 }
 Status MaxPoolGradGradient(GradientContext& c) {
@@ -32,22 +23,21 @@ Status MaxPoolGradGradient(GradientContext& c) {
   c.set_input_grad(0, c.ZerosLike(c.input(0)));
   c.set_input_grad(1, c.ZerosLike(c.input(1)));
   c.set_input_grad(2, c.Op("MaxPoolGradGrad", {c.input(0), c.input(1), c.grad()},
-                           SameAttrs(c, {"ksize", "strides", "padding", "data_format"})));
+                           c.CopyAttrs({"ksize", "strides", "padding", "data_format"})));
   return absl::OkStatus();
 }
 Status MaxPoolGradV2Gradient(GradientContext& c) {
   c.set_input_grad(0, c.ZerosLike(c.input(0)));
   c.set_input_grad(1, c.ZerosLike(c.input(1)));
-  c.set_input_grad(2, c.Op("MaxPoolGradGradV2",
-                           {c.input(0), c.input(1), c.grad(), c.input(3), c.input(4)},
-                           SameAttrs(c, {"padding", "data_format"})));
+  c.set_input_grad(2, c.Op("MaxPoolGradGradV2", {c.input(0), c.input(1), c.grad(), c.input(3), c.input(4)},
+                           c.CopyAttrs({"padding", "data_format"})));
   return absl::OkStatus();
 }
 Status MaxPoolGradGradGradient(GradientContext& c) {
   c.set_input_grad(0, c.ZerosLike(c.input(0)));
   c.set_input_grad(1, c.ZerosLike(c.input(1)));
   c.set_input_grad(2, c.Op("MaxPoolGrad", {c.input(0), c.input(1), c.grad()},
-                           SameAttrs(c, {"ksize", "strides", "padding", "data_format"})));
+                           c.CopyAttrs({"ksize", "strides", "padding", "data_format"})));
   return absl::OkStatus();
 }
 
@@ -83,7 +73,7 @@ MILLRACE_OP(MaxPoolV2)
     .Gradient(MaxPoolV2Gradient);
 
 MILLRACE_OP(MaxPoolGrad)
-    .Summary("The gradient of MaxPool: goes to the first of the largest elements.")
+    .Summary("The gradient of MaxPool, which goes to the first maximum of each window.")
     .Input("orig_input: T")
     .Input("orig_output: T")
     .Input("grad: T")
@@ -93,8 +83,9 @@ MILLRACE_OP(MaxPoolGrad)
     .Attr("padding: {'SAME', 'VALID', 'EXPLICIT'}")
     .Attr("explicit_paddings: list(int) = []")
     .Attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
-    .Attr("T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64} "
-          "= float")
+    .Attr(
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64} "
+        "= float")
     .Shape(PoolInputShape)
     .Gradient(MaxPoolGradGradient);
 
@@ -108,8 +99,9 @@ MILLRACE_OP(MaxPoolGradV2)
     .Output("output: T")
     .Attr("padding: {'SAME', 'VALID'}")
     .Attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
-    .Attr("T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64} "
-          "= float")
+    .Attr(
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64} "
+        "= float")
     .Shape(PoolInputShape)
     .Gradient(MaxPoolGradV2Gradient);
 

@@ -6,32 +6,26 @@
 namespace millrace {
 namespace {
 
-AttrList SameAttrs(GradientContext& c) {
-  AttrList attrs;
-  for (const char* name : {"ksize", "strides", "padding", "data_format"}) {
-    if (const pb::AttrValue* value = c.node()->FindAttr(name)) attrs.emplace_back(name, *value);
-  }
-  return attrs;
-}
+AttrList MaxPool3DAttrs(GradientContext& c) { return c.CopyAttrs({"ksize", "strides", "padding", "data_format"}); }
 
 Status MaxPool3DGradient(GradientContext& c) {
-  c.set_input_grad(0, c.Op("MaxPool3DGrad", {c.input(0), c.output(0), c.grad()}, SameAttrs(c)));
+  c.set_input_grad(0, c.Op("MaxPool3DGrad", {c.input(0), c.output(0), c.grad()}, MaxPool3DAttrs(c)));
   return absl::OkStatus();
 }
 Status MaxPool3DGradGradient(GradientContext& c) {
   c.set_input_grad(0, c.ZerosLike(c.input(0)));
   c.set_input_grad(1, c.ZerosLike(c.input(1)));
-  c.set_input_grad(2, c.Op("MaxPool3DGradGrad", {c.input(0), c.input(1), c.grad()}, SameAttrs(c)));
+  c.set_input_grad(2, c.Op("MaxPool3DGradGrad", {c.input(0), c.input(1), c.grad()}, MaxPool3DAttrs(c)));
   return absl::OkStatus();
 }
 Status MaxPool3DGradGradGradient(GradientContext& c) {
   c.set_input_grad(0, c.ZerosLike(c.input(0)));
   c.set_input_grad(1, c.ZerosLike(c.input(1)));
-  c.set_input_grad(2, c.Op("MaxPool3DGrad", {c.input(0), c.input(1), c.grad()}, SameAttrs(c)));
+  c.set_input_grad(2, c.Op("MaxPool3DGrad", {c.input(0), c.input(1), c.grad()}, MaxPool3DAttrs(c)));
   return absl::OkStatus();
 }
 
-Status GradGradShape(ShapeContext& c) {
+Status GradGrad3DShape(ShapeContext& c) {
   MR_ASSIGN_OR_RETURN(const PartialShape out, c.WithRank(1, 5));
   c.set_output(0, out);
   return absl::OkStatus();
@@ -75,7 +69,7 @@ MILLRACE_OP(MaxPool3DGradGrad)
     .Attr("padding: {'SAME', 'VALID'}")
     .Attr("data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'")
     .Attr("T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}")
-    .Shape(GradGradShape)
+    .Shape(GradGrad3DShape)
     .Gradient(MaxPool3DGradGradGradient);
 
 using VolumeTypes = Types<float, half, bfloat16>;

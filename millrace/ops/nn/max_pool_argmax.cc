@@ -1,4 +1,4 @@
-// MaxPoolWithArgmax: the largest element of each window and its place, and the gradient by that place.
+// MaxPoolWithArgmax: the maximum of each window and its position, and the gradient by position.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/nn/max_pool_kernels.h"
@@ -7,11 +7,8 @@ namespace millrace {
 namespace {
 
 Status WithArgmaxGradient(GradientContext& c) {
-  AttrList attrs;
-  for (const char* name : {"ksize", "strides", "padding", "include_batch_in_index"}) {
-    if (const pb::AttrValue* value = c.node()->FindAttr(name)) attrs.emplace_back(name, *value);
-  }
-  c.set_input_grad(0, c.Op("MaxPoolGradWithArgmax", {c.input(0), c.grad(0), c.output(1)}, std::move(attrs)));
+  c.set_input_grad(0, c.Op("MaxPoolGradWithArgmax", {c.input(0), c.grad(0), c.output(1)},
+                           c.CopyAttrs({"ksize", "strides", "padding", "include_batch_in_index"})));
   return absl::OkStatus();
 }
 
@@ -62,9 +59,8 @@ class MaxPoolWithArgmaxKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor * argmax, ctx.AllocateOutput(1, out));
     DispatchType(RealTypes{}, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      DispatchType(IndexTypes{}, argmax->dtype(), [&](auto index) {
-        Run<T, typename decltype(index)::type>(ctx, g, x, y, argmax);
-      });
+      DispatchType(IndexTypes{}, argmax->dtype(),
+                   [&](auto index) { Run<T, typename decltype(index)::type>(ctx, g, x, y, argmax); });
     });
     return absl::OkStatus();
   }
@@ -100,16 +96,15 @@ class MaxPoolGradWithArgmaxKernel : public Kernel {
     const Tensor& argmax = ctx.input(2);
     if (x.rank() != 4 || grad.rank() != 4 || argmax.shape() != grad.shape() || grad.dim(0) != x.dim(0)) {
       return InvalidArgument("input, gradient and argmax must be images of one batch, the last two of one ",
-                             "shape, but have shapes ", x.shape().ToString(), ", ",
-                             grad.shape().ToString(), " and ", argmax.shape().ToString());
+                             "shape, but have shapes ", x.shape().ToString(), ", ", grad.shape().ToString(), " and ",
+                             argmax.shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(Tensor * dx, ctx.AllocateOutput(0, x.shape()));
     Status status;
     DispatchType(RealTypes{}, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      DispatchType(IndexTypes{}, argmax.dtype(), [&](auto index) {
-        status = Run<T, typename decltype(index)::type>(grad, argmax, dx);
-      });
+      DispatchType(IndexTypes{}, argmax.dtype(),
+                   [&](auto index) { status = Run<T, typename decltype(index)::type>(grad, argmax, dx); });
     });
     return status;
   }
@@ -125,7 +120,7 @@ class MaxPoolGradWithArgmaxKernel : public Kernel {
     for (int64_t i = 0; i < grad.num_elements(); ++i) {
       const int64_t image = i / per_image;
       const int64_t at = argmax.data<I>()[i] + (include_batch_ ? 0 : image * size);
-      // Within its own image, whatever the argmax says.
+      // The argmax must be within its own image.
       if (at < image * size || at >= (image + 1) * size) {
         return InvalidArgument("argmax ", i, " is ", argmax.data<I>()[i], ", outside image ", image,
                                " of an input of shape ", dx->shape().ToString());

@@ -1,4 +1,4 @@
-// The largest element of each window and where it is: what all MaxPool ops share.
+// The maximum of each window and its position, shared by all MaxPool ops.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace millrace {
 
-// Loops over channels, on their own so that the compiler knows that nothing they write is their length.
+// Loops over channels, in separate functions so that the compiler knows that their length does not change.
 namespace pool {
 template <typename T>
 inline void TakeLarger(const T* __restrict from, int64_t n, T* __restrict out) {
@@ -42,8 +42,8 @@ inline void Give(const T* __restrict grad, const int32_t* __restrict pixels, int
   }
 }
 
-// One output's gradient to the pixels it saw, kVec channels at a time in registers. `pixels` lists them; x and dx are
-// at the image.
+// Distributes one output's gradient to the pixels of its window, kVec channels at a time in registers. `pixels` lists
+// them; x and dx point to the image.
 template <bool kAdd>
 inline void GiveToLargest(const float* x, const float* grad, absl::Span<const int32_t> pixels, int64_t channels,
                           float* dx) {
@@ -88,7 +88,7 @@ void LargestInWindows(KernelContext& ctx, const PoolGeometry& g, const T* x, T* 
   });
 }
 
-// For one output: the number of the pixel with the largest element, by channel; the first among equals.
+// For one output: the index of the maximum pixel per channel; the first one in case of a tie.
 template <typename T>
 void LargestPixels(const PoolGeometry& g, const T* image, const PoolView& view, T* __restrict largest,
                    int32_t* __restrict pixels) {
@@ -106,7 +106,7 @@ void LargestPixels(const PoolGeometry& g, const T* image, const PoolView& view, 
   });
 }
 
-// Room for what LargestPixels finds, without an allocation for the usual number of channels.
+// Storage for the result of LargestPixels, without allocation for the usual numbers of channels.
 template <typename T>
 struct Largest {
   explicit Largest(int64_t channels) : values(channels), pixels(channels) {}
@@ -126,7 +126,7 @@ void ForLargest(KernelContext& ctx, const PoolGeometry& g, const T* x, Fn fn) {
   });
 }
 
-// Whether every pixel is seen by just one output.
+// True if every pixel is in exactly one window.
 inline bool WindowsCoverOnce(const PoolGeometry& g) {
   return std::all_of(g.dim.begin(), g.dim.end(), [](const WindowDim& d) {
     return d.stride == d.window && d.pad_before == 0 && d.in == d.out * d.window;
@@ -169,7 +169,7 @@ void LargestBack(KernelContext& ctx, const PoolGeometry& g, const T* x, const T*
     });
   };
   if (once) return ForPoolRows(ctx, g, back_row);
-  // Rows of outputs may add to the same pixels, so a piece is whole images.
+  // Different rows of outputs may add to the same pixels, so a piece consists of whole images.
   ctx.ParallelFor(g.batch, PoolGrain(g), [&](int64_t begin, int64_t end) {
     for (int64_t image = begin; image < end; ++image) {
       std::fill(dx + image * in_size, dx + (image + 1) * in_size, T(0));
@@ -188,7 +188,7 @@ void LargestBackBack(KernelContext& ctx, const PoolGeometry& g, const T* x, cons
   });
 }
 
-// MaxPool and its kin for a list of types. Images of more pixels than int32 counts are refused.
+// MaxPool and its variants for a list of types. Images of more than 2^31 - 1 pixels are rejected.
 template <typename TypeList>
 class MaxPoolKernel : public Kernel {
  public:

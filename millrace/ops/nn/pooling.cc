@@ -3,7 +3,7 @@
 namespace millrace {
 namespace {
 
-// Elements read by a piece that is worth a hand-off to another thread.
+// The number of elements read that is worth another thread.
 constexpr double kGrainReads = 1 << 16;
 
 StatusOr<std::vector<int64_t>> IntsOf(const Tensor& t, absl::string_view name) {
@@ -16,8 +16,7 @@ StatusOr<std::vector<int64_t>> IntsOf(const Tensor& t, absl::string_view name) {
 
 StatusOr<PoolGeometry> MakePoolGeometry(const WindowAttrs& attrs, const Shape& input, Shape* output) {
   if (input.rank() != attrs.full_rank()) {
-    return InvalidArgument("the input must have ", attrs.full_rank(), " dimensions, but has shape ",
-                           input.ToString());
+    return InvalidArgument("the input must have ", attrs.full_rank(), " dimensions, but has shape ", input.ToString());
   }
   PoolGeometry g;
   g.batch = input.dim(0);

@@ -1,4 +1,4 @@
-// Pools over images and volumes: what the 2-D and 3-D ops share.
+// Pooling over images and volumes, shared by the 2-D and 3-D ops.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace millrace {
 
-// Sizes of one pool. Images with channels first are seen as batch * channels images of one channel, so
+// The geometry of one pooling op. Images with channels first are treated as batch * channels images of one channel, so
 // that one set of loops serves both layouts.
 struct PoolGeometry {
   int64_t batch = 0;
@@ -23,10 +23,10 @@ struct PoolGeometry {
   int64_t window_pixels() const { return dim[0].window * dim[1].window * dim[2].window; }
 };
 
-// INVALID_ARGUMENT names the dimensions that do not fit. Sets *output to the shape of the result.
+// INVALID_ARGUMENT, naming the dimensions, if they are incompatible. Sets *output to the shape of the result.
 StatusOr<PoolGeometry> MakePoolGeometry(const WindowAttrs& attrs, const Shape& input, Shape* output);
 
-// The part of the image that output `o` sees along one dimension: [begin, end).
+// The window of output `o` along one dimension, clipped to the image: [begin, end).
 struct WindowRange {
   int64_t begin, end;
 };
@@ -40,14 +40,12 @@ int64_t PoolGrain(const PoolGeometry& g);
 // The same for rows of an output image.
 int64_t PoolRowGrain(const PoolGeometry& g);
 
-// What one output sees of its image.
+// The window of one output in its image.
 struct PoolView {
   WindowRange depth, height, width;
 
-  int64_t pixels() const {
-    return (depth.end - depth.begin) * (height.end - height.begin) * (width.end - width.begin);
-  }
-  // Calls fn(pixel) with the pixel's number in the image, in row-major order.
+  int64_t pixels() const { return (depth.end - depth.begin) * (height.end - height.begin) * (width.end - width.begin); }
+  // Calls fn(pixel) with the pixel's index in the image, in row-major order.
   template <typename Fn>
   void ForPixels(const PoolGeometry& g, Fn fn) const {
     for (int64_t z = depth.begin; z < depth.end; ++z) {
@@ -70,7 +68,7 @@ void ForPoolRow(const PoolGeometry& g, int64_t row, Fn fn) {
   }
 }
 
-// Calls fn(image, row) for all rows of all output images, over threads: fn must not touch what other rows do.
+// Calls fn(image, row) for all rows of all output images in parallel: fn must not write what other rows access.
 template <typename Fn>
 void ForPoolRows(KernelContext& ctx, const PoolGeometry& g, Fn fn) {
   const int64_t rows = g.dim[0].out * g.dim[1].out;
@@ -83,7 +81,7 @@ void ForPoolRows(KernelContext& ctx, const PoolGeometry& g, Fn fn) {
 class PoolWindow {
  public:
   explicit PoolWindow(KernelInit& init);
-  // first_input: where ksize and strides are, when they are inputs.
+  // `first_input` is the index of ksize and strides if they are inputs.
   StatusOr<WindowAttrs> Get(KernelContext& ctx, int first_input) const;
 
  private:
@@ -91,8 +89,8 @@ class PoolWindow {
   bool from_inputs_ = false;
 };
 
-Status PoolShape(ShapeContext& c);         // the output of a pool, from input 0
-Status PoolInputShape(ShapeContext& c);    // outputs as input 0
-Status PoolSizesShape(ShapeContext& c);    // output 0 from input 0, a shape
+Status PoolShape(ShapeContext& c);       // the output of a pool, from input 0
+Status PoolInputShape(ShapeContext& c);  // outputs as input 0
+Status PoolSizesShape(ShapeContext& c);  // output 0 from input 0, a shape
 
 }  // namespace millrace

@@ -4,9 +4,8 @@ namespace millrace {
 namespace {
 
 AttrList Window(int64_t k, int64_t s, const char* padding) {
-  return {{"ksize", std::vector<int64_t>{1, k, k, 1}},
-          {"strides", std::vector<int64_t>{1, s, s, 1}},
-          {"padding", padding}};
+  return {
+      {"ksize", std::vector<int64_t>{1, k, k, 1}}, {"strides", std::vector<int64_t>{1, s, s, 1}}, {"padding", padding}};
 }
 
 Tensor Image(std::initializer_list<float> values, int64_t h, int64_t w) {
@@ -34,8 +33,8 @@ TEST(AvgPoolTest, CountsThePixelsInsideOnly) {
   const auto y = RunOp("AvgPool", {x}, Window(2, 2, "SAME"));
   ASSERT_TRUE(y.ok()) << y.status();
   ExpectNear((*y)[0], Image({3, 4.5f, 7.5f, 9}, 2, 2), 1e-6f);
-  const auto dx = RunOp("AvgPoolGrad", {Tensor::Of<int32_t>({1, 3, 3, 1}), Image({4, 2, 2, 1}, 2, 2)},
-                        Window(2, 2, "SAME"));
+  const auto dx =
+      RunOp("AvgPoolGrad", {Tensor::Of<int32_t>({1, 3, 3, 1}), Image({4, 2, 2, 1}, 2, 2)}, Window(2, 2, "SAME"));
   ASSERT_TRUE(dx.ok()) << dx.status();
   ExpectNear((*dx)[0], Image({1, 1, 1, 1, 1, 1, 1, 1, 1}, 3, 3), 1e-6f);
 }
@@ -57,18 +56,18 @@ TEST(PoolTest, GivesTheSameBitsOnAnyNumberOfThreads) {
 TEST(PoolTest, BadShapesAndPlacesAreErrors) {
   EXPECT_EQ(RunOp("MaxPool", {Noise(Shape({3, 3}))}, Window(2, 1, "VALID")).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(RunOp("AvgPoolGrad", {Tensor::Of<int32_t>({1, -3, 3, 1}), Noise(Shape({1, 2, 2, 1}))},
-                  Window(2, 1, "VALID"))
-                .status()
-                .code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(RunOp("MaxPoolGradWithArgmax",
-                  {Noise(Shape({1, 3, 3, 1})), Noise(Shape({1, 1, 1, 1})),
-                   Tensor::Of<int64_t>(Shape({1, 1, 1, 1}), {9})},
-                  Window(3, 3, "VALID"))
-                .status()
-                .code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      RunOp("AvgPoolGrad", {Tensor::Of<int32_t>({1, -3, 3, 1}), Noise(Shape({1, 2, 2, 1}))}, Window(2, 1, "VALID"))
+          .status()
+          .code(),
+      absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      RunOp("MaxPoolGradWithArgmax",
+            {Noise(Shape({1, 3, 3, 1})), Noise(Shape({1, 1, 1, 1})), Tensor::Of<int64_t>(Shape({1, 1, 1, 1}), {9})},
+            Window(3, 3, "VALID"))
+          .status()
+          .code(),
+      absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

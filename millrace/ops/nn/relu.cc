@@ -1,4 +1,4 @@
-// Relu, Relu6 and LeakyRelu: max(x, 0), that cut off at 6, and with a slope below zero.
+// Relu, Relu6 and LeakyRelu.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/nn/activation_kernels.h"
@@ -38,11 +38,13 @@ Status LeakyReluGradGradient(GradientContext& c) {
 }
 
 MILLRACE_OP(Relu)
+    .Trait(OpTrait::kActivation)
     .Summary("max(x, 0).")
     .Input("features: T")
     .Output("activations: T")
-    .Attr("T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, "
-          "qint8}")
+    .Attr(
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, "
+        "qint8}")
     .Shape(UnchangedShape)
     .Gradient(ReluGradient);
 
@@ -56,6 +58,7 @@ MILLRACE_OP(ReluGrad)
     .Gradient(ReluGradGradient);
 
 MILLRACE_OP(Relu6)
+    .Trait(OpTrait::kActivation)
     .Summary("min(max(x, 0), 6).")
     .Input("features: T")
     .Output("activations: T")
@@ -73,6 +76,7 @@ MILLRACE_OP(Relu6Grad)
     .Gradient(Relu6GradGradient);
 
 MILLRACE_OP(LeakyRelu)
+    .Trait(OpTrait::kActivation)
     .Summary("x where it is above 0, alpha * x elsewhere.")
     .Input("features: T")
     .Output("activations: T")
@@ -91,7 +95,7 @@ MILLRACE_OP(LeakyReluGrad)
     .Shape(MergedShape)
     .Gradient(LeakyReluGradGradient);
 
-// Comparisons are written so that NaN comes out as NaN.
+// Comparisons are written so that NaN propagates.
 struct ReluOp {
   explicit ReluOp(KernelInit&) {}
   template <typename C>

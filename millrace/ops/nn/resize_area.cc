@@ -12,12 +12,12 @@ namespace {
 
 // The input pixels of one dimension that an output pixel covers, with how much of each.
 struct Cover {
-  int64_t begin = 0, end = 0;  // may reach beyond the image, whose last pixel is then taken
+  int64_t begin = 0, end = 0;  // may exceed the image, whose last pixel is then used
   std::vector<float> parts;
 };
 
 struct CoveredDim {
-  float scale = 0;  // input pixels for each output pixel
+  float scale = 0;  // input pixels per output pixel
   std::vector<Cover> covers;
 
   CoveredDim(int64_t from, int64_t to, bool align_corners) {
@@ -53,7 +53,8 @@ class ResizeAreaKernel : public Kernel {
       return InvalidArgument("size must be a vector of height and width, but has shape ", size.shape().ToString());
     }
     const int32_t height = size.data<int32_t>()[0], width = size.data<int32_t>()[1];
-    if (height <= 0 || width <= 0) return InvalidArgument("output dimensions must be positive, not ", height, " by ", width);
+    if (height <= 0 || width <= 0)
+      return InvalidArgument("output dimensions must be positive, not ", height, " by ", width);
     if (x.dim(3) == 0) return InvalidArgument("image must have at least one channel");
     if (x.dim(1) == 0 || x.dim(2) == 0) return InvalidArgument("input image must be of non-zero size");
     MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make({x.dim(0), height, width, x.dim(3)}));
@@ -63,20 +64,22 @@ class ResizeAreaKernel : public Kernel {
     DispatchType(ImageTypes{}, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       const int64_t row_cost = std::max<int64_t>(1, width * x.dim(3));
-      ctx.ParallelFor(shape.dim(0) * height, std::max<int64_t>(1, kElementGrain / row_cost), [&](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; ++r) {
-          const T* image = x.data<T>() + r / height * x.shape().Product(1, 4);
-          Row(image, x, rows.covers[static_cast<size_t>(r % height)], columns, 1.0f / (rows.scale * columns.scale),
-              y->data<float>() + r * width * x.dim(3));
-        }
-      });
+      ctx.ParallelFor(shape.dim(0) * height, std::max<int64_t>(1, kElementGrain / row_cost),
+                      [&](int64_t begin, int64_t end) {
+                        for (int64_t r = begin; r < end; ++r) {
+                          const T* image = x.data<T>() + r / height * x.shape().Product(1, 4);
+                          Row(image, x, rows.covers[static_cast<size_t>(r % height)], columns,
+                              1.0f / (rows.scale * columns.scale), y->data<float>() + r * width * x.dim(3));
+                        }
+                      });
     });
     return absl::OkStatus();
   }
 
  private:
   template <typename T>
-  static void Row(const T* image, const Tensor& x, const Cover& rows, const CoveredDim& columns, float factor, float* out) {
+  static void Row(const T* image, const Tensor& x, const Cover& rows, const CoveredDim& columns, float factor,
+                  float* out) {
     const int64_t channels = x.dim(3);
     for (const Cover& cover : columns.covers) {
       for (int64_t c = 0; c < channels; ++c) {
@@ -86,7 +89,8 @@ class ResizeAreaKernel : public Kernel {
           const float part = rows.parts[static_cast<size_t>(i - rows.begin)];
           for (int64_t k = cover.begin; k < cover.end; ++k) {
             const int64_t at = std::clamp<int64_t>(k, 0, x.dim(2) - 1);
-            sum += static_cast<float>(row[at * channels + c]) * part * cover.parts[static_cast<size_t>(k - cover.begin)] * factor;
+            sum += static_cast<float>(row[at * channels + c]) * part *
+                   cover.parts[static_cast<size_t>(k - cover.begin)] * factor;
           }
         }
         *out++ = sum;
@@ -112,7 +116,7 @@ Status ResizeAreaShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(ResizeArea)
-    .Summary("Images of another size, every pixel the mean of what it covers.")
+    .Summary("Resizes images by area averaging.")
     .Input("images: T")
     .Input("size: int32")
     .Output("resized_images: float")

@@ -23,16 +23,13 @@ Status ResizeShape(ShapeContext& c) {
 
 Status ResizeGradient(GradientContext& c) {
   const Endpoint size = c.Op("StridedSlice", {c.Shape(c.input(0)), c.Ints({1}), c.Ints({3}), c.Ints({1})});
-  AttrList attrs;
-  for (const char* name : {"align_corners", "half_pixel_centers"}) {
-    if (const pb::AttrValue* value = c.node()->FindAttr(name)) attrs.emplace_back(name, *value);
-  }
-  c.set_input_grad(0, c.Op("ResizeNearestNeighborGrad", {c.grad(), size}, std::move(attrs)));
+  c.set_input_grad(
+      0, c.Op("ResizeNearestNeighborGrad", {c.grad(), size}, c.CopyAttrs({"align_corners", "half_pixel_centers"})));
   return absl::OkStatus();
 }
 
 MILLRACE_OP(ResizeNearestNeighbor)
-    .Summary("Images of another size, every pixel taken from the nearest one.")
+    .Summary("Resizes images by nearest-neighbour interpolation.")
     .Input("images: T")
     .Input("size: int32")
     .Output("resized_images: T")
@@ -53,7 +50,7 @@ MILLRACE_OP(ResizeNearestNeighborGrad)
     .Shape(ResizeShape)
     .NotDifferentiable();
 
-// For each of `to` places, the nearest of `from`.
+// For each of `to` positions, the nearest of `from`.
 struct Nearest {
   bool align_corners = false;
   bool half_pixels = false;
@@ -78,9 +75,10 @@ struct Nearest {
   }
 };
 
-// Checks images and the size; gives the shape of the other side.
+// Checks images and size, and returns the shape of the resized images.
 StatusOr<Shape> OtherShape(const Tensor& images, const Tensor& size) {
-  if (images.rank() != 4) return InvalidArgument("images must have 4 dimensions, but have shape ", images.shape().ToString());
+  if (images.rank() != 4)
+    return InvalidArgument("images must have 4 dimensions, but have shape ", images.shape().ToString());
   if (size.rank() != 1 || size.dim(0) != 2) {
     return InvalidArgument("size must be a vector of height and width, but has shape ", size.shape().ToString());
   }

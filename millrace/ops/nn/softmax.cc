@@ -22,9 +22,7 @@ Status SoftmaxShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-Endpoint SumLast(GradientContext& c, Endpoint x) {
-  return c.Op("Sum", {x, c.Ints({-1})}, {{"keep_dims", true}});
-}
+Endpoint SumLast(GradientContext& c, Endpoint x) { return c.Op("Sum", {x, c.Ints({-1})}, {{"keep_dims", true}}); }
 
 // dx = (g - sum(g * y)) * y
 Status SoftmaxGradient(GradientContext& c) {
@@ -65,8 +63,7 @@ class SoftmaxKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& x = ctx.input(0);
     if (x.rank() < 1) {
-      return InvalidArgument("logits must have at least one dimension, but have shape ",
-                             x.shape().ToString());
+      return InvalidArgument("logits must have at least one dimension, but have shape ", x.shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(Tensor * y, ctx.ForwardOrAllocateOutput({0}, 0, x.shape()));
     if (y->num_elements() == 0) return absl::OkStatus();
@@ -84,7 +81,7 @@ class SoftmaxKernel : public Kernel {
     using C = ComputeType<T>;
     const int64_t block = RowsPerBlock(width);
     const bool stream = x != y && rows * width * sizeof(T) >= kStreamBytes;
-    // What streams goes in long pieces: at the end of each the writes are waited for, and the processor looks for what to read anew.
+    // Streaming uses long pieces: the end of each waits for the stores and restarts the hardware prefetcher.
     const int64_t grain = stream ? std::max<int64_t>(RowGrain(width), (int64_t{1} << 18) / width) : RowGrain(width);
     ctx.ParallelFor(rows, grain, [&](int64_t begin, int64_t end) {
       std::vector<C> wide;
@@ -113,11 +110,14 @@ class SoftmaxKernel : public Kernel {
     });
   }
 
-  // To where a line of the cache begins.
+  // Cache line size in floats.
   static constexpr int64_t kLineFloats = 16;
-  static float* AlignedUp(float* p) { return reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(p) + 63) & ~uintptr_t{63}); }
+  static float* AlignedUp(float* p) {
+    return reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(p) + 63) & ~uintptr_t{63});
+  }
 
-  // Rows that come from memory and go there: each is written out while the exponentials of the next are made. `e` holds two rows.
+  // For rows that do not fit into the cache: each is written while the exponentials of the next are computed. `e` holds
+  // two rows.
   static void StreamRows(const float* x, float* y, int64_t rows, int64_t width, float* e) {
     const bool overlap = width % 8 == 0 && reinterpret_cast<uintptr_t>(y) % 32 == 0;
     float scale = 0;
@@ -127,7 +127,8 @@ class SoftmaxKernel : public Kernel {
       const float most = LargestOf(row, width);
       float part[8] = {};
       if (overlap && r > 0) {
-        vector::ExpOfDifference(row, most, now, width, part, {.from = e + ((r + 1) % 2) * width, .scale = scale, .to = y + (r - 1) * width});
+        vector::ExpOfDifference(row, most, now, width, part,
+                                {.from = e + ((r + 1) % 2) * width, .scale = scale, .to = y + (r - 1) * width});
       } else {
         vector::ExpOfDifference(row, most, now, width, part);
       }
@@ -136,7 +137,7 @@ class SoftmaxKernel : public Kernel {
     }
   }
 
-  // The exponentials and their sum in one pass. Returns what makes the softmax of them.
+  // Computes the exponentials and their sum in one pass. Returns the factor that normalises them.
   static float Exponentials(const float* x, float* y, int64_t width) {
     float part[8] = {};
     vector::ExpOfDifference(x, LargestOf(x, width), y, width, part);

@@ -1,4 +1,4 @@
-// What softmax and the cross entropies share: exponentials of rows, and their sums.
+// Exponentials of rows and their sums, shared by softmax and the cross entropies.
 #pragma once
 
 #include <algorithm>
@@ -8,17 +8,15 @@
 
 namespace millrace {
 
-// Rows that one call of ExpRows handles: their exponentials are taken in one vectorised pass.
-inline int64_t RowsPerBlock(int64_t width) {
-  return std::max<int64_t>(1, 1024 / std::max<int64_t>(width, 1));
-}
-// Rows worth a hand-off to another thread; a multiple of RowsPerBlock.
+// The number of rows per ExpRows call, whose exponentials are computed in one vectorised pass.
+inline int64_t RowsPerBlock(int64_t width) { return std::max<int64_t>(1, 1024 / std::max<int64_t>(width, 1)); }
+// The number of rows that is worth another thread; a multiple of RowsPerBlock.
 inline int64_t RowGrain(int64_t width) {
   const int64_t block = RowsPerBlock(width);
   return block * std::max<int64_t>(1, 8192 / std::max<int64_t>(width * block, 1));
 }
 
-// In lanes side by side, which vectorise. A NaN may or may not be what comes out.
+// The maximum, computed in parallel lanes. NaN may or may not propagate.
 template <typename C>
 C LargestOf(const C* x, int64_t n) {
   constexpr int kLanes = 32;
@@ -38,7 +36,7 @@ C LargestOf(const C* x, int64_t n) {
   return most;
 }
 
-// shifted = x - max of the row. `shifted` may be x.
+// shifted = x - max of the row. `shifted` may alias x.
 template <typename C>
 void ShiftRows(const C* x, int64_t rows, int64_t width, C* shifted) {
   for (int64_t r = 0; r < rows; ++r, x += width, shifted += width) {
@@ -47,7 +45,7 @@ void ShiftRows(const C* x, int64_t rows, int64_t width, C* shifted) {
   }
 }
 
-// e = exp(shifted); sums[r] = sum of row r. `e` may be `shifted`.
+// e = exp(shifted); sums[r] = sum of row r. `e` may alias `shifted`.
 template <typename C>
 void ExpRows(const C* shifted, int64_t rows, int64_t width, C* e, C* sums) {
   vector::Exp(shifted, e, rows * width);

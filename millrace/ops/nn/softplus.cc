@@ -1,4 +1,4 @@
-// Softplus and Softsign: smooth forms of max(x, 0) and of the sign.
+// Softplus and Softsign.
 #include <cmath>
 #include <limits>
 
@@ -69,7 +69,7 @@ void LogOnePlus(const double* x, double* y, int64_t n) {
 
 struct SoftplusOp {
   explicit SoftplusOp(KernelInit&) {}
-  // Where exp(x) + 1 is exp(x) or 1 to all digits, the result is x or exp(x).
+  // If exp(x) + 1 rounds to exp(x) or 1, the result is x or exp(x).
   template <typename C>
   void operator()(const C* x, C* y, int64_t n) const {
     const C threshold = std::log(std::numeric_limits<C>::epsilon()) + C(2);

@@ -26,8 +26,8 @@ Status TopKShape(ShapeContext& c) {
   if (out.known_rank()) {
     const int64_t width = out.dim(out.rank() - 1);
     if (k >= 0 && width >= 0 && width < k) {
-      return InvalidArgument("k is ", k, ", but the rows of the input of shape ", out.ToString(),
-                             " have only ", width, " elements");
+      return InvalidArgument("k is ", k, ", but the rows of the input of shape ", out.ToString(), " have only ", width,
+                             " elements");
     }
     out.set_dim(out.rank() - 1, k);
   }
@@ -45,7 +45,7 @@ Status InTopKShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// Gradients go back to where the values came from: a scatter into the flattened input.
+// The gradient is scattered to the positions of the values in the flattened input.
 Status TopKGradient(GradientContext& c) {
   const Endpoint in_shape = c.Shape(c.input(0));
   const Endpoint indices = c.Cast(c.output(1), DType::kInt32);
@@ -56,10 +56,9 @@ Status TopKGradient(GradientContext& c) {
   const Endpoint width = last(in_shape), k = last(c.Shape(indices));
   const Endpoint minus_one = c.Scalar<int32_t>(-1);
   const Endpoint rows_by_k = c.Op("Reshape", {indices, c.Op("Pack", {minus_one, k})});
-  const Endpoint rows = c.Op("StridedSlice", {c.Shape(rows_by_k), c.Ints({0}), c.Ints({1}), c.Ints({1})},
-                             {{"shrink_axis_mask", 1}});
-  const Endpoint starts =
-      c.Op("Range", {c.Scalar<int32_t>(0), c.Mul(rows, width), width});
+  const Endpoint rows =
+      c.Op("StridedSlice", {c.Shape(rows_by_k), c.Ints({0}), c.Ints({1}), c.Ints({1})}, {{"shrink_axis_mask", 1}});
+  const Endpoint starts = c.Op("Range", {c.Scalar<int32_t>(0), c.Mul(rows, width), width});
   const Endpoint flat = c.Add(rows_by_k, c.Op("ExpandDims", {starts, c.Scalar<int32_t>(-1)}));
   const Endpoint size = c.Op("Prod", {in_shape, c.Ints({0})}, {{"keep_dims", true}});
   const Endpoint scattered =
@@ -68,8 +67,7 @@ Status TopKGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-#define MR_TOP_K_TYPES                                                                            \
-  "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}"
+#define MR_TOP_K_TYPES "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}"
 
 MILLRACE_OP(TopK)
     .Summary("The k largest elements of each row and their indices.")
@@ -96,7 +94,7 @@ MILLRACE_OP(TopKV2)
     .Gradient(TopKGradient);
 
 MILLRACE_OP(InTopK)
-    .Summary("Whether each target class is among the k most probable of its row.")
+    .Summary("True if the target class is among the k largest of its row.")
     .Input("predictions: float")
     .Input("targets: T")
     .Output("precision: bool")
@@ -106,7 +104,7 @@ MILLRACE_OP(InTopK)
     .NotDifferentiable();
 
 MILLRACE_OP(InTopKV2)
-    .Summary("Whether each target class is among the k most probable of its row.")
+    .Summary("True if the target class is among the k largest of its row.")
     .Input("predictions: float")
     .Input("targets: T")
     .Input("k: T")
@@ -121,9 +119,8 @@ StatusOr<int64_t> ScalarInt(const Tensor& t, absl::string_view name) {
     return InvalidArgument(name, " must be a scalar, but has shape ", t.shape().ToString());
   }
   int64_t value = 0;
-  DispatchType(Types<int16_t, int32_t, int64_t>{}, t.dtype(), [&](auto tag) {
-    value = t.scalar<typename decltype(tag)::type>();
-  });
+  DispatchType(Types<int16_t, int32_t, int64_t>{}, t.dtype(),
+               [&](auto tag) { value = t.scalar<typename decltype(tag)::type>(); });
   return value;
 }
 
@@ -158,16 +155,14 @@ class TopKKernel : public Kernel {
       using T = typename decltype(tag)::type;
       DispatchType(Types<int16_t, int32_t, int64_t>{}, indices->dtype(), [&](auto index) {
         using I = typename decltype(index)::type;
-        Rows<T, I>(ctx, x.data<T>(), x.num_elements() / width, width, k, values->data<T>(),
-                   indices->data<I>());
+        Rows<T, I>(ctx, x.data<T>(), x.num_elements() / width, width, k, values->data<T>(), indices->data<I>());
       });
     });
     return absl::OkStatus();
   }
 
  private:
-  // Larger first; among equals the one that comes first. A NaN counts as larger than every number, so
-  // that the order is strict.
+  // Larger first, ties by position. NaN is ordered above every number, so that the order is strict.
   template <typename T>
   static bool Before(const T* x, int32_t a, int32_t b) {
     const ComputeType<T> va = static_cast<ComputeType<T>>(x[a]), vb = static_cast<ComputeType<T>>(x[b]);
@@ -179,8 +174,7 @@ class TopKKernel : public Kernel {
   }
 
   template <typename T, typename I>
-  static void Rows(KernelContext& ctx, const T* x, int64_t rows, int64_t width, int64_t k, T* values,
-                   I* indices) {
+  static void Rows(KernelContext& ctx, const T* x, int64_t rows, int64_t width, int64_t k, T* values, I* indices) {
     ctx.ParallelFor(rows, std::max<int64_t>(1, 4096 / width), [&](int64_t begin, int64_t end) {
       std::vector<int32_t> order(width);
       for (int64_t r = begin; r < end; ++r) {

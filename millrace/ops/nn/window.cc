@@ -12,12 +12,11 @@ namespace {
 // Sizes beyond this make sums of them overflow.
 constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
 
-// A list with one entry for each dimension: those of batch and channels must be 1.
+// Reads a list with one entry per dimension; those of batch and channels must be 1.
 Status ReadDims(absl::Span<const int64_t> list, const WindowAttrs& a, absl::string_view name,
                 std::array<int64_t, 3>* out) {
   if (static_cast<int>(list.size()) != a.full_rank()) {
-    return InvalidArgument(name, " must have ", a.full_rank(), " entries, but is [",
-                           absl::StrJoin(list, ", "), "]");
+    return InvalidArgument(name, " must have ", a.full_rank(), " entries, but is [", absl::StrJoin(list, ", "), "]");
   }
   for (int64_t v : list) {
     if (v <= 0 || v > kMaxSize) {
@@ -25,8 +24,7 @@ Status ReadDims(absl::Span<const int64_t> list, const WindowAttrs& a, absl::stri
     }
   }
   if (list[0] != 1 || list[a.channel_axis()] != 1) {
-    return Unimplemented(name, " must be 1 along batch and channels, but are [",
-                         absl::StrJoin(list, ", "), "]");
+    return Unimplemented(name, " must be 1 along batch and channels, but are [", absl::StrJoin(list, ", "), "]");
   }
   for (int i = 0; i < a.rank; ++i) (*out)[a.slot(i)] = list[a.spatial_axis(i)];
   return absl::OkStatus();
@@ -39,8 +37,7 @@ Status ReadExplicit(const std::vector<int64_t>& list, WindowAttrs* a) {
   }
   for (int64_t v : list) {
     if (v < 0 || v > kMaxSize) {
-      return InvalidArgument("explicit_paddings must not be negative, but are [",
-                             absl::StrJoin(list, ", "), "]");
+      return InvalidArgument("explicit_paddings must not be negative, but are [", absl::StrJoin(list, ", "), "]");
     }
   }
   for (int axis : {0, a->channel_axis()}) {
@@ -65,9 +62,7 @@ StatusOr<Padding> ParsePadding(absl::string_view name) {
   return InvalidArgument("unknown padding ", name);
 }
 
-Status WindowAttrs::SetWindow(absl::Span<const int64_t> ksize) {
-  return ReadDims(ksize, *this, "ksize", &window);
-}
+Status WindowAttrs::SetWindow(absl::Span<const int64_t> ksize) { return ReadDims(ksize, *this, "ksize", &window); }
 Status WindowAttrs::SetStrides(absl::Span<const int64_t> values) {
   return ReadDims(values, *this, "strides", &strides);
 }
@@ -105,8 +100,8 @@ StatusOr<WindowAttrs> WindowAttrs::FromNode(const Node& node) {
 StatusOr<WindowDim> WindowAttrs::Slide(int s, int64_t in, int64_t window) const {
   WindowDim d{.in = in, .window = window, .stride = strides[s], .dilation = dilations[s]};
   if (in > kMaxSize || window > kMaxSize || (window > 0 && (window - 1) > kMaxSize / d.dilation)) {
-    return InvalidArgument("an image of size ", in, " and a window of ", window, " dilated by ",
-                           d.dilation, " are too large");
+    return InvalidArgument("an image of size ", in, " and a window of ", window, " dilated by ", d.dilation,
+                           " are too large");
   }
   if (padding == Padding::kSame) {
     d.out = in < 0 ? -1 : (in + d.stride - 1) / d.stride;
@@ -126,16 +121,14 @@ StatusOr<WindowDim> WindowAttrs::Slide(int s, int64_t in, int64_t window) const 
   }
   const int64_t room = in + d.pad_before + d.pad_after - d.extent() + d.stride;
   if (room < 0) {
-    return InvalidArgument("a window of ", window, " dilated by ", d.dilation,
-                           " does not fit into an image of ", in, " padded by ", d.pad_before, " and ",
-                           d.pad_after);
+    return InvalidArgument("a window of ", window, " dilated by ", d.dilation, " does not fit into an image of ", in,
+                           " padded by ", d.pad_before, " and ", d.pad_after);
   }
   d.out = room / d.stride;
   return d;
 }
 
-Shape LayoutShape(const WindowAttrs& attrs, int64_t batch, const std::array<int64_t, 3>& spatial,
-                  int64_t channels) {
+Shape LayoutShape(const WindowAttrs& attrs, int64_t batch, const std::array<int64_t, 3>& spatial, int64_t channels) {
   Shape shape({batch});
   if (attrs.channels_first) shape.AddDim(channels);
   for (int i = 0; i < attrs.rank; ++i) shape.AddDim(spatial[attrs.slot(i)]);

@@ -1,5 +1,5 @@
-// How a window (a filter, a pool) slides over images: attributes, paddings and output sizes, shared by
-// convolutions and pools of two and three spatial dimensions.
+// Sliding windows over images: attributes, paddings and output sizes, shared by convolutions and pooling in two and
+// three spatial dimensions.
 #pragma once
 
 #include <array>
@@ -31,13 +31,11 @@ struct WindowDim {
   friend bool operator==(const WindowDim&, const WindowDim&) = default;
   template <typename H>
   friend H AbslHashValue(H h, const WindowDim& d) {
-    return H::combine(std::move(h), d.in, d.window, d.stride, d.dilation, d.pad_before, d.pad_after,
-                      d.out);
+    return H::combine(std::move(h), d.in, d.window, d.stride, d.dilation, d.pad_before, d.pad_after, d.out);
   }
 };
 
-// What a node's attributes say, by spatial dimension (depth, height, width; depth first also in 2-D,
-// where it is of size 1).
+// The window attributes of a node, by spatial dimension (depth, height, width; in 2-D depth has size 1).
 struct WindowAttrs {
   int rank = 2;  // spatial
   bool channels_first = false;
@@ -47,9 +45,8 @@ struct WindowAttrs {
   std::array<int64_t, 3> dilations = {1, 1, 1};
   std::array<std::array<int64_t, 2>, 3> explicit_pads = {};
 
-  // Reads strides, dilations, padding, explicit_paddings, data_format and ksize, as far as the op has
-  // them. INVALID_ARGUMENT for lists of the wrong length or values that make no sense, UNIMPLEMENTED
-  // for windows over batch or channels.
+  // Reads strides, dilations, padding, explicit_paddings, data_format and ksize, as far as the op has them.
+  // INVALID_ARGUMENT for lists of the wrong length or invalid values, UNIMPLEMENTED for windows over batch or channels.
   static StatusOr<WindowAttrs> FromNode(const Node& node);
   Status SetWindow(absl::Span<const int64_t> ksize);
   Status SetStrides(absl::Span<const int64_t> strides);
@@ -58,16 +55,15 @@ struct WindowAttrs {
   int channel_axis() const { return channels_first ? 1 : rank + 1; }
   // The axis of spatial dimension i of [0, rank).
   int spatial_axis(int i) const { return channels_first ? 2 + i : 1 + i; }
-  // Where spatial dimension i of [0, rank) stands in the arrays of three.
+  // The position of spatial dimension i of [0, rank) in the arrays of three.
   int slot(int i) const { return 3 - rank + i; }
 
-  // Fills in paddings and the output size of array slot `s`; INVALID_ARGUMENT when the window does not
-  // fit. An unknown (-1) `in` or `window` gives out = -1.
+  // Computes the paddings and the output size of array slot `s`; INVALID_ARGUMENT if the window does not fit. If `in`
+  // or `window` is unknown (-1), so is the output size.
   StatusOr<WindowDim> Slide(int s, int64_t in, int64_t window) const;
 };
 
 // A shape of the node's layout.
-Shape LayoutShape(const WindowAttrs& attrs, int64_t batch, const std::array<int64_t, 3>& spatial,
-                  int64_t channels);
+Shape LayoutShape(const WindowAttrs& attrs, int64_t batch, const std::array<int64_t, 3>& spatial, int64_t channels);
 
 }  // namespace millrace

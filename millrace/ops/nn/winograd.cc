@@ -6,24 +6,23 @@
 namespace millrace::conv::winograd {
 namespace {
 
-// Below this the transforms of the filter and the hand-offs weigh too much.
+// Below this, the filter's transformation and the hand-offs cost too much.
 constexpr double kLeastFlops = 4e6;
 constexpr int64_t kLeastTilesInAll = 64;
-// A block of tiles, transformed and multiplied, is to stay in a core's own cache; it has these many bytes.
+// The size of a block of transformed and multiplied tiles, which should stay in a core's own cache.
 constexpr int64_t kBlockBytes = 384 << 10;
 constexpr int64_t kMostTiles = 96;
 constexpr int64_t kLeastTiles = 24;
-// Work worth a hand-off to another thread.
+// The work that is worth another thread.
 constexpr double kPieceFlops = 8e6;
-// Sums of the filter's gradient that are kept apart, and so threads that can share the work.
+// The number of separate partial sums of the filter's gradient, which limits the number of threads.
 constexpr int64_t kFilterPieces = 16;
-// What those sums may take, as long as there are two.
+// The maximum size of these sums in floats, if there are more than two.
 constexpr int64_t kSumsFloats = 8 << 20;
-// Planes are kept a line more than their size apart: powers of two would all fall into the same few lines of
-// the cache.
+// Planes are padded by one cache line: a power-of-two distance would map them to the same few cache sets.
 constexpr int64_t kLine = 16;
 
-// One side of the convolution seen as images that tiles are cut from.
+// One operand of the convolution as images that are divided into tiles.
 struct Images {
   int64_t height, width, channels;
   int64_t size() const { return height * width * channels; }
@@ -31,11 +30,12 @@ struct Images {
 
 // Tiles of all images: rows of tiles, cut into runs, gathered into blocks.
 struct Tiling {
-  // A tile takes `floats` in its transformed forms.
+  // A tile takes `floats` floats in its transformed forms.
   Tiling(int64_t batch, int64_t out_height, int64_t out_width, int64_t floats) {
     rows = (out_height + 1) / 2;
     columns = (out_width + 1) / 2;
-    const int64_t wanted = std::clamp(kBlockBytes / static_cast<int64_t>(sizeof(float)) / floats, kLeastTiles, kMostTiles);
+    const int64_t wanted =
+        std::clamp(kBlockBytes / static_cast<int64_t>(sizeof(float)) / floats, kLeastTiles, kMostTiles);
     run = std::min(columns, kMostTilesOfRun);
     runs_per_row = (columns + run - 1) / run;
     runs = batch * rows * runs_per_row;
@@ -52,9 +52,9 @@ struct Tiling {
     }
   }
 
-  int64_t rows, columns;           // tiles of an image
-  int64_t run, runs_per_row;       // tiles of a run, at most
-  int64_t runs;                    // of all images
+  int64_t rows, columns;      // tiles of an image
+  int64_t run, runs_per_row;  // tiles of a run, at most
+  int64_t runs;               // of all images
   int64_t runs_per_block;
   int64_t tiles_per_block;
 };
@@ -148,7 +148,8 @@ Status RunDirection(KernelContext& ctx, const ConvGeometry& g, const Direction& 
 
   const int64_t in_plane = PlaneSize(tiling.tiles_per_block * from), out_plane = PlaneSize(tiling.tiles_per_block * to);
   const int64_t scratch = kElements<Scheme> * in_plane + kOutElements<Scheme> * out_plane + from + to;
-  const double block_flops = 4.0 * static_cast<double>(g.window_pixels()) * static_cast<double>(tiling.tiles_per_block * from * to) * 2;
+  const double block_flops =
+      4.0 * static_cast<double>(g.window_pixels()) * static_cast<double>(tiling.tiles_per_block * from * to) * 2;
   const int64_t blocks_per_piece = std::max<int64_t>(1, static_cast<int64_t>(kPieceFlops / block_flops));
   const int64_t ahead = 2 * d.out.width * to;
   onednn::FirstError failure;
@@ -162,7 +163,8 @@ Status RunDirection(KernelContext& ctx, const ConvGeometry& g, const Direction& 
     std::fill(zeros, zeros + from, 0.0f);
     for (int64_t b = begin; b < end; b += tiling.runs_per_block) {
       const int64_t last = std::min(end, b + tiling.runs_per_block);
-      const int64_t count = TransformRuns<Scheme>(tiling, b, last, images, d.in, d.pad_top, d.pad_left, zeros, tiles, in_plane);
+      const int64_t count =
+          TransformRuns<Scheme>(tiling, b, last, images, d.in, d.pad_top, d.pad_left, zeros, tiles, in_plane);
       for (int e = 0; e < kElements<Scheme>; ++e) {
         const Strided a{tiles + e * in_plane, from, 1};
         const float* right = transformed + e * filter_plane;
@@ -202,11 +204,13 @@ void SumFilterGradient(const Tiling& tiling, const Direction& d, int64_t begin, 
   const int64_t ahead = 2 * d.out.width * out;
   for (int64_t b = begin; b < end; b += tiling.runs_per_block) {
     const int64_t last = std::min(end, b + tiling.runs_per_block);
-    const int64_t count = TransformRuns<Scheme>(tiling, b, last, x, d.in, d.pad_top, d.pad_left, zeros, tiles, in_plane);
+    const int64_t count =
+        TransformRuns<Scheme>(tiling, b, last, x, d.in, d.pad_top, d.pad_left, zeros, tiles, in_plane);
     float* gradient = gradients;
     tiling.ForRuns(b, last, [&](int64_t image, int64_t row, int64_t first, int64_t n) {
       for (int64_t t = first; t < first + n; ++t, gradient += out) {
-        Tiles<Scheme>::TransformGradient(Pixels<const float>(dy, d.out, image, row, t, zeros), out, gradient, out_plane, ahead);
+        Tiles<Scheme>::TransformGradient(Pixels<const float>(dy, d.out, image, row, t, zeros), out, gradient, out_plane,
+                                         ahead);
       }
     });
     for (int e = 0; e < kElements<Scheme>; ++e) {
@@ -223,8 +227,8 @@ void SumFilterGradient(const Tiling& tiling, const Direction& d, int64_t begin, 
 }
 
 template <typename Scheme>
-Status RunFilterGradient(KernelContext& ctx, const ConvGeometry& g, const Direction& d, const float* x,
-                         const float* dy, float* df) {
+Status RunFilterGradient(KernelContext& ctx, const ConvGeometry& g, const Direction& d, const float* x, const float* dy,
+                         float* df) {
   const int64_t in = d.in.channels, out = d.out.channels, size = in * out;
   const Tiling tiling(g.batch, d.out.height, d.out.width, kElements<Scheme> * in + kOutElements<Scheme> * out);
   const double flops = g.flops_per_image() * static_cast<double>(g.batch);
@@ -242,8 +246,8 @@ Status RunFilterGradient(KernelContext& ctx, const ConvGeometry& g, const Direct
   ctx.ParallelFor(tiling.runs, runs_per_piece, [&](int64_t begin, int64_t end) {
     StatusOr<Tensor> memory = ctx.AllocateTemp(DType::kFloat, Shape({scratch}));
     if (!memory.ok()) return failure.Update(memory.status());
-    SumFilterGradient<Scheme>(tiling, d, begin, end, x, dy, memory->data<float>(), sums + begin / runs_per_piece * sum_size,
-                      sum_plane);
+    SumFilterGradient<Scheme>(tiling, d, begin, end, x, dy, memory->data<float>(),
+                              sums + begin / runs_per_piece * sum_size, sum_plane);
   });
   MR_RETURN_IF_ERROR(failure.status());
   ctx.ParallelFor(in, std::max<int64_t>(1, 1024 / out), [&](int64_t begin, int64_t end) {
@@ -268,10 +272,13 @@ Status RunWindow(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const
   const Direction forward{input, output, h.pad_before, w.pad_before};
   constexpr int W = Scheme::kWindow;
   switch (kind) {
-    case ConvKind::kForward: return RunDirection<Scheme>(ctx, g, forward, a, b, false, epilogue, c);
+    case ConvKind::kForward:
+      return RunDirection<Scheme>(ctx, g, forward, a, b, false, epilogue, c);
     case ConvKind::kBackwardInput:
-      return RunDirection<Scheme>(ctx, g, {output, input, W - 1 - h.pad_before, W - 1 - w.pad_before}, b, a, true, {}, c);
-    case ConvKind::kBackwardFilter: return RunFilterGradient<Back>(ctx, g, forward, a, b, c);
+      return RunDirection<Scheme>(ctx, g, {output, input, W - 1 - h.pad_before, W - 1 - w.pad_before}, b, a, true, {},
+                                  c);
+    case ConvKind::kBackwardFilter:
+      return RunFilterGradient<Back>(ctx, g, forward, a, b, c);
   }
   return absl::OkStatus();
 }

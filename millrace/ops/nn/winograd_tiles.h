@@ -12,14 +12,14 @@
 
 namespace millrace::conv::winograd {
 
-// Tiles side by side that are transformed in one go.
+// The number of adjacent tiles that are transformed at once.
 inline constexpr int64_t kMostTilesOfRun = 32;
 // A scheme has the transforms along one dimension for windows of kWindow elements, whose tiles are kWindow + 1 pixels
 // wide. An input and a filter have kSide elements, an output has kOutSide: the product of elements e of input and
 // filter goes to element kTo[e] of the output; for the filter's gradient, elements e of the input and kTo[e] of the
 // output's gradient give element e.
 
-// Polynomials at 0, 1, -1 and infinity. All factors are halves, so that nothing is lost to rounding but in sums.
+// Interpolation points 0, 1, -1 and infinity. All factors are powers of two, so only the sums round.
 struct Window3 {
   static constexpr int kWindow = 3;
   static constexpr int kSide = 4;
@@ -57,8 +57,8 @@ struct Window3 {
   }
 };
 
-// A window of 3 and beside it one of 2 (at 0, 1 and infinity), whose sums meet in the same elements of the output: as
-// exact as they are.
+// A window of 3 and one of 2 (at 0, 1 and infinity), whose sums are added in the same output elements: as accurate as
+// these.
 struct Window5Split : Window3 {
   static constexpr int kWindow = 5;
   static constexpr int kSide = 7;
@@ -82,8 +82,8 @@ struct Window5Split : Window3 {
   }
 };
 
-// Polynomials at 0, 1, -1, 1/2, -2 and infinity: fewer products, and with these points an error of the size of a plain
-// sum's. For the filter's gradient, where it would be several times that, there is Window5Split.
+// Interpolation points 0, 1, -1, 1/2, -2 and infinity: fewer products, with an error comparable to direct summation.
+// For the filter's gradient, where the error would be several times that, use Window5Split.
 struct Window5 {
   static constexpr int kWindow = 5;
   static constexpr int kSide = 6;
@@ -118,13 +118,13 @@ struct Window5 {
   }
 };
 
-// Rows of pixels that a row of tiles reads; rows outside of the image point to zeros and have step 0.
+// The rows of pixels that a row of tiles reads; rows outside the image point to zeros and have step 0.
 template <int W>
 struct Rows {
   std::array<const float*, W + 1> row;
   std::array<int64_t, W + 1> step;  // from pixel to pixel
   int64_t width;                    // pixels in a row; those outside are 0
-  // What the next row of tiles will read first; any address.
+  // Prefetch addresses: what the next row of tiles will read first.
   std::array<const float*, 2> ahead;
 };
 
@@ -141,8 +141,8 @@ struct Tiles {
   static constexpr int To(int e) { return Scheme::kTo[e / kSide] * kOutSide + Scheme::kTo[e % kSide]; }
   static constexpr bool IsFirst(int e) { return e / kSide < kOutSide && e % kSide < kOutSide; }
 
-  // Transforms `tiles` tiles side by side, the first beginning at pixel x (which may be negative). Neighbours share
-  // all columns but two.
+  // Transforms `tiles` adjacent tiles, the first of which begins at pixel x (which may be negative). Neighbours share
+  // all columns except two.
   static void TransformInput(const Rows<W>& rows, int64_t x, int64_t tiles, int64_t channels, float* out,
                              int64_t plane) {
     if constexpr (std::is_same_v<Scheme, Window3>) return TransformInput3(rows, x, tiles, channels, out, plane);
@@ -161,7 +161,7 @@ struct Tiles {
     }
   }
 
-  // One tile of products to 2 x 2 pixels of output. Pixels `ahead` of these are the next to be written.
+  // Transforms one tile of products to 2 x 2 output pixels. The pixels at `ahead` are written next (prefetch).
   static void TransformOutput(const float* in, int64_t plane, int64_t channels, const std::array<float*, 4>& pixels,
                               int64_t ahead) {
     for (int64_t c = 0; c < channels; c += kVec) {
@@ -183,9 +183,9 @@ struct Tiles {
     }
   }
 
-  // 2 x 2 pixels of an output's gradient to one tile. Pixels `ahead` of these are the next to be read.
-  static void TransformGradient(const std::array<const float*, 4>& pixels, int64_t channels, float* out,
-                                int64_t plane, int64_t ahead) {
+  // Transforms 2 x 2 pixels of an output's gradient to one tile. The pixels at `ahead` are read next (prefetch).
+  static void TransformGradient(const std::array<const float*, 4>& pixels, int64_t channels, float* out, int64_t plane,
+                                int64_t ahead) {
     for (int64_t c = 0; c < channels; c += kVec) {
       for (const float* pixel : pixels) __builtin_prefetch(pixel + ahead + c);
       Vec columns[2][kOutSide];
@@ -202,7 +202,7 @@ struct Tiles {
     }
   }
 
-  // The filter's elements for kVec outputs, `step` apart; `turned` turns it by 180 degrees.
+  // Transforms the filter for kVec outputs, with elements `step` apart; `turned` rotates it by 180 degrees.
   static void TransformFilter(const float* in, int64_t step, bool turned, float* out, int64_t plane) {
     Vec columns[W][kSide];
     for (int s = 0; s < W; ++s) {
@@ -272,7 +272,7 @@ struct Tiles {
   }
 };
 
-// A matrix with the distances, in floats, between its rows and between its columns.
+// A matrix with its row and column strides, in floats.
 struct Strided {
   const float* data;
   int64_t row;
@@ -304,19 +304,31 @@ inline void Product(const Strided& a, const float* b, int64_t b_row, int64_t dep
 template <int V, bool kAdd>
 inline void ProductColumns(const Strided& a, int64_t rows, const float* b, int64_t b_row, int64_t depth, float* c,
                            int64_t c_row) {
-  // Six rows fill the registers, and one alone would wait for itself: so all pieces are of about the same size.
+  // Six rows fill the registers, and a single row would be latency-bound, so all pieces have about the same size.
   const int64_t pieces = (rows + 5) / 6, least = rows / pieces, longer = rows % pieces;
   for (int64_t p = 0, r = 0; p < pieces; ++p) {
     const Strided part{a.data + r * a.row, a.row, a.column};
     float* to = c + r * c_row;
     const int64_t n = least + (p < longer ? 1 : 0);
     switch (n) {
-      case 6: Product<6, V, kAdd>(part, b, b_row, depth, to, c_row); break;
-      case 5: Product<5, V, kAdd>(part, b, b_row, depth, to, c_row); break;
-      case 4: Product<4, V, kAdd>(part, b, b_row, depth, to, c_row); break;
-      case 3: Product<3, V, kAdd>(part, b, b_row, depth, to, c_row); break;
-      case 2: Product<2, V, kAdd>(part, b, b_row, depth, to, c_row); break;
-      default: Product<1, V, kAdd>(part, b, b_row, depth, to, c_row); break;
+      case 6:
+        Product<6, V, kAdd>(part, b, b_row, depth, to, c_row);
+        break;
+      case 5:
+        Product<5, V, kAdd>(part, b, b_row, depth, to, c_row);
+        break;
+      case 4:
+        Product<4, V, kAdd>(part, b, b_row, depth, to, c_row);
+        break;
+      case 3:
+        Product<3, V, kAdd>(part, b, b_row, depth, to, c_row);
+        break;
+      case 2:
+        Product<2, V, kAdd>(part, b, b_row, depth, to, c_row);
+        break;
+      default:
+        Product<1, V, kAdd>(part, b, b_row, depth, to, c_row);
+        break;
     }
     r += n;
   }

@@ -1,4 +1,4 @@
-// DecodeCompressed: what zlib or gzip packed.
+// DecodeCompressed: decompresses zlib or gzip strings.
 #include <zlib.h>
 
 #include "millrace/graph/op_schema.h"
@@ -8,10 +8,10 @@
 namespace millrace {
 namespace {
 
-// A thousandth of its size unpacks to this much; whoever sends more means harm.
+// A limit against decompression bombs: input can expand a thousandfold.
 constexpr size_t kMaxUnpacked = size_t{1} << 31;
 
-// Input that ends early gives what it has. After a gzip member another may follow.
+// Truncated input gives what can be decompressed. Several gzip members may be concatenated.
 Status Unpack(absl::string_view packed, bool gzip, std::string* out) {
   z_stream stream = {};
   if (inflateInit2(&stream, gzip ? MAX_WBITS + 16 : MAX_WBITS) != Z_OK) {
@@ -75,9 +75,12 @@ class DecodeCompressedKernel : public Kernel {
 };
 
 MILLRACE_OP(DecodeCompressed)
-    .Input("bytes: string").Output("output: string").Attr("compression_type: string = ''")
-    .Shape(UnchangedShape).NotDifferentiable()
-    .Summary("Strings that were packed with ZLIB or GZIP, unpacked.");
+    .Input("bytes: string")
+    .Output("output: string")
+    .Attr("compression_type: string = ''")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Decompresses ZLIB or GZIP strings.");
 MILLRACE_KERNEL(DecodeCompressed, kCpu, DecodeCompressedKernel);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// DecodeCSV: fields of comma-separated records as columns.
+// DecodeCSV: parses comma-separated records to columns.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/string/number_text.h"
@@ -13,11 +13,11 @@ using FieldTypes = Types<float, double, int32_t, int64_t, std::string>;
 struct CsvFormat {
   char delimiter = ',';
   bool quotes = true;
-  std::vector<int64_t> columns;  // those that are wanted, in their order; all when empty
+  std::vector<int64_t> columns;  // selected columns in order; all if empty
 };
 
-// Takes the fields out of one record. RFC 4180, but that line breaks are allowed in quoted fields only and
-// skipped where a field begins.
+// Splits one record into fields. RFC 4180, except that line breaks are allowed only in quoted fields and are skipped at
+// the beginning of a field.
 class CsvReader {
  public:
   CsvReader(const CsvFormat& format, absl::string_view text) : format_(format), text_(text) {}
@@ -181,11 +181,17 @@ Status DecodeCsvShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(DecodeCSV)
-    .Input("records: string").Input("record_defaults: OUT_TYPE").Output("output: OUT_TYPE")
-    .Attr("OUT_TYPE: list({float, double, int32, int64, string}) >= 1").Attr("field_delim: string = ','")
-    .Attr("use_quote_delim: bool = true").Attr("na_value: string = ''").Attr("select_cols: list(int) = []")
-    .Shape(DecodeCsvShape).NotDifferentiable()
-    .Summary("The fields of CSV records, a tensor for each column.");
+    .Input("records: string")
+    .Input("record_defaults: OUT_TYPE")
+    .Output("output: OUT_TYPE")
+    .Attr("OUT_TYPE: list({float, double, int32, int64, string}) >= 1")
+    .Attr("field_delim: string = ','")
+    .Attr("use_quote_delim: bool = true")
+    .Attr("na_value: string = ''")
+    .Attr("select_cols: list(int) = []")
+    .Shape(DecodeCsvShape)
+    .NotDifferentiable()
+    .Summary("Parses CSV records to one tensor per column.");
 MILLRACE_KERNEL(DecodeCSV, kCpu, DecodeCsvKernel);
 
 }  // namespace

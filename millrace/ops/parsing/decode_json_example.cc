@@ -26,8 +26,8 @@ class DecodeJsonExampleKernel : public Kernel {
       const auto status = json::JsonToBinaryString(types_.get(), example_url_, input.data<std::string>()[i],
                                                    &out->data<std::string>()[i]);
       if (!status.ok()) {
-        return InvalidArgument("Error while parsing JSON (element ", i, "): ",
-                               std::string(status.message().data(), status.message().size()));
+        return InvalidArgument("Error while parsing JSON (element ", i,
+                               "): ", std::string(status.message().data(), status.message().size()));
       }
     }
     return absl::OkStatus();
@@ -39,9 +39,11 @@ class DecodeJsonExampleKernel : public Kernel {
 };
 
 MILLRACE_OP(DecodeJSONExample)
-    .Input("json_examples: string").Output("binary_examples: string")
-    .Shape(UnchangedShape).NotDifferentiable()
-    .Summary("Examples written as JSON, serialized.");
+    .Input("json_examples: string")
+    .Output("binary_examples: string")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Converts Examples from JSON to serialized form.");
 MILLRACE_KERNEL(DecodeJSONExample, kCpu, DecodeJsonExampleKernel);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// DecodeRaw and DecodePaddedRaw: bytes as numbers.
+// DecodeRaw and DecodePaddedRaw: reinterpret bytes as numbers.
 #include <algorithm>
 #include <cstring>
 
@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// Turns the bytes of each word of `size` around.
+// Reverses the bytes of each word of `size` bytes.
 void SwapWords(uint8_t* data, int64_t words, size_t size) {
   if (size < 2) return;
   for (int64_t i = 0; i < words; ++i) std::reverse(data + i * size, data + (i + 1) * size);
@@ -26,8 +26,7 @@ class RawKernel : public Kernel {
   }
 
  protected:
-  // After all bytes are in place: from the byte order of the input to this machine's, and any byte that
-  // is not zero to a true.
+  // Converts from the input's byte order to this machine's, and non-zero bytes to true for bool.
   void Finish(Tensor* out) const {
     auto* data = out->raw<uint8_t>();
     if (word_ > 1) SwapWords(data, static_cast<int64_t>(out->TotalBytes() / word_), word_);
@@ -107,18 +106,24 @@ Status DecodeRawShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(DecodeRaw)
-    .Input("bytes: string").Output("output: out_type")
-    .Attr("out_type: {half, float, double, int32, uint16, uint8, int16, int8, int64, complex64, complex128, bool, "
-          "bfloat16}")
+    .Input("bytes: string")
+    .Output("output: out_type")
+    .Attr(
+        "out_type: {half, float, double, int32, uint16, uint8, int16, int8, int64, complex64, complex128, bool, "
+        "bfloat16}")
     .Attr("little_endian: bool = true")
-    .Shape(DecodeRawShape).NotDifferentiable()
-    .Summary("The bytes of strings of one length, as numbers.");
+    .Shape(DecodeRawShape)
+    .NotDifferentiable()
+    .Summary("Reinterprets the bytes of strings of equal length as numbers.");
 MILLRACE_OP(DecodePaddedRaw)
-    .Input("input_bytes: string").Input("fixed_length: int32").Output("output: out_type")
+    .Input("input_bytes: string")
+    .Input("fixed_length: int32")
+    .Output("output: out_type")
     .Attr("out_type: {half, float, double, int32, uint16, uint8, int16, int8, int64, bfloat16}")
     .Attr("little_endian: bool = true")
-    .Shape(DecodeRawShape).NotDifferentiable()
-    .Summary("The bytes of strings, cut or padded with zeros to one length, as numbers.");
+    .Shape(DecodeRawShape)
+    .NotDifferentiable()
+    .Summary("Reinterprets the bytes of strings, truncated or zero-padded to a fixed length, as numbers.");
 MILLRACE_KERNEL(DecodeRaw, kCpu, DecodeRawKernel);
 MILLRACE_KERNEL(DecodePaddedRaw, kCpu, DecodePaddedRawKernel);
 

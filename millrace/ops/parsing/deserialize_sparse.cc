@@ -1,4 +1,5 @@
-// DeserializeSparse and DeserializeManySparse: what SerializeSparse and SerializeManySparse gave, as one sparse tensor.
+// DeserializeSparse and DeserializeManySparse: the inverse of SerializeSparse and SerializeManySparse, as one sparse
+// tensor.
 #include <vector>
 
 #include "millrace/graph/op_schema.h"
@@ -25,8 +26,8 @@ StatusOr<SparsePart> UnpackPart(const Tensor& packed, int64_t i, DType dtype) {
   if (part.values.rank() != 1) return wrong(1, "a values vector", part.values);
   if (part.shape.rank() != 1 || part.shape.dtype() != DType::kInt64) return wrong(2, "a shape vector", part.shape);
   if (part.values.dtype() != dtype) {
-    return InvalidArgument("Requested SparseTensor of type ", dtype, " but SparseTensor[", i, "].values.dtype() == ",
-                           part.values.dtype());
+    return InvalidArgument("Requested SparseTensor of type ", dtype, " but SparseTensor[", i,
+                           "].values.dtype() == ", part.values.dtype());
   }
   if (part.indices.dim(0) != part.values.dim(0)) {
     return InvalidArgument("Expected row counts of SparseTensor[", i, "].indices and SparseTensor[", i,
@@ -86,15 +87,23 @@ Status DeserializeSparseShape(ShapeContext& c) {
 
 MILLRACE_OP(DeserializeSparse)
     .Input("serialized_sparse: Tserialized")
-    .Output("sparse_indices: int64").Output("sparse_values: dtype").Output("sparse_shape: int64")
-    .Attr("dtype: type").Attr("Tserialized: {string, variant} = DT_STRING")
-    .Shape(DeserializeSparseShape).NotDifferentiable()
-    .Summary("Serialized sparse tensors as one.");
+    .Output("sparse_indices: int64")
+    .Output("sparse_values: dtype")
+    .Output("sparse_shape: int64")
+    .Attr("dtype: type")
+    .Attr("Tserialized: {string, variant} = DT_STRING")
+    .Shape(DeserializeSparseShape)
+    .NotDifferentiable()
+    .Summary("Deserializes sparse tensors and stacks them.");
 MILLRACE_OP(DeserializeManySparse)
     .Input("serialized_sparse: string")
-    .Output("sparse_indices: int64").Output("sparse_values: dtype").Output("sparse_shape: int64").Attr("dtype: type")
-    .Shape(DeserializeSparseShape).NotDifferentiable()
-    .Summary("Serialized rows as one sparse tensor.");
+    .Output("sparse_indices: int64")
+    .Output("sparse_values: dtype")
+    .Output("sparse_shape: int64")
+    .Attr("dtype: type")
+    .Shape(DeserializeSparseShape)
+    .NotDifferentiable()
+    .Summary("Deserializes rows into one sparse tensor.");
 MILLRACE_KERNEL(DeserializeSparse, kCpu, DeserializeSparseKernel);
 MILLRACE_KERNEL(DeserializeManySparse, kCpu, DeserializeSparseKernel);
 

@@ -9,8 +9,8 @@
 namespace millrace {
 namespace {
 
-// One parsed batch on its way to tensors. First the features of every example are found, checked and counted;
-// then, with all sizes known, the values are decoded straight into the outputs.
+// Parses one batch in two passes: first finds, checks and counts the features of every example; then, with all sizes
+// known, decodes the values directly into the outputs.
 class ExampleParser {
  public:
   ExampleParser(KernelContext& ctx, const SerializedExamples& examples, const ExampleColumns& columns)
@@ -103,7 +103,7 @@ class ExampleParser {
     return absl::OkStatus();
   }
 
-  // Where the values of each example begin among those of all, and how many there are.
+  // Computes the offset of each example's values, and returns their total number.
   int64_t FillStarts(int c) {
     std::vector<int64_t>& starts = starts_.emplace_back(static_cast<size_t>(n_));
     int64_t total = 0;
@@ -198,7 +198,7 @@ class ExampleParser {
     const int64_t values = count(i, c);
     if (values > 0) DecodeValues(view(i, c), row);
     if (column.variable()) {
-      // The padding, where the caller's default may be missing: zeros and empty strings.
+      // The padding; without a default value, zeros or empty strings.
       const T padding = column.default_value.num_elements() == 1 ? column.default_value.scalar<T>() : T();
       std::fill(row + values, row + row_sizes_[d], padding);
     } else if (view(i, c).dtype == DType::kInvalid && row_sizes_[d] > 0) {
@@ -260,7 +260,7 @@ Status CheckDenseShapes(absl::Span<const PartialShape> shapes, bool fully) {
     if (!known) {
       return InvalidArgument("dense_shapes[", d, "] has unknown rank or unknown inner dimensions: ", shape.ToString());
     }
-    // Also that the number of elements fits.
+    // Also checks that the number of elements does not overflow.
     Shape::Dims dims(shape.dims().begin(), shape.dims().end());
     if (!dims.empty() && dims[0] < 0) dims[0] = 1;
     MR_RETURN_IF_ERROR(WithPrefix(absl::StrCat("dense_shapes[", d, "]: "), Shape::Make(dims).status()));

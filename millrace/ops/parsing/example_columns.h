@@ -1,4 +1,4 @@
-// Batches of Examples to tensors: what ParseExample and its relatives share.
+// Parsing of batches of Examples, shared by ParseExample and its variants.
 #pragma once
 
 #include <string>
@@ -21,15 +21,15 @@ struct SparseColumn {
 struct DenseColumn {
   std::string key;
   DType dtype = DType::kInvalid;
-  // The shape of one example's values. With a first dimension of -1 examples have as many rows as they like,
-  // and a batch is padded.
+  // The shape of one example's values. With a first dimension of -1 examples have variable numbers of rows, and a batch
+  // is padded.
   PartialShape shape;
-  // What an example without the feature has; empty when it must not be without. The padding, of one
-  // element, for a column of variable length.
+  // The value for an example without the feature; empty if the feature is required. For a column of variable length,
+  // the padding (one element).
   Tensor default_value;
 
   bool variable() const { return shape.rank() > 0 && shape.dim(0) < 0; }
-  // Elements of one example, or of one row with a variable number of them.
+  // The number of elements of one example, or of one row if the number of rows is variable.
   int64_t stride() const;
 };
 
@@ -39,39 +39,39 @@ struct RaggedColumn {
   DType splits = DType::kInvalid;
 };
 
-// What to make of the features of each example.
+// The columns to extract from each example.
 struct ExampleColumns {
   std::vector<SparseColumn> sparse;
   std::vector<DenseColumn> dense;
   std::vector<RaggedColumn> ragged;
 
-  // INVALID_ARGUMENT when a default value does not fit its shape.
+  // INVALID_ARGUMENT if a default value does not match its shape.
   Status CheckDefaults() const;
 };
 
-// INVALID_ARGUMENT unless all dimensions but the first are known and, with `fully`, the first too.
+// INVALID_ARGUMENT unless all dimensions except the first are known and, with `fully`, the first too.
 Status CheckDenseShapes(absl::Span<const PartialShape> shapes, bool fully = false);
 
 struct SerializedExamples {
   absl::Span<const std::string> bytes;
   absl::Span<const std::string> names;  // for messages; may be empty
-  bool batched = true;                  // false: one example, and tensors without a dimension for the batch
+  bool batched = true;                  // if false, there is one example, and tensors have no batch dimension
 
-  // "Name: train-3, ": how a message about an example begins.
+  // The prefix of messages about an example: "Name: train-3, ".
   std::string Name(int64_t example) const;
 };
 
-// In the order of the columns. A tensor for each, memory from the context.
+// One tensor per column, in column order, allocated from the context.
 struct ParsedColumns {
   std::vector<Tensor> sparse_indices, sparse_values, sparse_shapes, dense_values, ragged_values, ragged_splits;
 };
 
-// Reads the features of all examples (those of the context, for SequenceExamples), in parallel. The result does
-// not depend on the number of threads, nor does the error: it is that of the first example which has one.
+// Parses the features of all examples (for SequenceExamples, of their contexts) in parallel. The result does not depend
+// on the number of threads, nor does the error, which is that of the first failing example.
 StatusOr<ParsedColumns> ParseExamples(KernelContext& ctx, const SerializedExamples& examples,
                                       const ExampleColumns& columns);
 
-// Numbers of the columns that want each key.
+// Maps each key to the columns that use it.
 class KeyIndex {
  public:
   void Add(absl::string_view key, int column) { columns_[key].push_back(column); }
@@ -84,16 +84,15 @@ class KeyIndex {
   absl::flat_hash_map<absl::string_view, std::vector<int>> columns_;
 };
 
-// Calls fn for each example, in parallel when there is enough to do, and gives the error of the first example
-// that fails.
+// Calls fn for each example, in parallel if worthwhile, and returns the error of the first failing example.
 Status ForEachExample(KernelContext& ctx, absl::Span<const std::string> bytes,
                       absl::FunctionRef<Status(int64_t example)> fn);
 
-// The types that features have.
+// The types of features.
 using FeatureTypes = Types<float, int64_t, std::string>;
 
-// The start offsets of ragged rows, from their lengths: a tensor of lengths.size() + 1. INVALID_ARGUMENT when
-// they do not fit `dtype`.
+// The row splits of ragged rows of the given lengths, a tensor of lengths.size() + 1. INVALID_ARGUMENT if they do not
+// fit into `dtype`.
 StatusOr<Tensor> SplitsTensor(KernelContext& ctx, DType dtype, absl::Span<const int64_t> lengths);
 
 }  // namespace millrace

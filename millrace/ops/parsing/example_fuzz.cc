@@ -1,5 +1,4 @@
-// Any bytes as Examples and SequenceExamples. What protobuf itself can read must come out of the parsers with
-// the same values.
+// Fuzzes the parsers of Examples and SequenceExamples. Whatever protobuf can parse must give the same values here.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -36,14 +35,14 @@ const ExampleColumns& Columns() {
 }
 
 const ListColumns& Lists() {
-  static const auto* const lists = new ListColumns{
-      .sparse = {{"f", DType::kFloat}, {"i", DType::kInt64}},
-      .dense = {{.key = "d", .dtype = DType::kInt64, .shape = Shape({1}), .may_be_missing = true}},
-      .ragged = {{"s", DType::kString, DType::kInt64}}};
+  static const auto* const lists =
+      new ListColumns{.sparse = {{"f", DType::kFloat}, {"i", DType::kInt64}},
+                      .dense = {{.key = "d", .dtype = DType::kInt64, .shape = Shape({1}), .may_be_missing = true}},
+                      .ragged = {{"s", DType::kString, DType::kInt64}}};
   return *lists;
 }
 
-// The whole batch, read twice over: one example in a batch of two, and alone.
+// Parses the example twice: in a batch of two, and alone.
 void ParseAll(const std::string& bytes) {
   KernelContext ctx = Context();
   const std::string batch[] = {bytes, bytes};
@@ -112,7 +111,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ParseAll(bytes);
   pb::Example example;
   if (example.ParseFromString(bytes)) {
-    example.DiscardUnknownFields();  // a Feature of an unknown kind is refused here, and nothing to protobuf
+    example.DiscardUnknownFields();  // a Feature of an unknown kind is rejected by the parsers but ignored by protobuf
     CompareWithProtobuf(example);
   }
   return 0;

@@ -1,4 +1,4 @@
-// Features of Examples and SequenceExamples, read from their bytes without building messages.
+// Reading of Features from serialized Examples and SequenceExamples without building messages.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace millrace {
 
-// Where the values of one Feature lie. Refers to the serialized bytes.
+// The location of one Feature's values. Refers to the serialized bytes.
 struct FeatureView {
-  DType dtype = DType::kInvalid;  // string, float or int64; kInvalid when the Feature says nothing
+  DType dtype = DType::kInvalid;  // string, float or int64; kInvalid if the Feature is empty
   absl::string_view values;       // the BytesList, FloatList or Int64List
 };
 
@@ -19,22 +19,21 @@ struct FeatureView {
 inline constexpr uint32_t kExampleFeatures = 1;  // and SequenceExample's context
 inline constexpr uint32_t kSequenceFeatureLists = 2;
 
-// Calls visit(key, value) for every entry of the map in field `field` of the message, in their order; a key
-// may come again, and then the later value counts. Ends early when `visit` returns false. Returns false when it
-// did, or when the bytes are malformed.
+// Calls visit(key, value) for every entry of the map in field `field` of the message, in order; for a repeated key the
+// last value counts. Stops if `visit` returns false. Returns false if it did or if the bytes are malformed.
 bool ForEachEntry(absl::string_view message, uint32_t field,
                   absl::FunctionRef<bool(absl::string_view key, absl::string_view value)> visit);
 
 // Calls visit for every Feature of a FeatureList.
 bool ForEachFeature(absl::string_view feature_list, absl::FunctionRef<bool(absl::string_view feature)> visit);
 
-// False when the bytes are no Feature. The values are not looked at.
+// Returns false if the bytes are not a Feature. The values are not validated.
 bool ReadFeature(absl::string_view bytes, FeatureView* feature);
 
-// How many values there are; -1 when they are malformed.
+// The number of values; -1 if they are malformed.
 int64_t CountValues(const FeatureView& feature);
 
-// Writes the values, as many as CountValues found. T is the type of the feature.
+// Decodes the values, as many as CountValues returned. The type of `out` must be that of the feature.
 void DecodeValues(const FeatureView& feature, float* out);
 void DecodeValues(const FeatureView& feature, int64_t* out);
 void DecodeValues(const FeatureView& feature, std::string* out);

@@ -1,23 +1,23 @@
-// Shapes of what the parsers of Examples and SequenceExamples give.
+// Output shapes of the parsers of Examples and SequenceExamples.
 #pragma once
 
 #include "millrace/graph/shape_inference.h"
 
 namespace millrace {
 
-// Sets outputs one after the other, in the order of the schemas.
+// Sets the output shapes in schema order.
 class OutputShapes {
  public:
-  // `serialized`: a scalar, a vector, or not known.
+  // `serialized` is a scalar, a vector or unknown.
   OutputShapes(ShapeContext& c, const PartialShape& serialized) : c_(c), serialized_(serialized) {}
 
-  // Names of the attrs that say how many outputs of each kind there are; empty when there are none.
+  // Names of the attrs that determine the number of outputs of each kind; empty if there are none.
   struct Attrs {
     const char* sparse_types = "";
     const char* dense_shapes = "";
     const char* ragged_types = "";
-    bool fully_defined = false;  // whether dense shapes must be
-    bool lengths = false;        // whether dense feature lists come with their lengths
+    bool fully_defined = false;  // whether dense shapes must be fully defined
+    bool lengths = false;        // whether dense feature lists have length outputs
     bool scalar_splits = false;  // whether the splits of one example are a scalar, not empty
   };
   // Sparse indices, values and shapes; dense values; ragged values and splits.

@@ -24,7 +24,8 @@ class TensorValue : public VariantValue {
 };
 
 const VariantDecoder decoder("tensorflow::Tensor",
-                             [](const std::string&, const std::vector<Tensor>& tensors) -> StatusOr<RefPtr<VariantValue>> {
+                             [](const std::string&,
+                                const std::vector<Tensor>& tensors) -> StatusOr<RefPtr<VariantValue>> {
                                if (tensors.size() != 1) {
                                  return InvalidArgument("a variant of one tensor came with ", tensors.size());
                                }
@@ -41,7 +42,8 @@ StatusOr<Tensor> UnpackTensor(const Tensor& packed, int64_t at) {
   }
   pb::TensorProto proto;
   if (!proto.ParseFromString(packed.data<std::string>()[at])) {
-    return InvalidArgument("Could not parse serialized proto: element ", at, " of serialized_sparse is no TensorProto");
+    return InvalidArgument("Could not parse serialized proto: element ", at,
+                           " of serialized_sparse is not a TensorProto");
   }
   StatusOr<Tensor> tensor = TensorFromProto(proto);
   if (!tensor.ok()) return InvalidArgument("Could not construct tensor from proto: ", tensor.status().message());

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// What the three have in common: attrs, and where the outputs go.
+// Common to the three ops: attrs, and the order of outputs.
 class ParseExampleBase : public Kernel {
  public:
   explicit ParseExampleBase(KernelInit& init) {
@@ -23,7 +23,7 @@ class ParseExampleBase : public Kernel {
   }
 
  protected:
-  // Gets the keys that are not attrs and checks that there are as many as types.
+  // Checks that there are as many keys as types.
   static Status CheckCount(const char* what, size_t keys, size_t types) {
     if (keys == types) return absl::OkStatus();
     return InvalidArgument("Expected len(", what, "_keys) == len(", what, "_types) but got: ", keys, " vs. ", types);
@@ -38,7 +38,9 @@ class ParseExampleBase : public Kernel {
                   ExampleColumns* columns) const {
     MR_RETURN_IF_ERROR(CheckCount("dense", keys.size(), dense_types_.size()));
     for (size_t i = 0; i < keys.size(); ++i) {
-      columns->dense.push_back({.key = keys[i], .dtype = dense_types_[i], .shape = dense_shapes_[i],
+      columns->dense.push_back({.key = keys[i],
+                                .dtype = dense_types_[i],
+                                .shape = dense_shapes_[i],
                                 .default_value = ctx.input(first_default + static_cast<int>(i))});
     }
     return columns->CheckDefaults();
@@ -200,36 +202,61 @@ Status ParseSingleExampleShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(ParseExample)
-    .Input("serialized: string").Input("names: string").Input("sparse_keys: Nsparse * string")
-    .Input("dense_keys: Ndense * string").Input("dense_defaults: Tdense")
-    .Output("sparse_indices: Nsparse * int64").Output("sparse_values: sparse_types")
-    .Output("sparse_shapes: Nsparse * int64").Output("dense_values: Tdense")
-    .Attr("Nsparse: int >= 0").Attr("Ndense: int >= 0")
-    .Attr("sparse_types: list({float, int64, string}) >= 0").Attr("Tdense: list({float, int64, string}) >= 0")
-    .Attr("dense_shapes: list(shape) >= 0")
-    .Shape(ParseExampleShape).NotDifferentiable()
-    .Summary("A batch of serialized Examples as sparse and dense tensors.");
-MILLRACE_OP(ParseExampleV2)
-    .Input("serialized: string").Input("names: string").Input("sparse_keys: string").Input("dense_keys: string")
-    .Input("ragged_keys: string").Input("dense_defaults: Tdense")
-    .Output("sparse_indices: num_sparse * int64").Output("sparse_values: sparse_types")
-    .Output("sparse_shapes: num_sparse * int64").Output("dense_values: Tdense")
-    .Output("ragged_values: ragged_value_types").Output("ragged_row_splits: ragged_split_types")
-    .Attr("Tdense: list({float, int64, string}) >= 0").Attr("num_sparse: int >= 0")
+    .Input("serialized: string")
+    .Input("names: string")
+    .Input("sparse_keys: Nsparse * string")
+    .Input("dense_keys: Ndense * string")
+    .Input("dense_defaults: Tdense")
+    .Output("sparse_indices: Nsparse * int64")
+    .Output("sparse_values: sparse_types")
+    .Output("sparse_shapes: Nsparse * int64")
+    .Output("dense_values: Tdense")
+    .Attr("Nsparse: int >= 0")
+    .Attr("Ndense: int >= 0")
     .Attr("sparse_types: list({float, int64, string}) >= 0")
-    .Attr("ragged_value_types: list({float, int64, string}) >= 0").Attr("ragged_split_types: list({int32, int64}) >= 0")
+    .Attr("Tdense: list({float, int64, string}) >= 0")
     .Attr("dense_shapes: list(shape) >= 0")
-    .Shape(ParseExampleV2Shape).NotDifferentiable()
-    .Summary("One or a batch of serialized Examples as sparse, dense and ragged tensors.");
+    .Shape(ParseExampleShape)
+    .NotDifferentiable()
+    .Summary("Parses a batch of serialized Examples to sparse and dense tensors.");
+MILLRACE_OP(ParseExampleV2)
+    .Input("serialized: string")
+    .Input("names: string")
+    .Input("sparse_keys: string")
+    .Input("dense_keys: string")
+    .Input("ragged_keys: string")
+    .Input("dense_defaults: Tdense")
+    .Output("sparse_indices: num_sparse * int64")
+    .Output("sparse_values: sparse_types")
+    .Output("sparse_shapes: num_sparse * int64")
+    .Output("dense_values: Tdense")
+    .Output("ragged_values: ragged_value_types")
+    .Output("ragged_row_splits: ragged_split_types")
+    .Attr("Tdense: list({float, int64, string}) >= 0")
+    .Attr("num_sparse: int >= 0")
+    .Attr("sparse_types: list({float, int64, string}) >= 0")
+    .Attr("ragged_value_types: list({float, int64, string}) >= 0")
+    .Attr("ragged_split_types: list({int32, int64}) >= 0")
+    .Attr("dense_shapes: list(shape) >= 0")
+    .Shape(ParseExampleV2Shape)
+    .NotDifferentiable()
+    .Summary("Parses one or a batch of serialized Examples to sparse, dense and ragged tensors.");
 MILLRACE_OP(ParseSingleExample)
-    .Input("serialized: string").Input("dense_defaults: Tdense")
-    .Output("sparse_indices: num_sparse * int64").Output("sparse_values: sparse_types")
-    .Output("sparse_shapes: num_sparse * int64").Output("dense_values: Tdense")
-    .Attr("num_sparse: int >= 0").Attr("sparse_keys: list(string) >= 0").Attr("dense_keys: list(string) >= 0")
-    .Attr("sparse_types: list({float, int64, string}) >= 0").Attr("Tdense: list({float, int64, string}) >= 0")
+    .Input("serialized: string")
+    .Input("dense_defaults: Tdense")
+    .Output("sparse_indices: num_sparse * int64")
+    .Output("sparse_values: sparse_types")
+    .Output("sparse_shapes: num_sparse * int64")
+    .Output("dense_values: Tdense")
+    .Attr("num_sparse: int >= 0")
+    .Attr("sparse_keys: list(string) >= 0")
+    .Attr("dense_keys: list(string) >= 0")
+    .Attr("sparse_types: list({float, int64, string}) >= 0")
+    .Attr("Tdense: list({float, int64, string}) >= 0")
     .Attr("dense_shapes: list(shape) >= 0")
-    .Shape(ParseSingleExampleShape).NotDifferentiable()
-    .Summary("One serialized Example as sparse and dense tensors.");
+    .Shape(ParseSingleExampleShape)
+    .NotDifferentiable()
+    .Summary("Parses one serialized Example to sparse and dense tensors.");
 MILLRACE_KERNEL(ParseExample, kCpu, ParseExampleKernel);
 MILLRACE_KERNEL(ParseExampleV2, kCpu, ParseExampleV2Kernel);
 MILLRACE_KERNEL(ParseSingleExample, kCpu, ParseSingleExampleKernel);

@@ -51,22 +51,25 @@ class SequenceKernel : public Kernel {
       out->context.sparse.push_back({context_sparse[i], context_sparse_types_[i]});
     }
     for (size_t i = 0; i < context_dense.size(); ++i) {
-      out->context.dense.push_back({.key = context_dense[i], .dtype = context_dense_types_[i],
+      out->context.dense.push_back({.key = context_dense[i],
+                                    .dtype = context_dense_types_[i],
                                     .shape = context_dense_shapes_[i],
                                     .default_value = ctx.input(first_default + static_cast<int>(i))});
     }
     for (size_t i = 0; i < list_sparse.size(); ++i)
       out->lists.sparse.push_back({list_sparse[i], list_sparse_types_[i]});
     for (size_t i = 0; i < list_dense.size(); ++i) {
-      out->lists.dense.push_back({.key = list_dense[i], .dtype = list_dense_types_[i],
-                                  .shape = list_dense_shapes_[i].AsShape(), .may_be_missing = may_be_missing[i]});
+      out->lists.dense.push_back({.key = list_dense[i],
+                                  .dtype = list_dense_types_[i],
+                                  .shape = list_dense_shapes_[i].AsShape(),
+                                  .may_be_missing = may_be_missing[i]});
     }
     return out->context.CheckDefaults();
   }
 
   static Status Run(KernelContext& ctx, const SerializedExamples& examples, const Columns& columns, bool with_lengths) {
     for (const DenseColumn& column : columns.context.dense) {
-      // Unlike ParseExample, these want it even of no examples at all.
+      // Unlike ParseExample, these ops require it even for an empty batch.
       if (examples.bytes.empty() && column.default_value.num_elements() == 0) {
         return InvalidArgument("Feature: ", column.key, " (data type: ", column.dtype,
                                ") is required but could not be found.");
@@ -92,7 +95,7 @@ class SequenceKernel : public Kernel {
     return absl::OkStatus();
   }
 
-  // What stands for the splits of one example: how many rows it has.
+  // The splits of a single example: its number of rows.
   static Tensor ScalarSplit(DType dtype, int64_t rows) {
     return dtype == DType::kInt32 ? Tensor::Scalar(static_cast<int32_t>(rows)) : Tensor::Scalar(rows);
   }
@@ -109,7 +112,7 @@ class SequenceKernel : public Kernel {
     return SerializedExamples{serialized.flat<std::string>(), names.flat<std::string>(), serialized.rank() == 1};
   }
 
-  // That attr `attr` is what `n` says: outputs are numbered by both.
+  // Checks that attr `attr` equals `n`, because outputs are numbered by both.
   static void CheckNumber(KernelInit& init, const char* attr, size_t n) {
     int64_t number = 0;
     init.Attr(attr, &number);
@@ -245,8 +248,8 @@ class ParseSingleSequenceExampleKernel : public SequenceKernel {
     for (int kind = 0; kind < 4; ++kind) {
       for (int i = 0; i < n_[kind]; ++i, ++at) {
         if (ctx.input(at).rank() != 0) {
-          return InvalidArgument("Expected ", kNames[kind], "[", i, "] to be a scalar, got shape: ",
-                                 ctx.input(at).shape().ToString());
+          return InvalidArgument("Expected ", kNames[kind], "[", i,
+                                 "] to be a scalar, got shape: ", ctx.input(at).shape().ToString());
         }
         keys[kind].push_back(ctx.input(at).scalar<std::string>());
       }
@@ -298,34 +301,51 @@ Status ParseSingleSequenceExampleShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(ParseSequenceExample)
-    .Input("serialized: string").Input("debug_name: string").Input("context_dense_defaults: Tcontext_dense")
-    .Output("context_sparse_indices: Ncontext_sparse * int64").Output("context_sparse_values: context_sparse_types")
-    .Output("context_sparse_shapes: Ncontext_sparse * int64").Output("context_dense_values: Tcontext_dense")
+    .Input("serialized: string")
+    .Input("debug_name: string")
+    .Input("context_dense_defaults: Tcontext_dense")
+    .Output("context_sparse_indices: Ncontext_sparse * int64")
+    .Output("context_sparse_values: context_sparse_types")
+    .Output("context_sparse_shapes: Ncontext_sparse * int64")
+    .Output("context_dense_values: Tcontext_dense")
     .Output("feature_list_sparse_indices: Nfeature_list_sparse * int64")
     .Output("feature_list_sparse_values: feature_list_sparse_types")
     .Output("feature_list_sparse_shapes: Nfeature_list_sparse * int64")
     .Output("feature_list_dense_values: feature_list_dense_types")
     .Output("feature_list_dense_lengths: Nfeature_list_dense * int64")
     .Attr("feature_list_dense_missing_assumed_empty: list(string) >= 0")
-    .Attr("context_sparse_keys: list(string) >= 0").Attr("context_dense_keys: list(string) >= 0")
-    .Attr("feature_list_sparse_keys: list(string) >= 0").Attr("feature_list_dense_keys: list(string) >= 0")
-    .Attr("Ncontext_sparse: int >= 0 = 0").Attr("Ncontext_dense: int >= 0 = 0")
-    .Attr("Nfeature_list_sparse: int >= 0 = 0").Attr("Nfeature_list_dense: int >= 0 = 0")
+    .Attr("context_sparse_keys: list(string) >= 0")
+    .Attr("context_dense_keys: list(string) >= 0")
+    .Attr("feature_list_sparse_keys: list(string) >= 0")
+    .Attr("feature_list_dense_keys: list(string) >= 0")
+    .Attr("Ncontext_sparse: int >= 0 = 0")
+    .Attr("Ncontext_dense: int >= 0 = 0")
+    .Attr("Nfeature_list_sparse: int >= 0 = 0")
+    .Attr("Nfeature_list_dense: int >= 0 = 0")
     .Attr("context_sparse_types: list({float, int64, string}) >= 0 = []")
     .Attr("Tcontext_dense: list({float, int64, string}) >= 0 = []")
     .Attr("feature_list_dense_types: list({float, int64, string}) >= 0 = []")
     .Attr("context_dense_shapes: list(shape) >= 0 = []")
     .Attr("feature_list_sparse_types: list({float, int64, string}) >= 0 = []")
     .Attr("feature_list_dense_shapes: list(shape) >= 0 = []")
-    .Shape(ParseSequenceExampleShape).NotDifferentiable()
-    .Summary("Serialized SequenceExamples as sparse and dense tensors.");
+    .Shape(ParseSequenceExampleShape)
+    .NotDifferentiable()
+    .Summary("Parses serialized SequenceExamples to sparse and dense tensors.");
 MILLRACE_OP(ParseSequenceExampleV2)
-    .Input("serialized: string").Input("debug_name: string").Input("context_sparse_keys: string")
-    .Input("context_dense_keys: string").Input("context_ragged_keys: string").Input("feature_list_sparse_keys: string")
-    .Input("feature_list_dense_keys: string").Input("feature_list_ragged_keys: string")
-    .Input("feature_list_dense_missing_assumed_empty: bool").Input("context_dense_defaults: Tcontext_dense")
-    .Output("context_sparse_indices: Ncontext_sparse * int64").Output("context_sparse_values: context_sparse_types")
-    .Output("context_sparse_shapes: Ncontext_sparse * int64").Output("context_dense_values: Tcontext_dense")
+    .Input("serialized: string")
+    .Input("debug_name: string")
+    .Input("context_sparse_keys: string")
+    .Input("context_dense_keys: string")
+    .Input("context_ragged_keys: string")
+    .Input("feature_list_sparse_keys: string")
+    .Input("feature_list_dense_keys: string")
+    .Input("feature_list_ragged_keys: string")
+    .Input("feature_list_dense_missing_assumed_empty: bool")
+    .Input("context_dense_defaults: Tcontext_dense")
+    .Output("context_sparse_indices: Ncontext_sparse * int64")
+    .Output("context_sparse_values: context_sparse_types")
+    .Output("context_sparse_shapes: Ncontext_sparse * int64")
+    .Output("context_dense_values: Tcontext_dense")
     .Output("context_ragged_values: context_ragged_value_types")
     .Output("context_ragged_row_splits: context_ragged_split_types")
     .Output("feature_list_sparse_indices: Nfeature_list_sparse * int64")
@@ -336,41 +356,52 @@ MILLRACE_OP(ParseSequenceExampleV2)
     .Output("feature_list_ragged_values: feature_list_ragged_value_types")
     .Output("feature_list_ragged_outer_splits: feature_list_ragged_split_types")
     .Output("feature_list_ragged_inner_splits: feature_list_ragged_split_types")
-    .Attr("Ncontext_sparse: int >= 0 = 0").Attr("Tcontext_dense: list({float, int64, string}) >= 0 = []")
+    .Attr("Ncontext_sparse: int >= 0 = 0")
+    .Attr("Tcontext_dense: list({float, int64, string}) >= 0 = []")
     .Attr("context_sparse_types: list({float, int64, string}) >= 0 = []")
     .Attr("context_ragged_value_types: list({float, int64, string}) >= 0 = []")
     .Attr("context_ragged_split_types: list({int32, int64}) >= 0 = []")
     .Attr("context_dense_shapes: list(shape) >= 0 = []")
-    .Attr("Nfeature_list_sparse: int >= 0 = 0").Attr("Nfeature_list_dense: int >= 0 = 0")
+    .Attr("Nfeature_list_sparse: int >= 0 = 0")
+    .Attr("Nfeature_list_dense: int >= 0 = 0")
     .Attr("feature_list_dense_types: list({float, int64, string}) >= 0 = []")
     .Attr("feature_list_sparse_types: list({float, int64, string}) >= 0 = []")
     .Attr("feature_list_ragged_value_types: list({float, int64, string}) >= 0 = []")
     .Attr("feature_list_ragged_split_types: list({int32, int64}) >= 0 = []")
     .Attr("feature_list_dense_shapes: list(shape) >= 0 = []")
-    .Shape(ParseSequenceExampleV2Shape).NotDifferentiable()
-    .Summary("Serialized SequenceExamples as sparse, dense and ragged tensors.");
+    .Shape(ParseSequenceExampleV2Shape)
+    .NotDifferentiable()
+    .Summary("Parses serialized SequenceExamples to sparse, dense and ragged tensors.");
 MILLRACE_OP(ParseSingleSequenceExample)
-    .Input("serialized: string").Input("feature_list_dense_missing_assumed_empty: string")
-    .Input("context_sparse_keys: Ncontext_sparse * string").Input("context_dense_keys: Ncontext_dense * string")
+    .Input("serialized: string")
+    .Input("feature_list_dense_missing_assumed_empty: string")
+    .Input("context_sparse_keys: Ncontext_sparse * string")
+    .Input("context_dense_keys: Ncontext_dense * string")
     .Input("feature_list_sparse_keys: Nfeature_list_sparse * string")
     .Input("feature_list_dense_keys: Nfeature_list_dense * string")
-    .Input("context_dense_defaults: Tcontext_dense").Input("debug_name: string")
-    .Output("context_sparse_indices: Ncontext_sparse * int64").Output("context_sparse_values: context_sparse_types")
-    .Output("context_sparse_shapes: Ncontext_sparse * int64").Output("context_dense_values: Tcontext_dense")
+    .Input("context_dense_defaults: Tcontext_dense")
+    .Input("debug_name: string")
+    .Output("context_sparse_indices: Ncontext_sparse * int64")
+    .Output("context_sparse_values: context_sparse_types")
+    .Output("context_sparse_shapes: Ncontext_sparse * int64")
+    .Output("context_dense_values: Tcontext_dense")
     .Output("feature_list_sparse_indices: Nfeature_list_sparse * int64")
     .Output("feature_list_sparse_values: feature_list_sparse_types")
     .Output("feature_list_sparse_shapes: Nfeature_list_sparse * int64")
     .Output("feature_list_dense_values: feature_list_dense_types")
-    .Attr("Ncontext_sparse: int >= 0 = 0").Attr("Ncontext_dense: int >= 0 = 0")
-    .Attr("Nfeature_list_sparse: int >= 0 = 0").Attr("Nfeature_list_dense: int >= 0 = 0")
+    .Attr("Ncontext_sparse: int >= 0 = 0")
+    .Attr("Ncontext_dense: int >= 0 = 0")
+    .Attr("Nfeature_list_sparse: int >= 0 = 0")
+    .Attr("Nfeature_list_dense: int >= 0 = 0")
     .Attr("context_sparse_types: list({float, int64, string}) >= 0 = []")
     .Attr("Tcontext_dense: list({float, int64, string}) >= 0 = []")
     .Attr("feature_list_dense_types: list({float, int64, string}) >= 0 = []")
     .Attr("context_dense_shapes: list(shape) >= 0 = []")
     .Attr("feature_list_sparse_types: list({float, int64, string}) >= 0 = []")
     .Attr("feature_list_dense_shapes: list(shape) >= 0 = []")
-    .Shape(ParseSingleSequenceExampleShape).NotDifferentiable()
-    .Summary("One serialized SequenceExample as sparse and dense tensors.");
+    .Shape(ParseSingleSequenceExampleShape)
+    .NotDifferentiable()
+    .Summary("Parses one serialized SequenceExample to sparse and dense tensors.");
 MILLRACE_KERNEL(ParseSequenceExample, kCpu, ParseSequenceExampleKernel);
 MILLRACE_KERNEL(ParseSequenceExampleV2, kCpu, ParseSequenceExampleV2Kernel);
 MILLRACE_KERNEL(ParseSingleSequenceExample, kCpu, ParseSingleSequenceExampleKernel);

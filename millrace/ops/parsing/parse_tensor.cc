@@ -58,13 +58,19 @@ class ParseTensorKernel : public Kernel {
 };
 
 MILLRACE_OP(SerializeTensor)
-    .Input("tensor: T").Output("serialized: string").Attr("T: type")
-    .Shape(ScalarShape).NotDifferentiable()
-    .Summary("A tensor as the bytes of a TensorProto.");
+    .Input("tensor: T")
+    .Output("serialized: string")
+    .Attr("T: type")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("Serializes a tensor as a TensorProto.");
 MILLRACE_OP(ParseTensor)
-    .Input("serialized: string").Output("output: out_type").Attr("out_type: type")
-    .Shape(UnknownShape).NotDifferentiable()
-    .Summary("The tensor of a serialized TensorProto.");
+    .Input("serialized: string")
+    .Output("output: out_type")
+    .Attr("out_type: type")
+    .Shape(UnknownShape)
+    .NotDifferentiable()
+    .Summary("Parses a serialized TensorProto.");
 MILLRACE_KERNEL(SerializeTensor, kCpu, SerializeTensorKernel);
 MILLRACE_KERNEL(ParseTensor, kCpu, ParseTensorKernel);
 

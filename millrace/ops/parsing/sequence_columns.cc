@@ -12,8 +12,8 @@ struct ListView {
   absl::string_view bytes;
   int64_t steps = 0;
   int64_t values = 0;   // of all steps
-  int64_t longest = 0;  // values of the step that has most
-  // Among the steps and values of all examples, once all are counted.
+  int64_t longest = 0;  // the largest number of values in a step
+  // Offsets among the steps and values of all examples, set after counting.
   int64_t first_step = 0;
   int64_t first_value = 0;
 };

@@ -1,5 +1,5 @@
-// Batches of SequenceExamples to tensors: their feature lists. Their contexts are features as Examples have
-// them (example_columns.h).
+// Parsing of the feature lists of batches of SequenceExamples. Their contexts are parsed like Examples
+// (example_columns.h).
 #pragma once
 
 #include <vector>
@@ -11,11 +11,11 @@ namespace millrace {
 struct DenseListColumn {
   std::string key;
   DType dtype = DType::kInvalid;
-  Shape shape;              // of one step
+  Shape shape;                  // of one step
   bool may_be_missing = false;  // an example without the list has no steps
 };
 
-// What to make of the feature lists of each example.
+// The columns to extract from the feature lists of each example.
 struct ListColumns {
   std::vector<SparseColumn> sparse;
   std::vector<DenseListColumn> dense;
@@ -23,7 +23,7 @@ struct ListColumns {
 };
 
 struct ParsedLists {
-  // Indices are (example, step, number of the value in its step), without the example when there is no batch.
+  // Indices are (example, step, position of the value in its step), without the example if there is no batch.
   std::vector<Tensor> sparse_indices, sparse_values, sparse_shapes;
   // Steps beyond the length of an example's list are zeros or empty strings.
   std::vector<Tensor> dense_values, dense_lengths;
@@ -31,7 +31,7 @@ struct ParsedLists {
   std::vector<Tensor> ragged_values, ragged_outer_splits, ragged_inner_splits;
 };
 
-// Reads the feature lists of all examples, in parallel and with the same result for any number of threads.
+// Parses the feature lists of all examples in parallel. The result does not depend on the number of threads.
 StatusOr<ParsedLists> ParseFeatureLists(KernelContext& ctx, const SerializedExamples& examples,
                                         const ListColumns& columns);
 

@@ -63,15 +63,25 @@ Status SerializeManySparseShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(SerializeSparse)
-    .Input("sparse_indices: int64").Input("sparse_values: T").Input("sparse_shape: int64")
-    .Output("serialized_sparse: out_type").Attr("T: type").Attr("out_type: {string, variant} = DT_STRING")
-    .Shape(SerializeSparseShape).NotDifferentiable()
-    .Summary("A sparse tensor as three strings or variants.");
+    .Input("sparse_indices: int64")
+    .Input("sparse_values: T")
+    .Input("sparse_shape: int64")
+    .Output("serialized_sparse: out_type")
+    .Attr("T: type")
+    .Attr("out_type: {string, variant} = DT_STRING")
+    .Shape(SerializeSparseShape)
+    .NotDifferentiable()
+    .Summary("Serializes a sparse tensor as three strings or variants.");
 MILLRACE_OP(SerializeManySparse)
-    .Input("sparse_indices: int64").Input("sparse_values: T").Input("sparse_shape: int64")
-    .Output("serialized_sparse: out_type").Attr("T: type").Attr("out_type: {string, variant} = DT_STRING")
-    .Shape(SerializeManySparseShape).NotDifferentiable()
-    .Summary("Each row of a sparse tensor as three strings or variants.");
+    .Input("sparse_indices: int64")
+    .Input("sparse_values: T")
+    .Input("sparse_shape: int64")
+    .Output("serialized_sparse: out_type")
+    .Attr("T: type")
+    .Attr("out_type: {string, variant} = DT_STRING")
+    .Shape(SerializeManySparseShape)
+    .NotDifferentiable()
+    .Summary("Serializes each row of a sparse tensor as three strings or variants.");
 MILLRACE_KERNEL(SerializeSparse, kCpu, SerializeSparseKernel);
 MILLRACE_KERNEL(SerializeManySparse, kCpu, SerializeManySparseKernel);
 

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// A shape may claim any number of rows, and each takes some hundred bytes.
+// A shape may claim any number of rows, each of which takes about a hundred bytes.
 constexpr int64_t kMostRows = int64_t{1} << 22;
 
 std::string RowText(const int64_t* row, int64_t n) { return absl::StrCat("[", absl::StrJoin(row, row + n, ","), "]"); }
@@ -71,14 +71,14 @@ StatusOr<std::vector<SparsePart>> SplitSparseRows(const Tensor& indices, const T
                            indices.dim(1));
   }
   if (values.dim(0) != n) {
-    return InvalidArgument("indices and values rows (indexing dimension) must match. (indices = ", n, ", values = ",
-                           values.dim(0), ")");
+    return InvalidArgument("indices and values rows (indexing dimension) must match. (indices = ", n,
+                           ", values = ", values.dim(0), ")");
   }
   for (int64_t d = 0; d < rank; ++d) {
     if (dims[d] < 0) return InvalidArgument("Dimension ", d, " of the shape must not be negative, but is ", dims[d]);
   }
   MR_RETURN_IF_ERROR(CheckRows(indices, dims));
-  // Rows that have no entries take memory too.
+  // Empty rows take memory too.
   MR_RETURN_IF_ERROR(Shape::Make({dims[0], 3}).status());
   if (dims[0] > kMostRows) return ResourceExhausted("a sparse tensor of ", dims[0], " rows is too large to be split");
   std::vector<SparsePart> parts;
@@ -89,8 +89,7 @@ StatusOr<std::vector<SparsePart>> SplitSparseRows(const Tensor& indices, const T
   for (int64_t row = 0; row < dims[0]; ++row) {
     int64_t end = begin;
     while (end < n && index[end * rank] == row) ++end;
-    Tensor row_indices(DType::kInt64, Shape({end - begin, rank - 1})),
-        row_values(values.dtype(), Shape({end - begin}));
+    Tensor row_indices(DType::kInt64, Shape({end - begin, rank - 1})), row_values(values.dtype(), Shape({end - begin}));
     for (int64_t i = begin; i < end; ++i) {
       std::copy_n(index + i * rank + 1, rank - 1, row_indices.data<int64_t>() + (i - begin) * (rank - 1));
     }
@@ -106,8 +105,9 @@ Status JoinSparseParts(KernelContext& ctx, absl::Span<const int64_t> batch, cons
   int64_t total = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].shape.dim(0) != parts[0].shape.dim(0)) {
-      return InvalidArgument("Inconsistent shape across SparseTensors: rank prior to SparseTensor[", i, "] was: ",
-                             parts[0].shape.dim(0), " but rank of SparseTensor[", i, "] is: ", parts[i].shape.dim(0));
+      return InvalidArgument("Inconsistent shape across SparseTensors: rank prior to SparseTensor[", i,
+                             "] was: ", parts[0].shape.dim(0), " but rank of SparseTensor[", i,
+                             "] is: ", parts[i].shape.dim(0));
     }
     total += parts[i].values.dim(0);
   }

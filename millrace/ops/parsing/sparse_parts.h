@@ -1,4 +1,4 @@
-// A batch of sparse tensors, and the one with a dimension more that they make.
+// Splitting a sparse tensor into rows, and stacking sparse tensors.
 #pragma once
 
 #include <vector>
@@ -12,15 +12,14 @@ struct SparsePart {
   Tensor indices, values, shape;
 };
 
-// INVALID_ARGUMENT unless a matrix and two vectors.
+// INVALID_ARGUMENT unless they are a matrix and two vectors.
 Status CheckSparseInputs(const Tensor& indices, const Tensor& values, const Tensor& shape);
 
-// One part for each entry of the first dimension. INVALID_ARGUMENT when indices are out of bounds, out of order or
-// repeated.
+// One part per row of the first dimension. INVALID_ARGUMENT if indices are out of bounds, out of order or repeated.
 StatusOr<std::vector<SparsePart>> SplitSparseRows(const Tensor& indices, const Tensor& values, const Tensor& shape);
 
-// Sets outputs 0 to 2: the parts, at least one and as many as `batch` has places, below each other, with their place in
-// the batch before their own coordinates; as large as the largest of them. INVALID_ARGUMENT when their ranks differ.
+// Sets outputs 0 to 2 to the stacked parts: as many as `batch` has elements and at least one, with their batch
+// coordinates in front of their own; the shape is that of the largest part. INVALID_ARGUMENT if their ranks differ.
 Status JoinSparseParts(KernelContext& ctx, absl::Span<const int64_t> batch, const std::vector<SparsePart>& parts);
 
 }  // namespace millrace

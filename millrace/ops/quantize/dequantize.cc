@@ -1,4 +1,4 @@
-// Dequantize: what QuantizeV2 made, as floats again.
+// Dequantize: the inverse of QuantizeV2.
 #include <limits>
 
 #include "millrace/graph/op_schema.h"
@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-enum class Mode { kMinCombined, kMinFirst, kScaled };
+enum class DequantizeMode { kMinCombined, kMinFirst, kScaled };
 
 template <typename T, typename Out>
 void MinCombined(const T* x, int64_t n, float low, float high, Out* y) {
@@ -41,11 +41,14 @@ class DequantizeKernel : public Kernel {
     init.Attr("narrow_range", &narrow_range_);
     init.Attr("axis", &axis_);
     if (!init.status().ok()) return;
-    mode_ = mode == "SCALED" ? Mode::kScaled : mode == "MIN_FIRST" ? Mode::kMinFirst : Mode::kMinCombined;
+    mode_ = mode == "SCALED"      ? DequantizeMode::kScaled
+            : mode == "MIN_FIRST" ? DequantizeMode::kMinFirst
+                                  : DequantizeMode::kMinCombined;
     if (axis_ < -1) init.Fail(InvalidArgument("Axis must be at least -1. Found ", axis_));
-    // TensorFlow's kernels for bfloat16 know two modes, the second for bytes.
+    // TensorFlow's bfloat16 kernels support two modes, the second only for bytes.
     const bool bytes = SizeOf(init.input_type(0)) == 1;
-    if (init.output_type(0) == DType::kBFloat16 && mode_ != Mode::kMinCombined && !(mode_ == Mode::kScaled && bytes)) {
+    if (init.output_type(0) == DType::kBFloat16 && mode_ != DequantizeMode::kMinCombined &&
+        !(mode_ == DequantizeMode::kScaled && bytes)) {
       init.Fail(InvalidArgument("When output type is bfloat16, Mode string must be 'MIN_COMBINED', is '", mode, "'"));
     }
   }
@@ -62,7 +65,7 @@ class DequantizeKernel : public Kernel {
                              " must have as many elements as input on the dequantization axis (", axis_, "), got ",
                              ctx.input(i).num_elements(), ", expected ", slices.count);
     }
-    if (mode_ == Mode::kMinFirst && axis_ != -1) {
+    if (mode_ == DequantizeMode::kMinFirst && axis_ != -1) {
       return Unimplemented("MIN_FIRST mode is not implemented for Dequantize with axis != -1.");
     }
     MR_ASSIGN_OR_RETURN(Tensor * y, ctx.AllocateOutput(0, x.shape()));
@@ -84,21 +87,26 @@ class DequantizeKernel : public Kernel {
     const float* high = ctx.input(2).data<float>();
     slices.ForEach(ctx, [&](int64_t s, int64_t begin, int64_t n) {
       switch (mode_) {
-        case Mode::kMinCombined: return MinCombined(from + begin, n, low[s], high[s], to + begin);
-        case Mode::kMinFirst: return MinFirst(from + begin, n, low[s], high[s], to + begin);
-        case Mode::kScaled: return Scaled(from + begin, n, low[s], high[s], narrow_range_, to + begin);
+        case DequantizeMode::kMinCombined:
+          return MinCombined(from + begin, n, low[s], high[s], to + begin);
+        case DequantizeMode::kMinFirst:
+          return MinFirst(from + begin, n, low[s], high[s], to + begin);
+        case DequantizeMode::kScaled:
+          return Scaled(from + begin, n, low[s], high[s], narrow_range_, to + begin);
       }
     });
   }
 
-  Mode mode_ = Mode::kMinCombined;
+  DequantizeMode mode_ = DequantizeMode::kMinCombined;
   bool narrow_range_ = false;
   int64_t axis_ = -1;
 };
 
 MILLRACE_OP(Dequantize)
-    .Summary("Quantized numbers as the floats that they stand for.")
-    .Input("input: T").Input("min_range: float").Input("max_range: float")
+    .Summary("Converts quantized numbers to floats.")
+    .Input("input: T")
+    .Input("min_range: float")
+    .Input("max_range: float")
     .Output("output: dtype")
     .Attr("T: {qint8, quint8, qint32, qint16, quint16}")
     .Attr("mode: {'MIN_COMBINED', 'MIN_FIRST', 'SCALED'} = 'MIN_COMBINED'")

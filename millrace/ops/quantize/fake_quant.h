@@ -1,4 +1,4 @@
-// What the FakeQuant ops share: a range moved a little, so that zero is one of its steps.
+// Shared by the FakeQuant ops: a range that is shifted slightly so that zero is representable.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// The attrs num_bits and narrow_range: which integers there are.
+// The integer range given by the attrs num_bits and narrow_range.
 struct FakeQuantSteps {
   explicit FakeQuantSteps(KernelInit& init) {
     int64_t bits = 8;
@@ -38,7 +38,7 @@ struct NudgedRange {
   }
 
   void Quantize(const float* x, float* y, int64_t n, int64_t stride = 1) const {
-    // Copies, since what is written might be a member as far as the compiler knows; and a stride that it knows to be one.
+    // Local copies, because stores might alias the members, and a separate loop for stride 1, so that it vectorises.
     const float first = low, last = high, width = step, per_step = 1.0f / step;
     const float zero = std::floor(-low * per_step + 0.5f);
     const auto quantize = [=](float value) {
@@ -53,18 +53,19 @@ struct NudgedRange {
     }
   }
 
-  // The gradient passes inside the range. A product rather than a choice, so that infinities show.
+  // The gradient passes inside the range. A product instead of a select, so that infinities propagate as NaN.
   void PassGradient(const float* dy, const float* x, float* dx, int64_t n) const {
     const float first = low, last = high;
     for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * (((x[i] >= first) & (x[i] <= last)) ? 1.0f : 0.0f);
   }
 
-  // The same, and what falls below and above is added to the ends'.
-  void Gradient(const float* dy, const float* x, float* dx, int64_t n, int64_t stride, double* dlow, double* dhigh) const {
+  // The same; gradients of values below and above the range are added to those of its ends.
+  void Gradient(const float* dy, const float* x, float* dx, int64_t n, int64_t stride, double* dlow,
+                double* dhigh) const {
     const float first = low, last = high;
     int64_t i = 0;
     if (stride == 1) {
-      // Sums in lanes of floats that are added up now and then: always the same ones, however many threads there are.
+      // Partial sums in float lanes, combined per block in a fixed order, independent of the number of threads.
       constexpr int kLanes = 16, kBlock = 32 * kLanes;
       while (n - i >= kLanes) {
         float below[kLanes] = {}, above[kLanes] = {};

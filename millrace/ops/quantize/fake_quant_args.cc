@@ -1,4 +1,4 @@
-// FakeQuantWithMinMaxArgs: numbers rounded as by quantization in a range that attrs give.
+// FakeQuantWithMinMaxArgs: fake quantization in a range given by attrs.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kGrain = 16384;
+constexpr int64_t kFakeQuantGrain = 16384;
 
 class ArgsKernel : public Kernel {
  public:
@@ -36,7 +36,7 @@ class FakeQuantWithMinMaxArgsKernel : public ArgsKernel {
     MR_ASSIGN_OR_RETURN(Tensor * y, ctx.ForwardOrAllocateOutput({0}, 0, x.shape()));
     const float* from = x.data<float>();
     float* to = y->data<float>();
-    ctx.ParallelFor(x.num_elements(), kGrain,
+    ctx.ParallelFor(x.num_elements(), kFakeQuantGrain,
                     [&](int64_t begin, int64_t end) { range_.Quantize(from + begin, to + begin, end - begin); });
     return absl::OkStatus();
   }
@@ -51,7 +51,7 @@ class FakeQuantWithMinMaxArgsGradientKernel : public ArgsKernel {
     MR_ASSIGN_OR_RETURN(Tensor * dx, ctx.ForwardOrAllocateOutput({0}, 0, x.shape()));
     const float *gradient = dy.data<float>(), *from = x.data<float>();
     float* to = dx->data<float>();
-    ctx.ParallelFor(x.num_elements(), kGrain, [&](int64_t begin, int64_t end) {
+    ctx.ParallelFor(x.num_elements(), kFakeQuantGrain, [&](int64_t begin, int64_t end) {
       range_.PassGradient(gradient + begin, from + begin, to + begin, end - begin);
     });
     return absl::OkStatus();
@@ -75,15 +75,24 @@ Status MergedShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(FakeQuantWithMinMaxArgs)
-    .Summary("Numbers rounded as by quantization in a range that attrs give.")
-    .Input("inputs: float").Output("outputs: float")
-    .Attr("min: float = -6.0").Attr("max: float = 6.0").Attr("num_bits: int = 8").Attr("narrow_range: bool = false")
+    .Summary("Fake quantization in a range given by attrs.")
+    .Input("inputs: float")
+    .Output("outputs: float")
+    .Attr("min: float = -6.0")
+    .Attr("max: float = 6.0")
+    .Attr("num_bits: int = 8")
+    .Attr("narrow_range: bool = false")
     .Shape(UnchangedShape)
     .Gradient(ArgsGradient);
 MILLRACE_OP(FakeQuantWithMinMaxArgsGradient)
-    .Summary("The gradient of FakeQuantWithMinMaxArgs: what was cut off has none.")
-    .Input("gradients: float").Input("inputs: float").Output("backprops: float")
-    .Attr("min: float = -6.0").Attr("max: float = 6.0").Attr("num_bits: int = 8").Attr("narrow_range: bool = false")
+    .Summary("The gradient of FakeQuantWithMinMaxArgs; zero outside the range.")
+    .Input("gradients: float")
+    .Input("inputs: float")
+    .Output("backprops: float")
+    .Attr("min: float = -6.0")
+    .Attr("max: float = 6.0")
+    .Attr("num_bits: int = 8")
+    .Attr("narrow_range: bool = false")
     .Shape(MergedShape)
     .NotDifferentiable();
 MILLRACE_KERNEL(FakeQuantWithMinMaxArgs, kCpu, FakeQuantWithMinMaxArgsKernel);

@@ -1,5 +1,5 @@
-// FakeQuantWithMinMaxVars and ...PerChannel: numbers rounded as by quantization in ranges that are inputs, one for
-// all or one for each element of the last dimension.
+// FakeQuantWithMinMaxVars and FakeQuantWithMinMaxVarsPerChannel: fake quantization in ranges given as inputs, one for
+// all elements or one per element of the last dimension.
 #include <algorithm>
 
 #include "millrace/graph/gradient.h"
@@ -11,9 +11,9 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kGrain = 16384;
+constexpr int64_t kChannelGrain = 16384;
 
-// How many ranges there are; each is of the elements i, i + count, i + 2 count, ...
+// The number of ranges, `count`; range i covers the elements i, i + count, i + 2 count and so on.
 StatusOr<int64_t> RangeCount(const Tensor& x, const Tensor& min, const Tensor& max, bool per_channel) {
   const int rank = per_channel ? 1 : 0;
   for (const Tensor* range : {&min, &max}) {
@@ -31,7 +31,7 @@ StatusOr<int64_t> RangeCount(const Tensor& x, const Tensor& min, const Tensor& m
   return channels;
 }
 
-// An untrained range, from zero to zero, stands for no quantization yet.
+// An untrained range, from zero to zero, means no quantization yet.
 bool IsUnset(float min, float max) { return min == 0.0f && max == 0.0f; }
 
 template <bool kPerChannel>
@@ -46,7 +46,7 @@ class FakeQuantWithMinMaxVarsKernel : public Kernel {
     const float* from = x.data<float>();
     float* to = y->data<float>();
     const int64_t rows = x.num_elements() / count;
-    ctx.ParallelFor(rows, std::max<int64_t>(1, kGrain / count), [&](int64_t begin, int64_t end) {
+    ctx.ParallelFor(rows, std::max<int64_t>(1, kChannelGrain / count), [&](int64_t begin, int64_t end) {
       for (int64_t c = 0; c < count; ++c) {
         const float low = min.data<float>()[c], high = max.data<float>()[c];
         const int64_t first = begin * count + c;
@@ -130,38 +130,58 @@ template <bool kPerChannel>
 Status VarsGradient(GradientContext& c) {
   MR_ASSIGN_OR_RETURN(const int64_t bits, c.Attr<int64_t>("num_bits"));
   MR_ASSIGN_OR_RETURN(const bool narrow, c.Attr<bool>("narrow_range"));
-  Node* node = c.AddNode(
-      kPerChannel ? "FakeQuantWithMinMaxVarsPerChannelGradient" : "FakeQuantWithMinMaxVarsGradient",
-      {c.grad(), c.input(0), c.input(1), c.input(2)}, {{"num_bits", bits}, {"narrow_range", narrow}});
+  Node* node =
+      c.AddNode(kPerChannel ? "FakeQuantWithMinMaxVarsPerChannelGradient" : "FakeQuantWithMinMaxVarsGradient",
+                {c.grad(), c.input(0), c.input(1), c.input(2)}, {{"num_bits", bits}, {"narrow_range", narrow}});
   if (node == nullptr) return c.status();
   for (int i = 0; i < 3; ++i) c.set_input_grad(i, Endpoint{node, i});
   return absl::OkStatus();
 }
 
 MILLRACE_OP(FakeQuantWithMinMaxVars)
-    .Summary("Numbers rounded as by quantization in a range that is an input.")
-    .Input("inputs: float").Input("min: float").Input("max: float").Output("outputs: float")
-    .Attr("num_bits: int = 8").Attr("narrow_range: bool = false")
+    .Summary("Fake quantization in a range given as input.")
+    .Input("inputs: float")
+    .Input("min: float")
+    .Input("max: float")
+    .Output("outputs: float")
+    .Attr("num_bits: int = 8")
+    .Attr("narrow_range: bool = false")
     .Shape(ForwardShape<false>)
     .Gradient(VarsGradient<false>);
 MILLRACE_OP(FakeQuantWithMinMaxVarsGradient)
-    .Summary("The gradient of FakeQuantWithMinMaxVars, for the numbers and for both ends of the range.")
-    .Input("gradients: float").Input("inputs: float").Input("min: float").Input("max: float")
-    .Output("backprops_wrt_input: float").Output("backprop_wrt_min: float").Output("backprop_wrt_max: float")
-    .Attr("num_bits: int = 8").Attr("narrow_range: bool = false")
+    .Summary("The gradient of FakeQuantWithMinMaxVars for the inputs and both ends of the range.")
+    .Input("gradients: float")
+    .Input("inputs: float")
+    .Input("min: float")
+    .Input("max: float")
+    .Output("backprops_wrt_input: float")
+    .Output("backprop_wrt_min: float")
+    .Output("backprop_wrt_max: float")
+    .Attr("num_bits: int = 8")
+    .Attr("narrow_range: bool = false")
     .Shape(GradientShape<false>)
     .NotDifferentiable();
 MILLRACE_OP(FakeQuantWithMinMaxVarsPerChannel)
-    .Summary("Numbers rounded as by quantization, in a range for each element of the last dimension.")
-    .Input("inputs: float").Input("min: float").Input("max: float").Output("outputs: float")
-    .Attr("num_bits: int = 8").Attr("narrow_range: bool = false")
+    .Summary("Fake quantization with one range per channel.")
+    .Input("inputs: float")
+    .Input("min: float")
+    .Input("max: float")
+    .Output("outputs: float")
+    .Attr("num_bits: int = 8")
+    .Attr("narrow_range: bool = false")
     .Shape(ForwardShape<true>)
     .Gradient(VarsGradient<true>);
 MILLRACE_OP(FakeQuantWithMinMaxVarsPerChannelGradient)
-    .Summary("The gradient of FakeQuantWithMinMaxVarsPerChannel, for the numbers and for the ends of the ranges.")
-    .Input("gradients: float").Input("inputs: float").Input("min: float").Input("max: float")
-    .Output("backprops_wrt_input: float").Output("backprop_wrt_min: float").Output("backprop_wrt_max: float")
-    .Attr("num_bits: int = 8").Attr("narrow_range: bool = false")
+    .Summary("The gradient of FakeQuantWithMinMaxVarsPerChannel for the inputs and the ends of the ranges.")
+    .Input("gradients: float")
+    .Input("inputs: float")
+    .Input("min: float")
+    .Input("max: float")
+    .Output("backprops_wrt_input: float")
+    .Output("backprop_wrt_min: float")
+    .Output("backprop_wrt_max: float")
+    .Attr("num_bits: int = 8")
+    .Attr("narrow_range: bool = false")
     .Shape(GradientShape<true>)
     .NotDifferentiable();
 MILLRACE_KERNEL(FakeQuantWithMinMaxVars, kCpu, FakeQuantWithMinMaxVarsKernel<false>);

@@ -1,4 +1,4 @@
-// QuantizeAndDequantize and its later versions: numbers as quantization would leave them, still as floats.
+// QuantizeAndDequantize and its later versions: simulate quantization on floats.
 #include <cmath>
 #include <limits>
 
@@ -12,10 +12,10 @@ namespace {
 
 using KernelTypes = Types<float, double>;
 
-// How one slice is scaled to the integers of `bits` bits and back.
+// Scales one slice to integers of `bits` bits and back.
 template <typename T>
 struct Scaling {
-  T low, high;  // the range, widened to where the ends of the integers are
+  T low, high;  // the range, extended to that of the integers
   T scale, inverse;
 
   Scaling(T min, T max, bool is_signed, int64_t bits, bool narrow) : low(min), high(max) {
@@ -25,7 +25,7 @@ struct Scaling {
     constexpr T kMost = std::numeric_limits<T>::max();
     const T by_low = least * low > 0 ? least / low : kMost;
     const T by_high = most * high > 0 ? most / high : kMost;
-    // The end that decides stays as it is.
+    // The end that determines the scale is unchanged.
     if (by_low < by_high) {
       scale = by_low;
       inverse = low / least;
@@ -92,9 +92,8 @@ class QuantizeAndDequantizeKernel : public Kernel {
       MR_RETURN_IF_ERROR(CheckRange(ctx.input(2), "input_max", slices.count));
     }
     Status status;
-    DispatchType(KernelTypes(), x.dtype(), [&](auto tag) {
-      status = Run<typename decltype(tag)::type>(ctx, slices, bits);
-    });
+    DispatchType(KernelTypes(), x.dtype(),
+                 [&](auto tag) { status = Run<typename decltype(tag)::type>(ctx, slices, bits); });
     return status;
   }
 
@@ -114,7 +113,7 @@ class QuantizeAndDequantizeKernel : public Kernel {
     return InvalidArgument("Invalid range: input_min ", min, " > input_max ", max);
   }
 
-  // The range of one slice: as given, or from the least to the greatest element.
+  // The range of one slice: as given, or from its minimum to its maximum.
   template <typename T>
   StatusOr<std::pair<T, T>> Range(const KernelContext& ctx, const RangeSlices& slices, int64_t s) const {
     if (range_given_) {
@@ -167,7 +166,7 @@ class QuantizeAndDequantizeKernel : public Kernel {
   bool range_given_ = false;
   bool narrow_range_ = false;
   bool half_up_ = false;
-  bool bits_given_ = false;      // as an input
+  bool bits_given_ = false;  // as an input
   bool range_in_attrs_ = false;
   int64_t num_bits_ = 8;
   int64_t axis_ = -1;
@@ -180,47 +179,74 @@ Status LaterShape(ShapeContext& c) {
   return c.num_inputs() > 3 ? c.WithRank(3, 0).status() : absl::OkStatus();
 }
 
-// Straight through: rounding counts as the identity.
+// Straight-through estimator: rounding is treated as the identity.
 Status StraightThrough(GradientContext& c) {
   c.set_input_grad(0, c.grad());
   return absl::OkStatus();
 }
 Status V4Gradient(GradientContext& c) {
   MR_ASSIGN_OR_RETURN(const int64_t axis, c.Attr<int64_t>("axis"));
-  Node* node = c.AddNode("QuantizeAndDequantizeV4Grad", {c.grad(), c.input(0), c.input(1), c.input(2)}, {{"axis", axis}});
+  Node* node =
+      c.AddNode("QuantizeAndDequantizeV4Grad", {c.grad(), c.input(0), c.input(1), c.input(2)}, {{"axis", axis}});
   if (node == nullptr) return c.status();
   for (int i = 0; i < 3; ++i) c.set_input_grad(i, Endpoint{node, i});
   return absl::OkStatus();
 }
 
 MILLRACE_OP(QuantizeAndDequantize)
-    .Summary("Numbers rounded as by quantization, in the range of the attrs.")
-    .Input("input: T").Output("output: T")
-    .Attr("signed_input: bool = true").Attr("num_bits: int = 8").Attr("range_given: bool = false")
-    .Attr("input_min: float = 0.0").Attr("input_max: float = 0.0").Attr("T: {bfloat16, half, float, double}")
+    .Summary("Quantizes and dequantizes in a range given by attrs.")
+    .Input("input: T")
+    .Output("output: T")
+    .Attr("signed_input: bool = true")
+    .Attr("num_bits: int = 8")
+    .Attr("range_given: bool = false")
+    .Attr("input_min: float = 0.0")
+    .Attr("input_max: float = 0.0")
+    .Attr("T: {bfloat16, half, float, double}")
     .Shape(UnchangedShape)
     .Gradient(StraightThrough);
 MILLRACE_OP(QuantizeAndDequantizeV2)
-    .Summary("Numbers rounded as by quantization.")
-    .Input("input: T").Input("input_min: T").Input("input_max: T").Output("output: T")
-    .Attr("signed_input: bool = true").Attr("num_bits: int = 8").Attr("range_given: bool = false")
-    .Attr("T: {bfloat16, half, float, double}").Attr("round_mode: {'HALF_TO_EVEN', 'HALF_UP'} = 'HALF_TO_EVEN'")
-    .Attr("narrow_range: bool = false").Attr("axis: int = -1")
+    .Summary("Quantizes and dequantizes.")
+    .Input("input: T")
+    .Input("input_min: T")
+    .Input("input_max: T")
+    .Output("output: T")
+    .Attr("signed_input: bool = true")
+    .Attr("num_bits: int = 8")
+    .Attr("range_given: bool = false")
+    .Attr("T: {bfloat16, half, float, double}")
+    .Attr("round_mode: {'HALF_TO_EVEN', 'HALF_UP'} = 'HALF_TO_EVEN'")
+    .Attr("narrow_range: bool = false")
+    .Attr("axis: int = -1")
     .Shape(LaterShape)
     .Gradient(StraightThrough);
 MILLRACE_OP(QuantizeAndDequantizeV3)
-    .Summary("Numbers rounded as by quantization to as many bits as the last input says.")
-    .Input("input: T").Input("input_min: T").Input("input_max: T").Input("num_bits: int32").Output("output: T")
-    .Attr("signed_input: bool = true").Attr("range_given: bool = true").Attr("T: {bfloat16, half, float, double}")
-    .Attr("narrow_range: bool = false").Attr("axis: int = -1")
+    .Summary("Quantizes and dequantizes; the number of bits is an input.")
+    .Input("input: T")
+    .Input("input_min: T")
+    .Input("input_max: T")
+    .Input("num_bits: int32")
+    .Output("output: T")
+    .Attr("signed_input: bool = true")
+    .Attr("range_given: bool = true")
+    .Attr("T: {bfloat16, half, float, double}")
+    .Attr("narrow_range: bool = false")
+    .Attr("axis: int = -1")
     .Shape(LaterShape)
     .Gradient(StraightThrough);
 MILLRACE_OP(QuantizeAndDequantizeV4)
-    .Summary("As QuantizeAndDequantizeV2; no gradient flows where the range cuts off.")
-    .Input("input: T").Input("input_min: T").Input("input_max: T").Output("output: T")
-    .Attr("signed_input: bool = true").Attr("num_bits: int = 8").Attr("range_given: bool = false")
-    .Attr("T: {bfloat16, half, float, double}").Attr("round_mode: {'HALF_TO_EVEN', 'HALF_UP'} = 'HALF_TO_EVEN'")
-    .Attr("narrow_range: bool = false").Attr("axis: int = -1")
+    .Summary("QuantizeAndDequantizeV2 with a zero gradient outside the range.")
+    .Input("input: T")
+    .Input("input_min: T")
+    .Input("input_max: T")
+    .Output("output: T")
+    .Attr("signed_input: bool = true")
+    .Attr("num_bits: int = 8")
+    .Attr("range_given: bool = false")
+    .Attr("T: {bfloat16, half, float, double}")
+    .Attr("round_mode: {'HALF_TO_EVEN', 'HALF_UP'} = 'HALF_TO_EVEN'")
+    .Attr("narrow_range: bool = false")
+    .Attr("axis: int = -1")
     .Shape(LaterShape)
     .Gradient(V4Gradient);
 MILLRACE_KERNEL(QuantizeAndDequantize, kCpu, QuantizeAndDequantizeKernel);

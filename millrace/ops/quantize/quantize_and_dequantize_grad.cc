@@ -18,8 +18,8 @@ class QuantizeAndDequantizeV4GradKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor &dy = ctx.input(0), &x = ctx.input(1);
     if (dy.shape() != x.shape()) {
-      return InvalidArgument("gradient and input must be the same size, but have shapes ", dy.shape().ToString(), " and ",
-                             x.shape().ToString());
+      return InvalidArgument("gradient and input must be the same size, but have shapes ", dy.shape().ToString(),
+                             " and ", x.shape().ToString());
     }
     if (axis_ >= x.rank()) {
       return InvalidArgument("Axis should be -1 or 0 or a positive value less than ", x.rank(),
@@ -29,10 +29,10 @@ class QuantizeAndDequantizeV4GradKernel : public Kernel {
     for (int i = 2; i <= 3; ++i) {
       const Tensor& range = ctx.input(i);
       if (axis_ == -1 ? range.rank() == 0 : range.rank() == 1 && range.dim(0) == slices.count) continue;
-      return InvalidArgument(i == 2 ? "input_min" : "input_max", " must be ",
-                             axis_ == -1 ? "a scalar if axis is unspecified"
-                                         : absl::StrCat("a vector of ", slices.count, " elements"),
-                             ", but has shape ", range.shape().ToString());
+      return InvalidArgument(
+          i == 2 ? "input_min" : "input_max", " must be ",
+          axis_ == -1 ? "a scalar if axis is unspecified" : absl::StrCat("a vector of ", slices.count, " elements"),
+          ", but has shape ", range.shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(Tensor * dx, ctx.AllocateOutput(0, x.shape()));
     MR_ASSIGN_OR_RETURN(Tensor * dmin, ctx.AllocateOutput(1, ctx.input(2).shape()));
@@ -69,9 +69,15 @@ Status GradShape(ShapeContext& c) {
 
 MILLRACE_OP(QuantizeAndDequantizeV4Grad)
     .Summary("The gradient of QuantizeAndDequantizeV4.")
-    .Input("gradients: T").Input("input: T").Input("input_min: T").Input("input_max: T")
-    .Output("input_backprop: T").Output("input_min_backprop: T").Output("input_max_backprop: T")
-    .Attr("T: {bfloat16, half, float, double}").Attr("axis: int = -1")
+    .Input("gradients: T")
+    .Input("input: T")
+    .Input("input_min: T")
+    .Input("input_max: T")
+    .Output("input_backprop: T")
+    .Output("input_min_backprop: T")
+    .Output("input_max_backprop: T")
+    .Attr("T: {bfloat16, half, float, double}")
+    .Attr("axis: int = -1")
     .Shape(GradShape)
     .NotDifferentiable();
 MILLRACE_KERNEL(QuantizeAndDequantizeV4Grad, kCpu, QuantizeAndDequantizeV4GradKernel);

@@ -28,8 +28,9 @@ TEST(Quantize, LargeTensorsComeBackWithinTwoSteps) {
 TEST(Quantize, NumbersThatAreNoneStayInTheType) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   for (const char* mode : {"MIN_COMBINED", "MIN_FIRST", "SCALED"}) {
-    const auto q = RunOp("QuantizeV2", {Tensor::Of<float>({nan, inf, -inf}), Tensor::Scalar(-1.0f), Tensor::Scalar(1.0f)},
-                         {{"T", DType::kQUInt8}, {"mode", mode}});
+    const auto q =
+        RunOp("QuantizeV2", {Tensor::Of<float>({nan, inf, -inf}), Tensor::Scalar(-1.0f), Tensor::Scalar(1.0f)},
+              {{"T", DType::kQUInt8}, {"mode", mode}});
     ASSERT_TRUE(q.ok()) << q.status();
     const uint8_t* got = (*q)[0].raw<uint8_t>();
     EXPECT_THAT(std::vector<int>(got, got + 3), ElementsAre(0, 255, 0)) << mode;
@@ -47,15 +48,17 @@ TEST(QuantizeAndDequantize, TheOldestFormHasItsRangeInAttrs) {
 }
 
 TEST(QuantizeAndDequantize, EachSliceMayHaveARangeOfItsOwn) {
-  const auto y = RunOp("QuantizeAndDequantizeV2",
-                       {Tensor::Of<float>(Shape({2, 2}), {5, 5, 5, 5}), Tensor::Of<float>({-1, -2}), Tensor::Of<float>({1, 2})},
-                       {{"range_given", true}, {"axis", int64_t{1}}});
+  const auto y =
+      RunOp("QuantizeAndDequantizeV2",
+            {Tensor::Of<float>(Shape({2, 2}), {5, 5, 5, 5}), Tensor::Of<float>({-1, -2}), Tensor::Of<float>({1, 2})},
+            {{"range_given", true}, {"axis", int64_t{1}}});
   ASSERT_TRUE(y.ok()) << y.status();
   EXPECT_THAT((*y)[0].flat<float>(), ElementsAre(1, 2, 1, 2));
 }
 
 TEST(FakeQuant, AnUntrainedRangeGivesZeros) {
-  const auto y = RunOp("FakeQuantWithMinMaxVars", {Tensor::Of<float>({1, 2}), Tensor::Scalar(0.0f), Tensor::Scalar(0.0f)});
+  const auto y =
+      RunOp("FakeQuantWithMinMaxVars", {Tensor::Of<float>({1, 2}), Tensor::Scalar(0.0f), Tensor::Scalar(0.0f)});
   ASSERT_TRUE(y.ok()) << y.status();
   EXPECT_THAT((*y)[0].flat<float>(), Each(0.0f));
 }

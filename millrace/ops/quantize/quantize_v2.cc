@@ -1,4 +1,4 @@
-// QuantizeV2: floats as integers of few bits, each a step in a range.
+// QuantizeV2: quantizes floats to integers of few bits.
 #include <cmath>
 #include <limits>
 
@@ -10,9 +10,9 @@
 namespace millrace {
 namespace {
 
-enum class Mode { kMinCombined, kMinFirst, kScaled };
+enum class QuantizeMode { kMinCombined, kMinFirst, kScaled };
 
-// `value` has been rounded. Beyond the ends of a 32-bit number it becomes the lowest, as TensorFlow's do.
+// `value` is already rounded. Outside the range of 32-bit integers it becomes the lowest one, as in TensorFlow.
 template <typename T>
 T ToQuantized(float value) {
   using Limits = std::numeric_limits<T>;
@@ -20,7 +20,8 @@ T ToQuantized(float value) {
   if constexpr (sizeof(T) == 4) {
     return value >= -2147483648.0f && value < 2147483648.0f ? static_cast<T>(value) : Limits::min();
   } else {
-    return static_cast<T>(std::min(std::max(value, static_cast<float>(Limits::min())), static_cast<float>(Limits::max())));
+    return static_cast<T>(
+        std::min(std::max(value, static_cast<float>(Limits::min())), static_cast<float>(Limits::max())));
   }
 }
 
@@ -44,7 +45,7 @@ void MinCombined(const float* x, int64_t n, float low, float high, T* y) {
 template <typename T>
 void MinFirst(const float* x, int64_t n, float low, float high, T* y) {
   using Limits = std::numeric_limits<T>;
-  // The greatest float that is a T.
+  // The largest float that is representable in T.
   constexpr float kHighest = sizeof(T) == 4 ? 2147483520.0f : static_cast<float>(Limits::max());
   const QuantizedSteps<T> steps(low, high);
   for (int64_t i = 0; i < n; ++i) {
@@ -57,7 +58,7 @@ void MinFirst(const float* x, int64_t n, float low, float high, T* y) {
   }
 }
 
-// Zero is kept. Moves the ends of the range to where the ends of T are.
+// Keeps zero. Moves the ends of the range to those of T.
 template <typename T>
 void Scaled(const float* x, int64_t n, float low, float high, float scale, bool half_to_even, T* y) {
   for (int64_t i = 0; i < n; ++i) {
@@ -88,10 +89,13 @@ class QuantizeV2Kernel : public Kernel {
     init.Attr("axis", &axis_);
     init.Attr("ensure_minimum_range", &ensure_minimum_range_);
     if (!init.status().ok()) return;
-    mode_ = mode == "SCALED" ? Mode::kScaled : mode == "MIN_FIRST" ? Mode::kMinFirst : Mode::kMinCombined;
+    mode_ = mode == "SCALED"      ? QuantizeMode::kScaled
+            : mode == "MIN_FIRST" ? QuantizeMode::kMinFirst
+                                  : QuantizeMode::kMinCombined;
     half_to_even_ = round_mode == "HALF_TO_EVEN";
-    if (half_to_even_ && mode_ != Mode::kScaled) {
-      init.Fail(InvalidArgument("Round mode 'HALF_TO_EVEN' only supported for mode 'SCALED', but mode is '", mode, "'."));
+    if (half_to_even_ && mode_ != QuantizeMode::kScaled) {
+      init.Fail(
+          InvalidArgument("Round mode 'HALF_TO_EVEN' only supported for mode 'SCALED', but mode is '", mode, "'."));
     }
     if (axis_ < -1) init.Fail(InvalidArgument("Axis must be at least -1. Found ", axis_));
   }
@@ -105,7 +109,7 @@ class QuantizeV2Kernel : public Kernel {
     const RangeSlices slices = RangeSlices::Of(x.shape(), axis_);
     MR_RETURN_IF_ERROR(CheckRange(ctx.input(1), "min_range", slices.count));
     MR_RETURN_IF_ERROR(CheckRange(ctx.input(2), "max_range", slices.count));
-    if (mode_ == Mode::kMinFirst && axis_ != -1) {
+    if (mode_ == QuantizeMode::kMinFirst && axis_ != -1) {
       return Unimplemented("MIN_FIRST mode is not implemented for Quantize with axis != -1.");
     }
     const Shape range_shape = axis_ == -1 ? Shape() : Shape({slices.count});
@@ -118,7 +122,8 @@ class QuantizeV2Kernel : public Kernel {
                                high->data<float>() + i));
     }
     const bool known = DispatchType(QuantizedTypes(), UnquantizedType(y->dtype()), [&](auto tag) {
-      Quantize<typename decltype(tag)::type>(ctx, slices, low->data<float>(), high->data<float>(), scale.data<float>(), y);
+      Quantize<typename decltype(tag)::type>(ctx, slices, low->data<float>(), high->data<float>(), scale.data<float>(),
+                                             y);
     });
     return known ? absl::OkStatus() : InvalidArgument("QuantizeV2 does not make ", y->dtype());
   }
@@ -127,13 +132,14 @@ class QuantizeV2Kernel : public Kernel {
   Status CheckRange(const Tensor& range, const char* name, int64_t count) const {
     if (axis_ == -1) {
       if (range.num_elements() == 1) return absl::OkStatus();
-      return InvalidArgument("If axis is not specified, ", name, " must contain a single float element, but it contains ",
-                             range.num_elements(), " elements");
+      return InvalidArgument("If axis is not specified, ", name,
+                             " must contain a single float element, but it contains ", range.num_elements(),
+                             " elements");
     }
     if (range.rank() == 1 && range.dim(0) == count) return absl::OkStatus();
     return InvalidArgument("If axis is specified, ", name,
-                           " must be a 1-D tensor as long as that axis of the input, which is ", count, ", but it has shape ",
-                           range.shape().ToString());
+                           " must be a 1-D tensor as long as that axis of the input, which is ", count,
+                           ", but it has shape ", range.shape().ToString());
   }
 
   // The range includes zero and is not too small to divide by.
@@ -147,21 +153,24 @@ class QuantizeV2Kernel : public Kernel {
 
   template <typename T>
   void Quantize(KernelContext& ctx, const RangeSlices& slices, float* low, float* high, float* scale, Tensor* y) const {
-    if (mode_ == Mode::kScaled) {
+    if (mode_ == QuantizeMode::kScaled) {
       for (int64_t i = 0; i < slices.count; ++i) scale[i] = FitScale<T>(narrow_range_, low + i, high + i);
     }
     const float* from = ctx.input(0).data<float>();
     T* to = y->raw<T>();
     slices.ForEach(ctx, [&](int64_t s, int64_t begin, int64_t n) {
       switch (mode_) {
-        case Mode::kMinCombined: return MinCombined(from + begin, n, low[s], high[s], to + begin);
-        case Mode::kMinFirst: return MinFirst(from + begin, n, low[s], high[s], to + begin);
-        case Mode::kScaled: return Scaled(from + begin, n, low[s], high[s], scale[s], half_to_even_, to + begin);
+        case QuantizeMode::kMinCombined:
+          return MinCombined(from + begin, n, low[s], high[s], to + begin);
+        case QuantizeMode::kMinFirst:
+          return MinFirst(from + begin, n, low[s], high[s], to + begin);
+        case QuantizeMode::kScaled:
+          return Scaled(from + begin, n, low[s], high[s], scale[s], half_to_even_, to + begin);
       }
     });
   }
 
-  Mode mode_ = Mode::kMinCombined;
+  QuantizeMode mode_ = QuantizeMode::kMinCombined;
   bool half_to_even_ = false;
   bool narrow_range_ = false;
   int64_t axis_ = -1;
@@ -169,9 +178,13 @@ class QuantizeV2Kernel : public Kernel {
 };
 
 MILLRACE_OP(QuantizeV2)
-    .Summary("Floats as steps in a range, of few bits, and the range that was used.")
-    .Input("input: float").Input("min_range: float").Input("max_range: float")
-    .Output("output: T").Output("output_min: float").Output("output_max: float")
+    .Summary("Quantizes floats in a range, and returns the range that was used.")
+    .Input("input: float")
+    .Input("min_range: float")
+    .Input("max_range: float")
+    .Output("output: T")
+    .Output("output_min: float")
+    .Output("output_max: float")
     .Attr("T: {qint8, quint8, qint32, qint16, quint16}")
     .Attr("mode: {'MIN_COMBINED', 'MIN_FIRST', 'SCALED'} = 'MIN_COMBINED'")
     .Attr("round_mode: {'HALF_AWAY_FROM_ZERO', 'HALF_TO_EVEN'} = 'HALF_AWAY_FROM_ZERO'")

@@ -1,4 +1,4 @@
-// The ranges that quantized numbers stand for: one for the whole tensor, or one for each slice along an axis.
+// The ranges of quantized tensors: one for the whole tensor, or one per slice along an axis.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 
 namespace millrace {
 
-// What quantized numbers are stored as; see UnquantizedType. Their tensors are read with raw<T>().
+// The storage types of quantized numbers; see UnquantizedType. Access their tensors with raw<T>().
 using QuantizedTypes = Types<int8_t, uint8_t, int16_t, uint16_t, int32_t>;
 
-// A tensor seen as outer x count x inner, where `count` slices have a range each.
+// A tensor viewed as outer x count x inner, where each of `count` slices has its own range.
 struct RangeSlices {
   int64_t outer = 1;
   int64_t count = 1;
@@ -26,7 +26,7 @@ struct RangeSlices {
     return {shape.Product(0, at), shape.dim(at), shape.Product(at + 1, shape.rank())};
   }
 
-  // Calls body(slice, first element, number of elements) for all elements, spread over threads.
+  // Calls body(slice, first element, number of elements) for all elements, in parallel.
   void ForEach(KernelContext& ctx, absl::FunctionRef<void(int64_t, int64_t, int64_t)> body) const {
     constexpr int64_t kGrain = 16384;
     if (outer * count == 1) {
@@ -40,8 +40,8 @@ struct RangeSlices {
   }
 };
 
-// Output 0 as input 0. Inputs `min` and `max` are scalars for axis -1, otherwise vectors as long as that
-// axis of input 0; gives their shape.
+// Output 0 has the shape of input 0. Inputs `min` and `max` are scalars for axis -1, otherwise vectors as long as that
+// axis; returns their shape.
 StatusOr<PartialShape> RangeShape(ShapeContext& c, int64_t axis, int min, int max);
 // The same with the axis of the attr, for inputs 1 and 2; outputs from 1 on have the shape of a range.
 Status QuantizeShape(ShapeContext& c);

@@ -1,4 +1,4 @@
-// RequantizationRange and Requantize: 32-bit sums of products of bytes, as bytes again.
+// RequantizationRange and Requantize: convert 32-bit sums of products of bytes back to bytes.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kGrain = 16384;
+constexpr int64_t kRequantizeGrain = 16384;
 
 Status CheckScalars(const KernelContext& ctx) {
   for (int i = 1; i < ctx.num_inputs(); ++i) {
@@ -21,7 +21,7 @@ Status CheckScalars(const KernelContext& ctx) {
   return absl::OkStatus();
 }
 
-// What one number stands for, in double precision.
+// The value of a quantized number, computed in double precision.
 float Value(int32_t number, float min, float max) {
   if (min == max) return min;
   constexpr double kSteps = 4294967296.0;
@@ -55,15 +55,16 @@ class RequantizationRangeKernel : public Kernel {
   }
 };
 
-// To signed bytes, through the floats that the numbers stand for.
+// To signed bytes, by way of floats.
 void Requantize(KernelContext& ctx, int8_t* out) {
   const float min_in = ctx.input(1).scalar<float>(), max_in = ctx.input(2).scalar<float>();
   const float min_out = ctx.input(3).scalar<float>(), max_out = ctx.input(4).scalar<float>();
   constexpr double kSteps = 256;
-  const double per_unit = min_out == max_out ? 0 : kSteps / (static_cast<double>(max_out - min_out) * (kSteps / (kSteps - 1)));
+  const double per_unit =
+      min_out == max_out ? 0 : kSteps / (static_cast<double>(max_out - min_out) * (kSteps / (kSteps - 1)));
   const double first = std::round(min_out * per_unit) + 128;
   const int32_t* x = ctx.input(0).raw<int32_t>();
-  ctx.ParallelFor(ctx.input(0).num_elements(), kGrain, [&](int64_t begin, int64_t end) {
+  ctx.ParallelFor(ctx.input(0).num_elements(), kRequantizeGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const double number = std::round(Value(x[i], min_in, max_in) * per_unit) - first;
       out[i] = std::isnan(number) ? int8_t{0} : static_cast<int8_t>(std::clamp(number, -128.0, 127.0));
@@ -71,12 +72,12 @@ void Requantize(KernelContext& ctx, int8_t* out) {
   });
 }
 
-// A cast that is defined for every number.
+// A cast that is defined for every input.
 int64_t ToInt64(double x) {
   return x >= -9.2e18 && x <= 9.2e18 ? static_cast<int64_t>(x) : std::numeric_limits<int64_t>::min();
 }
 
-// To bytes, as TensorFlow does it: in fixed point with 16 bits behind the point. Products wrap.
+// To unsigned bytes, as in TensorFlow: in fixed point with 16 fractional bits. Products wrap.
 void Requantize(KernelContext& ctx, uint8_t* out) {
   constexpr int kShift = 16;
   constexpr int64_t kOne = int64_t{1} << kShift;
@@ -92,7 +93,7 @@ void Requantize(KernelContext& ctx, uint8_t* out) {
   }
   offset += static_cast<uint64_t>(ToInt64(centre * per_unit * kOne));
   const int32_t* x = ctx.input(0).raw<int32_t>();
-  ctx.ParallelFor(ctx.input(0).num_elements(), kGrain, [&](int64_t begin, int64_t end) {
+  ctx.ParallelFor(ctx.input(0).num_elements(), kRequantizeGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t product = static_cast<int64_t>(static_cast<uint64_t>(int64_t{x[i]}) * scale) >> 32;
       const int64_t number = static_cast<int64_t>(static_cast<uint64_t>(product) + offset) >> kShift;
@@ -140,18 +141,27 @@ Status RequantizeShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(RequantizationRange)
-    .Summary("The range of the values that are there.")
-    .Input("input: Tinput").Input("input_min: float").Input("input_max: float")
-    .Output("output_min: float").Output("output_max: float")
+    .Summary("The actual range of quantized values.")
+    .Input("input: Tinput")
+    .Input("input_min: float")
+    .Input("input_max: float")
+    .Output("output_min: float")
+    .Output("output_max: float")
     .Attr("Tinput: {qint8, quint8, qint32, qint16, quint16}")
     .Shape(RequantizationRangeShape)
     .NotDifferentiable();
 MILLRACE_OP(Requantize)
-    .Summary("Quantized numbers as numbers of fewer bits, in another range.")
-    .Input("input: Tinput").Input("input_min: float").Input("input_max: float")
-    .Input("requested_output_min: float").Input("requested_output_max: float")
-    .Output("output: out_type").Output("output_min: float").Output("output_max: float")
-    .Attr("Tinput: {qint8, quint8, qint32, qint16, quint16}").Attr("out_type: {qint8, quint8, qint32, qint16, quint16}")
+    .Summary("Converts quantized numbers to fewer bits in another range.")
+    .Input("input: Tinput")
+    .Input("input_min: float")
+    .Input("input_max: float")
+    .Input("requested_output_min: float")
+    .Input("requested_output_max: float")
+    .Output("output: out_type")
+    .Output("output_min: float")
+    .Output("output_max: float")
+    .Attr("Tinput: {qint8, quint8, qint32, qint16, quint16}")
+    .Attr("out_type: {qint8, quint8, qint32, qint16, quint16}")
     .Shape(RequantizeShape)
     .NotDifferentiable();
 MILLRACE_KERNEL(RequantizationRange, kCpu, RequantizationRangeKernel);

@@ -1,4 +1,4 @@
-// The mode MIN_FIRST: the ends of the range are rounded to multiples of a step, so that zero is one of its numbers.
+// The mode MIN_FIRST: the ends of the range are rounded to multiples of a step, so that zero is representable.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ struct QuantizedSteps {
     first_value = range == 0 ? min : std::round(min / step) * step;
   }
 
-  // Not yet cut off at the ends of T.
+  // Not yet clamped to the range of T.
   float Number(float value) const { return std::round(value * steps_per_unit) - (first_step - kLowest); }
   float Value(T number) const { return first_value + (static_cast<float>(number) - kLowest) * step; }
 

@@ -9,13 +9,13 @@
 namespace millrace::random {
 namespace {
 
-// How often a class of probability p is expected in a batch that took `tries` draws.
+// The expected count of a class of probability p in a batch that took `tries` draws.
 float ExpectedCount(float p, int64_t size, int64_t tries) {
   if (tries == size) return p * static_cast<float>(size);
   return static_cast<float>(-std::expm1(static_cast<double>(tries) * std::log1p(-p)));
 }
 
-// Evenly in [0, n): numbers that would make some likelier are drawn again.
+// Uniform in [0, n), by rejection.
 template <typename U, typename Next>
 U EvenBelow(U n, const Next& next) {
   if ((n & (n - 1)) == 0) return next() & (n - 1);
@@ -56,8 +56,8 @@ class LogUniformSampler : public RangeSampler {
 class AllSampler : public RangeSampler {
  public:
   using RangeSampler::RangeSampler;
-  Status SampleBatch(const Philox&, bool, absl::Span<int64_t> batch, absl::Span<float> batch_counts, absl::Span<const int64_t>,
-                     absl::Span<float> extra_counts) override {
+  Status SampleBatch(const Philox&, bool, absl::Span<int64_t> batch, absl::Span<float> batch_counts,
+                     absl::Span<const int64_t>, absl::Span<float> extra_counts) override {
     for (size_t i = 0; i < batch.size(); ++i) batch[i] = static_cast<int64_t>(i);
     std::fill(batch_counts.begin(), batch_counts.end(), 1.0f);
     std::fill(extra_counts.begin(), extra_counts.end(), 1.0f);
@@ -76,7 +76,7 @@ Status CheckInRange(absl::Span<const int64_t> classes, int64_t range) {
   return absl::OkStatus();
 }
 
-// Integer weights in a binary tree of sums: draws and changes in logarithmic time.
+// Integer weights in a binary tree of sums: draws and updates in logarithmic time.
 class UnigramSampler : public RangeSampler {
  public:
   explicit UnigramSampler(int64_t range) : RangeSampler(range) {
@@ -117,7 +117,7 @@ class UnigramSampler : public RangeSampler {
   Mutex mu_;
 };
 
-// By the alias method: an even draw of a class, then a weighted one between it and its alias.
+// The alias method: a uniform draw of a class, then a weighted choice between it and its alias.
 class FixedUnigramSampler : public RangeSampler {
  public:
   FixedUnigramSampler(int64_t range, std::vector<float> weights) : RangeSampler(range), weights_(std::move(weights)) {
@@ -169,8 +169,9 @@ class FixedUnigramSampler : public RangeSampler {
 
 }  // namespace
 
-Status RangeSampler::SampleBatch(const Philox& stream, bool unique, absl::Span<int64_t> batch, absl::Span<float> batch_counts,
-                                 absl::Span<const int64_t> extras, absl::Span<float> extra_counts) {
+Status RangeSampler::SampleBatch(const Philox& stream, bool unique, absl::Span<int64_t> batch,
+                                 absl::Span<float> batch_counts, absl::Span<const int64_t> extras,
+                                 absl::Span<float> extra_counts) {
   SingleNumbers numbers(stream);
   const auto size = static_cast<int64_t>(batch.size());
   int64_t tries = size;
@@ -178,7 +179,8 @@ Status RangeSampler::SampleBatch(const Philox& stream, bool unique, absl::Span<i
     std::unordered_set<int64_t> used;
     tries = 0;
     for (int64_t picked = 0; picked < size; ++tries) {
-      if (tries >= (int64_t{1} << 25)) return ResourceExhausted("cannot find ", size, " different classes among ", range_);
+      if (tries >= (int64_t{1} << 25))
+        return ResourceExhausted("cannot find ", size, " different classes among ", range_);
       const int64_t value = Sample(numbers);
       if (used.insert(value).second) batch[picked++] = value;
     }

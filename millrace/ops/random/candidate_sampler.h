@@ -1,4 +1,4 @@
-// Distributions over classes 0 .. range-1 for sampled losses, drawing the numbers that TensorFlow draws.
+// Distributions over classes 0 .. range-1 for sampled losses; draws the same numbers as TensorFlow.
 #pragma once
 
 #include <memory>
@@ -19,11 +19,13 @@ class RangeSampler {
   virtual ~RangeSampler() = default;
   int64_t range() const { return range_; }
 
-  // Draws `batch`, all different when `unique`, and says how often each of them and of `extras` is expected in such a batch.
-  // `unique` needs as many classes of any likelihood. RESOURCE_EXHAUSTED when the tries go on for too long.
-  virtual Status SampleBatch(const Philox& stream, bool unique, absl::Span<int64_t> batch, absl::Span<float> batch_counts,
-                             absl::Span<const int64_t> extras, absl::Span<float> extra_counts);
-  // INVALID_ARGUMENT for a class that a table has no place for.
+  // Draws `batch`, without duplicates if `unique`, and computes the expected count of each of them and of `extras` in
+  // such a batch. `unique` requires as many classes of non-zero probability. RESOURCE_EXHAUSTED if too many tries are
+  // needed.
+  virtual Status SampleBatch(const Philox& stream, bool unique, absl::Span<int64_t> batch,
+                             absl::Span<float> batch_counts, absl::Span<const int64_t> extras,
+                             absl::Span<float> extra_counts);
+  // INVALID_ARGUMENT for a class outside the sampler's table.
   virtual Status CheckClasses(absl::Span<const int64_t>) const { return absl::OkStatus(); }
 
  protected:
@@ -39,7 +41,7 @@ inline constexpr int64_t kMaxWeightedRange = int64_t{1} << 28;
 std::unique_ptr<RangeSampler> NewUniformSampler(int64_t range);
 std::unique_ptr<RangeSampler> NewLogUniformSampler(int64_t range);
 std::unique_ptr<RangeSampler> NewAllSampler(int64_t range);
-// Learns from the classes it is given.
+// Learns the frequencies of the classes that it is given.
 std::unique_ptr<RangeSampler> NewUnigramSampler(int64_t range);
 
 struct FixedUnigramOptions {
@@ -48,7 +50,8 @@ struct FixedUnigramOptions {
   int64_t reserved = 0;  // classes of weight 0 before the given ones
   int64_t shards = 1, shard = 0;
 };
-// INVALID_ARGUMENT when there are not as many weights as classes, or none is positive.
-StatusOr<std::unique_ptr<RangeSampler>> NewFixedUnigramSampler(const FixedUnigramOptions& options, const std::vector<float>& weights);
+// INVALID_ARGUMENT if the number of weights differs from that of classes, or if none is positive.
+StatusOr<std::unique_ptr<RangeSampler>> NewFixedUnigramSampler(const FixedUnigramOptions& options,
+                                                               const std::vector<float>& weights);
 
 }  // namespace millrace::random

@@ -30,24 +30,26 @@ class CandidateSamplerKernel : public Kernel {
     const Tensor& classes = ctx.input(0);
     if (classes.rank() != 2) return InvalidArgument("true_classes must be a matrix");
     if (classes.dim(1) != num_true_) {
-      return InvalidArgument("true_classes must have num_true columns, expected: ", classes.dim(1), " was: ", num_true_);
+      return InvalidArgument("true_classes must have num_true columns, expected: ", classes.dim(1),
+                             " was: ", num_true_);
     }
     MR_RETURN_IF_ERROR(Prepare(ctx));
     if (unique_ && num_sampled_ > sampler_->range()) {
-      return InvalidArgument("Sampler's range is too small: ", num_sampled_, " different classes of ", sampler_->range());
+      return InvalidArgument("Sampler's range is too small: ", num_sampled_, " different classes of ",
+                             sampler_->range());
     }
     MR_RETURN_IF_ERROR(sampler_->CheckClasses(classes.flat<int64_t>()));
     MR_ASSIGN_OR_RETURN(Tensor * sampled, ctx.AllocateOutput(0, Shape({num_sampled_})));
     MR_ASSIGN_OR_RETURN(Tensor * true_counts, ctx.AllocateOutput(1, classes.shape()));
     MR_ASSIGN_OR_RETURN(Tensor * sampled_counts, ctx.AllocateOutput(2, Shape({num_sampled_})));
-    // What TensorFlow sets aside for each sample.
+    // As many random numbers as TensorFlow reserves per sample.
     MR_ASSIGN_OR_RETURN(const Philox stream, source_.Take(ctx, 0, static_cast<uint64_t>(num_sampled_) * 2048 / 4));
     return sampler_->SampleBatch(stream, unique_, sampled->flat<int64_t>(), sampled_counts->flat<float>(),
                                  classes.flat<int64_t>(), true_counts->flat<float>());
   }
 
  protected:
-  // Before the first use, for what needs files.
+  // Called before the first use; reads files if needed.
   virtual Status Prepare(KernelContext&) { return absl::OkStatus(); }
 
   int64_t num_true_ = 0, num_sampled_ = 0;
@@ -92,7 +94,8 @@ class FixedUnigramKernel : public CandidateSamplerKernel {
     options_.distortion = distortion;
     if (!init.status().ok()) return;
     if (options_.shard >= options_.shards) init.Fail(InvalidArgument("shard must be below num_shards"));
-    if (options_.range > kMaxWeightedRange) init.Fail(InvalidArgument("range_max is too large for a table: ", options_.range));
+    if (options_.range > kMaxWeightedRange)
+      init.Fail(InvalidArgument("range_max is too large for a table: ", options_.range));
     if (options_.reserved < 0 || options_.reserved > options_.range) {
       init.Fail(InvalidArgument("num_reserved_ids must be in [0, range_max]: ", options_.reserved));
     }
@@ -113,7 +116,8 @@ class FixedUnigramKernel : public CandidateSamplerKernel {
       for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipWhitespace())) {
         const std::vector<absl::string_view> columns = absl::StrSplit(line, ',');
         float weight = 0;
-        if (!absl::SimpleAtof(columns.back(), &weight)) return InvalidArgument("Wrong vocabulary format at line: ", line);
+        if (!absl::SimpleAtof(columns.back(), &weight))
+          return InvalidArgument("Wrong vocabulary format at line: ", line);
         weights.push_back(weight);
       }
     }
@@ -154,7 +158,7 @@ class ComputeAccidentalHitsKernel : public Kernel {
     for (size_t i = 0; i < hits.size(); ++i) {
       indices->data<int32_t>()[i] = hits[i].first;
       ids->data<int64_t>()[i] = hits[i].second;
-      // So unlikely that softmax gives 0.
+      // So small that softmax gives 0.
       weights->data<float>()[i] = -std::numeric_limits<float>::max();
     }
     return absl::OkStatus();
@@ -188,39 +192,81 @@ Status AccidentalHitsShape(ShapeContext& c) {
 
 }  // namespace
 
-#define MR_SAMPLER(name)                                                                                        \
-  MILLRACE_OP(name)                                                                                             \
-      .Input("true_classes: int64").Output("sampled_candidates: int64").Output("true_expected_count: float")    \
-      .Output("sampled_expected_count: float").Attr("num_true: int >= 1").Attr("num_sampled: int >= 1")         \
+#define MR_SAMPLER(name)                       \
+  MILLRACE_OP(name)                            \
+      .Input("true_classes: int64")            \
+      .Output("sampled_candidates: int64")     \
+      .Output("true_expected_count: float")    \
+      .Output("sampled_expected_count: float") \
+      .Attr("num_true: int >= 1")              \
+      .Attr("num_sampled: int >= 1")           \
       .Attr("unique: bool")
 
 MR_SAMPLER(UniformCandidateSampler)
-    .Attr("range_max: int >= 1").Attr("seed: int = 0").Attr("seed2: int = 0").Stateful().Shape(SamplerShape).NotDifferentiable()
-    .Summary("Classes drawn evenly, with how often each is expected.");
+    .Attr("range_max: int >= 1")
+    .Attr("seed: int = 0")
+    .Attr("seed2: int = 0")
+    .Stateful()
+    .Shape(SamplerShape)
+    .NotDifferentiable()
+    .Summary("Samples classes uniformly, with their expected counts.");
 MR_SAMPLER(LogUniformCandidateSampler)
-    .Attr("range_max: int >= 1").Attr("seed: int = 0").Attr("seed2: int = 0").Stateful().Shape(SamplerShape).NotDifferentiable()
-    .Summary("Classes drawn by Zipf's law, with how often each is expected.");
+    .Attr("range_max: int >= 1")
+    .Attr("seed: int = 0")
+    .Attr("seed2: int = 0")
+    .Stateful()
+    .Shape(SamplerShape)
+    .NotDifferentiable()
+    .Summary("Samples classes by Zipf's law (log-uniform), with their expected counts.");
 MR_SAMPLER(LearnedUnigramCandidateSampler)
-    .Attr("range_max: int >= 1").Attr("seed: int = 0").Attr("seed2: int = 0").Stateful().Shape(SamplerShape).NotDifferentiable()
-    .Summary("Classes drawn as often as they have been seen, with how often each is expected.");
+    .Attr("range_max: int >= 1")
+    .Attr("seed: int = 0")
+    .Attr("seed2: int = 0")
+    .Stateful()
+    .Shape(SamplerShape)
+    .NotDifferentiable()
+    .Summary("Samples classes by their observed frequencies, with their expected counts.");
 MR_SAMPLER(ThreadUnsafeUnigramCandidateSampler)
-    .Attr("range_max: int >= 1").Attr("seed: int = 0").Attr("seed2: int = 0").Stateful().Shape(SamplerShape).NotDifferentiable()
-    .Summary("Classes drawn as often as they have been seen, with how often each is expected.");
+    .Attr("range_max: int >= 1")
+    .Attr("seed: int = 0")
+    .Attr("seed2: int = 0")
+    .Stateful()
+    .Shape(SamplerShape)
+    .NotDifferentiable()
+    .Summary("Samples classes by their observed frequencies, with their expected counts.");
 MR_SAMPLER(AllCandidateSampler)
-    .Attr("seed: int = 0").Attr("seed2: int = 0").Stateful().Shape(SamplerShape).NotDifferentiable()
-    .Summary("All classes, each expected once.");
+    .Attr("seed: int = 0")
+    .Attr("seed2: int = 0")
+    .Stateful()
+    .Shape(SamplerShape)
+    .NotDifferentiable()
+    .Summary("All classes, each with an expected count of one.");
 MR_SAMPLER(FixedUnigramCandidateSampler)
-    .Attr("range_max: int >= 1").Attr("vocab_file: string = ''").Attr("distortion: float = 1.0").Attr("num_reserved_ids: int = 0")
-    .Attr("num_shards: int >= 1 = 1").Attr("shard: int >= 0 = 0").Attr("unigrams: list(float) = []")
-    .Attr("seed: int = 0").Attr("seed2: int = 0").Stateful().Shape(SamplerShape).NotDifferentiable()
-    .Summary("Classes drawn by given frequencies, with how often each is expected.");
+    .Attr("range_max: int >= 1")
+    .Attr("vocab_file: string = ''")
+    .Attr("distortion: float = 1.0")
+    .Attr("num_reserved_ids: int = 0")
+    .Attr("num_shards: int >= 1 = 1")
+    .Attr("shard: int >= 0 = 0")
+    .Attr("unigrams: list(float) = []")
+    .Attr("seed: int = 0")
+    .Attr("seed2: int = 0")
+    .Stateful()
+    .Shape(SamplerShape)
+    .NotDifferentiable()
+    .Summary("Samples classes by given frequencies, with their expected counts.");
 MILLRACE_OP(ComputeAccidentalHits)
-    .Input("true_classes: int64").Input("sampled_candidates: int64")
-    .Output("indices: int32").Output("ids: int64").Output("weights: float")
-    .Attr("num_true: int").Attr("seed: int = 0").Attr("seed2: int = 0")
+    .Input("true_classes: int64")
+    .Input("sampled_candidates: int64")
+    .Output("indices: int32")
+    .Output("ids: int64")
+    .Output("weights: float")
+    .Attr("num_true: int")
+    .Attr("seed: int = 0")
+    .Attr("seed2: int = 0")
     .Shape(AccidentalHitsShape)
     .NotDifferentiable()
-    .Summary("Where sampled classes are true ones.");
+    .Summary("The positions where sampled classes are true classes.");
 #undef MR_SAMPLER
 
 MILLRACE_KERNEL(UniformCandidateSampler, kCpu, SamplerOf<NewUniformSampler>);

@@ -1,9 +1,8 @@
-// From Philox's 32-bit numbers to the distributions of the random ops, number by number as
-// TensorFlow draws them.
+// Distributions of the random ops over Philox's 32-bit numbers; they draw exactly the numbers that TensorFlow does.
 //
-// A distribution makes kPerGroup outputs at a time. Most take one group of four numbers for it. One
-// that rejects some (kVariable) takes as many as it needs, and each of its groups of outputs starts at
-// a place of its own in the stream, so that any part of a tensor can be made without the rest.
+// A distribution produces kPerGroup outputs at a time. Most use one group of four numbers for that. One with rejection
+// (kVariable) uses as many as it needs, and each of its groups of outputs starts at a fixed position in the stream, so
+// that any part of a tensor can be generated without the rest.
 #pragma once
 
 #include <cmath>
@@ -16,11 +15,11 @@
 
 namespace millrace::random {
 
-// Groups of numbers that are set aside for each output, more than any distribution takes.
+// Groups of numbers reserved per output, more than any distribution uses.
 inline constexpr int64_t kGroupsPerOutput = 256;
 inline constexpr int kNumbersPerGroup = 4;
 
-// Hands out a stream's numbers one by one.
+// Returns a stream's numbers one by one.
 class SingleNumbers {
  public:
   explicit SingleNumbers(const Philox& stream) : stream_(stream) {}
@@ -57,8 +56,7 @@ inline half ToHalf(uint32_t x) {
   return half(static_cast<float>(half::FromRaw(static_cast<uint16_t>(0x3c00 | (x & 0x3ff)))) - 1.0f);
 }
 inline bfloat16 ToBFloat16(uint32_t x) {
-  return bfloat16(static_cast<float>(bfloat16::FromRaw(static_cast<uint16_t>(0x3f80 | (x & 0x7f)))) -
-                  1.0f);
+  return bfloat16(static_cast<float>(bfloat16::FromRaw(static_cast<uint16_t>(0x3f80 | (x & 0x7f)))) - 1.0f);
 }
 inline uint64_t ToUInt64(uint32_t low, uint32_t high) { return low | (uint64_t{high} << 32); }
 
@@ -114,7 +112,7 @@ struct Normal {
   }
 };
 
-// Normal numbers; those beyond two deviations are drawn again.
+// Normal numbers truncated at two standard deviations, by rejection.
 template <typename T>
 struct TruncatedNormal {
   static constexpr bool kVariable = true;
@@ -140,7 +138,7 @@ struct TruncatedNormal {
   }
 };
 
-// All numbers of the type.
+// Uniform over all numbers of the type.
 template <typename T>
 struct FullInt {
   static constexpr bool kVariable = false;
@@ -156,7 +154,7 @@ struct FullInt {
   }
 };
 
-// Numbers from `low` on, `range` of them.
+// Uniform over `range` integers from `low` on.
 template <typename T>
 struct UniformInt {
   using U = std::make_unsigned_t<T>;

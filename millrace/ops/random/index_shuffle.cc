@@ -1,8 +1,8 @@
-// RandomIndexShuffle: where each index of a range goes in a permutation that follows from a seed.
+// RandomIndexShuffle: the image of an index under a permutation determined by a seed.
 //
-// A permutation of the least power of four that holds the range (but at least 2^16) is walked from the index until it
-// comes back into the range. It is a Feistel network with the round function and key schedule of the Simon cipher, in
-// words of half the block's bits.
+// A permutation of the smallest power of four that covers the range (at least 2^16) is iterated from the index until
+// the result is in the range (cycle walking). It is a Feistel network with the round function and key schedule of the
+// Simon cipher, in words of half the block's bits.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -38,7 +38,7 @@ class Permutation {
 
   uint64_t operator()(uint64_t index) const {
     if (max_index_ == 0) return 0;
-    // A permutation has no dead ends: the walk ends at the latest where it began.
+    // Terminates, because a cycle returns to its start at the latest.
     do {
       index = Encrypt(index);
     } while (index > max_index_);
@@ -74,22 +74,28 @@ class RandomIndexShuffleKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor &index = ctx.input(0), &seed = ctx.input(1), &max_index = ctx.input(2);
     const bool one_index = index.rank() == 0, one_max = max_index.rank() == 0;
-    if (index.rank() > 1) return InvalidArgument("Index must be a scalar or vector, but has shape ", index.shape().ToString());
+    if (index.rank() > 1)
+      return InvalidArgument("Index must be a scalar or vector, but has shape ", index.shape().ToString());
     const bool one_seed = seed.rank() == 1 && seed.dim(0) == 3;
     if (!one_seed && !(seed.rank() == 2 && seed.dim(1) == 3)) {
       return InvalidArgument("Seed must be a vector of size [3] or a matrix of size [n, 3] but has shape ",
                              seed.shape().ToString());
     }
     if (max_index.rank() > 1) {
-      return InvalidArgument("Maxval must be a scalar or a vector of size [n] but has shape ", max_index.shape().ToString());
+      return InvalidArgument("Maxval must be a scalar or a vector of size [n] but has shape ",
+                             max_index.shape().ToString());
     }
     int64_t n = 1;
-    if (!one_index) n = index.dim(0);
-    else if (!one_seed) n = seed.dim(0);
-    else if (!one_max) n = max_index.dim(0);
+    if (!one_index)
+      n = index.dim(0);
+    else if (!one_seed)
+      n = seed.dim(0);
+    else if (!one_max)
+      n = max_index.dim(0);
     if ((!one_seed && seed.dim(0) != n) || (!one_max && max_index.dim(0) != n)) {
-      return InvalidArgument("index, seed and max_index must be of one size, but have shapes ", index.shape().ToString(),
-                             ", ", seed.shape().ToString(), " and ", max_index.shape().ToString());
+      return InvalidArgument("index, seed and max_index must be of one size, but have shapes ",
+                             index.shape().ToString(), ", ", seed.shape().ToString(), " and ",
+                             max_index.shape().ToString());
     }
     const bool scalar = one_index && one_seed && one_max;
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, scalar ? Shape() : Shape({n})));
@@ -143,9 +149,14 @@ Status IndexShuffleShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(RandomIndexShuffle)
-    .Summary("Where an index goes in a permutation of the numbers up to max_index, determined by the seed.")
-    .Input("index: dtype").Input("seed: Tseed").Input("max_index: dtype").Output("output: dtype")
-    .Attr("rounds: int = 4").Attr("dtype: {int32, uint32, int64, uint64}").Attr("Tseed: {int32, uint32, int64, uint64}")
+    .Summary("The image of an index under a random permutation of [0, max_index], determined by the seed.")
+    .Input("index: dtype")
+    .Input("seed: Tseed")
+    .Input("max_index: dtype")
+    .Output("output: dtype")
+    .Attr("rounds: int = 4")
+    .Attr("dtype: {int32, uint32, int64, uint64}")
+    .Attr("Tseed: {int32, uint32, int64, uint64}")
     .Shape(IndexShuffleShape)
     .NotDifferentiable();
 MILLRACE_KERNEL(RandomIndexShuffle, kCpu, RandomIndexShuffleKernel);

@@ -1,4 +1,4 @@
-// From seeds to the keys and counters that the stateless ops of the second kind take.
+// Conversion of seeds to the keys and counters of the V2 stateless ops.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/random/distributions.h"
@@ -54,7 +54,7 @@ MILLRACE_OP(StatelessRandomGetKeyCounter)
     .Attr("Tseed: {int32, int64} = DT_INT64")
     .Shape(KeyCounterShape)
     .NotDifferentiable()
-    .Summary("The key and counter that a pair of seeds stands for.");
+    .Summary("The key and counter for a pair of seeds.");
 
 MILLRACE_OP(StatelessRandomGetKeyCounterAlg)
     .Input("seed: Tseed")
@@ -64,14 +64,14 @@ MILLRACE_OP(StatelessRandomGetKeyCounterAlg)
     .Attr("Tseed: {int32, int64} = DT_INT64")
     .Shape(KeyCounterShape)
     .NotDifferentiable()
-    .Summary("As StatelessRandomGetKeyCounter, with the algorithm they are for.");
+    .Summary("StatelessRandomGetKeyCounter, also with the algorithm.");
 
 MILLRACE_OP(StatelessRandomGetAlg)
     .Output("alg: int32")
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("The algorithm that this device draws random numbers with.");
+    .Summary("The random number algorithm of this device.");
 
 MILLRACE_KERNEL(StatelessRandomGetKeyCounter, kCpu, KeyCounterKernel);
 MILLRACE_KERNEL(StatelessRandomGetKeyCounterAlg, kCpu, KeyCounterKernel);

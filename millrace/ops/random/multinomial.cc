@@ -1,4 +1,4 @@
-// Multinomial: classes drawn by their unnormalised log-probabilities.
+// Multinomial: samples classes by their unnormalised log-probabilities.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -13,7 +13,7 @@
 namespace millrace::random {
 namespace {
 
-// Running sums of the probabilities of one row, up to a factor; classes that are not finite have none.
+// Unnormalised cumulative probabilities of one row; non-finite classes have probability 0.
 template <typename T>
 void Accumulate(const T* logits, int64_t classes, std::vector<double>* sums) {
   double greatest = std::numeric_limits<double>::lowest();
@@ -91,8 +91,8 @@ Status MultinomialShape(ShapeContext& c) {
   MR_ASSIGN_OR_RETURN(const PartialShape logits, c.WithRank(0, 2));
   MR_RETURN_IF_ERROR(c.WithRank(1, 0).status());
   const Tensor* const count = c.constant(1);
-  const int64_t samples = count == nullptr || count->num_elements() != 1 ? PartialShape::kUnknown
-                                                                         : count->scalar<int32_t>();
+  const int64_t samples =
+      count == nullptr || count->num_elements() != 1 ? PartialShape::kUnknown : count->scalar<int32_t>();
   if (count != nullptr && samples < 0) {
     return InvalidArgument("num_samples must not be negative, but is ", samples);
   }
@@ -111,7 +111,8 @@ MILLRACE_OP(Multinomial)
     .Stateful()
     .Shape(MultinomialShape)
     .NotDifferentiable()
-    .Summary("Draws classes for each row of unnormalised log-probabilities.");
+    .Trait(OpTrait::kRandom)
+    .Summary("Samples classes for each row of unnormalised log-probabilities.");
 
 MILLRACE_OP(StatelessMultinomial)
     .Input("logits: T")
@@ -123,7 +124,7 @@ MILLRACE_OP(StatelessMultinomial)
     .Attr("output_dtype: {int32, int64} = DT_INT64")
     .Shape(MultinomialShape)
     .NotDifferentiable()
-    .Summary("Multinomial, determined by the seed alone.");
+    .Summary("Multinomial, determined by the seed only.");
 
 MILLRACE_KERNEL(Multinomial, kCpu, MultinomialKernelOf<SourceKind::kSeedAttrs>);
 MILLRACE_KERNEL(StatelessMultinomial, kCpu, MultinomialKernelOf<SourceKind::kSeedInput>);

@@ -1,4 +1,4 @@
-// StatelessRandomBinomial: how many of `counts` trials succeed, each output from a part of the stream of its own.
+// StatelessRandomBinomial: samples binomial distributions; each output uses its own part of the stream.
 #include <cmath>
 #include <limits>
 
@@ -13,10 +13,10 @@
 namespace millrace::random {
 namespace {
 
-using ParameterTypes = Types<half, float, double>;
+using BinomialTypes = Types<half, float, double>;
 using OutputTypes = Types<half, float, double, int32_t, int64_t>;
 
-// Numbers of one stream, two at a time and the second of them first, as TensorFlow's kernel takes them.
+// Numbers of one stream in pairs, the second of each first, as TensorFlow's kernel uses them.
 class Uniforms {
  public:
   explicit Uniforms(const Philox& stream) : stream_(stream) {}
@@ -36,7 +36,7 @@ class Uniforms {
   int left_ = 0;
 };
 
-// Few successes are expected: counts the waits for the next one that fit.
+// For few expected successes: counts the geometric waiting times that fit.
 double ByWaits(double trials, double p, Uniforms draw) {
   const double log_failure = std::log1p(-p);
   double passed = 0;
@@ -48,15 +48,15 @@ double ByWaits(double trials, double p, Uniforms draw) {
 
 // ln k! less Stirling's formula for it.
 double StirlingRest(double k) {
-  static constexpr double kFirst[] = {0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509,
-                                      0.0166446911898211, 0.0138761288230707, 0.0118967099458917, 0.0104112652619720,
+  static constexpr double kFirst[] = {0.0810614667953272,  0.0413406959554092, 0.0276779256849983, 0.02079067210376509,
+                                      0.0166446911898211,  0.0138761288230707, 0.0118967099458917, 0.0104112652619720,
                                       0.00925546218271273, 0.00833056343336287};
   if (k <= 9) return kFirst[static_cast<int>(k)];
   const double n = k + 1;
   return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / (n * n)) / (n * n)) / n;
 }
 
-// Many: Hoermann's transformed rejection with squeeze (BTRS). `p` is at most a half.
+// For many: Hoermann's transformed rejection with squeeze (BTRS). `p` is at most 1/2.
 double ByRejection(double trials, double p, Uniforms draw) {
   const double deviation = std::sqrt(trials * p * (1 - p));
   const double b = 1.15 + 2.53 * deviation;
@@ -95,8 +95,8 @@ double Binomial(T trials, T p, const Philox& stream, int64_t index) {
   const bool many = static_cast<double>(static_cast<T>(trials * q)) >= 10;
   Philox own = stream;
   own.Skip(static_cast<uint64_t>(index) * (many ? 256 : 42));
-  const double successes = many ? ByRejection(n, static_cast<double>(q), Uniforms(own))
-                                : ByWaits(n, static_cast<double>(q), Uniforms(own));
+  const double successes =
+      many ? ByRejection(n, static_cast<double>(q), Uniforms(own)) : ByWaits(n, static_cast<double>(q), Uniforms(own));
   return mirrored ? n - successes : successes;
 }
 
@@ -112,7 +112,8 @@ U ToOutput(double x) {
 }
 
 StatusOr<Shape> OutputShape(const Tensor& shape) {
-  if (shape.rank() != 1) return InvalidArgument("Input shape should be a vector, got shape: ", shape.shape().ToString());
+  if (shape.rank() != 1)
+    return InvalidArgument("Input shape should be a vector, got shape: ", shape.shape().ToString());
   Shape::Dims dims;
   for (int64_t i = 0; i < shape.num_elements(); ++i) dims.push_back(IntAt(shape, i));
   return Shape::Make(dims);
@@ -121,7 +122,7 @@ StatusOr<Shape> OutputShape(const Tensor& shape) {
 class StatelessRandomBinomialKernel : public Kernel {
  public:
   explicit StatelessRandomBinomialKernel(KernelInit& init) {
-    if (!DispatchType(ParameterTypes(), init.input_type(2), [](auto) {})) FailDType(init, init.input_type(2));
+    if (!DispatchType(BinomialTypes(), init.input_type(2), [](auto) {})) FailDType(init, init.input_type(2));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -130,16 +131,17 @@ class StatelessRandomBinomialKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const Shape shape, OutputShape(ctx.input(0)));
     MR_ASSIGN_OR_RETURN(const PartialShape joined, BroadcastShapes(counts.shape(), probs.shape()));
     const int samples_rank = shape.rank() - joined.rank();
-    if (samples_rank < 0 || !std::equal(joined.dims().begin(), joined.dims().end(), shape.dims().begin() + samples_rank)) {
-      return InvalidArgument("Shape passed in must end with broadcasted shape: ", shape.ToString(), " does not end with ",
-                             joined.ToString());
+    if (samples_rank < 0 ||
+        !std::equal(joined.dims().begin(), joined.dims().end(), shape.dims().begin() + samples_rank)) {
+      return InvalidArgument("Shape passed in must end with broadcasted shape: ", shape.ToString(),
+                             " does not end with ", joined.ToString());
     }
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     if (shape.num_elements() == 0) return absl::OkStatus();
     const int64_t batches = joined.num_elements(), samples = shape.num_elements() / batches;
     const std::vector<int64_t> count_at = Offsets(counts.shape(), joined.AsShape());
     const std::vector<int64_t> prob_at = Offsets(probs.shape(), joined.AsShape());
-    DispatchType(ParameterTypes(), counts.dtype(), [&](auto tag) {
+    DispatchType(BinomialTypes(), counts.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       DispatchType(OutputTypes(), out->dtype(), [&](auto out_tag) {
         using U = typename decltype(out_tag)::type;
@@ -147,8 +149,8 @@ class StatelessRandomBinomialKernel : public Kernel {
         ctx.ParallelFor(batches * samples, 256, [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) {
             const int64_t batch = i / samples;
-            to[(i % samples) * batches + batch] = ToOutput<U>(
-                Binomial<T>(counts.data<T>()[count_at[batch]], probs.data<T>()[prob_at[batch]], stream, i));
+            to[(i % samples) * batches + batch] =
+                ToOutput<U>(Binomial<T>(counts.data<T>()[count_at[batch]], probs.data<T>()[prob_at[batch]], stream, i));
           }
         });
       });
@@ -157,7 +159,7 @@ class StatelessRandomBinomialKernel : public Kernel {
   }
 
  private:
-  // Where the element for each place of `whole` is in a tensor that is broadcast to it.
+  // For each position of `whole`, the offset in a tensor that is broadcast to it.
   static std::vector<int64_t> Offsets(const Shape& part, const Shape& whole) {
     std::vector<int64_t> offsets(static_cast<size_t>(whole.num_elements()));
     const int missing = whole.rank() - part.rank();
@@ -181,10 +183,16 @@ Status BinomialShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(StatelessRandomBinomial)
-    .Summary("Numbers of successes in `counts` trials, determined by the seed.")
-    .Input("shape: S").Input("seed: Tseed").Input("counts: T").Input("probs: T").Output("output: dtype")
-    .Attr("S: {int32, int64}").Attr("Tseed: {int32, int64} = DT_INT64")
-    .Attr("T: {half, float, double, int32, int64} = DT_DOUBLE").Attr("dtype: {half, float, double, int32, int64} = DT_INT64")
+    .Summary("Samples binomial distributions with `counts` trials, determined by the seed.")
+    .Input("shape: S")
+    .Input("seed: Tseed")
+    .Input("counts: T")
+    .Input("probs: T")
+    .Output("output: dtype")
+    .Attr("S: {int32, int64}")
+    .Attr("Tseed: {int32, int64} = DT_INT64")
+    .Attr("T: {half, float, double, int32, int64} = DT_DOUBLE")
+    .Attr("dtype: {half, float, double, int32, int64} = DT_INT64")
     .Shape(BinomialShape)
     .NotDifferentiable();
 MILLRACE_KERNEL(StatelessRandomBinomial, kCpu, StatelessRandomBinomialKernel);

@@ -11,7 +11,7 @@
 namespace millrace::random {
 namespace {
 
-// Evenly in [0, n): a number that would make some likelier is drawn again.
+// Uniform in [0, n), by rejection.
 uint32_t EvenBelow(uint32_t n, SingleNumbers& numbers) {
   if (n == 0) return numbers() * n;
   if ((n & (n - 1)) == 0) return numbers() & (n - 1);
@@ -29,14 +29,17 @@ class RandomCropKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     const Tensor &image = ctx.input(0), &size = ctx.input(1);
-    if (image.rank() != 3) return InvalidArgument("input must be 3-dimensional, but has shape ", image.shape().ToString());
+    if (image.rank() != 3)
+      return InvalidArgument("input must be 3-dimensional, but has shape ", image.shape().ToString());
     if (size.rank() != 1 || size.dim(0) != 2) {
       return InvalidArgument("shape must be a vector of size 2: ", size.shape().ToString());
     }
     const int64_t height = size.data<int64_t>()[0], width = size.data<int64_t>()[1];
-    if (height < 0 || width < 0) return InvalidArgument("a crop's height and width must not be negative: ", height, ", ", width);
+    if (height < 0 || width < 0)
+      return InvalidArgument("a crop's height and width must not be negative: ", height, ", ", width);
     if (height > image.dim(0)) {
-      return FailedPrecondition("height must be >= target_height: height = ", image.dim(0), ", target_height = ", height);
+      return FailedPrecondition("height must be >= target_height: height = ", image.dim(0),
+                                ", target_height = ", height);
     }
     if (width > image.dim(1)) {
       return FailedPrecondition("width must be >= target_width: width = ", image.dim(1), ", target_width = ", width);
@@ -69,7 +72,8 @@ Status RandomCropShape(ShapeContext& c) {
   MR_RETURN_IF_ERROR(c.WithRank(1, 1).status());
   std::vector<int64_t> size;
   const bool known = c.ConstantInts(1, &size) && size.size() == 2;
-  c.set_output(0, PartialShape({known && size[0] >= 0 ? size[0] : -1, known && size[1] >= 0 ? size[1] : -1, image.dim(2)}));
+  c.set_output(
+      0, PartialShape({known && size[0] >= 0 ? size[0] : -1, known && size[1] >= 0 ? size[1] : -1, image.dim(2)}));
   return absl::OkStatus();
 }
 
@@ -112,16 +116,26 @@ class NonDeterministicIntsKernel : public Kernel {
 }  // namespace
 
 MILLRACE_OP(RandomCrop)
-    .Input("image: T").Input("size: int64").Output("output: T")
-    .Attr("T: {uint8, int8, int16, int32, int64, float, double}").Attr("seed: int = 0").Attr("seed2: int = 0").Stateful()
+    .Input("image: T")
+    .Input("size: int64")
+    .Output("output: T")
+    .Attr("T: {uint8, int8, int16, int32, int64, float, double}")
+    .Attr("seed: int = 0")
+    .Attr("seed2: int = 0")
+    .Stateful()
     .Shape(RandomCropShape)
     .NotDifferentiable()
-    .Summary("A part of an image, at a random place.");
+    .Trait(OpTrait::kRandom)
+    .Summary("Crops an image at a random position.");
 MILLRACE_OP(NonDeterministicInts)
-    .Input("shape: shape_dtype").Output("output: dtype").Attr("dtype: type = DT_INT64").Attr("shape_dtype: type = DT_INT64").Stateful()
+    .Input("shape: shape_dtype")
+    .Output("output: dtype")
+    .Attr("dtype: type = DT_INT64")
+    .Attr("shape_dtype: type = DT_INT64")
+    .Stateful()
     .Shape(UnknownShape)
     .NotDifferentiable()
-    .Summary("Integers that no seed determines.");
+    .Summary("Non-deterministic random integers.");
 
 MILLRACE_KERNEL(RandomCrop, kCpu, RandomCropKernel);
 MILLRACE_KERNEL(NonDeterministicInts, kCpu, NonDeterministicIntsKernel);

@@ -1,5 +1,5 @@
 // RandomGamma, StatelessRandomGammaV2, StatelessRandomGammaV3, RandomPoisson, RandomPoissonV2, StatelessRandomPoisson:
-// numbers by rejection, each output from a part of the stream of its own.
+// rejection sampling; each output uses its own part of the stream.
 #include <cmath>
 #include <limits>
 
@@ -13,8 +13,7 @@
 namespace millrace::random {
 namespace {
 
-// Uniform and normal numbers of one stream, each kind two at a time and the second of them first, as TensorFlow's
-// kernels take them.
+// Uniform and normal numbers of one stream, each in pairs with the second first, as TensorFlow's kernels use them.
 class Draws {
  public:
   explicit Draws(const Philox& stream) : stream_(stream) {}
@@ -42,7 +41,7 @@ class Draws {
   int uniforms_left_ = 0, normals_left_ = 0;
 };
 
-// Marsaglia and Tsang's method. A shape that is no number gives none.
+// Marsaglia and Tsang's method. NaN for a NaN shape.
 double Gamma(double alpha, Draws draws) {
   if (alpha == 1.0) return -std::log1p(-draws.Uniform());
   if (!(alpha > 0) || !std::isfinite(alpha)) return std::numeric_limits<double>::quiet_NaN();
@@ -61,7 +60,7 @@ double Gamma(double alpha, Draws draws) {
   }
 }
 
-// Knuth's method for small rates, Hoermann's transformed rejection for others. NaN for a rate that is none.
+// Knuth's method for small rates, Hoermann's transformed rejection for others. NaN for an invalid rate.
 double Poisson(double rate, double greatest, Draws draws) {
   if (!std::isfinite(rate) || rate < 0) return std::numeric_limits<double>::quiet_NaN();
   if (rate < 10) {
@@ -75,7 +74,7 @@ double Poisson(double rate, double greatest, Draws draws) {
   }
   const double log_rate = std::log(rate), b = 0.931 + 2.53 * std::sqrt(rate), a = -0.059 + 0.02483 * b,
                inverse_alpha = 1.1239 + 1.1328 / (b - 3.4);
-  // Where the type has no room for any likely number, none would ever be taken.
+  // Bounded, because no sample would ever be accepted if the type cannot represent likely ones.
   for (int tries = 0; tries < 100000; ++tries) {
     const double u = draws.Uniform() - 0.5, v = draws.Uniform();
     const double shifted = 0.5 - std::fabs(u);
@@ -89,36 +88,41 @@ double Poisson(double rate, double greatest, Draws draws) {
   return greatest;
 }
 
-using ParameterTypes = Types<half, float, double, int32_t, int64_t, bfloat16>;
+using GammaTypes = Types<half, float, double, int32_t, int64_t, bfloat16>;
 
 double ParameterAt(const Tensor& t, int64_t i) {
   double value = 0;
-  DispatchType(ParameterTypes{}, t.dtype(), [&](auto tag) { value = static_cast<double>(t.data<typename decltype(tag)::type>()[i]); });
+  DispatchType(GammaTypes{}, t.dtype(),
+               [&](auto tag) { value = static_cast<double>(t.data<typename decltype(tag)::type>()[i]); });
   return value;
 }
 
-// Output: the given shape, and behind it that of the parameter; where the seed is an input, the shape has the parameter's in it.
+// The output has the given shape followed by that of the parameter; if the seed is an input, the given shape already
+// includes it.
 class RejectionKernel : public Kernel {
  public:
-  RejectionKernel(KernelInit& init, SourceKind source, bool is_poisson) : source_(init, source), is_poisson_(is_poisson), is_whole_(source != SourceKind::kSeedAttrs) {
+  RejectionKernel(KernelInit& init, SourceKind source, bool is_poisson)
+      : source_(init, source), is_poisson_(is_poisson), is_whole_(source != SourceKind::kSeedAttrs) {
     parameter_ = 1 + (source == SourceKind::kSeedAttrs ? 0 : source_.num_inputs());
-    if (!DispatchType(ParameterTypes{}, init.input_type(parameter_), [](auto) {})) FailDType(init, init.input_type(parameter_));
-    if (!DispatchType(ParameterTypes{}, init.output_type(0), [](auto) {})) FailDType(init, init.output_type(0));
+    if (!DispatchType(GammaTypes{}, init.input_type(parameter_), [](auto) {}))
+      FailDType(init, init.input_type(parameter_));
+    if (!DispatchType(GammaTypes{}, init.output_type(0), [](auto) {})) FailDType(init, init.output_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
     const Tensor &lead = ctx.input(0), &parameter = ctx.input(parameter_);
     if (lead.rank() > 1) return InvalidArgument("shape must be a vector, but has shape ", lead.shape().ToString());
     Shape::Dims dims;
-    if (lead.num_elements() + parameter.rank() > Shape::kMaxRank) return InvalidArgument("the shape has too many dimensions");
+    if (lead.num_elements() + parameter.rank() > Shape::kMaxRank)
+      return InvalidArgument("the shape has too many dimensions");
     for (int64_t i = 0; i < lead.num_elements(); ++i) dims.push_back(IntAt(lead, i));
     MR_ASSIGN_OR_RETURN(const Shape samples_shape, Shape::Make(dims));
     const absl::Span<const int64_t> behind = parameter.shape().dims();
     if (!is_whole_) {
       dims.insert(dims.end(), behind.begin(), behind.end());
     } else if (dims.size() < behind.size() || !std::equal(behind.begin(), behind.end(), dims.end() - behind.size())) {
-      return InvalidArgument("Shape passed in must end with broadcasted shape: ", samples_shape.ToString(), " does not end with ",
-                             parameter.shape().ToString());
+      return InvalidArgument("Shape passed in must end with broadcasted shape: ", samples_shape.ToString(),
+                             " does not end with ", parameter.shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
@@ -126,7 +130,7 @@ class RejectionKernel : public Kernel {
     if (total == 0) return absl::OkStatus();
     const int64_t samples = total / parameters;
     MR_ASSIGN_OR_RETURN(const Philox stream, source_.Take(ctx, 1, static_cast<uint64_t>(total) * kGroupsPerOutput));
-    DispatchType(ParameterTypes{}, out->dtype(), [&](auto tag) {
+    DispatchType(GammaTypes{}, out->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       const double greatest = static_cast<double>(std::numeric_limits<T>::max());
       ctx.ParallelFor(total, 256, [&](int64_t begin, int64_t end) {
@@ -187,43 +191,80 @@ Status GammaGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(RandomGamma)
-    .Input("shape: S").Input("alpha: T").Output("output: T").Attr("seed: int = 0").Attr("seed2: int = 0")
-    .Attr("S: {int32, int64}").Attr("T: {half, float, double}").Stateful()
+    .Input("shape: S")
+    .Input("alpha: T")
+    .Output("output: T")
+    .Attr("seed: int = 0")
+    .Attr("seed2: int = 0")
+    .Attr("S: {int32, int64}")
+    .Attr("T: {half, float, double}")
+    .Stateful()
     .Shape(BehindShape)
     .Gradient(GammaGradient<1>)
-    .Summary("Numbers of gamma distributions of scale 1, for each alpha.");
+    .Trait(OpTrait::kRandom)
+    .Summary("Samples gamma distributions of scale 1, for each alpha.");
 MILLRACE_OP(StatelessRandomGammaV2)
-    .Input("shape: T").Input("seed: Tseed").Input("alpha: dtype").Output("output: dtype")
-    .Attr("dtype: {half, float, double}").Attr("T: {int32, int64}").Attr("Tseed: {int32, int64} = DT_INT64")
+    .Input("shape: T")
+    .Input("seed: Tseed")
+    .Input("alpha: dtype")
+    .Output("output: dtype")
+    .Attr("dtype: {half, float, double}")
+    .Attr("T: {int32, int64}")
+    .Attr("Tseed: {int32, int64} = DT_INT64")
     .Shape(WholeShape)
     .Gradient(GammaGradient<2>)
-    .Summary("RandomGamma, determined by the seed alone.");
+    .Summary("RandomGamma, determined by the seed only.");
 MILLRACE_OP(StatelessRandomGammaV3)
-    .Input("shape: shape_dtype").Input("key: uint64").Input("counter: uint64").Input("alg: int32").Input("alpha: dtype")
-    .Output("output: dtype").Attr("dtype: {half, float, double}").Attr("shape_dtype: {int32, int64} = DT_INT32")
+    .Input("shape: shape_dtype")
+    .Input("key: uint64")
+    .Input("counter: uint64")
+    .Input("alg: int32")
+    .Input("alpha: dtype")
+    .Output("output: dtype")
+    .Attr("dtype: {half, float, double}")
+    .Attr("shape_dtype: {int32, int64} = DT_INT32")
     .Shape(WholeShape)
     .Gradient(GammaGradient<4>)
-    .Summary("RandomGamma, determined by key and counter alone.");
+    .Summary("RandomGamma, determined by key and counter only.");
 MILLRACE_OP(RandomPoisson)
-    .Input("shape: S").Input("rate: dtype").Output("output: dtype").Attr("seed: int = 0").Attr("seed2: int = 0")
-    .Attr("S: {int32, int64}").Attr("dtype: {half, float, double}").Stateful()
+    .Input("shape: S")
+    .Input("rate: dtype")
+    .Output("output: dtype")
+    .Attr("seed: int = 0")
+    .Attr("seed2: int = 0")
+    .Attr("S: {int32, int64}")
+    .Attr("dtype: {half, float, double}")
+    .Stateful()
     .Shape(BehindShape)
     .NotDifferentiable()
-    .Summary("Numbers of Poisson distributions, for each rate.");
+    .Trait(OpTrait::kRandom)
+    .Summary("Samples Poisson distributions, for each rate.");
 MILLRACE_OP(RandomPoissonV2)
-    .Input("shape: S").Input("rate: R").Output("output: dtype").Attr("seed: int = 0").Attr("seed2: int = 0")
-    .Attr("S: {int32, int64}").Attr("R: {half, float, double, int32, int64} = DT_DOUBLE")
-    .Attr("dtype: {half, float, double, int32, int64} = DT_INT64").Stateful()
+    .Input("shape: S")
+    .Input("rate: R")
+    .Output("output: dtype")
+    .Attr("seed: int = 0")
+    .Attr("seed2: int = 0")
+    .Attr("S: {int32, int64}")
+    .Attr("R: {half, float, double, int32, int64} = DT_DOUBLE")
+    .Attr("dtype: {half, float, double, int32, int64} = DT_INT64")
+    .Stateful()
     .Shape(BehindShape)
     .NotDifferentiable()
-    .Summary("Numbers of Poisson distributions, for each rate.");
+    .Trait(OpTrait::kRandom)
+    .Summary("Samples Poisson distributions, for each rate.");
 MILLRACE_OP(StatelessRandomPoisson)
-    .Input("shape: T").Input("seed: Tseed").Input("lam: Rtype").Output("output: dtype")
-    .Attr("Rtype: {half, float, double, int32, int64}").Attr("dtype: {half, float, double, int32, int64}")
-    .Attr("T: {int32, int64}").Attr("Tseed: {int32, int64} = DT_INT64")
+    .Input("shape: T")
+    .Input("seed: Tseed")
+    .Input("lam: Rtype")
+    .Output("output: dtype")
+    .Attr("Rtype: {half, float, double, int32, int64}")
+    .Attr("dtype: {half, float, double, int32, int64}")
+    .Attr("T: {int32, int64}")
+    .Attr("Tseed: {int32, int64} = DT_INT64")
     .Shape(WholeShape)
     .NotDifferentiable()
-    .Summary("RandomPoissonV2, determined by the seed alone.");
+    .Summary("RandomPoissonV2, determined by the seed only.");
 
 MILLRACE_KERNEL(RandomGamma, kCpu, RejectionKernelOf<SourceKind::kSeedAttrs, false>);
 MILLRACE_KERNEL(StatelessRandomGammaV2, kCpu, RejectionKernelOf<SourceKind::kSeedInput, false>);

@@ -1,5 +1,5 @@
-// RandomGammaGrad: how a sample of a gamma distribution moves with its alpha when its quantile stays: -(dP/dalpha) / p, for the
-// distribution function P and its density p.
+// RandomGammaGrad: the derivative of a gamma sample with respect to alpha at a fixed quantile: -(dP/dalpha) / p, for
+// the cumulative distribution function P and the density p.
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -62,7 +62,7 @@ double ByFraction(double alpha, double x, double log_x, double digamma, double e
   return -(scaled.slope + scaled.value * (log_x - digamma));
 }
 
-// `epsilon`: what is left off of the series, relative to it.
+// `epsilon` is the relative truncation error of the series.
 double SampleSlope(double alpha, double x, double epsilon) {
   if (std::isnan(alpha) || std::isnan(x)) return std::numeric_limits<double>::quiet_NaN();
   if (x == 0) return 0;
@@ -85,10 +85,13 @@ struct RandomGammaSlope {
 }  // namespace
 
 MILLRACE_OP(RandomGammaGrad)
-    .Input("alpha: T").Input("sample: T").Output("output: T").Attr("T: {float, double}")
+    .Input("alpha: T")
+    .Input("sample: T")
+    .Output("output: T")
+    .Attr("T: {float, double}")
     .Shape(BroadcastShape)
     .NotDifferentiable()
-    .Summary("The derivative of a sample of a gamma distribution by its alpha.");
+    .Summary("The derivative of a gamma sample with respect to alpha.");
 
 MILLRACE_KERNEL(RandomGammaGrad, kCpu, BinaryOf<RandomGammaSlope, Types<float, double>>);
 

@@ -62,9 +62,7 @@ void FillPlain(KernelContext& ctx, const Philox& stream, RandomKernel::Range, Te
 template <typename T>
 void FillRange(KernelContext& ctx, const Philox& stream, RandomKernel::Range range, Tensor* out) {
   using U = std::make_unsigned_t<T>;
-  FillWith<T>(ctx, stream,
-              UniformInt<T>{.low = static_cast<U>(range.low), .range = static_cast<U>(range.size)},
-              out);
+  FillWith<T>(ctx, stream, UniformInt<T>{.low = static_cast<U>(range.low), .range = static_cast<U>(range.size)}, out);
 }
 
 template <template <typename> class Dist, typename List>
@@ -80,15 +78,19 @@ using FullIntTypes = Types<int32_t, int64_t, uint32_t, uint64_t>;
 
 RandomKernel::Fill FindFill(Distribution distribution, DType dtype) {
   switch (distribution) {
-    case Distribution::kUniform: return FindPlain<Uniform>(FloatTypes{}, dtype);
-    case Distribution::kNormal: return FindPlain<Normal>(FloatTypes{}, dtype);
-    case Distribution::kTruncatedNormal: return FindPlain<TruncatedNormal>(FloatTypes{}, dtype);
-    case Distribution::kFullInt: return FindPlain<FullInt>(FullIntTypes{}, dtype);
-    case Distribution::kUniformInt: break;
+    case Distribution::kUniform:
+      return FindPlain<Uniform>(FloatTypes{}, dtype);
+    case Distribution::kNormal:
+      return FindPlain<Normal>(FloatTypes{}, dtype);
+    case Distribution::kTruncatedNormal:
+      return FindPlain<TruncatedNormal>(FloatTypes{}, dtype);
+    case Distribution::kFullInt:
+      return FindPlain<FullInt>(FullIntTypes{}, dtype);
+    case Distribution::kUniformInt:
+      break;
   }
   RandomKernel::Fill fill = nullptr;
-  DispatchType(FullIntTypes{}, dtype,
-               [&](auto tag) { fill = &FillRange<typename decltype(tag)::type>; });
+  DispatchType(FullIntTypes{}, dtype, [&](auto tag) { fill = &FillRange<typename decltype(tag)::type>; });
   return fill;
 }
 
@@ -102,8 +104,8 @@ StatusOr<RandomKernel::Range> RandomKernel::ReadRange(const KernelContext& ctx, 
   const Tensor& min = ctx.input(input);
   const Tensor& max = ctx.input(input + 1);
   if (min.rank() != 0 || max.rank() != 0) {
-    return InvalidArgument("minval and maxval must be scalars, but have the shapes ",
-                           min.shape().ToString(), " and ", max.shape().ToString());
+    return InvalidArgument("minval and maxval must be scalars, but have the shapes ", min.shape().ToString(), " and ",
+                           max.shape().ToString());
   }
   StatusOr<Range> range = Internal("integers of an unknown type");
   DispatchType(FullIntTypes{}, min.dtype(), [&](auto tag) {
@@ -129,8 +131,7 @@ Status RandomKernel::Compute(KernelContext& ctx) {
   if (has_range_) {
     MR_ASSIGN_OR_RETURN(range, ReadRange(ctx, 1 + source_.num_inputs()));
   }
-  MR_ASSIGN_OR_RETURN(const Philox stream,
-                      source_.Take(ctx, 1, static_cast<uint64_t>(n) * kGroupsPerOutput));
+  MR_ASSIGN_OR_RETURN(const Philox stream, source_.Take(ctx, 1, static_cast<uint64_t>(n) * kGroupsPerOutput));
   fill_(ctx, stream, range, output);
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// The kernel behind the ops that fill a tensor of a given shape with random numbers.
+// The kernel of the ops that fill a tensor of a given shape with random numbers.
 #pragma once
 
 #include "millrace/graph/shape_inference.h"
@@ -9,7 +9,7 @@ namespace millrace::random {
 
 enum class Distribution { kUniform, kNormal, kTruncatedNormal, kFullInt, kUniformInt };
 
-// Inputs: the shape, those of the source, and for kUniformInt the least number and the end.
+// Inputs: the shape, those of the source, and for kUniformInt minval and maxval.
 class RandomKernel : public Kernel {
  public:
   // A range of integers, as bits.
@@ -36,10 +36,10 @@ class RandomKernelOf : public RandomKernel {
   explicit RandomKernelOf(KernelInit& init) : RandomKernel(init, source, distribution) {}
 };
 
-// Null when there is no such distribution of that type.
+// Null if there is no such distribution for that type.
 RandomKernel::Fill FindFill(Distribution distribution, DType dtype);
 
-// Output 0 has the shape that input 0 holds.
+// Output 0 has the shape given by the value of input 0.
 Status RandomShape(ShapeContext& c);
 
 }  // namespace millrace::random

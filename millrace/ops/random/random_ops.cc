@@ -1,4 +1,4 @@
-// Random numbers that follow from the seeds of the node: each execution goes on in its stream.
+// Stateful random ops, seeded by attrs: each execution continues the node's stream.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/random/random_kernel.h"
@@ -17,7 +17,8 @@ MILLRACE_OP(RandomUniform)
     .Stateful()
     .Shape(RandomShape)
     .NotDifferentiable()
-    .Summary("Numbers spread evenly over [0, 1).");
+    .Trait(OpTrait::kRandom)
+    .Summary("Uniform random numbers in [0, 1).");
 
 MILLRACE_OP(RandomStandardNormal)
     .Input("shape: T")
@@ -29,7 +30,8 @@ MILLRACE_OP(RandomStandardNormal)
     .Stateful()
     .Shape(RandomShape)
     .NotDifferentiable()
-    .Summary("Normal numbers of mean 0 and deviation 1.");
+    .Trait(OpTrait::kRandom)
+    .Summary("Standard normal random numbers.");
 
 MILLRACE_OP(TruncatedNormal)
     .Input("shape: T")
@@ -41,7 +43,8 @@ MILLRACE_OP(TruncatedNormal)
     .Stateful()
     .Shape(RandomShape)
     .NotDifferentiable()
-    .Summary("Normal numbers, drawn again beyond two deviations.");
+    .Trait(OpTrait::kRandom)
+    .Summary("Normal random numbers truncated at two standard deviations.");
 
 MILLRACE_OP(RandomUniformInt)
     .Input("shape: T")
@@ -55,16 +58,13 @@ MILLRACE_OP(RandomUniformInt)
     .Stateful()
     .Shape(RandomShape)
     .NotDifferentiable()
-    .Summary("Integers spread evenly over [minval, maxval).");
+    .Trait(OpTrait::kRandom)
+    .Summary("Uniform random integers in [minval, maxval).");
 
-MILLRACE_KERNEL(RandomUniform, kCpu,
-                RandomKernelOf<SourceKind::kSeedAttrs, Distribution::kUniform>);
-MILLRACE_KERNEL(RandomStandardNormal, kCpu,
-                RandomKernelOf<SourceKind::kSeedAttrs, Distribution::kNormal>);
-MILLRACE_KERNEL(TruncatedNormal, kCpu,
-                RandomKernelOf<SourceKind::kSeedAttrs, Distribution::kTruncatedNormal>);
-MILLRACE_KERNEL(RandomUniformInt, kCpu,
-                RandomKernelOf<SourceKind::kSeedAttrs, Distribution::kUniformInt>);
+MILLRACE_KERNEL(RandomUniform, kCpu, RandomKernelOf<SourceKind::kSeedAttrs, Distribution::kUniform>);
+MILLRACE_KERNEL(RandomStandardNormal, kCpu, RandomKernelOf<SourceKind::kSeedAttrs, Distribution::kNormal>);
+MILLRACE_KERNEL(TruncatedNormal, kCpu, RandomKernelOf<SourceKind::kSeedAttrs, Distribution::kTruncatedNormal>);
+MILLRACE_KERNEL(RandomUniformInt, kCpu, RandomKernelOf<SourceKind::kSeedAttrs, Distribution::kUniformInt>);
 
 }  // namespace
 }  // namespace millrace::random

@@ -13,7 +13,7 @@
 namespace millrace::random {
 namespace {
 
-// Every one of n elements swaps places with a random one of those from it on.
+// Fisher-Yates: swaps each of n elements with a random one at or after it.
 template <typename T>
 void Shuffle(T* elements, int64_t n, Philox stream) {
   constexpr int64_t kGroups = 64;
@@ -43,8 +43,7 @@ class RandomShuffleKernel : public Kernel {
       return InvalidArgument("cannot shuffle more than 2^31 rows, and there are ", rows);
     }
     const uint64_t numbers = static_cast<uint64_t>(rows - 1);
-    MR_ASSIGN_OR_RETURN(const Philox stream,
-                        source_.Take(ctx, 1, (numbers + kNumbersPerGroup - 1) / kNumbersPerGroup));
+    MR_ASSIGN_OR_RETURN(const Philox stream, source_.Take(ctx, 1, (numbers + kNumbersPerGroup - 1) / kNumbersPerGroup));
     MR_ASSIGN_OR_RETURN(Tensor* const output, ctx.AllocateOutput(0, value.shape()));
     const int64_t row_size = value.num_elements() / rows;
     const bool known = DispatchMove(value.dtype(), [&](auto tag) {
@@ -63,8 +62,7 @@ class RandomShuffleKernel : public Kernel {
         to = std::copy(from, from + row_size, to);
       }
     });
-    return known ? absl::OkStatus()
-                 : Unimplemented("shuffling elements of type ", DTypeName(value.dtype()));
+    return known ? absl::OkStatus() : Unimplemented("shuffling elements of type ", DTypeName(value.dtype()));
   }
 
  private:
@@ -86,6 +84,7 @@ MILLRACE_OP(RandomShuffle)
     .Stateful()
     .Shape(UnchangedShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kRandom)
     .Summary("The rows of a tensor in random order.");
 
 MILLRACE_OP(StatelessShuffle)

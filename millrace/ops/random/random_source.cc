@@ -15,11 +15,16 @@ uint64_t Unpredictable() {
 // The elements of a seed as bits, signed ones extended.
 StatusOr<uint64_t> SeedAt(const Tensor& seed, int i) {
   switch (seed.dtype()) {
-    case DType::kInt32: return static_cast<uint64_t>(int64_t{seed.data<int32_t>()[i]});
-    case DType::kInt64: return static_cast<uint64_t>(seed.data<int64_t>()[i]);
-    case DType::kUInt32: return uint64_t{seed.data<uint32_t>()[i]};
-    case DType::kUInt64: return seed.data<uint64_t>()[i];
-    default: return InvalidArgument("a seed cannot be of type ", DTypeName(seed.dtype()));
+    case DType::kInt32:
+      return static_cast<uint64_t>(int64_t{seed.data<int32_t>()[i]});
+    case DType::kInt64:
+      return static_cast<uint64_t>(seed.data<int64_t>()[i]);
+    case DType::kUInt32:
+      return uint64_t{seed.data<uint32_t>()[i]};
+    case DType::kUInt64:
+      return seed.data<uint64_t>()[i];
+    default:
+      return InvalidArgument("a seed cannot be of type ", DTypeName(seed.dtype()));
   }
 }
 
@@ -30,28 +35,32 @@ RandomSource::RandomSource(KernelInit& init, SourceKind kind) : kind_(kind) {
   int64_t seed = 0, seed2 = 0;
   init.Attr("seed", &seed);
   init.Attr("seed2", &seed2);
-  // Two zeros ask for other numbers every time.
+  // Two zero seeds mean non-deterministic numbers.
   MutexLock lock(&mu_);
-  next_ = seed == 0 && seed2 == 0
-              ? Philox(Unpredictable(), Unpredictable())
-              : Philox(static_cast<uint64_t>(seed), static_cast<uint64_t>(seed2));
+  next_ = seed == 0 && seed2 == 0 ? Philox(Unpredictable(), Unpredictable())
+                                  : Philox(static_cast<uint64_t>(seed), static_cast<uint64_t>(seed2));
 }
 
 int RandomSource::num_inputs() const {
   switch (kind_) {
-    case SourceKind::kSeedAttrs: return 0;
-    case SourceKind::kSeedInput: return 1;
-    case SourceKind::kKeyInputs: return 3;
+    case SourceKind::kSeedAttrs:
+      return 0;
+    case SourceKind::kSeedInput:
+      return 1;
+    case SourceKind::kKeyInputs:
+      return 3;
   }
   return 0;
 }
 
 StatusOr<Philox> RandomSource::Take(const KernelContext& ctx, int input, uint64_t groups) {
   switch (kind_) {
-    case SourceKind::kSeedInput: return StreamFromSeed(ctx.input(input));
+    case SourceKind::kSeedInput:
+      return StreamFromSeed(ctx.input(input));
     case SourceKind::kKeyInputs:
       return StreamFromKey(ctx.input(input), ctx.input(input + 1), ctx.input(input + 2));
-    case SourceKind::kSeedAttrs: break;
+    case SourceKind::kSeedAttrs:
+      break;
   }
   MutexLock lock(&mu_);
   const Philox taken = next_;
@@ -90,8 +99,8 @@ StatusOr<Philox> StreamFromKey(const Tensor& key, const Tensor& counter, const T
   }
   const uint64_t k = key.scalar<uint64_t>();
   const uint64_t c0 = counter.data<uint64_t>()[0], c1 = counter.data<uint64_t>()[1];
-  return Philox({static_cast<uint32_t>(c0), static_cast<uint32_t>(c0 >> 32),
-                 static_cast<uint32_t>(c1), static_cast<uint32_t>(c1 >> 32)},
+  return Philox({static_cast<uint32_t>(c0), static_cast<uint32_t>(c0 >> 32), static_cast<uint32_t>(c1),
+                 static_cast<uint32_t>(c1 >> 32)},
                 {static_cast<uint32_t>(k), static_cast<uint32_t>(k >> 32)});
 }
 

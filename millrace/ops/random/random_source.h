@@ -1,4 +1,4 @@
-// Where random ops get their stream of numbers from.
+// The source of a random op's stream of numbers.
 #pragma once
 
 #include "millrace/base/mutex.h"
@@ -8,9 +8,9 @@
 namespace millrace::random {
 
 enum class SourceKind {
-  kSeedAttrs,   // the attrs seed and seed2; each execution goes on where the last one ended
-  kSeedInput,   // an input of two integers
-  kKeyInputs,   // inputs key, counter, alg
+  kSeedAttrs,  // the attrs seed and seed2; each execution continues where the last one ended
+  kSeedInput,  // an input of two integers
+  kKeyInputs,  // inputs key, counter, alg
 };
 
 // Thread-safe.
@@ -18,11 +18,11 @@ class RandomSource {
  public:
   RandomSource(KernelInit& init, SourceKind kind);
 
-  // A stream of `groups` groups of numbers that no other execution of this node gets. `input` is the
-  // first of the source's inputs.
+  // A stream of `groups` groups of numbers that no other execution of this node gets. `input` is the index of the
+  // source's first input.
   StatusOr<Philox> Take(const KernelContext& ctx, int input, uint64_t groups);
 
-  // How many inputs the source has.
+  // The number of inputs of the source.
   int num_inputs() const;
 
  private:
@@ -31,7 +31,7 @@ class RandomSource {
   Philox next_ ABSL_GUARDED_BY(mu_);
 };
 
-// The stream for a pair of seeds, scrambled so that similar seeds give unlike streams.
+// The stream for a pair of seeds, scrambled so that similar seeds give unrelated streams.
 StatusOr<Philox> StreamFromSeed(const Tensor& seed);
 // The stream at `counter` under `key`; `alg` must be Philox or "any".
 StatusOr<Philox> StreamFromKey(const Tensor& key, const Tensor& counter, const Tensor& alg);

@@ -63,21 +63,21 @@ TEST_F(RandomTest, KeyAndCounterOfASeedGiveTheSeedsNumbers) {
   Node* key = b_.AddNode("StatelessRandomGetKeyCounterAlg", {seed});
   const Endpoint shape = b_.Ints({9});
   const Endpoint direct = b_.Op("StatelessRandomUniformFullInt", {shape, seed});
-  const Endpoint by_key = b_.Op("StatelessRandomUniformFullIntV2",
-                                {shape, key->output(0), key->output(1), key->output(2)});
+  const Endpoint by_key =
+      b_.Op("StatelessRandomUniformFullIntV2", {shape, key->output(0), key->output(1), key->output(2)});
   EXPECT_EQ(Values<uint64_t>(direct), Values<uint64_t>(by_key));
   EXPECT_EQ(Values<uint64_t>(direct), Values<uint64_t>(direct));
   EXPECT_EQ(Values<int32_t>(b_.Op("StatelessRandomGetAlg", {})), std::vector<int32_t>({1}));
-  const Endpoint three_fry = b_.Op("StatelessRandomUniformFullIntV2",
-                                   {shape, key->output(0), key->output(1), b_.Scalar<int32_t>(2)});
+  const Endpoint three_fry =
+      b_.Op("StatelessRandomUniformFullIntV2", {shape, key->output(0), key->output(1), b_.Scalar<int32_t>(2)});
   EXPECT_EQ(Fetch({three_fry}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(RandomTest, StatelessDrawsFollowFromTheSeed) {
   const Endpoint logits = b_.Const(Tensor::Of<float>(Shape({1, 3}), {0, 0, 0}));
   const auto draw = [&](int64_t seed) {
-    return Values<int64_t>(b_.Op("StatelessMultinomial", {logits, b_.Scalar<int32_t>(40),
-                                                          b_.Const(Tensor::Of<int64_t>({seed, 0}))}));
+    return Values<int64_t>(
+        b_.Op("StatelessMultinomial", {logits, b_.Scalar<int32_t>(40), b_.Const(Tensor::Of<int64_t>({seed, 0}))}));
   };
   EXPECT_EQ(draw(1), draw(1));
   EXPECT_NE(draw(1), draw(2));
@@ -89,9 +89,10 @@ TEST_F(RandomTest, EmptyRangeOfIntegersIsRefused) {
 }
 
 TEST_F(RandomTest, WholeRangeOfIntegersDoesNotOverflow) {
-  const Endpoint x = b_.Op("RandomUniformInt", {b_.Ints({1000}), b_.Scalar(std::numeric_limits<int64_t>::min()),
-                                                b_.Scalar(std::numeric_limits<int64_t>::max())},
-                           {{"seed", 1}});
+  const Endpoint x = b_.Op(
+      "RandomUniformInt",
+      {b_.Ints({1000}), b_.Scalar(std::numeric_limits<int64_t>::min()), b_.Scalar(std::numeric_limits<int64_t>::max())},
+      {{"seed", 1}});
   int negative = 0;
   for (int64_t v : Values<int64_t>(x)) negative += v < 0;
   EXPECT_GT(negative, 400);

@@ -1,4 +1,4 @@
-// Random numbers that follow from a seed given as input, and nothing else.
+// Stateless random ops, determined by a seed input.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/random/random_kernel.h"
@@ -16,7 +16,7 @@ MILLRACE_OP(StatelessRandomUniform)
     .Attr("Tseed: {int32, int64} = DT_INT64")
     .Shape(RandomShape)
     .NotDifferentiable()
-    .Summary("Numbers spread evenly over [0, 1), determined by the seed.");
+    .Summary("Uniform random numbers in [0, 1), determined by the seed.");
 
 MILLRACE_OP(StatelessRandomNormal)
     .Input("shape: T")
@@ -27,7 +27,7 @@ MILLRACE_OP(StatelessRandomNormal)
     .Attr("Tseed: {int32, int64} = DT_INT64")
     .Shape(RandomShape)
     .NotDifferentiable()
-    .Summary("Normal numbers of mean 0 and deviation 1, determined by the seed.");
+    .Summary("Standard normal random numbers, determined by the seed.");
 
 MILLRACE_OP(StatelessTruncatedNormal)
     .Input("shape: T")
@@ -38,7 +38,7 @@ MILLRACE_OP(StatelessTruncatedNormal)
     .Attr("Tseed: {int32, int64} = DT_INT64")
     .Shape(RandomShape)
     .NotDifferentiable()
-    .Summary("Normal numbers, drawn again beyond two deviations, determined by the seed.");
+    .Summary("Normal random numbers truncated at two standard deviations, determined by the seed.");
 
 MILLRACE_OP(StatelessRandomUniformInt)
     .Input("shape: T")
@@ -51,7 +51,7 @@ MILLRACE_OP(StatelessRandomUniformInt)
     .Attr("Tseed: {int32, int64} = DT_INT64")
     .Shape(RandomShape)
     .NotDifferentiable()
-    .Summary("Integers spread evenly over [minval, maxval), determined by the seed.");
+    .Summary("Uniform random integers in [minval, maxval), determined by the seed.");
 
 MILLRACE_OP(StatelessRandomUniformFullInt)
     .Input("shape: T")
@@ -62,18 +62,13 @@ MILLRACE_OP(StatelessRandomUniformFullInt)
     .Attr("Tseed: {int32, int64, uint32, uint64} = DT_INT64")
     .Shape(RandomShape)
     .NotDifferentiable()
-    .Summary("Integers spread evenly over all of their type, determined by the seed.");
+    .Summary("Uniform random integers over the whole range of their type, determined by the seed.");
 
-MILLRACE_KERNEL(StatelessRandomUniform, kCpu,
-                RandomKernelOf<SourceKind::kSeedInput, Distribution::kUniform>);
-MILLRACE_KERNEL(StatelessRandomNormal, kCpu,
-                RandomKernelOf<SourceKind::kSeedInput, Distribution::kNormal>);
-MILLRACE_KERNEL(StatelessTruncatedNormal, kCpu,
-                RandomKernelOf<SourceKind::kSeedInput, Distribution::kTruncatedNormal>);
-MILLRACE_KERNEL(StatelessRandomUniformInt, kCpu,
-                RandomKernelOf<SourceKind::kSeedInput, Distribution::kUniformInt>);
-MILLRACE_KERNEL(StatelessRandomUniformFullInt, kCpu,
-                RandomKernelOf<SourceKind::kSeedInput, Distribution::kFullInt>);
+MILLRACE_KERNEL(StatelessRandomUniform, kCpu, RandomKernelOf<SourceKind::kSeedInput, Distribution::kUniform>);
+MILLRACE_KERNEL(StatelessRandomNormal, kCpu, RandomKernelOf<SourceKind::kSeedInput, Distribution::kNormal>);
+MILLRACE_KERNEL(StatelessTruncatedNormal, kCpu, RandomKernelOf<SourceKind::kSeedInput, Distribution::kTruncatedNormal>);
+MILLRACE_KERNEL(StatelessRandomUniformInt, kCpu, RandomKernelOf<SourceKind::kSeedInput, Distribution::kUniformInt>);
+MILLRACE_KERNEL(StatelessRandomUniformFullInt, kCpu, RandomKernelOf<SourceKind::kSeedInput, Distribution::kFullInt>);
 
 }  // namespace
 }  // namespace millrace::random

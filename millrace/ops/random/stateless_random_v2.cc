@@ -1,4 +1,4 @@
-// Random numbers that follow from a key and a counter given as inputs, and nothing else.
+// Stateless random ops, determined by key and counter inputs.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/random/random_kernel.h"
@@ -17,7 +17,7 @@ MILLRACE_OP(StatelessRandomUniformV2)
     .Attr("Tshape: {int32, int64} = DT_INT32")
     .Shape(RandomShape)
     .NotDifferentiable()
-    .Summary("Numbers spread evenly over [0, 1), determined by key and counter.");
+    .Summary("Uniform random numbers in [0, 1), determined by key and counter.");
 
 MILLRACE_OP(StatelessRandomNormalV2)
     .Input("shape: Tshape")
@@ -29,7 +29,7 @@ MILLRACE_OP(StatelessRandomNormalV2)
     .Attr("Tshape: {int32, int64} = DT_INT32")
     .Shape(RandomShape)
     .NotDifferentiable()
-    .Summary("Normal numbers of mean 0 and deviation 1, determined by key and counter.");
+    .Summary("Standard normal random numbers, determined by key and counter.");
 
 MILLRACE_OP(StatelessTruncatedNormalV2)
     .Input("shape: Tshape")
@@ -41,7 +41,7 @@ MILLRACE_OP(StatelessTruncatedNormalV2)
     .Attr("Tshape: {int32, int64} = DT_INT32")
     .Shape(RandomShape)
     .NotDifferentiable()
-    .Summary("Normal numbers, drawn again beyond two deviations, determined by key and counter.");
+    .Summary("Normal random numbers truncated at two standard deviations, determined by key and counter.");
 
 MILLRACE_OP(StatelessRandomUniformIntV2)
     .Input("shape: Tshape")
@@ -55,7 +55,7 @@ MILLRACE_OP(StatelessRandomUniformIntV2)
     .Attr("Tshape: {int32, int64} = DT_INT32")
     .Shape(RandomShape)
     .NotDifferentiable()
-    .Summary("Integers spread evenly over [minval, maxval), determined by key and counter.");
+    .Summary("Uniform random integers in [minval, maxval), determined by key and counter.");
 
 MILLRACE_OP(StatelessRandomUniformFullIntV2)
     .Input("shape: Tshape")
@@ -67,18 +67,14 @@ MILLRACE_OP(StatelessRandomUniformFullIntV2)
     .Attr("Tshape: {int32, int64} = DT_INT32")
     .Shape(RandomShape)
     .NotDifferentiable()
-    .Summary("Integers spread evenly over all of their type, determined by key and counter.");
+    .Summary("Uniform random integers over the whole range of their type, determined by key and counter.");
 
-MILLRACE_KERNEL(StatelessRandomUniformV2, kCpu,
-                RandomKernelOf<SourceKind::kKeyInputs, Distribution::kUniform>);
-MILLRACE_KERNEL(StatelessRandomNormalV2, kCpu,
-                RandomKernelOf<SourceKind::kKeyInputs, Distribution::kNormal>);
+MILLRACE_KERNEL(StatelessRandomUniformV2, kCpu, RandomKernelOf<SourceKind::kKeyInputs, Distribution::kUniform>);
+MILLRACE_KERNEL(StatelessRandomNormalV2, kCpu, RandomKernelOf<SourceKind::kKeyInputs, Distribution::kNormal>);
 MILLRACE_KERNEL(StatelessTruncatedNormalV2, kCpu,
                 RandomKernelOf<SourceKind::kKeyInputs, Distribution::kTruncatedNormal>);
-MILLRACE_KERNEL(StatelessRandomUniformIntV2, kCpu,
-                RandomKernelOf<SourceKind::kKeyInputs, Distribution::kUniformInt>);
-MILLRACE_KERNEL(StatelessRandomUniformFullIntV2, kCpu,
-                RandomKernelOf<SourceKind::kKeyInputs, Distribution::kFullInt>);
+MILLRACE_KERNEL(StatelessRandomUniformIntV2, kCpu, RandomKernelOf<SourceKind::kKeyInputs, Distribution::kUniformInt>);
+MILLRACE_KERNEL(StatelessRandomUniformFullIntV2, kCpu, RandomKernelOf<SourceKind::kKeyInputs, Distribution::kFullInt>);
 
 }  // namespace
 }  // namespace millrace::random

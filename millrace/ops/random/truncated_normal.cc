@@ -1,4 +1,5 @@
-// ParameterizedTruncatedNormal, StatelessParameterizedTruncatedNormal: normal numbers of given means and deviations between given bounds.
+// ParameterizedTruncatedNormal, StatelessParameterizedTruncatedNormal: normal numbers of given means and deviations
+// between given bounds.
 #include <cmath>
 #include <limits>
 
@@ -12,7 +13,7 @@
 namespace millrace::random {
 namespace {
 
-// After so many numbers in a row that were not taken, the next one is.
+// After this many consecutive rejections the next number is accepted.
 constexpr int64_t kMaxTries = 1000;
 // Numbers that share parameters are drawn in batches of this size.
 constexpr int64_t kBatch = 100;
@@ -24,7 +25,8 @@ struct Bounds {
   Status Check() const {
     const auto l = static_cast<double>(low), h = static_cast<double>(high), d = static_cast<double>(deviation);
     if (d > 0 && l < h && (std::isfinite(l) || std::isfinite(h))) return absl::OkStatus();
-    return InvalidArgument("Invalid parameters: mean ", static_cast<double>(mean), ", deviation ", d, ", bounds ", l, " and ", h);
+    return InvalidArgument("Invalid parameters: mean ", static_cast<double>(mean), ", deviation ", d, ", bounds ", l,
+                           " and ", h);
   }
 };
 
@@ -79,7 +81,8 @@ class TruncatedSampler {
           if (--n == 0) return absl::OkStatus();
           tries = 0;
         } else if (++tries > kMaxTries) {
-          return Internal("no normal number was found between the bounds ", low_, " and ", high_, " in ", tries, " tries");
+          return Internal("no normal number was found between the bounds ", low_, " and ", high_, " in ", tries,
+                          " tries");
         }
       }
     }
@@ -134,8 +137,10 @@ class TruncatedSampler {
 using SampledTypes = Types<half, float, double>;
 
 StatusOr<Shape> ShapeInput(const Tensor& input) {
-  if (input.rank() != 1) return InvalidArgument("Input shape should be a vector, got shape: ", input.shape().ToString());
-  if (input.num_elements() > Shape::kMaxRank) return InvalidArgument("the shape has too many dimensions: ", input.num_elements());
+  if (input.rank() != 1)
+    return InvalidArgument("Input shape should be a vector, got shape: ", input.shape().ToString());
+  if (input.num_elements() > Shape::kMaxRank)
+    return InvalidArgument("the shape has too many dimensions: ", input.num_elements());
   Shape::Dims dims;
   for (int64_t i = 0; i < input.num_elements(); ++i) dims.push_back(IntAt(input, i));
   return Shape::Make(dims);
@@ -154,9 +159,12 @@ class ParameterizedTruncatedNormalKernel : public Kernel {
     bool shared = true;
     for (int i = 1; i <= 4; ++i) {
       const Tensor& t = ctx.input(i);
-      if (t.rank() > 1) return InvalidArgument("Input ", kParameterNames[i - 1], " should be a scalar or vector, got shape: ", t.shape().ToString());
+      if (t.rank() > 1)
+        return InvalidArgument("Input ", kParameterNames[i - 1],
+                               " should be a scalar or vector, got shape: ", t.shape().ToString());
       if (t.num_elements() != 1 && t.num_elements() != batches) {
-        return InvalidArgument("Input ", kParameterNames[i - 1], " should have length 1 or shape[0], got shape: ", t.shape().ToString());
+        return InvalidArgument("Input ", kParameterNames[i - 1],
+                               " should have length 1 or shape[0], got shape: ", t.shape().ToString());
       }
       shared &= t.num_elements() == 1;
     }
@@ -167,11 +175,12 @@ class ParameterizedTruncatedNormalKernel : public Kernel {
       samples = kBatch;
       batches = (total + kBatch - 1) / kBatch;
     }
-    MR_ASSIGN_OR_RETURN(Philox stream, source_.Take(ctx, 1, static_cast<uint64_t>(batches) * 2 * kMaxTries * (static_cast<uint64_t>(samples) + 3) / 4));
+    MR_ASSIGN_OR_RETURN(Philox stream, source_.Take(ctx, 1,
+                                                    static_cast<uint64_t>(batches) * 2 * kMaxTries *
+                                                        (static_cast<uint64_t>(samples) + 3) / 4));
     Status status;
-    DispatchType(SampledTypes{}, out->dtype(), [&](auto tag) {
-      status = Draw<typename decltype(tag)::type>(ctx, batches, samples, &stream, out);
-    });
+    DispatchType(SampledTypes{}, out->dtype(),
+                 [&](auto tag) { status = Draw<typename decltype(tag)::type>(ctx, batches, samples, &stream, out); });
     return status;
   }
 
@@ -212,15 +221,16 @@ class StatelessTruncatedKernel : public Kernel {
     bool fits = lead >= 0;
     for (int d = 0; fits && d < common.rank(); ++d) fits = shape.dim(lead + d) == common.dim(d);
     if (!fits) {
-      return InvalidArgument("Shape passed in must end with broadcasted shape: ", shape.ToString(), " does not end with ",
-                             common.ToString());
+      return InvalidArgument("Shape passed in must end with broadcasted shape: ", shape.ToString(),
+                             " does not end with ", common.ToString());
     }
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     if (shape.num_elements() == 0) return absl::OkStatus();
     MR_ASSIGN_OR_RETURN(Philox stream, StreamFromSeed(ctx.input(1)));
     Status status;
     DispatchType(SampledTypes{}, out->dtype(), [&](auto tag) {
-      status = Draw<typename decltype(tag)::type>(ctx, shape.Product(0, lead), shape.Product(lead, shape.rank()), common, &stream, out);
+      status = Draw<typename decltype(tag)::type>(ctx, shape.Product(0, lead), shape.Product(lead, shape.rank()),
+                                                  common, &stream, out);
     });
     return status;
   }
@@ -242,8 +252,8 @@ class StatelessTruncatedKernel : public Kernel {
   }
 
   template <typename T>
-  static Status Draw(const KernelContext& ctx, int64_t samples, int64_t batches, const PartialShape& common, Philox* stream,
-                     Tensor* out) {
+  static Status Draw(const KernelContext& ctx, int64_t samples, int64_t batches, const PartialShape& common,
+                     Philox* stream, Tensor* out) {
     std::vector<T> drawn(static_cast<size_t>(samples));
     for (int64_t b = 0; b < batches; ++b) {
       const auto at = [&](int i) { return Parameter<T>(ctx.input(i), common, b); };
@@ -259,20 +269,36 @@ class StatelessTruncatedKernel : public Kernel {
 }  // namespace
 
 MILLRACE_OP(StatelessParameterizedTruncatedNormal)
-    .Input("shape: S").Input("seed: Tseed").Input("means: dtype").Input("stddevs: dtype").Input("minvals: dtype")
-    .Input("maxvals: dtype").Output("output: dtype").Attr("S: {int32, int64}").Attr("Tseed: {int32, int64} = DT_INT64")
+    .Input("shape: S")
+    .Input("seed: Tseed")
+    .Input("means: dtype")
+    .Input("stddevs: dtype")
+    .Input("minvals: dtype")
+    .Input("maxvals: dtype")
+    .Output("output: dtype")
+    .Attr("S: {int32, int64}")
+    .Attr("Tseed: {int32, int64} = DT_INT64")
     .Attr("dtype: {half, float, double}")
     .Shape(RandomShape)
     .NotDifferentiable()
-    .Summary("Normal numbers between bounds, determined by the seed.");
+    .Summary("Truncated normal random numbers with given parameters and bounds, determined by the seed.");
 MILLRACE_KERNEL(StatelessParameterizedTruncatedNormal, kCpu, StatelessTruncatedKernel);
 MILLRACE_OP(ParameterizedTruncatedNormal)
-    .Input("shape: T").Input("means: dtype").Input("stdevs: dtype").Input("minvals: dtype").Input("maxvals: dtype")
-    .Output("output: dtype").Attr("seed: int = 0").Attr("seed2: int = 0").Attr("dtype: {half, bfloat16, float, double}")
-    .Attr("T: {int32, int64}").Stateful()
+    .Input("shape: T")
+    .Input("means: dtype")
+    .Input("stdevs: dtype")
+    .Input("minvals: dtype")
+    .Input("maxvals: dtype")
+    .Output("output: dtype")
+    .Attr("seed: int = 0")
+    .Attr("seed2: int = 0")
+    .Attr("dtype: {half, bfloat16, float, double}")
+    .Attr("T: {int32, int64}")
+    .Stateful()
     .Shape(RandomShape)
     .NotDifferentiable()
-    .Summary("Normal numbers between bounds, with parameters for each batch.");
+    .Trait(OpTrait::kRandom)
+    .Summary("Truncated normal random numbers with given parameters and bounds per batch.");
 MILLRACE_KERNEL(ParameterizedTruncatedNormal, kCpu, ParameterizedTruncatedNormalKernel);
 
 }  // namespace millrace::random

@@ -1,4 +1,4 @@
-// Values that leave and enter a partition: to another task, another device, or the client.
+// _Send and _Recv: transfer values between partitions, to another task, another device or the client.
 #include "absl/strings/str_format.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -7,17 +7,45 @@
 namespace millrace {
 namespace {
 
-#define MR_SEND_RECV_ATTRS                                                          \
-  Attr("tensor_name: string")                                                       \
-      .Attr("send_device: string")                                                  \
-      .Attr("send_device_incarnation: int")                                         \
-      .Attr("recv_device: string")                                                  \
+#define MR_SEND_RECV_ATTRS                  \
+  Attr("tensor_name: string")               \
+      .Attr("send_device: string")          \
+      .Attr("send_device_incarnation: int") \
+      .Attr("recv_device: string")          \
       .Attr("client_terminated: bool = false")
 
-MILLRACE_OP(_Send).Input("tensor: T").Attr("T: type").MR_SEND_RECV_ATTRS.Stateful().Shape(NoOutputs).NotDifferentiable();
-MILLRACE_OP(_HostSend).Input("tensor: T").Attr("T: type").MR_SEND_RECV_ATTRS.Stateful().Shape(NoOutputs).NotDifferentiable();
-MILLRACE_OP(_Recv).Output("tensor: tensor_type").Attr("tensor_type: type").MR_SEND_RECV_ATTRS.Stateful().Shape(UnknownShape).NotDifferentiable();
-MILLRACE_OP(_HostRecv).Output("tensor: tensor_type").Attr("tensor_type: type").MR_SEND_RECV_ATTRS.Stateful().Shape(UnknownShape).NotDifferentiable();
+MILLRACE_OP(_Send)
+    .Input("tensor: T")
+    .Attr("T: type")
+    .MR_SEND_RECV_ATTRS.Stateful()
+    .Shape(NoOutputs)
+    .NotDifferentiable()
+    .Trait(OpTrait::kSend)
+    .Summary("Sends a tensor to another partition or the client.");
+MILLRACE_OP(_HostSend)
+    .Input("tensor: T")
+    .Attr("T: type")
+    .MR_SEND_RECV_ATTRS.Stateful()
+    .Shape(NoOutputs)
+    .NotDifferentiable()
+    .Trait(OpTrait::kSend)
+    .Summary("_Send from host memory.");
+MILLRACE_OP(_Recv)
+    .Output("tensor: tensor_type")
+    .Attr("tensor_type: type")
+    .MR_SEND_RECV_ATTRS.Stateful()
+    .Shape(UnknownShape)
+    .NotDifferentiable()
+    .Trait(OpTrait::kReceive)
+    .Summary("Receives a tensor from another partition or the client.");
+MILLRACE_OP(_HostRecv)
+    .Output("tensor: tensor_type")
+    .Attr("tensor_type: type")
+    .MR_SEND_RECV_ATTRS.Stateful()
+    .Shape(UnknownShape)
+    .NotDifferentiable()
+    .Trait(OpTrait::kReceive)
+    .Summary("_Recv into host memory.");
 
 // "send device;incarnation in hex;recv device;tensor;frame:iteration", as TensorFlow writes it.
 class RendezvousKey {
@@ -29,8 +57,8 @@ class RendezvousKey {
     init.Attr("send_device", &send_device);
     init.Attr("send_device_incarnation", &incarnation);
     init.Attr("recv_device", &recv_device);
-    prefix_ = absl::StrFormat("%s;%016x;%s;%s;", send_device, static_cast<uint64_t>(incarnation),
-                              recv_device, tensor_name);
+    prefix_ =
+        absl::StrFormat("%s;%016x;%s;%s;", send_device, static_cast<uint64_t>(incarnation), recv_device, tensor_name);
     outside_loops_ = prefix_ + "0:0";
     slot_ = static_cast<int>(init.node().AttrOr<int64_t>(kEdgeSlotAttr, -1));
   }
@@ -50,7 +78,9 @@ class RendezvousKey {
 
  private:
   static bool IsInLoop(const KernelContext& ctx) { return ctx.frame_id() != 0 || ctx.iteration() != 0; }
-  std::string InLoop(const KernelContext& ctx) const { return absl::StrCat(prefix_, ctx.frame_id(), ":", ctx.iteration()); }
+  std::string InLoop(const KernelContext& ctx) const {
+    return absl::StrCat(prefix_, ctx.frame_id(), ":", ctx.iteration());
+  }
 
   std::string prefix_;
   std::string outside_loops_;
@@ -77,18 +107,16 @@ class RecvKernel : public AsyncKernel {
   void ComputeAsync(KernelContext& ctx, Done done) override {
     if (ctx.step().rendezvous == nullptr) return done(NoRendezvous());
     const DType wanted = ctx.output_type(0);
-    key_.Recv(
-        ctx, [&ctx, wanted, done = std::move(done)](StatusOr<RendezvousItem> item) mutable {
-          if (!item.ok()) return done(item.status());
-          if (!item->is_dead) {
-            if (item->tensor.dtype() != wanted) {
-              return done(InvalidArgument("received ", DTypeName(item->tensor.dtype()), ", expected ",
-                                          DTypeName(wanted)));
-            }
-            ctx.SetOutput(0, std::move(item->tensor));
-          }
-          done(absl::OkStatus());
-        });
+    key_.Recv(ctx, [&ctx, wanted, done = std::move(done)](StatusOr<RendezvousItem> item) mutable {
+      if (!item.ok()) return done(item.status());
+      if (!item->is_dead) {
+        if (item->tensor.dtype() != wanted) {
+          return done(InvalidArgument("received ", DTypeName(item->tensor.dtype()), ", expected ", DTypeName(wanted)));
+        }
+        ctx.SetOutput(0, std::move(item->tensor));
+      }
+      done(absl::OkStatus());
+    });
   }
 
  private:

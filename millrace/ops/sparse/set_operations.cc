@@ -73,10 +73,18 @@ std::vector<T> Combine(SetOp op, const std::set<T>& a, const std::set<T>& b) {
   std::vector<T> out;
   const auto to = std::back_inserter(out);
   switch (op) {
-    case SetOp::kAMinusB: std::set_difference(a.begin(), a.end(), b.begin(), b.end(), to); break;
-    case SetOp::kBMinusA: std::set_difference(b.begin(), b.end(), a.begin(), a.end(), to); break;
-    case SetOp::kIntersection: std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), to); break;
-    case SetOp::kUnion: std::set_union(a.begin(), a.end(), b.begin(), b.end(), to); break;
+    case SetOp::kAMinusB:
+      std::set_difference(a.begin(), a.end(), b.begin(), b.end(), to);
+      break;
+    case SetOp::kBMinusA:
+      std::set_difference(b.begin(), b.end(), a.begin(), a.end(), to);
+      break;
+    case SetOp::kIntersection:
+      std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), to);
+      break;
+    case SetOp::kUnion:
+      std::set_union(a.begin(), a.end(), b.begin(), b.end(), to);
+      break;
   }
   return out;
 }
@@ -225,36 +233,57 @@ Status SetOperationShape(ShapeContext& c) {
 }  // namespace
 
 MILLRACE_OP(DenseToDenseSetOperation)
-    .Input("set1: T").Input("set2: T")
-    .Output("result_indices: int64").Output("result_values: T").Output("result_shape: int64")
-    .Attr("set_operation: string").Attr("validate_indices: bool = true")
+    .Input("set1: T")
+    .Input("set2: T")
+    .Output("result_indices: int64")
+    .Output("result_values: T")
+    .Output("result_shape: int64")
+    .Attr("set_operation: string")
+    .Attr("validate_indices: bool = true")
     .Attr("T: {int8, int16, int32, int64, uint8, uint16, string}")
     .Shape(SetOperationShape)
     .NotDifferentiable()
     .Summary("Union, intersection or difference of sets in the last dimension");
 MILLRACE_OP(DenseToSparseSetOperation)
-    .Input("set1: T").Input("set2_indices: int64").Input("set2_values: T").Input("set2_shape: int64")
-    .Output("result_indices: int64").Output("result_values: T").Output("result_shape: int64")
-    .Attr("set_operation: string").Attr("validate_indices: bool = true")
+    .Input("set1: T")
+    .Input("set2_indices: int64")
+    .Input("set2_values: T")
+    .Input("set2_shape: int64")
+    .Output("result_indices: int64")
+    .Output("result_values: T")
+    .Output("result_shape: int64")
+    .Attr("set_operation: string")
+    .Attr("validate_indices: bool = true")
     .Attr("T: {int8, int16, int32, int64, uint8, uint16, string}")
     .Shape(SetOperationShape)
     .NotDifferentiable()
     .Summary("Union, intersection or difference of sets in the last dimension");
 MILLRACE_OP(SparseToSparseSetOperation)
-    .Input("set1_indices: int64").Input("set1_values: T").Input("set1_shape: int64")
-    .Input("set2_indices: int64").Input("set2_values: T").Input("set2_shape: int64")
-    .Output("result_indices: int64").Output("result_values: T").Output("result_shape: int64")
-    .Attr("set_operation: string").Attr("validate_indices: bool = true")
+    .Input("set1_indices: int64")
+    .Input("set1_values: T")
+    .Input("set1_shape: int64")
+    .Input("set2_indices: int64")
+    .Input("set2_values: T")
+    .Input("set2_shape: int64")
+    .Output("result_indices: int64")
+    .Output("result_values: T")
+    .Output("result_shape: int64")
+    .Attr("set_operation: string")
+    .Attr("validate_indices: bool = true")
     .Attr("T: {int8, int16, int32, int64, uint8, uint16, string}")
     .Shape(SetOperationShape)
     .NotDifferentiable()
     .Summary("Union, intersection or difference of sets in the last dimension");
 MILLRACE_OP(SetSize)
-    .Input("set_indices: int64").Input("set_values: T").Input("set_shape: int64").Output("size: int32")
-    .Attr("validate_indices: bool = true").Attr("T: {int8, int16, int32, int64, uint8, uint16, string}")
+    .Input("set_indices: int64")
+    .Input("set_values: T")
+    .Input("set_shape: int64")
+    .Output("size: int32")
+    .Attr("validate_indices: bool = true")
+    .Attr("T: {int8, int16, int32, int64, uint8, uint16, string}")
     .Shape(UnknownShape)
     .NotDifferentiable()
-    .Summary("How many different elements the sets in the last dimension have");
+    .Summary("The number of distinct elements of the sets in the last dimension");
 
 MILLRACE_KERNEL(DenseToDenseSetOperation, kCpu, SetOperationKernel<false, false>);
 MILLRACE_KERNEL(DenseToSparseSetOperation, kCpu, SetOperationKernel<false, true>);

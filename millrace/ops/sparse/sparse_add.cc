@@ -75,7 +75,7 @@ class SparseAddKernel : public Kernel {
       T sum = T(0);
       if (pair.a >= 0) sum = a.values->data<T>()[pair.a];
       if (pair.b >= 0) sum = static_cast<T>(sum + b.values->data<T>()[pair.b]);
-      // The threshold is for what two entries add up to; one alone stays.
+      // The threshold applies to sums of two entries; a single one is kept.
       bool keep = pair.a < 0 || pair.b < 0;
       if (keep) {
       } else if constexpr (std::is_integral_v<T>) {
@@ -107,7 +107,8 @@ class SparseAddGradKernel : public Kernel {
         return InvalidArgument("indices should be matrices but received shape ", ctx.input(i).shape().ToString());
       }
       if (ctx.input(i).dim(1) != sum.dim(1)) {
-        return InvalidArgument("The densified operands should have the same ndims; got ", ctx.input(i).dim(1), " and ", sum.dim(1));
+        return InvalidArgument("The densified operands should have the same ndims; got ", ctx.input(i).dim(1), " and ",
+                               sum.dim(1));
       }
     }
     if (grad.rank() != 1 || grad.dim(0) != sum.dim(0)) {
@@ -191,33 +192,58 @@ Status SparseAddGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(SparseAdd)
-    .Input("a_indices: int64").Input("a_values: T").Input("a_shape: int64")
-    .Input("b_indices: int64").Input("b_values: T").Input("b_shape: int64").Input("thresh: Treal")
-    .Output("sum_indices: int64").Output("sum_values: T").Output("sum_shape: int64")
-    .Attr("T: numbertype").Attr("Treal: realnumbertype")
+    .Input("a_indices: int64")
+    .Input("a_values: T")
+    .Input("a_shape: int64")
+    .Input("b_indices: int64")
+    .Input("b_values: T")
+    .Input("b_shape: int64")
+    .Input("thresh: Treal")
+    .Output("sum_indices: int64")
+    .Output("sum_values: T")
+    .Output("sum_shape: int64")
+    .Attr("T: numbertype")
+    .Attr("Treal: realnumbertype")
     .Shape(SparseAddShape)
     .Gradient(SparseAddGradient)
-    .Summary("The sum of two sparse tensors, without the entries below a magnitude");
+    .Summary("The sum of two sparse tensors, without entries below a threshold");
 MILLRACE_OP(SparseAddGrad)
-    .Input("backprop_val_grad: T").Input("a_indices: int64").Input("b_indices: int64").Input("sum_indices: int64")
-    .Output("a_val_grad: T").Output("b_val_grad: T").Attr("T: numbertype")
+    .Input("backprop_val_grad: T")
+    .Input("a_indices: int64")
+    .Input("b_indices: int64")
+    .Input("sum_indices: int64")
+    .Output("a_val_grad: T")
+    .Output("b_val_grad: T")
+    .Attr("T: numbertype")
     .Shape(SparseAddGradShape)
     .NotDifferentiable()
     .Summary("The gradient of SparseAdd");
 MILLRACE_OP(SparseSparseMaximum)
-    .Input("a_indices: int64").Input("a_values: T").Input("a_shape: int64")
-    .Input("b_indices: int64").Input("b_values: T").Input("b_shape: int64")
-    .Output("output_indices: int64").Output("output_values: T").Attr("T: realnumbertype")
+    .Input("a_indices: int64")
+    .Input("a_values: T")
+    .Input("a_shape: int64")
+    .Input("b_indices: int64")
+    .Input("b_values: T")
+    .Input("b_shape: int64")
+    .Output("output_indices: int64")
+    .Output("output_values: T")
+    .Attr("T: realnumbertype")
     .Shape(SparseExtremeShape)
     .NotDifferentiable()
-    .Summary("The greater of two sparse tensors, entry by entry; what is missing is 0");
+    .Summary("Element-wise maximum of two sparse tensors; missing entries are 0");
 MILLRACE_OP(SparseSparseMinimum)
-    .Input("a_indices: int64").Input("a_values: T").Input("a_shape: int64")
-    .Input("b_indices: int64").Input("b_values: T").Input("b_shape: int64")
-    .Output("output_indices: int64").Output("output_values: T").Attr("T: numbertype")
+    .Input("a_indices: int64")
+    .Input("a_values: T")
+    .Input("a_shape: int64")
+    .Input("b_indices: int64")
+    .Input("b_values: T")
+    .Input("b_shape: int64")
+    .Output("output_indices: int64")
+    .Output("output_values: T")
+    .Attr("T: numbertype")
     .Shape(SparseExtremeShape)
     .NotDifferentiable()
-    .Summary("The lesser of two sparse tensors, entry by entry; what is missing is 0");
+    .Summary("Element-wise minimum of two sparse tensors; missing entries are 0");
 
 MILLRACE_KERNEL(SparseAdd, kCpu, SparseAddKernel);
 MILLRACE_KERNEL(SparseAddGrad, kCpu, SparseAddGradKernel);

@@ -1,4 +1,4 @@
-// SparseBincount: how often, or with what weight, values occur in a sparse vector or in the rows of a sparse matrix.
+// SparseBincount: counts, or sums the weights of, values in a sparse vector or in the rows of a sparse matrix.
 #include "millrace/ops/sparse/sparse_input.h"
 
 namespace millrace::sparse {
@@ -16,7 +16,8 @@ class SparseBincountKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor &size_input = ctx.input(3), &weights = ctx.input(4);
     MR_ASSIGN_OR_RETURN(const SparseInput input, ReadSparse(ctx, 0));
-    if (size_input.rank() != 0) return InvalidArgument("Shape must be rank 0 but is rank ", size_input.rank(), " for size");
+    if (size_input.rank() != 0)
+      return InvalidArgument("Shape must be rank 0 but is rank ", size_input.rank(), " for size");
     const int64_t size = IntAt(size_input, 0);
     if (size < 0) return InvalidArgument("size (", size, ") must be non-negative");
     if (input.rank() < 1 || input.rank() > 2) {
@@ -33,14 +34,13 @@ class SparseBincountKernel : public Kernel {
       if (IntAt(*input.values, i) < 0) return InvalidArgument("Input arr must be non-negative!");
     }
     MR_ASSIGN_OR_RETURN(Tensor * bins, ctx.AllocateOutput(0, shape));
-    DispatchType(WeightTypes{}, bins->dtype(), [&](auto tag) {
-      Count<typename decltype(tag)::type>(input, weights, size, bins);
-    });
+    DispatchType(WeightTypes{}, bins->dtype(),
+                 [&](auto tag) { Count<typename decltype(tag)::type>(input, weights, size, bins); });
     return absl::OkStatus();
   }
 
  private:
-  // Values that no bin is for are left out.
+  // Values outside the bins are ignored.
   template <typename T>
   void Count(const SparseInput& input, const Tensor& weights, int64_t size, Tensor* output) const {
     T* const bins = output->data<T>();
@@ -78,12 +78,18 @@ Status SparseBincountShape(ShapeContext& c) {
 }  // namespace
 
 MILLRACE_OP(SparseBincount)
-    .Input("indices: int64").Input("values: Tidx").Input("dense_shape: int64").Input("size: Tidx").Input("weights: T")
-    .Output("output: T").Attr("Tidx: {int32, int64}").Attr("T: {int32, int64, float, double}")
+    .Input("indices: int64")
+    .Input("values: Tidx")
+    .Input("dense_shape: int64")
+    .Input("size: Tidx")
+    .Input("weights: T")
+    .Output("output: T")
+    .Attr("Tidx: {int32, int64}")
+    .Attr("T: {int32, int64, float, double}")
     .Attr("binary_output: bool = false")
     .Shape(SparseBincountShape)
     .NotDifferentiable()
-    .Summary("How often, or with what weight, each of 0 .. size-1 occurs in a sparse tensor, by rows of a matrix");
+    .Summary("Counts, or sums the weights of, each of 0 .. size-1 in a sparse tensor, per row of a matrix");
 MILLRACE_KERNEL(SparseBincount, kCpu, SparseBincountKernel);
 
 }  // namespace millrace::sparse

@@ -38,7 +38,8 @@ class SparseConcatKernel : public Kernel {
         }
       }
       int64_t sum = 0;
-      if (__builtin_add_overflow(shape.dim(static_cast<int>(axis)), inputs[i].shape.dim(static_cast<int>(axis)), &sum)) {
+      if (__builtin_add_overflow(shape.dim(static_cast<int>(axis)), inputs[i].shape.dim(static_cast<int>(axis)),
+                                 &sum)) {
         return InvalidArgument("the sizes of dimension ", axis, " add up to more than fits");
       }
       shape.set_dim(static_cast<int>(axis), sum);
@@ -49,7 +50,8 @@ class SparseConcatKernel : public Kernel {
   }
 
  private:
-  static Status Join(KernelContext& ctx, const std::vector<SparseInput>& inputs, int axis, int64_t count, const Shape& shape) {
+  static Status Join(KernelContext& ctx, const std::vector<SparseInput>& inputs, int axis, int64_t count,
+                     const Shape& shape) {
     const int rank = shape.rank();
     MR_ASSIGN_OR_RETURN(Tensor joined, ctx.AllocateTemp(DType::kInt64, Shape({count, rank})));
     std::vector<std::pair<const Tensor*, int64_t>> from;
@@ -96,10 +98,11 @@ class SparseSplitKernel : public Kernel {
     const int axis = static_cast<int>(given < 0 ? given + rank : given);
     const int64_t size = input.shape.dim(axis);
     if (pieces_ < 1 || pieces_ > size) {
-      return InvalidArgument("Input num_split should be between 1 and the splitting dimension size (", size, "), got ", pieces_);
+      return InvalidArgument("Input num_split should be between 1 and the splitting dimension size (", size, "), got ",
+                             pieces_);
     }
     MR_RETURN_IF_ERROR(input.CheckBounds());
-    // The first pieces are larger by one where it does not come out even.
+    // If the size is not divisible, the first pieces are larger by one.
     const int64_t small = size / pieces_, large = size % pieces_;
     const auto piece_of = [&](int64_t at) {
       return at < large * (small + 1) ? at / (small + 1) : large + (at - large * (small + 1)) / small;
@@ -116,8 +119,8 @@ class SparseSplitKernel : public Kernel {
   }
 
  private:
-  Status Emit(KernelContext& ctx, const SparseInput& input, const std::vector<int64_t>& members, int axis, int64_t start,
-              int piece, const Shape& shape) const {
+  Status Emit(KernelContext& ctx, const SparseInput& input, const std::vector<int64_t>& members, int axis,
+              int64_t start, int piece, const Shape& shape) const {
     const auto n = static_cast<int64_t>(members.size());
     const int count = static_cast<int>(pieces_), rank = input.rank();
     MR_ASSIGN_OR_RETURN(Tensor * indices, AllocateIndices(ctx, piece, n, rank));
@@ -166,19 +169,31 @@ Status SparseSplitShape(ShapeContext& c) {
 }  // namespace
 
 MILLRACE_OP(SparseConcat)
-    .Input("indices: N * int64").Input("values: N * T").Input("shapes: N * int64")
-    .Output("output_indices: int64").Output("output_values: T").Output("output_shape: int64")
-    .Attr("concat_dim: int").Attr("N: int >= 2").Attr("T: type")
+    .Input("indices: N * int64")
+    .Input("values: N * T")
+    .Input("shapes: N * int64")
+    .Output("output_indices: int64")
+    .Output("output_values: T")
+    .Output("output_shape: int64")
+    .Attr("concat_dim: int")
+    .Attr("N: int >= 2")
+    .Attr("T: type")
     .Shape(SparseConcatShape)
     .NotDifferentiable()
-    .Summary("Sparse tensors one after another along a dimension");
+    .Summary("Concatenates sparse tensors along a dimension");
 MILLRACE_OP(SparseSplit)
-    .Input("split_dim: int64").Input("indices: int64").Input("values: T").Input("shape: int64")
-    .Output("output_indices: num_split * int64").Output("output_values: num_split * T").Output("output_shape: num_split * int64")
-    .Attr("num_split: int >= 1").Attr("T: type")
+    .Input("split_dim: int64")
+    .Input("indices: int64")
+    .Input("values: T")
+    .Input("shape: int64")
+    .Output("output_indices: num_split * int64")
+    .Output("output_values: num_split * T")
+    .Output("output_shape: num_split * int64")
+    .Attr("num_split: int >= 1")
+    .Attr("T: type")
     .Shape(SparseSplitShape)
     .NotDifferentiable()
-    .Summary("A sparse tensor in pieces along a dimension");
+    .Summary("Splits a sparse tensor along a dimension");
 
 MILLRACE_KERNEL(SparseConcat, kCpu, SparseConcatKernel);
 MILLRACE_KERNEL(SparseSplit, kCpu, SparseSplitKernel);

@@ -28,15 +28,17 @@ class SparseDenseCwiseKernel : public Kernel {
       using C = ComputeType<T>;
       for (int64_t i = 0; i < input.count(); ++i) {
         int64_t at = 0;
-        for (int d = 0; d < dense.rank(); ++d) at = at * dense.dim(d) + (dense.dim(d) == 1 ? 0 : input.Index(i, lead + d));
+        for (int d = 0; d < dense.rank(); ++d)
+          at = at * dense.dim(d) + (dense.dim(d) == 1 ? 0 : input.Index(i, lead + d));
         const C x = static_cast<C>(input.values->data<T>()[i]), y = static_cast<C>(dense.data<T>()[at]);
         if constexpr (op == CwiseOp::kDiv && std::is_integral_v<C>) {
           if (y == 0) {
             status = InvalidArgument("Integer division by zero");
             return;
           }
-          // The least number by -1 does not fit, and wraps to itself.
-          out->data<T>()[i] = std::is_signed_v<C> && y == static_cast<C>(-1) ? static_cast<T>(-x) : static_cast<T>(x / y);
+          // The smallest integer divided by -1 overflows and wraps to itself.
+          out->data<T>()[i] =
+              std::is_signed_v<C> && y == static_cast<C>(-1) ? static_cast<T>(-x) : static_cast<T>(x / y);
         } else {
           out->data<T>()[i] = static_cast<T>(op == CwiseOp::kAdd ? x + y : op == CwiseOp::kMul ? x * y : x / y);
         }
@@ -52,7 +54,7 @@ class SparseDenseCwiseKernel : public Kernel {
   }
 };
 
-// Where in the dense operand each entry looks, as rows of indices.
+// The index in the dense operand of each entry, as rows of indices.
 Endpoint DensePlaces(GradientContext& c) {
   const Endpoint indices = c.input(0), shape = c.input(2), dense = c.input(3);
   const Endpoint zero = c.Scalar<int32_t>(0), one64 = c.Scalar<int64_t>(1);
@@ -96,7 +98,8 @@ class SparseTensorDenseAddKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const SparseInput a, ReadSparse(ctx, 0));
     const Tensor& b = ctx.input(3);
     if (a.shape != b.shape()) {
-      return InvalidArgument("the operands must have one shape, but have ", a.shape.ToString(), " and ", b.shape().ToString());
+      return InvalidArgument("the operands must have one shape, but have ", a.shape.ToString(), " and ",
+                             b.shape().ToString());
     }
     if (b.rank() < 1 || b.rank() > 5) {
       return InvalidArgument("Only tensors with ranks between 1 and 5 are supported, not ", b.rank());
@@ -129,26 +132,43 @@ Status SparseTensorDenseAddGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(SparseDenseCwiseAdd)
-    .Input("sp_indices: int64").Input("sp_values: T").Input("sp_shape: int64").Input("dense: T")
-    .Output("output: T").Attr("T: numbertype")
+    .Input("sp_indices: int64")
+    .Input("sp_values: T")
+    .Input("sp_shape: int64")
+    .Input("dense: T")
+    .Output("output: T")
+    .Attr("T: numbertype")
     .Shape(SparseDenseCwiseShape)
     .Gradient(SparseDenseCwiseGradient<CwiseOp::kAdd>)
-    .Summary("The entries of a sparse tensor, plus those of a dense one in their places");
+    .Summary("Adds a dense tensor to the entries of a sparse one");
 MILLRACE_OP(SparseDenseCwiseMul)
-    .Input("sp_indices: int64").Input("sp_values: T").Input("sp_shape: int64").Input("dense: T")
-    .Output("output: T").Attr("T: numbertype")
+    .Input("sp_indices: int64")
+    .Input("sp_values: T")
+    .Input("sp_shape: int64")
+    .Input("dense: T")
+    .Output("output: T")
+    .Attr("T: numbertype")
     .Shape(SparseDenseCwiseShape)
     .Gradient(SparseDenseCwiseGradient<CwiseOp::kMul>)
-    .Summary("The entries of a sparse tensor, times those of a dense one in their places");
+    .Summary("Multiplies the entries of a sparse tensor by a dense one");
 MILLRACE_OP(SparseDenseCwiseDiv)
-    .Input("sp_indices: int64").Input("sp_values: T").Input("sp_shape: int64").Input("dense: T")
-    .Output("output: T").Attr("T: numbertype")
+    .Input("sp_indices: int64")
+    .Input("sp_values: T")
+    .Input("sp_shape: int64")
+    .Input("dense: T")
+    .Output("output: T")
+    .Attr("T: numbertype")
     .Shape(SparseDenseCwiseShape)
     .Gradient(SparseDenseCwiseGradient<CwiseOp::kDiv>)
-    .Summary("The entries of a sparse tensor, divided by those of a dense one in their places");
+    .Summary("Divides the entries of a sparse tensor by a dense one");
 MILLRACE_OP(SparseTensorDenseAdd)
-    .Input("a_indices: Tindices").Input("a_values: T").Input("a_shape: Tindices").Input("b: T")
-    .Output("output: T").Attr("T: numbertype").Attr("Tindices: {int32, int64}")
+    .Input("a_indices: Tindices")
+    .Input("a_values: T")
+    .Input("a_shape: Tindices")
+    .Input("b: T")
+    .Output("output: T")
+    .Attr("T: numbertype")
+    .Attr("Tindices: {int32, int64}")
     .Shape(SparseTensorDenseAddShape)
     .Gradient(SparseTensorDenseAddGradient)
     .Summary("The sum of a sparse and a dense tensor");

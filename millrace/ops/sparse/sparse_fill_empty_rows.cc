@@ -16,8 +16,8 @@ class SparseFillEmptyRowsKernel : public Kernel {
     if (indices.rank() != 2) return InvalidArgument("indices must be a matrix, saw: ", indices.shape().ToString());
     if (values.rank() != 1) return InvalidArgument("values must be a vector, saw: ", values.shape().ToString());
     if (indices.dim(0) != values.dim(0)) {
-      return InvalidArgument("The length of `values` (", values.dim(0), ") must match the first dimension of `indices` (",
-                             indices.dim(0), ").");
+      return InvalidArgument("The length of `values` (", values.dim(0),
+                             ") must match the first dimension of `indices` (", indices.dim(0), ").");
     }
     if (indices.dim(1) != dense_shape.dim(0)) {
       return InvalidArgument("The length of `dense_shape` (", dense_shape.dim(0),
@@ -142,14 +142,24 @@ Status SparseFillEmptyRowsGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(SparseFillEmptyRows)
-    .Input("indices: int64").Input("values: T").Input("dense_shape: int64").Input("default_value: T")
-    .Output("output_indices: int64").Output("output_values: T").Output("empty_row_indicator: bool")
-    .Output("reverse_index_map: int64").Attr("T: type")
+    .Input("indices: int64")
+    .Input("values: T")
+    .Input("dense_shape: int64")
+    .Input("default_value: T")
+    .Output("output_indices: int64")
+    .Output("output_values: T")
+    .Output("empty_row_indicator: bool")
+    .Output("reverse_index_map: int64")
+    .Attr("T: type")
     .Shape(SparseFillEmptyRowsShape)
     .Gradient(SparseFillEmptyRowsGradient)
-    .Summary("A sparse tensor with one entry in each row that had none");
+    .Summary("Adds a default entry to each empty row of a sparse tensor");
 MILLRACE_OP(SparseFillEmptyRowsGrad)
-    .Input("reverse_index_map: int64").Input("grad_values: T").Output("d_values: T").Output("d_default_value: T").Attr("T: type")
+    .Input("reverse_index_map: int64")
+    .Input("grad_values: T")
+    .Output("d_values: T")
+    .Output("d_default_value: T")
+    .Attr("T: type")
     .Shape(SparseFillEmptyRowsGradShape)
     .NotDifferentiable()
     .Summary("The gradient of SparseFillEmptyRows");

@@ -1,4 +1,4 @@
-// A sparse tensor among the inputs of a kernel.
+// A sparse tensor as three kernel inputs.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace millrace::sparse {
 
 struct SparseInput {
-  const Tensor* indices = nullptr;  // int64, or int32 where an op allows it: use Index()
+  const Tensor* indices = nullptr;  // int64, or int32 if the op allows it: use Index()
   const Tensor* values = nullptr;
   Shape shape;
 
@@ -23,19 +23,20 @@ struct SparseInput {
   const int64_t* Row(int64_t i) const { return indices->data<int64_t>() + i * rank(); }
   int64_t Index(int64_t i, int d) const { return IntAt(*indices, i * rank() + d); }
 
-  // INVALID_ARGUMENT naming the first index that lies outside of the shape.
+  // INVALID_ARGUMENT, naming the first index that is outside the shape.
   Status CheckBounds() const {
     for (int64_t i = 0; i < count(); ++i) {
       for (int d = 0; d < rank(); ++d) {
         const int64_t at = Index(i, d);
         if (at < 0 || at >= shape.dim(d)) {
-          return InvalidArgument("indices[", i, ",", d, "] is out of bounds: ", at, " is not in [0, ", shape.dim(d), ")");
+          return InvalidArgument("indices[", i, ",", d, "] is out of bounds: ", at, " is not in [0, ", shape.dim(d),
+                                 ")");
         }
       }
     }
     return absl::OkStatus();
   }
-  // Entry i's place in the dense tensor; bounds were checked.
+  // Entry i's offset in the dense tensor. Bounds must have been checked.
   int64_t Offset(int64_t i) const {
     int64_t at = 0;
     for (int d = 0; d < rank(); ++d) at = at * shape.dim(d) + Index(i, d);
@@ -43,7 +44,7 @@ struct SparseInput {
   }
 };
 
-// Dimensions in a vector. INVALID_ARGUMENT when they are no shape.
+// A shape from a vector of dimensions. INVALID_ARGUMENT if they are not a valid shape.
 inline StatusOr<Shape> ReadShape(const Tensor& t, const char* name) {
   if (t.rank() != 1) return InvalidArgument(name, " should be a vector but received shape ", t.shape().ToString());
   Shape::Dims dims;
@@ -52,7 +53,7 @@ inline StatusOr<Shape> ReadShape(const Tensor& t, const char* name) {
   return Shape::Make(dims);
 }
 
-// The three tensors, checked against each other; indices may still point anywhere.
+// The three tensors, checked against each other; indices may still be out of bounds.
 inline StatusOr<SparseInput> ReadSparse(const Tensor& indices, const Tensor& values, const Tensor& shape) {
   if (indices.rank() != 2) {
     return InvalidArgument("Input indices should be a matrix but received shape ", indices.shape().ToString());
@@ -61,12 +62,14 @@ inline StatusOr<SparseInput> ReadSparse(const Tensor& indices, const Tensor& val
     return InvalidArgument("Input values should be a vector but received shape ", values.shape().ToString());
   }
   if (indices.dim(0) != values.dim(0)) {
-    return InvalidArgument("indices and values should have as many rows, but have ", indices.dim(0), " and ", values.dim(0));
+    return InvalidArgument("indices and values should have as many rows, but have ", indices.dim(0), " and ",
+                           values.dim(0));
   }
   SparseInput input{&indices, &values, {}};
   MR_ASSIGN_OR_RETURN(input.shape, ReadShape(shape, "Input shape"));
   if (indices.dim(1) != input.shape.rank()) {
-    return InvalidArgument("indices have ", indices.dim(1), " columns, but the shape has ", input.shape.rank(), " dimensions");
+    return InvalidArgument("indices have ", indices.dim(1), " columns, but the shape has ", input.shape.rank(),
+                           " dimensions");
   }
   return input;
 }
@@ -81,7 +84,7 @@ inline int CompareRows(const int64_t* a, const int64_t* b, int width) {
   return 0;
 }
 
-// The order of entries sorted by the given columns; equal ones stay as they are.
+// The order of entries in a stable sort by the given columns.
 inline std::vector<int64_t> SortedBy(const SparseInput& s, const std::vector<int>& columns) {
   std::vector<int64_t> order(s.count());
   std::iota(order.begin(), order.end(), 0);
@@ -103,14 +106,14 @@ inline Status SetShapeOutput(KernelContext& ctx, int output, absl::Span<const in
   return absl::OkStatus();
 }
 
-// Checks the ranks of a sparse tensor's inputs, and gives its number of dimensions, or -1.
+// Checks the ranks of a sparse tensor's inputs, and returns its number of dimensions, or -1 if unknown.
 inline StatusOr<int64_t> SparseRank(ShapeContext& c, int first) {
   MR_ASSIGN_OR_RETURN(const PartialShape indices, c.WithRank(first, 2));
   MR_RETURN_IF_ERROR(c.WithRank(first + 1, 1).status());
   MR_ASSIGN_OR_RETURN(const PartialShape shape, c.WithRank(first + 2, 1));
   return std::max(indices.dim(1), shape.dim(0));
 }
-// Outputs from `first`: a sparse tensor of `count` entries.
+// Sets the outputs from `first` on to a sparse tensor of `count` entries.
 inline void SetSparseOutput(ShapeContext& c, int first, int64_t count, int64_t rank, bool with_shape = true) {
   c.set_output(first, PartialShape({count, rank}));
   c.set_output(first + 1, PartialShape({count}));

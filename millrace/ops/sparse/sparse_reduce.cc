@@ -17,21 +17,23 @@ struct Greatest {
   }
 };
 
-// Entries by the dimensions that stay.
+// Entries grouped by the dimensions that are kept.
 struct Groups {
-  std::vector<int> kept;          // dimensions
-  std::vector<int64_t> order;     // entries, group after group
-  std::vector<int64_t> begins;    // of groups in `order`, and the end
+  std::vector<int> kept;        // dimensions
+  std::vector<int64_t> order;   // entries, group after group
+  std::vector<int64_t> begins;  // of groups in `order`, and the end
   int64_t count() const { return static_cast<int64_t>(begins.size()) - 1; }
 };
 
 StatusOr<Groups> GroupEntries(const SparseInput& input, const Tensor& axes) {
-  if (axes.rank() > 1) return InvalidArgument("reduction_axes must be a scalar or vector, but has shape ", axes.shape().ToString());
+  if (axes.rank() > 1)
+    return InvalidArgument("reduction_axes must be a scalar or vector, but has shape ", axes.shape().ToString());
   const int rank = input.rank();
   std::vector<bool> reduced(rank, false);
   for (int64_t i = 0; i < axes.num_elements(); ++i) {
     const int64_t axis = axes.data<int32_t>()[i];
-    if (axis < -rank || axis >= rank) return InvalidArgument("Invalid reduction dimension ", axis, ", for input with ", rank, " dimensions.");
+    if (axis < -rank || axis >= rank)
+      return InvalidArgument("Invalid reduction dimension ", axis, ", for input with ", rank, " dimensions.");
     reduced[axis < 0 ? axis + rank : axis] = true;
   }
   Groups groups;
@@ -115,7 +117,8 @@ class SparseReduceKernel : public Kernel {
       int64_t* row = indices->data<int64_t>() + g * rank;
       std::fill_n(row, rank, 0);
       for (size_t k = 0; k < groups.kept.size(); ++k) {
-        row[keep_dims_ ? groups.kept[k] : static_cast<int>(k)] = input.Index(groups.order[groups.begins[g]], groups.kept[k]);
+        row[keep_dims_ ? groups.kept[k] : static_cast<int>(k)] =
+            input.Index(groups.order[groups.begins[g]], groups.kept[k]);
       }
     }
     DispatchType(ValueTypes{}, values->dtype(), [&](auto tag) {
@@ -138,11 +141,12 @@ Status SparseReduceSparseShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// Each entry gets the gradient of the element it went into.
+// Each entry gets the gradient of the element that it was summed into.
 Status SparseReduceSumGradient(GradientContext& c) {
   const Endpoint indices = c.input(0), shape = c.input(2), axes = c.input(3);
-  const Endpoint kept_shape = c.Op("Shape", {c.Op("SparseReduceSum", {indices, c.input(1), shape, axes}, {{"keep_dims", true}})},
-                                   {{"out_type", DType::kInt64}});
+  const Endpoint kept_shape =
+      c.Op("Shape", {c.Op("SparseReduceSum", {indices, c.input(1), shape, axes}, {{"keep_dims", true}})},
+           {{"out_type", DType::kInt64}});
   const Endpoint one = c.Scalar<int64_t>(1);
   const Endpoint scale = c.Op("FloorDiv", {shape, c.Op("Maximum", {kept_shape, one})});
   const Endpoint places = c.Op("FloorDiv", {indices, c.Op("Maximum", {scale, one})});
@@ -153,31 +157,53 @@ Status SparseReduceSumGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(SparseReduceSum)
-    .Input("input_indices: int64").Input("input_values: T").Input("input_shape: int64").Input("reduction_axes: int32")
-    .Output("output: T").Attr("keep_dims: bool = false").Attr("T: numbertype")
+    .Input("input_indices: int64")
+    .Input("input_values: T")
+    .Input("input_shape: int64")
+    .Input("reduction_axes: int32")
+    .Output("output: T")
+    .Attr("keep_dims: bool = false")
+    .Attr("T: numbertype")
     .Shape(SparseReduceShape)
     .Gradient(SparseReduceSumGradient)
     .Summary("Sums of a sparse tensor along dimensions, as a dense tensor");
 MILLRACE_OP(SparseReduceMax)
-    .Input("input_indices: int64").Input("input_values: T").Input("input_shape: int64").Input("reduction_axes: int32")
-    .Output("output: T").Attr("keep_dims: bool = false").Attr("T: realnumbertype")
+    .Input("input_indices: int64")
+    .Input("input_values: T")
+    .Input("input_shape: int64")
+    .Input("reduction_axes: int32")
+    .Output("output: T")
+    .Attr("keep_dims: bool = false")
+    .Attr("T: realnumbertype")
     .Shape(SparseReduceShape)
     .NotDifferentiable()
-    .Summary("The greatest entries of a sparse tensor along dimensions, as a dense tensor; 0 where there are none");
+    .Summary("Maxima of a sparse tensor along dimensions, as a dense tensor; 0 where there are no entries");
 MILLRACE_OP(SparseReduceSumSparse)
-    .Input("input_indices: int64").Input("input_values: T").Input("input_shape: int64").Input("reduction_axes: int32")
-    .Output("output_indices: int64").Output("output_values: T").Output("output_shape: int64")
-    .Attr("keep_dims: bool = false").Attr("T: numbertype")
+    .Input("input_indices: int64")
+    .Input("input_values: T")
+    .Input("input_shape: int64")
+    .Input("reduction_axes: int32")
+    .Output("output_indices: int64")
+    .Output("output_values: T")
+    .Output("output_shape: int64")
+    .Attr("keep_dims: bool = false")
+    .Attr("T: numbertype")
     .Shape(SparseReduceSparseShape)
     .NotDifferentiable()
     .Summary("Sums of a sparse tensor along dimensions, as a sparse tensor");
 MILLRACE_OP(SparseReduceMaxSparse)
-    .Input("input_indices: int64").Input("input_values: T").Input("input_shape: int64").Input("reduction_axes: int32")
-    .Output("output_indices: int64").Output("output_values: T").Output("output_shape: int64")
-    .Attr("keep_dims: bool = false").Attr("T: realnumbertype")
+    .Input("input_indices: int64")
+    .Input("input_values: T")
+    .Input("input_shape: int64")
+    .Input("reduction_axes: int32")
+    .Output("output_indices: int64")
+    .Output("output_values: T")
+    .Output("output_shape: int64")
+    .Attr("keep_dims: bool = false")
+    .Attr("T: realnumbertype")
     .Shape(SparseReduceSparseShape)
     .NotDifferentiable()
-    .Summary("The greatest entries of a sparse tensor along dimensions, as a sparse tensor");
+    .Summary("Maxima of a sparse tensor along dimensions, as a sparse tensor");
 
 MILLRACE_KERNEL(SparseReduceSum, kCpu, SparseReduceKernel<Add, NumberTypes, false>);
 MILLRACE_KERNEL(SparseReduceMax, kCpu, SparseReduceKernel<Greatest, RealTypes, false>);

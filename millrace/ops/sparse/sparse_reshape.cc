@@ -15,7 +15,8 @@ class SparseReshapeKernel : public Kernel {
     }
     MR_ASSIGN_OR_RETURN(const Shape from, ReadShape(ctx.input(1), "Input shape"));
     if (indices.dim(1) != from.rank()) {
-      return InvalidArgument("indices have ", indices.dim(1), " columns, but the shape has ", from.rank(), " dimensions");
+      return InvalidArgument("indices have ", indices.dim(1), " columns, but the shape has ", from.rank(),
+                             " dimensions");
     }
     if (target.rank() != 1) {
       return InvalidArgument("Target shape should be a vector but received shape ", target.shape().ToString());
@@ -24,7 +25,7 @@ class SparseReshapeKernel : public Kernel {
     const int64_t n = indices.dim(0);
     const int width = to.rank();
     MR_ASSIGN_OR_RETURN(Tensor * out, AllocateIndices(ctx, 0, n, width));
-    // An index outside of the shape is only a number here, and stays outside.
+    // An index outside the shape is converted like any other and stays outside.
     const SparseInput input{&indices, nullptr, from};
     for (int64_t i = 0; i < n; ++i) {
       int64_t at = input.Offset(i);
@@ -38,7 +39,7 @@ class SparseReshapeKernel : public Kernel {
   }
 
  private:
-  // The target with its -1, if any, worked out.
+  // The target shape with its -1, if any, resolved.
   static StatusOr<Shape> Complete(const Shape& from, const Tensor& target) {
     Shape::Dims dims;
     int unknown = -1;
@@ -59,13 +60,14 @@ class SparseReshapeKernel : public Kernel {
     if (unknown >= 0) {
       const int64_t others = to.num_elements();
       if (others <= 0) {
-        return InvalidArgument("reshape cannot infer the missing input size for an empty tensor unless all specified input "
-                               "sizes are non-zero");
+        return InvalidArgument(
+            "reshape cannot infer the missing input size for an empty tensor unless all specified input "
+            "sizes are non-zero");
       }
       if (size % others != 0) {
         return InvalidArgument("Input to reshape is a SparseTensor with ", size,
-                               " dense values, but the requested shape requires a multiple of ", others, ". input_shape=",
-                               from.ToString(), " output_shape=", to.ToString());
+                               " dense values, but the requested shape requires a multiple of ", others,
+                               ". input_shape=", from.ToString(), " output_shape=", to.ToString());
       }
       to.set_dim(unknown, size / others);
     }
@@ -89,11 +91,14 @@ Status SparseReshapeShape(ShapeContext& c) {
 }  // namespace
 
 MILLRACE_OP(SparseReshape)
-    .Input("input_indices: int64").Input("input_shape: int64").Input("new_shape: int64")
-    .Output("output_indices: int64").Output("output_shape: int64")
+    .Input("input_indices: int64")
+    .Input("input_shape: int64")
+    .Input("new_shape: int64")
+    .Output("output_indices: int64")
+    .Output("output_shape: int64")
     .Shape(SparseReshapeShape)
     .NotDifferentiable()
-    .Summary("The indices of a sparse tensor in another shape");
+    .Summary("Reshapes a sparse tensor");
 
 MILLRACE_KERNEL(SparseReshape, kCpu, SparseReshapeKernel);
 

@@ -102,14 +102,25 @@ Status SparseSliceGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(SparseSlice)
-    .Input("indices: int64").Input("values: T").Input("shape: int64").Input("start: int64").Input("size: int64")
-    .Output("output_indices: int64").Output("output_values: T").Output("output_shape: int64").Attr("T: type")
+    .Input("indices: int64")
+    .Input("values: T")
+    .Input("shape: int64")
+    .Input("start: int64")
+    .Input("size: int64")
+    .Output("output_indices: int64")
+    .Output("output_values: T")
+    .Output("output_shape: int64")
+    .Attr("T: type")
     .Shape(SparseSliceShape)
     .Gradient(SparseSliceGradient)
-    .Summary("A box cut out of a sparse tensor");
+    .Summary("A slice of a sparse tensor");
 MILLRACE_OP(SparseSliceGrad)
-    .Input("backprop_val_grad: T").Input("input_indices: int64").Input("input_start: int64").Input("output_indices: int64")
-    .Output("val_grad: T").Attr("T: numbertype")
+    .Input("backprop_val_grad: T")
+    .Input("input_indices: int64")
+    .Input("input_start: int64")
+    .Input("output_indices: int64")
+    .Output("val_grad: T")
+    .Attr("T: numbertype")
     .Shape(SparseSliceGradShape)
     .NotDifferentiable()
     .Summary("The gradient of SparseSlice");

@@ -14,7 +14,8 @@ class SparseSoftmaxKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const SparseInput input, ReadSparse(ctx, 0));
-    if (input.rank() < 2) return InvalidArgument("Input should have rank >= 2, but received shape ", input.shape.ToString());
+    if (input.rank() < 2)
+      return InvalidArgument("Input should have rank >= 2, but received shape ", input.shape.ToString());
     MR_RETURN_IF_ERROR(input.CheckBounds());
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, input.values->shape()));
     DispatchType(SoftmaxTypes{}, out->dtype(), [&](auto tag) {
@@ -58,7 +59,10 @@ Status SparseSoftmaxGradient(GradientContext& c) {
 }  // namespace
 
 MILLRACE_OP(SparseSoftmax)
-    .Input("sp_indices: int64").Input("sp_values: T").Input("sp_shape: int64").Output("output: T")
+    .Input("sp_indices: int64")
+    .Input("sp_values: T")
+    .Input("sp_shape: int64")
+    .Output("output: T")
     .Attr("T: {half, float, double}")
     .Shape(SparseSoftmaxShape)
     .Gradient(SparseSoftmaxGradient)

@@ -1,4 +1,4 @@
-// AssignAdd, AssignSub and their twins behind handles.
+// AssignAdd, AssignSub and their resource variants.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/state/variable_access.h"
@@ -24,8 +24,8 @@ struct SubtractFrom {
   }
 };
 
-// A function of its own: through a closure's captures the compiler would reload the pointers.
-// The old and the new value may be the same memory, element by element.
+// A separate function, because the compiler would reload pointers captured by a closure. The old and the new value may
+// alias element by element.
 template <typename Op, typename T>
 void CombineRun(const T* a, const T* b, T* out, int64_t n) {
 #pragma GCC ivdep
@@ -37,9 +37,8 @@ Status Combine(KernelContext& ctx, const Tensor& old_value, const Tensor& by, Te
   const T* const a = old_value.data<T>();
   const T* const b = by.data<T>();
   T* const out = new_value->data<T>();
-  ctx.ParallelFor(by.num_elements(), kGrain, [&](int64_t begin, int64_t end) {
-    CombineRun<Op>(a + begin, b + begin, out + begin, end - begin);
-  });
+  ctx.ParallelFor(by.num_elements(), kGrain,
+                  [&](int64_t begin, int64_t end) { CombineRun<Op>(a + begin, b + begin, out + begin, end - begin); });
   return absl::OkStatus();
 }
 
@@ -47,9 +46,8 @@ template <typename Op>
 class AssignUpdateKernel : public Kernel {
  public:
   explicit AssignUpdateKernel(KernelInit& init) : dtype_(init.input_type(1)) {
-    const bool known = DispatchType(NumberTypes{}, dtype_, [this](auto tag) {
-      combine_ = &Combine<Op, typename decltype(tag)::type>;
-    });
+    const bool known = DispatchType(NumberTypes{}, dtype_,
+                                    [this](auto tag) { combine_ = &Combine<Op, typename decltype(tag)::type>; });
     if (!known) FailDType(init, dtype_);
   }
 
@@ -60,8 +58,7 @@ class AssignUpdateKernel : public Kernel {
       return variable->UpdateDense([&](const Tensor& old_value, Tensor* new_value) -> Status {
         if (old_value.shape() != by.shape()) {
           return InvalidArgument("cannot update variable ", variable->name(), " of shape ",
-                                 old_value.shape().ToString(), " with a value of shape ",
-                                 by.shape().ToString());
+                                 old_value.shape().ToString(), " with a value of shape ", by.shape().ToString());
         }
         return combine_(ctx, old_value, by, new_value);
       });
@@ -89,6 +86,7 @@ MILLRACE_OP(AssignAdd)
     .Attr("use_locking: bool = false")
     .Shape(AssignUpdateShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kUpdatesVariable)
     .Summary("Adds value to a variable.");
 
 MILLRACE_OP(AssignSub)
@@ -99,6 +97,7 @@ MILLRACE_OP(AssignSub)
     .Attr("use_locking: bool = false")
     .Shape(AssignUpdateShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kUpdatesVariable)
     .Summary("Subtracts value from a variable.");
 
 MILLRACE_OP(AssignAddVariableOp)
@@ -108,7 +107,8 @@ MILLRACE_OP(AssignAddVariableOp)
     .Stateful()
     .Shape(AssignUpdateShape)
     .NotDifferentiable()
-    .Summary("Adds value to the variable behind a handle.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Adds value to a resource variable.");
 
 MILLRACE_OP(AssignSubVariableOp)
     .Input("resource: resource")
@@ -117,7 +117,8 @@ MILLRACE_OP(AssignSubVariableOp)
     .Stateful()
     .Shape(AssignUpdateShape)
     .NotDifferentiable()
-    .Summary("Subtracts value from the variable behind a handle.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Subtracts value from a resource variable.");
 
 MILLRACE_KERNEL(AssignAdd, kCpu, AssignUpdateKernel<AddTo>);
 MILLRACE_KERNEL(AssignSub, kCpu, AssignUpdateKernel<SubtractFrom>);

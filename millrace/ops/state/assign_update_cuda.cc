@@ -9,8 +9,7 @@ namespace {
 template <cuda::BinaryFn kFn>
 class CudaAssignUpdateKernel : public Kernel {
  public:
-  explicit CudaAssignUpdateKernel(KernelInit& init)
-      : dtype_(init.input_type(1)), type_(CudaElementType(dtype_)) {
+  explicit CudaAssignUpdateKernel(KernelInit& init) : dtype_(init.input_type(1)), type_(CudaElementType(dtype_)) {
     if (!type_) FailDType(init, dtype_);
   }
 
@@ -20,15 +19,13 @@ class CudaAssignUpdateKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const void* by, call.Input(1));
     const auto update = [&](const Tensor& old_value, Tensor* new_value) -> Status {
       if (old_value.shape() != ctx.input(1).shape()) {
-        return InvalidArgument("cannot update variable ", variable->name(), " of shape ",
-                               old_value.shape().ToString(), " with a value of shape ",
-                               ctx.input(1).shape().ToString());
+        return InvalidArgument("cannot update variable ", variable->name(), " of shape ", old_value.shape().ToString(),
+                               " with a value of shape ", ctx.input(1).shape().ToString());
       }
       MR_ASSIGN_OR_RETURN(const void* from, call.Memory(old_value));
       MR_ASSIGN_OR_RETURN(void* to, call.Memory(*new_value));
-      return call.Launched("LaunchBinary",
-                           cuda::LaunchBinary(kFn, *type_, PlanSameShape(old_value.num_elements()), from, by,
-                                              to, call.stream()));
+      return call.Launched("LaunchBinary", cuda::LaunchBinary(kFn, *type_, PlanSameShape(old_value.num_elements()),
+                                                              from, by, to, call.stream()));
     };
     return ChangeState(ctx, [&] { return variable->UpdateDense(update, call.gpu()->allocator()); });
   }

@@ -1,4 +1,4 @@
-// CountUpTo: a counter that says when it has reached its end.
+// CountUpTo: a counter that fails once it has reached its limit.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/state/variable_access.h"
@@ -21,8 +21,7 @@ class CountUpToKernel : public Kernel {
     return ChangeState(ctx, [&] {
       return variable->UpdateDense([&](const Tensor& old_value, Tensor* new_value) -> Status {
         if (old_value.rank() != 0) {
-          return InvalidArgument("the counter ", variable->name(),
-                                 " must be a scalar, but it has shape ",
+          return InvalidArgument("the counter ", variable->name(), " must be a scalar, but it has shape ",
                                  old_value.shape().ToString());
         }
         Status status;
@@ -53,7 +52,8 @@ MILLRACE_OP(CountUpTo)
     .Attr("T: {int32, int64}")
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("The counter before it goes up by one; OUT_OF_RANGE once it is at limit.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Increments a counter and returns its previous value; OUT_OF_RANGE once it has reached limit.");
 
 MILLRACE_OP(ResourceCountUpTo)
     .Input("resource: resource")
@@ -63,7 +63,8 @@ MILLRACE_OP(ResourceCountUpTo)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("CountUpTo behind a handle.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("CountUpTo for a resource variable.");
 
 MILLRACE_KERNEL(CountUpTo, kCpu, CountUpToKernel);
 MILLRACE_KERNEL(ResourceCountUpTo, kCpu, CountUpToKernel);

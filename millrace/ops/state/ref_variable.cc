@@ -1,4 +1,4 @@
-// Variables of TensorFlow 1, whose output is a reference: VariableV2 and what is done with it.
+// TensorFlow 1's reference variables: VariableV2 and the ops that use it.
 #include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -34,8 +34,7 @@ class AssignKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, VariableInput(ctx, 0, dtype_));
-    MR_RETURN_IF_ERROR(
-        ChangeState(ctx, [&] { return variable->Assign(ctx.input(1), validate_shape_); }));
+    MR_RETURN_IF_ERROR(ChangeState(ctx, [&] { return variable->Assign(ctx.input(1), validate_shape_); }));
     ForwardReference(ctx);
     return absl::OkStatus();
   }
@@ -57,7 +56,7 @@ class IsInitializedKernel : public Kernel {
   }
 };
 
-// With a scalar for a shape, the first kind of variable meant that it is unknown.
+// The op Variable expresses an unknown shape as a scalar's.
 Status LegacyVariableShape(ShapeContext& c) {
   MR_RETURN_IF_ERROR(AttrShape(c));
   if (c.outputs()[0].rank() == 0) c.set_output(0, PartialShape());
@@ -82,7 +81,8 @@ MILLRACE_OP(VariableV2)
     .Attr("shared_name: string = ''")
     .Stateful()
     .Shape(AttrShape)
-    .Summary("A tensor that outlives steps, by reference.");
+    .Trait(OpTrait::kReadsVariable)
+    .Summary("A variable, by reference (TensorFlow 1).");
 
 MILLRACE_OP(Variable)
     .Output("ref: Ref(dtype)")
@@ -92,7 +92,8 @@ MILLRACE_OP(Variable)
     .Attr("shared_name: string = ''")
     .Stateful()
     .Shape(LegacyVariableShape)
-    .Summary("As VariableV2, where a scalar's shape means an unknown one.");
+    .Trait(OpTrait::kReadsVariable)
+    .Summary("VariableV2 in which a scalar shape means unknown.");
 
 MILLRACE_OP(Assign)
     .Input("ref: Ref(T)")
@@ -104,7 +105,8 @@ MILLRACE_OP(Assign)
     .AllowsUninitializedInput()
     .Shape(AssignShape)
     .NotDifferentiable()
-    .Summary("Gives a variable a value.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Assigns a value to a variable.");
 
 MILLRACE_OP(IsVariableInitialized)
     .Input("ref: Ref(dtype)")
@@ -113,7 +115,7 @@ MILLRACE_OP(IsVariableInitialized)
     .AllowsUninitializedInput()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("Whether a variable has a value.");
+    .Summary("True if a variable is initialized.");
 
 MILLRACE_OP(VarIsInitializedOp)
     .Input("resource: resource")
@@ -121,7 +123,8 @@ MILLRACE_OP(VarIsInitializedOp)
     .Stateful()
     .Shape(ScalarShape)
     .NotDifferentiable()
-    .Summary("Whether the variable behind a handle has a value.");
+    .Trait(OpTrait::kReadsVariable)
+    .Summary("True if a resource variable is initialized.");
 
 MILLRACE_KERNEL(VariableV2, kCpu, RefVariableKernel);
 MILLRACE_KERNEL(Variable, kCpu, RefVariableKernel);

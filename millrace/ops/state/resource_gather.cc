@@ -1,4 +1,4 @@
-// ResourceGather, ResourceGatherNd: parts of a variable, without reading the whole of it.
+// ResourceGather and ResourceGatherNd: read slices of a variable without reading all of it.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -27,11 +27,10 @@ Status CopySlices(KernelContext& ctx, const Tensor& params, RowLocks& locks, con
       }
     });
   });
-  return known ? absl::OkStatus()
-               : Unimplemented("gathering elements of type ", DTypeName(params.dtype()));
+  return known ? absl::OkStatus() : Unimplemented("gathering elements of type ", DTypeName(params.dtype()));
 }
 
-// Behind a handle or a reference.
+// For resource and reference variables.
 class ResourceGatherKernel : public Kernel {
  public:
   explicit ResourceGatherKernel(KernelInit& init) : dtype_(init.output_type(0)) {
@@ -40,8 +39,7 @@ class ResourceGatherKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     return ReadVariableRows(ctx, 0, dtype_, [&](const Tensor& params, RowLocks& locks) -> Status {
-      MR_ASSIGN_OR_RETURN(const SliceAddresses where,
-                          RowAddresses(params.shape(), ctx.input(1), batch_dims_));
+      MR_ASSIGN_OR_RETURN(const SliceAddresses where, RowAddresses(params.shape(), ctx.input(1), batch_dims_));
       return CopySlices(ctx, params, locks, where);
     });
   }
@@ -59,18 +57,16 @@ class ResourceGatherNdKernel : public Kernel {
     const Tensor& indices = ctx.input(1);
     if (indices.rank() > 0 && indices.dim(indices.rank() - 1) == 0) return GatherWhole(ctx);
     return ReadVariableRows(ctx, 0, dtype_, [&](const Tensor& params, RowLocks& locks) -> Status {
-      MR_ASSIGN_OR_RETURN(const SliceAddresses where,
-                          NdAddresses(params.shape(), indices, BadIndices::kFail));
+      MR_ASSIGN_OR_RETURN(const SliceAddresses where, NdAddresses(params.shape(), indices, BadIndices::kFail));
       return CopySlices(ctx, params, locks, where);
     });
   }
 
  private:
-  // Coordinates of no dimension name the whole: many copies of a snapshot, which has no locks.
+  // Coordinates of depth 0 select the whole tensor: copies of a snapshot, which needs no locks.
   Status GatherWhole(KernelContext& ctx) const {
     MR_ASSIGN_OR_RETURN(const Tensor params, VariableValue(ctx, 0, dtype_));
-    MR_ASSIGN_OR_RETURN(const SliceAddresses where,
-                        NdAddresses(params.shape(), ctx.input(1), BadIndices::kFail));
+    MR_ASSIGN_OR_RETURN(const SliceAddresses where, NdAddresses(params.shape(), ctx.input(1), BadIndices::kFail));
     MR_ASSIGN_OR_RETURN(Tensor* const output, ctx.AllocateOutput(0, where.shape));
     DispatchMove(params.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -98,8 +94,8 @@ Status GatherShape(ShapeContext& c) {
   if (!params.known_rank() || !indices.known_rank()) return UnknownShape(c);
   if (batch_dims < 0) batch_dims += indices.rank();
   if (batch_dims < 0 || batch_dims >= params.rank() || batch_dims > indices.rank()) {
-    return InvalidArgument("batch_dims ", batch_dims, " does not fit params of shape ",
-                           params.ToString(), " and indices of shape ", indices.ToString());
+    return InvalidArgument("batch_dims ", batch_dims, " does not fit params of shape ", params.ToString(),
+                           " and indices of shape ", indices.ToString());
   }
   c.set_output(0, Join(indices.dims(), params, static_cast<int>(batch_dims) + 1));
   return absl::OkStatus();
@@ -112,32 +108,27 @@ Status GatherNdShape(ShapeContext& c) {
   const int64_t depth = indices.dim(indices.rank() - 1);
   if (depth < 0) return UnknownShape(c);
   if (depth > params.rank()) {
-    return InvalidArgument("indices of ", depth, " coordinates into a variable of shape ",
-                           params.ToString());
+    return InvalidArgument("indices of ", depth, " coordinates into a variable of shape ", params.ToString());
   }
-  c.set_output(0, Join(indices.dims().subspan(0, indices.rank() - 1), params,
-                       static_cast<int>(depth)));
+  c.set_output(0, Join(indices.dims().subspan(0, indices.rank() - 1), params, static_cast<int>(depth)));
   return absl::OkStatus();
 }
 
-// Rows of the gradient for the rows that were taken; the others had no part in it.
+// The gradient is IndexedSlices of the gathered rows.
 Status GatherGradient(GradientContext& g) {
   if (g.AttrOr<int64_t>("batch_dims", 0) != 0) {
     return Unimplemented("the gradient of ResourceGather with batch_dims");
   }
   const Endpoint shape = g.Op("VariableShape", {g.input(0)});
-  const Endpoint row_shape =
-      g.Op("StridedSlice", {shape, g.Ints({1}), g.Ints({0}), g.Ints({1})}, {{"end_mask", 1}});
+  const Endpoint row_shape = g.Op("StridedSlice", {shape, g.Ints({1}), g.Ints({0}), g.Ints({1})}, {{"end_mask", 1}});
   const Endpoint count = g.Op("ExpandDims", {g.Op("Size", {g.input(1)}), g.Scalar<int32_t>(0)});
   const Endpoint values_shape = g.Op("ConcatV2", {count, row_shape, g.Scalar<int32_t>(0)}, {{"N", 2}});
-  g.set_input_grad(0, Grad::Slices(g.Reshape(g.grad(), values_shape), g.Reshape(g.input(1), count),
-                                   shape));
+  g.set_input_grad(0, Grad::Slices(g.Reshape(g.grad(), values_shape), g.Reshape(g.input(1), count), shape));
   return absl::OkStatus();
 }
 
 Status GatherNdGradient(GradientContext& g) {
-  const Endpoint shape = g.Op("VariableShape", {g.input(0)},
-                              {{"out_type", g.node()->input_type(1)}});
+  const Endpoint shape = g.Op("VariableShape", {g.input(0)}, {{"out_type", g.node()->input_type(1)}});
   g.set_input_grad(0, g.Op("ScatterNd", {g.input(1), g.grad(), shape}));
   return absl::OkStatus();
 }
@@ -153,6 +144,7 @@ MILLRACE_OP(ResourceGather)
     .Stateful()
     .Shape(GatherShape)
     .Gradient(GatherGradient)
+    .Trait(OpTrait::kReadsVariable)
     .Summary("Rows of a variable.");
 
 MILLRACE_OP(ResourceGatherNd)
@@ -164,9 +156,10 @@ MILLRACE_OP(ResourceGatherNd)
     .Stateful()
     .Shape(GatherNdShape)
     .Gradient(GatherNdGradient)
-    .Summary("Slices of a variable, by coordinates.");
+    .Trait(OpTrait::kReadsVariable)
+    .Summary("Slices of a variable, selected by coordinates.");
 
-// What the pass row_reads makes of a Gather from a TF1 variable.
+// Created from a Gather of a TF1 variable by the pass row_reads.
 MILLRACE_OP(_GatherVariableRows)
     .Input("ref: Ref(T)")
     .Input("indices: Tindices")
@@ -175,7 +168,7 @@ MILLRACE_OP(_GatherVariableRows)
     .Attr("Tindices: {int32, int64}")
     .Shape(GatherShape)
     .NotDifferentiable()
-    .Summary("Rows of a variable, read when they are taken.");
+    .Summary("Rows of a variable, read when the op runs.");
 
 MILLRACE_KERNEL(ResourceGather, kCpu, ResourceGatherKernel);
 MILLRACE_KERNEL(_GatherVariableRows, kCpu, ResourceGatherKernel);

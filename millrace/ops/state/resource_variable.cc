@@ -1,4 +1,4 @@
-// Variables behind handles: VarHandleOp and what is done with it.
+// Resource variables: VarHandleOp and the ops that use it.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
@@ -26,7 +26,7 @@ class VarHandleKernel : public Kernel {
   VariableSource source_;
 };
 
-// The value as it is now: shares the variable's memory, which no later update changes.
+// Returns a snapshot that shares the variable's memory; later updates do not change it.
 class ReadVariableKernel : public Kernel {
  public:
   explicit ReadVariableKernel(KernelInit&) {}
@@ -45,9 +45,8 @@ class ReadVariableKernel : public Kernel {
     StatusOr<Tensor> value = VariableValue(ctx, i, ctx.output_type(i));
     if (!absl::IsNotFound(value.status())) return value;
     const ResourceHandle& handle = ctx.input(i).scalar<ResourceHandle>();
-    return FailedPrecondition("Error while reading resource variable ", handle.name,
-                              " from container ", handle.container,
-                              ": the variable was uninitialized");
+    return FailedPrecondition("Error while reading resource variable ", handle.name, " from container ",
+                              handle.container, ": the variable was uninitialized");
   }
 };
 
@@ -64,8 +63,8 @@ class AssignVariableKernel : public Kernel {
     if (validate_shape_) {
       const StatusOr<Shape> old = variable->ShapeOfValue();
       if (old.ok() && *old != value.shape()) {
-        return InvalidArgument("cannot assign a value of shape ", value.shape().ToString(),
-                               " to variable ", variable->name(), " of shape ", old->ToString());
+        return InvalidArgument("cannot assign a value of shape ", value.shape().ToString(), " to variable ",
+                               variable->name(), " of shape ", old->ToString());
       }
     }
     return ChangeState(ctx, [&] { return variable->Assign(value, validate_shape_); });
@@ -88,7 +87,7 @@ class VariableShapeKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, ctx.resource<Variable>(0));
     const StatusOr<Shape> known = variable->ShapeOfValue();
-    if (!known.ok()) return VariableValue(ctx, 0, variable->dtype()).status();  // says which
+    if (!known.ok()) return VariableValue(ctx, 0, variable->dtype()).status();  // the error names it
     const Shape& shape = *known;
     MR_ASSIGN_OR_RETURN(Tensor* const output, ctx.AllocateOutput(0, Shape({shape.rank()})));
     if (output->dtype() == DType::kInt32) {
@@ -112,13 +111,12 @@ class DestroyResourceKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Resource> resource, ctx.resource<Resource>(0));
     const ResourceHandle& handle = ctx.input(0).scalar<ResourceHandle>();
-    // To the user a variable exists once it has a value.
+    // For the user, a variable exists once it is initialized.
     const auto* const variable = dynamic_cast<const Variable*>(resource.get());
     if (variable != nullptr && !variable->IsInitialized() && !lenient_) {
       return NotFound("Resource ", handle.container, "/", handle.name, " does not exist");
     }
-    Status deleted = ChangeState(
-        ctx, [&] { return ctx.resources()->Delete(handle.container, handle.name); });
+    Status deleted = ChangeState(ctx, [&] { return ctx.resources()->Delete(handle.container, handle.name); });
     return lenient_ && absl::IsNotFound(deleted) ? absl::OkStatus() : deleted;
   }
 
@@ -126,7 +124,7 @@ class DestroyResourceKernel : public Kernel {
   bool lenient_ = true;
 };
 
-// Reads share memory and updates copy it when somebody still reads: there is nothing to switch off.
+// A no-op: reads share memory, and updates copy it only if it is still shared.
 class DisableCopyOnReadKernel : public Kernel {
  public:
   explicit DisableCopyOnReadKernel(KernelInit&) {}
@@ -138,15 +136,13 @@ Status ReadShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// The gradient with respect to a handle is the one with respect to the value behind it.
+// The gradient with respect to a handle is that of the variable's value.
 Status ReadGradient(GradientContext& g) {
   g.set_input_grad(0, g.raw_grad(0));
   return absl::OkStatus();
 }
 
-Status AssignVariableShape(ShapeContext& c) {
-  return c.HandleShape(0).MergeWith(c.input(1)).status();
-}
+Status AssignVariableShape(ShapeContext& c) { return c.HandleShape(0).MergeWith(c.input(1)).status(); }
 
 Status ShapeOfVariable(ShapeContext& c) {
   const PartialShape shape = c.HandleShape(0);
@@ -164,7 +160,8 @@ MILLRACE_OP(VarHandleOp)
     .Attr("allowed_devices: list(string) = []")
     .Stateful()
     .Shape(ScalarShape)
-    .Summary("A handle of a tensor that outlives steps.");
+    .Trait(OpTrait::kReadsVariable)
+    .Summary("A handle of a resource variable.");
 
 MILLRACE_OP(ReadVariableOp)
     .Input("resource: resource")
@@ -173,6 +170,7 @@ MILLRACE_OP(ReadVariableOp)
     .Stateful()
     .Shape(ReadShape)
     .Gradient(ReadGradient)
+    .Trait(OpTrait::kReadsVariable)
     .Summary("The value of a variable.");
 
 MILLRACE_OP(_ReadVariablesOp)
@@ -182,6 +180,7 @@ MILLRACE_OP(_ReadVariablesOp)
     .Attr("dtypes: list(type) >= 1")
     .Stateful()
     .Shape(ReadShape)
+    .Trait(OpTrait::kReadsVariable)
     .Summary("The values of several variables.");
 
 MILLRACE_OP(AssignVariableOp)
@@ -192,7 +191,8 @@ MILLRACE_OP(AssignVariableOp)
     .Stateful()
     .Shape(AssignVariableShape)
     .NotDifferentiable()
-    .Summary("Gives the variable behind a handle a value.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Assigns a value to a resource variable.");
 
 MILLRACE_OP(VariableShape)
     .Input("input: resource")
@@ -209,14 +209,14 @@ MILLRACE_OP(DestroyResourceOp)
     .Stateful()
     .Shape(NoOutputs)
     .NotDifferentiable()
-    .Summary("Forgets what a handle points to.");
+    .Summary("Deletes a resource.");
 
 MILLRACE_OP(DisableCopyOnRead)
     .Input("resource: resource")
     .Stateful()
     .Shape(NoOutputs)
     .NotDifferentiable()
-    .Summary("Has no effect: reads never copy.");
+    .Summary("A no-op: reads never copy.");
 
 MILLRACE_KERNEL(VarHandleOp, kCpu, VarHandleKernel);
 MILLRACE_KERNEL(ReadVariableOp, kCpu, ReadVariableKernel);
@@ -226,7 +226,7 @@ MILLRACE_KERNEL(VariableShape, kCpu, VariableShapeKernel);
 MILLRACE_KERNEL(DestroyResourceOp, kCpu, DestroyResourceKernel);
 MILLRACE_KERNEL(DisableCopyOnRead, kCpu, DisableCopyOnReadKernel);
 
-// None of these looks at elements: handles are the host's, and values share memory, whosever it is.
+// None of these kernels accesses elements: handles are in host memory, and values share memory on any device.
 MILLRACE_KERNEL(VarHandleOp, kCuda, VarHandleKernel);
 MILLRACE_KERNEL(ReadVariableOp, kCuda, ReadVariableKernel);
 MILLRACE_KERNEL(_ReadVariablesOp, kCuda, ReadVariableKernel);

@@ -1,4 +1,4 @@
-// ScatterAdd and its kin: rows of a variable, chosen by index, are updated.
+// ScatterAdd and its variants: update rows of a variable by index.
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/state/scatter_kernel.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -16,6 +16,7 @@ MILLRACE_OP(ScatterUpdate)
     .Attr("use_locking: bool = true")
     .Shape(ScatterShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kUpdatesVariable)
     .Summary("Replaces rows of a variable by updates.");
 
 MILLRACE_OP(ResourceScatterUpdate)
@@ -27,7 +28,8 @@ MILLRACE_OP(ResourceScatterUpdate)
     .Stateful()
     .Shape(ScatterShape)
     .NotDifferentiable()
-    .Summary("Replaces rows of a variable by updates, behind a handle.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Replaces rows of a resource variable by updates.");
 
 MILLRACE_OP(ScatterAdd)
     .Input("ref: Ref(T)")
@@ -39,6 +41,7 @@ MILLRACE_OP(ScatterAdd)
     .Attr("use_locking: bool = false")
     .Shape(ScatterShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kUpdatesVariable)
     .Summary("Adds updates to rows of a variable.");
 
 MILLRACE_OP(ResourceScatterAdd)
@@ -50,7 +53,8 @@ MILLRACE_OP(ResourceScatterAdd)
     .Stateful()
     .Shape(ScatterShape)
     .NotDifferentiable()
-    .Summary("Adds updates to rows of a variable, behind a handle.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Adds updates to rows of a resource variable.");
 
 MILLRACE_OP(ScatterSub)
     .Input("ref: Ref(T)")
@@ -62,6 +66,7 @@ MILLRACE_OP(ScatterSub)
     .Attr("use_locking: bool = false")
     .Shape(ScatterShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kUpdatesVariable)
     .Summary("Subtracts updates from rows of a variable.");
 
 MILLRACE_OP(ResourceScatterSub)
@@ -73,7 +78,8 @@ MILLRACE_OP(ResourceScatterSub)
     .Stateful()
     .Shape(ScatterShape)
     .NotDifferentiable()
-    .Summary("Subtracts updates from rows of a variable, behind a handle.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Subtracts updates from rows of a resource variable.");
 
 MILLRACE_OP(ScatterMul)
     .Input("ref: Ref(T)")
@@ -85,6 +91,7 @@ MILLRACE_OP(ScatterMul)
     .Attr("use_locking: bool = false")
     .Shape(ScatterShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kUpdatesVariable)
     .Summary("Multiplies rows of a variable by updates.");
 
 MILLRACE_OP(ResourceScatterMul)
@@ -96,7 +103,8 @@ MILLRACE_OP(ResourceScatterMul)
     .Stateful()
     .Shape(ScatterShape)
     .NotDifferentiable()
-    .Summary("Multiplies rows of a variable by updates, behind a handle.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Multiplies rows of a resource variable by updates.");
 
 MILLRACE_OP(ScatterDiv)
     .Input("ref: Ref(T)")
@@ -108,6 +116,7 @@ MILLRACE_OP(ScatterDiv)
     .Attr("use_locking: bool = false")
     .Shape(ScatterShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kUpdatesVariable)
     .Summary("Divides rows of a variable by updates.");
 
 MILLRACE_OP(ResourceScatterDiv)
@@ -119,7 +128,8 @@ MILLRACE_OP(ResourceScatterDiv)
     .Stateful()
     .Shape(ScatterShape)
     .NotDifferentiable()
-    .Summary("Divides rows of a variable by updates, behind a handle.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Divides rows of a resource variable by updates.");
 
 MILLRACE_OP(ScatterMin)
     .Input("ref: Ref(T)")
@@ -131,7 +141,8 @@ MILLRACE_OP(ScatterMin)
     .Attr("use_locking: bool = false")
     .Shape(ScatterShape)
     .NotDifferentiable()
-    .Summary("Takes the lesser of rows of a variable and updates.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Element-wise minimum of rows of a variable and updates.");
 
 MILLRACE_OP(ResourceScatterMin)
     .Input("resource: resource")
@@ -142,7 +153,8 @@ MILLRACE_OP(ResourceScatterMin)
     .Stateful()
     .Shape(ScatterShape)
     .NotDifferentiable()
-    .Summary("Takes the lesser of rows of a variable and updates, behind a handle.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Element-wise minimum of rows of a resource variable and updates.");
 
 MILLRACE_OP(ScatterMax)
     .Input("ref: Ref(T)")
@@ -154,7 +166,8 @@ MILLRACE_OP(ScatterMax)
     .Attr("use_locking: bool = false")
     .Shape(ScatterShape)
     .NotDifferentiable()
-    .Summary("Takes the greater of rows of a variable and updates.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Element-wise maximum of rows of a variable and updates.");
 
 MILLRACE_OP(ResourceScatterMax)
     .Input("resource: resource")
@@ -165,7 +178,8 @@ MILLRACE_OP(ResourceScatterMax)
     .Stateful()
     .Shape(ScatterShape)
     .NotDifferentiable()
-    .Summary("Takes the greater of rows of a variable and updates, behind a handle.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Element-wise maximum of rows of a resource variable and updates.");
 
 MILLRACE_KERNEL(ScatterUpdate, kCpu, ScatterKernelOf<ScatterOp::kUpdate, ScatterBy::kRow>);
 MILLRACE_KERNEL(ResourceScatterUpdate, kCpu, ScatterKernelOf<ScatterOp::kUpdate, ScatterBy::kRow>);

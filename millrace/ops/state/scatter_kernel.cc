@@ -16,17 +16,15 @@ bool HasZero(const Tensor& integers) {
   return found;
 }
 
-// Merges what two shapes say of the dimensions from `a_begin` and `b_begin` on.
+// Checks that two shapes agree in the dimensions from `a_begin` and `b_begin` on.
 Status CheckTail(const PartialShape& a, int a_begin, const PartialShape& b, int b_begin) {
   if (a.rank() - a_begin != b.rank() - b_begin) {
-    return InvalidArgument("updates of shape ", b.ToString(), " do not fit a variable of shape ",
-                           a.ToString());
+    return InvalidArgument("updates of shape ", b.ToString(), " do not fit a variable of shape ", a.ToString());
   }
   for (int i = 0; a_begin + i < a.rank(); ++i) {
     const int64_t x = a.dim(a_begin + i), y = b.dim(b_begin + i);
     if (x >= 0 && y >= 0 && x != y) {
-      return InvalidArgument("updates of shape ", b.ToString(), " do not fit a variable of shape ",
-                             a.ToString());
+      return InvalidArgument("updates of shape ", b.ToString(), " do not fit a variable of shape ", a.ToString());
     }
   }
   return absl::OkStatus();
@@ -35,9 +33,7 @@ Status CheckTail(const PartialShape& a, int a_begin, const PartialShape& b, int 
 }  // namespace
 
 ScatterKernel::ScatterKernel(KernelInit& init, ScatterOp op, ScatterBy by)
-    : dtype_(init.input_type(2)),
-      by_(by),
-      divides_integers_(op == ScatterOp::kDiv && IsInteger(init.input_type(2))) {
+    : dtype_(init.input_type(2)), by_(by), divides_integers_(op == ScatterOp::kDiv && IsInteger(init.input_type(2))) {
   apply_ = FindScatterApply(op, dtype_);
   if (apply_ == nullptr) FailDType(init, dtype_);
   if (init.node().FindAttr("bad_indices_policy") != nullptr) {
@@ -55,14 +51,14 @@ ScatterKernel::ScatterKernel(KernelInit& init, ScatterOp op, ScatterBy by)
 StatusOr<SliceAddresses> ScatterKernel::Check(const KernelContext& ctx, const Shape& shape) const {
   const Tensor& indices = ctx.input(1);
   const Tensor& updates = ctx.input(2);
-  StatusOr<SliceAddresses> where = by_ == ScatterBy::kRow ? RowAddresses(shape, indices)
-                                                          : NdAddresses(shape, indices, bad_indices_);
+  StatusOr<SliceAddresses> where =
+      by_ == ScatterBy::kRow ? RowAddresses(shape, indices) : NdAddresses(shape, indices, bad_indices_);
   if (!where.ok()) return where;
   const bool scalar = by_ == ScatterBy::kRow && updates.rank() == 0;
   if (!scalar && updates.shape() != where->shape) {
     return InvalidArgument("updates must have shape ", where->shape.ToString(), " for indices of shape ",
-                           indices.shape().ToString(), " into a variable of shape ", shape.ToString(),
-                           ", not ", updates.shape().ToString());
+                           indices.shape().ToString(), " into a variable of shape ", shape.ToString(), ", not ",
+                           updates.shape().ToString());
   }
   if (divides_integers_ && HasZero(updates)) return InvalidArgument("division by zero");
   return where;
@@ -72,9 +68,9 @@ Status ScatterKernel::Compute(KernelContext& ctx) {
   MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, VariableInput(ctx, 0, dtype_));
   Variable* const only[] = {variable.get()};
   const Tensor& updates = ctx.input(2);
-  // Coordinates of no dimension name the whole, which is no row.
-  const bool whole = by_ == ScatterBy::kCoordinates && ctx.input(1).rank() > 0 &&
-                     ctx.input(1).dim(ctx.input(1).rank() - 1) == 0;
+  // Coordinates of depth 0 select the whole tensor, which is not a row.
+  const bool whole =
+      by_ == ScatterBy::kCoordinates && ctx.input(1).rank() > 0 && ctx.input(1).dim(ctx.input(1).rank() - 1) == 0;
   MR_RETURN_IF_ERROR(ChangeState(ctx, [&] {
     if (whole) {
       return Variable::UpdateInPlace(only, [&](absl::Span<Tensor> values) -> Status {
@@ -122,8 +118,7 @@ Status ScatterNdShape(ShapeContext& c) {
   const int64_t depth = indices.dim(indices.rank() - 1);
   if (depth < 0) return absl::OkStatus();
   if (depth > variable.rank()) {
-    return InvalidArgument("indices of ", depth, " coordinates into a variable of shape ",
-                           variable.ToString());
+    return InvalidArgument("indices of ", depth, " coordinates into a variable of shape ", variable.ToString());
   }
   return CheckTail(variable, static_cast<int>(depth), updates, indices.rank() - 1);
 }

@@ -1,5 +1,5 @@
-// The kernel behind all ops that update slices of a variable: by row (ScatterAdd) or by coordinates
-// (ScatterNdAdd), by reference or by handle.
+// The kernel of all ops that update slices of a variable: by row (ScatterAdd) or by coordinates (ScatterNdAdd), of
+// reference and resource variables.
 #pragma once
 
 #include "millrace/graph/shape_inference.h"
@@ -12,13 +12,12 @@ namespace millrace {
 enum class ScatterOp { kUpdate, kAdd, kSub, kMul, kDiv, kMin, kMax };
 enum class ScatterBy { kRow, kCoordinates };
 
-// Takes the variable, indices and updates as inputs 0, 1 and 2. All indices are checked before
-// anything is changed. Updates of one place are applied in the order of the indices.
+// Inputs 0, 1 and 2 are the variable, indices and updates. All indices are checked before anything is modified. Updates
+// of the same slice are applied in index order.
 class ScatterKernel : public Kernel {
  public:
-  // Applies the slices of `updates` that are in `batch` (or one scalar for all) to `value`.
-  using Apply = void (*)(const SliceAddresses& where, const SliceBatch& batch, const Tensor& updates,
-                         Tensor* value);
+  // Applies the slices of `updates` in `batch` (or one scalar for all) to `value`.
+  using Apply = void (*)(const SliceAddresses& where, const SliceBatch& batch, const Tensor& updates, Tensor* value);
 
   ScatterKernel(KernelInit& init, ScatterOp op, ScatterBy by);
   Status Compute(KernelContext& ctx) override;
@@ -39,10 +38,10 @@ class ScatterKernelOf : public ScatterKernel {
   explicit ScatterKernelOf(KernelInit& init) : ScatterKernel(init, op, by) {}
 };
 
-// Null when the op does not take the type.
+// Null if the op does not support the type.
 ScatterKernel::Apply FindScatterApply(ScatterOp op, DType dtype);
 
-// Shape functions: check the updates' shape, pass the reference on.
+// Shape functions: check the updates' shape and forward the reference.
 Status ScatterShape(ShapeContext& c);
 Status ScatterNdShape(ShapeContext& c);
 

@@ -1,4 +1,4 @@
-// ScatterNdAdd and its kin: slices of a variable, chosen by coordinates, are updated.
+// ScatterNdAdd and its variants: update slices of a variable by coordinates.
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/state/scatter_kernel.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -17,6 +17,7 @@ MILLRACE_OP(ScatterNdUpdate)
     .Attr("bad_indices_policy: string = ''")
     .Shape(ScatterNdShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kUpdatesVariable)
     .Summary("Replaces slices of a variable by updates.");
 
 MILLRACE_OP(ResourceScatterNdUpdate)
@@ -30,7 +31,8 @@ MILLRACE_OP(ResourceScatterNdUpdate)
     .Stateful()
     .Shape(ScatterNdShape)
     .NotDifferentiable()
-    .Summary("Replaces slices of a variable by updates, behind a handle.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Replaces slices of a resource variable by updates.");
 
 MILLRACE_OP(ScatterNdAdd)
     .Input("ref: Ref(T)")
@@ -43,6 +45,7 @@ MILLRACE_OP(ScatterNdAdd)
     .Attr("bad_indices_policy: string = ''")
     .Shape(ScatterNdShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kUpdatesVariable)
     .Summary("Adds updates to slices of a variable.");
 
 MILLRACE_OP(ResourceScatterNdAdd)
@@ -56,7 +59,8 @@ MILLRACE_OP(ResourceScatterNdAdd)
     .Stateful()
     .Shape(ScatterNdShape)
     .NotDifferentiable()
-    .Summary("Adds updates to slices of a variable, behind a handle.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Adds updates to slices of a resource variable.");
 
 MILLRACE_OP(ScatterNdSub)
     .Input("ref: Ref(T)")
@@ -69,6 +73,7 @@ MILLRACE_OP(ScatterNdSub)
     .Attr("bad_indices_policy: string = ''")
     .Shape(ScatterNdShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kUpdatesVariable)
     .Summary("Subtracts updates from slices of a variable.");
 
 MILLRACE_OP(ResourceScatterNdSub)
@@ -82,7 +87,8 @@ MILLRACE_OP(ResourceScatterNdSub)
     .Stateful()
     .Shape(ScatterNdShape)
     .NotDifferentiable()
-    .Summary("Subtracts updates from slices of a variable, behind a handle.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Subtracts updates from slices of a resource variable.");
 
 MILLRACE_OP(ScatterNdMin)
     .Input("ref: Ref(T)")
@@ -95,7 +101,8 @@ MILLRACE_OP(ScatterNdMin)
     .Attr("bad_indices_policy: string = ''")
     .Shape(ScatterNdShape)
     .NotDifferentiable()
-    .Summary("Takes the lesser of slices of a variable and updates.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Element-wise minimum of slices of a variable and updates.");
 
 MILLRACE_OP(ResourceScatterNdMin)
     .Input("ref: resource")
@@ -108,7 +115,8 @@ MILLRACE_OP(ResourceScatterNdMin)
     .Stateful()
     .Shape(ScatterNdShape)
     .NotDifferentiable()
-    .Summary("Takes the lesser of slices of a variable and updates, behind a handle.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Element-wise minimum of slices of a resource variable and updates.");
 
 MILLRACE_OP(ScatterNdMax)
     .Input("ref: Ref(T)")
@@ -121,7 +129,8 @@ MILLRACE_OP(ScatterNdMax)
     .Attr("bad_indices_policy: string = ''")
     .Shape(ScatterNdShape)
     .NotDifferentiable()
-    .Summary("Takes the greater of slices of a variable and updates.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Element-wise maximum of slices of a variable and updates.");
 
 MILLRACE_OP(ResourceScatterNdMax)
     .Input("ref: resource")
@@ -134,7 +143,8 @@ MILLRACE_OP(ResourceScatterNdMax)
     .Stateful()
     .Shape(ScatterNdShape)
     .NotDifferentiable()
-    .Summary("Takes the greater of slices of a variable and updates, behind a handle.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Element-wise maximum of slices of a resource variable and updates.");
 
 MILLRACE_KERNEL(ScatterNdUpdate, kCpu, ScatterKernelOf<ScatterOp::kUpdate, ScatterBy::kCoordinates>);
 MILLRACE_KERNEL(ResourceScatterNdUpdate, kCpu, ScatterKernelOf<ScatterOp::kUpdate, ScatterBy::kCoordinates>);

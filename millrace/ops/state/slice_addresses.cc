@@ -35,24 +35,21 @@ StatusOr<Shape> JoinShapes(absl::Span<const int64_t> a, absl::Span<const int64_t
 StatusOr<BadIndices> ParseBadIndices(absl::string_view policy) {
   if (policy.empty() || policy == "DEFAULT" || policy == "ERROR") return BadIndices::kFail;
   if (policy == "IGNORE") return BadIndices::kSkip;
-  return InvalidArgument("bad_indices_policy must be empty, DEFAULT, ERROR or IGNORE, not '", policy,
-                         "'");
+  return InvalidArgument("bad_indices_policy must be empty, DEFAULT, ERROR or IGNORE, not '", policy, "'");
 }
 
-StatusOr<SliceAddresses> RowAddresses(const Shape& params, const Tensor& indices,
-                                      int64_t batch_dims) {
+StatusOr<SliceAddresses> RowAddresses(const Shape& params, const Tensor& indices, int64_t batch_dims) {
   MR_RETURN_IF_ERROR(CheckIndexType(indices));
   if (batch_dims < 0) batch_dims += indices.rank();
   if (batch_dims < 0 || batch_dims > indices.rank() || batch_dims >= params.rank()) {
-    return InvalidArgument("params of shape ", params.ToString(), " and indices of shape ",
-                           indices.shape().ToString(), " do not have ", batch_dims,
-                           " common leading dimensions and one more to choose from");
+    return InvalidArgument("params of shape ", params.ToString(), " and indices of shape ", indices.shape().ToString(),
+                           " do not have ", batch_dims, " common leading dimensions and one more to choose from");
   }
   const int batch = static_cast<int>(batch_dims);
   for (int d = 0; d < batch; ++d) {
     if (params.dim(d) != indices.dim(d)) {
-      return InvalidArgument("params and indices disagree in dimension ", d, ": ",
-                             params.ToString(), " and ", indices.shape().ToString());
+      return InvalidArgument("params and indices disagree in dimension ", d, ": ", params.ToString(), " and ",
+                             indices.shape().ToString());
     }
   }
   SliceAddresses out;
@@ -61,14 +58,12 @@ StatusOr<SliceAddresses> RowAddresses(const Shape& params, const Tensor& indices
   const int64_t batches = params.Product(0, batch);
   const int64_t per_batch = batches == 0 ? 0 : n / batches;
   out.size = params.Product(batch + 1, params.rank());
-  MR_ASSIGN_OR_RETURN(out.shape,
-                      JoinShapes(indices.shape().dims(), params.dims().subspan(batch + 1)));
+  MR_ASSIGN_OR_RETURN(out.shape, JoinShapes(indices.shape().dims(), params.dims().subspan(batch + 1)));
   out.offsets.resize(n);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t row = IndexAt(indices, i);
     if (row < 0 || row >= rows) {
-      return InvalidArgument(Position(indices.shape().dims(), i), " = ", row, " is not in [0, ",
-                             rows, ")");
+      return InvalidArgument(Position(indices.shape().dims(), i), " = ", row, " is not in [0, ", rows, ")");
     }
     const int64_t first_row = batch == 0 ? 0 : i / per_batch * rows;
     out.offsets[i] = (first_row + row) * out.size;
@@ -83,8 +78,7 @@ StatusOr<SliceAddresses> NdAddresses(const Shape& params, const Tensor& indices,
   const int64_t depth = indices.dim(indices.rank() - 1);
   if (depth > params.rank()) {
     return InvalidArgument("the last dimension of indices is ", depth,
-                           ", more than the rank of the shape they point into, ",
-                           params.ToString());
+                           ", more than the rank of the shape they point into, ", params.ToString());
   }
   SliceAddresses out;
   const int coordinates = static_cast<int>(depth);
@@ -107,8 +101,7 @@ StatusOr<SliceAddresses> NdAddresses(const Shape& params, const Tensor& indices,
       for (int d = 0; d < coordinates; ++d) {
         absl::StrAppend(&wanted, d > 0 ? ", " : "", IndexAt(indices, i * coordinates + d));
       }
-      return InvalidArgument(Position(outer, i), " = [", wanted, "] does not index into shape ",
-                             params.ToString());
+      return InvalidArgument(Position(outer, i), " = [", wanted, "] does not index into shape ", params.ToString());
     }
     out.offsets[i] = slice == SliceAddresses::kSkip ? slice : slice * out.size;
   }

@@ -1,4 +1,4 @@
-// Where scattered updates go and gathered values come from: indices turned into addresses.
+// Offsets of scattered and gathered slices, computed from indices.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,26 @@
 
 namespace millrace {
 
-// Slices of one tensor, each `size` elements in a row.
+// Slices of one tensor, each of `size` contiguous elements.
 struct SliceAddresses {
-  // Marks a slice that is to be left out.
+  // Marks a slice that is skipped.
   static constexpr int64_t kSkip = -1;
 
   absl::InlinedVector<int64_t, 16> offsets;  // of each slice's first element, in elements
   int64_t size = 0;
-  Shape shape;  // of all slices together: that of the updates, or of what a gather gives
+  Shape shape;  // of all slices together: the shape of the updates or of a gather's output
 };
 
-// What to do with indices that point outside.
+// How out-of-range indices are handled.
 enum class BadIndices { kFail, kSkip };
 // The attr bad_indices_policy of the ScatterNd ops.
 StatusOr<BadIndices> ParseBadIndices(absl::string_view policy);
 
-// Rows of dimension `batch_dims` of `params`: one for each index. The first `batch_dims` dimensions
-// of params and indices agree and are walked together. INVALID_ARGUMENT names an index outside.
-StatusOr<SliceAddresses> RowAddresses(const Shape& params, const Tensor& indices,
-                                      int64_t batch_dims = 0);
+// One row of dimension `batch_dims` of `params` per index. The first `batch_dims` dimensions of params and indices are
+// equal and are batch dimensions. INVALID_ARGUMENT, naming the index, if it is out of range.
+StatusOr<SliceAddresses> RowAddresses(const Shape& params, const Tensor& indices, int64_t batch_dims = 0);
 
-// Each vector of the last dimension of `indices` names one slice by its leading coordinates.
+// Each vector of the last dimension of `indices` selects one slice by its leading coordinates.
 StatusOr<SliceAddresses> NdAddresses(const Shape& params, const Tensor& indices, BadIndices bad);
 
 }  // namespace millrace

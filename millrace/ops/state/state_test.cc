@@ -46,9 +46,10 @@ TEST_F(StateTest, AssignRefusesAnotherShapeAndKeepsTheOldValue) {
   ASSERT_TRUE(Run(Assign(RefVariable("w", {3}), Ten())).ok());
   ASSERT_TRUE(Run(Assign(v, Ten())).ok());
   Graph& graph = graph_;
-  Node* bad = graph.AddNode({.name = "bad",
-                             .op = "Assign",
-                             .inputs = {graph.FindNode("w")->output(0), b_.Const(Tensor::Scalar(1.f))}})
+  Node* bad = graph
+                  .AddNode({.name = "bad",
+                            .op = "Assign",
+                            .inputs = {graph.FindNode("w")->output(0), b_.Const(Tensor::Scalar(1.f))}})
                   .value();
   const Status status = Run(bad);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -142,8 +143,8 @@ TEST_F(StateTest, ScatterNdTakesTheLesserOrGreaterPlaceByPlace) {
 TEST_F(StateTest, SeveralVariablesAreReadAtOnce) {
   const Endpoint a = Handle("a", {3}), b = Handle("b", {1});
   ASSERT_TRUE(Run(Assign(a, Ten())).ok());
-  Node* read = b_.AddNode("_ReadVariablesOp", {a, b},
-                          {{"N", 2}, {"dtypes", std::vector<DType>{DType::kFloat, DType::kFloat}}});
+  Node* read =
+      b_.AddNode("_ReadVariablesOp", {a, b}, {{"N", 2}, {"dtypes", std::vector<DType>{DType::kFloat, DType::kFloat}}});
   const Status missing = Fetch({read->output(0), read->output(1)}).status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kFailedPrecondition);
   ASSERT_TRUE(Run(Assign(b, Tensor::Of<float>({7}))).ok());
@@ -176,9 +177,8 @@ TEST_F(StateTest, CountUpToEndsWithOutOfRange) {
 
 TEST_F(StateTest, VariableOfAnotherTypeUnderTheSameNameIsRefused) {
   ASSERT_TRUE(Run(Assign(Handle("shared", {3}), Ten())).ok());
-  const Endpoint other =
-      b_.Op("VarHandleOp", {},
-            {{"dtype", DType::kInt32}, {"shape", PartialShape({3})}, {"shared_name", "shared"}}, "other");
+  const Endpoint other = b_.Op(
+      "VarHandleOp", {}, {{"dtype", DType::kInt32}, {"shape", PartialShape({3})}, {"shared_name", "shared"}}, "other");
   const Status status = Fetch({b_.Op("ReadVariableOp", {other}, {{"dtype", DType::kInt32}})}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("shared"));
@@ -195,8 +195,8 @@ TEST_F(StateTest, GatherFromAReferenceTakesRowsWithoutASnapshotAndNamesABadIndex
   ASSERT_TRUE(out.ok()) << out.status();
   EXPECT_THAT((*out)[0].flat<float>(), ElementsAre(5, 6, 1, 2, 5, 6));
   EXPECT_THAT(Values<float>(b_.Op("Identity", {v})), ElementsAre(2, 4, 3, 4, 15, 18));
-  const Endpoint bad = b_.Op("GatherV2", {b_.Op("Identity", {v}), b_.Const(Tensor::Of<int64_t>({3})),
-                                          b_.Scalar<int32_t>(0)});
+  const Endpoint bad =
+      b_.Op("GatherV2", {b_.Op("Identity", {v}), b_.Const(Tensor::Of<int64_t>({3})), b_.Scalar<int32_t>(0)});
   const Status status = Fetch({bad}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("indices[0] = 3 is not in [0, 3)"));
@@ -212,7 +212,8 @@ TEST_F(StateTest, ScatteredUpdatesOfOneRowKeepTheirOrderOnAnyNumberOfThreads) {
     ids.data<int32_t>()[i] = i * 7 % 1000;
     std::fill_n(rows.data<float>() + i * 16, 16, static_cast<float>(i));
   }
-  ASSERT_TRUE(Run(b_.AddNode("ResourceScatterUpdate", {v, b_.Const(ids), b_.Const(rows)}, {{"dtype", DType::kFloat}})).ok());
+  ASSERT_TRUE(
+      Run(b_.AddNode("ResourceScatterUpdate", {v, b_.Const(ids), b_.Const(rows)}, {{"dtype", DType::kFloat}})).ok());
   const std::vector<float> after = Values<float>(Read(v));
   for (int i = 4000; i < 5000; ++i) EXPECT_EQ(after[i * 7 % 1000 * 16 + 15], i);
 }

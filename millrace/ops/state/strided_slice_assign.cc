@@ -1,4 +1,4 @@
-// StridedSliceAssign: a slice of a variable, as Python writes it, gets new values.
+// StridedSliceAssign: assigns to a slice of a variable (Python slicing).
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/strided_copy.h"
@@ -24,8 +24,7 @@ class StridedSliceAssignKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, VariableInput(ctx, 0, dtype_));
     Variable* const only[] = {variable.get()};
     MR_RETURN_IF_ERROR(ChangeState(ctx, [&] {
-      return Variable::UpdateInPlace(
-          only, [&](absl::Span<Tensor> values) { return Assign(ctx, &values[0]); });
+      return Variable::UpdateInPlace(only, [&](absl::Span<Tensor> values) { return Assign(ctx, &values[0]); });
     }));
     ForwardReference(ctx);
     return absl::OkStatus();
@@ -35,11 +34,10 @@ class StridedSliceAssignKernel : public Kernel {
   Status Assign(KernelContext& ctx, Tensor* to) const {
     const Tensor& value = ctx.input(4);
     MR_ASSIGN_OR_RETURN(const StridedSliceSpec spec,
-                        ResolveStridedSlice(to->shape(), ctx.input(1), ctx.input(2), ctx.input(3),
-                                            masks_));
+                        ResolveStridedSlice(to->shape(), ctx.input(1), ctx.input(2), ctx.input(3), masks_));
     if (value.shape() != spec.shape.AsShape()) {
-      return InvalidArgument("a slice of shape ", spec.shape.ToString(),
-                             " cannot be assigned a value of shape ", value.shape().ToString());
+      return InvalidArgument("a slice of shape ", spec.shape.ToString(), " cannot be assigned a value of shape ",
+                             value.shape().ToString());
     }
     const auto strides = RowMajorStrides(to->shape().dims());
     const auto value_strides = RowMajorStrides(spec.size);
@@ -47,8 +45,7 @@ class StridedSliceAssignKernel : public Kernel {
     for (int i = 0; i < to->rank(); ++i) {
       box.Add(spec.size[i], value_strides[i], strides[i] * spec.stride[i]);
     }
-    return StridedCopy(ctx, dtype_, std::move(box), value.raw_data(), 0, to->raw_data(),
-                       spec.Offset(strides));
+    return StridedCopy(ctx, dtype_, std::move(box), value.raw_data(), 0, to->raw_data(), spec.Offset(strides));
   }
 
   const DType dtype_;
@@ -71,6 +68,7 @@ MILLRACE_OP(StridedSliceAssign)
     .Attr("shrink_axis_mask: int = 0")
     .Shape(UpdatedVariableShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kUpdatesVariable)
     .Summary("Replaces a slice of a variable.");
 
 MILLRACE_OP(ResourceStridedSliceAssign)
@@ -89,7 +87,8 @@ MILLRACE_OP(ResourceStridedSliceAssign)
     .Stateful()
     .Shape(UpdatedVariableShape)
     .NotDifferentiable()
-    .Summary("Replaces a slice of the variable behind a handle.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Replaces a slice of a resource variable.");
 
 MILLRACE_KERNEL(StridedSliceAssign, kCpu, StridedSliceAssignKernel);
 MILLRACE_KERNEL(ResourceStridedSliceAssign, kCpu, StridedSliceAssignKernel);

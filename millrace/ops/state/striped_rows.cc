@@ -6,14 +6,14 @@
 namespace millrace {
 namespace {
 
-// Elements worth a hand-off to another thread.
+// The number of elements that is worth another thread.
 constexpr int64_t kGrainElements = 16384;
-// No stripe is held for longer than this many slices take.
+// The maximum number of slices processed while holding a stripe.
 constexpr int64_t kMostPerLock = 256;
 // Fewer slices than this are not worth sorting.
 constexpr int64_t kFew = 8;
 
-// A number of locks that is known at run time only is beyond the analysis.
+// The thread-safety analysis cannot follow a run-time number of locks.
 void WithStripes(absl::Span<RowLocks* const> locks, int stripe,
                  absl::FunctionRef<void()> body) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   for (RowLocks* lock : locks) lock->stripe(stripe).Lock();
@@ -21,7 +21,7 @@ void WithStripes(absl::Span<RowLocks* const> locks, int stripe,
   for (RowLocks* lock : locks) lock->stripe(stripe).Unlock();
 }
 
-// The numbers of all slices, those of one stripe together and in their order.
+// The indices of all slices, grouped by stripe, in order within each group.
 struct ByStripe {
   ByStripe(const RowLayout& layout, const SliceAddresses& where) {
     const int64_t n = static_cast<int64_t>(where.offsets.size());
@@ -33,8 +33,7 @@ struct ByStripe {
     for (int64_t i = 0; i < n; ++i) {
       const int64_t offset = where.offsets[i];
       const int64_t at = shift ? offset >> bits : offset / block;
-      stripes[i] = offset == SliceAddresses::kSkip ? kLeftOut
-                                                   : static_cast<uint8_t>(at % RowLayout::kStripes);
+      stripes[i] = offset == SliceAddresses::kSkip ? kLeftOut : static_cast<uint8_t>(at % RowLayout::kStripes);
       ++begin[stripes[i] + 1];
     }
     for (size_t s = 1; s < begin.size(); ++s) begin[s] += begin[s - 1];

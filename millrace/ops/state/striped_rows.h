@@ -1,4 +1,4 @@
-// Work on rows of variables under the locks of their stripes.
+// Access to rows of variables under their stripes' locks.
 #pragma once
 
 #include <algorithm>
@@ -11,26 +11,25 @@
 
 namespace millrace {
 
-// Some slices of a SliceAddresses, by number, all of one stripe. The numbers after the first `n`, up to
-// `visible`, are those that come next: whoever works on these may fetch those from memory.
+// Indices of slices of a SliceAddresses, all of one stripe. Those after the first `n`, up to `visible`, come next and
+// may be prefetched.
 struct SliceBatch {
   const int64_t* slices;
   int64_t n;
   int64_t visible;
 };
 
-// Calls body for all slices of `where` that are not left out, each while its row's stripe in all of `locks` is
-// held, taken in that order. Slices of one row come in their order, so that the result does not depend on the
-// number of threads. Every slice lies within one row of `layout`; all tensors that the locks belong to
-// have that layout.
+// Calls body for all slices of `where` that are not skipped, while holding the row's stripe in all of `locks`, acquired
+// in that order. Slices of one row are processed in order, so the result does not depend on the number of threads.
+// Every slice must be within one row of `layout`, which all tensors of the locks share.
 void ForEachSlice(KernelContext& ctx, const RowLayout& layout, absl::Span<RowLocks* const> locks,
                   const SliceAddresses& where, absl::FunctionRef<void(const SliceBatch&)> body);
 
-// How many slices ahead of the work memory is asked for.
+// The prefetch distance in slices.
 inline constexpr int64_t kPrefetchSlices = 6;
 
-// Asks for what slice k + kPrefetchSlices of the batch needs: its row in `data`, and its place in `dense`, where
-// slices lie one after another.
+// Prefetches slice k + kPrefetchSlices of the batch: its row in `data`, and its position in `dense`, where slices are
+// contiguous.
 template <typename T>
 inline void PrefetchAhead(const SliceBatch& batch, int64_t k, const SliceAddresses& where, const T* data,
                           const T* dense) {

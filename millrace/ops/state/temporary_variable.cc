@@ -84,7 +84,7 @@ MILLRACE_OP(DestroyTemporaryVariable)
     .Attr("var_name: string")
     .Shape(UnchangedShape)
     .NotDifferentiable()
-    .Summary("The last value of a temporary variable, which is then gone.");
+    .Summary("Returns the last value of a temporary variable and destroys it.");
 
 MILLRACE_KERNEL(TemporaryVariable, kCpu, TemporaryVariableKernel);
 MILLRACE_KERNEL(DestroyTemporaryVariable, kCpu, DestroyTemporaryVariableKernel);

@@ -13,8 +13,8 @@ Status ValueMissing(const ResourceHandle& handle) {
 StatusOr<RefPtr<Variable>> VariableInput(const KernelContext& ctx, int i, DType dtype) {
   MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, ctx.resource<Variable>(i));
   if (variable->dtype() != dtype) {
-    return InvalidArgument("variable ", variable->name(), " has the wrong dtype: expected ",
-                           DTypeName(dtype), ", it is ", DTypeName(variable->dtype()));
+    return InvalidArgument("variable ", variable->name(), " has the wrong dtype: expected ", DTypeName(dtype),
+                           ", it is ", DTypeName(variable->dtype()));
   }
   return variable;
 }
@@ -39,8 +39,7 @@ Status ReadVariableRows(const KernelContext& ctx, int i, DType dtype,
 }
 
 Status ChangeState(KernelContext& ctx, absl::FunctionRef<Status()> change) {
-  const UpdateOrigin origin{
-      .step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
+  const UpdateOrigin origin{.step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
   Status status = ctx.resources()->Update(origin, change);
   if (absl::IsFailedPrecondition(status) && ctx.input(0).dtype() == DType::kResource) {
     return absl::NotFoundError(status.message());

@@ -1,4 +1,4 @@
-// How kernels reach variables: by a reference (VariableV2) or a handle (VarHandleOp) alike.
+// Access of kernels to variables, by reference (VariableV2) or resource handle (VarHandleOp).
 #pragma once
 
 #include "absl/functional/function_ref.h"
@@ -9,31 +9,31 @@
 
 namespace millrace {
 
-// The variable that input i points to. INVALID_ARGUMENT when it is not of type `dtype`.
+// The variable that input i refers to. INVALID_ARGUMENT if it is not of type `dtype`.
 StatusOr<RefPtr<Variable>> VariableInput(const KernelContext& ctx, int i, DType dtype);
 
-// The value of the variable that input i points to. NOT_FOUND, as TensorFlow says it of a resource,
-// names one that has none.
+// The value of the variable that input i refers to. NOT_FOUND, naming it, if it is uninitialized, as in TensorFlow for
+// resource variables.
 StatusOr<Tensor> VariableValue(const KernelContext& ctx, int i, DType dtype);
 
-// Calls fn on rows of the variable that input i points to; see Variable::ReadRows. Errors as VariableValue by
-// handle; FAILED_PRECONDITION by reference.
+// Calls fn on rows of the variable that input i refers to; see Variable::ReadRows. If uninitialized: NOT_FOUND for a
+// resource variable, FAILED_PRECONDITION for a reference.
 Status ReadVariableRows(const KernelContext& ctx, int i, DType dtype,
                         absl::FunctionRef<Status(const Tensor& value, RowLocks& locks)> fn);
 
-// Runs a change of state through the one entry point for it. A variable without a value gives
-// FAILED_PRECONDITION by reference and NOT_FOUND by handle, as in TensorFlow.
+// Applies a state change through ResourceManager::Update. An uninitialized variable gives FAILED_PRECONDITION by
+// reference and NOT_FOUND by handle, as in TensorFlow.
 Status ChangeState(KernelContext& ctx, absl::FunctionRef<Status()> change);
 
-// What an update by reference ends with: the reference goes on. By handle there is no output.
+// Forwards the reference after an update by reference; with a handle there is no output.
 inline void ForwardReference(KernelContext& ctx) {
   if (ctx.num_outputs() > 0) ctx.SetOutput(0, ctx.input(0));
 }
 
-// The shape of the variable that input i points to, as far as known.
+// The shape of the variable that input i refers to, as far as known.
 PartialShape VariableShapeOf(const ShapeContext& c, int i);
 
-// Shape function of updates: output 0, if any, is the reference that came in.
+// Shape function of updates: output 0, if any, is the input reference.
 Status UpdatedVariableShape(ShapeContext& c);
 
 }  // namespace millrace

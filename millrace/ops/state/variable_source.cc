@@ -9,26 +9,25 @@ VariableSource::VariableSource(KernelInit& init) {
     return;
   }
   where_ = *std::move(where);
-  // A device with memory of its own has variables of its own: nobody else could read them.
+  // A device with its own memory has its own variables, which other devices cannot read.
   if (const Device* device = init.device(); device != nullptr && !device->shares_host_memory()) {
     where_.name += device->name().substr(device->name().rfind('/'));
   }
   init.Attr("dtype", &dtype_);
   init.Attr("shape", &shape_);
-  // The first kind of variable had no way to say "unknown" but a scalar's shape.
+  // The op Variable expresses an unknown shape as a scalar's.
   if (init.node().is_type("Variable") && shape_.rank() == 0) shape_ = PartialShape();
 }
 
 StatusOr<RefPtr<Variable>> VariableSource::Find(ResourceManager& resources) const {
   MR_ASSIGN_OR_RETURN(
       RefPtr<Variable> variable,
-      resources.LookupOrCreate<Variable>(where_.container, where_.name,
-                                         [this]() -> StatusOr<RefPtr<Variable>> {
-                                           return MakeRef<Variable>(where_.name, dtype_, shape_);
-                                         }));
+      resources.LookupOrCreate<Variable>(where_.container, where_.name, [this]() -> StatusOr<RefPtr<Variable>> {
+        return MakeRef<Variable>(where_.name, dtype_, shape_);
+      }));
   if (variable->dtype() != dtype_) {
-    return InvalidArgument("variable ", where_.name, " exists as ", DTypeName(variable->dtype()),
-                           ", but is wanted as ", DTypeName(dtype_));
+    return InvalidArgument("variable ", where_.name, " exists as ", DTypeName(variable->dtype()), ", but is wanted as ",
+                           DTypeName(dtype_));
   }
   return variable;
 }
@@ -37,7 +36,7 @@ StatusOr<Tensor> VariableSource::Handle(KernelContext& ctx, DType handle_dtype) 
   ResourceManager* const resources = ctx.resources();
   if (resources == nullptr) return Internal("the step has no resource manager");
   MutexLock lock(&mu_);
-  // Read before the look-up: a deletion after it will show.
+  // Read before the look-up, so that a later deletion is noticed.
   const uint64_t deletions = resources->deletions();
   if (resources_ == resources && deletions_ == deletions) return handle_;
   MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, Find(*resources));

@@ -1,4 +1,4 @@
-// Where a variable enters a graph: the node that names it.
+// For nodes that create or find a variable and return its handle.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace millrace {
 
-// Finds, or makes, the variable of a VariableV2 or VarHandleOp node and hands out its handle. A
-// variable that was deleted meanwhile is made anew, without a value. Thread-safe.
+// Finds or creates the variable of a VariableV2 or VarHandleOp node and returns its handle. A variable that was deleted
+// in the meantime is created again, uninitialized. Thread-safe.
 class VariableSource {
  public:
   // Reads the attrs container, shared_name, dtype and shape.
@@ -30,7 +30,7 @@ class VariableSource {
   PartialShape shape_;
 
   Mutex mu_;
-  // The handle given out last, good until something is deleted.
+  // The cached handle, valid until a resource is deleted.
   const ResourceManager* resources_ ABSL_GUARDED_BY(mu_) = nullptr;
   uint64_t deletions_ ABSL_GUARDED_BY(mu_) = 0;
   Tensor handle_ ABSL_GUARDED_BY(mu_);

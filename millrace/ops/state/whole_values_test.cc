@@ -66,8 +66,9 @@ class WholeValuesTest : public OpSessionTest {
                                   b_.Const(Tensor::Of<std::string>({""})), value}});
   }
   Endpoint Restore(const std::string& prefix) {
-    return b_.Op("RestoreV2", {b_.Const(Tensor::Scalar(prefix)), b_.Const(Tensor::Of<std::string>({"w"})),
-                               b_.Const(Tensor::Of<std::string>({""}))},
+    return b_.Op("RestoreV2",
+                 {b_.Const(Tensor::Scalar(prefix)), b_.Const(Tensor::Of<std::string>({"w"})),
+                  b_.Const(Tensor::Of<std::string>({""}))},
                  {{"dtypes", std::vector<DType>{DType::kFloat}}});
   }
 

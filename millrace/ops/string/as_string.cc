@@ -1,4 +1,4 @@
-// AsString: numbers as text, formatted as printf does.
+// AsString: formats numbers as printf does.
 #include <charconv>
 #include <cstdio>
 
@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// Nobody reads wider numbers, and the width comes from a graph that anyone may have written.
+// A limit, because the width comes from an untrusted graph.
 constexpr int64_t kMaxWidth = 1 << 16;
 
 std::string Formatted(const char* format, auto... values) {
@@ -38,7 +38,7 @@ std::string TextOf(const T& value, const std::string& format) {
   }
 }
 
-// What printf gives for a number without width and fill, sooner.
+// The same as printf without width and fill, but faster.
 template <typename T>
 std::string PlainTextOf(const T& value, std::chars_format form, int precision, const std::string& format) {
   char buffer[128];
@@ -91,7 +91,9 @@ class AsStringKernel : public Kernel {
     string_precision_ = width > 0 && precision > -1 ? static_cast<size_t>(precision) : std::string::npos;
     pads_right_ = fill == "-";
     plain_ = width < 0 && fill.empty();
-    form_ = shortest ? std::chars_format::general : scientific ? std::chars_format::scientific : std::chars_format::fixed;
+    form_ = shortest     ? std::chars_format::general
+            : scientific ? std::chars_format::scientific
+                         : std::chars_format::fixed;
     precision_ = precision < 0 ? 6 : static_cast<int>(precision);
     if (floating) {
       one += shortest ? "g" : scientific ? "e" : "f";
@@ -127,7 +129,7 @@ class AsStringKernel : public Kernel {
     return type == DType::kUInt8 || type == DType::kUInt16 || type == DType::kUInt32 || type == DType::kUInt64;
   }
 
-  // Strings may hold any bytes, which printf would not print. Without a width they stay as they are.
+  // Strings may contain any bytes, including zeros, so printf is not used. Without a width they are unchanged.
   std::string Padded(const std::string& text) const {
     std::string padded = text.substr(0, string_precision_);
     if (padded.size() < string_width_) {
@@ -147,13 +149,19 @@ class AsStringKernel : public Kernel {
 };
 
 MILLRACE_OP(AsString)
-    .Input("input: T").Output("output: string")
-    .Attr("T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, "
-          "complex64, complex128, bool, variant, string}")
-    .Attr("precision: int = -1").Attr("scientific: bool = false").Attr("shortest: bool = false")
-    .Attr("width: int = -1").Attr("fill: string = ''")
-    .Shape(UnchangedShape).NotDifferentiable()
-    .Summary("Numbers as text.");
+    .Input("input: T")
+    .Output("output: string")
+    .Attr(
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, "
+        "complex64, complex128, bool, variant, string}")
+    .Attr("precision: int = -1")
+    .Attr("scientific: bool = false")
+    .Attr("shortest: bool = false")
+    .Attr("width: int = -1")
+    .Attr("fill: string = ''")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Converts numbers to strings.");
 MILLRACE_KERNEL(AsString, kCpu, AsStringKernel);
 
 }  // namespace

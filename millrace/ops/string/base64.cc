@@ -1,4 +1,4 @@
-// EncodeBase64 and DecodeBase64, in the alphabet that is safe in URLs.
+// EncodeBase64 and DecodeBase64, with the URL-safe alphabet.
 #include <array>
 
 #include "absl/strings/escaping.h"
@@ -22,8 +22,8 @@ constexpr std::array<int8_t, 256> MakeDigits() {
 }
 constexpr std::array<int8_t, 256> kDigits = MakeDigits();
 
-// Padding is optional, but where there is some it fills the last group of four. Bits that are left over
-// in the last digit are ignored.
+// Padding is optional, but if present it must complete the last group of four. Unused bits of the last digit are
+// ignored.
 Status Decode(absl::string_view text, std::string* out) {
   if (text.size() % 4 == 1) return InvalidArgument("Base64 string length cannot be 1 modulo 4.");
   if (text.size() % 4 == 0) {
@@ -75,13 +75,18 @@ class DecodeBase64Kernel : public Kernel {
 };
 
 MILLRACE_OP(EncodeBase64)
-    .Input("input: string").Output("output: string").Attr("pad: bool = false")
-    .Shape(UnchangedShape).NotDifferentiable()
-    .Summary("Bytes as letters, digits, '-' and '_'.");
+    .Input("input: string")
+    .Output("output: string")
+    .Attr("pad: bool = false")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Encodes bytes in web-safe Base64.");
 MILLRACE_OP(DecodeBase64)
-    .Input("input: string").Output("output: string")
-    .Shape(UnchangedShape).NotDifferentiable()
-    .Summary("The bytes that EncodeBase64 was given.");
+    .Input("input: string")
+    .Output("output: string")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Decodes web-safe Base64.");
 MILLRACE_KERNEL(EncodeBase64, kCpu, EncodeBase64Kernel);
 MILLRACE_KERNEL(DecodeBase64, kCpu, DecodeBase64Kernel);
 

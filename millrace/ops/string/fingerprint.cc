@@ -1,4 +1,4 @@
-// Fingerprint: eight bytes for each row of a tensor.
+// Fingerprint: a 64-bit hash of each row of a tensor.
 #include <cstring>
 
 #include "millrace/graph/op_schema.h"
@@ -12,7 +12,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "fingerprints are stored with the lowest byte first");
 
-// A row of one string is hashed as it is; of several, by the hashes of its strings.
+// A row of one string is hashed directly; a row of several by the hashes of its strings.
 uint64_t RowOfStrings(const std::string* row, int64_t n) {
   if (n == 1) return FarmFingerprint64(row[0]);
   std::vector<uint64_t> hashes(static_cast<size_t>(n));
@@ -54,8 +54,12 @@ Status FingerprintShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(Fingerprint)
-    .Input("data: T").Input("method: string").Output("fingerprint: uint8").Attr("T: type")
-    .Shape(FingerprintShape).NotDifferentiable()
+    .Input("data: T")
+    .Input("method: string")
+    .Output("fingerprint: uint8")
+    .Attr("T: type")
+    .Shape(FingerprintShape)
+    .NotDifferentiable()
     .Summary("A 64-bit fingerprint of each row.");
 MILLRACE_KERNEL(Fingerprint, kCpu, FingerprintKernel);
 

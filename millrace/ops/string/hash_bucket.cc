@@ -1,4 +1,4 @@
-// StringToHashBucket and its Fast and Strong twins: a number below num_buckets for each string.
+// StringToHashBucket and its Fast and Strong variants: hash each string to a number below num_buckets.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/string/hashes.h"
@@ -62,8 +62,7 @@ class StringToHashBucketStrongKernel : public Kernel {
   std::vector<int64_t> key_;
 };
 
-// Integers by the hash of their decimal digits: what a client's optimiser makes of AsString and
-// StringToHashBucketFast.
+// Hashes the decimal digits of integers. Client-side optimisers fuse AsString and StringToHashBucketFast into it.
 class TensorToHashBucketFastKernel : public Kernel {
  public:
   explicit TensorToHashBucketFastKernel(KernelInit& init) { init.Attr("num_buckets", &buckets_); }
@@ -87,22 +86,35 @@ class TensorToHashBucketFastKernel : public Kernel {
 };
 
 MILLRACE_OP(StringToHashBucket)
-    .Input("string_tensor: string").Output("output: int64").Attr("num_buckets: int >= 1")
-    .Shape(UnchangedShape).NotDifferentiable()
-    .Summary("A bucket for each string.");
+    .Input("string_tensor: string")
+    .Output("output: int64")
+    .Attr("num_buckets: int >= 1")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Hashes each string to a bucket.");
 MILLRACE_OP(StringToHashBucketFast)
-    .Input("input: string").Output("output: int64").Attr("num_buckets: int >= 1")
-    .Shape(UnchangedShape).NotDifferentiable()
-    .Summary("A bucket for each string, by a fast hash.");
+    .Input("input: string")
+    .Output("output: int64")
+    .Attr("num_buckets: int >= 1")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Hashes each string to a bucket by a fast hash.");
 MILLRACE_OP(StringToHashBucketStrong)
-    .Input("input: string").Output("output: int64").Attr("num_buckets: int >= 1").Attr("key: list(int)")
-    .Shape(UnchangedShape).NotDifferentiable()
-    .Summary("A bucket for each string, by a keyed hash that is hard to attack.");
+    .Input("input: string")
+    .Output("output: int64")
+    .Attr("num_buckets: int >= 1")
+    .Attr("key: list(int)")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Hashes each string to a bucket by a strong keyed hash.");
 MILLRACE_OP(_TensorToHashBucketFast)
-    .Input("input: T").Output("output: int64")
-    .Attr("T: {int8, uint8, int16, uint16, int32, uint32, int64, uint64}").Attr("num_buckets: int >= 1")
-    .Shape(UnchangedShape).NotDifferentiable()
-    .Summary("A bucket for each integer, by a fast hash of its digits.");
+    .Input("input: T")
+    .Output("output: int64")
+    .Attr("T: {int8, uint8, int16, uint16, int32, uint32, int64, uint64}")
+    .Attr("num_buckets: int >= 1")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Hashes each integer to a bucket by a fast hash of its digits.");
 MILLRACE_KERNEL(_TensorToHashBucketFast, kCpu, TensorToHashBucketFastKernel);
 MILLRACE_KERNEL(StringToHashBucket, kCpu, StringToHashBucketKernel);
 MILLRACE_KERNEL(StringToHashBucketFast, kCpu, StringToHashBucketFastKernel);

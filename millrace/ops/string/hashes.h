@@ -1,5 +1,4 @@
-// Hashes of strings whose values are part of what a model is: buckets of a vocabulary stay the same
-// everywhere and for ever.
+// String hashes with fixed values: models depend on them, so they must never change.
 #pragma once
 
 #include <cstdint>

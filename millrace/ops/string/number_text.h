@@ -1,4 +1,4 @@
-// Numbers from text, for StringToNumber and DecodeCSV.
+// Parsing of numbers, for StringToNumber and DecodeCSV.
 #pragma once
 
 #include <type_traits>
@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-// Hexadecimal floating numbers, with or without an exponent: "0x1.8p3".
+// Hexadecimal floating-point numbers, with or without an exponent: "0x1.8p3".
 template <typename T>
 bool ParseHexFloat(absl::string_view text, T* value) {
   const bool negative = !text.empty() && text[0] == '-';
@@ -24,8 +24,8 @@ bool ParseHexFloat(absl::string_view text, T* value) {
   return true;
 }
 
-// White space around the number is allowed, anything else beside it is not. Floating numbers that are too
-// large become infinite; integers that do not fit are refused.
+// Surrounding white space is allowed, other text is not. Floating-point numbers that are too large become infinite;
+// integers that do not fit are rejected.
 template <typename T>
 bool ParseNumber(absl::string_view text, T* value) {
   if constexpr (std::is_same_v<T, float>) {

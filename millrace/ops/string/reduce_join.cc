@@ -1,4 +1,4 @@
-// ReduceJoin: the strings along some dimensions as one string.
+// ReduceJoin: joins the strings along some dimensions.
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// The element offsets of all positions over `dims`, the last of them moving fastest.
+// The element offsets of all positions over `dims`, the last of which varies fastest.
 std::vector<int64_t> Offsets(const Shape& shape, absl::Span<const int64_t> strides, const std::vector<int>& dims) {
   std::vector<int64_t> offsets = {0};
   for (const int d : dims) {
@@ -47,7 +47,7 @@ class ReduceJoinKernel : public Kernel {
       is_reduced[d] = true;
       reduced.push_back(d);
     }
-    // The dimension that is named first is joined first, so it moves fastest.
+    // The dimension that is listed first is joined first, so it varies fastest.
     std::reverse(reduced.begin(), reduced.end());
     Shape shape;
     for (int d = 0; d < rank; ++d) {
@@ -107,9 +107,13 @@ Status ReduceJoinShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(ReduceJoin)
-    .Input("inputs: string").Input("reduction_indices: int32").Output("output: string")
-    .Attr("keep_dims: bool = false").Attr("separator: string = ''")
-    .Shape(ReduceJoinShape).NotDifferentiable()
+    .Input("inputs: string")
+    .Input("reduction_indices: int32")
+    .Output("output: string")
+    .Attr("keep_dims: bool = false")
+    .Attr("separator: string = ''")
+    .Shape(ReduceJoinShape)
+    .NotDifferentiable()
     .Summary("Joins the strings along the given dimensions, in the order given.");
 MILLRACE_KERNEL(ReduceJoin, kCpu, ReduceJoinKernel);
 

@@ -1,4 +1,4 @@
-// RegexFullMatch and RegexReplace, and their twins whose pattern is known with the graph.
+// RegexFullMatch and RegexReplace, and their static variants, whose pattern is an attr.
 #include <re2/re2.h>
 
 #include <memory>
@@ -20,7 +20,7 @@ StatusOr<Regex> Compile(const std::string& pattern) {
   return regex;
 }
 
-// The compiled form of the pattern that was asked for last: a step's pattern is that of the step before.
+// Caches the last compiled pattern: consecutive steps usually use the same one.
 class LastRegex {
  public:
   StatusOr<Regex> Get(const std::string& pattern) {
@@ -51,7 +51,7 @@ Status MatchAll(KernelContext& ctx, const RE2& regex) {
 }
 
 Status ReplaceAll(KernelContext& ctx, const RE2& regex, const std::string& rewrite, bool global) {
-  // A rewrite that names a group the pattern does not have replaces nothing, as in TensorFlow.
+  // A rewrite that refers to a missing group replaces nothing, as in TensorFlow.
   return MapStrings(ctx, [&](const std::string& from) {
     std::string text = from;
     if (global) {
@@ -138,23 +138,37 @@ Status RegexShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(RegexFullMatch)
-    .Input("input: string").Input("pattern: string").Output("output: bool")
-    .Shape(RegexShape).NotDifferentiable()
-    .Summary("Whether each string as a whole matches an RE2 pattern.");
+    .Input("input: string")
+    .Input("pattern: string")
+    .Output("output: bool")
+    .Shape(RegexShape)
+    .NotDifferentiable()
+    .Summary("True for strings that fully match an RE2 pattern.");
 MILLRACE_OP(StaticRegexFullMatch)
-    .Input("input: string").Output("output: bool").Attr("pattern: string")
-    .Shape(RegexShape).NotDifferentiable()
-    .Summary("Whether each string as a whole matches an RE2 pattern.");
+    .Input("input: string")
+    .Output("output: bool")
+    .Attr("pattern: string")
+    .Shape(RegexShape)
+    .NotDifferentiable()
+    .Summary("True for strings that fully match an RE2 pattern.");
 MILLRACE_OP(RegexReplace)
-    .Input("input: string").Input("pattern: string").Input("rewrite: string").Output("output: string")
+    .Input("input: string")
+    .Input("pattern: string")
+    .Input("rewrite: string")
+    .Output("output: string")
     .Attr("replace_global: bool = true")
-    .Shape(RegexShape).NotDifferentiable()
-    .Summary("Replaces what matches an RE2 pattern, everywhere or once.");
+    .Shape(RegexShape)
+    .NotDifferentiable()
+    .Summary("Replaces matches of an RE2 pattern, all or only the first.");
 MILLRACE_OP(StaticRegexReplace)
-    .Input("input: string").Output("output: string")
-    .Attr("pattern: string").Attr("rewrite: string").Attr("replace_global: bool = true")
-    .Shape(RegexShape).NotDifferentiable()
-    .Summary("Replaces what matches an RE2 pattern, everywhere or once.");
+    .Input("input: string")
+    .Output("output: string")
+    .Attr("pattern: string")
+    .Attr("rewrite: string")
+    .Attr("replace_global: bool = true")
+    .Shape(RegexShape)
+    .NotDifferentiable()
+    .Summary("Replaces matches of an RE2 pattern, all or only the first.");
 MILLRACE_KERNEL(RegexFullMatch, kCpu, RegexFullMatchKernel);
 MILLRACE_KERNEL(StaticRegexFullMatch, kCpu, StaticRegexFullMatchKernel);
 MILLRACE_KERNEL(RegexReplace, kCpu, RegexReplaceKernel);

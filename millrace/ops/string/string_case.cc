@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// Unicode's full case mapping, for no language in particular. Bytes that are not UTF-8 become U+FFFD.
+// Unicode's full case mapping in the root locale. Invalid UTF-8 becomes U+FFFD.
 std::string MapUtf8(const std::string& text, bool upper) {
   icu::UnicodeString characters =
       icu::UnicodeString::fromUTF8(icu::StringPiece(text.data(), static_cast<int32_t>(text.size())));
@@ -42,7 +42,7 @@ class StringCaseKernel : public Kernel {
           ctx, [](const std::string& s) { return kUpper ? absl::AsciiStrToUpper(s) : absl::AsciiStrToLower(s); });
     }
     for (const std::string& text : ctx.input(0).flat<std::string>()) {
-      // One letter may become three, and they are counted in 32 bits.
+      // One letter may become three, and ICU uses 32-bit lengths.
       if (text.size() > (size_t{1} << 29)) return InvalidArgument("a string of ", text.size(), " bytes is too long");
     }
     return MapStrings(ctx, [](const std::string& s) { return MapUtf8(s, kUpper); });
@@ -61,17 +61,25 @@ class StringStripKernel : public Kernel {
 };
 
 MILLRACE_OP(StringLower)
-    .Input("input: string").Output("output: string").Attr("encoding: string = ''")
-    .Shape(UnchangedShape).NotDifferentiable()
-    .Summary("Upper-case letters as lower-case ones: ASCII only, or all of UTF-8.");
+    .Input("input: string")
+    .Output("output: string")
+    .Attr("encoding: string = ''")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Converts to lower case: ASCII only, or UTF-8.");
 MILLRACE_OP(StringUpper)
-    .Input("input: string").Output("output: string").Attr("encoding: string = ''")
-    .Shape(UnchangedShape).NotDifferentiable()
-    .Summary("Lower-case letters as upper-case ones: ASCII only, or all of UTF-8.");
+    .Input("input: string")
+    .Output("output: string")
+    .Attr("encoding: string = ''")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Converts to upper case: ASCII only, or UTF-8.");
 MILLRACE_OP(StringStrip)
-    .Input("input: string").Output("output: string")
-    .Shape(UnchangedShape).NotDifferentiable()
-    .Summary("Strings without white space at their ends.");
+    .Input("input: string")
+    .Output("output: string")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Strips leading and trailing white space.");
 MILLRACE_KERNEL(StringLower, kCpu, StringCaseKernel<false>);
 MILLRACE_KERNEL(StringUpper, kCpu, StringCaseKernel<true>);
 MILLRACE_KERNEL(StringStrip, kCpu, StringStripKernel);

@@ -1,4 +1,4 @@
-// StringFormat: tensors as people read them, in a template.
+// StringFormat: formats tensors into a template.
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
@@ -27,8 +27,8 @@ void AppendElement(const T& value, std::string* out) {
   }
 }
 
-// One tensor: elements of a row beside each other, rows below each other, an empty line more for each
-// further dimension. Of each dimension the first and last `ends` entries.
+// Formats one tensor: elements of a row on one line, rows on separate lines, and one more empty line per further
+// dimension. Only the first and last `ends` entries of each dimension are shown.
 template <typename T>
 class Printer {
  public:
@@ -128,10 +128,15 @@ Status StringFormatShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(StringFormat)
-    .Input("inputs: T").Output("output: string").Attr("T: list(type) >= 0")
-    .Attr("template: string = '%s'").Attr("placeholder: string = '%s'").Attr("summarize: int = 3")
-    .Shape(StringFormatShape).NotDifferentiable()
-    .Summary("A template whose placeholders are replaced by the values of tensors.");
+    .Input("inputs: T")
+    .Output("output: string")
+    .Attr("T: list(type) >= 0")
+    .Attr("template: string = '%s'")
+    .Attr("placeholder: string = '%s'")
+    .Attr("summarize: int = 3")
+    .Shape(StringFormatShape)
+    .NotDifferentiable()
+    .Summary("Formats tensors into a template string.");
 MILLRACE_KERNEL(StringFormat, kCpu, StringFormatKernel);
 
 }  // namespace

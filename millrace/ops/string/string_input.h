@@ -7,17 +7,17 @@
 
 namespace millrace {
 
-// Input `i` as one string. INVALID_ARGUMENT names it when it is not a scalar.
+// Input `i` as a string. INVALID_ARGUMENT, naming it, if it is not a scalar.
 inline StatusOr<const std::string*> ScalarString(const KernelContext& ctx, int i, const char* name) {
   const Tensor& t = ctx.input(i);
   if (t.rank() != 0) return InvalidArgument(name, " must be a scalar, but has shape ", t.shape().ToString());
   return t.data<std::string>();
 }
 
-// Strings of a few dozen bytes each are the common case: pieces of this many are worth a thread.
+// The number of strings that is worth a thread; typical strings have a few dozen bytes.
 inline constexpr int64_t kStringGrain = 512;
 
-// Sets each string of output 0 to fn(string of input 0), in parallel. `fn` appends nothing anywhere else.
+// Sets each string of output 0 to fn(string of input 0), in parallel. `fn` must not have side effects.
 template <typename Fn>
 Status MapStrings(KernelContext& ctx, Fn&& fn) {
   const Tensor& input = ctx.input(0);

@@ -1,4 +1,4 @@
-// StringJoin: strings of several tensors side by side.
+// StringJoin: joins the strings of several tensors element-wise.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/string/string_input.h"
@@ -59,10 +59,13 @@ Status StringJoinShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(StringJoin)
-    .Input("inputs: N * string").Output("output: string")
-    .Attr("N: int >= 0").Attr("separator: string = ''")
-    .Shape(StringJoinShape).NotDifferentiable()
-    .Summary("Joins strings element by element, with a separator.");
+    .Input("inputs: N * string")
+    .Output("output: string")
+    .Attr("N: int >= 0")
+    .Attr("separator: string = ''")
+    .Shape(StringJoinShape)
+    .NotDifferentiable()
+    .Summary("Joins strings element-wise with a separator.");
 MILLRACE_KERNEL(StringJoin, kCpu, StringJoinKernel);
 
 }  // namespace

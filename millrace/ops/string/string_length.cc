@@ -31,9 +31,12 @@ class StringLengthKernel : public Kernel {
 };
 
 MILLRACE_OP(StringLength)
-    .Input("input: string").Output("output: int32").Attr("unit: {'BYTE', 'UTF8_CHAR'} = 'BYTE'")
-    .Shape(UnchangedShape).NotDifferentiable()
-    .Summary("How many bytes or characters each string has.");
+    .Input("input: string")
+    .Output("output: int32")
+    .Attr("unit: {'BYTE', 'UTF8_CHAR'} = 'BYTE'")
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("The length of each string in bytes or characters.");
 MILLRACE_KERNEL(StringLength, kCpu, StringLengthKernel);
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// More tokens than this in all n-grams of a step is a mistake in the widths.
+// A limit on the tokens in all n-grams; more indicates wrong widths.
 constexpr int64_t kMaxTokens = int64_t{1} << 28;
 
 class StringNGramsKernel : public Kernel {
@@ -78,7 +78,7 @@ class StringNGramsKernel : public Kernel {
       counts[row + 1] = counts[row] + count;
       set_split(row + 1, counts[row + 1]);
     }
-    // Without any splits TensorFlow gives an empty n-gram for each string.
+    // Without splits TensorFlow returns an empty n-gram for each string.
     const int64_t size = splits.num_elements() == 0 ? data.num_elements() : counts[rows];
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape({size})));
     const std::string* from = data.data<std::string>();
@@ -159,10 +159,19 @@ Status StringNGramsShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(StringNGrams)
-    .Input("data: string").Input("data_splits: Tsplits").Output("ngrams: string").Output("ngrams_splits: Tsplits")
-    .Attr("separator: string").Attr("ngram_widths: list(int) >= 0").Attr("left_pad: string").Attr("right_pad: string")
-    .Attr("pad_width: int").Attr("preserve_short_sequences: bool").Attr("Tsplits: {int32, int64} = DT_INT64")
-    .Shape(StringNGramsShape).NotDifferentiable()
+    .Input("data: string")
+    .Input("data_splits: Tsplits")
+    .Output("ngrams: string")
+    .Output("ngrams_splits: Tsplits")
+    .Attr("separator: string")
+    .Attr("ngram_widths: list(int) >= 0")
+    .Attr("left_pad: string")
+    .Attr("right_pad: string")
+    .Attr("pad_width: int")
+    .Attr("preserve_short_sequences: bool")
+    .Attr("Tsplits: {int32, int64} = DT_INT64")
+    .Shape(StringNGramsShape)
+    .NotDifferentiable()
     .Summary("The n-grams of each row of a ragged tensor of strings.");
 MILLRACE_KERNEL(StringNGrams, kCpu, StringNGramsKernel);
 

@@ -1,4 +1,4 @@
-// StringSplit and StringSplitV2: the pieces of each string, as a sparse matrix of strings.
+// StringSplit and StringSplitV2: split each string; the result is a sparse matrix of strings.
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
@@ -12,7 +12,7 @@ namespace {
 
 using Pieces = std::vector<absl::string_view>;
 
-// At every byte that is one of `delimiters`; between all bytes when there are none.
+// Splits at every byte in `delimiters`; between all bytes if it is empty.
 void SplitAtAny(absl::string_view text, absl::string_view delimiters, bool skip_empty, Pieces* pieces) {
   if (text.empty()) return;
   if (delimiters.empty()) {
@@ -28,8 +28,8 @@ void SplitAtAny(absl::string_view text, absl::string_view delimiters, bool skip_
   }
 }
 
-// As Python's split: at runs of white space when `separator` is empty, and at most `limit` times unless
-// that is negative.
+// Like Python's split: at runs of white space if `separator` is empty, and at most `limit` times unless that is
+// negative.
 void SplitAt(absl::string_view text, absl::string_view separator, int64_t limit, Pieces* pieces) {
   if (limit == 0) {
     pieces->push_back(text);
@@ -59,7 +59,7 @@ void SplitAt(absl::string_view text, absl::string_view separator, int64_t limit,
   pieces->push_back(text);
 }
 
-// Writes the pieces of all strings as a sparse matrix: row for row, its pieces in columns 0, 1, ...
+// Writes the pieces of all strings as a sparse matrix, with the pieces of each row in columns 0, 1 and so on.
 Status SetSparse(KernelContext& ctx, int64_t rows, const Pieces& pieces, const std::vector<int64_t>& counts) {
   const auto n = static_cast<int64_t>(pieces.size());
   MR_ASSIGN_OR_RETURN(Tensor * indices, ctx.AllocateOutput(0, Shape({n, 2})));
@@ -132,16 +132,24 @@ Status StringSplitShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(StringSplit)
-    .Input("input: string").Input("delimiter: string")
-    .Output("indices: int64").Output("values: string").Output("shape: int64")
+    .Input("input: string")
+    .Input("delimiter: string")
+    .Output("indices: int64")
+    .Output("values: string")
+    .Output("shape: int64")
     .Attr("skip_empty: bool = true")
-    .Shape(StringSplitShape).NotDifferentiable()
+    .Shape(StringSplitShape)
+    .NotDifferentiable()
     .Summary("Splits strings at any byte of delimiter.");
 MILLRACE_OP(StringSplitV2)
-    .Input("input: string").Input("sep: string")
-    .Output("indices: int64").Output("values: string").Output("shape: int64")
+    .Input("input: string")
+    .Input("sep: string")
+    .Output("indices: int64")
+    .Output("values: string")
+    .Output("shape: int64")
     .Attr("maxsplit: int = -1")
-    .Shape(StringSplitShape).NotDifferentiable()
+    .Shape(StringSplitShape)
+    .NotDifferentiable()
     .Summary("Splits strings at a separator, or at white space.");
 MILLRACE_KERNEL(StringSplit, kCpu, StringSplitKernel);
 MILLRACE_KERNEL(StringSplitV2, kCpu, StringSplitV2Kernel);

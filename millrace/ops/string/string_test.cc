@@ -53,8 +53,12 @@ TEST(AsString, RefusesAWidthThatNobodyCanRead) {
 
 TEST(StringNGrams, PadsAndKeepsShortSequences) {
   const auto result = RunOp("StringNGrams", {Words({"a", "b", "c", "d"}), Tensor::Of<int64_t>({0, 3, 3, 4})},
-                            {{"separator", "|"}, {"ngram_widths", std::vector<int64_t>{2}}, {"left_pad", "<"},
-                             {"right_pad", ">"}, {"pad_width", 0}, {"preserve_short_sequences", true}});
+                            {{"separator", "|"},
+                             {"ngram_widths", std::vector<int64_t>{2}},
+                             {"left_pad", "<"},
+                             {"right_pad", ">"},
+                             {"pad_width", 0},
+                             {"preserve_short_sequences", true}});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(Strings((*result)[0]), ElementsAre("a|b", "b|c", "d"));
   EXPECT_THAT((*result)[1].flat<int64_t>(), ElementsAre(0, 2, 2, 3));
@@ -62,8 +66,12 @@ TEST(StringNGrams, PadsAndKeepsShortSequences) {
 
 TEST(StringNGrams, RefusesWidthsThatWouldFillTheMemory) {
   const auto result = RunOp("StringNGrams", {Words({"a"}), Tensor::Of<int64_t>({0, 1})},
-                            {{"separator", ""}, {"ngram_widths", std::vector<int64_t>{2000000000}}, {"left_pad", "<"},
-                             {"right_pad", ">"}, {"pad_width", -1}, {"preserve_short_sequences", false}});
+                            {{"separator", ""},
+                             {"ngram_widths", std::vector<int64_t>{2000000000}},
+                             {"left_pad", "<"},
+                             {"right_pad", ">"},
+                             {"pad_width", -1},
+                             {"preserve_short_sequences", false}});
   EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted);
 }
 

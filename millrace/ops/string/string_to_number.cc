@@ -1,4 +1,4 @@
-// StringToNumber: what AsString wrote, as numbers again.
+// StringToNumber: parses numbers.
 #include <atomic>
 
 #include "millrace/graph/op_schema.h"
@@ -21,7 +21,7 @@ class StringToNumberKernel : public Kernel {
     const std::string* from = input.data<std::string>();
     const int64_t n = input.num_elements();
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, input.shape()));
-    // The first one that is no number, whichever thread saw it.
+    // The first string that is not a number, whichever thread found it.
     std::atomic<int64_t> bad{n};
     DispatchType(TargetTypes(), out->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -45,10 +45,12 @@ class StringToNumberKernel : public Kernel {
 };
 
 MILLRACE_OP(StringToNumber)
-    .Input("string_tensor: string").Output("output: out_type")
+    .Input("string_tensor: string")
+    .Output("output: out_type")
     .Attr("out_type: {float, double, int32, int64, uint32, uint64} = DT_FLOAT")
-    .Shape(UnchangedShape).NotDifferentiable()
-    .Summary("Strings as the numbers they spell.");
+    .Shape(UnchangedShape)
+    .NotDifferentiable()
+    .Summary("Parses strings as numbers.");
 MILLRACE_KERNEL(StringToNumber, kCpu, StringToNumberKernel);
 
 }  // namespace

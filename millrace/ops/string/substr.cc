@@ -1,4 +1,4 @@
-// Substr: parts of strings, in bytes or characters.
+// Substr: substrings in bytes or characters.
 #include <algorithm>
 
 #include "millrace/graph/op_schema.h"
@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-// Moves *at by up to n characters; false when there are fewer.
+// Advances *at by up to n characters; returns false if there are fewer.
 bool Forward(absl::string_view text, int64_t n, size_t* at) {
   int64_t moved = 0;
   for (; moved < n && *at < text.size(); ++moved) {
@@ -24,7 +24,7 @@ bool Forward(absl::string_view text, int64_t n, size_t* at) {
 }
 bool Back(absl::string_view text, int64_t n, size_t* at) {
   int64_t moved = 0;
-  for (; moved < n && *at > 0; ++moved) {
+  for (; moved<n&& * at> 0; ++moved) {
     do {
       --*at;
     } while (*at > 0 && IsUtf8Continuation(text[*at]));
@@ -32,7 +32,7 @@ bool Back(absl::string_view text, int64_t n, size_t* at) {
   return moved == n;
 }
 
-// A negative position counts from the end. False when it is outside the text.
+// A negative position counts from the end. Returns false if it is outside the text.
 bool Characters(absl::string_view text, int64_t pos, int64_t len, absl::string_view* part) {
   if (pos >= 0) {
     size_t begin = 0;
@@ -50,7 +50,7 @@ bool Characters(absl::string_view text, int64_t pos, int64_t len, absl::string_v
   return true;
 }
 
-// A negative length means all that follows.
+// A negative length means up to the end.
 bool Bytes(absl::string_view text, int64_t pos, int64_t len, absl::string_view* part) {
   const auto size = static_cast<int64_t>(text.size());
   if (pos < 0) pos += size;
@@ -118,10 +118,15 @@ Status SubstrShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(Substr)
-    .Input("input: string").Input("pos: T").Input("len: T").Output("output: string")
-    .Attr("T: {int32, int64}").Attr("unit: {'BYTE', 'UTF8_CHAR'} = 'BYTE'")
-    .Shape(SubstrShape).NotDifferentiable()
-    .Summary("Parts of strings, from pos on, of at most len bytes or characters.");
+    .Input("input: string")
+    .Input("pos: T")
+    .Input("len: T")
+    .Output("output: string")
+    .Attr("T: {int32, int64}")
+    .Attr("unit: {'BYTE', 'UTF8_CHAR'} = 'BYTE'")
+    .Shape(SubstrShape)
+    .NotDifferentiable()
+    .Summary("Substrings from pos of at most len bytes or characters.");
 MILLRACE_KERNEL(Substr, kCpu, SubstrKernel);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// UnsortedSegmentJoin: the strings of each segment as one.
+// UnsortedSegmentJoin: joins the strings of each segment.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/index_input.h"
@@ -49,7 +49,7 @@ class UnsortedSegmentJoinKernel : public Kernel {
       const int64_t id = IntAt(ids, i);
       for (int64_t j = 0; j < row; ++j) {
         std::string& text = to[id * row + j];
-        if (!text.empty()) text += separator_;  // an empty string at the head leaves no trace
+        if (!text.empty()) text += separator_;  // leading empty strings get no separator
         text += from[i * row + j];
       }
     }
@@ -73,10 +73,16 @@ Status UnsortedSegmentJoinShape(ShapeContext& c) {
 }
 
 MILLRACE_OP(UnsortedSegmentJoin)
-    .Input("inputs: string").Input("segment_ids: Tindices").Input("num_segments: Tnumsegments").Output("output: string")
-    .Attr("separator: string = ''").Attr("Tindices: {int32, int64}").Attr("Tnumsegments: {int32, int64} = DT_INT32")
-    .Shape(UnsortedSegmentJoinShape).NotDifferentiable()
-    .Summary("Joins the strings of each segment, in their order.");
+    .Input("inputs: string")
+    .Input("segment_ids: Tindices")
+    .Input("num_segments: Tnumsegments")
+    .Output("output: string")
+    .Attr("separator: string = ''")
+    .Attr("Tindices: {int32, int64}")
+    .Attr("Tnumsegments: {int32, int64} = DT_INT32")
+    .Shape(UnsortedSegmentJoinShape)
+    .NotDifferentiable()
+    .Summary("Joins the strings of each segment in order.");
 MILLRACE_KERNEL(UnsortedSegmentJoin, kCpu, UnsortedSegmentJoinKernel);
 
 }  // namespace

@@ -1,5 +1,4 @@
-// Characters of UTF-8 text, by the rule that every byte but a continuation byte begins one. Malformed
-// text has characters by the same rule.
+// Characters of UTF-8 text: every byte except a continuation byte begins one, in malformed text too.
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-// The upper borders: from the lowest double over 0 to the highest.
+// The upper limits of the buckets, from the lowest to the highest double.
 const std::vector<double>& Limits() {
   static const auto* const limits = [] {
     std::vector<double> positive;

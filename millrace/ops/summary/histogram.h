@@ -1,4 +1,4 @@
-// Counts of values in buckets whose borders grow by a tenth, as TensorBoard reads them.
+// Histograms for TensorBoard, with bucket limits that grow by 10 %.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ class Histogram {
 
   // `value` must be finite.
   void Add(double value);
-  // Runs of empty buckets become one.
+  // Merges runs of empty buckets.
   void ToProto(pb::HistogramProto* proto) const;
 
  private:

@@ -47,8 +47,12 @@ class HistogramSummaryKernel : public Kernel {
 };
 
 MILLRACE_OP(HistogramSummary)
-    .Input("tag: string").Input("values: T").Output("summary: string").Attr("T: realnumbertype = DT_FLOAT")
-    .Shape(ScalarShape).NotDifferentiable()
+    .Input("tag: string")
+    .Input("values: T")
+    .Output("summary: string")
+    .Attr("T: realnumbertype = DT_FLOAT")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
     .Summary("A Summary with a histogram of the values.");
 MILLRACE_KERNEL(HistogramSummary, kCpu, HistogramSummaryKernel);
 

@@ -1,4 +1,4 @@
-// ImageSummary: pictures as PNGs.
+// ImageSummary: images as PNGs.
 #include <cmath>
 #include <limits>
 
@@ -21,8 +21,8 @@ bool IsFinitePixel(const T* pixel, int channels) {
   return true;
 }
 
-// Scales one picture to bytes: by 255 / maximum where all values are positive, otherwise by 127 / largest
-// magnitude around 128. Pixels that are not finite get the bad colour and have no say in the scale.
+// Scales one image to bytes: by 255 / maximum if all values are non-negative, otherwise by 127 / largest magnitude
+// around 128. Non-finite pixels get the bad colour and do not affect the scale.
 template <typename T>
 void ToBytes(const T* from, int64_t pixels, int channels, const uint8_t* bad_color, uint8_t* to) {
   float low = std::numeric_limits<float>::infinity(), high = -low;
@@ -54,7 +54,7 @@ void ToBytes(const T* from, int64_t pixels, int channels, const uint8_t* bad_col
   }
 }
 
-// Picture `i` of a batch.
+// Encodes image `i` of a batch.
 StatusOr<std::string> Encode(const Tensor& images, int64_t i, absl::Span<const uint8_t> bad_color) {
   const int64_t height = images.dim(1), width = images.dim(2), size = height * width * images.dim(3);
   const int channels = static_cast<int>(images.dim(3));
@@ -133,11 +133,15 @@ class ImageSummaryKernel : public Kernel {
 };
 
 MILLRACE_OP(ImageSummary)
-    .Input("tag: string").Input("tensor: T").Output("summary: string")
-    .Attr("max_images: int >= 1 = 3").Attr("T: {uint8, float, half, double} = DT_FLOAT")
+    .Input("tag: string")
+    .Input("tensor: T")
+    .Output("summary: string")
+    .Attr("max_images: int >= 1 = 3")
+    .Attr("T: {uint8, float, half, double} = DT_FLOAT")
     .Attr("bad_color: tensor = { dtype: DT_UINT8 }")
-    .Shape(ScalarShape).NotDifferentiable()
-    .Summary("A Summary with pictures, as PNGs.");
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("A Summary with images, as PNGs.");
 MILLRACE_KERNEL(ImageSummary, kCpu, ImageSummaryKernel);
 
 }  // namespace

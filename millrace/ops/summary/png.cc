@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// libpng reports errors by jumping: nothing with a destructor may be made between here and there.
+// libpng reports errors by longjmp: no object with a destructor may be alive in between.
 void Fail(png_structp png, png_const_charp message) {
   *static_cast<const char**>(png_get_error_ptr(png)) = "libpng failed";
   longjmp(png_jmpbuf(png), 1);
@@ -21,9 +21,12 @@ void Flush(png_structp) {}
 
 int ColorType(int channels) {
   switch (channels) {
-    case 1: return PNG_COLOR_TYPE_GRAY;
-    case 3: return PNG_COLOR_TYPE_RGB;
-    default: return PNG_COLOR_TYPE_RGB_ALPHA;
+    case 1:
+      return PNG_COLOR_TYPE_GRAY;
+    case 3:
+      return PNG_COLOR_TYPE_RGB;
+    default:
+      return PNG_COLOR_TYPE_RGB_ALPHA;
   }
 }
 

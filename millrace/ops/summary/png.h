@@ -1,4 +1,4 @@
-// Pictures as PNG files in memory.
+// In-memory PNG encoding.
 #pragma once
 
 #include <cstdint>

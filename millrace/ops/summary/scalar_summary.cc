@@ -15,8 +15,8 @@ class ScalarSummaryKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor &tags = ctx.input(0), &values = ctx.input(1);
     if (tags.shape() != values.shape()) {
-      return InvalidArgument("tags and values are not the same shape: ", tags.shape().ToString(), " != ",
-                             values.shape().ToString(),
+      return InvalidArgument("tags and values are not the same shape: ", tags.shape().ToString(),
+                             " != ", values.shape().ToString(),
                              tags.num_elements() == 1 ? absl::StrCat(" (tag '", tags.scalar<std::string>(), "')") : "");
     }
     pb::Summary summary;
@@ -42,7 +42,7 @@ class MergeSummaryKernel : public Kernel {
       for (const std::string& bytes : ctx.input(k).flat<std::string>()) {
         pb::Summary summary;
         if (!summary.ParseFromString(bytes)) {
-          return InvalidArgument("Could not parse one of the summary inputs: input ", k, " is no Summary");
+          return InvalidArgument("Could not parse one of the summary inputs: input ", k, " is not a Summary");
         }
         for (pb::Summary::Value& value : *summary.mutable_value()) {
           if (!value.tag().empty() && !tags.insert(value.tag()).second) {
@@ -57,13 +57,20 @@ class MergeSummaryKernel : public Kernel {
 };
 
 MILLRACE_OP(ScalarSummary)
-    .Input("tags: string").Input("values: T").Output("summary: string").Attr("T: realnumbertype")
-    .Shape(ScalarShape).NotDifferentiable()
-    .Summary("A Summary with a number for each tag.");
+    .Input("tags: string")
+    .Input("values: T")
+    .Output("summary: string")
+    .Attr("T: realnumbertype")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("A Summary with one number per tag.");
 MILLRACE_OP(MergeSummary)
-    .Input("inputs: N * string").Output("summary: string").Attr("N: int >= 1")
-    .Shape(ScalarShape).NotDifferentiable()
-    .Summary("One Summary with the values of several.");
+    .Input("inputs: N * string")
+    .Output("summary: string")
+    .Attr("N: int >= 1")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("Merges several Summaries into one.");
 MILLRACE_KERNEL(ScalarSummary, kCpu, ScalarSummaryKernel);
 MILLRACE_KERNEL(MergeSummary, kCpu, MergeSummaryKernel);
 

@@ -1,4 +1,4 @@
-// Sounds as WAV files of 16-bit samples.
+// Audio as WAV with 16-bit samples.
 #include <algorithm>
 #include <cmath>
 
@@ -19,7 +19,7 @@ std::string EncodeWav(const float* samples, uint32_t frames, uint32_t channels, 
   AppendLittleEndian(kHeader - 8 + data, 4, &wav);
   wav += "WAVEfmt ";
   AppendLittleEndian(16, 4, &wav);
-  AppendLittleEndian(1, 2, &wav);  // plain samples
+  AppendLittleEndian(1, 2, &wav);  // PCM
   AppendLittleEndian(channels, 2, &wav);
   AppendLittleEndian(rate, 4, &wav);
   AppendLittleEndian(rate * channels * kSampleBytes, 4, &wav);
@@ -28,7 +28,8 @@ std::string EncodeWav(const float* samples, uint32_t frames, uint32_t channels, 
   wav += "data";
   AppendLittleEndian(data, 4, &wav);
   for (uint32_t i = 0; i < frames * channels; ++i) {
-    const float level = std::isnan(samples[i]) ? 0.0f : std::clamp(std::round(samples[i] * 32768.0f), -32768.0f, 32767.0f);
+    const float level =
+        std::isnan(samples[i]) ? 0.0f : std::clamp(std::round(samples[i] * 32768.0f), -32768.0f, 32767.0f);
     AppendLittleEndian(static_cast<uint16_t>(static_cast<int16_t>(level)), 2, &wav);
   }
   return wav;
@@ -44,7 +45,8 @@ Status AddSounds(const std::string& tag, const Tensor& sounds, float sample_rate
   if (!(sample_rate > 0.0f)) return InvalidArgument("sample_rate must be > 0, got ", sample_rate);
   const int64_t frames = sounds.dim(1), channels = sounds.rank() == 2 ? 1 : sounds.dim(2);
   constexpr int64_t kMostSamples = int64_t{1} << 29;
-  if (channels < 1 || channels > 0xffff || frames > kMostSamples / channels || sample_rate >= 4e9f / (2.0f * channels)) {
+  if (channels < 1 || channels > 0xffff || frames > kMostSamples / channels ||
+      sample_rate >= 4e9f / (2.0f * channels)) {
     return InvalidArgument("a sound of shape ", sounds.shape().ToString(), " at a rate of ", sample_rate,
                            " does not fit into a WAV file");
   }
@@ -57,8 +59,9 @@ Status AddSounds(const std::string& tag, const Tensor& sounds, float sample_rate
     audio->set_num_channels(channels);
     audio->set_length_frames(frames);
     audio->set_content_type("audio/wav");
-    audio->set_encoded_audio_string(EncodeWav(sounds.data<float>() + i * frames * channels, static_cast<uint32_t>(frames),
-                                              static_cast<uint32_t>(channels), static_cast<uint32_t>(sample_rate)));
+    audio->set_encoded_audio_string(EncodeWav(sounds.data<float>() + i * frames * channels,
+                                              static_cast<uint32_t>(frames), static_cast<uint32_t>(channels),
+                                              static_cast<uint32_t>(sample_rate)));
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// What every summary op ends with.
+// Outputs and tags of summary ops.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-// Output 0: the summary's bytes, a scalar.
+// Sets output 0 to the serialized summary, a scalar.
 inline Status SetSummary(KernelContext& ctx, const pb::Summary& summary) {
   MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, Shape()));
   if (summary.ByteSizeLong() > INT32_MAX || !summary.SerializeToString(&out->scalar<std::string>())) {

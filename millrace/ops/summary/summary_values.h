@@ -1,4 +1,4 @@
-// What summary ops and summary writers put into a Summary.
+// Values of Summaries, for summary ops and summary writers.
 #pragma once
 
 #include <string>
@@ -12,14 +12,14 @@ namespace millrace {
 
 namespace pb = ::tensorflow;
 
-// A histogram of numbers or truth values. INVALID_ARGUMENT names `whose` when one is not finite.
+// A histogram of numbers or bools. INVALID_ARGUMENT, naming `whose`, if a value is not finite.
 Status AddHistogram(const std::string& tag, const Tensor& values, const std::string& whose, pb::Summary* summary);
 
-// Pictures [batch, height, width, channels], at most `max_images`, as PNGs. Pixels that are not finite get `bad_color`.
+// Images [batch, height, width, channels], at most `max_images`, as PNGs. Non-finite pixels get `bad_color`.
 Status AddImages(const std::string& tag, const Tensor& images, int64_t max_images, absl::Span<const uint8_t> bad_color,
                  pb::Summary* summary);
 
-// Sounds [batch, frames] or [batch, frames, channels] of floats from -1 to 1, at most `max_outputs`, as WAV files.
+// Audio [batch, frames] or [batch, frames, channels] of floats from -1 to 1, at most `max_outputs`, as WAV.
 Status AddSounds(const std::string& tag, const Tensor& sounds, float sample_rate, int64_t max_outputs,
                  pb::Summary* summary);
 

@@ -1,4 +1,4 @@
-// SummaryWriter and what opens, flushes and closes one.
+// SummaryWriter, CreateSummaryFileWriter, FlushSummaryWriter and CloseSummaryWriter.
 #include "millrace/ops/summary/summary_writer.h"
 
 #include "millrace/graph/op_schema.h"
@@ -29,7 +29,7 @@ Status SummaryWriter::Flush() {
 
 namespace {
 
-// Only names the writer: CreateSummaryFileWriter makes it.
+// Only returns a handle; CreateSummaryFileWriter creates the writer.
 class SummaryWriterKernel : public Kernel {
  public:
   explicit SummaryWriterKernel(KernelInit& init) {
@@ -62,14 +62,7 @@ StatusOr<const ResourceHandle*> WriterHandle(const KernelContext& ctx) {
   return ctx.input(0).data<ResourceHandle>();
 }
 
-StatusOr<const std::string*> TextInput(const KernelContext& ctx, int i, const char* name) {
-  if (ctx.input(i).num_elements() != 1) {
-    return InvalidArgument(name, " must be a scalar, but has shape ", ctx.input(i).shape().ToString());
-  }
-  return ctx.input(i).data<std::string>();
-}
-
-// A writer that is there already is left as it is.
+// A no-op if the writer exists.
 class CreateSummaryFileWriterKernel : public Kernel {
  public:
   explicit CreateSummaryFileWriterKernel(KernelInit&) {}
@@ -82,7 +75,7 @@ class CreateSummaryFileWriterKernel : public Kernel {
     ResourceManager* const resources = ctx.resources();
     if (resources->Lookup<SummaryWriter>(handle->container, handle->name).ok()) return absl::OkStatus();
     if (ctx.step().files == nullptr) return Internal("the step has no files");
-    // The file is made without the manager's lock.
+    // Creates the file without holding the manager's lock.
     MR_ASSIGN_OR_RETURN(std::unique_ptr<EventWriter> events,
                         EventWriter::Create(*directory, {.files = ctx.step().files, .suffix = *suffix}));
     RefPtr<SummaryWriter> writer =
@@ -120,20 +113,27 @@ class CloseSummaryWriterKernel : public Kernel {
 };
 
 MILLRACE_OP(SummaryWriter)
-    .Summary("The name of an event file's writer.")
-    .Output("writer: resource").Attr("shared_name: string = ''").Attr("container: string = ''")
-    .Stateful().Shape(ScalarShape);
+    .Summary("A handle of an event file writer.")
+    .Output("writer: resource")
+    .Attr("shared_name: string = ''")
+    .Attr("container: string = ''")
+    .Stateful()
+    .Shape(ScalarShape);
 MILLRACE_OP(CreateSummaryFileWriter)
-    .Summary("Begins an event file, unless the writer has one.")
-    .Input("writer: resource").Input("logdir: string").Input("max_queue: int32").Input("flush_millis: int32")
+    .Summary("Creates an event file unless the writer has one.")
+    .Input("writer: resource")
+    .Input("logdir: string")
+    .Input("max_queue: int32")
+    .Input("flush_millis: int32")
     .Input("filename_suffix: string")
-    .Stateful().Shape(NoOutputs);
+    .Stateful()
+    .Shape(NoOutputs);
 MILLRACE_OP(FlushSummaryWriter)
-    .Summary("Brings what was written into the event file.")
-    .Input("writer: resource").Stateful().Shape(NoOutputs);
-MILLRACE_OP(CloseSummaryWriter)
-    .Summary("Ends the event file.")
-    .Input("writer: resource").Stateful().Shape(NoOutputs);
+    .Summary("Flushes pending events to the event file.")
+    .Input("writer: resource")
+    .Stateful()
+    .Shape(NoOutputs);
+MILLRACE_OP(CloseSummaryWriter).Summary("Closes the event file.").Input("writer: resource").Stateful().Shape(NoOutputs);
 MILLRACE_KERNEL(SummaryWriter, kCpu, SummaryWriterKernel);
 MILLRACE_KERNEL(CreateSummaryFileWriter, kCpu, CreateSummaryFileWriterKernel);
 MILLRACE_KERNEL(FlushSummaryWriter, kCpu, FlushSummaryWriterKernel);

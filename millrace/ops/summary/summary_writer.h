@@ -1,4 +1,4 @@
-// An event file that a graph writes to, over many steps.
+// An event file writer that persists across steps.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-// Thread-safe. Events are flushed when more than `max_queue` wait or the last flush was `flush_interval` ago.
+// Thread-safe. Events are flushed if more than `max_queue` are pending or the last flush was `flush_interval` ago.
 class SummaryWriter : public Resource {
  public:
   static constexpr char kTypeName[] = "N10tensorflow22SummaryWriterInterfaceE";
@@ -20,7 +20,7 @@ class SummaryWriter : public Resource {
 
   Status Write(pb::Event event);
   Status Flush();
-  // Flushes too. Nothing may follow.
+  // Flushes, then closes. No other call may follow.
   Status Close() { return events_->Close(); }
   std::string DebugString() const override { return "SummaryWriter " + events_->path(); }
 

@@ -20,12 +20,14 @@ TEST(SummaryWriter, WritesEventsThatComeBack) {
   GraphBuilder b(&graph);
   const Endpoint writer = b.Op("SummaryWriter", {});
   const Endpoint step = b.Scalar<int64_t>(7);
-  b.control_inputs = {b.AddNode("CreateSummaryFileWriter", {writer, b.Scalar<std::string>(folder->path()), b.Scalar<int32_t>(10),
-                                                            b.Scalar<int32_t>(1000), b.Scalar<std::string>(".v2")})};
-  b.control_inputs = {b.AddNode("WriteScalarSummary", {writer, step, b.Scalar<std::string>("loss"), b.Scalar<float>(1.5f)})};
-  b.control_inputs = {b.AddNode("WriteAudioSummary", {writer, step, b.Scalar<std::string>("a"),
-                                                      b.Const(Tensor::Of<float>(Shape({1, 4}), {0, 0.5f, -1, 2})),
-                                                      b.Scalar<float>(16000)})};
+  b.control_inputs = {
+      b.AddNode("CreateSummaryFileWriter", {writer, b.Scalar<std::string>(folder->path()), b.Scalar<int32_t>(10),
+                                            b.Scalar<int32_t>(1000), b.Scalar<std::string>(".v2")})};
+  b.control_inputs = {
+      b.AddNode("WriteScalarSummary", {writer, step, b.Scalar<std::string>("loss"), b.Scalar<float>(1.5f)})};
+  b.control_inputs = {b.AddNode("WriteAudioSummary",
+                                {writer, step, b.Scalar<std::string>("a"),
+                                 b.Const(Tensor::Of<float>(Shape({1, 4}), {0, 0.5f, -1, 2})), b.Scalar<float>(16000)})};
   Node* const close = b.AddNode("CloseSummaryWriter", {writer});
   b.control_inputs = {};
   Node* const late = b.AddNode("WriteScalarSummary", {writer, step, b.Scalar<std::string>("loss"), b.Scalar<float>(2)});
@@ -61,7 +63,8 @@ TEST(SummaryWriter, WritesEventsThatComeBack) {
   ASSERT_TRUE(summary.ParseFromString(events[2].summary()));
   EXPECT_EQ(summary.value(0).tag(), "a/audio/0");
   // As TensorFlow writes these samples.
-  EXPECT_THAT(summary.value(0).audio().encoded_audio_string(), EndsWith(std::string("data\x08\0\0\0\0\0\0\x40\0\x80\xff\x7f", 16)));
+  EXPECT_THAT(summary.value(0).audio().encoded_audio_string(),
+              EndsWith(std::string("data\x08\0\0\0\0\0\0\x40\0\x80\xff\x7f", 16)));
 }
 
 }  // namespace

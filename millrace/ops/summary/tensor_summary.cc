@@ -47,22 +47,31 @@ class TensorSummaryV2Kernel : public Kernel {
     value->set_tag(*tag);
     SetSummaryTensor(ctx.input(1), value);
     if (!value->mutable_metadata()->ParseFromString(metadata.scalar<std::string>())) {
-      return InvalidArgument("serialized_summary_metadata is no SummaryMetadata");
+      return InvalidArgument("serialized_summary_metadata is not a SummaryMetadata");
     }
     return SetSummary(ctx, summary);
   }
 };
 
 MILLRACE_OP(TensorSummary)
-    .Input("tensor: T").Output("summary: string").Attr("T: type")
-    .Attr("description: string = ''").Attr("labels: list(string) = []").Attr("display_name: string = ''")
-    .Shape(ScalarShape).NotDifferentiable()
+    .Input("tensor: T")
+    .Output("summary: string")
+    .Attr("T: type")
+    .Attr("description: string = ''")
+    .Attr("labels: list(string) = []")
+    .Attr("display_name: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
     .Summary("A Summary with a tensor under the node's name.");
 MILLRACE_OP(TensorSummaryV2)
-    .Input("tag: string").Input("tensor: T").Input("serialized_summary_metadata: string").Output("summary: string")
+    .Input("tag: string")
+    .Input("tensor: T")
+    .Input("serialized_summary_metadata: string")
+    .Output("summary: string")
     .Attr("T: type")
-    .Shape(ScalarShape).NotDifferentiable()
-    .Summary("A Summary with a tensor and what a plugin needs to know of it.");
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("A Summary with a tensor and plugin metadata.");
 MILLRACE_KERNEL(TensorSummary, kCpu, TensorSummaryKernel);
 MILLRACE_KERNEL(TensorSummaryV2, kCpu, TensorSummaryV2Kernel);
 

@@ -1,4 +1,4 @@
-// WriteScalarSummary and its kin: one event each, to the file of a SummaryWriter.
+// WriteScalarSummary and related ops: each writes one event to the file of a SummaryWriter.
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/index_input.h"
@@ -10,11 +10,6 @@
 
 namespace millrace {
 namespace {
-
-StatusOr<const std::string*> TextInput(const KernelContext& ctx, int i, const char* name) {
-  if (ctx.input(i).num_elements() == 1) return ctx.input(i).data<std::string>();
-  return InvalidArgument(name, " must be a scalar, but has shape ", ctx.input(i).shape().ToString());
-}
 
 // Inputs 0 and 1 are the writer and the step; the subclass fills the event.
 class WriteKernel : public Kernel {
@@ -112,7 +107,7 @@ class WriteSummaryKernel : public WriteKernel {
     value->set_tag(*tag);
     SetSummaryTensor(ctx.input(2), value);
     if (!metadata->empty() && !value->mutable_metadata()->ParseFromString(*metadata)) {
-      return InvalidArgument("summary_metadata is no SummaryMetadata");
+      return InvalidArgument("summary_metadata is not a SummaryMetadata");
     }
     return SetSummary(summary, event);
   }
@@ -161,34 +156,74 @@ class ImportEventKernel : public Kernel {
 
 MILLRACE_OP(WriteSummary)
     .Summary("Writes a tensor under a tag.")
-    .Input("writer: resource").Input("step: int64").Input("tensor: T").Input("tag: string").Input("summary_metadata: string")
-    .Attr("T: type").Stateful().Shape(NoOutputs);
+    .Input("writer: resource")
+    .Input("step: int64")
+    .Input("tensor: T")
+    .Input("tag: string")
+    .Input("summary_metadata: string")
+    .Attr("T: type")
+    .Stateful()
+    .Shape(NoOutputs);
 MILLRACE_OP(WriteScalarSummary)
     .Summary("Writes a number under a tag.")
-    .Input("writer: resource").Input("step: int64").Input("tag: string").Input("value: T")
-    .Attr("T: realnumbertype").Stateful().Shape(NoOutputs);
+    .Input("writer: resource")
+    .Input("step: int64")
+    .Input("tag: string")
+    .Input("value: T")
+    .Attr("T: realnumbertype")
+    .Stateful()
+    .Shape(NoOutputs);
 MILLRACE_OP(WriteHistogramSummary)
     .Summary("Writes a histogram of the values.")
-    .Input("writer: resource").Input("step: int64").Input("tag: string").Input("values: T")
-    .Attr("T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, bool} = DT_FLOAT")
-    .Stateful().Shape(NoOutputs);
+    .Input("writer: resource")
+    .Input("step: int64")
+    .Input("tag: string")
+    .Input("values: T")
+    .Attr(
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, bool} = DT_FLOAT")
+    .Stateful()
+    .Shape(NoOutputs);
 MILLRACE_OP(WriteImageSummary)
-    .Summary("Writes pictures as PNGs.")
-    .Input("writer: resource").Input("step: int64").Input("tag: string").Input("tensor: T").Input("bad_color: uint8")
-    .Attr("max_images: int >= 1 = 3").Attr("T: {uint8, double, float, half} = DT_FLOAT").Stateful().Shape(NoOutputs);
+    .Summary("Writes images as PNGs.")
+    .Input("writer: resource")
+    .Input("step: int64")
+    .Input("tag: string")
+    .Input("tensor: T")
+    .Input("bad_color: uint8")
+    .Attr("max_images: int >= 1 = 3")
+    .Attr("T: {uint8, double, float, half} = DT_FLOAT")
+    .Stateful()
+    .Shape(NoOutputs);
 MILLRACE_OP(WriteAudioSummary)
-    .Summary("Writes sounds as WAV files.")
-    .Input("writer: resource").Input("step: int64").Input("tag: string").Input("tensor: float").Input("sample_rate: float")
-    .Attr("max_outputs: int >= 1 = 3").Stateful().Shape(NoOutputs);
+    .Summary("Writes audio as WAV.")
+    .Input("writer: resource")
+    .Input("step: int64")
+    .Input("tag: string")
+    .Input("tensor: float")
+    .Input("sample_rate: float")
+    .Attr("max_outputs: int >= 1 = 3")
+    .Stateful()
+    .Shape(NoOutputs);
 MILLRACE_OP(WriteRawProtoSummary)
     .Summary("Writes Summary messages.")
-    .Input("writer: resource").Input("step: int64").Input("tensor: string").Stateful().Shape(NoOutputs);
+    .Input("writer: resource")
+    .Input("step: int64")
+    .Input("tensor: string")
+    .Stateful()
+    .Shape(NoOutputs);
 MILLRACE_OP(WriteGraphSummary)
     .Summary("Writes a graph.")
-    .Input("writer: resource").Input("step: int64").Input("tensor: string").Stateful().Shape(NoOutputs);
+    .Input("writer: resource")
+    .Input("step: int64")
+    .Input("tensor: string")
+    .Stateful()
+    .Shape(NoOutputs);
 MILLRACE_OP(ImportEvent)
     .Summary("Writes a whole Event message.")
-    .Input("writer: resource").Input("event: string").Stateful().Shape(NoOutputs);
+    .Input("writer: resource")
+    .Input("event: string")
+    .Stateful()
+    .Shape(NoOutputs);
 MILLRACE_KERNEL(WriteSummary, kCpu, WriteSummaryKernel);
 MILLRACE_KERNEL(WriteScalarSummary, kCpu, WriteScalarSummaryKernel);
 MILLRACE_KERNEL(WriteHistogramSummary, kCpu, WriteHistogramSummaryKernel);

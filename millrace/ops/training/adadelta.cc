@@ -45,7 +45,8 @@ MILLRACE_OP(ApplyAdadelta)
     .Attr("use_locking: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adadelta.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Adadelta update.");
 
 MILLRACE_OP(ResourceApplyAdadelta)
     .Input("var: resource")
@@ -60,7 +61,8 @@ MILLRACE_OP(ResourceApplyAdadelta)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adadelta, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Adadelta update of resource variables.");
 
 MILLRACE_OP(SparseApplyAdadelta)
     .Input("var: Ref(T)")
@@ -77,7 +79,8 @@ MILLRACE_OP(SparseApplyAdadelta)
     .Attr("use_locking: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adadelta, for single rows.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse Adadelta update.");
 
 MILLRACE_OP(ResourceSparseApplyAdadelta)
     .Input("var: resource")
@@ -94,7 +97,8 @@ MILLRACE_OP(ResourceSparseApplyAdadelta)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adadelta, for single rows behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse Adadelta update of resource variables.");
 
 MILLRACE_KERNEL(ApplyAdadelta, kCpu, OptimizerKernelOf<Adadelta>);
 MILLRACE_KERNEL(ResourceApplyAdadelta, kCpu, OptimizerKernelOf<Adadelta>);

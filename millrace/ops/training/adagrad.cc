@@ -84,7 +84,8 @@ MILLRACE_OP(ApplyAdagrad)
     .Attr("update_slots: bool = true")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adagrad.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Adagrad update.");
 
 MILLRACE_OP(ResourceApplyAdagrad)
     .Input("var: resource")
@@ -97,7 +98,8 @@ MILLRACE_OP(ResourceApplyAdagrad)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adagrad, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Adagrad update of resource variables.");
 
 MILLRACE_OP(SparseApplyAdagrad)
     .Input("var: Ref(T)")
@@ -112,7 +114,8 @@ MILLRACE_OP(SparseApplyAdagrad)
     .Attr("update_slots: bool = true")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adagrad, for single rows.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse Adagrad update.");
 
 MILLRACE_OP(ResourceSparseApplyAdagrad)
     .Input("var: resource")
@@ -127,7 +130,8 @@ MILLRACE_OP(ResourceSparseApplyAdagrad)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adagrad, for single rows behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse Adagrad update of resource variables.");
 
 MILLRACE_OP(ApplyAdagradV2)
     .Input("var: Ref(T)")
@@ -141,7 +145,8 @@ MILLRACE_OP(ApplyAdagradV2)
     .Attr("update_slots: bool = true")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adagrad with an epsilon.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Adagrad (with epsilon) update.");
 
 MILLRACE_OP(ResourceApplyAdagradV2)
     .Input("var: resource")
@@ -155,7 +160,8 @@ MILLRACE_OP(ResourceApplyAdagradV2)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adagrad with an epsilon, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Adagrad (with epsilon) update of resource variables.");
 
 MILLRACE_OP(SparseApplyAdagradV2)
     .Input("var: Ref(T)")
@@ -171,7 +177,8 @@ MILLRACE_OP(SparseApplyAdagradV2)
     .Attr("update_slots: bool = true")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adagrad with an epsilon, for single rows.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse Adagrad (with epsilon) update.");
 
 MILLRACE_OP(ResourceSparseApplyAdagradV2)
     .Input("var: resource")
@@ -187,7 +194,8 @@ MILLRACE_OP(ResourceSparseApplyAdagradV2)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adagrad with an epsilon, for single rows behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse Adagrad (with epsilon) update of resource variables.");
 
 MILLRACE_OP(ApplyProximalAdagrad)
     .Input("var: Ref(T)")
@@ -201,7 +209,8 @@ MILLRACE_OP(ApplyProximalAdagrad)
     .Attr("use_locking: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adagrad with L1 and L2 penalties.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Proximal Adagrad (L1 and L2) update.");
 
 MILLRACE_OP(ResourceApplyProximalAdagrad)
     .Input("var: resource")
@@ -215,7 +224,8 @@ MILLRACE_OP(ResourceApplyProximalAdagrad)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adagrad with L1 and L2 penalties, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Proximal Adagrad (L1 and L2) update of resource variables.");
 
 MILLRACE_OP(SparseApplyProximalAdagrad)
     .Input("var: Ref(T)")
@@ -231,7 +241,8 @@ MILLRACE_OP(SparseApplyProximalAdagrad)
     .Attr("use_locking: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adagrad with L1 and L2 penalties, for single rows.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse proximal Adagrad (L1 and L2) update.");
 
 MILLRACE_OP(ResourceSparseApplyProximalAdagrad)
     .Input("var: resource")
@@ -247,7 +258,8 @@ MILLRACE_OP(ResourceSparseApplyProximalAdagrad)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adagrad with L1 and L2 penalties, for single rows behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse proximal Adagrad (L1 and L2) update of resource variables.");
 
 MILLRACE_KERNEL(ApplyAdagrad, kCpu, OptimizerKernelOf<Adagrad>);
 MILLRACE_KERNEL(ResourceApplyAdagrad, kCpu, OptimizerKernelOf<Adagrad>);

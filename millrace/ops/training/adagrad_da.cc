@@ -1,4 +1,4 @@
-// Adagrad by dual averaging: the variable follows from the sums of gradients and their squares.
+// Adagrad dual averaging: the variable is computed from the sums of gradients and of their squares.
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/training/element_math.h"
 #include "millrace/ops/training/optimizer_kernel.h"
@@ -46,7 +46,8 @@ MILLRACE_OP(ApplyAdagradDA)
     .Attr("use_locking: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adagrad by dual averaging.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Adagrad dual averaging update.");
 
 MILLRACE_OP(ResourceApplyAdagradDA)
     .Input("var: resource")
@@ -62,7 +63,8 @@ MILLRACE_OP(ResourceApplyAdagradDA)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adagrad by dual averaging, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Adagrad dual averaging update of resource variables.");
 
 MILLRACE_OP(SparseApplyAdagradDA)
     .Input("var: Ref(T)")
@@ -80,7 +82,8 @@ MILLRACE_OP(SparseApplyAdagradDA)
     .Attr("use_locking: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adagrad by dual averaging, for single rows.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse Adagrad dual averaging update.");
 
 MILLRACE_OP(ResourceSparseApplyAdagradDA)
     .Input("var: resource")
@@ -98,7 +101,8 @@ MILLRACE_OP(ResourceSparseApplyAdagradDA)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adagrad by dual averaging, for single rows behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse Adagrad dual averaging update of resource variables.");
 
 MILLRACE_KERNEL(ApplyAdagradDA, kCpu, OptimizerKernelOf<AdagradDa>);
 MILLRACE_KERNEL(ResourceApplyAdagradDA, kCpu, OptimizerKernelOf<AdagradDa>);

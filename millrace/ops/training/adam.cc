@@ -1,4 +1,4 @@
-// Adam and its kin: AMSGrad, AdaMax.
+// Adam, AMSGrad and AdaMax.
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/training/element_math.h"
 #include "millrace/ops/training/optimizer_kernel.h"
@@ -13,8 +13,7 @@ using element_math::Square;
 // v: variable, mean of gradients, mean of their squares. alpha corrects both for their start at zero.
 struct Adam {
   static constexpr int kVariables = 3;
-  static constexpr const char* kScalars[] = {"beta1_power", "beta2_power", "lr",
-                                             "beta1", "beta2", "epsilon"};
+  static constexpr const char* kScalars[] = {"beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"};
   static constexpr const char* kFlag = "use_nesterov";
   using DTypes = FloatAndComplexTypes;
 
@@ -39,21 +38,16 @@ struct Adam {
   };
 };
 
-// Adam with the greatest mean square so far, v[3], in place of the current one.
+// Adam with the maximum mean square so far, v[3], instead of the current one.
 struct Amsgrad {
   static constexpr int kVariables = 4;
-  static constexpr const char* kScalars[] = {"beta1_power", "beta2_power", "lr",
-                                             "beta1", "beta2", "epsilon"};
+  static constexpr const char* kScalars[] = {"beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"};
   static constexpr const char* kFlag = nullptr;
   using DTypes = FloatTypes;
 
   template <typename T>
   struct Step {
-    Step(const T* s, bool)
-        : alpha(s[2] * Sqrt(T(1) - s[1]) / (T(1) - s[0])),
-          beta1(s[3]),
-          beta2(s[4]),
-          epsilon(s[5]) {}
+    Step(const T* s, bool) : alpha(s[2] * Sqrt(T(1) - s[1]) / (T(1) - s[0])), beta1(s[3]), beta2(s[4]), epsilon(s[5]) {}
 
     void operator()(T* v, T grad) const {
       v[1] += (grad - v[1]) * (T(1) - beta1);
@@ -104,7 +98,8 @@ MILLRACE_OP(ApplyAdam)
     .Attr("use_nesterov: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adam.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Adam update.");
 
 MILLRACE_OP(ResourceApplyAdam)
     .Input("var: resource")
@@ -123,7 +118,8 @@ MILLRACE_OP(ResourceApplyAdam)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adam, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Adam update of resource variables.");
 
 MILLRACE_OP(ResourceApplyAdamWithAmsgrad)
     .Input("var: resource")
@@ -142,7 +138,8 @@ MILLRACE_OP(ResourceApplyAdamWithAmsgrad)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Adam with AMSGrad, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Adam (AMSGrad) update of resource variables.");
 
 MILLRACE_OP(ApplyAdaMax)
     .Input("var: Ref(T)")
@@ -159,7 +156,8 @@ MILLRACE_OP(ApplyAdaMax)
     .Attr("use_locking: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("AdaMax.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("AdaMax update.");
 
 MILLRACE_OP(ResourceApplyAdaMax)
     .Input("var: resource")
@@ -176,7 +174,8 @@ MILLRACE_OP(ResourceApplyAdaMax)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("AdaMax, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("AdaMax update of resource variables.");
 
 MILLRACE_KERNEL(ApplyAdam, kCpu, OptimizerKernelOf<Adam>);
 MILLRACE_KERNEL(ResourceApplyAdam, kCpu, OptimizerKernelOf<Adam>);

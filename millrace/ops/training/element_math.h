@@ -1,4 +1,4 @@
-// The few functions that the optimizers' formulas are written with.
+// Functions used in the optimizers' formulas.
 #pragma once
 
 #include <cmath>
@@ -26,7 +26,7 @@ template <typename T>
 T Max(T a, T b) {
   return a > b ? a : b;
 }
-// x moved towards zero by `by`, and not past it.
+// Soft thresholding: moves x towards zero by `by`, but not past it.
 template <typename T>
 T Shrink(T x, T by) {
   return Sign(x) * Max(std::abs(x) - by, T(0));

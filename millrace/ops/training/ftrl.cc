@@ -1,4 +1,4 @@
-// Follow the regularized leader.
+// FTRL (follow the regularized leader).
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/training/element_math.h"
 #include "millrace/ops/training/optimizer_kernel.h"
@@ -47,7 +47,7 @@ struct Ftrl {
   };
 };
 
-// With a penalty on the variable's size that is part of the gradient.
+// With L2 shrinkage, which is added to the gradient.
 struct FtrlV2 {
   static constexpr int kVariables = 3;
   static constexpr const char* kScalars[] = {"lr", "l1", "l2", "l2_shrinkage", "lr_power"};
@@ -57,9 +57,7 @@ struct FtrlV2 {
   template <typename T>
   struct Step {
     Step(const T* s, bool flag) : rule{s[0], s[1], s[2], s[4], flag}, l2_shrinkage(s[3]) {}
-    void operator()(T* v, T grad) const {
-      rule.Update(v, grad, grad + T(2) * l2_shrinkage * v[0]);
-    }
+    void operator()(T* v, T grad) const { rule.Update(v, grad, grad + T(2) * l2_shrinkage * v[0]); }
 
     const FtrlRule<T> rule;
     const T l2_shrinkage;
@@ -81,7 +79,8 @@ MILLRACE_OP(ApplyFtrl)
     .Attr("multiply_linear_by_lr: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Follow the regularized leader.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("FTRL update.");
 
 MILLRACE_OP(ResourceApplyFtrl)
     .Input("var: resource")
@@ -98,7 +97,8 @@ MILLRACE_OP(ResourceApplyFtrl)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Follow the regularized leader, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("FTRL update of resource variables.");
 
 MILLRACE_OP(SparseApplyFtrl)
     .Input("var: Ref(T)")
@@ -117,7 +117,8 @@ MILLRACE_OP(SparseApplyFtrl)
     .Attr("multiply_linear_by_lr: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Follow the regularized leader, for single rows.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse FTRL update.");
 
 MILLRACE_OP(ResourceSparseApplyFtrl)
     .Input("var: resource")
@@ -136,7 +137,8 @@ MILLRACE_OP(ResourceSparseApplyFtrl)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Follow the regularized leader, for single rows behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse FTRL update of resource variables.");
 
 MILLRACE_OP(ApplyFtrlV2)
     .Input("var: Ref(T)")
@@ -154,7 +156,8 @@ MILLRACE_OP(ApplyFtrlV2)
     .Attr("multiply_linear_by_lr: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Follow the regularized leader with shrinkage.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("FTRL (with L2 shrinkage) update.");
 
 MILLRACE_OP(ResourceApplyFtrlV2)
     .Input("var: resource")
@@ -172,7 +175,8 @@ MILLRACE_OP(ResourceApplyFtrlV2)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Follow the regularized leader with shrinkage, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("FTRL (with L2 shrinkage) update of resource variables.");
 
 MILLRACE_OP(SparseApplyFtrlV2)
     .Input("var: Ref(T)")
@@ -192,7 +196,8 @@ MILLRACE_OP(SparseApplyFtrlV2)
     .Attr("multiply_linear_by_lr: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Follow the regularized leader with shrinkage, for single rows.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse FTRL (with L2 shrinkage) update.");
 
 MILLRACE_OP(ResourceSparseApplyFtrlV2)
     .Input("var: resource")
@@ -212,7 +217,8 @@ MILLRACE_OP(ResourceSparseApplyFtrlV2)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Follow the regularized leader with shrinkage, for single rows behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse FTRL (with L2 shrinkage) update of resource variables.");
 
 MILLRACE_KERNEL(ApplyFtrl, kCpu, OptimizerKernelOf<Ftrl>);
 MILLRACE_KERNEL(ResourceApplyFtrl, kCpu, OptimizerKernelOf<Ftrl>);

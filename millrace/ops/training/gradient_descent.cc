@@ -53,7 +53,8 @@ MILLRACE_OP(ApplyGradientDescent)
     .Attr("use_locking: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Gradient descent.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Gradient descent update.");
 
 MILLRACE_OP(ResourceApplyGradientDescent)
     .Input("var: resource")
@@ -64,7 +65,8 @@ MILLRACE_OP(ResourceApplyGradientDescent)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Gradient descent, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Gradient descent update of resource variables.");
 
 MILLRACE_OP(ApplyProximalGradientDescent)
     .Input("var: Ref(T)")
@@ -77,7 +79,8 @@ MILLRACE_OP(ApplyProximalGradientDescent)
     .Attr("use_locking: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Gradient descent with L1 and L2 penalties.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Proximal gradient descent (L1 and L2) update.");
 
 MILLRACE_OP(ResourceApplyProximalGradientDescent)
     .Input("var: resource")
@@ -90,7 +93,8 @@ MILLRACE_OP(ResourceApplyProximalGradientDescent)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Gradient descent with L1 and L2 penalties, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Proximal gradient descent (L1 and L2) update of resource variables.");
 
 MILLRACE_OP(SparseApplyProximalGradientDescent)
     .Input("var: Ref(T)")
@@ -105,7 +109,8 @@ MILLRACE_OP(SparseApplyProximalGradientDescent)
     .Attr("use_locking: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Gradient descent with L1 and L2 penalties, for single rows.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse proximal gradient descent (L1 and L2) update.");
 
 MILLRACE_OP(ResourceSparseApplyProximalGradientDescent)
     .Input("var: resource")
@@ -120,7 +125,8 @@ MILLRACE_OP(ResourceSparseApplyProximalGradientDescent)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Gradient descent with L1 and L2 penalties, for single rows behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse proximal gradient descent (L1 and L2) update of resource variables.");
 
 MILLRACE_KERNEL(ApplyGradientDescent, kCpu, OptimizerKernelOf<GradientDescent>);
 MILLRACE_KERNEL(ResourceApplyGradientDescent, kCpu, OptimizerKernelOf<GradientDescent>);

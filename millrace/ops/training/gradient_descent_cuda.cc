@@ -1,4 +1,4 @@
-// ResourceApplyGradientDescent on a GPU. The rate stays on the device: reading it would make the host wait.
+// ResourceApplyGradientDescent on a GPU. The learning rate stays on the device, so that the host does not wait for it.
 #include "millrace/ops/kernels/cuda/cuda_call.h"
 #include "millrace/ops/state/variable_access.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -8,8 +8,7 @@ namespace {
 
 class CudaGradientDescentKernel : public Kernel {
  public:
-  explicit CudaGradientDescentKernel(KernelInit& init)
-      : dtype_(init.input_type(2)), type_(CudaElementType(dtype_)) {
+  explicit CudaGradientDescentKernel(KernelInit& init) : dtype_(init.input_type(2)), type_(CudaElementType(dtype_)) {
     if (!type_ || IsInteger(*type_)) FailDType(init, dtype_);
   }
 
@@ -25,21 +24,21 @@ class CudaGradientDescentKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const void* by, call.Input(2));
     const auto update = [&](const Tensor& old_value, Tensor* new_value) -> Status {
       if (old_value.shape() != delta.shape()) {
-        return InvalidArgument("var and delta do not have the same shape: ", old_value.shape().ToString(),
-                               " ", delta.shape().ToString());
+        return InvalidArgument("var and delta do not have the same shape: ", old_value.shape().ToString(), " ",
+                               delta.shape().ToString());
       }
       MR_ASSIGN_OR_RETURN(const void* from, call.Memory(old_value));
       MR_ASSIGN_OR_RETURN(void* to, call.Memory(*new_value));
-      return call.Launched("LaunchDescend", cuda::LaunchDescend(*type_, old_value.num_elements(), from, rate,
-                                                                by, to, call.stream()));
+      return call.Launched("LaunchDescend",
+                           cuda::LaunchDescend(*type_, old_value.num_elements(), from, rate, by, to, call.stream()));
     };
     return ChangeState(ctx, [&] { return variable->UpdateDense(update, call.gpu()->allocator()); });
   }
 
  private:
   static bool IsInteger(cuda::ElementType type) {
-    return type == cuda::ElementType::kInt8 || type == cuda::ElementType::kInt16 ||
-           type == cuda::ElementType::kInt32 || type == cuda::ElementType::kInt64;
+    return type == cuda::ElementType::kInt8 || type == cuda::ElementType::kInt16 || type == cuda::ElementType::kInt32 ||
+           type == cuda::ElementType::kInt64;
   }
 
   const DType dtype_;

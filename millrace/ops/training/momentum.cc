@@ -1,4 +1,4 @@
-// Momentum, with and without Nesterov's look ahead, in TensorFlow's and Keras' form.
+// Momentum, optionally Nesterov, in TensorFlow's and Keras' form.
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/training/optimizer_kernel.h"
 
@@ -26,7 +26,7 @@ struct Momentum {
   };
 };
 
-// The learning rate is part of what is accumulated.
+// The accumulator includes the learning rate.
 struct KerasMomentum {
   static constexpr int kVariables = 2;
   static constexpr const char* kScalars[] = {"lr", "momentum"};
@@ -59,7 +59,8 @@ MILLRACE_OP(ApplyMomentum)
     .Attr("use_nesterov: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Momentum.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Momentum update.");
 
 MILLRACE_OP(ResourceApplyMomentum)
     .Input("var: resource")
@@ -73,7 +74,8 @@ MILLRACE_OP(ResourceApplyMomentum)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Momentum, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Momentum update of resource variables.");
 
 MILLRACE_OP(SparseApplyMomentum)
     .Input("var: Ref(T)")
@@ -89,7 +91,8 @@ MILLRACE_OP(SparseApplyMomentum)
     .Attr("use_nesterov: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Momentum, for single rows.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse momentum update.");
 
 MILLRACE_OP(ResourceSparseApplyMomentum)
     .Input("var: resource")
@@ -105,7 +108,8 @@ MILLRACE_OP(ResourceSparseApplyMomentum)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Momentum, for single rows behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse momentum update of resource variables.");
 
 MILLRACE_OP(ResourceApplyKerasMomentum)
     .Input("var: resource")
@@ -119,7 +123,8 @@ MILLRACE_OP(ResourceApplyKerasMomentum)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Momentum in Keras' form, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Momentum (Keras form) update of resource variables.");
 
 MILLRACE_OP(ResourceSparseApplyKerasMomentum)
     .Input("var: resource")
@@ -135,7 +140,8 @@ MILLRACE_OP(ResourceSparseApplyKerasMomentum)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("Momentum in Keras' form, for single rows behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse momentum (Keras form) update of resource variables.");
 
 MILLRACE_KERNEL(ApplyMomentum, kCpu, OptimizerKernelOf<Momentum>);
 MILLRACE_KERNEL(ResourceApplyMomentum, kCpu, OptimizerKernelOf<Momentum>);

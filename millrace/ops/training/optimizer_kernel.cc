@@ -30,8 +30,8 @@ Status WrongShape(const KernelContext& ctx, int input, const Shape& shape, const
 
 }  // namespace
 
-OptimizerKernel::OptimizerKernel(KernelInit& init, int variables,
-                                 absl::Span<const char* const> scalars, const char* flag)
+OptimizerKernel::OptimizerKernel(KernelInit& init, int variables, absl::Span<const char* const> scalars,
+                                 const char* flag)
     : num_variables_(variables), num_scalars_(static_cast<int>(scalars.size())) {
   const OpSchema& op = init.node().op();
   init.Attr("T", &dtype_);
@@ -50,8 +50,7 @@ void OptimizerKernel::GatherScalars(const KernelContext& ctx, const Tensor** sca
   for (int i = 0; i < num_scalars_; ++i) scalars[i] = &ctx.input(scalar_inputs_[i]);
 }
 
-Status OptimizerKernel::Dense(KernelContext& ctx, absl::Span<const Tensor> from,
-                              absl::Span<Tensor> to) const {
+Status OptimizerKernel::Dense(KernelContext& ctx, absl::Span<const Tensor> from, absl::Span<Tensor> to) const {
   const Tensor& grad = ctx.input(grad_input_);
   const void* from_data[kMaxVariables];
   void* to_data[kMaxVariables];
@@ -92,14 +91,13 @@ Status OptimizerKernel::Sparse(KernelContext& ctx, const Variable::Rows& variabl
     data[i] = values[i].raw_data();
   }
   if (indices.rank() != 1) {
-    return InvalidArgument("indices must be a vector, but they have shape ",
-                           indices.shape().ToString());
+    return InvalidArgument("indices must be a vector, but they have shape ", indices.shape().ToString());
   }
   MR_ASSIGN_OR_RETURN(const SliceAddresses rows, RowAddresses(values[0].shape(), indices));
   if (grad.shape() != rows.shape) {
-    return InvalidArgument("grad must have shape ", rows.shape.ToString(), " for ",
-                           indices.num_elements(), " rows of a variable of shape ",
-                           values[0].shape().ToString(), ", not ", grad.shape().ToString());
+    return InvalidArgument("grad must have shape ", rows.shape.ToString(), " for ", indices.num_elements(),
+                           " rows of a variable of shape ", values[0].shape().ToString(), ", not ",
+                           grad.shape().ToString());
   }
   const Tensor* scalars[kMaxScalars];
   GatherScalars(ctx, scalars);
@@ -141,9 +139,8 @@ Status OptimizerKernel::Compute(KernelContext& ctx) {
         return Dense(ctx, absl::MakeConstSpan(&from, 1), absl::MakeSpan(to, 1));
       });
     }
-    return Variable::UpdateDense(all, [&](absl::Span<const Tensor> from, absl::Span<Tensor> to) {
-      return Dense(ctx, from, to);
-    });
+    return Variable::UpdateDense(
+        all, [&](absl::Span<const Tensor> from, absl::Span<Tensor> to) { return Dense(ctx, from, to); });
   }));
   ForwardReference(ctx);
   return absl::OkStatus();

@@ -1,5 +1,5 @@
-// One kernel for all optimizers: dense or sparse, by reference or by handle. An optimizer says only
-// how one element moves:
+// One kernel for all optimizers: dense or sparse, for reference and resource variables. An optimizer defines only the
+// update of one element:
 //
 //   struct GradientDescent {
 //     static constexpr int kVariables = 1;              // the variable, then its slots
@@ -16,8 +16,8 @@
 //   };
 //   MILLRACE_KERNEL(ApplyGradientDescent, kCpu, OptimizerKernelOf<GradientDescent>);
 //
-// Inputs are found by name: the first kVariables are the variables, then in any order the scalars,
-// "grad" or "delta" and, in the sparse ops, "indices". 16-bit types are computed with as float.
+// Inputs are found by name: the first kVariables are the variables, then in any order the scalars, "grad" or "delta"
+// and, in the sparse ops, "indices". 16-bit types are computed with as float.
 #pragma once
 
 #include <array>
@@ -40,8 +40,8 @@ class OptimizerKernel : public Kernel {
   static constexpr int kMaxVariables = 4;
   static constexpr int kMaxScalars = 6;
 
-  // Runs of `size` elements of variables and slots, run i at offsets[i]; the gradient has all runs one
-  // after another. `which` says which of them. `from` and `to` may be the same memory.
+  // Runs of `size` elements of variables and slots, run i at offsets[i]; in the gradient all runs are contiguous.
+  // `which` selects some of them. `from` and `to` may alias.
   struct Runs {
     const void* const* from;
     void* const* to;
@@ -55,8 +55,7 @@ class OptimizerKernel : public Kernel {
   Status Compute(KernelContext& ctx) override;
 
  protected:
-  OptimizerKernel(KernelInit& init, int variables, absl::Span<const char* const> scalars,
-                  const char* flag);
+  OptimizerKernel(KernelInit& init, int variables, absl::Span<const char* const> scalars, const char* flag);
   void set_apply(Apply apply) { apply_ = apply; }
   DType dtype() const { return dtype_; }
 
@@ -75,14 +74,14 @@ class OptimizerKernel : public Kernel {
   Apply apply_ = nullptr;
 };
 
-// Shape function of all optimizer ops: variable, slots and gradient must agree, scalars be scalars.
+// Shape function of all optimizer ops: variable, slots and gradient must have the same shape, and scalars must be
+// scalars.
 Status OptimizerShape(ShapeContext& c);
 
 namespace optimizer_internal {
 
 template <typename T>
-using ComputeType =
-    std::conditional_t<std::is_same_v<T, half> || std::is_same_v<T, bfloat16>, float, T>;
+using ComputeType = std::conditional_t<std::is_same_v<T, half> || std::is_same_v<T, bfloat16>, float, T>;
 
 template <typename T>
 ComputeType<T> ScalarAs(const Tensor& tensor) {
@@ -90,7 +89,7 @@ ComputeType<T> ScalarAs(const Tensor& tensor) {
   return static_cast<ComputeType<T>>(static_cast<double>(tensor.scalar<int64_t>()));
 }
 
-// Asks for a run of each variable that is to be worked on soon.
+// Prefetches a run of each variable.
 template <typename T>
 void PrefetchRun(void* const* data, int count, int64_t offset, int64_t size) {
   constexpr int64_t kLine = 64, kMostBytes = 512;
@@ -101,8 +100,8 @@ void PrefetchRun(void* const* data, int count, int64_t offset, int64_t size) {
   }
 }
 
-// One run. The compiler is told that elements do not depend on each other, which is the contract of
-// Variable::UpdateDense, and vectorises.
+// Updates one run. The compiler is told that elements are independent (the contract of Variable::UpdateDense), so that
+// it vectorises.
 template <typename Step, typename T, size_t... k>
 void ApplyRun(const Step& step, const T* const* from, T* const* to, const T* grad, int64_t size,
               std::index_sequence<k...>) {

@@ -66,7 +66,8 @@ MILLRACE_OP(ApplyRMSProp)
     .Attr("use_locking: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("RMSProp.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("RMSProp update.");
 
 MILLRACE_OP(ResourceApplyRMSProp)
     .Input("var: resource")
@@ -82,7 +83,8 @@ MILLRACE_OP(ResourceApplyRMSProp)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("RMSProp, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("RMSProp update of resource variables.");
 
 MILLRACE_OP(SparseApplyRMSProp)
     .Input("var: Ref(T)")
@@ -100,7 +102,8 @@ MILLRACE_OP(SparseApplyRMSProp)
     .Attr("use_locking: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("RMSProp, for single rows.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse RMSProp update.");
 
 MILLRACE_OP(ResourceSparseApplyRMSProp)
     .Input("var: resource")
@@ -118,7 +121,8 @@ MILLRACE_OP(ResourceSparseApplyRMSProp)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("RMSProp, for single rows behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse RMSProp update of resource variables.");
 
 MILLRACE_OP(ApplyCenteredRMSProp)
     .Input("var: Ref(T)")
@@ -135,7 +139,8 @@ MILLRACE_OP(ApplyCenteredRMSProp)
     .Attr("use_locking: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("RMSProp by variance.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Centered RMSProp update.");
 
 MILLRACE_OP(ResourceApplyCenteredRMSProp)
     .Input("var: resource")
@@ -152,7 +157,8 @@ MILLRACE_OP(ResourceApplyCenteredRMSProp)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("RMSProp by variance, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Centered RMSProp update of resource variables.");
 
 MILLRACE_OP(SparseApplyCenteredRMSProp)
     .Input("var: Ref(T)")
@@ -171,7 +177,8 @@ MILLRACE_OP(SparseApplyCenteredRMSProp)
     .Attr("use_locking: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("RMSProp by variance, for single rows.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse centered RMSProp update.");
 
 MILLRACE_OP(ResourceSparseApplyCenteredRMSProp)
     .Input("var: resource")
@@ -190,7 +197,8 @@ MILLRACE_OP(ResourceSparseApplyCenteredRMSProp)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("RMSProp by variance, for single rows behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("Sparse centered RMSProp update of resource variables.");
 
 MILLRACE_KERNEL(ApplyRMSProp, kCpu, OptimizerKernelOf<RmsProp>);
 MILLRACE_KERNEL(ResourceApplyRMSProp, kCpu, OptimizerKernelOf<RmsProp>);

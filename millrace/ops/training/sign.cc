@@ -1,4 +1,4 @@
-// AddSign and PowerSign: larger steps where gradient and momentum agree in sign.
+// AddSign and PowerSign: larger steps if gradient and momentum have the same sign.
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/training/element_math.h"
 #include "millrace/ops/training/optimizer_kernel.h"
@@ -60,7 +60,8 @@ MILLRACE_OP(ApplyAddSign)
     .Attr("use_locking: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("AddSign.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("AddSign update.");
 
 MILLRACE_OP(ResourceApplyAddSign)
     .Input("var: resource")
@@ -75,7 +76,8 @@ MILLRACE_OP(ResourceApplyAddSign)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("AddSign, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("AddSign update of resource variables.");
 
 MILLRACE_OP(ApplyPowerSign)
     .Input("var: Ref(T)")
@@ -90,7 +92,8 @@ MILLRACE_OP(ApplyPowerSign)
     .Attr("use_locking: bool = false")
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("PowerSign.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("PowerSign update.");
 
 MILLRACE_OP(ResourceApplyPowerSign)
     .Input("var: resource")
@@ -105,7 +108,8 @@ MILLRACE_OP(ResourceApplyPowerSign)
     .Stateful()
     .Shape(OptimizerShape)
     .NotDifferentiable()
-    .Summary("PowerSign, behind handles.");
+    .Trait(OpTrait::kUpdatesVariable)
+    .Summary("PowerSign update of resource variables.");
 
 MILLRACE_KERNEL(ApplyAddSign, kCpu, OptimizerKernelOf<AddSign>);
 MILLRACE_KERNEL(ResourceApplyAddSign, kCpu, OptimizerKernelOf<AddSign>);

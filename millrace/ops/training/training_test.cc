@@ -43,9 +43,9 @@ TEST_F(TrainingTest, ReferencesAndHandlesTakeTheSameSteps) {
     const std::string suffix = handle ? "h" : "r";
     const Endpoint v = Ramp("v" + suffix, kSize, 1, handle), m = Ramp("m" + suffix, kSize, 0, handle),
                    s = Ramp("s" + suffix, kSize, 0, handle);
-    Node* adam = b_.AddNode(handle ? "ResourceApplyAdam" : "ApplyAdam",
-                            {v, m, s, Scalar(0.9f), Scalar(0.999f), Scalar(0.1f), Scalar(0.9f),
-                             Scalar(0.999f), Scalar(1e-7f), grad});
+    Node* adam = b_.AddNode(
+        handle ? "ResourceApplyAdam" : "ApplyAdam",
+        {v, m, s, Scalar(0.9f), Scalar(0.999f), Scalar(0.1f), Scalar(0.9f), Scalar(0.999f), Scalar(1e-7f), grad});
     ASSERT_TRUE(b_.ok()) << b_.status();
     for (int step = 0; step < 3; ++step) ASSERT_TRUE(Run(adam).ok());
     results.push_back(Values<float>(Read(v)));
@@ -61,8 +61,8 @@ TEST_F(TrainingTest, SparseStepOfAllRowsIsTheDenseStep) {
   const Endpoint sparse = Ramp("sparse", 6, 1, true), sparse_slot = Ramp("sparse_slot", 6, 0.5f, true);
   const Tensor grad = RampTensor(6, 0.125f);
   const Endpoint g = b_.Const(grad);
-  Node* all = b_.AddNode("ResourceApplyMomentum", {dense, dense_slot, Scalar(0.5f), g, Scalar(0.9f)},
-                         {{"use_nesterov", true}});
+  Node* all =
+      b_.AddNode("ResourceApplyMomentum", {dense, dense_slot, Scalar(0.5f), g, Scalar(0.9f)}, {{"use_nesterov", true}});
   Node* rows = b_.AddNode("ResourceSparseApplyMomentum",
                           {sparse, sparse_slot, Scalar(0.5f), g, b_.Ints({0, 1, 2, 3, 4, 5}), Scalar(0.9f)},
                           {{"use_nesterov", true}});
@@ -88,8 +88,8 @@ TEST_F(TrainingTest, AmsgradNeverForgetsALargeGradient) {
                  most = Ramp("most", 2, 0, true);
   const auto step = [&](float gradient) {
     return b_.AddNode("ResourceApplyAdamWithAmsgrad",
-                      {v, m, s, most, Scalar(0.5f), Scalar(0.5f), Scalar(0.1f), Scalar(0.5f), Scalar(0.5f),
-                       Scalar(0), b_.Const(Tensor::Of<float>({gradient, gradient}))});
+                      {v, m, s, most, Scalar(0.5f), Scalar(0.5f), Scalar(0.1f), Scalar(0.5f), Scalar(0.5f), Scalar(0),
+                       b_.Const(Tensor::Of<float>({gradient, gradient}))});
   };
   ASSERT_TRUE(Run(step(8)).ok());
   const std::vector<float> first = Values<float>(Read(most));
@@ -104,11 +104,10 @@ TEST_F(TrainingTest, AmsgradNeverForgetsALargeGradient) {
 
 TEST_F(TrainingTest, GradientOfTheWrongShapeIsRefusedAndChangesNothing) {
   const Endpoint v = Ramp("v", 3, 1, false);
-  Node* bad = graph_
-                  .AddNode({.name = "bad",
-                            .op = "ApplyGradientDescent",
-                            .inputs = {v, Scalar(1), b_.Const(RampTensor(4, 1))}})
-                  .value();
+  Node* bad =
+      graph_
+          .AddNode({.name = "bad", .op = "ApplyGradientDescent", .inputs = {v, Scalar(1), b_.Const(RampTensor(4, 1))}})
+          .value();
   EXPECT_EQ(Run(bad).code(), absl::StatusCode::kInvalidArgument);
   Node* worse = graph_
                     .AddNode({.name = "worse",
@@ -121,8 +120,8 @@ TEST_F(TrainingTest, GradientOfTheWrongShapeIsRefusedAndChangesNothing) {
 
 TEST_F(TrainingTest, SparseIndexOutsideIsRefusedBeforeAnythingChanges) {
   const Endpoint v = Ramp("v", 3, 1, true), slot = Ramp("slot", 3, 1, true);
-  Node* bad = b_.AddNode("ResourceSparseApplyAdagrad",
-                         {v, slot, Scalar(1), b_.Const(RampTensor(2, 1)), b_.Ints({1, -1})});
+  Node* bad =
+      b_.AddNode("ResourceSparseApplyAdagrad", {v, slot, Scalar(1), b_.Const(RampTensor(2, 1)), b_.Ints({1, -1})});
   EXPECT_EQ(Run(bad).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Values<float>(Read(v)), ElementsAre(0, 1, 2));
 }

@@ -22,7 +22,8 @@ constexpr size_t kMaxLine = 256;
 constexpr int kConnectMillis = 10000;
 
 Status LastError(absl::string_view what) {
-  if (errno == EAGAIN || errno == EWOULDBLOCK) return Unavailable("the other side has been silent for ", kSilenceSeconds, " s");
+  if (errno == EAGAIN || errno == EWOULDBLOCK)
+    return Unavailable("the other side has been silent for ", kSilenceSeconds, " s");
   if (errno == EPIPE || errno == ECONNRESET) return Unavailable("the connection ended");
   return Unavailable(what, ": ", strerror(errno));
 }
@@ -38,12 +39,12 @@ StatusOr<Addresses> Resolve(const std::string& host, int port, int flags) {
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* found = nullptr;
   if (const int code = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found); code != 0) {
-    return Unavailable("host '", host, "' is not known: ", gai_strerror(code));
+    return Unavailable("host '", host, "' cannot be resolved: ", gai_strerror(code));
   }
   return Addresses(found);
 }
 
-// A dead host is noticed also while nothing is sent.
+// Notices a dead host even while nothing is sent.
 void SetUpTcp(int fd) {
   const int on = 1, idle = 10, interval = 5, count = 3;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -53,7 +54,7 @@ void SetUpTcp(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 }
 
-// errno, or 0.
+// Returns errno, or 0.
 int ConnectWithin(int fd, const addrinfo& address) {
   const int flags = fcntl(fd, F_GETFL);
   fcntl(fd, F_SETFL, flags | O_NONBLOCK);
@@ -118,7 +119,7 @@ StatusOr<std::string> Connection::ReadLine() {
     if (c == '\n') return line;
     line.push_back(c);
   }
-  return InvalidArgument("what answers does not speak the language of bench-net");
+  return InvalidArgument("the other side does not speak the bench-net protocol");
 }
 
 StatusOr<TcpListener> ListenTcp(const std::string& host, int port) {
@@ -128,14 +129,17 @@ StatusOr<TcpListener> ListenTcp(const std::string& host, int port) {
   listener.fd = Fd(socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
   setsockopt(listener.fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (!listener.fd.ok() || bind(listener.fd.get(), addresses->ai_addr, addresses->ai_addrlen) != 0 || listen(listener.fd.get(), 16) != 0) {
-    if (errno == EADDRINUSE) return AlreadyExists("cannot listen at ", where, ": the port is taken, another process listens there");
+  if (!listener.fd.ok() || bind(listener.fd.get(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
+      listen(listener.fd.get(), 16) != 0) {
+    if (errno == EADDRINUSE)
+      return AlreadyExists("cannot listen at ", where, ": the port is taken, another process listens there");
     return Unavailable("cannot listen at ", where, ": ", strerror(errno));
   }
   sockaddr_storage bound = {};
   socklen_t size = sizeof(bound);
   getsockname(listener.fd.get(), reinterpret_cast<sockaddr*>(&bound), &size);
-  listener.port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port : reinterpret_cast<sockaddr_in&>(bound).sin_port);
+  listener.port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port
+                                                    : reinterpret_cast<sockaddr_in&>(bound).sin_port);
   return listener;
 }
 

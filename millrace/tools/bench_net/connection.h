@@ -1,4 +1,4 @@
-// Lines and blocks over a connected socket. Every wait but that for the next question has a limit.
+// Lines and blocks of bytes over a connected socket. Every wait has a limit, except for the one for the next question.
 #pragma once
 
 #include <string>
@@ -9,17 +9,18 @@
 
 namespace millrace::bench_net {
 
-// How long the other side may be silent in the middle of something.
+// How long the other side may be silent in the middle of an exchange.
 inline constexpr int kSilenceSeconds = 30;
 
-// A stream socket. One thread at a time. Errors say "the connection ended" or how long the other side was silent.
+// A stream socket. Used by one thread at a time. Errors say "the connection ended" or how long the other side was
+// silent.
 class Connection {
  public:
   Connection() = default;
   explicit Connection(Fd fd);
 
   Status SendLine(absl::string_view line);
-  // Without its newline. INVALID_ARGUMENT for one that is longer than any of ours: it is not our language.
+  // Returns a line without its newline. INVALID_ARGUMENT if it is longer than any line of this protocol.
   StatusOr<std::string> ReadLine();
   Status Send(const void* data, size_t size);
   Status Receive(void* data, size_t size);
@@ -36,9 +37,9 @@ struct TcpListener {
   int port = 0;
 };
 
-// Port 0: one that the system chooses. UNAVAILABLE (ALREADY_EXISTS when the port is taken) names the address.
+// For port 0 the system chooses a port. UNAVAILABLE, or ALREADY_EXISTS if the port is taken, names the address.
 StatusOr<TcpListener> ListenTcp(const std::string& host, int port);
-// Who connects next; waits `seconds`, or for ever when negative.
+// Waits `seconds` for the next connection, or without a limit if negative.
 StatusOr<Connection> AcceptTcp(const TcpListener& listener, int seconds);
 // Gives up after ten seconds.
 StatusOr<Connection> ConnectTcp(const std::string& host, int port);

@@ -15,18 +15,19 @@ using std::chrono::steady_clock;
 
 constexpr size_t kFirstSize = 1000;
 
-// Seconds that `count` transfers take.
+// The seconds that `count` transfers take.
 StatusOr<double> Time(const Transfer& transfer, size_t size, int count) {
   const auto begin = steady_clock::now();
   for (int i = 0; i < count; ++i) MR_RETURN_IF_ERROR(transfer(size));
   return std::chrono::duration<double>(steady_clock::now() - begin).count();
 }
 
-// The median of a transfer's seconds, from as many as fit into `budget` seconds; three at least, unless each of them takes longer than that.
+// The median duration of a transfer, from as many transfers as fit into `budget` seconds, but at least three unless one
+// alone takes longer than that.
 StatusOr<double> MedianTime(const Transfer& transfer, size_t size, double budget) {
-  constexpr double kShortest = 20e-6;  // below, what the clock itself costs would be seen
+  constexpr double kShortest = 20e-6;  // below this the cost of reading the clock would matter
   constexpr size_t kMost = 2000;
-  // Not counted: the first brings caches, windows and pools to where they stay.
+  // Warm-up, not counted: brings caches, TCP windows and pools to their steady state.
   MR_ASSIGN_OR_RETURN(const double first, Time(transfer, size, 1));
   const int count = first >= kShortest / 2 ? 1 : static_cast<int>(std::min(1000.0, kShortest / std::max(first, 1e-8)));
   std::vector<double> times;
@@ -70,18 +71,22 @@ StatusOr<size_t> ParseSize(absl::string_view text) {
   const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   const std::string unit = absl::AsciiStrToUpper(absl::StripAsciiWhitespace(text.substr(digits)));
   uint64_t number, factor = 0;
-  for (const auto& [name, value] : {std::pair("", 1), std::pair("B", 1), std::pair("KB", 1000), std::pair("MB", 1000000), std::pair("GB", 1000000000)}) {
+  for (const auto& [name, value] : {std::pair("", 1), std::pair("B", 1), std::pair("KB", 1000),
+                                    std::pair("MB", 1000000), std::pair("GB", 1000000000)}) {
     if (unit == name) factor = value;
   }
   if (factor == 0 || !absl::SimpleAtoi(text.substr(0, digits), &number) || number > uint64_t{1000000000000} / factor) {
-    return InvalidArgument("'", text, "' is no size; 100KB, 10MB and 1GB are");
+    return InvalidArgument("'", text, "' is not a size; use for example 100KB, 10MB or 1GB");
   }
   return number * factor;
 }
 
 StatusOr<NetFigures> MeasureWays(PartnerLink* partner, const MeasureOptions& options) {
-  NetFigures figures{.where = "this host", .cores = static_cast<int>(std::thread::hardware_concurrency()), .sizes = SizesUpTo(options.max_size), .ways = {}};
-  if (figures.sizes.empty()) return InvalidArgument("there is memory for no size at all");
+  NetFigures figures{.where = "this host",
+                     .cores = static_cast<int>(std::thread::hardware_concurrency()),
+                     .sizes = SizesUpTo(options.max_size),
+                     .ways = {}};
+  if (figures.sizes.empty()) return InvalidArgument("there is not enough memory for any size");
   MR_RETURN_IF_ERROR(partner->MakeMemory(figures.sizes.back()));
   std::vector<Way> ways = WaysTo(partner);
   const double budget = options.seconds / static_cast<double>(ways.size() * (figures.sizes.size() + 1));
@@ -102,7 +107,7 @@ StatusOr<NetFigures> MeasureWays(PartnerLink* partner, const MeasureOptions& opt
       row.round_trip_us = seconds * 1e6;
     }
     for (size_t i = 0; i < figures.sizes.size(); ++i) {
-      // One that would take most of the time there is stays out, and all that are larger.
+      // Skips a size that would take most of the remaining time, and all larger ones.
       if (i > 0 && (row.seconds[i - 1] == 0 || 10 * row.seconds[i - 1] > options.seconds / 4)) break;
       progress(absl::StrCat(way.title, ", ", SizeText(figures.sizes[i])));
       MR_ASSIGN_OR_RETURN(row.seconds[i], MedianTime(*transfer, figures.sizes[i], budget));

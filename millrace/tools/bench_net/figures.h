@@ -1,4 +1,4 @@
-// What was measured, and how.
+// The measurements and their results.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace millrace::bench_net {
 struct WayFigures {
   std::string name, title;
   Way::Kind kind = Way::Kind::kBetween;
-  std::string note = {};            // why there is nothing
-  double round_trip_us = 0;         // of an answer of one byte; 0: not measured, or there is none
-  std::vector<double> seconds = {};  // for each size, the median; 0: it would have taken too long
+  std::string note = {};             // why it could not be measured
+  double round_trip_us = 0;          // with an answer of one byte; 0: not measured
+  std::vector<double> seconds = {};  // the median for each size; 0: it would have taken too long
 };
 
 struct NetFigures {
@@ -27,14 +27,14 @@ struct NetFigures {
   std::vector<WayFigures> ways;
 
   double GigabytesPerSecond(const WayFigures& way, size_t i) const;
-  // The fastest way between the two at that size; 0: there is none.
+  // The bandwidth of the fastest way between the two at that size; 0 if there is none.
   double Ceiling(size_t i) const;
 };
 
 struct MeasureOptions {
   size_t max_size = 0;
-  double seconds = 20;  // in all, about
-  // Before each figure: "TCP, 10 MB".
+  double seconds = 20;  // the approximate total
+  // Called before each measurement with a text like "TCP, 10 MB".
   std::function<void(const std::string&)> on_progress = nullptr;
 };
 
@@ -42,10 +42,10 @@ struct MeasureOptions {
 std::vector<size_t> SizesUpTo(size_t max_size);
 // "10 KB".
 std::string SizeText(size_t size);
-// "10KB", "1 GB", "4096". INVALID_ARGUMENT says what is expected.
+// Parses "10KB", "1 GB", "4096". INVALID_ARGUMENT says what is expected.
 StatusOr<size_t> ParseSize(absl::string_view text);
 
-// Fails when the partner is lost; a way that is not there has a note.
+// Fails if the partner is lost. A way that is not available gets a note.
 StatusOr<NetFigures> MeasureWays(PartnerLink* partner, const MeasureOptions& options);
 
 }  // namespace millrace::bench_net

@@ -18,7 +18,8 @@ class Grid {
   Grid(int rows, int columns) : rows_(rows, std::vector<std::string>(columns, " ")) {}
   int rows() const { return static_cast<int>(rows_.size()); }
   void Put(int row, int column, const std::string& mark) {
-    if (row >= 0 && row < rows() && column >= 0 && column < static_cast<int>(rows_[row].size())) rows_[row][column] = mark;
+    if (row >= 0 && row < rows() && column >= 0 && column < static_cast<int>(rows_[row].size()))
+      rows_[row][column] = mark;
   }
   bool IsFree(int row, int column) const { return row >= 0 && row < rows() && rows_[row][column] == " "; }
   std::string Line(int row) const {
@@ -38,7 +39,7 @@ std::string MarkOf(size_t way, bool millrace, size_t nth_of_millrace, bool ascii
   return millrace ? unicode_millrace[nth_of_millrace % unicode_millrace.size()] : unicode[way % unicode.size()];
 }
 
-// Dots from one figure to the next, where nothing is yet.
+// Draws dots from one figure to the next, where the grid is free.
 void DrawLine(double from, double to, int column, bool ascii, Grid* grid) {
   for (int i = 1; i < kColumnsPerSize; ++i) {
     const int row = static_cast<int>(std::lround(from + (to - from) * i / kColumnsPerSize));
@@ -59,13 +60,14 @@ std::string FiguresPlot(const NetFigures& figures, bool ascii) {
     }
   }
   if (most == 0) return "";
-  // A clock that stands still between two readings must not make a plot without end.
-  const int top = static_cast<int>(std::ceil(std::log10(std::min(most, 1e6)))), bottom = std::min(top - 1, static_cast<int>(std::floor(std::log10(std::max(least, 1e-6)))));
+  // A clock that stands still between two readings must not make the plot infinite.
+  const int top = static_cast<int>(std::ceil(std::log10(std::min(most, 1e6)))),
+            bottom = std::min(top - 1, static_cast<int>(std::floor(std::log10(std::max(least, 1e-6)))));
   Grid grid((top - bottom) * kRowsPerDecade + 1, kColumnsPerSize * static_cast<int>(figures.sizes.size()));
   const auto row_of = [&](double speed) { return (top - std::log10(std::clamp(speed, 1e-6, 1e6))) * kRowsPerDecade; };
   const auto column_of = [](size_t i) { return static_cast<int>(i) * kColumnsPerSize + kColumnsPerSize / 2; };
   std::string legend;
-  // Marks after all lines, so that no line covers one; and Millrace's last.
+  // Marks are drawn after all lines, so that no line covers them, and Millrace's are drawn last.
   for (const bool marks : {false, true}) {
     size_t millrace_ways = 0;
     for (size_t w = 0; w < figures.ways.size(); ++w) {
@@ -89,9 +91,13 @@ std::string FiguresPlot(const NetFigures& figures, bool ascii) {
   std::string text;
   for (int row = 0; row < grid.rows(); ++row) {
     const bool decade = row % kRowsPerDecade == 0;
-    const std::string label = decade ? absl::StrFormat("%g", std::pow(10, top - row / kRowsPerDecade)) : row == 1 ? "GB/s" : "";
+    const std::string label = decade     ? absl::StrFormat("%g", std::pow(10, top - row / kRowsPerDecade))
+                              : row == 1 ? "GB/s"
+                                         : "";
     const std::string axis = ascii ? (decade ? "+" : "|") : (decade ? "┤" : "│");
-    absl::StrAppend(&text, absl::StripTrailingAsciiWhitespace(absl::StrFormat("%*s %s%s", kAxisWidth, label, axis, grid.Line(row))), "\n");
+    absl::StrAppend(
+        &text, absl::StripTrailingAsciiWhitespace(absl::StrFormat("%*s %s%s", kAxisWidth, label, axis, grid.Line(row))),
+        "\n");
   }
   std::string sizes(kAxisWidth + 2, ' ');
   for (const size_t size : figures.sizes) {
@@ -99,7 +105,8 @@ std::string FiguresPlot(const NetFigures& figures, bool ascii) {
     const size_t before = (kColumnsPerSize + 1 - label.size()) / 2;
     absl::StrAppend(&sizes, std::string(before, ' '), label, std::string(kColumnsPerSize - before - label.size(), ' '));
   }
-  absl::StrAppend(&text, absl::StripTrailingAsciiWhitespace(sizes), "\n", std::string(kAxisWidth + 2, ' '), legend, "\n");
+  absl::StrAppend(&text, absl::StripTrailingAsciiWhitespace(sizes), "\n", std::string(kAxisWidth + 2, ' '), legend,
+                  "\n");
   return text;
 }
 

@@ -13,8 +13,9 @@ using nlohmann::json;
 
 constexpr int kTitleWidth = 18, kTripWidth = 9, kSizeWidth = 8;
 
-// Three digits, as far as they fit.
+// Three significant digits, as far as they fit; a speed that would round to 0.000 shows its first digit.
 std::string NumberText(double number) {
+  if (number > 0 && number < 0.0005) return number < 0.0000095 ? "< 1e-5" : absl::StrFormat("%.5f", number);
   return absl::StrFormat("%.*f", number >= 99.95 ? 0 : number >= 9.995 ? 1 : number >= 0.9995 ? 2 : 3, number);
 }
 
@@ -24,7 +25,8 @@ std::string ShareText(double part, double whole) {
   return absl::StrFormat("%.*f %%", percent < 9.5 ? 1 : 0, percent);
 }
 
-void AppendRow(const std::string& title, const std::string& trip, const std::vector<std::string>& cells, std::string* text) {
+void AppendRow(const std::string& title, const std::string& trip, const std::vector<std::string>& cells,
+               std::string* text) {
   std::string line = absl::StrFormat("%-*s%*s", kTitleWidth, title, kTripWidth, trip);
   for (const std::string& cell : cells) absl::StrAppendFormat(&line, "%*s", kSizeWidth, cell);
   absl::StrAppend(text, absl::StripTrailingAsciiWhitespace(line), "\n");
@@ -33,14 +35,16 @@ void AppendRow(const std::string& title, const std::string& trip, const std::vec
 }  // namespace
 
 std::string FiguresTable(const NetFigures& figures) {
-  std::string text = absl::StrCat("GB/s of ", figures.where, ", ", figures.cores, figures.cores == 1 ? " core" : " cores", " here\n\n");
+  std::string text = absl::StrCat("GB/s of ", figures.where, ", ", figures.cores,
+                                  figures.cores == 1 ? " core" : " cores", " here\n\n");
   std::vector<std::string> heads;
   for (const size_t size : figures.sizes) heads.push_back(SizeText(size));
   AppendRow("", "trip", heads, &text);
   double best_trip = 0;
   bool left_out = false;
   for (const WayFigures& way : figures.ways) {
-    if (way.kind == Way::Kind::kBetween && way.round_trip_us > 0 && (best_trip == 0 || way.round_trip_us < best_trip)) best_trip = way.round_trip_us;
+    if (way.kind == Way::Kind::kBetween && way.round_trip_us > 0 && (best_trip == 0 || way.round_trip_us < best_trip))
+      best_trip = way.round_trip_us;
   }
   for (const WayFigures& way : figures.ways) {
     if (!way.note.empty()) {
@@ -56,9 +60,10 @@ std::string FiguresTable(const NetFigures& figures) {
     }
     const bool trips = way.round_trip_us > 0;
     AppendRow(way.title, trips ? absl::StrCat(NumberText(way.round_trip_us), " us") : "", numbers, &text);
-    if (way.kind == Way::Kind::kMillrace) AppendRow("  of the fastest", ShareText(best_trip, way.round_trip_us), shares, &text);
+    if (way.kind == Way::Kind::kMillrace)
+      AppendRow("  of the fastest", ShareText(best_trip, way.round_trip_us), shares, &text);
   }
-  if (left_out) absl::StrAppend(&text, "-: it would have taken too long; --seconds\n");
+  if (left_out) absl::StrAppend(&text, "-: would have taken too long; raise --seconds to measure it\n");
   return text;
 }
 
@@ -67,7 +72,9 @@ std::string FiguresJson(const NetFigures& figures) {
   const auto or_null = [](double number) { return number > 0 ? json(number) : json(nullptr); };
   for (const WayFigures& way : figures.ways) {
     json row = {{"name", way.name},
-                {"kind", way.kind == Way::Kind::kCopy ? "copy" : way.kind == Way::Kind::kBetween ? "ceiling" : "millrace"},
+                {"kind", way.kind == Way::Kind::kCopy      ? "copy"
+                         : way.kind == Way::Kind::kBetween ? "ceiling"
+                                                           : "millrace"},
                 {"round_trip_us", or_null(way.round_trip_us)},
                 {"gigabytes_per_second", json::array()},
                 {"share_of_ceiling", json::array()}};

@@ -1,4 +1,4 @@
-// Figures for people and for programs.
+// The figures as a table, a plot and JSON.
 #pragma once
 
 #include <string>
@@ -7,10 +7,11 @@
 
 namespace millrace::bench_net {
 
-// A row for each way and a column for each size, in GB/s; under each of Millrace's rows its share of the fastest way between the two.
+// A row for each way and a column for each size, in GB/s. Below each of Millrace's rows is its share of the fastest way
+// between the two.
 std::string FiguresTable(const NetFigures& figures);
 
-// GB/s over size, both by powers of ten: a mark for each figure, and what each mark means. Without `ascii` in Unicode.
+// A plot of GB/s over size, both logarithmic, with a legend. Uses Unicode unless `ascii`.
 std::string FiguresPlot(const NetFigures& figures, bool ascii);
 
 // One JSON object; `millrace status --ceilings` reads it.

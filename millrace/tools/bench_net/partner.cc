@@ -20,7 +20,7 @@
 namespace millrace::bench_net {
 namespace {
 
-// The memory, kept while an answer is on its way.
+// The memory, kept alive while an answer is being sent.
 struct SentMemory : RefCounted {
   explicit SentMemory(TouchedMemory from) : memory(std::move(from)) {}
   const TouchedMemory memory;
@@ -34,7 +34,7 @@ class ReadService : public net::Service {
   void OnCall(int, std::shared_ptr<net::IncomingCall> call) override {
     uint64_t size;
     if (!net::BytesReader(call->request()).Read(&size, sizeof(size)) || size > memory_->memory.size()) {
-      return call->Reply(InvalidArgument("bench-net: a question that asks for more than there is"));
+      return call->Reply(InvalidArgument("bench-net: the request asks for more bytes than there are"));
     }
     net::Bytes answer;
     answer.Append({memory_->memory.data(), size}, memory_);
@@ -52,7 +52,8 @@ class Partner {
 
   Status Serve() {
     while (true) {
-      pollfd ready[] = {{.fd = control_.fd(), .events = POLLIN, .revents = 0}, {.fd = options_.data ? options_.data.fd() : -1, .events = POLLIN, .revents = 0}};
+      pollfd ready[] = {{.fd = control_.fd(), .events = POLLIN, .revents = 0},
+                        {.fd = options_.data ? options_.data.fd() : -1, .events = POLLIN, .revents = 0}};
       if (poll(ready, 2, -1) < 0) {
         if (errno == EINTR) continue;
         return Unavailable("poll: ", strerror(errno));
@@ -62,7 +63,8 @@ class Partner {
       const StatusOr<std::string> line = control_.ReadLine();
       if (!line.ok()) return absl::IsUnavailable(line.status()) ? absl::OkStatus() : line.status();
       const StatusOr<std::string> answer = Obey(*line);
-      MR_RETURN_IF_ERROR(control_.SendLine(answer.ok() ? absl::StrCat("ok ", *answer) : absl::StrCat("error ", answer.status().message())));
+      MR_RETURN_IF_ERROR(control_.SendLine(answer.ok() ? absl::StrCat("ok ", *answer)
+                                                       : absl::StrCat("error ", answer.status().message())));
     }
   }
 
@@ -71,14 +73,15 @@ class Partner {
     uint64_t question;
     MR_RETURN_IF_ERROR(options_.data.Receive(&question, sizeof(question)));
     const uint64_t size = question & ~kReady;
-    if (memory_ == nullptr || size > memory_->memory.size()) return InvalidArgument("more is asked for than there is");
+    if (memory_ == nullptr || size > memory_->memory.size())
+      return InvalidArgument("the request asks for more bytes than there are");
     return options_.data.Send(memory_->memory.data(), (question & kReady) != 0 ? 1 : size);
   }
 
   StatusOr<std::string> Obey(const std::string& line) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     if (!greeted_) {
-      if (line != kHello) return InvalidArgument("this is a bench-net of another version");
+      if (line != kHello) return InvalidArgument("this bench-net has another version");
       greeted_ = true;
       char name[65] = "?";
       gethostname(name, sizeof(name) - 1);
@@ -92,7 +95,8 @@ class Partner {
 
   StatusOr<std::string> MakeMemory(const std::string& text) {
     size_t size;
-    if (!absl::SimpleAtoi(text, &size) || size == 0 || size > options_.max_size) return InvalidArgument("memory of ", text, " bytes is more than there may be");
+    if (!absl::SimpleAtoi(text, &size) || size == 0 || size > options_.max_size)
+      return InvalidArgument("memory of ", text, " bytes exceeds the limit");
     listener_.reset();
     service_.reset();
     MR_ASSIGN_OR_RETURN(TouchedMemory memory, TouchedMemory::Private(size));
@@ -104,7 +108,7 @@ class Partner {
     return absl::StrCat(getpid(), " ", reinterpret_cast<uintptr_t>(memory_->memory.data()));
   }
 
-  // The answer goes out before the connection comes in.
+  // The answer is sent before the connection is accepted.
   StatusOr<std::string> OpenTcp() {
     MR_ASSIGN_OR_RETURN(const TcpListener listener, ListenTcp(options_.host, 0));
     MR_RETURN_IF_ERROR(control_.SendLine(absl::StrCat("ok ", listener.port)));
@@ -113,7 +117,7 @@ class Partner {
   }
 
   StatusOr<std::string> OpenTransport(const std::string& name) {
-    if (memory_ == nullptr) return FailedPrecondition("there is no memory yet");
+    if (memory_ == nullptr) return FailedPrecondition("memory must be requested first");
     listener_.reset();
     transport_.reset();
     for (const TransportKind& kind : TransportKinds()) {
@@ -131,7 +135,7 @@ class Partner {
   bool greeted_ = false;
   RefPtr<SentMemory> memory_;
   TouchedMemory shared_;
-  // In the order in which the later ones use the earlier ones.
+  // Later members use earlier ones.
   std::unique_ptr<ReadService> service_;
   std::unique_ptr<net::Transport> transport_;
   std::unique_ptr<net::Listener> listener_;
@@ -139,12 +143,14 @@ class Partner {
 
 }  // namespace
 
-Status ServePartner(Connection control, PartnerOptions options) { return Partner(std::move(control), std::move(options)).Serve(); }
+Status ServePartner(Connection control, PartnerOptions options) {
+  return Partner(std::move(control), std::move(options)).Serve();
+}
 
 int RunPartnerProcess() {
-  const Status status = ServePartner(Connection(Fd(kControlFd)), {.max_size = std::numeric_limits<size_t>::max() / 2,
-                                                                          .data = Connection(Fd(kDataFd)),
-                                                                          .shared = Fd(kSharedFd)});
+  const Status status = ServePartner(
+      Connection(Fd(kControlFd)),
+      {.max_size = std::numeric_limits<size_t>::max() / 2, .data = Connection(Fd(kDataFd)), .shared = Fd(kSharedFd)});
   if (status.ok()) return 0;
   std::cerr << "millrace bench-net: the partner process: " << status.message() << "\n";
   return 1;

@@ -27,7 +27,8 @@ struct SocketPair {
 
 StatusOr<SocketPair> MakeSocketPair() {
   int fds[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) return ResourceExhausted("no Unix socket: ", strerror(errno));
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
+    return ResourceExhausted("cannot create a Unix socket: ", strerror(errno));
   return SocketPair{Fd(fds[0]), Fd(fds[1])};
 }
 
@@ -38,16 +39,17 @@ StatusOr<std::unique_ptr<PartnerLink>> PartnerLink::Start() {
   MR_ASSIGN_OR_RETURN(SocketPair control, MakeSocketPair());
   MR_ASSIGN_OR_RETURN(SocketPair data, MakeSocketPair());
   link->shared_file_ = Fd(memfd_create("millrace-bench-net", MFD_CLOEXEC));
-  if (!link->shared_file_.ok()) return ResourceExhausted("no memory to share: ", strerror(errno));
+  if (!link->shared_file_.ok()) return ResourceExhausted("cannot create shared memory: ", strerror(errno));
   launch::SpawnError error;
   static_assert(kControlFd == 0 && kDataFd == 3 && kSharedFd == 4);
-  link->child_ = launch::Spawn({.arguments = {"millrace", "bench-net-partner"},
-                                .path = "/proc/self/exe",
-                                .descriptors = {control.theirs.get(), -1, STDERR_FILENO, data.theirs.get(), link->shared_file_.get()},
-                                .parent_death_signal = SIGKILL},
-                               &error);
-  if (link->child_ < 0) return Unavailable("the partner process does not start: ", error.text);
-  // So that its end is noticed.
+  link->child_ = launch::Spawn(
+      {.arguments = {"millrace", "bench-net-partner"},
+       .path = "/proc/self/exe",
+       .descriptors = {control.theirs.get(), -1, STDERR_FILENO, data.theirs.get(), link->shared_file_.get()},
+       .parent_death_signal = SIGKILL},
+      &error);
+  if (link->child_ < 0) return Unavailable("cannot start the partner process: ", error.text);
+  // Closed here so that the end of the partner is noticed.
   control.theirs.Reset();
   data.theirs.Reset();
   link->control_ = Connection(std::move(control.mine));
@@ -61,10 +63,14 @@ StatusOr<std::unique_ptr<PartnerLink>> PartnerLink::Connect(const std::string& a
   MR_ASSIGN_OR_RETURN(const net::HostPort where, net::ParseHostPort(address));
   link->host_ = where.host;
   StatusOr<Connection> control = ConnectTcp(where.host, where.port);
-  if (!control.ok()) return WithSuffix(control.status(), absl::StrCat("; start `millrace bench-net --listen ", address, "` there first"));
+  if (!control.ok())
+    return WithSuffix(control.status(),
+                      absl::StrCat("; start `millrace bench-net --listen ", address, "` there first"));
   link->control_ = *std::move(control);
   if (const Status status = link->Greet(); !status.ok()) {
-    return WithSuffix(status, absl::StrCat(" (at ", address, "); is that `millrace bench-net --listen`, and nobody else's partner just now?"));
+    return WithSuffix(
+        status,
+        absl::StrCat(" (at ", address, "); is that `millrace bench-net --listen`, and not busy with another peer?"));
   }
   return link;
 }
@@ -72,7 +78,8 @@ StatusOr<std::unique_ptr<PartnerLink>> PartnerLink::Connect(const std::string& a
 PartnerLink::~PartnerLink() {
   control_ = Connection();
   data_ = Connection();
-  // It has nothing to save, and a stopped one would not notice that its connections have ended.
+  // SIGKILL, because the partner has nothing to save and a stopped one would not notice that its connections have
+  // ended.
   if (child_ > 0) kill(child_, SIGKILL);
   while (child_ > 0 && waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
   }
@@ -82,7 +89,7 @@ Status PartnerLink::Greet() {
   MR_ASSIGN_OR_RETURN(const std::string answer, Ask(kHello));
   const std::vector<std::string> words = absl::StrSplit(answer, absl::MaxSplits(' ', 2));
   if (words.size() != 3 || !absl::SimpleAtoi(words[0], &cores_) || !absl::SimpleAtoi(words[1], &max_size_)) {
-    return InvalidArgument("what answers does not speak the language of bench-net");
+    return InvalidArgument("the other side does not speak the bench-net protocol");
   }
   name_ = words[2];
   return absl::OkStatus();
@@ -98,16 +105,17 @@ StatusOr<std::string> PartnerLink::ReadAnswer() {
   absl::string_view answer = line;
   if (absl::ConsumePrefix(&answer, "ok ")) return std::string(answer);
   if (absl::ConsumePrefix(&answer, "error ")) return FailedPrecondition(answer);
-  return InvalidArgument("what answers does not speak the language of bench-net");
+  return InvalidArgument("the other side does not speak the bench-net protocol");
 }
 
 Status PartnerLink::MakeMemory(size_t size) {
   MR_ASSIGN_OR_RETURN(here_, TouchedMemory::Private(size));
-  if (shared_file_.ok() && ftruncate(shared_file_.get(), static_cast<off_t>(size)) != 0) return ResourceExhausted("no memory to share: ", strerror(errno));
+  if (shared_file_.ok() && ftruncate(shared_file_.get(), static_cast<off_t>(size)) != 0)
+    return ResourceExhausted("cannot resize shared memory: ", strerror(errno));
   MR_ASSIGN_OR_RETURN(const std::string answer, Ask(absl::StrCat("memory ", size)));
   const std::vector<std::string> words = absl::StrSplit(answer, ' ');
   if (words.size() != 2 || !absl::SimpleAtoi(words[0], &remote_pid_) || !absl::SimpleAtoi(words[1], &remote_address_)) {
-    return InvalidArgument("what answers does not speak the language of bench-net");
+    return InvalidArgument("the other side does not speak the bench-net protocol");
   }
   if (shared_file_.ok()) {
     MR_ASSIGN_OR_RETURN(shared_, TouchedMemory::Shared(shared_file_.get(), size));
@@ -133,7 +141,7 @@ Status PartnerLink::ReadProcess(size_t size) {
     iovec to = {.iov_base = here_.data() + done, .iov_len = size - done};
     iovec from = {.iov_base = reinterpret_cast<void*>(remote_address_ + done), .iov_len = size - done};
     const ssize_t got = process_vm_readv(remote_pid_, &to, 1, &from, 1, 0);
-    if (got <= 0) return Unavailable("not permitted here (", got < 0 ? strerror(errno) : "nothing comes", ")");
+    if (got <= 0) return Unavailable("not permitted here (", got < 0 ? strerror(errno) : "no data", ")");
     done += static_cast<size_t>(got);
   }
   return absl::OkStatus();
@@ -142,7 +150,7 @@ Status PartnerLink::ReadProcess(size_t size) {
 Status PartnerLink::UseTcp() {
   MR_ASSIGN_OR_RETURN(const std::string answer, Ask("tcp"));
   int port;
-  if (!absl::SimpleAtoi(answer, &port)) return InvalidArgument("no port but '", answer, "'");
+  if (!absl::SimpleAtoi(answer, &port)) return InvalidArgument("expected a port, got '", answer, "'");
   MR_ASSIGN_OR_RETURN(data_, ConnectTcp(host_, port));
   return ReadAnswer().status();
 }
@@ -150,7 +158,7 @@ Status PartnerLink::UseTcp() {
 StatusOr<int> PartnerLink::OpenTransport(const std::string& kind) {
   MR_ASSIGN_OR_RETURN(const std::string answer, Ask(absl::StrCat("transport ", kind)));
   int port;
-  if (!absl::SimpleAtoi(answer, &port)) return InvalidArgument("no port but '", answer, "'");
+  if (!absl::SimpleAtoi(answer, &port)) return InvalidArgument("expected a port, got '", answer, "'");
   return port;
 }
 

@@ -1,4 +1,4 @@
-// This side's end of a partner, in a process of this host or on another host.
+// The connection to a partner, a process on this host or on another host.
 #pragma once
 
 #include <sys/types.h>
@@ -13,36 +13,37 @@
 
 namespace millrace::bench_net {
 
-// Its end ends the partner's process, where it started one, and waits for that. One thread at a time.
+// The destructor ends the partner's process, if it started one, and waits for it. Used by one thread at a time.
 class PartnerLink {
  public:
-  // A process of this program on this host, which ends with this one. Before any thread is started.
+  // Starts a process of this program on this host, which ends with this one. Must be called before any thread is
+  // started.
   static StatusOr<std::unique_ptr<PartnerLink>> Start();
-  // `millrace bench-net --listen` at "host:port".
+  // Connects to `millrace bench-net --listen` at "host:port".
   static StatusOr<std::unique_ptr<PartnerLink>> Connect(const std::string& address);
   ~PartnerLink();
 
   bool same_host() const { return child_ > 0; }
-  const std::string& host() const { return host_; }  // to connect to
-  const std::string& name() const { return name_; }  // as the machine calls itself
+  const std::string& host() const { return host_; }  // the host to connect to
+  const std::string& name() const { return name_; }  // the machine's own host name
   int cores() const { return cores_; }
-  size_t max_size() const { return max_size_; }      // what it is willing to give
+  size_t max_size() const { return max_size_; }  // the largest transfer that it allows
 
-  // Memory on both sides; before what follows.
+  // Allocates memory on both sides. Must be called before the methods below.
   Status MakeMemory(size_t size);
-  // Where what is transferred goes.
+  // The destination of transfers.
   char* here() const { return here_.data(); }
   size_t here_size() const { return here_.size(); }
-  // What the partner's process shares, of the same host; null on another one.
+  // The memory that a partner on the same host shares; null on another host.
   const char* shared() const { return shared_.data(); }
 
-  // Asks over the data connection, which is a Unix socket at first, and reads the answer into here().
+  // Sends a request over the data connection, initially a Unix socket, and reads the answer into here().
   Status Fetch(size_t size);
-  // Asks and is told only that it is there.
+  // Sends a request that is answered by one byte instead of data.
   Status AskReady();
-  // Reads out of the memory of the partner's process.
+  // Reads from the memory of the partner's process.
   Status ReadProcess(size_t size);
-  // From now on the data connection is one of TCP.
+  // Switches the data connection to TCP.
   Status UseTcp();
   // The port at which the partner serves kReadMethod over that kind of transport.
   StatusOr<int> OpenTransport(const std::string& kind);
@@ -50,7 +51,7 @@ class PartnerLink {
  private:
   PartnerLink() = default;
   Status Greet();
-  // What follows "ok".
+  // Returns what follows "ok".
   StatusOr<std::string> Ask(absl::string_view line);
   StatusOr<std::string> ReadAnswer();
 

@@ -10,8 +10,10 @@
 
 namespace millrace::bench_net {
 StatusOr<TouchedMemory> TouchedMemory::Map(int fd, size_t size) {
-  void* const block = mmap(nullptr, size, PROT_READ | PROT_WRITE, fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
-  if (block == MAP_FAILED) return ResourceExhausted("no memory of ", size, " bytes: ", strerror(errno), "; a smaller --max_size needs less");
+  void* const block =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+  if (block == MAP_FAILED)
+    return ResourceExhausted("cannot allocate ", size, " bytes: ", strerror(errno), "; try a smaller --max_size");
   TouchedMemory memory;
   memory.data_ = static_cast<char*>(block);
   memory.size_ = size;

@@ -1,4 +1,4 @@
-// Memory to copy from and to.
+// Memory for measurements.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,18 @@
 
 namespace millrace::bench_net {
 
-// Pages that have all been written to: the first touch of a page costs several times the copy into it.
+// Mapped memory whose pages have all been written to, since the first touch of a page costs several times as much as a
+// copy into it.
 class TouchedMemory {
  public:
   TouchedMemory() = default;
-  TouchedMemory(TouchedMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  TouchedMemory(TouchedMemory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   TouchedMemory& operator=(TouchedMemory&& other) noexcept;
   ~TouchedMemory();
 
   static StatusOr<TouchedMemory> Private(size_t size);
-  // Of a file that holds at least so much; shared with whoever maps it.
+  // Maps a file of at least that size, shared with every process that maps it.
   static StatusOr<TouchedMemory> Shared(int fd, size_t size);
 
   char* data() const { return data_; }

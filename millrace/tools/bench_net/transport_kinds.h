@@ -1,4 +1,4 @@
-// The transports that Millrace's part of the table is measured with.
+// The transports of Millrace that are measured.
 #pragma once
 
 #include <functional>
@@ -11,14 +11,14 @@
 namespace millrace::bench_net {
 
 struct TransportKind {
-  std::string name;   // one word, by which the two sides mean the same
+  std::string name;   // one word that identifies it to both sides
   std::string title;  // in the table
   std::function<std::unique_ptr<net::Transport>()> make;
-  bool same_host = false;  // is of use within one host only
-  bool is_lane = false;    // gRPC carries the calls until there is one, and when there is none
+  bool same_host = false;  // works only within one host
+  bool is_lane = false;    // gRPC carries the calls until the lane is established, or if it cannot be
 };
 
-// All there are. To add one: a line here.
+// All kinds. To add one, add a line to its definition.
 std::vector<TransportKind> TransportKinds();
 
 }  // namespace millrace::bench_net

@@ -17,7 +17,7 @@ namespace millrace::bench_net {
 namespace {
 
 constexpr absl::Duration kCallTimeout = absl::Minutes(2);
-// A lane that is there at all is there long before.
+// A lane that can be established is established long before this.
 constexpr absl::Duration kLaneTimeout = absl::Seconds(10);
 
 StatusOr<Transfer> OpenMemcpy(PartnerLink* partner, size_t size) {
@@ -25,7 +25,7 @@ StatusOr<Transfer> OpenMemcpy(PartnerLink* partner, size_t size) {
   auto source = std::make_shared<TouchedMemory>(std::move(memory));
   return [partner, source](size_t bytes) {
     std::memcpy(partner->here(), source->data(), bytes);
-    // Or the compiler leaves out all but the last of several.
+    // Keeps the compiler from eliding all but the last of several copies.
     asm volatile("" : : "r"(partner->here()) : "memory");
     return absl::OkStatus();
   };
@@ -39,7 +39,8 @@ StatusOr<Transfer> OpenReadProcess(PartnerLink* partner) {
   };
 }
 
-// Devices with what their drivers say of their speed. Millrace has no transport that would use them, so they are not measured.
+// Lists RDMA devices with the speeds that their drivers report. Millrace has no transport for them, so they are not
+// measured.
 StatusOr<Transfer> FindRdma() {
   std::vector<std::string> found;
   std::error_code ignored;
@@ -53,25 +54,27 @@ StatusOr<Transfer> FindRdma() {
   return Unimplemented(absl::StrJoin(found, "; "), " (not measured)");
 }
 
-// One kind of Millrace's transports, and its calls.
+// A transport of Millrace and its calls.
 class Calls {
  public:
-  Calls(const TransportKind& kind, const std::string& address) : transport_(kind.make()), channel_(transport_->Connect(address)) {}
+  Calls(const TransportKind& kind, const std::string& address)
+      : transport_(kind.make()), channel_(transport_->Connect(address)) {}
 
   Status Fetch(uint64_t size) {
     auto answer = std::make_shared<Answer>();
     std::string question(reinterpret_cast<const char*>(&size), sizeof(size));
-    channel_->Call(kReadMethod, net::Bytes::Of(std::move(question)), {.timeout = kCallTimeout, .every_step = true}, [answer](StatusOr<net::Bytes> bytes) {
-      answer->status = bytes.status();
-      if (bytes.ok()) answer->size = bytes->size();
-      answer->here.Notify();
-    });
+    channel_->Call(kReadMethod, net::Bytes::Of(std::move(question)), {.timeout = kCallTimeout, .every_step = true},
+                   [answer](StatusOr<net::Bytes> bytes) {
+                     answer->status = bytes.status();
+                     if (bytes.ok()) answer->size = bytes->size();
+                     answer->here.Notify();
+                   });
     answer->here.Wait();
     MR_RETURN_IF_ERROR(answer->status);
     return answer->size == size ? absl::OkStatus() : DataLoss(answer->size, " bytes came of ", size);
   }
 
-  // Until that lane carries the calls: else what is measured would be another.
+  // Waits until that lane carries the calls, since otherwise another transport would be measured.
   Status WaitForLane(const std::string& kind) {
     const absl::Time deadline = Clock::Real()->Now() + kLaneTimeout;
     Notification never;
@@ -81,7 +84,8 @@ class Calls {
         if (!peer.outgoing) continue;
         if (peer.kind == kind) return absl::OkStatus();
         const bool is_other_lane = peer.kind != "grpc";
-        if (is_other_lane || Clock::Real()->Now() > deadline) return Unavailable("not to be had, ", peer.kind, " takes its place: ", peer.why_not_better);
+        if (is_other_lane || Clock::Real()->Now() > deadline)
+          return Unavailable("not available, ", peer.kind, " is used instead: ", peer.why_not_better);
       }
       never.WaitFor(absl::Milliseconds(1));
     }
@@ -108,7 +112,9 @@ StatusOr<Transfer> OpenCalls(PartnerLink* partner, const TransportKind& kind) {
 
 std::vector<Way> WaysTo(PartnerLink* partner) {
   const auto copy_size = partner->here_size();
-  std::vector<Way> ways = {{.name = "memcpy", .title = "memcpy", .kind = Way::Kind::kCopy, .open = [=] { return OpenMemcpy(partner, copy_size); }}};
+  std::vector<Way> ways = {{.name = "memcpy", .title = "memcpy", .kind = Way::Kind::kCopy, .open = [=] {
+                              return OpenMemcpy(partner, copy_size);
+                            }}};
   if (partner->same_host()) {
     ways.push_back({.name = "shared_mapping", .title = "shared mapping", .open = [=]() -> StatusOr<Transfer> {
                       return [partner](size_t bytes) -> Status {
@@ -117,19 +123,24 @@ std::vector<Way> WaysTo(PartnerLink* partner) {
                         return absl::OkStatus();
                       };
                     }});
-    ways.push_back({.name = "process_vm_readv", .title = "process_vm_readv", .open = [=] { return OpenReadProcess(partner); }});
+    ways.push_back(
+        {.name = "process_vm_readv", .title = "process_vm_readv", .open = [=] { return OpenReadProcess(partner); }});
     ways.push_back({.name = "unix_socket", .title = "Unix socket", .open = [=]() -> StatusOr<Transfer> {
                       return [partner](size_t bytes) { return partner->Fetch(bytes); };
                     }});
   }
-  ways.push_back({.name = "tcp", .title = partner->same_host() ? "TCP, loopback" : "TCP", .open = [=]() -> StatusOr<Transfer> {
-                    MR_RETURN_IF_ERROR(partner->UseTcp());
-                    return [partner](size_t bytes) { return partner->Fetch(bytes); };
-                  }});
+  ways.push_back(
+      {.name = "tcp", .title = partner->same_host() ? "TCP, loopback" : "TCP", .open = [=]() -> StatusOr<Transfer> {
+         MR_RETURN_IF_ERROR(partner->UseTcp());
+         return [partner](size_t bytes) { return partner->Fetch(bytes); };
+       }});
   ways.push_back({.name = "rdma", .title = "RDMA", .open = FindRdma});
   for (const TransportKind& kind : TransportKinds()) {
     if (kind.same_host && !partner->same_host()) continue;
-    ways.push_back({.name = absl::StrCat("millrace_", kind.name), .title = kind.title, .kind = Way::Kind::kMillrace, .open = [=] { return OpenCalls(partner, kind); }});
+    ways.push_back(
+        {.name = absl::StrCat("millrace_", kind.name), .title = kind.title, .kind = Way::Kind::kMillrace, .open = [=] {
+           return OpenCalls(partner, kind);
+         }});
   }
   return ways;
 }

@@ -1,4 +1,4 @@
-// The ways from one process to another, each as a function that moves so many bytes once.
+// The ways to move bytes from one process to another, each as a function that performs one transfer.
 #pragma once
 
 #include <functional>
@@ -11,24 +11,26 @@
 
 namespace millrace::bench_net {
 
-// Moves `size` bytes into memory of this process and returns when they are there.
+// Moves `size` bytes into memory of this process and returns when they have arrived.
 using Transfer = std::function<Status(size_t size)>;
 
 struct Way {
   enum class Kind {
-    kCopy,      // within this process: what no way between two can exceed
-    kBetween,   // what the system offers between two processes or hosts: the ceiling
+    kCopy,      // a copy within this process, which no way between two processes can exceed
+    kBetween,   // offered by the system between two processes or hosts: the ceiling
     kMillrace,  // a call through a net::Transport
   };
   std::string name;   // in JSON
   std::string title;  // in the table
   Kind kind = Kind::kBetween;
-  // Once, when its turn comes: an earlier way may not be used after it. An error says why there is no such way here.
+  // Called once, before its measurement; earlier ways may not be used after it. An error says why the way is not
+  // available.
   std::function<StatusOr<Transfer>()> open;
 };
 
-// The ways to this partner, in the order of the table. Between processes and hosts each transfer begins with a small question to the partner, as
-// a call does, so that the figures may be compared. `partner` has memory and outlives them.
+// The ways to this partner, in the order of the table. Between processes and hosts each transfer starts with a small
+// request to the partner, like a call, so that the figures are comparable. `partner` must have memory and outlive the
+// result.
 std::vector<Way> WaysTo(PartnerLink* partner);
 
 }  // namespace millrace::bench_net

@@ -27,22 +27,33 @@ StatusOr<Tensor*> CudaCall::Output(int i, const Shape& shape) const {
 std::optional<cuda::ElementType> CudaElementType(DType dtype) {
   using cuda::ElementType;
   switch (dtype) {
-    case DType::kFloat: return ElementType::kFloat;
-    case DType::kDouble: return ElementType::kDouble;
-    case DType::kHalf: return ElementType::kHalf;
-    case DType::kBFloat16: return ElementType::kBfloat16;
-    // Unsigned integers wrap as signed ones do.
+    case DType::kFloat:
+      return ElementType::kFloat;
+    case DType::kDouble:
+      return ElementType::kDouble;
+    case DType::kHalf:
+      return ElementType::kHalf;
+    case DType::kBFloat16:
+      return ElementType::kBfloat16;
+    // Signed and unsigned integers wrap alike.
     case DType::kInt8:
-    case DType::kUInt8: return ElementType::kInt8;
+    case DType::kUInt8:
+      return ElementType::kInt8;
     case DType::kInt16:
-    case DType::kUInt16: return ElementType::kInt16;
+    case DType::kUInt16:
+      return ElementType::kInt16;
     case DType::kInt32:
-    case DType::kUInt32: return ElementType::kInt32;
+    case DType::kUInt32:
+      return ElementType::kInt32;
     case DType::kInt64:
-    case DType::kUInt64: return ElementType::kInt64;
-    case DType::kComplex64: return ElementType::kComplex64;
-    case DType::kComplex128: return ElementType::kComplex128;
-    default: return std::nullopt;
+    case DType::kUInt64:
+      return ElementType::kInt64;
+    case DType::kComplex64:
+      return ElementType::kComplex64;
+    case DType::kComplex128:
+      return ElementType::kComplex128;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -59,7 +70,7 @@ StatusOr<cuda::BinaryPlan> PlanBinary(const Shape& a, const Shape& b, Shape* res
   MR_RETURN_IF_ERROR(broadcast.Init({&a, &b}));
   *result = broadcast.shape();
   const int rank = result->rank();
-  // Dimensions, innermost first, those that both operands go through alike merged.
+  // Dimensions, innermost first; those with the same strides in both operands are merged.
   std::vector<int64_t> size, a_step, b_step;
   int64_t a_next = 1, b_next = 1;
   for (int d = 0; d < rank; ++d) {

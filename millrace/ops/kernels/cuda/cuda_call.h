@@ -1,4 +1,4 @@
-// What a kernel on a GPU works with: device memory for its inputs and outputs, and the stream.
+// Helper of GPU kernels: device memory of inputs and outputs, and the stream.
 //
 //   Status Compute(KernelContext& ctx) override {
 //     CudaCall call(ctx);
@@ -7,7 +7,7 @@
 //     return call.Launched("Negate", LaunchNegate(x, y->raw_data(), ..., call.stream()));
 //   }
 //
-// The context's own allocator is the host's: outputs in host memory (MILLRACE_HOST_MEMORY) come from it.
+// The context's own allocator allocates host memory, for outputs declared with MILLRACE_HOST_MEMORY.
 #pragma once
 
 #include <optional>
@@ -25,25 +25,23 @@ class CudaCall {
   Gpu* gpu() const { return gpu_; }
   cudaStream_t stream() const { return gpu_->compute(); }
 
-  // The memory of a tensor, once what fills it is done. INTERNAL when it is not this GPU's.
+  // The memory of a tensor, ordered after the copy that fills it. INTERNAL if it is not on this GPU.
   StatusOr<void*> Memory(const Tensor& tensor) const;
   StatusOr<const void*> Input(int i) const { return Memory(ctx_.input(i)); }
-  // Memory for output i, also set as that output. RESOURCE_EXHAUSTED names the device.
+  // Allocates output i. RESOURCE_EXHAUSTED names the device.
   StatusOr<Tensor*> Output(int i, const Shape& shape) const;
-  // What a launch said.
-  Status Launched(absl::string_view kernel, cudaError_t code) const {
-    return CudaStatus(code, kernel, gpu_->name());
-  }
+  // The status of a launch.
+  Status Launched(absl::string_view kernel, cudaError_t code) const { return CudaStatus(code, kernel, gpu_->name()); }
 
  private:
   KernelContext& ctx_;
   Gpu* const gpu_;
 };
 
-// None for what GPU kernels do not take.
+// nullopt for types that GPU kernels do not support.
 std::optional<cuda::ElementType> CudaElementType(DType dtype);
 
-// INVALID_ARGUMENT names shapes that do not fit, UNIMPLEMENTED ones of too many dimensions.
+// INVALID_ARGUMENT for incompatible shapes, UNIMPLEMENTED for too many dimensions.
 StatusOr<cuda::BinaryPlan> PlanBinary(const Shape& a, const Shape& b, Shape* result);
 // For operands of the same shape.
 cuda::BinaryPlan PlanSameShape(int64_t num_elements);

@@ -40,12 +40,30 @@ template <typename T>
 struct Widened {
   using type = T;
 };
-template <> struct Widened<__half> { using type = float; };
-template <> struct Widened<__nv_bfloat16> { using type = float; };
-template <> struct Widened<int8_t> { using type = uint32_t; };
-template <> struct Widened<int16_t> { using type = uint32_t; };
-template <> struct Widened<int32_t> { using type = uint32_t; };
-template <> struct Widened<int64_t> { using type = uint64_t; };
+template <>
+struct Widened<__half> {
+  using type = float;
+};
+template <>
+struct Widened<__nv_bfloat16> {
+  using type = float;
+};
+template <>
+struct Widened<int8_t> {
+  using type = uint32_t;
+};
+template <>
+struct Widened<int16_t> {
+  using type = uint32_t;
+};
+template <>
+struct Widened<int32_t> {
+  using type = uint32_t;
+};
+template <>
+struct Widened<int64_t> {
+  using type = uint64_t;
+};
 template <typename T>
 using Wide = typename Widened<T>::type;
 
@@ -69,8 +87,7 @@ __global__ void RunKernel(const T* a, int a_step, const T* b, int b_step, T* out
 template <BinaryFn kFn, typename T, typename Index>
 __global__ void BroadcastKernel(BinaryPlan plan, const T* a, const T* b, T* out) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < plan.num_elements;
-       i += stride) {
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < plan.num_elements; i += stride) {
     Index rest = static_cast<Index>(i);
     int64_t at_a = 0, at_b = 0;
     for (int d = plan.rank - 1; d >= 0; --d) {
@@ -112,54 +129,87 @@ void LaunchOf(const BinaryPlan& plan, const void* a, const void* b, void* out, c
 }
 
 template <typename T>
-void LaunchFn(BinaryFn fn, const BinaryPlan& plan, const void* a, const void* b, void* out,
-              cudaStream_t stream) {
+void LaunchFn(BinaryFn fn, const BinaryPlan& plan, const void* a, const void* b, void* out, cudaStream_t stream) {
   switch (fn) {
-    case BinaryFn::kAdd: return LaunchOf<BinaryFn::kAdd, T>(plan, a, b, out, stream);
-    case BinaryFn::kSub: return LaunchOf<BinaryFn::kSub, T>(plan, a, b, out, stream);
-    case BinaryFn::kMul: return LaunchOf<BinaryFn::kMul, T>(plan, a, b, out, stream);
+    case BinaryFn::kAdd:
+      return LaunchOf<BinaryFn::kAdd, T>(plan, a, b, out, stream);
+    case BinaryFn::kSub:
+      return LaunchOf<BinaryFn::kSub, T>(plan, a, b, out, stream);
+    case BinaryFn::kMul:
+      return LaunchOf<BinaryFn::kMul, T>(plan, a, b, out, stream);
   }
 }
 
 template <typename T>
-void LaunchDescendOf(int64_t n, const void* from, const void* alpha, const void* delta, void* to,
-                     cudaStream_t stream) {
-  DescendKernel<T><<<Blocks(n), kThreads, 0, stream>>>(n, static_cast<const T*>(from),
-                                                       static_cast<const T*>(alpha),
+void LaunchDescendOf(int64_t n, const void* from, const void* alpha, const void* delta, void* to, cudaStream_t stream) {
+  DescendKernel<T><<<Blocks(n), kThreads, 0, stream>>>(n, static_cast<const T*>(from), static_cast<const T*>(alpha),
                                                        static_cast<const T*>(delta), static_cast<T*>(to));
 }
 
 }  // namespace
 
-cudaError_t LaunchBinary(BinaryFn fn, ElementType type, const BinaryPlan& plan, const void* a, const void* b,
-                         void* out, cudaStream_t stream) {
+cudaError_t LaunchBinary(BinaryFn fn, ElementType type, const BinaryPlan& plan, const void* a, const void* b, void* out,
+                         cudaStream_t stream) {
   if (plan.num_elements == 0) return cudaSuccess;
   switch (type) {
-    case ElementType::kFloat: LaunchFn<float>(fn, plan, a, b, out, stream); break;
-    case ElementType::kDouble: LaunchFn<double>(fn, plan, a, b, out, stream); break;
-    case ElementType::kHalf: LaunchFn<__half>(fn, plan, a, b, out, stream); break;
-    case ElementType::kBfloat16: LaunchFn<__nv_bfloat16>(fn, plan, a, b, out, stream); break;
-    case ElementType::kInt8: LaunchFn<int8_t>(fn, plan, a, b, out, stream); break;
-    case ElementType::kInt16: LaunchFn<int16_t>(fn, plan, a, b, out, stream); break;
-    case ElementType::kInt32: LaunchFn<int32_t>(fn, plan, a, b, out, stream); break;
-    case ElementType::kInt64: LaunchFn<int64_t>(fn, plan, a, b, out, stream); break;
-    case ElementType::kComplex64: LaunchFn<Complex<float>>(fn, plan, a, b, out, stream); break;
-    case ElementType::kComplex128: LaunchFn<Complex<double>>(fn, plan, a, b, out, stream); break;
+    case ElementType::kFloat:
+      LaunchFn<float>(fn, plan, a, b, out, stream);
+      break;
+    case ElementType::kDouble:
+      LaunchFn<double>(fn, plan, a, b, out, stream);
+      break;
+    case ElementType::kHalf:
+      LaunchFn<__half>(fn, plan, a, b, out, stream);
+      break;
+    case ElementType::kBfloat16:
+      LaunchFn<__nv_bfloat16>(fn, plan, a, b, out, stream);
+      break;
+    case ElementType::kInt8:
+      LaunchFn<int8_t>(fn, plan, a, b, out, stream);
+      break;
+    case ElementType::kInt16:
+      LaunchFn<int16_t>(fn, plan, a, b, out, stream);
+      break;
+    case ElementType::kInt32:
+      LaunchFn<int32_t>(fn, plan, a, b, out, stream);
+      break;
+    case ElementType::kInt64:
+      LaunchFn<int64_t>(fn, plan, a, b, out, stream);
+      break;
+    case ElementType::kComplex64:
+      LaunchFn<Complex<float>>(fn, plan, a, b, out, stream);
+      break;
+    case ElementType::kComplex128:
+      LaunchFn<Complex<double>>(fn, plan, a, b, out, stream);
+      break;
   }
   return cudaGetLastError();
 }
 
-cudaError_t LaunchDescend(ElementType type, int64_t n, const void* from, const void* alpha, const void* delta,
-                          void* to, cudaStream_t stream) {
+cudaError_t LaunchDescend(ElementType type, int64_t n, const void* from, const void* alpha, const void* delta, void* to,
+                          cudaStream_t stream) {
   if (n == 0) return cudaSuccess;
   switch (type) {
-    case ElementType::kFloat: LaunchDescendOf<float>(n, from, alpha, delta, to, stream); break;
-    case ElementType::kDouble: LaunchDescendOf<double>(n, from, alpha, delta, to, stream); break;
-    case ElementType::kHalf: LaunchDescendOf<__half>(n, from, alpha, delta, to, stream); break;
-    case ElementType::kBfloat16: LaunchDescendOf<__nv_bfloat16>(n, from, alpha, delta, to, stream); break;
-    case ElementType::kComplex64: LaunchDescendOf<Complex<float>>(n, from, alpha, delta, to, stream); break;
-    case ElementType::kComplex128: LaunchDescendOf<Complex<double>>(n, from, alpha, delta, to, stream); break;
-    default: return cudaErrorInvalidValue;
+    case ElementType::kFloat:
+      LaunchDescendOf<float>(n, from, alpha, delta, to, stream);
+      break;
+    case ElementType::kDouble:
+      LaunchDescendOf<double>(n, from, alpha, delta, to, stream);
+      break;
+    case ElementType::kHalf:
+      LaunchDescendOf<__half>(n, from, alpha, delta, to, stream);
+      break;
+    case ElementType::kBfloat16:
+      LaunchDescendOf<__nv_bfloat16>(n, from, alpha, delta, to, stream);
+      break;
+    case ElementType::kComplex64:
+      LaunchDescendOf<Complex<float>>(n, from, alpha, delta, to, stream);
+      break;
+    case ElementType::kComplex128:
+      LaunchDescendOf<Complex<double>>(n, from, alpha, delta, to, stream);
+      break;
+    default:
+      return cudaErrorInvalidValue;
   }
   return cudaGetLastError();
 }

@@ -1,0 +1,23 @@
+// TLS credentials: the certificate of this process, and the authority that signs the certificates of its peers.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "millrace/base/status.h"
+
+namespace millrace {
+
+// The contents of PEM files, not their names.
+struct TlsCredentials {
+  std::string certificate;  // of this task, with intermediate certificates if needed
+  std::string key;          // its private key
+  std::string authority;    // the CA certificates: a peer's certificate must be signed by one of them
+};
+
+// Reads the three files; the error names the one that cannot be read or holds no PEM text.
+StatusOr<std::shared_ptr<const TlsCredentials>> ReadTlsCredentials(const std::string& certificate_file,
+                                                                   const std::string& key_file,
+                                                                   const std::string& authority_file);
+
+}  // namespace millrace

@@ -1,0 +1,32 @@
+// A callable whose step a master has compiled.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "millrace/cluster/client/master_client.h"
+#include "millrace/session/session.h"
+
+namespace millrace {
+
+class RemoteCallable : public Callable {
+ public:
+  // The session must outlive all runs, but may be destroyed before this object.
+  RemoteCallable(Session* session, std::shared_ptr<MasterClient> master, CallableSpec spec, int64_t handle,
+                 absl::Duration operation_timeout);
+  // Releases the callable at the master, without blocking.
+  ~RemoteCallable() override;
+
+  Status Run(absl::Span<const Tensor> feeds, std::vector<Tensor>* results, const RunOptions& options,
+             RunMetadata* metadata) override;
+
+ private:
+  Session* const session_;
+  const std::shared_ptr<MasterClient> master_;
+  const CallableSpec spec_;
+  const int64_t handle_;
+  const absl::Duration operation_timeout_;
+  const std::string session_handle_;
+};
+
+}  // namespace millrace

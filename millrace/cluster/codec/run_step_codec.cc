@@ -1,0 +1,173 @@
+// Encodes and decodes RunStep and RunCallable.
+#include "millrace/cluster/codec/codec.h"
+#include "millrace/cluster/codec/tensor_fields.h"
+
+namespace millrace {
+namespace {
+
+constexpr TensorRole kFeed = {2, "feed", "RunStepRequest"};
+constexpr TensorRole kStepTensor = {1, "tensor", "RunStepResponse"};
+constexpr TensorRole kCallableFeed = {3, "feed", "RunCallableRequest"};
+constexpr TensorRole kCallableFetch = {1, "fetch", "RunCallableResponse"};
+
+}  // namespace
+
+StatusOr<net::Bytes> EncodeRunStep(const RunStepCall& call) {
+  MessageWriter out;
+  out.String(1, call.session_handle);
+  MR_RETURN_IF_ERROR(WriteTensors(kFeed, call.feeds, &out));
+  for (const std::string& fetch : call.fetches) out.RepeatedString(3, fetch);
+  for (const std::string& target : call.targets) out.RepeatedString(4, target);
+  out.Message(5, call.options);
+  out.String(6, call.partial_run_handle);
+  out.Number(7, call.store_errors_in_response_body);
+  out.Number(8, call.request_id);
+  return std::move(out).Take("RunStepRequest");
+}
+
+StatusOr<RunStepCall> DecodeRunStep(const net::Bytes& bytes) {
+  StatusOr<RunStepCall> result{absl::in_place};
+  RunStepCall& call = *result;
+  RepeatLimit repeats;
+  net::BytesReader reader(bytes);
+  FieldReader in(&reader);
+  while (in.Next()) {
+    switch (in.tag()) {
+      case BytesTag(1):
+        in.ReadString(&call.session_handle);
+        break;
+      case BytesTag(2):
+        MR_RETURN_IF_ERROR(ReadTensor(kFeed, &in, &repeats, &call.feeds));
+        break;
+      case BytesTag(3):
+        in.ReadString(&call.fetches.emplace_back());
+        break;
+      case BytesTag(4):
+        in.ReadString(&call.targets.emplace_back());
+        break;
+      case BytesTag(5):
+        in.ReadMessage(&call.options);
+        break;
+      case BytesTag(6):
+        in.ReadString(&call.partial_run_handle);
+        break;
+      case VarintTag(7):
+        call.store_errors_in_response_body = in.number() != 0;
+        break;
+      case VarintTag(8):
+        call.request_id = static_cast<int64_t>(in.number());
+        break;
+      default:
+        in.Skip();
+    }
+  }
+  MR_RETURN_IF_ERROR(in.End("RunStepRequest"));
+  return result;
+}
+
+StatusOr<net::Bytes> EncodeRunStepAnswer(const RunStepAnswer& answer) {
+  MessageWriter out;
+  MR_RETURN_IF_ERROR(WriteTensors(kStepTensor, answer.tensors, &out));
+  out.Message(2, answer.metadata);
+  out.StatusFields(3, 4, answer.status);
+  return std::move(out).Take("RunStepResponse");
+}
+
+StatusOr<RunStepAnswer> DecodeRunStepAnswer(const net::Bytes& bytes) {
+  StatusOr<RunStepAnswer> result{absl::in_place};
+  RunStepAnswer& answer = *result;
+  RepeatLimit repeats;
+  uint64_t code = 0;
+  std::string message;
+  net::BytesReader reader(bytes);
+  FieldReader in(&reader);
+  while (in.Next()) {
+    switch (in.tag()) {
+      case BytesTag(1):
+        MR_RETURN_IF_ERROR(ReadTensor(kStepTensor, &in, &repeats, &answer.tensors));
+        break;
+      case BytesTag(2):
+        in.ReadMessage(&answer.metadata);
+        break;
+      case VarintTag(3):
+        code = in.number();
+        break;
+      case BytesTag(4):
+        in.ReadString(&message);
+        break;
+      default:
+        in.Skip();
+    }
+  }
+  MR_RETURN_IF_ERROR(in.End("RunStepResponse"));
+  answer.status = StatusFromFields(code, message);
+  return result;
+}
+
+StatusOr<net::Bytes> EncodeRunCallable(const RunCallableCall& call) {
+  MessageWriter out;
+  out.String(1, call.session_handle);
+  out.Number(2, call.handle);
+  MR_RETURN_IF_ERROR(WriteTensors(kCallableFeed, call.feeds, &out));
+  out.Number(4, call.request_id);
+  return std::move(out).Take("RunCallableRequest");
+}
+
+StatusOr<RunCallableCall> DecodeRunCallable(const net::Bytes& bytes) {
+  StatusOr<RunCallableCall> result{absl::in_place};
+  RunCallableCall& call = *result;
+  RepeatLimit repeats;
+  net::BytesReader reader(bytes);
+  FieldReader in(&reader);
+  while (in.Next()) {
+    switch (in.tag()) {
+      case BytesTag(1):
+        in.ReadString(&call.session_handle);
+        break;
+      case VarintTag(2):
+        call.handle = static_cast<int64_t>(in.number());
+        break;
+      case BytesTag(3):
+        MR_RETURN_IF_ERROR(ReadTensor(kCallableFeed, &in, &repeats, &call.feeds));
+        break;
+      case VarintTag(4):
+        call.request_id = static_cast<int64_t>(in.number());
+        break;
+      default:
+        in.Skip();
+    }
+  }
+  MR_RETURN_IF_ERROR(in.End("RunCallableRequest"));
+  return result;
+}
+
+StatusOr<net::Bytes> EncodeRunCallableAnswer(const RunCallableAnswer& answer) {
+  MessageWriter out;
+  MR_RETURN_IF_ERROR(WriteTensors(kCallableFetch, answer.fetches, &out));
+  out.Message(2, answer.metadata);
+  return std::move(out).Take("RunCallableResponse");
+}
+
+StatusOr<RunCallableAnswer> DecodeRunCallableAnswer(const net::Bytes& bytes) {
+  StatusOr<RunCallableAnswer> result{absl::in_place};
+  RunCallableAnswer& answer = *result;
+  RepeatLimit repeats;
+  net::BytesReader reader(bytes);
+  FieldReader in(&reader);
+  while (in.Next()) {
+    switch (in.tag()) {
+      case BytesTag(1):
+        MR_RETURN_IF_ERROR(ReadTensor(kCallableFetch, &in, &repeats, &answer.fetches));
+        break;
+      case BytesTag(2):
+        in.ReadMessage(&answer.metadata);
+        break;
+      default:
+        in.Skip();
+    }
+  }
+  MR_RETURN_IF_ERROR(in.End("RunCallableResponse"));
+  return result;
+}
+
+}  // namespace millrace

@@ -1,0 +1,329 @@
+#include "millrace/cluster/master/master.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "millrace/base/fan_in.h"
+#include "millrace/cluster/master/find_tasks.h"
+#include "millrace/graph/device_name.h"
+
+namespace millrace {
+namespace {
+
+uint64_t MachineRandom() {
+  std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+MasterOptions WithRandom(MasterOptions options) {
+  if (options.random == nullptr) options.random = MachineRandom;
+  return options;
+}
+
+// Fields that the session's config does not set are the server's.
+pb::ConfigProto Merged(const pb::ConfigProto& defaults, const pb::ConfigProto& config) {
+  pb::ConfigProto merged = defaults;
+  merged.MergeFrom(config);
+  if (config.device_filters_size() > 0) *merged.mutable_device_filters() = config.device_filters();
+  return merged;
+}
+
+}  // namespace
+
+Master::Master(MasterOptions options) : options_(WithRandom(std::move(options))) {}
+
+std::shared_ptr<Master> Master::Make(MasterOptions options) {
+  std::shared_ptr<Master> master(new Master(std::move(options)));
+  master->liveness_ = LivenessMonitor::Make(master->options_.liveness, std::weak_ptr<LivenessClient>(master));
+  master->leases_ = LeaseMonitor::Make(master->options_.lease, std::weak_ptr<LeaseClient>(master));
+  return master;
+}
+
+// From the request to a session that every task knows.
+class Master::SessionCreation : public std::enable_shared_from_this<SessionCreation> {
+ public:
+  SessionCreation(std::shared_ptr<Master> master, pb::CreateSessionRequest request, const CallControl& control,
+                  Done<pb::CreateSessionResponse> done)
+      : master_(std::move(master)),
+        graph_(std::move(*request.mutable_graph_def())),
+        control_(control),
+        done_(std::move(done)) {
+    session_.config = Merged(master_->options_.default_config, request.config());
+    session_.handle = absl::StrFormat("%016x", master_->options_.random());
+    // Below 2^56, so that counting up from it stays a number that TensorFlow takes.
+    session_.first_step_id = static_cast<int64_t>(master_->options_.random() >> 8);
+    session_.worker = master_->options_.worker;
+    session_.timers = master_->options_.timers;
+    session_.on_remote_step = [monitor = master_->liveness_] { monitor->Poke(); };
+  }
+
+  void Start() {
+    const WorkerOptions& worker = session_.worker->options();
+    pb::CreateWorkerSessionRequest request = RequestFor(worker.id);
+    if (session_.config.has_cluster_def()) {
+      StatusOr<TaskId> self = OwnTask();
+      if (!self.ok()) return done_(self.status());
+      request = RequestFor(*self);
+    }
+    StatusOr<std::shared_ptr<WorkerSession>> own = session_.worker->MakeSession(request);
+    if (!own.ok()) return done_(own.status());
+    session_.worker_session = *std::move(own);
+    session_.peers = session_.worker_session->peers();
+    FindTasksOptions find{.worker = session_.worker, .peers = session_.peers};
+    find.device_filters.assign(session_.config.device_filters().begin(), session_.config.device_filters().end());
+    find.timeout = master_->options_.missing_task_timeout;
+    if (control_.timeout != absl::InfiniteDuration()) {
+      // A little before the client gives up, so that it hears who is missing.
+      find.timeout = control_.timeout - std::min(control_.timeout / 10, absl::Milliseconds(250));
+    } else if (session_.config.operation_timeout_in_ms() > 0) {
+      find.timeout = absl::Milliseconds(session_.config.operation_timeout_in_ms());
+    }
+    find.peer_timeout = master_->options_.liveness.peer_timeout;
+    find.timers = session_.timers;
+    find.clock = session_.worker->task().clock();
+    FindTasks(find, control_, [self = shared_from_this()](StatusOr<std::vector<SessionTask>> tasks) {
+      if (!tasks.ok()) return self->Fail(tasks.status());
+      self->session_.tasks = *std::move(tasks);
+      self->MakeWorkerSessions();
+    });
+  }
+
+ private:
+  // The own task's name in a cluster that the client brought: its name here, or whoever has its address.
+  StatusOr<TaskId> OwnTask() const {
+    MR_ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::FromDef(session_.config.cluster_def()));
+    const WorkerOptions& worker = session_.worker->options();
+    if (cluster.Has(worker.id)) return worker.id;
+    const StatusOr<std::string> address = worker.cluster.Address(worker.id);
+    for (const TaskId& task : cluster.tasks()) {
+      if (address.ok() && *cluster.Address(task) == *address) return task;
+    }
+    return InvalidArgument("the cluster of the session has neither ", worker.id.name(), " nor a task at ",
+                           address.ok() ? *address : "its address", ": it is ", cluster.ToString());
+  }
+
+  pb::CreateWorkerSessionRequest RequestFor(const TaskId& task) const {
+    pb::CreateWorkerSessionRequest request;
+    request.set_session_handle(session_.handle);
+    request.set_isolate_session_state(session_.config.isolate_session_state());
+    pb::ServerDef* server = request.mutable_server_def();
+    server->set_protocol("grpc");
+    server->set_job_name(task.job);
+    server->set_task_index(task.index);
+    if (session_.config.has_cluster_def()) *server->mutable_cluster() = session_.config.cluster_def();
+    request.set_master_task(session_.worker->task().name());
+    request.set_master_incarnation(static_cast<int64_t>(session_.worker->task().devices()[0]->incarnation()));
+    return request;
+  }
+
+  void MakeWorkerSessions() {
+    auto all = std::make_shared<FanIn>(session_.tasks.size(), [self = shared_from_this()](Status status) {
+      if (!status.ok()) return self->Fail(status);
+      self->Finish();
+    });
+    for (const SessionTask& task : session_.tasks) {
+      if (task.peer == nullptr) {
+        all->Arrive();
+      } else {
+        // What its steps take is agreed on before the first of them.
+        WorkerInterface* const worker = task.peer->worker.get();
+        worker->CreateWorkerSession({.cancellation = control_.cancellation, .owner = control_.owner},
+                                    RequestFor(task.peer->id), [all, worker](Status status) {
+                                      if (!status.ok()) return all->Arrive(status);
+                                      worker->Prepare([all] { all->Arrive(); });
+                                    });
+      }
+    }
+  }
+
+  void Finish() {
+    auto session = std::make_shared<MasterSession>(std::move(session_));
+    Status status = session->Begin(std::move(graph_));
+    // Nobody would ever close a session that nobody hears of.
+    if (status.ok() && control_.cancellation != nullptr && control_.cancellation->IsCancelled()) {
+      status = Cancelled("the client gave up on the session");
+    }
+    if (status.ok()) status = master_->Add(session);
+    if (!status.ok()) {
+      return session->Close(status, [self = shared_from_this(), status] { self->done_(status); });
+    }
+    pb::CreateSessionResponse response;
+    response.set_session_handle(session->handle());
+    done_(std::move(response));
+  }
+
+  void Fail(const Status& status) {
+    for (const SessionTask& task : session_.tasks) {
+      if (task.peer == nullptr) continue;
+      task.peer->worker->DeleteWorkerSession({.timeout = absl::Seconds(10)}, session_.handle, [](Status) {});
+    }
+    session_.worker->DeleteWorkerSession({}, session_.handle, [](Status) {});
+    done_(status);
+  }
+
+  const std::shared_ptr<Master> master_;
+  pb::GraphDef graph_;
+  const CallControl control_;
+  Done<pb::CreateSessionResponse> done_;
+  MasterSessionOptions session_;
+};
+
+void Master::CreateSession(pb::CreateSessionRequest request, const CallControl& control,
+                           Done<pb::CreateSessionResponse> done) {
+  {
+    MutexLock lock(&mu_);
+    if (!going_down_.ok()) {
+      Status why = going_down_;
+      return done(why);
+    }
+  }
+  std::make_shared<SessionCreation>(shared_from_this(), std::move(request), control, std::move(done))->Start();
+}
+
+Status Master::Add(std::shared_ptr<MasterSession> session) {
+  MutexLock lock(&mu_);
+  if (!going_down_.ok()) return going_down_;
+  sessions_[session->handle()] = std::move(session);
+  return absl::OkStatus();
+}
+
+StatusOr<std::shared_ptr<MasterSession>> Master::Find(const std::string& handle) const {
+  MutexLock lock(&mu_);
+  const auto it = sessions_.find(handle);
+  if (it != sessions_.end()) return it->second;
+  if (!going_down_.ok()) return going_down_;
+  return Aborted("session '", handle, "' is not known at ", options_.worker->task().name(),
+                 ": it was closed or reset, its client's connection had ended, or the task was restarted");
+}
+
+std::shared_ptr<MasterSession> Master::Take(const std::string& handle) {
+  MutexLock lock(&mu_);
+  auto node = sessions_.extract(handle);
+  return node.empty() ? nullptr : std::move(node.mapped());
+}
+
+void Master::Expire(const std::string& handle, const Status& why) {
+  if (const std::shared_ptr<MasterSession> session = Take(handle)) session->Close(why, [] {});
+}
+
+void Master::CloseSession(const std::string& handle, DoneStatus done) {
+  const std::shared_ptr<MasterSession> session = Take(handle);
+  if (session == nullptr) return done(Find(handle).status());
+  session->Close(Cancelled("the session was closed while the step ran"),
+                 [done = std::move(done)]() mutable { done(absl::OkStatus()); });
+}
+
+void Master::Reset(pb::ResetRequest request, const CallControl& control, DoneStatus done) {
+  std::vector<std::shared_ptr<MasterSession>> closing;
+  {
+    MutexLock lock(&mu_);
+    closing = Ordered();
+    sessions_.clear();
+  }
+  const std::vector<std::string> containers(request.container().begin(), request.container().end());
+  const WorkerOptions& worker = options_.worker->options();
+  const PeerSet peers(worker.cluster, worker.id, worker.transport, worker.liveness);
+  std::vector<std::shared_ptr<WorkerInterface>> workers = {options_.worker};
+  for (const Peer& peer : peers.all()) {
+    const DeviceName name{.job = peer.id.job, .replica = 0, .task = peer.id.index, .type = {}, .index = {}};
+    bool wanted = request.device_filters_size() == 0;
+    for (const std::string& text : request.device_filters()) {
+      StatusOr<DeviceName> filter = DeviceName::Parse(text);
+      if (!filter.ok()) return done(filter.status());
+      filter->type.reset();
+      filter->index.reset();
+      wanted |= filter->Matches(name);
+    }
+    if (wanted) workers.push_back(peer.worker);
+  }
+  // State goes when the steps that use it have ended.
+  auto cleanup = std::make_shared<FanIn>(workers.size(), std::move(done));
+  auto closed = std::make_shared<FanIn>(closing.size() + 1, [workers, containers, cleanup](Status) {
+    for (const std::shared_ptr<WorkerInterface>& task : workers) {
+      task->CleanupAll({.timeout = absl::Seconds(10)}, containers,
+                       [cleanup](Status status) { cleanup->Arrive(status); });
+    }
+  });
+  for (const std::shared_ptr<MasterSession>& session : closing) {
+    session->Close(Aborted("the session was reset"), [closed] { closed->Arrive(); });
+  }
+  closed->Arrive();
+}
+
+void Master::ListDevices(const std::string& handle, const CallControl& control, Done<pb::ListDevicesResponse> done) {
+  if (!handle.empty()) {
+    StatusOr<std::shared_ptr<MasterSession>> session = Find(handle);
+    if (!session.ok()) return done(session.status());
+    return done((*session)->ListDevices());
+  }
+  const WorkerOptions& worker = options_.worker->options();
+  FindTasksOptions find{
+      .worker = options_.worker,
+      .peers = std::make_shared<PeerSet>(worker.cluster, worker.id, worker.transport, worker.liveness)};
+  find.timeout = options_.missing_task_timeout;
+  find.peer_timeout = options_.liveness.peer_timeout;
+  find.timers = options_.timers;
+  find.clock = options_.worker->task().clock();
+  const std::shared_ptr<const PeerSet> peers = find.peers;
+  FindTasks(find, control, [peers, done = std::move(done)](StatusOr<std::vector<SessionTask>> tasks) mutable {
+    if (!tasks.ok()) return done(tasks.status());
+    pb::ListDevicesResponse response;
+    for (const SessionTask& task : *tasks) {
+      for (const pb::DeviceAttributes& device : task.devices) {
+        *(task.peer == nullptr ? response.add_local_device() : response.add_remote_device()) = device;
+      }
+    }
+    done(std::move(response));
+  });
+}
+
+std::vector<LeasedSession> Master::ListLeased() {
+  std::vector<LeasedSession> leased;
+  for (const std::shared_ptr<MasterSession>& session : sessions()) {
+    leased.push_back({.handle = session->handle(), .lease = session->lease(), .idle = session->IsIdle()});
+  }
+  return leased;
+}
+
+void Master::Lease(const std::string& handle, const net::IncomingCall& call) {
+  if (StatusOr<std::shared_ptr<MasterSession>> session = Find(handle); session.ok()) (*session)->lease()->Touch(call);
+  leases_->Poke();
+}
+
+void Master::Shutdown(const Status& why) {
+  leases_->Stop();
+  std::vector<std::shared_ptr<MasterSession>> sessions;
+  {
+    MutexLock lock(&mu_);
+    if (going_down_.ok()) going_down_ = why;
+    sessions = Ordered();
+    sessions_.clear();
+  }
+  for (const std::shared_ptr<MasterSession>& session : sessions) session->Close(why, [] {});
+}
+
+std::vector<std::shared_ptr<MasterSession>> Master::sessions() const {
+  MutexLock lock(&mu_);
+  return Ordered();
+}
+
+std::vector<std::shared_ptr<MasterSession>> Master::Ordered() const {
+  std::vector<std::shared_ptr<MasterSession>> all;
+  for (const auto& [handle, session] : sessions_) all.push_back(session);
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a->handle() < b->handle(); });
+  return all;
+}
+
+bool Master::ListAwaited(std::vector<Awaited>* peers) {
+  bool more = false;
+  for (const std::shared_ptr<MasterSession>& session : sessions()) more |= session->ListAwaited(peers);
+  return more;
+}
+
+void Master::OnPeerLost(const Awaited& peer, const Status& why) {
+  for (const std::shared_ptr<MasterSession>& session : sessions()) session->OnPeerLost(peer, why);
+}
+
+}  // namespace millrace

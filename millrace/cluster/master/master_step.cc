@@ -1,0 +1,347 @@
+#include "millrace/cluster/master/master_step.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "millrace/cluster/step/let_go.h"
+#include "millrace/cluster/worker/remote_worker.h"
+#include "millrace/graph/graph_def.h"
+
+namespace millrace {
+namespace {
+
+// Each device once.
+void Join(pb::StepStats stats, pb::StepStats* all) {
+  for (pb::DeviceStepStats& device : *stats.mutable_dev_stats()) {
+    const auto same = std::find_if(all->mutable_dev_stats()->begin(), all->mutable_dev_stats()->end(),
+                                   [&](const pb::DeviceStepStats& other) { return other.device() == device.device(); });
+    if (same != all->mutable_dev_stats()->end()) {
+      same->MergeFrom(device);
+    } else {
+      *all->add_dev_stats() = std::move(device);
+    }
+  }
+}
+
+}  // namespace
+
+MasterStep::MasterStep(std::shared_ptr<MasterSession> session, std::shared_ptr<const MasterProgram> program,
+                       std::vector<Tensor> feeds, const pb::RunOptions& options, int64_t step_id,
+                       RefPtr<StepRendezvous> rendezvous, Done done)
+    : session_(std::move(session)),
+      program_(std::move(program)),
+      feeds_(std::move(feeds)),
+      trace_(options.trace_level() > pb::RunOptions::NO_TRACE),
+      partition_graphs_(options.output_partition_graphs()),
+      timeout_(options.timeout_in_ms() > 0 ? absl::Milliseconds(options.timeout_in_ms()) : absl::InfiniteDuration()),
+      step_id_(step_id),
+      since_(session_->options_.worker->task().clock()->Now()),
+      done_(std::move(done)),
+      rendezvous_(std::move(rendezvous)),
+      parts_(program_->parts.size() + 1, [this](Status) { End(); }) {
+  if (!program_->is_local()) awaited_.assign(program_->parts.size(), true);
+  result_.fetches.resize(program_->spec.fetches.size());
+}
+
+void MasterStep::Refuse(Status why) {
+  if (rendezvous_) session_->options_.worker->steps().Forget(step_id_);
+  Done done = std::move(done_);
+  done(std::move(why));
+}
+
+void MasterStep::Start(const CallControl& control) {
+  const std::shared_ptr<MasterStep> self = shared_from_this();
+  const int parts = static_cast<int>(program_->parts.size());
+  handover_ = control.handover;
+  if (control.cancellation != nullptr) {
+    const CancellationManager::Token token = control.cancellation->NewToken();
+    if (control.cancellation->Register(token, [weak = weak_from_this()] {
+          if (auto step = weak.lock()) step->Cancel(Cancelled("the client gave up on the step"));
+        })) {
+      outer_ = control.cancellation;
+      outer_token_ = token;
+    } else {
+      Cancel(Cancelled("the client gave up on the step"));
+    }
+  }
+  // A limit that the caller's transport watches needs no timer here.
+  if (timeout_ != absl::InfiniteDuration() && control.timeout == absl::InfiniteDuration()) {
+    timer_ = session_->options_.timers->Schedule(timeout_, [weak = weak_from_this(), timeout = timeout_] {
+      if (auto step = weak.lock()) {
+        step->timed_out_.store(true);
+        step->Cancel(DeadlineExceeded("the step did not end within ", absl::FormatDuration(timeout)));
+      }
+    });
+  }
+  int home = -1;
+  if (!program_->is_local()) OpenLines();
+  for (int i = 0; i < parts; ++i) {
+    if (program_->parts[i].peer == nullptr) {
+      home = i;
+    } else if (streamed_[i] != nullptr) {
+      StreamAtPeer(i);
+    } else {
+      RunAtPeer(i);
+    }
+  }
+  // Last, since it works on this thread.
+  if (home >= 0) RunAtHome(home, control.from);
+  parts_.Arrive();
+}
+
+void MasterStep::RunAtPeer(int index) {
+  const ProgramPart& part = program_->parts[index];
+  RunGraphCall call;
+  call.session_handle = session_->handle();
+  call.graph_handle = part.graph_handle;
+  call.step_id = step_id_;
+  call.request_id = step_id_;
+  call.exec_opts.set_record_timeline(trace_);
+  call.exec_opts.set_record_partition_graphs(partition_graphs_);
+  for (const ClientEdge& feed : part.feeds) call.send.emplace_back(feed.key, feeds_[feed.index]);
+  for (const ClientEdge& fetch : part.fetches) call.recv_keys.push_back(fetch.key);
+  const int64_t start = trace_ ? NowNanos() : 0;
+  part.peer->worker->RunGraph(
+      {.cancellation = &cancellation_, .handover = handover_}, std::move(call),
+      [self = shared_from_this(), index, start](StatusOr<RunGraphAnswer> answer) {
+        const ProgramPart& part = self->program_->parts[index];
+        if (answer.ok() && self->trace_) self->TraceCall(index, start);
+        if (!answer.ok()) return self->OnPart(index, answer.status());
+        Status status =
+            self->TakeAnswer(index, answer->status, std::move(answer->step_stats), std::move(answer->partition_graphs));
+        if (status.ok()) {
+          for (const ClientEdge& fetch : part.fetches) {
+            bool found = false;
+            for (auto& [key, value] : answer->recv) {
+              if (key != fetch.key) continue;
+              self->result_.fetches[fetch.index] = value;
+              found = true;
+            }
+            if (!found) status = Internal(part.peer->name, " did not give ", self->program_->spec.fetches[fetch.index]);
+          }
+        }
+        self->OnPart(index, status);
+      });
+}
+
+// Parts at peers that are reached by calls that stream: the tensors between home and the peer travel on the call that
+// runs the part.
+void MasterStep::OpenLines() {
+  streamed_.assign(program_->parts.size(), nullptr);
+  for (const ProgramPart& part : program_->parts) {
+    if (part.peer == nullptr && part.graph->edges != nullptr) rendezvous_->UseEdges(part.graph->edges);
+  }
+  for (size_t i = 0; i < program_->parts.size(); ++i) {
+    const ProgramPart& part = program_->parts[i];
+    if (part.peer == nullptr || !part.is_numbered) continue;
+    streamed_[i] = part.peer->worker->streaming();
+    if (streamed_[i] == nullptr) continue;
+    if (part.edges_task >= 0) rendezvous_->OpenLine(part.edges_task, /*answers=*/false, trace_);
+  }
+}
+
+void MasterStep::StreamAtPeer(int index) {
+  const ProgramPart& part = program_->parts[index];
+  StepStart start{.session_handle = session_->handle(), .graph_handle = part.graph_handle, .step_id = step_id_};
+  start.record_timeline = trace_;
+  start.record_partition_graphs = partition_graphs_;
+  // A limit is for one run, and so are statistics.
+  start.may_repeat = may_repeat_ && program_->parts.size() == 1 && timeout_ == absl::InfiniteDuration() && !trace_ &&
+                     !partition_graphs_;
+  start.feeds.reserve(part.feeds.size());
+  for (size_t i = 0; i < part.feeds.size(); ++i) {
+    start.feeds.push_back({.number = part.feed_numbers[i], .item = {.tensor = feeds_[part.feeds[i].index]}});
+  }
+  StatusOr<net::Bytes> request = EncodeStepStart(start);
+  if (!request.ok()) return OnPart(index, request.status());
+  const int64_t start_nanos = trace_ ? NowNanos() : 0;
+  RefPtr<net::OutgoingStream> call = streamed_[index]->StreamGraph(
+      {.cancellation = &cancellation_, .handover = handover_}, *std::move(request),
+      [self = shared_from_this(), index](net::Bytes message) { self->OnPushed(index, message); },
+      [self = shared_from_this(), index, start_nanos](StatusOr<net::Bytes> answer) {
+        self->OnStreamEnd(index, start_nanos, answer);
+      });
+  if (part.edges_task >= 0) rendezvous_->SetLine(part.edges_task, {.outgoing = std::move(call)});
+}
+
+void MasterStep::OnPushed(int index, const net::Bytes& message) {
+  const ProgramPart& part = program_->parts[index];
+  StatusOr<SteppedTensors> tensors = DecodeTensors(message, Allocator::Heap());
+  Status status = tensors.status();
+  if (status.ok() && part.edges_task < 0) status = InvalidArgument("no tensor is expected from this task");
+  if (status.ok()) status = rendezvous_->Arrive(part.edges_task, *std::move(tensors));
+  if (status.ok()) return;
+  status = WithPrefix(absl::StrCat("From ", part.peer->name, ": "), status);
+  Fail(status);
+}
+
+void MasterStep::OnStreamEnd(int index, int64_t start_nanos, const StatusOr<net::Bytes>& answer) {
+  if (!answer.ok()) return OnPart(index, answer.status());
+  if (trace_) TraceCall(index, start_nanos);
+  const ProgramPart& part = program_->parts[index];
+  StatusOr<StepEnd> end = DecodeStepEnd(*answer, Allocator::Heap());
+  if (!end.ok()) return OnPart(index, WithPrefix(absl::StrCat("From ", part.peer->name, ": "), end.status()));
+  Status status = TakeAnswer(index, end->status, std::move(end->step_stats), std::move(end->partition_graphs));
+  if (!status.ok()) return OnPart(index, status);
+  // Fetches, and what rides.
+  std::erase_if(end->tensors, [&](SteppedTensor& tensor) {
+    bool fetched = false;
+    for (size_t i = 0; i < part.fetches.size(); ++i) {
+      if (tensor.number < 0 || tensor.number != part.fetch_numbers[i]) continue;
+      result_.fetches[part.fetches[i].index] = tensor.item.tensor;
+      fetched = true;
+    }
+    return fetched;
+  });
+  for (const ClientEdge& fetch : part.fetches) {
+    if (!result_.fetches[fetch.index].IsInitialized())
+      status = Internal(part.peer->name, " did not give ", program_->spec.fetches[fetch.index]);
+  }
+  if (part.edges_task >= 0) {
+    if (status.ok()) status = rendezvous_->Arrive(part.edges_task, std::move(end->tensors));
+    rendezvous_->EndLine(part.edges_task);
+  } else if (!end->tensors.empty() && status.ok()) {
+    status = Internal(part.peer->name, " sent a tensor that nobody waits for");
+  }
+  OnPart(index, status);
+}
+
+Status MasterStep::TakeAnswer(int index, Status status, pb::StepStats stats, std::vector<pb::GraphDef> graphs) {
+  const std::string& name = program_->parts[index].peer->name;
+  if (!status.ok() && !absl::StrContains(status.message(), name))
+    status = WithPrefix(absl::StrCat("From ", name, ":\n"), status);
+  if (stats.dev_stats_size() > 0 || !graphs.empty()) {
+    MutexLock lock(&mu_);
+    if (stats.dev_stats_size() > 0) stats_.push_back(std::move(stats));
+    for (pb::GraphDef& graph : graphs) graphs_.push_back(std::move(graph));
+  }
+  return status;
+}
+
+int64_t MasterStep::NowNanos() const { return absl::ToUnixNanos(session_->options_.worker->task().clock()->Now()); }
+
+void MasterStep::TraceCall(int index, int64_t start_nanos) {
+  pb::StepStats stats;
+  pb::DeviceStepStats* device = stats.add_dev_stats();
+  device->set_device(session_->builder_->home_device());
+  pb::NodeExecStats* event = device->add_node_stats();
+  event->set_node_name(kRunGraph);
+  event->set_timeline_label(absl::StrCat(kRunGraph, " at ", program_->parts[index].peer->name));
+  SetTimes(start_nanos, NowNanos(), event);
+  MutexLock lock(&mu_);
+  stats_.push_back(std::move(stats));
+}
+
+void MasterStep::RunAtHome(int index, net::IncomingCall* from) {
+  const ProgramPart& part = program_->parts[index];
+  PartRun run{.graph = part.graph, .step_id = step_id_, .rendezvous = rendezvous_};
+  run.feeds.reserve(part.home_feeds.size());
+  for (const int feed : part.home_feeds) run.feeds.push_back(feeds_[feed]);
+  if (program_->is_local()) feeds_.clear();  // the plan may take their memory over
+  run.num_fetches = part.home_fetches.size();
+  run.trace = trace_;
+  run.cancellation = &cancellation_;
+  run.owner = shared_from_this();
+  run.handover = handover_;
+  run.from = from;
+  session_->options_.worker->Run(std::move(run), [self = shared_from_this(), index](PartResult result) {
+    const ProgramPart& part = self->program_->parts[index];
+    if (result.status.ok()) {
+      for (size_t i = 0; i < part.home_fetches.size(); ++i) {
+        self->result_.fetches[part.home_fetches[i]] = std::move(result.fetches[i]);
+      }
+    }
+    if (self->trace_ || self->partition_graphs_) {
+      MutexLock lock(&self->mu_);
+      if (self->trace_) self->stats_.push_back(std::move(result.step_stats));
+      if (self->partition_graphs_) self->graphs_.push_back(ExportGraphDef(part.graph->part.plan->graph()));
+    }
+    self->OnPart(index, result.status);
+  });
+}
+
+void MasterStep::Note(const Status& status) {
+  MutexLock lock(&mu_);
+  const auto rank = [](const Status& s) { return s.ok() ? 0 : absl::IsCancelled(s) ? 1 : IsDerived(s) ? 2 : 3; };
+  if (rank(status) > rank(status_)) status_ = status;
+}
+
+void MasterStep::Fail(const Status& why) {
+  Note(why);
+  cancellation_.StartCancel(why);
+}
+
+void MasterStep::OnPart(int index, Status status) {
+  if (!program_->is_local()) {
+    MutexLock lock(&mu_);
+    awaited_[index] = false;
+  }
+  if (!status.ok()) Fail(status);
+  parts_.Arrive();
+}
+
+void MasterStep::End() {
+  // The timer itself may have brought us here, and must not wait for itself.
+  if (timer_ != 0 && !timed_out_.load()) session_->options_.timers->Cancel(timer_);
+  if (outer_ != nullptr) LetGo(outer_, outer_token_);
+  Status status;
+  {
+    MutexLock lock(&mu_);
+    status = WithoutDerivedMark(status_);
+    for (pb::StepStats& stats : stats_) Join(std::move(stats), result_.metadata.mutable_step_stats());
+    for (pb::GraphDef& graph : graphs_) *result_.metadata.add_partition_graphs() = std::move(graph);
+  }
+  // What ended the step from outside counts for more than how a part felt it. That may be UNAVAILABLE: tasks that wait
+  // for a tensor of one that was told to give up cannot know why it did.
+  if (!status.ok() && cancellation_.IsCancelled()) {
+    const Status why = cancellation_.status();
+    const bool felt = absl::IsCancelled(status) || (ended_from_outside_.load() && absl::IsUnavailable(status));
+    if (absl::IsDeadlineExceeded(why) ||
+        (felt && (absl::IsUnavailable(why) || absl::IsAborted(why) || absl::IsCancelled(why)))) {
+      const bool same = status.code() == why.code();
+      status = Status(why.code(),
+                      absl::StrCat(why.message(), same ? "" : "; it was waiting in: ", same ? "" : status.message()));
+    }
+  }
+  if (rendezvous_) {
+    if (!keeps_tensors_ || !status.ok()) session_->options_.worker->steps().Forget(step_id_);
+    for (const ProgramPart& part : program_->parts) {
+      if (part.peer == nullptr) continue;
+      if (status.ok() && part.speaks_millrace) continue;
+      part.peer->worker->CleanupGraph({.timeout = absl::Seconds(10)}, step_id_, [](Status) {});
+    }
+  }
+  if (status.ok()) session_->CountFinished(since_, session_->options_.worker->task().clock()->Now());
+  const std::shared_ptr<MasterSession> session = session_;
+  Done done = std::move(done_);
+  MasterSession::StepResult result = std::move(result_);
+  session->OnStepEnded(this);
+  if (status.ok()) {
+    done(std::move(result));
+  } else {
+    done(std::move(status));
+  }
+}
+
+void MasterStep::ListAwaited(std::vector<Awaited>* peers) const {
+  MutexLock lock(&mu_);
+  for (size_t i = 0; i < awaited_.size(); ++i) {
+    const ProgramPart& part = program_->parts[i];
+    if (!awaited_[i] || part.peer == nullptr) continue;
+    peers->push_back({.task = part.peer->name,
+                      .address = part.peer->address,
+                      .worker = part.peer->worker,
+                      .incarnation = part.incarnation});
+  }
+}
+
+bool MasterStep::Awaits(const std::string& task) const {
+  MutexLock lock(&mu_);
+  for (size_t i = 0; i < awaited_.size(); ++i) {
+    if (awaited_[i] && program_->parts[i].peer != nullptr && program_->parts[i].peer->name == task) return true;
+  }
+  return false;
+}
+
+}  // namespace millrace

@@ -1,0 +1,388 @@
+#include "millrace/cluster/watch/hang_report.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "millrace/cluster/cluster_spec.h"
+
+namespace millrace {
+namespace {
+
+using StatusWait = TaskStatus::Wait;
+
+// How much a wait explains, when several have no other wait behind them; less is more.
+enum Rank {
+  kSilentTask,
+  kUndoneByPeer,  // variables that a task does not initialise, a tensor of a step that a task does not run
+  kShortOfWorkers,
+  kBarrier,
+  kNoElements,
+  kShort,   // an accumulator that every worker waits behind
+  kTokens,  // come once gradients were taken
+  kNoRoom,
+  kUnknown,
+};
+
+// "12 s", "340 ms", "3 min".
+std::string AgeText(absl::Duration age) {
+  if (age < absl::Seconds(1)) return absl::StrCat(absl::ToInt64Milliseconds(age), " ms");
+  if (age < absl::Minutes(3)) return absl::StrCat(absl::ToInt64Seconds(age), " s");
+  if (age < absl::Hours(3)) return absl::StrCat(absl::ToInt64Minutes(age), " min");
+  return absl::StrCat(absl::ToInt64Hours(age), " h");
+}
+
+// "a", "a and b", "a, b and c".
+std::string Listed(const std::vector<std::string>& names) {
+  if (names.size() < 2) return absl::StrJoin(names, "");
+  return absl::StrCat(absl::StrJoin(names.begin(), names.end() - 1, ", "), " and ", names.back());
+}
+
+// The first task named in a sentence, by its long name or as "worker/0"; none: "".
+std::string TaskIn(absl::string_view text, absl::Span<const TaskView> tasks) {
+  size_t best = absl::string_view::npos;
+  std::string found;
+  for (const TaskView& view : tasks) {
+    for (const std::string& name : {view.task, ShortTaskName(view.task)}) {
+      if (name.empty()) continue;
+      for (size_t at = text.find(name); at != absl::string_view::npos && at < best; at = text.find(name, at + 1)) {
+        const size_t end = at + name.size();
+        const bool begins =
+            at == 0 || !(absl::ascii_isalnum(text[at - 1]) || text[at - 1] == '_' || text[at - 1] == '/');
+        const bool ends =
+            end == text.size() || !(absl::ascii_isalnum(text[end]) || text[end] == '_' || text[end] == '/');
+        if (!begins || !ends) continue;
+        best = at;
+        found = view.task;
+      }
+    }
+  }
+  return found;
+}
+
+// A queue that hands out tokens for the next step once gradients were taken. Only its name tells it from others:
+// synchronous training calls it "sync_token_q", as TensorFlow's does.
+bool HandsOutTokens(const StatusWait& wait) {
+  return wait.resource_kind() == StatusWait::QUEUE &&
+         absl::StrContains(absl::AsciiStrToLower(wait.resource()), "token");
+}
+
+class Explanation {
+ public:
+  Explanation(absl::Span<const TaskView> tasks, absl::Duration limit) : tasks_(tasks), limit_(limit) {
+    for (const TaskView& view : tasks_) {
+      by_name_[view.task] = &view;
+      for (const TaskStatus::Step& step : view.status.steps()) {
+        if (step.driven_here()) drivers_[step.id()] = {&view, &step};
+      }
+    }
+  }
+
+  HangReport Report() {
+    FindWaits();
+    FindBusy();
+    AddSilent();
+    for (const Hung& hung : hung_) Judge(hung);
+    HangReport report;
+    report.somebody_waits = !hung_.empty() || !step_lines_.empty();
+    for (const Hung& hung : hung_) report.waits.push_back(Line(hung));
+    for (const std::string& line : step_lines_) report.waits.push_back(line);
+    report.busy = busy_;
+    for (const std::string& line : silent_lines_) report.waits.push_back(line);
+    if (!causes_.empty()) {
+      std::stable_sort(causes_.begin(), causes_.end(), [](const Cause& a, const Cause& b) {
+        return std::pair(a.rank, b.age) < std::pair(b.rank, a.age);
+      });
+      report.cause = causes_.front().text;
+    } else if (!hung_.empty() && busy_.empty()) {
+      report.cause = Line(hung_.front());
+    }
+    return report;
+  }
+
+ private:
+  struct Hung {
+    const TaskView* view;
+    const StatusWait* wait;
+    absl::Duration age;
+  };
+  struct Driver {
+    const TaskView* view = nullptr;
+    const TaskStatus::Step* step = nullptr;
+  };
+  struct Cause {
+    Rank rank;
+    absl::Duration age;
+    std::string text;
+  };
+
+  static absl::Duration Age(const TaskView& view, int64_t micros) {
+    return absl::FromUnixMicros(view.status.now_micros()) - absl::FromUnixMicros(micros);
+  }
+
+  const TaskView* Find(absl::string_view task) const {
+    const auto it = by_name_.find(std::string(task));
+    return it == by_name_.end() ? nullptr : it->second;
+  }
+  Driver DriverOf(int64_t step) const {
+    const auto it = drivers_.find(step);
+    return it == drivers_.end() ? Driver() : it->second;
+  }
+  static bool Runs(const TaskView& view, int64_t step) {
+    return std::any_of(view.status.steps().begin(), view.status.steps().end(),
+                       [&](const TaskStatus::Step& s) { return s.id() == step; });
+  }
+  static bool WaitsIn(const TaskView& view, int64_t step) {
+    return std::any_of(view.status.waits().begin(), view.status.waits().end(),
+                       [&](const StatusWait& w) { return w.step_id() == step; });
+  }
+
+  // Other steps of the same session ended lately: what waits there is no hang.
+  bool GoesOn(const Driver& driver) const {
+    if (driver.view == nullptr) return false;
+    int64_t last = driver.view->status.last_step_finished_micros();
+    for (const TaskStatus::Session& session : driver.view->status.sessions()) {
+      if (session.handle() == driver.step->session()) last = session.last_step_finished_micros();
+    }
+    return last > 0 && Age(*driver.view, last) < limit_;
+  }
+
+  void FindWaits() {
+    for (const TaskView& view : tasks_) {
+      if (!view.answer.ok()) continue;
+      for (const StatusWait& wait : view.status.waits()) {
+        const absl::Duration age = Age(view, wait.since_micros());
+        if (age < limit_ || (wait.step_id() != 0 && GoesOn(DriverOf(wait.step_id())))) continue;
+        hung_.push_back({&view, &wait, age});
+      }
+    }
+    std::stable_sort(hung_.begin(), hung_.end(), [](const Hung& a, const Hung& b) { return a.age > b.age; });
+  }
+
+  // Steps that are old, and where nobody who takes part waits.
+  void FindBusy() {
+    std::set<std::pair<std::string, int64_t>> seen;
+    for (const TaskView& view : tasks_) {
+      for (const TaskStatus::Step& step : view.status.steps()) {
+        const Driver driver{&view, &step};
+        const absl::Duration age = Age(view, step.since_micros());
+        if (!step.driven_here() || age < limit_ || GoesOn(driver)) continue;
+        for (const std::string& task : step.waits_for()) {
+          const TaskView* part = Find(task);
+          if (part == nullptr || part->is_tensorflow) continue;
+          if (!part->answer.ok()) {
+            waiters_[task].insert(ShortTaskName(view.task));
+            step_lines_.push_back(absl::StrCat(ShortTaskName(view.task), " waits ", AgeText(age), " for the part of ",
+                                               ShortTaskName(task), " in step ", step.id()));
+          } else if (Runs(*part, step.id()) && !WaitsIn(*part, step.id()) && seen.insert({task, step.id()}).second) {
+            busy_tasks_.insert(task);
+            busy_.push_back(absl::StrCat(ShortTaskName(task), " has been at work on step ", step.id(),
+                                         task == view.task ? "" : absl::StrCat(" of ", ShortTaskName(view.task)),
+                                         " for ", AgeText(age), " and waits for nothing"));
+          }
+        }
+      }
+    }
+  }
+
+  static std::string Silence(const TaskView& view) {
+    const std::string who =
+        absl::StrCat(view.task.empty() ? "the task" : ShortTaskName(view.task), " at ", view.address);
+    if (absl::IsDeadlineExceeded(view.answer))
+      return absl::StrCat(who, " does not answer: it is stopped, swamped or cut off");
+    return absl::StrCat(who, " cannot be reached: it has ended or was never started (", view.answer.message(), ")");
+  }
+
+  void AddSilent() {
+    for (const TaskView& view : tasks_) {
+      if (view.answer.ok()) continue;
+      std::set<std::string> waiters = waiters_[view.task];
+      std::set<std::string> others;
+      for (const Hung& hung : hung_) {
+        const std::string peer = PeerOf(hung);
+        (peer == view.task ? waiters : others).insert(ShortTaskName(hung.view->task));
+      }
+      // Who waits for something else waits because of it all the same, as far as can be known.
+      if (waiters.empty()) waiters = others;
+      const std::vector<std::string> names(waiters.begin(), waiters.end());
+      const std::string tail =
+          names.empty() ? "" : absl::StrCat("; ", Listed(names), names.size() == 1 ? " waits for it" : " wait for it");
+      // Of several the one that is waited for.
+      causes_.push_back({kSilentTask, names.empty() ? absl::ZeroDuration() : absl::InfiniteDuration(),
+                         absl::StrCat(Silence(view), tail)});
+      silent_lines_.push_back(Silence(view));
+    }
+  }
+
+  // The task that a wait is for; "" when it is for data of whoever has it.
+  std::string PeerOf(const Hung& hung) const {
+    const StatusWait& wait = *hung.wait;
+    if (!wait.peer().empty()) return Find(wait.peer()) != nullptr ? wait.peer() : TaskIn(wait.peer(), tasks_);
+    return wait.step_id() == 0 ? TaskIn(wait.what(), tasks_) : "";
+  }
+
+  static std::string StepText(const Hung& hung, const Driver& driver) {
+    if (hung.wait->step_id() == 0) return "";
+    const std::string step = absl::StrCat("step ", hung.wait->step_id());
+    if (driver.view == nullptr || driver.view == hung.view) return absl::StrCat(" (", step, ")");
+    return absl::StrCat(" (", step, " of ", ShortTaskName(driver.view->task), ")");
+  }
+
+  std::string Line(const Hung& hung) const {
+    const StatusWait& wait = *hung.wait;
+    const std::string who = absl::StrCat(ShortTaskName(hung.view->task), " waits ", AgeText(hung.age));
+    const std::string step = StepText(hung, DriverOf(wait.step_id()));
+    if (wait.kind() == StatusWait::TENSOR)
+      return absl::StrCat(who, " for tensor ", wait.tensor(), " from ", ShortTaskName(wait.peer()), step);
+    if (wait.step_id() == 0) return absl::StrCat(who, " for ", wait.what());
+    return absl::StrCat(who, " at node ", wait.node(), " for ", wait.what(), step);
+  }
+
+  // The same without the resource, where that is named before.
+  std::string Brief(const Hung& hung) const {
+    const StatusWait& wait = *hung.wait;
+    const bool counts = wait.kind() == StatusWait::ELEMENTS && wait.needs() > 0;
+    return absl::StrCat(ShortTaskName(hung.view->task), " waits ", AgeText(hung.age), " at node ", wait.node(),
+                        counts ? absl::StrCat(" for ", wait.needs(), wait.needs() == 1 ? " element" : " elements") : "",
+                        StepText(hung, DriverOf(wait.step_id())));
+  }
+
+  // Why a task does not do what others wait for; "" when it is at something.
+  std::string Idleness(const TaskView& view) const {
+    if (!view.answer.ok()) return "does not answer";
+    if (view.is_tensorflow) return "";
+    for (const Hung& hung : hung_) {
+      if (hung.view == &view && hung.wait->step_id() == 0)
+        return absl::StrCat("waits ", AgeText(hung.age), " for ", hung.wait->what());
+    }
+    bool drives = false, has_session = false;
+    for (const TaskStatus::Step& step : view.status.steps()) drives |= step.driven_here();
+    if (drives) return "";
+    for (const TaskStatus::Session& session : view.status.sessions()) has_session |= session.master() == view.task;
+    const int64_t last = view.status.last_step_finished_micros();
+    if (last > 0 && Age(view, last) < limit_) return "";
+    const std::string ago =
+        last > 0 ? absl::StrCat("; its last one ended ", AgeText(Age(view, last)), " ago") : "; it has run none yet";
+    return absl::StrCat(has_session ? "runs no step" : "has no session and runs no step", ago);
+  }
+
+  // The tasks that could give what is missing and do not, with the reason for each: those of the jobs that run steps.
+  std::vector<std::string> Missing() const {
+    std::set<std::string> jobs;
+    for (const auto& [step, driver] : drivers_) {
+      if (const StatusOr<TaskId> id = TaskId::Of(driver.view->task); id.ok()) jobs.insert(id->job);
+    }
+    std::vector<std::string> missing;
+    for (const TaskView& view : tasks_) {
+      const StatusOr<TaskId> id = TaskId::Of(view.task);
+      if (!id.ok() || !jobs.contains(id->job)) continue;
+      if (const std::string why = Idleness(view); !why.empty())
+        missing.push_back(absl::StrCat(ShortTaskName(view.task), ", which ", why));
+    }
+    return missing;
+  }
+
+  void Judge(const Hung& hung) {
+    const StatusWait& wait = *hung.wait;
+    const std::string peer = PeerOf(hung);
+    const auto add = [&](Rank rank, std::string text) { causes_.push_back({rank, hung.age, std::move(text)}); };
+    if (!peer.empty() || wait.kind() == StatusWait::TENSOR || wait.step_id() == 0) return JudgePeer(hung, peer, add);
+    switch (wait.kind()) {
+      case StatusWait::ELEMENTS:
+        return JudgeElements(hung, add);
+      case StatusWait::ROOM:
+        return add(kNoRoom,
+                   absl::StrCat(wait.resource(), " on ", ShortTaskName(hung.view->task), " stays full (", wait.has(),
+                                " of ", wait.needs(), " elements) and nobody takes from it: ", Brief(hung)));
+      default:
+        return add(kUnknown, Line(hung));
+    }
+  }
+
+  template <typename Add>
+  void JudgePeer(const Hung& hung, const std::string& peer, const Add& add) {
+    const TaskView* view = Find(peer);
+    if (view == nullptr) return add(kUnknown, Line(hung));
+    if (!view->answer.ok()) return;  // AddSilent says it
+    if (hung.wait->step_id() == 0) {
+      // What the other waits for itself comes before.
+      for (const Hung& other : hung_) {
+        if (other.view == view && other.wait != hung.wait) return;
+        const Driver driver = DriverOf(other.wait->step_id());
+        if (driver.view == view && other.wait != hung.wait) return;
+      }
+      if (busy_tasks_.contains(peer)) return;
+      const std::string why = Idleness(*view);
+      return add(kUndoneByPeer,
+                 absl::StrCat(Line(hung), why.empty() ? "" : absl::StrCat("; ", ShortTaskName(peer), " ", why)));
+    }
+    if (view->is_tensorflow || WaitsIn(*view, hung.wait->step_id()) || Runs(*view, hung.wait->step_id())) return;
+    add(kUndoneByPeer, absl::StrCat(Line(hung), "; ", ShortTaskName(peer),
+                                    " does not run that step: it was restarted or never asked to"));
+  }
+
+  template <typename Add>
+  void JudgeElements(const Hung& hung, const Add& add) {
+    const StatusWait& wait = *hung.wait;
+    const std::string what = absl::StrCat(wait.resource(), " on ", ShortTaskName(hung.view->task));
+    const std::vector<std::string> missing = Missing();
+    if (wait.resource_kind() == StatusWait::ACCUMULATOR) {
+      const std::string fill = absl::StrCat(what, " has ", wait.has(), " of ", wait.needs(), " gradients: ");
+      if (!missing.empty()) return add(kShortOfWorkers, absl::StrCat(fill, "none comes from ", Listed(missing)));
+      if (!busy_tasks_.empty()) return;
+      return add(
+          kShort,
+          absl::StrCat(fill, "every worker waits, so more are required than come, or they were dropped as stale; ",
+                       ShortTaskName(hung.view->task), " waits ", AgeText(hung.age), " at node ", wait.node()));
+    }
+    if (wait.resource_kind() == StatusWait::STEP_GATE) {
+      if (!missing.empty())
+        return add(kShortOfWorkers,
+                   absl::StrCat(what, " waits for ", wait.what(), ": no step comes from ", Listed(missing)));
+      if (busy_tasks_.empty()) add(kShort, Line(hung));
+      return;
+    }
+    if (!busy_tasks_.empty()) return;  // somebody is at work on what may fill it
+    const std::string by = missing.empty() ? "" : absl::StrCat("; not running: ", Listed(missing));
+    if (wait.resource_kind() == StatusWait::BARRIER) {
+      return add(kBarrier, absl::StrCat(what, " is short of ", wait.needs() - wait.has(), " (", wait.has(), " of ",
+                                        wait.needs(), " elements): ", Brief(hung), by));
+    }
+    const std::string fill = wait.needs() == 0 ? "gives nothing"
+                             : wait.has() == 0
+                                 ? "stays empty"
+                                 : absl::StrCat("has ", wait.has(), " of the ", wait.needs(), " that are wanted");
+    add(HandsOutTokens(wait) ? kTokens : kNoElements,
+        absl::StrCat(what, " ", fill, " and nobody fills it: ", Brief(hung), by));
+  }
+
+  const absl::Span<const TaskView> tasks_;
+  const absl::Duration limit_;
+  std::map<std::string, const TaskView*> by_name_;
+  std::map<int64_t, Driver> drivers_;
+  std::map<std::string, std::set<std::string>> waiters_;  // of tasks that do not answer
+  std::set<std::string> busy_tasks_;
+  std::vector<Hung> hung_;
+  std::vector<std::string> busy_, step_lines_, silent_lines_;
+  std::vector<Cause> causes_;
+};
+
+}  // namespace
+
+std::string ShortTaskName(absl::string_view task) {
+  const StatusOr<TaskId> id = TaskId::Of(task);
+  return id.ok() ? absl::StrCat(id->job, "/", id->index) : std::string(task);
+}
+
+HangReport ExplainHang(absl::Span<const TaskView> tasks, absl::Duration limit) {
+  return Explanation(tasks, limit).Report();
+}
+
+}  // namespace millrace

@@ -1,0 +1,32 @@
+#include "millrace/cluster/worker/repeated_part.h"
+
+#include <utility>
+
+#include "millrace/cluster/worker/worker.h"
+
+namespace millrace {
+
+Scheduler* RepeatedPart::pool() const { return worker_->task().inter_op(); }
+
+void RepeatedPart::GoOn() {
+  const RefPtr<ThreadHandover>& handover = run_.handover;
+  if (!handover) return pool()->Schedule([self = shared_from_this()] { self->Run(); });
+  handover->RunNext(pool(), [self = shared_from_this()](EventThread* here) {
+    const ThreadHandover::Entry entry(self->run_.handover, here);
+    self->Run();
+  });
+}
+
+void RepeatedPart::Run() {
+  step_.store(Step::kStarts);
+  worker_->Run(run_, [self = shared_from_this()](PartResult result) {
+    if (!result.status.ok()) return self->done_(std::move(result));
+    self->run_.from = nullptr;  // its handler has ended, or will have when Run is next called
+    // What had to wait goes on where it was woken.
+    if (self->step_.exchange(Step::kEnded) == Step::kStarted) self->GoOn();
+  });
+  // What never waits would not let go of this thread, nor of its stack.
+  if (step_.exchange(Step::kStarted) == Step::kEnded) pool()->Schedule([self = shared_from_this()] { self->Run(); });
+}
+
+}  // namespace millrace

@@ -1,0 +1,193 @@
+#include "millrace/cluster/worker/step_table.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "millrace/base/fan_in.h"
+#include "millrace/cluster/step/let_go.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kEndedSteps = 4096;
+// A step whose master never said that it is over is forgotten after this time without a sign of it.
+constexpr absl::Duration kStaleStep = absl::Minutes(2);
+
+}  // namespace
+
+StepTable::StepTable(StepTableOptions options)
+    : options_(std::move(options)), ended_(kEndedSteps), last_sweep_(options_.clock->Now()) {}
+
+RefPtr<StepRendezvous> StepTable::Find(int64_t step_id, bool keep, int new_receivers) {
+  MutexLock lock(&mu_);
+  DropStale();
+  if (ended_.Contains(step_id)) {
+    auto over = MakeRef<StepRendezvous>(step_id, options_.waits.get());
+    over->Abort(AlreadyExists("step ", step_id, " is over on ", options_.task));
+    return over;
+  }
+  Step& step = steps_[step_id];
+  if (!step.rendezvous) {
+    step.rendezvous = MakeRef<StepRendezvous>(step_id, options_.waits.get());
+    if (!going_down_.ok()) step.rendezvous->Abort(going_down_);
+  }
+  step.touched = options_.clock->Now();
+  step.kept |= keep;
+  step.receivers += new_receivers;
+  return step.rendezvous;
+}
+
+void StepTable::Forget(int64_t step_id) {
+  RefPtr<StepRendezvous> rendezvous;
+  {
+    MutexLock lock(&mu_);
+    if (auto node = steps_.extract(step_id); !node.empty()) rendezvous = std::move(node.mapped().rendezvous);
+    ended_.Insert(step_id);
+  }
+  if (rendezvous) rendezvous->Abort(Cancelled("the step has ended"));
+}
+
+void StepTable::ForgetSession(const std::string& session, const Status& why) {
+  if (session.empty()) return;
+  std::map<int64_t, RefPtr<StepRendezvous>> steps;
+  {
+    MutexLock lock(&mu_);
+    absl::erase_if(steps_, [&](auto& entry) {
+      if (entry.second.session != session) return false;
+      steps[entry.first] = std::move(entry.second.rendezvous);
+      return true;
+    });
+    for (const auto& [id, step] : steps) ended_.Insert(id);
+  }
+  for (const auto& [id, step] : steps) step->Abort(why);
+}
+
+void StepTable::DropStale() {
+  const absl::Time now = options_.clock->Now();
+  if (now - last_sweep_ < kStaleStep / 4) return;
+  last_sweep_ = now;
+  absl::erase_if(steps_, [&](auto& entry) {
+    const Step& step = entry.second;
+    return !step.running && !step.kept && now - step.touched > kStaleStep && step.receivers == 0;
+  });
+}
+
+Status StepTable::BeginRun(int64_t step_id, const std::string& session) {
+  MutexLock lock(&mu_);
+  const auto it = steps_.find(step_id);
+  if (it == steps_.end()) return AlreadyExists("step ", step_id, " has run on ", options_.task, " or was given up");
+  Step& step = it->second;
+  // A request that came twice runs once.
+  if (!step.session.empty()) return AlreadyExists("step ", step_id, " runs on ", options_.task, " already");
+  step.session = session.empty() ? "legacy" : session;
+  step.running = true;
+  return absl::OkStatus();
+}
+
+void StepTable::NoteRan(int64_t step_id, const StepRendezvous& rendezvous, bool went_well) {
+  MutexLock lock(&mu_);
+  if (const auto it = steps_.find(step_id); it != steps_.end()) {
+    it->second.running = false;
+    it->second.went_well = went_well;
+    it->second.touched = options_.clock->Now();
+    if (went_well && rendezvous.IsEmpty()) {
+      steps_.erase(it);
+      ended_.Insert(step_id);
+    }
+  }
+}
+
+void StepTable::OnReceiverGone(int64_t step_id, const StepRendezvous* rendezvous, bool gave_up) {
+  RefPtr<StepRendezvous> forgotten;  // let go of without the lock
+  MutexLock lock(&mu_);
+  const auto it = steps_.find(step_id);
+  if (it == steps_.end() || it->second.rendezvous.get() != rendezvous) return;
+  Step& step = it->second;
+  --step.receivers;
+  if (step.went_well && step.rendezvous->IsEmpty()) {
+    ended_.Insert(step_id);
+  } else if (!gave_up || step.receivers > 0 || step.kept || !step.session.empty()) {
+    return;
+  }
+  forgotten = std::move(step.rendezvous);
+  steps_.erase(it);
+}
+
+void StepTable::Recv(const CallControl& control, int64_t step_id, const std::vector<std::string>& keys,
+                     WorkerInterface::Done<std::vector<RendezvousItem>> done) {
+  const RefPtr<StepRendezvous> rendezvous = Find(step_id, /*keep=*/false, 1);
+  // A caller that gives up ends its own wait only; the step may go on for others. What waits is shared, since both the
+  // tensors and the cancellation may come.
+  struct Waiting : RefCounted {
+    std::vector<RendezvousItem> items;
+    WorkerInterface::Done<std::vector<RendezvousItem>> done;
+    std::optional<FanIn> all;
+  };
+  RefPtr<Waiting> waiting = MakeRef<Waiting>();
+  waiting->items.resize(keys.size());
+  waiting->done = std::move(done);
+  CancellationManager* const cancellation = control.cancellation;
+  const CancellationManager::Token token = cancellation != nullptr ? cancellation->NewToken() : 0;
+  // The rendezvous holds the callbacks that end this, so it only knows the address.
+  waiting->all.emplace(keys.size(), [self = shared_from_this(), step_id, where = rendezvous.get(), w = waiting.get(),
+                                     cancellation, token](Status status) {
+    if (cancellation != nullptr) LetGo(cancellation, token);
+    self->OnReceiverGone(step_id, where, /*gave_up=*/false);
+    status.ok() ? w->done(std::move(w->items)) : w->done(std::move(status));
+  });
+  if (cancellation != nullptr) {
+    const bool registered = cancellation->Register(token, [self = shared_from_this(), step_id, rendezvous, waiting] {
+      if (!waiting->all->Cancel()) return;
+      self->OnReceiverGone(step_id, rendezvous.get(), /*gave_up=*/true);
+      waiting->done(Cancelled("the receiver gave up"));
+    });
+    if (!registered) {
+      OnReceiverGone(step_id, rendezvous.get(), /*gave_up=*/true);
+      return waiting->done(cancellation->status());
+    }
+  }
+  for (size_t i = 0; i < keys.size(); ++i) {
+    rendezvous->RecvLocal(keys[i], [waiting, i](StatusOr<RendezvousItem> item) {
+      if (!item.ok()) return waiting->all->Fail(item.status());
+      waiting->items[i] = *std::move(item);
+      waiting->all->Arrive();
+    });
+  }
+}
+
+void StepTable::Shutdown(const Status& why) {
+  {
+    MutexLock lock(&mu_);
+    going_down_ = why;
+  }
+  for (const RefPtr<StepRendezvous>& step : Rendezvous()) step->Abort(why);
+}
+
+void StepTable::Clear() {
+  absl::flat_hash_map<int64_t, Step> steps;  // whoever waits for one is told without the lock
+  MutexLock lock(&mu_);
+  steps.swap(steps_);
+}
+
+std::vector<int64_t> StepTable::List() const {
+  std::vector<int64_t> ids;
+  MutexLock lock(&mu_);
+  for (const auto& [id, step] : steps_) ids.push_back(id);
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+std::vector<RefPtr<StepRendezvous>> StepTable::Rendezvous() const {
+  std::map<int64_t, RefPtr<StepRendezvous>> ordered;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& [id, step] : steps_) ordered[id] = step.rendezvous;
+  }
+  std::vector<RefPtr<StepRendezvous>> all;
+  for (auto& [id, rendezvous] : ordered) all.push_back(std::move(rendezvous));
+  return all;
+}
+
+}  // namespace millrace

@@ -1,0 +1,73 @@
+#include "millrace/cluster/worker/worker_session.h"
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace millrace {
+namespace {
+
+// A plan of more nodes is taken to run long until it has run.
+constexpr int kManyNodes = 200;
+
+}  // namespace
+
+WorkerSession::WorkerSession(WorkerSessionOptions options)
+    : options_(std::move(options)), on_task_(options_.task->NewSession(options_.on_task)) {}
+
+void RunAllOf(const Graph& graph, PassContext* context) {
+  std::vector<bool> used(graph.max_id(), false);
+  for (const Node* node : graph.nodes()) {
+    for (const Endpoint& in : node->inputs()) used[in.node->id()] = true;
+    for (const Node* before : node->control_inputs()) used[before->id()] = true;
+  }
+  for (Node* node : graph.nodes()) {
+    if (!used[node->id()]) context->targets.push_back(node);
+  }
+}
+
+StatusOr<std::shared_ptr<RegisteredGraph>> WorkerSession::Compile(std::unique_ptr<Graph> graph, PassContext context,
+                                                                  const PassOptions& passes) {
+  auto registered = std::make_shared<RegisteredGraph>();
+  registered->session = shared_from_this();
+  if (ReceiveGroups groups = FindReceiveGroups(*graph); !groups.groups.empty()) {
+    registered->receives = std::make_shared<const ReceiveGroups>(std::move(groups));
+  }
+  registered->edges = FindStepEdges(graph.get());
+  registered->late_reads = TakeLateReads(graph.get(), &context);
+  MR_ASSIGN_OR_RETURN(registered->part,
+                      options_.task->Compile(on_task_, std::move(graph), std::move(context), {.passes = passes}));
+  registered->runs_long = registered->part.plan->num_nodes() > kManyNodes;
+  return registered;
+}
+
+std::string WorkerSession::Register(std::shared_ptr<RegisteredGraph> graph) {
+  MutexLock lock(&mu_);
+  std::string handle = absl::StrFormat("%016x", next_graph_++);
+  graphs_[handle] = std::move(graph);
+  return handle;
+}
+
+StatusOr<std::shared_ptr<RegisteredGraph>> WorkerSession::Find(const std::string& graph_handle) const {
+  MutexLock lock(&mu_);
+  const auto it = graphs_.find(graph_handle);
+  if (it == graphs_.end()) {
+    return Aborted("there is no graph '", graph_handle, "' in session '", handle(),
+                   "': the task may have been restarted");
+  }
+  return it->second;
+}
+
+Status WorkerSession::Deregister(const std::string& graph_handle) {
+  MutexLock lock(&mu_);
+  if (graphs_.erase(graph_handle) > 0) return absl::OkStatus();
+  return Aborted("there is no graph '", graph_handle, "' in session '", handle(), "'");
+}
+
+void WorkerSession::DeregisterAll() {
+  absl::flat_hash_map<std::string, std::shared_ptr<RegisteredGraph>> graphs;
+  MutexLock lock(&mu_);
+  graphs.swap(graphs_);  // they hold this session
+}
+
+}  // namespace millrace

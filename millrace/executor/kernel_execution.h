@@ -1,0 +1,104 @@
+// Everything around one call of a kernel: inputs, references, outputs, statistics, the error's name.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "millrace/executor/plan.h"
+
+namespace millrace {
+
+// The error of a node as the user sees it: what happened, then "[[{{node a/b}}]] (MatMul on /job:.../CPU:0)".
+Status NodeError(const Node& node, const Device& device, const Status& status);
+
+// The error of a step that fetches a dead value, which was not computed.
+Status DeadFetchError(const Endpoint& fetch);
+
+// Reads the variable that `reference` refers to; FAILED_PRECONDITION, naming it, if it is uninitialized.
+StatusOr<Tensor> ReadReference(const Tensor& reference);
+
+// Runs kernels, one at a time. Sequential, straight-line and framed runs and constant folding all go through it.
+//
+//   const Tensor** inputs = execution.RoomForInputs(n.num_inputs);   // point each at its value
+//   Status status = execution.Run(n, args, forwardable, outputs);    // or Start, for an asynchronous kernel
+//
+// Not thread-safe; an asynchronous kernel needs an object of its own until it has finished. Reuses its memory, so a
+// call allocates nothing by itself.
+class KernelExecution {
+ public:
+  KernelExecution() = default;
+  KernelExecution(const KernelExecution&) = delete;
+  KernelExecution& operator=(const KernelExecution&) = delete;
+
+  const Tensor** RoomForInputs(int num_inputs) {
+    if (inputs_.size() < static_cast<size_t>(num_inputs)) inputs_.resize(num_inputs);
+    return inputs_.data();
+  }
+  // Sets the frame and iteration of the following calls, and whether their inputs are dead. Initially outside all loops
+  // and live.
+  void SetFrame(uint64_t frame_id, int64_t iteration, bool is_input_dead) {
+    KernelContextAccess(ctx_).SetFrame(frame_id, iteration, is_input_dead);
+    is_dead_ = is_input_dead;
+  }
+
+  // Runs a synchronous kernel. Bit i of `forwardable` says that the node may take over the memory of input i. The error
+  // names the node.
+  ABSL_ATTRIBUTE_ALWAYS_INLINE Status Run(const PlanNode& n, const RunArgs& args, uint64_t forwardable,
+                                          Tensor* outputs) {
+    if (ABSL_PREDICT_FALSE(n.deref != 0)) MR_RETURN_IF_ERROR(ReadReferences(n));
+    FillIn(n, args, forwardable, outputs);
+    const int64_t start = ABSL_PREDICT_FALSE(args.stats != nullptr) ? args.stats->NowNanos() : 0;
+    Status status = n.kernel->Compute(ctx_);
+    if (ABSL_PREDICT_FALSE(args.stats != nullptr)) Record(n, args, outputs, start);
+    if (ABSL_PREDICT_FALSE(n.deref != 0)) LetGoOfValues(n);
+    if (ABSL_PREDICT_FALSE(!status.ok())) return NodeError(*n.node, *n.device, status);
+    return status;
+  }
+
+  // Starts an asynchronous kernel. `done` gets the status, whose error names the node, on any thread, possibly before
+  // this returns; it may reuse or destroy this object. `n`, `args` and `outputs` must live until then.
+  template <typename Done>
+  void Start(const PlanNode& n, const RunArgs& args, uint64_t forwardable, Tensor* outputs, Done done) {
+    node_ = &n;
+    args_ = &args;
+    outputs_ = outputs;
+    start_ = args.stats != nullptr ? args.stats->NowNanos() : 0;
+    if (n.deref != 0) {
+      if (Status status = ReadReferences(n); !status.ok()) return done(std::move(status));
+    }
+    FillIn(n, args, forwardable, outputs);
+    n.kernel->ComputeAsync(ctx_, [this, done = std::move(done)](Status status) mutable {
+      if (args_->stats != nullptr) Record(*node_, *args_, outputs_, start_);
+      if (node_->deref != 0) LetGoOfValues(*node_);
+      if (!status.ok()) status = NodeError(*node_->node, *node_->device, status);
+      done(std::move(status));
+    });
+  }
+
+ private:
+  void FillIn(const PlanNode& n, const RunArgs& args, uint64_t forwardable, Tensor* outputs) {
+    KernelContextAccess access(ctx_);
+    access.Set(n.node, n.device, args.allocator, args.step);
+    // A value that was read from a variable belongs to the variable, so its memory must not be forwarded.
+    access.SetInputs(inputs_.data(), n.num_inputs, forwardable & ~n.deref);
+    access.SetOutputs(outputs, n.num_outputs);
+  }
+  void Record(const PlanNode& n, const RunArgs& args, const Tensor* outputs, int64_t start) const;
+  Status ReadReferences(const PlanNode& n);
+  void LetGoOfValues(const PlanNode& n);
+
+  KernelContext ctx_;
+  std::vector<const Tensor*> inputs_;
+  std::vector<Tensor> values_;  // values of the variables that ref inputs refer to, by input
+  bool is_dead_ = false;
+  // The asynchronous kernel that is running.
+  const PlanNode* node_ = nullptr;
+  const RunArgs* args_ = nullptr;
+  Tensor* outputs_ = nullptr;
+  int64_t start_ = 0;
+};
+
+// The value of a Const, read from its kernel outside of any step.
+StatusOr<Tensor> ConstantValue(const PlanNode& n);
+
+}  // namespace millrace

@@ -1,0 +1,39 @@
+// What the parts of a launcher share: the job, its tasks and the terminal.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "millrace/base/clock.h"
+#include "millrace/launch/hang_watch.h"
+#include "millrace/launch/launched_task.h"
+#include "millrace/launch/launcher.h"
+#include "millrace/launch/supervision.h"
+#include "millrace/launch/task_place.h"
+#include "millrace/launch/terminal_output.h"
+
+namespace millrace::launch {
+
+// Keepers and hang queries run this same program, even if its file has been replaced or deleted since.
+inline constexpr char kThisProgram[] = "/proc/self/exe";
+
+// Single-threaded.
+struct JobState {
+  // `options` must outlive it.
+  explicit JobState(const LauncherOptions& options);
+
+  absl::Time Now() const { return Clock::Real()->Now(); }
+  // A line of the launcher's own, on stderr.
+  void Say(absl::string_view line) { output.Error(absl::StrCat("millrace: ", line, "\n")); }
+
+  const LauncherOptions& options;
+  const absl::Time began;
+  Supervision supervision;
+  std::vector<LaunchedTask> tasks;  // in the order of supervision.tasks()
+  ClusterAddresses cluster;         // empty until the first program starts
+  TerminalOutput output;
+  HangWatch hang;
+};
+
+}  // namespace millrace::launch

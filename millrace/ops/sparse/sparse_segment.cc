@@ -1,0 +1,230 @@
+// SparseSegmentSum, SparseSegmentMean, SparseSegmentSqrtN, and the same with a given number of segments.
+#include "millrace/ops/sparse/sparse_segment.h"
+
+#include "millrace/graph/gradient.h"
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/index_input.h"
+#include "millrace/ops/math/segment.h"
+
+namespace millrace {
+namespace {
+
+Status CheckShapes(const Tensor& data, const Tensor& indices, const Tensor& ids, const char* name) {
+  if (data.rank() < 1) return InvalidArgument(name, " must have at least one dimension");
+  if (indices.rank() != 1) return InvalidArgument("indices should be a vector.");
+  if (ids.rank() != 1) return InvalidArgument("segment_ids should be a vector.");
+  if (ids.num_elements() != indices.num_elements()) {
+    return InvalidArgument("segment_ids and indices should have same size.");
+  }
+  return absl::OkStatus();
+}
+
+template <typename Index>
+Status CheckIndices(const Index* indices, int64_t n, int64_t rows) {
+  bool bad = false;
+  for (int64_t i = 0; i < n; ++i) bad |= indices[i] < 0 || indices[i] >= rows;
+  if (!bad) return absl::OkStatus();
+  int64_t i = 0;
+  while (indices[i] >= 0 && indices[i] < rows) ++i;
+  return InvalidArgument("indices[", i, "] == ", indices[i], " out of range [0, ", rows, ")");
+}
+
+// Sums and scales rows indices[0, n) of x to one row.
+template <typename T, typename Index>
+void SumRows(const T* x, const Index* indices, int64_t n, double factor, int64_t width, T* out) {
+  using C = ComputeType<T>;
+  const auto scaled = [factor](C sum) {
+    return factor == 1.0 ? static_cast<T>(sum) : static_cast<T>(sum * static_cast<C>(factor));
+  };
+  if (width == 1) {
+    C sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += static_cast<C>(x[indices[i]]);
+    *out = scaled(sum);
+    return;
+  }
+  C sum[kBlock];
+  for (int64_t column = 0; column < width; column += kBlock) {
+    const int64_t m = std::min(kBlock, width - column);
+    std::fill_n(sum, m, C(0));
+    for (int64_t i = 0; i < n; ++i) {
+      const T* row = x + indices[i] * width + column;
+      for (int64_t j = 0; j < m; ++j) sum[j] += static_cast<C>(row[j]);
+    }
+    for (int64_t j = 0; j < m; ++j) out[column + j] = scaled(sum[j]);
+  }
+}
+
+// Calls fn(id, first, last) for every run of equal ids.
+template <typename Id, typename Fn>
+void ForSegments(const Id* ids, int64_t n, Fn fn) {
+  for (int64_t first = 0, last; first < n; first = last) {
+    for (last = first + 1; last < n && ids[last] == ids[first];) ++last;
+    fn(int64_t{ids[first]}, first, last);
+  }
+}
+
+// Calls fn(indices, ids) with pointers to their types.
+template <typename Fn>
+Status WithIndexTypes(const Tensor& indices, const Tensor& ids, Fn fn) {
+  Status status;
+  DispatchType(IndexTypes{}, indices.dtype(), [&](auto index_tag) {
+    DispatchType(IndexTypes{}, ids.dtype(), [&](auto id_tag) {
+      status = fn(indices.data<typename decltype(index_tag)::type>(), ids.data<typename decltype(id_tag)::type>());
+    });
+  });
+  return status;
+}
+
+template <SegmentScale kScale, bool kGivenSegments, typename InTypes>
+class SparseSegmentKernel : public Kernel {
+ public:
+  explicit SparseSegmentKernel(KernelInit& init) {
+    if (!DispatchType(InTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+  }
+
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &data = ctx.input(0), &indices = ctx.input(1), &ids = ctx.input(2);
+    MR_RETURN_IF_ERROR(CheckShapes(data, indices, ids, "data"));
+    return WithIndexTypes(
+        indices, ids, [&](const auto* index, const auto* id) { return Sum(ctx, data, index, id, ids.num_elements()); });
+  }
+
+ private:
+  template <typename Index, typename Id>
+  static Status Sum(KernelContext& ctx, const Tensor& data, const Index* indices, const Id* ids, int64_t n) {
+    MR_RETURN_IF_ERROR(CheckSortedIds(ids, n));
+    int64_t segments = n == 0 ? 0 : int64_t{ids[n - 1]} + 1;
+    if constexpr (kGivenSegments) {
+      MR_ASSIGN_OR_RETURN(const int64_t given, ScalarInput(ctx, 3, "num_segments"));
+      if (given < segments) return InvalidArgument("segment ids must be < num_segments");
+      segments = given;
+    }
+    MR_RETURN_IF_ERROR(CheckIndices(indices, n, data.dim(0)));
+    Shape shape = data.shape();
+    shape.set_dim(0, segments);
+    MR_RETURN_IF_ERROR(Shape::Make(shape.dims()).status());
+    MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
+    const int64_t width = shape.Product(1, shape.rank());
+    DispatchType(InTypes{}, data.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const T* x = data.data<T>();
+      T* out = output->data<T>();
+      std::fill_n(out, output->num_elements(), T(0));
+      ForSegments(ids, n, [&](int64_t id, int64_t first, int64_t last) {
+        SumRows(x, indices + first, last - first, SegmentFactor(kScale, last - first), width, out + id * width);
+      });
+    });
+    return absl::OkStatus();
+  }
+};
+
+Status SparseSegmentShape(ShapeContext& c) { return SparseSegmentRows(c, -1); }
+Status WithCountShape(ShapeContext& c) { return SparseSegmentRows(c, 3); }
+
+Status GradientWith(GradientContext& c, const char* op) {
+  const Endpoint rows =
+      c.Op("StridedSlice", {c.Shape(c.input(0)), c.Ints({0}), c.Ints({1}), c.Ints({1})}, {{"shrink_axis_mask", 1}});
+  c.set_input_grad(0, c.Op(op, {c.grad(), c.input(1), c.input(2), rows}));
+  return c.status();
+}
+// The gradient op does not support integers.
+Status SumGradient(GradientContext& c) {
+  if (IsFloating(c.input(0).dtype())) return GradientWith(c, "SparseSegmentSumGrad");
+  const Endpoint rows =
+      c.Op("StridedSlice", {c.Shape(c.input(0)), c.Ints({0}), c.Ints({1}), c.Ints({1})}, {{"shrink_axis_mask", 1}});
+  const Endpoint gathered = c.Op("GatherV2", {c.grad(), c.input(2), c.Scalar<int32_t>(0)});
+  c.set_input_grad(0, c.Op("UnsortedSegmentSum", {gathered, c.input(1), rows}));
+  return c.status();
+}
+Status MeanGradient(GradientContext& c) { return GradientWith(c, "SparseSegmentMeanGrad"); }
+Status SqrtNGradient(GradientContext& c) { return GradientWith(c, "SparseSegmentSqrtNGrad"); }
+
+}  // namespace
+
+MILLRACE_OP(SparseSegmentSum)
+    .Input("data: T")
+    .Input("indices: Tidx")
+    .Input("segment_ids: Tsegmentids")
+    .Output("output: T")
+    .Attr("T: realnumbertype")
+    .Attr("Tidx: {int32, int64} = int32")
+    .Attr("Tsegmentids: {int32, int64} = int32")
+    .Attr("sparse_gradient: bool = false")
+    .Shape(SparseSegmentShape)
+    .Gradient(SumGradient)
+    .Summary("Sums of the selected rows, by sorted segment ids");
+MILLRACE_OP(SparseSegmentMean)
+    .Input("data: T")
+    .Input("indices: Tidx")
+    .Input("segment_ids: Tsegmentids")
+    .Output("output: T")
+    .Attr("T: {bfloat16, half, float, double}")
+    .Attr("Tidx: {int32, int64} = int32")
+    .Attr("Tsegmentids: {int32, int64} = int32")
+    .Attr("sparse_gradient: bool = false")
+    .Shape(SparseSegmentShape)
+    .Gradient(MeanGradient)
+    .Summary("Means of the selected rows, by sorted segment ids");
+MILLRACE_OP(SparseSegmentSqrtN)
+    .Input("data: T")
+    .Input("indices: Tidx")
+    .Input("segment_ids: Tsegmentids")
+    .Output("output: T")
+    .Attr("T: {bfloat16, half, float, double}")
+    .Attr("Tidx: {int32, int64} = int32")
+    .Attr("Tsegmentids: {int32, int64} = int32")
+    .Attr("sparse_gradient: bool = false")
+    .Shape(SparseSegmentShape)
+    .Gradient(SqrtNGradient)
+    .Summary("Sums of the selected rows divided by the square roots of their counts, by sorted segment ids");
+MILLRACE_OP(SparseSegmentSumWithNumSegments)
+    .Input("data: T")
+    .Input("indices: Tidx")
+    .Input("segment_ids: Tsegmentids")
+    .Input("num_segments: Tnumsegments")
+    .Output("output: T")
+    .Attr("T: realnumbertype")
+    .Attr("Tidx: {int32, int64} = int32")
+    .Attr("Tnumsegments: {int32, int64} = int32")
+    .Attr("Tsegmentids: {int32, int64} = int32")
+    .Attr("sparse_gradient: bool = false")
+    .Shape(WithCountShape)
+    .Gradient(SumGradient)
+    .Summary("SparseSegmentSum with a given number of segments");
+MILLRACE_OP(SparseSegmentMeanWithNumSegments)
+    .Input("data: T")
+    .Input("indices: Tidx")
+    .Input("segment_ids: Tsegmentids")
+    .Input("num_segments: Tnumsegments")
+    .Output("output: T")
+    .Attr("T: {bfloat16, half, float, double}")
+    .Attr("Tidx: {int32, int64} = int32")
+    .Attr("Tnumsegments: {int32, int64} = int32")
+    .Attr("Tsegmentids: {int32, int64} = int32")
+    .Attr("sparse_gradient: bool = false")
+    .Shape(WithCountShape)
+    .Gradient(MeanGradient)
+    .Summary("SparseSegmentMean with a given number of segments");
+MILLRACE_OP(SparseSegmentSqrtNWithNumSegments)
+    .Input("data: T")
+    .Input("indices: Tidx")
+    .Input("segment_ids: Tsegmentids")
+    .Input("num_segments: Tnumsegments")
+    .Output("output: T")
+    .Attr("T: {bfloat16, half, float, double}")
+    .Attr("Tidx: {int32, int64} = int32")
+    .Attr("Tnumsegments: {int32, int64} = int32")
+    .Attr("Tsegmentids: {int32, int64} = int32")
+    .Attr("sparse_gradient: bool = false")
+    .Shape(WithCountShape)
+    .Gradient(SqrtNGradient)
+    .Summary("SparseSegmentSqrtN with a given number of segments");
+MILLRACE_KERNEL(SparseSegmentSum, kCpu, SparseSegmentKernel<SegmentScale::kSum, false, RealTypes>);
+MILLRACE_KERNEL(SparseSegmentMean, kCpu, SparseSegmentKernel<SegmentScale::kMean, false, FloatTypes>);
+MILLRACE_KERNEL(SparseSegmentSqrtN, kCpu, SparseSegmentKernel<SegmentScale::kSqrtN, false, FloatTypes>);
+MILLRACE_KERNEL(SparseSegmentSumWithNumSegments, kCpu, SparseSegmentKernel<SegmentScale::kSum, true, RealTypes>);
+MILLRACE_KERNEL(SparseSegmentMeanWithNumSegments, kCpu, SparseSegmentKernel<SegmentScale::kMean, true, FloatTypes>);
+MILLRACE_KERNEL(SparseSegmentSqrtNWithNumSegments, kCpu, SparseSegmentKernel<SegmentScale::kSqrtN, true, FloatTypes>);
+
+}  // namespace millrace

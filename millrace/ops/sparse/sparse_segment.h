@@ -1,0 +1,41 @@
+// Shared by SparseSegmentSum, its variants and their gradient ops.
+#pragma once
+
+#include <cmath>
+
+#include "millrace/graph/shape_inference.h"
+#include "millrace/ops/kernels/index_input.h"
+
+namespace millrace {
+
+// How a segment's sum is scaled.
+enum class SegmentScale { kSum, kMean, kSqrtN };
+
+inline double SegmentFactor(SegmentScale scale, int64_t count) {
+  switch (scale) {
+    case SegmentScale::kMean:
+      return 1.0 / static_cast<double>(count);
+    case SegmentScale::kSqrtN:
+      return 1.0 / std::sqrt(static_cast<double>(count));
+    default:
+      return 1.0;
+  }
+}
+
+// Shape function: input 0 with another number of rows, given by input `count_input` unless that is negative.
+inline Status SparseSegmentRows(ShapeContext& c, int count_input) {
+  MR_ASSIGN_OR_RETURN(PartialShape shape, c.WithRankAtLeast(0, 1));
+  MR_RETURN_IF_ERROR(c.WithRank(1, 1).status());
+  MR_RETURN_IF_ERROR(c.WithRank(2, 1).status());
+  int64_t rows = PartialShape::kUnknown;
+  if (count_input >= 0) {
+    MR_RETURN_IF_ERROR(c.WithRank(count_input, 0).status());
+    if (const Tensor* count = c.constant(count_input)) rows = IntAt(*count, 0);
+    if (rows < -1) return InvalidArgument("the number of rows must not be negative: ", rows);
+  }
+  if (!shape.known_rank()) return absl::OkStatus();
+  shape.set_dim(0, rows);
+  c.set_output(0, std::move(shape));
+  return absl::OkStatus();
+}
+}  // namespace millrace

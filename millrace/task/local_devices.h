@@ -1,0 +1,29 @@
+// The processors of this machine as the devices of one task.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/device/device.h"
+
+namespace millrace {
+
+struct LocalDeviceOptions {
+  // The prefix of the devices' names: "/job:localhost/replica:0/task:0".
+  std::string task = {};
+  // Number of CPU devices (CPU:0, CPU:1, ...); they share threads and memory. At least 1.
+  int cpus = 1;
+  // The maximum number of GPUs; -1 means all in CUDA_VISIBLE_DEVICES. A build without CUDA has none.
+  int gpus = -1;
+  // Threads within one op, including the caller's; 0 means the number of cores that this process may use.
+  int intra_op_threads = 0;
+};
+
+// The CPUs, then the GPUs. If a GPU exists but cannot be used, that is logged and no GPU is used.
+std::vector<std::shared_ptr<Device>> LocalDevices(const LocalDeviceOptions& options);
+
+// `threads`, or the number of cores that this process may use if `threads` is 0.
+int ThreadCount(int threads);
+
+}  // namespace millrace

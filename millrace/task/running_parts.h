@@ -1,0 +1,100 @@
+// The parts that run on a task: the list of them, the state that runs reuse, and how all of them are ended.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/time/time.h"
+#include "millrace/base/cancellation.h"
+#include "millrace/base/mutex.h"
+#include "millrace/executor/step_arena.h"
+#include "millrace/runtime/kernel.h"
+#include "millrace/runtime/step_resources.h"
+
+namespace millrace {
+
+class Task;
+class TaskSession;
+
+// A running part, for status reports.
+struct RunningPart {
+  int64_t step_id = 0;
+  std::string session;
+  absl::Time since;
+};
+
+// The state of one run of a part. Later runs reuse it, so the steady state allocates nothing.
+struct ActivePart {
+  // Set by Enter, for List.
+  int64_t step_id = 0;
+  const TaskSession* session = nullptr;
+  absl::Time since;
+  CancellationManager* cancellation = nullptr;  // the step's, kept alive by `owner`; or `own_cancellation`
+  std::shared_ptr<void> owner;
+  std::optional<CancellationManager> own_cancellation;
+
+  // Used by the run itself.
+  StepContext step;
+  std::optional<StepResources> step_resources;
+  const RefPtr<StepArena> arena = MakeRef<StepArena>();
+  absl::AnyInvocable<void(Status)> done;
+  std::shared_ptr<Task> task;  // keeps the task alive during an asynchronous run
+
+  // Guarded by the RunningParts.
+  int pins = 0;  // the number of threads that are cancelling it
+  bool left = false;
+  ActivePart* next = nullptr;
+  ActivePart* previous = nullptr;
+};
+
+// Thread-safe. A run takes one lock when it begins and one when it ends.
+class RunningParts {
+ public:
+  struct Entry {
+    int64_t step_id = 0;                   // 0: assigned here
+    const TaskSession* session = nullptr;  // must outlive the run
+    absl::Time since = absl::InfinitePast();
+    CancellationManager* cancellation = nullptr;  // null: the run gets one of its own
+    std::shared_ptr<void> owner = nullptr;        // keeps `cancellation` alive
+  };
+
+  RunningParts() = default;
+  ~RunningParts();
+
+  // Adds a run. After Close, returns the status `refused`.
+  StatusOr<ActivePart*> Enter(Entry entry);
+  // Removes a run; the caller must not use `part` afterwards. The run still counts as running runs whose Ended has not
+  // been called is called, which Leave(part, /*ended=*/true) does itself.
+  void Leave(ActivePart* part, bool ended);
+  // Call it when the run's `done` has returned.
+  void Ended();
+
+  // Refuses later runs with `refused` and cancels running ones with `cancelled`. Calls `idle` when none is left, on the
+  // thread that ended the last one. May be called repeatedly: the first call's statuses count, and every `idle` is
+  // called.
+  void Close(const Status& refused, const Status& cancelled, absl::AnyInvocable<void()> idle);
+
+  // OK until Close.
+  Status status() const;
+  std::vector<RunningPart> List() const;
+  bool empty() const;
+
+ private:
+  // A run has ended. If it was the last one and the task is closed, moves the callbacks to `on_idle`.
+  void CountEnd(std::vector<absl::AnyInvocable<void()>>* on_idle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Keeps `part` for a later run. If enough are kept already, returns it, to be deleted without the lock.
+  std::unique_ptr<ActivePart> Recycle(ActivePart* part) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  mutable Mutex mu_;
+  Status refused_ ABSL_GUARDED_BY(mu_);
+  int64_t next_step_id_ ABSL_GUARDED_BY(mu_) = 1;
+  int active_ ABSL_GUARDED_BY(mu_) = 0;  // until Ended
+  ActivePart* first_ ABSL_GUARDED_BY(mu_) = nullptr;
+  std::vector<std::unique_ptr<ActivePart>> idle_ ABSL_GUARDED_BY(mu_);
+  std::vector<absl::AnyInvocable<void()>> on_idle_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace

@@ -1,0 +1,136 @@
+#include "millrace/task/task.h"
+
+#include <utility>
+
+#include "millrace/base/rooted_files.h"
+#include "millrace/task/local_devices.h"
+
+namespace millrace {
+
+Task::Task(TaskOptions options)
+    : options_(std::move(options)),
+      devices_(options_.devices),
+      resources_(options_.resources != nullptr ? options_.resources : std::make_shared<ResourceManager>()),
+      waits_(options_.waits != nullptr ? options_.waits : std::make_shared<WaitRegistry>(options_.clock)),
+      files_(FileSystem::Posix()),
+      inter_op_(options_.inter_op) {
+  if (devices_.empty()) {
+    devices_ = LocalDevices({.task = options_.name,
+                             .cpus = options_.cpu_devices,
+                             .gpus = options_.gpu_devices,
+                             .intra_op_threads = options_.intra_op_threads});
+  }
+  if (!options_.file_roots.empty()) {
+    rooted_files_ = std::make_unique<RootedFileSystem>(options_.file_roots);
+    files_ = rooted_files_.get();
+  }
+}
+
+Scheduler* Task::inter_op() {
+  if (Scheduler* const pool = inter_op_.load(std::memory_order_acquire); pool != nullptr) return pool;
+  MutexLock lock(&threads_mu_);
+  if (threads_ == nullptr) {
+    threads_ = std::make_unique<ThreadPool>("inter_op", ThreadCount(options_.inter_op_threads));
+    inter_op_.store(threads_.get(), std::memory_order_release);
+  }
+  return threads_.get();
+}
+
+void Task::StopThreads() {
+  std::unique_ptr<ThreadPool> threads;  // what is left to run may ask for the pool
+  MutexLock lock(&threads_mu_);
+  threads.swap(threads_);
+}
+
+std::shared_ptr<TaskSession> Task::NewSession(TaskSessionOptions options) const {
+  if (options.devices.empty()) options.devices = devices_;
+  if (options.resources == nullptr) options.resources = resources_;
+  return std::make_shared<TaskSession>(std::move(options));
+}
+
+CompileOptions Task::OptionsFor(const TaskSession& session, const PartOptions& options) const {
+  CompileOptions compile;
+  compile.devices = session.device_pointers();
+  compile.allow_soft_placement = options.allow_soft_placement;
+  compile.passes = options.passes;
+  compile.on_placed = options.on_placed;
+  return compile;
+}
+
+std::shared_ptr<FunctionTable> Task::NewFunctions(const TaskSession& session, const PartOptions& options) const {
+  return std::make_shared<FunctionTable>(OptionsFor(session, options));
+}
+
+StatusOr<CompiledPart> Task::Compile(std::shared_ptr<TaskSession> session, std::unique_ptr<Graph> graph,
+                                     PassContext signature, const PartOptions& options) const {
+  CompiledPart part{.session = std::move(session), .functions = options.functions, .plan = nullptr};
+  if (part.functions == nullptr) {
+    part.functions = NewFunctions(*part.session, options);
+    part.functions->UseLibrary(*graph);
+  }
+  CompileOptions compile = OptionsFor(*part.session, options);
+  compile.make_kernel = [&](const Node& node, Device* device) { return part.session->MakeKernel(node, device); };
+  MR_ASSIGN_OR_RETURN(part.plan, CompileGraph(std::move(graph), std::move(signature), compile));
+  return part;
+}
+
+StatusOr<ActivePart*> Task::Begin(const CompiledPart& part, const PartArgs& args) {
+  MR_ASSIGN_OR_RETURN(ActivePart* const active, running_.Enter({.step_id = args.step_id,
+                                                                .session = part.session.get(),
+                                                                .since = args.since,
+                                                                .cancellation = args.cancellation,
+                                                                .owner = args.owner}));
+  StepContext& step = active->step;
+  step.step_id = active->step_id;
+  step.resources = part.session->resources().get();
+  step.rendezvous = args.rendezvous;
+  step.cancellation = active->cancellation;
+  step.inter_op = part.plan->is_sequential() ? inter_op_.load(std::memory_order_acquire) : inter_op();
+  step.step_resources = &active->step_resources.emplace();
+  step.waits = waits_.get();
+  step.files = files_;
+  step.functions = part.functions.get();
+  step.handover = args.handover;
+  return active;
+}
+
+Status Task::Run(const CompiledPart& part, const PartArgs& args, const StepLimits& limits, absl::Span<Tensor> fetches) {
+  MR_ASSIGN_OR_RETURN(ActivePart* const active, Begin(part, args));
+  Status status;
+  {
+    LimitWatch watch(active->cancellation);
+    status = watch.Begin(limits);
+    if (status.ok()) {
+      status = watch.Result(part.plan->Run(
+          {.step = &active->step, .feeds = args.feeds, .allocator = active->arena.get(), .stats = args.stats},
+          fetches));
+    }
+  }
+  active->step_resources.reset();
+  running_.Leave(active, /*ended=*/true);
+  return status;
+}
+
+void Task::RunAsync(const CompiledPart& part, const PartArgs& args, absl::Span<Tensor> fetches,
+                    absl::AnyInvocable<void(Status)> done) {
+  StatusOr<ActivePart*> begun = Begin(part, args);
+  if (!begun.ok()) return done(begun.status());
+  ActivePart* const active = *begun;
+  active->done = std::move(done);
+  active->task = shared_from_this();
+  part.plan->RunAsync(
+      {.step = &active->step, .feeds = args.feeds, .allocator = active->arena.get(), .stats = args.stats}, fetches,
+      [active](Status status) { active->task->OnAsyncEnd(active, std::move(status)); });
+}
+
+void Task::OnAsyncEnd(ActivePart* active, Status status) {
+  const std::shared_ptr<Task> self = std::move(active->task);
+  absl::AnyInvocable<void(Status)> done = std::move(active->done);
+  active->step_resources.reset();
+  running_.Leave(active, /*ended=*/false);
+  done(std::move(status));
+  done = nullptr;  // lets go of what it holds before the task may be taken for idle
+  running_.Ended();
+}
+
+}  // namespace millrace

@@ -1,0 +1,19 @@
+// The nodes that a SyncReplicasOptimizer adds to a graph, shared with its hook. Internal to train/sync/.
+#pragma once
+
+#include "millrace/api/variable.h"
+
+namespace millrace {
+
+struct SyncReplicasNodes {
+  Scope home;  // colocated with the global step
+  Var global_step = {};
+  int replicas_to_aggregate = 0;
+  int total_num_replicas = 0;
+  Output token_queue = {}, local_step = {};
+  Output chief_ready = {}, worker_ready = {}, chief_began = {};
+  Output num_dropped_per_variable = {}, num_dropped = {};
+  Operation chief_init = {}, local_step_init = {}, update = {}, release = {}, pass_on = {};
+};
+
+}  // namespace millrace

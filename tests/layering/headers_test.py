@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""Sees the check of headers fail where it should."""
+import unittest
+
+import headers
+
+LAYERS = headers.read_layers("base: \nproto: \ntensor: base proto\nnet: tensor\n")
+OBJECT = "millrace/{0}/CMakeFiles/millrace_{0}.dir/a.cc.o: #deps 2, deps mtime 1 (VALID)\n"
+
+
+class Headers(unittest.TestCase):
+    def test_what_the_used_rooms_use_may_be_seen(self):
+        self.assertEqual(LAYERS["net"], {"net", "tensor", "base", "proto"})
+
+    def test_accepts_ones_own_headers_and_those_of_used_rooms(self):
+        deps = OBJECT.format("net") + "    ../../millrace/net/bytes.h\n    ../../millrace/base/ref.h\n    /usr/include/absl/a.h\n"
+        self.assertEqual(headers.faults(LAYERS, deps), [])
+
+    def test_names_room_and_header(self):
+        deps = OBJECT.format("base") + "    ../../millrace/tensor/shape.h\n" + OBJECT.format("net") + "    ../../millrace/tensor/shape.h\n"
+        found = headers.faults(LAYERS, deps)
+        self.assertEqual(len(found), 1)
+        self.assertIn("millrace/base may not use millrace/tensor/shape.h", found[0])
+
+    def test_absolute_paths_count_too(self):
+        deps = OBJECT.format("base") + "    /home/a/millrace/millrace/tensor/shape.h\n"
+        self.assertEqual(len(headers.faults(LAYERS, deps)), 1)
+
+    def test_objects_that_are_no_more_do_not_count(self):
+        deps = OBJECT.format("base").replace("VALID", "STALE") + "    ../../millrace/tensor/shape.h\n"
+        self.assertEqual(headers.faults(LAYERS, deps), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
