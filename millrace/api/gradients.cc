@@ -43,7 +43,7 @@ StatusOr<std::vector<Gradient>> Build(const Scope& scope, const std::vector<Outp
                         .name = api_internal::TakeName(scope, scope.op_name().empty() ? "gradients" : scope.op_name())};
   const int before = scope.graph()->num_nodes();
   MR_ASSIGN_OR_RETURN(std::vector<Grad> found, AddGradients(scope.graph(), y_ends, x_ends, inner));
-  // What the scope says of devices holds for all its nodes, also those that no builder made.
+  // The scope's device settings apply to all its nodes, including those that no builder added.
   const api_internal::ScopeSettings& settings = api_internal::SettingsOf(scope);
   const bool says_where =
       !settings.device.empty() || !settings.device_functions.empty() || !settings.colocate_with.empty();

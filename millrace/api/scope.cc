@@ -18,7 +18,7 @@ std::string Join(const std::string& prefix, absl::string_view name) {
   return prefix.empty() ? std::string(name) : absl::StrCat(prefix, "/", name);
 }
 
-// The node whose state `node` works on; null when it takes no handle.
+// The node that owns the state that `node` uses; null if it takes no handle.
 const Node* OwnerOfState(const Node& node) {
   for (int i = 0; i < node.num_inputs(); ++i) {
     if (IsRef(node.input_type(i)) || node.input_type(i) == DType::kResource) return node.input(i).node;

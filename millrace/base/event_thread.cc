@@ -11,11 +11,11 @@
 namespace millrace {
 namespace {
 
-// A thread that has more of them is not one that waits for a few answers.
+// A thread with more descriptors than this is not one that waits for a few answers.
 constexpr size_t kMostWatched = 8;
 
-// As poll(2), but this thread stays awake for what may be about to come. What it knows of earlier waits is kept with
-// the thread: a caller's next wait is another object.
+// poll(2) with adaptive spinning. The statistics of earlier waits are per thread, because a caller's next wait is
+// another object.
 int Poll(pollfd* fds, nfds_t count, int timeout) {
   static thread_local Lookout lookout;
   const bool look = timeout != 0 && lookout.worthwhile();
@@ -63,7 +63,7 @@ bool EventWatch::HandleEvents(EventThread* here, int timeout, int wake) {
     fds[count++] = {.fd = w.fd, .events = POLLIN, .revents = 0};
     w.handler->waited_for_.store(true);
   }
-  fds[count] = {.fd = wake, .events = POLLIN, .revents = 0};  // passed over when negative
+  fds[count] = {.fd = wake, .events = POLLIN, .revents = 0};  // ignored if negative
   int ready;
   do {
     ready = Poll(fds, count + 1, timeout);
@@ -72,7 +72,7 @@ bool EventWatch::HandleEvents(EventThread* here, int timeout, int wake) {
   if (ready <= 0 || fds[count].revents != 0) return false;
   for (nfds_t i = 0; i < count; ++i) {
     if (fds[i].revents == 0) continue;
-    // What came before may have given it back.
+    // An earlier handler may have given it back.
     const auto it = std::find_if(watched_.begin(), watched_.end(), [&](const Watched& w) { return w.fd == fds[i].fd; });
     if (it == watched_.end()) continue;
     const RefPtr<EventHandler> handler = it->handler;
@@ -112,7 +112,7 @@ void EventThread::RunLeft() {
 
 void EventThread::ScheduleAll(std::vector<Next> left) {
   for (Next& next : left) {
-    if (next.closure == nullptr) continue;  // taken before
+    if (next.closure == nullptr) continue;  // already taken
     next.pool->Schedule([closure = std::move(next.closure)]() mutable { closure(nullptr); });
   }
 }

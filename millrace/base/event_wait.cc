@@ -10,11 +10,10 @@
 namespace millrace {
 namespace {
 
-// Who has waited for so long, in milliseconds, may as well be woken by another thread.
+// After this time, in milliseconds, a thread stops polling and lets another thread wake it.
 constexpr int kPatience = 2;
 
-// A descriptor for each thread that has waited so, made when it is needed first: making one for each wait would take
-// longer than many an answer.
+// One descriptor per thread, created on first use: creating one for each wait would take longer than many answers do.
 Fd& WakeDescriptor() {
   static thread_local Fd wake;
   return wake;
@@ -27,7 +26,7 @@ EventWait::EventWait(EventThread* outer) {
 }
 
 void EventWait::Notify() {
-  MutexLock lock(&mu_);  // to the end: the waiting thread cannot go before
+  MutexLock lock(&mu_);  // held to the end, so that the waiting thread cannot destroy this object before
   done_ = true;
   if (asleep_ == Asleep::kAtCondition) notified_.Signal();
   if (asleep_ != Asleep::kAtDescriptors || std::this_thread::get_id() == id_) return;
@@ -57,7 +56,7 @@ void EventWait::Wait() {
   MutexLock lock(&mu_);
   asleep_ = Asleep::kAtCondition;
   while (!done_) notified_.Wait(&mu_);
-  // Not to be found by this thread's next wait.
+  // So that this thread's next wait does not find it.
   uint64_t written;
   while (woken_ && read(wake_, &written, sizeof(written)) < 0 && errno == EINTR) {
   }

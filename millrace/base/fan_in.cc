@@ -16,7 +16,7 @@ void FanIn::Arrive(const Status& status) {
     MutexLock lock(&mu_);
     result = std::move(first_error_);
   }
-  // It may end what holds this.
+  // It may destroy this object.
   Done done = std::move(done_);
   done(std::move(result));
 }

@@ -12,7 +12,7 @@
 
 namespace millrace {
 struct Server::State {
-  // The server's task. Others may let go of it later, on any thread; its threads end here.
+  // The server's task. Others may hold it for longer, but its threads end here.
   struct OwnTask {
     ~OwnTask() {
       if (task != nullptr) task->StopThreads();

@@ -63,8 +63,8 @@ StatusOr<std::unique_ptr<Plan>> CompileGraph(std::unique_ptr<Graph> graph, PassC
 
   PlanOptions plan_options;
   plan_options.feeds = context.feeds;
-  // A pass may have put another node in a fetched one's place; the name is what holds. A fetch of what is fed keeps
-  // its node, which the graph no longer lists.
+  // A pass may have replaced a fetched node by another one of the same name, so find it by name. A fetch of a feed
+  // keeps its node, which the graph no longer lists.
   for (size_t i = 0; i < fetch_names.size(); ++i) {
     StatusOr<Endpoint> found = graph->FindEndpoint(fetch_names[i]);
     plan_options.fetches.push_back(found.ok() ? *found : context.fetches[i]);

@@ -59,7 +59,7 @@ uint64_t ChildFrameId(uint64_t parent_id, int64_t parent_iteration, uint64_t nam
 
 FramedPlan::~FramedPlan() = default;
 
-// What Compile goes through, in order.
+// The phases of Compile, in order.
 class FramedPlan::Compiler {
  public:
   Compiler(const Plan& plan, FramedPlan* framed)
@@ -95,14 +95,14 @@ class FramedPlan::Compiler {
 
   int num_nodes() const { return static_cast<int>(nodes_.size()); }
   void DescribeNode(int i);
-  // Lists the edges into the node with their sources, and counts what it waits for.
+  // Adds the node's incoming edges to their sources, and counts them.
   void ConnectNode(int i);
-  // Gives each node its frame: frames spread along the edges from the nodes that wait for nothing.
+  // Assigns a frame to each node by propagating frames along the edges from the nodes without inputs.
   Status SpreadFrames();
-  // The frame of what takes the node's outputs: an Enter's is the child, an Exit's the parent.
+  // The frame of the consumers of the node's outputs: the child frame for an Enter, the parent for an Exit.
   StatusOr<int> FrameOfOutputs(int i);
   StatusOr<int> ChildFrame(int enter);
-  // Gives each node its place in the iterations of its frame.
+  // Assigns each node its indices in the iterations of its frame.
   Status LayOutFrames();
   void ListEdges(int i);
   void ListFetches();
@@ -115,7 +115,7 @@ class FramedPlan::Compiler {
   std::vector<Fed> fed_;
   // By plan index.
   std::vector<Count> counts_;
-  std::vector<std::vector<Edge>> edges_;  // out of the node
+  std::vector<std::vector<Edge>> edges_;  // outgoing edges
   std::vector<int> frames_;
   absl::flat_hash_map<std::pair<int, std::string>, int> known_frames_;  // by parent and name
 };
@@ -132,7 +132,7 @@ void FramedPlan::Compiler::DescribeNode(int i) {
   framed_.max_outputs = std::max(framed_.max_outputs, n.num_outputs);
   if (!on_cpu || !n.node->is_type("Const")) return;
   StatusOr<Tensor> value = ConstantValue(n);
-  if (!value.ok()) return;  // it will say so when it runs
+  if (!value.ok()) return;  // the error is reported when it runs
   info.constant = static_cast<int>(framed_.constants.size());
   framed_.constants.push_back(*std::move(value));
 }

@@ -8,14 +8,14 @@
 
 namespace millrace {
 
-// What a node at work needs; lives until it has finished.
+// The state of a running node; lives until it has finished.
 struct FramedRun::Scratch {
   explicit Scratch(int max_outputs) : outputs(max_outputs) {}
   KernelExecution execution;
   std::vector<Tensor> outputs;
 };
 
-// The right to change the run's state: a lock, unless no other thread takes part.
+// Exclusive access to the run's state: takes the lock, unless only one thread works on the run.
 class ABSL_SCOPED_LOCKABLE FramedRun::Turn {
  public:
   explicit Turn(FramedRun* run) ABSL_EXCLUSIVE_LOCK_FUNCTION(run->mu_)
@@ -145,7 +145,7 @@ bool FramedRun::RunNode(const Ready& r, Scratch* scratch) {
 bool FramedRun::RunKernel(const Ready& r, Scratch* scratch) {
   const PlanNode& n = plan_->nodes_[r.node];
   const FramedPlan::NodeInfo& info = framed_->info[r.node];
-  // The inputs of a node in an iteration are its own: nobody else looks at them.
+  // The inputs of a node in an iteration are accessed by that node only.
   Tensor* const inputs = r.iteration->inputs.data() + info.first_input;
   const auto start = [&](Scratch& mine) {
     const Tensor** const pointers = mine.execution.RoomForInputs(n.num_inputs);
@@ -178,7 +178,7 @@ void FramedRun::Complete(const Ready& r, Tensor* outputs, bool ran, ReadyList* r
   const PlanNode& n = plan_->nodes_[r.node];
   const FramedPlan::NodeInfo& info = framed_->info[r.node];
   bool dead = r.is_dead && n.passes_death_on;
-  // A Recv may learn that its value is dead: then all of it is.
+  // A _Recv may receive a dead value; then its outputs are dead.
   if (ran && info.kind != Kind::kSwitch && n.num_outputs > 0) dead |= !outputs[0].IsInitialized();
   {
     Turn turn(this);
@@ -289,8 +289,8 @@ void FramedRun::Arrive(const FramedPlan::Edge& edge, bool dead, Tensor* value, b
       }
     }
     if (count.fired || count.pending_control > 0) return;
-    // A loop's Merge: its back edge never comes in the first iteration, nor its Enter later. When the
-    // one input that can come is dead, so is the Merge.
+    // The Merge of a loop gets no back edge in the first iteration and no Enter in later ones. If the one input that
+    // can arrive is dead, so is the Merge.
     const bool loop_is_dead = dead && edge.input >= 0 && framed_->info[edge.target].is_loop_merge;
     if (!count.live && count.pending > 0 && !loop_is_dead) return;
     is_dead = !count.live;
@@ -307,7 +307,7 @@ void FramedRun::Fail(const Status& why) {
     status_ = why;
   }
   failed_.store(true, std::memory_order_release);
-  // Others learn of it through this, and what they report is to name the node that failed.
+  // The other parts of the step are cancelled with this status, which names the node that failed.
   if (args_.step->cancellation != nullptr) args_.step->cancellation->StartCancel(why);
 }
 
@@ -333,7 +333,7 @@ void FramedRun::EndActivity() {
   }
   auto done = std::move(done_);
   {
-    // After this the next run may take it.
+    // After this the next run may reuse it.
     FramedPlan* const framed = framed_;
     MutexLock lock(&framed->mu_);
     framed->idle_.push_back(std::unique_ptr<FramedRun>(this));

@@ -87,18 +87,18 @@ void FramedRun::StartNextIteration(FrameState* frame, ReadyList* ready) {
   const int limit = framed_->frames[frame->frame].parallel_iterations;
   if (frame->waiting.empty() || frame->alive >= limit + 1) return;
   Iteration* iteration = AddIteration(frame, ready);
-  // Values that wait are for this iteration alone; what it makes waits for the next.
+  // The waiting values belong to this iteration only; values that it produces wait for the next.
   for (auto& [node, value] : frame->waiting) Deliver(node, &value, false, frame, iteration, ready);
   frame->waiting.clear();
 }
 
 void FramedRun::CleanUp(FrameState* frame, ReadyList* ready) {
-  if (frame->parent == nullptr) return;  // the root goes with the run
+  if (frame->parent == nullptr) return;  // the root frame ends with the run
   while (frame->oldest != nullptr) {
     Iteration* oldest = frame->oldest;
     const bool entered = oldest->number > 0 || frame->enters_left == 0;
     if (!entered || oldest->outstanding > 0 || oldest->open_frames > 0) return;
-    // The newest one may still get an iteration after it only from itself, and it is over.
+    // Only the newest iteration could start another one, and it is complete.
     if (oldest->next == nullptr) StartNextIteration(frame, ready);
     frame->oldest = oldest->next;
     if (frame->oldest == nullptr) frame->newest = nullptr;
@@ -107,7 +107,7 @@ void FramedRun::CleanUp(FrameState* frame, ReadyList* ready) {
     if (frame->oldest != nullptr) StartNextIteration(frame, ready);
   }
   if (frame->enters_left > 0) return;
-  // The frame is over: exits that never were live are dead in the parent.
+  // The frame has ended: exits that were never live are dead in the parent.
   FrameState* const parent = frame->parent;
   Iteration* const parent_iteration = frame->parent_iteration;
   if (!failed_.load(std::memory_order_acquire)) {
@@ -128,7 +128,7 @@ void FramedRun::CleanUp(FrameState* frame, ReadyList* ready) {
   if (parent_iteration->outstanding == 0) CleanUp(parent, ready);
 }
 
-// Back to a run that has not begun, with its iterations kept.
+// Resets the run to its initial state, keeping its iterations for reuse.
 void FramedRun::LetGo() {
   fetched_.clear();
   idle_frames_.clear();

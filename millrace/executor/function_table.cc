@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// A thread's stack holds this many calls within each other; then another thread goes on.
+// After this many nested calls on one stack, the next call continues on another thread.
 constexpr int kCallsPerStack = 16;
 
 std::string KeyOf(const pb::NameAttrList& function) {
@@ -88,7 +88,7 @@ class CompiledFunction : public CallableFunction, public std::enable_shared_from
     call->args.clear();
     StatusOr<std::vector<Tensor>> result =
         status.ok() ? StatusOr<std::vector<Tensor>>(std::move(call->results)) : status;
-    // The ends of calls within each other pile up on a stack just as their beginnings do.
+    // The completions of nested calls use stack space just as their starts do.
     if (call->step.call_depth % kCallsPerStack == 0 && call->step.inter_op != nullptr) {
       Scheduler* const pool = call->step.inter_op;
       pool->Schedule([done = std::move(call->done), result = std::move(result),
@@ -163,7 +163,7 @@ StatusOr<std::shared_ptr<CallableFunction>> FunctionTable::Compile(const Graph& 
     arg_types.push_back(arg->output_type(0));
   }
   CompileOptions options = options_;
-  options.make_kernel = nullptr;  // a function's kernels are its own
+  options.make_kernel = nullptr;  // functions do not share kernels
   const size_t num_results = body.rets.size();
   StatusOr<std::unique_ptr<Plan>> plan = CompileGraph(std::move(body.graph), std::move(context), options);
   if (!plan.ok()) return WithPrefix(absl::StrCat("function '", body.name, "': "), plan.status());

@@ -25,7 +25,7 @@ void KernelExecution::LetGoOfValues(const PlanNode& n) {
 }
 
 void KernelExecution::Record(const PlanNode& n, const RunArgs& args, const Tensor* outputs, int64_t start) const {
-  if (is_dead_) return;  // it ran only to tell of it
+  if (is_dead_) return;  // it ran only to forward deadness
   args.stats->Record(*n.node, *n.device, start, args.stats->NowNanos(), absl::MakeConstSpan(outputs, n.num_outputs));
 }
 
@@ -39,7 +39,7 @@ StatusOr<Tensor> ConstantValue(const PlanNode& n) {
 
 Status NodeError(const Node& node, const Device& device, const Status& status) {
   const absl::string_view message = status.message();
-  // A status that already names a node travelled up from inside (a function, another task).
+  // A status that already names a node comes from inside (a function, another task).
   if (absl::StrContains(message, "{{node ")) return status;
   std::string names = absl::StrJoin(node.origins(), "}}, {{node ");
   return Status(status.code(),
@@ -54,7 +54,7 @@ Status DeadFetchError(const Endpoint& fetch) {
 StatusOr<Tensor> ReadReference(const Tensor& reference) {
   const ResourceHandle& handle = reference.scalar<ResourceHandle>();
   if (const auto* variable = dynamic_cast<const Variable*>(handle.resource.get())) return variable->Read();
-  // The reference of a queue, table and the like reads as where it is kept.
+  // A reference to a queue, table or similar resource reads as its container and name.
   if (handle.resource && reference.dtype() == RefType(DType::kString)) {
     return Tensor::Of<std::string>({handle.container, handle.name});
   }

@@ -17,7 +17,7 @@ uint64_t Bit(int i) { return i < kMaskBits ? uint64_t{1} << i : 0; }
 
 }  // namespace
 
-// What a sequential run needs; kept between runs.
+// The state of a sequential run, reused by later runs.
 struct Plan::SequentialRun {
   std::vector<Tensor> slots;
   KernelExecution execution;
@@ -126,7 +126,7 @@ void Plan::CompileConstants() {
   for (PlanNode& n : nodes_) {
     if (!n.node->is_type("Const") || n.kernel == nullptr || !n.node->control_inputs().empty()) continue;
     StatusOr<Tensor> value = ConstantValue(n);
-    if (!value.ok()) continue;  // it will say so when it runs
+    if (!value.ok()) continue;  // the error is reported when it runs
     constants_.emplace_back(n.first_output, *std::move(value));
     n.kernel = nullptr;
   }
@@ -165,7 +165,8 @@ void Plan::CompileLastUses() {
     for (int k = 0; k < std::min(n.num_inputs, kMaskBits); ++k) {
       const int slot = input_slots_[n.first_input + k];
       if (kept[slot] || last_user[slot] != static_cast<int>(i)) continue;
-      // The same tensor twice (x * x): its memory may not be taken for one and read as the other.
+      // The same tensor is used twice (x * x): its memory must not be overwritten through one input while the other is
+      // read.
       int times = 0;
       for (int j = 0; j < n.num_inputs; ++j) times += input_slots_[n.first_input + j] == slot;
       if (times == 1) n.last_use |= Bit(k);
@@ -202,7 +203,7 @@ Status Plan::Run(const RunArgs& args, absl::Span<Tensor> fetches) {
   }
   MR_RETURN_IF_ERROR(ReadFetches(slots, fetches));
   ResetSlots(slots);
-  // Only now: a run with values left over is not used again.
+  // Only after success: a run that still holds values is not reused.
   SequentialRun* none = nullptr;
   if (spare_.compare_exchange_strong(none, run.get(), std::memory_order_release, std::memory_order_relaxed)) {
     run.release();

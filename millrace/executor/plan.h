@@ -34,8 +34,8 @@ struct PlanNode {
   bool is_async = false;
   bool is_expensive = false;
   bool is_send = false;
-  bool runs_dead =
-      false;  // runs even with dead inputs: a _Send, which forwards deadness to the receiver, or a ControlTrigger
+  // Runs even with dead inputs: a _Send, which forwards deadness to the receiver, or a ControlTrigger.
+  bool runs_dead = false;
   bool passes_death_on = true;  // outputs are dead if an input is; false for a ControlTrigger
   // Bit i: input i is a reference to a variable whose value the kernel needs.
   uint64_t deref = 0;

@@ -7,8 +7,8 @@
 namespace millrace {
 namespace {
 
-// Among nodes that are ready at once, those of a higher number start first: what others wait for, then what goes on
-// by itself.
+// Of several ready nodes, those with a higher number start first: nodes that others wait for, then nodes that run
+// asynchronously.
 int Urgency(const PlanNode& n) {
   if (n.is_send) return 3;
   if (n.is_async) return 2;

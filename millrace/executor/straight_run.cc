@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-// Inputs of this many bytes take microseconds to go through, much more than it costs to give a run up and own it again.
+// Processing inputs of this many bytes takes microseconds, much longer than giving up a run and taking it back.
 constexpr size_t kLongInputs = 32 << 10;
 
 }  // namespace
@@ -71,7 +71,7 @@ bool StraightRun::RunNode(int index) {
     StartAsync(index);
     return true;
   }
-  // Keep one expensive node for this thread and give the others away.
+  // Keep one expensive node for this thread and give the others to the pool.
   if (n.is_expensive && !ready_.empty() && args_.step->inter_op != nullptr) {
     GiveToPool(index);
     return true;
@@ -146,7 +146,7 @@ uint64_t StraightRun::SetInputs(const PlanNode& n, KernelExecution& execution) c
   uint64_t forwardable = 0;
   for (int k = 0; k < n.num_inputs; ++k) {
     inputs[k] = &slots_[input_slots[k]];
-    // Nobody else will look at it: every other use has been counted down.
+    // This is the last use: all others have been counted down.
     if (k < 64 && uses_[input_slots[k]] == 1) forwardable |= uint64_t{1} << k;
   }
   return forwardable;
@@ -183,7 +183,7 @@ bool StraightRun::Leave() {
 }
 
 void StraightRun::TakePosted() {
-  // The last to finish comes first, so that what waited for the first is on top of the ready list.
+  // The most recent comes first in the list, so the successors of the first to finish end up on top of the ready list.
   Outstanding* node = posted_.exchange(nullptr, std::memory_order_acquire);
   const bool failed = failed_.load(std::memory_order_relaxed);
   while (node != nullptr) {
@@ -224,7 +224,7 @@ void StraightRun::Fail(const Status& status) {
     status_ = status;
   }
   failed_.store(true, std::memory_order_release);
-  // Others learn of it through this, and what they report is to name the node that failed.
+  // The other parts of the step are cancelled with this status, which names the node that failed.
   if (args_.step->cancellation != nullptr) args_.step->cancellation->StartCancel(status);
 }
 
@@ -253,7 +253,7 @@ void StraightRun::End() {
     MutexLock lock(&straight->mu_);
     straight->idle_.push_back(std::unique_ptr<StraightRun>(this));
   } else {
-    delete this;  // with the values that are left over
+    delete this;  // together with the remaining values
   }
   done(std::move(status));
 }

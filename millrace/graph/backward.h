@@ -47,7 +47,8 @@ class Backward {
     Endpoint in_body() const { return gate->output(1); }
   };
 
-  // A loop's gradient in the making: what the phases of VisitLoop share, in the order in which it is filled in.
+  // The gradient of a loop under construction: shared by the phases of VisitLoop, in the order in which they fill it
+  // in.
   struct LoopGradient {
     LoopGradient(const Loop& of, Graph* graph) : loop(of), b(graph) {}
     const Loop& loop;  // the forward loop
@@ -59,7 +60,7 @@ class Backward {
     std::vector<Node*> enters;                           // of the variables' gradients
     Endpoint condition;                                  // of the backward loop
     std::vector<Carried> grads;                          // by variable
-    std::vector<std::pair<Endpoint, Endpoint>> results;  // a tensor around the loop, and a part of its gradient
+    std::vector<std::pair<Endpoint, Endpoint>> results;  // a tensor outside the loop, and a part of its gradient
   };
   // The values that a backward loop borrows, while they are saved; see SaveValues.
   struct History;
@@ -87,11 +88,11 @@ class Backward {
   // Loops (loop_gradient.cc).
   Status VisitLoop(int loop);
   Status CheckExits(const Loop& loop) const;
-  // The gradient of a variable where the backward loop begins: that of its Exit, or zeros.
+  // The initial gradient of a variable in the backward loop: that of its Exit, or zeros.
   StatusOr<Endpoint> StartOfGradient(LoopGradient& g, const Loop::Variable& v);
-  // What the backward loop starts with, made beside it.
+  // Adds the initial values of the backward loop, outside of it.
   Status EnterBackwardLoop(LoopGradient& g);
-  // The backward loop itself, which counts its iterations down and carries the gradients of the variables.
+  // Adds the backward loop itself, which counts its iterations down and carries the gradients of the variables.
   Status CountDown(LoopGradient& g);
   Status GoBackThroughBody(LoopGradient& g);
   // The gradient of a value that is the same in every iteration.
@@ -122,12 +123,13 @@ class Backward {
   // Saves the borrowed values in the forward loop and restores them in the backward one.
   Status SaveValues(Region& region, const Loop& loop, Endpoint forward_pivot, Endpoint backward_condition);
   void PutAside(History& h, Endpoint e) const;
-  // The value, or in iterations in which it does not exist another one in its place.
+  // The value, or a placeholder in iterations in which it does not exist.
   StatusOr<Endpoint> AlwaysThere(History& h, GraphBuilder& f, Endpoint e, Node* pivot) const;
   // Returns the history with which the forward loop ends.
   StatusOr<Endpoint> PushInForwardLoop(History& h, Endpoint forward_pivot);
   Status PopInBackwardLoop(History& h, Endpoint history, Endpoint condition);
-  // What stands for a forward value in the backward loop: a place in the history, alive just when the value was.
+  // The counterpart of a forward value in the backward loop: a position in the history, alive exactly when the value
+  // was.
   Endpoint HandOut(History& h, Endpoint e);
 
   Graph* const graph_;

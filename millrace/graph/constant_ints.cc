@@ -21,7 +21,7 @@ class IntEvaluator {
   explicit IntEvaluator(const ShapeContext::ConstantLookup& constants) : constants_(constants) {}
 
   KnownInts Evaluate(Endpoint e, int depth) {
-    // Shapes are short and made in few steps: the limits only stop graphs made to be slow.
+    // Shapes are short and computed in few steps; the limits only stop graphs that are designed to be slow.
     if (e.node == nullptr || depth > 24 || ++visits_ > 2000) return std::nullopt;
     KnownInts result;
     if (const IntsFn fn = e.node->op().ints_fn) {
@@ -79,7 +79,7 @@ KnownInts UnchangedInts(IntsContext& c) {
 
 KnownInts CombineInts(IntsContext& c, int64_t (*combine)(int64_t a, int64_t b)) {
   if (!c.has_int_input(0)) return std::nullopt;
-  // Of higher ranks, elements do not meet one to one.
+  // For higher ranks, elements may not correspond one to one.
   if (c.input_shape(0).rank() > 1 || c.input_shape(1).rank() > 1) return std::nullopt;
   const KnownInts a = c.Input(0), b = c.Input(1);
   if (!a || !b || (a->size() != b->size() && a->size() != 1 && b->size() != 1)) return std::nullopt;

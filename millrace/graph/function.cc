@@ -320,7 +320,8 @@ StatusOr<FunctionBody> InstantiateFunction(const Graph& graph, const FlatFunctio
   }
   for (const std::string& name : flat.control_rets) {
     Node* node = body.graph->FindNode(name);
-    if (node == nullptr) return FunctionError(flat.name, InvalidArgument("the control output '", name, "' is not one of its nodes"));
+    if (node == nullptr)
+      return FunctionError(flat.name, InvalidArgument("the control output '", name, "' is not one of its nodes"));
     body.control_rets.push_back(node);
   }
   return body;

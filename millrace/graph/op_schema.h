@@ -74,9 +74,8 @@ enum class ControlKind : int8_t { kNone, kSwitch, kMerge, kEnter, kExit, kNextIt
 // What graph passes and the runtime need to know about an op beyond its signature. An op declares its traits where it
 // is registered; a pass checks for a trait and never lists op names.
 enum class OpTrait : uint8_t {
-  // Every element of the output depends on the elements at its place alone, and the CPU kernel is one that fused ops
-  // can
-  // run over a block: UnaryOf, BinaryOf or Select (ops/kernels/elementwise.h).
+  // Every element of the output depends only on the corresponding elements of the inputs, and fused ops can run the CPU
+  // kernel over a block: UnaryOf, BinaryOf or Select (ops/kernels/elementwise.h).
   kElementwise,
   // Reduces input 0 along the axes of input 1 with a kernel that fused ops can run row by row: ReduceOf
   // (ops/kernels/reduce.h).

@@ -1,8 +1,8 @@
 // Values of a forward loop that its backward loop needs.
 //
-// All that one iteration needs is put aside together, in one history that goes round the forward loop and then the
-// backward one. A history is a value like any other, so a loop within a loop needs nothing special: its history is
-// among what the outer loop saves.
+// The values that an iteration needs are saved together, in one history: a loop variable of the forward loop and then
+// of the backward one. A history is an ordinary value, so nested loops need no special handling: the inner loop's
+// history is among the values that the outer loop saves.
 #include <algorithm>
 #include <cstring>
 
@@ -19,13 +19,13 @@ Endpoint Stand(GraphBuilder& b, DType dtype) {
   return b.Const(t);
 }
 
-// The gate of a branch, for another value.
+// Adds a Switch for another value of the same branch.
 Node* AddGate(GraphBuilder& b, const CondPaths::Step& step, Endpoint data, Endpoint selector) {
   if (!step.gate->is_type("_SwitchN")) return b.AddNode("Switch", {data, selector});
   return b.AddNode("_SwitchN", {data, selector}, {{"num_outs", static_cast<int64_t>(step.gate->num_outputs())}});
 }
 
-// The steps of a path from the outside in, down to `path` itself.
+// The steps of a path, outermost first, down to `path` itself.
 std::vector<int> WayTo(const CondPaths& paths, int path) {
   std::vector<int> way;
   for (; path != 0; path = paths.step(path).outer) way.push_back(path);
@@ -39,13 +39,13 @@ struct Backward::History {
   History(Region& of_region, const Loop& of_loop, Graph* graph) : region(of_region), loop(of_loop), b(graph) {}
   Region& region;
   const Loop& loop;  // the forward loop
-  GraphBuilder b;    // of the backward loop
-  // Values put aside, in the order of their places, and as what shape they are known.
+  GraphBuilder b;    // the builder of the backward loop
+  // The saved values, in the order of their positions in the history, and their static shapes.
   std::vector<Endpoint> saved;
   std::vector<PartialShape> shapes;
   absl::flat_hash_map<Endpoint, int> place;
-  Node* pop = nullptr;                             // gives one iteration's values back; null: none is saved
-  absl::flat_hash_map<Endpoint, Endpoint> handed;  // forward value -> what stands for it in the backward loop
+  Node* pop = nullptr;                             // restores one iteration's values; null if none are saved
+  absl::flat_hash_map<Endpoint, Endpoint> handed;  // forward value -> its counterpart in the backward loop
 };
 
 bool Backward::IsForward(const Node* node) const { return node->id() < first_new_id_ || added_forward_.contains(node); }
@@ -88,7 +88,7 @@ void Backward::Adopt(int first_id) {
   }
 }
 
-// Every value, and the choices that decide whether it exists, which are values too.
+// Saves a value, and the predicates that decide whether it exists, which are values too.
 void Backward::PutAside(History& h, Endpoint e) const {
   if (IsInvariant(e) || !h.place.emplace(e, static_cast<int>(h.saved.size())).second) return;
   h.saved.push_back(e);
@@ -96,7 +96,7 @@ void Backward::PutAside(History& h, Endpoint e) const {
   for (int p = paths.PathOf(e); p != 0; p = paths.step(p).outer) PutAside(h, paths.step(p).selector);
 }
 
-// A value of a branch that was not taken is stood for by another.
+// A value of a branch that was not taken is replaced by a placeholder.
 StatusOr<Endpoint> Backward::AlwaysThere(History& h, GraphBuilder& f, Endpoint e, Node* pivot) const {
   const CondPaths& paths = *h.region.paths;
   int p = paths.PathOf(e);
@@ -106,7 +106,7 @@ StatusOr<Endpoint> Backward::AlwaysThere(History& h, GraphBuilder& f, Endpoint e
   }
   Endpoint value = e;
   for (; p != 0 && f.ok(); p = paths.step(p).outer) {
-    // From the outside in to where the value is missing.
+    // From the outermost branch to the one in which the value is missing.
     f.control_inputs = {pivot};
     Endpoint stand = Stand(f, BaseType(e.dtype()));
     f.control_inputs.clear();

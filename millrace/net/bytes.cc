@@ -103,7 +103,7 @@ bool BytesReader::ReadVarint(uint64_t* value) {
 }
 
 bool BytesReader::ReadString(size_t size, std::string* text) {
-  // The size is compared with what is there before memory is taken for it.
+  // The size is checked against the remaining bytes before memory is allocated.
   if (size > remaining_) return false;
   text->resize(size);
   return Read(text->data(), size);
@@ -141,7 +141,7 @@ bool BytesInputStream::Next(const void** data, int* size) {
 
 void BytesInputStream::BackUp(int count) {
   count_ -= count;
-  // What is given back came from the last Next, so it lies within one piece.
+  // The bytes that are backed up came from the last Next, so they are within one piece.
   if (at_ == 0 && count > 0) {
     --piece_;
     at_ = bytes_.pieces()[piece_].data.size();

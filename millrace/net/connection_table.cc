@@ -18,7 +18,7 @@ namespace {
 constexpr absl::string_view kEstablished = "01";
 constexpr absl::string_view kListening = "0A";
 
-// The address in the table is that of memory: words of 32 bits, each printed as a number of this machine's.
+// The table prints addresses as 32-bit words in host byte order.
 std::string RemoteEnd(absl::string_view text) {
   const std::pair<absl::string_view, absl::string_view> halves = absl::StrSplit(text, absl::MaxSplits(':', 1));
   uint32_t port = 0;
@@ -79,7 +79,7 @@ std::vector<ConnectionTable::State> TcpConnectionTable::Look(absl::Span<const st
     if (!file || local_port == 0) continue;
     std::ostringstream text;
     text << file.rdbuf();
-    // A table that was cut short would make clients look gone.
+    // With a truncated table, clients would appear to be gone.
     if (file.bad() || text.fail()) return std::vector<State>(peers.size(), State::kUnknown);
     listens |= ReadTcpTable(text.str(), local_port, &connected);
   }

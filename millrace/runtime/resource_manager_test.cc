@@ -36,7 +36,7 @@ TEST(ResourceManagerTest, AnotherTypeUnderTheNameIsAnError) {
   ASSERT_TRUE(manager.Create("", "c", MakeRef<Counter>(&alive)).ok());
   const Status wrong = manager.Lookup<Variable>("", "c").status();
   EXPECT_EQ(wrong.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(wrong.message().find("is no Variable but Counter"), absl::string_view::npos) << wrong;
+  EXPECT_NE(wrong.message().find("is not a Variable but Counter"), absl::string_view::npos) << wrong;
 }
 
 TEST(ResourceManagerTest, LookupOrCreateMakesOnce) {

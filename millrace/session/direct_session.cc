@@ -40,7 +40,7 @@ DirectSession::DirectSession(const SessionOptions& options)
 
 DirectSession::~DirectSession() {
   Close().IgnoreError();
-  // What works by itself, such as a pipeline with functions of this session, ends before the devices do.
+  // Background work, such as a pipeline with functions of this session, must end before the devices are destroyed.
   if (options().resources == nullptr) task_->resources()->ClearAll();
 }
 
@@ -157,7 +157,7 @@ Status DirectSession::RunPartial(const std::string& handle, std::vector<Feed> fe
       MutexLock lock(&partial_mu_);
       partial_runs_.erase(handle);
     }
-    // Nothing of the step runs any more when its last call returns, not even of one that failed.
+    // When the last call returns, nothing of the step is running any more, even if it failed.
     Notification ended;
     partial->WhenEnded([&](const Status&) { ended.Notify(); });
     ended.Wait();

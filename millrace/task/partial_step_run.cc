@@ -10,7 +10,7 @@ namespace millrace {
 
 struct PartialStepRun::OneCall {
   std::vector<std::string> names;
-  std::vector<Tensor> fetched;  // each by the fetch that it is of
+  std::vector<Tensor> fetched;  // in the order of the fetches
   CancellationManager* cancellation = nullptr;
   CancellationManager::Token token = 0;
   std::shared_ptr<void> owner;
@@ -44,9 +44,9 @@ void PartialStepRun::Call(absl::Span<const Feed> feeds, std::vector<std::string>
       give_up();
     }
   }
-  // Ends when every fetch has come, for the last call when the step has ended too, and when this function has returned.
+  // Completes when every fetch has arrived, this function has returned and, for the last call, the step has ended.
   call->all.emplace(call->names.size() + (last ? 2 : 1), [self, at = call.get(), last](Status result) {
-    // The cancellation itself may have brought this here, and its callbacks own what they use.
+    // This may run within the cancellation itself, whose callbacks own what they use.
     if (at->cancellation != nullptr && !at->cancellation->IsCancelled()) at->cancellation->Deregister(at->token);
     if (!result.ok()) self->Cancel(result);
     if (result.ok()) {
@@ -92,7 +92,7 @@ void PartialStepRun::WhenEnded(absl::AnyInvocable<void(Status)> then) {
 
 namespace {
 
-// What a partial run on one task runs with. Kept by the run's ports, and by the task until the part has ended.
+// The state of a partial run on one task. Kept alive by the run's ports, and by the task until the part has ended.
 struct LocalStep {
   CompiledPart part;
   LocalRendezvous rendezvous;

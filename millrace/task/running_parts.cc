@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// Each holds the memory that a run has warmed.
+// The number of idle ActiveParts to keep; each holds the memory of an earlier run.
 constexpr size_t kIdleParts = 16;
 
 }  // namespace
@@ -60,7 +60,7 @@ void RunningParts::CountEnd(std::vector<absl::AnyInvocable<void()>>* on_idle) {
 }
 
 void RunningParts::Leave(ActivePart* part, bool ended) {
-  // Let go of without the lock.
+  // Released without the lock.
   std::shared_ptr<void> owner;
   std::unique_ptr<ActivePart> surplus;
   std::vector<absl::AnyInvocable<void()>> on_idle;
@@ -102,8 +102,8 @@ void RunningParts::Close(const Status& refused, const Status& cancelled, absl::A
       running.push_back(part);
     }
   }
-  // Cancelling calls back into whoever waits, so without the lock. The pin keeps the run's memory and the step's
-  // cancellation; the run itself may end meanwhile, on this thread too.
+  // Cancelling runs callbacks of waiters, so it happens without the lock. The pin keeps the run's memory and the step's
+  // cancellation alive; the run itself may end meanwhile, even on this thread.
   for (ActivePart* part : running) {
     part->cancellation->StartCancel(cancelled);
     std::shared_ptr<void> owner;

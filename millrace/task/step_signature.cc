@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// Tensors of a graph by name. Says which kind of name was not found.
+// Finds tensors of a graph by name. The error says which kind of name was not found.
 StatusOr<std::vector<Endpoint>> FindAll(const Graph& graph, const std::vector<std::string>& names,
                                         absl::string_view what) {
   std::vector<Endpoint> found;
@@ -43,15 +43,15 @@ StatusOr<std::vector<Node*>> FindTargets(const Graph& graph, const std::vector<s
 
 bool IsPlaceholder(const Node& node) { return node.is_type("Placeholder") || node.is_type("PlaceholderV2"); }
 
-// What a placeholder says of its value, which a feed is held to.
+// The declared shape of a placeholder, which feeds must match.
 PartialShape DeclaredShape(const Graph& graph, const Node& placeholder) {
   const PartialShape shape = placeholder.AttrOr<PartialShape>("shape", PartialShape());
   // Graphs of old producers write "unknown" as a scalar shape.
   return shape.rank() == 0 && graph.versions().producer() < 24 ? PartialShape() : shape;
 }
 
-// A fed tensor that is no placeholder is cut off by one of unknown shape: whatever is fed may differ from
-// what its node would have made, and no pass may conclude from the node.
+// Replaces a fed tensor that is not a placeholder by a placeholder of unknown shape: the fed value may differ from what
+// the node would have computed, so no pass may draw conclusions from the node.
 StatusOr<Endpoint> CutAtFeed(Graph* graph, const Endpoint& feed) {
   NodeSpec spec;
   spec.name = graph->UniqueName(absl::StrCat(feed.node->name(), "/_fed_", feed.index));
@@ -77,7 +77,7 @@ Status FeedTypes::Check(absl::Span<const Tensor> feeds) const {
   for (size_t i = 0; i < feeds.size(); ++i) {
     const Tensor& value = feeds[i];
     if (value.dtype() != types[i]) {
-      // TensorFlow's code for it: by the time it looks, it takes a mismatch for its own mistake.
+      // TensorFlow's code for this error, which it considers an internal one.
       return Internal("the feed for ", names[i], " is ", DTypeName(value.dtype()), ", but ", DTypeName(types[i]),
                       " is expected");
     }
@@ -119,7 +119,7 @@ StatusOr<PassContext> ResolveSignature(Graph* graph, const CallableSpec& spec) {
   MR_ASSIGN_OR_RETURN(context.targets, FindTargets(*graph, spec.targets));
   for (Endpoint& feed : context.feeds) {
     if (IsPlaceholder(*feed.node)) {
-      // Pruning takes it out of the graph, so that nobody infers its shape any more.
+      // Pruning removes it from the graph, so its shape is not inferred any more.
       graph->SetOutputShape(feed.node, feed.index, DeclaredShape(*graph, *feed.node));
     } else {
       MR_ASSIGN_OR_RETURN(feed, CutAtFeed(graph, feed));

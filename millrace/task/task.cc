@@ -37,7 +37,7 @@ Scheduler* Task::inter_op() {
 }
 
 void Task::StopThreads() {
-  std::unique_ptr<ThreadPool> threads;  // what is left to run may ask for the pool
+  std::unique_ptr<ThreadPool> threads;  // destroyed without the lock: closures that still run may ask for the pool
   MutexLock lock(&threads_mu_);
   threads.swap(threads_);
 }
@@ -129,7 +129,7 @@ void Task::OnAsyncEnd(ActivePart* active, Status status) {
   active->step_resources.reset();
   running_.Leave(active, /*ended=*/false);
   done(std::move(status));
-  done = nullptr;  // lets go of what it holds before the task may be taken for idle
+  done = nullptr;  // releases what it holds before the task counts as idle
   running_.Ended();
 }
 

@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// An edge between tasks, or between a step and its client: its name is one graph's only.
+// An edge between tasks, or between a step and its client; its name is meaningful in one graph only.
 bool IsEdge(const Node& node) { return node.IsSend() || node.IsReceive(); }
 
 }  // namespace

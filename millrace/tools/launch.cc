@@ -198,13 +198,17 @@ int Launch(const LaunchFlags& flags, const std::vector<std::string>& program, co
 }
 
 constexpr char kFooter[] = R"(How the program learns its place in the cluster:
-  always by the environment variable TF_CONFIG: {"cluster": {"ps": [...], "worker": [...]}, "task": {"type": "worker", "index": 0}};
-  with --host_flags, by flags as TensorFlow's programs take them: --ps_hosts=... --worker_hosts=... --job_name=... --task_index=...;
-  by placeholders in its arguments: {ps_hosts} {worker_hosts} {JOB_hosts} {cluster_spec} {job_name} {task_index} {address} {port}.
+  always by the environment variable TF_CONFIG:
+    {"cluster": {"ps": [...], "worker": [...]}, "task": {"type": "worker", "index": 0}};
+  with --host_flags, by flags as TensorFlow's programs take them:
+    --ps_hosts=... --worker_hosts=... --job_name=... --task_index=...;
+  by placeholders in its arguments:
+    {ps_hosts} {worker_hosts} {JOB_hosts} {cluster_spec} {job_name} {task_index} {address} {port}.
 
---bind_workers keeps workers from competing for cores. Without it, each worker has as many threads as the machine has cores: on two cores with one ps and two workers,
-short steps were a fifth faster with it. Do not use it if workers have uneven loads or other programs need the machine, since no other task can use what a bound worker
-leaves idle. The ps and all other tasks may run on any core.
+--bind_workers keeps workers from competing for cores. Without it, each worker has as many threads as the machine has
+cores: on two cores with one ps and two workers, short steps were a fifth faster with it. Do not use it if workers have
+uneven loads or other programs need the machine, since no other task can use the idle cores of a bound worker. The ps
+and all other tasks may run on any core.
 
 Examples:
   millrace launch --ps 1 --workers 2 -- ./mnist_replica --train_steps=1000        one ps, two workers, on this machine
@@ -214,8 +218,8 @@ Examples:
   millrace launch --ps 2 --workers 6 --hosts hosts.txt -- ./my_program            over ssh; hosts.txt has lines: host slots=4
   millrace status                                                                 what the jobs on this machine are doing
 
-Exit code: 0 if all tasks but the ps succeeded; otherwise that of the task that failed first (128 + N for signal N); 130 after Ctrl-C; 1 if a task was
-lost; 2 for an error in the flags. See docs/launch.md for more.)";
+Exit code: 0 if all tasks except the ps succeeded; otherwise that of the task that failed first (128 + N for signal N);
+130 after Ctrl-C; 1 if a task was lost; 2 for an error in the flags. See docs/launch.md for more.)";
 
 }  // namespace
 

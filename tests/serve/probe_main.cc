@@ -50,9 +50,11 @@ int main(int argc, char** argv) {
   app.add_option("--tls_key", options.tls.key);
   app.add_option("--tls_ca", options.tls.authority);
   app.require_subcommand(1);
-  auto* multiply = app.add_subcommand("multiply", "multiplies a factor on the first device by one on the second; the result is 15");
+  auto* multiply =
+      app.add_subcommand("multiply", "multiplies a factor on the first device by one on the second; the result is 15");
   multiply->add_option("devices", devices)->expected(2)->required();
-  auto* block = app.add_subcommand("block", "blocks: dequeues from an empty queue on the first device, for a node on the second");
+  auto* block =
+      app.add_subcommand("block", "blocks: dequeues from an empty queue on the first device, for a node on the second");
   block->add_option("devices", devices)->expected(2)->required();
   auto* read = app.add_subcommand("read", "reads a file at the server");
   read->add_option("path", path)->required();

@@ -18,7 +18,7 @@ class Answer {
       wait_.Notify();
     };
   }
-  // For the call, so that this thread may read what comes for it.
+  // Passed with the call, so that this thread may read the answer itself.
   const RefPtr<ThreadHandover>& handover() const { return wait_.handover(); }
   StatusOr<T> Wait() {
     wait_.Wait();
@@ -92,7 +92,7 @@ Status ServerSession::Add(pb::GraphDef fresh) {
     handle_ = response.session_handle();
     if (!closed_) return absl::OkStatus();
   }
-  // Closed meanwhile, and Close knew of nothing to close at the master.
+  // The session was closed meanwhile, when there was nothing to close at the master yet.
   master->CloseSession(response.session_handle(), [](Status) {});
   return Cancelled("the session is closed");
 }

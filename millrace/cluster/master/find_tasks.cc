@@ -27,7 +27,7 @@ class Search : public std::enable_shared_from_this<Search> {
 
   void Start(const CallControl& control) {
     {
-      // Between two questions only timers know of the search, and they do not keep it.
+      // Between two rounds of requests only timers refer to the search, and they do not keep it alive.
       MutexLock lock(&mu_);
       alive_ = shared_from_this();
     }
@@ -54,7 +54,7 @@ class Search : public std::enable_shared_from_this<Search> {
     for (const std::string& text : options_.device_filters) {
       StatusOr<DeviceName> filter = DeviceName::Parse(text);
       if (!filter.ok()) return WithPrefix(absl::StrCat("device filter '", text, "': "), filter.status());
-      // A filter may name a device; the task of it is what is asked.
+      // A filter may name a device; only its task matters here.
       filter->type.reset();
       filter->index.reset();
       filters.push_back(*std::move(filter));
@@ -105,7 +105,7 @@ class Search : public std::enable_shared_from_this<Search> {
       task.name = peers_[i]->name;
       for (pb::DeviceAttributes device : answer.device_attributes()) {
         task.speaks_millrace |= device.physical_device_desc() == "Millrace";
-        // In a cluster of the session's own the task may go by another name than its own.
+        // If the session brings its own cluster spec, the task may have another name there.
         const size_t at = device.name().find("/device:");
         if (at != std::string::npos) device.set_name(absl::StrCat(task.name, device.name().substr(at)));
         task.devices.push_back(std::move(device));
@@ -114,21 +114,21 @@ class Search : public std::enable_shared_from_this<Search> {
     all_->Arrive();
   }
 
-  // With the reasons, for people; without, as the name of a wait.
+  // With the reasons for messages; without them as the name of a wait.
   std::string Missing(bool why = true) {
     std::vector<std::string> names;
     MutexLock lock(&mu_);
     for (size_t i = 0; i < peers_.size(); ++i) {
       if (found_[i].peer != nullptr) continue;
       const std::string name = absl::StrCat(peers_[i]->name, " at ", peers_[i]->address);
-      // Why it is not there tells a wrong port from a certificate that is missing.
+      // The reason distinguishes a wrong port from a missing certificate.
       const absl::string_view reason = absl::StripPrefix(why_[i].message(), absl::StrCat("task ", name, " "));
       names.push_back(reason.empty() || !why ? name : absl::StrCat(name, " (", reason, ")"));
     }
     return absl::StrJoin(names, ", ");
   }
 
-  // So that whoever asks what this task waits for hears of it.
+  // Registers the wait, so that status and hang reports list it.
   void NoteWait(std::string what) {
     WaitRegistry* const waits = options_.worker->task().waits().get();
     if (waits == nullptr) return;
@@ -190,11 +190,11 @@ class Search : public std::enable_shared_from_this<Search> {
   CancellationManager* cancellation_ = nullptr;
   std::shared_ptr<void> owner_;
   CancellationManager::Token token_ = 0;
-  std::vector<const Peer*> peers_;  // those that are asked
+  std::vector<const Peer*> peers_;  // the peers that are asked
   Mutex mu_;
   std::shared_ptr<Search> alive_ ABSL_GUARDED_BY(mu_);
   std::vector<SessionTask> found_ ABSL_GUARDED_BY(mu_);
-  std::vector<Status> why_ ABSL_GUARDED_BY(mu_);  // what the last question to each came to
+  std::vector<Status> why_ ABSL_GUARDED_BY(mu_);  // the result of the last request to each
   std::optional<FanIn> all_;                      // constant once tasks are asked
   uint64_t wait_ ABSL_GUARDED_BY(mu_) = 0;
   std::string noted_ ABSL_GUARDED_BY(mu_);

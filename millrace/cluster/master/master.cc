@@ -22,7 +22,7 @@ MasterOptions WithRandom(MasterOptions options) {
   return options;
 }
 
-// Fields that the session's config does not set are the server's.
+// Fields that the session's config does not set are taken from the server's.
 pb::ConfigProto Merged(const pb::ConfigProto& defaults, const pb::ConfigProto& config) {
   pb::ConfigProto merged = defaults;
   merged.MergeFrom(config);
@@ -41,7 +41,7 @@ std::shared_ptr<Master> Master::Make(MasterOptions options) {
   return master;
 }
 
-// From the request to a session that every task knows.
+// Handles a CreateSession request, until every task knows the session.
 class Master::SessionCreation : public std::enable_shared_from_this<SessionCreation> {
  public:
   SessionCreation(std::shared_ptr<Master> master, pb::CreateSessionRequest request, const CallControl& control,
@@ -52,7 +52,7 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
         done_(std::move(done)) {
     session_.config = Merged(master_->options_.default_config, request.config());
     session_.handle = absl::StrFormat("%016x", master_->options_.random());
-    // Below 2^56, so that counting up from it stays a number that TensorFlow takes.
+    // Below 2^56, so that the step ids counted from it stay valid for TensorFlow.
     session_.first_step_id = static_cast<int64_t>(master_->options_.random() >> 8);
     session_.worker = master_->options_.worker;
     session_.timers = master_->options_.timers;
@@ -75,7 +75,7 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
     find.device_filters.assign(session_.config.device_filters().begin(), session_.config.device_filters().end());
     find.timeout = master_->options_.missing_task_timeout;
     if (control_.timeout != absl::InfiniteDuration()) {
-      // A little before the client gives up, so that it hears who is missing.
+      // Slightly before the client's timeout, so that the client learns which tasks are missing.
       find.timeout = control_.timeout - std::min(control_.timeout / 10, absl::Milliseconds(250));
     } else if (session_.config.operation_timeout_in_ms() > 0) {
       find.timeout = absl::Milliseconds(session_.config.operation_timeout_in_ms());
@@ -91,7 +91,7 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
   }
 
  private:
-  // The own task's name in a cluster that the client brought: its name here, or whoever has its address.
+  // This task in a cluster spec that the client sent: the task of the same name, or the one with this task's address.
   StatusOr<TaskId> OwnTask() const {
     MR_ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::FromDef(session_.config.cluster_def()));
     const WorkerOptions& worker = session_.worker->options();
@@ -127,7 +127,7 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
       if (task.peer == nullptr) {
         all->Arrive();
       } else {
-        // What its steps take is agreed on before the first of them.
+        // Sets up the transport of its steps before the first of them.
         WorkerInterface* const worker = task.peer->worker.get();
         worker->CreateWorkerSession({.cancellation = control_.cancellation, .owner = control_.owner},
                                     RequestFor(task.peer->id), [all, worker](Status status) {
@@ -141,7 +141,7 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
   void Finish() {
     auto session = std::make_shared<MasterSession>(std::move(session_));
     Status status = session->Begin(std::move(graph_));
-    // Nobody would ever close a session that nobody hears of.
+    // The client will not learn of the session, so nobody else would close it.
     if (status.ok() && control_.cancellation != nullptr && control_.cancellation->IsCancelled()) {
       status = Cancelled("the client gave up on the session");
     }
@@ -238,7 +238,7 @@ void Master::Reset(pb::ResetRequest request, const CallControl& control, DoneSta
     }
     if (wanted) workers.push_back(peer.worker);
   }
-  // State goes when the steps that use it have ended.
+  // State is cleared when the steps that use it have ended.
   auto cleanup = std::make_shared<FanIn>(workers.size(), std::move(done));
   auto closed = std::make_shared<FanIn>(closing.size() + 1, [workers, containers, cleanup](Status) {
     for (const std::shared_ptr<WorkerInterface>& task : workers) {

@@ -143,7 +143,7 @@ void MasterSession::RunStep(RunStepCall call, const CallControl& control, Done<R
     spec.feeds.push_back(std::move(name));
     feeds.push_back(std::move(value));
   }
-  // A name that is asked for twice is answered once.
+  // A name that is fetched twice is returned once.
   for (std::string& name : call.fetches) {
     if (std::find(spec.fetches.begin(), spec.fetches.end(), name) == spec.fetches.end())
       spec.fetches.push_back(std::move(name));
@@ -216,7 +216,7 @@ Status MasterSession::ReleaseCallable(int64_t handle) {
   return absl::OkStatus();
 }
 
-// A step in several calls, over a cluster: the client's tensors all pass through the master's own task.
+// A partial run over a cluster: all of the client's tensors pass through the master's own task.
 struct MasterSession::PartialRun {
   std::string handle;
   std::shared_ptr<PartialStepRun> calls;
@@ -289,8 +289,8 @@ StatusOr<std::string> MasterSession::StartPartial(std::unique_ptr<PartialStepCal
 
 void MasterSession::RunPartial(const std::shared_ptr<PartialRun>& partial, RunStepCall call, const CallControl& control,
                                Done<RunStepAnswer> done) {
-  // This thread goes on with the step where it is fed. One that awaits an answer has nothing to hand over: the calls to
-  // peers are not its own.
+  // This thread continues the step when it feeds it. A thread that awaits an answer has nothing to hand over: the calls
+  // to peers are not its own.
   EventThread* const here = control.handover ? control.handover->Here() : nullptr;
   const ThreadHandover::Entry entry(partial->handover, here != nullptr && here->awaits_answer() ? nullptr : here);
   std::vector<std::string> fetches = call.fetches;
@@ -370,7 +370,7 @@ void MasterSession::Close(const Status& why, absl::AnyInvocable<void()> done) {
   programs_->Close(why);
   if (idle) finish();
   for (const std::shared_ptr<MasterStep>& step : steps) step->Cancel(why);
-  // Also those that have ended with tensors that nobody fetched.
+  // Including those that have ended with tensors that were not fetched.
   for (const int64_t step_id : partial_steps) options_.worker->steps().Forget(step_id);
 }
 

@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-// Each device once.
+// Merges the statistics; each device is listed once.
 void Join(pb::StepStats stats, pb::StepStats* all) {
   for (pb::DeviceStepStats& device : *stats.mutable_dev_stats()) {
     const auto same = std::find_if(all->mutable_dev_stats()->begin(), all->mutable_dev_stats()->end(),
@@ -125,8 +125,8 @@ void MasterStep::RunAtPeer(int index) {
       });
 }
 
-// Parts at peers that are reached by calls that stream: the tensors between home and the peer travel on the call that
-// runs the part.
+// Opens a line to each peer that is reached by a streaming call: the tensors between home and the peer are sent on the
+// call that runs the part.
 void MasterStep::OpenLines() {
   streamed_.assign(program_->parts.size(), nullptr);
   for (const ProgramPart& part : program_->parts) {
@@ -146,7 +146,7 @@ void MasterStep::StreamAtPeer(int index) {
   StepStart start{.session_handle = session_->handle(), .graph_handle = part.graph_handle, .step_id = step_id_};
   start.record_timeline = trace_;
   start.record_partition_graphs = partition_graphs_;
-  // A limit is for one run, and so are statistics.
+  // Timeouts and statistics apply to a single run.
   start.may_repeat = may_repeat_ && program_->parts.size() == 1 && timeout_ == absl::InfiniteDuration() && !trace_ &&
                      !partition_graphs_;
   start.feeds.reserve(part.feeds.size());
@@ -184,7 +184,7 @@ void MasterStep::OnStreamEnd(int index, int64_t start_nanos, const StatusOr<net:
   if (!end.ok()) return OnPart(index, WithPrefix(absl::StrCat("From ", part.peer->name, ": "), end.status()));
   Status status = TakeAnswer(index, end->status, std::move(end->step_stats), std::move(end->partition_graphs));
   if (!status.ok()) return OnPart(index, status);
-  // Fetches, and what rides.
+  // Fetches, and piggybacked tensors.
   std::erase_if(end->tensors, [&](SteppedTensor& tensor) {
     bool fetched = false;
     for (size_t i = 0; i < part.fetches.size(); ++i) {
@@ -238,7 +238,7 @@ void MasterStep::RunAtHome(int index, net::IncomingCall* from) {
   PartRun run{.graph = part.graph, .step_id = step_id_, .rendezvous = rendezvous_};
   run.feeds.reserve(part.home_feeds.size());
   for (const int feed : part.home_feeds) run.feeds.push_back(feeds_[feed]);
-  if (program_->is_local()) feeds_.clear();  // the plan may take their memory over
+  if (program_->is_local()) feeds_.clear();  // so that the plan may reuse their memory
   run.num_fetches = part.home_fetches.size();
   run.trace = trace_;
   run.cancellation = &cancellation_;
@@ -282,7 +282,7 @@ void MasterStep::OnPart(int index, Status status) {
 }
 
 void MasterStep::End() {
-  // The timer itself may have brought us here, and must not wait for itself.
+  // This may run in the timer's own callback, which must not wait for itself.
   if (timer_ != 0 && !timed_out_.load()) session_->options_.timers->Cancel(timer_);
   if (outer_ != nullptr) LetGo(outer_, outer_token_);
   Status status;
@@ -292,8 +292,8 @@ void MasterStep::End() {
     for (pb::StepStats& stats : stats_) Join(std::move(stats), result_.metadata.mutable_step_stats());
     for (pb::GraphDef& graph : graphs_) *result_.metadata.add_partition_graphs() = std::move(graph);
   }
-  // What ended the step from outside counts for more than how a part felt it. That may be UNAVAILABLE: tasks that wait
-  // for a tensor of one that was told to give up cannot know why it did.
+  // If the step was ended from outside, that reason takes precedence over the errors of its parts. Those may be
+  // UNAVAILABLE: a task that waits for a tensor of a cancelled part cannot know why it was cancelled.
   if (!status.ok() && cancellation_.IsCancelled()) {
     const Status why = cancellation_.status();
     const bool felt = absl::IsCancelled(status) || (ended_from_outside_.load() && absl::IsUnavailable(status));

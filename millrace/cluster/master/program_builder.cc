@@ -21,7 +21,7 @@ bool AllOn(const Graph& graph, absl::string_view task) {
   return true;
 }
 
-// As a worker gets it: each node with the device that it runs on.
+// The graph as it is sent to a worker: each node requests the device that it runs on.
 pb::GraphDef ForWorker(Graph* graph) {
   for (Node* node : graph->nodes()) graph->SetRequestedDevice(node, node->assigned_device());
   return ExportGraphDef(*graph);
@@ -116,7 +116,7 @@ StatusOr<std::shared_ptr<MasterProgram>> ProgramBuilder::Build(
     program->parts.push_back(std::move(part));
     return program;
   }
-  // For GroupReceives, which takes what it gets: mistakes are found where the parts are compiled.
+  // For GroupReceives, which uses whatever is known; errors are reported when the parts are compiled.
   (void)InferShapes(graph.get(), /*lenient=*/true);
   PartitionOptions partition = partition_;
   partition.feeds = context.feeds;

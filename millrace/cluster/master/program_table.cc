@@ -39,7 +39,7 @@ void ProgramTable::Find(const CallableSpec& spec, const CallControl& control, co
     if (found == nullptr) {
       std::vector<Done>& waiters = compiling_[key];
       waiters.push_back([wait](Result result) { wait->End(std::move(result)); });
-      if (waiters.size() > 1) return;  // somebody compiles it
+      if (waiters.size() > 1) return;  // another caller compiles it
     }
   }
   if (found != nullptr) return wait->End(std::move(found));

@@ -12,26 +12,26 @@
 namespace millrace {
 namespace {
 
-// Above these a tensor is worth a call of its own, and a group its end.
+// The size above which a tensor is worth a call of its own, and the maximum size of a group.
 constexpr int64_t kSmallTensor = 1 << 20;
 constexpr int64_t kSmallGroup = 4 << 20;
 constexpr size_t kMostInGroup = 256;
 
-// The same for the two ends of an edge.
+// A name that is the same at both ends of an edge.
 std::string EdgeName(const Node& node) {
   return absl::StrCat(node.AttrOr<std::string>("send_device", ""), ";", node.AttrOr<std::string>("recv_device", ""),
                       ";", node.AttrOr<std::string>("tensor_name", ""));
 }
 
-// What is known of a node before anything runs.
+// What is known statically about a node.
 struct Known {
-  int pending = 0;           // inputs that are not looked at yet
-  bool prompt = true;        // it and all that it needs
-  int depth = 0;             // edges between tasks on the longest way to it
+  int pending = 0;           // inputs that have not been visited yet
+  bool prompt = true;        // the node and everything that it depends on is prompt
+  int depth = 0;             // the number of edges between tasks on the longest path to it
   std::vector<Node*> users;  // in any part
 };
 
-// The bytes of the tensor that a _Send sends; -1 when nobody knows.
+// The size of the tensor that a _Send sends; -1 if unknown.
 int64_t KnownBytes(const Node& send) {
   const Endpoint& value = send.input(0);
   const PartialShape shape = value.shape();
@@ -69,7 +69,7 @@ void GroupReceives(absl::Span<Part> parts, absl::FunctionRef<bool(absl::string_v
   absl::flat_hash_map<const Node*, Known> known;
   known.reserve(nodes);
   const auto depends = [&](Node* node, Node* on) {
-    if (on->is_detached()) return;  // the client feeds it, at home: it is there from the beginning
+    if (on->is_detached()) return;  // the client feeds it at home: it is available from the start
     ++known[node].pending;
     known[on].users.push_back(node);
   };
@@ -103,7 +103,7 @@ void GroupReceives(absl::Span<Part> parts, absl::FunctionRef<bool(absl::string_v
     }
   }
   if (seen < nodes) return;
-  // In the order of their names, so that all runs of a program agree.
+  // Sorted by name, so that the result is deterministic.
   std::map<std::tuple<std::string, std::string, int>, std::map<std::string, std::pair<Node*, Node*>>> candidates;
   for (const auto& [name, edge] : edges) {
     const auto& [send, recv] = edge;

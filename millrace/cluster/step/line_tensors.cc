@@ -107,7 +107,7 @@ StatusOr<bool> LineTensors::Send(absl::string_view key, RendezvousItem* item) {
   return true;
 }
 
-// It was not asked for, so it takes no time here: what is known is when it arrived.
+// It was not requested, so only the time of its arrival is known.
 void LineTensors::NoteArrival(absl::string_view key, const RendezvousItem& item, absl::Time arrived) {
   if (stats_ == nullptr) return;
   const int64_t at = arrived == absl::InfinitePast() ? stats_->NowNanos() : absl::ToUnixNanos(arrived);
@@ -179,7 +179,7 @@ bool LineTensors::RecvSlot(int number, absl::string_view key, Done* done) {
 }
 
 Status LineTensors::Arrive(int task, SteppedTensors tensors) {
-  // They came together: what the first of them sets off does not make the others come later.
+  // They arrived together, so all have the same time, however long the first one's receiver takes.
   const absl::Time arrived =
       !tensors.empty() && tensors.front().item.sent_micros != 0 ? waits_->Now() : absl::InfinitePast();
   for (SteppedTensor& tensor : tensors) MR_RETURN_IF_ERROR(ArriveOne(task, std::move(tensor), arrived));
@@ -251,7 +251,7 @@ void LineTensors::EndLine(int task) {
 }
 
 StatusOr<SteppedTensors> LineTensors::TakeHeld(int task) {
-  StepLine over;  // let go of without the lock
+  StepLine over;  // released without the lock
   MutexLock lock(&mu_);
   SteppedTensors held;
   Line& line = lines_[task];
@@ -270,7 +270,7 @@ StatusOr<SteppedTensors> LineTensors::TakeHeld(int task) {
     }
     take(edges[number], &slots_[number]);
   }
-  // What waited for others that did not come.
+  // Tensors that waited for the rest of their group, which did not come.
   for (size_t i = 0; i < missing_.size(); ++i) {
     if (missing_[i] == 0) continue;
     for (const int number : edges_->groups[i]) {
@@ -288,12 +288,12 @@ void LineTensors::Abort(const Status& why) {
   Status reason;
   {
     MutexLock lock(&mu_);
-    if (!aborted_.ok()) return;  // nothing came and nobody waits since then
+    if (!aborted_.ok()) return;  // nothing has arrived and nobody waits since then
     aborted_ = reason = why;
     edges = edges_;
     for (Line& line : lines_) line.awaited = 0;
     for (Slot& slot : slots_) {
-      // Most often, at the end of a step that went well, there is nothing.
+      // After a successful step there usually is none.
       if (slot.state != Slot::State::kAwaited && slot.state != Slot::State::kHere) continue;
       slots.resize(slots_.size());
       std::swap(slots[&slot - slots_.data()], slot);
@@ -305,7 +305,7 @@ void LineTensors::Abort(const Status& why) {
     if (slot->state == Slot::State::kAwaited) slot->waiter(WithPrefix(absl::StrCat("receiving ", key, ": "), reason));
   };
   for (size_t i = 0; i < slots.size(); ++i) end(edges->edges[i].key, &slots[i]);
-  // In the order of the keys, so that a simulation gives the same events each time.
+  // Sorted by key, so that simulations are deterministic.
   std::vector<std::pair<absl::string_view, Slot*>> ordered;
   for (auto& [key, slot] : in_loops) ordered.emplace_back(key, &slot);
   std::sort(ordered.begin(), ordered.end());

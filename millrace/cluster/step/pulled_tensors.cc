@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// What the sender's step failed with is told by that task itself; here it is hearsay.
+// The sending task reports the error of its part itself; an error that arrives this way is only derived.
 Status Hearsay(const Status& status) {
   return status.ok() || absl::IsUnavailable(status) || absl::IsAborted(status) ? status : MarkDerived(status);
 }
@@ -50,7 +50,7 @@ void PulledTensors::Pull(RefPtr<RefCounted> keeper, std::shared_ptr<const PeerSe
   auto fetch = std::make_unique<Fetch>(
       Fetch{.peers = std::move(peers), .peer = peer, .since = waits_->Now(), .key = std::string(key)});
   const CallControl control = Begin(fetch.get());
-  const std::string& text = fetch->key;  // there until the answer is
+  const std::string& text = fetch->key;  // valid until the answer
   peer->worker->RecvTensor(control, step_id_, text,
                            [this, keeper = std::move(keeper), fetch = std::move(fetch),
                             done = std::move(done)](StatusOr<RendezvousItem> item) mutable {
@@ -59,7 +59,8 @@ void PulledTensors::Pull(RefPtr<RefCounted> keeper, std::shared_ptr<const PeerSe
                                End(fetch.get());
                              }
                              if (!item.ok()) return done(Hearsay(item.status()));
-                             // Before the kernel hears of it: it may be the last, and with it the statistics go.
+                             // Before the kernel's callback: it may be the last one, after which the statistics no
+                             // longer exist.
                              if (fetch->stats != nullptr)
                                NoteTransfer(fetch->stats, fetch->key, *item, fetch->start_nanos,
                                             fetch->stats->NowNanos());
@@ -79,8 +80,8 @@ void PulledTensors::PullGroup(RefPtr<RefCounted> keeper, std::shared_ptr<const P
                               {
                                 MutexLock lock(&mu_);
                                 End(fetch.get());
-                                // The kernels may be gone when the step was aborted; once it has ended, so are the
-                                // statistics.
+                                // If the step was aborted, the kernels may no longer exist; after its end the
+                                // statistics do not either.
                                 for (size_t i = 0; stats_ != nullptr && items.ok() && i < keys.size(); ++i)
                                   NoteTransfer(stats_, keys[i], (*items)[i], fetch->start_nanos, stats_->NowNanos());
                               }

@@ -60,7 +60,8 @@ bool DescribeTensorWait(absl::string_view key, const std::string& task, int64_t 
 void NoteTransfer(StepStatsCollector* stats, absl::string_view key, const RendezvousItem& item, int64_t start_nanos,
                   int64_t end_nanos) {
   const StatusOr<ParsedKey> parsed = ParsedKey::Parse(key);
-  if (!parsed.ok() || parsed->send_task == parsed->recv_task) return;  // what the client feeds comes with the call
+  if (!parsed.ok() || parsed->send_task == parsed->recv_task)
+    return;  // a feed of the client, which arrives with the call
   stats->RecordTransfer({.tensor = std::string(SentTensorName(parsed->tensor)),
                          .from = std::string(parsed->send_device),
                          .to = std::string(parsed->recv_device),

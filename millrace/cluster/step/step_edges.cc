@@ -25,7 +25,7 @@ void SetNumber(Graph* graph, Node* node, const char* attr, int64_t number) {
   graph->SetAttr(node, attr, AttrInit(number).value());
 }
 
-// Whether the op ends without anybody's doing, once its inputs are there.
+// Whether the op completes by itself once its inputs are available.
 bool EndsByItself(const Node& node) {
   if (IsPrompt(node) || node.op().Has(OpTrait::kUpdatesVariable)) return true;
   return (node.IsReceive() && IsClients(node)) ||
@@ -33,10 +33,10 @@ bool EndsByItself(const Node& node) {
                                                  [](DType t) { return BaseType(t) == DType::kResource; }));
 }
 
-// Marks the sends that ride: those that can be there only when all that the part receives is, and all that may block
-// has ended.
+// Marks the sends that are piggybacked on the part's end: those that depend on everything that the part receives and on
+// everything in it that may block.
 void FindRiders(const Graph& graph, const absl::flat_hash_map<const Node*, int>& slots, StepEdges* all) {
-  // What is to be waited for. What comes together counts as one.
+  // What the part waits for. Tensors that arrive together count as one.
   absl::flat_hash_map<const Node*, int> arrivals;
   absl::flat_hash_map<int64_t, int> groups;
   int count = 0;
@@ -51,7 +51,7 @@ void FindRiders(const Graph& graph, const absl::flat_hash_map<const Node*, int>&
   }
   if (count > 64) return;
   const uint64_t everything = count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
-  std::vector<uint64_t> after(graph.max_id(), 0);  // what each node comes after
+  std::vector<uint64_t> after(graph.max_id(), 0);  // the set of arrivals that each node depends on
   std::vector<int> pending(graph.max_id(), 0);
   std::vector<std::vector<const Node*>> users(graph.max_id());
   const auto depends = [&](const Node* node, const Node* on) {
@@ -85,7 +85,7 @@ void FindRiders(const Graph& graph, const absl::flat_hash_map<const Node*, int>&
 void NumberEdges(absl::Span<Part> parts, const std::string& home,
                  absl::FunctionRef<bool(absl::string_view task)> speaks_millrace, std::vector<ClientNumbers>* client) {
   client->assign(parts.size(), {});
-  // The ends at home, by key; whether they send is the other way round there.
+  // The ends at home, by key; a send there is a receive here and vice versa.
   absl::flat_hash_map<std::string, std::pair<Graph*, Node*>> at_home;
   for (const Part& part : parts) {
     if (part.task != home) continue;
@@ -96,7 +96,7 @@ void NumberEdges(absl::Span<Part> parts, const std::string& home,
   for (size_t p = 0; p < parts.size(); ++p) {
     if (parts[p].task == home || !speaks_millrace(parts[p].task)) continue;
     Graph* const graph = parts[p].graph.get();
-    // In the order of their keys, so that all runs of a program agree.
+    // Sorted by key, so that the result is deterministic.
     std::map<std::string, Node*> edges;
     std::map<std::pair<std::string, bool>, Node*> clients;
     for (Node* node : graph->nodes()) {
@@ -149,7 +149,7 @@ std::shared_ptr<const StepEdges> FindStepEdges(Graph* graph) {
   for (Node* node : graph->nodes()) {
     if (!node->IsSend() && !node->IsReceive()) continue;
     if (node->FindAttr(kEdgeSlotAttr) != nullptr)
-      SetNumber(graph, node, kEdgeSlotAttr, -1);  // whoever wrote it did not know this part
+      SetNumber(graph, node, kEdgeSlotAttr, -1);  // set by somebody who did not know this part
     if (node->AttrOr<int64_t>(kEdgeNumberAttr, -1) >= 0) numbered.push_back(node);
   }
   if (numbered.empty()) return nullptr;

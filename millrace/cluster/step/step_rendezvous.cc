@@ -43,7 +43,7 @@ void StepRendezvous::FetchGroups() {
 }
 
 Status StepRendezvous::Arrive(int task, SteppedTensors tensors) {
-  const RefPtr<RefCounted> self = Self();  // a tensor may be what the step was waiting for, and end it
+  const RefPtr<RefCounted> self = Self();  // a tensor may complete the step and thereby end it
   return lines_.Arrive(task, std::move(tensors));
 }
 
@@ -64,7 +64,7 @@ void StepRendezvous::RecvSlot(int slot, absl::string_view key, Done done) {
 void StepRendezvous::Recv(absl::string_view key, Done done) {
   StatusOr<ParsedKey> parsed = ParsedKey::Parse(key);
   if (!parsed.ok()) return done(parsed.status());
-  // What the client feeds is here, whichever task it came through.
+  // A feed of the client is on this task, whichever task it came through.
   if (parsed->send_task == parsed->recv_task) {
     const uint64_t wait = waits_->Begin(std::string(parsed->tensor), "a tensor of the client", step_id_);
     return local_.Recv(key, [this, self = Self(), wait, done = std::move(done)](StatusOr<RendezvousItem> item) mutable {

@@ -18,7 +18,7 @@ namespace {
 
 using StatusWait = TaskStatus::Wait;
 
-// How much a wait explains, when several have no other wait behind them; less is more.
+// How much a wait explains, if several waits are sinks (depend on no other wait); a lower rank explains more.
 enum Rank {
   kSilentTask,
   kUndoneByPeer,  // variables that a task does not initialise, a tensor of a step that a task does not run
@@ -26,7 +26,7 @@ enum Rank {
   kBarrier,
   kNoElements,
   kShort,   // an accumulator that every worker waits behind
-  kTokens,  // come once gradients were taken
+  kTokens,  // handed out after gradients were taken
   kNoRoom,
   kUnknown,
 };
@@ -45,7 +45,7 @@ std::string Listed(const std::vector<std::string>& names) {
   return absl::StrCat(absl::StrJoin(names.begin(), names.end() - 1, ", "), " and ", names.back());
 }
 
-// The first task named in a sentence, by its long name or as "worker/0"; none: "".
+// The first task named in a sentence, by its full name or as "worker/0"; "" if there is none.
 std::string TaskIn(absl::string_view text, absl::Span<const TaskView> tasks) {
   size_t best = absl::string_view::npos;
   std::string found;
@@ -144,7 +144,7 @@ class Explanation {
                        [&](const StatusWait& w) { return w.step_id() == step; });
   }
 
-  // Other steps of the same session ended lately: what waits there is no hang.
+  // True if other steps of the same session ended recently, so that its waits are not a hang.
   bool GoesOn(const Driver& driver) const {
     if (driver.view == nullptr) return false;
     int64_t last = driver.view->status.last_step_finished_micros();
@@ -166,7 +166,7 @@ class Explanation {
     std::stable_sort(hung_.begin(), hung_.end(), [](const Hung& a, const Hung& b) { return a.age > b.age; });
   }
 
-  // Steps that are old, and where nobody who takes part waits.
+  // Finds old steps in which no participating task waits.
   void FindBusy() {
     std::set<std::pair<std::string, int64_t>> seen;
     for (const TaskView& view : tasks_) {
@@ -209,19 +209,19 @@ class Explanation {
         const std::string peer = PeerOf(hung);
         (peer == view.task ? waiters : others).insert(ShortTaskName(hung.view->task));
       }
-      // Who waits for something else waits because of it all the same, as far as can be known.
+      // Nobody waits for it directly; as far as is known, the other waits are its consequences.
       if (waiters.empty()) waiters = others;
       const std::vector<std::string> names(waiters.begin(), waiters.end());
       const std::string tail =
           names.empty() ? "" : absl::StrCat("; ", Listed(names), names.size() == 1 ? " waits for it" : " wait for it");
-      // Of several the one that is waited for.
+      // If there are several, the one that somebody waits for comes first.
       causes_.push_back({kSilentTask, names.empty() ? absl::ZeroDuration() : absl::InfiniteDuration(),
                          absl::StrCat(Silence(view), tail)});
       silent_lines_.push_back(Silence(view));
     }
   }
 
-  // The task that a wait is for; "" when it is for data of whoever has it.
+  // The task that is waited for; "" if the wait is for data that any task may provide.
   std::string PeerOf(const Hung& hung) const {
     const StatusWait& wait = *hung.wait;
     if (!wait.peer().empty()) return Find(wait.peer()) != nullptr ? wait.peer() : TaskIn(wait.peer(), tasks_);
@@ -245,7 +245,7 @@ class Explanation {
     return absl::StrCat(who, " at node ", wait.node(), " for ", wait.what(), step);
   }
 
-  // The same without the resource, where that is named before.
+  // The same without the resource, if that was already named.
   std::string Brief(const Hung& hung) const {
     const StatusWait& wait = *hung.wait;
     const bool counts = wait.kind() == StatusWait::ELEMENTS && wait.needs() > 0;
@@ -254,7 +254,7 @@ class Explanation {
                         StepText(hung, DriverOf(wait.step_id())));
   }
 
-  // Why a task does not do what others wait for; "" when it is at something.
+  // Why a task does not do what others wait for; "" if it is working.
   std::string Idleness(const TaskView& view) const {
     if (!view.answer.ok()) return "does not answer";
     if (view.is_tensorflow) return "";
@@ -273,7 +273,7 @@ class Explanation {
     return absl::StrCat(has_session ? "runs no step" : "has no session and runs no step", ago);
   }
 
-  // The tasks that could give what is missing and do not, with the reason for each: those of the jobs that run steps.
+  // The tasks that could provide what is missing but do not, with reasons: those of the jobs that run steps.
   std::vector<std::string> Missing() const {
     std::set<std::string> jobs;
     for (const auto& [step, driver] : drivers_) {
@@ -310,9 +310,9 @@ class Explanation {
   void JudgePeer(const Hung& hung, const std::string& peer, const Add& add) {
     const TaskView* view = Find(peer);
     if (view == nullptr) return add(kUnknown, Line(hung));
-    if (!view->answer.ok()) return;  // AddSilent says it
+    if (!view->answer.ok()) return;  // reported by AddSilent
     if (hung.wait->step_id() == 0) {
-      // What the other waits for itself comes before.
+      // If the other task itself waits for something, that wait is the cause.
       for (const Hung& other : hung_) {
         if (other.view == view && other.wait != hung.wait) return;
         const Driver driver = DriverOf(other.wait->step_id());
@@ -349,7 +349,7 @@ class Explanation {
       if (busy_tasks_.empty()) add(kShort, Line(hung));
       return;
     }
-    if (!busy_tasks_.empty()) return;  // somebody is at work on what may fill it
+    if (!busy_tasks_.empty()) return;  // a busy task may fill it
     const std::string by = missing.empty() ? "" : absl::StrCat("; not running: ", Listed(missing));
     if (wait.resource_kind() == StatusWait::BARRIER) {
       return add(kBarrier, absl::StrCat(what, " is short of ", wait.needs() - wait.has(), " (", wait.has(), " of ",

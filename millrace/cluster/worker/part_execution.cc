@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-// To work so long on the thread that brings calls keeps others' calls waiting.
+// Working for longer on the thread that delivers calls would delay other calls.
 constexpr std::chrono::steady_clock::duration kLong = std::chrono::microseconds(200);
 
 }  // namespace
@@ -22,7 +22,8 @@ PartExecution::PartExecution(std::shared_ptr<Worker> worker, PartRun run, absl::
 
 bool PartExecution::JoinStep() {
   run_.rendezvous->Attach(run_.graph->session->peers(), stats_.get(), run_.graph->receives, run_.handover);
-  // What fails or cancels the step ends its waits here, and whoever waits for its tensors is told the same.
+  // A failure or cancellation of the step ends its waits here, and the waits of other tasks for its tensors, with the
+  // same status.
   token_ = run_.cancellation->NewToken();
   // May run after this object is destroyed.
   const bool registered =
@@ -75,7 +76,7 @@ Status PartExecution::SendLateReads() {
 void PartExecution::End(Status status) {
   if (token_ != 0) LetGo(run_.cancellation, token_);
   if (status.ok()) status = SendLateReads();
-  // Those who wait for tensors that will not come are told why.
+  // Fails the waits for tensors that will not come.
   if (!status.ok() && run_.rendezvous) run_.rendezvous->Abort(status);
   if (stats_ != nullptr && run_.rendezvous) run_.rendezvous->Detach();
   if (stats_ != nullptr) stats_->ToProto(&result_.step_stats);

@@ -13,7 +13,7 @@ constexpr absl::string_view kDerivedMark = "[_Derived_]";
 
 const std::string kService = "/tensorflow.WorkerService/";
 
-// Ends with the call, whichever of answer and cancellation comes first.
+// Shared by the answer and the cancellation; whichever comes first ends the call.
 struct TakenBack : RefCounted {
   Mutex mu;
   RefPtr<net::OutgoingCall> call ABSL_GUARDED_BY(mu);
@@ -38,7 +38,7 @@ net::Channel::Done StatusOnly(WorkerInterface::DoneStatus done) {
 
 namespace {
 
-// Makes a call, by `start`, that `control` can take back.
+// Makes a call, by `start`, that `control` can cancel.
 template <typename Start>
 auto StartWithControl(const CallControl& control, net::Channel::Done done, const Start& start)
     -> decltype(start(std::move(done))) {

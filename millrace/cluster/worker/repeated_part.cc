@@ -21,11 +21,11 @@ void RepeatedPart::Run() {
   step_.store(Step::kStarts);
   worker_->Run(run_, [self = shared_from_this()](PartResult result) {
     if (!result.status.ok()) return self->done_(std::move(result));
-    self->run_.from = nullptr;  // its handler has ended, or will have when Run is next called
-    // What had to wait goes on where it was woken.
+    self->run_.from = nullptr;  // its handler will have ended when Run is next called
+    // A run that had to wait continues on the thread that completed it.
     if (self->step_.exchange(Step::kEnded) == Step::kStarted) self->GoOn();
   });
-  // What never waits would not let go of this thread, nor of its stack.
+  // A run that never waits would occupy this thread, and grow its stack, forever.
   if (step_.exchange(Step::kStarted) == Step::kEnded) pool()->Schedule([self = shared_from_this()] { self->Run(); });
 }
 

@@ -12,7 +12,7 @@ namespace millrace {
 namespace {
 
 constexpr size_t kEndedSteps = 4096;
-// A step whose master never said that it is over is forgotten after this time without a sign of it.
+// A step whose master never ended it is forgotten after this time without activity.
 constexpr absl::Duration kStaleStep = absl::Minutes(2);
 
 }  // namespace
@@ -79,7 +79,7 @@ Status StepTable::BeginRun(int64_t step_id, const std::string& session) {
   const auto it = steps_.find(step_id);
   if (it == steps_.end()) return AlreadyExists("step ", step_id, " has run on ", options_.task, " or was given up");
   Step& step = it->second;
-  // A request that came twice runs once.
+  // A duplicate request must not run twice.
   if (!step.session.empty()) return AlreadyExists("step ", step_id, " runs on ", options_.task, " already");
   step.session = session.empty() ? "legacy" : session;
   step.running = true;
@@ -100,7 +100,7 @@ void StepTable::NoteRan(int64_t step_id, const StepRendezvous& rendezvous, bool 
 }
 
 void StepTable::OnReceiverGone(int64_t step_id, const StepRendezvous* rendezvous, bool gave_up) {
-  RefPtr<StepRendezvous> forgotten;  // let go of without the lock
+  RefPtr<StepRendezvous> forgotten;  // released without the lock
   MutexLock lock(&mu_);
   const auto it = steps_.find(step_id);
   if (it == steps_.end() || it->second.rendezvous.get() != rendezvous) return;
@@ -118,8 +118,8 @@ void StepTable::OnReceiverGone(int64_t step_id, const StepRendezvous* rendezvous
 void StepTable::Recv(const CallControl& control, int64_t step_id, const std::vector<std::string>& keys,
                      WorkerInterface::Done<std::vector<RendezvousItem>> done) {
   const RefPtr<StepRendezvous> rendezvous = Find(step_id, /*keep=*/false, 1);
-  // A caller that gives up ends its own wait only; the step may go on for others. What waits is shared, since both the
-  // tensors and the cancellation may come.
+  // A caller that gives up ends only its own wait; the step may continue for others. The state is shared, since both
+  // the tensors and the cancellation may arrive.
   struct Waiting : RefCounted {
     std::vector<RendezvousItem> items;
     WorkerInterface::Done<std::vector<RendezvousItem>> done;
@@ -130,7 +130,7 @@ void StepTable::Recv(const CallControl& control, int64_t step_id, const std::vec
   waiting->done = std::move(done);
   CancellationManager* const cancellation = control.cancellation;
   const CancellationManager::Token token = cancellation != nullptr ? cancellation->NewToken() : 0;
-  // The rendezvous holds the callbacks that end this, so it only knows the address.
+  // The rendezvous holds the callbacks that end this, so these refer to it by its address only.
   waiting->all.emplace(keys.size(), [self = shared_from_this(), step_id, where = rendezvous.get(), w = waiting.get(),
                                      cancellation, token](Status status) {
     if (cancellation != nullptr) LetGo(cancellation, token);
@@ -166,7 +166,7 @@ void StepTable::Shutdown(const Status& why) {
 }
 
 void StepTable::Clear() {
-  absl::flat_hash_map<int64_t, Step> steps;  // whoever waits for one is told without the lock
+  absl::flat_hash_map<int64_t, Step> steps;  // waiters are notified without the lock
   MutexLock lock(&mu_);
   steps.swap(steps_);
 }

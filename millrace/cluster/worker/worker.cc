@@ -69,7 +69,7 @@ StatusOr<std::shared_ptr<WorkerSession>> Worker::NewSession(const pb::CreateWork
   session.opened = task().clock()->Now();
   session.peers = sessions_->legacy()->peers();
   if (const pb::ServerDef& server = request.server_def(); server.cluster().job_size() > 0) {
-    // A cluster of the session's own, in which this task may go by another name.
+    // The session brings its own cluster spec, in which this task may have another name.
     MR_ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::FromDef(server.cluster()));
     const TaskId self{server.job_name(), server.task_index()};
     MR_RETURN_IF_ERROR(cluster.Address(self).status());
@@ -179,7 +179,7 @@ void Worker::FinishRunGraph(const RunGraphCall& call, StepRendezvous& rendezvous
                             PartResult result) {
   answer.step_stats = std::move(result.step_stats);
   if (answer.status.ok()) answer.status = result.status;
-  // Everything that the part sends is there once it has run.
+  // Everything that the part sends exists once it has run.
   for (const std::string& key : call.recv_keys) {
     if (!answer.status.ok()) break;
     bool came = false;
@@ -196,7 +196,7 @@ void Worker::FinishRunGraph(const RunGraphCall& call, StepRendezvous& rendezvous
       }
     });
     if (!came) {
-      // The callback refers to this frame: it must not be left behind.
+      // The callback refers to this stack frame, so it must not outlive it.
       const Status missing = InvalidArgument("step ", call.step_id, " gives no tensor under '", key, "'");
       rendezvous.Abort(missing);
       answer.status = missing;

@@ -20,8 +20,8 @@ struct CallControl {
   CancellationManager* cancellation = nullptr;  // must outlive the call; may be null
   std::shared_ptr<void> owner = nullptr;        // keeps `cancellation` alive; required by calls that run a step
   RefPtr<ThreadHandover> handover = nullptr;    // of the threads that work for the caller; may be null
-  net::IncomingCall* from =
-      nullptr;  // the incoming call, whose RunsLong is called before long work; null if the caller is in this process
+  // The incoming call, whose RunsLong is called before long work; null if the caller is in this process.
+  net::IncomingCall* from = nullptr;
 };
 
 // Implemented by a worker to which calls can stream (net::StreamingChannel).

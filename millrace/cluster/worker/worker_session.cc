@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-// A plan of more nodes is taken to run long until it has run.
+// A plan with more nodes is assumed to run long until it has been measured.
 constexpr int kManyNodes = 200;
 
 }  // namespace
@@ -67,7 +67,7 @@ Status WorkerSession::Deregister(const std::string& graph_handle) {
 void WorkerSession::DeregisterAll() {
   absl::flat_hash_map<std::string, std::shared_ptr<RegisteredGraph>> graphs;
   MutexLock lock(&mu_);
-  graphs.swap(graphs_);  // they hold this session
+  graphs.swap(graphs_);  // they keep this session alive
 }
 
 }  // namespace millrace

@@ -125,8 +125,8 @@ class Folder {
     }
   }
 
-  // A constant is alive when the node was: it waits for what the node and its constants waited for,
-  // and for an input that is no constant (of a Shape) where that matters.
+  // A folded constant is alive exactly when the node was: it gets the control inputs of the node and of its constant
+  // inputs and, if liveness matters, waits for a non-constant input (of a Shape).
   std::vector<Node*> Waits(const Node& node) {
     std::vector<Node*> waits(node.control_inputs().begin(), node.control_inputs().end());
     const auto add = [&](Node* before) {

@@ -65,7 +65,7 @@ class FunctionInliner {
   Status CheckWhile(const WhileLoop& loop) const;
   StatusOr<Node*> AddEnter(const WhileLoop& loop, Endpoint value, bool constant);
   Status EnterWhile(WhileLoop& loop);
-  // A loop that carries nothing still needs something to go round.
+  // Adds a loop variable, the token, to a loop that has none.
   Status CarryToken(WhileLoop& loop);
   Status TestWhile(WhileLoop& loop);
   StatusOr<Spliced> AddWhileBody(WhileLoop& loop);

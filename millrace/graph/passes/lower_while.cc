@@ -22,17 +22,17 @@ bool IsInvariant(const FlatFunction& body, size_t i) {
 
 }  // namespace
 
-// A loop in the making, in the order in which it is filled in. Values are by their number among the loop's inputs; a
-// loop that carries nothing has one more, the token.
+// A loop under construction; members are in the order in which they are filled in. Values are indexed by the loop's
+// inputs; a loop without loop variables has an additional one, the token.
 struct FunctionInliner::WhileLoop {
   const Call& call;
   FlatFunction cond = {}, body = {};
   int num_values = 0;
-  std::vector<Node*> before = {};  // what the call waits for
+  std::vector<Node*> before = {};  // the control inputs of the call
   std::vector<Endpoint> inputs = {};
   std::vector<Endpoint> in_cond = {};  // the values within the loop, before its condition
-  std::vector<int> carried = {};       // what changes from iteration to iteration; the rest is entered once for all
-  // By carried value.
+  std::vector<int> carried = {};       // the loop variables; all other values are entered as constants
+  // Indexed like `carried`.
   std::vector<Node*> merges = {}, switches = {};
 };
 
@@ -141,7 +141,7 @@ Status FunctionInliner::LeaveWhile(const WhileLoop& loop, const Spliced& step) {
   std::vector<Node*> done;
   for (size_t c = 0; c < loop.carried.size(); ++c) {
     const int i = loop.carried[c];
-    // The next iteration starts when this one's effects are there.
+    // The next iteration starts when the side effects of this one are complete.
     const Endpoint next = i < loop.num_values ? step.rets[i] : loop.switches[c]->output(1);
     MR_ASSIGN_OR_RETURN(Node * next_iteration, Add(loop.call, "NextIteration", "next", {next}, {}, step.effects));
     MR_RETURN_IF_ERROR(graph_->AddInput(loop.merges[c], next_iteration->output(0)));
@@ -149,7 +149,7 @@ Status FunctionInliner::LeaveWhile(const WhileLoop& loop, const Spliced& step) {
     done.push_back(exit);
     if (i < loop.num_values) rets[i] = exit->output(0);
   }
-  // A handle that comes out of the loop stands for the loop having run.
+  // A handle that leaves the loop signals that the loop has run.
   for (int i = 0; i < loop.num_values; ++i) {
     if (rets[i]) continue;
     MR_ASSIGN_OR_RETURN(Node * same, Add(loop.call, "Identity", "unchanged", {loop.inputs[i]}, {}, {done[0]}));

@@ -5,7 +5,7 @@
 namespace millrace::net {
 namespace {
 
-// What the service holds: a call that is dropped without an answer would keep its caller waiting.
+// The call as the service holds it. If it is dropped without an answer, the caller gets an error instead of waiting.
 class InprocIncomingCall final : public IncomingCall, public IncomingStream {
  public:
   explicit InprocIncomingCall(RefPtr<InprocCall> call) : call_(std::move(call)) {}

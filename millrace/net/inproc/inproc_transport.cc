@@ -42,7 +42,7 @@ class InprocListener final : public Listener {
   ~InprocListener() override { Stop(); }
   int port() const override { return port_; }
   void Stop() override {
-    // Only the first time: the address may be another's by now.
+    // Only the first time: the address may belong to another listener by now.
     if (!stopped_.exchange(true)) network_->Remove(address_);
     endpoint_->Stop();
   }

@@ -34,7 +34,7 @@ void OrderedMessages::Add(Bytes message, Scheduler* scheduler, RefPtr<const RefC
 
 void OrderedMessages::End(bool drop, absl::AnyInvocable<void()> last, Scheduler* scheduler,
                           RefPtr<const RefCounted> keep) {
-  std::deque<Bytes> dropped;  // let go of without the lock
+  std::deque<Bytes> dropped;  // destroyed without the lock
   {
     MutexLock lock(&mu_);
     if (ended_) return;
@@ -60,7 +60,7 @@ void OrderedMessages::Deliver() {
     }
     handler_(std::move(message));
   }
-  // For good: what the handler holds goes before the last word is said.
+  // Permanently: what the handler holds is released before the final callback.
   handler_ = nullptr;
   absl::AnyInvocable<void()> last;
   {

@@ -46,7 +46,7 @@ StatusOr<RefPtr<ClientLink>> ClientLink::Dial(LaneCore* core, const std::string&
 Status ClientLink::ShakeHands(const LaneOffer& offer, absl::Time deadline) {
   methods_.assign(offer.methods().begin(), offer.methods().end());
   if (methods_.size() > size_t{1} << 16)
-    return InvalidArgument("an offer of ", methods_.size(), " methods");  // a frame names one in 16 bits
+    return InvalidArgument("an offer of ", methods_.size(), " methods");  // a frame has 16 bits for the method
   for (size_t i = 0; i < methods_.size(); ++i) method_index_.emplace(methods_[i], static_cast<int>(i));
   HelloBody hello;
   if (offer.secret().size() != hello.secret.size()) return InvalidArgument("an offer without a secret");
@@ -137,7 +137,7 @@ RefPtr<LaneOutgoingCall> ClientLink::Call(int method, Bytes& request, const Call
     if (core()->calls.Add(call.get())) {
       MR_CHECK(calls_.Add(id, call));
     } else {
-      // The transport's end has begun: nothing waits for this call, so it is not in the table either.
+      // The transport is being destroyed and does not wait for this call, so it is not in the table either.
       id = 0;
     }
   }
@@ -156,7 +156,7 @@ bool ClientLink::takes_calls() const {
 }
 
 bool ClientLink::Forget(uint64_t call) {
-  RefPtr<LaneOutgoingCall> forgotten;  // goes without the lock
+  RefPtr<LaneOutgoingCall> forgotten;  // released without the lock
   MutexLock lock(&calls_mu_);
   forgotten = calls_.Take(call);
   return forgotten != nullptr;
@@ -183,10 +183,10 @@ Status ClientLink::OnFrame(Frame frame, EventThread* here, Later* later) {
     call = last ? calls_.Take(header.call) : calls_.Find(header.call);
   }
   if (!call) {
-    Discard(std::move(frame.message));  // it was given up
+    Discard(std::move(frame.message));  // the call was given up
     return absl::OkStatus();
   }
-  if (last) DropQueued(header.call);  // nobody waits for the rest of a stream
+  if (last) DropQueued(header.call);  // the rest of the stream is not wanted
   bool deliver;
   if (header.kind == FrameKind::kMessage) {
     deliver = call->PutMessage(std::move(frame.message));
@@ -204,7 +204,7 @@ Status ClientLink::OnFrame(Frame frame, EventThread* here, Later* later) {
     deliver = call->PutError(std::move(status));
   }
   if (!deliver) return absl::OkStatus();
-  // A thread that waits for its own answers is not kept from them by those of others.
+  // A thread that waits for its own answers must not be delayed by those of others.
   const bool own = call->MayDeliverOn(*here);
   EventLoop::Closure run = [call = std::move(call)](EventThread* here) { call->Deliver(here); };
   if (own) {
@@ -229,7 +229,7 @@ void ClientLink::FailCalls(const Status& why) {
 }
 
 void ClientLink::OnOver(const Status& why) {
-  // First, so that who is told by a call finds the channel's status true.
+  // First, so that a caller whose call fails sees the channel's new status.
   if (on_over_ != nullptr) std::exchange(on_over_, nullptr)(why);
   FailCalls(why);
 }

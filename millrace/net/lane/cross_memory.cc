@@ -11,7 +11,7 @@
 namespace millrace::net {
 namespace {
 
-// At once; the system itself stops at 2 GiB.
+// The maximum per system call; the system's own limit is 2 GiB.
 constexpr size_t kMostBytes = size_t{1} << 30;
 constexpr size_t kMostCopies = 64;
 
@@ -36,7 +36,7 @@ class ProcessMemory final : public PeerMemory {
 
 Status ReadMemory(pid_t process, absl::Span<const MemoryCopy> copies) {
   size_t copy = 0;
-  size_t at = 0;  // within the copy
+  size_t at = 0;  // the position within the copy
   while (copy < copies.size()) {
     iovec to[kMostCopies];
     iovec from[kMostCopies];
@@ -54,7 +54,7 @@ Status ReadMemory(pid_t process, absl::Span<const MemoryCopy> copies) {
       if (errno == EINTR) continue;
       return ReadError(process, errno);
     }
-    // Less than asked for: what follows is not there. The next try says why.
+    // After a short read, the next attempt returns the reason.
     if (got == 0) return ReadError(process, EFAULT);
     for (size_t left = static_cast<size_t>(got); left > 0;) {
       const size_t step = std::min(left, copies[copy].size - at);

@@ -47,7 +47,7 @@ void LaneDeadlines::OnTimer(uint64_t number) {
   std::vector<Closure> due;
   {
     MutexLock lock(&mu_);
-    if (timer_ids_.erase(number) == 0) return;  // the end has begun
+    if (timer_ids_.erase(number) == 0) return;  // the destructor has begun
     const absl::Time now = clock_->Now();
     while (!closures_.empty() && closures_.begin()->first.first <= now) {
       due.push_back(std::move(closures_.begin()->second));

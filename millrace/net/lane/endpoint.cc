@@ -13,7 +13,7 @@ namespace {
 constexpr absl::Duration kSecretLives = absl::Seconds(30);
 constexpr size_t kMostSecrets = 4096;
 constexpr size_t kMostLinks = 4096;
-// How long callers may take to read the last answers and hang up by themselves.
+// How long callers have to read the last answers and close the connection themselves.
 constexpr absl::Duration kGrace = absl::Milliseconds(300);
 
 std::string RandomBytes(size_t size) {
@@ -83,7 +83,7 @@ void LaneEndpoint::Refused(const std::string& peer, const Status& why) {
     if (stopping_) return;
   }
   const uint64_t count = core_->refused.fetch_add(1) + 1;
-  if (count > 10 && (count & (count - 1)) != 0) return;  // whoever knocks for ever does not fill the log
+  if (count > 10 && (count & (count - 1)) != 0) return;  // repeated attempts must not fill the log
   MR_LOG(Warning, "refused a connection to the step lane from ", peer, ": ", why.message(), " (", count, " so far)");
 }
 
@@ -103,7 +103,7 @@ void LaneEndpoint::RemoveLink(ServerLink* link) {
 std::vector<RefPtr<ServerLink>> LaneEndpoint::links() const {
   std::vector<RefPtr<ServerLink>> links;
   MutexLock lock(&mu_);
-  // Those here have not ended, so that somebody holds them.
+  // The links in this list have not ended, so they are still referenced.
   for (ServerLink* link : links_) links.push_back(ShareRef(link));
   return links;
 }

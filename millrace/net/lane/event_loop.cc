@@ -14,12 +14,12 @@
 namespace millrace::net {
 namespace {
 
-// What epoll gives back: a socket's id and which side of it.
+// The data of epoll events: a socket's id and its direction.
 constexpr uint64_t kWake = 0;
 constexpr uint64_t kStop = 1;
-// How long all threads may be in handlers before there is another.
+// How long all threads may be in handlers before another one is started.
 constexpr absl::Duration kPatience = absl::Milliseconds(2);
-// How long a thread that watches sockets may be at other work before others watch them too.
+// How long a thread that watches sockets may be busy with other work before other threads poll them too.
 constexpr absl::Duration kWatchedPatience = absl::Milliseconds(20);
 constexpr int kMostOwnThreads = 64;
 // How long a spare thread stays, in milliseconds.
@@ -155,10 +155,10 @@ void EventLoop::WatchOver() {
 }
 
 void EventLoop::LookAfterWatched() {
-  // As long as there is work the timer goes on by itself: those at work need not wake its thread.
+  // While there is work the timer reschedules itself, so that working threads need not wake its thread.
   WatchedWork none = WatchedWork::kNone;
   if (watched_work_.compare_exchange_strong(none, WatchedWork::kNoTimer)) return;
-  watched_work_.store(WatchedWork::kNone);  // before looking, so that whoever is not seen is seen the next time
+  watched_work_.store(WatchedWork::kNone);  // before looking, so that what is missed now is found the next time
   std::vector<RefPtr<EventHandler>> left_alone;
   {
     MutexLock lock(&mu_);
@@ -192,7 +192,7 @@ bool EventLoop::StartThread(Closure body) {
 }
 
 void EventLoop::Remove(uint64_t id) {
-  RefPtr<EventHandler> removed;  // without the lock
+  RefPtr<EventHandler> removed;  // released without the lock
   MutexLock lock(&mu_);
   const auto it = handlers_.find(id);
   if (it == handlers_.end()) return;
@@ -230,7 +230,7 @@ void EventLoop::RunPosted(EventThread* here) {
       if (posted_.empty()) return;
       closure = std::move(posted_.front());
       posted_.pop_front();
-      // Whoever is free takes the next, should this one run long.
+      // Another free thread takes the next closure in case this one runs long.
       wake = !posted_.empty() && !woken_;
       if (wake) woken_ = true;
     }

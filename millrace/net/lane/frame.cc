@@ -8,8 +8,8 @@
 namespace millrace::net {
 namespace {
 
-// A run of small pieces of this size is one segment that goes by itself; so is all that comes when the small bytes are
-// that many.
+// A run of small pieces of this total size becomes a separate segment; so does everything after the small bytes of a
+// frame have reached this size.
 constexpr size_t kLongRun = size_t{64} << 10;
 constexpr size_t kManySmall = size_t{16} << 20;
 
@@ -22,7 +22,7 @@ struct Group {
 
 using Groups = absl::InlinedVector<Group, 4>;
 
-// Which pieces make a segment together.
+// Decides which pieces form a segment.
 Groups GroupPieces(absl::Span<const Bytes::Piece> pieces, size_t read_from) {
   Groups groups;
   size_t small = 0;

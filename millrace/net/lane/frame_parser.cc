@@ -33,7 +33,7 @@ char* FrameParser::Target(size_t* left) {
 }
 
 absl::Span<const iovec> FrameParser::Room() {
-  // Parse leaves nothing staged: it all went into targets.
+  // Parse has moved everything that was staged into targets.
   begin_ = end_ = 0;
   room_[1] = {staged_.get(), kStaged};
   direct_ = 0;
@@ -138,7 +138,7 @@ Status FrameParser::AddSegments(const char* table, const char* small, RefPtr<con
   uint64_t bulk_left = header.bulk_bytes;
   uint64_t total = 0;
   bool remote = false;
-  // All sizes are looked at before memory is taken for any.
+  // All sizes are checked before any memory is allocated.
   for (uint32_t i = 0; i < header.segments; ++i, table += sizeof(FrameSegment)) {
     FrameSegment segment;
     std::memcpy(&segment, table, sizeof(segment));

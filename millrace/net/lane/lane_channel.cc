@@ -113,7 +113,7 @@ void LaneChannel::OnOffer(StatusOr<Bytes> answer) {
     status = ResourceExhausted("there are no threads left");
   }
   const bool has_none = absl::IsUnimplemented(status);
-  // A peer that is not there says so to the calls.
+  // If the peer is unreachable, the calls themselves report it.
   Failed(has_none ? Unimplemented("the peer has no step lanes") : status, /*worth_a_word=*/answer.ok());
 }
 
@@ -143,7 +143,7 @@ void LaneChannel::Up(RefPtr<ClientLink> link) {
       link_ = link;
       retry_ = core_->options.first_retry;
       why_ = link->why_not_better();
-      // What the user asked for is no news, nor that another host is not reached as this one would be.
+      // Do not log what the user requested, nor that another host cannot be reached over shared memory.
       const LaneKind wanted = core_->options.kind;
       const bool expected =
           !link->medium().within_host() && (wanted == link->medium().kind() || wanted == LaneKind::kAuto);
@@ -159,12 +159,12 @@ void LaneChannel::Up(RefPtr<ClientLink> link) {
 }
 
 void LaneChannel::Down(const Status& why) {
-  RefPtr<ClientLink> gone;  // without the lock
+  RefPtr<ClientLink> gone;  // released without the lock
   {
     MutexLock lock(&mu_);
     if (link_ && link_->over()) gone = std::move(link_);
   }
-  if (gone) Failed(why, /*worth_a_word=*/!absl::IsCancelled(why));  // a server that stops says so
+  if (gone) Failed(why, /*worth_a_word=*/!absl::IsCancelled(why));  // a stopping server ends with CANCELLED
 }
 
 void LaneChannel::Failed(const Status& why, bool worth_a_word) {

@@ -21,7 +21,7 @@
 namespace millrace::net {
 namespace {
 
-// The service of a listener and one method more.
+// A listener's service with one additional method, which makes offers.
 class OfferingService final : public Service {
  public:
   OfferingService(Service* service, RefPtr<LaneEndpoint> endpoint)
@@ -85,7 +85,7 @@ class LaneTransport final : public Transport {
     if (write(core_->closing.get(), &one, sizeof(one)) < 0) MR_LOG(Error, "eventfd: ", std::strerror(errno));
     core_->calls.CancelAllAndWait();
     for (const auto& channel : Channels()) channel->Close();
-    // Offers that are still asked for end here, and no handshake begins after that.
+    // Pending requests for offers end here, and no handshake begins afterwards.
     setup_.reset();
     dialers_.reset();
     for (const auto& channel : Channels()) channel->Close();
@@ -127,7 +127,7 @@ class LaneTransport final : public Transport {
     for (const auto& endpoint : endpoints) {
       for (const auto& link : endpoint->links()) {
         PeerStatus peer{.peer = link->peer(), .kind = link->kind(), .why_not_better = link->why_not_better()};
-        if (peer.kind.empty()) continue;  // nobody yet
+        if (peer.kind.empty()) continue;  // no peer yet
         peer.bytes_sent = link->counters()->bytes_sent.load(std::memory_order_relaxed);
         peer.bytes_received = link->counters()->bytes_received.load(std::memory_order_relaxed);
         peer.calls = link->counters()->calls.load(std::memory_order_relaxed);

@@ -12,9 +12,9 @@
 namespace millrace::net {
 namespace {
 
-// Pieces that one system call gathers.
+// The maximum number of pieces per system call.
 constexpr size_t kMostPieces = 64;
-// Until the other side has said who it is.
+// The limits until the handshake is complete.
 constexpr FrameLimits kHandshakeLimits{.segments = 1, .small_bytes = 1024, .message = 1024};
 
 MemoryProbe RandomProbe() {
@@ -126,7 +126,7 @@ void LaneLink::Write() {
       }
       count = out_.Gather(pieces, kMostPieces, &total);
     }
-    // Frames that are being written stay where they are: others only add behind them.
+    // Frames that are being written are not moved: other threads only append.
     msghdr message{};
     message.msg_iov = pieces;
     message.msg_iovlen = count;
@@ -134,7 +134,7 @@ void LaneLink::Write() {
     const int error = errno;
     if (sent < 0 && error == EINTR) continue;
     if (sent < 0 && error != EAGAIN && error != EWOULDBLOCK) {
-      // Whoever reads notices, and says so to the calls: this may be the thread of one of them.
+      // The reading thread notices and fails the calls; this thread may belong to one of them.
       shutdown(fd_.get(), SHUT_RDWR);
       MutexLock lock(&mu_);
       writing_ = over_ ? Writing::kNo : Writing::kArmed;
@@ -144,7 +144,7 @@ void LaneLink::Write() {
     MutexLock lock(&mu_);
     if (over_) continue;
     out_.Advance(bytes, &done);
-    // What was queued meanwhile goes too, unless it can wait for a frame to ride with.
+    // Also writes what was queued meanwhile, unless it can wait to be piggybacked.
     if (!out_.partly_written() && out_.can_wait()) {
       writing_ = Writing::kNo;
       return;
@@ -201,7 +201,7 @@ void LaneLink::End(const Status& why) {
     if (over_) return;
     over_ = true;
     over_flag_.store(true, std::memory_order_release);
-    // A thread that writes looks at them, and clears them.
+    // A thread that is writing uses the queued frames and clears them itself.
     if (writing_ != Writing::kThread) out_.TakeQueued(&frames);
     out_.TakeRest(&frames, &announced);
   }

@@ -1,4 +1,4 @@
-// What arrives on a connection of a lane: frames, and what they announce.
+// The reading half of a lane's connection: frames, and the memory that they announce.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -12,11 +12,11 @@
 namespace millrace::net {
 namespace {
 
-// After so many frames their handlers run before more is read.
+// After this many frames, their handlers run before more is read.
 constexpr size_t kFramesAtOnce = 32;
-// Copying more takes a while, some 100 us or more.
+// Copying more than this takes some 100 us or more.
 constexpr size_t kShortCopy = 1 << 20;
-// Once two threads would have watched a link at the same time, nobody does for so many messages.
+// When two threads want to watch a link at the same time, nobody watches it for this many messages.
 constexpr int kSharedFor = 256;
 
 }  // namespace
@@ -76,7 +76,7 @@ void LaneLink::OnGivenBack() {
 }
 
 void LaneLink::OnLeftAlone() {
-  if (over() || !core_->loop->ArmRead(id_, fd_.get()).ok()) return;  // the thread that watches it comes back to it
+  if (over() || !core_->loop->ArmRead(id_, fd_.get()).ok()) return;  // the watching thread will return to it
   armed_as_well_.store(true);
 }
 
@@ -95,7 +95,7 @@ Status LaneLink::ReadFrames(std::vector<Frame>* frames) {
     if (got == 0) return Unavailable("the other side closed the connection or is gone");
     counters_->bytes_received.fetch_add(static_cast<uint64_t>(got), std::memory_order_relaxed);
     MR_RETURN_IF_ERROR(parser_.Parse(static_cast<size_t>(got), frames));
-    // Less than there was room for is all there was; a large message goes on arriving meanwhile.
+    // A short read means that nothing more is available now; more of a large message may arrive meanwhile.
     size_t most = 0;
     for (const iovec& part : room) most += part.iov_len;
     if (static_cast<size_t>(got) < most && !parser_.in_bulk()) return absl::OkStatus();
@@ -122,7 +122,7 @@ Status LaneLink::Handle(Frame frame, EventThread* here, Later* later) {
 }
 
 void LaneLink::Run(Later later, EventThread* here) {
-  // Should the first run long, others take the rest.
+  // Other threads take the rest, in case the first runs long.
   for (size_t i = 1; i < later.size(); ++i) core_->loop->Post(std::move(later[i]));
   if (!later.empty()) later[0](here);
 }

@@ -6,10 +6,10 @@
 namespace millrace::net {
 namespace {
 
-// As much of the sender's memory may wait for the next frame to be given free.
+// The release of up to this much of the sender's memory may wait for the next frame.
 constexpr size_t kOwedBytes = 1 << 20;
 
-// Those have an order within their call; all others pass them.
+// Frames that must stay in order within their call; all others may overtake them.
 bool BelongsToCall(FrameKind kind) {
   return kind == FrameKind::kCall || kind == FrameKind::kMessage || kind == FrameKind::kAnswer ||
          kind == FrameKind::kError;
@@ -20,8 +20,8 @@ bool BelongsToCall(FrameKind kind) {
 bool OutQueue::Admits(const OutFrame& frame) const {
   if (frame.payload == 0) return true;
   if (frame.payload <= limits_.small) return in_flight_ + frame.payload <= window_ + limits_.reserve;
-  // The other side keeps up to an eighth of the window to itself before it tells what it has consumed, so that a
-  // message larger than the window goes when all others are done.
+  // The other side acknowledges consumed bytes only after up to an eighth of the window. A message larger than the
+  // window is sent when nearly everything else has been consumed.
   return in_flight_ + frame.payload <= window_ || in_flight_ <= window_ / 4;
 }
 
@@ -37,7 +37,7 @@ bool OutQueue::Add(OutFrame frame) {
   const FrameHeader& header = frame.header;
   const bool of_call = BelongsToCall(header.kind);
   const size_t size = frame.payload;
-  if (!of_call) frame.payload = 0;  // nobody counts it there
+  if (!of_call) frame.payload = 0;  // it does not count against the window
   // In order within a call: a message does not pass one that waits.
   const auto same_call = [&](const OutFrame& other) { return other.header.call == header.call; };
   const bool behind = !waiting_.empty() &&
@@ -77,7 +77,7 @@ bool OutQueue::DropWaiting(uint64_t call, std::vector<OutFrame>* dropped, bool* 
     dropped->push_back(std::move(*it));
     it = waiting_.erase(it);
   }
-  // Those behind may have waited for no more than their turn.
+  // The frames behind it may have waited only for their turn.
   return dropped->size() > before && QueueWaiting();
 }
 

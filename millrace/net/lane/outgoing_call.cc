@@ -37,7 +37,7 @@ void LaneOutgoingCall::Start(int method, bool streams, Bytes request) {
   if (timeout_ != absl::InfiniteDuration())
     header.argument = static_cast<uint64_t>(std::max<int64_t>(absl::ToInt64Microseconds(timeout_), 0));
   WatchLink();
-  // When the link is over, so is the call: it is in its table.
+  // If the link is over, so is the call, because it is in the link's table.
   link_->Send(header, std::move(request));
   bool ended;
   {
@@ -79,9 +79,9 @@ void LaneOutgoingCall::Cancel() {
 void LaneOutgoingCall::TellGivenUp() {
   {
     MutexLock lock(&mu_);
-    if (!sent_) return;  // Start tells, when the other side knows the call
+    if (!sent_) return;  // Start sends the cancellation, once the other side knows the call
   }
-  if (!link_->Forget(id_)) return;  // it had ended before
+  if (!link_->Forget(id_)) return;  // the call has already ended
   if (!link_->DropQueued(id_)) link_->Send({.kind = FrameKind::kCancel, .call = id_});
 }
 
@@ -172,7 +172,7 @@ void LaneOutgoingCall::Finish(StatusOr<Bytes> result) {
     deadline = deadline_;
   }
   if (has_deadline) link_->core()->deadlines.Remove(deadline);
-  // Taken out, so that what they hold goes before the call is over for the transport.
+  // Moved out, so that what they hold is released before the transport considers the call finished.
   Channel::Done done = std::move(done_);
   MessageHandler on_message = std::move(on_message_);
   done(std::move(result));

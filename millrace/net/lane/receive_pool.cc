@@ -7,8 +7,8 @@
 namespace millrace::net {
 namespace {
 
-// Eight sizes for each power of two, whole pages: at most an eighth is wasted, and steps whose tensors vary a little
-// find blocks again.
+// Eight sizes for each power of two, in whole pages: at most an eighth is wasted, and steps whose tensor sizes vary
+// slightly still reuse blocks.
 size_t BlockSize(size_t bytes) {
   constexpr size_t kPage = 4096;
   size_t step = kPage;
@@ -57,7 +57,7 @@ RefPtr<Buffer> ReceivePool::Allocate(size_t bytes) {
 }
 
 void ReceivePool::Return(RefPtr<Buffer> block) {
-  std::vector<RefPtr<Buffer>> freed;  // without the lock
+  std::vector<RefPtr<Buffer>> freed;  // released without the lock
   MutexLock lock(&mu_);
   --in_use_;
   const size_t size = block->size();
@@ -65,7 +65,7 @@ void ReceivePool::Return(RefPtr<Buffer> block) {
     freed.push_back(std::move(block));
     return;
   }
-  // Room is made by what was kept of other sizes, which nobody asks for any more; the largest first.
+  // Makes room by freeing blocks of other sizes, which are no longer requested; the largest first.
   while (kept_ + size > limit_) {
     auto victim = std::prev(free_.end());
     if (victim->first == size && free_.begin()->first != size) victim = free_.begin();

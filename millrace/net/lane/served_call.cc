@@ -5,10 +5,10 @@
 namespace millrace::net {
 namespace {
 
-// Longer ones are cut: an error is for people.
+// Longer error messages are truncated.
 constexpr size_t kLongestError = size_t{64} << 10;
 
-// What the service holds: a call that is dropped without an answer would keep its caller waiting.
+// The call as the service holds it. If it is dropped without an answer, the caller gets an error instead of waiting.
 class LaneIncomingCall final : public IncomingCall, public IncomingStream {
  public:
   explicit LaneIncomingCall(RefPtr<ServedCall> call) : call_(std::move(call)) {}
@@ -54,11 +54,11 @@ void ServedCall::Serve(Received request, EventThread* here) {
   const size_t size = request.size;
   LaneEndpoint* const endpoint = link_->endpoint().get();
   const Status fetched = link_->Fetch(&request, here);
-  // Ahead of the handler: it may keep the request, and others wait for the credit.
+  // Before the handler runs: it may keep the request for long, while other calls wait for the credit.
   link_->Consumed(size);
   if (!fetched.ok()) {
     Reply(fetched);
-    return link_->Flush();  // it may have been given up, and nothing was sent
+    return link_->Flush();  // the call may have been given up, so nothing was sent
   }
   request_ = request.Take();
   if (!endpoint->BeginHandler()) return Reply(Unavailable("the server is stopping"));
@@ -121,7 +121,7 @@ void ServedCall::Deliver(EventThread* here) {
     }
     link_->Consumed(size);
   }
-  // It may hold the call; not under the lock.
+  // It may hold the call, so destroy it without the lock.
   handler = nullptr;
   Flush();
   if (allowed) endpoint->EndHandler();
@@ -171,7 +171,7 @@ void ServedCall::Reply(StatusOr<Bytes> answer) {
                   Bytes::Of(absl::StrCat(text.substr(0, kLongestError), cut)));
     }
   } else {
-    link_->Flush();  // nothing else takes along what there is to say
+    link_->Flush();  // no other frame carries the acknowledgements
   }
   link_->endpoint()->EndCall(this);
 }

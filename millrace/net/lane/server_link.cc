@@ -10,7 +10,7 @@
 namespace millrace::net {
 namespace {
 
-// Nobody has that many steps under way.
+// More calls than any peer has in flight.
 constexpr size_t kMostCalls = 1 << 20;
 
 }  // namespace
@@ -27,7 +27,7 @@ void ServerLink::Start(RefPtr<LaneEndpoint> endpoint, Fd fd, const LaneMedium* m
   auto link = MakeRef<ServerLink>(endpoint, std::move(fd), medium);
   LaneCore* const core = endpoint->core();
   {
-    MutexLock lock(&link->calls_mu_);  // it may be over before it is noted
+    MutexLock lock(&link->calls_mu_);  // the deadline may pass before it is stored
     link->hello_deadline_ = core->deadlines.Add(core->options.clock->Now() + core->options.handshake_timeout, [link] {
       link->core()->loop->Post(
           [link](EventThread*) { link->End(DeadlineExceeded("it did not complete the handshake in time")); });
@@ -117,7 +117,7 @@ Status ServerLink::OnHello(Frame frame) {
     can_read = memory.status();
     if (can_read.ok()) agreed_.memory = *std::move(memory);
   }
-  SetTerms(agreed_);  // what comes behind the answer to the welcome may be a large call
+  SetTerms(agreed_);  // the frame after the peer's kReady may be a large call
   WelcomeBody welcome;
   welcome.reads_memory = agreed_.memory != nullptr;
   welcome.window = core()->options.window;
@@ -139,8 +139,7 @@ Status ServerLink::OnReady(const FrameHeader& header, Later* later) {
     return InvalidArgument("a frame of kind ", static_cast<int>(header.kind), " in a handshake");
   agreed_.peer_reads_memory = medium_->reads_memory() && header.argument == 1;
   SetTerms(agreed_);
-  // A task of this host: with a thread that is always the same for it the system runs the two on one core by turns, as
-  // one waits for the other.
+  // A task on this host gets a dedicated thread: the scheduler then runs the two alternating threads on one core.
   if (medium_->within_host()) {
     later->push_back([self = ShareRef<ServerLink>(this)](EventThread*) {
       self->core()->loop->StartThread([self](EventThread* here) { self->Attend(here); });
@@ -209,7 +208,7 @@ RefPtr<ServedCall> ServerLink::Find(uint64_t call) {
 }
 
 bool ServerLink::Forget(uint64_t call) {
-  RefPtr<ServedCall> forgotten;  // goes without the lock
+  RefPtr<ServedCall> forgotten;  // released without the lock
   MutexLock lock(&calls_mu_);
   forgotten = calls_.Take(call);
   return forgotten != nullptr;

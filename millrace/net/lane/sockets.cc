@@ -68,7 +68,7 @@ StatusOr<Fd> ListenAt(const std::string& host, int* port) {
 
 using AddressPtr = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-// Null for what is no address.
+// Null if the host is not a numeric address.
 AddressPtr NumericAddress(const std::string& host, int port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -78,7 +78,7 @@ AddressPtr NumericAddress(const std::string& host, int port) {
   return AddressPtr(found, freeaddrinfo);
 }
 
-// The part of a link in /proc that tells a namespace.
+// The identity of one of this process's namespaces, from its link in /proc.
 std::string Namespace(const char* kind) {
   char text[64];
   const ssize_t size = readlink(absl::StrCat("/proc/self/ns/", kind).c_str(), text, sizeof(text));
@@ -102,10 +102,10 @@ StatusOr<Fd> ConnectUnix(const std::string& name) {
   MR_ASSIGN_OR_RETURN(const socklen_t size, AbstractName(name, &to));
   Fd fd = NewSocket(AF_UNIX);
   if (!fd.ok()) return SystemError("socket", errno);
-  // Never waits: a full queue of connections is an error too.
+  // Non-blocking: a full backlog is an error too.
   if (connect(fd.get(), reinterpret_cast<sockaddr*>(&to), size) != 0)
     return SystemError("connect to a Unix socket", errno);
-  // For what is not read out of memory; the system gives what it allows.
+  // For data that is not read out of the sender's memory; the system may grant less.
   const int bytes = 4 << 20;
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
   return fd;
@@ -162,7 +162,7 @@ Fd AcceptSocket(int listening) { return Fd(accept4(listening, nullptr, nullptr, 
 void SetTcpOptions(int fd) {
   const auto set = [fd](int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
-  // A host that is cut off says nothing.
+  // So that a host that is cut off is noticed.
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 5);

@@ -164,7 +164,7 @@ void SimCall::Arrive(const Bytes& request) {
     });
   }
   endpoint->service->OnCall(static_cast<int>(method - methods.begin()), std::move(served));
-  // The news that the caller gave up has overtaken the request; or this is a second copy, and the first was answered.
+  // The cancellation has overtaken the request, or this is a duplicate of a request that was answered.
   if (cancelled_) {
     CancelServed(Cancelled("the caller gave up or is gone"));
   } else if (answered_) {

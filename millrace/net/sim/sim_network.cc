@@ -51,7 +51,7 @@ bool SimNetwork::State::Send(const SimMessage& message, std::function<void()> de
       if (!once) Log(copies == 2 ? absl::StrCat("again: ", text) : text);
       deliver();
     };
-    // A host that hangs gets nothing onto the network either: what it sends leaves when it is resumed.
+    // A hanging host does not send either: its messages leave when it resumes.
     const absl::Duration delay = Delay();
     if (loop.hangs(message.from)) {
       loop.After(absl::ZeroDuration(), message.from,
@@ -64,7 +64,7 @@ bool SimNetwork::State::Send(const SimMessage& message, std::function<void()> de
 }
 
 SimNetwork::SimNetwork(uint64_t seed, SimOptions options) : state_(std::make_shared<State>(seed, std::move(options))) {}
-// Events hold calls, and calls the state; what is on the way of a stream holds its call.
+// Events hold calls, calls hold the state, and messages in transit of a stream hold their call.
 SimNetwork::~SimNetwork() {
   state_->loop.Close();
   std::vector<RefPtr<SimCall>> streaming;
@@ -88,7 +88,7 @@ void SimNetwork::RunFor(absl::Duration time) {
 
 void SimNetwork::Kill(const std::string& host) {
   Log(absl::StrCat("kill ", host));
-  // A dead host does not hang: what was held there finds that its calls are over.
+  // A dead host does not hang: pending events run and find that their calls are over.
   state_->loop.Resume(host);
   state_->dead.insert(host);
   std::erase_if(state_->endpoints, [&](const auto& entry) {
