@@ -3,6 +3,7 @@
 
 The linker sees to the symbols (millrace_layer in cmake/MillraceBuild.cmake); what a header gives inline leaves none. BUILD is a
 tree of Ninja, which knows from the compiler what each object included; BUILD/layers.txt says which rooms each room may use.
+The #include lines are read too, since the compiler does not report a header that a precompiled one has brought already.
 """
 import pathlib
 import re
@@ -34,13 +35,39 @@ def faults(layers, deps):
     return sorted(found)
 
 
+def read_uses(text):
+    """Room -> the rooms that it names, and itself."""
+    return {room: {room, *uses.split()} for room, _, uses in (line.partition(":") for line in text.splitlines())}
+
+
+def include_faults(uses, room, path, text):
+    """What the #include lines of one file of `room` use beyond what the room names."""
+    return [f"millrace/{room} may not use {match.group(1)}, which {path} includes: it may use "
+            f"{' '.join(sorted(uses[room] - {room})) or 'no other room'}"
+            for match in re.finditer(r'^#include "(millrace/(\w+)/\S+)"', text, re.M)
+            if match.group(2) in uses and match.group(2) not in uses[room]]
+
+
+def source_faults(uses, sources):
+    """Of all files but the tests, which may use the whole library."""
+    found = []
+    for path in sorted(sources.rglob("*")):
+        if path.suffix not in (".h", ".cc", ".cu") or re.search(r"(_test|_fuzz|_main|_testing)\.(h|cc)$", path.name):
+            continue
+        relative = path.relative_to(sources)
+        if relative.parts[0] in uses:
+            found += include_faults(uses, relative.parts[0], f"millrace/{relative}", path.read_text())
+    return found
+
+
 def main():
     build = pathlib.Path(sys.argv[1])
     layers = read_layers((build / "layers.txt").read_text())
     deps = subprocess.run(["ninja", "-C", build, "-t", "deps"], capture_output=True, text=True, check=True).stdout
     if "millrace_base.dir" not in deps:
         sys.exit("FAILED: Ninja knows of no object of millrace/base: build first")
-    found = faults(layers, deps)
+    uses = read_uses((build / "layers.txt").read_text())
+    found = faults(layers, deps) + source_faults(uses, pathlib.Path(__file__).resolve().parents[2] / "millrace")
     print("\n".join(f"FAILED: {fault}" for fault in found) or f"{len(layers)} rooms include only what they may use")
     return 1 if found else 0
 

@@ -30,6 +30,14 @@ class Headers(unittest.TestCase):
         deps = OBJECT.format("base").replace("VALID", "STALE") + "    ../../millrace/tensor/shape.h\n"
         self.assertEqual(headers.faults(LAYERS, deps), [])
 
+    def test_an_include_line_may_name_only_rooms_that_the_room_uses_itself(self):
+        uses = headers.read_uses("base: \ntensor: base\nnet: tensor\n")
+        text = '#include "millrace/tensor/shape.h"\n#include "millrace/net/bytes.h"\n#include "absl/strings/str_cat.h"\n'
+        self.assertEqual(headers.include_faults(uses, "net", "millrace/net/a.cc", text), [])
+        found = headers.include_faults(uses, "net", "millrace/net/a.cc", text + '#include "millrace/base/ref.h"\n')
+        self.assertEqual(len(found), 1)
+        self.assertIn("millrace/net may not use millrace/base/ref.h, which millrace/net/a.cc includes", found[0])
+
 
 if __name__ == "__main__":
     unittest.main()
