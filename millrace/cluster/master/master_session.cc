@@ -104,10 +104,14 @@ void MasterSession::Run(std::shared_ptr<const MasterProgram> program, std::vecto
 }
 
 void MasterSession::OnStepEnded(MasterStep* step) {
+  std::shared_ptr<MasterStep> ended;  // the last reference may be the one in the table: released without the lock
   absl::AnyInvocable<void()> on_idle;
   {
     MutexLock lock(&mu_);
-    running_.erase(step);
+    if (const auto it = running_.find(step); it != running_.end()) {
+      ended = std::move(it->second);
+      running_.erase(it);
+    }
     if (running_.empty() && on_idle_ != nullptr) on_idle = std::exchange(on_idle_, nullptr);
   }
   if (on_idle != nullptr) on_idle();
