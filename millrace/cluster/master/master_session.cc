@@ -215,8 +215,12 @@ void MasterSession::RunCallable(RunCallableCall call, const CallControl& control
 }
 
 Status MasterSession::ReleaseCallable(int64_t handle) {
+  CallableEntry released;  // its program is destroyed without the lock
   MutexLock lock(&mu_);
-  callables_.erase(handle);
+  if (const auto it = callables_.find(handle); it != callables_.end()) {
+    released = std::move(it->second);
+    callables_.erase(it);
+  }
   return absl::OkStatus();
 }
 
@@ -345,6 +349,7 @@ pb::ListDevicesResponse MasterSession::ListDevices() const {
 void MasterSession::Close(const Status& why, absl::AnyInvocable<void()> done) {
   std::vector<std::shared_ptr<MasterStep>> steps;
   std::vector<int64_t> partial_steps;
+  absl::flat_hash_map<int64_t, CallableEntry> callables;  // their programs are destroyed without the lock
   auto finish = [self = shared_from_this(), done = std::move(done)]() mutable {
     for (const SessionTask& task : self->options_.tasks) {
       if (task.peer == nullptr) continue;
@@ -359,7 +364,7 @@ void MasterSession::Close(const Status& why, absl::AnyInvocable<void()> done) {
     closed_ = true;
     closed_because_ = why;
     partial_steps = TakePartialSteps();
-    callables_.clear();
+    callables.swap(callables_);
     steps = Ordered([](const MasterStep&) { return true; });
     idle = running_.empty();
     if (!idle && on_idle_ == nullptr) {
