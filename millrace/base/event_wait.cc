@@ -22,10 +22,6 @@ Fd& WakeDescriptor() {
 
 }  // namespace
 
-EventWait::EventWait(EventThread* outer) {
-  if (outer != nullptr) outer->HandOver();
-}
-
 void EventWait::Notify() {
   MutexLock lock(&mu_);  // to the end: the waiting thread cannot go before
   done_ = true;
