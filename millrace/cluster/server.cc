@@ -87,7 +87,7 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
   state->cluster.SetAddress(state->id, bound);
   state->service->status().set_cluster(state->cluster);
   state->target = absl::StrCat("grpc://", bound);
-  LocalServer local = LocalServerOf(state->master);
+  LocalServer local = MakeLocalServer(state->master);
   local.task = state->id;
   local.cluster = state->cluster;
   local.waits = state->own.task->waits();
