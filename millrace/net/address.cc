@@ -19,8 +19,8 @@ StatusOr<HostPort> ParseHostPort(absl::string_view address) {
   const absl::string_view port = address.substr(colon + 1);
   HostPort result;
   if (port.empty() || !absl::ascii_isdigit(port[0]) || !absl::SimpleAtoi(port, &result.port) || result.port > 65535) {
-    return bad(absl::StrCat("'", absl::CHexEscape(port),
-                            "' is no valid port; write host:port with a number up to 65535"));
+    return bad(
+        absl::StrCat("'", absl::CHexEscape(port), "' is no valid port; write host:port with a number up to 65535"));
   }
   if (host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
