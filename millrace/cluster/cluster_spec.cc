@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "absl/strings/numbers.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "millrace/graph/device_name.h"

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "millrace/base/file.h"
 #include "millrace/cluster/server.h"
 #include "millrace/net/address.h"
