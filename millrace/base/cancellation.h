@@ -32,7 +32,9 @@ class CancellationManager {
   [[nodiscard]] bool Register(Token token, absl::AnyInvocable<void()> callback);
 
   // Returns true if the callback was removed and will not run. Returns false if it has run or is running; the call then
-  // blocks until it has finished, so that its captures may be destroyed.
+  // blocks until it has finished, so that its captures may be destroyed. The wait does not hand over the thread's other
+  // duties: a caller that may be on an event thread calls HandOver first, and the backstop (EventThread) bounds the
+  // rest.
   bool Deregister(Token token);
 
  private:

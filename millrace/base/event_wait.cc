@@ -21,10 +21,6 @@ Fd& WakeDescriptor() {
 
 }  // namespace
 
-EventWait::EventWait(EventThread* outer) {
-  if (outer != nullptr) outer->HandOver();
-}
-
 void EventWait::Notify() {
   MutexLock lock(&mu_);  // held to the end, so that the waiting thread cannot destroy this object before
   done_ = true;

@@ -14,9 +14,7 @@ namespace millrace {
 // through which the transport may let this thread poll the connection while it waits, as long as answers come soon.
 class EventWait {
  public:
-  // `outer` is this thread's EventThread if it already handles events, otherwise null. It is handed over, because this
-  // thread is about to block.
-  explicit EventWait(EventThread* outer = nullptr);
+  EventWait() = default;
   EventWait(const EventWait&) = delete;
   EventWait& operator=(const EventWait&) = delete;
 
@@ -25,9 +23,7 @@ class EventWait {
   // Blocks until Notify. Call it on the thread that created this object.
   void Wait();
 
-  EventThread* thread() { return &thread_; }
-  EventWatch* watch() { return thread_.watch(); }
-  // The handover that this thread has entered.
+  // The handover that this thread has entered; handover()->Here() is its EventThread.
   const RefPtr<ThreadHandover>& handover() const { return handover_; }
 
  private:

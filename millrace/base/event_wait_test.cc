@@ -44,6 +44,9 @@ class Pipe : public EventHandler {
   Fd read_, write_;
 };
 
+// The calling thread, as what the request passes through sees it.
+EventThread* ThreadOf(const EventWait& wait) { return wait.handover()->Here(); }
+
 TEST(EventWaitTest, EndsWhenItIsToldTo) {
   EventWait wait;
   std::thread other([&] { wait.Notify(); });
@@ -54,7 +57,7 @@ TEST(EventWaitTest, EndsWhenItIsToldTo) {
 TEST(EventWaitTest, MayBeToldBeforeItWaits) {
   EventWait wait;
   const auto pipe = MakeRef<Pipe>();
-  ASSERT_TRUE(wait.watch()->Add(pipe, pipe->fd()));
+  ASSERT_TRUE(ThreadOf(wait)->watch()->Add(pipe, pipe->fd()));
   pipe->Write();
   wait.Notify();
   wait.Wait();
@@ -65,14 +68,14 @@ TEST(EventWaitTest, MayBeToldBeforeItWaits) {
 TEST(EventWaitTest, TheWaitingThreadHandlesWhatItWatches) {
   EventWait wait;
   const auto pipe = MakeRef<Pipe>([&] { wait.Notify(); });
-  ASSERT_TRUE(wait.watch()->Add(pipe, pipe->fd()));
-  EXPECT_TRUE(wait.watch()->Has(pipe.get()));
+  ASSERT_TRUE(ThreadOf(wait)->watch()->Add(pipe, pipe->fd()));
+  EXPECT_TRUE(ThreadOf(wait)->watch()->Has(pipe.get()));
   pipe->Write();
   wait.Wait();
   EXPECT_EQ(pipe->read_count, 1);
   EXPECT_EQ(pipe->where, std::this_thread::get_id());
   EXPECT_EQ(pipe->given_back, 1);
-  EXPECT_FALSE(wait.watch()->Has(pipe.get()));
+  EXPECT_FALSE(ThreadOf(wait)->watch()->Has(pipe.get()));
 }
 
 TEST(EventWaitTest, QuickAnswersAreHandledOneByOneAwakeOrAsleep) {
@@ -108,7 +111,7 @@ TEST(EventWaitTest, AnotherThreadsWordEndsItAtTheDescriptorsToo) {
   for (int i = 0; i < 300; ++i) {
     EventWait wait;
     const auto pipe = MakeRef<Pipe>();
-    ASSERT_TRUE(wait.watch()->Add(pipe, pipe->fd()));
+    ASSERT_TRUE(ThreadOf(wait)->watch()->Add(pipe, pipe->fd()));
     std::thread other([&] { wait.Notify(); });
     wait.Wait();
     other.join();
@@ -120,7 +123,7 @@ TEST(EventWaitTest, AnotherThreadsWordEndsItAtTheDescriptorsToo) {
 TEST(EventWaitTest, WhatDoesNotComeSoonIsLeftToOthers) {
   EventWait wait;
   const auto pipe = MakeRef<Pipe>();
-  ASSERT_TRUE(wait.watch()->Add(pipe, pipe->fd()));
+  ASSERT_TRUE(ThreadOf(wait)->watch()->Add(pipe, pipe->fd()));
   std::thread other([&] {
     while (pipe->given_back == 0) absl::SleepFor(absl::Milliseconds(1));
     wait.Notify();
@@ -132,18 +135,18 @@ TEST(EventWaitTest, WhatDoesNotComeSoonIsLeftToOthers) {
 TEST(EventWaitTest, WhoeverWorksForLongOrWaitsGivesItBack) {
   EventWait wait;
   const auto pipe = MakeRef<Pipe>();
-  ASSERT_TRUE(wait.watch()->Add(pipe, pipe->fd()));
+  ASSERT_TRUE(ThreadOf(wait)->watch()->Add(pipe, pipe->fd()));
   wait.handover()->HandOver();  // as whatever works for the step does
   EXPECT_EQ(pipe->given_back, 1);
-  EXPECT_FALSE(wait.watch()->Has(pipe.get()));
+  EXPECT_FALSE(ThreadOf(wait)->watch()->Has(pipe.get()));
 
-  ASSERT_TRUE(wait.watch()->Add(pipe, pipe->fd()));
+  ASSERT_TRUE(ThreadOf(wait)->watch()->Add(pipe, pipe->fd()));
   Notification elsewhere;
   std::thread other([&] {
     while (pipe->given_back < 2) absl::SleepFor(absl::Milliseconds(1));
     elsewhere.Notify();
   });
-  wait.thread()->HandOver();
+  ThreadOf(wait)->HandOver();
   elsewhere.Wait();
   other.join();
 }
@@ -152,13 +155,13 @@ TEST(EventWaitTest, AHandlerMayGiveAllBackAndWatchAgain) {
   EventWait wait;
   RefPtr<Pipe> first, second;
   first = MakeRef<Pipe>([&] {
-    wait.thread()->HandOver();
-    ASSERT_TRUE(wait.watch()->Add(first, first->fd()));
+    ThreadOf(wait)->HandOver();
+    ASSERT_TRUE(ThreadOf(wait)->watch()->Add(first, first->fd()));
     if (first->read_count == 2) wait.Notify();
   });
   second = MakeRef<Pipe>();
-  ASSERT_TRUE(wait.watch()->Add(first, first->fd()));
-  ASSERT_TRUE(wait.watch()->Add(second, second->fd()));
+  ASSERT_TRUE(ThreadOf(wait)->watch()->Add(first, first->fd()));
+  ASSERT_TRUE(ThreadOf(wait)->watch()->Add(second, second->fd()));
   for (Pipe* pipe : {first.get(), first.get(), second.get()}) pipe->Write();
   wait.Wait();
   EXPECT_EQ(first->read_count, 2);
@@ -170,16 +173,18 @@ TEST(EventWaitTest, AHandlerMayGiveAllBackAndWatchAgain) {
 TEST(EventWaitTest, AWaitWithinAnotherLeavesTheOutersToOthers) {
   EventWait outer;
   const auto pipe = MakeRef<Pipe>();
-  ASSERT_TRUE(outer.watch()->Add(pipe, pipe->fd()));
-  EXPECT_EQ(outer.handover()->Here(), outer.thread());
+  ASSERT_TRUE(ThreadOf(outer)->watch()->Add(pipe, pipe->fd()));
+  EventThread* const thread = ThreadOf(outer);
   {
-    EventWait inner(outer.thread());
-    EXPECT_EQ(inner.handover()->Here(), inner.thread());
+    outer.handover()->HandOver();  // as whatever is about to block does
     EXPECT_EQ(pipe->given_back, 1);
+    EventWait inner;
+    EXPECT_NE(ThreadOf(inner), nullptr);
+    EXPECT_NE(ThreadOf(inner), thread);
     inner.Notify();
     inner.Wait();
   }
-  EXPECT_EQ(outer.handover()->Here(), outer.thread());
+  EXPECT_EQ(ThreadOf(outer), thread);
   outer.Notify();
   outer.Wait();
 }
@@ -187,8 +192,8 @@ TEST(EventWaitTest, AWaitWithinAnotherLeavesTheOutersToOthers) {
 TEST(EventWaitTest, WhatIsForgottenIsNotGivenBack) {
   EventWait wait;
   const auto pipe = MakeRef<Pipe>();
-  ASSERT_TRUE(wait.watch()->Add(pipe, pipe->fd()));
-  wait.watch()->Forget(pipe.get());
+  ASSERT_TRUE(ThreadOf(wait)->watch()->Add(pipe, pipe->fd()));
+  ThreadOf(wait)->watch()->Forget(pipe.get());
   wait.Notify();
   wait.Wait();
   EXPECT_EQ(pipe->given_back, 0);
@@ -205,10 +210,10 @@ TEST(EventWaitTest, OneThreadAtATimeWatches) {
     }).join();
     return watched;
   };
-  ASSERT_TRUE(wait.watch()->Add(pipe, pipe->fd()));
+  ASSERT_TRUE(ThreadOf(wait)->watch()->Add(pipe, pipe->fd()));
   EXPECT_TRUE(pipe->watched());
   EXPECT_FALSE(watch_elsewhere());
-  wait.watch()->GiveBack();
+  ThreadOf(wait)->watch()->GiveBack();
   EXPECT_FALSE(pipe->watched());
   EXPECT_TRUE(watch_elsewhere());
 }
@@ -239,7 +244,7 @@ TEST(EventWaitTest, ItDoesNotWatchAnyNumber) {
   int watched = 0;
   for (int i = 0; i < 100; ++i) {
     pipes.push_back(MakeRef<Pipe>());
-    watched += wait.watch()->Add(pipes.back(), pipes.back()->fd());
+    watched += ThreadOf(wait)->watch()->Add(pipes.back(), pipes.back()->fd());
   }
   EXPECT_GT(watched, 1);
   EXPECT_LT(watched, 100);

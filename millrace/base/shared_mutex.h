@@ -7,6 +7,9 @@ namespace millrace {
 
 // Prefers writers: a waiting writer blocks new readers, so a stream of readers cannot starve it. Not recursive: a
 // thread that holds it shared must not lock it again.
+//
+// Locking does not hand over the thread's other duties (ThreadHandover): it has no step to do it for. What they wait
+// for is bounded by the backstop of the event loop, 20 ms (EventThread).
 class ABSL_LOCKABLE SharedMutex {
  public:
   SharedMutex() = default;

@@ -34,6 +34,8 @@ class ThreadPool : public Scheduler {
   // Calls body(begin, end) over [0, total) in pieces of `grain`, on the pool's threads and the caller's, and returns
   // when all are done. The pieces depend only on total and grain, never on the number of threads, so results are the
   // same on every machine. May be called from inside a piece; such a nested call may run on a single thread.
+  // The wait for the last pieces does not hand over the thread's other duties: KernelContext::ParallelFor does so
+  // before long work, and the backstop (EventThread) bounds what is left.
   void ParallelFor(int64_t total, int64_t grain, absl::FunctionRef<void(int64_t begin, int64_t end)> body);
 
  private:

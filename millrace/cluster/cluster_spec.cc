@@ -2,10 +2,11 @@
 
 #include <set>
 
-#include "absl/strings/numbers.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "millrace/graph/device_name.h"
+#include "millrace/net/address.h"
 
 namespace millrace {
 namespace {
@@ -32,23 +33,6 @@ StatusOr<TaskId> TaskId::Of(absl::string_view name) {
   return TaskId{*parsed.job, *parsed.task};
 }
 
-StatusOr<HostPort> HostPort::Parse(absl::string_view text) {
-  const size_t colon = text.rfind(':');
-  HostPort result;
-  if (colon == absl::string_view::npos || colon == 0) {
-    return InvalidArgument("'", text, "' is not an address; write host:port");
-  }
-  result.host = std::string(text.substr(0, colon));
-  if (!absl::SimpleAtoi(text.substr(colon + 1), &result.port) || result.port < 0 || result.port > 65535) {
-    return InvalidArgument("'", text, "' has no valid port: '", text.substr(colon + 1),
-                           "'; write host:port with a number up to 65535");
-  }
-  if (absl::StrContains(result.host, "/") || absl::StrContains(result.host, " ")) {
-    return InvalidArgument("'", text, "' is not an address; write host:port without a scheme");
-  }
-  return result;
-}
-
 StatusOr<ClusterSpec> ClusterSpec::OfTasks(std::map<std::string, Tasks> jobs) {
   if (jobs.empty()) return InvalidArgument("the cluster has no jobs");
   std::map<std::string, std::string> seen;  // address to task
@@ -57,7 +41,7 @@ StatusOr<ClusterSpec> ClusterSpec::OfTasks(std::map<std::string, Tasks> jobs) {
     if (tasks.empty()) return InvalidArgument("job '", job, "' has no tasks");
     for (const auto& [index, address] : tasks) {
       if (index < 0) return InvalidArgument("job '", job, "' has a task with the negative index ", index);
-      StatusOr<HostPort> parsed = HostPort::Parse(address);
+      const StatusOr<net::HostPort> parsed = net::ParseHostPort(address);
       if (!parsed.ok()) return WithPrefix(absl::StrCat("task ", index, " of job '", job, "': "), parsed.status());
       if (parsed->port == 0) continue;  // the system chooses different ports
       const std::string name = TaskId{job, index}.name();

@@ -51,11 +51,4 @@ class ClusterSpec {
   std::map<std::string, Tasks> jobs_;
 };
 
-// Parses "host:port" and "[::1]:port". INVALID_ARGUMENT says what is wrong.
-struct HostPort {
-  std::string host;
-  int port = 0;
-  static StatusOr<HostPort> Parse(absl::string_view text);
-};
-
 }  // namespace millrace

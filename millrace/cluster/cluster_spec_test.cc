@@ -37,6 +37,7 @@ TEST(ClusterSpec, QuotesWhatIsWrongWithIt) {
   EXPECT_THAT(ErrorOf("ps|a:-1"), HasSubstr("'-1'"));
   EXPECT_THAT(ErrorOf("ps|grpc://a:1"), HasSubstr("'grpc://a:1'"));
   EXPECT_THAT(ErrorOf("ps|:1"), HasSubstr("':1'"));
+  EXPECT_THAT(ErrorOf("ps|::1:5"), AllOf(HasSubstr("'::1:5'"), HasSubstr("brackets")));
   EXPECT_THAT(ErrorOf("ps|a:1;"), HasSubstr("task 1 of job 'ps'"));
   EXPECT_THAT(ErrorOf("p s|a:1"), HasSubstr("'p s'"));
   EXPECT_THAT(ErrorOf("|a:1"), HasSubstr("no name"));

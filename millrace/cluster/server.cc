@@ -8,6 +8,7 @@
 #include "millrace/cluster/free_memory.h"
 #include "millrace/cluster/master/master.h"
 #include "millrace/cluster/task_service.h"
+#include "millrace/net/address.h"
 #include "millrace/task/task.h"
 
 namespace millrace {
@@ -48,7 +49,7 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
   state->id = {job_name, task_index};
   state->cluster = cluster;
   MR_ASSIGN_OR_RETURN(const std::string address, cluster.Address(state->id));
-  MR_ASSIGN_OR_RETURN(const HostPort host_port, HostPort::Parse(address));
+  MR_ASSIGN_OR_RETURN(const net::HostPort host_port, net::ParseHostPort(address));
   net::Transport* transport = options.transport;
   if (transport == nullptr) {
     MR_ASSIGN_OR_RETURN(state->own_transport, NewClusterTransport(options.step_transport, {.tls = options.tls}));
@@ -82,12 +83,12 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
   state->master = Master::Make(std::move(master));
   state->service = std::make_unique<TaskService>(state->master, state->worker, options.clock);
   MR_ASSIGN_OR_RETURN(state->listener, transport->Listen(address, state->service.get()));
-  const std::string bound = absl::StrCat(host_port.host, ":", state->listener->port());
+  const std::string bound = net::JoinHostPort(host_port.host, state->listener->port());
   tcp->set_local_port(state->listener->port());
   state->cluster.SetAddress(state->id, bound);
   state->service->status().set_cluster(state->cluster);
   state->target = absl::StrCat("grpc://", bound);
-  LocalServer local = LocalServerOf(state->master);
+  LocalServer local = MakeLocalServer(state->master);
   local.task = state->id;
   local.cluster = state->cluster;
   local.waits = state->own.task->waits();

@@ -19,9 +19,7 @@ StatusOr<std::vector<Tensor>> Evaluate(const Node& node, absl::Span<const Tensor
   std::vector<Tensor> outputs(node.num_outputs());
   CancellationManager cancellation;
   ResourceManager resources;
-  StepContext step;
-  step.cancellation = &cancellation;
-  step.resources = &resources;
+  const StepContext step = StepContext::ForCompilation(&cancellation, &resources);
   PlanNode n;
   n.node = &node;
   n.kernel = kernel.get();

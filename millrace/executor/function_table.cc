@@ -34,8 +34,7 @@ class CompiledFunction : public CallableFunction, public std::enable_shared_from
     }
     auto call = std::make_unique<Call>();
     call->self = shared_from_this();
-    call->step = step;
-    call->step.call_depth = step.call_depth + 1;
+    call->step = step.ForCall();
     call->args = std::move(args);
     call->results.resize(num_results_);
     call->arena = TakeArena();

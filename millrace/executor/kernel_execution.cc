@@ -30,7 +30,7 @@ void KernelExecution::Record(const PlanNode& n, const RunArgs& args, const Tenso
 }
 
 StatusOr<Tensor> ConstantValue(const PlanNode& n) {
-  StepContext step;
+  const StepContext step = StepContext::ForCompilation();
   Tensor value;
   KernelExecution execution;
   MR_RETURN_IF_ERROR(execution.Run(n, {.step = &step, .allocator = n.device->allocator()}, 0, &value));

@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "millrace/cluster/cluster_spec.h"
 #include "millrace/launch/exit_status.h"
 
@@ -61,8 +60,7 @@ void HangInquiry::OnAnswer() {
   // server.
   for (size_t i = 0; i < job_->tasks.size(); ++i) {
     const Training& training = job_->tasks[i].training;
-    if (job_->supervision.tasks()[i].state != RunState::kRunning || !absl::StrContains(training.phase(), "wait"))
-      continue;
+    if (job_->supervision.tasks()[i].state != RunState::kRunning || !training.waits()) continue;
     if (now - training.phase_since() < job_->hang.wait_limit()) continue;
     answer_.waits.push_back(absl::StrCat(job_->tasks[i].name, " has been ", training.phase(), " for ",
                                          ShortAge(now - training.phase_since())));

@@ -22,6 +22,7 @@ void Training::Add(const TrainingProgress& progress, bool told, absl::Time now) 
   if (progress.loss) loss_ = progress.loss;
   if (std::string phase = CutToWidth(ForTerminal(progress.phase), kPhaseWidth); !phase.empty() && phase != phase_) {
     phase_ = std::move(phase);
+    waits_ = progress.waits;
     phase_since_ = now;
   }
   if (!progress.step) return;
@@ -40,6 +41,7 @@ void Training::Add(const TrainingProgress& progress, bool told, absl::Time now) 
 
 void Training::Restart() {
   phase_.clear();
+  waits_ = false;
   samples_.clear();
   last_step_ = absl::InfinitePast();
 }

@@ -24,6 +24,8 @@ class Training {
   std::optional<int64_t> step() const { return step_; }
   std::optional<double> loss() const { return loss_; }
   const std::string& phase() const { return phase_; }
+  // Whether the phase is a wait.
+  bool waits() const { return waits_; }
   absl::Time phase_since() const { return phase_since_; }
   // Measured over the last seconds; nullopt before the second step.
   std::optional<double> steps_per_second(absl::Time now) const;
@@ -41,6 +43,7 @@ class Training {
   std::optional<int64_t> step_;
   std::optional<double> loss_;
   std::string phase_;
+  bool waits_ = false;
   absl::Time phase_since_ = absl::InfinitePast();
   std::deque<Sample> samples_;
   absl::Time last_step_ = absl::InfinitePast();

@@ -33,12 +33,14 @@ TEST(Training, MeasuresStepsPerSecondAndForgetsThePast) {
 TEST(Training, KnowsSinceWhenAPhaseLasts) {
   Training training;
   const absl::Time start = absl::UnixEpoch();
-  training.Add({.phase = "waiting for worker/0"}, true, start);
-  training.Add({.phase = "waiting for worker/0"}, true, start + absl::Seconds(5));
+  training.Add(TrainingProgress::WaitingFor("worker/0"), true, start);
+  training.Add(TrainingProgress::WaitingFor("worker/0"), true, start + absl::Seconds(5));
+  EXPECT_TRUE(training.waits());
   training.Add({.step = 1}, true, start + absl::Seconds(6));
   EXPECT_EQ(training.phase_since(), start);
   training.Add({.phase = "training"}, true, start + absl::Seconds(7));
   EXPECT_EQ(training.phase_since(), start + absl::Seconds(7));
+  EXPECT_FALSE(training.waits());
 }
 
 TEST(StatusBlock, HasALineForEachTaskThatFits) {

@@ -10,23 +10,28 @@
 namespace millrace::net {
 
 StatusOr<HostPort> ParseHostPort(absl::string_view address) {
+  const auto bad = [address](absl::string_view why) {
+    return InvalidArgument("'", absl::CHexEscape(address), "' is not an address: ", why);
+  };
   const size_t colon = address.rfind(':');
   absl::string_view host = address.substr(0, colon);
+  if (colon == absl::string_view::npos || host.empty()) return bad("write host:port");
+  const absl::string_view port = address.substr(colon + 1);
   HostPort result;
-  if (colon == absl::string_view::npos || host.empty() || !absl::SimpleAtoi(address.substr(colon + 1), &result.port) ||
-      result.port < 0 || result.port > 65535 || !absl::ascii_isdigit(address[colon + 1])) {
-    return InvalidArgument("\"", address, "\" is not an address: host:port is expected");
+  if (port.empty() || !absl::ascii_isdigit(port[0]) || !absl::SimpleAtoi(port, &result.port) || result.port > 65535) {
+    return bad(
+        absl::StrCat("'", absl::CHexEscape(port), "' is no valid port; write host:port with a number up to 65535"));
   }
   if (host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
+  } else if (absl::StrContains(host, "/")) {
+    return bad("write host:port without a scheme or a path");
   } else if (absl::StrContains(host, ":")) {
-    return InvalidArgument("\"", address,
-                           "\" is not an address: an IPv6 host is written in brackets, as in [::1]:2222");
+    return bad("an IPv6 host is written in brackets, as in [::1]:2222");
   }
   for (char c : host) {
-    if (absl::ascii_isspace(c) || absl::ascii_iscntrl(c) || c == '/' || c == '[' || c == ']') {
-      return InvalidArgument("\"", absl::CHexEscape(address), "\" is not an address: host:port is expected");
-    }
+    if (absl::ascii_isspace(c) || absl::ascii_iscntrl(c) || c == '/' || c == '[' || c == ']')
+      return bad("write host:port");
   }
   result.host = std::string(host);
   return result;

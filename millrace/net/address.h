@@ -13,7 +13,7 @@ struct HostPort {
   int port = 0;
 };
 
-// INVALID_ARGUMENT quotes a malformed address.
+// Parses "host:port" and "[::1]:port". INVALID_ARGUMENT quotes a malformed address and says what is wrong with it.
 StatusOr<HostPort> ParseHostPort(absl::string_view address);
 std::string JoinHostPort(absl::string_view host, int port);
 

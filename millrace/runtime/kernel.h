@@ -93,7 +93,33 @@ class AsyncKernel : public Kernel {
 };
 
 // The context that all kernels of one step share. Valid until the step has ended.
+//
+// Task::Begin fills in the context of a step. Every other one comes from one of the makers below, so a new field is
+// considered in two places: there and here.
 struct StepContext {
+  // For nodes that are run while their graph is compiled: they reach no state of the task, no peer, no file and no
+  // other thread. What a node may ask for, if it is not a constant, are the arguments.
+  static StepContext ForCompilation(CancellationManager* cancellation = nullptr, ResourceManager* resources = nullptr) {
+    return {.resources = resources, .cancellation = cancellation};
+  }
+  // For a function that a kernel of this step calls: the same, one call deeper.
+  StepContext ForCall() const {
+    StepContext call = *this;
+    ++call.call_depth;
+    return call;
+  }
+  // For work that this step starts and that outlives it, such as a dataset's pipeline: it has the task's state, threads
+  // and files, but its own cancellation and step resources, and neither the step's rendezvous nor its event threads.
+  // The caller keeps `functions` alive.
+  StepContext Detached(CancellationManager* own_cancellation, StepResources* own_resources) const {
+    StepContext detached = *this;
+    detached.cancellation = own_cancellation;
+    detached.step_resources = own_resources;
+    detached.rendezvous = nullptr;
+    detached.handover = nullptr;
+    return detached;
+  }
+
   int64_t step_id = 0;
   ResourceManager* resources = nullptr;
   Rendezvous* rendezvous = nullptr;  // null in a session without one

@@ -76,14 +76,6 @@ void LocalRendezvous::Abort(Status why) {
   for (const auto& [key, slot] : waiting) slot->waiter(WithPrefix(absl::StrCat("receiving ", key, ": "), why));
 }
 
-bool LocalRendezvous::HasWaiters() const {
-  MutexLock lock(&mu_);
-  for (const auto& [key, slot] : slots_) {
-    if (slot->waiter != nullptr) return true;
-  }
-  return false;
-}
-
 bool LocalRendezvous::IsEmpty() const {
   MutexLock lock(&mu_);
   return slots_.empty();

@@ -50,8 +50,6 @@ class LocalRendezvous : public Rendezvous {
   Status Send(absl::string_view key, RendezvousItem item) override;
   void Recv(absl::string_view key, Done done) override;
   void Abort(Status why) override;
-  // True while a Recv is pending.
-  bool HasWaiters() const;
   // True if there is neither an unreceived tensor nor a pending Recv.
   bool IsEmpty() const;
 

@@ -13,7 +13,14 @@
 namespace millrace {
 
 // The kinds of resources that hang reports describe specifically; the others are kOther.
-enum class ResourceKind : uint8_t { kOther, kQueue, kAccumulator, kBarrier, kStepGate };
+enum class ResourceKind : uint8_t {
+  kOther,
+  kQueue,
+  kTokenQueue,  // gives each worker a token for its next step once the gradients of this one were applied
+  kAccumulator,
+  kBarrier,
+  kStepGate,
+};
 
 struct Wait {
   enum class Kind {

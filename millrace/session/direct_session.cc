@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "millrace/base/log.h"
 #include "millrace/executor/step_stats.h"
 #include "millrace/graph/graph_def.h"
@@ -125,24 +124,12 @@ StatusOr<std::string> DirectSession::SetUpPartial(CallableSpec spec) {
   }
   MR_ASSIGN_OR_RETURN(std::shared_ptr<PartialStepRun> partial,
                       StartPartialStep(task_, task_session_, std::move(graph), spec, part_options_));
-  MutexLock lock(&partial_mu_);
-  std::string handle = absl::StrCat(next_partial_++);
-  partial_runs_[handle] = std::move(partial);
-  return handle;
-}
-
-std::shared_ptr<PartialStepRun> DirectSession::FindPartial(const std::string& handle) {
-  MutexLock lock(&partial_mu_);
-  const auto it = partial_runs_.find(handle);
-  return it == partial_runs_.end() ? nullptr : it->second;
+  return partial_runs_.Add(std::move(partial));
 }
 
 Status DirectSession::RunPartial(const std::string& handle, std::vector<Feed> feeds, std::vector<std::string> fetches,
                                  std::vector<Tensor>* results) {
-  const std::shared_ptr<PartialStepRun> partial = FindPartial(handle);
-  if (partial == nullptr) {
-    return InvalidArgument("there is no partial run '", handle, "': it has ended or was never set up");
-  }
+  MR_ASSIGN_OR_RETURN(const std::shared_ptr<PartialStepRun> partial, partial_runs_.Find(handle));
   StatusOr<std::vector<Tensor>> fetched;
   bool over = false;
   Notification done;
@@ -153,10 +140,7 @@ Status DirectSession::RunPartial(const std::string& handle, std::vector<Feed> fe
   });
   done.Wait();
   if (over) {
-    {
-      MutexLock lock(&partial_mu_);
-      partial_runs_.erase(handle);
-    }
+    partial_runs_.Remove(handle);
     // When the last call returns, nothing of the step is running any more, even if it failed.
     Notification ended;
     partial->WhenEnded([&](const Status&) { ended.Notify(); });
@@ -174,9 +158,7 @@ Status DirectSession::Close() {
   task_->Close(Cancelled("the session is closed"), Cancelled("the session was closed while the step ran"),
                [&] { idle.Notify(); });
   idle.Wait();
-  absl::flat_hash_map<std::string, std::shared_ptr<PartialStepRun>> partial_runs;
-  MutexLock lock(&partial_mu_);
-  partial_runs.swap(partial_runs_);
+  partial_runs_.TakeAll();
   return absl::OkStatus();
 }
 

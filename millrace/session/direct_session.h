@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "millrace/base/mutex.h"
 #include "millrace/session/base_session.h"
+#include "millrace/task/partial_run_table.h"
 #include "millrace/task/partial_step_run.h"
 #include "millrace/task/step_signature.h"
 #include "millrace/task/task.h"
@@ -44,7 +45,6 @@ class DirectSession : public BaseSession {
 
   // The program for a signature, compiled at first use.
   StatusOr<std::shared_ptr<const DirectProgram>> Program(const CallableSpec& spec);
-  std::shared_ptr<PartialStepRun> FindPartial(const std::string& handle);
 
   const std::shared_ptr<Task> task_;
   const std::shared_ptr<TaskSession> task_session_;
@@ -57,9 +57,7 @@ class DirectSession : public BaseSession {
   Mutex programs_mu_;
   absl::flat_hash_map<std::string, std::shared_ptr<const DirectProgram>> programs_ ABSL_GUARDED_BY(programs_mu_);
 
-  Mutex partial_mu_;
-  absl::flat_hash_map<std::string, std::shared_ptr<PartialStepRun>> partial_runs_ ABSL_GUARDED_BY(partial_mu_);
-  int64_t next_partial_ ABSL_GUARDED_BY(partial_mu_) = 0;
+  PartialRunTable<PartialStepRun> partial_runs_;
 };
 
 }  // namespace millrace

@@ -131,7 +131,7 @@ class Task : public std::enable_shared_from_this<Task> {
 
  private:
   CompileOptions OptionsFor(const TaskSession& session, const PartOptions& options) const;
-  // Lists the run and fills in its StepContext. This is the only place that does.
+  // Lists the run and fills in its StepContext. Nothing else fills one in: the makers of StepContext derive others.
   StatusOr<ActivePart*> Begin(const CompiledPart& part, const PartArgs& args);
   void OnAsyncEnd(ActivePart* active, Status status);
 

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "millrace/base/file.h"
 #include "millrace/cluster/server.h"
 #include "millrace/net/address.h"
@@ -90,8 +89,8 @@ StatusOr<std::unique_ptr<Server>> StartServer(const ServeFlags& flags) {
 
 // Whether other machines can reach it.
 bool IsOpen(const Server& server) {
-  const StatusOr<HostPort> address = HostPort::Parse(server.cluster().Address(server.task()).value_or(""));
-  return address.ok() && !net::IsLoopback(absl::StripPrefix(absl::StripSuffix(address->host, "]"), "["));
+  const StatusOr<net::HostPort> address = net::ParseHostPort(server.cluster().Address(server.task()).value_or(""));
+  return address.ok() && !net::IsLoopback(address->host);
 }
 
 int Serve(const ServeFlags& flags) {

@@ -12,6 +12,7 @@
 #include "millrace/cluster/cluster_spec.h"
 #include "millrace/cluster/watch/bottleneck.h"
 #include "millrace/cluster/watch/hang_report.h"
+#include "millrace/net/address.h"
 #include "millrace/net/grpc/grpc_transport.h"
 #include "millrace/tools/command.h"
 #include "millrace/tools/job_status.h"
@@ -92,7 +93,7 @@ int ShowStatus(const StatusFlags& flags) {
   if (flags.job != 0) return Fail("status", InvalidArgument("give either --target or --job"), 2);
   absl::string_view address = flags.target;
   absl::ConsumePrefix(&address, "grpc://");
-  if (StatusOr<HostPort> parsed = HostPort::Parse(address); !parsed.ok()) {
+  if (const StatusOr<net::HostPort> parsed = net::ParseHostPort(address); !parsed.ok()) {
     return Fail("status", InvalidArgument("--target: ", parsed.status().message(), ", as in grpc://localhost:2222"), 2);
   }
   StatusOr<std::shared_ptr<const TlsCredentials>> tls = flags.tls.Read();

@@ -6,6 +6,7 @@
 #include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
 #include "millrace/cluster/client/local_servers.h"
+#include "millrace/runtime/wait_registry.h"
 #include "millrace/train/progress.h"
 
 namespace millrace {
@@ -30,7 +31,7 @@ NamedWait::~NamedWait() {
   if (wait_ != 0) registry_->End(wait_);
 }
 
-Status NamedWait::Again(const std::string& what) {
+Status NamedWait::Again(const std::string& what, const std::string& peer) {
   if (settings_.give_up != nullptr) {
     if (const Status status = settings_.give_up(); !status.ok())
       return WithSuffix(status, absl::StrCat(" (while waiting for ", what, ")"));
@@ -44,9 +45,10 @@ Status NamedWait::Again(const std::string& what) {
     what_ = what;
     if (registry_ != nullptr) {
       if (wait_ != 0) registry_->End(wait_);
-      wait_ = registry_->Begin("session", what, 0);
+      const Wait::Kind kind = peer.empty() ? Wait::Kind::kOther : Wait::Kind::kPeer;
+      wait_ = registry_->Begin({.node = "session", .what = what, .kind = kind, .peer = peer});
     }
-    ReportProgress({.phase = absl::StrCat("waiting for ", what)});
+    ReportProgress(TrainingProgress::WaitingFor(what));
   }
   if (so_far >= next_log_) {
     MR_LOG(Info, who_, " has waited ", absl::FormatDuration(absl::Trunc(so_far, absl::Seconds(1))), " for ", what);

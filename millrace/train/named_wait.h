@@ -35,9 +35,10 @@ class NamedWait {
   NamedWait(const NamedWait&) = delete;
 
   // Pauses before the next poll for `what` ("worker/0 (the chief) to initialise w, b"). Logs the wait after one second
-  // and then at growing intervals, and reports a new `what` to the launcher. Returns DEADLINE_EXCEEDED, naming `what`,
-  // after `max_wait`.
-  Status Again(const std::string& what);
+  // and then at growing intervals, and reports a new `what` to the launcher. `peer` is the task that is waited for,
+  // "/job:worker/replica:0/task:0"; empty if it is none or unknown. Returns DEADLINE_EXCEEDED, naming `what`, after
+  // `max_wait`.
+  Status Again(const std::string& what, const std::string& peer = "");
 
   absl::Duration waited() const { return settings_.clock->Now() - begun_; }
   absl::Duration left() const { return max_wait_ - waited(); }

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -18,6 +19,9 @@
 
 namespace millrace {
 namespace {
+
+// How a line says that its phase is a wait.
+constexpr absl::string_view kWaitingFor = "waiting for ";
 
 constexpr absl::Duration kBetweenSteps = absl::Milliseconds(100);
 
@@ -66,6 +70,10 @@ class ProgressPipe {
 
 }  // namespace
 
+TrainingProgress TrainingProgress::WaitingFor(absl::string_view what) {
+  return {.phase = absl::StrCat(kWaitingFor, what), .waits = true};
+}
+
 std::string FormatProgress(const TrainingProgress& progress) {
   std::vector<std::string> words;
   if (progress.step) words.push_back(absl::StrCat("step=", *progress.step));
@@ -89,6 +97,7 @@ StatusOr<TrainingProgress> ParseProgress(absl::string_view line) {
     rest.remove_prefix(equals + 1);
     if (key == "phase") {
       progress.phase = std::string(rest);
+      progress.waits = absl::StartsWith(rest, kWaitingFor);
       return progress;
     }
     const absl::string_view value = rest.substr(0, rest.find(' '));

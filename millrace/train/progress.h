@@ -19,6 +19,11 @@ struct TrainingProgress {
   std::optional<double> loss = std::nullopt;
   // What the program is doing: "initialising", "waiting for worker/0 to initialise w, b", "training".
   std::string phase = {};
+  // Whether the phase is a wait, which the launcher reports as a hang when it lasts. In a line, "phase=waiting for
+  // ...".
+  bool waits = false;
+
+  static TrainingProgress WaitingFor(absl::string_view what);
 };
 
 // One line, without the newline at its end. The phase comes last because it may contain spaces; its newlines become

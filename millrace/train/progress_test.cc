@@ -7,13 +7,17 @@ namespace millrace {
 namespace {
 
 TEST(ProgressTest, WhatIsWrittenIsRead) {
-  const TrainingProgress told = {.step = 812, .loss = 0.25, .phase = "waiting for worker/0 to initialise w=1, b"};
+  TrainingProgress told = TrainingProgress::WaitingFor("worker/0 to initialise w=1, b");
+  told.step = 812;
+  told.loss = 0.25;
   const std::string line = FormatProgress(told);
   EXPECT_EQ(line, "step=812 loss=0.25 phase=waiting for worker/0 to initialise w=1, b");
   const TrainingProgress read = ParseProgress(line).value();
   EXPECT_EQ(read.step, 812);
   EXPECT_EQ(read.loss, 0.25);
   EXPECT_EQ(read.phase, told.phase);
+  EXPECT_TRUE(read.waits);
+  EXPECT_FALSE(ParseProgress("phase=awaiting orders").value().waits);
 }
 
 TEST(ProgressTest, UnknownKeysArePassedOverAndNonsenseIsNamed) {

@@ -4,8 +4,10 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "millrace/base/log.h"
+#include "millrace/cluster/blamed_task.h"
 #include "millrace/cluster/client/local_servers.h"
 #include "millrace/graph/device_name.h"
 #include "millrace/train/global_step.h"
@@ -51,6 +53,14 @@ SessionOptions ForThisGraph(SessionOptions session, const Graph& graph) {
   if (!session.target.empty() && session.device_filters.empty() && session.config.device_filters_size() == 0)
     session.device_filters = TasksOf(graph);
   return session;
+}
+
+// "/job:worker/replica:0/task:0" for "worker/0"; empty for a name of another form.
+std::string TaskOfShortName(absl::string_view name) {
+  const size_t slash = name.rfind('/');
+  int index;
+  if (slash == absl::string_view::npos || slash == 0 || !absl::SimpleAtoi(name.substr(slash + 1), &index)) return "";
+  return TaskId{std::string(name.substr(0, slash)), index}.name();
 }
 
 }  // namespace
@@ -193,8 +203,9 @@ Status SessionManager::Attempt::AwaitValues() {
       MR_ASSIGN_OR_RETURN(missing, Missing(options_.ready_op));
     }
     if (missing.empty()) return ReadStep();
+    const std::string chief = manager_.Chief(target_);
     MR_RETURN_IF_ERROR(
-        wait_.Again(absl::StrCat(manager_.Chief(target_), " (the chief) to initialise ", ShortList(missing))));
+        wait_.Again(absl::StrCat(chief, " (the chief) to initialise ", ShortList(missing)), TaskOfShortName(chief)));
   }
 }
 
@@ -215,7 +226,8 @@ StatusOr<PreparedSession> SessionManager::Retry(const SessionOptions& session, a
     absl::string_view why = status.message();
     if (const size_t at = why.find("no answer from "); early && at != absl::string_view::npos) why.remove_prefix(at);
     MR_RETURN_IF_ERROR(wait.Again(
-        absl::StrCat("a session", options.target.empty() ? "" : absl::StrCat(" at ", options.target), ": ", why)));
+        absl::StrCat("a session", options.target.empty() ? "" : absl::StrCat(" at ", options.target), ": ", why),
+        BlamedTask(status)));
   }
 }
 

@@ -226,9 +226,7 @@ StatusOr<std::unique_ptr<SplitSession::Step>> SplitSession::Compile(absl::Span<c
   partition.fetches = context.fetches;
   MR_ASSIGN_OR_RETURN(std::vector<Part> parts, PartitionGraph(std::move(graph), partition));
   auto step = std::make_unique<Step>();
-  last_parts_.clear();
   for (Part& part : parts) {
-    last_parts_[part.task] = GraphToString(*part.graph);
     for (auto& task : tasks_) {
       if (task->name() == part.task) {
         MR_RETURN_IF_ERROR(WithPrefix(part.task + ": ", CompilePart(std::move(part), task.get(), step.get())));

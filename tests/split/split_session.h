@@ -53,9 +53,6 @@ class SplitSession : public Session {
   std::vector<Device*> ListDevices() const override;
   Status Close() override { return absl::OkStatus(); }
 
-  // The parts of the last step before compilation: GraphToString by task.
-  const absl::flat_hash_map<std::string, std::string>& last_parts() const { return last_parts_; }
-
  private:
   struct Member;  // a task of the cluster
   struct Step;
@@ -69,7 +66,6 @@ class SplitSession : public Session {
   std::vector<std::unique_ptr<Member>> tasks_;
   ThreadPool pool_;
   absl::flat_hash_map<std::string, int> homes_;  // of what has state, by name
-  absl::flat_hash_map<std::string, std::string> last_parts_;
   int64_t next_step_ = 1;
 };
 

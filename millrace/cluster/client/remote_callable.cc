@@ -2,18 +2,18 @@
 
 #include <utility>
 
+#include "millrace/cluster/client/remote_session.h"
 #include "millrace/cluster/codec/codec.h"
 #include "millrace/proto/master.pb.h"
 
 namespace millrace {
 
-RemoteCallable::RemoteCallable(Session* session, std::shared_ptr<MasterClient> master, CallableSpec spec,
-                               int64_t handle, absl::Duration operation_timeout)
+RemoteCallable::RemoteCallable(RemoteSession* session, std::shared_ptr<MasterClient> master, CallableSpec spec,
+                               int64_t handle)
     : session_(session),
       master_(std::move(master)),
       spec_(std::move(spec)),
       handle_(handle),
-      operation_timeout_(operation_timeout),
       session_handle_(master_->session_handle()) {}
 
 RemoteCallable::~RemoteCallable() {
@@ -39,10 +39,8 @@ Status RemoteCallable::Run(absl::Span<const Tensor> feeds, std::vector<Tensor>* 
   call.handle = handle_;
   call.feeds.assign(feeds.begin(), feeds.end());
   call.request_id = master_->NextRequestId();
-  const CallLimits limits = {
-      .timeout = options.timeout == absl::InfiniteDuration() ? operation_timeout_ : options.timeout,
-      .cancellation = options.cancellation,
-      .every_step = true};
+  CallLimits limits = session_->Limits(options);
+  limits.every_step = true;
   MR_ASSIGN_OR_RETURN(net::Bytes request, EncodeRunCallable(call));
   MR_ASSIGN_OR_RETURN(const net::Bytes bytes, master_->Call("RunCallable", std::move(request), limits));
   MR_ASSIGN_OR_RETURN(RunCallableAnswer answer, DecodeRunCallableAnswer(bytes));

@@ -9,11 +9,12 @@
 
 namespace millrace {
 
+class RemoteSession;
+
 class RemoteCallable : public Callable {
  public:
   // The session must outlive all runs, but may be destroyed before this object.
-  RemoteCallable(Session* session, std::shared_ptr<MasterClient> master, CallableSpec spec, int64_t handle,
-                 absl::Duration operation_timeout);
+  RemoteCallable(RemoteSession* session, std::shared_ptr<MasterClient> master, CallableSpec spec, int64_t handle);
   // Releases the callable at the master, without blocking.
   ~RemoteCallable() override;
 
@@ -21,11 +22,10 @@ class RemoteCallable : public Callable {
              RunMetadata* metadata) override;
 
  private:
-  Session* const session_;
+  RemoteSession* const session_;
   const std::shared_ptr<MasterClient> master_;
   const CallableSpec spec_;
   const int64_t handle_;
-  const absl::Duration operation_timeout_;
   const std::string session_handle_;
 };
 

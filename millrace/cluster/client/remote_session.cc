@@ -120,7 +120,7 @@ StatusOr<std::unique_ptr<Callable>> RemoteSession::Compile(CallableSpec spec) {
   request.mutable_options()->mutable_target()->Assign(spec.targets.begin(), spec.targets.end());
   request.set_request_id(master_->NextRequestId());
   MR_ASSIGN_OR_RETURN(const auto answer, master_->Call<pb::MakeCallableResponse>("MakeCallable", request, Limits({})));
-  return std::make_unique<RemoteCallable>(this, master_, std::move(spec), answer.handle(), options().operation_timeout);
+  return std::make_unique<RemoteCallable>(this, master_, std::move(spec), answer.handle());
 }
 
 StatusOr<std::string> RemoteSession::SetUpPartial(CallableSpec spec) {

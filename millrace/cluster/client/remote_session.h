@@ -35,6 +35,9 @@ class RemoteSession : public BaseSession {
   // Returns the server's error, if any; the session is closed in any case.
   Status Close() override;
 
+  // The time-out and cancellation of a run; for callables.
+  CallLimits Limits(const RunOptions& options) const;
+
   // Clears the given containers (or all if none is given) of the server and of the tasks that match
   // `options.device_filters`. Ends all sessions of that server.
   static Status Reset(const SessionOptions& options, const std::vector<std::string>& containers,
@@ -55,7 +58,6 @@ class RemoteSession : public BaseSession {
 
   // Creates the session at the server if there is none.
   StatusOr<std::string> Handle();
-  CallLimits Limits(const RunOptions& options) const;
 
   const std::shared_ptr<MasterClient> master_;
   int64_t graph_version_ = 0;  // accessed only within a turn (BaseSession::InTurn)

@@ -55,7 +55,8 @@ StatusOr<RemoteSessionOptions> RemoteOptions(const SessionOptions& options) {
   return remote;
 }
 
-std::shared_ptr<const LocalServer> LocalServerOf(const SessionOptions& options) {
+// The server in this process that the session may use without RPCs; null if there is none.
+std::shared_ptr<const LocalServer> ServerInProcess(const SessionOptions& options) {
   return options.config.rpc_options().use_rpc_for_inprocess_master() ? nullptr : FindLocalServer(options.target);
 }
 
@@ -63,7 +64,7 @@ class RemoteSessionFactory : public SessionFactory {
  public:
   bool Accepts(const std::string& target) const override { return absl::StartsWith(target, "grpc://"); }
   StatusOr<std::unique_ptr<Session>> Create(const SessionOptions& options) override {
-    if (const auto local = LocalServerOf(options)) return local->create_session(options);
+    if (const auto local = ServerInProcess(options)) return local->create_session(options);
     MR_ASSIGN_OR_RETURN(const RemoteSessionOptions remote, RemoteOptions(options));
     return RemoteSession::Create(options, remote);
   }
@@ -77,7 +78,7 @@ const bool registered = [] {
 }  // namespace
 
 Status ResetServer(const SessionOptions& options, const std::vector<std::string>& containers) {
-  if (const auto local = LocalServerOf(options); local != nullptr && local->reset) {
+  if (const auto local = ServerInProcess(options); local != nullptr && local->reset) {
     return local->reset(containers, options.device_filters);
   }
   MR_ASSIGN_OR_RETURN(const RemoteSessionOptions remote, RemoteOptions(options));

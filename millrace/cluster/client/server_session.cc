@@ -193,7 +193,7 @@ Status ServerSession::Close() {
   return absl::IsAborted(result) ? absl::OkStatus() : result;
 }
 
-LocalServer LocalServerOf(const std::shared_ptr<Master>& master) {
+LocalServer MakeLocalServer(const std::shared_ptr<Master>& master) {
   LocalServer server;
   server.create_session =
       [weak = std::weak_ptr<Master>(master)](const SessionOptions& options) -> StatusOr<std::unique_ptr<Session>> {

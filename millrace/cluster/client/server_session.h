@@ -50,6 +50,6 @@ class ServerSession : public BaseSession {
 };
 
 // The entry under which sessions in this process find the server.
-LocalServer LocalServerOf(const std::shared_ptr<Master>& master);
+LocalServer MakeLocalServer(const std::shared_ptr<Master>& master);
 
 }  // namespace millrace

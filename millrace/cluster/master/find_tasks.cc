@@ -7,6 +7,7 @@
 #include "absl/strings/strip.h"
 #include "millrace/base/fan_in.h"
 #include "millrace/base/log.h"
+#include "millrace/cluster/blamed_task.h"
 #include "millrace/cluster/step/let_go.h"
 #include "millrace/graph/device_name.h"
 
@@ -128,19 +129,31 @@ class Search : public std::enable_shared_from_this<Search> {
     return absl::StrJoin(names, ", ");
   }
 
-  // Registers the wait, so that status and hang reports list it.
-  void NoteWait(std::string what) {
+  // The first of them; empty if none is missing.
+  std::string FirstMissing() {
+    MutexLock lock(&mu_);
+    for (size_t i = 0; i < peers_.size(); ++i) {
+      if (found_[i].peer == nullptr) return peers_[i]->name;
+    }
+    return "";
+  }
+
+  // Registers the wait, so that status and hang reports list it. An empty `what` ends it.
+  void NoteWait(std::string what, std::string peer = "") {
     WaitRegistry* const waits = options_.worker->task().waits().get();
     if (waits == nullptr) return;
     MutexLock lock(&mu_);
     if (what == noted_ || (!what.empty() && finished_.load())) return;
     noted_ = what;
     if (wait_ != 0) waits->End(wait_);
-    wait_ = what.empty() ? 0 : waits->Begin("session", std::move(what), 0);
+    wait_ = what.empty()
+                ? 0
+                : waits->Begin(
+                      {.node = "session", .what = std::move(what), .kind = Wait::Kind::kPeer, .peer = std::move(peer)});
   }
 
   void Report(absl::Duration pause) {
-    NoteWait(absl::StrCat("tasks that do not answer: ", Missing(/*why=*/false)));
+    NoteWait(absl::StrCat("tasks that do not answer: ", Missing(/*why=*/false)), FirstMissing());
     MR_LOG(Warning, "a session has waited ",
            absl::FormatDuration(absl::Trunc(options_.clock->Now() - begun_, absl::Seconds(1))),
            " for tasks that do not answer: ", Missing());
@@ -149,8 +162,9 @@ class Search : public std::enable_shared_from_this<Search> {
   }
 
   void Expire() {
-    Finish(DeadlineExceeded("the session could not be made within ", absl::FormatDuration(options_.timeout),
-                            ": no answer from ", Missing()));
+    Finish(BlameTask(DeadlineExceeded("the session could not be made within ", absl::FormatDuration(options_.timeout),
+                                      ": no answer from ", Missing()),
+                     FirstMissing()));
   }
 
   void Succeed() {

@@ -172,13 +172,12 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
 
 void Master::CreateSession(pb::CreateSessionRequest request, const CallControl& control,
                            Done<pb::CreateSessionResponse> done) {
+  Status refused;
   {
     MutexLock lock(&mu_);
-    if (!going_down_.ok()) {
-      Status why = going_down_;
-      return done(why);
-    }
+    refused = going_down_;
   }
+  if (!refused.ok()) return done(std::move(refused));
   std::make_shared<SessionCreation>(shared_from_this(), std::move(request), control, std::move(done))->Start();
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "millrace/base/log.h"
 #include "millrace/cluster/master/master_step.h"
 #include "millrace/graph/graph_def.h"
@@ -104,10 +103,14 @@ void MasterSession::Run(std::shared_ptr<const MasterProgram> program, std::vecto
 }
 
 void MasterSession::OnStepEnded(MasterStep* step) {
+  std::shared_ptr<MasterStep> ended;  // the last reference may be the one in the table: released without the lock
   absl::AnyInvocable<void()> on_idle;
   {
     MutexLock lock(&mu_);
-    running_.erase(step);
+    if (const auto it = running_.find(step); it != running_.end()) {
+      ended = std::move(it->second);
+      running_.erase(it);
+    }
     if (running_.empty() && on_idle_ != nullptr) on_idle = std::exchange(on_idle_, nullptr);
   }
   if (on_idle != nullptr) on_idle();
@@ -124,16 +127,9 @@ Status MasterSession::NoteRequest(int64_t request_id) {
 void MasterSession::RunStep(RunStepCall call, const CallControl& control, Done<RunStepAnswer> done) {
   if (Status status = NoteRequest(call.request_id); !status.ok()) return done(status);
   if (!call.partial_run_handle.empty()) {
-    std::shared_ptr<PartialRun> partial;
-    {
-      MutexLock lock(&mu_);
-      if (const auto it = partial_runs_.find(call.partial_run_handle); it != partial_runs_.end()) partial = it->second;
-    }
-    if (partial == nullptr) {
-      return done(
-          InvalidArgument("there is no partial run '", call.partial_run_handle, "': it has ended or was never set up"));
-    }
-    return RunPartial(partial, std::move(call), control, std::move(done));
+    const StatusOr<std::shared_ptr<PartialRun>> partial = partial_runs_.Find(call.partial_run_handle);
+    if (!partial.ok()) return done(partial.status());
+    return RunPartial(*partial, std::move(call), control, std::move(done));
   }
   CallableSpec spec;
   std::vector<Tensor> feeds;
@@ -211,8 +207,12 @@ void MasterSession::RunCallable(RunCallableCall call, const CallControl& control
 }
 
 Status MasterSession::ReleaseCallable(int64_t handle) {
+  CallableEntry released;  // its program is destroyed without the lock
   MutexLock lock(&mu_);
-  callables_.erase(handle);
+  if (const auto it = callables_.find(handle); it != callables_.end()) {
+    released = std::move(it->second);
+    callables_.erase(it);
+  }
   return absl::OkStatus();
 }
 
@@ -272,8 +272,7 @@ StatusOr<std::string> MasterSession::StartPartial(std::unique_ptr<PartialStepCal
     if (closed_) {
       refused = closed_because_;
     } else {
-      partial->handle = absl::StrCat(next_partial_++);
-      partial_runs_[partial->handle] = partial;
+      partial->handle = partial_runs_.Add(partial);
       running_.emplace(partial->step.get(), partial->step);
     }
   }
@@ -310,22 +309,13 @@ void MasterSession::RunPartial(const std::shared_ptr<PartialRun>& partial, RunSt
 bool MasterSession::IsIdle() const {
   MutexLock lock(&mu_);
   size_t partial = 0;
-  for (const auto& [handle, run] : partial_runs_) partial += running_.contains(run->step.get());
+  for (const std::shared_ptr<PartialRun>& run : partial_runs_.List()) partial += running_.contains(run->step.get());
   return running_.size() == partial;
-}
-
-std::vector<int64_t> MasterSession::TakePartialSteps() {
-  std::vector<int64_t> steps;
-  for (const auto& [handle, run] : partial_runs_) steps.push_back(run->step->step_id());
-  partial_runs_.clear();
-  std::sort(steps.begin(), steps.end());
-  return steps;
 }
 
 void MasterSession::EndPartial(const PartialRun& partial) {
   options_.worker->steps().Forget(partial.step->step_id());
-  MutexLock lock(&mu_);
-  partial_runs_.erase(partial.handle);
+  partial_runs_.Remove(partial.handle);
 }
 
 pb::ListDevicesResponse MasterSession::ListDevices() const {
@@ -340,7 +330,8 @@ pb::ListDevicesResponse MasterSession::ListDevices() const {
 
 void MasterSession::Close(const Status& why, absl::AnyInvocable<void()> done) {
   std::vector<std::shared_ptr<MasterStep>> steps;
-  std::vector<int64_t> partial_steps;
+  std::vector<std::shared_ptr<PartialRun>> partial_runs;
+  absl::flat_hash_map<int64_t, CallableEntry> callables;  // their programs are destroyed without the lock
   auto finish = [self = shared_from_this(), done = std::move(done)]() mutable {
     for (const SessionTask& task : self->options_.tasks) {
       if (task.peer == nullptr) continue;
@@ -354,8 +345,8 @@ void MasterSession::Close(const Status& why, absl::AnyInvocable<void()> done) {
     MutexLock lock(&mu_);
     closed_ = true;
     closed_because_ = why;
-    partial_steps = TakePartialSteps();
-    callables_.clear();
+    partial_runs = partial_runs_.TakeAll();
+    callables.swap(callables_);
     steps = Ordered([](const MasterStep&) { return true; });
     idle = running_.empty();
     if (!idle && on_idle_ == nullptr) {
@@ -370,8 +361,10 @@ void MasterSession::Close(const Status& why, absl::AnyInvocable<void()> done) {
   programs_->Close(why);
   if (idle) finish();
   for (const std::shared_ptr<MasterStep>& step : steps) step->Cancel(why);
-  // Including those that have ended with tensors that were not fetched.
-  for (const int64_t step_id : partial_steps) options_.worker->steps().Forget(step_id);
+  // Including those that have ended with tensors that were not fetched; in order, so that simulations are deterministic.
+  std::sort(partial_runs.begin(), partial_runs.end(),
+            [](const auto& a, const auto& b) { return a->step->step_id() < b->step->step_id(); });
+  for (const std::shared_ptr<PartialRun>& run : partial_runs) options_.worker->steps().Forget(run->step->step_id());
 }
 
 std::vector<std::shared_ptr<MasterStep>> MasterSession::Ordered(

@@ -16,6 +16,7 @@
 #include "millrace/cluster/worker/recent_ids.h"
 #include "millrace/cluster/worker/worker.h"
 #include "millrace/proto/master.pb.h"
+#include "millrace/task/partial_run_table.h"
 #include "millrace/task/partial_step_calls.h"
 
 namespace millrace {
@@ -115,8 +116,6 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
                   Done<RunStepAnswer> done);
   StatusOr<std::string> StartPartial(std::unique_ptr<PartialStepCalls> calls,
                                      std::shared_ptr<const MasterProgram> program);
-  // Removes all partial runs and returns their step ids, whose tensors may still be kept.
-  std::vector<int64_t> TakePartialSteps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndPartial(const PartialRun& partial);
   void OnStepEnded(MasterStep* step);
   void CountFinished(absl::Time since, absl::Time now) {
@@ -148,8 +147,8 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   RecentIds requests_ ABSL_GUARDED_BY(mu_);
   int64_t next_callable_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<int64_t, CallableEntry> callables_ ABSL_GUARDED_BY(mu_);
-  int64_t next_partial_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::flat_hash_map<std::string, std::shared_ptr<PartialRun>> partial_runs_ ABSL_GUARDED_BY(mu_);
+  // None is added once the session is closed; its lock is acquired after mu_.
+  PartialRunTable<PartialRun> partial_runs_;
 };
 
 }  // namespace millrace

@@ -91,8 +91,9 @@ void ProgramTable::Register(std::shared_ptr<MasterProgram> program, Remote remot
 
 void ProgramTable::Close(const Status& why) {
   closing_.StartCancel(why);
+  absl::flat_hash_map<std::string, std::shared_ptr<const MasterProgram>> programs;  // destroyed without the lock
   MutexLock lock(&mu_);
-  programs_.clear();
+  programs.swap(programs_);
 }
 
 }  // namespace millrace

@@ -349,9 +349,4 @@ bool LineTensors::Awaits(const std::string& task) {
   return false;
 }
 
-bool LineTensors::HasWaiters() {
-  MutexLock lock(&mu_);
-  return std::any_of(lines_.begin(), lines_.end(), [](const Line& line) { return line.awaited > 0; });
-}
-
 }  // namespace millrace

@@ -64,14 +64,14 @@ class LineTensorsTest : public ::testing::Test {
 
 TEST_F(LineTensorsTest, ATensorMeetsItsReceiverInEitherOrder) {
   Recv(0);
-  EXPECT_TRUE(lines_.HasWaiters());
+  EXPECT_TRUE(lines_.Awaits("/job:ps/replica:0/task:0"));
   EXPECT_EQ(Arrive(0, 1), absl::OkStatus());
   EXPECT_EQ(Arrive(1, 2), absl::OkStatus());
   Recv(1);
   ASSERT_EQ(got_.size(), 2u);
   EXPECT_EQ(got_[0]->tensor.scalar<float>(), 1);
   EXPECT_EQ(got_[1]->tensor.scalar<float>(), 2);
-  EXPECT_FALSE(lines_.HasWaiters());
+  EXPECT_FALSE(lines_.Awaits("/job:ps/replica:0/task:0"));
 }
 
 TEST_F(LineTensorsTest, TensorsOfOneMessageArrivedAtOneTime) {
@@ -165,7 +165,7 @@ TEST_F(LineTensorsTest, AnAbortEndsItsWaitsAndWhatComesLaterIsDropped) {
   Recv(1);
   ASSERT_EQ(got_.size(), 2u);
   EXPECT_TRUE(absl::IsUnavailable(got_[0].status()) && absl::IsUnavailable(got_[1].status()));
-  EXPECT_FALSE(lines_.HasWaiters());
+  EXPECT_FALSE(lines_.Awaits("/job:ps/replica:0/task:0"));
   EXPECT_EQ(Arrive(0, 1), absl::OkStatus());
   EXPECT_TRUE(absl::IsUnavailable(Send(2, {.tensor = Tensor::Scalar(1.f)}).status()));
 }

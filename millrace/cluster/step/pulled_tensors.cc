@@ -122,9 +122,4 @@ bool PulledTensors::Awaits(const std::string& task) {
   return false;
 }
 
-bool PulledTensors::HasWaiters() {
-  MutexLock lock(&mu_);
-  return fetching_ != nullptr;
-}
-
 }  // namespace millrace

@@ -46,7 +46,6 @@ class PulledTensors {
   void ListAwaited(size_t first, std::vector<Awaited>* peers);
   void ListWaits(std::vector<Wait>* waits);
   bool Awaits(const std::string& task);
-  bool HasWaiters();
 
  private:
   // A call in flight.

@@ -64,11 +64,11 @@ class PulledTensorsTest : public ::testing::Test {
 };
 
 TEST_F(PulledTensorsTest, ATensorIsAwaitedFromTheCallToTheAnswer) {
-  EXPECT_FALSE(pulled_.HasWaiters());
+  EXPECT_FALSE(pulled_.Awaits(kPsTask));
   Pull("a");
   Pull("b");
   EXPECT_EQ(worker_->asked, (std::vector<std::vector<std::string>>{{KeyOf("a")}, {KeyOf("b")}}));
-  EXPECT_TRUE(pulled_.HasWaiters() && pulled_.Awaits(kPsTask));
+  EXPECT_TRUE(pulled_.Awaits(kPsTask));
   EXPECT_FALSE(pulled_.Awaits("/job:ps/replica:0/task:1"));
   std::vector<Awaited> peers;
   pulled_.ListAwaited(0, &peers);
@@ -82,7 +82,7 @@ TEST_F(PulledTensorsTest, ATensorIsAwaitedFromTheCallToTheAnswer) {
   worker_->one[1](RendezvousItem{.tensor = Tensor::Scalar(2.f)});
   ASSERT_EQ(got_.size(), 2u);
   EXPECT_EQ(got_[1]->tensor.scalar<float>(), 2);
-  EXPECT_FALSE(pulled_.HasWaiters());
+  EXPECT_FALSE(pulled_.Awaits(kPsTask));
 }
 
 TEST_F(PulledTensorsTest, AnErrorOfTheSendersStepIsHearsay) {
@@ -107,7 +107,7 @@ TEST_F(PulledTensorsTest, AGroupComesWithOneCall) {
   ASSERT_EQ(worker_->many.size(), 1u);
   worker_->many[0](std::vector<RendezvousItem>(2));
   EXPECT_EQ(came, 2u);
-  EXPECT_FALSE(pulled_.HasWaiters());
+  EXPECT_FALSE(pulled_.Awaits(kPsTask));
 }
 
 TEST_F(PulledTensorsTest, CallsAreTakenBackTogetherAndMadeForTheStepsThreads) {

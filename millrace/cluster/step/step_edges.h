@@ -62,10 +62,6 @@ struct StepEdges {
     const std::vector<int>& slots = tasks[task].arriving;
     return number < slots.size() ? slots[number] : -1;
   }
-  int Leaving(int task, uint64_t number) const {
-    const std::vector<int>& slots = tasks[task].leaving;
-    return number < slots.size() ? slots[number] : -1;
-  }
 };
 
 // Assigns slots to the numbered nodes (kEdgeSlotAttr). Null if none is numbered. Invalid numbers are ignored: such

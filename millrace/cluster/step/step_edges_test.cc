@@ -50,7 +50,7 @@ TEST_F(StepEdgesTest, BothEndsOfAnEdgeHaveTheSameNumber) {
   EXPECT_EQ(home_->tasks[0].incarnation, 2u);
   EXPECT_EQ(ps_->tasks[0].name, kHome);
   for (const StepEdge& edge : home_->edges) {
-    const int there = edge.arrives() ? ps_->Leaving(0, edge.number) : ps_->Arriving(0, edge.number);
+    const int there = edge.arrives() ? ps_->tasks[0].leaving.at(edge.number) : ps_->Arriving(0, edge.number);
     ASSERT_GE(there, 0);
     EXPECT_EQ(ps_->edges[there].key, edge.key);
   }

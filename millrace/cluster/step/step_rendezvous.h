@@ -60,8 +60,6 @@ class StepRendezvous : public Rendezvous, public RefCounted {
   // Adds the current waits for peers, in the form of a WaitRegistry. They are not registered in advance: a step pays
   // nothing until somebody asks.
   void ListWaits(std::vector<Wait>* waits);
-  // True while somebody waits for a tensor of this step, on this task or another.
-  bool HasWaiters() { return local_.HasWaiters() || pulled_.HasWaiters() || lines_.HasWaiters(); }
   // True if there is neither an unreceived tensor of this task nor a pending receive.
   bool IsEmpty() const { return local_.IsEmpty(); }
 

@@ -21,7 +21,7 @@ TEST(StepRendezvousTest, ListsWhatTheClientHasNotGiven) {
   step->Recv(key, [&](StatusOr<RendezvousItem> item) { got = std::move(item); });
   ASSERT_EQ(waits.List().size(), 1u);
   EXPECT_EQ(waits.List()[0].node, "x:0");
-  EXPECT_TRUE(step->HasWaiters());
+  EXPECT_FALSE(step->IsEmpty());
   ASSERT_TRUE(step->Send(key, {Tensor::Scalar<float>(3), false}).ok());
   EXPECT_EQ(got->tensor.scalar<float>(), 3);
   EXPECT_TRUE(waits.List().empty());

@@ -5,12 +5,8 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "millrace/cluster/cluster_spec.h"
 
 namespace millrace {
@@ -43,35 +39,6 @@ std::string AgeText(absl::Duration age) {
 std::string Listed(const std::vector<std::string>& names) {
   if (names.size() < 2) return absl::StrJoin(names, "");
   return absl::StrCat(absl::StrJoin(names.begin(), names.end() - 1, ", "), " and ", names.back());
-}
-
-// The first task named in a sentence, by its full name or as "worker/0"; "" if there is none.
-std::string TaskIn(absl::string_view text, absl::Span<const TaskView> tasks) {
-  size_t best = absl::string_view::npos;
-  std::string found;
-  for (const TaskView& view : tasks) {
-    for (const std::string& name : {view.task, ShortTaskName(view.task)}) {
-      if (name.empty()) continue;
-      for (size_t at = text.find(name); at != absl::string_view::npos && at < best; at = text.find(name, at + 1)) {
-        const size_t end = at + name.size();
-        const bool begins =
-            at == 0 || !(absl::ascii_isalnum(text[at - 1]) || text[at - 1] == '_' || text[at - 1] == '/');
-        const bool ends =
-            end == text.size() || !(absl::ascii_isalnum(text[end]) || text[end] == '_' || text[end] == '/');
-        if (!begins || !ends) continue;
-        best = at;
-        found = view.task;
-      }
-    }
-  }
-  return found;
-}
-
-// A queue that hands out tokens for the next step once gradients were taken. Only its name tells it from others:
-// synchronous training calls it "sync_token_q", as TensorFlow's does.
-bool HandsOutTokens(const StatusWait& wait) {
-  return wait.resource_kind() == StatusWait::QUEUE &&
-         absl::StrContains(absl::AsciiStrToLower(wait.resource()), "token");
 }
 
 class Explanation {
@@ -221,12 +188,8 @@ class Explanation {
     }
   }
 
-  // The task that is waited for; "" if the wait is for data that any task may provide.
-  std::string PeerOf(const Hung& hung) const {
-    const StatusWait& wait = *hung.wait;
-    if (!wait.peer().empty()) return Find(wait.peer()) != nullptr ? wait.peer() : TaskIn(wait.peer(), tasks_);
-    return wait.step_id() == 0 ? TaskIn(wait.what(), tasks_) : "";
-  }
+  // The task that a wait is for; "" when it is for data of whoever has it, or for a task that was not asked.
+  std::string PeerOf(const Hung& hung) const { return Find(hung.wait->peer()) != nullptr ? hung.wait->peer() : ""; }
 
   static std::string StepText(const Hung& hung, const Driver& driver) {
     if (hung.wait->step_id() == 0) return "";
@@ -359,7 +322,7 @@ class Explanation {
                              : wait.has() == 0
                                  ? "stays empty"
                                  : absl::StrCat("has ", wait.has(), " of the ", wait.needs(), " that are wanted");
-    add(HandsOutTokens(wait) ? kTokens : kNoElements,
+    add(wait.resource_kind() == StatusWait::TOKEN_QUEUE ? kTokens : kNoElements,
         absl::StrCat(what, " ", fill, " and nobody fills it: ", Brief(hung), by));
   }
 

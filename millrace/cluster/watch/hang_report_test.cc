@@ -225,7 +225,8 @@ std::vector<TaskView> Synchronous(const ToldTask& worker1) {
   return {ToldTask("ps", 0)
               .Runs(30, 15)
               .Runs(31, 14)
-              .Resource(StatusWait::ELEMENTS, 31, 14.5, "sync/take_token", "FIFOQueue 'sync_token_q'", 0, 1)
+              .Resource(StatusWait::ELEMENTS, 31, 14.5, "sync/take_token", "FIFOQueue 'sync_token_q'", 0, 1,
+                        StatusWait::TOKEN_QUEUE)
               .Resource(StatusWait::ELEMENTS, 30, 14, "sync/take_grad", "accumulator 'sync/w'", 1, 2,
                         StatusWait::ACCUMULATOR),
           ToldTask("worker", 0).Session("s", 15).Drives(30, 15, {kPs0}).Drives(31, 14, {kPs0}), worker1};
@@ -253,7 +254,8 @@ TEST(HangReport, SaysWhenMoreGradientsAreRequiredThanWorkersGive) {
       Explain(Synchronous(ToldTask("worker", 1)
                               .Session("t", 15)
                               .Drives(40, 14, {kWorker1})
-                              .Resource(StatusWait::ELEMENTS, 40, 13, "take_token", "FIFOQueue 'sync_token_q'", 0, 1)));
+                              .Resource(StatusWait::ELEMENTS, 40, 13, "take_token", "FIFOQueue 'sync_token_q'", 0, 1,
+                                        StatusWait::TOKEN_QUEUE)));
   EXPECT_THAT(report.cause, AllOf(StartsWith("accumulator 'sync/w' on ps/0 has 1 of 2 gradients: every worker waits"),
                                   HasSubstr("stale")));
 }
@@ -309,27 +311,34 @@ TEST(HangReport, ALongStepOnAnotherTaskIsNoHang) {
 }
 
 TEST(HangReport, NamesWhoDoesNotInitialiseTheVariables) {
-  for (const std::string& peer : {std::string(), std::string("worker/0"), kWorker0}) {
-    const HangReport report = Explain({ToldTask("ps", 0), ToldTask("worker", 0),
-                                       ToldTask("worker", 1)
-                                           .Session("s", 1)
-                                           .Process(12, "variables w, b to be initialised by worker/0 (chief)", peer)});
-    EXPECT_EQ(report.cause,
-              "worker/1 waits 12 s for variables w, b to be initialised by worker/0 (chief); worker/0 has no session "
-              "and runs no step; it has run none yet");
-  }
-  const HangReport silent =
-      Explain({ToldTask("ps", 0), ToldTask("worker", 0).Silent(),
-               ToldTask("worker", 1).Session("s", 1).Process(12, "variables w to be initialised by worker/0 (chief)")});
+  const HangReport report =
+      Explain({ToldTask("ps", 0), ToldTask("worker", 0),
+               ToldTask("worker", 1)
+                   .Session("s", 1)
+                   .Process(12, "variables w, b to be initialised by worker/0 (chief)", kWorker0)});
+  EXPECT_EQ(report.cause,
+            "worker/1 waits 12 s for variables w, b to be initialised by worker/0 (chief); worker/0 has no session "
+            "and runs no step; it has run none yet");
+  const HangReport silent = Explain({ToldTask("ps", 0), ToldTask("worker", 0).Silent(),
+                                     ToldTask("worker", 1)
+                                         .Session("s", 1)
+                                         .Process(12, "variables w to be initialised by worker/0 (chief)", kWorker0)});
   EXPECT_THAT(silent.cause,
               AllOf(StartsWith("worker/0 at worker0:2222 does not answer"), HasSubstr("worker/1 waits for it")));
+}
+
+TEST(HangReport, TheNameOfATaskInASentenceIsNotTakenForThePeer) {
+  const HangReport report =
+      Explain({ToldTask("ps", 0), ToldTask("worker", 0),
+               ToldTask("worker", 1).Session("s", 1).Process(12, "the file worker/0 in /tmp, which ps/0 writes")});
+  EXPECT_EQ(report.cause, "worker/1 waits 12 s for the file worker/0 in /tmp, which ps/0 writes");
 }
 
 TEST(HangReport, WhatTheChiefWaitsForComesBeforeWhatOthersWantOfIt) {
   const HangReport report = Explain(
       {ToldTask("ps", 0).Runs(9, 30).Resource(StatusWait::ELEMENTS, 9, 30, "init/read", "FIFOQueue 'files'", 0, 1),
        ToldTask("worker", 0).Session("s").Drives(9, 30, {kPs0}),
-       ToldTask("worker", 1).Process(40, "variables w to be initialised by worker/0 (chief)")});
+       ToldTask("worker", 1).Process(40, "variables w to be initialised by worker/0 (chief)", kWorker0)});
   EXPECT_THAT(report.cause, StartsWith("FIFOQueue 'files' on ps/0"));
 }
 

@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "millrace/cluster/blamed_task.h"
+
 namespace millrace {
 
 std::shared_ptr<LivenessMonitor> LivenessMonitor::Make(const LivenessOptions& options,
@@ -73,7 +75,8 @@ void LivenessMonitor::OnAnswer(const Awaited& peer, const StatusOr<pb::GetStatus
     if (!found) why = Aborted("task ", peer.task, " at ", peer.address, " was restarted while a step waited for it");
   }
   if (why.ok()) return;
-  if (const std::shared_ptr<LivenessClient> client = client_.lock()) client->OnPeerLost(peer, why);
+  if (const std::shared_ptr<LivenessClient> client = client_.lock())
+    client->OnPeerLost(peer, BlameTask(why, peer.task));
 }
 
 }  // namespace millrace

@@ -35,6 +35,8 @@ TaskStatus::Wait::ResourceKind ResourceKindOf(ResourceKind kind) {
   switch (kind) {
     case ResourceKind::kQueue:
       return TaskStatus::Wait::QUEUE;
+    case ResourceKind::kTokenQueue:
+      return TaskStatus::Wait::TOKEN_QUEUE;
     case ResourceKind::kAccumulator:
       return TaskStatus::Wait::ACCUMULATOR;
     case ResourceKind::kBarrier:

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
+#include "millrace/cluster/blamed_task.h"
 #include "millrace/cluster/step/let_go.h"
 
 namespace millrace {
@@ -102,11 +103,13 @@ Status RemoteWorker::Named(const Status& status, absl::string_view method) const
   if (status.ok() || absl::StrContains(status.message(), task_)) return status;
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
-      return Unavailable("task ", task_, " at ", channel_->address(), " cannot be reached (", method,
-                         "): ", status.message());
+      return BlameTask(Unavailable("task ", task_, " at ", channel_->address(), " cannot be reached (", method,
+                                   "): ", status.message()),
+                       task_);
     case absl::StatusCode::kDeadlineExceeded:
-      return DeadlineExceeded("task ", task_, " at ", channel_->address(), " did not answer in time (", method,
-                              "): ", status.message());
+      return BlameTask(DeadlineExceeded("task ", task_, " at ", channel_->address(), " did not answer in time (",
+                                        method, "): ", status.message()),
+                       task_);
     case absl::StatusCode::kCancelled:
       return status;
     default:

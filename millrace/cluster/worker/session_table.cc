@@ -27,16 +27,28 @@ StatusOr<std::shared_ptr<WorkerSession>> SessionTable::Find(const std::string& h
                  "': it was restarted since, or the session is closed");
 }
 
-StatusOr<std::shared_ptr<WorkerSession>> SessionTable::FindOrMake(
-    const std::string& handle, absl::FunctionRef<StatusOr<std::shared_ptr<WorkerSession>>()> make) {
-  MutexLock lock(&mu_);
+StatusOr<std::shared_ptr<WorkerSession>> SessionTable::FindOpen(const std::string& handle) const {
   if (!going_down_.ok()) return going_down_;
   if (const auto found = sessions_.find(handle); found != sessions_.end()) return found->second;
   if (closed_.Contains(HashOf(handle))) {
     return Aborted("session '", handle, "' was closed on ", task_, " before it was made there");
   }
+  return nullptr;
+}
+
+StatusOr<std::shared_ptr<WorkerSession>> SessionTable::FindOrMake(
+    const std::string& handle, absl::FunctionRef<StatusOr<std::shared_ptr<WorkerSession>>()> make) {
+  std::shared_ptr<WorkerSession> found;
+  {
+    MutexLock lock(&mu_);
+    MR_ASSIGN_OR_RETURN(found, FindOpen(handle));
+  }
+  if (found != nullptr) return found;
   MR_ASSIGN_OR_RETURN(std::shared_ptr<WorkerSession> made, make());
-  return sessions_.emplace(handle, std::move(made)).first->second;
+  MutexLock lock(&mu_);
+  MR_ASSIGN_OR_RETURN(found, FindOpen(handle));
+  if (found == nullptr) found = sessions_.emplace(handle, std::move(made)).first->second;
+  return found;
 }
 
 std::shared_ptr<WorkerSession> SessionTable::Close(const std::string& handle) {

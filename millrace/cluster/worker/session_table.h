@@ -22,8 +22,9 @@ class SessionTable {
   const std::shared_ptr<WorkerSession>& legacy() const { return legacy_; }
   // The legacy session if `handle` is empty or the caller did not create one. ABORTED for an unknown session.
   StatusOr<std::shared_ptr<WorkerSession>> Find(const std::string& handle, bool created) const;
-  // The session of this handle, or the one that `make` (which must be fast) returns. ABORTED if it was closed before: a
-  // request to create a session may arrive after the one to close it.
+  // The session of this handle, or else the one that `make` returns. `make` is called without the lock; if the same
+  // session is made twice at once, the first one stored is everybody's. ABORTED if it was closed before: a request to
+  // create a session may arrive after the one to close it.
   StatusOr<std::shared_ptr<WorkerSession>> FindOrMake(
       const std::string& handle, absl::FunctionRef<StatusOr<std::shared_ptr<WorkerSession>>()> make);
   // Removes the session permanently; null if it is not there.
@@ -38,6 +39,9 @@ class SessionTable {
   std::vector<std::shared_ptr<WorkerSession>> List() const;
 
  private:
+  // The session of this handle, null if it has yet to be made, or the reason why it cannot be.
+  StatusOr<std::shared_ptr<WorkerSession>> FindOpen(const std::string& handle) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const std::string task_;
   const std::shared_ptr<WorkerSession> legacy_;
   mutable Mutex mu_;

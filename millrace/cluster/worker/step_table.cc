@@ -21,8 +21,9 @@ StepTable::StepTable(StepTableOptions options)
     : options_(std::move(options)), ended_(kEndedSteps), last_sweep_(options_.clock->Now()) {}
 
 RefPtr<StepRendezvous> StepTable::Find(int64_t step_id, bool keep, int new_receivers) {
+  std::vector<RefPtr<StepRendezvous>> stale;  // let go of without the lock
   MutexLock lock(&mu_);
-  DropStale();
+  TakeStale(&stale);
   if (ended_.Contains(step_id)) {
     auto over = MakeRef<StepRendezvous>(step_id, options_.waits.get());
     over->Abort(AlreadyExists("step ", step_id, " is over on ", options_.task));
@@ -64,13 +65,15 @@ void StepTable::ForgetSession(const std::string& session, const Status& why) {
   for (const auto& [id, step] : steps) step->Abort(why);
 }
 
-void StepTable::DropStale() {
+void StepTable::TakeStale(std::vector<RefPtr<StepRendezvous>>* stale) {
   const absl::Time now = options_.clock->Now();
   if (now - last_sweep_ < kStaleStep / 4) return;
   last_sweep_ = now;
   absl::erase_if(steps_, [&](auto& entry) {
-    const Step& step = entry.second;
-    return !step.running && !step.kept && now - step.touched > kStaleStep && step.receivers == 0;
+    Step& step = entry.second;
+    if (step.running || step.kept || now - step.touched <= kStaleStep || step.receivers > 0) return false;
+    stale->push_back(std::move(step.rendezvous));
+    return true;
   });
 }
 

@@ -71,7 +71,9 @@ class StepTable : public std::enable_shared_from_this<StepTable> {
   // Forgets the step if it succeeded and this was its last tensor, or if it has not begun here and nobody waits for it
   // any more.
   void OnReceiverGone(int64_t step_id, const StepRendezvous* rendezvous, bool gave_up);
-  void DropStale() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Moves the steps that nobody has mentioned for long to `stale`. Their end calls those who still wait, so the caller
+  // lets go of them without the lock.
+  void TakeStale(std::vector<RefPtr<StepRendezvous>>* stale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const StepTableOptions options_;
   mutable Mutex mu_;

@@ -59,15 +59,21 @@ StatusOr<std::shared_ptr<RegisteredGraph>> WorkerSession::Find(const std::string
 }
 
 Status WorkerSession::Deregister(const std::string& graph_handle) {
+  std::shared_ptr<RegisteredGraph> graph;  // its plan and kernels are destroyed without the lock
   MutexLock lock(&mu_);
-  if (graphs_.erase(graph_handle) > 0) return absl::OkStatus();
+  if (const auto it = graphs_.find(graph_handle); it != graphs_.end()) {
+    graph = std::move(it->second);
+    graphs_.erase(it);
+    return absl::OkStatus();
+  }
   return Aborted("there is no graph '", graph_handle, "' in session '", handle(), "'");
 }
 
 void WorkerSession::DeregisterAll() {
+  // They hold this session; destroyed without the lock.
   absl::flat_hash_map<std::string, std::shared_ptr<RegisteredGraph>> graphs;
   MutexLock lock(&mu_);
-  graphs.swap(graphs_);  // they keep this session alive
+  graphs.swap(graphs_);
 }
 
 }  // namespace millrace

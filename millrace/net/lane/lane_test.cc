@@ -49,9 +49,24 @@ TEST_F(LaneTest, TcpIsTakenWhereItIsAskedForOrTheOnlyWay) {
   EXPECT_EQ(Outgoing(*client_).kind, "tcp");
   channel_.reset();
   listener_.reset();
-  StartWithLane({.kind = LaneKind::kTcp}, {.kind = LaneKind::kShm});
+  StartWithLane({.kind = LaneKind::kTcp});
   EXPECT_EQ(Outgoing(*client_).kind, "tcp");
   EXPECT_TRUE(absl::StrContains(Outgoing(*client_).why_not_better, "Unix socket"));
+}
+
+TEST_F(LaneTest, ATaskThatWasToldToUseShmNeitherOpensNorDialsTcp) {
+  Start({.kind = LaneKind::kShm}, {.kind = LaneKind::kTcp});
+  EXPECT_TRUE(CallOn(*channel_, "Echo").ok());
+  ASSERT_TRUE(WaitUntil([&] { return absl::StrContains(Outgoing(*client_).why_not_better, "no TCP port"); }))
+      << Outgoing(*client_).kind;
+  channel_.reset();
+  listener_.reset();
+  Start({.kind = LaneKind::kTcp}, {.kind = LaneKind::kShm});
+  EXPECT_TRUE(CallOn(*channel_, "Echo").ok());
+  ASSERT_TRUE(WaitUntil([&] { return absl::StrContains(Outgoing(*client_).why_not_better, "told to use shm"); }))
+      << Outgoing(*client_).kind;
+  EXPECT_TRUE(CallOn(*channel_, "Echo").ok());
+  EXPECT_EQ(Outgoing(*client_).kind, "grpc");
 }
 
 TEST_F(LaneTest, NoLaneLeavesTheHostWhenTheSetUpIsEncrypted) {

@@ -6,6 +6,12 @@
 
 namespace millrace::net {
 
+Status LaneMedium::Allowed(const LaneOptions& options) const {
+  if (options.kind != LaneKind::kAuto && options.kind != kind())
+    return FailedPrecondition("this task was told to use ", LaneKindName(options.kind));
+  return Fits(options);
+}
+
 absl::Span<const LaneMedium* const> LaneMedia() {
   static const LaneMedium* const kMedia[] = {UnixMedium(), TcpMedium()};
   return kMedia;

@@ -31,8 +31,9 @@ class LaneMedium {
   absl::string_view name() const { return LaneKindName(kind()); }
   // What carries the frames, for use in messages: "the Unix socket".
   virtual absl::string_view carrier() const = 0;
-  // OK, or the reason why a task with these options has no such lanes, as a clause: "this task was told to use TCP".
-  virtual Status Allowed(const LaneOptions& options) const = 0;
+  // OK, or the reason why a task with these options neither offers nor dials such lanes, as a clause: "this task was
+  // told to use tcp". Nothing of a medium is used where it is not allowed.
+  Status Allowed(const LaneOptions& options) const;
   // Called once for each transport that may use it, before anything else.
   virtual void Prepare(const LaneOptions& options) const {}
 
@@ -57,6 +58,10 @@ class LaneMedium {
   // reads_memory().
   virtual StatusOr<std::shared_ptr<const PeerMemory>> OpenMemory(int fd, uint64_t address,
                                                                  const MemoryProbe& probe) const = 0;
+
+ private:
+  // What speaks against it besides the wanted kind, as in Allowed.
+  virtual Status Fits(const LaneOptions& options) const { return absl::OkStatus(); }
 };
 
 const LaneMedium* UnixMedium();  // unix_medium.cc

@@ -12,7 +12,7 @@ class TcpLaneMedium final : public LaneMedium {
   LaneKind kind() const override { return LaneKind::kTcp; }
   absl::string_view carrier() const override { return "TCP"; }
 
-  Status Allowed(const LaneOptions& options) const override {
+  Status Fits(const LaneOptions& options) const override {
     if (options.secured) return FailedPrecondition("a lane over TCP would not be encrypted");
     return absl::OkStatus();
   }

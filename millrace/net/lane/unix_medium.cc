@@ -15,10 +15,6 @@ class UnixLaneMedium final : public LaneMedium {
   LaneKind kind() const override { return LaneKind::kShm; }
   absl::string_view carrier() const override { return "the Unix socket"; }
 
-  Status Allowed(const LaneOptions& options) const override {
-    if (options.kind == LaneKind::kTcp) return FailedPrecondition("this task was told to use TCP");
-    return absl::OkStatus();
-  }
   void Prepare(const LaneOptions& options) const override {
     if (options.read_memory) AllowMemoryReads();
   }

@@ -22,6 +22,15 @@ std::string ShapesText(const std::vector<PartialShape>& shapes) {
       "[", absl::StrJoin(shapes, ",", [](std::string* out, const PartialShape& s) { out->append(s.ToString()); }), "]");
 }
 
+// Synchronous training, TensorFlow's and ours, calls its queue of tokens so, and nothing else in a graph tells it from
+// other queues.
+constexpr absl::string_view kTokenQueue = "sync_token_q";
+
+ResourceKind KindOfWaits(absl::string_view name) {
+  const absl::string_view own = name.substr(name.rfind('/') + 1);  // without the scopes before it
+  return own == kTokenQueue ? ResourceKind::kTokenQueue : ResourceKind::kQueue;
+}
+
 std::unique_ptr<TupleStore> StoreFor(const TupleQueue::Options& options) {
   switch (options.kind) {
     case TupleQueue::Kind::kRandomShuffle:
@@ -62,8 +71,8 @@ TupleQueue::TupleQueue(Options options)
     : options_(std::move(options)),
       label_(absl::StrCat(KindName(options_.kind), " '", options_.name, "'")),
       store_(StoreFor(options_)),
-      enqueues_(label_, ResourceKind::kQueue),
-      dequeues_(label_, ResourceKind::kQueue) {}
+      enqueues_(label_, KindOfWaits(options_.name)),
+      dequeues_(label_, KindOfWaits(options_.name)) {}
 
 StatusOr<RefPtr<Queue>> TupleQueue::Make(Options options) {
   const size_t n = options.types.size();

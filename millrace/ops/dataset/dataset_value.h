@@ -19,18 +19,14 @@ namespace millrace {
 // The step context in which the functions of a pipeline run. It outlives the step that created it, and is cancelled
 // when the iteration is abandoned.
 struct PipelineContext {
-  explicit PipelineContext(const StepContext& maker) : step(maker) {
-    step.cancellation = &cancellation;
-    step.step_resources = &resources;
-    step.handover = nullptr;  // it outlives the step
-    step.rendezvous = nullptr;
-    if (step.functions != nullptr) functions = step.functions->weak_from_this().lock();
-  }
+  explicit PipelineContext(const StepContext& maker)
+      : step(maker.Detached(&cancellation, &resources)),
+        functions(step.functions != nullptr ? step.functions->weak_from_this().lock() : nullptr) {}
 
   CancellationManager cancellation;
   StepResources resources;
-  StepContext step;
-  std::shared_ptr<FunctionRunner> functions;  // keeps step.functions alive
+  const StepContext step;
+  const std::shared_ptr<FunctionRunner> functions;  // keeps step.functions alive
 };
 using PipelineContexts = std::vector<std::shared_ptr<PipelineContext>>;
 

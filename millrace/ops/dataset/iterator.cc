@@ -130,7 +130,10 @@ class GetNextRequest : public DatasetWalk::Request, public std::enable_shared_fr
   bool Take(DatasetWalk::Answer& answer) override {
     if (!End()) return false;
     // The step is valid until `done` is called, and nothing else can end the request now.
-    if (ctx_.cancellation() != nullptr) ctx_.cancellation()->Deregister(token_);
+    if (CancellationManager* const cancellation = ctx_.cancellation(); cancellation != nullptr) {
+      if (cancellation->IsCancelled()) ctx_.HandOver();  // it may have to wait for callbacks
+      cancellation->Deregister(token_);
+    }
     done_(SetOutputs(answer));
     return true;
   }

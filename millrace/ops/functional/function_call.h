@@ -18,12 +18,17 @@ class NamedFunction {
   explicit NamedFunction(pb::NameAttrList name) : name_(std::move(name)) {}
   void Set(pb::NameAttrList name) { name_ = std::move(name); }
 
+  // Compiles without the lock: steps that call it for the first time at once may each ask for it, and all of them get
+  // the same function.
   StatusOr<std::shared_ptr<CallableFunction>> Get(const StepContext& step) {
-    MutexLock lock(&mu_);
-    if (function_ == nullptr) {
-      if (step.functions == nullptr) return Internal("there is nothing here that runs functions");
-      MR_ASSIGN_OR_RETURN(function_, step.functions->Instantiate(name_));
+    {
+      MutexLock lock(&mu_);
+      if (function_ != nullptr) return function_;
     }
+    if (step.functions == nullptr) return Internal("there is nothing here that runs functions");
+    MR_ASSIGN_OR_RETURN(std::shared_ptr<CallableFunction> compiled, step.functions->Instantiate(name_));
+    MutexLock lock(&mu_);
+    if (function_ == nullptr) function_ = std::move(compiled);
     return function_;
   }
   const std::string& name() const { return name_.name(); }
