@@ -31,7 +31,7 @@ std::vector<Node*> WithoutFed(std::vector<Node*> nodes) {
 
 }  // namespace
 
-bool FunctionInliner::IsCall(const Node& node) { return node.op().Has(OpTrait::kCall); }
+bool FunctionInliner::IsCall(const Node& node) { return node.op().call_kind != CallKind::kNone; }
 
 Status FunctionInliner::ExpandAll() {
   for (Node* node : graph_->nodes()) {
@@ -69,11 +69,20 @@ Status FunctionInliner::Drain() {
 }
 
 StatusOr<bool> FunctionInliner::Expand(const Call& call) {
-  const Node& node = *call.node;
-  if (node.is_type("While") || node.is_type("StatelessWhile") || node.is_type("_While")) return ExpandWhile(call);
-  if (node.is_type("SymbolicGradient")) return ExpandGradient(call);
-  if (node.is_type("PartitionedCall") || node.is_type("StatefulPartitionedCall")) return ExpandCall(call);
-  return ExpandCond(call);
+  switch (call.node->op().call_kind) {
+    case CallKind::kNone:
+      return false;
+    case CallKind::kFunction:
+      return ExpandCall(call);
+    case CallKind::kGradient:
+      return ExpandGradient(call);
+    case CallKind::kIf:
+    case CallKind::kCase:
+      return ExpandCond(call);
+    case CallKind::kWhile:
+      return ExpandWhile(call);
+  }
+  return false;
 }
 
 bool FunctionInliner::MayInline(const pb::NameAttrList& function, int caller) const {
@@ -133,7 +142,6 @@ StatusOr<FunctionInliner::Spliced> FunctionInliner::Splice(const Call& call, con
     }
     return gate_node;
   };
-  bool has_switch = false;
   pb::GraphDef def;
   for (const pb::NodeDef& original : flat.nodes) {
     pb::NodeDef& node = *def.add_node();
@@ -187,13 +195,16 @@ StatusOr<FunctionInliner::Spliced> FunctionInliner::Splice(const Call& call, con
         }
       }
     }
-    has_switch |= node.op() == "Switch" || node.op() == "RefSwitch";
-    has_control_flow_ |= has_switch || node.op() == "Enter";
   }
   const size_t first = graph_->nodes().size(), first_call = calls_.size();
   MR_RETURN_IF_ERROR(ImportGraphDef(std::move(def), graph_));
   callers_.push_back({flat.name, call.caller});
   const int caller = static_cast<int>(callers_.size()) - 1;
+  bool has_switch = false;
+  for (size_t i = first; i < first + flat.nodes.size(); ++i) {
+    has_switch |= graph_->nodes()[i]->IsSwitch();
+    has_control_flow_ |= graph_->nodes()[i]->IsControlFlow();
+  }
   Spliced result;
   for (size_t i = first; i < first + flat.nodes.size(); ++i) {
     Node* node = graph_->nodes()[i];

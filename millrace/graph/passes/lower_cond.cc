@@ -5,7 +5,7 @@ namespace millrace {
 
 StatusOr<bool> FunctionInliner::ExpandCond(const Call& call) {
   Node* node = call.node;
-  const bool is_case = node->is_type("Case") || node->is_type("StatelessCase");
+  const bool is_case = node->op().call_kind == CallKind::kCase;
   // Indexed by the Switch's output: 0 is the false branch.
   std::vector<pb::NameAttrList> branches;
   std::vector<std::string> names;

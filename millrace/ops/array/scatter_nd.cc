@@ -215,6 +215,7 @@ MILLRACE_OP(ScatterNd)
     .Attr("bad_indices_policy: string = ''")
     .Shape(ScatterNdShape)
     .Gradient(ScatterNdGradient)
+    .Trait(OpTrait::kUnboundedOutput)
     .Summary("Scatters slices into a tensor of zeros.");
 MILLRACE_KERNEL(ScatterNd, kCpu, ScatterNdKernel);
 
