@@ -126,7 +126,7 @@ class BundleReader::Reading {
     }
     MR_RETURN_IF_ERROR(ReadAt(run, work.at, work.size, to));
     work.crc = Crc32c({to, work.size});
-    if (!direct) CopyElements(run.piece->stored, to, first, last, run.piece->common, run.tensor->wanted, run.output);
+    if (!direct) CopyCommonPart(run.piece->stored, to, first, last, run.piece->common, run.tensor->wanted, run.output);
     return absl::OkStatus();
   }
 
@@ -181,8 +181,8 @@ class BundleReader::Reading {
     if (run.piece->stored == run.tensor->wanted) {
       std::move(strings.begin(), strings.end(), run.output->data<std::string>());
     } else {
-      CopyElements(run.piece->stored, strings.data(), 0, static_cast<int64_t>(strings.size()), run.piece->common,
-                   run.tensor->wanted, run.output);
+      CopyCommonPart(run.piece->stored, strings.data(), 0, static_cast<int64_t>(strings.size()), run.piece->common,
+                     run.tensor->wanted, run.output);
     }
     return absl::OkStatus();
   }

@@ -8,8 +8,8 @@
 #include "millrace/ops/array/int_list.h"
 #include "millrace/ops/array/nd_index.h"
 #include "millrace/ops/array/partial_dims.h"
-#include "millrace/ops/kernels/strided_copy.h"
 #include "millrace/runtime/kernel_registry.h"
+#include "millrace/tensor/copy_elements.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
