@@ -4,25 +4,16 @@
 // before it: see passes/late_reads.cc. The same must hold if the reader, or a node in between, is on another task: a
 // consumer ordered after an update reads the variable itself, which is sent after the update.
 #include "millrace/graph/cut_graph.h"
+#include "millrace/graph/references.h"
 
 namespace millrace {
-namespace {
-
-// The variable that a reference refers to, through ops that forward references.
-Endpoint RootOf(Endpoint reference) {
-  while (reference.node->num_inputs() > 0 && IsRef(reference.node->input(0).dtype()) && IsRef(reference.dtype())) {
-    reference = reference.node->input(0);
-  }
-  return reference;
-}
-
-}  // namespace
 
 void CutGraph::FindLateReads() {
   absl::flat_hash_map<Endpoint, std::vector<Node*>> updates;
   for (Node* node : graph_->nodes()) {
     for (int i = 0; i < node->num_inputs(); ++i) {
-      if (IsRef(node->input_type(i)) && !node->IsControlFlow()) updates[RootOf(node->input(i))].push_back(node);
+      if (IsRef(node->input_type(i)) && !node->IsControlFlow())
+        updates[ReferredVariable(node->input(i))].push_back(node);
     }
   }
   if (updates.empty()) return;
@@ -37,7 +28,7 @@ void CutGraph::FindLateReads() {
     for (int i = 0; i < node->num_inputs(); ++i) {
       const Node* reader = node->input(i).node;
       if (!reader->is_type("Identity") || reader->num_inputs() == 0 || !IsRef(reader->input(0).dtype())) continue;
-      const Endpoint variable = RootOf(reader->input(0));
+      const Endpoint variable = ReferredVariable(reader->input(0));
       if (updates.contains(variable)) reads[variable].push_back({node, i, node->input(i).node});
     }
   }
