@@ -73,6 +73,132 @@ std::vector<Output> OutputsOf(const Operation& op, size_t n) {
   return op.empty() ? std::vector<Output>(n) : op.outputs(0, op.num_outputs());
 }
 
+Output Int64Constant(const Scope& scope, int64_t value) {
+  return OpCall(scope, "Const")
+      .Attr("value", Tensor::Scalar<int64_t>(value))
+      .Attr("dtype", DType::kInt64)
+      .Add()
+      .output(0);
+}
+
+// Builds the two functions of a loop, and the loop itself. With a limit, an iteration counter is the first of the
+// loop's variables.
+class WhileBuilder {
+ public:
+  WhileBuilder(const Scope& scope, const std::vector<Output>& start, const LoopCondition& condition,
+               const Function::Body& body, const WhileOptions& options)
+      : scope_(scope),
+        named_(scope.op_name().empty() ? scope.WithOpName("while") : scope),
+        condition_(condition),
+        body_(body),
+        options_(options),
+        counters_(options.maximum_iterations >= 0 ? 1 : 0),
+        variables_(start) {
+    if (counters_ > 0) variables_.insert(variables_.begin(), Int64Constant(scope, 0));
+    for (const Output& v : variables_) args_.push_back({v.dtype(), v.shape()});
+  }
+
+  // The results of the loop; empty if the scope got an error.
+  std::vector<Output> Build() {
+    // Shapes are assumed to be invariant; if the body's results differ, it is built again with weaker shapes.
+    for (int attempt = 0;; ++attempt) {
+      FunctionBuilder cond(scope_, UniqueFunctionName(scope_, named_.op_name() + "_cond"), args_);
+      FunctionBuilder body(scope_, UniqueFunctionName(scope_, named_.op_name() + "_body"), args_);
+      std::vector<Endpoint> captured;
+      if (!scope_.ok() || !BuildFunctions(cond, body, &captured)) return {};
+      const bool stable = WeakenShapes(body.results(), attempt);
+      if (!scope_.ok()) return {};
+      if (stable) return AddLoop(cond, body, captured);
+    }
+  }
+
+ private:
+  std::vector<Output> UserArgs(const FunctionBuilder& builder) const {
+    return std::vector<Output>(builder.args().begin() + counters_, builder.args().end());
+  }
+
+  bool BuildCondition(FunctionBuilder& cond) {
+    const Scope& s = cond.scope();
+    Output goes_on = condition_(s, UserArgs(cond));
+    if (counters_ > 0 && !goes_on.empty()) {
+      const Output limit = Int64Constant(s, options_.maximum_iterations);
+      const Output within = OpCall(s, "Less").In(cond.args()[0]).In(limit).Add().output(0);
+      goes_on = OpCall(s, "LogicalAnd").In(within).In(goes_on).Add().output(0);
+    }
+    return cond.Finish({goes_on});
+  }
+
+  bool BuildFunctions(FunctionBuilder& cond, FunctionBuilder& body, std::vector<Endpoint>* captured) {
+    if (!BuildCondition(cond)) return false;
+    const Scope& s = body.scope();
+    std::vector<Output> next = body_(s, UserArgs(body));
+    const size_t n = variables_.size() - static_cast<size_t>(counters_);
+    if (next.size() != n) {
+      scope_.UpdateStatus(InvalidArgument(named_.op_name(), ": the body of the loop gives ", next.size(),
+                                          " values for ", n, " variables"));
+      return false;
+    }
+    if (counters_ > 0) {
+      const Output one = Int64Constant(s, 1);
+      next.insert(next.begin(), OpCall(s, "AddV2").In(body.args()[0]).In(one).Add().output(0));
+    }
+    cond.ShareCaptured(captured);
+    if (!body.Finish(next)) return false;
+    body.ShareCaptured(captured);
+    cond.ShareCaptured(captured);
+    return true;
+  }
+
+  // Keeps what the shapes of the variables and of the body's results have in common. True if nothing changed.
+  bool WeakenShapes(const std::vector<FunctionArg>& results, int attempt) {
+    bool stable = true;
+    for (size_t i = 0; i < args_.size(); ++i) {
+      if (results[i].dtype != args_[i].dtype) {
+        scope_.UpdateStatus(InvalidArgument(
+            named_.op_name(), ": the body of the loop gives ", DTypeName(results[i].dtype), " for variable ",
+            i - static_cast<size_t>(counters_), ", which is ", DTypeName(args_[i].dtype)));
+        return false;
+      }
+      const PartialShape common = attempt < 3 ? Common(args_[i].shape, results[i].shape) : PartialShape();
+      if (common == args_[i].shape) continue;
+      args_[i].shape = common;
+      stable = false;
+    }
+    return stable;
+  }
+
+  std::vector<Output> AddLoop(FunctionBuilder& cond, FunctionBuilder& body, const std::vector<Endpoint>& captured) {
+    // Captured tensors are loop variables that the body returns unchanged.
+    body.ReturnCaptured();
+    cond.AddToLibrary();
+    body.AddToLibrary();
+    if (!scope_.ok()) return {};
+    std::vector<Output> inputs = variables_;
+    for (const Output& e : AsOutputs(scope_, captured)) inputs.push_back(e);
+    std::vector<PartialShape> shapes;
+    for (const FunctionArg& arg : args_) shapes.push_back(arg.shape);
+    for (const Endpoint& e : captured) shapes.push_back(e.shape());
+    const Operation loop = OpCall(named_, cond.is_stateful() || body.is_stateful() ? "While" : "StatelessWhile")
+                               .In(InputList(inputs))
+                               .Attr("cond", FunctionName(cond.name()))
+                               .Attr("body", FunctionName(body.name()))
+                               .Attr("output_shapes", shapes)
+                               .Attr("parallel_iterations", static_cast<int64_t>(options_.parallel_iterations))
+                               .Add();
+    if (loop.empty()) return {};
+    return loop.outputs(counters_, static_cast<int>(variables_.size()));
+  }
+
+  const Scope& scope_;
+  const Scope named_;
+  const LoopCondition& condition_;
+  const Function::Body& body_;
+  const WhileOptions& options_;
+  const int counters_;  // 1 with a limit, otherwise 0
+  std::vector<Output> variables_;
+  std::vector<FunctionArg> args_;  // types and shapes of the variables
+};
+
 }  // namespace
 
 std::vector<Output> Cond(const Scope& scope, const Output& predicate, const Branch& then, const Branch& otherwise) {
@@ -129,93 +255,10 @@ std::vector<Output> Case(const Scope& scope, const Output& index, const std::vec
 
 std::vector<Output> While(const Scope& scope, const std::vector<Output>& start, const LoopCondition& condition,
                           const Function::Body& body, const WhileOptions& options) {
-  const size_t n = start.size();
-  if (!scope.ok()) return std::vector<Output>(n);
-  const Scope named = scope.op_name().empty() ? scope.WithOpName("while") : scope;
-  const std::string name = named.op_name();
-  const bool counted = options.maximum_iterations >= 0;
-  // With a limit, an iteration counter is the first loop variable.
-  std::vector<Output> variables = start;
-  if (counted) {
-    variables.insert(
-        variables.begin(),
-        OpCall(scope, "Const").Attr("value", Tensor::Scalar<int64_t>(0)).Attr("dtype", DType::kInt64).Add().output(0));
-  }
-  std::vector<FunctionArg> args;
-  for (const Output& v : variables) args.push_back({v.dtype(), v.shape()});
-  // Shapes are assumed to be invariant; if the body's results differ, it is built again with weaker shapes.
-  for (int attempt = 0;; ++attempt) {
-    FunctionBuilder cond_builder(scope, UniqueFunctionName(scope, name + "_cond"), args);
-    FunctionBuilder body_builder(scope, UniqueFunctionName(scope, name + "_body"), args);
-    if (!scope.ok()) return std::vector<Output>(n);
-    const auto user_args = [&](const FunctionBuilder& b) {
-      return std::vector<Output>(b.args().begin() + (counted ? 1 : 0), b.args().end());
-    };
-    Output goes_on = condition(cond_builder.scope(), user_args(cond_builder));
-    if (counted && !goes_on.empty()) {
-      const Scope& s = cond_builder.scope();
-      const Output limit = OpCall(s, "Const")
-                               .Attr("value", Tensor::Scalar<int64_t>(options.maximum_iterations))
-                               .Attr("dtype", DType::kInt64)
-                               .Add()
-                               .output(0);
-      const Output within = OpCall(s, "Less").In(cond_builder.args()[0]).In(limit).Add().output(0);
-      goes_on = OpCall(s, "LogicalAnd").In(within).In(goes_on).Add().output(0);
-    }
-    if (!cond_builder.Finish({goes_on})) return std::vector<Output>(n);
-    std::vector<Output> next = body(body_builder.scope(), user_args(body_builder));
-    if (next.size() != n) {
-      scope.UpdateStatus(
-          InvalidArgument(name, ": the body of the loop gives ", next.size(), " values for ", n, " variables"));
-      return std::vector<Output>(n);
-    }
-    if (counted) {
-      const Scope& s = body_builder.scope();
-      const Output one =
-          OpCall(s, "Const").Attr("value", Tensor::Scalar<int64_t>(1)).Attr("dtype", DType::kInt64).Add().output(0);
-      next.insert(next.begin(), OpCall(s, "AddV2").In(body_builder.args()[0]).In(one).Add().output(0));
-    }
-    std::vector<Endpoint> captured;
-    cond_builder.ShareCaptured(&captured);
-    if (!body_builder.Finish(next)) return std::vector<Output>(n);
-    body_builder.ShareCaptured(&captured);
-    cond_builder.ShareCaptured(&captured);
-    const std::vector<FunctionArg> results = body_builder.results();
-    bool stable = true;
-    for (size_t i = 0; i < args.size(); ++i) {
-      if (results[i].dtype != args[i].dtype) {
-        scope.UpdateStatus(InvalidArgument(name, ": the body of the loop gives ", DTypeName(results[i].dtype),
-                                           " for variable ", i - (counted ? 1 : 0), ", which is ",
-                                           DTypeName(args[i].dtype)));
-        return std::vector<Output>(n);
-      }
-      const PartialShape common = attempt < 3 ? Common(args[i].shape, results[i].shape) : PartialShape();
-      if (common == args[i].shape) continue;
-      args[i].shape = common;
-      stable = false;
-    }
-    if (!stable) continue;
-    // Captured tensors are loop variables that the body returns unchanged.
-    body_builder.ReturnCaptured();
-    cond_builder.AddToLibrary();
-    body_builder.AddToLibrary();
-    if (!scope.ok()) return std::vector<Output>(n);
-    std::vector<Output> inputs = variables;
-    for (const Output& e : AsOutputs(scope, captured)) inputs.push_back(e);
-    std::vector<PartialShape> shapes;
-    for (const FunctionArg& arg : args) shapes.push_back(arg.shape);
-    for (const Endpoint& e : captured) shapes.push_back(e.shape());
-    const bool stateful = cond_builder.is_stateful() || body_builder.is_stateful();
-    const Operation loop = OpCall(named, stateful ? "While" : "StatelessWhile")
-                               .In(InputList(inputs))
-                               .Attr("cond", FunctionName(cond_builder.name()))
-                               .Attr("body", FunctionName(body_builder.name()))
-                               .Attr("output_shapes", shapes)
-                               .Attr("parallel_iterations", static_cast<int64_t>(options.parallel_iterations))
-                               .Add();
-    const int first = counted ? 1 : 0;
-    return loop.empty() ? std::vector<Output>(n) : loop.outputs(first, first + static_cast<int>(n));
-  }
+  if (!scope.ok()) return std::vector<Output>(start.size());
+  WhileBuilder builder(scope, start, condition, body, options);
+  std::vector<Output> results = builder.Build();
+  return results.empty() ? std::vector<Output>(start.size()) : results;
 }
 
 }  // namespace millrace

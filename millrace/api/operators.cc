@@ -8,14 +8,14 @@ namespace {
 
 Output Binary(const Scope& scope, const char* op, const Input& a, const Input& b) {
   // Two default-constructed outputs: there is no graph to record the error in.
-  if (scope.is_null()) return Output();
+  if (api_internal::IsNull(scope)) return Output();
   return OpCall(scope, op).In(a).In(b).Add().output(0);
 }
 
 // If one operand is captured from outside a function body, the op belongs to the body.
 const Scope& ScopeOf(const Output& a, const Output& b) {
-  if (a.scope().is_null()) return b.scope();
-  if (b.scope().is_null()) return a.scope();
+  if (api_internal::IsNull(a.scope())) return b.scope();
+  if (api_internal::IsNull(b.scope())) return a.scope();
   return api_internal::StateOf(b.scope()).depth > api_internal::StateOf(a.scope()).depth ? b.scope() : a.scope();
 }
 
@@ -48,7 +48,7 @@ MR_BINARY(>=, "GreaterEqual")
 #undef MR_BINARY
 
 Output operator-(const Output& a) {
-  if (a.scope().is_null()) return Output();
+  if (api_internal::IsNull(a.scope())) return Output();
   return OpCall(a.scope(), "Neg").In(a).Add().output(0);
 }
 

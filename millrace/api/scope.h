@@ -82,8 +82,6 @@ class Scope {
 
   // The same settings without the name set by WithOpName.
   Scope WithoutOpName() const;
-  // True for the scope of a default-constructed Output. No other method of such a scope may be called.
-  bool is_null() const { return settings_ == nullptr; }
 
  private:
   friend class Operation;

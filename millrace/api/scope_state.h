@@ -81,10 +81,13 @@ struct ScopeAccess {
   static const ScopeSettings& Settings(const Scope& scope) { return *scope.settings_; }
   static std::string TakeName(const Scope& scope, absl::string_view name) { return scope.TakeName(name); }
   static Scope WithTakenName(const Scope& scope, absl::string_view full_name);
+  static bool IsNull(const Scope& scope) { return scope.settings_ == nullptr; }
 };
 
 inline GraphState& StateOf(const Scope& scope) { return ScopeAccess::State(scope); }
 inline const ScopeSettings& SettingsOf(const Scope& scope) { return ScopeAccess::Settings(scope); }
+// True for the scope of a default-constructed Output. No method of such a scope may be called.
+inline bool IsNull(const Scope& scope) { return ScopeAccess::IsNull(scope); }
 // TakeName reserves the full name that a node called `name` would get; the scope below gives it to its next node.
 inline std::string TakeName(const Scope& scope, absl::string_view name) { return ScopeAccess::TakeName(scope, name); }
 inline Scope WithTakenName(const Scope& scope, absl::string_view full_name) {

@@ -9,6 +9,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/string_view.h"
+#include "millrace/base/varint.h"
 
 namespace millrace {
 
@@ -29,17 +30,8 @@ class FlatSource {
       *value = static_cast<unsigned char>(*at_++);
       return true;
     }
-    uint64_t result = 0;
-    for (int shift = 0; shift < 64 && at_ != end_; shift += 7) {
-      const auto byte = static_cast<unsigned char>(*at_++);
-      // As protobuf reads: what the tenth byte has beyond 64 bits is dropped.
-      result |= static_cast<uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) {
-        *value = result;
-        return true;
-      }
-    }
-    return false;
+    const auto next = [this]() -> int { return at_ != end_ ? static_cast<unsigned char>(*at_++) : -1; };
+    return DecodeVarint<ExcessBits::kDrop>(next, value);
   }
   [[nodiscard]] bool Read(void* to, size_t size) {
     if (size > remaining()) return false;

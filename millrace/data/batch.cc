@@ -1,10 +1,9 @@
 // Batch: stacks several elements into one. Rows of in-memory tensors are copied once, directly into the batch.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "millrace/data/stage.h"
-#include "millrace/tensor/dispatch.h"
+#include "millrace/tensor/copy_elements.h"
 
 namespace millrace {
 namespace data_internal {
@@ -43,8 +42,7 @@ Shape BatchShape(int64_t n, absl::Span<const int64_t> row) {
 
 // Copies one element to position `at` of the batch.
 void CopyInto(Tensor* batch, int64_t at, const char* from, int64_t elements) {
-  char* to = batch->raw<char>() + static_cast<size_t>(at * elements) * SizeOf(batch->dtype());
-  CopyElements(batch->dtype(), from, to, elements);
+  CopyElements(batch->dtype(), from, 0, batch->raw_data(), at * elements, elements);
 }
 
 class BatchStage : public Stage {
@@ -154,17 +152,6 @@ class BatchSource : public Source {
 };
 
 }  // namespace
-
-void CopyElements(DType dtype, const void* from, void* to, int64_t n) {
-  if (IsPlain(dtype)) {
-    std::memcpy(to, from, static_cast<size_t>(n) * SizeOf(dtype));
-    return;
-  }
-  DispatchMove(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    std::copy_n(static_cast<const T*>(from), n, static_cast<T*>(to));
-  });
-}
 
 SourcePtr NewBatch(SourcePtr input, int64_t n, bool drop_remainder) {
   return std::make_shared<BatchSource>(std::move(input), n, drop_remainder);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "millrace/data/stage.h"
+#include "millrace/tensor/copy_elements.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -20,15 +21,13 @@ void Fill(Tensor* t, const Tensor& value) {
 void CopyCorner(const Tensor& from, Tensor* batch, int64_t at) {
   const int rank = from.rank();
   if (from.num_elements() == 0) return;
-  const size_t size = SizeOf(from.dtype());
   const int64_t run = rank == 0 ? 1 : from.dim(rank - 1);
   const int64_t runs = from.num_elements() / run;
   std::vector<int64_t> index(rank, 0);
   for (int64_t r = 0; r < runs; ++r) {
     int64_t place = at;
     for (int d = 0; d < rank; ++d) place = place * batch->dim(d + 1) + index[d];
-    CopyElements(from.dtype(), from.raw<char>() + static_cast<size_t>(r * run) * size,
-                 batch->raw<char>() + static_cast<size_t>(place) * size, run);
+    CopyElements(from.dtype(), from.raw_data(), r * run, batch->raw_data(), place, run);
     for (int d = rank - 2; d >= 0 && ++index[d] == from.dim(d); --d) index[d] = 0;
   }
 }

@@ -71,8 +71,6 @@ using SourcePtr = std::shared_ptr<const Source>;
 
 // Replaces a row number by tensors that share the table's memory.
 void Materialize(const RowTable* table, Element* element);
-// Copies `n` values of type `dtype` from `from` to `to`.
-void CopyElements(DType dtype, const void* from, void* to, int64_t n);
 
 // Factories, defined in one file per family.
 StatusOr<SourcePtr> NewRowSource(std::vector<Tensor> tensors);

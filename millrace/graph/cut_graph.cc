@@ -115,6 +115,28 @@ std::vector<std::string> CutGraph::FramesOf(const Node* node) const {
   return frames;
 }
 
+void CutGraph::SetLoops(const LoopForest& forest) {
+  for (const Loop& loop : forest.loops()) {
+    loops_.push_back({loop.frame_name, loop.parent, loop.condition, loop.enters[0]});
+  }
+  home_.assign(graph_->max_id(), kRoot);
+  outer_.assign(graph_->max_id(), kRoot);
+  for (const Node* node : graph_->nodes()) {
+    home_[node->id()] = forest.LoopOf(node);
+    outer_[node->id()] = forest.OutputLoopOf(node);
+  }
+}
+
+Node* CutGraph::TriggerOf(int loop, int task) const {
+  const auto it = triggers_.find(std::make_pair(loop, task));
+  return it == triggers_.end() ? nullptr : it->second;
+}
+
+void CutGraph::AddSender(int from_task, int to_task) {
+  if (senders_.size() < tasks_.size()) senders_.resize(tasks_.size());
+  senders_[to_task].insert(from_task);
+}
+
 std::vector<std::string> CutGraph::SendersTo(int task) const {
   std::vector<std::string> names;
   if (task >= static_cast<int>(senders_.size())) return names;

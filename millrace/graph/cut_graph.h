@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "millrace/graph/loops.h"
 #include "millrace/graph/partition.h"
 
 namespace millrace {
@@ -25,29 +26,6 @@ class CutGraph {
   // Parses the devices of all nodes. INVALID_ARGUMENT, naming the node, if one is not a full device name.
   Status FindTasks();
 
-  // Prepares loops that span tasks (control_loops.cc): copies Enter and NextIteration nodes to the tasks that use them,
-  // and adds a control loop to every task that has nodes of such a loop.
-  Status PrepareLoops();
-
-  // Replaces every edge between tasks by a _Send and a _Recv (cut_edges.cc). Feeds are left unchanged.
-  Status CutEdges();
-
-  const std::vector<std::string>& tasks() const { return tasks_; }
-  // -1 for a feed, which belongs to no task.
-  int TaskOf(const Node* node) const { return node->id() < Known() ? TaskOfDevice(device_of_[node->id()]) : -1; }
-  // Index into PartitionOptions::feeds, or -1.
-  int FeedIndex(const Endpoint& e) const;
-  bool IsFeed(const Node* node) const { return fed_nodes_.contains(node->id()); }
-  // The ids of fed nodes that nodes of `task` use.
-  absl::flat_hash_set<int> FeedsOf(int task) const;
-  // The frame names of the loops around the node, outermost first.
-  std::vector<std::string> FramesOf(const Node* node) const;
-  // Tasks that send to `task`, sorted, without duplicates.
-  std::vector<std::string> SendersTo(int task) const;
-  // The device of `task` that sends, receives and runs the added nodes.
-  std::string HostDevice(int task) const { return tasks_[task] + "/device:CPU:0"; }
-
- private:
   struct Device {
     std::string name;
     int task = -1;
@@ -62,36 +40,51 @@ class CutGraph {
     Node* enter = nullptr;
   };
 
-  int Known() const { return static_cast<int>(device_of_.size()); }
-  int TaskOfDevice(int device) const { return device < 0 ? -1 : devices_[device].task; }
-  int HostOf(const Node* node) const { return devices_[device_of_[node->id()]].host; }
+  Graph* graph() const { return graph_; }
+  const PartitionOptions& options() const { return options_; }
+  const std::vector<std::string>& tasks() const { return tasks_; }
+  const Device& device(int index) const { return devices_[index]; }
+  // The number of a device, which is added if it is new.
   StatusOr<int> FindDevice(const std::string& name);
+  // The device whose memory the node's tensors are sent from and received in.
+  int HostOf(const Node* node) const { return devices_[device_of_[node->id()]].host; }
+  // -1 for a feed, which belongs to no task.
+  int TaskOf(const Node* node) const { return node->id() < Known() ? TaskOfDevice(device_of_[node->id()]) : -1; }
+  // Index into PartitionOptions::feeds, or -1.
+  int FeedIndex(const Endpoint& e) const;
+  bool IsFeed(const Node* node) const { return fed_nodes_.contains(node->id()); }
+  // The ids of fed nodes that nodes of `task` use.
+  absl::flat_hash_set<int> FeedsOf(int task) const;
+  // The frame names of the loops around the node, outermost first.
+  std::vector<std::string> FramesOf(const Node* node) const;
+  // Tasks that send to `task`, sorted, without duplicates.
+  std::vector<std::string> SendersTo(int task) const;
+  // The device of `task` that sends, receives and runs the added nodes.
+  std::string HostDevice(int task) const { return tasks_[task] + "/device:CPU:0"; }
+
+  // Loops, by number; none before SetLoops.
+  void SetLoops(const LoopForest& forest);
+  std::vector<FoundLoop>& loops() { return loops_; }
+  const std::vector<FoundLoop>& loops() const { return loops_; }
+  // The loop that a node runs in, and the one that its outputs are in.
   int LoopOf(const Node* node) const { return home_.empty() ? kRoot : home_[node->id()]; }
   int OutputLoopOf(const Node* node) const { return outer_.empty() ? kRoot : outer_[node->id()]; }
+  void SetOutputLoop(const Node* node, int loop) { outer_[node->id()] = loop; }
+  // The node that fires once per iteration of `loop` on `task`; null if the loop does not run there.
+  Node* TriggerOf(int loop, int task) const;
+  void SetTrigger(int loop, int task, Node* node) { triggers_[{loop, task}] = node; }
 
   // Adds a node on that device. `home` is the loop that it runs in, `output` the loop of its outputs.
   StatusOr<Node*> Add(NodeSpec spec, int device, absl::Span<const std::string> origins, int home, int output);
   void Move(Node* node, int device);
-  std::string NewName(absl::string_view prefix) { return graph_->UniqueName(absl::StrCat(prefix, "_S", ++names_)); }
+  std::string NewName(absl::string_view prefix, absl::string_view separator = "_S") {
+    return graph_->UniqueName(absl::StrCat(prefix, separator, ++names_));
+  }
+  void AddSender(int from_task, int to_task);
 
-  // Loops.
-  Status TwinAtBorders();
-  StatusOr<Node*> TwinOn(Node* node, int device);
-  void DropUnused(std::vector<Node*> unused);
-  Status AddControlLoops();
-  Status AddControlLoop(int loop, int task);
-
-  // Edges.
-  void FindLateReads();
-  Status CutInputs(Node* node);
-  Status CutControlInputs(Node* node);
-  StatusOr<Endpoint> Received(const Endpoint& source, Node* consumer, int slot);
-  StatusOr<Node*> Send(const Endpoint& source, int to_device, std::vector<Node*> control_inputs);
-  StatusOr<Endpoint> Replica(Node* constant, int device);
-  StatusOr<Node*> WaitFor(Node* before, int device);
-  StatusOr<Node*> Join(std::vector<Node*> before, const Node* consumer);
-  bool IsReplicable(const Node& node) const;
-  Status CheckMayCross(const Endpoint& source, const Node& consumer, int slot) const;
+ private:
+  int Known() const { return static_cast<int>(device_of_.size()); }
+  int TaskOfDevice(int device) const { return device < 0 ? -1 : devices_[device].task; }
 
   Graph* const graph_;
   const PartitionOptions& options_;
@@ -107,29 +100,9 @@ class CutGraph {
   std::vector<int> home_;   // by id: the loop that a node runs in; empty if there are no loops
   std::vector<int> outer_;  // by id: the loop that its outputs are in
   absl::flat_hash_map<std::pair<int, int>, Node*> triggers_;  // (loop, task): fires once per iteration on that task
-  absl::flat_hash_map<std::pair<const Node*, int>, Node*> twins_;  // (node, task)
 
-  struct Pair {
-    Endpoint source;
-    int device;
-    const Node* consumer;  // set only for a pair that is not shared
-    friend bool operator==(const Pair&, const Pair&) = default;
-    template <typename H>
-    friend H AbslHashValue(H h, const Pair& p) {
-      return H::combine(std::move(h), p.source, p.device, p.consumer);
-    }
-  };
-  absl::flat_hash_map<Pair, Node*> received_;
-  // (consumer, input): the variable updates that must run before the value is sent.
-  absl::flat_hash_map<std::pair<int, int>, std::vector<Node*>> late_;
-  absl::flat_hash_map<std::pair<const Node*, int>, Node*> replicas_;
-  absl::flat_hash_map<std::pair<const Node*, int>, Node*>
-      waits_;                                           // (source, device): the node to wait for on that device
-  absl::flat_hash_map<const Node*, Node*> empties_;     // the empty tensor that is sent for a control edge
-  absl::flat_hash_map<std::vector<int>, Node*> joins_;  // by ids
-  std::vector<absl::flat_hash_set<int>> senders_;       // by task
+  std::vector<absl::flat_hash_set<int>> senders_;  // by task
   int64_t names_ = 0;
-  int64_t edges_ = 0;
 };
 
 }  // namespace millrace

@@ -224,6 +224,10 @@ OpSchemaBuilder& OpSchemaBuilder::Control(ControlKind kind) {
   schema_.control_kind = kind;
   return *this;
 }
+OpSchemaBuilder& OpSchemaBuilder::Call(CallKind kind) {
+  schema_.call_kind = kind;
+  return *this;
+}
 
 OpSchemaBuilder& OpSchemaBuilder::Trait(OpTrait trait) {
   schema_.traits |= 1u << static_cast<uint8_t>(trait);

@@ -71,8 +71,12 @@ struct OpAttr {
 // The control-flow primitives, each with its Ref variant.
 enum class ControlKind : int8_t { kNone, kSwitch, kMerge, kEnter, kExit, kNextIteration, kLoopCond };
 
+// Ops that call functions named by their attrs, by how the inliner expands the call (passes/function_inliner.h).
+enum class CallKind : int8_t { kNone, kFunction, kGradient, kIf, kCase, kWhile };
+
 // What graph passes and the runtime need to know about an op beyond its signature. An op declares its traits where it
-// is registered; a pass checks for a trait and never lists op names.
+// is registered; a pass asks for a trait instead of listing op names. Excepted are the ops that every graph is made of
+// (Const, Identity, ReadVariableOp) and those that a rewrite is about: the fusion of MatMul with BiasAdd names both.
 enum class OpTrait : uint8_t {
   // Every element of the output depends only on the corresponding elements of the inputs, and fused ops can run the CPU
   // kernel over a block: UnaryOf, BinaryOf or Select (ops/kernels/elementwise.h).
@@ -92,8 +96,12 @@ enum class OpTrait : uint8_t {
   kRandom,
   // An argument or result of a function body.
   kFunctionBorder,
-  // Calls functions named by its attrs; the call can be inlined (passes/function_inliner.h).
-  kCall,
+  // Its one output is its input 0, unchanged.
+  kForwards,
+  // Its result can be huge however small its inputs are: an attr or the value of an input gives the size.
+  kUnboundedOutput,
+  // May wait for data, room or a peer; holds no thread while it does.
+  kWaits,
   // The two ends of an edge between devices or tasks.
   kSend,
   kReceive,
@@ -111,6 +119,7 @@ struct OpSchema {
   // TensorFlow's allows_uninitialized_input: Assign may be given a reference to an empty variable.
   bool allows_uninitialized_input = false;
   ControlKind control_kind = ControlKind::kNone;
+  CallKind call_kind = CallKind::kNone;
   uint32_t traits = 0;  // a bit for each OpTrait
   ShapeFn shape_fn = nullptr;
   IntsFn ints_fn = nullptr;
@@ -157,6 +166,7 @@ class OpSchemaBuilder {
   OpSchemaBuilder& Commutative();
   OpSchemaBuilder& AllowsUninitializedInput();
   OpSchemaBuilder& Control(ControlKind kind);
+  OpSchemaBuilder& Call(CallKind kind);
   OpSchemaBuilder& Trait(OpTrait trait);
   OpSchemaBuilder& Shape(ShapeFn fn);
   OpSchemaBuilder& Ints(IntsFn fn);

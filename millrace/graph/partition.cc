@@ -5,7 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "millrace/graph/cut_graph.h"
+#include "millrace/graph/control_loops.h"
+#include "millrace/graph/cut_edges.h"
 
 namespace millrace {
 namespace {
@@ -175,8 +176,8 @@ StatusOr<std::vector<Part>> PartitionGraph(std::unique_ptr<Graph> graph, const P
   MR_RETURN_IF_ERROR(cut.FindTasks());
   const int num_tasks = static_cast<int>(cut.tasks().size());
   if (num_tasks > 1) {
-    MR_RETURN_IF_ERROR(cut.PrepareLoops());
-    MR_RETURN_IF_ERROR(cut.CutEdges());
+    MR_RETURN_IF_ERROR(PrepareLoops(cut));
+    MR_RETURN_IF_ERROR(CutEdges(cut));
   }
   // Fed tensors that are fetched without being on any task.
   int fetch_task = 0;

@@ -127,12 +127,12 @@ class BundleReader {
   StatusOr<Tensor> Read(absl::string_view name) const;
 
  private:
+  friend class BundleReading;  // reads from the shards on several threads
   struct Shard {
     std::string path;
     std::unique_ptr<RandomAccessFile> file;
     uint64_t size = 0;
   };
-  class Reading;
 
   BundleReader(FileSystem* files, std::string prefix) : files_(files), prefix_(std::move(prefix)) {}
   Status ReadHeader();

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "millrace/io/bundle.h"
+#include "millrace/io/bundle_reading.h"
 
 namespace millrace {
 
@@ -189,6 +190,11 @@ StatusOr<const BundleReader::Shard*> BundleReader::OpenShard(int shard) const {
   MR_ASSIGN_OR_RETURN(opened->size, files_->FileSize(opened->path));
   slot = std::move(opened);
   return slot.get();
+}
+
+Status BundleReader::Read(absl::Span<const BundleTensor> tensors, absl::Span<Tensor* const> outputs, ThreadPool* pool,
+                          CancellationManager* cancellation) const {
+  return ReadBundleTensors(*this, tensors, outputs, pool, cancellation);
 }
 
 StatusOr<Tensor> BundleReader::Read(absl::string_view name) const {

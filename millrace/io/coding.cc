@@ -6,23 +6,6 @@ namespace millrace {
 
 static_assert(std::endian::native == std::endian::little, "files are little-endian and read as they are");
 
-void PutVarint(std::string* out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
-  out->push_back(static_cast<char>(value));
-}
-
-bool TakeVarint(absl::string_view* in, uint64_t* value) {
-  *value = 0;
-  for (int shift = 0; shift < 64 && !in->empty(); shift += 7) {
-    const auto byte = static_cast<uint8_t>(in->front());
-    in->remove_prefix(1);
-    if (shift == 63 && byte > 1) return false;
-    *value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-    if (byte < 0x80) return true;
-  }
-  return false;
-}
-
 void PutOrderedNumber(std::string* out, uint64_t value) {
   const int bytes = (64 - std::countl_zero(value) + 7) / 8;
   out->push_back(static_cast<char>(bytes));

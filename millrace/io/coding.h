@@ -1,4 +1,5 @@
-// Integer encodings: varint, fixed-size little-endian, and the order-preserving encoding of checkpoint keys.
+// Integer encodings: fixed-size little-endian, varint (base/varint.h), and the order-preserving encoding of checkpoint
+// keys.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "millrace/base/varint.h"
 
 namespace millrace {
 
@@ -30,12 +32,6 @@ inline uint64_t GetFixed64(const char* bytes) {
   std::memcpy(&value, bytes, sizeof(value));
   return value;
 }
-
-// Seven bits per byte, lowest first; the high bit means that more bytes follow.
-void PutVarint(std::string* out, uint64_t value);
-// Consumes a varint from the front of `in`. Returns false if it is truncated or has more than 64 bits; `in` is then
-// unspecified.
-[[nodiscard]] bool TakeVarint(absl::string_view* in, uint64_t* value);
 
 // Order-preserving encodings: the bytes compare as the values do, also when several are concatenated.
 void PutOrderedNumber(std::string* out, uint64_t value);

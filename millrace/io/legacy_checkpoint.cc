@@ -159,7 +159,7 @@ StatusOr<Tensor> LegacyCheckpointReader::Read(const Found& found, const TensorSl
   for (const auto& [tensor, part] : parts) {
     TensorSlice common;
     part.Intersect(wanted, &common);
-    CopyElements(part, tensor.raw_data(), 0, tensor.num_elements(), common, wanted, &result);
+    CopyCommonPart(part, tensor.raw_data(), 0, tensor.num_elements(), common, wanted, &result);
   }
   return result;
 }

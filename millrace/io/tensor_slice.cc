@@ -143,8 +143,8 @@ std::string SliceKey(absl::string_view name, const TensorSlice& slice) {
   return key;
 }
 
-void CopyElements(const TensorSlice& from_slice, const void* from, int64_t first, int64_t last,
-                  const TensorSlice& common, const TensorSlice& to_slice, Tensor* to) {
+void CopyCommonPart(const TensorSlice& from_slice, const void* from, int64_t first, int64_t last,
+                    const TensorSlice& common, const TensorSlice& to_slice, Tensor* to) {
   const int rank = from_slice.rank();
   const int64_t width = rank == 0 ? 1 : from_slice.extent(rank - 1).length;
   const size_t element = SizeOf(to->dtype());

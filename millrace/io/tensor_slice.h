@@ -71,7 +71,7 @@ std::string SliceKey(absl::string_view name, const TensorSlice& slice);
 // Copies the elements of `common` from one slice of a tensor to another. `from` holds elements [first, last) of
 // `from_slice` in row-major order; `to` holds `to_slice`. All slices have explicit lengths, and `common` is within
 // both. Elements are plain, or both are strings.
-void CopyElements(const TensorSlice& from_slice, const void* from, int64_t first, int64_t last,
-                  const TensorSlice& common, const TensorSlice& to_slice, Tensor* to);
+void CopyCommonPart(const TensorSlice& from_slice, const void* from, int64_t first, int64_t last,
+                    const TensorSlice& common, const TensorSlice& to_slice, Tensor* to);
 
 }  // namespace millrace

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <limits>
 
+#include "millrace/base/varint.h"
+
 namespace millrace::net {
 namespace {
 
@@ -85,21 +87,15 @@ bool BytesReader::Skip(size_t size) {
 }
 
 bool BytesReader::ReadVarint(uint64_t* value) {
-  uint64_t result = 0;
-  for (int shift = 0; shift < 64; shift += 7) {
-    if (remaining_ == 0) return false;
-    const auto byte = static_cast<unsigned char>(bytes_->pieces()[piece_].data[at_]);
+  const auto next = [this]() -> int {
+    if (remaining_ == 0) return -1;
+    const int byte = static_cast<unsigned char>(bytes_->pieces()[piece_].data[at_]);
     ++at_;
     --remaining_;
     NextPiece();
-    // As protobuf reads: what the tenth byte has beyond 64 bits is dropped.
-    result |= static_cast<uint64_t>(byte & 0x7f) << shift;
-    if (byte < 0x80) {
-      *value = result;
-      return true;
-    }
-  }
-  return false;
+    return byte;
+  };
+  return DecodeVarint<ExcessBits::kDrop>(next, value);
 }
 
 bool BytesReader::ReadString(size_t size, std::string* text) {

@@ -7,6 +7,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "millrace/device/device_memory.h"
+#include "millrace/tensor/copy_elements.h"
 
 namespace millrace {
 namespace {
@@ -19,17 +20,8 @@ bool Fits(const Tensor& spare, const Tensor& like) {
   return spare.RefCountIsOne() && spare.dtype() == like.dtype() && spare.shape() == like.shape();
 }
 
-void CopyElements(const Tensor& from, Tensor* to) {
-  const int64_t n = from.num_elements();
-  if (from.dtype() == DType::kString) {
-    std::copy_n(from.data<std::string>(), n, to->data<std::string>());
-  } else if (from.dtype() == DType::kVariant) {
-    std::copy_n(from.data<Variant>(), n, to->data<Variant>());
-  } else if (!IsPlain(from.dtype())) {
-    std::copy_n(from.data<ResourceHandle>(), n, to->data<ResourceHandle>());
-  } else if (n > 0) {
-    std::memcpy(to->raw_data(), from.raw_data(), from.TotalBytes());
-  }
+void CopyValue(const Tensor& from, Tensor* to) {
+  CopyElements(from.dtype(), from.raw_data(), 0, to->raw_data(), 0, from.num_elements());
 }
 
 // Copies each block of rows under its stripe's lock, so that every row is consistent.
@@ -39,7 +31,7 @@ void CopyRows(const Tensor& from, RowLocks& locks, Tensor* to) {
     const int64_t end = std::min(layout.rows, row + layout.block_rows);
     MutexLock lock(&locks.stripe(layout.StripeOfRow(row)));
     Tensor part = to->Slice(row, end);
-    CopyElements(from.Slice(row, end), &part);
+    CopyValue(from.Slice(row, end), &part);
   }
 }
 
@@ -115,7 +107,7 @@ StatusOr<Tensor> Variable::Read() const {
   MR_ASSIGN_OR_RETURN(Tensor copy, Tensor::Make(value->dtype(), value->shape()));
   if (value->rank() == 0) {
     MutexLock lock(&row_locks_->stripe(0));
-    CopyElements(*value, &copy);
+    CopyValue(*value, &copy);
   } else if (value->num_elements() > 0) {
     CopyRows(*value, *row_locks_, &copy);
   }
@@ -192,7 +184,7 @@ Status Variable::BecomeSparse() {
     shared = value_;
   }
   MR_ASSIGN_OR_RETURN(Tensor own, Tensor::Make(shared.dtype(), shared.shape()));
-  CopyElements(shared, &own);
+  CopyValue(shared, &own);
   MutexLock lock(&value_mu_);
   value_ = std::move(own);
   sparse_ = true;
@@ -243,7 +235,7 @@ Status Variable::UpdateAll(absl::Span<Variable* const> variables, bool copy,
     }
     locks.UnlockLastValue();
     MR_ASSIGN_OR_RETURN(new_values[i], v->TakeSpare(old_values[i]));
-    if (copy) CopyElements(old_values[i], &new_values[i]);
+    if (copy) CopyValue(old_values[i], &new_values[i]);
   }
   MR_RETURN_IF_ERROR(fn(old_values, absl::MakeSpan(new_values)));
   locks.UnlockValues();

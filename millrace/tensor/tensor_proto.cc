@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/io/coded_stream.h"
+#include "millrace/base/varint.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -23,22 +24,9 @@ Status ContentLength(const pb::TensorProto& proto, DType dtype, const Shape& sha
                          proto.tensor_content().size(), " bytes of tensor_content instead of ", wanted);
 }
 
-// Reads a varint of at most 64 bits from [p, end); null if it is malformed.
-const char* ReadVarint(const char* p, const char* end, uint64_t* value) {
-  *value = 0;
-  for (int shift = 0; shift < 64 && p < end; shift += 7) {
-    const uint64_t byte = static_cast<uint8_t>(*p++);
-    if (shift == 63 && byte > 1) return nullptr;
-    *value |= (byte & 0x7f) << shift;
-    if (byte < 0x80) return p;
-  }
-  return nullptr;
-}
-
 StatusOr<Tensor> StringsFromContent(const std::string& content, Shape shape, Allocator* allocator) {
   const int64_t n = shape.num_elements();
-  const char* p = content.data();
-  const char* const end = p + content.size();
+  absl::string_view rest = content;
   // Every element takes at least one byte for its length; check before allocating.
   if (static_cast<uint64_t>(n) > content.size()) {
     return InvalidArgument("a TensorProto of string", shape.ToString(), " has only ", content.size(),
@@ -46,23 +34,22 @@ StatusOr<Tensor> StringsFromContent(const std::string& content, Shape shape, All
   }
   std::vector<uint64_t> lengths(n);
   for (uint64_t& length : lengths) {
-    p = ReadVarint(p, end, &length);
-    if (p == nullptr) {
+    if (!TakeVarint(&rest, &length)) {
       return InvalidArgument("the tensor_content of a TensorProto of string", shape.ToString(),
                              " has a malformed length of an element");
     }
   }
   MR_ASSIGN_OR_RETURN(Tensor t, Tensor::Make(DType::kString, std::move(shape), allocator));
   for (int64_t i = 0; i < n; ++i) {
-    if (lengths[i] > static_cast<uint64_t>(end - p)) {
+    if (lengths[i] > rest.size()) {
       return InvalidArgument("element ", i, " of a TensorProto of string", t.shape().ToString(), " has ", lengths[i],
-                             " bytes, but tensor_content has only ", end - p, " left");
+                             " bytes, but tensor_content has only ", rest.size(), " left");
     }
-    t.data<std::string>()[i].assign(p, lengths[i]);
-    p += lengths[i];
+    t.data<std::string>()[i].assign(rest.data(), lengths[i]);
+    rest.remove_prefix(lengths[i]);
   }
-  if (p != end) {
-    return InvalidArgument("a TensorProto of string", t.shape().ToString(), " has ", end - p,
+  if (!rest.empty()) {
+    return InvalidArgument("a TensorProto of string", t.shape().ToString(), " has ", rest.size(),
                            " bytes of tensor_content too many");
   }
   return t;

@@ -221,13 +221,8 @@ Examples:
 Exit code: 0 if all tasks except the ps succeeded; otherwise that of the task that failed first (128 + N for signal N);
 130 after Ctrl-C; 1 if a task was lost; 2 for an error in the flags. See docs/launch.md for more.)";
 
-}  // namespace
-
-std::function<int()> AddLaunch(CLI::App& app, const std::vector<std::string>& program, CLI::App** command) {
-  CLI::App* launch = app.add_subcommand(
-      "launch",
-      "Starts a whole cluster, watches it and stops it: millrace launch --ps 1 --workers 2 -- ./my_program --my_flags");
-  auto flags = std::make_shared<LaunchFlags>();
+// Which tasks there are and what they run.
+void AddJobOptions(CLI::App* launch, LaunchFlags* flags) {
   launch->add_option("--ps", flags->ps, "Number of ps tasks");
   launch->add_option("--workers", flags->workers, "Number of worker tasks");
   launch->add_option("--job", flags->jobs, "Another job: NAME=N, as in chief=1 or evaluator=1; may be repeated")
@@ -257,6 +252,10 @@ std::function<int()> AddLaunch(CLI::App& app, const std::vector<std::string>& pr
                    "What to do when a task fails: [JOB=]never (the default: the whole run fails), or "
                    "[JOB=]on-failure[:N] (restart the task up to N times, 3 by default, after 1, 2, 4, ... s)")
       ->allow_extra_args(false);
+}
+
+// Where they run.
+void AddPlaceOptions(CLI::App* launch, LaunchFlags* flags) {
   launch->add_option("--hosts", flags->hosts,
                      "A file with lines 'host [slots=N] [address=HOST]': runs the tasks there, in order, over ssh");
   launch->add_option("--ssh", flags->ssh, "The ssh command, as in 'ssh -p 2222 -i key'")->capture_default_str();
@@ -270,6 +269,9 @@ std::function<int()> AddLaunch(CLI::App& app, const std::vector<std::string>& pr
   launch->add_flag("--bind_workers", flags->bind_workers,
                    "Binds each worker (and chief) to cores of its own: the usable cores of a host are divided evenly "
                    "among its workers. See below for when to use it");
+}
+
+void AddTimeOptions(CLI::App* launch, LaunchFlags* flags) {
   launch
       ->add_option("--grace", flags->grace,
                    "Seconds that a program has to end: from SIGINT to SIGTERM, and from SIGTERM to SIGKILL")
@@ -286,6 +288,9 @@ std::function<int()> AddLaunch(CLI::App& app, const std::vector<std::string>& pr
       ->capture_default_str();
   launch->add_option("--start_timeout", flags->start_timeout, "Seconds until a host must be ready to start tasks")
       ->capture_default_str();
+}
+
+void AddOutputOptions(CLI::App* launch, LaunchFlags* flags) {
   launch->add_option("--log_dir", flags->log_dir,
                      "Also writes each task's output to a file in this directory, such as worker-0.log");
   launch->add_option("--color", flags->color, "auto, always or never; auto means on a terminal, unless NO_COLOR is set")
@@ -295,6 +300,19 @@ std::function<int()> AddLaunch(CLI::App& app, const std::vector<std::string>& pr
       "--profile_steps", flags->profile_steps,
       "Traces these global steps on all tasks, as in 100:105 (the end is excluded), and joins them to one timeline");
   launch->add_option("--profile_dir", flags->profile_dir, "Where the timeline is written; default: millrace_profile");
+}
+
+}  // namespace
+
+std::function<int()> AddLaunch(CLI::App& app, const std::vector<std::string>& program, CLI::App** command) {
+  CLI::App* launch = app.add_subcommand(
+      "launch",
+      "Starts a whole cluster, watches it and stops it: millrace launch --ps 1 --workers 2 -- ./my_program --my_flags");
+  auto flags = std::make_shared<LaunchFlags>();
+  AddJobOptions(launch, flags.get());
+  AddPlaceOptions(launch, flags.get());
+  AddTimeOptions(launch, flags.get());
+  AddOutputOptions(launch, flags.get());
   launch->footer(kFooter);
   *command = launch;
   return [flags, &program] { return Launch(*flags, program, absl::StrJoin(program, " ")); };

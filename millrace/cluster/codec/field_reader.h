@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "google/protobuf/message_lite.h"
 #include "millrace/base/status.h"
@@ -14,15 +15,40 @@ namespace millrace {
 
 //   FieldReader in(&bytes_reader);
 //   while (in.Next()) {
-//     switch (in.tag()) {
-//       case BytesTag(1): in.ReadString(&name); break;
-//       default: in.Skip();
-//     }
+//     in.Take(1, &name) || in.Take(2, &count) || in.Ignore();
 //   }
 //   return in.End("NamedTensorProto");
 class FieldReader : public WireReader<net::BytesReader> {
  public:
   using WireReader::WireReader;
+
+  // Reads the current field if it has this number and the wire type of the variable; otherwise returns false. A field
+  // that is there again replaces what was read before, is merged into it (messages) or is appended (lists).
+  bool Take(uint32_t field, int64_t* number) { return TakeNumber(field, number); }
+  bool Take(uint32_t field, uint64_t* number) { return TakeNumber(field, number); }
+  bool Take(uint32_t field, bool* flag) {
+    if (tag() != VarintTag(field)) return false;
+    *flag = number() != 0;
+    return true;
+  }
+  bool Take(uint32_t field, std::string* text) {
+    if (tag() != BytesTag(field)) return false;
+    ReadString(text);
+    return true;
+  }
+  bool Take(uint32_t field, std::vector<std::string>* texts) {
+    return tag() == BytesTag(field) && Take(field, &texts->emplace_back());
+  }
+  bool Take(uint32_t field, google::protobuf::MessageLite* message) {
+    if (tag() != BytesTag(field)) return false;
+    ReadMessage(message);
+    return true;
+  }
+  // Skips the current field. Returns true.
+  bool Ignore() {
+    Skip();
+    return true;
+  }
 
   // Fails for text that is not UTF-8, like protobuf.
   void ReadString(std::string* text);
@@ -37,6 +63,13 @@ class FieldReader : public WireReader<net::BytesReader> {
 
  private:
   FieldReader(net::BytesReader* in, size_t longest, size_t end) : WireReader(in, longest, end) {}
+
+  template <typename T>
+  bool TakeNumber(uint32_t field, T* to) {
+    if (tag() != VarintTag(field)) return false;
+    *to = static_cast<T>(number());
+    return true;
+  }
 };
 
 }  // namespace millrace

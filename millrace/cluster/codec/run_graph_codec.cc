@@ -38,42 +38,13 @@ StatusOr<RunGraphCall> DecodeRunGraph(const net::Bytes& bytes) {
   net::BytesReader reader(bytes);
   FieldReader in(&reader);
   while (in.Next()) {
-    switch (in.tag()) {
-      case BytesTag(1):
-        in.ReadString(&call.graph_handle);
-        break;
-      case VarintTag(2):
-        call.step_id = static_cast<int64_t>(in.number());
-        break;
-      case BytesTag(3):
-        MR_RETURN_IF_ERROR(ReadTensor(kSend, &in, &repeats, &call.send));
-        break;
-      case BytesTag(4):
-        in.ReadString(&call.recv_keys.emplace_back());
-        break;
-      case BytesTag(5):
-        in.ReadMessage(&call.exec_opts);
-        break;
-      case VarintTag(6):
-        call.is_partial = in.number() != 0;
-        break;
-      case VarintTag(7):
-        call.is_last_partial_run = in.number() != 0;
-        break;
-      case BytesTag(8):
-        in.ReadString(&call.session_handle);
-        break;
-      case VarintTag(9):
-        call.store_errors_in_response_body = in.number() != 0;
-        break;
-      case VarintTag(10):
-        call.create_worker_session_called = in.number() != 0;
-        break;
-      case VarintTag(11):
-        call.request_id = static_cast<int64_t>(in.number());
-        break;
-      default:
-        in.Skip();
+    if (in.tag() == BytesTag(3)) {
+      MR_RETURN_IF_ERROR(ReadTensor(kSend, &in, &repeats, &call.send));
+    } else {
+      in.Take(1, &call.graph_handle) || in.Take(2, &call.step_id) || in.Take(4, &call.recv_keys) ||
+          in.Take(5, &call.exec_opts) || in.Take(6, &call.is_partial) || in.Take(7, &call.is_last_partial_run) ||
+          in.Take(8, &call.session_handle) || in.Take(9, &call.store_errors_in_response_body) ||
+          in.Take(10, &call.create_worker_session_called) || in.Take(11, &call.request_id) || in.Ignore();
     }
   }
   MR_RETURN_IF_ERROR(in.End("RunGraphRequest"));
@@ -93,35 +64,20 @@ StatusOr<RunGraphAnswer> DecodeRunGraphAnswer(const net::Bytes& bytes) {
   StatusOr<RunGraphAnswer> result{absl::in_place};
   RunGraphAnswer& answer = *result;
   RepeatLimit repeats;
+  // Not used here, but checked: a malformed field makes the message malformed.
+  pb::CostGraphDef cost_graph;
   uint64_t code = 0;
   std::string message;
   net::BytesReader reader(bytes);
   FieldReader in(&reader);
   while (in.Next()) {
-    switch (in.tag()) {
-      case BytesTag(1):
-        MR_RETURN_IF_ERROR(ReadTensor(kRecv, &in, &repeats, &answer.recv));
-        break;
-      case BytesTag(2):
-        in.ReadMessage(&answer.step_stats);
-        break;
-      case BytesTag(3): {
-        // Not used here, but checked: a malformed field makes the message malformed.
-        pb::CostGraphDef cost_graph;
-        in.ReadMessage(&cost_graph);
-        break;
-      }
-      case BytesTag(4):
-        in.ReadMessage(&answer.partition_graphs.emplace_back());
-        break;
-      case VarintTag(5):
-        code = in.number();
-        break;
-      case BytesTag(6):
-        in.ReadString(&message);
-        break;
-      default:
-        in.Skip();
+    if (in.tag() == BytesTag(1)) {
+      MR_RETURN_IF_ERROR(ReadTensor(kRecv, &in, &repeats, &answer.recv));
+    } else if (in.tag() == BytesTag(4)) {
+      in.ReadMessage(&answer.partition_graphs.emplace_back());
+    } else {
+      in.Take(2, &answer.step_stats) || in.Take(3, &cost_graph) || in.Take(5, &code) || in.Take(6, &message) ||
+          in.Ignore();
     }
   }
   MR_RETURN_IF_ERROR(in.End("RunGraphResponse"));
@@ -145,18 +101,10 @@ StatusOr<RendezvousItem> DecodeRecvTensorAnswer(const net::Bytes& bytes, Allocat
   net::BytesReader reader(bytes);
   FieldReader in(&reader, kAnyLength);
   while (in.Next()) {
-    switch (in.tag()) {
-      case BytesTag(1):
-        tensor.Scan(&in);
-        break;
-      case VarintTag(2):
-        item.is_dead = in.number() != 0;
-        break;
-      case VarintTag(3):
-        item.sent_micros = static_cast<int64_t>(in.number());
-        break;
-      default:
-        in.Skip();
+    if (in.tag() == BytesTag(1)) {
+      tensor.Scan(&in);
+    } else {
+      in.Take(2, &item.is_dead) || in.Take(3, &item.sent_micros) || in.Ignore();
     }
   }
   MR_RETURN_IF_ERROR(in.End("RecvTensorResponse"));
@@ -179,16 +127,7 @@ StatusOr<RecvTensorsCall> DecodeRecvTensors(const net::Bytes& bytes) {
   net::BytesReader reader(bytes);
   FieldReader in(&reader);
   while (in.Next()) {
-    switch (in.tag()) {
-      case VarintTag(1):
-        call.step_id = static_cast<int64_t>(in.number());
-        break;
-      case BytesTag(2):
-        in.ReadString(&call.keys.emplace_back());
-        break;
-      default:
-        in.Skip();
-    }
+    in.Take(1, &call.step_id) || in.Take(2, &call.keys) || in.Ignore();
   }
   MR_RETURN_IF_ERROR(in.End("RecvTensorsRequest"));
   return call;

@@ -32,33 +32,12 @@ StatusOr<RunStepCall> DecodeRunStep(const net::Bytes& bytes) {
   net::BytesReader reader(bytes);
   FieldReader in(&reader);
   while (in.Next()) {
-    switch (in.tag()) {
-      case BytesTag(1):
-        in.ReadString(&call.session_handle);
-        break;
-      case BytesTag(2):
-        MR_RETURN_IF_ERROR(ReadTensor(kFeed, &in, &repeats, &call.feeds));
-        break;
-      case BytesTag(3):
-        in.ReadString(&call.fetches.emplace_back());
-        break;
-      case BytesTag(4):
-        in.ReadString(&call.targets.emplace_back());
-        break;
-      case BytesTag(5):
-        in.ReadMessage(&call.options);
-        break;
-      case BytesTag(6):
-        in.ReadString(&call.partial_run_handle);
-        break;
-      case VarintTag(7):
-        call.store_errors_in_response_body = in.number() != 0;
-        break;
-      case VarintTag(8):
-        call.request_id = static_cast<int64_t>(in.number());
-        break;
-      default:
-        in.Skip();
+    if (in.tag() == BytesTag(2)) {
+      MR_RETURN_IF_ERROR(ReadTensor(kFeed, &in, &repeats, &call.feeds));
+    } else {
+      in.Take(1, &call.session_handle) || in.Take(3, &call.fetches) || in.Take(4, &call.targets) ||
+          in.Take(5, &call.options) || in.Take(6, &call.partial_run_handle) ||
+          in.Take(7, &call.store_errors_in_response_body) || in.Take(8, &call.request_id) || in.Ignore();
     }
   }
   MR_RETURN_IF_ERROR(in.End("RunStepRequest"));
@@ -82,21 +61,10 @@ StatusOr<RunStepAnswer> DecodeRunStepAnswer(const net::Bytes& bytes) {
   net::BytesReader reader(bytes);
   FieldReader in(&reader);
   while (in.Next()) {
-    switch (in.tag()) {
-      case BytesTag(1):
-        MR_RETURN_IF_ERROR(ReadTensor(kStepTensor, &in, &repeats, &answer.tensors));
-        break;
-      case BytesTag(2):
-        in.ReadMessage(&answer.metadata);
-        break;
-      case VarintTag(3):
-        code = in.number();
-        break;
-      case BytesTag(4):
-        in.ReadString(&message);
-        break;
-      default:
-        in.Skip();
+    if (in.tag() == BytesTag(1)) {
+      MR_RETURN_IF_ERROR(ReadTensor(kStepTensor, &in, &repeats, &answer.tensors));
+    } else {
+      in.Take(2, &answer.metadata) || in.Take(3, &code) || in.Take(4, &message) || in.Ignore();
     }
   }
   MR_RETURN_IF_ERROR(in.End("RunStepResponse"));
@@ -120,21 +88,10 @@ StatusOr<RunCallableCall> DecodeRunCallable(const net::Bytes& bytes) {
   net::BytesReader reader(bytes);
   FieldReader in(&reader);
   while (in.Next()) {
-    switch (in.tag()) {
-      case BytesTag(1):
-        in.ReadString(&call.session_handle);
-        break;
-      case VarintTag(2):
-        call.handle = static_cast<int64_t>(in.number());
-        break;
-      case BytesTag(3):
-        MR_RETURN_IF_ERROR(ReadTensor(kCallableFeed, &in, &repeats, &call.feeds));
-        break;
-      case VarintTag(4):
-        call.request_id = static_cast<int64_t>(in.number());
-        break;
-      default:
-        in.Skip();
+    if (in.tag() == BytesTag(3)) {
+      MR_RETURN_IF_ERROR(ReadTensor(kCallableFeed, &in, &repeats, &call.feeds));
+    } else {
+      in.Take(1, &call.session_handle) || in.Take(2, &call.handle) || in.Take(4, &call.request_id) || in.Ignore();
     }
   }
   MR_RETURN_IF_ERROR(in.End("RunCallableRequest"));
@@ -155,15 +112,10 @@ StatusOr<RunCallableAnswer> DecodeRunCallableAnswer(const net::Bytes& bytes) {
   net::BytesReader reader(bytes);
   FieldReader in(&reader);
   while (in.Next()) {
-    switch (in.tag()) {
-      case BytesTag(1):
-        MR_RETURN_IF_ERROR(ReadTensor(kCallableFetch, &in, &repeats, &answer.fetches));
-        break;
-      case BytesTag(2):
-        in.ReadMessage(&answer.metadata);
-        break;
-      default:
-        in.Skip();
+    if (in.tag() == BytesTag(1)) {
+      MR_RETURN_IF_ERROR(ReadTensor(kCallableFetch, &in, &repeats, &answer.fetches));
+    } else {
+      in.Take(2, &answer.metadata) || in.Ignore();
     }
   }
   MR_RETURN_IF_ERROR(in.End("RunCallableResponse"));

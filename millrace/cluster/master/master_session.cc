@@ -361,7 +361,8 @@ void MasterSession::Close(const Status& why, absl::AnyInvocable<void()> done) {
   programs_->Close(why);
   if (idle) finish();
   for (const std::shared_ptr<MasterStep>& step : steps) step->Cancel(why);
-  // Including those that have ended with tensors that were not fetched; in order, so that simulations are deterministic.
+  // Including those that have ended with tensors that were not fetched; in order, so that simulations are
+  // deterministic.
   std::sort(partial_runs.begin(), partial_runs.end(),
             [](const auto& a, const auto& b) { return a->step->step_id() < b->step->step_id(); });
   for (const std::shared_ptr<PartialRun>& run : partial_runs) options_.worker->steps().Forget(run->step->step_id());

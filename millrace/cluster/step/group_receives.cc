@@ -42,6 +42,123 @@ int64_t KnownBytes(const Node& send) {
   return elements > kSmallTensor ? elements : elements * static_cast<int64_t>(SizeOf(dtype));
 }
 
+// One GroupReceives, in phases.
+class ReceiveGrouping {
+ public:
+  using Edge = std::pair<Node*, Node*>;  // its two ends: Send and Recv
+  // Edges that may share a group, in the order of their names, so that all runs of a program agree: by sender, receiver
+  // and depth.
+  using CandidateEdges = std::map<std::tuple<std::string, std::string, int>, std::map<std::string, Edge>>;
+
+  explicit ReceiveGrouping(absl::Span<Part> parts) : parts_(parts) {}
+
+  // False if there is nothing to group: too few edges, or control flow.
+  bool FindEdges() {
+    for (const Part& part : parts_) {
+      for (Node* node : part.graph->nodes()) {
+        ++num_nodes_;
+        if (node->IsControlFlow()) return false;
+        if (IsClients(*node)) continue;
+        if (node->IsSend()) edges_[EdgeName(*node)].first = node;
+        if (node->IsReceive()) edges_[EdgeName(*node)].second = node;
+      }
+    }
+    return edges_.size() >= 2;
+  }
+
+  // Notes who uses whom, within the parts and between them.
+  void LinkNodes() {
+    known_.reserve(num_nodes_);
+    for (const Part& part : parts_) {
+      for (Node* node : part.graph->nodes()) {
+        for (const Endpoint& input : node->inputs()) Depends(node, input.node);
+        for (Node* before : node->control_inputs()) Depends(node, before);
+      }
+    }
+    for (const auto& [name, edge] : edges_) {
+      if (edge.first != nullptr && edge.second != nullptr) Depends(edge.second, edge.first);
+    }
+  }
+
+  // Carries promptness and depth from the nodes to their users. False if the parts wait for each other in a circle.
+  bool Propagate() {
+    std::vector<Node*> ready;
+    for (const Part& part : parts_) {
+      for (Node* node : part.graph->nodes()) {
+        if (known_[node].pending == 0) ready.push_back(node);
+      }
+    }
+    size_t seen = 0;
+    while (!ready.empty()) {
+      Node* const node = ready.back();
+      ready.pop_back();
+      ++seen;
+      Known& here = known_[node];
+      here.prompt &= IsPrompt(*node);
+      for (Node* user : here.users) {
+        Known& there = known_[user];
+        there.prompt &= here.prompt;
+        there.depth = std::max(there.depth, here.depth + (node->IsSend() ? 1 : 0));
+        if (--there.pending == 0) ready.push_back(user);
+      }
+    }
+    return seen >= num_nodes_;
+  }
+
+  CandidateEdges Candidates(absl::FunctionRef<bool(absl::string_view task)> speaks_millrace) {
+    CandidateEdges candidates;
+    for (const auto& [name, edge] : edges_) {
+      const auto& [send, recv] = edge;
+      if (send == nullptr || recv == nullptr || !known_[send].prompt) continue;
+      const int64_t bytes = KnownBytes(*send);
+      if (bytes < 0 || bytes > kSmallTensor) continue;
+      const std::string from = TaskOf(recv->AttrOr<std::string>("send_device", "")),
+                        to = TaskOf(recv->AttrOr<std::string>("recv_device", ""));
+      if (from == to || !speaks_millrace(from) || !speaks_millrace(to)) continue;
+      candidates[{from, to, known_[recv].depth}][name] = edge;
+    }
+    return candidates;
+  }
+
+  void NumberGroups(const CandidateEdges& candidates) {
+    absl::flat_hash_map<const Node*, Graph*> graph_of;
+    for (const Part& part : parts_) {
+      for (const Node* node : part.graph->nodes()) {
+        if (node->IsSend() || node->IsReceive()) graph_of[node] = part.graph.get();
+      }
+    }
+    int64_t group = 0;
+    for (const auto& [key, members] : candidates) {
+      int64_t bytes = kSmallGroup;
+      size_t count = 0;
+      for (const auto& [name, edge] : members) {
+        const int64_t more = KnownBytes(*edge.first);
+        if (bytes + more > kSmallGroup || count == kMostInGroup) {
+          ++group;
+          bytes = 0;
+          count = 0;
+        }
+        bytes += more;
+        ++count;
+        for (Node* end : {edge.first, edge.second})
+          graph_of[end]->SetAttr(end, kReceiveGroupAttr, AttrInit(group).value());
+      }
+    }
+  }
+
+ private:
+  void Depends(Node* node, Node* on) {
+    if (on->is_detached()) return;  // the client feeds it, at home: it is there from the beginning
+    ++known_[node].pending;
+    known_[on].users.push_back(node);
+  }
+
+  const absl::Span<Part> parts_;
+  size_t num_nodes_ = 0;
+  absl::flat_hash_map<std::string, Edge> edges_;
+  absl::flat_hash_map<const Node*, Known> known_;
+};
+
 }  // namespace
 
 bool IsPrompt(const Node& node) {
@@ -53,91 +170,11 @@ bool IsPrompt(const Node& node) {
 }
 
 void GroupReceives(absl::Span<Part> parts, absl::FunctionRef<bool(absl::string_view task)> speaks_millrace) {
-  // The two ends of each edge.
-  absl::flat_hash_map<std::string, std::pair<Node*, Node*>> edges;
-  size_t nodes = 0;
-  for (const Part& part : parts) {
-    for (Node* node : part.graph->nodes()) {
-      ++nodes;
-      if (node->IsControlFlow()) return;
-      if (IsClients(*node)) continue;
-      if (node->IsSend()) edges[EdgeName(*node)].first = node;
-      if (node->IsReceive()) edges[EdgeName(*node)].second = node;
-    }
-  }
-  if (edges.size() < 2) return;
-  absl::flat_hash_map<const Node*, Known> known;
-  known.reserve(nodes);
-  const auto depends = [&](Node* node, Node* on) {
-    if (on->is_detached()) return;  // the client feeds it at home: it is available from the start
-    ++known[node].pending;
-    known[on].users.push_back(node);
-  };
-  for (const Part& part : parts) {
-    for (Node* node : part.graph->nodes()) {
-      for (const Endpoint& input : node->inputs()) depends(node, input.node);
-      for (Node* before : node->control_inputs()) depends(node, before);
-    }
-  }
-  for (const auto& [name, edge] : edges) {
-    if (edge.first != nullptr && edge.second != nullptr) depends(edge.second, edge.first);
-  }
-  std::vector<Node*> ready;
-  for (const Part& part : parts) {
-    for (Node* node : part.graph->nodes()) {
-      if (known[node].pending == 0) ready.push_back(node);
-    }
-  }
-  size_t seen = 0;
-  while (!ready.empty()) {
-    Node* const node = ready.back();
-    ready.pop_back();
-    ++seen;
-    Known& here = known[node];
-    here.prompt &= IsPrompt(*node);
-    for (Node* user : here.users) {
-      Known& there = known[user];
-      there.prompt &= here.prompt;
-      there.depth = std::max(there.depth, here.depth + (node->IsSend() ? 1 : 0));
-      if (--there.pending == 0) ready.push_back(user);
-    }
-  }
-  if (seen < nodes) return;
-  // Sorted by name, so that the result is deterministic.
-  std::map<std::tuple<std::string, std::string, int>, std::map<std::string, std::pair<Node*, Node*>>> candidates;
-  for (const auto& [name, edge] : edges) {
-    const auto& [send, recv] = edge;
-    if (send == nullptr || recv == nullptr || !known[send].prompt) continue;
-    const int64_t bytes = KnownBytes(*send);
-    if (bytes < 0 || bytes > kSmallTensor) continue;
-    const std::string from = TaskOf(recv->AttrOr<std::string>("send_device", "")),
-                      to = TaskOf(recv->AttrOr<std::string>("recv_device", ""));
-    if (from == to || !speaks_millrace(from) || !speaks_millrace(to)) continue;
-    candidates[{from, to, known[recv].depth}][name] = edge;
-  }
-  absl::flat_hash_map<const Node*, Graph*> graph_of;
-  for (const Part& part : parts) {
-    for (const Node* node : part.graph->nodes()) {
-      if (node->IsSend() || node->IsReceive()) graph_of[node] = part.graph.get();
-    }
-  }
-  int64_t group = 0;
-  for (const auto& [key, members] : candidates) {
-    int64_t bytes = kSmallGroup;
-    size_t count = 0;
-    for (const auto& [name, edge] : members) {
-      const int64_t more = KnownBytes(*edge.first);
-      if (bytes + more > kSmallGroup || count == kMostInGroup) {
-        ++group;
-        bytes = 0;
-        count = 0;
-      }
-      bytes += more;
-      ++count;
-      for (Node* end : {edge.first, edge.second})
-        graph_of[end]->SetAttr(end, kReceiveGroupAttr, AttrInit(group).value());
-    }
-  }
+  ReceiveGrouping grouping(parts);
+  if (!grouping.FindEdges()) return;
+  grouping.LinkNodes();
+  if (!grouping.Propagate()) return;
+  grouping.NumberGroups(grouping.Candidates(speaks_millrace));
 }
 
 ReceiveGroups FindReceiveGroups(const Graph& graph) {

@@ -128,19 +128,19 @@ int StepEdges::FindTask(absl::string_view name) const {
   return -1;
 }
 
-std::vector<LateRead> TakeLateReads(Graph* graph, PassContext* context) {
-  std::vector<LateRead> reads;
+std::vector<LastFetch> TakeLastFetches(Graph* graph, PassContext* context) {
+  std::vector<LastFetch> last;
   absl::flat_hash_set<const Node*> sends;
   for (const Node* node : graph->nodes()) {
     if (!node->IsSend() || !IsClients(*node) || !IsRef(node->input(0).dtype())) continue;
     sends.insert(node);
     context->fetches.push_back(node->input(0));
-    reads.push_back({.key = KeyOf(*node), .slot = static_cast<int>(node->AttrOr<int64_t>(kEdgeSlotAttr, -1))});
+    last.push_back({.key = KeyOf(*node), .slot = static_cast<int>(node->AttrOr<int64_t>(kEdgeSlotAttr, -1))});
   }
-  if (sends.empty()) return reads;
+  if (sends.empty()) return last;
   std::erase_if(context->targets, [&](const Node* node) { return sends.contains(node); });
   graph->RemoveNodes([&](const Node* node) { return sends.contains(node); });
-  return reads;
+  return last;
 }
 
 std::shared_ptr<const StepEdges> FindStepEdges(Graph* graph) {

@@ -71,12 +71,12 @@ std::shared_ptr<const StepEdges> FindStepEdges(Graph* graph);
 // A variable that the client fetches directly: it is read and sent when everything else in the part has run, as it is
 // if the client is at home. Otherwise workers that stop at the global step that they fetch with the train op could
 // leave each other waiting for a step that nobody runs.
-struct LateRead {
+struct LastFetch {
   std::string key;
   int slot = -1;  // of its edge; -1 if it is sent by key
 };
 // Removes their sends from the graph and its targets, and appends the variables to the fetches. Call it after
 // FindStepEdges.
-std::vector<LateRead> TakeLateReads(Graph* graph, PassContext* context);
+std::vector<LastFetch> TakeLastFetches(Graph* graph, PassContext* context);
 
 }  // namespace millrace

@@ -17,7 +17,7 @@ constexpr std::chrono::steady_clock::duration kLong = std::chrono::microseconds(
 PartExecution::PartExecution(std::shared_ptr<Worker> worker, PartRun run, absl::AnyInvocable<void(PartResult)> done)
     : worker_(std::move(worker)), run_(std::move(run)), done_(std::move(done)) {
   if (run_.trace) stats_ = std::make_unique<StepStatsCollector>(worker_->task().clock());
-  result_.fetches.resize(run_.num_fetches + run_.graph->late_reads.size());
+  result_.fetches.resize(run_.num_fetches + run_.graph->last_fetches.size());
 }
 
 bool PartExecution::JoinStep() {
@@ -62,12 +62,12 @@ void PartExecution::Start() {
   if (runs_long != ran_long) graph->runs_long.store(runs_long, std::memory_order_relaxed);
 }
 
-Status PartExecution::SendLateReads() {
-  const std::vector<LateRead>& reads = run_.graph->late_reads;
-  for (size_t i = 0; i < reads.size(); ++i) {
+Status PartExecution::SendLastFetches() {
+  const std::vector<LastFetch>& last = run_.graph->last_fetches;
+  for (size_t i = 0; i < last.size(); ++i) {
     RendezvousItem item{std::move(result_.fetches[run_.num_fetches + i]), false};
-    MR_RETURN_IF_ERROR(reads[i].slot < 0 ? run_.rendezvous->Send(reads[i].key, std::move(item))
-                                         : run_.rendezvous->SendSlot(reads[i].slot, reads[i].key, std::move(item)));
+    MR_RETURN_IF_ERROR(last[i].slot < 0 ? run_.rendezvous->Send(last[i].key, std::move(item))
+                                        : run_.rendezvous->SendSlot(last[i].slot, last[i].key, std::move(item)));
   }
   result_.fetches.resize(run_.num_fetches);
   return absl::OkStatus();
@@ -75,7 +75,7 @@ Status PartExecution::SendLateReads() {
 
 void PartExecution::End(Status status) {
   if (token_ != 0) LetGo(run_.cancellation, token_);
-  if (status.ok()) status = SendLateReads();
+  if (status.ok()) status = SendLastFetches();
   // Fails the waits for tensors that will not come.
   if (!status.ok() && run_.rendezvous) run_.rendezvous->Abort(status);
   if (stats_ != nullptr && run_.rendezvous) run_.rendezvous->Detach();

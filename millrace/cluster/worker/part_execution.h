@@ -50,7 +50,7 @@ class PartExecution {
   // Returns false if the step was already cancelled.
   bool JoinStep();
   void End(Status status);
-  Status SendLateReads();
+  Status SendLastFetches();
 
   const std::shared_ptr<Worker> worker_;
   PartRun run_;

@@ -64,7 +64,7 @@ void StreamedPart::Serve(const CallControl& control) {
         });
   }
   const bool repeats =
-      start->may_repeat && graph_->edges == nullptr && graph_->late_reads.empty() && !run->trace && !wants_graph_;
+      start->may_repeat && graph_->edges == nullptr && graph_->last_fetches.empty() && !run->trace && !wants_graph_;
   auto end = [self = shared_from_this()](PartResult result) { self->End(std::move(result)); };
   repeats ? worker_->Repeat(*std::move(run), std::move(end)) : worker_->Run(*std::move(run), std::move(end));
 }

@@ -34,7 +34,7 @@ StatusOr<std::shared_ptr<RegisteredGraph>> WorkerSession::Compile(std::unique_pt
     registered->receives = std::make_shared<const ReceiveGroups>(std::move(groups));
   }
   registered->edges = FindStepEdges(graph.get());
-  registered->late_reads = TakeLateReads(graph.get(), &context);
+  registered->last_fetches = TakeLastFetches(graph.get(), &context);
   MR_ASSIGN_OR_RETURN(registered->part,
                       options_.task->Compile(on_task_, std::move(graph), std::move(context), {.passes = passes}));
   registered->runs_long = registered->part.plan->num_nodes() > kManyNodes;

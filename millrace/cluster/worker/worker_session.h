@@ -27,7 +27,7 @@ struct RegisteredGraph {
   CompiledPart part;
   std::shared_ptr<const ReceiveGroups> receives;  // null if all tensors are received one by one
   std::shared_ptr<const StepEdges> edges;         // null if no edge is numbered
-  std::vector<LateRead> late_reads;               // the part's last fetches
+  std::vector<LastFetch> last_fetches;            // appended to those of the part
   // Whether starting a step of it occupies the thread for long: guessed from its size at first, then measured on the
   // last step.
   std::atomic<bool> runs_long{false};

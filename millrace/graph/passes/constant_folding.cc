@@ -15,14 +15,6 @@ constexpr size_t kMaxBytes = 10 << 20;
 constexpr size_t kGrowthFloor = 64 << 10;
 constexpr size_t kMaxGrowth = 4;
 
-// Ops whose results can be huge however small their inputs are.
-bool IsGenerator(const Node& node) {
-  static constexpr absl::string_view kOps[] = {
-      "Fill",  "Tile",      "Range",     "BroadcastTo",       "OneHot", "LinSpace", "Pad",
-      "PadV2", "MirrorPad", "ScatterNd", "UnsortedSegmentSum"};
-  return std::find(std::begin(kOps), std::end(kOps), node.type()) != std::end(kOps);
-}
-
 bool IsFoldableType(DType t) { return !IsRef(t) && t != DType::kResource && t != DType::kVariant; }
 
 class Folder {
@@ -85,7 +77,7 @@ class Folder {
     int64_t bytes = 0;
     for (int i = 0; i < node.num_outputs(); ++i) {
       const int64_t n = node.output_shape(i).num_elements();
-      if (n < 0 && IsGenerator(node)) return false;
+      if (n < 0 && node.op().Has(OpTrait::kUnboundedOutput)) return false;
       if (n > static_cast<int64_t>(kMaxBytes)) return false;
       bytes += std::max<int64_t>(n, 0) * static_cast<int64_t>(SizeOf(node.output_type(i)));
     }

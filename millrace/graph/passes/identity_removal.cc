@@ -6,8 +6,7 @@ namespace {
 // Not bypassed: an Identity of a variable, which determines when it is read, and one after a Switch or at the border of
 // a frame, which may propagate deadness along control edges.
 bool IsBypassable(const Node& node, const Roles& roles) {
-  if (!node.is_type("Identity") && !node.is_type("StopGradient") && !node.is_type("PreventGradient")) return false;
-  if (!roles.IsInner(&node) || !node.control_inputs().empty()) return false;
+  if (!node.op().Has(OpTrait::kForwards) || !roles.IsInner(&node) || !node.control_inputs().empty()) return false;
   const Endpoint& source = node.input(0);
   if (IsRef(source.dtype()) || source.node->IsControlFlow() || source.node->is_type("ReadVariableOp")) return false;
   if (source.node->is_detached()) return true;

@@ -8,19 +8,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "millrace/graph/passes/pass.h"
+#include "millrace/graph/references.h"
 
 namespace millrace {
-namespace {
-
-// The variable that a reference refers to, through ops that forward references.
-Endpoint RootOf(Endpoint reference) {
-  while (reference.node->num_inputs() > 0 && IsRef(reference.node->input(0).dtype()) && IsRef(reference.dtype())) {
-    reference = reference.node->input(0);
-  }
-  return reference;
-}
-
-}  // namespace
 
 Status ReadAfterUpdates(Graph* graph) {
   absl::flat_hash_map<Endpoint, std::vector<Node*>> updates, reads;
@@ -28,9 +18,9 @@ Status ReadAfterUpdates(Graph* graph) {
     for (int i = 0; i < node->num_inputs(); ++i) {
       if (!IsRef(node->input(i).dtype())) continue;
       if (IsRef(node->input_type(i)) && !node->IsControlFlow()) {
-        updates[RootOf(node->input(i))].push_back(node);
+        updates[ReferredVariable(node->input(i))].push_back(node);
       } else if (node->is_type("Identity")) {
-        reads[RootOf(node->input(i))].push_back(node);
+        reads[ReferredVariable(node->input(i))].push_back(node);
       }
     }
   }

@@ -1,83 +1,131 @@
-// Lowers If and Case to Switch and Merge.
-#include "millrace/graph/passes/function_inliner.h"
+#include "millrace/graph/passes/lower_calls.h"
 
 namespace millrace {
+namespace {
 
-StatusOr<bool> FunctionInliner::ExpandCond(const Call& call) {
-  Node* node = call.node;
-  const bool is_case = node->is_type("Case") || node->is_type("StatelessCase");
-  // Indexed by the Switch's output: 0 is the false branch.
-  std::vector<pb::NameAttrList> branches;
-  std::vector<std::string> names;
-  if (is_case) {
-    const pb::AttrValue* list = node->FindAttr("branches");
-    for (const pb::NameAttrList& f : list->list().func()) {
-      names.push_back(absl::StrCat("branch_", branches.size()));
-      branches.push_back(f);
+// Lowers one If or Case.
+class CondLowering {
+ public:
+  CondLowering(BodySplicer& splicer, const BodySplicer::Call& call)
+      : splicer_(splicer), call_(call), node_(*call.node), is_case_(node_.op().call_kind == CallKind::kCase) {}
+
+  StatusOr<bool> Run() {
+    MR_RETURN_IF_ERROR(FindBranches());
+    for (Branch& branch : branches_) {
+      if (!splicer_.MayInline(branch.function, call_.caller)) return false;
+      MR_RETURN_IF_ERROR(Flatten(branch));
     }
-  } else {
-    for (const char* side : {"else", "then"}) {
-      MR_ASSIGN_OR_RETURN(branches.emplace_back(), node->Attr<pb::NameAttrList>(absl::StrCat(side, "_branch")));
-      names.push_back(side);
-    }
+    splicer_.set_has_control_flow();
+    MR_RETURN_IF_ERROR(AddSwitches());
+    results_.resize(node_.num_outputs());
+    for (size_t b = 0; b < branches_.size(); ++b) MR_RETURN_IF_ERROR(AddBranch(static_cast<int>(b)));
+    MR_RETURN_IF_ERROR(MergeBranches());
+    return true;
   }
-  std::vector<FlatFunction> flats;
-  for (const pb::NameAttrList& f : branches) {
-    if (!MayInline(f, call.caller)) return false;
-    MR_ASSIGN_OR_RETURN(FlatFunction flat, FlattenFunction(*graph_, f));
-    if (static_cast<int>(flat.rets.size()) != node->num_outputs()) {
-      return InvalidArgument("function '", flat.name, "' gives ", flat.rets.size(), " results, but the node has ",
-                             node->num_outputs(), " outputs");
-    }
-    flats.push_back(std::move(flat));
-  }
-  has_control_flow_ = true;
-  const std::vector<Node*> before(node->control_inputs().begin(), node->control_inputs().end());
-  Endpoint selector = Resolved(node->input(0));
-  if (!is_case && (BaseType(selector.dtype()) != DType::kBool || selector.shape().rank() != 0)) {
-    MR_ASSIGN_OR_RETURN(Node * truth, Add(call, "ToBool", "cond", {selector}));
-    selector = truth->output(0);
-  }
-  const auto add_switch = [&](Endpoint data, absl::string_view name) -> StatusOr<Node*> {
-    if (!is_case) return Add(call, "Switch", name, {data, selector}, {}, before);
-    return Add(call, "_SwitchN", name, {data, selector}, {{"num_outs", static_cast<int64_t>(branches.size())}}, before);
+
+ private:
+  struct Branch {
+    std::string name;
+    pb::NameAttrList function;
+    FlatFunction flat = {};
   };
-  std::vector<Node*> switches;
-  for (int i = 1; i < node->num_inputs(); ++i) {
-    MR_ASSIGN_OR_RETURN(switches.emplace_back(), add_switch(Resolved(node->input(i)), absl::StrCat("switch_", i - 1)));
+
+  // In the order of the Switch's outputs: 0 is the false branch.
+  Status FindBranches() {
+    if (is_case_) {
+      for (const pb::NameAttrList& f : node_.FindAttr("branches")->list().func()) {
+        branches_.push_back({absl::StrCat("branch_", branches_.size()), f});
+      }
+      return absl::OkStatus();
+    }
+    for (const char* side : {"else", "then"}) {
+      MR_ASSIGN_OR_RETURN(auto f, node_.Attr<pb::NameAttrList>(absl::StrCat(side, "_branch")));
+      branches_.push_back({side, std::move(f)});
+    }
+    return absl::OkStatus();
   }
-  MR_ASSIGN_OR_RETURN(Node * pivot, add_switch(selector, "pivot"));
-  std::vector<std::vector<Endpoint>> results(node->num_outputs());
-  std::vector<Endpoint> ran;
-  for (size_t b = 0; b < branches.size(); ++b) {
-    const int side = static_cast<int>(b);
-    MR_ASSIGN_OR_RETURN(Node * taken, Add(call, "Identity", absl::StrCat(names[b], "_pivot"), {pivot->output(side)}));
-    std::vector<Argument> args;
-    for (Node* s : switches) args.push_back({s->output(side), true});
-    MR_ASSIGN_OR_RETURN(Spliced body, Splice(call, flats[b], absl::StrCat(node->name(), "/", names[b]), args,
-                                             [&]() -> StatusOr<Node*> { return taken; }));
-    for (size_t r = 0; r < body.rets.size(); ++r) results[r].push_back(body.rets[r]);
+
+  Status Flatten(Branch& branch) {
+    MR_ASSIGN_OR_RETURN(branch.flat, FlattenFunction(*splicer_.graph(), branch.function));
+    if (static_cast<int>(branch.flat.rets.size()) != node_.num_outputs()) {
+      return InvalidArgument("function '", branch.flat.name, "' gives ", branch.flat.rets.size(),
+                             " results, but the node has ", node_.num_outputs(), " outputs");
+    }
+    return absl::OkStatus();
+  }
+
+  StatusOr<Node*> AddSwitch(Endpoint data, absl::string_view name) {
+    const std::vector<Node*> before(node_.control_inputs().begin(), node_.control_inputs().end());
+    if (!is_case_) return splicer_.Add(call_, "Switch", name, {data, selector_}, {}, before);
+    const auto num_outs = static_cast<int64_t>(branches_.size());
+    return splicer_.Add(call_, "_SwitchN", name, {data, selector_}, {{"num_outs", num_outs}}, before);
+  }
+
+  Status AddSwitches() {
+    selector_ = splicer_.Resolved(node_.input(0));
+    if (!is_case_ && (BaseType(selector_.dtype()) != DType::kBool || selector_.shape().rank() != 0)) {
+      MR_ASSIGN_OR_RETURN(Node * truth, splicer_.Add(call_, "ToBool", "cond", {selector_}));
+      selector_ = truth->output(0);
+    }
+    for (int i = 1; i < node_.num_inputs(); ++i) {
+      MR_ASSIGN_OR_RETURN(switches_.emplace_back(),
+                          AddSwitch(splicer_.Resolved(node_.input(i)), absl::StrCat("switch_", i - 1)));
+    }
+    MR_ASSIGN_OR_RETURN(pivot_, AddSwitch(selector_, "pivot"));
+    return absl::OkStatus();
+  }
+
+  Status AddBranch(int b) {
+    const Branch& branch = branches_[b];
+    MR_ASSIGN_OR_RETURN(Node * taken,
+                        splicer_.Add(call_, "Identity", absl::StrCat(branch.name, "_pivot"), {pivot_->output(b)}));
+    std::vector<BodySplicer::Argument> args;
+    for (Node* s : switches_) args.push_back({s->output(b), true});
+    MR_ASSIGN_OR_RETURN(const BodySplicer::Spliced body,
+                        splicer_.Splice(call_, branch.flat, absl::StrCat(node_.name(), "/", branch.name), args,
+                                        [&]() -> StatusOr<Node*> { return taken; }));
+    for (size_t r = 0; r < body.rets.size(); ++r) results_[r].push_back(body.rets[r]);
     // Without side effects there is nothing to wait for beyond the choice of the branch; results carry their own data
     // edges.
-    if (!body.effects.empty() || results.empty()) {
-      MR_ASSIGN_OR_RETURN(Node * end,
-                          Add(call, "Identity", absl::StrCat(names[b], "_done"), {taken->output(0)}, {}, body.effects));
-      ran.push_back(end->output(0));
-    } else {
-      ran.push_back(taken->output(0));
+    if (body.effects.empty() && !results_.empty()) {
+      ran_.push_back(taken->output(0));
+      return absl::OkStatus();
     }
+    MR_ASSIGN_OR_RETURN(Node * end, splicer_.Add(call_, "Identity", absl::StrCat(branch.name, "_done"),
+                                                 {taken->output(0)}, {}, body.effects));
+    ran_.push_back(end->output(0));
+    return absl::OkStatus();
   }
-  std::vector<Endpoint> rets;
-  std::vector<Node*> done;
-  for (size_t r = 0; r < results.size(); ++r) {
-    MR_ASSIGN_OR_RETURN(Node * merge, Add(call, "Merge", absl::StrCat("merge_", r), results[r]));
-    rets.push_back(merge->output(0));
-    done.push_back(merge);
+
+  Status MergeBranches() {
+    std::vector<Endpoint> rets;
+    std::vector<Node*> done;
+    for (size_t r = 0; r < results_.size(); ++r) {
+      MR_ASSIGN_OR_RETURN(Node * merge, splicer_.Add(call_, "Merge", absl::StrCat("merge_", r), results_[r]));
+      rets.push_back(merge->output(0));
+      done.push_back(merge);
+    }
+    MR_ASSIGN_OR_RETURN(Node * end, splicer_.Add(call_, "Merge", "done", ran_));
+    done.push_back(end);
+    return splicer_.Finish(call_, std::move(rets), done);
   }
-  MR_ASSIGN_OR_RETURN(Node * end, Add(call, "Merge", "done", ran));
-  done.push_back(end);
-  MR_RETURN_IF_ERROR(Finish(call, std::move(rets), done));
-  return true;
+
+  BodySplicer& splicer_;
+  const BodySplicer::Call& call_;
+  const Node& node_;
+  const bool is_case_;
+  std::vector<Branch> branches_;
+  Endpoint selector_;
+  std::vector<Node*> switches_;                 // by argument
+  Node* pivot_ = nullptr;                       // says which branch is taken
+  std::vector<std::vector<Endpoint>> results_;  // by output and branch
+  std::vector<Endpoint> ran_;                   // by branch
+};
+
+}  // namespace
+
+StatusOr<bool> LowerCond(BodySplicer& splicer, const BodySplicer::Call& call) {
+  return CondLowering(splicer, call).Run();
 }
 
 }  // namespace millrace

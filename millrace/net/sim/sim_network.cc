@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "millrace/net/sim/call.h"
 #include "millrace/net/sim/state.h"
+#include "millrace/net/sim/transport.h"
 
 namespace millrace::net {
 namespace {
@@ -133,5 +134,7 @@ void SimNetwork::SetStreams(bool streams) { state_->streams = streams; }
 void SimNetwork::OnMessage(std::function<SimFate(const SimMessage&)> decide) { state_->decide = std::move(decide); }
 const std::vector<std::string>& SimNetwork::log() const { return state_->log; }
 void SimNetwork::Log(absl::string_view what) { state_->Log(what); }
+
+std::unique_ptr<Transport> SimNetwork::NewTransport(const std::string& host) { return NewSimTransport(state_, host); }
 
 }  // namespace millrace::net

@@ -1,3 +1,5 @@
+#include "millrace/net/sim/transport.h"
+
 #include <utility>
 
 #include "millrace/base/log.h"
@@ -117,8 +119,8 @@ class SimTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> SimNetwork::NewTransport(const std::string& host) {
-  return std::make_unique<SimTransport>(state_, host);
+std::unique_ptr<Transport> NewSimTransport(std::shared_ptr<SimNetwork::State> state, std::string host) {
+  return std::make_unique<SimTransport>(std::move(state), std::move(host));
 }
 
 }  // namespace millrace::net

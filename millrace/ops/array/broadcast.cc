@@ -147,6 +147,7 @@ MILLRACE_OP(BroadcastTo)
     .Attr("Tidx: {int32, int64} = int32")
     .Shape(BroadcastToShape)
     .Gradient(BroadcastToGradient)
+    .Trait(OpTrait::kUnboundedOutput)
     .Summary("Broadcasts a tensor to a shape.");
 MILLRACE_KERNEL(BroadcastTo, kCpu, BroadcastToKernel);
 

@@ -4,8 +4,8 @@
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
 #include "millrace/ops/array/partial_dims.h"
-#include "millrace/ops/kernels/strided_copy.h"
 #include "millrace/runtime/kernel_registry.h"
+#include "millrace/tensor/copy_elements.h"
 
 namespace millrace {
 namespace {

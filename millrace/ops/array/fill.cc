@@ -99,6 +99,7 @@ MILLRACE_OP(Fill)
     .Attr("index_type: {int32, int64} = int32")
     .Shape(FillShape)
     .Gradient(FillGradient)
+    .Trait(OpTrait::kUnboundedOutput)
     .Summary("A tensor filled with one value.");
 MILLRACE_KERNEL(Fill, kCpu, FillKernel);
 

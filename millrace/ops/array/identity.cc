@@ -46,6 +46,7 @@ MILLRACE_OP(Identity)
     .Shape(IdentityShape)
     .Gradient(IdentityGradient)
     .Ints(UnchangedInts)
+    .Trait(OpTrait::kForwards)
     .Summary("Forwards a tensor.");
 MILLRACE_KERNEL(Identity, kCpu, IdentityKernel);
 MILLRACE_KERNEL(Identity, kCuda, IdentityKernel);
@@ -67,6 +68,7 @@ MILLRACE_OP(StopGradient)
     .Shape(IdentityShape)
     .NotDifferentiable()
     .Ints(UnchangedInts)
+    .Trait(OpTrait::kForwards)
     .Summary("Forwards a tensor; no gradient flows through it.");
 MILLRACE_KERNEL(StopGradient, kCpu, IdentityKernel);
 MILLRACE_KERNEL(StopGradient, kCuda, IdentityKernel);
@@ -78,6 +80,7 @@ MILLRACE_OP(PreventGradient)
     .Attr("message: string = ''")
     .Shape(IdentityShape)
     .Gradient(ForbiddenGradient)
+    .Trait(OpTrait::kForwards)
     .Summary("Forwards a tensor; taking its gradient is an error.");
 MILLRACE_KERNEL(PreventGradient, kCpu, IdentityKernel);
 MILLRACE_KERNEL(PreventGradient, kCuda, IdentityKernel);

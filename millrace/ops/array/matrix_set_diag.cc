@@ -3,8 +3,8 @@
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/matrix_diagonals.h"
-#include "millrace/ops/kernels/strided_copy.h"
 #include "millrace/runtime/kernel_registry.h"
+#include "millrace/tensor/copy_elements.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {

@@ -171,6 +171,7 @@ MILLRACE_OP(MirrorPad)
     .Attr("mode: {'REFLECT', 'SYMMETRIC'}")
     .Shape(PadShape)
     .Gradient(MirrorPadGradient)
+    .Trait(OpTrait::kUnboundedOutput)
     .Summary("Pads a tensor with mirrored values.");
 MILLRACE_KERNEL(MirrorPad, kCpu, MirrorPadKernel);
 

@@ -93,6 +93,7 @@ MILLRACE_OP(OneHot)
     .Attr("TI: {uint8, int8, int32, int64} = int64")
     .Shape(OneHotShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kUnboundedOutput)
     .Summary("One-hot vectors of indices.");
 MILLRACE_KERNEL(OneHot, kCpu, OneHotKernel);
 

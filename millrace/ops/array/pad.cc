@@ -77,6 +77,7 @@ MILLRACE_OP(Pad)
     .Attr("Tpaddings: {int32, int64} = int32")
     .Shape(PadShape)
     .Gradient(PadGradient)
+    .Trait(OpTrait::kUnboundedOutput)
     .Summary("Pads a tensor with zeros.");
 MILLRACE_KERNEL(Pad, kCpu, PadKernel);
 
@@ -89,6 +90,7 @@ MILLRACE_OP(PadV2)
     .Attr("Tpaddings: {int32, int64} = int32")
     .Shape(PadShape)
     .Gradient(PadGradient)
+    .Trait(OpTrait::kUnboundedOutput)
     .Summary("Pads a tensor with a value.");
 MILLRACE_KERNEL(PadV2, kCpu, PadKernel);
 

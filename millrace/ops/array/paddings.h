@@ -7,11 +7,11 @@
 
 namespace millrace {
 
-struct Padding {
+struct PadWidths {
   int64_t before;
   int64_t after;
 };
-using Paddings = absl::InlinedVector<Padding, 8>;
+using Paddings = absl::InlinedVector<PadWidths, 8>;
 
 // INVALID_ARGUMENT unless of shape [rank, 2] and not negative.
 StatusOr<Paddings> ReadPaddings(const Tensor& tensor, int rank);

@@ -8,8 +8,8 @@
 #include "millrace/ops/array/int_list.h"
 #include "millrace/ops/array/nd_index.h"
 #include "millrace/ops/array/partial_dims.h"
-#include "millrace/ops/kernels/strided_copy.h"
 #include "millrace/runtime/kernel_registry.h"
+#include "millrace/tensor/copy_elements.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
@@ -215,6 +215,7 @@ MILLRACE_OP(ScatterNd)
     .Attr("bad_indices_policy: string = ''")
     .Shape(ScatterNdShape)
     .Gradient(ScatterNdGradient)
+    .Trait(OpTrait::kUnboundedOutput)
     .Summary("Scatters slices into a tensor of zeros.");
 MILLRACE_KERNEL(ScatterNd, kCpu, ScatterNdKernel);
 

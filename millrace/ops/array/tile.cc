@@ -141,6 +141,7 @@ MILLRACE_OP(Tile)
     .Attr("Tmultiples: {int32, int64} = int32")
     .Shape(TileShape)
     .Gradient(TileGradient)
+    .Trait(OpTrait::kUnboundedOutput)
     .Summary("Repeats a tensor along its dimensions.");
 MILLRACE_KERNEL(Tile, kCpu, TileKernel);
 

@@ -200,6 +200,7 @@ MILLRACE_OP(SparseAccumulatorApplyGradient)
       .Attr("dtype: numbertype")          \
       .Shape(AccumulatorTakeShape)        \
       .NotDifferentiable()                \
+      .Trait(OpTrait::kWaits)             \
       .Summary("Waits for enough gradients and takes their mean or sum.")
 MR_ACCUMULATOR_TAKE(AccumulatorTakeGradient, "Ref(string)");
 MR_ACCUMULATOR_TAKE(ResourceAccumulatorTakeGradient, "resource").Stateful();
@@ -213,6 +214,7 @@ MILLRACE_OP(SparseAccumulatorTakeGradient)
     .Attr("dtype: numbertype")
     .Shape(SparseTakeShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kWaits)
     .Summary("Waits for enough sparse gradients and takes their mean or sum.");
 
 #define MR_ACCUMULATOR_STEP(name, handle) \

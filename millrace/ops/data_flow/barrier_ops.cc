@@ -176,6 +176,7 @@ MILLRACE_OP(BarrierTakeMany)
     .Attr("timeout_ms: int = -1")
     .Shape(TakeManyShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kWaits)
     .Summary("Takes complete elements.");
 
 MILLRACE_OP(BarrierClose)

@@ -98,8 +98,8 @@ class DenseTable : public LookupTable {
     }
     MutexLock lock(&mu_);
     MR_ASSIGN_OR_RETURN(Content content, NewContent(n));
-    CopyElements(keys, &content.keys, 0);
-    CopyElements(values, &content.values, 0);
+    PutElements(keys, &content.keys, 0);
+    PutElements(values, &content.values, 0);
     for (int64_t i = 0; i < n; ++i) content.num_entries += !IsVacant(content.keys.template data<Key>() + i * key_size_);
     content_ = std::move(content);
     return absl::OkStatus();
@@ -125,7 +125,7 @@ class DenseTable : public LookupTable {
     MR_ASSIGN_OR_RETURN(const Shape value_shape, Shape::Make({num_buckets, value_size_}));
     MR_ASSIGN_OR_RETURN(content.keys, Tensor::Make(options_.key_dtype, key_shape));
     MR_ASSIGN_OR_RETURN(content.values, Zeros(options_.value_dtype, value_shape, Allocator::Heap()));
-    for (int64_t i = 0; i < num_buckets; ++i) CopyElements(dense_.empty_key, &content.keys, i * key_size_);
+    for (int64_t i = 0; i < num_buckets; ++i) PutElements(dense_.empty_key, &content.keys, i * key_size_);
     return content;
   }
 

@@ -157,7 +157,7 @@ class HashedTable : public LookupTable {
     for (int64_t d : options_.value_shape.dims()) dims.push_back(d);
     MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
     MR_ASSIGN_OR_RETURN(Tensor rows, Tensor::Make(options_.value_dtype, shape));
-    if (content->used > 0) CopyElements(content->rows.Slice(0, content->used), &rows, 0);
+    if (content->used > 0) PutElements(content->rows.Slice(0, content->used), &rows, 0);
     content->rows = std::move(rows);
     content->capacity = capacity;
     return absl::OkStatus();

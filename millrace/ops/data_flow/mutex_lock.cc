@@ -131,6 +131,7 @@ MILLRACE_OP(MutexLock)
     .Input("mutex: resource")
     .Output("mutex_lock: variant")
     .Stateful()
+    .Trait(OpTrait::kWaits)
     .Shape(ScalarShape);
 MILLRACE_OP(ConsumeMutexLock)
     .Summary("Consumes a lock, which is held until then.")

@@ -162,6 +162,7 @@ Status DequeueUpToShape(ShapeContext& c) {
       .Attr("timeout_ms: int = -1")         \
       .Shape(NoOutputs)                     \
       .NotDifferentiable()                  \
+      .Trait(OpTrait::kWaits)               \
       .Summary(text)
 MR_ENQUEUE(QueueEnqueue, "Ref(string)", "Puts an element into a queue, once there is room.");
 MR_ENQUEUE(QueueEnqueueV2, "resource", "Puts an element into a queue, once there is room.").Stateful();
@@ -176,6 +177,7 @@ MR_ENQUEUE(QueueEnqueueManyV2, "resource", "Puts rows into a queue as there is r
       .Attr("timeout_ms: int = -1")             \
       .Shape(DequeueShape)                      \
       .NotDifferentiable()                      \
+      .Trait(OpTrait::kWaits)                   \
       .Summary("Dequeues an element, waiting until there is one.")
 MR_DEQUEUE(QueueDequeue, "Ref(string)");
 MR_DEQUEUE(QueueDequeueV2, "resource").Stateful();
@@ -189,6 +191,7 @@ MR_DEQUEUE(QueueDequeueV2, "resource").Stateful();
       .Attr("timeout_ms: int = -1")                   \
       .Shape(shape_fn)                                \
       .NotDifferentiable()                            \
+      .Trait(OpTrait::kWaits)                         \
       .Summary(text)
 MR_DEQUEUE_MANY(QueueDequeueMany, "Ref(string)", DequeueManyShape, "Takes a batch out of a queue.");
 MR_DEQUEUE_MANY(QueueDequeueManyV2, "resource", DequeueManyShape, "Takes a batch out of a queue.").Stateful();

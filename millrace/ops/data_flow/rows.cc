@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "millrace/tensor/dispatch.h"
+#include "millrace/tensor/copy_elements.h"
 
 namespace millrace {
 namespace {
@@ -14,11 +14,7 @@ void CopyIntoCorner(const Tensor& from, int64_t from_at, int dim, Tensor* to, in
   // `to` has one additional first dimension.
   if (dim == rank || from.shape().Product(dim + 1, rank) == to->shape().Product(dim + 2, rank + 1)) {
     const int64_t n = from.shape().Product(dim, rank);
-    const bool known = DispatchMove(from.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      std::copy_n(from.raw<T>() + from_at, n, to->raw<T>() + to_at);
-    });
-    MR_CHECK(known);
+    CopyElements(from.dtype(), from.raw_data(), from_at, to->raw_data(), to_at, n);
     return;
   }
   const int64_t from_stride = from.shape().Product(dim + 1, rank);
@@ -30,20 +26,8 @@ void CopyIntoCorner(const Tensor& from, int64_t from_at, int dim, Tensor* to, in
 
 }  // namespace
 
-void CopyElements(const Tensor& from, Tensor* to, int64_t at) {
-  const int64_t n = from.num_elements();
-  if (n == 0) return;
-  if (IsPlain(from.dtype())) {
-    const size_t size = SizeOf(from.dtype());
-    std::memcpy(static_cast<char*>(to->raw_data()) + static_cast<size_t>(at) * size, from.raw_data(),
-                static_cast<size_t>(n) * size);
-    return;
-  }
-  const bool known = DispatchMove(from.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    std::copy_n(from.raw<T>(), n, to->raw<T>() + at);
-  });
-  MR_CHECK(known);
+void PutElements(const Tensor& from, Tensor* to, int64_t at) {
+  CopyElements(from.dtype(), from.raw_data(), 0, to->raw_data(), at, from.num_elements());
 }
 
 StatusOr<Tensor> Zeros(DType dtype, const Shape& shape, Allocator* allocator) {
@@ -60,7 +44,7 @@ StatusOr<Tensor> StackRows(DType dtype, const Shape& shape, absl::Span<const Ten
   if (rows.size() == 1 && rows[0]->IsAligned()) return rows[0]->Reshaped(stacked);
   MR_ASSIGN_OR_RETURN(Tensor result, Tensor::Make(dtype, stacked, allocator));
   const int64_t each = shape.num_elements();
-  for (size_t i = 0; i < rows.size(); ++i) CopyElements(*rows[i], &result, static_cast<int64_t>(i) * each);
+  for (size_t i = 0; i < rows.size(); ++i) PutElements(*rows[i], &result, static_cast<int64_t>(i) * each);
   return result;
 }
 

@@ -7,7 +7,7 @@
 namespace millrace {
 
 // Copies all elements of `from` to `to`, which has the same type and enough space, starting at element `at`.
-void CopyElements(const Tensor& from, Tensor* to, int64_t at);
+void PutElements(const Tensor& from, Tensor* to, int64_t at);
 
 // All zero, false or the empty string.
 StatusOr<Tensor> Zeros(DType dtype, const Shape& shape, Allocator* allocator);

@@ -191,10 +191,13 @@ class StageSizeKernel : public Kernel {
       .Summary(text)
 #define MR_SIZE_OP(name, text) MR_AREA(MILLRACE_OP(name).Output("size: int32"), "", ScalarShape, text)
 
-MR_AREA(MILLRACE_OP(Stage).Input("values: dtypes"), " >= 1", NoOutputs, "Puts a tuple into a staging area.");
-MR_AREA(MILLRACE_OP(Unstage).Output("values: dtypes"), " >= 1", UnknownShape, "Takes the first tuple of an area.");
+MR_AREA(MILLRACE_OP(Stage).Input("values: dtypes"), " >= 1", NoOutputs, "Puts a tuple into a staging area.")
+    .Trait(OpTrait::kWaits);
+MR_AREA(MILLRACE_OP(Unstage).Output("values: dtypes"), " >= 1", UnknownShape, "Takes the first tuple of an area.")
+    .Trait(OpTrait::kWaits);
 MR_AREA(MILLRACE_OP(StagePeek).Input("index: int32").Output("values: dtypes"), " >= 1", UnknownShape,
-        "A tuple of an area, which stays there.");
+        "A tuple of an area, which stays there.")
+    .Trait(OpTrait::kWaits);
 MR_AREA(MILLRACE_OP(StageClear), "", NoOutputs, "Empties a staging area.");
 MR_SIZE_OP(StageSize, "How many tuples an area has.");
 
@@ -202,13 +205,17 @@ MR_SIZE_OP(StageSize, "How many tuples an area has.");
 #define MR_MAP_OPS(prefix)                                                                                            \
   MR_AREA(MILLRACE_OP(prefix##Stage).Input("key: int64").Input("indices: int32").Input("values: fake_dtypes"), "",    \
           NoOutputs, "Puts components of the tuple of a key into an area.")                                           \
-      .Attr("fake_dtypes: list(type) >= 1");                                                                          \
+      .Attr("fake_dtypes: list(type) >= 1")                                                                           \
+      .Trait(OpTrait::kWaits);                                                                                        \
   MR_AREA(MILLRACE_OP(prefix##Unstage).Input("key: int64").Input("indices: int32").Output("values: dtypes"), " >= 1", \
-          UnknownShape, "Takes components of the tuple of a key.");                                                   \
+          UnknownShape, "Takes components of the tuple of a key.")                                                    \
+      .Trait(OpTrait::kWaits);                                                                                        \
   MR_AREA(MILLRACE_OP(prefix##Peek).Input("key: int64").Input("indices: int32").Output("values: dtypes"), " >= 1",    \
-          UnknownShape, "Components of the tuple of a key, which stay there.");                                       \
+          UnknownShape, "Components of the tuple of a key, which stay there.")                                        \
+      .Trait(OpTrait::kWaits);                                                                                        \
   MR_AREA(MILLRACE_OP(prefix##UnstageNoKey).Input("indices: int32").Output("key: int64").Output("values: dtypes"),    \
-          " >= 1", KeyAndUnknownShapes, "Takes components of some tuple.");                                           \
+          " >= 1", KeyAndUnknownShapes, "Takes components of some tuple.")                                            \
+      .Trait(OpTrait::kWaits);                                                                                        \
   MR_AREA(MILLRACE_OP(prefix##Clear), "", NoOutputs, "Empties a staging area.");                                      \
   MR_SIZE_OP(prefix##Size, "How many complete tuples an area has.");                                                  \
   MR_SIZE_OP(prefix##IncompleteSize, "How many tuples of an area lack components.");                                  \

@@ -145,6 +145,7 @@ MILLRACE_OP(MillraceStepGatePass)
     .Stateful()
     .Shape(OneStepShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kWaits)
     .Summary("Records a finished step of the worker and waits until it may begin another.");
 MILLRACE_OP(MillraceStepGateJoin)
     .Input("gate: resource")

@@ -45,7 +45,7 @@ class ConcatKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor* const output, ctx.AllocateOutput(0, shape));
     int64_t at = 0;
     for (const Tensor& value : values) {
-      CopyElements(value, output, at);
+      PutElements(value, output, at);
       at += value.num_elements();
     }
     ctx.SetOutput(1, std::move(lengths));

@@ -313,6 +313,7 @@ MILLRACE_OP(IteratorGetNext)
     .Stateful()
     .Shape(ComponentShapes)
     .NotDifferentiable()
+    .Trait(OpTrait::kWaits)
     .Summary("The next element of an iterator; OUT_OF_RANGE at the end.");
 
 MILLRACE_OP(IteratorGetNextSync)
@@ -323,6 +324,7 @@ MILLRACE_OP(IteratorGetNextSync)
     .Stateful()
     .Shape(ComponentShapes)
     .NotDifferentiable()
+    .Trait(OpTrait::kWaits)
     .Summary("The next element of an iterator; OUT_OF_RANGE at the end.");
 
 MILLRACE_OP(IteratorToStringHandle)

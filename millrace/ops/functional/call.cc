@@ -87,7 +87,7 @@ MILLRACE_OP(PartitionedCall)
     .Attr("executor_type: string = ''")
     .Shape(DeclaredShapes)
     .Gradient(CallGradient)
-    .Trait(OpTrait::kCall)
+    .Call(CallKind::kFunction)
     .Summary("Calls a function without side effects.");
 
 MILLRACE_OP(StatefulPartitionedCall)
@@ -102,7 +102,7 @@ MILLRACE_OP(StatefulPartitionedCall)
     .Stateful()
     .Shape(DeclaredShapes)
     .Gradient(CallGradient)
-    .Trait(OpTrait::kCall)
+    .Call(CallKind::kFunction)
     .Summary("Calls a function.");
 
 MILLRACE_OP(SymbolicGradient)
@@ -113,7 +113,7 @@ MILLRACE_OP(SymbolicGradient)
     .Attr("f: func")
     .Shape(DeclaredShapes)
     .NotDifferentiable()
-    .Trait(OpTrait::kCall)
+    .Call(CallKind::kGradient)
     .Summary("The gradient of a function: takes its arguments and the gradients of its results.");
 
 MILLRACE_OP(RemoteCall)

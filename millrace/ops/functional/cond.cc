@@ -76,7 +76,7 @@ MILLRACE_OP(If)
     .Stateful()
     .Shape(DeclaredShapes)
     .Gradient(BranchNotExpanded)
-    .Trait(OpTrait::kCall)
+    .Call(CallKind::kIf)
     .Summary("Calls then_branch or else_branch.");
 
 MILLRACE_OP(StatelessIf)
@@ -91,7 +91,7 @@ MILLRACE_OP(StatelessIf)
     .Attr("output_shapes: list(shape) = []")
     .Shape(DeclaredShapes)
     .Gradient(BranchNotExpanded)
-    .Trait(OpTrait::kCall)
+    .Call(CallKind::kIf)
     .Summary("If with branches without side effects.");
 
 MILLRACE_OP(_If)
@@ -106,7 +106,7 @@ MILLRACE_OP(_If)
     .Stateful()
     .Shape(DeclaredShapes)
     .Gradient(BranchNotExpanded)
-    .Trait(OpTrait::kCall)
+    .Call(CallKind::kIf)
     .Summary("An old form of If.");
 
 MILLRACE_OP(Case)
@@ -120,7 +120,7 @@ MILLRACE_OP(Case)
     .Stateful()
     .Shape(DeclaredShapes)
     .Gradient(BranchNotExpanded)
-    .Trait(OpTrait::kCall)
+    .Call(CallKind::kCase)
     .Summary("Calls branch branch_index, or the last one if it is out of range.");
 
 MILLRACE_OP(StatelessCase)
@@ -133,7 +133,7 @@ MILLRACE_OP(StatelessCase)
     .Attr("output_shapes: list(shape) = []")
     .Shape(DeclaredShapes)
     .Gradient(BranchNotExpanded)
-    .Trait(OpTrait::kCall)
+    .Call(CallKind::kCase)
     .Summary("Case with branches without side effects.");
 
 MILLRACE_KERNEL(If, kCpu, IfKernel);

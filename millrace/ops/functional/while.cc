@@ -192,7 +192,7 @@ MILLRACE_OP(While)
     .Stateful()
     .Shape(DeclaredShapes)
     .Gradient(LoopNotExpanded)
-    .Trait(OpTrait::kCall)
+    .Call(CallKind::kWhile)
     .Summary("Applies body to the loop variables while cond is true.");
 
 MILLRACE_OP(StatelessWhile)
@@ -205,7 +205,7 @@ MILLRACE_OP(StatelessWhile)
     .Attr("parallel_iterations: int = 10")
     .Shape(DeclaredShapes)
     .Gradient(LoopNotExpanded)
-    .Trait(OpTrait::kCall)
+    .Call(CallKind::kWhile)
     .Summary("While with functions without side effects.");
 
 MILLRACE_OP(_While)
@@ -217,7 +217,7 @@ MILLRACE_OP(_While)
     .Stateful()
     .Shape(DeclaredShapes)
     .Gradient(LoopNotExpanded)
-    .Trait(OpTrait::kCall)
+    .Call(CallKind::kWhile)
     .Summary("An old form of While.");
 
 MILLRACE_OP(For)

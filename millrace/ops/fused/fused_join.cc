@@ -1,5 +1,4 @@
-// Fusion of several steps of a fused program into one loop.
-#include "millrace/ops/fused/fused_program.h"
+#include "millrace/ops/fused/fused_join.h"
 
 namespace millrace {
 namespace {
@@ -172,8 +171,8 @@ class Joiner {
 
 }  // namespace
 
-void FusedProgram::JoinSteps(const std::vector<Extent>& extents) {
-  joined_.steps = Joiner(num_inputs_, extents, plain_.steps).Take();
+std::vector<Step> JoinSteps(int num_inputs, const std::vector<Extent>& extents, const std::vector<Step>& steps) {
+  return Joiner(num_inputs, extents, steps).Take();
 }
 
 }  // namespace millrace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "millrace/graph/graph_def.h"
+#include "millrace/ops/fused/fused_join.h"
 
 namespace millrace {
 namespace {
@@ -84,7 +85,7 @@ Status FusedProgram::Init(const std::string& body, int num_inputs, int space_inp
   }
   if (plain_.steps.empty()) return InvalidArgument("the body of a fused node is empty");
   AllocateRegisters(&plain_);
-  JoinSteps(StaticExtents(space_input));
+  joined_.steps = JoinSteps(num_inputs_, StaticExtents(space_input), plain_.steps);
   AllocateRegisters(&joined_);
   return absl::OkStatus();
 }

@@ -65,8 +65,6 @@ class FusedProgram {
   Status MakeStep(Node* node, Device* device, absl::flat_hash_map<const Node*, int>& value_of);
   // The values' extents as far as they are known statically.
   std::vector<Extent> StaticExtents(int space_input) const;
-  // Fuses steps whose results have no other use, in joined_.
-  void JoinSteps(const std::vector<Extent>& extents);
   void AllocateRegisters(Steps* steps) const;
   // Computes the extents of all values; returns false if the steps cannot be run in blocks for these shapes.
   bool Describe(KernelContext& ctx, const Shape& space, const Steps& steps, Frame* frame) const;
@@ -82,7 +80,8 @@ class FusedProgram {
   int num_values_ = 0;
   int64_t weight_ = 0;  // the cost per element, in units of a cheap step
   bool has_loops_ = true;
-  Steps plain_, joined_;
+  Steps plain_;
+  Steps joined_;  // the same, with steps fused (fused_join.h)
 };
 
 }  // namespace millrace

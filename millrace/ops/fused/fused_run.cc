@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "millrace/ops/fused/fused_program.h"
 #include "millrace/ops/kernels/stream_copy.h"
+#include "millrace/runtime/run_kernel.h"
 
 namespace millrace {
 namespace {
@@ -360,13 +361,9 @@ Status FusedProgram::RunOneByOne(KernelContext& ctx) const {
     }
     int count = step.num_operands;
     if (step.kind == Step::Kind::kReduce) inputs[count++] = &step.axes;
-    KernelContext one;
-    KernelContextAccess access(one);
-    access.Set(step.node, ctx.device(), ctx.allocator(), &ctx.step());
-    access.SetInputs(inputs, count, 0);
-    access.SetOutputs(&values[step.value], 1);
-    access.SetFrame(ctx.frame_id(), ctx.iteration(), false);
-    if (Status status = step.kernel->Compute(one); !status.ok()) {
+    if (Status status = RunKernel(*step.kernel, *step.node, ctx, absl::MakeSpan(inputs, static_cast<size_t>(count)),
+                                  absl::MakeSpan(&values[step.value], 1));
+        !status.ok()) {
       return NamedError(*step.node, *ctx.device(), status);
     }
     for (int i = 0; i < step.num_operands; ++i) {

@@ -214,11 +214,4 @@ Status StridedCopy(KernelContext& ctx, DType dtype, CopyBox box, const void* fro
   return known ? absl::OkStatus() : InvalidArgument("elements of type ", dtype, " cannot be copied");
 }
 
-void CopyElements(DType dtype, const void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t n) {
-  DispatchMove(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    CopyRun(static_cast<const T*>(from) + from_offset, static_cast<T*>(to) + to_offset, n);
-  });
-}
-
 }  // namespace millrace

@@ -29,7 +29,4 @@ absl::InlinedVector<int64_t, 8> RowMajorStrides(absl::Span<const int64_t> dims);
 Status StridedCopy(KernelContext& ctx, DType dtype, CopyBox box, const void* from, int64_t from_offset, void* to,
                    int64_t to_offset);
 
-// Copies n elements that are contiguous on both sides; assigns strings and handles.
-void CopyElements(DType dtype, const void* from, int64_t from_offset, void* to, int64_t to_offset, int64_t n);
-
 }  // namespace millrace

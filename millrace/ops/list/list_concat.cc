@@ -25,60 +25,81 @@ class TensorListConcatKernel : public Kernel {
     if (ctx.num_inputs() > 1) {
       MR_ASSIGN_OR_RETURN(wanted, ShapeFromTensor(ctx.input(1)));
     }
-    // All dimensions except the first, which is known only if all elements have the same length.
-    PartialShape rows = wanted;
-    if (wanted.known_rank() && wanted.rank() < 1) {
-      return InvalidArgument("Concat requires elements to be at least vectors, found scalars instead.");
-    }
-    if (!wanted.known_rank() && list->element_shape.known_rank()) rows = list->element_shape;
+    Layout layout;
+    MR_RETURN_IF_ERROR(FindRows(*list, wanted, &layout));
+    MR_RETURN_IF_ERROR(FindLengths(ctx, *list, wanted.known_rank(), &layout));
+    return Concat(ctx, *list, layout);
+  }
+
+ private:
+  // Where the elements go.
+  struct Layout {
+    PartialShape rows;             // of an element, as far as it is known
+    PartialShape tail;             // all dimensions of an element except the first
+    std::vector<int64_t> lengths;  // the first dimension of each element
+    int64_t total = 0;
+  };
+
+  static Status FindRows(const TensorList& list, const PartialShape& wanted, Layout* layout) {
+    PartialShape& rows = layout->rows;
+    rows = wanted;
+    if (!wanted.known_rank() && list.element_shape.known_rank()) rows = list.element_shape;
     if (rows.known_rank() && rows.rank() < 1)
       return InvalidArgument("Concat requires elements to be at least vectors, found scalars instead.");
-    PartialShape tail;
-    if (rows.known_rank()) tail = PartialShape(rows.dims().subspan(1));
-    if (list->element_shape.known_rank() && list->element_shape.rank() > 0) {
-      StatusOr<PartialShape> merged = tail.MergeWith(PartialShape(list->element_shape.dims().subspan(1)));
-      if (!merged.ok()) return Differ(rows, list->element_shape);
-      tail = *merged;
+    if (rows.known_rank()) layout->tail = PartialShape(rows.dims().subspan(1));
+    if (list.element_shape.known_rank() && list.element_shape.rank() > 0) {
+      StatusOr<PartialShape> merged = layout->tail.MergeWith(PartialShape(list.element_shape.dims().subspan(1)));
+      if (!merged.ok()) return Differ(rows, list.element_shape);
+      layout->tail = *merged;
     }
-    const int64_t n = static_cast<int64_t>(list->tensors.size());
+    return absl::OkStatus();
+  }
+
+  // `same_length`: all elements must be as long as the rows, where that is known.
+  static Status FindLengths(KernelContext& ctx, const TensorList& list, bool same_length, Layout* layout) {
+    const int64_t n = static_cast<int64_t>(list.tensors.size());
     const Tensor* leading = ctx.num_inputs() > 2 && ctx.input(2).num_elements() > 0 ? &ctx.input(2) : nullptr;
     if (leading != nullptr && (leading->rank() != 1 || leading->num_elements() != n)) {
       return InvalidArgument("leading_dims has shape ", leading->shape().ToString(), ", but the list has ", n,
                              " elements");
     }
-    int64_t total = 0;
-    std::vector<int64_t> lengths(n);
+    const PartialShape& rows = layout->rows;
+    const int64_t length_of_rows = rows.known_rank() ? rows.dim(0) : -1;
+    layout->lengths.resize(n);
     for (int64_t i = 0; i < n; ++i) {
-      const Tensor& t = list->tensors[i];
+      const Tensor& t = list.tensors[i];
+      int64_t& length = layout->lengths[i];
       if (t.IsInitialized()) {
         if (t.rank() < 1)
           return InvalidArgument("Concat saw a scalar shape at index ", i, " but requires at least vectors.");
-        StatusOr<PartialShape> merged = tail.MergeWith(PartialShape(t.shape().dims().subspan(1)));
-        if (!merged.ok()) return Differ(tail, t.shape());
-        tail = *merged;
-        lengths[i] = t.dim(0);
-        if (rows.known_rank() && rows.dim(0) >= 0 && wanted.known_rank() && rows.dim(0) != lengths[i])
-          return Differ(rows, t.shape());
+        StatusOr<PartialShape> merged = layout->tail.MergeWith(PartialShape(t.shape().dims().subspan(1)));
+        if (!merged.ok()) return Differ(layout->tail, t.shape());
+        layout->tail = *merged;
+        length = t.dim(0);
+        if (length_of_rows >= 0 && same_length && length_of_rows != length) return Differ(rows, t.shape());
       } else if (leading != nullptr && leading->data<int64_t>()[i] >= 0) {
-        lengths[i] = leading->data<int64_t>()[i];
-      } else if (rows.known_rank() && rows.dim(0) >= 0) {
-        lengths[i] = rows.dim(0);
+        length = leading->data<int64_t>()[i];
+      } else if (length_of_rows >= 0) {
+        length = length_of_rows;
       } else {
         return InvalidArgument(
             "Concating lists with uninitialized tensors is not supported in this form: the length of element ", i,
             " is not known");
       }
-      if (lengths[i] > kMaxListElements || (total += lengths[i]) > (int64_t{1} << 40)) {
+      if (length > kMaxListElements || (layout->total += length) > (int64_t{1} << 40)) {
         return InvalidArgument("the lengths of the elements add up to too much");
       }
     }
-    if (!tail.IsFullyDefined()) {
-      return InvalidArgument(
-          "All except the first dimension must be fully defined when concating an empty tensor list. element_shape: ",
-          rows.ToString());
-    }
-    Shape::Dims dims = {total};
-    for (const int64_t d : tail.dims()) dims.push_back(d);
+    if (layout->tail.IsFullyDefined()) return absl::OkStatus();
+    return InvalidArgument(
+        "All except the first dimension must be fully defined when concating an empty tensor list. element_shape: ",
+        rows.ToString());
+  }
+
+  Status Concat(KernelContext& ctx, const TensorList& list, const Layout& layout) const {
+    const int64_t n = static_cast<int64_t>(list.tensors.size());
+    Shape::Dims dims = {layout.total};
+    for (const int64_t d : layout.tail.dims()) dims.push_back(d);
     MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
     MR_ASSIGN_OR_RETURN(Tensor* const out, ctx.AllocateOutput(0, shape));
     MR_ASSIGN_OR_RETURN(Tensor* const out_lengths, ctx.AllocateOutput(1, Shape({n})));
@@ -86,10 +107,10 @@ class TensorListConcatKernel : public Kernel {
     std::vector<int64_t> begins(n);
     int64_t at = 0;
     for (int64_t i = 0; i < n; ++i) {
-      out_lengths->data<int64_t>()[i] = lengths[i];
-      parts[i] = list->tensors[i];
+      out_lengths->data<int64_t>()[i] = layout.lengths[i];
+      parts[i] = list.tensors[i];
       if (!parts[i].IsInitialized()) {
-        dims[0] = lengths[i];
+        dims[0] = layout.lengths[i];
         MR_ASSIGN_OR_RETURN(parts[i], Zeros(ctx, dtype_, Shape(dims)));
       }
       begins[i] = at;
@@ -103,7 +124,6 @@ class TensorListConcatKernel : public Kernel {
     return absl::OkStatus();
   }
 
- private:
   static Status Differ(const PartialShape& a, const PartialShape& b) {
     return InvalidArgument("Tried to concat tensors with unequal shapes: ", a.ToString(), " vs ", b.ToString());
   }

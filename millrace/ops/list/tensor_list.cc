@@ -2,45 +2,27 @@
 
 #include <cstring>
 
+#include "millrace/base/varint.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
-
-void PutVarint(uint64_t value, std::string* out) {
-  while (value >= 128) {
-    out->push_back(static_cast<char>(value | 128));
-    value >>= 7;
-  }
-  out->push_back(static_cast<char>(value));
-}
-
-bool GetVarint(absl::string_view* in, uint64_t* value) {
-  *value = 0;
-  for (int shift = 0; shift < 64 && !in->empty(); shift += 7) {
-    const uint64_t byte = static_cast<unsigned char>(in->front());
-    in->remove_prefix(1);
-    *value |= (byte & 127) << shift;
-    if (byte < 128) return true;
-  }
-  return false;
-}
 
 // TensorFlow's format: the number of unset elements and their indices, the type, the limit, the shape.
 StatusOr<RefPtr<VariantValue>> DecodeTensorList(const std::string& metadata, const std::vector<Tensor>& tensors) {
   absl::string_view in = metadata;
   const auto bad = [] { return InvalidArgument("the bytes of a TensorList are damaged"); };
   uint64_t unset = 0;
-  if (!GetVarint(&in, &unset) || unset > in.size()) return bad();
+  if (!TakeVarint(&in, &unset) || unset > in.size()) return bad();
   const uint64_t total = unset + tensors.size();
   std::vector<bool> is_unset(total, false);
   for (uint64_t k = 0; k < unset; ++k) {
     uint64_t at = 0;
-    if (!GetVarint(&in, &at) || at >= total || is_unset[at]) return bad();
+    if (!TakeVarint(&in, &at) || at >= total || is_unset[at]) return bad();
     is_unset[at] = true;
   }
   uint64_t dtype = 0, limit = 0;
-  if (!GetVarint(&in, &dtype) || !GetVarint(&in, &limit)) return bad();
+  if (!TakeVarint(&in, &dtype) || !TakeVarint(&in, &limit)) return bad();
   pb::TensorShapeProto shape;
   if (!shape.ParseFromArray(in.data(), static_cast<int>(in.size()))) return bad();
   RefPtr<TensorList> list = MakeRef<TensorList>();
@@ -87,10 +69,10 @@ Status TensorList::Encode(std::string* metadata, std::vector<Tensor>* out) const
       unset.push_back(i);
     }
   }
-  PutVarint(unset.size(), metadata);
-  for (const uint64_t i : unset) PutVarint(i, metadata);
-  PutVarint(static_cast<uint64_t>(element_dtype), metadata);
-  PutVarint(static_cast<uint64_t>(max_num_elements), metadata);
+  PutVarint(metadata, unset.size());
+  for (const uint64_t i : unset) PutVarint(metadata, i);
+  PutVarint(metadata, static_cast<uint64_t>(element_dtype));
+  PutVarint(metadata, static_cast<uint64_t>(max_num_elements));
   pb::TensorShapeProto shape;
   element_shape.ToProto(&shape);
   shape.AppendToString(metadata);

@@ -140,6 +140,7 @@ MILLRACE_OP(Range)
         "uint64} = int32")
     .Shape(RangeShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kUnboundedOutput)
     .Summary("start, start + delta, ... up to, not including, limit");
 MILLRACE_OP(LinSpace)
     .Input("start: T")
@@ -150,6 +151,7 @@ MILLRACE_OP(LinSpace)
     .Attr("Tidx: {int32, int64} = int32")
     .Shape(LinSpaceShape)
     .NotDifferentiable()
+    .Trait(OpTrait::kUnboundedOutput)
     .Summary("num values, evenly spaced from start to stop");
 
 MILLRACE_KERNEL(Range, kCpu, RangeKernel);

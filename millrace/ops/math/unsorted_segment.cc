@@ -163,6 +163,7 @@ MILLRACE_OP(UnsortedSegmentSum)
     .Attr("Tnumsegments: {int32, int64} = int32")
     .Shape(UnsortedSegmentShape)
     .Gradient(UnsortedSegmentSumGradient)
+    .Trait(OpTrait::kUnboundedOutput)
     .Summary("The sums of the rows with the same id; negative ids are dropped");
 MILLRACE_OP(UnsortedSegmentProd)
     .Input("data: T")
@@ -174,6 +175,7 @@ MILLRACE_OP(UnsortedSegmentProd)
     .Attr("Tnumsegments: {int32, int64} = int32")
     .Shape(UnsortedSegmentShape)
     .Gradient(UnsortedSegmentProdGradient)
+    .Trait(OpTrait::kUnboundedOutput)
     .Summary("The products of the rows with the same id; negative ids are dropped");
 MILLRACE_OP(UnsortedSegmentMax)
     .Input("data: T")
@@ -185,6 +187,7 @@ MILLRACE_OP(UnsortedSegmentMax)
     .Attr("Tnumsegments: {int32, int64} = int32")
     .Shape(UnsortedSegmentShape)
     .Gradient(UnsortedSegmentExtremeGradient)
+    .Trait(OpTrait::kUnboundedOutput)
     .Summary("The maxima of the rows with the same id; negative ids are dropped");
 MILLRACE_OP(UnsortedSegmentMin)
     .Input("data: T")
@@ -196,6 +199,7 @@ MILLRACE_OP(UnsortedSegmentMin)
     .Attr("Tnumsegments: {int32, int64} = int32")
     .Shape(UnsortedSegmentShape)
     .Gradient(UnsortedSegmentExtremeGradient)
+    .Trait(OpTrait::kUnboundedOutput)
     .Summary("The minima of the rows with the same id; negative ids are dropped");
 
 MILLRACE_KERNEL(UnsortedSegmentSum, kCpu, UnsortedSegmentKernel<SegmentAdd, NumberTypes>);

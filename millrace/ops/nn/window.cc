@@ -55,10 +55,10 @@ Status ReadExplicit(const std::vector<int64_t>& list, WindowAttrs* a) {
 
 }  // namespace
 
-StatusOr<Padding> ParsePadding(absl::string_view name) {
-  if (name == "VALID") return Padding::kValid;
-  if (name == "SAME") return Padding::kSame;
-  if (name == "EXPLICIT") return Padding::kExplicit;
+StatusOr<WindowPadding> ParseWindowPadding(absl::string_view name) {
+  if (name == "VALID") return WindowPadding::kValid;
+  if (name == "SAME") return WindowPadding::kSame;
+  if (name == "EXPLICIT") return WindowPadding::kExplicit;
   return InvalidArgument("unknown padding ", name);
 }
 
@@ -77,7 +77,7 @@ StatusOr<WindowAttrs> WindowAttrs::FromNode(const Node& node) {
     a.channels_first = format.size() > 1 && format[1] == 'C';
   }
   MR_ASSIGN_OR_RETURN(const std::string padding, node.Attr<std::string>("padding"));
-  MR_ASSIGN_OR_RETURN(a.padding, ParsePadding(padding));
+  MR_ASSIGN_OR_RETURN(a.padding, ParseWindowPadding(padding));
   if (node.FindAttr("strides") != nullptr) {
     MR_ASSIGN_OR_RETURN(const Ints strides, node.Attr<Ints>("strides"));
     MR_RETURN_IF_ERROR(a.SetStrides(strides));
@@ -90,7 +90,7 @@ StatusOr<WindowAttrs> WindowAttrs::FromNode(const Node& node) {
     MR_ASSIGN_OR_RETURN(const Ints dilations, node.Attr<Ints>("dilations"));
     MR_RETURN_IF_ERROR(ReadDims(dilations, a, "dilations", &a.dilations));
   }
-  if (a.padding == Padding::kExplicit) {
+  if (a.padding == WindowPadding::kExplicit) {
     MR_ASSIGN_OR_RETURN(const Ints pads, node.Attr<Ints>("explicit_paddings"));
     MR_RETURN_IF_ERROR(ReadExplicit(pads, &a));
   }
@@ -103,7 +103,7 @@ StatusOr<WindowDim> WindowAttrs::Slide(int s, int64_t in, int64_t window) const 
     return InvalidArgument("an image of size ", in, " and a window of ", window, " dilated by ", d.dilation,
                            " are too large");
   }
-  if (padding == Padding::kSame) {
+  if (padding == WindowPadding::kSame) {
     d.out = in < 0 ? -1 : (in + d.stride - 1) / d.stride;
     if (in < 0 || window < 0) return d;
     const int64_t total = std::max<int64_t>((d.out - 1) * d.stride + d.extent() - in, 0);
@@ -111,7 +111,7 @@ StatusOr<WindowDim> WindowAttrs::Slide(int s, int64_t in, int64_t window) const 
     d.pad_after = total - d.pad_before;
     return d;
   }
-  if (padding == Padding::kExplicit) {
+  if (padding == WindowPadding::kExplicit) {
     d.pad_before = explicit_pads[s][0];
     d.pad_after = explicit_pads[s][1];
   }

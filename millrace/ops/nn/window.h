@@ -13,9 +13,9 @@
 
 namespace millrace {
 
-enum class Padding { kValid, kSame, kExplicit };
+enum class WindowPadding { kValid, kSame, kExplicit };
 
-StatusOr<Padding> ParsePadding(absl::string_view name);
+StatusOr<WindowPadding> ParseWindowPadding(absl::string_view name);
 
 // One spatial dimension.
 struct WindowDim {
@@ -39,7 +39,7 @@ struct WindowDim {
 struct WindowAttrs {
   int rank = 2;  // spatial
   bool channels_first = false;
-  Padding padding = Padding::kValid;
+  WindowPadding padding = WindowPadding::kValid;
   std::array<int64_t, 3> window = {1, 1, 1};  // pools only
   std::array<int64_t, 3> strides = {1, 1, 1};
   std::array<int64_t, 3> dilations = {1, 1, 1};

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_join.h"
 #include "millrace/ops/kernels/strided_copy.h"
+#include "millrace/tensor/copy_elements.h"
 #include "millrace/tensor/variant.h"
 
 namespace millrace {

@@ -37,6 +37,7 @@ MILLRACE_OP(_Recv)
     .Shape(UnknownShape)
     .NotDifferentiable()
     .Trait(OpTrait::kReceive)
+    .Trait(OpTrait::kWaits)
     .Summary("Receives a tensor from another partition or the client.");
 MILLRACE_OP(_HostRecv)
     .Output("tensor: tensor_type")
@@ -45,6 +46,7 @@ MILLRACE_OP(_HostRecv)
     .Shape(UnknownShape)
     .NotDifferentiable()
     .Trait(OpTrait::kReceive)
+    .Trait(OpTrait::kWaits)
     .Summary("_Recv into host memory.");
 
 // "send device;incarnation in hex;recv device;tensor;frame:iteration", as TensorFlow writes it.

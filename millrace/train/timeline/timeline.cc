@@ -14,6 +14,7 @@
 #include "millrace/cluster/watch/hang_report.h"
 #include "millrace/executor/step_stats.h"
 #include "millrace/graph/device_name.h"
+#include "millrace/graph/op_schema.h"
 #include "millrace/train/timeline/clock_alignment.h"
 #include "millrace/train/timeline/trace_writer.h"
 
@@ -93,13 +94,10 @@ std::string OpOf(const pb::NodeExecStats& event) {
   return std::string(label.substr(equals + 3, paren - equals - 3));
 }
 
-// An asynchronous op, which does not occupy a thread while it waits.
+// False for an op that this program does not know, as from a TensorFlow server.
 bool Waits(absl::string_view op) {
-  for (const absl::string_view word :
-       {"Recv", "Dequeue", "Enqueue", "TakeGradient", "TakeMany", "GetNext", "Unstage"}) {
-    if (absl::StrContains(op, word)) return true;
-  }
-  return false;
+  const OpSchema* const schema = OpRegistry::Global().FindOrNull(op);
+  return schema != nullptr && schema->Has(OpTrait::kWaits);
 }
 
 // The clock that the run's begin and end were read from: that of the program that ran it.
@@ -218,10 +216,10 @@ class Builder {
     for (const auto& memory : node.memory()) bytes += static_cast<double>(memory.total_bytes());
     // The op comes first so that it is visible in short slices.
     event.name = op == node.node_name() ? op : absl::StrCat(op, " ", node.node_name());
-    event.category = Waits(op) ? "Wait" : "Op";
+    const bool waits = Waits(op);
+    event.category = waits ? "Wait" : "Op";
     absl::StrAppend(&event.args, ", \"op\": ", JsonText(op), ", \"node\": ", JsonText(node.node_name()),
                     ", \"label\": ", JsonText(node.timeline_label()), ", \"bytes\": ", absl::StrFormat("%.0f", bytes));
-    const bool waits = Waits(op);
     // Threads are numbered in order of appearance, because TensorFlow's thread ids are long.
     const auto [thread, is_new] = threads_[task].try_emplace(node.thread_id(), threads_[task].size() + 1);
     trace_.Add(process,

@@ -1,12 +1,11 @@
-// Reading the tensors of a checkpoint on all threads of a pool, in pieces of about a megabyte, each of which is
-// checksummed while it is still in the core's cache.
+#include "millrace/io/bundle_reading.h"
+
 #include <algorithm>
 #include <atomic>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "millrace/base/crc32c.h"
-#include "millrace/io/bundle.h"
 #include "millrace/io/coding.h"
 
 namespace millrace {
@@ -24,9 +23,9 @@ Status WrongChecksum(const std::string& name, const std::string& path, uint32_t 
 
 }  // namespace
 
-class BundleReader::Reading {
+class BundleReading {
  public:
-  Reading(const BundleReader& reader, CancellationManager* cancellation)
+  BundleReading(const BundleReader& reader, CancellationManager* cancellation)
       : reader_(reader), cancellation_(cancellation) {}
 
   Status Plan(const BundleTensor& tensor, Tensor* output) {
@@ -34,7 +33,7 @@ class BundleReader::Reading {
       return Internal("tensor ", tensor.name, " is read into memory of another type or shape");
     }
     for (const BundleTensor::Piece& piece : tensor.pieces) {
-      MR_ASSIGN_OR_RETURN(const Shard* const shard, reader_.OpenShard(piece.entry.shard_id()));
+      MR_ASSIGN_OR_RETURN(const BundleReader::Shard* const shard, reader_.OpenShard(piece.entry.shard_id()));
       const size_t run = runs_.size();
       runs_.push_back({&tensor, &piece, shard, output, works_.size(), 0});
       const auto size = static_cast<uint64_t>(piece.entry.size());
@@ -86,7 +85,7 @@ class BundleReader::Reading {
   struct Stored {
     const BundleTensor* tensor;
     const BundleTensor::Piece* piece;
-    const Shard* shard;
+    const BundleReader::Shard* shard;
     Tensor* output;
     size_t works_begin, works_end;
   };
@@ -126,7 +125,7 @@ class BundleReader::Reading {
     }
     MR_RETURN_IF_ERROR(ReadAt(run, work.at, work.size, to));
     work.crc = Crc32c({to, work.size});
-    if (!direct) CopyElements(run.piece->stored, to, first, last, run.piece->common, run.tensor->wanted, run.output);
+    if (!direct) CopyCommonPart(run.piece->stored, to, first, last, run.piece->common, run.tensor->wanted, run.output);
     return absl::OkStatus();
   }
 
@@ -181,8 +180,8 @@ class BundleReader::Reading {
     if (run.piece->stored == run.tensor->wanted) {
       std::move(strings.begin(), strings.end(), run.output->data<std::string>());
     } else {
-      CopyElements(run.piece->stored, strings.data(), 0, static_cast<int64_t>(strings.size()), run.piece->common,
-                   run.tensor->wanted, run.output);
+      CopyCommonPart(run.piece->stored, strings.data(), 0, static_cast<int64_t>(strings.size()), run.piece->common,
+                     run.tensor->wanted, run.output);
     }
     return absl::OkStatus();
   }
@@ -210,9 +209,9 @@ class BundleReader::Reading {
   Status status_ ABSL_GUARDED_BY(mu_);
 };
 
-Status BundleReader::Read(absl::Span<const BundleTensor> tensors, absl::Span<Tensor* const> outputs, ThreadPool* pool,
-                          CancellationManager* cancellation) const {
-  Reading reading(*this, cancellation);
+Status ReadBundleTensors(const BundleReader& reader, absl::Span<const BundleTensor> tensors,
+                         absl::Span<Tensor* const> outputs, ThreadPool* pool, CancellationManager* cancellation) {
+  BundleReading reading(reader, cancellation);
   for (size_t i = 0; i < tensors.size(); ++i) MR_RETURN_IF_ERROR(reading.Plan(tensors[i], outputs[i]));
   return reading.Run(pool);
 }
