@@ -19,7 +19,7 @@ bool IsInvariant(const FlatFunction& body, size_t i) {
   return false;
 }
 
-// Lowers one While. Members are in the order in which they are filled in. Values are indexed by the loop.s inputs; a
+// Lowers one While. Members are in the order in which they are filled in. Values are indexed by the loop's inputs; a
 // loop without loop variables has an additional one, the token.
 class WhileLowering {
  public:
