@@ -196,7 +196,10 @@ TEST_F(HangInjectionTest, TheWorkerThatAQuorumLacksIsNamed) {
 TEST_F(HangInjectionTest, WhoDoesNotInitialiseTheVariablesIsNamed) {
   // A program that is not the chief waits like this.
   const auto waits = servers_[2]->worker()->task().waits();
-  const uint64_t wait = waits->Begin("session", "worker/0 (the chief) to initialise w, b", 0);
+  const uint64_t wait = waits->Begin({.node = "session",
+                                      .what = "worker/0 (the chief) to initialise w, b",
+                                      .kind = Wait::Kind::kPeer,
+                                      .peer = "/job:worker/replica:0/task:0"});
   EXPECT_THAT(
       Explained().cause,
       AllOf(StartsWith("worker/1 waits "),
