@@ -77,11 +77,9 @@ inline std::unique_ptr<Session> OpenSession(const SessionOptions& options, const
 // Adds a step that blocks on the queue "numbers" at `queue_device`; `y` at `device` needs its element.
 inline void AddBlockedStep(GraphBuilder* b, const std::string& queue_device, const std::string& device) {
   b->device = queue_device;
-  const AttrList types = {{"component_types", std::vector<DType>{DType::kFloat}}};
-  AttrList attrs = types;
-  attrs.push_back({"shared_name", "numbers"});
-  const Endpoint queue = b->Op("FIFOQueueV2", {}, attrs, "queue");
-  const Endpoint element = b->Op("QueueDequeueV2", {queue}, types, "take");
+  const std::vector<DType> types = {DType::kFloat};
+  const Endpoint queue = b->Op("FIFOQueueV2", {}, {{"component_types", types}, {"shared_name", "numbers"}}, "queue");
+  const Endpoint element = b->Op("QueueDequeueV2", {queue}, {{"component_types", types}}, "take");
   b->device = device;
   b->Op("Identity", {element}, {}, "y");
 }
