@@ -91,7 +91,7 @@ class StartTest(ServeTest):
                 (good + ["--no_such_flag"], ["--no_such_flag", "--help"]),
                 (good + ["--cpu_devices=0"], ["cpu_devices"]),
                 (good + ["--peer_timeout=-1"], ["--peer_timeout"]),
-                (good + ["--transport=bad"], ["bad", "auto, shm, tcp and grpc"]),
+                (good + ["--transport=bad"], ["bad", "auto, shm, tcp or grpc"]),
                 (good + ["--file_root=" + missing], ["--file_root", missing]),
                 (good + ["--tls_cert=" + not_pem], ["--tls_cert", "--tls_key", "--tls_ca", "all three"]),
                 (good + ["--tls_cert=" + missing, "--tls_key=" + missing, "--tls_ca=" + missing], [missing]),
