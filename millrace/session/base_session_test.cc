@@ -72,7 +72,7 @@ std::vector<std::string> FunctionsOf(const pb::GraphDef& def) {
   return names;
 }
 
-TEST(ClientSessionTest, ExtendSendsOnlyTheNodesAndFunctionsThatAreNew) {
+TEST(BaseSessionTest, ExtendSendsOnlyTheNodesAndFunctionsThatAreNew) {
   NotingSession session;
   Graph graph;
   pb::GraphDef first;
@@ -94,7 +94,7 @@ TEST(ClientSessionTest, ExtendSendsOnlyTheNodesAndFunctionsThatAreNew) {
   EXPECT_THAT(FunctionsOf(session.added[1]), ElementsAre("g"));
 }
 
-TEST(ClientSessionTest, WhatCouldNotBeAddedIsNewTheNextTime) {
+TEST(BaseSessionTest, WhatCouldNotBeAddedIsNewTheNextTime) {
   NotingSession session;
   Graph graph;
   pb::GraphDef def;
@@ -108,7 +108,7 @@ TEST(ClientSessionTest, WhatCouldNotBeAddedIsNewTheNextTime) {
   EXPECT_THAT(NodesOf(session.added[1]), ElementsAre("a"));
 }
 
-TEST(ClientSessionTest, RunsGoOnWhileTheSessionIsExtendedAndExtensionsTakeTurns) {
+TEST(BaseSessionTest, RunsGoOnWhileTheSessionIsExtendedAndExtensionsTakeTurns) {
   NotingSession session;
   Notification adding, go_on;
   bool first = true;
@@ -134,7 +134,7 @@ TEST(ClientSessionTest, RunsGoOnWhileTheSessionIsExtendedAndExtensionsTakeTurns)
   EXPECT_THAT(NodesOf(session.added[1]), ElementsAre("next"));
 }
 
-TEST(ClientSessionTest, TensorsGoByWholeNames) {
+TEST(BaseSessionTest, TensorsGoByWholeNames) {
   NotingSession session;
   const Tensor value = Tensor::Scalar(1.0f);
   ASSERT_TRUE(session.Run({{"x", value}, {"y:1", value}}, {"z"}, {"train"}).ok());
@@ -152,7 +152,7 @@ TEST(ClientSessionTest, TensorsGoByWholeNames) {
   EXPECT_THAT(session.asked.targets, IsEmpty());
 }
 
-TEST(ClientSessionTest, ARunWithoutATimeOutHasTheSessions) {
+TEST(BaseSessionTest, ARunWithoutATimeOutHasTheSessions) {
   const NotingSession session;
   EXPECT_EQ(session.TimeoutOf({}), absl::Seconds(7));
   EXPECT_EQ(session.TimeoutOf({.timeout = absl::Seconds(1)}), absl::Seconds(1));

@@ -15,10 +15,11 @@ int ThreadCount(int threads) { return threads > 0 ? threads : AllowedCoreCount()
 std::vector<std::shared_ptr<Device>> LocalDevices(const LocalDeviceOptions& options) {
   std::vector<std::shared_ptr<Device>> devices;
   auto pool = std::make_shared<ThreadPool>("intra_op", ThreadCount(options.intra_op_threads) - 1);
-  for (int i = 0; i < options.cpus; ++i) {
+  for (int i = 0; i < options.cpu_devices; ++i) {
     devices.push_back(NewCpuDevice({.name = absl::StrCat(options.task, "/device:CPU:", i), .pool = pool}));
   }
-  StatusOr<std::vector<std::unique_ptr<Device>>> gpus = NewCudaDevices({.task = options.task, .count = options.gpus});
+  StatusOr<std::vector<std::unique_ptr<Device>>> gpus =
+      NewCudaDevices({.task = options.task, .count = options.gpu_devices});
   if (!gpus.ok()) {
     MR_LOG(Error, "continuing without GPUs: ", gpus.status().ToString());
     return devices;

@@ -13,9 +13,9 @@ struct LocalDeviceOptions {
   // The prefix of the devices' names: "/job:localhost/replica:0/task:0".
   std::string task = {};
   // Number of CPU devices (CPU:0, CPU:1, ...); they share threads and memory. At least 1.
-  int cpus = 1;
+  int cpu_devices = 1;
   // The maximum number of GPUs; -1 means all in CUDA_VISIBLE_DEVICES. A build without CUDA has none.
-  int gpus = -1;
+  int gpu_devices = -1;
   // Threads within one op, including the caller's; 0 means the number of cores that this process may use.
   int intra_op_threads = 0;
 };

@@ -16,8 +16,8 @@ Task::Task(TaskOptions options)
       inter_op_(options_.inter_op) {
   if (devices_.empty()) {
     devices_ = LocalDevices({.task = options_.name,
-                             .cpus = options_.cpu_devices,
-                             .gpus = options_.gpu_devices,
+                             .cpu_devices = options_.cpu_devices,
+                             .gpu_devices = options_.gpu_devices,
                              .intra_op_threads = options_.intra_op_threads});
   }
   if (!options_.file_roots.empty()) {
