@@ -218,7 +218,6 @@ Status MasterSession::ReleaseCallable(int64_t handle) {
 
 // A partial run over a cluster: all of the client's tensors pass through the master's own task.
 struct MasterSession::PartialRun {
-  std::string handle;
   std::shared_ptr<PartialStepRun> calls;
   std::shared_ptr<MasterStep> step;
   const RefPtr<ThreadHandover> handover = MakeRef<ThreadHandover>();  // of the threads that feed it
@@ -267,12 +266,13 @@ StatusOr<std::string> MasterSession::StartPartial(std::unique_ptr<PartialStepCal
   };
   partial->calls = std::make_shared<PartialStepRun>(std::move(calls), std::move(ports));
   Status refused;
+  std::string handle;
   {
     MutexLock lock(&mu_);
     if (closed_) {
       refused = closed_because_;
     } else {
-      partial->handle = partial_runs_.Add(partial);
+      handle = partial_runs_.Add(partial);
       running_.emplace(partial->step.get(), partial->step);
     }
   }
@@ -281,7 +281,6 @@ StatusOr<std::string> MasterSession::StartPartial(std::unique_ptr<PartialStepCal
     return refused;
   }
   if (options_.on_remote_step != nullptr) options_.on_remote_step();
-  std::string handle = partial->handle;
   partial->step->Start({.handover = partial->handover});
   return handle;
 }
@@ -293,17 +292,18 @@ void MasterSession::RunPartial(const std::shared_ptr<PartialRun>& partial, RunSt
   EventThread* const here = control.handover ? control.handover->Here() : nullptr;
   const ThreadHandover::Entry entry(partial->handover, here != nullptr && here->awaits_answer() ? nullptr : here);
   std::vector<std::string> fetches = call.fetches;
-  partial->calls->Call(call.feeds, std::move(fetches), control.cancellation, control.owner,
-                       [self = shared_from_this(), partial, names = std::move(call.fetches), done = std::move(done)](
-                           StatusOr<std::vector<Tensor>> fetched, bool over) mutable {
-                         if (over) self->EndPartial(*partial);
-                         if (!fetched.ok()) return done(fetched.status());
-                         RunStepAnswer answer;
-                         for (size_t i = 0; i < names.size(); ++i) {
-                           answer.tensors.emplace_back(std::move(names[i]), std::move((*fetched)[i]));
-                         }
-                         done(std::move(answer));
-                       });
+  partial->calls->Call(
+      call.feeds, std::move(fetches), control.cancellation, control.owner,
+      [self = shared_from_this(), partial, handle = std::move(call.partial_run_handle), names = std::move(call.fetches),
+       done = std::move(done)](StatusOr<std::vector<Tensor>> fetched, bool over) mutable {
+        if (over) self->EndPartial(handle, *partial);
+        if (!fetched.ok()) return done(fetched.status());
+        RunStepAnswer answer;
+        for (size_t i = 0; i < names.size(); ++i) {
+          answer.tensors.emplace_back(std::move(names[i]), std::move((*fetched)[i]));
+        }
+        done(std::move(answer));
+      });
 }
 
 bool MasterSession::IsIdle() const {
@@ -313,9 +313,9 @@ bool MasterSession::IsIdle() const {
   return running_.size() == partial;
 }
 
-void MasterSession::EndPartial(const PartialRun& partial) {
+void MasterSession::EndPartial(const std::string& handle, const PartialRun& partial) {
   options_.worker->steps().Forget(partial.step->step_id());
-  partial_runs_.Remove(partial.handle);
+  partial_runs_.Remove(handle);
 }
 
 pb::ListDevicesResponse MasterSession::ListDevices() const {

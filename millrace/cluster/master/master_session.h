@@ -116,7 +116,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
                   Done<RunStepAnswer> done);
   StatusOr<std::string> StartPartial(std::unique_ptr<PartialStepCalls> calls,
                                      std::shared_ptr<const MasterProgram> program);
-  void EndPartial(const PartialRun& partial);
+  void EndPartial(const std::string& handle, const PartialRun& partial);
   void OnStepEnded(MasterStep* step);
   void CountFinished(absl::Time since, absl::Time now) {
     steps_finished_.Count(now, now - since);
