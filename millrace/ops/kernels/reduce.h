@@ -110,9 +110,8 @@ typename R::Acc RowInLanes(const In* x, int64_t n) {
   return Fold<R, kLanes>(lanes);
 }
 
-// Not inlined into itself: that would triple its code.
 template <typename R, typename In>
-[[gnu::noinline]] typename R::Acc Row(const In* x, int64_t n) {
+typename R::Acc Row(const In* x, int64_t n) {
   using Acc = typename R::Acc;
   // One vector register for short rows, four for long ones; not for complex numbers, of which a register holds too few.
   constexpr bool kReal = std::is_arithmetic_v<Acc>;
@@ -132,7 +131,7 @@ template <typename R, typename In>
 }
 
 template <typename R, typename In>
-[[gnu::noinline]] void Columns(const In* x, int64_t rows, int64_t stride, int64_t columns, typename R::Acc* acc) {
+void Columns(const In* x, int64_t rows, int64_t stride, int64_t columns, typename R::Acc* acc) {
   using Acc = typename R::Acc;
   constexpr int64_t kLeaf = 32;
   if (rows > kLeaf) {
