@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/any_invocable.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/status.h"
@@ -38,13 +41,27 @@ class CancellationManager {
   bool Deregister(Token token);
 
  private:
+  // The registered callbacks. Most steps have one or two at a time, which allocate nothing.
+  class Callbacks {
+   public:
+    void Add(Token token, absl::AnyInvocable<void()> callback);
+    // Null if it is not there.
+    absl::AnyInvocable<void()> Take(Token token);
+    // All of them in token order, so that a simulation is deterministic.
+    std::vector<std::pair<Token, absl::AnyInvocable<void()>>> TakeAll();
+
+   private:
+    absl::InlinedVector<std::pair<Token, absl::AnyInvocable<void()>>, 2> few_;
+    absl::flat_hash_map<Token, absl::AnyInvocable<void()>> more_;
+  };
+
   mutable Mutex mu_;
   CondVar callbacks_done_;
   std::atomic<bool> cancelled_{false};
   std::atomic<Token> next_token_{1};
   bool calling_ ABSL_GUARDED_BY(mu_) = false;
   Status why_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<Token, absl::AnyInvocable<void()>> callbacks_ ABSL_GUARDED_BY(mu_);
+  Callbacks callbacks_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace millrace

@@ -112,6 +112,9 @@ class IncomingCall {
   virtual absl::Time deadline() const = 0;
   // The caller's name for messages: "ipv4:127.0.0.1:40000".
   virtual std::string peer() const = 0;
+  // A number of the connection that it came over, which no other connection of this process ever has; 0 if the
+  // transport does not know it. Cheaper than comparing names.
+  virtual uint64_t connection() const { return 0; }
   // Cancelled when the caller has given up or is gone, or when the listener stops.
   virtual CancellationManager* cancellation() = 0;
   // Call it within OnCall before long work (some 100 us or more) on its thread: another thread then takes over polling

@@ -15,7 +15,9 @@ struct LocalRendezvous::Slot {
 
 LocalRendezvous::LocalRendezvous() = default;
 
-LocalRendezvous::~LocalRendezvous() { Abort(Cancelled("the step has ended")); }
+LocalRendezvous::~LocalRendezvous() {
+  if (!IsEmpty()) Abort(Cancelled("the step has ended"));
+}
 
 Status LocalRendezvous::Send(absl::string_view key, RendezvousItem item) {
   Done waiter;

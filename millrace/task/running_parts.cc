@@ -45,7 +45,6 @@ StatusOr<ActivePart*> RunningParts::Enter(Entry entry) {
   part->next = first_;
   if (first_ != nullptr) first_->previous = part;
   first_ = part;
-  ++active_;
   return part;
 }
 
@@ -55,8 +54,8 @@ std::unique_ptr<ActivePart> RunningParts::Recycle(ActivePart* part) {
   return nullptr;
 }
 
-void RunningParts::CountEnd(std::vector<absl::AnyInvocable<void()>>* on_idle) {
-  if (--active_ == 0) on_idle->swap(on_idle_);
+void RunningParts::TakeIfIdle(std::vector<absl::AnyInvocable<void()>>* on_idle) {
+  if (first_ == nullptr && ending_.load() == 0) on_idle->swap(on_idle_);
 }
 
 void RunningParts::Leave(ActivePart* part, bool ended) {
@@ -66,6 +65,7 @@ void RunningParts::Leave(ActivePart* part, bool ended) {
   std::vector<absl::AnyInvocable<void()>> on_idle;
   {
     MutexLock lock(&mu_);
+    if (!ended) ending_.fetch_add(1);
     if (part->previous != nullptr) {
       part->previous->next = part->next;
     } else {
@@ -77,16 +77,17 @@ void RunningParts::Leave(ActivePart* part, bool ended) {
       owner = std::move(part->owner);
       surplus = Recycle(part);
     }
-    if (ended) CountEnd(&on_idle);
+    if (ended && !on_idle_.empty()) TakeIfIdle(&on_idle);
   }
   for (auto& idle : on_idle) idle();
 }
 
 void RunningParts::Ended() {
+  if (ending_.fetch_sub(1) != 1 || !closed_.load()) return;
   std::vector<absl::AnyInvocable<void()>> on_idle;
   {
     MutexLock lock(&mu_);
-    CountEnd(&on_idle);
+    TakeIfIdle(&on_idle);
   }
   for (auto& idle : on_idle) idle();
 }
@@ -96,7 +97,8 @@ void RunningParts::Close(const Status& refused, const Status& cancelled, absl::A
   {
     MutexLock lock(&mu_);
     if (refused_.ok()) refused_ = refused;
-    if (active_ > 0) on_idle_.push_back(std::exchange(idle, nullptr));
+    closed_.store(true);
+    if (first_ != nullptr || ending_.load() > 0) on_idle_.push_back(std::exchange(idle, nullptr));
     for (ActivePart* part = first_; part != nullptr; part = part->next) {
       ++part->pins;
       running.push_back(part);

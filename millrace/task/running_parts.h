@@ -1,6 +1,7 @@
 // The parts that run on a task: the list of them, the state that runs reuse, and how all of them are ended.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,8 +67,8 @@ class RunningParts {
 
   // Adds a run. After Close, returns the status `refused`.
   StatusOr<ActivePart*> Enter(Entry entry);
-  // Removes a run; the caller must not use `part` afterwards. The run still counts as running runs whose Ended has not
-  // been called is called, which Leave(part, /*ended=*/true) does itself.
+  // Removes a run from the list; the caller must not use `part` afterwards. The run counts as running until Ended,
+  // which is not called if `ended`.
   void Leave(ActivePart* part, bool ended);
   // Call it when the run's `done` has returned.
   void Ended();
@@ -83,16 +84,20 @@ class RunningParts {
   bool empty() const;
 
  private:
-  // A run has ended. If it was the last one and the task is closed, moves the callbacks to `on_idle`.
-  void CountEnd(std::vector<absl::AnyInvocable<void()>>* on_idle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Keeps `part` for a later run. If enough are kept already, returns it, to be deleted without the lock.
   std::unique_ptr<ActivePart> Recycle(ActivePart* part) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // Moves the callbacks to `on_idle` if no run is left.
+  void TakeIfIdle(std::vector<absl::AnyInvocable<void()>>* on_idle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Runs that have left and whose Ended was not called yet. Ended writes it and then reads `closed_`, Close the other
+  // way round, so that one of them sees the other; only a run that ends after Close takes the lock for that.
+  std::atomic<int> ending_{0};
+  std::atomic<bool> closed_{false};
   mutable Mutex mu_;
   Status refused_ ABSL_GUARDED_BY(mu_);
   int64_t next_step_id_ ABSL_GUARDED_BY(mu_) = 1;
-  int active_ ABSL_GUARDED_BY(mu_) = 0;  // until Ended
-  ActivePart* first_ ABSL_GUARDED_BY(mu_) = nullptr;
+  ActivePart* first_ ABSL_GUARDED_BY(mu_) = nullptr;  // the listed runs
   std::vector<std::unique_ptr<ActivePart>> idle_ ABSL_GUARDED_BY(mu_);
   std::vector<absl::AnyInvocable<void()>> on_idle_ ABSL_GUARDED_BY(mu_);
 };

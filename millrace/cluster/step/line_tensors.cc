@@ -341,6 +341,11 @@ void LineTensors::ListWaits(std::vector<Wait>* waits) {
   }
 }
 
+bool LineTensors::HasWaiters() {
+  MutexLock lock(&mu_);
+  return std::any_of(lines_.begin(), lines_.end(), [](const Line& line) { return line.awaited > 0; });
+}
+
 bool LineTensors::Awaits(const std::string& task) {
   MutexLock lock(&mu_);
   for (size_t i = 0; i < lines_.size(); ++i) {

@@ -69,6 +69,7 @@ class LineTensors {
   void ListAwaited(const PeerSet& known, size_t first, std::vector<Awaited>* peers);
   void ListWaits(std::vector<Wait>* waits);
   bool Awaits(const std::string& task);
+  bool HasWaiters();
 
  private:
   // A tensor that is sent or received over a line. Holds the tensor if it comes first, or the waiter if that comes

@@ -4,7 +4,9 @@
 
 namespace millrace {
 
-StepRendezvous::~StepRendezvous() { lines_.Abort(Cancelled("the step has ended")); }
+StepRendezvous::~StepRendezvous() {
+  if (lines_.HasWaiters()) lines_.Abort(Cancelled("the step has ended"));
+}
 
 void StepRendezvous::Attach(std::shared_ptr<const PeerSet> peers, StepStatsCollector* stats,
                             std::shared_ptr<const ReceiveGroups> groups, RefPtr<ThreadHandover> handover) {

@@ -14,9 +14,12 @@ constexpr size_t kCallers = 8;
 }  // namespace
 
 void SessionLease::Touch(const net::IncomingCall& call) {
+  const uint64_t connection = call.connection();
+  touched_.store(true, std::memory_order_relaxed);
+  if (connection != 0 && connection == connection_.load(std::memory_order_relaxed)) return;
   std::string peer = call.peer();
   MutexLock lock(&mu_);
-  touched_ = true;
+  connection_.store(connection, std::memory_order_relaxed);
   if (!peers_.empty() && peers_[0] == peer) return;
   std::erase(peers_, peer);
   peers_.insert(peers_.begin(), std::move(peer));
@@ -78,7 +81,7 @@ void LeaseMonitor::Tick() {
     MutexLock lock(&lease.mu_);
     if (lease.peers_.empty()) continue;
     more = true;
-    if (std::exchange(lease.touched_, false) || !session.idle) {
+    if (lease.touched_.exchange(false) || !session.idle) {
       lease.active_ = now;
       lease.gone_since_ = absl::InfiniteFuture();
     }

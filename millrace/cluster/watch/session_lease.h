@@ -4,6 +4,7 @@
 // running steps whose callers' connections have all ended is closed after a grace period.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,7 +30,9 @@ class SessionLease {
   friend class LeaseMonitor;
   mutable Mutex mu_;
   std::vector<std::string> peers_ ABSL_GUARDED_BY(mu_);  // the most recent first, bounded
-  bool touched_ ABSL_GUARDED_BY(mu_) = false;            // since the monitor's last check
+  // Not guarded: most calls come over the same connection as the one before, and take no lock.
+  std::atomic<bool> touched_{false};     // since the monitor's last check
+  std::atomic<uint64_t> connection_{0};  // that of peers_[0]; 0: unknown
   // The monitor's findings.
   absl::Time active_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   absl::Time gone_since_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();

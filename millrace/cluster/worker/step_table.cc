@@ -20,21 +20,27 @@ constexpr absl::Duration kStaleStep = absl::Minutes(2);
 StepTable::StepTable(StepTableOptions options)
     : options_(std::move(options)), ended_(kEndedSteps), last_sweep_(options_.clock->Now()) {}
 
-RefPtr<StepRendezvous> StepTable::Find(int64_t step_id, bool keep, int new_receivers) {
-  std::vector<RefPtr<StepRendezvous>> stale;  // let go of without the lock
-  MutexLock lock(&mu_);
-  TakeStale(&stale);
-  if (ended_.Contains(step_id)) {
-    auto over = MakeRef<StepRendezvous>(step_id, options_.waits.get());
-    over->Abort(AlreadyExists("step ", step_id, " is over on ", options_.task));
-    return over;
-  }
+StepTable::Step& StepTable::FindOrAdd(int64_t step_id, RefPtr<StepRendezvous> fresh, absl::Time now) {
   Step& step = steps_[step_id];
   if (!step.rendezvous) {
-    step.rendezvous = MakeRef<StepRendezvous>(step_id, options_.waits.get());
+    step.rendezvous = std::move(fresh);
     if (!going_down_.ok()) step.rendezvous->Abort(going_down_);
   }
-  step.touched = options_.clock->Now();
+  step.touched = now;
+  return step;
+}
+
+RefPtr<StepRendezvous> StepTable::Find(int64_t step_id, bool keep, int new_receivers) {
+  std::vector<RefPtr<StepRendezvous>> stale;  // let go of without the lock
+  auto fresh = MakeRef<StepRendezvous>(step_id, options_.waits.get());
+  const absl::Time now = options_.clock->Now();
+  MutexLock lock(&mu_);
+  TakeStale(now, &stale);
+  if (ended_.Contains(step_id)) {
+    fresh->Abort(AlreadyExists("step ", step_id, " is over on ", options_.task));
+    return fresh;
+  }
+  Step& step = FindOrAdd(step_id, fresh, now);
   step.kept |= keep;
   step.receivers += new_receivers;
   return step.rendezvous;
@@ -47,7 +53,8 @@ void StepTable::Forget(int64_t step_id) {
     if (auto node = steps_.extract(step_id); !node.empty()) rendezvous = std::move(node.mapped().rendezvous);
     ended_.Insert(step_id);
   }
-  if (rendezvous) rendezvous->Abort(Cancelled("the step has ended"));
+  static const Status* const kOver = new Status(Cancelled("the step has ended"));  // every step of a master ends here
+  if (rendezvous) rendezvous->Abort(*kOver);
 }
 
 void StepTable::ForgetSession(const std::string& session, const Status& why) {
@@ -65,8 +72,7 @@ void StepTable::ForgetSession(const std::string& session, const Status& why) {
   for (const auto& [id, step] : steps) step->Abort(why);
 }
 
-void StepTable::TakeStale(std::vector<RefPtr<StepRendezvous>>* stale) {
-  const absl::Time now = options_.clock->Now();
+void StepTable::TakeStale(absl::Time now, std::vector<RefPtr<StepRendezvous>>* stale) {
   if (now - last_sweep_ < kStaleStep / 4) return;
   last_sweep_ = now;
   absl::erase_if(steps_, [&](auto& entry) {
@@ -77,28 +83,34 @@ void StepTable::TakeStale(std::vector<RefPtr<StepRendezvous>>* stale) {
   });
 }
 
-Status StepTable::BeginRun(int64_t step_id, const std::string& session) {
+StatusOr<RefPtr<StepRendezvous>> StepTable::BeginRun(int64_t step_id, const std::string& session) {
+  std::vector<RefPtr<StepRendezvous>> stale;  // let go of without the lock
+  auto fresh = MakeRef<StepRendezvous>(step_id, options_.waits.get());
+  const absl::Time now = options_.clock->Now();
   MutexLock lock(&mu_);
-  const auto it = steps_.find(step_id);
-  if (it == steps_.end()) return AlreadyExists("step ", step_id, " has run on ", options_.task, " or was given up");
-  Step& step = it->second;
+  TakeStale(now, &stale);
+  if (ended_.Contains(step_id)) {
+    return AlreadyExists("step ", step_id, " has run on ", options_.task, " or was given up");
+  }
+  Step& step = FindOrAdd(step_id, std::move(fresh), now);
   // A duplicate request must not run twice.
   if (!step.session.empty()) return AlreadyExists("step ", step_id, " runs on ", options_.task, " already");
   step.session = session.empty() ? "legacy" : session;
   step.running = true;
-  return absl::OkStatus();
+  return step.rendezvous;
 }
 
 void StepTable::NoteRan(int64_t step_id, const StepRendezvous& rendezvous, bool went_well) {
+  const absl::Time now = options_.clock->Now();
   MutexLock lock(&mu_);
-  if (const auto it = steps_.find(step_id); it != steps_.end()) {
-    it->second.running = false;
-    it->second.went_well = went_well;
-    it->second.touched = options_.clock->Now();
-    if (went_well && rendezvous.IsEmpty()) {
-      steps_.erase(it);
-      ended_.Insert(step_id);
-    }
+  const auto it = steps_.find(step_id);
+  if (it == steps_.end()) return;
+  it->second.running = false;
+  it->second.went_well = went_well;
+  it->second.touched = now;
+  if (went_well && rendezvous.IsEmpty()) {
+    steps_.erase(it);  // the caller holds the rendezvous
+    ended_.Insert(step_id);
   }
 }
 

@@ -36,9 +36,9 @@ class StepTable : public std::enable_shared_from_this<StepTable> {
   // Forgets all steps of a session.
   void ForgetSession(const std::string& session, const Status& why);
 
-  // A part of the step begins to run here, for `session` (empty for a caller that did not create one). ALREADY_EXISTS
-  // if the step is running or has run here.
-  Status BeginRun(int64_t step_id, const std::string& session);
+  // A part of the step begins to run here, for `session` (empty for a caller that did not create one); returns the
+  // step's rendezvous. ALREADY_EXISTS if the step is running, has run here or was given up.
+  StatusOr<RefPtr<StepRendezvous>> BeginRun(int64_t step_id, const std::string& session);
   // The part has run. Forgets the step if no tensor is left for other tasks.
   void NoteRan(int64_t step_id, const StepRendezvous& rendezvous, bool went_well);
 
@@ -68,12 +68,15 @@ class StepTable : public std::enable_shared_from_this<StepTable> {
   };
 
   RefPtr<StepRendezvous> Find(int64_t step_id, bool keep, int new_receivers);
+  // The step, created if it is not known. `fresh` is its rendezvous if it is created: it is made without the lock, as
+  // nearly every step is.
+  Step& FindOrAdd(int64_t step_id, RefPtr<StepRendezvous> fresh, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Forgets the step if it succeeded and this was its last tensor, or if it has not begun here and nobody waits for it
   // any more.
   void OnReceiverGone(int64_t step_id, const StepRendezvous* rendezvous, bool gave_up);
   // Moves the steps that nobody has mentioned for long to `stale`. Their end calls those who still wait, so the caller
   // lets go of them without the lock.
-  void TakeStale(std::vector<RefPtr<StepRendezvous>>* stale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TakeStale(absl::Time now, std::vector<RefPtr<StepRendezvous>>* stale) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const StepTableOptions options_;
   mutable Mutex mu_;

@@ -21,14 +21,13 @@ StatusOr<PartRun> StreamedPart::Begin(const CallControl& control, StepStart* sta
                            edges == nullptr ? 0 : edges->num_feeds);
   }
   run.step_id = start->step_id;
-  run.rendezvous = worker_->steps().Find(start->step_id);
   run.trace = start->record_timeline;
   run.cancellation = control.cancellation;
   run.owner = control.owner;
   run.handover = control.handover;
   run.from = control.from;
   run.on_line = true;
-  MR_RETURN_IF_ERROR(worker_->steps().BeginRun(start->step_id, start->session_handle));
+  MR_ASSIGN_OR_RETURN(run.rendezvous, worker_->steps().BeginRun(start->step_id, start->session_handle));
   if (edges == nullptr) return run;
   run.rendezvous->UseEdges(edges);
   run.rendezvous->OpenLine(0, /*answers=*/true, run.trace);

@@ -151,14 +151,15 @@ void Worker::RunGraph(const CallControl& control, RunGraphCall call, Done<RunGra
   StatusOr<std::shared_ptr<RegisteredGraph>> graph = (*session)->Find(call.graph_handle);
   if (!graph.ok()) return done(graph.status());
   if (control.cancellation == nullptr) return done(Internal("a step cannot run without a way to cancel it"));
-  PartRun run{.graph = *std::move(graph), .step_id = call.step_id, .rendezvous = steps_->Find(call.step_id)};
+  StatusOr<RefPtr<StepRendezvous>> begun = steps_->BeginRun(call.step_id, call.session_handle);
+  if (!begun.ok()) return done(begun.status());
+  const RefPtr<StepRendezvous> rendezvous = *std::move(begun);
+  PartRun run{.graph = *std::move(graph), .step_id = call.step_id, .rendezvous = rendezvous};
   run.trace = call.exec_opts.record_timeline();
   run.cancellation = control.cancellation;
   run.owner = control.owner;
   run.handover = control.handover;
   run.from = control.from;
-  if (Status status = steps_->BeginRun(call.step_id, call.session_handle); !status.ok()) return done(status);
-  const RefPtr<StepRendezvous> rendezvous = run.rendezvous;
   auto answer = std::make_unique<RunGraphAnswer>();
   for (auto& [key, value] : call.send) {
     if (Status status = rendezvous->Send(key, {std::move(value), false}); !status.ok()) answer->status = status;

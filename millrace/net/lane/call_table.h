@@ -31,6 +31,11 @@ class CallTable {
     calls_.erase(it);
     return call;
   }
+  std::vector<RefPtr<Call>> List() const {
+    std::vector<RefPtr<Call>> all;
+    for (const auto& [number, call] : calls_) all.push_back(call);
+    return all;
+  }
   std::vector<std::pair<uint64_t, RefPtr<Call>>> TakeAll() {
     std::vector<std::pair<uint64_t, RefPtr<Call>>> all(calls_.begin(), calls_.end());
     calls_.clear();

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "millrace/base/log.h"
-#include "millrace/net/lane/served_call.h"
 #include "millrace/net/lane/server_link.h"
 #include "millrace/net/lane/sockets.h"
 
@@ -108,50 +107,20 @@ std::vector<RefPtr<ServerLink>> LaneEndpoint::links() const {
   return links;
 }
 
-bool LaneEndpoint::BeginCall(ServedCall* call) {
-  MutexLock lock(&mu_);
-  if (stopping_) return false;
-  calls_.insert(call);
-  return true;
-}
-
-void LaneEndpoint::EndCall(ServedCall* call) {
-  MutexLock lock(&mu_);
-  calls_.erase(call);
-  if (stopping_) changed_.SignalAll();
-}
-
-bool LaneEndpoint::BeginHandler() {
-  MutexLock lock(&mu_);
-  if (stopping_) return false;
-  ++handlers_;
-  return true;
-}
-
-void LaneEndpoint::EndHandler() {
-  MutexLock lock(&mu_);
-  --handlers_;
-  if (stopping_) changed_.SignalAll();
-}
-
 void LaneEndpoint::BeginStop() {
   std::vector<RefPtr<LaneAcceptor>> accepting;
-  std::vector<RefPtr<ServedCall>> calls;
   {
     MutexLock lock(&mu_);
     stopping_ = true;
     accepting.swap(accepting_);
-    for (ServedCall* call : calls_) calls.push_back(ShareRef(call));
   }
+  in_flight_.Stop();
   for (const auto& handler : accepting) handler->Stop();
-  for (const auto& call : calls) call->Cancel(Cancelled("the server is stopping"));
+  for (const auto& link : links()) link->CancelCalls(Cancelled("the server is stopping"));
 }
 
 void LaneEndpoint::FinishStop() {
-  {
-    MutexLock lock(&mu_);
-    while (!calls_.empty() || handlers_ > 0) changed_.Wait(&mu_);
-  }
+  in_flight_.Wait();
   for (const auto& link : links()) link->SayBye();
   {
     const absl::Time patience = absl::Now() + kGrace;

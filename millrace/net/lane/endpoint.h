@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "millrace/base/mutex.h"
+#include "millrace/base/stop_gate.h"
 #include "millrace/net/address.h"
 #include "millrace/net/lane/acceptor.h"
 #include "millrace/net/lane/core.h"
@@ -18,7 +19,6 @@
 
 namespace millrace::net {
 
-class ServedCall;
 class ServerLink;
 
 // The lane's half of a listener. Thread-safe.
@@ -43,13 +43,14 @@ class LaneEndpoint : public RefCounted {
   [[nodiscard]] bool AddLink(ServerLink* link);
   void RemoveLink(ServerLink* link);
   std::vector<RefPtr<ServerLink>> links() const;
-  // Registers a call; false if the listener is stopping.
-  [[nodiscard]] bool BeginCall(ServedCall* call);
+  // A call has arrived; false if the listener is stopping. The link must have it in its table by then, so that
+  // BeginStop finds it there.
+  [[nodiscard]] bool BeginCall() { return in_flight_.Enter(); }
   // The call was answered.
-  void EndCall(ServedCall* call);
+  void EndCall() { in_flight_.Leave(); }
   // A handler is about to run; false if it must not, because the listener is stopping.
-  [[nodiscard]] bool BeginHandler();
-  void EndHandler();
+  [[nodiscard]] bool BeginHandler() { return in_flight_.Enter(); }
+  void EndHandler() { in_flight_.Leave(); }
   // Counts and logs a rejected connection.
   void Refused(const std::string& peer, const Status& why);
 
@@ -68,15 +69,14 @@ class LaneEndpoint : public RefCounted {
 
   LaneCore* const core_;
   Service* const service_;
-  LaneOffer offered_;  // without a secret; constant once open
+  LaneOffer offered_;   // without a secret; constant once open
+  StopGate in_flight_;  // calls that are not answered, and handlers that run
   mutable Mutex mu_;
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<RefPtr<LaneAcceptor>> accepting_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, Secret> secrets_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<ServerLink*> links_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_set<ServedCall*> calls_ ABSL_GUARDED_BY(mu_);  // not answered
-  int handlers_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace millrace::net

@@ -19,6 +19,7 @@ class LaneIncomingCall final : public IncomingCall, public IncomingStream {
   Bytes& request() override { return call_->request(); }
   absl::Time deadline() const override { return call_->deadline(); }
   std::string peer() const override { return call_->link()->peer(); }
+  uint64_t connection() const override { return call_->link()->connection(); }
   CancellationManager* cancellation() override { return call_->cancellation(); }
   RefPtr<ThreadHandover> handover() override { return call_->handover(); }
   bool takes_large_answers() const override { return true; }
@@ -173,7 +174,7 @@ void ServedCall::Reply(StatusOr<Bytes> answer) {
   } else {
     link_->Flush();  // no other frame carries the acknowledgements
   }
-  link_->endpoint()->EndCall(this);
+  link_->endpoint()->EndCall();
 }
 
 }  // namespace millrace::net

@@ -13,12 +13,18 @@ namespace {
 // More calls than any peer has in flight.
 constexpr size_t kMostCalls = 1 << 20;
 
+uint64_t NextConnection() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 }  // namespace
 
 ServerLink::ServerLink(RefPtr<LaneEndpoint> endpoint, Fd fd, const LaneMedium* medium)
     : LaneLink(endpoint->core(), std::move(fd), std::make_shared<PeerCounters>()),
       endpoint_(std::move(endpoint)),
       medium_(medium),
+      connection_(NextConnection()),
       peer_(PeerName(this->fd())) {}
 
 void ServerLink::Start(RefPtr<LaneEndpoint> endpoint, Fd fd, const LaneMedium* medium) {
@@ -164,22 +170,20 @@ Status ServerLink::OnCall(Frame frame, Later* later) {
   newest_call_ = std::max(newest_call_, header.call);
   counters()->calls.fetch_add(1, std::memory_order_relaxed);
   auto call = MakeRef<ServedCall>(ShareRef<ServerLink>(this), header);
-  if (!endpoint_->BeginCall(call.get())) {
+  bool added = false;
+  {
+    MutexLock lock(&calls_mu_);
+    if (!closed_ && calls_.size() < kMostCalls) added = calls_.Add(header.call, call);
+  }
+  if (!added) return InvalidArgument("a second call ", header.call, ", or too many");
+  if (!endpoint_->BeginCall()) {
+    Forget(header.call);
     Discard(std::move(frame.message));
     Send({.kind = FrameKind::kError,
           .call = header.call,
           .argument = static_cast<uint64_t>(absl::StatusCode::kUnavailable)},
          Bytes::Of("the server is stopping"));
     return absl::OkStatus();
-  }
-  bool added = false;
-  {
-    MutexLock lock(&calls_mu_);
-    if (!closed_ && calls_.size() < kMostCalls) added = calls_.Add(header.call, call);
-  }
-  if (!added) {
-    endpoint_->EndCall(call.get());
-    return InvalidArgument("a second call ", header.call, ", or too many");
   }
   later->push_back([call = std::move(call), message = std::move(frame.message)](EventThread* here) mutable {
     call->Serve(std::move(message), here);
@@ -212,6 +216,15 @@ bool ServerLink::Forget(uint64_t call) {
   MutexLock lock(&calls_mu_);
   forgotten = calls_.Take(call);
   return forgotten != nullptr;
+}
+
+void ServerLink::CancelCalls(const Status& why) {
+  std::vector<RefPtr<ServedCall>> calls;
+  {
+    MutexLock lock(&calls_mu_);
+    calls = calls_.List();
+  }
+  for (const RefPtr<ServedCall>& call : calls) call->Cancel(why);
 }
 
 void ServerLink::SayBye() { Send({.kind = FrameKind::kBye}); }

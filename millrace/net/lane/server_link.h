@@ -9,6 +9,8 @@
 
 namespace millrace::net {
 
+class ServedCall;
+
 // Thread-safe. A peer that does not complete the handshake in time is disconnected.
 class ServerLink final : public LaneLink {
  public:
@@ -21,8 +23,12 @@ class ServerLink final : public LaneLink {
   std::string why_not_better() const;
   // The peer that asked for the lane, as the wrapped transport named it.
   std::string peer() const;
+  // See IncomingCall::connection.
+  uint64_t connection() const { return connection_; }
   // Returns false if the call has ended already.
   bool Forget(uint64_t call);
+  // Called when the listener stops.
+  void CancelCalls(const Status& why);
   // Called when the listener stops and all calls are answered.
   void SayBye();
 
@@ -45,6 +51,7 @@ class ServerLink final : public LaneLink {
 
   const RefPtr<LaneEndpoint> endpoint_;
   const LaneMedium* const medium_;
+  const uint64_t connection_;
   // Used by the reading thread only.
   LinkTerms agreed_;
   uint64_t newest_call_ = 0;
