@@ -10,6 +10,7 @@
 #include "millrace/cluster/task_service.h"
 #include "millrace/net/address.h"
 #include "millrace/task/task.h"
+#include "millrace/tensor/memory_budget.h"
 
 namespace millrace {
 struct Server::State {
@@ -55,12 +56,14 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
     MR_ASSIGN_OR_RETURN(state->own_transport, NewClusterTransport(options.step_transport, {.tls = options.tls}));
     transport = state->own_transport.get();
   }
+  if (options.memory_limit > 0) MemoryBudget::Process()->set_limit(options.memory_limit);
   state->own.task = std::make_shared<Task>(TaskOptions{.name = state->id.name(),
                                                        .intra_op_threads = options.intra_op_threads,
                                                        .inter_op_threads = options.inter_op_threads,
                                                        .cpu_devices = options.cpu_devices,
                                                        .gpu_devices = options.gpu_devices,
                                                        .file_roots = options.file_roots,
+                                                       .session_memory_limit = options.session_memory_limit,
                                                        .clock = options.clock});
   Scheduler* const inter_op = state->own.task->inter_op();
   WorkerOptions worker{.task = state->own.task, .id = state->id, .transport = transport};

@@ -33,6 +33,11 @@ struct ServerOptions {
   int gpu_devices = -1;
   // The directories in which ops may read and write files; if empty, there is no restriction.
   std::vector<std::string> file_roots = {};
+  // The bytes that tensors may take in this process, and in each session (with what variables and queues keep of its
+  // results); more is RESOURCE_EXHAUSTED. 0: the memory of the machine or of the cgroup, and no limit for a session.
+  // The limit of the process is that of the last server that sets one.
+  size_t memory_limit = 0;
+  size_t session_memory_limit = 0;
   // Mutual TLS for all connections of this task; null means neither encryption nor authentication.
   std::shared_ptr<const TlsCredentials> tls = nullptr;
   // How long a peer may be silent before steps that wait for it fail.

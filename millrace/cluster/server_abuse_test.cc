@@ -105,6 +105,26 @@ class ServerAbuse : public ::testing::Test {
   }
 };
 
+TEST_F(ServerAbuse, AGraphThatNeedsMoreMemoryThanThereIsGetsAnError) {
+  Graph graph;
+  GraphBuilder b(&graph);
+  const Endpoint shape = b.Scalar(int32_t{-1}), most = b.Scalar(std::numeric_limits<int32_t>::max());
+  const Endpoint list = b.Op("TensorListReserve", {shape, most}, {{"element_dtype", DType::kFloat}}, "list");
+  b.Op("TensorListLength", {list}, {}, "length");
+  const Endpoint two = b.Op("TensorListReserve", {shape, b.Scalar(int32_t{2})}, {{"element_dtype", DType::kFloat}});
+  b.Op("TensorListLength", {b.Op("TensorListResize", {two, most}, {})}, {}, "resized");
+  ASSERT_TRUE(b.ok()) << b.status();
+  RawClient client(*server_);
+  const std::string session = client.Open(ExportGraphDef(graph));
+  for (const std::string fetch : {"length:0", "resized:0"}) {
+    const Status status = client.Run(session, fetch);
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << fetch << ": " << status;
+    EXPECT_THAT(status.message(), HasSubstr("{{node ")) << fetch;
+    EXPECT_THAT(status.message(), HasSubstr("2147483647 elements")) << fetch;
+  }
+  ExpectHealthy();
+}
+
 TEST_F(ServerAbuse, BytesThatAreNoMessageAreRefused) {
   const TaskService service(server_->master(), server_->worker(), Clock::Real());
   RawClient client(*server_);

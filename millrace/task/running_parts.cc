@@ -18,18 +18,34 @@ RunningParts::~RunningParts() {
   MR_CHECK(first_ == nullptr);
 }
 
+std::unique_ptr<ActivePart> RunningParts::TakeIdle(const TaskSession& session) {
+  if (idle_.empty()) return nullptr;
+  // The last one first: it is the most likely one, and its memory the most likely to be in a cache.
+  size_t at = idle_.size() - 1;
+  for (size_t i = idle_.size(); i-- > 0;) {
+    if (idle_[i]->arena->budget() == session.memory()) {
+      at = i;
+      break;
+    }
+  }
+  std::swap(idle_[at], idle_.back());
+  std::unique_ptr<ActivePart> part = std::move(idle_.back());
+  idle_.pop_back();
+  return part;
+}
+
 StatusOr<ActivePart*> RunningParts::Enter(Entry entry) {
-  std::unique_ptr<ActivePart> fresh;
+  RefPtr<StepArena> others;  // released without the lock
   ActivePart* part = nullptr;
   MutexLock lock(&mu_);
   if (!refused_.ok()) return refused_;
-  if (!idle_.empty()) {
-    fresh = std::move(idle_.back());
-    idle_.pop_back();
-  } else {
-    fresh = std::make_unique<ActivePart>();
-  }
+  std::unique_ptr<ActivePart> fresh = TakeIdle(*entry.session);
+  if (fresh == nullptr) fresh = std::make_unique<ActivePart>();
   part = fresh.release();
+  if (!part->arena || !(part->arena->budget() == entry.session->memory())) {
+    others = std::move(part->arena);
+    part->arena = MakeRef<StepArena>(entry.session->memory());
+  }
   part->step_id = entry.step_id != 0 ? entry.step_id : next_step_id_++;
   part->session = entry.session;
   part->since = entry.since;

@@ -39,7 +39,7 @@ struct ActivePart {
   // Used by the run itself.
   StepContext step;
   std::optional<StepResources> step_resources;
-  const RefPtr<StepArena> arena = MakeRef<StepArena>();
+  RefPtr<StepArena> arena;  // of its session's last run
   absl::AnyInvocable<void(Status)> done;
   std::shared_ptr<Task> task;  // keeps the task alive during an asynchronous run
 
@@ -85,6 +85,8 @@ class RunningParts {
  private:
   // A run has ended. If it was the last one and the task is closed, moves the callbacks to `on_idle`.
   void CountEnd(std::vector<absl::AnyInvocable<void()>>* on_idle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes a kept part, if possible one whose memory belongs to `session`. May return null.
+  std::unique_ptr<ActivePart> TakeIdle(const TaskSession& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Keeps `part` for a later run. If enough are kept already, returns it, to be deleted without the lock.
   std::unique_ptr<ActivePart> Recycle(ActivePart* part) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

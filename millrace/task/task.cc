@@ -45,6 +45,7 @@ void Task::StopThreads() {
 std::shared_ptr<TaskSession> Task::NewSession(TaskSessionOptions options) const {
   if (options.devices.empty()) options.devices = devices_;
   if (options.resources == nullptr) options.resources = resources_;
+  if (options.memory_limit == 0) options.memory_limit = options_.session_memory_limit;
   return std::make_shared<TaskSession>(std::move(options));
 }
 
@@ -54,6 +55,7 @@ CompileOptions Task::OptionsFor(const TaskSession& session, const PartOptions& o
   compile.allow_soft_placement = options.allow_soft_placement;
   compile.passes = options.passes;
   compile.on_placed = options.on_placed;
+  compile.memory = session.memory();
   return compile;
 }
 

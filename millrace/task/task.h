@@ -41,6 +41,8 @@ struct TaskOptions {
   // The directories in which ops may read and write files, after resolving links; PERMISSION_DENIED elsewhere. If
   // empty, there is no restriction.
   std::vector<std::string> file_roots = {};
+  // The limit of each session that sets none; see TaskSessionOptions::memory_limit.
+  size_t session_memory_limit = 0;
   // The task's state and its list of blocked ops; if null, the task creates its own.
   std::shared_ptr<ResourceManager> resources = nullptr;
   std::shared_ptr<WaitRegistry> waits = nullptr;

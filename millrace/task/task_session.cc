@@ -12,7 +12,11 @@ bool IsEdge(const Node& node) { return node.IsSend() || node.IsReceive(); }
 
 }  // namespace
 
-TaskSession::TaskSession(TaskSessionOptions options) : options_(std::move(options)) {
+TaskSession::TaskSession(TaskSessionOptions options)
+    : options_(std::move(options)),
+      memory_(MakeRef<MemoryBudget>(
+          options_.handle.empty() ? std::string("the session") : absl::StrCat("session ", options_.handle),
+          options_.memory_limit)) {
   for (const auto& device : options_.devices) device_pointers_.push_back(device.get());
 }
 

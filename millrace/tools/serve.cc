@@ -30,6 +30,7 @@ struct ServeFlags {
   double peer_timeout = 5;
   double missing_task_timeout = 600;
   double session_grace = 30;
+  size_t memory_limit = 0, session_memory_limit = 0;
 };
 
 // 2 for errors in the flags and for files that they name but that do not exist.
@@ -83,6 +84,8 @@ StatusOr<std::unique_ptr<Server>> StartServer(const ServeFlags& flags) {
   options.missing_task_timeout = absl::Seconds(flags.missing_task_timeout);
   options.session_grace = flags.session_grace < 0 ? absl::InfiniteDuration() : absl::Seconds(flags.session_grace);
   options.step_transport = flags.transport;
+  options.memory_limit = flags.memory_limit;
+  options.session_memory_limit = flags.session_memory_limit;
   MR_ASSIGN_OR_RETURN(options.tls, flags.tls.Read());
   return Server::Start(cluster, flags.job_name, flags.task_index, options);
 }
@@ -143,6 +146,17 @@ std::function<int()> AddServe(CLI::App& app, CLI::App** command) {
       ->capture_default_str();
   serve->add_option("--file_root", flags->file_roots,
                     "Restricts the files that ops read and write to this directory; may be repeated");
+  serve
+      ->add_option("--memory_limit", flags->memory_limit,
+                   "Bytes that tensors may take in this process, as in 8GB; an op that needs more fails with "
+                   "RESOURCE_EXHAUSTED. 0: the memory of the machine or of the cgroup")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->capture_default_str();
+  serve
+      ->add_option("--session_memory_limit", flags->session_memory_limit,
+                   "The same for each session, with what variables and queues keep of its results. 0: no limit")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->capture_default_str();
   flags->tls.Add(serve, "this task's");
   serve->add_option("--transport", flags->transport,
                     "The transport of step messages between Millrace tasks: shm (shared memory, between processes of "
