@@ -46,7 +46,7 @@ Saver::Saver(const Scope& scope, SaverOptions options) : state_(std::make_unique
   const SaverOptions& wanted = state_->options;
   {
     MutexLock lock(&state_->mu);
-    state_->list.next_preserved = wanted.clock->Now() + wanted.keep_checkpoint_every;
+    state_->list.next_preserved = wanted.wall_clock->Now() + wanted.keep_checkpoint_every;
   }
   const bool all = wanted.variables.empty() && wanted.names.empty();
   StatusOr<std::vector<SavedVariable>> saved =
@@ -89,7 +89,7 @@ Saver::State::List Saver::State::Added(const std::string& prefix, std::vector<st
     next = list;
   }
   std::erase_if(next.kept, [&](const Kept& kept) { return kept.prefix == prefix; });
-  next.kept.push_back({prefix, options.clock->Now()});
+  next.kept.push_back({prefix, options.wall_clock->Now()});
   while (options.max_to_keep > 0 && next.kept.size() > static_cast<size_t>(options.max_to_keep)) {
     const Kept oldest = next.kept.front();
     next.kept.erase(next.kept.begin());
@@ -243,7 +243,7 @@ Status Saver::RecoverLastCheckpoints(const std::string& directory, const std::st
   const StatusOr<CheckpointState> list = ReadCheckpointState(state_->options.files, directory, latest_filename);
   if (absl::IsNotFound(list.status())) return absl::OkStatus();
   MR_RETURN_IF_ERROR(list.status());
-  const absl::Time now = state_->options.clock->Now();
+  const absl::Time now = state_->options.wall_clock->Now();
   std::vector<Kept> there;
   for (const Kept& kept : list->all) {
     if (!state_->options.files->Exists(BundleIndexPath(kept.prefix)).ok()) continue;
