@@ -254,33 +254,13 @@ Status Saver::RecoverLastCheckpoints(const std::string& directory, const std::st
   mine.kept = std::move(there);
   const absl::Duration every = state_->options.keep_checkpoint_every;
   if (list->last_preserved != absl::InfinitePast()) {
-    mine.last_preserved = list->last_preserved;
-    mine.next_preserved = list->last_preserved + every;
+    // A time ahead of ours was written while the machine's time of day was wrong.
+    mine.last_preserved = std::min(list->last_preserved, now);
+    mine.next_preserved = mine.last_preserved + every;
   } else if (!mine.kept.empty()) {
     mine.next_preserved = mine.kept.front().time + every;
   }
   return absl::OkStatus();
-}
-
-StatusOr<std::string> LatestCheckpoint(const std::string& directory, const std::string& latest_filename,
-                                       FileSystem* files) {
-  const StatusOr<CheckpointState> list = ReadCheckpointState(files, directory, latest_filename);
-  if (absl::IsNotFound(list.status())) return "";
-  MR_RETURN_IF_ERROR(list.status());
-  Status damage;
-  for (auto kept = list->all.rbegin(); kept != list->all.rend(); ++kept) {
-    Status whole = CheckCheckpoint(files, kept->prefix);
-    // A file of TensorFlow's first format is its own index.
-    if (absl::IsNotFound(whole) && files->Exists(kept->prefix).ok()) whole = absl::OkStatus();
-    if (whole.ok()) {
-      if (kept != list->all.rbegin()) MR_LOG(Warning, "using the previous checkpoint, ", kept->prefix);
-      return kept->prefix;
-    }
-    MR_LOG(Warning, "checkpoint ", kept->prefix, " cannot be used: ", whole.message());
-    if (damage.ok() && !absl::IsNotFound(whole)) damage = whole;
-  }
-  if (!damage.ok()) return DataLoss("no checkpoint of ", directory, " can be used; the newest: ", damage.message());
-  return "";
 }
 
 std::optional<int64_t> StepOfCheckpoint(absl::string_view prefix) {

@@ -5,6 +5,7 @@
 #include "millrace/api/scope_state.h"
 #include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
+#include "millrace/train/checkpoint/checkpoint_directory.h"
 
 namespace millrace {
 
@@ -104,6 +105,7 @@ Status CheckpointSaverHook::AfterCreateSession(ClientSession* session, Coordinat
   MR_ASSIGN_OR_RETURN(const int64_t step, Step(session));
   if (std::exchange(first_session_, false)) {
     MR_RETURN_IF_ERROR(saver()->RecoverLastCheckpoints(options_.checkpoint_dir));
+    RemoveLeftovers(Prefix(), saver()->options().files);
     if (options_.writer != nullptr) {
       const StatusOr<::tensorflow::MetaGraphDef> graph = saver()->MetaGraph();
       Status written = graph.status();
