@@ -175,8 +175,11 @@ TEST_F(ServerAbuse, FilesThatBlockKeepNobodyFromBeingServedAndTheServerStops) {
   EXPECT_EQ(reads.back(), absl::StrCat("ReadFile of '", fifo.path(), "', in line for a thread for files"));
   ExpectHealthy();
   // A step's own limit holds.
-  request.mutable_options()->set_timeout_in_ms(50);
-  EXPECT_EQ(client.Master("RunStep", request).status().code(), absl::StatusCode::kDeadlineExceeded);
+  const std::unique_ptr<Session> impatient = OpenSession({.target = server_->target()}, graph);
+  const std::string read = "read:0";
+  std::vector<Tensor> results;
+  EXPECT_EQ(impatient->Run({.timeout = absl::Milliseconds(50)}, {}, {&read, 1}, {}, &results, nullptr).code(),
+            absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(server_->StopWithin(absl::Seconds(30)), absl::OkStatus());
 }
 
