@@ -25,11 +25,17 @@ absl::Duration Used(clockid_t clock) {
 
 }  // namespace
 
-BackgroundPace::BackgroundPace()
-    : process_(Used(CLOCK_PROCESS_CPUTIME_ID)),
-      thread_(Used(CLOCK_THREAD_CPUTIME_ID)),
-      since_(Clock::Real()->Now()),
-      woke_(since_) {}
+BackgroundPace::BackgroundPace(Clock* clock) : clock_(clock), begun_(clock->Now()) {
+  Measure();
+  woke_ = since_;
+}
+
+void BackgroundPace::Measure() {
+  process_ = Used(CLOCK_PROCESS_CPUTIME_ID);
+  thread_ = Used(CLOCK_THREAD_CPUTIME_ID);
+  since_ = Clock::Real()->Now();
+  busy_ = false;
+}
 
 bool BackgroundPace::Rest() {
   const absl::Duration process = Used(CLOCK_PROCESS_CPUTIME_ID), thread = Used(CLOCK_THREAD_CPUTIME_ID);
@@ -38,13 +44,19 @@ bool BackgroundPace::Rest() {
   // Too short an interval to measure the others.
   if (passed < absl::Milliseconds(1)) return busy_;
   const absl::Duration awake = Clock::Real()->Now() - woke_;
-  *this = BackgroundPace();
+  Measure();
+  woke_ = since_;
   if (others < kBusy * passed) return false;
-  const absl::Duration rest = std::min(std::max(worked / kShare - passed, kRestAtLeast * awake), kLongestRest);
+  busy_ = true;
+  const int64_t doublings = (clock_->Now() - begun_) / kDoubles;
+  if (doublings >= kMaxDoublings) return true;
+  const double more = static_cast<double>(int64_t{1} << doublings);
+  const absl::Duration rest =
+      std::min(std::max(worked / (kShare * more) - passed, kRestAtLeast / more * awake), kLongestRest);
+  if (rest <= absl::ZeroDuration()) return true;
   const timespec time = absl::ToTimespec(rest);
   nanosleep(&time, nullptr);
   woke_ = Clock::Real()->Now();
-  busy_ = true;
   return true;
 }
 

@@ -6,11 +6,15 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <exception>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/base/optimization.h"
 #include "millrace/base/affinity.h"
+#include "millrace/base/exception_status.h"
+#include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
 
 namespace millrace {
@@ -52,13 +56,20 @@ struct Job {
   const int64_t pieces;
   std::atomic<int64_t> next{0};
   std::atomic<int> users{0};  // workers using this job; incremented under the pool's lock
+  std::atomic_flag failed;
+  std::exception_ptr exception;  // of the first piece that threw; written by its thread, read when all are done
 
   void Work() {
-    for (;;) {
-      const int64_t piece = next.fetch_add(1, std::memory_order_relaxed);
-      if (piece >= pieces) return;
-      const int64_t begin = piece * grain;
-      body(begin, std::min(begin + grain, total));
+    try {
+      for (;;) {
+        const int64_t piece = next.fetch_add(1, std::memory_order_relaxed);
+        if (piece >= pieces) return;
+        const int64_t begin = piece * grain;
+        body(begin, std::min(begin + grain, total));
+      }
+    } catch (...) {
+      if (!failed.test_and_set(std::memory_order_relaxed)) exception = std::current_exception();
+      next.store(pieces, std::memory_order_relaxed);  // the others end after their current piece
     }
   }
 };
@@ -100,7 +111,13 @@ bool Core::RunOne() {
     }
   }
   if (job == nullptr) {
-    closure();
+    try {
+      closure();
+    } catch (const std::exception& exception) {
+      MR_LOG(Error, "work on a thread pool was abandoned: ", ExceptionStatus(exception).ToString());
+      // A callback of a kernel or a call that it held now reports the exception.
+      closure = nullptr;
+    }
     return true;
   }
   job->Work();
@@ -197,12 +214,12 @@ void ThreadPool::ParallelFor(int64_t total, int64_t grain, absl::FunctionRef<voi
   }
   // No worker can enter any more; wait for those inside.
   const auto alone = [&] { return job.users.load(std::memory_order_acquire) == 0; };
-  if (SpinUntil(alone)) {
-    // A worker that is about to signal uses the pool's state, no longer the job.
-    return;
+  // A worker that is about to signal uses the pool's state, no longer the job.
+  if (!SpinUntil(alone)) {
+    MutexLock lock(&core->mu);
+    while (!alone()) core->done_cv.Wait(&core->mu);
   }
-  MutexLock lock(&core->mu);
-  while (!alone()) core->done_cv.Wait(&core->mu);
+  if (ABSL_PREDICT_FALSE(job.exception != nullptr)) std::rethrow_exception(job.exception);
 }
 
 }  // namespace millrace

@@ -22,7 +22,7 @@ class Scheduler {
 };
 
 // A fixed number of threads. Idle threads spin briefly and then block, since several tasks may share the machine. The
-// destructor runs all scheduled closures and joins the threads.
+// destructor runs all scheduled closures and joins the threads. A closure that throws is logged and destroyed.
 class ThreadPool : public Scheduler {
  public:
   ThreadPool(std::string name, int num_threads);
@@ -35,7 +35,8 @@ class ThreadPool : public Scheduler {
   // when all are done. The pieces depend only on total and grain, never on the number of threads, so results are the
   // same on every machine. May be called from inside a piece; such a nested call may run on a single thread.
   // The wait for the last pieces does not hand over the thread's other duties: KernelContext::ParallelFor does so
-  // before long work, and the backstop (EventThread) bounds what is left.
+  // before long work, and the backstop (EventThread) bounds what is left. If a piece throws, no further piece begins,
+  // and the first exception is thrown here when all that had begun have ended.
   void ParallelFor(int64_t total, int64_t grain, absl::FunctionRef<void(int64_t begin, int64_t end)> body);
 
  private:

@@ -12,6 +12,35 @@
 namespace millrace {
 namespace {
 
+TEST(ThreadPoolTest, AnExceptionInAPieceReachesTheCallerOfParallelFor) {
+  ThreadPool pool("test", 3);
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<int> running{0};
+    EXPECT_THROW(pool.ParallelFor(64, 1,
+                                  [&](int64_t begin, int64_t) {
+                                    ++running;
+                                    if (begin % 16 == round % 16) {
+                                      --running;
+                                      throw std::bad_alloc();
+                                    }
+                                    --running;
+                                  }),
+                 std::bad_alloc);
+    EXPECT_EQ(running, 0);
+  }
+}
+
+TEST(ThreadPoolTest, AClosureThatThrowsIsDestroyedAndTheThreadGoesOn) {
+  ThreadPool pool("test", 1);
+  Notification destroyed;
+  auto held = std::shared_ptr<void>(nullptr, [&](void*) { destroyed.Notify(); });
+  pool.Schedule([held = std::move(held)] { throw std::bad_alloc(); });
+  destroyed.Wait();
+  Notification ran;
+  pool.Schedule([&] { ran.Notify(); });
+  ran.Wait();
+}
+
 TEST(ThreadPoolTest, DestructorRunsWhatWasScheduled) {
   for (int threads : {0, 1, 4}) {
     std::atomic<int> runs{0};

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "absl/strings/str_join.h"
+#include "millrace/base/log.h"
+#include "millrace/base/thread_group.h"
 #include "millrace/cluster/client/local_servers.h"
 #include "millrace/cluster/client/server_session.h"
 #include "millrace/cluster/cluster_transport.h"
@@ -10,6 +13,7 @@
 #include "millrace/cluster/task_service.h"
 #include "millrace/net/address.h"
 #include "millrace/task/task.h"
+#include "millrace/tensor/memory_budget.h"
 
 namespace millrace {
 struct Server::State {
@@ -20,6 +24,10 @@ struct Server::State {
     }
     std::shared_ptr<Task> task;
   };
+
+  void StopAll();
+  // DEADLINE_EXCEEDED with what is running.
+  Status StillRunning() const;
 
   TaskId id;
   ClusterSpec cluster;
@@ -43,6 +51,8 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
                                                 const ServerOptions& options) {
   if (options.intra_op_threads < 0 || options.inter_op_threads < 0)
     return InvalidArgument("the number of threads is negative");
+  if (options.file_threads < 1)
+    return InvalidArgument("file_threads is ", options.file_threads, "; a task needs at least one");
   if (options.cpu_devices < 1)
     return InvalidArgument("cpu_devices is ", options.cpu_devices, "; a task needs at least one");
   auto state = std::make_unique<State>();
@@ -55,12 +65,15 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
     MR_ASSIGN_OR_RETURN(state->own_transport, NewClusterTransport(options.step_transport, {.tls = options.tls}));
     transport = state->own_transport.get();
   }
+  if (options.memory_limit > 0) MemoryBudget::Process()->set_limit(options.memory_limit);
   state->own.task = std::make_shared<Task>(TaskOptions{.name = state->id.name(),
                                                        .intra_op_threads = options.intra_op_threads,
                                                        .inter_op_threads = options.inter_op_threads,
                                                        .cpu_devices = options.cpu_devices,
                                                        .gpu_devices = options.gpu_devices,
                                                        .file_roots = options.file_roots,
+                                                       .session_memory_limit = options.session_memory_limit,
+                                                       .file_threads = options.file_threads,
                                                        .clock = options.clock});
   Scheduler* const inter_op = state->own.task->inter_op();
   WorkerOptions worker{.task = state->own.task, .id = state->id, .transport = transport};
@@ -101,7 +114,12 @@ StatusOr<std::unique_ptr<Server>> Server::CreateLocalServer(const ServerOptions&
   return Start(cluster, "localhost", 0, options);
 }
 
-Server::~Server() { Stop(); }
+Server::~Server() {
+  const Status stopped = StopWithin(absl::Minutes(1));
+  if (stopped.ok()) return;
+  MR_LOG(Error, stopped.message());
+  state_.release();  // what is stuck still uses it
+}
 
 const std::string& Server::target() const { return state_->target; }
 int Server::port() const { return state_->listener->port(); }
@@ -118,24 +136,48 @@ std::vector<std::string> Server::devices() const {
 
 void Server::Join() { state_->stopped.Wait(); }
 
-void Server::Stop() {
+// Runs on a thread of its own, which may get stuck.
+void Server::State::StopAll() {
+  UnregisterLocalServer(target);
+  const Status why = Unavailable("task ", id.name(), " is going down");
+  master->Shutdown(why);
+  Notification idle;
+  worker->Shutdown(why, [&idle] { idle.Notify(); });
+  listener->Stop();
+  idle.Wait();
+  free_memory->Stop();
+  // Background work, such as a prefetching pipeline, ends before the threads do.
+  worker->Clear();
+  stopped.Notify();
+}
+
+Status Server::State::StillRunning() const {
+  std::vector<std::string> what;
+  for (const Wait& wait : worker->ListWaits())
+    what.push_back(absl::StrCat(
+        wait.node, ": ", wait.what, ", for ",
+        absl::FormatDuration(absl::Trunc(own.task->clock()->Now() - wait.since, absl::Milliseconds(100)))));
+  for (const RunningPart& part : worker->ListRunning()) what.push_back(absl::StrCat("a part of step ", part.step_id));
+  return DeadlineExceeded("task ", id.name(), " does not stop; still running: ",
+                          what.empty() ? "an operation without a name" : absl::StrJoin(what, "; "));
+}
+
+Status Server::StopWithin(absl::Duration patience) {
+  State* const state = state_.get();
   bool first = false;
   {
-    MutexLock lock(&state_->mu);
-    first = !std::exchange(state_->stopping, true);
+    MutexLock lock(&state->mu);
+    first = !std::exchange(state->stopping, true);
   }
-  if (!first) return state_->stopped.Wait();
-  UnregisterLocalServer(state_->target);
-  const Status why = Unavailable("task ", state_->id.name(), " is going down");
-  state_->master->Shutdown(why);
-  Notification idle;
-  state_->worker->Shutdown(why, [&idle] { idle.Notify(); });
-  state_->listener->Stop();
-  idle.Wait();
-  state_->free_memory->Stop();
-  // Background work, such as a prefetching pipeline, ends before the threads do.
-  state_->worker->Clear();
-  state_->stopped.Notify();
+  if (first && !StartDetachedThread("stop", [state] { state->StopAll(); })) state->StopAll();
+  if (patience == absl::InfiniteDuration()) {
+    state->stopped.Wait();
+  } else if (!state->stopped.WaitFor(patience)) {
+    return state->StillRunning();
+  }
+  return absl::OkStatus();
 }
+
+void Server::Stop() { StopWithin(absl::InfiniteDuration()).IgnoreError(); }
 
 }  // namespace millrace

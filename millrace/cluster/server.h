@@ -33,6 +33,14 @@ struct ServerOptions {
   int gpu_devices = -1;
   // The directories in which ops may read and write files; if empty, there is no restriction.
   std::vector<std::string> file_roots = {};
+  // The bytes that tensors may take in this process, and in each session (with what variables and queues keep of its
+  // results); more is RESOURCE_EXHAUSTED. 0: the memory of the machine or of the cgroup, and no limit for a session.
+  // The limit of the process is that of the last server that sets one.
+  size_t memory_limit = 0;
+  size_t session_memory_limit = 0;
+  // How many operations on files run at once, on threads of their own: each may block for ever. The others wait in
+  // line.
+  int file_threads = 16;
   // Mutual TLS for all connections of this task; null means neither encryption nor authentication.
   std::shared_ptr<const TlsCredentials> tls = nullptr;
   // How long a peer may be silent before steps that wait for it fail.
@@ -65,7 +73,7 @@ class Server {
                                                  int task_index, const ServerOptions& options = {});
   // A cluster of one task, "/job:localhost/task:0", on a free port of the loopback interface.
   static StatusOr<std::unique_ptr<Server>> CreateLocalServer(const ServerOptions& options = {});
-  // Calls Stop.
+  // Calls StopWithin a minute; what does not end by then is logged and keeps its memory.
   ~Server();
 
   // The target for sessions, "grpc://host:port". Sessions in this process make no RPCs to it.
@@ -80,6 +88,9 @@ class Server {
   // Ends running steps with UNAVAILABLE, frees the port and returns when nothing runs any more. May be called
   // repeatedly.
   void Stop();
+  // The same, but returns DEADLINE_EXCEEDED, which says what is still running, if that takes longer than `patience`: a
+  // thread may be stuck in a system call that never returns. The server is then of no more use.
+  Status StopWithin(absl::Duration patience);
 
   const std::shared_ptr<Master>& master() const;
   const std::shared_ptr<Worker>& worker() const;

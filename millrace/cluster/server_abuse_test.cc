@@ -1,6 +1,8 @@
 // What clients must not be able to do to a server: end it, keep it busy for ever, or make it keep what they left
 // behind.
+#include <fcntl.h>
 #include <malloc.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -8,6 +10,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "millrace/base/fd.h"
+#include "millrace/base/file.h"
 #include "millrace/cluster/master/master.h"
 #include "millrace/cluster/server_testing.h"
 #include "millrace/cluster/task_service.h"
@@ -104,6 +108,80 @@ class ServerAbuse : public ::testing::Test {
     EXPECT_EQ(client.Close(session), absl::OkStatus());
   }
 };
+
+TEST_F(ServerAbuse, AGraphThatNeedsMoreMemoryThanThereIsGetsAnError) {
+  Graph graph;
+  GraphBuilder b(&graph);
+  const Endpoint shape = b.Scalar(int32_t{-1}), most = b.Scalar(std::numeric_limits<int32_t>::max());
+  const Endpoint list = b.Op("TensorListReserve", {shape, most}, {{"element_dtype", DType::kFloat}}, "list");
+  b.Op("TensorListLength", {list}, {}, "length");
+  const Endpoint two = b.Op("TensorListReserve", {shape, b.Scalar(int32_t{2})}, {{"element_dtype", DType::kFloat}});
+  b.Op("TensorListLength", {b.Op("TensorListResize", {two, most}, {})}, {}, "resized");
+  ASSERT_TRUE(b.ok()) << b.status();
+  RawClient client(*server_);
+  const std::string session = client.Open(ExportGraphDef(graph));
+  for (const std::string fetch : {"length:0", "resized:0"}) {
+    const Status status = client.Run(session, fetch);
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << fetch << ": " << status;
+    EXPECT_THAT(status.message(), HasSubstr("{{node ")) << fetch;
+    EXPECT_THAT(status.message(), HasSubstr("2147483647 elements")) << fetch;
+  }
+  ExpectHealthy();
+}
+
+// A file that nobody ever writes to, until it is destroyed.
+class SilentFifo {
+ public:
+  SilentFifo() { EXPECT_EQ(mkfifo(path().c_str(), 0600), 0); }
+  // A writer that comes and goes ends all reads.
+  ~SilentFifo() { Fd(open(path().c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC)); }
+  std::string path() const { return directory_.File("fifo"); }
+
+ private:
+  const TempDirectory directory_ = TempDirectory::Make("server_abuse_test").value();
+};
+
+TEST_F(ServerAbuse, FilesThatBlockKeepNobodyFromBeingServedAndTheServerStops) {
+  const SilentFifo fifo;
+  Graph graph;
+  GraphBuilder b(&graph);
+  b.Op("ReadFile", {b.Const(Tensor::Scalar(fifo.path()), "path")}, {}, "read");
+  ASSERT_TRUE(b.ok()) << b.status();
+  RawClient client(*server_);
+  const std::string session = client.Open(ExportGraphDef(graph));
+  pb::RunStepRequest request;
+  request.set_session_handle(session);
+  request.add_fetch("read:0");
+  // More than there are threads of any kind.
+  constexpr size_t kReads = 100;
+  for (size_t i = 0; i < kReads; ++i) client.Say("/tensorflow.MasterService/RunStep", request);
+  const auto status = [&] {
+    const StatusOr<net::Bytes> bytes = client.Call(StatusService::kMethod, net::Bytes());
+    TaskStatus status;
+    EXPECT_EQ(bytes.status(), absl::OkStatus());
+    EXPECT_EQ(net::Parse(*bytes, &status), absl::OkStatus());
+    return status;
+  };
+  std::vector<std::string> reads;
+  EXPECT_TRUE(net::WaitUntil([&] {
+    reads.clear();
+    const TaskStatus now = status();
+    for (const TaskStatus::Wait& wait : now.waits()) {
+      if (wait.node() == "read") reads.push_back(wait.what());
+    }
+    return reads.size() == kReads;
+  }));
+  EXPECT_EQ(reads.front(), absl::StrCat("ReadFile of '", fifo.path(), "'"));
+  EXPECT_EQ(reads.back(), absl::StrCat("ReadFile of '", fifo.path(), "', in line for a thread for files"));
+  ExpectHealthy();
+  // A step's own limit holds.
+  const std::unique_ptr<Session> impatient = OpenSession({.target = server_->target()}, graph);
+  const std::string read = "read:0";
+  std::vector<Tensor> results;
+  EXPECT_EQ(impatient->Run({.timeout = absl::Milliseconds(50)}, {}, {&read, 1}, {}, &results, nullptr).code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(server_->StopWithin(absl::Seconds(30)), absl::OkStatus());
+}
 
 TEST_F(ServerAbuse, BytesThatAreNoMessageAreRefused) {
   const TaskService service(server_->master(), server_->worker(), Clock::Real());

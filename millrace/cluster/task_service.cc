@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "millrace/base/exception_status.h"
+#include "millrace/base/log.h"
 #include "millrace/cluster/codec/codec.h"
 #include "millrace/cluster/worker/remote_worker.h"
 
@@ -86,7 +88,16 @@ void TaskService::Add(const std::string& method, Handler handler) {
   handlers_.push_back(handler);
 }
 
-void TaskService::OnCall(int method, Call call) { (this->*handlers_[method])(std::move(call)); }
+void TaskService::OnCall(int method, Call call) {
+  try {
+    (this->*handlers_[method])(call);
+  } catch (const std::exception& exception) {
+    const Status status = WithPrefix(absl::StrCat(methods_[method], ": "), ExceptionStatus(exception));
+    MR_LOG(Error, status.ToString());
+    // If something else holds the call, it answers it.
+    if (call.use_count() == 1 && !call->answered()) call->Reply(status);
+  }
+}
 
 CallControl TaskService::ControlOf(const Call& call) const {
   CallControl control{

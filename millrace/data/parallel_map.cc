@@ -3,6 +3,7 @@
 #include <deque>
 #include <utility>
 
+#include "millrace/base/exception_status.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/thread_pool.h"
 #include "millrace/data/stage.h"
@@ -36,7 +37,7 @@ class ParallelMapStage : public Stage {
       call->tensors = std::move(next.tensors);
       under_way_.push_back(call);
       threads_.Schedule([this, call] {
-        call->status = fn_(&call->tensors);
+        call->status = CatchExceptions([&] { return fn_(&call->tensors); });
         call->done.Notify();
       });
     }

@@ -2,6 +2,7 @@
 #include <deque>
 #include <utility>
 
+#include "millrace/base/exception_status.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/thread_pool.h"
 #include "millrace/data/stage.h"
@@ -49,7 +50,7 @@ class PrefetchStage : public Stage {
         if (stop_) return;
       }
       Element next;
-      StatusOr<bool> more = input_->Next(&next);
+      StatusOr<bool> more = CatchExceptions([&] { return input_->Next(&next); });
       MutexLock lock(&mu_);
       changed_.SignalAll();
       if (!more.ok() || !*more) {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "millrace/base/exception_status.h"
 #include "millrace/executor/kernel_execution.h"
 #include "millrace/graph/passes/function_inliner.h"
 #include "millrace/graph/placement.h"
@@ -36,10 +37,8 @@ StatusOr<std::vector<Tensor>> Evaluate(const Node& node, absl::Span<const Tensor
   return outputs;
 }
 
-}  // namespace
-
-StatusOr<std::unique_ptr<Plan>> CompileGraph(std::unique_ptr<Graph> graph, PassContext context,
-                                             const CompileOptions& options) {
+StatusOr<std::unique_ptr<Plan>> CompileOrThrow(std::unique_ptr<Graph> graph, PassContext context,
+                                               const CompileOptions& options) {
   std::vector<std::string> fetch_names;
   for (const Endpoint& e : context.fetches) fetch_names.push_back(e.name());
   MR_RETURN_IF_ERROR(Prune(graph.get(), context));
@@ -76,6 +75,13 @@ StatusOr<std::unique_ptr<Plan>> CompileGraph(std::unique_ptr<Graph> graph, PassC
   };
   plan_options.make_kernel = options.make_kernel;
   return Plan::Compile(std::move(graph), plan_options);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Plan>> CompileGraph(std::unique_ptr<Graph> graph, PassContext context,
+                                             const CompileOptions& options) {
+  return CatchExceptions([&] { return CompileOrThrow(std::move(graph), std::move(context), options); });
 }
 
 }  // namespace millrace

@@ -18,6 +18,8 @@ struct CompileOptions {
   std::function<StatusOr<std::shared_ptr<Kernel>>(const Node&, Device*)> make_kernel = nullptr;
   // Called when all nodes are placed.
   std::function<void(const Graph&)> on_placed = nullptr;
+  // What the memory of functions that the graph calls is charged to; if null, the process.
+  RefPtr<MemoryBudget> memory = nullptr;
 };
 
 // Takes ownership of `graph`. Feeds are placeholders or arguments; fetches keep their names.

@@ -80,6 +80,51 @@ class HeavyKernel : public Kernel {
 };
 MILLRACE_KERNEL(TestHeavy, kCpu, HeavyKernel);
 
+// Throws, as a container does that cannot grow.
+MILLRACE_OP(TestThrow)
+    .Input("x: float")
+    .Output("y: float")
+    .Attr("where: {'compute', 'piece', 'length', 'tensor'}")
+    .Shape(UnchangedShape)
+    .NotDifferentiable();
+class ThrowKernel : public Kernel {
+ public:
+  explicit ThrowKernel(KernelInit& init) { init.Attr("where", &where_); }
+  Status Compute(KernelContext& ctx) override {
+    if (where_ == "compute") throw std::bad_alloc();
+    if (where_ == "length") throw std::length_error("vector::reserve");
+    if (where_ == "tensor") Tensor(DType::kFloat, Shape({int64_t{1} << 50}));
+    ctx.ParallelFor(64, 1, [](int64_t begin, int64_t) {
+      if (begin == 40) throw std::bad_alloc();
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string where_;
+};
+MILLRACE_KERNEL(TestThrow, kCpu, ThrowKernel);
+
+// Throws as an asynchronous kernel, here or on another thread.
+MILLRACE_OP(TestThrowLater)
+    .Input("x: float")
+    .Output("y: float")
+    .Attr("elsewhere: bool")
+    .Shape(UnchangedShape)
+    .NotDifferentiable();
+class ThrowLaterKernel : public AsyncKernel {
+ public:
+  explicit ThrowLaterKernel(KernelInit& init) { init.Attr("elsewhere", &elsewhere_); }
+  void ComputeAsync(KernelContext& ctx, Done done) override {
+    if (!elsewhere_) throw std::bad_alloc();
+    ctx.step().inter_op->Schedule([done = std::move(done)]() mutable { throw std::bad_alloc(); });
+  }
+
+ private:
+  bool elsewhere_ = false;
+};
+MILLRACE_KERNEL(TestThrowLater, kCpu, ThrowLaterKernel);
+
 class ExecutorTest : public ::testing::Test {
  protected:
   ExecutorTest()
@@ -123,6 +168,33 @@ class ExecutorTest : public ::testing::Test {
   ResourceManager resources_;
   Endpoint x_;
 };
+
+TEST_F(ExecutorTest, MemoryThatRunsOutInAKernelFailsTheStepAndNamesTheNode) {
+  for (const std::string where : {"compute", "piece", "length", "tensor"}) {
+    SCOPED_TRACE(where);
+    graph_ = std::make_unique<Graph>();
+    b_ = GraphBuilder(graph_.get());
+    x_ = b_.Op("Placeholder", {}, {{"dtype", DType::kFloat}}, "x");
+    auto plan = Compile({b_.Op("TestThrow", {x_}, {{"where", where}}, "hungry")});
+    const Status status = Run(*plan, 1).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(status.message(), HasSubstr("{{node hungry}}"));
+    if (where == "tensor") EXPECT_THAT(status.message(), HasSubstr("4503599627370496 bytes"));
+  }
+}
+
+TEST_F(ExecutorTest, MemoryThatRunsOutInAnAsynchronousKernelFailsTheStepAndNamesTheNode) {
+  for (const bool elsewhere : {false, true}) {
+    SCOPED_TRACE(elsewhere);
+    graph_ = std::make_unique<Graph>();
+    b_ = GraphBuilder(graph_.get());
+    x_ = b_.Op("Placeholder", {}, {{"dtype", DType::kFloat}}, "x");
+    auto plan = Compile({b_.Op("TestThrowLater", {x_}, {{"elsewhere", elsewhere}}, "hungry")});
+    const Status status = Run(*plan, 1).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(status.message(), HasSubstr("{{node hungry}}"));
+  }
+}
 
 TEST_F(ExecutorTest, PlansWithoutWaitingRunInOrderOnTheCallersThread) {
   Endpoint y = b_.Op("Square", {b_.Op("Neg", {x_})});

@@ -24,8 +24,13 @@ std::string KeyOf(const pb::NameAttrList& function) {
 
 class CompiledFunction : public CallableFunction, public std::enable_shared_from_this<CompiledFunction> {
  public:
-  CompiledFunction(std::string name, std::vector<DType> arg_types, size_t num_results, std::unique_ptr<Plan> plan)
-      : name_(std::move(name)), arg_types_(std::move(arg_types)), num_results_(num_results), plan_(std::move(plan)) {}
+  CompiledFunction(std::string name, std::vector<DType> arg_types, size_t num_results, std::unique_ptr<Plan> plan,
+                   RefPtr<MemoryBudget> memory)
+      : name_(std::move(name)),
+        arg_types_(std::move(arg_types)),
+        num_results_(num_results),
+        plan_(std::move(plan)),
+        memory_(std::move(memory)) {}
 
   void Run(const StepContext& step, std::vector<Tensor> args, Done done) override {
     if (Status status = Check(step, args); !status.ok()) {
@@ -102,7 +107,7 @@ class CompiledFunction : public CallableFunction, public std::enable_shared_from
 
   RefPtr<StepArena> TakeArena() {
     MutexLock lock(&mu_);
-    if (idle_.empty()) return MakeRef<StepArena>();
+    if (idle_.empty()) return MakeRef<StepArena>(memory_);
     RefPtr<StepArena> arena = std::move(idle_.back());
     idle_.pop_back();
     return arena;
@@ -116,6 +121,7 @@ class CompiledFunction : public CallableFunction, public std::enable_shared_from
   const std::vector<DType> arg_types_;
   const size_t num_results_;
   const std::unique_ptr<Plan> plan_;
+  const RefPtr<MemoryBudget> memory_;
   Mutex mu_;
   std::vector<RefPtr<StepArena>> idle_ ABSL_GUARDED_BY(mu_);
 };
@@ -166,7 +172,8 @@ StatusOr<std::shared_ptr<CallableFunction>> FunctionTable::Compile(const Graph& 
   const size_t num_results = body.rets.size();
   StatusOr<std::unique_ptr<Plan>> plan = CompileGraph(std::move(body.graph), std::move(context), options);
   if (!plan.ok()) return WithPrefix(absl::StrCat("function '", body.name, "': "), plan.status());
-  return std::make_shared<CompiledFunction>(body.name, std::move(arg_types), num_results, *std::move(plan));
+  return std::make_shared<CompiledFunction>(body.name, std::move(arg_types), num_results, *std::move(plan),
+                                            options_.memory);
 }
 
 }  // namespace millrace

@@ -1,7 +1,10 @@
 #include "millrace/executor/kernel_execution.h"
 
+#include <exception>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
+#include "millrace/base/log.h"
 #include "millrace/runtime/variable.h"
 
 namespace millrace {
@@ -27,6 +30,17 @@ void KernelExecution::LetGoOfValues(const PlanNode& n) {
 void KernelExecution::Record(const PlanNode& n, const RunArgs& args, const Tensor* outputs, int64_t start) const {
   if (is_dead_) return;  // it ran only to forward deadness
   args.stats->Record(*n.node, *n.device, start, args.stats->NowNanos(), absl::MakeConstSpan(outputs, n.num_outputs));
+}
+
+Status KernelExecution::DroppedError() {
+  if (const std::exception_ptr current = std::current_exception(); current != nullptr)
+    return CatchExceptions([&]() -> Status { std::rethrow_exception(current); });
+  if (std::uncaught_exceptions() > 0) return ResourceExhausted("out of memory while the kernel was running");
+  return Internal("the kernel ended without a result");
+}
+
+void KernelExecution::LogAbandoned(const std::exception& exception) {
+  MR_LOG(Debug, "an asynchronous kernel threw: ", ExceptionStatus(exception).ToString());
 }
 
 StatusOr<Tensor> ConstantValue(const PlanNode& n) {

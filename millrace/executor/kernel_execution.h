@@ -1,9 +1,10 @@
-// Everything around one call of a kernel: inputs, references, outputs, statistics, the error's name.
+// Everything around one call of a kernel: inputs, references, outputs, statistics, exceptions, the error's name.
 #pragma once
 
 #include <utility>
 #include <vector>
 
+#include "millrace/base/exception_status.h"
 #include "millrace/executor/plan.h"
 
 namespace millrace {
@@ -48,7 +49,7 @@ class KernelExecution {
     if (ABSL_PREDICT_FALSE(n.deref != 0)) MR_RETURN_IF_ERROR(ReadReferences(n));
     FillIn(n, args, forwardable, outputs);
     const int64_t start = ABSL_PREDICT_FALSE(args.stats != nullptr) ? args.stats->NowNanos() : 0;
-    Status status = n.kernel->Compute(ctx_);
+    Status status = Call(*n.kernel);
     if (ABSL_PREDICT_FALSE(args.stats != nullptr)) Record(n, args, outputs, start);
     if (ABSL_PREDICT_FALSE(n.deref != 0)) LetGoOfValues(n);
     if (ABSL_PREDICT_FALSE(!status.ok())) return NodeError(*n.node, *n.device, status);
@@ -56,7 +57,8 @@ class KernelExecution {
   }
 
   // Starts an asynchronous kernel. `done` gets the status, whose error names the node, on any thread, possibly before
-  // this returns; it may reuse or destroy this object. `n`, `args` and `outputs` must live until then.
+  // this returns; it may reuse or destroy this object. `n`, `args` and `outputs` must live until then. A kernel that
+  // throws, on this or another thread, or that drops its callback, fails too.
   template <typename Done>
   void Start(const PlanNode& n, const RunArgs& args, uint64_t forwardable, Tensor* outputs, Done done) {
     node_ = &n;
@@ -67,15 +69,58 @@ class KernelExecution {
       if (Status status = ReadReferences(n); !status.ok()) return done(std::move(status));
     }
     FillIn(n, args, forwardable, outputs);
-    n.kernel->ComputeAsync(ctx_, [this, done = std::move(done)](Status status) mutable {
-      if (args_->stats != nullptr) Record(*node_, *args_, outputs_, start_);
-      if (node_->deref != 0) LetGoOfValues(*node_);
-      if (!status.ok()) status = NodeError(*node_->node, *node_->device, status);
-      done(std::move(status));
-    });
+    try {
+      n.kernel->ComputeAsync(ctx_, End<Done>(this, std::move(done)));
+    } catch (const std::exception& exception) {
+      LogAbandoned(exception);  // its End has been dropped, which fails the node
+    }
   }
 
  private:
+  // The callback of an asynchronous kernel. If it is dropped instead of called, because an exception has destroyed what
+  // held it, the node fails. This object is not touched after a call.
+  template <typename Done>
+  class End {
+   public:
+    End(KernelExecution* execution, Done done) : execution_(execution), done_(std::move(done)) {}
+    End(End&& other) noexcept : execution_(std::exchange(other.execution_, nullptr)), done_(std::move(other.done_)) {}
+    ~End() {
+      if (ABSL_PREDICT_FALSE(execution_ != nullptr)) Drop();
+    }
+    void operator()(Status status) {
+      KernelExecution* const execution = std::exchange(execution_, nullptr);
+      execution->Finish(&status);
+      done_(std::move(status));
+    }
+
+   private:
+    // Not here: whoever drops it may hold locks.
+    void Drop() {
+      Scheduler* const pool = execution_->args_->step->inter_op;
+      const Status why = DroppedError();
+      if (pool == nullptr) return (*this)(why);
+      pool->Schedule([why, end = End(std::move(*this))]() mutable { end(why); });
+    }
+
+    KernelExecution* execution_;
+    Done done_;
+  };
+
+  ABSL_ATTRIBUTE_ALWAYS_INLINE Status Call(Kernel& kernel) {
+    try {
+      return kernel.Compute(ctx_);
+    } catch (const std::exception& exception) {
+      return ExceptionStatus(exception);
+    }
+  }
+  // What an asynchronous kernel's end has in common.
+  void Finish(Status* status) {
+    if (args_->stats != nullptr) Record(*node_, *args_, outputs_, start_);
+    if (node_->deref != 0) LetGoOfValues(*node_);
+    if (!status->ok()) *status = NodeError(*node_->node, *node_->device, *status);
+  }
+  static Status DroppedError();
+  static void LogAbandoned(const std::exception& exception);
   void FillIn(const PlanNode& n, const RunArgs& args, uint64_t forwardable, Tensor* outputs) {
     KernelContextAccess access(ctx_);
     access.Set(n.node, n.device, args.allocator, args.step);

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "millrace/base/huge_pages.h"
 #include "millrace/tensor/memory_limit.h"
@@ -33,7 +34,7 @@ class StepArena::ArenaBuffer : public Buffer {
   static constexpr size_t kHeader = 128;
 
   ArenaBuffer(StepArena* arena, int size_class, void* data, size_t capacity)
-      : Buffer(data, capacity), arena_(arena), class_(size_class) {}
+      : Buffer(data, capacity), arena_(arena), class_(size_class), capacity_(capacity) {}
 
   void Lend(size_t bytes) {
     size_ = bytes;
@@ -41,6 +42,7 @@ class StepArena::ArenaBuffer : public Buffer {
     arena_->Ref();
   }
   int size_class() const { return class_; }
+  size_t capacity() const { return capacity_; }
   static void Free(ArenaBuffer* buffer) {
     buffer->~ArenaBuffer();
     std::free(buffer);
@@ -57,7 +59,13 @@ class StepArena::ArenaBuffer : public Buffer {
  private:
   StepArena* const arena_;
   const int class_;
+  const size_t capacity_;
 };
+
+StepArena::StepArena(RefPtr<MemoryBudget> budget)
+    : budget_(budget ? std::move(budget) : ShareRef(MemoryBudget::Process())) {
+  budget_->Add(this);
+}
 
 RefPtr<Buffer> StepArena::Allocate(size_t bytes) {
   static_assert(sizeof(ArenaBuffer) <= ArenaBuffer::kHeader);
@@ -72,13 +80,16 @@ RefPtr<Buffer> StepArena::Allocate(size_t bytes) {
       buffer->Lend(bytes);
       return AdoptRef<Buffer>(buffer);
     }
-    reserved_ += size_class.bytes;
   }
+  if (!budget_->Charge(size_class.bytes)) return nullptr;
   void* block = std::aligned_alloc(Buffer::kAlignment, ArenaBuffer::kHeader + size_class.bytes);
   if (block == nullptr) {
-    MutexLock lock(&mu_);
-    reserved_ -= size_class.bytes;
+    budget_->Release(size_class.bytes);
     return nullptr;
+  }
+  {
+    MutexLock lock(&mu_);
+    reserved_ += size_class.bytes;
   }
   AdviseHugePages(block, size_class.bytes);
   auto* buffer = new (block)
@@ -97,11 +108,25 @@ size_t StepArena::bytes_reserved() const {
   return reserved_;
 }
 
-StepArena::~StepArena() {
-  MutexLock lock(&mu_);
-  for (auto& list : free_) {
-    for (ArenaBuffer* buffer : list) ArenaBuffer::Free(buffer);
+void StepArena::Trim() {
+  std::vector<ArenaBuffer*> surplus;
+  size_t bytes = 0;
+  {
+    MutexLock lock(&mu_);
+    for (auto& list : free_) {
+      surplus.insert(surplus.end(), list.begin(), list.end());
+      list.clear();
+    }
+    for (const ArenaBuffer* buffer : surplus) bytes += buffer->capacity();
+    reserved_ -= bytes;
   }
+  for (ArenaBuffer* buffer : surplus) ArenaBuffer::Free(buffer);
+  budget_->Release(bytes);
+}
+
+StepArena::~StepArena() {
+  budget_->Remove(this);
+  Trim();
 }
 
 }  // namespace millrace

@@ -8,6 +8,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/base/ref.h"
 #include "millrace/tensor/buffer.h"
+#include "millrace/tensor/memory_budget.h"
 
 namespace millrace {
 
@@ -16,11 +17,17 @@ namespace millrace {
 // copying into it, so reuse also saves time.
 //
 // Thread-safe. Buffers may outlive the run (fetches, variables) and keep the arena alive.
-class StepArena : public Allocator, public RefCounted {
+class StepArena : public Allocator, public MemoryCache, public RefCounted {
  public:
-  StepArena() = default;
+  // Charges all memory that it holds, in use or free, to `budget`; if null, to the process.
+  explicit StepArena(RefPtr<MemoryBudget> budget = nullptr);
   RefPtr<Buffer> Allocate(size_t bytes) override;
   const char* name() const override { return "cpu_step"; }
+  std::string Shortage(size_t bytes) const override { return budget_->Shortage(bytes); }
+  // Frees the buffers that are not in use.
+  void Trim() override;
+
+  const RefPtr<MemoryBudget>& budget() const { return budget_; }
 
   // The number of bytes held, whether in use or free.
   size_t bytes_reserved() const;
@@ -35,6 +42,7 @@ class StepArena : public Allocator, public RefCounted {
 
   void Return(ArenaBuffer* buffer);
 
+  const RefPtr<MemoryBudget> budget_;
   mutable Mutex mu_;
   std::array<std::vector<ArenaBuffer*>, kNumClasses> free_ ABSL_GUARDED_BY(mu_);
   size_t reserved_ ABSL_GUARDED_BY(mu_) = 0;

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "millrace/base/exception_status.h"
 #include "millrace/graph/function.h"
 #include "millrace/graph/node_types.h"
 
@@ -71,7 +72,7 @@ class GraphDefImporter {
       : def_(*def), graph_(*graph), first_(graph->nodes_.size()), first_id_(graph->next_id_) {}
 
   Status Run() {
-    Status status = ImportAll();
+    Status status = CatchExceptions([&] { return ImportAll(); });
     if (!status.ok()) {
       TakeBack();
       return status;

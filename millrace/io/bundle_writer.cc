@@ -171,6 +171,8 @@ Status BundleWriter::Finish() {
   const std::string index = bundle_internal::TemporaryName(BundleIndexPath(prefix_));
   const bundle_internal::DataMove move = {temporary_data_, BundleDataPath(prefix_, 0, 1)};
   Status status = bundle_internal::WriteIndex(files_, index, 1, entries_);
+  // Whoever asked for it may have given up while the disk did not answer.
+  if (status.ok() && cancellation_ != nullptr) status = cancellation_->status();
   if (status.ok()) status = bundle_internal::Publish(files_, prefix_, {&move, 1}, {}, index);
   if (!status.ok()) {
     files_->Remove(index).IgnoreError();

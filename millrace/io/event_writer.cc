@@ -22,7 +22,7 @@ std::string HostName() {
 StatusOr<std::unique_ptr<EventWriter>> EventWriter::Create(const std::string& directory,
                                                            const EventWriterOptions& options) {
   MR_RETURN_IF_ERROR(options.files->MakeDirectories(directory));
-  const int64_t seconds = absl::ToUnixSeconds(options.clock->Now());
+  const int64_t seconds = absl::ToUnixSeconds(options.wall_clock->Now());
   std::string path =
       JoinPath(directory, absl::StrFormat("events.out.tfevents.%010d.%s%s", seconds, HostName(), options.suffix));
   // Two writers created within the same second must not share a file.
@@ -31,7 +31,7 @@ StatusOr<std::unique_ptr<EventWriter>> EventWriter::Create(const std::string& di
                     absl::StrFormat("events.out.tfevents.%010d.%s.%d%s", seconds, HostName(), i, options.suffix));
   }
   MR_ASSIGN_OR_RETURN(std::unique_ptr<RecordWriter> records, RecordWriter::Create(options.files, path));
-  std::unique_ptr<EventWriter> writer(new EventWriter(std::move(path), options.clock, std::move(records)));
+  std::unique_ptr<EventWriter> writer(new EventWriter(std::move(path), options.wall_clock, std::move(records)));
   pb::Event first;
   first.set_wall_time(static_cast<double>(seconds));
   first.set_file_version(kVersion);

@@ -18,7 +18,7 @@ namespace pb = ::tensorflow;
 
 struct EventWriterOptions {
   FileSystem* files = FileSystem::Posix();
-  Clock* clock = Clock::Real();
+  WallClock* wall_clock = WallClock::Real();
   // Appended to the file name.
   std::string suffix = {};
 };
@@ -42,11 +42,11 @@ class EventWriter {
   Status Close();
 
  private:
-  EventWriter(std::string path, Clock* clock, std::unique_ptr<RecordWriter> records)
+  EventWriter(std::string path, WallClock* clock, std::unique_ptr<RecordWriter> records)
       : path_(std::move(path)), clock_(clock), records_(std::move(records)) {}
 
   const std::string path_;
-  Clock* const clock_;
+  WallClock* const clock_;
   Mutex mu_;
   std::unique_ptr<RecordWriter> records_ ABSL_GUARDED_BY(mu_);
   Status status_ ABSL_GUARDED_BY(mu_);

@@ -129,6 +129,8 @@ class IncomingCall {
   virtual IncomingStream* stream() { return nullptr; }
   // Answers the call; must be called exactly once. An error reaches the caller with its code and message.
   virtual void Reply(StatusOr<Bytes> answer) = 0;
+  // Whether Reply has been called.
+  virtual bool answered() const = 0;
 };
 
 // The methods that a listener serves.

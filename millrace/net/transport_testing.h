@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "millrace/base/clock.h"
 #include "millrace/base/mutex.h"
 #include "millrace/net/transport.h"
 
@@ -15,10 +16,10 @@ namespace millrace::net {
 
 // Waits for `condition`, which another thread makes true; returns false if that takes too long.
 inline bool WaitUntil(const std::function<bool()>& condition) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  const absl::Time deadline = Clock::Real()->Now() + absl::Seconds(30);
   Notification never;
   while (!condition()) {
-    if (absl::Now() > deadline) return false;
+    if (Clock::Real()->Now() > deadline) return false;
     never.WaitFor(absl::Milliseconds(1));
   }
   return true;

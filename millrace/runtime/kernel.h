@@ -31,6 +31,7 @@
 namespace millrace {
 
 class FileSystem;
+class FileThreads;
 class FunctionRunner;
 class KernelContext;
 class Rendezvous;
@@ -117,6 +118,8 @@ struct StepContext {
     detached.step_resources = own_resources;
     detached.rendezvous = nullptr;
     detached.handover = nullptr;
+    detached.file_threads = nullptr;
+    detached.owner = nullptr;
     return detached;
   }
 
@@ -131,6 +134,11 @@ struct StepContext {
   WaitRegistry* waits = nullptr;
   // The file system of all kernels; may be confined to some directories.
   FileSystem* files = nullptr;
+  // Where kernels touch files, which may block; null: on the step's own threads.
+  FileThreads* file_threads = nullptr;
+  // What keeps the plan, with its nodes and kernels, the session's state and the devices alive, for work that cannot be
+  // stopped and may outlive the step. Null if nothing does.
+  const std::shared_ptr<const void>* owner = nullptr;
   FunctionRunner* functions = nullptr;  // null in a graph without functions
   int call_depth = 0;                   // functions that are being run around this one
   // The handover of the event threads that work for this step; null if there are none. Outlives the step.

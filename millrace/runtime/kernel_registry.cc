@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "millrace/base/exception_status.h"
 #include "millrace/base/log.h"
 
 namespace millrace {
@@ -50,7 +51,12 @@ StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Create(const Node& node, Devic
                     others.empty() ? "" : ", only on ", absl::StrJoin(others, ", "));
   }
   KernelInit init(node, device);
-  std::unique_ptr<Kernel> kernel = it->second(init);
+  std::unique_ptr<Kernel> kernel;
+  try {
+    kernel = it->second(init);
+  } catch (const std::exception& exception) {
+    init.Fail(ExceptionStatus(exception));
+  }
   if (!init.status().ok()) {
     return WithPrefix(absl::StrCat(Where(node, *device), ": "), init.status());
   }

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// The number of idle ActiveParts to keep; each holds the memory of an earlier run.
+// The number of idle ActiveParts to keep for a session; each holds the memory of an earlier run.
 constexpr size_t kIdleParts = 16;
 
 }  // namespace
@@ -19,17 +19,16 @@ RunningParts::~RunningParts() {
 }
 
 StatusOr<ActivePart*> RunningParts::Enter(Entry entry) {
-  std::unique_ptr<ActivePart> fresh;
-  ActivePart* part = nullptr;
   MutexLock lock(&mu_);
   if (!refused_.ok()) return refused_;
-  if (!idle_.empty()) {
-    fresh = std::move(idle_.back());
-    idle_.pop_back();
+  std::vector<std::unique_ptr<ActivePart>>& idle = entry.session->idle_parts();
+  ActivePart* part = nullptr;
+  if (!idle.empty()) {
+    part = idle.back().release();
+    idle.pop_back();
   } else {
-    fresh = std::make_unique<ActivePart>();
+    part = new ActivePart(entry.session->memory());
   }
-  part = fresh.release();
   part->step_id = entry.step_id != 0 ? entry.step_id : next_step_id_++;
   part->session = entry.session;
   part->since = entry.since;
@@ -49,8 +48,9 @@ StatusOr<ActivePart*> RunningParts::Enter(Entry entry) {
 }
 
 std::unique_ptr<ActivePart> RunningParts::Recycle(ActivePart* part) {
-  if (idle_.size() >= kIdleParts) return std::unique_ptr<ActivePart>(part);
-  idle_.emplace_back(part);
+  std::vector<std::unique_ptr<ActivePart>>& idle = part->session->idle_parts();
+  if (idle.size() >= kIdleParts) return std::unique_ptr<ActivePart>(part);
+  idle.emplace_back(part);
   return nullptr;
 }
 
@@ -109,11 +109,11 @@ void RunningParts::Close(const Status& refused, const Status& cancelled, absl::A
   for (ActivePart* part : running) {
     part->cancellation->StartCancel(cancelled);
     std::shared_ptr<void> owner;
-    std::unique_ptr<ActivePart> surplus;
+    std::unique_ptr<ActivePart> ended;
     MutexLock lock(&mu_);
     if (--part->pins == 0 && part->left) {
       owner = std::move(part->owner);
-      surplus = Recycle(part);
+      ended.reset(part);  // not recycled: its session may be gone
     }
   }
   if (idle != nullptr) idle();

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -29,6 +30,9 @@ struct RunningPart {
 
 // The state of one run of a part. Later runs reuse it, so the steady state allocates nothing.
 struct ActivePart {
+  // Its memory is charged to `budget`.
+  explicit ActivePart(RefPtr<MemoryBudget> budget) : arena(MakeRef<StepArena>(std::move(budget))) {}
+
   // Set by Enter, for List.
   int64_t step_id = 0;
   const TaskSession* session = nullptr;
@@ -40,7 +44,7 @@ struct ActivePart {
   // Used by the run itself.
   StepContext step;
   std::optional<StepResources> step_resources;
-  const RefPtr<StepArena> arena = MakeRef<StepArena>();
+  const RefPtr<StepArena> arena;  // of its session
   absl::AnyInvocable<void(Status)> done;
   std::shared_ptr<Task> task;  // keeps the task alive during an asynchronous run
 
@@ -84,7 +88,8 @@ class RunningParts {
   bool empty() const;
 
  private:
-  // Keeps `part` for a later run. If enough are kept already, returns it, to be deleted without the lock.
+  // Keeps `part` for a later run of its session. If enough are kept already, returns it, to be deleted without the
+  // lock.
   std::unique_ptr<ActivePart> Recycle(ActivePart* part) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Moves the callbacks to `on_idle` if no run is left.
@@ -98,7 +103,6 @@ class RunningParts {
   Status refused_ ABSL_GUARDED_BY(mu_);
   int64_t next_step_id_ ABSL_GUARDED_BY(mu_) = 1;
   ActivePart* first_ ABSL_GUARDED_BY(mu_) = nullptr;  // the listed runs
-  std::vector<std::unique_ptr<ActivePart>> idle_ ABSL_GUARDED_BY(mu_);
   std::vector<absl::AnyInvocable<void()>> on_idle_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -1,5 +1,6 @@
 #include "millrace/task/task.h"
 
+#include <tuple>
 #include <utility>
 
 #include "millrace/base/rooted_files.h"
@@ -21,8 +22,12 @@ Task::Task(TaskOptions options)
                              .intra_op_threads = options_.intra_op_threads});
   }
   if (!options_.file_roots.empty()) {
-    rooted_files_ = std::make_unique<RootedFileSystem>(options_.file_roots);
+    rooted_files_ = std::make_shared<RootedFileSystem>(options_.file_roots);
     files_ = rooted_files_.get();
+  }
+  if (options_.file_threads > 0) {
+    file_threads_ = std::make_shared<FileThreads>(
+        FileThreadsOptions{.max_threads = options_.file_threads, .waits = waits_, .files = rooted_files_});
   }
 }
 
@@ -45,6 +50,7 @@ void Task::StopThreads() {
 std::shared_ptr<TaskSession> Task::NewSession(TaskSessionOptions options) const {
   if (options.devices.empty()) options.devices = devices_;
   if (options.resources == nullptr) options.resources = resources_;
+  if (options.memory_limit == 0) options.memory_limit = options_.session_memory_limit;
   return std::make_shared<TaskSession>(std::move(options));
 }
 
@@ -54,6 +60,7 @@ CompileOptions Task::OptionsFor(const TaskSession& session, const PartOptions& o
   compile.allow_soft_placement = options.allow_soft_placement;
   compile.passes = options.passes;
   compile.on_placed = options.on_placed;
+  compile.memory = session.memory();
   return compile;
 }
 
@@ -63,7 +70,7 @@ std::shared_ptr<FunctionTable> Task::NewFunctions(const TaskSession& session, co
 
 StatusOr<CompiledPart> Task::Compile(std::shared_ptr<TaskSession> session, std::unique_ptr<Graph> graph,
                                      PassContext signature, const PartOptions& options) const {
-  CompiledPart part{.session = std::move(session), .functions = options.functions, .plan = nullptr};
+  CompiledPart part{.session = std::move(session), .functions = options.functions, .plan = nullptr, .owner = nullptr};
   if (part.functions == nullptr) {
     part.functions = NewFunctions(*part.session, options);
     part.functions->UseLibrary(*graph);
@@ -71,6 +78,9 @@ StatusOr<CompiledPart> Task::Compile(std::shared_ptr<TaskSession> session, std::
   CompileOptions compile = OptionsFor(*part.session, options);
   compile.make_kernel = [&](const Node& node, Device* device) { return part.session->MakeKernel(node, device); };
   MR_ASSIGN_OR_RETURN(part.plan, CompileGraph(std::move(graph), std::move(signature), compile));
+  part.owner =
+      std::make_shared<std::tuple<std::shared_ptr<TaskSession>, std::shared_ptr<FunctionTable>, std::shared_ptr<Plan>>>(
+          part.session, part.functions, part.plan);
   return part;
 }
 
@@ -89,6 +99,8 @@ StatusOr<ActivePart*> Task::Begin(const CompiledPart& part, const PartArgs& args
   step.step_resources = &active->step_resources.emplace();
   step.waits = waits_.get();
   step.files = files_;
+  step.file_threads = file_threads_.get();
+  step.owner = &part.owner;
   step.functions = part.functions.get();
   step.handover = args.handover;
   return active;

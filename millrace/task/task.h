@@ -20,6 +20,7 @@
 #include "millrace/base/thread_pool.h"
 #include "millrace/executor/compile_graph.h"
 #include "millrace/executor/function_table.h"
+#include "millrace/runtime/file_threads.h"
 #include "millrace/runtime/rendezvous.h"
 #include "millrace/runtime/wait_registry.h"
 #include "millrace/task/running_parts.h"
@@ -41,6 +42,11 @@ struct TaskOptions {
   // The directories in which ops may read and write files, after resolving links; PERMISSION_DENIED elsewhere. If
   // empty, there is no restriction.
   std::vector<std::string> file_roots = {};
+  // The limit of each session that sets none; see TaskSessionOptions::memory_limit.
+  size_t session_memory_limit = 0;
+  // The number of threads for operations on files, which may block for ever. 0: they run on the steps' threads, as in a
+  // program of its own that serves nobody.
+  int file_threads = 0;
   // The task's state and its list of blocked ops; if null, the task creates its own.
   std::shared_ptr<ResourceManager> resources = nullptr;
   std::shared_ptr<WaitRegistry> waits = nullptr;
@@ -63,7 +69,8 @@ struct PartOptions {
 struct CompiledPart {
   std::shared_ptr<TaskSession> session;
   std::shared_ptr<FunctionTable> functions;
-  std::unique_ptr<Plan> plan;
+  std::shared_ptr<Plan> plan;
+  std::shared_ptr<const void> owner;  // of all of these
 };
 
 // One run of a part.
@@ -139,8 +146,9 @@ class Task : public std::enable_shared_from_this<Task> {
   std::vector<std::shared_ptr<Device>> devices_;
   const std::shared_ptr<ResourceManager> resources_;
   const std::shared_ptr<WaitRegistry> waits_;
-  std::unique_ptr<FileSystem> rooted_files_;  // null if options_.file_roots is empty
+  std::shared_ptr<FileSystem> rooted_files_;  // null if options_.file_roots is empty
   FileSystem* files_;
+  std::shared_ptr<FileThreads> file_threads_;  // null if there are none
   RunningParts running_;
 
   Mutex threads_mu_;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "millrace/runtime/kernel_registry.h"
+#include "millrace/task/running_parts.h"
 
 namespace millrace {
 namespace {
@@ -12,8 +13,17 @@ bool IsEdge(const Node& node) { return node.IsSend() || node.IsReceive(); }
 
 }  // namespace
 
-TaskSession::TaskSession(TaskSessionOptions options) : options_(std::move(options)) {
+TaskSession::TaskSession(TaskSessionOptions options)
+    : options_(std::move(options)),
+      memory_(MakeRef<MemoryBudget>(
+          options_.handle.empty() ? std::string("the session") : absl::StrCat("session ", options_.handle),
+          options_.memory_limit)) {
   for (const auto& device : options_.devices) device_pointers_.push_back(device.get());
+}
+
+TaskSession::~TaskSession() {
+  idle_parts_.clear();
+  memory_->Trim();
 }
 
 StatusOr<std::shared_ptr<Kernel>> TaskSession::MakeKernel(const Node& node, Device* device) {

@@ -103,6 +103,49 @@ TEST_F(TaskTest, KernelsWithStateAreTheSessionsAndGoOnAcrossParts) {
   EXPECT_EQ(values(Fetch(Compile(other, {.fetches = {"same:0"}}))), first);
 }
 
+TEST_F(TaskTest, ASessionGetsNoMoreMemoryThanItsLimit) {
+  const auto fill = [&](int64_t elements, const char* name) {
+    // Not a constant, so that it is not folded when the part is compiled.
+    const Endpoint x = b_.Op("Placeholder", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape(Shape())}},
+                             absl::StrCat("x_", name));
+    b_.Op("Fill", {b_.Ints({static_cast<int32_t>(elements)}), x}, {}, name);
+  };
+  fill(1 << 20, "large");
+  fill(1 << 10, "small");
+  const Tensor feed = Tensor::Scalar(1.0f);
+  const auto limited = task_->NewSession({.handle = "s1", .memory_limit = 1 << 20});
+  const CompiledPart large = Compile(limited, {.feeds = {"x_large:0"}, .fetches = {"large:0"}});
+  const CompiledPart small = Compile(limited, {.feeds = {"x_small:0"}, .fetches = {"small:0"}});
+  const Status status = Fetch(large, {feed}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(status.message(), HasSubstr("{{node large}}"));
+  EXPECT_THAT(status.message(), HasSubstr("4194304 bytes"));
+  EXPECT_THAT(status.message(), HasSubstr("session s1 uses 0 of the 1048576 bytes that it may have"));
+  // What fits goes on, over and over: what steps leave to later ones does not add up.
+  std::vector<Tensor> kept;
+  for (int i = 0; i < 300; ++i) {
+    const StatusOr<Tensor> y = Fetch(small, {feed});
+    ASSERT_TRUE(y.ok()) << y.status();
+  }
+  EXPECT_GT(limited->memory()->used(), 0u);
+  // Another session has its own.
+  const auto other = task_->NewSession({.handle = "s2"});
+  EXPECT_TRUE(Fetch(Compile(other, {.feeds = {"x_large:0"}, .fetches = {"large:0"}}), {feed}).ok());
+  EXPECT_LT(limited->memory()->used(), size_t{1} << 20);
+}
+
+TEST_F(TaskTest, MemoryThatOneStepLeavesToTheNextIsGivenUpWhenAnotherSizeNeedsIt) {
+  const Endpoint n = b_.Op("Placeholder", {}, {{"dtype", DType::kInt32}, {"shape", PartialShape(Shape({1}))}}, "n");
+  b_.Op("Fill", {n, b_.Scalar(1.0f)}, {}, "y");
+  const auto session = task_->NewSession({.memory_limit = 1 << 20});
+  const CompiledPart part = Compile(session, {.feeds = {"n:0"}, .fetches = {"y:0"}});
+  // Each alone fits, all together do not.
+  for (const int32_t elements : {100000, 120000, 140000, 160000, 180000, 100000}) {
+    const StatusOr<Tensor> y = Fetch(part, {Tensor::Of<int32_t>({elements})});
+    ASSERT_TRUE(y.ok()) << elements << ": " << y.status();
+  }
+}
+
 TEST_F(TaskTest, CloseCancelsRunningPartsAndRefusesLaterOnes) {
   AddBlockedOp();
   const CompiledPart part = Compile(task_->NewSession({.handle = "s"}), {.fetches = {"take:0"}});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "millrace/base/ref.h"
 
@@ -37,6 +38,9 @@ class Allocator {
   virtual RefPtr<Buffer> Allocate(size_t bytes) = 0;
   // For step statistics and error messages.
   virtual const char* name() const = 0;
+  // Which limit does not allow `bytes` more, for the message after Allocate has returned null: "; this process uses
+  // ...". Empty if it is not known.
+  virtual std::string Shortage(size_t bytes) const { return {}; }
 
   // The process's heap.
   static Allocator* Heap();

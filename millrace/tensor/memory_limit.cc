@@ -9,7 +9,6 @@
 #include <limits>
 
 namespace millrace {
-namespace {
 
 size_t MachineMemory() {
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
@@ -22,6 +21,8 @@ size_t MachineMemory() {
   }
   return limit;
 }
+
+namespace {
 
 std::atomic<size_t>& Limit() {
   static std::atomic<size_t> limit(MachineMemory());

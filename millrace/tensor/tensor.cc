@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <new>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "millrace/base/exception_status.h"
 #include "millrace/tensor/dispatch.h"
+#include "millrace/tensor/memory_budget.h"
+#include "millrace/tensor/memory_limit.h"
 
 namespace millrace {
 namespace {
@@ -18,11 +22,16 @@ template <typename T>
 class ObjectBuffer final : public Buffer {
  public:
   static RefPtr<Buffer> New(size_t count) {
-    T* elements = new (std::nothrow) T[count]();
-    if (elements == nullptr) return nullptr;
-    return AdoptRef<Buffer>(new ObjectBuffer(elements, count));
+    size_t bytes = 0;
+    if (__builtin_mul_overflow(count, sizeof(T), &bytes) || bytes > MaxAllocation()) return nullptr;
+    std::unique_ptr<T[]> elements(new (std::nothrow) T[count]());
+    if (elements == nullptr || !ChargeHeap(bytes)) return nullptr;
+    return AdoptRef<Buffer>(new ObjectBuffer(elements.release(), count));
   }
-  ~ObjectBuffer() override { delete[] static_cast<T*>(data_); }
+  ~ObjectBuffer() override {
+    ReleaseHeap(size_);
+    delete[] static_cast<T*>(data_);
+  }
 
  private:
   ObjectBuffer(T* elements, size_t count) : Buffer(elements, count * sizeof(T)) {}
@@ -33,6 +42,11 @@ RefPtr<Buffer> NewBuffer(DType dtype, int64_t count, size_t bytes, Allocator* al
   if (dtype == DType::kString) return ObjectBuffer<std::string>::New(count);
   if (dtype == DType::kVariant) return ObjectBuffer<Variant>::New(count);
   return ObjectBuffer<ResourceHandle>::New(count);
+}
+
+Status NoMemory(DType dtype, const Shape& shape, size_t bytes, const Allocator& allocator) {
+  return ResourceExhausted("no memory for a tensor of ", DTypeName(dtype), shape.ToString(), " (", bytes,
+                           " bytes) from the ", allocator.name(), " allocator", allocator.Shortage(bytes));
 }
 
 constexpr size_t kMaxStringShown = 64;
@@ -84,8 +98,9 @@ void AppendElements(std::string* out, const T*& data, absl::Span<const int64_t> 
 Tensor::Tensor(DType dtype, Shape shape, Allocator* allocator) : dtype_(dtype), shape_(std::move(shape)) {
   MR_CHECK(IsKnown(dtype));
   const int64_t count = shape_.num_elements();
-  buffer_ = NewBuffer(dtype, count, static_cast<size_t>(count) * SizeOf(dtype), allocator);
-  MR_CHECK(buffer_);
+  const size_t bytes = static_cast<size_t>(count) * SizeOf(dtype);
+  buffer_ = NewBuffer(dtype, count, bytes, allocator);
+  if (!buffer_) throw OutOfMemory(std::string(NoMemory(dtype, shape_, bytes, *allocator).message()));
   data_ = buffer_->data();
 }
 
@@ -113,8 +128,7 @@ Status Tensor::MakeInto(DType dtype, const Shape& shape, Allocator* allocator, T
   }
   RefPtr<Buffer> buffer = NewBuffer(dtype, count, bytes, allocator);
   if (!buffer) {
-    return ResourceExhausted("no memory for a tensor of ", DTypeName(dtype), shape.ToString(), " (", bytes,
-                             " bytes) from the ", allocator->name(), " allocator");
+    return NoMemory(dtype, shape, bytes, *allocator);
   }
   out->dtype_ = dtype;
   out->shape_ = shape;

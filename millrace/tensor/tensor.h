@@ -24,7 +24,8 @@ class Tensor {
   // Uninitialized: dtype kInvalid, shape [0].
   Tensor() : shape_({0}) {}
 
-  // Elements of plain types are undefined; strings, handles and variants are empty.
+  // Elements of plain types are undefined; strings, handles and variants are empty. Throws OutOfMemory if there is no
+  // memory; Make returns an error instead.
   Tensor(DType dtype, Shape shape, Allocator* allocator = Allocator::Heap());
 
   // Views existing memory. `buffer` must hold at least shape.num_elements() elements from byte `offset` on.

@@ -4,6 +4,9 @@
 
 #include <utility>
 
+#include "millrace/base/exception_status.h"
+#include "millrace/tensor/memory_budget.h"
+
 namespace millrace {
 namespace {
 
@@ -20,6 +23,36 @@ TEST(BufferTest, HeapMemoryIsAlignedForEverySize) {
 TEST(BufferTest, SizesBeyondTheAddressSpaceGiveNoMemory) {
   EXPECT_FALSE(Allocator::Heap()->Allocate(~size_t{0}));
   EXPECT_FALSE(Allocator::Heap()->Allocate(~size_t{0} / 2));
+}
+
+TEST(MemoryBudgetTest, BuffersCountUntilTheyAreFreed) {
+  MemoryBudget* const process = MemoryBudget::Process();
+  const size_t before = process->used();
+  {
+    const Tensor large(DType::kFloat, Shape({1 << 20}));
+    EXPECT_EQ(process->used(), before + (4 << 20));
+  }
+  EXPECT_EQ(process->used(), before);
+  // Small ones are counted in batches.
+  std::vector<Tensor> many;
+  for (int i = 0; i < 4096; ++i) many.emplace_back(DType::kFloat, Shape({1 << 10}));
+  EXPECT_GE(process->used(), before + (15 << 20));
+  many.clear();
+  EXPECT_LE(process->used(), before + (1 << 20));
+}
+
+TEST(MemoryBudgetTest, MoreThanTheLimitIsRefusedAndTheMessageNamesIt) {
+  MemoryBudget* const process = MemoryBudget::Process();
+  const size_t limit = process->limit();
+  EXPECT_GT(limit, 0u);
+  process->set_limit(process->used() + (1 << 20));
+  const Status status = Tensor::Make(DType::kFloat, Shape({1 << 20})).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_NE(status.message().find("this process uses"), absl::string_view::npos) << status;
+  EXPECT_THROW(Tensor(DType::kFloat, Shape({1 << 20})), OutOfMemory);
+  EXPECT_TRUE(Tensor::Make(DType::kFloat, Shape({1 << 17})).ok());
+  process->set_limit(limit);
+  EXPECT_TRUE(Tensor::Make(DType::kFloat, Shape({1 << 20})).ok());
 }
 
 TEST(TensorTest, MakeSaysWhyItCannot) {

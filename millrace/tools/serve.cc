@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -30,6 +31,9 @@ struct ServeFlags {
   double peer_timeout = 5;
   double missing_task_timeout = 600;
   double session_grace = 30;
+  size_t memory_limit = 0, session_memory_limit = 0;
+  int file_threads = 16;
+  double stop_timeout = 10;
 };
 
 // 2 for errors in the flags and for files that they name but that do not exist.
@@ -65,8 +69,9 @@ StatusOr<std::unique_ptr<Server>> StartServer(const ServeFlags& flags) {
     return InvalidArgument("which task is this? Give --job_name (one of: ", absl::StrJoin(jobs, ", "),
                            ") and --task_index");
   }
-  for (const auto& [flag, value] : {std::pair("--peer_timeout", flags.peer_timeout),
-                                    std::pair("--missing_task_timeout", flags.missing_task_timeout)}) {
+  for (const auto& [flag, value] :
+       {std::pair("--peer_timeout", flags.peer_timeout), std::pair("--stop_timeout", flags.stop_timeout),
+        std::pair("--missing_task_timeout", flags.missing_task_timeout)}) {
     if (!(value > 0)) return InvalidArgument(flag, " is ", value, "; give a number of seconds above 0");
   }
   for (const std::string& root : flags.file_roots) {
@@ -83,6 +88,9 @@ StatusOr<std::unique_ptr<Server>> StartServer(const ServeFlags& flags) {
   options.missing_task_timeout = absl::Seconds(flags.missing_task_timeout);
   options.session_grace = flags.session_grace < 0 ? absl::InfiniteDuration() : absl::Seconds(flags.session_grace);
   options.step_transport = flags.transport;
+  options.file_threads = flags.file_threads;
+  options.memory_limit = flags.memory_limit;
+  options.session_memory_limit = flags.session_memory_limit;
   MR_ASSIGN_OR_RETURN(options.tls, flags.tls.Read());
   return Server::Start(cluster, flags.job_name, flags.task_index, options);
 }
@@ -112,7 +120,11 @@ int Serve(const ServeFlags& flags) {
   sigwait(&ending, &signal_number);
   std::cout << "millrace: " << (*server)->task().name() << " ends ("
             << (signal_number == SIGTERM ? "SIGTERM" : "SIGINT") << ")" << std::endl;
-  (*server)->Stop();
+  if (const Status stopped = (*server)->StopWithin(absl::Seconds(flags.stop_timeout)); !stopped.ok()) {
+    // A thread is stuck in the operating system; returning would wait for it.
+    std::cerr << "millrace serve: " << stopped.message() << std::endl;
+    std::_Exit(1);
+  }
   return 0;
 }
 
@@ -143,6 +155,26 @@ std::function<int()> AddServe(CLI::App& app, CLI::App** command) {
       ->capture_default_str();
   serve->add_option("--file_root", flags->file_roots,
                     "Restricts the files that ops read and write to this directory; may be repeated");
+  serve
+      ->add_option("--file_threads", flags->file_threads,
+                   "Operations on files that run at once, on threads of their own; the others wait in line")
+      ->capture_default_str();
+  serve
+      ->add_option("--stop_timeout", flags->stop_timeout,
+                   "Seconds after SIGTERM or SIGINT in which operations must end; then the process ends anyway, says "
+                   "what did not end, and its exit code is 1")
+      ->capture_default_str();
+  serve
+      ->add_option("--memory_limit", flags->memory_limit,
+                   "Bytes that tensors may take in this process, as in 8GB; an op that needs more fails with "
+                   "RESOURCE_EXHAUSTED. 0: the memory of the machine or of the cgroup")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->capture_default_str();
+  serve
+      ->add_option("--session_memory_limit", flags->session_memory_limit,
+                   "The same for each session, with what variables and queues keep of its results. 0: no limit")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->capture_default_str();
   flags->tls.Add(serve, "this task's");
   serve->add_option("--transport", flags->transport,
                     "The transport of step messages between Millrace tasks: shm (shared memory, between processes of "

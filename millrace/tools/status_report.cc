@@ -29,10 +29,15 @@ std::string ClientText(const std::string& client) {
   return normal.empty() ? client : normal;
 }
 
+// "12.0 MB", "12.0 MB of 1.0 GB".
+std::string MemoryText(int64_t bytes, int64_t limit) {
+  return absl::StrCat(BytesText(bytes), limit > 0 ? absl::StrCat(" of ", BytesText(limit)) : "");
+}
+
 // `rate` may be null.
 void AppendTask(const TaskStatus& status, const TaskRate* rate, std::string* text) {
   const auto age = [&](int64_t micros) { return AgeText(absl::Microseconds(status.now_micros() - micros)); };
-  TextTable devices, sessions, finished, steps, waits;
+  TextTable devices, memory, sessions, finished, steps, waits;
   for (const TaskStatus::Device& device : status.devices()) {
     devices.Add({DeviceText(device.name()), absl::StrFormat("incarnation %016x", device.incarnation())});
   }
@@ -40,9 +45,10 @@ void AppendTask(const TaskStatus& status, const TaskRate* rate, std::string* tex
     const bool here = session.master() == status.task();
     sessions.Add({session.handle(), absl::StrCat("open for ", age(session.opened_micros())),
                   absl::StrCat(session.running_steps(), " running"),
-                  here ? absl::StrCat(session.nodes(), " nodes, client ", ClientText(session.client()))
-                       : absl::StrCat("driven by ", session.master().empty() ? ClientText(session.client())
-                                                                             : Short(session.master()))});
+                  absl::StrCat(here ? absl::StrCat(session.nodes(), " nodes, client ", ClientText(session.client()))
+                                    : absl::StrCat("driven by ", session.master().empty() ? ClientText(session.client())
+                                                                                          : Short(session.master())),
+                               ", memory ", MemoryText(session.memory_bytes(), session.memory_limit_bytes()))});
   }
   for (const TaskStatus::Step& step : status.steps()) {
     std::vector<std::string> tasks;
@@ -65,7 +71,9 @@ void AppendTask(const TaskStatus& status, const TaskRate* rate, std::string* tex
     waits.Add({wait.step_id() == 0 ? "-" : absl::StrCat("step ", wait.step_id()),
                absl::StrCat("for ", age(wait.since_micros())), absl::StrCat(wait.node(), ": ", wait.what())});
   }
+  memory.Add({MemoryText(status.memory_bytes(), status.memory_limit_bytes())});
   devices.AppendTo("devices", text);
+  if (status.memory_limit_bytes() > 0) memory.AppendTo("memory", text);
   sessions.AppendTo("sessions", text);
   finished.AppendTo("finished", text);
   AppendTraffic(status, rate, text);
@@ -105,6 +113,8 @@ json TaskJson(const TaskStatus& status) {
   task["up_seconds"] = age(status.started_micros());
   task["steps_finished"] = status.steps_finished();
   task["parts_finished"] = status.parts_finished();
+  task["memory_bytes"] = status.memory_bytes();
+  task["memory_limit_bytes"] = status.memory_limit_bytes();
   if (status.steps_finished() > 0) task["seconds_since_last_step"] = age(status.last_step_finished_micros());
   if (status.parts_finished() > 0) task["seconds_since_last_part"] = age(status.last_part_finished_micros());
   for (const TaskStatus::Session& session : status.sessions()) {
@@ -114,6 +124,8 @@ json TaskJson(const TaskStatus& status) {
                                 {"nodes", session.nodes()},
                                 {"running_steps", session.running_steps()},
                                 {"steps_finished", session.steps_finished()},
+                                {"memory_bytes", session.memory_bytes()},
+                                {"memory_limit_bytes", session.memory_limit_bytes()},
                                 {"opened", TimeText(session.opened_micros())},
                                 {"age_seconds", age(session.opened_micros())}});
   }

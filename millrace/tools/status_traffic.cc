@@ -16,17 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string BytesText(int64_t bytes) {
-  double number = static_cast<double>(bytes);
-  const char* unit = "B";
-  for (const char* larger : {"KB", "MB", "GB", "TB"}) {
-    if (number < 999.5) break;
-    number /= 1000;
-    unit = larger;
-  }
-  return absl::StrFormat("%.*f %s", unit[0] == 'B' || number >= 99.95 ? 0 : 1, number, unit);
-}
-
 std::string CoresText(double cores) { return absl::StrFormat("%g core%s", cores, cores == 1 ? "" : "s"); }
 
 std::string RateText(const PeerRate& peer) {
@@ -37,6 +26,17 @@ std::string RateText(const PeerRate& peer) {
 }
 
 }  // namespace
+
+std::string BytesText(int64_t bytes) {
+  double number = static_cast<double>(bytes);
+  const char* unit = "B";
+  for (const char* larger : {"KB", "MB", "GB", "TB"}) {
+    if (number < 999.5) break;
+    number /= 1000;
+    unit = larger;
+  }
+  return absl::StrFormat("%.*f %s", unit[0] == 'B' || number >= 99.95 ? 0 : 1, number, unit);
+}
 
 void AppendTraffic(const TaskStatus& status, const TaskRate* rate, std::string* text) {
   if (!status.has_usage()) return;

@@ -11,6 +11,9 @@
 
 namespace millrace {
 
+// "12.0 MB".
+std::string BytesText(int64_t bytes);
+
 // Appends the lines of one task, with rates if `rate` is not null and has any. Appends nothing for a task that reports
 // no figures.
 void AppendTraffic(const TaskStatus& status, const TaskRate* rate, std::string* text);

@@ -46,7 +46,7 @@ StatusOr<std::unique_ptr<EventWriter>> FileWriter::State::Open() const {
   static std::atomic<int64_t> counter{0};
   const EventWriterOptions wanted = {
       .files = options.files,
-      .clock = options.clock,
+      .wall_clock = options.wall_clock,
       // Other processes may create a file in the same second.
       .suffix = absl::StrCat(".", getpid(), ".", counter.fetch_add(1), options.filename_suffix)};
   return EventWriter::Create(directory, wanted);
@@ -146,7 +146,7 @@ int64_t FileWriter::dropped() const {
 
 Status FileWriter::AddEvent(::tensorflow::Event event) {
   if (event.wall_time() == 0)
-    event.set_wall_time(absl::ToDoubleSeconds(state_->options.clock->Now() - absl::UnixEpoch()));
+    event.set_wall_time(absl::ToDoubleSeconds(state_->options.wall_clock->Now() - absl::UnixEpoch()));
   const size_t bytes = event.ByteSizeLong();
   const absl::Time deadline = Clock::Real()->Now() + state_->options.max_wait;
   MutexLock lock(&state_->mu);

@@ -37,6 +37,7 @@ struct FileWriterOptions {
   std::string filename_suffix = {};
   FileSystem* files = FileSystem::Posix();
   Clock* clock = Clock::Real();
+  WallClock* wall_clock = WallClock::Real();  // the time stamps of events
 };
 
 // Thread-safe. Any number of writers, in any processes, may write to one directory: each has its own file. After a disk

@@ -9,6 +9,7 @@
 #include "millrace/train/hooks/profiler_hook.h"
 #include "millrace/train/hooks/step_counter_hook.h"
 #include "millrace/train/hooks/summary_saver_hook.h"
+#include "millrace/train/named_wait.h"
 
 namespace millrace {
 namespace {
@@ -71,6 +72,7 @@ StatusOr<Hooks> MakeChiefHooks(const Scope& scope, const MonitoredTrainingSessio
                                                                   .every = save_checkpoint.time,
                                                                   .saver = options.scaffold->saver.get(),
                                                                   .writer = services->writer.get(),
+                                                                  .waits = WaitsOfServer(options.master),
                                                                   .clock = options.wait.clock}));
   }
   return hooks;

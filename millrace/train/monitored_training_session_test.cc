@@ -39,6 +39,82 @@ TEST_F(MonitoredTrainingSessionTest, ATrainingGoesOnWhereTheOneBeforeEnded) {
   EXPECT_THAT(Files(), Contains(HasSubstr("events.out.tfevents")));
 }
 
+// Flips one bit in the middle of a file.
+void FlipABit(const std::string& path) {
+  FileSystem* const files = FileSystem::Posix();
+  std::string bytes = ReadWholeFile(files, path).value();
+  bytes[bytes.size() / 2] ^= 4;
+  const std::unique_ptr<WritableFile> file = files->OpenWritable(path).value();
+  ASSERT_EQ(file->Append(bytes), absl::OkStatus());
+  ASSERT_EQ(file->Close(), absl::OkStatus());
+}
+
+TEST_F(MonitoredTrainingSessionTest, ADamagedNewestCheckpointCostsTheStepsSinceTheOneBefore) {
+  for (const bool on_servers : {false, true}) {
+    const std::string folder = dir_.File(on_servers ? "servers" : "local");
+    const auto servers = on_servers ? StartServers({{"ps", 1}, {"worker", 1}}) : std::vector<std::unique_ptr<Server>>();
+    const MonitoredTrainingSessionOptions options{
+        .master = on_servers ? servers[1]->target() : "", .checkpoint_dir = folder, .save_checkpoint_every_steps = 10};
+    const auto train = [&](int64_t last) {
+      CountingModel model = on_servers ? CountingModel::OfWorker(0) : CountingModel();
+      MonitoredTrainingSessionOptions own = options;
+      own.hooks = {StopAt(last)};
+      StatusOr<std::unique_ptr<MonitoredSession>> session = MonitoredTrainingSession(model.scope, own);
+      if (!session.ok()) return session.status();
+      while (!(*session)->ShouldStop()) MR_RETURN_IF_ERROR((*session)->Run(model.train));
+      return (*session)->Close();
+    };
+    ASSERT_EQ(train(10), absl::OkStatus());
+    ASSERT_EQ(train(20), absl::OkStatus());
+    ASSERT_EQ(LatestCheckpoint(folder).value(), folder + "/model.ckpt-20");
+    FlipABit(folder + "/model.ckpt-20.data-00000-of-00001");
+    // 20 is damaged, so this begins at 10, and ends as if it had not been there.
+    CountingModel model = on_servers ? CountingModel::OfWorker(0) : CountingModel();
+    {
+      auto session = MonitoredTrainingSession(model.scope, options);
+      ASSERT_EQ(session.status(), absl::OkStatus());
+      EXPECT_EQ((*session)->Run({model.w}).value()[0].scalar<float>(), 10);
+      EXPECT_EQ(LatestCheckpoint(folder).value(), folder + "/model.ckpt-10");
+      ASSERT_EQ((*session)->Close(), absl::OkStatus());
+    }
+    ASSERT_EQ(train(25), absl::OkStatus());
+    EXPECT_EQ(LatestCheckpoint(folder).value(), folder + "/model.ckpt-25");
+    // Without a good one it says so instead of beginning anew.
+    const CheckpointState state = ReadCheckpointState(FileSystem::Posix(), folder).value();
+    for (const CheckpointState::Kept& kept : state.all) FlipABit(kept.prefix + ".data-00000-of-00001");
+    const Status none = train(30);
+    EXPECT_TRUE(absl::IsDataLoss(none)) << none;
+    EXPECT_THAT(none.message(), HasSubstr("model.ckpt-25"));
+  }
+}
+
+TEST_F(MonitoredTrainingSessionTest, WhatKilledSavesHaveLeftIsRemoved) {
+  const auto train = [&] {
+    CountingModel model;
+    auto session = MonitoredTrainingSession(model.scope, {.checkpoint_dir = dir_.path()}).value();
+    ASSERT_EQ(session->Run(model.train), absl::OkStatus());
+    ASSERT_EQ(session->Close(), absl::OkStatus());
+  };
+  train();
+  FileSystem* const files = FileSystem::Posix();
+  ASSERT_EQ(files->MakeDirectories(dir_.File("model.ckpt-9_temp_77")), absl::OkStatus());
+  const std::vector<std::string> leftovers = {
+      "model.ckpt-9_temp_77/part.data-00000-of-00001", "model.ckpt-9.data-00000-of-00001.tempstate12-0",
+      "model.ckpt-8.data-00000-of-00001", "model.ckpt-8.meta", "model.ckpt-7.index.tempstate12-1"};
+  const std::vector<std::string> others = {"model.ckpt-notes.txt", "other.ckpt-8.data-00000-of-00001",
+                                           "model.ckpt.bak"};
+  for (const auto& names : {leftovers, others}) {
+    for (const std::string& name : names) ASSERT_EQ(ReplaceFile(files, dir_.File(name), "x"), absl::OkStatus());
+  }
+  train();
+  for (const std::string& name : leftovers) EXPECT_FALSE(files->Exists(dir_.File(name)).ok()) << name;
+  for (const std::string& name : others) EXPECT_TRUE(files->Exists(dir_.File(name)).ok()) << name;
+  EXPECT_FALSE(files->Exists(dir_.File("model.ckpt-9_temp_77")).ok());
+  for (const int step : {0, 1, 2}) {
+    EXPECT_TRUE(files->Exists(dir_.File(absl::StrCat("model.ckpt-", step, ".index"))).ok()) << step;
+  }
+}
+
 TEST_F(MonitoredTrainingSessionTest, ACheckpointOfAnotherPlaceMayBeTheBeginning) {
   const std::string first = dir_.File("first"), second = dir_.File("second");
   {

@@ -10,6 +10,7 @@
 #include "millrace/cluster/blamed_task.h"
 #include "millrace/cluster/client/local_servers.h"
 #include "millrace/graph/device_name.h"
+#include "millrace/train/checkpoint/checkpoint_directory.h"
 #include "millrace/train/global_step.h"
 #include "millrace/train/progress.h"
 
@@ -135,6 +136,8 @@ class SessionManager::Attempt {
                : absl::StrCat("; the variables were at step ", *std::exchange(result.step, std::nullopt));
   }
   StatusOr<std::string> FindCheckpoint(const PrepareOptions& prepare);
+  // Restores what FindCheckpoint found, or, if it is damaged, the one before.
+  Status Restore(const PrepareOptions& prepare);
 
   const SessionManager& manager_;
   const SessionManagerOptions& options_;
@@ -152,6 +155,15 @@ StatusOr<std::string> SessionManager::Attempt::FindCheckpoint(const PrepareOptio
     MR_RETURN_IF_ERROR(wait_.Again(absl::StrCat("a checkpoint in ", prepare.checkpoint_dir)));
   }
   return "";
+}
+
+Status SessionManager::Attempt::Restore(const PrepareOptions& prepare) {
+  if (!prepare.checkpoint_filename_with_path.empty())
+    return prepare.saver->Restore(result.session.get(), result.restored_from);
+  MR_ASSIGN_OR_RETURN(result.restored_from,
+                      RestoreNewest(prepare.saver.get(), result.session.get(), prepare.checkpoint_dir));
+  if (result.restored_from.empty()) return Aborted("the checkpoints of ", prepare.checkpoint_dir, " have been removed");
+  return absl::OkStatus();
 }
 
 Status SessionManager::Attempt::GiveValues(const PrepareOptions& prepare, bool may_initialize) {
@@ -176,7 +188,7 @@ Status SessionManager::Attempt::GiveValues(const PrepareOptions& prepare, bool m
   MR_ASSIGN_OR_RETURN(result.restored_from, FindCheckpoint(prepare));
   if (!result.restored_from.empty()) {
     ReportProgress({.phase = absl::StrCat("restoring ", result.restored_from)});
-    MR_RETURN_IF_ERROR(prepare.saver->Restore(result.session.get(), result.restored_from));
+    MR_RETURN_IF_ERROR(Restore(prepare));
     MR_RETURN_IF_ERROR(Finish(absl::StrCat("restoring ", result.restored_from)));
     MR_LOG(Info, "restored ", result.restored_from, ": training resumes", at_step(), lost);
     return absl::OkStatus();

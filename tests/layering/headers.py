@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that no room of millrace/ includes a header of a room that it may not use: headers.py BUILD.
+"""Checks that no room of millrace/ includes a header of a room that it may not use, and that none but base/ asks for the time of day
+except for time stamps: headers.py BUILD.
 
 The linker sees to the symbols (millrace_layer in cmake/MillraceBuild.cmake); what a header gives inline leaves none. BUILD is a
 tree of Ninja, which knows from the compiler what each object included; BUILD/layers.txt says which rooms each room may use.
@@ -60,6 +61,30 @@ def source_faults(uses, sources):
     return found
 
 
+# Where time stamps are made: files that outlive the process, and an op whose value is the time of day.
+TIME_STAMPS = ("millrace/io/event_writer.h", "millrace/train/file_writer.h", "millrace/train/checkpoint/saver.h",
+               "millrace/ops/control_flow/timestamp.cc")
+TIME_OF_DAY = re.compile(r"absl::Now\(|system_clock|gettimeofday|CLOCK_REALTIME|[^_\w.]time\((nullptr|NULL|0)\)|WallClock::Real\(")
+
+
+def clock_faults(path, text):
+    """The time of day may be set to anything at any moment, so only time stamps come from it (millrace/base/clock.h)."""
+    if path.startswith("millrace/base/"):
+        return []
+    return [f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {match.group().strip(' (')} is the time of day, which may jump: "
+            "use Clock for durations; WallClock is for the time stamps that tests/layering/headers.py names"
+            for match in TIME_OF_DAY.finditer(text)
+            if not (match.group().startswith("WallClock") and path in TIME_STAMPS)]
+
+
+def time_faults(root):
+    found = []
+    for path in sorted((root / "millrace").rglob("*")):
+        if path.suffix in (".h", ".cc", ".cu"):
+            found += clock_faults(str(path.relative_to(root)), path.read_text())
+    return found
+
+
 def main():
     build = pathlib.Path(sys.argv[1])
     layers = read_layers((build / "layers.txt").read_text())
@@ -67,7 +92,8 @@ def main():
     if "millrace_base.dir" not in deps:
         sys.exit("FAILED: Ninja knows of no object of millrace/base: build first")
     uses = read_uses((build / "layers.txt").read_text())
-    found = faults(layers, deps) + source_faults(uses, pathlib.Path(__file__).resolve().parents[2] / "millrace")
+    root = pathlib.Path(__file__).resolve().parents[2]
+    found = faults(layers, deps) + source_faults(uses, root / "millrace") + time_faults(root)
     print("\n".join(f"FAILED: {fault}" for fault in found) or f"{len(layers)} rooms include only what they may use")
     return 1 if found else 0
 

@@ -38,6 +38,16 @@ class Headers(unittest.TestCase):
         self.assertEqual(len(found), 1)
         self.assertIn("millrace/net may not use millrace/base/ref.h, which millrace/net/a.cc includes", found[0])
 
+    def test_the_time_of_day_is_for_time_stamps(self):
+        for text in ("x = absl::Now() + patience;", "std::chrono::system_clock::now()", "srand(time(nullptr))", "WallClock::Real()->Now()"):
+            found = headers.clock_faults("millrace/net/a.cc", "\n" + text)
+            self.assertEqual(len(found), 1, text)
+            self.assertIn("millrace/net/a.cc:2: ", found[0])
+            self.assertEqual(headers.clock_faults("millrace/base/clock.cc", text), [])
+        self.assertEqual(headers.clock_faults("millrace/net/a.cc", "Clock::Real()->Now(); run_time(0); options.wall_clock->Now()"), [])
+        self.assertEqual(headers.clock_faults("millrace/io/event_writer.h", "WallClock* wall_clock = WallClock::Real();"), [])
+        self.assertEqual(len(headers.clock_faults("millrace/io/event_writer.h", "absl::Now()")), 1)
+
 
 if __name__ == "__main__":
     unittest.main()

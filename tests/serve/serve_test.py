@@ -22,7 +22,7 @@ class HelpTest(ServeTest):
         result = self.millrace("serve", "--help")
         self.assertEqual(result.returncode, 0)
         for flag in ("cluster_spec", "ps_hosts", "worker_hosts", "job_name", "task_index", "file_root", "tls_cert", "tls_key", "tls_ca",
-                     "peer_timeout", "missing_task_timeout", "session_grace", "intra_op_threads", "inter_op_threads", "cpu_devices", "gpu_devices"):
+                     "peer_timeout", "missing_task_timeout", "session_grace", "memory_limit", "session_memory_limit", "file_threads", "stop_timeout", "intra_op_threads", "inter_op_threads", "cpu_devices", "gpu_devices"):
             # With words beside it.
             self.assertRegex(result.stdout, r"--%s\b.*(\n +)?.*\w+ \w+" % flag)
         example = re.search(r"millrace (serve --cluster_spec='.*?' --job_name=ps --task_index=0) &", result.stdout)

@@ -19,6 +19,7 @@ class FakeCall : public net::IncomingCall {
   std::string peer() const override { return "a test"; }
   CancellationManager* cancellation() override { return &cancellation_; }
   void RunsLong() override { ran_long_ = true; }
+  bool answered() const override { return answered_.HasBeenNotified(); }
   void Reply(StatusOr<net::Bytes> answer) override {
     answer_ = std::move(answer);
     answered_.Notify();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "millrace/base/exception_status.h"
 #include "millrace/cluster/step/let_go.h"
 #include "millrace/cluster/worker/remote_worker.h"
 #include "millrace/graph/graph_def.h"
@@ -167,7 +168,7 @@ void MasterStep::StreamAtPeer(int index) {
 
 void MasterStep::OnPushed(int index, const net::Bytes& message) {
   const ProgramPart& part = program_->parts[index];
-  StatusOr<SteppedTensors> tensors = DecodeTensors(message, Allocator::Heap());
+  StatusOr<SteppedTensors> tensors = CatchExceptions([&] { return DecodeTensors(message, Allocator::Heap()); });
   Status status = tensors.status();
   if (status.ok() && part.edges_task < 0) status = InvalidArgument("no tensor is expected from this task");
   if (status.ok()) status = rendezvous_->Arrive(part.edges_task, *std::move(tensors));
@@ -180,7 +181,7 @@ void MasterStep::OnStreamEnd(int index, int64_t start_nanos, const StatusOr<net:
   if (!answer.ok()) return OnPart(index, answer.status());
   if (trace_) TraceCall(index, start_nanos);
   const ProgramPart& part = program_->parts[index];
-  StatusOr<StepEnd> end = DecodeStepEnd(*answer, Allocator::Heap());
+  StatusOr<StepEnd> end = CatchExceptions([&] { return DecodeStepEnd(*answer, Allocator::Heap()); });
   if (!end.ok()) return OnPart(index, WithPrefix(absl::StrCat("From ", part.peer->name, ": "), end.status()));
   Status status = TakeAnswer(index, end->status, std::move(end->step_stats), std::move(end->partition_graphs));
   if (!status.ok()) return OnPart(index, status);

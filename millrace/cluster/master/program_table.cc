@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "millrace/base/exception_status.h"
 #include "millrace/base/fan_in.h"
 #include "millrace/cluster/master/program_wait.h"
 
@@ -54,7 +55,8 @@ void ProgramTable::Find(const CallableSpec& spec, const CallControl& control, co
     for (Done& waiter : waiters) waiter(result);
   };
   Remote remote;
-  StatusOr<std::shared_ptr<MasterProgram>> program = Compile(spec, graph_for, &remote);
+  // An exception must not leave the others waiting.
+  StatusOr<std::shared_ptr<MasterProgram>> program = CatchExceptions([&] { return Compile(spec, graph_for, &remote); });
   if (!program.ok()) return finish(program.status());
   Register(*std::move(program), std::move(remote), finish);
 }

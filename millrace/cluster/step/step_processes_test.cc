@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_split.h"
 #include "millrace/base/child_process_testing.h"
+#include "millrace/base/clock.h"
 #include "millrace/cluster/step/step_transport_testing.h"
 
 namespace millrace {
@@ -100,10 +101,10 @@ TEST_P(StepProcessTest, APeerThatIsKilledIsNamedAndTheNextOneServes) {
     const auto session = OpenWhenCarried();
     BackgroundRun run(session.get(), "y");
     ASSERT_TRUE(Await([&] { return WaitsForPs(); }));
-    const absl::Time killed = absl::Now();
+    const absl::Time killed = Clock::Real()->Now();
     ps_->Kill();
     ExpectUnavailable(run.End());
-    EXPECT_LT(absl::Now() - killed, absl::Seconds(20));
+    EXPECT_LT(Clock::Real()->Now() - killed, absl::Seconds(20));
     RestartPs();
   }
   const auto session = OpenWhenCarried();
@@ -135,11 +136,11 @@ TEST_P(StepProcessTest, APeerThatIsStoppedIsNamedInTimeAndUsedAgainLater) {
     reads_ = 0;
     std::thread run([&] { status = while_reading ? ReadUntilItFails(session.get()) : session->Run({"y"}).status(); });
     EXPECT_TRUE(Await([&] { return while_reading ? reads_ > 2 : WaitsForPs(); }));
-    const absl::Time stopped = absl::Now();
+    const absl::Time stopped = Clock::Real()->Now();
     ps_->Stop();
     run.join();
     ExpectUnavailable(status);
-    EXPECT_LT(absl::Now() - stopped, absl::Seconds(20));
+    EXPECT_LT(Clock::Real()->Now() - stopped, absl::Seconds(20));
     ps_->Continue();
     session = OpenWhenCarried();
     EXPECT_EQ(session->Run({"max"}).value()[0].scalar<float>(), 3);

@@ -126,6 +126,8 @@ class Explanation {
       if (!view.answer.ok()) continue;
       for (const StatusWait& wait : view.status.waits()) {
         const absl::Duration age = Age(view, wait.since_micros());
+        // A checkpoint that is late (CheckpointSaverHook) keeps no step waiting.
+        if (wait.step_id() == 0 && wait.resource() == "checkpoints") continue;
         if (age < limit_ || (wait.step_id() != 0 && GoesOn(DriverOf(wait.step_id())))) continue;
         hung_.push_back({&view, &wait, age});
       }

@@ -21,6 +21,7 @@ class CallFrom : public net::IncomingCall {
   std::string peer() const override { return peer_; }
   CancellationManager* cancellation() override { return nullptr; }
   void Reply(StatusOr<net::Bytes>) override {}
+  bool answered() const override { return false; }
 
  private:
   const std::string peer_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "millrace/base/process_usage.h"
+#include "millrace/tensor/memory_budget.h"
 
 namespace millrace {
 namespace {
@@ -102,6 +103,8 @@ TaskStatus StatusService::Report() const {
   status.set_parts_finished(worker_->parts_finished().count());
   status.set_last_part_finished_micros(worker_->parts_finished().last_micros());
   status.set_steps_micros(worker_->steps_finished().took_micros());
+  status.set_memory_bytes(static_cast<int64_t>(MemoryBudget::Process()->used()));
+  status.set_memory_limit_bytes(static_cast<int64_t>(MemoryBudget::Process()->limit()));
   AddTraffic(&status);
   return status;
 }
@@ -182,6 +185,14 @@ void StatusService::AddSessions(TaskStatus* status) const {
     entry->set_master(session->master());
     entry->set_running_steps(running[session->handle()]);
     entry->set_client(session->lease()->client());
+  }
+  std::map<std::string, TaskStatus::Session*> by_handle;
+  for (TaskStatus::Session& entry : *status->mutable_sessions()) by_handle[entry.handle()] = &entry;
+  for (const std::shared_ptr<WorkerSession>& session : worker_->ListSessions()) {
+    const auto it = by_handle.find(session->handle());
+    if (it == by_handle.end()) continue;
+    it->second->set_memory_bytes(static_cast<int64_t>(session->memory().used()));
+    it->second->set_memory_limit_bytes(static_cast<int64_t>(session->memory().limit()));
   }
   SortBy(status->mutable_sessions(),
          [](const TaskStatus::Session& session) { return std::pair(session.opened_micros(), session.handle()); });

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
+#include "millrace/base/exception_status.h"
 #include "millrace/cluster/blamed_task.h"
 #include "millrace/cluster/step/let_go.h"
 
@@ -205,7 +206,7 @@ void RemoteWorker::RecvTensor(const CallControl& control, int64_t step_id, const
       "RecvTensor", net::Serialize(request), control,
       [done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
         if (!answer.ok()) return done(answer.status());
-        done(DecodeRecvTensorAnswer(*answer, Allocator::Heap()));
+        done(CatchExceptions([&] { return DecodeRecvTensorAnswer(*answer, Allocator::Heap()); }));
       },
       /*every_step=*/true);
 }
@@ -218,7 +219,8 @@ void RemoteWorker::RecvTensors(const CallControl& control, int64_t step_id, cons
       channel_.get(), kRecvTensorsMethod, *std::move(request), control,
       [self = shared_from_this(), count = keys.size(), done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
         if (!answer.ok()) return done(self->Named(answer.status(), "RecvTensors"));
-        StatusOr<std::vector<RendezvousItem>> items = DecodeRecvTensorsAnswer(*answer, Allocator::Heap());
+        StatusOr<std::vector<RendezvousItem>> items =
+            CatchExceptions([&] { return DecodeRecvTensorsAnswer(*answer, Allocator::Heap()); });
         if (items.ok() && items->size() != count) {
           return done(Internal(self->task_, " gave ", items->size(), " tensors for ", count, " keys"));
         }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "millrace/base/exception_status.h"
 #include "millrace/cluster/worker/worker.h"
 #include "millrace/graph/graph_def.h"
 
@@ -57,8 +58,10 @@ void StreamedPart::Serve(const CallControl& control) {
           const std::shared_ptr<net::IncomingCall> call = weak.lock();
           if (call == nullptr) return;
           if (graph->runs_long.load(std::memory_order_relaxed)) call->RunsLong();
-          StatusOr<SteppedTensors> tensors = DecodeTensors(message, Allocator::Heap());
-          const Status status = tensors.ok() ? rendezvous->Arrive(0, *std::move(tensors)) : tensors.status();
+          const Status status = CatchExceptions([&]() -> Status {
+            MR_ASSIGN_OR_RETURN(SteppedTensors tensors, DecodeTensors(message, Allocator::Heap()));
+            return rendezvous->Arrive(0, std::move(tensors));
+          });
           if (!status.ok()) call->cancellation()->StartCancel(status);
         });
   }

@@ -57,6 +57,7 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   const std::shared_ptr<const PeerSet>& peers() const { return options_.peers; }
   const std::string& master() const { return options_.master_task; }
   absl::Time opened() const { return options_.opened; }
+  const MemoryBudget& memory() const { return *on_task_->memory(); }
   const std::shared_ptr<SessionLease>& lease() const { return lease_; }
 
   // Compiles a part, all of whose nodes are placed on devices of this task.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "millrace/base/clock.h"
 #include "millrace/net/grpc/grpc_text.h"
 #include "millrace/net/grpc/status.h"
 
@@ -68,9 +69,10 @@ void GrpcIncomingCall::Refuse(Status why) {
 std::string GrpcIncomingCall::MethodName() const { return CopyText(details_.method); }
 
 absl::Time GrpcIncomingCall::deadline() const {
-  const gpr_timespec time = gpr_convert_clock_type(deadline_, GPR_CLOCK_REALTIME);
-  if (gpr_time_cmp(time, gpr_inf_future(GPR_CLOCK_REALTIME)) == 0) return absl::InfiniteFuture();
-  return absl::FromUnixSeconds(time.tv_sec) + absl::Nanoseconds(time.tv_nsec);
+  const gpr_timespec time = gpr_convert_clock_type(deadline_, GPR_CLOCK_MONOTONIC);
+  if (gpr_time_cmp(time, gpr_inf_future(GPR_CLOCK_MONOTONIC)) == 0) return absl::InfiniteFuture();
+  const gpr_timespec left = gpr_time_sub(time, gpr_now(GPR_CLOCK_MONOTONIC));
+  return Clock::Real()->Now() + absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
 }
 
 std::string GrpcIncomingCall::peer() const {

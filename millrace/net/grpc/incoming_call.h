@@ -35,6 +35,7 @@ class GrpcIncomingCall final : public IncomingCall, public RefCounted {
   CancellationManager* cancellation() override { return &cancellation_; }
   void RunsLong() override { queue_->HandlerRunsLong(); }
   void Reply(StatusOr<Bytes> answer) override;
+  bool answered() const override { return answered_; }
 
  private:
   ~GrpcIncomingCall() override;

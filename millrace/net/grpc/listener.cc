@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "millrace/base/clock.h"
 #include "millrace/net/address.h"
 #include "millrace/net/grpc/bind_probe.h"
 #include "millrace/net/grpc/channel_args.h"
@@ -149,8 +150,8 @@ void GrpcListener::Stop() {
                         ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return shut_down_ && calls_.empty() && requested_ == 0; };
   mu_.Lock();
   while (unanswered_ > 0) changed_.Wait(&mu_);
-  const absl::Time patience = absl::Now() + kGrace;
-  while (!over() && absl::Now() < patience) changed_.WaitFor(&mu_, patience - absl::Now());
+  const absl::Time patience = Clock::Real()->Now() + kGrace;
+  while (!over() && Clock::Real()->Now() < patience) changed_.WaitFor(&mu_, patience - Clock::Real()->Now());
   if (!over()) {
     mu_.Unlock();
     grpc_server_cancel_all_calls(server_);

@@ -20,6 +20,7 @@ class InprocIncomingCall final : public IncomingCall, public IncomingStream {
   IncomingStream* stream() override { return call_->streams() ? this : nullptr; }
   void OnMessage(MessageHandler handler) override { call_->OnMessage(std::move(handler)); }
   void Send(Bytes message) override { call_->SendToCaller(std::move(message)); }
+  bool answered() const override { return answered_; }
   void Reply(StatusOr<Bytes> answer) override {
     MR_CHECK(!answered_.exchange(true));
     call_->Answer(std::move(answer));

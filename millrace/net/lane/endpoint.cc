@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "millrace/base/clock.h"
 #include "millrace/base/log.h"
 #include "millrace/net/lane/server_link.h"
 #include "millrace/net/lane/sockets.h"
@@ -123,9 +124,9 @@ void LaneEndpoint::FinishStop() {
   in_flight_.Wait();
   for (const auto& link : links()) link->SayBye();
   {
-    const absl::Time patience = absl::Now() + kGrace;
+    const absl::Time patience = Clock::Real()->Now() + kGrace;
     MutexLock lock(&mu_);
-    while (!links_.empty() && absl::Now() < patience) changed_.WaitFor(&mu_, patience - absl::Now());
+    while (!links_.empty() && Clock::Real()->Now() < patience) changed_.WaitFor(&mu_, patience - Clock::Real()->Now());
   }
   for (const auto& link : links()) link->End(Unavailable("the server is stopping"));
   MutexLock lock(&mu_);

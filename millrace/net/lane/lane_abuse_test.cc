@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/match.h"
+#include "millrace/base/clock.h"
 #include "millrace/net/lane/frame_parser.h"
 #include "millrace/net/lane/hello.h"
 #include "millrace/net/lane/lane_channel.h"
@@ -123,7 +124,7 @@ TEST_F(LaneAbuseTest, ASecretIsGoodForOneConnection) {
 }
 
 TEST_F(LaneAbuseTest, ASecretExpires) {
-  VirtualClock clock(absl::Now());
+  VirtualClock clock(Clock::Real()->Now());
   Start({.clock = &clock});
   const LaneOffer offer = AskForOffer();
   clock.Advance(absl::Minutes(1));
@@ -145,7 +146,8 @@ TEST_F(LaneAbuseTest, AConnectionThatSaysNothingIsClosedAndCounted) {
   const LaneOffer offer = AskForOffer();
   RawConnection local(ConnectUnix(offer.unix_socket()));
   EXPECT_TRUE(local.HearsTheEnd());
-  RawConnection tcp(ConnectTcp({"127.0.0.1"}, static_cast<int>(offer.tcp_port()), absl::Now() + absl::Seconds(10), -1));
+  RawConnection tcp(
+      ConnectTcp({"127.0.0.1"}, static_cast<int>(offer.tcp_port()), Clock::Real()->Now() + absl::Seconds(10), -1));
   EXPECT_TRUE(tcp.HearsTheEnd());
   EXPECT_TRUE(Counts(2));
 }
@@ -164,9 +166,9 @@ TEST_F(LaneAbuseTest, GarbageIsRefusedAndCounted) {
   uint64_t count = 0;
   for (const std::string& text : texts) {
     for (const bool local : {true, false}) {
-      RawConnection connection(
-          local ? ConnectUnix(offer.unix_socket())
-                : ConnectTcp({"127.0.0.1"}, static_cast<int>(offer.tcp_port()), absl::Now() + absl::Seconds(10), -1));
+      RawConnection connection(local ? ConnectUnix(offer.unix_socket())
+                                     : ConnectTcp({"127.0.0.1"}, static_cast<int>(offer.tcp_port()),
+                                                  Clock::Real()->Now() + absl::Seconds(10), -1));
       connection.Say(text);
       EXPECT_TRUE(connection.HearsTheEnd());
       EXPECT_TRUE(Counts(++count));

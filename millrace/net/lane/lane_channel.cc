@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "millrace/base/clock.h"
 #include "millrace/base/log.h"
 
 namespace millrace::net {
@@ -118,7 +119,7 @@ void LaneChannel::OnOffer(StatusOr<Bytes> answer) {
 }
 
 void LaneChannel::Dial(const LaneOffer& offer) {
-  const absl::Time deadline = absl::Now() + core_->options.handshake_timeout;
+  const absl::Time deadline = Clock::Real()->Now() + core_->options.handshake_timeout;
   StatusOr<RefPtr<ClientLink>> link =
       ClientLink::Dial(core_, address(), offer, deadline, counters_, [weak = weak_from_this()](const Status& why) {
         if (const auto self = weak.lock()) self->Down(why);

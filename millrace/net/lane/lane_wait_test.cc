@@ -3,9 +3,9 @@
 #include <functional>
 #include <thread>
 
-#include "absl/time/clock.h"
 #include "millrace/base/affinity.h"
 #include "millrace/base/affinity_testing.h"
+#include "millrace/base/clock.h"
 #include "millrace/base/event_wait.h"
 #include "millrace/net/lane/lane_testing.h"
 
@@ -14,9 +14,9 @@ namespace {
 
 // As WaitUntil, by a thread that does not say that it takes long.
 bool WorkUntil(const std::function<bool()>& condition) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  const absl::Time deadline = Clock::Real()->Now() + absl::Seconds(30);
   while (!condition()) {
-    if (absl::Now() > deadline) return false;
+    if (Clock::Real()->Now() > deadline) return false;
     absl::SleepFor(absl::Milliseconds(1));
   }
   return true;

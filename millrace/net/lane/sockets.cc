@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "absl/strings/match.h"
+#include "millrace/base/clock.h"
 #include "millrace/net/grpc/bind_probe.h"
 
 namespace millrace::net {
@@ -203,7 +204,7 @@ std::string PeerName(int fd) {
 Status WaitFor(int fd, short events, absl::Time deadline, int stop) {
   for (;;) {
     pollfd fds[2] = {{fd, events, 0}, {stop, POLLIN, 0}};
-    const int64_t left = absl::ToInt64Milliseconds(deadline - absl::Now());
+    const int64_t left = absl::ToInt64Milliseconds(deadline - Clock::Real()->Now());
     if (left <= 0) return DeadlineExceeded("no answer in time");
     const int count = poll(fds, 2, static_cast<int>(std::min<int64_t>(left, 60'000)));
     if (count < 0 && errno != EINTR) return SystemError("poll", errno);

@@ -29,7 +29,7 @@ class SimServedCall final : public IncomingCall,
   void OnMessage(MessageHandler handler) override;
   void Send(Bytes message) override;
   void Reply(StatusOr<Bytes> answer) override;
-  bool answered() const { return answered_; }
+  bool answered() const override { return answered_; }
   void Take(Bytes message);
 
  private:

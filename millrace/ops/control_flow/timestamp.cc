@@ -11,7 +11,7 @@ class TimestampKernel : public Kernel {
  public:
   explicit TimestampKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
-    ctx.SetOutput(0, Tensor::Scalar<double>(absl::ToDoubleSeconds(Clock::Real()->Now() - absl::UnixEpoch())));
+    ctx.SetOutput(0, Tensor::Scalar<double>(absl::ToDoubleSeconds(WallClock::Real()->Now() - absl::UnixEpoch())));
     return absl::OkStatus();
   }
 };

@@ -5,6 +5,7 @@
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/data_flow/table_access.h"
+#include "millrace/runtime/file_kernel.h"
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
@@ -43,7 +44,7 @@ class LineReader {
   size_t end_ = 0;
 };
 
-class TableFromFileKernel : public Kernel {
+class TableFromFileKernel : public FileKernel {
  public:
   explicit TableFromFileKernel(KernelInit& init) {
     init.Attr("key_index", &key_index_);
@@ -59,9 +60,7 @@ class TableFromFileKernel : public Kernel {
     delimiter_ = delimiter[0];
   }
 
-  bool is_expensive() const override { return true; }
-
-  Status Compute(KernelContext& ctx) override {
+  Status ComputeFiles(KernelContext& ctx) const override {
     MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table, TableInput(ctx, DType::kInvalid, DType::kInvalid));
     const Tensor& filename = ctx.input(1);
     if (filename.num_elements() != 1) {

@@ -2,11 +2,13 @@
 
 #include <utility>
 
+#include "millrace/base/exception_status.h"
+
 namespace millrace {
 
 DatasetWalk::Answer DatasetWalk::Pull() {
   auto element = std::make_unique<std::vector<Tensor>>();
-  MR_ASSIGN_OR_RETURN(const bool more, iterator_->Next(element.get()));
+  MR_ASSIGN_OR_RETURN(const bool more, CatchExceptions([&] { return iterator_->Next(element.get()); }));
   if (!more) return std::unique_ptr<std::vector<Tensor>>();
   return element;
 }

@@ -2,20 +2,20 @@
 #include "millrace/graph/op_schema.h"
 #include "millrace/io/bundle.h"
 #include "millrace/ops/io/file_inputs.h"
+#include "millrace/runtime/file_kernel.h"
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
 namespace {
 
-class MergeV2CheckpointsKernel : public Kernel {
+class MergeV2CheckpointsKernel : public FileKernel {
  public:
   explicit MergeV2CheckpointsKernel(KernelInit& init) {
     init.Attr("delete_old_dirs", &options_.remove_directories);
     init.Attr("allow_missing_files", &options_.allow_missing);
   }
-  bool is_expensive() const override { return true; }
 
-  Status Compute(KernelContext& ctx) override {
+  Status ComputeFiles(KernelContext& ctx) const override {
     MR_ASSIGN_OR_RETURN(FileSystem* const files, Files(ctx));
     const Tensor& given = ctx.input(0);
     if (given.rank() != 1) {

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "absl/strings/escaping.h"
+#include "millrace/runtime/file_kernel.h"
 
 namespace millrace {
 
@@ -71,8 +72,13 @@ void Reader::Read(const CallingOp& op, RefPtr<Queue> queue, int64_t n, ReadDone 
   auto reading = std::make_shared<Reading>(op, ShareRef(this), std::move(queue), n, std::move(done));
   Acquire(op, [reading](Status status) {
     if (!status.ok()) return reading->done(std::move(status));  // access was never acquired
-    Continue(reading);
+    GoOn(reading, [reading] { Continue(reading); });
   });
+}
+
+void Reader::GoOn(const std::shared_ptr<Reading>& reading, absl::AnyInvocable<void()> work) {
+  RunWhereItMayBlock(*reading->op.step, *reading->op.origin.node,
+                     absl::StrCat("a read of ", reading->reader->DebugString()), std::move(work));
 }
 
 void Reader::Continue(std::shared_ptr<Reading> reading) {
@@ -87,8 +93,10 @@ void Reader::Continue(std::shared_ptr<Reading> reading) {
     reading->queue->Dequeue(reading->op, [reading, answer](StatusOr<Queue::Tuple> unit) {
       answer->unit = std::move(unit);
       if (!answer->first_came.exchange(true)) return;
-      reading->reader->BeginUnit(*reading, std::move(answer->unit));
-      Continue(reading);
+      GoOn(reading, [reading, answer] {
+        reading->reader->BeginUnit(*reading, std::move(answer->unit));
+        Continue(reading);
+      });
     });
     if (!answer->first_came.exchange(true)) return;
     reader.BeginUnit(*reading, std::move(answer->unit));
@@ -150,9 +158,12 @@ void Reader::Finish(std::shared_ptr<Reading> reading) {
   ReadDone done = std::move(reading->done);
   StatusOr<Records> result = std::move(reading->records);
   if (!reading->status.ok()) result = std::move(reading->status);
+  const StepContext& step = *reading->op.step;
   // Must precede `done`, after which the step may no longer exist.
   reader->Release();
-  done(std::move(result));
+  if (step.file_threads == nullptr || step.inter_op == nullptr) return done(std::move(result));
+  // The rest of the step does not run on a thread for files.
+  step.inter_op->Schedule([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
 }
 
 void Reader::Reset(const CallingOp& op, Done done) {

@@ -63,6 +63,8 @@ class Reader : public Resource {
   // Calls `start` with exclusive access to the reader; the holder must call Release.
   void Acquire(const CallingOp& op, Done start);
   void Release();
+  // Runs `work` where it may block.
+  static void GoOn(const std::shared_ptr<Reading>& reading, absl::AnyInvocable<void()> work);
   // Reads until done, or until it has to wait for the queue.
   static void Continue(std::shared_ptr<Reading> reading);
   // Returns true if there is more to read.

@@ -3,6 +3,7 @@
 
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/io/file_inputs.h"
+#include "millrace/runtime/file_kernel.h"
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
@@ -31,12 +32,10 @@ StatusOr<Tensor> RestoreLegacy(const LegacyCheckpointReader& reader, const std::
 
 namespace {
 
-class RestoreKernel : public Kernel {
+class RestoreKernel : public FileKernel {
  public:
   explicit RestoreKernel(KernelInit& init) { init.Attr("dt", &dtype_); }
-  bool is_expensive() const override { return true; }
-
-  Status Compute(KernelContext& ctx) override {
+  Status ComputeFiles(KernelContext& ctx) const override {
     MR_ASSIGN_OR_RETURN(FileSystem* const files, Files(ctx));
     static constexpr const char* kNames[] = {"file_pattern", "tensor_name", "shape_and_slice"};
     // A name may be the first element of a longer vector.

@@ -6,17 +6,17 @@
 #include "millrace/io/legacy_checkpoint.h"
 #include "millrace/ops/io/file_inputs.h"
 #include "millrace/ops/io/restore_legacy.h"
+#include "millrace/runtime/file_kernel.h"
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
 namespace {
 
-class RestoreV2Kernel : public Kernel {
+class RestoreV2Kernel : public FileKernel {
  public:
   explicit RestoreV2Kernel(KernelInit& init) { init.Attr("dtypes", &dtypes_); }
-  bool is_expensive() const override { return true; }
 
-  Status Compute(KernelContext& ctx) override {
+  Status ComputeFiles(KernelContext& ctx) const override {
     MR_ASSIGN_OR_RETURN(FileSystem* const files, Files(ctx));
     MR_ASSIGN_OR_RETURN(const std::string prefix, PrefixInput(ctx));
     MR_ASSIGN_OR_RETURN(const NamedSlices inputs, NamedSlicesInput(ctx));

@@ -2,18 +2,17 @@
 #include "millrace/graph/op_schema.h"
 #include "millrace/io/legacy_checkpoint.h"
 #include "millrace/ops/io/file_inputs.h"
+#include "millrace/runtime/file_kernel.h"
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
 namespace {
 
 template <bool kSlices>
-class SaveKernel : public Kernel {
+class SaveKernel : public FileKernel {
  public:
   explicit SaveKernel(KernelInit&) {}
-  bool is_expensive() const override { return true; }
-
-  Status Compute(KernelContext& ctx) override {
+  Status ComputeFiles(KernelContext& ctx) const override {
     constexpr int kFirstTensor = kSlices ? 3 : 2;
     MR_ASSIGN_OR_RETURN(FileSystem* const files, Files(ctx));
     if (ctx.input(0).num_elements() != 1) {

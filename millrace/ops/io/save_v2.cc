@@ -1,11 +1,11 @@
 // SaveV2: writes tensors to a checkpoint of one shard. _SaveVariables: reads some of them directly from variables.
 #include "millrace/base/background_pace.h"
-#include "millrace/base/thread_group.h"
 #include "millrace/base/thread_priority.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/io/bundle.h"
 #include "millrace/ops/io/file_inputs.h"
 #include "millrace/ops/state/variable_access.h"
+#include "millrace/runtime/file_kernel.h"
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
@@ -14,20 +14,12 @@ namespace {
 // Checkpoints from this size on are throttled in favour of training; a smaller one is finished quickly and is not.
 constexpr size_t kLargeBytes = size_t{16} << 20;
 
-// A large checkpoint takes seconds, so it is written on a thread of its own instead of an inter-op thread.
-class SaveV2Kernel : public AsyncKernel {
+// A large checkpoint takes seconds, so it is written on a thread of its own.
+class SaveV2Kernel : public FileKernel {
  public:
   explicit SaveV2Kernel(KernelInit&) {}
-
-  void ComputeAsync(KernelContext& ctx, Done done) override {
-    auto shared = std::make_shared<Done>(std::move(done));
-    const bool started = StartDetachedThread("checkpoint", [&ctx, shared]() mutable {
-      Status status = Save(ctx);
-      // The rest of the step does not run on this thread.
-      ctx.step().inter_op->Schedule([shared = std::move(shared), status = std::move(status)] { (*shared)(status); });
-    });
-    if (!started) (*shared)(Unavailable("the system has no thread to write a checkpoint with"));
-  }
+  Status ComputeFiles(KernelContext& ctx) const override { return Save(ctx); }
+  bool is_long() const override { return true; }
 
  private:
   static Status Save(KernelContext& ctx) {
@@ -58,7 +50,10 @@ class SaveV2Kernel : public AsyncKernel {
     if (bytes >= kLargeBytes) LowerThreadPriority();
     BackgroundPace pace;
     MR_ASSIGN_OR_RETURN(const std::unique_ptr<BundleWriter> writer,
-                        BundleWriter::Create(files, prefix, ctx.cancellation(), [&pace] { return pace.Rest(); }));
+                        BundleWriter::Create(files, prefix, ctx.cancellation(), [&pace] {
+                          FileThreads::NoteProgress();
+                          return pace.Rest();
+                        }));
     for (size_t i = 0; i < count; ++i) {
       const ShapeAndSlice* const part = inputs.slices[i].empty() ? nullptr : &parts[i];
       MR_RETURN_IF_ERROR(Add(writer.get(), inputs.names[i], part, sources[i]));

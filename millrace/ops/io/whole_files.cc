@@ -4,17 +4,17 @@
 #include "millrace/base/glob.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/io/file_inputs.h"
+#include "millrace/runtime/file_kernel.h"
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
 namespace {
 
-class ReadFileKernel : public Kernel {
+class ReadFileKernel : public FileKernel {
  public:
   explicit ReadFileKernel(KernelInit&) {}
-  bool is_expensive() const override { return true; }
 
-  Status Compute(KernelContext& ctx) override {
+  Status ComputeFiles(KernelContext& ctx) const override {
     MR_ASSIGN_OR_RETURN(FileSystem* const files, Files(ctx));
     MR_ASSIGN_OR_RETURN(const std::string path, PathInput(ctx, 0, "filename"));
     const StatusOr<bool> is_directory = files->IsDirectory(path);
@@ -25,12 +25,11 @@ class ReadFileKernel : public Kernel {
   }
 };
 
-class WriteFileKernel : public Kernel {
+class WriteFileKernel : public FileKernel {
  public:
   explicit WriteFileKernel(KernelInit&) {}
-  bool is_expensive() const override { return true; }
 
-  Status Compute(KernelContext& ctx) override {
+  Status ComputeFiles(KernelContext& ctx) const override {
     MR_ASSIGN_OR_RETURN(FileSystem* const files, Files(ctx));
     MR_ASSIGN_OR_RETURN(const std::string path, PathInput(ctx, 0, "filename"));
     const Tensor& contents = ctx.input(1);
@@ -51,12 +50,11 @@ class WriteFileKernel : public Kernel {
   }
 };
 
-class MatchingFilesKernel : public Kernel {
+class MatchingFilesKernel : public FileKernel {
  public:
   explicit MatchingFilesKernel(KernelInit&) {}
-  bool is_expensive() const override { return true; }
 
-  Status Compute(KernelContext& ctx) override {
+  Status ComputeFiles(KernelContext& ctx) const override {
     MR_ASSIGN_OR_RETURN(FileSystem* const files, Files(ctx));
     const Tensor& patterns = ctx.input(0);
     if (patterns.rank() > 1) {

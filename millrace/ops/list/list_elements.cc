@@ -4,6 +4,7 @@
 #include "millrace/ops/list/list_shapes.h"
 #include "millrace/ops/list/tensor_list.h"
 #include "millrace/runtime/kernel_registry.h"
+#include "millrace/tensor/memory_budget.h"
 
 namespace millrace {
 namespace {
@@ -40,6 +41,7 @@ class TensorListReserveKernel : public ElementKernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const int32_t n, ScalarInt(ctx, 1, "num_elements"));
     if (n < 0) return InvalidArgument("The num_elements to reserve must be a non negative number, but got ", n);
+    MR_RETURN_IF_ERROR(CheckRoom(n, sizeof(Tensor), "a list"));
     MR_ASSIGN_OR_RETURN(PartialShape shape, ShapeFromTensor(ctx.input(0)));
     MR_ASSIGN_OR_RETURN(TensorList* const list, NewList(ctx, 0, dtype_, std::move(shape)));
     list->tensors.resize(n);
@@ -116,6 +118,7 @@ class TensorListSetItemKernel : public ElementKernel {
       return InvalidArgument("Tried to set a tensor with incompatible shape at a list index. Item element shape: ",
                              item.shape().ToString(), " list shape: ", list->element_shape.ToString());
     }
+    if (i >= size) MR_RETURN_IF_ERROR(CheckRoom(int64_t{i} + 1, sizeof(Tensor), "a list"));
     MR_ASSIGN_OR_RETURN(TensorList* const mine, TakeList(ctx));
     if (i >= size) mine->tensors.resize(static_cast<size_t>(i) + 1);
     mine->tensors[i] = item;
@@ -164,6 +167,7 @@ class TensorListResizeKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const int32_t n, ScalarInt(ctx, 1, "size"));
     if (n < 0) return InvalidArgument("TensorListSlice expects size to be non-negative. Got: ", n);
+    MR_RETURN_IF_ERROR(CheckRoom(n, sizeof(Tensor), "a list"));
     MR_ASSIGN_OR_RETURN(TensorList* const mine, TakeList(ctx));
     mine->tensors.resize(n);
     return absl::OkStatus();

@@ -3,8 +3,10 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "millrace/base/exception_status.h"
 #include "millrace/base/mutex.h"
 #include "millrace/ops/random/distributions.h"
+#include "millrace/tensor/memory_budget.h"
 
 namespace millrace::random {
 namespace {
@@ -80,6 +82,8 @@ Status CheckInRange(absl::Span<const int64_t> classes, int64_t range) {
 class UnigramSampler : public RangeSampler {
  public:
   explicit UnigramSampler(int64_t range) : RangeSampler(range) {
+    if (const Status room = CheckRoom(range, 4 * sizeof(sums_[0]), "the weights of a sampler"); !room.ok())
+      throw OutOfMemory(std::string(room.message()));
     while (leaves_ < range) leaves_ *= 2;
     sums_.resize(2 * leaves_);
     for (int64_t i = 0; i < range; ++i) sums_[leaves_ + i] = 1;

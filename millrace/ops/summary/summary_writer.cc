@@ -4,6 +4,7 @@
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/index_input.h"
+#include "millrace/runtime/file_kernel.h"
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
@@ -63,10 +64,10 @@ StatusOr<const ResourceHandle*> WriterHandle(const KernelContext& ctx) {
 }
 
 // A no-op if the writer exists.
-class CreateSummaryFileWriterKernel : public Kernel {
+class CreateSummaryFileWriterKernel : public FileKernel {
  public:
   explicit CreateSummaryFileWriterKernel(KernelInit&) {}
-  Status Compute(KernelContext& ctx) override {
+  Status ComputeFiles(KernelContext& ctx) const override {
     MR_ASSIGN_OR_RETURN(const ResourceHandle* handle, WriterHandle(ctx));
     MR_ASSIGN_OR_RETURN(const std::string* directory, TextInput(ctx, 1, "logdir"));
     MR_ASSIGN_OR_RETURN(const int64_t max_queue, ScalarInput(ctx, 2, "max_queue"));
@@ -90,19 +91,19 @@ class CreateSummaryFileWriterKernel : public Kernel {
   }
 };
 
-class FlushSummaryWriterKernel : public Kernel {
+class FlushSummaryWriterKernel : public FileKernel {
  public:
   explicit FlushSummaryWriterKernel(KernelInit&) {}
-  Status Compute(KernelContext& ctx) override {
+  Status ComputeFiles(KernelContext& ctx) const override {
     MR_ASSIGN_OR_RETURN(const RefPtr<SummaryWriter> writer, ctx.resource<SummaryWriter>(0));
     return writer->Flush();
   }
 };
 
-class CloseSummaryWriterKernel : public Kernel {
+class CloseSummaryWriterKernel : public FileKernel {
  public:
   explicit CloseSummaryWriterKernel(KernelInit&) {}
-  Status Compute(KernelContext& ctx) override {
+  Status ComputeFiles(KernelContext& ctx) const override {
     MR_ASSIGN_OR_RETURN(const ResourceHandle* handle, WriterHandle(ctx));
     MR_ASSIGN_OR_RETURN(const RefPtr<SummaryWriter> writer, ctx.resource<SummaryWriter>(0));
     const UpdateOrigin origin{.step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};

@@ -5,6 +5,7 @@
 #include "millrace/ops/summary/summary_values.h"
 #include "millrace/ops/summary/summary_writer.h"
 #include "millrace/proto/graph.pb.h"
+#include "millrace/runtime/file_kernel.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -12,10 +13,10 @@ namespace millrace {
 namespace {
 
 // Inputs 0 and 1 are the writer and the step; the subclass fills the event.
-class WriteKernel : public Kernel {
+class WriteKernel : public FileKernel {
  public:
   explicit WriteKernel(KernelInit&) {}
-  Status Compute(KernelContext& ctx) final {
+  Status ComputeFiles(KernelContext& ctx) const final {
     MR_ASSIGN_OR_RETURN(const RefPtr<SummaryWriter> writer, ctx.resource<SummaryWriter>(0));
     MR_ASSIGN_OR_RETURN(const int64_t step, ScalarInput(ctx, 1, "step"));
     pb::Event event;
@@ -23,7 +24,6 @@ class WriteKernel : public Kernel {
     MR_RETURN_IF_ERROR(Fill(ctx, &event));
     return writer->Write(std::move(event));
   }
-  bool is_expensive() const override { return true; }
 
  protected:
   virtual Status Fill(const KernelContext& ctx, pb::Event* event) const = 0;
@@ -142,10 +142,10 @@ class WriteGraphSummaryKernel : public WriteKernel {
   }
 };
 
-class ImportEventKernel : public Kernel {
+class ImportEventKernel : public FileKernel {
  public:
   explicit ImportEventKernel(KernelInit&) {}
-  Status Compute(KernelContext& ctx) override {
+  Status ComputeFiles(KernelContext& ctx) const override {
     MR_ASSIGN_OR_RETURN(const RefPtr<SummaryWriter> writer, ctx.resource<SummaryWriter>(0));
     MR_ASSIGN_OR_RETURN(const std::string* bytes, TextInput(ctx, 1, "event"));
     pb::Event event;

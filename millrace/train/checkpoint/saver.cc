@@ -46,7 +46,7 @@ Saver::Saver(const Scope& scope, SaverOptions options) : state_(std::make_unique
   const SaverOptions& wanted = state_->options;
   {
     MutexLock lock(&state_->mu);
-    state_->list.next_preserved = wanted.clock->Now() + wanted.keep_checkpoint_every;
+    state_->list.next_preserved = wanted.wall_clock->Now() + wanted.keep_checkpoint_every;
   }
   const bool all = wanted.variables.empty() && wanted.names.empty();
   StatusOr<std::vector<SavedVariable>> saved =
@@ -89,7 +89,7 @@ Saver::State::List Saver::State::Added(const std::string& prefix, std::vector<st
     next = list;
   }
   std::erase_if(next.kept, [&](const Kept& kept) { return kept.prefix == prefix; });
-  next.kept.push_back({prefix, options.clock->Now()});
+  next.kept.push_back({prefix, options.wall_clock->Now()});
   while (options.max_to_keep > 0 && next.kept.size() > static_cast<size_t>(options.max_to_keep)) {
     const Kept oldest = next.kept.front();
     next.kept.erase(next.kept.begin());
@@ -243,7 +243,7 @@ Status Saver::RecoverLastCheckpoints(const std::string& directory, const std::st
   const StatusOr<CheckpointState> list = ReadCheckpointState(state_->options.files, directory, latest_filename);
   if (absl::IsNotFound(list.status())) return absl::OkStatus();
   MR_RETURN_IF_ERROR(list.status());
-  const absl::Time now = state_->options.clock->Now();
+  const absl::Time now = state_->options.wall_clock->Now();
   std::vector<Kept> there;
   for (const Kept& kept : list->all) {
     if (!state_->options.files->Exists(BundleIndexPath(kept.prefix)).ok()) continue;
@@ -254,33 +254,13 @@ Status Saver::RecoverLastCheckpoints(const std::string& directory, const std::st
   mine.kept = std::move(there);
   const absl::Duration every = state_->options.keep_checkpoint_every;
   if (list->last_preserved != absl::InfinitePast()) {
-    mine.last_preserved = list->last_preserved;
-    mine.next_preserved = list->last_preserved + every;
+    // A time ahead of ours was written while the machine's time of day was wrong.
+    mine.last_preserved = std::min(list->last_preserved, now);
+    mine.next_preserved = mine.last_preserved + every;
   } else if (!mine.kept.empty()) {
     mine.next_preserved = mine.kept.front().time + every;
   }
   return absl::OkStatus();
-}
-
-StatusOr<std::string> LatestCheckpoint(const std::string& directory, const std::string& latest_filename,
-                                       FileSystem* files) {
-  const StatusOr<CheckpointState> list = ReadCheckpointState(files, directory, latest_filename);
-  if (absl::IsNotFound(list.status())) return "";
-  MR_RETURN_IF_ERROR(list.status());
-  Status damage;
-  for (auto kept = list->all.rbegin(); kept != list->all.rend(); ++kept) {
-    Status whole = CheckCheckpoint(files, kept->prefix);
-    // A file of TensorFlow's first format is its own index.
-    if (absl::IsNotFound(whole) && files->Exists(kept->prefix).ok()) whole = absl::OkStatus();
-    if (whole.ok()) {
-      if (kept != list->all.rbegin()) MR_LOG(Warning, "using the previous checkpoint, ", kept->prefix);
-      return kept->prefix;
-    }
-    MR_LOG(Warning, "checkpoint ", kept->prefix, " cannot be used: ", whole.message());
-    if (damage.ok() && !absl::IsNotFound(whole)) damage = whole;
-  }
-  if (!damage.ok()) return DataLoss("no checkpoint of ", directory, " can be used; the newest: ", damage.message());
-  return "";
 }
 
 std::optional<int64_t> StepOfCheckpoint(absl::string_view prefix) {

@@ -32,7 +32,9 @@ struct SaverOptions {
   bool sharded = false;
   std::string name = "save";
   FileSystem* files = FileSystem::Posix();
-  Clock* clock = Clock::Real();
+  // For the times of saves in the file `checkpoint`, from which keep_checkpoint_every counts: the list outlives the
+  // process.
+  WallClock* wall_clock = WallClock::Real();
 };
 
 struct SaveOptions {

@@ -33,7 +33,7 @@ class SaverTest : public testing::Test {
   }
 
   TempDirectory dir_ = TempDirectory::Make("saver_test").value();
-  VirtualClock clock_{absl::FromUnixMillis(1700000000500)};
+  VirtualWallClock clock_{absl::FromUnixMillis(1700000000500)};
   Scope scope_ = Scope::NewRoot();
 };
 
@@ -60,7 +60,7 @@ TEST_F(SaverTest, ASavedVariableIsRestoredInAnotherSession) {
 
 TEST_F(SaverTest, TheStateFileNamesTheNewestAndAllWithTheirTimes) {
   const Var w(scope_, "w", Input(1.0f));
-  Saver saver(scope_, {.clock = &clock_});
+  Saver saver(scope_, {.wall_clock = &clock_});
   ClientSession session = Initialised();
   for (const int64_t step : {0, 8}) {
     ASSERT_TRUE(saver.Save(&session, dir_.File("model.ckpt"), {.global_step = step}).ok());
@@ -78,7 +78,7 @@ TEST_F(SaverTest, TheStateFileNamesTheNewestAndAllWithTheirTimes) {
 
 TEST_F(SaverTest, OlderOnesAreRemovedButOneForEachSuchTime) {
   const Var w(scope_, "w", Input(1.0f));
-  Saver saver(scope_, {.max_to_keep = 2, .keep_checkpoint_every = absl::Hours(1), .clock = &clock_});
+  Saver saver(scope_, {.max_to_keep = 2, .keep_checkpoint_every = absl::Hours(1), .wall_clock = &clock_});
   ClientSession session = Initialised();
   for (int64_t step = 0; step < 10; ++step) {
     ASSERT_TRUE(saver.Save(&session, dir_.File("model.ckpt"), {.global_step = step, .write_meta_graph = false}).ok());

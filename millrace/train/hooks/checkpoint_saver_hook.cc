@@ -1,12 +1,21 @@
 #include "millrace/train/hooks/checkpoint_saver_hook.h"
 
+#include <limits>
 #include <utility>
 
 #include "millrace/api/scope_state.h"
 #include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
+#include "millrace/runtime/wait_registry.h"
+#include "millrace/train/checkpoint/checkpoint_directory.h"
 
 namespace millrace {
+namespace {
+
+// How often lateness is said at most.
+constexpr absl::Duration kSayAgain = absl::Seconds(10);
+
+}  // namespace
 
 // State that the training loop and the saving thread share.
 struct CheckpointSaverHook::Background {
@@ -17,7 +26,30 @@ struct CheckpointSaverHook::Background {
   bool busy ABSL_GUARDED_BY(mu) = false;  // a save was handed over and has not ended
   absl::AnyInvocable<Status()> job ABSL_GUARDED_BY(mu);
   bool end_wanted ABSL_GUARDED_BY(mu) = false;  // a listener requested the end of the training
+  // The save that runs, and the last that succeeded, or the beginning.
+  std::string prefix ABSL_GUARDED_BY(mu);
+  absl::Time begun ABSL_GUARDED_BY(mu) = absl::InfinitePast();
+  absl::Time saved ABSL_GUARDED_BY(mu) = absl::InfiniteFuture();
+  int64_t saved_step ABSL_GUARDED_BY(mu) = std::numeric_limits<int64_t>::max();
+  // When lateness is said again, and where it is listed.
+  absl::Time say_at ABSL_GUARDED_BY(mu) = absl::InfinitePast();
+  std::shared_ptr<WaitRegistry> waits ABSL_GUARDED_BY(mu);
+  uint64_t wait ABSL_GUARDED_BY(mu) = 0;
 
+  void Begin(std::string which, absl::Time now) {
+    MutexLock lock(&mu);
+    prefix = std::move(which);
+    begun = now;
+  }
+  void Saved(int64_t step, absl::Time now) {
+    MutexLock lock(&mu);
+    saved = now;
+    saved_step = step;
+  }
+  int64_t SavedStep() {
+    MutexLock lock(&mu);
+    return saved_step;
+  }
   void Stop() {
     MutexLock lock(&mu);
     stop = true;
@@ -52,6 +84,7 @@ struct CheckpointSaverHook::Background {
         work = nullptr;
         mu.Lock();
         busy = false;
+        Unlist();
         changed.SignalAll();
       } else if (stop) {
         break;
@@ -61,9 +94,13 @@ struct CheckpointSaverHook::Background {
     }
     running = false;
     busy = false;
+    Unlist();
     changed.SignalAll();
     mu.Unlock();
     return status;
+  }
+  void Unlist() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    if (waits != nullptr) waits->End(std::exchange(wait, 0));
   }
 };
 
@@ -104,6 +141,7 @@ Status CheckpointSaverHook::AfterCreateSession(ClientSession* session, Coordinat
   MR_ASSIGN_OR_RETURN(const int64_t step, Step(session));
   if (std::exchange(first_session_, false)) {
     MR_RETURN_IF_ERROR(saver()->RecoverLastCheckpoints(options_.checkpoint_dir));
+    RemoveLeftovers(Prefix(), saver()->options().files);
     if (options_.writer != nullptr) {
       const StatusOr<::tensorflow::MetaGraphDef> graph = saver()->MetaGraph();
       Status written = graph.status();
@@ -117,7 +155,7 @@ Status CheckpointSaverHook::AfterCreateSession(ClientSession* session, Coordinat
                       LatestCheckpoint(options_.checkpoint_dir, "checkpoint", saver()->options().files));
   if (!latest.empty() && latest == absl::StrCat(Prefix(), "-", step)) {
     cadence_.Done(step);
-    saved_step_ = step;
+    background_->Saved(step, options_.clock->Now());
     return absl::OkStatus();
   }
   return Save(session, step);
@@ -136,7 +174,9 @@ Status CheckpointSaverHook::AfterRun(SessionRunContext* context, const SessionRu
   }
   // The step was fetched with the run, which may have incremented it after that.
   const int64_t about = values.results.empty() ? 0 : values.results[0].scalar<int64_t>() + 1;
-  if (!cadence_.IsDue(about) || background_->IsBusy()) return absl::OkStatus();
+  if (!cadence_.IsDue(about)) return absl::OkStatus();
+  SayIfLate(about);
+  if (background_->IsBusy()) return absl::OkStatus();
   MR_ASSIGN_OR_RETURN(const int64_t step, Step(context->session));
   if (!cadence_.IsDue(step)) return absl::OkStatus();
   MR_RETURN_IF_ERROR(options_.background ? StartSave(context->session, step) : Save(context->session, step));
@@ -148,7 +188,7 @@ Status CheckpointSaverHook::AfterRun(SessionRunContext* context, const SessionRu
 Status CheckpointSaverHook::End(ClientSession* session) {
   background_->WaitUntilIdle();
   MR_ASSIGN_OR_RETURN(const int64_t step, Step(session));
-  if (saved_step_ != step) MR_RETURN_IF_ERROR(Save(session, step));
+  if (background_->SavedStep() != step) MR_RETURN_IF_ERROR(Save(session, step));
   for (const auto& listener : options_.listeners) MR_RETURN_IF_ERROR(listener->End(session, step));
   return absl::OkStatus();
 }
@@ -164,12 +204,36 @@ std::string CheckpointSaverHook::Prefix() const {
   return JoinPath(options_.checkpoint_dir, options_.checkpoint_basename);
 }
 
+void CheckpointSaverHook::SayIfLate(int64_t step) {
+  const absl::Time now = options_.clock->Now();
+  const auto age = [&](absl::Time since) {
+    return absl::FormatDuration(absl::Trunc(now - since, absl::Milliseconds(100)));
+  };
+  Background& background = *background_;
+  MutexLock lock(&background.mu);
+  const bool late = options_.every ? now - background.saved >= 2 * *options_.every
+                                   : step - background.saved_step >= 2 * *options_.every_steps;
+  if (!late || now < background.say_at) return;
+  background.say_at = now + std::max(options_.every.value_or(kSayAgain), kSayAgain);
+  const std::string due =
+      options_.every ? absl::FormatDuration(*options_.every) : absl::StrCat(*options_.every_steps, " steps");
+  const std::string which = background.busy ? absl::StrCat("the save of ", background.prefix, " began ",
+                                                           age(background.begun), " ago and has not ended")
+                                            : std::string("the last ones failed");
+  const std::string text =
+      absl::StrCat("no checkpoint has been saved for ", age(background.saved), ", one is due every ", due, ": ", which);
+  MR_LOG(Warning, text);
+  if (!background.busy || options_.waits == nullptr) return;
+  background.waits = options_.waits;
+  background.Unlist();
+  background.wait = options_.waits->Begin({.node = "saving checkpoints", .what = text, .resource = "checkpoints"});
+}
+
 Status CheckpointSaverHook::Save(ClientSession* session, int64_t step) {
   background_->WaitUntilIdle();
   cadence_.Done(step);
   for (const auto& listener : options_.listeners) MR_RETURN_IF_ERROR(listener->BeforeSave(session, step));
   MR_ASSIGN_OR_RETURN(const std::string prefix, saver()->Save(session, Prefix(), {.global_step = step}));
-  saved_step_ = step;
   return AfterSave(session, step, prefix);
 }
 
@@ -180,15 +244,22 @@ Status CheckpointSaverHook::StartSave(ClientSession* session, int64_t step) {
   if (options_.of_one_step) {
     MR_ASSIGN_OR_RETURN(finish, saver()->BeginSave(session, Prefix(), {.global_step = step}));
   }
-  saved_step_ = step;
+  background_->Begin(absl::StrCat(Prefix(), "-", step), options_.clock->Now());
   absl::AnyInvocable<Status()> work = [this, session, step, finish = std::move(finish)]() mutable -> Status {
-    MR_ASSIGN_OR_RETURN(const std::string prefix, finish());
-    return AfterSave(session, step, prefix);
+    const StatusOr<std::string> prefix = finish();
+    if (absl::IsDeadlineExceeded(prefix.status())) {
+      MR_LOG(Warning, prefix.status().message(),
+             "; the training goes on, and the next checkpoint is saved when it is due");
+      return absl::OkStatus();
+    }
+    MR_RETURN_IF_ERROR(prefix.status());
+    return AfterSave(session, step, *prefix);
   };
   return background_->HandOver(&work) ? absl::OkStatus() : work();
 }
 
 Status CheckpointSaverHook::AfterSave(ClientSession* session, int64_t step, const std::string& prefix) {
+  background_->Saved(step, options_.clock->Now());
   if (options_.writer != nullptr) {
     ::tensorflow::SessionLog log;
     log.set_status(::tensorflow::SessionLog::CHECKPOINT);

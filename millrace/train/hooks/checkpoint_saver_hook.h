@@ -13,6 +13,8 @@
 
 namespace millrace {
 
+class WaitRegistry;
+
 // Called around each save. An error ends the training. `step` is the one in the checkpoint's name.
 class CheckpointSaverListener {
  public:
@@ -46,12 +48,18 @@ struct CheckpointSaverHookOptions {
   bool of_one_step = true;
   // Receives the graph and an event for each checkpoint. May be null; not owned, must outlive the hook.
   FileWriter* writer = nullptr;
+  // Lists a save that is late: the waits of the server in this process. May be null.
+  std::shared_ptr<WaitRegistry> waits = nullptr;
   Clock* clock = Clock::Real();
 };
 
 // For the chief only. Saves when the first session is created (unless the newest checkpoint has the same step),
 // whenever the interval has passed, and at the end (unless the last checkpoint has the same step). Checkpoints that an
-// earlier process left in the directory count towards max_to_keep.
+// earlier process left in the directory count towards max_to_keep, and what its killed saves left is removed.
+//
+// A background save that fails with DEADLINE_EXCEEDED, because a disk does not answer, is logged, and the next one is
+// tried when it is due; any other error ends the training. When no save has succeeded for two intervals, the log says
+// so, once per interval, and names the save that has not ended.
 class CheckpointSaverHook : public SessionRunHook {
  public:
   explicit CheckpointSaverHook(CheckpointSaverHookOptions options);
@@ -78,6 +86,8 @@ class CheckpointSaverHook : public SessionRunHook {
   Status Save(ClientSession* session, int64_t step);
   Status StartSave(ClientSession* session, int64_t step);
   Status AfterSave(ClientSession* session, int64_t step, const std::string& prefix);
+  // Says so if no save has succeeded for two intervals. `step` is ignored if the interval is a time.
+  void SayIfLate(int64_t step);
 
   CheckpointSaverHookOptions options_;
   Cadence cadence_;
@@ -85,7 +95,6 @@ class CheckpointSaverHook : public SessionRunHook {
   std::unique_ptr<Saver> own_saver_;
   std::shared_ptr<Background> background_;
   bool first_session_ = true;
-  std::optional<int64_t> saved_step_;
 };
 
 }  // namespace millrace

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "millrace/api/api_testing.h"
+#include "millrace/base/forwarding_files.h"
+#include "millrace/runtime/wait_registry.h"
 #include "millrace/train/events_testing.h"
 
 namespace millrace {
@@ -54,6 +56,83 @@ class SaverHooksTest : public testing::Test {
   Operation train_;
   std::optional<ClientSession> session_;
 };
+
+// A disk that does not answer while it is told to be silent, and that may give up.
+class SilentDisk : public ForwardingFileSystem {
+ public:
+  SilentDisk() : ForwardingFileSystem(FileSystem::Posix()) {}
+  StatusOr<std::unique_ptr<WritableFile>> OpenWritable(const std::string& path, Mode mode) override {
+    MutexLock lock(&mu_);
+    ++asked_;
+    changed_.SignalAll();
+    while (silent_) changed_.Wait(&mu_);
+    if (gives_up_) return DeadlineExceeded(path, ": the disk does not answer");
+    return ForwardingFileSystem::OpenWritable(path, mode);
+  }
+  void Set(bool silent, bool gives_up = false) {
+    MutexLock lock(&mu_);
+    silent_ = silent;
+    gives_up_ = gives_up;
+    asked_ = 0;
+    changed_.SignalAll();
+  }
+  void AwaitRequest() {
+    MutexLock lock(&mu_);
+    while (asked_ == 0) changed_.Wait(&mu_);
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  bool silent_ ABSL_GUARDED_BY(mu_) = false;
+  bool gives_up_ ABSL_GUARDED_BY(mu_) = false;
+  int asked_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+TEST_F(SaverHooksTest, ASaveThatDoesNotEndIsNamedAfterTwoIntervals) {
+  SilentDisk disk;
+  const auto waits = std::make_shared<WaitRegistry>(&clock_);
+  CheckpointSaverHook hook({.checkpoint_dir = dir_.path(),
+                            .every = absl::Seconds(10),
+                            .saver_options = {.files = &disk},
+                            .waits = waits,
+                            .clock = &clock_});
+  Begin(&hook);
+  Coordinator coordinator;
+  ASSERT_EQ(hook.AfterCreateSession(&*session_, &coordinator), absl::OkStatus());
+  disk.Set(/*silent=*/true);
+  clock_.Advance(absl::Seconds(10));
+  RunStep(&hook);  // the save begins
+  disk.AwaitRequest();
+  clock_.Advance(absl::Seconds(9));
+  RunStep(&hook);
+  EXPECT_TRUE(waits->List().empty());
+  clock_.Advance(absl::Seconds(2));
+  RunStep(&hook);
+  ASSERT_EQ(waits->List().size(), 1u);
+  EXPECT_EQ(waits->List()[0].node, "saving checkpoints");
+  EXPECT_EQ(waits->List()[0].what,
+            absl::StrCat("no checkpoint has been saved for 21s, one is due every 10s: the save of ",
+                         dir_.File("model.ckpt-1"), " began 11s ago and has not ended"));
+  disk.Set(/*silent=*/false);
+  hook.WaitForSave();
+  EXPECT_TRUE(waits->List().empty());
+  EXPECT_THAT(Kept(), ElementsAre("model.ckpt-0", "model.ckpt-1"));
+  // A disk that gives up costs a checkpoint, not the training.
+  disk.Set(/*silent=*/false, /*gives_up=*/true);
+  clock_.Advance(absl::Seconds(10));
+  RunStep(&hook);
+  hook.WaitForSave();
+  EXPECT_FALSE(coordinator.ShouldStop());
+  EXPECT_THAT(Kept(), ElementsAre("model.ckpt-0", "model.ckpt-1"));
+  disk.Set(/*silent=*/false);
+  clock_.Advance(absl::Seconds(10));
+  RunStep(&hook);
+  hook.WaitForSave();
+  EXPECT_THAT(Kept(), ElementsAre("model.ckpt-0", "model.ckpt-1", "model.ckpt-5"));
+  coordinator.RequestStop();
+  EXPECT_EQ(coordinator.Join(), absl::OkStatus());
+}
 
 TEST_F(SaverHooksTest, CheckpointsAreSavedAtTheBeginningEverySoManyStepsAndAtTheEnd) {
   for (const auto& [background, of_one_step] :

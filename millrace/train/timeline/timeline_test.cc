@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "millrace/base/clock.h"
 #include "millrace/cluster/server_testing.h"
 #include "millrace/executor/step_stats.h"
 #include "millrace/train/hooks/profiler_hook.h"
@@ -243,7 +244,7 @@ TEST(MergeTimelines, JoinsWhatTheWorkersLeft) {
   // A second program ran a step of its own, at the ps.
   part.set_task("/job:worker/replica:0/task:1");
   part.clear_step_stats();
-  part.set_begin_nanos(absl::ToUnixNanos(absl::Now()));
+  part.set_begin_nanos(absl::ToUnixNanos(Clock::Real()->Now()));
   part.set_end_nanos(part.begin_nanos() + 1'000'000);
   ASSERT_EQ(WriteTimelinePart(part, directory.path()), absl::OkStatus());
   ASSERT_EQ(ReplaceFile(FileSystem::Posix(), directory.File("torn.timeline_part"), "\xff\xff"), absl::OkStatus());
