@@ -47,8 +47,9 @@ Status NodeError(const Node& node, const Device& device, const Status& status) {
 }
 
 Status DeadFetchError(const Endpoint& fetch) {
-  return Internal("the fetched tensor ", fetch.name(),
-                  " is dead: the branch that computes it was not taken\n\t [[{{node ", fetch.node->name(), "}}]]");
+  return InvalidArgument("Retval[0] does not have value: the tensor returned for ", fetch.name(),
+                         " was not valid, it is dead: the branch that computes it was not taken\n\t [[{{node ",
+                         fetch.node->name(), "}}]]");
 }
 
 StatusOr<Tensor> ReadReference(const Tensor& reference) {
