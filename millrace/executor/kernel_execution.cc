@@ -47,9 +47,8 @@ Status NodeError(const Node& node, const Device& device, const Status& status) {
 }
 
 Status DeadFetchError(const Endpoint& fetch) {
-  return InvalidArgument("Retval[0] does not have value: the tensor returned for ", fetch.name(),
-                         " was not valid, it is dead: the branch that computes it was not taken\n\t [[{{node ",
-                         fetch.node->name(), "}}]]");
+  return Internal("the fetched tensor ", fetch.name(),
+                  " is dead: the branch that computes it was not taken\n\t [[{{node ", fetch.node->name(), "}}]]");
 }
 
 StatusOr<Tensor> ReadReference(const Tensor& reference) {
