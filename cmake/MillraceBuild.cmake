@@ -83,6 +83,8 @@ find_library(MILLRACE_ISAL isal REQUIRED)  # ISA-L has no CMake package
 find_library(MILLRACE_RE2 re2 REQUIRED)    # nor has Debian's RE2
 find_library(MILLRACE_ICU icuuc REQUIRED)
 find_library(MILLRACE_PNG png REQUIRED)
+find_library(MILLRACE_JPEG jpeg REQUIRED)
+find_library(MILLRACE_GIF gif REQUIRED)
 find_library(MILLRACE_GRPC grpc REQUIRED)
 find_library(MILLRACE_OPENBLAS openblas REQUIRED)  # LAPACK; the single-threaded package, so that results do not depend on threads
 
@@ -91,7 +93,7 @@ set(MILLRACE_PUBLIC_DEPENDENCIES
     absl::status absl::statusor absl::strings absl::str_format absl::flat_hash_map absl::flat_hash_set absl::inlined_vector
     absl::span absl::any_invocable absl::time absl::synchronization absl::variant
     protobuf::libprotobuf Threads::Threads)
-set(MILLRACE_PRIVATE_DEPENDENCIES ZLIB::ZLIB Snappy::snappy DNNL::dnnl Eigen3::Eigen OpenMP::OpenMP_CXX isal re2 icuuc png openblas grpc gpr)
+set(MILLRACE_PRIVATE_DEPENDENCIES ZLIB::ZLIB Snappy::snappy DNNL::dnnl Eigen3::Eigen OpenMP::OpenMP_CXX isal re2 icuuc png jpeg gif openblas grpc gpr)
 set(MILLRACE_DEPENDENCIES ${MILLRACE_PUBLIC_DEPENDENCIES} ${MILLRACE_PRIVATE_DEPENDENCIES})
 
 if(MILLRACE_CUDA)

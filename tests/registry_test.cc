@@ -273,8 +273,8 @@ TEST(Registry, TraitsAgreeWithTheSchema) {
 
 std::set<std::string> OpsWithCases() {
   std::set<std::string> ops;
-  for (const char* index :
-       {"/golden/index.jsonl", "/golden/datasets.jsonl", "/gradients/index.jsonl", "/relatives/index.jsonl"}) {
+  for (const char* index : {"/golden/index.jsonl", "/golden/datasets.jsonl", "/gradients/index.jsonl",
+                            "/relatives/index.jsonl", "/wider/index.jsonl"}) {
     std::ifstream in(std::string(MILLRACE_TESTDATA) + index);
     std::string line;
     while (std::getline(in, line)) {

@@ -22,6 +22,9 @@ Status CheckJobName(absl::string_view name) {
   return absl::OkStatus();
 }
 
+// A task of a higher index is written as if there were no hole before it: the text would be all semicolons.
+constexpr int kMaxHole = 10000;
+
 }  // namespace
 
 std::string TaskId::name() const { return absl::StrCat("/job:", job, "/replica:0/task:", index); }
@@ -84,9 +87,12 @@ StatusOr<ClusterSpec> ClusterSpec::Parse(absl::string_view text) {
     const std::string job(absl::StripAsciiWhitespace(halves[0]));
     if (jobs.contains(job)) return InvalidArgument("the cluster spec has the job '", job, "' twice");
     Tasks& tasks = jobs[job];
-    int index = 0;
-    for (absl::string_view address : absl::StrSplit(halves[1], ';')) {
-      tasks[index++] = std::string(absl::StripAsciiWhitespace(address));
+    const std::vector<absl::string_view> addresses = absl::StrSplit(halves[1], ';');
+    for (size_t i = 0; i < addresses.size(); ++i) {
+      const absl::string_view address = absl::StripAsciiWhitespace(addresses[i]);
+      // Nothing before another address: the job has no task of this index.
+      if (address.empty() && i + 1 < addresses.size()) continue;
+      tasks[static_cast<int>(i)] = std::string(address);
     }
   }
   return OfTasks(std::move(jobs));
@@ -106,7 +112,10 @@ std::string ClusterSpec::ToString() const {
   std::vector<std::string> parts;
   for (const auto& [name, tasks] : jobs_) {
     std::vector<std::string> addresses;
-    for (const auto& [index, address] : tasks) addresses.push_back(address);
+    for (const auto& [index, address] : tasks) {
+      if (index < kMaxHole) addresses.resize(static_cast<size_t>(index));  // empty where there is no task
+      addresses.push_back(address);
+    }
     parts.push_back(absl::StrCat(name, "|", absl::StrJoin(addresses, ";")));
   }
   return absl::StrJoin(parts, ",");

@@ -34,11 +34,12 @@ class ClusterSpec {
   static StatusOr<ClusterSpec> Of(const std::map<std::string, std::vector<std::string>>& jobs);
   static StatusOr<ClusterSpec> OfTasks(std::map<std::string, Tasks> jobs);
   static StatusOr<ClusterSpec> FromDef(const pb::ClusterDef& def);
-  // Parses the format of TensorFlow's flag, "ps|host:port;host:port,worker|host:port". Errors quote the malformed part.
+  // Parses the format of TensorFlow's flag, "ps|host:port;host:port,worker|host:port". An index that the job does not
+  // have is left empty, "worker|;host:port" has task 1 only. Errors quote the malformed part.
   static StatusOr<ClusterSpec> Parse(absl::string_view text);
 
   pb::ClusterDef ToDef() const;
-  std::string ToString() const;  // in the format of Parse, if indices have no gaps
+  std::string ToString() const;  // in the format of Parse
   const std::map<std::string, Tasks>& jobs() const { return jobs_; }
   std::vector<TaskId> tasks() const;
   bool Has(const TaskId& task) const;

@@ -56,6 +56,13 @@ TEST(ClusterSpec, MayHaveHoles) {
   EXPECT_FALSE(ClusterSpec::OfTasks({}).ok());
 }
 
+TEST(ClusterSpec, MayHaveHolesOnTheCommandLine) {
+  const ClusterSpec spec = ClusterSpec::Parse("ps|a:1,worker|;b:1;;b:2").value();
+  EXPECT_THAT(spec.tasks(), ElementsAre(TaskId{"ps", 0}, TaskId{"worker", 1}, TaskId{"worker", 3}));
+  EXPECT_EQ(spec.ToString(), "ps|a:1,worker|;b:1;;b:2");
+  EXPECT_THAT(ErrorOf("worker|;"), HasSubstr("task 1 of job 'worker'"));
+}
+
 TEST(ClusterSpec, SurvivesAClusterDef) {
   const ClusterSpec spec = ClusterSpec::OfTasks({{"ps", {{0, "a:1"}}}, {"worker", {{1, "a:2"}, {7, "b:1"}}}}).value();
   const pb::ClusterDef def = spec.ToDef();

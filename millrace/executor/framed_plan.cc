@@ -204,7 +204,8 @@ Status FramedPlan::Compiler::SpreadFrames() {
         queue.push_back(edge.target);
       } else if (frames_[edge.target] != frame) {
         const Node& target = *nodes_[edge.target].node;
-        return InvalidArgument("node ", target.name(), " (", target.type(), ") takes inputs from two loop frames: '",
+        return InvalidArgument("node ", target.name(), " (", target.type(),
+                               ") has inputs from different frames: it takes inputs from two loop frames, '",
                                framed_.frames[frames_[edge.target]].name, "' and '", framed_.frames[frame].name,
                                "' (from ", nodes_[i].node->name(), ")");
       }

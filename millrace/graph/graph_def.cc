@@ -63,6 +63,19 @@ std::string StableBytes(const Message& message) {
   return bytes;
 }
 
+// TensorFlow's client adds outputs to a conditional or a loop when it takes gradients, which a graph that was sent
+// before does not have.
+const char* InvalidOutputAdvice(const Node& source) {
+  switch (source.op().call_kind) {
+    case CallKind::kIf:
+    case CallKind::kCase:
+    case CallKind::kWhile:
+      return " Try using tf.compat.v1.experimental.output_all_intermediates(True).";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 // One import. All nodes are created before any is linked, so that a loop's Merge may precede its NextIteration.
@@ -180,8 +193,9 @@ class GraphDefImporter {
         continue;
       }
       if (name.slot >= source->num_outputs()) {
-        return InvalidArgument("input '", text, "': ", source->name(), " (op ", source->type(), ") has ",
-                               source->num_outputs(), " outputs");
+        return InvalidArgument("input '", text, "': Connecting to invalid output ", name.slot, " of source node ",
+                               source->name(), " which has ", source->num_outputs(), " outputs.",
+                               InvalidOutputAdvice(*source));
       }
       node->inputs_.push_back(Endpoint{source, name.slot});
     }

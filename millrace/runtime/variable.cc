@@ -131,8 +131,8 @@ Status Variable::Assign(Tensor value, bool validate_shape) {
     return InvalidArgument("variable ", name_, " holds ", dtype_, ", not ", value.dtype());
   }
   if (validate_shape && !declared_shape_.IsCompatibleWith(value.shape())) {
-    return InvalidArgument("variable ", name_, " has the shape ", declared_shape_.ToString(), "; a value of shape ",
-                           value.shape().ToString(), " is incompatible");
+    return InvalidArgument("Assign requires shapes of both tensors to match. lhs shape= ", declared_shape_.ToString(),
+                           " rhs shape= ", value.shape().ToString(), " (variable ", name_, ")");
   }
   // A small slice would keep its whole buffer alive, so copy it, unless it is in device memory.
   if (value.buffer() && !IsDeviceMemory(value) &&

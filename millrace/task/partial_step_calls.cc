@@ -89,8 +89,9 @@ Status PartialStepCalls::Begin(absl::Span<const Feed> feeds, absl::Span<const st
   MutexLock lock(&mu_);
   for (const auto& [name, value] : feeds) {
     const auto type = feed_types_.find(name);
-    if (type == feed_types_.end()) return InvalidArgument("feed ", name, " was not set up for this partial run");
-    if (!open_feeds_.contains(name)) return InvalidArgument("feed ", name, " was given before");
+    if (type == feed_types_.end())
+      return InvalidArgument("The feed ", name, " was not specified in partial_run_setup.");
+    if (!open_feeds_.contains(name)) return InvalidArgument("The feed ", name, " has already been fed.");
     if (value.dtype() != type->second) {
       return InvalidArgument("the feed for ", name, " is ", DTypeName(value.dtype()), ", but ", DTypeName(type->second),
                              " is expected");
@@ -100,7 +101,8 @@ Status PartialStepCalls::Begin(absl::Span<const Feed> feeds, absl::Span<const st
   for (const auto& [name, value] : feeds) still_open.erase(name);
   for (const std::string& name : fetches) {
     if (!open_fetches_.contains(name)) {
-      return InvalidArgument("fetch ", name, " was not set up for this partial run, or was fetched before");
+      return InvalidArgument("The fetch ", name,
+                             " has already been fetched, or it was not specified in partial_run_setup.");
     }
     for (const std::string& need : needs_[name]) {
       if (still_open.contains(need)) {

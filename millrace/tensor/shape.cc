@@ -128,8 +128,12 @@ bool PartialShape::IsCompatibleWith(const PartialShape& other) const {
 StatusOr<PartialShape> PartialShape::MergeWith(const PartialShape& other) const {
   if (!known_rank_) return other;
   if (!other.known_rank_) return *this;
+  if (rank() != other.rank()) {
+    return InvalidArgument("Incompatible ranks during merge: ", rank(), " vs. ", other.rank(), " (shapes ", ToString(),
+                           " and ", other.ToString(), ")");
+  }
   if (!IsCompatibleWith(other)) {
-    return InvalidArgument("shapes ", ToString(), " and ", other.ToString(), " do not agree");
+    return InvalidArgument("Incompatible shapes during merge: ", ToString(), " vs. ", other.ToString());
   }
   PartialShape merged = *this;
   for (int i = 0; i < rank(); ++i) {

@@ -193,7 +193,7 @@ StatusOr<std::shared_ptr<MasterSession>> Master::Find(const std::string& handle)
   const auto it = sessions_.find(handle);
   if (it != sessions_.end()) return it->second;
   if (!going_down_.ok()) return going_down_;
-  return Aborted("session '", handle, "' is not known at ", options_.worker->task().name(),
+  return Aborted("Session handle is not found: session '", handle, "' is not known at ", options_.worker->task().name(),
                  ": it was closed or reset, its client's connection had ended, or the task was restarted");
 }
 
@@ -210,7 +210,7 @@ void Master::Expire(const std::string& handle, const Status& why) {
 void Master::CloseSession(const std::string& handle, DoneStatus done) {
   const std::shared_ptr<MasterSession> session = Take(handle);
   if (session == nullptr) return done(Find(handle).status());
-  session->Close(Cancelled("the session was closed while the step ran"),
+  session->Close(Cancelled("the session was closed while the step ran (Session::Close)"),
                  [done = std::move(done)]() mutable { done(absl::OkStatus()); });
 }
 

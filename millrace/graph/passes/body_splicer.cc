@@ -42,6 +42,19 @@ Status CheckArguments(const FlatFunction& flat, absl::Span<const BodySplicer::Ar
   return absl::OkStatus();
 }
 
+// TensorFlow replaces a conditional or a loop with this attr by its body before it prunes the graph, so that of the
+// side effects of the body those alone remain that a result needs or that the function declares as control outputs.
+bool PrunesEffects(const Node& call) {
+  switch (call.op().call_kind) {
+    case CallKind::kIf:
+    case CallKind::kCase:
+    case CallKind::kWhile:
+      return call.AttrOr<bool>("_lower_using_switch_merge", false);
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 struct BodySplicer::Copy {
@@ -161,6 +174,7 @@ Status BodySplicer::TakeIn(const Copy& copy, size_t first, Spliced* result) {
   callers_.push_back({flat.name, copy.call.caller});
   const int caller = static_cast<int>(callers_.size()) - 1;
   const auto added = graph_->nodes().subspan(first, flat.nodes.size());
+  const bool declared = !flat.control_rets.empty() || PrunesEffects(*copy.call.node);
   bool has_switch = false;
   for (const Node* node : added) {
     has_switch |= node->IsSwitch();
@@ -169,7 +183,7 @@ Status BodySplicer::TakeIn(const Copy& copy, size_t first, Spliced* result) {
   for (Node* node : added) {
     const bool is_call = node->op().call_kind != CallKind::kNone;
     if (is_call) calls_.push_back({node, caller, false});
-    if (!flat.control_rets.empty() || !HasSideEffect(node->op())) continue;
+    if (declared || !HasSideEffect(node->op())) continue;
     if (context_ != nullptr) context_->targets.push_back(node);
     if (is_call) calls_.back().keep = true;
     // A node in a branch that is not taken never runs, so nothing can wait for it.

@@ -5,9 +5,34 @@
 
 namespace millrace {
 
+namespace {
+
+// A remote call whose target is a constant is a call on that device, wherever it is: its body is placed there and the
+// graph is partitioned as if the user had written the body.
+Status PlaceRemoteCalls(Graph* graph) {
+  for (Node* node : graph->nodes()) {
+    if (!node->is_type("RemoteCall")) continue;
+    const Node* from = node->input(0).node;
+    if (!from->is_type("Const") || from->is_detached()) continue;
+    MR_ASSIGN_OR_RETURN(const Tensor target, from->Attr<Tensor>("value"));
+    if (target.dtype() != DType::kString || target.num_elements() != 1) continue;
+    NodeSpec spec;
+    spec.op = "StatefulPartitionedCall";
+    spec.inputs.assign(node->inputs().begin() + 1, node->inputs().end());
+    spec.control_inputs.assign(node->control_inputs().begin(), node->control_inputs().end());
+    spec.device = target.data<std::string>()[0];
+    for (const char* name : {"f", "Tin", "Tout"}) spec.attrs[name] = *node->FindAttr(name);
+    MR_RETURN_IF_ERROR(graph->ReplaceNode(node, std::move(spec)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 bool FunctionInliner::IsCall(const Node& node) { return node.op().call_kind != CallKind::kNone; }
 
 Status FunctionInliner::ExpandAll() {
+  MR_RETURN_IF_ERROR(PlaceRemoteCalls(graph_));
   std::vector<Call>& calls = splicer_.calls();
   for (Node* node : graph_->nodes()) {
     if (node->IsControlFlow()) splicer_.set_has_control_flow();
@@ -46,6 +71,8 @@ Status FunctionInliner::Drain() {
 }
 
 StatusOr<bool> FunctionInliner::Expand(const Call& call) {
+  // A client may ask that a conditional or a loop is run by its kernel.
+  if (!call.node->AttrOr<bool>("_lower_using_switch_merge", true)) return false;
   switch (call.node->op().call_kind) {
     case CallKind::kNone:
       return false;

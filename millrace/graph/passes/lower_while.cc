@@ -48,12 +48,13 @@ class WhileLowering {
     const Node& node = *call_.node;
     const FlatFunction& body = body_;
     if (cond_.rets.size() != 1) {
-      return InvalidArgument("the condition '", cond_.name, "' must give one result but gives ", cond_.rets.size());
+      return InvalidArgument("Expected a single scalar return value from the condition '", cond_.name,
+                             "' of a loop, got ", cond_.rets.size(), " tensors.");
     }
     const int n = num_values_;
     if (static_cast<int>(body.rets.size()) != n || static_cast<int>(body.arg_names.size()) != n) {
-      return InvalidArgument("the body '", body.name, "' takes ", body.arg_names.size(), " and gives ",
-                             body.rets.size(), " values, but the loop has ", n);
+      return InvalidArgument("While loop body returned ", body.rets.size(), " arguments. Expected: ", n, " (function '",
+                             body.name, "', which takes ", body.arg_names.size(), ")");
     }
     for (int i = 0; i < n; ++i) {
       if (BaseType(body.ret_types[i]) != BaseType(node.input_type(i))) {

@@ -78,6 +78,23 @@ TEST_F(PassTest, OnlyWhatIsOrderedAfterAnUpdateReadsTheVariableItself) {
             "before = Neg(read)\nafter = Neg(v, ^more)\n");
 }
 
+TEST_F(PassTest, AReferenceIsCarriedIntoALoopToWhatRunsAfterAnUpdate) {
+  Endpoint v =
+      b_.Op("VariableV2", std::initializer_list<Endpoint>{}, {{"dtype", DType::kFloat}, {"shape", Shape()}}, "v");
+  Endpoint read = b_.Op("Identity", {v}, {}, "read");
+  Endpoint more = b_.Op("AssignAdd", {v, Placeholder("x")}, {}, "more");
+  Endpoint inside = b_.Op("Enter", {read}, {{"frame_name", "f"}, {"is_constant", true}}, "inside");
+  Endpoint chosen = b_.Op("Switch", {inside, Placeholder("p", PartialShape::Scalar(), DType::kBool)}, {}, "chosen");
+  b_.Op("Neg", {inside}, {}, "before");
+  b_.control_inputs = {more.node};
+  b_.Op("Neg", {chosen}, {}, "after");
+  Before();
+  EXPECT_EQ(After([](Graph* graph, const PassContext&) { return ReadAfterUpdates(graph); }),
+            "v = VariableV2()\nread = Identity(v)\nx = Placeholder()\nmore = AssignAdd(v, x)\n"
+            "inside = Enter(read)\np = Placeholder()\nchosen = Switch(inside, p)\nbefore = Neg(inside)\n"
+            "after = Neg(chosen/ref, ^more)\ninside/ref = RefEnter(v)\nchosen/ref = RefSwitch(inside/ref, p)\n");
+}
+
 TEST_F(PassTest, FoldingComputesConstantsUnderTheirNames) {
   Endpoint two = b_.Const(Tensor::Scalar<int32_t>(2), "two");
   Endpoint four = b_.Op("AddV2", {two, two}, {}, "four");

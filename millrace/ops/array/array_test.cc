@@ -72,6 +72,14 @@ Tensor Count(Shape shape) {
   return t;
 }
 
+TEST(Array, AnEmptyTensorIsReshapedByTheDimensionsThatAreNotZero) {
+  const Tensor to = Tensor::Of<int32_t>({-1, 0});
+  const auto empty = RunOp("Reshape", {Tensor(DType::kFloat, Shape({2, 3, 0})), to});
+  ASSERT_TRUE(empty.ok()) << empty.status();
+  EXPECT_EQ((*empty)[0].shape(), Shape({6, 0}));
+  EXPECT_FALSE(RunOp("Reshape", {Tensor::Of<float>({1, 2}), to}).ok());
+}
+
 TEST(Array, ConjugateTransposeNegatesImaginaryParts) {
   using C = std::complex<float>;
   const auto out =

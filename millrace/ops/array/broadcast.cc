@@ -29,7 +29,9 @@ class BroadcastToKernel : public Kernel {
     }
     for (int i = 0; i < input.rank(); ++i) {
       if (input.dim(i) != 1 && input.dim(i) != shape.dim(extra + i)) {
-        return InvalidArgument("Incompatible shapes: ", input.shape().ToString(), " vs. ", shape.ToString());
+        return InvalidArgument("Incompatible shapes: ", input.shape().ToString(), " vs. ", shape.ToString(),
+                               ". Unable to broadcast tensor of shape ", input.shape().ToString(),
+                               " to tensor of shape ", shape.ToString());
       }
     }
     if (shape == input.shape()) {

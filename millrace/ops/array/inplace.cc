@@ -45,8 +45,10 @@ class InplaceKernel : public Kernel {
     Shape wanted = shape;
     wanted.set_dim(0, static_cast<int64_t>(rows.size()));
     if (v.shape() != wanted) {
-      return InvalidArgument("v must have shape ", wanted.ToString(), " for ", rows.size(), " rows of x ",
-                             shape.ToString(), ", got ", v.shape().ToString());
+      const bool rows_differ = v.rank() == shape.rank() && v.dim(0) != wanted.dim(0);
+      return InvalidArgument(
+          rows_differ ? "i and x shape doesn't match: " : "x and v shape doesn't match: ", "v must have shape ",
+          wanted.ToString(), " for ", rows.size(), " rows of x ", shape.ToString(), ", got ", v.shape().ToString());
     }
     if (!rows.empty() && shape.dim(0) == 0) return InvalidArgument("x has no rows to change");
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, shape));

@@ -41,7 +41,8 @@ StatusOr<IntList> ReadIntVector(const Tensor& tensor, absl::string_view what) {
 
 StatusOr<int64_t> ReadInt(const Tensor& tensor, absl::string_view what) {
   if (tensor.num_elements() != 1) {
-    return InvalidArgument(what, " must be a scalar, got shape ", tensor.shape().ToString());
+    return InvalidArgument(what, " must be a scalar: it must have exactly one element, got shape ",
+                           tensor.shape().ToString());
   }
   MR_ASSIGN_OR_RETURN(IntList list, ReadInts(tensor, what));
   return list[0];

@@ -10,11 +10,12 @@
 namespace millrace {
 namespace {
 
-// The product of the dimensions other than -1; an error for a smaller one, a second -1 or an overflow. `unknown` is set
-// to the position of the -1.
-StatusOr<int64_t> KnownProduct(absl::Span<const int64_t> dims, int* unknown) {
+// The product of the dimensions other than -1 and 0; an error for a negative one, a second -1 or an overflow. `unknown`
+// is set to the position of the -1, `has_zero` if there is a 0.
+StatusOr<int64_t> KnownProduct(absl::Span<const int64_t> dims, int* unknown, bool* has_zero) {
   int64_t product = 1;
   *unknown = -1;
+  *has_zero = false;
   for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
     if (dims[i] == -1) {
       if (*unknown >= 0) {
@@ -23,6 +24,8 @@ StatusOr<int64_t> KnownProduct(absl::Span<const int64_t> dims, int* unknown) {
       *unknown = i;
     } else if (dims[i] < 0) {
       return InvalidArgument("Size ", i, " must be non-negative, not ", dims[i]);
+    } else if (dims[i] == 0) {
+      *has_zero = true;
     } else if (__builtin_mul_overflow(product, dims[i], &product)) {
       return InvalidArgument("the requested shape [", absl::StrJoin(dims, ","), "] has too many elements");
     }
@@ -41,22 +44,24 @@ class ReshapeKernel : public Kernel {
     }
     MR_ASSIGN_OR_RETURN(IntList dims, ReadInts(ctx.input(1), "shape"));
     int unknown;
-    MR_ASSIGN_OR_RETURN(const int64_t known, KnownProduct(dims, &unknown));
-    const int64_t size = input.num_elements();
+    bool has_zero;
+    MR_ASSIGN_OR_RETURN(const int64_t known, KnownProduct(dims, &unknown, &has_zero));
     if (unknown >= 0) {
-      if (known == 0) {
-        return InvalidArgument(
-            "reshape cannot infer the missing input size for an empty tensor "
-            "unless all specified input sizes are non-zero");
-      }
+      // Between empty shapes the dimensions that are not zero decide: [2, 3, 0] becomes [-1, 0] as [6, 0].
+      int64_t size = 1;
+      for (const int64_t d : input.shape().dims()) size *= d == 0 && has_zero ? 1 : d;
       if (size % known != 0) {
         return InvalidArgument("Input to reshape is a tensor with ", size,
                                " values, but the requested shape requires a multiple of ", known);
       }
       dims[unknown] = size / known;
-    } else if (known != size) {
-      return InvalidArgument("Input to reshape is a tensor with ", size, " values, but the requested shape has ",
-                             known);
+    }
+    if (unknown < 0 || has_zero) {
+      const int64_t wanted = has_zero ? 0 : known;
+      if (wanted != input.num_elements()) {
+        return InvalidArgument("Input to reshape is a tensor with ", input.num_elements(),
+                               " values, but the requested shape has ", wanted);
+      }
     }
     MR_ASSIGN_OR_RETURN(Shape shape, Shape::Make(dims));
     ctx.SetOutput(0, input.ViewAs(input.dtype(), std::move(shape)));

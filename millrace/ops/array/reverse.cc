@@ -80,6 +80,13 @@ class ReverseSequenceKernel : public Kernel {
   }
   Status Compute(KernelContext& ctx) override {
     const Tensor& input = ctx.input(0);
+    if (ctx.input(1).rank() != 1) {
+      return InvalidArgument("seq_lengths must be 1-dim, not ", ctx.input(1).rank());
+    }
+    for (const auto& [dim, name] : {std::pair(seq_dim_, "seq_dim"), std::pair(batch_dim_, "batch_dim")}) {
+      if (dim < input.rank()) continue;
+      return InvalidArgument(name, " must be < input rank (", dim, " vs. ", input.rank(), ")");
+    }
     MR_ASSIGN_OR_RETURN(const int seq, ReadAxis(seq_dim_, input.rank(), "seq_dim"));
     MR_ASSIGN_OR_RETURN(const int batch, ReadAxis(batch_dim_, input.rank(), "batch_dim"));
     if (seq == batch) return InvalidArgument("batch_dim == seq_dim == ", seq);

@@ -15,9 +15,13 @@ class RollKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& input = ctx.input(0);
     if (input.rank() < 1) return InvalidArgument("input must be 1-D or higher");
-    if (ctx.input(1).rank() > 1 || ctx.input(2).rank() > 1 || ctx.input(1).shape() != ctx.input(2).shape()) {
-      return InvalidArgument("shift and axis must be scalars or vectors of the same size, got shapes ",
-                             ctx.input(1).shape().ToString(), " and ", ctx.input(2).shape().ToString());
+    for (const auto& [i, name] : {std::pair(1, "shift"), std::pair(2, "axis")}) {
+      if (ctx.input(i).rank() <= 1) continue;
+      return InvalidArgument(name, " must be a scalar or a 1-D vector. Found: ", ctx.input(i).shape().ToString());
+    }
+    if (ctx.input(1).shape() != ctx.input(2).shape()) {
+      return InvalidArgument("shift and axis must have the same size, got shapes ", ctx.input(1).shape().ToString(),
+                             " and ", ctx.input(2).shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(const IntList shifts, ReadInts(ctx.input(1), "shift"));
     MR_ASSIGN_OR_RETURN(const IntList axes, ReadInts(ctx.input(2), "axis"));

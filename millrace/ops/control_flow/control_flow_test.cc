@@ -67,6 +67,30 @@ TEST_F(ControlFlowTest, ReferenceGoesThroughALoopAndPointsToTheSameVariable) {
   EXPECT_THAT(Values<float>(b_.Op("Identity", {v})), ElementsAre(2, 3));
 }
 
+// v = v * v four times: each iteration reads what the one before it has written, through an Identity outside of the
+// loop.
+TEST_F(ControlFlowTest, ALoopThatUpdatesAVariableReadsWhatItHasWritten) {
+  const Endpoint v = b_.Op("VariableV2", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape::Scalar()}}, "v");
+  ASSERT_TRUE(Run(b_.AddNode("Assign", {v, b_.Scalar<float>(2)})).ok());
+  const AttrList frame = {{"frame_name", "f"}};
+  const AttrList constant = {{"frame_name", "f"}, {"is_constant", true}};
+  const Endpoint read = b_.Op("Enter", {b_.Op("Identity", {v})}, constant), ref = b_.Op("RefEnter", {v}, constant);
+  const Endpoint four = b_.Op("Enter", {b_.Scalar<int32_t>(4)}, constant);
+  Node* merge = b_.AddNode("Merge", {b_.Op("Enter", {b_.Scalar<int32_t>(0)}, frame), b_.Scalar<int32_t>(0)});
+  Node* gate = b_.AddNode("Switch", {merge->output(0), b_.Op("LoopCond", {b_.Op("Less", {merge->output(0), four})})});
+  const Endpoint i = b_.Op("Identity", {gate->output(1)});
+  b_.control_inputs = {i.node};
+  Node* update = b_.AddNode("Assign", {ref, b_.Op("Square", {read})});
+  b_.control_inputs = {update};
+  const Endpoint one = b_.Scalar<int32_t>(1);
+  const Endpoint next = b_.Op("NextIteration", {b_.Op("Add", {i, one})});
+  b_.control_inputs = {};
+  ASSERT_TRUE(b_.status().ok()) << b_.status();
+  graph_.SetInput(merge, 1, next);
+  ASSERT_EQ(Values<int32_t>(b_.Op("Exit", {gate->output(0)})), std::vector<int32_t>{4});
+  EXPECT_THAT(Values<float>(b_.Op("Identity", {v})), ElementsAre(65536));
+}
+
 TEST_F(ControlFlowTest, RefSelectUpdatesTheChosenVariableOnly) {
   std::vector<Endpoint> vs;
   for (const char* name : {"a", "b"}) {

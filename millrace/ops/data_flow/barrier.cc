@@ -15,6 +15,11 @@ Barrier::Barrier(Options options)
       takes_(absl::StrCat("Barrier '", options_.name, "'"), ResourceKind::kBarrier) {}
 
 Status Barrier::CheckInsert(const Tensor& keys, int64_t component) const {
+  if (cancelled_) {
+    return Cancelled("Barrier ", options_.name,
+                     " is closed.  Pending enqueues cancelled: 1.  Number of new insertions: ", keys.num_elements(),
+                     ".");
+  }
   absl::flat_hash_set<absl::string_view> seen;
   for (const std::string& key : keys.flat<std::string>()) {
     const auto at = incomplete_.find(key);
@@ -33,10 +38,18 @@ Status Barrier::CheckInsert(const Tensor& keys, int64_t component) const {
 }
 
 Status Barrier::InsertMany(const CallingOp& op, const Tensor& keys, int64_t component, const Tensor& values) {
-  Shape expected = options_.shapes[component];
-  expected.InsertDim(0, keys.num_elements());
   if (keys.rank() != 1) return InvalidArgument("keys must be a vector, got shape ", keys.shape().ToString());
-  if (values.shape() != expected) {
+  const PartialShape& each = options_.shapes[component];
+  PartialShape expected;
+  if (each.known_rank()) {
+    expected = PartialShape({keys.num_elements()});
+    for (const int64_t d : each.dims()) expected.AddDim(d);
+  }
+  if (values.num_elements() == 0 && keys.num_elements() > 0) {
+    return InvalidArgument("Tensors with no elements are not supported for component ", component, ": received shape ",
+                           values.shape().ToString());
+  }
+  if (!expected.IsCompatibleWith(values.shape()) || values.rank() == 0 || values.dim(0) != keys.num_elements()) {
     return InvalidArgument("Expected values of shape ", expected.ToString(), " for component ", component, ", got ",
                            values.shape().ToString());
   }
@@ -141,7 +154,15 @@ StatusOr<std::vector<Tensor>> Barrier::Batch(const std::vector<TupleStore::Tuple
   for (size_t c = 0; c < options_.types.size() + 2; ++c) {
     for (size_t i = 0; i < elements.size(); ++i) rows[i] = &elements[i][c];
     const DType dtype = c == 0 ? DType::kInt64 : c == 1 ? DType::kString : options_.types[c - 2];
-    StatusOr<Tensor> column = StackRows(dtype, c < 2 ? Shape() : options_.shapes[c - 2], rows, allocator);
+    Shape each;
+    if (c >= 2) {
+      if (!options_.shapes[c - 2].IsFullyDefined()) {
+        return InvalidArgument("Barrier '", options_.name,
+                               "': taking elements requires the components to have specified shapes.");
+      }
+      each = options_.shapes[c - 2].AsShape();
+    }
+    StatusOr<Tensor> column = StackRows(dtype, each, rows, allocator);
     if (!column.ok()) return column.status();
     batch.push_back(*std::move(column));
   }

@@ -20,7 +20,7 @@ class Barrier : public Resource {
   struct Options {
     std::string name;
     std::vector<DType> types;
-    std::vector<Shape> shapes;  // one per type
+    std::vector<PartialShape> shapes;  // one per type; unknown where none was given
   };
   // The result: insertion indices, keys, components.
   using TakeDone = absl::AnyInvocable<void(StatusOr<std::vector<Tensor>>)>;

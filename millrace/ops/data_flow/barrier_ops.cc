@@ -22,19 +22,20 @@ class BarrierKernel : public Kernel {
           InvalidArgument("Barrier only accepts capacity=-1.  Feed the inputs to your Barrier through a queue to "
                           "enforce a limited capacity."));
     }
-    if (shapes.size() != options_.types.size()) {
+    if (!shapes.empty() && shapes.size() != options_.types.size()) {
       init.Fail(InvalidArgument("All of the component shapes must be specified"));
     }
     for (DType type : options_.types) {
       if (!IsKnown(type)) FailDType(init, type);
     }
     for (const PartialShape& shape : shapes) {
-      if (!shape.IsFullyDefined()) {
+      if (shape.known_rank() && !shape.IsFullyDefined()) {
         init.Fail(InvalidArgument("Shape ", shape.ToString(), " is not fully defined"));
         return;
       }
-      options_.shapes.push_back(shape.AsShape());
+      options_.shapes.push_back(shape);
     }
+    options_.shapes.resize(options_.types.size());
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -42,8 +43,11 @@ class BarrierKernel : public Kernel {
         ctx, [this]() -> StatusOr<RefPtr<Barrier>> { return MakeRef<Barrier>(options_); },
         [this](const Barrier& found) {
           const Barrier::Options& has = found.options();
-          if (has.types == options_.types && has.shapes == options_.shapes) return absl::OkStatus();
-          return InvalidArgument("Shared barrier '", has.name, "' has other component types or shapes");
+          if (has.types != options_.types) {
+            return InvalidArgument("Shared barrier '", has.name, "' has other component types than requested");
+          }
+          if (has.shapes == options_.shapes) return absl::OkStatus();
+          return InvalidArgument("Shared barrier '", has.name, "' has other component shapes than requested");
         });
   }
 

@@ -204,6 +204,34 @@ TEST_F(QueueTest, DequeuesAreServedInTheOrderTheyCame) {
   EXPECT_TRUE(second.Result().ok());
 }
 
+// A batch that waits must not take what comes first: it is in the order of the priorities.
+TEST_F(QueueTest, ABatchOfAPriorityQueueIsInOrderHoweverItWasFilled) {
+  for (const int capacity : {10, 2}) {
+    const Endpoint q = b_.Op("PriorityQueueV2", {},
+                             {{"component_types", std::vector<DType>{DType::kInt32}},
+                              {"shapes", std::vector<PartialShape>{PartialShape::Scalar()}},
+                              {"capacity", capacity}},
+                             absl::StrCat("q", capacity));
+    const std::vector<DType> types = {DType::kInt64, DType::kInt32};
+    Node* const three = b_.AddNode("QueueDequeueManyV2", {q, Int(3)}, {{"component_types", types}});
+    std::vector<Node*> fill;
+    for (const int64_t p : {7, 9, 4}) {
+      fill.push_back(b_.AddNode("QueueEnqueueV2", {q, b_.Scalar<int64_t>(p), Int(static_cast<int32_t>(p))}));
+    }
+    Open();
+    std::vector<Tensor> got;
+    Background waiting([&] {
+      auto result = Get(three);
+      if (result.ok()) got = *result;
+      return result.status();
+    });
+    AwaitWaits(1);
+    for (Node* enqueue : fill) ASSERT_TRUE(Do(enqueue).ok());
+    ASSERT_TRUE(waiting.Result().ok());
+    EXPECT_THAT(got[0].flat<int64_t>(), ElementsAre(4, 7, 9)) << "capacity " << capacity;
+  }
+}
+
 TEST_F(QueueTest, TwoNodesThatShareANameMustAgree) {
   Node* const a = Handle(
       "FIFOQueueV2", {{"component_types", std::vector<DType>{DType::kInt32}}, {"capacity", 3}, {"shared_name", "s"}});

@@ -1,6 +1,8 @@
 // The ops that create lookup tables.
 #include <algorithm>
+#include <optional>
 
+#include "absl/strings/match.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/data_flow/lookup_table.h"
@@ -15,8 +17,13 @@ bool IsKeyType(DType t) { return t == DType::kInt32 || t == DType::kInt64 || t =
 // Common to the nodes of all tables.
 class TableNode {
  public:
-  TableNode(KernelInit& init, bool initializable) : source_(init) {
-    options_.name = source_.name();
+  TableNode(KernelInit& init, bool initializable) {
+    if (absl::StartsWith(init.node().type(), "Anonymous")) {
+      options_.name = init.node().name();
+    } else {
+      source_.emplace(init);
+      options_.name = source_->name();
+    }
     options_.initializable = initializable;
     init.Attr("key_dtype", &options_.key_dtype);
     init.Attr("value_dtype", &options_.value_dtype);
@@ -38,7 +45,8 @@ class TableNode {
   }
 
   Status Emit(KernelContext& ctx, absl::FunctionRef<StatusOr<RefPtr<LookupTable>>()> make) {
-    return source_.Emit(ctx, make, [this](const LookupTable& found) {
+    if (!source_.has_value()) return EmitAnonymous(ctx, make);
+    return source_->Emit(ctx, make, [this](const LookupTable& found) {
       const LookupTable::Options& has = found.options();
       if (has.key_dtype == options_.key_dtype && has.value_dtype == options_.value_dtype) return absl::OkStatus();
       return InvalidArgument("Conflicting key/value dtypes ", options_.key_dtype, "->", options_.value_dtype, " with ",
@@ -49,7 +57,19 @@ class TableNode {
   const LookupTable::Options& options() const { return options_; }
 
  private:
-  ResourceSource<LookupTable> source_;
+  // A new table that lives as long as its handles.
+  static Status EmitAnonymous(KernelContext& ctx, absl::FunctionRef<StatusOr<RefPtr<LookupTable>>()> make) {
+    MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table, make());
+    ResourceHandle handle;
+    handle.device = ctx.device()->name();
+    handle.name = ctx.node().name();
+    handle.type_name = LookupTable::kTypeName;
+    handle.resource = std::move(table);
+    ctx.SetOutput(0, MakeHandleTensor(ctx.output_type(0), std::move(handle)));
+    return absl::OkStatus();
+  }
+
+  std::optional<ResourceSource<LookupTable>> source_;  // none if the table is anonymous
   LookupTable::Options options_;
 };
 
@@ -140,6 +160,31 @@ MR_DENSE_HASH_TABLE(MILLRACE_OP(MutableDenseHashTableV2)
                         .Input("empty_key: key_dtype")
                         .Input("deleted_key: key_dtype")
                         .Output("table_handle: resource"));
+
+#define MR_ANONYMOUS_TABLE(builder)        \
+  builder.Output("table_handle: resource") \
+      .Attr("key_dtype: type")             \
+      .Attr("value_dtype: type")           \
+      .Stateful()                          \
+      .Shape(ScalarShape)                  \
+      .NotDifferentiable()
+MR_ANONYMOUS_TABLE(MILLRACE_OP(AnonymousHashTable))
+    .Summary("An immutable hash table that lives as long as its handle.");
+MR_ANONYMOUS_TABLE(MILLRACE_OP(AnonymousMutableHashTable))
+    .Summary("A mutable hash table from keys to scalars that lives as long as its handle.");
+MR_ANONYMOUS_TABLE(MILLRACE_OP(AnonymousMutableHashTableOfTensors))
+    .Attr("value_shape: shape = []")
+    .Summary("A mutable hash table from keys to tensors that lives as long as its handle.");
+MR_ANONYMOUS_TABLE(
+    MILLRACE_OP(AnonymousMutableDenseHashTable).Input("empty_key: key_dtype").Input("deleted_key: key_dtype"))
+    .Attr("value_shape: shape = []")
+    .Attr("initial_num_buckets: int = 131072")
+    .Attr("max_load_factor: float = 0.8")
+    .Summary("A mutable hash table in two tensors that lives as long as its handle.");
+MILLRACE_KERNEL(AnonymousHashTable, kCpu, HashTableKernel<TableKind::kInitializable>);
+MILLRACE_KERNEL(AnonymousMutableHashTable, kCpu, HashTableKernel<TableKind::kMutable>);
+MILLRACE_KERNEL(AnonymousMutableHashTableOfTensors, kCpu, HashTableKernel<TableKind::kOfTensors>);
+MILLRACE_KERNEL(AnonymousMutableDenseHashTable, kCpu, DenseHashTableKernel);
 
 MILLRACE_KERNEL(HashTable, kCpu, HashTableKernel<TableKind::kInitializable>);
 MILLRACE_KERNEL(HashTableV2, kCpu, HashTableKernel<TableKind::kInitializable>);

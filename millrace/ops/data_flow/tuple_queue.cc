@@ -1,5 +1,6 @@
 #include "millrace/ops/data_flow/tuple_queue.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -29,6 +30,13 @@ constexpr absl::string_view kTokenQueue = "sync_token_q";
 ResourceKind KindOfWaits(absl::string_view name) {
   const absl::string_view own = name.substr(name.rfind('/') + 1);  // without the scopes before it
   return own == kTokenQueue ? ResourceKind::kTokenQueue : ResourceKind::kQueue;
+}
+
+// The first component of an element of a priority queue is its priority.
+void SortByPriority(std::vector<Queue::Tuple>* elements) {
+  std::stable_sort(elements->begin(), elements->end(), [](const Queue::Tuple& a, const Queue::Tuple& b) {
+    return a[0].scalar<int64_t>() < b[0].scalar<int64_t>();
+  });
 }
 
 std::unique_ptr<TupleStore> StoreFor(const TupleQueue::Options& options) {
@@ -168,8 +176,10 @@ Status TupleQueue::CheckRows(const Tuple& rows) const {
     if (options_.shapes.empty()) continue;
     const Shape each(rows[i].shape().dims().subspan(1));
     if (!options_.shapes[i].IsCompatibleWith(each)) {
-      return InvalidArgument("Shape mismatch in tuple component ", i, ". Expected rows of ",
-                             options_.shapes[i].ToString(), ", got ", rows[i].shape().ToString());
+      PartialShape expected({rows[i].dim(0)});
+      for (const int64_t d : options_.shapes[i].dims()) expected.AddDim(d);
+      return InvalidArgument("Shape mismatch in tuple component ", i, ". Expected ", expected.ToString(), ", got ",
+                             rows[i].shape().ToString());
     }
   }
   return absl::OkStatus();
@@ -234,10 +244,15 @@ Progress TupleQueue::TryDequeue(Taken* taken, Status* result) {
   const int64_t available = store_->size() - (closed_ ? 0 : options_.min_after_dequeue);
   const int64_t n = std::min(available, left);
   if (n <= 0) return Progress::kNone;
+  const bool in_order = options_.kind == Kind::kPriority;
+  // A batch of a priority queue is in order, so it is taken when it is whole, if the queue can ever hold so many.
+  if (in_order && n < left && taken->wanted <= options_.capacity) return Progress::kNone;
   taken->elements.reserve(taken->elements.size() + static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) taken->elements.push_back(store_->Pop());
   taken->held += n;
-  return n == left ? Progress::kDone : Progress::kSome;
+  if (n < left) return Progress::kSome;
+  if (in_order && taken->held > n) SortByPriority(&taken->elements);
+  return Progress::kDone;
 }
 
 void TupleQueue::Enqueue(const CallingOp& op, Tuple element, EnqueueDone done) {

@@ -63,6 +63,57 @@ TEST_F(FunctionalTest, RemoteCallRunsHereAndNowhereElse) {
   EXPECT_THAT(r.status().ToString(), HasSubstr("/job:other/task:3"));
 }
 
+// branch(v) adds 1 to v, returns 5, and declares no control output.
+void DefineBranchWithEffect(pb::FunctionDef& def) {
+  def.mutable_signature()->set_name("branch");
+  auto* in = def.mutable_signature()->add_input_arg();
+  in->set_name("v");
+  in->set_type(pb::DT_RESOURCE);
+  auto* out = def.mutable_signature()->add_output_arg();
+  out->set_name("r");
+  out->set_type(pb::DT_FLOAT);
+  const auto constant = [&](const char* name, float value) {
+    pb::NodeDef* node = def.add_node_def();
+    node->set_name(name);
+    node->set_op("Const");
+    (*node->mutable_attr())["dtype"].set_type(pb::DT_FLOAT);
+    auto* t = (*node->mutable_attr())["value"].mutable_tensor();
+    t->set_dtype(pb::DT_FLOAT);
+    t->mutable_tensor_shape();
+    t->add_float_val(value);
+  };
+  constant("one", 1);
+  constant("five", 5);
+  pb::NodeDef* add = def.add_node_def();
+  add->set_name("add");
+  add->set_op("AssignAddVariableOp");
+  add->add_input("v");
+  add->add_input("one:output:0");
+  (*add->mutable_attr())["dtype"].set_type(pb::DT_FLOAT);
+  (*def.mutable_ret())["r"] = "five:output:0";
+}
+
+// In TensorFlow a conditional with this attr is replaced by its branches before the graph is pruned; one without it is
+// run by its kernel, which runs every stateful op of the branch.
+TEST_F(FunctionalTest, ALoweredConditionalRunsOnlyTheEffectsThatItsBranchesDeclare) {
+  DefineBranchWithEffect(*b_.graph()->mutable_library()->add_function());
+  pb::AttrValue f;
+  f.mutable_func()->set_name("branch");
+  const Endpoint v = b_.Op("VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape::Scalar()}}, "v");
+  Node* const init = b_.AddNode("AssignVariableOp", {v, b_.Scalar<float>(0)}, {{"dtype", DType::kFloat}});
+  const Endpoint read = b_.Op("ReadVariableOp", {v}, {{"dtype", DType::kFloat}});
+  const auto run = [&](AttrList more) {
+    AttrList attrs = {{"then_branch", f}, {"else_branch", f}, {"Tout", std::vector<DType>{DType::kFloat}}};
+    for (auto& attr : more) attrs.push_back(attr);
+    EXPECT_TRUE(Run(init).ok());
+    EXPECT_THAT(Values<float>(b_.Op("If", {b_.Scalar(true), v}, attrs)), ElementsAre(5));
+    return Values<float>(read)[0];
+  };
+  EXPECT_EQ(run({{"_lower_using_switch_merge", true}}), 0);
+  EXPECT_EQ(run({{"_lower_using_switch_merge", false}}), 1);
+  EXPECT_EQ(run({}), 1);
+}
+
 TEST_F(FunctionalTest, AFunctionThatIsMissingIsNamed) {
   pb::AttrValue f;
   f.mutable_func()->set_name("nowhere");

@@ -93,8 +93,8 @@ class WhileKernel : public AsyncKernel {
     void Step() override {
       Call(kernel_->cond_, values_, [this](std::vector<Tensor> results) {
         if (results.size() != 1) {
-          Finish(InvalidArgument("the condition '", kernel_->cond_.name(), "' must give one result but gives ",
-                                 results.size()));
+          Finish(InvalidArgument("Expected a single scalar return value from the condition '", kernel_->cond_.name(),
+                                 "' of a loop, got ", results.size(), " tensors."));
           return;
         }
         const StatusOr<bool> truth = ToBool(results[0]);
@@ -105,8 +105,8 @@ class WhileKernel : public AsyncKernel {
         const size_t n = values_.size();
         Call(kernel_->body_, std::move(values_), [this, n](std::vector<Tensor> next) {
           if (next.size() != n) {
-            Finish(InvalidArgument("the body '", kernel_->body_.name(), "' gives ", next.size(),
-                                   " values, but the loop has ", n));
+            Finish(InvalidArgument("While loop body returned ", next.size(), " arguments. Expected: ", n,
+                                   " (function '", kernel_->body_.name(), "')"));
             return;
           }
           values_ = std::move(next);
@@ -141,7 +141,8 @@ class ForKernel : public AsyncKernel {
     }
     const bool up = range[2] > 0 && range[0] <= range[1], down = range[2] < 0 && range[0] >= range[1];
     if (!up && !down) {
-      done(InvalidArgument("a loop from ", range[0], " to ", range[1], " by ", range[2], " never ends"));
+      done(InvalidArgument("Invalid start/limit/delta: ", range[0], " ", range[1], " ", range[2],
+                           ": the loop never ends"));
       return;
     }
     std::make_shared<Loop>(this, ctx, range, std::move(done))->Go();
@@ -162,8 +163,8 @@ class ForKernel : public AsyncKernel {
       for (Tensor& value : values_) args.push_back(std::move(value));
       Call(kernel_->body_, std::move(args), [this, n](std::vector<Tensor> next) {
         if (next.size() != n) {
-          Finish(InvalidArgument("the body '", kernel_->body_.name(), "' gives ", next.size(),
-                                 " values, but the loop has ", n));
+          Finish(InvalidArgument("For loop body returned ", next.size(), " arguments. Expected: ", n, " (function '",
+                                 kernel_->body_.name(), "')"));
           return;
         }
         values_ = std::move(next);

@@ -45,7 +45,8 @@ class TensorListConcatKernel : public Kernel {
     rows = wanted;
     if (!wanted.known_rank() && list.element_shape.known_rank()) rows = list.element_shape;
     if (rows.known_rank() && rows.rank() < 1)
-      return InvalidArgument("Concat requires elements to be at least vectors, found scalars instead.");
+      return InvalidArgument("Concat requires elements to be at least vectors, found scalars instead.",
+                             " element_shape must not be empty.");
     if (rows.known_rank()) layout->tail = PartialShape(rows.dims().subspan(1));
     if (list.element_shape.known_rank() && list.element_shape.rank() > 0) {
       StatusOr<PartialShape> merged = layout->tail.MergeWith(PartialShape(list.element_shape.dims().subspan(1)));
@@ -73,7 +74,7 @@ class TensorListConcatKernel : public Kernel {
         if (t.rank() < 1)
           return InvalidArgument("Concat saw a scalar shape at index ", i, " but requires at least vectors.");
         StatusOr<PartialShape> merged = layout->tail.MergeWith(PartialShape(t.shape().dims().subspan(1)));
-        if (!merged.ok()) return Differ(layout->tail, t.shape());
+        if (!merged.ok()) return WithPrefix("Tried to concat tensors with unequal shapes: ", merged.status());
         layout->tail = *merged;
         length = t.dim(0);
         if (length_of_rows >= 0 && same_length && length_of_rows != length) return Differ(rows, t.shape());
@@ -82,18 +83,38 @@ class TensorListConcatKernel : public Kernel {
       } else if (length_of_rows >= 0) {
         length = length_of_rows;
       } else {
-        return InvalidArgument(
-            "Concating lists with uninitialized tensors is not supported in this form: the length of element ", i,
-            " is not known");
+        length = CommonLength(list);
+        if (length < 0 && !layout->tail.IsFullyDefined()) break;
+        if (length < 0) {
+          return InvalidArgument("List contains uninitialized tensor at index ", i, " but leading_dims has only ",
+                                 leading == nullptr ? 0 : leading->num_elements(), " elements.");
+        }
       }
       if (length > kMaxListElements || (layout->total += length) > (int64_t{1} << 40)) {
         return InvalidArgument("the lengths of the elements add up to too much");
       }
     }
     if (layout->tail.IsFullyDefined()) return absl::OkStatus();
+    if (n > 0) {
+      return InvalidArgument(
+          "Trying to concat list with only uninitialized tensors but element_shape_except_first_dim is not fully "
+          "defined: ",
+          layout->tail.ToString());
+    }
     return InvalidArgument(
         "All except the first dimension must be fully defined when concating an empty tensor list. element_shape: ",
         rows.ToString());
+  }
+
+  // The first dimension that all elements which are set have; -1 if there is none.
+  static int64_t CommonLength(const TensorList& list) {
+    int64_t length = -1;
+    for (const Tensor& t : list.tensors) {
+      if (!t.IsInitialized()) continue;
+      if (t.rank() < 1 || (length >= 0 && t.dim(0) != length)) return -1;
+      length = t.dim(0);
+    }
+    return length;
   }
 
   Status Concat(KernelContext& ctx, const TensorList& list, const Layout& layout) const {
@@ -142,12 +163,21 @@ class TensorListSplitKernel : public Kernel {
     if (lengths.rank() != 1)
       return InvalidArgument("Expected lengths to be a vector, received shape: ", lengths.shape().ToString());
     MR_ASSIGN_OR_RETURN(PartialShape shape, ShapeFromTensor(ctx.input(1)));
+    if (shape.known_rank() && shape.rank() < 1) {
+      return InvalidArgument("TensorListSplit requires element_shape to be at least of rank 1, but saw: ",
+                             shape.ToString());
+    }
+    if (shape.known_rank() &&
+        !PartialShape(shape.dims().subspan(1)).IsCompatibleWith(PartialShape(t.shape().dims().subspan(1)))) {
+      return InvalidArgument("tensor shape ", t.shape().ToString(), " is not compatible with element_shape ",
+                             shape.ToString());
+    }
     int64_t total = 0;
     for (const int64_t n : lengths.flat<int64_t>()) {
       if (n < 0) return InvalidArgument("Invalid value in lengths: ", n);
       if (n > t.dim(0) - total) {
         return InvalidArgument("Attempting to slice [", total, ", ",
-                               static_cast<double>(total) + static_cast<double>(n), ") from tensor with length ",
+                               static_cast<double>(total) + static_cast<double>(n), "] from tensor with length ",
                                t.dim(0));
       }
       Shape::Dims dims(t.shape().dims().begin(), t.shape().dims().end());

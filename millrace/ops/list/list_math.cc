@@ -1,5 +1,6 @@
 // Sums of lists and zeros like a list, for gradients of lists.
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/list/optional.h"
 #include "millrace/ops/list/tensor_list.h"
 
 namespace millrace {
@@ -33,6 +34,8 @@ StatusOr<Variant> AddVariants(KernelContext& ctx, const Variant& a, const Varian
   // The gradient of an unused list may be empty.
   if (a.empty()) return b;
   if (b.empty()) return a;
+  const OptionalValue *p = a.Get<OptionalValue>(), *q = b.Get<OptionalValue>();
+  if (p != nullptr && q != nullptr) return AddOptionals(ctx, *p, *q);
   const TensorList* x = a.Get<TensorList>();
   const TensorList* y = b.Get<TensorList>();
   if (x == nullptr || y == nullptr) {
@@ -72,6 +75,7 @@ StatusOr<Tensor> ZerosLikeTensor(KernelContext& ctx, const Tensor& t) {
 
 StatusOr<Variant> ZerosLikeVariant(KernelContext& ctx, const Variant& v) {
   if (v.empty()) return v;
+  if (const OptionalValue* optional = v.Get<OptionalValue>()) return ZerosLikeOptional(ctx, *optional);
   const TensorList* list = v.Get<TensorList>();
   if (list == nullptr) return InvalidArgument("there are no zeros like ", v.DebugString());
   RefPtr<TensorList> zeros = list->Like();

@@ -16,17 +16,16 @@ Status StackElements(KernelContext& ctx, const TensorList& list, int64_t n, cons
     const Tensor& t = list.tensors[index(k)];
     if (!t.IsInitialized()) continue;
     StatusOr<PartialShape> merged = partial.MergeWith(t.shape());
-    if (!merged.ok()) {
-      return InvalidArgument("Tried to stack list elements of different shapes: ", partial.ToString(), " and ",
-                             t.shape().ToString());
-    }
+    if (!merged.ok()) return WithPrefix("Tried to stack list elements of different shapes: ", merged.status());
     partial = *merged;
   }
   if (!partial.IsFullyDefined()) {
     return InvalidArgument(n == 0 ? "Tried to stack elements of an empty list with non-fully-defined element_shape: "
                                   : "Tried to stack list which only contains uninitialized tensors and has a "
                                     "non-fully-defined element_shape: ",
-                           partial.ToString());
+                           partial.ToString(),
+                           " (Tried to gather uninitialized tensors from a list with "
+                           "non-fully-defined element_shape)");
   }
   const Shape element = partial.AsShape();
   Shape::Dims dims = {n};
@@ -35,8 +34,8 @@ Status StackElements(KernelContext& ctx, const TensorList& list, int64_t n, cons
   for (int64_t k = 0; k < n; ++k) {
     const Tensor& t = list.tensors[index(k)];
     if (t.IsInitialized() && t.shape() != element) {
-      return InvalidArgument("Tried to stack list elements of different shapes: element ", index(k), " has shape ",
-                             t.shape().ToString(), ", not ", element.ToString());
+      return WithPrefix(absl::StrCat("Tried to stack list elements of different shapes: element ", index(k), ": "),
+                        PartialShape(element).MergeWith(t.shape()).status());
     }
   }
   MR_ASSIGN_OR_RETURN(Tensor* const out, ctx.AllocateOutput(0, shape));
@@ -86,7 +85,7 @@ class TensorListGatherKernel : public Kernel {
       return InvalidArgument("Expected indices to be a vector, but received shape ", indices.shape().ToString());
     for (const int32_t i : indices.flat<int32_t>()) {
       if (i < 0 || i >= static_cast<int64_t>(list->tensors.size())) {
-        return InvalidArgument("Index ", i, " out of range; list only has ", list->tensors.size(), " elements.");
+        return InvalidArgument("Trying to gather element ", i, " in a list with ", list->tensors.size(), " elements.");
       }
     }
     MR_ASSIGN_OR_RETURN(const PartialShape wanted, ShapeFromTensor(ctx.input(2)));
@@ -123,8 +122,8 @@ StatusOr<int64_t> CheckScatter(const Tensor& t, const Tensor& indices, int64_t s
     return InvalidArgument("Expected indices to be a vector, but received shape ", indices.shape().ToString());
   if (t.rank() < 1) return InvalidArgument("Tensor must be at least a vector, but saw shape: ", t.shape().ToString());
   if (indices.num_elements() != t.dim(0)) {
-    return InvalidArgument("Expected len(indices) == tensor.shape[0], but saw: ", indices.num_elements(), " vs. ",
-                           t.dim(0));
+    return InvalidArgument("Invalid number of rows in input tensor. Expected: ", indices.num_elements(),
+                           " Actual: ", t.dim(0));
   }
   int64_t highest = -1;
   for (const int32_t i : indices.flat<int32_t>()) {

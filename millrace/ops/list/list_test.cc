@@ -64,6 +64,26 @@ TEST_F(ListTest, BadUseIsAnError) {
               HasSubstr("not a list"));
 }
 
+TEST_F(ListTest, AnOptionalHasAValueOrNone) {
+  const AttrList wanted = {{"output_types", std::vector<DType>{DType::kFloat, DType::kInt32}},
+                           {"output_shapes", std::vector<PartialShape>{PartialShape({2}), PartialShape::Scalar()}}};
+  const Endpoint some = b_.Op("OptionalFromValue", {Vector({1, 2}), b_.Scalar<int32_t>(7)});
+  const Endpoint none = b_.Op("OptionalNone", std::vector<Endpoint>{});
+  EXPECT_THAT(Values<bool>(b_.Op("OptionalHasValue", {some})), ElementsAre(true));
+  EXPECT_THAT(Values<bool>(b_.Op("OptionalHasValue", {none})), ElementsAre(false));
+  Node* const get = b_.AddNode("OptionalGetValue", {some}, wanted);
+  EXPECT_THAT(Values<float>(get->output(0)), ElementsAre(1, 2));
+  EXPECT_THAT(Values<int32_t>(get->output(1)), ElementsAre(7));
+  EXPECT_THAT(ErrorOf(b_.Op("OptionalGetValue", {none}, wanted)).ToString(), HasSubstr("does not have a value"));
+  const AttrList others = {{"output_types", std::vector<DType>{DType::kFloat, DType::kFloat}},
+                           {"output_shapes", std::vector<PartialShape>{PartialShape(), PartialShape()}}};
+  EXPECT_THAT(ErrorOf(b_.Op("OptionalGetValue", {some}, others)).ToString(),
+              HasSubstr("expected type for component 1"));
+  EXPECT_THAT(ErrorOf(b_.Op("OptionalHasValue", {Empty()})).ToString(), HasSubstr("not an Optional"));
+  const Endpoint sum = b_.Op("AddN", std::vector<Endpoint>{some, some, b_.Op("ZerosLike", {some})});
+  EXPECT_THAT(Values<float>(b_.Op("OptionalGetValue", {sum}, wanted)), ElementsAre(2, 4));
+}
+
 TEST_F(ListTest, GatherScatterAndResize) {
   EXPECT_THAT(Values<float>(b_.Op("TensorListGather", {Rows(), b_.Ints({2, 0}), Any()}, kFloat)),
               ElementsAre(5, 6, 1, 2));

@@ -152,20 +152,14 @@ StatusOr<PartialShape> ShapeFromTensor(const Tensor& t) {
 }
 
 StatusOr<PartialShape> CommonShape(const TensorList& list, const PartialShape& wanted, bool with_elements) {
-  StatusOr<PartialShape> merged = list.element_shape.MergeWith(wanted);
-  if (!merged.ok()) {
-    return InvalidArgument("Tried to use a list whose elements have shape ", list.element_shape.ToString(),
-                           " with elements of shape ", wanted.ToString());
-  }
+  StatusOr<PartialShape> merged = wanted.MergeWith(list.element_shape);
+  if (!merged.ok()) return WithPrefix("the list's elements have another shape: ", merged.status());
   PartialShape shape = *merged;
   if (!with_elements || shape.IsFullyDefined()) return shape;
   for (const Tensor& t : list.tensors) {
     if (!t.IsInitialized()) continue;
     merged = shape.MergeWith(t.shape());
-    if (!merged.ok()) {
-      return InvalidArgument("Tensors with different shapes: ", shape.ToString(), " and ", t.shape().ToString(),
-                             " in one list");
-    }
+    if (!merged.ok()) return WithPrefix("Tensors with different shapes in one list: ", merged.status());
     shape = *merged;
   }
   return shape;

@@ -18,7 +18,8 @@ Status MatMulShape(ShapeContext& c) {
   MR_ASSIGN_OR_RETURN(const PartialShape b, c.WithRank(1, 2));
   const int64_t inner_a = a.dim(ta ? 0 : 1), inner_b = b.dim(tb ? 1 : 0);
   if (inner_a >= 0 && inner_b >= 0 && inner_a != inner_b) {
-    return InvalidArgument("inner dimensions of a matrix product differ: ", inner_a, " and ", inner_b, ", of ",
+    return InvalidArgument("Matrix size-incompatible: In[0]: ", a.ToString(), ", In[1]: ", b.ToString(),
+                           ": inner dimensions of a matrix product differ: ", inner_a, " and ", inner_b, ", of ",
                            a.ToString(), ta ? " (transposed)" : "", " and ", b.ToString(), tb ? " (transposed)" : "");
   }
   c.set_output(0, {a.dim(ta ? 1 : 0), b.dim(tb ? 0 : 1)});

@@ -106,7 +106,8 @@ class NthElementKernel : public Kernel {
     if (n < 0) return InvalidArgument("n must be non-negative but is ", n);
     if (input.rank() < 1) return InvalidArgument("Input must be at least rank 1 but is rank ", input.rank());
     const int64_t length = input.dim(input.rank() - 1);
-    if (n >= length) return InvalidArgument("Input must have at least n+1 = ", n + 1, " columns");
+    if (n >= length)
+      return InvalidArgument("Input must have last dimension > n = ", n, ": Input must have at least n+1 columns");
     if (reverse_) n = length - n - 1;
     Shape shape = input.shape();
     shape.RemoveDim(shape.rank() - 1);

@@ -228,10 +228,12 @@ class MaxPoolGradKernel : public Kernel {
     Shape out;
     MR_ASSIGN_OR_RETURN(const PoolGeometry g, MakePoolGeometry(attrs, x.shape(), &out));
     const Shape& wanted = kSecond ? x.shape() : out;
-    if (ctx.input(1).shape() != out || grad.shape() != wanted) {
-      return InvalidArgument("for an input of shape ", x.shape().ToString(), ", orig_output must have shape ",
-                             out.ToString(), " and the gradient ", wanted.ToString(), ", but they have ",
-                             ctx.input(1).shape().ToString(), " and ", grad.shape().ToString());
+    if (ctx.input(1).shape() != out) {
+      return InvalidArgument("Expected orig_output shape to be ", out.ToString(), ", but got ",
+                             ctx.input(1).shape().ToString());
+    }
+    if (grad.shape() != wanted) {
+      return InvalidArgument("Expected grad shape to be ", wanted.ToString(), ", but got ", grad.shape().ToString());
     }
     if (g.in_pixels() > std::numeric_limits<int32_t>::max()) {
       return InvalidArgument("images of ", g.in_pixels(), " pixels are too large");

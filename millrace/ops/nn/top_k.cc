@@ -137,10 +137,10 @@ class TopKKernel : public Kernel {
     if (!k_is_attr_) {
       MR_ASSIGN_OR_RETURN(k, ScalarInt(ctx.input(1), "k"));
     }
-    if (k < 0) return InvalidArgument("k must not be negative, but is ", k);
+    if (k < 0) return InvalidArgument("Need k >= 0, got ", k);
     if (x.rank() < 1 || x.dim(x.rank() - 1) < k) {
-      return InvalidArgument("the input's rows must have at least k = ", k, " elements, but it has shape ",
-                             x.shape().ToString());
+      return InvalidArgument("input must have last dimension >= k = ", k,
+                             ", that is, must have at least k columns, but ", "it has shape ", x.shape().ToString());
     }
     Shape out = x.shape();
     out.set_dim(x.rank() - 1, k);

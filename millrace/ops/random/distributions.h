@@ -30,6 +30,15 @@ class SingleNumbers {
     }
     return group_[next_++];
   }
+  // Uniform in [0, n), by rejection.
+  uint32_t Below(uint32_t n) {
+    if (n == 0) return (*this)() * n;
+    if ((n & (n - 1)) == 0) return (*this)() & (n - 1);
+    const uint32_t rejected = ~uint32_t{0} % n + 1;
+    uint32_t number = (*this)();
+    while (number < rejected) number = (*this)();
+    return number % n;
+  }
   // In [0, 1), with 52 random bits.
   double Double();
 

@@ -66,7 +66,7 @@ class MultinomialKernel : public Kernel {
     }
     const int64_t samples = count.scalar<int32_t>();
     if (samples < 0) return InvalidArgument("num_samples must not be negative, but is ", samples);
-    if (logits.dim(1) < 1) return InvalidArgument("there must be at least one class to draw");
+    if (logits.dim(1) < 1) return InvalidArgument("num_classes should be positive, got ", logits.dim(1));
     MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make({logits.dim(0), samples}));
     MR_ASSIGN_OR_RETURN(Tensor* const output, ctx.AllocateOutput(0, shape));
     if (output->num_elements() == 0) return absl::OkStatus();

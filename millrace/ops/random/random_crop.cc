@@ -11,16 +11,6 @@
 namespace millrace::random {
 namespace {
 
-// Uniform in [0, n), by rejection.
-uint32_t EvenBelow(uint32_t n, SingleNumbers& numbers) {
-  if (n == 0) return numbers() * n;
-  if ((n & (n - 1)) == 0) return numbers() & (n - 1);
-  const uint32_t rejected = ~uint32_t{0} % n + 1;
-  uint32_t number = numbers();
-  while (number < rejected) number = numbers();
-  return number % n;
-}
-
 class RandomCropKernel : public Kernel {
  public:
   explicit RandomCropKernel(KernelInit& init) : source_(init, SourceKind::kSeedAttrs) {
@@ -52,8 +42,8 @@ class RandomCropKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const Philox stream, source_.Take(ctx, 2, 1));
     SingleNumbers numbers(stream);
     int64_t top = 0, left = 0;
-    if (height < image.dim(0)) top = EvenBelow(static_cast<uint32_t>(image.dim(0) - height + 1), numbers);
-    if (width < image.dim(1)) left = EvenBelow(static_cast<uint32_t>(image.dim(1) - width + 1), numbers);
+    if (height < image.dim(0)) top = numbers.Below(static_cast<uint32_t>(image.dim(0) - height + 1));
+    if (width < image.dim(1)) left = numbers.Below(static_cast<uint32_t>(image.dim(1) - width + 1));
     const size_t pixel = static_cast<size_t>(image.dim(2)) * SizeOf(image.dtype());
     const char* from = static_cast<const char*>(image.raw_data());
     char* to = static_cast<char*>(out->raw_data());

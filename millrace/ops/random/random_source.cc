@@ -88,7 +88,7 @@ StatusOr<Philox> StreamFromKey(const Tensor& key, const Tensor& counter, const T
   }
   const int32_t algorithm = alg.scalar<int32_t>();
   if (algorithm != kAlgPhilox && algorithm != kAlgAny) {
-    return InvalidArgument("unsupported algorithm id: ", algorithm);
+    return InvalidArgument("Unsupported algorithm id: ", algorithm);
   }
   if (key.rank() != 1 || key.dim(0) != 1) {
     return InvalidArgument("key must have shape [1], not ", key.shape().ToString());

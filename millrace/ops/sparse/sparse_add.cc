@@ -27,7 +27,9 @@ std::vector<Pair> Merge(const SparseInput& a, const SparseInput& b) {
 
 Status CheckSameShape(const SparseInput& a, const SparseInput& b) {
   if (a.shape == b.shape) return absl::OkStatus();
-  return InvalidArgument("Operands' shapes do not match: got ", a.shape.ToString(), " and ", b.shape.ToString());
+  return InvalidArgument(a.rank() != b.rank() ? "Operands do not have the same ranks; got shapes: "
+                                              : "Operands' shapes do not match: got ",
+                         a.shape.ToString(), " and ", b.shape.ToString());
 }
 
 template <typename T>

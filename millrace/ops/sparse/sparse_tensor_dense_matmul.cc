@@ -68,8 +68,9 @@ class SparseTensorDenseMatMulKernel : public Kernel {
       const int64_t row = IntAt(indices, 2 * i + (adjoint_a_ ? 1 : 0));
       const int64_t k = IntAt(indices, 2 * i + (adjoint_a_ ? 0 : 1));
       if (row < 0 || row >= rows || k < 0 || k >= inner) {
-        return InvalidArgument("a_indices[", i, "] = [", IntAt(indices, 2 * i), ", ", IntAt(indices, 2 * i + 1),
-                               "] is out of bounds of a_shape");
+        const bool bad_k = k < 0 || k >= inner;
+        return InvalidArgument(bad_k ? "k (" : "m (", bad_k ? k : row, ") from index[", i, ",",
+                               bad_k == adjoint_a_ ? 0 : 1, "] out of bounds (>=", bad_k ? inner : rows, ")");
       }
       const C value = adjoint_a_ ? Conjugate(static_cast<C>(values[i])) : static_cast<C>(values[i]);
       C* to = sum + row * width;

@@ -13,8 +13,9 @@ Status ValueMissing(const ResourceHandle& handle) {
 StatusOr<RefPtr<Variable>> VariableInput(const KernelContext& ctx, int i, DType dtype) {
   MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, ctx.resource<Variable>(i));
   if (variable->dtype() != dtype) {
-    return InvalidArgument("variable ", variable->name(), " has the wrong dtype: expected ", DTypeName(dtype),
-                           ", it is ", DTypeName(variable->dtype()));
+    return InvalidArgument("Trying to ", ctx.node().is_type("ReadVariableOp") ? "read" : "update",
+                           " variable with wrong dtype. Expected ", DTypeName(variable->dtype()), " got ",
+                           DTypeName(dtype), " (variable ", variable->name(), ")");
   }
   return variable;
 }
