@@ -136,9 +136,8 @@ void FileKernel::ComputeAsync(KernelContext& ctx, Done done) {
   step.HandOver();
   if (step.inter_op == nullptr) return done(ComputeFiles(ctx));
   if (!is_long()) {
-    step.inter_op->Schedule([this, &ctx, done = std::move(done)]() mutable {
-      done(CatchExceptions([&] { return ComputeFiles(ctx); }));
-    });
+    step.inter_op->Schedule(
+        [this, &ctx, done = std::move(done)]() mutable { done(CatchExceptions([&] { return ComputeFiles(ctx); })); });
     return;
   }
   auto shared = std::make_shared<Done>(std::move(done));
