@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "millrace/base/descriptor_limit.h"
 #include "millrace/cluster/client/local_servers.h"
 #include "millrace/cluster/client/server_session.h"
 #include "millrace/cluster/cluster_transport.h"
@@ -45,6 +46,7 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
     return InvalidArgument("the number of threads is negative");
   if (options.cpu_devices < 1)
     return InvalidArgument("cpu_devices is ", options.cpu_devices, "; a task needs at least one");
+  RaiseDescriptorLimit();
   auto state = std::make_unique<State>();
   state->id = {job_name, task_index};
   state->cluster = cluster;
