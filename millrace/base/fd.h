@@ -28,6 +28,8 @@ class Fd {
   // -1 if empty.
   int get() const { return fd_; }
   bool ok() const { return fd_ >= 0; }
+  // The caller closes it from now on.
+  [[nodiscard]] int Release() { return std::exchange(fd_, -1); }
   // Closes it now.
   void Reset() {
     if (fd_ >= 0) close(std::exchange(fd_, -1));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "millrace/base/descriptor_limit.h"
 #include "millrace/base/log.h"
 #include "millrace/base/thread_group.h"
 #include "millrace/cluster/client/local_servers.h"
@@ -55,6 +56,7 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
     return InvalidArgument("file_threads is ", options.file_threads, "; a task needs at least one");
   if (options.cpu_devices < 1)
     return InvalidArgument("cpu_devices is ", options.cpu_devices, "; a task needs at least one");
+  RaiseDescriptorLimit();
   auto state = std::make_unique<State>();
   state->id = {job_name, task_index};
   state->cluster = cluster;

@@ -171,6 +171,10 @@ struct TransportStatus {
   std::vector<PeerStatus> peers;
   // Connections from strangers, or with malformed data.
   uint64_t refused_connections = 0;
+  // Connections that others have made to this task, and those that were closed at once because there were too many.
+  int64_t incoming_connections = 0;
+  uint64_t excess_connections = 0;
+  std::string last_excess;  // who, and why; empty if there was none
   // Blocks of received memory that are still referenced.
   int64_t received_blocks = 0;
 };

@@ -76,6 +76,11 @@ void AppendTraffic(const TaskStatus& status, const TaskRate* rate, std::string* 
   }
   if (status.refused_connections() > 0)
     refused.Add({absl::StrCat(status.refused_connections(), " connections that did not belong here")});
+  if (status.excess_connections() > 0) {
+    refused.Add({absl::StrCat(status.excess_connections(), " connections beyond the limits (",
+                              status.incoming_connections(), " are open, ", status.descriptor_limit(),
+                              " file descriptors at most), the last ", status.last_excess())});
+  }
   cpu.AppendTo("cpu", text);
   peers.AppendTo("peers", text);
   refused.AppendTo("refused", text);
@@ -88,6 +93,9 @@ void AddTrafficJson(const TaskStatus& status, const TaskRate* rate, json* task) 
                     {"system_seconds", status.usage().system_seconds()},
                     {"cores", status.usage().cores()}};
   (*task)["refused_connections"] = status.refused_connections();
+  (*task)["incoming_connections"] = status.incoming_connections();
+  (*task)["excess_connections"] = status.excess_connections();
+  (*task)["descriptor_limit"] = status.descriptor_limit();
   (*task)["peers"] = json::array();
   for (const TaskStatus::Peer& peer : status.peers()) {
     (*task)["peers"].push_back({{"peer", peer.peer()},

@@ -388,7 +388,7 @@ void MasterSession::OnPeerLost(const Awaited& peer, const Status& why) {
   std::vector<std::shared_ptr<MasterStep>> steps;
   {
     MutexLock lock(&mu_);
-    steps = Ordered([&](const MasterStep& step) { return step.Awaits(peer.task); });
+    steps = Ordered([&](const MasterStep& step) { return step.Awaits(peer, why); });
   }
   for (const std::shared_ptr<MasterStep>& step : steps) step->Cancel(why);
 }

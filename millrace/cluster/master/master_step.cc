@@ -337,12 +337,11 @@ void MasterStep::ListAwaited(std::vector<Awaited>* peers) const {
   }
 }
 
-bool MasterStep::Awaits(const std::string& task) const {
-  MutexLock lock(&mu_);
-  for (size_t i = 0; i < awaited_.size(); ++i) {
-    if (awaited_[i] && program_->parts[i].peer != nullptr && program_->parts[i].peer->name == task) return true;
-  }
-  return false;
+bool MasterStep::Awaits(const Awaited& lost, const Status& why) const {
+  std::vector<Awaited> awaited;
+  ListAwaited(&awaited);
+  return std::any_of(awaited.begin(), awaited.end(),
+                     [&](const Awaited& waiting) { return EndsWait(lost, why, waiting); });
 }
 
 }  // namespace millrace

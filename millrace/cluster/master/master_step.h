@@ -39,7 +39,8 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   absl::Time since() const { return since_; }
   // The peers whose parts have not ended.
   void ListAwaited(std::vector<Awaited>* peers) const;
-  bool Awaits(const std::string& task) const;
+  // Whether the loss of a peer ends a wait of this step.
+  bool Awaits(const Awaited& lost, const Status& why) const;
 
  private:
   void RunAtPeer(int index);

@@ -4,6 +4,13 @@
 #include <utility>
 
 namespace millrace {
+namespace {
+
+// How far a loop's sender may be ahead of its receivers. parallel_iterations bounds it for honest peers.
+constexpr int64_t kMostEarly = int64_t{1} << 16;
+constexpr int64_t kMostEarlyBytes = int64_t{8} << 30;
+
+}  // namespace
 
 void StepLine::Send(net::Bytes message) const {
   if (outgoing) return outgoing->Send(std::move(message));
@@ -134,6 +141,10 @@ bool LineTensors::RecvFrom(Line* line, Slot* slot, absl::string_view key, Done* 
     case Slot::State::kHere:
       slot->state = Slot::State::kDone;
       NoteArrival(key, slot->item, slot->since);
+      if (slot->early) {
+        --line->early;
+        line->early_bytes -= static_cast<int64_t>(slot->item.tensor.TotalBytes());
+      }
       *result = std::exchange(slot->item, {});
       return true;
     case Slot::State::kEmpty:
@@ -207,6 +218,15 @@ Status LineTensors::ArriveOne(int task, SteppedTensor tensor, absl::Time arrived
     Slot& slot = by_key ? in_loops_[tensor.key] : slots_[number];
     const absl::string_view key = by_key ? tensor.key : edges_->edges[number].key;
     if (slot.state == Slot::State::kEmpty) {
+      if (by_key) {
+        if (line.early >= kMostEarly || line.early_bytes >= kMostEarlyBytes) {
+          return ResourceExhausted(from, " has sent ", line.early, " tensors of loops (", line.early_bytes,
+                                   " bytes) that nobody has received yet; the last is '", key, "'");
+        }
+        slot.early = true;
+        ++line.early;
+        line.early_bytes += static_cast<int64_t>(tensor.item.tensor.TotalBytes());
+      }
       slot.state = Slot::State::kHere;
       slot.item = std::move(tensor.item);
       slot.since = arrived;

@@ -54,8 +54,9 @@ class LineTensors {
   bool RecvSlot(int slot, absl::string_view key, Done* done);
   bool LeadsTo(absl::string_view task);
 
-  // Delivers tensors that arrived over the line. INVALID_ARGUMENT for an unknown or duplicate tensor; the ones before
-  // it are delivered. The caller must keep this object alive: a tensor may complete the step and thereby end it.
+  // Delivers tensors that arrived over the line. INVALID_ARGUMENT for an unknown or duplicate tensor,
+  // RESOURCE_EXHAUSTED if a loop's sender is too far ahead of its receivers; the ones before it are delivered. The
+  // caller must keep this object alive: a tensor may complete the step and thereby end it.
   Status Arrive(int task, SteppedTensors tensors);
   // The other end has ended the line: waits for its tensors fail with INTERNAL.
   void EndLine(int task);
@@ -77,6 +78,7 @@ class LineTensors {
   struct Slot {
     enum class State { kEmpty, kHere, kAwaited, kDone };
     State state = State::kEmpty;
+    bool early = false;  // counted in Line::early
     RendezvousItem item = {};
     Done waiter = nullptr;
     absl::Time since = absl::InfinitePast();  // the start of the wait or, in a traced step, the arrival
@@ -86,7 +88,9 @@ class LineTensors {
     bool over = false;  // nothing more arrives
     bool answers = false;
     bool traced = false;
-    int awaited = 0;  // the number of tensors being waited for
+    int awaited = 0;          // the number of tensors being waited for
+    int64_t early = 0;        // tensors of loops that have arrived and nobody has taken,
+    int64_t early_bytes = 0;  // and their size
     StepLine to = {};
     std::vector<int> held = {};  // the slots of the tensors kept for TakeHeld
   };

@@ -1,5 +1,6 @@
 #include "millrace/cluster/step/step_rendezvous.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace millrace {
@@ -114,8 +115,11 @@ void StepRendezvous::ListWaits(std::vector<Wait>* waits) {
   lines_.ListWaits(waits);
 }
 
-bool StepRendezvous::AbortIfAwaiting(const std::string& task, const Status& why) {
-  const bool awaits = pulled_.Awaits(task) || lines_.Awaits(task);
+bool StepRendezvous::AbortIfAwaiting(const Awaited& lost, const Status& why) {
+  std::vector<Awaited> awaited;
+  ListAwaited(&awaited);
+  const bool awaits =
+      std::any_of(awaited.begin(), awaited.end(), [&](const Awaited& waiting) { return EndsWait(lost, why, waiting); });
   if (awaits) Abort(why);
   return awaits;
 }

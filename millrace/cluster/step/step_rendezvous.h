@@ -56,7 +56,7 @@ class StepRendezvous : public Rendezvous, public RefCounted {
   // For liveness checks: ListAwaited adds the peers whose tensors are being waited for; AbortIfAwaiting ends the step
   // if it waits for a lost one.
   void ListAwaited(std::vector<Awaited>* peers);
-  bool AbortIfAwaiting(const std::string& task, const Status& why);
+  bool AbortIfAwaiting(const Awaited& lost, const Status& why);
   // Adds the current waits for peers, in the form of a WaitRegistry. They are not registered in advance: a step pays
   // nothing until somebody asks.
   void ListWaits(std::vector<Wait>* waits);

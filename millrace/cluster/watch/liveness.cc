@@ -8,6 +8,11 @@
 
 namespace millrace {
 
+bool EndsWait(const Awaited& lost, const Status& why, const Awaited& waiting) {
+  return lost.task == waiting.task && lost.address == waiting.address &&
+         (!absl::IsAborted(why) || lost.incarnation == waiting.incarnation);
+}
+
 std::shared_ptr<LivenessMonitor> LivenessMonitor::Make(const LivenessOptions& options,
                                                        std::weak_ptr<LivenessClient> client) {
   return std::shared_ptr<LivenessMonitor>(new LivenessMonitor(options, std::move(client)));
@@ -31,12 +36,12 @@ void LivenessMonitor::Tick() {
   const bool more = client->ListAwaited(&awaited);
   // A deterministic order, whatever that of the client's tables is.
   std::sort(awaited.begin(), awaited.end(), [](const Awaited& a, const Awaited& b) {
-    return std::tie(a.task, a.incarnation) < std::tie(b.task, b.incarnation);
+    return std::tie(a.task, a.address, a.incarnation) < std::tie(b.task, b.address, b.incarnation);
   });
   for (const Awaited& peer : awaited) {
     {
       MutexLock lock(&mu_);
-      if (!asked_.try_emplace(peer.task, 1).second) continue;
+      if (!asked_.emplace(peer.task, peer.address, peer.incarnation).second) continue;
     }
     peer.worker->GetStatus({.timeout = options_.peer_timeout},
                            [self = shared_from_this(), peer](const StatusOr<pb::GetStatusResponse>& answer) {
@@ -55,7 +60,7 @@ void LivenessMonitor::Tick() {
 void LivenessMonitor::OnAnswer(const Awaited& peer, const StatusOr<pb::GetStatusResponse>& answer) {
   {
     MutexLock lock(&mu_);
-    asked_.erase(peer.task);
+    asked_.erase({peer.task, peer.address, peer.incarnation});
   }
   Status why;
   if (!answer.ok()) {

@@ -3,9 +3,10 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/time/time.h"
 #include "millrace/base/clock.h"
 #include "millrace/base/mutex.h"
@@ -22,6 +23,10 @@ struct Awaited {
   uint64_t incarnation = 0;  // of its first device when the wait began; 0: unknown
 };
 
+// Whether the loss of `lost`, for the reason `why`, ends the wait for `waiting`. Tasks of two clusters may have the
+// same name, so the address decides as well; and of a task that was restarted (ABORTED), the process.
+bool EndsWait(const Awaited& lost, const Status& why, const Awaited& waiting);
+
 struct LivenessOptions {
   TimerQueue* timers = TimerQueue::Real();
   // How often peers are pinged, and how long a peer may be silent.
@@ -35,8 +40,8 @@ class LivenessClient {
   virtual ~LivenessClient() = default;
   // Adds the peers that steps wait for now. Returns false if nothing could start to wait soon either.
   virtual bool ListAwaited(std::vector<Awaited>* peers) = 0;
-  // Must end every wait for that task with `why`, which is UNAVAILABLE (unreachable or silent) or ABORTED (restarted)
-  // and names the task.
+  // Must end every wait that this ends (EndsWait) with `why`, which is UNAVAILABLE (unreachable or silent) or ABORTED
+  // (restarted) and names the task.
   virtual void OnPeerLost(const Awaited& peer, const Status& why) = 0;
 };
 
@@ -60,7 +65,9 @@ class LivenessMonitor : public std::enable_shared_from_this<LivenessMonitor> {
   const std::weak_ptr<LivenessClient> client_;
   std::atomic<bool> ticking_{false};
   Mutex mu_;
-  absl::flat_hash_map<std::string, int> asked_ ABSL_GUARDED_BY(mu_);  // tasks that have not answered yet
+  // Those that have not answered yet: task, address and incarnation.
+  using Asked = std::tuple<std::string, std::string, uint64_t>;
+  absl::flat_hash_set<Asked> asked_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace millrace

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "millrace/base/descriptor_limit.h"
 #include "millrace/base/process_usage.h"
 #include "millrace/tensor/memory_budget.h"
 
@@ -120,6 +121,10 @@ void StatusService::AddTraffic(TaskStatus* status) const {
   if (worker_->options().transport == nullptr) return;
   net::TransportStatus transport = worker_->options().transport->status();
   status->set_refused_connections(static_cast<int64_t>(transport.refused_connections));
+  status->set_incoming_connections(transport.incoming_connections);
+  status->set_excess_connections(static_cast<int64_t>(transport.excess_connections));
+  status->set_last_excess(std::move(transport.last_excess));
+  status->set_descriptor_limit(DescriptorLimit());
   for (net::PeerStatus& peer : transport.peers) {
     TaskStatus::Peer* entry = status->add_peers();
     entry->set_peer(std::move(peer.peer));

@@ -277,7 +277,7 @@ bool Worker::ListAwaited(std::vector<Awaited>* peers) {
 }
 
 void Worker::OnPeerLost(const Awaited& peer, const Status& why) {
-  for (const RefPtr<StepRendezvous>& step : steps_->Rendezvous()) step->AbortIfAwaiting(peer.task, why);
+  for (const RefPtr<StepRendezvous>& step : steps_->Rendezvous()) step->AbortIfAwaiting(peer, why);
 }
 
 }  // namespace millrace

@@ -5,6 +5,8 @@
 namespace millrace::net {
 namespace {
 
+int Millis(absl::Duration duration) { return static_cast<int>(absl::ToInt64Milliseconds(duration)); }
+
 ChannelArgs CommonArgs() {
   ChannelArgs args;
   args.Set(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, -1)
@@ -22,6 +24,16 @@ ChannelArgs& ChannelArgs::Set(const char* name, int value) {
   arg.type = GRPC_ARG_INTEGER;
   arg.key = const_cast<char*>(name);
   arg.value.integer = value;
+  args_.push_back(arg);
+  return *this;
+}
+
+ChannelArgs& ChannelArgs::SetPointer(const char* name, void* value, const grpc_arg_pointer_vtable* vtable) {
+  grpc_arg arg;
+  arg.type = GRPC_ARG_POINTER;
+  arg.key = const_cast<char*>(name);
+  arg.value.pointer.p = value;
+  arg.value.pointer.vtable = vtable;
   args_.push_back(arg);
   return *this;
 }
@@ -50,13 +62,16 @@ ChannelArgs ClientArgs() {
   return args;
 }
 
-ChannelArgs ServerArgs() {
+ChannelArgs ServerArgs(const GrpcTransportOptions& options) {
   ChannelArgs args = CommonArgs();
-  args.Set(GRPC_ARG_ALLOW_REUSEPORT, 0)
+  args.Set(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Millis(kGrpcHandshakeTimeout))
       // Clients may ask as often as they like whether the server is there.
       .Set(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1)
+      .Set(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0)
+      .Set(GRPC_ARG_KEEPALIVE_TIME_MS, Millis(options.ping_interval))
+      .Set(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Millis(options.ping_timeout))
       .Set(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1)
-      .Set(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+      .Set(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   return args;
 }
 

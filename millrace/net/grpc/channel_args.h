@@ -5,12 +5,19 @@
 
 #include <vector>
 
+#include "absl/time/time.h"
+#include "millrace/net/grpc/grpc_transport.h"
+
 namespace millrace::net {
 
-// A list of integer settings. Names must be literals.
+// A client that does not complete TLS's and HTTP/2's handshakes in this time is disconnected.
+inline constexpr absl::Duration kGrpcHandshakeTimeout = absl::Seconds(10);
+
+// A list of settings. Names must be literals.
 class ChannelArgs {
  public:
   ChannelArgs& Set(const char* name, int value);
+  ChannelArgs& SetPointer(const char* name, void* value, const grpc_arg_pointer_vtable* vtable);
   // Valid until the next Set.
   const grpc_channel_args* get();
 
@@ -20,6 +27,6 @@ class ChannelArgs {
 };
 
 ChannelArgs ClientArgs();
-ChannelArgs ServerArgs();
+ChannelArgs ServerArgs(const GrpcTransportOptions& options);
 
 }  // namespace millrace::net

@@ -4,7 +4,6 @@
 
 #include "millrace/base/clock.h"
 #include "millrace/net/address.h"
-#include "millrace/net/grpc/bind_probe.h"
 #include "millrace/net/grpc/channel_args.h"
 #include "millrace/net/grpc/credentials.h"
 #include "millrace/net/grpc/incoming_call.h"
@@ -19,15 +18,26 @@ constexpr int kOtherMethod = -1;
 // How long clients may take to read the last answers and hang up by themselves.
 constexpr absl::Duration kGrace = absl::Milliseconds(300);
 
-grpc_server* NewServer() {
-  ChannelArgs args = ServerArgs();
-  return grpc_server_create(args.get(), nullptr);
-}
+// gRPC copies the pointer to where it stores the object that takes sockets.
+const grpc_arg_pointer_vtable kPlainPointer = {
+    .copy = [](void* pointer) { return pointer; },
+    .destroy = [](void*) {},
+    .cmp = [](void* a, void* b) { return a < b   ? -1
+                                         : a > b ? 1
+                                                 : 0; },
+};
 
 }  // namespace
 
-GrpcListener::GrpcListener(CompletionQueue* queue, Service* service)
-    : queue_(queue), service_(service), server_(NewServer()) {
+grpc_server* GrpcListener::NewServer(const GrpcTransportOptions& options) {
+  ChannelArgs args = ServerArgs(options);
+  args.SetPointer(kExternalPort, &takes_sockets_, &kPlainPointer);
+  return grpc_server_create(args.get(), nullptr);
+}
+
+GrpcListener::GrpcListener(const GrpcTransportOptions& options, CompletionQueue* queue, Admission* admission,
+                           Service* service)
+    : queue_(queue), admission_(admission), service_(service), server_(NewServer(options)) {
   grpc_server_register_completion_queue(server_, queue_->get(), nullptr);
   for (const std::string& method : service_->methods()) {
     methods_.push_back(
@@ -40,42 +50,30 @@ GrpcListener::~GrpcListener() {
   grpc_server_destroy(server_);
 }
 
-StatusOr<std::unique_ptr<Listener>> GrpcListener::Start(const std::string& address, const TlsCredentials* tls,
-                                                        CompletionQueue* queue, Service* service) {
+StatusOr<std::unique_ptr<Listener>> GrpcListener::Start(const std::string& address, const GrpcTransportOptions& options,
+                                                        CompletionQueue* queue, Admission* admission,
+                                                        Service* service) {
   MR_ASSIGN_OR_RETURN(const HostPort wanted, ParseHostPort(address));
-  std::unique_ptr<GrpcListener> listener;
-  Status bound;
-  // A port that the system chose may be gone before the second socket is bound to it.
-  for (int attempt = 0; attempt < (wanted.port == 0 ? 5 : 1); ++attempt) {
-    listener.reset(new GrpcListener(queue, service));
-    bound = listener->Bind(wanted, tls);
-    if (bound.ok()) break;
+  MR_ASSIGN_OR_RETURN(TcpListeners sockets, ListenTcp(wanted));
+  std::unique_ptr<GrpcListener> listener(new GrpcListener(options, queue, admission, service));
+  listener->port_ = sockets.port;
+  // Returns 0 also if it succeeds.
+  grpc_server_add_http2_port(listener->server_, kExternalPort, NewServerCredentials(options.tls.get()).get());
+  if (listener->takes_sockets_ == nullptr) {
+    return Unavailable(
+        "cannot listen at ", JoinHostPort(wanted.host, wanted.port),
+        options.tls == nullptr
+            ? ""
+            : ": the TLS certificate, key or authority is not valid, or the key is not the certificate's");
   }
-  MR_RETURN_IF_ERROR(bound);
   grpc_server_start(listener->server_);
   listener->RequestCall(kOtherMethod);
   for (int method = 0; method < listener->methods_.size(); ++method) {
     for (int i = 0; i < kRequestedPerMethod; ++i) listener->RequestCall(method);
   }
+  MR_ASSIGN_OR_RETURN(listener->acceptor_,
+                      GrpcAcceptor::Start(std::move(sockets), admission, listener->takes_sockets_));
   return listener;
-}
-
-Status GrpcListener::Bind(const HostPort& wanted, const TlsCredentials* tls) {
-  MR_ASSIGN_OR_RETURN(const BindPlan plan, PlanBind(wanted));
-  port_ = plan.port;
-  const ServerCredentials credentials = NewServerCredentials(tls);
-  for (const std::string& host : plan.hosts) {
-    const int port = grpc_server_add_http2_port(server_, JoinHostPort(host, port_).c_str(), credentials.get());
-    if (port == 0) {
-      MR_RETURN_IF_ERROR(PlanBind(wanted).status());  // taken meanwhile
-      return Unavailable(
-          "cannot listen at ", JoinHostPort(wanted.host, wanted.port),
-          tls == nullptr ? ""
-                         : ": the TLS certificate, key or authority is not valid, or the key is not the certificate's");
-    }
-    port_ = port;
-  }
-  return absl::OkStatus();
 }
 
 void GrpcListener::RequestCall(int method) {
@@ -105,6 +103,7 @@ void GrpcListener::OnArrival(GrpcIncomingCall* call, bool arrived) {
     return;
   }
   if (!serve) return call->Refuse(Unavailable("the server is stopping"));
+  if (admission_->has_unsettled()) admission_->Settle(call->peer());
   RequestCall(call->method());
   if (call->method() == kOtherMethod)
     return call->Refuse(Unimplemented("this server has no method ", call->MethodName()));
@@ -143,6 +142,7 @@ void GrpcListener::Stop() {
     stopping_ = true;
     for (GrpcIncomingCall* call : calls_) calls.push_back(ShareRef(call));
   }
+  acceptor_.reset();
   grpc_server_shutdown_and_notify(server_, queue_->get(), shutdown_.Tag());
   for (const auto& call : calls) call->cancellation()->StartCancel(Cancelled("the server is stopping"));
   calls.clear();

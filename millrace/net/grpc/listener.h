@@ -9,7 +9,8 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "millrace/base/mutex.h"
-#include "millrace/net/address.h"
+#include "millrace/net/admission.h"
+#include "millrace/net/grpc/acceptor.h"
 #include "millrace/net/grpc/completion_queue.h"
 #include "millrace/net/grpc/grpc_transport.h"
 #include "millrace/net/transport.h"
@@ -20,8 +21,9 @@ class GrpcIncomingCall;
 
 class GrpcListener final : public Listener {
  public:
-  static StatusOr<std::unique_ptr<Listener>> Start(const std::string& address, const TlsCredentials* tls,
-                                                   CompletionQueue* queue, Service* service);
+  // `admission` decides which connections are kept; it must outlive the listener.
+  static StatusOr<std::unique_ptr<Listener>> Start(const std::string& address, const GrpcTransportOptions& options,
+                                                   CompletionQueue* queue, Admission* admission, Service* service);
   ~GrpcListener() override;
   int port() const override { return port_; }
   void Stop() override;
@@ -34,17 +36,20 @@ class GrpcListener final : public Listener {
   CompletionQueue* queue() const { return queue_; }
 
  private:
-  GrpcListener(CompletionQueue* queue, Service* service);
-  Status Bind(const HostPort& wanted, const TlsCredentials* tls);
+  GrpcListener(const GrpcTransportOptions& options, CompletionQueue* queue, Admission* admission, Service* service);
+  grpc_server* NewServer(const GrpcTransportOptions& options);
   // Requests the next call of a method from gRPC.
   void RequestCall(int method);
   void OnShutdown(bool ok);
 
   CompletionQueue* const queue_;
+  Admission* const admission_;
   Service* const service_;
+  grpc_core::TcpServerFdHandler* takes_sockets_ = nullptr;  // set by gRPC when the port is added
   grpc_server* const server_;
   std::vector<void*> methods_;  // gRPC's handles
   int port_ = 0;
+  std::unique_ptr<GrpcAcceptor> acceptor_;  // until Stop
   MemberEvent<GrpcListener, &GrpcListener::OnShutdown> shutdown_{this};
 
   Mutex mu_;

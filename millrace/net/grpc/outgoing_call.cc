@@ -94,6 +94,7 @@ void GrpcOutgoingCall::Start(const Bytes& request, CompletionQueue* queue) {
   ops[5].data.recv_status_on_client.status_details = &details_;
   ops[5].data.recv_status_on_client.error_string = &error_;
   Ref();
+  connection_->Add(this);
   const grpc_call_error error = grpc_call_start_batch(call_, ops, std::size(ops), finished_.Tag(), nullptr);
   MR_CHECK(error == GRPC_CALL_OK);
 }
@@ -103,18 +104,30 @@ void GrpcOutgoingCall::Cancel() {
   if (call_ != nullptr) grpc_call_cancel(call_, nullptr);
 }
 
+void GrpcOutgoingCall::Abandon() {
+  abandoned_.store(true);
+  Cancel();
+}
+
 void GrpcOutgoingCall::OnFinished(bool ok) {
   request_.reset();
+  bool answered = false;
+  StatusOr<Bytes> result = Result(&answered);
+  const bool given_up = code_ == GRPC_STATUS_DEADLINE_EXCEEDED || code_ == GRPC_STATUS_CANCELLED;
+  connection_->Remove(this, answered   ? GrpcConnection::CallEnd::kAnswered
+                            : given_up ? GrpcConnection::CallEnd::kGivenUp
+                                       : GrpcConnection::CallEnd::kFailed);
   // Taken out, so that what it holds goes before the call is over for the transport.
   Channel::Done done = std::move(done_);
-  done(Result());
+  done(std::move(result));
   done = nullptr;
   in_flight_->Remove(this);
   Unref();
 }
 
-StatusOr<Bytes> GrpcOutgoingCall::Result() {
+StatusOr<Bytes> GrpcOutgoingCall::Result(bool* answered) {
   if (code_ == GRPC_STATUS_OK) {
+    *answered = true;
     if (answer_ != nullptr) return FromByteBuffer(ByteBuffer(std::exchange(answer_, nullptr)));
     return Internal(channel_->address(), ": the answer to ", method_, " holds no message");
   }
@@ -124,7 +137,14 @@ StatusOr<Bytes> GrpcOutgoingCall::Result() {
     channel_->OnUnavailable(connection_.get());
     return Unavailable(channel_->address(), ": the server ended before it took the call of ", method_);
   }
-  if (IsFromHandler(code_, details, CopyText(error_))) return FromGrpc(code_, details);
+  const bool cancelled = code_ == GRPC_STATUS_CANCELLED && cancelled_.load(std::memory_order_relaxed);
+  if (cancelled && abandoned_.load()) {
+    return Unavailable(channel_->address(), ": the connection went silent while ", method_,
+                       " waited for an answer; a new connection works and replaces it");
+  }
+  const bool from_handler = IsFromHandler(code_, details, CopyText(error_));
+  *answered = from_handler && !cancelled;
+  if (from_handler) return FromGrpc(code_, details);
   if (code_ == GRPC_STATUS_UNAVAILABLE) channel_->OnUnavailable(connection_.get());
   const Status error = LocalError(details);
   return Status(error.code(), WithPlainAddresses(error.message()));

@@ -18,13 +18,19 @@ class GrpcOutgoingCall final : public OutgoingCall {
   GrpcOutgoingCall(std::shared_ptr<GrpcChannel> channel, std::shared_ptr<GrpcConnection> connection,
                    CallsInFlight* in_flight, const std::string& method, const CallOptions& options, Channel::Done done);
 
+  // Nobody but the channel itself waits for it. Call it before Start.
+  void set_is_probe() { is_probe_ = true; }
+  bool is_probe() const { return is_probe_; }
   void Start(const Bytes& request, CompletionQueue* queue);
   void Cancel() override;
+  // Its connection has gone silent: ends the call with UNAVAILABLE.
+  void Abandon();
 
  private:
   ~GrpcOutgoingCall() override;
   void OnFinished(bool ok);
-  StatusOr<Bytes> Result();
+  // `answered`: the other side gave the result.
+  StatusOr<Bytes> Result(bool* answered);
   // The status for an error that did not come from the other side's handler.
   Status LocalError(absl::string_view details) const;
 
@@ -34,7 +40,9 @@ class GrpcOutgoingCall final : public OutgoingCall {
   const std::string method_;
   const CallOptions options_;
   Channel::Done done_;
+  bool is_probe_ = false;
   std::atomic<bool> cancelled_{false};  // by this side
+  std::atomic<bool> abandoned_{false};
   MemberEvent<GrpcOutgoingCall, &GrpcOutgoingCall::OnFinished> finished_{this};
 
   grpc_call* call_ = nullptr;

@@ -1,13 +1,11 @@
 #include "millrace/net/lane/acceptor.h"
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "millrace/base/log.h"
 #include "millrace/net/lane/endpoint.h"
 #include "millrace/net/lane/server_link.h"
-#include "millrace/net/lane/sockets.h"
 
 namespace millrace::net {
 namespace {
@@ -35,7 +33,6 @@ void LaneAcceptor::Stop() {
 }
 
 void LaneAcceptor::TryAgainLater() {
-  MR_LOG(Warning, "cannot accept a connection to the step lane, trying again soon: ", std::strerror(errno));
   const LaneOptions& options = endpoint_->core()->options;
   endpoint_->core()->deadlines.Add(options.clock->Now() + kRetry, [self = ShareRef(this)] {
     self->loop_->Post([self](EventThread* here) { self->OnReadable(here); });
@@ -48,9 +45,9 @@ void LaneAcceptor::OnReadable(EventThread* /*here*/) {
     {
       MutexLock lock(&mu_);
       if (!socket_.ok()) return;
-      accepted = AcceptSocket(socket_.get());
+      accepted = endpoint_->core()->admission.Accept(socket_.get());
       if (!accepted.ok()) {
-        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) return TryAgainLater();
+        if (Admission::OutOfResources(errno)) return TryAgainLater();
         if (Status armed = loop_->ArmRead(id_, socket_.get()); !armed.ok())
           MR_LOG(Warning, "a step lane's listener ended: ", armed.message());
         return;

@@ -22,7 +22,8 @@ class LaneAcceptor final : public EventHandler {
   void OnReadable(EventThread* here) override;
 
  private:
-  // Called when the system has no descriptors left: accepting again immediately would be a busy loop.
+  // Called when the system has no resources for a connection, not even to refuse it: accepting again immediately would
+  // be a busy loop.
   void TryAgainLater() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const RefPtr<LaneEndpoint> endpoint_;

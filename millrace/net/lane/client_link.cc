@@ -40,6 +40,7 @@ StatusOr<RefPtr<ClientLink>> ClientLink::Dial(LaneCore* core, const std::string&
     link->End(armed);
     return armed;
   }
+  if (!link->medium().within_host()) link->StartHeartbeat();
   return link;
 }
 
@@ -53,6 +54,8 @@ Status ClientLink::ShakeHands(const LaneOffer& offer, absl::Time deadline) {
   std::memcpy(hello.secret.data(), offer.secret().data(), hello.secret.size());
   const LaneOptions& options = core()->options;
   hello.reads_memory = medium_->reads_memory() && options.read_memory;
+  // Where the system asks for leave, none is given while keys are in this process's memory.
+  if (hello.reads_memory && !options.secured) medium_->AllowReads(fd()).IgnoreError();
   hello.window = options.window;
   hello.probe = probe();
   hello.probe_address = reinterpret_cast<uintptr_t>(probe().data());

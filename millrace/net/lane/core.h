@@ -7,6 +7,7 @@
 
 #include "millrace/base/mutex.h"
 #include "millrace/base/thread_group.h"
+#include "millrace/net/admission.h"
 #include "millrace/net/calls_in_flight.h"
 #include "millrace/net/lane/deadlines.h"
 #include "millrace/net/lane/event_loop.h"
@@ -29,6 +30,7 @@ struct LaneCore {
         lookups(options.resolver),
         pool(MakeRef<ReceivePool>(options.kept_memory)),
         deadlines(options.timers, options.clock),
+        admission({.what = "the step lane", .handshake_timeout = options.handshake_timeout, .clock = options.clock}),
         closing(std::move(closing)),
         loop(std::move(loop)) {}
 
@@ -36,6 +38,7 @@ struct LaneCore {
   HostLookups lookups;
   const RefPtr<ReceivePool> pool;
   LaneDeadlines deadlines;
+  Admission admission;
   CallsInFlight calls;
   const Fd closing;                       // becomes readable when the transport is destroyed
   std::atomic<uint64_t> refused{0};       // rejected connections

@@ -2,11 +2,16 @@
 
 #include <sys/prctl.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "millrace/base/mutex.h"
 
 namespace millrace::net {
 namespace {
@@ -21,6 +26,30 @@ Status ReadError(pid_t process, int error) {
         absl::StrCat("the system does not let process ", process, "'s memory be read: ", std::strerror(error)));
   }
   return Unavailable("the memory of process ", process, " cannot be read: ", std::strerror(error));
+}
+
+// More ancestors than a process has.
+constexpr size_t kLongestDescent = 1000;
+
+// 0 if there is no such process or it has no parent.
+pid_t ParentOf(pid_t process) {
+  std::ifstream file(absl::StrCat("/proc/", process, "/stat"));
+  std::string text;
+  std::getline(file, text);
+  // The name, in parentheses, may hold anything.
+  const size_t end = text.rfind(')');
+  if (end == std::string::npos) return 0;
+  std::istringstream rest(text.substr(end + 1));
+  char state = 0;
+  pid_t parent = 0;
+  return rest >> state >> parent ? parent : 0;
+}
+
+// In a container's own namespace, process 1 is the container's, not the host's.
+bool InHostsPidNamespace() {
+  char text[64];
+  const ssize_t size = readlink("/proc/self/ns/pid", text, sizeof(text));
+  return size < 0 || absl::string_view(text, static_cast<size_t>(size)) == "pid:[4026531836]";
 }
 
 class ProcessMemory final : public PeerMemory {
@@ -83,14 +112,36 @@ StatusOr<std::shared_ptr<const PeerMemory>> OpenProcessMemory(pid_t process, uin
   return std::make_shared<const ProcessMemory>(process);
 }
 
-void AllowMemoryReads() {
-  static const bool done = [] {
+pid_t CommonAncestor(pid_t a, pid_t b, absl::FunctionRef<pid_t(pid_t)> parent) {
+  std::vector<pid_t> of_a;
+  // Bounded: a parent may end, and its number be used again, while the chain is read.
+  for (pid_t at = a; at > 0 && of_a.size() < kLongestDescent; at = parent(at)) of_a.push_back(at);
+  size_t steps = 0;
+  for (pid_t at = b; at > 0 && steps < kLongestDescent; at = parent(at), ++steps) {
+    if (std::find(of_a.begin(), of_a.end(), at) != of_a.end()) return at;
+  }
+  return 0;
+}
+
+Status AllowMemoryReads(pid_t peer) {
+  static const bool restricted = [] {
     std::ifstream file("/proc/sys/kernel/yama/ptrace_scope");
     int scope = 0;
-    if (file >> scope && scope == 1) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-    return true;
+    return file >> scope && scope == 1;
   }();
-  static_cast<void>(done);
+  if (!restricted || peer == getpid()) return absl::OkStatus();
+  static Mutex mu;
+  static pid_t allowed = 0;  // with its descendants; guarded by mu
+  MutexLock lock(&mu);
+  // The system forgets a process that has ended.
+  const pid_t wanted = allowed != 0 && ParentOf(allowed) != 0 ? CommonAncestor(allowed, peer, ParentOf) : peer;
+  if (wanted == allowed) return absl::OkStatus();
+  if (wanted == 0 || (wanted == 1 && InHostsPidNamespace()))
+    return FailedPrecondition("this process would have to let all processes of its user read its memory");
+  if (prctl(PR_SET_PTRACER, static_cast<unsigned long>(wanted), 0, 0, 0) != 0)
+    return Unavailable("PR_SET_PTRACER: ", std::strerror(errno));
+  allowed = wanted;
+  return absl::OkStatus();
 }
 
 }  // namespace millrace::net

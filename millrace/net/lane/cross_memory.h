@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "millrace/base/status.h"
 
@@ -37,8 +38,14 @@ class PeerMemory {
 StatusOr<std::shared_ptr<const PeerMemory>> OpenProcessMemory(pid_t process, uint64_t address,
                                                               const MemoryProbe& probe);
 
-// Allows other processes of this user to read this process's memory, if the system requires that (Yama). Calling it
-// once is enough.
-void AllowMemoryReads();
+// Allows the process `peer`, of this user, to read this process's memory, if the system requires that (Yama's
+// ptrace_scope is 1). One process and its descendants can be allowed at a time, so if there are several peers it is
+// their closest common ancestor: the launcher, for the tasks of a job. Never all processes of the user:
+// FAILED_PRECONDITION, and nothing changes, if the peers have only the host's init in common.
+Status AllowMemoryReads(pid_t peer);
+
+// The closest process that both descend from or are; `parent` returns 0 for a process that does not exist or has no
+// parent. 0 if there is none.
+pid_t CommonAncestor(pid_t a, pid_t b, absl::FunctionRef<pid_t(pid_t)> parent);
 
 }  // namespace millrace::net

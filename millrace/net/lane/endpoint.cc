@@ -1,5 +1,7 @@
 #include "millrace/net/lane/endpoint.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "millrace/base/clock.h"
@@ -25,21 +27,32 @@ std::string RandomBytes(size_t size) {
 }  // namespace
 
 RefPtr<LaneEndpoint> LaneEndpoint::Open(LaneCore* core, const HostPort& address, Service* service) {
-  auto endpoint = AdoptRef(new LaneEndpoint(core, service));
+  auto endpoint = AdoptRef(new LaneEndpoint(core, address, service));
+  MutexLock lock(&endpoint->mu_);
   LaneOffer& offer = endpoint->offered_;
   offer.set_version(kLaneVersion);
   offer.set_host(HostIdentity());
   for (const std::string& method : service->methods()) offer.add_methods(method);
+  endpoint->OpenMedia(/*within_host=*/true);
+  if (core->options.kind == LaneKind::kTcp) endpoint->OpenMedia(/*within_host=*/false);
+  return endpoint;
+}
+
+void LaneEndpoint::OpenMedia(bool within_host) {
+  on_network_ |= !within_host;
   for (const LaneMedium* medium : LaneMedia()) {
-    if (!medium->Allowed(core->options).ok()) continue;
-    StatusOr<std::vector<Fd>> sockets = medium->Listen(address, &offer);
+    if (medium->within_host() != within_host || !medium->Allowed(core_->options).ok()) continue;
+    StatusOr<std::vector<Fd>> sockets = medium->Listen(address_, &offered_);
     if (!sockets.ok()) {
       MR_LOG(Warning, "there will be no step lanes of kind ", medium->name(), ": ", sockets.status().message());
       continue;
     }
-    for (Fd& socket : *sockets) endpoint->Listen(std::move(socket), medium);
+    for (Fd& socket : *sockets) Listen(std::move(socket), medium);
+    if (!within_host) {
+      MR_LOG(Info, "listens for step lanes at port ", offered_.tcp_port(), " (", medium->name(), "), on ",
+             IsLoopback(address_.host) ? "the loopback interface" : "all interfaces");
+    }
   }
-  return endpoint;
 }
 
 LaneEndpoint::~LaneEndpoint() = default;
@@ -47,16 +60,17 @@ LaneEndpoint::~LaneEndpoint() = default;
 void LaneEndpoint::Listen(Fd socket, const LaneMedium* medium) {
   auto handler = MakeRef<LaneAcceptor>(ShareRef(this), core_->loop.get(), std::move(socket), medium);
   if (Status started = handler->Start(); !started.ok()) MR_LOG(Warning, "no step lanes: ", started.message());
-  MutexLock lock(&mu_);
   accepting_.push_back(std::move(handler));
 }
 
-LaneOffer LaneEndpoint::MakeOffer(const std::string& peer) {
-  LaneOffer offer = offered_;
+LaneOffer LaneEndpoint::MakeOffer(const std::string& peer, const LaneOfferRequest& request) {
   std::string secret = RandomBytes(sizeof(LaneSecret));
-  offer.set_secret(secret);
   const absl::Time now = core_->options.clock->Now();
+  const bool within_host = request.host() == HostIdentity() && request.user() == geteuid();
   MutexLock lock(&mu_);
+  if (!within_host && !on_network_ && !stopping_) OpenMedia(/*within_host=*/false);
+  LaneOffer offer = offered_;
+  offer.set_secret(secret);
   if (secrets_.size() >= kMostSecrets) {
     absl::erase_if(secrets_, [now](const auto& entry) { return entry.second.expires <= now; });
     if (secrets_.size() >= kMostSecrets) secrets_.erase(secrets_.begin());

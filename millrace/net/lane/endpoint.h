@@ -24,11 +24,12 @@ class ServerLink;
 // The lane's half of a listener. Thread-safe.
 class LaneEndpoint : public RefCounted {
  public:
-  // Opens the sockets that the options allow. A socket that cannot be opened is logged and not offered.
+  // Opens the sockets that the options allow; those that other hosts can reach only when a peer needs them, unless the
+  // options ask for that kind. A socket that cannot be opened is logged and not offered.
   static RefPtr<LaneEndpoint> Open(LaneCore* core, const HostPort& address, Service* service);
 
   // Makes an offer for one connection, to be used soon. `peer` is who asked for it.
-  LaneOffer MakeOffer(const std::string& peer);
+  LaneOffer MakeOffer(const std::string& peer, const LaneOfferRequest& request);
   // Returns the peer that the secret was made for. PERMISSION_DENIED if the secret is unknown, was used before or has
   // expired.
   StatusOr<std::string> UseSecret(const LaneSecret& secret);
@@ -63,15 +64,20 @@ class LaneEndpoint : public RefCounted {
     absl::Time expires;
   };
 
-  LaneEndpoint(LaneCore* core, Service* service) : core_(core), service_(service) {}
+  LaneEndpoint(LaneCore* core, const HostPort& address, Service* service)
+      : core_(core), address_(address), service_(service) {}
   ~LaneEndpoint() override;
-  void Listen(Fd socket, const LaneMedium* medium);
+  // Opens the sockets of the kinds that connect processes of one host, or of all others.
+  void OpenMedia(bool within_host) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Listen(Fd socket, const LaneMedium* medium) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   LaneCore* const core_;
+  const HostPort address_;
   Service* const service_;
-  LaneOffer offered_;   // without a secret; constant once open
   StopGate in_flight_;  // calls that are not answered, and handlers that run
   mutable Mutex mu_;
+  LaneOffer offered_ ABSL_GUARDED_BY(mu_);        // without a secret
+  bool on_network_ ABSL_GUARDED_BY(mu_) = false;  // OpenMedia was called for kinds that connect hosts
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<RefPtr<LaneAcceptor>> accepting_ ABSL_GUARDED_BY(mu_);

@@ -14,9 +14,10 @@
 namespace millrace::net {
 namespace {
 
-// The data of epoll events: a socket's id and its direction.
+// The data of epoll events: a socket's id, or one of these.
 constexpr uint64_t kWake = 0;
-constexpr uint64_t kStop = 1;
+constexpr uint64_t kStop = ~uint64_t{0};
+constexpr uint64_t kWrites = kStop - 1;
 // How long all threads may be in handlers before another one is started.
 constexpr absl::Duration kPatience = absl::Milliseconds(2);
 // How long a thread that watches sockets may be busy with other work before other threads poll them too.
@@ -24,8 +25,6 @@ constexpr absl::Duration kWatchedPatience = absl::Milliseconds(20);
 constexpr int kMostOwnThreads = 64;
 // How long a spare thread stays, in milliseconds.
 constexpr int kSpareThreadStays = 10'000;
-uint64_t ReadData(uint64_t id) { return id << 1; }
-uint64_t WriteData(uint64_t id) { return id << 1 | 1; }
 
 void Signal(const Fd& fd) {
   const uint64_t one = 1;
@@ -35,9 +34,10 @@ void Signal(const Fd& fd) {
 
 }  // namespace
 
-EventLoop::EventLoop(const std::string& name, int threads, int max_threads, TimerQueue* timers, Fd epoll, Fd wake,
-                     Fd stop)
+EventLoop::EventLoop(const std::string& name, int threads, int max_threads, TimerQueue* timers, Fd epoll, Fd writes,
+                     Fd wake, Fd stop)
     : epoll_(std::move(epoll)),
+      writes_(std::move(writes)),
       wake_(std::move(wake)),
       stop_(std::move(stop)),
       least_threads_(threads),
@@ -48,20 +48,22 @@ EventLoop::EventLoop(const std::string& name, int threads, int max_threads, Time
 StatusOr<std::unique_ptr<EventLoop>> EventLoop::Start(const std::string& name, int threads, int max_threads,
                                                       TimerQueue* timers) {
   Fd epoll(epoll_create1(EPOLL_CLOEXEC));
+  Fd writes(epoll_create1(EPOLL_CLOEXEC));
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   Fd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll.ok() || !wake.ok() || !stop.ok())
+  if (!epoll.ok() || !writes.ok() || !wake.ok() || !stop.ok())
     return ResourceExhausted("there are no file descriptors for a step lane: ", std::strerror(errno));
-  for (const auto& [fd, data] : {std::make_pair(wake.get(), kWake), std::make_pair(stop.get(), kStop)}) {
+  for (const auto& [fd, data] :
+       {std::make_pair(wake.get(), kWake), std::make_pair(writes.get(), kWrites), std::make_pair(stop.get(), kStop)}) {
     epoll_event event{};
     event.events = EPOLLIN;
-    // Each write to it wakes one thread, not all.
-    if (data == kWake) event.events |= EPOLLET;
+    // Each event wakes one thread, not all.
+    if (data != kStop) event.events |= EPOLLET;
     event.data.u64 = data;
     if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0) return Internal("epoll_ctl: ", std::strerror(errno));
   }
-  std::unique_ptr<EventLoop> loop(
-      new EventLoop(name, threads, max_threads, timers, std::move(epoll), std::move(wake), std::move(stop)));
+  std::unique_ptr<EventLoop> loop(new EventLoop(name, threads, max_threads, timers, std::move(epoll), std::move(writes),
+                                                std::move(wake), std::move(stop)));
   MutexLock lock(&loop->threads_mu_);
   while (loop->count_ < threads && loop->AddThread()) {
   }
@@ -134,19 +136,19 @@ uint64_t EventLoop::Add(RefPtr<EventHandler> handler) {
   return id;
 }
 
-Status EventLoop::Arm(uint64_t data, int fd, uint32_t events) {
+Status EventLoop::Arm(const Fd& epoll, uint64_t data, int fd, uint32_t events) {
   epoll_event event{};
   event.events = events | EPOLLONESHOT;
   event.data.u64 = data;
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0) return absl::OkStatus();
-  if (errno == ENOENT && epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return absl::OkStatus();
+  if (epoll_ctl(epoll.get(), EPOLL_CTL_MOD, fd, &event) == 0) return absl::OkStatus();
+  if (errno == ENOENT && epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) == 0) return absl::OkStatus();
   return Internal("epoll_ctl: ", std::strerror(errno));
 }
 
-Status EventLoop::ArmRead(uint64_t id, int fd) { return Arm(ReadData(id), fd, EPOLLIN); }
-Status EventLoop::ArmWrite(uint64_t id, int fd) { return Arm(WriteData(id), fd, EPOLLOUT); }
+Status EventLoop::ArmRead(uint64_t id, int fd) { return Arm(epoll_, id, fd, EPOLLIN); }
+Status EventLoop::ArmWrite(uint64_t id, int fd) { return Arm(writes_, id, fd, EPOLLOUT); }
 
-void EventLoop::DisarmRead(uint64_t id, int fd) { Arm(ReadData(id), fd, 0).IgnoreError(); }
+void EventLoop::DisarmRead(uint64_t id, int fd) { Arm(epoll_, id, fd, 0).IgnoreError(); }
 
 void EventLoop::WatchOver() {
   if (watched_work_.exchange(WatchedWork::kSome) != WatchedWork::kNoTimer) return;
@@ -241,6 +243,19 @@ void EventLoop::RunPosted(EventThread* here) {
   }
 }
 
+RefPtr<EventHandler> EventLoop::Find(uint64_t id) {
+  MutexLock lock(&mu_);
+  const auto it = handlers_.find(id);
+  return it == handlers_.end() ? nullptr : it->second;
+}
+
+void EventLoop::HandleWrites() {
+  epoll_event event;
+  while (epoll_wait(writes_.get(), &event, 1, 0) == 1) {
+    if (const RefPtr<EventHandler> handler = Find(event.data.u64)) handler->OnWritable();
+  }
+}
+
 void EventLoop::Work(EventThread* here) {
   for (;;) {
     RunPosted(here);
@@ -255,18 +270,13 @@ void EventLoop::Work(EventThread* here) {
       RunPosted(here);
       return;
     }
-    RefPtr<EventHandler> handler;
-    {
-      MutexLock lock(&mu_);
-      const auto it = handlers_.find(data >> 1);
-      if (it != handlers_.end()) handler = it->second;
+    if (data == kWrites) {
+      HandleWrites();
+      continue;
     }
+    const RefPtr<EventHandler> handler = Find(data);
     if (!handler) continue;
-    if (data & 1) {
-      handler->OnWritable();
-    } else {
-      handler->OnReadable(here);
-    }
+    handler->OnReadable(here);
     here->RunLeft();
   }
 }

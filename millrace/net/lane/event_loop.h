@@ -38,8 +38,7 @@ class EventLoop {
   // Returns an id, never 0. No events are delivered before the first ArmRead. Each handler is called by one thread at a
   // time, and again only after it has been armed again (one-shot).
   uint64_t Add(RefPtr<EventHandler> handler);
-  // Requests the next event. For writing, use a duplicate of the descriptor, so that reading and writing are armed
-  // independently.
+  // Requests the next event; reading and writing are armed independently.
   Status ArmRead(uint64_t id, int fd);
   Status ArmWrite(uint64_t id, int fd);
   // Called when another thread watches the socket (see EventWatch): its events no longer wake a thread of this loop,
@@ -60,7 +59,8 @@ class EventLoop {
   void Post(Closure closure);
 
  private:
-  EventLoop(const std::string& name, int threads, int max_threads, TimerQueue* timers, Fd epoll, Fd wake, Fd stop);
+  EventLoop(const std::string& name, int threads, int max_threads, TimerQueue* timers, Fd epoll, Fd writes, Fd wake,
+            Fd stop);
   void Work(EventThread* here);
   // Waits for an event. Returns false if there are too many threads and this one should end.
   bool Wait(uint64_t* data);
@@ -72,10 +72,14 @@ class EventLoop {
   // Runs `body` with an EventThread that is registered in event_threads_.
   void RunAsEventThread(absl::FunctionRef<void(EventThread*)> body);
   void LookAfterWatched();
-  Status Arm(uint64_t data, int fd, uint32_t events);
+  static Status Arm(const Fd& epoll, uint64_t data, int fd, uint32_t events);
+  RefPtr<EventHandler> Find(uint64_t id);
+  // Calls OnWritable of all handlers whose sockets are writable.
+  void HandleWrites();
 
   const Fd epoll_;
-  const Fd wake_;  // readable when a closure is posted
+  const Fd writes_;  // the sockets that wait for room to write, an epoll set of its own within epoll_
+  const Fd wake_;    // readable when a closure is posted
   const Fd stop_;
   Mutex mu_;
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;

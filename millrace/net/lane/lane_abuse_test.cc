@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <cstring>
 
 #include "absl/strings/match.h"
@@ -25,6 +26,10 @@ class RawConnection {
   void Say(absl::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t sent = send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent < 0 && errno == EAGAIN) {
+        pollfd waiting{fd_.get(), POLLOUT, 0};
+        if (poll(&waiting, 1, 30'000) > 0) continue;
+      }
       if (sent <= 0) return;  // it was closed
       bytes.remove_prefix(static_cast<size_t>(sent));
     }
@@ -214,6 +219,35 @@ TEST_F(LaneAbuseTest, ABadFrameEndsItsConnectionOnly) {
     while (held_.size() > 0) held_.Take()->Reply(Bytes());
   }
   EXPECT_EQ(Outgoing(*client_).kind, "shm");
+}
+
+TEST_F(LaneAbuseTest, APeerThatIgnoresFlowControlIsDisconnected) {
+  StartWithLane({.window = 1 << 20});
+  RawConnection connection = Connected();
+  // "Hold", method 1, takes none of the messages of its stream.
+  connection.Say({.kind = FrameKind::kCall, .flags = kFlagStreams, .method = 1, .call = 1, .argument = kNoTimeout});
+  const OutFrame frame =
+      MakeFrame({.kind = FrameKind::kMessage, .call = 1}, Bytes::Of(std::string(1 << 20, 'x')), 0, 0);
+  const std::string message = frame.head + frame.bulk.Flatten();
+  for (int i = 0; i < 100 && refused() == 0; ++i) connection.Say(message);
+  EXPECT_TRUE(connection.HearsTheEnd());
+  EXPECT_TRUE(Counts(1));
+  EXPECT_TRUE(CallOn(*channel_, "Echo").ok());
+  while (held_.size() > 0) held_.Take()->Reply(Bytes());
+  EXPECT_TRUE(WaitUntil([&] { return server_->status().received_blocks == 0; }));
+}
+
+TEST_F(LaneAbuseTest, MoreEmptyMessagesThanAnybodyTakesEndTheConnection) {
+  StartWithLane();
+  RawConnection connection = Connected();
+  connection.Say({.kind = FrameKind::kCall, .flags = kFlagStreams, .method = 1, .call = 1, .argument = kNoTimeout});
+  std::string messages;
+  for (int i = 0; i < 4096; ++i) messages += MakeFrame({.kind = FrameKind::kMessage, .call = 1}, {}, 0, 0).head;
+  for (int i = 0; i < 300 && refused() == 0; ++i) connection.Say(messages);
+  EXPECT_TRUE(connection.HearsTheEnd());
+  EXPECT_TRUE(Counts(1));
+  EXPECT_TRUE(CallOn(*channel_, "Echo").ok());
+  while (held_.size() > 0) held_.Take()->Reply(Bytes());
 }
 
 TEST_F(LaneAbuseTest, AConnectionThatEndsWithinAMessageLeavesNothing) {

@@ -17,9 +17,9 @@ class LaneBreakTest : public LaneTest {
     client_.reset();
   }
   // As StartWithLane, with the proxy in between.
-  void StartWithProxy() {
-    Start();
-    client_ = NewLaneTransport(std::make_unique<SetUpThroughProxy>(NewGrpcTransport(), &proxy_), {});
+  void StartWithProxy(LaneOptions options = {}) {
+    Start(options);
+    client_ = NewLaneTransport(std::make_unique<SetUpThroughProxy>(NewGrpcTransport(), &proxy_), options);
     channel_ = client_->Connect(address_);
     ASSERT_TRUE(HasLane(*channel_));
     ASSERT_EQ(Outgoing(*client_).kind, "tcp");
@@ -68,6 +68,27 @@ TEST_F(LaneBreakTest, CallsOnALaneThatBreaksAreUnavailableAndThereIsANewLane) {
   ExpectHeldCallsAreUnavailable("closed the connection");
   ExpectANewLane();
   EXPECT_EQ(server_->status().refused_connections, 0);
+}
+
+TEST_F(LaneBreakTest, ALaneThatGoesSilentEndsAtBothEndsAndThereIsANewLane) {
+  StartWithProxy({.heartbeat = absl::Milliseconds(50)});
+  HoldCalls();
+  proxy_.Silence();
+  ExpectHeldCallsAreUnavailable("not even a heartbeat");
+  ExpectANewLane();
+  EXPECT_EQ(server_->status().refused_connections, 0);
+}
+
+TEST_F(LaneBreakTest, AnIdleLaneIsKeptAliveByItsHeartbeat) {
+  StartWithProxy({.heartbeat = absl::Milliseconds(50)});
+  HoldCalls();
+  const uint64_t before = Outgoing(*client_).bytes_received;
+  // Far more than the three intervals of silence that would end it.
+  ASSERT_TRUE(WaitUntil([&] { return Outgoing(*client_).bytes_received >= before + 20 * sizeof(FrameHeader); }));
+  EXPECT_EQ(proxy_.connections(), 1);
+  EXPECT_FALSE(call_.notification().HasBeenNotified());
+  while (held_.size() > 0) held_.Take()->Reply(Bytes());
+  EXPECT_TRUE(call_.notification().WaitFor(absl::Seconds(30)) && call_.status().ok()) << call_.status();
 }
 
 TEST_F(LaneBreakTest, AnAnswerThatIsCorruptedEndsTheLaneAndIsNamed) {

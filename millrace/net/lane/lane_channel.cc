@@ -1,10 +1,14 @@
 #include "millrace/net/lane/lane_channel.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "millrace/base/clock.h"
 #include "millrace/base/log.h"
+#include "millrace/net/lane/medium.h"
+#include "millrace/net/lane/sockets.h"
 
 namespace millrace::net {
 
@@ -102,6 +106,15 @@ RefPtr<ClientLink> LaneChannel::Link() {
 void LaneChannel::AskForOffer() {
   LaneOfferRequest request;
   request.set_version(kLaneVersion);
+  bool failed;
+  {
+    MutexLock lock(&mu_);
+    failed = !why_.empty();  // perhaps a lane within the host did, for which this would ask again
+  }
+  if (!failed && UnixMedium()->Allowed(core_->options).ok()) {
+    request.set_host(HostIdentity());
+    request.set_user(geteuid());
+  }
   setup_->Call(kOfferMethod, Serialize(request), {.timeout = core_->options.handshake_timeout},
                [self = shared_from_this()](StatusOr<Bytes> answer) { self->OnOffer(std::move(answer)); });
 }

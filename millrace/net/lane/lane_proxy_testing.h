@@ -57,6 +57,8 @@ class LaneProxy {
       shutdown(b, SHUT_RDWR);
     }
   }
+  // The current connections stay open, but whatever is sent on them from now on is lost.
+  void Silence() { ++silenced_; }
   // Flips a bit in the next frame in that direction.
   void CorruptNext(bool to_server) { (to_server ? corrupt_to_server_ : corrupt_to_client_) = true; }
 
@@ -81,15 +83,17 @@ class LaneProxy {
       }
       if (!connected) shutdown(client, SHUT_RDWR);
       ++connections_;
-      EXPECT_TRUE(threads_->Start([this, client, server] { Forward(client, server, &corrupt_to_server_); }));
-      EXPECT_TRUE(threads_->Start([this, client, server] { Forward(server, client, &corrupt_to_client_); }));
+      const int born = silenced_;
+      EXPECT_TRUE(threads_->Start([=, this] { Forward(client, server, born, &corrupt_to_server_); }));
+      EXPECT_TRUE(threads_->Start([=, this] { Forward(server, client, born, &corrupt_to_client_); }));
     }
   }
-  static void Forward(int from, int to, std::atomic<bool>* corrupt) {
+  void Forward(int from, int to, int born, std::atomic<bool>* corrupt) {
     char bytes[1 << 16];
     for (;;) {
       const ssize_t got = recv(from, bytes, sizeof(bytes), 0);
       if (got <= 0) break;
+      if (silenced_ != born) continue;
       if (corrupt->exchange(false)) bytes[offsetof(FrameHeader, call)] ^= 1;
       for (ssize_t at = 0; at < got;) {
         const ssize_t sent = send(to, bytes + at, static_cast<size_t>(got - at), MSG_NOSIGNAL);
@@ -105,6 +109,7 @@ class LaneProxy {
   int port_ = 0;
   std::atomic<int> target_{0};
   std::atomic<int> connections_{0};
+  std::atomic<int> silenced_{0};
   std::atomic<bool> corrupt_to_server_{false};
   std::atomic<bool> corrupt_to_client_{false};
   Mutex mu_;
@@ -131,7 +136,8 @@ class SetUpThroughProxy final : public Transport {
     RefPtr<OutgoingCall> Call(const std::string& method, Bytes request, const CallOptions& options,
                               Done done) override {
       if (method != kOfferMethod) return inner_->Call(method, std::move(request), options, std::move(done));
-      return inner_->Call(method, std::move(request), options,
+      // Asks as from another host.
+      return inner_->Call(method, Serialize(LaneOfferRequest()), options,
                           [proxy = proxy_, done = std::move(done)](StatusOr<Bytes> answer) mutable {
                             LaneOffer offer;
                             if (!answer.ok() || !Parse(*answer, &offer).ok()) return done(std::move(answer));

@@ -33,7 +33,7 @@ class OfferingService final : public Service {
     if (method + 1 < static_cast<int>(methods_.size())) return service_->OnCall(method, std::move(call));
     LaneOfferRequest request;
     if (Status parsed = Parse(call->request(), &request); !parsed.ok()) return call->Reply(parsed);
-    call->Reply(Serialize(endpoint_->MakeOffer(call->peer())));
+    call->Reply(Serialize(endpoint_->MakeOffer(call->peer(), request)));
   }
 
  private:
@@ -117,7 +117,8 @@ class LaneTransport final : public Transport {
   }
 
   TransportStatus status() override {
-    TransportStatus status;
+    TransportStatus status = setup_->status();
+    core_->admission.AddTo(&status);
     for (const auto& channel : Channels()) status.peers.push_back(channel->status());
     std::vector<RefPtr<LaneEndpoint>> endpoints;
     {
@@ -136,7 +137,7 @@ class LaneTransport final : public Transport {
     }
     std::sort(status.peers.begin(), status.peers.end(),
               [](const PeerStatus& a, const PeerStatus& b) { return a.peer < b.peer; });
-    status.refused_connections = core_->refused.load();
+    status.refused_connections += core_->refused.load();
     status.received_blocks = core_->pool->in_use();
     return status;
   }
@@ -184,9 +185,6 @@ absl::string_view LaneKindName(LaneKind kind) {
 
 std::unique_ptr<Transport> NewLaneTransport(std::unique_ptr<Transport> setup, LaneOptions options) {
   if (options.kind == LaneKind::kGrpc) return setup;
-  for (const LaneMedium* medium : LaneMedia()) {
-    if (medium->Allowed(options).ok()) medium->Prepare(options);
-  }
   const int threads = options.threads > 0 ? options.threads : AllowedCoreCount() + 2;
   StatusOr<std::unique_ptr<EventLoop>> loop =
       EventLoop::Start("lane", threads, std::max(threads, options.max_threads), options.timers);

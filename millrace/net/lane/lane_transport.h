@@ -52,6 +52,8 @@ struct LaneOptions {
   int max_threads = 64;
   // A peer that does not complete the handshake in this time is disconnected.
   absl::Duration handshake_timeout = absl::Seconds(5);
+  // Both ends of a lane between hosts send something at least this often, and end it after three intervals of silence.
+  absl::Duration heartbeat = absl::Seconds(3);
   // How long Channel::Prepare waits for a lane.
   absl::Duration prepare_timeout = absl::Seconds(2);
   // The backoff after a failed handshake, which doubles from the first to the last.

@@ -1,6 +1,5 @@
 #include "millrace/net/lane/link.h"
 
-#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -17,6 +16,11 @@ constexpr size_t kMostPieces = 64;
 // The limits until the handshake is complete.
 constexpr FrameLimits kHandshakeLimits{.segments = 1, .small_bytes = 1024, .message = 1024};
 
+// How many heartbeats in a row may be missing.
+constexpr int kMostSilentBeats = 3;
+// More frames than a peer that reads leaves waiting for credit.
+constexpr size_t kMostWaitingFrames = size_t{1} << 20;
+
 MemoryProbe RandomProbe() {
   MemoryProbe probe;
   FillWithRandom(probe.data(), probe.size());
@@ -28,7 +32,6 @@ MemoryProbe RandomProbe() {
 LaneLink::LaneLink(LaneCore* core, Fd fd, std::shared_ptr<PeerCounters> counters)
     : core_(core),
       fd_(std::move(fd)),
-      write_fd_(fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0)),
       counters_(std::move(counters)),
       probe_(RandomProbe()),
       parser_(kHandshakeLimits, core->pool.get()),
@@ -37,7 +40,6 @@ LaneLink::LaneLink(LaneCore* core, Fd fd, std::shared_ptr<PeerCounters> counters
 LaneLink::~LaneLink() = default;
 
 Status LaneLink::Arm(RefPtr<LaneLink> self) {
-  if (!write_fd_.ok()) return ResourceExhausted("there are no file descriptors left");
   MutexLock lock(&mu_);
   if (over_) return Cancelled("the server is stopping");
   id_ = core_->loop->Add(std::move(self));
@@ -93,7 +95,12 @@ bool LaneLink::SendFrame(const FrameHeader& header, Bytes message, bool at_once)
   {
     MutexLock lock(&mu_);
     if (over_) return false;
-    if (!out_.Add(std::move(frame)) || !at_once || !BeginWrite()) return true;
+    if (!out_.Add(std::move(frame))) {
+      // The reading thread notices and fails the calls; this thread may belong to one of them.
+      if (out_.waiting() > kMostWaitingFrames) shutdown(fd_.get(), SHUT_RDWR);
+      return true;
+    }
+    if (!at_once || !BeginWrite()) return true;
   }
   Write();
   return true;
@@ -130,7 +137,7 @@ void LaneLink::Write() {
     msghdr message{};
     message.msg_iov = pieces;
     message.msg_iovlen = count;
-    const ssize_t sent = sendmsg(write_fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     const int error = errno;
     if (sent < 0 && error == EINTR) continue;
     if (sent < 0 && error != EAGAIN && error != EWOULDBLOCK) {
@@ -141,6 +148,7 @@ void LaneLink::Write() {
       return;
     }
     const size_t bytes = sent < 0 ? 0 : static_cast<size_t>(sent);
+    if (bytes > 0) sent_.store(true, std::memory_order_relaxed);
     MutexLock lock(&mu_);
     if (over_) continue;
     out_.Advance(bytes, &done);
@@ -151,7 +159,7 @@ void LaneLink::Write() {
     }
     if (bytes < total) {
       writing_ = Writing::kArmed;
-      if (core_->loop->ArmWrite(id_, write_fd_.get()).ok()) return;
+      if (core_->loop->ArmWrite(id_, fd_.get()).ok()) return;
       shutdown(fd_.get(), SHUT_RDWR);
       return;
     }
@@ -182,6 +190,37 @@ void LaneLink::OnReleased(uint64_t announcement) {
   released = out_.Release(announcement);
 }
 
+// ---- The heartbeat
+
+void LaneLink::StartHeartbeat() { ScheduleHeartbeat(); }
+
+void LaneLink::ScheduleHeartbeat() {
+  const LaneOptions& options = core_->options;
+  MutexLock lock(&mu_);
+  if (over_) return;
+  heartbeat_ =
+      core_->deadlines.Add(options.clock->Now() + options.heartbeat, [self = ShareRef(this)] { self->OnHeartbeat(); });
+}
+
+void LaneLink::OnHeartbeat() {
+  // What has come and was not read yet, because all threads are busy, counts as well.
+  char byte;
+  const bool heard =
+      heard_.exchange(false, std::memory_order_relaxed) || recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+  silent_beats_ = heard ? 0 : silent_beats_ + 1;
+  if (silent_beats_ >= kMostSilentBeats) {
+    core_->loop->Post([self = ShareRef(this)](EventThread*) {
+      self->End(Unavailable("nothing has come over it for ",
+                            absl::FormatDuration(kMostSilentBeats * self->core_->options.heartbeat),
+                            ", not even a heartbeat: the other side hangs or is cut off"));
+    });
+    return;
+  }
+  // A frame without effect.
+  if (!sent_.exchange(false, std::memory_order_relaxed)) Send({.kind = FrameKind::kCredit, .argument = 0});
+  ScheduleHeartbeat();
+}
+
 // ---- The end
 
 void LaneLink::EndWhenRead() {
@@ -196,10 +235,12 @@ void LaneLink::EndWhenRead() {
 void LaneLink::End(const Status& why) {
   std::vector<OutFrame> frames;
   std::vector<Bytes> announced;
+  LaneDeadlines::Id heartbeat;
   {
     MutexLock lock(&mu_);
     if (over_) return;
     over_ = true;
+    heartbeat = heartbeat_;
     over_flag_.store(true, std::memory_order_release);
     // A thread that is writing uses the queued frames and clears them itself.
     if (writing_ != Writing::kThread) out_.TakeQueued(&frames);
@@ -207,6 +248,7 @@ void LaneLink::End(const Status& why) {
   }
   shutdown(fd_.get(), SHUT_RDWR);
   core_->loop->Remove(id_);
+  core_->deadlines.Remove(heartbeat);
   OnOver(why);
 }
 

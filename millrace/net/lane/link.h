@@ -80,6 +80,10 @@ class LaneLink : public EventHandler {
   Status Arm(RefPtr<LaneLink> self);
   // Call it before calls are sent.
   void SetTerms(const LinkTerms& terms);
+  // From now on both sides send something at least every LaneOptions::heartbeat, and the link ends if the other side is
+  // silent for several of them. For connections between hosts: a network can swallow what is sent without ending the
+  // connection.
+  void StartHeartbeat();
   int fd() const { return fd_.get(); }
   FrameParser* parser() { return &parser_; }  // for the reading thread
   const MemoryProbe& probe() const { return probe_; }
@@ -92,6 +96,10 @@ class LaneLink : public EventHandler {
  private:
   enum class Writing { kNo, kThread, kArmed };
 
+  void ScheduleHeartbeat();
+  void OnHeartbeat();
+  // Counts a message of a call. An error if the other side ignores flow control.
+  Status CountUnconsumed(const Frame& frame);
   Status ReadFrames(std::vector<Frame>* frames);
   Status Handle(Frame frame, EventThread* here, Later* later);
   void Run(Later later, EventThread* here);
@@ -107,7 +115,6 @@ class LaneLink : public EventHandler {
 
   LaneCore* const core_;
   const Fd fd_;
-  const Fd write_fd_;  // a duplicate, for arming writes
   const std::shared_ptr<PeerCounters> counters_;
   const MemoryProbe probe_;
   std::atomic<uint64_t> id_{0};             // its id in the event loop
@@ -118,6 +125,13 @@ class LaneLink : public EventHandler {
   FrameParser parser_;
   LinkTerms terms_;  // constant once calls are sent
   std::atomic<bool> over_flag_{false};
+  // Messages that have arrived and that no handler has consumed.
+  std::atomic<int64_t> unconsumed_messages_{0};
+  std::atomic<int64_t> unconsumed_bytes_{0};
+  // Since the last heartbeat.
+  std::atomic<bool> heard_{true};
+  std::atomic<bool> sent_{false};
+  int silent_beats_ = 0;  // used by the timers' thread
 
   Mutex mu_;
   bool over_ ABSL_GUARDED_BY(mu_) = false;
@@ -126,6 +140,7 @@ class LaneLink : public EventHandler {
   uint64_t consumed_ ABSL_GUARDED_BY(mu_) = 0;  // bytes consumed and not yet acknowledged
   int fetches_ ABSL_GUARDED_BY(mu_) = 0;        // messages that are partly in the sender's memory
   bool end_when_read_ ABSL_GUARDED_BY(mu_) = false;
+  LaneDeadlines::Id heartbeat_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace millrace::net

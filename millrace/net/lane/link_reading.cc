@@ -18,6 +18,16 @@ constexpr size_t kFramesAtOnce = 32;
 constexpr size_t kShortCopy = 1 << 20;
 // When two threads want to watch a link at the same time, nobody watches it for this many messages.
 constexpr int kSharedFor = 256;
+// By how much a peer may exceed the window with small messages, whatever its options are.
+constexpr size_t kLargestReserve = size_t{64} << 20;
+// Messages of a peer that no handler has consumed.
+constexpr int64_t kMostUnconsumed = int64_t{1} << 20;
+
+// Whether Consumed is called for it in the end.
+bool EndsInConsumed(FrameKind kind) {
+  return kind == FrameKind::kCall || kind == FrameKind::kMessage || kind == FrameKind::kAnswer ||
+         kind == FrameKind::kError;
+}
 
 }  // namespace
 
@@ -94,6 +104,7 @@ Status LaneLink::ReadFrames(std::vector<Frame>* frames) {
     if (got < 0) return Unavailable("the connection broke: ", std::strerror(errno));
     if (got == 0) return Unavailable("the other side closed the connection or is gone");
     counters_->bytes_received.fetch_add(static_cast<uint64_t>(got), std::memory_order_relaxed);
+    heard_.store(true, std::memory_order_relaxed);
     MR_RETURN_IF_ERROR(parser_.Parse(static_cast<size_t>(got), frames));
     // A short read means that nothing more is available now; more of a large message may arrive meanwhile.
     size_t most = 0;
@@ -114,11 +125,28 @@ Status LaneLink::Handle(Frame frame, EventThread* here, Later* later) {
     default:
       break;
   }
+  if (EndsInConsumed(frame.header.kind)) MR_RETURN_IF_ERROR(CountUnconsumed(frame));
   if (frame.message.announcement != 0) {
     MutexLock lock(&mu_);
     ++fetches_;
   }
   return OnFrame(std::move(frame), here, later);
+}
+
+Status LaneLink::CountUnconsumed(const Frame& frame) {
+  const LaneOptions& options = core_->options;
+  const int64_t messages = unconsumed_messages_.fetch_add(1, std::memory_order_relaxed);
+  const int64_t bytes =
+      unconsumed_bytes_.fetch_add(static_cast<int64_t>(frame.message.size), std::memory_order_relaxed);
+  // What the sender counts as in flight is at least this much. Its reserve may be another one than ours.
+  const int64_t most = static_cast<int64_t>(options.window + std::max(4 * options.reserve, kLargestReserve));
+  if (frame.message.size > 0 && bytes > most) {
+    return InvalidArgument("it ignores flow control: another message of ", frame.message.size, " bytes while ", bytes,
+                           " are not consumed, of which there may be ", most);
+  }
+  if (messages >= kMostUnconsumed)
+    return InvalidArgument("more than ", kMostUnconsumed, " messages that nobody has taken yet");
+  return absl::OkStatus();
 }
 
 void LaneLink::Run(Later later, EventThread* here) {
@@ -178,7 +206,9 @@ void LaneLink::Discard(Received message) {
 }
 
 void LaneLink::Consumed(size_t bytes) {
+  unconsumed_messages_.fetch_sub(1, std::memory_order_relaxed);
   if (bytes == 0) return;
+  unconsumed_bytes_.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
   uint64_t tell = 0;
   {
     MutexLock lock(&mu_);

@@ -34,9 +34,6 @@ class LaneMedium {
   // OK, or the reason why a task with these options neither offers nor dials such lanes, as a clause: "this task was
   // told to use tcp". Nothing of a medium is used where it is not allowed.
   Status Allowed(const LaneOptions& options) const;
-  // Called once for each transport that may use it, before anything else.
-  virtual void Prepare(const LaneOptions& options) const {}
-
   // On the listening side: returns sockets that accept connections for the task at `address`, and adds what Dial needs
   // to `offer`.
   virtual StatusOr<std::vector<Fd>> Listen(const HostPort& address, LaneOffer* offer) const = 0;
@@ -54,6 +51,9 @@ class LaneMedium {
   // Whether large pieces are read out of the sender's memory if both sides find that they can. Otherwise they go
   // through the carrier like everything else.
   virtual bool reads_memory() const = 0;
+  // Lets the process at the other end of `fd` read this one's memory; must be called before it tries. An error if that
+  // would let others read it as well. Requires reads_memory().
+  virtual Status AllowReads(int fd) const = 0;
   // The memory of the process at the other end of `fd`; an error if `probe` is not found at `address`. Requires
   // reads_memory().
   virtual StatusOr<std::shared_ptr<const PeerMemory>> OpenMemory(int fd, uint64_t address,

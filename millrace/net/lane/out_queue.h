@@ -41,6 +41,8 @@ class OutQueue {
   Bytes Release(uint64_t announcement);
 
   bool empty() const { return queue_.empty(); }
+  // The number of frames that wait for credit.
+  size_t waiting() const { return waiting_.size(); }
   // True if everything queued may wait to be piggybacked on a later frame: acknowledgements of little memory.
   bool can_wait() const;
   bool partly_written() const { return written_ != 0; }

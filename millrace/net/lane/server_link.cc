@@ -6,6 +6,7 @@
 #include "millrace/base/affinity.h"
 #include "millrace/net/lane/served_call.h"
 #include "millrace/net/lane/sockets.h"
+#include "millrace/net/tcp_sockets.h"
 
 namespace millrace::net {
 namespace {
@@ -93,7 +94,7 @@ Status ServerLink::OnFrame(Frame frame, EventThread* /*here*/, Later* later) {
   if (header.kind == FrameKind::kMessage) callers_core_.store(int{header.method} - 1, std::memory_order_relaxed);
   RefPtr<ServedCall> call = Find(header.call);
   if (!call) {
-    Discard(std::move(frame.message));  // it was answered meanwhile
+    if (header.kind == FrameKind::kMessage) Discard(std::move(frame.message));  // it was answered meanwhile
   } else if (header.kind == FrameKind::kCancel) {
     Forget(header.call);
     DropQueued(header.call);
@@ -114,6 +115,7 @@ Status ServerLink::OnHello(Frame frame) {
     return peer.status();
   }
   RemoveHelloDeadline();
+  core()->admission.SettleFd(fd());
   agreed_.peer_window = static_cast<size_t>(hello.window);
   Status can_read = absl::PermissionDeniedError("reading memory is switched off");
   if (!medium_->reads_memory() || !hello.reads_memory) {
@@ -123,6 +125,9 @@ Status ServerLink::OnHello(Frame frame) {
     can_read = memory.status();
     if (can_read.ok()) agreed_.memory = *std::move(memory);
   }
+  // Where the system asks for leave, none is given while keys are in this process's memory.
+  if (medium_->reads_memory() && hello.reads_memory && core()->options.read_memory && !core()->options.secured)
+    medium_->AllowReads(fd()).IgnoreError();
   SetTerms(agreed_);  // the frame after the peer's kReady may be a large call
   WelcomeBody welcome;
   welcome.reads_memory = agreed_.memory != nullptr;
@@ -151,6 +156,7 @@ Status ServerLink::OnReady(const FrameHeader& header, Later* later) {
       self->core()->loop->StartThread([self](EventThread* here) { self->Attend(here); });
     });
   }
+  if (!medium_->within_host()) StartHeartbeat();
   MutexLock lock(&calls_mu_);
   stage_ = Stage::kOpen;
   if (medium_->reads_memory() && !agreed_.peer_reads_memory && why_not_better_.empty()) {

@@ -1,9 +1,7 @@
 #include "millrace/net/lane/sockets.h"
 
-#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -14,14 +12,13 @@
 #include <fstream>
 #include <memory>
 
-#include "absl/strings/match.h"
 #include "millrace/base/clock.h"
-#include "millrace/net/grpc/bind_probe.h"
+#include "millrace/net/tcp_sockets.h"
 
 namespace millrace::net {
 namespace {
 
-constexpr int kBacklog = 128;
+constexpr int kBacklog = 4096;
 
 Fd NewSocket(int family) { return Fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
@@ -35,37 +32,6 @@ StatusOr<socklen_t> AbstractName(const std::string& name, sockaddr_un* to) {
 }
 
 Status SystemError(absl::string_view what, int error) { return Unavailable(what, ": ", std::strerror(error)); }
-
-StatusOr<Fd> ListenAt(const std::string& host, int* port) {
-  const bool v6 = absl::StrContains(host, ":");
-  Fd fd = NewSocket(v6 ? AF_INET6 : AF_INET);
-  if (!fd.ok()) return SystemError("socket", errno);
-  sockaddr_storage storage{};
-  socklen_t size;
-  in_port_t* stored_port;
-  if (v6) {
-    auto* const to = reinterpret_cast<sockaddr_in6*>(&storage);
-    to->sin6_family = AF_INET6;
-    inet_pton(AF_INET6, host.c_str(), &to->sin6_addr);
-    stored_port = &to->sin6_port;
-    size = sizeof(*to);
-    const int only = host == "::" ? 0 : 1;  // all interfaces: IPv4's too
-    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof(only));
-  } else {
-    auto* const to = reinterpret_cast<sockaddr_in*>(&storage);
-    to->sin_family = AF_INET;
-    inet_pton(AF_INET, host.c_str(), &to->sin_addr);
-    stored_port = &to->sin_port;
-    size = sizeof(*to);
-  }
-  *stored_port = htons(*port);
-  auto* const name = reinterpret_cast<sockaddr*>(&storage);
-  if (bind(fd.get(), name, size) != 0) return SystemError(absl::StrCat("bind to ", host), errno);
-  if (listen(fd.get(), kBacklog) != 0) return SystemError(absl::StrCat("listen at ", host), errno);
-  if (getsockname(fd.get(), name, &size) != 0) return SystemError("getsockname", errno);
-  *port = ntohs(*stored_port);
-  return fd;
-}
 
 using AddressPtr = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
@@ -112,27 +78,6 @@ StatusOr<Fd> ConnectUnix(const std::string& name) {
   return fd;
 }
 
-StatusOr<TcpListeners> ListenTcp(const HostPort& address) {
-  Status last;
-  // A port that the system chose on one interface may be taken on the next.
-  for (int attempt = 0; attempt < 5; ++attempt) {
-    MR_ASSIGN_OR_RETURN(BindPlan plan, PlanBind({address.host, 0}));
-    TcpListeners listeners;
-    last = absl::OkStatus();
-    for (const std::string& host : plan.hosts) {
-      StatusOr<Fd> fd = ListenAt(host, &listeners.port);
-      if (!fd.ok() && host == "::") fd = ListenAt("0.0.0.0", &listeners.port);
-      if (!fd.ok()) {
-        last = fd.status();
-        break;
-      }
-      listeners.sockets.push_back(std::move(*fd));
-    }
-    if (last.ok()) return listeners;
-  }
-  return last;
-}
-
 bool IsNumericHost(const std::string& host) { return NumericAddress(host, 0) != nullptr; }
 
 StatusOr<Fd> ConnectTcp(absl::Span<const std::string> hosts, int port, absl::Time deadline, int stop) {
@@ -158,19 +103,6 @@ StatusOr<Fd> ConnectTcp(absl::Span<const std::string> hosts, int port, absl::Tim
   return last;
 }
 
-Fd AcceptSocket(int listening) { return Fd(accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)); }
-
-void SetTcpOptions(int fd) {
-  const auto set = [fd](int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  // So that a host that is cut off is noticed.
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 20'000);
-}
-
 StatusOr<pid_t> PeerProcess(int fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
@@ -178,27 +110,6 @@ StatusOr<pid_t> PeerProcess(int fd) {
   if (peer.uid != geteuid())
     return absl::PermissionDeniedError(absl::StrCat("process ", peer.pid, " is another user's"));
   return peer.pid;
-}
-
-std::string PeerName(int fd) {
-  sockaddr_storage storage{};
-  socklen_t size = sizeof(storage);
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return "unknown";
-  char name[INET6_ADDRSTRLEN] = "";
-  if (storage.ss_family == AF_INET) {
-    const auto& from = reinterpret_cast<const sockaddr_in&>(storage);
-    inet_ntop(AF_INET, &from.sin_addr, name, sizeof(name));
-    return absl::StrCat("ipv4:", JoinHostPort(name, ntohs(from.sin_port)));
-  }
-  if (storage.ss_family == AF_INET6) {
-    const auto& from = reinterpret_cast<const sockaddr_in6&>(storage);
-    inet_ntop(AF_INET6, &from.sin6_addr, name, sizeof(name));
-    return absl::StrCat("ipv6:", JoinHostPort(name, ntohs(from.sin6_port)));
-  }
-  ucred peer{};
-  size = sizeof(peer);
-  getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
-  return absl::StrCat("unix:process ", peer.pid);
 }
 
 Status WaitFor(int fd, short events, absl::Time deadline, int stop) {

@@ -21,27 +21,14 @@ namespace millrace::net {
 StatusOr<Fd> ListenUnix(const std::string& name);
 StatusOr<Fd> ConnectUnix(const std::string& name);
 
-// Listens like the task at `address`: for a loopback host on loopback only, otherwise on all interfaces. All sockets
-// have the same port.
-struct TcpListeners {
-  std::vector<Fd> sockets;
-  int port = 0;
-};
-StatusOr<TcpListeners> ListenTcp(const HostPort& address);
 // True for a numeric address, "10.0.0.7" or "fe80::1%eth0", which needs no lookup.
 bool IsNumericHost(const std::string& host);
 // Connects to the first of the numeric `hosts` that accepts. Blocks until `deadline`; CANCELLED if `stop` becomes
 // readable first.
 StatusOr<Fd> ConnectTcp(absl::Span<const std::string> hosts, int port, absl::Time deadline, int stop);
 
-// An empty Fd, with errno set, if no connection is pending or the system has no descriptors.
-Fd AcceptSocket(int listening);
-void SetTcpOptions(int fd);
-
 // The process at the other end of a Unix socket. PERMISSION_DENIED if it belongs to another user.
 StatusOr<pid_t> PeerProcess(int fd);
-// "ipv4:127.0.0.1:40000", or "unix:" and a process id.
-std::string PeerName(int fd);
 
 // Blocks until `fd` is ready for `events` (of poll). DEADLINE_EXCEEDED, or CANCELLED if `stop` becomes readable first.
 Status WaitFor(int fd, short events, absl::Time deadline, int stop);

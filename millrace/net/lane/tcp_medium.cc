@@ -3,6 +3,7 @@
 
 #include "millrace/net/lane/medium.h"
 #include "millrace/net/lane/sockets.h"
+#include "millrace/net/tcp_sockets.h"
 
 namespace millrace::net {
 namespace {
@@ -18,7 +19,7 @@ class TcpLaneMedium final : public LaneMedium {
   }
 
   StatusOr<std::vector<Fd>> Listen(const HostPort& address, LaneOffer* offer) const override {
-    MR_ASSIGN_OR_RETURN(TcpListeners listeners, ListenTcp(address));
+    MR_ASSIGN_OR_RETURN(TcpListeners listeners, ListenTcp({address.host, 0}));
     offer->set_tcp_port(static_cast<uint32_t>(listeners.port));
     return std::move(listeners.sockets);
   }
@@ -40,6 +41,7 @@ class TcpLaneMedium final : public LaneMedium {
 
   bool within_host() const override { return false; }
   bool reads_memory() const override { return false; }
+  Status AllowReads(int) const override { return FailedPrecondition("memory is not read over TCP"); }
   StatusOr<std::shared_ptr<const PeerMemory>> OpenMemory(int, uint64_t, const MemoryProbe&) const override {
     return FailedPrecondition("memory is not read over TCP");
   }

@@ -15,10 +15,6 @@ class UnixLaneMedium final : public LaneMedium {
   LaneKind kind() const override { return LaneKind::kShm; }
   absl::string_view carrier() const override { return "the Unix socket"; }
 
-  void Prepare(const LaneOptions& options) const override {
-    if (options.read_memory) AllowMemoryReads();
-  }
-
   StatusOr<std::vector<Fd>> Listen(const HostPort&, LaneOffer* offer) const override {
     std::string random(16, '\0');
     FillWithRandom(random.data(), random.size());
@@ -42,6 +38,10 @@ class UnixLaneMedium final : public LaneMedium {
 
   bool within_host() const override { return true; }
   bool reads_memory() const override { return true; }
+  Status AllowReads(int fd) const override {
+    MR_ASSIGN_OR_RETURN(const pid_t process, PeerProcess(fd));
+    return AllowMemoryReads(process);
+  }
   StatusOr<std::shared_ptr<const PeerMemory>> OpenMemory(int fd, uint64_t address,
                                                          const MemoryProbe& probe) const override {
     MR_ASSIGN_OR_RETURN(const pid_t process, PeerProcess(fd));
