@@ -119,7 +119,7 @@ Status Admission::CheckLimits(const std::string& address, int64_t room) const {
     return ResourceExhausted(unsettled, " connections have not completed their handshake");
   const auto it = address.empty() ? by_address_.end() : by_address_.find(address);
   if (it == by_address_.end()) return absl::OkStatus();
-  const int64_t of_address = std::min(options_.unsettled_per_address, room / 4);
+  const int64_t of_address = std::min(options_.unsettled_per_address, room / 3);
   if (it->second.unsettled >= of_address)
     return ResourceExhausted(of_address, " connections from ", address, " have not completed their handshake");
   if (it->second.all >= room / 2)
