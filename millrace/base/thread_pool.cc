@@ -56,8 +56,8 @@ struct Job {
   const int64_t pieces;
   std::atomic<int64_t> next{0};
   std::atomic<int> users{0};  // workers using this job; incremented under the pool's lock
-  std::atomic_flag failed;
-  std::exception_ptr exception;  // of the first piece that threw; written by its thread, read when all are done
+  std::atomic_flag failed{};
+  std::exception_ptr exception{};  // of the first piece that threw; written by its thread, read when all are done
 
   void Work() {
     try {

@@ -253,8 +253,8 @@ Status RaggedToVariantShape(ShapeContext& c) {
 }
 
 Status RaggedFromVariantShape(ShapeContext& c) {
+  // The last one, the values, stays unknown.
   for (int i = 0; i + 1 < c.num_outputs(); ++i) c.set_output(i, PartialShape({-1}));
-  c.set_output(c.num_outputs() - 1, PartialShape());
   return absl::OkStatus();
 }
 
