@@ -174,7 +174,7 @@ struct TransportStatus {
   // Connections that others have made to this task, and those that were closed at once because there were too many.
   int64_t incoming_connections = 0;
   uint64_t excess_connections = 0;
-  std::string last_excess;  // who, and why; empty if there was none
+  std::string last_excess = {};  // who, and why; empty if there was none
   // Blocks of received memory that are still referenced.
   int64_t received_blocks = 0;
 };
