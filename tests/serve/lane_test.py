@@ -75,24 +75,33 @@ class LaneTest(ServeTest):
         self.assertIn("MILLRACE_TRANSPORT", result.stderr)
 
     def test_strangers_are_refused_and_counted(self):
-        ps, worker = self.cluster()
-        names, ports = lanes_of(ps.process.pid)
-        name, = names
-        port, = ports - {ps.port}
-        for family, address in ((socket.AF_UNIX, "\0" + name[1:]), (socket.AF_INET, ("127.0.0.1", port))):
-            with socket.socket(family) as stranger:
-                stranger.settimeout(30)
-                stranger.connect(address)
-                stranger.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" + b"\0" * 200)
-                try:
-                    while stranger.recv(1000):
-                        pass
-                except ConnectionResetError:
-                    pass
-        self.until(lambda: self.status(ps)[0]["refused_connections"] == 2)
-        self.assertRegex(self.millrace("status", "--target", ps.target).stdout, re.compile(r"^  refused +2 connections that did not belong here$", re.M))
-        self.assertEqual(ps.error_text().count("refused a connection to the step lane from"), 2)
-        self.assertEqual(self.lane(worker)["lane"], "shm")
+        for kind in ("shm", "tcp"):
+            with self.subTest(kind=kind):
+                ps, worker = self.cluster(*(("--transport=tcp",) if kind == "tcp" else ()))
+                # After a step of a worker: the TCP port is opened when somebody asks for it.
+                self.assertEqual(self.lane(worker)["lane"], kind)
+                names, ports = lanes_of(ps.process.pid)
+                if kind == "shm":
+                    name, = names
+                    family, address = socket.AF_UNIX, "\0" + name[1:]
+                    self.assertEqual(ports, {ps.port})
+                else:
+                    port, = ports - {ps.port}
+                    family, address = socket.AF_INET, ("127.0.0.1", port)
+                for _ in range(2):
+                    with socket.socket(family) as stranger:
+                        stranger.settimeout(30)
+                        stranger.connect(address)
+                        stranger.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" + b"\0" * 200)
+                        try:
+                            while stranger.recv(1000):
+                                pass
+                        except ConnectionResetError:
+                            pass
+                self.until(lambda: self.status(ps)[0]["refused_connections"] == 2)
+                self.assertRegex(self.millrace("status", "--target", ps.target).stdout, re.compile(r"^  refused +2 connections that did not belong here$", re.M))
+                self.assertEqual(ps.error_text().count("refused a connection to the step lane from"), 2)
+                self.assertEqual(self.lane(worker)["lane"], kind)
 
     def test_where_memory_cannot_be_read_it_is_told_once_and_steps_run(self):
         ps, worker = self.cluster(before=FORBIDDEN)

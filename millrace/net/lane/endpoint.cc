@@ -48,9 +48,11 @@ void LaneEndpoint::OpenMedia(bool within_host) {
       continue;
     }
     for (Fd& socket : *sockets) Listen(std::move(socket), medium);
-    if (!within_host) {
-      MR_LOG(Info, "listens for step lanes at port ", offered_.tcp_port(), " (", medium->name(), "), on ",
-             IsLoopback(address_.host) ? "the loopback interface" : "all interfaces");
+    if (within_host) continue;
+    if (IsLoopback(address_.host)) {
+      MR_LOG(Debug, "listens for step lanes at port ", offered_.tcp_port(), ", on the loopback interface");
+    } else {
+      MR_LOG(Info, "listens for step lanes at port ", offered_.tcp_port(), ", on all interfaces");
     }
   }
 }
