@@ -44,5 +44,17 @@ TEST_F(SessionTableTest, AFailureToMakeOneLeavesNothingBehind) {
   EXPECT_TRUE(table_.FindOrMake("s", [&] { return NewSession("s"); }).ok());
 }
 
+TEST_F(SessionTableTest, AGraphThatIsRegisteredAfterTheSessionEndedIsRefusedAndKeepsNothingAlive) {
+  std::shared_ptr<WorkerSession> session = NewSession("s");
+  auto graph = std::make_shared<RegisteredGraph>();
+  graph->session = session;
+  session->DeregisterAll();
+  EXPECT_TRUE(absl::IsAborted(session->Register(graph).status()));
+  const std::weak_ptr<WorkerSession> weak = session;
+  graph = nullptr;
+  session = nullptr;
+  EXPECT_TRUE(weak.expired());
+}
+
 }  // namespace
 }  // namespace millrace

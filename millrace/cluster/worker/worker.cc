@@ -123,8 +123,10 @@ void Worker::RegisterGraph(const CallControl& control, pb::RegisterGraphRequest 
       (*session)->Compile(std::move(graph), std::move(context), plain ? PassOptions::None() : PassOptions());
   if (!compiled.ok()) return done(compiled.status());
   const Graph& part = (*compiled)->part.plan->graph();
+  StatusOr<std::string> handle = (*session)->Register(*compiled);
+  if (!handle.ok()) return done(handle.status());
   pb::RegisterGraphResponse response;
-  response.set_graph_handle((*session)->Register(*compiled));
+  response.set_graph_handle(*std::move(handle));
   PrepareSenders(part, *(*session)->peers(), (*session)->master(),
                  [response = std::move(response), done = std::move(done)]() mutable { done(std::move(response)); });
 }

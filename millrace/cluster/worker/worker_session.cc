@@ -41,8 +41,9 @@ StatusOr<std::shared_ptr<RegisteredGraph>> WorkerSession::Compile(std::unique_pt
   return registered;
 }
 
-std::string WorkerSession::Register(std::shared_ptr<RegisteredGraph> graph) {
+StatusOr<std::string> WorkerSession::Register(std::shared_ptr<RegisteredGraph> graph) {
   MutexLock lock(&mu_);
+  if (closed_) return Aborted("session '", handle(), "' was closed while its graph was compiled");
   std::string handle = absl::StrFormat("%016x", next_graph_++);
   graphs_[handle] = std::move(graph);
   return handle;
@@ -73,6 +74,7 @@ void WorkerSession::DeregisterAll() {
   // They hold this session; destroyed without the lock.
   absl::flat_hash_map<std::string, std::shared_ptr<RegisteredGraph>> graphs;
   MutexLock lock(&mu_);
+  closed_ = true;
   graphs.swap(graphs_);
 }
 

@@ -63,11 +63,12 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   // Compiles a part, all of whose nodes are placed on devices of this task.
   StatusOr<std::shared_ptr<RegisteredGraph>> Compile(std::unique_ptr<Graph> graph, PassContext context,
                                                      const PassOptions& passes);
-  // Stores the graph under a new handle of 16 hexadecimal digits and returns the handle.
-  std::string Register(std::shared_ptr<RegisteredGraph> graph);
+  // Stores the graph under a new handle of 16 hexadecimal digits and returns the handle. ABORTED after DeregisterAll.
+  StatusOr<std::string> Register(std::shared_ptr<RegisteredGraph> graph);
   // ABORTED for an unknown handle.
   StatusOr<std::shared_ptr<RegisteredGraph>> Find(const std::string& graph_handle) const;
   Status Deregister(const std::string& graph_handle);
+  // The session is closed. Graphs keep it alive, so one that is registered later would do so for ever.
   void DeregisterAll();
 
  private:
@@ -75,6 +76,7 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   const std::shared_ptr<TaskSession> on_task_;
   const std::shared_ptr<SessionLease> lease_ = std::make_shared<SessionLease>();
   mutable Mutex mu_;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
   int64_t next_graph_ ABSL_GUARDED_BY(mu_) = 1;
   absl::flat_hash_map<std::string, std::shared_ptr<RegisteredGraph>> graphs_ ABSL_GUARDED_BY(mu_);
 };
