@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "millrace/base/stop_gate.h"
 #include "millrace/base/timer.h"
 #include "millrace/net/admission.h"
 #include "millrace/net/grpc/channel.h"
@@ -28,6 +29,9 @@ class GrpcTransport final : public Transport {
       timer = std::exchange(timer_, 0);
     }
     if (timer != 0) TimerQueue::Real()->Cancel(timer);
+    // An earlier timer may still run.
+    ticks_->Stop();
+    ticks_->Wait();
     in_flight_.CancelAllAndWait();
   }
 
@@ -60,13 +64,18 @@ class GrpcTransport final : public Transport {
   }
   void Schedule() {
     MutexLock lock(&timer_mu_);
-    if (!stopping_) timer_ = TimerQueue::Real()->Schedule(options_.silence_check, [this] { Tick(); });
+    if (!stopping_)
+      timer_ = TimerQueue::Real()->Schedule(options_.silence_check, [this, ticks = ticks_] {
+        if (!ticks->Enter()) return;  // the transport may be gone
+        Tick();
+        ticks->Leave();
+      });
   }
   void Tick() {
     ticking_.store(false);  // before looking: a call that is made from now on pokes again
     bool more = false;
     for (const auto& channel : Channels()) more |= channel->Tick();
-    if (more) Poke();  // last: the destructor waits for the newest timer only
+    if (more) Poke();
   }
 
   std::vector<std::shared_ptr<GrpcChannel>> Channels() {
@@ -84,6 +93,7 @@ class GrpcTransport final : public Transport {
   Admission admission_{{.what = "gRPC", .handshake_timeout = kGrpcHandshakeTimeout}};
   const GrpcChannelContext context_;
   std::atomic<bool> ticking_{false};
+  const std::shared_ptr<StopGate> ticks_ = std::make_shared<StopGate>();  // those that run
   Mutex timer_mu_;
   TimerQueue::Id timer_ ABSL_GUARDED_BY(timer_mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(timer_mu_) = false;

@@ -31,12 +31,13 @@ class LaneProxy {
     EXPECT_EQ(listen(listening_, 16), 0);
     EXPECT_EQ(getsockname(listening_, reinterpret_cast<sockaddr*>(&at), &size), 0);
     port_ = ntohs(at.sin_port);
-    EXPECT_TRUE(threads_->Start([this] { Accept(); }));
+    EXPECT_TRUE(accepting_->Start([this] { Accept(); }));
   }
   ~LaneProxy() {
     shutdown(listening_, SHUT_RDWR);
+    accepting_.reset();  // no connection comes after it
     Cut();
-    threads_.reset();
+    forwarding_.reset();
     close(listening_);
     MutexLock lock(&mu_);
     for (const auto& [a, b] : pairs_) {
@@ -84,8 +85,8 @@ class LaneProxy {
       if (!connected) shutdown(client, SHUT_RDWR);
       ++connections_;
       const int born = silenced_;
-      EXPECT_TRUE(threads_->Start([=, this] { Forward(client, server, born, &corrupt_to_server_); }));
-      EXPECT_TRUE(threads_->Start([=, this] { Forward(server, client, born, &corrupt_to_client_); }));
+      EXPECT_TRUE(forwarding_->Start([=, this] { Forward(client, server, born, &corrupt_to_server_); }));
+      EXPECT_TRUE(forwarding_->Start([=, this] { Forward(server, client, born, &corrupt_to_client_); }));
     }
   }
   void Forward(int from, int to, int born, std::atomic<bool>* corrupt) {
@@ -114,7 +115,8 @@ class LaneProxy {
   std::atomic<bool> corrupt_to_client_{false};
   Mutex mu_;
   std::list<std::pair<int, int>> pairs_ ABSL_GUARDED_BY(mu_);
-  std::unique_ptr<ThreadGroup> threads_ = std::make_unique<ThreadGroup>("lane-proxy");
+  std::unique_ptr<ThreadGroup> forwarding_ = std::make_unique<ThreadGroup>("lane-proxy");
+  std::unique_ptr<ThreadGroup> accepting_ = std::make_unique<ThreadGroup>("lane-proxy");
 };
 
 // A setup transport that makes lanes go through a proxy.
