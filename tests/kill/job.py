@@ -21,13 +21,34 @@ def _environment(pid):
         return dict(e.split("=", 1) for e in f.read().decode(errors="replace").split("\0") if "=" in e)
 
 
+def ports_of(pid):
+    """The TCP ports on which a process listens."""
+    inodes = set()
+    for fd in os.listdir("/proc/%d/fd" % pid):
+        try:
+            match = re.match(r"socket:\[(\d+)\]", os.readlink("/proc/%d/fd/%s" % (pid, fd)))
+        except OSError:
+            continue
+        if match:
+            inodes.add(match.group(1))
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        with open("/proc/%d/net/%s" % (pid, table)) as f:
+            for line in list(f)[1:]:
+                words = line.split()
+                if words[3] == "0A" and words[9] in inodes:
+                    ports.add(int(words[1].rsplit(":", 1)[1], 16))
+    return ports
+
+
 class Job:
     """Started at once. `marker` is a word of the program's command line that no other process has."""
 
-    def __init__(self, command, marker):
+    def __init__(self, command, marker, env=None):
         self.marker = marker
         self.began = time.monotonic()
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+                                        env={**os.environ, **(env or {})})
         self.lines, self._changed = [], threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -58,6 +79,28 @@ class Job:
                 if left <= 0 or (self.process.poll() is not None and not self._reader.is_alive()):
                     text = "\n".join(line for _, line in self.lines)
                     raise AssertionError("no line with %r within %g s; the job said:\n%s" % (pattern, seconds, text))
+                self._changed.wait(min(left, 0.2))
+
+    def global_steps(self, after=0):
+        """The global steps that the workers' lines from number `after` on tell, in order."""
+        with self._changed:
+            return self._steps(after)
+
+    def _steps(self, after):
+        found = [re.search(r"^\[worker/\d+\].*\(global step (\d+)\)", line) for _, line in self.lines[after:]]
+        return [int(match.group(1)) for match in found if match]
+
+    def wait_for_step(self, step, seconds):
+        """Until a worker has told a global step of at least `step`."""
+        end = time.monotonic() + seconds
+        with self._changed:
+            while True:
+                if max(self._steps(0), default=0) >= step:
+                    return
+                left = end - time.monotonic()
+                if left <= 0:
+                    text = "\n".join(line for _, line in self.lines)
+                    raise AssertionError("step %d was not reached within %g s; the job said:\n%s" % (step, seconds, text))
                 self._changed.wait(min(left, 0.2))
 
     def processes(self):

@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""Kills and stops processes of a real training job and looks at what the others do: kill_test.py --millrace=M --program=P --data_dir=D [TESTS...].
+"""Kills and stops processes of a real training job, breaks their connections and their disk, and looks at what happens.
 
-The job is examples/mnist_replica on 1 ps and 2 workers under `millrace launch`. After each fault the training must go on, or the job must end with a line that
-names what happened; either within ten seconds, with no process left, and with a checkpoint that can be read.
+The job is examples/mnist_replica on 1 ps and 2 workers under `millrace launch`. After each fault the training must go on from where it was, or the job must end
+with a line that names what happened; either within ten seconds, with no process left, and with a checkpoint that can be read.
+
+  kill_test.py --millrace=M --program=P --data_dir=D --shim=S [TESTS...]
 """
 
 import argparse
 import os
 import random
+import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -19,18 +24,32 @@ import job as jobs
 
 FLAGS = None
 WITHIN = 10  # seconds from a fault to its consequence
+SLACK = 1000  # steps by which two lines of the same moment may differ
 DETECTOR = 5  # after so long a silent process is given up (--peer_timeout and --lost_after)
 
 
 class Faults(unittest.TestCase):
-    def start(self, *launch_flags, program_flags=(), steps=200000):
+    def start(self, *launch_flags, program_flags=(), steps=200000, shim=False):
         folder = tempfile.TemporaryDirectory(prefix="millrace_kill_")
         self.addCleanup(folder.cleanup)
         self.log_dir = folder.name
         job = jobs.Job([FLAGS.millrace, "launch", "--ps", "1", "--workers", "2", *launch_flags, "--", FLAGS.program, "--data_dir=" + FLAGS.data_dir,
-                        "--log_dir=" + self.log_dir, "--train_steps=%d" % steps, "--save_checkpoint_secs=1", *program_flags], marker=self.log_dir)
+                        "--log_dir=" + self.log_dir, "--train_steps=%d" % steps, "--save_checkpoint_secs=1", *program_flags], marker=self.log_dir,
+                       env=self.faults() if shim else None)
         self.addCleanup(job.clean_up)
         return job
+
+    def faults(self):
+        """The environment of a job whose operating system can fail; `switch` makes it."""
+        path = os.path.join(self.log_dir, "faults")
+        with open(path, "wb") as f:
+            f.write(bytes(16))
+        self.switches = open(path, "r+b", buffering=0)
+        self.addCleanup(self.switches.close)
+        return {"LD_PRELOAD": FLAGS.shim, "MILLRACE_TEST_FAULTS": path}
+
+    def switch(self, fault, value):
+        os.pwrite(self.switches.fileno(), struct.pack("i", value), 4 * ["stalled", "full", "no_descriptors", "cut"].index(fault))
 
     def train_a_while(self, job):
         """Until there is a checkpoint, and then a little longer, so that the fault comes anywhere."""
@@ -45,6 +64,29 @@ class Faults(unittest.TestCase):
         result = subprocess.run([FLAGS.millrace, "checkpoint", "--verify", self.log_dir], capture_output=True, text=True, timeout=60)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertIn("global_step", result.stdout)
+
+    def saved_step(self):
+        """The step of the newest checkpoint that the job knows of."""
+        with open(os.path.join(self.log_dir, "checkpoint")) as f:
+            return int(re.search(r'model_checkpoint_path: ".*-(\d+)"', f.read()).group(1))
+
+    def kept(self):
+        """The steps of the checkpoints, oldest first."""
+        return sorted(int(name.split("-")[1].split(".")[0]) for name in os.listdir(self.log_dir) if re.match(r"model.ckpt-\d+\.index$", name))
+
+    def assert_trains_on(self, job, said, at_least):
+        """From line `said` on both workers make steps, which begin where they were and grow. A line may tell a step that is a little older than another's."""
+        for worker in ("worker/0", "worker/1"):
+            job.wait_for(r"\[%s\].*\(global step \d+\)" % worker, DETECTOR + 2 * WITHIN, after=said)
+        steps = job.global_steps(said)
+        self.assertGreaterEqual(min(steps), at_least - SLACK, job.text())
+        job.wait_for_step(max(steps) + SLACK, WITHIN)
+
+    def stop(self, job):
+        self.assert_restorable()
+        os.kill(job.process.pid, signal.SIGINT)
+        self.assertEqual(job.end(WITHIN), 130, job.text())
+        self.assert_gone(job)
 
     def assert_gone(self, job):
         left = job.left_after(WITHIN)
@@ -69,17 +111,14 @@ class Faults(unittest.TestCase):
         job = self.start("--restart", "ps=on-failure:3", "--restart", "worker=on-failure:3", program_flags=program_flags)
         self.train_a_while(job)
         said = len(job.lines)
+        # What a ps held since the newest checkpoint is lost with it; nothing is lost with a worker.
+        reached = self.saved_step() if name.startswith("ps") else max(job.global_steps())
         os.kill(job.task(name), fault)
         limit = WITHIN if fault == signal.SIGKILL else WITHIN + DETECTOR
         job.wait_for(r"millrace: %s .*restart" % name, limit, after=said)
         # Both workers make steps again, the one that came back too.
-        said = len(job.lines)
-        for worker in ("worker/0", "worker/1"):
-            job.wait_for(r"\[%s\].*step \d+" % worker, limit + WITHIN, after=said)
-        self.assert_restorable()
-        os.kill(job.process.pid, signal.SIGINT)
-        self.assertEqual(job.end(WITHIN), 130, job.text())
-        self.assert_gone(job)
+        self.assert_trains_on(job, len(job.lines), reached)
+        self.stop(job)
 
     def test_killed_worker_ends_the_job(self):
         self.ends_with(signal.SIGKILL, "worker/1", "was killed by SIGKILL", 137)
@@ -126,6 +165,117 @@ class Faults(unittest.TestCase):
     def test_killed_ps_comes_back_in_step(self):
         self.goes_on(signal.SIGKILL, "ps/0", "--sync_replicas")
 
+    def cut(self, name):
+        """All connections of a task break at once: the steps in flight fail, sessions recover, and nothing is lost or counted twice."""
+        job = self.start(shim=True)
+        self.train_a_while(job)
+        said, reached = len(job.lines), max(job.global_steps())
+        self.switch("cut", job.task(name))
+        self.assert_trains_on(job, said, reached)
+        self.assertEqual(os.pread(self.switches.fileno(), 4, 12), bytes(4), "the task did not notice the fault")
+        # In a step, or between two of them.
+        self.assertRegex(job.text(), "the session was lost|no step lane")
+        self.assertIsNone(job.process.poll(), job.text())
+        self.stop(job)
+
+    def test_cut_off_worker_trains_on(self):
+        self.cut("worker/1")
+
+    def test_cut_off_chief_trains_on(self):
+        self.cut("worker/0")
+
+    def test_cut_off_ps_trains_on(self):
+        self.cut("ps/0")
+
+    def test_stalled_disk_is_named_and_training_goes_on(self):
+        job = self.start(shim=True)
+        self.train_a_while(job)
+        said, reached = len(job.lines), max(job.global_steps())
+        self.switch("stalled", 1)
+        job.wait_for(r"no checkpoint has been saved for .*, one is due every 1s", 2 * WITHIN, after=said)
+        self.assert_trains_on(job, len(job.lines), reached)
+        self.switch("stalled", 0)
+        before = self.saved_step()
+        end = time.monotonic() + WITHIN
+        while self.saved_step() <= before:
+            self.assertLess(time.monotonic(), end, "no checkpoint after the disk answers again; the job said:\n" + job.text())
+            time.sleep(0.05)
+        self.stop(job)
+
+    def test_full_disk_ends_the_job_and_keeps_the_checkpoints(self):
+        job = self.start(shim=True)
+        self.train_a_while(job)
+        saved = self.saved_step()
+        self.switch("full", 1)
+        self.assertNotEqual(job.end(2 * WITHIN), 0, job.text())
+        self.assertRegex(job.text(), r"(?i)no space left on device")
+        self.assert_gone(job)
+        self.assert_restorable()
+        self.assertGreaterEqual(self.saved_step(), saved)
+
+    def test_no_descriptors_for_a_while_costs_nothing(self):
+        job = self.start("--restart", "worker=on-failure:3", shim=True)
+        self.train_a_while(job)
+        reached = max(job.global_steps())
+        self.switch("no_descriptors", 1)
+        time.sleep(2)  # the time that the fault lasts
+        self.assert_trains_on(job, len(job.lines), reached)
+        self.switch("no_descriptors", 0)
+        # New connections work again: a worker that comes back gets its own.
+        said = len(job.lines)
+        os.kill(job.task("worker/1"), signal.SIGKILL)
+        job.wait_for(r"millrace: worker/1 .*restart", WITHIN, after=said)
+        self.assert_trains_on(job, len(job.lines), reached)
+        self.stop(job)
+
+    def test_damaged_checkpoint_costs_the_steps_since_the_one_before(self):
+        job = self.start("--restart", "ps=on-failure:3", "--restart", "worker=on-failure:3", shim=True)
+        self.train_a_while(job)
+        end = time.monotonic() + WITHIN
+        while len(self.kept()) < 2:
+            self.assertLess(time.monotonic(), end, "no second checkpoint; the job said:\n" + job.text())
+            time.sleep(0.05)
+        self.switch("stalled", 1)  # no newer checkpoint than the one that is damaged
+        time.sleep(0.5)  # a save that is nearly done
+        kept = self.kept()
+        data = os.path.join(self.log_dir, "model.ckpt-%d.data-00000-of-00001" % kept[-1])
+        with open(data, "r+b") as f:
+            f.seek(os.path.getsize(data) // 2)
+            byte = f.read(1)
+            f.seek(-1, os.SEEK_CUR)
+            f.write(bytes([byte[0] ^ 4]))
+        said = len(job.lines)
+        os.kill(job.task("ps/0"), signal.SIGKILL)
+        self.switch("stalled", 0)
+        job.wait_for(r"millrace: ps/0 .*restart", WITHIN, after=said)
+        self.assert_trains_on(job, len(job.lines), kept[-2])
+        self.assertIn("model.ckpt-%d" % kept[-1], job.text())
+        self.stop(job)
+
+    def test_strangers_at_the_ports_cost_nothing(self):
+        job = self.start()
+        self.train_a_while(job)
+        said, reached = len(job.lines), max(job.global_steps())
+        ports = set()
+        for name in ("ps/0", "worker/0", "worker/1"):
+            ports.update(jobs.ports_of(job.task(name)))
+        strangers = []
+        for port in ports:
+            for i in range(200):
+                stranger = socket.socket()
+                strangers.append(stranger)
+                stranger.settimeout(1)
+                try:
+                    stranger.connect(("127.0.0.1", port))
+                    stranger.sendall([b"", os.urandom(100), b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + os.urandom(50)][i % 4])
+                except OSError:
+                    pass
+        self.assertTrue(ports)
+        self.assert_trains_on(job, said, reached)
+        for stranger in strangers:
+            stranger.close()
+        self.stop(job)
+
     def test_killed_launcher_leaves_nothing(self):
         job = self.start()
         self.train_a_while(job)
@@ -165,6 +315,7 @@ def main():
     parser.add_argument("--millrace", required=True)
     parser.add_argument("--program", required=True)
     parser.add_argument("--data_dir", required=True)
+    parser.add_argument("--shim", required=True, help="the library that makes the faults of the operating system")
     parser.add_argument("--times", type=int, default=1, help="run every test so often")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("tests", nargs="*")
