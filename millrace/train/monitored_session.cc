@@ -73,6 +73,9 @@ struct MonitoredSession::State {
   // Their compiled steps belong to the session.
   std::vector<std::weak_ptr<HookedSignature>> signatures;
   absl::flat_hash_map<SignatureKey, std::shared_ptr<HookedSignature>> of_runs;
+  // A run that is repeated in another session keeps its identity.
+  RunIdentity next_run = RunIdentity::OfNewClient();
+  RepeatedRuns of_runners;
   // The first loss since the last successful run.
   std::optional<absl::Time> lost_since;
   // The last run failed with an error that a new session does not fix, so the training has not ended well.
@@ -126,7 +129,7 @@ StatusOr<std::shared_ptr<MonitoredSession::State::Live>> MonitoredSession::State
   });
   *step = prepared.step;
   const auto start = [&]() -> Status {
-    MR_RETURN_IF_ERROR(StartQueueRunners(scope, made->session.get(), made->coordinator.get()));
+    MR_RETURN_IF_ERROR(StartQueueRunners(scope, made->session.get(), made->coordinator.get(), &of_runners));
     for (const auto& hook : options.hooks)
       MR_RETURN_IF_ERROR(hook->AfterCreateSession(made->session.get(), made->coordinator.get()));
     return absl::OkStatus();
@@ -230,7 +233,9 @@ MonitoredSession::~MonitoredSession() {
 Status MonitoredSession::Run(HookedSignature* signature, absl::Span<const Tensor> feeds, const RunOptions& options,
                              RunMetadata* metadata, Tensors* results) {
   State& state = *state_;
-  while (true) {
+  RunIdentity identity = options.identity;
+  if (!identity.given() && state.options.recover) identity = std::exchange(state.next_run, state.next_run.Next());
+  for (;; ++identity.attempt) {
     const std::shared_ptr<State::Live> live = state.live();
     if (live == nullptr) return FailedPrecondition("the session is closed");
     Status status;
@@ -241,6 +246,7 @@ Status MonitoredSession::Run(HookedSignature* signature, absl::Span<const Tensor
       HookedSignature::Call call{
           .session = live->session.get(), .hooks = &state.options.hooks, .options = options, .metadata = metadata};
       if (call.options.cancellation == nullptr) call.options.cancellation = &live->failed;
+      call.options.identity = identity;
       call.watched = state.watched;
       status = signature->Run(feeds, &call, results);
       ran = true;
