@@ -135,6 +135,8 @@ class SessionManager::Attempt {
                ? ""
                : absl::StrCat("; the variables were at step ", *std::exchange(result.step, std::nullopt));
   }
+  // Not empty if the variables, which have values, are those of the training that saved the checkpoints, and not older.
+  StatusOr<std::string> ReasonToKeepValues(const PrepareOptions& prepare);
   StatusOr<std::string> FindCheckpoint(const PrepareOptions& prepare);
   // Restores what FindCheckpoint found, or, if it is damaged, the one before.
   Status Restore(const PrepareOptions& prepare);
@@ -145,6 +147,17 @@ class SessionManager::Attempt {
   std::string target_;
   bool local_done_ = false;
 };
+
+StatusOr<std::string> SessionManager::Attempt::ReasonToKeepValues(const PrepareOptions& prepare) {
+  if (prepare.saver == nullptr || prepare.checkpoint_dir.empty() || !prepare.checkpoint_filename_with_path.empty())
+    return "";
+  MR_ASSIGN_OR_RETURN(const std::string newest, LatestCheckpoint(prepare.checkpoint_dir));
+  const std::optional<int64_t> saved = StepOfCheckpoint(newest);
+  if (!saved) return "";
+  MR_RETURN_IF_ERROR(ReadStep());
+  if (*std::exchange(result.step, std::nullopt) < *saved) return "";
+  return absl::StrCat("; the newest checkpoint is ", newest, " (keep_values = false restores it)");
+}
 
 StatusOr<std::string> SessionManager::Attempt::FindCheckpoint(const PrepareOptions& prepare) {
   if (prepare.saver == nullptr) return "";
@@ -176,9 +189,15 @@ Status SessionManager::Attempt::GiveValues(const PrepareOptions& prepare, bool m
     MR_ASSIGN_OR_RETURN(missing, Missing(global_ready));
   }
   const bool have_values = can_tell && missing.empty() && FindGlobalStep(manager_.scope_).has_value();
-  if (can_tell && missing.empty() && prepare.keep_values) {
+  bool keep = can_tell && missing.empty() && prepare.keep_values.value_or(false);
+  std::string because;
+  if (have_values && !prepare.keep_values.has_value()) {
+    MR_ASSIGN_OR_RETURN(because, ReasonToKeepValues(prepare));
+    keep = !because.empty();
+  }
+  if (keep) {
     MR_RETURN_IF_ERROR(Finish("keeping the values of the variables"));
-    MR_LOG(Info, "the variables have kept their values: training continues", at_step());
+    MR_LOG(Info, "the variables have kept their values: training continues", at_step(), because);
     return absl::OkStatus();
   }
   std::string lost;
