@@ -38,6 +38,8 @@ struct MonitoredSession::State {
   // A session and its threads, replaced together. Later members use earlier ones.
   struct Live {
     std::unique_ptr<ClientSession> session;
+    // Whether the state is on servers, which may live on when the session is lost.
+    bool is_remote = false;
     // Cancels the current run when a thread has failed, because what the run waits for may never come.
     CancellationManager failed;
     std::unique_ptr<Coordinator> coordinator;
@@ -123,13 +125,15 @@ StatusOr<std::shared_ptr<MonitoredSession::State::Live>> MonitoredSession::State
   MR_ASSIGN_OR_RETURN(PreparedSession prepared, creator->CreateSession(create));
   auto made = std::make_shared<Live>();
   made->session = std::move(prepared.session);
+  made->is_remote = made->session->session().ListDevices().empty();
   made->coordinator = std::make_unique<Coordinator>(CoordinatorOptions{.clock = options.wait.clock});
   made->coordinator->OnStop([live = made.get()] {
     if (!live->coordinator->status().ok()) live->failed.StartCancel();
   });
   *step = prepared.step;
   const auto start = [&]() -> Status {
-    MR_RETURN_IF_ERROR(StartQueueRunners(scope, made->session.get(), made->coordinator.get(), &of_runners));
+    MR_RETURN_IF_ERROR(StartQueueRunners(scope, made->session.get(), made->coordinator.get(),
+                                         made->is_remote ? &of_runners : nullptr));
     for (const auto& hook : options.hooks)
       MR_RETURN_IF_ERROR(hook->AfterCreateSession(made->session.get(), made->coordinator.get()));
     return absl::OkStatus();
@@ -234,7 +238,6 @@ Status MonitoredSession::Run(HookedSignature* signature, absl::Span<const Tensor
                              RunMetadata* metadata, Tensors* results) {
   State& state = *state_;
   RunIdentity identity = options.identity;
-  if (!identity.given() && state.options.recover) identity = std::exchange(state.next_run, state.next_run.Next());
   for (;; ++identity.attempt) {
     const std::shared_ptr<State::Live> live = state.live();
     if (live == nullptr) return FailedPrecondition("the session is closed");
@@ -246,6 +249,8 @@ Status MonitoredSession::Run(HookedSignature* signature, absl::Span<const Tensor
       HookedSignature::Call call{
           .session = live->session.get(), .hooks = &state.options.hooks, .options = options, .metadata = metadata};
       if (call.options.cancellation == nullptr) call.options.cancellation = &live->failed;
+      if (!identity.given() && state.options.recover && live->is_remote)
+        identity = std::exchange(state.next_run, state.next_run.Next());
       call.options.identity = identity;
       call.watched = state.watched;
       status = signature->Run(feeds, &call, results);
