@@ -13,6 +13,14 @@
 namespace millrace {
 namespace {
 
+// Numbers come from peers; no sum of two that are valid overflows.
+constexpr int64_t kLastNumber = int64_t{1} << 60;
+
+bool IsValid(const RunIdentity& identity) {
+  const auto valid = [](int64_t number) { return number >= 0 && number <= kLastNumber; };
+  return identity.given() && valid(identity.number) && valid(identity.oldest) && valid(identity.attempt);
+}
+
 std::string RunName(const RunIdentity& identity) {
   return absl::StrFormat("run %d of client %016x", identity.number, identity.client);
 }
@@ -121,6 +129,7 @@ void RunRecords::DropSilentClients(Dropped* dropped) {
 }
 
 StatusOr<RunRecords::Attempt> RunRecords::Begin(const RunIdentity& identity, absl::AnyInvocable<void(Status)> ready) {
+  if (!IsValid(identity)) return InvalidArgument(RunName(identity), " is no valid identity");
   Dropped dropped;
   absl::AnyInvocable<void(Status)> superseded;
   Attempt attempt;
@@ -191,6 +200,7 @@ void RunRecords::GiveUp(RunRecord& record, const RunIdentity& identity, const St
 }
 
 int64_t RunRecords::BeginRepeating(const RunIdentity& identity) {
+  if (!IsValid(identity)) return identity.number;  // Begin refuses it
   MutexLock lock(&mu_);
   Client& client = Find(identity.client);
   const int64_t first = identity.number + client.shift;

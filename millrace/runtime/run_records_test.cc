@@ -1,5 +1,6 @@
 #include "millrace/runtime/run_records.h"
 
+#include <limits>
 #include <utility>
 
 #include "gmock/gmock.h"
@@ -110,6 +111,15 @@ TEST(RunRecordsTest, AClientWithTooManyOpenRunsIsRefused) {
   const Status status = records.Begin({.client = 1, .number = 3, .oldest = 1}, nullptr).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("may still repeat 2 runs"));
+}
+
+TEST(RunRecordsTest, NumbersThatNoClientReachesAreRefused) {
+  RunRecords records;
+  for (const RunIdentity& run : {RunOf(1, -1), RunOf(1, std::numeric_limits<int64_t>::max()), RunOf(1, 1, -1)}) {
+    EXPECT_EQ(records.BeginRepeating(run), run.number);
+    EXPECT_EQ(records.Begin(run, nullptr).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(records.size(), 0u);
 }
 
 TEST(RunRecordsTest, MemoryIsBoundedOverManyRunsOfManyClients) {
