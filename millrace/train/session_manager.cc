@@ -122,7 +122,8 @@ class SessionManager::Attempt {
     return ReadStep();
   }
 
-  Status GiveValues(const PrepareOptions& prepare, bool may_initialize);
+  // `given` is shared by all attempts: an earlier one has begun to give values to variables that had none.
+  Status GiveValues(const PrepareOptions& prepare, bool may_initialize, bool* given);
   Status AwaitValues();
 
   PreparedSession result;
@@ -179,7 +180,7 @@ Status SessionManager::Attempt::Restore(const PrepareOptions& prepare) {
   return absl::OkStatus();
 }
 
-Status SessionManager::Attempt::GiveValues(const PrepareOptions& prepare, bool may_initialize) {
+Status SessionManager::Attempt::GiveValues(const PrepareOptions& prepare, bool may_initialize, bool* given) {
   const auto at_step = [this] { return result.step ? absl::StrCat(" at step ", *result.step) : std::string(); };
   std::vector<std::string> missing;
   const bool can_tell = !options_.ready_op.empty();
@@ -189,9 +190,11 @@ Status SessionManager::Attempt::GiveValues(const PrepareOptions& prepare, bool m
     MR_ASSIGN_OR_RETURN(missing, Missing(global_ready));
   }
   const bool have_values = can_tell && missing.empty() && FindGlobalStep(manager_.scope_).has_value();
-  bool keep = can_tell && missing.empty() && prepare.keep_values.value_or(false);
+  // The values that an attempt gave before it was lost count: others may train with them already.
+  bool keep = can_tell && missing.empty() && (*given || prepare.keep_values.value_or(false));
+  *given |= can_tell && !missing.empty();
   std::string because;
-  if (have_values && !prepare.keep_values.has_value()) {
+  if (!keep && have_values && !prepare.keep_values.has_value()) {
     MR_ASSIGN_OR_RETURN(because, ReasonToKeepValues(prepare));
     keep = !because.empty();
   }
@@ -268,13 +271,15 @@ StatusOr<PreparedSession> SessionManager::PrepareSession(const PrepareOptions& o
     return InvalidArgument(
         "nothing initialises the variables: give an init op, an init_fn, a saver or a local init op");
   }
+  bool given = false;
   return Retry(options.session, options.max_wait,
-               [&](Attempt& attempt) { return attempt.GiveValues(options, /*may_initialize=*/true); });
+               [&](Attempt& attempt) { return attempt.GiveValues(options, /*may_initialize=*/true, &given); });
 }
 
 StatusOr<PreparedSession> SessionManager::RecoverSession(const PrepareOptions& options) const {
+  bool given = false;
   return Retry(options.session, options.max_wait,
-               [&](Attempt& attempt) { return attempt.GiveValues(options, /*may_initialize=*/false); });
+               [&](Attempt& attempt) { return attempt.GiveValues(options, /*may_initialize=*/false, &given); });
 }
 
 StatusOr<PreparedSession> SessionManager::WaitForSession(const SessionOptions& session, absl::Duration max_wait) const {
