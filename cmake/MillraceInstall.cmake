@@ -23,6 +23,7 @@ set(MILLRACE_PUBLIC_HEADERS
     cluster/cluster_spec.h cluster/server.h cluster/task_config.h cluster/watch/cluster_status.h cluster/watch/hang_report.h
     data/dataset.h data/mnist.h data/worker_batches.h
     graph/attr.h graph/callable_spec.h graph/graph.h graph/op_schema.h graph/pass_options.h
+    runtime/run_identity.h
     session/chrome_trace.h session/session.h
     tensor/buffer.h tensor/dtype.h tensor/half.h tensor/resource_handle.h tensor/shape.h tensor/tensor.h tensor/variant.h
     train/checkpoint/checkpoint_reader.h train/checkpoint/checkpoint_state.h train/checkpoint/saver.h

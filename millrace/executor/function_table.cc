@@ -32,14 +32,14 @@ class CompiledFunction : public CallableFunction, public std::enable_shared_from
         plan_(std::move(plan)),
         memory_(std::move(memory)) {}
 
-  void Run(const StepContext& step, std::vector<Tensor> args, Done done) override {
+  void Run(const StepContext& step, uint64_t site, std::vector<Tensor> args, Done done) override {
     if (Status status = Check(step, args); !status.ok()) {
       done(std::move(status));
       return;
     }
     auto call = std::make_unique<Call>();
     call->self = shared_from_this();
-    call->step = step.ForCall();
+    call->step = step.ForCall(site);
     call->args = std::move(args);
     call->results.resize(num_results_);
     call->arena = TakeArena();

@@ -18,9 +18,7 @@ namespace millrace {
 // An op that is using a resource. Valid until the op has finished.
 struct CallingOp {
   explicit CallingOp(const KernelContext& ctx)
-      : step(&ctx.step()),
-        allocator(ctx.allocator()),
-        origin{.step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()} {}
+      : step(&ctx.step()), allocator(ctx.allocator()), origin(UpdateOrigin::Of(ctx)) {}
 
   // Applies a state change through ResourceManager::Update.
   void Change(absl::FunctionRef<void()> change) const;

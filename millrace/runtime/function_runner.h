@@ -19,8 +19,9 @@ class CallableFunction {
   using Done = absl::AnyInvocable<void(StatusOr<std::vector<Tensor>>)>;
 
   virtual ~CallableFunction() = default;
-  // Calls `done` exactly once, on any thread, possibly before returning. `step` must be valid until then.
-  virtual void Run(const StepContext& step, std::vector<Tensor> args, Done done) = 0;
+  // Calls `done` exactly once, on any thread, possibly before returning. `step` must be valid until then. `site`
+  // identifies the call within the step (CallSite); 0 if that does not matter.
+  virtual void Run(const StepContext& step, uint64_t site, std::vector<Tensor> args, Done done) = 0;
 };
 
 // Thread-safe. Held by shared_ptr because what a step creates (such as an iterator that prefetches) may outlive the

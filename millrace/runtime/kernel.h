@@ -36,6 +36,7 @@ class FunctionRunner;
 class KernelContext;
 class Rendezvous;
 class ResourceManager;
+class RunRecord;
 class StepResources;
 class WaitRegistry;
 
@@ -85,6 +86,13 @@ class Kernel {
   // True for kernels that should run on another thread in parallel to other nodes: long-running ones that do not use
   // the intra-op pool themselves.
   virtual bool is_expensive() const { return false; }
+
+  // True for kernels that add to or take from state that outlives the step (queues, accumulators, readers, iterators),
+  // or count what is in it, so that steps decide by the number. A repeated run (RunIdentity) gets the outputs of the
+  // first attempt instead of a second call. Not for kernels that read or update variables: a repetition reads the
+  // current value, and ResourceManager::UpdateVariables applies an update once. Nor for random numbers: which of them a
+  // run gets does not matter.
+  virtual bool is_recorded() const { return false; }
 };
 
 class AsyncKernel : public Kernel {
@@ -103,10 +111,12 @@ struct StepContext {
   static StepContext ForCompilation(CancellationManager* cancellation = nullptr, ResourceManager* resources = nullptr) {
     return {.resources = resources, .cancellation = cancellation};
   }
-  // For a function that a kernel of this step calls: the same, one call deeper.
-  StepContext ForCall() const {
+  // For a function that a kernel of this step calls: the same, one call deeper. `site` identifies the call within this
+  // step; 0 if the run has no identity.
+  StepContext ForCall(uint64_t site = 0) const {
     StepContext call = *this;
     ++call.call_depth;
+    call.call_path = call.call_path * 0x9e3779b97f4a7c15u + site;
     return call;
   }
   // For work that this step starts and that outlives it, such as a dataset's pipeline: it has the task's state, threads
@@ -120,11 +130,14 @@ struct StepContext {
     detached.handover = nullptr;
     detached.file_threads = nullptr;
     detached.owner = nullptr;
+    detached.run = nullptr;
     return detached;
   }
 
   int64_t step_id = 0;
+  absl::string_view session = {};  // its handle; empty in a session of this process
   ResourceManager* resources = nullptr;
+  RunRecord* run = nullptr;          // null if the run has no identity
   Rendezvous* rendezvous = nullptr;  // null in a session without one
   CancellationManager* cancellation = nullptr;
   Scheduler* inter_op = nullptr;
@@ -141,6 +154,7 @@ struct StepContext {
   const std::shared_ptr<const void>* owner = nullptr;
   FunctionRunner* functions = nullptr;  // null in a graph without functions
   int call_depth = 0;                   // functions that are being run around this one
+  uint64_t call_path = 0;               // identifies the calls around this one; the same in every attempt of a run
   // The handover of the event threads that work for this step; null if there are none. Outlives the step.
   ThreadHandover* handover = nullptr;
 

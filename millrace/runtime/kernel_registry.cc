@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "millrace/base/exception_status.h"
 #include "millrace/base/log.h"
+#include "millrace/runtime/once_kernel.h"
 
 namespace millrace {
 namespace {
@@ -60,7 +61,7 @@ StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Create(const Node& node, Devic
   if (!init.status().ok()) {
     return WithPrefix(absl::StrCat(Where(node, *device), ": "), init.status());
   }
-  return kernel;
+  return kernel->is_recorded() ? RunOnce(std::move(kernel)) : std::move(kernel);
 }
 
 std::vector<std::string> KernelRegistry::DevicesFor(absl::string_view op) const {

@@ -93,6 +93,91 @@ std::vector<std::string> ResourceManager::List() const {
   return lines;
 }
 
+namespace {
+
+bool IsHandle(const Tensor& tensor) {
+  return tensor.IsInitialized() && tensor.num_elements() == 1 &&
+         (tensor.dtype() == DType::kResource || IsRef(tensor.dtype()));
+}
+
+// The epochs of the variables that the inputs refer to.
+absl::InlinedVector<uint64_t, 4> EpochsOfInputs(const KernelContext& ctx) {
+  absl::InlinedVector<uint64_t, 4> epochs;
+  for (int i = 0; i < ctx.num_inputs(); ++i) {
+    if (!IsHandle(ctx.input(i))) continue;
+    if (const StatusOr<RefPtr<Variable>> variable = ctx.resource<Variable>(i); variable.ok()) {
+      epochs.push_back((*variable)->epoch());
+    }
+  }
+  return epochs;
+}
+
+}  // namespace
+
+// Notes the epochs of an update, and calls the hook.
+class ResourceManager::TrackedUpdate : public VariableUpdate {
+ public:
+  TrackedUpdate(ResourceManager* resources, const KernelContext& ctx) : resources_(resources), ctx_(ctx) {
+    continues_epoch = ctx.step().run != nullptr;
+    one_at_a_time = resources->update_hook_ != nullptr;
+  }
+
+  void Applied(absl::Span<const uint64_t> epochs) override {
+    outcome_.epochs.assign(epochs.begin(), epochs.end());
+    if (resources_->update_hook_ == nullptr) return;
+    absl::InlinedVector<const ResourceHandle*, 4> handles;
+    StateUpdate update{.sequence = resources_->updates_.fetch_add(1, std::memory_order_relaxed) + 1,
+                       .session = ctx_.step().session,
+                       .origin = UpdateOrigin::Of(ctx_)};
+    if (ctx_.step().run != nullptr) update.run = ctx_.step().run->identity();
+    for (int i = 0; i < ctx_.num_inputs(); ++i) {
+      if (IsHandle(ctx_.input(i))) {
+        handles.push_back(&ctx_.input(i).scalar<ResourceHandle>());
+      } else if (ctx_.input(i).IsInitialized()) {
+        update.payload_bytes += ctx_.input(i).TotalBytes();
+      }
+    }
+    update.resources = handles;
+    resources_->update_hook_(update);
+  }
+
+  NodeOutcome TakeOutcome() { return std::move(outcome_); }
+
+ private:
+  ResourceManager* const resources_;
+  const KernelContext& ctx_;
+  NodeOutcome outcome_;
+};
+
+Status ResourceManager::UpdateTracked(KernelContext& ctx, absl::FunctionRef<Status(VariableUpdate* by)> change) {
+  RunRecord* const run = ctx.step().run;
+  RunRecord::Execution execution;
+  if (run != nullptr) {
+    execution = run->Enter(ExecutionKey(ctx));
+    if (execution.earlier) {
+      const auto now = EpochsOfInputs(ctx);
+      const auto& then = execution.earlier->epochs;
+      if (std::all_of(then.begin(), then.end(),
+                      [&](uint64_t epoch) { return std::find(now.begin(), now.end(), epoch) != now.end(); })) {
+        for (size_t i = 0; i < execution.earlier->outputs.size(); ++i) {
+          ctx.SetOutput(static_cast<int>(i), execution.earlier->outputs[i]);
+        }
+        return absl::OkStatus();
+      }
+    }
+  }
+  TrackedUpdate update(this, ctx);
+  MR_RETURN_IF_ERROR(change(&update));
+  if (run == nullptr) return absl::OkStatus();
+  NodeOutcome outcome = update.TakeOutcome();
+  // An update by reference has the reference as its output; the kernel sets it.
+  for (int i = 0; i < ctx.num_outputs() && !IsRef(ctx.output_type(i)); ++i) {
+    outcome.outputs.push_back(*ctx.mutable_output(i));
+  }
+  run->Complete(execution, std::move(outcome));
+  return absl::OkStatus();
+}
+
 StatusOr<ResourceName> ResourceName::Of(const Node& node) {
   ResourceName result;
   result.container = ContainerOrDefault(node.AttrOr<std::string>("container", ""));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <typeinfo>
 
@@ -11,6 +12,8 @@
 #include "millrace/base/ref.h"
 #include "millrace/base/status.h"
 #include "millrace/runtime/kernel.h"
+#include "millrace/runtime/run_records.h"
+#include "millrace/runtime/variable.h"
 #include "millrace/tensor/resource_handle.h"
 
 namespace millrace {
@@ -20,7 +23,27 @@ struct UpdateOrigin {
   int64_t step_id = 0;
   const Node* node = nullptr;
   int64_t iteration = 0;
+
+  static UpdateOrigin Of(const KernelContext& ctx) {
+    return {.step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
+  }
 };
+
+// An update of variables, as the hook sees it. Valid during the call.
+struct StateUpdate {
+  // Counts the updates of this ResourceManager. Of two updates of one variable, the one with the higher number was
+  // applied later.
+  uint64_t sequence = 0;
+  // The variables: for an optimizer its variable and its slots.
+  absl::Span<const ResourceHandle* const> resources = {};
+  absl::string_view session = {};
+  RunIdentity run = {};  // given() is false if the run has no identity
+  UpdateOrigin origin = {};
+  // The bytes of the tensors that the update was made with: a gradient, a new value, indices.
+  size_t payload_bytes = 0;
+};
+// Called with the locks of the variables held: it must not use them, nor wait for anybody who does.
+using UpdateHook = std::function<void(const StateUpdate&)>;
 
 // One per task. Thread-safe.
 class ResourceManager {
@@ -44,9 +67,24 @@ class ResourceManager {
   void ClearContainer(absl::string_view container);
   void ClearAll();
 
-  // The single entry point for state changes: every kernel that updates a variable, queue, accumulator or table does so
-  // in `change`. It only calls `change`; replication and replay will hook in here.
+  // The single entry point for updates of variables. `change` makes the update and passes its argument on to it. If the
+  // run has an identity and an earlier attempt of it has made the update, `change` is not called, unless the variables
+  // have begun another epoch since (Variable::epoch); outputs that `change` sets are recorded. Without identity and
+  // hook it only calls `change`.
+  Status UpdateVariables(KernelContext& ctx, absl::FunctionRef<Status(VariableUpdate* by)> change) {
+    if (ABSL_PREDICT_TRUE(ctx.step().run == nullptr && update_hook_ == nullptr)) return change(nullptr);
+    return UpdateTracked(ctx, change);
+  }
+  // The entry point of every other change of state: of queues, accumulators, tables. The kernels that make them
+  // are recorded (Kernel::is_recorded).
   Status Update(const UpdateOrigin& origin, absl::FunctionRef<Status()> change) { return change(); }
+
+  // Calls `hook` for every update of variables, in the order in which they are applied to each variable. Row updates of
+  // a variable then exclude each other. Call it before the first step.
+  void SetUpdateHook(UpdateHook hook) { update_hook_ = std::move(hook); }
+
+  // The records of runs that may be repeated.
+  RunRecords& runs() { return runs_; }
 
   // The number of deletions so far. If it has changed, an earlier look-up may be stale.
   uint64_t deletions() const { return deletions_.load(std::memory_order_acquire); }
@@ -56,6 +94,8 @@ class ResourceManager {
 
  private:
   using Key = std::pair<std::string, std::string>;
+  class TrackedUpdate;
+  Status UpdateTracked(KernelContext& ctx, absl::FunctionRef<Status(VariableUpdate* by)> change);
   StatusOr<RefPtr<Resource>> FindOrNull(absl::string_view container, absl::string_view name) const;
   static Status WrongType(absl::string_view name, const Resource& found, const std::type_info& wanted);
   static Status Missing(absl::string_view container, absl::string_view name);
@@ -63,6 +103,9 @@ class ResourceManager {
   mutable Mutex mu_;
   absl::flat_hash_map<Key, RefPtr<Resource>> resources_ ABSL_GUARDED_BY(mu_);
   std::atomic<uint64_t> deletions_{0};
+  RunRecords runs_;
+  UpdateHook update_hook_;
+  std::atomic<uint64_t> updates_{0};
 };
 
 // A node's `container` and `shared_name` attrs with TensorFlow's defaults: the default container if empty, and the

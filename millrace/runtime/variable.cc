@@ -1,6 +1,7 @@
 #include "millrace/runtime/variable.h"
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <utility>
 
@@ -88,6 +89,22 @@ class Variable::Locks {
   enum class Held { kNone, kShared, kAlone } held_ = Held::kNone;
 };
 
+uint64_t Variable::NewEpoch() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+uint64_t Variable::epoch() const {
+  ExclusiveLock lock(&update_mu_);
+  return epoch_;
+}
+
+void Variable::Tell(absl::Span<Variable* const> variables, VariableUpdate* by) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  absl::InlinedVector<uint64_t, 4> epochs;
+  for (const Variable* v : variables) epochs.push_back(v->epoch_);
+  by->Applied(epochs);
+}
+
 bool Variable::IsInitialized() const {
   MutexLock lock(&value_mu_);
   return value_.IsInitialized();
@@ -126,7 +143,7 @@ Status Variable::ReadRows(absl::FunctionRef<Status(const Tensor&, RowLocks&)> fn
   return fn(value, *row_locks_);
 }
 
-Status Variable::Assign(Tensor value, bool validate_shape) {
+Status Variable::Assign(Tensor value, bool validate_shape, VariableUpdate* by) {
   if (value.dtype() != dtype_) {
     return InvalidArgument("variable ", name_, " holds ", dtype_, ", not ", value.dtype());
   }
@@ -141,9 +158,13 @@ Status Variable::Assign(Tensor value, bool validate_shape) {
   }
   ExclusiveLock update_lock(&update_mu_);
   if (spare_.IsInitialized() && spare_.shape() != value.shape()) spare_ = Tensor();
-  MutexLock value_lock(&value_mu_);
-  std::swap(value_, value);
-  sparse_ = false;
+  if (by == nullptr || !by->continues_epoch) epoch_ = NewEpoch();
+  {
+    MutexLock value_lock(&value_mu_);
+    std::swap(value_, value);
+    sparse_ = false;
+  }
+  if (by != nullptr) by->Applied({epoch_});
   return absl::OkStatus();
 }
 
@@ -191,7 +212,8 @@ Status Variable::BecomeSparse() {
   return absl::OkStatus();
 }
 
-Status Variable::UpdateDense(absl::FunctionRef<Status(const Tensor&, Tensor*)> fn, Allocator* allocator) {
+Status Variable::UpdateDense(absl::FunctionRef<Status(const Tensor&, Tensor*)> fn, Allocator* allocator,
+                             VariableUpdate* by) {
   ExclusiveLock update_lock(&update_mu_);
   Tensor old;
   {
@@ -200,20 +222,23 @@ Status Variable::UpdateDense(absl::FunctionRef<Status(const Tensor&, Tensor*)> f
     sparse_ = false;
     if (value_.RefCountIsOne()) {
       AgeSpare();
-      return fn(value_, &value_);
+      MR_RETURN_IF_ERROR(fn(value_, &value_));
+      if (by != nullptr) by->Applied({epoch_});
+      return absl::OkStatus();
     }
     old = value_;
   }
   MR_ASSIGN_OR_RETURN(Tensor next, TakeSpare(old, allocator));
   MR_RETURN_IF_ERROR(fn(old, &next));
   Swap(std::move(old), std::move(next));
+  if (by != nullptr) by->Applied({epoch_});
   return absl::OkStatus();
 }
 
 // Which locks are held depends on whether the memory is shared, which the analysis cannot follow.
 Status Variable::UpdateAll(absl::Span<Variable* const> variables, bool copy,
-                           absl::FunctionRef<Status(absl::Span<const Tensor>, absl::Span<Tensor>)> fn)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                           absl::FunctionRef<Status(absl::Span<const Tensor>, absl::Span<Tensor>)> fn,
+                           VariableUpdate* by) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   Locks locks(variables);
   if (const Variable* v = locks.Repeated()) {
     return InvalidArgument("variable ", v->name_, " is given twice to one update");
@@ -243,23 +268,25 @@ Status Variable::UpdateAll(absl::Span<Variable* const> variables, bool copy,
     if (old_values[i].raw_data() == new_values[i].raw_data()) continue;
     variables[i]->Swap(std::move(old_values[i]), std::move(new_values[i]));
   }
+  if (by != nullptr) Tell(variables, by);
   return absl::OkStatus();
 }
 
 Status Variable::UpdateDense(absl::Span<Variable* const> variables,
-                             absl::FunctionRef<Status(absl::Span<const Tensor>, absl::Span<Tensor>)> fn) {
-  return UpdateAll(variables, /*copy=*/false, fn);
+                             absl::FunctionRef<Status(absl::Span<const Tensor>, absl::Span<Tensor>)> fn,
+                             VariableUpdate* by) {
+  return UpdateAll(variables, /*copy=*/false, fn, by);
 }
 
-Status Variable::UpdateInPlace(absl::Span<Variable* const> variables,
-                               absl::FunctionRef<Status(absl::Span<Tensor>)> fn) {
-  return UpdateAll(variables, /*copy=*/true,
-                   [fn](absl::Span<const Tensor>, absl::Span<Tensor> values) { return fn(values); });
+Status Variable::UpdateInPlace(absl::Span<Variable* const> variables, absl::FunctionRef<Status(absl::Span<Tensor>)> fn,
+                               VariableUpdate* by) {
+  return UpdateAll(
+      variables, /*copy=*/true, [fn](absl::Span<const Tensor>, absl::Span<Tensor> values) { return fn(values); }, by);
 }
 
 // Which locks are held depends on the variables' state, which the analysis cannot follow.
-Status Variable::UpdateRows(absl::Span<Variable* const> variables,
-                            absl::FunctionRef<Status(const Rows&)> fn) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+Status Variable::UpdateRows(absl::Span<Variable* const> variables, absl::FunctionRef<Status(const Rows&)> fn,
+                            VariableUpdate* by) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   Locks locks(variables);
   if (const Variable* v = locks.Repeated()) {
     return InvalidArgument("variable ", v->name_, " is given twice to one update");
@@ -274,10 +301,11 @@ Status Variable::UpdateRows(absl::Span<Variable* const> variables,
     }
     return true;
   };
-  locks.LockShared();
-  if (!all_sparse()) {
+  const bool alone = by != nullptr && by->one_at_a_time;
+  if (!alone) locks.LockShared();
+  if (alone || !all_sparse()) {
     std::fill(values.begin(), values.end(), Tensor());
-    locks.Unlock();
+    if (!alone) locks.Unlock();
     locks.Lock();
     for (Variable* v : locks.ordered()) MR_RETURN_IF_ERROR(v->BecomeSparse());
     MR_CHECK(all_sparse());
@@ -288,7 +316,9 @@ Status Variable::UpdateRows(absl::Span<Variable* const> variables,
   for (Variable* v : locks.ordered()) {
     order.push_back(static_cast<int>(std::find(variables.begin(), variables.end(), v) - variables.begin()));
   }
-  return fn(Rows{absl::MakeSpan(values), row_locks, order});
+  MR_RETURN_IF_ERROR(fn(Rows{absl::MakeSpan(values), row_locks, order}));
+  if (by != nullptr) Tell(variables, by);
+  return absl::OkStatus();
 }
 
 std::string Variable::DebugString() const {

@@ -13,6 +13,20 @@
 
 namespace millrace {
 
+// Who updates variables, if that matters: the run has an identity, or updates are logged. A Variable calls Applied with
+// its update lock held, before any other update of it.
+class VariableUpdate {
+ public:
+  virtual ~VariableUpdate() = default;
+  // `epochs` has the epochs of the updated variables.
+  virtual void Applied(absl::Span<const uint64_t> epochs) = 0;
+
+  // A whole new value continues the epoch, because it is part of a run that is applied once.
+  bool continues_epoch = false;
+  // Row updates of one variable exclude each other, so that Applied is called in their order.
+  bool one_at_a_time = false;
+};
+
 // Copy-on-write: readers get a snapshot that no later update changes. A dense update writes in place if no snapshot
 // shares the memory, and otherwise into a spare buffer that it swaps in.
 //
@@ -38,19 +52,25 @@ class Variable : public Resource {
   Status ReadRows(absl::FunctionRef<Status(const Tensor& value, RowLocks& locks)> fn) const;
   // Replaces the value. The tensor is shared, not copied, so the caller must not write to it afterwards.
   // INVALID_ARGUMENT if it does not match the declared type or, unless `validate_shape` is false, shape.
-  Status Assign(Tensor value, bool validate_shape = true);
+  Status Assign(Tensor value, bool validate_shape = true, VariableUpdate* by = nullptr);
+
+  // Distinguishes values that do not follow from each other by updates, over all variables of the process: a variable
+  // begins a new epoch when it gets a whole value from outside the training (initialised, restored, assigned by a run
+  // without an identity). What a run did in an earlier epoch is gone, and must be done again if the run is repeated.
+  uint64_t epoch() const;
 
   // Calls fn(old, new): both have the variable's shape and may be the same memory, so element i of `new` may depend
   // only on element i of `old`. Serialised with other updates of this variable. fn must not access the variable
   // otherwise, and must validate before it writes, because partial writes before an error may remain. A variable in
   // device memory needs that device's allocator and an fn that enqueues on its stream.
   Status UpdateDense(absl::FunctionRef<Status(const Tensor& old_value, Tensor* new_value)> fn,
-                     Allocator* allocator = Allocator::Heap());
+                     Allocator* allocator = Allocator::Heap(), VariableUpdate* by = nullptr);
   // UpdateDense of several variables at once (an optimizer's slots), locked in a fixed order to avoid deadlock.
   // old_values[i] belongs to variables[i]. INVALID_ARGUMENT if a variable is in the list twice.
   static Status UpdateDense(
       absl::Span<Variable* const> variables,
-      absl::FunctionRef<Status(absl::Span<const Tensor> old_values, absl::Span<Tensor> new_values)> fn);
+      absl::FunctionRef<Status(absl::Span<const Tensor> old_values, absl::Span<Tensor> new_values)> fn,
+      VariableUpdate* by = nullptr);
   // Calls fn on the memory of the variables, which no snapshot shares but which other row updates may modify
   // concurrently: fn must access a row only while it holds the row's stripe in locks[i], and must lock stripes of
   // several variables in the order given by `order` (indices into `variables`). Excludes dense updates.
@@ -59,11 +79,12 @@ class Variable : public Resource {
     absl::Span<RowLocks* const> locks;
     absl::Span<const int> order;
   };
-  static Status UpdateRows(absl::Span<Variable* const> variables, absl::FunctionRef<Status(const Rows& rows)> fn);
+  static Status UpdateRows(absl::Span<Variable* const> variables, absl::FunctionRef<Status(const Rows& rows)> fn,
+                           VariableUpdate* by = nullptr);
   // Calls fn(values) on memory that holds the current values and that no snapshot shares (it is copied first if one
   // does): for sparse updates that are not by rows.
   static Status UpdateInPlace(absl::Span<Variable* const> variables,
-                              absl::FunctionRef<Status(absl::Span<Tensor> values)> fn);
+                              absl::FunctionRef<Status(absl::Span<Tensor> values)> fn, VariableUpdate* by = nullptr);
 
   std::string DebugString() const override;
 
@@ -83,7 +104,11 @@ class Variable : public Resource {
   void Swap(Tensor old, Tensor next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   static Status UpdateAll(
       absl::Span<Variable* const> variables, bool copy,
-      absl::FunctionRef<Status(absl::Span<const Tensor> old_values, absl::Span<Tensor> new_values)> fn);
+      absl::FunctionRef<Status(absl::Span<const Tensor> old_values, absl::Span<Tensor> new_values)> fn,
+      VariableUpdate* by);
+  // Call it with the update locks held.
+  static void Tell(absl::Span<Variable* const> variables, VariableUpdate* by);
+  static uint64_t NewEpoch();
 
   const std::string name_;
   const DType dtype_;
@@ -94,6 +119,7 @@ class Variable : public Resource {
   mutable SharedMutex update_mu_;
   Tensor spare_ ABSL_GUARDED_BY(update_mu_);
   int spare_age_ ABSL_GUARDED_BY(update_mu_) = 0;
+  uint64_t epoch_ ABSL_GUARDED_BY(update_mu_) = NewEpoch();
   // Held to read or swap the value, and during an in-place update. Acquired after update_mu_.
   mutable Mutex value_mu_;
   Tensor value_ ABSL_GUARDED_BY(value_mu_);

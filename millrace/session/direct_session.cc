@@ -78,7 +78,7 @@ Status DirectSession::RunProgram(const DirectProgram& program, absl::Span<const 
   if (options.trace && metadata != nullptr) stats = std::make_unique<StepStatsCollector>();
   results->resize(program.spec.fetches.size());
   Status status =
-      task_->Run(program.part, {.feeds = feeds, .stats = stats.get()},
+      task_->Run(program.part, {.feeds = feeds, .stats = stats.get(), .run = options.identity},
                  {.timeout = TimeoutOf(options), .cancellation = options.cancellation}, absl::MakeSpan(*results));
   if (stats != nullptr) stats->ToProto(metadata->mutable_step_stats());
   if (metadata != nullptr && options.output_partition_graphs) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "millrace/base/cancellation.h"
@@ -19,6 +20,7 @@
 #include "millrace/graph/pass_options.h"
 #include "millrace/proto/config.pb.h"
 #include "millrace/proto/graph.pb.h"
+#include "millrace/runtime/run_identity.h"
 #include "millrace/tensor/tensor.h"
 
 namespace millrace {
@@ -90,6 +92,14 @@ struct RunOptions {
   bool trace = false;
   // Fills in RunMetadata::partition_graphs.
   bool output_partition_graphs = false;
+  // Set it if the run may be repeated after a failure: a repetition under the same client and number, over this session
+  // or another one, then changes variables, queues and other state once. Count up `attempt` with each repetition.
+  // MonitoredSession does all of this by itself.
+  //
+  //   RunOptions options{.identity = RunIdentity::OfNewClient()};
+  //   while (IsUnavailable(session->Run(options, ...))) { ++options.identity.attempt; /* a new session */ }
+  //   options.identity = options.identity.Next();  // for the next run
+  RunIdentity identity = {};
 };
 
 using RunMetadata = pb::RunMetadata;
@@ -110,11 +120,25 @@ class Callable {
                      RunMetadata* metadata = nullptr) = 0;
   // Runs the step repeatedly, without feeds, until a run fails or is cancelled, and returns that status. A step that
   // runs entirely on one other task is repeated there, without a message per run. `options` apply to each run.
-  virtual Status Repeat(const RunOptions& options = {}) {
-    std::vector<Tensor> dropped;
-    Status status;
-    while (status.ok()) status = Run({}, &dropped, options);
-    return status;
+  //
+  // With `run`, repetition i has the identity of *run with the number increased by i. At the end *run is the identity
+  // with which to call Repeat again, with another attempt, so that the run that failed is repeated and not counted
+  // twice.
+  virtual Status Repeat(const RunOptions& options = {}, RunIdentity* run = nullptr) {
+    return RepeatWith(options, run, [this](const RunOptions& each) {
+      std::vector<Tensor> dropped;
+      return Run({}, &dropped, each);
+    });
+  }
+
+ protected:
+  static Status RepeatWith(RunOptions options, RunIdentity* run,
+                           absl::FunctionRef<Status(const RunOptions& each)> run_once) {
+    while (true) {
+      if (run != nullptr) options.identity = *run;
+      MR_RETURN_IF_ERROR(run_once(options));
+      if (run != nullptr) *run = run->Next();
+    }
   }
 };
 

@@ -40,6 +40,7 @@ StatusOr<ActivePart*> RunningParts::Enter(Entry entry) {
     part->cancellation = &*part->own_cancellation;
   }
   part->left = false;
+  part->run = nullptr;
   part->previous = nullptr;
   part->next = first_;
   if (first_ != nullptr) first_->previous = part;
@@ -104,10 +105,15 @@ void RunningParts::Close(const Status& refused, const Status& cancelled, absl::A
       running.push_back(part);
     }
   }
-  // Cancelling runs callbacks of waiters, so it happens without the lock. The pin keeps the run's memory and the step's
-  // cancellation alive; the run itself may end meanwhile, even on this thread.
-  for (ActivePart* part : running) {
-    part->cancellation->StartCancel(cancelled);
+  CancelPinned(running, cancelled);
+  if (idle != nullptr) idle();
+}
+
+// Cancelling runs callbacks of waiters, so it happens without the lock. The pin keeps the run's memory and the step's
+// cancellation alive; the run itself may end meanwhile, even on this thread.
+void RunningParts::CancelPinned(const std::vector<ActivePart*>& pinned, const Status& why) {
+  for (ActivePart* part : pinned) {
+    part->cancellation->StartCancel(why);
     std::shared_ptr<void> owner;
     std::unique_ptr<ActivePart> ended;
     MutexLock lock(&mu_);
@@ -116,7 +122,24 @@ void RunningParts::Close(const Status& refused, const Status& cancelled, absl::A
       ended.reset(part);  // not recycled: its session may be gone
     }
   }
-  if (idle != nullptr) idle();
+}
+
+void RunningParts::SetRun(ActivePart* part, const RunRecord* run) {
+  MutexLock lock(&mu_);
+  part->run = run;
+}
+
+void RunningParts::CancelRun(const RunRecord& run, const Status& why) {
+  std::vector<ActivePart*> attempts;
+  {
+    MutexLock lock(&mu_);
+    for (ActivePart* part = first_; part != nullptr; part = part->next) {
+      if (part->run != &run) continue;
+      ++part->pins;
+      attempts.push_back(part);
+    }
+  }
+  CancelPinned(attempts, why);
 }
 
 Status RunningParts::status() const {

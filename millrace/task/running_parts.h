@@ -15,6 +15,7 @@
 #include "millrace/executor/step_arena.h"
 #include "millrace/runtime/kernel.h"
 #include "millrace/runtime/step_resources.h"
+#include "millrace/task/run_attempt.h"
 
 namespace millrace {
 
@@ -46,10 +47,12 @@ struct ActivePart {
   std::optional<StepResources> step_resources;
   const RefPtr<StepArena> arena;  // of its session
   absl::AnyInvocable<void(Status)> done;
+  RunAttempt attempt;          // empty if the run has no identity
   std::shared_ptr<Task> task;  // keeps the task alive during an asynchronous run
 
   // Guarded by the RunningParts.
-  int pins = 0;  // the number of threads that are cancelling it
+  const RunRecord* run = nullptr;  // of `attempt`
+  int pins = 0;                    // the number of threads that are cancelling it
   bool left = false;
   ActivePart* next = nullptr;
   ActivePart* previous = nullptr;
@@ -77,6 +80,11 @@ class RunningParts {
   // Call it when the run's `done` has returned.
   void Ended();
 
+  // Notes that the run is an attempt of a run that can be cancelled by CancelRun.
+  void SetRun(ActivePart* part, const RunRecord* run);
+  // Cancels the attempts of a run.
+  void CancelRun(const RunRecord& run, const Status& why);
+
   // Refuses later runs with `refused` and cancels running ones with `cancelled`. Calls `idle` when none is left, on the
   // thread that ended the last one. May be called repeatedly: the first call's statuses count, and every `idle` is
   // called.
@@ -88,6 +96,8 @@ class RunningParts {
   bool empty() const;
 
  private:
+  // Cancels runs that have been pinned.
+  void CancelPinned(const std::vector<ActivePart*>& pinned, const Status& why);
   // Keeps `part` for a later run of its session. If enough are kept already, returns it, to be deleted without the
   // lock.
   std::unique_ptr<ActivePart> Recycle(ActivePart* part) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

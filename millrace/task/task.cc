@@ -7,6 +7,15 @@
 #include "millrace/task/local_devices.h"
 
 namespace millrace {
+namespace {
+
+// An attempt that a later one has replaced says so.
+Status WhyCancelled(Status status, const CancellationManager& cancellation) {
+  if (!absl::IsCancelled(status) || !absl::IsAborted(cancellation.status())) return status;
+  return cancellation.status();
+}
+
+}  // namespace
 
 Task::Task(TaskOptions options)
     : options_(std::move(options)),
@@ -95,6 +104,8 @@ StatusOr<ActivePart*> Task::Begin(const CompiledPart& part, const PartArgs& args
                                                                 .owner = args.owner}));
   StepContext& step = active->step;
   step.step_id = active->step_id;
+  step.session = part.session->handle();
+  step.run = nullptr;
   step.resources = part.session->resources().get();
   step.rendezvous = args.rendezvous;
   step.cancellation = active->cancellation;
@@ -109,12 +120,44 @@ StatusOr<ActivePart*> Task::Begin(const CompiledPart& part, const PartArgs& args
   return active;
 }
 
+void Task::Attempt(ActivePart* active, const CompiledPart& part, const RunIdentity& run,
+                   absl::AnyInvocable<void(Status)> go) {
+  BeginAttempt(
+      {.identity = run,
+       .resources = part.session->resources(),
+       .step_id = active->step_id,
+       .cancellation = active->cancellation,
+       .waits = waits_.get(),
+       .pool = active->step.inter_op,
+       .cancel_earlier = [this](const RunRecord& record, const Status& why) { running_.CancelRun(record, why); }},
+      [this, active, go = std::move(go)](StatusOr<RunAttempt> attempt) mutable {
+        if (!attempt.ok()) return go(attempt.status());
+        active->attempt = *std::move(attempt);
+        const RunRecord* const record = active->attempt.record.get();
+        active->step.run = active->attempt.record.get();
+        running_.SetRun(active, record);
+        // A later attempt that came before this one could be cancelled.
+        if (active->attempt.resources->runs().IsAwaited(*record)) {
+          active->cancellation->StartCancel(Aborted("the run was started again: this attempt is given up"));
+        }
+        go(absl::OkStatus());
+      });
+}
+
 Status Task::Run(const CompiledPart& part, const PartArgs& args, const StepLimits& limits, absl::Span<Tensor> fetches) {
   MR_ASSIGN_OR_RETURN(ActivePart* const active, Begin(part, args));
   Status status;
   {
     LimitWatch watch(active->cancellation);
     status = watch.Begin(limits);
+    if (status.ok() && ABSL_PREDICT_FALSE(args.run.given())) {
+      Notification begun;
+      Attempt(active, part, args.run, [&](Status result) {
+        status = std::move(result);
+        begun.Notify();
+      });
+      begun.Wait();
+    }
     if (status.ok()) {
       status = watch.Result(part.plan->Run(
           {.step = &active->step, .feeds = args.feeds, .allocator = active->arena.get(), .stats = args.stats},
@@ -122,7 +165,14 @@ Status Task::Run(const CompiledPart& part, const PartArgs& args, const StepLimit
     }
   }
   active->step_resources.reset();
+  if (ABSL_PREDICT_TRUE(!active->attempt)) {
+    running_.Leave(active, /*ended=*/true);
+    return status;
+  }
+  status = WhyCancelled(std::move(status), *active->cancellation);
+  const RunAttempt attempt = std::exchange(active->attempt, {});
   running_.Leave(active, /*ended=*/true);
+  attempt.End();
   return status;
 }
 
@@ -133,18 +183,27 @@ void Task::RunAsync(const CompiledPart& part, const PartArgs& args, absl::Span<T
   ActivePart* const active = *begun;
   active->done = std::move(done);
   active->task = shared_from_this();
-  part.plan->RunAsync(
-      {.step = &active->step, .feeds = args.feeds, .allocator = active->arena.get(), .stats = args.stats}, fetches,
-      [active](Status status) { active->task->OnAsyncEnd(active, std::move(status)); });
+  const auto go = [active, plan = part.plan.get(), feeds = args.feeds, stats = args.stats, fetches] {
+    plan->RunAsync({.step = &active->step, .feeds = feeds, .allocator = active->arena.get(), .stats = stats}, fetches,
+                   [active](Status status) { active->task->OnAsyncEnd(active, std::move(status)); });
+  };
+  if (ABSL_PREDICT_TRUE(!args.run.given())) return go();
+  Attempt(active, part, args.run, [active, go](Status status) {
+    if (status.ok()) return go();
+    active->task->OnAsyncEnd(active, std::move(status));
+  });
 }
 
 void Task::OnAsyncEnd(ActivePart* active, Status status) {
   const std::shared_ptr<Task> self = std::move(active->task);
   absl::AnyInvocable<void(Status)> done = std::move(active->done);
   active->step_resources.reset();
+  if (ABSL_PREDICT_FALSE(active->attempt)) status = WhyCancelled(std::move(status), *active->cancellation);
+  const RunAttempt attempt = std::exchange(active->attempt, {});
   running_.Leave(active, /*ended=*/false);
   done(std::move(status));
   done = nullptr;  // releases what it holds before the task counts as idle
+  if (ABSL_PREDICT_FALSE(attempt)) attempt.End();
   running_.Ended();
 }
 

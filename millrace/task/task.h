@@ -92,6 +92,7 @@ struct PartArgs {
   absl::Time since = absl::InfinitePast();
   StepStatsCollector* stats = nullptr;  // null: no statistics
   ThreadHandover* handover = nullptr;   // of the event threads that work for the step; may be null
+  RunIdentity run = {};                 // given() is false if the run is not repeated under an identity
 };
 
 // Thread-safe. Held by shared_ptr: asynchronous runs keep it alive, so no part runs when it is destroyed.
@@ -145,6 +146,9 @@ class Task : public std::enable_shared_from_this<Task> {
   CompileOptions OptionsFor(const TaskSession& session, const PartOptions& options) const;
   // Lists the run and fills in its StepContext. Nothing else fills one in: the makers of StepContext derive others.
   StatusOr<ActivePart*> Begin(const CompiledPart& part, const PartArgs& args);
+  // Makes the run an attempt of args.run, and calls `go` when it may begin: no earlier attempt is running here.
+  void Attempt(ActivePart* active, const CompiledPart& part, const RunIdentity& run,
+               absl::AnyInvocable<void(Status)> go);
   void OnAsyncEnd(ActivePart* active, Status status);
 
   const TaskOptions options_;

@@ -38,6 +38,8 @@ struct MonitoredSession::State {
   // A session and its threads, replaced together. Later members use earlier ones.
   struct Live {
     std::unique_ptr<ClientSession> session;
+    // Whether the state is on servers, which may live on when the session is lost.
+    bool is_remote = false;
     // Cancels the current run when a thread has failed, because what the run waits for may never come.
     CancellationManager failed;
     std::unique_ptr<Coordinator> coordinator;
@@ -74,6 +76,9 @@ struct MonitoredSession::State {
   std::vector<std::weak_ptr<HookedSignature>> signatures;
   absl::flat_hash_map<SignatureKey, std::shared_ptr<HookedSignature>> of_runs;
   bool created = false;  // there has been a session
+  // A run that is repeated in another session keeps its identity.
+  RunIdentity next_run = RunIdentity::OfNewClient();
+  RepeatedRuns of_runners;
   // The first loss since the last successful run.
   std::optional<absl::Time> lost_since;
   // The last run failed with an error that a new session does not fix, so the training has not ended well.
@@ -122,13 +127,15 @@ StatusOr<std::shared_ptr<MonitoredSession::State::Live>> MonitoredSession::State
   created = true;
   auto made = std::make_shared<Live>();
   made->session = std::move(prepared.session);
+  made->is_remote = made->session->session().ListDevices().empty();
   made->coordinator = std::make_unique<Coordinator>(CoordinatorOptions{.clock = options.wait.clock});
   made->coordinator->OnStop([live = made.get()] {
     if (!live->coordinator->status().ok()) live->failed.StartCancel();
   });
   *step = prepared.step;
   const auto start = [&]() -> Status {
-    MR_RETURN_IF_ERROR(StartQueueRunners(scope, made->session.get(), made->coordinator.get()));
+    MR_RETURN_IF_ERROR(StartQueueRunners(scope, made->session.get(), made->coordinator.get(),
+                                         made->is_remote ? &of_runners : nullptr));
     for (const auto& hook : options.hooks)
       MR_RETURN_IF_ERROR(hook->AfterCreateSession(made->session.get(), made->coordinator.get()));
     return absl::OkStatus();
@@ -233,7 +240,8 @@ MonitoredSession::~MonitoredSession() {
 Status MonitoredSession::Run(HookedSignature* signature, absl::Span<const Tensor> feeds, const RunOptions& options,
                              RunMetadata* metadata, Tensors* results) {
   State& state = *state_;
-  while (true) {
+  RunIdentity identity = options.identity;
+  for (;; ++identity.attempt) {
     const std::shared_ptr<State::Live> live = state.live();
     if (live == nullptr) return FailedPrecondition("the session is closed");
     Status status;
@@ -244,6 +252,9 @@ Status MonitoredSession::Run(HookedSignature* signature, absl::Span<const Tensor
       HookedSignature::Call call{
           .session = live->session.get(), .hooks = &state.options.hooks, .options = options, .metadata = metadata};
       if (call.options.cancellation == nullptr) call.options.cancellation = &live->failed;
+      if (!identity.given() && state.options.recover && live->is_remote)
+        identity = std::exchange(state.next_run, state.next_run.Next());
+      call.options.identity = identity;
       call.watched = state.watched;
       status = signature->Run(feeds, &call, results);
       ran = true;

@@ -54,7 +54,9 @@ struct MonitoredSessionOptions {
 //
 // UNAVAILABLE and ABORTED from a run, a hook or a thread of the coordinator mean that a server or a peer was lost. The
 // session is then closed and recreated: the chief restores the newest checkpoint (unless all variables have kept their
-// values), other workers wait for the chief, AfterCreateSession of the hooks is called again, and the run is repeated.
+// values), other workers wait for the chief, AfterCreateSession of the hooks is called again, and the run is repeated
+// under the identity that it had (RunOptions::identity). So it counts once: what a task that has lived on had already
+// done for the run is not done again, unless a restored checkpoint has undone it.
 // The log says why, what it waits for, and from which step training resumes.
 class MonitoredSession {
  public:

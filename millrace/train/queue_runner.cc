@@ -20,6 +20,7 @@ struct Running {
   QueueRunnerOptions options;
   ClientSession* session = nullptr;
   Coordinator* coordinator = nullptr;
+  RepeatedRuns* runs = nullptr;
   CancellationManager stop;
   Notification over;  // a stop was requested, or all threads have reached the end of their input
   Mutex mu;
@@ -42,13 +43,17 @@ struct Running {
     if (!status.ok()) MR_LOG(Warning, options.name, ": ", what, " by ", op.name(), " failed: ", status.ToString());
   }
 
-  Status RunAgainAndAgain(const Step& step) {
-    // Cancelled by a stop.
-    return step.callable().Repeat({.cancellation = &stop});
+  // Ends when a stop cancels it.
+  Status RunAgainAndAgain(const Step& step, const std::string& thread) {
+    if (runs == nullptr) return step.callable().Repeat({.cancellation = &stop});
+    RunIdentity run = runs->Begin(thread);
+    Status status = step.callable().Repeat({.cancellation = &stop}, &run);
+    runs->End(thread, run);
+    return status;
   }
 
-  Status Thread(const Step& step) {
-    const Status status = RunAgainAndAgain(step);
+  Status Thread(const Step& step, const std::string& name) {
+    const Status status = RunAgainAndAgain(step, name);
     const bool last = EndThread();
     const bool closed = !status.ok() && IsClosed(status);
     if (last && closed && !coordinator->ShouldStop() && !options.close_op.empty()) RunLast(options.close_op, "closing");
@@ -60,7 +65,19 @@ struct Running {
 
 }  // namespace
 
-Status QueueRunner::Start(ClientSession* session, Coordinator* coordinator) const {
+RunIdentity RepeatedRuns::Begin(const std::string& op) {
+  MutexLock lock(&mu_);
+  OfOp& of_op = runs_[op];
+  of_op.run.attempt = of_op.attempts++;
+  return of_op.run;
+}
+
+void RepeatedRuns::End(const std::string& op, const RunIdentity& run) {
+  MutexLock lock(&mu_);
+  runs_[op].run = run;
+}
+
+Status QueueRunner::Start(ClientSession* session, Coordinator* coordinator, RepeatedRuns* runs) const {
   if (options_.enqueue_ops.empty()) return InvalidArgument("queue runner '", options_.name, "' has no ops to run");
   if (coordinator->ShouldStop())
     return FailedPrecondition("queue runner '", options_.name, "' was started after a stop was requested");
@@ -68,6 +85,7 @@ Status QueueRunner::Start(ClientSession* session, Coordinator* coordinator) cons
   running->options = options_;
   running->session = session;
   running->coordinator = coordinator;
+  running->runs = runs;
   std::vector<Step> steps;
   for (const Operation& op : options_.enqueue_ops) {
     StatusOr<Step> step = session->MakeStep({}, {}, {op});
@@ -98,7 +116,11 @@ Status QueueRunner::Start(ClientSession* session, Coordinator* coordinator) cons
   }
   for (size_t i = 0; i < steps.size(); ++i) {
     std::string name = steps.size() == 1 ? options_.name : absl::StrCat(options_.name, "/", i);
-    MR_RETURN_IF_ERROR(start(std::move(name), [running, step = std::move(steps[i])] { return running->Thread(step); }));
+    // Runners may have the same name.
+    std::string identity = absl::StrCat(name, "/", options_.enqueue_ops[i].name(), "/", i);
+    MR_RETURN_IF_ERROR(start(std::move(name), [running, step = std::move(steps[i]), identity = std::move(identity)] {
+      return running->Thread(step, identity);
+    }));
   }
   return absl::OkStatus();
 }
@@ -151,8 +173,8 @@ std::vector<QueueRunner> QueueRunners(const Scope& scope) {
   return runners;
 }
 
-Status StartQueueRunners(const Scope& scope, ClientSession* session, Coordinator* coordinator) {
-  for (const QueueRunner& runner : QueueRunners(scope)) MR_RETURN_IF_ERROR(runner.Start(session, coordinator));
+Status StartQueueRunners(const Scope& scope, ClientSession* session, Coordinator* coordinator, RepeatedRuns* runs) {
+  for (const QueueRunner& runner : QueueRunners(scope)) MR_RETURN_IF_ERROR(runner.Start(session, coordinator, runs));
   return absl::OkStatus();
 }
 

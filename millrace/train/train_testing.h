@@ -59,11 +59,14 @@ class RecordingHook : public SessionRunHook {
   // The call to fail at, and the error.
   std::string fail_at;
   Status failure = absl::OkStatus();
+  bool fail_once = false;
 
  private:
   Status Note(std::string what) {
     seen.push_back(what);
-    return what == fail_at ? failure : absl::OkStatus();
+    if (what != fail_at) return absl::OkStatus();
+    if (fail_once) fail_at.clear();
+    return failure;
   }
 };
 

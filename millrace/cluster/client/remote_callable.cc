@@ -39,6 +39,7 @@ Status RemoteCallable::Run(absl::Span<const Tensor> feeds, std::vector<Tensor>* 
   call.handle = handle_;
   call.feeds.assign(feeds.begin(), feeds.end());
   call.request_id = master_->NextRequestId();
+  call.run = options.identity;
   CallLimits limits = session_->Limits(options);
   limits.every_step = true;
   MR_ASSIGN_OR_RETURN(net::Bytes request, EncodeRunCallable(call));

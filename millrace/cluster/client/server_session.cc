@@ -40,13 +40,12 @@ class ServerCallable : public Callable {
     return session_->RunProgram(*session, program_, {feeds.begin(), feeds.end()}, options, results, metadata,
                                 /*may_repeat=*/false);
   }
-  Status Repeat(const RunOptions& options) override {
+  Status Repeat(const RunOptions& options, RunIdentity* run) override {
     MR_ASSIGN_OR_RETURN(const std::shared_ptr<MasterSession> session, session_->Find());
-    std::vector<Tensor> dropped;
-    Status status;
-    while (status.ok())
-      status = session_->RunProgram(*session, program_, {}, options, &dropped, nullptr, /*may_repeat=*/true);
-    return status;
+    return RepeatWith(options, run, [&](const RunOptions& each) {
+      std::vector<Tensor> dropped;
+      return session_->RunProgram(*session, program_, {}, each, &dropped, nullptr, /*may_repeat=*/true);
+    });
   }
 
  private:

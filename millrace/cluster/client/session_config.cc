@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "millrace/cluster/codec/codec.h"
 #include "millrace/graph/passes/pass.h"
 
 namespace millrace {
@@ -42,6 +43,7 @@ pb::RunOptions RunOptionsProto(const RunOptions& options, absl::Duration timeout
   if (options.trace) proto.set_trace_level(pb::RunOptions::FULL_TRACE);
   proto.set_timeout_in_ms(Milliseconds(timeout));
   proto.set_output_partition_graphs(options.output_partition_graphs);
+  if (options.identity.given()) *proto.mutable_millrace_run() = ToProto(options.identity);
   return proto;
 }
 

@@ -14,11 +14,16 @@
 #include "millrace/proto/config.pb.h"
 #include "millrace/proto/worker.pb.h"
 #include "millrace/runtime/rendezvous.h"
+#include "millrace/runtime/run_identity.h"
 #include "millrace/tensor/tensor.h"
 
 namespace millrace {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+// The identity of a run in a message. An identity that is not given has no field.
+pb::MillraceRun ToProto(const RunIdentity& identity);
+RunIdentity FromProto(const pb::MillraceRun& run);
 
 struct RunStepCall {
   std::string session_handle;
@@ -45,6 +50,7 @@ struct RunCallableCall {
   int64_t handle = 0;
   std::vector<Tensor> feeds;
   int64_t request_id = 0;
+  RunIdentity run = {};
 };
 struct RunCallableAnswer {
   std::vector<Tensor> fetches;
@@ -67,6 +73,7 @@ struct RunGraphCall {
   bool is_last_partial_run = false;
   bool store_errors_in_response_body = true;
   int64_t request_id = 0;
+  RunIdentity run = {};
 };
 struct RunGraphAnswer {
   NamedTensors recv;

@@ -67,6 +67,16 @@ void SetStatus(const Status& status, Proto* proto) {
 template <typename Proto>
 struct Reference;
 
+// An identity that is not given is as good as none.
+template <typename Proto>
+void SetRun(const RunIdentity& run, Proto* out) {
+  if (run.given()) *out->mutable_millrace_run() = ToProto(run);
+}
+template <typename Proto>
+void NormalizeRun(Proto* proto) {
+  if (proto->millrace_run().client() == 0) proto->clear_millrace_run();
+}
+
 template <>
 struct Reference<pb::RunStepRequest> {
   static auto Decode(const net::Bytes& bytes) { return DecodeRunStep(bytes); }
@@ -112,8 +122,12 @@ struct Reference<pb::RunCallableRequest> {
     out->set_handle(call.handle);
     for (const Tensor& tensor : call.feeds) TensorToProto(tensor, out->add_feed());
     out->set_request_id(call.request_id);
+    SetRun(call.run, out);
   }
-  static Status Normal(pb::RunCallableRequest* proto) { return NormalizeAll(proto->mutable_feed()); }
+  static Status Normal(pb::RunCallableRequest* proto) {
+    NormalizeRun(proto);
+    return NormalizeAll(proto->mutable_feed());
+  }
 };
 
 template <>
@@ -146,9 +160,11 @@ struct Reference<pb::RunGraphRequest> {
     out->set_is_last_partial_run(call.is_last_partial_run);
     out->set_store_errors_in_response_body(call.store_errors_in_response_body);
     out->set_request_id(call.request_id);
+    SetRun(call.run, out);
   }
   static Status Normal(pb::RunGraphRequest* proto) {
     proto->mutable_exec_opts();
+    NormalizeRun(proto);
     return NormalizeAll(proto->mutable_send());
   }
 };

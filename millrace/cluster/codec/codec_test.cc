@@ -62,6 +62,26 @@ Tensor Filled(DType dtype, Shape shape) {
   return tensor;
 }
 
+TEST(CodecTest, TheIdentityOfARunComesBack) {
+  const RunIdentity run{.client = 0xfedcba9876543210, .number = 300, .oldest = 299, .attempt = 2};
+  const auto expect_same = [&](const RunIdentity& back) {
+    EXPECT_EQ(back.client, run.client);
+    EXPECT_EQ(back.number, 300);
+    EXPECT_EQ(back.oldest, 299);
+    EXPECT_EQ(back.attempt, 2);
+  };
+  RunGraphCall graph;
+  graph.run = run;
+  const net::Bytes graph_bytes = EncodeRunGraph(graph).value();
+  EXPECT_EQ(CheckAgainstProtobuf<pb::RunGraphRequest>(graph_bytes), absl::OkStatus());
+  expect_same(DecodeRunGraph(graph_bytes)->run);
+  RunCallableCall callable;
+  callable.run = run;
+  const net::Bytes callable_bytes = EncodeRunCallable(callable).value();
+  EXPECT_EQ(CheckAgainstProtobuf<pb::RunCallableRequest>(callable_bytes), absl::OkStatus());
+  expect_same(DecodeRunCallable(callable_bytes)->run);
+}
+
 TEST(Codec, ReadsAndWritesWhatTensorFlowSays) {
   ASSERT_GT(CapturedMessages().size(), 200);
   for (const Captured& message : CapturedMessages()) {

@@ -25,6 +25,7 @@ StatusOr<net::Bytes> EncodeRunGraph(const RunGraphCall& call) {
   out.Number(9, call.store_errors_in_response_body);
   out.Number(10, call.create_worker_session_called);
   out.Number(11, call.request_id);
+  if (call.run.given()) out.Message(kRunField, ToProto(call.run));
   return std::move(out).Take("RunGraphRequest");
 }
 
@@ -35,6 +36,7 @@ StatusOr<RunGraphCall> DecodeRunGraph(const net::Bytes& bytes) {
   call.create_worker_session_called = false;
   call.store_errors_in_response_body = false;
   RepeatLimit repeats;
+  pb::MillraceRun run;
   net::BytesReader reader(bytes);
   FieldReader in(&reader);
   while (in.Next()) {
@@ -44,10 +46,12 @@ StatusOr<RunGraphCall> DecodeRunGraph(const net::Bytes& bytes) {
       in.Take(1, &call.graph_handle) || in.Take(2, &call.step_id) || in.Take(4, &call.recv_keys) ||
           in.Take(5, &call.exec_opts) || in.Take(6, &call.is_partial) || in.Take(7, &call.is_last_partial_run) ||
           in.Take(8, &call.session_handle) || in.Take(9, &call.store_errors_in_response_body) ||
-          in.Take(10, &call.create_worker_session_called) || in.Take(11, &call.request_id) || in.Ignore();
+          in.Take(10, &call.create_worker_session_called) || in.Take(11, &call.request_id) ||
+          in.Take(kRunField, &run) || in.Ignore();
     }
   }
   MR_RETURN_IF_ERROR(in.End("RunGraphRequest"));
+  call.run = FromProto(run);
   return result;
 }
 

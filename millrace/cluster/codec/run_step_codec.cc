@@ -12,6 +12,19 @@ constexpr TensorRole kCallableFetch = {1, "fetch", "RunCallableResponse"};
 
 }  // namespace
 
+pb::MillraceRun ToProto(const RunIdentity& identity) {
+  pb::MillraceRun run;
+  run.set_client(identity.client);
+  run.set_number(identity.number);
+  run.set_oldest(identity.oldest);
+  run.set_attempt(identity.attempt);
+  return run;
+}
+
+RunIdentity FromProto(const pb::MillraceRun& run) {
+  return {.client = run.client(), .number = run.number(), .oldest = run.oldest(), .attempt = run.attempt()};
+}
+
 StatusOr<net::Bytes> EncodeRunStep(const RunStepCall& call) {
   MessageWriter out;
   out.String(1, call.session_handle);
@@ -78,6 +91,7 @@ StatusOr<net::Bytes> EncodeRunCallable(const RunCallableCall& call) {
   out.Number(2, call.handle);
   MR_RETURN_IF_ERROR(WriteTensors(kCallableFeed, call.feeds, &out));
   out.Number(4, call.request_id);
+  if (call.run.given()) out.Message(kRunField, ToProto(call.run));
   return std::move(out).Take("RunCallableRequest");
 }
 
@@ -85,16 +99,19 @@ StatusOr<RunCallableCall> DecodeRunCallable(const net::Bytes& bytes) {
   StatusOr<RunCallableCall> result{absl::in_place};
   RunCallableCall& call = *result;
   RepeatLimit repeats;
+  pb::MillraceRun run;
   net::BytesReader reader(bytes);
   FieldReader in(&reader);
   while (in.Next()) {
     if (in.tag() == BytesTag(3)) {
       MR_RETURN_IF_ERROR(ReadTensor(kCallableFeed, &in, &repeats, &call.feeds));
     } else {
-      in.Take(1, &call.session_handle) || in.Take(2, &call.handle) || in.Take(4, &call.request_id) || in.Ignore();
+      in.Take(1, &call.session_handle) || in.Take(2, &call.handle) || in.Take(4, &call.request_id) ||
+          in.Take(kRunField, &run) || in.Ignore();
     }
   }
   MR_RETURN_IF_ERROR(in.End("RunCallableRequest"));
+  call.run = FromProto(run);
   return result;
 }
 

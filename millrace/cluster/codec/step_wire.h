@@ -12,6 +12,7 @@
 #include "millrace/proto/config.pb.h"
 #include "millrace/proto/worker.pb.h"
 #include "millrace/runtime/rendezvous.h"
+#include "millrace/runtime/run_identity.h"
 
 namespace millrace {
 
@@ -36,6 +37,7 @@ struct StepStart {
   bool record_partition_graphs = false;
   // A part without inputs and outputs may be run repeatedly; the answer then comes when a run fails.
   bool may_repeat = false;
+  RunIdentity run = {};
   SteppedTensors feeds = {};
 };
 StatusOr<net::Bytes> EncodeStepStart(const StepStart& start);

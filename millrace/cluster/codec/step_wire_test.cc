@@ -68,11 +68,16 @@ TEST(StepWireTest, ANumberedScalarTakesFewBytes) {
 TEST(StepWireTest, BeginningAndEndComeBackAsTheyWere) {
   StepStart start{.session_handle = "s", .graph_handle = "0000000000000001", .step_id = -5};
   start.record_timeline = true;
+  start.run = {.client = 0xfedcba9876543210, .number = 300, .oldest = 299, .attempt = 2};
   start.feeds = Sample();
   const StepStart began = DecodeStepStart(Cut(EncodeStepStart(start).value(), 5), Allocator::Heap()).value();
   EXPECT_EQ(began.session_handle, "s");
   EXPECT_EQ(began.graph_handle, start.graph_handle);
   EXPECT_EQ(began.step_id, -5);
+  EXPECT_EQ(began.run.client, start.run.client);
+  EXPECT_EQ(began.run.number, 300);
+  EXPECT_EQ(began.run.oldest, 299);
+  EXPECT_EQ(began.run.attempt, 2);
   EXPECT_TRUE(began.record_timeline && !began.record_partition_graphs);
   ExpectSame(began.feeds, start.feeds);
 

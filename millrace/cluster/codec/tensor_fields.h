@@ -9,6 +9,9 @@
 
 namespace millrace {
 
+// The field of a run's identity in RunGraphRequest and RunCallableRequest (MillraceRun).
+inline constexpr uint32_t kRunField = 100001;
+
 // The role of the tensors in a message: "feed" of "RunStepRequest".
 struct TensorRole {
   uint32_t field;

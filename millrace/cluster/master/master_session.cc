@@ -199,6 +199,7 @@ void MasterSession::RunCallable(RunCallableCall call, const CallControl& control
     if (const auto it = callables_.find(call.handle); it != callables_.end()) entry = it->second;
   }
   if (entry.program == nullptr) return done(InvalidArgument("there is no callable ", call.handle, " in this session"));
+  if (call.run.given()) *entry.options.mutable_millrace_run() = ToProto(call.run);
   Run(entry.program, std::move(call.feeds), entry.options, control,
       [done = std::move(done)](StatusOr<StepResult> result) mutable {
         if (!result.ok()) return done(result.status());

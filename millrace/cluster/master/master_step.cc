@@ -36,6 +36,7 @@ MasterStep::MasterStep(std::shared_ptr<MasterSession> session, std::shared_ptr<c
       trace_(options.trace_level() > pb::RunOptions::NO_TRACE),
       partition_graphs_(options.output_partition_graphs()),
       timeout_(options.timeout_in_ms() > 0 ? absl::Milliseconds(options.timeout_in_ms()) : absl::InfiniteDuration()),
+      run_(options.has_millrace_run() ? FromProto(options.millrace_run()) : RunIdentity()),
       step_id_(step_id),
       since_(session_->options_.worker->task().clock()->Now()),
       done_(std::move(done)),
@@ -98,6 +99,7 @@ void MasterStep::RunAtPeer(int index) {
   call.graph_handle = part.graph_handle;
   call.step_id = step_id_;
   call.request_id = step_id_;
+  call.run = run_;
   call.exec_opts.set_record_timeline(trace_);
   call.exec_opts.set_record_partition_graphs(partition_graphs_);
   for (const ClientEdge& feed : part.feeds) call.send.emplace_back(feed.key, feeds_[feed.index]);
@@ -145,6 +147,7 @@ void MasterStep::OpenLines() {
 void MasterStep::StreamAtPeer(int index) {
   const ProgramPart& part = program_->parts[index];
   StepStart start{.session_handle = session_->handle(), .graph_handle = part.graph_handle, .step_id = step_id_};
+  start.run = run_;
   start.record_timeline = trace_;
   start.record_partition_graphs = partition_graphs_;
   // Timeouts and statistics apply to a single run.
@@ -246,6 +249,7 @@ void MasterStep::RunAtHome(int index, net::IncomingCall* from) {
   run.owner = shared_from_this();
   run.handover = handover_;
   run.from = from;
+  run.run = run_;
   session_->options_.worker->Run(std::move(run), [self = shared_from_this(), index](PartResult result) {
     const ProgramPart& part = self->program_->parts[index];
     if (result.status.ok()) {

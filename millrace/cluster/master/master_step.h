@@ -69,6 +69,7 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   const bool trace_;
   const bool partition_graphs_;
   const absl::Duration timeout_;
+  const RunIdentity run_;
   const int64_t step_id_;
   const absl::Time since_;
   Done done_;

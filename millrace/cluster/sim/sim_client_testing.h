@@ -47,6 +47,8 @@ class SimClient {
   const std::string& session() const { return session_; }
   bool has_session() const { return !session_.empty(); }
   void Forget() { session_.clear(); }
+  // The identity of the following runs.
+  void set_run(const RunIdentity& run) { run_ = run; }
 
   TicketPtr Create(const pb::GraphDef& graph, absl::Duration timeout = absl::InfiniteDuration(),
                    int64_t operation_timeout_ms = 0) {
@@ -115,6 +117,7 @@ class SimClient {
     step.session_handle = session_;
     step.store_errors_in_response_body = true;
     step.request_id = next_request_id_++;
+    if (run_.given()) *step.options.mutable_millrace_run() = ToProto(run_);
     return Call("RunStep", EncodeRunStep(step).value(), timeout, [](Ticket* ticket, const net::Bytes& bytes) {
       MR_ASSIGN_OR_RETURN(RunStepAnswer answer, DecodeRunStepAnswer(bytes));
       ticket->tensors = std::move(answer.tensors);
@@ -144,6 +147,7 @@ class SimClient {
   std::unique_ptr<net::Transport> transport_;
   const std::shared_ptr<net::Channel> channel_;
   std::string session_;
+  RunIdentity run_;
   int64_t next_request_id_ = 1;
 };
 

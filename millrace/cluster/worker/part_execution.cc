@@ -54,7 +54,8 @@ void PartExecution::Start() {
                       .owner = run_.owner,
                       .since = worker_->task().clock()->Now(),
                       .stats = stats_.get(),
-                      .handover = run_.handover.get()};
+                      .handover = run_.handover.get(),
+                      .run = run_.run};
   const auto began = std::chrono::steady_clock::now();
   worker_->task().RunAsync(graph->part, args, absl::MakeSpan(result_.fetches),
                            [this](Status status) { End(std::move(status)); });

@@ -31,6 +31,7 @@ struct PartRun {
   // Whether the part is run by a line. If its master is lost, other tasks that wait for its tensors then get
   // UNAVAILABLE instead of CANCELLED.
   bool on_line = false;
+  RunIdentity run = {};
 };
 
 struct PartResult {

@@ -17,9 +17,23 @@ void RepeatedPart::GoOn() {
   });
 }
 
+void RepeatedPart::Start() {
+  if (run_.run.given()) run_.run.number = run_.run.oldest = runs().BeginRepeating(run_.run);
+  Run();
+}
+
+RunRecords& RepeatedPart::runs() const { return run_.graph->part.session->resources()->runs(); }
+
+Status RepeatedPart::Count() {
+  if (!run_.run.given()) return absl::OkStatus();
+  run_.run.oldest = ++run_.run.number;
+  return runs().GoOnRepeating(run_.run);
+}
+
 void RepeatedPart::Run() {
   step_.store(Step::kStarts);
   worker_->Run(run_, [self = shared_from_this()](PartResult result) {
+    if (result.status.ok()) result.status = self->Count();
     if (!result.status.ok()) return self->done_(std::move(result));
     self->run_.from = nullptr;  // its handler will have ended when Run is next called
     // A run that had to wait continues on the thread that completed it.

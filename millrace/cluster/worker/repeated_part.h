@@ -15,11 +15,16 @@ class RepeatedPart : public std::enable_shared_from_this<RepeatedPart> {
   RepeatedPart(std::shared_ptr<Worker> worker, PartRun run, absl::AnyInvocable<void(PartResult)> done)
       : worker_(std::move(worker)), run_(std::move(run)), done_(std::move(done)) {}
 
-  void Run();
+  // If the run has an identity, each repetition has a number of its own (RunRecords::BeginRepeating).
+  void Start();
 
  private:
   enum class Step { kStarts, kStarted, kEnded };
 
+  void Run();
+  RunRecords& runs() const;
+  // Numbers the next repetition.
+  Status Count();
   Scheduler* pool() const;
   // Runs it again: on the event thread that completed the run, or on the pool.
   void GoOn();

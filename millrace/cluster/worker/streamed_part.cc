@@ -28,6 +28,7 @@ StatusOr<PartRun> StreamedPart::Begin(const CallControl& control, StepStart* sta
   run.handover = control.handover;
   run.from = control.from;
   run.on_line = true;
+  run.run = start->run;
   MR_ASSIGN_OR_RETURN(run.rendezvous, worker_->steps().BeginRun(start->step_id, start->session_handle));
   if (edges == nullptr) return run;
   run.rendezvous->UseEdges(edges);

@@ -162,6 +162,7 @@ void Worker::RunGraph(const CallControl& control, RunGraphCall call, Done<RunGra
   run.owner = control.owner;
   run.handover = control.handover;
   run.from = control.from;
+  run.run = call.run;
   auto answer = std::make_unique<RunGraphAnswer>();
   for (auto& [key, value] : call.send) {
     if (Status status = rendezvous->Send(key, {std::move(value), false}); !status.ok()) answer->status = status;
@@ -217,7 +218,7 @@ void Worker::Run(PartRun run, absl::AnyInvocable<void(PartResult)> done) {
 }
 
 void Worker::Repeat(PartRun run, absl::AnyInvocable<void(PartResult)> done) {
-  std::make_shared<RepeatedPart>(shared_from_this(), std::move(run), std::move(done))->Run();
+  std::make_shared<RepeatedPart>(shared_from_this(), std::move(run), std::move(done))->Start();
 }
 
 void Worker::CleanupGraph(const CallControl&, int64_t step_id, DoneStatus done) {

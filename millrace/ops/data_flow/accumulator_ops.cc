@@ -62,6 +62,7 @@ class ApplyKernel : public Kernel {
   explicit ApplyKernel(KernelInit& init) {
     if constexpr (kSparse) init.Attr("has_known_shape", &has_known_shape_);
   }
+  bool is_recorded() const override { return true; }
 
   Status Compute(KernelContext& ctx) override {
     GradientPart gradient;
@@ -83,6 +84,7 @@ template <bool kSparse>
 class TakeKernel : public AsyncKernel {
  public:
   explicit TakeKernel(KernelInit&) {}
+  bool is_recorded() const override { return true; }
 
   void ComputeAsync(KernelContext& ctx, Done done) override {
     StatusOr<RefPtr<Accumulator>> accumulator = AccumulatorInput(ctx, kSparse, ctx.output_type(kSparse ? 1 : 0));
@@ -118,6 +120,7 @@ class SetGlobalStepKernel : public Kernel {
 class NumAccumulatedKernel : public Kernel {
  public:
   explicit NumAccumulatedKernel(KernelInit&) {}
+  bool is_recorded() const override { return true; }
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Accumulator> accumulator, ctx.resource<Accumulator>(0));
     ctx.SetOutput(0, Tensor::Scalar<int32_t>(static_cast<int32_t>(accumulator->num_accumulated())));

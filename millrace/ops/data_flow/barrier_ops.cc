@@ -59,6 +59,7 @@ class BarrierKernel : public Kernel {
 class InsertManyKernel : public Kernel {
  public:
   explicit InsertManyKernel(KernelInit& init) { init.Attr("component_index", &component_); }
+  bool is_recorded() const override { return true; }
 
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Barrier> barrier, ctx.resource<Barrier>(0));
@@ -85,6 +86,7 @@ class BarrierTakeManyKernel : public AsyncKernel {
     init.Attr("timeout_ms", &timeout_ms);
     if (timeout_ms != -1) init.Fail(InvalidArgument("Timeout not supported yet."));
   }
+  bool is_recorded() const override { return true; }
 
   void ComputeAsync(KernelContext& ctx, Done done) override {
     StatusOr<RefPtr<Barrier>> barrier = ctx.resource<Barrier>(0);
@@ -126,6 +128,7 @@ template <bool kReady>
 class BarrierSizeKernel : public Kernel {
  public:
   explicit BarrierSizeKernel(KernelInit&) {}
+  bool is_recorded() const override { return true; }
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Barrier> barrier, ctx.resource<Barrier>(0));
     const int64_t size = kReady ? barrier->ready_size() : barrier->incomplete_size();

@@ -29,6 +29,7 @@ class EnqueueKernel : public AsyncKernel {
     init.Attr("timeout_ms", &timeout_ms);
     if (timeout_ms != -1) init.Fail(InvalidArgument("Timeout not supported yet."));
   }
+  bool is_recorded() const override { return true; }
 
   void ComputeAsync(KernelContext& ctx, Done done) override {
     StatusOr<RefPtr<Queue>> queue = ctx.resource<Queue>(0);
@@ -55,6 +56,7 @@ class DequeueKernel : public AsyncKernel {
     init.Attr("timeout_ms", &timeout_ms);
     if (timeout_ms != -1) init.Fail(InvalidArgument("Timeout not supported yet."));
   }
+  bool is_recorded() const override { return true; }
 
   void ComputeAsync(KernelContext& ctx, Done done) override {
     StatusOr<RefPtr<Queue>> queue = ctx.resource<Queue>(0);
@@ -107,6 +109,7 @@ class IsClosedKernel : public Kernel {
 class QueueSizeKernel : public Kernel {
  public:
   explicit QueueSizeKernel(KernelInit&) {}
+  bool is_recorded() const override { return true; }
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Queue> queue, ctx.resource<Queue>(0));
     ctx.SetOutput(0, Tensor::Scalar<int32_t>(static_cast<int32_t>(queue->size())));

@@ -34,12 +34,13 @@ StatusOr<const std::string*> HandleInput(const KernelContext& ctx) {
 class GetSessionHandleKernel : public Kernel {
  public:
   explicit GetSessionHandleKernel(KernelInit&) {}
+  bool is_recorded() const override { return true; }
   Status Compute(KernelContext& ctx) override {
     if (ctx.resources() == nullptr) return Internal("the step has no resource manager");
     static std::atomic<int64_t> next{0};
     // TensorFlow's format, which its clients parse: node, number, device.
     std::string handle = absl::StrCat(ctx.node().name(), ";", next.fetch_add(1), ";", ctx.device()->name());
-    const UpdateOrigin origin{.step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
+    const UpdateOrigin origin = UpdateOrigin::Of(ctx);
     MR_RETURN_IF_ERROR(ctx.resources()->Update(origin, [&] {
       return ctx.resources()->Create(kSessionTensorContainer, handle, MakeRef<SessionTensor>(ctx.input(0)));
     }));
@@ -77,9 +78,10 @@ class GetSessionTensorKernel : public Kernel {
 class DeleteSessionTensorKernel : public Kernel {
  public:
   explicit DeleteSessionTensorKernel(KernelInit&) {}
+  bool is_recorded() const override { return true; }
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const std::string* handle, HandleInput(ctx));
-    const UpdateOrigin origin{.step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
+    const UpdateOrigin origin = UpdateOrigin::Of(ctx);
     const Status deleted =
         ctx.resources()->Update(origin, [&] { return ctx.resources()->Delete(kSessionTensorContainer, *handle); });
     return deleted.ok() ? deleted : NotStored(*handle);

@@ -69,6 +69,7 @@ class MapKernel : public Kernel {
 
 class AddKernel : public MapKernel {
  public:
+  bool is_recorded() const override { return true; }
   using MapKernel::MapKernel;
   Status Compute(KernelContext& ctx) override {
     const Tensor &indices = ctx.input(0), &values = ctx.input(1), &shape = ctx.input(2);
@@ -91,6 +92,7 @@ class AddKernel : public MapKernel {
 
 class AddManyKernel : public MapKernel {
  public:
+  bool is_recorded() const override { return true; }
   using MapKernel::MapKernel;
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(std::vector<SparsePart> parts, SplitSparseRows(ctx.input(0), ctx.input(1), ctx.input(2)));
@@ -110,6 +112,7 @@ class AddManyKernel : public MapKernel {
 
 class TakeManySparseKernel : public MapKernel {
  public:
+  bool is_recorded() const override { return true; }
   using MapKernel::MapKernel;
   Status Compute(KernelContext& ctx) override {
     const Tensor& handles = ctx.input(0);

@@ -59,6 +59,7 @@ StatusOr<std::vector<int32_t>> ComponentsInput(const Tensor& indices) {
 class StageKernel : public AsyncKernel {
  public:
   explicit StageKernel(KernelInit& init) : node_(init) {}
+  bool is_recorded() const override { return true; }
   void ComputeAsync(KernelContext& ctx, Done done) override {
     StatusOr<RefPtr<StagingArea>> area = node_.Find(ctx);
     if (!area.ok()) return done(area.status());
@@ -72,6 +73,7 @@ class StageKernel : public AsyncKernel {
 class MapStageKernel : public AsyncKernel {
  public:
   explicit MapStageKernel(KernelInit& init) : node_(init) {}
+  bool is_recorded() const override { return true; }
   void ComputeAsync(KernelContext& ctx, Done done) override {
     StatusOr<RefPtr<StagingArea>> area = node_.Find(ctx);
     if (!area.ok()) return done(area.status());
@@ -96,6 +98,7 @@ template <GetKind kKind>
 class GetKernel : public AsyncKernel {
  public:
   explicit GetKernel(KernelInit& init) : node_(init) {}
+  bool is_recorded() const override { return true; }
 
   void ComputeAsync(KernelContext& ctx, Done done) override {
     StatusOr<RefPtr<StagingArea>> area = node_.Find(ctx);
@@ -154,6 +157,7 @@ class GetKernel : public AsyncKernel {
 class ClearKernel : public Kernel {
  public:
   explicit ClearKernel(KernelInit& init) : node_(init) {}
+  bool is_recorded() const override { return true; }
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<StagingArea> area, node_.Find(ctx));
     area->Clear(CallingOp(ctx));
@@ -168,6 +172,7 @@ template <bool kIncomplete>
 class StageSizeKernel : public Kernel {
  public:
   explicit StageSizeKernel(KernelInit& init) : node_(init) {}
+  bool is_recorded() const override { return true; }
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<StagingArea> area, node_.Find(ctx));
     const int64_t size = kIncomplete ? area->incomplete_size() : area->size();

@@ -50,6 +50,7 @@ StatusOr<int64_t> WorkerInput(const KernelContext& ctx) {
 class PassKernel : public AsyncKernel {
  public:
   explicit PassKernel(KernelInit&) {}
+  bool is_recorded() const override { return true; }
   void ComputeAsync(KernelContext& ctx, Done done) override {
     StatusOr<RefPtr<StepGate>> gate = ctx.resource<StepGate>(0);
     if (!gate.ok()) return done(gate.status());

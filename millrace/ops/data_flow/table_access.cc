@@ -19,7 +19,7 @@ StatusOr<RefPtr<LookupTable>> TableInput(const KernelContext& ctx, DType key_dty
 }
 
 Status ChangeTable(KernelContext& ctx, absl::FunctionRef<Status()> change) {
-  const UpdateOrigin origin{.step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
+  const UpdateOrigin origin = UpdateOrigin::Of(ctx);
   return ctx.resources()->Update(origin, change);
 }
 
@@ -43,6 +43,7 @@ template <Change kChange>
 class ChangeKernel : public Kernel {
  public:
   explicit ChangeKernel(KernelInit&) {}
+  bool is_recorded() const override { return true; }
   Status Compute(KernelContext& ctx) override {
     const Tensor& keys = ctx.input(1);
     const Tensor& values = ctx.input(2);
@@ -58,6 +59,7 @@ class ChangeKernel : public Kernel {
 class RemoveKernel : public Kernel {
  public:
   explicit RemoveKernel(KernelInit&) {}
+  bool is_recorded() const override { return true; }
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table, TableInput(ctx, ctx.input(1).dtype(), DType::kInvalid));
     return ChangeTable(ctx, [&] { return table->Remove(ctx.input(1)); });

@@ -22,7 +22,7 @@ StatusOr<std::vector<Tensor>> CapturedFunction::Call(std::vector<Tensor> args) c
   args.insert(args.end(), captured_.begin(), captured_.end());
   StatusOr<std::vector<Tensor>> results = Internal("not called");
   Notification done;
-  function_->Run(context_->step, std::move(args), [&](StatusOr<std::vector<Tensor>> r) {
+  function_->Run(context_->step, /*site=*/0, std::move(args), [&](StatusOr<std::vector<Tensor>> r) {
     results = std::move(r);
     done.Notify();
   });

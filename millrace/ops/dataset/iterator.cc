@@ -75,7 +75,7 @@ class OneShotIteratorKernel : public AsyncKernel {
     StatusOr<std::shared_ptr<CallableFunction>> factory = ctx.step().functions->Instantiate(factory_);
     if (!factory.ok()) return done(factory.status());
     CallableFunction* const function = factory->get();
-    function->Run(ctx.step(), {},
+    function->Run(ctx.step(), /*site=*/0, {},
                   [iterator = *std::move(iterator), factory = *std::move(factory), done = std::move(done)](
                       StatusOr<std::vector<Tensor>> made) mutable { done(StartWith(*iterator, std::move(made))); });
   }
@@ -96,10 +96,11 @@ class OneShotIteratorKernel : public AsyncKernel {
 class MakeIteratorKernel : public Kernel {
  public:
   explicit MakeIteratorKernel(KernelInit&) {}
+  bool is_recorded() const override { return true; }
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const DatasetValue* dataset, DatasetIn(ctx.input(0), "dataset"));
     MR_ASSIGN_OR_RETURN(RefPtr<IteratorResource> iterator, ctx.resource<IteratorResource>(1));
-    const UpdateOrigin origin{ctx.step().step_id, &ctx.node(), ctx.iteration()};
+    const UpdateOrigin origin = UpdateOrigin::Of(ctx);
     return ctx.resources()->Update(origin, [&] { return iterator->Start(*dataset); });
   }
 };
@@ -198,6 +199,7 @@ class GetNextRequest : public DatasetWalk::Request, public std::enable_shared_fr
 class IteratorGetNextKernel : public AsyncKernel {
  public:
   explicit IteratorGetNextKernel(KernelInit&) {}
+  bool is_recorded() const override { return true; }
   void ComputeAsync(KernelContext& ctx, Done done) override {
     StatusOr<RefPtr<IteratorResource>> iterator = ctx.resource<IteratorResource>(0);
     if (!iterator.ok()) return done(iterator.status());

@@ -1,5 +1,7 @@
 #include "millrace/ops/functional/function_call.h"
 
+#include "millrace/runtime/run_records.h"
+
 namespace millrace {
 
 std::vector<Tensor> InputsFrom(const KernelContext& ctx, int first) {
@@ -8,6 +10,8 @@ std::vector<Tensor> InputsFrom(const KernelContext& ctx, int first) {
   for (int i = first; i < ctx.num_inputs(); ++i) inputs.push_back(ctx.input(i));
   return inputs;
 }
+
+uint64_t CallSite(const KernelContext& ctx) { return ctx.step().run == nullptr ? 0 : ExecutionKey(ctx); }
 
 Status SetOutputs(KernelContext& ctx, const std::string& function, std::vector<Tensor> results) {
   if (static_cast<int>(results.size()) != ctx.num_outputs()) {
@@ -30,7 +34,7 @@ void RunAsNode(KernelContext& ctx, NamedFunction& function, int first, Kernel::D
     done(f.status());
     return;
   }
-  (*f)->Run(ctx.step(), InputsFrom(ctx, first),
+  (*f)->Run(ctx.step(), CallSite(ctx), InputsFrom(ctx, first),
             [&ctx, &function, done = std::move(done)](StatusOr<std::vector<Tensor>> results) mutable {
               done(results.ok() ? SetOutputs(ctx, function.name(), *std::move(results)) : results.status());
             });

@@ -42,6 +42,9 @@ class NamedFunction {
 // Inputs [first, end) of a node.
 std::vector<Tensor> InputsFrom(const KernelContext& ctx, int first);
 
+// Identifies the call of a function by this node, for its StepContext (ForCall).
+uint64_t CallSite(const KernelContext& ctx);
+
 // Sets the outputs of `ctx` from a function's results. INVALID_ARGUMENT if their number or types differ.
 Status SetOutputs(KernelContext& ctx, const std::string& function, std::vector<Tensor> results);
 

@@ -55,7 +55,7 @@ class Chain : public std::enable_shared_from_this<Chain> {
       Finish(f.status());
       return;
     }
-    (*f)->Run(ctx_.step(), std::move(args),
+    (*f)->Run(ctx_.step(), CallSite(ctx_), std::move(args),
               [this, keep = shared_from_this(), then = std::move(then)](StatusOr<std::vector<Tensor>> results) mutable {
                 if (results.ok()) {
                   then(*std::move(results));

@@ -20,6 +20,7 @@ template <bool kUpTo>
 class ReaderReadKernel : public AsyncKernel {
  public:
   explicit ReaderReadKernel(KernelInit&) {}
+  bool is_recorded() const override { return true; }
 
   void ComputeAsync(KernelContext& ctx, Done done) override {
     StatusOr<RefPtr<Reader>> reader = ctx.resource<Reader>(0);
@@ -78,6 +79,7 @@ class ReaderSerializeStateKernel : public Kernel {
 class ReaderRestoreStateKernel : public AsyncKernel {
  public:
   explicit ReaderRestoreStateKernel(KernelInit&) {}
+  bool is_recorded() const override { return true; }
   void ComputeAsync(KernelContext& ctx, Done done) override {
     StatusOr<RefPtr<Reader>> reader = ctx.resource<Reader>(0);
     if (!reader.ok()) return done(reader.status());
@@ -92,6 +94,7 @@ class ReaderRestoreStateKernel : public AsyncKernel {
 class ReaderResetKernel : public AsyncKernel {
  public:
   explicit ReaderResetKernel(KernelInit&) {}
+  bool is_recorded() const override { return true; }
   void ComputeAsync(KernelContext& ctx, Done done) override {
     StatusOr<RefPtr<Reader>> reader = ctx.resource<Reader>(0);
     if (!reader.ok()) return done(reader.status());

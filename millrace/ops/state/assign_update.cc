@@ -54,14 +54,16 @@ class AssignUpdateKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, VariableInput(ctx, 0, dtype_));
     const Tensor& by = ctx.input(1);
-    MR_RETURN_IF_ERROR(ChangeState(ctx, [&] {
-      return variable->UpdateDense([&](const Tensor& old_value, Tensor* new_value) -> Status {
-        if (old_value.shape() != by.shape()) {
-          return InvalidArgument("cannot update variable ", variable->name(), " of shape ",
-                                 old_value.shape().ToString(), " with a value of shape ", by.shape().ToString());
-        }
-        return combine_(ctx, old_value, by, new_value);
-      });
+    MR_RETURN_IF_ERROR(ChangeState(ctx, [&](VariableUpdate* update) {
+      return variable->UpdateDense(
+          [&](const Tensor& old_value, Tensor* new_value) -> Status {
+            if (old_value.shape() != by.shape()) {
+              return InvalidArgument("cannot update variable ", variable->name(), " of shape ",
+                                     old_value.shape().ToString(), " with a value of shape ", by.shape().ToString());
+            }
+            return combine_(ctx, old_value, by, new_value);
+          },
+          Allocator::Heap(), update);
     }));
     ForwardReference(ctx);
     return absl::OkStatus();

@@ -27,7 +27,8 @@ class CudaAssignUpdateKernel : public Kernel {
       return call.Launched("LaunchBinary", cuda::LaunchBinary(kFn, *type_, PlanSameShape(old_value.num_elements()),
                                                               from, by, to, call.stream()));
     };
-    return ChangeState(ctx, [&] { return variable->UpdateDense(update, call.gpu()->allocator()); });
+    return ChangeState(ctx,
+                       [&](VariableUpdate* by) { return variable->UpdateDense(update, call.gpu()->allocator(), by); });
   }
 
  private:

@@ -18,25 +18,27 @@ class CountUpToKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, VariableInput(ctx, 0, dtype_));
     MR_ASSIGN_OR_RETURN(Tensor* const output, ctx.AllocateOutput(0, Shape()));
-    return ChangeState(ctx, [&] {
-      return variable->UpdateDense([&](const Tensor& old_value, Tensor* new_value) -> Status {
-        if (old_value.rank() != 0) {
-          return InvalidArgument("the counter ", variable->name(), " must be a scalar, but it has shape ",
-                                 old_value.shape().ToString());
-        }
-        Status status;
-        DispatchType(IndexTypes{}, dtype_, [&](auto tag) {
-          using T = typename decltype(tag)::type;
-          const T now = old_value.scalar<T>();
-          if (now >= limit_) {
-            status = OutOfRange("Reached limit of ", limit_);
-            return;
-          }
-          output->scalar<T>() = now;
-          new_value->scalar<T>() = static_cast<T>(now + 1);
-        });
-        return status;
-      });
+    return ChangeState(ctx, [&](VariableUpdate* by) {
+      return variable->UpdateDense(
+          [&](const Tensor& old_value, Tensor* new_value) -> Status {
+            if (old_value.rank() != 0) {
+              return InvalidArgument("the counter ", variable->name(), " must be a scalar, but it has shape ",
+                                     old_value.shape().ToString());
+            }
+            Status status;
+            DispatchType(IndexTypes{}, dtype_, [&](auto tag) {
+              using T = typename decltype(tag)::type;
+              const T now = old_value.scalar<T>();
+              if (now >= limit_) {
+                status = OutOfRange("Reached limit of ", limit_);
+                return;
+              }
+              output->scalar<T>() = now;
+              new_value->scalar<T>() = static_cast<T>(now + 1);
+            });
+            return status;
+          },
+          Allocator::Heap(), by);
     });
   }
 

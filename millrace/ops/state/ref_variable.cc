@@ -34,7 +34,8 @@ class AssignKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, VariableInput(ctx, 0, dtype_));
-    MR_RETURN_IF_ERROR(ChangeState(ctx, [&] { return variable->Assign(ctx.input(1), validate_shape_); }));
+    MR_RETURN_IF_ERROR(
+        ChangeState(ctx, [&](VariableUpdate* by) { return variable->Assign(ctx.input(1), validate_shape_, by); }));
     ForwardReference(ctx);
     return absl::OkStatus();
   }

@@ -67,7 +67,7 @@ class AssignVariableKernel : public Kernel {
                                variable->name(), " of shape ", old->ToString());
       }
     }
-    return ChangeState(ctx, [&] { return variable->Assign(value, validate_shape_); });
+    return ChangeState(ctx, [&](VariableUpdate* by) { return variable->Assign(value, validate_shape_, by); });
   }
 
  private:
@@ -116,7 +116,8 @@ class DestroyResourceKernel : public Kernel {
     if (variable != nullptr && !variable->IsInitialized() && !lenient_) {
       return NotFound("Resource ", handle.container, "/", handle.name, " does not exist");
     }
-    Status deleted = ChangeState(ctx, [&] { return ctx.resources()->Delete(handle.container, handle.name); });
+    Status deleted =
+        ChangeState(ctx, [&](VariableUpdate*) { return ctx.resources()->Delete(handle.container, handle.name); });
     return lenient_ && absl::IsNotFound(deleted) ? absl::OkStatus() : deleted;
   }
 

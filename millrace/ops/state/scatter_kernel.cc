@@ -71,23 +71,29 @@ Status ScatterKernel::Compute(KernelContext& ctx) {
   // Coordinates of depth 0 select the whole tensor, which is not a row.
   const bool whole =
       by_ == ScatterBy::kCoordinates && ctx.input(1).rank() > 0 && ctx.input(1).dim(ctx.input(1).rank() - 1) == 0;
-  MR_RETURN_IF_ERROR(ChangeState(ctx, [&] {
+  MR_RETURN_IF_ERROR(ChangeState(ctx, [&](VariableUpdate* by) {
     if (whole) {
-      return Variable::UpdateInPlace(only, [&](absl::Span<Tensor> values) -> Status {
-        MR_ASSIGN_OR_RETURN(const SliceAddresses where, Check(ctx, values[0].shape()));
-        for (int64_t i = 0; i < static_cast<int64_t>(where.offsets.size()); ++i) {
-          apply_(where, {&i, 1, 1}, updates, &values[0]);
-        }
-        return absl::OkStatus();
-      });
+      return Variable::UpdateInPlace(
+          only,
+          [&](absl::Span<Tensor> values) -> Status {
+            MR_ASSIGN_OR_RETURN(const SliceAddresses where, Check(ctx, values[0].shape()));
+            for (int64_t i = 0; i < static_cast<int64_t>(where.offsets.size()); ++i) {
+              apply_(where, {&i, 1, 1}, updates, &values[0]);
+            }
+            return absl::OkStatus();
+          },
+          by);
     }
-    return Variable::UpdateRows(only, [&](const Variable::Rows& rows) -> Status {
-      Tensor& value = rows.values[0];
-      MR_ASSIGN_OR_RETURN(const SliceAddresses where, Check(ctx, value.shape()));
-      ForEachSlice(ctx, RowLayout(value), rows.locks, where,
-                   [&](const SliceBatch& batch) { apply_(where, batch, updates, &value); });
-      return absl::OkStatus();
-    });
+    return Variable::UpdateRows(
+        only,
+        [&](const Variable::Rows& rows) -> Status {
+          Tensor& value = rows.values[0];
+          MR_ASSIGN_OR_RETURN(const SliceAddresses where, Check(ctx, value.shape()));
+          ForEachSlice(ctx, RowLayout(value), rows.locks, where,
+                       [&](const SliceBatch& batch) { apply_(where, batch, updates, &value); });
+          return absl::OkStatus();
+        },
+        by);
   }));
   ForwardReference(ctx);
   return absl::OkStatus();

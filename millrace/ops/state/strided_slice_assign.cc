@@ -23,8 +23,9 @@ class StridedSliceAssignKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, VariableInput(ctx, 0, dtype_));
     Variable* const only[] = {variable.get()};
-    MR_RETURN_IF_ERROR(ChangeState(ctx, [&] {
-      return Variable::UpdateInPlace(only, [&](absl::Span<Tensor> values) { return Assign(ctx, &values[0]); });
+    MR_RETURN_IF_ERROR(ChangeState(ctx, [&](VariableUpdate* by) {
+      return Variable::UpdateInPlace(
+          only, [&](absl::Span<Tensor> values) { return Assign(ctx, &values[0]); }, by);
     }));
     ForwardReference(ctx);
     return absl::OkStatus();

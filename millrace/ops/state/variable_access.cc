@@ -39,9 +39,8 @@ Status ReadVariableRows(const KernelContext& ctx, int i, DType dtype,
   return status;
 }
 
-Status ChangeState(KernelContext& ctx, absl::FunctionRef<Status()> change) {
-  const UpdateOrigin origin{.step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
-  Status status = ctx.resources()->Update(origin, change);
+Status ChangeState(KernelContext& ctx, absl::FunctionRef<Status(VariableUpdate* by)> change) {
+  Status status = ctx.resources()->UpdateVariables(ctx, change);
   if (absl::IsFailedPrecondition(status) && ctx.input(0).dtype() == DType::kResource) {
     return absl::NotFoundError(status.message());
   }

@@ -21,9 +21,10 @@ StatusOr<Tensor> VariableValue(const KernelContext& ctx, int i, DType dtype);
 Status ReadVariableRows(const KernelContext& ctx, int i, DType dtype,
                         absl::FunctionRef<Status(const Tensor& value, RowLocks& locks)> fn);
 
-// Applies a state change through ResourceManager::Update. An uninitialized variable gives FAILED_PRECONDITION by
+// Updates variables through ResourceManager::UpdateVariables; `change` passes its argument on to the update of the
+// Variable. An uninitialized variable gives FAILED_PRECONDITION by
 // reference and NOT_FOUND by handle, as in TensorFlow.
-Status ChangeState(KernelContext& ctx, absl::FunctionRef<Status()> change);
+Status ChangeState(KernelContext& ctx, absl::FunctionRef<Status(VariableUpdate* by)> change);
 
 // Forwards the reference after an update by reference; with a handle there is no output.
 inline void ForwardReference(KernelContext& ctx) {

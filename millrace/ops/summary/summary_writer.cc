@@ -81,7 +81,7 @@ class CreateSummaryFileWriterKernel : public FileKernel {
                         EventWriter::Create(*directory, {.files = ctx.step().files, .suffix = *suffix}));
     RefPtr<SummaryWriter> writer =
         MakeRef<SummaryWriter>(std::move(events), max_queue, absl::Milliseconds(flush_millis));
-    const UpdateOrigin origin{.step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
+    const UpdateOrigin origin = UpdateOrigin::Of(ctx);
     return resources->Update(origin, [&] {
       return resources
           ->LookupOrCreate<SummaryWriter>(handle->container, handle->name,
@@ -106,7 +106,7 @@ class CloseSummaryWriterKernel : public FileKernel {
   Status ComputeFiles(KernelContext& ctx) const override {
     MR_ASSIGN_OR_RETURN(const ResourceHandle* handle, WriterHandle(ctx));
     MR_ASSIGN_OR_RETURN(const RefPtr<SummaryWriter> writer, ctx.resource<SummaryWriter>(0));
-    const UpdateOrigin origin{.step_id = ctx.step().step_id, .node = &ctx.node(), .iteration = ctx.iteration()};
+    const UpdateOrigin origin = UpdateOrigin::Of(ctx);
     MR_RETURN_IF_ERROR(
         ctx.resources()->Update(origin, [&] { return ctx.resources()->Delete(handle->container, handle->name); }));
     return writer->Close();

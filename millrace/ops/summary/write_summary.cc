@@ -16,6 +16,7 @@ namespace {
 class WriteKernel : public FileKernel {
  public:
   explicit WriteKernel(KernelInit&) {}
+  bool is_recorded() const override { return true; }
   Status ComputeFiles(KernelContext& ctx) const final {
     MR_ASSIGN_OR_RETURN(const RefPtr<SummaryWriter> writer, ctx.resource<SummaryWriter>(0));
     MR_ASSIGN_OR_RETURN(const int64_t step, ScalarInput(ctx, 1, "step"));
@@ -145,6 +146,7 @@ class WriteGraphSummaryKernel : public WriteKernel {
 class ImportEventKernel : public FileKernel {
  public:
   explicit ImportEventKernel(KernelInit&) {}
+  bool is_recorded() const override { return true; }
   Status ComputeFiles(KernelContext& ctx) const override {
     MR_ASSIGN_OR_RETURN(const RefPtr<SummaryWriter> writer, ctx.resource<SummaryWriter>(0));
     MR_ASSIGN_OR_RETURN(const std::string* bytes, TextInput(ctx, 1, "event"));

@@ -32,7 +32,8 @@ class CudaGradientDescentKernel : public Kernel {
       return call.Launched("LaunchDescend",
                            cuda::LaunchDescend(*type_, old_value.num_elements(), from, rate, by, to, call.stream()));
     };
-    return ChangeState(ctx, [&] { return variable->UpdateDense(update, call.gpu()->allocator()); });
+    return ChangeState(ctx,
+                       [&](VariableUpdate* by) { return variable->UpdateDense(update, call.gpu()->allocator(), by); });
   }
 
  private:

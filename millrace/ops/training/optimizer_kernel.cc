@@ -130,17 +130,20 @@ Status OptimizerKernel::Compute(KernelContext& ctx) {
     }
   }
   const absl::Span<Variable* const> all(variables, num_variables_);
-  MR_RETURN_IF_ERROR(ChangeState(ctx, [&] {
+  MR_RETURN_IF_ERROR(ChangeState(ctx, [&](VariableUpdate* by) {
     if (indices_input_ >= 0) {
-      return Variable::UpdateRows(all, [&](const Variable::Rows& rows) { return Sparse(ctx, rows); });
+      return Variable::UpdateRows(
+          all, [&](const Variable::Rows& rows) { return Sparse(ctx, rows); }, by);
     }
     if (num_variables_ == 1) {
-      return variables[0]->UpdateDense([&](const Tensor& from, Tensor* to) {
-        return Dense(ctx, absl::MakeConstSpan(&from, 1), absl::MakeSpan(to, 1));
-      });
+      return variables[0]->UpdateDense(
+          [&](const Tensor& from, Tensor* to) {
+            return Dense(ctx, absl::MakeConstSpan(&from, 1), absl::MakeSpan(to, 1));
+          },
+          Allocator::Heap(), by);
     }
     return Variable::UpdateDense(
-        all, [&](absl::Span<const Tensor> from, absl::Span<Tensor> to) { return Dense(ctx, from, to); });
+        all, [&](absl::Span<const Tensor> from, absl::Span<Tensor> to) { return Dense(ctx, from, to); }, by);
   }));
   ForwardReference(ctx);
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "millrace/runtime/run_records.h"
 #include "millrace/train/named_wait.h"
 
 namespace millrace {
@@ -19,7 +20,9 @@ SyncReplicasHook::SyncReplicasHook(std::shared_ptr<const SyncReplicasNodes> node
       updates_(std::move(updates)),
       init_tokens_(std::move(init_tokens)),
       is_chief_(is_chief),
-      name_(std::move(name)) {}
+      name_(std::move(name)),
+      // The means that it had taken from the accumulators must fit into the record of its run.
+      continues_updates_(nodes_->gradient_bytes <= RunRecordLimits().bytes_per_run) {}
 
 Status SyncReplicasHook::AfterCreateSession(ClientSession* session, Coordinator* coordinator) {
   return is_chief_ ? BeginAsChief(session, coordinator) : BeginAsWorker(session, coordinator);
@@ -34,9 +37,23 @@ Status SyncReplicasHook::BeginAsChief(ClientSession* session, Coordinator* coord
   if (told[0].num_elements() > 0) return FailedPrecondition(name_, ": variables without a value: ", Listed(told[0]));
   // If the parameter servers have seen a chief before, they have their tokens.
   const bool began_before = told[1].scalar<bool>();
-  if (!began_before) MR_RETURN_IF_ERROR(session->Run(init_tokens_));
-  MR_RETURN_IF_ERROR(session->Run(nodes_->chief_init));
-  return updates_.Start(session, coordinator);
+  if (!began_before) MR_RETURN_IF_ERROR(RunOnce(session, init_tokens_));
+  // An update of an earlier session of this hook is continued, so that nothing of it is lost.
+  const bool continues = began_before && has_begun_ && continues_updates_;
+  MR_RETURN_IF_ERROR(RunOnce(session, continues ? nodes_->chief_resume : nodes_->chief_init));
+  has_begun_ = true;
+  return updates_.Start(session, coordinator, continues_updates_ ? &runs_ : nullptr);
+}
+
+Status SyncReplicasHook::RunOnce(ClientSession* session, const Operation& op) {
+  Tensors none;
+  Status status = session->Run(RunOptions{.identity = begin_run_}, {}, {}, {op}, &none, nullptr);
+  if (status.ok()) {
+    begin_run_ = begin_run_.Next();
+  } else {
+    ++begin_run_.attempt;
+  }
+  return status;
 }
 
 Status SyncReplicasHook::BeginAsWorker(ClientSession* session, Coordinator* coordinator) {

@@ -24,6 +24,7 @@ class SyncReplicasHook : public SessionRunHook {
 
  private:
   Status BeginAsChief(ClientSession* session, Coordinator* coordinator);
+  Status RunOnce(ClientSession* session, const Operation& op);
   Status BeginAsWorker(ClientSession* session, Coordinator* coordinator);
 
   const std::shared_ptr<const SyncReplicasNodes> nodes_;
@@ -31,6 +32,12 @@ class SyncReplicasHook : public SessionRunHook {
   const Operation init_tokens_;
   const bool is_chief_;
   const std::string name_;
+  // Whether an update that was under way when a session was lost is continued in the next one.
+  const bool continues_updates_;
+  bool has_begun_ = false;
+  RepeatedRuns runs_;  // of the updates
+  // Of what begins a session; the same until it has succeeded, so that tokens are not handed out twice.
+  RunIdentity begin_run_ = RunIdentity::OfNewClient();
 };
 
 }  // namespace millrace

@@ -13,7 +13,9 @@ struct SyncReplicasNodes {
   Output token_queue = {}, local_step = {};
   Output chief_ready = {}, worker_ready = {}, chief_began = {};
   Output num_dropped_per_variable = {}, num_dropped = {};
-  Operation chief_init = {}, local_step_init = {}, update = {}, release = {}, pass_on = {};
+  size_t gradient_bytes = 0;  // of one update, as far as known
+  // chief_init also answers for updates that no chief will complete; chief_resume does not.
+  Operation chief_init = {}, chief_resume = {}, local_step_init = {}, update = {}, release = {}, pass_on = {};
 };
 
 }  // namespace millrace

@@ -204,6 +204,9 @@ bool SyncReplicasOptimizer::Builder::Accumulate(const std::vector<GradAndVar>& g
     given_.push_back(accumulator.Apply(at.WithOpName("apply_grad"), pair.gradient, step));
     gathered_.push_back({accumulator.Take(at.WithOpName("take_grad"), options_.replicas_to_aggregate), pair.variable});
     if (!s_.ok()) return false;
+    if (const PartialShape shape = pair.variable.shape(); shape.IsFullyDefined()) {
+      nodes_->gradient_bytes += shape.AsShape().num_elements() * SizeOf(pair.variable.dtype());
+    }
   }
   return !gathered_.empty() || Wrong("the loss does not depend on any of the variables");
 }
@@ -259,6 +262,7 @@ bool SyncReplicasOptimizer::Builder::AddBeginOfSession() {
     dropped_.push_back(accumulator.Dropped(s_));
   }
   if (!s_.ok()) return false;
+  nodes_->chief_resume = Group(s_.WithOpName("chief_resume"), set);
   const Output fewest = Op(home_, "Min", {Stack(home_, counts), 0});
   if (!s_.ok()) return false;
   const Output open = announced_.Size(home_.WithControlDependencies({fewest.op()}));
