@@ -258,6 +258,7 @@ class TrainingStormRun {
     // What a program that was killed or failed had under way may have been applied or not; everything else was, once,
     // unless a ps has lost it.
     for (const int64_t value : {w_, global_step_}) {
+      EXPECT_LE(value, acknowledged_ + unknown_);
       if (!ps_died_) {
         EXPECT_GE(value, acknowledged_);
       }
