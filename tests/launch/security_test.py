@@ -22,9 +22,9 @@ class CredentialsTest(LaunchTest):
         os.mkdir(self.runtime)
 
     def start(self, *words, client="sleep 1000", hosts=()):
-        """A job with one server and one client, which is no task of the cluster."""
-        return self.launch(*hosts, "--workers", "1", "--serve", "worker", "--side_job", "client=1", "--service_job", "worker", *words, "--",
-                           *client.split(), env={"XDG_RUNTIME_DIR": self.runtime})
+        """A job with one server and one client, which is no task of the cluster. The client may start before the server serves."""
+        return self.launch(*hosts, "--workers", "1", "--serve", "worker", "--side_job", "client=1", "--service_job", "worker",
+                           "--restart", "client=on-failure:9", *words, "--", *client.split(), env={"XDG_RUNTIME_DIR": self.runtime})
 
     def serving(self, *words, **kwargs):
         """The job, once its server serves, and the address."""
@@ -97,8 +97,9 @@ class CredentialsTest(LaunchTest):
                                   (("--file_root", "in"), "out", "PERMISSION_DENIED")):
             path = os.path.join(self.folder, name, "file")
             job = self.start(*words, client=" ".join((jobs.PROBE, "--target=grpc://{worker_hosts}", "read", path)))
-            job.end(60)
-            self.assertIn(line, job.stdout + job.stderr)
+            job.wait_for(line, 60)
+            job.process.terminate()
+            job.end()
 
 
 class CredentialsOverSshTest(OverSsh, CredentialsTest):
