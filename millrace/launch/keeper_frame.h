@@ -61,8 +61,8 @@ struct HelloFrame {
   // For a CoreClaim (core_shares.h). Empty from older keepers, which do not send them.
   std::string machine = {};
   std::vector<int> cores = {};
-  // Where it will write the program's credentials. A launcher on the same machine removes it if the keeper and its guard
-  // are killed.
+  // Where it will write the program's credentials. A launcher on the same machine removes it if the keeper and its
+  // guard are killed.
   std::string credential_folder = {};
   std::string Encode() const;
   static StatusOr<HelloFrame> Decode(absl::string_view body);

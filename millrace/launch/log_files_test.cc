@@ -59,7 +59,8 @@ TEST(LogFiles, ADiskThatStallsBlocksNobodyAndWhatIsMissingIsTold) {
   EXPECT_TRUE(logs.Close(kPatience));
   disk.join();
   EXPECT_EQ(std::count(written.begin(), written.end(), 'x'), taken * (1 << 20));
-  EXPECT_TRUE(absl::EndsWith(written, "\n[millrace: 3145728 bytes are missing here: the disk did not keep up]\nthe end"));
+  EXPECT_TRUE(
+      absl::EndsWith(written, "\n[millrace: 3145728 bytes are missing here: the disk did not keep up]\nthe end"));
 }
 
 TEST(LogFiles, TheEndOfAJobDoesNotWaitForAStalledDisk) {
