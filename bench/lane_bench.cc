@@ -1,7 +1,7 @@
 // Measures the step lane between two processes of this host: an empty call, and calls with a large request or answer,
 // over each kind of transport; for comparison a plain TCP stream, a plain Unix socket and a memory copy.
 //
-//   lane_bench [--kinds shm,tcp,grpc] [--seconds 0.5] [--sizes 0,1024,...] [--floor]
+//   lane_bench [--kinds shm,tcp,tls,grpc] [--seconds 0.5] [--sizes 0,1024,...] [--floor]
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -22,6 +22,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/net/grpc/grpc_transport.h"
 #include "millrace/net/lane/lane_transport.h"
+#include "millrace/net/tls/certificate_authority.h"
 #include "millrace/tensor/buffer.h"
 
 namespace {
@@ -58,7 +59,28 @@ class BulkService : public Service {
   const RefPtr<Buffer> data_;
 };
 
-std::unique_ptr<Transport> NewTransport(LaneKind kind) { return NewLaneTransport(NewGrpcTransport(), {.kind = kind}); }
+// What is measured: "shm", "tcp", "grpc", or "tls", which is tcp with mutual TLS.
+struct Measured {
+  std::string name;
+  LaneKind kind;
+  std::shared_ptr<const millrace::TlsCredentials> tls;
+};
+
+StatusOr<Measured> Parse(const std::string& name) {
+  if (name != "tls") {
+    MR_ASSIGN_OR_RETURN(const LaneKind kind, ParseLaneKind(name));
+    return Measured{name, kind, nullptr};
+  }
+  MR_ASSIGN_OR_RETURN(const auto authority, CertificateAuthority::Make("lane_bench"));
+  MR_ASSIGN_OR_RETURN(millrace::TlsCredentials tls, authority->Issue("both", {"localhost"}, CertificateRole::kTask));
+  return Measured{name, LaneKind::kTcp, std::make_shared<const millrace::TlsCredentials>(std::move(tls))};
+}
+
+std::unique_ptr<Transport> NewTransport(const Measured& what) {
+  LaneOptions options{.kind = what.kind};
+  if (what.tls != nullptr) options.tls = TlsContext::Make(*what.tls).value();
+  return NewLaneTransport(NewGrpcTransport({.tls = what.tls}), options);
+}
 
 RefPtr<Buffer> Touched(size_t size) {
   RefPtr<Buffer> buffer = Allocator::Heap()->Allocate(size);
@@ -70,7 +92,7 @@ RefPtr<Buffer> Touched(size_t size) {
 // A server in a separate process, which ends with this one.
 class ServerProcess {
  public:
-  ServerProcess(LaneKind kind, size_t largest) {
+  ServerProcess(const Measured& what, size_t largest) {
     int port_pipe[2];
     MR_CHECK(pipe(port_pipe) == 0);
     pid_ = fork();
@@ -78,7 +100,7 @@ class ServerProcess {
     if (pid_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       BulkService service(Touched(largest));
-      auto transport = NewTransport(kind);
+      auto transport = NewTransport(what);
       auto listener = transport->Listen("localhost:0", &service);
       MR_CHECK(listener.ok());
       const int port = (*listener)->port();
@@ -116,15 +138,15 @@ void Print(const char* kind, const char* what, size_t size, double seconds) {
   std::fflush(stdout);
 }
 
-void MeasureKind(LaneKind kind, double seconds, const std::vector<size_t>& sizes) {
+void MeasureKind(const Measured& what, double seconds, const std::vector<size_t>& sizes) {
   const size_t largest = *std::max_element(sizes.begin(), sizes.end());
-  ServerProcess server(kind, largest);
+  ServerProcess server(what, largest);
   const RefPtr<Buffer> data = Touched(largest);
-  auto transport = NewTransport(kind);
+  auto transport = NewTransport(what);
   auto channel = transport->Connect(server.address());
-  while (kind != LaneKind::kGrpc && channel->streaming() == nullptr)
+  while (what.kind != LaneKind::kGrpc && channel->streaming() == nullptr)
     MR_CHECK(Call(*channel, "/bench.Bulk/Put", {}).ok());
-  const std::string name(LaneKindName(kind));
+  const std::string& name = what.name;
   for (const size_t size : sizes) {
     Print(name.c_str(), "put", size, millrace::bench::MedianSeconds(seconds, [&] {
             Bytes request;
@@ -227,7 +249,7 @@ void MeasureCopy(double seconds, const std::vector<size_t>& sizes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::vector<std::string> kinds = {"shm", "tcp", "grpc"};
+  std::vector<std::string> kinds = {"shm", "tcp", "tls", "grpc"};
   std::vector<size_t> sizes = {0, 1000, 10'000, 32'000, 64'000, 100'000, 1'000'000, 10'000'000, 100'000'000};
   double seconds = 0.5;
   bool floor = false;
@@ -253,7 +275,7 @@ int main(int argc, char** argv) {
     in_child([&] { MeasureCopy(seconds, sizes); });
   }
   for (const std::string& name : kinds) {
-    const auto kind = ParseLaneKind(name);
+    const StatusOr<Measured> kind = Parse(name);
     if (!kind.ok()) {
       std::fprintf(stderr, "%s\n", std::string(kind.status().message()).c_str());
       return 2;

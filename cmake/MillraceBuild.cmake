@@ -88,6 +88,7 @@ find_library(MILLRACE_PNG png REQUIRED)
 find_library(MILLRACE_JPEG jpeg REQUIRED)
 find_library(MILLRACE_GIF gif REQUIRED)
 find_library(MILLRACE_GRPC grpc REQUIRED)
+find_library(MILLRACE_SSL ssl REQUIRED)
 find_library(MILLRACE_OPENBLAS openblas REQUIRED)  # LAPACK; the single-threaded package, so that results do not depend on threads
 
 # What the public headers show, and what is behind them.
@@ -95,7 +96,7 @@ set(MILLRACE_PUBLIC_DEPENDENCIES
     absl::status absl::statusor absl::strings absl::str_format absl::flat_hash_map absl::flat_hash_set absl::inlined_vector
     absl::span absl::any_invocable absl::time absl::synchronization absl::variant
     protobuf::libprotobuf Threads::Threads)
-set(MILLRACE_PRIVATE_DEPENDENCIES ZLIB::ZLIB Snappy::snappy DNNL::dnnl Eigen3::Eigen OpenMP::OpenMP_CXX isal re2 icuuc png jpeg gif openblas grpc gpr)
+set(MILLRACE_PRIVATE_DEPENDENCIES ZLIB::ZLIB Snappy::snappy DNNL::dnnl Eigen3::Eigen OpenMP::OpenMP_CXX isal re2 icuuc png jpeg gif openblas grpc gpr ssl crypto)
 set(MILLRACE_DEPENDENCIES ${MILLRACE_PUBLIC_DEPENDENCIES} ${MILLRACE_PRIVATE_DEPENDENCIES})
 
 if(MILLRACE_CUDA)

@@ -73,6 +73,9 @@ Status RootedFileSystem::Check(const std::string& given, const std::string& reso
   for (const std::string& root : roots_) {
     if (resolved == root || root == "/" || absl::StartsWith(resolved, absl::StrCat(root, "/"))) return absl::OkStatus();
   }
+  if (given_roots_.empty())
+    return absl::PermissionDeniedError(
+        absl::StrCat(given, ": graphs may use no files here; --file_root allows a folder"));
   return absl::PermissionDeniedError(
       absl::StrCat(given, resolved == given ? "" : absl::StrCat(" (", resolved, ")"),
                    " is outside of what may be used here: ", absl::StrJoin(given_roots_, ", ")));

@@ -15,8 +15,8 @@ namespace millrace {
 // can race with the check.
 class RootedFileSystem : public FileSystem {
  public:
-  // `base` is the local file system or a wrapper that forwards to it, and must outlive this object. The roots may be
-  // symbolic links; they are resolved here, once.
+  // Without roots every access is denied. `base` is the local file system or a wrapper that forwards to it, and must
+  // outlive this object. The roots may be symbolic links; they are resolved here, once.
   explicit RootedFileSystem(std::vector<std::string> roots, FileSystem* base = FileSystem::Posix());
 
   StatusOr<std::unique_ptr<SequentialFile>> OpenSequential(const std::string& path) override;

@@ -130,6 +130,15 @@ TEST_F(RootedFilesTest, ARootMayBeALinkAndThereMayBeSeveral) {
   EXPECT_EQ(both.Exists(dir_.File("in-not/secret")).code(), absl::StatusCode::kPermissionDenied);
 }
 
+TEST_F(RootedFilesTest, WithoutRootsNothingMayBeUsed) {
+  RootedFileSystem none({});
+  for (const std::string& path : {dir_.File("in/file"), std::string("/"), std::string("x")}) {
+    const Status denied = none.OpenWritable(path, FileSystem::Mode::kTruncate).status();
+    EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied) << path;
+    EXPECT_TRUE(absl::StrContains(denied.message(), "--file_root")) << denied;
+  }
+}
+
 TEST_F(RootedFilesTest, PatternsSeeOnlyWhatIsInside) {
   Link(dir_.File("out"), "in/escape");
   EXPECT_EQ(Glob(&rooted_, dir_.File("in/*")).value(),

@@ -20,4 +20,11 @@ StatusOr<std::shared_ptr<const TlsCredentials>> ReadTlsCredentials(const std::st
                                                                    const std::string& key_file,
                                                                    const std::string& authority_file);
 
+// The folder of the credentials that `millrace launch` gives to a task: cert.pem, key.pem and ca.pem.
+inline constexpr char kTlsFolderVariable[] = "MILLRACE_TLS_DIR";
+// Reads them. Null if the variable is not set or empty.
+StatusOr<std::shared_ptr<const TlsCredentials>> TlsFromEnvironment();
+// Writes them to an existing folder, which should be private: each file is readable by this user only.
+Status WriteTlsFolder(const TlsCredentials& tls, const std::string& folder);
+
 }  // namespace millrace

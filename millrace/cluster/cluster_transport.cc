@@ -15,7 +15,9 @@ constexpr char kVariable[] = "MILLRACE_TRANSPORT";
 StatusOr<std::unique_ptr<net::Transport>> NewClusterTransport(const std::string& step_transport,
                                                               net::GrpcTransportOptions options) {
   net::LaneOptions lane;
-  lane.secured = options.tls != nullptr;
+  if (options.tls != nullptr) {
+    MR_ASSIGN_OR_RETURN(lane.tls, net::TlsContext::Make(*options.tls));
+  }
   const char* const variable = std::getenv(kVariable);
   const bool from_variable = step_transport.empty() && variable != nullptr && *variable != '\0';
   if (from_variable || !step_transport.empty()) {

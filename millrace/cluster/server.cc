@@ -11,6 +11,7 @@
 #include "millrace/cluster/cluster_transport.h"
 #include "millrace/cluster/free_memory.h"
 #include "millrace/cluster/master/master.h"
+#include "millrace/cluster/server_access.h"
 #include "millrace/cluster/task_service.h"
 #include "millrace/net/address.h"
 #include "millrace/task/task.h"
@@ -33,6 +34,7 @@ struct Server::State {
   TaskId id;
   ClusterSpec cluster;
   std::string target;
+  ServerAccess access;
   // Later members use earlier ones.
   std::unique_ptr<net::Transport> own_transport;
   OwnTask own;
@@ -63,17 +65,21 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
   MR_ASSIGN_OR_RETURN(const std::string address, cluster.Address(state->id));
   MR_ASSIGN_OR_RETURN(const net::HostPort host_port, net::ParseHostPort(address));
   net::Transport* transport = options.transport;
+  ServerAccess access{.file_roots = options.file_roots, .client_clusters = options.client_clusters.value_or(true)};
   if (transport == nullptr) {
-    MR_ASSIGN_OR_RETURN(state->own_transport, NewClusterTransport(options.step_transport, {.tls = options.tls}));
+    MR_ASSIGN_OR_RETURN(access, FindServerAccess(host_port, options));
+    MR_ASSIGN_OR_RETURN(state->own_transport, NewClusterTransport(options.step_transport, {.tls = access.tls}));
     transport = state->own_transport.get();
   }
+  state->access = access;
   if (options.memory_limit > 0) MemoryBudget::Process()->set_limit(options.memory_limit);
   state->own.task = std::make_shared<Task>(TaskOptions{.name = state->id.name(),
                                                        .intra_op_threads = options.intra_op_threads,
                                                        .inter_op_threads = options.inter_op_threads,
                                                        .cpu_devices = options.cpu_devices,
                                                        .gpu_devices = options.gpu_devices,
-                                                       .file_roots = options.file_roots,
+                                                       .file_roots = access.file_roots,
+                                                       .no_files = access.no_files,
                                                        .session_memory_limit = options.session_memory_limit,
                                                        .file_threads = options.file_threads,
                                                        .clock = options.clock});
@@ -95,6 +101,7 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
   master.default_config = options.default_config;
   master.missing_task_timeout = options.missing_task_timeout;
   master.lease = lease;
+  master.client_clusters = access.client_clusters;
   state->master = Master::Make(std::move(master));
   state->service = std::make_unique<TaskService>(state->master, state->worker, options.clock);
   MR_ASSIGN_OR_RETURN(state->listener, transport->Listen(address, state->service.get()));
@@ -124,6 +131,7 @@ Server::~Server() {
 }
 
 const std::string& Server::target() const { return state_->target; }
+const ServerAccess& Server::access() const { return state_->access; }
 int Server::port() const { return state_->listener->port(); }
 const TaskId& Server::task() const { return state_->id; }
 const ClusterSpec& Server::cluster() const { return state_->cluster; }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace millrace {
 
 class Master;
 class Worker;
+struct ServerAccess;
 namespace net {
 class ConnectionTable;
 class Transport;
@@ -31,7 +33,9 @@ struct ServerOptions {
   int cpu_devices = 1;
   // The maximum number of GPUs; -1 means all in CUDA_VISIBLE_DEVICES. A build without CUDA has none.
   int gpu_devices = -1;
-  // The directories in which ops may read and write files; if empty, there is no restriction.
+  // The directories in which ops may read and write files; "/" stands for all files. If empty, those of the environment
+  // variable MILLRACE_FILE_ROOT (separated by colons); without it, all files for a server on the loopback interface,
+  // and none for one that other machines can reach.
   std::vector<std::string> file_roots = {};
   // The bytes that tensors may take in this process, and in each session (with what variables and queues keep of its
   // results); more is RESOURCE_EXHAUSTED. 0: the memory of the machine or of the cgroup, and no limit for a session.
@@ -41,8 +45,16 @@ struct ServerOptions {
   // How many operations on files run at once, on threads of their own: each may block for ever. The others wait in
   // line.
   int file_threads = 16;
-  // Mutual TLS for all connections of this task; null means neither encryption nor authentication.
+  // Mutual TLS for all connections of this task. If null, the credentials in the folder that the environment variable
+  // MILLRACE_TLS_DIR names (`millrace launch` sets it); without it, neither encryption nor authentication.
   std::shared_ptr<const TlsCredentials> tls = nullptr;
+  // Serves without TLS, also beyond the loopback interface, where it is refused otherwise: anyone who can reach this
+  // machine can then run graphs here. The environment variable MILLRACE_INSECURE=1 does the same.
+  bool insecure = false;
+  // Whether a client may bring a cluster of its own (ConfigProto.cluster_def), whose addresses this server then
+  // connects to. If not set, only on the loopback interface without TLS. A ClusterDef that lists tasks of this server's
+  // cluster only is always accepted.
+  std::optional<bool> client_clusters = std::nullopt;
   // How long a peer may be silent before steps that wait for it fail.
   absl::Duration peer_timeout = absl::Seconds(5);
   // How long a new session waits for missing tasks, unless its client sets a limit.
@@ -68,7 +80,8 @@ struct ServerOptions {
 class Server {
  public:
   // Starts to listen. INVALID_ARGUMENT or NOT_FOUND if the cluster does not have the task; ALREADY_EXISTS if the port
-  // is taken. With port 0 the system chooses the port.
+  // is taken; FAILED_PRECONDITION if other machines could reach it without TLS (see `insecure`). With port 0 the system
+  // chooses the port.
   static StatusOr<std::unique_ptr<Server>> Start(const ClusterSpec& cluster, const std::string& job_name,
                                                  int task_index, const ServerOptions& options = {});
   // A cluster of one task, "/job:localhost/task:0", on a free port of the loopback interface.
@@ -82,6 +95,8 @@ class Server {
   const TaskId& task() const;
   const ClusterSpec& cluster() const;  // with the port that the system chose, if any
   std::vector<std::string> devices() const;
+  // What the options and the environment amount to (server_access.h).
+  const ServerAccess& access() const;
 
   // Blocks until Stop.
   void Join();

@@ -67,28 +67,39 @@ TaskService::TaskService(std::shared_ptr<Master> master, std::shared_ptr<Worker>
   Add("MasterService/MakeCallable", &TaskService::MakeCallable);
   Add("MasterService/ReleaseCallable", &TaskService::ReleaseCallable);
   Add("WorkerService/GetStatus", &TaskService::GetStatus);
-  Add("WorkerService/CreateWorkerSession", &TaskService::CreateWorkerSession);
-  Add("WorkerService/DeleteWorkerSession", &TaskService::DeleteWorkerSession);
-  Add("WorkerService/RegisterGraph", &TaskService::RegisterGraph);
-  Add("WorkerService/DeregisterGraph", &TaskService::DeregisterGraph);
-  Add("WorkerService/RunGraph", &TaskService::RunGraph);
-  Add("WorkerService/CleanupGraph", &TaskService::CleanupGraph);
-  Add("WorkerService/CleanupAll", &TaskService::CleanupAll);
-  Add("WorkerService/RecvTensor", &TaskService::RecvTensor);
-  Add("WorkerService/Logging", &TaskService::Logging);
-  Add("WorkerService/Tracing", &TaskService::Tracing);
-  methods_.emplace_back(RemoteWorker::kRecvTensorsMethod);
-  handlers_.push_back(&TaskService::RecvTensors);
-  methods_.emplace_back(StatusService::kMethod);
-  handlers_.push_back(&TaskService::GetTaskStatus);
+  AddForTasks("WorkerService/CreateWorkerSession", &TaskService::CreateWorkerSession);
+  AddForTasks("WorkerService/DeleteWorkerSession", &TaskService::DeleteWorkerSession);
+  AddForTasks("WorkerService/RegisterGraph", &TaskService::RegisterGraph);
+  AddForTasks("WorkerService/DeregisterGraph", &TaskService::DeregisterGraph);
+  AddForTasks("WorkerService/RunGraph", &TaskService::RunGraph);
+  AddForTasks("WorkerService/CleanupGraph", &TaskService::CleanupGraph);
+  AddForTasks("WorkerService/CleanupAll", &TaskService::CleanupAll);
+  AddForTasks("WorkerService/RecvTensor", &TaskService::RecvTensor);
+  AddForTasks("WorkerService/Logging", &TaskService::Logging);
+  AddForTasks("WorkerService/Tracing", &TaskService::Tracing);
+  AddMethod(std::string(RemoteWorker::kRecvTensorsMethod), &TaskService::RecvTensors, /*for_tasks=*/true);
+  AddMethod(std::string(StatusService::kMethod), &TaskService::GetTaskStatus, /*for_tasks=*/false);
+}
+
+void TaskService::AddMethod(std::string method, Handler handler, bool for_tasks) {
+  methods_.push_back(std::move(method));
+  handlers_.push_back(handler);
+  for_tasks_.push_back(for_tasks);
 }
 
 void TaskService::Add(const std::string& method, Handler handler) {
-  methods_.push_back("/tensorflow." + method);
-  handlers_.push_back(handler);
+  AddMethod("/tensorflow." + method, handler, /*for_tasks=*/false);
+}
+
+void TaskService::AddForTasks(const std::string& method, Handler handler) {
+  AddMethod("/tensorflow." + method, handler, /*for_tasks=*/true);
 }
 
 void TaskService::OnCall(int method, Call call) {
+  if (for_tasks_[method] && call->from_client()) {
+    return call->Reply(absl::PermissionDeniedError(absl::StrCat(
+        methods_[method], " is for the tasks of the cluster, and the caller's certificate is a client's")));
+  }
   try {
     (this->*handlers_[method])(call);
   } catch (const std::exception& exception) {

@@ -25,7 +25,10 @@ class TaskService : public net::Service {
  private:
   using Call = std::shared_ptr<net::IncomingCall>;
   using Handler = void (TaskService::*)(Call call);
+  // A method of TensorFlow's, "MasterService/RunStep". AddForTasks: clients may not call it.
   void Add(const std::string& method, Handler handler);
+  void AddForTasks(const std::string& method, Handler handler);
+  void AddMethod(std::string method, Handler handler, bool for_tasks);
   CallControl ControlOf(const Call& call) const;
   // Finds the session; the call keeps it from expiring.
   StatusOr<std::shared_ptr<MasterSession>> Find(const std::string& handle, const Call& call) const;
@@ -62,6 +65,7 @@ class TaskService : public net::Service {
   StatusService status_;
   std::vector<std::string> methods_;
   std::vector<Handler> handlers_;
+  std::vector<bool> for_tasks_;
 };
 
 }  // namespace millrace

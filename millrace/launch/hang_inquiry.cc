@@ -17,7 +17,8 @@ void HangInquiry::Ask() {
       tasks.push_back(absl::StrCat(TaskId{record.name.job, record.name.index}.name(), "=", job_->tasks[i].address));
   }
   job_->hang.OnAsked();
-  StatusOr<HangQuestion> question = HangQuestion::Ask(kThisProgram, job_->hang.wait_limit(), tasks);
+  StatusOr<HangQuestion> question = HangQuestion::Ask(kThisProgram, job_->hang.wait_limit(), tasks,
+                                                      job_->client.has_value() ? &*job_->client : nullptr);
   if (question.ok()) {
     question_ = *std::move(question);
   } else {

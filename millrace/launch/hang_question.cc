@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <iostream>
+#include <iterator>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
@@ -13,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "millrace/cluster/watch/cluster_status.h"
 #include "millrace/cluster/watch/hang_report.h"
+#include "millrace/launch/keeper_frame.h"
 #include "millrace/launch/spawn.h"
 #include "millrace/net/grpc/grpc_transport.h"
 
@@ -24,15 +26,30 @@ constexpr absl::Duration kTimeout = absl::Seconds(2);
 
 std::string OneLine(const std::string& text) { return absl::StrReplaceAll(text, {{"\n", " "}}); }
 
+// From stdin; null if there are none.
+StatusOr<std::shared_ptr<const TlsCredentials>> ReadCredentials() {
+  const std::string text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+  if (text.empty()) return std::shared_ptr<const TlsCredentials>();
+  MR_ASSIGN_OR_RETURN(TlsCredentials credentials, DecodeCredentials(text));
+  return std::make_shared<const TlsCredentials>(std::move(credentials));
+}
+
 }  // namespace
 
 StatusOr<HangQuestion> HangQuestion::Ask(const std::string& millrace, absl::Duration limit,
-                                         const std::vector<std::string>& tasks) {
+                                         const std::vector<std::string>& tasks, const TlsCredentials* credentials) {
   MR_ASSIGN_OR_RETURN(Pipe pipe, Pipe::Make());
+  MR_ASSIGN_OR_RETURN(Pipe in, Pipe::Make());
+  if (credentials != nullptr) {
+    const std::string text = EncodeCredentials(*credentials);  // a few kilobytes, for which a new pipe has room
+    SetNonBlocking(in.write.get());
+    if (write(in.write.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+      return Unavailable("the pipe is too small for credentials");
+  }
   SpawnOptions options = {
       .arguments = {"millrace", "explain-hang", absl::StrFormat("%.3f", absl::ToDoubleSeconds(limit))},
       .path = millrace,
-      .descriptors = {-1, pipe.write.get(), -1},
+      .descriptors = {in.read.get(), pipe.write.get(), -1},
       .parent_death_signal = SIGKILL};
   options.arguments.insert(options.arguments.end(), tasks.begin(), tasks.end());
   SpawnError error;
@@ -67,7 +84,9 @@ int AnswerHangQuestion(const std::vector<std::string>& arguments) {
     const std::pair<std::string, std::string> part = absl::StrSplit(arguments[i], absl::MaxSplits('=', 1));
     tasks.push_back({.task = part.first, .address = part.second});
   }
-  const std::unique_ptr<net::Transport> transport = net::NewGrpcTransport({});
+  const StatusOr<std::shared_ptr<const TlsCredentials>> tls = ReadCredentials();
+  if (!tls.ok()) return 2;
+  const std::unique_ptr<net::Transport> transport = net::NewGrpcTransport({.tls = *tls});
   std::vector<TaskView> views = AskTasks(transport.get(), std::move(tasks), kTimeout);
   const bool any = std::any_of(views.begin(), views.end(),
                                [](const TaskView& view) { return view.answer.ok() && !view.is_tensorflow; });

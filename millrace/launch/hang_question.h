@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "millrace/base/fd.h"
 #include "millrace/base/status.h"
+#include "millrace/base/tls_credentials.h"
 
 namespace millrace::launch {
 
@@ -22,9 +23,10 @@ struct HangAnswer {
 // The launcher's side: a query in flight.
 class HangQuestion {
  public:
-  // `millrace` is the path of this program; `tasks` are "worker/0=host:port".
+  // `millrace` is the path of this program; `tasks` are "worker/0=host:port". `credentials` is null if they have no
+  // TLS.
   static StatusOr<HangQuestion> Ask(const std::string& millrace, absl::Duration limit,
-                                    const std::vector<std::string>& tasks);
+                                    const std::vector<std::string>& tasks, const TlsCredentials* credentials);
 
   pid_t pid() const { return pid_; }  // 0 after OnReaped
   void OnReaped() { pid_ = 0; }
@@ -41,8 +43,8 @@ class HangQuestion {
 };
 
 // The other side, run in the separate process: asks the tasks and writes the answer to stdout. Returns the exit code.
-// `arguments` are the limit in seconds, then the tasks. Tasks that do not run Millrace, or do not serve yet, are
-// skipped.
+// `arguments` are the limit in seconds, then the tasks; the credentials, if any, come from stdin. Tasks that do not run
+// Millrace, or do not serve yet, are skipped.
 int AnswerHangQuestion(const std::vector<std::string>& arguments);
 
 }  // namespace millrace::launch

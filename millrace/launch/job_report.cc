@@ -12,6 +12,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr char kCredentials[] = "credentials";
 constexpr int kCoresColumn = 6;  // of the table, after the address
 
 template <typename T>
@@ -29,6 +30,16 @@ std::optional<T> Read(const json& object, const char* key) {
 std::string ReadText(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? ForTerminal(found->get<std::string>()) : "";
+}
+
+std::optional<TlsCredentials> ReadTls(const json& report) {
+  const auto found = report.find(kCredentials);
+  if (found == report.end() || !found->is_object()) return std::nullopt;
+  const auto text = [&](const char* key) {
+    const auto value = found->find(key);
+    return value != found->end() && value->is_string() ? value->get<std::string>() : "";
+  };
+  return TlsCredentials{text("certificate"), text("key"), text("authority")};
 }
 
 RunState StateOf(const std::string& name) {
@@ -50,6 +61,10 @@ std::string JobReport::ToJson() const {
               {"hang", hang},
               {"waits", waits},
               {"tasks", json::array()}};
+  if (credentials.has_value()) {
+    all[kCredentials] = {
+        {"certificate", credentials->certificate}, {"key", credentials->key}, {"authority", credentials->authority}};
+  }
   for (const Task& task : tasks) {
     all["tasks"].push_back({{"task", task.task},
                             {"state", task.state},
@@ -68,6 +83,13 @@ std::string JobReport::ToJson() const {
   return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
+std::string JobReport::WithoutCredentials(absl::string_view text) {
+  json all = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (!all.is_object()) return "{}";
+  all.erase(kCredentials);
+  return all.dump(2, ' ', false, json::error_handler_t::replace);
+}
+
 StatusOr<JobReport> JobReport::FromJson(absl::string_view text) {
   const json all = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (!all.is_object() || !all.contains("tasks") || !all["tasks"].is_array())
@@ -79,6 +101,7 @@ StatusOr<JobReport> JobReport::FromJson(absl::string_view text) {
                       .seconds = Read<double>(all, "seconds").value_or(0),
                       .cause = ReadText(all, "cause"),
                       .hang = ReadText(all, "hang")};
+  report.credentials = ReadTls(all);
   if (all.contains("waits") && all["waits"].is_array()) {
     for (const json& wait : all["waits"]) {
       if (wait.is_string()) report.waits.push_back(ForTerminal(wait.get<std::string>()));

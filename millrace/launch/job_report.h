@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/base/tls_credentials.h"
 #include "millrace/launch/supervision.h"
 #include "millrace/launch/task_board.h"
 
@@ -18,6 +19,8 @@ struct JobReport {
   std::string cause = {};  // why the job is being ended
   std::string hang = {};   // what the job hangs on; empty if it does not hang
   std::vector<std::string> waits = {};
+  // A client's, for questions to the tasks: `millrace status --target` uses them. Not for printing.
+  std::optional<TlsCredentials> credentials = {};
   struct Task {
     std::string task = {}, state = {}, host = {}, address = {}, phase = {};
     std::string cores = {};  // the cores it is bound to, "0-3"; empty: not bound
@@ -30,7 +33,10 @@ struct JobReport {
   };
   std::vector<Task> tasks = {};
 
+  // With the credentials, for the job's socket, which answers to this user only.
   std::string ToJson() const;
+  // What ToJson returned, for printing.
+  static std::string WithoutCredentials(absl::string_view json);
   // Accepts any bytes; INVALID_ARGUMENT if they are not a report.
   static StatusOr<JobReport> FromJson(absl::string_view text);
   // A human-readable table; ends with a newline.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/str_replace.h"
 #include "millrace/base/affinity.h"
@@ -19,6 +20,8 @@ namespace {
 
 constexpr absl::Duration kBetweenPings = absl::Seconds(5);
 constexpr absl::Duration kBetweenOutputs = absl::Milliseconds(50);
+// How long the end of the job waits for its log files.
+constexpr absl::Duration kLogsEnd = absl::Seconds(5);
 
 }  // namespace
 
@@ -134,8 +137,12 @@ void JobRun::OnTimer() {
 
 void JobRun::Poll(absl::Time until) {
   // The code below relies on the order of the descriptors.
-  std::vector<pollfd> fds = {
-      {signals_.get(), POLLIN, 0}, {job_->output.waiting_fd(), POLLOUT, 0}, {inquiry_.fd(), POLLIN, 0}};
+  std::vector<pollfd> fds = {{signals_.get(), POLLIN, 0},
+                             {job_->output.waiting_fd(), POLLOUT, 0},
+                             {inquiry_.fd(), POLLIN, 0},
+                             {job_->logs.fd(), POLLOUT, 0},
+                             {job_->logs.failures_fd(), POLLIN, 0}};
+  constexpr size_t kTasksAt = 5;
   const bool read_tasks = !job_->output.full() || job_->supervision.ending();
   for (const LaunchedTask& task : job_->tasks) {
     fds.push_back({task.link && read_tasks ? task.link->out() : -1, POLLIN, 0});
@@ -154,12 +161,14 @@ void JobRun::Poll(absl::Time until) {
   poll(fds.data(), fds.size(), wait);
   if (fds[1].revents != 0) job_->output.Write();
   if (fds[2].revents != 0) inquiry_.OnReadable();
+  if (fds[3].revents != 0) job_->logs.Flush();
+  if (fds[4].revents != 0) TellLogFailures();
   for (size_t i = 0; i < job_->tasks.size(); ++i) {
     LaunchedTask& task = job_->tasks[i];
     const int number = static_cast<int>(i);
-    if (task.link && fds[4 + 3 * i].revents != 0) task.link->ReadError();
-    if (task.link && fds[5 + 3 * i].revents != 0) task.link->Flush();
-    if (task.link && fds[3 + 3 * i].revents != 0 &&
+    if (task.link && fds[kTasksAt + 1 + 3 * i].revents != 0) task.link->ReadError();
+    if (task.link && fds[kTasksAt + 2 + 3 * i].revents != 0) task.link->Flush();
+    if (task.link && fds[kTasksAt + 3 * i].revents != 0 &&
         !task.link->Read([&](const KeeperFrame& frame) { keepers_.OnFrame(number, frame); }))
       keepers_.Lose(number, task.link->why());
   }
@@ -181,6 +190,7 @@ JobReport JobRun::Report() const {
                       .cause = job_->supervision.cause(),
                       .hang = job_->hang.cause(),
                       .waits = inquiry_.waits(),
+                      .credentials = job_->client,
                       .tasks = {}};
   for (size_t i = 0; i < job_->tasks.size(); ++i) {
     report.tasks.push_back(ReportTask(job_->supervision.tasks()[i], job_->tasks[i].training, job_->tasks[i].host,
@@ -192,11 +202,23 @@ JobReport JobRun::Report() const {
 
 Status JobRun::OpenLogs() {
   if (job_->options.log_dir.empty()) return absl::OkStatus();
-  MR_RETURN_IF_ERROR(FileSystem::Posix()->MakeDirectories(job_->options.log_dir));
-  for (LaunchedTask& task : job_->tasks) {
-    const std::string name = absl::StrCat(absl::StrReplaceAll(task.name, {{"/", "-"}}), ".log");
-    MR_ASSIGN_OR_RETURN(task.log, FileSystem::Posix()->OpenWritable(JoinPath(job_->options.log_dir, name)));
-  }
+  std::vector<std::string> names;
+  for (const LaunchedTask& task : job_->tasks)
+    names.push_back(absl::StrCat(absl::StrReplaceAll(task.name, {{"/", "-"}}), ".log"));
+  MR_ASSIGN_OR_RETURN(job_->logs, LogFiles::Open(job_->options.log_dir, names));
+  return absl::OkStatus();
+}
+
+void JobRun::TellLogFailures() {
+  job_->logs.ReadFailures([&](int file, int error) {
+    job_->Say(absl::StrCat("the log of ", job_->tasks[file].name, " ends here: ", strerror(error)));
+  });
+}
+
+Status JobRun::MakeAuthority() {
+  if (job_->options.insecure) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(job_->authority, net::CertificateAuthority::Make(absl::StrCat("millrace job ", getpid())));
+  MR_ASSIGN_OR_RETURN(job_->client, job_->authority->Issue("launcher", {}, net::CertificateRole::kClient));
   return absl::OkStatus();
 }
 
@@ -221,6 +243,7 @@ int JobRun::Run() {
   RaiseFileLimit();
   Status ready = job_->options.job.hosts.empty() ? keepers_.BindWorkers() : absl::OkStatus();
   if (ready.ok()) ready = WithPrefix("--log_dir: ", OpenLogs());
+  if (ready.ok()) ready = WithPrefix("no certificates (--insecure does without): ", MakeAuthority());
   if (!ready.ok()) {
     job_->Say(ready.message());
     job_->output.Drain(1);
@@ -241,6 +264,9 @@ int JobRun::Run() {
   display_.Draw(true);
   job_->output.EndBlock();
   MergeProfiles();
+  if (!job_->logs.Close(kLogsEnd))
+    job_->Say(absl::StrCat("--log_dir ", job_->options.log_dir, ": the disk stalls; the logs may be incomplete"));
+  TellLogFailures();
   if (!verdict_.empty()) {
     job_->Say(verdict_);
   } else if (!job_->options.quiet) {

@@ -32,6 +32,9 @@ class JobRun {
 
   JobReport Report() const;
   Status OpenLogs();
+  void TellLogFailures();
+  // Makes the authority of the job's certificates.
+  Status MakeAuthority();
   void MergeProfiles();
 
   JobState state_;

@@ -109,7 +109,7 @@ TEST(Ssh, CommandQuotesWhatTheShellThereReads) {
   EXPECT_EQ(words.front(), "ssh");
   EXPECT_EQ(words[words.size() - 2], "me@host");
   EXPECT_EQ(words[words.size() - 3], "--");
-  EXPECT_EQ(words.back(), R"(cd '/a b' && exec '/opt/it'\''s/millrace' task-keeper 30.000)");
+  EXPECT_EQ(words.back(), R"(cd '/a b' && exec '/opt/it'\''s/millrace' task-keeper 120.000)");
   EXPECT_THAT(absl::StrJoin(words, " "), HasSubstr("-o BatchMode=yes"));
 }
 

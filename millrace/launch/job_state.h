@@ -1,6 +1,8 @@
 // What the parts of a launcher share: the job, its tasks and the terminal.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,9 +11,11 @@
 #include "millrace/launch/hang_watch.h"
 #include "millrace/launch/launched_task.h"
 #include "millrace/launch/launcher.h"
+#include "millrace/launch/log_files.h"
 #include "millrace/launch/supervision.h"
 #include "millrace/launch/task_place.h"
 #include "millrace/launch/terminal_output.h"
+#include "millrace/net/tls/certificate_authority.h"
 
 namespace millrace::launch {
 
@@ -34,6 +38,9 @@ struct JobState {
   ClusterAddresses cluster;         // empty until the first program starts
   TerminalOutput output;
   HangWatch hang;
+  LogFiles logs;
+  std::unique_ptr<net::CertificateAuthority> authority;  // null: the job has no certificates
+  std::optional<TlsCredentials> client;                  // for questions to the tasks
 };
 
 }  // namespace millrace::launch

@@ -18,6 +18,7 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/fd.h"
 #include "millrace/launch/core_shares.h"
+#include "millrace/launch/credential_folder.h"
 #include "millrace/launch/exit_status.h"
 #include "millrace/launch/held_port.h"
 #include "millrace/launch/keeper_frame.h"
@@ -38,7 +39,8 @@ constexpr absl::Duration kGiveUp = absl::Seconds(10);
 
 class Keeper {
  public:
-  explicit Keeper(const KeeperOptions& options) : options_(options) {}
+  // `folder` is for the program's credentials.
+  Keeper(const KeeperOptions& options, const CredentialFolder* folder) : options_(options), folder_(folder) {}
   int Run();
 
  private:
@@ -71,6 +73,7 @@ class Keeper {
   absl::Time NextTimer() const;
 
   const KeeperOptions options_;
+  const CredentialFolder* const folder_;
   Fd signals_;
   std::optional<HeldPort> port_;
   KeeperFrameReader reader_{/*greeting=*/false};
@@ -148,6 +151,11 @@ void Keeper::Start(const StartFrame& start) {
     if (const Status bound = BindToCores(start.cores); !bound.ok())
       return Send(KeeperFrameKind::kNotStarted, EncodeNumbers({EINVAL}, bound.message()));
   }
+  if (start.credentials.has_value()) {
+    if (const Status written = folder_->Write(*start.credentials); !written.ok())
+      return Send(KeeperFrameKind::kNotStarted,
+                  EncodeNumbers({EACCES}, absl::StrCat("its certificate cannot be written: ", written.message())));
+  }
   StatusOr<Pipe> out = Pipe::Make(), error = Pipe::Make(), progress = Pipe::Make();
   SpawnError why = {EMFILE, "no pipe"};
   if (out.ok() && error.ok() && progress.ok()) {
@@ -156,6 +164,8 @@ void Keeper::Start(const StartFrame& start) {
                             .descriptors = {-1, out->write.get(), error->write.get(), progress->write.get()},
                             .parent_death_signal = SIGKILL};
     options.environment.push_back(absl::StrCat("MILLRACE_PROGRESS_FD=", kProgressFd));
+    options.environment.push_back(
+        absl::StrCat(kTlsFolderVariable, "=", start.credentials.has_value() ? folder_->path() : ""));
     const pid_t pid = Spawn(options, &why);
     if (pid > 0) {
       program_ = pid;
@@ -299,11 +309,10 @@ int Keeper::Run() {
     return 1;
   }
   port_ = *std::move(port);
-  Send(
-      KeeperFrameKind::kHello,
-      HelloFrame{
-          .pid = getpid(), .port = port_->port(), .machine = ThisMachine(), .cores = NeighboursTogether(AllowedCores())}
-          .Encode());
+  HelloFrame hello{.pid = getpid(), .port = port_->port(), .machine = ThisMachine()};
+  hello.cores = NeighboursTogether(AllowedCores());
+  hello.credential_folder = folder_->path();
+  Send(KeeperFrameKind::kHello, hello.Encode());
   while (!launcher_gone_ || running_) {
     std::vector<pollfd> fds = {{signals_.get(), POLLIN, 0},
                                {launcher_gone_ ? -1 : options_.in, POLLIN, 0},
@@ -331,10 +340,12 @@ int Keeper::Run() {
 int RunKeeper(const KeeperOptions& options) {
   prctl(PR_SET_NAME, "millrace-keeper");
   setsid();
-  SplitOffGuard();
+  const CredentialFolder folder;
+  SplitOffGuard([&folder] { folder.Remove(); });
   AdoptOrphans();
-  const int code = Keeper(options).Run();
+  const int code = Keeper(options, &folder).Run();
   KillAllBelow();
+  folder.Remove();
   return code;
 }
 

@@ -74,21 +74,41 @@ bool IsKind(uint8_t kind) {
 
 }  // namespace
 
+std::string EncodeCredentials(const TlsCredentials& credentials) {
+  std::string body;
+  for (const std::string* text : {&credentials.certificate, &credentials.key, &credentials.authority})
+    PutString(*text, &body);
+  return body;
+}
+
+StatusOr<TlsCredentials> DecodeCredentials(absl::string_view body) {
+  TlsCredentials credentials;
+  for (std::string* text : {&credentials.certificate, &credentials.key, &credentials.authority}) {
+    if (!TakeString(&body, text)) return InvalidArgument("malformed credentials");
+  }
+  if (!body.empty()) return InvalidArgument("something follows the credentials");
+  return credentials;
+}
+
 std::string StartFrame::Encode() const {
   std::string body;
   for (const auto* strings : {&arguments, &environment}) {
     PutNumber(static_cast<int64_t>(strings->size()), &body);
     for (const std::string& text : *strings) PutString(text, &body);
   }
-  if (!cores.empty()) PutCores(cores, &body);
+  if (!cores.empty() || credentials.has_value()) PutCores(cores, &body);
+  if (credentials.has_value()) absl::StrAppend(&body, EncodeCredentials(*credentials));
   return body;
 }
 
 StatusOr<StartFrame> StartFrame::Decode(absl::string_view body) {
   StartFrame start;
   if (!TakeStrings(&body, &start.arguments) || !TakeStrings(&body, &start.environment) ||
-      (!body.empty() && !TakeCores(&body, &start.cores)) || !body.empty() || start.arguments.empty()) {
+      (!body.empty() && !TakeCores(&body, &start.cores)) || start.arguments.empty()) {
     return InvalidArgument("a malformed start frame");
+  }
+  if (!body.empty()) {
+    MR_ASSIGN_OR_RETURN(start.credentials, DecodeCredentials(body));
   }
   return start;
 }
@@ -97,6 +117,7 @@ std::string HelloFrame::Encode() const {
   std::string body = EncodeNumbers({pid, port});
   PutString(machine, &body);
   PutCores(cores, &body);
+  PutString(credential_folder, &body);
   return body;
 }
 
@@ -107,6 +128,8 @@ StatusOr<HelloFrame> HelloFrame::Decode(absl::string_view body) {
   HelloFrame hello = {.pid = read.numbers[0], .port = read.numbers[1]};
   absl::string_view rest = read.text;
   if (!rest.empty() && (!TakeString(&rest, &hello.machine) || !TakeCores(&rest, &hello.cores)))
+    return InvalidArgument("a malformed hello frame");
+  if (!rest.empty() && (!TakeString(&rest, &hello.credential_folder) || !rest.empty()))
     return InvalidArgument("a malformed hello frame");
   return hello;
 }

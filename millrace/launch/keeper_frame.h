@@ -12,6 +12,7 @@
 
 #include "absl/strings/string_view.h"
 #include "millrace/base/status.h"
+#include "millrace/base/tls_credentials.h"
 
 namespace millrace::launch {
 
@@ -48,6 +49,8 @@ struct StartFrame {
   // The cores it may run on; if empty, those of the keeper. Sent only if not empty, since older keepers do not know
   // this field.
   std::vector<int> cores = {};
+  // For the program (CredentialFolder); also sent only if there are some.
+  std::optional<TlsCredentials> credentials = {};
   std::string Encode() const;
   static StatusOr<StartFrame> Decode(absl::string_view body);
 };
@@ -58,9 +61,15 @@ struct HelloFrame {
   // For a CoreClaim (core_shares.h). Empty from older keepers, which do not send them.
   std::string machine = {};
   std::vector<int> cores = {};
+  // Where it will write the program's credentials. A launcher on the same machine removes it if the keeper and its
+  // guard are killed.
+  std::string credential_folder = {};
   std::string Encode() const;
   static StatusOr<HelloFrame> Decode(absl::string_view body);
 };
+
+std::string EncodeCredentials(const TlsCredentials& credentials);
+StatusOr<TlsCredentials> DecodeCredentials(absl::string_view body);
 
 // Bodies that consist of numbers, optionally followed by a text.
 std::string EncodeNumbers(std::vector<int64_t> numbers, absl::string_view text = "");

@@ -36,6 +36,21 @@ TEST(Frames, ComeOutAsTheyWentInHoweverTheyAreCut) {
   }
 }
 
+TEST(Frames, CredentialsGoAlongWithAndWithoutCores) {
+  for (const std::vector<int>& cores : {std::vector<int>(), std::vector<int>{1, 2}}) {
+    StartFrame start = {.arguments = {"p"}, .environment = {}, .cores = cores};
+    start.credentials = {"a certificate", "its key", "an authority"};
+    const StartFrame decoded = StartFrame::Decode(start.Encode()).value();
+    EXPECT_EQ(decoded.cores, cores);
+    ASSERT_TRUE(decoded.credentials.has_value());
+    EXPECT_EQ(decoded.credentials->certificate, "a certificate");
+    EXPECT_EQ(decoded.credentials->key, "its key");
+    EXPECT_EQ(decoded.credentials->authority, "an authority");
+    EXPECT_FALSE(StartFrame::Decode(start.Encode() + "x").ok());
+    EXPECT_FALSE(StartFrame::Decode(start.Encode().substr(0, start.Encode().size() - 1)).ok());
+  }
+}
+
 TEST(Frames, CoresGoAlongWhereThereAreAnyAndMayBeMissing) {
   StartFrame start = {.arguments = {"p"}, .environment = {"A=b"}};
   const std::string without = start.Encode();

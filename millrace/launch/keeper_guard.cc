@@ -30,7 +30,7 @@ void KillAllBelow() {
   }
 }
 
-void SplitOffGuard() {
+void SplitOffGuard(absl::FunctionRef<void()> clean_up) {
   AdoptOrphans();
   const pid_t guard = getpid();
   const pid_t keeper = fork();
@@ -53,6 +53,7 @@ void SplitOffGuard() {
     if (ended == keeper || (ended < 0 && errno != EINTR)) break;
   }
   KillAllBelow();
+  clean_up();
   _exit(ExitStatus::OfWait(status).ShellCode());
 }
 

@@ -22,7 +22,9 @@ struct RemoteOptions {
   std::vector<std::string> ssh = {"ssh"};
   std::string millrace;   // the path of the millrace command there
   std::string directory;  // the working directory of programs
-  absl::Duration silence = absl::Seconds(30);
+  // How long keepers there wait for a launcher that is silent: it is suspended, or its machine is gone. Infinite: for
+  // ever.
+  absl::Duration silence = absl::Minutes(2);
 };
 
 // Quotes `text` for a shell.

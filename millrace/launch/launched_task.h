@@ -24,11 +24,12 @@ struct LaunchedTask {
   CoreClaim claim;
   std::vector<int> cores;  // the cores it is bound to, also after a restart; empty: not bound
   std::optional<KeeperLink> link;
+  std::string credential_folder;                        // of its keeper, if that is on this machine
   absl::Time keeper_deadline = absl::InfiniteFuture();  // for its hello
   StreamLines out, error;
   std::string last_error;  // the last line on stderr that is not indented
   Training training;
-  std::unique_ptr<WritableFile> log;
+  bool log_is_behind = false;           // its log lacks what the disk did not take
   RunState shown = RunState::kPending;  // the state last shown to the user
 };
 

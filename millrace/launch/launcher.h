@@ -16,6 +16,11 @@ struct LauncherOptions {
   RemoteOptions remote = {};
   bool host_flags = false;  // pass --ps_hosts, --worker_hosts, --job_name and --task_index to the program
   // "NAME=VALUE", added to the environment of every program: the launcher's, or that of ssh on other hosts.
+  // Neither certificates nor encryption; otherwise the job gets a certificate authority of its own.
+  bool insecure = false;
+  // The directories in which the tasks' servers let graphs use files. If empty: all files, or for servers that other
+  // machines can reach without certificates none.
+  std::vector<std::string> file_roots = {};
   std::vector<std::string> environment = {};
   std::string log_dir = {};  // if not empty, each task's output is also written to a file there
   std::string profile_steps = {}, profile_dir = {};

@@ -10,8 +10,11 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
+#include "millrace/cluster/server_access.h"
 #include "millrace/launch/process_tree.h"
 #include "millrace/launch/training_text.h"
+#include "millrace/net/address.h"
 #include "millrace/train/timeline/merge_timelines.h"
 
 namespace millrace::launch {
@@ -20,6 +23,12 @@ namespace {
 constexpr absl::Duration kKeepersEnd = absl::Seconds(10);
 // The number of connections that are set up concurrently; ssh servers refuse too many.
 constexpr int kMaxConnecting = 8;
+
+// In case its keeper and guard were killed before they could.
+void RemoveCredentials(LaunchedTask* task) {
+  if (!task->credential_folder.empty()) FileSystem::Posix()->RemoveTree(task->credential_folder).IgnoreError();
+  task->credential_folder.clear();
+}
 
 }  // namespace
 
@@ -57,6 +66,22 @@ Status TaskKeepers::BindWorkers() {
   return absl::OkStatus();
 }
 
+Status TaskKeepers::AddAccess(const LaunchedTask& task, const TaskGroup& group, StartFrame* start) const {
+  const LauncherOptions& options = job_->options;
+  // "/" stands for all files: nobody but the job's own processes can use its servers.
+  const std::string roots =
+      options.file_roots.empty() ? (options.insecure ? "" : "/") : absl::StrJoin(options.file_roots, ":");
+  start->environment.push_back(absl::StrCat(kFileRootVariable, "=", roots));
+  start->environment.push_back(absl::StrCat(kInsecureVariable, "=", options.insecure ? "1" : ""));
+  if (job_->authority == nullptr) return absl::OkStatus();
+  std::vector<std::string> hosts = {task.host_address};
+  if (net::IsLoopback(task.host_address)) hosts = {"localhost", "127.0.0.1", "::1", task.host_address};
+  MR_ASSIGN_OR_RETURN(start->credentials,
+                      job_->authority->Issue(task.name, hosts,
+                                             group.side ? net::CertificateRole::kClient : net::CertificateRole::kTask));
+  return absl::OkStatus();
+}
+
 void TaskKeepers::StartProgram(int number) {
   LaunchedTask& task = job_->tasks[number];
   if (!task.link) return;  // lost meanwhile; supervision knows
@@ -79,6 +104,8 @@ void TaskKeepers::StartProgram(int number) {
   start.environment.push_back(absl::StrCat("TF_CONFIG=", TfConfig(job_->cluster, name)));
   start.environment.push_back(absl::StrCat("MILLRACE_TASK=", task.name));
   start.environment.push_back(absl::StrCat("MILLRACE_JOB=", getpid()));
+  if (const Status secured = AddAccess(task, group, &start); !secured.ok())
+    return job_->supervision.OnNotStarted(number, secured.message(), 126);
   if (getenv("PYTHONUNBUFFERED") == nullptr) start.environment.emplace_back("PYTHONUNBUFFERED=1");
   if (!job_->options.profile_steps.empty()) {
     start.environment.push_back(absl::StrCat(kProfileStepsVariable, "=", job_->options.profile_steps));
@@ -110,6 +137,7 @@ void TaskKeepers::OnFrame(int number, const KeeperFrame& frame) {
       const StatusOr<HelloFrame> hello = HelloFrame::Decode(frame.body);
       if (!hello.ok()) return;
       task.keeper_deadline = absl::InfiniteFuture();
+      if (task.host.empty()) task.credential_folder = hello->credential_folder;
       // After a loss the task keeps its address.
       if (task.address.empty()) {
         task.address = absl::StrCat(task.host_address, ":", hello->port);
@@ -163,14 +191,8 @@ void TaskKeepers::OnFrame(int number, const KeeperFrame& frame) {
 
 void TaskKeepers::OnOutput(int number, bool error, absl::string_view bytes) {
   LaunchedTask& task = job_->tasks[number];
-  if (task.log != nullptr && !bytes.empty()) {
-    if (Status written = task.log->Append(bytes); !written.ok()) {
-      job_->Say(absl::StrCat("the log of ", task.name, " ends here: ", written.message()));
-      task.log = nullptr;
-    } else {
-      task.log->Flush().IgnoreError();
-    }
-  }
+  if (!job_->logs.Add(number, bytes) && !std::exchange(task.log_is_behind, true))
+    job_->Say(absl::StrCat("the log of ", task.name, " will be incomplete: the disk of --log_dir does not keep up"));
   (error ? task.error : task.out).Add(bytes, [&](absl::string_view line) { OnLine(number, error, line); });
 }
 
@@ -213,6 +235,7 @@ void TaskKeepers::Lose(int number, std::string why) {
   task.link.reset();
   task.keeper_deadline = absl::InfiniteFuture();
   if (adopts_) KillStrays();
+  RemoveCredentials(&task);
   if (!task.host.empty())
     why = why.empty() ? absl::StrCat("the connection to ", task.host, " ended") : absl::StrCat(task.host, ": ", why);
   if (why.empty()) why = task.address.empty() ? task.last_error : "its keeper was killed";
@@ -226,6 +249,7 @@ void TaskKeepers::KillStrays() {
     if (task.link) known.push_back(task.link->pid());
   }
   if (inquiry_->pid() != 0) known.push_back(inquiry_->pid());
+  if (job_->logs.pid() != 0) known.push_back(job_->logs.pid());
   SignalDescendants(SIGKILL, known);
 }
 
@@ -257,6 +281,7 @@ void TaskKeepers::End(int signals, absl::FunctionRef<void()> on_signals) {
   }
   inquiry_->Kill();
   if (adopts_) KillStrays();
+  for (LaunchedTask& task : job_->tasks) RemoveCredentials(&task);
 }
 
 }  // namespace millrace::launch

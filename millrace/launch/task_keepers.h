@@ -40,6 +40,8 @@ class TaskKeepers {
   void End(int signals, absl::FunctionRef<void()> on_signals);
 
  private:
+  // Adds what the program's servers and sessions need to reach each other, and nobody else them.
+  Status AddAccess(const LaunchedTask& task, const TaskGroup& group, StartFrame* start) const;
   void OnOutput(int task, bool error, absl::string_view bytes);
   void OnLine(int task, bool error, absl::string_view line);
   void FlushLines(int task);

@@ -13,6 +13,7 @@
 #include "millrace/net/inproc/inproc_transport.h"
 #include "millrace/net/lane/lane_transport.h"
 #include "millrace/net/sim/sim_network.h"
+#include "millrace/net/tls/certificate_authority.h"
 #include "millrace/net/transport_testing.h"
 
 namespace millrace::net {
@@ -69,6 +70,17 @@ class LaneWorld : public World {
   }
 };
 
+// Every transport gets a certificate of its own; steps are sent over TCP, encrypted.
+class TlsLaneWorld : public LaneWorld<LaneKind::kTcp> {
+  std::unique_ptr<Transport> NewTransport() override {
+    const auto tls = std::make_shared<TlsCredentials>(
+        authority_->Issue("a task", {"localhost", "127.0.0.1", "::1"}, CertificateRole::kTask).value());
+    return NewLaneTransport(NewGrpcTransport({.tls = tls}),
+                            {.kind = LaneKind::kTcp, .tls = TlsContext::Make(*tls).value()});
+  }
+  const std::unique_ptr<CertificateAuthority> authority_ = CertificateAuthority::Make("a test").value();
+};
+
 template <typename T>
 std::unique_ptr<World> Make() {
   return std::make_unique<T>();
@@ -88,7 +100,8 @@ inline std::vector<Kind> KindsWhere(bool (*wanted)(const Kind&)) {
                              {"sim", Make<SimWorld<false>>, /*streams=*/false, /*threads=*/false},
                              {"sim_streaming", Make<SimWorld<true>>, /*streams=*/true, /*threads=*/false},
                              {"lane_shm", Make<LaneWorld<LaneKind::kShm>>},
-                             {"lane_tcp", Make<LaneWorld<LaneKind::kTcp>>}};
+                             {"lane_tcp", Make<LaneWorld<LaneKind::kTcp>>},
+                             {"lane_tls", Make<TlsLaneWorld>}};
   std::erase_if(kinds, [&](const Kind& kind) { return !wanted(kind); });
   return kinds;
 }

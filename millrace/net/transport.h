@@ -115,6 +115,8 @@ class IncomingCall {
   // A number of the connection that it came over, which no other connection of this process ever has; 0 if the
   // transport does not know it. Cheaper than comparing names.
   virtual uint64_t connection() const { return 0; }
+  // Whether the caller has proven to be a client rather than a task (net/tls/certificate_role.h). False without TLS.
+  virtual bool from_client() const { return false; }
   // Cancelled when the caller has given up or is gone, or when the listener stops.
   virtual CancellationManager* cancellation() = 0;
   // Call it within OnCall before long work (some 100 us or more) on its thread: another thread then takes over polling

@@ -30,7 +30,7 @@ Task::Task(TaskOptions options)
                              .gpu_devices = options_.gpu_devices,
                              .intra_op_threads = options_.intra_op_threads});
   }
-  if (!options_.file_roots.empty()) {
+  if (!options_.file_roots.empty() || options_.no_files) {
     rooted_files_ = std::make_shared<RootedFileSystem>(options_.file_roots);
     files_ = rooted_files_.get();
   }

@@ -41,8 +41,9 @@ struct TaskOptions {
   int cpu_devices = 1;
   int gpu_devices = -1;
   // The directories in which ops may read and write files, after resolving links; PERMISSION_DENIED elsewhere. If
-  // empty, there is no restriction.
+  // empty, there is no restriction, or with `no_files` nothing that they may use.
   std::vector<std::string> file_roots = {};
+  bool no_files = false;
   // The limit of each session that sets none; see TaskSessionOptions::memory_limit.
   size_t session_memory_limit = 0;
   // The number of threads for operations on files, which may block for ever. 0: they run on the steps' threads, as in a
@@ -155,7 +156,7 @@ class Task : public std::enable_shared_from_this<Task> {
   std::vector<std::shared_ptr<Device>> devices_;
   const std::shared_ptr<ResourceManager> resources_;
   const std::shared_ptr<WaitRegistry> waits_;
-  std::shared_ptr<FileSystem> rooted_files_;  // null if options_.file_roots is empty
+  std::shared_ptr<FileSystem> rooted_files_;  // null if files are not restricted
   FileSystem* files_;
   std::shared_ptr<FileThreads> file_threads_;  // null if there are none
   RunningParts running_;

@@ -4,12 +4,24 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "millrace/launch/job_report.h"
 #include "millrace/launch/job_socket.h"
 
 namespace millrace {
+
+std::shared_ptr<const TlsCredentials> CredentialsOfJob(const std::string& address, absl::Duration timeout) {
+  for (const int pid : launch::RunningJobs()) {
+    const StatusOr<std::string> answer = launch::AskJob(pid, timeout);
+    if (!answer.ok()) continue;
+    const StatusOr<launch::JobReport> report = launch::JobReport::FromJson(*answer);
+    if (!report.ok() || !report->credentials.has_value()) continue;
+    for (const launch::JobReport::Task& task : report->tasks) {
+      if (task.address == address) return std::make_shared<const TlsCredentials>(*report->credentials);
+    }
+  }
+  return nullptr;
+}
 
 int ShowJobs(int job, absl::Duration timeout, bool json) {
   const std::vector<int> pids = job != 0 ? std::vector<int>{job} : launch::RunningJobs();
@@ -25,7 +37,7 @@ int ShowJobs(int job, absl::Duration timeout, bool json) {
       continue;
     }
     if (json) {
-      answers.push_back(std::string(absl::StripAsciiWhitespace(*answer)));
+      answers.push_back(launch::JobReport::WithoutCredentials(*answer));
       continue;
     }
     const StatusOr<launch::JobReport> report = launch::JobReport::FromJson(*answer);

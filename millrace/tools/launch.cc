@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "millrace/base/file.h"
+#include "millrace/cluster/server_access.h"
 #include "millrace/launch/launcher.h"
 #include "millrace/tools/command.h"
 
@@ -23,7 +25,8 @@ struct LaunchFlags {
   int ps = 0, workers = 0;
   std::vector<std::string> jobs, side_jobs, restarts, programs, serves, environment, services;
   std::string hosts, ssh = "ssh", remote_millrace;
-  bool host_flags = false, quiet = false, bind_workers = false;
+  bool host_flags = false, quiet = false, bind_workers = false, insecure = false;
+  std::vector<std::string> file_roots;
   std::string log_dir, color = "auto";
   double grace = 5, suspend_limit = 7, hang_after = 10, hang_kill = 0, start_timeout = 30;
   std::string profile_steps, profile_dir;
@@ -147,7 +150,13 @@ StatusOr<launch::LauncherOptions> OptionsOf(LaunchFlags flags, const std::vector
   launch::JobSpec& job = options.job;
   job.program = program;
   job.grace = absl::Seconds(flags.grace);
+  options.insecure = flags.insecure || InsecureByEnvironment();
+  for (const std::string& root : flags.file_roots) {
+    if (absl::StrContains(root, ":")) return InvalidArgument("--file_root ", root, ": a path with a colon");
+    options.file_roots.push_back(flags.hosts.empty() ? std::filesystem::absolute(root).string() : root);
+  }
   job.suspend_limit = flags.suspend_limit == 0 ? absl::InfiniteDuration() : absl::Seconds(flags.suspend_limit);
+  options.remote.silence = std::max(options.remote.silence, job.suspend_limit);
   MR_RETURN_IF_ERROR(AddGroups(flags, &job));
   MR_RETURN_IF_ERROR(AddPolicies(flags, &job));
   MR_RETURN_IF_ERROR(AddPrograms(flags, flags.hosts.empty() ? millrace : options.remote.millrace, &job));
@@ -266,6 +275,14 @@ void AddPlaceOptions(CLI::App* launch, LaunchFlags* flags) {
                    "NAME=VALUE for the programs' environment, or NAME to pass on its value here (needed only with "
                    "--hosts); may be repeated")
       ->allow_extra_args(false);
+  launch->add_flag("--insecure", flags->insecure,
+                   "Gives the job no certificates: its servers then serve anyone who can reach them, and nothing is "
+                   "encrypted. For jobs with TensorFlow's clients or servers, which have no TLS");
+  launch
+      ->add_option("--file_root", flags->file_roots,
+                   "A folder in which the job's servers let graphs read and write files; may be repeated. Default: all "
+                   "files, or with --insecure none where other machines can reach a server")
+      ->allow_extra_args(false);
   launch->add_flag("--bind_workers", flags->bind_workers,
                    "Binds each worker (and chief) to cores of its own: the usable cores of a host are divided evenly "
                    "among its workers. See below for when to use it");
@@ -277,8 +294,10 @@ void AddTimeOptions(CLI::App* launch, LaunchFlags* flags) {
                    "Seconds that a program has to end: from SIGINT to SIGTERM, and from SIGTERM to SIGKILL")
       ->capture_default_str();
   launch
-      ->add_option("--suspend_limit", flags->suspend_limit,
-                   "Seconds that a program may be suspended (SIGSTOP) before it counts as failed; 0: no limit")
+      ->add_option(
+          "--suspend_limit", flags->suspend_limit,
+          "Seconds that a program may be suspended (SIGSTOP) before it counts as failed; 0: no limit. On other "
+          "hosts also how long programs outlive a launcher that is suspended or gone, but at least 120 s")
       ->capture_default_str();
   launch
       ->add_option("--hang_after", flags->hang_after,

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "millrace/base/file.h"
 #include "millrace/cluster/server.h"
+#include "millrace/cluster/server_access.h"
 #include "millrace/net/address.h"
 #include "millrace/tools/command.h"
 #include "millrace/tools/tls_flags.h"
@@ -27,6 +28,8 @@ struct ServeFlags {
   int cpu_devices = 1, gpu_devices = -1;
   std::vector<std::string> file_roots;
   TlsFlags tls;
+  bool insecure = false;
+  bool client_clusters = false;
   std::string transport;
   double peer_timeout = 5;
   double missing_task_timeout = 600;
@@ -38,7 +41,9 @@ struct ServeFlags {
 
 // 2 for errors in the flags and for files that they name but that do not exist.
 int FailToServe(const Status& status) {
-  return Fail("serve", status, absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? 2 : 1);
+  const bool in_flags =
+      absl::IsInvalidArgument(status) || absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
+  return Fail("serve", status, in_flags ? 2 : 1);
 }
 
 StatusOr<ClusterSpec> ClusterOf(const ServeFlags& flags) {
@@ -92,6 +97,8 @@ StatusOr<std::unique_ptr<Server>> StartServer(const ServeFlags& flags) {
   options.memory_limit = flags.memory_limit;
   options.session_memory_limit = flags.session_memory_limit;
   MR_ASSIGN_OR_RETURN(options.tls, flags.tls.Read());
+  options.insecure = flags.insecure;
+  if (flags.client_clusters) options.client_clusters = true;
   return Server::Start(cluster, flags.job_name, flags.task_index, options);
 }
 
@@ -99,6 +106,12 @@ StatusOr<std::unique_ptr<Server>> StartServer(const ServeFlags& flags) {
 bool IsOpen(const Server& server) {
   const StatusOr<net::HostPort> address = net::ParseHostPort(server.cluster().Address(server.task()).value_or(""));
   return address.ok() && !net::IsLoopback(address->host);
+}
+
+// The files that graphs may use, for the first line; nothing if they may use all.
+std::string FilesOf(const ServerAccess& access) {
+  if (access.no_files) return ", no files (--file_root)";
+  return access.file_roots.empty() ? "" : ", files in " + absl::StrJoin(access.file_roots, " and ");
 }
 
 int Serve(const ServeFlags& flags) {
@@ -114,8 +127,7 @@ int Serve(const ServeFlags& flags) {
   if (!server.ok()) return FailToServe(server.status());
   std::cout << "millrace: " << (*server)->task().name() << " serves at " << (*server)->target() << " with "
             << absl::StrJoin((*server)->devices(), ", ") << (IsOpen(**server) ? ", on all interfaces" : "")
-            << (flags.tls.cert.empty() ? "" : ", TLS")
-            << (flags.file_roots.empty() ? "" : ", files in " + absl::StrJoin(flags.file_roots, " and ")) << std::endl;
+            << ((*server)->access().tls == nullptr ? "" : ", TLS") << FilesOf((*server)->access()) << std::endl;
   int signal_number = 0;
   sigwait(&ending, &signal_number);
   std::cout << "millrace: " << (*server)->task().name() << " ends ("
@@ -153,8 +165,10 @@ std::function<int()> AddServe(CLI::App& app, CLI::App** command) {
       ->add_option("--gpu_devices", flags->gpu_devices,
                    "Maximum number of GPU devices; -1: all in CUDA_VISIBLE_DEVICES")
       ->capture_default_str();
-  serve->add_option("--file_root", flags->file_roots,
-                    "Restricts the files that ops read and write to this directory; may be repeated");
+  serve->add_option(
+      "--file_root", flags->file_roots,
+      "Restricts the files that ops read and write to this directory; may be repeated. Default: all files "
+      "on the loopback interface, none where other machines can reach the server");
   serve
       ->add_option("--file_threads", flags->file_threads,
                    "Operations on files that run at once, on threads of their own; the others wait in line")
@@ -176,6 +190,13 @@ std::function<int()> AddServe(CLI::App& app, CLI::App** command) {
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
       ->capture_default_str();
   flags->tls.Add(serve, "this task's");
+  serve->add_flag(
+      "--insecure", flags->insecure,
+      "Serves without TLS beyond the loopback interface too: anyone who can reach this machine can then run "
+      "graphs on it. Needed for TensorFlow's clients and servers on other machines, since they have no TLS");
+  serve->add_flag("--client_clusters", flags->client_clusters,
+                  "Lets clients bring a cluster of their own (ConfigProto.cluster_def), whose addresses this server "
+                  "connects to. Default: only on the loopback interface without TLS");
   serve->add_option("--transport", flags->transport,
                     "The transport of step messages between Millrace tasks: shm (shared memory, between processes of "
                     "one host), tcp, grpc, or auto (the fastest that both ends support). Default: the environment "

@@ -98,6 +98,9 @@ int ShowStatus(const StatusFlags& flags) {
   }
   StatusOr<std::shared_ptr<const TlsCredentials>> tls = flags.tls.Read();
   if (!tls.ok()) return Fail("status", tls.status(), 2);
+  if (*tls == nullptr) tls = TlsFromEnvironment();
+  if (!tls.ok()) return Fail("status", tls.status(), 2);
+  if (*tls == nullptr) *tls = CredentialsOfJob(std::string(address), absl::Seconds(std::min(flags.timeout, 2.0)));
   const std::unique_ptr<net::Transport> transport = net::NewGrpcTransport({.tls = *tls});
   StatusOr<Ceilings> ceilings = Ceilings();
   if (flags.rates > 0 || flags.watch > 0 || !flags.ceilings.empty()) ceilings = FindCeilings(flags);

@@ -35,6 +35,30 @@ class OutputTest(LaunchTest):
             with open(os.path.join(logs, "worker-%d.log" % index)) as f:
                 self.assertEqual(f.read(), "I am worker/%d\nand more" % index)
 
+    def test_a_log_that_cannot_be_written_does_not_stop_the_job(self):
+        logs = os.path.join(self.folder, "logs")
+        os.mkdir(logs)
+        os.symlink("/dev/full", os.path.join(logs, "worker-0.log"))
+        job = self.run_job("--workers", "2", "--log_dir", logs, "--", "echo", "said")
+        self.assertEqual(job.code, 0, job.stderr)
+        self.assertIn("the log of worker/0 ends here: No space left on device", job.stderr)
+        with open(os.path.join(logs, "worker-1.log")) as f:
+            self.assertEqual(f.read(), "said\n")
+
+    def test_a_log_on_a_stalled_disk_does_not_stop_supervision(self):
+        logs = os.path.join(self.folder, "logs")
+        os.mkdir(logs)
+        path = os.path.join(logs, "worker-0.log")
+        os.mkfifo(path)
+        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # it never reads, so that a write blocks once the pipe is full
+        self.addCleanup(os.close, reader)
+        job = self.launch("--workers", "1", "--log_dir", logs, "--", *self.program("import sys\nfor i in range(20000): print('x' * 99)\nsys.exit(7)"))
+        self.assertEqual(job.end(60), 7, job.stderr)
+        self.assertEqual(job.stdout.count("\n"), 20000)
+        self.assertIn("the disk stalls", job.stderr)
+        for pid in job.keepers("millrace-logs"):  # it still waits for the disk
+            os.kill(pid, signal.SIGKILL)
+
     def test_colour_is_a_matter_of_taste(self):
         self.assertIn("\033[", self.run_job("--workers", "1", "--color", "always", "--", "echo", "x").stdout)
         self.assertNotIn("\033[", self.run_job("--workers", "1", "--", "echo", "x", env={"NO_COLOR": "1"}).stdout)

@@ -107,6 +107,16 @@ class SshTest(OverSsh, LaunchTest):
         self.assertEqual(job.end(), 2)
         self.assertIn("2 slots for 3 tasks", job.stderr)
 
+    def test_tasks_outlive_a_suspended_launcher_for_as_long_as_they_are_told(self):
+        for words, patience in (((), "120.000"), (("--suspend_limit", "300"), "300.000"), (("--suspend_limit", "0"), "inf")):
+            job = self.up(*words)
+            commands = [command for command in job.below().values() if command.startswith("ssh ")]
+            self.assertEqual(len(commands), 3)
+            for command in commands:
+                self.assertTrue(command.endswith(" task-keeper " + patience), command)
+            os.kill(job.pid, signal.SIGKILL)
+            self.assertEqual(self.left(15), {})
+
     def test_many_tasks_on_one_host(self):
         job = self.over_ssh("--workers", "20", "--", *self.program(TALK), hosts="localhost slots=32\n")
         self.assertEqual(job.end(60), 0, job.stderr)

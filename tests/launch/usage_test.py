@@ -15,7 +15,7 @@ class HelpTest(LaunchTest):
         result = subprocess.run([jobs.MILLRACE, "launch", "--help"], capture_output=True, text=True)
         self.assertEqual(result.returncode, 0)
         for word in ("--ps", "--workers", "--job", "--hosts", "--ssh", "--restart", "--host_flags", "--serve", "--log_dir", "--grace", "--color",
-                     "--hang_after", "--bind_workers", "--profile_steps", "TF_CONFIG", "{task_index}", "Exit code", "millrace launch --ps 1 --workers 2 -- "):
+                     "--hang_after", "--bind_workers", "--insecure", "--file_root", "--profile_steps", "TF_CONFIG", "{task_index}", "Exit code", "millrace launch --ps 1 --workers 2 -- "):
             self.assertIn(word, result.stdout)
 
     def test_mistakes_end_it_at_once_and_say_what_to_do(self):

@@ -21,7 +21,7 @@ class HelpTest(ServeTest):
     def test_help_tells_every_flag_and_an_example(self):
         result = self.millrace("serve", "--help")
         self.assertEqual(result.returncode, 0)
-        for flag in ("cluster_spec", "ps_hosts", "worker_hosts", "job_name", "task_index", "file_root", "tls_cert", "tls_key", "tls_ca",
+        for flag in ("cluster_spec", "ps_hosts", "worker_hosts", "job_name", "task_index", "file_root", "tls_cert", "tls_key", "tls_ca", "insecure", "client_clusters",
                      "peer_timeout", "missing_task_timeout", "session_grace", "memory_limit", "session_memory_limit", "file_threads", "stop_timeout", "intra_op_threads", "inter_op_threads", "cpu_devices", "gpu_devices"):
             # With words beside it.
             self.assertRegex(result.stdout, r"--%s\b.*(\n +)?.*\w+ \w+" % flag)
@@ -53,7 +53,7 @@ class StartTest(ServeTest):
         self.assertEqual(self.probe(server, "multiply", WORKER, WORKER).stdout, "15\n")
 
     def test_a_host_that_is_not_loopback_is_told_to_be_open(self):
-        server = self.serve("--cluster_spec=worker|0.0.0.0:0", "--job_name=worker")
+        server = self.serve("--cluster_spec=worker|0.0.0.0:0", "--job_name=worker", "--insecure")
         self.assertIn("all interfaces", server.line)
 
     def test_lists_of_hosts_make_a_cluster(self):

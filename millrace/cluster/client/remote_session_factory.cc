@@ -8,6 +8,7 @@
 #include "millrace/cluster/client/local_servers.h"
 #include "millrace/cluster/client/remote_session.h"
 #include "millrace/cluster/cluster_transport.h"
+#include "millrace/cluster/server_access.h"
 
 namespace millrace {
 namespace {
@@ -31,8 +32,10 @@ class ClientTransports {
     std::tuple<std::string, std::string, std::string> key;
     if (!insecure) {
       MR_ASSIGN_OR_RETURN(options.tls, ReadTlsCredentials(tls.certificate, tls.key, tls.authority));
-      key = {options.tls->certificate, options.tls->key, options.tls->authority};
+    } else if (!InsecureByEnvironment()) {
+      MR_ASSIGN_OR_RETURN(options.tls, TlsFromEnvironment());
     }
+    if (options.tls != nullptr) key = {options.tls->certificate, options.tls->key, options.tls->authority};
     MutexLock lock(&mu_);
     auto& transport = transports_[key];
     if (transport == nullptr) {

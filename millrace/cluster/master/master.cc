@@ -4,6 +4,7 @@
 #include <random>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
 #include "millrace/base/fan_in.h"
 #include "millrace/cluster/master/find_tasks.h"
@@ -40,6 +41,25 @@ std::shared_ptr<Master> Master::Make(MasterOptions options) {
   master->leases_ = LeaseMonitor::Make(master->options_.lease, std::weak_ptr<LeaseClient>(master));
   return master;
 }
+
+namespace {
+
+// PERMISSION_DENIED if a client's cluster has an address that is not in ours.
+Status CheckAddresses(const ClusterSpec& clients, const ClusterSpec& ours) {
+  absl::flat_hash_set<std::string> known;
+  for (const TaskId& task : ours.tasks()) known.insert(ours.Address(task).value_or(""));
+  for (const TaskId& task : clients.tasks()) {
+    const std::string address = clients.Address(task).value_or("");
+    if (known.contains(address)) continue;
+    return absl::PermissionDeniedError(
+        absl::StrCat("the session's ClusterDef has ", address,
+                     ", which is not in this server's cluster; --client_clusters (ServerOptions::client_clusters) lets "
+                     "clients bring clusters of their own"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 // Handles a CreateSession request, until every task knows the session.
 class Master::SessionCreation : public std::enable_shared_from_this<SessionCreation> {
@@ -95,6 +115,7 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
   StatusOr<TaskId> OwnTask() const {
     MR_ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::FromDef(session_.config.cluster_def()));
     const WorkerOptions& worker = session_.worker->options();
+    if (!master_->options_.client_clusters) MR_RETURN_IF_ERROR(CheckAddresses(cluster, worker.cluster));
     if (cluster.Has(worker.id)) return worker.id;
     const StatusOr<std::string> address = worker.cluster.Address(worker.id);
     for (const TaskId& task : cluster.tasks()) {

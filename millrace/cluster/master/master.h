@@ -26,6 +26,8 @@ struct MasterOptions {
   // The source of session handles and step ids; must be thread-safe. If null, the system's random numbers.
   std::function<uint64_t()> random = nullptr;
   LeaseOptions lease = {};
+  // Whether a session may bring a ClusterDef with addresses that are not in the worker's cluster.
+  bool client_clusters = true;
 };
 
 // Starts no threads. Thread-safe. Held by shared_ptr. Every `done` is called once, on any thread, possibly before the

@@ -10,6 +10,7 @@
 
 #include <vector>
 
+#include "absl/time/time.h"
 #include "millrace/base/fd.h"
 #include "millrace/base/thread_group.h"
 #include "millrace/net/admission.h"
@@ -34,23 +35,37 @@ inline constexpr char kExternalPort[] = "external:millrace";
 
 class GrpcAcceptor {
  public:
-  // `handler` is the server's, which has started. `admission` must outlive this object. An error if there are no
-  // descriptors or threads for it.
+  // `handler` is the server's, which has started. `admission` must outlive this object. With `tls`, a client that
+  // begins without it (TensorFlow's, for example) is disconnected, and the log says what to do; gRPC would say nothing.
+  // An error if there are no descriptors or threads for it.
   static StatusOr<std::unique_ptr<GrpcAcceptor>> Start(TcpListeners listeners, Admission* admission,
-                                                       grpc_core::TcpServerFdHandler* handler);
+                                                       grpc_core::TcpServerFdHandler* handler, bool tls);
   // Closes the listening sockets; `handler` is not used after this. Call it before the server shuts down.
   ~GrpcAcceptor();
 
  private:
-  GrpcAcceptor(TcpListeners listeners, Admission* admission, grpc_core::TcpServerFdHandler* handler, Fd stop);
+  // A connection of which nothing has been received.
+  struct Silent {
+    Fd fd;
+    int listening;
+    absl::Time give_up;
+  };
+
+  GrpcAcceptor(TcpListeners listeners, Admission* admission, grpc_core::TcpServerFdHandler* handler, bool tls, Fd stop);
   void Work();
+  // Hands on, or closes, those that are not silent any more.
+  void LookAtSilent();
   // Accepts what is pending. Returns false if the system has no resources, so that it must be tried again later.
   bool AcceptPending(int listening);
 
   const TcpListeners listeners_;
   Admission* const admission_;
   grpc_core::TcpServerFdHandler* const handler_;
+  const bool tls_;
   const Fd stop_;
+  // Used by the thread only.
+  std::vector<Silent> silent_;
+  absl::Time warned_ = absl::InfinitePast();
   std::unique_ptr<ThreadGroup> thread_;
 };
 

@@ -1,5 +1,6 @@
 #include "millrace/net/grpc/incoming_call.h"
 
+#include <grpc/grpc_security.h>
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
@@ -67,6 +68,18 @@ void GrpcIncomingCall::Refuse(Status why) {
 }
 
 std::string GrpcIncomingCall::MethodName() const { return CopyText(details_.method); }
+
+bool GrpcIncomingCall::from_client() const {
+  CertificateRoles* const roles = listener_->roles();
+  if (roles == nullptr) return false;
+  const std::unique_ptr<grpc_auth_context, void (*)(grpc_auth_context*)> context(grpc_call_auth_context(call_),
+                                                                                 grpc_auth_context_release);
+  grpc_auth_property_iterator found =
+      grpc_auth_context_find_properties_by_name(context.get(), GRPC_X509_PEM_CERT_PROPERTY_NAME);
+  const grpc_auth_property* const certificate = grpc_auth_property_iterator_next(&found);
+  return certificate == nullptr ||
+         roles->Of({certificate->value, certificate->value_length}) == CertificateRole::kClient;
+}
 
 absl::Time GrpcIncomingCall::deadline() const {
   const gpr_timespec time = gpr_convert_clock_type(deadline_, GPR_CLOCK_MONOTONIC);

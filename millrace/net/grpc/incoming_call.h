@@ -32,6 +32,7 @@ class GrpcIncomingCall final : public IncomingCall, public RefCounted {
   Bytes& request() override { return request_; }
   absl::Time deadline() const override;
   std::string peer() const override;
+  bool from_client() const override;
   CancellationManager* cancellation() override { return &cancellation_; }
   void RunsLong() override { queue_->HandlerRunsLong(); }
   void Reply(StatusOr<Bytes> answer) override;

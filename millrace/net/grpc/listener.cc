@@ -37,7 +37,11 @@ grpc_server* GrpcListener::NewServer(const GrpcTransportOptions& options) {
 
 GrpcListener::GrpcListener(const GrpcTransportOptions& options, CompletionQueue* queue, Admission* admission,
                            Service* service)
-    : queue_(queue), admission_(admission), service_(service), server_(NewServer(options)) {
+    : queue_(queue),
+      admission_(admission),
+      service_(service),
+      roles_(options.tls == nullptr ? nullptr : std::make_unique<CertificateRoles>()),
+      server_(NewServer(options)) {
   grpc_server_register_completion_queue(server_, queue_->get(), nullptr);
   for (const std::string& method : service_->methods()) {
     methods_.push_back(
@@ -71,8 +75,8 @@ StatusOr<std::unique_ptr<Listener>> GrpcListener::Start(const std::string& addre
   for (int method = 0; method < listener->methods_.size(); ++method) {
     for (int i = 0; i < kRequestedPerMethod; ++i) listener->RequestCall(method);
   }
-  MR_ASSIGN_OR_RETURN(listener->acceptor_,
-                      GrpcAcceptor::Start(std::move(sockets), admission, listener->takes_sockets_));
+  MR_ASSIGN_OR_RETURN(listener->acceptor_, GrpcAcceptor::Start(std::move(sockets), admission, listener->takes_sockets_,
+                                                               options.tls != nullptr));
   return listener;
 }
 

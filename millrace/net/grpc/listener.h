@@ -13,6 +13,7 @@
 #include "millrace/net/grpc/acceptor.h"
 #include "millrace/net/grpc/completion_queue.h"
 #include "millrace/net/grpc/grpc_transport.h"
+#include "millrace/net/tls/certificate_role.h"
 #include "millrace/net/transport.h"
 
 namespace millrace::net {
@@ -34,6 +35,8 @@ class GrpcListener final : public Listener {
   // Called when the call is finished and its OnCall has returned.
   void OnEnd(GrpcIncomingCall* call);
   CompletionQueue* queue() const { return queue_; }
+  // Null without TLS.
+  CertificateRoles* roles() const { return roles_.get(); }
 
  private:
   GrpcListener(const GrpcTransportOptions& options, CompletionQueue* queue, Admission* admission, Service* service);
@@ -45,6 +48,7 @@ class GrpcListener final : public Listener {
   CompletionQueue* const queue_;
   Admission* const admission_;
   Service* const service_;
+  const std::unique_ptr<CertificateRoles> roles_;
   grpc_core::TcpServerFdHandler* takes_sockets_ = nullptr;  // set by gRPC when the port is added
   grpc_server* const server_;
   std::vector<void*> methods_;  // gRPC's handles

@@ -33,6 +33,11 @@ StatusOr<RefPtr<ClientLink>> ClientLink::Dial(LaneCore* core, const std::string&
   MR_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
   MR_ASSIGN_OR_RETURN(DialledLane lane, DialFastest(core, offer, host_port.host, deadline));
   auto link = MakeRef<ClientLink>(core, std::move(lane), std::move(counters), address);
+  if (core->options.tls != nullptr && !link->medium().within_host()) {
+    MR_ASSIGN_OR_RETURN(std::unique_ptr<TlsStream> tls,
+                        TlsStream::Connect(*core->options.tls, link->fd(), host_port.host));
+    link->SetTls(std::move(tls));
+  }
   MR_RETURN_IF_ERROR(link->ShakeHands(offer, deadline));
   link->on_over_ = std::move(on_over);
   if (Status armed = link->Arm(link); !armed.ok()) {
@@ -55,7 +60,7 @@ Status ClientLink::ShakeHands(const LaneOffer& offer, absl::Time deadline) {
   const LaneOptions& options = core()->options;
   hello.reads_memory = medium_->reads_memory() && options.read_memory;
   // Where the system asks for leave, none is given while keys are in this process's memory.
-  if (hello.reads_memory && !options.secured) medium_->AllowReads(fd()).IgnoreError();
+  if (hello.reads_memory && options.tls == nullptr) medium_->AllowReads(fd()).IgnoreError();
   hello.window = options.window;
   hello.probe = probe();
   hello.probe_address = reinterpret_cast<uintptr_t>(probe().data());
@@ -87,13 +92,14 @@ Status ClientLink::ShakeHands(const LaneOffer& offer, absl::Time deadline) {
 
 Status ClientLink::WriteAll(absl::string_view bytes, absl::Time deadline) {
   while (!bytes.empty()) {
-    const ssize_t sent = send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const iovec piece = {const_cast<char*>(bytes.data()), bytes.size()};
+    const ssize_t sent = SendPieces(absl::MakeConstSpan(&piece, 1));
     if (sent > 0) {
       bytes.remove_prefix(static_cast<size_t>(sent));
     } else if (errno == EAGAIN) {
-      MR_RETURN_IF_ERROR(WaitFor(fd(), POLLOUT, deadline, core()->closing.get()));
+      MR_RETURN_IF_ERROR(WaitFor(fd(), tls_wants_input() ? POLLIN : POLLOUT, deadline, core()->closing.get()));
     } else if (errno != EINTR) {
-      return Unavailable("the connection broke in the handshake: ", std::strerror(errno));
+      return Unavailable("the connection broke in the handshake: ", Failure(errno));
     }
   }
   return absl::OkStatus();
@@ -102,15 +108,14 @@ Status ClientLink::WriteAll(absl::string_view bytes, absl::Time deadline) {
 StatusOr<Frame> ClientLink::ReadFrame(absl::Time deadline) {
   std::vector<Frame> frames;
   while (frames.empty()) {
-    MR_RETURN_IF_ERROR(WaitFor(fd(), POLLIN, deadline, core()->closing.get()));
-    msghdr message{};
-    const absl::Span<const iovec> room = parser()->Room();
-    message.msg_iov = const_cast<iovec*>(room.data());
-    message.msg_iovlen = room.size();
-    const ssize_t got = recvmsg(fd(), &message, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    const ssize_t got = Receive(parser()->Room());
+    if (got < 0 && errno == EAGAIN) {
+      MR_RETURN_IF_ERROR(WaitFor(fd(), POLLIN, deadline, core()->closing.get()));
+      continue;
+    }
+    if (got < 0 && errno == EINTR) continue;
     if (got <= 0)
-      return Unavailable("the connection broke in the handshake: ", got == 0 ? "it was closed" : std::strerror(errno));
+      return Unavailable("the connection broke in the handshake: ", got == 0 ? "it was closed" : Failure(errno));
     MR_RETURN_IF_ERROR(parser()->Parse(static_cast<size_t>(got), &frames));
   }
   if (frames.size() > 1)

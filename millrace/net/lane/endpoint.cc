@@ -65,7 +65,7 @@ void LaneEndpoint::Listen(Fd socket, const LaneMedium* medium) {
   accepting_.push_back(std::move(handler));
 }
 
-LaneOffer LaneEndpoint::MakeOffer(const std::string& peer, const LaneOfferRequest& request) {
+LaneOffer LaneEndpoint::MakeOffer(LanePeer peer, const LaneOfferRequest& request) {
   std::string secret = RandomBytes(sizeof(LaneSecret));
   const absl::Time now = core_->options.clock->Now();
   const bool within_host = request.host() == HostIdentity() && request.user() == geteuid();
@@ -77,11 +77,11 @@ LaneOffer LaneEndpoint::MakeOffer(const std::string& peer, const LaneOfferReques
     absl::erase_if(secrets_, [now](const auto& entry) { return entry.second.expires <= now; });
     if (secrets_.size() >= kMostSecrets) secrets_.erase(secrets_.begin());
   }
-  secrets_.emplace(std::move(secret), Secret{peer, now + kSecretLives});
+  secrets_.emplace(std::move(secret), Secret{std::move(peer), now + kSecretLives});
   return offer;
 }
 
-StatusOr<std::string> LaneEndpoint::UseSecret(const LaneSecret& secret) {
+StatusOr<LanePeer> LaneEndpoint::UseSecret(const LaneSecret& secret) {
   MutexLock lock(&mu_);
   const auto it = secrets_.find(std::string(secret.data(), secret.size()));
   if (it == secrets_.end())

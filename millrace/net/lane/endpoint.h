@@ -21,6 +21,12 @@ namespace millrace::net {
 
 class ServerLink;
 
+// Who asked for a lane, as the wrapped transport knows it.
+struct LanePeer {
+  std::string name;
+  bool is_client = false;  // IncomingCall::from_client
+};
+
 // The lane's half of a listener. Thread-safe.
 class LaneEndpoint : public RefCounted {
  public:
@@ -29,10 +35,10 @@ class LaneEndpoint : public RefCounted {
   static RefPtr<LaneEndpoint> Open(LaneCore* core, const HostPort& address, Service* service);
 
   // Makes an offer for one connection, to be used soon. `peer` is who asked for it.
-  LaneOffer MakeOffer(const std::string& peer, const LaneOfferRequest& request);
+  LaneOffer MakeOffer(LanePeer peer, const LaneOfferRequest& request);
   // Returns the peer that the secret was made for. PERMISSION_DENIED if the secret is unknown, was used before or has
   // expired.
-  StatusOr<std::string> UseSecret(const LaneSecret& secret);
+  StatusOr<LanePeer> UseSecret(const LaneSecret& secret);
 
   // Listener::Stop in two halves, around that of the wrapped listener. The first accepts no more connections and calls,
   // and cancels the open ones.
@@ -60,7 +66,7 @@ class LaneEndpoint : public RefCounted {
 
  private:
   struct Secret {
-    std::string peer;
+    LanePeer peer;
     absl::Time expires;
   };
 

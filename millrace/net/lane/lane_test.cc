@@ -8,6 +8,7 @@
 #include "millrace/net/lane/lane_channel.h"
 #include "millrace/net/lane/lane_testing.h"
 #include "millrace/net/received_buffer.h"
+#include "millrace/net/tls/certificate_authority.h"
 
 namespace millrace::net {
 namespace {
@@ -69,12 +70,35 @@ TEST_F(LaneTest, ATaskThatWasToldToUseShmNeitherOpensNorDialsTcp) {
   EXPECT_EQ(Outgoing(*client_).kind, "grpc");
 }
 
-TEST_F(LaneTest, NoLaneLeavesTheHostWhenTheSetUpIsEncrypted) {
-  Start({.secured = true}, {.kind = LaneKind::kTcp});
-  EXPECT_TRUE(CallOn(*channel_, "Echo").ok());
-  ASSERT_TRUE(WaitUntil([&] { return absl::StrContains(Outgoing(*client_).why_not_better, "no TCP port"); }));
-  EXPECT_TRUE(CallOn(*channel_, "Echo").ok());
-  EXPECT_EQ(Outgoing(*client_).kind, "grpc");
+std::shared_ptr<const TlsContext> ContextOf(const CertificateAuthority& authority) {
+  return TlsContext::Make(authority.Issue("a task", {"localhost"}, CertificateRole::kTask).value()).value();
+}
+
+TEST_F(LaneTest, ALaneBetweenHostsIsEncrypted) {
+  const auto authority = CertificateAuthority::Make("a job").value();
+  StartWithLane({.kind = LaneKind::kTcp, .tls = ContextOf(*authority)},
+                {.kind = LaneKind::kTcp, .tls = ContextOf(*authority)});
+  EXPECT_EQ(Outgoing(*client_).kind, "tcp");
+  for (const size_t size : {size_t{1}, size_t{100'000}, size_t{50'000'000}}) {
+    const std::string text = Pattern(size);
+    StatusOr<Bytes> answer = CallOn(*channel_, "Echo", Bytes::Of(text));
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    EXPECT_TRUE(answer->Flatten() == text);
+  }
+}
+
+TEST_F(LaneTest, WhoKnowsTheSecretButHasNoCertificateGetsNoEncryptedLane) {
+  const auto authority = CertificateAuthority::Make("a job").value();
+  const auto stranger = CertificateAuthority::Make("a job").value();
+  for (const auto& tls : {std::shared_ptr<const TlsContext>(), ContextOf(*stranger)}) {
+    Start({.kind = LaneKind::kTcp, .tls = ContextOf(*authority)}, {.kind = LaneKind::kTcp, .tls = tls});
+    EXPECT_TRUE(CallOn(*channel_, "Echo").ok());
+    ASSERT_TRUE(WaitUntil([&] { return server_->status().refused_connections > 0; }));
+    EXPECT_TRUE(CallOn(*channel_, "Echo").ok()) << "over gRPC";
+    EXPECT_EQ(Outgoing(*client_).kind, "grpc");
+    channel_ = nullptr;
+    listener_ = nullptr;
+  }
 }
 
 TEST_F(LaneTest, APeerWithoutLanesIsUsedOverGrpcAndAskedOnce) {

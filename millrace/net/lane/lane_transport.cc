@@ -33,7 +33,7 @@ class OfferingService final : public Service {
     if (method + 1 < static_cast<int>(methods_.size())) return service_->OnCall(method, std::move(call));
     LaneOfferRequest request;
     if (Status parsed = Parse(call->request(), &request); !parsed.ok()) return call->Reply(parsed);
-    call->Reply(Serialize(endpoint_->MakeOffer(call->peer(), request)));
+    call->Reply(Serialize(endpoint_->MakeOffer({call->peer(), call->from_client()}, request)));
   }
 
  private:

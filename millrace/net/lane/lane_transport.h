@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "millrace/base/clock.h"
 #include "millrace/base/timer.h"
+#include "millrace/net/tls/tls_stream.h"
 #include "millrace/net/transport.h"
 
 namespace millrace::net {
@@ -29,8 +30,9 @@ using HostResolver = std::function<StatusOr<std::vector<std::string>>(const std:
 
 struct LaneOptions {
   LaneKind kind = LaneKind::kAuto;
-  // Whether the wrapped transport encrypts. The lane does not, so it then stays within the host: no TCP.
-  bool secured = false;
+  // The TLS of lanes between hosts, if the wrapped transport encrypts. Lanes within a host are not encrypted: they
+  // connect processes of one user only.
+  std::shared_ptr<const TlsContext> tls = nullptr;
   // Flow control: the bytes that may be in flight to this end of a connection before they are consumed. Beyond it
   // senders wait. A single message may be larger.
   size_t window = size_t{256} << 20;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "millrace/net/lane/hello.h"
@@ -118,6 +119,26 @@ bool LaneLink::DropQueued(uint64_t call) {
   return unknown;
 }
 
+ssize_t LaneLink::SendPieces(absl::Span<const iovec> from) {
+  if (tls_ != nullptr) return tls_->Write(from);
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(from.data());
+  message.msg_iovlen = from.size();
+  return sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+ssize_t LaneLink::Receive(absl::Span<const iovec> to) {
+  if (tls_ != nullptr) return tls_->Read(to);
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(to.data());
+  message.msg_iovlen = to.size();
+  return recvmsg(fd_.get(), &message, MSG_DONTWAIT);
+}
+
+std::string LaneLink::Failure(int error) const {
+  return error == EPROTO && tls_ != nullptr ? absl::StrCat("TLS: ", tls_->error()) : std::strerror(error);
+}
+
 void LaneLink::Write() {
   std::vector<OutFrame> done;
   for (;;) {
@@ -134,10 +155,7 @@ void LaneLink::Write() {
       count = out_.Gather(pieces, kMostPieces, &total);
     }
     // Frames that are being written are not moved: other threads only append.
-    msghdr message{};
-    message.msg_iov = pieces;
-    message.msg_iovlen = count;
-    const ssize_t sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = SendPieces(absl::MakeConstSpan(pieces, count));
     const int error = errno;
     if (sent < 0 && error == EINTR) continue;
     if (sent < 0 && error != EAGAIN && error != EWOULDBLOCK) {

@@ -85,6 +85,15 @@ class LaneLink : public EventHandler {
   // connection.
   void StartHeartbeat();
   int fd() const { return fd_.get(); }
+  // Encrypts from now on. Call it before anything is read or sent.
+  void SetTls(std::unique_ptr<TlsStream> tls) { tls_ = std::move(tls); }
+  // As recvmsg and sendmsg, without blocking, on the socket or through TLS.
+  ssize_t Receive(absl::Span<const iovec> to);
+  ssize_t SendPieces(absl::Span<const iovec> from);
+  // After EAGAIN of SendPieces: TLS waits for bytes of the other side, not for room to send.
+  bool tls_wants_input() const { return tls_ != nullptr && tls_->wants_input(); }
+  // What a failed Receive or SendPieces means; `error` is errno.
+  std::string Failure(int error) const;
   FrameParser* parser() { return &parser_; }  // for the reading thread
   const MemoryProbe& probe() const { return probe_; }
 
@@ -115,6 +124,7 @@ class LaneLink : public EventHandler {
 
   LaneCore* const core_;
   const Fd fd_;
+  std::unique_ptr<TlsStream> tls_;  // null: not encrypted; constant once the link reads
   const std::shared_ptr<PeerCounters> counters_;
   const MemoryProbe probe_;
   std::atomic<uint64_t> id_{0};             // its id in the event loop

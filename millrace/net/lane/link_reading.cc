@@ -93,15 +93,13 @@ void LaneLink::OnLeftAlone() {
 // ---- Frames
 
 Status LaneLink::ReadFrames(std::vector<Frame>* frames) {
-  while (frames->size() < kFramesAtOnce) {
+  // What TLS has received already must be read now: the socket does not become readable for it again.
+  while (frames->size() < kFramesAtOnce || (tls_ != nullptr && tls_->HasPending())) {
     const absl::Span<const iovec> room = parser_.Room();
-    msghdr message{};
-    message.msg_iov = const_cast<iovec*>(room.data());
-    message.msg_iovlen = room.size();
-    const ssize_t got = recvmsg(fd_.get(), &message, MSG_DONTWAIT);
+    const ssize_t got = Receive(room);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return absl::OkStatus();
-    if (got < 0) return Unavailable("the connection broke: ", std::strerror(errno));
+    if (got < 0) return Unavailable("the connection broke: ", Failure(errno));
     if (got == 0) return Unavailable("the other side closed the connection or is gone");
     counters_->bytes_received.fetch_add(static_cast<uint64_t>(got), std::memory_order_relaxed);
     heard_.store(true, std::memory_order_relaxed);
@@ -109,7 +107,7 @@ Status LaneLink::ReadFrames(std::vector<Frame>* frames) {
     // A short read means that nothing more is available now; more of a large message may arrive meanwhile.
     size_t most = 0;
     for (const iovec& part : room) most += part.iov_len;
-    if (static_cast<size_t>(got) < most && !parser_.in_bulk()) return absl::OkStatus();
+    if (static_cast<size_t>(got) < most && !parser_.in_bulk() && tls_ == nullptr) return absl::OkStatus();
   }
   return absl::OkStatus();
 }

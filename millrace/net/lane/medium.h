@@ -58,10 +58,6 @@ class LaneMedium {
   // reads_memory().
   virtual StatusOr<std::shared_ptr<const PeerMemory>> OpenMemory(int fd, uint64_t address,
                                                                  const MemoryProbe& probe) const = 0;
-
- private:
-  // What speaks against it besides the wanted kind, as in Allowed.
-  virtual Status Fits(const LaneOptions& options) const { return absl::OkStatus(); }
 };
 
 const LaneMedium* UnixMedium();  // unix_medium.cc

@@ -20,6 +20,7 @@ class LaneIncomingCall final : public IncomingCall, public IncomingStream {
   absl::Time deadline() const override { return call_->deadline(); }
   std::string peer() const override { return call_->link()->peer(); }
   uint64_t connection() const override { return call_->link()->connection(); }
+  bool from_client() const override { return call_->link()->from_client(); }
   CancellationManager* cancellation() override { return call_->cancellation(); }
   RefPtr<ThreadHandover> handover() override { return call_->handover(); }
   bool takes_large_answers() const override { return true; }

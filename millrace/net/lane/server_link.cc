@@ -33,6 +33,11 @@ void ServerLink::Start(RefPtr<LaneEndpoint> endpoint, Fd fd, const LaneMedium* m
     return endpoint->Refused(PeerName(fd.get()), admitted);
   auto link = MakeRef<ServerLink>(endpoint, std::move(fd), medium);
   LaneCore* const core = endpoint->core();
+  if (core->options.tls != nullptr && !medium->within_host()) {
+    StatusOr<std::unique_ptr<TlsStream>> tls = TlsStream::Accept(*core->options.tls, link->fd());
+    if (!tls.ok()) return endpoint->Refused(link->peer(), tls.status());
+    link->SetTls(*std::move(tls));
+  }
   {
     MutexLock lock(&link->calls_mu_);  // the deadline may pass before it is stored
     link->hello_deadline_ = core->deadlines.Add(core->options.clock->Now() + core->options.handshake_timeout, [link] {
@@ -109,13 +114,14 @@ Status ServerLink::OnFrame(Frame frame, EventThread* /*here*/, Later* later) {
 
 Status ServerLink::OnHello(Frame frame) {
   MR_ASSIGN_OR_RETURN(const HelloBody hello, ParseHello(std::move(frame)));
-  StatusOr<std::string> peer = endpoint_->UseSecret(hello.secret);
+  StatusOr<LanePeer> peer = endpoint_->UseSecret(hello.secret);
   if (!peer.ok()) {
     Send({.kind = FrameKind::kError}, Bytes::Of(std::string(peer.status().message())));
     return peer.status();
   }
   RemoveHelloDeadline();
   core()->admission.SettleFd(fd());
+  from_client_.store(peer->is_client, std::memory_order_relaxed);
   agreed_.peer_window = static_cast<size_t>(hello.window);
   Status can_read = absl::PermissionDeniedError("reading memory is switched off");
   if (!medium_->reads_memory() || !hello.reads_memory) {
@@ -126,7 +132,7 @@ Status ServerLink::OnHello(Frame frame) {
     if (can_read.ok()) agreed_.memory = *std::move(memory);
   }
   // Where the system asks for leave, none is given while keys are in this process's memory.
-  if (medium_->reads_memory() && hello.reads_memory && core()->options.read_memory && !core()->options.secured)
+  if (medium_->reads_memory() && hello.reads_memory && core()->options.read_memory && core()->options.tls == nullptr)
     medium_->AllowReads(fd()).IgnoreError();
   SetTerms(agreed_);  // the frame after the peer's kReady may be a large call
   WelcomeBody welcome;
@@ -136,7 +142,7 @@ Status ServerLink::OnHello(Frame frame) {
   welcome.probe_address = reinterpret_cast<uintptr_t>(probe().data());
   {
     MutexLock lock(&calls_mu_);
-    peer_ = *std::move(peer);
+    peer_ = std::move(peer->name);
     if (medium_->reads_memory() && !can_read.ok())
       why_not_better_ = absl::StrCat("large messages go through ", medium_->carrier(), ": ", can_read.message());
     stage_ = Stage::kReady;

@@ -25,6 +25,8 @@ class ServerLink final : public LaneLink {
   std::string peer() const;
   // See IncomingCall::connection.
   uint64_t connection() const { return connection_; }
+  // See IncomingCall::from_client.
+  bool from_client() const { return from_client_.load(std::memory_order_relaxed); }
   // Returns false if the call has ended already.
   bool Forget(uint64_t call);
   // Called when the listener stops.
@@ -55,7 +57,8 @@ class ServerLink final : public LaneLink {
   // Used by the reading thread only.
   LinkTerms agreed_;
   uint64_t newest_call_ = 0;
-  std::atomic<int> callers_core_{-1};  // the core that the caller sent its last message from; negative: unknown
+  std::atomic<bool> from_client_{false};  // constant after the handshake
+  std::atomic<int> callers_core_{-1};     // the core that the caller sent its last message from; negative: unknown
 
   mutable Mutex calls_mu_;
   LaneDeadlines::Id hello_deadline_ ABSL_GUARDED_BY(calls_mu_);

@@ -13,11 +13,6 @@ class TcpLaneMedium final : public LaneMedium {
   LaneKind kind() const override { return LaneKind::kTcp; }
   absl::string_view carrier() const override { return "TCP"; }
 
-  Status Fits(const LaneOptions& options) const override {
-    if (options.secured) return FailedPrecondition("a lane over TCP would not be encrypted");
-    return absl::OkStatus();
-  }
-
   StatusOr<std::vector<Fd>> Listen(const HostPort& address, LaneOffer* offer) const override {
     MR_ASSIGN_OR_RETURN(TcpListeners listeners, ListenTcp({address.host, 0}));
     offer->set_tcp_port(static_cast<uint32_t>(listeners.port));

@@ -128,7 +128,11 @@ void ProfilerHook::MeasureClocks(TimelinePart* part) {
   }
   net::Transport* transport = options_.transport;
   if (transport == nullptr) {
-    if (own_transport_ == nullptr) own_transport_ = net::NewGrpcTransport();
+    if (own_transport_ == nullptr) {
+      StatusOr<std::shared_ptr<const TlsCredentials>> tls = TlsFromEnvironment();
+      if (!tls.ok()) MR_LOG(Warning, "cannot measure the clocks of the cluster: ", tls.status().message());
+      own_transport_ = net::NewGrpcTransport({.tls = tls.ok() ? *std::move(tls) : nullptr});
+    }
     transport = own_transport_.get();
   }
   const std::string target(absl::StripPrefix(options_.target, "grpc://"));
