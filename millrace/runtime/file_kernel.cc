@@ -74,7 +74,7 @@ struct FileKernel::Operation : std::enable_shared_from_this<Operation> {
 
   // Looks from time to time whether long work still does something.
   void Watch() {
-    TimerQueue::Real()->Schedule(threads->stall_timeout() / 4, [weak = weak_from_this()] {
+    threads->timers()->Schedule(threads->stall_timeout() / 4, [weak = weak_from_this()] {
       const std::shared_ptr<Operation> self = weak.lock();
       if (self == nullptr || self->ended) return;
       const int64_t last = self->progress->load(std::memory_order_relaxed);
@@ -95,7 +95,7 @@ struct FileKernel::Operation : std::enable_shared_from_this<Operation> {
 
   void OnCancel() {
     cancellation.StartCancel(caller->cancellation()->status());
-    TimerQueue::Real()->Schedule(kGrace, [self = shared_from_this()] { self->End(self->cancellation.status()); });
+    threads->timers()->Schedule(kGrace, [self = shared_from_this()] { self->End(self->cancellation.status()); });
   }
 
   // The first call ends the node.

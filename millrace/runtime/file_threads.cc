@@ -127,10 +127,13 @@ void FileThreads::NoteProgress() {
 }
 
 absl::Duration FileThreads::stall_timeout() const { return core_->options.stall_timeout; }
+TimerQueue* FileThreads::timers() const { return core_->options.timers; }
 
 void FileThreads::Run(Work work) {
   const bool is_long = work.is_long;
   auto listed = std::make_unique<ListedWork>(std::move(work), core_->options.waits);
+  if (Scheduler* const scheduler = core_->options.scheduler)
+    return scheduler->Schedule([listed = std::move(listed)] { listed->Run(); });
   {
     MutexLock lock(&core_->mu);
     Core::Kind& its = core_->kinds[is_long];

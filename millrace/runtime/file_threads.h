@@ -7,6 +7,8 @@
 
 #include "absl/functional/any_invocable.h"
 #include "millrace/base/mutex.h"
+#include "millrace/base/thread_pool.h"
+#include "millrace/base/timer.h"
 #include "millrace/runtime/wait_registry.h"
 
 namespace millrace {
@@ -22,6 +24,10 @@ struct FileThreadsOptions {
   std::shared_ptr<FileSystem> files = nullptr;
   // Long work that notes no progress for this time has failed: the disk does not answer.
   absl::Duration stall_timeout = absl::Minutes(2);
+  // For simulations: runs the operations instead of threads.
+  Scheduler* scheduler = nullptr;
+  // Measures the patience with operations. Must outlive them.
+  TimerQueue* timers = TimerQueue::Real();
 };
 
 // When long work last did something, in nanoseconds of the steady clock; 0 until it has begun. Thread-safe.
@@ -53,6 +59,7 @@ class FileThreads : public std::enable_shared_from_this<FileThreads> {
   // Called by work, often: it is not stuck. A no-op on other threads.
   static void NoteProgress();
   absl::Duration stall_timeout() const;
+  TimerQueue* timers() const;
 
  private:
   struct Core;

@@ -13,7 +13,7 @@ Task::Task(TaskOptions options)
       devices_(options_.devices),
       resources_(options_.resources != nullptr ? options_.resources : std::make_shared<ResourceManager>()),
       waits_(options_.waits != nullptr ? options_.waits : std::make_shared<WaitRegistry>(options_.clock)),
-      files_(FileSystem::Posix()),
+      files_(options_.files != nullptr ? options_.files : FileSystem::Posix()),
       inter_op_(options_.inter_op) {
   if (devices_.empty()) {
     devices_ = LocalDevices({.task = options_.name,
@@ -26,8 +26,11 @@ Task::Task(TaskOptions options)
     files_ = rooted_files_.get();
   }
   if (options_.file_threads > 0) {
-    file_threads_ = std::make_shared<FileThreads>(
-        FileThreadsOptions{.max_threads = options_.file_threads, .waits = waits_, .files = rooted_files_});
+    file_threads_ = std::make_shared<FileThreads>(FileThreadsOptions{.max_threads = options_.file_threads,
+                                                                     .waits = waits_,
+                                                                     .files = rooted_files_,
+                                                                     .scheduler = options_.file_operations,
+                                                                     .timers = options_.timers});
   }
 }
 

@@ -18,6 +18,7 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/file.h"
 #include "millrace/base/thread_pool.h"
+#include "millrace/base/timer.h"
 #include "millrace/executor/compile_graph.h"
 #include "millrace/executor/function_table.h"
 #include "millrace/runtime/file_threads.h"
@@ -51,9 +52,13 @@ struct TaskOptions {
   std::shared_ptr<ResourceManager> resources = nullptr;
   std::shared_ptr<WaitRegistry> waits = nullptr;
   Clock* clock = Clock::Real();
-  // For simulations: used instead of this machine's devices and the task's own threads. Both must outlive the task.
+  // For simulations: used instead of this machine's devices, files and timers and the task's own threads. All must
+  // outlive the task.
   std::vector<std::shared_ptr<Device>> devices = {};
+  FileSystem* files = nullptr;
   Scheduler* inter_op = nullptr;
+  Scheduler* file_operations = nullptr;
+  TimerQueue* timers = TimerQueue::Real();
 };
 
 struct PartOptions {

@@ -73,6 +73,7 @@ struct MonitoredSession::State {
   // Their compiled steps belong to the session.
   std::vector<std::weak_ptr<HookedSignature>> signatures;
   absl::flat_hash_map<SignatureKey, std::shared_ptr<HookedSignature>> of_runs;
+  bool created = false;  // there has been a session
   // The first loss since the last successful run.
   std::optional<absl::Time> lost_since;
   // The last run failed with an error that a new session does not fix, so the training has not ended well.
@@ -118,6 +119,7 @@ WaitSettings MonitoredSession::State::Waiting() {
 StatusOr<std::shared_ptr<MonitoredSession::State::Live>> MonitoredSession::State::TryMakeLive(
     const CreateSessionOptions& create, std::optional<int64_t>* step) {
   MR_ASSIGN_OR_RETURN(PreparedSession prepared, creator->CreateSession(create));
+  created = true;
   auto made = std::make_shared<Live>();
   made->session = std::move(prepared.session);
   made->coordinator = std::make_unique<Coordinator>(CoordinatorOptions{.clock = options.wait.clock});
@@ -145,7 +147,8 @@ Status MonitoredSession::State::MakeLive(bool recovering) {
   while (true) {
     std::optional<int64_t> step;
     const std::optional<int64_t> before = progress->last_step();
-    StatusOr<std::shared_ptr<Live>> made = TryMakeLive({.recovering = recovering, .wait = Waiting()}, &step);
+    // Once the variables have got their values, others may train: a session after that does not overwrite them.
+    StatusOr<std::shared_ptr<Live>> made = TryMakeLive({.recovering = recovering || created, .wait = Waiting()}, &step);
     if (made.ok()) {
       if (recovering && step) {
         MR_LOG(Info, "training resumes at step ", *step,

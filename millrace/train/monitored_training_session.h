@@ -52,8 +52,8 @@ struct MonitoredTrainingSessionOptions {
   absl::Duration max_wait = absl::Seconds(7200);
   // What a starting chief does if all variables already have values, because it was restarted while the parameter
   // servers kept running. True continues with those values. False does as TensorFlow does: restore the last checkpoint,
-  // or initialise.
-  bool keep_values = false;
+  // or initialise. By default it continues with them if checkpoint_dir has a checkpoint and they are as new or newer.
+  std::optional<bool> keep_values = std::nullopt;
   // Other options of the sessions. `target` is set from `master`.
   SessionOptions session = {};
   // See MonitoredSessionOptions.

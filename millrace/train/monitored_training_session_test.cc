@@ -53,8 +53,10 @@ TEST_F(MonitoredTrainingSessionTest, ADamagedNewestCheckpointCostsTheStepsSinceT
   for (const bool on_servers : {false, true}) {
     const std::string folder = dir_.File(on_servers ? "servers" : "local");
     const auto servers = on_servers ? StartServers({{"ps", 1}, {"worker", 1}}) : std::vector<std::unique_ptr<Server>>();
-    const MonitoredTrainingSessionOptions options{
-        .master = on_servers ? servers[1]->target() : "", .checkpoint_dir = folder, .save_checkpoint_every_steps = 10};
+    const MonitoredTrainingSessionOptions options{.master = on_servers ? servers[1]->target() : "",
+                                                  .checkpoint_dir = folder,
+                                                  .save_checkpoint_every_steps = 10,
+                                                  .keep_values = false};
     const auto train = [&](int64_t last) {
       CountingModel model = on_servers ? CountingModel::OfWorker(0) : CountingModel();
       MonitoredTrainingSessionOptions own = options;

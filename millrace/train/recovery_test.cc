@@ -150,10 +150,10 @@ TEST(Recovery, AnIdleWorkerNoticesThatThePsIsAnotherProcess) {
   EXPECT_EQ(worker->sessions_made(), 2);
 }
 
-TEST(Recovery, AChiefThatIsBackRestoresOrGoesOn) {
+TEST(Recovery, AChiefThatIsBackContinuesFromTheValuesOfItsTrainingOrRestores) {
   Tasks tasks({{"ps", 1}, {"worker", 1}});
   const TempDirectory folder = TempDirectory::Make("recovery_test").value();
-  const auto train = [&](int steps, bool keep_values) {
+  const auto train = [&](int steps, std::optional<bool> keep_values) {
     CountingModel model = CountingModel::OfWorker(0);
     MonitoredTrainingSessionOptions options = ChiefOptions(tasks, folder.path());
     options.keep_values = keep_values;
@@ -171,6 +171,36 @@ TEST(Recovery, AChiefThatIsBackRestoresOrGoesOn) {
   EXPECT_EQ(train(0, false), 10);
   EXPECT_EQ(train(3, true), 13);
   EXPECT_EQ(train(0, true), 13);
+  EXPECT_EQ(train(1, std::nullopt), 14);
+  EXPECT_EQ(train(0, std::nullopt), 14);
+}
+
+TEST(Recovery, ValuesThatAnotherTrainingLeftAreInitialized) {
+  Tasks tasks({{"ps", 1}, {"worker", 1}});
+  for (int i = 0; i < 2; ++i) {
+    const TempDirectory folder = TempDirectory::Make("recovery_test").value();
+    CountingModel model = CountingModel::OfWorker(0);
+    auto session = MonitoredTrainingSession(model.scope, ChiefOptions(tasks, folder.path())).value();
+    EXPECT_EQ(session->Run(model.train), absl::OkStatus());
+    EXPECT_EQ(ValueOfW(session.get(), model), 1);
+  }
+}
+
+TEST(Recovery, ACheckpointThatIsNewerThanTheValuesIsRestored) {
+  Tasks tasks({{"ps", 1}, {"worker", 1}});
+  const TempDirectory folder = TempDirectory::Make("recovery_test").value();
+  const auto train = [&](const std::string& to, int steps) {
+    CountingModel model = CountingModel::OfWorker(0);
+    auto session = MonitoredTrainingSession(model.scope, ChiefOptions(tasks, to)).value();
+    for (int i = 0; i < steps; ++i) EXPECT_EQ(session->Run(model.train), absl::OkStatus());
+    const float w = ValueOfW(session.get(), model);
+    EXPECT_EQ(session->Close(), absl::OkStatus());
+    return w;
+  };
+  EXPECT_EQ(train(folder.path(), 20), 20);
+  const TempDirectory other = TempDirectory::Make("recovery_test").value();
+  EXPECT_EQ(train(other.path(), 3), 3);
+  EXPECT_EQ(train(folder.path(), 1), 21);
 }
 
 TEST(Recovery, APsThatDoesNotComeBackEndsTheTrainingAndIsNamed) {

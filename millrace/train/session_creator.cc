@@ -36,7 +36,7 @@ class Chief : public SessionCreator {
                            .saver = scaffold.saver,
                            .checkpoint_dir = options_.checkpoint_dir,
                            .checkpoint_filename_with_path = options_.checkpoint_filename_with_path,
-                           .keep_values = options_.keep_values || create.recovering,
+                           .keep_values = create.recovering ? true : options_.keep_values,
                            .max_wait = options_.max_wait};
     // After a loss the newest checkpoint is restored, not the one that the training began with.
     if (create.recovering && !options_.checkpoint_dir.empty() && scaffold.saver != nullptr) {

@@ -29,7 +29,7 @@ struct ChiefSessionCreatorOptions {
   std::shared_ptr<Scaffold> scaffold = nullptr;  // null: the defaults
   std::string checkpoint_dir = {};
   std::string checkpoint_filename_with_path = {};
-  bool keep_values = false;  // applies to the first session; see PrepareOptions
+  std::optional<bool> keep_values = std::nullopt;  // applies to the first session; see PrepareOptions
   absl::Duration max_wait = absl::Seconds(7200);
 };
 // Creates sessions whose variables it restores from a checkpoint or initialises.

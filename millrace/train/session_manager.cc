@@ -122,7 +122,8 @@ class SessionManager::Attempt {
     return ReadStep();
   }
 
-  Status GiveValues(const PrepareOptions& prepare, bool may_initialize);
+  // `given` is shared by all attempts: an earlier one has begun to give values to variables that had none.
+  Status GiveValues(const PrepareOptions& prepare, bool may_initialize, bool* given);
   Status AwaitValues();
 
   PreparedSession result;
@@ -135,6 +136,8 @@ class SessionManager::Attempt {
                ? ""
                : absl::StrCat("; the variables were at step ", *std::exchange(result.step, std::nullopt));
   }
+  // Not empty if the variables, which have values, are those of the training that saved the checkpoints, and not older.
+  StatusOr<std::string> ReasonToKeepValues(const PrepareOptions& prepare);
   StatusOr<std::string> FindCheckpoint(const PrepareOptions& prepare);
   // Restores what FindCheckpoint found, or, if it is damaged, the one before.
   Status Restore(const PrepareOptions& prepare);
@@ -145,6 +148,17 @@ class SessionManager::Attempt {
   std::string target_;
   bool local_done_ = false;
 };
+
+StatusOr<std::string> SessionManager::Attempt::ReasonToKeepValues(const PrepareOptions& prepare) {
+  if (prepare.saver == nullptr || prepare.checkpoint_dir.empty() || !prepare.checkpoint_filename_with_path.empty())
+    return "";
+  MR_ASSIGN_OR_RETURN(const std::string newest, LatestCheckpoint(prepare.checkpoint_dir));
+  const std::optional<int64_t> saved = StepOfCheckpoint(newest);
+  if (!saved) return "";
+  MR_RETURN_IF_ERROR(ReadStep());
+  if (*std::exchange(result.step, std::nullopt) < *saved) return "";
+  return absl::StrCat("; the newest checkpoint is ", newest, " (keep_values = false restores it)");
+}
 
 StatusOr<std::string> SessionManager::Attempt::FindCheckpoint(const PrepareOptions& prepare) {
   if (prepare.saver == nullptr) return "";
@@ -166,7 +180,7 @@ Status SessionManager::Attempt::Restore(const PrepareOptions& prepare) {
   return absl::OkStatus();
 }
 
-Status SessionManager::Attempt::GiveValues(const PrepareOptions& prepare, bool may_initialize) {
+Status SessionManager::Attempt::GiveValues(const PrepareOptions& prepare, bool may_initialize, bool* given) {
   const auto at_step = [this] { return result.step ? absl::StrCat(" at step ", *result.step) : std::string(); };
   std::vector<std::string> missing;
   const bool can_tell = !options_.ready_op.empty();
@@ -176,9 +190,17 @@ Status SessionManager::Attempt::GiveValues(const PrepareOptions& prepare, bool m
     MR_ASSIGN_OR_RETURN(missing, Missing(global_ready));
   }
   const bool have_values = can_tell && missing.empty() && FindGlobalStep(manager_.scope_).has_value();
-  if (can_tell && missing.empty() && prepare.keep_values) {
+  // The values that an attempt gave before it was lost count: others may train with them already.
+  bool keep = can_tell && missing.empty() && (*given || prepare.keep_values.value_or(false));
+  *given |= can_tell && !missing.empty();
+  std::string because;
+  if (!keep && have_values && !prepare.keep_values.has_value()) {
+    MR_ASSIGN_OR_RETURN(because, ReasonToKeepValues(prepare));
+    keep = !because.empty();
+  }
+  if (keep) {
     MR_RETURN_IF_ERROR(Finish("keeping the values of the variables"));
-    MR_LOG(Info, "the variables have kept their values: training continues", at_step());
+    MR_LOG(Info, "the variables have kept their values: training continues", at_step(), because);
     return absl::OkStatus();
   }
   std::string lost;
@@ -249,13 +271,15 @@ StatusOr<PreparedSession> SessionManager::PrepareSession(const PrepareOptions& o
     return InvalidArgument(
         "nothing initialises the variables: give an init op, an init_fn, a saver or a local init op");
   }
+  bool given = false;
   return Retry(options.session, options.max_wait,
-               [&](Attempt& attempt) { return attempt.GiveValues(options, /*may_initialize=*/true); });
+               [&](Attempt& attempt) { return attempt.GiveValues(options, /*may_initialize=*/true, &given); });
 }
 
 StatusOr<PreparedSession> SessionManager::RecoverSession(const PrepareOptions& options) const {
+  bool given = false;
   return Retry(options.session, options.max_wait,
-               [&](Attempt& attempt) { return attempt.GiveValues(options, /*may_initialize=*/false); });
+               [&](Attempt& attempt) { return attempt.GiveValues(options, /*may_initialize=*/false, &given); });
 }
 
 StatusOr<PreparedSession> SessionManager::WaitForSession(const SessionOptions& session, absl::Duration max_wait) const {

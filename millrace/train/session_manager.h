@@ -38,9 +38,11 @@ struct PrepareOptions {
   std::string checkpoint_filename_with_path = {};
   // If there is no checkpoint, waits for one instead of initialising.
   bool wait_for_checkpoint = false;
-  // If true and all variables already have values, they are kept: the chief was restarted while the parameter servers
-  // kept running. If false, variables are always restored or initialised, as in TensorFlow.
-  bool keep_values = false;
+  // What happens if all variables already have values, because the chief was restarted while the parameter servers kept
+  // running. True keeps them. False restores or initialises, as TensorFlow does. Without a value they are kept if
+  // `checkpoint_dir` has a checkpoint and its step is not beyond theirs, which shows that they are of this training;
+  // otherwise another training may have left them.
+  std::optional<bool> keep_values = false;
   absl::Duration max_wait = absl::Seconds(7200);
 };
 

@@ -56,7 +56,7 @@ StatusOr<net::Bytes> MasterClient::CallAndWait(const char* method, net::Bytes re
   {
     const CancelWith first(limits.cancellation, call);
     const CancelWith second(also, call);
-    answer->come.Wait();
+    wait_ == nullptr ? answer->come.Wait() : wait_(&answer->come);
   }
   if (answer->bytes.status().code() == absl::StatusCode::kCancelled) {
     // Returns the reason given by whoever cancelled.

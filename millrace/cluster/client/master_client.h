@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -22,9 +23,13 @@ struct CallLimits {
 // Thread-safe. Shared by a session and its callables.
 class MasterClient {
  public:
-  // `first_request_id` is the first of the numbers by which a master distinguishes requests.
-  MasterClient(std::shared_ptr<net::Channel> channel, uint64_t first_request_id)
-      : channel_(std::move(channel)), next_request_id_(first_request_id) {}
+  // Blocks until the notification has come.
+  using Waiter = std::function<void(Notification* come)>;
+
+  // `first_request_id` is the first of the numbers by which a master distinguishes requests. If `wait` is null, a call
+  // blocks its thread.
+  MasterClient(std::shared_ptr<net::Channel> channel, uint64_t first_request_id, Waiter wait = nullptr)
+      : channel_(std::move(channel)), next_request_id_(first_request_id), wait_(std::move(wait)) {}
 
   // Calls a method of MasterService and blocks until it ends. Returns the server's error unchanged; CANCELLED once Shut
   // has begun.
@@ -60,6 +65,7 @@ class MasterClient {
 
   const std::shared_ptr<net::Channel> channel_;
   std::atomic<uint64_t> next_request_id_;
+  const Waiter wait_;
   CancellationManager shutting_;
   mutable Mutex mu_;
   CondVar ended_;

@@ -22,7 +22,7 @@ StatusOr<std::shared_ptr<MasterClient>> Connect(const SessionOptions& options, c
   }
   return std::make_shared<MasterClient>(WatchChannel(remote.transport->Connect(std::string(address)),
                                                      {.peer_timeout = options.peer_timeout, .timers = remote.timers}),
-                                        remote.first_request_id);
+                                        remote.first_request_id, remote.wait);
 }
 
 // The server gets the timeout too, and knows what the step waits for, so its error should come first.

@@ -19,6 +19,8 @@ struct RemoteSessionOptions {
   TimerQueue* timers = TimerQueue::Real();
   // The first of the numbers by which a master distinguishes requests; random if several clients share a master.
   uint64_t first_request_id = 1;
+  // How calls wait for their answers. Null blocks the calling thread; a simulation runs its network meanwhile.
+  MasterClient::Waiter wait = nullptr;
 };
 
 // The session is created at the server lazily, when its graph is not empty or it is first used. Errors come from the

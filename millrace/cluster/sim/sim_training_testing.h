@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
+#include "millrace/base/clock.h"
 #include "millrace/cluster/sim/sim_client_testing.h"
 #include "millrace/graph/graph_builder.h"
 #include "millrace/graph/graph_def.h"
@@ -144,10 +145,17 @@ class Trainer {
   int acknowledged_ = 0;
 };
 
-// Runs `body` for each seed, or for those in MILLRACE_SEED ("17" or "1000-9999"). Stops at the first that fails and
-// says how to replay it.
+// Runs `body` for `count` seeds that the date chooses, so that each day runs others; for MILLRACE_SIM_SEEDS seeds from
+// the time of day on, if that is set; or for those in MILLRACE_SEED ("17" or "1000-9999"). Stops at the first that
+// fails and says how to replay it.
 inline void ForSeeds(int count, const std::function<void(uint64_t seed)>& body) {
-  uint64_t first = 1, last = count;
+  const int64_t now = absl::ToUnixSeconds(WallClock::Real()->Now());
+  uint64_t first = 1 + now / 86400 * 1000;
+  if (const char* const wanted = std::getenv("MILLRACE_SIM_SEEDS")) {
+    MR_CHECK(absl::SimpleAtoi(wanted, &count));
+    first = 1 + now * 1000;
+  }
+  uint64_t last = first + count - 1;
   if (const char* const wanted = std::getenv("MILLRACE_SEED")) {
     const std::vector<std::string> range = absl::StrSplit(wanted, '-');
     MR_CHECK(absl::SimpleAtoi(range.front(), &first) && absl::SimpleAtoi(range.back(), &last));

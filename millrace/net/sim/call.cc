@@ -22,7 +22,10 @@ SimServedCall::~SimServedCall() {
   if (!answered_) Reply(Internal("the server dropped the call without an answer"));
 }
 
-absl::Time SimServedCall::deadline() const { return call_->deadline(); }
+absl::Time SimServedCall::deadline() const {
+  if (call_->deadline() == absl::InfiniteFuture()) return absl::InfiniteFuture();
+  return state_->loop.OnClockOf(endpoint_->host, call_->deadline());
+}
 std::string SimServedCall::peer() const { return absl::StrCat("sim:", call_->client()); }
 
 IncomingStream* SimServedCall::stream() { return call_->streams() ? this : nullptr; }
@@ -82,7 +85,8 @@ void SimCall::Start(Bytes request) {
     state_->loop.After(absl::ZeroDuration(), client_, [self = ShareRef(this)] { self->Break(); });
     return;
   }
-  Transmit(Kind::kRequest, /*to_server=*/true,
+  const size_t size = request.size();
+  Transmit(Kind::kRequest, /*to_server=*/true, size,
            [self = ShareRef(this), request = std::move(request)] { self->Arrive(request); });
 }
 
@@ -98,8 +102,8 @@ void SimCall::Stream(MessageHandler on_message) {
   on_message_ = std::make_shared<MessageHandler>(std::move(on_message));
 }
 
-void SimCall::Transmit(Kind kind, bool to_server, std::function<void()> deliver) {
-  const SimMessage message{kind, id_, to_server ? client_ : server_, to_server ? server_ : client_, method_};
+void SimCall::Transmit(Kind kind, bool to_server, size_t bytes, std::function<void()> deliver) {
+  const SimMessage message{kind, id_, to_server ? client_ : server_, to_server ? server_ : client_, method_, bytes};
   const auto lost = [self = ShareRef(this)] { self->Break(); };
   if (!streams()) {
     state_->Send(message, std::move(deliver), lost);
@@ -125,7 +129,8 @@ void SimCall::Transmit(Kind kind, bool to_server, std::function<void()> deliver)
 
 void SimCall::Send(Bytes message) {
   if (broken_ || finished_) return;
-  Transmit(Kind::kMessage, /*to_server=*/true, [self = ShareRef(this), message = std::move(message)] {
+  const size_t size = message.size();
+  Transmit(Kind::kMessage, /*to_server=*/true, size, [self = ShareRef(this), message = std::move(message)] {
     if (self->broken_) return;
     for (const auto& weak : self->served_) {
       if (const auto served = weak.lock()) return served->Take(message);
@@ -135,7 +140,8 @@ void SimCall::Send(Bytes message) {
 
 void SimCall::SendToCaller(Bytes message) {
   if (broken_) return;
-  Transmit(Kind::kMessage, /*to_server=*/false, [self = ShareRef(this), message = std::move(message)] {
+  const size_t size = message.size();
+  Transmit(Kind::kMessage, /*to_server=*/false, size, [self = ShareRef(this), message = std::move(message)] {
     if (self->broken_ || self->finished_) return;
     const auto handler = self->on_message_;  // it may end the call
     (*handler)(message);
@@ -184,7 +190,8 @@ void SimCall::LetGoOfCopies() {
 
 void SimCall::SendAnswer(StatusOr<Bytes> answer) {
   if (broken_) return;
-  Transmit(Kind::kAnswer, /*to_server=*/false, [self = ShareRef(this), answer = std::move(answer)] {
+  const size_t size = answer.ok() ? answer->size() : 0;
+  Transmit(Kind::kAnswer, /*to_server=*/false, size, [self = ShareRef(this), answer = std::move(answer)] {
     if (self->broken_) return;
     self->answered_ = true;
     self->LetGoOfCopies();
@@ -198,7 +205,7 @@ void SimCall::GiveUp(Status why) {
   if (finished_) return;
   state_->loop.After(absl::ZeroDuration(), client_, [self = ShareRef(this), why] { self->Finish(why); });
   if (broken_ || server_.empty()) return;
-  Transmit(Kind::kCancel, /*to_server=*/true, [self = ShareRef(this)] {
+  Transmit(Kind::kCancel, /*to_server=*/true, 0, [self = ShareRef(this)] {
     if (self->broken_) return;
     self->cancelled_ = true;
     self->CancelServed(Cancelled("the caller gave up or is gone"));

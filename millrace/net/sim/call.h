@@ -65,7 +65,7 @@ class SimCall final : public OutgoingStream {
   const std::string& client() const { return client_; }
   // The host that listened at the address last; empty if none ever did.
   const std::string& server() const { return server_; }
-  absl::Time deadline() const { return deadline_; }
+  absl::Time deadline() const { return deadline_; }  // in true time
   bool streams() const { return streams_; }
   void SendAnswer(StatusOr<Bytes> answer);
   void SendToCaller(Bytes message);
@@ -78,7 +78,7 @@ class SimCall final : public OutgoingStream {
   };
 
   ~SimCall() override;
-  void Transmit(SimMessage::Kind kind, bool to_server, std::function<void()> deliver);
+  void Transmit(SimMessage::Kind kind, bool to_server, size_t bytes, std::function<void()> deliver);
   void Arrive(const Bytes& request);
   void GiveUp(Status why);
   void Break();

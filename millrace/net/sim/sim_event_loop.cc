@@ -5,11 +5,31 @@
 
 namespace millrace::net {
 
+// Runs at `rate`, in true time, since it was last set.
+class SimEventLoop::HostClock final : public Clock {
+ public:
+  explicit HostClock(Clock* true_time) : true_time_(true_time), set_at_(true_time->Now()), local_(set_at_) {}
+  absl::Time Now() override { return At(true_time_->Now()); }
+  absl::Time At(absl::Time moment) const { return local_ + (moment - set_at_) * rate_; }
+  void Set(double rate, absl::Duration jump) {
+    local_ = Now() + jump;
+    set_at_ = true_time_->Now();
+    rate_ = rate;
+  }
+  double rate() const { return rate_; }
+
+ private:
+  Clock* const true_time_;
+  absl::Time set_at_, local_;
+  double rate_ = 1;
+};
+
 class SimEventLoop::HostTimers final : public TimerQueue {
  public:
   HostTimers(SimEventLoop* loop, std::string host) : loop_(loop), host_(std::move(host)) {}
   Id Schedule(absl::Duration delay, absl::AnyInvocable<void()> closure) override {
-    return loop_->After(std::max(delay, absl::ZeroDuration()), host_, std::move(closure));
+    return loop_->After(std::max(delay, absl::ZeroDuration()) / loop_->ClockOf(host_)->rate(), host_,
+                        std::move(closure));
   }
   bool Cancel(Id id) override { return loop_->Remove(id); }
 
@@ -28,6 +48,22 @@ class SimEventLoop::HostScheduler final : public Scheduler {
   SimEventLoop* const loop_;
   const std::string host_;
 };
+
+SimEventLoop::SimEventLoop(uint64_t seed) : random_(seed) {}
+SimEventLoop::~SimEventLoop() = default;
+
+SimEventLoop::HostClock* SimEventLoop::ClockOf(const std::string& host) {
+  auto& clock = clocks_[host];
+  if (clock == nullptr) clock = std::make_unique<HostClock>(&clock_);
+  return clock.get();
+}
+
+Clock* SimEventLoop::clock(const std::string& host) { return ClockOf(host); }
+void SimEventLoop::SetClock(const std::string& host, double rate, absl::Duration jump) {
+  ClockOf(host)->Set(rate, jump);
+}
+
+absl::Time SimEventLoop::OnClockOf(const std::string& host, absl::Time moment) { return ClockOf(host)->At(moment); }
 
 SimEventLoop::EventId SimEventLoop::At(absl::Time time, const std::string& host, absl::AnyInvocable<void()> run) {
   const EventId id = next_id_++;

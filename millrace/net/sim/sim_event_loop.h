@@ -22,7 +22,8 @@ class SimEventLoop {
  public:
   using EventId = int64_t;
 
-  explicit SimEventLoop(uint64_t seed) : random_(seed) {}
+  explicit SimEventLoop(uint64_t seed);
+  ~SimEventLoop();
 
   // `host` is where the event happens; the event waits while that host hangs. Empty if it belongs to no host.
   EventId At(absl::Time time, const std::string& host, absl::AnyInvocable<void()> run);
@@ -43,8 +44,11 @@ class SimEventLoop {
   bool hangs(const std::string& host) const { return parked_.contains(host); }
 
   absl::Time now() { return clock_.Now(); }
-  Clock* clock() { return &clock_; }
-  // Live as long as the loop.
+  // Live as long as the loop. A host's clock and timers show its own time.
+  Clock* clock(const std::string& host);
+  void SetClock(const std::string& host, double rate, absl::Duration jump);
+  // What the host's clock will show at this moment.
+  absl::Time OnClockOf(const std::string& host, absl::Time moment);
   TimerQueue* timers(const std::string& host);
   Scheduler* scheduler(const std::string& host);
 
@@ -57,6 +61,7 @@ class SimEventLoop {
     std::string host;
     absl::AnyInvocable<void()> run;
   };
+  class HostClock;
   class HostTimers;
   class HostScheduler;
 
@@ -67,6 +72,9 @@ class SimEventLoop {
   std::map<Order, Event> events_;
   std::map<EventId, Order> orders_;
   std::map<std::string, std::vector<std::pair<EventId, Event>>> parked_;  // by host that hangs
+  HostClock* ClockOf(const std::string& host);
+
+  std::map<std::string, std::unique_ptr<HostClock>> clocks_;
   std::map<std::string, std::unique_ptr<TimerQueue>> timers_;
   std::map<std::string, std::unique_ptr<Scheduler>> schedulers_;
 };

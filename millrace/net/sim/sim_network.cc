@@ -18,9 +18,10 @@ void SimNetwork::State::Log(absl::string_view what) {
   log.push_back(absl::StrFormat("%12.6f %s", absl::ToDoubleSeconds(loop.now() - absl::UnixEpoch()), what));
 }
 
-absl::Duration SimNetwork::State::Delay() {
+absl::Duration SimNetwork::State::Delay(size_t bytes) {
   absl::Duration delay = options.min_delay + (options.max_delay - options.min_delay) * loop.Random();
   if (options.delayed > 0 && loop.Random() < options.delayed) delay += options.max_extra_delay * loop.Random();
+  if (options.bytes_per_second > 0) delay += absl::Seconds(static_cast<double>(bytes) / options.bytes_per_second);
   return delay;
 }
 
@@ -53,7 +54,7 @@ bool SimNetwork::State::Send(const SimMessage& message, std::function<void()> de
       deliver();
     };
     // A hanging host does not send either: its messages leave when it resumes.
-    const absl::Duration delay = Delay();
+    const absl::Duration delay = Delay(message.bytes);
     if (loop.hangs(message.from)) {
       loop.After(absl::ZeroDuration(), message.from,
                  [this, delay, to = message.to, arrive] { loop.After(delay, to, arrive); });
@@ -73,7 +74,7 @@ SimNetwork::~SimNetwork() {
   for (const auto& call : streaming) call->DropWhatIsOnTheWay();
 }
 
-Clock* SimNetwork::clock() { return state_->loop.clock(); }
+Clock* SimNetwork::clock(const std::string& host) { return state_->loop.clock(host); }
 TimerQueue* SimNetwork::timers(const std::string& host) { return state_->loop.timers(host); }
 Scheduler* SimNetwork::scheduler(const std::string& host) { return state_->loop.scheduler(host); }
 
@@ -121,12 +122,24 @@ void SimNetwork::Resume(const std::string& host) {
 
 void SimNetwork::Cut(const std::string& a, const std::string& b) {
   Log(absl::StrCat("cut ", a, " from ", b));
-  state_->cuts.insert(std::minmax(a, b));
+  state_->cuts.insert({a, b});
+  state_->cuts.insert({b, a});
+}
+
+void SimNetwork::CutOneWay(const std::string& from, const std::string& to) {
+  Log(absl::StrCat("cut ", from, " -> ", to));
+  state_->cuts.insert({from, to});
 }
 
 void SimNetwork::Heal(const std::string& a, const std::string& b) {
   Log(absl::StrCat("heal ", a, " and ", b));
-  state_->cuts.erase(std::minmax(a, b));
+  state_->cuts.erase({a, b});
+  state_->cuts.erase({b, a});
+}
+
+void SimNetwork::SetClock(const std::string& host, double rate, absl::Duration jump) {
+  Log(absl::StrFormat("the clock of %s jumps by %s and runs at %g", host, absl::FormatDuration(jump), rate));
+  state_->loop.SetClock(host, rate, jump);
 }
 
 void SimNetwork::SetOptions(SimOptions options) { state_->options = std::move(options); }

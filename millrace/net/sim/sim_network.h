@@ -32,6 +32,8 @@ struct SimOptions {
   // The fraction of messages that arrive twice. A request is then served twice; when the first answer arrives, the
   // other service of it is cancelled and its answer ignored.
   double duplicated = 0;
+  // The time that a message takes beyond its delay is its size divided by this; 0: none.
+  double bytes_per_second = 0;
 };
 
 struct SimMessage {
@@ -41,6 +43,7 @@ struct SimMessage {
   std::string from;  // hosts
   std::string to;
   std::string method;
+  size_t bytes = 0;
 };
 
 // What happens to a message. Messages of a streaming call use the call's own connection, which preserves the order and
@@ -60,8 +63,11 @@ class SimNetwork {
   // from outside the loop and from events; Stop runs the loop until what it waits for has happened.
   std::unique_ptr<Transport> NewTransport(const std::string& host);
 
-  Clock* clock();
-  // Closures of a host wait while it hangs. "" stands for no host.
+  // The clock of a host. "" stands for no host, here and below: true time.
+  Clock* clock(const std::string& host = "");
+  // From now on the host's clock and timers run `rate` times as fast as true time. Its clock first jumps by `jump`.
+  void SetClock(const std::string& host, double rate, absl::Duration jump = absl::ZeroDuration());
+  // Closures of a host wait while it hangs.
   TimerQueue* timers(const std::string& host = "");
   Scheduler* scheduler(const std::string& host = "");
 
@@ -79,6 +85,8 @@ class SimNetwork {
   void Resume(const std::string& host);
   // Messages between the two hosts are lost, in both directions.
   void Cut(const std::string& a, const std::string& b);
+  // Messages in one direction are lost.
+  void CutOneWay(const std::string& from, const std::string& to);
   void Heal(const std::string& a, const std::string& b);
   // Applies to messages sent from now on.
   void SetOptions(SimOptions options);

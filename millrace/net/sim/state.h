@@ -36,7 +36,7 @@ struct SimNetwork::State {
   std::map<int64_t, SimCall*> calls;                              // not finished at the client
   std::set<SimCall*> streaming;                                   // until destroyed: messages in transit hold the call
   std::set<std::string> dead;
-  std::set<std::pair<std::string, std::string>> cuts;
+  std::set<std::pair<std::string, std::string>> cuts;  // sender and receiver
   int64_t next_call = 1;
   int64_t next_served = 1;
   int next_port = 10000;
@@ -45,9 +45,9 @@ struct SimNetwork::State {
   void Log(absl::string_view what);
   // "request #7 worker0 -> ps0 /package.Service/Method".
   static std::string Describe(const SimMessage& message);
-  bool IsCut(const std::string& a, const std::string& b) const { return cuts.contains(std::minmax(a, b)); }
-  // A random delay for a message.
-  absl::Duration Delay();
+  bool IsCut(const std::string& from, const std::string& to) const { return cuts.contains({from, to}); }
+  // A random delay for a message of this size.
+  absl::Duration Delay(size_t bytes = 0);
   // Sends a message: `deliver` is called each time it arrives, `lost` once if it never does and the connection is found
   // broken. Neither is called if the sender is dead. With `once`, it arrives at most once, and `deliver` logs it.
   // Returns false if it will never arrive.
