@@ -136,6 +136,44 @@ TEST(While, HasGradientsThroughLoopsAndConditionalsWithinIt) {
   EXPECT_NEAR(r[2].scalar<float>(), 12 * std::pow(1.5, 4) * std::pow(0.5, 11), 1e-7);
 }
 
+// A conditional or a loop in the body that uses what is the same in all iterations does not run after the last one.
+TEST(While, EndsThoughItsBodyChoosesByAnInvariant) {
+  const Scope s = Scope::NewRoot();
+  const Output flag = ops::Placeholder(s, DType::kBool), x = ops::Const(s, 1.0), k = ops::Const(s, 7);
+  const std::vector<Output> chosen = While(
+      s, {ops::Const(s, 0), x}, [](const Scope&, const std::vector<Output>& v) { return v[0] < 3; },
+      [&](const Scope& b, const std::vector<Output>& v) {
+        const Output next = Cond(
+            b, flag, [&](const Scope&) { return v[1] * 2.0f; }, [](const Scope& c) { return ops::Const(c, 10.0); });
+        return std::vector<Output>{v[0] + 1, next};
+      });
+  const Output g = Gradients(s, {chosen[1]}, {x})[0].dense();
+  const std::vector<Output> nested = While(
+      s, {ops::Const(s, 0), ops::Const(s, 0)}, [](const Scope&, const std::vector<Output>& v) { return v[0] < 3; },
+      [&](const Scope& b, const std::vector<Output>& v) {
+        const std::vector<Output> inner = While(
+            b, {k, v[0]}, [](const Scope&, const std::vector<Output>& u) { return u[0] < 9; },
+            [](const Scope&, const std::vector<Output>& u) {
+              return std::vector<Output>{u[0] + 1, u[1] + 2};
+            });
+        return std::vector<Output>{v[0] + 1, inner[0] + inner[1]};
+      });
+  ASSERT_TRUE(s.ok()) << s.status();
+  auto session = Session::Create({});
+  ASSERT_TRUE(session.ok());
+  ASSERT_TRUE((*session)->Extend(*s.graph()).ok());
+  const RunOptions options{.timeout = absl::Seconds(60)};  // it does not end at all if the fact is false
+  for (const bool value : {true, false}) {
+    std::vector<Tensor> r;
+    const Status status = (*session)->Run(options, {{flag.name(), Tensor::Scalar(value)}},
+                                          {chosen[1].name(), g.name(), nested[1].name()}, {}, &r, nullptr);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(r[0].scalar<float>(), value ? 8 : 10);
+    EXPECT_EQ(r[1].scalar<float>(), value ? 8 : 0);
+    EXPECT_EQ(r[2].scalar<int32_t>(), 9 + 2 + 4);
+  }
+}
+
 TEST(While, SumsWeightGradientsOfAllIterations) {
   const Scope s = Scope::NewRoot();
   const Output x = ops::Const(s, {{1.0, 2.0, 3.0, 4.0}});

@@ -140,7 +140,9 @@ class BatchStage : public Stage {
 class BatchSource : public Source {
  public:
   BatchSource(SourcePtr input, int64_t n, bool drop_remainder)
-      : Source(*input, NewElements()), input_(std::move(input)), n_(n), drop_remainder_(drop_remainder) {}
+      : Source(*input, NewElements()), input_(std::move(input)), n_(n), drop_remainder_(drop_remainder) {
+    set_cardinality(BatchCount(cardinality(), n, drop_remainder));
+  }
   std::unique_ptr<Stage> Start(uint64_t epoch) const override {
     return std::make_unique<BatchStage>(input_, input_->Start(epoch), n_, drop_remainder_);
   }

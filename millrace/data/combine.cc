@@ -1,4 +1,5 @@
 // Zip, Concatenate and Interleave.
+#include <algorithm>
 #include <utility>
 
 #include "millrace/data/stage.h"
@@ -34,10 +35,18 @@ class ZipSource : public Source {
  public:
   explicit ZipSource(std::vector<SourcePtr> inputs) : inputs_(std::move(inputs)) {
     bool endless = true, waits = false;
+    int64_t shortest = kInfiniteCardinality;
     for (const SourcePtr& input : inputs_) {
       endless &= input->endless();
+      const int64_t n = input->cardinality();
+      if (n == kUnknownCardinality || shortest == kUnknownCardinality) {
+        shortest = kUnknownCardinality;
+      } else if (n != kInfiniteCardinality) {
+        shortest = shortest == kInfiniteCardinality ? n : std::min(shortest, n);
+      }
       waits |= input->MayWait();
     }
+    set_cardinality(shortest);
     set_endless(endless);
     set_waits(waits);
   }
@@ -76,6 +85,12 @@ class ConcatenateSource : public Source {
  public:
   ConcatenateSource(SourcePtr first, SourcePtr second) : first_(std::move(first)), second_(std::move(second)) {
     set_endless(first_->endless() || second_->endless());
+    const int64_t a = first_->cardinality(), b = second_->cardinality();
+    if (a == kInfiniteCardinality || b == kInfiniteCardinality) {
+      set_cardinality(kInfiniteCardinality);
+    } else if (a >= 0 && b >= 0) {
+      set_cardinality(a + b);
+    }
     set_waits(first_->MayWait() || second_->MayWait());
   }
   std::unique_ptr<Stage> Start(uint64_t epoch) const override {
@@ -155,6 +170,7 @@ class InterleaveSource : public Source {
   InterleaveSource(SourcePtr input, FlatMapFn fn, InterleaveOptions options)
       : Source(*input, NewElements()), input_(std::move(input)), fn_(std::move(fn)), options_(options) {
     set_waits(true);  // the inner datasets are not known yet
+    set_cardinality(kUnknownCardinality);
   }
   std::unique_ptr<Stage> Start(uint64_t epoch) const override {
     return std::make_unique<InterleaveStage>(input_, fn_, options_, epoch);

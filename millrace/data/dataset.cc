@@ -1,5 +1,6 @@
 #include "millrace/data/dataset.h"
 
+#include <limits>
 #include <utility>
 
 #include "millrace/data/stage.h"
@@ -68,9 +69,9 @@ StatusOr<Dataset> Dataset::FromTensors(std::vector<Tensor> tensors) {
   return Dataset(std::move(source));
 }
 
-Dataset Dataset::FromGenerator(std::function<Generator(uint64_t epoch)> start) {
+Dataset Dataset::FromGenerator(std::function<Generator(uint64_t epoch)> start, int64_t cardinality) {
   if (start == nullptr) return Dataset(InvalidArgument("a dataset's generator is empty"));
-  return Dataset(data_internal::NewGeneratorSource(std::move(start)));
+  return Dataset(data_internal::NewGeneratorSource(std::move(start), cardinality));
 }
 
 Dataset Dataset::Then(Status check, std::function<SourcePtr()> make) const {
@@ -155,28 +156,39 @@ Dataset Dataset::Zip(std::vector<Dataset> datasets) {
 }
 
 Dataset Dataset::FromElement(std::vector<Tensor> tensors) {
-  return FromGenerator([tensors = std::move(tensors)](uint64_t) -> Generator {
-    return [tensors, done = false](std::vector<Tensor>* element) mutable -> StatusOr<bool> {
-      if (done) return false;
-      done = true;
-      *element = tensors;
-      return true;
-    };
-  });
+  return FromGenerator(
+      [tensors = std::move(tensors)](uint64_t) -> Generator {
+        return [tensors, done = false](std::vector<Tensor>* element) mutable -> StatusOr<bool> {
+          if (done) return false;
+          done = true;
+          *element = tensors;
+          return true;
+        };
+      },
+      1);
 }
 
 Dataset Dataset::Range(int64_t start, int64_t stop, int64_t step, DType dtype) {
   if (step == 0) return Dataset(InvalidArgument("the step of Range is 0"));
   const auto scalar = ScalarMaker(dtype);
   if (scalar == nullptr) return Dataset(InvalidArgument("Range does not support type ", DTypeName(dtype)));
-  return FromGenerator([=](uint64_t) -> Generator {
-    return [=, next = start, ended = false](std::vector<Tensor>* element) mutable -> StatusOr<bool> {
-      if (ended || (step > 0 ? next >= stop : next <= stop)) return false;
-      element->push_back(scalar(next));
-      ended = __builtin_add_overflow(next, step, &next);
-      return true;
-    };
-  });
+  // The difference of two int64 fits into an uint64.
+  const uint64_t distance = step > 0 ? static_cast<uint64_t>(stop) - static_cast<uint64_t>(start)
+                                     : static_cast<uint64_t>(start) - static_cast<uint64_t>(stop);
+  const uint64_t stride = step > 0 ? static_cast<uint64_t>(step) : -static_cast<uint64_t>(step);
+  const bool empty = step > 0 ? start >= stop : start <= stop;
+  const uint64_t count = empty ? 0 : (distance - 1) / stride + 1;
+  return FromGenerator(
+      [=](uint64_t) -> Generator {
+        return [=, next = start, ended = false](std::vector<Tensor>* element) mutable -> StatusOr<bool> {
+          if (ended || (step > 0 ? next >= stop : next <= stop)) return false;
+          element->push_back(scalar(next));
+          ended = __builtin_add_overflow(next, step, &next);
+          return true;
+        };
+      },
+      count <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) ? static_cast<int64_t>(count)
+                                                                          : kUnknownCardinality);
 }
 
 Dataset Dataset::Take(int64_t n) const {
@@ -190,6 +202,8 @@ Dataset Dataset::Skip(int64_t n) const {
 Dataset Dataset::Prefetch(int64_t n) const {
   return Then(AtLeast("the count of Prefetch", n, 1), [&] { return data_internal::NewPrefetch(source_, n); });
 }
+
+int64_t Dataset::Cardinality() const { return source_ != nullptr ? source_->cardinality() : kUnknownCardinality; }
 
 StatusOr<std::unique_ptr<DatasetIterator>> Dataset::MakeIterator(uint64_t epoch) const {
   MR_RETURN_IF_ERROR(status_);

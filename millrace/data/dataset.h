@@ -65,6 +65,10 @@ struct InterleaveOptions {
   int64_t block_length = 1;
 };
 
+// The number of elements of a dataset, where it is known without a pass over it.
+inline constexpr int64_t kInfiniteCardinality = -1;
+inline constexpr int64_t kUnknownCardinality = -2;
+
 class Dataset;
 // User functions of an element: modify it, test it, or map it to a dataset.
 using MapFn = std::function<Status(std::vector<Tensor>* element)>;
@@ -78,8 +82,9 @@ class Dataset {
   // Element i is row i of each tensor (TensorFlow's from_tensor_slices). INVALID_ARGUMENT if there are no tensors or
   // their first dimensions differ.
   static StatusOr<Dataset> FromTensors(std::vector<Tensor> tensors);
-  // `start` is called for each pass, with the epoch number.
-  static Dataset FromGenerator(std::function<Generator(uint64_t epoch)> start);
+  // `start` is called for each pass, with the epoch number. `cardinality`, if it is known, is that of each pass.
+  static Dataset FromGenerator(std::function<Generator(uint64_t epoch)> start,
+                               int64_t cardinality = kUnknownCardinality);
   // A single element that consists of all the tensors.
   static Dataset FromElement(std::vector<Tensor> tensors);
   // start, start + step, ... below stop (above it for a negative step), as scalars of `dtype` (int64 by default).
@@ -117,6 +122,8 @@ class Dataset {
   Dataset Skip(int64_t n) const;
   // Prefetches up to n elements on a thread of its own.
   Dataset Prefetch(int64_t n) const;
+
+  int64_t Cardinality() const;
 
   // Starts a pass from the beginning; `epoch` selects the shuffled order.
   StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(uint64_t epoch = 0) const;

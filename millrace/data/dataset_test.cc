@@ -93,6 +93,28 @@ TEST(DatasetTest, BadArgumentsAreReportedByMakeIterator) {
   EXPECT_TRUE(ErrorOf(d.Repeat().Take(9).Shuffle()).ok());
 }
 
+TEST(DatasetTest, CardinalityIsThatOfAPass) {
+  const Dataset d = Numbers(7), none = d.Take(0);
+  const auto keep = [](const std::vector<Tensor>&) -> StatusOr<bool> { return true; };
+  const auto same = [d](const std::vector<Tensor>&) -> StatusOr<Dataset> { return d; };
+  EXPECT_EQ(d.Cardinality(), 7);
+  EXPECT_EQ(d.Repeat(3).Shuffle({.buffer_size = 2}).Prefetch(1).Cardinality(), 21);
+  EXPECT_EQ(d.Repeat().Cardinality(), kInfiniteCardinality);
+  EXPECT_EQ(d.Repeat().Take(5).Cardinality(), 5);
+  EXPECT_EQ(none.Repeat().Cardinality(), 0);
+  EXPECT_EQ(d.Batch(3).Cardinality(), 3);
+  EXPECT_EQ(d.Batch(3, /*drop_remainder=*/true).Cardinality(), 2);
+  EXPECT_EQ(d.Skip(9).Cardinality(), 0);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(d.Shard(3, i).Cardinality(), i == 0 ? 3 : 2);
+  EXPECT_EQ(d.Concatenate(d.Take(2)).Cardinality(), 9);
+  EXPECT_EQ(Dataset::Zip({d, d.Repeat(), d.Take(4)}).Cardinality(), 4);
+  EXPECT_EQ(Dataset::Range(9, 0, -2).Cardinality(), 5);
+  EXPECT_EQ(Dataset::FromElement({Tensor::Scalar<float>(1)}).Cardinality(), 1);
+  EXPECT_EQ(Counting(4).Cardinality(), kUnknownCardinality);
+  EXPECT_EQ(d.Filter(keep).Cardinality(), kUnknownCardinality);
+  EXPECT_EQ(d.FlatMap(same).Cardinality(), kUnknownCardinality);
+}
+
 TEST(DatasetTest, GeneratorIsCalledUntilItEnds) {
   EXPECT_EQ(Walk(Counting(4)), Iota(4));
   EXPECT_EQ(Walk(Counting(4).Repeat(2)), std::vector<int64_t>({0, 1, 2, 3, 0, 1, 2, 3}));

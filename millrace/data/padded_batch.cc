@@ -108,7 +108,9 @@ class PaddedBatchSource : public Source {
   PaddedBatchSource(SourcePtr input, PaddedBatchOptions options)
       : Source(*input, NewElements()),
         input_(std::move(input)),
-        options_(std::make_shared<PaddedBatchOptions>(std::move(options))) {}
+        options_(std::make_shared<PaddedBatchOptions>(std::move(options))) {
+    set_cardinality(BatchCount(cardinality(), options_->size, options_->drop_remainder));
+  }
   std::unique_ptr<Stage> Start(uint64_t epoch) const override {
     return std::make_unique<PaddedBatchStage>(input_, options_, epoch);
   }

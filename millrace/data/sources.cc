@@ -23,7 +23,9 @@ class RowStage : public Stage {
 
 class RowSource : public Source {
  public:
-  explicit RowSource(std::shared_ptr<const RowTable> table) : Source(std::move(table)) {}
+  explicit RowSource(std::shared_ptr<const RowTable> rows) : Source(std::move(rows)) {
+    set_cardinality(table()->front().dim(0));
+  }
   std::unique_ptr<Stage> Start(uint64_t) const override { return std::make_unique<RowStage>(table()->front().dim(0)); }
 };
 
@@ -43,7 +45,10 @@ class GeneratorStage : public Stage {
 
 class GeneratorSource : public Source {
  public:
-  explicit GeneratorSource(std::function<Generator(uint64_t)> start) : start_(std::move(start)) {}
+  GeneratorSource(std::function<Generator(uint64_t)> start, int64_t cardinality) : start_(std::move(start)) {
+    set_cardinality(cardinality);
+    set_endless(cardinality == kInfiniteCardinality);
+  }
   std::unique_ptr<Stage> Start(uint64_t epoch) const override {
     return std::make_unique<GeneratorStage>(start_(epoch));
   }
@@ -75,8 +80,8 @@ StatusOr<SourcePtr> NewRowSource(std::vector<Tensor> tensors) {
   return std::make_shared<RowSource>(std::make_shared<RowTable>(std::move(tensors)));
 }
 
-SourcePtr NewGeneratorSource(std::function<Generator(uint64_t epoch)> start) {
-  return std::make_shared<GeneratorSource>(std::move(start));
+SourcePtr NewGeneratorSource(std::function<Generator(uint64_t epoch)> start, int64_t cardinality) {
+  return std::make_shared<GeneratorSource>(std::move(start), cardinality);
 }
 
 }  // namespace data_internal

@@ -41,6 +41,8 @@ class Source : public std::enable_shared_from_this<Source> {
   virtual std::unique_ptr<Stage> Start(uint64_t epoch) const = 0;
   // The table that the row numbers of this source's elements refer to; null if it has no row numbers.
   const RowTable* table() const { return table_.get(); }
+  // The number of elements of a pass, kInfiniteCardinality or kUnknownCardinality.
+  int64_t cardinality() const { return cardinality_; }
   // True if a pass is known to be infinite.
   bool endless() const { return endless_; }
   // True if a pass may wait for another thread in a stage other than the last.
@@ -52,29 +54,39 @@ class Source : public std::enable_shared_from_this<Source> {
   explicit Source(std::shared_ptr<const RowTable> table = nullptr) : table_(std::move(table)) {}
   // Tag: elements pass through unchanged, so row numbers remain valid.
   struct SameRows {};
-  Source(const Source& input, SameRows) : table_(input.table_), endless_(input.endless_), waits_(input.MayWait()) {}
+  Source(const Source& input, SameRows) : Source(input, NewElements()) { table_ = input.table_; }
+  // With both tags there are as many elements as in `input`, unless set_cardinality says otherwise.
   struct NewElements {};
-  Source(const Source& input, NewElements) : endless_(input.endless_), waits_(input.MayWait()) {}
+  Source(const Source& input, NewElements)
+      : cardinality_(input.cardinality_), endless_(input.endless_), waits_(input.MayWait()) {}
   // True for a source whose own stage may wait for another thread, as reported by its Ready.
   virtual bool waits_itself() const { return false; }
 
+  void set_cardinality(int64_t cardinality) { cardinality_ = cardinality; }
   void set_endless(bool endless) { endless_ = endless; }
   void set_waits(bool waits) { waits_ = waits; }
 
  private:
   std::shared_ptr<const RowTable> table_;
+  int64_t cardinality_ = kUnknownCardinality;
   bool endless_ = false;
   bool waits_ = false;
 };
 
 using SourcePtr = std::shared_ptr<const Source>;
 
+// The number of batches of n elements.
+inline int64_t BatchCount(int64_t cardinality, int64_t n, bool drop_remainder) {
+  if (cardinality < 0) return cardinality;
+  return cardinality / n + (!drop_remainder && cardinality % n != 0 ? 1 : 0);
+}
+
 // Replaces a row number by tensors that share the table's memory.
 void Materialize(const RowTable* table, Element* element);
 
 // Factories, defined in one file per family.
 StatusOr<SourcePtr> NewRowSource(std::vector<Tensor> tensors);
-SourcePtr NewGeneratorSource(std::function<Generator(uint64_t epoch)> start);
+SourcePtr NewGeneratorSource(std::function<Generator(uint64_t epoch)> start, int64_t cardinality);
 SourcePtr NewShuffle(SourcePtr input, ShuffleOptions options);
 SourcePtr NewBatch(SourcePtr input, int64_t n, bool drop_remainder);
 SourcePtr NewRepeat(SourcePtr input, int64_t count);

@@ -1,4 +1,5 @@
 // Repeat, Shard, Take, Skip, Map and Filter.
+#include <algorithm>
 #include <utility>
 
 #include "millrace/data/stage.h"
@@ -48,6 +49,13 @@ class RepeatSource : public Source {
   RepeatSource(SourcePtr input, int64_t count)
       : Source(*input, SameRows()), input_(std::move(input)), count_(count < 0 ? -1 : count) {
     set_endless(count_ < 0 || (endless() && count_ > 0));
+    if (count_ == 0 || cardinality() == 0) {
+      set_cardinality(0);
+    } else if (count_ < 0) {
+      set_cardinality(kInfiniteCardinality);
+    } else if (int64_t total = 0; cardinality() > 0) {
+      set_cardinality(__builtin_mul_overflow(cardinality(), count_, &total) ? kUnknownCardinality : total);
+    }
   }
   std::unique_ptr<Stage> Start(uint64_t epoch) const override {
     // Epoch numbers of nested Repeats must not collide: a prime stride separates them.
@@ -88,6 +96,10 @@ class StridedSource : public Source {
   StridedSource(SourcePtr input, int64_t first, int64_t step, int64_t end)
       : Source(*input, SameRows()), input_(std::move(input)), first_(first), step_(step), end_(end) {
     if (end_ >= 0) set_endless(false);
+    if (cardinality() == kUnknownCardinality || (cardinality() == kInfiniteCardinality && end_ < 0)) return;
+    int64_t available = cardinality() == kInfiniteCardinality ? end_ : cardinality();
+    if (end_ >= 0) available = std::min(available, end_);
+    set_cardinality(available <= first_ ? 0 : (available - first_ + step_ - 1) / step_);
   }
   std::unique_ptr<Stage> Start(uint64_t epoch) const override {
     return std::make_unique<StridedStage>(input_->Start(epoch), first_, step_, end_);
@@ -137,6 +149,7 @@ class FilterSource : public Source {
  public:
   FilterSource(SourcePtr input, FilterFn keep, bool waits)
       : Source(*input, SameRows()), input_(std::move(input)), keep_(std::move(keep)) {
+    set_cardinality(kUnknownCardinality);
     if (waits) set_waits(true);
   }
   std::unique_ptr<Stage> Start(uint64_t epoch) const override {

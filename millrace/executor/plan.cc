@@ -197,6 +197,10 @@ Status Plan::Run(const RunArgs& args, absl::Span<Tensor> fetches) {
       const int* const input_slots = input_slots_.data() + n.first_input;
       for (int k = 0; k < n.num_inputs; ++k) inputs[k] = &slots[input_slots[k]];
       MR_RETURN_IF_ERROR(run->execution.Run(n, args, n.last_use, slots + n.first_output));
+    } else if (ABSL_PREDICT_FALSE(args.stats != nullptr) && n.num_outputs > 0) {
+      // A constant, which takes no time.
+      const int64_t now = args.stats->NowNanos();
+      args.stats->Record(*n.node, *n.device, now, now, absl::MakeConstSpan(slots + n.first_output, n.num_outputs));
     }
     const int* const releases = releases_.data() + n.first_release;
     for (int k = 0; k < n.num_releases; ++k) slots[releases[k]].Reset();

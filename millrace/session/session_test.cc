@@ -350,6 +350,17 @@ TEST_F(SessionTest, ClosingEndsAnUnfinishedPartialRun) {
   EXPECT_TRUE(session->Close().ok());
 }
 
+TEST_F(SessionTest, AConstantThatIsFetchedIsInTheTrace) {
+  b_.Const(Tensor::Scalar<float>(42), "answer");
+  auto session = Open();
+  RunMetadata metadata;
+  std::vector<Tensor> results;
+  ASSERT_TRUE(session->Run({.trace = true}, {}, {"answer"}, {}, &results, &metadata).ok());
+  ASSERT_EQ(metadata.step_stats().dev_stats_size(), 1);
+  ASSERT_EQ(metadata.step_stats().dev_stats(0).node_stats_size(), 1);
+  EXPECT_EQ(metadata.step_stats().dev_stats(0).node_stats(0).node_name(), "answer");
+}
+
 TEST_F(SessionTest, TracesHoldEveryNodeAndBecomeAChromeTrace) {
   Endpoint x = Placeholder("x");
   b_.Op("Square", {b_.Op("Neg", {x}, {}, "minus")}, {}, "y");

@@ -39,7 +39,8 @@ Status CheckDims(absl::Span<const int64_t> dims, int64_t least) {
     }
   }
   if (!ProductFits(dims)) {
-    return InvalidArgument("shape ", DimsToString(dims), " has more elements than fit into 64 bits");
+    return InvalidArgument("Encountered overflow when multiplying the dimensions of shape ", DimsToString(dims),
+                           ": it has more elements than fit into 64 bits");
   }
   return absl::OkStatus();
 }

@@ -134,13 +134,18 @@ Status BodySplicer::CopyNode(Copy& copy, const pb::NodeDef& original, pb::NodeDe
   node->clear_input();
   node->set_name(copy.renamed.at(original.name()));
   if (node->device().empty()) node->set_device(copy.call.node->requested_device());
-  bool gated = false;
+  // A node does not run if one of its inputs is dead. A call is replaced by nodes that use some of its inputs each, so
+  // that one input that is always alive, such as a loop's invariant, needs the gate.
+  const OpSchema* const schema = OpRegistry::Global().FindOrNull(original.op());
+  const bool is_call = schema != nullptr && schema->call_kind != CallKind::kNone;
+  bool any_gates = false, all_gate = true;
   std::vector<std::string> waits;
   for (absl::string_view input : original.input()) {
     const bool is_control = absl::ConsumePrefix(&input, "^");
     const auto [name, slot] = SplitTensor(input);
     if (const Argument* arg = copy.FindArgument(name); arg != nullptr) {
-      gated |= arg->gates;
+      any_gates |= arg->gates;
+      all_gate &= arg->gates || is_control;
       if (!is_control) {
         node->add_input(TensorName(arg->value));
       } else {
@@ -152,14 +157,14 @@ Status BodySplicer::CopyNode(Copy& copy, const pb::NodeDef& original, pb::NodeDe
     const auto it = copy.renamed.find(name);
     if (it == copy.renamed.end())
       return InvalidArgument("function '", copy.flat.name, "': '", input, "' is not one of its nodes");
-    gated = true;
+    any_gates = true;
     if (is_control) {
       waits.push_back(absl::StrCat("^", it->second));
     } else {
       node->add_input(absl::StrCat(it->second, slot));
     }
   }
-  if (!gated) {
+  if (!any_gates || (is_call && !all_gate)) {
     MR_ASSIGN_OR_RETURN(Node * before, copy.NeedGate());
     if (before != nullptr) waits.push_back(absl::StrCat("^", before->name()));
   }

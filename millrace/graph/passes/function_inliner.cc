@@ -39,6 +39,9 @@ Status FunctionInliner::ExpandAll() {
     if (IsCall(*node)) calls.push_back({node, -1, false});
   }
   if (calls.empty()) return absl::OkStatus();
+  if (splicer_.has_control_flow()) {
+    for (const Call& call : calls) MR_RETURN_IF_ERROR(WaitForAllInputs(call));
+  }
   if (context_ != nullptr) {
     absl::flat_hash_set<const Node*> kept;
     for (const Endpoint& e : context_->fetches) kept.insert(e.node);
@@ -46,6 +49,17 @@ Status FunctionInliner::ExpandAll() {
     for (Call& call : calls) call.keep = kept.contains(call.node);
   }
   return Drain();
+}
+
+Status FunctionInliner::WaitForAllInputs(const Call& call) {
+  const std::vector<Endpoint> inputs(call.node->inputs().begin(), call.node->inputs().end());
+  if (inputs.size() < 2) return absl::OkStatus();
+  for (const Endpoint& e : inputs) {
+    if (e.node->is_detached()) continue;
+    MR_ASSIGN_OR_RETURN(Node * alive, splicer_.AliveWith(call, e));
+    graph_->AddControlInput(call.node, alive);
+  }
+  return absl::OkStatus();
 }
 
 Status FunctionInliner::ExpandInPlace(absl::Span<Node* const> calls) {

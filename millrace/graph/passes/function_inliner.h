@@ -26,6 +26,9 @@ class FunctionInliner {
  private:
   using Call = BodySplicer::Call;
 
+  // In a graph with control flow of its own: the call runs only if all its inputs are alive, but the nodes that replace
+  // it use some of them each.
+  Status WaitForAllInputs(const Call& call);
   Status Drain();
   // These return false if the call stays as it is.
   StatusOr<bool> Expand(const Call& call);

@@ -17,7 +17,7 @@ class EnsureShapeKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& input = ctx.input(0);
     if (!shape_.IsCompatibleWith(input.shape())) {
-      return InvalidArgument("Shape of tensor ", ctx.node().input(0).name(), " ", input.shape().ToString(),
+      return InvalidArgument("Shape of tensor ", ctx.node().input(0).node->name(), " ", input.shape().ToString(),
                              " is not compatible with expected shape ", shape_.ToString(), ".");
     }
     ctx.SetOutput(0, input);

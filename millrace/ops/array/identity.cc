@@ -18,6 +18,17 @@ class IdentityKernel : public Kernel {
   }
 };
 
+class GuaranteeConstKernel : public IdentityKernel {
+ public:
+  using IdentityKernel::IdentityKernel;
+  Status Compute(KernelContext& ctx) override {
+    if (ctx.input(0).dtype() == DType::kResource) {
+      return InvalidArgument("Input tensor cannot be a resource variable handle.");
+    }
+    return IdentityKernel::Compute(ctx);
+  }
+};
+
 class NoOpKernel : public Kernel {
  public:
   explicit NoOpKernel(KernelInit&) {}
@@ -93,7 +104,16 @@ MILLRACE_OP(GuaranteeConst)
     .Shape(IdentityShape)
     .NotDifferentiable()
     .Summary("Forwards a tensor; declares that it is constant.");
-MILLRACE_KERNEL(GuaranteeConst, kCpu, IdentityKernel);
+MILLRACE_KERNEL(GuaranteeConst, kCpu, GuaranteeConstKernel);
+
+MILLRACE_OP(Snapshot)
+    .Input("input: T")
+    .Output("output: T")
+    .Attr("T: type")
+    .Shape(IdentityShape)
+    .Gradient(IdentityGradient)
+    .Summary("A copy of a tensor.");
+MILLRACE_KERNEL(Snapshot, kCpu, IdentityKernel);
 
 MILLRACE_OP(RefIdentity)
     .Input("input: Ref(T)")

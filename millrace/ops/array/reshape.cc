@@ -43,6 +43,9 @@ class ReshapeKernel : public Kernel {
       return InvalidArgument("sizes input must be 1-D, not ", ctx.input(1).shape().ToString());
     }
     MR_ASSIGN_OR_RETURN(IntList dims, ReadInts(ctx.input(1), "shape"));
+    if (dims.size() >= Shape::kMaxRank) {
+      return InvalidArgument("too many dimensions: must be < ", Shape::kMaxRank, ", but received ", dims.size());
+    }
     int unknown;
     bool has_zero;
     MR_ASSIGN_OR_RETURN(const int64_t known, KnownProduct(dims, &unknown, &has_zero));

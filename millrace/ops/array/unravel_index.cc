@@ -1,4 +1,6 @@
 // UnravelIndex: converts flat indices to coordinates.
+#include <limits>
+
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
@@ -17,13 +19,15 @@ class UnravelIndexKernel : public Kernel {
     }
     MR_ASSIGN_OR_RETURN(const IntList numbers, ReadInts(indices, "indices"));
     MR_ASSIGN_OR_RETURN(const IntList dims, ReadIntVector(ctx.input(1), "dims"));
+    const int64_t largest =
+        indices.dtype() == DType::kInt32 ? std::numeric_limits<int32_t>::max() : std::numeric_limits<int64_t>::max();
     int64_t total = 1;
     for (size_t i = 0; i < dims.size(); ++i) {
       if (dims[i] == 0)
         return InvalidArgument("Input dims cannot contain a dim of zero, but dims ", "contains zero at index ", i);
-      if (dims[i] < 0 || __builtin_mul_overflow(total, dims[i], &total)) {
-        return InvalidArgument("dims must be positive and their product must not overflow, got [",
-                               absl::StrJoin(dims, ","), "]");
+      if (dims[i] < 0) return InvalidArgument("Input dims cannot be negative, but dims[", i, "] is ", dims[i]);
+      if (__builtin_mul_overflow(total, dims[i], &total) || total > largest) {
+        return InvalidArgument("Input dims product is causing integer overflow: [", absl::StrJoin(dims, ","), "]");
       }
     }
     const int64_t rank = static_cast<int64_t>(dims.size());

@@ -269,7 +269,10 @@ TEST_F(TableTest, IsFilledOnce) {
   Node* const twice = b_.AddNode(
       "InitializeTableV2", {Table("HashTableV2", DType::kString, DType::kInt64),
                             b_.Const(Tensor::Of<std::string>({"a", "a"})), b_.Const(Tensor::Of<int64_t>({1, 2}))});
+  Node* const nothing = b_.AddNode("InitializeTableV2", {table, b_.Const(Tensor(DType::kString, Shape({0}))),
+                                                         b_.Const(Tensor(DType::kInt64, Shape({0})))});
   Open();
+  ExpectError(Do(nothing), absl::StatusCode::kInvalidArgument, "cannot be empty");
   ExpectError(Get(find).status(), absl::StatusCode::kFailedPrecondition, "Table not initialized");
   ASSERT_TRUE(Do(fill).ok());
   ASSERT_TRUE(Do(other).ok());  // no effect
@@ -292,7 +295,11 @@ TEST_F(TableTest, DenseTablesKeepTwoKeysForThemselves) {
   Node* const size = b_.AddNode("LookupTableSizeV2", {{table, 0}});
   Node* const bad = b_.AddNode("LookupTableInsertV2",
                                {{table, 0}, b_.Const(Tensor::Of<int64_t>({-2})), b_.Const(Tensor::Of<float>({1}))});
+  Node* const matrix =
+      b_.AddNode("LookupTableFindV2",
+                 {{table, 0}, b_.Const(Tensor::Of<int64_t>(Shape({2, 2}), {1, 2, 3, 4})), b_.Scalar<float>(-1)});
   Open();
+  ExpectError(Get(matrix).status(), absl::StatusCode::kInvalidArgument, "Expected key shape [2]");
   ASSERT_TRUE(Do(insert).ok());
   ASSERT_TRUE(Do(remove).ok());
   EXPECT_THAT(Values<int64_t>(size), ElementsAre(98));

@@ -46,6 +46,7 @@ class DenseTable : public LookupTable {
   }
 
   StatusOr<Tensor> Find(const Tensor& keys, const Tensor& otherwise, Allocator* allocator) const override {
+    MR_RETURN_IF_ERROR(CheckKeyShape(keys));
     MR_ASSIGN_OR_RETURN(const Shape shape, ValuesShape(keys, key_shape_));
     if (otherwise.shape() != options_.value_shape) {
       return InvalidArgument("Expected shape ", options_.value_shape.ToString(), " for default value, got ",
@@ -59,6 +60,7 @@ class DenseTable : public LookupTable {
   }
 
   Status Insert(const Tensor& keys, const Tensor& values) override {
+    MR_RETURN_IF_ERROR(CheckKeyShape(keys));
     MR_RETURN_IF_ERROR(CheckValues(keys, key_shape_, values));
     MR_RETURN_IF_ERROR(CheckKeys(keys));
     MutexLock lock(&mu_);
@@ -72,7 +74,7 @@ class DenseTable : public LookupTable {
 
   Status Remove(const Tensor& keys) override {
     if (!dense_.deleted_key.IsInitialized()) return Unimplemented("this table has no key that marks removed ones");
-    MR_RETURN_IF_ERROR(ValuesShape(keys, key_shape_).status());
+    MR_RETURN_IF_ERROR(CheckKeyShape(keys));
     MR_RETURN_IF_ERROR(CheckKeys(keys));
     MutexLock lock(&mu_);
     const int64_t n = NumKeys(keys);
@@ -136,6 +138,15 @@ class DenseTable : public LookupTable {
     return dense_.deleted_key.IsInitialized() && Equal(key, dense_.deleted_key.data<Key>());
   }
   bool IsVacant(const Key* key) const { return IsEmpty(key) || IsDeleted(key); }
+
+  // One key, or a vector of keys.
+  Status CheckKeyShape(const Tensor& keys) const {
+    const int64_t count = keys.rank() == key_shape_.rank() ? 1 : (keys.rank() == 0 ? 1 : keys.dim(0));
+    if (keys.num_elements() == count * key_size_) return ValuesShape(keys, key_shape_).status();
+    Shape expected({count});
+    for (const int64_t d : key_shape_.dims()) expected.AddDim(d);
+    return InvalidArgument("Expected key shape ", expected.ToString(), " got ", keys.shape().ToString());
+  }
 
   Status CheckKeys(const Tensor& keys) const {
     const int64_t n = NumKeys(keys);

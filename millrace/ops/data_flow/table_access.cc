@@ -49,7 +49,10 @@ class ChangeKernel : public Kernel {
     const Tensor& values = ctx.input(2);
     MR_ASSIGN_OR_RETURN(RefPtr<LookupTable> table, TableInput(ctx, keys.dtype(), values.dtype()));
     return ChangeTable(ctx, [&] {
-      if constexpr (kChange == Change::kInitialize) return table->Initialize(keys, values);
+      if constexpr (kChange == Change::kInitialize) {
+        if (keys.num_elements() == 0) return InvalidArgument("keys and values cannot be empty tensors.");
+        return table->Initialize(keys, values);
+      }
       if constexpr (kChange == Change::kInsert) return table->Insert(keys, values);
       return table->Import(keys, values);
     });

@@ -250,7 +250,7 @@ StatusOr<TensorArray*> TensorArrayInput(const KernelContext& ctx, int i) {
     if (ctx.step().step_resources != nullptr) {
       if (RefPtr<TensorArray> found = ctx.step().step_resources->Find<TensorArray>(name)) return found.get();
     }
-    return NotFound("this step has no TensorArray ", name);
+    return NotFound("Container of this step does not exist, or has no TensorArray ", name);
   }
   if (tensor.num_elements() == 1 && (tensor.dtype() == DType::kResource || IsRef(tensor.dtype()))) {
     Resource* const resource = tensor.scalar<ResourceHandle>().resource.get();

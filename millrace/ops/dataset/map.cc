@@ -268,6 +268,57 @@ MILLRACE_OP(ParallelInterleaveDatasetV2)
     .NotDifferentiable()
     .Summary("Maps elements to datasets and interleaves them.");
 
+MILLRACE_OP(ParallelInterleaveDatasetV3)
+    .Input("input_dataset: variant")
+    .Input("other_arguments: Targuments")
+    .Input("cycle_length: int64")
+    .Input("block_length: int64")
+    .Input("num_parallel_calls: int64")
+    .Output("handle: variant")
+    .Attr("f: func")
+    .Attr("deterministic: string = 'default'")
+    .Attr("Targuments: list(type) >= 0")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("metadata: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("Maps elements to datasets and interleaves them.");
+
+MILLRACE_OP(ParallelInterleaveDatasetV4)
+    .Input("input_dataset: variant")
+    .Input("other_arguments: Targuments")
+    .Input("cycle_length: int64")
+    .Input("block_length: int64")
+    .Input("buffer_output_elements: int64")
+    .Input("prefetch_input_elements: int64")
+    .Input("num_parallel_calls: int64")
+    .Output("handle: variant")
+    .Attr("f: func")
+    .Attr("deterministic: string = 'default'")
+    .Attr("Targuments: list(type) >= 0")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("metadata: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("Maps elements to datasets and interleaves them.");
+
+MILLRACE_OP(ParallelFilterDataset)
+    .Input("input_dataset: variant")
+    .Input("other_arguments: Targuments")
+    .Input("num_parallel_calls: int64")
+    .Output("handle: variant")
+    .Attr("predicate: func")
+    .Attr("deterministic: string = 'default'")
+    .Attr("Targuments: list(type) >= 0")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("metadata: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("The elements for which a function returns true.");
+
 MILLRACE_KERNEL(MapDataset, kCpu, MapDatasetKernel);
 MILLRACE_KERNEL(ParallelMapDataset, kCpu, ParallelMapDatasetKernel);
 MILLRACE_KERNEL(ParallelMapDatasetV2, kCpu, ParallelMapDatasetKernel);
@@ -276,6 +327,9 @@ MILLRACE_KERNEL(FilterDataset, kCpu, FilterDatasetKernel);
 MILLRACE_KERNEL(FlatMapDataset, kCpu, FlatMapDatasetKernel);
 MILLRACE_KERNEL(InterleaveDataset, kCpu, InterleaveDatasetKernel);
 MILLRACE_KERNEL(ParallelInterleaveDatasetV2, kCpu, InterleaveDatasetKernel);
+MILLRACE_KERNEL(ParallelInterleaveDatasetV3, kCpu, InterleaveDatasetKernel);
+MILLRACE_KERNEL(ParallelInterleaveDatasetV4, kCpu, InterleaveDatasetKernel);
+MILLRACE_KERNEL(ParallelFilterDataset, kCpu, FilterDatasetKernel);
 
 }  // namespace
 }  // namespace millrace

@@ -11,8 +11,9 @@ class BatchDatasetKernel : public DatasetKernel {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
     MR_ASSIGN_OR_RETURN(const int64_t size, Count(ctx, 1, "batch_size", 1));
     bool drop_remainder = false;
-    if (ctx.num_inputs() > 2) {
-      MR_ASSIGN_OR_RETURN(drop_remainder, Scalar<bool>(ctx, 2, "drop_remainder"));
+    // A parallel batch has a number of calls before it; it gives the same batches.
+    if (const int last = ctx.num_inputs() - 1; last > 1) {
+      MR_ASSIGN_OR_RETURN(drop_remainder, Scalar<bool>(ctx, last, "drop_remainder"));
     }
     return input.Batch(size, drop_remainder);
   }
@@ -247,6 +248,53 @@ MILLRACE_OP(ZipDataset)
     .NotDifferentiable()
     .Summary("Element i has the components of element i of each input.");
 
+MILLRACE_OP(ParallelBatchDataset)
+    .Input("input_dataset: variant")
+    .Input("batch_size: int64")
+    .Input("num_parallel_calls: int64")
+    .Input("drop_remainder: bool")
+    .Output("handle: variant")
+    .Attr("parallel_copy: bool = false")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("deterministic: string = 'default'")
+    .Attr("metadata: string = ''")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("Stacks consecutive elements along a new first dimension.");
+MILLRACE_OP(MaxIntraOpParallelismDataset)
+    .Input("input_dataset: variant")
+    .Input("max_intra_op_parallelism: int64")
+    .Output("handle: variant")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("The same elements; the number of threads stays the task's.");
+MILLRACE_OP(PrivateThreadPoolDataset)
+    .Input("input_dataset: variant")
+    .Input("num_threads: int64")
+    .Output("handle: variant")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("The same elements; the threads stay the task's.");
+
+MILLRACE_OP(RewriteDataset)
+    .Input("input_dataset: variant")
+    .Input("rewrite_name: string")
+    .Output("handle: variant")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("The same elements; how they are made is the task's business.");
+
+MILLRACE_KERNEL(RewriteDataset, kCpu, OptionsDatasetKernel);
+MILLRACE_KERNEL(ParallelBatchDataset, kCpu, BatchDatasetKernel);
+MILLRACE_KERNEL(MaxIntraOpParallelismDataset, kCpu, OptionsDatasetKernel);
+MILLRACE_KERNEL(PrivateThreadPoolDataset, kCpu, OptionsDatasetKernel);
 MILLRACE_KERNEL(BatchDataset, kCpu, BatchDatasetKernel);
 MILLRACE_KERNEL(BatchDatasetV2, kCpu, BatchDatasetKernel);
 MILLRACE_KERNEL(RepeatDataset, kCpu, RepeatDatasetKernel);

@@ -58,4 +58,20 @@ Status CheckResizeGrads(const Tensor& grads, const Tensor& original) {
   return absl::OkStatus();
 }
 
+Status ResizedImagesShape(ShapeContext& c) { return TransformedImagesShape(c, 1); }
+
+Status TransformedImagesShape(ShapeContext& c, int i) {
+  MR_ASSIGN_OR_RETURN(PartialShape images, c.WithRank(0, 4));
+  MR_ASSIGN_OR_RETURN(const PartialShape size_shape, c.WithRank(i, 1));
+  if (size_shape.dim(0) >= 0 && size_shape.dim(0) != 2) {
+    return InvalidArgument("Dimension must be 2 but is ", size_shape.dim(0));
+  }
+  std::vector<int64_t> size;
+  const bool known = c.ConstantInts(i, &size) && size.size() == 2 && size[0] >= 0 && size[1] >= 0;
+  images.set_dim(1, known ? size[0] : -1);
+  images.set_dim(2, known ? size[1] : -1);
+  c.set_output(0, images);
+  return absl::OkStatus();
+}
+
 }  // namespace millrace

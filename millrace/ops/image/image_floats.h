@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "millrace/graph/shape_inference.h"
 #include "millrace/runtime/kernel.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -44,6 +45,10 @@ struct ResizeScale {
 
 // Checks images and `size` (height and width), and returns the shape of the resized images.
 StatusOr<Shape> ResizedShape(const Tensor& images, const Tensor& size);
+// The same statically; also for gradients, whose `size` is that of the original images.
+Status ResizedImagesShape(ShapeContext& c);
+// The same with `size` in input i.
+Status TransformedImagesShape(ShapeContext& c, int i);
 // Checks the gradients of resized images against the original images.
 Status CheckResizeGrads(const Tensor& grads, const Tensor& original);
 

@@ -189,20 +189,6 @@ class ResizeLinearGradKernel : public Kernel {
   const ResizeScale scale_;
 };
 
-Status ResizeLinearShape(ShapeContext& c) {
-  MR_ASSIGN_OR_RETURN(PartialShape images, c.WithRank(0, 4));
-  MR_ASSIGN_OR_RETURN(const PartialShape size_shape, c.WithRank(1, 1));
-  if (size_shape.dim(0) >= 0 && size_shape.dim(0) != 2) {
-    return InvalidArgument("Dimension must be 2 but is ", size_shape.dim(0));
-  }
-  std::vector<int64_t> size;
-  const bool known = c.ConstantInts(1, &size) && size.size() == 2 && size[0] >= 0 && size[1] >= 0;
-  images.set_dim(1, known ? size[0] : -1);
-  images.set_dim(2, known ? size[1] : -1);
-  c.set_output(0, images);
-  return absl::OkStatus();
-}
-
 Status LikeOriginal(ShapeContext& c) {
   c.set_output(0, c.input(1));
   return absl::OkStatus();
@@ -226,7 +212,7 @@ MILLRACE_OP(ResizeBilinear)
     .Attr("T: {int8, uint8, int16, uint16, int32, int64, bfloat16, half, float, double}")
     .Attr("align_corners: bool = false")
     .Attr("half_pixel_centers: bool = false")
-    .Shape(ResizeLinearShape)
+    .Shape(ResizedImagesShape)
     .Gradient(ResizeLinearGradient);
 MILLRACE_OP(ResizeBilinearGrad)
     .Summary("The gradient of ResizeBilinear.")
@@ -246,7 +232,7 @@ MILLRACE_OP(ResizeBicubic)
     .Attr("T: {int8, uint8, int16, uint16, int32, int64, half, float, double, bfloat16}")
     .Attr("align_corners: bool = false")
     .Attr("half_pixel_centers: bool = false")
-    .Shape(ResizeLinearShape)
+    .Shape(ResizedImagesShape)
     .Gradient(ResizeLinearGradient);
 MILLRACE_OP(ResizeBicubicGrad)
     .Summary("The gradient of ResizeBicubic.")

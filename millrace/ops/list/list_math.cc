@@ -2,6 +2,7 @@
 #include "millrace/ops/kernels/elementwise.h"
 #include "millrace/ops/list/optional.h"
 #include "millrace/ops/list/tensor_list.h"
+#include "millrace/ops/list/tensor_map.h"
 
 namespace millrace {
 
@@ -36,6 +37,8 @@ StatusOr<Variant> AddVariants(KernelContext& ctx, const Variant& a, const Varian
   if (b.empty()) return a;
   const OptionalValue *p = a.Get<OptionalValue>(), *q = b.Get<OptionalValue>();
   if (p != nullptr && q != nullptr) return AddOptionals(ctx, *p, *q);
+  const TensorMap *m = a.Get<TensorMap>(), *n = b.Get<TensorMap>();
+  if (m != nullptr && n != nullptr) return AddMaps(ctx, *m, *n);
   const TensorList* x = a.Get<TensorList>();
   const TensorList* y = b.Get<TensorList>();
   if (x == nullptr || y == nullptr) {
@@ -76,6 +79,7 @@ StatusOr<Tensor> ZerosLikeTensor(KernelContext& ctx, const Tensor& t) {
 StatusOr<Variant> ZerosLikeVariant(KernelContext& ctx, const Variant& v) {
   if (v.empty()) return v;
   if (const OptionalValue* optional = v.Get<OptionalValue>()) return ZerosLikeOptional(ctx, *optional);
+  if (const TensorMap* map = v.Get<TensorMap>()) return ZerosLikeMap(ctx, *map);
   const TensorList* list = v.Get<TensorList>();
   if (list == nullptr) return InvalidArgument("there are no zeros like ", v.DebugString());
   RefPtr<TensorList> zeros = list->Like();

@@ -34,6 +34,28 @@ TEST_F(ListTest, AListIsAValue) {
   EXPECT_THAT(Values<float>(Stack(one)), ElementsAre(1, 2));
 }
 
+TEST_F(ListTest, AMapIsAValueWhoseKeysMustExist) {
+  const AttrList types = {{"key_dtype", DType::kFloat}, {"value_dtype", DType::kFloat}};
+  const Endpoint empty = b_.Op("EmptyTensorMap", {});
+  const auto size = [&](Endpoint map) { return Values<int32_t>(b_.Op("TensorMapSize", {map})); };
+  const auto at = [&](Endpoint map, Endpoint key) { return b_.Op("TensorMapLookup", {map, key}, types); };
+  const Endpoint one = b_.Op("TensorMapInsert", {empty, Vector({1}), Vector({10})}, types);
+  const Endpoint two = b_.Op("TensorMapInsert", {one, Vector({2}), Vector({20})}, types);
+  const Endpoint other = b_.Op("TensorMapInsert", {one, Vector({1}), Vector({30})}, types);
+  EXPECT_THAT(size(one), ElementsAre(1));
+  EXPECT_THAT(size(two), ElementsAre(2));
+  EXPECT_THAT(Values<float>(at(two, Vector({1}))), ElementsAre(10));
+  EXPECT_THAT(Values<float>(at(other, Vector({1}))), ElementsAre(30));
+  EXPECT_THAT(ErrorOf(at(one, Vector({2}))).ToString(), HasSubstr("non-existent key"));
+  EXPECT_THAT(ErrorOf(b_.Op("TensorMapErase", {one, Vector({2})}, types)).ToString(), HasSubstr("non-existent item"));
+  EXPECT_THAT(ErrorOf(b_.Op("TensorMapStackKeys", {empty}, {{"key_dtype", DType::kFloat}})).ToString(),
+              HasSubstr("empty map"));
+  EXPECT_THAT(ErrorOf(b_.Op("TensorMapStackKeys", {one}, {{"key_dtype", DType::kInt32}})).ToString(),
+              HasSubstr("requested dtype"));
+  const Endpoint zeros = b_.Op("ZerosLike", {two});
+  EXPECT_THAT(Values<float>(at(b_.Op("AddN", {two, two, zeros}), Vector({2}))), ElementsAre(40));
+}
+
 TEST_F(ListTest, WhatIsNotSetIsZero) {
   const Endpoint list = b_.Op("TensorListReserve", {b_.Ints({2}), b_.Scalar<int32_t>(3)}, kFloat);
   const Endpoint set = b_.Op("TensorListSetItem", {list, b_.Scalar<int32_t>(1), Vector({7, 8})}, kFloat);

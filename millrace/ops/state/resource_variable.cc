@@ -60,14 +60,15 @@ class AssignVariableKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, VariableInput(ctx, 0, dtype_));
     const Tensor& value = ctx.input(1);
+    // The first value may have any shape, as in TensorFlow.
     if (validate_shape_) {
       const StatusOr<Shape> old = variable->ShapeOfValue();
       if (old.ok() && *old != value.shape()) {
-        return InvalidArgument("cannot assign a value of shape ", value.shape().ToString(), " to variable ",
-                               variable->name(), " of shape ", old->ToString());
+        return InvalidArgument("Trying to assign to variable with tensor with wrong shape. Expected ", old->ToString(),
+                               " got ", value.shape().ToString(), " (variable ", variable->name(), ")");
       }
     }
-    return ChangeState(ctx, [&](VariableUpdate* by) { return variable->Assign(value, validate_shape_, by); });
+    return ChangeState(ctx, [&](VariableUpdate* by) { return variable->Assign(value, /*validate_shape=*/false, by); });
   }
 
  private:

@@ -110,5 +110,26 @@ TEST(Substr, PositionsAtTheLimitsAreErrorsNotOverflows) {
   }
 }
 
+TEST(Unicode, MalformedTextIsAnErrorIfStrictAndEncodingsMustExist) {
+  const auto transcode = [](const std::string& text, const char* from, const char* errors) {
+    return RunOp("UnicodeTranscode", {Words({text})},
+                 {{"input_encoding", from}, {"output_encoding", "UTF-8"}, {"errors", errors}});
+  };
+  EXPECT_THAT(transcode("a\xff", "UTF-8", "strict").status().ToString(), HasSubstr("Invalid formatting"));
+  EXPECT_THAT(transcode("a", "none", "strict").status().ToString(), HasSubstr("input encoding: none"));
+  const auto ignored = transcode(
+      "a\xff"
+      "b",
+      "UTF-8", "ignore");
+  ASSERT_TRUE(ignored.ok()) << ignored.status();
+  EXPECT_THAT(Strings((*ignored)[0]), ElementsAre("ab"));
+  const auto encoded = RunOp("UnicodeEncode", {Tensor::Of<int32_t>({0xD83D}), Tensor::Of<int64_t>({0, 1})},
+                             {{"output_encoding", "UTF-8"}, {"errors", "strict"}});
+  EXPECT_EQ(encoded.status().code(), absl::StatusCode::kInvalidArgument);
+  const auto beyond =
+      RunOp("UnicodeEncode", {Tensor::Of<int32_t>({65}), Tensor::Of<int64_t>({0, 5})}, {{"output_encoding", "UTF-8"}});
+  EXPECT_THAT(beyond.status().ToString(), HasSubstr("input_splits"));
+}
+
 }  // namespace
 }  // namespace millrace

@@ -3,6 +3,7 @@
 
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
+#include "millrace/ops/image/image_floats.h"
 #include "millrace/ops/nn/blockwise.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
@@ -101,20 +102,6 @@ class ResizeAreaKernel : public Kernel {
   bool align_corners_ = false;
 };
 
-Status ResizeAreaShape(ShapeContext& c) {
-  MR_ASSIGN_OR_RETURN(PartialShape images, c.WithRank(0, 4));
-  MR_ASSIGN_OR_RETURN(const PartialShape size_shape, c.WithRank(1, 1));
-  if (size_shape.dim(0) >= 0 && size_shape.dim(0) != 2) {
-    return InvalidArgument("Dimension must be 2 but is ", size_shape.dim(0));
-  }
-  std::vector<int64_t> size;
-  const bool known = c.ConstantInts(1, &size) && size.size() == 2 && size[0] >= 0 && size[1] >= 0;
-  images.set_dim(1, known ? size[0] : -1);
-  images.set_dim(2, known ? size[1] : -1);
-  c.set_output(0, images);
-  return absl::OkStatus();
-}
-
 MILLRACE_OP(ResizeArea)
     .Summary("Resizes images by area averaging.")
     .Input("images: T")
@@ -122,7 +109,7 @@ MILLRACE_OP(ResizeArea)
     .Output("resized_images: float")
     .Attr("T: {int8, uint8, int16, uint16, int32, int64, half, float, double, bfloat16}")
     .Attr("align_corners: bool = false")
-    .Shape(ResizeAreaShape)
+    .Shape(ResizedImagesShape)
     .NotDifferentiable();
 MILLRACE_KERNEL(ResizeArea, kCpu, ResizeAreaKernel);
 

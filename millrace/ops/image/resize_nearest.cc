@@ -4,6 +4,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
+#include "millrace/ops/image/image_floats.h"
 #include "millrace/ops/nn/blockwise.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
@@ -11,17 +12,7 @@
 namespace millrace {
 namespace {
 
-Status ResizeShape(ShapeContext& c) {
-  MR_ASSIGN_OR_RETURN(PartialShape images, c.WithRank(0, 4));
-  std::vector<int64_t> size;
-  const bool known = c.ConstantInts(1, &size) && size.size() == 2;
-  images.set_dim(1, known ? size[0] : -1);
-  images.set_dim(2, known ? size[1] : -1);
-  c.set_output(0, images);
-  return absl::OkStatus();
-}
-
-Status ResizeGradient(GradientContext& c) {
+Status ResizeNearestGradient(GradientContext& c) {
   const Endpoint size = c.Op("StridedSlice", {c.Shape(c.input(0)), c.Ints({1}), c.Ints({3}), c.Ints({1})});
   c.set_input_grad(
       0, c.Op("ResizeNearestNeighborGrad", {c.grad(), size}, c.CopyAttrs({"align_corners", "half_pixel_centers"})));
@@ -36,8 +27,8 @@ MILLRACE_OP(ResizeNearestNeighbor)
     .Attr("T: {int8, uint8, int16, uint16, int32, int64, half, float, double, bfloat16}")
     .Attr("align_corners: bool = false")
     .Attr("half_pixel_centers: bool = false")
-    .Shape(ResizeShape)
-    .Gradient(ResizeGradient);
+    .Shape(ResizedImagesShape)
+    .Gradient(ResizeNearestGradient);
 
 MILLRACE_OP(ResizeNearestNeighborGrad)
     .Summary("The gradient of ResizeNearestNeighbor.")
@@ -47,7 +38,7 @@ MILLRACE_OP(ResizeNearestNeighborGrad)
     .Attr("T: {uint8, int8, int32, half, float, double, bfloat16}")
     .Attr("align_corners: bool = false")
     .Attr("half_pixel_centers: bool = false")
-    .Shape(ResizeShape)
+    .Shape(ResizedImagesShape)
     .NotDifferentiable();
 
 // For each of `to` positions, the nearest of `from`.
@@ -90,9 +81,9 @@ StatusOr<Shape> OtherShape(const Tensor& images, const Tensor& size) {
   return Shape::Make({images.dim(0), s[0], s[1], images.dim(3)});
 }
 
-class ResizeKernel : public Kernel {
+class ResizeNearestKernel : public Kernel {
  public:
-  explicit ResizeKernel(KernelInit& init) : nearest_(init) {}
+  explicit ResizeNearestKernel(KernelInit& init) : nearest_(init) {}
   Status Compute(KernelContext& ctx) override {
     const Tensor& x = ctx.input(0);
     MR_ASSIGN_OR_RETURN(const Shape shape, OtherShape(x, ctx.input(1)));
@@ -120,9 +111,9 @@ class ResizeKernel : public Kernel {
   const Nearest nearest_;
 };
 
-class ResizeGradKernel : public Kernel {
+class ResizeNearestGradKernel : public Kernel {
  public:
-  explicit ResizeGradKernel(KernelInit& init) : nearest_(init) {
+  explicit ResizeNearestGradKernel(KernelInit& init) : nearest_(init) {
     if (!DispatchType(RealTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
   }
   Status Compute(KernelContext& ctx) override {
@@ -157,8 +148,8 @@ class ResizeGradKernel : public Kernel {
   const Nearest nearest_;
 };
 
-MILLRACE_KERNEL(ResizeNearestNeighbor, kCpu, ResizeKernel);
-MILLRACE_KERNEL(ResizeNearestNeighborGrad, kCpu, ResizeGradKernel);
+MILLRACE_KERNEL(ResizeNearestNeighbor, kCpu, ResizeNearestKernel);
+MILLRACE_KERNEL(ResizeNearestNeighborGrad, kCpu, ResizeNearestGradKernel);
 
 }  // namespace
 }  // namespace millrace
