@@ -23,25 +23,27 @@ class RngSkipKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const int64_t delta, Scalar(ctx, 2, "delta"));
     if (algorithm != kAlgPhilox) return InvalidArgument("Unsupported algorithm id: ", algorithm);
     MR_ASSIGN_OR_RETURN(const RefPtr<Variable> variable, StateVariable(ctx));
-    std::array<int64_t, kPhiloxState> before{};
-    MR_RETURN_IF_ERROR(ChangeState(ctx, [&] {
-      return variable->UpdateDense([&](const Tensor& old_state, Tensor* state) -> Status {
-        MR_RETURN_IF_ERROR(CheckState(old_state));
-        const int64_t* const old = old_state.data<int64_t>();
-        std::copy_n(old, kPhiloxState, before.begin());
-        std::copy_n(old, old_state.num_elements(), state->data<int64_t>());
-        // The counter is a number of 128 bits.
-        const uint64_t low = static_cast<uint64_t>(before[0]),
-                       next = low + static_cast<uint64_t>(delta) * kGroupsPerNumber;
-        state->data<int64_t>()[0] = static_cast<int64_t>(next);
-        state->data<int64_t>()[1] = static_cast<int64_t>(static_cast<uint64_t>(before[1]) + (next < low ? 1 : 0));
-        return absl::OkStatus();
-      });
-    }));
-    if (ctx.num_outputs() == 0) return absl::OkStatus();
-    MR_ASSIGN_OR_RETURN(Tensor* const value, ctx.AllocateOutput(0, Shape({kPhiloxState})));
-    std::copy(before.begin(), before.end(), value->data<int64_t>());
-    return absl::OkStatus();
+    Tensor* value = nullptr;
+    if (ctx.num_outputs() > 0) {
+      MR_ASSIGN_OR_RETURN(value, ctx.AllocateOutput(0, Shape({kPhiloxState})));
+    }
+    return ChangeState(ctx, [&](VariableUpdate* by) {
+      return variable->UpdateDense(
+          [&](const Tensor& old_state, Tensor* state) -> Status {
+            MR_RETURN_IF_ERROR(CheckState(old_state));
+            std::array<int64_t, kPhiloxState> before{};
+            std::copy_n(old_state.data<int64_t>(), kPhiloxState, before.begin());
+            std::copy_n(old_state.data<int64_t>(), old_state.num_elements(), state->data<int64_t>());
+            // The counter is a number of 128 bits.
+            const uint64_t low = static_cast<uint64_t>(before[0]),
+                           next = low + static_cast<uint64_t>(delta) * kGroupsPerNumber;
+            state->data<int64_t>()[0] = static_cast<int64_t>(next);
+            state->data<int64_t>()[1] = static_cast<int64_t>(static_cast<uint64_t>(before[1]) + (next < low ? 1 : 0));
+            if (value != nullptr) std::copy(before.begin(), before.end(), value->data<int64_t>());
+            return absl::OkStatus();
+          },
+          Allocator::Heap(), by);
+    });
   }
 
  private:
