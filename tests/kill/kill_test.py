@@ -316,7 +316,7 @@ def main():
     parser.add_argument("--program", required=True)
     parser.add_argument("--data_dir", required=True)
     parser.add_argument("--shim", required=True, help="the library that makes the faults of the operating system")
-    parser.add_argument("--times", type=int, default=1, help="run every test so often")
+    parser.add_argument("--times", type=int, default=int(os.environ.get("MILLRACE_KILL_TIMES", 1)), help="run every test so often")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("tests", nargs="*")
     FLAGS = parser.parse_args()

@@ -149,7 +149,7 @@ class Trainer {
 // the time of day on, if that is set; or for those in MILLRACE_SEED ("17" or "1000-9999"). Stops at the first that
 // fails and says how to replay it.
 inline void ForSeeds(int count, const std::function<void(uint64_t seed)>& body) {
-  const int64_t now = absl::ToUnixSeconds(WallClock::Real()->Now());
+  const int64_t now = absl::ToUnixSeconds(Clock::Real()->Now());
   uint64_t first = 1 + now / 86400 * 1000;
   if (const char* const wanted = std::getenv("MILLRACE_SIM_SEEDS")) {
     MR_CHECK(absl::SimpleAtoi(wanted, &count));
