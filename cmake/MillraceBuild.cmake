@@ -23,7 +23,7 @@ set(MILLRACE_HOT_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:$<$<CONFIG:Release>:-O3>;-fw
 set(MILLRACE_COOL_OPS dataset io parsing string summary)
 set(MILLRACE_COOL_OPTIONS "$<$<CONFIG:Release>:-O2>")
 # What runs a few times in a program's life, or waits for others: half of a compiler's time is optimisation.
-set(MILLRACE_COLD_ROOMS proto train launch)
+set(MILLRACE_COLD_ROOMS proto api train launch)
 set(MILLRACE_COLD_OPTIONS "$<$<CONFIG:Release>:-O1>")
 # Tests run once each; what they test is optimised.
 set(MILLRACE_TEST_OPTIONS "$<$<CONFIG:Release>:-O1>")
@@ -132,7 +132,8 @@ if(MILLRACE_JUMBO)
   # GCC warns of every name in an anonymous namespace that is not in the file it was called with.
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endif()
-set(MILLRACE_JUMBO_BYTES 60000 CACHE STRING "How much source one jumbo object takes at most")
+# Small ones are compiled again quickly after a change; ./quickstart and ./test, which compile everything, ask for large ones.
+set(MILLRACE_JUMBO_BYTES 30000 CACHE STRING "How much source one jumbo object takes at most")
 
 # millrace_jumbo(LIST NAME): replaces the .cc files in LIST by files that include several of one folder each.
 # The includes are relative to the source tree, so that ccache finds an object whatever the tree's own folder is.

@@ -37,6 +37,47 @@ void Narrow(const float* from, bfloat16* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = bfloat16(from[i]);
 }
 
+template <typename T>
+void MapUnaryBlocks(UnaryLoop loop, size_t out_size, const void* in, void* out, int64_t n) {
+  const T* x = static_cast<const T*>(in);
+  float block[kBlock];
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t m = std::min(kBlock, n - i);
+    Widen(x + i, block, m);
+    if (out_size == 0) {
+      loop(block, block, m);
+      Narrow(block, static_cast<T*>(out) + i, m);
+    } else {
+      loop(block, static_cast<char*>(out) + i * out_size, m);
+    }
+  }
+}
+template void MapUnaryBlocks<half>(UnaryLoop, size_t, const void*, void*, int64_t);
+template void MapUnaryBlocks<bfloat16>(UnaryLoop, size_t, const void*, void*, int64_t);
+
+template <typename T>
+bool MapBinaryBlocks(BinaryLoop loop, size_t out_size, Operands operands, const void* a, const void* b, void* out,
+                     int64_t n) {
+  float left[kBlock], right[kBlock], result[kBlock];
+  const int64_t step_a = operands == Operands::kLeftStands ? 0 : 1;
+  const int64_t step_b = operands == Operands::kRightStands ? 0 : 1;
+  bool good = true;
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t m = std::min(kBlock, n - i);
+    if (step_a != 0 || i == 0) Widen(static_cast<const T*>(a) + i * step_a, left, step_a != 0 ? m : 1);
+    if (step_b != 0 || i == 0) Widen(static_cast<const T*>(b) + i * step_b, right, step_b != 0 ? m : 1);
+    if (out_size == 0) {
+      good &= loop(operands, left, right, result, m);
+      Narrow(result, static_cast<T*>(out) + i, m);
+    } else {
+      good &= loop(operands, left, right, static_cast<char*>(out) + i * out_size, m);
+    }
+  }
+  return good;
+}
+template bool MapBinaryBlocks<half>(BinaryLoop, size_t, Operands, const void*, const void*, void*, int64_t);
+template bool MapBinaryBlocks<bfloat16>(BinaryLoop, size_t, Operands, const void*, const void*, void*, int64_t);
+
 Status UnaryKernel::Compute(KernelContext& ctx) {
   const Tensor& x = ctx.input(0);
   const void* in = x.raw_data();

@@ -65,31 +65,46 @@ enum class Operands { kBothMove, kLeftStands, kRightStands };
 // an element is outside the function's domain; out is then undefined.
 using BinaryLoop = bool (*)(Operands operands, const void* a, const void* b, void* out, int64_t n);
 
+// A functor or reducer whose results have the same bits for signed and unsigned integers says so with kSignless; its
+// loops are then compiled for the signed types alone.
+template <typename F, typename T>
+constexpr bool UsesSignedLoop() {
+  if constexpr (requires { F::kSignless; }) {
+    return std::is_integral_v<T> && !std::is_same_v<T, bool>;
+  } else {
+    return false;
+  }
+}
+template <typename F, typename T>
+using LoopType = typename std::conditional_t<UsesSignedLoop<F, T>(), std::make_signed<T>, std::type_identity<T>>::type;
+
+// Elements in a block of loops that convert blocks on the stack.
 inline constexpr int64_t kBlock = 128;
+
+// Run a loop over floats on blocks of 16-bit floats (T is half or bfloat16). The loop's results are of type T, or with
+// `out_size` of another type of that size.
+template <typename T>
+void MapUnaryBlocks(UnaryLoop loop, size_t out_size, const void* in, void* out, int64_t n);
+template <typename T>
+bool MapBinaryBlocks(BinaryLoop loop, size_t out_size, Operands operands, const void* a, const void* b, void* out,
+                     int64_t n);
 
 // Besides operator(), a functor may have a faster Run(const float*, float*, int64_t) for arrays.
 template <typename F, typename In, typename Out>
 void MapUnary(const void* in, void* out, int64_t n) {
-  const In* x = static_cast<const In*>(in);
-  Out* y = static_cast<Out*>(out);
   if constexpr (kIs16BitFloat<In>) {
-    float block[kBlock];
-    for (int64_t i = 0; i < n; i += kBlock) {
-      const int64_t m = std::min(kBlock, n - i);
-      Widen(x + i, block, m);
-      if constexpr (std::is_same_v<In, Out>) {
-        MapUnary<F, float, float>(block, block, m);
-        Narrow(block, y + i, m);
-      } else {
-        MapUnary<F, float, Out>(block, y + i, m);
-      }
-    }
-  } else if constexpr (requires { F::Run(x, y, n); }) {
-    F::Run(x, y, n);
+    using To = std::conditional_t<std::is_same_v<In, Out>, float, Out>;
+    MapUnaryBlocks<In>(&MapUnary<F, float, To>, std::is_same_v<In, Out> ? 0 : sizeof(Out), in, out, n);
   } else {
-    const F f{};
+    const In* x = static_cast<const In*>(in);
+    Out* y = static_cast<Out*>(out);
+    if constexpr (requires { F::Run(x, y, n); }) {
+      F::Run(x, y, n);
+    } else {
+      const F f{};
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<Out>(f(x[i]));
+      for (int64_t i = 0; i < n; ++i) y[i] = static_cast<Out>(f(x[i]));
+    }
   }
 }
 
@@ -103,30 +118,22 @@ auto ApplyBinary(const F& f, const T& a, const T& b, bool* bad) {
   }
 }
 
+// A functor with f(a, b) = g(b, a) may name g as its Mirrored, whose loops it then uses.
 template <typename F, typename T, typename Out>
 bool MapBinary(Operands operands, const void* left, const void* right, void* out, int64_t n) {
-  const T* a = static_cast<const T*>(left);
-  const T* b = static_cast<const T*>(right);
-  Out* y = static_cast<Out*>(out);
-  bool bad = false;
   if constexpr (kIs16BitFloat<T>) {
-    float fa[kBlock], fb[kBlock];
-    const int64_t step_a = operands == Operands::kLeftStands ? 0 : 1;
-    const int64_t step_b = operands == Operands::kRightStands ? 0 : 1;
-    for (int64_t i = 0; i < n; i += kBlock) {
-      const int64_t m = std::min(kBlock, n - i);
-      if (step_a != 0 || i == 0) Widen(a + i * step_a, fa, step_a != 0 ? m : 1);
-      if (step_b != 0 || i == 0) Widen(b + i * step_b, fb, step_b != 0 ? m : 1);
-      if constexpr (std::is_same_v<T, Out>) {
-        float fy[kBlock];
-        bad |= !MapBinary<F, float, float>(operands, fa, fb, fy, m);
-        Narrow(fy, y + i, m);
-      } else {
-        bad |= !MapBinary<F, float, Out>(operands, fa, fb, y + i, m);
-      }
-    }
-    return !bad;
+    using To = std::conditional_t<std::is_same_v<T, Out>, float, Out>;
+    return MapBinaryBlocks<T>(&MapBinary<F, float, To>, std::is_same_v<T, Out> ? 0 : sizeof(Out), operands, left, right,
+                              out, n);
+  } else if constexpr (requires { typename F::Mirrored; }) {
+    if (operands != Operands::kBothMove)
+      operands = operands == Operands::kLeftStands ? Operands::kRightStands : Operands::kLeftStands;
+    return MapBinary<typename F::Mirrored, T, Out>(operands, right, left, out, n);
   } else {
+    const T* a = static_cast<const T*>(left);
+    const T* b = static_cast<const T*>(right);
+    Out* y = static_cast<Out*>(out);
+    bool bad = false;
     const F f{};
     switch (operands) {
       case Operands::kBothMove:
@@ -180,7 +187,7 @@ class UnaryOf : public UnaryKernel {
   explicit UnaryOf(KernelInit& init) {
     grain_ = GrainOf<F>();
     const bool known = DispatchType(InTypes{}, init.input_type(0), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+      using T = LoopType<F, typename decltype(tag)::type>;
       loop_ = &MapUnary<F, T, std::conditional_t<std::is_void_v<Out>, T, Out>>;
     });
     if (!known) FailDType(init, init.input_type(0));
@@ -194,7 +201,7 @@ class BinaryOf : public BinaryKernel {
     grain_ = GrainOf<F>();
     if constexpr (requires { F::kError; }) error_ = F::kError;
     const bool known = DispatchType(InTypes{}, init.input_type(0), [&](auto tag) {
-      using T = typename decltype(tag)::type;
+      using T = LoopType<F, typename decltype(tag)::type>;
       loop_ = &MapBinary<F, T, std::conditional_t<std::is_void_v<Out>, T, Out>>;
     });
     if (!known) FailDType(init, init.input_type(0));

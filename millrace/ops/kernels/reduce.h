@@ -6,6 +6,7 @@
 //   struct SumReducer {
 //     using Acc = ...;                         // the accumulator type
 //     static constexpr bool kKeepsOne = true;  // Load is the identity: one element reduces to itself
+//     static constexpr bool kSignless = true;  // optional: signed and unsigned integers give the same bits
 //     static Acc Identity();
 //     static Acc Load(T x);
 //     static Acc Combine(Acc a, Acc b);  // associative and commutative up to rounding
@@ -20,6 +21,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "millrace/ops/kernels/elementwise.h"
 #include "millrace/runtime/kernel.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
@@ -171,10 +173,14 @@ void FinishLoop(const void* acc, int64_t n, int64_t count, void* out) {
 
 }  // namespace reduce_internal
 
-template <typename R, typename T>
+template <template <typename> class Reducer, typename T>
 ReduceLoops MakeReduceLoops() {
+  using R = Reducer<T>;
   using Acc = typename R::Acc;
-  using A = reduce_internal::OverAccumulators<R>;
+  // Reducers with the same accumulators combine them in the same way, so the types share the loops over accumulators.
+  using OverAcc = Reducer<Acc>;
+  static_assert(std::is_same_v<typename OverAcc::Acc, Acc>);
+  using A = std::conditional_t<OverAcc::kKeepsOne, OverAcc, reduce_internal::OverAccumulators<OverAcc>>;
   ReduceLoops loops;
   loops.acc_size = sizeof(Acc);
   loops.row = &reduce_internal::RowLoop<R, T>;
@@ -200,8 +206,8 @@ class ReduceOf : public ReduceKernel {
  public:
   explicit ReduceOf(KernelInit& init) : ReduceKernel(init) {
     const bool known = DispatchType(InTypes{}, init.input_type(0), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      loops_ = MakeReduceLoops<Reducer<T>, T>();
+      using Element = typename decltype(tag)::type;
+      loops_ = MakeReduceLoops<Reducer, LoopType<Reducer<Element>, Element>>();
     });
     if (!known) FailDType(init, init.input_type(0));
   }

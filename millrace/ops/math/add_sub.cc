@@ -8,12 +8,14 @@ namespace millrace {
 namespace {
 
 struct AddFn {
+  static constexpr bool kSignless = true;
   template <typename T>
   T operator()(const T& a, const T& b) const {
     return a + b;
   }
 };
 struct SubFn {
+  static constexpr bool kSignless = true;
   template <typename T>
   T operator()(T a, T b) const {
     return a - b;

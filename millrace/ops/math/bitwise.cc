@@ -6,24 +6,28 @@ namespace millrace {
 namespace {
 
 struct BitwiseAndFn {
+  static constexpr bool kSignless = true;
   template <typename T>
   T operator()(T a, T b) const {
     return a & b;
   }
 };
 struct BitwiseOrFn {
+  static constexpr bool kSignless = true;
   template <typename T>
   T operator()(T a, T b) const {
     return a | b;
   }
 };
 struct XorFn {
+  static constexpr bool kSignless = true;
   template <typename T>
   T operator()(T a, T b) const {
     return a ^ b;
   }
 };
 struct InvertFn {
+  static constexpr bool kSignless = true;
   template <typename T>
   T operator()(T x) const {
     return ~x;

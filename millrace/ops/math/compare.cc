@@ -5,20 +5,38 @@
 namespace millrace {
 namespace {
 
-#define MR_COMPARE_FN(name, op)                     \
-  struct name {                                     \
-    template <typename T>                           \
-    bool operator()(const T& a, const T& b) const { \
-      return a op b;                                \
-    }                                               \
+struct EqualFn {
+  static constexpr bool kSignless = true;
+  template <typename T>
+  bool operator()(const T& a, const T& b) const {
+    return a == b;
   }
-MR_COMPARE_FN(EqualFn, ==);
-MR_COMPARE_FN(NotEqualFn, !=);
-MR_COMPARE_FN(LessFn, <);
-MR_COMPARE_FN(LessEqualFn, <=);
-MR_COMPARE_FN(GreaterFn, >);
-MR_COMPARE_FN(GreaterEqualFn, >=);
-#undef MR_COMPARE_FN
+};
+struct NotEqualFn {
+  static constexpr bool kSignless = true;
+  template <typename T>
+  bool operator()(const T& a, const T& b) const {
+    return a != b;
+  }
+};
+struct LessFn {
+  template <typename T>
+  bool operator()(const T& a, const T& b) const {
+    return a < b;
+  }
+};
+struct LessEqualFn {
+  template <typename T>
+  bool operator()(const T& a, const T& b) const {
+    return a <= b;
+  }
+};
+struct GreaterFn {
+  using Mirrored = LessFn;
+};
+struct GreaterEqualFn {
+  using Mirrored = LessEqualFn;
+};
 
 // Without incompatible_shape_error, operands of incompatible shapes are not equal.
 template <typename F, bool kDifferent>

@@ -8,6 +8,7 @@ namespace millrace {
 namespace {
 
 struct MulFn {
+  static constexpr bool kSignless = true;
   template <typename T>
   T operator()(T a, T b) const {
     return a * b;
@@ -21,12 +22,14 @@ struct MulNoNanFn {
   }
 };
 struct SquareFn {
+  static constexpr bool kSignless = true;
   template <typename T>
   T operator()(T x) const {
     return x * x;
   }
 };
 struct SquaredDifferenceFn {
+  static constexpr bool kSignless = true;
   template <typename T>
   T operator()(T a, T b) const {
     const T d = a - b;

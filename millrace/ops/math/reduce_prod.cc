@@ -11,6 +11,7 @@ template <typename T>
 struct ProdReducer {
   using Acc = ComputeType<T>;
   static constexpr bool kKeepsOne = true;
+  static constexpr bool kSignless = true;
   static Acc Identity() { return Acc(1); }
   static Acc Load(T x) { return static_cast<Acc>(x); }
   static Acc Combine(Acc a, Acc b) { return static_cast<Acc>(a * b); }

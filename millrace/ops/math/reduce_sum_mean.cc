@@ -10,6 +10,7 @@ template <typename T>
 struct SumReducer {
   using Acc = ComputeType<T>;
   static constexpr bool kKeepsOne = true;
+  static constexpr bool kSignless = true;
   static Acc Identity() { return Acc(0); }
   static Acc Load(T x) { return static_cast<Acc>(x); }
   static Acc Combine(Acc a, Acc b) { return static_cast<Acc>(a + b); }

@@ -88,9 +88,10 @@ void LargestInWindows(KernelContext& ctx, const PoolGeometry& g, const T* x, T* 
   });
 }
 
-// For one output: the index of the maximum pixel per channel; the first one in case of a tie.
+// For one output: the index of the maximum pixel per channel; the first one in case of a tie. Not inlined, because it has
+// many callers for each type.
 template <typename T>
-void LargestPixels(const PoolGeometry& g, const T* image, const PoolView& view, T* __restrict largest,
+[[gnu::noinline]] void LargestPixels(const PoolGeometry& g, const T* image, const PoolView& view, T* __restrict largest,
                    int32_t* __restrict pixels) {
   bool first = true;
   view.ForPixels(g, [&](int64_t at) {

@@ -11,6 +11,37 @@ using SetTypes = Types<int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, std
 
 enum class SetOp { kAMinusB, kBMinusA, kIntersection, kUnion };
 
+// Sets are built of two types only: strings, and int64_t for all integers.
+template <typename T>
+using SetElement = std::conditional_t<std::is_same_v<T, std::string>, std::string, int64_t>;
+
+template <typename V>
+std::vector<V> Values(const Tensor& tensor) {
+  std::vector<V> values;
+  DispatchType(SetTypes{}, tensor.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_same_v<SetElement<T>, V>)
+      values.assign(tensor.data<T>(), tensor.data<T>() + tensor.num_elements());
+  });
+  return values;
+}
+
+template <typename V>
+void Store(std::vector<V> values, Tensor* to) {
+  DispatchType(SetTypes{}, to->dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_same_v<SetElement<T>, V>) {
+      for (size_t i = 0; i < values.size(); ++i) to->data<T>()[i] = static_cast<T>(std::move(values[i]));
+    }
+  });
+}
+
+// Calls fn with a value of the type of the sets of `dtype`.
+template <typename Fn>
+Status WithSetElement(DType dtype, Fn fn) {
+  return dtype == DType::kString ? fn(std::string()) : fn(int64_t{});
+}
+
 // The sets of one operand by group (the indices without the last).
 template <typename T>
 struct Sets {
@@ -43,9 +74,10 @@ StatusOr<Sets<T>> SparseSets(const SparseInput& input, bool validate) {
   Sets<T> sets;
   sets.groups = input.shape;
   sets.groups.RemoveDim(input.rank() - 1);
+  std::vector<T> values = Values<T>(*input.values);
   for (int64_t i = 0; i < input.count(); ++i) {
     const int64_t* row = input.Row(i);
-    sets.by_group[typename Sets<T>::Group(row, row + input.rank() - 1)].insert(input.values->data<T>()[i]);
+    sets.by_group[typename Sets<T>::Group(row, row + input.rank() - 1)].insert(std::move(values[i]));
   }
   return sets;
 }
@@ -57,13 +89,14 @@ Sets<T> DenseSets(const Tensor& input) {
   sets.groups.RemoveDim(input.rank() - 1);
   const int64_t width = input.dim(input.rank() - 1), count = width == 0 ? 0 : input.num_elements() / width;
   typename Sets<T>::Group group(sets.groups.rank());
+  const std::vector<T> values = Values<T>(input);
   for (int64_t g = 0; g < count; ++g) {
     int64_t rest = g;
     for (int d = sets.groups.rank() - 1; d >= 0; --d) {
       group[d] = rest % sets.groups.dim(d);
       rest /= sets.groups.dim(d);
     }
-    sets.by_group[group].insert(input.data<T>() + g * width, input.data<T>() + (g + 1) * width);
+    sets.by_group[group].insert(values.begin() + g * width, values.begin() + (g + 1) * width);
   }
   return sets;
 }
@@ -113,21 +146,22 @@ Status EmitSets(KernelContext& ctx, SetOp op, const Sets<T>& a, const Sets<T>& b
   const int rank = a.groups.rank() + 1;
   MR_ASSIGN_OR_RETURN(Tensor * indices, AllocateIndices(ctx, 0, count, rank));
   MR_ASSIGN_OR_RETURN(Tensor * values, ctx.AllocateOutput(1, Shape({count})));
-  int64_t at = 0;
+  std::vector<T> elements;
+  elements.reserve(static_cast<size_t>(count));
+  int64_t* row = indices->data<int64_t>();
   for (auto& [group, set] : results) {
-    for (size_t i = 0; i < set.size(); ++i, ++at) {
-      int64_t* row = indices->data<int64_t>() + at * rank;
+    for (size_t i = 0; i < set.size(); ++i, row += rank) {
       std::copy(group.begin(), group.end(), row);
       row[rank - 1] = static_cast<int64_t>(i);
-      values->data<T>()[at] = std::move(set[i]);
+      elements.push_back(std::move(set[i]));
     }
   }
+  Store(std::move(elements), values);
   Shape shape = a.groups;
   shape.AddDim(widest);
   return SetShapeOutput(ctx, 2, shape.dims());
 }
 
-template <bool kFirstSparse, bool kSecondSparse>
 class SetOperationKernel : public Kernel {
  public:
   explicit SetOperationKernel(KernelInit& init) {
@@ -150,16 +184,16 @@ class SetOperationKernel : public Kernel {
   }
 
   Status Compute(KernelContext& ctx) override {
-    Status status;
-    DispatchType(SetTypes{}, ctx.output_type(1), [&](auto tag) { status = Run<typename decltype(tag)::type>(ctx); });
-    return status;
+    return WithSetElement(ctx.output_type(1), [&](auto element) { return Run<decltype(element)>(ctx); });
   }
 
  private:
   template <typename T>
   Status Run(KernelContext& ctx) const {
-    MR_ASSIGN_OR_RETURN(const Sets<T> a, Read<T>(ctx, 0, kFirstSparse));
-    MR_ASSIGN_OR_RETURN(const Sets<T> b, Read<T>(ctx, kFirstSparse ? 3 : 1, kSecondSparse));
+    // A sparse operand is three inputs. If only one is sparse, it is the second.
+    const int inputs = ctx.num_inputs();
+    MR_ASSIGN_OR_RETURN(const Sets<T> a, Read<T>(ctx, 0, inputs == 6));
+    MR_ASSIGN_OR_RETURN(const Sets<T> b, Read<T>(ctx, inputs == 6 ? 3 : 1, inputs > 2));
     return EmitSets(ctx, op_, a, b);
   }
   template <typename T>
@@ -190,22 +224,18 @@ class SetSizeKernel : public Kernel {
     Shape groups = input.shape;
     groups.RemoveDim(input.rank() - 1);
     MR_RETURN_IF_ERROR(Shape::Make(groups.dims()).status());
-    Status status;
-    DispatchType(SetTypes{}, input.values->dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      status = [&]() -> Status {
-        MR_ASSIGN_OR_RETURN(const Sets<T> sets, SparseSets<T>(input, validate_));
-        MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, groups));
-        std::fill_n(out->data<int32_t>(), out->num_elements(), 0);
-        for (const auto& [group, set] : sets.by_group) {
-          int64_t at = 0;
-          for (int d = 0; d < groups.rank(); ++d) at = at * groups.dim(d) + group[d];
-          out->data<int32_t>()[at] = static_cast<int32_t>(set.size());
-        }
-        return absl::OkStatus();
-      }();
+    return WithSetElement(input.values->dtype(), [&](auto element) -> Status {
+      using T = decltype(element);
+      MR_ASSIGN_OR_RETURN(const Sets<T> sets, SparseSets<T>(input, validate_));
+      MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, groups));
+      std::fill_n(out->data<int32_t>(), out->num_elements(), 0);
+      for (const auto& [group, set] : sets.by_group) {
+        int64_t at = 0;
+        for (int d = 0; d < groups.rank(); ++d) at = at * groups.dim(d) + group[d];
+        out->data<int32_t>()[at] = static_cast<int32_t>(set.size());
+      }
+      return absl::OkStatus();
     });
-    return status;
   }
 
  private:
@@ -285,9 +315,9 @@ MILLRACE_OP(SetSize)
     .NotDifferentiable()
     .Summary("The number of distinct elements of the sets in the last dimension");
 
-MILLRACE_KERNEL(DenseToDenseSetOperation, kCpu, SetOperationKernel<false, false>);
-MILLRACE_KERNEL(DenseToSparseSetOperation, kCpu, SetOperationKernel<false, true>);
-MILLRACE_KERNEL(SparseToSparseSetOperation, kCpu, SetOperationKernel<true, true>);
+MILLRACE_KERNEL(DenseToDenseSetOperation, kCpu, SetOperationKernel);
+MILLRACE_KERNEL(DenseToSparseSetOperation, kCpu, SetOperationKernel);
+MILLRACE_KERNEL(SparseToSparseSetOperation, kCpu, SetOperationKernel);
 MILLRACE_KERNEL(SetSize, kCpu, SetSizeKernel);
 
 }  // namespace millrace::sparse

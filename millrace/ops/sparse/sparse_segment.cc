@@ -1,6 +1,8 @@
 // SparseSegmentSum, SparseSegmentMean, SparseSegmentSqrtN, and the same with a given number of segments.
 #include "millrace/ops/sparse/sparse_segment.h"
 
+#include <vector>
+
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
@@ -55,68 +57,89 @@ void SumRows(const T* x, const Index* indices, int64_t n, double factor, int64_t
   }
 }
 
-// Calls fn(id, first, last) for every run of equal ids.
-template <typename Id, typename Fn>
-void ForSegments(const Id* ids, int64_t n, Fn fn) {
-  for (int64_t first = 0, last; first < n; first = last) {
-    for (last = first + 1; last < n && ids[last] == ids[first];) ++last;
-    fn(int64_t{ids[first]}, first, last);
+// Entries [first, last) belong to segment `id`.
+struct Segment {
+  int64_t id, first, last;
+};
+
+StatusOr<std::vector<Segment>> Segments(const Tensor& ids) {
+  std::vector<Segment> segments;
+  Status status;
+  DispatchType(IndexTypes{}, ids.dtype(), [&](auto tag) {
+    const auto* id = ids.data<typename decltype(tag)::type>();
+    const int64_t n = ids.num_elements();
+    status = CheckSortedIds(id, n);
+    if (!status.ok()) return;
+    for (int64_t first = 0, last; first < n; first = last) {
+      for (last = first + 1; last < n && id[last] == id[first];) ++last;
+      segments.push_back({int64_t{id[first]}, first, last});
+    }
+  });
+  MR_RETURN_IF_ERROR(status);
+  return segments;
+}
+
+template <typename T, typename Index>
+void SumSegments(const Tensor& data, const Tensor& indices, const std::vector<Segment>& segments, SegmentScale scale,
+                 Tensor* output) {
+  const int64_t width = output->shape().Product(1, output->rank());
+  T* out = output->data<T>();
+  std::fill_n(out, output->num_elements(), T(0));
+  for (const Segment& segment : segments) {
+    const int64_t n = segment.last - segment.first;
+    SumRows(data.data<T>(), indices.data<Index>() + segment.first, n, SegmentFactor(scale, n), width,
+            out + segment.id * width);
   }
 }
 
-// Calls fn(indices, ids) with pointers to their types.
-template <typename Fn>
-Status WithIndexTypes(const Tensor& indices, const Tensor& ids, Fn fn) {
-  Status status;
-  DispatchType(IndexTypes{}, indices.dtype(), [&](auto index_tag) {
-    DispatchType(IndexTypes{}, ids.dtype(), [&](auto id_tag) {
-      status = fn(indices.data<typename decltype(index_tag)::type>(), ids.data<typename decltype(id_tag)::type>());
-    });
-  });
-  return status;
-}
-
-template <SegmentScale kScale, bool kGivenSegments, typename InTypes>
 class SparseSegmentKernel : public Kernel {
  public:
-  explicit SparseSegmentKernel(KernelInit& init) {
-    if (!DispatchType(InTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
-  }
-
   Status Compute(KernelContext& ctx) override {
     const Tensor &data = ctx.input(0), &indices = ctx.input(1), &ids = ctx.input(2);
     MR_RETURN_IF_ERROR(CheckShapes(data, indices, ids, "data"));
-    return WithIndexTypes(
-        indices, ids, [&](const auto* index, const auto* id) { return Sum(ctx, data, index, id, ids.num_elements()); });
+    MR_ASSIGN_OR_RETURN(const std::vector<Segment> segments, Segments(ids));
+    int64_t count = segments.empty() ? 0 : segments.back().id + 1;
+    if (ctx.num_inputs() == 4) {
+      MR_ASSIGN_OR_RETURN(const int64_t given, ScalarInput(ctx, 3, "num_segments"));
+      if (given < count) return InvalidArgument("segment ids must be < num_segments");
+      count = given;
+    }
+    Status status;
+    DispatchType(IndexTypes{}, indices.dtype(), [&](auto tag) {
+      status = CheckIndices(indices.data<typename decltype(tag)::type>(), indices.num_elements(), data.dim(0));
+    });
+    MR_RETURN_IF_ERROR(status);
+    Shape shape = data.shape();
+    shape.set_dim(0, count);
+    MR_RETURN_IF_ERROR(Shape::Make(shape.dims()).status());
+    MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
+    sum_(data, indices, segments, scale_, output);
+    return absl::OkStatus();
+  }
+
+ protected:
+  template <typename InTypes>
+  SparseSegmentKernel(KernelInit& init, SegmentScale scale, InTypes types) : scale_(scale) {
+    const bool known = DispatchType(types, init.input_type(0), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      sum_ = init.input_type(1) == DType::kInt32 ? &SumSegments<T, int32_t> : &SumSegments<T, int64_t>;
+    });
+    if (!known) FailDType(init, init.input_type(0));
   }
 
  private:
-  template <typename Index, typename Id>
-  static Status Sum(KernelContext& ctx, const Tensor& data, const Index* indices, const Id* ids, int64_t n) {
-    MR_RETURN_IF_ERROR(CheckSortedIds(ids, n));
-    int64_t segments = n == 0 ? 0 : int64_t{ids[n - 1]} + 1;
-    if constexpr (kGivenSegments) {
-      MR_ASSIGN_OR_RETURN(const int64_t given, ScalarInput(ctx, 3, "num_segments"));
-      if (given < segments) return InvalidArgument("segment ids must be < num_segments");
-      segments = given;
-    }
-    MR_RETURN_IF_ERROR(CheckIndices(indices, n, data.dim(0)));
-    Shape shape = data.shape();
-    shape.set_dim(0, segments);
-    MR_RETURN_IF_ERROR(Shape::Make(shape.dims()).status());
-    MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
-    const int64_t width = shape.Product(1, shape.rank());
-    DispatchType(InTypes{}, data.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      const T* x = data.data<T>();
-      T* out = output->data<T>();
-      std::fill_n(out, output->num_elements(), T(0));
-      ForSegments(ids, n, [&](int64_t id, int64_t first, int64_t last) {
-        SumRows(x, indices + first, last - first, SegmentFactor(kScale, last - first), width, out + id * width);
-      });
-    });
-    return absl::OkStatus();
-  }
+  const SegmentScale scale_;
+  decltype(&SumSegments<float, int32_t>) sum_ = nullptr;
+};
+
+struct SegmentSumKernel : SparseSegmentKernel {
+  explicit SegmentSumKernel(KernelInit& init) : SparseSegmentKernel(init, SegmentScale::kSum, RealTypes{}) {}
+};
+struct SegmentMeanKernel : SparseSegmentKernel {
+  explicit SegmentMeanKernel(KernelInit& init) : SparseSegmentKernel(init, SegmentScale::kMean, FloatTypes{}) {}
+};
+struct SegmentSqrtNKernel : SparseSegmentKernel {
+  explicit SegmentSqrtNKernel(KernelInit& init) : SparseSegmentKernel(init, SegmentScale::kSqrtN, FloatTypes{}) {}
 };
 
 Status SparseSegmentShape(ShapeContext& c) { return SparseSegmentRows(c, -1); }
@@ -220,11 +243,11 @@ MILLRACE_OP(SparseSegmentSqrtNWithNumSegments)
     .Shape(WithCountShape)
     .Gradient(SqrtNGradient)
     .Summary("SparseSegmentSqrtN with a given number of segments");
-MILLRACE_KERNEL(SparseSegmentSum, kCpu, SparseSegmentKernel<SegmentScale::kSum, false, RealTypes>);
-MILLRACE_KERNEL(SparseSegmentMean, kCpu, SparseSegmentKernel<SegmentScale::kMean, false, FloatTypes>);
-MILLRACE_KERNEL(SparseSegmentSqrtN, kCpu, SparseSegmentKernel<SegmentScale::kSqrtN, false, FloatTypes>);
-MILLRACE_KERNEL(SparseSegmentSumWithNumSegments, kCpu, SparseSegmentKernel<SegmentScale::kSum, true, RealTypes>);
-MILLRACE_KERNEL(SparseSegmentMeanWithNumSegments, kCpu, SparseSegmentKernel<SegmentScale::kMean, true, FloatTypes>);
-MILLRACE_KERNEL(SparseSegmentSqrtNWithNumSegments, kCpu, SparseSegmentKernel<SegmentScale::kSqrtN, true, FloatTypes>);
+MILLRACE_KERNEL(SparseSegmentSum, kCpu, SegmentSumKernel);
+MILLRACE_KERNEL(SparseSegmentMean, kCpu, SegmentMeanKernel);
+MILLRACE_KERNEL(SparseSegmentSqrtN, kCpu, SegmentSqrtNKernel);
+MILLRACE_KERNEL(SparseSegmentSumWithNumSegments, kCpu, SegmentSumKernel);
+MILLRACE_KERNEL(SparseSegmentMeanWithNumSegments, kCpu, SegmentMeanKernel);
+MILLRACE_KERNEL(SparseSegmentSqrtNWithNumSegments, kCpu, SegmentSqrtNKernel);
 
 }  // namespace millrace

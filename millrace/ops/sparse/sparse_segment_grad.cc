@@ -39,10 +39,10 @@ StatusOr<int64_t> RowsInput(const KernelContext& ctx, const Tensor& indices) {
   return rows;
 }
 
-// Adds each segment's row of the gradient, scaled, to row to_row(i) of the output for entry i.
-template <typename T, typename ToRow>
+// Adds each segment's row of the gradient, scaled, to row rows[i] of the output for entry i.
+template <typename T>
 Status AddBack(KernelContext& ctx, const Tensor& grad, const Tensor& ids, const std::vector<double>& factors,
-               ToRow to_row, Tensor* output) {
+               const std::vector<int64_t>& rows, Tensor* output) {
   using C = ComputeType<T>;
   Tensor sums = *output;
   if constexpr (!std::is_same_v<C, T>) {
@@ -55,69 +55,67 @@ Status AddBack(KernelContext& ctx, const Tensor& grad, const Tensor& ids, const 
     const int64_t id = IntAt(ids, i);
     const C factor = static_cast<C>(factors[static_cast<size_t>(id)]);
     const T* from = grad.data<T>() + id * width;
-    C* to = sum + to_row(i) * width;
+    C* to = sum + rows[static_cast<size_t>(i)] * width;
     for (int64_t j = 0; j < width; ++j) to[j] += factor * static_cast<C>(from[j]);
   }
   if constexpr (!std::is_same_v<C, T>) Narrow(sum, output->data<T>(), sums.num_elements());
   return absl::OkStatus();
 }
 
+// Has one output, or two: then only the rows that are not zero, and their numbers.
 class GradKernel : public Kernel {
  public:
-  explicit GradKernel(KernelInit& init) {
-    if (!DispatchType(FloatTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &grad = ctx.input(0), &indices = ctx.input(1), &ids = ctx.input(2);
+    MR_ASSIGN_OR_RETURN(const std::vector<double> factors, SegmentFactors(grad, indices, ids, scale_));
+    MR_ASSIGN_OR_RETURN(int64_t count, RowsInput(ctx, indices));
+    std::vector<int64_t> rows(static_cast<size_t>(indices.num_elements()));
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = IntAt(indices, static_cast<int64_t>(i));
+    if (ctx.num_outputs() == 2) {
+      MR_ASSIGN_OR_RETURN(count, NameRows(ctx, &rows));
+    }
+    Shape shape = grad.shape();
+    shape.set_dim(0, count);
+    MR_RETURN_IF_ERROR(Shape::Make(shape.dims()).status());
+    MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
+    return add_back_(ctx, grad, ids, factors, rows, output);
   }
 
  protected:
-  template <typename ToRow>
-  static Status Emit(KernelContext& ctx, const std::vector<double>& factors, int64_t rows, ToRow to_row) {
-    const Tensor& grad = ctx.input(0);
-    Shape shape = grad.shape();
-    shape.set_dim(0, rows);
-    MR_RETURN_IF_ERROR(Shape::Make(shape.dims()).status());
-    MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
-    Status status;
-    DispatchType(FloatTypes{}, grad.dtype(), [&](auto tag) {
-      status = AddBack<typename decltype(tag)::type>(ctx, grad, ctx.input(2), factors, to_row, output);
-    });
-    return status;
+  GradKernel(KernelInit& init, SegmentScale scale) : scale_(scale) {
+    const bool known = DispatchType(FloatTypes{}, init.input_type(0),
+                                    [&](auto tag) { add_back_ = &AddBack<typename decltype(tag)::type>; });
+    if (!known) FailDType(init, init.input_type(0));
   }
-};
 
-template <SegmentScale kScale>
-class SparseSegmentGradKernel : public GradKernel {
- public:
-  using GradKernel::GradKernel;
-  Status Compute(KernelContext& ctx) override {
-    const Tensor& indices = ctx.input(1);
-    MR_ASSIGN_OR_RETURN(const std::vector<double> factors, SegmentFactors(ctx.input(0), indices, ctx.input(2), kScale));
-    MR_ASSIGN_OR_RETURN(const int64_t rows, RowsInput(ctx, indices));
-    return Emit(ctx, factors, rows, [&](int64_t i) { return IntAt(indices, i); });
-  }
-};
-
-template <SegmentScale kScale>
-class SparseSegmentGradV2Kernel : public GradKernel {
- public:
-  using GradKernel::GradKernel;
-  Status Compute(KernelContext& ctx) override {
-    const Tensor& indices = ctx.input(1);
-    MR_ASSIGN_OR_RETURN(const std::vector<double> factors, SegmentFactors(ctx.input(0), indices, ctx.input(2), kScale));
-    MR_RETURN_IF_ERROR(RowsInput(ctx, indices).status());
-    std::vector<int64_t> rows;
-    for (int64_t i = 0; i < indices.num_elements(); ++i) rows.push_back(IntAt(indices, i));
-    std::sort(rows.begin(), rows.end());
-    rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
-    const auto n = static_cast<int64_t>(rows.size());
-    MR_ASSIGN_OR_RETURN(Tensor * named, ctx.AllocateOutput(1, Shape({n})));
-    DispatchType(IndexTypes{}, named->dtype(), [&](auto tag) {
+ private:
+  // Output 1 gets the distinct rows in order; `rows` then says for each entry which of them it is. Returns their number.
+  static StatusOr<int64_t> NameRows(KernelContext& ctx, std::vector<int64_t>* rows) {
+    std::vector<int64_t> distinct = *rows;
+    std::sort(distinct.begin(), distinct.end());
+    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+    const auto count = static_cast<int64_t>(distinct.size());
+    MR_ASSIGN_OR_RETURN(Tensor * names, ctx.AllocateOutput(1, Shape({count})));
+    DispatchType(IndexTypes{}, names->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      for (int64_t i = 0; i < n; ++i) named->data<T>()[i] = static_cast<T>(rows[static_cast<size_t>(i)]);
+      std::transform(distinct.begin(), distinct.end(), names->data<T>(), [](int64_t row) { return static_cast<T>(row); });
     });
-    return Emit(ctx, factors, n, [&](int64_t i) {
-      return std::lower_bound(rows.begin(), rows.end(), IntAt(indices, i)) - rows.begin();
-    });
+    for (int64_t& row : *rows) row = std::lower_bound(distinct.begin(), distinct.end(), row) - distinct.begin();
+    return count;
   }
+
+  const SegmentScale scale_;
+  decltype(&AddBack<float>) add_back_ = nullptr;
+};
+
+struct SegmentSumGradKernel : GradKernel {
+  explicit SegmentSumGradKernel(KernelInit& init) : GradKernel(init, SegmentScale::kSum) {}
+};
+struct SegmentMeanGradKernel : GradKernel {
+  explicit SegmentMeanGradKernel(KernelInit& init) : GradKernel(init, SegmentScale::kMean) {}
+};
+struct SegmentSqrtNGradKernel : GradKernel {
+  explicit SegmentSqrtNGradKernel(KernelInit& init) : GradKernel(init, SegmentScale::kSqrtN) {}
 };
 
 Status AllRowsShape(ShapeContext& c) { return SparseSegmentRows(c, 3); }
@@ -218,11 +216,11 @@ MILLRACE_OP(SparseSegmentSqrtNGradV2)
     .NotDifferentiable()
     .Summary("The selected rows of SparseSegmentSqrtNGrad, and their indices");
 
-MILLRACE_KERNEL(SparseSegmentSumGrad, kCpu, SparseSegmentGradKernel<SegmentScale::kSum>);
-MILLRACE_KERNEL(SparseSegmentMeanGrad, kCpu, SparseSegmentGradKernel<SegmentScale::kMean>);
-MILLRACE_KERNEL(SparseSegmentSqrtNGrad, kCpu, SparseSegmentGradKernel<SegmentScale::kSqrtN>);
-MILLRACE_KERNEL(SparseSegmentSumGradV2, kCpu, SparseSegmentGradV2Kernel<SegmentScale::kSum>);
-MILLRACE_KERNEL(SparseSegmentMeanGradV2, kCpu, SparseSegmentGradV2Kernel<SegmentScale::kMean>);
-MILLRACE_KERNEL(SparseSegmentSqrtNGradV2, kCpu, SparseSegmentGradV2Kernel<SegmentScale::kSqrtN>);
+MILLRACE_KERNEL(SparseSegmentSumGrad, kCpu, SegmentSumGradKernel);
+MILLRACE_KERNEL(SparseSegmentMeanGrad, kCpu, SegmentMeanGradKernel);
+MILLRACE_KERNEL(SparseSegmentSqrtNGrad, kCpu, SegmentSqrtNGradKernel);
+MILLRACE_KERNEL(SparseSegmentSumGradV2, kCpu, SegmentSumGradKernel);
+MILLRACE_KERNEL(SparseSegmentMeanGradV2, kCpu, SegmentMeanGradKernel);
+MILLRACE_KERNEL(SparseSegmentSqrtNGradV2, kCpu, SegmentSqrtNGradKernel);
 
 }  // namespace millrace
