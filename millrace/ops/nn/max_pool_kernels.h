@@ -88,11 +88,11 @@ void LargestInWindows(KernelContext& ctx, const PoolGeometry& g, const T* x, T* 
   });
 }
 
-// For one output: the index of the maximum pixel per channel; the first one in case of a tie. Not inlined, because it has
-// many callers for each type.
+// For one output: the index of the maximum pixel per channel; the first one in case of a tie. Not inlined, because it
+// has many callers for each type.
 template <typename T>
 [[gnu::noinline]] void LargestPixels(const PoolGeometry& g, const T* image, const PoolView& view, T* __restrict largest,
-                   int32_t* __restrict pixels) {
+                                     int32_t* __restrict pixels) {
   bool first = true;
   view.ForPixels(g, [&](int64_t at) {
     const T* __restrict from = image + at * g.channels;

@@ -89,7 +89,8 @@ class GradKernel : public Kernel {
   }
 
  private:
-  // Output 1 gets the distinct rows in order; `rows` then says for each entry which of them it is. Returns their number.
+  // Output 1 gets the distinct rows in order; `rows` then says for each entry which of them it is. Returns their
+  // number.
   static StatusOr<int64_t> NameRows(KernelContext& ctx, std::vector<int64_t>* rows) {
     std::vector<int64_t> distinct = *rows;
     std::sort(distinct.begin(), distinct.end());
@@ -98,7 +99,8 @@ class GradKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(Tensor * names, ctx.AllocateOutput(1, Shape({count})));
     DispatchType(IndexTypes{}, names->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      std::transform(distinct.begin(), distinct.end(), names->data<T>(), [](int64_t row) { return static_cast<T>(row); });
+      std::transform(distinct.begin(), distinct.end(), names->data<T>(),
+                     [](int64_t row) { return static_cast<T>(row); });
     });
     for (int64_t& row : *rows) row = std::lower_bound(distinct.begin(), distinct.end(), row) - distinct.begin();
     return count;
