@@ -20,7 +20,7 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(MILLRACE_HOT_ROOMS ops executor task)
 set(MILLRACE_HOT_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:$<$<CONFIG:Release>:-O3>;-fwrapv;-fno-strict-aliasing>")
 # The families of ops that spend their time in memory, files and tables; -O3 would only make them longer to compile.
-set(MILLRACE_COOL_OPS dataset io parsing string summary)
+set(MILLRACE_COOL_OPS control_flow data_flow dataset functional io linalg list parsing string summary)
 set(MILLRACE_COOL_OPTIONS "$<$<CONFIG:Release>:-O2>")
 # What runs a few times in a program's life, or waits for others: half of a compiler's time is optimisation.
 set(MILLRACE_COLD_ROOMS proto api train launch)
@@ -302,7 +302,7 @@ endfunction()
 # Precompiled headers: what nearly every file of a kind includes. GCC compiles what includes one with the optimisation
 # that the header was compiled with, whatever the command line says, so each has exactly its users' options. The lower rooms have one of the standard library and
 # Abseil, the generated messages one of protobuf's, the rooms that see graphs and kernels one with those, the tests one
-# with GoogleTest, and programs one with CLI11 and millrace.h.
+# with GoogleTest, and programs one with CLI11 and millrace.h. Without a target it only makes the header's own.
 function(millrace_precompile target room)
   set(headers
     <algorithm> <atomic> <cstdint> <cstring> <functional> <map> <memory> <string> <type_traits> <unordered_map> <utility> <vector>
@@ -350,5 +350,7 @@ function(millrace_precompile target room)
       target_link_libraries(${pch} PUBLIC GTest::gmock)
     endif()
   endif()
-  target_precompile_headers(${target} REUSE_FROM ${pch})
+  if(target)
+    target_precompile_headers(${target} REUSE_FROM ${pch})
+  endif()
 endfunction()

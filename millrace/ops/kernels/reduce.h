@@ -115,9 +115,10 @@ typename R::Acc RowInLanes(const In* x, int64_t n) {
 template <typename R, typename In>
 typename R::Acc Row(const In* x, int64_t n) {
   using Acc = typename R::Acc;
-  // One vector register for short rows, four for long ones; not for complex numbers, of which a register holds too few.
-  constexpr bool kReal = std::is_arithmetic_v<Acc>;
-  constexpr int kFew = kReal ? (sizeof(Acc) <= 4 ? 8 : 4) : 2, kMany = kReal ? 4 * kFew : kFew;
+  // One vector register for short rows, four for long ones; not for complex numbers, of which a register holds too few,
+  // nor for integers that are widened, whose conversions would be unrolled to thousands of instructions.
+  constexpr bool kReal = std::is_arithmetic_v<Acc>, kWidened = std::is_integral_v<In> && sizeof(In) < sizeof(Acc);
+  constexpr int kFew = kReal ? (sizeof(Acc) <= 4 ? 8 : 4) : 2, kMany = kReal && !kWidened ? 4 * kFew : kFew;
   constexpr int64_t kLeaf = 1024;
   if (n < kFew) {
     Acc acc = R::Identity();
