@@ -15,6 +15,7 @@
 #include "millrace/launch/process_tree.h"
 #include "millrace/launch/training_text.h"
 #include "millrace/net/address.h"
+#include "millrace/train/progress.h"
 #include "millrace/train/timeline/merge_timelines.h"
 
 namespace millrace::launch {
@@ -104,6 +105,7 @@ void TaskKeepers::StartProgram(int number) {
   start.environment.push_back(absl::StrCat("TF_CONFIG=", TfConfig(job_->cluster, name)));
   start.environment.push_back(absl::StrCat("MILLRACE_TASK=", task.name));
   start.environment.push_back(absl::StrCat("MILLRACE_JOB=", getpid()));
+  start.environment.push_back(absl::StrCat(kRestartsVariable, "=", job_->supervision.tasks()[number].restarts));
   if (const Status secured = AddAccess(task, group, &start); !secured.ok())
     return job_->supervision.OnNotStarted(number, secured.message(), 126);
   if (getenv("PYTHONUNBUFFERED") == nullptr) start.environment.emplace_back("PYTHONUNBUFFERED=1");

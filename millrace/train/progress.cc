@@ -122,4 +122,10 @@ void ReportProgress(const TrainingProgress& progress) {
   pipe->Tell(progress);
 }
 
+int RestartsByLauncher() {
+  const char* text = std::getenv(kRestartsVariable);
+  int restarts;
+  return text != nullptr && absl::SimpleAtoi(text, &restarts) ? restarts : 0;
+}
+
 }  // namespace millrace

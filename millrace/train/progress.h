@@ -3,6 +3,7 @@
 //   step=812 loss=0.4321 phase=training
 //
 // Any program in any language may write such lines. If the variable is not set, nothing is written.
+// In the other direction, MILLRACE_RESTARTS tells a program how often the launcher has started it again.
 #pragma once
 
 #include <cstdint>
@@ -35,5 +36,9 @@ StatusOr<TrainingProgress> ParseProgress(absl::string_view line);
 // Reports to the launcher, if there is one. Steps are reported at most ten times a second, a change of phase
 // immediately. Never blocks: lines that the launcher does not read in time are dropped. Thread-safe.
 void ReportProgress(const TrainingProgress& progress);
+
+// How often the launcher has started this task again within its job; 0 without a launcher.
+inline constexpr char kRestartsVariable[] = "MILLRACE_RESTARTS";
+int RestartsByLauncher();
 
 }  // namespace millrace

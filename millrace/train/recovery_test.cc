@@ -1,10 +1,12 @@
 // Servers that are lost in the middle of a training, and come back.
 #include <atomic>
+#include <cstdlib>
 #include <thread>
 #include <utility>
 
 #include "millrace/runtime/wait_registry.h"
 #include "millrace/train/global_step.h"
+#include "millrace/train/progress.h"
 #include "millrace/train/train_testing.h"
 
 namespace millrace {
@@ -184,6 +186,24 @@ TEST(Recovery, ValuesThatAnotherTrainingLeftAreInitialized) {
     EXPECT_EQ(session->Run(model.train), absl::OkStatus());
     EXPECT_EQ(ValueOfW(session.get(), model), 1);
   }
+}
+
+TEST(Recovery, AChiefThatTheLauncherRestartedBeforeItsFirstCheckpointContinues) {
+  Tasks tasks({{"ps", 1}, {"worker", 1}});
+  const TempDirectory folder = TempDirectory::Make("recovery_test").value();
+  const auto train = [&](int steps, const char* restarts) {
+    setenv(kRestartsVariable, restarts, 1);
+    CountingModel model = CountingModel::OfWorker(0);
+    MonitoredTrainingSessionOptions options = ChiefOptions(tasks, folder.path());
+    options.save_checkpoint_every_steps = 0;
+    auto session = MonitoredTrainingSession(model.scope, options).value();
+    unsetenv(kRestartsVariable);
+    for (int i = 0; i < steps; ++i) EXPECT_EQ(session->Run(model.train), absl::OkStatus());
+    return ValueOfW(session.get(), model);
+  };
+  EXPECT_EQ(train(3, "0"), 3);
+  EXPECT_EQ(train(2, "1"), 5);
+  EXPECT_EQ(train(1, "0"), 1) << "a new job, on servers that another one has left";
 }
 
 TEST(Recovery, ACheckpointThatIsNewerThanTheValuesIsRestored) {

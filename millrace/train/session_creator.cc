@@ -3,6 +3,8 @@
 #include <optional>
 #include <utility>
 
+#include "millrace/train/progress.h"
+
 namespace millrace {
 namespace {
 
@@ -37,6 +39,7 @@ class Chief : public SessionCreator {
                            .checkpoint_dir = options_.checkpoint_dir,
                            .checkpoint_filename_with_path = options_.checkpoint_filename_with_path,
                            .keep_values = create.recovering ? true : options_.keep_values,
+                           .restarted = RestartsByLauncher() > 0,
                            .max_wait = options_.max_wait};
     // After a loss the newest checkpoint is restored, not the one that the training began with.
     if (create.recovering && !options_.checkpoint_dir.empty() && scaffold.saver != nullptr) {

@@ -154,9 +154,12 @@ StatusOr<std::string> SessionManager::Attempt::ReasonToKeepValues(const PrepareO
     return "";
   MR_ASSIGN_OR_RETURN(const std::string newest, LatestCheckpoint(prepare.checkpoint_dir));
   const std::optional<int64_t> saved = StepOfCheckpoint(newest);
-  if (!saved) return "";
   MR_RETURN_IF_ERROR(ReadStep());
-  if (*std::exchange(result.step, std::nullopt) < *saved) return "";
+  const int64_t step = *std::exchange(result.step, std::nullopt);
+  // At step 0 nothing is lost, and the chief may have ended before its init_fn was done.
+  if (newest.empty() && prepare.restarted && step > 0)
+    return "; there is no checkpoint yet, and this task was restarted (keep_values = false initialises them)";
+  if (!saved || step < *saved) return "";
   return absl::StrCat("; the newest checkpoint is ", newest, " (keep_values = false restores it)");
 }
 

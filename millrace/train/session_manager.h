@@ -40,9 +40,11 @@ struct PrepareOptions {
   bool wait_for_checkpoint = false;
   // What happens if all variables already have values, because the chief was restarted while the parameter servers kept
   // running. True keeps them. False restores or initialises, as TensorFlow does. Without a value they are kept if
-  // `checkpoint_dir` has a checkpoint and its step is not beyond theirs, which shows that they are of this training;
-  // otherwise another training may have left them.
+  // `checkpoint_dir` has a checkpoint and its step is not beyond theirs, which shows that they are of this training, or
+  // if there is no checkpoint yet but `restarted` is set; otherwise another training may have left them.
   std::optional<bool> keep_values = false;
+  // This task was started again within its job (see RestartsByLauncher), so the values are of this training.
+  bool restarted = false;
   absl::Duration max_wait = absl::Seconds(7200);
 };
 

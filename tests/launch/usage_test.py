@@ -121,6 +121,8 @@ config = json.loads(os.environ["TF_CONFIG"])
 print("at", config["cluster"]["worker"])
 count = len(os.listdir("."))
 open("%d" % count, "w").close()
+if os.environ["MILLRACE_RESTARTS"] != str(count):
+    sys.exit("it was told of %s restarts" % os.environ["MILLRACE_RESTARTS"])
 sys.exit(3 if count < 2 else 0)
 """
         os.mkdir(os.path.join(self.folder, "runs"))
