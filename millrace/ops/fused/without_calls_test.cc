@@ -15,8 +15,8 @@ template <typename T, typename Bits>
 void PairsOf(Tensor* a, Tensor* b) {
   const T inf = std::numeric_limits<T>::infinity(), tiny = std::numeric_limits<T>::denorm_min(),
           most = std::numeric_limits<T>::max();
-  const std::vector<T> special = {T(0), T(-0.0), T(1), T(-1), tiny,        -tiny, std::numeric_limits<T>::min(),
-                                  most, -most,   inf,  -inf,  std::nan("")};
+  const std::vector<T> special = {T(0), T(-0.0), T(1), T(-1), tiny,           -tiny, std::numeric_limits<T>::min(),
+                                  most, -most,   inf,  -inf,  T(std::nan(""))};
   std::mt19937_64 random(1);
   *a = Tensor(DTypeOf<T>(), Shape({100000}));
   *b = Tensor(DTypeOf<T>(), Shape({100000}));
