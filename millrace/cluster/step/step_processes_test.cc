@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kPsTask[] = "/job:ps/replica:0/task:0";
+constexpr char kPsName[] = "/job:ps/replica:0/task:0";
 constexpr int64_t kPeerFloats = 5'000'000;
 
 ClusterSpec TwoTasks(const std::string& ps_port, const std::string& worker_port) {
@@ -69,11 +69,11 @@ class StepProcessTest : public StepTransportTest {
   }
   static void ExpectUnavailable(const Status& status) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(kPsTask));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(kPsName));
   }
   bool WaitsForPs() {
     for (const Wait& wait : servers_[0]->worker()->ListWaits()) {
-      if (wait.kind == Wait::Kind::kTensor && absl::StrContains(wait.peer, kPsTask)) return true;
+      if (wait.kind == Wait::Kind::kTensor && absl::StrContains(wait.peer, kPsName)) return true;
     }
     return false;
   }

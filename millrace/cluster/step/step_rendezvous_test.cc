@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kKey[] =
+constexpr char kSentKey[] =
     "/job:ps/replica:0/task:0/device:CPU:0;56d93a2aa9cece36;/job:worker/replica:0/task:0/device:CPU:0;edge_4_w/"
     "read;18186195969791715286:2";
 
@@ -32,9 +32,9 @@ TEST(StepRendezvousTest, AnAbortEndsWaitsAndIsWhatLaterOnesGet) {
   WaitRegistry waits;
   const RefPtr<StepRendezvous> step = MakeRef<StepRendezvous>(7, &waits);
   Status first, second;
-  step->RecvLocal(kKey, [&](StatusOr<RendezvousItem> item) { first = item.status(); });
+  step->RecvLocal(kSentKey, [&](StatusOr<RendezvousItem> item) { first = item.status(); });
   step->Abort(Unavailable("the ps is gone"));
-  step->RecvLocal(kKey, [&](StatusOr<RendezvousItem> item) { second = item.status(); });
+  step->RecvLocal(kSentKey, [&](StatusOr<RendezvousItem> item) { second = item.status(); });
   EXPECT_THAT(std::string(first.message()), HasSubstr("the ps is gone"));
   EXPECT_THAT(std::string(second.message()), HasSubstr("the ps is gone"));
   EXPECT_TRUE(absl::IsUnavailable(first) && absl::IsUnavailable(second));
@@ -44,10 +44,10 @@ TEST(StepRendezvousTest, AnAbortEndsWaitsAndIsWhatLaterOnesGet) {
 TEST(StepRendezvousTest, WithoutALineATensorWaitsUntilItIsAskedFor) {
   WaitRegistry waits;
   const RefPtr<StepRendezvous> step = MakeRef<StepRendezvous>(7, &waits);
-  ASSERT_TRUE(step->SendSlot(0, kKey, {Tensor::Scalar<float>(5), false}).ok());
+  ASSERT_TRUE(step->SendSlot(0, kSentKey, {Tensor::Scalar<float>(5), false}).ok());
   EXPECT_FALSE(step->IsEmpty());
   float got = 0;
-  step->RecvLocal(kKey, [&](StatusOr<RendezvousItem> item) { got = item->tensor.scalar<float>(); });
+  step->RecvLocal(kSentKey, [&](StatusOr<RendezvousItem> item) { got = item->tensor.scalar<float>(); });
   EXPECT_EQ(got, 5);
   EXPECT_TRUE(step->IsEmpty());
 }
@@ -56,7 +56,7 @@ TEST(StepRendezvousTest, ATensorOfATaskThatIsNotInTheClusterIsAnError) {
   WaitRegistry waits;
   const RefPtr<StepRendezvous> step = MakeRef<StepRendezvous>(7, &waits);
   Status status;
-  step->RecvSlot(-1, kKey, [&](StatusOr<RendezvousItem> item) { status = item.status(); });
+  step->RecvSlot(-1, kSentKey, [&](StatusOr<RendezvousItem> item) { status = item.status(); });
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("which is not a task of this cluster"));
 }
