@@ -1,7 +1,8 @@
 // Measures the step lane between two processes of this host: an empty call, and calls with a large request or answer,
-// over each kind of transport; for comparison a plain TCP stream, a plain Unix socket and a memory copy.
+// over each kind of transport, with the processor time of both ends; for comparison a plain TCP stream, a plain Unix
+// socket and a memory copy.
 //
-//   lane_bench [--kinds shm,tcp,tls,grpc] [--seconds 0.5] [--sizes 0,1024,...] [--floor]
+//   lane_bench [--kinds shm,tcp,tls,grpc,grpcs] [--seconds 0.5] [--sizes 0,1024,...] [--floor]
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -59,7 +60,7 @@ class BulkService : public Service {
   const RefPtr<Buffer> data_;
 };
 
-// What is measured: "shm", "tcp", "grpc", or "tls", which is tcp with mutual TLS.
+// What is measured: "shm", "tcp", "grpc", or with mutual TLS "tls", which is tcp, and "grpcs".
 struct Measured {
   std::string name;
   LaneKind kind;
@@ -67,13 +68,14 @@ struct Measured {
 };
 
 StatusOr<Measured> Parse(const std::string& name) {
-  if (name != "tls") {
+  if (name != "tls" && name != "grpcs") {
     MR_ASSIGN_OR_RETURN(const LaneKind kind, ParseLaneKind(name));
     return Measured{name, kind, nullptr};
   }
   MR_ASSIGN_OR_RETURN(const auto authority, CertificateAuthority::Make("lane_bench"));
   MR_ASSIGN_OR_RETURN(millrace::TlsCredentials tls, authority->Issue("both", {"localhost"}, CertificateRole::kTask));
-  return Measured{name, LaneKind::kTcp, std::make_shared<const millrace::TlsCredentials>(std::move(tls))};
+  return Measured{name, name == "tls" ? LaneKind::kTcp : LaneKind::kGrpc,
+                  std::make_shared<const millrace::TlsCredentials>(std::move(tls))};
 }
 
 std::unique_ptr<Transport> NewTransport(const Measured& what) {
@@ -116,6 +118,7 @@ class ServerProcess {
     waitpid(pid_, nullptr, 0);
   }
   std::string address() const { return absl::StrCat("localhost:", port_); }
+  pid_t pid() const { return pid_; }
 
  private:
   pid_t pid_;
@@ -133,8 +136,19 @@ StatusOr<Bytes> Call(Channel& channel, const char* method, Bytes request) {
   return result;
 }
 
-void Print(const char* kind, const char* what, size_t size, double seconds) {
-  std::printf("%-5s %-4s %10zu bytes %10.1f us %8.2f GB/s\n", kind, what, size, seconds * 1e6, size / seconds / 1e9);
+// The processor time of a process; 0: this one.
+double CpuSeconds(pid_t pid) {
+  clockid_t clock = CLOCK_PROCESS_CPUTIME_ID;
+  timespec time{};
+  if (pid != 0) MR_CHECK(clock_getcpuclockid(pid, &clock) == 0);
+  MR_CHECK(clock_gettime(clock, &time) == 0);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+void Print(const char* kind, const char* what, size_t size, double seconds, double cpu_seconds = 0) {
+  std::printf("%-5s %-4s %10zu bytes %10.1f us %8.2f GB/s", kind, what, size, seconds * 1e6, size / seconds / 1e9);
+  if (cpu_seconds > 0) std::printf(" %10.1f us of processor time", cpu_seconds * 1e6);
+  std::printf("\n");
   std::fflush(stdout);
 }
 
@@ -146,19 +160,27 @@ void MeasureKind(const Measured& what, double seconds, const std::vector<size_t>
   auto channel = transport->Connect(server.address());
   while (what.kind != LaneKind::kGrpc && channel->streaming() == nullptr)
     MR_CHECK(Call(*channel, "/bench.Bulk/Put", {}).ok());
-  const std::string& name = what.name;
+  const auto measure = [&](const char* direction, size_t size, const auto& call) {
+    int calls = 0;
+    const double cpu = CpuSeconds(0) + CpuSeconds(server.pid());
+    const double median = millrace::bench::MedianSeconds(seconds, [&] {
+      call();
+      ++calls;
+    });
+    Print(what.name.c_str(), direction, size, median, (CpuSeconds(0) + CpuSeconds(server.pid()) - cpu) / calls);
+  };
   for (const size_t size : sizes) {
-    Print(name.c_str(), "put", size, millrace::bench::MedianSeconds(seconds, [&] {
-            Bytes request;
-            request.Append({static_cast<const char*>(data->data()), size}, data);
-            MR_CHECK(Call(*channel, "/bench.Bulk/Put", std::move(request)).ok());
-          }));
-    Print(name.c_str(), "get", size, millrace::bench::MedianSeconds(seconds, [&] {
-            const uint64_t wanted = size;
-            auto answer = Call(*channel, "/bench.Bulk/Get",
-                               Bytes::Of(std::string(reinterpret_cast<const char*>(&wanted), sizeof(wanted))));
-            MR_CHECK(answer.ok() && answer->size() == size);
-          }));
+    measure("put", size, [&] {
+      Bytes request;
+      request.Append({static_cast<const char*>(data->data()), size}, data);
+      MR_CHECK(Call(*channel, "/bench.Bulk/Put", std::move(request)).ok());
+    });
+    measure("get", size, [&] {
+      const uint64_t wanted = size;
+      auto answer = Call(*channel, "/bench.Bulk/Get",
+                         Bytes::Of(std::string(reinterpret_cast<const char*>(&wanted), sizeof(wanted))));
+      MR_CHECK(answer.ok() && answer->size() == size);
+    });
   }
   for (const PeerStatus& peer : transport->status().peers) {
     if (!peer.why_not_better.empty()) std::printf("%-5s %s\n", peer.kind.c_str(), peer.why_not_better.c_str());
@@ -249,7 +271,7 @@ void MeasureCopy(double seconds, const std::vector<size_t>& sizes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::vector<std::string> kinds = {"shm", "tcp", "tls", "grpc"};
+  std::vector<std::string> kinds = {"shm", "tcp", "tls", "grpc", "grpcs"};
   std::vector<size_t> sizes = {0, 1000, 10'000, 32'000, 64'000, 100'000, 1'000'000, 10'000'000, 100'000'000};
   double seconds = 0.5;
   bool floor = false;

@@ -2,6 +2,9 @@
 //
 // A ps serves until it is killed. A worker creates its session, prints {"ready": true}, and then, for each line "CASE
 // SECONDS" of its input, measures that case and prints the median time of one step as a JSON line.
+//
+// For bench/idle_workers a process has several workers (--tasks); the line "idle SECONDS PERIOD" lets each of them make
+// one small step every PERIOD seconds.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +16,7 @@
 #include <map>
 #include <optional>
 #include <sstream>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_split.h"
@@ -25,8 +29,10 @@ namespace {
 struct Flags {
   std::string ps_hosts, worker_hosts, job_name;
   int task_index = 0;
+  int tasks = 1;
   int threads = 0;
   bool embedding = false;
+  bool scalar_only = false;
 };
 
 constexpr int64_t kMb = 1 << 20;
@@ -59,8 +65,8 @@ struct Worker {
   std::vector<Step> steps;  // used by the cases
   std::optional<ClientSession> session;
 
-  Status Make(const Flags& flags, const std::string& target, Cases* cases) {
-    const std::string me = absl::StrCat("/job:worker/task:", flags.task_index);
+  Status Make(const Flags& flags, int index, const std::string& target, Cases* cases) {
+    const std::string me = absl::StrCat("/job:worker/task:", index);
     const Scope ps = scope.WithDevice("/job:ps/task:0"), worker = scope.WithDevice(me);
     std::map<std::string, Operation> targets;
     std::map<std::string, Output> fetches;
@@ -76,11 +82,10 @@ struct Worker {
       const Var scalar(ps, "scalar", {1}, init::Zeros());
       targets["scalar"] = Operation(ops::Slice(worker, scalar, {0}, {1}));
       shared.push_back(scalar.initializer());
-      for (const int64_t mb : {1, 100}) {
+      for (const int64_t mb : flags.scalar_only ? std::vector<int64_t>{} : std::vector<int64_t>{1, 100}) {
         const Shape shape({mb * kMb / 4});
         const Var there(ps, absl::StrCat("there", mb), shape, init::Zeros());
-        const Var here(worker, absl::StrCat("here", mb, "_", flags.task_index), shape, init::Ones(),
-                       {.trainable = false});
+        const Var here(worker, absl::StrCat("here", mb, "_", index), shape, init::Ones(), {.trainable = false});
         targets[absl::StrCat("read", mb)] = Operation(ops::Slice(worker, there, {0}, {1}));
         targets[absl::StrCat("push", mb)] = there.AssignAdd(ps, ops::Identity(worker, here));
         fetches[absl::StrCat("sum", mb)] = ops::Sum(worker, there, {0});
@@ -94,7 +99,7 @@ struct Worker {
     if (!own.empty()) init_own = Group(worker.WithOpName("init_own"), own);
     MR_RETURN_IF_ERROR(scope.status());
     MR_ASSIGN_OR_RETURN(session, ClientSession::Create(scope, {.target = target, .device_filters = {"/job:ps", me}}));
-    if (flags.task_index == 0) MR_RETURN_IF_ERROR(session->Run(init_shared));
+    if (index == 0) MR_RETURN_IF_ERROR(session->Run(init_shared));
     if (init_own) MR_RETURN_IF_ERROR(session->Run(*init_own));
     steps.reserve(targets.size() + fetches.size());
     for (const auto& [name, op] : targets) MR_RETURN_IF_ERROR(Add(name, session->MakeStep({}, {}, {op}), cases));
@@ -135,30 +140,53 @@ struct Client {
   }
 };
 
+// Lets each of the workers make one step every `period` seconds.
+Status Idle(std::vector<Cases>* workers, double seconds, double period) {
+  int64_t steps = 0;
+  const double begin = Now(), pause = period / static_cast<double>(workers->size());
+  for (; static_cast<double>(steps) * pause < seconds; ++steps) {
+    const double wait = begin + static_cast<double>(steps) * pause - Now();
+    if (wait > 0) std::this_thread::sleep_for(std::chrono::duration<double>(wait));
+    MR_RETURN_IF_ERROR((*workers)[static_cast<size_t>(steps) % workers->size()]["scalar"]());
+  }
+  std::cout << "{\"steps\": " << steps << "}" << std::endl;
+  return absl::OkStatus();
+}
+
 Status Run(const Flags& flags) {
   const std::vector<std::string> ps = absl::StrSplit(flags.ps_hosts, ','),
                                  workers = absl::StrSplit(flags.worker_hosts, ',');
   MR_ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::Of({{"ps", ps}, {"worker", workers}}));
   const ServerOptions options{.intra_op_threads = flags.threads, .inter_op_threads = flags.threads};
-  MR_ASSIGN_OR_RETURN(std::unique_ptr<Server> server,
-                      Server::Start(cluster, flags.job_name, flags.task_index, options));
+  std::vector<std::unique_ptr<Server>> servers;
+  for (int i = 0; i < flags.tasks; ++i) {
+    MR_ASSIGN_OR_RETURN(std::unique_ptr<Server> server,
+                        Server::Start(cluster, flags.job_name, flags.task_index + i, options));
+    servers.push_back(std::move(server));
+  }
   if (flags.job_name == "ps") {
-    server->Join();
+    servers[0]->Join();
     return absl::OkStatus();
   }
-  Cases cases;
-  Worker worker;
-  MR_RETURN_IF_ERROR(worker.Make(flags, server->target(), &cases));
+  std::vector<Cases> cases(servers.size());
+  std::vector<Worker> tasks(servers.size());
+  for (size_t i = 0; i < servers.size(); ++i)
+    MR_RETURN_IF_ERROR(tasks[i].Make(flags, flags.task_index + static_cast<int>(i), servers[i]->target(), &cases[i]));
   Client client;
-  if (!flags.embedding && flags.task_index == 0) MR_RETURN_IF_ERROR(client.Make("grpc://" + ps[0], &cases));
+  if (!flags.embedding && !flags.scalar_only && flags.task_index == 0)
+    MR_RETURN_IF_ERROR(client.Make("grpc://" + ps[0], &cases[0]));
   std::cout << "{\"ready\": true}" << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     std::string name;
-    double seconds = 1;
-    words >> name >> seconds;
-    if (!cases.contains(name)) return InvalidArgument("there is no case '", name, "'");
-    MR_ASSIGN_OR_RETURN(const std::string told, Measure(cases[name], seconds));
+    double seconds = 1, period = 10;
+    words >> name >> seconds >> period;
+    if (name == "idle") {
+      MR_RETURN_IF_ERROR(Idle(&cases, seconds, period));
+      continue;
+    }
+    if (!cases[0].contains(name)) return InvalidArgument("there is no case '", name, "'");
+    MR_ASSIGN_OR_RETURN(const std::string told, Measure(cases[0][name], seconds));
     std::cout << told << std::endl;
   }
   return absl::OkStatus();
@@ -173,7 +201,9 @@ int main(int argc, char** argv) {
   app.add_option("--worker_hosts", flags.worker_hosts)->required();
   app.add_option("--job_name", flags.job_name)->required();
   app.add_option("--task_index", flags.task_index);
+  app.add_option("--tasks", flags.tasks, "Tasks in this process, from task_index on")->check(CLI::PositiveNumber);
   app.add_option("--threads", flags.threads, "Threads of each pool; 0: one per core");
+  app.add_flag("--scalar_only", flags.scalar_only, "Have only the case 'scalar', without variables of 100 MB");
   app.add_flag("--embedding", flags.embedding, "Measure rows of a table of 10 M x 64 on the ps");
   CLI11_PARSE(app, argc, argv);
   if (const Status status = Run(flags); !status.ok()) {

@@ -43,7 +43,7 @@ def worker_cases(session_of, me, args):
         with tf1.device(me):
             what["scalar"] = tf1.group(tf1.slice(scalar, [0], [1]))
         shared.append(scalar.initializer)
-        for mb in (1, 100):
+        for mb in () if args.scalar_only else (1, 100):
             with tf1.device(PS):
                 there = tf1.get_variable(f"there{mb}", shape=[mb * MB // 4], initializer=tf1.zeros_initializer())
             with tf1.device(me):
@@ -79,6 +79,7 @@ def client_cases(target, threads):
 def main():
     parser = task_parser(__doc__)
     parser.add_argument("--embedding", action="store_true")
+    parser.add_argument("--scalar_only", action="store_true")
     args = parser.parse_args()
     cluster = cluster_of(args)
     server = tf1.train.Server(cluster, args.job_name, args.task_index, config=unrewritten(config_of(args.threads)))
@@ -86,7 +87,7 @@ def main():
         server.join()
     me = f"/job:worker/task:{args.task_index}"
     cases = worker_cases(lambda: tf1.Session(server.target, config=unrewritten(config_of(args.threads, ["/job:ps", me]))), me, args)
-    if not args.embedding and args.task_index == 0:
+    if not args.embedding and not args.scalar_only and args.task_index == 0:
         cases.update(client_cases("grpc://" + cluster["ps"][0], args.threads))
     say(ready=True)
     for line in sys.stdin:

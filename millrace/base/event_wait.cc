@@ -6,12 +6,10 @@
 #include <cerrno>
 
 #include "millrace/base/fd.h"
+#include "millrace/base/watch_patience.h"
 
 namespace millrace {
 namespace {
-
-// After this time, in milliseconds, a thread stops polling and lets another thread wake it.
-constexpr int kPatience = 2;
 
 // One descriptor per thread, created on first use: creating one for each wait would take longer than many answers do.
 Fd& WakeDescriptor() {
@@ -33,6 +31,7 @@ void EventWait::Notify() {
 }
 
 void EventWait::Wait() {
+  static thread_local WatchPatience patience;
   EventWatch* const watch = thread_.watch();
   Fd& wake = WakeDescriptor();
   if (!watch->empty() && !wake.ok()) wake = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -44,14 +43,18 @@ void EventWait::Wait() {
       asleep_ = Asleep::kAtDescriptors;
       wake_ = wake.get();
     }
-    soon = watch->HandleEvents(&thread_, kPatience, wake.get());
+    soon = watch->HandleEvents(&thread_, static_cast<int>(patience.limit().count()), wake.get());
     MutexLock lock(&mu_);
     asleep_ = Asleep::kNo;
   }
+  const bool polled = !watch->empty();
   watch->GiveBack();
   MutexLock lock(&mu_);
   asleep_ = Asleep::kAtCondition;
+  const bool outlasted = polled && !done_;
+  const auto gave_back = outlasted ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
   while (!done_) notified_.Wait(&mu_);
+  if (outlasted) patience.Outlasted(std::chrono::steady_clock::now() - gave_back);
   // So that this thread's next wait does not find it.
   uint64_t written;
   while (woken_ && read(wake_, &written, sizeof(written)) < 0 && errno == EINTR) {

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "millrace/net/tls/openssl_types.h"
 
@@ -20,12 +21,40 @@ namespace {
 constexpr size_t kRecord = SSL3_RT_MAX_PLAIN_LENGTH;
 // What is received at once, and what is encrypted before it is sent; several records.
 constexpr size_t kReadAhead = size_t{64} << 10;
-constexpr size_t kBatch = 8 * kRecord;
+constexpr size_t kBatch = 16 * kRecord;
 constexpr size_t kBatchEncrypted = kBatch + kBatch / 64;
-// A larger buffer is not kept between two calls.
+// A larger buffer does not stay with its stream between two calls.
 constexpr size_t kKeptBuffer = 2 * kRecord;
 // AES-GCM keeps its promises for 2^24.5 records with one key (RFC 8446, 5.5); far more than this.
 constexpr size_t kBytesPerKey = size_t{64} << 30;
+
+// Empty strings with the capacity of a batch, for the streams that this thread writes to: fresh pages for each call
+// would take longer than the copies into them.
+class SpareBuffers {
+ public:
+  static void Take(std::string* buffer) {
+    if (buffer->capacity() >= kBatchEncrypted) return;
+    std::vector<std::string>& spare = Here();
+    if (spare.empty()) return buffer->reserve(kBatchEncrypted);
+    std::string taken = std::move(spare.back());
+    spare.pop_back();
+    taken.assign(*buffer);
+    *buffer = std::move(taken);
+  }
+  static void GiveBack(std::string* buffer) {
+    if (buffer->capacity() <= kKeptBuffer || !buffer->empty()) return;
+    std::vector<std::string>& spare = Here();
+    if (spare.size() < kMost) spare.push_back(std::move(*buffer));
+    *buffer = std::string();
+  }
+
+ private:
+  static constexpr size_t kMost = 2;  // what is being sent, and what has been encrypted meanwhile
+  static std::vector<std::string>& Here() {
+    static thread_local std::vector<std::string> spare;
+    return spare;
+  }
+};
 
 bool IsNumeric(const std::string& host) {
   unsigned char address[sizeof(in6_addr)];
@@ -192,6 +221,7 @@ ssize_t TlsStream::Read(absl::Span<const iovec> to) {
       MutexLock lock(&mu_);
       errno = 0;
       ERR_clear_error();
+      KeepRecordBuffers(part.iov_len - filled > kRecord);
       const int most = static_cast<int>(std::min(part.iov_len - filled, size_t{1} << 30));
       const int got = SSL_read(ssl_, static_cast<char*>(part.iov_base) + filled, most);
       if (!established_) established_ = SSL_is_init_finished(ssl_) == 1;
@@ -201,6 +231,16 @@ ssize_t TlsStream::Read(absl::Span<const iovec> to) {
     }
   }
   return total;
+}
+
+void TlsStream::KeepRecordBuffers(bool keep) {
+  if (keep == keeps_record_buffers_) return;
+  keeps_record_buffers_ = keep;
+  if (keep) {
+    SSL_clear_mode(ssl_, SSL_MODE_RELEASE_BUFFERS);
+  } else {
+    SSL_set_mode(ssl_, SSL_MODE_RELEASE_BUFFERS);
+  }
 }
 
 void TlsStream::RenewKey() {
@@ -232,7 +272,10 @@ bool TlsStream::Encrypt(absl::Span<const iovec> from, size_t skip, int* result) 
     }
     if (piece < from.size() && skip == from[piece].iov_len) ++piece, skip = 0;
     MutexLock lock(&mu_);
-    if (size == kRecord && encrypted_.capacity() < kBatchEncrypted) encrypted_.reserve(kBatchEncrypted);
+    if (size == kRecord) {
+      SpareBuffers::Take(&encrypted_);
+      KeepRecordBuffers(true);
+    }
     errno = 0;
     ERR_clear_error();
     RenewKey();
@@ -276,9 +319,12 @@ ssize_t TlsStream::Write(absl::Span<const iovec> from) {
     total += std::exchange(ahead_, 0);
   }
   if (sending_.capacity() > kKeptBuffer) {
-    sending_ = std::string();
+    sending_.clear();
+    sent_ = 0;
+    SpareBuffers::GiveBack(&sending_);
     MutexLock lock(&mu_);
-    if (encrypted_.empty()) encrypted_ = std::string();
+    SpareBuffers::GiveBack(&encrypted_);
+    KeepRecordBuffers(false);
   }
   return static_cast<ssize_t>(total);
 }

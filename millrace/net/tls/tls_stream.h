@@ -68,6 +68,9 @@ class TlsStream {
   // Translates a result of SSL_read or SSL_write that is not positive.
   ssize_t Fail(int result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RenewKey() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether OpenSSL keeps its buffers between two records: yes while much is sent or received, no on an idle
+  // connection.
+  void KeepRecordBuffers(bool keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int fd_;
   mutable Mutex mu_;
@@ -76,6 +79,7 @@ class TlsStream {
   bool established_ ABSL_GUARDED_BY(mu_) = false;  // the handshake is complete
   std::string error_ ABSL_GUARDED_BY(mu_);
   bool wants_input_ ABSL_GUARDED_BY(mu_) = false;
+  bool keeps_record_buffers_ ABSL_GUARDED_BY(mu_) = false;
   size_t with_this_key_ ABSL_GUARDED_BY(mu_) = 0;  // bytes sent
   // Used by the writing thread.
   std::string sending_;
