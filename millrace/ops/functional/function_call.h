@@ -11,7 +11,8 @@
 
 namespace millrace {
 
-// A function named by a node's attr, compiled on first use. Thread-safe.
+// A function named by a node's attr, compiled on first use. The step's FunctionRunner owns it: a function that calls
+// itself would otherwise own itself. Thread-safe.
 class NamedFunction {
  public:
   NamedFunction() = default;
@@ -23,20 +24,20 @@ class NamedFunction {
   StatusOr<std::shared_ptr<CallableFunction>> Get(const StepContext& step) {
     {
       MutexLock lock(&mu_);
-      if (function_ != nullptr) return function_;
+      if (std::shared_ptr<CallableFunction> function = function_.lock()) return function;
     }
     if (step.functions == nullptr) return Internal("there is nothing here that runs functions");
     MR_ASSIGN_OR_RETURN(std::shared_ptr<CallableFunction> compiled, step.functions->Instantiate(name_));
     MutexLock lock(&mu_);
-    if (function_ == nullptr) function_ = std::move(compiled);
-    return function_;
+    function_ = compiled;
+    return compiled;
   }
   const std::string& name() const { return name_.name(); }
 
  private:
   pb::NameAttrList name_;
   Mutex mu_;
-  std::shared_ptr<CallableFunction> function_ ABSL_GUARDED_BY(mu_);
+  std::weak_ptr<CallableFunction> function_ ABSL_GUARDED_BY(mu_);
 };
 
 // Inputs [first, end) of a node.
