@@ -155,7 +155,7 @@ std::vector<Device*> DirectSession::ListDevices() const { return task_session_->
 
 Status DirectSession::Close() {
   Notification idle;
-  task_->Close(Cancelled("the session is closed"), Cancelled("the session was closed while the step ran"),
+  task_->Close(Cancelled("the session is closed"), Cancelled("the step was cancelled: the session was closed while it ran"),
                [&] { idle.Notify(); });
   idle.Wait();
   partial_runs_.TakeAll();

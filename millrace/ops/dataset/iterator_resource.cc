@@ -64,10 +64,14 @@ void DatasetWalk::Serve() {
   }
 }
 
-void DatasetWalk::Stop() {
+void DatasetWalk::Cancel() {
   for (const std::shared_ptr<PipelineContext>& context : contexts_) {
     context->cancellation.StartCancel(absl::CancelledError("the iterator was initialised anew or deleted"));
   }
+}
+
+void DatasetWalk::Stop() {
+  Cancel();
   std::unique_ptr<ThreadPool> thread;
   {
     MutexLock lock(&mu_);
