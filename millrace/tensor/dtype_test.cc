@@ -77,8 +77,8 @@ uint8_t Narrowed(DType t, float x) {
 TEST(NarrowTypesTest, Float8RoundsToNearestEvenAndOverflowsAsItsFormatSays) {
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(Narrowed(kFloat8E5M2, 1.0f), 0x3c);
-  EXPECT_EQ(Narrowed(kFloat8E5M2, 1.125f), 0x3c);    // a tie goes to even
-  EXPECT_EQ(Narrowed(kFloat8E5M2, 1.375f), 0x3e);    // the other way
+  EXPECT_EQ(Narrowed(kFloat8E5M2, 1.125f), 0x3c);     // a tie goes to even
+  EXPECT_EQ(Narrowed(kFloat8E5M2, 1.375f), 0x3e);     // the other way
   EXPECT_EQ(Narrowed(kFloat8E5M2, -57344.0f), 0xfb);  // the largest
   EXPECT_EQ(Narrowed(kFloat8E5M2, 61440.0f), 0x7c);
   EXPECT_EQ(Narrowed(kFloat8E5M2, -infinity), 0xfc);
@@ -93,7 +93,8 @@ TEST(NarrowTypesTest, OfIntegersTheLowBitsRemain) {
   const int8_t wide[] = {7, 8, -8, -1, 17};
   uint8_t bits[5];
   NarrowElements(kInt4, wide, bits, 5);
-  EXPECT_EQ(std::vector<int>({7, -8, -8, -1, 1}), std::vector<int>(reinterpret_cast<int8_t*>(bits), reinterpret_cast<int8_t*>(bits) + 5));
+  EXPECT_EQ(std::vector<int>({7, -8, -8, -1, 1}),
+            std::vector<int>(reinterpret_cast<int8_t*>(bits), reinterpret_cast<int8_t*>(bits) + 5));
   NarrowElements(kUInt2, wide, bits, 5);
   EXPECT_EQ(std::vector<int>({3, 0, 0, 3, 1}), std::vector<int>(bits, bits + 5));
 }

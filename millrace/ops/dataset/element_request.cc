@@ -39,9 +39,7 @@ bool ElementRequest::Take(DatasetWalk::Answer& answer) {
 }
 
 void ElementRequest::GiveUp() {
-  if (!End()) return;
-  if (options_.abandon != nullptr) options_.abandon();
-  done_(ctx_.cancellation()->status());
+  if (End()) done_(ctx_.cancellation()->status());
 }
 
 bool ElementRequest::End() {

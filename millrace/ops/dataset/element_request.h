@@ -21,8 +21,6 @@ class ElementRequest : public DatasetWalk::Request, public std::enable_shared_fr
     std::string resource;
     // Sets the kernel's outputs.
     absl::AnyInvocable<Status(DatasetWalk::Answer& answer)> deliver;
-    // Called when the step was cancelled before the answer; may be null.
-    absl::AnyInvocable<void()> abandon = nullptr;
   };
   // Calls `done` exactly once.
   static void Start(KernelContext& ctx, DatasetWalk& walk, Options options, Kernel::Done done);

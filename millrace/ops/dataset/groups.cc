@@ -25,8 +25,7 @@ class NodeFunctions {
     std::vector<Function> made;
     int first = 1;
     for (size_t i = 0; i < functions_.size(); ++i) {
-      MR_ASSIGN_OR_RETURN(Function function,
-                          CapturedFunction::Make(ctx, functions_[i], first, captured_[i], contexts));
+      MR_ASSIGN_OR_RETURN(Function function, CapturedFunction::Make(ctx, functions_[i], first, captured_[i], contexts));
       made.push_back(std::move(function));
       first += captured_[i];
     }
@@ -233,8 +232,31 @@ MILLRACE_OP(GroupByReducerDataset)
     .Shape(ScalarShape)
     .NotDifferentiable();
 
+MILLRACE_OP(ExperimentalGroupByReducerDataset)
+    .Summary("Groups all elements by a key and reduces each group to one element.")
+    .Input("input_dataset: variant")
+    .Input("key_func_other_arguments: Tkey_func_other_arguments")
+    .Input("init_func_other_arguments: Tinit_func_other_arguments")
+    .Input("reduce_func_other_arguments: Treduce_func_other_arguments")
+    .Input("finalize_func_other_arguments: Tfinalize_func_other_arguments")
+    .Output("handle: variant")
+    .Attr("key_func: func")
+    .Attr("init_func: func")
+    .Attr("reduce_func: func")
+    .Attr("finalize_func: func")
+    .Attr("Tkey_func_other_arguments: list(type) >= 0")
+    .Attr("Tinit_func_other_arguments: list(type) >= 0")
+    .Attr("Treduce_func_other_arguments: list(type) >= 0")
+    .Attr("Tfinalize_func_other_arguments: list(type) >= 0")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Stateful()
+    .Shape(ScalarShape)
+    .NotDifferentiable();
+
 MILLRACE_KERNEL(GroupByWindowDataset, kCpu, GroupByWindowDatasetKernel);
 MILLRACE_KERNEL(GroupByReducerDataset, kCpu, GroupByReducerDatasetKernel);
+MILLRACE_KERNEL(ExperimentalGroupByReducerDataset, kCpu, GroupByReducerDatasetKernel);
 
 }  // namespace
 }  // namespace millrace

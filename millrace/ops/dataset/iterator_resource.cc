@@ -64,14 +64,10 @@ void DatasetWalk::Serve() {
   }
 }
 
-void DatasetWalk::Cancel() {
+void DatasetWalk::Stop() {
   for (const std::shared_ptr<PipelineContext>& context : contexts_) {
     context->cancellation.StartCancel(absl::CancelledError("the iterator was initialised anew or deleted"));
   }
-}
-
-void DatasetWalk::Stop() {
-  Cancel();
   std::unique_ptr<ThreadPool> thread;
   {
     MutexLock lock(&mu_);

@@ -29,8 +29,6 @@ class DatasetWalk : public std::enable_shared_from_this<DatasetWalk> {
 
   DatasetWalk(std::unique_ptr<DatasetIterator> iterator, PipelineContexts contexts)
       : iterator_(std::move(iterator)), contexts_(std::move(contexts)) {}
-  // Cancels running functions.
-  void Cancel();
   // Abandons the iteration: cancels running functions and fails pending requests.
   void Stop();
 

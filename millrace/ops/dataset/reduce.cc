@@ -1,42 +1,82 @@
 // Ops that make tensors of a whole dataset: ReduceDataset and DatasetToSingleElement.
 #include <utility>
 
+#include "millrace/base/exception_status.h"
+#include "millrace/base/thread_pool.h"
 #include "millrace/ops/dataset/captured_function.h"
 #include "millrace/ops/dataset/element_request.h"
+#include "millrace/runtime/wait_registry.h"
 
 namespace millrace {
 namespace {
 
-// Sets its outputs to the only element of a dataset that is made from the first input. A thread of the walk's own makes
-// the element, since the dataset may wait, and cancelling the step abandons it.
+// Sets its outputs to the only element of a dataset that is made from the first input. A thread of its own makes the
+// element, since the dataset may wait; cancelling the step cancels the functions of the dataset, which ends it.
 class WholeDatasetKernel : public AsyncKernel {
  public:
   void ComputeAsync(KernelContext& ctx, Done done) final {
-    StatusOr<std::shared_ptr<DatasetWalk>> walk = Begin(ctx);
-    if (!walk.ok()) return done(walk.status());
-    auto deliver = [&ctx](DatasetWalk::Answer& answer) -> Status {
-      if (!answer.ok()) return answer.status();
-      if (*answer == nullptr) return Internal("the dataset has no element");
-      return SetElementOutputs(ctx, std::move(**answer));
-    };
-    DatasetWalk& started = **walk;
-    auto abandon = [walk = *std::move(walk)] { walk->Cancel(); };
-    ElementRequest::Start(
-        ctx, started, {.resource = "a dataset", .deliver = std::move(deliver), .abandon = std::move(abandon)},
-        std::move(done));
+    auto pass = std::make_unique<Pass>();
+    if (const Status status = Begin(ctx, pass.get()); !status.ok()) return done(status);
+    if (CancellationManager* const cancellation = ctx.cancellation(); cancellation != nullptr) {
+      pass->token = cancellation->NewToken();
+      if (!cancellation->Register(pass->token, [contexts = pass->contexts] { Cancel(contexts); })) {
+        return done(cancellation->status());
+      }
+    }
+    // The closure owns its thread.
+    auto thread = std::make_shared<ThreadPool>("dataset", 1);
+    ThreadPool* const scheduler = thread.get();
+    scheduler->Schedule([&ctx, thread = std::move(thread), pass = std::move(pass), done = std::move(done)]() mutable {
+      const Status status = Finish(ctx, std::move(pass));
+      done(status);
+    });
   }
 
  protected:
-  // A pass that gives one element. Adds the contexts of the op's functions to `contexts`.
+  // A dataset of one element. Adds the contexts of the op's functions to `contexts`.
   virtual StatusOr<Dataset> Make(KernelContext& ctx, const Dataset& input, PipelineContexts* contexts) = 0;
 
  private:
-  StatusOr<std::shared_ptr<DatasetWalk>> Begin(KernelContext& ctx) {
+  struct Pass {
+    PipelineContexts contexts;
+    std::unique_ptr<DatasetIterator> iterator;
+    CancellationManager::Token token = 0;
+  };
+
+  Status Begin(KernelContext& ctx, Pass* pass) {
     MR_ASSIGN_OR_RETURN(const DatasetValue* input, DatasetIn(ctx.input(0), "the input"));
-    PipelineContexts contexts = input->contexts;
-    MR_ASSIGN_OR_RETURN(const Dataset dataset, Make(ctx, input->dataset, &contexts));
-    MR_ASSIGN_OR_RETURN(std::unique_ptr<DatasetIterator> iterator, dataset.MakeIterator());
-    return std::make_shared<DatasetWalk>(std::move(iterator), std::move(contexts));
+    pass->contexts = input->contexts;
+    MR_ASSIGN_OR_RETURN(const Dataset dataset, Make(ctx, input->dataset, &pass->contexts));
+    MR_ASSIGN_OR_RETURN(pass->iterator, dataset.MakeIterator());
+    return absl::OkStatus();
+  }
+
+  static void Cancel(const PipelineContexts& contexts) {
+    for (const std::shared_ptr<PipelineContext>& context : contexts) {
+      context->cancellation.StartCancel(absl::CancelledError("the step was cancelled"));
+    }
+  }
+
+  // The pass is over, and what it holds of the step released, before the node is done.
+  static Status Finish(KernelContext& ctx, std::unique_ptr<Pass> pass) {
+    const uint64_t wait = NoteWait(ctx);
+    std::vector<Tensor> element;
+    const StatusOr<bool> any = CatchExceptions([&] { return pass->iterator->Next(&element); });
+    if (wait != 0) ctx.step().waits->End(wait);
+    if (ctx.cancellation() != nullptr) ctx.cancellation()->Deregister(pass->token);
+    pass.reset();
+    if (!any.ok()) return any.status();
+    if (!*any) return Internal("the dataset has no element");
+    return SetElementOutputs(ctx, std::move(element));
+  }
+
+  static uint64_t NoteWait(const KernelContext& ctx) {
+    if (ctx.step().waits == nullptr) return 0;
+    return ctx.step().waits->Begin({.node = ctx.node().name(),
+                                    .what = "the elements of a dataset",
+                                    .step_id = ctx.step().step_id,
+                                    .kind = Wait::Kind::kElements,
+                                    .resource = "a dataset"});
   }
 };
 
@@ -53,8 +93,8 @@ class ReduceDatasetKernel : public WholeDatasetKernel {
   StatusOr<Dataset> Make(KernelContext& ctx, const Dataset& input, PipelineContexts* contexts) override {
     std::vector<Tensor> first;
     for (int i = 1; i <= states_; ++i) first.push_back(ctx.input(i));
-    MR_ASSIGN_OR_RETURN(const auto function, CapturedFunction::Make(ctx, function_, 1 + states_,
-                                                                    ctx.num_inputs() - 1 - states_, contexts));
+    MR_ASSIGN_OR_RETURN(const auto function,
+                        CapturedFunction::Make(ctx, function_, 1 + states_, ctx.num_inputs() - 1 - states_, contexts));
     return FromPass(input, [function, first](std::shared_ptr<DatasetIterator> pass) -> Generator {
       return [function, pass, first](std::vector<Tensor>* state) -> StatusOr<bool> {
         *state = first;

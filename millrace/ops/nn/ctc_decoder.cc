@@ -263,7 +263,9 @@ class CtcBeamSearchDecoderKernel : public CtcDecoderKernel {
     init.Attr("beam_width", &width_);
     init.Attr("top_paths", &paths_);
     init.Attr("merge_repeated", &merge_);
-    if (paths_ > width_) init.Fail(InvalidArgument("top_paths must not be larger than beam_width"));
+    if (paths_ > width_)
+      init.Fail(InvalidArgument("top_paths is ", paths_, " and beam_width ", width_,
+                                ": requested more paths than the beam width."));
   }
 
  protected:

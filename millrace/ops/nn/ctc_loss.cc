@@ -155,9 +155,8 @@ class CtcLossKernel : public Kernel {
           for (int64_t t = 0; t < in.lengths[b]; ++t) {
             sequence.SetStep(t, ctx.input(0).data<T>() + in.Row(t, b));
           }
-          loss->data<T>()[b] = static_cast<T>(sequence.Run([&](int64_t t, int64_t c, double value) {
-            grad->data<T>()[in.Row(t, b) + c] = static_cast<T>(value);
-          }));
+          loss->data<T>()[b] = static_cast<T>(sequence.Run(
+              [&](int64_t t, int64_t c, double value) { grad->data<T>()[in.Row(t, b) + c] = static_cast<T>(value); }));
         }
       });
     });
@@ -175,7 +174,8 @@ class CtcLossKernel : public Kernel {
   StatusOr<std::vector<std::vector<int>>> Labels(const KernelContext& ctx, const CtcInput& in) const {
     const Tensor& indices = ctx.input(1);
     const Tensor& values = ctx.input(2);
-    if (indices.rank() != 2 || indices.dim(1) != 2) return InvalidArgument("labels_indices is not a matrix of 2 columns");
+    if (indices.rank() != 2 || indices.dim(1) != 2)
+      return InvalidArgument("labels_indices is not a matrix of 2 columns");
     if (values.rank() != 1) return InvalidArgument("labels_values is not a vector");
     if (indices.dim(0) != values.dim(0)) {
       return InvalidArgument("labels_indices and labels_values must contain the same number of rows, but saw shapes: ",
@@ -200,8 +200,9 @@ class CtcLossKernel : public Kernel {
       if (null || (collapse_ && !labels[b].empty() && labels[b].back() == label)) continue;
       labels[b].push_back(label);
     }
-    for (int64_t b = 0; b < in.batch && !ignore_longer_; ++b) {
-      if (in.lengths[b] > 0 && Required(labels[b]) > in.lengths[b]) {
+    for (int64_t b = 0; b < in.batch; ++b) {
+      if (labels[b].empty()) return InvalidArgument("Labels length is zero in batch ", b);
+      if (!ignore_longer_ && in.lengths[b] > 0 && Required(labels[b]) > in.lengths[b]) {
         return InvalidArgument("Not enough time for target transition sequence (required: ", Required(labels[b]),
                                ", available: ", in.lengths[b], ") in batch ", b,
                                ". ignore_longer_outputs_than_inputs leaves such sequences out");

@@ -188,9 +188,9 @@ class Dilation2DKernel : public Kernel {
           for (int64_t q = 0; q < columns.filter; ++q) {
             const int64_t column = left + q * columns.rate;
             if (column < 0 || column >= columns.in) continue;
-            const auto value = static_cast<ComputeType<T>>(
-                static_cast<ComputeType<T>>(x[(row * columns.in + column) * channels]) +
-                static_cast<ComputeType<T>>(filter[(p * columns.filter + q) * channels]));
+            const auto value =
+                static_cast<ComputeType<T>>(static_cast<ComputeType<T>>(x[(row * columns.in + column) * channels]) +
+                                            static_cast<ComputeType<T>>(filter[(p * columns.filter + q) * channels]));
             if (value <= largest) continue;
             largest = value;
             source = row * columns.in + column;

@@ -43,8 +43,8 @@ Status FractionalMaxPoolGradient(GradientContext& c) {
 
 Status FractionalAvgPoolGradient(GradientContext& c) {
   const Endpoint shape = c.Op("Shape", {c.input(0)}, {{"out_type", DType::kInt64}});
-  c.set_input_grad(0, c.Op("FractionalAvgPoolGrad", {shape, c.grad(0), c.output(1), c.output(2)},
-                           c.CopyAttrs({"overlapping"})));
+  c.set_input_grad(
+      0, c.Op("FractionalAvgPoolGrad", {shape, c.grad(0), c.output(1), c.output(2)}, c.CopyAttrs({"overlapping"})));
   return c.status();
 }
 
@@ -110,8 +110,14 @@ MILLRACE_OP(FractionalAvgPoolGrad)
     .Shape(AvgInputShape)
     .NotDifferentiable();
 
-PoolingSequence DrawSequence(int64_t in, int64_t out, bool pseudo_random, random::SingleNumbers& numbers) {
+uint64_t GroupsFor(int64_t regions) {
+  return static_cast<uint64_t>((regions + random::kNumbersPerGroup - 1) / random::kNumbersPerGroup);
+}
+
+// Draws TensorFlow's numbers and leaves `stream` where TensorFlow's next sequence begins.
+PoolingSequence DrawSequence(int64_t in, int64_t out, bool pseudo_random, Philox* stream) {
   PoolingSequence begins(out + 1);
+  random::SingleNumbers numbers(*stream);
   const int64_t small = in / out;
   if (pseudo_random && in % out != 0) {
     // Regions of two sizes in an order that a random offset fixes.
@@ -123,12 +129,16 @@ PoolingSequence DrawSequence(int64_t in, int64_t out, bool pseudo_random, random
       begins[i] = static_cast<int64_t>(std::ceil(ratio * (static_cast<double>(i) + offset))) - 1;
     }
     begins[out] = in;
+    stream->Skip(1);
     return begins;
   }
   std::vector<int64_t> sizes(out, small);
   for (int64_t i = 0; i < in % out; ++i) ++sizes[i];
   if (in % out != 0) {
-    for (int64_t i = out; i > 1; --i) std::swap(sizes[numbers.Below(static_cast<uint32_t>(i))], sizes[i - 1]);
+    for (int64_t i = 0; i + 1 < out; ++i) {
+      std::swap(sizes[i], sizes[i + numbers() % static_cast<uint32_t>(out - i)]);
+    }
+    stream->Skip(GroupsFor(out));
   }
   for (int64_t i = 0; i < out; ++i) begins[i + 1] = begins[i] + sizes[i];
   return begins;
@@ -188,17 +198,21 @@ class FractionalPoolKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& x = ctx.input(0);
     if (x.rank() != 4) return InvalidArgument("tensor_in must be 4-dimensional");
-    Regions regions{.rows = {}, .columns = {}, .overlapping = overlapping_, .height = x.dim(1), .width = x.dim(2), .channels = x.dim(3)};
+    Regions regions{.rows = {},
+                    .columns = {},
+                    .overlapping = overlapping_,
+                    .height = x.dim(1),
+                    .width = x.dim(2),
+                    .channels = x.dim(3)};
     int64_t out[2];
     for (int d = 0; d < 2; ++d) {
       out[d] = static_cast<int64_t>(std::floor(static_cast<float>(x.dim(d + 1)) / ratio_[d + 1]));
       if (out[d] <= 0) return InvalidArgument("a dimension of ", x.dim(d + 1), " is smaller than its pooling ratio");
       if (x.dim(d + 1) > std::numeric_limits<int32_t>::max()) return InvalidArgument("the input is too large");
     }
-    MR_ASSIGN_OR_RETURN(const Philox stream, Stream(ctx, (out[0] + out[1]) * kMaxNumbers));
-    random::SingleNumbers numbers(stream);
-    regions.rows = DrawSequence(x.dim(1), out[0], pseudo_random_, numbers);
-    regions.columns = DrawSequence(x.dim(2), out[1], pseudo_random_, numbers);
+    MR_ASSIGN_OR_RETURN(Philox stream, Stream(ctx, GroupsFor(out[0]) + GroupsFor(out[1])));
+    regions.rows = DrawSequence(x.dim(1), out[0], pseudo_random_, &stream);
+    regions.columns = DrawSequence(x.dim(2), out[1], pseudo_random_, &stream);
     MR_ASSIGN_OR_RETURN(Tensor * y, ctx.AllocateOutput(0, Shape({x.dim(0), out[0], out[1], x.dim(3)})));
     for (int d = 0; d < 2; ++d) {
       MR_ASSIGN_OR_RETURN(Tensor * sequence, ctx.AllocateOutput(1 + d, Shape({out[d] + 1})));
@@ -213,13 +227,11 @@ class FractionalPoolKernel : public Kernel {
   }
 
  private:
-  // Numbers that the choice of a region takes, rejected ones included.
-  static constexpr int64_t kMaxNumbers = 4;
-
-  StatusOr<Philox> Stream(const KernelContext& ctx, int64_t groups) {
+  // The same stream in every run if deterministic.
+  StatusOr<Philox> Stream(const KernelContext& ctx, uint64_t groups) {
     MutexLock lock(&mu_);
     if (!deterministic_ || !stream_) {
-      MR_ASSIGN_OR_RETURN(stream_, source_.Take(ctx, 0, static_cast<uint64_t>(groups)));
+      MR_ASSIGN_OR_RETURN(stream_, source_.Take(ctx, 0, groups));
     }
     return *stream_;
   }
@@ -230,7 +242,8 @@ class FractionalPoolKernel : public Kernel {
     std::fill_n(y, out->num_elements(), kMax ? std::numeric_limits<T>::lowest() : T(0));
     ctx.ParallelFor(out->dim(0), 1, [&](int64_t begin, int64_t end) {
       for (int64_t image = begin; image < end; ++image) {
-        regions.ForEach(image, [&](int64_t o, int64_t i, int64_t) { y[o] = kMax ? std::max(y[o], x[i]) : y[o] + x[i]; });
+        regions.ForEach(image,
+                        [&](int64_t o, int64_t i, int64_t) { y[o] = kMax ? std::max(y[o], x[i]) : y[o] + x[i]; });
         if (!kMax) Divide(regions, image, y);
       }
     });
@@ -262,8 +275,12 @@ class FractionalPoolGradKernel : public Kernel {
     const Tensor& grad = ctx.input(grad_input);
     MR_ASSIGN_OR_RETURN(const Shape shape, InputShape(ctx));
     if (shape.rank() != 4) return InvalidArgument("original input must be 4-dimensional");
-    Regions regions{
-        .rows = {}, .columns = {}, .overlapping = overlapping_, .height = shape.dim(1), .width = shape.dim(2), .channels = shape.dim(3)};
+    Regions regions{.rows = {},
+                    .columns = {},
+                    .overlapping = overlapping_,
+                    .height = shape.dim(1),
+                    .width = shape.dim(2),
+                    .channels = shape.dim(3)};
     MR_ASSIGN_OR_RETURN(regions.rows, ReadSequence(ctx.input(grad_input + 1), shape.dim(1), "row"));
     MR_ASSIGN_OR_RETURN(regions.columns, ReadSequence(ctx.input(grad_input + 2), shape.dim(2), "col"));
     const Shape out({shape.dim(0), regions.out_height(), regions.out_width(), shape.dim(3)});
@@ -318,9 +335,13 @@ class FractionalPoolGradKernel : public Kernel {
         if (largest[o] >= 0) dx[largest[o]] += grad[first + o];
       }
     } else {
-      regions.ForEach(image, [&](int64_t o, int64_t i, int64_t size) {
-        dx[i] = static_cast<T>(dx[i] + static_cast<double>(grad[o]) / static_cast<double>(size));
+      // Shares of integers are summed before they are rounded.
+      const int64_t size = regions.height * regions.width * regions.channels, first = image * size;
+      std::vector<double> sums(size);
+      regions.ForEach(image, [&](int64_t o, int64_t i, int64_t count) {
+        sums[i - first] += static_cast<double>(grad[o]) / static_cast<double>(count);
       });
+      std::transform(sums.begin(), sums.end(), dx + first, [](double sum) { return static_cast<T>(sum); });
     }
   }
 

@@ -93,13 +93,13 @@ class ExampleParser {
                              ".  Can't parse serialized Example: the ", types_[c], " values are malformed.");
     }
     if (dense != nullptr && !dense->variable() && values != dense->stride()) {
-      return InvalidArgument(examples_.Name(i), "Key: ", names_[c], ", Index: ", i, ".  Number of ", KindName(types_[c]),
-                             " values != expected.  Values size: ", values,
+      return InvalidArgument(examples_.Name(i), "Key: ", names_[c], ", Index: ", i, ".  Number of ",
+                             KindName(types_[c]), " values != expected.  Values size: ", values,
                              " but output shape: ", dense->shape.ToString());
     }
     if (dense != nullptr && dense->variable() && (dense->stride() == 0 ? values != 0 : values % dense->stride() != 0)) {
-      return InvalidArgument(examples_.Name(i), "Key: ", names_[c], ", Index: ", i, ".  Number of ", KindName(types_[c]),
-                             " values is not a multiple of stride length. Saw ", values,
+      return InvalidArgument(examples_.Name(i), "Key: ", names_[c], ", Index: ", i, ".  Number of ",
+                             KindName(types_[c]), " values is not a multiple of stride length. Saw ", values,
                              " values but output shape is: ", dense->shape.ToString());
     }
     count(i, c) = values;

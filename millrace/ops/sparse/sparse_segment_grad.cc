@@ -24,7 +24,8 @@ StatusOr<std::vector<double>> SegmentFactors(const Tensor& grad, const Tensor& i
     if (id < 0 || id >= grad.dim(0)) {
       const int64_t last = IntAt(ids, ids.num_elements() - 1);
       return InvalidArgument(last >= grad.dim(0) ? "Invalid number of segments: " : "", "Segment id ", id,
-                             " out of range [0, ", grad.dim(0), "), possibly because 'segment_ids' input is not sorted.");
+                             " out of range [0, ", grad.dim(0),
+                             "), possibly because 'segment_ids' input is not sorted.");
     }
     ++counts[static_cast<size_t>(id)];
   }
