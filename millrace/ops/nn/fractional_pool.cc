@@ -207,7 +207,9 @@ class FractionalPoolKernel : public Kernel {
     int64_t out[2];
     for (int d = 0; d < 2; ++d) {
       out[d] = static_cast<int64_t>(std::floor(static_cast<float>(x.dim(d + 1)) / ratio_[d + 1]));
-      if (out[d] <= 0) return InvalidArgument("a dimension of ", x.dim(d + 1), " is smaller than its pooling ratio");
+      if (out[d] <= 0)
+        return InvalidArgument("Pooling ratio is higher than input dimension size for dimension ", d + 1, ": ",
+                               x.dim(d + 1));
       if (x.dim(d + 1) > std::numeric_limits<int32_t>::max()) return InvalidArgument("the input is too large");
     }
     MR_ASSIGN_OR_RETURN(Philox stream, Stream(ctx, GroupsFor(out[0]) + GroupsFor(out[1])));
