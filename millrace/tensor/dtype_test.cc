@@ -9,6 +9,7 @@
 #include "millrace/tensor/dispatch.h"
 #include "millrace/tensor/narrow_types.h"
 #include "millrace/tensor/resource_handle.h"
+#include "millrace/tensor/tensor.h"
 
 namespace millrace {
 namespace {
@@ -87,6 +88,12 @@ TEST(NarrowTypesTest, Float8RoundsToNearestEvenAndOverflowsAsItsFormatSays) {
   EXPECT_EQ(Narrowed(kFloat8E4M3FN, 1e30f), 0x7f);
   EXPECT_EQ(Narrowed(kFloat8E4M3FNUZ, -0.0f), 0x00);
   EXPECT_EQ(Narrowed(kFloat8E4M3FNUZ, infinity), 0x80);
+}
+
+TEST(NarrowTypesTest, TensorsAreShownByTheirValues) {
+  Tensor t(kFloat8E5M2, Shape({3}));
+  for (int i = 0; i < 3; ++i) t.raw<uint8_t>()[i] = Narrowed(kFloat8E5M2, 0.5f + static_cast<float>(i));
+  EXPECT_EQ(t.DebugString(3), "float8_e5m2[3] [0.5 1.5 2.5]");
 }
 
 TEST(NarrowTypesTest, OfIntegersTheLowBitsRemain) {

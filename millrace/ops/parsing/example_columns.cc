@@ -95,7 +95,7 @@ class ExampleParser {
     if (dense != nullptr && !dense->variable() && values != dense->stride()) {
       return InvalidArgument(examples_.Name(i), "Key: ", names_[c], ", Index: ", i, ".  Number of ",
                              KindName(types_[c]), " values != expected.  Values size: ", values,
-                             " but output shape: ", dense->shape.ToString());
+                             " but output shape: ", dense->shape.ToString(), ".  Can't parse serialized Example.");
     }
     if (dense != nullptr && dense->variable() && (dense->stride() == 0 ? values != 0 : values % dense->stride() != 0)) {
       return InvalidArgument(examples_.Name(i), "Key: ", names_[c], ", Index: ", i, ".  Number of ",
