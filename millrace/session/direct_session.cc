@@ -155,8 +155,8 @@ std::vector<Device*> DirectSession::ListDevices() const { return task_session_->
 
 Status DirectSession::Close() {
   Notification idle;
-  task_->Close(Cancelled("the session is closed"), Cancelled("the session was closed while the step ran"),
-               [&] { idle.Notify(); });
+  task_->Close(Cancelled("the session is closed"),
+               Cancelled("the step was cancelled: the session was closed while it ran"), [&] { idle.Notify(); });
   idle.Wait();
   partial_runs_.TakeAll();
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "millrace/tensor/narrow_types.h"
 #include "millrace/tensor/resource_handle.h"
 #include "millrace/tensor/variant.h"
 
@@ -57,6 +58,7 @@ bool IsKnown(DType t) {
 }
 
 size_t dtype_internal::SizeOfObject(DType t) {
+  if (IsNarrow(t)) return 1;
   if (t == DType::kString) return sizeof(std::string);
   if (t == DType::kResource) return sizeof(ResourceHandle);
   if (t == DType::kVariant) return sizeof(Variant);
@@ -77,7 +79,7 @@ DType UnquantizedType(DType t) {
     case DType::kQInt32:
       return DType::kInt32;
     default:
-      return t;
+      return IsFloat8(t) ? t : WideType(t);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "millrace/tensor/dispatch.h"
 #include "millrace/tensor/memory_budget.h"
 #include "millrace/tensor/memory_limit.h"
+#include "millrace/tensor/narrow_types.h"
 
 namespace millrace {
 namespace {
@@ -195,6 +197,13 @@ std::string Tensor::DebugString(int max_entries) const {
   int64_t left = std::max(max_entries, 0);
   if (rank() == 0 && left == 0) return out + "...";
   if (num_elements() == 0) return out + "[]";
+  if (IsFloat8(dtype_)) {
+    std::vector<float> values(static_cast<size_t>(std::min(left, num_elements())));
+    WidenElements(dtype_, raw<uint8_t>(), values.data(), static_cast<int64_t>(values.size()));
+    const float* elements = values.data();
+    AppendElements(&out, elements, shape_.dims(), left);
+    return out;
+  }
   const auto append = [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* elements = raw<T>();

@@ -8,6 +8,7 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "millrace/base/varint.h"
 #include "millrace/tensor/dispatch.h"
+#include "millrace/tensor/narrow_types.h"
 
 namespace millrace {
 namespace {
@@ -232,6 +233,22 @@ StatusOr<Tensor> FromFields(const pb::TensorProto& proto, Shape shape, Allocator
   return t;
 }
 
+// One byte an element.
+StatusOr<Tensor> Float8FromField(const pb::TensorProto& proto, DType dtype, Shape shape, Allocator* allocator) {
+  const std::string& values = proto.float8_val();
+  const auto n = static_cast<size_t>(shape.num_elements());
+  const size_t given = std::min(n, values.size());
+  if (given < n && n > kMaxRepeatedBytes) {
+    return ResourceExhausted("a TensorProto of ", dtype, shape.ToString(), " has only ", given,
+                             " values; the tensor is too large to fill by repeating the last one");
+  }
+  MR_ASSIGN_OR_RETURN(Tensor t, Tensor::Make(dtype, std::move(shape), allocator));
+  auto* out = static_cast<char*>(t.raw_data());
+  std::copy_n(values.data(), given, out);
+  std::fill(out + given, out + n, given > 0 ? values[given - 1] : '\0');
+  return t;
+}
+
 // Variants nest: a list may hold lists.
 constexpr int kMaxVariantDepth = 16;
 
@@ -293,6 +310,7 @@ StatusOr<Tensor> FromProto(const pb::TensorProto& proto, Allocator* allocator, i
   MR_ASSIGN_OR_RETURN(Shape shape, Shape::FromProto(proto.tensor_shape()));
   if (!proto.tensor_content().empty()) return FromContent(proto, dtype, std::move(shape), allocator);
   if (dtype == DType::kVariant) return VariantsFromFields(proto, std::move(shape), allocator, depth);
+  if (IsFloat8(dtype)) return Float8FromField(proto, dtype, std::move(shape), allocator);
   StatusOr<Tensor> result = Internal("no reader for dtype ", DTypeName(dtype));
   DispatchAll(UnquantizedType(dtype), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -322,6 +340,10 @@ void TensorToProto(const Tensor& tensor, pb::TensorProto* proto) {
 
 void TensorToProtoFields(const Tensor& tensor, pb::TensorProto* proto) {
   WriteHeader(tensor, proto);
+  if (IsFloat8(tensor.dtype())) {
+    proto->mutable_float8_val()->assign(static_cast<const char*>(tensor.raw_data()), tensor.TotalBytes());
+    return;
+  }
   const DType element = IsRef(tensor.dtype()) ? DType::kResource : UnquantizedType(tensor.dtype());
   DispatchAll(element, [&](auto tag) {
     using T = typename decltype(tag)::type;

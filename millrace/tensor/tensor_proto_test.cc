@@ -130,7 +130,7 @@ TEST(TensorProtoTest, MalformedMessagesAreErrors) {
   EXPECT_EQ(TensorFromProto(proto).status().code(), kInvalidProto);
   proto.set_tensor_content("1234567");
   EXPECT_EQ(TensorFromProto(proto).status().code(), kInvalidProto);
-  for (DType dtype : {DType::kInvalid, static_cast<DType>(29), static_cast<DType>(29), RefType(DType::kFloat),
+  for (DType dtype : {DType::kInvalid, static_cast<DType>(33), static_cast<DType>(99), RefType(DType::kFloat),
                       static_cast<DType>(99), static_cast<DType>(-5)}) {
     EXPECT_EQ(TensorFromProto(Header(dtype, {1})).status().code(), kInvalidProto) << dtype;
   }

@@ -87,7 +87,7 @@ Status MasterClient::Shut(const char* method, const google::protobuf::MessageLit
   }
   Status status;
   if (method != nullptr) status = CallAndWait(method, net::Serialize(request), limits, nullptr).status();
-  shutting_.StartCancel(Cancelled("the session was closed while the step ran"));
+  shutting_.StartCancel(Cancelled("the step was cancelled: the session was closed while it ran"));
   MutexLock lock(&mu_);
   while (calls_ > 0) ended_.Wait(&mu_);
   return status;

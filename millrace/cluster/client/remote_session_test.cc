@@ -293,7 +293,7 @@ TEST_F(RemoteSessionTest, IsCancelledFromOutsideAndByItsEnd) {
   running_again.Wait();
   EXPECT_EQ(session->Close(), absl::OkStatus());
   again.join();
-  EXPECT_EQ(status, Cancelled("the session was closed while the step ran"));
+  EXPECT_EQ(status, Cancelled("the step was cancelled: the session was closed while it ran"));
   EXPECT_EQ(master_.Last<pb::CloseSessionRequest>("CloseSession").session_handle(), "h");
   EXPECT_EQ(session->Run({"y"}).status(), Cancelled("the session is closed"));
   EXPECT_EQ(session->Close(), absl::OkStatus());

@@ -231,7 +231,7 @@ void Master::Expire(const std::string& handle, const Status& why) {
 void Master::CloseSession(const std::string& handle, DoneStatus done) {
   const std::shared_ptr<MasterSession> session = Take(handle);
   if (session == nullptr) return done(Find(handle).status());
-  session->Close(Cancelled("the session was closed while the step ran (Session::Close)"),
+  session->Close(Cancelled("the step was cancelled: the session was closed while it ran (Session::Close)"),
                  [done = std::move(done)]() mutable { done(absl::OkStatus()); });
 }
 

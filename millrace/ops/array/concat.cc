@@ -170,6 +170,11 @@ class ConcatOffsetKernel : public Kernel {
   explicit ConcatOffsetKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
     MR_ASSIGN_OR_RETURN(const int64_t wanted, ReadInt(ctx.input(0), "concat_dim"));
+    for (int i = 1; i < ctx.num_inputs(); ++i) {
+      if (ctx.input(i).rank() == 1) continue;
+      return InvalidArgument("shape ", i - 1, " should be a vector, but has the shape ",
+                             ctx.input(i).shape().ToString());
+    }
     MR_ASSIGN_OR_RETURN(const IntList first, ReadIntVector(ctx.input(1), "shape"));
     const int rank = static_cast<int>(first.size());
     if (wanted < -rank || wanted >= rank) {

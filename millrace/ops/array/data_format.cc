@@ -1,5 +1,7 @@
 // DataFormatDimMap and DataFormatVecPermute: convert dimension indices and per-dimension vectors between image layouts.
-#include <array>
+#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -8,7 +10,14 @@
 namespace millrace {
 namespace {
 
-// Reads both formats and checks that they have the same length, 4 or 5.
+// Whether each letter occurs once, and in both.
+bool ArePermutations(std::string a, std::string b) {
+  std::sort(a.begin(), a.end());
+  std::sort(b.begin(), b.end());
+  return a == b && std::adjacent_find(a.begin(), a.end()) == a.end();
+}
+
+// Reads both formats and checks that they are permutations of 4 or 5 letters.
 void ReadFormats(KernelInit& init, std::string* from, std::string* to) {
   init.Attr("src_format", from);
   init.Attr("dst_format", to);
@@ -18,6 +27,8 @@ void ReadFormats(KernelInit& init, std::string* from, std::string* to) {
     init.Fail(InvalidArgument("Destination format must be of length 4 or 5, received dst_format = ", *to));
   } else if (from->size() != to->size()) {
     init.Fail(InvalidArgument("Source and destination formats must have the same length, not ", *from, " and ", *to));
+  } else if (!ArePermutations(*from, *to)) {
+    init.Fail(InvalidArgument("Destination and source format must determine a permutation, got ", *from, " and ", *to));
   }
 }
 
@@ -27,14 +38,7 @@ class DataFormatDimMapKernel : public Kernel {
     std::string from, to;
     ReadFormats(init, &from, &to);
     if (!init.status().ok()) return;
-    for (char letter : from) {
-      const size_t at = to.find(letter);
-      if (at == std::string::npos) {
-        init.Fail(InvalidArgument("Destination format ", to, " is not a permutation of ", from));
-        return;
-      }
-      places_.push_back(static_cast<int64_t>(at));
-    }
+    for (char letter : from) places_.push_back(static_cast<int64_t>(to.find(letter)));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -83,22 +87,22 @@ class DataFormatVecPermuteKernel : public Kernel {
         }
         *format = spatial;
       }
+      if (static_cast<int64_t>(from.size()) != rows) {
+        return InvalidArgument("Format specifier must contain ",
+                               rows == 2 ? "H and W for 2D case" : "D, H and W for 3D case", ", got ", from_, " and ",
+                               to_);
+      }
     }
     MR_ASSIGN_OR_RETURN(Tensor * y, ctx.AllocateOutput(0, x.shape()));
     const int64_t width = x.rank() == 2 ? 2 : 1;
-    Status status;
     DispatchType(IndexTypes{}, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       for (int64_t i = 0; i < rows; ++i) {
-        const size_t at = i < static_cast<int64_t>(to.size()) ? from.find(to[i]) : std::string::npos;
-        if (at == std::string::npos || static_cast<int64_t>(at) >= rows) {
-          status = InvalidArgument("Destination format ", to_, " is not a permutation of ", from_);
-          return;
-        }
-        std::copy_n(x.data<T>() + static_cast<int64_t>(at) * width, width, y->data<T>() + i * width);
+        const auto at = static_cast<int64_t>(from.find(to[i]));
+        std::copy_n(x.data<T>() + at * width, width, y->data<T>() + i * width);
       }
     });
-    return status;
+    return absl::OkStatus();
   }
 
  private:

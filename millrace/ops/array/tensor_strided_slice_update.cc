@@ -26,7 +26,7 @@ class TensorStridedSliceUpdateKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const StridedSliceSpec spec,
                         ResolveStridedSlice(input.shape(), ctx.input(1), ctx.input(2), ctx.input(3), masks_));
     const Shape slice = spec.shape.AsShape();
-    MR_ASSIGN_OR_RETURN(const Tensor filled, Spread(ctx, value, slice));
+    MR_ASSIGN_OR_RETURN(const Tensor filled, BroadcastToSlice(ctx, value, slice));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, input.shape()));
     const bool known = DispatchMove(input.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -42,32 +42,6 @@ class TensorStridedSliceUpdateKernel : public Kernel {
   }
 
  private:
-  // `value` broadcast to `shape`.
-  static StatusOr<Tensor> Spread(KernelContext& ctx, const Tensor& value, const Shape& shape) {
-    if (value.shape() == shape) return value;
-    const int lead = shape.rank() - value.rank();
-    bool fits = lead >= 0;
-    for (int d = 0; fits && d < value.rank(); ++d) fits = value.dim(d) == 1 || value.dim(d) == shape.dim(lead + d);
-    if (!fits) {
-      return InvalidArgument("a slice of shape ", shape.ToString(), " cannot be assigned a value of shape ",
-                             value.shape().ToString());
-    }
-    MR_ASSIGN_OR_RETURN(Tensor wide, ctx.AllocateTemp(value.dtype(), shape));
-    DispatchMove(value.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      for (int64_t i = 0; i < wide.num_elements(); ++i) {
-        int64_t rest = i, at = 0, stride = 1;
-        for (int d = value.rank() - 1; d >= 0; --d) {
-          if (value.dim(d) != 1) at += rest % shape.dim(lead + d) * stride;
-          rest /= shape.dim(lead + d);
-          stride *= value.dim(d);
-        }
-        wide.raw<T>()[i] = value.raw<T>()[at];
-      }
-    });
-    return wide;
-  }
-
   StridedSliceMasks masks_;
 };
 

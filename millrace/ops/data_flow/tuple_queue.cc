@@ -130,7 +130,8 @@ Status TupleQueue::CheckSame(const Options& wanted) const {
   if (options_.min_after_dequeue != wanted.min_after_dequeue) {
     return differs("min_after_dequeue", options_.min_after_dequeue, wanted.min_after_dequeue, "was");
   }
-  if (options_.seed != wanted.seed || options_.seed2 != wanted.seed2) {
+  // A node without seeds takes any.
+  if ((wanted.seed != 0 || wanted.seed2 != 0) && (options_.seed != wanted.seed || options_.seed2 != wanted.seed2)) {
     return InvalidArgument("Shared queue '", options_.name, "' has random seeds (", options_.seed, ", ", options_.seed2,
                            ") but requested seeds are (", wanted.seed, ", ", wanted.seed2, ").");
   }

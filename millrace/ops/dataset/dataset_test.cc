@@ -202,5 +202,38 @@ TEST_F(DatasetOpTest, AFunctionThatWaitsEndsWithTheSession) {
   }
 }
 
+TEST_F(DatasetOpTest, ReducingAnEndlessDatasetEndsWithTheSession) {
+  const pb::AttrValue f = Define("sum", {{"state", DType::kInt64}, {"element", DType::kInt64}},
+                                 {{"sum", "AddV2", {"state", "element"}, {{"T", DType::kInt64}}}}, "sum:z:0");
+  const Endpoint endless = b_.Op("RepeatDataset", {Range(3), Int(-1)}, Of(DType::kInt64, PartialShape::Scalar()));
+  const Endpoint total =
+      b_.Op("ReduceDataset", {endless, Int(0)},
+            Of(DType::kInt64, PartialShape::Scalar(),
+               {{"f", f}, {"Tstate", std::vector<DType>{DType::kInt64}}, {"Targuments", std::vector<DType>{}}}));
+  SessionOptions options;
+  options.waits = std::make_shared<WaitRegistry>();
+  auto session = Session::Create(options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  session_ = *std::move(session);
+  ASSERT_TRUE(session_->Extend(graph_).ok());
+  Status ended;
+  std::thread reducer([&] { ended = session_->Run({}, {total.name()}, {}).status(); });
+  while (options.waits->List().empty()) std::this_thread::yield();
+  ASSERT_TRUE(session_->Close().ok());
+  reducer.join();
+  EXPECT_EQ(ended.code(), absl::StatusCode::kCancelled) << ended;
+}
+
+TEST_F(DatasetOpTest, OnlyADatasetOfOneElementHasASingleElement) {
+  const AttrList attrs = Of(DType::kInt64, PartialShape::Scalar());
+  EXPECT_THAT(Values<int64_t>(b_.Op("DatasetToSingleElement", {Range(1)}, attrs)), ElementsAre(0));
+  for (const auto& [size, message] : std::vector<std::pair<int64_t, std::string>>{
+           {0, "Dataset was empty."}, {2, "Dataset had more than one element."}}) {
+    const Status status = Fetch({b_.Op("DatasetToSingleElement", {Range(size)}, attrs)}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(message));
+  }
+}
+
 }  // namespace
 }  // namespace millrace

@@ -13,6 +13,18 @@ StatusOr<const DatasetValue*> DatasetIn(const Tensor& tensor, absl::string_view 
   return value;
 }
 
+Dataset FromPass(Dataset input, std::function<Generator(std::shared_ptr<DatasetIterator>)> start) {
+  return Dataset::FromGenerator([input = std::move(input), start = std::move(start)](uint64_t epoch) -> Generator {
+           StatusOr<std::unique_ptr<DatasetIterator>> iterator = input.MakeIterator(epoch);
+           if (!iterator.ok()) {
+             return [status = iterator.status()](std::vector<Tensor>*) -> StatusOr<bool> { return status; };
+           }
+           return start(*std::move(iterator));
+         })
+      // The input, or a function, may wait for another thread.
+      .Map([](std::vector<Tensor>*) { return absl::OkStatus(); }, /*waits=*/true);
+}
+
 Status DatasetKernel::Compute(KernelContext& ctx) {
   PipelineContexts contexts;
   for (int i = 0; i < ctx.num_inputs(); ++i) {

@@ -1,6 +1,7 @@
 // Datasets as variant values of a graph.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,6 +46,9 @@ class DatasetValue : public VariantValue {
 
 // The dataset in a variant. INVALID_ARGUMENT, naming the value, if it is something else.
 StatusOr<const DatasetValue*> DatasetIn(const Tensor& tensor, absl::string_view what);
+
+// A dataset whose passes are made from passes over `input`: `start` gets the pass's iterator over it.
+Dataset FromPass(Dataset input, std::function<Generator(std::shared_ptr<DatasetIterator>)> start);
 
 // An op whose only output is a dataset.
 class DatasetKernel : public Kernel {

@@ -2,10 +2,11 @@
 #include <utility>
 
 #include "millrace/ops/dataset/captured_function.h"
+#include "millrace/ops/dataset/element_request.h"
 #include "millrace/ops/dataset/iterator_resource.h"
+#include "millrace/ops/list/optional.h"
 #include "millrace/proto/tensor.pb.h"
 #include "millrace/runtime/resource_manager.h"
-#include "millrace/runtime/wait_registry.h"
 
 namespace millrace {
 namespace {
@@ -105,97 +106,6 @@ class MakeIteratorKernel : public Kernel {
   }
 };
 
-// A pending IteratorGetNext: ends with the answer or with the cancellation of the step, whichever is first.
-class GetNextRequest : public DatasetWalk::Request, public std::enable_shared_from_this<GetNextRequest> {
- public:
-  GetNextRequest(KernelContext& ctx, RefPtr<IteratorResource> iterator, Kernel::Done done)
-      : ctx_(ctx), iterator_(std::move(iterator)), done_(std::move(done)) {}
-
-  void Start(DatasetWalk& walk) {
-    CancellationManager* const cancellation = ctx_.cancellation();
-    if (cancellation != nullptr) {
-      token_ = cancellation->NewToken();
-      if (!cancellation->Register(token_, [self = shared_from_this()] { self->GiveUp(); })) {
-        return done_(cancellation->status());
-      }
-    }
-    walk.Next(shared_from_this());
-    NoteWait();
-  }
-
-  bool Wanted() const override {
-    MutexLock lock(&mu_);
-    return !ended_;
-  }
-
-  bool Take(DatasetWalk::Answer& answer) override {
-    if (!End()) return false;
-    // The step is valid until `done` is called, and nothing else can end the request now.
-    if (CancellationManager* const cancellation = ctx_.cancellation(); cancellation != nullptr) {
-      if (cancellation->IsCancelled()) ctx_.HandOver();  // it may have to wait for callbacks
-      cancellation->Deregister(token_);
-    }
-    done_(SetOutputs(answer));
-    return true;
-  }
-
- private:
-  void GiveUp() {
-    if (End()) done_(ctx_.cancellation()->status());
-  }
-
-  // Returns true for exactly one caller, which may end the request.
-  bool End() {
-    uint64_t wait;
-    {
-      MutexLock lock(&mu_);
-      if (ended_) return false;
-      ended_ = true;
-      wait = std::exchange(wait_, 0);
-    }
-    if (wait != 0) ctx_.step().waits->End(wait);
-    return true;
-  }
-
-  void NoteWait() {
-    MutexLock lock(&mu_);
-    if (ended_ || ctx_.step().waits == nullptr) return;
-    const std::string resource = absl::StrCat("iterator '", iterator_->name(), "'");
-    wait_ = ctx_.step().waits->Begin({.node = ctx_.node().name(),
-                                      .what = absl::StrCat("the next element of ", resource),
-                                      .step_id = ctx_.step().step_id,
-                                      .kind = Wait::Kind::kElements,
-                                      .resource = resource});
-  }
-
-  Status SetOutputs(DatasetWalk::Answer& answer) {
-    if (!answer.ok()) return answer.status();
-    if (*answer == nullptr) return absl::OutOfRangeError("End of sequence");
-    std::vector<Tensor>& element = **answer;
-    MR_RETURN_IF_ERROR(iterator_->Check(element));
-    if (static_cast<int>(element.size()) != ctx_.num_outputs()) {
-      return InvalidArgument("an element has ", element.size(), " components, the node ", ctx_.num_outputs(),
-                             " outputs");
-    }
-    for (int i = 0; i < ctx_.num_outputs(); ++i) {
-      if (element[i].dtype() != ctx_.output_type(i)) {
-        return InvalidArgument("component ", i, " is ", element[i].dtype(), ", the node's output ",
-                               ctx_.output_type(i));
-      }
-      ctx_.SetOutput(i, std::move(element[i]));
-    }
-    return absl::OkStatus();
-  }
-
-  KernelContext& ctx_;  // lives until done_ is called
-  const RefPtr<IteratorResource> iterator_;
-  Kernel::Done done_;
-  CancellationManager::Token token_ = 0;
-  mutable Mutex mu_;
-  bool ended_ ABSL_GUARDED_BY(mu_) = false;
-  uint64_t wait_ ABSL_GUARDED_BY(mu_) = 0;
-};
-
 class IteratorGetNextKernel : public AsyncKernel {
  public:
   explicit IteratorGetNextKernel(KernelInit&) {}
@@ -205,7 +115,34 @@ class IteratorGetNextKernel : public AsyncKernel {
     if (!iterator.ok()) return done(iterator.status());
     const StatusOr<std::shared_ptr<DatasetWalk>> walk = (*iterator)->walk();
     if (!walk.ok()) return done(walk.status());
-    std::make_shared<GetNextRequest>(ctx, *std::move(iterator), std::move(done))->Start(**walk);
+    const std::string resource = absl::StrCat("iterator '", (*iterator)->name(), "'");
+    auto deliver = [this, &ctx, iterator = *std::move(iterator)](DatasetWalk::Answer& answer) -> Status {
+      if (!answer.ok()) return answer.status();
+      if (*answer != nullptr) MR_RETURN_IF_ERROR(iterator->Check(**answer));
+      return SetOutputs(ctx, answer->get());
+    };
+    ElementRequest::Start(ctx, **walk, {.resource = resource, .deliver = std::move(deliver)}, std::move(done));
+  }
+
+ protected:
+  // `element` is null at the end.
+  virtual Status SetOutputs(KernelContext& ctx, std::vector<Tensor>* element) const {
+    if (element == nullptr) return absl::OutOfRangeError("End of sequence");
+    return SetElementOutputs(ctx, std::move(*element));
+  }
+};
+
+class IteratorGetNextAsOptionalKernel : public IteratorGetNextKernel {
+ public:
+  using IteratorGetNextKernel::IteratorGetNextKernel;
+
+ protected:
+  Status SetOutputs(KernelContext& ctx, std::vector<Tensor>* element) const override {
+    Tensor optional(DType::kVariant, Shape());
+    optional.scalar<Variant>() =
+        Variant(element == nullptr ? MakeRef<OptionalValue>() : MakeRef<OptionalValue>(std::move(*element)));
+    ctx.SetOutput(0, std::move(optional));
+    return absl::OkStatus();
   }
 };
 
@@ -255,15 +192,6 @@ class IteratorFromStringHandleKernel : public Kernel {
  private:
   std::vector<DType> types_;
 };
-
-Status ComponentShapes(ShapeContext& c) {
-  MR_ASSIGN_OR_RETURN(const std::vector<PartialShape> shapes, c.Attr<std::vector<PartialShape>>("output_shapes"));
-  if (static_cast<int>(shapes.size()) != c.num_outputs()) {
-    return InvalidArgument("output_shapes has ", shapes.size(), " entries for ", c.num_outputs(), " outputs");
-  }
-  for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, shapes[i]);
-  return absl::OkStatus();
-}
 
 MILLRACE_OP(Iterator)
     .Output("handle: resource")
@@ -329,6 +257,17 @@ MILLRACE_OP(IteratorGetNextSync)
     .Trait(OpTrait::kWaits)
     .Summary("The next element of an iterator; OUT_OF_RANGE at the end.");
 
+MILLRACE_OP(IteratorGetNextAsOptional)
+    .Input("iterator: resource")
+    .Output("optional: variant")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Stateful()
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Trait(OpTrait::kWaits)
+    .Summary("The next element of an iterator as an optional, which is empty at the end.");
+
 MILLRACE_OP(IteratorToStringHandle)
     .Input("resource_handle: resource")
     .Output("string_handle: string")
@@ -363,6 +302,7 @@ MILLRACE_KERNEL(OneShotIterator, kCpu, OneShotIteratorKernel);
 MILLRACE_KERNEL(MakeIterator, kCpu, MakeIteratorKernel);
 MILLRACE_KERNEL(IteratorGetNext, kCpu, IteratorGetNextKernel);
 MILLRACE_KERNEL(IteratorGetNextSync, kCpu, IteratorGetNextKernel);
+MILLRACE_KERNEL(IteratorGetNextAsOptional, kCpu, IteratorGetNextAsOptionalKernel);
 MILLRACE_KERNEL(IteratorToStringHandle, kCpu, IteratorToStringHandleKernel);
 MILLRACE_KERNEL(IteratorFromStringHandle, kCpu, IteratorFromStringHandleKernel);
 MILLRACE_KERNEL(IteratorFromStringHandleV2, kCpu, IteratorFromStringHandleKernel);

@@ -7,19 +7,6 @@
 namespace millrace {
 namespace {
 
-// What one pass over `input` gives: `start` gets the pass's iterator over `input`.
-Dataset FromPass(Dataset input, std::function<Generator(std::shared_ptr<DatasetIterator>)> start) {
-  return Dataset::FromGenerator([input = std::move(input), start = std::move(start)](uint64_t epoch) -> Generator {
-           StatusOr<std::unique_ptr<DatasetIterator>> iterator = input.MakeIterator(epoch);
-           if (!iterator.ok()) {
-             return [status = iterator.status()](std::vector<Tensor>*) -> StatusOr<bool> { return status; };
-           }
-           return start(*std::move(iterator));
-         })
-      // The input, or a function, may wait for another thread.
-      .Map([](std::vector<Tensor>*) { return absl::OkStatus(); }, /*waits=*/true);
-}
-
 class UnbatchDatasetKernel : public DatasetKernel {
  public:
   explicit UnbatchDatasetKernel(KernelInit&) {}

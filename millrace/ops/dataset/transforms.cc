@@ -291,6 +291,44 @@ MILLRACE_OP(RewriteDataset)
     .NotDifferentiable()
     .Summary("The same elements; how they are made is the task's business.");
 
+MILLRACE_OP(FinalizeDataset)
+    .Input("input_dataset: variant")
+    .Output("handle: variant")
+    .Attr("has_captured_ref: bool = false")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("The same elements; the options of a whole pipeline do not change them.");
+
+MILLRACE_OP(ModelDataset)
+    .Input("input_dataset: variant")
+    .Output("handle: variant")
+    .Attr("algorithm: int = 0")
+    .Attr("cpu_budget: int = 0")
+    .Attr("ram_budget: int = 0")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("The same elements; buffers are not tuned.");
+
+MILLRACE_OP(OptimizeDatasetV2)
+    .Input("input_dataset: variant")
+    .Input("optimizations_enabled: string")
+    .Input("optimizations_disabled: string")
+    .Input("optimizations_default: string")
+    .Output("handle: variant")
+    .Attr("output_types: list(type) >= 1")
+    .Attr("output_shapes: list(shape) >= 1")
+    .Attr("optimization_configs: list(string) = []")
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("The same elements; pipelines are not rewritten.");
+
+MILLRACE_KERNEL(FinalizeDataset, kCpu, OptionsDatasetKernel);
+MILLRACE_KERNEL(ModelDataset, kCpu, OptionsDatasetKernel);
+MILLRACE_KERNEL(OptimizeDatasetV2, kCpu, OptionsDatasetKernel);
 MILLRACE_KERNEL(RewriteDataset, kCpu, OptionsDatasetKernel);
 MILLRACE_KERNEL(ParallelBatchDataset, kCpu, BatchDatasetKernel);
 MILLRACE_KERNEL(MaxIntraOpParallelismDataset, kCpu, OptionsDatasetKernel);

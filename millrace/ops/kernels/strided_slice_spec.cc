@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "millrace/ops/array/int_list.h"
+#include "millrace/runtime/kernel.h"
+#include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
@@ -176,6 +178,31 @@ StatusOr<StridedSliceSpec> ResolveStridedSlice(const Shape& input, const Tensor&
   }
   const int length = static_cast<int>(std::min<int64_t>(strides.dim(0), 1000));
   return ResolveStridedSlice(PartialShape(input), length, &begin, &end, &strides, masks);
+}
+
+StatusOr<Tensor> BroadcastToSlice(KernelContext& ctx, const Tensor& value, const Shape& slice) {
+  if (value.shape() == slice) return value;
+  const int lead = slice.rank() - value.rank();
+  bool fits = lead >= 0;
+  for (int d = 0; fits && d < value.rank(); ++d) fits = value.dim(d) == 1 || value.dim(d) == slice.dim(lead + d);
+  if (!fits) {
+    return InvalidArgument("a slice of shape ", slice.ToString(), " cannot be assigned a value of shape ",
+                           value.shape().ToString());
+  }
+  MR_ASSIGN_OR_RETURN(Tensor wide, ctx.AllocateTemp(value.dtype(), slice));
+  DispatchMove(value.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (int64_t i = 0; i < wide.num_elements(); ++i) {
+      int64_t rest = i, at = 0, stride = 1;
+      for (int d = value.rank() - 1; d >= 0; --d) {
+        if (value.dim(d) != 1) at += rest % slice.dim(lead + d) * stride;
+        rest /= slice.dim(lead + d);
+        stride *= value.dim(d);
+      }
+      wide.raw<T>()[i] = value.raw<T>()[at];
+    }
+  });
+  return wide;
 }
 
 }  // namespace millrace

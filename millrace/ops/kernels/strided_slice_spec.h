@@ -10,6 +10,8 @@
 
 namespace millrace {
 
+class KernelContext;
+
 struct StridedSliceMasks {
   int64_t begin = 0;
   int64_t end = 0;
@@ -44,5 +46,8 @@ StatusOr<StridedSliceSpec> ResolveStridedSlice(const PartialShape& input, int le
 // The same with everything known, for kernels.
 StatusOr<StridedSliceSpec> ResolveStridedSlice(const Shape& input, const Tensor& begin, const Tensor& end,
                                                const Tensor& strides, const StridedSliceMasks& masks);
+
+// `value` broadcast to the shape of a slice. INVALID_ARGUMENT if the shapes do not allow it.
+StatusOr<Tensor> BroadcastToSlice(KernelContext& ctx, const Tensor& value, const Shape& slice);
 
 }  // namespace millrace

@@ -5,6 +5,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/tensor/narrow_types.h"
 
 namespace millrace {
 namespace {
@@ -67,36 +68,76 @@ UnaryLoop TruncatingLoop(DType from, DType to) {
   return nullptr;
 }
 
+template <size_t kSize>
+void CopyLoop(const void* in, void* out, int64_t n) {
+  if (in != out) std::memcpy(out, in, kSize * n);
+}
+
+// The loop between two types that are not narrow; a quantized type is converted as the integer that it is stored as.
+UnaryLoop LoopBetween(DType from, DType to) {
+  from = UnquantizedType(from);
+  to = UnquantizedType(to);
+  UnaryLoop loop = nullptr;
+  DispatchType(PlainTypes{}, from, [&](auto from_tag) {
+    DispatchType(PlainTypes{}, to, [&](auto to_tag) {
+      using From = typename decltype(from_tag)::type;
+      using To = typename decltype(to_tag)::type;
+      if constexpr (std::is_same_v<From, To>) {
+        loop = &CopyLoop<sizeof(From)>;
+      } else {
+        loop = &CastLoop<From, To>;
+      }
+    });
+  });
+  return loop;
+}
+
 class CastKernel : public UnaryKernel {
  public:
-  explicit CastKernel(KernelInit& init) {
-    const DType from = BaseType(init.input_type(0)), to = init.output_type(0);
+  explicit CastKernel(KernelInit& init) : from_(BaseType(init.input_type(0))), to_(init.output_type(0)) {
     bool truncate = false;
     init.Attr("Truncate", &truncate);
-    same_type_ = from == to;
-    if (same_type_) return;
-    if (truncate) loop_ = TruncatingLoop(from, to);
-    if (loop_ != nullptr) return;
-    DispatchType(PlainTypes{}, from, [&](auto from_tag) {
-      DispatchType(PlainTypes{}, to, [&](auto to_tag) {
-        using From = typename decltype(from_tag)::type;
-        using To = typename decltype(to_tag)::type;
-        if constexpr (!std::is_same_v<From, To>) loop_ = &CastLoop<From, To>;
-      });
-    });
+    if (from_ == to_) return;
+    if (truncate) loop_ = TruncatingLoop(from_, to_);
+    if (loop_ == nullptr) loop_ = LoopBetween(WideType(from_), WideType(to_));
     if (loop_ == nullptr) {
-      init.Fail(Unimplemented("Cast ", DTypeName(from), " to ", DTypeName(to), " is not supported"));
+      init.Fail(Unimplemented("Cast ", DTypeName(from_), " to ", DTypeName(to_), " is not supported"));
     }
   }
 
   Status Compute(KernelContext& ctx) override {
-    if (!same_type_) return UnaryKernel::Compute(ctx);
-    ctx.SetOutput(0, ctx.input(0));
-    return absl::OkStatus();
+    if (from_ == to_) {
+      ctx.SetOutput(0, ctx.input(0));
+      return absl::OkStatus();
+    }
+    return IsNarrow(from_) || IsNarrow(to_) ? ComputeThroughWideTypes(ctx) : UnaryKernel::Compute(ctx);
   }
 
  private:
-  bool same_type_ = false;
+  Status ComputeThroughWideTypes(KernelContext& ctx) const {
+    const Tensor& x = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(Tensor * y, ctx.AllocateOutput(0, x.shape()));
+    const auto* in = static_cast<const char*>(x.raw_data());
+    auto* out = static_cast<char*>(y->raw_data());
+    ctx.ParallelFor(x.num_elements(), kCostlyGrain, [&](int64_t begin, int64_t end) {
+      // Room for a block of the widest type, complex128.
+      alignas(16) char widened[16 * kBlock], converted[16 * kBlock];
+      for (int64_t i = begin; i < end; i += kBlock) {
+        const int64_t n = std::min(kBlock, end - i);
+        const void* from = in + i * SizeOf(from_);
+        if (IsNarrow(from_)) {
+          WidenElements(from_, static_cast<const uint8_t*>(from), widened, n);
+          from = widened;
+        }
+        void* to = out + i * SizeOf(to_);
+        loop_(from, IsNarrow(to_) ? converted : to, n);
+        if (IsNarrow(to_)) NarrowElements(to_, converted, static_cast<uint8_t*>(to), n);
+      }
+    });
+    return absl::OkStatus();
+  }
+
+  const DType from_, to_;
 };
 
 Status CastGradient(GradientContext& c) {

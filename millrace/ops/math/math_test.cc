@@ -227,7 +227,9 @@ TEST(Range, RejectsWhatDoesNotEnd) {
 TEST(Segments, RejectBadIds) {
   const Tensor x = Count(Shape({3, 2}));
   EXPECT_THAT(ErrorOf("SegmentSum", {x, Tensor::Of<int32_t>({1, 0, 2})}), HasSubstr("not increasing"));
-  EXPECT_THAT(ErrorOf("SegmentSum", {x, Tensor::Of<int32_t>({-1, 0, 2})}), HasSubstr(">= 0"));
+  EXPECT_THAT(ErrorOf("SegmentSum", {x, Tensor::Of<int32_t>({-1, 0, 2})}),
+              HasSubstr("Segment id -1 out of range [0, 3)"));
+  EXPECT_THAT(ErrorOf("SegmentSum", {x, Tensor::Of<int32_t>({0, 0, -1})}), HasSubstr(">= 0"));
   EXPECT_THAT(ErrorOf("UnsortedSegmentSum", {x, Tensor::Of<int32_t>({0, 5, 1}), Tensor::Scalar<int32_t>(5)}),
               HasSubstr("segment_ids[1] = 5 is out of range [0, 5)"));
   EXPECT_THAT(ErrorOf("SparseSegmentSum", {x, Tensor::Of<int32_t>({0, 3}), Tensor::Of<int32_t>({0, 0})}),

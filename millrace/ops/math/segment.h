@@ -47,9 +47,14 @@ Status CheckSortedIds(const Id* ids, int64_t n) {
   bool bad = n > 0 && ids[0] < 0;
   for (int64_t i = 1; i < n; ++i) bad |= ids[i] < ids[i - 1];
   if (!bad) return absl::OkStatus();
+  // The last id says how many segments there are.
+  const int64_t last = ids[n - 1];
+  if (last < 0) return InvalidArgument("segment ids must be >= 0");
   for (int64_t i = 0; i < n; ++i) {
-    if (ids[i] < 0) return InvalidArgument("segment ids must be >= 0");
-    if (i > 0 && ids[i] < ids[i - 1]) break;
+    if (i + 1 < n && ids[i + 1] < ids[i]) break;
+    if (ids[i] >= 0 && ids[i] <= last) continue;
+    return InvalidArgument("Segment id ", static_cast<int64_t>(ids[i]), " out of range [0, ", last + 1,
+                           "), possibly because 'segment_ids' input is not sorted.");
   }
   return InvalidArgument("segment ids are not increasing");
 }

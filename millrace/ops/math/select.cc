@@ -37,7 +37,9 @@ class SelectV2Kernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor &condition = ctx.input(0), &a = ctx.input(1), &b = ctx.input(2);
     Broadcast walk;
-    MR_RETURN_IF_ERROR(walk.Init({&condition.shape(), &a.shape(), &b.shape()}));
+    if (const Status status = walk.Init({&condition.shape(), &a.shape(), &b.shape()}); !status.ok()) {
+      return InvalidArgument("condition, then and else must be broadcastable. ", status.message());
+    }
     return Walk(ctx, walk);
   }
 

@@ -7,6 +7,16 @@
 namespace millrace {
 namespace {
 
+// "[1,2]" for a position in row-major order.
+std::string IndexText(const Shape& shape, int64_t position) {
+  std::string text;
+  for (int d = shape.rank() - 1; d >= 0; --d) {
+    text = absl::StrCat(position % shape.dim(d), text.empty() ? "" : ",", text);
+    position /= shape.dim(d);
+  }
+  return absl::StrCat("[", text, "]");
+}
+
 bool IsPrefix(const Shape& prefix, const Shape& shape) {
   if (prefix.rank() > shape.rank()) return false;
   for (int d = 0; d < prefix.rank(); ++d) {
@@ -62,7 +72,8 @@ class UnsortedSegmentKernel : public Kernel {
       const int64_t id = IntAt(ids, i);
       if (id < 0) continue;
       if (id >= segments) {
-        return InvalidArgument("segment_ids[", i, "] = ", id, " is out of range [0, ", segments, ")");
+        return InvalidArgument("segment_ids", IndexText(ids.shape(), i), " = ", id, " is out of range [0, ", segments,
+                               ")");
       }
       for (int64_t j = 0; j < width; ++j) {
         C& to = sum[id * width + j];

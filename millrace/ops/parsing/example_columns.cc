@@ -9,6 +9,9 @@
 namespace millrace {
 namespace {
 
+// The name of a feature's list in tf.train.Feature, for messages.
+std::string KindName(DType t) { return t == DType::kString ? "bytes" : DTypeName(t); }
+
 // Parses one batch in two passes: first finds, checks and counts the features of every example; then, with all sizes
 // known, decodes the values directly into the outputs.
 class ExampleParser {
@@ -90,13 +93,13 @@ class ExampleParser {
                              ".  Can't parse serialized Example: the ", types_[c], " values are malformed.");
     }
     if (dense != nullptr && !dense->variable() && values != dense->stride()) {
-      return InvalidArgument(examples_.Name(i), "Key: ", names_[c], ", Index: ", i, ".  Number of ", types_[c],
-                             " values != expected.  Values size: ", values,
-                             " but output shape: ", dense->shape.ToString());
+      return InvalidArgument(examples_.Name(i), "Key: ", names_[c], ", Index: ", i, ".  Number of ",
+                             KindName(types_[c]), " values != expected.  Values size: ", values,
+                             " but output shape: ", dense->shape.ToString(), ".  Can't parse serialized Example.");
     }
     if (dense != nullptr && dense->variable() && (dense->stride() == 0 ? values != 0 : values % dense->stride() != 0)) {
-      return InvalidArgument(examples_.Name(i), "Key: ", names_[c], ", Index: ", i, ".  Number of ", types_[c],
-                             " values is not a multiple of stride length. Saw ", values,
+      return InvalidArgument(examples_.Name(i), "Key: ", names_[c], ", Index: ", i, ".  Number of ",
+                             KindName(types_[c]), " values is not a multiple of stride length. Saw ", values,
                              " values but output shape is: ", dense->shape.ToString());
     }
     count(i, c) = values;

@@ -97,8 +97,8 @@ class ListParser {
             InvalidArgument(examples_.Name(i), "Feature list: ", names_[c], ", Index: ", list.steps,
                             ".  Data types don't match. Expected type: ", types_[c], ", Actual type: ", feature.dtype);
       } else if (dense != nullptr && values != dense->shape.num_elements()) {
-        status = InvalidArgument(examples_.Name(i), "Key: ", names_[c], ", Index: ", list.steps,
-                                 ".  Number of values != expected.  values size: ", values,
+        status = InvalidArgument(examples_.Name(i), "Key: ", names_[c], ", Index: ", list.steps, ".  Number of ",
+                                 types_[c], " values != expected.  values size: ", values,
                                  " but output shape: ", dense->shape.ToString());
       }
       ++list.steps;

@@ -5,12 +5,13 @@
 #include "millrace/ops/array/int_list.h"
 
 namespace millrace::random {
-namespace {
 
 uint64_t Unpredictable() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
 }
+
+namespace {
 
 // The elements of a seed as bits, signed ones extended.
 StatusOr<uint64_t> SeedAt(const Tensor& seed, int i) {

@@ -36,6 +36,9 @@ StatusOr<Philox> StreamFromSeed(const Tensor& seed);
 // The stream at `counter` under `key`; `alg` must be Philox or "any".
 StatusOr<Philox> StreamFromKey(const Tensor& key, const Tensor& counter, const Tensor& alg);
 
+// A seed for numbers that need not be repeatable.
+uint64_t Unpredictable();
+
 // TensorFlow's numbers of the algorithms.
 inline constexpr int32_t kAlgPhilox = 1;
 inline constexpr int32_t kAlgAny = 3;

@@ -71,7 +71,7 @@ StatusOr<FeatureColumn> FeatureColumn::FromRagged(const Tensor& values, const Te
     return InvalidArgument("tf.ragged.cross only supports inputs with rank=2.");
   }
   if (splits.dim(0) < 1 || IntAt(splits, 0) != 0 || IntAt(splits, splits.dim(0) - 1) != values.dim(0)) {
-    return InvalidArgument("Invalid RaggedTensor: row splits start with 0 and end with the number of values");
+    return InvalidArgument("Invalid ragged splits: they start with 0 and end with the number of values");
   }
   FeatureColumn column;
   column.values_ = &values;

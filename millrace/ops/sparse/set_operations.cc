@@ -219,6 +219,9 @@ class SetSizeKernel : public Kernel {
   }
 
   Status Compute(KernelContext& ctx) override {
+    if (const Shape& shape = ctx.input(2).shape(); shape.rank() != 1) {
+      return InvalidArgument("Shape must be a 1D tensor, but is of shape ", shape.ToString());
+    }
     MR_ASSIGN_OR_RETURN(const SparseInput input, ReadSparse(ctx, 0));
     MR_RETURN_IF_ERROR(CheckRank(input.rank(), "a set"));
     Shape groups = input.shape;

@@ -68,8 +68,7 @@ inline StatusOr<SparseInput> ReadSparse(const Tensor& indices, const Tensor& val
   SparseInput input{&indices, &values, {}};
   MR_ASSIGN_OR_RETURN(input.shape, ReadShape(shape, "Input shape"));
   if (indices.dim(1) != input.shape.rank()) {
-    return InvalidArgument("indices have ", indices.dim(1), " columns, but the shape has ", input.shape.rank(),
-                           " dimensions");
+    return InvalidArgument("Index rank ", indices.dim(1), " and shape rank ", input.shape.rank(), " do not match");
   }
   return input;
 }

@@ -21,7 +21,12 @@ StatusOr<std::vector<double>> SegmentFactors(const Tensor& grad, const Tensor& i
   std::vector<int64_t> counts(static_cast<size_t>(grad.dim(0)), 0);
   for (int64_t i = 0; i < ids.num_elements(); ++i) {
     const int64_t id = IntAt(ids, i);
-    if (id < 0 || id >= grad.dim(0)) return InvalidArgument("Segment id ", id, " out of range [0, ", grad.dim(0), ").");
+    if (id < 0 || id >= grad.dim(0)) {
+      const int64_t last = IntAt(ids, ids.num_elements() - 1);
+      return InvalidArgument(last >= grad.dim(0) ? "Invalid number of segments: " : "", "Segment id ", id,
+                             " out of range [0, ", grad.dim(0),
+                             "), possibly because 'segment_ids' input is not sorted.");
+    }
     ++counts[static_cast<size_t>(id)];
   }
   std::vector<double> factors(counts.size());

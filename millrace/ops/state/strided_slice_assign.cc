@@ -33,13 +33,9 @@ class StridedSliceAssignKernel : public Kernel {
 
  private:
   Status Assign(KernelContext& ctx, Tensor* to) const {
-    const Tensor& value = ctx.input(4);
     MR_ASSIGN_OR_RETURN(const StridedSliceSpec spec,
                         ResolveStridedSlice(to->shape(), ctx.input(1), ctx.input(2), ctx.input(3), masks_));
-    if (value.shape() != spec.shape.AsShape()) {
-      return InvalidArgument("a slice of shape ", spec.shape.ToString(), " cannot be assigned a value of shape ",
-                             value.shape().ToString());
-    }
+    MR_ASSIGN_OR_RETURN(const Tensor value, BroadcastToSlice(ctx, ctx.input(4), spec.shape.AsShape()));
     const auto strides = RowMajorStrides(to->shape().dims());
     const auto value_strides = RowMajorStrides(spec.size);
     CopyBox box;
