@@ -72,6 +72,11 @@ Tensor Count(Shape shape) {
   return t;
 }
 
+TEST(DynamicStitch, RefusesNegativeIndices) {
+  const Status error = ErrorOf("DynamicStitch", {Tensor::Of<int32_t>({-1000}), Tensor::Of<float>({1})}, {{"N", 1}});
+  EXPECT_THAT(std::string(error.message()), HasSubstr("out of range"));
+}
+
 TEST(Array, AnEmptyTensorIsReshapedByTheDimensionsThatAreNotZero) {
   const Tensor to = Tensor::Of<int32_t>({-1, 0});
   const auto empty = RunOp("Reshape", {Tensor(DType::kFloat, Shape({2, 3, 0})), to});

@@ -68,7 +68,7 @@ class DynamicStitchKernel : public Kernel {
         least = std::min(least, index);
         most = std::max(most, index);
       }
-      if (least < 0) return InvalidArgument("indices[", i, "] has the negative index ", least);
+      if (least < 0) return InvalidArgument("indices[", i, "] is out of range: it has the negative index ", least);
       rows = std::max(rows, int64_t{most} + 1);
     }
     slice.insert(slice.begin(), rows);

@@ -92,6 +92,10 @@ StatusOr<EinsumDims> EinsumDims::Make(const EinsumEquation& equation, const std:
       MR_RETURN_IF_ERROR(NoteSize(&dims, dims.inputs.back()[d], shapes[i].dim(d), shapes[i]));
     }
   }
+  if (ellipsis_rank > 0 && equation.output.find('.') == std::string::npos) {
+    return InvalidArgument("Einsum output '", equation.output, "' lacks '...', which stands for ", ellipsis_rank,
+                           " dimensions of the inputs");
+  }
   dims.output = Expand(equation.output, ellipsis_rank);
   for (EinsumLabel label : dims.output) {
     if (dims.sizes.count(label) == 0) {

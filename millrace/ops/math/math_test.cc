@@ -232,6 +232,8 @@ TEST(Segments, RejectBadIds) {
   EXPECT_THAT(ErrorOf("SegmentSum", {x, Tensor::Of<int32_t>({0, 0, -1})}), HasSubstr(">= 0"));
   EXPECT_THAT(ErrorOf("UnsortedSegmentSum", {x, Tensor::Of<int32_t>({0, 5, 1}), Tensor::Scalar<int32_t>(5)}),
               HasSubstr("segment_ids[1] = 5 is out of range [0, 5)"));
+  const Tensor huge = Tensor::Of<int64_t>({(int64_t{1} << 62) - 1});
+  EXPECT_THAT(ErrorOf("SparseSegmentSum", {x, huge, huge}), HasSubstr("overflow when multiplying"));
   EXPECT_THAT(ErrorOf("SparseSegmentSum", {x, Tensor::Of<int32_t>({0, 3}), Tensor::Of<int32_t>({0, 0})}),
               HasSubstr("out of range [0, 3)"));
 }
@@ -256,6 +258,8 @@ TEST(Einsum, TakesTracesDiagonalsAndBroadcastDots) {
   EXPECT_THAT(Values<float>(dots), ElementsAre(5, 11, 17, 11, 25, 39));
   EXPECT_THAT(ErrorOf("Einsum", {m, Count(Shape({2, 3}))}, {{"equation", "ij,jk->ik"}, {"N", 2}}),
               HasSubstr("Expected dimension 3"));
+  EXPECT_THAT(ErrorOf("Einsum", {Count(Shape({2, 2, 3})), m}, {{"equation", "...ij,...jk->ik"}, {"N", 2}}),
+              HasSubstr("'ik' lacks '...'"));
 }
 
 TEST(Einsum, HasGradientsForSummedAndRepeatedLabels) {

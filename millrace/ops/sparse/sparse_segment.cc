@@ -104,14 +104,15 @@ class SparseSegmentKernel : public Kernel {
       if (given < count) return InvalidArgument("segment ids must be < num_segments");
       count = given;
     }
+    Shape shape = data.shape();
+    shape.set_dim(0, count);
+    if (const Status fits = Shape::Make(shape.dims()).status(); !fits.ok())
+      return WithPrefix("Encountered overflow when multiplying the dimensions of the output: ", fits);
     Status status;
     DispatchType(IndexTypes{}, indices.dtype(), [&](auto tag) {
       status = CheckIndices(indices.data<typename decltype(tag)::type>(), indices.num_elements(), data.dim(0));
     });
     MR_RETURN_IF_ERROR(status);
-    Shape shape = data.shape();
-    shape.set_dim(0, count);
-    MR_RETURN_IF_ERROR(Shape::Make(shape.dims()).status());
     MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
     sum_(data, indices, segments, scale_, output);
     return absl::OkStatus();

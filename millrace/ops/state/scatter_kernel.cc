@@ -51,6 +51,8 @@ ScatterKernel::ScatterKernel(KernelInit& init, ScatterOp op, ScatterBy by)
 StatusOr<SliceAddresses> ScatterKernel::Check(const KernelContext& ctx, const Shape& shape) const {
   const Tensor& indices = ctx.input(1);
   const Tensor& updates = ctx.input(2);
+  if (by_ != ScatterBy::kRow && shape.rank() == 0)
+    return InvalidArgument("Output must be at least 1-D, but the variable is a scalar");
   StatusOr<SliceAddresses> where =
       by_ == ScatterBy::kRow ? RowAddresses(shape, indices) : NdAddresses(shape, indices, bad_indices_);
   if (!where.ok()) return where;

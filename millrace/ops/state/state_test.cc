@@ -140,6 +140,15 @@ TEST_F(StateTest, ScatterNdTakesTheLesserOrGreaterPlaceByPlace) {
   }
 }
 
+TEST_F(StateTest, ScatterNdIntoAScalarIsRefused) {
+  const Endpoint v = Handle("v", {});
+  ASSERT_TRUE(Run(Assign(v, Tensor::Scalar(1.0f))).ok());
+  const Endpoint place = b_.Const(Tensor::Of<int32_t>(Shape({1, 1}), {0}));
+  const Status status = Run(b_.AddNode("ResourceScatterNdUpdate", {v, place, b_.Const(Tensor::Of<float>({0.22f}))}));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Output must be at least 1-D"));
+}
+
 TEST_F(StateTest, SeveralVariablesAreReadAtOnce) {
   const Endpoint a = Handle("a", {3}), b = Handle("b", {1});
   ASSERT_TRUE(Run(Assign(a, Ten())).ok());
