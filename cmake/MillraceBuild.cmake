@@ -19,15 +19,16 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 # size.
 set(MILLRACE_HOT_ROOMS ops executor task)
 set(MILLRACE_HOT_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:$<$<CONFIG:Release>:-O3>;-fwrapv;-fno-strict-aliasing>")
-# The families of ops that spend their time in memory, files and tables; -O3 would only make them longer to compile.
-# Without effect for GCC as long as they share the hot rooms' precompiled header, whose -O3 it then uses for them too.
-set(MILLRACE_COOL_OPS control_flow data_flow dataset functional io linalg list parsing string summary)
-set(MILLRACE_COOL_OPTIONS "$<$<CONFIG:Release>:-O2>")
 # What runs a few times in a program's life, or waits for others: half of a compiler's time is optimisation.
 set(MILLRACE_COLD_ROOMS proto api train launch)
 set(MILLRACE_COLD_OPTIONS "$<$<CONFIG:Release>:-O1>")
 # Tests run once each; what they test is optimised.
 set(MILLRACE_TEST_OPTIONS "$<$<CONFIG:Release>:-O1>")
+# Passes of GCC's back end that take a twentieth of its time. A processor that runs instructions out of order schedules them
+# itself, and the passes over trees have already found nearly all common subexpressions. Only the loop between two kernels
+# (1,000 scalar adds: 3 %) is better with them.
+set(MILLRACE_TIGHT_ROOMS executor task)
+set(MILLRACE_QUICK_OPTIONS "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-schedule-insns2;-fno-gcse>")
 
 # Contraction would make a*b+c depend on the compiler's mood; results must not.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-unused-parameter;-Wno-sign-compare;$<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-pragmas>;-ffp-contract=off>")
@@ -212,15 +213,15 @@ function(millrace_room name)
   elseif(name IN_LIST MILLRACE_COLD_ROOMS)
     target_compile_options(millrace_${name} PRIVATE ${MILLRACE_COLD_OPTIONS})
   endif()
-  foreach(family ${MILLRACE_COOL_OPS})
-    set(cool ${sources})
-    list(FILTER cool INCLUDE REGEX "/ops/${family}/[^/]*\\.cc$|/ops_${family}_[0-9]+\\.cc$")
-    set_source_files_properties(${cool} PROPERTIES COMPILE_OPTIONS "${MILLRACE_COOL_OPTIONS}")
-  endforeach()
+  if(NOT name IN_LIST MILLRACE_TIGHT_ROOMS)
+    target_compile_options(millrace_${name} PRIVATE ${MILLRACE_QUICK_OPTIONS})
+  endif()
   if(NOT name STREQUAL "proto")
     add_dependencies(millrace_${name} millrace_proto_headers)
   endif()
-  millrace_precompile(millrace_${name} ${name})
+  if(NOT name IN_LIST MILLRACE_TIGHT_ROOMS)
+    millrace_precompile(millrace_${name} ${name})
+  endif()
   if(NOT DEFINED ARG_USES AND NOT name STREQUAL "base")
     get_property(ARG_USES GLOBAL PROPERTY MILLRACE_ROOMS)
     list(TRANSFORM ARG_USES REPLACE "^millrace_" "")
@@ -269,7 +270,7 @@ function(millrace_test name)
   millrace_jumbo(sources ${name})
   add_executable(${name} ${sources})
   millrace_precompile(${name} test)
-  target_compile_options(${name} PRIVATE ${MILLRACE_TEST_OPTIONS})
+  target_compile_options(${name} PRIVATE ${MILLRACE_TEST_OPTIONS} ${MILLRACE_QUICK_OPTIONS})
   target_link_libraries(${name} PRIVATE millrace GTest::gmock GTest::gtest_main ${MILLRACE_DEPENDENCIES} ${MILLRACE_CUDA_DEPENDENCIES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
   target_compile_definitions(${name} PRIVATE MILLRACE_TESTDATA="${PROJECT_SOURCE_DIR}/testdata")
@@ -288,22 +289,19 @@ function(millrace_test name)
   endforeach()
 endfunction()
 
-# millrace_program(NAME [LIBRARIES library...] file...): a program against the whole library. One that uses what is behind
-# the library too, by LIBRARIES ${MILLRACE_DEPENDENCIES}, is compiled with other options and without the precompiled header.
+# millrace_program(NAME [LIBRARIES library...] file...): a program against the whole library. There is no precompiled header
+# for programs: one of CLI11 and millrace.h takes 17 s and saves at most three in each.
 function(millrace_program name)
   cmake_parse_arguments(ARG "" "" "LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE millrace ${ARG_LIBRARIES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
-  if(NOT OpenMP::OpenMP_CXX IN_LIST ARG_LIBRARIES)
-    millrace_precompile(${name} program)
-  endif()
 endfunction()
 
 # Precompiled headers: what nearly every file of a kind includes. GCC compiles what includes one with the optimisation
 # that the header was compiled with, whatever the command line says, so each has exactly its users' options. The lower rooms have one of the standard library and
-# Abseil, the generated messages one of protobuf's, the rooms that see graphs and kernels one with those, the tests one
-# with GoogleTest, and programs one with CLI11 and millrace.h. Without a target it only makes the header's own.
+# Abseil, the generated messages one of protobuf's, the rooms that see graphs and kernels one with those, and the tests one
+# with GoogleTest. Without a target it only makes the header's own.
 function(millrace_precompile target room)
   set(headers
     <algorithm> <atomic> <cstdint> <cstring> <functional> <map> <memory> <string> <type_traits> <unordered_map> <utility> <vector>
@@ -315,9 +313,6 @@ function(millrace_precompile target room)
     set(headers <limits> <string> <google/protobuf/extension_set.h> <google/protobuf/generated_message_reflection.h>
         <google/protobuf/map_entry.h> <google/protobuf/map_field_inl.h> <google/protobuf/message.h>
         <google/protobuf/reflection_ops.h> <google/protobuf/wire_format.h>)
-  elseif(room STREQUAL program)
-    set(pch millrace_program_pch)
-    set(headers <CLI/CLI.hpp> <millrace/millrace.h>)
   elseif(NOT room MATCHES "^(base|tensor|io|device|test)$")
     set(pch millrace_graph_pch)
     list(APPEND headers <millrace/graph/gradient.h> <millrace/graph/shape_inference.h> <millrace/runtime/kernel_registry.h>)
@@ -331,19 +326,16 @@ function(millrace_precompile target room)
   if(NOT TARGET ${pch})
     file(WRITE ${PROJECT_BINARY_DIR}/pch.cc "")
     add_library(${pch} OBJECT ${PROJECT_BINARY_DIR}/pch.cc)
-    if(room STREQUAL program)
-      target_link_libraries(${pch} PUBLIC millrace)
-    else()
-      target_link_libraries(${pch} PUBLIC ${MILLRACE_DEPENDENCIES})
-    endif()
+    target_link_libraries(${pch} PUBLIC ${MILLRACE_DEPENDENCIES})
     target_include_directories(${pch} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
     add_dependencies(${pch} millrace_proto_headers)
     target_precompile_headers(${pch} PRIVATE ${headers})
-    if(room MATCHES "^(test|program)$")
+    if(room STREQUAL test)
       # As CMake compiles programs.
       target_compile_options(${pch} PRIVATE -fPIE)
       set_target_properties(${pch} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     endif()
+    target_compile_options(${pch} PRIVATE ${MILLRACE_QUICK_OPTIONS})
     if(room IN_LIST MILLRACE_HOT_ROOMS)
       target_compile_options(${pch} PRIVATE ${MILLRACE_HOT_OPTIONS})
     elseif(room STREQUAL test)

@@ -70,6 +70,7 @@ class BundleWriter {
                     absl::FunctionRef<Status(const std::string& key)> write);
   Status WriteBytes(absl::string_view bytes, uint32_t* crc);
   Status WriteStrings(const Tensor& tensor, uint32_t* crc);
+  Status WriteVariants(const Tensor& tensor, uint32_t* crc);
 
   FileSystem* const files_;
   const std::string prefix_;
@@ -165,6 +166,8 @@ Status MergeBundles(FileSystem* files, absl::Span<const std::string> prefixes, c
 
 namespace bundle_internal {
 
+// Whether a checkpoint can hold tensors of the type.
+bool CanStore(DType dtype);
 // Creates the prefix's directory; its parent must exist.
 Status MakeDirectoryOf(FileSystem* files, const std::string& prefix);
 // A unique name in the directory of `path`.

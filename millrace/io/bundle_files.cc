@@ -16,6 +16,10 @@ std::string BundleDataPath(absl::string_view prefix, int shard, int num_shards) 
 
 namespace bundle_internal {
 
+bool CanStore(DType dtype) {
+  return IsKnown(dtype) && (IsPlain(dtype) || dtype == DType::kString || dtype == DType::kVariant);
+}
+
 Status MakeDirectoryOf(FileSystem* files, const std::string& prefix) {
   const std::string directory = DirectoryOf(prefix);
   if (files->Exists(directory).ok()) return absl::OkStatus();

@@ -96,12 +96,16 @@ StatusOr<BundleTensor> BundleReader::Locate(absl::string_view name, const pb::Bu
   BundleTensor tensor;
   tensor.name = std::string(name);
   tensor.dtype = static_cast<DType>(entry.dtype());
-  if (!IsKnown(tensor.dtype) || (!IsPlain(tensor.dtype) && tensor.dtype != DType::kString)) {
+  if (!bundle_internal::CanStore(tensor.dtype)) {
     return Unimplemented("tensor ", name, " in ", table_->path(), " has type ", tensor.dtype,
                          ", which cannot be restored");
   }
   MR_ASSIGN_OR_RETURN(tensor.shape, wanted.ShapeIn(full));
   tensor.wanted = wanted.Resolved(full);
+  if (tensor.dtype == DType::kVariant && (!entry.slices().empty() || tensor.shape != full)) {
+    return Unimplemented("tensor ", name, " in ", table_->path(),
+                         " is of variants, which are restored as a whole only");
+  }
   if (entry.slices().empty()) {
     tensor.pieces.push_back({entry, TensorSlice::Whole(full.rank()).Resolved(full), tensor.wanted});
     MR_RETURN_IF_ERROR(CheckPiece(name, tensor.dtype, tensor.pieces[0]));
@@ -146,6 +150,18 @@ StatusOr<BundleTensor> BundleReader::Locate(absl::string_view name, const pb::Bu
   return tensor;
 }
 
+namespace {
+
+// Whether so many elements can be stored in so many bytes. The file's size thereby bounds the memory.
+bool Fits(DType dtype, uint64_t count, uint64_t size) {
+  if (IsPlain(dtype)) return count <= size / SizeOf(dtype) && count * SizeOf(dtype) == size;
+  constexpr uint64_t kChecksum = 4, kLeastLength = 1;
+  if (dtype == DType::kVariant) return count <= size / (kLeastLength + kChecksum);
+  return size >= kChecksum && count <= (size - kChecksum) / kLeastLength;
+}
+
+}  // namespace
+
 std::string BundleReader::DataPath(const pb::BundleEntryProto& entry) const {
   return BundleDataPath(prefix_, entry.shard_id(), num_shards_);
 }
@@ -163,11 +179,8 @@ Status BundleReader::CheckPiece(absl::string_view name, DType dtype, const Bundl
     return DataLoss("tensor ", name, ": its entry in ", table_->path(), " says shard ", entry.shard_id(), " of ",
                     num_shards_, ", offset ", entry.offset(), ", size ", entry.size());
   }
-  // A string takes at least one byte for its length, so the file size bounds the memory here too.
   const uint64_t count = static_cast<uint64_t>(shape->num_elements()), size = static_cast<uint64_t>(entry.size());
-  const bool fits =
-      IsPlain(dtype) ? count <= size / SizeOf(dtype) && count * SizeOf(dtype) == size : size >= 4 && count <= size - 4;
-  if (!fits) {
+  if (!Fits(dtype, count, size)) {
     return DataLoss("tensor ", name, ": Invalid size in bundle entry of ", table_->path(), ": ", size, " bytes for ",
                     DTypeName(dtype), shape->ToString());
   }

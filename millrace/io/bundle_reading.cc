@@ -7,6 +7,8 @@
 #include "absl/strings/str_format.h"
 #include "millrace/base/crc32c.h"
 #include "millrace/io/coding.h"
+#include "millrace/tensor/tensor_proto.h"
+#include "millrace/tensor/variant.h"
 
 namespace millrace {
 namespace {
@@ -37,7 +39,7 @@ class BundleReading {
       const size_t run = runs_.size();
       runs_.push_back({&tensor, &piece, shard, output, works_.size(), 0});
       const auto size = static_cast<uint64_t>(piece.entry.size());
-      const uint64_t step = tensor.dtype == DType::kString ? std::max<uint64_t>(size, 1) : kReadSize;
+      const uint64_t step = IsPlain(tensor.dtype) ? kReadSize : std::max<uint64_t>(size, 1);
       for (uint64_t at = 0; at < size; at += step) works_.push_back({run, at, std::min(step, size - at), 0});
       runs_.back().works_end = works_.size();
     }
@@ -113,6 +115,7 @@ class BundleReading {
     if (cancellation_ != nullptr && cancellation_->IsCancelled()) return cancellation_->status();
     const Stored& run = runs_[work.run];
     if (run.tensor->dtype == DType::kString) return ReadStrings(run);
+    if (run.tensor->dtype == DType::kVariant) return ReadVariants(run);
     const auto element = static_cast<int64_t>(SizeOf(run.tensor->dtype));
     const auto first = static_cast<int64_t>(work.at) / element;
     const auto last = static_cast<int64_t>(work.at + work.size) / element;
@@ -186,8 +189,60 @@ class BundleReading {
     return absl::OkStatus();
   }
 
+  // See BundleWriter::WriteVariants. All checksums are verified before anything is decoded.
+  Status ReadVariants(const Stored& run) const {
+    std::string bytes(static_cast<size_t>(run.piece->entry.size()), '\0');
+    MR_RETURN_IF_ERROR(ReadAt(run, 0, bytes.size(), bytes.data()));
+    absl::string_view rest = bytes;
+    std::vector<absl::string_view> messages(static_cast<size_t>(run.output->num_elements()));
+    uint32_t crc = 0;
+    for (absl::string_view& message : messages) {
+      uint64_t length = 0;
+      constexpr size_t kChecksum = 4;
+      if (!TakeVarint(&rest, &length) || rest.size() < kChecksum || length > rest.size() - kChecksum) {
+        return DataLoss("tensor ", run.tensor->name, ": ", run.shard->path,
+                        " is damaged: the lengths of its variants are inconsistent");
+      }
+      message = rest.substr(0, length);
+      std::string fixed;
+      PutFixed64(&fixed, length);
+      crc = ExtendCrc32c(ExtendCrc32c(crc, fixed), message);
+      rest.remove_prefix(length);
+      const uint32_t stored = UnmaskCrc(GetFixed32(rest.data()));
+      if (stored != crc) return WrongChecksum(run.tensor->name, run.shard->path, stored, crc);
+      crc = ExtendCrc32c(crc, rest.substr(0, kChecksum));
+      rest.remove_prefix(kChecksum);
+    }
+    const uint32_t stored = UnmaskCrc(run.piece->entry.crc32c());
+    if (stored != crc) return WrongChecksum(run.tensor->name, run.shard->path, stored, crc);
+    if (!rest.empty()) {
+      return DataLoss("tensor ", run.tensor->name, ": ", run.shard->path, " has ", rest.size(), " bytes too many");
+    }
+    for (size_t i = 0; i < messages.size(); ++i) {
+      StatusOr<Variant> value = VariantFrom(messages[i]);
+      if (!value.ok()) {
+        return WithPrefix(absl::StrCat("tensor ", run.tensor->name, " in ", run.shard->path, ": "), value.status());
+      }
+      run.output->data<Variant>()[i] = *std::move(value);
+    }
+    return absl::OkStatus();
+  }
+
+  static StatusOr<Variant> VariantFrom(absl::string_view message) {
+    pb::TensorProto scalar;
+    scalar.set_dtype(pb::DT_VARIANT);
+    scalar.mutable_tensor_shape();
+    pb::VariantTensorDataProto* const item = scalar.add_variant_val();
+    if (!item->ParseFromArray(message.data(), static_cast<int>(message.size()))) {
+      return DataLoss("a variant cannot be parsed");
+    }
+    if (item->type_name().empty()) return Variant();
+    MR_ASSIGN_OR_RETURN(const Tensor tensor, TensorFromProto(scalar));
+    return tensor.scalar<Variant>();
+  }
+
   Status Check(const Stored& run) const {
-    if (run.tensor->dtype == DType::kString) return absl::OkStatus();  // copied while reading
+    if (!IsPlain(run.tensor->dtype)) return absl::OkStatus();  // checked while reading
     uint32_t crc = 0;
     for (size_t i = run.works_begin; i < run.works_end; ++i) crc = JoinCrc32c(crc, works_[i].crc, works_[i].size);
     const uint32_t stored = UnmaskCrc(run.piece->entry.crc32c());

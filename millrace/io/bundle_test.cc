@@ -11,6 +11,7 @@
 #include "millrace/base/crc32c.h"
 #include "millrace/io/faulty_files_testing.h"
 #include "millrace/io/memory_files_testing.h"
+#include "millrace/tensor/variant.h"
 
 namespace millrace {
 namespace {
@@ -70,7 +71,7 @@ TEST_F(BundleTest, ReadsEveryTypeThatTensorFlowWrote) {
 
 TEST_F(BundleTest, WritesTheSameBytesAsTensorFlow) {
   // What the shipped checkpoints hold, written again.
-  for (const std::string name : {"dtypes", "tiny-7"}) {
+  for (const std::string name : {"dtypes", "tiny-7", "variants"}) {
     const auto reader = BundleReader::Open(FileSystem::Posix(), kGood + name).value();
     const BundleEntries entries = reader->Entries().value();
     // In the order of the data file.
@@ -312,6 +313,50 @@ TEST_F(BundleTest, EveryFlippedBitIsFoundAndNamed) {
     }
     memory_.files[path] = good;
   }
+}
+
+TEST_F(BundleTest, VariantsThatAreDamagedOrUnknownAreNamed) {
+  const std::string data = ".data-00000-of-00001", from = kGood + "variants";
+  for (const std::string& suffix : {std::string(".index"), data})
+    memory_.files[prefix_ + suffix] = Bytes(from + suffix);
+  const std::string good = memory_.files[prefix_ + data];
+  const StatusOr<Tensor> lists = Restore(prefix_, "lists", &memory_);
+  ASSERT_TRUE(lists.ok()) << lists.status();
+  EXPECT_EQ(lists->shape(), Shape({2}));
+  EXPECT_EQ(lists->flat<Variant>()[0].value()->TypeName(), "tensorflow::TensorList");
+  // The last four bytes are another tensor's.
+  for (size_t i = 0; i + 4 < good.size(); ++i) {
+    memory_.files[prefix_ + data] = good;
+    memory_.files[prefix_ + data][i] ^= 1;
+    const Status status = Restore(prefix_, "lists", &memory_).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << i << ": " << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), "tensor lists")) << status;
+  }
+  const auto reader = BundleReader::Open(FileSystem::Posix(), from).value();
+  EXPECT_EQ(RestoreSlice(*reader, "lists", "2 0,1").status().code(), absl::StatusCode::kUnimplemented);
+
+  struct Stranger : public VariantValue {
+    absl::string_view TypeName() const override { return "test::Stranger"; }
+    std::string DebugString() const override { return "a stranger"; }
+    Status Encode(std::string*, std::vector<Tensor>*) const override {
+      return can_travel ? absl::OkStatus() : Unimplemented("a stranger stays");
+    }
+    bool can_travel = true;
+  };
+  const RefPtr<Stranger> stranger = MakeRef<Stranger>();
+  Tensor tensor(DType::kVariant, Shape({2}));
+  tensor.data<Variant>()[1] = Variant(stranger);
+  ASSERT_TRUE(Save(prefix_, {{"s", tensor}}).ok());
+  Status status = Restore(prefix_, "s").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_TRUE(absl::StrContains(status.message(), "test::Stranger")) << status;
+  tensor.data<Variant>()[1] = Variant();
+  ASSERT_TRUE(Save(prefix_, {{"s", tensor}}).ok());
+  EXPECT_TRUE(Restore(prefix_, "s").value().flat<Variant>()[1].empty());
+  stranger->can_travel = false;
+  tensor.data<Variant>()[1] = Variant(stranger);
+  status = Save(prefix_, {{"s", tensor}});
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
 }
 
 TEST_F(BundleTest, TruncatedAndMissingFilesAreNamed) {

@@ -4,6 +4,8 @@
 #include "millrace/base/crc32c.h"
 #include "millrace/io/bundle.h"
 #include "millrace/io/coding.h"
+#include "millrace/tensor/tensor_proto.h"
+#include "millrace/tensor/variant.h"
 
 namespace millrace {
 namespace {
@@ -95,9 +97,14 @@ Status BundleWriter::WriteSlice(absl::string_view name, const ShapeAndSlice& par
 
 Status BundleWriter::WriteEntry(const std::string& key, const Tensor& tensor) {
   return WriteEntry(key, tensor.dtype(), tensor.shape(), [&](uint32_t* crc) {
-    return tensor.dtype() == DType::kString
-               ? WriteStrings(tensor, crc)
-               : WriteBytes({static_cast<const char*>(tensor.raw_data()), tensor.TotalBytes()}, crc);
+    switch (tensor.dtype()) {
+      case DType::kString:
+        return WriteStrings(tensor, crc);
+      case DType::kVariant:
+        return WriteVariants(tensor, crc);
+      default:
+        return WriteBytes({static_cast<const char*>(tensor.raw_data()), tensor.TotalBytes()}, crc);
+    }
   });
 }
 
@@ -105,8 +112,7 @@ Status BundleWriter::WriteEntry(const std::string& key, DType dtype, const Shape
                                 absl::FunctionRef<Status(uint32_t* crc)> write) {
   MR_RETURN_IF_ERROR(status_);
   if (data_ == nullptr) return FailedPrecondition("the checkpoint ", prefix_, " is finished already");
-  if (!IsKnown(dtype) || (!IsPlain(dtype) && dtype != DType::kString))
-    return Unimplemented("tensors of type ", dtype, " cannot be saved");
+  if (!bundle_internal::CanStore(dtype)) return Unimplemented("tensors of type ", dtype, " cannot be saved");
   if (entries_.contains(key)) return InvalidArgument("Adding duplicate key: ", key);
   const uint64_t begin = offset_;
   uint32_t crc = 0;
@@ -159,6 +165,31 @@ Status BundleWriter::WriteStrings(const Tensor& tensor, uint32_t* crc) {
   PutFixed32(&length_crc, MaskCrc(*crc));
   MR_RETURN_IF_ERROR(WriteBytes(length_crc, crc));
   for (const std::string& s : strings) MR_RETURN_IF_ERROR(WriteBytes(s, crc));
+  return absl::OkStatus();
+}
+
+// Format of each element: its length as a varint, its message, and a checksum of all before it, in which lengths are
+// fixed-size integers.
+Status BundleWriter::WriteVariants(const Tensor& tensor, uint32_t* crc) {
+  for (const Variant& variant : tensor.flat<Variant>()) {
+    pb::VariantTensorDataProto message;
+    if (!variant.empty()) {
+      std::vector<Tensor> tensors;
+      MR_RETURN_IF_ERROR(variant.value()->Encode(message.mutable_metadata(), &tensors));
+      message.set_type_name(std::string(variant.value()->TypeName()));
+      for (const Tensor& inner : tensors) TensorToProtoFields(inner, message.add_tensors());
+    }
+    const std::string bytes = message.SerializeAsString();
+    std::string length, fixed, checksum;
+    PutVarint(&length, bytes.size());
+    PutFixed64(&fixed, bytes.size());
+    uint32_t ignored = 0;
+    MR_RETURN_IF_ERROR(WriteBytes(length, &ignored));
+    *crc = ExtendCrc32c(*crc, fixed);
+    MR_RETURN_IF_ERROR(WriteBytes(bytes, crc));
+    PutFixed32(&checksum, MaskCrc(*crc));
+    MR_RETURN_IF_ERROR(WriteBytes(checksum, crc));
+  }
   return absl::OkStatus();
 }
 

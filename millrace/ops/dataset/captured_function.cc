@@ -7,14 +7,14 @@ namespace millrace {
 
 StatusOr<std::shared_ptr<const CapturedFunction>> CapturedFunction::Make(KernelContext& ctx,
                                                                          const pb::NameAttrList& function, int first,
-                                                                         int count, PipelineContexts* contexts) {
+                                                                         int count, PipelineParts* parts) {
   if (ctx.step().functions == nullptr) return NotFound("the graph has no function '", function.name(), "'");
   std::shared_ptr<CapturedFunction> made(new CapturedFunction);
   made->name_ = function.name();
   MR_ASSIGN_OR_RETURN(made->function_, ctx.step().functions->Instantiate(function));
   for (int i = first; i < first + count; ++i) made->captured_.push_back(ctx.input(i));
   made->context_ = std::make_shared<PipelineContext>(ctx.step());
-  contexts->push_back(made->context_);
+  parts->contexts.push_back(made->context_);
   return std::shared_ptr<const CapturedFunction>(std::move(made));
 }
 
@@ -22,7 +22,8 @@ StatusOr<std::vector<Tensor>> CapturedFunction::Call(std::vector<Tensor> args) c
   args.insert(args.end(), captured_.begin(), captured_.end());
   StatusOr<std::vector<Tensor>> results = Internal("not called");
   Notification done;
-  function_->Run(context_->step, /*site=*/0, std::move(args), [&](StatusOr<std::vector<Tensor>> r) {
+  const std::shared_ptr<const PipelineContext::Iteration> iteration = context_->iteration();
+  function_->Run(iteration->step, /*site=*/0, std::move(args), [&](StatusOr<std::vector<Tensor>> r) {
     results = std::move(r);
     done.Notify();
   });

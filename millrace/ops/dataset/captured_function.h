@@ -14,9 +14,9 @@ namespace millrace {
 class CapturedFunction {
  public:
   // The captured tensors are the inputs [first, first + count) of the node. Adds the context of the calls to
-  // `contexts`.
+  // `parts`.
   static StatusOr<std::shared_ptr<const CapturedFunction>> Make(KernelContext& ctx, const pb::NameAttrList& function,
-                                                                int first, int count, PipelineContexts* contexts);
+                                                                int first, int count, PipelineParts* parts);
 
   // Calls the function with `args` followed by the captured tensors and blocks until it has finished.
   StatusOr<std::vector<Tensor>> Call(std::vector<Tensor> args) const;

@@ -1,8 +1,12 @@
 #include <gmock/gmock.h>
 
+#include <set>
 #include <thread>
 
+#include "millrace/base/file.h"
+#include "millrace/io/record.h"
 #include "millrace/runtime/wait_registry.h"
+#include "millrace/tensor/variant.h"
 #include "tests/ops/op_session.h"
 
 namespace millrace {
@@ -26,6 +30,7 @@ class DatasetOpTest : public OpSessionTest {
   Endpoint Walk(Endpoint dataset, PartialShape shape = PartialShape::Scalar()) {
     const Endpoint it = b_.Op("IteratorV2", {}, Of(DType::kInt64, shape, {{"shared_name", ""}, {"container", ""}}));
     make_ = b_.Op("MakeIterator", {dataset, it}, {}).node;
+    iterator_ = it;
     return b_.Op("IteratorGetNext", {it}, Of(DType::kInt64, shape));
   }
 
@@ -67,6 +72,7 @@ class DatasetOpTest : public OpSessionTest {
   }
 
   Node* make_ = nullptr;
+  Endpoint iterator_;
 };
 
 TEST_F(DatasetOpTest, IteratorWalksAndSaysWhenItIsAtTheEnd) {
@@ -233,6 +239,188 @@ TEST_F(DatasetOpTest, OnlyADatasetOfOneElementHasASingleElement) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(message));
   }
+}
+
+class RecordInputTest : public DatasetOpTest {
+ protected:
+  // Files of `records` records each, which count upwards.
+  void Write(int files, int records) {
+    for (int file = 0; file < files; ++file) {
+      const auto writer = RecordWriter::Create(FileSystem::Posix(), dir_.File(absl::StrCat("records.", file))).value();
+      for (int i = 0; i < records; ++i) ASSERT_TRUE(writer->Write(absl::StrCat(file * records + i)).ok());
+      ASSERT_TRUE(writer->Close().ok());
+    }
+  }
+  Endpoint Input(const std::string& pattern, AttrList more = {}) {
+    more.emplace_back("file_pattern", dir_.File(pattern));
+    return b_.Op("RecordInput", {}, more);
+  }
+
+  TempDirectory dir_ = TempDirectory::Make("record_input_test").value();
+};
+
+TEST_F(RecordInputTest, GivesEveryRecordOnceInAnEpoch) {
+  Write(4, 6);
+  const Endpoint batch = Input(
+      "records.*", {{"batch_size", int64_t{8}}, {"file_buffer_size", int64_t{5}}, {"file_shuffle_shift_ratio", 0.5f}});
+  std::set<std::vector<std::string>> orders;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    std::vector<std::string> order;
+    for (int i = 0; i < 3; ++i) {
+      const std::vector<std::string> values = Values<std::string>(batch);
+      ASSERT_EQ(values.size(), 8u);
+      order.insert(order.end(), values.begin(), values.end());
+    }
+    EXPECT_EQ(std::set<std::string>(order.begin(), order.end()).size(), 24u);
+    orders.insert(order);
+  }
+  EXPECT_EQ(orders.size(), 3u) << "another order in each epoch";
+}
+
+TEST_F(RecordInputTest, BadArgumentsAndMissingFilesAreNamed) {
+  Write(1, 0);
+  EXPECT_EQ(Fetch({Input("records.*")}).status().code(), absl::StatusCode::kOutOfRange) << "no records";
+  const Status missing = Fetch({Input("nothing.*")}).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.message()), ::testing::HasSubstr("nothing.*"));
+  for (const auto& [name, attr] : AttrList{{"file_buffer_size", int64_t{0}},
+                                           {"file_parallelism", int64_t{-1}},
+                                           {"file_shuffle_shift_ratio", 1.5f},
+                                           {"compression_type", std::string("LZ77")}}) {
+    const Status status = Fetch({Input("records.*", {{name, attr}})}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(name));
+  }
+}
+
+class IteratorPositionTest : public DatasetOpTest {
+ protected:
+  std::vector<int64_t> Take(Endpoint next, int count) {
+    std::vector<int64_t> taken;
+    for (int i = 0; i < count; ++i) {
+      const auto value = Fetch({next});
+      EXPECT_TRUE(value.ok()) << value.status();
+      if (!value.ok()) break;
+      taken.push_back((*value)[0].scalar<int64_t>());
+    }
+    return taken;
+  }
+  // An iterator that is restored by feeding `position`.
+  Node* RestoreOp(Endpoint position) { return b_.Op("DeserializeIterator", {iterator_, position}, {}).node; }
+};
+
+TEST_F(IteratorPositionTest, ARestoredIteratorGoesOnInTheSameOrder) {
+  // Without seeds: every dataset has an order of its own.
+  const AttrList attrs = Of(DType::kInt64, PartialShape::Scalar());
+  const auto pipeline = [&] {
+    const Endpoint shuffled = b_.Op("ShuffleDataset", {Range(1000), Int(1000), Int(0), Int(0)}, attrs);
+    return b_.Op("PrefetchDataset", {shuffled, Int(4)}, attrs);
+  };
+  const Endpoint first = Walk(pipeline());
+  Node* const start_first = make_;
+  const Endpoint position = b_.Op("SerializeIterator", {iterator_}, {});
+  const Endpoint second = Walk(pipeline());
+  Node* const start_second = make_;
+  Node* const restore = RestoreOp(position);
+  ASSERT_TRUE(Run(start_first).ok());
+  ASSERT_TRUE(Run(start_second).ok());
+  const std::vector<int64_t> before = Take(first, 300);
+  // One that is in use already, too.
+  for (const int used : {0, 7}) {
+    Take(second, used);
+    ASSERT_TRUE(Run(restore).ok());
+    const std::vector<int64_t> rest = Take(second, 700);
+    EXPECT_EQ(Fetch({second}).status().code(), absl::StatusCode::kOutOfRange);
+    std::vector<int64_t> all = before;
+    all.insert(all.end(), rest.begin(), rest.end());
+    std::sort(all.begin(), all.end());
+    for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(all[i], i);
+    ASSERT_TRUE(Run(start_second).ok());
+  }
+  // At the end it stays at the end.
+  Take(first, 700);
+  EXPECT_EQ(Fetch({first}).status().code(), absl::StatusCode::kOutOfRange);
+  ASSERT_TRUE(Run(restore).ok());
+  EXPECT_EQ(Fetch({second}).status().code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST_F(IteratorPositionTest, IsKeptByACheckpoint) {
+  const TempDirectory dir = TempDirectory::Make("dataset_test").value();
+  const Endpoint prefix = b_.Const(Tensor::Scalar(dir.File("model"))), slices = b_.Const(Tensor::Of<std::string>({""})),
+                 names = b_.Const(Tensor::Of<std::string>({"input"}));
+  const std::vector<DType> one{DType::kVariant};
+  const Endpoint next = Walk(Range(10));
+  Node* const save =
+      b_.Op("SaveV2", {prefix, names, slices, b_.Op("SerializeIterator", {iterator_}, {})}, {{"dtypes", one}}).node;
+  Node* const restore = RestoreOp(b_.Op("RestoreV2", {prefix, names, slices}, {{"dtypes", one}}));
+  EXPECT_EQ(Run(save).code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(Run(make_).ok());
+  EXPECT_THAT(Take(next, 4), ElementsAre(0, 1, 2, 3));
+  ASSERT_TRUE(Run(save).ok());
+  session_ = Session::Create({}).value();
+  EXPECT_EQ(Run(restore).code(), absl::StatusCode::kFailedPrecondition) << "not initialized";
+  ASSERT_TRUE(Run(make_).ok());
+  ASSERT_TRUE(Run(restore).ok());
+  EXPECT_THAT(Take(next, 2), ElementsAre(4, 5));
+}
+
+TEST_F(IteratorPositionTest, OfAnotherPipelineOrNoneIsAnError) {
+  const AttrList attrs = Of(DType::kInt64, PartialShape::Scalar());
+  Walk(b_.Op("ShuffleDataset", {Range(3), Int(3), Int(0), Int(0)}, attrs));
+  ASSERT_TRUE(Run(make_).ok());
+  const Endpoint position = b_.Op("SerializeIterator", {iterator_}, {});
+  const Endpoint other = Range(3);
+  Walk(other);
+  ASSERT_TRUE(Run(make_).ok());
+  Status status = Run(RestoreOp(position));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("random seeds"));
+  status = Run(RestoreOp(other));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("not dataset"));
+  const Tensor numbers = Tensor::FromVector(std::vector<uint64_t>{3, 1, 2});
+  EXPECT_TRUE(VariantDecoder::Run("millrace::IteratorPosition", "1", {numbers}).ok());
+  for (const auto& [version, tensors] : std::vector<std::pair<std::string, std::vector<Tensor>>>{
+           {"2", {numbers}},
+           {"", {numbers}},
+           {"1", {}},
+           {"1", {numbers, numbers}},
+           {"1", {Tensor::Scalar("3")}},
+           {"1", {Tensor::FromVector(std::vector<uint64_t>{3, 1})}}}) {
+    EXPECT_EQ(VariantDecoder::Run("millrace::IteratorPosition", version, tensors).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+// The function of a Map waits for a queue that nobody fills; restoring ends the wait.
+TEST_F(IteratorPositionTest, RestoringEndsAnIterationThatWaits) {
+  const Endpoint queue = Queue("slow");
+  const pb::AttrValue f = Define("wait", {{"element", DType::kInt64}, {"queue", DType::kResource}}, {Dequeue("queue")},
+                                 "take:components:0");
+  const AttrList attrs = Of(DType::kInt64, PartialShape::Scalar());
+  const Endpoint waits = b_.Op(
+      "MapDataset", {Range(3), queue},
+      Of(DType::kInt64, PartialShape::Scalar(), {{"f", f}, {"Targuments", std::vector<DType>{DType::kResource}}}));
+  const Endpoint next = Walk(b_.Op("PrefetchDataset", {waits, Int(1)}, attrs));
+  Node* const restore = RestoreOp(b_.Op("SerializeIterator", {iterator_}, {}));
+  Node* const put = b_.Op("QueueEnqueueV2", {queue, Int(5)}, {{"Tcomponents", std::vector<DType>{DType::kInt64}}}).node;
+  SessionOptions options;
+  options.waits = std::make_shared<WaitRegistry>();
+  session_ = Session::Create(options).value();
+  ASSERT_TRUE(Run(make_).ok());
+  Status ended;
+  std::thread taker([&] { ended = session_->Run({}, {next.name()}, {}).status(); });
+  // Not only the prefetching thread waits, but the step as well.
+  const auto takes = [&] {
+    const auto waits = options.waits->List();
+    return std::any_of(waits.begin(), waits.end(), [&](const auto& wait) { return wait.node == next.node->name(); });
+  };
+  while (!takes()) std::this_thread::yield();
+  EXPECT_TRUE(Run(restore).ok());
+  taker.join();
+  EXPECT_EQ(ended.code(), absl::StatusCode::kCancelled) << ended;
+  ASSERT_TRUE(Run(put).ok());
+  EXPECT_THAT(Take(next, 1), ElementsAre(5));
 }
 
 }  // namespace

@@ -13,6 +13,38 @@ StatusOr<const DatasetValue*> DatasetIn(const Tensor& tensor, absl::string_view 
   return value;
 }
 
+std::shared_ptr<const PipelineContext::Iteration> PipelineContext::iteration() const {
+  MutexLock lock(&mu_);
+  return iteration_;
+}
+
+void PipelineContext::Cancel(const Status& why) {
+  std::shared_ptr<Iteration> iteration;
+  {
+    MutexLock lock(&mu_);
+    iteration = iteration_;
+  }
+  iteration->cancellation.StartCancel(why);
+}
+
+void PipelineContext::Renew() {
+  MutexLock lock(&mu_);
+  iteration_ = std::make_shared<Iteration>(iteration_->step);
+}
+
+void PipelineParts::Add(const PipelineParts& other) {
+  contexts.insert(contexts.end(), other.contexts.begin(), other.contexts.end());
+  seeds.insert(seeds.end(), other.seeds.begin(), other.seeds.end());
+}
+
+void PipelineParts::Cancel(const Status& why) const {
+  for (const std::shared_ptr<PipelineContext>& context : contexts) context->Cancel(why);
+}
+
+void PipelineParts::Renew() const {
+  for (const std::shared_ptr<PipelineContext>& context : contexts) context->Renew();
+}
+
 Dataset FromPass(Dataset input, std::function<Generator(std::shared_ptr<DatasetIterator>)> start) {
   return Dataset::FromGenerator([input = std::move(input), start = std::move(start)](uint64_t epoch) -> Generator {
            StatusOr<std::unique_ptr<DatasetIterator>> iterator = input.MakeIterator(epoch);
@@ -26,16 +58,15 @@ Dataset FromPass(Dataset input, std::function<Generator(std::shared_ptr<DatasetI
 }
 
 Status DatasetKernel::Compute(KernelContext& ctx) {
-  PipelineContexts contexts;
+  PipelineParts parts;
   for (int i = 0; i < ctx.num_inputs(); ++i) {
     if (ctx.input(i).dtype() != DType::kVariant || ctx.input(i).num_elements() != 1) continue;
     const DatasetValue* input = ctx.input(i).scalar<Variant>().Get<DatasetValue>();
-    if (input == nullptr) continue;
-    contexts.insert(contexts.end(), input->contexts.begin(), input->contexts.end());
+    if (input != nullptr) parts.Add(input->parts);
   }
-  MR_ASSIGN_OR_RETURN(Dataset dataset, Make(ctx, &contexts));
+  MR_ASSIGN_OR_RETURN(Dataset dataset, Make(ctx, &parts));
   Tensor out(DType::kVariant, Shape());
-  out.scalar<Variant>() = Variant(MakeRef<DatasetValue>(std::move(dataset), std::move(contexts)));
+  out.scalar<Variant>() = Variant(MakeRef<DatasetValue>(std::move(dataset), std::move(parts)));
   ctx.SetOutput(0, std::move(out));
   return absl::OkStatus();
 }

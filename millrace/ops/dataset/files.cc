@@ -65,7 +65,7 @@ class FileDatasetKernel : public DatasetKernel {
 class TextLineDatasetKernel : public FileDatasetKernel {
  public:
   explicit TextLineDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(std::vector<std::string> paths, FileNames(ctx));
     MR_ASSIGN_OR_RETURN(const Compression compression, CompressionInput(ctx, 1));
     MR_RETURN_IF_ERROR(Count(ctx, 2, "buffer_size", -1).status());
@@ -97,7 +97,7 @@ StatusOr<uint64_t> RecordsIn(const FixedLayout& layout, uint64_t bytes, const st
 class FixedLengthRecordDatasetKernel : public FileDatasetKernel {
  public:
   explicit FixedLengthRecordDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(std::vector<std::string> paths, FileNames(ctx));
     MR_ASSIGN_OR_RETURN(const int64_t header, Count(ctx, 1, "header_bytes", 0));
     MR_ASSIGN_OR_RETURN(const int64_t record, Count(ctx, 2, "record_bytes", 1));
@@ -139,7 +139,7 @@ class FixedLengthRecordDatasetKernel : public FileDatasetKernel {
 class TFRecordDatasetKernel : public FileDatasetKernel {
  public:
   explicit TFRecordDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(std::vector<std::string> paths, FileNames(ctx));
     MR_ASSIGN_OR_RETURN(const Compression compression, CompressionInput(ctx, 1));
     MR_RETURN_IF_ERROR(Count(ctx, 2, "buffer_size", -1).status());

@@ -21,11 +21,11 @@ class NodeFunctions {
       captured_.push_back(static_cast<int>(types.size()));
     }
   }
-  StatusOr<std::vector<Function>> Make(KernelContext& ctx, PipelineContexts* contexts) const {
+  StatusOr<std::vector<Function>> Make(KernelContext& ctx, PipelineParts* parts) const {
     std::vector<Function> made;
     int first = 1;
     for (size_t i = 0; i < functions_.size(); ++i) {
-      MR_ASSIGN_OR_RETURN(Function function, CapturedFunction::Make(ctx, functions_[i], first, captured_[i], contexts));
+      MR_ASSIGN_OR_RETURN(Function function, CapturedFunction::Make(ctx, functions_[i], first, captured_[i], parts));
       made.push_back(std::move(function));
       first += captured_[i];
     }
@@ -101,7 +101,7 @@ class WindowsByKey {
         },
         count);
     Tensor variant(DType::kVariant, Shape());
-    variant.scalar<Variant>() = Variant(MakeRef<DatasetValue>(std::move(window), PipelineContexts()));
+    variant.scalar<Variant>() = Variant(MakeRef<DatasetValue>(std::move(window), PipelineParts()));
     MR_ASSIGN_OR_RETURN(result_, functions_[1]->Call({Tensor::Scalar<int64_t>(key), std::move(variant)}));
     if (result_.size() != 1) return InvalidArgument("`reduce_func` must return a single dataset.");
     MR_ASSIGN_OR_RETURN(const DatasetValue* value, DatasetIn(result_[0], "what `reduce_func` returns"));
@@ -122,9 +122,9 @@ class GroupByWindowDatasetKernel : public DatasetKernel {
  public:
   explicit GroupByWindowDatasetKernel(KernelInit& init)
       : functions_(init, {"key_func", "reduce_func", "window_size_func"}) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts* contexts) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts* parts) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
-    MR_ASSIGN_OR_RETURN(const std::vector<Function> functions, functions_.Make(ctx, contexts));
+    MR_ASSIGN_OR_RETURN(const std::vector<Function> functions, functions_.Make(ctx, parts));
     return FromPass(input, [functions](std::shared_ptr<DatasetIterator> pass) -> Generator {
       auto windows = std::make_shared<WindowsByKey>(std::move(pass), functions);
       return [windows](std::vector<Tensor>* element) { return windows->Next(element); };
@@ -178,9 +178,9 @@ class GroupByReducerDatasetKernel : public DatasetKernel {
  public:
   explicit GroupByReducerDatasetKernel(KernelInit& init)
       : functions_(init, {"key_func", "init_func", "reduce_func", "finalize_func"}) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts* contexts) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts* parts) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
-    MR_ASSIGN_OR_RETURN(const std::vector<Function> functions, functions_.Make(ctx, contexts));
+    MR_ASSIGN_OR_RETURN(const std::vector<Function> functions, functions_.Make(ctx, parts));
     return FromPass(input, [functions](std::shared_ptr<DatasetIterator> pass) -> Generator {
       auto states = std::make_shared<StatesByKey>(std::move(pass), functions);
       return [states](std::vector<Tensor>* element) { return states->Next(element); };

@@ -87,7 +87,7 @@ class OneShotIteratorKernel : public AsyncKernel {
     if (made->size() != 1) return InvalidArgument("dataset_factory must return a single dataset");
     MR_ASSIGN_OR_RETURN(const DatasetValue* dataset, DatasetIn((*made)[0], "what dataset_factory returns"));
     // Two steps may get here concurrently; the first iteration is kept.
-    return iterator.started() ? absl::OkStatus() : iterator.Start(*dataset);
+    return iterator.started() ? absl::OkStatus() : iterator.Start(ShareRef(dataset));
   }
 
   IteratorSource source_;
@@ -102,7 +102,7 @@ class MakeIteratorKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const DatasetValue* dataset, DatasetIn(ctx.input(0), "dataset"));
     MR_ASSIGN_OR_RETURN(RefPtr<IteratorResource> iterator, ctx.resource<IteratorResource>(1));
     const UpdateOrigin origin = UpdateOrigin::Of(ctx);
-    return ctx.resources()->Update(origin, [&] { return iterator->Start(*dataset); });
+    return ctx.resources()->Update(origin, [&] { return iterator->Start(ShareRef(dataset)); });
   }
 };
 

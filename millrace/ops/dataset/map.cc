@@ -16,8 +16,8 @@ class FunctionDatasetKernel : public DatasetKernel {
     init.Attr("Targuments", &types);
     captured_ = static_cast<int>(types.size());
   }
-  StatusOr<Function> MakeFunction(KernelContext& ctx, PipelineContexts* contexts) const {
-    return CapturedFunction::Make(ctx, function_, 1, captured_, contexts);
+  StatusOr<Function> MakeFunction(KernelContext& ctx, PipelineParts* parts) const {
+    return CapturedFunction::Make(ctx, function_, 1, captured_, parts);
   }
   // The first input after the captured ones.
   int after_captured() const { return 1 + captured_; }
@@ -42,9 +42,9 @@ int64_t CallsOf(int64_t asked) { return asked > 0 ? asked : AllowedCoreCount(); 
 class MapDatasetKernel : public FunctionDatasetKernel {
  public:
   explicit MapDatasetKernel(KernelInit& init) : FunctionDatasetKernel(init) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts* contexts) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts* parts) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
-    MR_ASSIGN_OR_RETURN(Function function, MakeFunction(ctx, contexts));
+    MR_ASSIGN_OR_RETURN(Function function, MakeFunction(ctx, parts));
     return input.Map(CallOn(std::move(function)), /*waits=*/true);
   }
 };
@@ -52,9 +52,9 @@ class MapDatasetKernel : public FunctionDatasetKernel {
 class ParallelMapDatasetKernel : public FunctionDatasetKernel {
  public:
   explicit ParallelMapDatasetKernel(KernelInit& init) : FunctionDatasetKernel(init) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts* contexts) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts* parts) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
-    MR_ASSIGN_OR_RETURN(Function function, MakeFunction(ctx, contexts));
+    MR_ASSIGN_OR_RETURN(Function function, MakeFunction(ctx, parts));
     MR_ASSIGN_OR_RETURN(const int64_t calls, NumCalls(ctx));
     return input.ParallelMap(CallOn(std::move(function)), CallsOf(calls));
   }
@@ -76,9 +76,9 @@ class ParallelMapDatasetKernel : public FunctionDatasetKernel {
 class MapAndBatchDatasetKernel : public FunctionDatasetKernel {
  public:
   explicit MapAndBatchDatasetKernel(KernelInit& init) : FunctionDatasetKernel(init) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts* contexts) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts* parts) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
-    MR_ASSIGN_OR_RETURN(Function function, MakeFunction(ctx, contexts));
+    MR_ASSIGN_OR_RETURN(Function function, MakeFunction(ctx, parts));
     const int at = after_captured();
     MR_ASSIGN_OR_RETURN(const int64_t size, Count(ctx, at, "batch_size", 1));
     MR_ASSIGN_OR_RETURN(const int64_t calls, Count(ctx, at + 1, "num_parallel_calls", -1));
@@ -91,9 +91,9 @@ class MapAndBatchDatasetKernel : public FunctionDatasetKernel {
 class FilterDatasetKernel : public FunctionDatasetKernel {
  public:
   explicit FilterDatasetKernel(KernelInit& init) : FunctionDatasetKernel(init, "predicate") {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts* contexts) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts* parts) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
-    MR_ASSIGN_OR_RETURN(Function function, MakeFunction(ctx, contexts));
+    MR_ASSIGN_OR_RETURN(Function function, MakeFunction(ctx, parts));
     return input.Filter(
         [function](const std::vector<Tensor>& element) -> StatusOr<bool> {
           MR_ASSIGN_OR_RETURN(const std::vector<Tensor> result, function->Call(element));
@@ -118,9 +118,9 @@ FlatMapFn DatasetOf(Function function) {
 class FlatMapDatasetKernel : public FunctionDatasetKernel {
  public:
   explicit FlatMapDatasetKernel(KernelInit& init) : FunctionDatasetKernel(init) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts* contexts) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts* parts) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
-    MR_ASSIGN_OR_RETURN(Function function, MakeFunction(ctx, contexts));
+    MR_ASSIGN_OR_RETURN(Function function, MakeFunction(ctx, parts));
     return input.FlatMap(DatasetOf(std::move(function)));
   }
 };
@@ -129,9 +129,9 @@ class FlatMapDatasetKernel : public FunctionDatasetKernel {
 class InterleaveDatasetKernel : public FunctionDatasetKernel {
  public:
   explicit InterleaveDatasetKernel(KernelInit& init) : FunctionDatasetKernel(init) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts* contexts) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts* parts) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
-    MR_ASSIGN_OR_RETURN(Function function, MakeFunction(ctx, contexts));
+    MR_ASSIGN_OR_RETURN(Function function, MakeFunction(ctx, parts));
     InterleaveOptions options;
     const int at = after_captured();
     MR_ASSIGN_OR_RETURN(options.cycle_length, Count(ctx, at, "cycle_length", -1));

@@ -15,7 +15,7 @@ class PaddedBatchDatasetKernel : public DatasetKernel {
     }
   }
 
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
     PaddedBatchOptions options;
     MR_ASSIGN_OR_RETURN(options.size, Count(ctx, 1, "batch_size", 1));

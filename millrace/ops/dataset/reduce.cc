@@ -19,7 +19,8 @@ class WholeDatasetKernel : public AsyncKernel {
     if (const Status status = Begin(ctx, pass.get()); !status.ok()) return done(status);
     if (CancellationManager* const cancellation = ctx.cancellation(); cancellation != nullptr) {
       pass->token = cancellation->NewToken();
-      if (!cancellation->Register(pass->token, [contexts = pass->contexts] { Cancel(contexts); })) {
+      if (!cancellation->Register(
+              pass->token, [parts = pass->parts] { parts.Cancel(absl::CancelledError("the step was cancelled")); })) {
         return done(cancellation->status());
       }
     }
@@ -33,28 +34,22 @@ class WholeDatasetKernel : public AsyncKernel {
   }
 
  protected:
-  // A dataset of one element. Adds the contexts of the op's functions to `contexts`.
-  virtual StatusOr<Dataset> Make(KernelContext& ctx, const Dataset& input, PipelineContexts* contexts) = 0;
+  // A dataset of one element. Adds the parts of this op to `parts`.
+  virtual StatusOr<Dataset> Make(KernelContext& ctx, const Dataset& input, PipelineParts* parts) = 0;
 
  private:
   struct Pass {
-    PipelineContexts contexts;
+    PipelineParts parts;
     std::unique_ptr<DatasetIterator> iterator;
     CancellationManager::Token token = 0;
   };
 
   Status Begin(KernelContext& ctx, Pass* pass) {
     MR_ASSIGN_OR_RETURN(const DatasetValue* input, DatasetIn(ctx.input(0), "the input"));
-    pass->contexts = input->contexts;
-    MR_ASSIGN_OR_RETURN(const Dataset dataset, Make(ctx, input->dataset, &pass->contexts));
+    pass->parts = input->parts;
+    MR_ASSIGN_OR_RETURN(const Dataset dataset, Make(ctx, input->dataset, &pass->parts));
     MR_ASSIGN_OR_RETURN(pass->iterator, dataset.MakeIterator());
     return absl::OkStatus();
-  }
-
-  static void Cancel(const PipelineContexts& contexts) {
-    for (const std::shared_ptr<PipelineContext>& context : contexts) {
-      context->cancellation.StartCancel(absl::CancelledError("the step was cancelled"));
-    }
   }
 
   // The pass is over, and what it holds of the step released, before the node is done.
@@ -90,11 +85,11 @@ class ReduceDatasetKernel : public WholeDatasetKernel {
   }
 
  protected:
-  StatusOr<Dataset> Make(KernelContext& ctx, const Dataset& input, PipelineContexts* contexts) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, const Dataset& input, PipelineParts* parts) override {
     std::vector<Tensor> first;
     for (int i = 1; i <= states_; ++i) first.push_back(ctx.input(i));
     MR_ASSIGN_OR_RETURN(const auto function,
-                        CapturedFunction::Make(ctx, function_, 1 + states_, ctx.num_inputs() - 1 - states_, contexts));
+                        CapturedFunction::Make(ctx, function_, 1 + states_, ctx.num_inputs() - 1 - states_, parts));
     return FromPass(input, [function, first](std::shared_ptr<DatasetIterator> pass) -> Generator {
       return [function, pass, first](std::vector<Tensor>* state) -> StatusOr<bool> {
         *state = first;
@@ -119,7 +114,7 @@ class DatasetToSingleElementKernel : public WholeDatasetKernel {
   explicit DatasetToSingleElementKernel(KernelInit&) {}
 
  protected:
-  StatusOr<Dataset> Make(KernelContext&, const Dataset& input, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext&, const Dataset& input, PipelineParts*) override {
     return FromPass(input, [](std::shared_ptr<DatasetIterator> pass) -> Generator {
       return [pass](std::vector<Tensor>* element) -> StatusOr<bool> {
         MR_ASSIGN_OR_RETURN(const bool any, pass->Next(element));

@@ -10,7 +10,7 @@ namespace {
 class UnbatchDatasetKernel : public DatasetKernel {
  public:
   explicit UnbatchDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
     return input.FlatMap([](const std::vector<Tensor>& batch) -> StatusOr<Dataset> {
       for (const Tensor& component : batch) {
@@ -29,10 +29,9 @@ class UnbatchDatasetKernel : public DatasetKernel {
 class TakeWhileDatasetKernel : public DatasetKernel {
  public:
   explicit TakeWhileDatasetKernel(KernelInit& init) { init.Attr("predicate", &predicate_); }
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts* contexts) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts* parts) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
-    MR_ASSIGN_OR_RETURN(const auto predicate,
-                        CapturedFunction::Make(ctx, predicate_, 1, ctx.num_inputs() - 1, contexts));
+    MR_ASSIGN_OR_RETURN(const auto predicate, CapturedFunction::Make(ctx, predicate_, 1, ctx.num_inputs() - 1, parts));
     return FromPass(input, [predicate](std::shared_ptr<DatasetIterator> pass) -> Generator {
       return [predicate, pass, ended = false](std::vector<Tensor>* element) mutable -> StatusOr<bool> {
         if (ended) return false;
@@ -58,13 +57,13 @@ class ScanDatasetKernel : public DatasetKernel {
     init.Attr("f", &function_);
     init.Attr("Tstate", &state_types_);
   }
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts* contexts) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts* parts) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
     const auto states = static_cast<int>(state_types_.size());
     std::vector<Tensor> first;
     for (int i = 1; i <= states; ++i) first.push_back(ctx.input(i));
     MR_ASSIGN_OR_RETURN(const auto function,
-                        CapturedFunction::Make(ctx, function_, 1 + states, ctx.num_inputs() - 1 - states, contexts));
+                        CapturedFunction::Make(ctx, function_, 1 + states, ctx.num_inputs() - 1 - states, parts));
     return FromPass(input, [function, first](std::shared_ptr<DatasetIterator> pass) -> Generator {
       return [function, pass, state = first](std::vector<Tensor>* element) mutable -> StatusOr<bool> {
         MR_ASSIGN_OR_RETURN(const bool more, pass->Next(element));
@@ -154,7 +153,7 @@ class WindowPass {
       };
     });
     Tensor variant(DType::kVariant, Shape());
-    variant.scalar<Variant>() = Variant(MakeRef<DatasetValue>(std::move(dataset), PipelineContexts()));
+    variant.scalar<Variant>() = Variant(MakeRef<DatasetValue>(std::move(dataset), PipelineParts()));
     return variant;
   }
 
@@ -167,7 +166,7 @@ class WindowPass {
 class WindowDatasetKernel : public DatasetKernel {
  public:
   explicit WindowDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
     WindowPass::Options options{};
     MR_ASSIGN_OR_RETURN(options.size, Positive(ctx, 1, "size"));
@@ -195,7 +194,7 @@ class DirectedInterleaveDatasetKernel : public DatasetKernel {
   explicit DirectedInterleaveDatasetKernel(KernelInit& init) {
     stop_on_empty_ = init.node().AttrOr<bool>("stop_on_empty_dataset", false);
   }
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(const Dataset selector, Input(ctx, 0));
     std::vector<Dataset> inputs;
     for (int i = 1; i < ctx.num_inputs(); ++i) {

@@ -6,12 +6,30 @@
 namespace millrace {
 namespace {
 
-// TensorFlow's rule: two zero seeds mean a non-deterministic order.
-void ChooseSeeds(ShuffleOptions* options) {
-  if (options->seed != 0 || options->seed2 != 0) return;
+// Shuffles with seeds chosen at random, which a restored iterator replaces by those of its position.
+Dataset ShuffleByChance(Dataset input, ShuffleOptions options, PipelineParts* parts) {
+  auto seeds = std::make_shared<ChosenSeeds>();
   std::random_device random;
-  options->seed = random();
-  options->seed2 = random();
+  seeds->seed = random();
+  seeds->seed2 = random();
+  parts->seeds.push_back(seeds);
+  const int64_t cardinality = input.Cardinality();
+  return Dataset::FromGenerator(
+             [input = std::move(input), options, seeds = std::move(seeds)](uint64_t epoch) -> Generator {
+               ShuffleOptions seeded = options;
+               seeded.seed = seeds->seed;
+               seeded.seed2 = seeds->seed2;
+               StatusOr<std::unique_ptr<DatasetIterator>> made = input.Shuffle(seeded).MakeIterator(epoch);
+               if (!made.ok()) {
+                 return [status = made.status()](std::vector<Tensor>*) -> StatusOr<bool> { return status; };
+               }
+               return [shuffled = std::shared_ptr<DatasetIterator>(*std::move(made))](std::vector<Tensor>* element) {
+                 return shuffled->Next(element);
+               };
+             },
+             cardinality)
+      // The input may wait for another thread.
+      .Map([](std::vector<Tensor>*) { return absl::OkStatus(); }, /*waits=*/true);
 }
 
 // Inputs from 1 on: buffer_size, then optionally seed and seed2.
@@ -26,7 +44,7 @@ class ShuffleDatasetKernel : public DatasetKernel {
     repeats_ = op == "ShuffleAndRepeatDataset";
   }
 
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts* parts) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
     ShuffleOptions options = options_;
     MR_ASSIGN_OR_RETURN(options.buffer_size, Count(ctx, 1, "buffer_size", kAll));
@@ -38,8 +56,9 @@ class ShuffleDatasetKernel : public DatasetKernel {
       options.seed = static_cast<uint64_t>(seed);
       options.seed2 = static_cast<uint64_t>(seed2);
     }
-    ChooseSeeds(&options);
-    const Dataset shuffled = input.Shuffle(options);
+    // TensorFlow's rule: two zero seeds mean a non-deterministic order.
+    const bool seeded = options.seed != 0 || options.seed2 != 0;
+    const Dataset shuffled = seeded ? input.Shuffle(options) : ShuffleByChance(input, options, parts);
     if (!repeats_) return shuffled;
     MR_ASSIGN_OR_RETURN(const int64_t count, Scalar<int64_t>(ctx, 4, "count"));
     return shuffled.Repeat(count);

@@ -14,17 +14,13 @@ std::vector<Tensor> AllInputs(const KernelContext& ctx) {
 class TensorDatasetKernel : public DatasetKernel {
  public:
   explicit TensorDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
-    return Dataset::FromElement(AllInputs(ctx));
-  }
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override { return Dataset::FromElement(AllInputs(ctx)); }
 };
 
 class TensorSliceDatasetKernel : public DatasetKernel {
  public:
   explicit TensorSliceDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
-    return Dataset::FromTensors(AllInputs(ctx));
-  }
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override { return Dataset::FromTensors(AllInputs(ctx)); }
 };
 
 class RangeDatasetKernel : public DatasetKernel {
@@ -35,7 +31,7 @@ class RangeDatasetKernel : public DatasetKernel {
       init.Fail(InvalidArgument("a range has 1 component, but output_types has ", types_.size()));
     }
   }
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(const int64_t start, Scalar<int64_t>(ctx, 0, "start"));
     MR_ASSIGN_OR_RETURN(const int64_t stop, Scalar<int64_t>(ctx, 1, "stop"));
     MR_ASSIGN_OR_RETURN(const int64_t step, Scalar<int64_t>(ctx, 2, "step"));
@@ -96,11 +92,11 @@ class GeneratorDatasetKernel : public DatasetKernel {
       counts_[i] = static_cast<int>(types.size());
     }
   }
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts* contexts) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts* parts) override {
     GeneratorWalk::Function functions[3];
     int first = 0;
     for (int i = 0; i < 3; ++i) {
-      MR_ASSIGN_OR_RETURN(functions[i], CapturedFunction::Make(ctx, functions_[i], first, counts_[i], contexts));
+      MR_ASSIGN_OR_RETURN(functions[i], CapturedFunction::Make(ctx, functions_[i], first, counts_[i], parts));
       first += counts_[i];
     }
     return Dataset::FromGenerator(

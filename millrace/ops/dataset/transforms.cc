@@ -7,7 +7,7 @@ namespace {
 class BatchDatasetKernel : public DatasetKernel {
  public:
   explicit BatchDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
     MR_ASSIGN_OR_RETURN(const int64_t size, Count(ctx, 1, "batch_size", 1));
     bool drop_remainder = false;
@@ -22,7 +22,7 @@ class BatchDatasetKernel : public DatasetKernel {
 class RepeatDatasetKernel : public DatasetKernel {
  public:
   explicit RepeatDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
     MR_ASSIGN_OR_RETURN(const int64_t count, Scalar<int64_t>(ctx, 1, "count"));
     return input.Repeat(count);
@@ -33,7 +33,7 @@ class RepeatDatasetKernel : public DatasetKernel {
 class TakeDatasetKernel : public DatasetKernel {
  public:
   explicit TakeDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
     MR_ASSIGN_OR_RETURN(const int64_t count, Scalar<int64_t>(ctx, 1, "count"));
     return count < 0 ? input : input.Take(count);
@@ -44,7 +44,7 @@ class TakeDatasetKernel : public DatasetKernel {
 class SkipDatasetKernel : public DatasetKernel {
  public:
   explicit SkipDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
     MR_ASSIGN_OR_RETURN(const int64_t count, Scalar<int64_t>(ctx, 1, "count"));
     return count < 0 ? input.Take(0) : input.Skip(count);
@@ -54,7 +54,7 @@ class SkipDatasetKernel : public DatasetKernel {
 class ShardDatasetKernel : public DatasetKernel {
  public:
   explicit ShardDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
     MR_ASSIGN_OR_RETURN(const int64_t shards, Count(ctx, 1, "num_shards", 1));
     MR_ASSIGN_OR_RETURN(const int64_t index, Count(ctx, 2, "index", 0));
@@ -69,7 +69,7 @@ constexpr int64_t kAutotune = -1;
 class PrefetchDatasetKernel : public DatasetKernel {
  public:
   explicit PrefetchDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
     MR_ASSIGN_OR_RETURN(const int64_t size, Count(ctx, 1, "buffer_size", kAutotune));
     if (size == 0) return input;
@@ -80,7 +80,7 @@ class PrefetchDatasetKernel : public DatasetKernel {
 class CacheDatasetKernel : public DatasetKernel {
  public:
   explicit CacheDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
     MR_ASSIGN_OR_RETURN(const std::string file, Scalar<std::string>(ctx, 1, "filename"));
     if (!file.empty()) {
@@ -93,7 +93,7 @@ class CacheDatasetKernel : public DatasetKernel {
 class ConcatenateDatasetKernel : public DatasetKernel {
  public:
   explicit ConcatenateDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
     MR_ASSIGN_OR_RETURN(const Dataset next, Input(ctx, 1));
     return input.Concatenate(next);
@@ -104,13 +104,13 @@ class ConcatenateDatasetKernel : public DatasetKernel {
 class OptionsDatasetKernel : public DatasetKernel {
  public:
   explicit OptionsDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override { return Input(ctx, 0); }
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override { return Input(ctx, 0); }
 };
 
 class ZipDatasetKernel : public DatasetKernel {
  public:
   explicit ZipDatasetKernel(KernelInit&) {}
-  StatusOr<Dataset> Make(KernelContext& ctx, PipelineContexts*) override {
+  StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     std::vector<Dataset> inputs;
     for (int i = 0; i < ctx.num_inputs(); ++i) {
       MR_ASSIGN_OR_RETURN(Dataset input, Input(ctx, i));
