@@ -81,7 +81,7 @@ class Scope {
   // names of variables begin with `name` itself, so that another scope of that name has the same variables; `reuse`
   // says whether it may. A sub-scope is then a variable scope too, with the same reuse; so is a layer, and layers
   // without a name are counted from the beginning (dense, dense_1) in each scope that this returns. Inside a scope with
-  // kYes or kAuto, kNo is the same as not to say it.
+  // kYes or kAuto, kNo inherits that, as in TensorFlow.
   //
   //   for (const Output& x : towers) Model(root.VariableScope("model", Reuse::kAuto), x);   // one set of weights
   //
