@@ -1,41 +1,15 @@
 #include "bench/conv_nets.h"
 
-#include <cmath>
-
 #include "bench/measure.h"
+#include "examples/resnet_cifar/resnet.h"
 
 namespace millrace::bench {
 namespace {
 
 constexpr auto kSame = layers::Padding::kSame;
 
-Output Conv(const Scope& scope, const Output& x, int filters, int window, int stride) {
-  const double stddev = std::sqrt(2.0 / (window * window * filters));
-  return layers::Conv2D(scope, x, filters, {window, window},
-                        {.strides = {stride, stride},
-                         .padding = kSame,
-                         .use_bias = false,
-                         .kernel_initializer = init::RandomNormal({.stddev = stddev})});
-}
-
-Output Norm(const Scope& scope, const Output& x) {
-  return layers::BatchNorm(scope, x, true, {.momentum = 0.9, .epsilon = 1e-5});
-}
-
-// Two convolutions with a shortcut connection, which has a convolution of its own if sizes change.
-Output Block(const Scope& scope, const Output& x, int filters, int stride) {
-  const Output inner = ops::Relu(scope, Norm(scope, Conv(scope, x, filters, 3, stride)));
-  const Output y = Norm(scope, Conv(scope, inner, filters, 3, 1));
-  const Output shortcut = stride == 1 ? x : Norm(scope, Conv(scope, x, filters, 1, stride));
-  return ops::Relu(scope, y + shortcut);
-}
-
 Output ResNet20Logits(const Scope& scope, const Output& images) {
-  Output h = ops::Relu(scope, Norm(scope, Conv(scope, images, 16, 3, 1)));
-  for (const int filters : {16, 32, 64}) {
-    for (int i = 0; i < 3; ++i) h = Block(scope, h, filters, i == 0 && filters > 16 ? 2 : 1);
-  }
-  return layers::Dense(scope, ops::Mean(scope, h, std::vector<int32_t>{1, 2}), 10);
+  return ResNetLogits(scope, images, /*training=*/true, {.size = 20, .version = 1});
 }
 
 Output ConvMnistLogits(const Scope& scope, const Output& images) {

@@ -15,6 +15,7 @@
 #include "bench/chains.h"
 #include "bench/conv_nets.h"
 #include "bench/embedding.h"
+#include "bench/input.h"
 #include "bench/large_graph.h"
 #include "bench/matmul_floor.h"
 #include "bench/measure.h"
@@ -129,15 +130,15 @@ void Import(const Flags& flags) {
 
 int Main(int argc, char** argv) {
   const std::map<std::string, void (*)(const Flags&)> cases = {
-      {"null", Null},           {"scalar", Scalar},      {"chain", Chain},         {"mlp_sgd", MlpSgd},
-      {"mlp_adam", MlpAdam},    {"mlp_large", MlpLarge}, {"import", Import},       {"conv_mnist", ConvMnist},
-      {"resnet20", ResNet20},   {"rnn", RnnCase},        {"embedding", Embedding}, {"chains_1m", Chains1M},
-      {"chains_64m", Chains64M}};
+      {"null", Null},          {"scalar", Scalar},          {"chain", Chain},   {"mlp_sgd", MlpSgd},
+      {"mlp_adam", MlpAdam},   {"mlp_large", MlpLarge},     {"import", Import}, {"conv_mnist", ConvMnist},
+      {"resnet20", ResNet20},  {"cifar_input", CifarInput}, {"rnn", RnnCase},   {"embedding", Embedding},
+      {"chains_1m", Chains1M}, {"chains_64m", Chains64M}};
   Flags flags;
   CLI::App app("Measures Millrace; prints one JSON line for each case. See bench/compare.");
   app.add_option("--cases", flags.cases,
                  "comma-separated, of: null scalar chain mlp_sgd mlp_adam mlp_large import "
-                 "conv_mnist resnet20 rnn embedding chains_1m chains_64m");
+                 "conv_mnist resnet20 cifar_input rnn embedding chains_1m chains_64m");
   app.add_option("--threads", flags.threads, "Threads of the session")->check(CLI::Range(1, 256));
   app.add_option("--seconds", flags.seconds, "Seconds to measure each case");
   app.add_option("--graph", flags.graph, "File with the GraphDef of case import");

@@ -3,7 +3,8 @@
 #include "millrace/api/losses.h"
 #include "millrace/api/op_call.h"
 #include "millrace/api/operators.h"
-#include "millrace/api/variable.h"
+#include "millrace/api/partitioned_variable.h"
+#include "millrace/api/variable_creation.h"
 
 namespace millrace::layers {
 namespace {
@@ -34,12 +35,14 @@ Output Nothing(const Scope& s) { return Output(s, Endpoint{}); }
 
 // Bias, regularization and activation, common to Dense and Conv2D.
 template <typename Options>
-Output Finish(const Scope& s, Output y, const Output& kernel, int64_t units, const Options& options) {
-  if (options.l2 != 0) losses::L2Regularization(s, kernel, options.l2);
+Output Finish(const Scope& s, Output y, const PartitionedVar& kernel, int64_t units, const Options& options) {
+  if (options.l2 != 0 && !kernel.reused()) {
+    for (const Var& part : kernel.parts()) losses::L2Regularization(s, part, options.l2);
+  }
   if (options.use_bias) {
-    const Var bias(s, "bias", Shape({units}), options.bias_initializer,
-                   {.dtype = kernel.dtype(), .trainable = options.trainable});
-    y = Op(s, "BiasAdd", {y, bias});
+    const PartitionedVar bias(s, "bias", Shape({units}), options.bias_initializer,
+                              {.dtype = kernel.dtype(), .trainable = options.trainable});
+    y = Op(s, "BiasAdd", {y, api_internal::WholeOf(s, bias)});
   }
   return options.activation ? options.activation(s, y) : y;
 }
@@ -75,11 +78,12 @@ Output Dense(const Scope& scope, const Input& x, int64_t units, const DenseOptio
   const Output in = x.In(s);
   const int64_t inputs = LastDim(s, in, 2);
   if (inputs < 0 || !CheckPositive(s, "the number of units", units)) return Nothing(s);
-  const Var kernel(s, "kernel", Shape({inputs, units}), options.kernel_initializer,
-                   {.dtype = in.dtype(), .trainable = options.trainable});
-  if (in.shape().rank() == 2) return Finish(s, Op(s, "MatMul", {in, kernel}), kernel, units, options);
+  const PartitionedVar kernel(s, "kernel", Shape({inputs, units}), options.kernel_initializer,
+                              {.dtype = in.dtype(), .trainable = options.trainable});
+  const Output weights = api_internal::WholeOf(s, kernel);
+  if (in.shape().rank() == 2) return Finish(s, Op(s, "MatMul", {in, weights}), kernel, units, options);
   const Output rows = Op(s, "Reshape", {in, std::vector<int32_t>{-1, static_cast<int32_t>(inputs)}});
-  return RestoreShape(s, Finish(s, Op(s, "MatMul", {rows, kernel}), kernel, units, options), in, units);
+  return RestoreShape(s, Finish(s, Op(s, "MatMul", {rows, weights}), kernel, units, options), in, units);
 }
 
 Output Conv2D(const Scope& scope, const Input& x, int64_t filters, std::array<int64_t, 2> kernel_size,
@@ -92,9 +96,9 @@ Output Conv2D(const Scope& scope, const Input& x, int64_t filters, std::array<in
       !CheckPositive(s, "the window's width", kernel_size[1])) {
     return Nothing(s);
   }
-  const Var kernel(s, "kernel", Shape({kernel_size[0], kernel_size[1], channels, filters}), options.kernel_initializer,
-                   {.dtype = in.dtype(), .trainable = options.trainable});
-  const Output y = Op(s, "Conv2D", {in, kernel},
+  const PartitionedVar kernel(s, "kernel", Shape({kernel_size[0], kernel_size[1], channels, filters}),
+                              options.kernel_initializer, {.dtype = in.dtype(), .trainable = options.trainable});
+  const Output y = Op(s, "Conv2D", {in, api_internal::WholeOf(s, kernel)},
                       {{"strides", Nhwc(options.strides)},
                        {"dilations", Nhwc(options.dilations)},
                        {"padding", PaddingName(options.padding)}});

@@ -3,7 +3,8 @@
 //   Output h = layers::Dense(scope, x, 256, {.activation = ops::Relu});
 //
 // Their nodes are in a sub-scope with the name set by WithOpName, by default that of the layer ("dense", "dense_1" and
-// so on). Images are [batch, height, width, channels].
+// so on). In a variable scope that reuses (Scope::VariableScope), layers of one name share their weights. Images are
+// [batch, height, width, channels].
 #pragma once
 
 #include <array>

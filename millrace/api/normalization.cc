@@ -2,8 +2,9 @@
 #include "millrace/api/layers.h"
 #include "millrace/api/op_call.h"
 #include "millrace/api/operators.h"
+#include "millrace/api/partitioned_variable.h"
 #include "millrace/api/reductions.h"
-#include "millrace/api/variable.h"
+#include "millrace/api/variable_creation.h"
 
 namespace millrace::layers {
 namespace {
@@ -44,10 +45,11 @@ NormVariables MakeVariables(const Scope& s, int64_t channels, const BatchNormOpt
   const VarOptions learnt{.trainable = options.trainable};
   const VarOptions moving{.trainable = false};
   NormVariables v;
-  v.gamma = options.scale ? Output(Var(s, "gamma", shape, init::Ones(), learnt))
-                          : init::Ones()(s.SubScope("gamma"), shape, DType::kFloat);
-  v.beta = options.center ? Output(Var(s, "beta", shape, init::Zeros(), learnt))
-                          : init::Zeros()(s.SubScope("beta"), shape, DType::kFloat);
+  const auto weight = [&](const char* name, const Initializer& init) {
+    return api_internal::WholeOf(s, PartitionedVar(s, name, shape, init, learnt));
+  };
+  v.gamma = options.scale ? weight("gamma", init::Ones()) : init::Ones()(s.SubScope("gamma"), shape, DType::kFloat);
+  v.beta = options.center ? weight("beta", init::Zeros()) : init::Zeros()(s.SubScope("beta"), shape, DType::kFloat);
   v.moving_mean = Var(s, "moving_mean", shape, init::Zeros(), moving);
   v.moving_variance = Var(s, "moving_variance", shape, init::Ones(), moving);
   return v;

@@ -102,8 +102,9 @@ Var Optimizer::Slot(const Var& variable, const std::string& slot, double initial
 Var Optimizer::Scalar(const Var& like, const std::string& name, double initial_value) {
   auto [it, is_new] = slots_.try_emplace({nullptr, name});
   if (is_new) {
-    it->second = Var(outer_->ColocateWith(like.handle()), name, Shape(), init::Constant(initial_value),
-                     {.dtype = like.dtype(), .trainable = false});
+    // WithPrefix: a variable scope that only reuses does not keep the optimizer from having its own.
+    const Scope s = outer_->WithPrefix(outer_->prefix()).ColocateWith(like.handle());
+    it->second = Var(s, name, Shape(), init::Constant(initial_value), {.dtype = like.dtype(), .trainable = false});
   }
   return it->second;
 }

@@ -5,6 +5,7 @@
 
 #include "millrace/api/op_call.h"
 #include "millrace/api/scope_state.h"
+#include "millrace/api/variable_creation.h"
 
 namespace millrace {
 namespace {
@@ -96,9 +97,12 @@ PartitionedVar::PartitionedVar(const Scope& scope, absl::string_view name, const
   axis_ = cut->axis;
   const int64_t parts = cut->parts;
 
-  const Scope outside = scope.WithoutControlDependencies().WithoutOpName();
-  name_ = api_internal::TakeName(outside, name);
-  const Scope inside = outside.WithPrefix(name_);
+  const StatusOr<api_internal::PartsScope> reserved = api_internal::ReservePartitioned(scope, name);
+  if (!reserved.ok()) {
+    scope.UpdateStatus(reserved.status());
+    return;
+  }
+  name_ = reserved->name;
   const int64_t rows = shape.rank() == 0 ? 1 : shape.dim(axis_);
   auto& state = api_internal::StateOf(scope);
   int64_t begin = 0;
@@ -116,7 +120,7 @@ PartitionedVar::PartitionedVar(const Scope& scope, absl::string_view name, const
     }
     begin += length;
     state.initializing = &slice;
-    const Var part(inside, absl::StrCat("part_", i), slice.shape, init, options);
+    const Var part(reserved->scope, absl::StrCat("part_", i), slice.shape, init, options);
     state.initializing = nullptr;
     if (!scope.ok()) {
       parts_.clear();
@@ -125,6 +129,21 @@ PartitionedVar::PartitionedVar(const Scope& scope, absl::string_view name, const
     SetSlice(part, std::move(slice));
     parts_.push_back(part);
   }
+}
+
+PartitionedVar::PartitionedVar(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& init,
+                               const VarOptions& options) {
+  const auto& variables = api_internal::SettingsOf(scope).variables;
+  if (variables != nullptr && variables->partitioner != nullptr) {
+    *this = PartitionedVar(scope, name, shape, init, variables->partitioner, options);
+    return;
+  }
+  const Var whole(scope, name, shape, init, options);
+  shape_ = shape;
+  dtype_ = options.dtype;
+  if (whole.empty()) return;
+  name_ = whole.var_name();
+  parts_ = {whole};
 }
 
 Output PartitionedVar::Value(const Scope& scope) const {
@@ -139,6 +158,10 @@ Operation PartitionedVar::Assign(const Scope& scope, const Input& value) const {
   std::vector<Operation> assigns;
   for (const Var& part : parts_) {
     const VariableSlice* const slice = SliceOf(part);
+    if (slice == nullptr) {
+      assigns.push_back(part.Assign(s, whole));
+      continue;
+    }
     const std::vector<int64_t> sizes(slice->shape.dims().begin(), slice->shape.dims().end());
     assigns.push_back(part.Assign(s, Op(s, "Slice", {whole, slice->offset, sizes})));
   }

@@ -7,7 +7,6 @@
 // "embedding" in slices, which another number of parts, or an unpartitioned variable, can restore.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,9 +14,6 @@
 #include "millrace/api/variable_slice.h"
 
 namespace millrace {
-
-// Returns the number of parts along each dimension; at most one of them may exceed 1.
-using Partitioner = std::function<std::vector<int64_t>(const Shape& shape, DType dtype)>;
 
 // `parts` parts along `axis`, but no more than that dimension has elements.
 Partitioner FixedSizePartitioner(int64_t parts, int axis = 0);
@@ -50,6 +46,10 @@ class PartitionedVar {
   // partitioner splits more than one dimension or returns more parts than there are elements.
   PartitionedVar(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& init,
                  const Partitioner& partitioner, const VarOptions& options = {});
+  // Partitioned as the scope says (Scope::WithPartitioner). If it says nothing, the only part is a whole Var called
+  // `name`.
+  PartitionedVar(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& init,
+                 const VarOptions& options = {});
 
   const std::string& name() const { return name_; }
   const Shape& shape() const { return shape_; }
@@ -58,6 +58,8 @@ class PartitionedVar {
   int axis() const { return axis_; }
   const std::vector<Var>& parts() const { return parts_; }
   bool empty() const { return parts_.empty(); }
+  // See Var::reused.
+  bool reused() const { return !parts_.empty() && parts_[0].reused(); }
 
   // The whole value, concatenated on the device of `scope`.
   Output Value(const Scope& scope) const;

@@ -10,12 +10,24 @@ namespace {
 
 using api_internal::GraphState;
 using api_internal::ScopeSettings;
+using api_internal::VariableNames;
+using api_internal::VariableSettings;
 
 // TensorFlow's graph seed if only the op has a seed.
 constexpr int64_t kDefaultGraphSeed = 87654321;
 
 std::string Join(const std::string& prefix, absl::string_view name) {
   return prefix.empty() ? std::string(name) : absl::StrCat(prefix, "/", name);
+}
+
+// The names of variables in a sub-scope.
+VariableNames SubNames(const VariableNames& outer, absl::string_view name, bool is_default) {
+  std::string chosen(name);
+  for (int n = 1; is_default && outer.opened->contains(chosen); ++n) chosen = absl::StrCat(name, "_", n);
+  outer.opened->insert(chosen);
+  return {.prefix = Join(outer.prefix, chosen),
+          .reuse = outer.reuse,
+          .opened = std::make_shared<absl::flat_hash_set<std::string>>()};
 }
 
 // The node that owns the state that `node` uses; null if it takes no handle.
@@ -99,14 +111,59 @@ std::string Scope::TakeName(absl::string_view name) const {
   return candidate;
 }
 
-Scope Scope::SubScope(absl::string_view name) const {
+Scope Scope::Inside(absl::string_view name, bool is_default) const {
   if (!IsValidNodeName(Join(prefix(), name))) {
     UpdateStatus(
         InvalidArgument("'", name, "' is not a valid scope name in '", prefix(),
                         "': names consist of letters, digits and _.\\-/ and begin with a letter, a digit or a dot"));
     return WithoutOpName();
   }
-  return WithPrefix(TakeName(name));
+  return Changed([&](ScopeSettings& s) {
+    s.prefix = TakeName(name);
+    s.op_name.clear();
+    s.taken_name.clear();
+    if (s.variable_names() != nullptr) {
+      s.ChangeVariables([&](VariableSettings& v) { v.names = SubNames(*v.names, name, is_default); });
+    }
+  });
+}
+
+Scope Scope::SubScope(absl::string_view name) const { return Inside(name, false); }
+
+Scope Scope::VariableScope(absl::string_view name, Reuse reuse) const {
+  const Scope named = settings_->variable_names() != nullptr ? *this : WithReuse(Reuse::kNo);
+  const Scope inside = named.SubScope(name);
+  if (reuse == Reuse::kNo) return inside;
+  return inside.Changed(
+      [&](ScopeSettings& s) { s.ChangeVariables([&](VariableSettings& v) { v.names->reuse = reuse; }); });
+}
+
+Scope Scope::WithReuse(Reuse reuse) const {
+  return Changed([&](ScopeSettings& s) {
+    VariableNames names = s.variable_names() != nullptr ? *s.variable_names() : VariableNames{.prefix = s.prefix};
+    if (reuse != Reuse::kNo) names.reuse = reuse;
+    names.opened = std::make_shared<absl::flat_hash_set<std::string>>();
+    s.ChangeVariables([&](VariableSettings& v) { v.names = std::move(names); });
+  });
+}
+
+Scope Scope::WithVariableGetter(VariableFunction get) const {
+  if (get == nullptr) UpdateStatus(InvalidArgument("the variable getter of scope '", prefix(), "' is null"));
+  return Changed(
+      [&](ScopeSettings& s) { s.ChangeVariables([&](VariableSettings& v) { v.getters.push_back(std::move(get)); }); });
+}
+
+Scope Scope::WithVariableCreator(VariableFunction create) const {
+  if (create == nullptr) UpdateStatus(InvalidArgument("the variable creator of scope '", prefix(), "' is null"));
+  return Changed([&](ScopeSettings& s) {
+    s.ChangeVariables([&](VariableSettings& v) { v.creators.push_back(std::move(create)); });
+  });
+}
+
+Scope Scope::WithPartitioner(Partitioner partitioner) const {
+  return Changed([&](ScopeSettings& s) {
+    s.ChangeVariables([&](VariableSettings& v) { v.partitioner = std::move(partitioner); });
+  });
 }
 
 Scope Scope::WithPrefix(absl::string_view prefix) const {
@@ -114,6 +171,7 @@ Scope Scope::WithPrefix(absl::string_view prefix) const {
     s.prefix = std::string(prefix);
     s.op_name.clear();
     s.taken_name.clear();
+    if (s.variable_names() != nullptr) s.ChangeVariables([](VariableSettings& v) { v.names.reset(); });
   });
 }
 
@@ -136,7 +194,7 @@ Scope Scope::WithoutOpName() const {
 }
 
 Scope Scope::ForComposite(absl::string_view fallback) const {
-  return SubScope(op_name().empty() ? fallback : absl::string_view(op_name()));
+  return op_name().empty() ? Inside(fallback, true) : Inside(op_name(), false);
 }
 
 Scope Scope::WithDevice(absl::string_view device) const {

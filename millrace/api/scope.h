@@ -17,6 +17,9 @@ namespace millrace {
 
 class Operation;
 class Output;
+class Scope;
+class Var;
+struct VariableRequest;  // variable.h
 namespace api_internal {
 struct GraphState;
 struct ScopeAccess;
@@ -25,6 +28,24 @@ struct ScopeSettings;
 
 // Chooses the device of a new node. node.requested_device() is the device set by inner scopes; the result replaces it.
 using DeviceFunction = std::function<std::string(const Node& node)>;
+
+// What a variable scope does with the name of a variable that was made before.
+enum class Reuse {
+  kNo,    // a variable is made; ALREADY_EXISTS if there is one of that name
+  kYes,   // the variable of that name is used again; NOT_FOUND if there is none
+  kAuto,  // it is used again if it is there, and made otherwise
+};
+
+// Makes a variable, or replaces the one that `next` returns. `next` does what would happen without this function: it
+// may be called with a changed request (another name, another initial value) or in a changed scope (another device),
+// several times or never. `scope` is the scope that asked, without this function.
+using NextVariable = std::function<Var(const Scope& scope, const VariableRequest& request)>;
+using VariableFunction =
+    std::function<Var(const Scope& scope, const VariableRequest& request, const NextVariable& next)>;
+
+// Returns the number of parts along each dimension of a variable; at most one of them may exceed 1. See
+// partitioned_variable.h.
+using Partitioner = std::function<std::vector<int64_t>(const Shape& shape, DType dtype)>;
 
 // Cheap to copy: copies share the graph. Every op builder takes a Scope as its first argument.
 //
@@ -55,6 +76,28 @@ class Scope {
   Scope WithoutControlDependencies() const;
   // Places new ops on the device of `op`.
   Scope ColocateWith(const Operation& op) const;
+
+  // Variables by name, as TensorFlow's variable_scope. Nodes are in SubScope(name), which may get a suffix, but the
+  // names of variables begin with `name` itself, so that another scope of that name has the same variables; `reuse`
+  // says whether it may. A sub-scope is then a variable scope too, with the same reuse; so is a layer, and layers
+  // without a name are counted from the beginning (dense, dense_1) in each scope that this returns. Inside a scope with
+  // kYes or kAuto, kNo inherits that, as in TensorFlow.
+  //
+  //   for (const Output& x : towers) Model(root.VariableScope("model", Reuse::kAuto), x);   // one set of weights
+  //
+  // Reuse with another shape or type fails with INVALID_ARGUMENT, showing both. Outside of variable scopes every Var
+  // makes a new variable, whose name gets a suffix if it is taken. WithPrefix leaves the variable scope.
+  Scope VariableScope(absl::string_view name, Reuse reuse = Reuse::kNo) const;
+  // The same without a name of its own: the variables of this scope, by name.
+  Scope WithReuse(Reuse reuse) const;
+  // Called for each variable that is asked for in the scope, whether it is made or used again; the innermost first.
+  // TensorFlow's custom_getter.
+  Scope WithVariableGetter(VariableFunction get) const;
+  // Called for each variable that is made in the scope, the innermost first. TensorFlow's variable_creator_scope.
+  Scope WithVariableCreator(VariableFunction create) const;
+  // Partitions the weights of layers, and each PartitionedVar without a partitioner of its own; a Var stays whole. Null
+  // ends it.
+  Scope WithPartitioner(Partitioner partitioner) const;
 
   // For functions that add several nodes: a sub-scope with the name set by WithOpName, or `fallback`.
   Scope ForComposite(absl::string_view fallback) const;
@@ -92,6 +135,8 @@ class Scope {
 
   api_internal::GraphState& state() const;
   std::string TakeName(absl::string_view name) const;
+  // SubScope; in a variable scope, a name that is a default gets a suffix if it was used before.
+  Scope Inside(absl::string_view name, bool is_default) const;
   template <typename Change>
   Scope Changed(Change change) const;
 

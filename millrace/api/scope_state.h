@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "millrace/api/scope.h"
 #include "millrace/api/variable_slice.h"
 #include "millrace/base/status.h"
@@ -25,6 +26,13 @@ struct VariableNodes {
   bool local = false;
 };
 
+// What a variable scope found under a name: a variable of the graph, and the tensor that stands for its value, which a
+// variable creator may have replaced.
+struct NamedVariable {
+  const Node* handle = nullptr;
+  Endpoint value;
+};
+
 struct GraphState {
   Graph graph;
   Status status;
@@ -37,6 +45,8 @@ struct GraphState {
   std::optional<int64_t> random_seed;
 
   std::vector<VariableNodes> variables;
+  // What variable scopes made, by the name that was asked for.
+  absl::flat_hash_map<std::string, NamedVariable> named_variables;
   // Ops that a training step runs besides the optimizer's updates: moving averages.
   std::vector<Node*> update_ops;
   std::vector<Endpoint> regularization_losses;
@@ -63,6 +73,23 @@ struct ScopedDeviceFunction {
   std::string outer_device;
 };
 
+// Names of variables in a variable scope.
+struct VariableNames {
+  std::string prefix;
+  Reuse reuse = Reuse::kNo;
+  // The names of the sub-scopes so far, so that layers without a name get dense, dense_1 and so on. Shared by the
+  // copies of a scope.
+  std::shared_ptr<absl::flat_hash_set<std::string>> opened = nullptr;
+};
+
+// How variables are made. Immutable; null in a scope that says nothing about it.
+struct VariableSettings {
+  std::optional<VariableNames> names;     // of a variable scope
+  std::vector<VariableFunction> getters;  // outermost first
+  std::vector<VariableFunction> creators;
+  Partitioner partitioner;
+};
+
 struct ScopeSettings {
   std::shared_ptr<GraphState> state;
   std::string prefix;
@@ -73,6 +100,19 @@ struct ScopeSettings {
   std::vector<ScopedDeviceFunction> device_functions;  // outermost first
   std::vector<Node*> control_inputs;
   std::vector<std::string> colocate_with;
+  std::shared_ptr<const VariableSettings> variables;
+
+  const VariableNames* variable_names() const {
+    return variables != nullptr && variables->names ? &*variables->names : nullptr;
+  }
+  // Replaces `variables` by a changed copy.
+  template <typename Change>
+  void ChangeVariables(Change change) {
+    auto changed =
+        variables == nullptr ? std::make_shared<VariableSettings>() : std::make_shared<VariableSettings>(*variables);
+    change(*changed);
+    variables = std::move(changed);
+  }
 };
 
 // Access to a scope for the front end and train/; not for programs.
@@ -81,6 +121,7 @@ struct ScopeAccess {
   static const ScopeSettings& Settings(const Scope& scope) { return *scope.settings_; }
   static std::string TakeName(const Scope& scope, absl::string_view name) { return scope.TakeName(name); }
   static Scope WithTakenName(const Scope& scope, absl::string_view full_name);
+  static Scope Of(ScopeSettings settings) { return Scope(std::make_shared<const ScopeSettings>(std::move(settings))); }
   static bool IsNull(const Scope& scope) { return scope.settings_ == nullptr; }
 };
 

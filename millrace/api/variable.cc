@@ -1,7 +1,10 @@
 #include "millrace/api/variable.h"
 
+#include <algorithm>
+
 #include "millrace/api/op_call.h"
 #include "millrace/api/scope_state.h"
+#include "millrace/api/variable_creation.h"
 
 namespace millrace {
 
@@ -18,8 +21,9 @@ Var::Var(const Scope& scope, const VariableNodes& nodes)
 Var::Var(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& init,
          const VarOptions& options)
     : Output(scope, Endpoint{}) {
-  Build(
-      scope, name, [&](const Scope& inside) { return init(inside, shape, options.dtype); }, options);
+  *this = api_internal::GetVariable(
+      scope,
+      {.name = api_internal::VariableName(scope, name), .shape = shape, .initializer = init, .options = options});
 }
 
 Var::Var(const Scope& scope, absl::string_view name, const Input& initial_value, const VarOptions& options)
@@ -28,68 +32,38 @@ Var::Var(const Scope& scope, absl::string_view name, const Input& initial_value,
     scope.UpdateStatus(InvalidArgument("variable ", name, " in scope '", scope.prefix(), "' has no initial value"));
     return;
   }
-  Build(
-      scope, name,
-      [&](const Scope& inside) { return initial_value.In(inside.WithOpName("initial_value"), options.dtype); },
-      options);
+  VariableRequest request{.name = api_internal::VariableName(scope, name), .options = options};
+  request.shape = initial_value.is_output() ? initial_value.output().shape() : initial_value.literal().shape();
+  if (initial_value.dtype() != DType::kInvalid) request.options.dtype = initial_value.dtype();
+  request.initializer = [initial_value](const Scope& inside, const Shape&, DType dtype) {
+    return initial_value.In(inside.WithOpName("initial_value"), dtype);
+  };
+  *this = api_internal::GetVariable(scope, request);
 }
 
-void Var::Build(const Scope& scope, absl::string_view name, const MakeInitialValue& make, const VarOptions& options) {
-  if (!scope.ok()) return;
-  // The nodes of a variable must not depend on ops of a step.
-  const Scope outside = scope.WithoutControlDependencies().WithoutOpName();
-  const std::string full_name = api_internal::TakeName(outside, name);
-  const Scope inside = outside.WithPrefix(full_name);
-  // The initial value is computed on the variable's device: build it in a scope without a device, which is filled in
-  // below.
-  const int before = scope.graph()->num_nodes();
-  const Scope initializer = inside.WithPrefix(full_name + "/Initializer");
-  Output initial = make(options.local ? initializer : initializer.WithoutDevice());
-  // An existing tensor as the initial value does not determine the device of this scope's ops.
-  if (options.local && !initial.empty() && scope.graph()->num_nodes() == before)
-    initial = Op(initializer.WithOpName("initial_value"), "Identity", {initial});
-  const int after = scope.graph()->num_nodes();
-  if (!scope.ok()) return;
-  if (initial.empty()) {
-    scope.UpdateStatus(InvalidArgument("the initial value of variable ", full_name, " is empty"));
-    return;
-  }
-  // A local variable is placed with its initial value, bypassing device functions that send variables elsewhere.
-  const std::string own_device = initial.node()->requested_device();
-  const Scope place = options.local ? outside.WithoutDevice().WithDevice(own_device) : outside;
-  const Operation handle = AddOp(api_internal::WithTakenName(place, full_name), "VarHandleOp", {},
-                                 {{"dtype", initial.dtype()}, {"shape", initial.shape()}, {"shared_name", full_name}});
-  for (int i = before; !handle.empty() && i < after; ++i) {
-    Node* node = scope.graph()->nodes()[i];
-    if (node->requested_device().empty()) scope.graph()->SetRequestedDevice(node, handle.node()->requested_device());
-  }
-  const Scope beside = handle.empty() ? inside : inside.ColocateWith(handle);
-  const Operation assign =
-      AddOp(beside.WithOpName("Assign"), "AssignVariableOp", {handle.output(0), initial}, {{"dtype", initial.dtype()}});
-  const Output value =
-      Op(beside.WithPrefix(full_name + "/Read"), "ReadVariableOp", {handle.output(0)}, {{"dtype", initial.dtype()}});
-  if (!scope.ok()) return;
-  VariableNodes nodes{.handle = handle.node(),
-                      .value = value.endpoint(),
-                      .initial_value = initial.endpoint(),
-                      .initializer = assign.node(),
-                      .trainable = options.trainable && !options.local,
-                      .local = options.local};
-  api_internal::StateOf(scope).variables.push_back(nodes);
-  *this = Var(scope, nodes);
+Var Var::WithValue(const Output& value) const {
+  Var other = *this;
+  static_cast<Output&>(other) = value;
+  return other;
+}
+
+DType Var::stored_type() const {
+  return handle_.node == nullptr ? dtype() : handle_.node->AttrOr<DType>("dtype", dtype());
 }
 
 Output Var::IsInitialized(const Scope& scope) const { return Op(scope, "VarIsInitializedOp", {handle()}); }
 
-Output Var::Read(const Scope& scope) const { return Op(scope, "ReadVariableOp", {handle()}, {{"dtype", dtype()}}); }
+Output Var::Read(const Scope& scope) const {
+  return Op(scope, "ReadVariableOp", {handle()}, {{"dtype", stored_type()}});
+}
 Operation Var::Assign(const Scope& scope, const Input& value) const {
-  return AddOp(scope, "AssignVariableOp", {handle(), value}, {{"dtype", dtype()}});
+  return AddOp(scope, "AssignVariableOp", {handle(), value}, {{"dtype", stored_type()}});
 }
 Operation Var::AssignAdd(const Scope& scope, const Input& delta) const {
-  return AddOp(scope, "AssignAddVariableOp", {handle(), delta}, {{"dtype", dtype()}});
+  return AddOp(scope, "AssignAddVariableOp", {handle(), delta}, {{"dtype", stored_type()}});
 }
 Operation Var::AssignSub(const Scope& scope, const Input& delta) const {
-  return AddOp(scope, "AssignSubVariableOp", {handle(), delta}, {{"dtype", dtype()}});
+  return AddOp(scope, "AssignSubVariableOp", {handle(), delta}, {{"dtype", stored_type()}});
 }
 
 std::vector<Var> GlobalVariables(const Scope& scope) {
@@ -154,7 +128,10 @@ Var GlobalStep(const Scope& scope) {
   if (!state.global_step) {
     const Var made(scope.WithPrefix(""), "global_step", Input(0), {.dtype = DType::kInt64, .trainable = false});
     if (made.empty()) return made;
-    state.global_step = state.variables.size() - 1;
+    // Not always the last: a variable creator may have made others.
+    const auto at = std::find_if(state.variables.begin(), state.variables.end(),
+                                 [&](const VariableNodes& nodes) { return nodes.handle == made.handle().node(); });
+    state.global_step = static_cast<size_t>(at - state.variables.begin());
   }
   return Var(scope, state.variables[*state.global_step]);
 }

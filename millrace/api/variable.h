@@ -11,8 +11,9 @@
 namespace millrace {
 
 namespace api_internal {
+struct VariableAccess;
 struct VariableNodes;
-}
+}  // namespace api_internal
 
 struct VarOptions {
   DType dtype = DType::kFloat;
@@ -22,6 +23,15 @@ struct VarOptions {
   // even if a device function sends variables elsewhere; it is neither saved nor trained, and LocalVariablesInitializer
   // initializes it anew in each session.
   bool local = false;
+};
+
+// A variable that a program asks for, as variable getters and creators see it (Scope::WithVariableCreator).
+struct VariableRequest {
+  std::string name = {};  // in full: "layer1/kernel"
+  PartialShape shape = {};
+  // Called with `shape`, or with a scalar's if that is not fully known.
+  Initializer initializer = nullptr;
+  VarOptions options = {};
 };
 
 // A variable of the graph. Cheap to copy. As an Output it is the value that the step reads; whether that is before or
@@ -44,6 +54,9 @@ class Var : public Output {
   std::string var_name() const { return handle_.node == nullptr ? "" : handle_.node->name(); }
   bool trainable() const { return trainable_; }
   bool local() const { return local_; }
+  // True if a variable scope found it, false if this Var made it. What belongs to a variable once, such as its
+  // regularization, is added when this is false.
+  bool reused() const { return reused_; }
   Operation initializer() const { return Operation(scope(), initializer_); }
   Output initial_value() const { return Output(scope(), initial_value_); }
   Output IsInitialized(const Scope& scope) const;
@@ -54,18 +67,23 @@ class Var : public Output {
   Operation AssignAdd(const Scope& scope, const Input& delta) const;
   Operation AssignSub(const Scope& scope, const Input& delta) const;
 
+  // The same variable with another tensor for its value, for variable getters: a cast, or a copy on another device.
+  Var WithValue(const Output& value) const;
+
   // For the front end itself.
   Var(const Scope& scope, const api_internal::VariableNodes& nodes);
 
  private:
-  using MakeInitialValue = std::function<Output(const Scope&)>;
-  void Build(const Scope& scope, absl::string_view name, const MakeInitialValue& make, const VarOptions& options);
+  friend struct api_internal::VariableAccess;
+  // The type in memory, which that of the value may differ from.
+  DType stored_type() const;
 
   Endpoint handle_;
   Endpoint initial_value_;
   Node* initializer_ = nullptr;
   bool trainable_ = false;
   bool local_ = false;
+  bool reused_ = false;
 };
 
 // In the order of creation: all variables of the graph except local ones; those of them that are trainable; the local

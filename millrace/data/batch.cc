@@ -45,6 +45,34 @@ void CopyInto(Tensor* batch, int64_t at, const char* from, int64_t elements) {
   CopyElements(batch->dtype(), from, 0, batch->raw_data(), at * elements, elements);
 }
 
+Status CheckAlike(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  if (a.size() != b.size()) {
+    return InvalidArgument("elements of ", a.size(), " and of ", b.size(), " components cannot be in one batch");
+  }
+  for (size_t c = 0; c < a.size(); ++c) {
+    if (a[c].dtype() != b[c].dtype() || a[c].shape() != b[c].shape()) {
+      return InvalidArgument("component ", c, " of the elements of one batch is ", a[c].dtype(),
+                             a[c].shape().ToString(), " and ", b[c].dtype(), b[c].shape().ToString());
+    }
+    if (!a[c].IsInitialized()) return InvalidArgument("component ", c, " of an element is not initialized");
+  }
+  return absl::OkStatus();
+}
+
+Status StackInto(const std::vector<std::vector<Tensor>>& elements, BatchMemory* memory, std::vector<Tensor>* batch) {
+  const std::vector<Tensor>& first = elements.front();
+  const int64_t n = static_cast<int64_t>(elements.size());
+  for (const std::vector<Tensor>& other : elements) MR_RETURN_IF_ERROR(CheckAlike(first, other));
+  for (size_t c = 0; c < first.size(); ++c) {
+    MR_ASSIGN_OR_RETURN(Tensor out, memory->Take(first[c].dtype(), BatchShape(n, first[c].shape().dims())));
+    for (int64_t i = 0; i < n; ++i) {
+      CopyInto(&out, i, elements[i][c].raw<const char>(), first[c].num_elements());
+    }
+    batch->push_back(std::move(out));
+  }
+  return absl::OkStatus();
+}
+
 class BatchStage : public Stage {
  public:
   BatchStage(SourcePtr source, std::unique_ptr<Stage> input, int64_t n, bool drop_remainder)
@@ -100,31 +128,8 @@ class BatchStage : public Stage {
   }
 
   Status Stack(std::vector<Tensor>* batch) {
-    const std::vector<Tensor>& first = elements_.front();
-    const int64_t n = static_cast<int64_t>(elements_.size());
-    for (const std::vector<Tensor>& other : elements_) MR_RETURN_IF_ERROR(CheckAlike(first, other));
-    for (size_t c = 0; c < first.size(); ++c) {
-      MR_ASSIGN_OR_RETURN(Tensor out, memory_.Take(first[c].dtype(), BatchShape(n, first[c].shape().dims())));
-      for (int64_t i = 0; i < n; ++i) {
-        CopyInto(&out, i, elements_[i][c].raw<const char>(), first[c].num_elements());
-      }
-      batch->push_back(std::move(out));
-    }
+    MR_RETURN_IF_ERROR(StackInto(elements_, &memory_, batch));
     elements_.clear();
-    return absl::OkStatus();
-  }
-
-  static Status CheckAlike(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-    if (a.size() != b.size()) {
-      return InvalidArgument("elements of ", a.size(), " and of ", b.size(), " components cannot be in one batch");
-    }
-    for (size_t c = 0; c < a.size(); ++c) {
-      if (a[c].dtype() != b[c].dtype() || a[c].shape() != b[c].shape()) {
-        return InvalidArgument("component ", c, " of the elements of one batch is ", a[c].dtype(),
-                               a[c].shape().ToString(), " and ", b[c].dtype(), b[c].shape().ToString());
-      }
-      if (!a[c].IsInitialized()) return InvalidArgument("component ", c, " of an element is not initialized");
-    }
     return absl::OkStatus();
   }
 
@@ -154,6 +159,13 @@ class BatchSource : public Source {
 };
 
 }  // namespace
+
+StatusOr<std::vector<Tensor>> StackElements(const std::vector<std::vector<Tensor>>& elements) {
+  BatchMemory memory;
+  std::vector<Tensor> stacked;
+  MR_RETURN_IF_ERROR(StackInto(elements, &memory, &stacked));
+  return stacked;
+}
 
 SourcePtr NewBatch(SourcePtr input, int64_t n, bool drop_remainder) {
   return std::make_shared<BatchSource>(std::move(input), n, drop_remainder);

@@ -94,6 +94,32 @@ Dataset Dataset::Batch(int64_t n, bool drop_remainder) const {
   return Then(AtLeast("the size of Batch", n, 1), [&] { return data_internal::NewBatch(source_, n, drop_remainder); });
 }
 
+Dataset Dataset::Unbatch() const {
+  return FlatMap([](const std::vector<Tensor>& batch) -> StatusOr<Dataset> {
+    for (const Tensor& component : batch) {
+      if (component.rank() == 0) return InvalidArgument("Cannot unbatch an element with scalar components.");
+      if (component.dim(0) != batch[0].dim(0)) {
+        return InvalidArgument("Input element must have the same batch size in each component. Component 0 had size ",
+                               batch[0].dim(0), " but component ", &component - batch.data(), " had size, ",
+                               component.dim(0), ".");
+      }
+    }
+    return FromTensors(batch);
+  });
+}
+
+Dataset Dataset::Window(WindowOptions options) const {
+  Status check = AtLeast("the size of Window", options.size, 1);
+  check.Update(AtLeast("the shift of Window", options.shift, 0));
+  check.Update(AtLeast("the stride of Window", options.stride, 1));
+  if (int64_t reach = 0; check.ok() && __builtin_mul_overflow(options.size, options.stride, &reach)) {
+    check =
+        InvalidArgument("a Window of ", options.size, " elements with a stride of ", options.stride, " is too large");
+  }
+  if (options.shift == 0) options.shift = options.size;
+  return Then(std::move(check), [&] { return data_internal::NewWindow(source_, options); });
+}
+
 Dataset Dataset::Repeat(int64_t count) const {
   return Then(absl::OkStatus(), [&] { return data_internal::NewRepeat(source_, count); });
 }
@@ -201,6 +227,17 @@ Dataset Dataset::Skip(int64_t n) const {
 
 Dataset Dataset::Prefetch(int64_t n) const {
   return Then(AtLeast("the count of Prefetch", n, 1), [&] { return data_internal::NewPrefetch(source_, n); });
+}
+
+StatusOr<std::vector<Tensor>> Dataset::Reduce(std::vector<Tensor> initial, const ReduceFn& fn) const {
+  MR_RETURN_IF_ERROR(NotEmpty("Reduce", fn != nullptr));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<DatasetIterator> pass, MakeIterator());
+  std::vector<Tensor> element;
+  for (;;) {
+    MR_ASSIGN_OR_RETURN(const bool more, pass->Next(&element));
+    if (!more) return initial;
+    MR_RETURN_IF_ERROR(fn(&initial, element));
+  }
 }
 
 int64_t Dataset::Cardinality() const { return source_ != nullptr ? source_->cardinality() : kUnknownCardinality; }

@@ -14,8 +14,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "millrace/base/file.h"
 #include "millrace/base/status.h"
 #include "millrace/tensor/tensor.h"
 
@@ -65,6 +67,36 @@ struct InterleaveOptions {
   int64_t block_length = 1;
 };
 
+struct WindowOptions {
+  int64_t size = 1;
+  // The distance from the beginning of a window to that of the next; 0 means `size`, so that they do not overlap.
+  int64_t shift = 0;
+  // The distance between the elements of a window.
+  int64_t stride = 1;
+  // Omits the last windows if they are smaller.
+  bool drop_remainder = false;
+};
+
+struct FileOptions {
+  // "GZIP", "ZLIB" or none.
+  std::string compression = {};
+  FileSystem* files = FileSystem::Posix();
+};
+
+struct FixedLengthLayout {
+  int64_t record_bytes = 0;
+  // What a file has before its first record and after its last.
+  int64_t header_bytes = 0;
+  int64_t footer_bytes = 0;
+};
+
+struct ListFilesOptions {
+  // In an order that depends on `seed`, and that each epoch of a Repeat has for itself; otherwise sorted.
+  bool shuffle = false;
+  uint64_t seed = 1;
+  FileSystem* files = FileSystem::Posix();
+};
+
 // The number of elements of a dataset, where it is known without a pass over it.
 inline constexpr int64_t kInfiniteCardinality = -1;
 inline constexpr int64_t kUnknownCardinality = -2;
@@ -74,6 +106,7 @@ class Dataset;
 using MapFn = std::function<Status(std::vector<Tensor>* element)>;
 using FilterFn = std::function<StatusOr<bool>(const std::vector<Tensor>& element)>;
 using FlatMapFn = std::function<StatusOr<Dataset>(const std::vector<Tensor>& element)>;
+using ReduceFn = std::function<Status(std::vector<Tensor>* state, const std::vector<Tensor>& element)>;
 
 // An immutable, cheaply copied description of a pipeline; each method returns an extended one. Nothing is read before
 // MakeIterator, which also reports invalid arguments of earlier calls. Thread-safe.
@@ -89,6 +122,23 @@ class Dataset {
   static Dataset FromElement(std::vector<Tensor> tensors);
   // start, start + step, ... below stop (above it for a negative step), as scalars of `dtype` (int64 by default).
   static Dataset Range(int64_t start, int64_t stop, int64_t step = 1, DType dtype = DType::kInt64);
+  // What files contain, file by file, as scalar strings: lines without their ends, records of one length, records of
+  // TFRecord files (each file from the offset given for it, if there are any). Files are opened when the pass gets to
+  // them; errors name the file.
+  //
+  //   MR_ASSIGN_OR_RETURN(Dataset files, Dataset::ListFiles({"data/train-*"}, {.shuffle = true}));
+  //   Dataset examples = files.Interleave(
+  //       [](const std::vector<Tensor>& file) -> StatusOr<Dataset> {
+  //         return Dataset::FromTFRecords({file[0].scalar<std::string>()});
+  //       },
+  //       {.cycle_length = 4});
+  static Dataset FromTextLines(std::vector<std::string> paths, FileOptions options = {});
+  static Dataset FromFixedLengthRecords(std::vector<std::string> paths, FixedLengthLayout layout,
+                                        FileOptions options = {});
+  static Dataset FromTFRecords(std::vector<std::string> paths, FileOptions options = {},
+                               std::vector<int64_t> offsets = {});
+  // The paths that match the patterns now (`*`, `?` and `[a-z]`), as scalar strings. NOT_FOUND if there are none.
+  static StatusOr<Dataset> ListFiles(const std::vector<std::string>& patterns, ListFilesOptions options = {});
   // Element i has the components of element i of every dataset; ends with the shortest.
   static Dataset Zip(std::vector<Dataset> datasets);
 
@@ -96,6 +146,12 @@ class Dataset {
   // Stacks n elements into one along a new first dimension. The last batch may be smaller; it is omitted if
   // `drop_remainder`.
   Dataset Batch(int64_t n, bool drop_remainder = false) const;
+  // The rows of each element's tensors as elements. INVALID_ARGUMENT if an element's components have different numbers
+  // of rows, or one is a scalar.
+  Dataset Unbatch() const;
+  // Stacks elements that lie beside each other into one; windows may overlap. TensorFlow's window, with each window
+  // batched.
+  Dataset Window(WindowOptions options) const;
   // Repeats the pipeline so far `count` times; indefinitely if negative.
   Dataset Repeat(int64_t count = -1) const;
   // Elements i, i + n, i + 2n and so on: every element is in exactly one of the n shards. Use it before Shuffle, or
@@ -122,6 +178,10 @@ class Dataset {
   Dataset Skip(int64_t n) const;
   // Prefetches up to n elements on a thread of its own.
   Dataset Prefetch(int64_t n) const;
+
+  // Calls `fn` with the state and each element in turn, and returns the last state. Does not return for an endless
+  // dataset.
+  StatusOr<std::vector<Tensor>> Reduce(std::vector<Tensor> initial, const ReduceFn& fn) const;
 
   int64_t Cardinality() const;
 

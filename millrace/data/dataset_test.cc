@@ -434,6 +434,61 @@ TEST(ParallelMapTest, KeepsTheOrderAndPassesErrors) {
             absl::DataLossError("broken"));
 }
 
+// The windows over 0 to n - 1, as text.
+std::vector<std::string> Windows(int64_t n, WindowOptions options) {
+  std::vector<std::string> all;
+  const Dataset windows = Numbers(n).Window(options);
+  std::unique_ptr<DatasetIterator> it = windows.MakeIterator().value();
+  std::vector<Tensor> element;
+  while (it->Next(&element).value()) {
+    EXPECT_EQ(element[1].shape(), Shape({element[0].dim(0), 2}));
+    all.push_back(element[0].DebugString());
+  }
+  EXPECT_EQ(windows.Cardinality(), static_cast<int64_t>(all.size()));
+  return all;
+}
+
+TEST(WindowTest, MayOverlapSkipAndBeSmallerAtTheEnd) {
+  using Strings = std::vector<std::string>;
+  EXPECT_EQ(Windows(5, {.size = 2}), Strings({"int64[2] [0 1]", "int64[2] [2 3]", "int64[1] [4]"}));
+  EXPECT_EQ(Windows(5, {.size = 2, .drop_remainder = true}), Strings({"int64[2] [0 1]", "int64[2] [2 3]"}));
+  EXPECT_EQ(Windows(4, {.size = 3, .shift = 1, .drop_remainder = true}),
+            Strings({"int64[3] [0 1 2]", "int64[3] [1 2 3]"}));
+  EXPECT_EQ(Windows(7, {.size = 2, .shift = 3, .stride = 2}),
+            Strings({"int64[2] [0 2]", "int64[2] [3 5]", "int64[1] [6]"}));
+  EXPECT_EQ(Windows(2, {.size = 3, .drop_remainder = true}), Strings());
+  EXPECT_EQ(Windows(0, {.size = 3}), Strings());
+}
+
+TEST(WindowTest, SizesThatMakeNoSenseAreAnError) {
+  for (const WindowOptions& options : {WindowOptions{.size = 0}, WindowOptions{.shift = -1}, WindowOptions{.stride = 0},
+                                       WindowOptions{.size = int64_t{1} << 40, .stride = int64_t{1} << 40}}) {
+    EXPECT_EQ(Numbers(3).Window(options).MakeIterator().status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(UnbatchTest, UndoesBatch) {
+  EXPECT_EQ(Walk(Numbers(7).Batch(3).Unbatch()), Iota(7));
+  std::vector<Tensor> element;
+  EXPECT_EQ(Numbers(3).Unbatch().MakeIterator().value()->Next(&element).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  const Dataset uneven = Dataset::FromElement({Tensor::Of<int64_t>({1, 2}), Tensor::Of<int64_t>({1})});
+  EXPECT_EQ(uneven.Unbatch().MakeIterator().value()->Next(&element).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ReduceTest, CarriesAStateThroughAllElements) {
+  const auto sum = [](std::vector<Tensor>* state, const std::vector<Tensor>& element) -> Status {
+    (*state)[0] = Tensor::Scalar((*state)[0].scalar<int64_t>() + element[0].scalar<int64_t>());
+    return absl::OkStatus();
+  };
+  EXPECT_EQ(Numbers(5).Reduce({Tensor::Scalar<int64_t>(100)}, sum).value()[0].scalar<int64_t>(), 110);
+  EXPECT_EQ(Numbers(0).Reduce({Tensor::Scalar<int64_t>(7)}, sum).value()[0].scalar<int64_t>(), 7);
+  const auto fail = [](std::vector<Tensor>*, const std::vector<Tensor>&) -> Status { return OutOfRange("enough"); };
+  EXPECT_EQ(Numbers(5).Reduce({}, fail).status().message(), "enough");
+  EXPECT_EQ(Numbers(5).Reduce({}, nullptr).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(ReadyTest, OnlyWhatWaitsForAThreadIsNotReady) {
   EXPECT_TRUE(Numbers(3).Shuffle().Batch(2).MakeIterator().value()->Ready());
   EXPECT_FALSE(Numbers(3).Prefetch(1).Batch(2).MakeIterator().value()->Ready());

@@ -102,6 +102,10 @@ SourcePtr NewConcatenate(SourcePtr first, SourcePtr second);
 SourcePtr NewPaddedBatch(SourcePtr input, PaddedBatchOptions options);
 SourcePtr NewCache(SourcePtr input);
 SourcePtr NewPrefetch(SourcePtr input, int64_t n);
+SourcePtr NewWindow(SourcePtr input, WindowOptions options);
+
+// The elements stacked along a new first dimension. INVALID_ARGUMENT if they differ in type or shape.
+StatusOr<std::vector<Tensor>> StackElements(const std::vector<std::vector<Tensor>>& elements);
 
 }  // namespace data_internal
 }  // namespace millrace

@@ -1,7 +1,6 @@
 // Datasets whose elements depend on the ones before them, are split anew or chosen: Unbatch, TakeWhile, Scan, Window
 // and DirectedInterleave.
-#include <deque>
-
+#include "millrace/data/window_pass.h"
 #include "millrace/ops/dataset/captured_function.h"
 
 namespace millrace {
@@ -12,17 +11,7 @@ class UnbatchDatasetKernel : public DatasetKernel {
   explicit UnbatchDatasetKernel(KernelInit&) {}
   StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
-    return input.FlatMap([](const std::vector<Tensor>& batch) -> StatusOr<Dataset> {
-      for (const Tensor& component : batch) {
-        if (component.rank() == 0) return InvalidArgument("Cannot unbatch an element with scalar components.");
-        if (component.dim(0) != batch[0].dim(0)) {
-          return InvalidArgument("Input element must have the same batch size in each component. Component 0 had size ",
-                                 batch[0].dim(0), " but component ", &component - batch.data(), " had size, ",
-                                 component.dim(0), ".");
-        }
-      }
-      return Dataset::FromTensors(batch);
-    });
+    return input.Unbatch();
   }
 };
 
@@ -92,90 +81,48 @@ class ScanDatasetKernel : public DatasetKernel {
   std::vector<DType> state_types_;
 };
 
-// A pass that gives windows: each component is a dataset of that component's tensors.
-class WindowPass {
- public:
-  struct Options {
-    int64_t size, shift, stride;
-    bool drop_remainder;
-  };
-  WindowPass(std::shared_ptr<DatasetIterator> input, Options options) : input_(std::move(input)), options_(options) {}
+// A component of a window.
+Tensor DatasetOfTensors(std::vector<Tensor> tensors) {
+  Dataset dataset = Dataset::FromGenerator([tensors = std::move(tensors)](uint64_t) -> Generator {
+    return [tensors, next = size_t{0}](std::vector<Tensor>* element) mutable -> StatusOr<bool> {
+      if (next == tensors.size()) return false;
+      *element = {tensors[next++]};
+      return true;
+    };
+  });
+  Tensor variant(DType::kVariant, Shape());
+  variant.scalar<Variant>() = Variant(MakeRef<DatasetValue>(std::move(dataset), PipelineParts()));
+  return variant;
+}
 
-  StatusOr<bool> Next(std::vector<Tensor>* window) {
-    const int64_t reach = 1 + options_.stride * (options_.size - 1);
-    MR_RETURN_IF_ERROR(Fill(reach));
-    const auto buffered = static_cast<int64_t>(buffer_.size());
-    if (buffered == 0 || (options_.drop_remainder && buffered < reach)) {
-      buffer_.clear();
-      ended_ = true;
-      return false;
-    }
-    window->clear();
-    for (size_t c = 0; c < buffer_[0].size(); ++c) {
-      std::vector<Tensor> tensors;
-      for (int64_t i = 0; i < std::min(buffered, reach); i += options_.stride) tensors.push_back(buffer_[i][c]);
-      window->push_back(DatasetOfTensors(std::move(tensors)));
-    }
-    return Advance();
+// Each component of an element is a dataset of that component's tensors in the window.
+StatusOr<bool> NextWindow(WindowPass& pass, std::vector<Tensor>* element) {
+  std::vector<std::vector<Tensor>> window;
+  MR_ASSIGN_OR_RETURN(const bool more, pass.Next(&window));
+  if (!more) return false;
+  element->clear();
+  for (size_t c = 0; c < window[0].size(); ++c) {
+    std::vector<Tensor> tensors;
+    for (const std::vector<Tensor>& one : window) tensors.push_back(one[c]);
+    element->push_back(DatasetOfTensors(std::move(tensors)));
   }
-
- private:
-  Status Fill(int64_t count) {
-    while (!ended_ && static_cast<int64_t>(buffer_.size()) < count) {
-      std::vector<Tensor> element;
-      MR_ASSIGN_OR_RETURN(const bool more, input_->Next(&element));
-      if (more) {
-        buffer_.push_back(std::move(element));
-      } else {
-        ended_ = true;
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  StatusOr<bool> Advance() {
-    const int64_t kept = std::min<int64_t>(options_.shift, static_cast<int64_t>(buffer_.size()));
-    buffer_.erase(buffer_.begin(), buffer_.begin() + kept);
-    for (int64_t i = kept; i < options_.shift && !ended_; ++i) {
-      std::vector<Tensor> skipped;
-      MR_ASSIGN_OR_RETURN(const bool more, input_->Next(&skipped));
-      ended_ = !more;
-    }
-    return true;
-  }
-
-  static Tensor DatasetOfTensors(std::vector<Tensor> tensors) {
-    Dataset dataset = Dataset::FromGenerator([tensors = std::move(tensors)](uint64_t) -> Generator {
-      return [tensors, next = size_t{0}](std::vector<Tensor>* element) mutable -> StatusOr<bool> {
-        if (next == tensors.size()) return false;
-        *element = {tensors[next++]};
-        return true;
-      };
-    });
-    Tensor variant(DType::kVariant, Shape());
-    variant.scalar<Variant>() = Variant(MakeRef<DatasetValue>(std::move(dataset), PipelineParts()));
-    return variant;
-  }
-
-  const std::shared_ptr<DatasetIterator> input_;
-  const Options options_;
-  std::deque<std::vector<Tensor>> buffer_;
-  bool ended_ = false;
-};
+  return true;
+}
 
 class WindowDatasetKernel : public DatasetKernel {
  public:
   explicit WindowDatasetKernel(KernelInit&) {}
   StatusOr<Dataset> Make(KernelContext& ctx, PipelineParts*) override {
     MR_ASSIGN_OR_RETURN(const Dataset input, Input(ctx, 0));
-    WindowPass::Options options{};
+    WindowOptions options;
     MR_ASSIGN_OR_RETURN(options.size, Positive(ctx, 1, "size"));
     MR_ASSIGN_OR_RETURN(options.shift, Positive(ctx, 2, "shift"));
     MR_ASSIGN_OR_RETURN(options.stride, Positive(ctx, 3, "stride"));
     MR_ASSIGN_OR_RETURN(options.drop_remainder, Scalar<bool>(ctx, 4, "drop_remainder"));
     return FromPass(input, [options](std::shared_ptr<DatasetIterator> pass) -> Generator {
-      auto windows = std::make_shared<WindowPass>(std::move(pass), options);
-      return [windows](std::vector<Tensor>* window) { return windows->Next(window); };
+      auto windows = std::make_shared<WindowPass>(
+          [pass = std::move(pass)](std::vector<Tensor>* element) { return pass->Next(element); }, options);
+      return [windows](std::vector<Tensor>* element) { return NextWindow(*windows, element); };
     });
   }
 

@@ -1,0 +1,105 @@
+// The flags of resnet_cifar.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "millrace/millrace.h"
+
+struct Flags {
+  std::string data_dir = "cifar-10-batches-bin";
+  std::string model_dir;
+  int64_t batch_size = 128;
+  int64_t train_epochs = 182;
+  int64_t train_steps = 0;
+  int64_t epochs_between_evals = 1;
+  bool skip_eval = false;
+  bool eval_only = false;
+  bool use_synthetic_data = false;
+  std::string distribution_strategy = "off";
+  int num_gpus = 0;
+  int resnet_size = 56;
+  int version = 1;
+  double learning_rate = 0.1;
+  double weight_decay = 2e-4;
+  int64_t warmup_epochs = 0;
+  double label_smoothing = 0;
+  int64_t seed = 1;
+  int threads = 0;
+  int64_t data_threads = 2;
+  int64_t log_steps = 100;
+  std::string benchmark_log_dir;
+
+  void AddTo(CLI::App& app) {
+    using CLI::NonNegativeNumber;
+    using CLI::PositiveNumber;
+    // Of a flag that is given twice the last counts, as with TensorFlow's programs.
+    app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    app.add_option("--data_dir,--dd", data_dir, "The folder cifar-10-batches-bin; get_data downloads it");
+    app.add_option("--model_dir,--md", model_dir,
+                   "Folder for checkpoints and TensorBoard's files; a training found there is continued");
+    app.add_option("--batch_size,--bs", batch_size, "Images per step")->check(PositiveNumber);
+    app.add_option("--train_epochs,--te", train_epochs, "Passes over the training images")->check(PositiveNumber);
+    app.add_option("--train_steps", train_steps, "Steps in all, instead of --train_epochs")->check(PositiveNumber);
+    app.add_option("--epochs_between_evals,--ebe", epochs_between_evals, "Epochs between evaluations and checkpoints")
+        ->check(PositiveNumber);
+    app.add_flag("--skip_eval", skip_eval, "Do not evaluate");
+    app.add_flag("--eval_only", eval_only, "Evaluate the newest checkpoint in --model_dir, and do not train");
+    app.add_flag("--use_synthetic_data,--synth", use_synthetic_data,
+                 "Train on one batch of random numbers, to measure speed without an input pipeline");
+    app.add_option(
+        "--distribution_strategy,--ds", distribution_strategy,
+        "off: devices are chosen by the runtime; one_device: all on the CPU, or on the GPU with --num_gpus=1");
+    app.add_option("--num_gpus,--ng", num_gpus, "GPUs to train on; 0: the CPU")->check(NonNegativeNumber);
+    app.add_option("--resnet_size,--rs", resnet_size, "Layers of the network")->check(CLI::IsMember({20, 32, 44, 56}));
+    app.add_option("--version,--resnet_version,--rv", version,
+                   "1: normalisation after convolutions (2015); 2: before them (2016)")
+        ->check(CLI::IsMember({1, 2}));
+    app.add_option(
+           "--learning_rate,--lr", learning_rate,
+           "For batches of 128; scaled in proportion to --batch_size, a tenth after epochs 91, 136 and 182 each")
+        ->check(PositiveNumber);
+    app.add_option("--weight_decay", weight_decay, "Strength of L2 regularization of the kernels")
+        ->check(NonNegativeNumber);
+    app.add_option("--warmup_epochs", warmup_epochs, "Epochs in which the learning rate rises from 0")
+        ->check(NonNegativeNumber);
+    app.add_option("--label_smoothing", label_smoothing, "Share of a label's probability that all classes get")
+        ->check(CLI::Range(0.0, 0.99));
+    app.add_option("--seed", seed, "Random seed of the weights, the order of the images and their augmentation");
+    app.add_option("--threads", threads, "Threads that compute; 0: one per core")->check(NonNegativeNumber);
+    app.add_option("--data_threads,--datasets_num_private_threads", data_threads, "Threads that augment images")
+        ->check(PositiveNumber);
+    app.add_option("--log_steps", log_steps, "Steps between lines of progress")->check(PositiveNumber);
+    app.add_option("--benchmark_log_dir,--bld", benchmark_log_dir,
+                   "Folder for metric.log, which gets a line of JSON for each measurement");
+    app.footer(
+        "Examples:\n"
+        "  resnet_cifar --data_dir=cifar-10-batches-bin --model_dir=run --resnet_size=20\n"
+        "  resnet_cifar --use_synthetic_data --train_steps=200 --skip_eval");
+  }
+
+  // INVALID_ARGUMENT for values that contradict each other, UNIMPLEMENTED for strategies that are not there yet.
+  millrace::Status Check() const {
+    using millrace::InvalidArgument;
+    const std::vector<std::string> later = {"mirrored", "multi_worker_mirrored", "parameter_server", "default"};
+    if (std::find(later.begin(), later.end(), distribution_strategy) != later.end()) {
+      return millrace::Unimplemented("--distribution_strategy=", distribution_strategy,
+                                     " is not available yet; available are off and one_device");
+    }
+    if (distribution_strategy != "off" && distribution_strategy != "one_device") {
+      return InvalidArgument("--distribution_strategy=", distribution_strategy,
+                             " is not known; available are off and one_device");
+    }
+    if (eval_only && skip_eval) return InvalidArgument("--eval_only and --skip_eval leave nothing to do");
+    if (eval_only && model_dir.empty()) return InvalidArgument("--eval_only needs --model_dir");
+    MR_ASSIGN_OR_RETURN(const std::optional<millrace::TaskConfig> task, millrace::TaskConfig::FromEnvironment());
+    if (task && task->num_workers() > 1) {
+      return millrace::Unimplemented(
+          "TF_CONFIG has ", task->num_workers(),
+          " workers, and training on several is not available yet (--distribution_strategy=multi_worker_mirrored)");
+    }
+    return absl::OkStatus();
+  }
+};

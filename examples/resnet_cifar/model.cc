@@ -1,0 +1,56 @@
+#include "examples/resnet_cifar/model.h"
+
+#include "examples/resnet_cifar/resnet.h"
+
+using namespace millrace;
+
+namespace {
+
+Output LearningRate(const Scope& scope, const Flags& flags, const Var& step, int64_t steps_per_epoch) {
+  const double rate = flags.learning_rate * static_cast<double>(flags.batch_size) / 128;
+  std::vector<int64_t> boundaries;
+  std::vector<float> rates = {static_cast<float>(rate)};
+  for (const int64_t epoch : {91, 136, 182}) {
+    boundaries.push_back(epoch * steps_per_epoch);
+    rates.push_back(rates.back() / 10);
+  }
+  const Output decayed = schedules::PiecewiseConstant(scope, step, boundaries, rates);
+  if (flags.warmup_epochs == 0) return decayed;
+  return schedules::Warmup(scope, step, decayed, static_cast<double>(flags.warmup_epochs * steps_per_epoch));
+}
+
+Output CrossEntropy(const Scope& scope, const Flags& flags, const Output& labels, const Output& logits) {
+  if (flags.label_smoothing == 0) return losses::SparseSoftmaxCrossEntropy(scope, labels, logits);
+  return losses::SoftmaxCrossEntropy(scope, ops::OneHot(scope, labels, 10, 1.0, 0.0), logits,
+                                     {.label_smoothing = flags.label_smoothing});
+}
+
+}  // namespace
+
+Model BuildModel(const Scope& scope, const Flags& flags, int64_t steps_per_epoch) {
+  const ResNetOptions resnet{.size = flags.resnet_size, .version = flags.version, .weight_decay = flags.weight_decay};
+  const char* const name = "resnet_model";
+  const int64_t n = flags.batch_size;
+  Model m;
+  m.images = ops::Placeholder(scope.WithOpName("images"), DType::kFloat, {.shape = {n, 32, 32, 3}});
+  m.labels = ops::Placeholder(scope.WithOpName("labels"), DType::kInt32, {.shape = {n}});
+  const Output logits = ResNetLogits(scope.VariableScope(name), m.images, /*training=*/true, resnet);
+  m.loss = CrossEntropy(scope, flags, m.labels, logits) + losses::RegularizationLoss(scope);
+  m.global_step = GlobalStep(scope);
+  m.learning_rate = LearningRate(scope, flags, m.global_step, steps_per_epoch);
+  optimizers::Momentum momentum({.learning_rate = m.learning_rate, .momentum = 0.9});
+  m.train = momentum.Minimize(scope, m.loss, {.global_step = m.global_step});
+  if (!flags.model_dir.empty()) {
+    ScalarSummary(scope, "loss", m.loss);
+    ScalarSummary(scope, "learning_rate", m.learning_rate);
+  }
+
+  m.test_images = ops::Placeholder(scope.WithOpName("test_images"), DType::kFloat, {.shape = {-1, 32, 32, 3}});
+  m.test_labels = ops::Placeholder(scope.WithOpName("test_labels"), DType::kInt32, {.shape = {-1}});
+  const Output test_logits =
+      ResNetLogits(scope.VariableScope(name, Reuse::kYes), m.test_images, /*training=*/false, resnet);
+  m.num_correct = metrics::NumCorrect(scope, m.test_labels, test_logits);
+  m.test_loss =
+      losses::SparseSoftmaxCrossEntropy(scope, m.test_labels, test_logits, {.reduction = losses::Reduction::kSum});
+  return m;
+}

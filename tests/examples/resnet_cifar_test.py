@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""examples/resnet_cifar as people run it, on a few images of CIFAR's format: it trains, evaluates, resumes and tells mistakes.
+
+    resnet_cifar_test.py build/release/examples/resnet_cifar --get_data examples/resnet_cifar/get_data [test names]
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+
+ARGS = None
+TRAIN_FILES = ["data_batch_%d.bin" % i for i in range(1, 6)]
+
+
+def record(label, rng):
+    """An image of one colour for each class, with noise, that a network can learn to tell from the others."""
+    planes = []
+    for plane in range(3):
+        level = 30 + 20 * ((label * (plane + 3)) % 10)
+        planes.append(bytes(min(255, level + rng.randrange(40)) for _ in range(1024)))
+    return bytes([label]) + b"".join(planes)
+
+
+def write_cifar(folder, per_file=16):
+    os.makedirs(folder)
+    rng = random.Random(1)
+    for name in TRAIN_FILES + ["test_batch.bin"]:
+        with open(os.path.join(folder, name), "wb") as out:
+            out.write(b"".join(record(rng.randrange(10), rng) for _ in range(per_file)))
+    with open(os.path.join(folder, "batches.meta.txt"), "w") as out:
+        out.write("airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n")
+
+
+class ResNetCifar(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.data = os.path.join(self.folder, "cifar-10-batches-bin")
+        write_cifar(self.data)
+
+    def program(self, *flags, **env):
+        environment = {k: v for k, v in os.environ.items() if k != "TF_CONFIG"}
+        command = [ARGS.program, "--resnet_size=20", "--data_dir=" + self.data, *flags]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, env=dict(environment, **env))
+
+    def train(self, *flags):
+        """What a training that succeeds printed."""
+        result = self.program("--batch_size=16", "--log_steps=1", *flags)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return result.stdout
+
+    def error(self, *flags, **env):
+        result = self.program(*flags, **env)
+        self.assertNotEqual(result.returncode, 0, flags)
+        return result.stderr + result.stdout
+
+    @staticmethod
+    def losses(output):
+        return {int(step): loss for step, loss in re.findall(r"^step (\d+)/.* loss ([0-9.]+) ", output, re.M)}
+
+    def test_it_learns_and_evaluates_after_each_epoch(self):
+        log = os.path.join(self.folder, "log")
+        output = self.train("--train_epochs=4", "--learning_rate=0.4", "--benchmark_log_dir=" + log)
+        self.assertIn("Training ResNet-20, version 1, on the CPU", output)
+        self.assertIn("has no readme.html, which is not needed", output)
+        losses = [float(loss) for loss in self.losses(output).values()]
+        self.assertEqual(len(losses), 20)
+        self.assertLess(min(losses[-3:]), losses[0])
+        self.assertEqual(re.findall(r"Evaluation at step (\d+): accuracy [0-9.]+ %, loss [0-9.]+ on 16 images", output), ["5", "10", "15", "20"])
+        self.assertRegex(output, r"Trained to step 20, [0-9.]+ images/s on average")
+        with open(os.path.join(log, "metric.log")) as lines:
+            metrics = [json.loads(line) for line in lines]
+        self.assertEqual([m["global_step"] for m in metrics if m["name"] == "accuracy"], [5, 10, 15, 20])
+        self.assertEqual(len([m for m in metrics if m["name"] == "current_examples_per_sec"]), 20)
+        self.assertTrue(all(m["value"] > 0 for m in metrics if m["name"] == "average_examples_per_sec"))
+
+    def test_a_resumed_training_is_the_one_that_was_not_stopped(self):
+        once = self.losses(self.train("--train_steps=8", "--skip_eval"))
+        model = os.path.join(self.folder, "model")
+        self.train("--train_steps=3", "--skip_eval", "--model_dir=" + model)
+        self.assertIn("checkpoint", os.listdir(model))
+        again = self.train("--train_steps=8", "--model_dir=" + model, "--data_threads=1")
+        self.assertIn("step 3 to 8", again)
+        self.assertEqual(list(self.losses(again)), [4, 5, 6, 7, 8])
+        for step, loss in self.losses(again).items():
+            self.assertEqual(loss, once[step], "step %d" % step)
+        evaluation = re.search(r"Evaluation at step 8: .*", again).group(0)
+        files = os.listdir(model)
+        self.assertTrue(any(name.startswith("events.out.tfevents.") for name in files), files)
+        self.assertTrue(os.listdir(os.path.join(model, "eval")))
+        # The moving averages are in the checkpoint too.
+        self.assertIn(evaluation, self.train("--eval_only", "--model_dir=" + model))
+        done = self.train("--train_steps=8", "--model_dir=" + model)
+        self.assertIn("is at step 8 already", done)
+        self.assertIn(evaluation, done)
+
+    def test_every_kind_of_network_trains(self):
+        for flags in (
+            ["--version=2", "--resnet_size=32"],
+            ["--distribution_strategy=one_device"],
+            ["--label_smoothing=0.1", "--warmup_epochs=1", "--weight_decay=0"],
+            ["--use_synthetic_data", "--data_dir=/nonexistent"],
+        ):
+            with self.subTest(flags=flags):
+                output = self.train("--train_steps=2", "--skip_eval", *flags)
+                self.assertEqual(len(self.losses(output)), 2, output)
+
+    def test_warm_up_and_batch_size_scale_the_learning_rate(self):
+        rates = re.findall(r"learning rate ([0-9.e-]+)", self.train("--train_steps=6", "--skip_eval", "--warmup_epochs=1"))
+        # Five steps per epoch, and 16 of 128 images: 0.0125 at the end.
+        self.assertEqual([float(rate) for rate in rates], [0, 0.0025, 0.005, 0.0075, 0.01, 0.0125])
+
+    def test_the_default_is_resnet_56(self):
+        command = [ARGS.program, "--use_synthetic_data", "--batch_size=2", "--train_steps=1", "--skip_eval"]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        self.assertIn("Training ResNet-56, version 1", result.stdout, result.stderr)
+
+    def test_a_missing_or_incomplete_folder_is_named(self):
+        message = self.error("--data_dir=/nonexistent/cifar")
+        self.assertIn("/nonexistent/cifar", message)
+        self.assertIn("get_data", message)
+        os.remove(os.path.join(self.data, "data_batch_2.bin"))
+        self.assertIn("it lacks data_batch_2.bin", self.error())
+        shutil.copy(os.path.join(self.data, "data_batch_1.bin"), os.path.join(self.data, "data_batch_2.bin"))
+        with open(os.path.join(self.data, "test_batch.bin"), "ab") as out:
+            out.truncate(5000)
+        message = self.error()
+        self.assertIn("test_batch.bin is incomplete", message)
+
+    def test_misuse_is_told(self):
+        self.assertIn("mirrored is not available yet; available are off and one_device", self.error("--distribution_strategy=mirrored"))
+        self.assertIn("available are off and one_device", self.error("--distribution_strategy=horovod"))
+        self.assertRegex(self.error("--num_gpus=99"), r"--num_gpus=99, but Millrace finds \w+ GPUs? here")
+        self.assertIn("resnet_size", self.error("--resnet_size=50"))
+        self.assertIn("version", self.error("--version=3"))
+        self.assertIn("batch_size", self.error("--batch_size=0"))
+        self.assertIn("--batch_size=81 is more than the 80 training images", self.error("--batch_size=81"))
+        self.assertIn("--eval_only needs --model_dir", self.error("--eval_only"))
+        self.assertIn("there is no checkpoint in", self.error("--eval_only", "--model_dir=" + os.path.join(self.folder, "none")))
+        tf_config = json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}})
+        self.assertIn("TF_CONFIG has 2 workers", self.error(TF_CONFIG=tf_config))
+
+    def test_a_model_dir_of_another_network_is_told(self):
+        model = os.path.join(self.folder, "model")
+        self.train("--train_steps=1", "--skip_eval", "--model_dir=" + model)
+        message = self.error("--resnet_size=32", "--batch_size=16", "--train_steps=2", "--model_dir=" + model)
+        self.assertIn("resnet_model/", message)
+
+
+class GetData(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        write_cifar(os.path.join(self.folder, "made", "cifar-10-batches-bin"), 1)
+        self.archive = os.path.join(self.folder, "cifar.tar.gz")
+        with tarfile.open(self.archive, "w:gz") as tar:
+            tar.add(os.path.join(self.folder, "made", "cifar-10-batches-bin"), "cifar-10-batches-bin")
+        with open(self.archive, "rb") as content:
+            self.md5 = hashlib.md5(content.read()).hexdigest()
+
+    def run_script(self, *args):
+        return subprocess.run([ARGS.get_data, *args], capture_output=True, text=True, timeout=60)
+
+    @unittest.skipUnless(shutil.which("curl"), "needs curl, for a file as an URL")
+    def test_unpacks_what_it_downloads_once(self):
+        out = os.path.join(self.folder, "out")
+        get = lambda: self.run_script("--url", "file://" + self.archive, "--md5", self.md5, out)
+        result = get()
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(os.listdir(out), ["cifar-10-batches-bin"])
+        self.assertIn("is complete", get().stdout)
+
+    @unittest.skipUnless(shutil.which("curl"), "needs curl, for a file as an URL")
+    def test_a_damaged_or_missing_archive_is_told_and_leaves_nothing(self):
+        out = os.path.join(self.folder, "out")
+        result = self.run_script("--url", "file://" + self.archive, out)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("is damaged", result.stderr)
+        result = self.run_script("--url", "file://" + self.archive + ".none", out)
+        self.assertIn("cannot download", result.stderr)
+        self.assertEqual(os.listdir(out), [])
+
+
+def main():
+    global ARGS
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--get_data", required=True)
+    ARGS, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest])
+
+
+if __name__ == "__main__":
+    main()
