@@ -17,7 +17,7 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 # compiler can do. -O2 with vectorization and unswitching compiles a sixth faster, but layer norm is then 17 % slower, an MLP's
 # step 5 %, and ClipByValue four times. Integers wrap. An output may lie in the memory of an input of another type of the same
 # size.
-set(MILLRACE_HOT_ROOMS ops executor task)
+set(MILLRACE_HOT_ROOMS ops executor task collective)
 set(MILLRACE_HOT_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:$<$<CONFIG:Release>:-O3>;-fwrapv;-fno-strict-aliasing>")
 # The families of ops that spend their time in memory, files and tables; -O3 would only make them longer to compile.
 # Without effect for GCC as long as they share the hot rooms' precompiled header, whose -O3 it then uses for them too.
