@@ -9,10 +9,30 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "millrace/cluster/sim/manual_timers_testing.h"
 #include "millrace/collective/group.h"
 #include "millrace/net/inproc/inproc_transport.h"
 
 namespace millrace::collective {
+
+// A clock with timers that a test advances.
+class ManualTime {
+ public:
+  void Use(GroupOptions* options) {
+    options->clock = &clock_;
+    options->timers = &timers_;
+  }
+  void PassSeconds(int seconds) {
+    for (int i = 0; i < seconds; ++i) {
+      clock_.Advance(absl::Seconds(1));
+      timers_.Advance(absl::Seconds(1));
+    }
+  }
+
+ private:
+  VirtualClock clock_;
+  ManualTimers timers_;
+};
 
 // The outcome of an operation on each rank.
 class Outcomes {

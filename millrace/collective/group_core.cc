@@ -89,13 +89,14 @@ void GroupCore::Launch(std::shared_ptr<Instance> instance, Instance::Part part, 
   Poke(timeout);
 }
 
-void GroupCore::Ended(uint64_t sequence) {
+void GroupCore::Ended(uint64_t sequence, bool all_took_part) {
   std::shared_ptr<Instance> next;
   Instance::Part part;
   absl::Duration timeout;
   uint64_t wait = 0;
   {
     MutexLock lock(&mu_);
+    all_joined_ |= all_took_part;
     const auto it = running_.find(sequence);
     if (it == running_.end()) return;
     wait = it->second.wait;

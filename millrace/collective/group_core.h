@@ -42,8 +42,8 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
 
   // Calls of other ranks, for the service. The sender has been checked by CheckSender.
   Status CheckSender(const Sender& sender);
-  // ABORTED with the reason if the group has failed.
-  Status OnHello(const Sender& sender);
+  // Answers why the group has failed; empty if it has not.
+  net::Bytes OnHello(const Sender& sender);
   void OnStream(int from, std::shared_ptr<net::IncomingCall> call);
   void OnMessage(int from, const net::Bytes& bytes);
   // Answers how many operations this rank has started, or why the group has failed.
@@ -60,7 +60,7 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   const std::string& RankName(int rank) const override { return names_[rank]; }
   void SendTo(int rank, net::Bytes message) override { others_[rank]->link.Send(std::move(message)); }
   void Fail(Status why) override;
-  void Ended(uint64_t sequence) override;
+  void Ended(uint64_t sequence, bool all_took_part) override;
 
  private:
   struct Other {
@@ -104,7 +104,7 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   // group_links.cc
   void WantLink(int rank);
   void Dial(int rank);
-  void OnHelloAnswer(int rank, const Status& answer);
+  void OnHelloAnswer(int rank, const StatusOr<net::Bytes>& answered);
   void OpenLink(int rank);
   void OpenByCalls(int rank);
   void SendByCall(int rank, net::Bytes message);
@@ -134,6 +134,7 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   mutable Mutex mu_;
   Status failed_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  bool all_joined_ ABSL_GUARDED_BY(mu_) = false;  // an operation of all ranks was complete
   uint64_t next_sequence_ ABSL_GUARDED_BY(mu_) = 0;
   int in_flight_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uint64_t, Running> running_ ABSL_GUARDED_BY(mu_);  // also those that only others have started

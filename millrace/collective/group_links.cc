@@ -35,11 +35,13 @@ void GroupCore::Dial(int rank) {
   // First by an ordinary call: a transport that negotiates a faster way does so only with a task that is there.
   others_[rank]->channel->Call(kHelloMethod, Call(), {.timeout = options_.peer_timeout},
                                [weak = weak_from_this(), rank](const StatusOr<net::Bytes>& answer) {
-                                 if (const auto self = weak.lock()) self->OnHelloAnswer(rank, answer.status());
+                                 if (const auto self = weak.lock()) self->OnHelloAnswer(rank, answer);
                                });
 }
 
-void GroupCore::OnHelloAnswer(int rank, const Status& answer) {
+void GroupCore::OnHelloAnswer(int rank, const StatusOr<net::Bytes>& answered) {
+  if (answered.ok() && !answered->empty()) return OnAbort(*answered);
+  const Status& answer = answered.status();
   absl::Duration retry;
   bool late = false;
   {
@@ -57,7 +59,6 @@ void GroupCore::OnHelloAnswer(int rank, const Status& answer) {
       if (const auto self = weak.lock()) self->OpenLink(rank);
     });
   }
-  if (absl::IsAborted(answer)) return OnAbort(net::Bytes::Of(EncodeStatus(answer)));
   if (!MayComeLater(answer)) return Fail(WithPrefix(absl::StrCat(RankName(rank), ": "), answer));
   if (late)
     return Fail(Unavailable(RankName(rank), " did not join within ", absl::FormatDuration(options_.join_timeout), ": ",
@@ -87,6 +88,7 @@ void GroupCore::OpenLink(int rank) {
                         const auto self = weak.lock();
                         if (self == nullptr) return;
                         if (!answer.ok()) return self->OnLinkEnd(rank, answer.status());
+                        if (!answer->empty()) return self->OnAbort(*answer);
                         self->OpenByCalls(rank);
                       });
 }
@@ -118,13 +120,13 @@ void GroupCore::SendByCall(int rank, net::Bytes message) {
                                });
 }
 
-Status GroupCore::OnHello(const Sender& sender) {
+net::Bytes GroupCore::OnHello(const Sender& sender) {
   {
     MutexLock lock(&mu_);
-    if (!failed_.ok()) return Aborted(failed_.message());
+    if (!failed_.ok()) return net::Bytes::Of(EncodeStatus(failed_));
   }
   if (sender.by_calls) OpenByCalls(static_cast<int>(sender.rank));
-  return absl::OkStatus();
+  return {};
 }
 
 void GroupCore::OnStream(int from, std::shared_ptr<net::IncomingCall> call) {
@@ -136,7 +138,9 @@ void GroupCore::OnStream(int from, std::shared_ptr<net::IncomingCall> call) {
       MutexLock lock(&mu_);
       failed = failed_;
     }
-    return call->Reply(failed.ok() ? AlreadyExists(RankName(from), " has opened a stream before") : failed);
+    if (failed.ok()) return call->Reply(AlreadyExists(RankName(from), " has opened a stream before"));
+    call->stream()->Send(net::Bytes::Of(absl::StrCat(EncodeHead({.kind = MessageKind::kAbort}), EncodeStatus(failed))));
+    return call->Reply(net::Bytes());
   }
   call->stream()->OnMessage([weak = weak_from_this(), from](const net::Bytes& message) {
     if (const auto self = weak.lock()) self->OnMessage(from, message);

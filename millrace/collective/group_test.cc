@@ -3,7 +3,6 @@
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "millrace/cluster/sim/manual_timers_testing.h"
 #include "millrace/collective/collective_testing.h"
 #include "millrace/collective/wire.h"
 
@@ -216,25 +215,6 @@ TEST(Group, ManyOperationsMayBeInFlight) {
 }
 
 // ---- Errors
-
-// A clock with timers that a test advances.
-class ManualTime {
- public:
-  void Use(GroupOptions* options) {
-    options->clock = &clock_;
-    options->timers = &timers_;
-  }
-  void PassSeconds(int seconds) {
-    for (int i = 0; i < seconds; ++i) {
-      clock_.Advance(absl::Seconds(1));
-      timers_.Advance(absl::Seconds(1));
-    }
-  }
-
- private:
-  VirtualClock clock_;
-  ManualTimers timers_;
-};
 
 using Start = std::function<void(CollectiveGroup& group, CollectiveGroup::Done done)>;
 

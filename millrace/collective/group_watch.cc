@@ -105,7 +105,7 @@ void GroupCore::OnPingAnswer(int rank, const StatusOr<net::Bytes>& answer) {
     other.pinging = false;
     other.known |= answer.ok();
     other.started = std::max(other.started, started);
-    known = other.known;
+    known = other.known || all_joined_;
     left = other.left || leave_sent_ || !failed_.ok();
   }
   if (left) return;

@@ -85,7 +85,11 @@ void Instance::Handle(Event event) {
       return;
     case Event::Kind::kLeft:
       if (phase_ == Phase::kOver || phase_ == Phase::kFailing) return;
-      peers_[event.from].left = true;
+      if (Peer& peer = peers_[event.from]; !std::exchange(peer.left, true)) {
+        // It has not read what it should have, whomever this rank waits for.
+        const bool unread = peer.destination && !peer.done && (!peer.ready || !peer.source);
+        if (phase_ != Phase::kNotBegun && unread) return FailGroup(LeftEarly(event.from));
+      }
       if (phase_ == Phase::kRunning) Advance();
       if (phase_ == Phase::kDraining) Drain();
       return;
@@ -211,8 +215,9 @@ void Instance::Finish(Status status) {
   before_.clear();
   peers_.clear();
   Done done = std::move(part_.done);
+  const bool all_took_part = status.ok() && part_.spec.kind != OperationKind::kBroadcast;
   part_ = {};
-  host_->Ended(sequence_);
+  host_->Ended(sequence_, all_took_part);
   done(std::move(status));
 }
 

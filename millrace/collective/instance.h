@@ -27,8 +27,8 @@ class InstanceHost {
   virtual void SendTo(int rank, net::Bytes message) = 0;
   // Ends every operation of the group, on all ranks, with `why`.
   virtual void Fail(Status why) = 0;
-  // The instance is over.
-  virtual void Ended(uint64_t sequence) = 0;
+  // The instance is over. `all_took_part`: its end shows that all ranks have started it.
+  virtual void Ended(uint64_t sequence, bool all_took_part) = 0;
 
  protected:
   ~InstanceHost() = default;

@@ -48,10 +48,8 @@ void CollectiveService::OnCall(int method, std::shared_ptr<net::IncomingCall> ca
   const int from = static_cast<int>(sender.rank);
   net::Bytes body;
   switch (method) {
-    case kHello: {
-      const Status welcome = group->OnHello(sender);
-      return welcome.ok() ? call->Reply(net::Bytes()) : call->Reply(welcome);
-    }
+    case kHello:
+      return call->Reply(group->OnHello(sender));
     case kStream:
       return group->OnStream(from, std::move(call));
     case kPing:
