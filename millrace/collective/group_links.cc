@@ -181,7 +181,8 @@ void GroupCore::OnLeft(int rank) {
   }
   for (const auto& instance : instances) instance->PeerLeft(rank);
   if (!leaving) return;
-  others_[rank]->link.Close({});
+  // CheckLeave may be about to send this; twice does no harm.
+  others_[rank]->link.Close(net::Bytes::Of(EncodeHead({.kind = MessageKind::kLeave})));
   CheckLeave();
 }
 
