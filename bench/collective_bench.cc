@@ -3,7 +3,8 @@
 //   collective_bench [--ranks 2,4] [--sizes 1024,1048576,...] [--kind shm] [--algorithm auto] [--fixed_order]
 //
 // Prints a JSON line for each number of ranks and size: the time of one operation of several back to back, on the rank
-// that takes longest, as the programs of the peers do (bench/peers/torch_allreduce.py, mpi_allreduce.cc).
+// that takes longest, and the processor time of a rank; as the programs of the peers do
+// (bench/peers/torch_allreduce.py, mpi_allreduce.cc).
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -12,6 +13,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <string>
@@ -40,6 +42,12 @@ void Check(const Status& status) {
   if (status.ok()) return;
   std::fprintf(stderr, "collective_bench: %s\n", status.ToString().c_str());
   _exit(1);
+}
+
+double CpuMilliseconds() {
+  timespec time{};
+  MR_CHECK(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) == 0);
+  return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
 }
 
 template <typename T>
@@ -78,20 +86,27 @@ void RunRank(int rank, int ranks, int in, int out, const Settings& settings) {
                                 Reduction::kSum, EvenOwners(ranks, ranks)));
     };
     for (int i = 0; i < 3; ++i) reduce();
-    std::vector<double> times;
+    std::vector<double> times, cpu_times;
     for (int repeat = 0; repeat <= settings.repeats; ++repeat) {
       Check(Barrier(**group));
       const absl::Time begun = Clock::Real()->Now();
+      const double cpu_begun = CpuMilliseconds();
       for (int i = 0; i < Calls(size); ++i) reduce();
       double time = absl::ToDoubleMilliseconds(Clock::Real()->Now() - begun) / Calls(size);
+      double cpu = (CpuMilliseconds() - cpu_begun) / Calls(size);
       Check(AllReduce(**group, {&time, 1, DType::kDouble}, Reduction::kMax));
-      if (repeat > 0) times.push_back(time);  // the first warms up
+      Check(AllReduce(**group, {&cpu, 1, DType::kDouble}, Reduction::kMean));
+      if (repeat == 0) continue;  // warms up
+      times.push_back(time);
+      cpu_times.push_back(cpu);
     }
     std::sort(times.begin(), times.end());
+    std::sort(cpu_times.begin(), cpu_times.end());
     if (rank > 0) continue;
     std::printf(
-        "{\"side\": \"millrace\", \"ranks\": %d, \"bytes\": %zu, \"ms\": %.5g, \"low\": %.5g, \"high\": %.5g}\n", ranks,
-        size, times[times.size() / 2], times.front(), times.back());
+        "{\"side\": \"millrace\", \"ranks\": %d, \"bytes\": %zu, \"ms\": %.5g, \"low\": %.5g, \"high\": %.5g, "
+        "\"cpu_ms\": %.5g}\n",
+        ranks, size, times[times.size() / 2], times.front(), times.back(), cpu_times[cpu_times.size() / 2]);
     std::fflush(stdout);
   }
   if (rank == 0) {

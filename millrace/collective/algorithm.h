@@ -5,8 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "millrace/base/status.h"
+#include "millrace/collective/lent_memory.h"
 #include "millrace/collective/operation.h"
 #include "millrace/net/bytes.h"
 
@@ -25,6 +27,27 @@ class Exchange {
   ~Exchange() = default;
 };
 
+// A message of another rank: in this process, or still in the memory of the sender.
+class Incoming {
+ public:
+  // `bytes` must outlive this.
+  explicit Incoming(const net::Bytes& bytes) : bytes_(&bytes), size_(bytes.size()) {}
+  Incoming(std::shared_ptr<const LentMemory> memory, uint64_t address, size_t size)
+      : memory_(std::move(memory)), address_(address), size_(size) {}
+
+  size_t size() const { return size_; }
+  // Copies all of it to `to`. An error if the sender is gone.
+  Status CopyTo(char* to) const;
+  // Calls `use` with all of it in order, in blocks that are aligned for every type and end between elements.
+  Status ForBlocks(absl::FunctionRef<void(size_t offset, const char* data, size_t size)> use) const;
+
+ private:
+  const net::Bytes* bytes_ = nullptr;  // null if it is in the sender's memory
+  const std::shared_ptr<const LentMemory> memory_ = nullptr;
+  const uint64_t address_ = 0;
+  const size_t size_;
+};
+
 // One rank's part in one operation, as a sequence of messages that it waits for, one after another. The sequence does
 // not depend on timing, so neither does the result. Used by one thread at a time.
 class Algorithm {
@@ -37,7 +60,7 @@ class Algorithm {
   // The rank whose message it waits for; negative if the operation is complete on this rank. Valid after Start.
   virtual int awaited() const = 0;
   // The next message of the awaited rank. An error if it is not what that rank should send at this point.
-  virtual Status OnMessage(const net::Bytes& message, Exchange& exchange) = 0;
+  virtual Status OnMessage(const Incoming& message, Exchange& exchange) = 0;
 };
 
 // This rank among the others of its group.
@@ -57,9 +80,9 @@ struct Workspace {
     return {data + static_cast<size_t>(first) * size, static_cast<size_t>(last - first) * size};
   }
   // Copies the message to the elements. INVALID_ARGUMENT if it has another size.
-  Status Put(int64_t first, int64_t last, const net::Bytes& message) const;
+  Status Put(int64_t first, int64_t last, const Incoming& message) const;
   // Combines the elements with those of the message, which are the left operand if `message_first`.
-  Status Combine(int64_t first, int64_t last, const net::Bytes& message, bool message_first) const;
+  Status Combine(int64_t first, int64_t last, const Incoming& message, bool message_first) const;
 };
 
 // Ring: rank r receives from r - 1 and sends to r + 1. The elements are divided into one segment for each rank

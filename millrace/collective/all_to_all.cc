@@ -26,7 +26,7 @@ class AllToAll final : public Algorithm {
       exchange.Send(At(distance), {from_ + At(distance) * block, block});
     return absl::OkStatus();
   }
-  Status OnMessage(const net::Bytes& message, Exchange& exchange) override {
+  Status OnMessage(const Incoming& message, Exchange& exchange) override {
     const int64_t first = At(-distance_) * count_;
     MR_RETURN_IF_ERROR(work_.Put(first, first + count_, message));
     ++distance_;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "millrace/collective/lent_memory.h"
 #include "millrace/collective/wire.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -15,10 +16,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     again.Append(message->payload);
     const StatusOr<Message> twice = DecodeMessage(again);
     if (!twice.ok() || twice->sequence != message->sequence || twice->index != message->index ||
-        twice->spec != message->spec || twice->payload.size() != message->payload.size())
+        twice->spec != message->spec || twice->address != message->address ||
+        twice->payload_size() != message->payload_size())
       __builtin_trap();
     if (message->spec.has_value() && Describe(*message->spec).empty()) __builtin_trap();
   }
+  net::BytesReader offers(bytes);
+  MemoryOffer offer;
+  if (ReadOffer(&offers, &offer) && EncodeOffer(offer).size() < offer.probe.size()) __builtin_trap();
   net::BytesReader reader(bytes);
   Sender sender;
   if (ReadSender(&reader, &sender)) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <utility>
 
 #include "millrace/tensor/buffer.h"
@@ -67,7 +66,7 @@ class FixedOrder final : public Algorithm {
     return absl::OkStatus();
   }
 
-  Status OnMessage(const net::Bytes& message, Exchange& exchange) override {
+  Status OnMessage(const Incoming& message, Exchange& exchange) override {
     const Due& due = due_[next_];
     const auto [first, last] = Chunk(due.segment, due.chunk);
     if (static_cast<int64_t>(next_) >= sums_due_) {
@@ -78,7 +77,10 @@ class FixedOrder final : public Algorithm {
     if (message.size() != static_cast<size_t>(last - first) * size_)
       return InvalidArgument("a message of ", message.size(), " bytes came where ", (last - first) * size_,
                              " were due");
-    received_.emplace(due.node, std::make_unique<Received>(message));
+    RefPtr<Buffer> buffer = Allocator::Heap()->Allocate(std::max<size_t>(message.size(), 1));
+    if (!buffer) return ResourceExhausted("there is no memory for ", message.size(), " bytes of partial sums");
+    MR_RETURN_IF_ERROR(message.CopyTo(static_cast<char*>(buffer->data())));
+    received_.emplace(due.node, std::move(buffer));
     ++next_;
     const bool whole = static_cast<int64_t>(next_) == sums_due_ || due_[next_].chunk != due.chunk;
     if (whole) {
@@ -94,11 +96,6 @@ class FixedOrder final : public Algorithm {
     int segment;
     int64_t chunk;
     ShardRange node;  // empty for a result
-  };
-  struct Received {
-    explicit Received(net::Bytes message) : bytes(std::move(message)), elements(bytes) {}
-    const net::Bytes bytes;
-    const AlignedMessage elements;
   };
   // Elements of a node: somebody's memory, or a buffer of its own.
   struct Elements {
@@ -117,7 +114,8 @@ class FixedOrder final : public Algorithm {
       if (value.shards == node)
         return Elements{static_cast<const char*>(value.data) + static_cast<size_t>(first) * size_};
     }
-    if (const auto it = received_.find(node); it != received_.end()) return Elements{it->second->elements.data()};
+    if (const auto it = received_.find(node); it != received_.end())
+      return Elements{static_cast<const char*>(it->second->data())};
     MR_ASSIGN_OR_RETURN(const Elements left, Evaluate(node.left(), first, last));
     MR_ASSIGN_OR_RETURN(const Elements right, Evaluate(node.right(), first, last));
     Elements sum;
@@ -170,7 +168,7 @@ class FixedOrder final : public Algorithm {
   std::vector<Due> due_;                        // the messages in the order in which they are used
   int64_t sums_due_ = 0;                        // so many of them are nodes, the rest are results
   size_t next_ = 0;
-  std::map<ShardRange, std::unique_ptr<Received>> received_;  // of the chunk that is being completed
+  std::map<ShardRange, RefPtr<Buffer>> received_;  // of the chunk that is being completed
 };
 
 }  // namespace

@@ -210,6 +210,7 @@ void GroupCore::OnMessage(int from, const net::Bytes& bytes) {
   if (!message.ok()) return Fail(WithPrefix(absl::StrCat(RankName(from), ": "), message.status()));
   if (message->kind == MessageKind::kAbort) return OnAbort(message->payload);
   if (message->kind == MessageKind::kLeave) return OnLeft(from);
+  if (message->kind == MessageKind::kMemory) return OnMemory(from, message->payload);
   std::shared_ptr<Instance> instance;
   {
     MutexLock lock(&mu_);

@@ -59,6 +59,9 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   int size() const override { return static_cast<int>(options_.ranks.size()); }
   const std::string& RankName(int rank) const override { return names_[rank]; }
   void SendTo(int rank, net::Bytes message) override { others_[rank]->link.Send(std::move(message)); }
+  bool ReadsOurs(int rank) const override { return others_[rank]->reads_ours.load(std::memory_order_acquire); }
+  std::shared_ptr<const LentMemory> MemoryOf(int rank) const override;
+  void KeepForReaders(RefPtr<const RefCounted> owner) override;
   void Fail(Status why) override;
   void Ended(uint64_t sequence, bool all_took_part) override;
 
@@ -66,6 +69,7 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   struct Other {
     std::shared_ptr<net::Channel> channel;
     PeerLink link;
+    std::atomic<bool> reads_ours{false};
     // Guarded by mu_.
     bool known = false;        // it has answered, or called
     uint64_t incarnation = 0;  // of a known one, once it has called
@@ -76,6 +80,8 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
     absl::Time wanted_since = absl::InfiniteFuture();
     absl::Duration retry = absl::Milliseconds(10);
     std::string why_absent;
+    bool memory_tried = false;
+    std::shared_ptr<const LentMemory> memory;  // null if it cannot be read
   };
   struct Running {
     std::shared_ptr<Instance> instance;
@@ -106,6 +112,8 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   void Dial(int rank);
   void OnHelloAnswer(int rank, const StatusOr<net::Bytes>& answered);
   void OpenLink(int rank);
+  void OfferMemory(int rank, bool readable);
+  void OnMemory(int rank, const net::Bytes& payload);
   void OpenByCalls(int rank);
   void SendByCall(int rank, net::Bytes message);
   void OnLinkEnd(int rank, const Status& why);

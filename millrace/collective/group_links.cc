@@ -80,6 +80,10 @@ void GroupCore::OpenLink(int rank) {
           if (const auto self = weak.lock()) self->OnLinkEnd(rank, answer.status());
         });
     other.link.OpenStream(std::move(stream));
+    // Within a host, large messages are read from the sender's memory directly into place.
+    for (const net::PeerStatus& peer : options_.transport->status().peers) {
+      if (peer.outgoing && peer.peer == other.channel->address() && peer.kind == "shm") OfferMemory(rank, false);
+    }
     return CheckLeave();
   }
   // The other rank learns that it must make calls as well.
@@ -91,6 +95,40 @@ void GroupCore::OpenLink(int rank) {
                         if (!answer->empty()) return self->OnAbort(*answer);
                         self->OpenByCalls(rank);
                       });
+}
+
+void GroupCore::OfferMemory(int rank, bool readable) {
+  std::string text = EncodeHead({.kind = MessageKind::kMemory});
+  text.push_back(readable ? 1 : 0);
+  SendTo(rank, net::Bytes::Of(text + EncodeOffer(OwnMemory())));
+}
+
+void GroupCore::OnMemory(int rank, const net::Bytes& payload) {
+  net::BytesReader reader(payload);
+  uint8_t readable = 0;
+  MemoryOffer offer;
+  if (!reader.Read(&readable, 1) || readable > 1 || !ReadOffer(&reader, &offer))
+    return Fail(InvalidArgument(RankName(rank), " offers memory in a way that cannot be read"));
+  if (readable == 1) others_[rank]->reads_ours.store(true, std::memory_order_release);
+  {
+    MutexLock lock(&mu_);
+    if (std::exchange(others_[rank]->memory_tried, true)) return;
+  }
+  auto memory = LentMemory::Open(offer);
+  {
+    MutexLock lock(&mu_);
+    if (memory.ok()) others_[rank]->memory = *memory;
+  }
+  OfferMemory(rank, memory.ok());
+}
+
+std::shared_ptr<const LentMemory> GroupCore::MemoryOf(int rank) const {
+  MutexLock lock(&mu_);
+  return others_[rank]->memory;
+}
+
+void GroupCore::KeepForReaders(RefPtr<const RefCounted> owner) {
+  options_.timers->Schedule(2 * options_.peer_timeout, [owner = std::move(owner)] {});
 }
 
 void GroupCore::OpenByCalls(int rank) {

@@ -44,7 +44,7 @@ class HalvingDoubling final : public Algorithm {
     return absl::OkStatus();
   }
 
-  Status OnMessage(const net::Bytes& message, Exchange& exchange) override {
+  Status OnMessage(const Incoming& message, Exchange& exchange) override {
     switch (phase_) {
       case Phase::kHandOut:
         MR_RETURN_IF_ERROR(work_.Put(0, count_, message));

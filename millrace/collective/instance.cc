@@ -8,6 +8,8 @@ namespace {
 
 // Smaller pieces are copied: that costs less than telling the sender that they have been read.
 constexpr size_t kLendFrom = size_t{16} << 10;
+// Larger ones are read from the sender's memory, if possible.
+constexpr size_t kReadFrom = size_t{32} << 10;
 // The heads of the messages that come before an operation begins.
 constexpr size_t kHeadsAllowance = size_t{1} << 20;
 // What a message needs beside its payload.
@@ -98,7 +100,7 @@ void Instance::Handle(Event event) {
         return HandleMessage(event.from, std::move(event.message));
       if (phase_ != Phase::kNotBegun) return;
       size_t& bytes = peers_[event.from].early_bytes;
-      bytes += event.message.payload.size() + kHeadBytes;
+      bytes += event.message.payload.size() + kHeadBytes;  // what is lent takes no memory here
       if (bytes > limits_.eager_bytes + kHeadsAllowance) {
         phase_ = Phase::kFailing;
         return host_->Fail(InvalidArgument(host_->RankName(event.from), " sends more than ", limits_.eager_bytes,
@@ -183,7 +185,7 @@ void Instance::Advance() {
     peer.early.erase(it);
     peer.early_bytes -= std::min(peer.early_bytes, message.payload.size() + kHeadBytes);
     ++peer.next_in;
-    if (Status status = part_.algorithm->OnMessage(message.payload, *this); !status.ok())
+    if (Status status = Deliver(from, message); !status.ok())
       return FailGroup(WithPrefix(absl::StrCat(host_->RankName(from), ": ", Describe(part_.spec), ": "), status));
     from = part_.algorithm->awaited();
   }
@@ -196,6 +198,13 @@ void Instance::Advance() {
       host_->SendTo(rank, net::Bytes::Of(EncodeHead({.kind = MessageKind::kDone, .sequence = sequence_})));
   }
   Drain();
+}
+
+Status Instance::Deliver(int from, const Message& message) {
+  if (message.address == 0) return part_.algorithm->OnMessage(Incoming(message.payload), *this);
+  auto memory = host_->MemoryOf(from);
+  if (memory == nullptr) return InvalidArgument("it lends memory that this rank cannot read");
+  return part_.algorithm->OnMessage(Incoming(std::move(memory), message.address, message.lent_bytes), *this);
 }
 
 void Instance::Drain() {
@@ -216,6 +225,7 @@ void Instance::Finish(Status status) {
   peers_.clear();
   Done done = std::move(part_.done);
   const bool all_took_part = status.ok() && part_.spec.kind != OperationKind::kBroadcast;
+  if (!status.ok() && part_.owner) host_->KeepForReaders(std::move(part_.owner));
   part_ = {};
   host_->Ended(sequence_, all_took_part);
   done(std::move(status));
@@ -237,9 +247,16 @@ void Instance::Transmit(int to, Message message, absl::string_view borrowed_byte
   message.borrowed = is_borrowed;
   peer.lent |= is_borrowed;
   if (message.index == 0) message.spec = part_.spec;
+  const bool read_here = borrowed_bytes.size() >= kReadFrom && host_->ReadsOurs(to);
+  if (read_here) {
+    message.address = reinterpret_cast<uintptr_t>(borrowed_bytes.data());
+    message.lent_bytes = borrowed_bytes.size();
+  }
   std::string head = EncodeHead(message);
   net::Bytes bytes;
-  if (is_borrowed) {
+  if (read_here) {
+    bytes = net::Bytes::Of(std::move(head));
+  } else if (is_borrowed) {
     bytes = net::Bytes::Of(std::move(head));
     bytes.Append(borrowed_bytes, part_.owner);
   } else {

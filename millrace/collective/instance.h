@@ -25,6 +25,12 @@ class InstanceHost {
   // "rank 3 (/job:worker/task:3 at host:2222)".
   virtual const std::string& RankName(int rank) const = 0;
   virtual void SendTo(int rank, net::Bytes message) = 0;
+  // Whether the rank can read this process's memory.
+  virtual bool ReadsOurs(int rank) const = 0;
+  // The memory of the rank; null if this process cannot read it.
+  virtual std::shared_ptr<const LentMemory> MemoryOf(int rank) const = 0;
+  // Keeps `owner` alive for as long as ranks that have not heard of an error may read its memory.
+  virtual void KeepForReaders(RefPtr<const RefCounted> owner) = 0;
   // Ends every operation of the group, on all ranks, with `why`.
   virtual void Fail(Status why) = 0;
   // The instance is over. `all_took_part`: its end shows that all ranks have started it.
@@ -105,6 +111,7 @@ class Instance final : public std::enable_shared_from_this<Instance>, private Ex
   void HandleMessage(int from, Message message);
   // Gives the algorithm all messages that are due.
   void Advance();
+  Status Deliver(int from, const Message& message);
   void Drain();
   void Finish(Status status);
   Status LeftEarly(int rank) const;

@@ -31,7 +31,7 @@ class Ring final : public Algorithm {
     return absl::OkStatus();
   }
 
-  Status OnMessage(const net::Bytes& message, Exchange& exchange) override {
+  Status OnMessage(const Incoming& message, Exchange& exchange) override {
     const int64_t step = received_ / chunks_, chunk = received_ % chunks_;
     const int64_t around = place_.size - 1;
     const bool reducing = reduces_ && step < around;

@@ -37,7 +37,7 @@ class TreeAllReduce final : public Algorithm {
     return absl::OkStatus();
   }
 
-  Status OnMessage(const net::Bytes& message, Exchange& exchange) override {
+  Status OnMessage(const Incoming& message, Exchange& exchange) override {
     if (awaited_ == tree_.parent) {
       MR_RETURN_IF_ERROR(work_.Put(0, count_, message));
       SendResult(exchange);
@@ -104,7 +104,7 @@ class TreeBroadcast final : public Algorithm {
     for (int64_t chunk = 0; tree_.parent < 0 && chunk < chunks_; ++chunk) SendOn(chunk, exchange);
     return absl::OkStatus();
   }
-  Status OnMessage(const net::Bytes& message, Exchange& exchange) override {
+  Status OnMessage(const Incoming& message, Exchange& exchange) override {
     const auto [first, last] = Chunk(received_);
     MR_RETURN_IF_ERROR(work_.Put(first, last, message));
     SendOn(received_++, exchange);

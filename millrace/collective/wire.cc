@@ -5,7 +5,9 @@
 namespace millrace::collective {
 namespace {
 
-constexpr uint8_t kFlagBorrowed = 1, kFlagSpec = 2, kKnownFlags = 3;
+constexpr uint8_t kFlagBorrowed = 1, kFlagSpec = 2, kFlagLent = 4, kKnownFlags = 7;
+// More than any memory holds.
+constexpr uint64_t kMostBytes = uint64_t{1} << 48;
 constexpr size_t kLongestStatus = 16 << 10;
 constexpr size_t kLongestGroup = 1024;
 
@@ -14,11 +16,15 @@ constexpr size_t kLongestGroup = 1024;
 std::string EncodeHead(const Message& message) {
   std::string head;
   head.push_back(static_cast<char>(message.kind));
-  head.push_back(
-      static_cast<char>((message.borrowed ? kFlagBorrowed : 0) | (message.spec.has_value() ? kFlagSpec : 0)));
+  head.push_back(static_cast<char>((message.borrowed ? kFlagBorrowed : 0) | (message.spec.has_value() ? kFlagSpec : 0) |
+                                   (message.address != 0 ? kFlagLent : 0)));
   PutVarint(&head, message.sequence);
   PutVarint(&head, message.index);
   if (message.spec.has_value()) AppendSpec(*message.spec, &head);
+  if (message.address != 0) {
+    PutVarint(&head, message.address);
+    PutVarint(&head, message.lent_bytes);
+  }
   return head;
 }
 
@@ -35,6 +41,11 @@ StatusOr<Message> DecodeMessage(const net::Bytes& bytes) {
   message.index = static_cast<uint32_t>(index);
   if ((flags & kFlagSpec) != 0 && !ReadSpec(&reader, &message.spec.emplace()))
     return InvalidArgument("a collective message of ", bytes.size(), " bytes has no valid description");
+  if ((flags & kFlagLent) != 0) {
+    if (message.kind != MessageKind::kData || !reader.ReadVarint(&message.address) || message.address == 0 ||
+        !reader.ReadVarint(&message.lent_bytes) || message.lent_bytes > kMostBytes || reader.remaining() > 0)
+      return InvalidArgument("a collective message of ", bytes.size(), " bytes has no valid address");
+  }
   const bool whole = reader.ReadBytes(reader.remaining(), &message.payload);
   MR_CHECK(whole);
   return message;

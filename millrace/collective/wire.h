@@ -12,13 +12,14 @@
 namespace millrace::collective {
 
 enum class MessageKind : uint8_t {
-  kData,   // elements; the messages of an operation from one rank to another are numbered from 0
-  kReady,  // the receiver of a large operation has started it, so its memory is there
-  kDone,   // the receiver of an operation has read all that it gets from the receiver of this message
-  kAbort,  // the group has failed; the payload is a status
-  kLeave,  // the sender has left the group
+  kData,    // elements; the messages of an operation from one rank to another are numbered from 0
+  kReady,   // the receiver of a large operation has started it, so its memory is there
+  kDone,    // the receiver of an operation has read all that it gets from the receiver of this message
+  kAbort,   // the group has failed; the payload is a status
+  kLeave,   // the sender has left the group
+  kMemory,  // whether the sender can read the receiver's memory, and how the receiver can read the sender's
 };
-inline constexpr int kMessageKinds = 5;
+inline constexpr int kMessageKinds = 6;
 
 // A message of a rank to another of its group.
 struct Message {
@@ -30,6 +31,11 @@ struct Message {
   uint32_t index = 0;                      // of kData
   std::optional<OperationSpec> spec = {};  // with kReady and the first kData
   net::Bytes payload = {};
+  // If not 0, the payload is in the sender's memory.
+  uint64_t address = 0;
+  uint64_t lent_bytes = 0;
+
+  size_t payload_size() const { return address == 0 ? payload.size() : lent_bytes; }
 };
 
 // All of the message but the payload, which follows.

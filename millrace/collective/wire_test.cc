@@ -33,6 +33,19 @@ TEST(Wire, AMessageArrivesAsItWasSent) {
   EXPECT_EQ(got.payload.Flatten(), "payload");
 }
 
+TEST(Wire, LentMemoryIsNamedByItsAddress) {
+  Message sent{.borrowed = true, .sequence = 3, .index = 4, .address = 0x7fff12345678, .lent_bytes = 1 << 20};
+  const std::string head = EncodeHead(sent);
+  const Message got = DecodeMessage(net::Bytes::Of(head)).value();
+  EXPECT_EQ(got.address, sent.address);
+  EXPECT_EQ(got.payload_size(), size_t{1} << 20);
+  EXPECT_FALSE(DecodeMessage(net::Bytes::Of(head + "x")).ok()) << "bytes behind what is elsewhere";
+  for (size_t size = 0; size < head.size(); ++size)
+    EXPECT_FALSE(DecodeMessage(net::Bytes::Of(head.substr(0, size))).ok()) << size;
+  sent.kind = MessageKind::kDone;
+  EXPECT_FALSE(DecodeMessage(net::Bytes::Of(EncodeHead(sent))).ok());
+}
+
 TEST(Wire, EveryCutHeadIsRefused) {
   const std::string head = EncodeHead({.kind = MessageKind::kReady, .sequence = 1000, .index = 1, .spec = SomeSpec()});
   for (size_t size = 0; size < head.size(); ++size)
@@ -40,8 +53,8 @@ TEST(Wire, EveryCutHeadIsRefused) {
 }
 
 TEST(Wire, UnknownKindsAndFlagsAreRefused) {
-  EXPECT_FALSE(DecodeMessage(net::Bytes::Of(std::string("\x05\x00\x00\x00", 4))).ok());
-  EXPECT_FALSE(DecodeMessage(net::Bytes::Of(std::string("\x00\x04\x00\x00", 4))).ok());
+  EXPECT_FALSE(DecodeMessage(net::Bytes::Of(std::string("\x06\x00\x00\x00", 4))).ok());
+  EXPECT_FALSE(DecodeMessage(net::Bytes::Of(std::string("\x00\x08\x00\x00", 4))).ok());
   EXPECT_TRUE(DecodeMessage(net::Bytes::Of(std::string("\x00\x00\x00\x00", 4))).ok());
 }
 
