@@ -7,9 +7,7 @@ namespace millrace::collective {
 namespace {
 
 // Smaller pieces are copied: that costs less than telling the sender that they have been read.
-constexpr size_t kLendFrom = size_t{16} << 10;
-// Larger ones are read from the sender's memory, if possible.
-constexpr size_t kReadFrom = size_t{32} << 10;
+constexpr size_t kLendFrom = size_t{32} << 10;
 // The heads of the messages that come before an operation begins.
 constexpr size_t kHeadsAllowance = size_t{1} << 20;
 // What a message needs beside its payload.
@@ -247,7 +245,7 @@ void Instance::Transmit(int to, Message message, absl::string_view borrowed_byte
   message.borrowed = is_borrowed;
   peer.lent |= is_borrowed;
   if (message.index == 0) message.spec = part_.spec;
-  const bool read_here = borrowed_bytes.size() >= kReadFrom && host_->ReadsOurs(to);
+  const bool read_here = is_borrowed && host_->ReadsOurs(to);
   if (read_here) {
     message.address = reinterpret_cast<uintptr_t>(borrowed_bytes.data());
     message.lent_bytes = borrowed_bytes.size();
