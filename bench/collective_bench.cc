@@ -164,13 +164,14 @@ int main(int argc, char** argv) {
   app.add_option("--ranks", ranks, "numbers of processes")->delimiter(',');
   app.add_option("--sizes", settings.sizes, "bytes")->delimiter(',');
   app.add_option("--kind", kind, "auto, shm, tcp or grpc");
-  app.add_option("--algorithm", algorithm, "auto, tree, halving or ring");
+  app.add_option("--algorithm", algorithm, "auto, doubling, tree, halving or ring");
   app.add_option("--repeats", settings.repeats, "how often each size is measured");
   app.add_option("--chunk_bytes", settings.chunk_bytes, "0: the group's default");
   app.add_flag("--fixed_order", settings.fixed_order, "one logical shard for each rank, combined in a fixed tree");
   CLI11_PARSE(app, argc, argv);
   const std::map<std::string, AlgorithmKind> algorithms = {{"auto", AlgorithmKind::kAuto},
                                                            {"tree", AlgorithmKind::kTree},
+                                                           {"doubling", AlgorithmKind::kDoubling},
                                                            {"halving", AlgorithmKind::kHalvingDoubling},
                                                            {"ring", AlgorithmKind::kRing}};
   const auto lane = net::ParseLaneKind(kind);

@@ -102,6 +102,11 @@ std::unique_ptr<Algorithm> NewRing(Place place, Workspace work, std::vector<int6
 // lower rank as the left operand.
 std::unique_ptr<Algorithm> NewHalvingDoubling(Place place, Workspace work, int64_t count);
 
+// Recursive doubling: log2(size) messages for each rank, each with all elements, so for few elements. Pairs beyond a
+// power of two work as above. The sum is a binary tree: pairs first, then ranks at distance 1, 2, 4, ..., with the
+// lower rank as the left operand.
+std::unique_ptr<Algorithm> NewDoubling(Place place, Workspace work, int64_t count);
+
 // Binomial tree: sums travel to rank 0, the result travels back. Rank r adds the sums of ranks r + 1, r + 2, r + 4, ...
 // in this order. Without elements it is a barrier.
 std::unique_ptr<Algorithm> NewTreeAllReduce(Place place, Workspace work, int64_t count);

@@ -37,7 +37,7 @@ TEST_P(CollectiveTransport, EveryOperationGivesTheRightResult) {
     TestRanks ranks = Make(size);
     for (const int64_t count : {5, 30000, 600000}) {
       for (const AlgorithmKind algorithm :
-           {AlgorithmKind::kTree, AlgorithmKind::kHalvingDoubling, AlgorithmKind::kRing}) {
+           {AlgorithmKind::kTree, AlgorithmKind::kDoubling, AlgorithmKind::kHalvingDoubling, AlgorithmKind::kRing}) {
         std::vector<std::vector<float>> values;
         for (int rank = 0; rank < size; ++rank) values.push_back(ValuesOf<float>(rank, count));
         const Outcomes outcomes = OnAll(ranks, [&](int rank, auto done) {

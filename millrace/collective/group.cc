@@ -9,6 +9,8 @@ namespace millrace::collective {
 namespace {
 
 constexpr size_t kMostRanks = 1 << 16;
+// With more ranks a tree, which has fewer messages in all, is used for few elements.
+constexpr size_t kMostDoubling = 8;
 
 // A hash that is the same in all processes.
 template <typename T>
@@ -33,7 +35,8 @@ Status CheckElements(const Elements& elements) {
 
 AlgorithmKind Choose(const OperationOptions& options, const GroupOptions& group, size_t bytes) {
   if (options.algorithm != AlgorithmKind::kAuto) return options.algorithm;
-  if (bytes <= group.tree_bytes) return AlgorithmKind::kTree;
+  if (bytes <= group.small_bytes)
+    return group.ranks.size() <= kMostDoubling ? AlgorithmKind::kDoubling : AlgorithmKind::kTree;
   return bytes <= group.halving_bytes ? AlgorithmKind::kHalvingDoubling : AlgorithmKind::kRing;
 }
 
@@ -92,6 +95,9 @@ void CollectiveGroup::AllReduce(Elements elements, Reduction reduction, const Op
   switch (kind) {
     case AlgorithmKind::kTree:
       algorithm = NewTreeAllReduce(place, work, elements.count);
+      break;
+    case AlgorithmKind::kDoubling:
+      algorithm = NewDoubling(place, work, elements.count);
       break;
     case AlgorithmKind::kHalvingDoubling:
       algorithm = NewHalvingDoubling(place, work, elements.count);

@@ -67,8 +67,8 @@ class CollectiveGroup {
   int rank() const;
   int size() const;
 
-  // In place: afterwards `elements` of all ranks have the combination of all. Algorithms: kTree, kHalvingDoubling,
-  // kRing.
+  // In place: afterwards `elements` of all ranks have the combination of all. Algorithms: kDoubling, kTree,
+  // kHalvingDoubling, kRing.
   void AllReduce(Elements elements, Reduction reduction, const OperationOptions& options, Done done);
   // In place: afterwards part r of rank r's elements (ScatterPart) has the combination; the rest is undefined.
   void ReduceScatter(Elements elements, Reduction reduction, const OperationOptions& options, Done done);

@@ -47,9 +47,9 @@ struct GroupOptions {
   int most_in_flight = 64;
   // How large data is divided, so that transfers and sums overlap.
   size_t chunk_bytes = size_t{512} << 10;
-  // The sizes at which kAuto chooses another algorithm for all-reduce: the tree up to the first, then halving and
-  // doubling up to the second, then the ring.
-  size_t tree_bytes = size_t{4} << 10;
+  // The sizes at which kAuto chooses another algorithm for all-reduce: up to the first, doubling (for up to 8 ranks) or
+  // the tree; then halving and doubling; beyond the second, the ring.
+  size_t small_bytes = size_t{16} << 10;
   size_t halving_bytes = size_t{256} << 10;
 };
 

@@ -12,7 +12,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr AlgorithmKind kAllReduceKinds[] = {AlgorithmKind::kAuto, AlgorithmKind::kTree,
+constexpr AlgorithmKind kAllReduceKinds[] = {AlgorithmKind::kAuto, AlgorithmKind::kDoubling, AlgorithmKind::kTree,
                                              AlgorithmKind::kHalvingDoubling, AlgorithmKind::kRing};
 
 template <typename T>
@@ -72,7 +72,8 @@ TEST(AllReduce, LargeOnesWaitForTheReceiverAndAreRight) {
 TEST(AllReduce, AllRanksHaveTheSameBytesInTheDocumentedOrder) {
   constexpr int64_t kCount = 1000;
   constexpr int kSize = 4;
-  for (const AlgorithmKind algorithm : {AlgorithmKind::kTree, AlgorithmKind::kHalvingDoubling, AlgorithmKind::kRing}) {
+  for (const AlgorithmKind algorithm : kAllReduceKinds) {
+    if (algorithm == AlgorithmKind::kAuto) continue;
     InlineRanks ranks(kSize);
     std::vector<std::vector<float>> values, x;
     for (int rank = 0; rank < kSize; ++rank) values.push_back(UnevenValues(rank, kCount));
@@ -83,7 +84,7 @@ TEST(AllReduce, AllRanksHaveTheSameBytesInTheDocumentedOrder) {
     });
     for (int64_t i = 0; i < kCount; ++i) {
       float sum = 0;
-      if (algorithm == AlgorithmKind::kTree) {
+      if (algorithm == AlgorithmKind::kTree || algorithm == AlgorithmKind::kDoubling) {
         sum = (x[0][i] + x[1][i]) + (x[2][i] + x[3][i]);
       } else if (algorithm == AlgorithmKind::kHalvingDoubling) {
         sum = (x[0][i] + x[2][i]) + (x[1][i] + x[3][i]);
@@ -260,10 +261,11 @@ TEST(Mismatch, ADifferentCountIsNamedOnEveryRank) {
 TEST(Mismatch, ACountThatLeadsToAnotherAlgorithmIsNamedOnEveryRank) {
   for (int odd = 0; odd < 5; ++odd) {
     ExpectOddRankNamed(odd, Reducing(100, Reduction::kSum, AlgorithmKind::kAuto),
-                       Reducing(1000000, Reduction::kSum, AlgorithmKind::kAuto), "100 float, tree",
+                       Reducing(1000000, Reduction::kSum, AlgorithmKind::kAuto), "100 float, doubling",
                        "1000000 float, ring");
     ExpectOddRankNamed(odd, Reducing(1000000, Reduction::kSum, AlgorithmKind::kAuto),
-                       Reducing(100, Reduction::kSum, AlgorithmKind::kAuto), "1000000 float, ring", "100 float, tree");
+                       Reducing(100, Reduction::kSum, AlgorithmKind::kAuto), "1000000 float, ring",
+                       "100 float, doubling");
   }
 }
 

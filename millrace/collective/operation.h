@@ -14,8 +14,8 @@ enum class OperationKind : uint8_t { kAllReduce, kReduceScatter, kAllGather, kBr
 inline constexpr int kOperationKinds = 6;
 
 // How data travels. kAuto chooses by size and number of ranks.
-enum class AlgorithmKind : uint8_t { kAuto, kRing, kHalvingDoubling, kTree, kDirect, kFixedOrder };
-inline constexpr int kAlgorithmKinds = 6;
+enum class AlgorithmKind : uint8_t { kAuto, kRing, kHalvingDoubling, kDoubling, kTree, kDirect, kFixedOrder };
+inline constexpr int kAlgorithmKinds = 7;
 absl::string_view AlgorithmName(AlgorithmKind kind);
 
 // A description of an operation; it must be the same on all ranks. The order of the operations of a group is part of

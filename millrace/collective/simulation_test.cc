@@ -68,7 +68,8 @@ class Simulated {
   TestRanks ranks_;
 };
 
-constexpr AlgorithmKind kKinds[] = {AlgorithmKind::kTree, AlgorithmKind::kHalvingDoubling, AlgorithmKind::kRing};
+constexpr AlgorithmKind kKinds[] = {AlgorithmKind::kTree, AlgorithmKind::kDoubling, AlgorithmKind::kHalvingDoubling,
+                                    AlgorithmKind::kRing};
 
 TEST(CollectiveSimulation, EveryOperationIsRightWhateverTheNetworkDelays) {
   ForSeeds(60, [](uint64_t seed) {
@@ -79,7 +80,7 @@ TEST(CollectiveSimulation, EveryOperationIsRightWhateverTheNetworkDelays) {
                   [](int, GroupOptions* options) { options->eager_bytes = 10000; });
     for (int i = 0; i < 4; ++i) {
       const auto count = static_cast<int64_t>(random() % 8000);
-      const Outcomes outcomes = sim.AllReduce(count, kKinds[random() % 3]);
+      const Outcomes outcomes = sim.AllReduce(count, kKinds[random() % 4]);
       ASSERT_TRUE(sim.network().RunUntil([&] { return outcomes.all_here(); })) << sim.log();
       for (int rank = 0; rank < size; ++rank) {
         ASSERT_TRUE(outcomes.status(rank).ok()) << outcomes.status(rank) << "\n" << sim.log();
@@ -215,7 +216,7 @@ TEST(CollectiveFault, FaultsAtRandomEndInAnErrorThatNamesARankOrInTheResult) {
   ForSeeds(60, [](uint64_t seed) {
     std::mt19937_64 random(seed);
     const int size = 2 + static_cast<int>(random() % 8);
-    const AlgorithmKind algorithm = kKinds[random() % 3];
+    const AlgorithmKind algorithm = kKinds[random() % 4];
     Simulated sim(size, seed, {.delayed = 0.05, .lost = 0.01, .duplicated = 0.05}, random() % 2 == 0,
                   [](int, GroupOptions* options) { options->join_timeout = absl::Seconds(30); });
     const int victim = static_cast<int>(random() % size);
