@@ -17,7 +17,7 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 # compiler can do. -O2 with vectorization and unswitching compiles a sixth faster, but layer norm is then 17 % slower, an MLP's
 # step 5 %, and ClipByValue four times. Integers wrap. An output may lie in the memory of an input of another type of the same
 # size.
-set(MILLRACE_HOT_ROOMS ops executor task)
+set(MILLRACE_HOT_ROOMS ops executor task collective)
 set(MILLRACE_HOT_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:$<$<CONFIG:Release>:-O3>;-fwrapv;-fno-strict-aliasing>")
 # What runs a few times in a program's life, or waits for others: half of a compiler's time is optimisation.
 set(MILLRACE_COLD_ROOMS proto api train launch)

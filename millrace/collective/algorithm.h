@@ -1,0 +1,124 @@
+// The interface of algorithms: how the data of one operation travels between the ranks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
+#include "millrace/base/status.h"
+#include "millrace/collective/lent_memory.h"
+#include "millrace/collective/operation.h"
+#include "millrace/net/bytes.h"
+
+namespace millrace::collective {
+
+// What an algorithm sends with. Used by one thread at a time.
+class Exchange {
+ public:
+  // Sends bytes of the operation's own memory, which stay unchanged until the receiver has used them: until the
+  // operation ends, or until the receiver has sent something that it computed from them. Small ones are copied.
+  virtual void Send(int to, absl::string_view bytes) = 0;
+  // Sends memory that the message owns.
+  virtual void SendOwned(int to, net::Bytes bytes) = 0;
+
+ protected:
+  ~Exchange() = default;
+};
+
+// A message of another rank: in this process, or still in the memory of the sender.
+class Incoming {
+ public:
+  // `bytes` must outlive this.
+  explicit Incoming(const net::Bytes& bytes) : bytes_(&bytes), size_(bytes.size()) {}
+  Incoming(std::shared_ptr<const LentMemory> memory, uint64_t address, size_t size)
+      : memory_(std::move(memory)), address_(address), size_(size) {}
+
+  size_t size() const { return size_; }
+  // Copies all of it to `to`. An error if the sender is gone.
+  Status CopyTo(char* to) const;
+  // Calls `use` with all of it in order, in blocks that are aligned for every type and end between elements.
+  Status ForBlocks(absl::FunctionRef<void(size_t offset, const char* data, size_t size)> use) const;
+
+ private:
+  const net::Bytes* bytes_ = nullptr;  // null if it is in the sender's memory
+  const std::shared_ptr<const LentMemory> memory_ = nullptr;
+  const uint64_t address_ = 0;
+  const size_t size_;
+};
+
+// One rank's part in one operation, as a sequence of messages that it waits for, one after another. The sequence does
+// not depend on timing, so neither does the result. Used by one thread at a time.
+class Algorithm {
+ public:
+  virtual ~Algorithm() = default;
+  // The ranks that it sends to, and those that it receives from; constant, without duplicates and without itself.
+  virtual std::vector<int> destinations() const = 0;
+  virtual std::vector<int> sources() const = 0;
+  virtual Status Start(Exchange& exchange) = 0;
+  // The rank whose message it waits for; negative if the operation is complete on this rank. Valid after Start.
+  virtual int awaited() const = 0;
+  // The next message of the awaited rank. An error if it is not what that rank should send at this point.
+  virtual Status OnMessage(const Incoming& message, Exchange& exchange) = 0;
+};
+
+// This rank among the others of its group.
+struct Place {
+  int rank = 0;
+  int size = 1;
+};
+
+// The elements that an operation works on, in place.
+struct Workspace {
+  char* data = nullptr;
+  DType dtype = DType::kInvalid;
+  Reduction reduction = Reduction::kSum;
+
+  absl::string_view bytes(int64_t first, int64_t last) const {
+    const size_t size = SizeOf(dtype);
+    return {data + static_cast<size_t>(first) * size, static_cast<size_t>(last - first) * size};
+  }
+  // Copies the message to the elements. INVALID_ARGUMENT if it has another size.
+  Status Put(int64_t first, int64_t last, const Incoming& message) const;
+  // Combines the elements with those of the message, which are the left operand if `message_first`.
+  Status Combine(int64_t first, int64_t last, const Incoming& message, bool message_first) const;
+};
+
+// Ring: rank r receives from r - 1 and sends to r + 1. The elements are divided into one segment for each rank
+// (`bounds` has the first element of each, and the end). To reduce, segment j travels from rank j + 1 once around to
+// rank j, which then has ((x[j+1] + x[j+2]) + ...) + x[j]; to gather, it travels from rank j once around. Segments
+// travel in chunks, and a chunk is sent on as soon as it has been combined: transfers and sums overlap.
+struct RingOptions {
+  bool reduces = true;
+  bool gathers = true;
+  size_t chunk_bytes = size_t{512} << 10;
+};
+std::unique_ptr<Algorithm> NewRing(Place place, Workspace work, std::vector<int64_t> bounds, RingOptions options);
+
+// Recursive halving and doubling: 2 log2(size) messages for each rank. Beyond the largest power of two, p, of `size`
+// ranks, the first 2 (size - p) ranks work in pairs: the even one hands its elements to the odd one, and gets the
+// result from it in the end. The sum is a binary tree: pairs first, then ranks at distance p/2, p/4, ... 1, with the
+// lower rank as the left operand.
+std::unique_ptr<Algorithm> NewHalvingDoubling(Place place, Workspace work, int64_t count);
+
+// Recursive doubling: log2(size) messages for each rank, each with all elements, so for few elements. Pairs beyond a
+// power of two work as above. The sum is a binary tree: pairs first, then ranks at distance 1, 2, 4, ..., with the
+// lower rank as the left operand.
+std::unique_ptr<Algorithm> NewDoubling(Place place, Workspace work, int64_t count);
+
+// Binomial tree: sums travel to rank 0, the result travels back. Rank r adds the sums of ranks r + 1, r + 2, r + 4, ...
+// in this order. Without elements it is a barrier.
+std::unique_ptr<Algorithm> NewTreeAllReduce(Place place, Workspace work, int64_t count);
+
+// Binomial tree from `root`, in chunks.
+std::unique_ptr<Algorithm> NewTreeBroadcast(Place place, Workspace work, int64_t count, int root, size_t chunk_bytes);
+
+// Every rank sends `count` elements to each other rank: those at rank * count of `from` go to that rank, and those of
+// rank r arrive at r * count of the workspace.
+std::unique_ptr<Algorithm> NewAllToAll(Place place, Workspace work, const char* from, int64_t count);
+
+// The first elements of `parts` nearly equal parts of `count` elements, and `count`.
+std::vector<int64_t> EvenBounds(int64_t count, int parts);
+
+}  // namespace millrace::collective

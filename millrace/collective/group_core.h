@@ -1,0 +1,160 @@
+// The state of a group on this rank: its links to the others, its operations in flight, and whether it has failed.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/base/mutex.h"
+#include "millrace/base/thread_handover.h"
+#include "millrace/collective/group_options.h"
+#include "millrace/collective/instance.h"
+#include "millrace/collective/peer_link.h"
+#include "millrace/collective/wire.h"
+
+namespace millrace::collective {
+
+// The methods of CollectiveService.
+inline constexpr char kHelloMethod[] = "/millrace.Collective/Hello";
+inline constexpr char kStreamMethod[] = "/millrace.Collective/Stream";
+inline constexpr char kSendMethod[] = "/millrace.Collective/Send";
+inline constexpr char kPingMethod[] = "/millrace.Collective/Ping";
+inline constexpr char kAbortMethod[] = "/millrace.Collective/Abort";
+
+// Reacts to the calls of its owner, to messages and to timers; has no thread of its own. The rank with the lower number
+// opens the link between two ranks, when an operation first needs it.
+//
+// The first error ends the group: all operations in flight and all later ones get it, and all other ranks are told.
+//
+// Thread-safe. Calls no callback with a lock held.
+class GroupCore final : public InstanceHost, public std::enable_shared_from_this<GroupCore> {
+ public:
+  explicit GroupCore(GroupOptions options);
+
+  // Starts an operation; DEADLINE_EXCEEDED names the ranks that are missing after `timeout`.
+  void Start(Instance::Part part, absl::Duration timeout);
+  // Waits for all ranks, then takes leave of them. After an error it waits until the others have been told.
+  void Leave(Instance::Done done);
+  // The owner is gone: fails what is in flight, and lets the other ranks know.
+  void Close();
+
+  // Calls of other ranks, for the service. The sender has been checked by CheckSender.
+  Status CheckSender(const Sender& sender);
+  // Answers why the group has failed; empty if it has not.
+  net::Bytes OnHello(const Sender& sender);
+  void OnStream(int from, std::shared_ptr<net::IncomingCall> call);
+  void OnMessage(int from, const net::Bytes& bytes);
+  // Answers how many operations this rank has started, or why the group has failed.
+  StatusOr<net::Bytes> OnPing(int from, net::BytesReader* reader);
+  void OnAbort(const net::Bytes& status);
+
+  // A thread that waits for an operation enters it, so that it can read its messages itself.
+  const RefPtr<ThreadHandover>& handover() const { return handover_; }
+  const GroupOptions& options() const { return options_; }
+
+  // InstanceHost
+  int rank() const override { return options_.rank; }
+  int size() const override { return static_cast<int>(options_.ranks.size()); }
+  const std::string& RankName(int rank) const override { return names_[rank]; }
+  void SendTo(int rank, net::Bytes message) override { others_[rank]->link.Send(std::move(message)); }
+  bool ReadsOurs(int rank) const override { return others_[rank]->reads_ours.load(std::memory_order_acquire); }
+  std::shared_ptr<const LentMemory> MemoryOf(int rank) const override;
+  void KeepForReaders(RefPtr<const RefCounted> owner) override;
+  void Fail(Status why) override;
+  void Ended(uint64_t sequence, bool all_took_part) override;
+
+ private:
+  struct Other {
+    std::shared_ptr<net::Channel> channel;
+    PeerLink link;
+    std::atomic<bool> reads_ours{false};
+    // Guarded by mu_.
+    bool known = false;        // it has answered, or called
+    uint64_t incarnation = 0;  // of a known one, once it has called
+    bool left = false;
+    bool ended = false;  // the link is over
+    bool pinging = false;
+    uint64_t started = 0;  // operations, as far as we know
+    absl::Time wanted_since = absl::InfiniteFuture();
+    absl::Duration retry = absl::Milliseconds(10);
+    std::string why_absent;
+    bool memory_tried = false;
+    std::shared_ptr<const LentMemory> memory;  // null if it cannot be read
+  };
+  struct Running {
+    std::shared_ptr<Instance> instance;
+    bool begun = false;
+    absl::Time deadline = absl::InfiniteFuture();
+    absl::Duration timeout = absl::InfiniteDuration();
+    absl::Time since = absl::InfiniteFuture();
+    uint64_t wait = 0;  // in the registry
+  };
+  struct Waiting {
+    Instance::Part part;
+    absl::Duration timeout;
+  };
+
+  std::string OwnSender(bool by_calls = false) const;
+  net::Bytes Call(absl::string_view body = {}) const;
+  Running& Find(uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Launch(std::shared_ptr<Instance> instance, Instance::Part part, absl::Duration timeout);
+  // The next operation that this rank starts.
+  std::shared_ptr<Instance> Next(absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Ends everything with `why`, of which `aborts` calls will tell others. Returns false if the group has already
+  // failed.
+  bool EndOperations(const Status& why, int aborts);
+  void CloseLinks(const net::Bytes& last);
+
+  // group_links.cc
+  void WantLink(int rank);
+  void Dial(int rank);
+  void OnHelloAnswer(int rank, const StatusOr<net::Bytes>& answered);
+  void OpenLink(int rank);
+  void OfferMemory(int rank, bool readable);
+  void OnMemory(int rank, const net::Bytes& payload);
+  void OpenByCalls(int rank);
+  void SendByCall(int rank, net::Bytes message);
+  void OnLinkEnd(int rank, const Status& why);
+  void OnLeft(int rank);
+  void CheckLeave();
+
+  // group_watch.cc
+  // An operation has begun that may take `timeout`.
+  void Poke(absl::Duration timeout);
+  void ScheduleTick(absl::Duration delay, uint64_t number);
+  void Tick(uint64_t number);
+  // How often to look after an operation.
+  absl::Duration WatchInterval(absl::Duration timeout) const;
+  void Ping(int rank, const OperationSpec& spec, uint64_t sequence);
+  void OnPingAnswer(int rank, const StatusOr<net::Bytes>& answer);
+  // The ranks that have not started the operation; if all have, the one that it waits for.
+  std::string Missing(const Instance& instance) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RegisterWait(uint64_t sequence, const OperationSpec& spec);
+
+  const GroupOptions options_;
+  const uint64_t incarnation_;
+  const RefPtr<ThreadHandover> handover_ = MakeRef<ThreadHandover>();
+  std::vector<std::string> names_;
+  std::vector<std::unique_ptr<Other>> others_;  // by rank; this rank has one as well, which is not used
+
+  mutable Mutex mu_;
+  Status failed_ ABSL_GUARDED_BY(mu_);
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  bool all_joined_ ABSL_GUARDED_BY(mu_) = false;  // an operation of all ranks was complete
+  uint64_t next_sequence_ ABSL_GUARDED_BY(mu_) = 0;
+  int in_flight_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<uint64_t, Running> running_ ABSL_GUARDED_BY(mu_);  // also those that only others have started
+  std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_);
+  uint64_t tick_ ABSL_GUARDED_BY(mu_) = 0;  // the number of the tick that is scheduled; others are void
+  absl::Time next_tick_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  // Calls that are not answered, with messages and with the news of a failure.
+  int sends_ ABSL_GUARDED_BY(mu_) = 0;
+  int aborts_ ABSL_GUARDED_BY(mu_) = 0;
+  bool leaving_ ABSL_GUARDED_BY(mu_) = false;
+  bool leave_sent_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<Instance::Done> leavers_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace millrace::collective

@@ -1,0 +1,56 @@
+// Who belongs to a group, and how it works.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "millrace/base/clock.h"
+#include "millrace/base/timer.h"
+#include "millrace/net/transport.h"
+
+namespace millrace {
+class WaitRegistry;
+}
+
+namespace millrace::collective {
+
+struct RankAddress {
+  std::string address;    // "host:port" at which its CollectiveService is served
+  std::string task = {};  // its name in messages, "/job:worker/task:1"; may be empty
+};
+
+struct GroupOptions {
+  // The same on all ranks, and of no other group of these tasks. A group that takes the place of a failed one needs
+  // another key.
+  std::string key = {};
+  int rank = 0;
+  std::vector<RankAddress> ranks = {};
+  // Must outlive the group.
+  net::Transport* transport = nullptr;
+  Clock* clock = Clock::Real();
+  TimerQueue* timers = TimerQueue::Real();
+  // Gets the operations that wait for longer than `ping_interval`. May be null.
+  WaitRegistry* waits = nullptr;
+
+  // How long another rank may take to join, from the first operation that needs it.
+  absl::Duration join_timeout = absl::Seconds(60);
+  // While an operation waits, the other ranks are pinged at this interval. A rank that does not answer for
+  // `peer_timeout` is lost.
+  absl::Duration ping_interval = absl::Seconds(1);
+  absl::Duration peer_timeout = absl::Seconds(5);
+
+  // Operations of up to this size send at once; for larger ones the receiver first says that it has started too.
+  // Together with `most_in_flight` this bounds the memory that ranks which are ahead need at the others.
+  size_t eager_bytes = size_t{1} << 20;
+  // More operations wait until earlier ones are complete.
+  int most_in_flight = 64;
+  // How large data is divided, so that transfers and sums overlap.
+  size_t chunk_bytes = size_t{512} << 10;
+  // The sizes at which kAuto chooses another algorithm for all-reduce: up to the first, doubling (for up to 8 ranks) or
+  // the tree; then halving and doubling; beyond the second, the ring.
+  size_t small_bytes = size_t{16} << 10;
+  size_t halving_bytes = size_t{256} << 10;
+};
+
+}  // namespace millrace::collective
