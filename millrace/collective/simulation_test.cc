@@ -72,7 +72,7 @@ constexpr AlgorithmKind kKinds[] = {AlgorithmKind::kTree, AlgorithmKind::kDoubli
                                     AlgorithmKind::kRing};
 
 TEST(CollectiveSimulation, EveryOperationIsRightWhateverTheNetworkDelays) {
-  ForSeeds(60, [](uint64_t seed) {
+  ForSeeds(200, [](uint64_t seed) {
     std::mt19937_64 random(seed);
     const int size = 2 + static_cast<int>(random() % 15);
     const bool streams = random() % 2 == 0;
@@ -213,7 +213,7 @@ TEST(CollectiveFault, AReceiverMayDieAtAnyMessage) { ForEveryMessage(Fault::kKil
 TEST(CollectiveFault, AReceiverMayHangAtAnyMessage) { ForEveryMessage(Fault::kHangReceiver); }
 
 TEST(CollectiveFault, FaultsAtRandomEndInAnErrorThatNamesARankOrInTheResult) {
-  ForSeeds(60, [](uint64_t seed) {
+  ForSeeds(200, [](uint64_t seed) {
     std::mt19937_64 random(seed);
     const int size = 2 + static_cast<int>(random() % 8);
     const AlgorithmKind algorithm = kKinds[random() % 4];
