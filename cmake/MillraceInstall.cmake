@@ -21,6 +21,7 @@ set(MILLRACE_PUBLIC_HEADERS
     api/variable_slice.h
     base/cancellation.h base/clock.h base/file.h base/mutex.h base/ref.h base/status.h base/tls_credentials.h
     cluster/cluster_spec.h cluster/server.h cluster/task_config.h cluster/watch/cluster_status.h cluster/watch/hang_report.h
+    collective/reduction_kind.h collective/worker_group.h
     data/cifar.h data/cifar_batches.h data/dataset.h data/mnist.h data/worker_batches.h
     graph/attr.h graph/callable_spec.h graph/graph.h graph/op_schema.h graph/pass_options.h
     runtime/run_identity.h

@@ -31,6 +31,7 @@
 #include "millrace/cluster/task_config.h"
 #include "millrace/cluster/watch/cluster_status.h"
 #include "millrace/cluster/watch/hang_report.h"
+#include "millrace/collective/worker_group.h"
 #include "millrace/data/cifar.h"
 #include "millrace/data/cifar_batches.h"
 #include "millrace/data/dataset.h"

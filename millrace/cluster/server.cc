@@ -37,6 +37,7 @@ struct Server::State {
   ServerAccess access;
   // Later members use earlier ones.
   std::unique_ptr<net::Transport> own_transport;
+  net::Transport* transport = nullptr;
   OwnTask own;
   std::shared_ptr<FreeMemoryReturn> free_memory;
   std::shared_ptr<Worker> worker;
@@ -72,6 +73,7 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
     transport = state->own_transport.get();
   }
   state->access = access;
+  state->transport = transport;
   if (options.memory_limit > 0) MemoryBudget::Process()->set_limit(options.memory_limit);
   state->own.task = std::make_shared<Task>(TaskOptions{.name = state->id.name(),
                                                        .intra_op_threads = options.intra_op_threads,
@@ -104,6 +106,7 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
   master.client_clusters = access.client_clusters;
   state->master = Master::Make(std::move(master));
   state->service = std::make_unique<TaskService>(state->master, state->worker, options.clock);
+  for (net::Service* const service : options.services) state->service->Add(service);
   MR_ASSIGN_OR_RETURN(state->listener, transport->Listen(address, state->service.get()));
   const std::string bound = net::JoinHostPort(host_port.host, state->listener->port());
   tcp->set_local_port(state->listener->port());
@@ -135,6 +138,8 @@ const ServerAccess& Server::access() const { return state_->access; }
 int Server::port() const { return state_->listener->port(); }
 const TaskId& Server::task() const { return state_->id; }
 const ClusterSpec& Server::cluster() const { return state_->cluster; }
+net::Transport* Server::transport() const { return state_->transport; }
+WaitRegistry* Server::waits() const { return state_->own.task->waits().get(); }
 const std::shared_ptr<Master>& Server::master() const { return state_->master; }
 const std::shared_ptr<Worker>& Server::worker() const { return state_->worker; }
 

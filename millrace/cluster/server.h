@@ -23,8 +23,10 @@ class Worker;
 struct ServerAccess;
 namespace net {
 class ConnectionTable;
+class Service;
 class Transport;
 }  // namespace net
+class WaitRegistry;
 
 struct ServerOptions {
   // The number of threads within one op, and of threads that run ops concurrently; 0 means the number of cores.
@@ -70,6 +72,8 @@ struct ServerOptions {
   std::string step_transport = {};
   // If not null, used instead of all of these. Must outlive the server.
   net::Transport* transport = nullptr;
+  // More methods that this task serves at its address, for the tasks of its cluster. They must outlive the server.
+  std::vector<net::Service*> services = {};
   // Null uses this machine's TCP connections.
   std::shared_ptr<net::ConnectionTable> connections = nullptr;
   // The clock for this task's status and traces. For tests.
@@ -107,6 +111,9 @@ class Server {
   // thread may be stuck in a system call that never returns. The server is then of no more use.
   Status StopWithin(absl::Duration patience);
 
+  // What this task reaches others with, and what it waits for.
+  net::Transport* transport() const;
+  WaitRegistry* waits() const;
   const std::shared_ptr<Master>& master() const;
   const std::shared_ptr<Worker>& worker() const;
 

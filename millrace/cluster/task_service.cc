@@ -95,12 +95,23 @@ void TaskService::AddForTasks(const std::string& method, Handler handler) {
   AddMethod("/tensorflow." + method, handler, /*for_tasks=*/true);
 }
 
+void TaskService::Add(net::Service* service) {
+  for (size_t i = 0; i < service->methods().size(); ++i) {
+    AddMethod(service->methods()[i], nullptr, /*for_tasks=*/true);
+    foreign_.push_back({service, static_cast<int>(i)});
+  }
+}
+
 void TaskService::OnCall(int method, Call call) {
   if (for_tasks_[method] && call->from_client()) {
     return call->Reply(absl::PermissionDeniedError(absl::StrCat(
         methods_[method], " is for the tasks of the cluster, and the caller's certificate is a client's")));
   }
   try {
+    if (handlers_[method] == nullptr) {
+      const Foreign& foreign = foreign_[method - (methods_.size() - foreign_.size())];
+      return foreign.service->OnCall(foreign.method, std::move(call));
+    }
     (this->*handlers_[method])(call);
   } catch (const std::exception& exception) {
     const Status status = WithPrefix(absl::StrCat(methods_[method], ": "), ExceptionStatus(exception));

@@ -18,6 +18,8 @@ class TaskService : public net::Service {
   TaskService(std::shared_ptr<Master> master, std::shared_ptr<Worker> worker, Clock* clock);
 
   StatusService& status() { return status_; }
+  // Serves the methods of another service too, for tasks. Before the listener starts.
+  void Add(net::Service* service);
 
   const std::vector<std::string>& methods() const override { return methods_; }
   void OnCall(int method, std::shared_ptr<net::IncomingCall> call) override;
@@ -64,7 +66,12 @@ class TaskService : public net::Service {
   Clock* const clock_;
   StatusService status_;
   std::vector<std::string> methods_;
-  std::vector<Handler> handlers_;
+  std::vector<Handler> handlers_;  // null for a method of another service
+  struct Foreign {
+    net::Service* service;
+    int method;
+  };
+  std::vector<Foreign> foreign_;  // by method, from the first of another service on
   std::vector<bool> for_tasks_;
 };
 

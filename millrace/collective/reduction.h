@@ -5,12 +5,12 @@
 #include <string>
 
 #include "millrace/base/status.h"
+#include "millrace/collective/reduction_kind.h"
 #include "millrace/net/bytes.h"
 #include "millrace/tensor/dtype.h"
 
 namespace millrace::collective {
 
-enum class Reduction : uint8_t { kSum, kMean, kMin, kMax, kProduct };
 inline constexpr int kReductions = 5;
 absl::string_view ReductionName(Reduction reduction);
 
