@@ -100,6 +100,7 @@ void GroupCore::Ended(uint64_t sequence, bool all_took_part) {
     const auto it = running_.find(sequence);
     if (it == running_.end()) return;
     wait = it->second.wait;
+    if (wait != 0) ++borrowed_;
     if (it->second.begun) --in_flight_;
     running_.erase(it);
     if (failed_.ok() && !waiting_.empty()) {
@@ -109,7 +110,10 @@ void GroupCore::Ended(uint64_t sequence, bool all_took_part) {
       waiting_.pop_front();
     }
   }
-  if (wait != 0) options_.waits->End(wait);
+  if (wait != 0) {
+    options_.waits->End(wait);
+    Return();
+  }
   if (next != nullptr) Launch(std::move(next), std::move(part), timeout);
 }
 
@@ -176,9 +180,28 @@ void GroupCore::Close() {
   EndOperations(Cancelled("collective group '", options_.key, "' was closed"), 0);
   // It must not overtake messages that travel as calls; the others then notice that there is no such group any more.
   CloseLinks(sends ? net::Bytes() : net::Bytes::Of(EncodeHead({.kind = MessageKind::kLeave})));
-  std::map<uint64_t, Running> running;  // destroyed without the lock
+  std::map<uint64_t, Running> running;
+  {
+    MutexLock lock(&mu_);
+    running.swap(running_);
+    lenders_gone_ = true;
+    while (borrowed_ > 0) returned_.Wait(&mu_);
+  }
+  for (const auto& [sequence, operation] : running) {
+    if (operation.wait != 0) options_.waits->End(operation.wait);
+  }
+}
+
+bool GroupCore::Borrow() {
   MutexLock lock(&mu_);
-  running.swap(running_);
+  if (lenders_gone_) return false;
+  ++borrowed_;
+  return true;
+}
+
+void GroupCore::Return() {
+  MutexLock lock(&mu_);
+  if (--borrowed_ == 0) returned_.SignalAll();
 }
 
 // ---- Calls of other ranks

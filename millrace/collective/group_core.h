@@ -107,6 +107,11 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   bool EndOperations(const Status& why, int aborts);
   void CloseLinks(const net::Bytes& last);
 
+  // The transport and the registry of waits are the owner's: they are used between a successful Borrow and Return only,
+  // and Close waits for the latter. What is done in between calls nobody back.
+  [[nodiscard]] bool Borrow();
+  void Return();
+
   // group_links.cc
   void WantLink(int rank);
   void Dial(int rank);
@@ -142,6 +147,9 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   mutable Mutex mu_;
   Status failed_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  bool lenders_gone_ ABSL_GUARDED_BY(mu_) = false;
+  int borrowed_ ABSL_GUARDED_BY(mu_) = 0;
+  CondVar returned_;
   bool all_joined_ ABSL_GUARDED_BY(mu_) = false;  // an operation of all ranks was complete
   uint64_t next_sequence_ ABSL_GUARDED_BY(mu_) = 0;
   int in_flight_ ABSL_GUARDED_BY(mu_) = 0;

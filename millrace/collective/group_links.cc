@@ -81,7 +81,10 @@ void GroupCore::OpenLink(int rank) {
         });
     other.link.OpenStream(std::move(stream));
     // Within a host, large messages are read from the sender's memory directly into place.
-    for (const net::PeerStatus& peer : options_.transport->status().peers) {
+    if (!Borrow()) return;
+    const net::TransportStatus status = options_.transport->status();
+    Return();
+    for (const net::PeerStatus& peer : status.peers) {
       if (peer.outgoing && peer.peer == other.channel->address() && peer.kind == "shm") OfferMemory(rank, false);
     }
     return CheckLeave();

@@ -132,6 +132,7 @@ std::string GroupCore::Missing(const Instance& instance) const {
 }
 
 void GroupCore::RegisterWait(uint64_t sequence, const OperationSpec& spec) {
+  if (!Borrow()) return;
   Wait wait{.node = Describe(spec), .kind = Wait::Kind::kPeer};
   const uint64_t id = options_.waits->Begin(std::move(wait), [weak = weak_from_this(), sequence](Wait* wait) {
     const auto self = weak.lock();
@@ -151,15 +152,15 @@ void GroupCore::RegisterWait(uint64_t sequence, const OperationSpec& spec) {
     const int awaited = it->second.instance->awaited();
     if (wait->peer.empty() && awaited >= 0) wait->peer = self->options_.ranks[awaited].task;
   });
+  bool kept;
   {
     MutexLock lock(&mu_);
     const auto it = running_.find(sequence);
-    if (it != running_.end()) {
-      it->second.wait = id;
-      return;
-    }
+    kept = it != running_.end();
+    if (kept) it->second.wait = id;
   }
-  options_.waits->End(id);  // it ended meanwhile
+  if (!kept) options_.waits->End(id);  // it ended meanwhile
+  Return();
 }
 
 }  // namespace millrace::collective

@@ -13,6 +13,11 @@
 namespace millrace::collective {
 
 struct WorkerGroup::State {
+  // Remembers that an operation of the group failed.
+  Status Ended(Status status) {
+    if (!status.ok()) failed = true;
+    return status;
+  }
   OperationOptions Next(absl::string_view what) {
     return {.key = absl::StrCat(what, " ", operations++), .timeout = timeout};
   }
@@ -23,6 +28,7 @@ struct WorkerGroup::State {
   int local_size = 1;
   absl::Duration timeout = absl::InfiniteDuration();
   std::atomic<uint64_t> operations{0};
+  std::atomic<bool> failed{false};
   // Null in a group of one. Later members use earlier ones.
   CollectiveService service;
   std::unique_ptr<Server> server;
@@ -58,7 +64,11 @@ Status CheckPlain(const Tensor& tensor) {
 }  // namespace
 
 WorkerGroup::WorkerGroup(std::unique_ptr<State> state) : state_(std::move(state)) {}
-WorkerGroup::~WorkerGroup() = default;
+
+WorkerGroup::~WorkerGroup() {
+  // Others that wait for this worker learn the error itself, rather than that it is gone.
+  if (state_->failed) collective::Leave(*state_->group).IgnoreError();
+}
 
 StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(const TaskConfig& config, WorkerGroupOptions options) {
   auto state = std::make_unique<State>();
@@ -109,7 +119,7 @@ Status WorkerGroup::AllReduce(Tensor* tensor, Reduction reduction) {
   MR_RETURN_IF_ERROR(CheckPlain(*tensor));
   MR_RETURN_IF_ERROR(CheckReducible(tensor->dtype(), reduction));
   if (state_->group == nullptr) return absl::OkStatus();
-  return collective::AllReduce(*state_->group, Own(tensor), reduction, state_->Next("AllReduce"));
+  return state_->Ended(collective::AllReduce(*state_->group, Own(tensor), reduction, state_->Next("AllReduce")));
 }
 
 StatusOr<Tensor> WorkerGroup::AllGather(const Tensor& tensor) {
@@ -120,7 +130,8 @@ StatusOr<Tensor> WorkerGroup::AllGather(const Tensor& tensor) {
   const int dims = tensor.rank();
   Tensor shapes(DType::kInt64, {state_->size, dims});
   for (int d = 0; d < dims; ++d) shapes.data<int64_t>()[state_->rank * dims + d] = tensor.dim(d);
-  MR_RETURN_IF_ERROR(collective::AllGather(*state_->group, Own(&shapes), {}, state_->Next("AllGather of shapes")));
+  MR_RETURN_IF_ERROR(
+      state_->Ended(collective::AllGather(*state_->group, Own(&shapes), {}, state_->Next("AllGather of shapes"))));
   std::vector<int64_t> counts;
   int64_t rows = 0;
   for (int rank = 0; rank < state_->size; ++rank) {
@@ -145,7 +156,8 @@ StatusOr<Tensor> WorkerGroup::AllGather(const Tensor& tensor) {
     std::memcpy(static_cast<char*>(all.raw_data()) + before * SizeOf(tensor.dtype()), tensor.raw_data(),
                 tensor.TotalBytes());
   }
-  MR_RETURN_IF_ERROR(collective::AllGather(*state_->group, Own(&all), std::move(counts), state_->Next("AllGather")));
+  MR_RETURN_IF_ERROR(
+      state_->Ended(collective::AllGather(*state_->group, Own(&all), std::move(counts), state_->Next("AllGather"))));
   return all;
 }
 
@@ -155,12 +167,12 @@ Status WorkerGroup::Broadcast(Tensor* tensor, int root) {
     return InvalidArgument("the root of a broadcast is ", root, "; there are ", state_->size, " workers");
   }
   if (state_->group == nullptr) return absl::OkStatus();
-  return collective::Broadcast(*state_->group, Own(tensor), root, state_->Next("Broadcast"));
+  return state_->Ended(collective::Broadcast(*state_->group, Own(tensor), root, state_->Next("Broadcast")));
 }
 
 Status WorkerGroup::Barrier() {
   if (state_->group == nullptr) return absl::OkStatus();
-  return collective::Barrier(*state_->group, state_->Next("Barrier"));
+  return state_->Ended(collective::Barrier(*state_->group, state_->Next("Barrier")));
 }
 
 Status WorkerGroup::Leave() { return state_->group == nullptr ? absl::OkStatus() : collective::Leave(*state_->group); }

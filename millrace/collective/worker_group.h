@@ -49,7 +49,8 @@ class WorkerGroup {
   static StatusOr<std::unique_ptr<WorkerGroup>> Start(const TaskConfig& config, WorkerGroupOptions options = {});
   // As TF_CONFIG says; without it, a group of one.
   static StatusOr<std::unique_ptr<WorkerGroup>> FromEnvironment(WorkerGroupOptions options = {});
-  // Ends the group; if Leave was not called, the others get UNAVAILABLE.
+  // Ends the group; if Leave was not called, the others get UNAVAILABLE. After an error it waits, for 5 s at most,
+  // until the others have been told of it.
   ~WorkerGroup();
 
   int rank() const;
