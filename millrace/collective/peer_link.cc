@@ -35,10 +35,11 @@ void PeerLink::Flush() {
       MutexLock lock(&mu_);
       if (queued_.empty()) {
         flushed_ = true;
-        return;
+        if (!closed_) return;
       }
       queued.swap(queued_);
     }
+    if (queued.empty()) return End();
     for (net::Bytes& message : queued) SendNow(std::move(message));
   }
 }
@@ -97,9 +98,18 @@ void PeerLink::Close(net::Bytes last) {
     if (closed_) return;
     closed_ = true;
     opened = opened_;
+    if (opened && !flushed_) {
+      // Another thread is sending what was queued: it sends this too, and then ends the link.
+      if (!last.empty()) queued_.push_back(std::move(last));
+      return;
+    }
     dropped.swap(queued_);
   }
   if (opened && !last.empty()) SendNow(std::move(last));
+  End();
+}
+
+void PeerLink::End() {
   RefPtr<net::OutgoingStream> stream;
   std::shared_ptr<net::IncomingCall> served;
   std::shared_ptr<CallSender> calls;

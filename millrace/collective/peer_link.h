@@ -28,8 +28,8 @@ class PeerLink {
   void OpenCalls(CallSender send);
   bool open() const;
 
-  // Sends `last` if the link is open, and ends it: messages are dropped from now on. The rank that opened a stream
-  // leaves its end to the other, so that `last` is not overtaken.
+  // Sends `last` after everything before it if the link is open, and ends it: messages are dropped from now on. The
+  // rank that opened a stream leaves its end to the other, so that `last` is not overtaken.
   void Close(net::Bytes last);
 
   // This rank wants the link. Returns true once.
@@ -39,6 +39,7 @@ class PeerLink {
  private:
   void Flush();
   void SendNow(net::Bytes message);
+  void End();
 
   mutable Mutex mu_;
   bool wanted_ ABSL_GUARDED_BY(mu_) = false;
