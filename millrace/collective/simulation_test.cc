@@ -136,14 +136,15 @@ struct FaultRun {
 
 // Runs an all-reduce with the fault at message `at`, and returns the number of messages; a negative one is no fault.
 int RunWithFault(const FaultRun& run, uint64_t seed, int at) {
-  Simulated sim(run.size, seed, {}, run.streams, [](int, GroupOptions* options) {
-    options->eager_bytes = 3000;  // so that the all-reduce below is a large one
-    options->join_timeout = absl::Seconds(20);
-  });
+  // The ranks send messages until the simulation ends.
   int messages = 0;
   std::vector<int> blamed;  // an error names one of these
   int dead = -1;
   absl::Time when;
+  Simulated sim(run.size, seed, {}, run.streams, [](int, GroupOptions* options) {
+    options->eager_bytes = 3000;  // so that the all-reduce below is a large one
+    options->join_timeout = absl::Seconds(20);
+  });
   sim.network().OnMessage([&](const SimMessage& message) {
     if (messages++ != at) return SimFate::kDeliver;
     when = sim.network().clock()->Now();
