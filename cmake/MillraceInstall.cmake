@@ -21,11 +21,12 @@ set(MILLRACE_PUBLIC_HEADERS
     api/variable_slice.h
     base/cancellation.h base/clock.h base/file.h base/mutex.h base/ref.h base/status.h base/tls_credentials.h
     cluster/cluster_spec.h cluster/server.h cluster/task_config.h cluster/watch/cluster_status.h cluster/watch/hang_report.h
-    collective/reduction_kind.h collective/worker_group.h
+    collective/reduction_kind.h
     data/cifar.h data/cifar_batches.h data/dataset.h data/mnist.h data/worker_batches.h
     graph/attr.h graph/callable_spec.h graph/graph.h graph/op_schema.h graph/pass_options.h
     runtime/run_identity.h
     session/chrome_trace.h session/session.h
+    strategy/worker_group.h
     tensor/buffer.h tensor/dtype.h tensor/half.h tensor/resource_handle.h tensor/shape.h tensor/tensor.h tensor/variant.h
     train/checkpoint/checkpoint_reader.h train/checkpoint/checkpoint_state.h train/checkpoint/saver.h
     train/checkpoint/warm_start.h train/coordinator.h train/file_writer.h train/global_step.h train/hooks/cadence.h

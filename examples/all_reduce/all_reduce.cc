@@ -13,8 +13,7 @@ using namespace millrace;
 namespace {
 
 Status Train() {
-  MR_ASSIGN_OR_RETURN(const std::unique_ptr<collective::WorkerGroup> workers,
-                      collective::WorkerGroup::FromEnvironment());
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerGroup> workers, WorkerGroup::FromEnvironment());
 
   Scope scope = Scope::NewRoot();
   scope.SetRandomSeed(1 + workers->rank());  // other first values on each worker, until the broadcast

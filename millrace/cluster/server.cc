@@ -13,6 +13,7 @@
 #include "millrace/cluster/master/master.h"
 #include "millrace/cluster/server_access.h"
 #include "millrace/cluster/task_service.h"
+#include "millrace/collective/service.h"
 #include "millrace/net/address.h"
 #include "millrace/task/task.h"
 #include "millrace/tensor/memory_budget.h"
@@ -42,6 +43,7 @@ struct Server::State {
   std::shared_ptr<FreeMemoryReturn> free_memory;
   std::shared_ptr<Worker> worker;
   std::shared_ptr<Master> master;
+  collective::CollectiveService collectives;
   std::unique_ptr<TaskService> service;
   std::unique_ptr<net::Listener> listener;
   Notification stopped;
@@ -106,7 +108,7 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
   master.client_clusters = access.client_clusters;
   state->master = Master::Make(std::move(master));
   state->service = std::make_unique<TaskService>(state->master, state->worker, options.clock);
-  for (net::Service* const service : options.services) state->service->Add(service);
+  state->service->Add(&state->collectives);
   MR_ASSIGN_OR_RETURN(state->listener, transport->Listen(address, state->service.get()));
   const std::string bound = net::JoinHostPort(host_port.host, state->listener->port());
   tcp->set_local_port(state->listener->port());
@@ -140,6 +142,7 @@ const TaskId& Server::task() const { return state_->id; }
 const ClusterSpec& Server::cluster() const { return state_->cluster; }
 net::Transport* Server::transport() const { return state_->transport; }
 WaitRegistry* Server::waits() const { return state_->own.task->waits().get(); }
+collective::CollectiveService* Server::collectives() const { return &state_->collectives; }
 const std::shared_ptr<Master>& Server::master() const { return state_->master; }
 const std::shared_ptr<Worker>& Server::worker() const { return state_->worker; }
 

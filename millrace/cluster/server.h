@@ -21,9 +21,11 @@ namespace millrace {
 class Master;
 class Worker;
 struct ServerAccess;
+namespace collective {
+class CollectiveService;
+}
 namespace net {
 class ConnectionTable;
-class Service;
 class Transport;
 }  // namespace net
 class WaitRegistry;
@@ -72,8 +74,6 @@ struct ServerOptions {
   std::string step_transport = {};
   // If not null, used instead of all of these. Must outlive the server.
   net::Transport* transport = nullptr;
-  // More methods that this task serves at its address, for the tasks of its cluster. They must outlive the server.
-  std::vector<net::Service*> services = {};
   // Null uses this machine's TCP connections.
   std::shared_ptr<net::ConnectionTable> connections = nullptr;
   // The clock for this task's status and traces. For tests.
@@ -114,6 +114,8 @@ class Server {
   // What this task reaches others with, and what it waits for.
   net::Transport* transport() const;
   WaitRegistry* waits() const;
+  // Where the groups of this task are found by their other ranks.
+  collective::CollectiveService* collectives() const;
   const std::shared_ptr<Master>& master() const;
   const std::shared_ptr<Worker>& worker() const;
 

@@ -1,6 +1,6 @@
 // The workers of a job as a group that computes together, without a parameter server:
 //
-//   MR_ASSIGN_OR_RETURN(auto workers, collective::WorkerGroup::FromEnvironment());
+//   MR_ASSIGN_OR_RETURN(auto workers, WorkerGroup::FromEnvironment());
 //   Tensor gradient = ...;                                                   // of this worker
 //   MR_RETURN_IF_ERROR(workers->AllReduce(&gradient, collective::Reduction::kMean));   // now of all of them
 //   ...
@@ -18,9 +18,7 @@
 #include "millrace/collective/reduction_kind.h"
 #include "millrace/tensor/tensor.h"
 
-namespace millrace::collective {
-
-class CollectiveGroup;
+namespace millrace {
 
 struct WorkerGroupOptions {
   // The same on all workers. A group that takes the place of a failed one needs another key.
@@ -29,7 +27,7 @@ struct WorkerGroupOptions {
   absl::Duration join_timeout = absl::Minutes(1);
   // DEADLINE_EXCEEDED, naming who is missing, on all workers if an operation takes longer.
   absl::Duration timeout = absl::InfiniteDuration();
-  // Of this task's server; its `services` and `transport` are not used.
+  // Of this task's server.
   ServerOptions server = {};
 };
 
@@ -62,7 +60,7 @@ class WorkerGroup {
   Server* server() const;
 
   // In place: the tensors of all workers are combined. A tensor whose memory is shared is copied first.
-  Status AllReduce(Tensor* tensor, Reduction reduction = Reduction::kMean);
+  Status AllReduce(Tensor* tensor, collective::Reduction reduction = collective::Reduction::kMean);
   // The tensors of all workers, one after another by rank, joined along the first dimension, in which they may differ.
   StatusOr<Tensor> AllGather(const Tensor& tensor);
   // Gives all workers the tensor of `root`; those of the others must have its type and shape already.
@@ -78,4 +76,4 @@ class WorkerGroup {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace millrace::collective
+}  // namespace millrace

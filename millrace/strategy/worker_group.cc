@@ -1,4 +1,4 @@
-#include "millrace/collective/worker_group.h"
+#include "millrace/strategy/worker_group.h"
 
 #include <atomic>
 #include <cstring>
@@ -10,7 +10,10 @@
 #include "millrace/collective/blocking.h"
 #include "millrace/net/address.h"
 
-namespace millrace::collective {
+namespace millrace {
+
+using collective::CollectiveGroup;
+using collective::RankAddress;
 
 struct WorkerGroup::State {
   // Remembers that an operation of the group failed.
@@ -18,7 +21,7 @@ struct WorkerGroup::State {
     if (!status.ok()) failed = true;
     return status;
   }
-  OperationOptions Next(absl::string_view what) {
+  collective::OperationOptions Next(absl::string_view what) {
     return {.key = absl::StrCat(what, " ", operations++), .timeout = timeout};
   }
 
@@ -30,7 +33,6 @@ struct WorkerGroup::State {
   std::atomic<uint64_t> operations{0};
   std::atomic<bool> failed{false};
   // Null in a group of one. Later members use earlier ones.
-  CollectiveService service;
   std::unique_ptr<Server> server;
   std::unique_ptr<CollectiveGroup> group;
 };
@@ -51,7 +53,7 @@ StatusOr<std::vector<RankAddress>> Trainers(const ClusterSpec& cluster) {
 }
 
 // Memory of the tensor that nobody else reads.
-Elements Own(Tensor* tensor) {
+collective::Elements Own(Tensor* tensor) {
   if (!tensor->RefCountIsOne()) *tensor = tensor->Clone();
   return {tensor->raw_data(), tensor->num_elements(), tensor->dtype(), tensor->buffer()};
 }
@@ -93,14 +95,14 @@ StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(const TaskConfig& conf
     if (i == own) state->local_rank = state->local_size;
     ++state->local_size;
   }
-  options.server.services = {&state->service};
   MR_ASSIGN_OR_RETURN(state->server, Server::Start(config.cluster, config.task.job, config.task.index, options.server));
-  MR_ASSIGN_OR_RETURN(state->group, CollectiveGroup::Make(&state->service, {.key = options.key,
-                                                                            .rank = own,
-                                                                            .ranks = std::move(ranks),
-                                                                            .transport = state->server->transport(),
-                                                                            .waits = state->server->waits(),
-                                                                            .join_timeout = options.join_timeout}));
+  MR_ASSIGN_OR_RETURN(state->group,
+                      CollectiveGroup::Make(state->server->collectives(), {.key = options.key,
+                                                                           .rank = own,
+                                                                           .ranks = std::move(ranks),
+                                                                           .transport = state->server->transport(),
+                                                                           .waits = state->server->waits(),
+                                                                           .join_timeout = options.join_timeout}));
   return std::unique_ptr<WorkerGroup>(new WorkerGroup(std::move(state)));
 }
 
@@ -115,9 +117,9 @@ int WorkerGroup::local_rank() const { return state_->local_rank; }
 int WorkerGroup::local_size() const { return state_->local_size; }
 Server* WorkerGroup::server() const { return state_->server.get(); }
 
-Status WorkerGroup::AllReduce(Tensor* tensor, Reduction reduction) {
+Status WorkerGroup::AllReduce(Tensor* tensor, collective::Reduction reduction) {
   MR_RETURN_IF_ERROR(CheckPlain(*tensor));
-  MR_RETURN_IF_ERROR(CheckReducible(tensor->dtype(), reduction));
+  MR_RETURN_IF_ERROR(collective::CheckReducible(tensor->dtype(), reduction));
   if (state_->group == nullptr) return absl::OkStatus();
   return state_->Ended(collective::AllReduce(*state_->group, Own(tensor), reduction, state_->Next("AllReduce")));
 }
@@ -177,4 +179,4 @@ Status WorkerGroup::Barrier() {
 
 Status WorkerGroup::Leave() { return state_->group == nullptr ? absl::OkStatus() : collective::Leave(*state_->group); }
 
-}  // namespace millrace::collective
+}  // namespace millrace

@@ -1,4 +1,4 @@
-#include "millrace/collective/worker_group.h"
+#include "millrace/strategy/worker_group.h"
 
 #include <functional>
 #include <latch>
@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "millrace/cluster/server_testing.h"
 
-namespace millrace::collective {
+namespace millrace {
 namespace {
 
 using ::testing::ElementsAre;
@@ -59,7 +59,7 @@ TEST_F(WorkerGroupTest, TheChiefIsRankZeroAndAllGetTheSame) {
 
     Tensor sum = Tensor::Of<float>({rank, 10});
     const Tensor shared = sum;
-    ASSERT_TRUE(group.AllReduce(&sum, Reduction::kSum).ok());
+    ASSERT_TRUE(group.AllReduce(&sum, collective::Reduction::kSum).ok());
     EXPECT_THAT(sum.flat<float>(), ElementsAre(3, 30));
     EXPECT_THAT(shared.flat<float>(), ElementsAre(rank, 10)) << "memory of another tensor has changed";
 
@@ -92,7 +92,7 @@ TEST_F(WorkerGroupTest, RowsOfAnotherSizeAreNamedOnEveryWorkerWhichGoOn) {
 TEST_F(WorkerGroupTest, ATensorOfAnotherSizeIsNamedOnEveryWorker) {
   OnAll([](WorkerGroup& group) {
     Tensor tensor(DType::kFloat, {group.rank() == 2 ? 3 : 4});
-    const Status status = group.AllReduce(&tensor, Reduction::kSum);
+    const Status status = group.AllReduce(&tensor, collective::Reduction::kSum);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2 (/job:worker"));
     // Once it has failed, it stays so.
@@ -110,7 +110,7 @@ TEST_F(WorkerGroupTest, AWorkerThatLeavesEarlyIsNamed) {
         }
         // Without Leave, it may be gone before the others have noticed the end of the barrier.
         Tensor tensor = Tensor::Scalar<float>(1);
-        if (status.ok()) status = group.AllReduce(&tensor, Reduction::kSum);
+        if (status.ok()) status = group.AllReduce(&tensor, collective::Reduction::kSum);
         EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
         EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 (/job:worker"));
       },
@@ -141,10 +141,10 @@ TEST(WorkerGroup, BadArgumentsTroubleNobodyElse) {
   Tensor text = Tensor::Scalar("text"), complex(DType::kComplex64, {1}), nothing;
   EXPECT_EQ(group->AllReduce(&text).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(group->AllReduce(&nothing).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(group->AllReduce(&complex, Reduction::kMax).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(group->AllReduce(&complex, collective::Reduction::kMax).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(group->Broadcast(&complex, 1).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(group->AllGather(Tensor::Scalar<float>(1)).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace
-}  // namespace millrace::collective
+}  // namespace millrace
