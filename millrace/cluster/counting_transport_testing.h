@@ -1,6 +1,7 @@
 // A transport that counts the messages of each method. For tests only.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -34,8 +35,10 @@ class CountingTransport : public net::Transport {
   CountingTransport(net::Transport* transport, MessageCounts* counts) : transport_(transport), counts_(counts) {}
 
   std::shared_ptr<net::Channel> Connect(const std::string& address) override {
-    return std::make_shared<Channel>(transport_->Connect(address), counts_);
+    return std::make_shared<Channel>(transport_->Connect(address), counts_, without_stream_);
   }
+  // The next `steps` steps at a peer find no stream, as they do until a lost connection has been made again.
+  void HideStreams(int steps) { without_stream_->store(steps); }
   StatusOr<std::unique_ptr<net::Listener>> Listen(const std::string& address, net::Service* service) override {
     return transport_->Listen(address, service);
   }
@@ -59,14 +62,22 @@ class CountingTransport : public net::Transport {
 
   class Channel : public net::Channel, public net::StreamingChannel {
    public:
-    Channel(std::shared_ptr<net::Channel> channel, MessageCounts* counts)
-        : net::Channel(channel->address()), channel_(std::move(channel)), counts_(counts) {}
+    Channel(std::shared_ptr<net::Channel> channel, MessageCounts* counts, std::shared_ptr<std::atomic<int>> without)
+        : net::Channel(channel->address()),
+          channel_(std::move(channel)),
+          counts_(counts),
+          without_stream_(std::move(without)) {}
     RefPtr<net::OutgoingCall> Call(const std::string& method, net::Bytes request, const net::CallOptions& options,
                                    Done done) override {
       counts_->Count(method);
       return channel_->Call(method, std::move(request), options, Counted(method, std::move(done)));
     }
-    net::StreamingChannel* streaming() override { return channel_->streaming() != nullptr ? this : nullptr; }
+    net::StreamingChannel* streaming() override {
+      for (int left = without_stream_->load(); left > 0;) {
+        if (without_stream_->compare_exchange_weak(left, left - 1)) return nullptr;
+      }
+      return channel_->streaming() != nullptr ? this : nullptr;
+    }
     RefPtr<net::OutgoingStream> Stream(const std::string& method, net::Bytes request, const net::CallOptions& options,
                                        net::MessageHandler on_message, net::CallDone done) override {
       net::StreamingChannel* const streaming = channel_->streaming();
@@ -94,10 +105,12 @@ class CountingTransport : public net::Transport {
 
     const std::shared_ptr<net::Channel> channel_;
     MessageCounts* const counts_;
+    const std::shared_ptr<std::atomic<int>> without_stream_;
   };
 
   net::Transport* const transport_;
   MessageCounts* const counts_;
+  const std::shared_ptr<std::atomic<int>> without_stream_ = std::make_shared<std::atomic<int>>(0);
 };
 
 }  // namespace millrace

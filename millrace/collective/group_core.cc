@@ -94,9 +94,11 @@ void GroupCore::Ended(uint64_t sequence, bool all_took_part) {
   Instance::Part part;
   absl::Duration timeout;
   uint64_t wait = 0;
+  std::string line;
   {
     MutexLock lock(&mu_);
     all_joined_ |= all_took_part;
+    if (failed_.ok()) line = NameNobody();
     const auto it = running_.find(sequence);
     if (it == running_.end()) return;
     wait = it->second.wait;
@@ -114,6 +116,7 @@ void GroupCore::Ended(uint64_t sequence, bool all_took_part) {
     options_.waits->End(wait);
     Return();
   }
+  Announce(line);
   if (next != nullptr) Launch(std::move(next), std::move(part), timeout);
 }
 

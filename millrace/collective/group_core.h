@@ -137,6 +137,12 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   // The ranks that have not started the operation; if all have, the one that it waits for.
   std::string Missing(const Instance& instance) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RegisterWait(uint64_t sequence, const OperationSpec& spec);
+  // The line to announce at `now`, if an operation waits since `since`; empty if there is none.
+  std::string NameAbsent(absl::Time now, absl::Time since) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The line that ends what NameAbsent has begun, once nobody is absent; otherwise empty.
+  std::string NameNobody() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<std::string> Absent() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Announce(const std::string& line);
 
   const GroupOptions options_;
   const uint64_t incarnation_;
@@ -157,6 +163,8 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_);
   uint64_t tick_ ABSL_GUARDED_BY(mu_) = 0;  // the number of the tick that is scheduled; others are void
   absl::Time next_tick_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  // When to name again the ranks that have not joined; the infinite past if none has been named.
+  absl::Time name_absent_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   // Calls that are not answered, with messages and with the news of a failure.
   int sends_ ABSL_GUARDED_BY(mu_) = 0;
   int aborts_ ABSL_GUARDED_BY(mu_) = 0;

@@ -1,6 +1,7 @@
 // Who belongs to a group, and how it works.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,10 @@ struct GroupOptions {
   TimerQueue* timers = TimerQueue::Real();
   // Gets the operations that wait for longer than `ping_interval`. May be null.
   WaitRegistry* waits = nullptr;
+  // Gets a line for people when an operation has waited 2 s for ranks that have not joined, which names them; again
+  // every 10 s; and when all have joined. Called on any thread, not after the group; must not use the group. May be
+  // null.
+  std::function<void(const std::string& line)> announce = nullptr;
 
   // How long another rank may take to join, from the first operation that needs it.
   absl::Duration join_timeout = absl::Seconds(60);

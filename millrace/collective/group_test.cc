@@ -367,6 +367,63 @@ TEST(Group, InvalidArgumentsAreRefusedWithoutTroublingTheOthers) {
   EXPECT_TRUE(after.status(0).ok()) << after.status(0);
 }
 
+// One rank, whose task starts when the object is made.
+struct LateRank {
+  LateRank(const std::shared_ptr<net::InprocNetwork>& network, GroupOptions options)
+      : transport(net::NewInprocTransport({.network = network})),
+        listener(transport->Listen(options.ranks[options.rank].address, &service).value()) {
+    options.transport = transport.get();
+    group = CollectiveGroup::Make(&service, std::move(options)).value();
+  }
+  std::unique_ptr<net::Transport> transport;
+  CollectiveService service;
+  std::unique_ptr<net::Listener> listener;
+  std::unique_ptr<CollectiveGroup> group;
+};
+
+TEST(Group, NamesThoseThatDoNotJoinUntilTheyHave) {
+  ManualTime time;
+  const auto network = net::NewInprocNetwork();
+  GroupOptions options{.key = "test"};
+  for (int rank = 0; rank < 3; ++rank)
+    options.ranks.push_back({absl::StrCat("host", rank, ":1"), absl::StrCat("/task:", rank)});
+  time.Use(&options);
+  std::vector<std::string> lines;
+  GroupOptions first = options;
+  first.announce = [&](const std::string& line) { lines.push_back(line); };
+  LateRank here(network, first);
+  Outcomes outcomes(3);
+  here.group->Barrier({}, outcomes.Done(0));
+  time.PassSeconds(1);
+  EXPECT_TRUE(lines.empty());
+  time.PassSeconds(2);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0], AllOf(HasSubstr("for 2 of 3 ranks to join: rank 1 (/task:1 at host1:1), rank 2 (/task:2 at "),
+                              HasSubstr("of at most 1m")));
+
+  options.rank = 2;
+  LateRank second(network, options);
+  second.group->Barrier({}, outcomes.Done(2));
+  time.PassSeconds(7);
+  EXPECT_EQ(lines.size(), 1u);
+  time.PassSeconds(5);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_THAT(lines[1], HasSubstr("for 1 of 3 ranks to join: rank 1 (/task:1 at host1:1)"));
+
+  options.rank = 1;
+  LateRank third(network, options);
+  third.group->Barrier({}, outcomes.Done(1));
+  time.PassSeconds(1);
+  EXPECT_TRUE(outcomes.all_here());
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_THAT(lines[2], HasSubstr("all 3 ranks of collective group 'test' have joined"));
+
+  // Later ones may take their time without a line.
+  here.group->Barrier({}, [](const Status&) {});
+  time.PassSeconds(30);
+  EXPECT_EQ(lines.size(), 3u);
+}
+
 TEST(Group, AGroupOfAnotherSizeIsNamed) {
   ManualTime time;
   InlineRanks ranks(3, [&](int rank, GroupOptions* options) {

@@ -8,6 +8,13 @@
 #include "millrace/runtime/wait_registry.h"
 
 namespace millrace::collective {
+namespace {
+
+// When the ranks that have not joined are named: for the first time, and then.
+constexpr absl::Duration kFirstNaming = absl::Seconds(2), kNextNaming = absl::Seconds(10);
+constexpr size_t kMostNamed = 8;
+
+}  // namespace
 
 absl::Duration GroupCore::WatchInterval(absl::Duration timeout) const {
   // Often enough to know who is missing when the deadline comes.
@@ -40,6 +47,7 @@ void GroupCore::Tick(uint64_t number) {
   std::shared_ptr<Instance> oldest;
   bool registered = true;
   Status why;
+  std::string line;
   absl::Duration delay = options_.ping_interval;
   {
     MutexLock lock(&mu_);
@@ -67,9 +75,11 @@ void GroupCore::Tick(uint64_t number) {
                           other.why_absent.empty() ? "" : ": ", other.why_absent);
       if (oldest != nullptr && !std::exchange(other.pinging, true)) ping.push_back(rank);
     }
+    if (oldest != nullptr) line = NameAbsent(now, running_[oldest->sequence()].since);
     next_tick_ = now + delay;
     number = ++tick_;
   }
+  Announce(line);
   if (!why.ok()) return Fail(std::move(why));
   if (oldest != nullptr) {
     const OperationSpec spec = *oldest->spec();
@@ -129,6 +139,41 @@ std::string GroupCore::Missing(const Instance& instance) const {
     return absl::StrCat(absl::StrJoin(missing, ", "), missing.size() == 1 ? " has" : " have", " not started it");
   const int awaited = instance.awaited();
   return awaited < 0 ? "it is about to end" : absl::StrCat("it waits for ", names_[awaited]);
+}
+
+std::vector<std::string> GroupCore::Absent() const {
+  std::vector<std::string> absent;
+  for (int rank = 0; rank < size() && !all_joined_; ++rank) {
+    if (rank != options_.rank && !others_[rank]->known) absent.push_back(names_[rank]);
+  }
+  return absent;
+}
+
+std::string GroupCore::NameAbsent(absl::Time now, absl::Time since) {
+  if (options_.announce == nullptr) return "";
+  std::vector<std::string> absent = Absent();
+  if (absent.empty()) return NameNobody();
+  if (now < std::max(name_absent_, since + kFirstNaming)) return "";
+  name_absent_ = now + kNextNaming;
+  const size_t count = absent.size();
+  const std::string more = count > kMostNamed ? absl::StrCat(" and ", count - kMostNamed, " others") : "";
+  absent.resize(std::min(count, kMostNamed));
+  return absl::StrCat("collective group '", options_.key, "' has waited ",
+                      absl::FormatDuration(absl::Trunc(now - since, absl::Seconds(1))), " of at most ",
+                      absl::FormatDuration(options_.join_timeout), " for ", count, " of ", size(),
+                      " ranks to join: ", absl::StrJoin(absent, ", "), more);
+}
+
+std::string GroupCore::NameNobody() {
+  if (name_absent_ == absl::InfinitePast() || !Absent().empty()) return "";
+  name_absent_ = absl::InfinitePast();
+  return absl::StrCat("all ", size(), " ranks of collective group '", options_.key, "' have joined");
+}
+
+void GroupCore::Announce(const std::string& line) {
+  if (line.empty() || !Borrow()) return;
+  options_.announce(line);
+  Return();
 }
 
 void GroupCore::RegisterWait(uint64_t sequence, const OperationSpec& spec) {

@@ -224,8 +224,11 @@ TEST_F(RepeatedRunTest, RecordsOfAcknowledgedRunsAreDropped) {
 }
 
 TEST_F(RepeatedRunTest, RepeatNumbersItsRunsAndContinuesWithTheOneThatFailed) {
-  std::vector<int64_t> numbers;
-  resources_->SetUpdateHook([&](const StateUpdate& update) { numbers.push_back(update.run.number); });
+  std::vector<int64_t> numbers, attempts;
+  resources_->SetUpdateHook([&](const StateUpdate& update) {
+    numbers.push_back(update.run.number);
+    attempts.push_back(update.run.attempt);
+  });
   for (int i = 0; i < 2; ++i) Put(static_cast<float>(i));
   b_.device.clear();
   Node* take_more =
@@ -237,9 +240,14 @@ TEST_F(RepeatedRunTest, RepeatNumbersItsRunsAndContinuesWithTheOneThatFailed) {
   ASSERT_EQ(session_->RunTargets({"close"}), absl::OkStatus());
   auto callable = session_->MakeCallable({.targets = {"take_more"}}).value();
   RunIdentity run = RunIdentity::OfNewClient();
+  run.attempt = 4;
   EXPECT_EQ(callable->Repeat({}, &run).code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(numbers, ElementsAre(1, 2));
   EXPECT_EQ(run.number, 3);
+  EXPECT_EQ(run.oldest, 3);
+  // The attempt belongs to the call, so that what an earlier call left behind is earlier than all of its runs.
+  EXPECT_THAT(attempts, ElementsAre(4, 4));
+  EXPECT_EQ(run.attempt, 4);
 }
 
 TEST_F(RepeatedRunTest, TheHookSeesUpdatesInTheOrderOfTheirApplication) {

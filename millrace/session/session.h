@@ -121,9 +121,9 @@ class Callable {
   // Runs the step repeatedly, without feeds, until a run fails or is cancelled, and returns that status. A step that
   // runs entirely on one other task is repeated there, without a message per run. `options` apply to each run.
   //
-  // With `run`, repetition i has the identity of *run with the number increased by i. At the end *run is the identity
-  // with which to call Repeat again, with another attempt, so that the run that failed is repeated and not counted
-  // twice.
+  // With `run`, repetition i has the identity of *run with the number increased by i, and the same attempt. At the end
+  // *run is the identity with which to call Repeat again, with a later attempt, so that the run that failed is repeated
+  // and not counted twice.
   virtual Status Repeat(const RunOptions& options = {}, RunIdentity* run = nullptr) {
     return RepeatWith(options, run, [this](const RunOptions& each) {
       std::vector<Tensor> dropped;
@@ -137,7 +137,9 @@ class Callable {
     while (true) {
       if (run != nullptr) options.identity = *run;
       MR_RETURN_IF_ERROR(run_once(options));
-      if (run != nullptr) *run = run->Next();
+      if (run == nullptr) continue;
+      // The attempt stays: it belongs to all runs of this call, of which a task may repeat the later ones by itself.
+      run->oldest = ++run->number;
     }
   }
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "millrace/base/log.h"
 #include "millrace/collective/blocking.h"
 #include "millrace/net/address.h"
 
@@ -97,12 +98,14 @@ StatusOr<std::unique_ptr<WorkerGroup>> WorkerGroup::Start(const TaskConfig& conf
   }
   MR_ASSIGN_OR_RETURN(state->server, Server::Start(config.cluster, config.task.job, config.task.index, options.server));
   MR_ASSIGN_OR_RETURN(state->group,
-                      CollectiveGroup::Make(state->server->collectives(), {.key = options.key,
-                                                                           .rank = own,
-                                                                           .ranks = std::move(ranks),
-                                                                           .transport = state->server->transport(),
-                                                                           .waits = state->server->waits(),
-                                                                           .join_timeout = options.join_timeout}));
+                      CollectiveGroup::Make(state->server->collectives(),
+                                            {.key = options.key,
+                                             .rank = own,
+                                             .ranks = std::move(ranks),
+                                             .transport = state->server->transport(),
+                                             .waits = state->server->waits(),
+                                             .announce = [](const std::string& line) { MR_LOG(Info, line); },
+                                             .join_timeout = options.join_timeout}));
   return std::unique_ptr<WorkerGroup>(new WorkerGroup(std::move(state)));
 }
 

@@ -380,6 +380,32 @@ TEST_F(RepeatByCallsTest, WhereNothingStreamsTheMasterRepeatsIt) {
   ExpectQuiet();
 }
 
+// As after a lost connection: the runs are calls until it has been made again.
+TEST_F(RepeatTest, AnAttemptThatBeginsWithCallsGoesOnAtThePeer) {
+  Open();
+  RunIdentity run = RunIdentity::OfNewClient();
+  run.attempt = 1;
+  const auto adding = Adding();
+  CancellationManager cancellation;
+  Status status;
+  std::thread repeating([&] { status = adding->Repeat({.cancellation = &cancellation}, &run); });
+  EXPECT_TRUE(Await([&] { return !servers_[0]->worker()->ListWaits().empty(); }));
+  cancellation.StartCancel();
+  repeating.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+
+  Fill();
+  ++run.attempt;
+  counting_->HideStreams(3);
+  counts_.Take();
+  status = adding->Repeat({}, &run);
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
+  EXPECT_EQ(counts_.Take()["RunGraph"], 2 * (3 + 1));
+  EXPECT_EQ(run.attempt, 2);
+  EXPECT_EQ(Count(), 1000);
+  ExpectQuiet();
+}
+
 TEST_F(RepeatTest, AStepOfTwoTasksIsRepeatedByTheMaster) {
   OnWorker();
   const Endpoint two = b_->Scalar(2);
