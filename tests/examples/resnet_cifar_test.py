@@ -143,7 +143,7 @@ class ResNetCifar(unittest.TestCase):
         self.assertIn("parameter_server is not available yet; " + available, self.error("--distribution_strategy=parameter_server"))
         self.assertIn("horovod is not known; " + available, self.error("--distribution_strategy=horovod"))
         self.assertIn("--cpu_devices=2 needs --distribution_strategy=mirrored", self.error("--cpu_devices=2"))
-        self.assertIn("'nccl', only auto, ring", self.error("--distribution_strategy=one_device", "--all_reduce_alg=nccl"))
+        self.assertIn("'nccl', only auto, ring", self.error("--distribution_strategy=one_device", "--batch_size=16", "--all_reduce_alg=nccl"))
         self.assertIn("12 examples cannot be divided equally into 8", self.error("--distribution_strategy=one_device", "--batch_size=12"))
         self.assertRegex(self.error("--num_gpus=99"), r"--num_gpus=99, but Millrace finds \w+ GPUs? here")
         self.assertIn("resnet_size", self.error("--resnet_size=50"))
