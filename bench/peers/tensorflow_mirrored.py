@@ -39,13 +39,15 @@ class Net:
 
     def normalised(self, x, parameters):
         scale, offset, mean, variance = parameters
+        if not self.training:
+            return self.tf.nn.batch_normalization(x, mean, variance, offset, scale, 1e-5)
         y, batch_mean, batch_variance, *_ = self.tf.compat.v1.nn.fused_batch_norm(x, scale, offset, epsilon=1e-5, is_training=True)
         mean.assign(mean * 0.9 + batch_mean * 0.1)
         variance.assign(variance * 0.9 + batch_variance * 0.1)
         return y
 
-    def logits(self, x):
-        tf = self.tf
+    def logits(self, x, training=True):
+        tf, self.training = self.tf, training
         h = tf.nn.relu(self.normalised(tf.nn.conv2d(x, self.first[0], 1, "SAME"), self.first[1]))
         for stride, conv1, norm1, conv2, norm2, shortcut in self.blocks:
             y = tf.nn.relu(self.normalised(tf.nn.conv2d(h, conv1, stride, "SAME"), norm1))
@@ -114,16 +116,21 @@ def run_mirrored(devices, batch, steps):
     train(tf, strategy, devices, batch, steps, True, "TensorFlow Mirrored")
 
 
-def main():
-    kind, count, batch, steps = sys.argv[1], *(int(word) for word in sys.argv[2:5])
-    if kind == "mirrored":
-        return run_mirrored(count, batch, steps)
+def free_ports(count):
     sockets = [socket.socket() for _ in range(count)]
     for free in sockets:
         free.bind(("127.0.0.1", 0))
     ports = [free.getsockname()[1] for free in sockets]
     for free in sockets:
         free.close()
+    return ports
+
+
+def main():
+    kind, count, batch, steps = sys.argv[1], *(int(word) for word in sys.argv[2:5])
+    if kind == "mirrored":
+        return run_mirrored(count, batch, steps)
+    ports = free_ports(count)
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=run_rank, args=(rank, ports, batch, steps)) for rank in range(count)]
     for process in processes:

@@ -45,7 +45,9 @@ struct Flags {
     app.add_option("--data_dir,--dd", data_dir, "The folder cifar-10-batches-bin; get_data downloads it");
     app.add_option("--model_dir,--md", model_dir,
                    "Folder for checkpoints and TensorBoard's files; a training found there is continued");
-    app.add_option("--batch_size,--bs", batch_size, "Images per step")->check(PositiveNumber);
+    app.add_option("--batch_size,--bs", batch_size,
+                   "Images per step of all workers; with parameter_server, of one worker")
+        ->check(PositiveNumber);
     app.add_option("--train_epochs,--te", train_epochs, "Passes over the training images")->check(PositiveNumber);
     app.add_option("--train_steps", train_steps, "Steps in all, instead of --train_epochs")->check(PositiveNumber);
     app.add_option("--epochs_between_evals,--ebe", epochs_between_evals, "Epochs between evaluations and checkpoints")
@@ -54,10 +56,12 @@ struct Flags {
     app.add_flag("--eval_only", eval_only, "Evaluate the newest checkpoint in --model_dir, and do not train");
     app.add_flag("--use_synthetic_data,--synth", use_synthetic_data,
                  "Train on one batch of random numbers, to measure speed without an input pipeline");
-    app.add_option("--distribution_strategy,--ds", distribution_strategy,
-                   "off: devices are chosen by the runtime; one_device: all on the CPU, or on the GPU with "
-                   "--num_gpus=1; mirrored: --cpu_devices of this process; multi_worker_mirrored: the workers in "
-                   "TF_CONFIG; default: of the last three the one that fits");
+    app.add_option(
+        "--distribution_strategy,--ds", distribution_strategy,
+        "off: devices are chosen by the runtime; one_device: all on the CPU, or on the GPU with "
+        "--num_gpus=1; mirrored: --cpu_devices of this process; multi_worker_mirrored: the workers in "
+        "TF_CONFIG; parameter_server: the same, asynchronously, with the variables on its ps tasks; default: the one "
+        "of these that fits");
     app.add_option("--cpu_devices", cpu_devices, "CPU devices of each process, for mirrored and multi_worker_mirrored")
         ->check(PositiveNumber);
     app.add_option("--shards", shards,
@@ -102,30 +106,29 @@ struct Flags {
     MR_ASSIGN_OR_RETURN(const std::optional<millrace::TaskConfig> task, millrace::TaskConfig::FromEnvironment());
     const bool several = task && task->num_workers() > 1;
     if (distribution_strategy != "default") {
-      if (several && distribution_strategy != "multi_worker_mirrored") {
+      if (several && distribution_strategy != "multi_worker_mirrored" && distribution_strategy != "parameter_server") {
         return millrace::InvalidArgument("TF_CONFIG has ", task->num_workers(),
                                          " workers, and --distribution_strategy=", distribution_strategy,
-                                         " trains on one; multi_worker_mirrored uses all");
+                                         " trains on one; multi_worker_mirrored and parameter_server use all");
       }
       return distribution_strategy;
     }
+    if (task && task->num_ps() > 0) return std::string("parameter_server");
     if (several) return std::string("multi_worker_mirrored");
     return std::string(cpu_devices > 1 ? "mirrored" : "one_device");
   }
 
-  // INVALID_ARGUMENT for values that contradict each other, UNIMPLEMENTED for strategies that are not there yet.
+  // INVALID_ARGUMENT for values that contradict each other.
   millrace::Status Check() const {
     using millrace::InvalidArgument;
-    const std::vector<std::string> known = {"off", "one_device", "mirrored", "multi_worker_mirrored", "default"};
+    const std::vector<std::string> known = {
+        "off", "one_device", "mirrored", "multi_worker_mirrored", "parameter_server", "default"};
     const std::string names = absl::StrJoin(known, ", ");
-    if (distribution_strategy == "parameter_server") {
-      return millrace::Unimplemented("--distribution_strategy=parameter_server is not available yet; available are ",
-                                     names);
-    }
     if (std::find(known.begin(), known.end(), distribution_strategy) == known.end()) {
       return InvalidArgument("--distribution_strategy=", distribution_strategy, " is not known; available are ", names);
     }
-    if (cpu_devices > 1 && (distribution_strategy == "off" || distribution_strategy == "one_device")) {
+    if (cpu_devices > 1 && (distribution_strategy == "off" || distribution_strategy == "one_device" ||
+                            distribution_strategy == "parameter_server")) {
       return InvalidArgument("--cpu_devices=", cpu_devices, " needs --distribution_strategy=mirrored or ",
                              "multi_worker_mirrored; ", distribution_strategy, " trains on one");
     }

@@ -27,6 +27,10 @@ Output CrossEntropy(const Scope& scope, const Flags& flags, const Output& labels
 
 }  // namespace
 
+int64_t GlobalBatch(const Flags& flags, const Strategy& strategy) {
+  return strategy.is_synchronous() ? flags.batch_size : flags.batch_size * strategy.num_workers();
+}
+
 Model BuildModel(const Scope& scope, const Flags& flags, int64_t steps_per_epoch, Strategy* strategy) {
   const ResNetOptions resnet{.size = flags.resnet_size, .version = flags.version, .weight_decay = flags.weight_decay};
   const char* const name = "resnet_model";
@@ -40,7 +44,7 @@ Model BuildModel(const Scope& scope, const Flags& flags, int64_t steps_per_epoch
   optimizers::Momentum momentum({.learning_rate = m.learning_rate, .momentum = 0.9});
   if (strategy != nullptr) {
     const ReplicaInputs inputs =
-        strategy->MakeInputs(scope, flags.batch_size, {{DType::kFloat, {32, 32, 3}}, {DType::kInt32, {}}});
+        strategy->MakeInputs(scope, GlobalBatch(flags, *strategy), {{DType::kFloat, {32, 32, 3}}, {DType::kInt32, {}}});
     m.feeds = inputs.feeds;
     const PerReplica losses = strategy->Run(scope, inputs, Strategy::ReplicaFn(loss_of));
     m.loss = strategy->Reduce(scope.WithOpName("loss"), ReplicaReduction::kMean, losses);

@@ -14,6 +14,10 @@ struct Model {
   millrace::Output test_images, test_labels, test_loss, num_correct;
 };
 
+// What a strategy divides among its replicas: a step's images, or if workers do not step together, those of a step of
+// each.
+int64_t GlobalBatch(const Flags& flags, const millrace::Strategy& strategy);
+
 // Without a strategy, all images of a step are one batch.
 Model BuildModel(const millrace::Scope& scope, const Flags& flags, int64_t steps_per_epoch,
                  millrace::Strategy* strategy);

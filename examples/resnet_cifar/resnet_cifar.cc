@@ -59,10 +59,12 @@ StatusOr<std::unique_ptr<DatasetIterator>> TrainingBatches(const Data& data, con
                                                            const Strategy* strategy) {
   const int64_t replicas = strategy == nullptr ? 1 : strategy->num_replicas();
   const int64_t local = strategy == nullptr ? 1 : strategy->local_replicas();
+  const bool synchronous = strategy == nullptr || strategy->is_synchronous();
+  const int64_t batch_size = synchronous ? flags.batch_size / replicas : flags.batch_size;
   if (flags.use_synthetic_data) {
-    MR_ASSIGN_OR_RETURN(const Dataset once, CifarTestBatches(data.train, flags.batch_size / replicas));
+    MR_ASSIGN_OR_RETURN(const Dataset once, CifarTestBatches(data.train, batch_size));
     MR_ASSIGN_OR_RETURN(const std::unique_ptr<DatasetIterator> it, once.MakeIterator());
-    const int64_t own = strategy == nullptr ? 0 : strategy->first_replica();
+    const int64_t own = strategy == nullptr || !synchronous ? 0 : strategy->first_replica();
     std::vector<Tensor> all, one;
     for (int64_t i = 0; i < own + local; ++i) {
       MR_RETURN_IF_ERROR(it->Next(&one).status());
@@ -71,12 +73,12 @@ StatusOr<std::unique_ptr<DatasetIterator>> TrainingBatches(const Data& data, con
     return Dataset::FromElement(all).Repeat().MakeIterator();
   }
   MR_ASSIGN_OR_RETURN(const Dataset batches,
-                      CifarTrainingBatches(data.train, {.batch_size = flags.batch_size / replicas,
+                      CifarTrainingBatches(data.train, {.batch_size = batch_size,
                                                         .num_workers = replicas,
                                                         .worker_index = strategy ? strategy->first_replica() : 0,
                                                         .parts = local,
                                                         .seed = static_cast<uint64_t>(flags.seed),
-                                                        .first_batch = first_step,
+                                                        .first_batch = synchronous ? first_step : first_step / replicas,
                                                         .threads = flags.data_threads}));
   return batches.Prefetch(2).MakeIterator();
 }
@@ -135,10 +137,14 @@ class Evaluator {
 
 // ---- Training ----
 
-// Only the chief tells how it goes and evaluates.
+// Only the chief tells how it goes and evaluates. Where workers do not step together, the global step says how far they
+// are.
 Status Train(MonitoredSession& session, const Model& m, DatasetIterator& batches, const Flags& flags, int64_t done,
-             int64_t last, int64_t steps_per_epoch, bool is_chief, Evaluator& evaluator, BenchmarkLog& log) {
-  MR_ASSIGN_OR_RETURN(const MonitoredStep step, session.MakeStep(m.feeds, {m.loss, m.learning_rate}, {m.train}));
+             int64_t last, int64_t steps_per_epoch, bool is_chief, bool synchronous, Evaluator& evaluator,
+             BenchmarkLog& log) {
+  std::vector<Output> fetches = {m.loss, m.learning_rate};
+  if (!synchronous) fetches.push_back(m.global_step);
+  MR_ASSIGN_OR_RETURN(const MonitoredStep step, session.MakeStep(m.feeds, fetches, {m.train}));
   const int64_t eval_every = flags.epochs_between_evals * steps_per_epoch;
   Speed speed(flags.batch_size);
   std::vector<Tensor> batch;
@@ -146,10 +152,12 @@ Status Train(MonitoredSession& session, const Model& m, DatasetIterator& batches
   while (!session.ShouldStop()) {
     MR_RETURN_IF_ERROR(batches.Next(&batch).status());
     MR_RETURN_IF_ERROR(step.Run(batch, &told));
-    ++done;
-    speed.Step();
+    const int64_t before = done;
+    done = synchronous ? done + 1 : std::max(done + 1, told[2].scalar<int64_t>());
+    speed.Step(done - before);
     if (!is_chief) continue;
-    if (done % flags.log_steps == 0 || done == last) {
+    const auto passed = [&](int64_t interval) { return done / interval > before / interval; };
+    if (passed(flags.log_steps) || (done >= last && before < last)) {
       const double rate = speed.Current();
       std::printf("step %lld/%lld (epoch %.2f)  loss %.4f  learning rate %.4g  %.1f images/s\n",
                   static_cast<long long>(done), static_cast<long long>(last),
@@ -158,7 +166,7 @@ Status Train(MonitoredSession& session, const Model& m, DatasetIterator& batches
       std::fflush(stdout);
       MR_RETURN_IF_ERROR(log.Add("current_examples_per_sec", rate, done));
     }
-    if (!flags.skip_eval && done % eval_every == 0 && done < last) {
+    if (!flags.skip_eval && passed(eval_every) && done < last) {
       speed.Pause();
       MR_RETURN_IF_ERROR(evaluator.Run(*session.raw_session(), done));
       speed.Resume();
@@ -197,6 +205,9 @@ StatusOr<std::unique_ptr<Strategy>> MakeStrategy(const Flags& flags) {
   if (name == "one_device") return OneDeviceStrategy(std::move(options));
   if (name == "mirrored") return MirroredStrategy(std::move(options));
   if (name == "multi_worker_mirrored") return MultiWorkerMirroredStrategy(std::move(options));
+  if (name == "parameter_server") {
+    return ParameterServerStrategy({.intra_op_threads = flags.threads, .inter_op_threads = flags.threads});
+  }
   return std::unique_ptr<Strategy>();
 }
 
@@ -207,11 +218,11 @@ Status Run(const Flags& flags) {
     MR_ASSIGN_OR_RETURN(const std::string newest, LatestCheckpoint(flags.model_dir));
     if (newest.empty()) return NotFound("there is no checkpoint in ", flags.model_dir, " to evaluate");
   }
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Strategy> strategy, MakeStrategy(flags));  // a ps serves here
   MR_ASSIGN_OR_RETURN(const Data data, LoadData(flags));
   const int64_t steps_per_epoch = std::max<int64_t>(1, data.examples / flags.batch_size);
   const int64_t last = flags.train_steps > 0 ? flags.train_steps : flags.train_epochs * steps_per_epoch;
 
-  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Strategy> strategy, MakeStrategy(flags));
   const bool is_chief = strategy == nullptr || strategy->is_chief();
   Scope scope = strategy == nullptr ? Scope::NewRoot() : strategy->NewScope();
   if (strategy == nullptr && flags.num_gpus > 0) scope = scope.WithDevice("/device:GPU:0");
@@ -232,6 +243,7 @@ Status Run(const Flags& flags) {
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<MonitoredSession> session, strategy == nullptr
                                                                            ? MonitoredTrainingSession(scope, options)
                                                                            : strategy->TrainingSession(scope, options));
+  const bool synchronous = strategy == nullptr || strategy->is_synchronous();
   MR_ASSIGN_OR_RETURN(const int64_t first, ReadGlobalStep(session->raw_session(), model.global_step));
   if (!flags.eval_only && first < last) {
     std::string place;
@@ -247,7 +259,8 @@ Status Run(const Flags& flags) {
     std::fflush(stdout);
     MR_ASSIGN_OR_RETURN(const std::unique_ptr<DatasetIterator> batches,
                         TrainingBatches(data, flags, first, strategy.get()));
-    MR_RETURN_IF_ERROR(Train(*session, model, *batches, flags, first, last, steps_per_epoch, is_chief, evaluator, log));
+    MR_RETURN_IF_ERROR(
+        Train(*session, model, *batches, flags, first, last, steps_per_epoch, is_chief, synchronous, evaluator, log));
   } else if (!flags.eval_only) {
     std::printf("The training in %s is at step %lld already\n", flags.model_dir.c_str(), static_cast<long long>(first));
   }

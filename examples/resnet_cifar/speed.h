@@ -11,10 +11,10 @@ class Speed {
  public:
   explicit Speed(int64_t batch_size) : batch_size_(batch_size) {}
 
-  // Called after each step.
-  void Step() {
+  // Called after each step, or after some that were made together.
+  void Step(int64_t steps = 1) {
     if (started_) {
-      ++steps_;
+      steps_ += steps;
     } else {
       started_ = true;
       Resume();

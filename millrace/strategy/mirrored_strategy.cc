@@ -20,11 +20,12 @@
 namespace millrace {
 
 StatusOr<std::unique_ptr<Strategy>> SynchronousStrategy::Make(std::string name, StrategyOptions options,
-                                                              std::shared_ptr<WorkerGroup> workers) {
+                                                              std::shared_ptr<WorkerGroup> workers, bool central) {
   if (options.devices.empty()) options.devices = {"/device:CPU:0"};
+  if (!central) options.variable_device = options.devices[0];
   if (workers != nullptr && workers->size() == 1) workers = nullptr;
   std::unique_ptr<SynchronousStrategy> made(
-      new SynchronousStrategy(std::move(name), std::move(options), std::move(workers)));
+      new SynchronousStrategy(std::move(name), std::move(options), std::move(workers), central));
   MR_RETURN_IF_ERROR(made->PlaceReplicas());
   return std::unique_ptr<Strategy>(std::move(made));
 }
@@ -38,8 +39,14 @@ Status SynchronousStrategy::PlaceReplicas() {
   if (options_.shards < 0) return InvalidArgument("the number of shards is ", options_.shards);
   if (options_.num_packs < 0) return InvalidArgument("the number of packs is ", options_.num_packs);
   if (options_.bucket_bytes < 1) return InvalidArgument("a bucket has ", options_.bucket_bytes, " bytes");
-  for (const std::string& device : options_.devices) {
+  std::vector<std::string> all_devices = options_.devices;
+  all_devices.push_back(options_.variable_device);
+  for (const std::string& device : all_devices) {
     MR_ASSIGN_OR_RETURN(const DeviceName parsed, DeviceName::Parse(device));
+    if (parsed.job) {
+      if (!central_) return InvalidArgument(name_, " trains on devices of its own process, not on '", device, "'");
+      continue;
+    }
     if (parsed.type == "CPU") cpu_devices_ = std::max(cpu_devices_, parsed.index.value_or(0) + 1);
     if (parsed.type == "GPU" && options_.devices.size() > 1)
       return Unimplemented(name_, " over several GPUs is not available yet; one GPU for each worker is");
@@ -65,11 +72,11 @@ Status SynchronousStrategy::PlaceReplicas() {
 }
 
 Scope SynchronousStrategy::NewScope() {
-  Scope root = Scope::NewRoot().WithDevice(options_.devices[0]);
+  Scope root = Scope::NewRoot().WithDevice(options_.variable_device);
   api_internal::ScopeSettings settings = api_internal::SettingsOf(root);
   settings.seeds_by_name = true;
   root = api_internal::ScopeAccess::Of(std::move(settings));
-  root = root.WithVariableCreator([aggregations = aggregations_, device = options_.devices[0]](
+  root = root.WithVariableCreator([aggregations = aggregations_, device = options_.variable_device](
                                       const Scope& scope, const VariableRequest& request, const NextVariable& next) {
     const Var made = next(scope.WithDevice(device), request);
     if (!made.handle().empty()) aggregations->insert({made.handle().node(), request.options.aggregation});
@@ -170,7 +177,7 @@ StatusOr<SessionOptions> SynchronousStrategy::MakeSessionOptions(SessionOptions 
 
 StatusOr<std::unique_ptr<MonitoredSession>> SynchronousStrategy::TrainingSession(
     const Scope& scope, MonitoredTrainingSessionOptions options) {
-  if (!options.master.empty()) {
+  if (!options.master.empty() && !central_) {
     return InvalidArgument(name_, " trains in this process, not at '", options.master, "'");
   }
   MR_ASSIGN_OR_RETURN(options.session, MakeSessionOptions(std::move(options.session)));
@@ -196,6 +203,10 @@ StatusOr<std::unique_ptr<Strategy>> OneDeviceStrategy(StrategyOptions options) {
 
 StatusOr<std::unique_ptr<Strategy>> MirroredStrategy(StrategyOptions options) {
   return SynchronousStrategy::Make("Mirrored", std::move(options), nullptr);
+}
+
+StatusOr<std::unique_ptr<Strategy>> CentralStorageStrategy(StrategyOptions options) {
+  return SynchronousStrategy::Make("CentralStorage", std::move(options), nullptr, /*central=*/true);
 }
 
 StatusOr<std::unique_ptr<Strategy>> MultiWorkerMirroredStrategy(const TaskConfig& config, StrategyOptions options) {

@@ -14,9 +14,10 @@ namespace millrace {
 
 class SynchronousStrategy : public Strategy {
  public:
-  // INVALID_ARGUMENT for options that make no sense. `workers` may be null: one worker.
+  // INVALID_ARGUMENT for options that make no sense. `workers` may be null: one worker. If `central`, variables are on
+  // the options' variable_device and sessions may be at other tasks; otherwise, variables are on the first device.
   static StatusOr<std::unique_ptr<Strategy>> Make(std::string name, StrategyOptions options,
-                                                  std::shared_ptr<WorkerGroup> workers);
+                                                  std::shared_ptr<WorkerGroup> workers, bool central = false);
   // Waits until the other workers have ended their work too. If they have not, all get an error that says so.
   ~SynchronousStrategy() override;
 
@@ -44,13 +45,14 @@ class SynchronousStrategy : public Strategy {
   void EndReplicas(const Scope& scope) override;
 
  private:
-  SynchronousStrategy(std::string name, StrategyOptions options, std::shared_ptr<WorkerGroup> workers)
-      : name_(std::move(name)), options_(std::move(options)), workers_(std::move(workers)) {}
+  SynchronousStrategy(std::string name, StrategyOptions options, std::shared_ptr<WorkerGroup> workers, bool central)
+      : name_(std::move(name)), options_(std::move(options)), workers_(std::move(workers)), central_(central) {}
   Status PlaceReplicas();
 
   const std::string name_;
   StrategyOptions options_;
   const std::shared_ptr<WorkerGroup> workers_;  // null: one worker
+  const bool central_;
   ReplicaLayout layout_;
   std::vector<std::string> devices_;  // of each local replica
   int cpu_devices_ = 1;

@@ -68,8 +68,9 @@ struct DistributeOptions {
 // The part of a job that one process runs. Replicas are numbered over all workers; each has an equal part of the global
 // batch and runs the model function on it, all with the same variables.
 //
-// Every worker builds the same graph, runs the same steps and calls Run, Reduce, Minimize and MakeIterator in the same
-// order. A worker that dies, falls silent or does something else becomes an error that names it, on all workers.
+// Every worker builds the same graph. Workers of a synchronous strategy run the same steps and call Run, Reduce,
+// Minimize and MakeIterator in the same order; one that dies, falls silent or does something else becomes an error that
+// names it, on all workers.
 //
 // Used by one thread at a time. Must outlive its iterators.
 class Strategy {
@@ -81,6 +82,8 @@ class Strategy {
   virtual ~Strategy() = default;
 
   virtual const std::string& name() const = 0;  // "MultiWorkerMirrored"
+  // Whether a step is one of all workers, or each worker's own.
+  virtual bool is_synchronous() const { return true; }
   virtual int num_workers() const = 0;
   virtual int worker_index() const = 0;
   // Restores, saves and writes summaries.
@@ -154,6 +157,8 @@ struct StrategyOptions {
   int num_packs = 0;
   // Without fixed order, how gradients are summed: auto, ring, halving-doubling, doubling or tree.
   std::string all_reduce_alg = "auto";
+  // CentralStorage: where variables are, gradients are added up and updates made.
+  std::string variable_device = "/device:CPU:0";
   // Of the workers' group.
   WorkerGroupOptions group = {};
 };
@@ -167,5 +172,18 @@ StatusOr<std::unique_ptr<Strategy>> MirroredStrategy(StrategyOptions options = {
 // variables. Starts this task's server; the others must start within group.join_timeout.
 StatusOr<std::unique_ptr<Strategy>> MultiWorkerMirroredStrategy(StrategyOptions options = {});
 StatusOr<std::unique_ptr<Strategy>> MultiWorkerMirroredStrategy(const TaskConfig& config, StrategyOptions options = {});
+// In-graph replication: one client, a tower on each device, and variables, sums and updates on `variable_device`. The
+// devices may be those of other tasks ("/job:worker/task:1/device:CPU:0"): give TrainingSession the `master`.
+StatusOr<std::unique_ptr<Strategy>> CentralStorageStrategy(StrategyOptions options = {});
+
+// Asynchronous: variables are on the tasks of job ps, spread by bytes, and each worker of the job updates them at its
+// own pace, as TF_CONFIG says (one worker in this process without it). A step has this worker's part of a global batch
+// only; Reduce returns this worker's value, and the global step counts the steps of all. A lost worker does not stop
+// the others; TrainingSession recovers from lost connections and restarted tasks.
+//
+// Starts this task's server. On a task of job ps it serves there until the process ends, and does not return.
+StatusOr<std::unique_ptr<Strategy>> ParameterServerStrategy(const ServerOptions& options = {});
+StatusOr<std::unique_ptr<Strategy>> ParameterServerStrategy(const TaskConfig& config,
+                                                            const ServerOptions& options = {});
 
 }  // namespace millrace

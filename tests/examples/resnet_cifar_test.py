@@ -6,6 +6,7 @@
 
 import argparse
 import hashlib
+import glob
 import json
 import os
 import random
@@ -139,8 +140,7 @@ class ResNetCifar(unittest.TestCase):
         self.assertIn("test_batch.bin is incomplete", message)
 
     def test_misuse_is_told(self):
-        available = "available are off, one_device, mirrored, multi_worker_mirrored, default"
-        self.assertIn("parameter_server is not available yet; " + available, self.error("--distribution_strategy=parameter_server"))
+        available = "available are off, one_device, mirrored, multi_worker_mirrored, parameter_server, default"
         self.assertIn("horovod is not known; " + available, self.error("--distribution_strategy=horovod"))
         self.assertIn("--cpu_devices=2 needs --distribution_strategy=mirrored", self.error("--cpu_devices=2"))
         self.assertIn("'nccl', only auto, ring", self.error("--distribution_strategy=one_device", "--batch_size=16", "--all_reduce_alg=nccl"))
@@ -200,6 +200,16 @@ class Strategies(unittest.TestCase):
         self.assertEqual(self.train("restarted", workers=2)[0], alone, "3 workers, then 2")
         order_free, _ = self.train("order_free", "--shards=0", workers=2)
         self.assertNotEqual(order_free, alone)
+
+    def test_workers_learn_at_their_own_pace_with_a_ps(self):
+        model = os.path.join(self.folder, "model")
+        command = [ARGS.millrace, "launch", "--ps", "1", "--workers", "2", "--", ARGS.program, *self.FLAGS, "--train_steps=40", "--model_dir=" + model,
+                   "--distribution_strategy=parameter_server"]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        losses = [float(loss) for loss in re.findall(r" loss ([0-9.]+) ", result.stdout)]
+        self.assertLess(losses[-1], losses[0])
+        self.assertTrue(glob.glob(os.path.join(model, "model.ckpt-4*.index")), os.listdir(model))
 
     def test_a_worker_that_is_killed_is_named_by_the_others(self):
         sockets = [socket.socket() for _ in range(3)]
