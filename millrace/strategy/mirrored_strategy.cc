@@ -15,7 +15,7 @@
 #include "millrace/strategy/broadcast_variables.h"
 #include "millrace/strategy/distribute_dataset.h"
 #include "millrace/strategy/gradient_buckets.h"
-#include "millrace/strategy/group_executor.h"
+#include "millrace/strategy/group_exchange.h"
 
 namespace millrace {
 
@@ -91,8 +91,13 @@ Scope SynchronousStrategy::ReplicaScope(const Scope& scope, int index) {
   if (index == 0) assignments_ = std::make_shared<ReplicaAssignments>();
   assignments_->BeginReplica();
   auto changed = std::make_shared<api_internal::ReplicaSettings>();
-  changed->assign = [to = assignments_](const Scope& s, const Var& variable, const char* op, const Output& value) {
-    return to->Add(s, variable, op, value);
+  // Weak: what is recorded has scopes, which have this function.
+  changed->assign = [to = std::weak_ptr(assignments_)](const Scope& s, const Var& variable, const char* op,
+                                                       const Output& value) {
+    if (const std::shared_ptr<ReplicaAssignments> open = to.lock()) return open->Add(s, variable, op, value);
+    s.UpdateStatus(InvalidArgument("variable ", variable.var_name(),
+                                   " is assigned in the scope of a replica after the model function has ended"));
+    return Operation(s, nullptr);
   };
   // Nodes have the replica's name as a prefix; variables do not.
   const Scope shared = scope.WithReuse(Reuse::kAuto).WithDevice(devices_[index]);
@@ -169,8 +174,8 @@ StatusOr<SessionOptions> SynchronousStrategy::MakeSessionOptions(SessionOptions 
   options.cpu_devices = std::max(options.cpu_devices, cpu_devices_);
   if (workers_ == nullptr) return options;
   if (options.resources == nullptr) options.resources = std::make_shared<ResourceManager>();
-  MR_RETURN_IF_ERROR(options.resources->Create(CollectiveExecutor::kContainer, CollectiveExecutor::kName,
-                                               NewGroupExecutor(workers_, options_.group.timeout)));
+  MR_RETURN_IF_ERROR(options.resources->Create(WorkerExchange::kContainer, WorkerExchange::kName,
+                                               NewGroupExchange(workers_, options_.group.timeout)));
   if (options.waits == nullptr) options.waits = std::shared_ptr<WaitRegistry>(workers_, workers_->server()->waits());
   return options;
 }

@@ -18,11 +18,6 @@ Output MeanOf(const Scope& scope, const Output& sum, int n) {
 }
 
 Operation ReplicaAssignments::Add(const Scope& scope, const Var& variable, const char* op, const Output& value) {
-  if (merged_) {
-    scope.UpdateStatus(InvalidArgument("variable ", variable.var_name(),
-                                       " is assigned in the scope of a replica after the model function has ended"));
-    return Operation(scope, nullptr);
-  }
   const Operation done = AddOp(scope, "NoOp", {});
   replicas_.back().push_back({variable, op, value, done});
   return done;
@@ -30,7 +25,6 @@ Operation ReplicaAssignments::Add(const Scope& scope, const Var& variable, const
 
 void ReplicaAssignments::Merge(const Scope& scope, const ReplicaLayout& layout,
                                const VariableAggregations& aggregations) {
-  merged_ = true;
   if (replicas_.empty() || !scope.ok()) return;
   const std::vector<Assignment>& first = replicas_[0];
   const int begin = layout.local().first;

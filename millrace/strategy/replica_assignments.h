@@ -34,7 +34,6 @@ class ReplicaAssignments {
     Operation done;
   };
   std::vector<std::vector<Assignment>> replicas_;
-  bool merged_ = false;
 };
 
 }  // namespace millrace

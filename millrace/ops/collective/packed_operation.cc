@@ -11,7 +11,7 @@ namespace millrace {
 // An operation in flight.
 struct PackedCollectiveKernel::Pending {
   KernelContext* ctx;
-  RefPtr<CollectiveExecutor> executor;
+  RefPtr<WorkerExchange> exchange;
   Tensor memory;
   Kernel::Done done;
   CancellationManager::Token token = 0;
@@ -32,8 +32,8 @@ StatusOr<Tensor> PackedCollectiveKernel::Memory(int64_t bytes) {
 }
 
 void PackedCollectiveKernel::ComputeAsync(KernelContext& ctx, Done done) {
-  StatusOr<RefPtr<CollectiveExecutor>> executor = CollectiveExecutor::Of(ctx);
-  if (!executor.ok()) return done(executor.status());
+  StatusOr<RefPtr<WorkerExchange>> exchange = WorkerExchange::Of(ctx);
+  if (!exchange.ok()) return done(exchange.status());
   const int outputs = ctx.num_outputs();
   if (ctx.num_inputs() != outputs * num_parts()) {
     return done(InvalidArgument("there are ", ctx.num_inputs(), " values for ", num_parts(), " x ", outputs));
@@ -63,13 +63,13 @@ void PackedCollectiveKernel::ComputeAsync(KernelContext& ctx, Done done) {
   }
 
   auto pending = std::make_shared<Pending>();
-  *pending = {.ctx = &ctx, .executor = *std::move(executor), .memory = *std::move(memory), .done = std::move(done)};
+  *pending = {.ctx = &ctx, .exchange = *std::move(exchange), .memory = *std::move(memory), .done = std::move(done)};
   CancellationManager* const cancellation = ctx.cancellation();
   if (cancellation != nullptr) {
     pending->token = cancellation->NewToken();
-    const bool registered = cancellation->Register(pending->token, [executor = pending->executor, cancellation,
+    const bool registered = cancellation->Register(pending->token, [exchange = pending->exchange, cancellation,
                                                                     name = ctx.node().name()] {
-      executor->Abort(WithPrefix(absl::StrCat("the step that waits for ", name, " ended: "), cancellation->status()));
+      exchange->Abort(WithPrefix(absl::StrCat("the step that waits for ", name, " ended: "), cancellation->status()));
     });
     if (!registered) return pending->done(cancellation->status());
   }
@@ -81,7 +81,7 @@ void PackedCollectiveKernel::ComputeAsync(KernelContext& ctx, Done done) {
     go_on(status.ok() ? Unpack(c, reinterpret_cast<const char*>(pending->memory.raw<const uint8_t>())) : status);
   };
   Scheduler* const threads = ctx.step().inter_op;
-  Start(*pending->executor, packed, [ended, threads](Status status) {
+  Start(*pending->exchange, packed, [ended, threads](Status status) {
     if (threads == nullptr) return ended(status);
     threads->Schedule([ended, status = std::move(status)] { ended(status); });
   });

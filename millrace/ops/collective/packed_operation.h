@@ -6,8 +6,8 @@
 
 #include "absl/functional/any_invocable.h"
 #include "millrace/base/mutex.h"
-#include "millrace/runtime/collective_executor.h"
 #include "millrace/runtime/kernel.h"
+#include "millrace/runtime/worker_exchange.h"
 
 namespace millrace {
 
@@ -20,16 +20,17 @@ class PackedCollectiveKernel : public AsyncKernel {
   void ComputeAsync(KernelContext& ctx, Done done) final;
 
  protected:
-  // `memory` has the inputs one after another from `values` on, and at `values - count` room for the result; see Start.
+  // The memory of an operation. Parts and result have `count` elements each: those of all tensors of a part, one after
+  // another.
   struct Packed {
     char* result = nullptr;
-    std::vector<const char*> parts = {};  // each of `count` elements
+    std::vector<const char*> parts = {};
     int64_t count = 0;
     DType dtype = DType::kInvalid;
     RefPtr<const RefCounted> owner = nullptr;
   };
   // Starts the operation. `done` is called once.
-  virtual void Start(CollectiveExecutor& executor, const Packed& packed, CollectiveExecutor::Done done) = 0;
+  virtual void Start(WorkerExchange& exchange, const Packed& packed, WorkerExchange::Done done) = 0;
   // The number of parts that the inputs are divided into: each has a tensor for each output.
   virtual int num_parts() const = 0;
   // Whether the first part lies where the result will be.

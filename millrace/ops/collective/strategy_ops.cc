@@ -49,7 +49,7 @@ class ReduceShardsKernel : public PackedCollectiveKernel {
  protected:
   int num_parts() const override { return static_cast<int>(first_.size()); }
   bool in_place() const override { return owners_.empty(); }
-  void Start(CollectiveExecutor& executor, const Packed& packed, CollectiveExecutor::Done done) override {
+  void Start(WorkerExchange& exchange, const Packed& packed, WorkerExchange::Done done) override {
     ShardReduction reduction{.key = key(),
                              .result = {packed.result, packed.count, packed.dtype, packed.owner},
                              .owners = owners_,
@@ -57,7 +57,7 @@ class ReduceShardsKernel : public PackedCollectiveKernel {
     for (size_t i = 0; i < packed.parts.size(); ++i) {
       reduction.sums.push_back({static_cast<int>(first_[i]), static_cast<int>(last_[i]), packed.parts[i]});
     }
-    executor.Reduce(std::move(reduction), std::move(done));
+    exchange.Reduce(std::move(reduction), std::move(done));
   }
 
  private:
@@ -86,8 +86,8 @@ class BroadcastKernel : public PackedCollectiveKernel {
  protected:
   int num_parts() const override { return 1; }
   bool in_place() const override { return true; }
-  void Start(CollectiveExecutor& executor, const Packed& packed, CollectiveExecutor::Done done) override {
-    executor.Broadcast(key(), {packed.result, packed.count, packed.dtype, packed.owner}, static_cast<int>(root_),
+  void Start(WorkerExchange& exchange, const Packed& packed, WorkerExchange::Done done) override {
+    exchange.Broadcast(key(), {packed.result, packed.count, packed.dtype, packed.owner}, static_cast<int>(root_),
                        std::move(done));
   }
 

@@ -1,4 +1,4 @@
-#include "millrace/strategy/group_executor.h"
+#include "millrace/strategy/group_exchange.h"
 
 #include <utility>
 
@@ -25,9 +25,9 @@ StatusOr<AlgorithmKind> AlgorithmNamed(const std::string& name) {
   return InvalidArgument("there is no all-reduce algorithm '", name, "', only ", absl::StrJoin(names, ", "));
 }
 
-class GroupExecutor : public CollectiveExecutor {
+class GroupExchange : public WorkerExchange {
  public:
-  GroupExecutor(std::shared_ptr<WorkerGroup> workers, absl::Duration timeout)
+  GroupExchange(std::shared_ptr<WorkerGroup> workers, absl::Duration timeout)
       : workers_(std::move(workers)), timeout_(timeout) {}
 
   int rank() const override { return workers_->rank(); }
@@ -49,7 +49,7 @@ class GroupExecutor : public CollectiveExecutor {
                                 std::move(reduction.owners), options, std::move(done));
   }
 
-  void Broadcast(const std::string& key, CollectiveElements elements, int root, Done done) override {
+  void Broadcast(const std::string& key, ExchangedElements elements, int root, Done done) override {
     group().Broadcast(ElementsOf(std::move(elements)), root, {.key = key, .timeout = timeout_}, std::move(done));
   }
 
@@ -58,7 +58,7 @@ class GroupExecutor : public CollectiveExecutor {
   std::string DebugString() const override { return absl::StrCat("worker ", rank(), " of a group of ", size()); }
 
  private:
-  static collective::Elements ElementsOf(CollectiveElements elements) {
+  static collective::Elements ElementsOf(ExchangedElements elements) {
     return {elements.data, elements.count, elements.dtype, std::move(elements.owner)};
   }
   CollectiveGroup& group() const { return *workers_->group(); }
@@ -69,8 +69,8 @@ class GroupExecutor : public CollectiveExecutor {
 
 }  // namespace
 
-RefPtr<CollectiveExecutor> NewGroupExecutor(std::shared_ptr<WorkerGroup> workers, absl::Duration timeout) {
-  return MakeRef<GroupExecutor>(std::move(workers), timeout);
+RefPtr<WorkerExchange> NewGroupExchange(std::shared_ptr<WorkerGroup> workers, absl::Duration timeout) {
+  return MakeRef<GroupExchange>(std::move(workers), timeout);
 }
 
 Status CheckAllReduceAlgorithm(const std::string& name) { return AlgorithmNamed(name).status(); }

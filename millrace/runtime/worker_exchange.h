@@ -16,7 +16,7 @@ namespace millrace {
 
 // Elements of one type that all tasks reduce together, or that one of them sends to all. `owner` keeps the memory for
 // as long as another task may read it, which may be longer than the operation if that failed.
-struct CollectiveElements {
+struct ExchangedElements {
   void* data = nullptr;
   int64_t count = 0;
   DType dtype = DType::kInvalid;
@@ -34,7 +34,7 @@ struct ShardReduction {
   // Names the operation in messages; the same on all tasks.
   std::string key = {};
   // Where the sum over all shards goes; each of `sums` has as many elements.
-  CollectiveElements result = {};
+  ExchangedElements result = {};
   std::vector<ShardSum> sums = {};
   // The rank of each shard. If empty, `sums` has one element, which is that of this task: the sum of the tasks is then
   // computed in the order of `algorithm`, which may depend on their number.
@@ -48,17 +48,17 @@ struct ShardReduction {
 // missing or does something else, and after the first error all others fail with it.
 //
 // Thread-safe. `done` is called once, on any thread, and must not block.
-class CollectiveExecutor : public Resource {
+class WorkerExchange : public Resource {
  public:
   using Done = absl::AnyInvocable<void(Status)>;
 
   // Where kernels find it in their task's ResourceManager.
-  static constexpr char kContainer[] = "_collective";
-  static constexpr char kName[] = "executor";
+  static constexpr char kContainer[] = "_strategy";
+  static constexpr char kName[] = "exchange";
   // FAILED_PRECONDITION if the session does not belong to a group.
-  static StatusOr<RefPtr<CollectiveExecutor>> Of(const KernelContext& ctx) {
+  static StatusOr<RefPtr<WorkerExchange>> Of(const KernelContext& ctx) {
     if (ctx.resources() != nullptr) {
-      StatusOr<RefPtr<CollectiveExecutor>> found = ctx.resources()->Lookup<CollectiveExecutor>(kContainer, kName);
+      StatusOr<RefPtr<WorkerExchange>> found = ctx.resources()->Lookup<WorkerExchange>(kContainer, kName);
       if (found.ok()) return found;
     }
     return absl::FailedPreconditionError(
@@ -69,7 +69,7 @@ class CollectiveExecutor : public Resource {
   virtual int size() const = 0;
   virtual void Reduce(ShardReduction reduction, Done done) = 0;
   // Afterwards all tasks have the elements of the task `root`.
-  virtual void Broadcast(const std::string& key, CollectiveElements elements, int root, Done done) = 0;
+  virtual void Broadcast(const std::string& key, ExchangedElements elements, int root, Done done) = 0;
   // Ends the group on all tasks with this error, and so the operations in flight.
   virtual void Abort(Status why) = 0;
 };
