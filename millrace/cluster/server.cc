@@ -91,6 +91,9 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
   WorkerOptions worker{.task = state->own.task, .id = state->id, .transport = transport};
   worker.liveness.peer_timeout = options.peer_timeout;
   worker.cluster = cluster;
+  if (const std::string& leader = options.default_config.experimental().collective_group_leader(); !leader.empty()) {
+    MR_ASSIGN_OR_RETURN(worker.collective_group_leader, LeaderName(leader));
+  }
   const auto tcp = std::make_shared<net::TcpConnectionTable>();
   LeaseOptions lease{.task = state->id.name(), .grace = options.session_grace, .connections = options.connections};
   if (lease.connections == nullptr) lease.connections = tcp;

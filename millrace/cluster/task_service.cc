@@ -5,6 +5,7 @@
 #include "millrace/base/exception_status.h"
 #include "millrace/base/log.h"
 #include "millrace/cluster/codec/codec.h"
+#include "millrace/cluster/collectives/buffer_codec.h"
 #include "millrace/cluster/worker/remote_worker.h"
 
 namespace millrace {
@@ -75,6 +76,10 @@ TaskService::TaskService(std::shared_ptr<Master> master, std::shared_ptr<Worker>
   AddForTasks("WorkerService/CleanupGraph", &TaskService::CleanupGraph);
   AddForTasks("WorkerService/CleanupAll", &TaskService::CleanupAll);
   AddForTasks("WorkerService/RecvTensor", &TaskService::RecvTensor);
+  AddForTasks("WorkerService/CompleteGroup", &TaskService::CompleteGroup);
+  AddForTasks("WorkerService/CompleteInstance", &TaskService::CompleteInstance);
+  AddForTasks("WorkerService/GetStepSequence", &TaskService::GetStepSequence);
+  AddForTasks("WorkerService/RecvBuf", &TaskService::RecvBuf);
   AddForTasks("WorkerService/Logging", &TaskService::Logging);
   AddForTasks("WorkerService/Tracing", &TaskService::Tracing);
   AddMethod(std::string(RemoteWorker::kRecvTensorsMethod), &TaskService::RecvTensors, /*for_tasks=*/true);
@@ -320,6 +325,35 @@ void TaskService::RecvTensors(Call call) {
                          if (!items.ok()) return call->Reply(items.status());
                          call->Reply(EncodeRecvTensorsAnswer(*items, absl::ToUnixMicros(clock->Now())));
                        });
+}
+
+void TaskService::CompleteGroup(Call call) {
+  pb::CompleteGroupRequest request;
+  if (!ReadRequest(call, &request)) return;
+  worker_->CompleteGroup(ControlOf(call), request, ReplyTo<pb::CompleteGroupResponse>(call));
+}
+
+void TaskService::CompleteInstance(Call call) {
+  pb::CompleteInstanceRequest request;
+  if (!ReadRequest(call, &request)) return;
+  worker_->CompleteInstance(ControlOf(call), request, ReplyTo<pb::CompleteInstanceResponse>(call));
+}
+
+void TaskService::GetStepSequence(Call call) {
+  pb::GetStepSequenceRequest request;
+  if (!ReadRequest(call, &request)) return;
+  worker_->GetStepSequence(ControlOf(call), request, ReplyTo<pb::GetStepSequenceResponse>(call));
+}
+
+void TaskService::RecvBuf(Call call) {
+  pb::RecvBufRequest request;
+  if (!ReadRequest(call, &request)) return;
+  worker_->RecvBuf(ControlOf(call), request, [call, clock = clock_](StatusOr<net::Bytes> buffer) {
+    if (!buffer.ok()) return call->Reply(buffer.status());
+    StatusOr<net::Bytes> message = EncodeRecvBufResponse(*buffer, absl::ToUnixMicros(clock->Now()));
+    if (!message.ok()) return call->Reply(message.status());
+    call->Reply(*std::move(message));
+  });
 }
 
 // Millrace does not log individual calls, so there is nothing to enable or return.

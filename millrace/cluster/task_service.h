@@ -56,6 +56,10 @@ class TaskService : public net::Service {
   void CleanupAll(Call call);
   void RecvTensor(Call call);
   void RecvTensors(Call call);
+  void CompleteGroup(Call call);
+  void CompleteInstance(Call call);
+  void GetStepSequence(Call call);
+  void RecvBuf(Call call);
   void Logging(Call call);
   void Tracing(Call call);
 

@@ -134,6 +134,10 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
     server->set_job_name(task.job);
     server->set_task_index(task.index);
     if (session_.config.has_cluster_def()) *server->mutable_cluster() = session_.config.cluster_def();
+    const std::string& leader = session_.config.experimental().collective_group_leader();
+    if (!leader.empty()) {
+      server->mutable_default_session_config()->mutable_experimental()->set_collective_group_leader(leader);
+    }
     request.set_master_task(session_.worker->task().name());
     request.set_master_incarnation(static_cast<int64_t>(session_.worker->task().devices()[0]->incarnation()));
     return request;

@@ -35,6 +35,7 @@ struct MasterProgram {
   CallableSpec spec;
   FeedTypes feeds;
   std::vector<ProgramPart> parts;
+  int64_t collective_graph_key = 0;  // 0 if it has no collective ops; see CollectiveGraphKey
   bool is_local() const { return parts.size() == 1 && parts[0].peer == nullptr; }
 };
 

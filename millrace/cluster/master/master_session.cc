@@ -81,8 +81,37 @@ void MasterSession::Run(std::shared_ptr<const MasterProgram> program, std::vecto
                         const pb::RunOptions& options, const CallControl& control, Done<StepResult> done,
                         bool may_repeat) {
   if (Status status = program->feeds.Check(feeds); !status.ok()) return done(status);
+  if (ABSL_PREDICT_TRUE(program->collective_graph_key == 0)) {
+    return RunAs(next_step_id_.fetch_add(1), std::move(program), std::move(feeds), options, control, std::move(done),
+                 may_repeat);
+  }
+  // Buffers are exchanged within one run of a step, so it is never repeated as a whole.
+  const CollectiveScope scope = options_.worker_session->collectives();
+  if (scope.leader.empty()) {
+    return RunAs(next_step_id_.fetch_add(1), std::move(program), std::move(feeds), options, control, std::move(done),
+                 /*may_repeat=*/false);
+  }
+  // Other masters may run the same step.
+  int64_t graph_key = options.experimental().collective_graph_key();
+  if (graph_key == 0) graph_key = program->collective_graph_key;
+  options_.worker->collectives().BeginStepOf(
+      scope, graph_key, control,
+      [self = shared_from_this(), program = std::move(program), feeds = std::move(feeds), options, control, graph_key,
+       done = std::move(done)](StatusOr<int64_t> step_id) mutable {
+        if (!step_id.ok()) return done(step_id.status());
+        self->RunAs(*step_id, std::move(program), std::move(feeds), options, control,
+                    [self, graph_key, id = *step_id, done = std::move(done)](StatusOr<StepResult> result) mutable {
+                      self->options_.worker->collectives().EndStepOf(graph_key, id);
+                      done(std::move(result));
+                    },
+                    /*may_repeat=*/false);
+      });
+}
+
+void MasterSession::RunAs(int64_t step_id, std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds,
+                          const pb::RunOptions& options, const CallControl& control, Done<StepResult> done,
+                          bool may_repeat) {
   const bool remote = !program->is_local();
-  const int64_t step_id = next_step_id_.fetch_add(1);
   RefPtr<StepRendezvous> rendezvous;
   if (remote) rendezvous = options_.worker->steps().Keep(step_id);
   auto step = std::make_shared<MasterStep>(shared_from_this(), std::move(program), std::move(feeds), options, step_id,

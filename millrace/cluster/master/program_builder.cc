@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "millrace/cluster/collectives/graph_key.h"
 #include "millrace/cluster/step/group_receives.h"
 #include "millrace/cluster/step/step_edges.h"
 #include "millrace/graph/graph_def.h"
@@ -106,6 +107,7 @@ StatusOr<std::shared_ptr<MasterProgram>> ProgramBuilder::Build(
   const std::string& home = options_.tasks[0].name;
   // Calls are expanded here, since their bodies may be for several tasks.
   MR_RETURN_IF_ERROR(InlineFunctions(graph.get(), &context));
+  program->collective_graph_key = CollectiveGraphKey(*graph);
   MR_RETURN_IF_ERROR(Place(graph.get()));
   if (AllOn(*graph, home)) {
     ProgramPart part;

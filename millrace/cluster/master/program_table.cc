@@ -82,6 +82,7 @@ void ProgramTable::Register(std::shared_ptr<MasterProgram> program, Remote remot
     *request.mutable_graph_options() = options_.config.graph_options();
     *request.mutable_config_proto() = options_.config;
     request.mutable_debug_options();
+    request.set_collective_graph_key(program->collective_graph_key);
     part.peer->worker->RegisterGraph(
         {}, std::move(request),
         [self = shared_from_this(), all, program, &part](StatusOr<pb::RegisterGraphResponse> response) {

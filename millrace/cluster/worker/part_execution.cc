@@ -79,6 +79,7 @@ void PartExecution::End(Status status) {
   if (status.ok()) status = SendLastFetches();
   // Fails the waits for tensors that will not come.
   if (!status.ok() && run_.rendezvous) run_.rendezvous->Abort(status);
+  if (!status.ok()) worker_->collectives().FailStep(run_.step_id, status);
   if (stats_ != nullptr && run_.rendezvous) run_.rendezvous->Detach();
   if (stats_ != nullptr) stats_->ToProto(&result_.step_stats);
   if (status.ok()) worker_->CountPart();

@@ -6,6 +6,7 @@
 #include "absl/strings/strip.h"
 #include "millrace/base/exception_status.h"
 #include "millrace/cluster/blamed_task.h"
+#include "millrace/cluster/collectives/buffer_codec.h"
 #include "millrace/cluster/step/let_go.h"
 
 namespace millrace {
@@ -225,6 +226,32 @@ void RemoteWorker::RecvTensors(const CallControl& control, int64_t step_id, cons
           return done(Internal(self->task_, " gave ", items->size(), " tensors for ", count, " keys"));
         }
         done(std::move(items));
+      },
+      /*every_step=*/true);
+}
+
+void RemoteWorker::CompleteGroup(const CallControl& control, const pb::CompleteGroupRequest& request,
+                                 Done<pb::CompleteGroupResponse> done) {
+  Call("CompleteGroup", net::Serialize(request), control, Parsed<pb::CompleteGroupResponse>(std::move(done)));
+}
+
+void RemoteWorker::CompleteInstance(const CallControl& control, const pb::CompleteInstanceRequest& request,
+                                    Done<pb::CompleteInstanceResponse> done) {
+  Call("CompleteInstance", net::Serialize(request), control, Parsed<pb::CompleteInstanceResponse>(std::move(done)));
+}
+
+void RemoteWorker::GetStepSequence(const CallControl& control, const pb::GetStepSequenceRequest& request,
+                                   Done<pb::GetStepSequenceResponse> done) {
+  CallOn(watched_.get(), "GetStepSequence", net::Serialize(request), control,
+         Parsed<pb::GetStepSequenceResponse>(std::move(done)));
+}
+
+void RemoteWorker::RecvBuf(const CallControl& control, const pb::RecvBufRequest& request, Done<net::Bytes> done) {
+  Call(
+      "RecvBuf", net::Serialize(request), control,
+      [done = std::move(done)](StatusOr<net::Bytes> answer) mutable {
+        if (!answer.ok()) return done(answer.status());
+        done(DecodeRecvBufResponse(*answer));
       },
       /*every_step=*/true);
 }

@@ -36,6 +36,13 @@ class RemoteWorker : public WorkerInterface, public StreamingWorker, public std:
                   Done<RendezvousItem> done) override;
   void RecvTensors(const CallControl& control, int64_t step_id, const std::vector<std::string>& keys,
                    Done<std::vector<RendezvousItem>> done) override;
+  void CompleteGroup(const CallControl& control, const pb::CompleteGroupRequest& request,
+                     Done<pb::CompleteGroupResponse> done) override;
+  void CompleteInstance(const CallControl& control, const pb::CompleteInstanceRequest& request,
+                        Done<pb::CompleteInstanceResponse> done) override;
+  void GetStepSequence(const CallControl& control, const pb::GetStepSequenceRequest& request,
+                       Done<pb::GetStepSequenceResponse> done) override;
+  void RecvBuf(const CallControl& control, const pb::RecvBufRequest& request, Done<net::Bytes> done) override;
 
   static constexpr char kRecvTensorsMethod[] = "/millrace.WorkerService/RecvTensors";
 

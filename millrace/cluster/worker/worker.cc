@@ -24,11 +24,41 @@ Worker::Worker(WorkerOptions options)
       started_(task().clock()->Now()),
       steps_(std::make_shared<StepTable>(
           StepTableOptions{.task = task().name(), .waits = task().waits(), .clock = task().clock()})),
+      collectives_(NewCollectives()),
       sessions_(std::make_unique<SessionTable>(
           task().name(), std::make_shared<WorkerSession>(WorkerSessionOptions{
                              .task = options_.task,
                              .peers = std::make_shared<PeerSet>(options_.cluster, options_.id, options_.transport,
-                                                                options_.liveness)}))) {}
+                                                                options_.liveness),
+                             .group_leader = options_.collective_group_leader,
+                             .cluster_groups = collectives_->cluster_groups()}))) {
+  OfferCollectives(task().resources().get());
+}
+
+std::shared_ptr<TaskCollectives> Worker::NewCollectives() {
+  TaskCollectivesOptions collectives;
+  collectives.task = task().name();
+  // The ops that call these run on this worker's task, which its steps keep alive, but not the worker.
+  collectives.scope = [this](string_view session) -> StatusOr<CollectiveScope> {
+    MR_ASSIGN_OR_RETURN(const std::shared_ptr<WorkerSession> found,
+                        sessions_->Find(std::string(session), !session.empty()));
+    return found->collectives();
+  };
+  collectives.has_device = [task = options_.task](uint64_t incarnation) {
+    return std::any_of(task->devices().begin(), task->devices().end(),
+                       [&](const auto& device) { return device->incarnation() == incarnation; });
+  };
+  collectives.on_remote_wait = [this] { liveness_->Poke(); };
+  collectives.timers = options_.liveness.timers;
+  collectives.clock = task().clock();
+  return std::make_shared<TaskCollectives>(std::move(collectives));
+}
+
+void Worker::OfferCollectives(ResourceManager* resources) {
+  (void)resources->LookupOrCreate<CollectiveExecutor>(
+      CollectiveExecutor::kContainer, CollectiveExecutor::kName,
+      [this]() -> StatusOr<RefPtr<CollectiveExecutor>> { return collectives_->NewExecutor(); });
+}
 
 Worker::~Worker() { Clear(); }
 
@@ -42,6 +72,7 @@ void Worker::Shutdown(const Status& why, absl::AnyInvocable<void()> idle) {
   leases_->Stop();
   sessions_->Shutdown(why);
   steps_->Shutdown(why);
+  collectives_->Shutdown(why);
   task().Close(Unavailable("task ", task().name(), " is going down"), why, std::move(idle));
 }
 
@@ -60,10 +91,17 @@ void Worker::GetStatus(const CallControl&, Done<pb::GetStatusResponse> done) {
   done(std::move(response));
 }
 
-StatusOr<std::shared_ptr<WorkerSession>> Worker::NewSession(const pb::CreateWorkerSessionRequest& request) const {
+StatusOr<std::shared_ptr<WorkerSession>> Worker::NewSession(const pb::CreateWorkerSessionRequest& request) {
   WorkerSessionOptions session{.task = options_.task};
   session.on_task.handle = request.session_handle();
   if (request.isolate_session_state()) session.on_task.resources = std::make_shared<ResourceManager>();
+  OfferCollectives(session.on_task.resources != nullptr ? session.on_task.resources.get() : task().resources().get());
+  session.cluster_groups = collectives_->cluster_groups();
+  session.group_leader = options_.collective_group_leader;
+  const std::string& leader = request.server_def().default_session_config().experimental().collective_group_leader();
+  if (!leader.empty()) {
+    MR_ASSIGN_OR_RETURN(session.group_leader, LeaderName(leader));
+  }
   session.master_task = request.master_task();
   session.master_incarnation = request.master_incarnation();
   session.opened = task().clock()->Now();
@@ -100,6 +138,11 @@ void Worker::CreateWorkerSession(const CallControl& control, pb::CreateWorkerSes
 
 void Worker::DeleteWorkerSession(const CallControl&, const std::string& handle, DoneStatus done) {
   const std::shared_ptr<WorkerSession> session = sessions_->Close(handle);
+  if (session != nullptr && !session->collectives().leader.empty()) {
+    const std::vector<std::shared_ptr<WorkerSession>> left = sessions_->List();
+    if (std::all_of(left.begin(), left.end(), [](const auto& other) { return other->collectives().leader.empty(); }))
+      collectives_->ClearCluster();
+  }
   steps_->ForgetSession(handle, Cancelled("the session was closed"));
   if (session != nullptr) session->DeregisterAll();
   if (session != nullptr && options_.on_session_end != nullptr) options_.on_session_end();
@@ -113,6 +156,12 @@ void Worker::RegisterGraph(const CallControl& control, pb::RegisterGraphRequest 
   if (!session.ok()) return done(session.status());
   if (control.from != nullptr) (*session)->lease()->Touch(*control.from);
   const bool plain = request.config_proto().graph_options().optimizer_options().opt_level() == pb::OptimizerOptions::L0;
+  const std::string& leader = request.config_proto().experimental().collective_group_leader();
+  if (!leader.empty() && *session == sessions_->legacy()) {
+    StatusOr<std::string> name = LeaderName(leader);
+    if (!name.ok()) return done(name.status());
+    (*session)->SetGroupLeader(*name);
+  }
   auto graph = std::make_unique<Graph>();
   if (Status status = ImportGraphDef(std::move(*request.mutable_graph_def()), graph.get()); !status.ok()) {
     return done(status);
@@ -223,6 +272,7 @@ void Worker::Repeat(PartRun run, absl::AnyInvocable<void(PartResult)> done) {
 
 void Worker::CleanupGraph(const CallControl&, int64_t step_id, DoneStatus done) {
   steps_->Forget(step_id);
+  collectives_->FailStep(step_id, Aborted("step ", step_id, " has ended on ", task().name()));
   done(absl::OkStatus());
 }
 
@@ -255,6 +305,7 @@ void Worker::RecvTensors(const CallControl& control, int64_t step_id, const std:
 std::vector<Wait> Worker::ListWaits() const {
   std::vector<Wait> waits = task().waits()->List();
   for (const RefPtr<StepRendezvous>& step : steps_->Rendezvous()) step->ListWaits(&waits);
+  collectives_->ListWaits(&waits);
   std::stable_sort(waits.begin(), waits.end(), [](const Wait& a, const Wait& b) { return a.since < b.since; });
   return waits;
 }
@@ -276,11 +327,32 @@ void Worker::Expire(const std::string& handle, const Status&) {
 
 bool Worker::ListAwaited(std::vector<Awaited>* peers) {
   for (const RefPtr<StepRendezvous>& step : steps_->Rendezvous()) step->ListAwaited(peers);
+  collectives_->ListAwaited(peers);
   return task().is_running();
 }
 
 void Worker::OnPeerLost(const Awaited& peer, const Status& why) {
   for (const RefPtr<StepRendezvous>& step : steps_->Rendezvous()) step->AbortIfAwaiting(peer, why);
+  collectives_->OnPeerLost(peer, why);
+}
+
+void Worker::CompleteGroup(const CallControl& control, const pb::CompleteGroupRequest& request,
+                           Done<pb::CompleteGroupResponse> done) {
+  collectives_->CompleteGroup(control, request, std::move(done));
+}
+
+void Worker::CompleteInstance(const CallControl& control, const pb::CompleteInstanceRequest& request,
+                              Done<pb::CompleteInstanceResponse> done) {
+  collectives_->CompleteInstance(control, request, std::move(done));
+}
+
+void Worker::GetStepSequence(const CallControl&, const pb::GetStepSequenceRequest& request,
+                             Done<pb::GetStepSequenceResponse> done) {
+  done(collectives_->GetStepSequence(request));
+}
+
+void Worker::RecvBuf(const CallControl& control, const pb::RecvBufRequest& request, Done<net::Bytes> done) {
+  collectives_->RecvBuf(control, request, std::move(done));
 }
 
 }  // namespace millrace

@@ -8,6 +8,7 @@
 
 #include "millrace/base/clock.h"
 #include "millrace/cluster/cluster_spec.h"
+#include "millrace/cluster/collectives/task_collectives.h"
 #include "millrace/cluster/watch/liveness.h"
 #include "millrace/cluster/watch/session_lease.h"
 #include "millrace/cluster/worker/finish_counter.h"
@@ -26,6 +27,8 @@ struct WorkerOptions {
   net::Transport* transport = nullptr;
   LivenessOptions liveness = {};
   LeaseOptions lease = {};
+  // The task that forms the groups of collective ops, for sessions that name none; may be empty.
+  std::string collective_group_leader = {};
   std::function<void()> on_session_end = nullptr;  // called when a session has ended, on any thread; may be null
 };
 
@@ -55,6 +58,13 @@ class Worker : public WorkerInterface,
                   Done<RendezvousItem> done) override;
   void RecvTensors(const CallControl& control, int64_t step_id, const std::vector<std::string>& keys,
                    Done<std::vector<RendezvousItem>> done) override;
+  void CompleteGroup(const CallControl& control, const pb::CompleteGroupRequest& request,
+                     Done<pb::CompleteGroupResponse> done) override;
+  void CompleteInstance(const CallControl& control, const pb::CompleteInstanceRequest& request,
+                        Done<pb::CompleteInstanceResponse> done) override;
+  void GetStepSequence(const CallControl& control, const pb::GetStepSequenceRequest& request,
+                       Done<pb::GetStepSequenceResponse> done) override;
+  void RecvBuf(const CallControl& control, const pb::RecvBufRequest& request, Done<net::Bytes> done) override;
 
   // For the master of the same task, without messages.
   StatusOr<std::shared_ptr<WorkerSession>> MakeSession(const pb::CreateWorkerSessionRequest& request);
@@ -74,6 +84,7 @@ class Worker : public WorkerInterface,
   StepTable& steps() const { return *steps_; }
   SessionTable& sessions() const { return *sessions_; }
   LivenessMonitor& liveness() const { return *liveness_; }
+  TaskCollectives& collectives() const { return *collectives_; }
   std::vector<RunningPart> ListRunning() const { return task().ListRunning(); }
   // The ids of the steps that this task knows, including those that only have unreceived tensors or waiting receivers;
   // sorted.
@@ -94,15 +105,19 @@ class Worker : public WorkerInterface,
 
  private:
   explicit Worker(WorkerOptions options);
+  std::shared_ptr<TaskCollectives> NewCollectives();
+  // Puts the executor of collective ops where the kernels that use `resources` find it.
+  void OfferCollectives(ResourceManager* resources);
   // OK if a tensor with this key can come from this process.
   Status CheckKey(const std::string& key) const;
-  StatusOr<std::shared_ptr<WorkerSession>> NewSession(const pb::CreateWorkerSessionRequest& request) const;
+  StatusOr<std::shared_ptr<WorkerSession>> NewSession(const pb::CreateWorkerSessionRequest& request);
   void FinishRunGraph(const RunGraphCall& call, StepRendezvous& rendezvous, RunGraphAnswer& answer, PartResult result);
 
   const WorkerOptions options_;
   const absl::Time started_;
   FinishCounter steps_finished_, parts_finished_;
   const std::shared_ptr<StepTable> steps_;
+  const std::shared_ptr<TaskCollectives> collectives_;
   const std::unique_ptr<SessionTable> sessions_;
   std::shared_ptr<LivenessMonitor> liveness_;
   std::shared_ptr<LeaseMonitor> leases_;

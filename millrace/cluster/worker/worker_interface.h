@@ -11,6 +11,7 @@
 #include "millrace/base/status.h"
 #include "millrace/cluster/codec/codec.h"
 #include "millrace/net/transport.h"
+#include "millrace/proto/collective.pb.h"
 
 namespace millrace {
 
@@ -66,6 +67,25 @@ class WorkerInterface {
   virtual void RecvTensors(const CallControl& control, int64_t step_id, const std::vector<std::string>& keys,
                            Done<std::vector<RendezvousItem>> done) {
     done(Unimplemented("RecvTensors"));
+  }
+
+  // The collective ops of graphs (cluster/collectives). A worker that forms groups is their leader: it answers the
+  // first when the group is complete, the second when the instance is.
+  virtual void CompleteGroup(const CallControl& control, const pb::CompleteGroupRequest& request,
+                             Done<pb::CompleteGroupResponse> done) {
+    done(Unimplemented("CompleteGroup"));
+  }
+  virtual void CompleteInstance(const CallControl& control, const pb::CompleteInstanceRequest& request,
+                                Done<pb::CompleteInstanceResponse> done) {
+    done(Unimplemented("CompleteInstance"));
+  }
+  virtual void GetStepSequence(const CallControl& control, const pb::GetStepSequenceRequest& request,
+                               Done<pb::GetStepSequenceResponse> done) {
+    done(Unimplemented("GetStepSequence"));
+  }
+  // Returns the buffer once a device of the worker has offered it.
+  virtual void RecvBuf(const CallControl& control, const pb::RecvBufRequest& request, Done<net::Bytes> done) {
+    done(Unimplemented("RecvBuf"));
   }
 };
 

@@ -13,7 +13,22 @@ constexpr int kManyNodes = 200;
 }  // namespace
 
 WorkerSession::WorkerSession(WorkerSessionOptions options)
-    : options_(std::move(options)), on_task_(options_.task->NewSession(options_.on_task)) {}
+    : options_(std::move(options)),
+      on_task_(options_.task->NewSession(options_.on_task)),
+      group_leader_(options_.group_leader) {}
+
+CollectiveScope WorkerSession::collectives() const {
+  CollectiveScope scope{.task = options_.peers->self(), .peers = options_.peers};
+  MutexLock lock(&mu_);
+  scope.leader = group_leader_;
+  scope.groups = group_leader_.empty() ? own_groups_ : options_.cluster_groups;
+  return scope;
+}
+
+void WorkerSession::SetGroupLeader(const std::string& leader) {
+  MutexLock lock(&mu_);
+  group_leader_ = leader;
+}
 
 void RunAllOf(const Graph& graph, PassContext* context) {
   std::vector<bool> used(graph.max_id(), false);

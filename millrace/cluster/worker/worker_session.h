@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "millrace/base/mutex.h"
+#include "millrace/cluster/collectives/collective_scope.h"
 #include "millrace/cluster/step/group_receives.h"
 #include "millrace/cluster/step/step_edges.h"
 #include "millrace/cluster/watch/session_lease.h"
@@ -40,6 +41,10 @@ struct WorkerSessionOptions {
   std::string master_task = {};
   int64_t master_incarnation = 0;
   std::shared_ptr<const PeerSet> peers = nullptr;
+  // The task that forms the groups of its collective ops (empty: every task its own), and the groups of all sessions
+  // of this task that have one.
+  std::string group_leader = {};
+  std::shared_ptr<GroupTable> cluster_groups = nullptr;
   absl::Time opened = absl::InfinitePast();
 };
 
@@ -60,6 +65,10 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   const MemoryBudget& memory() const { return *on_task_->memory(); }
   const std::shared_ptr<SessionLease>& lease() const { return lease_; }
 
+  CollectiveScope collectives() const;
+  // A master that creates no session names the leader with each graph.
+  void SetGroupLeader(const std::string& leader);
+
   // Compiles a part, all of whose nodes are placed on devices of this task.
   StatusOr<std::shared_ptr<RegisteredGraph>> Compile(std::unique_ptr<Graph> graph, PassContext context,
                                                      const PassOptions& passes);
@@ -75,7 +84,9 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   const WorkerSessionOptions options_;
   const std::shared_ptr<TaskSession> on_task_;
   const std::shared_ptr<SessionLease> lease_ = std::make_shared<SessionLease>();
+  const std::shared_ptr<GroupTable> own_groups_ = std::make_shared<GroupTable>();
   mutable Mutex mu_;
+  std::string group_leader_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   int64_t next_graph_ ABSL_GUARDED_BY(mu_) = 1;
   absl::flat_hash_map<std::string, std::shared_ptr<RegisteredGraph>> graphs_ ABSL_GUARDED_BY(mu_);
