@@ -38,6 +38,8 @@
 #include "millrace/data/worker_batches.h"
 #include "millrace/session/chrome_trace.h"
 #include "millrace/session/session.h"
+#include "millrace/strategy/broadcast_variables.h"
+#include "millrace/strategy/strategy.h"
 #include "millrace/strategy/worker_group.h"
 #include "millrace/tensor/tensor.h"
 #include "millrace/train/checkpoint/checkpoint_reader.h"

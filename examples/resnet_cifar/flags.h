@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "millrace/millrace.h"
 
 struct Flags {
@@ -20,6 +21,10 @@ struct Flags {
   bool use_synthetic_data = false;
   std::string distribution_strategy = "off";
   int num_gpus = 0;
+  int cpu_devices = 1;
+  int shards = 8;
+  std::string all_reduce_alg = "auto";
+  int num_packs = 0;
   int resnet_size = 56;
   int version = 1;
   double learning_rate = 0.1;
@@ -49,9 +54,20 @@ struct Flags {
     app.add_flag("--eval_only", eval_only, "Evaluate the newest checkpoint in --model_dir, and do not train");
     app.add_flag("--use_synthetic_data,--synth", use_synthetic_data,
                  "Train on one batch of random numbers, to measure speed without an input pipeline");
-    app.add_option(
-        "--distribution_strategy,--ds", distribution_strategy,
-        "off: devices are chosen by the runtime; one_device: all on the CPU, or on the GPU with --num_gpus=1");
+    app.add_option("--distribution_strategy,--ds", distribution_strategy,
+                   "off: devices are chosen by the runtime; one_device: all on the CPU, or on the GPU with "
+                   "--num_gpus=1; mirrored: --cpu_devices of this process; multi_worker_mirrored: the workers in "
+                   "TF_CONFIG; default: of the last three the one that fits");
+    app.add_option("--cpu_devices", cpu_devices, "CPU devices of each process, for mirrored and multi_worker_mirrored")
+        ->check(PositiveNumber);
+    app.add_option("--shards", shards,
+                   "Logical shards of a batch: a strategy then gives the same weights, byte for byte, on any number of "
+                   "workers and devices; 0: one part for each device, which may add up in any order")
+        ->check(NonNegativeNumber);
+    app.add_option("--all_reduce_alg,--ara", all_reduce_alg,
+                   "How workers sum gradients with --shards=0: auto, ring, halving-doubling, doubling or tree");
+    app.add_option("--num_packs", num_packs, "Exchanges of gradients per step; 0: one for each 4 MB")
+        ->check(NonNegativeNumber);
     app.add_option("--num_gpus,--ng", num_gpus, "GPUs to train on; 0: the CPU")->check(NonNegativeNumber);
     app.add_option("--resnet_size,--rs", resnet_size, "Layers of the network")->check(CLI::IsMember({20, 32, 44, 56}));
     app.add_option("--version,--resnet_version,--rv", version,
@@ -77,29 +93,45 @@ struct Flags {
     app.footer(
         "Examples:\n"
         "  resnet_cifar --data_dir=cifar-10-batches-bin --model_dir=run --resnet_size=20\n"
-        "  resnet_cifar --use_synthetic_data --train_steps=200 --skip_eval");
+        "  resnet_cifar --use_synthetic_data --train_steps=200 --skip_eval\n"
+        "  millrace launch --ps 0 --workers 2 -- resnet_cifar --distribution_strategy=multi_worker_mirrored");
+  }
+
+  // The strategy's name, with `default` replaced.
+  millrace::StatusOr<std::string> Strategy() const {
+    MR_ASSIGN_OR_RETURN(const std::optional<millrace::TaskConfig> task, millrace::TaskConfig::FromEnvironment());
+    const bool several = task && task->num_workers() > 1;
+    if (distribution_strategy != "default") {
+      if (several && distribution_strategy != "multi_worker_mirrored") {
+        return millrace::InvalidArgument("TF_CONFIG has ", task->num_workers(),
+                                         " workers, and --distribution_strategy=", distribution_strategy,
+                                         " trains on one; multi_worker_mirrored uses all");
+      }
+      return distribution_strategy;
+    }
+    if (several) return std::string("multi_worker_mirrored");
+    return std::string(cpu_devices > 1 ? "mirrored" : "one_device");
   }
 
   // INVALID_ARGUMENT for values that contradict each other, UNIMPLEMENTED for strategies that are not there yet.
   millrace::Status Check() const {
     using millrace::InvalidArgument;
-    const std::vector<std::string> later = {"mirrored", "multi_worker_mirrored", "parameter_server", "default"};
-    if (std::find(later.begin(), later.end(), distribution_strategy) != later.end()) {
-      return millrace::Unimplemented("--distribution_strategy=", distribution_strategy,
-                                     " is not available yet; available are off and one_device");
+    const std::vector<std::string> known = {"off", "one_device", "mirrored", "multi_worker_mirrored", "default"};
+    const std::string names = absl::StrJoin(known, ", ");
+    if (distribution_strategy == "parameter_server") {
+      return millrace::Unimplemented("--distribution_strategy=parameter_server is not available yet; available are ",
+                                     names);
     }
-    if (distribution_strategy != "off" && distribution_strategy != "one_device") {
-      return InvalidArgument("--distribution_strategy=", distribution_strategy,
-                             " is not known; available are off and one_device");
+    if (std::find(known.begin(), known.end(), distribution_strategy) == known.end()) {
+      return InvalidArgument("--distribution_strategy=", distribution_strategy, " is not known; available are ", names);
     }
+    if (cpu_devices > 1 && (distribution_strategy == "off" || distribution_strategy == "one_device")) {
+      return InvalidArgument("--cpu_devices=", cpu_devices, " needs --distribution_strategy=mirrored or ",
+                             "multi_worker_mirrored; ", distribution_strategy, " trains on one");
+    }
+    if (cpu_devices > 1 && num_gpus > 0) return InvalidArgument("--cpu_devices and --num_gpus exclude each other");
     if (eval_only && skip_eval) return InvalidArgument("--eval_only and --skip_eval leave nothing to do");
     if (eval_only && model_dir.empty()) return InvalidArgument("--eval_only needs --model_dir");
-    MR_ASSIGN_OR_RETURN(const std::optional<millrace::TaskConfig> task, millrace::TaskConfig::FromEnvironment());
-    if (task && task->num_workers() > 1) {
-      return millrace::Unimplemented(
-          "TF_CONFIG has ", task->num_workers(),
-          " workers, and training on several is not available yet (--distribution_strategy=multi_worker_mirrored)");
-    }
-    return absl::OkStatus();
+    return Strategy().status();
   }
 };

@@ -27,19 +27,31 @@ Output CrossEntropy(const Scope& scope, const Flags& flags, const Output& labels
 
 }  // namespace
 
-Model BuildModel(const Scope& scope, const Flags& flags, int64_t steps_per_epoch) {
+Model BuildModel(const Scope& scope, const Flags& flags, int64_t steps_per_epoch, Strategy* strategy) {
   const ResNetOptions resnet{.size = flags.resnet_size, .version = flags.version, .weight_decay = flags.weight_decay};
   const char* const name = "resnet_model";
-  const int64_t n = flags.batch_size;
+  const auto loss_of = [&](const Scope& s, const std::vector<Output>& in) -> Output {
+    const Output logits = ResNetLogits(s.VariableScope(name), in[0], /*training=*/true, resnet);
+    return CrossEntropy(s, flags, in[1], logits) + losses::RegularizationLoss(s);
+  };
   Model m;
-  m.images = ops::Placeholder(scope.WithOpName("images"), DType::kFloat, {.shape = {n, 32, 32, 3}});
-  m.labels = ops::Placeholder(scope.WithOpName("labels"), DType::kInt32, {.shape = {n}});
-  const Output logits = ResNetLogits(scope.VariableScope(name), m.images, /*training=*/true, resnet);
-  m.loss = CrossEntropy(scope, flags, m.labels, logits) + losses::RegularizationLoss(scope);
   m.global_step = GlobalStep(scope);
   m.learning_rate = LearningRate(scope, flags, m.global_step, steps_per_epoch);
   optimizers::Momentum momentum({.learning_rate = m.learning_rate, .momentum = 0.9});
-  m.train = momentum.Minimize(scope, m.loss, {.global_step = m.global_step});
+  if (strategy != nullptr) {
+    const ReplicaInputs inputs =
+        strategy->MakeInputs(scope, flags.batch_size, {{DType::kFloat, {32, 32, 3}}, {DType::kInt32, {}}});
+    m.feeds = inputs.feeds;
+    const PerReplica losses = strategy->Run(scope, inputs, Strategy::ReplicaFn(loss_of));
+    m.loss = strategy->Reduce(scope.WithOpName("loss"), ReplicaReduction::kMean, losses);
+    m.train = strategy->Minimize(scope, momentum, losses);
+  } else {
+    const int64_t n = flags.batch_size;
+    m.feeds = {ops::Placeholder(scope.WithOpName("images"), DType::kFloat, {.shape = {n, 32, 32, 3}}),
+               ops::Placeholder(scope.WithOpName("labels"), DType::kInt32, {.shape = {n}})};
+    m.loss = loss_of(scope, m.feeds);
+    m.train = momentum.Minimize(scope, m.loss, {.global_step = m.global_step});
+  }
   if (!flags.model_dir.empty()) {
     ScalarSummary(scope, "loss", m.loss);
     ScalarSummary(scope, "learning_rate", m.learning_rate);

@@ -54,17 +54,26 @@ StatusOr<Data> LoadData(const Flags& flags) {
   return Data{.train = read->train, .test = read->test, .examples = examples};
 }
 
-// The batches from global step `first_step` on.
-StatusOr<std::unique_ptr<DatasetIterator>> TrainingBatches(const Data& data, const Flags& flags, int64_t first_step) {
+// The batches of this worker's replicas from global step `first_step` on.
+StatusOr<std::unique_ptr<DatasetIterator>> TrainingBatches(const Data& data, const Flags& flags, int64_t first_step,
+                                                           const Strategy* strategy) {
+  const int64_t replicas = strategy == nullptr ? 1 : strategy->num_replicas();
+  const int64_t local = strategy == nullptr ? 1 : strategy->local_replicas();
   if (flags.use_synthetic_data) {
-    MR_ASSIGN_OR_RETURN(const Dataset once, CifarTestBatches(data.train, flags.batch_size));
+    MR_ASSIGN_OR_RETURN(const Dataset once, CifarTestBatches(data.train, flags.batch_size / replicas));
     MR_ASSIGN_OR_RETURN(const std::unique_ptr<DatasetIterator> it, once.MakeIterator());
-    std::vector<Tensor> batch;
-    MR_RETURN_IF_ERROR(it->Next(&batch).status());
-    return Dataset::FromElement(batch).Repeat().MakeIterator();
+    std::vector<Tensor> all, one;
+    for (int64_t i = 0; i < local; ++i) {
+      MR_RETURN_IF_ERROR(it->Next(&one).status());
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return Dataset::FromElement(all).Repeat().MakeIterator();
   }
   MR_ASSIGN_OR_RETURN(const Dataset batches,
-                      CifarTrainingBatches(data.train, {.batch_size = flags.batch_size,
+                      CifarTrainingBatches(data.train, {.batch_size = flags.batch_size / replicas,
+                                                        .num_workers = replicas,
+                                                        .worker_index = strategy ? strategy->first_replica() : 0,
+                                                        .parts = local,
                                                         .seed = static_cast<uint64_t>(flags.seed),
                                                         .first_batch = first_step,
                                                         .threads = flags.data_threads}));
@@ -76,10 +85,11 @@ StatusOr<std::unique_ptr<DatasetIterator>> TrainingBatches(const Data& data, con
 // Evaluates on the test images; prints and records the results.
 class Evaluator {
  public:
-  static StatusOr<Evaluator> Create(const Model& model, const Data& data, const Flags& flags, BenchmarkLog* log) {
+  static StatusOr<Evaluator> Create(const Model& model, const Data& data, const Flags& flags, bool is_chief,
+                                    BenchmarkLog* log) {
     Evaluator made(model, log);
     MR_ASSIGN_OR_RETURN(made.batches_, CifarTestBatches(data.test, kTestBatch, flags.data_threads));
-    if (!flags.model_dir.empty()) {
+    if (!flags.model_dir.empty() && is_chief) {
       MR_ASSIGN_OR_RETURN(made.writer_, FileWriter::Create(JoinPath(flags.model_dir, "eval")));
     }
     return made;
@@ -124,10 +134,10 @@ class Evaluator {
 
 // ---- Training ----
 
+// Only the chief tells how it goes and evaluates.
 Status Train(MonitoredSession& session, const Model& m, DatasetIterator& batches, const Flags& flags, int64_t done,
-             int64_t last, int64_t steps_per_epoch, Evaluator& evaluator, BenchmarkLog& log) {
-  MR_ASSIGN_OR_RETURN(const MonitoredStep step,
-                      session.MakeStep({m.images, m.labels}, {m.loss, m.learning_rate}, {m.train}));
+             int64_t last, int64_t steps_per_epoch, bool is_chief, Evaluator& evaluator, BenchmarkLog& log) {
+  MR_ASSIGN_OR_RETURN(const MonitoredStep step, session.MakeStep(m.feeds, {m.loss, m.learning_rate}, {m.train}));
   const int64_t eval_every = flags.epochs_between_evals * steps_per_epoch;
   Speed speed(flags.batch_size);
   std::vector<Tensor> batch;
@@ -137,6 +147,7 @@ Status Train(MonitoredSession& session, const Model& m, DatasetIterator& batches
     MR_RETURN_IF_ERROR(step.Run(batch, &told));
     ++done;
     speed.Step();
+    if (!is_chief) continue;
     if (done % flags.log_steps == 0 || done == last) {
       const double rate = speed.Current();
       std::printf("step %lld/%lld (epoch %.2f)  loss %.4f  learning rate %.4g  %.1f images/s\n",
@@ -152,6 +163,7 @@ Status Train(MonitoredSession& session, const Model& m, DatasetIterator& batches
       speed.Resume();
     }
   }
+  if (!is_chief) return absl::OkStatus();
   std::printf("Trained to step %lld, %.1f images/s on average\n", static_cast<long long>(done), speed.Average());
   return log.Add("average_examples_per_sec", speed.Average(), done);
 }
@@ -168,11 +180,23 @@ Status CheckDevices(const Flags& flags) {
                            " here; --num_gpus=0 trains on the CPU");
   }
   if (flags.num_gpus > 1) {
-    return Unimplemented("--num_gpus=", flags.num_gpus,
-                         " needs --distribution_strategy=mirrored, which is not available yet; ",
-                         flags.distribution_strategy, " trains on one");
+    return Unimplemented("--num_gpus=", flags.num_gpus, ": several GPUs of one process are not available yet");
   }
   return absl::OkStatus();
+}
+
+// Null without one.
+StatusOr<std::unique_ptr<Strategy>> MakeStrategy(const Flags& flags) {
+  MR_ASSIGN_OR_RETURN(const std::string name, flags.Strategy());
+  StrategyOptions options{.shards = flags.shards, .num_packs = flags.num_packs, .all_reduce_alg = flags.all_reduce_alg};
+  if (flags.num_gpus > 0) options.devices = {"/device:GPU:0"};
+  for (int i = 0; flags.num_gpus == 0 && i < flags.cpu_devices; ++i) {
+    options.devices.push_back(absl::StrCat("/device:CPU:", i));
+  }
+  if (name == "one_device") return OneDeviceStrategy(std::move(options));
+  if (name == "mirrored") return MirroredStrategy(std::move(options));
+  if (name == "multi_worker_mirrored") return MultiWorkerMirroredStrategy(std::move(options));
+  return std::unique_ptr<Strategy>();
 }
 
 Status Run(const Flags& flags) {
@@ -186,16 +210,14 @@ Status Run(const Flags& flags) {
   const int64_t steps_per_epoch = std::max<int64_t>(1, data.examples / flags.batch_size);
   const int64_t last = flags.train_steps > 0 ? flags.train_steps : flags.train_epochs * steps_per_epoch;
 
-  Scope scope = Scope::NewRoot();
-  if (flags.num_gpus > 0) {
-    scope = scope.WithDevice("/device:GPU:0");
-  } else if (flags.distribution_strategy == "one_device") {
-    scope = scope.WithDevice("/device:CPU:0");
-  }
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<Strategy> strategy, MakeStrategy(flags));
+  const bool is_chief = strategy == nullptr || strategy->is_chief();
+  Scope scope = strategy == nullptr ? Scope::NewRoot() : strategy->NewScope();
+  if (strategy == nullptr && flags.num_gpus > 0) scope = scope.WithDevice("/device:GPU:0");
   scope.SetRandomSeed(flags.seed);
-  const Model model = BuildModel(scope, flags, steps_per_epoch);
-  MR_ASSIGN_OR_RETURN(BenchmarkLog log, BenchmarkLog::Open(flags.benchmark_log_dir));
-  MR_ASSIGN_OR_RETURN(Evaluator evaluator, Evaluator::Create(model, data, flags, &log));
+  const Model model = BuildModel(scope, flags, steps_per_epoch, strategy.get());
+  MR_ASSIGN_OR_RETURN(BenchmarkLog log, BenchmarkLog::Open(is_chief ? flags.benchmark_log_dir : ""));
+  MR_ASSIGN_OR_RETURN(Evaluator evaluator, Evaluator::Create(model, data, flags, is_chief, &log));
 
   MonitoredTrainingSessionOptions options{
       .checkpoint_dir = flags.model_dir,
@@ -206,22 +228,29 @@ Status Run(const Flags& flags) {
   options.hooks = {std::make_shared<StopAtStepHook>(StopAtStepOptions{.last_step = last}),
                    std::make_shared<NanTensorHook>(model.loss)};
   if (flags.eval_only) options.save_checkpoint_every_steps = 0;
-  MR_ASSIGN_OR_RETURN(const std::unique_ptr<MonitoredSession> session, MonitoredTrainingSession(scope, options));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<MonitoredSession> session, strategy == nullptr
+                                                                           ? MonitoredTrainingSession(scope, options)
+                                                                           : strategy->TrainingSession(scope, options));
   MR_ASSIGN_OR_RETURN(const int64_t first, ReadGlobalStep(session->raw_session(), model.global_step));
   if (!flags.eval_only && first < last) {
+    std::string place;
+    if (strategy != nullptr && strategy->num_workers() > 1) {
+      place = absl::StrCat(" of worker ", strategy->worker_index(), " of ", strategy->num_workers());
+    }
     std::printf(
-        "Training ResNet-%d, version %d, on %s with %s: %lld images per step, %lld steps per epoch, step %lld to "
+        "Training ResNet-%d, version %d, on %s%s with %s: %lld images per step, %lld steps per epoch, step %lld to "
         "%lld\n",
-        flags.resnet_size, flags.version, flags.num_gpus > 0 ? "the GPU" : "the CPU",
+        flags.resnet_size, flags.version, flags.num_gpus > 0 ? "the GPU" : "the CPU", place.c_str(),
         flags.use_synthetic_data ? "synthetic data" : flags.data_dir.c_str(), static_cast<long long>(flags.batch_size),
         static_cast<long long>(steps_per_epoch), static_cast<long long>(first), static_cast<long long>(last));
     std::fflush(stdout);
-    MR_ASSIGN_OR_RETURN(const std::unique_ptr<DatasetIterator> batches, TrainingBatches(data, flags, first));
-    MR_RETURN_IF_ERROR(Train(*session, model, *batches, flags, first, last, steps_per_epoch, evaluator, log));
+    MR_ASSIGN_OR_RETURN(const std::unique_ptr<DatasetIterator> batches,
+                        TrainingBatches(data, flags, first, strategy.get()));
+    MR_RETURN_IF_ERROR(Train(*session, model, *batches, flags, first, last, steps_per_epoch, is_chief, evaluator, log));
   } else if (!flags.eval_only) {
     std::printf("The training in %s is at step %lld already\n", flags.model_dir.c_str(), static_cast<long long>(first));
   }
-  if (!flags.skip_eval) {
+  if (!flags.skip_eval && is_chief) {
     const int64_t reached = flags.eval_only ? first : std::max(first, last);
     MR_RETURN_IF_ERROR(evaluator.Run(*session->raw_session(), reached));
   }

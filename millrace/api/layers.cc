@@ -33,12 +33,16 @@ std::vector<int64_t> Nhwc(const std::array<int64_t, 2>& hw) { return {1, hw[0], 
 
 Output Nothing(const Scope& s) { return Output(s, Endpoint{}); }
 
-// Bias, regularization and activation, common to Dense and Conv2D.
+// Called before the kernel is used: the order in which the parts of a gradient are added up is that of the uses, and
+// must not depend on whether this use is the first.
+void Regularize(const Scope& s, const PartitionedVar& kernel, double l2) {
+  if (l2 == 0 || kernel.reused()) return;
+  for (const Var& part : kernel.parts()) losses::L2Regularization(s, part, l2);
+}
+
+// Bias and activation, common to Dense and Conv2D.
 template <typename Options>
 Output Finish(const Scope& s, Output y, const PartitionedVar& kernel, int64_t units, const Options& options) {
-  if (options.l2 != 0 && !kernel.reused()) {
-    for (const Var& part : kernel.parts()) losses::L2Regularization(s, part, options.l2);
-  }
   if (options.use_bias) {
     const PartitionedVar bias(s, "bias", Shape({units}), options.bias_initializer,
                               {.dtype = kernel.dtype(), .trainable = options.trainable});
@@ -81,6 +85,7 @@ Output Dense(const Scope& scope, const Input& x, int64_t units, const DenseOptio
   const PartitionedVar kernel(s, "kernel", Shape({inputs, units}), options.kernel_initializer,
                               {.dtype = in.dtype(), .trainable = options.trainable});
   const Output weights = api_internal::WholeOf(s, kernel);
+  Regularize(s, kernel, options.l2);
   if (in.shape().rank() == 2) return Finish(s, Op(s, "MatMul", {in, weights}), kernel, units, options);
   const Output rows = Op(s, "Reshape", {in, std::vector<int32_t>{-1, static_cast<int32_t>(inputs)}});
   return RestoreShape(s, Finish(s, Op(s, "MatMul", {rows, weights}), kernel, units, options), in, units);
@@ -98,7 +103,9 @@ Output Conv2D(const Scope& scope, const Input& x, int64_t filters, std::array<in
   }
   const PartitionedVar kernel(s, "kernel", Shape({kernel_size[0], kernel_size[1], channels, filters}),
                               options.kernel_initializer, {.dtype = in.dtype(), .trainable = options.trainable});
-  const Output y = Op(s, "Conv2D", {in, api_internal::WholeOf(s, kernel)},
+  const Output weights = api_internal::WholeOf(s, kernel);
+  Regularize(s, kernel, options.l2);
+  const Output y = Op(s, "Conv2D", {in, weights},
                       {{"strides", Nhwc(options.strides)},
                        {"dilations", Nhwc(options.dilations)},
                        {"padding", PaddingName(options.padding)}});

@@ -4,6 +4,7 @@
 #include "millrace/api/operators.h"
 #include "millrace/api/partitioned_variable.h"
 #include "millrace/api/reductions.h"
+#include "millrace/api/replica.h"
 #include "millrace/api/variable_creation.h"
 
 namespace millrace::layers {
@@ -43,7 +44,7 @@ struct NormVariables {
 NormVariables MakeVariables(const Scope& s, int64_t channels, const BatchNormOptions& options) {
   const Shape shape({channels});
   const VarOptions learnt{.trainable = options.trainable};
-  const VarOptions moving{.trainable = false};
+  const VarOptions moving{.trainable = false, .aggregation = VariableAggregation::kMean};
   NormVariables v;
   const auto weight = [&](const char* name, const Initializer& init) {
     return api_internal::WholeOf(s, PartitionedVar(s, name, shape, init, learnt));
@@ -127,9 +128,7 @@ Output Dropout(const Scope& scope, const Input& x, double rate, const Input& tra
   // The effective rate: 0 outside training.
   const Output step_rate =
       mode.is_fixed ? Input(rate).In(s, in.dtype(), "rate") : Op(s, "Cast", {mode.fed}, {{"DstT", in.dtype()}}) * rate;
-  const auto [seed, seed2] = s.OpSeeds(options.seed);
-  const Output random =
-      Op(s, "RandomUniform", {Op(s, "Shape", {in})}, {{"dtype", in.dtype()}, {"seed", seed}, {"seed2", seed2}});
+  const Output random = api_internal::UniformLike(s, in, options.seed);
   const Output keep = Op(s, "Cast", {random >= step_rate}, {{"DstT", in.dtype()}});
   return Op(s, "Mul", {Op(s, "Mul", {in, 1 / (1 - step_rate)}), keep});
 }

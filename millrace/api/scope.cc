@@ -1,6 +1,7 @@
 #include "millrace/api/scope.h"
 
 #include "millrace/api/output.h"
+#include "millrace/api/replica.h"
 #include "millrace/api/scope_state.h"
 #include "millrace/graph/device_name.h"
 #include "millrace/graph/graph_def.h"
@@ -261,7 +262,13 @@ void Scope::SetRandomSeed(int64_t seed) const { state().random_seed = seed; }
 std::pair<int64_t, int64_t> Scope::OpSeeds(std::optional<int64_t> op_seed) const {
   const std::optional<int64_t>& graph_seed = state().random_seed;
   if (!graph_seed && !op_seed) return {0, 0};
-  std::pair<int64_t, int64_t> seeds = {graph_seed.value_or(kDefaultGraphSeed), op_seed.value_or(graph()->num_nodes())};
+  const auto usual = [this]() -> int64_t {
+    if (!settings_->seeds_by_name) return graph()->num_nodes();
+    const std::string name = api_internal::StableName(*settings_);
+    const int earlier = state().seed_names[name]++;
+    return api_internal::HashOfName(earlier == 0 ? name : absl::StrCat(name, "#", earlier));
+  };
+  std::pair<int64_t, int64_t> seeds = {graph_seed.value_or(kDefaultGraphSeed), op_seed ? *op_seed : usual()};
   // Two zeros would mean "no seed".
   if (seeds.first == 0 && seeds.second == 0) seeds.second = INT32_MAX;
   return seeds;

@@ -43,6 +43,8 @@ struct GraphState {
   // How often each full name was requested; node names and sub-scopes share one namespace.
   absl::flat_hash_map<std::string, int> names;
   std::optional<int64_t> random_seed;
+  // How often each name asked for a seed (ScopeSettings::seeds_by_name).
+  absl::flat_hash_map<std::string, int> seed_names;
 
   std::vector<VariableNodes> variables;
   // What variable scopes made, by the name that was asked for.
@@ -90,6 +92,8 @@ struct VariableSettings {
   Partitioner partitioner;
 };
 
+struct ReplicaSettings;  // replica.h
+
 struct ScopeSettings {
   std::shared_ptr<GraphState> state;
   std::string prefix;
@@ -101,6 +105,10 @@ struct ScopeSettings {
   std::vector<Node*> control_inputs;
   std::vector<std::string> colocate_with;
   std::shared_ptr<const VariableSettings> variables;
+  // Derive the seeds of random ops from their names instead of from the number of nodes.
+  bool seeds_by_name = false;
+  // Null outside of a strategy's replicas.
+  std::shared_ptr<const ReplicaSettings> replica;
 
   const VariableNames* variable_names() const {
     return variables != nullptr && variables->names ? &*variables->names : nullptr;

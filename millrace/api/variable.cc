@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "millrace/api/op_call.h"
+#include "millrace/api/replica.h"
 #include "millrace/api/scope_state.h"
 #include "millrace/api/variable_creation.h"
 
@@ -56,14 +57,19 @@ Output Var::IsInitialized(const Scope& scope) const { return Op(scope, "VarIsIni
 Output Var::Read(const Scope& scope) const {
   return Op(scope, "ReadVariableOp", {handle()}, {{"dtype", stored_type()}});
 }
-Operation Var::Assign(const Scope& scope, const Input& value) const {
-  return AddOp(scope, "AssignVariableOp", {handle(), value}, {{"dtype", stored_type()}});
+Operation Var::Change(const Scope& scope, const char* op, const Input& value) const {
+  const std::shared_ptr<const api_internal::ReplicaSettings>& replica = api_internal::SettingsOf(scope).replica;
+  if (replica != nullptr && replica->assign != nullptr && !local_ && scope.ok()) {
+    return replica->assign(scope, *this, op, value.In(scope.WithoutOpName(), stored_type()));
+  }
+  return AddOp(scope, op, {handle(), value}, {{"dtype", stored_type()}});
 }
+Operation Var::Assign(const Scope& scope, const Input& value) const { return Change(scope, "AssignVariableOp", value); }
 Operation Var::AssignAdd(const Scope& scope, const Input& delta) const {
-  return AddOp(scope, "AssignAddVariableOp", {handle(), delta}, {{"dtype", stored_type()}});
+  return Change(scope, "AssignAddVariableOp", delta);
 }
 Operation Var::AssignSub(const Scope& scope, const Input& delta) const {
-  return AddOp(scope, "AssignSubVariableOp", {handle(), delta}, {{"dtype", stored_type()}});
+  return Change(scope, "AssignSubVariableOp", delta);
 }
 
 std::vector<Var> GlobalVariables(const Scope& scope) {

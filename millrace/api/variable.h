@@ -15,6 +15,14 @@ struct VariableAccess;
 struct VariableNodes;
 }  // namespace api_internal
 
+// What the value becomes that the replicas of a strategy assign to a variable, or add to it.
+enum class VariableAggregation {
+  kNone,  // a replica must not assign it
+  kSum,
+  kMean,
+  kFirstReplica,  // that of replica 0
+};
+
 struct VarOptions {
   DType dtype = DType::kFloat;
   // Whether optimizers update it by default.
@@ -23,6 +31,8 @@ struct VarOptions {
   // even if a device function sends variables elsewhere; it is neither saved nor trained, and LocalVariablesInitializer
   // initializes it anew in each session.
   bool local = false;
+  // For variables that the model itself updates, such as moving averages.
+  VariableAggregation aggregation = VariableAggregation::kNone;
 };
 
 // A variable that a program asks for, as variable getters and creators see it (Scope::WithVariableCreator).
@@ -77,6 +87,7 @@ class Var : public Output {
   friend struct api_internal::VariableAccess;
   // The type in memory, which that of the value may differ from.
   DType stored_type() const;
+  Operation Change(const Scope& scope, const char* op, const Input& value) const;
 
   Endpoint handle_;
   Endpoint initial_value_;

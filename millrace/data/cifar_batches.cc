@@ -84,7 +84,7 @@ class FloatBatches {
   }
 
  private:
-  static constexpr size_t kMostBatches = 16;
+  static constexpr size_t kMostBatches = 64;
   Mutex mu_;
   std::vector<Tensor> tensors_ ABSL_GUARDED_BY(mu_);
 };
@@ -107,8 +107,10 @@ Status CheckOptions(const CifarTrainingOptions& options, int64_t examples) {
   if (options.padding < 0 || options.padding > kSide)
     return InvalidArgument("the padding is ", options.padding, ", but must be from 0 to ", kSide);
   if (options.first_batch < 0) return InvalidArgument("the first batch is ", options.first_batch);
-  if (options.num_workers < 1 || options.worker_index < 0 || options.worker_index >= options.num_workers)
-    return InvalidArgument("worker ", options.worker_index, " of ", options.num_workers, " does not exist");
+  if (options.parts < 1) return InvalidArgument("the number of parts is ", options.parts);
+  if (options.num_workers < 1 || options.worker_index < 0 || options.worker_index > options.num_workers - options.parts)
+    return InvalidArgument("worker ", options.worker_index + options.parts - 1, " of ", options.num_workers,
+                           " does not exist");
   int64_t batch = 0;
   if (__builtin_mul_overflow(options.batch_size, options.num_workers, &batch) || batch > examples) {
     return InvalidArgument("a global batch of ", options.num_workers, " x ", options.batch_size,
@@ -135,23 +137,31 @@ StatusOr<Dataset> CifarTrainingBatches(const CifarImages& examples, const CifarT
     const int64_t epoch = element[0].scalar<int64_t>();
     const int64_t skipped = epoch == first_epoch ? options.first_batch % batches : 0;
     const auto augment = [=](std::vector<Tensor>* batch) -> Status {
-      MR_ASSIGN_OR_RETURN(Tensor out, memory->Take(options.batch_size));
-      for (int64_t i = 0; i < options.batch_size; ++i) {
-        const auto example = static_cast<uint64_t>((*batch)[2].data<int64_t>()[i]);
-        uint8_t image[kImage];
-        CutOut((*batch)[0].data<uint8_t>() + i * kImage, RandomCrop(options, static_cast<uint64_t>(epoch), example),
-               image);
-        Standardize(image, out.raw<float>() + i * kImage);
+      // A global batch has the examples of all workers in turn.
+      std::vector<Tensor> own;
+      for (int64_t part = 0; part < options.parts; ++part) {
+        MR_ASSIGN_OR_RETURN(Tensor images, memory->Take(options.batch_size));
+        MR_ASSIGN_OR_RETURN(Tensor labels, Tensor::Make(DType::kInt32, Shape({options.batch_size})));
+        for (int64_t i = 0; i < options.batch_size; ++i) {
+          const int64_t row = i * options.num_workers + options.worker_index + part;
+          const auto example = static_cast<uint64_t>((*batch)[2].data<int64_t>()[row]);
+          uint8_t image[kImage];
+          CutOut((*batch)[0].data<uint8_t>() + row * kImage, RandomCrop(options, static_cast<uint64_t>(epoch), example),
+                 image);
+          Standardize(image, images.raw<float>() + i * kImage);
+          labels.data<int32_t>()[i] = (*batch)[1].data<int32_t>()[row];
+        }
+        own.push_back(std::move(images));
+        own.push_back(std::move(labels));
       }
-      *batch = {std::move(out), (*batch)[1]};
+      *batch = std::move(own);
       return absl::OkStatus();
     };
     // seed2 is never 0: with two zeros the order would differ from run to run.
     return rows.Shuffle({.seed = options.seed, .seed2 = static_cast<uint64_t>(epoch) + 1})
         .Take(batches * global_batch)
         .Skip(skipped * global_batch)
-        .Shard(options.num_workers, options.worker_index)
-        .Batch(options.batch_size)
+        .Batch(global_batch)
         .ParallelMap(augment, options.threads);
   };
   return Dataset::Range(first_epoch, std::numeric_limits<int64_t>::max()).FlatMap(of_epoch);

@@ -57,6 +57,7 @@ StatusOr<std::unique_ptr<Plan>> CompileOrThrow(std::unique_ptr<Graph> graph, Pas
     return Evaluate(node, inputs, options.devices[0]);
   };
   MR_RETURN_IF_ERROR(RunPasses(graph.get(), context, options.passes));
+  MR_RETURN_IF_ERROR(OrderCollectives(graph.get()));
 
   PlanOptions plan_options;
   plan_options.feeds = context.feeds;

@@ -119,6 +119,7 @@ int WorkerGroup::size() const { return state_->size; }
 int WorkerGroup::local_rank() const { return state_->local_rank; }
 int WorkerGroup::local_size() const { return state_->local_size; }
 Server* WorkerGroup::server() const { return state_->server.get(); }
+CollectiveGroup* WorkerGroup::group() const { return state_->group.get(); }
 
 Status WorkerGroup::AllReduce(Tensor* tensor, collective::Reduction reduction) {
   MR_RETURN_IF_ERROR(CheckPlain(*tensor));

@@ -20,6 +20,10 @@
 
 namespace millrace {
 
+namespace collective {
+class CollectiveGroup;
+}
+
 struct WorkerGroupOptions {
   // The same on all workers. A group that takes the place of a failed one needs another key.
   std::string key = "workers";
@@ -58,6 +62,8 @@ class WorkerGroup {
   int local_size() const;
   // Null in a group of one that has no cluster.
   Server* server() const;
+  // For other collective operations; null in a group of one that has no cluster.
+  collective::CollectiveGroup* group() const;
 
   // In place: the tensors of all workers are combined. A tensor whose memory is shared is copied first.
   Status AllReduce(Tensor* tensor, collective::Reduction reduction = collective::Reduction::kMean);

@@ -99,6 +99,7 @@ StatusOr<std::unique_ptr<MonitoredSession>> MonitoredTrainingSession(const Scope
   MonitoredSessionOptions monitored{.loss = options.loss,
                                     .stop_grace_period = options.stop_grace_period,
                                     .max_wait = options.max_wait,
+                                    .recover = options.recover,
                                     .wait = options.wait};
   std::unique_ptr<SessionCreator> creator;
   if (options.is_chief) {

@@ -57,6 +57,7 @@ struct MonitoredTrainingSessionOptions {
   // Other options of the sessions. `target` is set from `master`.
   SessionOptions session = {};
   // See MonitoredSessionOptions.
+  bool recover = true;
   WaitSettings wait = {};
 };
 

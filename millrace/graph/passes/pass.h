@@ -56,6 +56,13 @@ Status ReadRowsOfVariables(Graph* graph, const PassContext& context);
 // Fuses trees of element-wise ops and row reductions into a _FusedElementwise with the last node's name.
 Status FuseElementwise(Graph* graph, const PassContext& context);
 
+// Collective operations must have the same order on all tasks. Nodes with this attribute, an integer, run one after
+// another: as data and control edges say, and otherwise by its value. So the order depends on these nodes alone, not on
+// the rest of the graph, which may differ from task to task. Required for correctness, not an optimisation. The nodes
+// must not be in loops.
+inline constexpr char kCollectiveOrderAttr[] = "_collective_order";
+Status OrderCollectives(Graph* graph);
+
 // A rewrite and the option that enables it.
 struct Pass {
   const char* name;

@@ -1,0 +1,57 @@
+#include "millrace/strategy/broadcast_variables.h"
+
+#include <map>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "millrace/api/variable.h"
+#include "millrace/strategy/shard_reducer.h"
+
+namespace millrace {
+namespace {
+
+class BroadcastVariablesHook : public SessionRunHook {
+ public:
+  explicit BroadcastVariablesHook(int root) : root_(root) {}
+  Status Begin(const Scope& scope) override {
+    broadcast_ = BroadcastGlobalVariables(scope, root_);
+    return scope.status();
+  }
+  Status AfterCreateSession(ClientSession* session, Coordinator*) override { return session->Run(broadcast_); }
+
+ private:
+  const int root_;
+  Operation broadcast_;
+};
+
+}  // namespace
+
+Operation BroadcastGlobalVariables(const Scope& scope, int root) {
+  const Scope s = scope.ForComposite("broadcast_variables");
+  std::map<DType, std::vector<Var>> by_type;
+  for (const Var& variable : GlobalVariables(scope)) by_type[variable.dtype()].push_back(variable);
+  std::vector<Operation> assigned;
+  for (const auto& [dtype, variables] : by_type) {
+    if (!IsPlain(dtype)) {
+      s.UpdateStatus(InvalidArgument("variable ", variables[0].var_name(), " is ", DTypeName(dtype),
+                                     ", which workers cannot exchange"));
+      return Operation(s, nullptr);
+    }
+    std::vector<Output> values;
+    for (const Var& variable : variables) values.push_back(variable.Read(s));
+    const std::vector<Output> received =
+        BroadcastTensors(s,
+                         absl::StrCat("values of ", variables[0].var_name(), " to ", variables.back().var_name(), ", ",
+                                      variables.size(), " variables"),
+                         values, root);
+    if (!s.ok()) return Operation(s, nullptr);
+    for (size_t i = 0; i < variables.size(); ++i) assigned.push_back(variables[i].Assign(s, received[i]));
+  }
+  return Group(s.WithOpName("all"), assigned);
+}
+
+std::shared_ptr<SessionRunHook> NewBroadcastVariablesHook(int root) {
+  return std::make_shared<BroadcastVariablesHook>(root);
+}
+
+}  // namespace millrace
