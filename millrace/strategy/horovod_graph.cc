@@ -81,11 +81,11 @@ Operation BroadcastVariables(const Scope& scope, const std::vector<Var>& variabl
 }
 
 Operation BroadcastGlobalVariables(const Scope& scope, int root_rank) {
-  return BroadcastVariables(scope, GlobalVariables(scope), root_rank);
+  return hvd::BroadcastVariables(scope, GlobalVariables(scope), root_rank);
 }
 
 Status BroadcastGlobalVariablesHook::Begin(const Scope& scope) {
-  broadcast_ = BroadcastGlobalVariables(scope, root_rank_);
+  broadcast_ = hvd::BroadcastGlobalVariables(scope, root_rank_);
   return scope.status();
 }
 

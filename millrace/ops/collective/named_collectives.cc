@@ -130,6 +130,9 @@ class Submission {
   }
   void Finish(StatusOr<Tensor> result) {
     if (wait_ != 0) waits_->End(wait_);
+    // A rank that is lost stays lost: not an error that a new session recovers from.
+    if (absl::IsUnavailable(result.status()) || absl::IsAborted(result.status()))
+      result = Internal(result.status().message());
     if (result.ok()) ctx_->SetOutput(0, *std::move(result));
     Kernel::Done done = std::move(done_);
     done(result.status());
