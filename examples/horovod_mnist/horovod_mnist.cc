@@ -55,15 +55,13 @@ StatusOr<double> Test(MonitoredSession& session, const Model& m, const Mnist& da
   int64_t correct = 0;
   for (int64_t i = hvd::Rank() * kBatch; i < total; i += hvd::Size() * kBatch) {
     const int64_t end = std::min(i + kBatch, total);
-    MR_ASSIGN_OR_RETURN(const Tensors result,
-                        session.raw_session()->Run({{m.images, data.test_images.Slice(i, end)},
-                                                    {m.labels, data.test_labels.Slice(i, end)},
-                                                    {m.training, Tensor::Scalar(false)}},
-                                                   {m.num_correct}));
+    MR_ASSIGN_OR_RETURN(const Tensors result, session.raw_session()->Run({{m.images, data.test_images.Slice(i, end)},
+                                                                          {m.labels, data.test_labels.Slice(i, end)},
+                                                                          {m.training, Tensor::Scalar(false)}},
+                                                                         {m.num_correct}));
     correct += result[0].scalar<int64_t>();
   }
-  MR_ASSIGN_OR_RETURN(const Tensor sum,
-                      hvd::Allreduce(Tensor::Scalar(correct), {.name = "correct", .op = hvd::kSum}));
+  MR_ASSIGN_OR_RETURN(const Tensor sum, hvd::Allreduce(Tensor::Scalar(correct), {.name = "correct", .op = hvd::kSum}));
   return static_cast<double>(sum.scalar<int64_t>()) / static_cast<double>(total);
 }
 
@@ -91,12 +89,11 @@ Status Run(const Flags& flags) {
                                                        .log_step_count_every_steps = 0,
                                                        .loss = m.loss}));
   MR_ASSIGN_OR_RETURN(const Dataset examples, Dataset::FromTensors({data.train_images, data.train_labels}));
-  MR_ASSIGN_OR_RETURN(const std::unique_ptr<DatasetIterator> batches,
-                      WorkerBatches(examples, {.num_workers = hvd::Size(),
-                                               .worker_index = hvd::Rank(),
-                                               .batch_size = flags.batch_size})
-                          .Prefetch(2)
-                          .MakeIterator());
+  MR_ASSIGN_OR_RETURN(
+      const std::unique_ptr<DatasetIterator> batches,
+      WorkerBatches(examples, {.num_workers = hvd::Size(), .worker_index = hvd::Rank(), .batch_size = flags.batch_size})
+          .Prefetch(2)
+          .MakeIterator());
   MR_ASSIGN_OR_RETURN(const MonitoredStep step,
                       session->MakeStep({m.images, m.labels, m.training}, {m.loss, global_step}, {train}));
   std::vector<Tensor> batch;

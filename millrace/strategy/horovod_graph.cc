@@ -20,9 +20,9 @@ bool IsCompressed(DType dtype, Compression compression) {
   return compression == Compression::kFp16 && (dtype == DType::kFloat || dtype == DType::kDouble);
 }
 
-// "gradients/dense/kernel" becomes "allreduce/gradients/dense/kernel": names that say in a trace what they belong to.
+// Unless the scope has a name for the node: "allreduce_dense/kernel", which says in a trace what it belongs to.
 Scope Named(const Scope& scope, const char* verb, const Output& tensor) {
-  return scope.WithOpName(tensor.node() == nullptr ? verb : absl::StrCat(verb, "_", tensor.node()->name()));
+  return scope.op_name().empty() ? scope.WithOpName(absl::StrCat(verb, "_", tensor.node()->name())) : scope;
 }
 
 }  // namespace
@@ -75,8 +75,10 @@ Output Broadcast(const Scope& scope, const Output& tensor, int root_rank) {
 Operation BroadcastVariables(const Scope& scope, const std::vector<Var>& variables, int root_rank) {
   const Scope inner = scope.SubScope("broadcast_variables");
   std::vector<Operation> assignments;
-  for (const Var& variable : variables)
-    assignments.push_back(variable.Assign(inner, Broadcast(inner, variable.Read(inner), root_rank)));
+  for (const Var& variable : variables) {
+    const Output value = Broadcast(inner.WithOpName(variable.var_name()), variable.Read(inner), root_rank);
+    assignments.push_back(variable.Assign(inner, value));
+  }
   return Group(scope.WithOpName("broadcast_variables"), assignments);
 }
 
