@@ -62,10 +62,11 @@ StatusOr<std::unique_ptr<DatasetIterator>> TrainingBatches(const Data& data, con
   if (flags.use_synthetic_data) {
     MR_ASSIGN_OR_RETURN(const Dataset once, CifarTestBatches(data.train, flags.batch_size / replicas));
     MR_ASSIGN_OR_RETURN(const std::unique_ptr<DatasetIterator> it, once.MakeIterator());
+    const int64_t own = strategy == nullptr ? 0 : strategy->first_replica();
     std::vector<Tensor> all, one;
-    for (int64_t i = 0; i < local; ++i) {
+    for (int64_t i = 0; i < own + local; ++i) {
       MR_RETURN_IF_ERROR(it->Next(&one).status());
-      all.insert(all.end(), one.begin(), one.end());
+      if (i >= own) all.insert(all.end(), one.begin(), one.end());
     }
     return Dataset::FromElement(all).Repeat().MakeIterator();
   }

@@ -1,4 +1,6 @@
 // Trainings give the same bytes on any number of workers and devices.
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "gmock/gmock.h"
@@ -7,6 +9,7 @@
 #include "millrace/api/operators.h"
 #include "millrace/api/ops/all_ops.h"
 #include "millrace/api/optimizers.h"
+#include "millrace/data/mnist.h"
 #include "millrace/strategy/strategy_testing.h"
 #include "millrace/train/hooks/hooks.h"
 
@@ -21,11 +24,6 @@ struct Outcome {
   std::map<std::string, std::string> variables;
   std::vector<float> losses;
   Status status = absl::UnknownError("not run");
-};
-
-struct Training {
-  int64_t last_step = 12;
-  std::string checkpoint_dir = {};
 };
 
 // Batch normalisation, dropout, and weights that are used three times in a replica, once by their regularization.
@@ -56,11 +54,23 @@ Dataset Examples() {
   return Dataset::FromTensors({x, y}).value();
 }
 
+struct Problem {
+  Dataset examples = Examples();
+  std::vector<InputSpec> specs = {{DType::kFloat, {kFeatures}}, {DType::kInt32, {}}};
+  Strategy::ReplicaFn model = Model;
+};
+
+struct Training {
+  int64_t last_step = 12;
+  std::string checkpoint_dir = {};
+  Problem problem = {};
+};
+
 Status TrainOn(Strategy& strategy, const Training& training, Outcome* outcome) {
   Scope scope = strategy.NewScope();
   scope.SetRandomSeed(11);
-  const ReplicaInputs batch = strategy.MakeInputs(scope, kBatch, {{DType::kFloat, {kFeatures}}, {DType::kInt32, {}}});
-  const PerReplica loss = strategy.Run(scope, batch, Strategy::ReplicaFn(Model));
+  const ReplicaInputs batch = strategy.MakeInputs(scope, kBatch, training.problem.specs);
+  const PerReplica loss = strategy.Run(scope, batch, training.problem.model);
   const Output mean = strategy.Reduce(scope, ReplicaReduction::kMean, loss);
   optimizers::Adam adam({.learning_rate = 0.01});
   const Operation train = strategy.Minimize(scope, adam, loss);
@@ -68,9 +78,9 @@ Status TrainOn(Strategy& strategy, const Training& training, Outcome* outcome) {
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<MonitoredSession> session,
                       strategy.TrainingSession(scope, {.checkpoint_dir = training.checkpoint_dir, .hooks = {stop}}));
   MR_ASSIGN_OR_RETURN(const Tensors step, session->raw_session()->Run({GlobalStep(scope)}));
-  MR_ASSIGN_OR_RETURN(
-      const Dataset batches,
-      strategy.DistributeDataset(Examples(), {.batch_size = kBatch, .first_batch = step[0].scalar<int64_t>()}));
+  MR_ASSIGN_OR_RETURN(const Dataset batches,
+                      strategy.DistributeDataset(training.problem.examples,
+                                                 {.batch_size = kBatch, .first_batch = step[0].scalar<int64_t>()}));
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<DatasetIterator> it, strategy.MakeIterator(batches));
   MR_ASSIGN_OR_RETURN(const MonitoredStep run, session->MakeStep(batch.feeds, {mean}, {train}));
   std::vector<Tensor> element;
@@ -116,6 +126,10 @@ void ExpectSame(const Outcome& got, const Outcome& wanted, const std::string& wh
   }
 }
 
+void ExpectOk(const std::vector<Outcome>& outcomes) {
+  for (const Outcome& outcome : outcomes) EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+}
+
 TEST(FixedOrder, WeightsHaveTheSameBytesOnAnyNumberOfWorkers) {
   const Outcome alone = OnOneDevice();
   EXPECT_EQ(alone.losses.size(), 12u);
@@ -141,6 +155,57 @@ TEST(FixedOrder, WeightsHaveTheSameBytesOnAnyNumberOfDevices) {
   for (const Outcome& outcome : OnMany(2, {}, {.devices = {cpus[0], cpus[1]}})) {
     ExpectSame(outcome, alone, "2 workers with 2 devices");
   }
+}
+
+TEST(FixedOrder, ATrainingGoesOnWithAnotherNumberOfWorkers) {
+  const Outcome alone = OnOneDevice();
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/fixed_order_restart_", getpid());
+  const auto from = [&](int64_t step) { return Training{.last_step = step, .checkpoint_dir = folder}; };
+  std::filesystem::remove_all(folder);
+  ExpectOk(OnMany(3, from(4)));
+  ExpectOk({OnOneDevice(from(6))});
+  ExpectOk(OnMany(5, from(9)));
+  for (Outcome outcome : OnMany(2, from(12))) {
+    EXPECT_EQ(outcome.losses, std::vector<float>(alone.losses.end() - 3, alone.losses.end()));
+    outcome.losses = alone.losses;
+    ExpectSame(outcome, alone, "after three restarts");
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(FixedOrder, MnistHasTheSameBytesAfter200Steps) {
+  const StatusOr<Mnist> data = LoadMnist(MILLRACE_MNIST);
+  ASSERT_TRUE(data.ok()) << data.status();
+  Problem mnist{
+      .examples = Dataset::FromTensors({data->train_images.Slice(0, 5000), data->train_labels.Slice(0, 5000)}).value(),
+      .specs = {{DType::kFloat, {784}}, {DType::kInt64, {}}},
+      .model = [](const Scope& replica, const std::vector<Output>& in) {
+        const Output h = layers::Dense(replica, in[0], 24, {.activation = ops::Relu});
+        return losses::SparseSoftmaxCrossEntropy(replica, in[1], layers::Dense(replica, h, 10));
+      }};
+  const Training training{.last_step = 200, .problem = mnist};
+  const Outcome alone = OnOneDevice(training);
+  EXPECT_LT(alone.losses.back(), 0.7 * alone.losses.front());
+  for (const int workers : {2, 3, 4, 5, 8}) {
+    for (const Outcome& outcome : OnMany(workers, training))
+      ExpectSame(outcome, alone, absl::StrCat(workers, " workers"));
+  }
+}
+
+TEST(FixedOrder, WithoutItWorkersAreEqualButTheirNumberMatters) {
+  const Outcome alone = OnOneDevice({}, {.shards = 0});
+  const std::vector<Outcome> two = OnMany(2, {}, {.shards = 0, .all_reduce_alg = "ring"});
+  ExpectSame(two[1], two[0], "the other worker");
+  EXPECT_NE(two[0].losses.back(), alone.losses.back());
+  // Two halves of a batch are normalised by themselves, so the losses are only alike.
+  EXPECT_NEAR(two[0].losses.back(), alone.losses.back(), 0.3);
+  ExpectSame(OnOneDevice({}, {.shards = 2}), OnOneDevice({}, {.shards = 2}), "twice the same");
+}
+
+TEST(FixedOrder, TheNumberOfExchangesDoesNotChangeTheResult) {
+  const Outcome alone = OnOneDevice();
+  ExpectSame(OnMany(3, {}, {.bucket_bytes = 1})[2], alone, "an exchange for each gradient");
+  ExpectSame(OnMany(3, {}, {.num_packs = 2})[1], alone, "two exchanges");
 }
 
 }  // namespace

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "millrace/api/op_call.h"
 #include "millrace/api/replica.h"
+#include "millrace/base/log.h"
 #include "millrace/collective/blocking.h"
 #include "millrace/graph/device_name.h"
 #include "millrace/runtime/resource_manager.h"
@@ -89,6 +91,7 @@ Scope SynchronousStrategy::ReplicaScope(const Scope& scope, int index) {
   const Scope shared = scope.WithReuse(Reuse::kAuto).WithDevice(devices_[index]);
   api_internal::ScopeSettings settings = api_internal::SettingsOf(shared);
   settings.prefix = api_internal::TakeName(scope.WithoutOpName(), absl::StrCat("replica_", replica));
+  if (index == 0) first_prefix_ = settings.prefix + "/";
   const Scope plain = api_internal::ScopeAccess::Of(settings);
   const Output key =
       Op(plain.WithOpName("random_key"), "AddV2", {Op(plain, "Mul", {GlobalStep(scope), num_replicas()}), replica});
@@ -101,6 +104,14 @@ Scope SynchronousStrategy::ReplicaScope(const Scope& scope, int index) {
 void SynchronousStrategy::EndReplicas(const Scope& scope) {
   assignments_->Merge(scope, layout_, *aggregations_);
   assignments_.reset();
+  if (!layout_.fixed_order) return;
+  for (const Node* node : scope.graph()->nodes()) {
+    if (!node->op().Has(OpTrait::kRandom) || !absl::StartsWith(node->name(), first_prefix_)) continue;
+    MR_LOG(Warning, "node ", node->name(), " (op ", node->type(), ") draws random numbers that depend on how many ",
+           "replicas a worker has: the weights will differ on other numbers of workers; layers::Dropout and stateless ",
+           "random ops with the step in their seeds do not");
+    return;
+  }
 }
 
 Output SynchronousStrategy::Reduce(const Scope& scope, ReplicaReduction reduction, const PerReplica& values) {

@@ -57,6 +57,8 @@ class SynchronousStrategy : public Strategy {
   const std::shared_ptr<VariableAggregations> aggregations_ = std::make_shared<VariableAggregations>();
   // What the replicas of the current Run have assigned so far.
   std::shared_ptr<ReplicaAssignments> assignments_;
+  // Of the nodes of this worker's first replica.
+  std::string first_prefix_;
 };
 
 }  // namespace millrace

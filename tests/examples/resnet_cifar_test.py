@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """examples/resnet_cifar as people run it, on a few images of CIFAR's format: it trains, evaluates, resumes and tells mistakes.
 
-    resnet_cifar_test.py build/release/examples/resnet_cifar --get_data examples/resnet_cifar/get_data [test names]
+    resnet_cifar_test.py build/release/examples/resnet_cifar --get_data examples/resnet_cifar/get_data --millrace build/release/bin/millrace [test names]
 """
 
 import argparse
@@ -11,6 +11,7 @@ import os
 import random
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -138,8 +139,12 @@ class ResNetCifar(unittest.TestCase):
         self.assertIn("test_batch.bin is incomplete", message)
 
     def test_misuse_is_told(self):
-        self.assertIn("mirrored is not available yet; available are off and one_device", self.error("--distribution_strategy=mirrored"))
-        self.assertIn("available are off and one_device", self.error("--distribution_strategy=horovod"))
+        available = "available are off, one_device, mirrored, multi_worker_mirrored, default"
+        self.assertIn("parameter_server is not available yet; " + available, self.error("--distribution_strategy=parameter_server"))
+        self.assertIn("horovod is not known; " + available, self.error("--distribution_strategy=horovod"))
+        self.assertIn("--cpu_devices=2 needs --distribution_strategy=mirrored", self.error("--cpu_devices=2"))
+        self.assertIn("'nccl', only auto, ring", self.error("--distribution_strategy=one_device", "--batch_size=16", "--all_reduce_alg=nccl"))
+        self.assertIn("12 examples cannot be divided equally into 8", self.error("--distribution_strategy=one_device", "--batch_size=12"))
         self.assertRegex(self.error("--num_gpus=99"), r"--num_gpus=99, but Millrace finds \w+ GPUs? here")
         self.assertIn("resnet_size", self.error("--resnet_size=50"))
         self.assertIn("version", self.error("--version=3"))
@@ -155,6 +160,73 @@ class ResNetCifar(unittest.TestCase):
         self.train("--train_steps=1", "--skip_eval", "--model_dir=" + model)
         message = self.error("--resnet_size=32", "--batch_size=16", "--train_steps=2", "--model_dir=" + model)
         self.assertIn("resnet_model/", message)
+
+
+class Strategies(unittest.TestCase):
+    """Networks of equal bytes, however many processes and devices trained them."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    FLAGS = ["--resnet_size=20", "--use_synthetic_data", "--batch_size=8", "--learning_rate=1.6", "--skip_eval", "--log_steps=1"]
+
+    def train(self, model, *flags, workers=0, steps=20):
+        """The bytes of the checkpoint, and the losses by step."""
+        model = os.path.join(self.folder, model)
+        command = [ARGS.program, *self.FLAGS, "--train_steps=%d" % steps, "--model_dir=" + model, *flags]
+        if workers > 0:
+            command = [ARGS.millrace, "launch", "--ps", "0", "--workers", str(workers), "--", *command, "--distribution_strategy=multi_worker_mirrored"]
+        environment = {k: v for k, v in os.environ.items() if k != "TF_CONFIG"}
+        result = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+        output = result.stdout + result.stderr
+        self.assertEqual(result.returncode, 0, output)
+        losses = dict(re.findall(r"step (\d+)/.* loss ([0-9.]+) ", output))
+        with open(os.path.join(model, "model.ckpt-%d.data-00000-of-00001" % steps), "rb") as data:
+            return data.read(), losses
+
+    def test_checkpoints_have_the_same_bytes_on_any_number_of_workers_and_devices(self):
+        alone, losses = self.train("alone", "--distribution_strategy=one_device")
+        self.assertEqual(len(losses), 20)
+        self.assertLess(float(losses["20"]), float(losses["1"]))
+        for workers in (2, 3, 4, 5, 8):
+            self.assertEqual(self.train("on%d" % workers, workers=workers), (alone, losses), "%d workers" % workers)
+        for devices in (2, 4):
+            mirrored = self.train("mirrored%d" % devices, "--distribution_strategy=mirrored", "--cpu_devices=%d" % devices)
+            self.assertEqual(mirrored, (alone, losses), "%d devices" % devices)
+        self.assertEqual(self.train("both", "--cpu_devices=2", workers=2), (alone, losses), "2 workers with 2 devices")
+        self.train("restarted", workers=3, steps=9)
+        self.assertEqual(self.train("restarted", workers=2)[0], alone, "3 workers, then 2")
+        order_free, _ = self.train("order_free", "--shards=0", workers=2)
+        self.assertNotEqual(order_free, alone)
+
+    def test_a_worker_that_is_killed_is_named_by_the_others(self):
+        sockets = [socket.socket() for _ in range(3)]
+        for s in sockets:
+            s.bind(("localhost", 0))
+        addresses = ["localhost:%d" % s.getsockname()[1] for s in sockets]
+        for s in sockets:
+            s.close()
+        workers = []
+        for index in range(3):
+            config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+            command = [ARGS.program, *self.FLAGS, "--train_steps=1000000", "--distribution_strategy=default"]
+            workers.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ, TF_CONFIG=json.dumps(config))))
+        try:
+            for line in workers[0].stdout:
+                if line.startswith("step 3/"):
+                    break
+            workers[1].kill()
+            for index in (0, 2):
+                output, _ = workers[index].communicate(timeout=60)
+                self.assertNotEqual(workers[index].returncode, 0)
+                self.assertIn("/job:worker/replica:0/task:1", output)
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+                worker.stdout.close()
 
 
 class GetData(unittest.TestCase):
@@ -197,6 +269,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--get_data", required=True)
+    parser.add_argument("--millrace", required=True)
     ARGS, rest = parser.parse_known_args()
     unittest.main(argv=[sys.argv[0], *rest])
 

@@ -52,6 +52,24 @@ TEST_F(PassTest, PruneKeepsWhatIsNeededAndFeedsCut) {
   EXPECT_TRUE(c.node->is_detached());
 }
 
+TEST_F(PassTest, CollectiveOpsAreOrderedByDataAndThenByTheirNumbers) {
+  const auto numbered = [&](Endpoint e, int64_t order) {
+    graph_.SetAttr(e.node, kCollectiveOrderAttr, AttrInit(order).value());
+    return e;
+  };
+  const Endpoint x = Placeholder("x");
+  const Endpoint late = numbered(b_.Op("Identity", {x}, {}, "late"), 3);
+  const Endpoint middle = b_.Op("Identity", {x}, {}, "middle");
+  // Its input is the one with the highest number, so it comes last.
+  numbered(b_.Op("Identity", {b_.Op("Identity", {late}, {}, "between")}, {}, "first"), 1);
+  numbered(b_.Op("Identity", {middle}, {}, "second"), 2);
+  ASSERT_TRUE(b_.ok()) << b_.status();
+  ASSERT_TRUE(OrderCollectives(&graph_).ok());
+  EXPECT_EQ(GraphToString(graph_),
+            "x = Placeholder()\nlate = Identity(x, ^second)\nmiddle = Identity(x)\nbetween = Identity(late)\n"
+            "first = Identity(between, ^late)\nsecond = Identity(middle)\n");
+}
+
 TEST_F(PassTest, PruneLetsAFeedStandForHavingRun) {
   Endpoint x = Placeholder("x");
   Endpoint a = b_.Op("Identity", {x}, {}, "a");

@@ -1,0 +1,294 @@
+#include <latch>
+
+#include "gmock/gmock.h"
+#include "millrace/api/layers.h"
+#include "millrace/api/losses.h"
+#include "millrace/api/op_call.h"
+#include "millrace/api/operators.h"
+#include "millrace/api/ops/all_ops.h"
+#include "millrace/api/optimizers.h"
+#include "millrace/strategy/broadcast_variables.h"
+#include "millrace/strategy/shard_reducer.h"
+#include "millrace/strategy/strategy_testing.h"
+#include "millrace/train/hooks/hooks.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A graph with a weight for each feature and the loss of its product with the batch.
+struct Line {
+  Scope scope;
+  ReplicaInputs batch = {};
+  Output loss = {};
+  Operation train = {};
+};
+
+Line BuildLine(Strategy& strategy, int64_t features = 2) {
+  Line line{.scope = strategy.NewScope()};
+  line.batch = strategy.MakeInputs(line.scope, 8, {{DType::kFloat, {features}}});
+  const PerReplica loss = strategy.Run(line.scope, line.batch, [](const Scope& replica, const std::vector<Output>& in) {
+    return ops::Mean(replica, ops::Square(replica, layers::Dense(replica, in[0], 1) - 1.0), std::vector<int32_t>{0, 1});
+  });
+  line.loss = strategy.Reduce(line.scope, ReplicaReduction::kMean, loss);
+  optimizers::GradientDescent descent({.learning_rate = 0.1});
+  line.train = strategy.Minimize(line.scope, descent, loss);
+  return line;
+}
+
+std::vector<Tensor> Ones(const Strategy& strategy, int64_t features = 2) {
+  Tensor ones(DType::kFloat, {8 / strategy.num_replicas(), features});
+  for (float& value : ones.flat<float>()) value = 1;
+  return std::vector<Tensor>(static_cast<size_t>(strategy.local_replicas()), ones);
+}
+
+// Runs `steps` steps.
+Status TrainLine(Strategy& strategy, const Line& line, int steps, int64_t features = 2) {
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<MonitoredSession> session, strategy.TrainingSession(line.scope));
+  MR_ASSIGN_OR_RETURN(const MonitoredStep step, session->MakeStep(line.batch.feeds, {line.loss}, {line.train}));
+  for (int i = 0; i < steps; ++i) MR_RETURN_IF_ERROR(step(Ones(strategy, features)).status());
+  return session->Close();
+}
+
+TEST(Strategy, ReplicasAreSpreadOverWorkersAndDevices) {
+  const auto one = OneDeviceStrategy().value();
+  EXPECT_EQ(one->num_replicas(), 8);
+  EXPECT_EQ(one->local_replicas(), 8);
+  EXPECT_TRUE(one->is_chief());
+  const auto mirrored = MirroredStrategy({.devices = {"/device:CPU:0", "/device:CPU:1"}, .shards = 0}).value();
+  EXPECT_EQ(mirrored->num_replicas(), 2);
+  const std::vector<std::vector<int>> parts = OnWorkers<std::vector<int>>(3, {}, [](Strategy& s) -> std::vector<int> {
+    return {s.worker_index(), s.first_replica(), s.local_replicas(), s.num_workers()};
+  });
+  EXPECT_THAT(parts, ElementsAre(ElementsAre(0, 0, 2, 3), ElementsAre(1, 2, 3, 3), ElementsAre(2, 5, 3, 3)));
+}
+
+TEST(Strategy, ReplicasRunOnTheirDevices) {
+  const auto strategy = MirroredStrategy({.devices = {"/device:CPU:0", "/device:CPU:1"}, .shards = 4}).value();
+  const Line line = BuildLine(*strategy);
+  ASSERT_TRUE(line.scope.ok()) << line.scope.status();
+  const auto device = [&](const char* node) {
+    const Node* const found = line.scope.graph()->FindNode(node);
+    return found == nullptr ? "none" : found->requested_device();
+  };
+  EXPECT_THAT(device("replica_1/dense/MatMul"), HasSubstr("CPU:0"));
+  EXPECT_THAT(device("replica_2/dense/MatMul"), HasSubstr("CPU:1"));
+  EXPECT_THAT(device("dense/kernel"), HasSubstr("CPU:0"));
+  EXPECT_EQ(TrainableVariables(line.scope).size(), 2u);
+  EXPECT_TRUE(TrainLine(*strategy, line, 2).ok());
+}
+
+TEST(Strategy, BadOptionsAreNamed) {
+  const auto error = [](StrategyOptions options) { return std::string(MirroredStrategy(options).status().message()); };
+  EXPECT_THAT(error({.devices = {"/device:CPU:0", "/device:CPU:1"}, .shards = 1}), HasSubstr("1 logical shards"));
+  EXPECT_THAT(error({.shards = -1}), HasSubstr("shards is -1"));
+  EXPECT_THAT(error({.all_reduce_alg = "nccl"}), HasSubstr("'nccl', only auto, ring"));
+  EXPECT_THAT(error({.devices = {"/device:GPU:0", "/device:GPU:1"}}), HasSubstr("several GPUs"));
+  EXPECT_THAT(error({.devices = {"everywhere"}}), HasSubstr("everywhere"));
+  EXPECT_FALSE(OneDeviceStrategy({.devices = {"/device:CPU:0", "/device:CPU:1"}}).ok());
+
+  const auto strategy = OneDeviceStrategy().value();
+  const Scope scope = strategy->NewScope();
+  strategy->MakeInputs(scope, 12, {{DType::kFloat, {2}}});
+  EXPECT_THAT(std::string(scope.status().message()),
+              HasSubstr("12 examples cannot be divided equally into 8 replicas"));
+  EXPECT_FALSE(strategy->DistributeDataset(Dataset::Range(0, 10), {.batch_size = 12}).ok());
+}
+
+TEST(Strategy, VariablesThatReplicasAssignAreAggregated) {
+  const auto strategy = OneDeviceStrategy({.shards = 4}).value();
+  const Scope scope = strategy->NewScope();
+  const ReplicaInputs batch = strategy->MakeInputs(scope, 4, {{DType::kFloat, {}}});
+  std::vector<Operation> assigned;
+  strategy->Run(scope, batch, Strategy::ReplicaFn([&](const Scope& replica, const std::vector<Output>& in) {
+                  const Output value = ops::Sum(replica, in[0], std::vector<int32_t>{0});
+                  for (const auto& [name, how] : {std::pair("sum", VariableAggregation::kSum),
+                                                  {"mean", VariableAggregation::kMean},
+                                                  {"first", VariableAggregation::kFirstReplica}}) {
+                    const Var variable(replica, name, Shape(), init::Ones(), {.trainable = false, .aggregation = how});
+                    assigned.push_back(variable.AssignAdd(replica, value));
+                  }
+                  return value;
+                }));
+  ASSERT_TRUE(scope.ok()) << scope.status();
+  ClientSession session = ClientSession::Create(scope).value();
+  ASSERT_TRUE(session.Run(GlobalVariablesInitializer(scope)).ok());
+  ClientSession::Feeds feeds;
+  for (size_t i = 0; i < 4; ++i)
+    feeds.emplace_back(batch.feeds[i], Tensor::Of<float>({static_cast<float>(10 * (i + 1))}));
+  // The op of any replica runs the assignment of all, once.
+  ASSERT_TRUE(session.Run(feeds, {}, assigned).ok());
+  std::vector<float> values;
+  for (const Var& variable : GlobalVariables(scope)) {
+    if (variable.dtype() == DType::kFloat) values.push_back(session.Run({variable}).value()[0].scalar<float>());
+  }
+  EXPECT_THAT(values, ElementsAre(101, 26, 11));
+}
+
+TEST(Strategy, AVariableWithoutAggregationCannotBeAssignedByReplicas) {
+  const auto strategy = OneDeviceStrategy().value();
+  const Scope scope = strategy->NewScope();
+  const ReplicaInputs batch = strategy->MakeInputs(scope, 8, {{DType::kFloat, {}}});
+  strategy->Run(scope, batch, Strategy::ReplicaFn([](const Scope& replica, const std::vector<Output>& in) {
+                  const Var count(replica, "count", Shape(), init::Zeros(), {.trainable = false});
+                  count.AssignAdd(replica, 1.0);
+                  return in[0];
+                }));
+  EXPECT_EQ(scope.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(scope.status().message()), HasSubstr("count is assigned by replicas"));
+}
+
+TEST(Strategy, ReplicasThatDoDifferentThingsAreNamed) {
+  const auto strategy = OneDeviceStrategy({.shards = 2}).value();
+  const Scope scope = strategy->NewScope();
+  const ReplicaInputs batch = strategy->MakeInputs(scope, 2, {{DType::kFloat, {3}}});
+  int calls = 0;
+  const PerReplica loss =
+      strategy->Run(scope, batch, Strategy::ReplicaFn([&](const Scope& replica, const std::vector<Output>& in) {
+                      const Output y = layers::Dense(replica.WithOpName("a"), in[0], 1);
+                      const Output z = layers::Dense(replica.WithOpName("b"), in[0], 1);
+                      return ops::Sum(replica, ++calls == 1 ? y + z : y, std::vector<int32_t>{0, 1});
+                    }));
+  optimizers::GradientDescent descent({.learning_rate = 0.1});
+  strategy->Minimize(scope, descent, loss);
+  EXPECT_THAT(std::string(scope.status().message()), HasSubstr("variable b/kernel"));
+}
+
+TEST(Strategy, WorkersBeginWithTheChiefsVariablesEvenWithoutASeed) {
+  const auto weights = OnWorkers<Tensors>(3, {}, [](Strategy& strategy) -> Tensors {
+    const Line line = BuildLine(strategy, 50);
+    const auto session = strategy.TrainingSession(line.scope);
+    EXPECT_TRUE(session.ok()) << session.status();
+    return session.ok() ? (*session)->raw_session()->Run({TrainableVariables(line.scope)[0]}).value() : Tensors();
+  });
+  ASSERT_EQ(weights[0].size(), 1u);
+  EXPECT_EQ(weights[1][0].DebugString(50), weights[0][0].DebugString(50));
+  EXPECT_EQ(weights[2][0].DebugString(50), weights[0][0].DebugString(50));
+  EXPECT_NE(weights[0][0].flat<float>()[0], weights[0][0].flat<float>()[1]);
+}
+
+TEST(Strategy, AWorkerThatStopsInTheMiddleIsNamed) {
+  const auto ends = OnWorkers<Status>(3, {}, [](Strategy& strategy) {
+    const Line line = BuildLine(strategy);
+    return TrainLine(strategy, line, strategy.worker_index() == 1 ? 3 : 50);
+  });
+  EXPECT_TRUE(ends[1].ok()) << ends[1];
+  for (const int worker : {0, 2}) {
+    EXPECT_THAT(ends[worker].code(), AnyOf(absl::StatusCode::kInvalidArgument, absl::StatusCode::kUnavailable));
+    EXPECT_THAT(std::string(ends[worker].message()), HasSubstr("/job:worker")) << ends[worker];
+    EXPECT_THAT(std::string(ends[worker].message()), HasSubstr("task:1")) << ends[worker];
+  }
+}
+
+TEST(Strategy, AnotherModelOnOneWorkerIsNamed) {
+  const auto ends = OnWorkers<Status>(2, {}, [](Strategy& strategy) {
+    const int64_t features = strategy.worker_index() == 1 ? 3 : 2;
+    const Line line = BuildLine(strategy, features);
+    return TrainLine(strategy, line, 3, features);
+  });
+  for (const Status& end : ends) {
+    EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(end.message()), HasSubstr("task:1")) << end;
+    EXPECT_THAT(std::string(end.message()), HasSubstr("dense/kernel")) << end;
+  }
+}
+
+TEST(Strategy, AStepThatIsCancelledOnOneWorkerEndsWithTheReasonOnAll) {
+  std::latch both(2);
+  const auto ends = OnWorkers<Status>(2, {}, [&](Strategy& strategy) -> Status {
+    const Line line = BuildLine(strategy);
+    MR_ASSIGN_OR_RETURN(const std::unique_ptr<MonitoredSession> session, strategy.TrainingSession(line.scope));
+    ClientSession::Feeds feeds;
+    for (size_t i = 0; i < line.batch.feeds.size(); ++i) feeds.emplace_back(line.batch.feeds[i], Ones(strategy)[i]);
+    Tensors results;
+    Status status;
+    // Worker 1 waits for worker 0, which does not run the step.
+    if (strategy.worker_index() == 1) {
+      status = session->Run({.timeout = absl::Milliseconds(50)}, feeds, {line.loss}, {line.train}, &results, nullptr);
+    }
+    both.arrive_and_wait();
+    if (strategy.worker_index() == 0) status = session->Run(feeds, {line.loss}, {line.train}).status();
+    return status;
+  });
+  EXPECT_EQ(ends[1].code(), absl::StatusCode::kDeadlineExceeded) << ends[1];
+  EXPECT_THAT(std::string(ends[0].message()), HasSubstr("task:1")) << ends[0];
+}
+
+TEST(Strategy, DataThatEndsFirstOnOneWorkerEndsTheEpochOfAll) {
+  const auto counts = OnWorkers<int>(3, {.shards = 3}, [](Strategy& strategy) {
+    // Worker r has 5 - r batches.
+    const auto it = strategy.MakeIterator(Dataset::Range(0, 5 - strategy.worker_index())).value();
+    std::vector<Tensor> element;
+    int count = 0;
+    while (it->Next(&element).value()) ++count;
+    EXPECT_FALSE(it->Next(&element).value());
+    return count;
+  });
+  EXPECT_THAT(counts, ElementsAre(3, 3, 3));
+}
+
+TEST(Strategy, EveryExampleGoesToOneReplica) {
+  // Four whole batches of two epochs of 37 examples.
+  const auto seen = OnWorkers<std::vector<int64_t>>(2, {.shards = 4}, [](Strategy& strategy) {
+    const Dataset batches =
+        strategy.DistributeDataset(Dataset::Range(0, 37), {.batch_size = 16, .repeat = 2, .first_batch = 1}).value();
+    const auto it = strategy.MakeIterator(batches).value();
+    std::vector<int64_t> all;
+    std::vector<Tensor> element;
+    while (it->Next(&element).value()) {
+      EXPECT_EQ(element.size(), static_cast<size_t>(strategy.local_replicas()));
+      for (const Tensor& part : element) {
+        EXPECT_EQ(part.shape(), Shape({4}));
+        for (const int64_t example : part.flat<int64_t>()) all.push_back(example);
+      }
+    }
+    return all;
+  });
+  std::vector<int64_t> both = seen[0];
+  both.insert(both.end(), seen[1].begin(), seen[1].end());
+  EXPECT_EQ(both.size(), 3u * 16);
+  std::map<int64_t, int> times;
+  for (const int64_t example : both) ++times[example];
+  EXPECT_GE(times.size(), 37u - 16);
+  for (const auto& [example, count] : times) EXPECT_LE(count, 2) << example;
+}
+
+TEST(Strategy, FilesAreSharedOutByReplica) {
+  const auto seen = OnWorkers<std::vector<int64_t>>(2, {.shards = 4}, [](Strategy& strategy) {
+    const FlatMapFn open = [](const std::vector<Tensor>& file) -> StatusOr<Dataset> {
+      const int64_t n = file[0].scalar<int64_t>();
+      return Dataset::Range(100 * n, 100 * n + 4);
+    };
+    const Dataset batches =
+        strategy.DistributeFiles(Dataset::Range(0, 7), open, {.batch_size = 8, .shuffle_buffer = -1, .repeat = 1})
+            .value();
+    const auto it = strategy.MakeIterator(batches).value();
+    std::vector<int64_t> all;
+    std::vector<Tensor> element;
+    while (it->Next(&element).value()) {
+      for (const Tensor& part : element) all.push_back(part.flat<int64_t>()[0]);
+    }
+    return all;
+  });
+  // Replica 3 has one file, so all end after its two batches.
+  EXPECT_THAT(seen[0], ElementsAre(0, 100, 2, 102));
+  EXPECT_THAT(seen[1], ElementsAre(200, 300, 202, 302));
+}
+
+TEST(Strategy, ASessionOutsideOfAGroupSaysSo) {
+  const Scope scope = Scope::NewRoot();
+  const ReplicaLayout layout{.num_workers = 2, .owners = {0, 1}};
+  const Output x = ops::Const(scope, 1.0f);
+  const std::vector<Output> sums = SumOverReplicas(scope, layout, {.key = "x", .values = {{x}}});
+  ASSERT_EQ(sums.size(), 1u) << scope.status();
+  ClientSession session = ClientSession::Create(scope).value();
+  const Status status = session.Run({sums[0]}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("does not belong to a group of workers"));
+}
+
+}  // namespace
+}  // namespace millrace
