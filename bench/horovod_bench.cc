@@ -25,7 +25,8 @@ StatusOr<double> MedianMicros(int tensors, int64_t floats, int rounds) {
     const absl::Time begin = Clock::Real()->Now();
     std::vector<hvd::Handle> handles;
     for (int i = 0; i < tensors; ++i)
-      handles.push_back(hvd::AllreduceAsync(values[i], {.name = absl::StrCat("t", i, " of ", floats), .op = hvd::kSum}));
+      handles.push_back(
+          hvd::AllreduceAsync(values[i], {.name = absl::StrCat("t", i, " of ", floats), .op = hvd::kSum}));
     for (const hvd::Handle& handle : handles) {
       MR_ASSIGN_OR_RETURN(const Tensor sum, handle.Wait());
       if (sum.data<float>()[floats - 1] != static_cast<float>(hvd::Size())) return Internal("a wrong sum");
@@ -47,8 +48,8 @@ Status Run(const std::string& carrier) {
                         Case{1, 100 << 20, 15}, Case{100, 4 << 10, 300}}) {
     MR_ASSIGN_OR_RETURN(const double micros, MedianMicros(c.tensors, c.bytes / 4, c.rounds));
     if (hvd::Rank() != 0) continue;
-    std::printf("{\"carrier\": \"%s\", \"ranks\": %d, \"tensors\": %d, \"bytes\": %lld, \"us\": %.1f}\n", carrier.c_str(),
-                hvd::Size(), c.tensors, static_cast<long long>(c.bytes), micros);
+    std::printf("{\"carrier\": \"%s\", \"ranks\": %d, \"tensors\": %d, \"bytes\": %lld, \"us\": %.1f}\n",
+                carrier.c_str(), hvd::Size(), c.tensors, static_cast<long long>(c.bytes), micros);
     std::fflush(stdout);
   }
   return hvd::Shutdown();

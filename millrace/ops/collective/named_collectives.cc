@@ -2,6 +2,7 @@
 #include "millrace/runtime/named_collectives.h"
 
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -117,11 +118,14 @@ class Submission {
     return registered;
   }
 
-  void OnResult(StatusOr<Tensor> result) {
-    // Deregister waits for a callback that runs, after which the step is over. So it is called by whoever ends it only.
+  void OnResult(const std::shared_ptr<Submission>& self, StatusOr<Tensor> result) {
+    // If the step was cancelled first, it is over, and so may be what it lent.
     if (taken_.exchange(true)) return;
     if (cancellation_ != nullptr) cancellation_->Deregister(token_);
-    Finish(std::move(result));
+    // The thread that carries out operations does not run the rest of the step.
+    Scheduler* const threads = ctx_->step().inter_op;
+    if (threads == nullptr) return Finish(std::move(result));
+    threads->Schedule([self, result = std::move(result)]() mutable { self->Finish(std::move(result)); });
   }
 
  private:
@@ -160,19 +164,32 @@ class NamedCollectiveKernel : public AsyncKernel {
   void ComputeAsync(KernelContext& ctx, Done done) override {
     StatusOr<std::shared_ptr<NamedCollectives>> collectives = NamedCollectives::Find(group_);
     if (!collectives.ok()) return done(collectives.status());
+    StatusOr<Tensor> tensor = Own(ctx);
+    if (!tensor.ok()) return done(tensor.status());
     NamedCollective operation{.kind = kind,
                               .name = ctx.node().name(),
-                              .tensor = ctx.input(0),
+                              .tensor = *std::move(tensor),
                               .reduction = reduction_,
                               .root = static_cast<int>(root_)};
     auto submission = std::make_shared<Submission>(ctx, std::move(done));
     if (!Submission::Begin(submission, "the other ranks")) return;
     (*collectives)->Submit(std::move(operation), [submission](StatusOr<Tensor> result) {
-      submission->OnResult(std::move(result));
+      submission->OnResult(submission, std::move(result));
     });
   }
 
  private:
+  // The tensor in memory that the operation may overwrite with its result: the input's own if nobody else needs it.
+  static StatusOr<Tensor> Own(KernelContext& ctx) {
+    const Tensor& input = ctx.input(0);
+    if (kind == NamedCollective::Kind::kAllgather) return input;
+    const void* const from = input.raw_data();
+    MR_ASSIGN_OR_RETURN(Tensor* const output, ctx.ForwardOrAllocateOutput({0}, 0, input.shape()));
+    Tensor own = std::move(*output);
+    if (own.raw_data() != from && own.TotalBytes() > 0) std::memcpy(own.raw_data(), from, own.TotalBytes());
+    return own;
+  }
+
   std::string group_;
   std::string reduction_ = "sum";
   int64_t root_ = 0;

@@ -325,6 +325,22 @@ Status Engine::ExecuteAllgather(const Announcement& what) {
   return status;
 }
 
+StatusOr<Tensor> Engine::TakeFusionBuffer(DType dtype, int64_t elements) {
+  const int64_t bytes = elements * static_cast<int64_t>(SizeOf(dtype));
+  if (!fusion_buffer_.IsInitialized() || fusion_buffer_.num_elements() < bytes) {
+    fusion_buffer_.Reset();
+    MR_ASSIGN_OR_RETURN(fusion_buffer_, Tensor::Make(DType::kUInt8, Shape({bytes})));
+  }
+  fusion_capacity_ = fusion_buffer_.num_elements();
+  Tensor buffer = fusion_buffer_.ViewAs(dtype, Shape({elements}));
+  fusion_buffer_.Reset();
+  return buffer;
+}
+
+void Engine::ReturnFusionBuffer(const Tensor& buffer) {
+  fusion_buffer_ = buffer.ViewAs(DType::kUInt8, Shape({fusion_capacity_}));
+}
+
 Status Engine::ExecuteFused(const Decision* first, size_t count) {
   std::vector<Tensor> tensors;
   int64_t elements = 0;
@@ -342,7 +358,7 @@ Status Engine::ExecuteFused(const Decision* first, size_t count) {
   if (count == 1) {
     buffer = std::move(tensors[0]);
   } else {
-    MR_ASSIGN_OR_RETURN(buffer, Tensor::Make(first->what.dtype, Shape({elements})));
+    MR_ASSIGN_OR_RETURN(buffer, TakeFusionBuffer(first->what.dtype, elements));
     char* to = static_cast<char*>(buffer.raw_data());
     for (const Tensor& tensor : tensors) {
       if (tensor.TotalBytes() > 0) std::memcpy(to, tensor.raw_data(), tensor.TotalBytes());
@@ -367,6 +383,7 @@ Status Engine::ExecuteFused(const Decision* first, size_t count) {
     if (tensor.TotalBytes() > 0) std::memcpy(tensor.raw_data(), from, tensor.TotalBytes());
     from += tensor.TotalBytes();
   }
+  ReturnFusionBuffer(buffer);
   note("MEMCPY_OUT_FUSION_BUFFER", begin);
   for (size_t i = 0; i < count; ++i) Finish(first[i].what.name, std::move(tensors[i]));
   return absl::OkStatus();

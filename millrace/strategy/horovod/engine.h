@@ -90,6 +90,9 @@ class Engine final : public NamedCollectives {
   // Those of `decisions` from `first` on that travel together.
   size_t FusedWith(const std::vector<Decision>& decisions, size_t first) const;
   Status ExecuteFused(const Decision* first, size_t count);
+  // Memory for the tensors that travel together, which only its user refers to. Give it back for the next time.
+  StatusOr<Tensor> TakeFusionBuffer(DType dtype, int64_t elements);
+  void ReturnFusionBuffer(const Tensor& buffer);
   Status ExecuteAllgather(const Announcement& what);
   Status Exchange(const Announcement& what, Tensor* tensor);
   // This rank's tensor; zeros, or no rows, if it has joined.
@@ -108,6 +111,8 @@ class Engine final : public NamedCollectives {
   Clock* const clock_ = Clock::Real();
   std::unique_ptr<Carrier> carrier_;  // of the engine's thread; set before `started_`
   std::unique_ptr<ReadyTable> table_;
+  int64_t fusion_capacity_ = 0;
+  Tensor fusion_buffer_;                   // bytes; kept because fresh memory is slow to touch
   std::unique_ptr<OperationTrace> trace_;  // null if there is none
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
   Notification started_;
