@@ -26,7 +26,7 @@ set(MILLRACE_PUBLIC_HEADERS
     graph/attr.h graph/callable_spec.h graph/graph.h graph/op_schema.h graph/pass_options.h
     runtime/run_identity.h
     session/chrome_trace.h session/session.h
-    strategy/broadcast_variables.h strategy/strategy.h strategy/worker_group.h
+    strategy/broadcast_variables.h strategy/horovod.h strategy/strategy.h strategy/worker_group.h
     tensor/buffer.h tensor/dtype.h tensor/half.h tensor/resource_handle.h tensor/shape.h tensor/tensor.h tensor/variant.h
     train/checkpoint/checkpoint_reader.h train/checkpoint/checkpoint_state.h train/checkpoint/saver.h
     train/checkpoint/warm_start.h train/coordinator.h train/file_writer.h train/global_step.h train/hooks/cadence.h

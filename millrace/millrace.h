@@ -39,6 +39,7 @@
 #include "millrace/session/chrome_trace.h"
 #include "millrace/session/session.h"
 #include "millrace/strategy/broadcast_variables.h"
+#include "millrace/strategy/horovod.h"
 #include "millrace/strategy/strategy.h"
 #include "millrace/strategy/worker_group.h"
 #include "millrace/tensor/tensor.h"

@@ -20,12 +20,12 @@
 #include "millrace/launch/core_shares.h"
 #include "millrace/launch/credential_folder.h"
 #include "millrace/launch/exit_status.h"
-#include "millrace/launch/held_port.h"
 #include "millrace/launch/keeper_frame.h"
 #include "millrace/launch/keeper_guard.h"
 #include "millrace/launch/process_tree.h"
 #include "millrace/launch/spawn.h"
 #include "millrace/launch/stream_lines.h"
+#include "millrace/net/held_port.h"
 
 namespace millrace::launch {
 namespace {
@@ -75,7 +75,7 @@ class Keeper {
   const KeeperOptions options_;
   const CredentialFolder* const folder_;
   Fd signals_;
-  std::optional<HeldPort> port_;
+  std::optional<net::HeldPort> port_;
   KeeperFrameReader reader_{/*greeting=*/false};
   std::string pending_;
   absl::Time heard_;
@@ -302,7 +302,7 @@ int Keeper::Run() {
   SetNonBlocking(options_.in);
   heard_ = Now();
   pending_ = std::string(kGreeting);
-  StatusOr<HeldPort> port = HeldPort::Take();
+  StatusOr<net::HeldPort> port = net::HeldPort::Take();
   if (!port.ok()) {
     Send(KeeperFrameKind::kNotStarted, EncodeNumbers({EADDRINUSE}, port.status().message()));
     SendPending();

@@ -13,8 +13,8 @@
 #include "gtest/gtest.h"
 #include "millrace/base/fd.h"
 #include "millrace/launch/exit_status.h"
-#include "millrace/launch/held_port.h"
 #include "millrace/launch/spawn.h"
+#include "millrace/net/held_port.h"
 
 namespace millrace::launch {
 namespace {
@@ -101,7 +101,7 @@ TEST(ProcessTree, AnotherProcessWithThePidIsLeftAlone) {
 }
 
 TEST(HeldPort, IsNobodyElsesUntilItIsReleased) {
-  StatusOr<HeldPort> held = HeldPort::Take(), other = HeldPort::Take();
+  StatusOr<net::HeldPort> held = net::HeldPort::Take(), other = net::HeldPort::Take();
   ASSERT_TRUE(held.ok()) << held.status();
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_NE(held->port(), other->port());

@@ -1,4 +1,4 @@
-#include "millrace/launch/held_port.h"
+#include "millrace/net/held_port.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -10,7 +10,7 @@
 
 #include "millrace/base/clock.h"
 
-namespace millrace::launch {
+namespace millrace::net {
 namespace {
 
 constexpr int kLowest = 10000, kHighest = 65535;
@@ -71,4 +71,4 @@ StatusOr<HeldPort> HeldPort::Take() {
   return ResourceExhausted("no free port found in ", kTries, " tries");
 }
 
-}  // namespace millrace::launch
+}  // namespace millrace::net

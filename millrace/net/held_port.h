@@ -4,7 +4,7 @@
 #include "millrace/base/fd.h"
 #include "millrace/base/status.h"
 
-namespace millrace::launch {
+namespace millrace::net {
 
 // The port is bound on all interfaces until Release, so nobody else can take it. It is outside the system's range of
 // ephemeral ports, so that nobody gets it by chance after Release.
@@ -22,4 +22,4 @@ class HeldPort {
   int port_;
 };
 
-}  // namespace millrace::launch
+}  // namespace millrace::net
