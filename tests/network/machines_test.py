@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A training on three machines, each with an address of its own, whose network fails: machines_test.py MILLRACE MNIST_REPLICA MNIST_FOLDER."""
+"""A training on three machines, each with an address of its own, whose network fails: machines_test.py MNIST_REPLICA MNIST_STRATEGY MNIST_FOLDER."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import unittest
 
 import machines
 
-MILLRACE = PROGRAM = DATA = ""
+PROGRAM = STRATEGY = DATA = ""
 PORT = 2222
 # A task that has been silent for 5 s is lost; what waits for it then fails.
 NOTICED = 10
@@ -27,15 +27,15 @@ class MachinesTest(unittest.TestCase):
         ps, *workers = (machine.address for machine in self.network.machines)
         self.cluster = {"ps": ["%s:%d" % (ps, PORT)], "worker": ["%s:%d" % (worker, PORT) for worker in workers]}
 
-    def start(self, machine, job, index, *flags):
+    def start(self, machine, job, index, *words):
         """One task, as a user starts it by hand on its machine."""
         config = {"cluster": self.cluster, "task": {"type": job, "index": index}}
-        return self.network.machines[machine].start(PROGRAM, "--data_dir=" + DATA, *flags,
-                                                    environment={"TF_CONFIG": json.dumps(config), "MILLRACE_INSECURE": "1"})
+        return self.network.machines[machine].start(*words, environment={"TF_CONFIG": json.dumps(config), "MILLRACE_INSECURE": "1"})
 
     def start_all(self, *flags):
-        self.ps = self.start(0, "ps", 0)
-        return [self.start(1 + index, "worker", index, *flags) for index in (0, 1)]
+        program = [PROGRAM, "--data_dir=" + DATA]
+        self.ps = self.start(0, "ps", 0, *program)
+        return [self.start(1 + index, "worker", index, *program, *flags) for index in (0, 1)]
 
     def test_three_machines_train(self):
         workers = self.start_all("--sync_replicas", "--train_steps=300")
@@ -61,6 +61,16 @@ class MachinesTest(unittest.TestCase):
         said = first.text()
         first.wait_for("(global step", NOTICED, after=len(said))
 
+    def test_workers_without_a_ps_name_the_one_that_is_cut_off(self):
+        self.cluster = {"worker": ["%s:%d" % (machine.address, PORT) for machine in self.network.machines]}
+        workers = [self.start(index, "worker", index, STRATEGY, DATA, "1000000000") for index in range(3)]
+        for worker in workers:
+            worker.wait_for("training begins", 20)
+        self.network.machines[2].cut()
+        for worker in workers[:2]:
+            self.assertEqual(worker.end(2 * NOTICED), 1, worker.text())
+            self.assertIn("/job:worker/replica:0/task:2", worker.text())
+
     def test_a_short_cut_is_survived(self):
         workers = self.start_all("--sync_replicas", "--train_steps=3000")
         for worker in workers:
@@ -73,9 +83,9 @@ class MachinesTest(unittest.TestCase):
 
 
 def main():
-    global MILLRACE, PROGRAM, DATA
+    global PROGRAM, STRATEGY, DATA
     machines.enter_own_user_namespace()
-    MILLRACE, PROGRAM, DATA = (os.path.abspath(path) for path in sys.argv[1:4])
+    PROGRAM, STRATEGY, DATA = (os.path.abspath(path) for path in sys.argv[1:4])
     reason = machines.why_not()
     if reason is not None:
         print("skipped:", reason)
