@@ -26,6 +26,7 @@ struct ServeFlags {
   int task_index = 0;
   int intra_op_threads = 0, inter_op_threads = 0;
   int cpu_devices = 1, gpu_devices = -1;
+  std::string collective_group_leader;
   std::vector<std::string> file_roots;
   TlsFlags tls;
   bool insecure = false;
@@ -87,6 +88,9 @@ StatusOr<std::unique_ptr<Server>> StartServer(const ServeFlags& flags) {
   options.intra_op_threads = flags.intra_op_threads;
   options.inter_op_threads = flags.inter_op_threads;
   options.cpu_devices = flags.cpu_devices;
+  if (!flags.collective_group_leader.empty()) {
+    options.default_config.mutable_experimental()->set_collective_group_leader(flags.collective_group_leader);
+  }
   options.gpu_devices = flags.gpu_devices;
   options.file_roots = flags.file_roots;
   options.peer_timeout = absl::Seconds(flags.peer_timeout);
@@ -161,6 +165,9 @@ std::function<int()> AddServe(CLI::App& app, CLI::App** command) {
   serve->add_option("--inter_op_threads", flags->inter_op_threads, "Threads that run ops concurrently; 0: one per core")
       ->capture_default_str();
   serve->add_option("--cpu_devices", flags->cpu_devices, "Number of CPU devices")->capture_default_str();
+  serve->add_option("--collective_group_leader", flags->collective_group_leader,
+                    "The task that forms the groups of collective ops (CollectiveReduce ...), such as "
+                    "/job:worker/task:0, for sessions whose ConfigProto names none");
   serve
       ->add_option("--gpu_devices", flags->gpu_devices,
                    "Maximum number of GPU devices; -1: all in CUDA_VISIBLE_DEVICES")

@@ -88,7 +88,9 @@ class RingExchange : public std::enable_shared_from_this<RingExchange> {
                                  " times the ", call_.output.num_elements(), " of the output");
         elements_ = call_.input.num_elements();
         chunk_ = elements_ / size_;
-        if (size_ > 1) MR_ASSIGN_OR_RETURN(partial_, Tensor::Make(call_.dtype, call_.input.shape()));
+        if (size_ > 1) {
+          MR_ASSIGN_OR_RETURN(partial_, Tensor::Make(call_.dtype, call_.input.shape()));
+        }
         break;
       default:
         elements_ = call_.input.num_elements();

@@ -1,0 +1,179 @@
+"""Collective ops of graphs, on devices of one task, of several, and of both kinds of server in one group.
+
+`mixed` clusters have one worker of SERVER_CMD and one of stock TensorFlow; the leader is worker 0.
+"""
+
+import threading
+
+import numpy as np
+import pytest
+
+import harness
+from harness import in_threads
+
+LEADER = "/job:worker/replica:0/task:0"
+FLAGS = ["--collective_group_leader=" + LEADER]
+
+
+@pytest.fixture(scope="module")
+def ops(tf):
+    from tensorflow.python.ops import collective_ops
+    return collective_ops
+
+
+def servers(kinds, devices=1):
+    """A cluster of workers, of the given kinds."""
+    flags = FLAGS + (["--cpu_devices=%d" % devices] if devices > 1 else [])
+    commands = {"mine": harness.server_cmd() + flags, "stock": harness.stock_cmd() + flags}
+    return harness.Cluster(worker=len(kinds), cmds={("worker", i): commands[k] for i, k in enumerate(kinds)})
+
+
+@pytest.fixture(scope="module", params=["mine,mine", "mine,stock", "stock,mine"])
+def ring(request, tf):
+    with servers(request.param.split(",")) as cluster:
+        yield cluster
+
+
+def with_leader(tf, **extra):
+    config = tf.ConfigProto(operation_timeout_in_ms=60000, **extra)
+    config.experimental.collective_group_leader = LEADER
+    return config
+
+
+_keys = iter(range(100, 1 << 20))
+
+
+def test_reduce_in_one_step_of_two_tasks(tf, ops, ring):
+    """A ring whose members one master runs; the tensors are of one element, of some, and of many pieces."""
+    for size in (1, 7, 1000, 3000001):
+        key = next(_keys)
+        tf.reset_default_graph()
+        outs = []
+        for i in range(2):
+            with tf.device("/job:worker/task:%d" % i):
+                x = tf.range(size, dtype=tf.int32) * (i + 1)
+                outs.append(ops.all_reduce(tf.cast(x, tf.float32), 2, 1, key, "Add", "Div"))
+        with tf.Session(ring.target("worker", 0), config=with_leader(tf)) as sess:
+            for _ in range(2):
+                for out in sess.run(outs):
+                    np.testing.assert_array_equal(out, np.arange(size, dtype=np.float32) * 1.5)
+
+
+@pytest.mark.parametrize("merge,expected", [("Add", [5., 7., 9.]), ("Mul", [4., 10., 18.]), ("Min", [1., 2., 3.]),
+                                            ("Max", [4., 5., 6.])])
+def test_merge_ops(tf, ops, ring, merge, expected):
+    tf.reset_default_graph()
+    key, outs = next(_keys), []
+    for i, value in enumerate(([1., 2., 3.], [4., 5., 6.])):
+        with tf.device("/job:worker/task:%d" % i):
+            outs.append(ops.all_reduce(tf.constant(value), 2, 1, key, merge, "Id"))
+    with tf.Session(ring.target("worker", 0), config=with_leader(tf)) as sess:
+        for out in sess.run(outs):
+            np.testing.assert_array_equal(out, expected)
+
+
+def test_gather_and_broadcast(tf, ops, ring):
+    tf.reset_default_graph()
+    gather, source0, source1 = next(_keys), next(_keys), next(_keys)
+    value = np.arange(100000, dtype=np.float32)
+    outs, got = [], []
+    for i in range(2):
+        with tf.device("/job:worker/task:%d" % i):
+            outs.append(ops.all_gather(tf.constant([[10 * i, 10 * i + 1]]), 2, 1, gather))
+            for source, key in ((0, source0), (1, source1)):
+                got.append(ops.broadcast_send(tf.constant(value), value.shape, tf.float32, 2, 1, key) if source == i
+                           else ops.broadcast_recv(value.shape, tf.float32, 2, 1, key))
+    with tf.Session(ring.target("worker", 0), config=with_leader(tf)) as sess:
+        for out in sess.run(outs):
+            np.testing.assert_array_equal(out, [[0, 1], [10, 11]])
+        for out in sess.run(got):
+            np.testing.assert_array_equal(out, value)
+
+
+def test_reduce_v2(tf, ops, ring):
+    """The group and the instance are tensors."""
+    tf.reset_default_graph()
+    key, outs = next(_keys), []
+    for i in range(2):
+        with tf.device("/job:worker/task:%d" % i):
+            outs.append(ops.all_reduce_v2(tf.fill([1000], float(i + 1)), 2, 1, key, max_subdivs_per_device=0))
+            outs.append(ops.all_gather_v2(tf.fill([2], i), 2, 1, key + (1 << 21)))
+    with tf.Session(ring.target("worker", 0), config=with_leader(tf)) as sess:
+        for _ in range(3):
+            a0, g0, a1, g1 = sess.run(outs)
+            np.testing.assert_array_equal(a0, np.full(1000, 3.0))
+            np.testing.assert_array_equal(a1, a0)
+            assert list(g0) == list(g1) == [0, 0, 1, 1]
+
+
+def test_two_masters_run_the_steps_of_a_ring(tf, ops, ring):
+    """Between-graph: each worker has a client and a session of its own; steps get their ids from the leader."""
+    key = next(_keys)
+
+    def worker(index):
+        with tf.Graph().as_default():
+            with tf.device("/job:worker/task:%d" % index):
+                x = tf.placeholder(tf.float32, [1000])
+                out = ops.all_reduce(x, 2, 1, key, "Add", "Id")
+            config = with_leader(tf, device_filters=["/job:worker/task:%d" % index])
+            options = tf.RunOptions()
+            options.experimental.collective_graph_key = key
+            with tf.Session(ring.target("worker", index), config=config) as sess:
+                for step in range(20):
+                    got = sess.run(out, {x: np.full(1000, step * 10.0 + index)}, options=options)
+                    np.testing.assert_array_equal(got, np.full(1000, step * 20.0 + 1))
+    in_threads([lambda: worker(0), lambda: worker(1)])
+
+
+def test_shapes_that_differ_are_an_error(tf, ops, own):
+    cluster = own(worker=1, cmds={"worker": harness.server_cmd() + FLAGS + ["--cpu_devices=2"]})
+    outs = []
+    for i in range(2):
+        with tf.device("/job:worker/task:0/device:CPU:%d" % i):
+            outs.append(ops.all_reduce(tf.zeros([4 + i]), 2, 1, 1, "Add", "Id"))
+    with tf.Session(cluster.target("worker"), config=tf.ConfigProto(operation_timeout_in_ms=30000)) as sess:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Shape mismatch"):
+            sess.run(outs)
+
+
+def test_devices_of_one_task(tf, ops, own):
+    """Without a leader: all members are devices of one task."""
+    cluster = own(worker=1, cmds={"worker": harness.server_cmd() + ["--cpu_devices=4"]})
+    sums, rows = [], []
+    for i in range(4):
+        with tf.device("/job:worker/task:0/device:CPU:%d" % i):
+            sums.append(ops.all_reduce(tf.range(1000) * (i + 1), 4, 1, 1, "Add", "Id"))
+            rows.append(ops.all_to_all_v2(tf.range(4) + 10 * i, 4, 2, 2))
+    with tf.Session(cluster.target("worker"), config=tf.ConfigProto(operation_timeout_in_ms=30000)) as sess:
+        for _ in range(3):
+            for out in sess.run(sums):
+                np.testing.assert_array_equal(out, np.arange(1000) * 10)
+            for i, out in enumerate(sess.run(rows)):
+                assert list(out) == [i, 10 + i, 20 + i, 30 + i]
+
+
+def test_death_of_a_member_names_it(tf, ops):
+    """Each worker has its own master: the survivor learns of the death from its ring."""
+    with servers(["mine", "mine"]) as cluster:
+        def step(index):
+            with tf.Graph().as_default():
+                with tf.device("/job:worker/task:%d" % index):
+                    out = ops.all_reduce(tf.constant([1.0]), 2, 1, 1, "Add", "Id")
+                config = with_leader(tf, device_filters=["/job:worker/task:%d" % index])
+                sess = tf.Session(cluster.target("worker", index), config=config)
+                return lambda: sess.run(out)
+        steps = [step(0), step(1)]
+        assert in_threads(steps) == [[2.0], [2.0]]
+        error = []
+
+        def survivor():
+            try:
+                steps[0]()
+            except tf.errors.OpError as e:
+                error.append(e)
+        waiting = threading.Thread(target=survivor)
+        waiting.start()
+        cluster.task("worker", 1).kill()
+        waiting.join(30)
+        assert error and isinstance(error[0], tf.errors.UnavailableError), error
+        assert "/job:worker/replica:0/task:1" in str(error[0])
