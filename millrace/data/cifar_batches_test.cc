@@ -151,6 +151,24 @@ std::vector<float> Cropped(const uint8_t* pixels, int top, int left, bool flip) 
   return Batches(CifarTestBatches(one, 1), 1)[0].images;
 }
 
+TEST(CifarTrainingBatches, PartsAreTheBatchesOfSeveralWorkers) {
+  const CifarImages examples = Examples(26);
+  const CifarTrainingOptions options{.batch_size = 2, .num_workers = 4, .worker_index = 1, .parts = 2};
+  for (int64_t part = 0; part < 2; ++part) {
+    const std::vector<Batch> own =
+        Batches(CifarTrainingBatches(examples, {.batch_size = 2, .num_workers = 4, .worker_index = 1 + part}), 5);
+    const std::unique_ptr<DatasetIterator> it = CifarTrainingBatches(examples, options).value().MakeIterator().value();
+    std::vector<Tensor> element;
+    for (const Batch& batch : own) {
+      ASSERT_TRUE(it->Next(&element).value());
+      ASSERT_EQ(element.size(), 4u);
+      const auto images = element[2 * part].flat<float>();
+      const auto labels = element[2 * part + 1].flat<int32_t>();
+      EXPECT_EQ(batch, Batch({{images.begin(), images.end()}, {labels.begin(), labels.end()}}));
+    }
+  }
+}
+
 TEST(CifarTrainingBatches, ImagesAreCropsOfThePaddedImageMirroredOrNot) {
   const CifarImages examples = Examples(1);
   std::set<std::vector<float>> possible;
@@ -185,6 +203,8 @@ TEST(CifarTrainingBatches, MistakesAreTold) {
   EXPECT_THAT(error({.batch_size = 11}), HasSubstr("larger than the dataset, which has 10"));
   EXPECT_THAT(error({.batch_size = 4, .num_workers = 3}), HasSubstr("3 x 4"));
   EXPECT_THAT(error({.batch_size = 1, .num_workers = 2, .worker_index = 2}), HasSubstr("worker 2 of 2"));
+  EXPECT_THAT(error({.batch_size = 1, .num_workers = 2, .worker_index = 1, .parts = 2}), HasSubstr("worker 2 of 2"));
+  EXPECT_THAT(error({.batch_size = 1, .parts = 0}), HasSubstr("parts is 0"));
   EXPECT_THAT(error({.batch_size = 1, .padding = 33}), HasSubstr("padding is 33"));
   EXPECT_THAT(error({.batch_size = 1, .first_batch = -1}), HasSubstr("-1"));
   EXPECT_THAT(error({.batch_size = 1, .threads = 0}), HasSubstr("threads is 0"));

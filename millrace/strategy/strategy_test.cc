@@ -7,6 +7,7 @@
 #include "millrace/api/operators.h"
 #include "millrace/api/ops/all_ops.h"
 #include "millrace/api/optimizers.h"
+#include "millrace/api/scope_state.h"
 #include "millrace/strategy/broadcast_variables.h"
 #include "millrace/strategy/shard_reducer.h"
 #include "millrace/strategy/strategy_testing.h"
@@ -126,6 +127,30 @@ TEST(Strategy, VariablesThatReplicasAssignAreAggregated) {
     if (variable.dtype() == DType::kFloat) values.push_back(session.Run({variable}).value()[0].scalar<float>());
   }
   EXPECT_THAT(values, ElementsAre(101, 26, 11));
+}
+
+TEST(Strategy, AGraphIsFreedWithItsScopes) {
+  const auto strategy = OneDeviceStrategy().value();
+  std::weak_ptr<api_internal::GraphState> graph;
+  {
+    const Scope scope = strategy->NewScope();
+    graph = api_internal::SettingsOf(scope).state;
+    const ReplicaInputs batch = strategy->MakeInputs(scope, 8, {{DType::kFloat, {3}}});
+    const PerReplica loss = strategy->Run(scope, batch, [](const Scope& replica, const std::vector<Output>& in) {
+      const Output h = layers::BatchNorm(replica, layers::Dense(replica, in[0], 2), true);
+      return ops::Mean(replica, h, std::vector<int32_t>{0, 1});
+    });
+    optimizers::Adam adam({.learning_rate = 0.1});
+    strategy->Minimize(scope, adam, loss);
+    EXPECT_TRUE(scope.ok()) << scope.status();
+    // The error ends Run early.
+    strategy->Run(scope, batch, [](const Scope& replica, const std::vector<Output>& in) {
+      const Output h = layers::BatchNorm(replica, in[0], true);
+      replica.UpdateStatus(InvalidArgument("on purpose"));
+      return h;
+    });
+  }
+  EXPECT_TRUE(graph.expired());
 }
 
 TEST(Strategy, AVariableWithoutAggregationCannotBeAssignedByReplicas) {

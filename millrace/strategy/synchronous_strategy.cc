@@ -1,4 +1,4 @@
-#include "millrace/strategy/mirrored_strategy.h"
+#include "millrace/strategy/synchronous_strategy.h"
 
 #include <algorithm>
 #include <utility>
