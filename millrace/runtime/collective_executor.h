@@ -45,8 +45,8 @@ class CollectiveMemory {
 struct CollectiveGroupRef {
   int32_t key = 0;
   int32_t size = 0;
-  int32_t rank = -1;             // of this device, if the program chose it (CollectiveInitializeCommunicator)
-  bool must_be_joined = false;   // the group was joined before, by JoinGroup
+  int32_t rank = -1;            // of this device, if the program chose it (CollectiveInitializeCommunicator)
+  bool must_be_joined = false;  // the group was joined before, by JoinGroup
 };
 
 // One execution of a collective op on one device.
@@ -66,8 +66,8 @@ struct CollectiveCall {
   int max_subdivs_per_device = -1;
   // For each of the two phases: agreeing with the other members, and exchanging data with them.
   absl::Duration timeout = absl::InfiniteDuration();
-  Tensor input = {};   // not initialized where there is none
-  Tensor output = {};  // allocated by the kernel; written until `done` is called
+  Tensor input = {};                   // not initialized where there is none
+  Tensor output = {};                  // allocated by the kernel; written until `done` is called
   CollectiveMemory* memory = nullptr;  // may be null; outlives the call
 };
 

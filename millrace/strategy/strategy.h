@@ -130,7 +130,7 @@ class Strategy {
   virtual StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(const Dataset& batches) = 0;
 
   // Options of sessions on this worker: its devices, and the group that it belongs to. Variables of such a session are
-  // its own.
+  // its own, unless the options have resources that it shares with others.
   virtual StatusOr<SessionOptions> MakeSessionOptions(SessionOptions options = {}) = 0;
   // A MonitoredTrainingSession in this process. The chief restores and saves; then all workers get its variables.
   // `master`, `is_chief` and `recover` are set by the strategy: a lost worker ends the training of all with an error.

@@ -8,6 +8,7 @@
 #include "millrace/api/ops/all_ops.h"
 #include "millrace/api/optimizers.h"
 #include "millrace/api/scope_state.h"
+#include "millrace/runtime/resource_manager.h"
 #include "millrace/strategy/broadcast_variables.h"
 #include "millrace/strategy/shard_reducer.h"
 #include "millrace/strategy/strategy_testing.h"
@@ -193,6 +194,23 @@ TEST(Strategy, WorkersBeginWithTheChiefsVariablesEvenWithoutASeed) {
   EXPECT_EQ(weights[1][0].DebugString(50), weights[0][0].DebugString(50));
   EXPECT_EQ(weights[2][0].DebugString(50), weights[0][0].DebugString(50));
   EXPECT_NE(weights[0][0].flat<float>()[0], weights[0][0].flat<float>()[1]);
+}
+
+TEST(Strategy, SessionsMayShareTheirVariables) {
+  OnWorkers<Status>(2, {}, [](Strategy& strategy) {
+    const Line line = BuildLine(strategy);
+    const auto resources = std::make_shared<ResourceManager>();
+    const auto first = strategy.MakeSessionOptions({.resources = resources});
+    const auto second = strategy.MakeSessionOptions({.resources = resources});
+    EXPECT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+    const Operation init = GlobalVariablesInitializer(line.scope);
+    EXPECT_TRUE(ClientSession::Create(line.scope, *first)->Run(init).ok());
+    ClientSession::Feeds feeds;
+    for (size_t i = 0; i < line.batch.feeds.size(); ++i) feeds.emplace_back(line.batch.feeds[i], Ones(strategy)[i]);
+    const Status status = ClientSession::Create(line.scope, *second)->Run(feeds, {line.loss}, {line.train}).status();
+    EXPECT_TRUE(status.ok()) << status;
+    return status;
+  });
 }
 
 TEST(Strategy, AWorkerThatStopsInTheMiddleIsNamed) {

@@ -174,8 +174,13 @@ StatusOr<SessionOptions> SynchronousStrategy::MakeSessionOptions(SessionOptions 
   options.cpu_devices = std::max(options.cpu_devices, cpu_devices_);
   if (workers_ == nullptr) return options;
   if (options.resources == nullptr) options.resources = std::make_shared<ResourceManager>();
-  MR_RETURN_IF_ERROR(options.resources->Create(WorkerExchange::kContainer, WorkerExchange::kName,
-                                               NewGroupExchange(workers_, options_.group.timeout)));
+  // Sessions may share their resources.
+  MR_RETURN_IF_ERROR(options.resources
+                         ->LookupOrCreate<WorkerExchange>(WorkerExchange::kContainer, WorkerExchange::kName,
+                                                          [&]() -> StatusOr<RefPtr<WorkerExchange>> {
+                                                            return NewGroupExchange(workers_, options_.group.timeout);
+                                                          })
+                         .status());
   if (options.waits == nullptr) options.waits = std::shared_ptr<WaitRegistry>(workers_, workers_->server()->waits());
   return options;
 }

@@ -177,3 +177,93 @@ def test_death_of_a_member_names_it(tf, ops):
         waiting.join(30)
         assert error and isinstance(error[0], tf.errors.UnavailableError), error
         assert "/job:worker/replica:0/task:1" in str(error[0])
+
+
+def resolver(tf, cluster, job, index):
+    return tf.distribute.cluster_resolver.SimpleClusterResolver(
+        cluster.cluster_def(), task_type=job, task_id=index, rpc_layer="grpc")
+
+
+def fit(tf, strategy, x):
+    """w * x = 3 * x by gradient descent; each replica has its own x, and the gradients are averaged."""
+    with strategy.scope():
+        w = tf.get_variable("w", initializer=0.0, use_resource=True)
+        optimizer = tf.train.GradientDescentOptimizer(0.1)
+
+        def replica():
+            here = x()
+            return optimizer.minimize(tf.square(w * here - 3.0 * here))
+        train = strategy.group(strategy.extended.call_for_each_replica(replica))
+    return w, train
+
+
+def expected_fit(xs, steps):
+    w = 0.0
+    for _ in range(steps):
+        w -= 0.1 * np.mean([2 * x * (w * x - 3.0 * x) for x in xs])
+    return w
+
+
+@pytest.mark.parametrize("kinds", ["mine,mine", "mine,stock"])
+def test_multi_worker_mirrored_strategy(tf, kinds):
+    """Each worker runs the same program in graph mode, with a session on its own server."""
+    with servers(kinds.split(",")) as cluster:
+        def worker(index):
+            with tf.Graph().as_default():
+                strategy = tf.distribute.experimental.MultiWorkerMirroredStrategy(
+                    cluster_resolver=resolver(tf, cluster, "worker", index))
+                assert strategy.num_replicas_in_sync == 2
+                w, train = fit(tf, strategy, lambda: tf.constant(0.5 + index))
+                init = tf.global_variables_initializer()
+                config = strategy.update_config_proto(tf.ConfigProto(operation_timeout_in_ms=60000))
+                with tf.Session(cluster.target("worker", index), config=config) as sess:
+                    sess.run(init)
+                    for _ in range(10):
+                        sess.run(train)
+                    return sess.run(strategy.experimental_local_results(w)[0])
+        first, second = in_threads([lambda: worker(0), lambda: worker(1)])
+        assert first == second
+        np.testing.assert_allclose(first, expected_fit([0.5, 1.5], 10), rtol=1e-5)
+
+
+def test_mirrored_strategy(tf, own):
+    """Two devices of one server."""
+    cluster = own(worker=1, cmds={"worker": harness.server_cmd() + ["--cpu_devices=2"]})
+    devices = ["/job:worker/task:0/device:CPU:%d" % i for i in range(2)]
+    strategy = tf.distribute.MirroredStrategy(devices)
+
+    def x():
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        return tf.constant([0.5, 1.5])[replica]
+    w, train = fit(tf, strategy, x)
+    init = tf.global_variables_initializer()
+    with tf.Session(cluster.target("worker"), config=tf.ConfigProto(operation_timeout_in_ms=60000)) as sess:
+        sess.run(init)
+        for _ in range(10):
+            sess.run(train)
+        for copy in sess.run(strategy.experimental_local_results(w)):
+            np.testing.assert_allclose(copy, expected_fit([0.5, 1.5], 10), rtol=1e-5)
+
+
+def test_parameter_server_strategy(tf, own):
+    """Between-graph: two workers train one variable on a parameter server, asynchronously."""
+    cluster = own(ps=1, worker=2)
+
+    def worker(index):
+        with tf.Graph().as_default():
+            strategy = tf.distribute.experimental.ParameterServerStrategy(resolver(tf, cluster, "worker", index))
+            w, train = fit(tf, strategy, lambda: tf.constant(0.5 + index))
+            assert w.device.startswith("/job:ps"), w.device
+            init = tf.global_variables_initializer()
+            config = strategy.update_config_proto(tf.ConfigProto(operation_timeout_in_ms=60000))
+            with tf.Session(cluster.target("worker", index), config=config) as sess:
+                if index == 0:
+                    sess.run(init)
+                    ready.set()
+                assert ready.wait(60)
+                for _ in range(60):
+                    sess.run(train)
+                return sess.run(w)
+    ready = threading.Event()
+    for value in in_threads([lambda: worker(0), lambda: worker(1)]):
+        assert abs(value - 3.0) < 0.01

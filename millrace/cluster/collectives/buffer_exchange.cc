@@ -94,8 +94,8 @@ uint64_t BufferExchange::Ask(Request request, Got got) {
         parked.request = std::move(request);
         return parked.id;
       } else if (it->second.got != nullptr) {
-        status = Internal("a second receiver, ", request.receiver, ", asks for ", request.key, " in step ",
-                          request.step_id);
+        status =
+            Internal("a second receiver, ", request.receiver, ", asks for ", request.key, " in step ", request.step_id);
       } else {
         offer = std::move(it->second);
         step.erase(it);

@@ -147,13 +147,15 @@ void CollectiveRun::Join() {
 }
 
 void CollectiveRun::JoinHere() {
-  const uint64_t waiter = scope_.groups->Join(
-      {.key = call_.group.key, .size = call_.group.size, .device_type = device_.device_type(), .device = device_,
-       .chosen_rank = call_.group.rank},
-      [self = shared_from_this()](StatusOr<JoinedGroup> joined) {
-        if (!joined.ok()) return self->Finish(joined.status());
-        self->OnJoined(*std::move(joined));
-      });
+  const uint64_t waiter = scope_.groups->Join({.key = call_.group.key,
+                                               .size = call_.group.size,
+                                               .device_type = device_.device_type(),
+                                               .device = device_,
+                                               .chosen_rank = call_.group.rank},
+                                              [self = shared_from_this()](StatusOr<JoinedGroup> joined) {
+                                                if (!joined.ok()) return self->Finish(joined.status());
+                                                self->OnJoined(*std::move(joined));
+                                              });
   if (waiter == 0) return;
   bool late = false;
   {
@@ -259,7 +261,8 @@ void CollectiveRun::AgreeAtLeader(InstanceRequest instance) {
   if (call == nullptr) return;
   (*leader)->worker->CompleteInstance(
       {.cancellation = &call->cancellation}, request,
-      [self = shared_from_this(), call, instance = std::move(instance)](StatusOr<pb::CompleteInstanceResponse> response) {
+      [self = shared_from_this(), call,
+       instance = std::move(instance)](StatusOr<pb::CompleteInstanceResponse> response) {
         self->EndCall(call);
         if (!response.ok()) return self->Finish(response.status());
         const int source = instance.kind == CollectiveKind::kBroadcast ? response->source_rank() : -1;

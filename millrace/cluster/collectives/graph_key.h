@@ -7,8 +7,8 @@
 
 namespace millrace {
 
-// 0 if the graph has no collective ops. Otherwise TensorFlow's key of a graph, for which RunOptions give none: a hash of
-// the instance keys that are attrs of its ops.
+// 0 if the graph has no collective ops. Otherwise TensorFlow's key of a graph, for which RunOptions give none: a hash
+// of the instance keys that are attrs of its ops.
 int64_t CollectiveGraphKey(const Graph& graph);
 
 }  // namespace millrace

@@ -26,8 +26,8 @@ Status GroupTable::Add(const JoinRequest& request, Entry* entry) {
                     " (group_key=", request.key, ")");
   }
   if (request.size != entry->size) {
-    return Internal("Device ", device, " is joining a group with size ", request.size,
-                    ", but that group has size ", entry->size, " (group_key=", request.key, ")");
+    return Internal("Device ", device, " is joining a group with size ", request.size, ", but that group has size ",
+                    entry->size, " (group_key=", request.key, ")");
   }
   for (GroupMember& member : entry->members) {
     if (member.device.name() != device) continue;
@@ -38,12 +38,18 @@ Status GroupTable::Add(const JoinRequest& request, Entry* entry) {
   }
   if (static_cast<int>(entry->members.size()) == entry->size) {
     return Internal("Device ", device, " is joining a group that is already full (group_key=", request.key,
-                    "): its members are ", absl::StrJoin(entry->members, ", ", [](std::string* out, const auto& member) {
-                      out->append(member.device.name());
-                    }));
+                    "): its members are ",
+                    absl::StrJoin(entry->members, ", ",
+                                  [](std::string* out, const auto& member) { out->append(member.device.name()); }));
   }
   entry->members.push_back({.device = request.device, .chosen_rank = request.chosen_rank});
   return absl::OkStatus();
+}
+
+bool GroupTable::IsForAnother(const JoinRequest& request, const Entry& entry) {
+  return request.size != entry.size || request.device_type != entry.device_type ||
+         std::none_of(entry.members.begin(), entry.members.end(),
+                      [&](const GroupMember& member) { return member.device.name() == request.device.name(); });
 }
 
 uint64_t GroupTable::Join(const JoinRequest& request, Done done) {
@@ -57,12 +63,15 @@ uint64_t GroupTable::Join(const JoinRequest& request, Done done) {
     MutexLock lock(&mu_);
     const auto [it, is_new] = groups_.try_emplace(request.key);
     Entry& entry = it->second;
+    const bool replaces = entry.released && IsForAnother(request, entry);
+    if (replaces) entry = Entry();
+    entry.released = false;
     if (is_new && groups_.size() > kMaxGroups) {
       groups_.erase(it);
       result = ResourceExhausted("there are ", kMaxGroups, " groups of collective ops already; group ", request.key,
                                  " is one too many");
     } else {
-      if (is_new) {
+      if (is_new || replaces) {
         entry.size = request.size;
         entry.device_type = request.device_type;
       }
@@ -163,6 +172,11 @@ void GroupTable::Clear(const Status& why) {
   for (auto& [key, entry] : groups) {
     for (Waiter& waiter : entry.waiting) waiter.done(why);
   }
+}
+
+void GroupTable::Release() {
+  MutexLock lock(&mu_);
+  for (auto& [key, entry] : groups_) entry.released = entry.joined.group != nullptr;
 }
 
 std::string GroupTable::Progress(int32_t key) const {

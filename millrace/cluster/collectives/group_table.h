@@ -56,6 +56,9 @@ class GroupTable {
   void Drop(const DeviceGroup& group);
   // Forgets all groups; whoever waits for one gets `why`.
   void Clear(const Status& why);
+  // The programs that formed the groups have ended. TensorFlow's tasks remember groups for ever, so complete ones stay;
+  // but a device that comes with another size, or is not a member, begins another group.
+  void Release();
 
   // Who has joined: "1 of 2 devices: /job:worker/replica:0/task:0/device:CPU:0".
   std::string Progress(int32_t key) const;
@@ -72,11 +75,14 @@ class GroupTable {
     std::vector<GroupMember> members = {};
     std::vector<Waiter> waiting = {};
     JoinedGroup joined = {};  // null until the group is complete
+    bool released = false;    // until a member joins again
   };
 
   static Status Check(const JoinRequest& request);
   // Adds the device to the entry, or finds that it is there. An error of a group that is being formed ends it.
   static Status Add(const JoinRequest& request, Entry* entry);
+  // Whether the device can only join another group under the same key.
+  static bool IsForAnother(const JoinRequest& request, const Entry& entry);
 
   mutable Mutex mu_;
   uint64_t next_waiter_ ABSL_GUARDED_BY(mu_) = 1;

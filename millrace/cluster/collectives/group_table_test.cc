@@ -100,6 +100,25 @@ TEST(GroupTable, ARestartedDeviceTakesItsPlace) {
   EXPECT_EQ(c.result->group->member(1).device.incarnation(), 8u);
 }
 
+TEST(GroupTable, AReleasedGroupStaysForItsMembersAndMakesRoomForAnother) {
+  GroupTable table;
+  Member a, b, again;
+  a.Join(table, Joining(0, 2));
+  b.Join(table, Joining(1, 2));
+  table.Release();
+  EXPECT_TRUE(table.Find(1).ok());
+  again.Join(table, Joining(0, 2));
+  EXPECT_EQ(again.result->group, a.result->group);
+  Member other;
+  EXPECT_EQ(other.Join(table, Joining(0, 1)), 0u);  // the group is in use again
+  EXPECT_FALSE(other.result.ok());
+  table.Release();
+  Member alone;
+  alone.Join(table, Joining(0, 1));
+  EXPECT_TRUE(alone.result.ok());
+  EXPECT_EQ(alone.result->group->size(), 1);
+}
+
 TEST(GroupTable, MalformedRequestsAreRefused) {
   GroupTable table;
   for (const int size : {0, -1, DeviceGroup::kMaxSize + 1}) {
@@ -143,8 +162,11 @@ TEST(InstanceTable, ABroadcastIsKnownWhenAllHaveAskedAndNeedsExactlyOneSource) {
   a.Join(table, Joining(0, 2));
   b.Join(table, Joining(1, 2));
   InstanceTable& instances = *a.result->instances;
-  InstanceRequest first{.instance_key = 5, .kind = CollectiveKind::kBroadcast, .dtype = DType::kFloat,
-                        .shape = Shape({2}), .device = "/job:worker/replica:0/task:0/device:CPU:0"};
+  InstanceRequest first{.instance_key = 5,
+                        .kind = CollectiveKind::kBroadcast,
+                        .dtype = DType::kFloat,
+                        .shape = Shape({2}),
+                        .device = "/job:worker/replica:0/task:0/device:CPU:0"};
   InstanceRequest second = first;
   second.device = "/job:worker/replica:0/task:1/device:CPU:0";
   StatusOr<int> at_first = Unavailable("nothing came"), at_second = at_first;

@@ -98,7 +98,8 @@ void InstanceTable::Leave(const InstanceRequest& request, uint64_t waiter, const
     const auto it = instances_.find(KeyOf(request));
     if (it == instances_.end()) return;
     auto& waiting = it->second->waiting;
-    const auto at = std::find_if(waiting.begin(), waiting.end(), [&](const auto& entry) { return entry.first == waiter; });
+    const auto at =
+        std::find_if(waiting.begin(), waiting.end(), [&](const auto& entry) { return entry.first == waiter; });
     if (at == waiting.end()) return;
     done = std::move(at->second);
     waiting.erase(at);

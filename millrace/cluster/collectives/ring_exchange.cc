@@ -109,8 +109,8 @@ class RingExchange : public std::enable_shared_from_this<RingExchange> {
   int64_t First(int64_t piece) const { return std::min(elements_, piece * chunk_); }
   int64_t Count(int64_t piece) const { return std::min(elements_ - First(piece), chunk_); }
   std::string Key(int chunk, int ring, int pass, int from) const {
-    return absl::StrCat(run_->buffer_prefix(), ":", pass, ":", int64_t{chunk} * static_cast<int64_t>(rings_.size()) + ring,
-                        ":", from);
+    return absl::StrCat(run_->buffer_prefix(), ":", pass, ":",
+                        int64_t{chunk} * static_cast<int64_t>(rings_.size()) + ring, ":", from);
   }
 
   void Begin(int chunk, int ring, int pass) {

@@ -35,10 +35,11 @@ void WaitWithControl(const CallControl& control, absl::AnyInvocable<void(StatusO
     return;
   }
   const CancellationManager::Token token = cancellation->NewToken();
-  const uint64_t waiter = wait([cancellation, token, owner = control.owner, done = std::move(done)](auto result) mutable {
-    LetGo(cancellation, token);
-    done(std::move(result));
-  });
+  const uint64_t waiter =
+      wait([cancellation, token, owner = control.owner, done = std::move(done)](auto result) mutable {
+        LetGo(cancellation, token);
+        done(std::move(result));
+      });
   if (waiter == 0) return;
   const std::shared_ptr<void> owner = control.owner;  // the call may have been answered meanwhile
   if (!cancellation->Register(token, [leave, waiter] { leave(waiter); })) leave(waiter);
@@ -152,12 +153,12 @@ void TaskCollectives::CompleteInstance(const CallControl& control, const pb::Com
                            .device = request.device(),
                            .is_source = request.is_source()};
   if (request.type() < 0 || request.type() > static_cast<int>(CollectiveKind::kReduceScatter)) {
-    return done(InvalidArgument("CompleteInstance for instance ", request.instance_key(), ": there is no collective of type ",
-                                request.type()));
+    return done(InvalidArgument("CompleteInstance for instance ", request.instance_key(),
+                                ": there is no collective of type ", request.type()));
   }
   if (!IsKnown(instance.dtype) || IsRef(instance.dtype) || !IsPlain(instance.dtype)) {
-    return done(InvalidArgument("CompleteInstance for instance ", request.instance_key(), ": no collective of data type ",
-                                request.data_type()));
+    return done(InvalidArgument("CompleteInstance for instance ", request.instance_key(),
+                                ": no collective of data type ", request.data_type()));
   }
   if (joined->group->RankOf(instance.device) < 0) {
     return done(InvalidArgument("device '", instance.device, "' is not a member of group ", request.group_key()));
@@ -245,7 +246,8 @@ void TaskCollectives::Shutdown(const Status& why) {
   exchange_.Shutdown(why);
 }
 
-void TaskCollectives::ClearCluster() {
+void TaskCollectives::ReleaseCluster(bool leads) {
+  if (leads) return cluster_groups_->Release();
   cluster_groups_->Clear(Aborted("the session that the group of collective ops belongs to has ended"));
   sequences_.Clear();
 }

@@ -65,8 +65,9 @@ class TaskCollectives : public std::enable_shared_from_this<TaskCollectives> {
   // A part of a step has failed here, or its master has forgotten the step: nobody will offer its buffers any more.
   void FailStep(int64_t step_id, const Status& why);
   void Shutdown(const Status& why);
-  // The last session with a leader has ended: its groups and sequences are forgotten.
-  void ClearCluster();
+  // The last session with a leader has ended. A task that is not the leader asks again next time; the leader keeps what
+  // TensorFlow's tasks remember.
+  void ReleaseCluster(bool leads);
 
   bool ListAwaited(std::vector<Awaited>* peers) const;
   void OnPeerLost(const Awaited& peer, const Status& why);

@@ -78,8 +78,8 @@ class AllToAllExchange : public std::enable_shared_from_this<AllToAllExchange> {
     const int size = run_->group().size();
     if (call.input.rank() < 1 || call.input.dim(0) != size) {
       return InvalidArgument("input to all-to-all first dimension size (",
-                             call.input.rank() < 1 ? 0 : call.input.dim(0),
-                             ") must be the same as the group size (", size, ")");
+                             call.input.rank() < 1 ? 0 : call.input.dim(0), ") must be the same as the group size (",
+                             size, ")");
     }
     const int64_t row = call.input.num_elements() / size;
     const int own = run_->rank();

@@ -99,12 +99,13 @@ void MasterSession::Run(std::shared_ptr<const MasterProgram> program, std::vecto
       [self = shared_from_this(), program = std::move(program), feeds = std::move(feeds), options, control, graph_key,
        done = std::move(done)](StatusOr<int64_t> step_id) mutable {
         if (!step_id.ok()) return done(step_id.status());
-        self->RunAs(*step_id, std::move(program), std::move(feeds), options, control,
-                    [self, graph_key, id = *step_id, done = std::move(done)](StatusOr<StepResult> result) mutable {
-                      self->options_.worker->collectives().EndStepOf(graph_key, id);
-                      done(std::move(result));
-                    },
-                    /*may_repeat=*/false);
+        self->RunAs(
+            *step_id, std::move(program), std::move(feeds), options, control,
+            [self, graph_key, id = *step_id, done = std::move(done)](StatusOr<StepResult> result) mutable {
+              self->options_.worker->collectives().EndStepOf(graph_key, id);
+              done(std::move(result));
+            },
+            /*may_repeat=*/false);
       });
 }
 

@@ -26,12 +26,12 @@ Worker::Worker(WorkerOptions options)
           StepTableOptions{.task = task().name(), .waits = task().waits(), .clock = task().clock()})),
       collectives_(NewCollectives()),
       sessions_(std::make_unique<SessionTable>(
-          task().name(), std::make_shared<WorkerSession>(WorkerSessionOptions{
-                             .task = options_.task,
-                             .peers = std::make_shared<PeerSet>(options_.cluster, options_.id, options_.transport,
-                                                                options_.liveness),
-                             .group_leader = options_.collective_group_leader,
-                             .cluster_groups = collectives_->cluster_groups()}))) {
+          task().name(),
+          std::make_shared<WorkerSession>(WorkerSessionOptions{
+              .task = options_.task,
+              .peers = std::make_shared<PeerSet>(options_.cluster, options_.id, options_.transport, options_.liveness),
+              .group_leader = options_.collective_group_leader,
+              .cluster_groups = collectives_->cluster_groups()}))) {
   OfferCollectives(task().resources().get());
 }
 
@@ -141,7 +141,7 @@ void Worker::DeleteWorkerSession(const CallControl&, const std::string& handle, 
   if (session != nullptr && !session->collectives().leader.empty()) {
     const std::vector<std::shared_ptr<WorkerSession>> left = sessions_->List();
     if (std::all_of(left.begin(), left.end(), [](const auto& other) { return other->collectives().leader.empty(); }))
-      collectives_->ClearCluster();
+      collectives_->ReleaseCluster(session->collectives().leads());
   }
   steps_->ForgetSession(handle, Cancelled("the session was closed"));
   if (session != nullptr) session->DeregisterAll();

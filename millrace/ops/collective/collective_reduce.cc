@@ -102,12 +102,10 @@ class CollectiveReduceKernel : public CollectiveKernel {
 
 class CollectiveReduceV2Kernel : public CollectiveKernel {
  public:
-  explicit CollectiveReduceV2Kernel(KernelInit& init)
-      : CollectiveReduceV2Kernel(init, CollectiveKind::kReduce) {}
+  explicit CollectiveReduceV2Kernel(KernelInit& init) : CollectiveReduceV2Kernel(init, CollectiveKind::kReduce) {}
 
  protected:
-  CollectiveReduceV2Kernel(KernelInit& init, CollectiveKind kind)
-      : CollectiveKernel(init, kind, Naming::kInputs, 1) {
+  CollectiveReduceV2Kernel(KernelInit& init, CollectiveKind kind) : CollectiveKernel(init, kind, Naming::kInputs, 1) {
     ReadReduction(init, "merge_op", /*has_final_op=*/true);
     int64_t subdivisions = -1;
     init.Attr("max_subdivs_per_device", &subdivisions);
