@@ -185,7 +185,7 @@ def resolver(tf, cluster, job, index):
 
 
 def fit(tf, strategy, x):
-    """w * x = 3 * x by gradient descent; each replica has its own x, and the gradients are averaged."""
+    """w * x = 3 * x by gradient descent; each replica has its own x, and the gradients are added."""
     with strategy.scope():
         w = tf.get_variable("w", initializer=0.0, use_resource=True)
         optimizer = tf.train.GradientDescentOptimizer(0.1)
@@ -200,7 +200,7 @@ def fit(tf, strategy, x):
 def expected_fit(xs, steps):
     w = 0.0
     for _ in range(steps):
-        w -= 0.1 * np.mean([2 * x * (w * x - 3.0 * x) for x in xs])
+        w -= 0.1 * np.sum([2 * x * (w * x - 3.0 * x) for x in xs])
     return w
 
 

@@ -327,6 +327,10 @@ void CollectiveRun::Send(int to, const std::string& key, net::Bytes bytes, absl:
     if (done_ == nullptr) return;
     ++sends_[to];
   }
+  // Whoever takes it is watched as well: a member may have nothing to receive.
+  if (group().member(to).task != scope_.task && task_->options().on_remote_wait != nullptr) {
+    task_->options().on_remote_wait();
+  }
   task_->exchange().Offer(step_id_, key, std::move(bytes),
                           [self = shared_from_this(), to, then = std::move(then)](Status status) mutable {
                             {
@@ -438,14 +442,17 @@ void CollectiveRun::Finish(Status status) {
 void CollectiveRun::ListAwaited(std::vector<Awaited>* peers) const {
   MutexLock lock(&mu_);
   for (const std::shared_ptr<PendingCall>& call : calls_) peers->push_back(call->peer);
+  for (const auto& [rank, count] : sends_) {
+    const Peer* const peer = scope_.peers == nullptr ? nullptr : scope_.peers->Find(group().member(rank).task);
+    if (peer != nullptr) peers->push_back({.task = peer->name, .address = peer->address, .worker = peer->worker});
+  }
 }
 
 void CollectiveRun::OnPeerLost(const Awaited& peer, const Status& why) {
-  bool waits = false;
-  {
-    MutexLock lock(&mu_);
-    for (const std::shared_ptr<PendingCall>& call : calls_) waits |= EndsWait(peer, why, call->peer);
-  }
+  std::vector<Awaited> awaited;
+  ListAwaited(&awaited);
+  const bool waits = std::any_of(awaited.begin(), awaited.end(),
+                                 [&](const Awaited& waiting) { return EndsWait(peer, why, waiting); });
   if (waits) Finish(why);
 }
 

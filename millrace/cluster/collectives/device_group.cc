@@ -67,7 +67,7 @@ StatusOr<std::shared_ptr<const DeviceGroup>> DeviceGroup::Make(int32_t key, std:
     if (i > 0 && ordered[i].first == ordered[i - 1].first) {
       return InvalidArgument("device ", ordered[i].second.device.name(), " is in group ", key, " twice");
     }
-    if (i == 0 || ordered[i].second.task != ordered[i - 1].second.task) group->devices_per_task_.push_back(0);
+    if (i == 0 || ordered[i].second.task != group->members_.back().task) group->devices_per_task_.push_back(0);
     ++group->devices_per_task_.back();
     group->members_.push_back(std::move(ordered[i].second));
   }
