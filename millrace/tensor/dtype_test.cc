@@ -64,7 +64,8 @@ TEST(NarrowTypesTest, EveryBitPatternOfAFloat8SurvivesTheWayThroughFloat) {
       uint8_t back = 0;
       WidenElements(t, &from, &wide, 1);
       NarrowElements(t, &wide, &back, 1);
-      if (!std::isnan(wide)) ASSERT_EQ(back, bits) << t << " " << wide;
+      if (std::isnan(wide)) continue;
+      ASSERT_EQ(back, bits) << t << " " << wide;
     }
   }
 }
