@@ -79,9 +79,9 @@ MILLRACE_OP(_CollectiveBroadcast)
     .NotDifferentiable()
     .Shape(ReducedShape);
 
-class BroadcastKernel : public PackedCollectiveKernel {
+class BroadcastVariablesKernel : public PackedCollectiveKernel {
  public:
-  explicit BroadcastKernel(KernelInit& init) : PackedCollectiveKernel(init) { init.Attr("root", &root_); }
+  explicit BroadcastVariablesKernel(KernelInit& init) : PackedCollectiveKernel(init) { init.Attr("root", &root_); }
 
  protected:
   int num_parts() const override { return 1; }
@@ -96,7 +96,7 @@ class BroadcastKernel : public PackedCollectiveKernel {
 };
 
 MILLRACE_KERNEL(_CollectiveReduceShards, kCpu, ReduceShardsKernel);
-MILLRACE_KERNEL(_CollectiveBroadcast, kCpu, BroadcastKernel);
+MILLRACE_KERNEL(_CollectiveBroadcast, kCpu, BroadcastVariablesKernel);
 
 }  // namespace
 }  // namespace millrace
