@@ -451,8 +451,8 @@ void CollectiveRun::ListAwaited(std::vector<Awaited>* peers) const {
 void CollectiveRun::OnPeerLost(const Awaited& peer, const Status& why) {
   std::vector<Awaited> awaited;
   ListAwaited(&awaited);
-  const bool waits = std::any_of(awaited.begin(), awaited.end(),
-                                 [&](const Awaited& waiting) { return EndsWait(peer, why, waiting); });
+  const bool waits =
+      std::any_of(awaited.begin(), awaited.end(), [&](const Awaited& waiting) { return EndsWait(peer, why, waiting); });
   if (waits) Finish(why);
 }
 
