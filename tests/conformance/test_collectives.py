@@ -161,20 +161,22 @@ def test_death_of_a_member_names_it(tf, ops):
                     out = ops.all_reduce(tf.constant([1.0]), 2, 1, 1, "Add", "Id")
                 config = with_leader(tf, device_filters=["/job:worker/task:%d" % index])
                 sess = tf.Session(cluster.target("worker", index), config=config)
-                return lambda: sess.run(out)
-        steps = [step(0), step(1)]
-        assert in_threads(steps) == [[2.0], [2.0]]
+                return sess, lambda: sess.run(out)
+        (first, survivors), (second, others) = step(0), step(1)
+        assert in_threads([survivors, others]) == [[2.0], [2.0]]
+        second.close()  # while its server answers: the client waits for it
         error = []
 
         def survivor():
             try:
-                steps[0]()
+                survivors()
             except tf.errors.OpError as e:
                 error.append(e)
         waiting = threading.Thread(target=survivor)
         waiting.start()
         cluster.task("worker", 1).kill()
         waiting.join(30)
+        first.close()
         assert error and isinstance(error[0], tf.errors.UnavailableError), error
         assert "/job:worker/replica:0/task:1" in str(error[0])
 
