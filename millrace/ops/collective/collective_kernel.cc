@@ -26,7 +26,7 @@ absl::Duration CollectiveTimeout(float seconds) {
   return seconds > 0 ? absl::Seconds(seconds) : absl::InfiniteDuration();
 }
 
-StatusOr<int32_t> ScalarInput(const KernelContext& ctx, int i, const char* name) {
+StatusOr<int32_t> Int32ScalarInput(const KernelContext& ctx, int i, const char* name) {
   const Tensor& tensor = ctx.input(i);
   if (tensor.rank() > 0) {
     return InvalidArgument("Unexpected dimensions on input ", name, ": it must be a scalar, got shape ",
@@ -63,9 +63,9 @@ void CollectiveKernel::ReadReduction(KernelInit& init, const char* merge_attr, b
 }
 
 Status CollectiveKernel::ReadGroup(const KernelContext& ctx, CollectiveCall* call) const {
-  MR_ASSIGN_OR_RETURN(call->group.size, ScalarInput(ctx, first_key_, "group_size"));
-  MR_ASSIGN_OR_RETURN(call->group.key, ScalarInput(ctx, first_key_ + 1, "group_key"));
-  MR_ASSIGN_OR_RETURN(call->instance_key, ScalarInput(ctx, first_key_ + 2, "instance_key"));
+  MR_ASSIGN_OR_RETURN(call->group.size, Int32ScalarInput(ctx, first_key_, "group_size"));
+  MR_ASSIGN_OR_RETURN(call->group.key, Int32ScalarInput(ctx, first_key_ + 1, "group_key"));
+  MR_ASSIGN_OR_RETURN(call->instance_key, Int32ScalarInput(ctx, first_key_ + 2, "instance_key"));
   return CheckGroupSize(call->group.size);
 }
 

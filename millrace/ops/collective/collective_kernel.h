@@ -42,7 +42,7 @@ class CollectiveKernel : public AsyncKernel {
 };
 
 // Input `i` as an int32; INVALID_ARGUMENT, naming the input, unless it is a scalar.
-StatusOr<int32_t> ScalarInput(const KernelContext& ctx, int i, const char* name);
+StatusOr<int32_t> Int32ScalarInput(const KernelContext& ctx, int i, const char* name);
 
 // The group of a communicator, as one device sees it. It numbers the instances of the ops that use it.
 class CollectiveCommunicator : public Resource {

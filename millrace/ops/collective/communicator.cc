@@ -53,9 +53,9 @@ class InitializeCommunicatorKernel : public AsyncKernel {
  private:
   static StatusOr<CollectiveGroupRef> ReadGroup(const KernelContext& ctx) {
     CollectiveGroupRef group;
-    MR_ASSIGN_OR_RETURN(group.key, ScalarInput(ctx, 0, "group_key"));
-    MR_ASSIGN_OR_RETURN(group.rank, ScalarInput(ctx, 1, "rank"));
-    MR_ASSIGN_OR_RETURN(group.size, ScalarInput(ctx, 2, "group_size"));
+    MR_ASSIGN_OR_RETURN(group.key, Int32ScalarInput(ctx, 0, "group_key"));
+    MR_ASSIGN_OR_RETURN(group.rank, Int32ScalarInput(ctx, 1, "rank"));
+    MR_ASSIGN_OR_RETURN(group.size, Int32ScalarInput(ctx, 2, "group_size"));
     if (group.size <= 0) return InvalidArgument("group_size must be positive integer but got ", group.size);
     if (group.rank < 0) return InvalidArgument("rank must be non-negative integer but got ", group.rank);
     if (group.rank >= group.size) {
@@ -87,8 +87,8 @@ class AssignGroupKernel : public Kernel {
   explicit AssignGroupKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
     const Tensor& groups = ctx.input(0);
-    MR_ASSIGN_OR_RETURN(const int32_t device, ScalarInput(ctx, 1, "device_index"));
-    MR_ASSIGN_OR_RETURN(const int32_t base, ScalarInput(ctx, 2, "base_key"));
+    MR_ASSIGN_OR_RETURN(const int32_t device, Int32ScalarInput(ctx, 1, "device_index"));
+    MR_ASSIGN_OR_RETURN(const int32_t base, Int32ScalarInput(ctx, 2, "base_key"));
     if (groups.rank() != 2) {
       return InvalidArgument("group_assignment must be a 2-d Tensor, but received tensor of shape: ",
                              groups.shape().ToString());
