@@ -291,7 +291,7 @@ TEST_P(TransportThreadsTest, ManyCallsToAServerThatIsGoneAllFail) {
   auto listener = Listen();
   EXPECT_TRUE(CallStatus("Echo").ok());
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr int kCalls = 200;  // of some milliseconds each
+  constexpr int kCalls = 100;  // of some milliseconds each
 #else
   constexpr int kCalls = 2000;
 #endif
