@@ -3,11 +3,10 @@
     python tensorflow_cifar.py DATA_DIR WORKERS EPOCHS
 """
 import json
-import multiprocessing
 import os
 import sys
 
-from tensorflow_mirrored import Net, free_ports
+from tensorflow_mirrored import Net, run_workers
 
 BATCH = 128
 DECAY = 2e-4
@@ -86,14 +85,7 @@ def run_worker(rank, ports, folder, epochs):
 
 def main():
     folder, workers, epochs = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    ports = free_ports(workers)
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=run_worker, args=(rank, ports, folder, epochs)) for rank in range(workers)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    return max(abs(process.exitcode) for process in processes)
+    return run_workers(run_worker, workers, folder, epochs)
 
 
 if __name__ == "__main__":

@@ -126,18 +126,22 @@ def free_ports(count):
     return ports
 
 
-def main():
-    kind, count, batch, steps = sys.argv[1], *(int(word) for word in sys.argv[2:5])
-    if kind == "mirrored":
-        return run_mirrored(count, batch, steps)
-    ports = free_ports(count)
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=run_rank, args=(rank, ports, batch, steps)) for rank in range(count)]
+def run_workers(run, count, *args):
+    """Calls run(rank, ports, *args) in `count` processes; returns the worst exit code."""
+    ports, context = free_ports(count), multiprocessing.get_context("spawn")
+    processes = [context.Process(target=run, args=(rank, ports, *args)) for rank in range(count)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
     return max(abs(process.exitcode) for process in processes)
+
+
+def main():
+    kind, count, batch, steps = sys.argv[1], *(int(word) for word in sys.argv[2:5])
+    if kind == "mirrored":
+        return run_mirrored(count, batch, steps)
+    return run_workers(run_rank, count, batch, steps)
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ class LaneProxy {
       }
     }
     shutdown(from, SHUT_RDWR);
-    shutdown(to, SHUT_RDWR);
+    if (silenced_ == born) shutdown(to, SHUT_RDWR);  // a silent network does not tell that the other end has closed
   }
 
   const int listening_;
