@@ -14,6 +14,7 @@
 #include <iostream>
 
 #include "examples/mnist_replica/flags.h"
+#include "examples/parse_flags.h"
 #include "millrace/data/mnist.h"
 
 using namespace millrace;
@@ -161,7 +162,7 @@ int main(int argc, char** argv) {
   Flags flags;
   CLI::App app("Trains a network on MNIST with parameter servers and workers, synchronously or not.", "mnist_replica");
   flags.AddTo(app);
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> status = ParseFlags(app, argc, argv)) return *status;
   if (const Status status = Run(flags); !status.ok()) {
     std::cerr << "mnist_replica: " << status.message() << "\n";
     return 1;

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "absl/strings/str_join.h"
+#include "examples/parse_flags.h"
 #include "examples/resnet_cifar/benchmark_log.h"
 #include "examples/resnet_cifar/flags.h"
 #include "examples/resnet_cifar/model.h"
@@ -277,7 +278,7 @@ int main(int argc, char** argv) {
   Flags flags;
   CLI::App app("Trains a residual network on CIFAR-10.", "resnet_cifar");
   flags.AddTo(app);
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> status = ParseFlags(app, argc, argv)) return *status;
   if (const Status status = Run(flags); !status.ok()) {
     std::cerr << "resnet_cifar: " << status.message() << "\n";
     return 1;

@@ -127,17 +127,18 @@ class MnistReplicaTest(Cluster):
             self.check(worker)
 
     def test_misuse_is_told(self):
-        def error(*flags, **env):
+        def error(*flags, status=1, **env):
             environment = {k: v for k, v in os.environ.items() if k != "TF_CONFIG"}
             result = subprocess.run([ARGS.program, *flags], capture_output=True, text=True, timeout=30, env=dict(environment, **env))
-            self.assertNotEqual(result.returncode, 0, flags)
+            self.assertEqual(result.returncode, status, flags)
             return result.stderr + result.stdout
 
         self.assertIn("which task is this? Give --job_name and --task_index, or TF_CONFIG", error())
         self.assertIn("TF_CONFIG: '{' is not JSON", error(TF_CONFIG="{"))
         self.assertIn("there is no parameter server", error(TF_CONFIG='{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'))
         self.assertIn("give --task_index: which worker is this?", error("--job_name=worker"))
-        self.assertIn("--job_name", error("--job_name=boss"))
+        self.assertIn("--job_name", error("--job_name=boss", status=2))
+        self.assertIn("--no_such_flag", error("--no_such_flag", status=2))
         self.assertIn("job 'worker' has no task 7", error("--job_name=worker", "--task_index=7"))
         self.assertIn("--replicas_to_aggregate needs --sync_replicas", error("--job_name=ps", "--task_index=0", "--replicas_to_aggregate=2"))
         self.assertIn("leave out --sync_replicas or --staleness", error("--job_name=ps", "--task_index=0", "--sync_replicas", "--staleness=1"))
