@@ -5,7 +5,7 @@
 
 namespace millrace::bench {
 
-// Images of CIFAR's size, shuffled, cropped, flipped, standardised, in batches of 128: images per second.
+// Records of CIFAR-10, read, then shuffled, cropped, flipped, standardised, in batches of 128: images per second.
 void CifarInput(const Flags& flags);
 
 }  // namespace millrace::bench

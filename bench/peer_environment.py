@@ -9,7 +9,7 @@ import venv
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "release"
 PEERS = ROOT / "bench" / "peers"
-PACKAGES = ("tensorflow-cpu==2.21.0", "torch", "jax")
+PACKAGES = ("tensorflow-cpu==2.21.0", "torch", "torchvision", "jax")
 
 
 def prepare_peers(folder):
@@ -21,7 +21,7 @@ def prepare_peers(folder):
         print(f"Making {folder} with {', '.join(PACKAGES)} (a few minutes)", file=sys.stderr)
         venv.create(folder, with_pip=True)
     if not ready.exists():
-        found = subprocess.run([python, "-c", "import tensorflow, torch, jax"], capture_output=True)
+        found = subprocess.run([python, "-c", "import tensorflow, torch, torchvision, jax"], capture_output=True)
         if found.returncode != 0:
             subprocess.run([python, "-m", "pip", "install", "-q", *PACKAGES], check=True)
         ready.touch()

@@ -112,6 +112,18 @@ def dense_weights(inputs, units):
     return (np.random.randn(inputs, units) / inputs ** 0.5).astype(np.float32)
 
 
+def cifar_files(folder, files=5, records=10000):
+    """Files of CIFAR-10's binary format with random pixels."""
+    import numpy as np
+    rng, paths = np.random.RandomState(1), []
+    for i in range(files):
+        raw = rng.randint(0, 256, (records, 3073), dtype=np.uint8)
+        raw[:, 0] %= 10
+        paths.append(os.path.join(folder, f"data_batch_{i + 1}.bin"))
+        raw.tofile(paths[-1])
+    return paths
+
+
 def rss_mb():
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20

@@ -1,6 +1,8 @@
 """ResNet-20 under TensorFlow's MultiWorkerMirroredStrategy (one thread a process) or MirroredStrategy (one process); prints a JSON line.
 
     python tensorflow_mirrored.py multi_worker|mirrored RANKS BATCH_OF_ALL STEPS
+
+BEGUN in the environment is the time at which the program was started, BIND=1 binds each process to a core.
 """
 import json
 import multiprocessing
@@ -8,6 +10,10 @@ import os
 import socket
 import sys
 import time
+
+import common
+
+LOADED = time.time()
 
 
 class Net:
@@ -78,13 +84,16 @@ def train(tf, strategy, replicas, batch, steps, reports, side):
         losses = strategy.experimental_local_results(call())
         losses[0].numpy()
 
-    for _ in range(5):
+    step()
+    first = time.time() - float(os.environ.get("BEGUN", LOADED))
+    for _ in range(4):
         step()
     begun = time.perf_counter()
     for _ in range(steps):
         step()
     if reports:
-        print(json.dumps(dict(side=side, value=steps * batch / (time.perf_counter() - begun))), flush=True)
+        value = steps * batch / (time.perf_counter() - begun)
+        print(json.dumps(dict(side=side, value=value, first_step_s=first, peak_mb=common.peak_mb())), flush=True)
 
 
 def run_rank(rank, ports, batch, steps):

@@ -7,11 +7,12 @@ faster for tiny steps.
 import time
 
 import chains
+import cifar_input
 import common
 import embedding
 import tensorflow_rnn
 
-CASES = ("null", "scalar", "chain", "mlp_sgd", "mlp_adam", "mlp_large", "import", "conv_mnist", "resnet20", "rnn", "embedding",
+CASES = ("null", "scalar", "chain", "mlp_sgd", "mlp_adam", "mlp_large", "import", "conv_mnist", "resnet20", "rnn", "embedding", "cifar_input",
          *chains.SIZES)
 
 
@@ -114,6 +115,7 @@ if __name__ == "__main__":
     RUN["conv_mnist"] = lambda a: conv_nets.run_conv_mnist(a, config(a))
     RUN["resnet20"] = lambda a: conv_nets.run_resnet20(a, config(a))
     RUN["embedding"] = lambda a: embedding.run(a, tf1, config(a, rewrite=False))
+    RUN["cifar_input"] = lambda a: cifar_input.tensorflow(a, tf, tf1, config(a))
     for size in chains.SIZES:
         RUN[size] = lambda a, size=size: chains.tensorflow(a, size, tf1, config(a))
     for name in arguments.cases:

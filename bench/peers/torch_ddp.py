@@ -1,6 +1,8 @@
 """ResNet-20 under PyTorch's DistributedDataParallel over gloo, one thread a process; prints a JSON line.
 
     python torch_ddp.py RANKS BATCH_OF_ALL STEPS
+
+BEGUN in the environment is the time at which the program was started, BIND=1 binds each process to a core.
 """
 import json
 import os
@@ -8,6 +10,9 @@ import socket
 import sys
 import time
 
+import common
+
+LOADED = time.time()
 
 
 def run_rank(rank, ranks, port, batch, steps):
@@ -36,7 +41,9 @@ def run_rank(rank, ranks, port, batch, steps):
         optimizer.step()
         return loss.item()
 
-    for _ in range(5):
+    step()
+    first = time.time() - float(os.environ.get("BEGUN", LOADED))
+    for _ in range(4):
         step()
     dist.barrier()
     begun = time.perf_counter()
@@ -44,7 +51,8 @@ def run_rank(rank, ranks, port, batch, steps):
         step()
     dist.barrier()
     if rank == 0:
-        print(json.dumps(dict(side="torch DDP", value=steps * batch / (time.perf_counter() - begun))), flush=True)
+        value = steps * batch / (time.perf_counter() - begun)
+        print(json.dumps(dict(side="torch DDP", value=value, first_step_s=first, peak_mb=common.peak_mb())), flush=True)
     dist.destroy_process_group()
 
 

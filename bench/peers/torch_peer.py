@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """PyTorch, eager and compiled (settings `eager` and `compiled`), with its fused optimizers."""
 import chains
+import cifar_input
 import common
 
-CASES = ("chain", "mlp_sgd", "mlp_adam", "mlp_large", "conv_mnist", "resnet20", *chains.SIZES)
+CASES = ("chain", "mlp_sgd", "mlp_adam", "mlp_large", "conv_mnist", "resnet20", "cifar_input", *chains.SIZES)
 
 
 def chain(args):
@@ -63,7 +64,7 @@ if __name__ == "__main__":
         "mlp_large": lambda a: mlp(a, "mlp_large", common.MLP_LARGE, common.BATCH_LARGE, lambda p: torch.optim.SGD(p, lr=0.01, fused=True)),
     }
     import torch_conv_nets as conv_nets
-    RUN.update(conv_mnist=conv_nets.run_conv_mnist, resnet20=conv_nets.run_resnet20)
+    RUN.update(conv_mnist=conv_nets.run_conv_mnist, resnet20=conv_nets.run_resnet20, cifar_input=cifar_input.torch)
     for size in chains.SIZES:
         RUN[size] = lambda a, size=size: chains.torch(a, size)
     for name in arguments.cases:

@@ -50,6 +50,16 @@ Status SliceProducts(Graph* graph, const PassContext& context);
 // their gradients into a _FusedBatchNormGradEx.
 Status FuseBatchNorm(Graph* graph, const PassContext& context);
 
+// Makes a Conv2D whose output is normalised by the batch's moments compute these too (_Conv2DWithMoments), and its
+// FusedBatchNormV3 or _FusedBatchNormEx use them.
+Status FuseMoments(Graph* graph, const PassContext& context);
+// An attribute of a _FusedBatchNormEx in training whose inputs mean and variance are the batch's.
+inline constexpr char kMomentsGivenAttr[] = "_moments_given";
+
+// Fuses a Conv2DBackpropInput whose only consumer adds another tensor into a _FusedConv2DBackpropInput with the
+// addition's name.
+Status FuseGradientSums(Graph* graph, const PassContext& context);
+
 // Makes a gather from a TF1 variable read only its rows instead of a snapshot of the whole variable.
 Status ReadRowsOfVariables(Graph* graph, const PassContext& context);
 

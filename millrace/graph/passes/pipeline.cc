@@ -13,6 +13,8 @@ absl::Span<const Pass> AllPasses() {
       {"fusion", &PassOptions::fusion, FuseMatMul},
       {"sliced_products", &PassOptions::fusion, SliceProducts},
       {"batch_norm_fusion", &PassOptions::fusion, FuseBatchNorm},
+      {"moments_fusion", &PassOptions::fusion, FuseMoments},
+      {"gradient_sum_fusion", &PassOptions::fusion, FuseGradientSums},
       {"row_reads", &PassOptions::row_reads, ReadRowsOfVariables},
       {"saved_reads", &PassOptions::row_reads, SaveVariablesInPlace},
       {"elementwise_fusion", &PassOptions::elementwise_fusion, FuseElementwise},

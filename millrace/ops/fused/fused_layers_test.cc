@@ -156,5 +156,72 @@ INSTANTIATE_TEST_SUITE_P(
                     ConvCase{"rows_of_two", Shape({2, 56, 56, 32}), Shape({1, 1, 32, 64}), 1, "Tanh"}),
     [](const auto& info) { return info.param.name; });
 
+class ConvWithMomentsTest : public testing::TestWithParam<ConvCase> {};
+
+TEST_P(ConvWithMomentsTest, NormalisesAsItsPartsDo) {
+  const ConvCase& c = GetParam();
+  const Shape vector({c.filter.dim(3)});
+  Tensor images = Noise(c.input, 1);
+  // Far from zero, sums of squares alone would have no digits left for the variance.
+  for (float& pixel : images.flat<float>()) pixel += 30;
+  Layers l;
+  const Endpoint x = l.Feed("x", images), filter = l.Feed("filter", Noise(c.filter, 2)),
+                 scale = l.Feed("scale", Noise(vector, 3)), offset = l.Feed("offset", Noise(vector, 4));
+  const Endpoint z =
+      l.b.Op("Conv2D", {x, filter}, {{"strides", std::vector<int64_t>{1, c.stride, c.stride, 1}}, {"padding", "SAME"}});
+  Node* norm = l.b.AddNode("FusedBatchNormV3", {z, scale, offset, scale, scale}, {{"is_training", true}});
+  ASSERT_NE(norm, nullptr) << l.b.status();
+  l.Fetch(*c.activation == 0 ? norm->output(0) : l.b.Op(c.activation, {norm->output(0)}));
+  for (int i = 1; i < 5; ++i) l.Fetch(norm->output(i));
+  l.Fetch(z);  // another consumer
+  ExpectSameResults(l, 1e-4f);
+  EXPECT_TRUE(l.Run(true).Has("_Conv2DWithMoments"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, ConvWithMomentsTest,
+                         testing::Values(ConvCase{"tiles", Shape({8, 13, 17, 16}), Shape({3, 3, 16, 32}), 1, "Relu"},
+                                         ConvCase{"whole_tiles", Shape({16, 16, 16, 16}), Shape({3, 3, 16, 16}), 1, ""},
+                                         ConvCase{"narrow_tiles", Shape({8, 12, 17, 24}), Shape({3, 3, 24, 8}), 1, ""},
+                                         ConvCase{"strided", Shape({5, 9, 9, 8}), Shape({3, 3, 8, 6}), 2, "Relu"}),
+                         [](const auto& info) { return info.param.name; });
+
+class FusedConvGradientTest : public testing::TestWithParam<ConvCase> {};
+
+// With AddN and with AddV2, the convolution first and second: bit by bit.
+TEST_P(FusedConvGradientTest, GivesWhatItsPartsGive) {
+  const ConvCase& c = GetParam();
+  const Shape output({c.input.dim(0), (c.input.dim(1) + c.stride - 1) / c.stride,
+                      (c.input.dim(2) + c.stride - 1) / c.stride, c.filter.dim(3)});
+  Layers l;
+  const Endpoint filter = l.Feed("filter", Noise(c.filter, 1));
+  const Endpoint sizes =
+      l.b.Const(Tensor::FromVector(std::vector<int32_t>(c.input.dims().begin(), c.input.dims().end())));
+  const auto gradient = [&](const char* name, uint64_t seed) {
+    return l.b.Op("Conv2DBackpropInput", {sizes, filter, l.Feed(name, Noise(output, seed))},
+                  {{"strides", std::vector<int64_t>{1, c.stride, c.stride, 1}}, {"padding", "SAME"}});
+  };
+  // One addend is a feed, whose memory must stay as it is, the other may be written over.
+  const Endpoint fed = l.Feed("addend", Noise(c.input, 3)), computed = l.b.Op("Exp", {fed});
+  l.Fetch(l.b.Op("AddN", {gradient("dy", 2), fed}));
+  l.Fetch(l.b.Op(c.activation, {computed, gradient("other_dy", 4)}));
+  l.Fetch(fed);
+  const Outcome plain = l.Run(false), fused = l.Run(true);
+  ASSERT_EQ(plain.results.size(), fused.results.size());
+  for (size_t i = 0; i < plain.results.size(); ++i) {
+    EXPECT_TRUE(SameBytes(fused.results[i], plain.results[i])) << "output " << i;
+  }
+  ExpectSameResults(l, 0);
+  EXPECT_TRUE(fused.Has("_FusedConv2DBackpropInput")) << testing::PrintToString(fused.ops);
+  EXPECT_FALSE(fused.Has("AddN")) << testing::PrintToString(fused.ops);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, FusedConvGradientTest,
+                         testing::Values(ConvCase{"tiles", Shape({8, 13, 17, 16}), Shape({3, 3, 16, 32}), 1, "AddV2"},
+                                         ConvCase{"narrow_tiles", Shape({8, 13, 17, 24}), Shape({3, 3, 24, 8}), 1,
+                                                  "AddV2"},
+                                         ConvCase{"strided", Shape({5, 9, 9, 8}), Shape({3, 3, 8, 6}), 2, "Add"},
+                                         ConvCase{"pixels", Shape({3, 9, 9, 8}), Shape({1, 1, 8, 6}), 2, "AddN"}),
+                         [](const auto& info) { return info.param.name; });
+
 }  // namespace
 }  // namespace millrace

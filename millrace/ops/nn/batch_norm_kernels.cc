@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "millrace/graph/passes/pass.h"
 #include "millrace/ops/kernels/matrix_product.h"
 #include "millrace/ops/nn/batch_norm_passes.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -98,6 +99,7 @@ BatchNormAttrs::BatchNormAttrs(KernelInit& init) {
   if (init.input_type(2) != DType::kFloat) FailDType(init, init.input_type(2));
   if (init.node().FindAttr("activation_mode") == nullptr) return;
   init.Attr("num_side_inputs", &num_side_inputs);
+  moments_given = init.node().AttrOr<bool>(kMomentsGivenAttr, false);
   std::string activation;
   init.Attr("activation_mode", &activation);
   relu = activation == "Relu";
@@ -116,7 +118,7 @@ Status BatchNormKernel::Compute(KernelContext& ctx) {
   MR_RETURN_IF_ERROR(CheckVector(ctx.input(1), v.channels, "scale"));
   MR_RETURN_IF_ERROR(CheckVector(ctx.input(2), v.channels, "offset"));
   // In training the running moments are used only if they are averaged with the batch's.
-  if (!attrs_.training || factor_ != 1.0f) {
+  if (!attrs_.training || factor_ != 1.0f || attrs_.moments_given) {
     MR_RETURN_IF_ERROR(CheckVector(ctx.input(3), v.channels, "mean"));
     MR_RETURN_IF_ERROR(CheckVector(ctx.input(4), v.channels, "variance"));
   }
@@ -172,7 +174,12 @@ Status BatchNormKernel::SetMoments(KernelContext& ctx, const ChannelBlocks& v, c
     for (int i = 0; i < 4; ++i) std::fill(out[i], out[i] + v.channels, std::numeric_limits<float>::quiet_NaN());
     return absl::OkStatus();
   }
-  MR_RETURN_IF_ERROR(batch_norm::Moments(ctx, v, x, out[2], out[3]));
+  if (attrs_.moments_given) {
+    std::copy(mean, mean + v.channels, out[2]);
+    std::copy(variance, variance + v.channels, out[3]);
+  } else {
+    MR_RETURN_IF_ERROR(batch_norm::Moments(ctx, v, x, out[2], out[3]));
+  }
   // The running variance is the unbiased estimate (Bessel's correction).
   const float unbiased = static_cast<float>(n) / static_cast<float>(std::max<int64_t>(n - 1, 1));
   for (int64_t c = 0; c < v.channels; ++c) {

@@ -16,6 +16,7 @@ struct BatchNormAttrs {
   bool channels_first = false;
   int64_t num_side_inputs = 0;
   bool relu = false;
+  bool moments_given = false;  // in training: inputs mean and variance are those of the batch
 
   explicit BatchNormAttrs(KernelInit& init);
 };

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "millrace/ops/kernels/matrix_product.h"
+#include "millrace/ops/nn/batch_norm_passes.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -83,7 +84,12 @@ Status RunConvolution(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, 
                       Tensor* c, const ConvEpilogue& epilogue) {
   if (c->num_elements() == 0) return absl::OkStatus();
   if (a.num_elements() == 0 || b.num_elements() == 0) {
+    if (epilogue.addend != nullptr) {
+      std::memmove(c->raw_data(), epilogue.addend, c->TotalBytes());
+      return absl::OkStatus();
+    }
     std::memset(c->raw_data(), 0, c->TotalBytes());
+    if (epilogue.mean != nullptr) return conv::OutputMoments(ctx, g, c->data<float>(), epilogue);
     if (c->dtype() == DType::kFloat) conv::ApplyToImages(epilogue, g, 0, g.batch, c->data<float>());
     return absl::OkStatus();
   }
@@ -112,6 +118,13 @@ Status RunConvolution(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, 
   }
 }
 
+Status conv::OutputMoments(KernelContext& ctx, const ConvGeometry& g, const float* y, const ConvEpilogue& epilogue) {
+  const int64_t pixels = g.out_pixels();
+  const ChannelBlocks blocks{g.channels_first ? g.batch : g.batch * pixels, g.out_channels,
+                             g.channels_first ? pixels : 1};
+  return batch_norm::Moments(ctx, blocks, y, epilogue.mean, epilogue.variance);
+}
+
 void conv::ApplyToImages(const ConvEpilogue& epilogue, const ConvGeometry& g, int64_t begin, int64_t end, float* y) {
   if (epilogue.bias == nullptr) return;
   float* images = y + begin * g.out_pixels() * g.out_channels;
@@ -127,6 +140,7 @@ ConvKernel::ConvKernel(KernelInit& init) {
   depthwise_ = absl::StartsWith(type, "Depthwise");
   if (IsBackpropInput(type)) kind_ = ConvKind::kBackwardInput;
   if (IsBackpropFilter(type)) kind_ = ConvKind::kBackwardFilter;
+  has_addend_ = type == "_FusedConv2DBackpropInput";
   sizes_are_tensors_ = type == "Conv3DBackpropInput" || type == "Conv3DBackpropFilter";
   StatusOr<WindowAttrs> attrs = WindowAttrs::FromNode(init.node());
   if (attrs.ok()) {
@@ -159,6 +173,15 @@ Status ConvKernel::Compute(KernelContext& ctx) {
       return RunConvolution(ctx, kind_, g, ctx.input(0), ctx.input(1), y);
     }
     case ConvKind::kBackwardInput: {
+      if (has_addend_) {
+        if (ctx.input(3).shape() != input) {
+          return InvalidArgument("addend must have shape ", input.ToString(), ", but has ",
+                                 ctx.input(3).shape().ToString());
+        }
+        const float* addend = ctx.input(3).data<float>();
+        MR_ASSIGN_OR_RETURN(Tensor * sum, ctx.ForwardOrAllocateOutput({3}, 0, input));
+        return RunConvolution(ctx, kind_, g, ctx.input(1), ctx.input(2), sum, {.addend = addend});
+      }
       MR_ASSIGN_OR_RETURN(Tensor * dx, ctx.AllocateOutput(0, input));
       return RunConvolution(ctx, kind_, g, ctx.input(1), ctx.input(2), dx);
     }

@@ -44,7 +44,8 @@ Shape ConvOutputShape(const WindowAttrs& attrs, const ConvGeometry& g);
 
 // kForward: a = input, b = filter, c = output. kBackwardInput: a = filter, b = gradient of the output, c = gradient of
 // the input. kBackwardFilter: a = input, b = gradient of the output, c = gradient of the filter. Supports float, half,
-// bfloat16, double and int32; an epilogue only with kForward of float, half and bfloat16.
+// bfloat16, double and int32; an epilogue's bias only with kForward of float, half and bfloat16, its addend only with
+// kBackwardInput of float, its moments only with kForward of float and without a bias.
 Status RunConvolution(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const Tensor& a, const Tensor& b,
                       Tensor* c, const ConvEpilogue& epilogue = {});
 
@@ -59,6 +60,7 @@ class ConvKernel : public Kernel {
   bool depthwise_ = false;
   // Conv3DBackpropInput and Conv3DBackpropFilter take tensors instead of shapes.
   bool sizes_are_tensors_ = false;
+  bool has_addend_ = false;  // _FusedConv2DBackpropInput
   WindowAttrs attrs_;
 };
 
@@ -70,7 +72,9 @@ Status ConvBackpropFilterShape(ShapeContext& c);
 namespace conv {
 // Applies the epilogue to images [begin, end) of the output.
 void ApplyToImages(const ConvEpilogue& epilogue, const ConvGeometry& g, int64_t begin, int64_t end, float* y);
-// oneDNN or Winograd, in fixed pieces of the batch.
+// The moments that `epilogue` asks for, of the whole output.
+Status OutputMoments(KernelContext& ctx, const ConvGeometry& g, const float* y, const ConvEpilogue& epilogue);
+// oneDNN or Winograd, in fixed pieces of the batch. c may be epilogue.addend.
 Status RunFloat(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a, const float* b, float* c,
                 const ConvEpilogue& epilogue);
 // Plain loops, for cases that oneDNN does not support or is slow in.

@@ -6,7 +6,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "millrace/ops/kernels/onednn.h"
 #include "millrace/ops/nn/convolution.h"
+#include "millrace/ops/nn/rgb_convolution.h"
 #include "millrace/ops/nn/winograd.h"
+#include "millrace/ops/nn/winograd_3x3.h"
 
 namespace millrace::conv {
 namespace {
@@ -272,10 +274,30 @@ Status Plan::Run(KernelContext& ctx, const float* a, const float* b, float* c, c
   return error.status();
 }
 
+// Of the gradient of an input.
+Status RunAndAdd(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a, const float* b, float* c,
+                 const float* addend) {
+  const int64_t n = g.batch * g.in_pixels() * g.in_channels;
+  MR_ASSIGN_OR_RETURN(Tensor own, ctx.AllocateTemp(DType::kFloat, Shape({n})));
+  const float* gradient = own.data<float>();
+  MR_RETURN_IF_ERROR(RunFloat(ctx, kind, g, a, b, own.data<float>(), {}));
+  ctx.ParallelFor(n, kSumGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) c[i] = addend[i] + gradient[i];
+  });
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 Status RunFloat(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a, const float* b, float* c,
                 const ConvEpilogue& epilogue) {
+  if (winograd_3x3::Serves(g)) return winograd_3x3::Run(ctx, kind, g, a, b, c, epilogue);
+  if (epilogue.addend != nullptr) return RunAndAdd(ctx, kind, g, a, b, c, epilogue.addend);
+  if (epilogue.mean != nullptr) {
+    MR_RETURN_IF_ERROR(RunFloat(ctx, kind, g, a, b, c, {}));
+    return OutputMoments(ctx, g, c, epilogue);
+  }
+  if (rgb::Serves(kind, g)) return rgb::Run(ctx, kind, g, a, b, c, epilogue);
   if (winograd::Serves(g)) return winograd::Run(ctx, kind, g, a, b, c, epilogue);
   const auto run_loops = [&] {
     RunLoops(ctx, kind, g, a, b, c);

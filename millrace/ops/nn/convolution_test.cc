@@ -140,9 +140,19 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"dilated", Shape({2, 12, 12, 4}), Shape({3, 3, 4, 4}), 1, 2, "SAME"},
                     Case{"groups", Shape({2, 6, 6, 8}), Shape({3, 3, 4, 6}), 1, 1, "SAME"},
                     Case{"mnist", Shape({33, 28, 28, 1}), Shape({5, 5, 1, 32}), 1, 1, "SAME"},
+                    Case{"colours", Shape({5, 19, 23, 3}), Shape({3, 3, 3, 16}), 1, 1, "SAME"},
+                    Case{"colours_in_many_sums", Shape({14, 32, 32, 3}), Shape({3, 3, 3, 16}), 1, 1, "SAME"},
+                    Case{"colours_strided", Shape({5, 20, 22, 3}), Shape({3, 3, 3, 32}), 2, 1, "SAME"},
+                    Case{"colours_narrow", Shape({5, 9, 8, 3}), Shape({3, 3, 3, 24}), 2, 1, "VALID"},
                     Case{"tiles_with_rests", Shape({7, 13, 11, 24}), Shape({3, 3, 24, 16}), 1, 1, "SAME"},
                     Case{"tiles_valid", Shape({6, 14, 17, 8}), Shape({3, 3, 8, 40}), 1, 1, "VALID"},
                     Case{"tiles_of_one_wide_image", Shape({1, 5, 230, 16}), Shape({3, 3, 16, 16}), 1, 1, "SAME"},
+                    Case{"tiles_of_wide_vectors", Shape({6, 13, 11, 32}), Shape({3, 3, 32, 48}), 1, 1, "SAME"},
+                    Case{"tiles_of_small_images", Shape({37, 4, 3, 16}), Shape({3, 3, 16, 64}), 1, 1, "SAME"},
+                    Case{"tiles_in_many_sums", Shape({33, 16, 16, 16}), Shape({3, 3, 16, 16}), 1, 1, "VALID"},
+                    Case{"tiles_strided", Shape({9, 16, 16, 16}), Shape({3, 3, 16, 32}), 2, 1, "SAME"},
+                    Case{"tiles_strided_with_rests", Shape({8, 15, 18, 32}), Shape({3, 3, 32, 16}), 2, 1, "VALID"},
+                    Case{"narrow_tiles_strided", Shape({9, 14, 20, 24}), Shape({3, 3, 24, 8}), 2, 1, "SAME"},
                     Case{"tiles_of_five", Shape({4, 13, 10, 24}), Shape({5, 5, 24, 16}), 1, 1, "SAME"},
                     Case{"tiles_of_five_valid", Shape({3, 15, 40, 8}), Shape({5, 5, 8, 40}), 1, 1, "VALID"},
                     Case{"stride_beyond_window", Shape({2, 8, 8, 3}), Shape({1, 1, 3, 5}), 2, 1, "SAME"}),
@@ -179,6 +189,27 @@ TEST(ConvolutionPaddings, AreThoseGiven) {
         const float w = (*dp)[0].data<float>()[((b * 13 + y + 3) * 13 + 4) * 16 + i];
         ASSERT_NEAR(a, w, 1e-4f) << b << " " << y << " " << i;
       }
+}
+
+// The rounding of tiles is within a small factor of that of float sums.
+TEST(ConvolutionTilesTest, AreNearlyAsAccurateAsPlainSums) {
+  const Case c{"", Shape({4, 8, 8, 64}), Shape({3, 3, 64, 32}), 1, 1, "SAME"};
+  const Tensor x = Noise(c.input), f = Noise(c.filter, 2);
+  const Shape output({4, 8, 8, 32});
+  Sums exact(output);
+  std::vector<float> plain(exact.at.size());
+  ForProducts(c, [&](int64_t i, int64_t k, int64_t o) {
+    exact.at[o] += static_cast<double>(x.data<float>()[i]) * f.data<float>()[k];
+    plain[o] += x.data<float>()[i] * f.data<float>()[k];
+  });
+  const auto out = RunOp("Conv2D", {x, f}, {{"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", c.padding}});
+  ASSERT_TRUE(out.ok()) << out.status();
+  double tile_error = 0, plain_error = 0;
+  for (size_t i = 0; i < exact.at.size(); ++i) {
+    tile_error += std::pow((*out)[0].data<float>()[i] - exact.at[i], 2);
+    plain_error += std::pow(plain[i] - exact.at[i], 2);
+  }
+  EXPECT_LT(std::sqrt(tile_error), 3 * std::sqrt(plain_error));
 }
 
 TEST(DepthwiseConvolutionTest, IsAConvolutionOfEachChannelOnItsOwn) {

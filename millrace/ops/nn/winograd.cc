@@ -2,6 +2,7 @@
 
 #include "millrace/ops/kernels/onednn.h"
 #include "millrace/ops/nn/winograd_tiles.h"
+#include "millrace/ops/nn/winograd_tiling.h"
 
 namespace millrace::conv::winograd {
 namespace {
@@ -9,57 +10,16 @@ namespace {
 // Below this, the filter's transformation and the hand-offs cost too much.
 constexpr double kLeastFlops = 4e6;
 constexpr int64_t kLeastTilesInAll = 64;
-// The size of a block of transformed and multiplied tiles, which should stay in a core's own cache.
-constexpr int64_t kBlockBytes = 384 << 10;
 constexpr int64_t kMostTiles = 96;
 constexpr int64_t kLeastTiles = 24;
-// The work that is worth another thread.
-constexpr double kPieceFlops = 8e6;
 // The number of separate partial sums of the filter's gradient, which limits the number of threads.
 constexpr int64_t kFilterPieces = 16;
 // The maximum size of these sums in floats, if there are more than two.
 constexpr int64_t kSumsFloats = 8 << 20;
-// Planes are padded by one cache line: a power-of-two distance would map them to the same few cache sets.
-constexpr int64_t kLine = 16;
-
-// One operand of the convolution as images that are divided into tiles.
-struct Images {
-  int64_t height, width, channels;
-  int64_t size() const { return height * width * channels; }
-};
-
-// Tiles of all images: rows of tiles, cut into runs, gathered into blocks.
-struct Tiling {
-  // A tile takes `floats` floats in its transformed forms.
-  Tiling(int64_t batch, int64_t out_height, int64_t out_width, int64_t floats) {
-    rows = (out_height + 1) / 2;
-    columns = (out_width + 1) / 2;
-    const int64_t wanted =
-        std::clamp(kBlockBytes / static_cast<int64_t>(sizeof(float)) / floats, kLeastTiles, kMostTiles);
-    run = std::min(columns, kMostTilesOfRun);
-    runs_per_row = (columns + run - 1) / run;
-    runs = batch * rows * runs_per_row;
-    runs_per_block = std::max<int64_t>(1, wanted / run);
-    tiles_per_block = runs_per_block * run;
-  }
-
-  // Calls fn(image, row, first column, tiles) for runs [begin, end).
-  template <typename Fn>
-  void ForRuns(int64_t begin, int64_t end, Fn fn) const {
-    for (int64_t r = begin; r < end; ++r) {
-      const int64_t first = r % runs_per_row * run, row = r / runs_per_row;
-      fn(row / rows, row % rows, first, std::min(run, columns - first));
-    }
-  }
-
-  int64_t rows, columns;      // tiles of an image
-  int64_t run, runs_per_row;  // tiles of a run, at most
-  int64_t runs;               // of all images
-  int64_t runs_per_block;
-  int64_t tiles_per_block;
-};
-
-int64_t PlaneSize(int64_t floats) { return floats + kLine; }
+// The number of tiles of a block, of which one takes `floats` floats in its transformed forms.
+int64_t TilesOfBlock(int64_t floats) {
+  return std::clamp(kBlockBytes / static_cast<int64_t>(sizeof(float)) / floats, kLeastTiles, kMostTiles);
+}
 
 template <typename Scheme>
 constexpr int kElements = Tiles<Scheme>::kElements;
@@ -99,13 +59,6 @@ std::array<T*, 4> Pixels(T* images, const Images& size, int64_t image, int64_t r
           right && below ? corner + down + size.channels : outside};
 }
 
-// A convolution from images of `in` to images of `out`: forward, or back to the gradient of the input with the
-// filter turned.
-struct Direction {
-  Images in, out;
-  int64_t pad_top, pad_left;
-};
-
 // planes[e][in][out] of the filter, which is [W, W, in_channels, out_channels]; `back` turns it round.
 template <typename Scheme>
 Status TransformFilters(KernelContext& ctx, const ConvGeometry& g, const float* filter, bool back, int64_t plane,
@@ -140,7 +93,7 @@ template <typename Scheme>
 Status RunDirection(KernelContext& ctx, const ConvGeometry& g, const Direction& d, const float* images,
                     const float* filter, bool back, const ConvEpilogue& epilogue, float* result) {
   const int64_t from = d.in.channels, to = d.out.channels;
-  const Tiling tiling(g.batch, d.out.height, d.out.width, kElements<Scheme> * from + kOutElements<Scheme> * to);
+  const Tiling tiling(g.batch, d.out, 2, TilesOfBlock(kElements<Scheme> * from + kOutElements<Scheme> * to));
   const int64_t filter_plane = PlaneSize(from * to);
   MR_ASSIGN_OR_RETURN(Tensor filters, ctx.AllocateTemp(DType::kFloat, Shape({kElements<Scheme>, filter_plane})));
   MR_RETURN_IF_ERROR(TransformFilters<Scheme>(ctx, g, filter, back, filter_plane, filters.data<float>()));
@@ -230,7 +183,7 @@ template <typename Scheme>
 Status RunFilterGradient(KernelContext& ctx, const ConvGeometry& g, const Direction& d, const float* x, const float* dy,
                          float* df) {
   const int64_t in = d.in.channels, out = d.out.channels, size = in * out;
-  const Tiling tiling(g.batch, d.out.height, d.out.width, kElements<Scheme> * in + kOutElements<Scheme> * out);
+  const Tiling tiling(g.batch, d.out, 2, TilesOfBlock(kElements<Scheme> * in + kOutElements<Scheme> * out));
   const double flops = g.flops_per_image() * static_cast<double>(g.batch);
   const int64_t sum_plane = PlaneSize(size), sum_size = kElements<Scheme> * sum_plane;
   const int64_t most = std::clamp<int64_t>(kSumsFloats / sum_size, 2, kFilterPieces);
@@ -287,17 +240,15 @@ Status RunWindow(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const
 
 bool Serves(const ConvGeometry& g) {
   const WindowDim &h = g.dim[1], &w = g.dim[2];
-  return g.rank == 2 && !g.channels_first && g.groups == 1 && (h.window == 3 || h.window == 5) &&
-         w.window == h.window && h.stride == 1 && w.stride == 1 && h.dilation == 1 && w.dilation == 1 &&
-         g.in_channels % kVec == 0 && g.out_channels % kVec == 0 &&
-         g.batch * ((h.out + 1) / 2) * ((w.out + 1) / 2) >= kLeastTilesInAll &&
+  return g.rank == 2 && !g.channels_first && g.groups == 1 && h.window == 5 && w.window == 5 && h.stride == 1 &&
+         w.stride == 1 && h.dilation == 1 && w.dilation == 1 && g.in_channels % kVec == 0 &&
+         g.out_channels % kVec == 0 && g.batch * ((h.out + 1) / 2) * ((w.out + 1) / 2) >= kLeastTilesInAll &&
          g.flops_per_image() * static_cast<double>(g.batch) >= kLeastFlops;
 }
 
 Status Run(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const float* a, const float* b, float* c,
            const ConvEpilogue& epilogue) {
-  return g.dim[1].window == 3 ? RunWindow<Window3, Window3>(ctx, kind, g, a, b, c, epilogue)
-                              : RunWindow<Window5, Window5Split>(ctx, kind, g, a, b, c, epilogue);
+  return RunWindow<Window5, Window5Split>(ctx, kind, g, a, b, c, epilogue);
 }
 
 }  // namespace millrace::conv::winograd

@@ -6,14 +6,12 @@
 
 #include <algorithm>
 #include <array>
-#include <type_traits>
 
 #include "millrace/ops/kernels/vec.h"
+#include "millrace/ops/nn/winograd_tiling.h"
 
 namespace millrace::conv::winograd {
 
-// The number of adjacent tiles that are transformed at once.
-inline constexpr int64_t kMostTilesOfRun = 32;
 // A scheme has the transforms along one dimension for windows of kWindow elements, whose tiles are kWindow + 1 pixels
 // wide. An input and a filter have kSide elements, an output has kOutSide: the product of elements e of input and
 // filter goes to element kTo[e] of the output; for the filter's gradient, elements e of the input and kTo[e] of the
@@ -145,7 +143,6 @@ struct Tiles {
   // all columns except two.
   static void TransformInput(const Rows<W>& rows, int64_t x, int64_t tiles, int64_t channels, float* out,
                              int64_t plane) {
-    if constexpr (std::is_same_v<Scheme, Window3>) return TransformInput3(rows, x, tiles, channels, out, plane);
     Vec columns[2 * kMostTilesOfRun + W][kSide];
     for (int64_t c = 0; c < channels; c += kVec) {
       for (int64_t i = 0; i < 2 * tiles + W - 1; ++i) InputColumn(rows, x + i, c, channels, columns[i]);
@@ -235,31 +232,6 @@ struct Tiles {
   }
 
  private:
-  // The same with the columns in registers, which hold those of the smaller tile.
-  static void TransformInput3(const Rows<W>& rows, int64_t x, int64_t tiles, int64_t channels, float* out,
-                              int64_t plane) {
-    for (int64_t c = 0; c < channels; c += kVec) {
-      Vec c0[4], c1[4], c2[4], c3[4];
-      InputColumn(rows, x, c, channels, c0);
-      InputColumn(rows, x + 1, c, channels, c1);
-      float* to = out + c;
-      for (int64_t t = 0; t < tiles; ++t, to += channels) {
-        InputColumn(rows, x + 2 * t + 2, c, channels, c2);
-        for (int i = 0; i < 4; ++i) {
-          Store(to + (4 * i) * plane, c0[i] - c2[i]);
-          Store(to + (4 * i + 1) * plane, c1[i] + c2[i]);
-          Store(to + (4 * i + 2) * plane, c2[i] - c1[i]);
-          c0[i] = c2[i];
-        }
-        InputColumn(rows, x + 2 * t + 3, c, channels, c3);
-        for (int i = 0; i < 4; ++i) {
-          Store(to + (4 * i + 3) * plane, c1[i] - c3[i]);
-          c1[i] = c3[i];
-        }
-      }
-    }
-  }
-
   static void InputColumn(const Rows<W>& rows, int64_t x, int64_t c, int64_t channels, Vec r[kSide]) {
     for (const float* row : rows.ahead) __builtin_prefetch(row + x * channels + c);
     if (x < 0 || x >= rows.width) {
