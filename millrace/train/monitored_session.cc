@@ -128,7 +128,9 @@ StatusOr<std::shared_ptr<MonitoredSession::State::Live>> MonitoredSession::State
   auto made = std::make_shared<Live>();
   made->session = std::move(prepared.session);
   made->is_remote = made->session->session().ListDevices().empty();
-  made->coordinator = std::make_unique<Coordinator>(CoordinatorOptions{.clock = options.wait.clock});
+  CoordinatorOptions coordinate{.clock = options.wait.clock, .start_thread = options.wait.start_thread};
+  if (coordinate.start_thread != nullptr) coordinate.pause = options.wait.pause;
+  made->coordinator = std::make_unique<Coordinator>(std::move(coordinate));
   made->coordinator->OnStop([live = made.get()] {
     if (!live->coordinator->status().ok()) live->failed.StartCancel();
   });

@@ -57,7 +57,7 @@ Status SyncReplicasHook::RunOnce(ClientSession* session, const Operation& op) {
 }
 
 Status SyncReplicasHook::BeginAsWorker(ClientSession* session, Coordinator* coordinator) {
-  WaitSettings settings;
+  WaitSettings settings{.clock = coordinator->clock()};
   settings.pause = [coordinator](absl::Duration time) { coordinator->WaitForStop(time); };
   settings.give_up = [coordinator] {
     return coordinator->ShouldStop() ? Cancelled("the training was stopped") : absl::OkStatus();
