@@ -1,0 +1,71 @@
+#include "millrace/base/shared_bell.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <ctime>
+
+#include "millrace/base/lookout.h"
+
+namespace millrace {
+namespace {
+
+// How often to look before the core is left to others for a moment: some 2 us.
+constexpr int kLooksBeforeYield = 50;
+
+void RelaxCore() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Not a private futex: the waiting thread may be one of another process.
+long Futex(std::atomic<uint32_t>* word, int operation, uint32_t value, const timespec* timeout = nullptr) {
+  return syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), operation, value, timeout, nullptr, 0);
+}
+
+}  // namespace
+
+static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) && std::atomic<uint32_t>::is_always_lock_free);
+
+void SharedBell::Ring() {
+  // In one order with the accesses in Wait: either this sees a thread that is about to block, or its futex call sees
+  // that the bell has rung.
+  rung_.fetch_add(1, std::memory_order_seq_cst);
+  if (asleep_.load(std::memory_order_seq_cst) > 0) Futex(&rung_, FUTEX_WAKE, INT_MAX);
+}
+
+bool SharedBell::Wait(uint32_t seen, std::chrono::nanoseconds timeout) {
+  static thread_local Lookout lookout;
+  if (rung() != seen) return true;
+  const bool look = lookout.worthwhile();
+  const Lookout::Clock::time_point begin = Lookout::Clock::now();
+  for (int looks = 0; look && rung() == seen; ++looks) {
+    if (looks < kLooksBeforeYield) {
+      RelaxCore();
+      continue;
+    }
+    if (Lookout::Clock::now() - begin > Lookout::kLimit) break;
+    sched_yield();
+  }
+  if (rung() == seen) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
+    const timespec limit{.tv_sec = seconds.count(), .tv_nsec = (timeout - seconds).count()};
+    const bool limited = timeout != std::chrono::nanoseconds::max();
+    asleep_.fetch_add(1, std::memory_order_seq_cst);
+    // Returns at once if it has rung, and early if a signal comes.
+    while (rung() == seen && (Futex(&rung_, FUTEX_WAIT, seen, limited ? &limit : nullptr) == 0 || errno != ETIMEDOUT)) {
+    }
+    asleep_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  lookout.Waited(Lookout::Clock::now() - begin, look);
+  return rung() != seen;
+}
+
+}  // namespace millrace
