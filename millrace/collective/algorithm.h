@@ -131,7 +131,7 @@ struct DirectOptions {
   size_t chunk_bytes = size_t{512} << 10;
   // So many chunks of a segment are added before the first results of the others are taken, and so on in turn: what
   // was just added is taken from a cache. Ranks may be apart by so much without waiting.
-  int64_t ahead = 4;
+  int ahead = 4;
 };
 std::unique_ptr<Algorithm> NewDirect(Place place, Workspace work, std::vector<int64_t> bounds, DirectOptions options);
 
@@ -148,6 +148,7 @@ std::unique_ptr<Algorithm> NewStages(std::vector<Stage> stages);
 struct HierarchyOptions {
   size_t small_bytes = 0;  // up to this many, the first rank of a host adds the elements of all
   size_t chunk_bytes = size_t{512} << 10;
+  int ahead = 4;  // as in DirectOptions
   // The all-reduce between the first ranks of all hosts.
   absl::FunctionRef<std::unique_ptr<Algorithm>(Place place, Workspace work)> across;
 };

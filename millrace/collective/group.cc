@@ -62,16 +62,19 @@ std::unique_ptr<Algorithm> NewAllReduce(AlgorithmKind kind, Place place, const W
       return NewRing(place, work, EvenBounds(count, place.size), {.chunk_bytes = options.chunk_bytes});
     case AlgorithmKind::kDirect:
       if (bytes <= options.small_bytes) return NewFullExchange(place, work, count);
-      return NewDirect(place, work, EvenBounds(count, place.size), {.chunk_bytes = options.chunk_bytes});
+      return NewDirect(place, work, EvenBounds(count, place.size),
+                       {.chunk_bytes = options.chunk_bytes, .ahead = options.chunks_ahead});
     case AlgorithmKind::kHierarchy: {
       if (core.hosts().size() == 1) return NewAllReduce(AlgorithmKind::kDirect, place, work, count, core);
       const auto across = [&](Place leader, const Workspace& sums) {
         const AlgorithmKind chosen = ChooseAcross(options, static_cast<size_t>(leader.size), bytes);
         return NewAllReduce(chosen, leader, sums, count, core);
       };
-      return NewHierarchy(
-          place, work, count, core.hosts(),
-          {.small_bytes = options.small_bytes, .chunk_bytes = options.chunk_bytes, .across = across});
+      return NewHierarchy(place, work, count, core.hosts(),
+                          {.small_bytes = options.small_bytes,
+                           .chunk_bytes = options.chunk_bytes,
+                           .ahead = options.chunks_ahead,
+                           .across = across});
     }
     default:
       return nullptr;

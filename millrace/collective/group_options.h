@@ -56,6 +56,8 @@ struct GroupOptions {
   int most_in_flight = 64;
   // How large data is divided, so that transfers and sums overlap.
   size_t chunk_bytes = size_t{512} << 10;
+  // In a direct exchange, so many chunks are added before the first results of other ranks are taken.
+  int chunks_ahead = 4;
   // The sizes at which kAuto chooses another algorithm for all-reduce. On one host: up to the first, the full exchange
   // (for up to 8 ranks) or the tree; then the direct exchange. If each rank has its own host: up to the first, doubling
   // (for up to 8 ranks) or the tree; then halving and doubling; beyond the second, the ring. Otherwise the hierarchy,

@@ -92,8 +92,8 @@ std::unique_ptr<Algorithm> NewHierarchy(Place place, Workspace work, int64_t cou
     // Of few elements the leader adds all.
     std::vector<int64_t> bounds = EvenBounds(count, within.size);
     if (small) std::fill(bounds.begin() + 1, bounds.end(), count);
-    stages.push_back(
-        {NewDirect(within, sums, std::move(bounds), {.root = 0, .chunk_bytes = options.chunk_bytes}), local});
+    const DirectOptions direct{.root = 0, .chunk_bytes = options.chunk_bytes, .ahead = options.ahead};
+    stages.push_back({NewDirect(within, sums, std::move(bounds), direct), local});
   }
   if (within.rank == 0) stages.push_back({options.across({host, static_cast<int>(leaders.size())}, work), leaders});
   if (within.size > 1) stages.push_back({NewTreeBroadcast(within, work, count, 0, options.chunk_bytes), local});
