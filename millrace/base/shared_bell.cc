@@ -34,11 +34,13 @@ long Futex(std::atomic<uint32_t>* word, int operation, uint32_t value, const tim
 
 static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) && std::atomic<uint32_t>::is_always_lock_free);
 
-void SharedBell::Ring() {
+void SharedBell::Ring(uint32_t by) {
   // In one order with the accesses in Wait: either this sees a thread that is about to block, or its futex call sees
   // that the bell has rung.
   rung_.fetch_add(1, std::memory_order_seq_cst);
-  if (asleep_.load(std::memory_order_seq_cst) > 0) Futex(&rung_, FUTEX_WAKE, INT_MAX);
+  if (asleep_.load(std::memory_order_seq_cst) == 0) return;
+  const uint32_t only = only_.load(std::memory_order_seq_cst);
+  if (by == 0 || only == 0 || by == only) Futex(&rung_, FUTEX_WAKE, INT_MAX);
 }
 
 bool SharedBell::Wait(uint32_t seen, std::chrono::nanoseconds timeout) {

@@ -17,9 +17,13 @@ namespace millrace {
 class SharedBell {
  public:
   uint32_t rung() const { return rung_.load(std::memory_order_acquire); }
-  // Wakes all threads that wait. Costs a system call only if one of them has blocked.
-  void Ring();
-  // Returns true when the bell has rung since rung() was `seen`. Adaptive spinning (lookout.h): after short waits it
+  // Wakes all threads that wait. Costs a system call only if one of them has blocked. `by` says who rings, if that is of
+  // interest (set_only); 0 wakes in any case.
+  void Ring(uint32_t by = 0);
+  // From now on threads that have blocked are woken by this one alone: somebody who waits for one after another should
+  // not be woken by all. 0: by everybody. What others have rung for is seen after the next wake-up.
+  void set_only(uint32_t by) { only_.store(by, std::memory_order_seq_cst); }
+  // Returns true when the bell has rung since rung() was `seen` (see set_only). Adaptive spinning (lookout.h): after short waits it
   // polls for up to 100 us, and leaves the core to others meanwhile; then it blocks. Returns false when it has blocked
   // for `timeout` without a ring.
   bool Wait(uint32_t seen, std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max());
@@ -27,6 +31,7 @@ class SharedBell {
  private:
   std::atomic<uint32_t> rung_{0};
   std::atomic<uint32_t> asleep_{0};  // threads that have blocked, or are about to
+  std::atomic<uint32_t> only_{0};
 };
 
 }  // namespace millrace

@@ -70,6 +70,40 @@ TEST(SharedBellTest, ARingWakesEveryThreadThatWaits) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST(SharedBellTest, AThreadThatWaitsForOneRingerAloneSeesTheOthersToo) {
+  constexpr int kTurns = 20000;
+  SharedBell here, there;
+  std::atomic<int> others{0}, turn{0};
+  // The one who is waited for rings last in each turn, after three others.
+  std::thread ringer([&] {
+    for (int i = 1; i <= kTurns; ++i) {
+      for (uint32_t by = 2; by < 5; ++by) {
+        ++others;
+        here.Ring(by);
+      }
+      turn.store(i);
+      here.Ring(/*by=*/1);
+      for (;;) {
+        const uint32_t seen = there.rung();
+        if (turn.load() == -i) break;
+        there.Wait(seen);
+      }
+    }
+  });
+  here.set_only(1);
+  for (int i = 1; i <= kTurns; ++i) {
+    for (;;) {
+      const uint32_t seen = here.rung();
+      if (turn.load() == i) break;
+      here.Wait(seen);
+    }
+    ASSERT_EQ(others.load(), 3 * i);
+    turn.store(-i);
+    there.Ring();
+  }
+  ringer.join();
+}
+
 TEST(SharedBellTest, NoRingIsLostBetweenProcesses) {
   constexpr int kTurns = 5000;
   struct Shared {

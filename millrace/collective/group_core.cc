@@ -75,7 +75,14 @@ GroupCore::Begun GroupCore::Next(uint64_t sequence, absl::Duration timeout) {
   running.since = options_.clock->Now();
   running.deadline = running.since + timeout;
   ++in_flight_;
-  return {running.instance, UpdateMustCall()};
+  bool look = UpdateMustCall();
+  if (own_mailroom_ != nullptr && attending_ > 0 && (in_flight_ > 1 || quick_.has_value())) {
+    // A thread that attends may wait for one rank alone.
+    own_mailroom_->bell()->set_only(0);
+    if (quick_.has_value() && quick_ != sequence) DisturbQuick();
+    look = true;
+  }
+  return {running.instance, look};
 }
 
 void GroupCore::Start(Instance::Part part, absl::Duration timeout) {
@@ -264,7 +271,9 @@ void GroupCore::OnMessage(int from, const net::Bytes& bytes) {
   if (message->kind == MessageKind::kMail) return TakeMail();
   const auto instance = QueueMessage(from, *std::move(message));
   if (!instance.ok()) return wrong(instance.status());
-  if (*instance != nullptr) (*instance)->Work();
+  if (*instance == nullptr) return;
+  (*instance)->Work();
+  RingAttending();
 }
 
 StatusOr<std::shared_ptr<Instance>> GroupCore::QueueMessage(int from, const net::Bytes& bytes) {

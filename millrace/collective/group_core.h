@@ -139,8 +139,13 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   //
   // This rank's mailroom, in which `from` may leave messages from now on; null if there is none.
   Mailroom* OpenMailroom(int from);
-  // Handles what others have left.
-  void TakeMail();
+  // Handles what others have left. `attends`: this thread will look again before it waits at the bell.
+  void TakeMail(bool attends = false);
+  // Lets a thread that attends see that an operation has gone on without it: it may wait for another rank now.
+  void RingAttending();
+  // Call it before a thread that attends waits: messages of ranks that it does not wait for should not wake it.
+  // `awaited` is the rank that it waits for if there is a quick operation.
+  void ChooseRinger(Mailroom* room, int awaited = -1);
   // Call it when attending_ or in_flight_ has changed. If it returns true, call TakeMail.
   [[nodiscard]] bool UpdateMustCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -155,8 +160,8 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   // Gives the messages that were not taken by TakeQuick. If it returns true, call TakeMail.
   [[nodiscard]] bool EndQuick(std::vector<QuickMessage>* others);
   // Takes the message of each rank that begins with `head` and has this size, unless it is there already. Returns
-  // whether all are there.
-  bool TakeQuick(Mailroom* room, absl::string_view head, size_t size, absl::Span<std::string> texts);
+  // the first rank of which there is none; negative if all are there.
+  int TakeQuick(Mailroom* room, absl::string_view head, size_t size, absl::Span<std::string> texts);
   // The quick operation, if there is one, should look what has happened.
   void DisturbQuick();
 

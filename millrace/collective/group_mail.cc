@@ -1,4 +1,5 @@
 // Messages of a group through the shared memory of a host, and threads that wait for them.
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -44,7 +45,21 @@ void GroupCore::SendTo(int rank, net::Bytes message) {
   other.link.Send(std::move(message));
 }
 
-void GroupCore::TakeMail() {
+void GroupCore::RingAttending() {
+  if (Mailroom* const room = mailroom_.load(std::memory_order_acquire); room != nullptr) room->bell()->Ring();
+}
+
+void GroupCore::ChooseRinger(Mailroom* room, int awaited) {
+  MutexLock lock(&mu_);
+  if (attending_ > 1 || in_flight_ > 1) awaited = -1;
+  if (attending_ == 1 && in_flight_ == 1 && !quick_.has_value()) {
+    const auto begun = std::find_if(running_.begin(), running_.end(), [](const auto& at) { return at.second.begun; });
+    if (begun != running_.end()) awaited = begun->second.instance->awaited();
+  }
+  room->bell()->set_only(static_cast<uint32_t>(awaited + 1));
+}
+
+void GroupCore::TakeMail(bool attends) {
   Mailroom* const room = mailroom_.load(std::memory_order_acquire);
   if (room == nullptr) return;
   absl::InlinedVector<std::shared_ptr<Instance>, 4> instances;
@@ -68,6 +83,7 @@ void GroupCore::TakeMail() {
     }
   }
   for (const std::shared_ptr<Instance>& instance : instances) instance->Work();
+  if (!attends && !instances.empty()) RingAttending();
   if (!wrong.ok()) Fail(std::move(wrong));
 }
 
@@ -77,6 +93,7 @@ bool GroupCore::Attend(absl::FunctionRef<void(Instance::Done)> start, Status* re
   {
     MutexLock lock(&mu_);
     ++attending_;
+    room->bell()->set_only(0);
     static_cast<void>(UpdateMustCall());  // this thread looks
   }
   std::atomic<bool> over{false};
@@ -88,8 +105,10 @@ bool GroupCore::Attend(absl::FunctionRef<void(Instance::Done)> start, Status* re
   });
   while (!over.load(std::memory_order_acquire)) {
     const uint32_t seen = room->bell()->rung();
-    TakeMail();
-    if (!over.load(std::memory_order_acquire)) room->bell()->Wait(seen);
+    TakeMail(/*attends=*/true);
+    if (over.load(std::memory_order_acquire)) break;
+    ChooseRinger(room);
+    room->bell()->Wait(seen);
   }
   bool look;
   {

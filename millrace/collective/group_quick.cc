@@ -41,10 +41,10 @@ void GroupCore::DisturbQuick() {
   if (Mailroom* const room = mailroom_.load(std::memory_order_acquire); room != nullptr) room->bell()->Ring();
 }
 
-bool GroupCore::TakeQuick(Mailroom* room, absl::string_view head, size_t size, absl::Span<std::string> texts) {
+int GroupCore::TakeQuick(Mailroom* room, absl::string_view head, size_t size, absl::Span<std::string> texts) {
   absl::InlinedVector<std::shared_ptr<Instance>, 4> instances;
   Status wrong;
-  int missing = 0;
+  int missing = -1;
   {
     MutexLock lock(&mail_mu_);
     for (const int from : mail_from_) {
@@ -58,12 +58,12 @@ bool GroupCore::TakeQuick(Mailroom* room, absl::string_view head, size_t size, a
         if (instance.ok() && *instance != nullptr) instances.push_back(*std::move(instance));
         if (!instance.ok()) wrong = WithPrefix(absl::StrCat(RankName(from), ": "), instance.status());
       }
-      missing += text.empty() ? 1 : 0;
+      if (text.empty() && missing < 0) missing = from;
     }
   }
   for (const std::shared_ptr<Instance>& instance : instances) instance->Work();
   if (!wrong.ok()) Fail(std::move(wrong));
-  return missing == 0;
+  return missing;
 }
 
 std::optional<Status> GroupCore::QuickAllReduce(const OperationSpec& spec, const Workspace& work, int64_t count,
@@ -76,15 +76,16 @@ std::optional<Status> GroupCore::QuickAllReduce(const OperationSpec& spec, const
   const net::Bytes message = net::Bytes::Of(absl::StrCat(head, elements));
   for (int distance = 1; distance < size(); ++distance) SendTo((rank() + distance) % size(), message);
   std::vector<std::string> texts(static_cast<size_t>(size()));  // what the others have sent
-  bool all = false;
+  int missing = 0;
   for (bool waited = true; waited && !quick_disturbed_.load(std::memory_order_acquire);) {
     const uint32_t seen = room->bell()->rung();
-    all = TakeQuick(room, head, message.size(), absl::MakeSpan(texts));
-    if (all) break;
+    missing = TakeQuick(room, head, message.size(), absl::MakeSpan(texts));
+    if (missing < 0) break;
+    ChooseRinger(room, missing);
     waited = room->bell()->Wait(seen, kQuickPatience);
   }
   std::vector<QuickMessage> others;
-  if (!all) {
+  if (missing >= 0) {
     // What has been sent is sent again, with the same numbers; the others ignore what they have already.
     Status status;
     Instance::Part part{.spec = spec, .algorithm = NewFullExchange({rank(), size()}, work, count), .owner = owner};

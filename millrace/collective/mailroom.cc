@@ -158,7 +158,7 @@ Mailbox::Left Mailbox::Leave(const net::Bytes& message) {
   // In one order with set_must_call and the look that follows it: either this sees the flag, or the receiver sees the
   // message.
   if (memory_->must_call.load(std::memory_order_seq_cst) != 0) return Left::kCall;
-  memory_->bell.Ring();
+  memory_->bell.Ring(static_cast<uint32_t>(own_rank_) + 1);
   return Left::kYes;
 }
 

@@ -55,7 +55,7 @@ class Mailroom {
   static StatusOr<std::unique_ptr<Mailroom>> Make(int ranks);
 
   const MailroomOffer& offer() const { return offer_; }
-  // Rings for each message, and for whatever else a waiting thread of this process should see.
+  // Rings for each message, by the sender's rank + 1, and for whatever else a waiting thread of this process should see.
   SharedBell* bell();
   // While it is set, senders call after they have left a message (Mailbox::Left::kCall), because no thread looks.
   // Afterwards look for messages once more: those that came before are not called for.
