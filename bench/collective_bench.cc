@@ -177,13 +177,11 @@ int main(int argc, char** argv) {
   app.add_option("--hosts", settings.hosts, "hosts that the ranks say they are on, for the choice of algorithms");
   app.add_flag("--fixed_order", settings.fixed_order, "one logical shard for each rank, combined in a fixed tree");
   CLI11_PARSE(app, argc, argv);
-  const std::map<std::string, AlgorithmKind> algorithms = {{"auto", AlgorithmKind::kAuto},
-                                                           {"tree", AlgorithmKind::kTree},
-                                                           {"doubling", AlgorithmKind::kDoubling},
-                                                           {"halving", AlgorithmKind::kHalvingDoubling},
-                                                           {"ring", AlgorithmKind::kRing},
-                                                           {"direct", AlgorithmKind::kDirect},
-                                                           {"hierarchy", AlgorithmKind::kHierarchy}};
+  const std::map<std::string, AlgorithmKind> algorithms = {
+      {"auto", AlgorithmKind::kAuto},          {"tree", AlgorithmKind::kTree},
+      {"doubling", AlgorithmKind::kDoubling},  {"halving", AlgorithmKind::kHalvingDoubling},
+      {"ring", AlgorithmKind::kRing},          {"direct", AlgorithmKind::kDirect},
+      {"hierarchy", AlgorithmKind::kHierarchy}};
   const auto lane = net::ParseLaneKind(kind);
   if (!lane.ok() || !algorithms.contains(algorithm)) {
     std::fprintf(stderr, "collective_bench: there is no kind %s or no algorithm %s\n", kind.c_str(), algorithm.c_str());

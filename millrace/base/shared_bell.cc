@@ -16,6 +16,11 @@ namespace {
 
 // How often to look before the core is left to others for a moment: some 2 us.
 constexpr int kLooksBeforeYield = 50;
+// A moment that took longer was used by another thread.
+constexpr std::chrono::microseconds kUsedMoment{1};
+// After so many waits in a row during which others used the core, block: the scheduler chooses a core for a thread that
+// it wakes, while two threads that leave the core to each other may stay on it although another one is idle.
+constexpr int kMostShared = 8;
 
 void RelaxCore() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -45,17 +50,22 @@ void SharedBell::Ring(uint32_t by) {
 
 bool SharedBell::Wait(uint32_t seen, std::chrono::nanoseconds timeout) {
   static thread_local Lookout lookout;
+  static thread_local int shared = 0;  // waits in a row during which others used the core
   if (rung() != seen) return true;
-  const bool look = lookout.worthwhile();
+  const bool look = lookout.worthwhile() && shared < kMostShared;
   const Lookout::Clock::time_point begin = Lookout::Clock::now();
+  bool used = false;
   for (int looks = 0; look && rung() == seen; ++looks) {
     if (looks < kLooksBeforeYield) {
       RelaxCore();
       continue;
     }
-    if (Lookout::Clock::now() - begin > Lookout::kLimit) break;
+    const Lookout::Clock::time_point now = Lookout::Clock::now();
+    if (now - begin > Lookout::kLimit) break;
     sched_yield();
+    used |= Lookout::Clock::now() - now > kUsedMoment;
   }
+  shared = used ? shared + 1 : 0;
   if (rung() == seen) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
     const timespec limit{.tv_sec = seconds.count(), .tv_nsec = (timeout - seconds).count()};

@@ -7,8 +7,8 @@
 
 namespace millrace {
 
-// Lives in shared memory, or in that of one process; all zeros is a valid initial state. What was written before Ring is
-// visible to a thread that has seen the bell ring.
+// Lives in shared memory, or in that of one process; all zeros is a valid initial state. What was written before Ring
+// is visible to a thread that has seen the bell ring.
 //
 //   const uint32_t seen = bell->rung();   // first
 //   if (nothing is there) bell->Wait(seen);
@@ -17,15 +17,15 @@ namespace millrace {
 class SharedBell {
  public:
   uint32_t rung() const { return rung_.load(std::memory_order_acquire); }
-  // Wakes all threads that wait. Costs a system call only if one of them has blocked. `by` says who rings, if that is of
-  // interest (set_only); 0 wakes in any case.
+  // Wakes all threads that wait. Costs a system call only if one of them has blocked. `by` says who rings, if that is
+  // of interest (set_only); 0 wakes in any case.
   void Ring(uint32_t by = 0);
   // From now on threads that have blocked are woken by this one alone: somebody who waits for one after another should
   // not be woken by all. 0: by everybody. What others have rung for is seen after the next wake-up.
   void set_only(uint32_t by) { only_.store(by, std::memory_order_seq_cst); }
-  // Returns true when the bell has rung since rung() was `seen` (see set_only). Adaptive spinning (lookout.h): after short waits it
-  // polls for up to 100 us, and leaves the core to others meanwhile; then it blocks. Returns false when it has blocked
-  // for `timeout` without a ring.
+  // Returns true when the bell has rung since rung() was `seen` (see set_only). Adaptive spinning (lookout.h): after
+  // short waits it polls for up to 100 us, and leaves the core to others meanwhile; then it blocks. Returns false when
+  // it has blocked for `timeout` without a ring.
   bool Wait(uint32_t seen, std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max());
 
  private:

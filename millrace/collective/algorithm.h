@@ -118,7 +118,8 @@ std::unique_ptr<Algorithm> NewTreeAllReduce(Place place, Workspace work, int64_t
 std::unique_ptr<Algorithm> NewTreeBroadcast(Place place, Workspace work, int64_t count, int root, size_t chunk_bytes);
 
 // Full exchange: every rank sends all of its elements to each other rank, which adds them itself: one message to each,
-// and nobody waits twice. For few elements and few ranks of one host. The sum is x[0] + x[1] + x[2] + ..., from the left.
+// and nobody waits twice. For few elements and few ranks of one host. The sum is x[0] + x[1] + x[2] + ..., from the
+// left.
 std::unique_ptr<Algorithm> NewFullExchange(Place place, Workspace work, int64_t count);
 
 // Direct exchange: the elements are divided into one segment for each rank (`bounds`, as for the ring), which gets it

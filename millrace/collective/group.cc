@@ -202,10 +202,11 @@ void CollectiveGroup::AllGather(Elements elements, std::vector<int64_t> counts, 
                                   " ranks do not add up"));
     for (int rank = 0; rank < size(); ++rank) bounds[rank + 1] = bounds[rank] + counts[rank];
   }
+  const uint64_t layout = LayoutHash<int64_t>(bounds);
   Start({.kind = OperationKind::kAllGather,
          .algorithm = AlgorithmKind::kRing,
          .count = elements.count,
-         .layout = LayoutHash<int64_t>(bounds)},
+         .layout = layout},
         NewRing({rank(), size()}, {static_cast<char*>(elements.data), elements.dtype}, std::move(bounds),
                 {.reduces = false, .chunk_bytes = core_->options().chunk_bytes}),
         elements, options, std::move(done));

@@ -102,8 +102,8 @@ class CollectiveGroup {
   // shared memory: starts an operation, handles these messages until it is complete, and gives its status. Otherwise
   // returns false and does nothing.
   bool Attend(absl::FunctionRef<void(Done)> start, Status* result);
-  // AllReduce on a thread that waits for it, if there is a quicker way than to start it and to wait: few elements of few
-  // ranks of one host, and nothing else in flight. Otherwise returns nothing and does nothing.
+  // AllReduce on a thread that waits for it, if there is a quicker way than to start it and to wait: few elements of
+  // few ranks of one host, and nothing else in flight. Otherwise returns nothing and does nothing.
   std::optional<Status> QuickAllReduce(const Elements& elements, Reduction reduction, const OperationOptions& options);
   // For EventWait: a thread that has entered it may read the messages of connections itself.
   const RefPtr<ThreadHandover>& handover() const;

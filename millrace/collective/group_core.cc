@@ -36,9 +36,7 @@ std::vector<std::vector<int>> RanksByHost(const std::vector<RankAddress>& ranks)
 }
 
 GroupCore::GroupCore(GroupOptions options)
-    : options_(std::move(options)),
-      incarnation_(NewIncarnation(options_.clock)),
-      hosts_(RanksByHost(options_.ranks)) {
+    : options_(std::move(options)), incarnation_(NewIncarnation(options_.clock)), hosts_(RanksByHost(options_.ranks)) {
   for (int rank = 0; rank < size(); ++rank) {
     const RankAddress& who = options_.ranks[rank];
     const absl::string_view at = who.task.empty() ? "" : " at ";
@@ -304,8 +302,7 @@ StatusOr<std::shared_ptr<Instance>> GroupCore::QueueMessage(int from, Message me
     }
     if (message.kind != MessageKind::kDone) others_[from]->started = std::max(others_[from]->started, sequence + 1);
   }
-  if (instance == nullptr)
-    return InvalidArgument("it sends for operation ", sequence, ", too far ahead of this rank");
+  if (instance == nullptr) return InvalidArgument("it sends for operation ", sequence, ", too far ahead of this rank");
   instance->Queue(from, std::move(message));
   return instance;
 }

@@ -229,8 +229,8 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   int attending_ ABSL_GUARDED_BY(mu_) = 0;                       // threads in Attend
   bool must_call_ ABSL_GUARDED_BY(mu_) = false;                  // as the mailroom says
   bool all_have_mailboxes_ ABSL_GUARDED_BY(mu_) = false;
-  std::optional<uint64_t> quick_ ABSL_GUARDED_BY(mu_);                // the number of the quick operation
-  std::vector<QuickMessage> quick_messages_ ABSL_GUARDED_BY(mu_);     // for it, and not in the way that it expects
+  std::optional<uint64_t> quick_ ABSL_GUARDED_BY(mu_);             // the number of the quick operation
+  std::vector<QuickMessage> quick_messages_ ABSL_GUARDED_BY(mu_);  // for it, and not in the way that it expects
   std::atomic<bool> quick_disturbed_{false};
   uint64_t tick_ ABSL_GUARDED_BY(mu_) = 0;  // the number of the tick that is scheduled; others are void
   absl::Time next_tick_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();

@@ -124,8 +124,8 @@ std::optional<Status> GroupCore::QuickAllReduce(const OperationSpec& spec, const
     } else {
       own.Append(absl::string_view(texts[from]).substr(head.size()), nullptr);
     }
-    const Status combined = from == 0 ? work.Put(0, count, Incoming(own))
-                                      : work.Combine(0, count, Incoming(own), /*message_first=*/false);
+    const Status combined =
+        from == 0 ? work.Put(0, count, Incoming(own)) : work.Combine(0, count, Incoming(own), /*message_first=*/false);
     MR_CHECK(combined.ok());
   }
   work.Finish(0, count, size());

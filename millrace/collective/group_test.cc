@@ -12,9 +12,9 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr AlgorithmKind kAllReduceKinds[] = {AlgorithmKind::kAuto, AlgorithmKind::kDoubling, AlgorithmKind::kTree,
-                                             AlgorithmKind::kHalvingDoubling, AlgorithmKind::kRing,
-                                             AlgorithmKind::kDirect, AlgorithmKind::kHierarchy};
+constexpr AlgorithmKind kAllReduceKinds[] = {
+    AlgorithmKind::kAuto, AlgorithmKind::kDoubling, AlgorithmKind::kTree,     AlgorithmKind::kHalvingDoubling,
+    AlgorithmKind::kRing, AlgorithmKind::kDirect,   AlgorithmKind::kHierarchy};
 
 template <typename T>
 void CheckAllReduce(TestRanks& ranks, int64_t count, Reduction reduction, AlgorithmKind algorithm) {
@@ -84,37 +84,37 @@ TEST(AllReduce, AllRanksHaveTheSameBytesInTheDocumentedOrder) {
   for (const AlgorithmKind algorithm : kAllReduceKinds) {
     if (algorithm == AlgorithmKind::kAuto) continue;
     for (const size_t small : {0, 100000}) {
-    InlineRanks ranks(kSize, [&](int, GroupOptions* options) {
-      options->small_bytes = small;
-      ShareHosts(options, 2);
-    });
-    std::vector<std::vector<float>> values, x;
-    for (int rank = 0; rank < kSize; ++rank) values.push_back(UnevenValues(rank, kCount));
-    x = values;
-    OnAll(ranks, [&](int rank, auto done) {
-      ranks[rank].AllReduce(ElementsOf(absl::MakeSpan(values[rank])), Reduction::kSum, {.algorithm = algorithm},
-                            std::move(done));
-    });
-    for (int64_t i = 0; i < kCount; ++i) {
-      float sum = 0;
-      if (algorithm == AlgorithmKind::kTree || algorithm == AlgorithmKind::kDoubling) {
-        sum = (x[0][i] + x[1][i]) + (x[2][i] + x[3][i]);
-      } else if (algorithm == AlgorithmKind::kHalvingDoubling) {
-        sum = (x[0][i] + x[2][i]) + (x[1][i] + x[3][i]);
-      } else if (algorithm == AlgorithmKind::kHierarchy) {
-        sum = (x[0][i] + x[2][i]) + (x[1][i] + x[3][i]);
-      } else if (algorithm == AlgorithmKind::kDirect && small > 0) {
-        sum = ((x[0][i] + x[1][i]) + x[2][i]) + x[3][i];
-      } else if (algorithm == AlgorithmKind::kDirect) {
-        const int j = static_cast<int>(i / (kCount / kSize));
-        sum = ((x[j][i] + x[(j + 1) % 4][i]) + x[(j + 2) % 4][i]) + x[(j + 3) % 4][i];
-      } else {
-        const int j = static_cast<int>(i / (kCount / kSize));
-        sum = ((x[(j + 1) % 4][i] + x[(j + 2) % 4][i]) + x[(j + 3) % 4][i]) + x[j][i];
+      InlineRanks ranks(kSize, [&](int, GroupOptions* options) {
+        options->small_bytes = small;
+        ShareHosts(options, 2);
+      });
+      std::vector<std::vector<float>> values, x;
+      for (int rank = 0; rank < kSize; ++rank) values.push_back(UnevenValues(rank, kCount));
+      x = values;
+      OnAll(ranks, [&](int rank, auto done) {
+        ranks[rank].AllReduce(ElementsOf(absl::MakeSpan(values[rank])), Reduction::kSum, {.algorithm = algorithm},
+                              std::move(done));
+      });
+      for (int64_t i = 0; i < kCount; ++i) {
+        float sum = 0;
+        if (algorithm == AlgorithmKind::kTree || algorithm == AlgorithmKind::kDoubling) {
+          sum = (x[0][i] + x[1][i]) + (x[2][i] + x[3][i]);
+        } else if (algorithm == AlgorithmKind::kHalvingDoubling) {
+          sum = (x[0][i] + x[2][i]) + (x[1][i] + x[3][i]);
+        } else if (algorithm == AlgorithmKind::kHierarchy) {
+          sum = (x[0][i] + x[2][i]) + (x[1][i] + x[3][i]);
+        } else if (algorithm == AlgorithmKind::kDirect && small > 0) {
+          sum = ((x[0][i] + x[1][i]) + x[2][i]) + x[3][i];
+        } else if (algorithm == AlgorithmKind::kDirect) {
+          const int j = static_cast<int>(i / (kCount / kSize));
+          sum = ((x[j][i] + x[(j + 1) % 4][i]) + x[(j + 2) % 4][i]) + x[(j + 3) % 4][i];
+        } else {
+          const int j = static_cast<int>(i / (kCount / kSize));
+          sum = ((x[(j + 1) % 4][i] + x[(j + 2) % 4][i]) + x[(j + 3) % 4][i]) + x[j][i];
+        }
+        for (int rank = 0; rank < kSize; ++rank)
+          ASSERT_EQ(values[rank][i], sum) << AlgorithmName(algorithm) << ", rank " << rank << ", element " << i;
       }
-      for (int rank = 0; rank < kSize; ++rank)
-        ASSERT_EQ(values[rank][i], sum) << AlgorithmName(algorithm) << ", rank " << rank << ", element " << i;
-    }
     }
   }
 }

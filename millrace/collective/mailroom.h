@@ -19,7 +19,7 @@ namespace millrace::collective {
 // How another process of this host finds a mailroom.
 struct MailroomOffer {
   uint64_t process = 0;
-  uint64_t descriptor = 0;       // in that process
+  uint64_t descriptor = 0;        // in that process
   std::array<char, 32> key = {};  // random bytes at the front of the memory
 };
 std::string EncodeMailroomOffer(const MailroomOffer& offer);
@@ -55,7 +55,8 @@ class Mailroom {
   static StatusOr<std::unique_ptr<Mailroom>> Make(int ranks);
 
   const MailroomOffer& offer() const { return offer_; }
-  // Rings for each message, by the sender's rank + 1, and for whatever else a waiting thread of this process should see.
+  // Rings for each message, by the sender's rank + 1, and for whatever else a waiting thread of this process should
+  // see.
   SharedBell* bell();
   // While it is set, senders call after they have left a message (Mailbox::Left::kCall), because no thread looks.
   // Afterwards look for messages once more: those that came before are not called for.

@@ -7,8 +7,8 @@ namespace {
 
 constexpr absl::string_view kKindNames[kOperationKinds] = {"all-reduce", "reduce-scatter", "all-gather",
                                                            "broadcast",  "all-to-all",     "barrier"};
-constexpr absl::string_view kAlgorithmNames[kAlgorithmKinds] = {
-    "auto", "ring", "halving-doubling", "doubling", "tree", "direct", "fixed order", "hierarchy"};
+constexpr absl::string_view kAlgorithmNames[kAlgorithmKinds] = {"auto", "ring",   "halving-doubling", "doubling",
+                                                                "tree", "direct", "fixed order",      "hierarchy"};
 // More elements than any memory holds.
 constexpr uint64_t kMostElements = uint64_t{1} << 48;
 

@@ -143,7 +143,7 @@ int RunWithFault(const FaultRun& run, uint64_t seed, int at) {
   int dead = -1;
   absl::Time when;
   Simulated sim(run.size, seed, {}, run.streams, [&](int, GroupOptions* options) {
-    options->eager_bytes = 3000;  // so that the all-reduce below is a large one
+    options->eager_bytes = 3000;                    // so that the all-reduce below is a large one
     if (run.size > 2) options->small_bytes = 1000;  // two ranks exchange all of it
     options->join_timeout = absl::Seconds(20);
   });
