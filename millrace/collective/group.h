@@ -86,8 +86,8 @@ class CollectiveGroup {
   void Barrier(const OperationOptions& options, Done done);
 
   // All-reduce in fixed order: combines the values of logical shards in a tree that depends on their number alone
-  // (shard_tree.h), so that the result is the same, byte for byte, on any number of ranks. `owners` has the rank of
-  // each shard, the same on all ranks (EvenOwners); `values` has this rank's shards, each with as many elements as
+  // (base/shard_tree.h), so that the result is the same, byte for byte, on any number of ranks. `owners` has the rank
+  // of each shard, the same on all ranks (EvenOwners); `values` has this rank's shards, each with as many elements as
   // `result`. kMean divides by the number of shards.
   void FixedOrderAllReduce(std::vector<ShardValue> values, Elements result, Reduction reduction,
                            std::vector<int> owners, const OperationOptions& options, Done done);
