@@ -8,6 +8,7 @@ import argparse
 import hashlib
 import glob
 import json
+import math
 import os
 import random
 import re
@@ -232,7 +233,8 @@ class Strategies(unittest.TestCase):
         result = subprocess.run(command, capture_output=True, text=True, timeout=300)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         losses = [float(loss) for loss in re.findall(r" loss ([0-9.]+) ", result.stdout)]
-        self.assertLess(losses[-1], losses[0])
+        # The chief's first line may come when the other worker has trained for long: compared with a network that knows nothing.
+        self.assertLess(losses[-1], math.log(10))
         self.assertTrue(glob.glob(os.path.join(model, "model.ckpt-4*.index")), os.listdir(model))
 
     def test_a_worker_that_is_killed_is_named_by_the_others(self):
