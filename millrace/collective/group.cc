@@ -203,13 +203,11 @@ void CollectiveGroup::AllGather(Elements elements, std::vector<int64_t> counts, 
     for (int rank = 0; rank < size(); ++rank) bounds[rank + 1] = bounds[rank] + counts[rank];
   }
   const uint64_t layout = LayoutHash<int64_t>(bounds);
-  Start({.kind = OperationKind::kAllGather,
-         .algorithm = AlgorithmKind::kRing,
-         .count = elements.count,
-         .layout = layout},
-        NewRing({rank(), size()}, {static_cast<char*>(elements.data), elements.dtype}, std::move(bounds),
-                {.reduces = false, .chunk_bytes = core_->options().chunk_bytes}),
-        elements, options, std::move(done));
+  Start(
+      {.kind = OperationKind::kAllGather, .algorithm = AlgorithmKind::kRing, .count = elements.count, .layout = layout},
+      NewRing({rank(), size()}, {static_cast<char*>(elements.data), elements.dtype}, std::move(bounds),
+              {.reduces = false, .chunk_bytes = core_->options().chunk_bytes}),
+      elements, options, std::move(done));
 }
 
 void CollectiveGroup::Broadcast(Elements elements, int root, const OperationOptions& options, Done done) {
