@@ -58,7 +58,8 @@ class SimKeeper : public TaskProcesses {
   const std::string name;  // its host in the event loop
   bool alive = true;
   bool linked = true;  // the launcher still listens to it
-  absl::Time to_keeper = absl::InfinitePast(), to_launcher = absl::InfinitePast();  // the last arrival in each direction
+  absl::Time to_keeper = absl::InfinitePast(),
+             to_launcher = absl::InfinitePast();  // the last arrival in each direction
   int program() const { return program_; }
   bool runs_program() const { return program_ != 0; }
   size_t processes() const { return processes_.size(); }
@@ -173,7 +174,8 @@ class SupervisionStorm {
       case Action::Kind::kStartKeeper:
         return StartKeeper(action.task);
       case Action::Kind::kStartProgram:
-        return ToKeeper(keeper, KeeperFrameKind::kStart, StartFrame{.arguments = {"program"}, .environment = {}}.Encode());
+        return ToKeeper(keeper, KeeperFrameKind::kStart,
+                        StartFrame{.arguments = {"program"}, .environment = {}}.Encode());
       case Action::Kind::kSignal:
         return ToKeeper(keeper, KeeperFrameKind::kSignal, EncodeNumbers({action.number}));
       case Action::Kind::kKill:
@@ -225,7 +227,9 @@ class SupervisionStorm {
     keeper->AfterEvent();
   }
   void OnFrame(int task, const KeeperFrame& frame) {
-    const auto number = [&](int count, int i) { return static_cast<int>(DecodeNumbers(frame.body, count)->numbers[i]); };
+    const auto number = [&](int count, int i) {
+      return static_cast<int>(DecodeNumbers(frame.body, count)->numbers[i]);
+    };
     Log(absl::StrCat("launcher hears ", static_cast<int>(frame.kind), " of task ", task));
     switch (frame.kind) {
       case KeeperFrameKind::kHello:
@@ -271,9 +275,8 @@ class SupervisionStorm {
     Host& host = hosts_[keeper->task];
     if (host.off) return;
     if (host.unreachable()) {
-      host.held.push_back([this, keeper, to_launcher, arrive = std::move(arrive)] {
-        Deliver(keeper, to_launcher, arrive);
-      });
+      host.held.push_back(
+          [this, keeper, to_launcher, arrive = std::move(arrive)] { Deliver(keeper, to_launcher, arrive); });
       return;
     }
     absl::Time& last = to_launcher ? keeper->to_launcher : keeper->to_keeper;
@@ -402,7 +405,7 @@ class SupervisionStorm {
   std::vector<std::unique_ptr<SimKeeper>> keepers_;
   std::vector<SimKeeper*> current_;  // by task; null: none
   std::vector<Host> hosts_;          // by task
-  std::set<int> failed_;  // tasks that had a fault or failed by themselves
+  std::set<int> failed_;             // tasks that had a fault or failed by themselves
   net::SimEventLoop::EventId timer_ = 0;
   bool finished_ = false, interrupted_ = false;
   int code_ = -1;
@@ -524,7 +527,8 @@ void SimKeeper::AfterEvent() {
 StormSpec SpecOfSeed(uint64_t seed, bool remote) {
   JobSpec job;
   const int limit = static_cast<int>(seed % 3);
-  job.groups.push_back({.name = "ps", .count = static_cast<int>(seed % 2), .restart = {.limit = limit}, .serves = true});
+  job.groups.push_back(
+      {.name = "ps", .count = static_cast<int>(seed % 2), .restart = {.limit = limit}, .serves = true});
   job.groups.push_back({.name = "worker", .count = static_cast<int>(1 + seed / 2 % 4), .restart = {.limit = limit}});
   return {.job = std::move(job), .remote = remote, .hosts_fail = remote};
 }
