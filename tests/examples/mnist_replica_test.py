@@ -172,7 +172,7 @@ class MnistReplicaTest(Cluster):
         self.assertIn("--shards needs --sync_replicas", error("--job_name=ps", "--task_index=0", "--shards=8"))
         self.assertIn("leave out --replicas_to_aggregate", error("--job_name=ps", "--task_index=0", "--sync_replicas", "--shards=8", "--replicas_to_aggregate=1"))
         self.assertIn("leave out --sync_replicas or --staleness", error("--job_name=ps", "--task_index=0", "--sync_replicas", "--staleness=1"))
-        self.assertIn("batch_size", error("--job_name=ps", "--task_index=0", "--batch_size=0"))
+        self.assertIn("batch_size", error("--job_name=ps", "--task_index=0", "--batch_size=0", status=2))
         self.assertIn("--profile_steps needs --log_dir", error("--job_name=ps", "--task_index=0", "--profile_steps=10"))
         ps, worker = free_addresses(2)
         hosts = ["--ps_hosts=" + ps, "--worker_hosts=" + worker]
