@@ -123,8 +123,7 @@ int64_t Keeper::Start(const StartFrame& start, NumbersAndText* error) {
   port_.reset();
   // The keeper is bound to the same cores as its program.
   if (!start.cores.empty()) {
-    if (const Status bound = BindToCores(start.cores); !bound.ok())
-      return failed(EINVAL, std::string(bound.message()));
+    if (const Status bound = BindToCores(start.cores); !bound.ok()) return failed(EINVAL, std::string(bound.message()));
   }
   if (start.credentials.has_value()) {
     if (const Status written = folder_->Write(*start.credentials); !written.ok())

@@ -28,9 +28,10 @@ std::vector<std::string> SshCommand(const RemoteOptions& remote, const std::stri
   for (const char* flag : {"-T", "-x"}) words.push_back(flag);
   words.push_back("--");
   words.push_back(host);
-  words.push_back(absl::StrCat("cd ", ShellQuote(remote.directory), " && exec ", ShellQuote(remote.millrace),
-                               " task-keeper ", absl::StrFormat("%.3f", absl::ToDoubleSeconds(remote.silence)),
-                               remote.job.empty() ? "" : absl::StrCat(" ", ShellQuote(absl::StrCat(remote.job, "/", task)))));
+  words.push_back(
+      absl::StrCat("cd ", ShellQuote(remote.directory), " && exec ", ShellQuote(remote.millrace), " task-keeper ",
+                   absl::StrFormat("%.3f", absl::ToDoubleSeconds(remote.silence)),
+                   remote.job.empty() ? "" : absl::StrCat(" ", ShellQuote(absl::StrCat(remote.job, "/", task)))));
   return words;
 }
 

@@ -72,9 +72,9 @@ void AppendTask(const TaskStatus& status, const TaskRate* rate, std::string* tex
                absl::StrCat("for ", age(wait.since_micros())), absl::StrCat(wait.node(), ": ", wait.what())});
   }
   if (status.run_records() > 0) {
-    records.Add({absl::StrCat(status.run_records(), status.run_records() == 1 ? " run" : " runs",
-                              " that may be repeated"),
-                 MemoryText(status.run_record_bytes(), status.run_record_limit_bytes())});
+    records.Add(
+        {absl::StrCat(status.run_records(), status.run_records() == 1 ? " run" : " runs", " that may be repeated"),
+         MemoryText(status.run_record_bytes(), status.run_record_limit_bytes())});
   }
   memory.Add({MemoryText(status.memory_bytes(), status.memory_limit_bytes())});
   devices.AppendTo("devices", text);

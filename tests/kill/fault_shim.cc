@@ -1,5 +1,6 @@
 // Faults of the operating system for one process of a test, loaded with LD_PRELOAD: a disk that stalls or is full, no
-// descriptors, connections that break or go silent, a time of day that jumps, memory that runs out. A test switches them through the file that MILLRACE_TEST_FAULTS names.
+// descriptors, connections that break or go silent, a time of day that jumps, memory that runs out. A test switches
+// them through the file that MILLRACE_TEST_FAULTS names.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -17,8 +17,7 @@ constexpr size_t kShareTensorFrom = 1024;
 // Flags in a tensor's first number; its value is shifted past them.
 constexpr uint64_t kDead = 1, kByKey = 2, kFlagBits = 2;
 // Flags of the request and of the answer.
-constexpr uint64_t kTimeline = 1, kPartitionGraphs = 2, kMayRepeat = 4, kHasIdentity = 8,
-                   kHasCollectiveStep = 16;
+constexpr uint64_t kTimeline = 1, kPartitionGraphs = 2, kMayRepeat = 4, kHasIdentity = 8, kHasCollectiveStep = 16;
 constexpr uint64_t kFailed = 1, kStats = 2, kGraphs = 4;
 
 class Writer {

@@ -31,8 +31,8 @@ class StepSequences {
   bool Has(int64_t graph_key) const;
   // The leader has to be asked before the next step.
   void Doubt(int64_t graph_key);
-  // Sets what the leader answered; a no-op if the sequence is known and not in doubt. If the leader is ahead in the same
-  // sequence, returns the ids that are left out.
+  // Sets what the leader answered; a no-op if the sequence is known and not in doubt. If the leader is ahead in the
+  // same sequence, returns the ids that are left out.
   StatusOr<std::vector<int64_t>> Learn(int64_t graph_key, int64_t step_id);
   // The id of a step that begins, and its end.
   StatusOr<int64_t> Begin(int64_t graph_key);

@@ -271,9 +271,7 @@ int64_t TaskCollectives::CollectiveStep(int64_t step_id) const {
   return it == steps_.end() ? step_id : it->second.collective_step;
 }
 
-void TaskCollectives::FailStep(int64_t step_id, const Status& why) {
-  exchange_.FailStep(CollectiveStep(step_id), why);
-}
+void TaskCollectives::FailStep(int64_t step_id, const Status& why) { exchange_.FailStep(CollectiveStep(step_id), why); }
 
 void TaskCollectives::Shutdown(const Status& why) {
   cluster_groups_->Clear(why);

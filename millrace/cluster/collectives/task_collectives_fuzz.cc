@@ -46,14 +46,14 @@ class Calls {
       case 1:
         return Parse<pb::CompleteInstanceRequest>(body, [this](const auto& request) { CompleteInstance(request); });
       case 2:
-        return Parse<pb::GetStepSequenceRequest>(body, [this](const auto& request) {
-          (void)task_->GetStepSequence(request);
-        });
+        return Parse<pb::GetStepSequenceRequest>(
+            body, [this](const auto& request) { (void)task_->GetStepSequence(request); });
       case 3:
         return Parse<pb::RecvBufRequest>(body, [this](const auto& request) { RecvBuf(request); });
       case 4: {
         const StatusOr<net::Bytes> buffer = DecodeRecvBufResponse(net::Bytes::Of(body));
-        if (buffer.ok()) MR_CHECK(DecodeRecvBufResponse(EncodeRecvBufResponse(*buffer, 5).value())->size() == buffer->size());
+        if (buffer.ok())
+          MR_CHECK(DecodeRecvBufResponse(EncodeRecvBufResponse(*buffer, 5).value())->size() == buffer->size());
         return;
       }
       case 5: {
@@ -86,7 +86,8 @@ class Calls {
       case 8: {
         auto call = NewCall();
         task_->exchange().Offer(byte(0) % 3, std::string(1, static_cast<char>('a' + byte(1) % 3)),
-                                net::Bytes::Of(std::string(byte(2) % 3, 'x')), [call](const Status&) { ++call->answers; });
+                                net::Bytes::Of(std::string(byte(2) % 3, 'x')),
+                                [call](const Status&) { ++call->answers; });
         return;
       }
       default:

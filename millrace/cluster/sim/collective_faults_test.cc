@@ -15,8 +15,8 @@ constexpr int kWorkers = 3;
 
 std::string WorkerTask(int rank) { return absl::StrCat("worker", rank); }
 
-// The ops of one worker, or of all of them: y = the sum of everybody's x, all = everybody's x, cast = worker 1's x. With
-// `shared`, x passes through the ps.
+// The ops of one worker, or of all of them: y = the sum of everybody's x, all = everybody's x, cast = worker 1's x.
+// With `shared`, x passes through the ps.
 pb::GraphDef CollectiveGraph(absl::Span<const int> ranks, bool shared) {
   Graph graph;
   GraphBuilder b(&graph);
@@ -169,7 +169,9 @@ class Collectives {
       *create = client(i).Create(CollectiveGraph(RanksOf(i), setup_.shared));
     }
   }
-  void Hire(int i) { clients_.push_back(std::make_unique<SimClient>(&cluster, absl::StrCat("client", i), WorkerTask(i))); }
+  void Hire(int i) {
+    clients_.push_back(std::make_unique<SimClient>(&cluster, absl::StrCat("client", i), WorkerTask(i)));
+  }
 
   const CollectiveSetup setup_;
 
@@ -256,9 +258,8 @@ int RunCollectivesWithFault(const CollectiveSetup& setup, CollectiveFault fault,
   std::vector<TicketPtr> runs = c.RunAll();
   if (!c.Await(runs, absl::Seconds(60))) {
     // A group that is not complete waits for a member that may come again, since its task is there.
-    const bool one_failed = std::any_of(runs.begin(), runs.end(), [](const TicketPtr& run) {
-      return run->done && !run->status.ok();
-    });
+    const bool one_failed =
+        std::any_of(runs.begin(), runs.end(), [](const TicketPtr& run) { return run->done && !run->status.ok(); });
     EXPECT_TRUE(one_failed) << "all wait";
     for (const std::string& wait : c.cluster.Leftovers()) {
       if (!absl::StrContains(wait, " waits for ") || (!gone.empty() && absl::StartsWith(wait, gone))) continue;
@@ -301,10 +302,10 @@ int RunCollectivesWithFault(const CollectiveSetup& setup, CollectiveFault fault,
 constexpr const char* kCollectiveFaultNames[] = {"lose", "cut", "kill sender", "kill receiver", "hang receiver"};
 
 void ForEveryCollectiveMessage(CollectiveFault fault) {
-  for (const CollectiveSetup& setup : {CollectiveSetup{}, CollectiveSetup{.one_master = true},
-                                       CollectiveSetup{.shared = true}}) {
-    const std::string name = absl::StrCat(kCollectiveFaultNames[static_cast<int>(fault)], setup.one_master ? ", one master" : "",
-                                          setup.shared ? ", shared ps" : "");
+  for (const CollectiveSetup& setup :
+       {CollectiveSetup{}, CollectiveSetup{.one_master = true}, CollectiveSetup{.shared = true}}) {
+    const std::string name = absl::StrCat(kCollectiveFaultNames[static_cast<int>(fault)],
+                                          setup.one_master ? ", one master" : "", setup.shared ? ", shared ps" : "");
     if (const char* const wanted = std::getenv("MILLRACE_FAULT")) {
       const std::vector<std::string> words = absl::StrSplit(wanted, '@');
       int at = 0;
@@ -321,7 +322,9 @@ void ForEveryCollectiveMessage(CollectiveFault fault) {
   }
 }
 
-TEST_P(CollectiveFaults, AnyLostMessageEndsInAnErrorOrInTheResult) { ForEveryCollectiveMessage(CollectiveFault::kLose); }
+TEST_P(CollectiveFaults, AnyLostMessageEndsInAnErrorOrInTheResult) {
+  ForEveryCollectiveMessage(CollectiveFault::kLose);
+}
 TEST_P(CollectiveFaults, AnyCutEndsInAnErrorOrInTheResult) { ForEveryCollectiveMessage(CollectiveFault::kCut); }
 TEST_P(CollectiveFaults, ASenderMayDieAtAnyMessage) { ForEveryCollectiveMessage(CollectiveFault::kKillSender); }
 TEST_P(CollectiveFaults, AReceiverMayDieAtAnyMessage) { ForEveryCollectiveMessage(CollectiveFault::kKillReceiver); }

@@ -73,8 +73,8 @@ void SimNetwork::State::CutOff(const std::string& from, const std::string& to) {
     if (!IsBroken(from, to)) return;
     std::vector<RefPtr<SimCall>> broken;
     for (const auto& [id, call] : calls) {
-      const bool between = (call->client() == from && call->server() == to) ||
-                           (call->client() == to && call->server() == from);
+      const bool between =
+          (call->client() == from && call->server() == to) || (call->client() == to && call->server() == from);
       if (between) broken.push_back(ShareRef(call));
     }
     for (const auto& call : broken) call->Reset("");

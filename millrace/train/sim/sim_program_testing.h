@@ -109,10 +109,11 @@ class SimProgram {
     return {.clock = network_->clock(host_),
             .pause = [this](absl::Duration time) { Pause(time); },
             .give_up = [this]() -> Status { return killed_ ? Cancelled("killed") : absl::OkStatus(); },
-            .start_thread = [this](absl::AnyInvocable<void()> body) {
-              StartThread(std::move(body));
-              return true;
-            }};
+            .start_thread =
+                [this](absl::AnyInvocable<void()> body) {
+                  StartThread(std::move(body));
+                  return true;
+                }};
   }
   RemoteSessionOptions sessions() {
     return {.transport = transport_.get(),
@@ -141,7 +142,7 @@ class SimProgram {
 
   struct Thread {
     std::thread thread;
-    Notification* come = nullptr;           // what it waits for
+    Notification* come = nullptr;            // what it waits for
     bool running = false, finished = false;  // guarded by mu_
   };
 

@@ -46,9 +46,8 @@ class StormRun {
         cluster_(seed, {.ps = options.ps, .workers = options.workers, .files = [this](const std::string& task) {
                           return disk_.Of(task);
                         }}) {
-    network().SetOptions({.delayed = 0.05,
-                          .max_extra_delay = absl::Milliseconds(200),
-                          .bytes_per_second = options.bytes_per_second});
+    network().SetOptions(
+        {.delayed = 0.05, .max_extra_delay = absl::Milliseconds(200), .bytes_per_second = options.bytes_per_second});
     disk_.SetLies(options.disk_lies);
     workers_.resize(options_.workers);
     for (int i = 0; i < options_.workers; ++i) StartProgram(i);
@@ -105,8 +104,8 @@ class StormRun {
   // A MonitoredSession as the chief makes it, which saves checkpoints.
   StatusOr<std::unique_ptr<MonitoredSession>> ChiefSession(SimProgram& program, const Scope& scope, Hooks hooks = {}) {
     auto scaffold = std::make_shared<Scaffold>();
-    scaffold->saver = std::make_shared<Saver>(
-        scope, SaverOptions{.sharded = options_.ps > 1, .files = disk_.Of(program.host())});
+    scaffold->saver =
+        std::make_shared<Saver>(scope, SaverOptions{.sharded = options_.ps > 1, .files = disk_.Of(program.host())});
     MonitoredSessionOptions options{.hooks = std::move(hooks), .wait = program.waits()};
     options.hooks.push_back(std::make_shared<CheckpointSaverHook>(
         CheckpointSaverHookOptions{.checkpoint_dir = disk_.path(),
@@ -117,12 +116,11 @@ class StormRun {
                                    .clock = network().clock(program.host())}));
     // A chief that is started again knows that the values are its own, even before the first checkpoint.
     const std::optional<bool> keep_values = std::exchange(chief_began_, true) ? std::optional(true) : std::nullopt;
-    return MonitoredSession::Create(scope,
-                                    ChiefSessionCreator({.session = Target(0),
-                                                         .scaffold = scaffold,
-                                                         .checkpoint_dir = disk_.path(),
-                                                         .keep_values = keep_values}),
-                                    std::move(options));
+    return MonitoredSession::Create(
+        scope,
+        ChiefSessionCreator(
+            {.session = Target(0), .scaffold = scaffold, .checkpoint_dir = disk_.path(), .keep_values = keep_values}),
+        std::move(options));
   }
   StatusOr<std::unique_ptr<MonitoredSession>> WorkerSession(SimProgram& program, const Scope& scope, int worker,
                                                             Hooks hooks = {}) {

@@ -55,13 +55,11 @@ class SyncStormRun : public StormRun {
  private:
   void RunProgram(SimProgram& program, int worker) override {
     SyncModel model(worker, options_.ps, replicas_);
-    const Hooks hooks = {
-        std::shared_ptr<SessionRunHook>(model.sync.MakeSessionRunHook(worker == 0, sync_.num_tokens)),
-        StopAt(options_.steps)};
+    const Hooks hooks = {std::shared_ptr<SessionRunHook>(model.sync.MakeSessionRunHook(worker == 0, sync_.num_tokens)),
+                         StopAt(options_.steps)};
     if (worker == 0) ++chiefs_;
-    StatusOr<std::unique_ptr<MonitoredSession>> made = worker == 0
-                                                           ? ChiefSession(program, model.scope, hooks)
-                                                           : WorkerSession(program, model.scope, worker, hooks);
+    StatusOr<std::unique_ptr<MonitoredSession>> made =
+        worker == 0 ? ChiefSession(program, model.scope, hooks) : WorkerSession(program, model.scope, worker, hooks);
     Status status = made.status();
     while (status.ok() && !(*made)->ShouldStop()) {
       status = (*made)->Run(model.train);
@@ -71,9 +69,8 @@ class SyncStormRun : public StormRun {
     // The last one sees what is there when nobody trains any more. A lost session at the very end is a failure of the
     // program: it is started again, and ends at once.
     if (IsSessionLost(status)) return;
-    if (status.ok() && std::count_if(workers_.begin(), workers_.end(), [](const WorkerState& w) {
-                         return w.succeeded;
-                       }) == options_.workers - 1) {
+    if (status.ok() && std::count_if(workers_.begin(), workers_.end(),
+                                     [](const WorkerState& w) { return w.succeeded; }) == options_.workers - 1) {
       status = Observe(program, worker);
       if (IsSessionLost(status)) return;
     }

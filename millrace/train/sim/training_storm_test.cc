@@ -95,10 +95,8 @@ TEST_P(TrainingStorm, ACheckpointThatWasAcknowledgedOutlivesALossOfPower) {
 
 TEST_P(TrainingStorm, ADiskThatLiesCostsCheckpointsAndNotTheTraining) {
   ForSeeds(50, [](uint64_t seed) {
-    TrainingStormRun(seed, {.ps = static_cast<int>(1 + seed % 2),
-                            .ps_may_die = true,
-                            .power_may_fail = true,
-                            .disk_lies = true})
+    TrainingStormRun(
+        seed, {.ps = static_cast<int>(1 + seed % 2), .ps_may_die = true, .power_may_fail = true, .disk_lies = true})
         .Run();
   });
 }
