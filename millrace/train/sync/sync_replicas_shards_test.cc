@@ -40,6 +40,7 @@ struct ShardWorker {
       return ops::Mean(s, ops::Square(s, layers::Dense(s, h, 1) - 1.0), {0, 1});
     });
     train = sync.Minimize(scope, losses, {.global_step = global_step});
+    rewind = global_step.Assign(scope, Input(int64_t{1}));
     const std::vector<Node*> nodes(scope.graph()->nodes().begin(), scope.graph()->nodes().end());
     for (Node* node : nodes) {
       if (node->type() == "MillraceShardAccumulator")
@@ -73,7 +74,7 @@ struct ShardWorker {
   SyncReplicasOptimizer sync;
   Var global_step;
   std::vector<Output> feeds, losses;
-  Operation train;
+  Operation train, rewind;     // to step 1
   std::vector<Output> counts;  // of each accumulator
 };
 
@@ -250,6 +251,53 @@ TEST(FixedOrderReplicas, AChiefThatDiedBeforeItAppliedWhatItHadTakenIsReplaced) 
     EXPECT_EQ(two.Train(0), absl::OkStatus());  // too late for the step, and no matter
   }
   ExpectSame(two.Ends(), OfOneWorker(), "the chief was replaced");
+}
+
+TEST(FixedOrderReplicas, AWorkerWhosePsWasStartedAnewEndsAndSaysWhy) {
+  auto servers = StartServers({{"ps", 1}, {"worker", 1}});
+  ASSERT_EQ(servers[0]->task().job, "ps");
+  const ClusterSpec cluster = servers[0]->cluster();
+  ShardWorker worker(0, InShards(1, 0));
+  const auto session = MonitoredTrainingSession(
+      worker.scope, {.master = servers[1]->target(), .hooks = {worker.sync.MakeSessionRunHook(true)}});
+  ASSERT_TRUE(session.ok()) << session.status();
+  for (int64_t step = 0; step < 3; ++step)
+    ASSERT_EQ((*session)->Run(worker.Feeds(step), {}, {worker.train}).status(), absl::OkStatus());
+  servers[0].reset();
+  servers[0] = Server::Start(cluster, "ps", 0).value();
+  const Status end = (*session)->Run(worker.Feeds(3), {}, {worker.train}).status();
+  EXPECT_EQ(end.code(), absl::StatusCode::kFailedPrecondition) << end;
+  EXPECT_THAT(std::string(end.message()), HasSubstr("went back, because a parameter server was started anew"));
+  EXPECT_TRUE((*session)->ShouldStop());
+  // One that is started again trains from where the variables are.
+  ExpectSame(TrainTo(*servers[1], 0, InShards(1, 0), kSteps), OfOneWorker(), "after the restart");
+}
+
+TEST(FixedOrderReplicas, AWorkerThatIsAheadOfItsChiefEndsAndSaysWhy) {
+  TwoWorkers two;
+  two.End(1);
+  ShardWorker worker(1, InShards(2, 1));
+  const auto session = MonitoredTrainingSession(
+      worker.scope,
+      {.master = two.servers[2]->target(), .is_chief = false, .hooks = {worker.sync.MakeSessionRunHook(false)}});
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto train = [&](int64_t step) { return (*session)->Run(worker.Feeds(step), {}, {worker.train}).status(); };
+  for (int64_t step = 0; step < 3; ++step) {
+    std::thread other([&] { EXPECT_EQ(train(step), absl::OkStatus()); });
+    std::thread update([&] { EXPECT_EQ(two.Update(), absl::OkStatus()); });
+    EXPECT_EQ(two.Train(0), absl::OkStatus());
+    other.join();
+    update.join();
+  }
+  Status end;
+  std::thread ahead([&] { end = train(3); });
+  two.AwaitGiven(kShards / 2);
+  // As a chief does that restores a checkpoint of step 1.
+  ASSERT_EQ(two.sessions[0]->Run(two.workers[0]->rewind), absl::OkStatus());
+  ASSERT_EQ(two.sessions[0]->Run(two.workers[0]->sync.chief_init_op()), absl::OkStatus());
+  ahead.join();
+  EXPECT_EQ(end.code(), absl::StatusCode::kFailedPrecondition) << end;
+  EXPECT_THAT(std::string(end.message()), HasSubstr("went back from step 3 to step 1"));
 }
 
 TEST(FixedOrderReplicas, AWorkerThatEndsEarlyEndsTheTrainingOfAll) {
