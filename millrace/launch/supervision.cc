@@ -294,15 +294,14 @@ absl::Time Supervision::next_timer() const {
 
 void Supervision::Look() {
   const auto all = [&](auto holds) { return std::all_of(tasks_.begin(), tasks_.end(), holds); };
-  if (!ending() && failures_.empty()) {
-    if ((job_state_ == RunState::kStarting || job_state_ == RunState::kRestarting) &&
-        all([](const TaskRecord& t) { return t.state == RunState::kRunning || t.state == RunState::kSucceeded; })) {
-      MoveJob(RunEvent::kUp);
-    }
-    // When all tasks that the job waits for are done, those that serve are no longer needed.
-    if (all([](const TaskRecord& t) { return t.serves || t.state == RunState::kSucceeded; }))
-      return End(Ending::kSucceeded, "", 0, SIGTERM);
+  if (!ending() && failures_.empty() && (job_state_ == RunState::kStarting || job_state_ == RunState::kRestarting) &&
+      all([](const TaskRecord& t) { return t.state == RunState::kRunning || t.state == RunState::kSucceeded; })) {
+    MoveJob(RunEvent::kUp);
   }
+  // When all tasks that the job waits for are done, those that serve are no longer needed, even if one has just failed.
+  if (!ending() && all_keepers_ready_ &&
+      all([](const TaskRecord& t) { return t.serves || t.state == RunState::kSucceeded; }))
+    return End(Ending::kSucceeded, "", 0, SIGTERM);
   if (finished_ || !ending() || !all([](const TaskRecord& t) { return IsTerminal(t.state) && t.gone; })) return;
   finished_ = true;
   escalate_at_ = absl::InfiniteFuture();

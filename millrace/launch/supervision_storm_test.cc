@@ -58,8 +58,17 @@ class SimKeeper : public TaskProcesses {
   const std::string name;  // its host in the event loop
   bool alive = true;
   bool linked = true;  // the launcher still listens to it
-  absl::Time to_keeper = absl::InfinitePast(),
-             to_launcher = absl::InfinitePast();  // the last arrival in each direction
+  // What is on its way in a direction. Each arrival delivers the first of it, whatever the order of the arrivals.
+  struct Direction {
+    absl::Time last = absl::InfinitePast();
+    std::deque<std::function<void()>> on_the_way;
+    std::function<void()> Take() {
+      std::function<void()> first = std::move(on_the_way.front());
+      on_the_way.pop_front();
+      return first;
+    }
+  };
+  Direction to_keeper, to_launcher;
   int program() const { return program_; }
   bool runs_program() const { return program_ != 0; }
   size_t processes() const { return processes_.size(); }
@@ -279,11 +288,12 @@ class SupervisionStorm {
           [this, keeper, to_launcher, arrive = std::move(arrive)] { Deliver(keeper, to_launcher, arrive); });
       return;
     }
-    absl::Time& last = to_launcher ? keeper->to_launcher : keeper->to_keeper;
-    last = std::max(last + absl::Nanoseconds(1), loop_.now() + absl::Microseconds(100 + Random(20000)));
-    if (to_launcher) return AtLauncher(last - loop_.now(), std::move(arrive));
-    loop_.At(last, keeper->name, [keeper, arrive = std::move(arrive)] {
-      arrive();
+    SimKeeper::Direction& direction = to_launcher ? keeper->to_launcher : keeper->to_keeper;
+    direction.last = std::max(direction.last, loop_.now() + absl::Microseconds(100 + Random(20000)));
+    direction.on_the_way.push_back(std::move(arrive));
+    if (to_launcher) return AtLauncher(direction.last - loop_.now(), [keeper] { keeper->to_launcher.Take()(); });
+    loop_.At(direction.last, keeper->name, [keeper] {
+      keeper->to_keeper.Take()();
       keeper->AfterEvent();
     });
   }
@@ -298,7 +308,7 @@ class SupervisionStorm {
     const int task = Random(static_cast<int>(current_.size()));
     SimKeeper* const keeper = current_[task];
     const absl::Duration time = absl::Milliseconds(Random(40000));
-    const int kind = Random(spec_.hosts_fail ? 8 : 6);
+    const int kind = Random(spec_.hosts_fail ? 9 : 6);
     Log(absl::StrCat("fault ", kind, " at task ", task));
     switch (kind) {
       case 0:
@@ -338,6 +348,7 @@ class SupervisionStorm {
         }
         return;
       case 6:
+      case 7:
         return Cut(task, time);
       default:
         failed_.insert(task);
@@ -526,7 +537,7 @@ void SimKeeper::AfterEvent() {
 
 StormSpec SpecOfSeed(uint64_t seed, bool remote) {
   JobSpec job;
-  const int limit = static_cast<int>(seed % 3);
+  const int limit = static_cast<int>(seed % 4);
   job.groups.push_back(
       {.name = "ps", .count = static_cast<int>(seed % 2), .restart = {.limit = limit}, .serves = true});
   job.groups.push_back({.name = "worker", .count = static_cast<int>(1 + seed / 2 % 4), .restart = {.limit = limit}});

@@ -108,6 +108,16 @@ TEST(Supervision, TheJobIsDoneWhenItsWorkersAreAndThenThePsIsEnded) {
   EXPECT_EQ(stage.supervision.job_state(), RunState::kSucceeded);
 }
 
+TEST(Supervision, TheJobSucceedsThoughAPsDiesWhenItsWorkersAreDone) {
+  Stage stage(SpecOf(1, 1));
+  stage.Start();
+  // As a launcher that was suspended hears of it.
+  stage.Exit(0, kKilled);
+  stage.Exit(1, kDone);
+  EXPECT_EQ(Finish(stage.Take()), (Action{Kind::kFinish, -1, 0, ""}));
+  EXPECT_EQ(stage.supervision.job_state(), RunState::kSucceeded);
+}
+
 TEST(Supervision, APsThatIgnoresItsEndIsKilledAfterTheGrace) {
   Stage stage(SpecOf(1, 1));
   stage.Start();
