@@ -36,6 +36,8 @@ struct Settings {
   bool fixed_order = false;
   int repeats = 5;
   size_t chunk_bytes = 0;
+  int chunks_ahead = 0;
+  int hosts = 1;
 };
 
 void Check(const Status& status) {
@@ -73,7 +75,11 @@ void RunRank(int rank, int ranks, int in, int out, const Settings& settings) {
   Exchange(in, out, (*listener)->port(), &ports);
   GroupOptions options{.key = "bench", .rank = rank, .transport = transport.get()};
   if (settings.chunk_bytes > 0) options.chunk_bytes = settings.chunk_bytes;
-  for (const int port : ports) options.ranks.push_back({absl::StrCat("localhost:", port)});
+  if (settings.chunks_ahead > 0) options.chunks_ahead = settings.chunks_ahead;
+  for (int other = 0; other < ranks; ++other) {
+    options.ranks.push_back({.address = absl::StrCat("localhost:", ports[other]),
+                             .host = absl::StrCat("host", other * settings.hosts / ranks)});
+  }
   auto group = CollectiveGroup::Make(&service, options);
   Check(group.status());
   for (const size_t size : settings.sizes) {
@@ -164,16 +170,18 @@ int main(int argc, char** argv) {
   app.add_option("--ranks", ranks, "numbers of processes")->delimiter(',');
   app.add_option("--sizes", settings.sizes, "bytes")->delimiter(',');
   app.add_option("--kind", kind, "auto, shm, tcp or grpc");
-  app.add_option("--algorithm", algorithm, "auto, doubling, tree, halving or ring");
+  app.add_option("--algorithm", algorithm, "auto, direct, hierarchy, doubling, tree, halving or ring");
   app.add_option("--repeats", settings.repeats, "how often each size is measured");
   app.add_option("--chunk_bytes", settings.chunk_bytes, "0: the group's default");
+  app.add_option("--chunks_ahead", settings.chunks_ahead, "0: the group's default");
+  app.add_option("--hosts", settings.hosts, "hosts that the ranks say they are on, for the choice of algorithms");
   app.add_flag("--fixed_order", settings.fixed_order, "one logical shard for each rank, combined in a fixed tree");
   CLI11_PARSE(app, argc, argv);
-  const std::map<std::string, AlgorithmKind> algorithms = {{"auto", AlgorithmKind::kAuto},
-                                                           {"tree", AlgorithmKind::kTree},
-                                                           {"doubling", AlgorithmKind::kDoubling},
-                                                           {"halving", AlgorithmKind::kHalvingDoubling},
-                                                           {"ring", AlgorithmKind::kRing}};
+  const std::map<std::string, AlgorithmKind> algorithms = {
+      {"auto", AlgorithmKind::kAuto},          {"tree", AlgorithmKind::kTree},
+      {"doubling", AlgorithmKind::kDoubling},  {"halving", AlgorithmKind::kHalvingDoubling},
+      {"ring", AlgorithmKind::kRing},          {"direct", AlgorithmKind::kDirect},
+      {"hierarchy", AlgorithmKind::kHierarchy}};
   const auto lane = net::ParseLaneKind(kind);
   if (!lane.ok() || !algorithms.contains(algorithm)) {
     std::fprintf(stderr, "collective_bench: there is no kind %s or no algorithm %s\n", kind.c_str(), algorithm.c_str());

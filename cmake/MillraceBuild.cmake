@@ -188,12 +188,13 @@ function(millrace_jumbo list name)
   set(${list} ${jumbos} PARENT_SCOPE)
 endfunction()
 
-# millrace_room(NAME [USES room...] [LIBRARIES library...] [SOURCES file...] [SHARDS n]): one folder of the library.
-# Compiles every .cc below it except *_test.cc and *_fuzz.cc, and makes one test program of its tests, which ctest runs
-# in SHARDS parts. USES are the rooms that it may use, by default all that were added before it, and LIBRARIES what it links
-# beside MILLRACE_PUBLIC_DEPENDENCIES; see millrace_layer.
+# millrace_room(NAME [USES room...] [LIBRARIES library...] [SOURCES file...] [SHARDS n] [TESTS_ALONE]): one folder of the
+# library. Compiles every .cc below it except *_test.cc and *_fuzz.cc, and makes one test program of its tests, which ctest
+# runs in SHARDS parts. With TESTS_ALONE the tests link the room and what it may use instead of the whole library, so that
+# after a change they run without a rebuild of the rooms above. USES are the rooms that it may use, by default all that were
+# added before it, and LIBRARIES what it links beside MILLRACE_PUBLIC_DEPENDENCIES; see millrace_layer.
 function(millrace_room name)
-  cmake_parse_arguments(ARG "" "SHARDS" "USES;LIBRARIES;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "TESTS_ALONE" "SHARDS" "USES;LIBRARIES;SOURCES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
   millrace_select_cuda(sources)
   set(tests ${sources})
@@ -232,6 +233,10 @@ function(millrace_room name)
     if(ARG_SHARDS)
       list(PREPEND tests SHARDS ${ARG_SHARDS})
     endif()
+    if(ARG_TESTS_ALONE AND TARGET layer_${name})
+      list(TRANSFORM ARG_USES PREPEND layer_)
+      list(PREPEND tests LIBRARIES layer_${name} ${ARG_USES} SOURCES)
+    endif()
     millrace_test(${name}_test ${tests})
   endif()
 endfunction()
@@ -257,13 +262,16 @@ function(millrace_layer name uses libraries)
   target_link_libraries(layer_${name} PRIVATE ${uses} ${MILLRACE_PUBLIC_DEPENDENCIES} ${libraries})
 endfunction()
 
-# millrace_test(NAME [SHARDS n] file...): a GoogleTest program against the whole library. ctest runs a long one as several
-# shards, so that they use all cores.
+# millrace_test(NAME [SHARDS n] [LIBRARIES target... SOURCES] file...): a GoogleTest program against the whole library, or
+# against those parts of it. ctest runs a long one as several shards, so that they use all cores.
 function(millrace_test name)
-  cmake_parse_arguments(ARG "" "SHARDS" "" ${ARGN})
+  cmake_parse_arguments(ARG "" "SHARDS" "LIBRARIES;SOURCES" ${ARGN})
   find_package(GTest REQUIRED)
+  if(NOT ARG_LIBRARIES)
+    set(ARG_LIBRARIES millrace)
+  endif()
   set(sources)
-  foreach(source ${ARG_UNPARSED_ARGUMENTS})
+  foreach(source ${ARG_UNPARSED_ARGUMENTS} ${ARG_SOURCES})
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     list(APPEND sources ${source})
   endforeach()
@@ -271,7 +279,7 @@ function(millrace_test name)
   add_executable(${name} ${sources})
   millrace_precompile(${name} test)
   target_compile_options(${name} PRIVATE ${MILLRACE_TEST_OPTIONS} ${MILLRACE_QUICK_OPTIONS})
-  target_link_libraries(${name} PRIVATE millrace GTest::gmock GTest::gtest_main ${MILLRACE_DEPENDENCIES} ${MILLRACE_CUDA_DEPENDENCIES})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main ${MILLRACE_DEPENDENCIES} ${MILLRACE_CUDA_DEPENDENCIES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
   target_compile_definitions(${name} PRIVATE MILLRACE_TESTDATA="${PROJECT_SOURCE_DIR}/testdata")
   set(results ${PROJECT_BINARY_DIR}/results)

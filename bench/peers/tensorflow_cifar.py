@@ -1,6 +1,6 @@
 """ResNet-20 on CIFAR-10 under TensorFlow's MultiWorkerMirroredStrategy with the settings of examples/resnet_cifar; prints a JSON line for each epoch.
 
-    python tensorflow_cifar.py DATA_DIR WORKERS EPOCHS
+    python tensorflow_cifar.py DATA_DIR WORKERS EPOCHS [SEED]
 """
 import json
 import os
@@ -37,7 +37,7 @@ def augmented(images, random):
     return standardised(out)
 
 
-def run_worker(rank, ports, folder, epochs):
+def run_worker(rank, ports, folder, epochs, seed):
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": [f"127.0.0.1:{port}" for port in ports]}, "task": {"type": "worker", "index": rank}})
     import numpy as np
@@ -51,7 +51,7 @@ def run_worker(rank, ports, folder, epochs):
     test_images, test_labels = read(folder, ["test_batch.bin"])
     workers = len(ports)
     with strategy.scope():
-        tf.random.set_seed(1)
+        tf.random.set_seed(seed)
         net = Net(tf)
         optimizer = tf.compat.v1.train.MomentumOptimizer(0.1, 0.9)
 
@@ -72,8 +72,8 @@ def run_worker(rank, ports, folder, epochs):
 
     steps = len(images) // BATCH
     for epoch in range(epochs):
-        order = np.random.default_rng([1, epoch]).permutation(len(images))
-        random = np.random.default_rng([2, epoch, rank])
+        order = np.random.default_rng([seed, 1, epoch]).permutation(len(images))
+        random = np.random.default_rng([seed, 2, epoch, rank])
         for i in range(steps):
             mine = order[i * BATCH : (i + 1) * BATCH][rank::workers]
             step(tf.constant(augmented(images[mine], random)), tf.constant(labels[mine]))
@@ -85,7 +85,8 @@ def run_worker(rank, ports, folder, epochs):
 
 def main():
     folder, workers, epochs = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    return run_workers(run_worker, workers, folder, epochs)
+    seed = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+    return run_workers(run_worker, workers, folder, epochs, seed)
 
 
 if __name__ == "__main__":

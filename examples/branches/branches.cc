@@ -6,11 +6,11 @@
 //
 // Each ps serves the branches that are placed on it, with their variables; the worker is the client, joins the branches
 // and computes the loss. Where branches are computed changes nothing in the result.
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
 
+#include "examples/parse_flags.h"
 #include "millrace/data/mnist.h"
 #include "millrace/millrace.h"
 
@@ -114,7 +114,7 @@ int main(int argc, char** argv) {
   app.add_option("--batch_size", flags.batch_size, "Images per step")->check(CLI::PositiveNumber);
   app.add_option("--filters", flags.filters, "Filters of the first convolutions")->check(CLI::PositiveNumber);
   app.add_option("--threads", flags.threads, "Threads of each task; 0: one per core")->check(CLI::NonNegativeNumber);
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> status = ParseFlags(app, argc, argv)) return *status;
   if (const Status status = Train(flags); !status.ok()) {
     std::cerr << "branches: " << status.message() << "\n";
     return 1;

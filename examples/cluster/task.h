@@ -1,7 +1,6 @@
 // Shared by the programs of this folder: the flags of a task, and a test on the 10,000 test images.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "examples/parse_flags.h"
 #include "millrace/data/mnist.h"
 #include "millrace/millrace.h"
 
@@ -83,7 +83,7 @@ inline int RunTask(int argc, char** argv, const char* name, const char* what,
   TaskFlags flags;
   CLI::App app(what, name);
   flags.AddTo(app);
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> status = ParseFlags(app, argc, argv)) return *status;
   if (const millrace::Status status = run(flags); !status.ok()) {
     std::cerr << name << ": " << status.message() << "\n";
     return 1;

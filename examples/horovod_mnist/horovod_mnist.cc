@@ -5,10 +5,10 @@
 //   mpirun -np 4 horovod_mnist
 //
 // The program is the same in both; without a launcher it is one process.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
 
+#include "examples/parse_flags.h"
 #include "millrace/millrace.h"
 
 using namespace millrace;
@@ -131,7 +131,7 @@ int main(int argc, char** argv) {
   app.add_flag("--fp16", flags.fp16, "Gradients travel as half-precision numbers");
   app.add_option("--carrier", flags.carrier, "What carries the gradients: auto, lane or mpi")->capture_default_str();
   app.add_option("--timeline", flags.timeline, "A file for a trace of the operations of rank 0");
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> status = ParseFlags(app, argc, argv)) return *status;
   const Status status = Run(flags);
   if (status.ok()) return 0;
   std::cerr << "horovod_mnist: " << status << "\n";

@@ -1,7 +1,6 @@
 // Trains a network on the MNIST digits and measures its accuracy on the 10,000 test images.
 #include "millrace/data/mnist.h"
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -10,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "examples/mnist/progress.h"
+#include "examples/parse_flags.h"
 #include "millrace/millrace.h"
 
 using namespace millrace;
@@ -209,7 +209,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--min_accuracy", flags.min_accuracy, "Fail if the test accuracy is below this")
       ->check(CLI::Range(0.0, 1.0));
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> status = ParseFlags(app, argc, argv)) return *status;
 
   if (const Status status = Run(flags); !status.ok()) {
     std::cerr << "mnist: " << status.message() << "\n";

@@ -15,6 +15,7 @@ struct Flags {
   int task_index = -1;
   bool sync_replicas = false;
   int replicas_to_aggregate = 0;
+  int shards = 0;
   int64_t train_steps = 200;
   int64_t hidden_units = 100;
   int64_t batch_size = 100;
@@ -41,10 +42,16 @@ struct Flags {
                    "With --sync_replicas: the number of gradients to average; 0: one per worker. Fewer leave out the "
                    "slowest workers")
         ->check(CLI::NonNegativeNumber);
+    app.add_option(
+           "--shards", shards,
+           "With --sync_replicas: fixed order. A global batch has this many logical shards, and the weights are "
+           "the same, byte for byte, on any number of workers up to it; 0: off")
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--train_steps,--steps", train_steps, "Global steps, of all workers together")
         ->check(CLI::PositiveNumber);
     app.add_option("--hidden_units", hidden_units)->check(CLI::PositiveNumber);
-    app.add_option("--batch_size", batch_size, "Images per step of a worker")->check(CLI::PositiveNumber);
+    app.add_option("--batch_size", batch_size, "Images per step of a worker, or of a shard")
+        ->check(CLI::PositiveNumber);
     app.add_option("--learning_rate", learning_rate)->check(CLI::PositiveNumber);
     app.add_option("--data_dir", data_dir, "Directory with the four IDX files of MNIST, plain or .gz");
     app.add_option("--log_dir", log_dir,
@@ -70,6 +77,9 @@ struct Flags {
     using millrace::InvalidArgument;
     if (replicas_to_aggregate > 0 && !sync_replicas)
       return InvalidArgument("--replicas_to_aggregate needs --sync_replicas");
+    if (shards > 0 && !sync_replicas) return InvalidArgument("--shards needs --sync_replicas");
+    if (shards > 0 && replicas_to_aggregate > 0)
+      return InvalidArgument("--shards needs every worker in every step: leave out --replicas_to_aggregate");
     if (staleness >= 0 && sync_replicas)
       return InvalidArgument("--staleness is for asynchronous training: leave out --sync_replicas or --staleness");
     if (staleness < -1) return InvalidArgument("--staleness must be at least 0, or -1 for no bound");

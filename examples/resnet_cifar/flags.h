@@ -16,6 +16,7 @@ struct Flags {
   int64_t train_epochs = 182;
   int64_t train_steps = 0;
   int64_t epochs_between_evals = 1;
+  int64_t eval_batch_size = 250;
   bool skip_eval = false;
   bool eval_only = false;
   bool use_synthetic_data = false;
@@ -52,6 +53,8 @@ struct Flags {
     app.add_option("--train_steps", train_steps, "Steps in all, instead of --train_epochs")->check(PositiveNumber);
     app.add_option("--epochs_between_evals,--ebe", epochs_between_evals, "Epochs between evaluations and checkpoints")
         ->check(PositiveNumber);
+    app.add_option("--eval_batch_size", eval_batch_size, "Images that are evaluated at a time, by all workers together")
+        ->check(CLI::PositiveNumber);
     app.add_flag("--skip_eval", skip_eval, "Do not evaluate");
     app.add_flag("--eval_only", eval_only, "Evaluate the newest checkpoint in --model_dir, and do not train");
     app.add_flag("--use_synthetic_data,--synth", use_synthetic_data,

@@ -31,6 +31,8 @@ int64_t GlobalBatch(const Flags& flags, const Strategy& strategy) {
   return strategy.is_synchronous() ? flags.batch_size : flags.batch_size * strategy.num_workers();
 }
 
+bool EvaluateTogether(const Strategy* strategy) { return strategy != nullptr && strategy->is_synchronous(); }
+
 Model BuildModel(const Scope& scope, const Flags& flags, int64_t steps_per_epoch, Strategy* strategy) {
   const ResNetOptions resnet{.size = flags.resnet_size, .version = flags.version, .weight_decay = flags.weight_decay};
   const char* const name = "resnet_model";
@@ -61,12 +63,28 @@ Model BuildModel(const Scope& scope, const Flags& flags, int64_t steps_per_epoch
     ScalarSummary(scope, "learning_rate", m.learning_rate);
   }
 
-  m.test_images = ops::Placeholder(scope.WithOpName("test_images"), DType::kFloat, {.shape = {-1, 32, 32, 3}});
-  m.test_labels = ops::Placeholder(scope.WithOpName("test_labels"), DType::kInt32, {.shape = {-1}});
-  const Output test_logits =
-      ResNetLogits(scope.VariableScope(name, Reuse::kYes), m.test_images, /*training=*/false, resnet);
-  m.num_correct = metrics::NumCorrect(scope, m.test_labels, test_logits);
-  m.test_loss =
-      losses::SparseSoftmaxCrossEntropy(scope, m.test_labels, test_logits, {.reduction = losses::Reduction::kSum});
+  const auto test = [&](const Scope& s, const std::vector<Output>& in) -> std::vector<Output> {
+    const Output logits = ResNetLogits(s.VariableScope(name, Reuse::kYes), in[0], /*training=*/false, resnet);
+    return {ops::Size(s, in[1], {.out_type = DType::kInt64}),
+            losses::SparseSoftmaxCrossEntropy(s, in[1], logits, {.reduction = losses::Reduction::kSum}),
+            metrics::NumCorrect(s, in[1], logits)};
+  };
+  std::vector<Output> told;
+  if (EvaluateTogether(strategy)) {
+    const ReplicaInputs inputs =
+        strategy->MakeInputs(scope.WithOpName("test"), flags.eval_batch_size,
+                             {{DType::kFloat, {32, 32, 3}}, {DType::kInt32, {}}}, /*drop_remainder=*/false);
+    m.test_feeds = inputs.feeds;
+    for (const PerReplica& values : strategy->Run(scope, inputs, Strategy::ReplicaListFn(test)))
+      told.push_back(strategy->Reduce(scope, ReplicaReduction::kSum, values));
+  } else {
+    m.test_feeds = {ops::Placeholder(scope.WithOpName("test_images"), DType::kFloat, {.shape = {-1, 32, 32, 3}}),
+                    ops::Placeholder(scope.WithOpName("test_labels"), DType::kInt32, {.shape = {-1}})};
+    told = test(scope, m.test_feeds);
+  }
+  if (!scope.ok()) return m;
+  m.num_images = told[0];
+  m.test_loss = told[1];
+  m.num_correct = told[2];
   return m;
 }

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "absl/strings/str_join.h"
+#include "examples/parse_flags.h"
 #include "examples/resnet_cifar/benchmark_log.h"
 #include "examples/resnet_cifar/flags.h"
 #include "examples/resnet_cifar/model.h"
@@ -18,7 +19,6 @@ using namespace millrace;
 
 namespace {
 
-constexpr int64_t kTestBatch = 250;
 constexpr int64_t kSyntheticExamples = 50000;
 
 // ---- Data ----
@@ -85,20 +85,28 @@ StatusOr<std::unique_ptr<DatasetIterator>> TrainingBatches(const Data& data, con
 
 // ---- Evaluation ----
 
-// Evaluates on the test images; prints and records the results.
+// Evaluates on the test images, on all workers if they step together; the chief prints and records the results.
 class Evaluator {
  public:
-  static StatusOr<Evaluator> Create(const Model& model, const Data& data, const Flags& flags, bool is_chief,
+  static StatusOr<Evaluator> Create(const Model& model, const Data& data, const Flags& flags, Strategy* strategy,
                                     BenchmarkLog* log) {
-    Evaluator made(model, log);
-    MR_ASSIGN_OR_RETURN(made.batches_, CifarTestBatches(data.test, kTestBatch, flags.data_threads));
-    if (!flags.model_dir.empty() && is_chief) {
+    Evaluator made(model, strategy, log);
+    MR_ASSIGN_OR_RETURN(made.batches_, CifarTestBatches(data.test, flags.eval_batch_size, flags.data_threads));
+    if (EvaluateTogether(strategy)) {
+      MR_ASSIGN_OR_RETURN(
+          made.batches_,
+          strategy->DistributeDataset(
+              made.batches_->Unbatch(),
+              {.batch_size = flags.eval_batch_size, .shuffle_buffer = -1, .repeat = 1, .drop_remainder = false}));
+    }
+    if (!flags.model_dir.empty() && made.is_chief_) {
       MR_ASSIGN_OR_RETURN(made.writer_, FileWriter::Create(JoinPath(flags.model_dir, "eval")));
     }
     return made;
   }
 
   Status Run(ClientSession& session, int64_t step) {
+    if (!is_chief_ && !together_) return absl::OkStatus();
     MR_ASSIGN_OR_RETURN(const std::unique_ptr<DatasetIterator> batches, batches_->MakeIterator());
     int64_t total = 0, correct = 0;
     double loss = 0;
@@ -106,13 +114,15 @@ class Evaluator {
     for (;;) {
       MR_ASSIGN_OR_RETURN(const bool more, batches->Next(&batch));
       if (!more) break;
+      ClientSession::Feeds feeds;
+      for (size_t i = 0; i < batch.size(); ++i) feeds.emplace_back(model_.test_feeds[i], batch[i]);
       MR_ASSIGN_OR_RETURN(const Tensors told,
-                          session.Run({{model_.test_images, batch[0]}, {model_.test_labels, batch[1]}},
-                                      {model_.num_correct, model_.test_loss}));
-      total += batch[1].num_elements();
-      correct += told[0].scalar<int64_t>();
-      loss += told[1].scalar<float>();
+                          session.Run(feeds, {model_.num_images, model_.num_correct, model_.test_loss}));
+      total += told[0].scalar<int64_t>();
+      correct += told[1].scalar<int64_t>();
+      loss += told[2].scalar<float>();
     }
+    if (!is_chief_) return absl::OkStatus();
     const double accuracy = static_cast<double>(correct) / static_cast<double>(total);
     loss /= static_cast<double>(total);
     std::printf("Evaluation at step %lld: accuracy %.2f %%, loss %.4f on %lld images\n", static_cast<long long>(step),
@@ -127,9 +137,14 @@ class Evaluator {
   }
 
  private:
-  Evaluator(const Model& model, BenchmarkLog* log) : model_(model), log_(log) {}
+  Evaluator(const Model& model, const Strategy* strategy, BenchmarkLog* log)
+      : model_(model),
+        is_chief_(strategy == nullptr || strategy->is_chief()),
+        together_(EvaluateTogether(strategy)),
+        log_(log) {}
 
   Model model_;
+  bool is_chief_, together_;
   BenchmarkLog* log_;
   std::optional<Dataset> batches_;
   std::unique_ptr<FileWriter> writer_;
@@ -137,7 +152,7 @@ class Evaluator {
 
 // ---- Training ----
 
-// Only the chief tells how it goes and evaluates. Where workers do not step together, the global step says how far they
+// Only the chief tells how it goes. Where workers do not step together, the global step says how far they
 // are.
 Status Train(MonitoredSession& session, const Model& m, DatasetIterator& batches, const Flags& flags, int64_t done,
              int64_t last, int64_t steps_per_epoch, bool is_chief, bool synchronous, Evaluator& evaluator,
@@ -155,9 +170,8 @@ Status Train(MonitoredSession& session, const Model& m, DatasetIterator& batches
     const int64_t before = done;
     done = synchronous ? done + 1 : std::max(done + 1, told[2].scalar<int64_t>());
     speed.Step(done - before);
-    if (!is_chief) continue;
     const auto passed = [&](int64_t interval) { return done / interval > before / interval; };
-    if (passed(flags.log_steps) || (done >= last && before < last)) {
+    if (is_chief && (passed(flags.log_steps) || (done >= last && before < last))) {
       const double rate = speed.Current();
       std::printf("step %lld/%lld (epoch %.2f)  loss %.4f  learning rate %.4g  %.1f images/s\n",
                   static_cast<long long>(done), static_cast<long long>(last),
@@ -228,8 +242,9 @@ Status Run(const Flags& flags) {
   if (strategy == nullptr && flags.num_gpus > 0) scope = scope.WithDevice("/device:GPU:0");
   scope.SetRandomSeed(flags.seed);
   const Model model = BuildModel(scope, flags, steps_per_epoch, strategy.get());
+  MR_RETURN_IF_ERROR(scope.status());
   MR_ASSIGN_OR_RETURN(BenchmarkLog log, BenchmarkLog::Open(is_chief ? flags.benchmark_log_dir : ""));
-  MR_ASSIGN_OR_RETURN(Evaluator evaluator, Evaluator::Create(model, data, flags, is_chief, &log));
+  MR_ASSIGN_OR_RETURN(Evaluator evaluator, Evaluator::Create(model, data, flags, strategy.get(), &log));
 
   MonitoredTrainingSessionOptions options{
       .checkpoint_dir = flags.model_dir,
@@ -264,7 +279,7 @@ Status Run(const Flags& flags) {
   } else if (!flags.eval_only) {
     std::printf("The training in %s is at step %lld already\n", flags.model_dir.c_str(), static_cast<long long>(first));
   }
-  if (!flags.skip_eval && is_chief) {
+  if (!flags.skip_eval) {
     const int64_t reached = flags.eval_only ? first : std::max(first, last);
     MR_RETURN_IF_ERROR(evaluator.Run(*session->raw_session(), reached));
   }
@@ -277,7 +292,7 @@ int main(int argc, char** argv) {
   Flags flags;
   CLI::App app("Trains a residual network on CIFAR-10.", "resnet_cifar");
   flags.AddTo(app);
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> status = ParseFlags(app, argc, argv)) return *status;
   if (const Status status = Run(flags); !status.ok()) {
     std::cerr << "resnet_cifar: " << status.message() << "\n";
     return 1;

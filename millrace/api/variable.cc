@@ -62,6 +62,11 @@ Operation Var::Change(const Scope& scope, const char* op, const Input& value) co
   if (replica != nullptr && replica->assign != nullptr && !local_ && scope.ok()) {
     return replica->assign(scope, *this, op, value.In(scope.WithoutOpName(), stored_type()));
   }
+  if (replica != nullptr && replica->weight && local_ && scope.ok()) {
+    const Scope s = scope.WithoutOpName();
+    return AddOp(scope, op, {handle(), api_internal::OnlyWithExamples(s, *this, op, value.In(s, stored_type()))},
+                 {{"dtype", stored_type()}});
+  }
   return AddOp(scope, op, {handle(), value}, {{"dtype", stored_type()}});
 }
 Operation Var::Assign(const Scope& scope, const Input& value) const { return Change(scope, "AssignVariableOp", value); }

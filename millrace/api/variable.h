@@ -15,7 +15,14 @@ struct VariableAccess;
 struct VariableNodes;
 }  // namespace api_internal
 
-// What the value becomes that the replicas of a strategy assign to a variable, or add to it.
+// Which value the replicas of a strategy have of a variable.
+enum class VariableSynchronization {
+  kAuto,    // one for all: what they assign is aggregated at once
+  kOnRead,  // each its own, which it assigns alone; the aggregate is what is read outside of the replicas, and saved
+};
+
+// What the value becomes that the replicas of a strategy assign to a variable, or add to it; of one that is
+// synchronised on read, what is read.
 enum class VariableAggregation {
   kNone,  // a replica must not assign it
   kSum,
@@ -31,8 +38,10 @@ struct VarOptions {
   // even if a device function sends variables elsewhere; it is neither saved nor trained, and LocalVariablesInitializer
   // initializes it anew in each session.
   bool local = false;
-  // For variables that the model itself updates, such as moving averages.
+  // For variables that the model itself updates, such as moving averages and metrics. Without a strategy both mean
+  // nothing.
   VariableAggregation aggregation = VariableAggregation::kNone;
+  VariableSynchronization synchronization = VariableSynchronization::kAuto;
 };
 
 // A variable that a program asks for, as variable getters and creators see it (Scope::WithVariableCreator).

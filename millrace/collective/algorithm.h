@@ -74,6 +74,7 @@ struct Workspace {
   char* data = nullptr;
   DType dtype = DType::kInvalid;
   Reduction reduction = Reduction::kSum;
+  int64_t mean_of = 0;  // what kMean divides by; 0: the number of ranks of the algorithm
 
   absl::string_view bytes(int64_t first, int64_t last) const {
     const size_t size = SizeOf(dtype);
@@ -83,6 +84,8 @@ struct Workspace {
   Status Put(int64_t first, int64_t last, const Incoming& message) const;
   // Combines the elements with those of the message, which are the left operand if `message_first`.
   Status Combine(int64_t first, int64_t last, const Incoming& message, bool message_first) const;
+  // The elements have been combined over all ranks: divides them for kMean.
+  void Finish(int64_t first, int64_t last, int ranks) const;
 };
 
 // Ring: rank r receives from r - 1 and sends to r + 1. The elements are divided into one segment for each rank
@@ -113,6 +116,45 @@ std::unique_ptr<Algorithm> NewTreeAllReduce(Place place, Workspace work, int64_t
 
 // Binomial tree from `root`, in chunks.
 std::unique_ptr<Algorithm> NewTreeBroadcast(Place place, Workspace work, int64_t count, int root, size_t chunk_bytes);
+
+// Full exchange: every rank sends all of its elements to each other rank, which adds them itself: one message to each,
+// and nobody waits twice. For few elements and few ranks of one host. The sum is x[0] + x[1] + x[2] + ..., from the
+// left.
+std::unique_ptr<Algorithm> NewFullExchange(Place place, Workspace work, int64_t count);
+
+// Direct exchange: the elements are divided into one segment for each rank (`bounds`, as for the ring), which gets it
+// from all others, adds, and gives the result to all others. Rank j computes ((x[j] + x[j+1]) + x[j+2]) + ... in
+// segment j. Ranks that read each other's memory do so once for each element and result, without waiting for one rank
+// after another as in a ring.
+struct DirectOptions {
+  static constexpr int kAll = -1;
+  int root = kAll;  // the rank that gets the results; the others then have undefined elements outside their segment
+  size_t chunk_bytes = size_t{512} << 10;
+  // So many chunks of a segment are added before the first results of the others are taken, and so on in turn: what
+  // was just added is taken from a cache. Ranks may be apart by so much without waiting.
+  int ahead = 4;
+};
+std::unique_ptr<Algorithm> NewDirect(Place place, Workspace work, std::vector<int64_t> bounds, DirectOptions options);
+
+// Algorithms of some of the ranks, one after another: rank i of a stage is `ranks[i]` of the group. Two ranks have the
+// stages in which both take part in the same order.
+struct Stage {
+  std::unique_ptr<Algorithm> algorithm;
+  std::vector<int> ranks;
+};
+std::unique_ptr<Algorithm> NewStages(std::vector<Stage> stages);
+
+// Hierarchy: the ranks of each host add their elements (direct exchange), whose first rank gets the sum; these ranks
+// reduce across hosts; then each gives the result to those of its host. `hosts` has the ranks of each host, ascending.
+struct HierarchyOptions {
+  size_t small_bytes = 0;  // up to this many, the first rank of a host adds the elements of all
+  size_t chunk_bytes = size_t{512} << 10;
+  int ahead = 4;  // as in DirectOptions
+  // The all-reduce between the first ranks of all hosts.
+  absl::FunctionRef<std::unique_ptr<Algorithm>(Place place, Workspace work)> across;
+};
+std::unique_ptr<Algorithm> NewHierarchy(Place place, Workspace work, int64_t count,
+                                        const std::vector<std::vector<int>>& hosts, const HierarchyOptions& options);
 
 // Every rank sends `count` elements to each other rank: those at rank * count of `from` go to that rank, and those of
 // rank r arrive at r * count of the workspace.

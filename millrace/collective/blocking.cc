@@ -10,6 +10,7 @@ using Done = CollectiveGroup::Done;
 
 Status Await(CollectiveGroup& group, absl::FunctionRef<void(Done)> start) {
   Status result;
+  if (group.Attend(start, &result)) return result;
   EventWait wait;
   {
     // While it starts the operation and while it waits, this thread counts as one that reads the group's messages.
@@ -25,6 +26,7 @@ Status Await(CollectiveGroup& group, absl::FunctionRef<void(Done)> start) {
 
 Status AllReduce(CollectiveGroup& group, const Elements& elements, Reduction reduction,
                  const OperationOptions& options) {
+  if (std::optional<Status> quick = group.QuickAllReduce(elements, reduction, options)) return *std::move(quick);
   return Await(group, [&](Done done) { group.AllReduce(elements, reduction, options, std::move(done)); });
 }
 

@@ -122,6 +122,12 @@ class TestRanks {
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 
+// Lets rank r be on host r modulo `hosts`, for the choice of algorithms.
+inline void ShareHosts(GroupOptions* options, int hosts) {
+  for (size_t rank = 0; rank < options->ranks.size(); ++rank)
+    options->ranks[rank].host = absl::StrCat("host", static_cast<int>(rank) % hosts);
+}
+
 // Ranks on one thread: a message is handled within the call that sends it, so an operation that all ranks have started
 // is complete.
 class InlineRanks : public TestRanks {

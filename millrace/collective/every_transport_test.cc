@@ -34,10 +34,11 @@ class CollectiveTransport : public ::testing::TestWithParam<net::Kind> {
 
 TEST_P(CollectiveTransport, EveryOperationGivesTheRightResult) {
   for (const int size : {2, 3}) {
-    TestRanks ranks = Make(size);
+    TestRanks ranks = Make(size, [](int, GroupOptions* options) { ShareHosts(options, 2); });
     for (const int64_t count : {5, 30000, 600000}) {
       for (const AlgorithmKind algorithm :
-           {AlgorithmKind::kTree, AlgorithmKind::kDoubling, AlgorithmKind::kHalvingDoubling, AlgorithmKind::kRing}) {
+           {AlgorithmKind::kTree, AlgorithmKind::kDoubling, AlgorithmKind::kHalvingDoubling, AlgorithmKind::kRing,
+            AlgorithmKind::kDirect, AlgorithmKind::kHierarchy}) {
         std::vector<std::vector<float>> values;
         for (int rank = 0; rank < size; ++rank) values.push_back(ValuesOf<float>(rank, count));
         const Outcomes outcomes = OnAll(ranks, [&](int rank, auto done) {

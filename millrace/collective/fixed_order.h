@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "millrace/base/shard_tree.h"
 #include "millrace/collective/algorithm.h"
-#include "millrace/collective/shard_tree.h"
 
 namespace millrace::collective {
 

@@ -33,11 +33,75 @@ Status CheckElements(const Elements& elements) {
   return absl::OkStatus();
 }
 
-AlgorithmKind Choose(const OperationOptions& options, const GroupOptions& group, size_t bytes) {
-  if (options.algorithm != AlgorithmKind::kAuto) return options.algorithm;
-  if (bytes <= group.small_bytes)
-    return group.ranks.size() <= kMostDoubling ? AlgorithmKind::kDoubling : AlgorithmKind::kTree;
+// The all-reduce of ranks that have a host each.
+AlgorithmKind ChooseAcross(const GroupOptions& group, size_t ranks, size_t bytes) {
+  if (bytes <= group.small_bytes) return ranks <= kMostDoubling ? AlgorithmKind::kDoubling : AlgorithmKind::kTree;
   return bytes <= group.halving_bytes ? AlgorithmKind::kHalvingDoubling : AlgorithmKind::kRing;
+}
+
+AlgorithmKind Choose(const GroupCore& core, size_t bytes) {
+  const size_t ranks = core.options().ranks.size(), hosts = core.hosts().size();
+  if (hosts == ranks) return ChooseAcross(core.options(), ranks, bytes);
+  if (hosts > 1) return AlgorithmKind::kHierarchy;
+  return bytes <= core.options().small_bytes && ranks > kMostDoubling ? AlgorithmKind::kTree : AlgorithmKind::kDirect;
+}
+
+// Null if it is no algorithm of all-reduce.
+std::unique_ptr<Algorithm> NewAllReduce(AlgorithmKind kind, Place place, const Workspace& work, int64_t count,
+                                        const GroupCore& core) {
+  const GroupOptions& options = core.options();
+  const size_t bytes = work.bytes(0, count).size();
+  switch (kind) {
+    case AlgorithmKind::kTree:
+      return NewTreeAllReduce(place, work, count);
+    case AlgorithmKind::kDoubling:
+      return NewDoubling(place, work, count);
+    case AlgorithmKind::kHalvingDoubling:
+      return NewHalvingDoubling(place, work, count);
+    case AlgorithmKind::kRing:
+      return NewRing(place, work, EvenBounds(count, place.size), {.chunk_bytes = options.chunk_bytes});
+    case AlgorithmKind::kDirect:
+      if (bytes <= options.small_bytes) return NewFullExchange(place, work, count);
+      return NewDirect(place, work, EvenBounds(count, place.size),
+                       {.chunk_bytes = options.chunk_bytes, .ahead = options.chunks_ahead});
+    case AlgorithmKind::kHierarchy: {
+      if (core.hosts().size() == 1) return NewAllReduce(AlgorithmKind::kDirect, place, work, count, core);
+      const auto across = [&](Place leader, const Workspace& sums) {
+        const AlgorithmKind chosen = ChooseAcross(options, static_cast<size_t>(leader.size), bytes);
+        return NewAllReduce(chosen, leader, sums, count, core);
+      };
+      return NewHierarchy(place, work, count, core.hosts(),
+                          {.small_bytes = options.small_bytes,
+                           .chunk_bytes = options.chunk_bytes,
+                           .ahead = options.chunks_ahead,
+                           .across = across});
+    }
+    default:
+      return nullptr;
+  }
+}
+
+// A hash of who shares a host.
+uint64_t HostsHash(const GroupCore& core) {
+  std::vector<int> order;
+  for (const std::vector<int>& host : core.hosts()) {
+    order.insert(order.end(), host.begin(), host.end());
+    order.push_back(-1);
+  }
+  return LayoutHash<int>(order);
+}
+
+// Without the key.
+OperationSpec AllReduceSpec(const Elements& elements, Reduction reduction, const OperationOptions& options,
+                            const GroupCore& core) {
+  OperationSpec spec{.kind = OperationKind::kAllReduce,
+                     .dtype = elements.dtype,
+                     .reduction = reduction,
+                     .algorithm = options.algorithm,
+                     .count = elements.count};
+  if (spec.algorithm == AlgorithmKind::kAuto) spec.algorithm = Choose(core, spec.bytes());
+  if (spec.algorithm == AlgorithmKind::kHierarchy) spec.layout = HostsHash(core);
+  return spec;
 }
 
 }  // namespace
@@ -68,6 +132,9 @@ CollectiveGroup::~CollectiveGroup() {
 int CollectiveGroup::rank() const { return core_->rank(); }
 int CollectiveGroup::size() const { return core_->size(); }
 const RefPtr<ThreadHandover>& CollectiveGroup::handover() const { return core_->handover(); }
+bool CollectiveGroup::Attend(absl::FunctionRef<void(Done)> start, Status* result) {
+  return core_->Attend(start, result);
+}
 void CollectiveGroup::Leave(Done done) { core_->Leave(std::move(done)); }
 void CollectiveGroup::Abort(Status why) { core_->Fail(WithPrefix(absl::StrCat(core_->RankName(rank()), ": "), why)); }
 
@@ -89,28 +156,24 @@ void CollectiveGroup::AllReduce(Elements elements, Reduction reduction, const Op
   if (!valid.ok()) return done(valid);
   const Place place{rank(), size()};
   const Workspace work{static_cast<char*>(elements.data), elements.dtype, reduction};
-  const AlgorithmKind kind =
-      Choose(options, core_->options(), static_cast<size_t>(elements.count) * SizeOf(elements.dtype));
-  std::unique_ptr<Algorithm> algorithm;
-  switch (kind) {
-    case AlgorithmKind::kTree:
-      algorithm = NewTreeAllReduce(place, work, elements.count);
-      break;
-    case AlgorithmKind::kDoubling:
-      algorithm = NewDoubling(place, work, elements.count);
-      break;
-    case AlgorithmKind::kHalvingDoubling:
-      algorithm = NewHalvingDoubling(place, work, elements.count);
-      break;
-    case AlgorithmKind::kRing:
-      algorithm =
-          NewRing(place, work, EvenBounds(elements.count, size()), {.chunk_bytes = core_->options().chunk_bytes});
-      break;
-    default:
-      return done(InvalidArgument("all-reduce cannot use the algorithm ", AlgorithmName(kind)));
-  }
-  Start({.kind = OperationKind::kAllReduce, .reduction = reduction, .algorithm = kind, .count = elements.count},
-        std::move(algorithm), elements, options, std::move(done));
+  const OperationSpec spec = AllReduceSpec(elements, reduction, options, *core_);
+  std::unique_ptr<Algorithm> algorithm = NewAllReduce(spec.algorithm, place, work, elements.count, *core_);
+  if (algorithm == nullptr)
+    return done(InvalidArgument("all-reduce cannot use the algorithm ", AlgorithmName(spec.algorithm)));
+  Start(spec, std::move(algorithm), elements, options, std::move(done));
+}
+
+std::optional<Status> CollectiveGroup::QuickAllReduce(const Elements& elements, Reduction reduction,
+                                                      const OperationOptions& options) {
+  if (size() < 2 || size() > static_cast<int>(kMostDoubling) || options.timeout != absl::InfiniteDuration() ||
+      options.key.size() > kLongestKey || !CheckElements(elements).ok() ||
+      !CheckReducible(elements.dtype, reduction).ok())
+    return std::nullopt;
+  OperationSpec spec = AllReduceSpec(elements, reduction, options, *core_);
+  if (spec.algorithm != AlgorithmKind::kDirect || spec.bytes() > core_->options().small_bytes) return std::nullopt;
+  spec.key = options.key;
+  return core_->QuickAllReduce(spec, {static_cast<char*>(elements.data), elements.dtype, reduction}, elements.count,
+                               elements.owner);
 }
 
 void CollectiveGroup::ReduceScatter(Elements elements, Reduction reduction, const OperationOptions& options,
@@ -139,13 +202,12 @@ void CollectiveGroup::AllGather(Elements elements, std::vector<int64_t> counts, 
                                   " ranks do not add up"));
     for (int rank = 0; rank < size(); ++rank) bounds[rank + 1] = bounds[rank] + counts[rank];
   }
-  Start({.kind = OperationKind::kAllGather,
-         .algorithm = AlgorithmKind::kRing,
-         .count = elements.count,
-         .layout = LayoutHash<int64_t>(bounds)},
-        NewRing({rank(), size()}, {static_cast<char*>(elements.data), elements.dtype}, std::move(bounds),
-                {.reduces = false, .chunk_bytes = core_->options().chunk_bytes}),
-        elements, options, std::move(done));
+  const uint64_t layout = LayoutHash<int64_t>(bounds);
+  Start(
+      {.kind = OperationKind::kAllGather, .algorithm = AlgorithmKind::kRing, .count = elements.count, .layout = layout},
+      NewRing({rank(), size()}, {static_cast<char*>(elements.data), elements.dtype}, std::move(bounds),
+              {.reduces = false, .chunk_bytes = core_->options().chunk_bytes}),
+      elements, options, std::move(done));
 }
 
 void CollectiveGroup::Broadcast(Elements elements, int root, const OperationOptions& options, Done done) {

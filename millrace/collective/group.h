@@ -4,10 +4,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "millrace/base/thread_handover.h"
 #include "millrace/collective/fixed_order.h"
@@ -67,8 +69,8 @@ class CollectiveGroup {
   int rank() const;
   int size() const;
 
-  // In place: afterwards `elements` of all ranks have the combination of all. Algorithms: kDoubling, kTree,
-  // kHalvingDoubling, kRing.
+  // In place: afterwards `elements` of all ranks have the combination of all. Algorithms: kDirect, kHierarchy,
+  // kDoubling, kTree, kHalvingDoubling, kRing.
   void AllReduce(Elements elements, Reduction reduction, const OperationOptions& options, Done done);
   // In place: afterwards part r of rank r's elements (ScatterPart) has the combination; the rest is undefined.
   void ReduceScatter(Elements elements, Reduction reduction, const OperationOptions& options, Done done);
@@ -84,8 +86,8 @@ class CollectiveGroup {
   void Barrier(const OperationOptions& options, Done done);
 
   // All-reduce in fixed order: combines the values of logical shards in a tree that depends on their number alone
-  // (shard_tree.h), so that the result is the same, byte for byte, on any number of ranks. `owners` has the rank of
-  // each shard, the same on all ranks (EvenOwners); `values` has this rank's shards, each with as many elements as
+  // (base/shard_tree.h), so that the result is the same, byte for byte, on any number of ranks. `owners` has the rank
+  // of each shard, the same on all ranks (EvenOwners); `values` has this rank's shards, each with as many elements as
   // `result`. kMean divides by the number of shards.
   void FixedOrderAllReduce(std::vector<ShardValue> values, Elements result, Reduction reduction,
                            std::vector<int> owners, const OperationOptions& options, Done done);
@@ -96,7 +98,14 @@ class CollectiveGroup {
   // Ends the group on all ranks with this error.
   void Abort(Status why);
 
-  // For threads that wait for operations (EventWait): a thread that has entered it may read the messages itself.
+  // For threads that wait for operations (blocking.h), in one of two ways. If ranks of this host leave messages in
+  // shared memory: starts an operation, handles these messages until it is complete, and gives its status. Otherwise
+  // returns false and does nothing.
+  bool Attend(absl::FunctionRef<void(Done)> start, Status* result);
+  // AllReduce on a thread that waits for it, if there is a quicker way than to start it and to wait: few elements of
+  // few ranks of one host, and nothing else in flight. Otherwise returns nothing and does nothing.
+  std::optional<Status> QuickAllReduce(const Elements& elements, Reduction reduction, const OperationOptions& options);
+  // For EventWait: a thread that has entered it may read the messages of connections itself.
   const RefPtr<ThreadHandover>& handover() const;
 
  private:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "millrace/base/varint.h"
+#include "millrace/net/address.h"
 #include "millrace/runtime/wait_registry.h"
 
 namespace millrace::collective {
@@ -17,8 +18,25 @@ uint64_t NewIncarnation(Clock* clock) {
 
 }  // namespace
 
+std::vector<std::vector<int>> RanksByHost(const std::vector<RankAddress>& ranks) {
+  std::vector<std::vector<int>> hosts;
+  std::map<std::string, size_t> index;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    std::string host = ranks[rank].host;
+    if (host.empty()) {
+      const StatusOr<net::HostPort> parsed = net::ParseHostPort(ranks[rank].address);
+      host = parsed.ok() ? parsed->host : ranks[rank].address;
+      if (parsed.ok() && net::IsLoopback(host)) host = "localhost";
+    }
+    const auto [it, added] = index.emplace(std::move(host), hosts.size());
+    if (added) hosts.emplace_back();
+    hosts[it->second].push_back(static_cast<int>(rank));
+  }
+  return hosts;
+}
+
 GroupCore::GroupCore(GroupOptions options)
-    : options_(std::move(options)), incarnation_(NewIncarnation(options_.clock)) {
+    : options_(std::move(options)), incarnation_(NewIncarnation(options_.clock)), hosts_(RanksByHost(options_.ranks)) {
   for (int rank = 0; rank < size(); ++rank) {
     const RankAddress& who = options_.ranks[rank];
     const absl::string_view at = who.task.empty() ? "" : " at ";
@@ -48,18 +66,25 @@ GroupCore::Running& GroupCore::Find(uint64_t sequence) {
   return running;
 }
 
-std::shared_ptr<Instance> GroupCore::Next(absl::Duration timeout) {
-  Running& running = Find(next_sequence_++);
+GroupCore::Begun GroupCore::Next(uint64_t sequence, absl::Duration timeout) {
+  Running& running = Find(sequence);
   running.begun = true;
   running.timeout = timeout;
   running.since = options_.clock->Now();
   running.deadline = running.since + timeout;
   ++in_flight_;
-  return running.instance;
+  bool look = UpdateMustCall();
+  if (own_mailroom_ != nullptr && attending_ > 0 && (in_flight_ > 1 || quick_.has_value())) {
+    // A thread that attends may wait for one rank alone.
+    own_mailroom_->bell()->set_only(0);
+    if (quick_.has_value() && quick_ != sequence) DisturbQuick();
+    look = true;
+  }
+  return {running.instance, look};
 }
 
 void GroupCore::Start(Instance::Part part, absl::Duration timeout) {
-  std::shared_ptr<Instance> instance;
+  Begun begun;
   Status failed;
   {
     MutexLock lock(&mu_);
@@ -67,14 +92,14 @@ void GroupCore::Start(Instance::Part part, absl::Duration timeout) {
     if (failed.ok()) {
       if (in_flight_ >= options_.most_in_flight || !waiting_.empty())
         return waiting_.push_back({std::move(part), timeout});
-      instance = Next(timeout);
+      begun = Next(timeout);
     }
   }
   if (!failed.ok()) return part.done(failed);
-  Launch(std::move(instance), std::move(part), timeout);
+  Launch(std::move(begun), std::move(part), timeout);
 }
 
-void GroupCore::Launch(std::shared_ptr<Instance> instance, Instance::Part part, absl::Duration timeout) {
+void GroupCore::Launch(Begun begun, Instance::Part part, absl::Duration timeout) {
   for (const int rank : part.algorithm->destinations()) WantLink(rank);
   for (const int rank : part.algorithm->sources()) WantLink(rank);
   std::vector<int> left;
@@ -84,13 +109,14 @@ void GroupCore::Launch(std::shared_ptr<Instance> instance, Instance::Part part, 
       if (others_[rank]->left) left.push_back(rank);
     }
   }
-  instance->Begin(std::move(part));
-  for (const int rank : left) instance->PeerLeft(rank);
+  begun.instance->Begin(std::move(part));
+  for (const int rank : left) begun.instance->PeerLeft(rank);
+  if (begun.look) TakeMail();
   Poke(timeout);
 }
 
 void GroupCore::Ended(uint64_t sequence, bool all_took_part) {
-  std::shared_ptr<Instance> next;
+  Begun next;
   Instance::Part part;
   absl::Duration timeout;
   uint64_t wait = 0;
@@ -111,13 +137,14 @@ void GroupCore::Ended(uint64_t sequence, bool all_took_part) {
       next = Next(timeout);
       waiting_.pop_front();
     }
+    next.look |= UpdateMustCall();
   }
   if (wait != 0) {
     options_.waits->End(wait);
     Return();
   }
   Announce(line);
-  if (next != nullptr) Launch(std::move(next), std::move(part), timeout);
+  if (next.instance != nullptr) Launch(std::move(next), std::move(part), timeout);
 }
 
 // ---- The end
@@ -133,6 +160,7 @@ bool GroupCore::EndOperations(const Status& why, int aborts) {
     for (const auto& [sequence, running] : running_) instances.push_back(running.instance);
     waiting.swap(waiting_);
   }
+  DisturbQuick();
   for (const auto& instance : instances) instance->Fail(why);
   for (Waiting& next : waiting) next.part.done(why);
   return true;
@@ -232,16 +260,37 @@ Status GroupCore::CheckSender(const Sender& sender) {
 }
 
 void GroupCore::OnMessage(int from, const net::Bytes& bytes) {
+  const auto wrong = [&](const Status& why) { Fail(WithPrefix(absl::StrCat(RankName(from), ": "), why)); };
   StatusOr<Message> message = DecodeMessage(bytes);
-  if (!message.ok()) return Fail(WithPrefix(absl::StrCat(RankName(from), ": "), message.status()));
+  if (!message.ok()) return wrong(message.status());
   if (message->kind == MessageKind::kAbort) return OnAbort(message->payload);
   if (message->kind == MessageKind::kLeave) return OnLeft(from);
   if (message->kind == MessageKind::kMemory) return OnMemory(from, message->payload);
+  if (message->kind == MessageKind::kMail) return TakeMail();
+  const auto instance = QueueMessage(from, *std::move(message));
+  if (!instance.ok()) return wrong(instance.status());
+  if (*instance == nullptr) return;
+  (*instance)->Work();
+  RingAttending();
+}
+
+StatusOr<std::shared_ptr<Instance>> GroupCore::QueueMessage(int from, const net::Bytes& bytes) {
+  MR_ASSIGN_OR_RETURN(Message message, DecodeMessage(bytes));
+  return QueueMessage(from, std::move(message));
+}
+
+StatusOr<std::shared_ptr<Instance>> GroupCore::QueueMessage(int from, Message message) {
+  if (!IsOfOperation(message.kind)) return InvalidArgument("it has left a message that is of no operation");
+  const uint64_t sequence = message.sequence;
   std::shared_ptr<Instance> instance;
   {
     MutexLock lock(&mu_);
-    if (!failed_.ok()) return;
-    const uint64_t sequence = message->sequence;
+    if (!failed_.ok()) return nullptr;
+    if (quick_ == sequence) {
+      quick_messages_.push_back({from, std::move(message)});
+      DisturbQuick();
+      return nullptr;
+    }
     const auto it = running_.find(sequence);
     if (it != running_.end()) {
       instance = it->second.instance;
@@ -249,14 +298,13 @@ void GroupCore::OnMessage(int from, const net::Bytes& bytes) {
                sequence < next_sequence_ + static_cast<uint64_t>(options_.most_in_flight)) {
       instance = Find(sequence).instance;
     } else if (sequence < next_sequence_) {
-      return;  // late: the operation is over
+      return nullptr;  // late: the operation is over
     }
-    if (message->kind != MessageKind::kDone) others_[from]->started = std::max(others_[from]->started, sequence + 1);
+    if (message.kind != MessageKind::kDone) others_[from]->started = std::max(others_[from]->started, sequence + 1);
   }
-  if (instance == nullptr)
-    return Fail(
-        InvalidArgument(RankName(from), " sends for operation ", message->sequence, ", too far ahead of this rank"));
-  instance->Put(from, *std::move(message));
+  if (instance == nullptr) return InvalidArgument("it sends for operation ", sequence, ", too far ahead of this rank");
+  instance->Queue(from, std::move(message));
+  return instance;
 }
 
 StatusOr<net::Bytes> GroupCore::OnPing(int from, net::BytesReader* reader) {

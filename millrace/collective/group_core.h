@@ -1,16 +1,20 @@
 // The state of a group on this rank: its links to the others, its operations in flight, and whether it has failed.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/thread_handover.h"
 #include "millrace/collective/group_options.h"
 #include "millrace/collective/instance.h"
+#include "millrace/collective/mailroom.h"
 #include "millrace/collective/peer_link.h"
 #include "millrace/collective/wire.h"
 
@@ -53,12 +57,22 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   // A thread that waits for an operation enters it, so that it can read its messages itself.
   const RefPtr<ThreadHandover>& handover() const { return handover_; }
   const GroupOptions& options() const { return options_; }
+  // The ranks of each host.
+  const std::vector<std::vector<int>>& hosts() const { return hosts_; }
+
+  // If there are messages through shared memory: starts an operation, handles them on this thread until it is complete,
+  // and gives its status. Otherwise returns false and does nothing.
+  bool Attend(absl::FunctionRef<void(Instance::Done)> start, Status* result);
+  // An all-reduce by full exchange, on a thread that waits for it. Returns nothing, and does nothing, if it must be
+  // started as an ordinary operation: ranks are on other hosts, or operations are in flight.
+  std::optional<Status> QuickAllReduce(const OperationSpec& spec, const Workspace& work, int64_t count,
+                                       RefPtr<const RefCounted> owner);
 
   // InstanceHost
   int rank() const override { return options_.rank; }
   int size() const override { return static_cast<int>(options_.ranks.size()); }
   const std::string& RankName(int rank) const override { return names_[rank]; }
-  void SendTo(int rank, net::Bytes message) override { others_[rank]->link.Send(std::move(message)); }
+  void SendTo(int rank, net::Bytes message) override;
   bool ReadsOurs(int rank) const override { return others_[rank]->reads_ours.load(std::memory_order_acquire); }
   std::shared_ptr<const LentMemory> MemoryOf(int rank) const override;
   void KeepForReaders(RefPtr<const RefCounted> owner) override;
@@ -70,6 +84,7 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
     std::shared_ptr<net::Channel> channel;
     PeerLink link;
     std::atomic<bool> reads_ours{false};
+    std::atomic<Mailbox*> mailbox{nullptr};  // own_mailbox
     // Guarded by mu_.
     bool known = false;        // it has answered, or called
     uint64_t incarnation = 0;  // of a known one, once it has called
@@ -82,6 +97,7 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
     std::string why_absent;
     bool memory_tried = false;
     std::shared_ptr<const LentMemory> memory;  // null if it cannot be read
+    std::unique_ptr<Mailbox> own_mailbox;      // null if there is none; constant once set
   };
   struct Running {
     std::shared_ptr<Instance> instance;
@@ -99,13 +115,55 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   std::string OwnSender(bool by_calls = false) const;
   net::Bytes Call(absl::string_view body = {}) const;
   Running& Find(uint64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Launch(std::shared_ptr<Instance> instance, Instance::Part part, absl::Duration timeout);
+  struct Begun {
+    std::shared_ptr<Instance> instance;
+    bool look = false;  // for mail
+  };
+  void Launch(Begun begun, Instance::Part part, absl::Duration timeout);
   // The next operation that this rank starts.
-  std::shared_ptr<Instance> Next(absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Begun Next(absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return Next(next_sequence_++, timeout); }
+  Begun Next(uint64_t sequence, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends everything with `why`, of which `aborts` calls will tell others. Returns false if the group has already
   // failed.
   bool EndOperations(const Status& why, int aborts);
   void CloseLinks(const net::Bytes& last);
+
+  // The instance that a message of an operation is for, which has it in its queue: call Work. Null if the message is
+  // late; an error if it is none that this rank may get now.
+  StatusOr<std::shared_ptr<Instance>> QueueMessage(int from, const net::Bytes& bytes);
+  StatusOr<std::shared_ptr<Instance>> QueueMessage(int from, Message message);
+
+  // group_mail.cc: messages through the shared memory of a host. They need not wake this process: if an operation is in
+  // flight, either a thread attends (it looks, or waits at the bell), or senders call (kMail). Otherwise they lie until
+  // the next operation begins. Messages overtake those of the stream, and the other way round.
+  //
+  // This rank's mailroom, in which `from` may leave messages from now on; null if there is none.
+  Mailroom* OpenMailroom(int from);
+  // Handles what others have left. `attends`: this thread will look again before it waits at the bell.
+  void TakeMail(bool attends = false);
+  // Lets a thread that attends see that an operation has gone on without it: it may wait for another rank now.
+  void RingAttending();
+  // Call it before a thread that attends waits: messages of ranks that it does not wait for should not wake it.
+  // `awaited` is the rank that it waits for if there is a quick operation.
+  void ChooseRinger(Mailroom* room, int awaited = -1);
+  // Call it when attending_ or in_flight_ has changed. If it returns true, call TakeMail.
+  [[nodiscard]] bool UpdateMustCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // group_quick.cc: an operation that has a number but no instance. Messages are the same as those of an ordinary one,
+  // which other ranks may have. If something else than these comes, or nothing for a while, it becomes one itself.
+  struct QuickMessage {
+    int from;
+    Message message;
+  };
+  // Returns false if the next operation must be an ordinary one.
+  [[nodiscard]] bool BeginQuick(uint64_t* sequence);
+  // Gives the messages that were not taken by TakeQuick. If it returns true, call TakeMail.
+  [[nodiscard]] bool EndQuick(std::vector<QuickMessage>* others);
+  // Takes the message of each rank that begins with `head` and has this size, unless it is there already. Returns
+  // the first rank of which there is none; negative if all are there.
+  int TakeQuick(Mailroom* room, absl::string_view head, size_t size, absl::Span<std::string> texts);
+  // The quick operation, if there is one, should look what has happened.
+  void DisturbQuick();
 
   // The transport and the registry of waits are the owner's: they are used between a successful Borrow and Return only,
   // and Close waits for the latter. What is done in between calls nobody back.
@@ -147,8 +205,13 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   const GroupOptions options_;
   const uint64_t incarnation_;
   const RefPtr<ThreadHandover> handover_ = MakeRef<ThreadHandover>();
+  const std::vector<std::vector<int>> hosts_;
   std::vector<std::string> names_;
   std::vector<std::unique_ptr<Other>> others_;  // by rank; this rank has one as well, which is not used
+
+  std::atomic<Mailroom*> mailroom_{nullptr};  // own_mailroom_
+  Mutex mail_mu_;                             // before mu_; held while messages are taken and queued
+  std::vector<int> mail_from_ ABSL_GUARDED_BY(mail_mu_);
 
   mutable Mutex mu_;
   Status failed_ ABSL_GUARDED_BY(mu_);
@@ -161,6 +224,14 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   int in_flight_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uint64_t, Running> running_ ABSL_GUARDED_BY(mu_);  // also those that only others have started
   std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_);
+  bool mailroom_tried_ ABSL_GUARDED_BY(mu_) = false;
+  std::unique_ptr<Mailroom> own_mailroom_ ABSL_GUARDED_BY(mu_);  // constant once set
+  int attending_ ABSL_GUARDED_BY(mu_) = 0;                       // threads in Attend
+  bool must_call_ ABSL_GUARDED_BY(mu_) = false;                  // as the mailroom says
+  bool all_have_mailboxes_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<uint64_t> quick_ ABSL_GUARDED_BY(mu_);             // the number of the quick operation
+  std::vector<QuickMessage> quick_messages_ ABSL_GUARDED_BY(mu_);  // for it, and not in the way that it expects
+  std::atomic<bool> quick_disturbed_{false};
   uint64_t tick_ ABSL_GUARDED_BY(mu_) = 0;  // the number of the tick that is scheduled; others are void
   absl::Time next_tick_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   // When to name again the ranks that have not joined; the infinite past if none has been named.

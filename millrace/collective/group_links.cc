@@ -103,14 +103,18 @@ void GroupCore::OpenLink(int rank) {
 void GroupCore::OfferMemory(int rank, bool readable) {
   std::string text = EncodeHead({.kind = MessageKind::kMemory});
   text.push_back(readable ? 1 : 0);
-  SendTo(rank, net::Bytes::Of(text + EncodeOffer(OwnMemory())));
+  text += EncodeOffer(OwnMemory());
+  if (const Mailroom* const room = OpenMailroom(rank); room != nullptr) text += EncodeMailroomOffer(room->offer());
+  others_[rank]->link.Send(net::Bytes::Of(std::move(text)));
 }
 
 void GroupCore::OnMemory(int rank, const net::Bytes& payload) {
   net::BytesReader reader(payload);
   uint8_t readable = 0;
   MemoryOffer offer;
-  if (!reader.Read(&readable, 1) || readable > 1 || !ReadOffer(&reader, &offer))
+  MailroomOffer mail;
+  if (!reader.Read(&readable, 1) || readable > 1 || !ReadOffer(&reader, &offer) ||
+      (reader.remaining() > 0 && !ReadMailroomOffer(&reader, &mail)))
     return Fail(InvalidArgument(RankName(rank), " offers memory in a way that cannot be read"));
   if (readable == 1) others_[rank]->reads_ours.store(true, std::memory_order_release);
   {
@@ -118,9 +122,13 @@ void GroupCore::OnMemory(int rank, const net::Bytes& payload) {
     if (std::exchange(others_[rank]->memory_tried, true)) return;
   }
   auto memory = LentMemory::Open(offer);
+  StatusOr<std::unique_ptr<Mailbox>> mailbox = Unavailable("it has no mailroom");
+  if (memory.ok() && mail.process != 0) mailbox = Mailbox::Open(mail, size(), this->rank());
   {
     MutexLock lock(&mu_);
     if (memory.ok()) others_[rank]->memory = *memory;
+    if (mailbox.ok()) others_[rank]->own_mailbox = *std::move(mailbox);
+    others_[rank]->mailbox.store(others_[rank]->own_mailbox.get(), std::memory_order_release);
   }
   OfferMemory(rank, memory.ok());
 }
@@ -194,6 +202,7 @@ void GroupCore::OnStream(int from, std::shared_ptr<net::IncomingCall> call) {
 }
 
 void GroupCore::OnLinkEnd(int rank, const Status& why) {
+  TakeMail();  // what it has left before
   bool expected;
   {
     MutexLock lock(&mu_);
@@ -211,6 +220,7 @@ void GroupCore::OnLinkEnd(int rank, const Status& why) {
 // ---- Leaving
 
 void GroupCore::OnLeft(int rank) {
+  TakeMail();  // what it has left before
   std::vector<std::shared_ptr<Instance>> instances;
   bool leaving;
   {

@@ -19,7 +19,11 @@ namespace millrace::collective {
 struct RankAddress {
   std::string address;    // "host:port" at which its CollectiveService is served
   std::string task = {};  // its name in messages, "/job:worker/task:1"; may be empty
+  // Ranks with the same one share a host, for the choice of algorithms; if empty, the host of `address`.
+  std::string host = {};
 };
+// The ranks of each host, ascending; the hosts by their first rank.
+std::vector<std::vector<int>> RanksByHost(const std::vector<RankAddress>& ranks);
 
 struct GroupOptions {
   // The same on all ranks, and of no other group of these tasks. A group that takes the place of a failed one needs
@@ -52,8 +56,12 @@ struct GroupOptions {
   int most_in_flight = 64;
   // How large data is divided, so that transfers and sums overlap.
   size_t chunk_bytes = size_t{512} << 10;
-  // The sizes at which kAuto chooses another algorithm for all-reduce: up to the first, doubling (for up to 8 ranks) or
-  // the tree; then halving and doubling; beyond the second, the ring.
+  // In a direct exchange, so many chunks are added before the first results of other ranks are taken.
+  int chunks_ahead = 4;
+  // The sizes at which kAuto chooses another algorithm for all-reduce. On one host: up to the first, the full exchange
+  // (for up to 8 ranks) or the tree; then the direct exchange. If each rank has its own host: up to the first, doubling
+  // (for up to 8 ranks) or the tree; then halving and doubling; beyond the second, the ring. Otherwise the hierarchy,
+  // and these between hosts.
   size_t small_bytes = size_t{16} << 10;
   size_t halving_bytes = size_t{256} << 10;
 };

@@ -12,8 +12,9 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr AlgorithmKind kAllReduceKinds[] = {AlgorithmKind::kAuto, AlgorithmKind::kDoubling, AlgorithmKind::kTree,
-                                             AlgorithmKind::kHalvingDoubling, AlgorithmKind::kRing};
+constexpr AlgorithmKind kAllReduceKinds[] = {
+    AlgorithmKind::kAuto, AlgorithmKind::kDoubling, AlgorithmKind::kTree,     AlgorithmKind::kHalvingDoubling,
+    AlgorithmKind::kRing, AlgorithmKind::kDirect,   AlgorithmKind::kHierarchy};
 
 template <typename T>
 void CheckAllReduce(TestRanks& ranks, int64_t count, Reduction reduction, AlgorithmKind algorithm) {
@@ -36,17 +37,22 @@ void CheckAllReduce(TestRanks& ranks, int64_t count, Reduction reduction, Algori
 
 TEST(AllReduce, EveryAlgorithmWorksOnEveryNumberOfRanksAndElements) {
   for (const int size : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16}) {
-    // Small chunks, so that there are several.
-    InlineRanks ranks(size, [](int, GroupOptions* options) { options->chunk_bytes = 1000; });
-    for (const int64_t count : {0, 1, 2, 7, 1000, 5003}) {
-      for (const AlgorithmKind algorithm : kAllReduceKinds)
-        CheckAllReduce<float>(ranks, count, Reduction::kSum, algorithm);
+    for (const int hosts : {1, 3}) {
+      InlineRanks ranks(size, [&](int, GroupOptions* options) {
+        options->chunk_bytes = 200;  // so that there are several
+        options->small_bytes = 100;
+        ShareHosts(options, hosts);
+      });
+      for (const int64_t count : {0, 1, 2, 7, 1000, 5003}) {
+        for (const AlgorithmKind algorithm : kAllReduceKinds)
+          CheckAllReduce<float>(ranks, count, Reduction::kSum, algorithm);
+      }
     }
   }
 }
 
 TEST(AllReduce, EveryReductionWorksOnEveryType) {
-  InlineRanks ranks(5);
+  InlineRanks ranks(5, [](int, GroupOptions* options) { ShareHosts(options, 2); });
   for (int i = 0; i < kReductions; ++i) {
     const auto reduction = static_cast<Reduction>(i);
     for (const AlgorithmKind algorithm : kAllReduceKinds) {
@@ -63,7 +69,10 @@ TEST(AllReduce, EveryReductionWorksOnEveryType) {
 
 TEST(AllReduce, LargeOnesWaitForTheReceiverAndAreRight) {
   for (const int size : {2, 3, 5}) {
-    InlineRanks ranks(size, [](int, GroupOptions* options) { options->eager_bytes = 100; });
+    InlineRanks ranks(size, [](int, GroupOptions* options) {
+      options->eager_bytes = 100;
+      ShareHosts(options, 2);
+    });
     for (const AlgorithmKind algorithm : kAllReduceKinds)
       CheckAllReduce<float>(ranks, 100000, Reduction::kSum, algorithm);
   }
@@ -74,26 +83,38 @@ TEST(AllReduce, AllRanksHaveTheSameBytesInTheDocumentedOrder) {
   constexpr int kSize = 4;
   for (const AlgorithmKind algorithm : kAllReduceKinds) {
     if (algorithm == AlgorithmKind::kAuto) continue;
-    InlineRanks ranks(kSize);
-    std::vector<std::vector<float>> values, x;
-    for (int rank = 0; rank < kSize; ++rank) values.push_back(UnevenValues(rank, kCount));
-    x = values;
-    OnAll(ranks, [&](int rank, auto done) {
-      ranks[rank].AllReduce(ElementsOf(absl::MakeSpan(values[rank])), Reduction::kSum, {.algorithm = algorithm},
-                            std::move(done));
-    });
-    for (int64_t i = 0; i < kCount; ++i) {
-      float sum = 0;
-      if (algorithm == AlgorithmKind::kTree || algorithm == AlgorithmKind::kDoubling) {
-        sum = (x[0][i] + x[1][i]) + (x[2][i] + x[3][i]);
-      } else if (algorithm == AlgorithmKind::kHalvingDoubling) {
-        sum = (x[0][i] + x[2][i]) + (x[1][i] + x[3][i]);
-      } else {
-        const int j = static_cast<int>(i / (kCount / kSize));
-        sum = ((x[(j + 1) % 4][i] + x[(j + 2) % 4][i]) + x[(j + 3) % 4][i]) + x[j][i];
+    for (const size_t small : {0, 100000}) {
+      InlineRanks ranks(kSize, [&](int, GroupOptions* options) {
+        options->small_bytes = small;
+        ShareHosts(options, 2);
+      });
+      std::vector<std::vector<float>> values, x;
+      for (int rank = 0; rank < kSize; ++rank) values.push_back(UnevenValues(rank, kCount));
+      x = values;
+      OnAll(ranks, [&](int rank, auto done) {
+        ranks[rank].AllReduce(ElementsOf(absl::MakeSpan(values[rank])), Reduction::kSum, {.algorithm = algorithm},
+                              std::move(done));
+      });
+      for (int64_t i = 0; i < kCount; ++i) {
+        float sum = 0;
+        if (algorithm == AlgorithmKind::kTree || algorithm == AlgorithmKind::kDoubling) {
+          sum = (x[0][i] + x[1][i]) + (x[2][i] + x[3][i]);
+        } else if (algorithm == AlgorithmKind::kHalvingDoubling) {
+          sum = (x[0][i] + x[2][i]) + (x[1][i] + x[3][i]);
+        } else if (algorithm == AlgorithmKind::kHierarchy) {
+          sum = (x[0][i] + x[2][i]) + (x[1][i] + x[3][i]);
+        } else if (algorithm == AlgorithmKind::kDirect && small > 0) {
+          sum = ((x[0][i] + x[1][i]) + x[2][i]) + x[3][i];
+        } else if (algorithm == AlgorithmKind::kDirect) {
+          const int j = static_cast<int>(i / (kCount / kSize));
+          sum = ((x[j][i] + x[(j + 1) % 4][i]) + x[(j + 2) % 4][i]) + x[(j + 3) % 4][i];
+        } else {
+          const int j = static_cast<int>(i / (kCount / kSize));
+          sum = ((x[(j + 1) % 4][i] + x[(j + 2) % 4][i]) + x[(j + 3) % 4][i]) + x[j][i];
+        }
+        for (int rank = 0; rank < kSize; ++rank)
+          ASSERT_EQ(values[rank][i], sum) << AlgorithmName(algorithm) << ", rank " << rank << ", element " << i;
       }
-      for (int rank = 0; rank < kSize; ++rank)
-        ASSERT_EQ(values[rank][i], sum) << AlgorithmName(algorithm) << ", rank " << rank << ", element " << i;
     }
   }
 }
@@ -221,9 +242,12 @@ using Start = std::function<void(CollectiveGroup& group, CollectiveGroup::Done d
 
 // Rank `odd` of five does something else than the others. All must get an error that names it and has both `values`.
 void ExpectOddRankNamed(int odd, const Start& common, const Start& other, const std::string& value,
-                        const std::string& odd_value) {
+                        const std::string& odd_value, int hosts = 2) {
   ManualTime time;
-  InlineRanks ranks(5, [&](int, GroupOptions* options) { time.Use(options); });
+  InlineRanks ranks(5, [&](int, GroupOptions* options) {
+    time.Use(options);
+    ShareHosts(options, hosts);
+  });
   const Outcomes outcomes = OnAll(ranks, [&](int rank, CollectiveGroup::Done done) {
     (rank == odd ? other : common)(ranks[rank], std::move(done));
   });
@@ -262,10 +286,29 @@ TEST(Mismatch, ACountThatLeadsToAnotherAlgorithmIsNamedOnEveryRank) {
   for (int odd = 0; odd < 5; ++odd) {
     ExpectOddRankNamed(odd, Reducing(100, Reduction::kSum, AlgorithmKind::kAuto),
                        Reducing(1000000, Reduction::kSum, AlgorithmKind::kAuto), "100 float, doubling",
-                       "1000000 float, ring");
+                       "1000000 float, ring", /*hosts=*/5);
     ExpectOddRankNamed(odd, Reducing(1000000, Reduction::kSum, AlgorithmKind::kAuto),
                        Reducing(100, Reduction::kSum, AlgorithmKind::kAuto), "1000000 float, ring",
-                       "100 float, doubling");
+                       "100 float, doubling", /*hosts=*/5);
+  }
+}
+
+TEST(Mismatch, RanksThatDisagreeAboutWhoSharesAHostAreNamed) {
+  constexpr int kSize = 4;
+  std::vector<std::vector<float>> values(kSize, std::vector<float>(10));
+  ManualTime time;
+  InlineRanks ranks(kSize, [&](int rank, GroupOptions* options) {
+    time.Use(options);
+    ShareHosts(options, 2);
+    if (rank == 3) options->ranks[3].host = "host0";
+  });
+  const Outcomes outcomes = OnAll(ranks, [&](int rank, auto done) {
+    ranks[rank].AllReduce(ElementsOf(absl::MakeSpan(values[rank])), Reduction::kSum, {}, std::move(done));
+  });
+  time.PassSeconds(3);
+  for (int rank = 0; rank < kSize; ++rank) {
+    EXPECT_TRUE(absl::IsInvalidArgument(outcomes.status(rank))) << outcomes.status(rank);
+    EXPECT_THAT(std::string(outcomes.status(rank).message()), AllOf(HasSubstr("rank 3 ("), HasSubstr("hosts of hash")));
   }
 }
 
@@ -355,7 +398,7 @@ TEST(Group, InvalidArgumentsAreRefusedWithoutTroublingTheOthers) {
     ranks[0].AllToAll({bytes, 3, DType::kInt8}, {bytes, 3, DType::kInt8}, {}, std::move(done));
   });
   refused([&](auto done) {
-    ranks[0].AllReduce(good, Reduction::kSum, {.algorithm = AlgorithmKind::kDirect}, std::move(done));
+    ranks[0].AllReduce(good, Reduction::kSum, {.algorithm = AlgorithmKind::kFixedOrder}, std::move(done));
   });
   refused([&](auto done) {
     ranks[0].FixedOrderAllReduce({{{0, 1}, values.data()}}, good, Reduction::kSum, {0, 0}, {}, std::move(done));

@@ -65,7 +65,7 @@ class Doubling final : public Algorithm {
       return SendAll(awaited_, exchange);
     }
     awaited_ = -1;
-    FinishReduction(work_.dtype, work_.reduction, work_.data, count_, place_.size);
+    work_.Finish(0, count_, place_.size);
     return pairing_.partner >= 0 ? SendAll(pairing_.partner, exchange) : absl::OkStatus();
   }
   // A copy: the elements change before the receiver answers.
@@ -123,8 +123,7 @@ class HalvingDoubling final : public Algorithm {
           Halve(exchange);
           return absl::OkStatus();
         }
-        FinishReduction(work_.dtype, work_.reduction, const_cast<char*>(work_.bytes(low_, high_).data()), high_ - low_,
-                        place_.size);
+        work_.Finish(low_, high_, place_.size);
         phase_ = Phase::kDoubling;
         mask_ = 1;
         SendWindow(exchange);

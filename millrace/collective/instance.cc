@@ -29,8 +29,8 @@ void Instance::Begin(Part part) {
   Post({.kind = Event::Kind::kBegin, .part = std::make_unique<Part>(std::move(part))});
 }
 
-void Instance::Put(int from, Message message) {
-  Post({.kind = Event::Kind::kMessage, .from = from, .message = std::move(message)});
+void Instance::Queue(int from, Message message) {
+  Queue({.kind = Event::Kind::kMessage, .from = from, .message = std::move(message)});
 }
 
 void Instance::PeerLeft(int rank) { Post({.kind = Event::Kind::kLeft, .from = rank}); }
@@ -42,14 +42,18 @@ std::optional<OperationSpec> Instance::spec() const {
   return begun_;
 }
 
-void Instance::Post(Event event) {
+void Instance::Queue(Event event) {
+  MutexLock lock(&mu_);
+  if (event.kind == Event::Kind::kFail) {
+    events_.push_front(std::move(event));
+  } else {
+    events_.push_back(std::move(event));
+  }
+}
+
+void Instance::Work() {
   {
     MutexLock lock(&mu_);
-    if (event.kind == Event::Kind::kFail) {
-      events_.push_front(std::move(event));
-    } else {
-      events_.push_back(std::move(event));
-    }
     if (busy_) return;
     busy_ = true;
   }
@@ -262,7 +266,8 @@ void Instance::Transmit(int to, Message message, absl::string_view borrowed_byte
     bytes = net::Bytes::Of(std::move(head));
     bytes.Append(std::move(message.payload));
   }
-  if (peer.ready) {
+  // What is lent takes no memory there.
+  if (peer.ready || read_here) {
     host_->SendTo(to, std::move(bytes));
   } else {
     peer.held.push_back(std::move(bytes));

@@ -65,8 +65,10 @@ class Instance final : public std::enable_shared_from_this<Instance>, private Ex
 
   // This rank starts the operation. Call it once.
   void Begin(Part part);
-  // A message of another rank.
-  void Put(int from, Message message);
+  // A message of another rank. Call Work afterwards, when nothing is locked.
+  void Queue(int from, Message message);
+  // Handles what is queued, unless another thread is doing so.
+  void Work();
   // The other rank has left the group; nothing of it follows.
   void PeerLeft(int rank);
   // Ends it with an error; also if it begins later.
@@ -105,7 +107,11 @@ class Instance final : public std::enable_shared_from_this<Instance>, private Ex
   // kFailing: the group has been told, and will tell this instance.
   enum class Phase { kNotBegun, kRunning, kDraining, kFailing, kOver };
 
-  void Post(Event event);
+  void Queue(Event event);
+  void Post(Event event) {
+    Queue(std::move(event));
+    Work();
+  }
   void Handle(Event event);
   void HandleBegin(Part part);
   void HandleMessage(int from, Message message);

@@ -40,11 +40,12 @@ StatusOr<std::shared_ptr<const LentMemory>> LentMemory::Open(const MemoryOffer& 
 }
 
 Status LentMemory::Read(uint64_t from, char* to, size_t size) const {
-  const auto process = static_cast<pid_t>(offer_.process);
-  const net::MemoryCopy copy{to, from, size};
-  MR_RETURN_IF_ERROR(net::ReadMemory(process, {&copy, 1}));
-  // If the process has died, another may have its number.
-  return net::CheckProbe(process, offer_.address, offer_.probe);
+  // If the process has died, another may have its number: what shows that it is the right one is read with the rest.
+  net::MemoryProbe found;
+  const net::MemoryCopy copies[] = {{to, from, size}, {found.data(), offer_.address, found.size()}};
+  MR_RETURN_IF_ERROR(net::ReadMemory(static_cast<pid_t>(offer_.process), copies));
+  if (found != offer_.probe) return Unavailable("process ", offer_.process, " is not the one that lent memory");
+  return absl::OkStatus();
 }
 
 }  // namespace millrace::collective

@@ -8,7 +8,7 @@ namespace {
 constexpr absl::string_view kKindNames[kOperationKinds] = {"all-reduce", "reduce-scatter", "all-gather",
                                                            "broadcast",  "all-to-all",     "barrier"};
 constexpr absl::string_view kAlgorithmNames[kAlgorithmKinds] = {"auto", "ring",   "halving-doubling", "doubling",
-                                                                "tree", "direct", "fixed order"};
+                                                                "tree", "direct", "fixed order",      "hierarchy"};
 // More elements than any memory holds.
 constexpr uint64_t kMostElements = uint64_t{1} << 48;
 
@@ -32,8 +32,8 @@ Status CheckSame(const std::string& rank_a, const OperationSpec& a, const std::s
   const char* how = "the ranks differ in what they do: ";
   if (a.key != b.key) how = "the ranks differ in the order of their operations: ";
   if (one == other) {  // only the hash differs
-    absl::StrAppend(&one, " with parts or shards of hash ", absl::Hex(a.layout));
-    absl::StrAppend(&other, " with parts or shards of hash ", absl::Hex(b.layout));
+    absl::StrAppend(&one, " with parts, shards or hosts of hash ", absl::Hex(a.layout));
+    absl::StrAppend(&other, " with parts, shards or hosts of hash ", absl::Hex(b.layout));
   }
   return InvalidArgument(how, rank_a, " has ", one, ", ", rank_b, " has ", other);
 }

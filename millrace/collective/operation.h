@@ -13,9 +13,18 @@ namespace millrace::collective {
 enum class OperationKind : uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kAllToAll, kBarrier };
 inline constexpr int kOperationKinds = 6;
 
-// How data travels. kAuto chooses by size and number of ranks.
-enum class AlgorithmKind : uint8_t { kAuto, kRing, kHalvingDoubling, kDoubling, kTree, kDirect, kFixedOrder };
-inline constexpr int kAlgorithmKinds = 7;
+// How data travels. kAuto chooses by size, number of ranks and hosts.
+enum class AlgorithmKind : uint8_t {
+  kAuto,
+  kRing,
+  kHalvingDoubling,
+  kDoubling,
+  kTree,
+  kDirect,
+  kFixedOrder,
+  kHierarchy,
+};
+inline constexpr int kAlgorithmKinds = 8;
 absl::string_view AlgorithmName(AlgorithmKind kind);
 
 // A description of an operation; it must be the same on all ranks. The order of the operations of a group is part of
@@ -28,7 +37,7 @@ struct OperationSpec {
   AlgorithmKind algorithm = AlgorithmKind::kAuto;
   int64_t count = 0;    // of all elements that the operation is about
   int64_t root = 0;     // of a broadcast
-  uint64_t layout = 0;  // a hash of what else must be the same: the sizes of the parts, who has which shard
+  uint64_t layout = 0;  // a hash of what else must be the same: the sizes of the parts, who has which shard, the hosts
 
   bool operator==(const OperationSpec&) const = default;
   size_t bytes() const { return static_cast<size_t>(count) * SizeOf(dtype); }

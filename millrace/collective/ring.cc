@@ -40,9 +40,7 @@ class Ring final : public Algorithm {
     const auto [first, last] = Chunk(segment, chunk);
     if (reducing) {
       MR_RETURN_IF_ERROR(work_.Combine(first, last, message, /*message_first=*/true));
-      if (step == around - 1)
-        FinishReduction(work_.dtype, work_.reduction, const_cast<char*>(work_.bytes(first, last).data()), last - first,
-                        place_.size);
+      if (step == around - 1) work_.Finish(first, last, place_.size);
     } else {
       MR_RETURN_IF_ERROR(work_.Put(first, last, message));
     }

@@ -34,6 +34,7 @@ class Simulated {
                  options->clock = network_.clock(HostOf(rank));
                  options->timers = network_.timers(HostOf(rank));
                  options->chunk_bytes = 4000;
+                 ShareHosts(options, size <= 4 ? 2 : 3);
                  if (adjust != nullptr) adjust(rank, options);
                }) {}
 
@@ -69,7 +70,7 @@ class Simulated {
 };
 
 constexpr AlgorithmKind kKinds[] = {AlgorithmKind::kTree, AlgorithmKind::kDoubling, AlgorithmKind::kHalvingDoubling,
-                                    AlgorithmKind::kRing};
+                                    AlgorithmKind::kRing, AlgorithmKind::kDirect,   AlgorithmKind::kHierarchy};
 
 TEST(CollectiveSimulation, EveryOperationIsRightWhateverTheNetworkDelays) {
   ForSeeds(200, [](uint64_t seed) {
@@ -80,7 +81,7 @@ TEST(CollectiveSimulation, EveryOperationIsRightWhateverTheNetworkDelays) {
                   [](int, GroupOptions* options) { options->eager_bytes = 10000; });
     for (int i = 0; i < 4; ++i) {
       const auto count = static_cast<int64_t>(random() % 8000);
-      const Outcomes outcomes = sim.AllReduce(count, kKinds[random() % 4]);
+      const Outcomes outcomes = sim.AllReduce(count, kKinds[random() % std::size(kKinds)]);
       ASSERT_TRUE(sim.network().RunUntil([&] { return outcomes.all_here(); })) << sim.log();
       for (int rank = 0; rank < size; ++rank) {
         ASSERT_TRUE(outcomes.status(rank).ok()) << outcomes.status(rank) << "\n" << sim.log();
@@ -141,8 +142,9 @@ int RunWithFault(const FaultRun& run, uint64_t seed, int at) {
   std::vector<int> blamed;  // an error names one of these
   int dead = -1;
   absl::Time when;
-  Simulated sim(run.size, seed, {}, run.streams, [](int, GroupOptions* options) {
-    options->eager_bytes = 3000;  // so that the all-reduce below is a large one
+  Simulated sim(run.size, seed, {}, run.streams, [&](int, GroupOptions* options) {
+    options->eager_bytes = 3000;                    // so that the all-reduce below is a large one
+    if (run.size > 2) options->small_bytes = 1000;  // two ranks exchange all of it
     options->join_timeout = absl::Seconds(20);
   });
   sim.network().OnMessage([&](const SimMessage& message) {
@@ -217,7 +219,7 @@ TEST(CollectiveFault, FaultsAtRandomEndInAnErrorThatNamesARankOrInTheResult) {
   ForSeeds(200, [](uint64_t seed) {
     std::mt19937_64 random(seed);
     const int size = 2 + static_cast<int>(random() % 8);
-    const AlgorithmKind algorithm = kKinds[random() % 4];
+    const AlgorithmKind algorithm = kKinds[random() % std::size(kKinds)];
     Simulated sim(size, seed, {.delayed = 0.05, .lost = 0.01, .duplicated = 0.05}, random() % 2 == 0,
                   [](int, GroupOptions* options) { options->join_timeout = absl::Seconds(30); });
     const int victim = static_cast<int>(random() % size);

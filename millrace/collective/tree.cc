@@ -57,7 +57,7 @@ class TreeAllReduce final : public Algorithm {
       awaited_ = tree_.parent;
       exchange.Send(tree_.parent, Elements());
     } else {
-      FinishReduction(work_.dtype, work_.reduction, work_.data, count_, place_.size);
+      work_.Finish(0, count_, place_.size);
       SendResult(exchange);
     }
   }

@@ -18,8 +18,11 @@ enum class MessageKind : uint8_t {
   kAbort,   // the group has failed; the payload is a status
   kLeave,   // the sender has left the group
   kMemory,  // whether the sender can read the receiver's memory, and how the receiver can read the sender's
+  kMail,    // the sender has left messages in the receiver's mailroom
 };
-inline constexpr int kMessageKinds = 6;
+inline constexpr int kMessageKinds = 7;
+// Whether it belongs to an operation.
+inline bool IsOfOperation(MessageKind kind) { return kind <= MessageKind::kDone; }
 
 // A message of a rank to another of its group.
 struct Message {

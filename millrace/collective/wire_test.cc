@@ -53,7 +53,7 @@ TEST(Wire, EveryCutHeadIsRefused) {
 }
 
 TEST(Wire, UnknownKindsAndFlagsAreRefused) {
-  EXPECT_FALSE(DecodeMessage(net::Bytes::Of(std::string("\x06\x00\x00\x00", 4))).ok());
+  EXPECT_FALSE(DecodeMessage(net::Bytes::Of(std::string("\x07\x00\x00\x00", 4))).ok());
   EXPECT_FALSE(DecodeMessage(net::Bytes::Of(std::string("\x00\x08\x00\x00", 4))).ok());
   EXPECT_TRUE(DecodeMessage(net::Bytes::Of(std::string("\x00\x00\x00\x00", 4))).ok());
 }

@@ -60,6 +60,11 @@ Status Workspace::Combine(int64_t first, int64_t last, const Incoming& message, 
   });
 }
 
+void Workspace::Finish(int64_t first, int64_t last, int ranks) const {
+  FinishReduction(dtype, reduction, data + (bytes(first, last).data() - data), last - first,
+                  mean_of > 0 ? mean_of : ranks);
+}
+
 std::vector<int64_t> EvenBounds(int64_t count, int parts) {
   std::vector<int64_t> bounds;
   for (int part = 0; part <= parts; ++part) {

@@ -104,8 +104,8 @@ TEST(TaskPlace, IsToldInTfConfigFlagsAndBraces) {
 }
 
 TEST(Ssh, CommandQuotesWhatTheShellThereReads) {
-  const std::vector<std::string> words =
-      SshCommand({.ssh = {"ssh", "-p", "22"}, .millrace = "/opt/it's/millrace", .directory = "/a b"}, "me@host");
+  const std::vector<std::string> words = SshCommand(
+      {.ssh = {"ssh", "-p", "22"}, .millrace = "/opt/it's/millrace", .directory = "/a b"}, "me@host", "ps/0");
   EXPECT_EQ(words.front(), "ssh");
   EXPECT_EQ(words[words.size() - 2], "me@host");
   EXPECT_EQ(words[words.size() - 3], "--");

@@ -6,6 +6,8 @@
 // (process_tree.h).
 #pragma once
 
+#include <string>
+
 #include "absl/time/time.h"
 
 namespace millrace::launch {
@@ -17,6 +19,9 @@ struct KeeperOptions {
   absl::Duration silence = absl::InfiniteDuration();
   // The time between SIGTERM and SIGKILL when the keeper itself ends processes.
   absl::Duration grace = absl::Seconds(2);
+  // Names the job and the task: an earlier keeper of the same name on this machine is ended first (task_claim.h). May
+  // be empty.
+  std::string claim = {};
 };
 
 // Runs until no process of the task is left, and returns the exit code for the keeper's process. The process must have

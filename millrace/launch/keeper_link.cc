@@ -17,7 +17,7 @@ std::string ShellQuote(absl::string_view text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
-std::vector<std::string> SshCommand(const RemoteOptions& remote, const std::string& host) {
+std::vector<std::string> SshCommand(const RemoteOptions& remote, const std::string& host, const std::string& task) {
   std::vector<std::string> words = remote.ssh;
   // Never prompts, notices within 15 s that the other machine is gone, and neither shares nor keeps connections.
   for (const char* option : {"BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3",
@@ -28,13 +28,15 @@ std::vector<std::string> SshCommand(const RemoteOptions& remote, const std::stri
   for (const char* flag : {"-T", "-x"}) words.push_back(flag);
   words.push_back("--");
   words.push_back(host);
-  words.push_back(absl::StrCat("cd ", ShellQuote(remote.directory), " && exec ", ShellQuote(remote.millrace),
-                               " task-keeper ", absl::StrFormat("%.3f", absl::ToDoubleSeconds(remote.silence))));
+  words.push_back(
+      absl::StrCat("cd ", ShellQuote(remote.directory), " && exec ", ShellQuote(remote.millrace), " task-keeper ",
+                   absl::StrFormat("%.3f", absl::ToDoubleSeconds(remote.silence)),
+                   remote.job.empty() ? "" : absl::StrCat(" ", ShellQuote(absl::StrCat(remote.job, "/", task)))));
   return words;
 }
 
-StatusOr<KeeperLink> KeeperLink::Open(const std::string& millrace, const std::string& host,
-                                      const RemoteOptions& remote) {
+StatusOr<KeeperLink> KeeperLink::Open(const std::string& millrace, const std::string& host, const RemoteOptions& remote,
+                                      const std::string& task) {
   MR_ASSIGN_OR_RETURN(Pipe in, Pipe::Make());
   MR_ASSIGN_OR_RETURN(Pipe out, Pipe::Make());
   MR_ASSIGN_OR_RETURN(Pipe error, Pipe::Make());
@@ -43,7 +45,7 @@ StatusOr<KeeperLink> KeeperLink::Open(const std::string& millrace, const std::st
     options.arguments = {"millrace", "task-keeper"};
     options.path = millrace;
   } else {
-    options.arguments = SshCommand(remote, host);
+    options.arguments = SshCommand(remote, host, task);
   }
   SpawnError why;
   KeeperLink link;

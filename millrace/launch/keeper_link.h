@@ -25,19 +25,21 @@ struct RemoteOptions {
   // How long keepers there wait for a launcher that is silent: it is suspended, or its machine is gone. Infinite: for
   // ever.
   absl::Duration silence = absl::Minutes(2);
+  std::string job = {};  // unique; for the claims of keepers (task_claim.h)
 };
 
 // Quotes `text` for a shell.
 std::string ShellQuote(absl::string_view text);
-// The command line that runs a keeper on `host`.
-std::vector<std::string> SshCommand(const RemoteOptions& remote, const std::string& host);
+// The command line that runs the keeper of `task` ("worker/1") on `host`.
+std::vector<std::string> SshCommand(const RemoteOptions& remote, const std::string& host, const std::string& task);
 
 // Not thread-safe; never blocks.
 class KeeperLink {
  public:
-  // Starts a keeper on `host`, or on this machine if `host` is empty. `millrace` is the path of this program. Fails if
-  // no process could be created.
-  static StatusOr<KeeperLink> Open(const std::string& millrace, const std::string& host, const RemoteOptions& remote);
+  // Starts the keeper of `task` on `host`, or on this machine if `host` is empty. `millrace` is the path of this
+  // program. Fails if no process could be created.
+  static StatusOr<KeeperLink> Open(const std::string& millrace, const std::string& host, const RemoteOptions& remote,
+                                   const std::string& task);
 
   KeeperLink(KeeperLink&&) = default;
   KeeperLink& operator=(KeeperLink&&) = default;

@@ -47,7 +47,7 @@ void TaskKeepers::OpenWanted() {
       later.push_back(number);
       continue;
     }
-    StatusOr<KeeperLink> link = KeeperLink::Open(kThisProgram, task.host, job_->options.remote);
+    StatusOr<KeeperLink> link = KeeperLink::Open(kThisProgram, task.host, job_->options.remote, task.name);
     if (!link.ok()) {
       job_->supervision.OnKeeperLost(number, link.status().message());
       continue;

@@ -1,6 +1,7 @@
 #include "millrace/strategy/broadcast_variables.h"
 
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -12,16 +13,23 @@ namespace {
 
 class BroadcastVariablesHook : public SessionRunHook {
  public:
-  explicit BroadcastVariablesHook(int root) : root_(root) {}
+  explicit BroadcastVariablesHook(BroadcastHookOptions options) : options_(std::move(options)) {}
   Status Begin(const Scope& scope) override {
-    broadcast_ = BroadcastGlobalVariables(scope, root_);
+    broadcast_ = BroadcastGlobalVariables(scope, options_.root);
+    if (options_.after != nullptr && scope.ok()) {
+      if (const std::vector<Operation> more = options_.after(scope); !more.empty()) after_ = Group(scope, more);
+    }
     return scope.status();
   }
-  Status AfterCreateSession(ClientSession* session, Coordinator*) override { return session->Run(broadcast_); }
+  Status AfterCreateSession(ClientSession* session, Coordinator*) override {
+    MR_RETURN_IF_ERROR(session->Run(broadcast_));
+    return after_.empty() ? absl::OkStatus() : session->Run(after_);
+  }
+  bool GivesValues() const override { return !options_.is_root; }
 
  private:
-  const int root_;
-  Operation broadcast_;
+  const BroadcastHookOptions options_;
+  Operation broadcast_, after_;
 };
 
 }  // namespace
@@ -50,8 +58,8 @@ Operation BroadcastGlobalVariables(const Scope& scope, int root) {
   return Group(s.WithOpName("all"), assigned);
 }
 
-std::shared_ptr<SessionRunHook> NewBroadcastVariablesHook(int root) {
-  return std::make_shared<BroadcastVariablesHook>(root);
+std::shared_ptr<SessionRunHook> NewBroadcastVariablesHook(BroadcastHookOptions options) {
+  return std::make_shared<BroadcastVariablesHook>(std::move(options));
 }
 
 }  // namespace millrace

@@ -1,7 +1,9 @@
 // Equal variables on all workers.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "millrace/api/output.h"
 #include "millrace/train/hooks/session_run_hook.h"
@@ -12,7 +14,13 @@ namespace millrace {
 // them. The scope fails with INVALID_ARGUMENT for variables of strings and the like.
 Operation BroadcastGlobalVariables(const Scope& scope, int root = 0);
 
+struct BroadcastHookOptions {
+  int root = 0;
+  bool is_root = false;  // whether this worker is it
+  // Ops to run afterwards, which depend on the values; called when the hook begins.
+  std::function<std::vector<Operation>(const Scope& scope)> after = nullptr;
+};
 // Runs it in each new session, before the first step.
-std::shared_ptr<SessionRunHook> NewBroadcastVariablesHook(int root = 0);
+std::shared_ptr<SessionRunHook> NewBroadcastVariablesHook(BroadcastHookOptions options = {});
 
 }  // namespace millrace

@@ -1,5 +1,6 @@
 #include "millrace/strategy/distribute_dataset.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -7,7 +8,7 @@ namespace millrace {
 namespace {
 
 Status CheckOptions(int num_replicas, const DistributeOptions& options) {
-  if (options.batch_size < 1 || options.batch_size % num_replicas != 0) {
+  if (options.batch_size < 1 || (options.drop_remainder && options.batch_size % num_replicas != 0)) {
     return InvalidArgument("a global batch of ", options.batch_size, " examples cannot be divided equally into ",
                            num_replicas, " replicas");
   }
@@ -15,10 +16,14 @@ Status CheckOptions(int num_replicas, const DistributeOptions& options) {
   return absl::OkStatus();
 }
 
-// Stacks row `first`, `first + step`, ... of `examples`, component by component.
-Status AppendStacked(const std::vector<std::vector<Tensor>>& examples, size_t first, size_t step,
+// The number of examples of replica `r` in a global batch of `examples`.
+size_t ExamplesOf(size_t r, size_t replicas, size_t examples) {
+  return examples > r ? (examples - r + replicas - 1) / replicas : 0;
+}
+
+// Stacks `rows` rows of `examples`, from `first` on in steps of `step`, component by component.
+Status AppendStacked(const std::vector<std::vector<Tensor>>& examples, size_t first, size_t step, size_t rows,
                      std::vector<Tensor>* out) {
-  const size_t rows = examples.size() / step;
   for (size_t c = 0; c < examples[0].size(); ++c) {
     const Tensor& like = examples[first][c];
     Shape shape = like.shape();
@@ -47,30 +52,95 @@ Status AppendStacked(const std::vector<std::vector<Tensor>>& examples, size_t fi
 
 class TogetherIterator : public DatasetIterator {
  public:
-  TogetherIterator(std::unique_ptr<DatasetIterator> own, WorkerGroup* workers)
-      : own_(std::move(own)), workers_(workers) {}
+  TogetherIterator(std::unique_ptr<DatasetIterator> own, WorkerGroup* workers, int partial)
+      : own_(std::move(own)), workers_(workers), partial_(static_cast<size_t>(partial)) {}
 
   StatusOr<bool> Next(std::vector<Tensor>* element) override {
     if (ended_) return false;
-    StatusOr<bool> more = own_->Next(element);
-    if (!more.ok()) return more;
-    Tensor all = Tensor::Scalar<int32_t>(*more ? 1 : 0);
-    MR_RETURN_IF_ERROR(
-        WithPrefix("whether all workers have a next batch: ", workers_->AllReduce(&all, collective::Reduction::kMin)));
+    bool has = false;
+    if (!own_ended_) {
+      MR_ASSIGN_OR_RETURN(has, own_->Next(element));
+      own_ended_ = partial_ > 0 && !has;
+    }
+    Tensor all = Tensor::Scalar<int32_t>(has ? 1 : 0);
+    MR_RETURN_IF_ERROR(WithPrefix(
+        "whether all workers have a next batch: ",
+        workers_->AllReduce(&all, partial_ > 0 ? collective::Reduction::kMax : collective::Reduction::kMin)));
     ended_ = all.scalar<int32_t>() == 0;
-    return !ended_;
+    if (ended_ || partial_ == 0) return !ended_;
+    if (has) {
+      last_ = *element;
+      return true;
+    }
+    if (last_.empty()) {
+      return InvalidArgument("worker ", workers_->rank(), " has no examples at all, and others have");
+    }
+    *element = last_;
+    const size_t parts = last_.size() / partial_;
+    for (size_t r = 1; r <= partial_; ++r) (*element)[r * parts - 1] = Tensor::Scalar<int64_t>(0);
+    return true;
   }
   bool Ready() const override { return false; }
 
  private:
   const std::unique_ptr<DatasetIterator> own_;
   WorkerGroup* const workers_;
+  const size_t partial_;
+  std::vector<Tensor> last_;
+  bool own_ended_ = false;
   bool ended_ = false;
 };
 
+// The batches of a worker's replicas side by side, until those of all have ended. One that has come to its end gets an
+// example that it, or another, had before.
+Generator UntilLast(const std::vector<Dataset>& replicas, uint64_t epoch) {
+  struct State {
+    std::vector<std::unique_ptr<DatasetIterator>> iterators;
+    Status status;
+    std::vector<std::vector<Tensor>> last;
+  };
+  auto state = std::make_shared<State>();
+  state->last.resize(replicas.size());
+  for (const Dataset& replica : replicas) {
+    StatusOr<std::unique_ptr<DatasetIterator>> made = replica.MakeIterator(epoch);
+    if (made.ok()) {
+      state->iterators.push_back(*std::move(made));
+    } else if (state->status.ok()) {
+      state->status = made.status();
+    }
+  }
+  return [state](std::vector<Tensor>* element) -> StatusOr<bool> {
+    MR_RETURN_IF_ERROR(state->status);
+    std::vector<bool> has(state->last.size(), false);
+    const std::vector<Tensor>* any = nullptr;
+    bool more = false;
+    for (size_t r = 0; r < has.size(); ++r) {
+      std::vector<Tensor> next;
+      if (state->iterators[r] != nullptr) {
+        MR_ASSIGN_OR_RETURN(has[r], state->iterators[r]->Next(&next));
+      }
+      if (has[r]) {
+        state->last[r] = std::move(next);
+      } else {
+        state->iterators[r] = nullptr;
+      }
+      more |= has[r];
+      if (!state->last[r].empty()) any = &state->last[r];
+    }
+    if (!more) return false;
+    element->clear();
+    for (size_t r = 0; r < has.size(); ++r) {
+      const std::vector<Tensor>& from = state->last[r].empty() ? *any : state->last[r];
+      for (const Tensor& part : from) element->push_back(has[r] ? part : part.Slice(0, 1));
+      element->push_back(Tensor::Scalar<int64_t>(has[r] ? from[0].dim(0) : 0));
+    }
+    return true;
+  };
+}
+
 }  // namespace
 
-StatusOr<Dataset> ExamplesOfReplicas(const Dataset& examples, int num_replicas, collective::ShardRange local,
+StatusOr<Dataset> ExamplesOfReplicas(const Dataset& examples, int num_replicas, ShardRange local,
                                      const DistributeOptions& options) {
   MR_RETURN_IF_ERROR(CheckOptions(num_replicas, options));
   Dataset ordered = options.shuffle_buffer < 0
@@ -84,22 +154,30 @@ StatusOr<Dataset> ExamplesOfReplicas(const Dataset& examples, int num_replicas, 
     return [=](std::vector<Tensor>* element) -> StatusOr<bool> {
       MR_RETURN_IF_ERROR(iterator->status());
       std::vector<std::vector<Tensor>> batch(static_cast<size_t>(options.batch_size));
-      for (std::vector<Tensor>& example : batch) {
-        MR_ASSIGN_OR_RETURN(const bool more, (**iterator)->Next(&example));
-        if (!more) return false;
+      for (size_t i = 0; i < batch.size(); ++i) {
+        MR_ASSIGN_OR_RETURN(const bool more, (**iterator)->Next(&batch[i]));
+        if (more) continue;
+        if (options.drop_remainder || i == 0) return false;
+        batch.resize(i);
       }
       element->clear();
-      for (int r = local.first; r < local.last; ++r) {
-        MR_RETURN_IF_ERROR(AppendStacked(batch, static_cast<size_t>(r), static_cast<size_t>(num_replicas), element));
+      const auto replicas = static_cast<size_t>(num_replicas);
+      for (auto r = static_cast<size_t>(local.first); r < static_cast<size_t>(local.last); ++r) {
+        const size_t rows = ExamplesOf(r, replicas, batch.size());
+        // The stand-in of a replica without examples is the first one.
+        MR_RETURN_IF_ERROR(AppendStacked(batch, rows == 0 ? 0 : r, replicas, std::max<size_t>(rows, 1), element));
+        if (!options.drop_remainder) element->push_back(Tensor::Scalar<int64_t>(static_cast<int64_t>(rows)));
       }
       return true;
     };
   };
-  return Dataset::FromGenerator(start, cardinality < 0 ? cardinality : cardinality / options.batch_size);
+  if (cardinality < 0) return Dataset::FromGenerator(start, cardinality);
+  const int64_t more = options.drop_remainder ? 0 : options.batch_size - 1;
+  return Dataset::FromGenerator(start, (cardinality + more) / options.batch_size);
 }
 
-StatusOr<Dataset> FilesOfReplicas(const Dataset& files, const FlatMapFn& open, int num_replicas,
-                                  collective::ShardRange local, const DistributeOptions& options) {
+StatusOr<Dataset> FilesOfReplicas(const Dataset& files, const FlatMapFn& open, int num_replicas, ShardRange local,
+                                  const DistributeOptions& options) {
   MR_RETURN_IF_ERROR(CheckOptions(num_replicas, options));
   std::vector<Dataset> replicas;
   for (int r = local.first; r < local.last; ++r) {
@@ -108,15 +186,23 @@ StatusOr<Dataset> FilesOfReplicas(const Dataset& files, const FlatMapFn& open, i
       own = own.Shuffle(
           {.buffer_size = options.shuffle_buffer, .seed = options.seed, .seed2 = static_cast<uint64_t>(r) + 1});
     }
-    replicas.push_back(own.Repeat(options.repeat)
-                           .Batch(options.batch_size / num_replicas, /*drop_remainder=*/true)
-                           .Skip(options.first_batch));
+    const size_t rows =
+        ExamplesOf(static_cast<size_t>(r), static_cast<size_t>(num_replicas), static_cast<size_t>(options.batch_size));
+    if (rows == 0) {
+      return InvalidArgument("a global batch of ", options.batch_size, " examples has none for replica ", r, " of ",
+                             num_replicas);
+    }
+    replicas.push_back(
+        own.Repeat(options.repeat).Batch(static_cast<int64_t>(rows), options.drop_remainder).Skip(options.first_batch));
   }
-  return Dataset::Zip(std::move(replicas));
+  if (options.drop_remainder) return Dataset::Zip(std::move(replicas));
+  return Dataset::FromGenerator([replicas](uint64_t epoch) { return UntilLast(replicas, epoch); },
+                                options.repeat < 0 ? kInfiniteCardinality : kUnknownCardinality);
 }
 
-std::unique_ptr<DatasetIterator> EndsTogether(std::unique_ptr<DatasetIterator> iterator, WorkerGroup* workers) {
-  return std::make_unique<TogetherIterator>(std::move(iterator), workers);
+std::unique_ptr<DatasetIterator> EndsTogether(std::unique_ptr<DatasetIterator> iterator, WorkerGroup* workers,
+                                              int partial) {
+  return std::make_unique<TogetherIterator>(std::move(iterator), workers, partial);
 }
 
 }  // namespace millrace

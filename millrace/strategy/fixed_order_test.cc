@@ -62,6 +62,9 @@ struct Problem {
 
 struct Training {
   int64_t last_step = 12;
+  // 203 examples are 6 batches of 32 and one of 11.
+  bool drop_remainder = true;
+  int64_t repeat = -1;
   std::string checkpoint_dir = {};
   Problem problem = {};
 };
@@ -69,7 +72,7 @@ struct Training {
 Status TrainOn(Strategy& strategy, const Training& training, Outcome* outcome) {
   Scope scope = strategy.NewScope();
   scope.SetRandomSeed(11);
-  const ReplicaInputs batch = strategy.MakeInputs(scope, kBatch, training.problem.specs);
+  const ReplicaInputs batch = strategy.MakeInputs(scope, kBatch, training.problem.specs, training.drop_remainder);
   const PerReplica loss = strategy.Run(scope, batch, training.problem.model);
   const Output mean = strategy.Reduce(scope, ReplicaReduction::kMean, loss);
   optimizers::Adam adam({.learning_rate = 0.01});
@@ -78,10 +81,13 @@ Status TrainOn(Strategy& strategy, const Training& training, Outcome* outcome) {
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<MonitoredSession> session,
                       strategy.TrainingSession(scope, {.checkpoint_dir = training.checkpoint_dir, .hooks = {stop}}));
   MR_ASSIGN_OR_RETURN(const Tensors step, session->raw_session()->Run({GlobalStep(scope)}));
-  MR_ASSIGN_OR_RETURN(const Dataset batches,
-                      strategy.DistributeDataset(training.problem.examples,
-                                                 {.batch_size = kBatch, .first_batch = step[0].scalar<int64_t>()}));
-  MR_ASSIGN_OR_RETURN(const std::unique_ptr<DatasetIterator> it, strategy.MakeIterator(batches));
+  MR_ASSIGN_OR_RETURN(const Dataset batches, strategy.DistributeDataset(training.problem.examples,
+                                                                        {.batch_size = kBatch,
+                                                                         .repeat = training.repeat,
+                                                                         .drop_remainder = training.drop_remainder,
+                                                                         .first_batch = step[0].scalar<int64_t>()}));
+  MR_ASSIGN_OR_RETURN(const std::unique_ptr<DatasetIterator> it,
+                      strategy.MakeIterator(batches, training.drop_remainder));
   MR_ASSIGN_OR_RETURN(const MonitoredStep run, session->MakeStep(batch.feeds, {mean}, {train}));
   std::vector<Tensor> element;
   while (!session->ShouldStop()) {
@@ -188,6 +194,19 @@ TEST(FixedOrder, MnistHasTheSameBytesAfter200Steps) {
   EXPECT_LT(alone.losses.back(), 0.7 * alone.losses.front());
   for (const int workers : {2, 3, 4, 5, 8}) {
     for (const Outcome& outcome : OnMany(workers, training))
+      ExpectSame(outcome, alone, absl::StrCat(workers, " workers"));
+  }
+}
+
+TEST(FixedOrder, APartialBatchHasTheSameBytesOnAnyNumberOfWorkers) {
+  const Training one_epoch{.drop_remainder = false, .repeat = 1};
+  const Outcome alone = OnOneDevice(one_epoch);
+  EXPECT_EQ(alone.losses.size(), 7u);
+  // Whole batches count as without partial ones.
+  const Outcome whole = OnOneDevice({.last_step = 6, .repeat = 1});
+  EXPECT_EQ(whole.losses, std::vector<float>(alone.losses.begin(), alone.losses.end() - 1));
+  for (const int workers : {2, 3, 5, 8}) {
+    for (const Outcome& outcome : OnMany(workers, one_epoch))
       ExpectSame(outcome, alone, absl::StrCat(workers, " workers"));
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "millrace/api/op_call.h"
 #include "millrace/strategy/replica_assignments.h"
 
 namespace millrace {
@@ -30,8 +31,13 @@ StatusOr<std::vector<ReplicaGradients>> GradientsOfReplicas(const PerReplica& lo
       return InvalidArgument("Minimize: the loss ", loss.name(), " is not a scalar but ", loss.shape().ToString());
     }
     const Scope& s = losses.scopes[r];
+    std::vector<Output> counts;
+    if (!losses.weights.empty()) {
+      const Output& weight = losses.weights[r];
+      counts = {loss.dtype() == DType::kFloat ? weight : Op(s, "Cast", {weight}, {{"DstT", loss.dtype()}})};
+    }
     const std::vector<Gradient> gradients =
-        Gradients(s, {loss}, std::vector<Output>(variables.begin(), variables.end()));
+        Gradients(s, {loss}, std::vector<Output>(variables.begin(), variables.end()), {.grad_ys = counts});
     MR_RETURN_IF_ERROR(s.status());
     for (size_t i = 0; i < variables.size(); ++i) {
       const bool has = !gradients[i].empty();

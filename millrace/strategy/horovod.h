@@ -95,7 +95,8 @@ StatusOr<Tensor> Broadcast(const Tensor& tensor, int root_rank, const std::strin
 Status Barrier();
 
 // For a rank that has run out of data: until all ranks have called it, the operations of the others go on, and this
-// rank contributes zeros to sums and averages (which are still divided by Size()), and no rows to allgathers. Returns
+// rank contributes zeros to sums and averages (which, as in Horovod, are still divided by Size()), and no rows to
+// allgathers. Returns
 // the rank that called it last. Other operations of this rank get FAILED_PRECONDITION meanwhile.
 StatusOr<int> Join();
 
@@ -135,6 +136,7 @@ class BroadcastGlobalVariablesHook : public SessionRunHook {
   explicit BroadcastGlobalVariablesHook(int root_rank = 0) : root_rank_(root_rank) {}
   Status Begin(const Scope& scope) override;
   Status AfterCreateSession(ClientSession* session, Coordinator* coordinator) override;
+  bool GivesValues() const override { return Rank() != root_rank_; }
 
  private:
   const int root_rank_;

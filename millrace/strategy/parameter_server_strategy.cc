@@ -8,6 +8,7 @@
 #include "millrace/api/scope_state.h"
 #include "millrace/cluster/server.h"
 #include "millrace/strategy/distribute_dataset.h"
+#include "millrace/strategy/replica_assignments.h"
 #include "millrace/strategy/strategy.h"
 #include "millrace/train/global_step.h"
 
@@ -44,12 +45,15 @@ class AsynchronousStrategy final : public Strategy {
     return root;
   }
 
-  Output Reduce(const Scope& scope, ReplicaReduction, const PerReplica& values) override {
+  Output Reduce(const Scope& scope, ReplicaReduction reduction, const PerReplica& values) override {
     const Scope s = scope.ForComposite("reduce");
     if (s.ok() && values.values.size() != 1) {
       s.UpdateStatus(InvalidArgument("Reduce: there are ", values.values.size(), " values for one replica"));
     }
-    return s.ok() ? Op(s, "Identity", {values.values[0]}) : Output(s, Endpoint{});
+    const std::vector<Output> counted =
+        s.ok() ? Counted(s, values.values, values.weights, reduction == ReplicaReduction::kMean)
+               : std::vector<Output>();
+    return s.ok() ? Op(s, "Identity", {counted[0]}) : Output(s, Endpoint{});
   }
 
   Operation Minimize(const Scope& scope, Optimizer& optimizer, const PerReplica& losses,
@@ -60,7 +64,8 @@ class AsynchronousStrategy final : public Strategy {
     if (!scope.ok()) return Operation(scope, nullptr);
     MinimizeOptions given = options;
     if (!given.global_step) given.global_step = GlobalStep(scope);
-    return optimizer.Minimize(scope, losses.values[0], given);
+    const std::vector<Output> counted = Counted(losses.scopes[0], losses.values, losses.weights, /*mean=*/true);
+    return scope.ok() ? optimizer.Minimize(scope, counted[0], given) : Operation(scope, nullptr);
   }
 
   StatusOr<Dataset> DistributeDataset(const Dataset& examples, const DistributeOptions& options) override {
@@ -70,7 +75,7 @@ class AsynchronousStrategy final : public Strategy {
                                     const DistributeOptions& options) override {
     return FilesOfReplicas(files, open, num_replicas(), {first_replica(), first_replica() + 1}, options);
   }
-  StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(const Dataset& batches) override {
+  StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(const Dataset& batches, bool) override {
     return batches.MakeIterator();
   }
 
@@ -90,7 +95,7 @@ class AsynchronousStrategy final : public Strategy {
 
  protected:
   // Nodes have the replica's name as a prefix; variables do not.
-  Scope ReplicaScope(const Scope& scope, int) override {
+  Scope ReplicaScope(const Scope& scope, int, const Output&) override {
     api_internal::ScopeSettings settings = api_internal::SettingsOf(scope.WithReuse(Reuse::kAuto));
     settings.prefix = api_internal::TakeName(scope.WithoutOpName(), "replica");
     return api_internal::ScopeAccess::Of(std::move(settings));

@@ -7,6 +7,29 @@
 
 namespace millrace {
 
+std::vector<Output> Counted(const Scope& scope, const std::vector<Output>& values, const std::vector<Output>& weights,
+                            bool mean) {
+  if (weights.empty()) return values;
+  if (weights.size() != values.size()) {
+    scope.UpdateStatus(InvalidArgument("there are ", values.size(), " values and ", weights.size(), " weights"));
+    return {};
+  }
+  std::vector<Output> counted;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Output& value = values[i];
+    const Output zeros = Op(scope, "ZerosLike", {value});
+    // A stand-in may give anything, even what is not a number.
+    Output part = Op(scope, "SelectV2", {Op(scope, "Greater", {weights[i], 0.0f}), value, zeros});
+    if (mean && scope.ok() && IsFloating(value.dtype())) {
+      const Output factor =
+          value.dtype() == DType::kFloat ? weights[i] : Op(scope, "Cast", {weights[i]}, {{"DstT", value.dtype()}});
+      part = Op(scope, "Mul", {part, factor});
+    }
+    counted.push_back(part);
+  }
+  return counted;
+}
+
 Output MeanOf(const Scope& scope, const Output& sum, int n) {
   if (sum.empty()) return sum;
   if (!IsFloating(sum.dtype())) {
@@ -17,30 +40,13 @@ Output MeanOf(const Scope& scope, const Output& sum, int n) {
   return n == 1 ? sum : Op(scope, "RealDiv", {sum, static_cast<double>(n)});
 }
 
-Operation ReplicaAssignments::Add(const Scope& scope, const Var& variable, const char* op, const Output& value) {
-  const Operation done = AddOp(scope, "NoOp", {});
-  replicas_.back().push_back({variable, op, value, done});
-  return done;
-}
-
-void ReplicaAssignments::Merge(const Scope& scope, const ReplicaLayout& layout,
-                               const VariableAggregations& aggregations) {
-  if (replicas_.empty() || !scope.ok()) return;
-  const std::vector<Assignment>& first = replicas_[0];
-  const int begin = layout.local().first;
-  for (size_t r = 1; r < replicas_.size(); ++r) {
-    bool same = replicas_[r].size() == first.size();
-    for (size_t i = 0; same && i < first.size(); ++i) {
-      same = replicas_[r][i].variable.handle().node() == first[i].variable.handle().node() &&
-             replicas_[r][i].op == first[i].op;
-    }
-    if (same) continue;
-    scope.UpdateStatus(InvalidArgument(
-        "replicas ", begin, " and ", begin + static_cast<int>(r), " do not assign the same variables: ", first.size(),
-        " and ", replicas_[r].size(), " assignments",
-        first.empty() ? "" : absl::StrCat(", the first of ", first[0].variable.var_name())));
-    return;
-  }
+void MergeAssignments(const Scope& scope, const ReplicaLayout& layout,
+                      const api_internal::ReplicaAssignments& assignments,
+                      const api_internal::VariableAggregations& aggregations) {
+  const auto& replicas = assignments.replicas();
+  if (replicas.empty() || !scope.ok()) return;
+  const auto& first = replicas[0];
+  if (const Status same = assignments.CheckSame(layout.local().first); !same.ok()) return scope.UpdateStatus(same);
 
   // One exchange for all sums of a type.
   const Scope s = scope.SubScope("replica_updates");
@@ -73,8 +79,13 @@ void ReplicaAssignments::Merge(const Scope& scope, const ReplicaLayout& layout,
     ReplicaValues all{.key = absl::StrCat("updates of ", first[which[0]].variable.var_name(), " and ", which.size() - 1,
                                           " more variables")};
     for (const size_t i : which) {
-      std::vector<Output>& of_one = all.values.emplace_back();
-      for (const std::vector<Assignment>& replica : replicas_) of_one.push_back(replica[i].value);
+      const bool mean = aggregations.at(first[i].variable.handle().node()) == VariableAggregation::kMean;
+      std::vector<Output> of_one, weights;
+      for (const auto& replica : replicas) {
+        of_one.push_back(replica[i].value);
+        if (!replica[i].weight.empty()) weights.push_back(replica[i].weight);
+      }
+      all.values.push_back(Counted(s, of_one, weights, mean));
     }
     const std::vector<Output> totals = SumOverReplicas(s, layout, all);
     if (!s.ok()) return;
@@ -89,7 +100,7 @@ void ReplicaAssignments::Merge(const Scope& scope, const ReplicaLayout& layout,
     const Operation assign = AddOp(s.ColocateWith(variable.handle()), first[i].op.c_str(),
                                    {variable.handle(), values[i]}, {{"dtype", values[i].dtype()}});
     if (assign.empty()) return;
-    for (const std::vector<Assignment>& replica : replicas_) {
+    for (const auto& replica : replicas) {
       if (!replica[i].done.empty()) s.graph()->AddControlInput(replica[i].done.node(), assign.node());
     }
   }

@@ -1,39 +1,25 @@
 // Assignments of variables by a strategy's replicas, which become one for all of them.
 #pragma once
 
-#include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "millrace/api/variable.h"
+#include "millrace/api/replica.h"
 #include "millrace/strategy/shard_reducer.h"
 
 namespace millrace {
 
-// How each variable is aggregated, by its handle.
-using VariableAggregations = absl::flat_hash_map<const Node*, VariableAggregation>;
+// What replicas with these weights (PerReplica) contribute to a sum: their values if they have examples, otherwise
+// zeros; to a mean: the values times the weights. Without weights, the values.
+std::vector<Output> Counted(const Scope& scope, const std::vector<Output>& values, const std::vector<Output>& weights,
+                            bool mean);
 
 // The mean of `sum` over `n`. The scope fails with INVALID_ARGUMENT for integers.
 Output MeanOf(const Scope& scope, const Output& sum, int n);
 
-// What the local replicas assign while the model is built for them, one replica after another.
-class ReplicaAssignments {
- public:
-  void BeginReplica() { replicas_.emplace_back(); }
-  // Returns an op of this replica that runs after the assignment that all replicas have in common.
-  Operation Add(const Scope& scope, const Var& variable, const char* op, const Output& value);
-  // Adds the common assignments. The scope fails with INVALID_ARGUMENT, naming the variable, if it has no aggregation
-  // or the replicas do different things.
-  void Merge(const Scope& scope, const ReplicaLayout& layout, const VariableAggregations& aggregations);
-
- private:
-  struct Assignment {
-    Var variable;
-    std::string op;
-    Output value;
-    Operation done;
-  };
-  std::vector<std::vector<Assignment>> replicas_;
-};
+// Adds the common assignments of the local replicas. The scope fails with INVALID_ARGUMENT, naming the variable, if it
+// has no aggregation or the replicas do different things.
+void MergeAssignments(const Scope& scope, const ReplicaLayout& layout,
+                      const api_internal::ReplicaAssignments& assignments,
+                      const api_internal::VariableAggregations& aggregations);
 
 }  // namespace millrace

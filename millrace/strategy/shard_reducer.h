@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "millrace/api/output.h"
-#include "millrace/collective/shard_tree.h"
+#include "millrace/base/shard_tree.h"
 
 namespace millrace {
 
@@ -22,7 +22,7 @@ struct ReplicaLayout {
 
   int num_replicas() const { return static_cast<int>(owners.size()); }
   // This worker's replicas.
-  collective::ShardRange local() const;
+  ShardRange local() const;
 };
 
 // Several tensors that are summed in one exchange: values[i] has the i-th tensor of each local replica.
@@ -40,7 +40,8 @@ std::vector<Output> SumOverReplicas(const Scope& scope, const ReplicaLayout& lay
 std::vector<Output> BroadcastTensors(const Scope& scope, const std::string& key, const std::vector<Output>& values,
                                      int root = 0);
 
-// The collective ops that were added to the graph so far.
-std::vector<Operation> CollectiveOps(const Scope& scope);
+// The collective ops so far that each step with these losses can run: those that need no other data (placeholders,
+// queues, iterators) than the losses do.
+std::vector<Operation> CollectiveOpsOfStep(const Scope& scope, const std::vector<Output>& losses);
 
 }  // namespace millrace

@@ -6,30 +6,48 @@
 
 namespace millrace {
 
-ReplicaInputs Strategy::MakeInputs(const Scope& scope, int64_t batch_size, const std::vector<InputSpec>& specs) {
+ReplicaInputs Strategy::MakeInputs(const Scope& scope, int64_t batch_size, const std::vector<InputSpec>& specs,
+                                   bool drop_remainder) {
   ReplicaInputs inputs;
-  if (batch_size < 1 || batch_size % num_replicas() != 0) {
+  if (batch_size < 1 || (drop_remainder && batch_size % num_replicas() != 0)) {
     scope.UpdateStatus(InvalidArgument("a global batch of ", batch_size, " examples cannot be divided equally into ",
                                        num_replicas(), " replicas of ", name()));
     return inputs;
   }
   const Scope s = scope.ForComposite("inputs");
+  PerReplica counts;
   for (int r = 0; r < local_replicas(); ++r) {
     std::vector<Output>& own = inputs.replicas.emplace_back();
+    const Scope named = s.WithOpName(absl::StrCat("replica_", first_replica() + r));
     for (const InputSpec& spec : specs) {
       PartialShape shape = spec.shape;
       if (shape.known_rank()) {
-        std::vector<int64_t> dims = {batch_size / num_replicas()};
+        std::vector<int64_t> dims = {drop_remainder ? batch_size / num_replicas() : PartialShape::kUnknown};
         for (int d = 0; d < shape.rank(); ++d) dims.push_back(shape.dim(d));
         shape = PartialShape(dims);
       }
-      own.push_back(Op(s.WithOpName(absl::StrCat("replica_", first_replica() + r)), "Placeholder", {},
-                       {{"dtype", spec.dtype}, {"shape", shape}}));
+      own.push_back(Op(named, "Placeholder", {}, {{"dtype", spec.dtype}, {"shape", shape}}));
       inputs.feeds.push_back(own.back());
     }
+    if (drop_remainder) continue;
+    counts.values.push_back(
+        Op(named, "Placeholder", {}, {{"dtype", DType::kInt64}, {"shape", PartialShape(std::vector<int64_t>{})}}));
+    inputs.feeds.push_back(counts.values.back());
+  }
+  if (drop_remainder || !s.ok()) return inputs;
+  const auto as_double = [&](const Output& n) { return Op(s, "Cast", {n}, {{"DstT", DType::kDouble}}); };
+  // 1 for whole batches, exactly.
+  const Output total = as_double(Op(s, "Maximum", {Reduce(s, ReplicaReduction::kSum, counts), 1}));
+  for (const Output& count : counts.values) {
+    const double replicas = is_synchronous() ? num_replicas() : 1;
+    inputs.weights.push_back(Op(s.WithOpName("weight"), "Cast",
+                                {Op(s, "RealDiv", {Op(s, "Mul", {as_double(count), replicas}), total})},
+                                {{"DstT", DType::kFloat}}));
   }
   return inputs;
 }
+
+Output Strategy::ReadVariable(const Scope& scope, const Var& variable) { return variable.Read(scope); }
 
 std::vector<PerReplica> Strategy::Run(const Scope& scope, const ReplicaInputs& inputs, const ReplicaListFn& fn) {
   std::vector<PerReplica> results;
@@ -42,7 +60,7 @@ std::vector<PerReplica> Strategy::Run(const Scope& scope, const ReplicaInputs& i
   auto& summaries = api_internal::StateOf(scope).summaries;
   size_t kept = 0;
   for (int r = 0; r < local_replicas(); ++r) {
-    const Scope replica = ReplicaScope(scope, r);
+    const Scope replica = ReplicaScope(scope, r, inputs.weights.empty() ? Output() : inputs.weights[r]);
     const std::vector<Output> values = fn(replica, inputs.replicas[r]);
     if (!scope.ok()) return {};
     if (r == 0) {
@@ -64,6 +82,7 @@ std::vector<PerReplica> Strategy::Run(const Scope& scope, const ReplicaInputs& i
       }
       results[i].values.push_back(values[i]);
       results[i].scopes.push_back(replica);
+      if (!inputs.weights.empty()) results[i].weights.push_back(inputs.weights[r]);
     }
   }
   EndReplicas(scope);

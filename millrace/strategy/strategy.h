@@ -35,6 +35,9 @@ namespace millrace {
 struct PerReplica {
   std::vector<Output> values = {};
   std::vector<Scope> scopes = {};
+  // If batches may be partial: how much each replica counts in a mean, as a scalar float: the number of its examples
+  // divided by the mean number of all replicas, 0 for one that has none. Empty: all count the same.
+  std::vector<Output> weights = {};
 };
 
 // One component of an example: its type and its shape without the batch's dimension.
@@ -48,6 +51,7 @@ struct ReplicaInputs {
   std::vector<std::vector<Output>> replicas = {};
   // All of them, in the order of the tensors of an element of DistributeDataset: those of one replica after another.
   std::vector<Output> feeds = {};
+  std::vector<Output> weights = {};  // see PerReplica
 };
 
 enum class ReplicaReduction { kSum, kMean };
@@ -59,8 +63,11 @@ struct DistributeOptions {
   uint64_t seed = 1;
   // See ShuffleOptions::buffer_size; 0 means all examples. Negative disables shuffling.
   int64_t shuffle_buffer = 0;
-  // The number of epochs; negative means indefinitely. Examples after the last whole global batch are left out.
+  // The number of epochs; negative means indefinitely.
   int64_t repeat = -1;
+  // Whether examples after the last whole global batch are left out. Otherwise the last batch is partial: see
+  // MakeInputs.
+  bool drop_remainder = true;
   // The number of global batches to leave out at the beginning, because a training that is resumed has had them.
   int64_t first_batch = 0;
 };
@@ -99,7 +106,13 @@ class Strategy {
 
   // Placeholders for the parts of a global batch. The scope fails with INVALID_ARGUMENT if the replicas cannot have
   // equal parts.
-  ReplicaInputs MakeInputs(const Scope& scope, int64_t batch_size, const std::vector<InputSpec>& specs);
+  //
+  // Without drop_remainder the batch size may be any, and batches may be partial: the parts then have an unknown number
+  // of examples, and an element ends, for each replica, with that number. Means (Reduce, Minimize, variables that
+  // replicas assign) are those of the examples, on any number of workers. A replica without an example computes with a
+  // stand-in, which does not count: neither in means, nor in sums, nor in local variables.
+  ReplicaInputs MakeInputs(const Scope& scope, int64_t batch_size, const std::vector<InputSpec>& specs,
+                           bool drop_remainder = true);
 
   // Builds the model for each replica of this worker, on the replica's device. All share their variables by name
   // (Scope::WithReuse). Variables that the model itself assigns need an aggregation (VarOptions); random layers draw
@@ -108,9 +121,15 @@ class Strategy {
   PerReplica Run(const Scope& scope, const ReplicaInputs& inputs, const ReplicaFn& fn);
   std::vector<PerReplica> Run(const Scope& scope, const ReplicaInputs& inputs, const ReplicaListFn& fn);
 
-  // The sum or mean over the replicas of all workers; the same bytes on all of them. What every training step needs is
-  // reduced before Minimize is called: all workers then compute it in each step, whoever fetches it.
+  // The sum or mean over the replicas of all workers; the same bytes on all of them. What is reduced before Minimize is
+  // called, and needs no other inputs than the losses, is part of each training step, whoever fetches it. Everything
+  // else is computed when it is fetched, on all workers in the same step: one that does not is named.
   virtual Output Reduce(const Scope& scope, ReplicaReduction reduction, const PerReplica& values) = 0;
+
+  // The value of a variable. Of one that is synchronised on read (VarOptions) it is the aggregate of the replicas'
+  // copies, any of which stands for it here: an exchange as in Reduce, which runs after the scope's control
+  // dependencies.
+  virtual Output ReadVariable(const Scope& scope, const Var& variable);
 
   // The op that performs one training step: the gradients of the mean of all replicas' losses, one update of the
   // variables, update ops (moving averages), and one more global step, GlobalStep(scope) if no other is given. Sparse
@@ -126,8 +145,10 @@ class Strategy {
   virtual StatusOr<Dataset> DistributeFiles(const Dataset& files, const FlatMapFn& open,
                                             const DistributeOptions& options) = 0;
   // Iterates over what DistributeDataset or DistributeFiles returned, or anything else. It ends on all workers as soon
-  // as it ends on one of them: they agree in each call of Next, unless the dataset is endless.
-  virtual StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(const Dataset& batches) = 0;
+  // as it ends on one of them: they agree in each call of Next, unless the dataset is endless. Without drop_remainder
+  // it ends when it has ended on all of them; those that come to their end first get examples that do not count.
+  virtual StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(const Dataset& batches,
+                                                                  bool drop_remainder = true) = 0;
 
   // Options of sessions on this worker: its devices, and the group that it belongs to. Variables of such a session are
   // its own, unless the options have resources that it shares with others.
@@ -138,8 +159,8 @@ class Strategy {
                                                                       MonitoredTrainingSessionOptions options = {}) = 0;
 
  protected:
-  // The scope of one replica; `index` counts this worker's.
-  virtual Scope ReplicaScope(const Scope& scope, int index) = 0;
+  // The scope of one replica; `index` counts this worker's. `weight` may be empty.
+  virtual Scope ReplicaScope(const Scope& scope, int index, const Output& weight) = 0;
   // Called when the model has been built for all replicas.
   virtual void EndReplicas(const Scope& scope) = 0;
 };

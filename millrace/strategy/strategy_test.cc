@@ -1,6 +1,7 @@
 #include <latch>
 
 #include "gmock/gmock.h"
+#include "millrace/api/control_flow.h"
 #include "millrace/api/layers.h"
 #include "millrace/api/losses.h"
 #include "millrace/api/op_call.h"
@@ -319,6 +320,172 @@ TEST(Strategy, FilesAreSharedOutByReplica) {
   // Replica 3 has one file, so all end after its two batches.
   EXPECT_THAT(seen[0], ElementsAre(0, 100, 2, 102));
   EXPECT_THAT(seen[1], ElementsAre(200, 300, 202, 302));
+}
+
+// What each replica of all workers got: (numbers, how many of them count).
+using Part = std::pair<std::vector<int64_t>, int64_t>;
+
+std::vector<std::vector<Part>> PartsOf(Strategy& strategy, const Dataset& batches) {
+  const auto it = strategy.MakeIterator(batches, /*drop_remainder=*/false).value();
+  std::vector<std::vector<Part>> steps;
+  std::vector<Tensor> element;
+  while (it->Next(&element).value()) {
+    EXPECT_EQ(element.size(), 2u * static_cast<size_t>(strategy.local_replicas()));
+    std::vector<Part>& parts = steps.emplace_back();
+    for (size_t i = 0; i < element.size(); i += 2) {
+      const absl::Span<const int64_t> numbers = element[i].flat<int64_t>();
+      parts.push_back({{numbers.begin(), numbers.end()}, element[i + 1].scalar<int64_t>()});
+    }
+  }
+  return steps;
+}
+
+TEST(Strategy, TheRemainderIsAPartialBatch) {
+  const auto seen = OnWorkers<std::vector<std::vector<Part>>>(2, {.shards = 4}, [](Strategy& strategy) {
+    const Dataset batches =
+        strategy
+            .DistributeDataset(Dataset::Range(0, 15),
+                               {.batch_size = 6, .shuffle_buffer = -1, .repeat = 1, .drop_remainder = false})
+            .value();
+    EXPECT_EQ(batches.Cardinality(), 3);
+    return PartsOf(strategy, batches);
+  });
+  // Replica r has the examples r, r + 4, ... of a batch; 3 of them are left in the last one, none for replica 3.
+  using Step = std::vector<Part>;
+  EXPECT_THAT(seen[0], ElementsAre(Step{{{0, 4}, 2}, {{1, 5}, 2}}, Step{{{6, 10}, 2}, {{7, 11}, 2}},
+                                   Step{{{12}, 1}, {{13}, 1}}));
+  EXPECT_THAT(seen[1], ElementsAre(Step{{{2}, 1}, {{3}, 1}}, Step{{{8}, 1}, {{9}, 1}}, Step{{{14}, 1}, {{12}, 0}}));
+}
+
+TEST(Strategy, FilesOfDifferentLengthsAreReadToTheEnd) {
+  const auto seen = OnWorkers<std::vector<std::vector<Part>>>(2, {.shards = 4}, [](Strategy& strategy) {
+    // File n has n + 1 examples.
+    const FlatMapFn open = [](const std::vector<Tensor>& file) -> StatusOr<Dataset> {
+      const int64_t n = file[0].scalar<int64_t>();
+      return Dataset::Range(100 * n, 100 * n + n + 1);
+    };
+    return PartsOf(strategy,
+                   strategy
+                       .DistributeFiles(Dataset::Range(0, 4), open,
+                                        {.batch_size = 8, .shuffle_buffer = -1, .repeat = 1, .drop_remainder = false})
+                       .value());
+  });
+  using Step = std::vector<Part>;
+  EXPECT_THAT(seen[0], ElementsAre(Step{{{0}, 1}, {{100, 101}, 2}}, Step{{{0}, 0}, {{100, 101}, 0}}));
+  EXPECT_THAT(seen[1], ElementsAre(Step{{{200, 201}, 2}, {{300, 301}, 2}}, Step{{{202}, 1}, {{302, 303}, 2}}));
+}
+
+// Means and sums over 10 numbers in batches of 7, so 3 replicas have nothing in the last one.
+TEST(Strategy, MeansAndSumsOfPartialBatchesAreThoseOfTheExamples) {
+  for (const int workers : {1, 2, 3}) {
+    const auto results = OnWorkers<std::vector<float>>(workers, {.shards = 6}, [](Strategy& strategy) {
+      const Scope scope = strategy.NewScope();
+      const ReplicaInputs batch = strategy.MakeInputs(scope, 7, {{DType::kInt64, {}}}, /*drop_remainder=*/false);
+      std::vector<Var> seen;
+      const std::vector<PerReplica> each =
+          strategy.Run(scope, batch, Strategy::ReplicaListFn([&](const Scope& r, const std::vector<Output>& in) {
+                         const Output x = ops::Cast(r, in[0], DType::kFloat);
+                         const Var mean(r, "mean", Shape(), init::Zeros(),
+                                        {.trainable = false, .aggregation = VariableAggregation::kMean});
+                         const Var count(r, "count", Shape(), init::Zeros(),
+                                         {.trainable = false,
+                                          .aggregation = VariableAggregation::kSum,
+                                          .synchronization = VariableSynchronization::kOnRead});
+                         if (seen.empty()) seen = {mean, count};
+                         AddUpdateOp(mean.Assign(r, ops::Mean(r, x, std::vector<int32_t>{0})));
+                         AddUpdateOp(count.AssignAdd(r, ops::Cast(r, ops::Size(r, x), DType::kFloat)));
+                         return std::vector<Output>{ops::Mean(r, x, std::vector<int32_t>{0}),
+                                                    ops::Sum(r, in[0], std::vector<int32_t>{0})};
+                       }));
+      const Var w(scope, "w", 0.0f);
+      PerReplica loss = each[0];
+      for (size_t i = 0; i < loss.values.size(); ++i) loss.values[i] = loss.values[i] * w;
+      const Output mean = strategy.Reduce(scope, ReplicaReduction::kMean, each[0]);
+      const Output sum = strategy.Reduce(scope, ReplicaReduction::kSum, each[1]);
+      optimizers::GradientDescent descent({.learning_rate = 1});
+      const Operation train = strategy.Minimize(scope, descent, loss);
+      const std::vector<Output> ends = {w, strategy.ReadVariable(scope, seen[0]),
+                                        strategy.ReadVariable(scope, seen[1])};
+      std::vector<float> told;
+      const auto session = strategy.TrainingSession(scope);
+      EXPECT_TRUE(session.ok()) << session.status();
+      if (!session.ok()) return told;
+      const Dataset batches =
+          strategy
+              .DistributeDataset(Dataset::Range(1, 11),
+                                 {.batch_size = 7, .shuffle_buffer = -1, .repeat = 1, .drop_remainder = false})
+              .value();
+      const auto it = strategy.MakeIterator(batches).value();
+      std::vector<Tensor> element;
+      while (it->Next(&element).value()) {
+        ClientSession::Feeds feeds;
+        for (size_t i = 0; i < element.size(); ++i) feeds.emplace_back(batch.feeds[i], element[i]);
+        const auto step = (*session)->Run(feeds, {mean, sum}, {train});
+        EXPECT_TRUE(step.ok()) << step.status();
+        if (!step.ok()) return told;
+        told.push_back((*step)[0].scalar<float>());
+        told.push_back(static_cast<float>((*step)[1].scalar<int64_t>()));
+      }
+      const Tensors read = (*session)->raw_session()->Run(ends).value();
+      for (const Tensor& end : read) told.push_back(end.scalar<float>());
+      return told;
+    });
+    // 1 to 7, then 8 to 10: mean and sum of each step; the sum of the means, the last mean, the number of examples.
+    for (const std::vector<float>& told : results)
+      EXPECT_THAT(told, ElementsAre(4, 28, 9, 27, -13, 9, 10)) << workers << " workers";
+  }
+}
+
+TEST(Strategy, WhatNeedsOtherInputsIsNoPartOfATrainingStep) {
+  OnWorkers<Status>(2, {}, [](Strategy& strategy) {
+    Line line{.scope = strategy.NewScope()};
+    const auto model = [](const Scope& replica, const std::vector<Output>& in) {
+      const Output y = layers::Dense(replica, in[0], 1);
+      return ops::Mean(replica, ops::Square(replica, y - 1.0), std::vector<int32_t>{0, 1});
+    };
+    line.batch = strategy.MakeInputs(line.scope, 8, {{DType::kFloat, {2}}});
+    const ReplicaInputs other = strategy.MakeInputs(line.scope, 8, {{DType::kFloat, {2}}});
+    const PerReplica loss = strategy.Run(line.scope, line.batch, model);
+    const PerReplica tested = strategy.Run(line.scope, other, model);
+    line.loss = strategy.Reduce(line.scope, ReplicaReduction::kMean, loss);
+    const Output test = strategy.Reduce(line.scope, ReplicaReduction::kMean, tested);
+    optimizers::GradientDescent descent({.learning_rate = 0.1});
+    line.train = strategy.Minimize(line.scope, descent, loss);
+    const auto session = strategy.TrainingSession(line.scope);
+    EXPECT_TRUE(session.ok()) << session.status();
+    ClientSession::Feeds feeds, test_feeds;
+    for (size_t i = 0; i < line.batch.feeds.size(); ++i) {
+      feeds.emplace_back(line.batch.feeds[i], Ones(strategy)[i]);
+      test_feeds.emplace_back(other.feeds[i], Ones(strategy)[i]);
+    }
+    // The training's own mean is part of its step, though nobody fetches it here; the other one is not.
+    if (strategy.is_chief()) {
+      EXPECT_TRUE((*session)->Run(feeds, {line.loss}, {line.train}).ok());
+    } else {
+      EXPECT_TRUE((*session)->Run(feeds, {}, {line.train}).ok());
+    }
+    EXPECT_TRUE((*session)->Run(test_feeds, {test}, {}).ok());
+    // One that does something else is named.
+    const Status differs = strategy.is_chief() ? (*session)->Run(test_feeds, {test}, {}).status()
+                                               : (*session)->Run(feeds, {}, {line.train}).status();
+    EXPECT_EQ(differs.code(), absl::StatusCode::kInvalidArgument) << differs;
+    EXPECT_THAT(std::string(differs.message()), HasSubstr("task:1")) << differs;
+    return differs;
+  });
+}
+
+TEST(Strategy, AnExchangeInALoopIsAnError) {
+  const Scope scope = Scope::NewRoot();
+  const ReplicaLayout layout{.num_workers = 2, .owners = {0, 1}};
+  While(
+      scope, {ops::Const(scope, 1.0f)}, [](const Scope&, const std::vector<Output>& v) { return v[0] < 10.0f; },
+      [&](const Scope& s, const std::vector<Output>& v) {
+        const std::vector<Output> sum = SumOverReplicas(s, layout, {.key = "total", .values = {{v[0]}}});
+        return sum.empty() ? v : sum;
+      });
+  EXPECT_EQ(scope.status().code(), absl::StatusCode::kUnimplemented) << scope.status();
+  EXPECT_THAT(std::string(scope.status().message()),
+              HasSubstr("'total' is exchanged between workers inside of a loop"));
 }
 
 TEST(Strategy, ASessionOutsideOfAGroupSaysSo) {

@@ -16,6 +16,7 @@
 #include "millrace/strategy/distribute_dataset.h"
 #include "millrace/strategy/gradient_buckets.h"
 #include "millrace/strategy/group_exchange.h"
+#include "millrace/strategy/on_read_variables.h"
 
 namespace millrace {
 
@@ -64,7 +65,7 @@ Status SynchronousStrategy::PlaceReplicas() {
                            devices == 1 ? " device each" : " devices each", "; raise StrategyOptions::shards");
   }
   layout_.owners.clear();
-  for (const int place : collective::EvenOwners(replicas, places)) {
+  for (const int place : EvenOwners(replicas, places)) {
     layout_.owners.push_back(place / devices);
     if (place / devices == layout_.rank) devices_.push_back(options_.devices[place % devices]);
   }
@@ -76,45 +77,27 @@ Scope SynchronousStrategy::NewScope() {
   api_internal::ScopeSettings settings = api_internal::SettingsOf(root);
   settings.seeds_by_name = true;
   root = api_internal::ScopeAccess::Of(std::move(settings));
-  root = root.WithVariableCreator([aggregations = aggregations_, device = options_.variable_device](
+  root = root.WithVariableCreator([device = options_.variable_device](
                                       const Scope& scope, const VariableRequest& request, const NextVariable& next) {
-    const Var made = next(scope.WithDevice(device), request);
-    if (!made.handle().empty()) aggregations->insert({made.handle().node(), request.options.aggregation});
-    return made;
+    return next(request.options.local ? scope : scope.WithDevice(device), request);
   });
+  root = api_internal::RecordAggregations(root, aggregations_);
+  root = OnReadVariables::Attach(root, layout_, devices_);
   GlobalStep(root);
   return root;
 }
 
-Scope SynchronousStrategy::ReplicaScope(const Scope& scope, int index) {
+Scope SynchronousStrategy::ReplicaScope(const Scope& scope, int index, const Output& weight) {
   const int replica = first_replica() + index;
-  if (index == 0) assignments_ = std::make_shared<ReplicaAssignments>();
-  assignments_->BeginReplica();
-  auto changed = std::make_shared<api_internal::ReplicaSettings>();
-  // Weak: what is recorded has scopes, which have this function.
-  changed->assign = [to = std::weak_ptr(assignments_)](const Scope& s, const Var& variable, const char* op,
-                                                       const Output& value) {
-    if (const std::shared_ptr<ReplicaAssignments> open = to.lock()) return open->Add(s, variable, op, value);
-    s.UpdateStatus(InvalidArgument("variable ", variable.var_name(),
-                                   " is assigned in the scope of a replica after the model function has ended"));
-    return Operation(s, nullptr);
-  };
-  // Nodes have the replica's name as a prefix; variables do not.
-  const Scope shared = scope.WithReuse(Reuse::kAuto).WithDevice(devices_[index]);
-  api_internal::ScopeSettings settings = api_internal::SettingsOf(shared);
-  settings.prefix = api_internal::TakeName(scope.WithoutOpName(), absl::StrCat("replica_", replica));
-  if (index == 0) first_prefix_ = settings.prefix + "/";
-  const Scope plain = api_internal::ScopeAccess::Of(settings);
-  const Output key =
-      Op(plain.WithOpName("random_key"), "AddV2", {Op(plain, "Mul", {GlobalStep(scope), num_replicas()}), replica});
-  if (!scope.ok()) return plain;
-  changed->random_key = key.endpoint();
-  settings.replica = std::move(changed);
-  return api_internal::ScopeAccess::Of(std::move(settings));
+  if (index == 0) assignments_ = std::make_shared<api_internal::ReplicaAssignments>();
+  const Scope made = api_internal::ReplicaScope(scope.WithDevice(devices_[index]), absl::StrCat("replica_", replica),
+                                                replica, num_replicas(), assignments_, weight);
+  if (index == 0) first_prefix_ = made.prefix() + "/";
+  return made;
 }
 
 void SynchronousStrategy::EndReplicas(const Scope& scope) {
-  assignments_->Merge(scope, layout_, *aggregations_);
+  MergeAssignments(scope, layout_, *assignments_, *aggregations_);
   assignments_.reset();
   if (!layout_.fixed_order) return;
   for (const Node* node : scope.graph()->nodes()) {
@@ -134,7 +117,9 @@ Output SynchronousStrategy::Reduce(const Scope& scope, ReplicaReduction reductio
     return Output(s, Endpoint{});
   }
   // The name of the first worker's replica would not be that of the others.
-  const std::vector<Output> sums = SumOverReplicas(s, layout_, {.key = s.prefix(), .values = {values.values}});
+  const std::vector<Output> counted = Counted(s, values.values, values.weights, reduction == ReplicaReduction::kMean);
+  if (!s.ok()) return Output(s, Endpoint{});
+  const std::vector<Output> sums = SumOverReplicas(s, layout_, {.key = s.prefix(), .values = {counted}});
   if (!s.ok() || sums.empty()) return Output(s, Endpoint{});
   return reduction == ReplicaReduction::kMean ? MeanOf(s, sums[0], num_replicas()) : sums[0];
 }
@@ -143,16 +128,31 @@ Operation SynchronousStrategy::Minimize(const Scope& scope, Optimizer& optimizer
                                         const MinimizeOptions& options) {
   const Operation nothing(scope, nullptr);
   if (!scope.ok()) return nothing;
-  const std::vector<Operation> before = CollectiveOps(scope);
+  std::vector<Output> needed = losses.values;
+  needed.insert(needed.end(), losses.weights.begin(), losses.weights.end());
+  const std::vector<Operation> before = CollectiveOpsOfStep(scope, needed);
   const std::vector<GradAndVar> gradients =
       MeanGradients(scope, layout_, losses, options.variables,
                     {.bucket_bytes = options_.bucket_bytes, .num_packs = options_.num_packs});
   if (!scope.ok()) return nothing;
   // All workers run the same collective ops in each step, whoever fetches their results.
   const Scope after = before.empty() ? scope : scope.WithControlDependencies(before);
-  return optimizer.ApplyGradients(after, gradients,
-                                  {.global_step = options.global_step ? *options.global_step : GlobalStep(scope),
-                                   .run_update_ops = options.run_update_ops});
+  const Operation train =
+      optimizer.ApplyGradients(after, gradients,
+                               {.global_step = options.global_step ? *options.global_step : GlobalStep(scope),
+                                .run_update_ops = options.run_update_ops});
+  const OnReadVariables* const on_read = OnReadVariables::Of(scope);
+  if (!scope.ok() || on_read == nullptr || !options.run_update_ops) return train;
+  std::vector<Operation> all = on_read->Save(scope.WithoutOpName(), UpdateOps(scope));
+  if (all.empty() || !scope.ok()) return train;
+  all.push_back(train);
+  return Group(scope.WithOpName("train_and_save"), all);
+}
+
+Output SynchronousStrategy::ReadVariable(const Scope& scope, const Var& variable) {
+  const OnReadVariables* const on_read = OnReadVariables::Of(scope);
+  const Output value = on_read == nullptr || !scope.ok() ? Output() : on_read->Read(scope, variable);
+  return value.empty() && scope.ok() ? variable.Read(scope) : value;
 }
 
 StatusOr<Dataset> SynchronousStrategy::DistributeDataset(const Dataset& examples, const DistributeOptions& options) {
@@ -164,10 +164,11 @@ StatusOr<Dataset> SynchronousStrategy::DistributeFiles(const Dataset& files, con
   return FilesOfReplicas(files, open, num_replicas(), layout_.local(), options);
 }
 
-StatusOr<std::unique_ptr<DatasetIterator>> SynchronousStrategy::MakeIterator(const Dataset& batches) {
+StatusOr<std::unique_ptr<DatasetIterator>> SynchronousStrategy::MakeIterator(const Dataset& batches,
+                                                                             bool drop_remainder) {
   MR_ASSIGN_OR_RETURN(std::unique_ptr<DatasetIterator> own, batches.MakeIterator());
   if (workers_ == nullptr || batches.Cardinality() == kInfiniteCardinality) return own;
-  return EndsTogether(std::move(own), workers_.get());
+  return EndsTogether(std::move(own), workers_.get(), drop_remainder ? 0 : local_replicas());
 }
 
 StatusOr<SessionOptions> SynchronousStrategy::MakeSessionOptions(SessionOptions options) {
@@ -200,7 +201,14 @@ StatusOr<std::unique_ptr<MonitoredSession>> SynchronousStrategy::TrainingSession
   }
   options.is_chief = true;
   options.recover = false;
-  if (workers_ != nullptr) options.hooks.insert(options.hooks.begin(), NewBroadcastVariablesHook());
+  if (workers_ != nullptr) {
+    options.hooks.insert(options.hooks.begin(),
+                         NewBroadcastVariablesHook({.is_root = is_chief(), .after = [](const Scope& s) {
+                                                      const OnReadVariables* const on_read = OnReadVariables::Of(s);
+                                                      return on_read == nullptr ? std::vector<Operation>()
+                                                                                : on_read->Initializers(s);
+                                                    }}));
+  }
   return MonitoredTrainingSession(scope, std::move(options));
 }
 

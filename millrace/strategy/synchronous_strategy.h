@@ -30,18 +30,19 @@ class SynchronousStrategy : public Strategy {
 
   Scope NewScope() override;
   Output Reduce(const Scope& scope, ReplicaReduction reduction, const PerReplica& values) override;
+  Output ReadVariable(const Scope& scope, const Var& variable) override;
   Operation Minimize(const Scope& scope, Optimizer& optimizer, const PerReplica& losses,
                      const MinimizeOptions& options) override;
   StatusOr<Dataset> DistributeDataset(const Dataset& examples, const DistributeOptions& options) override;
   StatusOr<Dataset> DistributeFiles(const Dataset& files, const FlatMapFn& open,
                                     const DistributeOptions& options) override;
-  StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(const Dataset& batches) override;
+  StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(const Dataset& batches, bool drop_remainder) override;
   StatusOr<SessionOptions> MakeSessionOptions(SessionOptions options) override;
   StatusOr<std::unique_ptr<MonitoredSession>> TrainingSession(const Scope& scope,
                                                               MonitoredTrainingSessionOptions options) override;
 
  protected:
-  Scope ReplicaScope(const Scope& scope, int index) override;
+  Scope ReplicaScope(const Scope& scope, int index, const Output& weight) override;
   void EndReplicas(const Scope& scope) override;
 
  private:
@@ -56,9 +57,10 @@ class SynchronousStrategy : public Strategy {
   ReplicaLayout layout_;
   std::vector<std::string> devices_;  // of each local replica
   int cpu_devices_ = 1;
-  const std::shared_ptr<VariableAggregations> aggregations_ = std::make_shared<VariableAggregations>();
+  const std::shared_ptr<api_internal::VariableAggregations> aggregations_ =
+      std::make_shared<api_internal::VariableAggregations>();
   // What the replicas of the current Run have assigned so far.
-  std::shared_ptr<ReplicaAssignments> assignments_;
+  std::shared_ptr<api_internal::ReplicaAssignments> assignments_;
   // Of the nodes of this worker's first replica.
   std::string first_prefix_;
 };

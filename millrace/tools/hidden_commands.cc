@@ -18,6 +18,7 @@ std::optional<int> RunHiddenCommand(int argc, char** argv) {
   launch::KeeperOptions options;
   double silence;
   if (!rest.empty() && absl::SimpleAtod(rest[0], &silence) && silence > 0) options.silence = absl::Seconds(silence);
+  if (rest.size() > 1) options.claim = rest[1];
   return launch::RunKeeper(options);
 }
 

@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "millrace/base/file.h"
@@ -146,6 +148,8 @@ StatusOr<launch::LauncherOptions> OptionsOf(LaunchFlags flags, const std::vector
   StatusOr<std::vector<std::string>> ssh = launch::SplitCommand(flags.ssh);
   if (!ssh.ok()) return WithPrefix("--ssh: ", ssh.status());
   options.remote.ssh = *ssh;
+  std::random_device random;
+  options.remote.job = absl::StrFormat("%08x%08x", random(), random());
 
   launch::JobSpec& job = options.job;
   job.program = program;

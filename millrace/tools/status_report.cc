@@ -37,7 +37,7 @@ std::string MemoryText(int64_t bytes, int64_t limit) {
 // `rate` may be null.
 void AppendTask(const TaskStatus& status, const TaskRate* rate, std::string* text) {
   const auto age = [&](int64_t micros) { return AgeText(absl::Microseconds(status.now_micros() - micros)); };
-  TextTable devices, memory, sessions, finished, steps, waits;
+  TextTable devices, memory, sessions, finished, records, steps, waits;
   for (const TaskStatus::Device& device : status.devices()) {
     devices.Add({DeviceText(device.name()), absl::StrFormat("incarnation %016x", device.incarnation())});
   }
@@ -71,11 +71,17 @@ void AppendTask(const TaskStatus& status, const TaskRate* rate, std::string* tex
     waits.Add({wait.step_id() == 0 ? "-" : absl::StrCat("step ", wait.step_id()),
                absl::StrCat("for ", age(wait.since_micros())), absl::StrCat(wait.node(), ": ", wait.what())});
   }
+  if (status.run_records() > 0) {
+    records.Add(
+        {absl::StrCat(status.run_records(), status.run_records() == 1 ? " run" : " runs", " that may be repeated"),
+         MemoryText(status.run_record_bytes(), status.run_record_limit_bytes())});
+  }
   memory.Add({MemoryText(status.memory_bytes(), status.memory_limit_bytes())});
   devices.AppendTo("devices", text);
   if (status.memory_limit_bytes() > 0) memory.AppendTo("memory", text);
   sessions.AppendTo("sessions", text);
   finished.AppendTo("finished", text);
+  records.AppendTo("records", text);
   AppendTraffic(status, rate, text);
   steps.AppendTo("steps", text);
   waits.AppendTo("waits", text);
@@ -115,6 +121,9 @@ json TaskJson(const TaskStatus& status) {
   task["parts_finished"] = status.parts_finished();
   task["memory_bytes"] = status.memory_bytes();
   task["memory_limit_bytes"] = status.memory_limit_bytes();
+  task["run_records"] = status.run_records();
+  task["run_record_bytes"] = status.run_record_bytes();
+  task["run_record_limit_bytes"] = status.run_record_limit_bytes();
   if (status.steps_finished() > 0) task["seconds_since_last_step"] = age(status.last_step_finished_micros());
   if (status.parts_finished() > 0) task["seconds_since_last_part"] = age(status.last_part_finished_micros());
   for (const TaskStatus::Session& session : status.sessions()) {

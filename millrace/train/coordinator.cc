@@ -16,6 +16,8 @@ constexpr absl::Duration kFirstComplaint = absl::Seconds(10);
 
 // A virtual clock wakes nobody, so it is polled.
 constexpr absl::Duration kLookAtVirtualClock = absl::Milliseconds(1);
+// The same in a simulation, of its own time.
+constexpr absl::Duration kLookInSimulation = absl::Milliseconds(20);
 
 }  // namespace
 
@@ -31,8 +33,18 @@ struct Coordinator::State {
   std::vector<absl::AnyInvocable<void()>> on_stop ABSL_GUARDED_BY(mu);
   ThreadGroup threads{"coordinated"};  // last: its destructor waits for threads that use the other members
 
-  absl::Duration Slice(absl::Duration left) const {
-    return options.clock == Clock::Real() ? left : std::min(left, kLookAtVirtualClock);
+  // Returns when something may have changed, after `left` at the latest.
+  void AwaitChange(absl::Duration left) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    if (options.pause == nullptr) {
+      changed.WaitFor(&mu, options.clock == Clock::Real() ? left : std::min(left, kLookAtVirtualClock));
+      return;
+    }
+    mu.Unlock();
+    options.pause(std::min(left, kLookInSimulation));
+    mu.Lock();
+  }
+  bool StartThread(absl::AnyInvocable<void()> body) {
+    return options.start_thread == nullptr ? threads.Start(std::move(body)) : options.start_thread(std::move(body));
   }
 
   // Waits for a stop. Returns false if `deadline` came first.
@@ -41,7 +53,7 @@ struct Coordinator::State {
     while (!stop) {
       const absl::Duration left = deadline - options.clock->Now();
       if (left <= absl::ZeroDuration()) return false;
-      changed.WaitFor(&mu, Slice(left));
+      AwaitChange(left);
     }
     return true;
   }
@@ -53,7 +65,7 @@ struct Coordinator::State {
       const absl::Duration left =
           stop ? stopped_at + stop_grace_period - options.clock->Now() : absl::InfiniteDuration();
       if (left <= absl::ZeroDuration()) return false;
-      changed.WaitFor(&mu, Slice(left));
+      AwaitChange(left);
     }
     return true;
   }
@@ -90,6 +102,8 @@ bool Coordinator::ShouldStop() const {
   return state_->stop;
 }
 
+Clock* Coordinator::clock() const { return state_->options.clock; }
+
 bool Coordinator::WaitForStop(absl::Duration timeout) const {
   return state_->AwaitStop(timeout == absl::InfiniteDuration() ? absl::InfiniteFuture()
                                                                : state_->options.clock->Now() + timeout);
@@ -117,7 +131,7 @@ Status Coordinator::Start(std::string name, absl::AnyInvocable<Status()> body) {
     state_->running.erase(entry);
     state_->changed.SignalAll();
   };
-  const bool started = state_->threads.Start([this, end, name, body = std::move(body)]() mutable {
+  const bool started = state_->StartThread([this, end, name, body = std::move(body)]() mutable {
     Status status = body();
     body = nullptr;  // release what it holds before anyone can see that the thread has ended
     if (!status.ok()) RequestStop(WithPrefix(absl::StrCat(name, ": "), status));

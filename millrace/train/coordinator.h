@@ -1,6 +1,7 @@
 // Threads that stop together: the first that fails stops the others, and its error is reported once.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,10 @@ struct CoordinatorOptions {
                                                     absl::StatusCode::kAborted};
   // Measures periods, timeouts and grace periods.
   Clock* clock = Clock::Real();
+  // How a simulation starts threads, and how the coordinator waits on them; given together, or both null: threads of
+  // this machine. Returns false if there can be no further thread.
+  std::function<bool(absl::AnyInvocable<void()> body)> start_thread = nullptr;
+  std::function<void(absl::Duration)> pause = nullptr;
 };
 
 // Thread-safe. Its own threads may call everything except Join and the destructor. Whatever the threads use must
@@ -36,6 +41,7 @@ class Coordinator {
   // after a clean stop counts too, unless its code is in clean_stop_codes.
   void RequestStop(Status why = absl::OkStatus());
   bool ShouldStop() const;
+  Clock* clock() const;
   // Returns true if a stop was requested before the timeout.
   bool WaitForStop(absl::Duration timeout = absl::InfiniteDuration()) const;
   // Makes a stopped coordinator usable again. FAILED_PRECONDITION names the threads that still run.

@@ -158,6 +158,29 @@ TEST_F(ExactlyOnceTest, SynchronousTrainingAppliesEachGradientOnce) {
   EXPECT_EQ(ReadGlobalStep(session_->raw_session(), global_step).value(), 240);
 }
 
+TEST_F(ExactlyOnceTest, SynchronousTrainingInFixedOrderAppliesEachGradientOnce) {
+  const Scope s =
+      Scope::NewRoot().WithDeviceFunction(ReplicaDeviceSetter({.ps_tasks = 1, .worker_device = "/job:worker/task:0"}));
+  const Var w(s, "w", 0.0f), global_step = GlobalStep(s);
+  SyncReplicasOptimizer sync(
+      std::make_unique<optimizers::GradientDescent>(optimizers::GradientDescentOptions{.learning_rate = 1.0}),
+      {.shards = 3});
+  const std::vector<Output> losses =
+      sync.BuildShards(s, [&](const Scope& shard, int) { return Op(shard, "Identity", {w}); });
+  const Operation train = sync.Minimize(s, losses, {.global_step = global_step});
+  ASSERT_EQ(s.status(), absl::OkStatus());
+  MonitoredTrainingSessionOptions options{.master = worker_->target(), .max_wait = absl::Seconds(60)};
+  options.hooks = {std::shared_ptr<SessionRunHook>(sync.MakeSessionRunHook(/*is_chief=*/true))};
+  auto session = MonitoredTrainingSession(s, options);
+  ASSERT_EQ(session.status(), absl::OkStatus());
+  session_ = *std::move(session);
+  Train(train, w, 240);
+  EXPECT_EQ(cuts_, 3);
+  EXPECT_EQ(Fetch(w).scalar<float>(), -240);
+  EXPECT_EQ(ReadGlobalStep(session_->raw_session(), global_step).value(), 240);
+  EXPECT_EQ(Fetch(sync.local_step()).scalar<int64_t>(), 240);
+}
+
 TEST_F(ExactlyOnceTest, ARunThatAHookMakesFailCountsOnce) {
   CountingModel model = CountingModel::OfWorker(0);
   auto hook = std::make_shared<RecordingHook>();

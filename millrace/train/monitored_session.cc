@@ -1,5 +1,6 @@
 #include "millrace/train/monitored_session.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -128,7 +129,9 @@ StatusOr<std::shared_ptr<MonitoredSession::State::Live>> MonitoredSession::State
   auto made = std::make_shared<Live>();
   made->session = std::move(prepared.session);
   made->is_remote = made->session->session().ListDevices().empty();
-  made->coordinator = std::make_unique<Coordinator>(CoordinatorOptions{.clock = options.wait.clock});
+  CoordinatorOptions coordinate{.clock = options.wait.clock, .start_thread = options.wait.start_thread};
+  if (coordinate.start_thread != nullptr) coordinate.pause = options.wait.pause;
+  made->coordinator = std::make_unique<Coordinator>(std::move(coordinate));
   made->coordinator->OnStop([live = made.get()] {
     if (!live->coordinator->status().ok()) live->failed.StartCancel();
   });
@@ -138,6 +141,9 @@ StatusOr<std::shared_ptr<MonitoredSession::State::Live>> MonitoredSession::State
                                          made->is_remote ? &of_runners : nullptr));
     for (const auto& hook : options.hooks)
       MR_RETURN_IF_ERROR(hook->AfterCreateSession(made->session.get(), made->coordinator.get()));
+    if (!create.values_follow || !*step) return absl::OkStatus();
+    MR_ASSIGN_OR_RETURN(*step, ReadGlobalStep(made->session.get(), *FindGlobalStep(scope)));
+    MR_LOG(Info, "got the values of another worker: training begins at step ", **step);
     return absl::OkStatus();
   };
   const Status status = start();
@@ -155,7 +161,10 @@ Status MonitoredSession::State::MakeLive(bool recovering) {
     std::optional<int64_t> step;
     const std::optional<int64_t> before = progress->last_step();
     // Once the variables have got their values, others may train: a session after that does not overwrite them.
-    StatusOr<std::shared_ptr<Live>> made = TryMakeLive({.recovering = recovering || created, .wait = Waiting()}, &step);
+    const bool follow =
+        std::any_of(options.hooks.begin(), options.hooks.end(), [](const auto& hook) { return hook->GivesValues(); });
+    StatusOr<std::shared_ptr<Live>> made =
+        TryMakeLive({.recovering = recovering || created, .values_follow = follow, .wait = Waiting()}, &step);
     if (made.ok()) {
       if (recovering && step) {
         MR_LOG(Info, "training resumes at step ", *step,

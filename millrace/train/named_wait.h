@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
 #include "millrace/base/clock.h"
 #include "millrace/base/status.h"
@@ -14,7 +15,7 @@ namespace millrace {
 
 class WaitRegistry;
 
-// How a program waits. Tests inject a virtual clock here.
+// How a program waits. Tests inject a virtual clock here, and simulations their threads.
 struct WaitSettings {
   Clock* clock = Clock::Real();
   // Sleeps for that time, or less if waiting has become pointless. Null sleeps on the real clock.
@@ -23,6 +24,8 @@ struct WaitSettings {
   std::function<Status()> give_up = nullptr;
   // The longest pause between two polls. Pauses start short and grow with the time waited.
   absl::Duration max_poll_interval = absl::Seconds(1);
+  // See CoordinatorOptions. Needs a `pause` that lets the other threads go on.
+  std::function<bool(absl::AnyInvocable<void()> body)> start_thread = nullptr;
 };
 
 // Used by the waiting thread only.

@@ -40,6 +40,7 @@ class Chief : public SessionCreator {
                            .checkpoint_filename_with_path = options_.checkpoint_filename_with_path,
                            .keep_values = create.recovering ? true : options_.keep_values,
                            .restarted = RestartsByLauncher() > 0,
+                           .values_follow = create.values_follow,
                            .max_wait = options_.max_wait};
     // After a loss the newest checkpoint is restored, not the one that the training began with.
     if (create.recovering && !options_.checkpoint_dir.empty() && scaffold.saver != nullptr) {

@@ -12,6 +12,7 @@ namespace millrace {
 struct CreateSessionOptions {
   // The previous session was lost. Variables that still have their values keep them.
   bool recovering = false;
+  bool values_follow = false;  // see PrepareOptions
   WaitSettings wait = {};
 };
 

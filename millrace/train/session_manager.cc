@@ -229,7 +229,7 @@ Status SessionManager::Attempt::GiveValues(const PrepareOptions& prepare, bool m
   const std::string by =
       prepare.init_op.empty() ? "the init_fn" : absl::StrCat("init op '", prepare.init_op.name(), "'");
   MR_RETURN_IF_ERROR(Finish(by));
-  MR_LOG(Info, "initialised the variables: training begins", at_step(), lost);
+  if (!prepare.values_follow) MR_LOG(Info, "initialised the variables: training begins", at_step(), lost);
   return absl::OkStatus();
 }
 

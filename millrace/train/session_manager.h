@@ -45,6 +45,9 @@ struct PrepareOptions {
   std::optional<bool> keep_values = false;
   // This task was started again within its job (see RestartsByLauncher), so the values are of this training.
   bool restarted = false;
+  // Initial values will be replaced before the training begins (SessionRunHook::GivesValues): the log does not call
+  // them its beginning.
+  bool values_follow = false;
   absl::Duration max_wait = absl::Seconds(7200);
 };
 

@@ -77,6 +77,19 @@ class MnistReplicaTest(Cluster):
     def test_synchronous_with_a_backup_worker(self):
         self.train(3, "--sync_replicas", "--replicas_to_aggregate=2")
 
+    def test_fixed_order_gives_the_same_weights_on_any_number_of_workers(self):
+        def weights(workers, *flags):
+            tasks = self.train(workers, "--sync_replicas", "--shards=4", "--batch_size=25", *flags)
+            (checksum,) = {task.wait_for(r"Weights have checksum ([0-9a-f]{16})").group(1) for task in tasks}
+            return checksum
+
+        alone = weights(1, "--train_steps=150")
+        self.assertEqual(weights(4, "--train_steps=150"), alone)
+        # Three workers, and two that continue what they had.
+        log = "--log_dir=" + self.folder
+        self.assertNotEqual(weights(3, "--train_steps=100", log), alone)
+        self.assertEqual(weights(2, "--train_steps=150", log), alone)
+
     def test_bounded_staleness(self):
         self.train(2, "--staleness=1")
 
@@ -114,6 +127,21 @@ class MnistReplicaTest(Cluster):
         for worker in (chief, again):
             self.check(worker)
 
+    def test_a_worker_that_is_killed_in_fixed_order_changes_no_weight(self):
+        flags = ["--sync_replicas", "--shards=4", "--batch_size=10", "--train_steps=600"]
+        checksum = lambda task: task.wait_for(r"Weights have checksum ([0-9a-f]{16})", 60).group(1)
+        (alone,) = {checksum(task) for task in self.train(1, *flags)}
+        self.addresses(2)
+        self.start("ps", 0, *flags)
+        chief, victim = (self.start("worker", i, *flags) for i in range(2))
+        victim.wait_for(r"Worker 1: step 50 done")
+        victim.process.kill()
+        victim.process.wait()
+        again = self.start("worker", 1, *flags)
+        for worker in (chief, again):
+            self.check(worker)
+            self.assertEqual(checksum(worker), alone, worker.name)
+
     def test_a_chief_that_is_killed_in_a_synchronous_training_is_replaced(self):
         flags = ["--sync_replicas", "--train_steps=1200"]
         self.addresses(2)
@@ -127,21 +155,24 @@ class MnistReplicaTest(Cluster):
             self.check(worker)
 
     def test_misuse_is_told(self):
-        def error(*flags, **env):
+        def error(*flags, status=1, **env):
             environment = {k: v for k, v in os.environ.items() if k != "TF_CONFIG"}
             result = subprocess.run([ARGS.program, *flags], capture_output=True, text=True, timeout=30, env=dict(environment, **env))
-            self.assertNotEqual(result.returncode, 0, flags)
+            self.assertEqual(result.returncode, status, flags)
             return result.stderr + result.stdout
 
         self.assertIn("which task is this? Give --job_name and --task_index, or TF_CONFIG", error())
         self.assertIn("TF_CONFIG: '{' is not JSON", error(TF_CONFIG="{"))
         self.assertIn("there is no parameter server", error(TF_CONFIG='{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'))
         self.assertIn("give --task_index: which worker is this?", error("--job_name=worker"))
-        self.assertIn("--job_name", error("--job_name=boss"))
+        self.assertIn("--job_name", error("--job_name=boss", status=2))
+        self.assertIn("--no_such_flag", error("--no_such_flag", status=2))
         self.assertIn("job 'worker' has no task 7", error("--job_name=worker", "--task_index=7"))
         self.assertIn("--replicas_to_aggregate needs --sync_replicas", error("--job_name=ps", "--task_index=0", "--replicas_to_aggregate=2"))
+        self.assertIn("--shards needs --sync_replicas", error("--job_name=ps", "--task_index=0", "--shards=8"))
+        self.assertIn("leave out --replicas_to_aggregate", error("--job_name=ps", "--task_index=0", "--sync_replicas", "--shards=8", "--replicas_to_aggregate=1"))
         self.assertIn("leave out --sync_replicas or --staleness", error("--job_name=ps", "--task_index=0", "--sync_replicas", "--staleness=1"))
-        self.assertIn("batch_size", error("--job_name=ps", "--task_index=0", "--batch_size=0"))
+        self.assertIn("batch_size", error("--job_name=ps", "--task_index=0", "--batch_size=0", status=2))
         self.assertIn("--profile_steps needs --log_dir", error("--job_name=ps", "--task_index=0", "--profile_steps=10"))
         ps, worker = free_addresses(2)
         hosts = ["--ps_hosts=" + ps, "--worker_hosts=" + worker]

@@ -1,5 +1,6 @@
 // Faults of the operating system for one process of a test, loaded with LD_PRELOAD: a disk that stalls or is full, no
-// descriptors, connections that break. A test switches them through the file that MILLRACE_TEST_FAULTS names.
+// descriptors, connections that break or go silent, a time of day that jumps, memory that runs out. A test switches
+// them through the file that MILLRACE_TEST_FAULTS names.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -26,6 +27,8 @@ struct Switches {
   std::atomic<int32_t> full;            // regular files cannot be written
   std::atomic<int32_t> no_descriptors;  // nothing can be opened
   std::atomic<int32_t> cut;             // the process with this number finds its connections broken, once
+  std::atomic<int32_t> silence;         // what the process with this number sends over its connections is lost, once
+  std::atomic<int32_t> clock;           // seconds by which the time of day is wrong
 };
 
 Switches* switches = nullptr;
@@ -42,14 +45,21 @@ void Pause() {
   nanosleep(&time, nullptr);
 }
 
-void BreakConnections() {
+// The connections that are silent, until they are closed.
+constexpr int kDescriptors = 1 << 16;
+std::atomic<bool> silent[kDescriptors];
+
+bool IsSilent(int fd) { return fd >= 0 && fd < kDescriptors && silent[fd].load(std::memory_order_relaxed); }
+
+template <typename Do>
+void ForConnections(Do act) {
   DIR* const directory = opendir("/proc/self/fd");
   if (directory == nullptr) return;
   while (const dirent* const entry = readdir(directory)) {
     const int fd = atoi(entry->d_name);
     sockaddr_storage peer;
     socklen_t size = sizeof(peer);
-    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0) shutdown(fd, SHUT_RDWR);
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0) act(fd, peer.ss_family);
   }
   closedir(directory);
 }
@@ -70,7 +80,16 @@ __attribute__((constructor)) void Attach() {
   std::thread([] {
     for (;;) {
       int32_t me = getpid();
-      if (switches->cut.compare_exchange_strong(me, 0)) BreakConnections();
+      if (switches->cut.compare_exchange_strong(me, 0)) {
+        ForConnections([](int fd, int) { shutdown(fd, SHUT_RDWR); });
+      }
+      me = getpid();
+      if (switches->silence.compare_exchange_strong(me, 0)) {
+        // A socket between two processes of a machine has nothing in between that could lose it.
+        ForConnections([](int fd, int family) {
+          if (family != AF_UNIX && fd < kDescriptors) silent[fd].store(true);
+        });
+      }
       Pause();
     }
   }).detach();
@@ -85,6 +104,12 @@ Function* Next(const char* name) {
 int NoDescriptors() {
   errno = EMFILE;
   return -1;
+}
+
+size_t SizeOf(const iovec* parts, size_t count) {
+  size_t size = 0;
+  for (size_t i = 0; i < count; ++i) size += parts[i].iov_len;
+  return size;
 }
 
 ssize_t Full() {
@@ -108,11 +133,13 @@ int fdatasync(int fd) {
 }
 ssize_t write(int fd, const void* data, size_t size) {
   if (Is(&Switches::full) && IsFile(fd)) return Full();
+  if (IsSilent(fd)) return static_cast<ssize_t>(size);
   static auto* const next = Next<ssize_t(int, const void*, size_t)>("write");
   return next(fd, data, size);
 }
 ssize_t writev(int fd, const iovec* parts, int count) {
   if (Is(&Switches::full) && IsFile(fd)) return Full();
+  if (IsSilent(fd)) return static_cast<ssize_t>(SizeOf(parts, count));
   static auto* const next = Next<ssize_t(int, const iovec*, int)>("writev");
   return next(fd, parts, count);
 }
@@ -120,6 +147,27 @@ ssize_t pwrite(int fd, const void* data, size_t size, off_t offset) {
   if (Is(&Switches::full) && IsFile(fd)) return Full();
   static auto* const next = Next<ssize_t(int, const void*, size_t, off_t)>("pwrite");
   return next(fd, data, size, offset);
+}
+ssize_t send(int fd, const void* data, size_t size, int flags) {
+  if (IsSilent(fd)) return static_cast<ssize_t>(size);
+  static auto* const next = Next<ssize_t(int, const void*, size_t, int)>("send");
+  return next(fd, data, size, flags);
+}
+ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  if (IsSilent(fd)) return static_cast<ssize_t>(SizeOf(message->msg_iov, message->msg_iovlen));
+  static auto* const next = Next<ssize_t(int, const msghdr*, int)>("sendmsg");
+  return next(fd, message, flags);
+}
+int close(int fd) {
+  if (fd >= 0 && fd < kDescriptors) silent[fd].store(false, std::memory_order_relaxed);
+  static auto* const next = Next<int(int)>("close");
+  return next(fd);
+}
+int clock_gettime(clockid_t clock, timespec* time) {
+  static auto* const next = Next<int(clockid_t, timespec*)>("clock_gettime");
+  const int result = next(clock, time);
+  if (result == 0 && clock == CLOCK_REALTIME && switches != nullptr) time->tv_sec += switches->clock.load();
+  return result;
 }
 int accept4(int fd, sockaddr* address, socklen_t* size, int flags) {
   if (Is(&Switches::no_descriptors)) return NoDescriptors();

@@ -90,6 +90,23 @@ class SshTest(OverSsh, LaunchTest):
         self.assertEqual(job.end(), 0, job.stderr)
         self.assertIn("was lost: the connection to localhost ended; it is restarted", job.stderr)
 
+    def test_a_keeper_that_is_cut_off_is_ended_before_its_successor_starts_the_program(self):
+        program = "import os, time\nopen('pid-%d' % os.getpid(), 'w').close()\nprint('up', flush=True)\nwhile not os.path.exists('end'): time.sleep(0.05)"
+        job = self.over_ssh("--workers", "1", "--restart", "on-failure", "--", *self.program(program)).wait_for("up")
+        pids = lambda: [int(name[4:]) for name in os.listdir(self.folder) if name.startswith("pid-")]
+        first, = pids()
+        # The server's end of the connection hangs, so the keeper does not hear that the launcher's has ended.
+        server = first
+        while open("/proc/%d/comm" % server).read().strip() != "sshd":
+            server = int(open("/proc/%d/stat" % server).read().rsplit(")", 1)[1].split()[1])
+        os.kill(server, signal.SIGSTOP)
+        self.addCleanup(os.kill, server, signal.SIGCONT)
+        os.kill(self.clients(job)[0], signal.SIGKILL)
+        self.until(lambda: len(pids()) == 2)
+        self.assertFalse(os.path.exists("/proc/%d" % first))
+        open(os.path.join(self.folder, "end"), "w").close()
+        self.assertEqual(job.end(), 0, job.stderr)
+
     def test_a_host_that_does_not_let_us_in_is_named(self):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.server.path("stranger")], check=True)
         job = self.over_ssh("--workers", "1", "--", "true", key="stranger")
@@ -113,7 +130,7 @@ class SshTest(OverSsh, LaunchTest):
             commands = [command for command in job.below().values() if command.startswith("ssh ")]
             self.assertEqual(len(commands), 3)
             for command in commands:
-                self.assertTrue(command.endswith(" task-keeper " + patience), command)
+                self.assertIn(" task-keeper %s '" % patience, command)
             os.kill(job.pid, signal.SIGKILL)
             self.assertEqual(self.left(15), {})
 

@@ -37,7 +37,9 @@ Status MasterClient::Begin() {
 
 void MasterClient::End() {
   MutexLock lock(&mu_);
-  if (--calls_ == 0) ended_.SignalAll();
+  if (--calls_ > 0) return;
+  ended_.SignalAll();
+  if (shut_) idle_.Notify();
 }
 
 StatusOr<net::Bytes> MasterClient::CallAndWait(const char* method, net::Bytes request, const CallLimits& limits,
@@ -88,6 +90,13 @@ Status MasterClient::Shut(const char* method, const google::protobuf::MessageLit
   Status status;
   if (method != nullptr) status = CallAndWait(method, net::Serialize(request), limits, nullptr).status();
   shutting_.StartCancel(Cancelled("the step was cancelled: the session was closed while it ran"));
+  if (wait_ != nullptr) {
+    {
+      MutexLock lock(&mu_);
+      if (calls_ == 0) idle_.Notify();
+    }
+    wait_(&idle_);
+  }
   MutexLock lock(&mu_);
   while (calls_ > 0) ended_.Wait(&mu_);
   return status;

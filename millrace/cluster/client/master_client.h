@@ -26,8 +26,8 @@ class MasterClient {
   // Blocks until the notification has come.
   using Waiter = std::function<void(Notification* come)>;
 
-  // `first_request_id` is the first of the numbers by which a master distinguishes requests. If `wait` is null, a call
-  // blocks its thread.
+  // `first_request_id` is the first of the numbers by which a master distinguishes requests. If `wait` is null, calls
+  // and Shut block their threads.
   MasterClient(std::shared_ptr<net::Channel> channel, uint64_t first_request_id, Waiter wait = nullptr)
       : channel_(std::move(channel)), next_request_id_(first_request_id), wait_(std::move(wait)) {}
 
@@ -69,6 +69,7 @@ class MasterClient {
   CancellationManager shutting_;
   mutable Mutex mu_;
   CondVar ended_;
+  Notification idle_;  // shut, and no call is in flight; for `wait_`
   std::string session_handle_ ABSL_GUARDED_BY(mu_);
   bool shut_ ABSL_GUARDED_BY(mu_) = false;
   int calls_ ABSL_GUARDED_BY(mu_) = 0;

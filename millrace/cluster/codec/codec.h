@@ -74,6 +74,8 @@ struct RunGraphCall {
   bool store_errors_in_response_body = true;
   int64_t request_id = 0;
   RunIdentity run = {};
+  // The id under which collective ops exchange buffers with those of other masters' steps; 0: step_id.
+  int64_t collective_step = 0;
 };
 struct RunGraphAnswer {
   NamedTensors recv;

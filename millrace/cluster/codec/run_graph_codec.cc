@@ -26,6 +26,7 @@ StatusOr<net::Bytes> EncodeRunGraph(const RunGraphCall& call) {
   out.Number(10, call.create_worker_session_called);
   out.Number(11, call.request_id);
   if (call.run.given()) out.Message(kRunField, ToProto(call.run));
+  out.Number(kCollectiveStepField, call.collective_step);
   return std::move(out).Take("RunGraphRequest");
 }
 
@@ -47,7 +48,7 @@ StatusOr<RunGraphCall> DecodeRunGraph(const net::Bytes& bytes) {
           in.Take(5, &call.exec_opts) || in.Take(6, &call.is_partial) || in.Take(7, &call.is_last_partial_run) ||
           in.Take(8, &call.session_handle) || in.Take(9, &call.store_errors_in_response_body) ||
           in.Take(10, &call.create_worker_session_called) || in.Take(11, &call.request_id) ||
-          in.Take(kRunField, &run) || in.Ignore();
+          in.Take(kRunField, &run) || in.Take(kCollectiveStepField, &call.collective_step) || in.Ignore();
     }
   }
   MR_RETURN_IF_ERROR(in.End("RunGraphRequest"));

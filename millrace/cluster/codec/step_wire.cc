@@ -17,7 +17,7 @@ constexpr size_t kShareTensorFrom = 1024;
 // Flags in a tensor's first number; its value is shifted past them.
 constexpr uint64_t kDead = 1, kByKey = 2, kFlagBits = 2;
 // Flags of the request and of the answer.
-constexpr uint64_t kTimeline = 1, kPartitionGraphs = 2, kMayRepeat = 4, kHasIdentity = 8;
+constexpr uint64_t kTimeline = 1, kPartitionGraphs = 2, kMayRepeat = 4, kHasIdentity = 8, kHasCollectiveStep = 16;
 constexpr uint64_t kFailed = 1, kStats = 2, kGraphs = 4;
 
 class Writer {
@@ -250,7 +250,8 @@ StatusOr<net::Bytes> EncodeStepStart(const StepStart& start) {
   Writer out;
   out.Number(kFormat);
   out.Number((start.record_timeline ? kTimeline : 0) | (start.record_partition_graphs ? kPartitionGraphs : 0) |
-             (start.may_repeat ? kMayRepeat : 0) | (start.run.given() ? kHasIdentity : 0));
+             (start.may_repeat ? kMayRepeat : 0) | (start.run.given() ? kHasIdentity : 0) |
+             (start.collective_step != 0 ? kHasCollectiveStep : 0));
   out.Fixed(static_cast<uint64_t>(start.step_id));
   out.Text(start.session_handle);
   out.Text(start.graph_handle);
@@ -259,6 +260,7 @@ StatusOr<net::Bytes> EncodeStepStart(const StepStart& start) {
     for (const int64_t number : {start.run.number, start.run.oldest, start.run.attempt})
       out.Number(static_cast<uint64_t>(number));
   }
+  if (start.collective_step != 0) out.Fixed(static_cast<uint64_t>(start.collective_step));
   MR_RETURN_IF_ERROR(WriteAll(start.feeds, 0, &out));
   return std::move(out).Take();
 }
@@ -280,6 +282,7 @@ StatusOr<StepStart> DecodeStepStart(const net::Bytes& bytes, Allocator* allocato
     for (int64_t* number : {&result->run.number, &result->run.oldest, &result->run.attempt})
       *number = static_cast<int64_t>(in.Number());
   }
+  if ((flags & kHasCollectiveStep) != 0) result->collective_step = static_cast<int64_t>(in.Fixed());
   MR_RETURN_IF_ERROR(ReadAll(&in, allocator, nullptr, &result->feeds));
   MR_RETURN_IF_ERROR(in.End());
   return result;

@@ -38,6 +38,7 @@ struct StepStart {
   // A part without inputs and outputs may be run repeatedly; the answer then comes when a run fails.
   bool may_repeat = false;
   RunIdentity run = {};
+  int64_t collective_step = 0;  // see RunGraphCall
   SteppedTensors feeds = {};
 };
 StatusOr<net::Bytes> EncodeStepStart(const StepStart& start);

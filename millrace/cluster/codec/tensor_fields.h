@@ -11,6 +11,7 @@ namespace millrace {
 
 // The field of a run's identity in RunGraphRequest and RunCallableRequest (MillraceRun).
 inline constexpr uint32_t kRunField = 100001;
+inline constexpr uint32_t kCollectiveStepField = 100002;
 
 // The role of the tensors in a message: "feed" of "RunStepRequest".
 struct TensorRole {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
+
 namespace millrace {
 namespace {
 
@@ -170,7 +172,7 @@ void BufferExchange::ListWaits(std::vector<Wait>* waits) const {
   for (const auto& [step_id, parked] : steps_) {
     for (const auto& [key, entry] : parked) {
       // Requests of this task's own ops have a scheduler.
-      if (entry.got == nullptr || entry.request.scheduler != nullptr) continue;
+      if (entry.got == nullptr || entry.request.scheduler != nullptr || absl::StrContains(key, kWatchKey)) continue;
       waits->push_back({.node = "collective",
                         .what = absl::StrCat("buffer ", key, ", which ", entry.request.receiver,
                                              " asks for and no op here has offered yet"),

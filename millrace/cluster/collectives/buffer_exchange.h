@@ -17,6 +17,9 @@
 
 namespace millrace {
 
+// Part of the keys of buffers that nobody offers: whoever asks for one learns when the step has failed.
+inline constexpr char kWatchKey[] = ":watch:";
+
 // The buffers that the devices of one task offer, in all steps. Thread-safe; no callback is called with a lock held.
 //
 // A key is used once in a step. When a step has failed, everything that waits in it, and whatever comes later, gets the

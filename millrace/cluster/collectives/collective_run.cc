@@ -44,7 +44,7 @@ CollectiveRun::CollectiveRun(std::shared_ptr<TaskCollectives> task, CollectiveSc
       join_only_(join_only),
       node_(ctx.node().name()),
       device_(AttributesOf(*ctx.device())),
-      step_id_(ctx.step().step_id),
+      step_id_(task_->CollectiveStep(ctx.step().step_id)),
       cancellation_(ctx.cancellation()),
       waits_(ctx.step().waits),
       scheduler_(ctx.step().inter_op),
@@ -94,6 +94,7 @@ void CollectiveRun::Enter(Phase phase) {
     // One limit for the two phases in which the members agree.
     if (phase != Phase::kAgreeing) previous = std::exchange(timer_, 0);
   }
+  if (phase == Phase::kAgreeing && task_->options().on_remote_wait != nullptr) task_->options().on_remote_wait();
   if (previous != 0) task_->options().timers->Cancel(previous);
   if (phase == Phase::kAgreeing || call_.timeout == absl::InfiniteDuration()) return;
   const TimerQueue::Id timer = task_->options().timers->Schedule(call_.timeout, [weak = weak_from_this(), phase] {
@@ -439,12 +440,50 @@ void CollectiveRun::Finish(Status status) {
   done(std::move(status));
 }
 
+void CollectiveRun::WatchTakers() {
+  std::vector<int> ranks;
+  {
+    MutexLock lock(&mu_);
+    if (done_ == nullptr || phase_ != Phase::kExchanging) return;
+    for (const auto& [rank, count] : sends_) {
+      if (group().member(rank).task != scope_.task && watched_.insert(rank).second) ranks.push_back(rank);
+    }
+  }
+  std::sort(ranks.begin(), ranks.end());
+  for (const int rank : ranks) {
+    const GroupMember& member = group().member(rank);
+    const StatusOr<const Peer*> peer = scope_.FindPeer(member.task);
+    if (!peer.ok()) continue;
+    // Asks for a buffer that nobody offers, so that the answer is the reason why the step has failed there.
+    pb::RecvBufRequest request;
+    request.set_step_id(step_id_);
+    request.set_buf_rendezvous_key(absl::StrCat(buffer_prefix_, kWatchKey, rank_, ":", rank));
+    request.set_src_device(member.device.name());
+    request.set_src_incarnation(member.device.incarnation());
+    request.set_dst_device(device_.name());
+    const std::shared_ptr<PendingCall> call = BeginCall(**peer);
+    if (call == nullptr) return;
+    (*peer)->worker->RecvBuf({.cancellation = &call->cancellation}, request,
+                             [self = shared_from_this(), call](const StatusOr<net::Bytes>& answer) {
+                               self->EndCall(call);
+                               if (!answer.ok()) self->Finish(answer.status());
+                             });
+  }
+}
+
 void CollectiveRun::ListAwaited(std::vector<Awaited>* peers) const {
   MutexLock lock(&mu_);
   for (const std::shared_ptr<PendingCall>& call : calls_) peers->push_back(call->peer);
-  for (const auto& [rank, count] : sends_) {
-    const Peer* const peer = scope_.peers == nullptr ? nullptr : scope_.peers->Find(group().member(rank).task);
-    if (peer != nullptr) peers->push_back({.task = peer->name, .address = peer->address, .worker = peer->worker});
+  if (phase_ == Phase::kJoining || scope_.peers == nullptr) return;
+  // All members, also those with whom this exchanges nothing: the leader forms the group again when one of them was
+  // restarted, and the others then wait for this one to join it.
+  for (const GroupMember& member : group().members()) {
+    const Peer* const peer = member.task == scope_.task ? nullptr : scope_.peers->Find(member.task);
+    if (peer == nullptr) continue;
+    peers->push_back({.task = peer->name,
+                      .address = peer->address,
+                      .worker = peer->worker,
+                      .incarnation = member.device.incarnation()});
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,9 @@ class CollectiveRun : public std::enable_shared_from_this<CollectiveRun> {
   // Ends the run; later calls are no-ops.
   void Finish(Status status);
 
+  // Watches the steps of members that are to take something, once this has waited for a while: one that has failed
+  // never takes it, and this may have nothing to receive from it.
+  void WatchTakers();
   void ListAwaited(std::vector<Awaited>* peers) const;
   void OnPeerLost(const Awaited& peer, const Status& why);
 
@@ -111,6 +115,7 @@ class CollectiveRun : public std::enable_shared_from_this<CollectiveRun> {
   std::vector<std::shared_ptr<PendingCall>> calls_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<int, int> receives_ ABSL_GUARDED_BY(mu_);  // that wait, by the member that they are from
   absl::flat_hash_map<int, int> sends_ ABSL_GUARDED_BY(mu_);     // that wait, by the member that they are for
+  std::set<int> watched_ ABSL_GUARDED_BY(mu_);                   // members whose step is watched
 };
 
 }  // namespace millrace

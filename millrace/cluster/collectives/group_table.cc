@@ -59,11 +59,14 @@ uint64_t GroupTable::Join(const JoinRequest& request, Done done) {
   }
   StatusOr<JoinedGroup> result;
   std::vector<Waiter> ready;
+  std::shared_ptr<InstanceTable> replaced;  // of the group before it was formed again
+  uint64_t waits_as = 0;
   {
     MutexLock lock(&mu_);
     const auto [it, is_new] = groups_.try_emplace(request.key);
     Entry& entry = it->second;
     const bool replaces = entry.released && IsForAnother(request, entry);
+    const std::shared_ptr<InstanceTable> before = entry.joined.instances;
     if (replaces) entry = Entry();
     entry.released = false;
     if (is_new && groups_.size() > kMaxGroups) {
@@ -77,21 +80,21 @@ uint64_t GroupTable::Join(const JoinRequest& request, Done done) {
       }
       const bool was_complete = static_cast<int>(entry.members.size()) == entry.size;
       Status status = Add(request, &entry);
+      if (entry.joined.instances != before) replaced = before;
       if (status.ok() && static_cast<int>(entry.members.size()) < entry.size) {
-        entry.waiting.push_back({.id = next_waiter_, .device = request.device.name(), .done = std::move(done)});
-        return next_waiter_++;
-      }
-      if (status.ok() && entry.joined.group == nullptr) {
+        waits_as = next_waiter_++;
+        entry.waiting.push_back({.id = waits_as, .device = request.device.name(), .done = std::move(done)});
+      } else if (status.ok() && entry.joined.group == nullptr) {
         StatusOr<std::shared_ptr<const DeviceGroup>> group =
             DeviceGroup::Make(request.key, entry.device_type, entry.members);
         status = group.status();
         if (status.ok()) entry.joined = {*group, std::make_shared<InstanceTable>(*group)};
       }
-      if (status.ok()) {
+      if (waits_as == 0 && status.ok()) {
         result = entry.joined;
         ready = std::move(entry.waiting);
         entry.waiting.clear();
-      } else {
+      } else if (waits_as == 0) {
         result = status;
         if (!was_complete) {
           ready = std::move(entry.waiting);
@@ -100,6 +103,9 @@ uint64_t GroupTable::Join(const JoinRequest& request, Done done) {
       }
     }
   }
+  if (replaced != nullptr)
+    replaced->End(Aborted("group ", request.key, " is formed again, for ", request.device.name()));
+  if (waits_as != 0) return waits_as;
   done(result);
   for (Waiter& waiter : ready) waiter.done(result);
   return 0;
@@ -171,6 +177,7 @@ void GroupTable::Clear(const Status& why) {
   }
   for (auto& [key, entry] : groups) {
     for (Waiter& waiter : entry.waiting) waiter.done(why);
+    if (entry.joined.instances != nullptr) entry.joined.instances->End(why);
   }
 }
 

@@ -107,6 +107,19 @@ void InstanceTable::Leave(const InstanceRequest& request, uint64_t waiter, const
   done(why);
 }
 
+void InstanceTable::End(const Status& why) {
+  std::vector<std::pair<uint64_t, Done>> ended;
+  {
+    MutexLock lock(&mu_);
+    for (auto& [key, instance] : instances_) {
+      for (auto& waiter : std::exchange(instance->waiting, {})) ended.push_back(std::move(waiter));
+    }
+  }
+  // In a fixed order, so that simulations are deterministic.
+  std::sort(ended.begin(), ended.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto& [id, done] : ended) done(why);
+}
+
 bool InstanceTable::Find(const InstanceRequest& request, StatusOr<int>* result) const {
   MutexLock lock(&mu_);
   const auto it = instances_.find(KeyOf(request));

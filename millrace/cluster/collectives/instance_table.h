@@ -44,6 +44,9 @@ class InstanceTable {
   // Ends a wait with `why`; a no-op if it has ended.
   void Leave(const InstanceRequest& request, uint64_t waiter, const Status& why);
 
+  // Ends all waits with `why`: the group is no more, or is formed again.
+  void End(const Status& why);
+
   // The rank of the source if the instance is known here; `agrees` is the result of comparing it with the request.
   bool Find(const InstanceRequest& request, StatusOr<int>* result) const;
   // Remembers what the group's leader said.

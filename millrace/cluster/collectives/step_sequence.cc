@@ -5,6 +5,8 @@ namespace {
 
 // TensorFlow keeps the seven highest bits clear.
 constexpr int64_t kStepIdMask = (int64_t{1} << 57) - 1;
+// A leader that is further ahead or behind counts in another sequence.
+constexpr int64_t kMostMissed = 1 << 10;
 
 }  // namespace
 
@@ -28,15 +30,31 @@ StatusOr<int64_t> StepSequences::Current(int64_t graph_key) {
 
 bool StepSequences::Has(int64_t graph_key) const {
   MutexLock lock(&mu_);
-  return sequences_.contains(graph_key);
+  const auto it = sequences_.find(graph_key);
+  return it != sequences_.end() && !it->second.in_doubt;
 }
 
-Status StepSequences::Learn(int64_t graph_key, int64_t step_id) {
+void StepSequences::Doubt(int64_t graph_key) {
+  MutexLock lock(&mu_);
+  const auto it = sequences_.find(graph_key);
+  if (it != sequences_.end()) it->second.in_doubt = true;
+}
+
+StatusOr<std::vector<int64_t>> StepSequences::Learn(int64_t graph_key, int64_t step_id) {
+  step_id &= kStepIdMask;
   MutexLock lock(&mu_);
   const bool is_new = !sequences_.contains(graph_key);
   MR_ASSIGN_OR_RETURN(Sequence* const sequence, FindOrAdd(graph_key));
-  if (is_new) sequence->next = step_id & kStepIdMask;
-  return absl::OkStatus();
+  std::vector<int64_t> left_out;
+  if (!is_new && !sequence->in_doubt) return left_out;
+  const int64_t ahead = step_id - sequence->next;
+  const bool same = !is_new && ahead > -kMostMissed && ahead < kMostMissed;
+  // A leader that is behind makes the steps that this master has made, and learns that they have failed here.
+  if (same && ahead <= 0) step_id = sequence->next;
+  for (int64_t id = sequence->next; same && id < step_id; ++id) left_out.push_back(id);
+  sequence->next = step_id;
+  sequence->in_doubt = false;
+  return left_out;
 }
 
 StatusOr<int64_t> StepSequences::Begin(int64_t graph_key) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <set>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "millrace/base/mutex.h"
@@ -13,7 +14,8 @@ namespace millrace {
 
 // Buffers are exchanged within a step, so the steps that several masters run together must have the same id. The
 // masters that run graphs with the same key (RunOptions.experimental.collective_graph_key) count from an id that the
-// leader of the groups draws. Every attempt takes the next id, also after a failure, so the masters stay in step.
+// leader of the groups draws. Every attempt takes the next id, also after a failure, so the masters stay in step. After
+// a failure a master asks the leader again: it may have missed a step, or the leader may have been restarted.
 // Thread-safe.
 class StepSequences {
  public:
@@ -25,10 +27,13 @@ class StepSequences {
   // What the leader answers: the id of the oldest step that is running here, or else the next. RESOURCE_EXHAUSTED if
   // there are too many keys.
   StatusOr<int64_t> Current(int64_t graph_key);
-  // True if the sequence is known, so that Begin may be called.
+  // True if the sequence is known and not in doubt, so that Begin may be called.
   bool Has(int64_t graph_key) const;
-  // Sets what the leader answered; a no-op if the sequence is known.
-  Status Learn(int64_t graph_key, int64_t step_id);
+  // The leader has to be asked before the next step.
+  void Doubt(int64_t graph_key);
+  // Sets what the leader answered; a no-op if the sequence is known and not in doubt. If the leader is ahead in the
+  // same sequence, returns the ids that are left out.
+  StatusOr<std::vector<int64_t>> Learn(int64_t graph_key, int64_t step_id);
   // The id of a step that begins, and its end.
   StatusOr<int64_t> Begin(int64_t graph_key);
   void End(int64_t graph_key, int64_t step_id);
@@ -39,6 +44,7 @@ class StepSequences {
   struct Sequence {
     int64_t next = 0;
     std::set<int64_t> running = {};
+    bool in_doubt = false;
   };
   StatusOr<Sequence*> FindOrAdd(int64_t graph_key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -233,13 +233,45 @@ void TaskCollectives::BeginStepOf(const CollectiveScope& scope, int64_t graph_ke
         if (response->step_sequence_size() != 1 || response->step_sequence(0).graph_key() != graph_key) {
           return done(Internal("the leader ", leader, " gave no step id for collective graph key ", graph_key));
         }
-        if (Status status = self->sequences_.Learn(graph_key, response->step_sequence(0).next_step_id()); !status.ok())
-          return done(status);
+        const StatusOr<std::vector<int64_t>> left_out =
+            self->sequences_.Learn(graph_key, response->step_sequence(0).next_step_id());
+        if (!left_out.ok()) return done(left_out.status());
+        // Members that are behind learn that nobody offers anything in those steps.
+        for (const int64_t id : *left_out)
+          self->exchange_.FailStep(id, Aborted("step ", id, " was left out by ", self->options_.task));
         done(self->sequences_.Begin(graph_key));
       });
 }
 
-void TaskCollectives::FailStep(int64_t step_id, const Status& why) { exchange_.FailStep(step_id, why); }
+void TaskCollectives::EndStepOf(const CollectiveScope& scope, int64_t graph_key, int64_t step_id,
+                                const Status& status) {
+  sequences_.End(graph_key, step_id);
+  if (status.ok()) return;
+  // It may have failed before any part of it began here.
+  exchange_.FailStep(step_id, status);
+  if (!scope.leads()) sequences_.Doubt(graph_key);
+}
+
+void TaskCollectives::BeginPart(int64_t step_id, int64_t collective_step) {
+  MutexLock lock(&mu_);
+  StepOfMaster& step = steps_[step_id];
+  step.collective_step = collective_step;
+  ++step.parts;
+}
+
+void TaskCollectives::EndPart(int64_t step_id) {
+  MutexLock lock(&mu_);
+  const auto it = steps_.find(step_id);
+  if (it != steps_.end() && --it->second.parts == 0) steps_.erase(it);
+}
+
+int64_t TaskCollectives::CollectiveStep(int64_t step_id) const {
+  MutexLock lock(&mu_);
+  const auto it = steps_.find(step_id);
+  return it == steps_.end() ? step_id : it->second.collective_step;
+}
+
+void TaskCollectives::FailStep(int64_t step_id, const Status& why) { exchange_.FailStep(CollectiveStep(step_id), why); }
 
 void TaskCollectives::Shutdown(const Status& why) {
   cluster_groups_->Clear(why);
@@ -254,7 +286,10 @@ void TaskCollectives::ReleaseCluster(bool leads) {
 
 bool TaskCollectives::ListAwaited(std::vector<Awaited>* peers) const {
   const std::vector<std::shared_ptr<CollectiveRun>> runs = Runs();
-  for (const std::shared_ptr<CollectiveRun>& run : runs) run->ListAwaited(peers);
+  for (const std::shared_ptr<CollectiveRun>& run : runs) {
+    run->WatchTakers();
+    run->ListAwaited(peers);
+  }
   return !runs.empty();
 }
 

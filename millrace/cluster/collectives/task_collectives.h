@@ -58,9 +58,15 @@ class TaskCollectives : public std::enable_shared_from_this<TaskCollectives> {
   void RecvBuf(const CallControl& control, const pb::RecvBufRequest& request, Done<net::Bytes> done);
 
   // The id of a step with collective ops, which this task's master is about to run for a session with `scope`: asks the
-  // leader for it if the sequence is not known here. Call EndStepOf when the step has ended.
+  // leader for it if the sequence is not known here, or the last step has failed. Call EndStepOf when the step has
+  // ended.
   void BeginStepOf(const CollectiveScope& scope, int64_t graph_key, const CallControl& control, Done<int64_t> done);
-  void EndStepOf(int64_t graph_key, int64_t step_id) { sequences_.End(graph_key, step_id); }
+  void EndStepOf(const CollectiveScope& scope, int64_t graph_key, int64_t step_id, const Status& status);
+
+  // The buffers of the part's collective ops are exchanged under `collective_step`: its master has an id of its own for
+  // the step, since another master's parts of the same collective step may run on a task that has parts of both.
+  void BeginPart(int64_t step_id, int64_t collective_step);
+  void EndPart(int64_t step_id);
 
   // A part of a step has failed here, or its master has forgotten the step: nobody will offer its buffers any more.
   void FailStep(int64_t step_id, const Status& why);
@@ -80,6 +86,8 @@ class TaskCollectives : public std::enable_shared_from_this<TaskCollectives> {
 
  private:
   friend class CollectiveRun;
+  // The id of the step for other masters.
+  int64_t CollectiveStep(int64_t step_id) const;
   void Add(CollectiveRun* run);
   void Remove(CollectiveRun* run);
   std::vector<std::shared_ptr<CollectiveRun>> Runs() const;
@@ -95,6 +103,11 @@ class TaskCollectives : public std::enable_shared_from_this<TaskCollectives> {
     std::weak_ptr<CollectiveRun> run;
   };
   absl::flat_hash_map<const CollectiveRun*, Entry> runs_ ABSL_GUARDED_BY(mu_);
+  struct StepOfMaster {
+    int64_t collective_step = 0;
+    int parts = 0;
+  };
+  absl::flat_hash_map<int64_t, StepOfMaster> steps_ ABSL_GUARDED_BY(mu_);  // those with an id of their own
 };
 
 }  // namespace millrace

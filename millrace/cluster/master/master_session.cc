@@ -97,27 +97,32 @@ void MasterSession::Run(std::shared_ptr<const MasterProgram> program, std::vecto
   options_.worker->collectives().BeginStepOf(
       scope, graph_key, control,
       [self = shared_from_this(), program = std::move(program), feeds = std::move(feeds), options, control, graph_key,
-       done = std::move(done)](StatusOr<int64_t> step_id) mutable {
+       scope, done = std::move(done)](StatusOr<int64_t> step_id) mutable {
         if (!step_id.ok()) return done(step_id.status());
+        // TensorFlow's tasks know one id for both. Ours keep apart the steps of two masters that use the same task.
+        const bool apart = std::all_of(program->parts.begin(), program->parts.end(), [](const ProgramPart& part) {
+          return part.peer == nullptr || part.speaks_millrace;
+        });
         self->RunAs(
-            *step_id, std::move(program), std::move(feeds), options, control,
-            [self, graph_key, id = *step_id, done = std::move(done)](StatusOr<StepResult> result) mutable {
-              self->options_.worker->collectives().EndStepOf(graph_key, id);
+            apart ? self->next_step_id_.fetch_add(1) : *step_id, std::move(program), std::move(feeds), options, control,
+            [self, scope, graph_key, id = *step_id, done = std::move(done)](StatusOr<StepResult> result) mutable {
+              self->options_.worker->collectives().EndStepOf(scope, graph_key, id, result.status());
               done(std::move(result));
             },
-            /*may_repeat=*/false);
+            /*may_repeat=*/false, apart ? *step_id : 0);
       });
 }
 
 void MasterSession::RunAs(int64_t step_id, std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds,
                           const pb::RunOptions& options, const CallControl& control, Done<StepResult> done,
-                          bool may_repeat) {
+                          bool may_repeat, int64_t collective_step) {
   const bool remote = !program->is_local();
   RefPtr<StepRendezvous> rendezvous;
   if (remote) rendezvous = options_.worker->steps().Keep(step_id);
   auto step = std::make_shared<MasterStep>(shared_from_this(), std::move(program), std::move(feeds), options, step_id,
                                            std::move(rendezvous), std::move(done));
   if (may_repeat) step->MayRepeat();
+  if (collective_step != 0) step->SetCollectiveStep(collective_step);
   Status refused;
   {
     MutexLock lock(&mu_);

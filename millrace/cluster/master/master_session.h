@@ -110,7 +110,8 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
 
   // Runs a compiled program as the step `step_id`.
   void RunAs(int64_t step_id, std::shared_ptr<const MasterProgram> program, std::vector<Tensor> feeds,
-             const pb::RunOptions& options, const CallControl& control, Done<StepResult> done, bool may_repeat);
+             const pb::RunOptions& options, const CallControl& control, Done<StepResult> done, bool may_repeat,
+             int64_t collective_step = 0);
   Status Add(pb::GraphDef def) ABSL_EXCLUSIVE_LOCKS_REQUIRED(graph_mu_);
   // Records a request id. ABORTED for a duplicate, which the transport or the client sent twice and which must not run
   // twice. 0 means no id.

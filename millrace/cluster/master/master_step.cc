@@ -100,6 +100,7 @@ void MasterStep::RunAtPeer(int index) {
   call.step_id = step_id_;
   call.request_id = step_id_;
   call.run = run_;
+  call.collective_step = collective_step_;
   call.exec_opts.set_record_timeline(trace_);
   call.exec_opts.set_record_partition_graphs(partition_graphs_);
   for (const ClientEdge& feed : part.feeds) call.send.emplace_back(feed.key, feeds_[feed.index]);
@@ -148,6 +149,7 @@ void MasterStep::StreamAtPeer(int index) {
   const ProgramPart& part = program_->parts[index];
   StepStart start{.session_handle = session_->handle(), .graph_handle = part.graph_handle, .step_id = step_id_};
   start.run = run_;
+  start.collective_step = collective_step_;
   start.record_timeline = trace_;
   start.record_partition_graphs = partition_graphs_;
   // Timeouts and statistics apply to a single run.
@@ -250,6 +252,7 @@ void MasterStep::RunAtHome(int index, net::IncomingCall* from) {
   run.handover = handover_;
   run.from = from;
   run.run = run_;
+  run.collective_step = collective_step_;
   session_->options_.worker->Run(std::move(run), [self = shared_from_this(), index](PartResult result) {
     const ProgramPart& part = self->program_->parts[index];
     if (result.status.ok()) {
@@ -315,6 +318,9 @@ void MasterStep::End() {
       if (part.peer == nullptr) continue;
       if (status.ok() && part.speaks_millrace) continue;
       part.peer->worker->CleanupGraph({.timeout = absl::Seconds(10)}, step_id_, [](Status) {});
+      // A part may have ended before another one failed: who waits for its buffers learns of it by the other id.
+      if (collective_step_ != 0)
+        part.peer->worker->CleanupGraph({.timeout = absl::Seconds(10)}, collective_step_, [](Status) {});
     }
   }
   if (status.ok()) session_->CountFinished(since_, session_->options_.worker->task().clock()->Now());

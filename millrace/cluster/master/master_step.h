@@ -25,6 +25,8 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   void KeepTensors() { keeps_tensors_ = true; }
   // Call it before Start: a peer that runs the whole step may repeat it and answer only when a run fails.
   void MayRepeat() { may_repeat_ = true; }
+  // Call it before Start: the id under which its collective ops meet those of other masters' steps.
+  void SetCollectiveStep(int64_t id) { collective_step_ = id; }
   // Call it instead of Start if the session accepts no more steps.
   void Refuse(Status why);
   // Starts the step with the caller's limits. Call it once.
@@ -71,6 +73,7 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   const absl::Duration timeout_;
   const RunIdentity run_;
   const int64_t step_id_;
+  int64_t collective_step_ = 0;  // 0: none, or step_id_
   const absl::Time since_;
   Done done_;
   CancellationManager cancellation_;

@@ -47,6 +47,8 @@ class SimClient {
   const std::string& session() const { return session_; }
   bool has_session() const { return !session_.empty(); }
   void Forget() { session_.clear(); }
+  // Of the sessions that are created from now on.
+  std::vector<std::string> device_filters = {};
   // The identity of the following runs.
   void set_run(const RunIdentity& run) { run_ = run; }
 
@@ -55,6 +57,7 @@ class SimClient {
     pb::CreateSessionRequest request;
     *request.mutable_graph_def() = graph;
     if (operation_timeout_ms > 0) request.mutable_config()->set_operation_timeout_in_ms(operation_timeout_ms);
+    for (const std::string& filter : device_filters) request.mutable_config()->add_device_filters(filter);
     return Call("CreateSession", net::Serialize(request), timeout, [this](Ticket*, const net::Bytes& bytes) {
       pb::CreateSessionResponse response;
       MR_RETURN_IF_ERROR(net::Parse(bytes, &response));

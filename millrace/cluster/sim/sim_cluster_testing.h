@@ -30,6 +30,8 @@ struct SimClusterOptions {
   // The files that the ops of a process see, by its host; null: this machine's.
   std::function<FileSystem*(const std::string& host)> files = nullptr;
   absl::Duration missing_task_timeout = absl::Minutes(10);
+  absl::Duration session_grace = absl::Seconds(30);
+  std::string collective_leader = {};    // the task that forms the groups of collective ops
   std::vector<std::string> absent = {};  // tasks that are not started
 };
 
@@ -109,11 +111,23 @@ class SimCluster {
     WorkerOptions worker{.task = std::make_shared<Task>(std::move(engine)), .id = Id(task), .cluster = cluster_};
     worker.transport = process->transport.get();
     worker.liveness.timers = network_.timers(process->host);
+    worker.lease = {.task = Name(task),
+                    .grace = options_.session_grace,
+                    .connections = network_.connections(process->host),
+                    .timers = network_.timers(process->host),
+                    .clock = network_.clock(process->host),
+                    .scheduler = network_.scheduler(process->host)};
+    const LeaseOptions lease = worker.lease;
+    if (!options_.collective_leader.empty()) {
+      worker.collective_group_leader = Name(options_.collective_leader);
+      worker.random = [random = std::make_shared<std::mt19937_64>(random_())] { return (*random)(); };
+    }
     process->worker = Worker::Make(std::move(worker));
     MasterOptions master{.worker = process->worker};
     master.timers = network_.timers(process->host);
     master.liveness.timers = master.timers;
     master.missing_task_timeout = options_.missing_task_timeout;
+    master.lease = lease;
     // Each process has a random generator of its own, so that processes do not influence each other's numbers.
     master.random = [random = std::make_shared<std::mt19937_64>(random_())] { return (*random)(); };
     process->master = Master::Make(std::move(master));

@@ -78,6 +78,31 @@ TEST(ClusterStatus, ShowsABlockedStepOnBothItsTasks) {
   }
 }
 
+TEST(ClusterStatus, ShowsHowManyRunsATaskRemembers) {
+  const auto servers = StartServers({{"ps", 1}, {"worker", 1}});
+  Graph graph;
+  GraphBuilder b(&graph);
+  b.device = "/job:ps/task:0";
+  const Endpoint handle =
+      b.Op("VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape({})}, {"shared_name", "w"}});
+  b.AddNode("AssignVariableOp", {handle, b.Scalar(0.f)}, {}, "init");
+  b.AddNode("AssignAddVariableOp", {handle, b.Scalar(1.f)}, {}, "add");
+  ASSERT_TRUE(b.ok());
+  auto session = OpenSession(OverTheNetwork(*servers[1]), graph);
+  auto transport = net::NewGrpcTransport();
+  const auto records = [&] {
+    const std::vector<TaskView> tasks = AskCluster(transport.get(), AddressOf(*servers[1]), absl::Seconds(10));
+    return tasks.size() < 2 ? -1 : tasks[1].status.run_records();
+  };
+  ASSERT_EQ(session->RunTargets({"init"}), absl::OkStatus());
+  EXPECT_EQ(records(), 0);
+  RunOptions options{.identity = RunIdentity::OfNewClient()};
+  std::vector<Tensor> none;
+  ASSERT_EQ(session->Run(options, {}, {}, std::vector<std::string>{"add"}, &none, nullptr), absl::OkStatus());
+  EXPECT_EQ(records(), 1);
+  EXPECT_GT(servers[0]->worker()->task().resources()->runs().bytes(), 0);
+}
+
 // One that has carried something.
 class CountingTransport : public net::Transport {
  public:

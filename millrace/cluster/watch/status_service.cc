@@ -106,6 +106,10 @@ TaskStatus StatusService::Report() const {
   status.set_steps_micros(worker_->steps_finished().took_micros());
   status.set_memory_bytes(static_cast<int64_t>(MemoryBudget::Process()->used()));
   status.set_memory_limit_bytes(static_cast<int64_t>(MemoryBudget::Process()->limit()));
+  const RunRecords& records = worker_->task().resources()->runs();
+  status.set_run_records(static_cast<int64_t>(records.size()));
+  status.set_run_record_bytes(static_cast<int64_t>(records.bytes()));
+  status.set_run_record_limit_bytes(static_cast<int64_t>(RunRecordLimits().bytes));
   AddTraffic(&status);
   return status;
 }

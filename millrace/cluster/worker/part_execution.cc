@@ -18,6 +18,7 @@ PartExecution::PartExecution(std::shared_ptr<Worker> worker, PartRun run, absl::
     : worker_(std::move(worker)), run_(std::move(run)), done_(std::move(done)) {
   if (run_.trace) stats_ = std::make_unique<StepStatsCollector>(worker_->task().clock());
   result_.fetches.resize(run_.num_fetches + run_.graph->last_fetches.size());
+  if (run_.collective_step != 0) worker_->collectives().BeginPart(run_.step_id, run_.collective_step);
 }
 
 bool PartExecution::JoinStep() {
@@ -80,6 +81,7 @@ void PartExecution::End(Status status) {
   // Fails the waits for tensors that will not come.
   if (!status.ok() && run_.rendezvous) run_.rendezvous->Abort(status);
   if (!status.ok()) worker_->collectives().FailStep(run_.step_id, status);
+  if (run_.collective_step != 0) worker_->collectives().EndPart(run_.step_id);
   if (stats_ != nullptr && run_.rendezvous) run_.rendezvous->Detach();
   if (stats_ != nullptr) stats_->ToProto(&result_.step_stats);
   if (status.ok()) worker_->CountPart();

@@ -32,6 +32,7 @@ struct PartRun {
   // UNAVAILABLE instead of CANCELLED.
   bool on_line = false;
   RunIdentity run = {};
+  int64_t collective_step = 0;  // see RunGraphCall
 };
 
 struct PartResult {

@@ -29,6 +29,7 @@ StatusOr<PartRun> StreamedPart::Begin(const CallControl& control, StepStart* sta
   run.from = control.from;
   run.on_line = true;
   run.run = start->run;
+  run.collective_step = start->collective_step;
   MR_ASSIGN_OR_RETURN(run.rendezvous, worker_->steps().BeginRun(start->step_id, start->session_handle));
   if (edges == nullptr) return run;
   run.rendezvous->UseEdges(edges);

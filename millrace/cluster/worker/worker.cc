@@ -51,6 +51,7 @@ std::shared_ptr<TaskCollectives> Worker::NewCollectives() {
   collectives.on_remote_wait = [this] { liveness_->Poke(); };
   collectives.timers = options_.liveness.timers;
   collectives.clock = task().clock();
+  collectives.random = options_.random;
   return std::make_shared<TaskCollectives>(std::move(collectives));
 }
 
@@ -212,6 +213,7 @@ void Worker::RunGraph(const CallControl& control, RunGraphCall call, Done<RunGra
   run.handover = control.handover;
   run.from = control.from;
   run.run = call.run;
+  run.collective_step = call.collective_step;
   auto answer = std::make_unique<RunGraphAnswer>();
   for (auto& [key, value] : call.send) {
     if (Status status = rendezvous->Send(key, {std::move(value), false}); !status.ok()) answer->status = status;

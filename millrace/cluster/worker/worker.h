@@ -29,6 +29,7 @@ struct WorkerOptions {
   LeaseOptions lease = {};
   // The task that forms the groups of collective ops, for sessions that name none; may be empty.
   std::string collective_group_leader = {};
+  std::function<uint64_t()> random = nullptr;      // for ids; null: the machine's
   std::function<void()> on_session_end = nullptr;  // called when a session has ended, on any thread; may be null
 };
 

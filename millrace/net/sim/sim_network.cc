@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "millrace/net/sim/call.h"
 #include "millrace/net/sim/state.h"
 #include "millrace/net/sim/transport.h"
@@ -65,6 +66,52 @@ bool SimNetwork::State::Send(const SimMessage& message, std::function<void()> de
   return true;
 }
 
+void SimNetwork::State::CutOff(const std::string& from, const std::string& to) {
+  if (!cuts.try_emplace({from, to}, loop.now()).second) return;
+  if (options.keepalive == absl::InfiniteDuration()) return;
+  loop.After(options.keepalive, "", [this, from, to] {
+    if (!IsBroken(from, to)) return;
+    std::vector<RefPtr<SimCall>> broken;
+    for (const auto& [id, call] : calls) {
+      const bool between =
+          (call->client() == from && call->server() == to) || (call->client() == to && call->server() == from);
+      if (between) broken.push_back(ShareRef(call));
+    }
+    for (const auto& call : broken) call->Reset("");
+  });
+}
+
+bool SimNetwork::State::IsBroken(const std::string& a, const std::string& b) {
+  const auto broken = [&](const std::string& from, const std::string& to) {
+    const auto it = cuts.find({from, to});
+    return it != cuts.end() && loop.now() - it->second >= options.keepalive;
+  };
+  return broken(a, b) || broken(b, a);
+}
+
+namespace {
+
+class SimConnections final : public ConnectionTable {
+ public:
+  SimConnections(SimNetwork::State* state, std::string host) : state_(state), host_(std::move(host)) {}
+  std::vector<State> Look(absl::Span<const std::string> peers) override {
+    std::vector<State> states;
+    for (absl::string_view peer : peers) {
+      const bool known = absl::ConsumePrefix(&peer, "sim:");
+      const std::string caller(peer);
+      const bool gone = state_->dead.contains(caller) || state_->IsBroken(caller, host_);
+      states.push_back(!known ? State::kUnknown : gone ? State::kGone : State::kConnected);
+    }
+    return states;
+  }
+
+ private:
+  SimNetwork::State* const state_;
+  const std::string host_;
+};
+
+}  // namespace
+
 SimNetwork::SimNetwork(uint64_t seed, SimOptions options) : state_(std::make_shared<State>(seed, std::move(options))) {}
 // Events hold calls, calls hold the state, and messages in transit of a stream hold their call.
 SimNetwork::~SimNetwork() {
@@ -122,13 +169,13 @@ void SimNetwork::Resume(const std::string& host) {
 
 void SimNetwork::Cut(const std::string& a, const std::string& b) {
   Log(absl::StrCat("cut ", a, " from ", b));
-  state_->cuts.insert({a, b});
-  state_->cuts.insert({b, a});
+  state_->CutOff(a, b);
+  state_->CutOff(b, a);
 }
 
 void SimNetwork::CutOneWay(const std::string& from, const std::string& to) {
   Log(absl::StrCat("cut ", from, " -> ", to));
-  state_->cuts.insert({from, to});
+  state_->CutOff(from, to);
 }
 
 void SimNetwork::Heal(const std::string& a, const std::string& b) {
@@ -147,6 +194,10 @@ void SimNetwork::SetStreams(bool streams) { state_->streams = streams; }
 void SimNetwork::OnMessage(std::function<SimFate(const SimMessage&)> decide) { state_->decide = std::move(decide); }
 const std::vector<std::string>& SimNetwork::log() const { return state_->log; }
 void SimNetwork::Log(absl::string_view what) { state_->Log(what); }
+
+std::shared_ptr<ConnectionTable> SimNetwork::connections(const std::string& host) {
+  return std::make_shared<SimConnections>(state_.get(), host);
+}
 
 std::unique_ptr<Transport> SimNetwork::NewTransport(const std::string& host) { return NewSimTransport(state_, host); }
 

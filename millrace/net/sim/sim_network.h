@@ -14,6 +14,7 @@
 #include "millrace/base/clock.h"
 #include "millrace/base/thread_pool.h"
 #include "millrace/base/timer.h"
+#include "millrace/net/connection_table.h"
 #include "millrace/net/transport.h"
 
 namespace millrace::net {
@@ -34,6 +35,9 @@ struct SimOptions {
   double duplicated = 0;
   // The time that a message takes beyond its delay is its size divided by this; 0: none.
   double bytes_per_second = 0;
+  // Two hosts that have been cut off from each other for so long find their connections broken, though they send
+  // nothing.
+  absl::Duration keepalive = absl::Seconds(10);
 };
 
 struct SimMessage {
@@ -90,6 +94,9 @@ class SimNetwork {
   void Heal(const std::string& a, const std::string& b);
   // Applies to messages sent from now on.
   void SetOptions(SimOptions options);
+  // What the host knows of the connections of calls to it: one is gone if its caller was killed, or has been cut off
+  // for `keepalive`. Lives as long as the network.
+  std::shared_ptr<ConnectionTable> connections(const std::string& host);
   // Whether channels support streaming calls; false by default.
   void SetStreams(bool streams);
   // `decide` determines the fate of each message when it is sent; it may also call Kill, Hang and Cut. Null leaves it

@@ -36,7 +36,7 @@ struct SimNetwork::State {
   std::map<int64_t, SimCall*> calls;                              // not finished at the client
   std::set<SimCall*> streaming;                                   // until destroyed: messages in transit hold the call
   std::set<std::string> dead;
-  std::set<std::pair<std::string, std::string>> cuts;  // sender and receiver
+  std::map<std::pair<std::string, std::string>, absl::Time> cuts;  // since when, by sender and receiver
   int64_t next_call = 1;
   int64_t next_served = 1;
   int next_port = 10000;
@@ -46,6 +46,9 @@ struct SimNetwork::State {
   // "request #7 worker0 -> ps0 /package.Service/Method".
   static std::string Describe(const SimMessage& message);
   bool IsCut(const std::string& from, const std::string& to) const { return cuts.contains({from, to}); }
+  void CutOff(const std::string& from, const std::string& to);
+  // Whether `a` and `b` have been cut off from each other for `keepalive`, in one direction at least.
+  bool IsBroken(const std::string& a, const std::string& b);
   // A random delay for a message of this size.
   absl::Duration Delay(size_t bytes = 0);
   // Sends a message: `deliver` is called each time it arrives, `lost` once if it never does and the connection is found

@@ -9,21 +9,37 @@ Accumulator::Accumulator(Options options)
       label_(absl::StrCat("accumulator '", options_.name, "'")),
       sum_(options_.sparse ? GradientSum::Sparse(options_.dtype, options_.shape)
                            : GradientSum::Dense(options_.dtype, options_.shape)),
+      shards_(options_.shards == 0
+                  ? nullptr
+                  : std::make_unique<ShardGradients>(options_.dtype, options_.shape, options_.sparse, options_.shards)),
       takes_(label_, ResourceKind::kAccumulator) {}
+
+StatusOr<bool> Accumulator::Add(int64_t local_step, const GradientPart& gradient) {
+  if (local_step < global_step_) return false;
+  if (shards_ == nullptr) {
+    MR_RETURN_IF_ERROR(sum_->Add(gradient));
+    ++count_;
+    return true;
+  }
+  if (std::exchange(is_new_, false)) global_step_ = local_step;
+  return shards_->Add(local_step, gradient);
+}
+
+int64_t Accumulator::Count() const { return shards_ == nullptr ? count_ : shards_->count(global_step_); }
 
 Status Accumulator::Apply(const CallingOp& op, int64_t local_step, const GradientPart& gradient) {
   FinishedOps finished(op.step);
   Status status;
   op.Change([&] {
     MutexLock lock(&mu_);
-    if (local_step < global_step_) {
-      ++dropped_;
-      return;
-    }
-    status = sum_->Add(gradient);
+    const StatusOr<bool> added = Add(local_step, gradient);
+    status = added.status();
     if (!status.ok()) return;
-    ++count_;
-    takes_.Advance(&finished);
+    if (*added) {
+      takes_.Advance(&finished);
+    } else {
+      ++dropped_;
+    }
   });
   finished.Tell(nullptr);
   return status;
@@ -36,8 +52,9 @@ void Accumulator::Take(const CallingOp& op, int64_t num_required, TakeDone done)
   auto taken = std::make_shared<std::vector<Tensor>>();
   Attempt attempt(op, "gradients of");
   attempt.run = [this, taken, num_required](Status* result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (count_ < num_required) return Progress::kNone;
-    StatusOr<std::vector<Tensor>> gathered = sum_->Take(options_.mean);
+    if (Count() < num_required) return Progress::kNone;
+    StatusOr<std::vector<Tensor>> gathered =
+        shards_ == nullptr ? sum_->Take(options_.mean) : shards_->Take(global_step_, options_.mean);
     if (!gathered.ok()) {
       *result = gathered.status();
       return Progress::kDone;
@@ -64,13 +81,16 @@ void Accumulator::Take(const CallingOp& op, int64_t num_required, TakeDone done)
   finished.Tell(op.step);
 }
 
-// "1 of 2 gradients for accumulator 'w' at step 812".
+// "1 of 2 gradients for accumulator 'w' at step 812", or "6 of 8 shards (missing: 2, 3) for ...".
 void Accumulator::DescribeTake(int64_t num_required, Wait* wait) const {
   MutexLock lock(&mu_);
-  wait->has = count_;
+  wait->has = Count();
   wait->needs = num_required;
-  wait->what = absl::StrCat(count_, " of ", num_required, " gradients for ", label_, " at step ", global_step_,
-                            dropped_ > 0 ? absl::StrCat(" (", dropped_, " stale ones dropped)") : "");
+  wait->what = absl::StrCat(
+      wait->has, " of ", num_required,
+      shards_ == nullptr ? " gradients" : absl::StrCat(" shards (missing: ", shards_->Missing(global_step_), ")"),
+      " for ", label_, " at step ", global_step_,
+      dropped_ > 0 ? absl::StrCat(" (", dropped_, " stale ones dropped)") : "");
 }
 
 void Accumulator::Cancel(int64_t id) {
@@ -84,15 +104,21 @@ void Accumulator::Cancel(int64_t id) {
 }
 
 void Accumulator::SetGlobalStep(const CallingOp& op, int64_t step) {
+  FinishedOps finished(op.step);
   op.Change([&] {
     MutexLock lock(&mu_);
-    global_step_ = step;
+    const int64_t before = std::exchange(global_step_, step);
+    is_new_ = false;
+    if (shards_ == nullptr) return;
+    shards_->MoveTo(step, step < before);
+    takes_.Advance(&finished);
   });
+  finished.Tell(nullptr);
 }
 
 int64_t Accumulator::num_accumulated() const {
   MutexLock lock(&mu_);
-  return count_;
+  return Count();
 }
 
 int64_t Accumulator::num_dropped() const {
@@ -103,7 +129,9 @@ int64_t Accumulator::num_dropped() const {
 std::string Accumulator::DebugString() const {
   MutexLock lock(&mu_);
   return absl::StrCat(label_, " of ", options_.sparse ? "rows of " : "", DTypeName(options_.dtype),
-                      options_.shape.ToString(), ": ", count_, " gradients at step ", global_step_, ", ", dropped_,
+                      options_.shape.ToString(), ": ", Count(),
+                      shards_ == nullptr ? "" : absl::StrCat(" of ", options_.shards),
+                      shards_ == nullptr ? " gradients at step " : " shards at step ", global_step_, ", ", dropped_,
                       " stale ones dropped, ", takes_.size(), " takes waiting");
 }
 

@@ -7,12 +7,17 @@
 
 #include "millrace/base/mutex.h"
 #include "millrace/ops/data_flow/gradient_sum.h"
+#include "millrace/ops/data_flow/shard_gradients.h"
 #include "millrace/runtime/blocked_ops.h"
 
 namespace millrace {
 
 // Has a global step. A gradient computed at an earlier step is stale and is dropped without an error; taking the
 // accumulated gradient advances the global step by one. Thread-safe.
+//
+// With shards (fixed order) it counts logical shards instead of gradients, each once for each step, and adds them in
+// the order of the shard tree. Gradients of later steps are kept for these; the first one that comes decides at which
+// step a new accumulator begins.
 class Accumulator : public Resource {
  public:
   static constexpr char kTypeName[] = "tensorflow::ConditionalAccumulatorBase";
@@ -23,6 +28,7 @@ class Accumulator : public Resource {
     PartialShape shape;
     bool sparse = false;
     bool mean = true;  // if false, the sum
+    int shards = 0;    // if positive, fixed order
   };
   using TakeDone = absl::AnyInvocable<void(StatusOr<std::vector<Tensor>>)>;
 
@@ -37,12 +43,15 @@ class Accumulator : public Resource {
   void SetGlobalStep(const CallingOp& op, int64_t step);
 
   int64_t num_accumulated() const;
-  // The number of stale gradients that were dropped.
+  // The number of gradients that were dropped, because they were stale or, with shards, there already.
   int64_t num_dropped() const;
   std::string DebugString() const override;
 
  private:
   void Cancel(int64_t id);
+  // True if the gradient was added.
+  StatusOr<bool> Add(int64_t local_step, const GradientPart& gradient) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  int64_t Count() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Describes a waiting take for the list of waits.
   void DescribeTake(int64_t num_required, Wait* wait) const;
 
@@ -54,6 +63,8 @@ class Accumulator : public Resource {
   int64_t count_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;
   const std::unique_ptr<GradientSum> sum_ ABSL_PT_GUARDED_BY(mu_);
+  const std::unique_ptr<ShardGradients> shards_ ABSL_PT_GUARDED_BY(mu_);  // null without fixed order
+  bool is_new_ ABSL_GUARDED_BY(mu_) = true;                               // nobody has told it a step
   WaitingLine takes_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -4,15 +4,18 @@
 #include <memory>
 #include <vector>
 
+#include "millrace/base/shard_tree.h"
 #include "millrace/tensor/tensor.h"
 
 namespace millrace {
 
-// An incoming gradient. A sparse one has indices and optionally the dense shape.
+// An incoming gradient. A sparse one has indices and optionally the dense shape; in fixed order it is that of some
+// shards.
 struct GradientPart {
   const Tensor* values = nullptr;
   const Tensor* indices = nullptr;
   const Tensor* shape = nullptr;
+  ShardRange shards = {};
 };
 
 // Not thread-safe.

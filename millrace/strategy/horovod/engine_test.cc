@@ -164,6 +164,12 @@ TEST_F(EngineTest, ARankThatHasJoinedContributesZerosUntilAllHave) {
         const auto sum = engine.SubmitAndWait(Sum("x", Floats(3, 1)));
         ASSERT_TRUE(sum.ok()) << sum.status();
         EXPECT_THAT(sum->flat<float>(), Each(static_cast<float>(ranks))) << step;
+        // An average is that of all ranks, as in Horovod.
+        NamedCollective average = Sum("y", Floats(3, 3));
+        average.reduction = "mean";
+        const auto mean = engine.SubmitAndWait(std::move(average));
+        ASSERT_TRUE(mean.ok()) << mean.status();
+        EXPECT_THAT(mean->flat<float>(), Each(static_cast<float>(ranks))) << step;
         const auto rows = engine.SubmitAndWait({.kind = Kind::kAllgather, .name = "rows", .tensor = Floats(2, 1)});
         ASSERT_TRUE(rows.ok()) << rows.status();
         EXPECT_EQ(rows->num_elements(), 2 * ranks);

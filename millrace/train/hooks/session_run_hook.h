@@ -40,6 +40,8 @@ class SessionRunHook {
   virtual Status Begin(const Scope& scope) { return absl::OkStatus(); }
   // Called for each session, when its variables are initialised.
   virtual Status AfterCreateSession(ClientSession* session, Coordinator* coordinator) { return absl::OkStatus(); }
+  // Whether AfterCreateSession replaces the values that the variables have got, by those of another worker.
+  virtual bool GivesValues() const { return false; }
   virtual StatusOr<SessionRunArgs> BeforeRun(SessionRunContext* context) { return SessionRunArgs(); }
   // Not called if the run failed.
   virtual Status AfterRun(SessionRunContext* context, const SessionRunValues& values) { return absl::OkStatus(); }

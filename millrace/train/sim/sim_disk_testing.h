@@ -49,6 +49,18 @@ class SimDisk {
   // From now on a sync returns without having written anything.
   void SetLies(bool lies) { lies_ = lies; }
 
+  // As rm -r.
+  void RemoveAll() {
+    const StatusOr<std::vector<std::string>> names = files_->List(path());
+    MR_CHECK(names.ok());
+    for (const std::string& name : *names) {
+      const std::string file = JoinPath(path(), name);
+      Forget(file);
+      const bool folder = files_->IsDirectory(file).value_or(false);
+      MR_CHECK((folder ? files_->RemoveTree(file) : files_->Remove(file)).ok());
+    }
+  }
+
   // Everything that was not synced may be gone, as the seed decides.
   void LosePower() {
     const size_t undone = renames_.empty() ? 0 : random_() % (renames_.size() + 1);

@@ -1,12 +1,15 @@
 // Programs of blocking code on a simulated network. For tests only.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "millrace/base/mutex.h"
@@ -19,7 +22,8 @@ namespace millrace {
 
 // One process of a user: `body` runs on a thread of its own, but only while the simulation's thread is in Proceed, so
 // that at any moment one of the two runs and a seed determines the order of everything. It blocks where its session or
-// its WaitSettings wait, and the simulation goes on meanwhile.
+// its WaitSettings wait, and the simulation goes on meanwhile. So do the threads that it starts through its
+// WaitSettings (those of coordinators and queue runners), in the order in which they were started.
 //
 // Sessions with the target "sim://TASK:2222" that the body creates are on this network.
 class SimProgram {
@@ -27,36 +31,35 @@ class SimProgram {
   SimProgram(net::SimNetwork* network, std::string host, std::function<void(SimProgram&)> body)
       : network_(network), host_(std::move(host)), transport_(network->NewTransport(host_)) {
     RegisterTargets();
-    thread_ = std::thread([this, body = std::move(body)] {
-      Take();
-      current = this;
-      body(*this);
-      MutexLock lock(&mu_);
-      finished_ = true;
-      running_ = false;
-      changed_.SignalAll();
-    });
+    StartThread([this, body = std::move(body)] { body(*this); });
   }
   // The body must have finished.
   ~SimProgram() {
     MR_CHECK(finished());
-    thread_.join();
+    for (const auto& thread : threads_) thread->thread.join();
   }
   SimProgram(const SimProgram&) = delete;
 
   // For the simulation's thread.
 
-  // Runs the body until it waits for something that has not come, or ends. Returns finished().
+  // Runs all threads until each waits for something that has not come, or has ended. Returns finished().
   bool Proceed() {
-    while (IsReady()) {
-      MutexLock lock(&mu_);
-      running_ = true;
-      changed_.SignalAll();
-      while (running_) changed_.Wait(&mu_);
+    for (bool any = true; any;) {
+      any = false;
+      for (size_t i = 0; i < threads_.size(); ++i) {  // they may start others
+        Thread& thread = *threads_[i];
+        if (!IsReady(thread)) continue;
+        any = true;
+        MutexLock lock(&mu_);
+        thread.running = true;
+        changed_.SignalAll();
+        while (thread.running) changed_.Wait(&mu_);
+      }
     }
     return finished();
   }
-  // As SIGKILL, except that the body has to return: its calls fail and its waits end. What it sends arrives nowhere.
+  // As SIGKILL, except that the threads have to return: their calls fail and their waits end. What it sends arrives
+  // nowhere.
   void Kill() {
     killed_ = true;
     network_->Kill(host_);
@@ -64,28 +67,53 @@ class SimProgram {
   bool killed() const { return killed_; }
   bool finished() const {
     MutexLock lock(&mu_);
-    return finished_;
+    return std::all_of(threads_.begin(), threads_.end(), [](const auto& thread) { return thread->finished; });
   }
   const std::string& host() const { return host_; }
 
   // For the body.
 
   void Wait(Notification* come) {
-    come_ = come;
-    GiveBack();
-    Take();
-    come_ = nullptr;
+    this_thread->come = come;
+    {
+      MutexLock lock(&mu_);
+      this_thread->running = false;
+      changed_.SignalAll();
+    }
+    Take(this_thread);
+    this_thread->come = nullptr;
   }
   void Pause(absl::Duration time) {
     Notification over;
-    if (killed_) return;
+    // A thread that only waits for the others of a killed program must let them end.
+    if (killed_) time = std::min(time, absl::Milliseconds(1));
     network_->timers(host_)->Schedule(time, [&over] { over.Notify(); });
     Wait(&over);
+  }
+  void StartThread(absl::AnyInvocable<void()> body) {
+    threads_.push_back(std::make_unique<Thread>());
+    Thread* const thread = threads_.back().get();
+    thread->thread = std::thread([this, thread, body = std::move(body)]() mutable {
+      Take(thread);
+      current = this;
+      this_thread = thread;
+      body();
+      body = nullptr;
+      MutexLock lock(&mu_);
+      thread->finished = true;
+      thread->running = false;
+      changed_.SignalAll();
+    });
   }
   WaitSettings waits() {
     return {.clock = network_->clock(host_),
             .pause = [this](absl::Duration time) { Pause(time); },
-            .give_up = [this]() -> Status { return killed_ ? Cancelled("killed") : absl::OkStatus(); }};
+            .give_up = [this]() -> Status { return killed_ ? Cancelled("killed") : absl::OkStatus(); },
+            .start_thread =
+                [this](absl::AnyInvocable<void()> body) {
+                  StartThread(std::move(body));
+                  return true;
+                }};
   }
   RemoteSessionOptions sessions() {
     return {.transport = transport_.get(),
@@ -112,32 +140,34 @@ class SimProgram {
     (void)once;
   }
 
-  // The body runs only between Take and GiveBack.
-  void Take() {
+  struct Thread {
+    std::thread thread;
+    Notification* come = nullptr;            // what it waits for
+    bool running = false, finished = false;  // guarded by mu_
+  };
+
+  // Waits for the thread's turn, which lasts until it waits for something else.
+  void Take(Thread* thread) {
     MutexLock lock(&mu_);
-    while (!running_) changed_.Wait(&mu_);
+    while (!thread->running) changed_.Wait(&mu_);
   }
-  void GiveBack() {
+  bool IsReady(const Thread& thread) const {
     MutexLock lock(&mu_);
-    running_ = false;
-    changed_.SignalAll();
+    return !thread.finished && (thread.come == nullptr || thread.come->HasBeenNotified());
   }
-  bool IsReady() const { return !finished() && (come_ == nullptr || come_->HasBeenNotified()); }
 
   static inline thread_local SimProgram* current = nullptr;
+  static inline thread_local Thread* this_thread = nullptr;
 
   net::SimNetwork* const network_;
   const std::string host_;
   const std::unique_ptr<net::Transport> transport_;
   // Used by whoever runs.
-  Notification* come_ = nullptr;
   bool killed_ = false;
   uint64_t sessions_ = 0;
+  std::vector<std::unique_ptr<Thread>> threads_;
   mutable Mutex mu_;
   CondVar changed_;
-  bool running_ ABSL_GUARDED_BY(mu_) = false;
-  bool finished_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread thread_;
 };
 
 }  // namespace millrace

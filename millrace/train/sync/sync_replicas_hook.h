@@ -25,6 +25,8 @@ class SyncReplicasHook : public SessionRunHook {
  private:
   Status BeginAsChief(ClientSession* session, Coordinator* coordinator);
   Status RunOnce(ClientSession* session, const Operation& op);
+  // In fixed order and a later session: FAILED_PRECONDITION if the training is not where this worker left it.
+  Status CheckContinues(ClientSession* session);
   Status BeginAsWorker(ClientSession* session, Coordinator* coordinator);
 
   const std::shared_ptr<const SyncReplicasNodes> nodes_;

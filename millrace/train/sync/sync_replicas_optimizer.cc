@@ -5,31 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "millrace/api/op_call.h"
-#include "millrace/graph/device_name.h"
 #include "millrace/train/sync/sync_replicas_hook.h"
 #include "millrace/train/sync/sync_replicas_nodes.h"
+#include "millrace/train/sync/sync_replicas_shards.h"
 
 namespace millrace {
 namespace {
 
 const AttrList kInt64Components = {{"component_types", std::vector<DType>{DType::kInt64}}};
-
-// A variable that lives as long as the cluster: it is not saved and has no initializer.
-struct LocalVariable {
-  LocalVariable(const Scope& scope, DType dtype, const std::string& shared_name) : dtype(dtype) {
-    handle = Op(scope, "VarHandleOp", {},
-                {{"dtype", dtype}, {"shape", PartialShape(std::vector<int64_t>{})}, {"shared_name", shared_name}});
-  }
-  Output Read(const Scope& scope) const {
-    return Op(scope.ColocateWith(handle), "ReadVariableOp", {handle}, {{"dtype", dtype}});
-  }
-  Operation Assign(const Scope& scope, const Input& value) const {
-    return AddOp(scope.ColocateWith(handle), "AssignVariableOp", {handle, value}, {{"dtype", dtype}});
-  }
-
-  DType dtype;
-  Output handle;
-};
 
 // An unbounded FIFO queue of int64 scalars.
 struct CountQueue {
@@ -102,10 +85,6 @@ struct VariableAccumulator {
   Output handle;
 };
 
-Output Stack(const Scope& scope, const std::vector<Output>& values) {
-  return Op(scope, "Pack", {InputList(std::vector<Input>(values.begin(), values.end()))});
-}
-
 }  // namespace
 
 SyncReplicasOptimizer::SyncReplicasOptimizer(std::unique_ptr<Optimizer> optimizer, SyncReplicasOptions options)
@@ -137,7 +116,7 @@ class SyncReplicasOptimizer::Builder {
         home_(s_.ColocateWith(global_step.handle())),
         global_step_(global_step),
         nodes_(std::make_shared<Nodes>(Nodes{.home = home_})),
-        local_step_(MakeLocalStep()),
+        local_step_(LocalVariable::OfStep(s_, home_, options.name)),
         chief_began_(home_.WithOpName("chief_began"), DType::kBool, Shared("chief_began")),
         tokens_(home_.WithOpName("sync_token_q"), Shared("sync_token_q")),
         announced_(home_.WithOpName("announced"), Shared("announced")) {
@@ -161,7 +140,6 @@ class SyncReplicasOptimizer::Builder {
     s_.UpdateStatus(InvalidArgument(options_.name, ": ", what));
     return false;
   }
-  LocalVariable MakeLocalStep() const;
   // Applies the gradient of each variable to its accumulator, and takes the mean for the chief.
   bool Accumulate(const std::vector<GradAndVar>& gradients, const Output& step);
   int MostTokens() const { return std::max(options_.replicas_to_aggregate, options_.total_num_replicas); }
@@ -180,18 +158,6 @@ class SyncReplicasOptimizer::Builder {
   Output begin_;
   Operation train_;
 };
-
-// A local step on the worker would cost a round trip to the accumulators, so it is colocated with the global step,
-// under the worker's name if it has one.
-LocalVariable SyncReplicasOptimizer::Builder::MakeLocalStep() const {
-  const Operation anchor = AddOp(s_.WithOpName("worker"), "NoOp", {});
-  const std::string worker = anchor.empty() ? "" : anchor.node()->requested_device();
-  const StatusOr<DeviceName> device = DeviceName::Parse(worker);
-  if (anchor.empty() || (device.ok() && device->job && device->task)) {
-    return LocalVariable(home_.WithOpName("local_step"), DType::kInt64, Shared(absl::StrCat("local_step", worker)));
-  }
-  return LocalVariable(s_.WithOpName("local_step").ColocateWith(anchor), DType::kInt64, Shared("local_step"));
-}
 
 bool SyncReplicasOptimizer::Builder::Accumulate(const std::vector<GradAndVar>& gradients, const Output& step) {
   for (const GradAndVar& pair : gradients) {
@@ -280,19 +246,7 @@ bool SyncReplicasOptimizer::Builder::AddBeginOfSession() {
 bool SyncReplicasOptimizer::Builder::AddEndAndReadiness() {
   nodes_->release = tokens_.Enqueue(s_.WithOpName("release"), begin_, Input(MostTokens()).In(home_));
   nodes_->pass_on = tokens_.Enqueue(s_.WithOpName("pass_on"), begin_);
-  nodes_->chief_ready =
-      UninitializedVariables(s_.WithoutDevice().WithDevice(global_step_.handle().node()->requested_device()));
-  const Output began = Op(home_, "VarIsInitializedOp", {chief_began_.handle});
-  nodes_->chief_began = began;
-  const Output missing =
-      Op(home_, "Reshape",
-         {Op(home_, "Where", {Op(home_, "LogicalNot", {Op(home_, "Reshape", {began, std::vector<int32_t>{1}})})}),
-          std::vector<int32_t>{-1}});
-  const Output names = Op(home_, "GatherV2", {std::vector<std::string>{Shared("chief_began")}, missing, 0});
-  nodes_->worker_ready =
-      Op(home_.WithOpName("ready_for_local_init"), "ConcatV2", {InputList{nodes_->chief_ready, names}, 0});
-  nodes_->num_dropped_per_variable = Stack(home_.WithOpName("num_dropped_per_variable"), dropped_);
-  nodes_->num_dropped = Op(home_.WithOpName("num_dropped"), "Max", {nodes_->num_dropped_per_variable, 0});
+  nodes_->AddReadiness(s_, chief_began_, Shared("chief_began"), dropped_);
   return s_.ok();
 }
 
@@ -307,28 +261,58 @@ Operation SyncReplicasOptimizer::Builder::TrainOp(bool run_update_ops) {
 Operation SyncReplicasOptimizer::ApplyGradients(const Scope& scope, const std::vector<GradAndVar>& gradients,
                                                 const ApplyGradientsOptions& options) {
   const Operation nothing(scope, nullptr);
-  const auto wrong = [&](auto... what) {
-    scope.UpdateStatus(InvalidArgument(options_.name, ": ", what...));
-    return nothing;
-  };
-  if (!scope.ok()) return nothing;
-  if (nodes_ != nullptr) return wrong("one SyncReplicasOptimizer makes one training op");
-  if (options_.replicas_to_aggregate < 1 || options_.total_num_replicas < 1) {
-    return wrong("replicas_to_aggregate and total_num_replicas must be at least 1, but are ",
-                 options_.replicas_to_aggregate, " and ", options_.total_num_replicas);
+  if (options_.shards > 0) {
+    scope.UpdateStatus(InvalidArgument(options_.name, ": with shards, BuildShards makes the losses for Minimize"));
   }
-  if (!options.global_step) return wrong("synchronous training needs a global step, as GlobalStep(scope) gives it");
-  const Var& global_step = *options.global_step;
-  if (global_step.dtype() != DType::kInt64)
-    return wrong("the global step must be of int64, but is of ", global_step.dtype());
-
-  Builder builder(options_, scope, global_step);
+  if (!MayBuild(scope, options.global_step)) return nothing;
+  Builder builder(options_, scope, *options.global_step);
   if (!builder.AddWorkersStep(gradients) || !builder.AddChiefsUpdate(scope, optimizer_.get()) ||
       !builder.AddBeginOfSession() || !builder.AddEndAndReadiness()) {
     return nothing;
   }
   nodes_ = builder.TakeNodes();
   return builder.TrainOp(options.run_update_ops);
+}
+
+bool SyncReplicasOptimizer::MayBuild(const Scope& scope, const std::optional<Var>& global_step) const {
+  const auto wrong = [&](auto... what) {
+    scope.UpdateStatus(InvalidArgument(options_.name, ": ", what...));
+    return false;
+  };
+  if (!scope.ok()) return false;
+  if (nodes_ != nullptr) return wrong("one SyncReplicasOptimizer makes one training op");
+  if (options_.replicas_to_aggregate < 1 || options_.total_num_replicas < 1) {
+    return wrong("replicas_to_aggregate and total_num_replicas must be at least 1, but are ",
+                 options_.replicas_to_aggregate, " and ", options_.total_num_replicas);
+  }
+  if (!global_step) return wrong("synchronous training needs a global step, as GlobalStep(scope) gives it");
+  if (global_step->dtype() != DType::kInt64)
+    return wrong("the global step must be of int64, but is of ", global_step->dtype());
+  return true;
+}
+
+ShardRange SyncReplicasOptimizer::local_shards() const {
+  return CheckShards(options_).ok() ? LocalShards(options_) : ShardRange();
+}
+
+std::vector<Output> SyncReplicasOptimizer::BuildShards(const Scope& scope, const ShardFn& model) {
+  if (shards_ != nullptr) {
+    scope.UpdateStatus(InvalidArgument(options_.name, ": BuildShards is called once"));
+    return {};
+  }
+  shards_ = std::make_shared<ShardModel>();
+  return shards_->Build(scope, options_, model);
+}
+
+Operation SyncReplicasOptimizer::Minimize(const Scope& scope, const std::vector<Output>& losses,
+                                          const MinimizeOptions& options) {
+  if (shards_ == nullptr) {
+    scope.UpdateStatus(InvalidArgument(options_.name, ": the losses of shards come from BuildShards"));
+  }
+  if (!MayBuild(scope, options.global_step)) return Operation(scope, nullptr);
+  Operation train = MinimizeShards(scope, options_, *shards_, losses, *optimizer_, options, &nodes_);
+  shards_.reset();
+  return train;
 }
 
 Operation SyncReplicasOptimizer::chief_init_op() const { return nodes_ ? nodes_->chief_init : Operation(); }
@@ -347,6 +331,11 @@ StatusOr<Operation> SyncReplicasOptimizer::InitTokensOp(int num_tokens) const {
   if (nodes_ == nullptr)
     return FailedPrecondition(options_.name,
                               ": call Minimize or ApplyGradients before InitTokensOp and MakeSessionRunHook");
+  if (nodes_->fixed_order) {
+    if (num_tokens > 0)
+      return InvalidArgument(options_.name, ": with shards every worker takes part in every step; there are no tokens");
+    return AddOp(nodes_->home.WithOpName("init_tokens"), "NoOp", {});
+  }
   const int least = options_.replicas_to_aggregate - options_.total_num_replicas;
   if (num_tokens == -1) num_tokens = options_.replicas_to_aggregate;
   if (num_tokens < 0 || num_tokens < least) {

@@ -33,18 +33,45 @@
 //   current global step.
 // - A ps that died loses the accumulators of its variables. The sessions end, and new sessions start as in a new
 //   training.
+//
+// Fixed order (`shards`): the weights have the same bytes on any number of workers up to the number of shards.
+//
+//   SyncReplicasOptimizer sync(..., {.replicas_to_aggregate = 3, .shards = 8, .worker_index = 1});
+//   std::vector<Output> losses = sync.BuildShards(scope, [&](const Scope& shard, int number) {
+//     Output x = ops::Placeholder(shard, ...);                 // the part of the global batch that is shard `number`
+//     return losses::...(shard, ..., layers::Dense(shard, x, 10));
+//   });
+//   Operation train = sync.Minimize(scope, losses, {.global_step = GlobalStep(scope)});
+//
+// The global batch has `shards` parts, which the workers share out. Each is computed by itself; accumulators count
+// shards, each once for each step, and add them in the order of the shard tree (base/shard_tree.h). There are no tokens
+// and no backup workers: all workers run each step, and wait until its update has been made.
+// - A worker that died is missing until it is back. Which of its shards it had contributed does not matter: the first
+//   gradient of a shard counts. It begins at local_step(), and its program with the batch of that step.
+// - A new chief continues with the values on the parameter servers. If its predecessor died before an update was
+// applied,
+//   it takes the same sums again. If it died while the update was being applied, some variables have it and others do
+//   not, and it is applied once more: for the same bytes, restore a checkpoint.
+// - A ps that died, or a chief that restores an earlier checkpoint, takes the training back. A worker that was ahead
+// ends
+//   with FAILED_PRECONDITION, because its batches are those of later steps; start it again.
+// - A worker whose training ends early, as its data do, ends that of the others: their step fails with OUT_OF_RANGE.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "millrace/api/optimizer.h"
+#include "millrace/base/shard_tree.h"
 #include "millrace/train/hooks/session_run_hook.h"
 #include "millrace/train/queue_runner.h"
 
 namespace millrace {
 
+class ShardModel;
 struct SyncReplicasNodes;
 
 struct SyncReplicasOptions {
@@ -52,6 +79,11 @@ struct SyncReplicasOptions {
   int replicas_to_aggregate = 1;
   // The number of workers; 0 stands for replicas_to_aggregate. Must be the same in all workers.
   int total_num_replicas = 0;
+  // Fixed order: the number of logical shards of a global batch, at least as many as workers; 0 switches it off. Must
+  // be the same in all workers.
+  int shards = 0;
+  // With shards: the number of this worker, from 0.
+  int worker_index = 0;
   // The name of the nodes and of the state that the workers share on the parameter servers. Two optimizers in one
   // cluster need different names.
   std::string name = "sync_replicas";
@@ -72,6 +104,17 @@ class SyncReplicasOptimizer {
   Operation ApplyGradients(const Scope& scope, const std::vector<GradAndVar>& gradients,
                            const ApplyGradientsOptions& options = {});
   Operation Minimize(const Scope& scope, const Output& loss, const MinimizeOptions& options = {});
+
+  // Fixed order. This worker's shards, first to last - 1; none if the options are wrong.
+  ShardRange local_shards() const;
+  // Builds the model for each of them, and returns the losses. They share their variables by name (Scope::WithReuse).
+  // Initial values and random layers depend on (seed, name) and (seed, name, step, shard) alone; variables that the
+  // model itself assigns need an aggregation (VarOptions). Only the summaries of the first shard are kept.
+  using ShardFn = std::function<Output(const Scope& shard, int number)>;
+  std::vector<Output> BuildShards(const Scope& scope, const ShardFn& model);
+  // Like Minimize above, for the mean of the losses of all shards of all workers. Rows of sparse gradients are added up
+  // and divided by the number of shards, which makes them the gradient of that mean.
+  Operation Minimize(const Scope& scope, const std::vector<Output>& losses, const MinimizeOptions& options);
 
   // The hook that runs the ops below at the right times. In a new session a worker waits for the chief, logging the
   // wait; the chief fails with FAILED_PRECONDITION if variables have no value. Adds nodes, so call it before there is a
@@ -108,9 +151,13 @@ class SyncReplicasOptimizer {
  private:
   using Nodes = SyncReplicasNodes;
   class Builder;
+  // Whether a training op can be built; otherwise the scope has an error.
+  bool MayBuild(const Scope& scope, const std::optional<Var>& global_step) const;
+
   const std::unique_ptr<Optimizer> optimizer_;
   const SyncReplicasOptions options_;
   std::shared_ptr<Nodes> nodes_;
+  std::shared_ptr<ShardModel> shards_;  // between BuildShards and Minimize
 };
 
 }  // namespace millrace

@@ -1,10 +1,10 @@
-#include "millrace/collective/shard_tree.h"
+#include "millrace/base/shard_tree.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 
-namespace millrace::collective {
+namespace millrace {
 namespace {
 
 void AddLargest(ShardRange node, absl::Span<const int> owners, int rank, std::vector<ShardRange>* nodes) {
@@ -48,4 +48,4 @@ std::vector<int> EvenOwners(int shards, int ranks) {
   return owners;
 }
 
-}  // namespace millrace::collective
+}  // namespace millrace

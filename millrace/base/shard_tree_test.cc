@@ -1,9 +1,9 @@
-#include "millrace/collective/shard_tree.h"
+#include "millrace/base/shard_tree.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace millrace::collective {
+namespace millrace {
 namespace {
 
 using ::testing::ElementsAre;
@@ -38,4 +38,4 @@ TEST(ShardTree, ARankCombinesTheLargestNodesThatItHas) {
 }
 
 }  // namespace
-}  // namespace millrace::collective
+}  // namespace millrace

@@ -10,7 +10,7 @@
 
 #include "absl/types/span.h"
 
-namespace millrace::collective {
+namespace millrace {
 
 // The shards first, ..., last - 1.
 struct ShardRange {
@@ -33,4 +33,4 @@ std::vector<ShardRange> LargestNodes(absl::Span<const int> owners, int rank);
 // Which rank has which shard if nothing else is said: contiguous and nearly equal parts, larger ones last.
 std::vector<int> EvenOwners(int shards, int ranks);
 
-}  // namespace millrace::collective
+}  // namespace millrace

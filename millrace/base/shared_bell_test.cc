@@ -1,0 +1,130 @@
+#include "millrace/base/shared_bell.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <new>
+#include <thread>
+#include <vector>
+
+namespace millrace {
+namespace {
+
+TEST(SharedBellTest, AWaitThatBeganAfterTheBellRangReturnsAtOnce) {
+  SharedBell bell;
+  const uint32_t seen = bell.rung();
+  bell.Ring();
+  EXPECT_TRUE(bell.Wait(seen));
+  EXPECT_EQ(bell.rung(), seen + 1);
+}
+
+TEST(SharedBellTest, AWaitEndsAfterItsTimeWithoutARing) {
+  SharedBell bell;
+  EXPECT_FALSE(bell.Wait(bell.rung(), std::chrono::milliseconds(1)));
+}
+
+// Two threads take turns; each waits for the other's ring. A wake-up that is lost would stop them.
+void TakeTurns(SharedBell* here, SharedBell* there, std::atomic<int>* turn, int own, int turns) {
+  for (int i = 0; i < turns; ++i) {
+    for (;;) {
+      const uint32_t seen = here->rung();
+      if (turn->load() % 2 == own) break;
+      here->Wait(seen);
+    }
+    ++*turn;
+    there->Ring();
+  }
+}
+
+TEST(SharedBellTest, NoRingIsLostBetweenThreads) {
+  constexpr int kTurns = 20000;
+  SharedBell bells[2];
+  std::atomic<int> turn{0};
+  std::thread other([&] { TakeTurns(&bells[1], &bells[0], &turn, 1, kTurns); });
+  TakeTurns(&bells[0], &bells[1], &turn, 0, kTurns);
+  other.join();
+  EXPECT_EQ(turn.load(), 2 * kTurns);
+}
+
+TEST(SharedBellTest, ARingWakesEveryThreadThatWaits) {
+  constexpr int kThreads = 4;
+  SharedBell bell, waiting;
+  std::atomic<int> count{0};
+  std::vector<std::thread> threads;
+  const uint32_t seen = bell.rung();
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      ++count;
+      waiting.Ring();
+      bell.Wait(seen);
+    });
+  }
+  for (;;) {
+    const uint32_t rung = waiting.rung();
+    if (count.load() == kThreads) break;
+    waiting.Wait(rung);
+  }
+  bell.Ring();
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(SharedBellTest, AThreadThatWaitsForOneRingerAloneSeesTheOthersToo) {
+  constexpr int kTurns = 20000;
+  SharedBell here, there;
+  std::atomic<int> others{0}, turn{0};
+  // The one who is waited for rings last in each turn, after three others.
+  std::thread ringer([&] {
+    for (int i = 1; i <= kTurns; ++i) {
+      for (uint32_t by = 2; by < 5; ++by) {
+        ++others;
+        here.Ring(by);
+      }
+      turn.store(i);
+      here.Ring(/*by=*/1);
+      for (;;) {
+        const uint32_t seen = there.rung();
+        if (turn.load() == -i) break;
+        there.Wait(seen);
+      }
+    }
+  });
+  here.set_only(1);
+  for (int i = 1; i <= kTurns; ++i) {
+    for (;;) {
+      const uint32_t seen = here.rung();
+      if (turn.load() == i) break;
+      here.Wait(seen);
+    }
+    ASSERT_EQ(others.load(), 3 * i);
+    turn.store(-i);
+    there.Ring();
+  }
+  ringer.join();
+}
+
+TEST(SharedBellTest, NoRingIsLostBetweenProcesses) {
+  constexpr int kTurns = 5000;
+  struct Shared {
+    SharedBell bells[2];
+    std::atomic<int> turn;
+  };
+  void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* const shared = new (memory) Shared;
+  const pid_t child = fork();
+  if (child == 0) {
+    TakeTurns(&shared->bells[1], &shared->bells[0], &shared->turn, 1, kTurns);
+    _exit(0);
+  }
+  TakeTurns(&shared->bells[0], &shared->bells[1], &shared->turn, 0, kTurns);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(shared->turn.load(), 2 * kTurns);
+  munmap(memory, sizeof(Shared));
+}
+
+}  // namespace
+}  // namespace millrace

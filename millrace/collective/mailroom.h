@@ -1,0 +1,102 @@
+// Shared memory through which the other ranks of a host leave small messages for this one.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/base/fd.h"
+#include "millrace/base/mutex.h"
+#include "millrace/base/shared_bell.h"
+#include "millrace/base/status.h"
+#include "millrace/net/bytes.h"
+
+namespace millrace::collective {
+
+// How another process of this host finds a mailroom.
+struct MailroomOffer {
+  uint64_t process = 0;
+  uint64_t descriptor = 0;        // in that process
+  std::array<char, 32> key = {};  // random bytes at the front of the memory
+};
+std::string EncodeMailroomOffer(const MailroomOffer& offer);
+[[nodiscard]] bool ReadMailroomOffer(net::BytesReader* reader, MailroomOffer* offer);
+
+// The memory: a head, and a ring of bytes for each sender.
+struct MailroomLayout;
+
+// A mapping of the memory.
+class MailroomMemory {
+ public:
+  MailroomMemory() = default;
+  MailroomMemory(void* memory, size_t size) : memory_(memory), size_(size) {}
+  ~MailroomMemory();
+  MailroomMemory(const MailroomMemory&) = delete;
+  MailroomMemory& operator=(const MailroomMemory&) = delete;
+  MailroomLayout* operator->() const { return static_cast<MailroomLayout*>(memory_); }
+
+ private:
+  void* const memory_ = nullptr;
+  const size_t size_ = 0;
+};
+
+// The receiver's side. Messages are left without waking anybody, unless a thread waits at the bell; see set_must_call.
+//
+// Take is called by one thread at a time; everything else is thread-safe.
+class Mailroom {
+ public:
+  // With more ranks than this the memory would be too large.
+  static constexpr int kMostRanks = 64;
+
+  // For the messages of `ranks` senders. An error if there is no memory, or too many ranks.
+  static StatusOr<std::unique_ptr<Mailroom>> Make(int ranks);
+
+  const MailroomOffer& offer() const { return offer_; }
+  // Rings for each message, by the sender's rank + 1, and for whatever else a waiting thread of this process should
+  // see.
+  SharedBell* bell();
+  // While it is set, senders call after they have left a message (Mailbox::Left::kCall), because no thread looks.
+  // Afterwards look for messages once more: those that came before are not called for.
+  void set_must_call(bool must);
+
+  // Takes the next message of a sender. Returns false if there is none; an error if the memory is not as a sender
+  // leaves it.
+  StatusOr<bool> Take(int from, std::string* message);
+
+ private:
+  Mailroom(Fd fd, void* memory, size_t size, int ranks);
+
+  const Fd fd_;
+  const MailroomMemory memory_;
+  MailroomOffer offer_;
+  std::vector<uint64_t> taken_;  // bytes, by sender
+};
+
+// The sender's side: this rank's ring in the mailroom of another.
+//
+// Thread-safe.
+class Mailbox {
+ public:
+  // An error if it cannot be opened, or is not what was offered.
+  static StatusOr<std::unique_ptr<Mailbox>> Open(const MailroomOffer& offer, int ranks, int own_rank);
+
+  enum class Left {
+    kYes,
+    kCall,  // yes, and the receiver must be called: it does not look by itself
+    kNo,    // it does not fit, or the receiver would have to be called anyway: send it in another way
+  };
+  Left Leave(const net::Bytes& message);
+
+ private:
+  Mailbox(void* memory, size_t size, int own_rank);
+
+  const MailroomMemory memory_;
+  const int own_rank_;
+  Mutex mu_;
+  uint64_t left_ ABSL_GUARDED_BY(mu_) = 0;  // bytes
+};
+
+}  // namespace millrace::collective
