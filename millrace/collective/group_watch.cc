@@ -45,6 +45,7 @@ void GroupCore::Tick(uint64_t number) {
   const absl::Time now = options_.clock->Now();
   std::vector<int> ping;
   std::shared_ptr<Instance> oldest;
+  OperationSpec spec;  // of the oldest
   bool registered = true;
   Status why;
   std::string line;
@@ -56,15 +57,20 @@ void GroupCore::Tick(uint64_t number) {
     if (in_flight_ == 0 || !failed_.ok()) return;
     for (const auto& [sequence, running] : running_) {
       if (!running.begun) continue;
+      const absl::Duration interval = WatchInterval(running.timeout);
+      delay = std::min(delay, interval);
+      // It has a number, but the thread that starts it may still be about to call Begin.
+      const std::optional<OperationSpec> begun = running.instance->spec();
+      if (!begun.has_value()) continue;
       if (now >= running.deadline) {
-        why = DeadlineExceeded(Describe(*running.instance->spec()), " is not complete after ",
-                               absl::FormatDuration(running.timeout), ": ", Missing(*running.instance));
+        why = DeadlineExceeded(Describe(*begun), " is not complete after ", absl::FormatDuration(running.timeout), ": ",
+                               Missing(*running.instance));
         break;
       }
-      const absl::Duration interval = WatchInterval(running.timeout);
-      delay = std::min({delay, interval, running.deadline - now});
+      delay = std::min(delay, running.deadline - now);
       if (oldest != nullptr || now - running.since < interval / 2) continue;
       oldest = running.instance;
+      spec = *begun;
       registered = running.wait != 0;
     }
     for (int rank = 0; rank < size() && why.ok(); ++rank) {
@@ -82,7 +88,6 @@ void GroupCore::Tick(uint64_t number) {
   Announce(line);
   if (!why.ok()) return Fail(std::move(why));
   if (oldest != nullptr) {
-    const OperationSpec spec = *oldest->spec();
     if (!registered && options_.waits != nullptr) RegisterWait(oldest->sequence(), spec);
     for (const int rank : ping) Ping(rank, spec, oldest->sequence());
   }
