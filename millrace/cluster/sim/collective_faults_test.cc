@@ -224,13 +224,14 @@ enum class CollectiveFault { kLose, kCut, kKillSender, kKillReceiver, kHangRecei
 // Runs the ops with the fault at the message number `at` between tasks; a negative number is no fault. Returns the
 // number of messages.
 int RunCollectivesWithFault(const CollectiveSetup& setup, CollectiveFault fault, int at) {
-  Collectives c(/*seed=*/1, setup);
-  EXPECT_TRUE(c.Open());
+  // Before the cluster, whose calls end with messages too.
   int messages = 0;
   std::vector<std::string> blamed;  // an error names one of these tasks
   std::string gone;                 // whose clients hear nothing, or only that it is gone
   const auto task_of = [](const std::string& host) { return host.substr(0, host.find('.')); };
   bool armed = true;
+  Collectives c(/*seed=*/1, setup);
+  EXPECT_TRUE(c.Open());
   c.network().OnMessage([&](const net::SimMessage& message) {
     const std::string from = task_of(message.from), to = task_of(message.to);
     if (!armed || absl::StartsWith(from, "client") || absl::StartsWith(to, "client")) return net::SimFate::kByChance;
