@@ -49,12 +49,10 @@
 // - A worker that died is missing until it is back. Which of its shards it had contributed does not matter: the first
 //   gradient of a shard counts. It begins at local_step(), and its program with the batch of that step.
 // - A new chief continues with the values on the parameter servers. If its predecessor died before an update was
-// applied,
-//   it takes the same sums again. If it died while the update was being applied, some variables have it and others do
-//   not, and it is applied once more: for the same bytes, restore a checkpoint.
+//   applied, it takes the same sums again. If it died while the update was being applied, some variables have it and
+//   others do not, and it is applied once more: for the same bytes, restore a checkpoint.
 // - A ps that died, or a chief that restores an earlier checkpoint, takes the training back. A worker that was ahead
-// ends
-//   with FAILED_PRECONDITION, because its batches are those of later steps; start it again.
+//   ends with FAILED_PRECONDITION, because its batches are those of later steps; start it again.
 // - A worker whose training ends early, as its data do, ends that of the others: their step fails with OUT_OF_RANGE.
 #pragma once
 
