@@ -99,11 +99,11 @@ void GroupCore::Ping(int rank, const OperationSpec& spec, uint64_t sequence) {
   std::string body;
   PutVarint(&body, sequence);
   AppendSpec(spec, &body);
-  others_[rank]->channel->Call(kPingMethod, Call(body), {.timeout = options_.peer_timeout},
-                               [weak = weak_from_this(), rank,
-                                asked = options_.clock->Now()](const StatusOr<net::Bytes>& answer) {
-                                 if (const auto self = weak.lock()) self->OnPingAnswer(rank, asked, answer);
-                               });
+  others_[rank]->channel->Call(
+      kPingMethod, Call(body), {.timeout = options_.peer_timeout},
+      [weak = weak_from_this(), rank, asked = options_.clock->Now()](const StatusOr<net::Bytes>& answer) {
+        if (const auto self = weak.lock()) self->OnPingAnswer(rank, asked, answer);
+      });
 }
 
 void GroupCore::OnPingAnswer(int rank, absl::Time asked, const StatusOr<net::Bytes>& answer) {

@@ -73,7 +73,8 @@ class LivenessTest : public ::testing::Test {
   ManualTimers timers_;
   VirtualClock clock_;
   const std::shared_ptr<WaitingClient> client_ = std::make_shared<WaitingClient>();
-  const std::shared_ptr<LivenessMonitor> monitor_ = LivenessMonitor::Make({.timers = &timers_, .clock = &clock_}, client_);
+  const std::shared_ptr<LivenessMonitor> monitor_ =
+      LivenessMonitor::Make({.timers = &timers_, .clock = &clock_}, client_);
 };
 
 TEST_F(LivenessTest, ALostTaskOfOneClusterEndsNoWaitForItsNamesakeOfAnother) {
