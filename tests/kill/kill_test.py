@@ -309,6 +309,7 @@ class Faults(unittest.TestCase):
             resource.prlimit(pid, resource.RLIMIT_AS, had)
         except ProcessLookupError:
             pass
+        self.write("large", 16)
         self.assert_trains_on(job, len(job.lines), reached)
         self.stop(job, lost="worker/1")
 
