@@ -81,6 +81,20 @@ class RestoreFunction {
     for (const pb::NodeDef& node : function.node_def()) nodes_[node.name()] = &node;
   }
 
+  // True if every op is one of those that KeysOfHandles follows, and each assignment is among its results.
+  bool OnlyAssigns() const {
+    size_t assignments = 0;
+    for (const auto& [name, node] : nodes_) {
+      const std::string& op = node->op();
+      if (op == "AssignVariableOp") {
+        ++assignments;
+      } else if (op != "Const" && op != "RestoreV2" && op != "Identity" && op != "NoOp") {
+        return false;
+      }
+    }
+    return assignments == KeysOfHandles().size();
+  }
+
   // From the name of an argument, which is a variable's handle, to the key of its value.
   std::map<std::string, std::string> KeysOfHandles() const {
     std::map<std::string, std::string> keys;
@@ -155,30 +169,37 @@ std::set<std::string> TrainableKeys(const pb::SavedObjectGraph& objects, const s
 
 }  // namespace
 
+std::vector<RestoredVariable> VariablesOfRestoreFunction(const pb::MetaGraphDef& meta, bool* complete) {
+  std::vector<RestoredVariable> variables;
+  *complete = false;
+  for (const pb::NodeDef& call : meta.graph_def().node()) {
+    if (call.name() != meta.saver_def().restore_op_name()) continue;
+    const pb::FunctionDef* const function = CalledBy(call, meta.graph_def());
+    if (function == nullptr) continue;
+    const RestoreFunction body(*function);
+    const std::map<std::string, std::string> keys = body.KeysOfHandles();
+    const int arguments = std::min(call.input_size(), function->signature().input_arg_size());
+    for (int i = 0; i < arguments; ++i) {
+      const auto key = keys.find(function->signature().input_arg(i).name());
+      if (key != keys.end()) variables.push_back({NodeOf(call.input(i)), key->second});
+    }
+    *complete = body.OnlyAssigns() && variables.size() == keys.size();
+  }
+  return variables;
+}
+
 StatusOr<std::vector<RestoredVariable>> RestoredVariables(const pb::MetaGraphDef& meta, const std::string& checkpoint,
                                                           FileSystem* files) {
-  std::vector<RestoredVariable> variables;
-  if (meta.object_graph_def().nodes().empty()) return variables;
-  const pb::FunctionDef* function = nullptr;
-  const pb::NodeDef* call = nullptr;
-  for (const pb::NodeDef& node : meta.graph_def().node()) {
-    if (node.name() != meta.saver_def().restore_op_name()) continue;
-    call = &node;
-    function = CalledBy(node, meta.graph_def());
-  }
-  if (function == nullptr) return variables;
+  if (meta.object_graph_def().nodes().empty()) return std::vector<RestoredVariable>();
+  bool complete = false;
+  std::vector<RestoredVariable> variables = VariablesOfRestoreFunction(meta, &complete);
+  if (variables.empty()) return variables;
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<BundleReader> reader, BundleReader::Open(files, checkpoint));
   MR_ASSIGN_OR_RETURN(const Tensor tracked, reader->Read("_CHECKPOINTABLE_OBJECT_GRAPH"));
   if (tracked.dtype() != DType::kString || tracked.num_elements() != 1)
     return DataLoss("_CHECKPOINTABLE_OBJECT_GRAPH of ", checkpoint, " is not a string");
   const std::set<std::string> trainable = TrainableKeys(meta.object_graph_def(), tracked.scalar<std::string>());
-  const std::map<std::string, std::string> keys = RestoreFunction(*function).KeysOfHandles();
-  const int arguments = std::min(call->input_size(), function->signature().input_arg_size());
-  for (int i = 0; i < arguments; ++i) {
-    const auto key = keys.find(function->signature().input_arg(i).name());
-    if (key == keys.end()) continue;
-    variables.push_back({NodeOf(call->input(i)), key->second, trainable.contains(key->second)});
-  }
+  for (RestoredVariable& variable : variables) variable.trainable = trainable.contains(variable.key);
   return variables;
 }
 

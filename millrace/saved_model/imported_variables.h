@@ -28,6 +28,9 @@ struct RestoredVariable {
   std::string key;     // in the checkpoint
   bool trainable = false;
 };
+// Without `trainable`, as the restore function has them; empty if there is no such function. `complete` tells whether
+// it does nothing but assign these variables.
+std::vector<RestoredVariable> VariablesOfRestoreFunction(const pb::MetaGraphDef& meta, bool* complete);
 // Empty if the model is none of TensorFlow 2. `checkpoint` is the model's.
 StatusOr<std::vector<RestoredVariable>> RestoredVariables(const pb::MetaGraphDef& meta, const std::string& checkpoint,
                                                           FileSystem* files = FileSystem::Posix());

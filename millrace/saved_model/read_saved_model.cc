@@ -171,12 +171,19 @@ StatusOr<SavedModelSetup> SetupOf(const pb::MetaGraphDef& meta, const std::strin
   return setup;
 }
 
-Status SetUp(const SavedModelSetup& setup, Session* session) {
+Status SetUp(const SavedModelSetup& setup, Session* session,
+             const std::function<Status(const std::string& checkpoint)>& restore_variables) {
   if (!setup.restore.empty()) {
-    std::vector<Feed> feeds = setup.assets;
-    feeds.emplace_back(setup.filename_tensor, Tensor::Scalar(SavedVariablesPrefix(setup.directory)));
-    MR_RETURN_IF_ERROR(WithPrefix(absl::StrCat("cannot restore the variables of ", setup.directory, ": "),
-                                  session->Run(feeds, {}, {setup.restore}).status()));
+    const std::string checkpoint = SavedVariablesPrefix(setup.directory);
+    Status restored;
+    if (restore_variables != nullptr) {
+      restored = restore_variables(checkpoint);
+    } else {
+      std::vector<Feed> feeds = setup.assets;
+      feeds.emplace_back(setup.filename_tensor, Tensor::Scalar(checkpoint));
+      restored = session->Run(feeds, {}, {setup.restore}).status();
+    }
+    MR_RETURN_IF_ERROR(WithPrefix(absl::StrCat("cannot restore the variables of ", setup.directory, ": "), restored));
   }
   if (setup.init.empty()) return absl::OkStatus();
   return WithPrefix(absl::StrCat("cannot run the initialization op of ", setup.directory, ": "),

@@ -2,6 +2,7 @@
 // `assets`.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -45,7 +46,9 @@ struct SavedModelSetup {
 StatusOr<SavedModelSetup> SetupOf(const pb::MetaGraphDef& meta, const std::string& directory,
                                   FileSystem* files = FileSystem::Posix());
 
-// Restores the variables and runs the initialization op.
-Status SetUp(const SavedModelSetup& setup, Session* session);
+// Restores the variables, by `restore_variables` if it is not null instead of the saver's op, and runs the
+// initialization op.
+Status SetUp(const SavedModelSetup& setup, Session* session,
+             const std::function<Status(const std::string& checkpoint)>& restore_variables = nullptr);
 
 }  // namespace millrace

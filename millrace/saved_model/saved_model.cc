@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_join.h"
 #include "millrace/base/mutex.h"
+#include "millrace/saved_model/direct_restore.h"
 #include "millrace/saved_model/graph_attrs.h"
 #include "millrace/saved_model/imported_variables.h"
 #include "millrace/tensor/tensor_proto.h"
@@ -51,7 +52,7 @@ Session& SavedModel::session() { return *state_->session; }
 const pb::MetaGraphDef& SavedModel::meta_graph() const { return state_->meta; }
 
 StatusOr<std::unique_ptr<SavedModel>> LoadSavedModel(const SessionOptions& options, const std::string& directory,
-                                                     const TagSet& tags) {
+                                                     const TagSet& tags, const LoadSavedModelOptions& load_options) {
   MR_ASSIGN_OR_RETURN(pb::SavedModel file, ReadSavedModel(directory));
   const StatusOr<pb::MetaGraphDef*> found = FindMetaGraph(&file, tags);
   if (!found.ok()) return WithPrefix(absl::StrCat(directory, ": "), found.status());
@@ -65,11 +66,19 @@ StatusOr<std::unique_ptr<SavedModel>> LoadSavedModel(const SessionOptions& optio
   for (const auto& [name, signature] : state->meta.signature_def()) {
     if (!IsInternalSignature(name)) state->signatures[name] = signature;
   }
+  // With file_roots the session checks the paths, so its ops must do the reading.
+  DirectRestore direct;
+  if (load_options.map_variables && options.target.empty() && options.file_roots.empty() && !setup->restore.empty())
+    direct = PlanDirectRestore(&state->meta);
   MR_ASSIGN_OR_RETURN(state->session, Session::Create(options));
   const Status extended = state->session->Extend(std::move(*state->meta.mutable_graph_def()));
   state->meta.clear_graph_def();
   if (!extended.ok()) return WithPrefix(absl::StrCat(directory, ": "), extended);
-  MR_RETURN_IF_ERROR(SetUp(*setup, state->session.get()));
+  std::function<Status(const std::string&)> restore;
+  if (!direct.targets.empty()) {
+    restore = [&](const std::string& checkpoint) { return RunDirectRestore(direct, checkpoint, state->session.get()); };
+  }
+  MR_RETURN_IF_ERROR(SetUp(*setup, state->session.get(), restore));
   return std::unique_ptr<SavedModel>(new SavedModel(std::move(state)));
 }
 

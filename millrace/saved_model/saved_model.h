@@ -16,6 +16,13 @@
 
 namespace millrace {
 
+struct LoadSavedModelOptions {
+  // In a session of this process, large variables are mappings of the model's files: nothing is copied, and processes
+  // that load the same model share the memory. A write to one stays in this process. The files may be removed or
+  // replaced while the model is used, but must not be overwritten in place; false reads them instead.
+  bool map_variables = true;
+};
+
 // A graph with its variables restored, in a session of its own. Thread-safe.
 class SavedModel {
  public:
@@ -42,7 +49,8 @@ class SavedModel {
 
  private:
   friend StatusOr<std::unique_ptr<SavedModel>> LoadSavedModel(const SessionOptions& options,
-                                                              const std::string& directory, const TagSet& tags);
+                                                              const std::string& directory, const TagSet& tags,
+                                                              const LoadSavedModelOptions& load_options);
   struct State;
   explicit SavedModel(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
@@ -55,6 +63,7 @@ class SavedModel {
 // Errors: those of ReadSavedModel, FindMetaGraph and SetupOf; NOT_FOUND for an op that Millrace does not have; what
 // Session::Run returns for the ops that restore and initialize.
 StatusOr<std::unique_ptr<SavedModel>> LoadSavedModel(const SessionOptions& options, const std::string& directory,
-                                                     const TagSet& tags = {kServeTag});
+                                                     const TagSet& tags = {kServeTag},
+                                                     const LoadSavedModelOptions& load_options = {});
 
 }  // namespace millrace

@@ -213,6 +213,40 @@ TEST_F(SavedModelTest, TheBuilderNamesWhatIsWrong) {
               AllOf(HasSubstr("the asset words_file:0"), HasSubstr("nowhere.txt")));
 }
 
+TEST_F(SavedModelTest, LargeVariablesAreMappedOrRead) {
+  const Scope root = Scope::NewRoot();
+  const Var table(root, "table", {300, 100}, init::Constant(2));  // 120 kB
+  const Output x = ops::Placeholder(root.WithOpName("x"), DType::kInt32, {.shape = PartialShape({-1})});
+  const Output row = ops::GatherV2(root, table, x, 0);
+  const Operation add =
+      AddOp(root.WithOpName("add"), "ResourceScatterAdd", {table.handle(), x, ops::OnesLike(root, row)});
+  const Operation init = GlobalVariablesInitializer(root);
+  ClientSession session = ClientSession::Create(root).value();
+  ASSERT_TRUE(session.Run(init).ok());
+  ASSERT_EQ(SimpleSave(root, &session, directory_, {{"x", x}}, {{"row", row}}), absl::OkStatus());
+  const std::string file = directory_ + "/variables/variables.data-00000-of-00001";
+  const std::string before = ReadWholeFile(FileSystem::Posix(), file).value();
+  const Tensor five = Tensor::Of<int32_t>({5});
+  for (const bool map : {true, false}) {
+    const auto model = LoadSavedModel({}, directory_, {"serve"}, {.map_variables = map}).value();
+    // What the model's own ops change is changed in this process only.
+    for (const float value : {2.0f, 3.0f}) {
+      EXPECT_EQ(Floats(model->Predict("serving_default", {{"x", five}}).value().at("row")),
+                std::vector<float>(100, value));
+      ASSERT_TRUE(model->session().Run({{"x:0", five}}, {}, {add.name()}).ok());
+    }
+    EXPECT_EQ(ReadWholeFile(FileSystem::Posix(), file).value(), before);
+  }
+  std::string damaged = before;
+  damaged[100] ^= 1;
+  Overwrite(file, damaged);
+  for (const bool map : {true, false}) {
+    const Status status = LoadSavedModel({}, directory_, {"serve"}, {.map_variables = map}).status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("cannot restore the variables"), HasSubstr("table")));
+  }
+}
+
 TEST_F(SavedModelTest, AModelWithoutVariablesNeedsNoCheckpoint) {
   const Scope root = Scope::NewRoot();
   const Output x = ops::Placeholder(root.WithOpName("x"), DType::kFloat);
