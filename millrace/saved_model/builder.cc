@@ -104,7 +104,7 @@ SavedModelBuilder::SavedModelBuilder(std::string directory, FileSystem* files)
 
 SavedModelBuilder::~SavedModelBuilder() {
   if (temporary_.empty()) return;
-  if (const Status removed = files_->RemoveTree(temporary_); !removed.ok())
+  if (const Status removed = files_->RemoveTree(temporary_); !removed.ok() && !absl::IsNotFound(removed))
     MR_LOG(Warning, "cannot remove the unfinished model ", temporary_, ": ", removed.message());
 }
 

@@ -1,5 +1,8 @@
 #include "millrace/saved_model/saved_model.h"
 
+#include <thread>
+
+#include "millrace/io/faulty_files_testing.h"
 #include "millrace/saved_model/builder.h"
 #include "millrace/saved_model/saved_model_testing.h"
 
@@ -190,6 +193,51 @@ TEST_F(SavedModelTest, TheModelIsWholeOrAbsent) {
   const Status again = SimpleSave(model.root, &session, directory_, {{"x", model.x}}, {{"y", model.y}});
   EXPECT_TRUE(absl::IsAlreadyExists(again)) << again;
   EXPECT_EQ(LoadError(directory_), "");
+}
+
+TEST_F(SavedModelTest, ACrashAtAnyChangeLeavesAWholeModelOrNone) {
+  LinearModel model(temporary_.File("words.txt"));
+  ClientSession session = model.MakeSession();
+  AddMetaGraphOptions options;
+  options.assets = {model.file};
+  options.main_op = model.tables;
+  Saver saver(model.root);  // one set of nodes for all
+  options.saver = &saver;
+  bool finished = false;
+  int whole = 0;
+  for (int n = 0; !finished; ++n) {
+    ASSERT_LT(n, 100);
+    const std::string directory = temporary_.File(absl::StrCat("crash", n, "/model"));
+    FaultyFiles files;
+    files.CrashAtChange(n);
+    {
+      SavedModelBuilder builder(directory, &files);
+      const Status added =
+          builder.AddMetaGraphAndVariables(model.root, &session, {"serve"}, model.MakeSignatures(), options);
+      finished = added.ok() && builder.Save().ok();
+    }
+    if (absl::IsNotFound(FileSystem::Posix()->Exists(directory))) continue;
+    ++whole;
+    EXPECT_EQ(LoadError(directory), "") << n;
+  }
+  EXPECT_GE(whole, 1);
+}
+
+TEST_F(SavedModelTest, SeveralThreadsPredict) {
+  ASSERT_EQ(Export(directory_), absl::OkStatus());
+  const std::unique_ptr<SavedModel> model = LoadSavedModel({}, directory_).value();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&model, i] {
+      for (int k = 0; k < 20; ++k) {
+        const float at = static_cast<float>(i);
+        const auto outputs = model->Predict("serving_default", {{"x", Tensor::Of<float>(Shape({1, 2}), {at, 0})}});
+        ASSERT_TRUE(outputs.ok()) << outputs.status();
+        EXPECT_THAT(Floats(outputs->at("y")), ElementsAre(at + 0.5f, 2 * at + 0.25f));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_F(SavedModelTest, TheBuilderNamesWhatIsWrong) {
