@@ -191,7 +191,7 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   // How often to look after an operation.
   absl::Duration WatchInterval(absl::Duration timeout) const;
   void Ping(int rank, const OperationSpec& spec, uint64_t sequence);
-  void OnPingAnswer(int rank, const StatusOr<net::Bytes>& answer);
+  void OnPingAnswer(int rank, absl::Time asked, const StatusOr<net::Bytes>& answer);
   // The ranks that have not started the operation; if all have, the one that it waits for.
   std::string Missing(const Instance& instance) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RegisterWait(uint64_t sequence, const OperationSpec& spec);

@@ -363,6 +363,21 @@ class Faults(unittest.TestCase):
         self.assertIsNone(job.process.poll(), job.text())
         self.stop(job)
 
+    def test_suspended_job_goes_on_where_it_was(self):
+        job = self.start()
+        self.train_a_while(job)
+        reached = max(job.global_steps())
+        processes = [job.process.pid, *job.processes()]
+        for process in processes:
+            os.kill(process, signal.SIGSTOP)
+        time.sleep(DETECTOR + 2)
+        said = len(job.lines)
+        for process in reversed(processes):
+            os.kill(process, signal.SIGCONT)
+        self.assert_trains_on(job, said, reached)
+        self.stop(job)
+        self.assertNotIn("has not answered", job.text())
+
 
 class AtOnce(unittest.TextTestResult):
     """Shows a failure when it happens: a soak takes long."""
