@@ -91,8 +91,8 @@ Status ReadOthers(const Json& json, TaskConfig* config) {
   if (!json.contains("service") || json["service"].is_null()) return absl::OkStatus();
   if (!json["service"].is_object()) return Wrong("service is ", Text(json["service"]), ", not an object");
   for (const auto& [name, value] : json["service"].items()) {
-    config->service[name] = value.is_string() ? value.get<std::string>()
-                                              : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    config->service[name] =
+        value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
   return absl::OkStatus();
 }

@@ -20,7 +20,7 @@ struct TaskConfig {
   ClusterSpec cluster = {};
   TaskId task = {.job = "worker", .index = 0};
   // Members that only some programs read; each empty if it is not there.
-  std::string environment = {};                   // "cloud"; "google" has servers that others started
+  std::string environment = {};                     // "cloud"; "google" has servers that others started
   std::map<std::string, std::string> service = {};  // what a platform adds; values that are not strings, as JSON
   std::string model_dir = {};
   std::string session_master = {};       // the target of sessions, instead of this task's own

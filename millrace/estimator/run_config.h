@@ -1,6 +1,7 @@
 // How and where an Estimator runs: the task of this process, by TF_CONFIG, and the settings of its trainings.
 //
-//   MR_ASSIGN_OR_RETURN(RunConfig config, RunConfig::FromEnvironment({.model_dir = "run", .save_checkpoints_steps = 500}));
+//   MR_ASSIGN_OR_RETURN(RunConfig config, RunConfig::FromEnvironment({.model_dir = "run", .save_checkpoints_steps =
+//   500}));
 #pragma once
 
 #include <cstdint>
@@ -85,8 +86,8 @@ class RunConfig {
   int num_worker_replicas() const { return is_evaluator() ? 0 : task_.num_workers(); }
   // This task's number among those, the chief being 0.
   int worker_index() const { return task_.worker_index(); }
-  // A number that no other task of the cluster has: the chief's is 0, then come the other jobs by name, ps last. Nothing
-  // for an evaluator.
+  // A number that no other task of the cluster has: the chief's is 0, then come the other jobs by name, ps last.
+  // Nothing for an evaluator.
   std::optional<int> global_id_in_cluster() const { return global_id_; }
 
   // "local" (the default), "cloud", or "google", where the servers of the cluster are not started by the tasks.

@@ -129,10 +129,9 @@ TEST(RunConfig, EveryTaskOfAClusterHasAGlobalId) {
 }
 
 TEST(RunConfig, TakesTheOtherMembersOfTfConfig) {
-  const RunConfig config =
-      RunConfig::Parse(R"({"environment": "google", "service": {"zone": "b"}, "model_dir": "run",
+  const RunConfig config = RunConfig::Parse(R"({"environment": "google", "service": {"zone": "b"}, "model_dir": "run",
                            "session_master": "other:1", "eval_session_master": "grpc://third:1"})")
-          .value();
+                               .value();
   EXPECT_EQ(config.environment(), "google");
   EXPECT_EQ(config.service().at("zone"), "b");
   EXPECT_EQ(config.model_dir(), "run");
@@ -142,15 +141,15 @@ TEST(RunConfig, TakesTheOtherMembersOfTfConfig) {
 }
 
 TEST(RunConfig, KeepsTheOptions) {
-  const RunConfig config = RunConfig::Parse(TfConfig("worker", "1"),
-                                            {.model_dir = "run",
-                                             .tf_random_seed = 7,
-                                             .save_summary_steps = 10,
-                                             .save_checkpoints_steps = 20,
-                                             .keep_checkpoint_max = 3,
-                                             .log_step_count_steps = 30,
-                                             .session_config = SessionOptions{.intra_op_threads = 2}})
-                               .value();
+  const RunConfig config =
+      RunConfig::Parse(TfConfig("worker", "1"), {.model_dir = "run",
+                                                 .tf_random_seed = 7,
+                                                 .save_summary_steps = 10,
+                                                 .save_checkpoints_steps = 20,
+                                                 .keep_checkpoint_max = 3,
+                                                 .log_step_count_steps = 30,
+                                                 .session_config = SessionOptions{.intra_op_threads = 2}})
+          .value();
   EXPECT_EQ(config.model_dir(), "run");
   EXPECT_EQ(config.options().tf_random_seed, 7);
   EXPECT_EQ(config.options().save_checkpoints_steps, 20);
