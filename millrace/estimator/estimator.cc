@@ -249,12 +249,10 @@ Status Estimator::Train(const InputFn& input, TrainOptions options) {
   std::shared_ptr<Scaffold> scaffold = graph.spec.scaffold;
   if (scaffold == nullptr) scaffold = std::make_shared<Scaffold>();
   const bool is_chief = strategy != nullptr ? strategy->is_chief() : config_.is_chief();
-  if (scaffold->saver == nullptr && is_chief) {
-    scaffold->saver =
-        std::make_shared<Saver>(graph.scope, SaverOptions{.max_to_keep = config.keep_checkpoint_max,
-                                                          .keep_checkpoint_every = config.keep_checkpoint_every,
-                                                          .sharded = config_.num_ps_replicas() > 0});
-  }
+  // The saver is made when the hooks have added their variables.
+  scaffold->saver_options.max_to_keep = config.keep_checkpoint_max;
+  scaffold->saver_options.keep_checkpoint_every = config.keep_checkpoint_every;
+  scaffold->saver_options.sharded = config_.num_ps_replicas() > 0;
   MonitoredTrainingSessionOptions session_options{.is_chief = is_chief,
                                                   .checkpoint_dir = model_dir(),
                                                   .scaffold = std::move(scaffold),

@@ -17,13 +17,13 @@ class Evaluations {
   // How long the throttle still delays the next one.
   absl::Duration Delay() const { return begun_ + spec_.throttle - clock_->Now(); }
 
-  StatusOr<bool> Run(const std::string& checkpoint, std::optional<int64_t> max_steps, bool is_last = false) {
+  StatusOr<bool> Run(const std::string& checkpoint, bool is_last) {
     begun_ = clock_->Now();
     MR_ASSIGN_OR_RETURN(
         results_, estimator_.Evaluate(
                       spec_.input,
                       {.steps = spec_.steps, .hooks = spec_.hooks, .checkpoint_path = checkpoint, .name = spec_.name}));
-    return Tell(is_last || (max_steps && results_.global_step >= *max_steps));
+    return Tell(is_last);
   }
   // Says that the last results were those of the last checkpoint, unless that was said.
   Status Finish() { return said_last_ ? absl::OkStatus() : Tell(/*is_last=*/true).status(); }
@@ -64,7 +64,7 @@ class EvaluateAfterSave : public CheckpointSaverListener {
     // The last one is evaluated when the training has ended.
     if (step == first_ || (max_steps_ && step >= *max_steps_) || evaluations_.Delay() > absl::ZeroDuration())
       return false;
-    return evaluations_.Run(prefix, max_steps_);
+    return evaluations_.Run(prefix, /*is_last=*/false);
   }
 
  private:
@@ -82,7 +82,7 @@ StatusOr<EvalResults> RunLocally(Estimator& estimator, const TrainSpec& train, c
   MR_RETURN_IF_ERROR(estimator.Train(train.input, std::move(train_options)));
   MR_ASSIGN_OR_RETURN(const std::string newest, estimator.LatestCheckpoint());
   if (evaluations.results().checkpoint != newest || newest.empty()) {
-    MR_RETURN_IF_ERROR(evaluations.Run(newest, train.max_steps, /*is_last=*/true).status());
+    MR_RETURN_IF_ERROR(evaluations.Run(newest, /*is_last=*/true).status());
   }
   MR_RETURN_IF_ERROR(evaluations.Finish());
   return evaluations.results();
@@ -127,6 +127,7 @@ StatusOr<EvalResults> RunEvaluator(Estimator& estimator, const TrainSpec& train,
       continue;
     }
     MR_ASSIGN_OR_RETURN(const std::string newest, estimator.LatestCheckpoint());
+    // By its name: other workers may have gone on while it was written.
     const bool is_last = train.max_steps && StepOfCheckpoint(newest).value_or(0) >= *train.max_steps;
     if (newest.empty() || newest == evaluated) {
       MR_RETURN_IF_ERROR(wait->Again(absl::StrCat("a new checkpoint in ", model_dir)));
@@ -136,7 +137,7 @@ StatusOr<EvalResults> RunEvaluator(Estimator& estimator, const TrainSpec& train,
       MR_RETURN_IF_ERROR(wait->Again(absl::StrCat("the throttle of ", absl::FormatDuration(eval.throttle))));
       continue;
     }
-    const StatusOr<bool> stop = evaluations.Run(newest, train.max_steps);
+    const StatusOr<bool> stop = evaluations.Run(newest, is_last);
     if (!stop.ok()) {
       if (!IsOutdated(estimator, newest)) return stop.status();
       MR_LOG(Warning, newest, " could not be evaluated, and is no longer the newest: ", stop.status().message());
