@@ -24,7 +24,8 @@ set(MILLRACE_PUBLIC_HEADERS
     cluster/cluster_spec.h cluster/server.h cluster/task_config.h cluster/watch/cluster_status.h cluster/watch/hang_report.h
     collective/reduction_kind.h
     data/cifar.h data/cifar_batches.h data/dataset.h data/mnist.h data/worker_batches.h
-    estimator/estimator.h estimator/model_function.h estimator/run_config.h estimator/train_and_evaluate.h
+    estimator/early_stopping.h estimator/estimator.h estimator/model_function.h estimator/run_config.h
+    estimator/train_and_evaluate.h
     graph/attr.h graph/callable_spec.h graph/graph.h graph/op_schema.h graph/pass_options.h
     runtime/run_identity.h
     session/chrome_trace.h session/session.h

@@ -37,6 +37,7 @@
 #include "millrace/data/dataset.h"
 #include "millrace/data/mnist.h"
 #include "millrace/data/worker_batches.h"
+#include "millrace/estimator/early_stopping.h"
 #include "millrace/estimator/estimator.h"
 #include "millrace/estimator/train_and_evaluate.h"
 #include "millrace/session/chrome_trace.h"
