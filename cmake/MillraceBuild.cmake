@@ -20,7 +20,7 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(MILLRACE_HOT_ROOMS ops executor task collective)
 set(MILLRACE_HOT_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:$<$<CONFIG:Release>:-O3>;-fwrapv;-fno-strict-aliasing>")
 # What runs a few times in a program's life, or waits for others: half of a compiler's time is optimisation.
-set(MILLRACE_COLD_ROOMS proto api train saved_model strategy launch)
+set(MILLRACE_COLD_ROOMS proto api train saved_model strategy estimator launch)
 set(MILLRACE_COLD_OPTIONS "$<$<CONFIG:Release>:-O1>")
 # Tests run once each; what they test is optimised.
 set(MILLRACE_TEST_OPTIONS "$<$<CONFIG:Release>:-O1>")

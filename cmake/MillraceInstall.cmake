@@ -17,12 +17,15 @@ set(MILLRACE_PUBLIC_HEADERS
     millrace.h
     api/client_session.h api/clipping.h api/const_op.h api/control_flow.h api/function.h api/gradients.h api/initializers.h
     api/input.h api/layers.h api/losses.h api/metrics.h api/op_call.h api/operators.h api/optimizer.h api/optimizers.h
-    api/output.h api/partitioned_variable.h api/replica_device_setter.h api/schedules.h api/scope.h api/variable.h
+    api/output.h api/partitioned_variable.h api/replica_device_setter.h api/schedules.h api/scope.h
+    api/streaming_metrics.h api/variable.h
     api/variable_slice.h
     base/cancellation.h base/clock.h base/file.h base/mutex.h base/ref.h base/shard_tree.h base/status.h base/tls_credentials.h
     cluster/cluster_spec.h cluster/server.h cluster/task_config.h cluster/watch/cluster_status.h cluster/watch/hang_report.h
     collective/reduction_kind.h
     data/cifar.h data/cifar_batches.h data/dataset.h data/mnist.h data/worker_batches.h
+    estimator/early_stopping.h estimator/estimator.h estimator/model_function.h estimator/run_config.h
+    estimator/train_and_evaluate.h
     graph/attr.h graph/callable_spec.h graph/graph.h graph/op_schema.h graph/pass_options.h
     runtime/run_identity.h
     saved_model/builder.h saved_model/import_saved_model.h saved_model/meta_graph.h saved_model/read_saved_model.h saved_model/saved_model.h saved_model/signature.h

@@ -48,6 +48,9 @@ class ClusterSpec {
   // Changes the address of a task, for a port that was chosen by the system.
   void SetAddress(const TaskId& task, std::string address) { jobs_[task.job][task.index] = std::move(address); }
 
+  // Equal jobs with the same tasks at the same addresses, as they were written.
+  friend bool operator==(const ClusterSpec&, const ClusterSpec&) = default;
+
  private:
   std::map<std::string, Tasks> jobs_;
 };

@@ -88,5 +88,13 @@ TEST(TaskId, IsTheTaskOfADevice) {
   EXPECT_EQ(TaskId::Of("nonsense").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(ClusterSpec, EqualJobsTasksAndAddressesAreEqualClusters) {
+  const ClusterSpec a = ClusterSpec::Of({{"ps", {"a:1"}}, {"worker", {"b:1", "b:2"}}}).value();
+  EXPECT_EQ(a, ClusterSpec::Parse("worker|b:1;b:2,ps|a:1").value());
+  EXPECT_NE(a, ClusterSpec::Parse("worker|b:2;b:1,ps|a:1").value());
+  EXPECT_NE(a, ClusterSpec::Parse("worker|b:1,ps|a:1").value());
+  EXPECT_NE(a, ClusterSpec());
+}
+
 }  // namespace
 }  // namespace millrace

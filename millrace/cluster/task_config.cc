@@ -76,6 +76,27 @@ StatusOr<ClusterSpec> Cluster(const Json& value) {
   return cluster;
 }
 
+// The members that are neither the cluster nor the task.
+Status ReadOthers(const Json& json, TaskConfig* config) {
+  const auto read = [&](const char* name, std::string* text) -> Status {
+    if (!json.contains(name) || json[name].is_null()) return absl::OkStatus();
+    if (!json[name].is_string()) return Wrong(name, " is ", Text(json[name]), ", not a string");
+    *text = json[name].get<std::string>();
+    return absl::OkStatus();
+  };
+  MR_RETURN_IF_ERROR(read("environment", &config->environment));
+  MR_RETURN_IF_ERROR(read("model_dir", &config->model_dir));
+  MR_RETURN_IF_ERROR(read("session_master", &config->session_master));
+  MR_RETURN_IF_ERROR(read("eval_session_master", &config->eval_session_master));
+  if (!json.contains("service") || json["service"].is_null()) return absl::OkStatus();
+  if (!json["service"].is_object()) return Wrong("service is ", Text(json["service"]), ", not an object");
+  for (const auto& [name, value] : json["service"].items()) {
+    config->service[name] =
+        value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int TaskConfig::NumTasks(const std::string& job) const {
@@ -105,6 +126,7 @@ StatusOr<TaskConfig> TaskConfig::Parse(absl::string_view text) {
   if (json.is_discarded()) return Wrong("'", text.substr(0, 80), text.size() > 80 ? "...'" : "'", " is not JSON");
   if (!json.is_object()) return Wrong(Text(json), " is not an object with \"cluster\" and \"task\"");
   TaskConfig config;
+  MR_RETURN_IF_ERROR(ReadOthers(json, &config));
   if (json.contains("cluster") && !json["cluster"].is_null()) {
     MR_ASSIGN_OR_RETURN(config.cluster, Cluster(json["cluster"]));
   }

@@ -5,6 +5,7 @@
 // `millrace launch` sets it for the programs that it starts, as do other launchers of TensorFlow clusters.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -18,6 +19,12 @@ struct TaskConfig {
   // Empty for a program that runs without a cluster.
   ClusterSpec cluster = {};
   TaskId task = {.job = "worker", .index = 0};
+  // Members that only some programs read; each empty if it is not there.
+  std::string environment = {};                     // "cloud"; "google" has servers that others started
+  std::map<std::string, std::string> service = {};  // what a platform adds; values that are not strings, as JSON
+  std::string model_dir = {};
+  std::string session_master = {};       // the target of sessions, instead of this task's own
+  std::string eval_session_master = {};  // of those that evaluate
 
   // The chief initialises, restores and saves. It is task 0 of the job "chief" or "master", or of "worker" if there is
   // neither.
@@ -33,7 +40,7 @@ struct TaskConfig {
 
   // Parses the text of TF_CONFIG by TensorFlow's rules: a job's tasks are a list of addresses or an object {"0":
   // address}; an index may be a number or a string; the task must be part of the cluster unless it is an evaluator;
-  // there may be no cluster; other members are ignored. INVALID_ARGUMENT says which part is wrong.
+  // there may be no cluster; members of other names are ignored. INVALID_ARGUMENT says which part is wrong.
   static StatusOr<TaskConfig> Parse(absl::string_view json);
   // The configuration of this process; nullopt if the variable is not set or empty.
   static StatusOr<std::optional<TaskConfig>> FromEnvironment();

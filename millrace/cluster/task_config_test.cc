@@ -68,6 +68,18 @@ TEST(TaskConfigTest, TasksMayBeAnObjectAndNumbersMayBeText) {
   EXPECT_EQ(config.cluster.Address(config.task).value(), "b:4");
 }
 
+TEST(TaskConfigTest, ReadsWhatEstimatorsUse) {
+  const TaskConfig config =
+      TaskConfig::Parse(R"({"environment": "google", "service": {"zone": "b", "cores": 8}, "model_dir": "run",
+                            "session_master": "grpc://a:1", "eval_session_master": null, "other": [1]})")
+          .value();
+  EXPECT_EQ(config.environment, "google");
+  EXPECT_EQ(config.service, (std::map<std::string, std::string>{{"zone", "b"}, {"cores", "8"}}));
+  EXPECT_EQ(config.model_dir, "run");
+  EXPECT_EQ(config.session_master, "grpc://a:1");
+  EXPECT_EQ(config.eval_session_master, "");
+}
+
 TEST(TaskConfigTest, WhatIsWrongIsNamed) {
   const auto error = [](const std::string& text) {
     const Status status = TaskConfig::Parse(text).status();
@@ -97,6 +109,8 @@ TEST(TaskConfigTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(error(task(R"({"type": "worker", "index": 2})")), HasSubstr("task 2"));
   EXPECT_THAT(error(task(R"({"type": "boss", "index": 0})")), HasSubstr("'boss'"));
   EXPECT_THAT(error(R"({"task": {"index": 1}})"), HasSubstr("there is no cluster"));
+  EXPECT_THAT(error(R"({"environment": 7})"), HasSubstr("environment is 7, not a string"));
+  EXPECT_THAT(error(R"({"service": "b"})"), HasSubstr("service is \"b\", not an object"));
   EXPECT_THAT(error(R"({"cluster": {"chief": ["a:1", "a:2"]}, "task": {"type": "chief", "index": 0}})"),
               HasSubstr("only one"));
 }

@@ -69,6 +69,26 @@ TEST(OnRead, EachReplicaHasItsOwnValueAndOthersReadTheAggregate) {
   EXPECT_THAT(LocalVariables(scope)[2].handle().node()->requested_device(), HasSubstr("CPU:1"));
 }
 
+TEST(OnRead, CopiesOfALocalVariableInitialiseThemselves) {
+  const auto strategy = OneDeviceStrategy({.shards = 4}).value();
+  const Scope scope = strategy->NewScope();
+  const ReplicaInputs batch = strategy->MakeInputs(scope, 4, {{DType::kFloat, {}}});
+  Var count;
+  strategy->Run(scope, batch, Strategy::ReplicaFn([&](const Scope& replica, const std::vector<Output>& in) {
+                  VarOptions options = OnRead(VariableAggregation::kSum);
+                  options.local = true;
+                  count = Var(replica, "count", Shape(), init::Ones(), options);
+                  return in[0];
+                }));
+  const Output total = strategy->ReadVariable(scope, count);
+  const Operation init = LocalVariablesInitializer(scope);
+  ASSERT_TRUE(scope.ok()) << scope.status();
+  ClientSession session = ClientSession::Create(scope, strategy->MakeSessionOptions().value()).value();
+  ASSERT_EQ(session.Run(init), absl::OkStatus());
+  EXPECT_EQ(session.Run({total}).value()[0].scalar<float>(), 1);
+  ASSERT_EQ(GlobalVariables(scope).size(), 1u);  // the global step
+}
+
 TEST(OnRead, WithoutAnAggregationItIsAnError) {
   const auto strategy = OneDeviceStrategy().value();
   const Scope scope = strategy->NewScope();

@@ -60,10 +60,15 @@ Var OnReadVariables::MakeCopy(const Scope& scope, const VariableRequest& request
   copy.options.trainable = false;
   copy.options.synchronization = VariableSynchronization::kAuto;
   const bool has_value = request.options.aggregation != VariableAggregation::kSum || replica == 0;
-  copy.initializer = [saved, has_value](const Scope& inside, const Shape&, DType) {
-    // An op of the copy's device: the read is where the saved variable is.
-    return Op(inside.WithOpName("initial_value"), has_value ? "Identity" : "ZerosLike", {saved.Read(inside)});
-  };
+  if (request.options.local) {
+    // What is local is not restored, and all of it gets its first value in one step: the copy cannot wait for another.
+    if (!has_value) copy.initializer = init::Zeros();
+  } else {
+    copy.initializer = [saved, has_value](const Scope& inside, const Shape&, DType) {
+      // An op of the copy's device: the read is where the saved variable is.
+      return Op(inside.WithOpName("initial_value"), has_value ? "Identity" : "ZerosLike", {saved.Read(inside)});
+    };
+  }
   return next(scope.WithDevice(devices_[index]), copy);
 }
 

@@ -150,6 +150,10 @@ class Strategy {
   virtual StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(const Dataset& batches,
                                                                   bool drop_remainder = true) = 0;
 
+  // The text that the chief gave, on all workers of a synchronous strategy, which call it together: what they must
+  // agree on, such as a checkpoint. Otherwise `own`.
+  virtual StatusOr<std::string> TextOfChief(const std::string& own) { return own; }
+
   // Options of sessions on this worker: its devices, and the group that it belongs to. Variables of such a session are
   // its own, unless the options have resources that it shares with others.
   virtual StatusOr<SessionOptions> MakeSessionOptions(SessionOptions options = {}) = 0;

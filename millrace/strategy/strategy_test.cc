@@ -500,5 +500,14 @@ TEST(Strategy, ASessionOutsideOfAGroupSaysSo) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("does not belong to a group of workers"));
 }
 
+TEST(MultiWorkerMirrored, AllWorkersGetTheTextOfTheChief) {
+  const std::vector<std::string> texts = OnWorkers<std::string>(3, {.shards = 3}, [](Strategy& strategy) {
+    EXPECT_EQ(strategy.TextOfChief(strategy.is_chief() ? "" : "mine").value(), "");
+    return strategy.TextOfChief(absl::StrCat("of worker ", strategy.worker_index())).value();
+  });
+  EXPECT_EQ(texts, std::vector<std::string>(3, "of worker 0"));
+  EXPECT_EQ(OneDeviceStrategy().value()->TextOfChief("own").value(), "own");
+}
+
 }  // namespace
 }  // namespace millrace

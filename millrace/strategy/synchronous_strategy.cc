@@ -171,6 +171,15 @@ StatusOr<std::unique_ptr<DatasetIterator>> SynchronousStrategy::MakeIterator(con
   return EndsTogether(std::move(own), workers_.get(), drop_remainder ? 0 : local_replicas());
 }
 
+StatusOr<std::string> SynchronousStrategy::TextOfChief(const std::string& own) {
+  if (workers_ == nullptr) return own;
+  // The others add nothing to it.
+  const std::string part = is_chief() ? own : "";
+  MR_ASSIGN_OR_RETURN(const Tensor text,
+                      workers_->AllGather(Tensor::FromVector(std::vector<uint8_t>(part.begin(), part.end()))));
+  return std::string(text.data<uint8_t>(), text.data<uint8_t>() + text.num_elements());
+}
+
 StatusOr<SessionOptions> SynchronousStrategy::MakeSessionOptions(SessionOptions options) {
   options.cpu_devices = std::max(options.cpu_devices, cpu_devices_);
   if (workers_ == nullptr) return options;

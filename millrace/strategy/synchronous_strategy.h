@@ -37,6 +37,7 @@ class SynchronousStrategy : public Strategy {
   StatusOr<Dataset> DistributeFiles(const Dataset& files, const FlatMapFn& open,
                                     const DistributeOptions& options) override;
   StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(const Dataset& batches, bool drop_remainder) override;
+  StatusOr<std::string> TextOfChief(const std::string& own) override;
   StatusOr<SessionOptions> MakeSessionOptions(SessionOptions options) override;
   StatusOr<std::unique_ptr<MonitoredSession>> TrainingSession(const Scope& scope,
                                                               MonitoredTrainingSessionOptions options) override;

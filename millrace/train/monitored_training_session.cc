@@ -71,6 +71,8 @@ StatusOr<Hooks> MakeChiefHooks(const Scope& scope, const MonitoredTrainingSessio
                                                                   .every_steps = save_checkpoint.steps,
                                                                   .every = save_checkpoint.time,
                                                                   .saver = options.scaffold->saver.get(),
+                                                                  .listeners = options.saving_listeners,
+                                                                  .background = options.save_in_background,
                                                                   .writer = services->writer.get(),
                                                                   .waits = WaitsOfServer(options.master),
                                                                   .clock = options.wait.clock}));

@@ -15,7 +15,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "millrace/train/hooks/checkpoint_saver_hook.h"
 #include "millrace/train/monitored_session.h"
 #include "millrace/train/scaffold.h"
 
@@ -39,6 +41,9 @@ struct MonitoredTrainingSessionOptions {
   Hooks chief_only_hooks = {};
   std::optional<absl::Duration> save_checkpoint_every = std::nullopt;  // default: 600 s
   std::optional<int64_t> save_checkpoint_every_steps = std::nullopt;
+  // See CheckpointSaverHookOptions.
+  std::vector<std::shared_ptr<CheckpointSaverListener>> saving_listeners = {};
+  bool save_in_background = true;
   std::optional<absl::Duration> save_summaries_every = std::nullopt;
   std::optional<int64_t> save_summaries_every_steps = std::nullopt;  // default: 100
   // Where event files are written; defaults to checkpoint_dir.

@@ -18,7 +18,9 @@ Status Scaffold::Finalize(const Scope& scope, const ScaffoldDefaults& defaults) 
   all.insert(all.end(), local.begin(), local.end());
   if (ready_op.empty()) ready_op = UninitializedVariables(s.WithOpName("ready"), all);
   if (summary_op.empty()) summary_op = MergeAllSummaries(s);
-  if (saver == nullptr && defaults.saver && !GlobalVariables(scope).empty()) saver = std::make_shared<Saver>(scope);
+  if (saver == nullptr && defaults.saver && !GlobalVariables(scope).empty()) {
+    saver = std::make_shared<Saver>(scope, saver_options);
+  }
   MR_RETURN_IF_ERROR(scope.status());
   if (ready_op.dtype() != DType::kString ||
       (!ready_for_local_init_op.empty() && ready_for_local_init_op.dtype() != DType::kString)) {

@@ -33,8 +33,9 @@ struct Scaffold {
   ClientSession::Feeds local_init_feed = {};
   // Returns a serialized Summary. Default: all summaries of the graph merged, or empty if there are none.
   Output summary_op = {};
-  // Default: a Saver of all global variables.
+  // Default: a Saver of all global variables, with these options.
   std::shared_ptr<Saver> saver = nullptr;
+  SaverOptions saver_options = {};
 
   // Adds nodes to the graph, so call it when the model is complete and before a session exists. A second call does
   // nothing. Returns the scope's error if building the graph fails.

@@ -1,0 +1,49 @@
+#include "millrace/estimator/model_function.h"
+
+#include "absl/strings/str_join.h"
+
+namespace millrace {
+namespace {
+
+Output Named(const Scope& scope, const char* what, const NamedTensors& tensors, const std::string& name) {
+  if (name.empty() && tensors.size() == 1) return tensors.begin()->second;
+  const auto found = tensors.find(name);
+  if (found != tensors.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [other, tensor] : tensors) names.push_back(other);
+  scope.UpdateStatus(NotFound("there is no ", what, " '", name, "'; the names are: ", absl::StrJoin(names, ", ")));
+  return Output(scope, Endpoint{});
+}
+
+}  // namespace
+
+Output ModelArgs::feature(const Scope& scope, const std::string& name) const {
+  return Named(scope, "feature", features, name);
+}
+Output ModelArgs::label(const Scope& scope, const std::string& name) const {
+  return Named(scope, "label", labels, name);
+}
+
+double ModelArgs::param(const Scope& scope, const std::string& name, double otherwise) const {
+  const auto found = params.find(name);
+  if (found == params.end()) return otherwise;
+  const Tensor& value = found->second;
+  if (value.num_elements() == 1) {
+    switch (value.dtype()) {
+      case DType::kFloat:
+        return value.data<float>()[0];
+      case DType::kDouble:
+        return value.data<double>()[0];
+      case DType::kInt32:
+        return value.data<int32_t>()[0];
+      case DType::kInt64:
+        return static_cast<double>(value.data<int64_t>()[0]);
+      default:
+        break;
+    }
+  }
+  scope.UpdateStatus(InvalidArgument("the parameter ", name, " is ", value.DebugString(), ", not a number"));
+  return otherwise;
+}
+
+}  // namespace millrace
