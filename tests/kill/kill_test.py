@@ -244,7 +244,7 @@ class Faults(unittest.TestCase):
         """A call arrives twice, or its answer is lost and it is made again, some times over: each run counts once."""
         job = self.start(shim=True)
         self.train_a_while(job)
-        for _ in range(5):
+        for _ in range(2):
             said, reached = len(job.lines), max(job.global_steps())
             self.switch(fault, job.task(name))
             self.assert_switched(fault)
