@@ -3,8 +3,8 @@
 // A ps serves until it is killed. A worker creates its session, prints {"ready": true}, and then, for each line "CASE
 // SECONDS" of its input, measures that case and prints the median time of one step as a JSON line.
 //
-// For bench/idle_workers a process has several workers (--tasks); the line "idle SECONDS PERIOD" lets each of them make
-// one small step every PERIOD seconds.
+// A process may have several workers (--tasks), each with a thread; their times are printed together. For
+// bench/idle_workers the line "idle SECONDS PERIOD" lets each of them make one small step every PERIOD seconds.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +14,7 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -42,10 +43,10 @@ double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 using Cases = std::map<std::string, std::function<Status()>>;
 
-// Median, mean and number of the times of `run` over about `seconds`.
-StatusOr<std::string> Measure(const std::function<Status()>& run, double seconds) {
+// Appends the times of `run` over about `seconds`.
+Status Measure(const std::function<Status()>& run, double seconds, std::vector<double>* all) {
   for (int i = 0; i < 3; ++i) MR_RETURN_IF_ERROR(run());
-  std::vector<double> times;
+  std::vector<double>& times = *all;
   const double begin = Now();
   for (double now = begin; now < begin + seconds || times.size() < 3;) {
     MR_RETURN_IF_ERROR(run());
@@ -53,7 +54,22 @@ StatusOr<std::string> Measure(const std::function<Status()>& run, double seconds
     times.push_back(end - now);
     now = end;
   }
-  const double mean = (Now() - begin) / static_cast<double>(times.size());
+  return absl::OkStatus();
+}
+
+// Lets all workers of this process make the steps of a case at once: median, mean and number of their times.
+StatusOr<std::string> MeasureAll(std::vector<Cases>* workers, const std::string& name, double seconds) {
+  std::vector<std::vector<double>> each(workers->size());
+  std::vector<Status> results(workers->size());
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < workers->size(); ++i)
+    threads.emplace_back([&, i] { results[i] = Measure((*workers)[i][name], seconds, &each[i]); });
+  results[0] = Measure((*workers)[0][name], seconds, &each[0]);
+  for (std::thread& thread : threads) thread.join();
+  for (const Status& result : results) MR_RETURN_IF_ERROR(result);
+  std::vector<double> times;
+  for (const auto& some : each) times.insert(times.end(), some.begin(), some.end());
+  const double mean = std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
   const auto middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());
   return absl::StrCat("{\"median\": ", *middle, ", \"mean\": ", mean, ", \"steps\": ", times.size(), "}");
@@ -186,7 +202,7 @@ Status Run(const Flags& flags) {
       continue;
     }
     if (!cases[0].contains(name)) return InvalidArgument("there is no case '", name, "'");
-    MR_ASSIGN_OR_RETURN(const std::string told, Measure(cases[0][name], seconds));
+    MR_ASSIGN_OR_RETURN(const std::string told, MeasureAll(&cases, name, seconds));
     std::cout << told << std::endl;
   }
   return absl::OkStatus();

@@ -20,10 +20,17 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(MILLRACE_HOT_ROOMS ops executor task collective)
 set(MILLRACE_HOT_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:$<$<CONFIG:Release>:-O3>;-fwrapv;-fno-strict-aliasing>")
 # What runs a few times in a program's life, or waits for others: half of a compiler's time is optimisation.
-set(MILLRACE_COLD_ROOMS proto api train strategy estimator launch)
+set(MILLRACE_COLD_ROOMS proto api train saved_model strategy estimator launch)
 set(MILLRACE_COLD_OPTIONS "$<$<CONFIG:Release>:-O1>")
 # Tests run once each; what they test is optimised.
 set(MILLRACE_TEST_OPTIONS "$<$<CONFIG:Release>:-O1>")
+# Clang takes two and a half times as long for the instrumented code of these if it optimises it.
+set(MILLRACE_UNOPTIMISED_COLD OFF)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang AND MILLRACE_SANITIZE)
+  set(MILLRACE_UNOPTIMISED_COLD ON)
+  set(MILLRACE_COLD_OPTIONS -O0)
+  set(MILLRACE_TEST_OPTIONS -O0)
+endif()
 # Passes of GCC's back end that take a twentieth of its time. A processor that runs instructions out of order schedules them
 # itself, and the passes over trees have already found nearly all common subexpressions. Only the loop between two kernels
 # (1,000 scalar adds: 3 %) is better with them.
@@ -326,6 +333,8 @@ function(millrace_precompile target room)
     list(APPEND headers <millrace/graph/gradient.h> <millrace/graph/shape_inference.h> <millrace/runtime/kernel_registry.h>)
     if(room IN_LIST MILLRACE_HOT_ROOMS)
       set(pch millrace_hot_pch)
+    elseif(room IN_LIST MILLRACE_COLD_ROOMS AND MILLRACE_UNOPTIMISED_COLD)
+      set(pch millrace_cold_pch)
     endif()
   elseif(room STREQUAL test)
     set(pch millrace_test_pch)
@@ -346,6 +355,8 @@ function(millrace_precompile target room)
     target_compile_options(${pch} PRIVATE ${MILLRACE_QUICK_OPTIONS})
     if(room IN_LIST MILLRACE_HOT_ROOMS)
       target_compile_options(${pch} PRIVATE ${MILLRACE_HOT_OPTIONS})
+    elseif(room IN_LIST MILLRACE_COLD_ROOMS AND MILLRACE_UNOPTIMISED_COLD)
+      target_compile_options(${pch} PRIVATE ${MILLRACE_COLD_OPTIONS})  # another level than the header's is an error
     elseif(room STREQUAL test)
       target_compile_options(${pch} PRIVATE ${MILLRACE_TEST_OPTIONS})
       target_link_libraries(${pch} PUBLIC GTest::gmock)

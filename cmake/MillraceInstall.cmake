@@ -28,6 +28,7 @@ set(MILLRACE_PUBLIC_HEADERS
     estimator/train_and_evaluate.h
     graph/attr.h graph/callable_spec.h graph/graph.h graph/op_schema.h graph/pass_options.h
     runtime/run_identity.h
+    saved_model/builder.h saved_model/import_saved_model.h saved_model/meta_graph.h saved_model/read_saved_model.h saved_model/saved_model.h saved_model/signature.h
     session/chrome_trace.h session/session.h
     strategy/broadcast_variables.h strategy/horovod.h strategy/strategy.h strategy/worker_group.h
     tensor/buffer.h tensor/dtype.h tensor/half.h tensor/resource_handle.h tensor/shape.h tensor/tensor.h tensor/variant.h

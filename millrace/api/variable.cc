@@ -52,9 +52,23 @@ DType Var::stored_type() const {
   return handle_.node == nullptr ? dtype() : handle_.node->AttrOr<DType>("dtype", dtype());
 }
 
-Output Var::IsInitialized(const Scope& scope) const { return Op(scope, "VarIsInitializedOp", {handle()}); }
+namespace {
+
+// Graphs of TensorFlow 1 that were imported have variables that are references, with ops of their own.
+bool IsReference(const Endpoint& handle) { return handle.node != nullptr && IsRef(handle.dtype()); }
+
+const char* ReferenceOp(absl::string_view op) {
+  return op == "AssignVariableOp" ? "Assign" : op == "AssignAddVariableOp" ? "AssignAdd" : "AssignSub";
+}
+
+}  // namespace
+
+Output Var::IsInitialized(const Scope& scope) const {
+  return Op(scope, IsReference(handle_) ? "IsVariableInitialized" : "VarIsInitializedOp", {handle()});
+}
 
 Output Var::Read(const Scope& scope) const {
+  if (IsReference(handle_)) return Op(scope, "Identity", {handle()});
   return Op(scope, "ReadVariableOp", {handle()}, {{"dtype", stored_type()}});
 }
 Operation Var::Change(const Scope& scope, const char* op, const Input& value) const {
@@ -67,6 +81,7 @@ Operation Var::Change(const Scope& scope, const char* op, const Input& value) co
     return AddOp(scope, op, {handle(), api_internal::OnlyWithExamples(s, *this, op, value.In(s, stored_type()))},
                  {{"dtype", stored_type()}});
   }
+  if (IsReference(handle_)) return AddOp(scope, ReferenceOp(op), {handle(), value}, {{"T", stored_type()}});
   return AddOp(scope, op, {handle(), value}, {{"dtype", stored_type()}});
 }
 Operation Var::Assign(const Scope& scope, const Input& value) const { return Change(scope, "AssignVariableOp", value); }
@@ -105,7 +120,9 @@ namespace {
 
 Operation InitializerOf(const Scope& scope, const std::vector<Var>& variables, absl::string_view name) {
   std::vector<Operation> all;
-  for (const Var& variable : variables) all.push_back(variable.initializer());
+  for (const Var& variable : variables) {
+    if (!variable.initializer().empty()) all.push_back(variable.initializer());  // an imported one may have none
+  }
   return Group(scope.op_name().empty() ? scope.WithOpName(name) : scope, all);
 }
 

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "millrace/base/thread_state_testing.h"
+
 namespace millrace {
 namespace {
 
@@ -102,6 +104,28 @@ TEST(SharedBellTest, AThreadThatWaitsForOneRingerAloneSeesTheOthersToo) {
     there.Ring();
   }
   ringer.join();
+}
+
+TEST(SharedBellTest, OnlyTheRingerThatAThreadWaitsForWakesIt) {
+  SharedBell bell;
+  bell.set_only(1);
+  std::atomic<pid_t> waiter{0};
+  std::atomic<bool> woken{false};
+  std::thread thread([&, seen = bell.rung()] {
+    waiter = ThreadState::Here();
+    bell.Wait(seen);
+    woken = true;
+  });
+  while (waiter == 0 || !ThreadState(waiter).blocked()) std::this_thread::yield();
+  const int64_t before = ThreadState(waiter).times_blocked();
+  for (int i = 0; i < 100; ++i) {
+    bell.Ring(/*by=*/2);
+    while (!woken && !ThreadState(waiter).blocked()) std::this_thread::yield();
+  }
+  EXPECT_FALSE(woken);
+  EXPECT_EQ(ThreadState(waiter).times_blocked(), before);
+  bell.Ring(/*by=*/1);
+  thread.join();
 }
 
 TEST(SharedBellTest, NoRingIsLostBetweenProcesses) {

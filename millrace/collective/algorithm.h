@@ -22,18 +22,24 @@ class Exchange {
   virtual void Send(int to, absl::string_view bytes) = 0;
   // Sends memory that the message owns.
   virtual void SendOwned(int to, net::Bytes bytes) = 0;
+  // Memory for `size` bytes that `readers` read in place, for what they are sent (Send) of it until the operation ends
+  // on this rank; unlike the operation's own memory it may then be gone. Null if there is none: send the operation's.
+  virtual char* Stage(size_t size, absl::Span<const int> readers) = 0;
 
  protected:
   ~Exchange() = default;
 };
 
-// A message of another rank: in this process, or still in the memory of the sender.
+// A message of another rank: in this process, in memory that both see, or still in the memory of the sender.
 class Incoming {
  public:
   // `bytes` must outlive this.
   explicit Incoming(const net::Bytes& bytes) : bytes_(&bytes), size_(bytes.size()) {}
   Incoming(std::shared_ptr<const LentMemory> memory, uint64_t address, size_t size)
       : memory_(std::move(memory)), address_(address), size_(size) {}
+
+  // In place; must outlive this.
+  explicit Incoming(absl::string_view shared) : shared_(shared.data()), size_(shared.size()) {}
 
   size_t size() const { return size_; }
   // Copies all of it to `to`. An error if the sender is gone.
@@ -42,7 +48,8 @@ class Incoming {
   Status ForBlocks(absl::FunctionRef<void(size_t offset, const char* data, size_t size)> use) const;
 
  private:
-  const net::Bytes* bytes_ = nullptr;  // null if it is in the sender's memory
+  const net::Bytes* bytes_ = nullptr;  // null if it is in the sender's memory, or in place
+  const char* shared_ = nullptr;
   const std::shared_ptr<const LentMemory> memory_ = nullptr;
   const uint64_t address_ = 0;
   const size_t size_;
@@ -84,6 +91,8 @@ struct Workspace {
   Status Put(int64_t first, int64_t last, const Incoming& message) const;
   // Combines the elements with those of the message, which are the left operand if `message_first`.
   Status Combine(int64_t first, int64_t last, const Incoming& message, bool message_first) const;
+  // Combine and Finish; the result is also written to `copy`.
+  Status Complete(int64_t first, int64_t last, const Incoming& message, int ranks, char* copy) const;
   // The elements have been combined over all ranks: divides them for kMean.
   void Finish(int64_t first, int64_t last, int ranks) const;
 };

@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     again.Append(message->payload);
     const StatusOr<Message> twice = DecodeMessage(again);
     if (!twice.ok() || twice->sequence != message->sequence || twice->index != message->index ||
-        twice->spec != message->spec || twice->address != message->address ||
+        twice->spec != message->spec || twice->address != message->address || twice->shared != message->shared ||
         twice->payload_size() != message->payload_size())
       __builtin_trap();
     if (message->spec.has_value() && Describe(*message->spec).empty()) __builtin_trap();

@@ -91,6 +91,7 @@ class Direct final : public Algorithm {
   int awaited() const override { return next_ < due_.size() ? due_[next_].rank : -1; }
 
   Status Start(Exchange& exchange) override {
+    if (place_.size > 1) staged_ = exchange.Stage(work_.bytes(0, bounds_.back()).size(), destinations());
     for (int64_t chunk = 0; chunk < ahead_; ++chunk) SendSums(chunk, exchange);
     // A rank without a part of its own has nothing to complete, which would let the next chunks follow.
     if (place_.size > 1) CompleteEmpty(0, exchange);
@@ -105,11 +106,15 @@ class Direct final : public Algorithm {
       ++next_;
       return absl::OkStatus();
     }
-    MR_RETURN_IF_ERROR(work_.Combine(first, last, message, /*message_first=*/false));
-    ++next_;
     const int last_rank = (place_.rank + place_.size - 1) % place_.size;
+    if (due.rank == last_rank && staged_ != nullptr) {
+      MR_RETURN_IF_ERROR(work_.Complete(first, last, message, place_.size, Staged(first)));
+    } else {
+      MR_RETURN_IF_ERROR(work_.Combine(first, last, message, /*message_first=*/false));
+      if (due.rank == last_rank) work_.Finish(first, last, place_.size);
+    }
+    ++next_;
     if (due.rank == last_rank) {
-      work_.Finish(first, last, place_.size);
       SendResult(due.chunk, exchange);
       CompleteEmpty(due.chunk + 1, exchange);
     }
@@ -147,13 +152,20 @@ class Direct final : public Algorithm {
     return ranks;
   }
 
+  char* Staged(int64_t first) const { return staged_ + static_cast<size_t>(first) * SizeOf(work_.dtype); }
+
   // This rank's elements of a chunk of each other rank's segment.
   void SendSums(int64_t chunk, Exchange& exchange) const {
     for (int distance = 1; distance < place_.size; ++distance) {
       const int to = (place_.rank + distance) % place_.size;
       if (!Has(to, chunk)) continue;
       const auto [first, last] = Chunk(to, chunk);
-      exchange.Send(to, work_.bytes(first, last));
+      absl::string_view bytes = work_.bytes(first, last);
+      if (staged_ != nullptr) {
+        std::copy_n(bytes.data(), bytes.size(), Staged(first));
+        bytes = {Staged(first), bytes.size()};
+      }
+      exchange.Send(to, bytes);
     }
   }
   // A chunk of this rank's segment is complete; a later one follows.
@@ -162,7 +174,8 @@ class Direct final : public Algorithm {
       const int to = (place_.rank + distance) % place_.size;
       if (!Has(place_.rank, chunk) || !ToGather(to)) continue;
       const auto [first, last] = Chunk(place_.rank, chunk);
-      exchange.Send(to, work_.bytes(first, last));
+      const absl::string_view bytes = work_.bytes(first, last);
+      exchange.Send(to, staged_ == nullptr ? bytes : absl::string_view(Staged(first), bytes.size()));
     }
     SendSums(chunk + ahead_, exchange);
   }
@@ -179,6 +192,8 @@ class Direct final : public Algorithm {
   int64_t ahead_ = 1;
   std::vector<Due> due_;
   size_t next_ = 0;
+  // Elements as the others see them, if not in the workspace: those of their segments, and results of this rank's.
+  char* staged_ = nullptr;
 };
 
 }  // namespace

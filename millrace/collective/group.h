@@ -107,6 +107,8 @@ class CollectiveGroup {
   std::optional<Status> QuickAllReduce(const Elements& elements, Reduction reduction, const OperationOptions& options);
   // For EventWait: a thread that has entered it may read the messages of connections itself.
   const RefPtr<ThreadHandover>& handover() const;
+  // For tests of how messages travel.
+  const GroupCore& core() const { return *core_; }
 
  private:
   explicit CollectiveGroup(CollectiveService* service, std::shared_ptr<GroupCore> core);

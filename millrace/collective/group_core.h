@@ -75,6 +75,9 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   void SendTo(int rank, net::Bytes message) override;
   bool ReadsOurs(int rank) const override { return others_[rank]->reads_ours.load(std::memory_order_acquire); }
   std::shared_ptr<const LentMemory> MemoryOf(int rank) const override;
+  Mailroom* mailroom() const override { return mailroom_.load(std::memory_order_acquire); }
+  bool SeesSlots(int rank) const override { return others_[rank]->sees_slots.load(std::memory_order_acquire); }
+  Mailbox* MailboxOf(int rank) const override { return others_[rank]->mailbox.load(std::memory_order_acquire); }
   void KeepForReaders(RefPtr<const RefCounted> owner) override;
   void Fail(Status why) override;
   void Ended(uint64_t sequence, bool all_took_part) override;
@@ -84,6 +87,7 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
     std::shared_ptr<net::Channel> channel;
     PeerLink link;
     std::atomic<bool> reads_ours{false};
+    std::atomic<bool> sees_slots{false};     // it has opened this rank's mailroom
     std::atomic<Mailbox*> mailbox{nullptr};  // own_mailbox
     // Guarded by mu_.
     bool known = false;        // it has answered, or called
@@ -175,7 +179,7 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   void Dial(int rank);
   void OnHelloAnswer(int rank, const StatusOr<net::Bytes>& answered);
   void OpenLink(int rank);
-  void OfferMemory(int rank, bool readable);
+  void OfferMemory(int rank, uint8_t sees);
   void OnMemory(int rank, const net::Bytes& payload);
   void OpenByCalls(int rank);
   void SendByCall(int rank, net::Bytes message);
@@ -191,7 +195,7 @@ class GroupCore final : public InstanceHost, public std::enable_shared_from_this
   // How often to look after an operation.
   absl::Duration WatchInterval(absl::Duration timeout) const;
   void Ping(int rank, const OperationSpec& spec, uint64_t sequence);
-  void OnPingAnswer(int rank, const StatusOr<net::Bytes>& answer);
+  void OnPingAnswer(int rank, absl::Time asked, const StatusOr<net::Bytes>& answer);
   // The ranks that have not started the operation; if all have, the one that it waits for.
   std::string Missing(const Instance& instance) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RegisterWait(uint64_t sequence, const OperationSpec& spec);

@@ -8,6 +8,8 @@ namespace millrace::collective {
 namespace {
 
 constexpr absl::Duration kLongestRetry = absl::Milliseconds(500);
+// What a rank sees of the one that it tells.
+constexpr uint8_t kSeesMemory = 1, kSeesMailroom = 2;
 
 // Whether the other rank may still join: it is not there yet, or has not made its group.
 bool MayComeLater(const Status& status) {
@@ -85,7 +87,7 @@ void GroupCore::OpenLink(int rank) {
     const net::TransportStatus status = options_.transport->status();
     Return();
     for (const net::PeerStatus& peer : status.peers) {
-      if (peer.outgoing && peer.peer == other.channel->address() && peer.kind == "shm") OfferMemory(rank, false);
+      if (peer.outgoing && peer.peer == other.channel->address() && peer.kind == "shm") OfferMemory(rank, 0);
     }
     return CheckLeave();
   }
@@ -100,9 +102,9 @@ void GroupCore::OpenLink(int rank) {
                       });
 }
 
-void GroupCore::OfferMemory(int rank, bool readable) {
+void GroupCore::OfferMemory(int rank, uint8_t sees) {
   std::string text = EncodeHead({.kind = MessageKind::kMemory});
-  text.push_back(readable ? 1 : 0);
+  text.push_back(static_cast<char>(sees));
   text += EncodeOffer(OwnMemory());
   if (const Mailroom* const room = OpenMailroom(rank); room != nullptr) text += EncodeMailroomOffer(room->offer());
   others_[rank]->link.Send(net::Bytes::Of(std::move(text)));
@@ -110,13 +112,14 @@ void GroupCore::OfferMemory(int rank, bool readable) {
 
 void GroupCore::OnMemory(int rank, const net::Bytes& payload) {
   net::BytesReader reader(payload);
-  uint8_t readable = 0;
+  uint8_t sees = 0;
   MemoryOffer offer;
   MailroomOffer mail;
-  if (!reader.Read(&readable, 1) || readable > 1 || !ReadOffer(&reader, &offer) ||
+  if (!reader.Read(&sees, 1) || sees > (kSeesMemory | kSeesMailroom) || !ReadOffer(&reader, &offer) ||
       (reader.remaining() > 0 && !ReadMailroomOffer(&reader, &mail)))
     return Fail(InvalidArgument(RankName(rank), " offers memory in a way that cannot be read"));
-  if (readable == 1) others_[rank]->reads_ours.store(true, std::memory_order_release);
+  if ((sees & kSeesMemory) != 0) others_[rank]->reads_ours.store(true, std::memory_order_release);
+  if ((sees & kSeesMailroom) != 0) others_[rank]->sees_slots.store(true, std::memory_order_release);
   {
     MutexLock lock(&mu_);
     if (std::exchange(others_[rank]->memory_tried, true)) return;
@@ -124,13 +127,14 @@ void GroupCore::OnMemory(int rank, const net::Bytes& payload) {
   auto memory = LentMemory::Open(offer);
   StatusOr<std::unique_ptr<Mailbox>> mailbox = Unavailable("it has no mailroom");
   if (memory.ok() && mail.process != 0) mailbox = Mailbox::Open(mail, size(), this->rank());
+  const uint8_t seen = (memory.ok() ? kSeesMemory : 0) | (mailbox.ok() ? kSeesMailroom : 0);
   {
     MutexLock lock(&mu_);
     if (memory.ok()) others_[rank]->memory = *memory;
     if (mailbox.ok()) others_[rank]->own_mailbox = *std::move(mailbox);
     others_[rank]->mailbox.store(others_[rank]->own_mailbox.get(), std::memory_order_release);
   }
-  OfferMemory(rank, memory.ok());
+  OfferMemory(rank, seen);
 }
 
 std::shared_ptr<const LentMemory> GroupCore::MemoryOf(int rank) const {

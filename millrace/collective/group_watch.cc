@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "millrace/base/stood_still.h"
 #include "millrace/base/varint.h"
 #include "millrace/collective/group_core.h"
 #include "millrace/runtime/wait_registry.h"
@@ -98,13 +99,14 @@ void GroupCore::Ping(int rank, const OperationSpec& spec, uint64_t sequence) {
   std::string body;
   PutVarint(&body, sequence);
   AppendSpec(spec, &body);
-  others_[rank]->channel->Call(kPingMethod, Call(body), {.timeout = options_.peer_timeout},
-                               [weak = weak_from_this(), rank](const StatusOr<net::Bytes>& answer) {
-                                 if (const auto self = weak.lock()) self->OnPingAnswer(rank, answer);
-                               });
+  others_[rank]->channel->Call(
+      kPingMethod, Call(body), {.timeout = options_.peer_timeout},
+      [weak = weak_from_this(), rank, asked = options_.clock->Now()](const StatusOr<net::Bytes>& answer) {
+        if (const auto self = weak.lock()) self->OnPingAnswer(rank, asked, answer);
+      });
 }
 
-void GroupCore::OnPingAnswer(int rank, const StatusOr<net::Bytes>& answer) {
+void GroupCore::OnPingAnswer(int rank, absl::Time asked, const StatusOr<net::Bytes>& answer) {
   uint64_t started = 0;
   bool known, left;
   net::Bytes failed;
@@ -128,9 +130,11 @@ void GroupCore::OnPingAnswer(int rank, const StatusOr<net::Bytes>& answer) {
   if (!failed.empty()) return OnAbort(failed);
   // A rank that was never there may still join.
   if (answer.ok() || !known) return;
-  if (absl::IsDeadlineExceeded(answer.status()))
+  if (absl::IsDeadlineExceeded(answer.status())) {
+    if (StoodStill(options_.clock->Now(), asked, options_.peer_timeout)) return;  // the next tick asks again
     return Fail(Unavailable(RankName(rank), " has not answered for ", absl::FormatDuration(options_.peer_timeout),
                             ": it hangs or is cut off"));
+  }
   if (absl::IsUnavailable(answer.status()) || absl::IsNotFound(answer.status()) || absl::IsAborted(answer.status()))
     Fail(Unavailable(RankName(rank), " is lost: ", answer.status().message()));
 }

@@ -35,6 +35,11 @@ class Stages final : public Algorithm {
     Translated(const std::vector<int>& ranks, Exchange& exchange) : ranks_(ranks), exchange_(exchange) {}
     void Send(int to, absl::string_view bytes) override { exchange_.Send(ranks_[to], bytes); }
     void SendOwned(int to, net::Bytes bytes) override { exchange_.SendOwned(ranks_[to], std::move(bytes)); }
+    char* Stage(size_t size, absl::Span<const int> readers) override {
+      std::vector<int> translated;
+      for (const int reader : readers) translated.push_back(ranks_[reader]);
+      return exchange_.Stage(size, translated);
+    }
 
    private:
     const std::vector<int>& ranks_;

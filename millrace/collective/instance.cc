@@ -203,6 +203,14 @@ void Instance::Advance() {
 }
 
 Status Instance::Deliver(int from, const Message& message) {
+  if (message.shared) {
+    Mailbox* const box = host_->MailboxOf(from);
+    if (box == nullptr) return InvalidArgument("it shares memory that this rank does not see");
+    MR_ASSIGN_OR_RETURN(const char* const data, box->Offered(message.address, message.lent_bytes));
+    const Status status = part_.algorithm->OnMessage(Incoming(absl::string_view(data, message.lent_bytes)), *this);
+    box->Release(message.address);
+    return status;
+  }
   if (message.address == 0) return part_.algorithm->OnMessage(Incoming(message.payload), *this);
   auto memory = host_->MemoryOf(from);
   if (memory == nullptr) return InvalidArgument("it lends memory that this rank cannot read");
@@ -225,6 +233,8 @@ void Instance::Finish(Status status) {
   awaited_.store(-1, std::memory_order_relaxed);
   before_.clear();
   peers_.clear();
+  for (const char* const slot : slots_) host_->mailroom()->ReturnSlot(slot);
+  slots_.clear();
   Done done = std::move(part_.done);
   const bool all_took_part = status.ok() && part_.spec.kind != OperationKind::kBroadcast;
   if (!status.ok() && part_.owner) host_->KeepForReaders(std::move(part_.owner));
@@ -246,6 +256,13 @@ void Instance::Transmit(int to, Message message, absl::string_view borrowed_byte
   Peer& peer = peers_[to];
   message.sequence = sequence_;
   message.index = peer.next_out++;
+  message.shared = is_borrowed && IsStaged(borrowed_bytes) && host_->SeesSlots(to);
+  if (message.shared) {
+    message.address = host_->mailroom()->Offer(borrowed_bytes.data(), borrowed_bytes.size());
+    message.lent_bytes = borrowed_bytes.size();
+    if (message.index == 0) message.spec = part_.spec;
+    return host_->SendTo(to, net::Bytes::Of(EncodeHead(message)));
+  }
   message.borrowed = is_borrowed;
   peer.lent |= is_borrowed;
   if (message.index == 0) message.spec = part_.spec;
@@ -274,7 +291,24 @@ void Instance::Transmit(int to, Message message, absl::string_view borrowed_byte
   }
 }
 
-void Instance::Send(int to, absl::string_view bytes) { Transmit(to, {}, bytes, bytes.size() >= kLendFrom); }
+void Instance::Send(int to, absl::string_view bytes) {
+  Transmit(to, {}, bytes, bytes.size() >= kLendFrom || IsStaged(bytes));
+}
+
+char* Instance::Stage(size_t size, absl::Span<const int> readers) {
+  Mailroom* const room = host_->mailroom();
+  if (room == nullptr || size > Mailroom::kSlotBytes) return nullptr;
+  if (!std::all_of(readers.begin(), readers.end(), [&](int rank) { return host_->SeesSlots(rank); })) return nullptr;
+  char* const slot = room->TakeSlot();
+  if (slot != nullptr) slots_.push_back(slot);
+  return slot;
+}
+
+bool Instance::IsStaged(absl::string_view bytes) const {
+  return std::any_of(slots_.begin(), slots_.end(), [&](const char* slot) {
+    return std::less_equal<>()(slot, bytes.data()) && std::less<>()(bytes.data(), slot + Mailroom::kSlotBytes);
+  });
+}
 
 void Instance::SendOwned(int to, net::Bytes bytes) {
   Message message;

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "millrace/base/mutex.h"
 #include "millrace/collective/algorithm.h"
+#include "millrace/collective/mailroom.h"
 #include "millrace/collective/wire.h"
 
 namespace millrace::collective {
@@ -29,6 +30,12 @@ class InstanceHost {
   virtual bool ReadsOurs(int rank) const = 0;
   // The memory of the rank; null if this process cannot read it.
   virtual std::shared_ptr<const LentMemory> MemoryOf(int rank) const = 0;
+  // This rank's mailroom, with slots; null if there is none.
+  virtual Mailroom* mailroom() const = 0;
+  // Whether the rank sees this rank's slots.
+  virtual bool SeesSlots(int rank) const = 0;
+  // Through which the slots of the rank are read; null if this rank does not see them.
+  virtual Mailbox* MailboxOf(int rank) const = 0;
   // Keeps `owner` alive for as long as ranks that have not heard of an error may read its memory.
   virtual void KeepForReaders(RefPtr<const RefCounted> owner) = 0;
   // Ends every operation of the group, on all ranks, with `why`.
@@ -125,6 +132,8 @@ class Instance final : public std::enable_shared_from_this<Instance>, private Ex
   void Transmit(int to, Message message, absl::string_view borrowed_bytes, bool is_borrowed);
   void Send(int to, absl::string_view bytes) override;
   void SendOwned(int to, net::Bytes bytes) override;
+  char* Stage(size_t size, absl::Span<const int> readers) override;
+  bool IsStaged(absl::string_view bytes) const;
   bool AwaitsDone(const Peer& peer) const { return peer.destination && (peer.lent || !peer.source); }
 
   const std::shared_ptr<InstanceHost> host_;
@@ -143,6 +152,7 @@ class Instance final : public std::enable_shared_from_this<Instance>, private Ex
   Status failed_;              // why it is over, if it never began
   std::vector<Peer> peers_;    // by rank
   std::vector<Event> before_;  // messages before it has begun
+  std::vector<char*> slots_;   // of the mailroom
 };
 
 }  // namespace millrace::collective

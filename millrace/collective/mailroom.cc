@@ -43,19 +43,43 @@ struct Ring {
 
 }  // namespace
 
-// Zeros, as the system gives it, are empty rings.
+struct MailroomSlot {
+  alignas(64) std::atomic<uint32_t> uses;  // 0: free. One of the owner, and one for each offer that has not been read
+  alignas(64) char bytes[Mailroom::kSlotBytes];
+};
+
+// Zeros, as the system gives it, are empty rings and free slots.
 struct MailroomLayout {
   std::array<char, 32> key;
   alignas(64) SharedBell bell;
   alignas(64) std::atomic<uint32_t> must_call;
-  alignas(64) Ring rings[1];  // one for each sender
+  alignas(64) Ring rings[1];  // one for each sender; then the slots, which take memory when they are first used
 
-  static size_t SizeFor(int ranks) { return sizeof(MailroomLayout) + sizeof(Ring) * static_cast<size_t>(ranks - 1); }
+  static size_t SizeFor(int ranks) {
+    return sizeof(MailroomLayout) + sizeof(Ring) * static_cast<size_t>(ranks - 1) +
+           sizeof(MailroomSlot) * Mailroom::kSlots;
+  }
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 MailroomMemory::~MailroomMemory() {
   if (memory_ != nullptr) munmap(memory_, size_);
+}
+
+MailroomSlot& MailroomMemory::slot(int number) const {
+  const size_t behind = sizeof(MailroomSlot) * static_cast<size_t>(Mailroom::kSlots - number);
+  return *reinterpret_cast<MailroomSlot*>(static_cast<char*>(memory_) + size_ - behind);
+}
+
+MailroomSlot* MailroomMemory::Find(uint64_t offset, uint64_t size, const char** at) const {
+  for (int number = 0; number < Mailroom::kSlots; ++number) {
+    const uint64_t begin = OffsetOf(slot(number).bytes);
+    if (offset < begin || offset - begin >= Mailroom::kSlotBytes) continue;
+    if (size > Mailroom::kSlotBytes - (offset - begin)) return nullptr;
+    *at = slot(number).bytes + (offset - begin);
+    return &slot(number);
+  }
+  return nullptr;
 }
 
 std::string EncodeMailroomOffer(const MailroomOffer& offer) {
@@ -114,6 +138,28 @@ StatusOr<bool> Mailroom::Take(int from, std::string* message) {
   return true;
 }
 
+char* Mailroom::TakeSlot() {
+  for (int number = 0; number < kSlots; ++number) {
+    uint32_t free = 0;
+    MailroomSlot& slot = memory_.slot(number);
+    if (slot.uses.compare_exchange_strong(free, 1, std::memory_order_acquire)) return slot.bytes;
+  }
+  return nullptr;
+}
+
+void Mailroom::ReturnSlot(const char* slot) {
+  const char* at = nullptr;
+  memory_.Find(memory_.OffsetOf(slot), 0, &at)->uses.fetch_sub(1, std::memory_order_release);
+}
+
+uint64_t Mailroom::Offer(const char* at, size_t size) {
+  const uint64_t offset = memory_.OffsetOf(at);
+  MailroomSlot* const slot = memory_.Find(offset, size, &at);
+  MR_CHECK(slot != nullptr);
+  slot->uses.fetch_add(1, std::memory_order_release);
+  return offset;
+}
+
 // ---- The sender
 
 StatusOr<std::unique_ptr<Mailbox>> Mailbox::Open(const MailroomOffer& offer, int ranks, int own_rank) {
@@ -160,6 +206,20 @@ Mailbox::Left Mailbox::Leave(const net::Bytes& message) {
   if (memory_->must_call.load(std::memory_order_seq_cst) != 0) return Left::kCall;
   memory_->bell.Ring(static_cast<uint32_t>(own_rank_) + 1);
   return Left::kYes;
+}
+
+StatusOr<const char*> Mailbox::Offered(uint64_t offset, uint64_t size) const {
+  const char* at = nullptr;
+  const MailroomSlot* const slot = memory_.Find(offset, size, &at);
+  if (slot == nullptr || slot->uses.load(std::memory_order_acquire) == 0)
+    return InvalidArgument("it offers ", size, " bytes that are in no slot in use");
+  return at;
+}
+
+void Mailbox::Release(uint64_t offset) {
+  const char* at = nullptr;
+  if (MailroomSlot* const slot = memory_.Find(offset, 0, &at); slot != nullptr)
+    slot->uses.fetch_sub(1, std::memory_order_release);
 }
 
 }  // namespace millrace::collective

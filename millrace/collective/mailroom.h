@@ -1,4 +1,5 @@
-// Shared memory through which the other ranks of a host leave small messages for this one.
+// Shared memory through which the other ranks of a host leave small messages for this one, and read what it has put
+// there.
 #pragma once
 
 #include <array>
@@ -25,8 +26,9 @@ struct MailroomOffer {
 std::string EncodeMailroomOffer(const MailroomOffer& offer);
 [[nodiscard]] bool ReadMailroomOffer(net::BytesReader* reader, MailroomOffer* offer);
 
-// The memory: a head, and a ring of bytes for each sender.
+// The memory: a head, a ring of bytes for each sender, and slots.
 struct MailroomLayout;
+struct MailroomSlot;
 
 // A mapping of the memory.
 class MailroomMemory {
@@ -37,6 +39,10 @@ class MailroomMemory {
   MailroomMemory(const MailroomMemory&) = delete;
   MailroomMemory& operator=(const MailroomMemory&) = delete;
   MailroomLayout* operator->() const { return static_cast<MailroomLayout*>(memory_); }
+  MailroomSlot& slot(int number) const;
+  uint64_t OffsetOf(const char* at) const { return static_cast<uint64_t>(at - static_cast<const char*>(memory_)); }
+  // The slot that has `size` bytes at `offset`, which become `at`; null if none has.
+  MailroomSlot* Find(uint64_t offset, uint64_t size, const char** at) const;
 
  private:
   void* const memory_ = nullptr;
@@ -66,6 +72,17 @@ class Mailroom {
   // leaves it.
   StatusOr<bool> Take(int from, std::string* message);
 
+  // Slots: memory that the senders read in place. A slot is in use until it has been returned and read as often as it
+  // was offered.
+  static constexpr int kSlots = 4;
+  static constexpr size_t kSlotBytes = size_t{2} << 20;
+  // Null if all are in use.
+  char* TakeSlot();
+  void ReturnSlot(const char* slot);
+  // Lets a sender read `size` bytes within a slot once, after everything that was written there before. Gives the
+  // number by which it finds them.
+  uint64_t Offer(const char* at, size_t size);
+
  private:
   Mailroom(Fd fd, void* memory, size_t size, int ranks);
 
@@ -89,6 +106,11 @@ class Mailbox {
     kNo,    // it does not fit, or the receiver would have to be called anyway: send it in another way
   };
   Left Leave(const net::Bytes& message);
+
+  // What the mailroom's owner has offered (Mailroom::Offer): it stays as it is until Release. INVALID_ARGUMENT if that
+  // is in no slot.
+  StatusOr<const char*> Offered(uint64_t offset, uint64_t size) const;
+  void Release(uint64_t offset);
 
  private:
   Mailbox(void* memory, size_t size, int own_rank);

@@ -125,6 +125,43 @@ TEST(Mailroom, MemoryInDisorderIsAnError) {
   EXPECT_GT(errors, 0);
 }
 
+TEST(Mailroom, ASlotIsInUseUntilItHasBeenReturnedAndReadAsOftenAsOffered) {
+  auto room = Mailroom::Make(2).value();
+  auto box = Mailbox::Open(room->offer(), 2, 1).value();
+  char* const slot = room->TakeSlot();
+  std::vector<char*> others;
+  for (int i = 1; i < Mailroom::kSlots; ++i) others.push_back(room->TakeSlot());
+  EXPECT_EQ(room->TakeSlot(), nullptr) << "all are in use";
+  std::fill_n(slot, Mailroom::kSlotBytes, 'x');
+  slot[1000] = 'y';
+  const uint64_t all = room->Offer(slot, Mailroom::kSlotBytes), one = room->Offer(slot + 1000, 1);
+  room->ReturnSlot(slot);
+  EXPECT_EQ(room->TakeSlot(), nullptr) << "nobody has read it";
+  EXPECT_EQ(*box->Offered(one, 1).value(), 'y');
+  box->Release(one);
+  EXPECT_EQ(room->TakeSlot(), nullptr);
+  EXPECT_EQ(box->Offered(all, Mailroom::kSlotBytes).value()[Mailroom::kSlotBytes - 1], 'x');
+  box->Release(all);
+  EXPECT_EQ(room->TakeSlot(), slot);
+  room->ReturnSlot(slot);
+  EXPECT_FALSE(box->Offered(one, 1).ok()) << "it is not in use";
+  for (const char* const other : others) room->ReturnSlot(other);
+}
+
+TEST(Mailroom, WhatIsOfferedOutsideOfASlotIsRefused) {
+  auto room = Mailroom::Make(2).value();
+  auto box = Mailbox::Open(room->offer(), 2, 1).value();
+  const uint64_t begin = room->Offer(room->TakeSlot(), 1), end = begin + Mailroom::kSlotBytes;
+  EXPECT_TRUE(box->Offered(begin, Mailroom::kSlotBytes).ok());
+  EXPECT_FALSE(box->Offered(begin, Mailroom::kSlotBytes + 1).ok());
+  EXPECT_FALSE(box->Offered(begin + 1, Mailroom::kSlotBytes).ok());
+  EXPECT_FALSE(box->Offered(begin - 1, 1).ok());
+  EXPECT_FALSE(box->Offered(end - 1, ~uint64_t{0}).ok());
+  EXPECT_FALSE(box->Offered(end, 1).ok()) << "between two slots";
+  EXPECT_FALSE(box->Offered(0, 1).ok());
+  EXPECT_FALSE(box->Offered(~uint64_t{0}, 1).ok());
+}
+
 TEST(Mailroom, ACutOfferIsRefused) {
   const std::string text = EncodeMailroomOffer({.process = 300, .descriptor = 5});
   for (size_t size = 0; size < text.size(); ++size) {

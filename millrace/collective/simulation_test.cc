@@ -218,7 +218,7 @@ TEST(CollectiveFault, AReceiverMayHangAtAnyMessage) { ForEveryMessage(Fault::kHa
 TEST(CollectiveFault, FaultsAtRandomEndInAnErrorThatNamesARankOrInTheResult) {
   ForSeeds(200, [](uint64_t seed) {
     std::mt19937_64 random(seed);
-    const int size = 2 + static_cast<int>(random() % 8);
+    const int size = 2 + static_cast<int>(random() % 15);
     const AlgorithmKind algorithm = kKinds[random() % std::size(kKinds)];
     Simulated sim(size, seed, {.delayed = 0.05, .lost = 0.01, .duplicated = 0.05}, random() % 2 == 0,
                   [](int, GroupOptions* options) { options->join_timeout = absl::Seconds(30); });

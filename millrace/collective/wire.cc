@@ -5,7 +5,7 @@
 namespace millrace::collective {
 namespace {
 
-constexpr uint8_t kFlagBorrowed = 1, kFlagSpec = 2, kFlagLent = 4, kKnownFlags = 7;
+constexpr uint8_t kFlagBorrowed = 1, kFlagSpec = 2, kFlagLent = 4, kFlagShared = 8, kKnownFlags = 15;
 // More than any memory holds.
 constexpr uint64_t kMostBytes = uint64_t{1} << 48;
 constexpr size_t kLongestStatus = 16 << 10;
@@ -17,7 +17,7 @@ std::string EncodeHead(const Message& message) {
   std::string head;
   head.push_back(static_cast<char>(message.kind));
   head.push_back(static_cast<char>((message.borrowed ? kFlagBorrowed : 0) | (message.spec.has_value() ? kFlagSpec : 0) |
-                                   (message.address != 0 ? kFlagLent : 0)));
+                                   (message.address != 0 ? kFlagLent : 0) | (message.shared ? kFlagShared : 0)));
   PutVarint(&head, message.sequence);
   PutVarint(&head, message.index);
   if (message.spec.has_value()) AppendSpec(*message.spec, &head);
@@ -38,6 +38,7 @@ StatusOr<Message> DecodeMessage(const net::Bytes& bytes) {
     return InvalidArgument("a collective message of ", bytes.size(), " bytes has no valid head");
   message.kind = static_cast<MessageKind>(kind);
   message.borrowed = (flags & kFlagBorrowed) != 0;
+  message.shared = (flags & kFlagShared) != 0;
   message.index = static_cast<uint32_t>(index);
   if ((flags & kFlagSpec) != 0 && !ReadSpec(&reader, &message.spec.emplace()))
     return InvalidArgument("a collective message of ", bytes.size(), " bytes has no valid description");
@@ -45,6 +46,8 @@ StatusOr<Message> DecodeMessage(const net::Bytes& bytes) {
     if (message.kind != MessageKind::kData || !reader.ReadVarint(&message.address) || message.address == 0 ||
         !reader.ReadVarint(&message.lent_bytes) || message.lent_bytes > kMostBytes || reader.remaining() > 0)
       return InvalidArgument("a collective message of ", bytes.size(), " bytes has no valid address");
+  } else if (message.shared) {
+    return InvalidArgument("a collective message of ", bytes.size(), " bytes is shared and has no address");
   }
   const bool whole = reader.ReadBytes(reader.remaining(), &message.payload);
   MR_CHECK(whole);

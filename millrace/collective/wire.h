@@ -34,8 +34,9 @@ struct Message {
   uint32_t index = 0;                      // of kData
   std::optional<OperationSpec> spec = {};  // with kReady and the first kData
   net::Bytes payload = {};
-  // If not 0, the payload is in the sender's memory.
+  // If not 0, the payload is in the sender's memory: at this address, or `shared` and this far into its mailroom.
   uint64_t address = 0;
+  bool shared = false;
   uint64_t lent_bytes = 0;
 
   size_t payload_size() const { return address == 0 ? payload.size() : lent_bytes; }

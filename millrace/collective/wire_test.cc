@@ -42,8 +42,12 @@ TEST(Wire, LentMemoryIsNamedByItsAddress) {
   EXPECT_FALSE(DecodeMessage(net::Bytes::Of(head + "x")).ok()) << "bytes behind what is elsewhere";
   for (size_t size = 0; size < head.size(); ++size)
     EXPECT_FALSE(DecodeMessage(net::Bytes::Of(head.substr(0, size))).ok()) << size;
+  EXPECT_FALSE(got.shared);
+  sent.shared = true;
+  EXPECT_TRUE(DecodeMessage(net::Bytes::Of(EncodeHead(sent)))->shared);
   sent.kind = MessageKind::kDone;
   EXPECT_FALSE(DecodeMessage(net::Bytes::Of(EncodeHead(sent))).ok());
+  EXPECT_FALSE(DecodeMessage(net::Bytes::Of(EncodeHead({.shared = true}))).ok()) << "it is nowhere";
 }
 
 TEST(Wire, EveryCutHeadIsRefused) {
@@ -54,7 +58,7 @@ TEST(Wire, EveryCutHeadIsRefused) {
 
 TEST(Wire, UnknownKindsAndFlagsAreRefused) {
   EXPECT_FALSE(DecodeMessage(net::Bytes::Of(std::string("\x07\x00\x00\x00", 4))).ok());
-  EXPECT_FALSE(DecodeMessage(net::Bytes::Of(std::string("\x00\x08\x00\x00", 4))).ok());
+  EXPECT_FALSE(DecodeMessage(net::Bytes::Of(std::string("\x00\x10\x00\x00", 4))).ok());
   EXPECT_TRUE(DecodeMessage(net::Bytes::Of(std::string("\x00\x00\x00\x00", 4))).ok());
 }
 

@@ -14,6 +14,8 @@ namespace {
 constexpr size_t kWriteSize = size_t{1} << 20;
 // How much is written before writeback is started.
 constexpr uint64_t kSyncInterval = uint64_t{8} << 20;
+// Tensors of this size begin at multiples of Buffer::kAlignment.
+constexpr uint64_t kAligned = uint64_t{64} << 10;
 
 }  // namespace
 
@@ -114,8 +116,15 @@ Status BundleWriter::WriteEntry(const std::string& key, DType dtype, const Shape
   if (data_ == nullptr) return FailedPrecondition("the checkpoint ", prefix_, " is finished already");
   if (!bundle_internal::CanStore(dtype)) return Unimplemented("tensors of type ", dtype, " cannot be saved");
   if (entries_.contains(key)) return InvalidArgument("Adding duplicate key: ", key);
-  const uint64_t begin = offset_;
   uint32_t crc = 0;
+  if (IsPlain(dtype) && static_cast<uint64_t>(shape.num_elements()) * SizeOf(dtype) >= kAligned) {
+    // So that a reader can map the file (mapped_bundle.h). The index has the offset of each tensor.
+    const std::string padding((Buffer::kAlignment - offset_ % Buffer::kAlignment) % Buffer::kAlignment, '\0');
+    status_ = WriteBytes(padding, &crc);
+    MR_RETURN_IF_ERROR(status_);
+    crc = 0;
+  }
+  const uint64_t begin = offset_;
   status_ = write(&crc);
   MR_RETURN_IF_ERROR(status_);
   pb::BundleEntryProto entry;

@@ -1,6 +1,7 @@
 #include "millrace/launch/task_claim.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@ namespace millrace::launch {
 namespace {
 
 constexpr int kBetweenTriesMs = 50;
+constexpr absl::Duration kEndsWhenKilled = absl::Seconds(5);
 
 struct AbstractAddress {
   explicit AbstractAddress(const std::string& name) {
@@ -31,10 +33,12 @@ struct AbstractAddress {
   socklen_t size = 0;
 };
 
-bool IsOwnUser(int socket) {
+// The process of this user at the other end of a connection; 0: it is another user's.
+pid_t OwnPeer(int socket) {
   ucred peer = {};
   socklen_t size = sizeof(peer);
-  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == getuid();
+  const bool known = getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
+  return known && peer.uid == getuid() ? peer.pid : 0;
 }
 
 }  // namespace
@@ -43,8 +47,8 @@ TaskClaim TaskClaim::Take(const std::string& name, absl::Duration limit) {
   TaskClaim claim;
   if (name.empty()) return claim;
   const AbstractAddress address(name);
-  const absl::Time deadline = Clock::Real()->Now() + limit;
-  bool asked = false;
+  absl::Time deadline = Clock::Real()->Now() + limit;
+  Fd question;  // the connection itself
   while (true) {
     Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket.ok()) return claim;
@@ -52,16 +56,22 @@ TaskClaim TaskClaim::Take(const std::string& name, absl::Duration limit) {
       claim.socket_ = std::move(socket);
       return claim;
     }
-    if (errno != EADDRINUSE || Clock::Real()->Now() >= deadline) return claim;
-    // The connection itself is the question.
-    if (!asked) asked = connect(socket.get(), address.get(), address.size) == 0;
+    if (errno != EADDRINUSE) return claim;
+    if (!question.ok() && connect(socket.get(), address.get(), address.size) == 0) question = std::move(socket);
+    if (Clock::Real()->Now() >= deadline) {
+      // It is suspended, or stuck. The claim is free as soon as it is gone.
+      const pid_t holder = question.ok() ? OwnPeer(question.get()) : 0;
+      if (holder <= 1 || holder == getpid() || kill(holder, SIGKILL) != 0) return claim;
+      question = Fd();
+      deadline = Clock::Real()->Now() + kEndsWhenKilled;
+    }
     poll(nullptr, 0, kBetweenTriesMs);
   }
 }
 
 bool TaskClaim::IsAsked() {
   const Fd asking(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  return asking.ok() && IsOwnUser(asking.get());
+  return asking.ok() && OwnPeer(asking.get()) != 0;
 }
 
 }  // namespace millrace::launch

@@ -14,8 +14,8 @@ namespace millrace::launch {
 // A socket in Linux's abstract name space, which vanishes with its process. Not thread-safe.
 class TaskClaim {
  public:
-  // Asks the keeper that has the claim to end, and waits until it has, at most `limit`. An empty name, or a system
-  // without such sockets, gives an empty claim.
+  // Asks the keeper that has the claim to end, and waits until it has, at most `limit`; then it is killed, and what it
+  // ran with it (keeper_guard.h). An empty name, or a system without such sockets, gives an empty claim.
   static TaskClaim Take(const std::string& name, absl::Duration limit);
 
   TaskClaim() = default;

@@ -1,6 +1,8 @@
 #include "millrace/launch/task_claim.h"
 
 #include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <thread>
@@ -25,6 +27,28 @@ TEST(TaskClaimTest, IsTakenOverWhenTheFirstHolderHasBeenAskedAndIsGone) {
   first = TaskClaim();
   taking.join();
   EXPECT_TRUE(second.ok());
+}
+
+TEST(TaskClaimTest, AHolderThatDoesNotReactIsKilled) {
+  const std::string name = absl::StrCat("test-", getpid(), "/worker/1");
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t holder = fork();
+  if (holder == 0) {
+    const TaskClaim claim = TaskClaim::Take(name, absl::ZeroDuration());
+    const char has = claim.ok() ? 1 : 0;
+    if (write(ready[1], &has, 1) == 1) pause();
+    _exit(1);
+  }
+  char has = 0;
+  ASSERT_EQ(read(ready[0], &has, 1), 1);
+  EXPECT_EQ(has, 1);
+  EXPECT_TRUE(TaskClaim::Take(name, absl::ZeroDuration()).ok());
+  int status = 0;
+  ASSERT_EQ(waitpid(holder, &status, 0), holder);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+  close(ready[0]);
+  close(ready[1]);
 }
 
 TEST(TaskClaimTest, WithoutANameThereIsNone) { EXPECT_FALSE(TaskClaim::Take("", absl::Minutes(1)).ok()); }

@@ -41,8 +41,10 @@ std::string JoinHostPort(absl::string_view host, int port) {
   return absl::StrContains(host, ":") ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
 }
 
+bool IsLocalhost(absl::string_view host) { return absl::EqualsIgnoreCase(host, "localhost"); }
+
 bool IsLoopback(absl::string_view host) {
-  if (absl::EqualsIgnoreCase(host, "localhost")) return true;
+  if (IsLocalhost(host)) return true;
   const std::string text(host);
   in_addr v4;
   if (inet_pton(AF_INET, text.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;

@@ -17,6 +17,9 @@ struct HostPort {
 StatusOr<HostPort> ParseHostPort(absl::string_view address);
 std::string JoinHostPort(absl::string_view host, int port);
 
+// True for the name itself, in any case.
+bool IsLocalhost(absl::string_view host);
+
 // True for localhost, 127.0.0.0/8 and ::1, which are reachable only from this machine.
 bool IsLoopback(absl::string_view host);
 

@@ -8,8 +8,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "absl/strings/match.h"
-
 namespace millrace::net {
 namespace {
 
@@ -83,7 +81,7 @@ StatusOr<TcpListeners> ListenTcp(const HostPort& address) {
     if (error != 0) return ListenError(address, error);
     return listeners;
   }
-  if (!absl::EqualsIgnoreCase(address.host, "localhost")) {
+  if (!IsLocalhost(address.host)) {
     if (const int error = ListenAt(address.host, &listeners); error != 0) return ListenError(address, error);
     return listeners;
   }

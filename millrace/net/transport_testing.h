@@ -16,7 +16,7 @@ namespace millrace::net {
 
 // Waits for `condition`, which another thread makes true; returns false if that takes too long.
 inline bool WaitUntil(const std::function<bool()>& condition) {
-  const absl::Time deadline = Clock::Real()->Now() + absl::Seconds(30);
+  const absl::Time deadline = Clock::Real()->Now() + absl::Minutes(2);
   Notification never;
   while (!condition()) {
     if (Clock::Real()->Now() > deadline) return false;

@@ -4,11 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
-#include "millrace/base/float_text.h"
-#include "millrace/tensor/dispatch.h"
 #include "millrace/tools/command.h"
+#include "millrace/tools/tensor_text.h"
 #include "millrace/train/checkpoint/checkpoint_reader.h"
 
 namespace millrace {
@@ -30,36 +28,6 @@ std::string BytesText(double bytes) {
   return "";
 }
 
-std::string ValueText(const Tensor& tensor, int64_t i) {
-  std::string text = "?";
-  if (tensor.dtype() == DType::kString) return absl::StrCat("\"", absl::CEscape(tensor.data<std::string>()[i]), "\"");
-  if (tensor.dtype() == DType::kBool) return tensor.data<bool>()[i] ? "true" : "false";
-  DispatchType(RealTypes(), tensor.dtype(), [&](auto type) {
-    using T = typename decltype(type)::type;
-    const T value = tensor.data<T>()[i];
-    if constexpr (std::is_integral_v<T>) {
-      text = absl::StrCat(static_cast<int64_t>(value));
-      if constexpr (std::is_same_v<T, uint64_t>) text = absl::StrCat(value);
-    } else if constexpr (std::is_same_v<T, double>) {
-      text = DoubleText(value);
-    } else {
-      text = FloatText(static_cast<float>(value));
-    }
-  });
-  return text;
-}
-
-// Prints the rows of the last dimension, one per line.
-int PrintValues(const Tensor& tensor, int64_t max_values) {
-  const int64_t columns = tensor.rank() == 0 ? 1 : tensor.dim(tensor.rank() - 1);
-  const int64_t shown = std::min(tensor.num_elements(), max_values);
-  for (int64_t i = 0; i < shown; ++i)
-    std::cout << ValueText(tensor, i) << ((i + 1) % columns == 0 || i + 1 == shown ? "\n" : " ");
-  if (shown < tensor.num_elements())
-    std::cout << "... and " << tensor.num_elements() - shown << " more (--max_values)\n";
-  return 0;
-}
-
 int ShowCheckpoint(const CheckpointFlags& flags) {
   const StatusOr<std::string> prefix = FindCheckpoint(flags.checkpoint);
   if (!prefix.ok()) return Fail("checkpoint", prefix.status(), 1);
@@ -67,7 +35,8 @@ int ShowCheckpoint(const CheckpointFlags& flags) {
     const StatusOr<Tensor> tensor = LoadVariable(*prefix, flags.tensor);
     if (!tensor.ok()) return Fail("checkpoint", tensor.status(), 1);
     std::cout << flags.tensor << "  " << DTypeName(tensor->dtype()) << tensor->shape().ToString() << "\n";
-    return PrintValues(*tensor, flags.max_values);
+    PrintValues(*tensor, flags.max_values);
+    return 0;
   }
   const StatusOr<std::vector<CheckpointVariable>> all = ListVariables(*prefix);
   if (!all.ok()) return Fail("checkpoint", all.status(), 1);

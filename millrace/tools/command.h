@@ -19,6 +19,7 @@ using AddCommand = std::function<int()> (*)(CLI::App& app, CLI::App** command);
 std::function<int()> AddLaunch(CLI::App& app, const std::vector<std::string>& program, CLI::App** command);
 std::function<int()> AddBenchNet(CLI::App& app, CLI::App** command);
 std::function<int()> AddCheckpoint(CLI::App& app, CLI::App** command);
+std::function<int()> AddSavedModel(CLI::App& app, CLI::App** command);
 std::function<int()> AddServe(CLI::App& app, CLI::App** command);
 std::function<int()> AddStatus(CLI::App& app, CLI::App** command);
 

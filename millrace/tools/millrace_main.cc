@@ -25,8 +25,8 @@ int main(int argc, char** argv) {
   CLI::App* command = nullptr;
   std::function<int()> run = millrace::AddLaunch(app, program, &command);
   commands.emplace_back(command, std::move(run));
-  for (const millrace::AddCommand add :
-       {&millrace::AddServe, &millrace::AddStatus, &millrace::AddCheckpoint, &millrace::AddBenchNet}) {
+  for (const millrace::AddCommand add : {&millrace::AddServe, &millrace::AddStatus, &millrace::AddCheckpoint,
+                                         &millrace::AddSavedModel, &millrace::AddBenchNet}) {
     run = add(app, &command);
     commands.emplace_back(command, std::move(run));
   }

@@ -106,6 +106,69 @@ def test_reduce_v2(tf, ops, ring):
             assert list(g0) == list(g1) == [0, 0, 1, 1]
 
 
+@pytest.fixture(params=["frames", "functional"])
+def loops(tf, request):
+    """tf.while_loop as ops that enter and leave a frame, and as an op with functions."""
+    if request.param == "functional":
+        tf.enable_control_flow_v2()
+    yield
+    tf.disable_control_flow_v2()
+
+
+def test_reduce_in_a_loop(tf, ops, ring, loops):
+    """Members in the body of one loop meet in every iteration, with the same keys."""
+    tf.reset_default_graph()
+    keys = [next(_keys), next(_keys)]
+
+    def body(step, x, y):
+        with tf.device("/job:worker/task:0"):
+            a = ops.all_reduce(x, 2, 1, keys[0], "Add", "Id"), ops.all_reduce_v2(x, 2, 1, keys[1])
+        with tf.device("/job:worker/task:1"):
+            b = ops.all_reduce(y, 2, 1, keys[0], "Add", "Id"), ops.all_reduce_v2(y, 2, 1, keys[1])
+        return step + 1, a[0] + a[1], b[0] + b[1] + 1.0
+
+    with tf.device("/job:worker/task:0"):
+        out = tf.while_loop(lambda step, x, y: step < 3, body, [0, tf.fill([1000], 1.0), tf.fill([1000], 2.0)])
+    with tf.Session(ring.target("worker", 0), config=with_leader(tf)) as sess:
+        for _ in range(2):
+            step, x, y = sess.run(out)
+            assert step == 3
+            np.testing.assert_array_equal(x, np.full(1000, 106.0))  # 1 and 2; then 6 and 7; 26 and 27; 106 and 107
+            np.testing.assert_array_equal(y, np.full(1000, 107.0))
+
+
+def test_reduce_in_the_loops_of_two_masters(tf, ops, ring, loops):
+    """Loops of the same name, each in a graph of its own."""
+    key = next(_keys)
+
+    def worker(index):
+        with tf.Graph().as_default():
+            with tf.device("/job:worker/task:%d" % index):
+                out = tf.while_loop(lambda step, x: step < 3,
+                                    lambda step, x: (step + 1, ops.all_reduce(x, 2, 1, key, "Add", "Id") + index),
+                                    [0, tf.fill([1000], index + 1.0)])
+            config = with_leader(tf, device_filters=["/job:worker/task:%d" % index])
+            options = tf.RunOptions()
+            options.experimental.collective_graph_key = key
+            with tf.Session(ring.target("worker", index), config=config) as sess:
+                np.testing.assert_array_equal(sess.run(out, options=options)[1], np.full(1000, 15.0 + index))
+    in_threads([lambda: worker(0), lambda: worker(1)])
+
+
+def test_loops_of_other_names_do_not_meet(tf, ops, own):
+    """Nor do TensorFlow's; here the error says why."""
+    with servers(["mine", "mine"]) as cluster:
+        tf.reset_default_graph()
+        key, outs = next(_keys), []
+        for i in range(2):
+            with tf.device("/job:worker/task:%d" % i):
+                outs.append(tf.while_loop(
+                    lambda x: True, lambda x: ops.all_reduce(x, 2, 1, key, "Add", "Id", timeout=2), [tf.ones([10])]))
+        with tf.Session(cluster.target("worker", 0), config=with_leader(tf)) as sess:
+            with pytest.raises(tf.errors.DeadlineExceededError, match="loops of its members have the same name"):
+                sess.run(outs)
+
+
 def test_two_masters_run_the_steps_of_a_ring(tf, ops, ring):
     """Between-graph: each worker has a client and a session of its own; steps get their ids from the leader."""
     key = next(_keys)

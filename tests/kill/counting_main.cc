@@ -2,9 +2,11 @@
 // how many runs it has begun and how many were acknowledged, in a file that outlives it. So a test can tell whether a
 // run was lost or counted twice. In synchronous training each update takes 1 from `w`.
 //
-//   counting --log_dir=DIR [--sync_replicas] [--save_checkpoint_secs=S]        under `millrace launch`
+//   counting --log_dir=DIR [--sync_replicas] [--save_checkpoint_secs=S] [--large_device=D]    under `millrace launch`
 //
-// Trains until the global step that the file DIR/stop names; then the chief prints what the ps has.
+// Trains until the global step that the file DIR/stop names; then the chief prints what the ps has. With
+// --large_device, worker 1 now and then has a step made there of as many MB as the file DIR/large names, and says how
+// that went.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,6 +31,7 @@ struct Flags {
   bool sync_replicas = false;
   double save_checkpoint_secs = 1;
   double pause_ms = 1;
+  std::string large_device;
 };
 
 // What a worker has done, in all its lives.
@@ -47,12 +50,15 @@ struct Ledger {
   }
 };
 
-// The global step to stop at, once it is known.
-int64_t LastStep(const Flags& flags) {
-  std::ifstream file(absl::StrCat(flags.log_dir, "/stop"));
-  int64_t step = 0;
-  return file >> step ? step : std::numeric_limits<int64_t>::max();
+// What the test has written into a file of the folder.
+int64_t NumberIn(const Flags& flags, absl::string_view name, int64_t otherwise) {
+  std::ifstream file(absl::StrCat(flags.log_dir, "/", name));
+  int64_t number = 0;
+  return file >> number ? number : otherwise;
 }
+
+// The global step to stop at, once it is known.
+int64_t LastStep(const Flags& flags) { return NumberIn(flags, "stop", std::numeric_limits<int64_t>::max()); }
 
 void Pause(double milliseconds) {
   std::this_thread::sleep_for(std::chrono::microseconds(static_cast<int64_t>(1000 * milliseconds)));
@@ -80,6 +86,32 @@ struct Model {
   Var w, global_step;
   Operation train;
   Hooks hooks;
+};
+
+// A step that needs a lot of memory, in a session of its own.
+class LargeStep {
+ public:
+  LargeStep(const std::string& device, const SessionOptions& options) {
+    const Scope there = scope_.WithDevice(device);
+    size_ = ops::Placeholder(there, DType::kInt32, {.shape = {1}});
+    const Output large = ops::RandomUniform(there.WithOpName("large"), *size_, DType::kFloat);
+    const Output sum = ops::Sum(there, large, {0});
+    StatusOr<ClientSession> session = ClientSession::Create(scope_, options);
+    if (!session.ok()) return;
+    session_.emplace(*std::move(session));
+    sum_ = sum;
+  }
+  Status Run(int64_t megabytes) {
+    if (!session_.has_value()) return Unavailable("there is no session for it");
+    Tensor size(DType::kInt32, Shape({1}));
+    size.flat<int32_t>()[0] = static_cast<int32_t>(megabytes << 18);
+    return session_->Run({{*size_, size}}, {*sum_}).status();
+  }
+
+ private:
+  Scope scope_ = Scope::NewRoot();
+  std::optional<ClientSession> session_;
+  std::optional<Output> size_, sum_;
 };
 
 Status TellEnd(const Flags& flags, const TaskConfig& config, const Model& model, const SessionOptions& session) {
@@ -110,6 +142,8 @@ Status Train(const Flags& flags, const TaskConfig& config, const std::string& ta
                                              .log_step_count_every_steps = 0,
                                              .session = options}));
   MR_ASSIGN_OR_RETURN(MonitoredStep step, session->MakeStep({}, {model.global_step}, {model.train}));
+  std::optional<LargeStep> large;
+  if (config.worker_index() == 1 && !flags.large_device.empty()) large.emplace(flags.large_device, options);
   int64_t last = std::numeric_limits<int64_t>::max();
   for (int64_t local = 1, reached = 0; reached < last && !session->ShouldStop(); ++local) {
     ledger->begun.fetch_add(1);
@@ -119,6 +153,10 @@ Status Train(const Flags& flags, const TaskConfig& config, const std::string& ta
     Pause(flags.pause_ms);
     if (local % 50 != 0) continue;
     last = LastStep(flags);
+    if (large.has_value()) {
+      const int64_t megabytes = NumberIn(flags, "large", 16);
+      std::printf("The step of %d MB: %s\n", static_cast<int>(megabytes), large->Run(megabytes).ToString().c_str());
+    }
     std::printf("Worker %d: step %lld done (global step %lld)\n", config.worker_index(), static_cast<long long>(local),
                 static_cast<long long>(reached));
     std::fflush(stdout);
@@ -154,6 +192,8 @@ int main(int argc, char** argv) {
   app.add_option("--log_dir", flags.log_dir)->required();
   app.add_flag("--sync_replicas", flags.sync_replicas);
   app.add_option("--save_checkpoint_secs", flags.save_checkpoint_secs);
+  app.add_option("--large_device", flags.large_device,
+                 "where worker 1 has a step made now and then that needs much memory");
   app.add_option("--pause_ms", flags.pause_ms, "what a step takes besides, in milliseconds");
   CLI11_PARSE(app, argc, argv);
   if (const Status status = Run(flags); !status.ok()) {

@@ -1,6 +1,6 @@
 // Faults of the operating system for one process of a test, loaded with LD_PRELOAD: a disk that stalls or is full, no
-// descriptors, connections that break or go silent, a time of day that jumps, memory that runs out. A test switches
-// them through the file that MILLRACE_TEST_FAULTS names.
+// descriptors, connections that break, go silent, lose answers or deliver messages twice, a time of day that jumps. A
+// test switches them through the file that MILLRACE_TEST_FAULTS names.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -29,6 +29,9 @@ struct Switches {
   std::atomic<int32_t> cut;             // the process with this number finds its connections broken, once
   std::atomic<int32_t> silence;         // what the process with this number sends over its connections is lost, once
   std::atomic<int32_t> clock;           // seconds by which the time of day is wrong
+  std::atomic<int32_t> twice;           // the process with this number sends its next messages twice, once
+  std::atomic<int32_t> unanswered;      // the process with this number receives, its answers are lost and then its
+                                        // connections break, once
 };
 
 Switches* switches = nullptr;
@@ -50,6 +53,23 @@ constexpr int kDescriptors = 1 << 16;
 std::atomic<bool> silent[kDescriptors];
 
 bool IsSilent(int fd) { return fd >= 0 && fd < kDescriptors && silent[fd].load(std::memory_order_relaxed); }
+
+bool IsConnection(int fd) {
+  sockaddr_storage peer;
+  socklen_t size = sizeof(peer);
+  return getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
+}
+
+// How many messages are yet to be sent twice.
+constexpr int kTwice = 20;
+std::atomic<int> to_double{0};
+
+// Whether what was sent whole over this connection is sent once more.
+bool Doubles(int fd, ssize_t sent, size_t size) {
+  if (to_double.load(std::memory_order_relaxed) <= 0 || sent != static_cast<ssize_t>(size) || !IsConnection(fd))
+    return false;
+  return to_double.fetch_sub(1) > 0;
+}
 
 template <typename Do>
 void ForConnections(Do act) {
@@ -88,6 +108,18 @@ __attribute__((constructor)) void Attach() {
         // A socket between two processes of a machine has nothing in between that could lose it.
         ForConnections([](int fd, int family) {
           if (family != AF_UNIX && fd < kDescriptors) silent[fd].store(true);
+        });
+      }
+      me = getpid();
+      if (switches->twice.compare_exchange_strong(me, 0)) to_double.store(kTwice);
+      me = getpid();
+      if (switches->unanswered.compare_exchange_strong(me, 0)) {
+        ForConnections([](int fd, int) {
+          if (fd < kDescriptors) silent[fd].store(true);
+        });
+        for (int i = 0; i < 5; ++i) Pause();  // what is in flight arrives and is applied
+        ForConnections([](int fd, int) {
+          if (IsSilent(fd)) shutdown(fd, SHUT_RDWR);
         });
       }
       Pause();
@@ -135,13 +167,17 @@ ssize_t write(int fd, const void* data, size_t size) {
   if (Is(&Switches::full) && IsFile(fd)) return Full();
   if (IsSilent(fd)) return static_cast<ssize_t>(size);
   static auto* const next = Next<ssize_t(int, const void*, size_t)>("write");
-  return next(fd, data, size);
+  const ssize_t sent = next(fd, data, size);
+  if (Doubles(fd, sent, size)) next(fd, data, size);
+  return sent;
 }
 ssize_t writev(int fd, const iovec* parts, int count) {
   if (Is(&Switches::full) && IsFile(fd)) return Full();
   if (IsSilent(fd)) return static_cast<ssize_t>(SizeOf(parts, count));
   static auto* const next = Next<ssize_t(int, const iovec*, int)>("writev");
-  return next(fd, parts, count);
+  const ssize_t sent = next(fd, parts, count);
+  if (Doubles(fd, sent, SizeOf(parts, count))) next(fd, parts, count);
+  return sent;
 }
 ssize_t pwrite(int fd, const void* data, size_t size, off_t offset) {
   if (Is(&Switches::full) && IsFile(fd)) return Full();
@@ -151,12 +187,16 @@ ssize_t pwrite(int fd, const void* data, size_t size, off_t offset) {
 ssize_t send(int fd, const void* data, size_t size, int flags) {
   if (IsSilent(fd)) return static_cast<ssize_t>(size);
   static auto* const next = Next<ssize_t(int, const void*, size_t, int)>("send");
-  return next(fd, data, size, flags);
+  const ssize_t sent = next(fd, data, size, flags);
+  if (Doubles(fd, sent, size)) next(fd, data, size, flags);
+  return sent;
 }
 ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   if (IsSilent(fd)) return static_cast<ssize_t>(SizeOf(message->msg_iov, message->msg_iovlen));
   static auto* const next = Next<ssize_t(int, const msghdr*, int)>("sendmsg");
-  return next(fd, message, flags);
+  const ssize_t sent = next(fd, message, flags);
+  if (Doubles(fd, sent, SizeOf(message->msg_iov, message->msg_iovlen))) next(fd, message, flags);
+  return sent;
 }
 int close(int fd) {
   if (fd >= 0 && fd < kDescriptors) silent[fd].store(false, std::memory_order_relaxed);

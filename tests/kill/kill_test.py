@@ -12,6 +12,7 @@ import argparse
 import os
 import random
 import re
+import resource
 import signal
 import socket
 import struct
@@ -25,7 +26,9 @@ import job as jobs
 
 FLAGS = None
 WITHIN = 10  # seconds from a fault to its consequence
+GROWTH = 200  # steps that show that a training goes on; a busy machine makes few
 SLACK = 1000  # steps by which two lines of the same moment may differ
+SWITCHES = ["stalled", "full", "no_descriptors", "cut", "silence", "clock", "twice", "unanswered"]  # as in fault_shim.cc
 DETECTOR = 5  # after so long a silent process is given up (--peer_timeout and --lost_after)
 
 
@@ -44,13 +47,20 @@ class Faults(unittest.TestCase):
         """The environment of a job whose operating system can fail; `switch` makes it."""
         path = os.path.join(self.log_dir, "faults")
         with open(path, "wb") as f:
-            f.write(bytes(24))
+            f.write(bytes(4 * len(SWITCHES)))
         self.switches = open(path, "r+b", buffering=0)
         self.addCleanup(self.switches.close)
         return {"LD_PRELOAD": FLAGS.shim, "MILLRACE_TEST_FAULTS": path}
 
     def switch(self, fault, value):
-        os.pwrite(self.switches.fileno(), struct.pack("i", value), 4 * ["stalled", "full", "no_descriptors", "cut", "silence", "clock"].index(fault))
+        os.pwrite(self.switches.fileno(), struct.pack("i", value), 4 * SWITCHES.index(fault))
+
+    def assert_switched(self, fault):
+        """The task has noticed a fault that happens once."""
+        end = time.monotonic() + WITHIN
+        while os.pread(self.switches.fileno(), 4, 4 * SWITCHES.index(fault)) != bytes(4):
+            self.assertLess(time.monotonic(), end, "the task did not notice the fault")
+            time.sleep(0.02)
 
     def train_a_while(self, job):
         """Until there is a checkpoint, and then a little longer, so that the fault comes anywhere."""
@@ -81,7 +91,7 @@ class Faults(unittest.TestCase):
             job.wait_for(r"\[%s\].*\(global step \d+\)" % worker, DETECTOR + 2 * WITHIN, after=said)
         steps = job.global_steps(said)
         self.assertGreaterEqual(min(steps), at_least - SLACK, job.text())
-        job.wait_for_step(max(steps) + SLACK, WITHIN)
+        job.wait_for_step(max(steps) + GROWTH, 2 * WITHIN)
 
     def books(self):
         """How many runs the workers have begun, and how many were acknowledged, in all their lives."""
@@ -97,10 +107,7 @@ class Faults(unittest.TestCase):
         """Lets the training end by itself, and compares what the ps has with the books. `lost` is the task that had died; where it was the ps, `saved` is the step
         of the checkpoint that was there."""
         self.assert_restorable()
-        path = os.path.join(self.log_dir, "stop")
-        with open(path + ".new", "w") as f:
-            f.write(str(max(job.global_steps()) + 100))
-        os.rename(path + ".new", path)
+        self.write("stop", max(job.global_steps()) + 100)
         self.assertEqual(job.end(6 * WITHIN), 0, job.text())
         self.assert_gone(job)
         begun, acknowledged = self.books()
@@ -214,7 +221,7 @@ class Faults(unittest.TestCase):
         if fault == "cut":
             job.wait_for("the session was lost|no step lane", DETECTOR + 2 * WITHIN, after=said)
         self.assert_trains_on(job, len(job.lines), reached)
-        self.assertEqual(os.pread(self.switches.fileno(), 8, 12), bytes(8), "the task did not notice the fault")
+        self.assert_switched(fault)
         self.assertIsNone(job.process.poll(), job.text())
         self.stop(job)
 
@@ -232,6 +239,79 @@ class Faults(unittest.TestCase):
 
     def test_silent_ps_trains_on(self):
         self.cut("ps/0", "silence")
+
+    def again(self, name, fault):
+        """A call arrives twice, or its answer is lost and it is made again, some times over: each run counts once."""
+        job = self.start(shim=True)
+        self.train_a_while(job)
+        for _ in range(5):
+            said, reached = len(job.lines), max(job.global_steps())
+            self.switch(fault, job.task(name))
+            self.assert_switched(fault)
+            self.assert_trains_on(job, said, reached)
+        self.assertIsNone(job.process.poll(), job.text())
+        self.stop(job)
+
+    def test_calls_of_a_worker_that_arrive_twice_count_once(self):
+        self.again("worker/1", "twice")
+
+    def test_answers_of_the_ps_that_arrive_twice_change_nothing(self):
+        self.again("ps/0", "twice")
+
+    def test_runs_whose_answers_are_lost_count_once(self):
+        self.again("ps/0", "unanswered")
+
+    def limit_memory(self, pid, spare):
+        """Lets a process have only so many bytes more than it has. Returns the limit that it had."""
+        with open("/proc/%d/statm" % pid) as f:
+            size = int(f.read().split()[0]) * resource.getpagesize()
+        had = resource.prlimit(pid, resource.RLIMIT_AS)
+        resource.prlimit(pid, resource.RLIMIT_AS, (size + spare, had[1]))
+        return had
+
+    def write(self, name, number):
+        path = os.path.join(self.log_dir, name)
+        with open(path + ".new", "w") as f:
+            f.write(str(number))
+        os.rename(path + ".new", path)
+
+    def no_memory(self, name, device):
+        """A process gets no large memory for a while: the step that needs it fails and names its node, and nothing else happens."""
+        job = self.start(program_flags=["--large_device=" + device])
+        self.train_a_while(job)
+        job.wait_for("The step of 16 MB: OK", 3 * WITHIN)
+        pid, said, reached = job.task(name), len(job.lines), max(job.global_steps())
+        had = self.limit_memory(pid, 64 << 20)
+        self.write("large", 256)
+        job.wait_for(r"The step of 256 MB: RESOURCE_EXHAUSTED: no memory for a tensor of .* \(268435456 bytes\)", 3 * WITHIN, after=said)
+        job.wait_for(r"{{node large}}.*%s/replica:0/%s" % tuple(device.rsplit("/", 1)), WITHIN, after=said)
+        self.assert_trains_on(job, len(job.lines), reached)
+        resource.prlimit(pid, resource.RLIMIT_AS, had)
+        job.wait_for("The step of 256 MB: OK", 3 * WITHIN, after=len(job.lines))
+        self.wait_for_checkpoint_after(job, self.saved_step())
+        self.stop(job)
+
+    def test_no_memory_at_the_ps_fails_the_step_that_needs_it(self):
+        self.no_memory("ps/0", "/job:ps/task:0")
+
+    def test_no_memory_at_a_worker_fails_the_step_that_needs_it(self):
+        self.no_memory("worker/1", "/job:worker/task:1")
+
+    def test_not_a_byte_of_memory_ends_a_worker_that_comes_back(self):
+        job = self.start("--restart", "worker=on-failure:3", program_flags=["--large_device=/job:worker/task:1"])
+        self.train_a_while(job)
+        pid, said, reached = job.task("worker/1"), len(job.lines), max(job.global_steps())
+        had = self.limit_memory(pid, 0)
+        self.write("large", 256)
+        # It may have enough of its own to notice that a step needs more.
+        job.wait_for(r"millrace: worker/1 .*restart|The step of 256 MB: RESOURCE_EXHAUSTED", 3 * WITHIN, after=said)
+        try:
+            resource.prlimit(pid, resource.RLIMIT_AS, had)
+        except ProcessLookupError:
+            pass
+        self.write("large", 16)
+        self.assert_trains_on(job, len(job.lines), reached)
+        self.stop(job, lost="worker/1")
 
     def clock(self, seconds):
         """The time of day jumps: nobody notices, and checkpoints go on."""
@@ -362,6 +442,21 @@ class Faults(unittest.TestCase):
         self.assert_trains_on(job, said, reached)
         self.assertIsNone(job.process.poll(), job.text())
         self.stop(job)
+
+    def test_suspended_job_goes_on_where_it_was(self):
+        job = self.start()
+        self.train_a_while(job)
+        reached = max(job.global_steps())
+        processes = [job.process.pid, *job.processes()]
+        for process in processes:
+            os.kill(process, signal.SIGSTOP)
+        time.sleep(DETECTOR + 2)
+        said = len(job.lines)
+        for process in reversed(processes):
+            os.kill(process, signal.SIGCONT)
+        self.assert_trains_on(job, said, reached)
+        self.stop(job)
+        self.assertNotIn("has not answered", job.text())
 
 
 class AtOnce(unittest.TextTestResult):

@@ -71,6 +71,14 @@ class MachinesTest(unittest.TestCase):
             self.assertEqual(worker.end(2 * NOTICED), 1, worker.text())
             self.assertIn("/job:worker/replica:0/task:2", worker.text())
 
+    def test_localhost_needs_no_name_server(self):
+        self.network.machines[0].forget_names()
+        self.cluster = {"ps": ["localhost:%d" % PORT], "worker": ["localhost:%d" % (PORT + 1)]}
+        program = [PROGRAM, "--data_dir=" + DATA, "--train_steps=100"]
+        self.start(0, "ps", 0, *program)
+        worker = self.start(0, "worker", 0, *program)
+        self.assertEqual(worker.end(60), 0, worker.text())
+
     def test_a_short_cut_is_survived(self):
         workers = self.start_all("--sync_replicas", "--train_steps=3000")
         for worker in workers:

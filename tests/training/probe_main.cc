@@ -1,6 +1,12 @@
 // training_probe: a training program for tests of the files that it writes.
+#include <functional>
+#include <iomanip>
 #include <iostream>
+#include <iterator>
+#include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "millrace/millrace.h"
@@ -43,7 +49,7 @@ Status Save(const std::string& directory, int parts, int steps, bool sharded) {
 }
 
 void Print(const char* name, const Tensor& tensor) {
-  std::cout << name;
+  std::cout << name << std::setprecision(9);
   for (int64_t i = 0; i < tensor.num_elements(); ++i) {
     std::cout << " ";
     if (tensor.dtype() == DType::kString) std::cout << tensor.data<std::string>()[i];
@@ -64,6 +70,67 @@ Status Restore(const std::string& directory, int parts) {
   Print("words", values[1]);
   Print("table", values[2]);
   Print("step", values[3]);
+  return absl::OkStatus();
+}
+
+// y = x w + b after some steps, and a table of words from a file, as a SavedModel of two graphs.
+Status Export(const std::string& directory, const std::string& words_file, int steps) {
+  const Scope root = Scope::NewRoot();
+  const Output x = ops::Placeholder(root.WithOpName("x"), DType::kFloat, {.shape = PartialShape({-1, 2})});
+  const Var w(root, "w", Input({{1.0f, 2.0f}, {3.0f, 4.0f}})), b(root, "b", Input({0.5f, 0.25f}));
+  const Output y = ops::Add(root.WithOpName("y"), ops::MatMul(root, x, w), b);
+  const Output loss = ops::Mean(root.WithOpName("loss"), ops::Square(root, y), {0, 1});
+  const Operation train = optimizers::Adam({.learning_rate = 0.1})
+                              .Minimize(root.WithOpName("train"), loss, {.global_step = GlobalStep(root)});
+  const Output file = ops::Const(root.WithOpName("words_file"), words_file);
+  const Output words = ops::Placeholder(root.WithOpName("words"), DType::kString, {.shape = PartialShape({-1})});
+  const Output table = Op(root, "HashTableV2", {}, {{"key_dtype", DType::kString}, {"value_dtype", DType::kInt64}});
+  const Operation read_words = AddOp(root, "InitializeTableFromTextFileV2", {table, file},
+                                     {{"key_index", -2}, {"value_index", -1}, {"vocab_size", -1}, {"delimiter", "\t"}});
+  const Output ids = Op(root.WithOpName("ids"), "LookupTableFindV2", {table, words, int64_t{-1}});
+  const Operation init = GlobalVariablesInitializer(root);
+  MR_ASSIGN_OR_RETURN(ClientSession session, ClientSession::Create(root));
+  MR_RETURN_IF_ERROR(session.Run(init));
+  const Tensor batch = Tensor::Of<float>(Shape({2, 2}), {1, 2, 3, 4});
+  for (int i = 0; i < steps; ++i) MR_RETURN_IF_ERROR(session.Run({{x, batch}}, {}, {train}).status());
+  MR_ASSIGN_OR_RETURN(const Tensors values, session.Run({w, b}));
+  Print("w", values[0]);
+  Print("b", values[1]);
+
+  AddMetaGraphOptions options;
+  options.assets = {file};
+  options.main_op = read_words;
+  options.collections = {{"train_op", {train.name()}}};
+  options.strip_default_attrs = true;
+  SavedModelBuilder builder(directory);
+  MR_RETURN_IF_ERROR(
+      builder.AddMetaGraphAndVariables(root, &session, {"serve"},
+                                       {{"serving_default", PredictSignature({{"x", x}}, {{"y", y}})},
+                                        {"look_up", PredictSignature({{"words", words}}, {{"ids", ids}})}},
+                                       options));
+  const Scope other = Scope::NewRoot();
+  const Var same(other, "w", {2, 2}, init::Zeros());
+  MR_RETURN_IF_ERROR(builder.AddMetaGraph(other, {"train"}, {}));
+  return builder.Save();
+}
+
+// Imports a SavedModel of TensorFlow 1 that has a training op, and runs that.
+Status TrainOn(const std::string& directory, int steps, const std::vector<float>& x) {
+  const Scope root = Scope::NewRoot();
+  MR_ASSIGN_OR_RETURN(const ImportedSavedModel model,
+                      ImportSavedModel(root.SubScope("old"), directory, {"serve", "cpu"}));
+  MR_ASSIGN_OR_RETURN(const std::vector<Operation> train, model.graph().Ops("train_op"));
+  MR_ASSIGN_OR_RETURN(const SignatureTensors inputs, model.Inputs("serving_default"));
+  MR_ASSIGN_OR_RETURN(ClientSession session, ClientSession::Create(root));
+  MR_RETURN_IF_ERROR(model.Restore(&session));
+  const Tensor batch = Tensor::FromSpan<float>(x, Shape({static_cast<int64_t>(x.size()) / 2, 2}));
+  for (int i = 0; i < steps; ++i) MR_RETURN_IF_ERROR(session.Run({{inputs.at("x"), batch}}, {}, train).status());
+  for (const Var& variable : TrainableVariables(root)) {
+    MR_ASSIGN_OR_RETURN(const Tensors value, session.Run({variable}));
+    Print(variable.var_name().c_str() + 4, value[0]);
+  }
+  MR_ASSIGN_OR_RETURN(const Tensors step, session.Run({GlobalStep(root)}));
+  Print("step", step[0]);
   return absl::OkStatus();
 }
 
@@ -100,23 +167,35 @@ Status Log(const std::string& directory) {
 
 int main(int argc, char** argv) {
   CLI::App app{"A training program for tests"};
-  std::string path;
+  std::string path, words;
   int parts = 2, steps = 3;
   bool sharded = false;
-  CLI::App* save = app.add_subcommand("save", "Trains and saves");
-  CLI::App* restore = app.add_subcommand("restore", "Restores and prints");
-  CLI::App* log = app.add_subcommand("log", "Writes events");
-  for (CLI::App* command : {save, restore, log}) {
+  std::string x;
+  std::vector<std::pair<CLI::App*, std::function<millrace::Status()>>> commands;
+  const auto add = [&](const char* name, const char* what, std::function<millrace::Status()> run) {
+    CLI::App* const command = app.add_subcommand(name, what);
     command->add_option("path", path, "The folder, or a checkpoint")->required();
     command->add_option("--parts", parts, "Parts of the table");
     command->add_option("--steps", steps, "Steps before the save");
     command->add_flag("--sharded", sharded, "A shard for each task");
-  }
+    command->add_option("--words", words, "The file of words for a table");
+    command->add_option("--x", x, "Rows of two numbers");
+    commands.emplace_back(command, std::move(run));
+  };
+  add("save", "Trains and saves", [&] { return millrace::Save(path, parts, steps, sharded); });
+  add("restore", "Restores and prints", [&] { return millrace::Restore(path, parts); });
+  add("log", "Writes events", [&] { return millrace::Log(path); });
+  add("export", "Trains and exports a SavedModel", [&] { return millrace::Export(path, words, steps); });
+  add("train_on", "Imports a SavedModel and trains it", [&] {
+    std::istringstream text(x);
+    return millrace::TrainOn(path, steps, {std::istream_iterator<float>(text), std::istream_iterator<float>()});
+  });
   app.require_subcommand(1);
   CLI11_PARSE(app, argc, argv);
-  const millrace::Status status = save->parsed()      ? millrace::Save(path, parts, steps, sharded)
-                                  : restore->parsed() ? millrace::Restore(path, parts)
-                                                      : millrace::Log(path);
+  millrace::Status status;
+  for (const auto& [command, run] : commands) {
+    if (command->parsed()) status = run();
+  }
   if (!status.ok()) std::cerr << "training_probe: " << status << std::endl;
   return status.ok() ? 0 : 1;
 }

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 tf1 = tf.compat.v1
-tf1.disable_eager_execution()
 
 # Three steps of momentum from 0.5 and from 1..6: see training_probe.
 STEPS = 3

@@ -98,6 +98,7 @@ class CollectiveRun : public std::enable_shared_from_this<CollectiveRun> {
   Scheduler* const scheduler_;
   const RefPtr<ThreadHandover> handover_;
   const std::string buffer_prefix_;
+  const std::string loop_;  // for messages: in which iteration it is; empty outside of loops
 
   // Written before Exchange, by one callback after another.
   JoinedGroup joined_;

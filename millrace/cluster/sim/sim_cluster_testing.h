@@ -111,6 +111,7 @@ class SimCluster {
     WorkerOptions worker{.task = std::make_shared<Task>(std::move(engine)), .id = Id(task), .cluster = cluster_};
     worker.transport = process->transport.get();
     worker.liveness.timers = network_.timers(process->host);
+    worker.liveness.clock = network_.clock(process->host);
     worker.lease = {.task = Name(task),
                     .grace = options_.session_grace,
                     .connections = network_.connections(process->host),
@@ -126,6 +127,7 @@ class SimCluster {
     MasterOptions master{.worker = process->worker};
     master.timers = network_.timers(process->host);
     master.liveness.timers = master.timers;
+    master.liveness.clock = network_.clock(process->host);
     master.missing_task_timeout = options_.missing_task_timeout;
     master.lease = lease;
     // Each process has a random generator of its own, so that processes do not influence each other's numbers.

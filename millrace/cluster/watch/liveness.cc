@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "millrace/base/stood_still.h"
 #include "millrace/cluster/blamed_task.h"
 
 namespace millrace {
@@ -44,8 +45,9 @@ void LivenessMonitor::Tick() {
       if (!asked_.emplace(peer.task, peer.address, peer.incarnation).second) continue;
     }
     peer.worker->GetStatus({.timeout = options_.peer_timeout},
-                           [self = shared_from_this(), peer](const StatusOr<pb::GetStatusResponse>& answer) {
-                             self->OnAnswer(peer, answer);
+                           [self = shared_from_this(), peer,
+                            asked = options_.clock->Now()](const StatusOr<pb::GetStatusResponse>& answer) {
+                             self->OnAnswer(peer, asked, answer);
                            });
   }
   if (more || !awaited.empty()) {
@@ -57,7 +59,8 @@ void LivenessMonitor::Tick() {
   }
 }
 
-void LivenessMonitor::OnAnswer(const Awaited& peer, const StatusOr<pb::GetStatusResponse>& answer) {
+void LivenessMonitor::OnAnswer(const Awaited& peer, absl::Time asked,
+                               const StatusOr<pb::GetStatusResponse>& answer) {
   {
     MutexLock lock(&mu_);
     asked_.erase({peer.task, peer.address, peer.incarnation});
@@ -65,6 +68,7 @@ void LivenessMonitor::OnAnswer(const Awaited& peer, const StatusOr<pb::GetStatus
   Status why;
   if (!answer.ok()) {
     if (absl::IsDeadlineExceeded(answer.status())) {
+      if (StoodStill(options_.clock->Now(), asked, options_.peer_timeout)) return;  // the next tick asks again
       why = Unavailable("task ", peer.task, " at ", peer.address, " has not answered for ",
                         absl::FormatDuration(options_.peer_timeout), ": it hangs or is cut off");
     } else if (absl::IsUnavailable(answer.status())) {

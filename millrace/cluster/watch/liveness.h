@@ -29,6 +29,7 @@ bool EndsWait(const Awaited& lost, const Status& why, const Awaited& waiting);
 
 struct LivenessOptions {
   TimerQueue* timers = TimerQueue::Real();
+  Clock* clock = Clock::Real();
   // How often peers are pinged, and how long a peer may be silent.
   absl::Duration interval = absl::Seconds(1);
   absl::Duration peer_timeout = absl::Seconds(5);
@@ -59,7 +60,7 @@ class LivenessMonitor : public std::enable_shared_from_this<LivenessMonitor> {
       : options_(options), client_(std::move(client)) {}
   void Schedule();
   void Tick();
-  void OnAnswer(const Awaited& peer, const StatusOr<pb::GetStatusResponse>& answer);
+  void OnAnswer(const Awaited& peer, absl::Time asked, const StatusOr<pb::GetStatusResponse>& answer);
 
   const LivenessOptions options_;
   const std::weak_ptr<LivenessClient> client_;

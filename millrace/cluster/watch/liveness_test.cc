@@ -16,6 +16,7 @@ class PingedWorker : public WorkerInterface {
   explicit PingedWorker(StatusOr<uint64_t> incarnation) : incarnation_(std::move(incarnation)) {}
   void GetStatus(const CallControl&, Done<pb::GetStatusResponse> done) override {
     ++pings;
+    if (clock != nullptr) clock->Advance(takes);
     if (!incarnation_.ok()) return done(incarnation_.status());
     pb::GetStatusResponse response;
     response.add_device_attributes()->set_incarnation(*incarnation_);
@@ -31,6 +32,8 @@ class PingedWorker : public WorkerInterface {
   void RecvTensor(const CallControl&, int64_t, const std::string&, Done<RendezvousItem>) override {}
 
   int pings = 0;
+  VirtualClock* clock = nullptr;
+  absl::Duration takes;
 
  private:
   const StatusOr<uint64_t> incarnation_;
@@ -68,8 +71,10 @@ class LivenessTest : public ::testing::Test {
 
   static constexpr char kTask[] = "/job:ps/replica:0/task:0";
   ManualTimers timers_;
+  VirtualClock clock_;
   const std::shared_ptr<WaitingClient> client_ = std::make_shared<WaitingClient>();
-  const std::shared_ptr<LivenessMonitor> monitor_ = LivenessMonitor::Make({.timers = &timers_}, client_);
+  const std::shared_ptr<LivenessMonitor> monitor_ =
+      LivenessMonitor::Make({.timers = &timers_, .clock = &clock_}, client_);
 };
 
 TEST_F(LivenessTest, ALostTaskOfOneClusterEndsNoWaitForItsNamesakeOfAnother) {
@@ -101,6 +106,19 @@ TEST_F(LivenessTest, ATaskThatCannotBeReachedEndsAllWaitsForItsAddress) {
   Tick();
   EXPECT_TRUE(client_->awaited.empty());
   EXPECT_EQ(client_->lost.size(), 2u);
+}
+
+TEST_F(LivenessTest, ASilentTaskIsLostUnlessThisProcessWasStoppedItself) {
+  const auto silent = Await("one:1", kOldProcess, DeadlineExceeded("no answer"));
+  silent->clock = &clock_;
+  silent->takes = absl::Minutes(3);  // the time-out of 5 s went off when the process went on
+  Tick();
+  EXPECT_EQ(client_->lost.size(), 0u);
+  silent->takes = absl::Seconds(5);
+  timers_.Advance(absl::Seconds(1));
+  EXPECT_EQ(silent->pings, 2);
+  ASSERT_EQ(client_->lost.size(), 1u);
+  EXPECT_NE(client_->lost.begin()->second.message().find("has not answered for 5s"), std::string::npos);
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ class WhileLowering {
   StatusOr<Node*> AddEnter(Endpoint value, bool constant) {
     const Node& node = *call_.node;
     return splicer_.Add(call_, "Enter", "enter", {value},
-                        {{"frame_name", absl::StrCat(node.name(), "/loop")},
+                        {{"frame_name", node.name()},
                          {"is_constant", constant},
                          {"parallel_iterations", node.AttrOr<int64_t>("parallel_iterations", 10)}},
                         before_);

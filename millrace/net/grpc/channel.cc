@@ -1,10 +1,14 @@
 #include "millrace/net/grpc/channel.h"
 
+#include <sys/socket.h>
+
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_replace.h"
+#include "millrace/base/fd.h"
 #include "millrace/base/log.h"
+#include "millrace/net/address.h"
 #include "millrace/net/grpc/channel_args.h"
 #include "millrace/net/grpc/credentials.h"
 #include "millrace/net/grpc/outgoing_call.h"
@@ -17,13 +21,23 @@ constexpr char kProbeMethod[] = "/millrace.Probe/AreYouThere";
 // A probe of the connection in use outlives the attempt of a new one.
 constexpr absl::Duration kProbeTimeout = absl::Minutes(1);
 
+bool HasIpv4() {
+  static const bool has = Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)).get() >= 0;
+  return has;
+}
+
 }  // namespace
 
 GrpcConnection::GrpcConnection(const std::string& address, const TlsCredentials* tls) {
   // The target is a URI, and an IPv6 address has brackets.
-  const std::string target =
+  std::string target =
       absl::StrCat("dns:///", absl::StrReplaceAll(address, {{"[", "%5B"}, {"]", "%5D"}, {"%", "%25"}}));
   ChannelArgs args = ClientArgs();
+  // The name needs no lookup, and a bare container may have no /etc/hosts that knows it. TLS still checks the name.
+  if (const auto parsed = ParseHostPort(address); parsed.ok() && IsLocalhost(parsed->host) && HasIpv4()) {
+    target = absl::StrCat("ipv4:127.0.0.1:", parsed->port);
+    args.Set(GRPC_ARG_DEFAULT_AUTHORITY, address);
+  }
   channel_ = grpc_channel_create(target.c_str(), NewChannelCredentials(tls).get(), args.get());
 }
 

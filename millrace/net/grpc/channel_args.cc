@@ -28,6 +28,15 @@ ChannelArgs& ChannelArgs::Set(const char* name, int value) {
   return *this;
 }
 
+ChannelArgs& ChannelArgs::Set(const char* name, const std::string& value) {
+  grpc_arg arg;
+  arg.type = GRPC_ARG_STRING;
+  arg.key = const_cast<char*>(name);
+  arg.value.string = const_cast<char*>(value.c_str());
+  args_.push_back(arg);
+  return *this;
+}
+
 ChannelArgs& ChannelArgs::SetPointer(const char* name, void* value, const grpc_arg_pointer_vtable* vtable) {
   grpc_arg arg;
   arg.type = GRPC_ARG_POINTER;

@@ -3,6 +3,7 @@
 
 #include <grpc/grpc.h>
 
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -17,6 +18,8 @@ inline constexpr absl::Duration kGrpcHandshakeTimeout = absl::Seconds(10);
 class ChannelArgs {
  public:
   ChannelArgs& Set(const char* name, int value);
+  // The text must outlive what `get` returns.
+  ChannelArgs& Set(const char* name, const std::string& value);
   ChannelArgs& SetPointer(const char* name, void* value, const grpc_arg_pointer_vtable* vtable);
   // Valid until the next Set.
   const grpc_channel_args* get();

@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "millrace/base/file.h"
+#include "millrace/base/mutex.h"
 #include "millrace/base/thread_group.h"
 #include "millrace/net/address.h"
 #include "millrace/net/grpc/grpc_transport.h"
@@ -54,7 +55,8 @@ class GrpcTest : public ::testing::Test {
   std::unique_ptr<Listener> listener_;
 };
 
-// Forwards connections to an address until it cuts them.
+// Forwards connections to an address until it cuts them, and puts bytes of its own before what the server
+// sends next if it is told to.
 class Proxy {
  public:
   explicit Proxy(int to) : to_(to) {
@@ -73,6 +75,10 @@ class Proxy {
   // Closes everything.
   void Cut() {
     if (wake_[1] >= 0) close(std::exchange(wake_[1], -1));
+  }
+  void InsertIntoAnswers(std::string bytes) {
+    MutexLock lock(&mu_);
+    inserted_ = std::move(bytes);
   }
 
  private:
@@ -109,7 +115,12 @@ class Proxy {
           fds[i].events = 0;
           fds[i].fd = -1;
         } else {
-          EXPECT_EQ(send(other[fds[i].fd], buffer, n, MSG_NOSIGNAL), n);
+          if (i % 2 == 1) {  // the server's
+            MutexLock lock(&mu_);
+            send(other[fds[i].fd], inserted_.data(), inserted_.size(), MSG_NOSIGNAL);
+            inserted_.clear();
+          }
+          send(other[fds[i].fd], buffer, n, MSG_NOSIGNAL);
         }
       }
     }
@@ -122,6 +133,8 @@ class Proxy {
   int listening_;
   int port_;
   int wake_[2];
+  Mutex mu_;
+  std::string inserted_ ABSL_GUARDED_BY(mu_);
   ThreadGroup thread_{"proxy"};
 };
 
@@ -138,6 +151,24 @@ TEST_F(GrpcTest, ACallWhosePeerHangsUpIsUnavailableAtOnceAndTheServerIsTold) {
   auto call = held_.Take();
   while (!call->cancellation()->IsCancelled()) never.WaitFor(absl::Milliseconds(1));
   call->Reply(Bytes());
+}
+
+TEST_F(GrpcTest, ACallOnAConnectionWhoseBytesMakeNoSenseIsUnavailable) {
+  Listen(*transport_);
+  for (const bool reset : {false, true}) {
+    Proxy proxy(listener_->port());
+    Answer answer = Start(*transport_, proxy.address(), "Hold", absl::InfiniteDuration());
+    Notification never;
+    while (held_.size() == 0) never.WaitFor(absl::Milliseconds(1));
+    // A frame that is too long; or the end of the stream without a status.
+    proxy.InsertIntoAnswers(reset ? std::string("\0\0\4\3\0\0\0\0\1\0\0\0\0", 13) : "\xff\xff\xff\1\1\1\1\1\1");
+    auto echo = CallStatus(*transport_, proxy.address(), "Echo");
+    EXPECT_TRUE(echo.ok() || echo.code() == absl::StatusCode::kUnavailable) << echo;
+    EXPECT_TRUE(answer.notification().WaitFor(kSoon));
+    held_.Take()->Reply(Bytes());
+    answer.notification().Wait();
+    EXPECT_EQ(answer.status().code(), absl::StatusCode::kUnavailable) << answer.status();
+  }
 }
 
 TEST_F(GrpcTest, PeersOnIpv6AreNamedAsPeopleWriteThem) {

@@ -23,15 +23,22 @@ gpr_timespec DeadlineAfter(absl::Duration timeout) {
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(nanos, GPR_TIMESPAN));
 }
 
+// Whether the call ended without a status from anybody, for which gRPC has codes that mean faults of a handler: the
+// connection made no sense or broke, or something in between reset the stream.
+bool EndedWithoutStatus(grpc_status_code code, absl::string_view details) {
+  return (code == GRPC_STATUS_UNKNOWN && details == "Stream removed") ||
+         (code == GRPC_STATUS_INTERNAL && absl::StartsWith(details, "Received RST_STREAM"));
+}
+
 // True when the other side's handler gave this status. gRPC says "received from peer" also of what its own transport
 // noticed and of a deadline that passed over there first.
 bool IsFromHandler(grpc_status_code code, absl::string_view details, absl::string_view error) {
   if (!absl::StrContains(error, "Error received from peer")) return false;
   if (code == GRPC_STATUS_DEADLINE_EXCEEDED) return details != "Deadline Exceeded";
   if (code != GRPC_STATUS_UNAVAILABLE) return true;
-  for (const char* noticed :
-       {"Socket closed", "Connection reset", "Broken pipe", "GOAWAY received", "Stream removed", "Transport closed",
-        "recvmsg:", "sendmsg:", "keepalive watchdog", "Endpoint read failed", "endpoint shutdown"}) {
+  for (const char* noticed : {"Socket closed", "Connection reset", "Broken pipe", "GOAWAY received", "Stream removed",
+                              "Transport closed", "Received RST_STREAM", "recvmsg:", "sendmsg:", "keepalive watchdog",
+                              "Endpoint read failed", "endpoint shutdown"}) {
     if (absl::StartsWith(details, noticed)) return false;
   }
   return true;
@@ -132,6 +139,7 @@ StatusOr<Bytes> GrpcOutgoingCall::Result(bool* answered) {
     return Internal(channel_->address(), ": the answer to ", method_, " holds no message");
   }
   const std::string details = CopyText(details_);
+  if (EndedWithoutStatus(code_, details)) code_ = GRPC_STATUS_UNAVAILABLE;
   // A server that stops drops the calls that no handler has seen yet: its end, to whoever called, not a cancellation.
   if (code_ == GRPC_STATUS_CANCELLED && details == "CANCELLED" && !cancelled_.load(std::memory_order_relaxed)) {
     channel_->OnUnavailable(connection_.get());

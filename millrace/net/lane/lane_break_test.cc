@@ -80,11 +80,12 @@ TEST_F(LaneBreakTest, ALaneThatGoesSilentEndsAtBothEndsAndThereIsANewLane) {
 }
 
 TEST_F(LaneBreakTest, AnIdleLaneIsKeptAliveByItsHeartbeat) {
-  StartWithProxy({.heartbeat = absl::Milliseconds(50)});
+  // Three intervals are longer than the proxy's thread waits for a core beside other programs.
+  StartWithProxy({.heartbeat = absl::Milliseconds(200)});
   HoldCalls();
   const uint64_t before = Outgoing(*client_).bytes_received;
-  // Far more than the three intervals of silence that would end it.
-  ASSERT_TRUE(WaitUntil([&] { return Outgoing(*client_).bytes_received >= before + 20 * sizeof(FrameHeader); }));
+  // More than the three intervals of silence that would end it.
+  EXPECT_TRUE(WaitUntil([&] { return Outgoing(*client_).bytes_received >= before + 8 * sizeof(FrameHeader); }));
   EXPECT_EQ(proxy_.connections(), 1);
   EXPECT_FALSE(call_.notification().HasBeenNotified());
   while (held_.size() > 0) held_.Take()->Reply(Bytes());

@@ -1,17 +1,11 @@
 // Vectors of sixteen floats, for loops that are compiled twice: once with the vectors of vec.h for every machine, and
 // once with these for machines with AVX-512 (HasWideVectors), whichever the rest of the program is compiled for.
 //
-//   #if defined(MILLRACE_WIDE_VECTORS)
-//   MILLRACE_BEGIN_WIDE
-//   namespace wide {
-//   using namespace millrace::wide_vec;
-//   #include "loops.h"
-//   }
-//   MILLRACE_END_WIDE
-//   #endif
+//   #define MILLRACE_LOOPS "loops.h"
+//   #include "millrace/ops/kernels/both_widths.h"
 //
-// What stands between the two macros must not contain lambdas, which do not get the target, and must be called through
-// functions that pass no vectors.
+// Such loops must not contain lambdas, which do not get the target, and must be called through functions that pass no
+// vectors.
 #pragma once
 
 #include <cstdint>

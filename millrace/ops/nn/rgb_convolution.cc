@@ -21,22 +21,8 @@ struct RgbWindow {
   int64_t step;  // floats from one output pixel to the next
 };
 
-namespace narrow {
-#include "millrace/ops/nn/rgb_rows.h"
-}
-#if defined(MILLRACE_WIDE_VECTORS)
-MILLRACE_BEGIN_WIDE
-namespace wide {
-using wide_vec::Broadcast;
-using wide_vec::kVec;
-using wide_vec::Load;
-using wide_vec::MulAdd;
-using wide_vec::Store;
-using wide_vec::Vec;
-#include "millrace/ops/nn/rgb_rows.h"
-}  // namespace wide
-MILLRACE_END_WIDE
-#endif
+#define MILLRACE_LOOPS "millrace/ops/nn/rgb_rows.h"
+#include "millrace/ops/kernels/both_widths.h"
 
 // Rows of the padded image, copied one by one.
 class PaddedRows {

@@ -43,22 +43,8 @@ struct TilePixels {
   int64_t row;  // floats from row to row
 };
 
-namespace narrow {
-#include "millrace/ops/nn/winograd_3x3_tiles.h"
-}
-#if defined(MILLRACE_WIDE_VECTORS)
-MILLRACE_BEGIN_WIDE
-namespace wide {
-using wide_vec::Broadcast;
-using wide_vec::kVec;
-using wide_vec::Load;
-using wide_vec::MulAdd;
-using wide_vec::Store;
-using wide_vec::Vec;
-#include "millrace/ops/nn/winograd_3x3_tiles.h"
-}  // namespace wide
-MILLRACE_END_WIDE
-#endif
+#define MILLRACE_LOOPS "millrace/ops/nn/winograd_3x3_tiles.h"
+#include "millrace/ops/kernels/both_widths.h"
 
 // A block of tiles and its place in memory.
 template <typename Tiles>

@@ -474,32 +474,41 @@ struct StridedTiles : Products {
   }
 };
 
+// What both directions have in common: sums of neighbours, of inputs in differences and of filters with their ends
+// added, take three multiplications instead of four.
+inline void NeighbourDifferences(Vec left, Vec middle, Vec right, Vec r[3]) {
+  r[0] = left - middle;
+  r[1] = middle;
+  r[2] = right - middle;
+}
+inline void NeighbourSums(const Vec m[3], Vec* left, Vec* right) {
+  *left = m[0] + m[1];
+  *right = m[1] + m[2];
+}
+template <int kFirst>  // of the filter's ends
+struct StridedFilter {
+  static inline void Apply(const Vec g[3], Vec u[5]) {
+    u[0] = g[kFirst];
+    u[1] = g[0] + g[2];
+    u[2] = g[2 - kFirst];
+    u[3] = u[4] = g[1];
+  }
+};
+
 // Forward, and the filter's gradient.
 struct StridedForward {
   static constexpr int kPixels = 5, kInStep = 4, kOutStep = 2, kIn = 5, kOut = 3;
   static constexpr int kFrom[5] = {0, 1, 2, 3, 4}, kTo[5] = {0, 1, 2, 0, 2};
   struct Input {
     static inline void Apply(const Vec d[5], Vec r[5]) {
-      r[0] = d[0] - d[2];
-      r[1] = d[2];
-      r[2] = d[4] - d[2];
+      NeighbourDifferences(d[0], d[2], d[4], r);
       r[3] = d[1];
       r[4] = d[3];
     }
   };
-  struct Filter {
-    static inline void Apply(const Vec g[3], Vec u[5]) {
-      u[0] = g[0];
-      u[1] = g[0] + g[2];
-      u[2] = g[2];
-      u[3] = u[4] = g[1];
-    }
-  };
+  using Filter = StridedFilter<0>;
   struct Output {
-    static inline void Apply(const Vec m[3], Vec y[2]) {
-      y[0] = m[0] + m[1];
-      y[1] = m[1] + m[2];
-    }
+    static inline void Apply(const Vec m[3], Vec y[2]) { NeighbourSums(m, &y[0], &y[1]); }
   };
   struct Gradient {
     static inline void Apply(const Vec dy[2], Vec e[3]) {
@@ -510,9 +519,8 @@ struct StridedForward {
   };
   struct FilterGradient {
     static inline void Apply(const Vec s[5], Vec dg[3]) {
-      dg[0] = s[0] + s[1];
+      NeighbourSums(s, &dg[0], &dg[2]);
       dg[1] = s[3] + s[4];
-      dg[2] = s[1] + s[2];
     }
   };
 };
@@ -523,25 +531,15 @@ struct StridedBackward {
   static constexpr int kFrom[5] = {0, 1, 2, 1, 3}, kTo[5] = {0, 1, 2, 3, 4};
   struct Input {
     static inline void Apply(const Vec d[3], Vec r[4]) {
-      r[0] = d[0] - d[1];
-      r[1] = d[1];
-      r[2] = d[2] - d[1];
+      NeighbourDifferences(d[0], d[1], d[2], r);
       r[3] = d[2];
     }
   };
-  struct Filter {
-    static inline void Apply(const Vec g[3], Vec u[5]) {
-      u[0] = g[2];
-      u[1] = g[0] + g[2];
-      u[2] = g[0];
-      u[3] = u[4] = g[1];
-    }
-  };
+  using Filter = StridedFilter<2>;
   struct Output {
     static inline void Apply(const Vec m[5], Vec y[4]) {
-      y[0] = m[0] + m[1];
+      NeighbourSums(m, &y[0], &y[2]);
       y[1] = m[3];
-      y[2] = m[1] + m[2];
       y[3] = m[4];
     }
   };

@@ -16,7 +16,7 @@ pb::VariableDef DefOf(const Var& variable) {
   def.set_initial_value_name(variable.initial_value().name());
   def.set_initializer_name(variable.initializer().name());
   def.set_snapshot_name(variable.name());
-  def.set_is_resource(true);
+  def.set_is_resource(!IsRef(variable.handle().endpoint().dtype()));
   def.set_trainable(variable.trainable());
   if (const VariableSlice* const slice = SliceOf(variable)) {
     pb::SaveSliceInfoDef* const info = def.mutable_save_slice_info_def();
@@ -41,6 +41,8 @@ StatusOr<pb::MetaGraphDef> MakeMetaGraph(const Scope& scope, const pb::SaverDef&
     collection("variables")->mutable_bytes_list()->add_value(def);
     if (variable.trainable()) collection("trainable_variables")->mutable_bytes_list()->add_value(def);
   }
+  for (const Var& variable : LocalVariables(scope))
+    collection("local_variables")->mutable_bytes_list()->add_value(DefOf(variable).SerializeAsString());
   const auto& state = api_internal::StateOf(scope);
   if (state.global_step) {
     collection("global_step")
@@ -48,6 +50,8 @@ StatusOr<pb::MetaGraphDef> MakeMetaGraph(const Scope& scope, const pb::SaverDef&
         ->add_value(DefOf(Var(scope, state.variables[*state.global_step])).SerializeAsString());
   }
   for (const Node* node : state.update_ops) collection("update_ops")->mutable_node_list()->add_value(node->name());
+  for (const Endpoint& loss : state.regularization_losses)
+    collection("regularization_losses")->mutable_node_list()->add_value(Output(scope, loss).name());
   for (const Endpoint& summary : state.summaries)
     collection("summaries")->mutable_node_list()->add_value(Output(scope, summary).name());
   return meta;

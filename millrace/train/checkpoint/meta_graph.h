@@ -7,8 +7,8 @@
 
 namespace millrace::train_internal {
 
-// The graph, its collections (variables, global_step, update_ops, summaries) and `saver`, in the form that TensorFlow's
-// import_meta_graph reads. Returns the scope's error if building the graph failed.
+// The graph, its collections (variables, global step, update ops, losses, summaries) and `saver`, in the form that
+// TensorFlow's import_meta_graph reads. Returns the scope's error if building the graph failed.
 StatusOr<::tensorflow::MetaGraphDef> MakeMetaGraph(const Scope& scope, const ::tensorflow::SaverDef& saver);
 
 }  // namespace millrace::train_internal

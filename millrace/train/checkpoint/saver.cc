@@ -60,6 +60,31 @@ Saver::Saver(const Scope& scope, SaverOptions options) : state_(std::make_unique
     state_->nodes = train_internal::AddSaverNodes(state_->scope, wanted.name, state_->variables, wanted.sharded);
 }
 
+Saver::Saver(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+StatusOr<std::unique_ptr<Saver>> Saver::FromDef(const Scope& scope, const ::tensorflow::SaverDef& def,
+                                                SaverOptions options) {
+  MR_RETURN_IF_ERROR(scope.status());
+  options.sharded = def.sharded();
+  auto state = std::make_unique<State>(scope, std::move(options));
+  {
+    MutexLock lock(&state->mu);
+    state->list.next_preserved = state->options.wall_clock->Now() + state->options.keep_checkpoint_every;
+  }
+  const auto find = [&](const std::string& name) -> StatusOr<Output> {
+    const StatusOr<Endpoint> found = scope.graph()->FindEndpoint(name);
+    if (found.ok() && !name.empty()) return Output(state->scope, *found);
+    return InvalidArgument("the saver names '", name, "', which is not in the graph");
+  };
+  MR_ASSIGN_OR_RETURN(state->nodes.filename, find(def.filename_tensor_name()));
+  MR_ASSIGN_OR_RETURN(state->nodes.saved, find(def.save_tensor_name()));
+  Node* const restore = scope.graph()->FindNode(def.restore_op_name());
+  if (restore == nullptr)
+    return InvalidArgument("the saver names the op '", def.restore_op_name(), "', which is not in the graph");
+  state->nodes.restore = Operation(state->scope, restore);
+  return std::unique_ptr<Saver>(new Saver(std::move(state)));
+}
+
 Saver::~Saver() = default;
 
 const SaverOptions& Saver::options() const { return state_->options; }
@@ -105,7 +130,7 @@ Saver::State::List Saver::State::Added(const std::string& prefix, std::vector<st
 
 StatusOr<std::string> Saver::PathFor(const std::string& prefix, const SaveOptions& options) const {
   MR_RETURN_IF_ERROR(state_->scope.status());
-  if (state_->variables.empty()) return FailedPrecondition("the graph has no variables to save as ", prefix);
+  if (state_->nodes.restore.empty()) return FailedPrecondition("the graph has no variables to save as ", prefix);
   if (prefix.empty() || prefix.back() == '/')
     return InvalidArgument("'", prefix, "' is not a checkpoint prefix: use DIR/NAME, as in train/model.ckpt");
   if (options.latest_filename.find('/') != std::string::npos) {
@@ -125,6 +150,11 @@ StatusOr<std::string> Saver::Save(ClientSession* session, const std::string& pre
 
 StatusOr<Saver::FinishSave> Saver::BeginSave(ClientSession* session, const std::string& prefix,
                                              const SaveOptions& options) {
+  if (!state_->nodes.restore.empty() && state_->nodes.read.empty()) {
+    // An imported saver: its nodes read and write in one.
+    MR_ASSIGN_OR_RETURN(std::string path, Save(session, prefix, options));
+    return FinishSave([path = std::move(path)]() -> StatusOr<std::string> { return path; });
+  }
   MR_ASSIGN_OR_RETURN(const std::string path, PathFor(prefix, options));
   const std::string feed = state_->nodes.filename.name(), read = state_->nodes.read.name(),
                     saved = state_->nodes.saved.name();
@@ -226,7 +256,7 @@ Status CheckFits(const std::vector<SavedVariable>& variables, const std::string&
 Status Saver::Restore(ClientSession* session, const std::string& prefix) {
   const State& state = *state_;
   MR_RETURN_IF_ERROR(state.scope.status());
-  if (state.variables.empty()) return FailedPrecondition("the graph has no variables to restore from ", prefix);
+  if (state.nodes.restore.empty()) return FailedPrecondition("the graph has no variables to restore from ", prefix);
   MR_RETURN_IF_ERROR(CheckFits(state.variables, prefix, state.options.files));
   return WithPrefix(absl::StrCat("cannot restore ", prefix, ": "),
                     session->Run({{state.nodes.filename, Tensor::Scalar(prefix)}}, {}, {state.nodes.restore}).status());

@@ -55,6 +55,10 @@ class Saver {
   // The scope's status becomes INVALID_ARGUMENT if two variables would be saved under one name. A graph without
   // variables is accepted here; Save and Restore then fail.
   explicit Saver(const Scope& scope, SaverOptions options = {});
+  // A saver whose nodes the graph has already, as those of an imported graph; `options` say what is kept, not what is
+  // saved. INVALID_ARGUMENT if the graph lacks one of them.
+  static StatusOr<std::unique_ptr<Saver>> FromDef(const Scope& scope, const ::tensorflow::SaverDef& def,
+                                                  SaverOptions options = {});
   ~Saver();
   Saver(const Saver&) = delete;
 
@@ -87,6 +91,7 @@ class Saver {
 
  private:
   struct State;
+  explicit Saver(std::unique_ptr<State> state);
   StatusOr<std::string> PathFor(const std::string& prefix, const SaveOptions& options) const;
   // Called when the tasks have written: writes the graph and the list, and removes old checkpoints.
   StatusOr<std::string> Keep(const std::string& path, const Status& saved, const SaveOptions& options);

@@ -217,9 +217,12 @@ void CheckpointSaverHook::SayIfLate(int64_t step) {
   background.say_at = now + std::max(options_.every.value_or(kSayAgain), kSayAgain);
   const std::string due =
       options_.every ? absl::FormatDuration(*options_.every) : absl::StrCat(*options_.every_steps, " steps");
-  const std::string which = background.busy ? absl::StrCat("the save of ", background.prefix, " began ",
-                                                           age(background.begun), " ago and has not ended")
-                                            : std::string("the last ones failed");
+  std::string which = "no step ended when it was due";
+  if (background.busy) {
+    which = absl::StrCat("the save of ", background.prefix, " began ", age(background.begun), " ago and has not ended");
+  } else if (background.begun > background.saved) {
+    which = "the last ones failed";
+  }
   const std::string text =
       absl::StrCat("no checkpoint has been saved for ", age(background.saved), ", one is due every ", due, ": ", which);
   MR_LOG(Warning, text);

@@ -134,6 +134,22 @@ TEST_F(SaverHooksTest, ASaveThatDoesNotEndIsNamedAfterTwoIntervals) {
   EXPECT_EQ(coordinator.Join(), absl::OkStatus());
 }
 
+TEST_F(SaverHooksTest, AStepThatTookLongIsNoSaveThatFailed) {
+  CheckpointSaverHook hook({.checkpoint_dir = dir_.path(), .every = absl::Seconds(10), .clock = &clock_});
+  Begin(&hook);
+  Coordinator coordinator;
+  ASSERT_EQ(hook.AfterCreateSession(&*session_, &coordinator), absl::OkStatus());
+  clock_.Advance(absl::Seconds(25));
+  testing::internal::CaptureStderr();
+  RunStep(&hook);
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      testing::HasSubstr("no checkpoint has been saved for 25s, one is due every 10s: no step ended when it was due"));
+  hook.WaitForSave();
+  coordinator.RequestStop();
+  EXPECT_EQ(coordinator.Join(), absl::OkStatus());
+}
+
 TEST_F(SaverHooksTest, CheckpointsAreSavedAtTheBeginningEverySoManyStepsAndAtTheEnd) {
   for (const auto& [background, of_one_step] :
        {std::pair(false, true), std::pair(true, true), std::pair(true, false)}) {
