@@ -332,7 +332,7 @@ StatusOr<std::unique_ptr<Predictions>> Estimator::Predict(const InputFn& input, 
       BuildModel({.mode = ModelMode::kPredict, .model = model_, .params = options_.params, .config = config_}, input));
   if (graph.empty) return std::unique_ptr<Predictions>(new NoPredictions);
   std::vector<std::string> names = options.predict_keys;
-  const NamedTensors& all = graph.spec.predictions;
+  const OutputMap& all = graph.spec.predictions;
   if (names.empty()) {
     for (const auto& [name, value] : all) names.push_back(name);
   }

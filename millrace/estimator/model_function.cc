@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-Output Named(const Scope& scope, const char* what, const NamedTensors& tensors, const std::string& name) {
+Output Named(const Scope& scope, const char* what, const OutputMap& tensors, const std::string& name) {
   if (name.empty() && tensors.size() == 1) return tensors.begin()->second;
   const auto found = tensors.find(name);
   if (found != tensors.end()) return found->second;

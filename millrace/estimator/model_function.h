@@ -20,7 +20,7 @@ namespace millrace {
 // TensorFlow's ModeKeys.
 enum class ModelMode { kTrain, kEval, kPredict };
 
-using NamedTensors = std::map<std::string, Output>;
+using OutputMap = std::map<std::string, Output>;
 // Hyperparameters: {"learning_rate", Tensor::Scalar(0.1f)}.
 using ModelParams = std::map<std::string, Tensor>;
 
@@ -49,16 +49,16 @@ struct EstimatorInput {
   std::optional<DistributeOptions> batches = std::nullopt;
 
   // Instead of a dataset: tensors that the input function has built. OUT_OF_RANGE from one of them is the end.
-  NamedTensors feature_tensors = {};
-  NamedTensors label_tensors = {};
+  OutputMap feature_tensors = {};
+  OutputMap label_tensors = {};
 };
 // Called once for each training, evaluation or prediction. `scope` is the root of the model's graph.
 using InputFn = std::function<StatusOr<EstimatorInput>(const Scope& scope, const InputContext& context)>;
 
 // What a model function is given.
 struct ModelArgs {
-  NamedTensors features = {};
-  NamedTensors labels = {};  // empty in a prediction
+  OutputMap features = {};
+  OutputMap labels = {};  // empty in a prediction
   ModelMode mode = ModelMode::kTrain;
   ModelParams params = {};
   RunConfig config = {};
@@ -75,7 +75,7 @@ struct ModelArgs {
 struct ExportOutput {
   enum class Method { kPredict, kClassify, kRegress };
   Method method = Method::kPredict;
-  NamedTensors outputs = {};
+  OutputMap outputs = {};
 };
 
 // The model. Each mode needs some of it:
@@ -84,7 +84,7 @@ struct ExportOutput {
 //   kEval     loss
 //   kPredict  predictions
 struct EstimatorSpec {
-  NamedTensors predictions = {};
+  OutputMap predictions = {};
   // A scalar.
   Output loss = {};
   // Minimises the loss, and adds 1 to the global step. A strategy needs this one.
