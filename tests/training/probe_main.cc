@@ -134,6 +134,31 @@ Status TrainOn(const std::string& directory, int steps, const std::vector<float>
   return absl::OkStatus();
 }
 
+// Imports a SavedModel of TensorFlow 2, trains it by gradient descent on the mean square of its output, and prints what
+// it predicts then.
+Status FineTune(const std::string& directory, int steps, const std::vector<float>& values) {
+  const Scope root = Scope::NewRoot();
+  MR_ASSIGN_OR_RETURN(const ImportedSavedModel model, ImportSavedModel(root.SubScope("old"), directory));
+  MR_ASSIGN_OR_RETURN(const SignatureTensors inputs, model.Inputs(kDefaultSignature));
+  MR_ASSIGN_OR_RETURN(const SignatureTensors outputs, model.Outputs(kDefaultSignature));
+  const Output x = inputs.begin()->second, y = outputs.begin()->second;
+  const Operation train =
+      optimizers::GradientDescent({.learning_rate = 0.1}).Minimize(root, ops::Mean(root, ops::Square(root, y), {0, 1}));
+  const Operation init = GlobalVariablesInitializer(root);
+  MR_ASSIGN_OR_RETURN(ClientSession session, ClientSession::Create(root));
+  MR_RETURN_IF_ERROR(session.Run(init));
+  std::vector<int64_t> dims = {static_cast<int64_t>(values.size())};
+  for (int i = 1; i < x.shape().rank(); ++i) {
+    dims.push_back(x.shape().dim(i));
+    dims[0] /= dims.back();
+  }
+  const Tensor batch = Tensor::FromSpan<float>(values, Shape(dims));
+  for (int i = 0; i < steps; ++i) MR_RETURN_IF_ERROR(session.Run({{x, batch}}, {}, {train}).status());
+  MR_ASSIGN_OR_RETURN(const Tensors predicted, session.Run({{x, batch}}, {y}));
+  Print("y", predicted[0]);
+  return absl::OkStatus();
+}
+
 // Ten steps with everything that TensorBoard shows.
 Status Log(const std::string& directory) {
   Scope root = Scope::NewRoot();
@@ -179,17 +204,19 @@ int main(int argc, char** argv) {
     command->add_option("--steps", steps, "Steps before the save");
     command->add_flag("--sharded", sharded, "A shard for each task");
     command->add_option("--words", words, "The file of words for a table");
-    command->add_option("--x", x, "Rows of two numbers");
+    command->add_option("--x", x, "The values of a batch");
     commands.emplace_back(command, std::move(run));
   };
   add("save", "Trains and saves", [&] { return millrace::Save(path, parts, steps, sharded); });
   add("restore", "Restores and prints", [&] { return millrace::Restore(path, parts); });
   add("log", "Writes events", [&] { return millrace::Log(path); });
   add("export", "Trains and exports a SavedModel", [&] { return millrace::Export(path, words, steps); });
-  add("train_on", "Imports a SavedModel and trains it", [&] {
+  const auto numbers = [&] {
     std::istringstream text(x);
-    return millrace::TrainOn(path, steps, {std::istream_iterator<float>(text), std::istream_iterator<float>()});
-  });
+    return std::vector<float>(std::istream_iterator<float>(text), std::istream_iterator<float>());
+  };
+  add("train_on", "Runs the training op of a SavedModel", [&] { return millrace::TrainOn(path, steps, numbers()); });
+  add("fine_tune", "Trains a SavedModel that has none", [&] { return millrace::FineTune(path, steps, numbers()); });
   app.require_subcommand(1);
   CLI11_PARSE(app, argc, argv);
   millrace::Status status;

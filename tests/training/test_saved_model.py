@@ -156,6 +156,18 @@ def test_ours_loads_keras_models(tmp_path, kind):
         loaded = tf.saved_model.load(str(directory)).signatures["serving_default"]
         [name] = loaded.structured_input_signature[1]
         np.testing.assert_allclose(predict(directory, str(out), **{name: x})["output_0"], want, rtol=1e-4, atol=1e-6)
+    # Ours trains it on as TensorFlow does.
+    for _ in range(2):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(model(x, training=False) ** 2)
+        for variable, gradient in zip(model.trainable_variables, tape.gradient(loss, model.trainable_variables)):
+            variable.assign_sub(0.1 * gradient)
+    trained = model(x, training=False).numpy()
+    assert abs(trained - want).max() > 1e-4
+    for i in range(2):
+        printed = run(os.environ["PROBE"], "fine_tune", str(tmp_path / ("model%d" % i)), "--steps=2",
+                      "--x=%s" % " ".join(map(repr, x.ravel().tolist()))).stdout
+        np.testing.assert_allclose(np.array(printed.split()[1:], np.float32), trained.ravel(), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("resource", [False, True], ids=["references", "resources"])
