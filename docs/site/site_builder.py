@@ -28,6 +28,7 @@ class Site:
         self.root, self.out = root, out
         self.search = []       # [page, anchor, title, heading, text, weight]
         self.sources = set()   # source files that pages link to
+        self.images = set()    # files that pages show
         self.count = 0
         self.markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
         self.markdown.add_render_rule("fence", lambda _, tokens, i, *rest: code_html(
@@ -116,6 +117,10 @@ class Site:
                     child.attrSet("href", target if re.match(r"[a-z]+:", target) else "@@root@@" + target)
             elif child.type == "link_close":
                 inside -= 1
+            elif child.type == "image":
+                image = posixpath.normpath(posixpath.join(posixpath.dirname(source), child.attrGet("src")))
+                self.images.add(image)
+                child.attrSet("src", "@@root@@" + image)
             elif child.type == "code_inline" and not inside and source != "docs/ops.md":
                 target = self._symbol(child.content)
                 if target and not (source.startswith("docs/ops/")):
@@ -206,6 +211,9 @@ def build(root, out):
     site.add_api()
     site.add_ops()
     site.add_sources()
+    for image in site.images:
+        (out / image).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(root / image, out / image)
     for name in ("site.css", "site.js"):
         shutil.copy(_HERE / name, out / name)
     (out / "search-index.js").write_text("window.searchIndex = " + json.dumps(site.search, ensure_ascii=False, separators=(",", ":")) + ";\n")
