@@ -45,10 +45,8 @@ void LivenessMonitor::Tick() {
       if (!asked_.emplace(peer.task, peer.address, peer.incarnation).second) continue;
     }
     peer.worker->GetStatus({.timeout = options_.peer_timeout},
-                           [self = shared_from_this(), peer,
-                            asked = options_.clock->Now()](const StatusOr<pb::GetStatusResponse>& answer) {
-                             self->OnAnswer(peer, asked, answer);
-                           });
+                           [self = shared_from_this(), peer, asked = options_.clock->Now()](
+                               const StatusOr<pb::GetStatusResponse>& answer) { self->OnAnswer(peer, asked, answer); });
   }
   if (more || !awaited.empty()) {
     Schedule();
@@ -59,8 +57,7 @@ void LivenessMonitor::Tick() {
   }
 }
 
-void LivenessMonitor::OnAnswer(const Awaited& peer, absl::Time asked,
-                               const StatusOr<pb::GetStatusResponse>& answer) {
+void LivenessMonitor::OnAnswer(const Awaited& peer, absl::Time asked, const StatusOr<pb::GetStatusResponse>& answer) {
   {
     MutexLock lock(&mu_);
     asked_.erase({peer.task, peer.address, peer.incarnation});
