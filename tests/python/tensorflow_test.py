@@ -54,7 +54,7 @@ class BesideTensorFlow(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             logs = os.path.join(folder, "logs")
             model = os.path.join(folder, "model")
-            millrace.launch([os.path.join(HERE, "training.py"), model], ps=1, workers=2, options=["--insecure", "--log_dir", logs])
+            millrace.launch([os.path.join(HERE, "../../examples/python/train.py"), model], ps=1, workers=2, options=["--insecure", "--log_dir", logs])
             for worker in (0, 1):
                 with open(*glob.glob(os.path.join(logs, "*worker*%d*" % worker))) as f:
                     self.assertIn("the last loss of worker %d is below 0.01: True" % worker, f.read())

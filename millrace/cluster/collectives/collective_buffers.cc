@@ -89,13 +89,8 @@ void CollectiveRun::Receive(int from, const std::string& key, size_t size,
   }
   const StatusOr<const Peer*> peer = scope_.FindPeer(member.task);
   if (!peer.ok()) return Finish(peer.status());
-  pb::RecvBufRequest request;
-  request.set_step_id(step_id_);
-  request.set_buf_rendezvous_key(key);
+  pb::RecvBufRequest request = BufferRequest(member, key);
   request.set_num_bytes(static_cast<int64_t>(size));
-  request.set_src_device(member.device.name());
-  request.set_src_incarnation(member.device.incarnation());
-  request.set_dst_device(device_.name());
   const std::shared_ptr<PendingCall> call = BeginCall(**peer);
   if (call == nullptr) return;
   (*peer)->worker->RecvBuf({.cancellation = &call->cancellation}, request,
@@ -131,12 +126,7 @@ void CollectiveRun::WatchTakers() {
     const StatusOr<const Peer*> peer = scope_.FindPeer(member.task);
     if (!peer.ok()) continue;
     // Asks for a buffer that nobody offers, so that the answer is the reason why the step has failed there.
-    pb::RecvBufRequest request;
-    request.set_step_id(step_id_);
-    request.set_buf_rendezvous_key(absl::StrCat(buffer_prefix_, kWatchKey, rank_, ":", rank));
-    request.set_src_device(member.device.name());
-    request.set_src_incarnation(member.device.incarnation());
-    request.set_dst_device(device_.name());
+    const pb::RecvBufRequest request = BufferRequest(member, absl::StrCat(buffer_prefix_, kWatchKey, rank_, ":", rank));
     const std::shared_ptr<PendingCall> call = BeginCall(**peer);
     if (call == nullptr) return;
     (*peer)->worker->RecvBuf({.cancellation = &call->cancellation}, request,
@@ -145,6 +135,16 @@ void CollectiveRun::WatchTakers() {
                                if (!answer.ok()) self->Finish(answer.status());
                              });
   }
+}
+
+pb::RecvBufRequest CollectiveRun::BufferRequest(const GroupMember& member, const std::string& key) const {
+  pb::RecvBufRequest request;
+  request.set_step_id(step_id_);
+  request.set_buf_rendezvous_key(key);
+  request.set_src_device(member.device.name());
+  request.set_src_incarnation(member.device.incarnation());
+  request.set_dst_device(device_.name());
+  return request;
 }
 
 }  // namespace millrace

@@ -51,6 +51,8 @@ class CollectiveRun : public std::enable_shared_from_this<CollectiveRun> {
   // Watches the steps of members that are to take something, once this has waited for a while: one that has failed
   // never takes it, and this may have nothing to receive from it.
   void WatchTakers();
+  // What a member on another task is asked for a buffer with.
+  pb::RecvBufRequest BufferRequest(const GroupMember& member, const std::string& key) const;
   void ListAwaited(std::vector<Awaited>* peers) const;
   void OnPeerLost(const Awaited& peer, const Status& why);
 

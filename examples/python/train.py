@@ -1,5 +1,9 @@
-"""A ps/worker program of TensorFlow 1's kind, started by `millrace launch -- python training.py FOLDER`: asynchronous, with a Supervisor. The
-servers are Millrace's: the first import makes them so."""
+"""A ps/worker program of TensorFlow 1's kind, asynchronous, with a Supervisor:
+
+    millrace launch --insecure --ps 1 --workers 2 -- python train.py FOLDER
+
+The servers are Millrace's: the import of millrace.tensorflow makes them so. Checkpoints go to FOLDER.
+"""
 
 import json
 import os
