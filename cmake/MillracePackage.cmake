@@ -23,6 +23,7 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 # The libraries by what the binaries link (dpkg-shlibdeps); what a program that includes the headers needs comes along
 # unless refused. The Python of --python is the user's own.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS libopenblas0-serial)  # of the OpenBLAS that there are, the one whose results do not depend on threads
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/millrace)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "g++, cmake, libabsl-dev, libprotobuf-dev")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "openssh-client, python3-numpy")
