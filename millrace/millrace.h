@@ -27,6 +27,7 @@
 #include "millrace/base/file.h"
 #include "millrace/base/status.h"
 #include "millrace/base/tls_credentials.h"
+#include "millrace/base/version.h"
 #include "millrace/cluster/cluster_spec.h"
 #include "millrace/cluster/server.h"
 #include "millrace/cluster/task_config.h"
