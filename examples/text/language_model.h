@@ -161,12 +161,13 @@ class LanguageModel {
     return std::exp(sum / static_cast<double>(count));
   }
 
-  // Continues a piece of the test part by drawing one character after the other.
+  // Continues a piece from the middle of the test part by drawing one character after the other.
   millrace::Status WriteSample(millrace::ClientSession& session) const {
     using namespace millrace;
     std::mt19937_64 random(static_cast<uint64_t>(flags_.seed));
     const size_t context = static_cast<size_t>(flags_.time_steps);
-    std::vector<int32_t> text(corpus_.test.begin(), corpus_.test.begin() + static_cast<std::ptrdiff_t>(context));
+    const auto begin = corpus_.test.begin() + static_cast<std::ptrdiff_t>((corpus_.test.size() - context) / 2);
+    std::vector<int32_t> text(begin, begin + static_cast<std::ptrdiff_t>(context));
     MR_ASSIGN_OR_RETURN(Step step, session.MakeStep({inputs_}, {logits_}, {}));
     std::string written;
     for (int64_t i = 0; i < flags_.sample; ++i) {

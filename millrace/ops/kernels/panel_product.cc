@@ -23,8 +23,19 @@ void PackPanels(const float* b, const MatrixView& view, float* packed) {
     const int64_t width = std::min(kPanel, view.cols - col);
     for (int64_t p = 0; p < view.rows; ++p, packed += kPanel) {
       const float* const from = b + p * view.row_stride + col * view.col_stride;
-      for (int64_t j = 0; j < width; ++j) packed[j] = from[j * view.col_stride];
-      std::fill(packed + width, packed + kPanel, 0.0f);
+      if (width == kPanel && view.col_stride == 1) {
+        std::copy_n(from, kPanel, packed);
+      } else if (width == kPanel && view.row_stride == 1 && p % kVec == 0 && p + kVec <= view.rows) {
+        // Eight rows of a transposed matrix at once.
+        for (int64_t j = 0; j < kPanel; j += kVec) {
+          Transpose8x8(from + j * view.col_stride, view.col_stride, packed + j, kPanel);
+        }
+        p += kVec - 1;
+        packed += (kVec - 1) * kPanel;
+      } else {
+        for (int64_t j = 0; j < width; ++j) packed[j] = from[j * view.col_stride];
+        std::fill(packed + width, packed + kPanel, 0.0f);
+      }
     }
   }
 }

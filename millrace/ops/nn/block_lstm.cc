@@ -20,7 +20,7 @@ namespace {
 
 // Examples of a block.
 constexpr int64_t kBlockRows = 8;
-// Columns of a piece of work when sums over all examples are taken.
+// Columns of a piece of work when the gradients of the peepholes are summed.
 constexpr int64_t kSumColumns = 128;
 
 // The inputs that BlockLSTM and BlockLSTMGrad begin with.
@@ -186,16 +186,13 @@ class BlockLstmKernel : public Kernel {
     if (s.steps * s.step_floats() == 0) return absl::OkStatus();
     MR_ASSIGN_OR_RETURN(const Tensor packed, PackRecurrent(ctx, s, false));
     MR_ASSIGN_OR_RETURN(Tensor gates, ctx.AllocateTemp(DType::kFloat, Shape({s.steps * s.batch, s.gates()})));
-    // The inputs' share of the gates, with the bias, for all steps.
-    const float* const bias = ctx.input(kB).data<float>();
+    // The inputs' share of the gates for all steps.
     const Gemm* const gemm = Gemm::Get({.m = s.steps * s.batch, .n = s.gates(), .k = s.depth});
     MR_RETURN_IF_ERROR(gemm->Run(ctx.device()->intra_op_pool(), ctx.input(kX).data<float>(),
-                                 ctx.input(kW).data<float>(), gates.data<float>(), [&](const GemmTile& tile) {
-                                   for (int64_t r = 0; r < tile.rows; ++r) {
-                                     float* const row = tile.data + r * tile.stride;
-                                     for (int64_t j = 0; j < tile.cols; ++j) row[j] += bias[tile.col + j];
-                                   }
-                                 }));
+                                 ctx.input(kW).data<float>(), gates.data<float>()));
+    MR_ASSIGN_OR_RETURN(Tensor bias, ctx.AllocateTemp(DType::kFloat, Shape({s.gates()})));
+    std::copy_n(ctx.input(kB).data<float>(), s.gates(), bias.data<float>());
+    for (int64_t j = 2 * s.units; j < 3 * s.units; ++j) bias.data<float>()[j] += forget_bias_;
     ctx.ParallelFor((s.batch + kBlockRows - 1) / kBlockRows, 1, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
         const int64_t first = block * kBlockRows, rows = std::min(kBlockRows, s.batch - first);
@@ -208,7 +205,7 @@ class BlockLstmKernel : public Kernel {
           for (int64_t r = 0; r < rows; ++r) {
             float* row[kH + 1];
             for (int i = kI; i <= kH; ++i) row[i] = out[i] + at + r * s.units;
-            Row(ctx, s.units, z + r * s.gates(), cell + r * s.units, row);
+            Row(ctx, s.units, bias.data<float>(), z + r * s.gates(), cell + r * s.units, row);
           }
           h = out[kH] + at;
           cell = out[kCell] + at;
@@ -219,15 +216,16 @@ class BlockLstmKernel : public Kernel {
   }
 
  private:
-  // One example in one step: z has the sums of the gates i, ci, f and o.
-  void Row(const KernelContext& ctx, int64_t n, float* z, const float* cell, float* const* out) const {
+  // One example in one step: z has the sums of the gates i, ci, f and o, without their biases.
+  void Row(const KernelContext& ctx, int64_t n, const float* bias, float* __restrict z, const float* cell,
+           float* const* out) const {
+    for (int64_t j = 0; j < 4 * n; ++j) z[j] += bias[j];
     if (use_peephole_) {
       const float* const wci = ctx.input(kWci).data<float>();
       const float* const wcf = ctx.input(kWcf).data<float>();
       for (int64_t j = 0; j < n; ++j) z[j] += cell[j] * wci[j];
       for (int64_t j = 0; j < n; ++j) z[2 * n + j] += cell[j] * wcf[j];
     }
-    for (int64_t j = 0; j < n; ++j) z[2 * n + j] += forget_bias_;
     vector::Sigmoid(z, out[kI], n);
     vector::Tanh(z + n, out[kCi], n);
     vector::Sigmoid(z + 2 * n, out[kF], n);
@@ -267,9 +265,9 @@ class BlockLstmGradKernel : public Kernel {
     for (int i = 0; i < 8; ++i) {
       MR_ASSIGN_OR_RETURN(Tensor* const t, ctx.AllocateOutput(i, ctx.input(kX + i).shape()));
       grads[i] = t->data<float>();
-      // The products and sums below overwrite the others.
-      const bool is_sum = i == kWci - kX || i == kWcf - kX || i == kWco - kX || s.steps * s.step_floats() == 0;
-      if (is_sum || i == kCellBefore - kX || i == kOutputBefore - kX) std::fill_n(grads[i], t->num_elements(), 0.0f);
+      // Products and sums overwrite all of the others.
+      const bool is_overwritten = i == kX - kX || i == kW - kX || i == kB - kX;
+      if (!is_overwritten || s.steps * s.step_floats() == 0) std::fill_n(grads[i], t->num_elements(), 0.0f);
     }
     std::fill(grads[0] + s.steps * s.batch * s.depth, grads[0] + s.time * s.batch * s.depth, 0.0f);
     if (s.steps * s.step_floats() == 0) return absl::OkStatus();
@@ -277,7 +275,7 @@ class BlockLstmGradKernel : public Kernel {
     const int64_t rows = s.steps * s.batch;
     MR_ASSIGN_OR_RETURN(Tensor gates, ctx.AllocateTemp(DType::kFloat, Shape({rows, s.gates()})));
     MR_RETURN_IF_ERROR(GateGradients(ctx, s, saved, gates.data<float>(), grads));
-    SumRows(ctx, s, saved, gates.data<float>(), grads);
+    if (use_peephole_) SumPeepholes(ctx, s, saved, gates.data<float>(), grads);
 
     // The previous output of each step.
     MR_ASSIGN_OR_RETURN(Tensor before, ctx.AllocateTemp(DType::kFloat, Shape({rows, s.units})));
@@ -300,9 +298,14 @@ class BlockLstmGradKernel : public Kernel {
   Status GateGradients(KernelContext& ctx, const LstmSizes& s, const float* const* saved, float* gates,
                        float* const* grads) const {
     MR_ASSIGN_OR_RETURN(const Tensor packed, PackRecurrent(ctx, s, true));
-    ctx.ParallelFor((s.batch + kBlockRows - 1) / kBlockRows, 1, [&](int64_t begin, int64_t end) {
+    const int64_t blocks = (s.batch + kBlockRows - 1) / kBlockRows;
+    // Each block's share of the gradient of the bias.
+    MR_ASSIGN_OR_RETURN(Tensor shares, ctx.AllocateTemp(DType::kFloat, Shape({blocks, s.gates()})));
+    ctx.ParallelFor(blocks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
         const int64_t first = block * kBlockRows, rows = std::min(kBlockRows, s.batch - first);
+        float* const share = shares.data<float>() + block * s.gates();
+        std::fill_n(share, s.gates(), 0.0f);
         // What flows back from the step after, starting with nothing.
         float* const d_cell = grads[kCellBefore - kX] + first * s.units;
         float* const d_h = grads[kOutputBefore - kX] + first * s.units;
@@ -313,12 +316,18 @@ class BlockLstmGradKernel : public Kernel {
           for (int64_t r = 0; r < rows; ++r) {
             Row(ctx, s.units, saved, (t * s.batch + first + r) * s.units, before + r * s.units, d_cell + r * s.units,
                 d_h + r * s.units, dz + r * s.gates());
+            for (int64_t j = 0; j < s.gates(); ++j) share[j] += dz[r * s.gates() + j];
           }
           std::fill_n(d_h, rows * s.units, 0.0f);
           AddPanelProduct(dz, s.gates(), rows, packed.data<float>(), s.gates(), s.units, d_h, s.units);
         }
       }
     });
+    float* const bias = grads[kB - kX];
+    std::fill_n(bias, s.gates(), 0.0f);
+    for (int64_t block = 0; block < blocks; ++block) {
+      for (int64_t j = 0; j < s.gates(); ++j) bias[j] += shares.data<float>()[block * s.gates() + j];
+    }
     return absl::OkStatus();
   }
 
@@ -356,19 +365,10 @@ class BlockLstmGradKernel : public Kernel {
     }
   }
 
-  // The gradients of the bias and the peepholes: sums over all steps and examples, in their order.
-  void SumRows(KernelContext& ctx, const LstmSizes& s, const float* const* saved, const float* gates,
-               float* const* grads) const {
+  // The gradients of the peepholes: sums over all steps and examples, in their order.
+  void SumPeepholes(KernelContext& ctx, const LstmSizes& s, const float* const* saved, const float* gates,
+                    float* const* grads) const {
     const int64_t rows = s.steps * s.batch, n = s.units;
-    float* const bias = grads[kB - kX];
-    ctx.ParallelFor(s.gates(), kSumColumns, [&](int64_t begin, int64_t end) {
-      std::fill(bias + begin, bias + end, 0.0f);
-      for (int64_t r = 0; r < rows; ++r) {
-        const float* const row = gates + r * s.gates();
-        for (int64_t j = begin; j < end; ++j) bias[j] += row[j];
-      }
-    });
-    if (!use_peephole_) return;
     ctx.ParallelFor(n, kSumColumns, [&](int64_t begin, int64_t end) {
       for (int64_t r = 0; r < rows; ++r) {
         const float* const dz = gates + r * s.gates();
