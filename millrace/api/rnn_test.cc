@@ -219,6 +219,26 @@ TEST(DynamicRnn, ContinuesFromAState) {
   EXPECT_EQ(GlobalVariables(s).size(), 6) << "one cell has one set of weights";
 }
 
+TEST(DynamicRnn, NetworksOfOneVariableScopeShareTheirWeights) {
+  const Scope s = Scope::NewRoot();
+  s.SetRandomSeed(2);
+  std::vector<Output> outputs;
+  for (int i = 0; i < 2; ++i) {
+    const rnn::CellPtr cell = rnn::MultiRnnCell({rnn::LstmCell(3), rnn::GruCell(2)});
+    outputs.push_back(rnn::DynamicRnn(s.VariableScope("model", Reuse::kAuto), cell, PatternInputs(s)).outputs);
+  }
+  ASSERT_TRUE(s.ok()) << s.status();
+  std::vector<std::string> names;
+  for (const Var& v : GlobalVariables(s)) names.push_back(v.var_name());
+  const std::string cells = "model/rnn/multi_rnn_cell/cell_";
+  EXPECT_THAT(names, ElementsAre(cells + "0/lstm_cell/kernel", cells + "0/lstm_cell/bias",
+                                 cells + "1/gru_cell/gates/kernel", cells + "1/gru_cell/gates/bias",
+                                 cells + "1/gru_cell/candidate/kernel", cells + "1/gru_cell/candidate/bias"));
+  const Tensors got = RunOnce(s, outputs);
+  ASSERT_EQ(got.size(), 2);
+  ExpectSame(got[0], got[1]);
+}
+
 TEST(BidirectionalDynamicRnn, ReadsEachSequenceFromItsEnd) {
   const Scope s = Scope::NewRoot();
   const auto cell = [] { return rnn::GruCell(2, {.kernel_initializer = PatternInit(0.1f, 0.05f)}); };
