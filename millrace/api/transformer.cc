@@ -65,6 +65,9 @@ bool CheckSequence(const Scope& s, const char* what, const Output& x) {
   return false;
 }
 
+// The error function of x / sqrt(2).
+Output Erf(const Scope& s, const Output& x) { return Op(s, "Erf", {Op(s, "Mul", {x, M_SQRT1_2})}); }
+
 }  // namespace
 
 Output LayerNormalization(const Scope& scope, const Input& x, const LayerNormalizationOptions& options) {
@@ -100,14 +103,12 @@ Output Gelu(const Scope& scope, const Input& x, bool approximate) {
   const Scope s = scope.ForComposite("gelu");
   const Output in = x.In(s);
   if (!s.ok()) return NoOutput(s);
-  Output share;
-  if (approximate) {
-    const Output cube = in * (in * in);
-    share = Op(s, "Tanh", {(in + cube * 0.044715) * std::sqrt(2 / M_PI)});
-  } else {
-    share = Op(s, "Erf", {in * M_SQRT1_2});
-  }
-  return Op(s, "Mul", {in * 0.5, share + 1.0});
+  if (!approximate) return Op(s, "Mul", {Op(s, "Mul", {in, 0.5}), Op(s, "AddV2", {Erf(s, in), 1.0})});
+  // x (1 + tanh(u)) / 2 = x sigmoid(2 u) for u = sqrt(2 / pi) (x + 0.044715 x^3), which has fewer ops and a shorter
+  // gradient.
+  const double factor = 2 * std::sqrt(2 / M_PI);
+  const Output cubic = Op(s, "AddV2", {Op(s, "Mul", {Op(s, "Square", {in}), 0.044715 * factor}), factor});
+  return Op(s, "Mul", {in, Op(s, "Sigmoid", {Op(s, "Mul", {in, cubic})})});
 }
 
 Output CausalMask(const Scope& scope, const Input& length) {
