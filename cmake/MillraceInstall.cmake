@@ -22,10 +22,11 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION share/doc/millrace RENAM
 # line here.
 set(MILLRACE_PUBLIC_HEADERS
     millrace.h
-    api/client_session.h api/clipping.h api/const_op.h api/control_flow.h api/function.h api/gradients.h api/initializers.h
+    api/client_session.h api/clipping.h api/const_op.h api/control_flow.h api/function.h api/functional.h api/gradients.h api/initializers.h
     api/input.h api/layers.h api/losses.h api/metrics.h api/op_call.h api/operators.h api/optimizer.h api/optimizers.h
-    api/output.h api/partitioned_variable.h api/replica_device_setter.h api/schedules.h api/scope.h
-    api/streaming_metrics.h api/variable.h
+    api/output.h api/partitioned_variable.h api/replica_device_setter.h
+    api/rnn.h api/rnn_cell.h api/rnn_cells.h api/schedules.h api/scope.h api/sequence_loss.h
+    api/streaming_metrics.h api/transformer.h api/variable.h
     api/variable_slice.h
     base/cancellation.h base/clock.h base/file.h base/mutex.h base/ref.h base/shard_tree.h base/status.h base/tls_credentials.h base/version.h
     cluster/cluster_spec.h cluster/server.h cluster/task_config.h cluster/watch/cluster_status.h cluster/watch/hang_report.h
