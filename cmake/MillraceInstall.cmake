@@ -36,7 +36,7 @@ set(MILLRACE_PUBLIC_HEADERS
     train/checkpoint/warm_start.h train/coordinator.h train/file_writer.h train/global_step.h train/hooks/cadence.h
     train/hooks/checkpoint_saver_hook.h train/hooks/hooks.h train/hooks/profiler_hook.h train/hooks/session_run_hook.h
     train/hooks/step_counter_hook.h train/hooks/summary_saver_hook.h train/monitored_session.h train/monitored_training_session.h train/named_wait.h
-    train/progress.h train/queue_runner.h train/scaffold.h train/session_creator.h train/session_manager.h train/summary.h
+    train/progress.h train/queue_inputs.h train/queue_runner.h train/scaffold.h train/session_creator.h train/session_manager.h train/summary.h
     train/supervisor.h train/sync/bounded_staleness.h train/sync/sync_replicas_optimizer.h train/timeline/merge_timelines.h
     train/timeline/timeline.h)
 # The messages that these show: TensorFlow's graphs, configurations, statistics and events, and the state of a task.

@@ -72,6 +72,7 @@
 #include "millrace/train/monitored_session.h"
 #include "millrace/train/monitored_training_session.h"
 #include "millrace/train/progress.h"
+#include "millrace/train/queue_inputs.h"
 #include "millrace/train/queue_runner.h"
 #include "millrace/train/scaffold.h"
 #include "millrace/train/session_manager.h"

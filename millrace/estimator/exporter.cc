@@ -1,5 +1,6 @@
 #include "millrace/estimator/exporter.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -86,9 +87,13 @@ Status BestExporter::ReadBest(const std::string& export_path, const EvalResults&
   MR_ASSIGN_OR_RETURN(const std::vector<std::string> exports, estimator_internal::ExportsIn(export_path));
   if (exports.empty() || results.events_dir.empty()) return absl::OkStatus();
   MR_ASSIGN_OR_RETURN(const auto evaluations, ReadEvalMetrics(results.events_dir));
+  const EvalNumbers current = NumbersOf(results);
   for (const auto& [step, numbers] : evaluations) {
     // The evaluation of this step is the one that is to be compared.
-    if (step == results.global_step || numbers.empty()) continue;
+    if (step == results.global_step) continue;
+    // A process that was killed may have written some of the numbers only.
+    const auto is_there = [&numbers = numbers](const auto& one) { return numbers.contains(one.first); };
+    if (!std::all_of(current.begin(), current.end(), is_there)) continue;
     if (!best_ || options_.compare(*best_, numbers)) best_ = numbers;
   }
   return absl::OkStatus();

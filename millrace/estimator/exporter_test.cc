@@ -87,7 +87,7 @@ TEST_F(ExporterTest, ExamplesAreParsed) {
     return estimator.ExportSavedModel(
         Dir("out"), ParsingServingInput({{"x", {.shape = {1}, .default_value = std::move(missing)}}}));
   };
-  const auto model = LoadSavedModel({}, served(Tensor::Scalar(0.5f)).value()).value();
+  const auto model = LoadSavedModel({}, served(Tensor::Of<float>({0.5f})).value()).value();
   const auto ask = [&](const char* signature, const char* input, std::vector<std::optional<float>> xs) {
     std::vector<std::string> examples;
     for (const auto& x : xs) examples.push_back(Example(x));
@@ -195,7 +195,9 @@ TEST_F(ExporterTest, BestIfTheLossIsSmallerThanEverAlsoAfterARestart) {
   EXPECT_THAT(Exported(estimator, first, path, {{1, 0.5f}, {2, 0.7f}, {3, 0.4f}, {4, 0.4f}, {5, 0.3f}, {6, NAN}}),
               ElementsAre(true, false, true, false, true, false));
   EXPECT_THAT(Names(path), SizeIs(3));
-  // A new process.
+  // A new process, after one that was killed before it had written the loss.
+  const auto writer = FileWriter::Create(estimator.EvalDir()).value();
+  ASSERT_TRUE(writer->AddScalar("accuracy", 0.1, 100).ok() && writer->Close().ok());
   BestExporter second("best", RawX(), {.exports_to_keep = 3});
   EXPECT_THAT(Exported(estimator, second, path, {{7, 0.35f}, {8, 0.2f}}), ElementsAre(false, true));
   EXPECT_THAT(Names(path), SizeIs(3));

@@ -206,6 +206,7 @@ Status Log(const std::string& directory) {
   ScalarSummary(root, "loss", loss);
   HistogramSummary(root.SubScope("weights"), "w", w);
   ImageSummary(root, "pixels", ops::Reshape(root, w, {1, 10, 10, 1}));
+  AudioSummary(root, "tone", ops::Reshape(root, w, {1, 100}), 8000.0f);
   TextSummary(root, "note", "Written by **Millrace**");
   const Output all = MergeAllSummaries(root);
   const Operation init = GlobalVariablesInitializer(root);
