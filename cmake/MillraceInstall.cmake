@@ -22,17 +22,17 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION share/doc/millrace RENAM
 # line here.
 set(MILLRACE_PUBLIC_HEADERS
     millrace.h
-    api/client_session.h api/clipping.h api/const_op.h api/control_flow.h api/function.h api/functional.h api/gradients.h api/initializers.h
-    api/input.h api/layers.h api/losses.h api/metrics.h api/op_call.h api/operators.h api/optimizer.h api/optimizers.h
-    api/output.h api/partitioned_variable.h api/replica_device_setter.h
-    api/rnn.h api/rnn_cell.h api/rnn_cells.h api/schedules.h api/scope.h api/sequence_loss.h
-    api/streaming_metrics.h api/transformer.h api/variable.h
+    api/client_session.h api/clipping.h api/const_op.h api/control_flow.h api/convolutions.h api/function.h
+    api/functional.h api/gradients.h api/initializers.h api/input.h api/layers.h api/losses.h api/metrics.h
+    api/moving_averages.h api/op_call.h api/operators.h api/optimizer.h api/optimizers.h api/output.h
+    api/partitioned_variable.h api/regularizers.h api/replica_device_setter.h api/rnn.h api/rnn_cell.h api/rnn_cells.h
+    api/schedules.h api/scope.h api/sequence_loss.h api/streaming_metrics.h api/transformer.h api/variable.h
     api/variable_slice.h
     base/cancellation.h base/clock.h base/file.h base/mutex.h base/ref.h base/shard_tree.h base/status.h base/tls_credentials.h base/version.h
     cluster/cluster_spec.h cluster/server.h cluster/task_config.h cluster/watch/cluster_status.h cluster/watch/hang_report.h
     collective/reduction_kind.h
     data/cifar.h data/cifar_batches.h data/dataset.h data/mnist.h data/worker_batches.h
-    estimator/early_stopping.h estimator/estimator.h estimator/model_function.h estimator/run_config.h
+    estimator/early_stopping.h estimator/estimator.h estimator/exporter.h estimator/serving.h estimator/model_function.h estimator/run_config.h
     estimator/train_and_evaluate.h
     graph/attr.h graph/callable_spec.h graph/graph.h graph/op_schema.h graph/pass_options.h
     runtime/run_identity.h
@@ -40,11 +40,11 @@ set(MILLRACE_PUBLIC_HEADERS
     session/chrome_trace.h session/session.h
     strategy/broadcast_variables.h strategy/horovod.h strategy/strategy.h strategy/worker_group.h
     tensor/buffer.h tensor/dtype.h tensor/half.h tensor/resource_handle.h tensor/shape.h tensor/tensor.h tensor/variant.h
-    train/checkpoint/checkpoint_reader.h train/checkpoint/checkpoint_state.h train/checkpoint/saver.h
+    train/checkpoint/checkpoint_manager.h train/checkpoint/checkpoint_reader.h train/checkpoint/checkpoints_iterator.h train/checkpoint/checkpoint_state.h train/checkpoint/saver.h
     train/checkpoint/warm_start.h train/coordinator.h train/file_writer.h train/global_step.h train/hooks/cadence.h
     train/hooks/checkpoint_saver_hook.h train/hooks/hooks.h train/hooks/profiler_hook.h train/hooks/session_run_hook.h
     train/hooks/step_counter_hook.h train/hooks/summary_saver_hook.h train/monitored_session.h train/monitored_training_session.h train/named_wait.h
-    train/progress.h train/queue_runner.h train/scaffold.h train/session_creator.h train/session_manager.h train/summary.h
+    train/progress.h train/queue_inputs.h train/queue_runner.h train/scaffold.h train/session_creator.h train/session_manager.h train/summary.h
     train/supervisor.h train/sync/bounded_staleness.h train/sync/sync_replicas_optimizer.h train/timeline/merge_timelines.h
     train/timeline/timeline.h)
 # The messages that these show: TensorFlow's graphs, configurations, statistics and events, and the state of a task.

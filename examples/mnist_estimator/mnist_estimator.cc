@@ -4,6 +4,8 @@
 //   millrace launch --ps 1 --workers 2 --side_job evaluator=1 -- mnist_estimator --model_dir=run
 //   millrace launch --ps 0 --workers 2 -- mnist_estimator --model_dir=run --strategy=multi_worker_mirrored
 //
+// Models for serving are exported to run/export (millrace saved_model run/export/best/... shows one).
+//
 // The second has two workers that train asynchronously with a parameter server, while another process evaluates each
 // checkpoint that they save. In the third, workers train and evaluate together, with the same weights on any number.
 #include <cstdio>
@@ -78,11 +80,21 @@ Status Run(const Flags& flags) {
     MR_RETURN_IF_ERROR(estimator.Train(train, {.max_steps = flags.max_steps}));
     MR_ASSIGN_OR_RETURN(results, estimator.Evaluate(test));
   } else {
-    MR_ASSIGN_OR_RETURN(results, TrainAndEvaluate(estimator, {.input = train, .max_steps = flags.max_steps},
-                                                  {.input = test,
-                                                   .steps = std::nullopt,
-                                                   .start_delay = absl::ZeroDuration(),
-                                                   .throttle = absl::ZeroDuration()}));
+    // For serving: the newest two models, and each that is more accurate than those before.
+    const ServingInputFn serving = RawServingInput({{"x", {DType::kFloat, {-1, 784}}}});
+    const CompareEvaluations more_accurate = [](const EvalNumbers& best, const EvalNumbers& now) {
+      return now.at("accuracy") > best.at("accuracy");
+    };
+    MR_ASSIGN_OR_RETURN(
+        results, TrainAndEvaluate(estimator, {.input = train, .max_steps = flags.max_steps},
+                                  {.input = test,
+                                   .steps = std::nullopt,
+                                   .exporters = {std::make_shared<LatestExporter>(
+                                                     "latest", serving, LatestExporterOptions{.exports_to_keep = 2}),
+                                                 std::make_shared<BestExporter>(
+                                                     "best", serving, BestExporterOptions{.compare = more_accurate})},
+                                   .start_delay = absl::ZeroDuration(),
+                                   .throttle = absl::ZeroDuration()}));
   }
   if (results.values.empty()) return absl::OkStatus();  // this task does not evaluate
   const double accuracy = results.number("accuracy");

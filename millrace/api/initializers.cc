@@ -128,6 +128,80 @@ Initializer HeUniform(SeedOption options) {
     return ScaledUniform(scope, shape, dtype, HeVariance(scope, shape), options);
   };
 }
+Initializer VarianceScaling(VarianceScalingOptions options) {
+  return [=](const Scope& scope, const Shape& shape, DType dtype) {
+    if (!(options.scale > 0)) {
+      scope.UpdateStatus(InvalidArgument("in scope '", scope.prefix(), "': the scale of VarianceScaling is ",
+                                         options.scale, ", and must be positive"));
+      return Output(scope, Endpoint{});
+    }
+    const Fans fans = FansOf(WholeShape(scope, shape));
+    const double count = options.fan == Fan::kIn    ? fans.in
+                         : options.fan == Fan::kOut ? fans.out
+                                                    : (fans.in + fans.out) / 2;
+    const double variance = options.scale / std::max(1.0, count);
+    switch (options.distribution) {
+      case Distribution::kTruncatedNormal:
+        return ScaledNormal(scope, shape, dtype, variance, {.seed = options.seed});
+      case Distribution::kUniform:
+        return ScaledUniform(scope, shape, dtype, variance, {.seed = options.seed});
+      case Distribution::kUntruncatedNormal:
+        break;
+    }
+    return Normal(scope, "RandomStandardNormal", shape, dtype, {.stddev = std::sqrt(variance), .seed = options.seed});
+  };
+}
+Initializer LecunUniform(SeedOption options) {
+  return VarianceScaling({.distribution = Distribution::kUniform, .seed = options.seed});
+}
+Initializer LecunNormal(SeedOption options) { return VarianceScaling({.seed = options.seed}); }
+
+Initializer UniformUnitScaling(UnitScalingOptions options) {
+  return [=](const Scope& scope, const Shape& shape, DType dtype) {
+    const Shape& whole = WholeShape(scope, shape);
+    const double inputs = whole.rank() == 0 ? 1 : static_cast<double>(whole.Product(0, whole.rank() - 1));
+    const double limit = std::sqrt(3 / std::max(1.0, inputs)) * options.factor;
+    return Uniform(scope, shape, dtype, {.min = -limit, .max = limit, .seed = options.seed});
+  };
+}
+
+Initializer Orthogonal(OrthogonalOptions options) {
+  return [=](const Scope& scope, const Shape& shape, DType dtype) {
+    if (shape.rank() < 2) {
+      scope.UpdateStatus(InvalidArgument("in scope '", scope.prefix(),
+                                         "': Orthogonal needs at least two dimensions, not ", shape.ToString()));
+      return Output(scope, Endpoint{});
+    }
+    const int64_t rows = shape.Product(0, shape.rank() - 1), columns = shape.dim(shape.rank() - 1);
+    const bool wide = rows < columns;
+    const Shape tall = wide ? Shape({columns, rows}) : Shape({rows, columns});
+    const Operation qr =
+        AddOp(scope.WithOpName("Qr"), "Qr", {Random(scope, "RandomStandardNormal", tall, dtype, options.seed)});
+    // With a positive diagonal of the other factor the result is unique, and uniform over all orthogonal matrices.
+    Output q = Op(scope, "Mul", {qr.output(0), Op(scope, "Sign", {Op(scope, "MatrixDiagPart", {qr.output(1)})})});
+    if (wide) q = Op(scope, "Transpose", {q, std::vector<int32_t>{1, 0}});
+    return Op(scope, "Mul", {Op(scope, "Reshape", {q, ShapeConst(scope, shape)}), options.gain});
+  };
+}
+
+Initializer Identity(double gain) {
+  return [=](const Scope& scope, const Shape& shape, DType dtype) {
+    const Shape& whole = WholeShape(scope, shape);
+    if (whole.rank() != 2) {
+      scope.UpdateStatus(
+          InvalidArgument("in scope '", scope.prefix(), "': Identity needs two dimensions, not ", whole.ToString()));
+      return Output(scope, Endpoint{});
+    }
+    const Output zeros = Op(scope, "Fill", {ShapeConst(scope, whole), Input(0).In(scope, dtype)});
+    const std::vector<int32_t> size = {static_cast<int32_t>(std::min(whole.dim(0), whole.dim(1)))};
+    const Output diagonal = Op(scope, "Fill", {size, Input(gain).In(scope, dtype)});
+    const Output all = Op(scope, "MatrixSetDiag", {zeros, diagonal});
+    const VariableSlice* const part = api_internal::StateOf(scope).initializing;
+    if (part == nullptr) return all;
+    return Op(scope, "Slice", {all, part->offset, std::vector<int64_t>(shape.dims().begin(), shape.dims().end())});
+  };
+}
+
 Initializer HeNormal(SeedOption options) {
   return [=](const Scope& scope, const Shape& shape, DType dtype) {
     return ScaledNormal(scope, shape, dtype, HeVariance(scope, shape), options);

@@ -46,6 +46,37 @@ Initializer GlorotUniform(SeedOption options = {});
 Initializer GlorotNormal(SeedOption options = {});
 Initializer HeUniform(SeedOption options = {});
 Initializer HeNormal(SeedOption options = {});
+Initializer LecunUniform(SeedOption options = {});
+Initializer LecunNormal(SeedOption options = {});
+
+enum class Fan { kIn, kOut, kAverage };
+enum class Distribution { kTruncatedNormal, kUntruncatedNormal, kUniform };
+struct VarianceScalingOptions {
+  double scale = 1;
+  Fan fan = Fan::kIn;
+  Distribution distribution = Distribution::kTruncatedNormal;
+  std::optional<int64_t> seed = std::nullopt;
+};
+// Random numbers of variance scale / n, where n is the number of inputs, of outputs, or the mean of both. The scope
+// fails with INVALID_ARGUMENT unless the scale is positive.
+Initializer VarianceScaling(VarianceScalingOptions options = {});
+
+struct UnitScalingOptions {
+  double factor = 1;
+  std::optional<int64_t> seed = std::nullopt;
+};
+// Uniform numbers that keep the scale of a layer's inputs: up to factor * sqrt(3 / number of inputs).
+Initializer UniformUnitScaling(UnitScalingOptions options = {});
+
+struct OrthogonalOptions {
+  double gain = 1;
+  std::optional<int64_t> seed = std::nullopt;
+};
+// A matrix with orthogonal rows or columns, whichever are fewer, times the gain. Of a shape with more dimensions, all
+// but the last count as rows. The scope fails with INVALID_ARGUMENT for fewer than two.
+Initializer Orthogonal(OrthogonalOptions options = {});
+// The identity matrix times the gain, for shapes of two dimensions.
+Initializer Identity(double gain = 1);
 
 }  // namespace init
 }  // namespace millrace

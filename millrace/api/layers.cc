@@ -1,54 +1,32 @@
 #include "millrace/api/layers.h"
 
+#include "millrace/api/layer_parts.h"
 #include "millrace/api/losses.h"
 #include "millrace/api/op_call.h"
 #include "millrace/api/operators.h"
-#include "millrace/api/partitioned_variable.h"
-#include "millrace/api/variable_creation.h"
 
 namespace millrace::layers {
+
+using api_internal::CheckPositive;
+using api_internal::FinishLayer;
+using api_internal::LastDim;
+using api_internal::PaddingName;
+
 namespace {
-
-// The last dimension of x, which must be known; otherwise -1, and the scope's error names the layer.
-int64_t LastDim(const Scope& s, const Output& x, int min_rank) {
-  if (!s.ok()) return -1;
-  const PartialShape shape = x.shape();
-  if (!shape.known_rank() || shape.rank() < min_rank || shape.dim(shape.rank() - 1) < 0) {
-    s.UpdateStatus(InvalidArgument("layer ", s.prefix(), ": the input ", x.name(), " of shape ", shape.ToString(),
-                                   " needs at least ", min_rank, " dimensions and a known last one"));
-    return -1;
-  }
-  return shape.dim(shape.rank() - 1);
-}
-
-bool CheckPositive(const Scope& s, const char* what, int64_t value) {
-  if (value > 0) return true;
-  s.UpdateStatus(InvalidArgument("layer ", s.prefix(), ": ", what, " is ", value, ", and must be positive"));
-  return false;
-}
-
-std::string PaddingName(Padding padding) { return padding == Padding::kSame ? "SAME" : "VALID"; }
 
 std::vector<int64_t> Nhwc(const std::array<int64_t, 2>& hw) { return {1, hw[0], hw[1], 1}; }
 
 Output Nothing(const Scope& s) { return Output(s, Endpoint{}); }
 
-// Called before the kernel is used: the order in which the parts of a gradient are added up is that of the uses, and
-// must not depend on whether this use is the first.
-void Regularize(const Scope& s, const PartitionedVar& kernel, double l2) {
-  if (l2 == 0 || kernel.reused()) return;
-  for (const Var& part : kernel.parts()) losses::L2Regularization(s, part, l2);
-}
-
-// Bias and activation, common to Dense and Conv2D.
+// By the strength of L2 that options have, and by the regularizer.
 template <typename Options>
-Output Finish(const Scope& s, Output y, const PartitionedVar& kernel, int64_t units, const Options& options) {
-  if (options.use_bias) {
-    const PartitionedVar bias(s, "bias", Shape({units}), options.bias_initializer,
-                              {.dtype = kernel.dtype(), .trainable = options.trainable});
-    y = Op(s, "BiasAdd", {y, api_internal::WholeOf(s, bias)});
+api_internal::Weight MakeKernel(const Scope& s, const Shape& shape, DType dtype, const Options& options) {
+  api_internal::Weight kernel = api_internal::MakeWeight(s, "kernel", shape, options.kernel_initializer,
+                                                         {dtype, options.trainable, options.kernel_regularizer});
+  if (options.l2 != 0 && !kernel.variable.reused()) {
+    for (const Var& part : kernel.variable.parts()) losses::L2Regularization(s, part, options.l2);
   }
-  return options.activation ? options.activation(s, y) : y;
+  return kernel;
 }
 
 // [d0, d1, ..., units] for x of [d0, d1, ..., inputs] whose leading dimensions may be unknown.
@@ -82,13 +60,11 @@ Output Dense(const Scope& scope, const Input& x, int64_t units, const DenseOptio
   const Output in = x.In(s);
   const int64_t inputs = LastDim(s, in, 2);
   if (inputs < 0 || !CheckPositive(s, "the number of units", units)) return Nothing(s);
-  const PartitionedVar kernel(s, "kernel", Shape({inputs, units}), options.kernel_initializer,
-                              {.dtype = in.dtype(), .trainable = options.trainable});
-  const Output weights = api_internal::WholeOf(s, kernel);
-  Regularize(s, kernel, options.l2);
-  if (in.shape().rank() == 2) return Finish(s, Op(s, "MatMul", {in, weights}), kernel, units, options);
+  const Output weights = MakeKernel(s, Shape({inputs, units}), in.dtype(), options).value;
+  if (in.shape().rank() == 2) return FinishLayer(s, Op(s, "MatMul", {in, weights}), in.dtype(), units, options);
   const Output rows = Op(s, "Reshape", {in, std::vector<int32_t>{-1, static_cast<int32_t>(inputs)}});
-  return RestoreShape(s, Finish(s, Op(s, "MatMul", {rows, weights}), kernel, units, options), in, units);
+  const Output y = FinishLayer(s, Op(s, "MatMul", {rows, weights}), in.dtype(), units, options);
+  return RestoreShape(s, y, in, units);
 }
 
 Output Conv2D(const Scope& scope, const Input& x, int64_t filters, std::array<int64_t, 2> kernel_size,
@@ -101,15 +77,13 @@ Output Conv2D(const Scope& scope, const Input& x, int64_t filters, std::array<in
       !CheckPositive(s, "the window's width", kernel_size[1])) {
     return Nothing(s);
   }
-  const PartitionedVar kernel(s, "kernel", Shape({kernel_size[0], kernel_size[1], channels, filters}),
-                              options.kernel_initializer, {.dtype = in.dtype(), .trainable = options.trainable});
-  const Output weights = api_internal::WholeOf(s, kernel);
-  Regularize(s, kernel, options.l2);
+  const Shape shape({kernel_size[0], kernel_size[1], channels, filters});
+  const Output weights = MakeKernel(s, shape, in.dtype(), options).value;
   const Output y = Op(s, "Conv2D", {in, weights},
                       {{"strides", Nhwc(options.strides)},
                        {"dilations", Nhwc(options.dilations)},
                        {"padding", PaddingName(options.padding)}});
-  return Finish(s, y, kernel, filters, options);
+  return FinishLayer(s, y, in.dtype(), filters, options);
 }
 
 Output MaxPool2D(const Scope& scope, const Input& x, std::array<int64_t, 2> window, const PoolOptions& options) {

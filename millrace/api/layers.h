@@ -13,6 +13,7 @@
 
 #include "millrace/api/initializers.h"
 #include "millrace/api/input.h"
+#include "millrace/api/regularizers.h"
 
 namespace millrace::layers {
 
@@ -29,6 +30,10 @@ struct DenseOptions {
   // Strength of L2 regularization of the kernel; see losses::RegularizationLoss.
   double l2 = 0;
   bool trainable = true;
+  // Also L1 and others; see regularizers.h.
+  Regularizer kernel_regularizer = nullptr;
+  Regularizer bias_regularizer = nullptr;
+  Regularizer activity_regularizer = nullptr;  // of the layer's result
 };
 // activation(x * kernel + bias) over the last dimension of x, whose size must be known.
 Output Dense(const Scope& scope, const Input& x, int64_t units, const DenseOptions& options = {});
@@ -43,6 +48,10 @@ struct Conv2DOptions {
   Initializer bias_initializer = init::Zeros();
   double l2 = 0;
   bool trainable = true;
+  // Also L1 and others; see regularizers.h.
+  Regularizer kernel_regularizer = nullptr;
+  Regularizer bias_regularizer = nullptr;
+  Regularizer activity_regularizer = nullptr;  // of the layer's result
 };
 // `kernel` is the height and width of the window.
 Output Conv2D(const Scope& scope, const Input& x, int64_t filters, std::array<int64_t, 2> kernel,

@@ -134,4 +134,61 @@ class Ftrl : public Optimizer {
   FtrlOptions options_;
 };
 
+// The updates of the proximal optimizers and of AdagradDA shrink weights towards 0 (l2), and small ones to 0 (l1).
+struct ProximalGradientDescentOptions {
+  Input learning_rate = 0.01;
+  double l1 = 0;
+  double l2 = 0;
+};
+class ProximalGradientDescent : public Optimizer {
+ public:
+  explicit ProximalGradientDescent(ProximalGradientDescentOptions options, std::string name = "ProximalGradientDescent")
+      : Optimizer(std::move(name)), options_(std::move(options)) {}
+
+ private:
+  Operation Apply(const Scope& scope, const Output& gradient, const Output* indices, const Var& variable);
+  Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override;
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override;
+  ProximalGradientDescentOptions options_;
+};
+
+struct ProximalAdagradOptions {
+  Input learning_rate = 0.01;
+  double initial_accumulator = 0.1;
+  double l1 = 0;
+  double l2 = 0;
+};
+class ProximalAdagrad : public Optimizer {
+ public:
+  explicit ProximalAdagrad(ProximalAdagradOptions options, std::string name = "ProximalAdagrad")
+      : Optimizer(std::move(name)), options_(std::move(options)) {}
+
+ private:
+  Operation Apply(const Scope& scope, const Output& gradient, const Output* indices, const Var& variable);
+  Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override;
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override;
+  ProximalAdagradOptions options_;
+};
+
+struct AdagradDAOptions {
+  Input learning_rate = 0.01;
+  // The number of steps before this one; usually GlobalStep(scope). Required.
+  Input global_step = Input();
+  double initial_accumulator = 0.1;
+  double l1 = 0;
+  double l2 = 0;
+};
+// Adagrad by dual averaging: a weight follows from the sum of all its gradients, so that sparse ones stay 0.
+class AdagradDA : public Optimizer {
+ public:
+  explicit AdagradDA(AdagradDAOptions options, std::string name = "AdagradDA")
+      : Optimizer(std::move(name)), options_(std::move(options)) {}
+
+ private:
+  Operation Apply(const Scope& scope, const Output& gradient, const Output* indices, const Var& variable);
+  Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override;
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override;
+  AdagradDAOptions options_;
+};
+
 }  // namespace millrace::optimizers

@@ -80,6 +80,54 @@ TEST(Optimizers, Adagrad) {
   });
 }
 
+// x = 1, -2 after three steps on the sum of the squares of all rows, or of the second row twice; TensorFlow's.
+void ExpectProximalSteps(const std::function<std::unique_ptr<Optimizer>(const Scope&)>& make,
+                         const std::vector<std::vector<float>>& dense, const std::vector<float>& sparse) {
+  for (const bool is_sparse : {false, true}) {
+    const Scope s = Scope::NewRoot();
+    const Var x(s, "x", {{1.0}, {-2.0}});
+    const Output rows = is_sparse ? ops::GatherV2(s, x, {1, 1}, 0) : Output(x);
+    const std::unique_ptr<Optimizer> optimizer = make(s);
+    const Operation train = optimizer->Minimize(s, ops::Sum(s, rows * rows, {0, 1}), {.global_step = GlobalStep(s)});
+    const Operation init = GlobalVariablesInitializer(s);
+    ASSERT_TRUE(s.ok()) << s.status();
+    ClientSession session = ClientSession::Create(s).value();
+    ASSERT_TRUE(session.Run(init).ok());
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_EQ(session.Run(train), absl::OkStatus());
+      const std::vector<float> got = Floats(session.Run({x}).value()[0]);
+      EXPECT_NEAR(got[0], is_sparse ? 1 : dense[i][0], 2e-6) << optimizer->name() << " step " << i;
+      EXPECT_NEAR(got[1], is_sparse ? sparse[i] : dense[i][1], 2e-6) << optimizer->name() << " step " << i;
+    }
+  }
+}
+
+TEST(Optimizers, ProximalStepsAreTensorFlows) {
+  ExpectProximalSteps(
+      [](const Scope&) {
+        return std::make_unique<optimizers::ProximalGradientDescent>(
+            optimizers::ProximalGradientDescentOptions{.learning_rate = 0.1, .l1 = 0.02, .l2 = 0.03});
+      },
+      {{0.795613f, -1.59322f}, {0.632593f, -1.26877f}, {0.502567f, -1.009986f}}, {-1.194417f, -0.712513f, -0.424235f});
+  ExpectProximalSteps(
+      [](const Scope&) {
+        return std::make_unique<optimizers::ProximalAdagrad>(
+            optimizers::ProximalAdagradOptions{.learning_rate = 0.1, .l1 = 0.02, .l2 = 0.03});
+      },
+      {{0.898907f, -1.898393f}, {0.830854f, -1.828307f}, {0.777187f, -1.772005f}},
+      {-1.899117f, -1.829608f, -1.773791f});
+  ExpectProximalSteps(
+      [](const Scope& s) {
+        return std::make_unique<optimizers::AdagradDA>(
+            optimizers::AdagradDAOptions{.learning_rate = 0.1, .global_step = GlobalStep(s), .l1 = 0.02, .l2 = 0.03});
+      },
+      {{-0.097641f, 0.099116f}, {-0.086496f, 0.093498f}, {-0.076648f, 0.088192f}}, {0.099635f, 0.094257f, 0.089176f});
+  const Scope s = Scope::NewRoot();
+  const Var x(s, "x", {1.0});
+  optimizers::AdagradDA({}).Minimize(s, ops::Sum(s, x * x, {0}));
+  EXPECT_THAT(std::string(s.status().message()), HasSubstr("AdagradDA: global_step is not set"));
+}
+
 TEST(Optimizers, Adadelta) {
   optimizers::Adadelta optimizer({.learning_rate = 1.0, .rho = 0.95, .epsilon = 1e-6});
   ExpectSteps(optimizer, [] {

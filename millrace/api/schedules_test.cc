@@ -57,6 +57,61 @@ TEST(Schedules, Cosine) {
          kSteps, [](double t) { return 0.5 * (0.8 * 0.5 * (1 + std::cos(M_PI * std::min(t, 10.0) / 10)) + 0.2); });
 }
 
+TEST(Schedules, CosinesOfAllKindsAreTensorFlows) {
+  const std::vector<int64_t> steps = {0, 5, 10, 25, 47, 100};
+  const auto expect = [&](const std::function<Output(const Scope&, const Output&)>& schedule,
+                          const std::vector<double>& values) {
+    Expect(schedule, steps, [&](double t) {
+      return values[std::find(steps.begin(), steps.end(), static_cast<int64_t>(t)) - steps.begin()];
+    });
+  };
+  expect([](const Scope& s,
+            const Output& t) { return schedules::CosineRestarts(s, t, {.rate = 0.5, .first_decay_steps = 10}); },
+         {0.5, 0.25, 0.5, 0.073223, 0.308361, 0.345671});
+  expect(
+      [](const Scope& s, const Output& t) {
+        return schedules::CosineRestarts(
+            s, t, {.rate = 0.5, .first_decay_steps = 10, .t_mul = 1, .m_mul = 0.8, .alpha = 0.1});
+      },
+      {0.5, 0.275, 0.41, 0.194, 0.08799, 0.098318});
+  expect(
+      [](const Scope& s, const Output& t) { return schedules::LinearCosine(s, t, {.rate = 0.5, .decay_steps = 40}); },
+      {0.5005, 0.421349, 0.320583, 0.058373, 0.0005, 0.0005});
+  expect(
+      [](const Scope& s, const Output& t) {
+        return schedules::LinearCosine(s, t,
+                                       {.rate = 0.5, .decay_steps = 40, .num_periods = 2, .alpha = 0.1, .beta = 0.01});
+      },
+      {0.555, 0.24875, 0.005, 0.12375, 0.055, 0.055});
+  // Without variance, the noisy one is the other.
+  expect(
+      [](const Scope& s, const Output& t) {
+        return schedules::NoisyLinearCosine(s, t, {.rate = 0.5, .decay_steps = 40, .initial_variance = 0});
+      },
+      {0.5005, 0.421349, 0.320583, 0.058373, 0.0005, 0.0005});
+  const Scope s = Scope::NewRoot();
+  schedules::CosineRestarts(s, 1, {.t_mul = 0.5});
+  EXPECT_EQ(s.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Schedules, NoiseHasItsVariance) {
+  const Scope s = Scope::NewRoot();
+  s.SetRandomSeed(3);
+  // At step 15 the cosine is 1, the linear part 1/2 and the standard deviation of the noise (1 / 16)^(1 / 4) = 1/2.
+  const Output rate = schedules::NoisyLinearCosine(
+      s, 15, {.rate = 1, .decay_steps = 30, .variance_decay = 0.5, .num_periods = 2, .beta = 0});
+  ClientSession session = ClientSession::Create(s).value();
+  double sum = 0, squares = 0;
+  constexpr int kRuns = 500;
+  for (int i = 0; i < kRuns; ++i) {
+    const double value = session.Run({rate}).value()[0].scalar<float>();
+    sum += value / kRuns;
+    squares += value * value / kRuns;
+  }
+  EXPECT_NEAR(sum, 0.5, 0.05);
+  EXPECT_NEAR(std::sqrt(squares - sum * sum), 0.5, 0.05);
+}
+
 TEST(Schedules, PiecewiseConstant) {
   Expect(
       [](const Scope& s, const Output& step) {

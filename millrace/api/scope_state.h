@@ -33,6 +33,12 @@ struct NamedVariable {
   Endpoint value;
 };
 
+// A term of the total loss, and the replica of a strategy that it belongs to; -1 if none.
+struct RecordedLoss {
+  Endpoint value;
+  int replica = -1;
+};
+
 struct GraphState {
   Graph graph;
   Status status;
@@ -51,6 +57,7 @@ struct GraphState {
   absl::flat_hash_map<std::string, NamedVariable> named_variables;
   // Ops that a training step runs besides the optimizer's updates: moving averages.
   std::vector<Node*> update_ops;
+  std::vector<RecordedLoss> losses;
   std::vector<Endpoint> regularization_losses;
   std::optional<size_t> global_step;  // index into `variables`
   // What higher layers attach to a graph, by name; must not hold handles, as above.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "millrace/base/log.h"
+#include "millrace/estimator/export_model.h"
 #include "millrace/estimator/model_graph.h"
 #include "millrace/train/checkpoint/checkpoint_reader.h"
 #include "millrace/train/file_writer.h"
@@ -319,9 +320,8 @@ StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input, EvaluateOptions 
   results.global_step = values.back().scalar<int64_t>();
   MR_RETURN_IF_ERROR(session->Close());
   MR_LOG(Info, "evaluated ", results.checkpoint, ": ", results.ToString());
-  if (strategy == nullptr || strategy->is_chief()) {
-    MR_RETURN_IF_ERROR(WriteResults(EvalDir(options.name), results));
-  }
+  results.events_dir = EvalDir(options.name);
+  if (strategy == nullptr || strategy->is_chief()) MR_RETURN_IF_ERROR(WriteResults(results.events_dir, results));
   return results;
 }
 
@@ -352,6 +352,16 @@ StatusOr<std::unique_ptr<Predictions>> Estimator::Predict(const InputFn& input, 
   MR_ASSIGN_OR_RETURN(MonitoredStep step, session->MakeStep(graph.feeds, fetches));
   return std::unique_ptr<Predictions>(new GraphPredictions(std::move(graph), std::move(session), std::move(names), step,
                                                            options.yield_single_examples));
+}
+
+StatusOr<std::string> Estimator::ExportSavedModel(const std::string& export_dir_base,
+                                                  const ServingInputFn& serving_input, const ExportOptions& options) {
+  if (export_dir_base.empty()) return InvalidArgument("the name of the folder for exports is empty");
+  if (serving_input == nullptr) return InvalidArgument("the export has no serving input function");
+  MR_ASSIGN_OR_RETURN(const std::string checkpoint, CheckpointFor(options.checkpoint_path, "export"));
+  return estimator_internal::ExportModel(
+      {.mode = ModelMode::kPredict, .model = model_, .params = options_.params, .config = config_}, export_dir_base,
+      checkpoint, serving_input, options);
 }
 
 }  // namespace millrace

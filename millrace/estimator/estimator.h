@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "millrace/estimator/model_function.h"
+#include "millrace/estimator/serving.h"
 #include "millrace/train/checkpoint/warm_start.h"
 #include "millrace/train/hooks/checkpoint_saver_hook.h"
 
@@ -53,6 +54,7 @@ struct EvalResults {
   std::map<std::string, Tensor> values = {};
   int64_t global_step = 0;
   std::string checkpoint = {};
+  std::string events_dir = {};  // where its events are
 
   // A scalar of `values` as a number; NaN if there is none of that name.
   double number(const std::string& name) const;
@@ -98,6 +100,13 @@ class Estimator {
   StatusOr<EvalResults> Evaluate(const InputFn& input, EvaluateOptions options = {});
   // NOT_FOUND if there is no checkpoint, or no prediction of a name that is wanted.
   StatusOr<std::unique_ptr<Predictions>> Predict(const InputFn& input, PredictOptions options = {});
+
+  // Writes a SavedModel with a checkpoint's variables to a new folder of `export_dir_base`, whose path it returns:
+  // "BASE/1700000000", the time in seconds. The folder is whole or absent at any time. Signatures are those of
+  // EstimatorSpec::export_outputs, by default all predictions. NOT_FOUND if there is no checkpoint; INVALID_ARGUMENT if
+  // there is nothing to feed or to export.
+  StatusOr<std::string> ExportSavedModel(const std::string& export_dir_base, const ServingInputFn& serving_input,
+                                         const ExportOptions& options = {});
 
   // The newest checkpoint's prefix; "" if there is none.
   StatusOr<std::string> LatestCheckpoint() const;

@@ -24,6 +24,19 @@ Output ModelArgs::label(const Scope& scope, const std::string& name) const {
   return Named(scope, "label", labels, name);
 }
 
+ExportOutput PredictOutput(OutputMap outputs) {
+  return {.method = ExportOutput::Method::kPredict, .outputs = std::move(outputs)};
+}
+ExportOutput ClassificationOutput(const Output& scores, const Output& classes) {
+  ExportOutput output{.method = ExportOutput::Method::kClassify};
+  if (!scores.empty()) output.outputs["scores"] = scores;
+  if (!classes.empty()) output.outputs["classes"] = classes;
+  return output;
+}
+ExportOutput RegressionOutput(const Output& value) {
+  return {.method = ExportOutput::Method::kRegress, .outputs = {{"outputs", value}}};
+}
+
 double ModelArgs::param(const Scope& scope, const std::string& name, double otherwise) const {
   const auto found = params.find(name);
   if (found == params.end()) return otherwise;

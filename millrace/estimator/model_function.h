@@ -77,6 +77,12 @@ struct ExportOutput {
   Method method = Method::kPredict;
   OutputMap outputs = {};
 };
+// Any outputs.
+ExportOutput PredictOutput(OutputMap outputs);
+// Scores (float) and classes (strings) of each example, or one of them; an Output that is empty is left out.
+ExportOutput ClassificationOutput(const Output& scores, const Output& classes = {});
+// A number (float) for each example.
+ExportOutput RegressionOutput(const Output& value);
 
 // The model. Each mode needs some of it:
 //

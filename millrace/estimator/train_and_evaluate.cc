@@ -1,7 +1,9 @@
 #include "millrace/estimator/train_and_evaluate.h"
 
+#include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "millrace/base/log.h"
 
@@ -34,6 +36,14 @@ class Evaluations {
   StatusOr<bool> Tell(bool is_last) {
     said_last_ = is_last;
     bool stop = false;
+    const Strategy* const strategy = estimator_.config().options().eval_distribute.get();
+    if (strategy == nullptr || strategy->is_chief()) {
+      for (const auto& exporter : spec_.exporters) {
+        const std::string path = JoinPath(JoinPath(estimator_.model_dir(), "export"), exporter->name());
+        MR_RETURN_IF_ERROR(WithPrefix(absl::StrCat("exporter ", exporter->name(), ": "),
+                                      exporter->Export(estimator_, path, results_, is_last).status()));
+      }
+    }
     for (const AfterEvaluation& after : spec_.after) {
       MR_ASSIGN_OR_RETURN(const bool wants_stop, after(estimator_, results_, is_last));
       stop = stop || wants_stop;
@@ -107,6 +117,18 @@ StatusOr<EvalResults> RunTask(Estimator& estimator, const TrainSpec& train, cons
   return EvalResults();
 }
 
+Status CheckExporters(const EvalSpec& eval) {
+  std::set<std::string> names;
+  for (const auto& exporter : eval.exporters) {
+    if (exporter == nullptr) return InvalidArgument("EvalSpec: an exporter is null");
+    const std::string& name = exporter->name();
+    if (name.empty() || name == "." || name == ".." || absl::StrContains(name, '/'))
+      return InvalidArgument("EvalSpec: the exporter's name '", name, "' is not that of a folder");
+    if (!names.insert(name).second) return InvalidArgument("EvalSpec: two exporters are called ", name);
+  }
+  return absl::OkStatus();
+}
+
 // A checkpoint may be deleted, because there are newer ones, while it is being read.
 bool IsOutdated(Estimator& estimator, const std::string& checkpoint) {
   const StatusOr<std::string> newest = estimator.LatestCheckpoint();
@@ -162,6 +184,7 @@ StatusOr<EvalResults> TrainAndEvaluate(Estimator& estimator, const TrainSpec& tr
     return InvalidArgument("EvalSpec: start_delay is ", absl::FormatDuration(eval.start_delay), " and throttle ",
                            absl::FormatDuration(eval.throttle), "; a delay cannot be negative");
   }
+  MR_RETURN_IF_ERROR(CheckExporters(eval));
   if (config.is_evaluator()) return RunEvaluator(estimator, train, eval, options);
   if (config.has_cluster()) return RunTask(estimator, train, options);
   return RunLocally(estimator, train, eval, options);

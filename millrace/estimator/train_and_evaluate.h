@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "millrace/cluster/server.h"
 #include "millrace/estimator/estimator.h"
+#include "millrace/estimator/exporter.h"
 #include "millrace/train/named_wait.h"
 
 namespace millrace {
@@ -30,7 +31,7 @@ struct TrainSpec {
   std::vector<std::shared_ptr<CheckpointSaverListener>> saving_listeners = {};
 };
 
-// Called after each evaluation, with its results; an exporter, for example. `is_last` for that of the last checkpoint.
+// Called after each evaluation, with its results. `is_last` for that of the last checkpoint.
 // Returning true ends a training in this process.
 using AfterEvaluation = std::function<StatusOr<bool>(Estimator& estimator, const EvalResults& results, bool is_last)>;
 
@@ -40,6 +41,8 @@ struct EvalSpec {
   std::optional<int64_t> steps = 100;
   std::string name = {};
   Hooks hooks = {};
+  // Called after each evaluation, before `after`.
+  std::vector<std::shared_ptr<Exporter>> exporters = {};
   std::vector<AfterEvaluation> after = {};
   // How long an evaluator waits before its first evaluation.
   absl::Duration start_delay = absl::Seconds(120);

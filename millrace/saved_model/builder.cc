@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "millrace/base/log.h"
@@ -13,6 +14,7 @@
 namespace millrace {
 namespace {
 
+constexpr char kTemporary[] = ".temp-";
 constexpr char kAssetType[] = "type.googleapis.com/tensorflow.AssetFileDef";
 
 // Beside the model, so that a rename publishes it. The name is no number: TensorFlow Serving, which takes the folders
@@ -20,7 +22,7 @@ constexpr char kAssetType[] = "type.googleapis.com/tensorflow.AssetFileDef";
 std::string TemporaryBeside(const std::string& directory) {
   std::random_device entropy;
   const std::string name = directory.substr(directory.rfind('/') == std::string::npos ? 0 : directory.rfind('/') + 1);
-  return JoinPath(DirectoryOf(directory), absl::StrFormat(".%s.temp-%08x%08x", name, entropy(), entropy()));
+  return JoinPath(DirectoryOf(directory), absl::StrFormat(".%s%s%08x%08x", name, kTemporary, entropy(), entropy()));
 }
 
 Status CheckAbsent(FileSystem* files, const std::string& directory) {
@@ -201,13 +203,22 @@ Status SavedModelBuilder::AddAssets(const AddMetaGraphOptions& options, pb::Meta
   return absl::OkStatus();
 }
 
+Status SavedModelBuilder::AddExtraAsset(const std::string& name, const std::string& source) {
+  MR_RETURN_IF_ERROR(status_);
+  MR_RETURN_IF_ERROR(AssetPath(directory_, name).status());
+  MR_RETURN_IF_ERROR(Prepare());
+  const std::string copy = JoinPath(JoinPath(temporary_, "assets.extra"), name);
+  MR_RETURN_IF_ERROR(files_->MakeDirectories(DirectoryOf(copy)));
+  return WithPrefix(absl::StrCat("the extra asset ", name, ": "), CopyFile(files_, source, copy));
+}
+
 Status SavedModelBuilder::Save() {
   MR_RETURN_IF_ERROR(status_);
   if (model_.meta_graphs_size() == 0) return FailedPrecondition("the model ", directory_, " has no graph");
   if (model_.ByteSizeLong() >= (size_t{1} << 31))
     return InvalidArgument("the graphs of the model ", directory_, " have more than 2 GB; keep constants in variables");
   MR_RETURN_IF_ERROR(ReplaceFile(files_, JoinPath(temporary_, "saved_model.pb"), model_.SerializeAsString()));
-  for (const char* folder : {"variables", "assets", ""}) {
+  for (const char* folder : {"variables", "assets", "assets.extra", ""}) {
     const std::string path = JoinPath(temporary_, folder);
     if (files_->Exists(path).ok()) MR_RETURN_IF_ERROR(files_->SyncDirectory(path));
   }
@@ -216,6 +227,23 @@ Status SavedModelBuilder::Save() {
   temporary_.clear();
   status_ = FailedPrecondition("the model ", directory_, " is saved");
   return files_->SyncDirectory(DirectoryOf(directory_));
+}
+
+Status RemoveModel(const std::string& directory, FileSystem* files) {
+  const std::string hidden = TemporaryBeside(directory);
+  MR_RETURN_IF_ERROR(files->Rename(directory, hidden));
+  return files->RemoveTree(hidden);
+}
+
+Status RemoveUnfinishedModels(const std::string& parent, FileSystem* files) {
+  if (absl::IsNotFound(files->Exists(parent))) return absl::OkStatus();
+  MR_ASSIGN_OR_RETURN(const std::vector<std::string> names, files->List(parent));
+  for (const std::string& name : names) {
+    if (!absl::StartsWith(name, ".") || !absl::StrContains(name, kTemporary)) continue;
+    MR_LOG(Info, "removing an unfinished model: ", JoinPath(parent, name));
+    MR_RETURN_IF_ERROR(files->RemoveTree(JoinPath(parent, name)));
+  }
+  return absl::OkStatus();
 }
 
 Status SimpleSave(const Scope& scope, ClientSession* session, const std::string& directory,

@@ -56,6 +56,9 @@ class SavedModelBuilder {
   Status AddMetaGraph(const Scope& scope, const TagSet& tags, const Signatures& signatures,
                       const AddMetaGraphOptions& options = {});
 
+  // Copies the file `source` to assets.extra/NAME of the model, for those who load it; the graph does not know it.
+  Status AddExtraAsset(const std::string& name, const std::string& source);
+
   // Publishes the model. ALREADY_EXISTS if something was put there in the meantime. No call may follow.
   Status Save();
 
@@ -73,6 +76,13 @@ class SavedModelBuilder {
   std::vector<std::unique_ptr<Saver>> savers_;
   Status status_;
 };
+
+// Removes a model. Whatever ends the program, its folder is whole or absent.
+Status RemoveModel(const std::string& directory, FileSystem* files = FileSystem::Posix());
+
+// Removes what programs that were killed while they wrote or removed models of the folder `parent` have left there. No
+// other program may be doing either. OK if there is no such folder.
+Status RemoveUnfinishedModels(const std::string& parent, FileSystem* files = FileSystem::Posix());
 
 // A model of one graph with the tag "serve" and the signature "serving_default".
 Status SimpleSave(const Scope& scope, ClientSession* session, const std::string& directory,

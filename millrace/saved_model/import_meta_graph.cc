@@ -43,7 +43,7 @@ struct Additions {
   std::map<const Node*, VariableSlice> slices;
   const Node* global_step = nullptr;
   std::vector<Node*> update_ops;
-  std::vector<Endpoint> summaries, regularization_losses;
+  std::vector<Endpoint> summaries, losses, regularization_losses;
 };
 
 class Collector {
@@ -83,6 +83,9 @@ class Collector {
     }
     for (const std::string& name : NamesIn("summaries")) {
       MR_ASSIGN_OR_RETURN(out->summaries.emplace_back(), Find("summaries", name));
+    }
+    for (const std::string& name : NamesIn("losses")) {
+      MR_ASSIGN_OR_RETURN(out->losses.emplace_back(), Find("losses", name));
     }
     for (const std::string& name : NamesIn("regularization_losses")) {
       MR_ASSIGN_OR_RETURN(out->regularization_losses.emplace_back(), Find("regularization_losses", name));
@@ -186,6 +189,7 @@ StatusOr<ImportedGraph> ImportMetaGraph(const Scope& scope, pb::MetaGraphDef met
   for (auto& [handle, slice] : found.slices) state.slices[handle] = std::move(slice);
   state.update_ops.insert(state.update_ops.end(), found.update_ops.begin(), found.update_ops.end());
   state.summaries.insert(state.summaries.end(), found.summaries.begin(), found.summaries.end());
+  for (const Endpoint& loss : found.losses) state.losses.push_back({loss});
   state.regularization_losses.insert(state.regularization_losses.end(), found.regularization_losses.begin(),
                                      found.regularization_losses.end());
   return ImportedGraph(scope, std::move(meta));

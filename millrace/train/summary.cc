@@ -59,6 +59,13 @@ Output ImageSummary(const Scope& scope, absl::string_view name, const Input& ima
   });
 }
 
+Output AudioSummary(const Scope& scope, absl::string_view name, const Input& sounds, const Input& sample_rate,
+                    const AudioSummaryOptions& options) {
+  return Summarise(scope, name, [&](const Scope& s, const std::string& tag) {
+    return Op(s, "AudioSummaryV2", {tag, sounds, sample_rate}, {{"max_outputs", options.max_outputs}});
+  });
+}
+
 Output TextSummary(const Scope& scope, absl::string_view name, const Input& text) {
   return Summarise(scope, name, [&](const Scope& s, const std::string& tag) {
     ::tensorflow::SummaryMetadata metadata;

@@ -24,6 +24,12 @@ struct ImageSummaryOptions {
 // are scaled.
 Output ImageSummary(const Scope& scope, absl::string_view name, const Input& images,
                     const ImageSummaryOptions& options = {});
+struct AudioSummaryOptions {
+  int64_t max_outputs = 3;
+};
+// Sounds of `sample_rate` samples a second, [n, frames] or [n, frames, channels], with samples from -1 to 1.
+Output AudioSummary(const Scope& scope, absl::string_view name, const Input& sounds, const Input& sample_rate,
+                    const AudioSummaryOptions& options = {});
 // Markdown text: a scalar, a vector or a matrix of strings.
 Output TextSummary(const Scope& scope, absl::string_view name, const Input& text);
 

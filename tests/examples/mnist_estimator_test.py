@@ -2,7 +2,8 @@
 """An Estimator's job whose evaluator and chief are killed: mnist_estimator_test.py PROGRAM --millrace COMMAND --data_dir DIR.
 
 Both are started again by the launcher. The other worker trains meanwhile; the chief goes on from the parameter server's
-values, and the last checkpoint is evaluated.
+values, and the last checkpoint is evaluated. The evaluator dies between its first evaluation and the end of the exports
+that follow: what is there at the end is whole.
 """
 import argparse
 import os
@@ -42,6 +43,14 @@ def main():
         for victim in "evaluator/0", "worker/0":
             assert len(re.findall(r"millrace: %s is running" % victim, text)) == 2, text
         assert evaluated and evaluated[-1] >= STEPS, text
+        exports = run + "/model/export"
+        for name, most in ("latest", 2), ("best", 5):
+            found = os.listdir(os.path.join(exports, name))
+            assert 1 <= len(found) <= most and all(f.isdigit() for f in found), (name, found)
+            for f in found:
+                shown = subprocess.run([args.millrace, "saved_model", os.path.join(exports, name, f), "--inputs",
+                                        "x=[[%s]]" % ", ".join(["0"] * 784)], capture_output=True, text=True)
+                assert shown.returncode == 0 and "probabilities" in shown.stdout, shown.stderr
         print("the evaluator and the chief were killed; the last evaluation is of step %d" % evaluated[-1])
 
 

@@ -114,6 +114,43 @@ Status Export(const std::string& directory, const std::string& words_file, int s
   return builder.Save();
 }
 
+// Trains an Estimator and exports it for numbers and for serialized Examples. Prints both folders and the weights.
+Status ExportEstimator(const std::string& directory, int steps) {
+  const ModelFn model = [](const Scope& scope, const ModelArgs& args) {
+    const Var w(scope, "w", {2, 1}, init::Zeros()), b(scope, "b", {1}, init::Zeros());
+    const Output y = ops::MatMul(scope, args.feature(scope), w) + b;
+    EstimatorSpec spec{.predictions = {{"y", y}}};
+    spec.export_outputs = {{"serving_default", PredictOutput(spec.predictions)},
+                           {"regress", RegressionOutput(y)},
+                           {"classify", ClassificationOutput(ops::Sigmoid(scope, y))}};
+    if (args.mode == ModelMode::kPredict) return spec;
+    spec.loss = losses::MeanSquaredError(scope, args.label(scope), y);
+    spec.optimizer = std::make_shared<optimizers::Adam>(optimizers::AdamOptions{.learning_rate = 0.1});
+    return spec;
+  };
+  const InputFn input = [](const Scope&, const InputContext& context) -> StatusOr<EstimatorInput> {
+    MR_ASSIGN_OR_RETURN(const Dataset points, Dataset::FromTensors({Tensor::Of<float>(Shape({2, 2}), {1, 2, 3, -4}),
+                                                                    Tensor::Of<float>(Shape({2, 1}), {1, -1})}));
+    return EstimatorInput{.dataset = points.Batch(2).Repeat(context.mode == ModelMode::kTrain ? -1 : 1)};
+  };
+  MR_ASSIGN_OR_RETURN(const RunConfig config,
+                      RunConfig::Of({}, {.model_dir = JoinPath(directory, "run"), .save_checkpoints_steps = 2}));
+  MR_ASSIGN_OR_RETURN(Estimator estimator, Estimator::Create(model, config));
+  const ServingInputFn raw = RawServingInput({{"x", {DType::kFloat, {-1, 2}}}});
+  const ServingInputFn examples = ParsingServingInput({{"x", {.shape = {2}}}});
+  MR_RETURN_IF_ERROR(TrainAndEvaluate(estimator, {.input = input, .max_steps = steps},
+                                      {.input = input,
+                                       .exporters = {std::make_shared<LatestExporter>("raw", raw),
+                                                     std::make_shared<FinalExporter>("examples", examples)},
+                                       .throttle = absl::ZeroDuration()})
+                         .status());
+  for (const char* name : {"w", "b"}) {
+    MR_ASSIGN_OR_RETURN(const Tensor value, estimator.GetVariableValue(name));
+    Print(name, value);
+  }
+  return absl::OkStatus();
+}
+
 // Imports a SavedModel of TensorFlow 1 that has a training op, and runs that.
 Status TrainOn(const std::string& directory, int steps, const std::vector<float>& x) {
   const Scope root = Scope::NewRoot();
@@ -169,6 +206,7 @@ Status Log(const std::string& directory) {
   ScalarSummary(root, "loss", loss);
   HistogramSummary(root.SubScope("weights"), "w", w);
   ImageSummary(root, "pixels", ops::Reshape(root, w, {1, 10, 10, 1}));
+  AudioSummary(root, "tone", ops::Reshape(root, w, {1, 100}), 8000.0f);
   TextSummary(root, "note", "Written by **Millrace**");
   const Output all = MergeAllSummaries(root);
   const Operation init = GlobalVariablesInitializer(root);
@@ -211,6 +249,7 @@ int main(int argc, char** argv) {
   add("restore", "Restores and prints", [&] { return millrace::Restore(path, parts); });
   add("log", "Writes events", [&] { return millrace::Log(path); });
   add("export", "Trains and exports a SavedModel", [&] { return millrace::Export(path, words, steps); });
+  add("export_estimator", "Trains and exports an Estimator", [&] { return millrace::ExportEstimator(path, steps); });
   const auto numbers = [&] {
     std::istringstream text(x);
     return std::vector<float>(std::istream_iterator<float>(text), std::istream_iterator<float>());

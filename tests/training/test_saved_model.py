@@ -100,6 +100,34 @@ def test_saved_model_cli_runs_ours(exported, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected(values), rtol=1e-6)
 
 
+def test_tensorflow_loads_the_exports_of_an_estimator(tmp_path):
+    printed = run(os.environ["PROBE"], "export_estimator", str(tmp_path), "--steps=7").stdout
+    lines = dict(line.split(" ", 1) for line in printed.splitlines())
+    w, b = (np.array(lines[name].split(), np.float32) for name in ("w", "b"))
+    assert abs(w).max() > 0.1
+    want = X @ w.reshape(2, 1) + b
+    raw, examples = (str(tmp_path / "run" / "export" / name) for name in ("raw", "examples"))
+    assert len(os.listdir(raw)) == 4 and len(os.listdir(examples)) == 1  # steps 2, 4, 6, 7 and the last
+    assert all(name.isdigit() for name in os.listdir(raw))
+
+    model = tf.saved_model.load(os.path.join(raw, max(os.listdir(raw))))
+    assert list(model.signatures) == ["serving_default"]  # the others need Examples
+    np.testing.assert_allclose(model.signatures["serving_default"](x=tf.constant(X))["y"], want, rtol=1e-6)
+
+    directory = os.path.join(examples, os.listdir(examples)[0])
+    features = [tf.train.Features(feature={"x": tf.train.Feature(float_list=tf.train.FloatList(value=row))}) for row in X]
+    serialized = [tf.train.Example(features=f).SerializeToString() for f in features]
+    with tf.Graph().as_default(), tf1.Session() as session:
+        meta = tf1.saved_model.loader.load(session, ["serve"], directory)
+        methods = {key: signature.method_name.split("/")[-1] for key, signature in meta.signature_def.items()}
+        assert methods == {"serving_default": "predict", "regress": "regress", "classify": "classify"}
+        for key, name, output in [("serving_default", "examples", "y"), ("regress", "inputs", "outputs"),
+                                  ("classify", "inputs", "scores")]:
+            signature = meta.signature_def[key]
+            got = session.run(signature.outputs[output].name, {signature.inputs[name].name: serialized})
+            np.testing.assert_allclose(got, 1 / (1 + np.exp(-want)) if key == "classify" else want, rtol=1e-5)
+
+
 class Module(tf.Module):
     def __init__(self, words):
         self.w = tf.Variable([[1.0, 2.0], [3.0, 4.0]])

@@ -67,6 +67,29 @@ TEST(ImageSummary, PixelsThatAreNotFiniteHaveNoSayInTheScale) {
   EXPECT_EQ(a->value(0).image().encoded_image_string(), b->value(0).image().encoded_image_string());
 }
 
+TEST(AudioSummary, WritesAtMostMaxOutputsWavs) {
+  const Tensor sounds = Tensor::Of<float>(Shape({3, 2}), {0, 0.5, 1, -1, 2, 0});
+  const auto summary =
+      RunSummary("AudioSummaryV2", {Tensor::Scalar("t"), sounds, Tensor::Scalar(8000.0f)}, {{"max_outputs", 2}});
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  ASSERT_EQ(summary->value_size(), 2);
+  EXPECT_EQ(summary->value(1).tag(), "t/audio/1");
+  EXPECT_EQ(summary->value(1).audio().sample_rate(), 8000);
+  EXPECT_EQ(summary->value(1).audio().length_frames(), 2);
+  const std::string wav = summary->value(1).audio().encoded_audio_string();
+  EXPECT_EQ(wav.substr(0, 4), "RIFF");
+  EXPECT_EQ(wav.substr(44), std::string("\xff\x7f\x00\x80", 4));  // the largest and the smallest sample
+  // The older op has the rate as an attr, and gives the same.
+  const auto older =
+      RunSummary("AudioSummary", {Tensor::Scalar("t"), sounds}, {{"max_outputs", 2}, {"sample_rate", 8000.0f}});
+  ASSERT_TRUE(older.ok()) << older.status();
+  EXPECT_EQ(older->SerializeAsString(), summary->SerializeAsString());
+  EXPECT_EQ(RunSummary("AudioSummaryV2", {Tensor::Scalar("t"), Tensor::Scalar(1.0f), Tensor::Scalar(8000.0f)})
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST(MergeSummary, RefusesATagThatComesTwice) {
   pb::Summary summary;
   summary.add_value()->set_tag("loss");

@@ -50,6 +50,8 @@ StatusOr<pb::MetaGraphDef> MakeMetaGraph(const Scope& scope, const pb::SaverDef&
         ->add_value(DefOf(Var(scope, state.variables[*state.global_step])).SerializeAsString());
   }
   for (const Node* node : state.update_ops) collection("update_ops")->mutable_node_list()->add_value(node->name());
+  for (const auto& loss : state.losses)
+    collection("losses")->mutable_node_list()->add_value(Output(scope, loss.value).name());
   for (const Endpoint& loss : state.regularization_losses)
     collection("regularization_losses")->mutable_node_list()->add_value(Output(scope, loss).name());
   for (const Endpoint& summary : state.summaries)
