@@ -5,6 +5,7 @@
 
 #include "millrace/estimator/estimator_testing.h"
 #include "millrace/estimator/feature_columns/input_layer.h"
+#include "millrace/estimator/model_graph.h"
 #include "millrace/strategy/strategy_testing.h"
 
 namespace millrace {
@@ -267,6 +268,43 @@ TEST_F(CannedTest, AStrategyTrainsTheSameModel) {
       train("two", MirroredStrategy({.devices = {"/device:CPU:0", "/device:CPU:1"}, .shards = 2}).value());
   EXPECT_GT(one, 0);
   EXPECT_NEAR(one, two, 1e-6);
+}
+
+TEST_F(CannedTest, TablesArePartitionedOverParameterServers) {
+  const TaskConfig worker{.cluster = ClusterSpec::Of({{"ps", {"a:1", "b:1"}}, {"worker", {"c:1"}}}).value(),
+                          .task = {"worker", 0}};
+  const FeatureColumn big = fc::CategoricalWithIdentity("x", 200000);
+  const auto devices = [&](const Partitioner& partitioner) {
+    const Estimator estimator =
+        DNNLinearCombinedRegressor(
+            RunConfig::Of(worker, Options()).value(), {.columns = {big}},
+            {.columns = {fc::Embedding(big, 200), fc::Embedding(fc::CategoricalWithIdentity("c", 9), 2)},
+             .hidden_units = {4},
+             .input_layer_partitioner = partitioner})
+            .value();
+    const InputFn input = [](const Scope&, const InputContext&) -> StatusOr<EstimatorInput> {
+      const Tensor ids = Tensor::Of<int64_t>({1, 2});
+      return EstimatorInput{.dataset = Dataset::FromElement({ids, ids, ids}), .features = {"x", "c"}};
+    };
+    StatusOr<estimator_internal::ModelGraph> graph = estimator_internal::BuildModel(
+        {.mode = ModelMode::kTrain, .model = estimator.model_fn(), .config = estimator.config()}, input);
+    EXPECT_EQ(graph.status(), absl::OkStatus());
+    std::map<std::string, std::string> found;
+    for (const Var& variable : TrainableVariables(graph->scope))
+      found[variable.var_name()] = variable.handle().node()->requested_device();
+    return found;
+  };
+  const std::string tables = "dnn/input_from_feature_columns/input_layer/";
+  // 160 MB are two parts of at least 64 MB; small tables, and all others here, stay whole.
+  std::map<std::string, std::string> found = devices(nullptr);
+  EXPECT_EQ(found.size(), 9u);
+  EXPECT_THAT(found[tables + "x_embedding/embedding_weights/part_0"], HasSubstr("/job:ps"));
+  EXPECT_NE(found[tables + "x_embedding/embedding_weights/part_0"],
+            found[tables + "x_embedding/embedding_weights/part_1"]);
+  EXPECT_TRUE(found.contains(tables + "c_embedding/embedding_weights/part_0"));
+  EXPECT_FALSE(found.contains(tables + "c_embedding/embedding_weights/part_1"));
+  found = devices(FixedSizePartitioner(2));
+  EXPECT_TRUE(found.contains(tables + "c_embedding/embedding_weights/part_1"));
 }
 
 TEST_F(CannedTest, ExamplesAreParsedInTheStep) {
