@@ -12,7 +12,7 @@ CATEGORIES = [f"C{i}" for i in range(1, 27)]
 
 
 def clicks(batch, values):
-    """Batches from memory: cheaper than examples/wide_deep, which makes them as it goes."""
+    """64 batches from memory, again and again."""
     def make():
         random, count = np.random.default_rng(1), 64 * batch
         features = {k: random.random((count, 1), np.float32) * 2 - 1 for k in NUMBERS}
