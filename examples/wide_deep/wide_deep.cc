@@ -28,6 +28,8 @@ struct Flags {
   int64_t dimension = 8;
   int64_t min_part_kb = 8;
   int64_t save_checkpoints_steps = 1000;
+  int64_t cached_batches = 0;
+  int64_t log_step_count_steps = 500;
   double dnn_learning_rate = 0.05;
   double linear_learning_rate = 0.1;
   double min_auc = 0;
@@ -43,7 +45,9 @@ InputFn ClicksInput(const Flags& flags, bool test) {
       options.first = 1000000 + context.input_pipeline_id * flags.batch_size;
       options.stride = context.num_input_pipelines;
     }
-    return EstimatorInput{.dataset = Clicks(options).Prefetch(2), .features = FeatureNames()};
+    Dataset clicks = Clicks(options);
+    if (!test && flags.cached_batches > 0) clicks = clicks.Take(flags.cached_batches).Cache().Repeat();
+    return EstimatorInput{.dataset = clicks.Prefetch(2), .features = FeatureNames()};
   };
 }
 
@@ -77,7 +81,7 @@ Status Run(const Flags& flags) {
                       RunConfig::FromEnvironment({.model_dir = flags.model_dir,
                                                   .tf_random_seed = 1,
                                                   .save_checkpoints_steps = flags.save_checkpoints_steps,
-                                                  .log_step_count_steps = 500}));
+                                                  .log_step_count_steps = flags.log_step_count_steps}));
   MR_ASSIGN_OR_RETURN(Estimator estimator, MakeEstimator(flags, config));
   const InputFn test = ClicksInput(flags, true);
   MR_ASSIGN_OR_RETURN(EvalResults results,
@@ -109,6 +113,9 @@ int main(int argc, char** argv) {
   app.add_option("--dimension", flags.dimension, "the columns of each table")->capture_default_str();
   app.add_option("--min_part_kb", flags.min_part_kb, "the smallest part of a table")->capture_default_str();
   app.add_option("--save_checkpoints_steps", flags.save_checkpoints_steps)->capture_default_str();
+  app.add_option("--cached_batches", flags.cached_batches, "train on this many batches from memory; 0: on new ones")
+      ->capture_default_str();
+  app.add_option("--log_step_count_steps", flags.log_step_count_steps)->capture_default_str();
   app.add_option("--dnn_learning_rate", flags.dnn_learning_rate)->capture_default_str();
   app.add_option("--linear_learning_rate", flags.linear_learning_rate)->capture_default_str();
   app.add_option("--min_auc", flags.min_auc, "fail below it")->capture_default_str();

@@ -43,7 +43,7 @@ Output LookUp(const Scope& s, const std::vector<Var>& parts, const Output& ids, 
   return max_norm ? ClipRows(s, rows, *max_norm) : rows;
 }
 
-// The rows at `ids`, which belong to the examples `example` (int32, ascending) of `count`, combined.
+// The rows at `ids`, which belong to the examples `example` (ascending) of `count`, combined.
 Output CombineRows(const Scope& s, const std::vector<Var>& parts, const Output& ids, const Output& weights,
                    const Output& example, const Output& count, const EmbeddingLookupSparseOptions& options) {
   const Operation unique = AddOp(s, "Unique", {ids});
@@ -111,8 +111,8 @@ Output EmbeddingLookupSparse(const Scope& scope, const std::vector<Var>& parts, 
                              const SparseOutput& weights, const EmbeddingLookupSparseOptions& options) {
   const Scope s = scope.ForComposite("embedding_lookup_sparse");
   if (!CheckTable(s, parts)) return NoRows(s);
-  const Output example = Cast(s, ColumnOf(s, ids.indices, 0), DType::kInt32);
-  const Output count = Cast(s, ElementOf(s, ids.dense_shape, 0), DType::kInt32);
+  const Output example = ColumnOf(s, ids.indices, 0);
+  const Output count = ElementOf(s, ids.dense_shape, 0);
   return CombineRows(s, parts, ids.values, weights.values, example, count, options);
 }
 
@@ -161,8 +161,8 @@ Output SafeEmbeddingLookupSparse(const Scope& scope, const PartitionedVar& table
                      .output(1);
     x = {filled.output(0), filled.output(1), x.dense_shape};
   }
-  const Output example = Cast(s, ColumnOf(s, x.indices, 0), DType::kInt32);
-  const Output count = Cast(s, ElementOf(s, x.dense_shape, 0), DType::kInt32);
+  const Output example = ColumnOf(s, x.indices, 0);
+  const Output count = ElementOf(s, x.dense_shape, 0);
   const Output rows =
       CombineRows(s, parts, x.values, w.values, example, count,
                   {.combiner = options.combiner, .max_norm = options.max_norm, .strategy = options.strategy});

@@ -111,6 +111,30 @@ TEST_P(SparseEmbeddingTest, GradientsAreOfTheRowsThatWereLookedUp) {
   EXPECT_THAT(Floats(session.Run({value}).value()[0]), ElementsAre(0, 0, 0, 9, 2, 20, 3, 30, 4, 40, 5, 50, 2, 56));
 }
 
+TEST(SparseEmbeddingUpdatesTest, AnUpdateDoesNotLookForDuplicatesAgain) {
+  const auto uniques = [](bool sparse) {
+    const Scope root = Scope::NewRoot();
+    const Var table(root, "table", {4, 2}, init::Ones());
+    const Output ids = ops::Const(root, Tensor::Of<int64_t>({1, 1, 3}));
+    const SparseOutput of_examples = {ops::Const(root, Tensor::Of<int64_t>({3, 2}, {0, 0, 1, 0, 1, 1})), ids,
+                                      ops::Const(root, Tensor::Of<int64_t>({2, 2}))};
+    const Output rows = sparse ? EmbeddingLookupSparse(root, {table}, of_examples, {}, {.combiner = Combiner::kSum})
+                               : EmbeddingLookup(root, {table}, ids);
+    optimizers::Adagrad adagrad({.learning_rate = 1});
+    const Operation train = adagrad.Minimize(root, ops::Sum(root, rows, {0, 1}));
+    const Operation init = GlobalVariablesInitializer(root);
+    int count = 0;
+    for (const Node* const node : root.graph()->nodes()) count += node->type() == "Unique";
+    ClientSession session = ClientSession::Create(root).value();
+    EXPECT_EQ(session.Run(init), absl::OkStatus());
+    EXPECT_EQ(session.Run(train), absl::OkStatus());
+    return std::pair(count, Floats(session.Run({table}).value()[0]));
+  };
+  // Either way there is one; and what duplicates add up to is the same.
+  EXPECT_EQ(uniques(true).first, 1);
+  EXPECT_EQ(uniques(true), uniques(false));
+}
+
 INSTANTIATE_TEST_SUITE_P(Parts, SparseEmbeddingTest, ::testing::Values(1, 3));
 
 TEST(EmbeddingErrorsTest, WhatIsNoTableIsNamed) {

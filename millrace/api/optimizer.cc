@@ -18,6 +18,18 @@ IndexedSlices SumDuplicates(const Scope& s, const IndexedSlices& slices) {
   return {Op(s, "UnsortedSegmentSum", {slices.values, unique.output(1), rows}), unique.output(0), slices.dense_shape};
 }
 
+// Whether no index can be there twice: rows that were looked up by the result of a Unique, as EmbeddingLookupSparse
+// does.
+bool AreUnique(const Endpoint& indices) {
+  const Node* node = indices.node;
+  int output = indices.index;
+  while (node != nullptr && (node->type() == "Reshape" || node->type() == "Identity")) {
+    output = node->input(0).index;
+    node = node->input(0).node;
+  }
+  return node != nullptr && node->type() == "Unique" && output == 0;
+}
+
 Shape ShapeOf(const Var& variable) { return variable.shape().IsFullyDefined() ? variable.shape().AsShape() : Shape(); }
 
 }  // namespace
@@ -38,8 +50,9 @@ Operation Optimizer::ApplyOne(const Scope& scope, const GradAndVar& pair) {
   const Scope s = scope.ColocateWith(pair.variable.handle());
   device_ = pair.variable.handle().node()->requested_device();
   if (!pair.gradient.is_slices()) return ApplyDense(s, pair.gradient.dense(), pair.variable);
-  return ApplySparse(s, SumsDuplicates() ? SumDuplicates(s, pair.gradient.slices()) : pair.gradient.slices(),
-                     pair.variable);
+  const IndexedSlices& slices = pair.gradient.slices();
+  const bool sum = SumsDuplicates() && !AreUnique(slices.indices.endpoint());
+  return ApplySparse(s, sum ? SumDuplicates(s, slices) : slices, pair.variable);
 }
 
 Operation Optimizer::ApplyGradients(const Scope& scope, const std::vector<GradAndVar>& gradients,

@@ -27,6 +27,7 @@ class ExampleParser {
   }
 
   StatusOr<ParsedColumns> Run() {
+    if (n_ > 1) LearnOrder();
     MR_RETURN_IF_ERROR(ForEachExample(ctx_, examples_.bytes, [this](int64_t i) { return Find(i); }));
     for (const SparseColumn& c : columns_.sparse) MR_RETURN_IF_ERROR(AllocateSparse(c));
     for (const DenseColumn& c : columns_.dense) MR_RETURN_IF_ERROR(AllocateDense(c));
@@ -51,11 +52,25 @@ class ExampleParser {
     types_.push_back(dtype);
   }
 
+  // Remembers the order of the first example's keys: a writer mostly writes all examples in one order, so that a key's
+  // columns are found without looking it up.
+  void LearnOrder() {
+    // A malformed example is reported by Find.
+    (void)ForEachEntry(examples_.bytes[0], kExampleFeatures, [&](absl::string_view key, absl::string_view) {
+      order_.emplace_back(key, keys_.Find(key));
+      return true;
+    });
+  }
+
   Status Find(int64_t i) {
     const std::string& bytes = examples_.bytes[i];
     Status status;
+    size_t next = 0;
     const bool ok = ForEachEntry(bytes, kExampleFeatures, [&](absl::string_view key, absl::string_view value) {
-      for (const int c : keys_.Find(key)) {
+      const bool expected = next < order_.size() && order_[next].first == key;
+      const absl::Span<const int> columns = expected ? order_[next].second : keys_.Find(key);
+      ++next;
+      for (const int c : columns) {
         if (!ReadFeature(value, &view(i, c))) {
           status = InvalidArgument(examples_.Name(i), "Key: ", key, ".  Can't parse serialized Example.");
           return false;
@@ -214,6 +229,7 @@ class ExampleParser {
   const ExampleColumns& columns_;
   const int64_t n_;
   KeyIndex keys_;
+  std::vector<std::pair<absl::string_view, absl::Span<const int>>> order_;
   std::vector<absl::string_view> names_;
   std::vector<DType> types_;
   // By example, then column.

@@ -23,7 +23,25 @@ class Fields : public WireReader<FlatSource> {
   FlatSource source_;
 };
 
+// Most messages here consist of one short field, which needs no reader. Sets `body` to what it contains; false if the
+// message is anything else, which a reader then looks at.
+bool IsOneField(absl::string_view message, uint32_t tag, absl::string_view* body) {
+  if (message.size() < 2 || message.size() > 129 || static_cast<unsigned char>(message[0]) != tag ||
+      static_cast<unsigned char>(message[1]) != message.size() - 2)
+    return false;
+  *body = message.substr(2);
+  return true;
+}
+
 bool ReadEntry(absl::string_view entry, absl::string_view* key, absl::string_view* value) {
+  // A short key followed by a short value, as writers write them.
+  if (entry.size() >= 4 && entry[0] == BytesTag(1)) {
+    const size_t size = static_cast<unsigned char>(entry[1]);
+    if (size < 128 && size + 4 <= entry.size() && IsOneField(entry.substr(size + 2), BytesTag(2), value)) {
+      *key = entry.substr(2, size);
+      return true;
+    }
+  }
   *key = *value = {};
   Fields fields(entry);
   while (fields.Next()) {
@@ -42,6 +60,8 @@ bool ReadEntry(absl::string_view entry, absl::string_view* key, absl::string_vie
 }
 
 int64_t CountBytes(absl::string_view list) {
+  absl::string_view only;
+  if (IsOneField(list, BytesTag(1), &only)) return 1;
   int64_t n = 0;
   Fields fields(list);
   for (; fields.Next(); ++n) {
@@ -52,6 +72,9 @@ int64_t CountBytes(absl::string_view list) {
 }
 
 int64_t CountFloats(absl::string_view list) {
+  absl::string_view only;
+  if (IsOneField(list, kPacked, &only) && only.size() % sizeof(float) == 0)
+    return static_cast<int64_t>(only.size() / sizeof(float));
   int64_t n = 0;
   Fields fields(list);
   while (fields.Next()) {
@@ -123,6 +146,11 @@ bool ForEachFeature(absl::string_view feature_list, absl::FunctionRef<bool(absl:
 bool ReadFeature(absl::string_view bytes, FeatureView* feature) {
   static constexpr DType kTypes[] = {DType::kInvalid, DType::kString, DType::kFloat, DType::kInt64};
   *feature = {};
+  for (uint32_t field = 1; field <= 3; ++field) {
+    if (!IsOneField(bytes, BytesTag(field), &feature->values)) continue;
+    feature->dtype = kTypes[field];
+    return true;
+  }
   Fields fields(bytes);
   while (fields.Next()) {
     // Values of a kind that is not known here must not pass for none.
@@ -147,6 +175,11 @@ int64_t CountValues(const FeatureView& feature) {
 }
 
 void DecodeValues(const FeatureView& feature, float* out) {
+  absl::string_view only;
+  if (IsOneField(feature.values, kPacked, &only)) {
+    std::memcpy(out, only.data(), only.size());
+    return;
+  }
   Fields fields(feature.values);
   while (fields.Next()) {
     if (fields.tag() == kPacked) {
@@ -174,6 +207,11 @@ void DecodeValues(const FeatureView& feature, int64_t* out) {
 }
 
 void DecodeValues(const FeatureView& feature, std::string* out) {
+  absl::string_view only;
+  if (IsOneField(feature.values, BytesTag(1), &only)) {
+    out->assign(only.data(), only.size());
+    return;
+  }
   for (Fields fields(feature.values); fields.Next(); ++out) {
     const absl::string_view body = fields.Body();
     out->assign(body.data(), body.size());
