@@ -20,6 +20,7 @@
 #include "bench/matmul_floor.h"
 #include "bench/measure.h"
 #include "bench/rnn.h"
+#include "bench/sequence_nets.h"
 
 namespace millrace::bench {
 namespace {
@@ -133,16 +134,17 @@ int Main(int argc, char** argv) {
       {"null", Null},          {"scalar", Scalar},          {"chain", Chain},   {"mlp_sgd", MlpSgd},
       {"mlp_adam", MlpAdam},   {"mlp_large", MlpLarge},     {"import", Import}, {"conv_mnist", ConvMnist},
       {"resnet20", ResNet20},  {"cifar_input", CifarInput}, {"rnn", RnnCase},   {"embedding", Embedding},
-      {"chains_1m", Chains1M}, {"chains_64m", Chains64M}};
+      {"chains_1m", Chains1M}, {"chains_64m", Chains64M},   {"lstm", LstmCase}, {"transformer", TransformerCase}};
   Flags flags;
   CLI::App app("Measures Millrace; prints one JSON line for each case. See bench/compare.");
   app.add_option("--cases", flags.cases,
                  "comma-separated, of: null scalar chain mlp_sgd mlp_adam mlp_large import "
-                 "conv_mnist resnet20 cifar_input rnn embedding chains_1m chains_64m");
+                 "conv_mnist resnet20 cifar_input rnn lstm transformer embedding chains_1m chains_64m");
   app.add_option("--threads", flags.threads, "Threads of the session")->check(CLI::Range(1, 256));
   app.add_option("--seconds", flags.seconds, "Seconds to measure each case");
   app.add_option("--graph", flags.graph, "File with the GraphDef of case import");
-  app.add_option("--trace", flags.trace, "File for a Chrome trace of one step of conv_mnist, resnet20 or rnn");
+  app.add_option("--trace", flags.trace,
+                 "File for a Chrome trace of one step of conv_mnist, resnet20, rnn, lstm or transformer");
   app.add_option("--write-graph", flags.write_graph, "Only write the GraphDef of case import to this file");
   CLI11_PARSE(app, argc, argv);
 

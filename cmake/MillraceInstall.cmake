@@ -10,21 +10,33 @@ install(TARGETS millrace EXPORT MillraceTargets
 file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 set_target_properties(millrace_command PROPERTIES INSTALL_RPATH "$ORIGIN/${lib_from_bin}")
 install(TARGETS millrace_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# The Python package that `millrace launch --python` loads (launch/python_site.h), if its library was built.
+set(python_dir lib/millrace/python)
+file(RELATIVE_PATH lib_from_python ${CMAKE_INSTALL_PREFIX}/${python_dir} ${CMAKE_INSTALL_FULL_LIBDIR})
+set_target_properties(millrace_c PROPERTIES INSTALL_RPATH "$ORIGIN/${lib_from_python}")
+install(TARGETS millrace_c LIBRARY DESTINATION ${python_dir} OPTIONAL)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/millrace DESTINATION ${python_dir} PATTERN __pycache__ EXCLUDE)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION share/doc/millrace RENAME copyright)
 # The public border: millrace/millrace.h, what it includes, and what that includes. Nothing else is installed. An internal
 # header that one of these includes is named by tests/install; a forward declaration is mostly the better answer to that than a
 # line here.
 set(MILLRACE_PUBLIC_HEADERS
     millrace.h
-    api/client_session.h api/clipping.h api/const_op.h api/control_flow.h api/convolutions.h api/function.h api/gradients.h api/initializers.h
-    api/input.h api/layers.h api/losses.h api/metrics.h api/moving_averages.h api/op_call.h api/operators.h api/optimizer.h api/optimizers.h
-    api/output.h api/partitioned_variable.h api/regularizers.h api/replica_device_setter.h api/schedules.h api/scope.h
-    api/streaming_metrics.h api/variable.h
+    api/client_session.h api/clipping.h api/const_op.h api/control_flow.h api/convolutions.h api/embedding.h
+    api/function.h api/functional.h api/gradients.h api/initializers.h api/input.h api/layers.h api/lookup_table.h
+    api/losses.h api/metrics.h api/moving_averages.h api/op_call.h api/operators.h api/optimizer.h api/optimizers.h
+    api/output.h api/partitioned_variable.h api/regularizers.h api/replica_device_setter.h api/rnn.h api/rnn_cell.h
+    api/rnn_cells.h api/schedules.h api/scope.h api/sequence_loss.h api/sparse_output.h api/streaming_metrics.h
+    api/transformer.h api/variable.h
     api/variable_slice.h
-    base/cancellation.h base/clock.h base/file.h base/mutex.h base/ref.h base/shard_tree.h base/status.h base/tls_credentials.h
+    base/cancellation.h base/clock.h base/file.h base/mutex.h base/ref.h base/shard_tree.h base/status.h base/tls_credentials.h base/version.h
     cluster/cluster_spec.h cluster/server.h cluster/task_config.h cluster/watch/cluster_status.h cluster/watch/hang_report.h
     collective/reduction_kind.h
     data/cifar.h data/cifar_batches.h data/dataset.h data/mnist.h data/worker_batches.h
-    estimator/early_stopping.h estimator/estimator.h estimator/exporter.h estimator/serving.h estimator/model_function.h estimator/run_config.h
+    estimator/canned/canned_estimators.h estimator/canned/head.h estimator/early_stopping.h estimator/estimator.h
+    estimator/exporter.h estimator/feature_columns/feature_column.h estimator/feature_columns/input_layer.h
+    estimator/feature_columns/parse_examples.h estimator/model_function.h estimator/output_map.h
+    estimator/run_config.h estimator/serving.h
     estimator/train_and_evaluate.h
     graph/attr.h graph/callable_spec.h graph/graph.h graph/op_schema.h graph/pass_options.h
     runtime/run_identity.h

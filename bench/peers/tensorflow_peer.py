@@ -10,9 +10,10 @@ import chains
 import cifar_input
 import common
 import embedding
+import sequence_nets
 import tensorflow_rnn
 
-CASES = ("null", "scalar", "chain", "mlp_sgd", "mlp_adam", "mlp_large", "import", "conv_mnist", "resnet20", "rnn", "embedding", "cifar_input",
+CASES = ("null", "scalar", "chain", "mlp_sgd", "mlp_adam", "mlp_large", "import", "conv_mnist", "resnet20", "rnn", "lstm", "transformer", "embedding", "cifar_input",
          *chains.SIZES)
 
 
@@ -116,6 +117,8 @@ if __name__ == "__main__":
     RUN["resnet20"] = lambda a: conv_nets.run_resnet20(a, config(a))
     RUN["embedding"] = lambda a: embedding.run(a, tf1, config(a, rewrite=False))
     RUN["cifar_input"] = lambda a: cifar_input.tensorflow(a, tf, tf1, config(a))
+    for net in ("lstm", "transformer"):
+        RUN[net] = lambda a, net=net: sequence_nets.tensorflow(a, net, tf, tf1, config(a))
     for size in chains.SIZES:
         RUN[size] = lambda a, size=size: chains.tensorflow(a, size, tf1, config(a))
     for name in arguments.cases:

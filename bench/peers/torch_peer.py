@@ -3,8 +3,9 @@
 import chains
 import cifar_input
 import common
+import sequence_nets
 
-CASES = ("chain", "mlp_sgd", "mlp_adam", "mlp_large", "conv_mnist", "resnet20", "cifar_input", *chains.SIZES)
+CASES = ("chain", "mlp_sgd", "mlp_adam", "mlp_large", "conv_mnist", "resnet20", "lstm", "transformer", "cifar_input", *chains.SIZES)
 
 
 def chain(args):
@@ -65,6 +66,8 @@ if __name__ == "__main__":
     }
     import torch_conv_nets as conv_nets
     RUN.update(conv_mnist=conv_nets.run_conv_mnist, resnet20=conv_nets.run_resnet20, cifar_input=cifar_input.torch)
+    for net in ("lstm", "transformer"):
+        RUN[net] = lambda a, net=net: sequence_nets.torch(a, net)
     for size in chains.SIZES:
         RUN[size] = lambda a, size=size: chains.torch(a, size)
     for name in arguments.cases:

@@ -1,5 +1,6 @@
 #include "millrace/api/optimizer.h"
 
+#include "absl/strings/match.h"
 #include "millrace/api/operators.h"
 #include "millrace/api/reductions.h"
 #include "millrace/api/variable_slice.h"
@@ -115,6 +116,52 @@ Output Optimizer::Setting(const char* name, const Input& value, DType dtype) {
   const Scope s = device.empty() ? *scope_ : scope_->WithoutDevice().WithDevice(device);
   if (is_new) it->second = api_internal::Cast(s, value.In(s, dtype, name), dtype);
   return it->second;
+}
+
+class Optimizer::ByPrefixes : public Optimizer {
+ public:
+  explicit ByPrefixes(std::vector<std::pair<std::string, std::shared_ptr<Optimizer>>> optimizers)
+      : Optimizer("training"), optimizers_(std::move(optimizers)) {}
+
+ private:
+  // The variable's optimizer, in the state that this one is in.
+  Optimizer* Of(const Scope& scope, const Var& variable) {
+    for (const auto& [prefix, optimizer] : optimizers_) {
+      if (!absl::StartsWith(variable.var_name(), prefix)) continue;
+      optimizer->scope_ = scope_;
+      optimizer->outer_ = outer_;
+      optimizer->device_ = device_;
+      return optimizer.get();
+    }
+    scope.UpdateStatus(
+        InvalidArgument("the variable ", variable.var_name(), " has none of the prefixes of optimizers"));
+    return nullptr;
+  }
+  Operation ApplyDense(const Scope& scope, const Output& gradient, const Var& variable) override {
+    Optimizer* const own = Of(scope, variable);
+    return own == nullptr ? Operation(scope, nullptr) : own->ApplyDense(scope, gradient, variable);
+  }
+  Operation ApplySparse(const Scope& scope, const IndexedSlices& gradient, const Var& variable) override {
+    Optimizer* const own = Of(scope, variable);
+    return own == nullptr ? Operation(scope, nullptr) : own->ApplySparse(scope, gradient, variable);
+  }
+  std::vector<Operation> Finish(const Scope& scope, const std::vector<Operation>& updates) override {
+    std::vector<Operation> all = updates;
+    for (const auto& [prefix, optimizer] : optimizers_) {
+      if (!optimizer->scope_) continue;  // none of its variables has a gradient
+      all = optimizer->Finish(scope, all);
+      optimizer->scope_.reset();
+      optimizer->outer_.reset();
+    }
+    return all;
+  }
+
+  const std::vector<std::pair<std::string, std::shared_ptr<Optimizer>>> optimizers_;
+};
+
+std::shared_ptr<Optimizer> Optimizer::ByPrefix(
+    std::vector<std::pair<std::string, std::shared_ptr<Optimizer>>> optimizers) {
+  return std::make_shared<ByPrefixes>(std::move(optimizers));
 }
 
 }  // namespace millrace

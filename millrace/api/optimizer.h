@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -40,6 +41,12 @@ struct MinimizeOptions {
 // training op. Slots are named after the variable and the optimizer, as in TensorFlow: "dense/kernel/Adam".
 class Optimizer {
  public:
+  // The optimizer of the variables whose names begin with a prefix: {{"dnn/", adagrad}, {"linear/", ftrl}}. Slots have
+  // the names that the optimizers themselves give them. The scope fails with INVALID_ARGUMENT for a variable that has
+  // a gradient and none of the prefixes.
+  static std::shared_ptr<Optimizer> ByPrefix(
+      std::vector<std::pair<std::string, std::shared_ptr<Optimizer>>> optimizers);
+
   virtual ~Optimizer() = default;
 
   // The gradients of `loss`, which may be inspected or modified before ApplyGradients.
@@ -73,6 +80,7 @@ class Optimizer {
   Output Setting(const char* name, const Input& value, DType dtype);
 
  private:
+  class ByPrefixes;
   Operation ApplyOne(const Scope& scope, const GradAndVar& pair);
 
   const std::string name_;

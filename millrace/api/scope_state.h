@@ -58,6 +58,7 @@ struct GraphState {
   // Ops that a training step runs besides the optimizer's updates: moving averages.
   std::vector<Node*> update_ops;
   std::vector<RecordedLoss> losses;
+  std::vector<Node*> table_initializers;  // see lookup_table.h
   std::vector<Endpoint> regularization_losses;
   std::optional<size_t> global_step;  // index into `variables`
   // What higher layers attach to a graph, by name; must not hold handles, as above.

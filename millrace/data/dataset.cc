@@ -132,11 +132,11 @@ Dataset Dataset::Shard(int64_t n, int64_t i) const {
   return Then(std::move(check), [&] { return data_internal::NewShard(source_, n, i); });
 }
 
-Dataset Dataset::Map(MapFn fn, bool waits) const {
+Dataset Dataset::Map(ElementFn fn, bool waits) const {
   return Then(NotEmpty("Map", fn != nullptr), [&] { return data_internal::NewMap(source_, std::move(fn), waits); });
 }
 
-Dataset Dataset::ParallelMap(MapFn fn, int64_t calls) const {
+Dataset Dataset::ParallelMap(ElementFn fn, int64_t calls) const {
   Status check = NotEmpty("ParallelMap", fn != nullptr);
   check.Update(AtLeast("the number of calls of ParallelMap", calls, 1));
   return Then(std::move(check), [&] { return data_internal::NewParallelMap(source_, std::move(fn), calls); });

@@ -103,7 +103,7 @@ inline constexpr int64_t kUnknownCardinality = -2;
 
 class Dataset;
 // User functions of an element: modify it, test it, or map it to a dataset.
-using MapFn = std::function<Status(std::vector<Tensor>* element)>;
+using ElementFn = std::function<Status(std::vector<Tensor>* element)>;
 using FilterFn = std::function<StatusOr<bool>(const std::vector<Tensor>& element)>;
 using FlatMapFn = std::function<StatusOr<Dataset>(const std::vector<Tensor>& element)>;
 using ReduceFn = std::function<Status(std::vector<Tensor>* state, const std::vector<Tensor>& element)>;
@@ -159,9 +159,9 @@ class Dataset {
   Dataset Shard(int64_t n, int64_t i) const;
   // Applies `fn` to each element. Each iterator calls it from one thread at a time. Set `waits` if a call may wait for
   // another thread.
-  Dataset Map(MapFn fn, bool waits = false) const;
+  Dataset Map(ElementFn fn, bool waits = false) const;
   // The same on up to `calls` threads of its own; elements keep their order.
-  Dataset ParallelMap(MapFn fn, int64_t calls) const;
+  Dataset ParallelMap(ElementFn fn, int64_t calls) const;
   // Keeps only the elements for which `keep` returns true.
   Dataset Filter(FilterFn keep, bool waits = false) const;
   // Maps each element to a dataset by `fn` and interleaves the elements of these datasets.

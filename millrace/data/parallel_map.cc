@@ -16,7 +16,7 @@ constexpr int64_t kMaxThreads = 64;
 
 class ParallelMapStage : public Stage {
  public:
-  ParallelMapStage(SourcePtr input, MapFn fn, int64_t calls, uint64_t epoch)
+  ParallelMapStage(SourcePtr input, ElementFn fn, int64_t calls, uint64_t epoch)
       : input_(std::move(input)),
         fn_(std::move(fn)),
         calls_(static_cast<size_t>(calls)),
@@ -64,7 +64,7 @@ class ParallelMapStage : public Stage {
   };
 
   const SourcePtr input_;
-  const MapFn fn_;
+  const ElementFn fn_;
   const size_t calls_;
   std::unique_ptr<Stage> stage_;  // null once the input has ended
   Status end_;
@@ -74,7 +74,7 @@ class ParallelMapStage : public Stage {
 
 class ParallelMapSource : public Source {
  public:
-  ParallelMapSource(SourcePtr input, MapFn fn, int64_t calls)
+  ParallelMapSource(SourcePtr input, ElementFn fn, int64_t calls)
       : Source(*input, NewElements()), input_(std::move(input)), fn_(std::move(fn)), calls_(calls) {}
   std::unique_ptr<Stage> Start(uint64_t epoch) const override {
     return std::make_unique<ParallelMapStage>(input_, fn_, calls_, epoch);
@@ -83,13 +83,13 @@ class ParallelMapSource : public Source {
 
  private:
   const SourcePtr input_;
-  const MapFn fn_;
+  const ElementFn fn_;
   const int64_t calls_;
 };
 
 }  // namespace
 
-SourcePtr NewParallelMap(SourcePtr input, MapFn fn, int64_t calls) {
+SourcePtr NewParallelMap(SourcePtr input, ElementFn fn, int64_t calls) {
   return std::make_shared<ParallelMapSource>(std::move(input), std::move(fn), calls);
 }
 

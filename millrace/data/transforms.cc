@@ -112,7 +112,7 @@ class StridedSource : public Source {
 
 class MapSource : public Source {
  public:
-  MapSource(SourcePtr input, MapFn fn, bool waits)
+  MapSource(SourcePtr input, ElementFn fn, bool waits)
       : Source(*input, NewElements()), input_(std::move(input)), fn_(std::move(fn)) {
     if (waits) set_waits(true);
   }
@@ -142,7 +142,7 @@ class MapSource : public Source {
   }
 
   const SourcePtr input_;
-  const MapFn fn_;
+  const ElementFn fn_;
 };
 
 class FilterSource : public Source {
@@ -193,7 +193,7 @@ SourcePtr NewShard(SourcePtr input, int64_t n, int64_t i) {
 }
 SourcePtr NewTake(SourcePtr input, int64_t n) { return std::make_shared<StridedSource>(std::move(input), 0, 1, n); }
 SourcePtr NewSkip(SourcePtr input, int64_t n) { return std::make_shared<StridedSource>(std::move(input), n, 1, -1); }
-SourcePtr NewMap(SourcePtr input, MapFn fn, bool waits) {
+SourcePtr NewMap(SourcePtr input, ElementFn fn, bool waits) {
   return std::make_shared<MapSource>(std::move(input), std::move(fn), waits);
 }
 

@@ -11,6 +11,7 @@
 #include "millrace/api/optimizer.h"
 #include "millrace/api/streaming_metrics.h"
 #include "millrace/data/dataset.h"
+#include "millrace/estimator/output_map.h"
 #include "millrace/estimator/run_config.h"
 #include "millrace/train/hooks/session_run_hook.h"
 #include "millrace/train/scaffold.h"
@@ -20,7 +21,6 @@ namespace millrace {
 // TensorFlow's ModeKeys.
 enum class ModelMode { kTrain, kEval, kPredict };
 
-using OutputMap = std::map<std::string, Output>;
 // Hyperparameters: {"learning_rate", Tensor::Scalar(0.1f)}.
 using ModelParams = std::map<std::string, Tensor>;
 
@@ -47,6 +47,11 @@ struct EstimatorInput {
   // repeats, and a synchronous one that is resumed goes on with the batch after its checkpoint; an evaluation or
   // prediction has each example once, in order.
   std::optional<DistributeOptions> batches = std::nullopt;
+
+  // Called in the model's graph with the tensors of a batch, by the names above: makes of them the features and labels
+  // that the model gets, by parsing examples or decoding lines. Part of each step; called once for each replica of a
+  // strategy.
+  std::function<Status(const Scope& scope, OutputMap* features, OutputMap* labels)> transform = nullptr;
 
   // Instead of a dataset: tensors that the input function has built. OUT_OF_RANGE from one of them is the end.
   OutputMap feature_tensors = {};

@@ -55,11 +55,22 @@ Status CheckComponents(const ModelGraphOptions& options, const EstimatorInput& i
 }
 
 // The arguments of the model function for one set of components.
-ModelArgs ArgsOf(const ModelGraphOptions& options, const EstimatorInput& input, const std::vector<Output>& tensors) {
+StatusOr<ModelArgs> ArgsOf(const Scope& scope, const ModelGraphOptions& options, const EstimatorInput& input,
+                           const std::vector<Output>& tensors) {
   ModelArgs args{.mode = options.mode, .params = options.params, .config = options.config};
-  for (size_t i = 0; i < input.features.size(); ++i) args.features[input.features[i]] = tensors[i];
-  if (options.mode == ModelMode::kPredict) return args;
-  for (size_t i = 0; i < input.labels.size(); ++i) args.labels[input.labels[i]] = tensors[input.features.size() + i];
+  if (input.dataset) {
+    for (size_t i = 0; i < input.features.size(); ++i) args.features[input.features[i]] = tensors[i];
+    for (size_t i = 0; i < input.labels.size() && options.mode != ModelMode::kPredict; ++i)
+      args.labels[input.labels[i]] = tensors[input.features.size() + i];
+  } else {
+    args.features = input.feature_tensors;
+    args.labels = input.label_tensors;
+  }
+  if (input.transform != nullptr) {
+    MR_RETURN_IF_ERROR(input.transform(scope.SubScope("transform"), &args.features, &args.labels));
+    MR_RETURN_IF_ERROR(scope.status());
+  }
+  if (options.mode == ModelMode::kPredict) args.labels.clear();
   return args;
 }
 
@@ -101,12 +112,7 @@ std::map<std::string, streaming::Metric> MetricsOf(const Scope& scope, const Est
 
 Status BuildAlone(const ModelGraphOptions& options, const EstimatorInput& input, ModelGraph* graph) {
   const Scope& scope = graph->scope;
-  ModelArgs args;
-  if (!input.dataset) {
-    args = {
-        .features = input.feature_tensors, .mode = options.mode, .params = options.params, .config = options.config};
-    if (options.mode != ModelMode::kPredict) args.labels = input.label_tensors;
-  } else {
+  if (input.dataset) {
     if (graph->empty) return absl::OkStatus();
     const std::vector<Tensor>& first = *graph->input->first();
     MR_RETURN_IF_ERROR(CheckComponents(options, input, first.size()));
@@ -120,8 +126,8 @@ Status BuildAlone(const ModelGraphOptions& options, const EstimatorInput& input,
       graph->feeds.push_back(Op(scope.WithOpName(absl::StrCat("input/", name)), "Placeholder", {},
                                 {{"dtype", first[i].dtype()}, {"shape", shape}}));
     }
-    args = ArgsOf(options, input, graph->feeds);
   }
+  MR_ASSIGN_OR_RETURN(const ModelArgs args, ArgsOf(scope, options, input, graph->feeds));
   EstimatorSpec& spec = graph->spec;
   spec = options.model(scope, args);
   MR_RETURN_IF_ERROR(CheckSpec(options, scope, spec));
@@ -163,7 +169,10 @@ Status BuildWithStrategy(const ModelGraphOptions& options, const EstimatorInput&
   Status wrong;
   const PerReplica losses = strategy.Run(
       scope, inputs, Strategy::ReplicaFn([&](const Scope& replica, const std::vector<Output>& tensors) -> Output {
-        EstimatorSpec spec = options.model(replica, ArgsOf(options, input, tensors));
+        const StatusOr<ModelArgs> args = ArgsOf(replica, options, input, tensors);
+        wrong.Update(args.status());
+        if (!wrong.ok()) return Output(replica, Endpoint{});
+        EstimatorSpec spec = options.model(replica, *args);
         wrong.Update(CheckSpec(options, replica, spec));
         if (!wrong.ok()) return Output(replica, Endpoint{});
         if (options.mode == ModelMode::kEval) {

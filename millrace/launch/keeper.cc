@@ -24,6 +24,7 @@
 #include "millrace/launch/keeper_guard.h"
 #include "millrace/launch/keeper_rules.h"
 #include "millrace/launch/process_tree.h"
+#include "millrace/launch/python_site.h"
 #include "millrace/launch/spawn.h"
 #include "millrace/launch/stream_lines.h"
 #include "millrace/launch/task_claim.h"
@@ -138,6 +139,8 @@ int64_t Keeper::Start(const StartFrame& start, NumbersAndText* error) {
   options.environment.push_back(absl::StrCat("MILLRACE_PROGRESS_FD=", kProgressFd));
   options.environment.push_back(
       absl::StrCat(kTlsFolderVariable, "=", start.credentials.has_value() ? folder_->path() : ""));
+  if (const Status added = AddPythonSite(&options.environment); !added.ok())
+    return failed(ENOENT, std::string(added.message()));
   SpawnError why;
   const pid_t pid = Spawn(options, &why);
   if (pid <= 0) return failed(why.number, why.text);

@@ -18,6 +18,7 @@
 #include "millrace/base/file.h"
 #include "millrace/cluster/server_access.h"
 #include "millrace/launch/launcher.h"
+#include "millrace/launch/python_site.h"
 #include "millrace/tools/command.h"
 
 namespace millrace {
@@ -27,7 +28,7 @@ struct LaunchFlags {
   int ps = 0, workers = 0;
   std::vector<std::string> jobs, side_jobs, restarts, programs, serves, environment, services;
   std::string hosts, ssh = "ssh", remote_millrace;
-  bool host_flags = false, quiet = false, bind_workers = false, insecure = false;
+  bool python = false, host_flags = false, quiet = false, bind_workers = false, insecure = false;
   std::vector<std::string> file_roots;
   std::string log_dir, color = "auto";
   double grace = 5, suspend_limit = 7, hang_after = 10, hang_kill = 0, start_timeout = 30;
@@ -132,6 +133,28 @@ Status CheckProfile(LaunchFlags* flags) {
   return FileSystem::Posix()->MakeDirectories(flags->profile_dir);
 }
 
+// Programs of TensorFlow's kind: what they need to get Millrace's servers.
+Status AddPython(const LaunchFlags& flags, const std::string& millrace, launch::LauncherOptions* options) {
+  if (!flags.python) return absl::OkStatus();
+  // On other hosts each keeper looks for it.
+  if (flags.hosts.empty()) {
+    if (StatusOr<std::string> site = launch::FindPythonSite(millrace); !site.ok())
+      return WithPrefix("--python: ", site.status());
+  } else if (!options->insecure) {
+    return InvalidArgument(
+        "--python with --hosts needs --insecure: TensorFlow's client has no TLS, and so everyone who can reach these "
+        "hosts can use the servers of the job");
+  }
+  options->insecure = true;
+  options->environment.push_back(absl::StrCat(launch::kPythonServersVariable, "=1"));
+  std::vector<std::string>& program = options->job.program;
+  if (!program.empty() && absl::EndsWith(program[0], ".py")) {
+    const char* python = getenv("MILLRACE_PYTHON");
+    program.insert(program.begin(), python != nullptr && *python != 0 ? python : "python3");
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<launch::LauncherOptions> OptionsOf(LaunchFlags flags, const std::vector<std::string>& program) {
   launch::LauncherOptions options;
   for (const auto& [flag, value] :
@@ -185,6 +208,7 @@ StatusOr<launch::LauncherOptions> OptionsOf(LaunchFlags flags, const std::vector
       options.environment.push_back(absl::StrCat(variable, "=", value));
     }
   }
+  MR_RETURN_IF_ERROR(AddPython(flags, millrace, &options));
   options.log_dir = flags.log_dir;
   MR_RETURN_IF_ERROR(CheckProfile(&flags));
   options.profile_steps = flags.profile_steps;
@@ -225,7 +249,8 @@ and all other tasks may run on any core.
 
 Examples:
   millrace launch --ps 1 --workers 2 -- ./mnist_replica --train_steps=1000        one ps, two workers, on this machine
-  millrace launch --ps 1 --workers 2 --host_flags -- python3 train.py --lr=0.1    a script with TensorFlow's flags
+  millrace launch --python --ps 1 --workers 2 -- train.py --lr=0.1                a script of TensorFlow's, on Millrace's servers
+  millrace launch --python --ps 1 --workers 2 --host_flags -- train.py            one that takes --ps_hosts and the like
   millrace launch --ps 1 --workers 2 --serve ps -- ./worker_only                  a program without a ps role: the ps tasks run millrace serve
   millrace launch --workers 4 --restart worker=on-failure:3 -- ./my_program       a failed worker is restarted, at most three times
   millrace launch --ps 2 --workers 6 --hosts hosts.txt -- ./my_program            over ssh; hosts.txt has lines: host slots=4
@@ -246,6 +271,10 @@ void AddJobOptions(CLI::App* launch, LaunchFlags* flags) {
                    "addresses, but the "
                    "cluster's tasks do not get its own; may be repeated")
       ->allow_extra_args(false);
+  launch->add_flag("--python", flags->python,
+                   "The program is one of TensorFlow's in Python: its tf.train.Server becomes Millrace's, without a "
+                   "change in it. A program NAME.py is run by the Python that this command was installed for, or "
+                   "python3. Implies --insecure on this machine");
   launch->add_flag("--host_flags", flags->host_flags,
                    "Passes --ps_hosts, --worker_hosts, --job_name and --task_index to the program");
   launch

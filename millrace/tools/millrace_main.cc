@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "millrace/base/version.h"
 #include "millrace/tools/command.h"
 
 int main(int argc, char** argv) {
@@ -11,7 +12,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Millrace: distributed dataflow with TensorFlow's protocol"};
   app.name("millrace");
   app.require_subcommand(1);
-  app.set_version_flag("--version", MILLRACE_VERSION);
+  app.set_version_flag("--version", millrace::Version());
   app.failure_message(CLI::FailureMessage::help);
   const bool launches = argc > 1 && std::string(argv[1]) == "launch";
   // What follows `launch ... --` belongs to the launched program; do not parse it.

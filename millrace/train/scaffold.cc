@@ -1,5 +1,6 @@
 #include "millrace/train/scaffold.h"
 
+#include "millrace/api/lookup_table.h"
 #include "millrace/train/summary.h"
 
 namespace millrace {
@@ -11,10 +12,16 @@ Status Scaffold::Finalize(const Scope& scope, const ScaffoldDefaults& defaults) 
   std::vector<Var> all = GlobalVariables(scope);
   const std::vector<Var> local = LocalVariables(scope);
   if (init_op.empty()) init_op = GlobalVariablesInitializer(s);
-  if (ready_for_local_init_op.empty() && (!local.empty() || !local_init_op.empty())) {
+  const bool tables = !TableInitializers(scope).empty();
+  if (ready_for_local_init_op.empty() && (!local.empty() || tables || !local_init_op.empty())) {
     ready_for_local_init_op = UninitializedVariables(s.WithOpName("ready_for_local_init"), all);
   }
-  if (local_init_op.empty() && !local.empty()) local_init_op = LocalVariablesInitializer(s);
+  if (local_init_op.empty() && (!local.empty() || tables)) {
+    local_init_op = tables ? TablesInitializer(s) : LocalVariablesInitializer(s);
+    if (tables && !local.empty()) {
+      local_init_op = Group(s.WithOpName("init_local_and_tables"), {LocalVariablesInitializer(s), local_init_op});
+    }
+  }
   all.insert(all.end(), local.begin(), local.end());
   if (ready_op.empty()) ready_op = UninitializedVariables(s.WithOpName("ready"), all);
   if (summary_op.empty()) summary_op = MergeAllSummaries(s);

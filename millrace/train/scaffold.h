@@ -28,7 +28,7 @@ struct Scaffold {
   Output ready_op = {};
   Output ready_for_local_init_op = {};
   // Run in each session once ready_for_local_init_op returns no names. Default: the initializers of the local
-  // variables, or empty if there are none.
+  // variables and of the tables (api/lookup_table.h), or empty if there are none.
   Operation local_init_op = {};
   ClientSession::Feeds local_init_feed = {};
   // Returns a serialized Summary. Default: all summaries of the graph merged, or empty if there are none.

@@ -9,10 +9,16 @@
 `launch` and `status` are the command's.
 """
 
-from millrace._native import VERSION as __version__
+from millrace import _native
 from millrace._native import Error
 from millrace.cluster_spec import ClusterSpec
 from millrace.commands import launch, status
 from millrace.server import Server
 
 __all__ = ["ClusterSpec", "Error", "Server", "launch", "status", "__version__"]
+
+
+def __getattr__(name):
+    if name == "__version__":
+        return _native.library().millrace_version().decode()
+    raise AttributeError("module 'millrace' has no attribute %r" % name)

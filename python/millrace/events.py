@@ -49,7 +49,7 @@ class Writer:
 
     def __init__(self, directory: str, suffix: str = ""):
         self._handle = _native.Handle("event_writer", "events_create", os.fspath(directory).encode(), suffix.encode())
-        self.path: str = _native.LIBRARY.millrace_events_path(self._handle.pointer).decode()
+        self.path: str = _native.library().millrace_events_path(self._handle.pointer).decode()
 
     def scalar(self, tag: str, value: float, step: int) -> None:
         name = tag.encode()

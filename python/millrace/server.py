@@ -35,7 +35,7 @@ class Server:
         self._stopped = threading.Event()
         self._handle = _native.Handle("server", "server_start", self.cluster.to_flag().encode(), job_name.encode(), ctypes.c_int(task_index), config,
                                       ctypes.c_size_t(len(config)), ctypes.c_int(insecure))
-        self.target: str = _native.LIBRARY.millrace_server_target(self._handle.pointer).decode()
+        self.target: str = _native.library().millrace_server_target(self._handle.pointer).decode()
 
     @staticmethod
     def create_local_server(*, config: bytes = b"") -> "Server":

@@ -10,6 +10,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "millrace/base/file.h"
+#include "millrace/base/version.h"
 #include "millrace/cluster/server.h"
 #include "millrace/io/bundle.h"
 #include "millrace/io/event_writer.h"
@@ -70,7 +71,7 @@ using millrace::Guarded, millrace::Status, millrace::StatusOr;
 
 void millrace_free(void* memory) { std::free(memory); }
 
-const char* millrace_version() { return MILLRACE_VERSION; }
+const char* millrace_version() { return millrace::Version(); }
 
 int millrace_server_start(const char* cluster, const char* job, int task, const void* config, size_t config_size,
                           int insecure, millrace_server** server, char** error) {

@@ -38,7 +38,7 @@ class BesideTensorFlow(unittest.TestCase):
 
     def test_both_serve_in_one_process(self):
         for first, second in (("tensorflow", "millrace.tensorflow"), ("millrace", "millrace.tensorflow")):
-            self.assertEqual(self.run_python(BESIDE.format(first=first, second=second)), "millrace.tensorflow")
+            self.assertEqual(self.run_python(BESIDE.format(first=first, second=second)), "millrace._tensorflow_server")
 
     def test_tensorflows_own_server_comes_back(self):
         uninstalled = "import millrace.tensorflow as m; m.uninstall(); import tensorflow as tf; print(tf.distribute.Server.__module__)"

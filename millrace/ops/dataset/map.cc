@@ -29,7 +29,7 @@ class FunctionDatasetKernel : public DatasetKernel {
   int captured_ = 0;
 };
 
-MapFn CallOn(Function function) {
+ElementFn CallOn(Function function) {
   return [function = std::move(function)](std::vector<Tensor>* element) -> Status {
     MR_ASSIGN_OR_RETURN(*element, function->Call(std::move(*element)));
     return absl::OkStatus();

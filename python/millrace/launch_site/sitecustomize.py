@@ -1,0 +1,59 @@
+"""What `millrace launch --python` makes every Python of a job load at its start: TensorFlow's servers are then Millrace's, and `import millrace` is the
+package of the launcher.
+
+Nothing is imported for it now. When the program imports TensorFlow, the class in tensorflow.python.training.server_lib, which every public name of it comes
+from, is replaced right after that module is loaded. The folder of this file is on PYTHONPATH, so that Pythons that the program starts load it too; an
+empty MILLRACE_PYTHON_SERVERS gives them TensorFlow's own servers.
+"""
+
+import importlib
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = os.path.dirname(_HERE)
+_SERVER_LIB = "tensorflow.python.training.server_lib"
+
+
+class _Finder:
+    """Finds `millrace` beside this file, and hears of the import of TensorFlow's servers."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "millrace":
+            return importlib.util.spec_from_file_location(name, os.path.join(_PACKAGE, "__init__.py"), submodule_search_locations=[_PACKAGE])
+        if name != _SERVER_LIB:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is None or spec.loader is None:
+            return None
+        load = spec.loader.exec_module
+
+        def load_and_replace(module):
+            load(module)
+            from millrace import _tensorflow_server
+            _tensorflow_server.install(module)
+
+        spec.loader.exec_module = load_and_replace
+        return spec
+
+
+def _run_the_next_sitecustomize():
+    """A Python has one sitecustomize, the first on its path. That of the user or of the system follows."""
+    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != _HERE]
+    importlib.invalidate_caches()
+    this = sys.modules.pop("sitecustomize", None)
+    try:
+        import sitecustomize  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != "sitecustomize":
+            raise
+        if this is not None:
+            sys.modules["sitecustomize"] = this
+
+
+if os.environ.get("MILLRACE_PYTHON_SERVERS"):
+    sys.meta_path.insert(0, _Finder)
+_run_the_next_sitecustomize()
