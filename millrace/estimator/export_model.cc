@@ -138,7 +138,7 @@ StatusOr<std::string> ExportModel(const ModelGraphOptions& model, const std::str
   MR_RETURN_IF_ERROR(creator->Begin(graph.scope));
   MR_ASSIGN_OR_RETURN(const PreparedSession prepared, creator->CreateSession({}));
 
-  MR_ASSIGN_OR_RETURN(std::string path, NewExportPath(base, WallClock::Real()->Now()));
+  MR_ASSIGN_OR_RETURN(std::string path, NewExportPath(base, options.wall_clock->Now()));
   AddMetaGraphOptions how;
   how.assets = AssetsOf(graph.scope);
   how.main_op = scaffold->local_init_op;

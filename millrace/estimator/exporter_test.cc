@@ -80,6 +80,24 @@ TEST_F(ExporterTest, AnExportPredictsWhatTheCheckpointDoes) {
   EXPECT_NE(Predicted(second), Predicted(first));
 }
 
+TEST_F(ExporterTest, NamesOfExportsGrowWhateverTheClockSays) {
+  class SetClock : public WallClock {
+   public:
+    absl::Time Now() override { return now; }
+    absl::Time now = absl::FromUnixSeconds(1000);
+  };
+  SetClock clock;
+  Estimator estimator = Served();
+  ASSERT_EQ(estimator.Train(LineInput(), {.steps = 1}), absl::OkStatus());
+  const auto exported = [&] { return estimator.ExportSavedModel(Dir("out"), RawX(), {.wall_clock = &clock}).value(); };
+  EXPECT_EQ(exported(), Dir("out/1000"));
+  EXPECT_EQ(exported(), Dir("out/1001"));
+  clock.now = absl::FromUnixSeconds(500);
+  EXPECT_EQ(exported(), Dir("out/1002"));
+  clock.now = absl::FromUnixSeconds(2000);
+  EXPECT_EQ(exported(), Dir("out/2000"));
+}
+
 TEST_F(ExporterTest, ExamplesAreParsed) {
   Estimator estimator = Served();
   ASSERT_EQ(estimator.Train(LineInput(), {.steps = 50}), absl::OkStatus());

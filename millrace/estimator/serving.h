@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "millrace/base/clock.h"
 #include "millrace/estimator/model_function.h"
 
 namespace millrace {
@@ -52,6 +53,8 @@ struct ExportOptions {
   std::map<std::string, std::string> assets_extra = {};
   // Removes attrs that have their default values, so that older versions of TensorFlow can load the model.
   bool strip_default_attrs = true;
+  // For the names of exports. If it is set back, they still grow.
+  WallClock* wall_clock = WallClock::Real();
 };
 
 }  // namespace millrace

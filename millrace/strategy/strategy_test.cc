@@ -56,6 +56,32 @@ Status TrainLine(Strategy& strategy, const Line& line, int steps, int64_t featur
   return session->Close();
 }
 
+TEST(Strategy, TheTotalLossIsThatOfTheReplica) {
+  const auto strategy = OneDeviceStrategy({.shards = 2}).value();
+  const Scope scope = strategy->NewScope();
+  const ReplicaInputs batch = strategy->MakeInputs(scope, 4, {{DType::kFloat, {2}}});
+  int replicas = 0;
+  const PerReplica loss = strategy->Run(scope, batch, [&](const Scope& replica, const std::vector<Output>& in) {
+    const Output y = layers::Dense(replica, in[0], 2, {.kernel_initializer = init::Ones(), .l2 = 1});
+    losses::MeanSquaredError(replica, in[0], y);
+    EXPECT_EQ(losses::GetLosses(replica).size(), 1) << "replica " << replicas;
+    // Variables are shared, and so is their regularization.
+    EXPECT_EQ(losses::GetRegularizationLosses(replica).size(), 1) << "replica " << replicas;
+    ++replicas;
+    return losses::GetTotalLoss(replica);
+  });
+  EXPECT_EQ(replicas, 2);
+  EXPECT_TRUE(losses::GetLosses(scope).empty());
+  const Output mean = strategy->Reduce(scope, ReplicaReduction::kMean, loss);
+  const auto session = strategy->TrainingSession(scope).value();
+  const auto results = session->Run({{batch.feeds[0], Tensor::Of<float>(Shape({2, 2}), {1, 0, 0, 1})},
+                                     {batch.feeds[1], Tensor::Of<float>(Shape({2, 2}), {2, 0, 0, 2})}},
+                                    {mean});
+  ASSERT_EQ(results.status(), absl::OkStatus());
+  // The errors are the other numbers of the rows: 1/2 and 2; the kernel's term is 4 / 2.
+  EXPECT_FLOAT_EQ((*results)[0].scalar<float>(), 1.25f + 2);
+}
+
 TEST(Strategy, ReplicasAreSpreadOverWorkersAndDevices) {
   const auto one = OneDeviceStrategy().value();
   EXPECT_EQ(one->num_replicas(), 8);

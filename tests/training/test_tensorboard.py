@@ -115,6 +115,13 @@ def test_images_and_text_are_shown(board):
     assert "<strong>Millrace</strong>" in notes[0]["text"]
 
 
+def test_sounds_are_shown(board):
+    [tag] = tags(board, "audio")
+    assert tag.startswith("tone")
+    sounds = board.until("data/plugin/audio/audio", lambda p: p, run="train", tag=tag, sample=0)
+    assert board.get("data/plugin/audio/individualAudio?" + sounds[0]["query"]).startswith(b"RIFF")
+
+
 def browser():
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if shutil.which(name):
