@@ -17,6 +17,8 @@ import os, sys
 assert not any(name.split(".")[0] in ("tensorflow", "millrace") for name in sys.modules), "imported before the program did"
 from tensorflow.python.training.server_lib import Server
 print(sys.argv[1:], Server.__module__, os.environ.get("CUSTOMISED"))
+import gc
+assert gc.isenabled()
 """
 
 
