@@ -17,6 +17,8 @@ import os, sys
 assert not any(name.split(".")[0] in ("tensorflow", "millrace") for name in sys.modules), "imported before the program did"
 from tensorflow.python.training.server_lib import Server
 print(sys.argv[1:], Server.__module__, os.environ.get("CUSTOMISED"))
+import gc
+assert gc.isenabled()
 """
 
 
@@ -38,10 +40,10 @@ class PythonTest(LaunchTest):
         return sorted(job.stdout.splitlines())
 
     def test_servers_are_millraces_in_every_task(self):
-        lines = self.lines("--python", "--ps", "1", "--workers", "1", "--host_flags", "--", *self.program(TELL), "--mine")
+        lines = self.lines("--python", "--workers", "2", "--host_flags", "--", *self.program(TELL), "--mine")
         self.assertEqual(len(lines), 2)
         for line in lines:
-            self.assertIn("'--mine', '--ps_hosts=", line)
+            self.assertIn("'--mine', '--worker_hosts=", line)
             self.assertIn("] millrace._tensorflow_server None", line)
 
     def test_without_the_flag_they_are_tensorflows(self):
