@@ -135,9 +135,10 @@ TEST_F(ExporterTest, WhatCannotBeExportedIsNamed) {
   };
   EXPECT_THAT(error(nullptr), HasSubstr("no serving input function"));
   EXPECT_THAT(error([](const Scope&) { return ServingInput(); }), HasSubstr("no features"));
-  EXPECT_THAT(error(ParsingServingInput({{"x", {.dtype = DType::kInt32}}})), HasSubstr("feature x is int32"));
+  EXPECT_THAT(error(ParsingServingInput({{"x", {.dtype = DType::kInt32}}})),
+              HasSubstr("the feature 'x' has type int32"));
   EXPECT_THAT(error(ParsingServingInput({{"x", {.shape = {2}, .default_value = Tensor::Of<float>({1, 2, 3})}}})),
-              HasSubstr("default of the feature x is float[3]"));
+              HasSubstr("the feature 'x' is float[2], and its default is"));
   EXPECT_THAT(error(RawX(), {.assets_extra = {{"../x", "/dev/null"}}}), HasSubstr("../x"));
   const auto with_outputs = [&](std::map<std::string, ExportOutput> (*outputs)(const Output& y)) {
     const ModelFn model = [=](const Scope& scope, const ModelArgs& args) {

@@ -7,10 +7,10 @@
 
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 
 #include "millrace/base/clock.h"
+#include "millrace/estimator/feature_columns/parse_examples.h"
 #include "millrace/estimator/model_function.h"
 
 namespace millrace {
@@ -30,21 +30,8 @@ using ServingInputFn = std::function<StatusOr<ServingInput>(const Scope& scope)>
 // examples.
 ServingInputFn RawServingInput(std::map<std::string, InputSpec> features);
 
-// A feature of serialized tf.train.Examples that has the same number of values in each: TensorFlow's FixedLenFeature.
-struct ExampleFeature {
-  DType dtype = DType::kFloat;  // or kInt64, kString
-  Shape shape = {};             // of one example
-  // For Examples without the feature: a scalar or a tensor of `shape`. Without it such an Example is an error.
-  std::optional<Tensor> default_value = std::nullopt;
-};
-using ExampleFeatures = std::map<std::string, ExampleFeature>;
-
-// The features of a batch of serialized Examples, a vector of strings. The scope fails with INVALID_ARGUMENT for a
-// feature whose type is none of the three, or whose default has another type or shape.
-OutputMap ParseExamples(const Scope& scope, const Input& serialized, const ExampleFeatures& features);
-
-// Clients feed serialized Examples, by the name "examples".
-ServingInputFn ParsingServingInput(ExampleFeatures features);
+// Clients feed serialized Examples, by the name "examples"; MakeParseExampleSpec gives the features of columns.
+ServingInputFn ParsingServingInput(ParseSpec features);
 
 struct ExportOptions {
   // A checkpoint's prefix; the newest of model_dir if empty.
