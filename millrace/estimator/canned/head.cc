@@ -5,16 +5,13 @@
 #include "millrace/api/operators.h"
 #include "millrace/api/reductions.h"
 #include "millrace/estimator/feature_columns/column.h"
+#include "millrace/saved_model/signature.h"
 
 namespace millrace {
 namespace {
 
 using api_internal::Cast;
 using api_internal::SumAll;
-
-// Names that TensorFlow Serving knows; saved_model/signature.h has them too.
-constexpr char kDefaultSignatureName[] = "serving_default";
-constexpr char kClasses[] = "classes", kScores[] = "scores", kRegression[] = "outputs";
 
 Status CheckWeightColumn(const std::optional<FeatureColumn>& column) {
   if (!column) return absl::OkStatus();
@@ -128,13 +125,9 @@ class ClassHead : public Head {
 
   static void AddExports(EstimatorSpec* spec) {
     const OutputMap& p = spec->predictions;
-    const ExportOutput classify{ExportOutput::Method::kClassify,
-                                {{kClasses, p.at("all_classes")}, {kScores, p.at("probabilities")}}};
-    spec->export_outputs = {{kDefaultSignatureName, classify},
-                            {"classification", classify},
-                            {"predict", {ExportOutput::Method::kPredict, p}}};
-    if (p.contains("logistic"))
-      spec->export_outputs["regression"] = {ExportOutput::Method::kRegress, {{kRegression, p.at("logistic")}}};
+    const ExportOutput classify = ClassificationOutput(p.at("probabilities"), p.at("all_classes"));
+    spec->export_outputs = {{kDefaultSignature, classify}, {"classification", classify}, {"predict", PredictOutput(p)}};
+    if (p.contains("logistic")) spec->export_outputs["regression"] = RegressionOutput(p.at("logistic"));
   }
 
   // int64 [batch, 1].
@@ -214,10 +207,9 @@ class NumberHead : public Head {
   EstimatorSpec MakeSpec(const Scope& scope, const ModelArgs& args, const Output& logits) const override {
     const Scope s = scope.SubScope("head");
     EstimatorSpec spec{.predictions = {{"predictions", logits}}};
-    const ExportOutput regress{ExportOutput::Method::kRegress, {{kRegression, logits}}};
-    spec.export_outputs = {{kDefaultSignatureName, regress},
-                           {"regression", regress},
-                           {"predict", {ExportOutput::Method::kPredict, spec.predictions}}};
+    const ExportOutput regress = RegressionOutput(logits);
+    spec.export_outputs = {
+        {kDefaultSignature, regress}, {"regression", regress}, {"predict", PredictOutput(spec.predictions)}};
     if (args.mode == ModelMode::kPredict) return spec;
     const Output given = LabelsOf(s.SubScope("labels"), args, options_.label_dimension);
     const Output weights = WeightsOf(s.SubScope("weights"), args, options_.weight_column);

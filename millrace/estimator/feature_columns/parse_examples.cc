@@ -13,6 +13,20 @@ bool SameTensor(const std::optional<Tensor>& a, const std::optional<Tensor>& b) 
 
 bool CanBeParsed(DType dtype) { return dtype == DType::kFloat || dtype == DType::kInt64 || dtype == DType::kString; }
 
+bool HasRightDefault(const FeatureSpec& feature) {
+  if (!feature.default_value) return true;
+  const Tensor& value = *feature.default_value;
+  return value.dtype() == feature.dtype && (value.rank() == 0 || value.shape() == feature.shape);
+}
+
+// What ParseExampleV2 takes: a tensor of the feature's shape, or an empty one for "no default".
+Input DefaultOf(const Scope& s, const FeatureSpec& feature) {
+  if (!feature.default_value) return Tensor(feature.dtype, Shape({0}));
+  if (feature.default_value->rank() == feature.shape.rank()) return *feature.default_value;
+  const std::vector<int64_t> dims(feature.shape.dims().begin(), feature.shape.dims().end());
+  return Op(s, "Fill", {dims, *feature.default_value});
+}
+
 }  // namespace
 
 bool operator==(const FeatureSpec& a, const FeatureSpec& b) {
@@ -52,14 +66,13 @@ OutputMap ParseExamples(const Scope& scope, const Input& serialized, const Parse
       sparse_types.push_back(feature.dtype);
       continue;
     }
-    if (feature.default_value &&
-        (feature.default_value->dtype() != feature.dtype || feature.default_value->shape() != feature.shape)) {
+    if (!HasRightDefault(feature)) {
       s.UpdateStatus(InvalidArgument("the feature '", name, "' is ", feature.dtype, feature.shape.ToString(),
                                      ", and its default is ", feature.default_value->DebugString()));
       return features;
     }
     dense.push_back(name);
-    defaults.emplace_back(feature.default_value ? *feature.default_value : Tensor(feature.dtype, Shape({0})));
+    defaults.push_back(DefaultOf(s, feature));
     shapes.emplace_back(feature.shape);
   }
   const auto count = static_cast<int64_t>(sparse.size());

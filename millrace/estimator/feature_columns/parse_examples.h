@@ -22,7 +22,8 @@ struct FeatureSpec {
   // Of any number of values, which become a sparse tensor; otherwise of `shape`.
   bool variable_length = false;
   Shape shape = Shape();
-  // For examples without the feature; without one they are an error.
+  // For examples without the feature: a tensor of `shape`, or a scalar for all its elements. Without one they are an
+  // error.
   std::optional<Tensor> default_value = std::nullopt;
 
   friend bool operator==(const FeatureSpec& a, const FeatureSpec& b);
