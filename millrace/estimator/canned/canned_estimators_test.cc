@@ -6,6 +6,8 @@
 #include "millrace/estimator/estimator_testing.h"
 #include "millrace/estimator/feature_columns/input_layer.h"
 #include "millrace/estimator/model_graph.h"
+#include "millrace/estimator/serving.h"
+#include "millrace/saved_model/saved_model.h"
 #include "millrace/strategy/strategy_testing.h"
 
 namespace millrace {
@@ -357,6 +359,31 @@ TEST_F(CannedTest, WhatIsWrongIsNamed) {
               HasSubstr("feature column 'height': there is no feature 'height'; the features are: c, w, x"));
   EXPECT_THAT(TrainError(LinearClassifier(Config("weights"), Wide(), {.n_classes = 3, .weight_column = x_}), three),
               HasSubstr("the weights x must not be negative"));
+}
+
+TEST_F(CannedTest, AnExportPredictsTheSameWithoutTheFilesOfTheTraining) {
+  const std::string words = JoinPath(Config().model_dir(), "words.txt");
+  ASSERT_EQ(FileSystem::Posix()->MakeDirectories(Config().model_dir()), absl::OkStatus());
+  ASSERT_EQ(ReplaceFile(FileSystem::Posix(), words, "a\nb\nc\n"), absl::OkStatus());
+  const FeatureColumn from_file = fc::CategoricalWithVocabularyFile("c", words);
+  Estimator estimator = DNNLinearCombinedClassifier(Config(), {.columns = {x_, c_}},
+                                                    {.columns = {fc::Embedding(from_file, 4)}, .hidden_units = {8}})
+                            .value();
+  ASSERT_EQ(estimator.Train(SixExamples(kTwo)), absl::OkStatus());
+  const Tensor expected = FirstPrediction(estimator, kTwo).at("probabilities");
+  const std::string path =
+      estimator
+          .ExportSavedModel(JoinPath(Config().model_dir(), "export"),
+                            RawServingInput({{"x", {DType::kFloat, {-1, 1}}}, {"c", {DType::kString, {-1, 1}}}}))
+          .value();
+  ASSERT_EQ(FileSystem::Posix()->Remove(words), absl::OkStatus());
+  const auto model = LoadSavedModel({}, path).value();
+  const auto predicted = model->Predict(
+      "predict", {{"x", Tensor::Of<float>({1, 1}, {.1f})}, {"c", Tensor::Of<std::string>({1, 1}, {"a"})}});
+  ASSERT_EQ(predicted.status(), absl::OkStatus());
+  const Tensor& probabilities = predicted->at("probabilities");
+  EXPECT_FLOAT_EQ(probabilities.data<float>()[0], expected.data<float>()[0]);
+  EXPECT_FLOAT_EQ(probabilities.data<float>()[1], expected.data<float>()[1]);
 }
 
 }  // namespace
