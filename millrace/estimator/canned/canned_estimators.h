@@ -1,7 +1,7 @@
 // Estimators that are ready to use: linear models, deep networks and both together, over feature columns. Names of
-// variables, metrics and predictions are TensorFlow's, so checkpoints of its canned Estimators carry over. (The slots of
-// optimizers of its models that are only linear or only deep have other names there: such a checkpoint can be evaluated
-// and warm-started from, but a training does not go on from it.)
+// variables, metrics and predictions are TensorFlow's, so checkpoints of its canned Estimators carry over. (The slots
+// of optimizers of its models that are only linear or only deep have other names there: such a checkpoint can be
+// evaluated and warm-started from, but a training does not go on from it.)
 //
 //   namespace fc = feature_column;
 //   MR_ASSIGN_OR_RETURN(RunConfig config, RunConfig::FromEnvironment({.model_dir = "run"}));
