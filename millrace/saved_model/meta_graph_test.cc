@@ -19,7 +19,7 @@ std::vector<std::string> NamesOf(const std::vector<Var>& variables) {
 class MetaGraphTest : public testing::Test {
  protected:
   void SetUp() override {
-    LinearModel model;
+    LinearNet model;
     Saver saver(model.root);
     ClientSession session = model.MakeSession();
     const auto train = [&](int steps) {

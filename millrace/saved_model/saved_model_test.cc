@@ -23,7 +23,7 @@ class SavedModelTest : public testing::Test {
 
   // A model with an asset, under `directory`.
   Status Export(const std::string& directory, bool strip_default_attrs = false) {
-    LinearModel model(temporary_.File("words.txt"));
+    LinearNet model(temporary_.File("words.txt"));
     ClientSession session = model.MakeSession();
     SavedModelBuilder builder(directory);
     AddMetaGraphOptions options;
@@ -33,7 +33,7 @@ class SavedModelTest : public testing::Test {
     options.strip_default_attrs = strip_default_attrs;
     MR_RETURN_IF_ERROR(
         builder.AddMetaGraphAndVariables(model.root, &session, {"serve"}, model.MakeSignatures(), options));
-    LinearModel other;
+    LinearNet other;
     MR_RETURN_IF_ERROR(builder.AddMetaGraph(other.root, {"train", "cpu"}, {}));
     return builder.Save();
   }
@@ -177,7 +177,7 @@ TEST_F(SavedModelTest, TextIsReadToo) {
 }
 
 TEST_F(SavedModelTest, TheModelIsWholeOrAbsent) {
-  LinearModel model;
+  LinearNet model;
   ClientSession session = model.MakeSession();
   {
     SavedModelBuilder builder(directory_);
@@ -196,7 +196,7 @@ TEST_F(SavedModelTest, TheModelIsWholeOrAbsent) {
 }
 
 TEST_F(SavedModelTest, ACrashAtAnyChangeLeavesAWholeModelOrNone) {
-  LinearModel model(temporary_.File("words.txt"));
+  LinearNet model(temporary_.File("words.txt"));
   ClientSession session = model.MakeSession();
   AddMetaGraphOptions options;
   options.assets = {model.file};
@@ -241,7 +241,7 @@ TEST_F(SavedModelTest, SeveralThreadsPredict) {
 }
 
 TEST_F(SavedModelTest, TheBuilderNamesWhatIsWrong) {
-  LinearModel model(temporary_.File("nowhere.txt"));
+  LinearNet model(temporary_.File("nowhere.txt"));
   ClientSession session = model.MakeSession();
   SavedModelBuilder builder(directory_);
   const auto error = [&](const Signatures& signatures, const AddMetaGraphOptions& options = {}) {

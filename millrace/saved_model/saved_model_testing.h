@@ -10,8 +10,8 @@
 namespace millrace {
 
 // y = x w + b, with a training step and a table of words that is read from a file when the model is loaded.
-struct LinearModel {
-  explicit LinearModel(const std::string& words_file = "") {
+struct LinearNet {
+  explicit LinearNet(const std::string& words_file = "") {
     x = ops::Placeholder(root.WithOpName("x"), DType::kFloat, {.shape = PartialShape({-1, 2})});
     w = Var(root, "w", Input({{1.0f, 2.0f}, {3.0f, 4.0f}}));
     b = Var(root, "b", Input({0.5f, 0.25f}));

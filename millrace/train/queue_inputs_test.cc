@@ -96,7 +96,9 @@ TEST(QueueInputs, BatchesAreInOrderAndTheLastMayBeSmaller) {
     const std::vector<Tensors> runs = RunToTheEnd(s, batch);
     ASSERT_THAT(runs, SizeIs(smaller ? 3 : 2));
     EXPECT_THAT(Numbers({runs[1]}), ElementsAre(4, 5, 6, 7));
-    if (smaller) EXPECT_THAT(Numbers({runs[2]}), ElementsAre(8, 9));
+    if (smaller) {
+      EXPECT_THAT(Numbers({runs[2]}), ElementsAre(8, 9));
+    }
   }
 }
 
