@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 // Notes the step of each evaluation, with a star for the last.
 struct Notes {
-  std::vector<std::string> steps;
+  std::vector<std::string> steps = {};
   int64_t stop_at = -1;
 
   AfterEvaluation Function() {
