@@ -243,11 +243,10 @@ TEST_F(ExporterTest, MistakesInExportersAreNamed) {
               HasSubstr("exporter none: exports_to_keep is 0"));
 }
 
-// A process that exports until it is killed.
-TEST_F(ExporterTest, ChildThatExports) {
+// A process that exports until it is killed. It has no folder of its own, which would be left behind.
+TEST(ExporterChild, Exports) {
   if (ChildProcess::Argument() == nullptr) GTEST_SKIP() << "run by ExportsAreWholeWheneverTheirProcessIsKilled";
-  RunConfigOptions options = Options();
-  options.model_dir = ChildProcess::Argument();
+  const RunConfigOptions options{.model_dir = ChildProcess::Argument(), .tf_random_seed = 1, .log_step_count_steps = 0};
   Estimator estimator = Estimator::Create(ServedLine, RunConfig::Of({}, options).value()).value();
   LatestExporter exporter("each", RawX(), {.exports_to_keep = 2});
   for (int i = 0; i < 1000; ++i) {
@@ -263,7 +262,7 @@ TEST_F(ExporterTest, ExportsAreWholeWheneverTheirProcessIsKilled) {
   ASSERT_EQ(estimator.Train(LineInput(), {.steps = 1}), absl::OkStatus());
   const std::string path = Dir("run/export/each");
   for (const int kill_at : {0, 1, 2, 4, 6}) {
-    ChildProcess child("ExporterTest.ChildThatExports", Dir());
+    ChildProcess child("ExporterChild.Exports", Dir());
     ASSERT_TRUE(child.Hears(absl::StrCat("export ", kill_at)));
     child.Kill();
     for (const std::string& name : Names(path)) {
