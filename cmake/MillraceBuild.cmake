@@ -20,14 +20,17 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(MILLRACE_HOT_ROOMS ops executor task collective)
 set(MILLRACE_HOT_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:$<$<CONFIG:Release>:-O3>;-fwrapv;-fno-strict-aliasing>")
 # What runs a few times in a program's life, or waits for others: half of a compiler's time is optimisation.
-set(MILLRACE_COLD_ROOMS proto api train saved_model strategy estimator launch)
+set(MILLRACE_COLD_ROOMS proto api train saved_model strategy estimator launch dashboard)
 set(MILLRACE_COLD_OPTIONS "$<$<CONFIG:Release>:-O1>")
 # Tests run once each; what they test is optimised.
 set(MILLRACE_TEST_OPTIONS "$<$<CONFIG:Release>:-O1>")
 # Instrumented code takes clang three times as long to compile if it is optimised, GCC half as long again. Under a sanitizer
 # only what the simulations spend their time in is worth that: the rooms between base and cluster, and the executor.
 set(MILLRACE_UNOPTIMISED "")
+# Until ctest kills a test program, in seconds: what has not ended by then hangs.
+set(MILLRACE_TEST_TIMEOUT 600)
 if(MILLRACE_SANITIZE)
+  set(MILLRACE_TEST_TIMEOUT 1500)
   set(MILLRACE_UNOPTIMISED -O0)
   set(MILLRACE_COLD_OPTIONS -O0)
   set(MILLRACE_TEST_OPTIONS -O0)
@@ -58,7 +61,9 @@ if(MILLRACE_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
     message(FATAL_ERROR "MILLRACE_FUZZ needs clang, which brings libFuzzer: use `cmake --preset asan`")
   endif()
-  add_compile_options(-fsanitize=fuzzer-no-link)
+  # What libFuzzer watches: branches and comparisons of the folders with a fuzz target, which hold what it tests. Each costs a
+  # call at run time, so nothing else has them. (-fsanitize=fuzzer-no-link is the same, but no precompiled header allows it.)
+  set(MILLRACE_WATCHED -fsanitize-coverage=inline-8bit-counters,indirect-calls,trace-cmp,pc-table)
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   # Only GCC says it by itself.
@@ -145,10 +150,22 @@ endif()
 # Small ones are compiled again quickly after a change; ./quickstart and ./test, which compile everything, ask for large ones.
 set(MILLRACE_JUMBO_BYTES 30000 CACHE STRING "How much source one jumbo object takes at most")
 
+# millrace_watch(FOLDER NAME SOURCES): libFuzzer watches these, if FOLDER has a fuzz target and NAME is no test program.
+function(millrace_watch folder name sources)
+  file(GLOB targets ${folder}/*_fuzz.cc)
+  if(MILLRACE_FUZZ AND targets AND sources AND NOT name MATCHES "_test$")
+    set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_OPTIONS ${MILLRACE_WATCHED})
+  endif()
+endfunction()
+
 # millrace_jumbo(LIST NAME): replaces the .cc files in LIST by files that include several of one folder each.
 # The includes are relative to the source tree, so that ccache finds an object whatever the tree's own folder is.
 function(millrace_jumbo list name)
   if(NOT MILLRACE_JUMBO)
+    foreach(source ${${list}})
+      cmake_path(GET source PARENT_PATH folder)
+      millrace_watch(${folder} ${name} ${source})
+    endforeach()
     return()
   endif()
   set(jumbos ${${list}})
@@ -184,7 +201,9 @@ function(millrace_jumbo list name)
       set(jumbo ${CMAKE_CURRENT_BINARY_DIR}/jumbo/${stem}_${number}.cc)
       set(text_of_${stem}_${number} "${text}")
       list(APPEND jumbos ${jumbo})
+      list(APPEND jumbos_of_${folder} ${jumbo})
     endforeach()
+    millrace_watch(${folder} ${name} "${jumbos_of_${folder}}")
   endforeach()
   list(REMOVE_DUPLICATES jumbos)
   foreach(jumbo ${jumbos})
@@ -196,13 +215,14 @@ function(millrace_jumbo list name)
   set(${list} ${jumbos} PARENT_SCOPE)
 endfunction()
 
-# millrace_room(NAME [USES room...] [LIBRARIES library...] [SOURCES file...] [SHARDS n] [TESTS_ALONE]): one folder of the
-# library. Compiles every .cc below it except *_test.cc and *_fuzz.cc, and makes one test program of its tests, which ctest
+# millrace_room(NAME [USES room...] [LIBRARIES library...] [SOURCES file...] [SHARDS n] [TESTS_ALONE] [FOR_TESTS folder...]
+# [PLAIN folder...] [COLD folder...]): one folder of the library. FOR_TESTS are folders in it that only tests of this and later
+# rooms link. The compiler does less for those of a hot room's folders that are PLAIN (-O2) or COLD (-O1). Compiles every .cc below it except *_test.cc and *_fuzz.cc, and makes one test program of its tests, which ctest
 # runs in SHARDS parts. With TESTS_ALONE the tests link the room and what it may use instead of the whole library, so that
 # after a change they run without a rebuild of the rooms above. USES are the rooms that it may use, by default all that were
 # added before it, and LIBRARIES what it links beside MILLRACE_PUBLIC_DEPENDENCIES; see millrace_layer.
 function(millrace_room name)
-  cmake_parse_arguments(ARG "TESTS_ALONE" "SHARDS" "USES;LIBRARIES;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "TESTS_ALONE" "SHARDS" "USES;LIBRARIES;SOURCES;FOR_TESTS;PLAIN;COLD" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
   millrace_select_cuda(sources)
   set(tests ${sources})
@@ -211,7 +231,22 @@ function(millrace_room name)
   if(NOT sources AND NOT ARG_SOURCES)
     return()
   endif()
+  foreach(folder ${ARG_FOR_TESTS})
+    set(support ${sources})
+    list(FILTER support INCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${folder}/")
+    list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${folder}/")
+    millrace_test_support(${name}_${folder} ${support})
+  endforeach()
   millrace_jumbo(sources ${name})
+  foreach(source ${sources})
+    string(REGEX REPLACE "^.*/jumbo/${name}_(.*)_[0-9]+\\.cc$" "\\1" folder ${source})
+    string(REGEX REPLACE "^${CMAKE_CURRENT_SOURCE_DIR}/([^/]*)/.*$" "\\1" folder ${folder})
+    if(folder IN_LIST ARG_PLAIN)
+      set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS "$<$<CONFIG:Release>:-O2>")
+    elseif(folder IN_LIST ARG_COLD)
+      set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1>")
+    endif()
+  endforeach()
   add_library(millrace_${name} OBJECT ${sources} ${ARG_SOURCES})
   target_include_directories(millrace_${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
   target_link_libraries(millrace_${name} PUBLIC ${MILLRACE_DEPENDENCIES})
@@ -252,6 +287,22 @@ function(millrace_room name)
   endif()
 endfunction()
 
+# millrace_test_support(NAME file...): what tests of several rooms share, as a library of its own that no program gets.
+function(millrace_test_support name)
+  if(NOT MILLRACE_TESTS)
+    return()
+  endif()
+  set(sources ${ARGN})
+  millrace_jumbo(sources ${name})
+  add_library(millrace_${name} STATIC ${sources})
+  target_link_libraries(millrace_${name} PUBLIC ${MILLRACE_DEPENDENCIES})
+  target_include_directories(millrace_${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+  target_compile_options(millrace_${name} PRIVATE ${MILLRACE_QUICK_OPTIONS})
+  millrace_precompile(millrace_${name} graph)
+  add_dependencies(millrace_${name} millrace_proto_headers)
+  set_property(GLOBAL APPEND PROPERTY MILLRACE_TEST_SUPPORT millrace_${name})
+endfunction()
+
 # millrace_layer(NAME USES LIBRARIES): links the room by itself with nothing but what it may use, so that a use of another
 # room's symbol fails the build and names it. Nobody runs what it makes. What a header of another room gives inline leaves no
 # symbol: tests/layering looks at the headers that the compiler read.
@@ -281,6 +332,8 @@ function(millrace_test name)
   if(NOT ARG_LIBRARIES)
     set(ARG_LIBRARIES millrace)
   endif()
+  get_property(support GLOBAL PROPERTY MILLRACE_TEST_SUPPORT)
+  list(PREPEND ARG_LIBRARIES ${support})
   set(sources)
   foreach(source ${ARG_UNPARSED_ARGUMENTS} ${ARG_SOURCES})
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
@@ -296,24 +349,25 @@ function(millrace_test name)
   set(results ${PROJECT_BINARY_DIR}/results)
   if(NOT ARG_SHARDS)
     add_test(NAME ${name} COMMAND ${name} --gtest_brief=1 --gtest_output=xml:${results}/${name}.xml)
-    set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${MILLRACE_TEST_TIMEOUT})
     return()
   endif()
   foreach(shard RANGE 1 ${ARG_SHARDS})
     set(test ${name}_${shard})
     math(EXPR index "${shard} - 1")
     add_test(NAME ${test} COMMAND ${name} --gtest_brief=1 --gtest_output=xml:${results}/${test}.xml)
-    set_tests_properties(${test} PROPERTIES TIMEOUT 600 COST 100
+    set_tests_properties(${test} PROPERTIES TIMEOUT ${MILLRACE_TEST_TIMEOUT} COST 100
                          ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
   endforeach()
 endfunction()
 
-# millrace_program(NAME [LIBRARIES library...] file...): a program against the whole library. There is no precompiled header
+# millrace_program(NAME [CORE] [LIBRARIES library...] file...): a program against the whole library, or without the rooms of
+# MILLRACE_UPPER_ROOMS. There is no precompiled header
 # for programs: one of CLI11 and millrace.h takes 17 s and saves at most three in each.
 function(millrace_program name)
-  cmake_parse_arguments(ARG "" "" "LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "CORE" "" "LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
-  target_link_libraries(${name} PRIVATE millrace ${ARG_LIBRARIES})
+  target_link_libraries(${name} PRIVATE $<IF:$<BOOL:${ARG_CORE}>,millrace_core,millrace> ${ARG_LIBRARIES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
   target_compile_options(${name} PRIVATE ${MILLRACE_COLD_OPTIONS})  # its time is spent in the library
 endfunction()

@@ -3,8 +3,10 @@
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Millrace)
-target_include_directories(millrace PUBLIC $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-install(TARGETS millrace EXPORT MillraceTargets
+target_include_directories(millrace_core PUBLIC $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+# The second library finds the first beside it.
+set_target_properties(millrace_strategies PROPERTIES INSTALL_RPATH "$ORIGIN")
+install(TARGETS millrace millrace_core millrace_strategies EXPORT MillraceTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 # The command finds the library beside it, wherever the prefix is moved to.
 file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
@@ -29,7 +31,7 @@ set(MILLRACE_PUBLIC_HEADERS
     api/rnn_cells.h api/schedules.h api/scope.h api/sequence_loss.h api/sparse_output.h api/streaming_metrics.h
     api/transformer.h api/variable.h
     api/variable_slice.h
-    base/cancellation.h base/clock.h base/file.h base/mutex.h base/ref.h base/shard_tree.h base/status.h base/tls_credentials.h base/version.h
+    base/cancellation.h base/clock.h base/file.h base/mutex.h base/notice.h base/ref.h base/shard_tree.h base/status.h base/tls_credentials.h base/version.h
     cluster/cluster_spec.h cluster/server.h cluster/task_config.h cluster/watch/cluster_status.h cluster/watch/hang_report.h
     collective/reduction_kind.h
     data/cifar.h data/cifar_batches.h data/dataset.h data/mnist.h data/worker_batches.h

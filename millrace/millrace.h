@@ -36,6 +36,7 @@
 #include "millrace/base/cancellation.h"
 #include "millrace/base/clock.h"
 #include "millrace/base/file.h"
+#include "millrace/base/notice.h"
 #include "millrace/base/status.h"
 #include "millrace/base/tls_credentials.h"
 #include "millrace/base/version.h"

@@ -8,9 +8,7 @@
 //   millrace launch --ps 1 --workers 2 -- mnist_replica --sync_replicas --log_dir=/tmp/mnist_logs
 // With --sync_replicas --shards=8 the weights are the same, byte for byte, on 1 to 8 workers.
 //
-// The workers end after --train_steps. A ps serves until SIGTERM or Ctrl-C; the launcher stops it when the workers are
-// done.
-#include <csignal>
+// The workers end after --train_steps. A ps serves until SIGTERM; the launcher stops it when the workers are done.
 #include <cstdio>
 #include <iostream>
 
@@ -183,6 +181,8 @@ Status Train(const Flags& flags, const TaskConfig& config, const std::string& ta
       std::fflush(stdout);
     }
   }
+  // Preempted: the chief has saved, and there is no time for more.
+  if (NoticeBoard::OfProcess()->given()) return session->Close();
   MR_RETURN_IF_ERROR(PrintTestAccuracy(*session->raw_session(), replica, data));
   if (flags.shards > 0) MR_RETURN_IF_ERROR(PrintWeights(*session->raw_session(), scope));
   MR_RETURN_IF_ERROR(session->Close());
@@ -199,20 +199,12 @@ Status Run(const Flags& flags) {
     MR_ASSIGN_OR_RETURN(const std::string address, config.cluster.Address(config.task));
     return Train(flags, config, "grpc://" + address);
   }
-  // Before any thread starts, so that all threads inherit the mask and a ps can wait for these signals.
-  sigset_t ending;
-  sigemptyset(&ending);
-  sigaddset(&ending, SIGTERM);
-  sigaddset(&ending, SIGINT);
-  if (config.is_ps()) pthread_sigmask(SIG_BLOCK, &ending, nullptr);
   MR_ASSIGN_OR_RETURN(std::unique_ptr<Server> server,
                       Server::Start(config.cluster, config.task.job, config.task.index));
   std::printf("%s serves at %s\n", server->task().name().c_str(), server->target().c_str());
   std::fflush(stdout);
   if (!config.is_ps()) return Train(flags, config, server->target());
-  int signal_number = 0;
-  sigwait(&ending, &signal_number);
-  server->Stop();
+  server->ServeUntilNotice();
   return absl::OkStatus();
 }
 

@@ -70,7 +70,13 @@ class ChildProcess {
     kill(pid_, SIGKILL);
     Wait();
   }
-  void Wait() { waitpid(std::exchange(pid_, 0), nullptr, 0); }
+  void Wait() { WaitForEnd(); }
+  // Returns the status of waitpid.
+  int WaitForEnd() {
+    int status = 0;
+    waitpid(std::exchange(pid_, 0), &status, 0);
+    return status;
+  }
   // Sends SIGSTOP and returns once the child has stopped.
   void Stop() {
     kill(pid_, SIGSTOP);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "millrace/base/clock.h"
 #include "millrace/base/mutex.h"
 
 namespace millrace {
@@ -30,6 +31,17 @@ class StopGate {
   void Wait() {
     MutexLock lock(&mu_);
     while (!empty_) changed_.Wait(&mu_);
+  }
+  // Returns false if somebody is still inside after `timeout`.
+  bool WaitFor(absl::Duration timeout) {
+    const absl::Time deadline = Clock::Real()->Now() + timeout;
+    MutexLock lock(&mu_);
+    while (!empty_) {
+      const absl::Duration left = deadline - Clock::Real()->Now();
+      if (left <= absl::ZeroDuration()) return false;
+      changed_.WaitFor(&mu_, left);
+    }
+    return true;
   }
 
  private:

@@ -20,6 +20,15 @@ TEST(StopGateTest, NobodyEntersAfterStop) {
   EXPECT_FALSE(gate.Enter());
 }
 
+TEST(StopGateTest, WaitForGivesUpWhileSomebodyIsIn) {
+  StopGate gate;
+  ASSERT_TRUE(gate.Enter());
+  gate.Stop();
+  EXPECT_FALSE(gate.WaitFor(absl::Milliseconds(1)));
+  gate.Leave();
+  EXPECT_TRUE(gate.WaitFor(absl::ZeroDuration()));
+}
+
 TEST(StopGateTest, WaitReturnsAtOnceIfNobodyIsIn) {
   StopGate gate;
   gate.Stop();

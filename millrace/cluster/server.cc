@@ -1,9 +1,12 @@
 #include "millrace/cluster/server.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_join.h"
 #include "millrace/base/descriptor_limit.h"
+#include "millrace/base/launcher_pipe.h"
 #include "millrace/base/log.h"
 #include "millrace/base/thread_group.h"
 #include "millrace/cluster/client/local_servers.h"
@@ -13,12 +16,21 @@
 #include "millrace/cluster/master/master.h"
 #include "millrace/cluster/server_access.h"
 #include "millrace/cluster/task_service.h"
+#include "millrace/cluster/worker/worker.h"
 #include "millrace/collective/service.h"
 #include "millrace/net/address.h"
 #include "millrace/task/task.h"
 #include "millrace/tensor/memory_budget.h"
 
 namespace millrace {
+namespace {
+
+// The part of a grace period that a server serves on, and how often it looks whether it still has to.
+constexpr double kServeOut = 0.8;
+constexpr absl::Duration kLookForSessions = absl::Milliseconds(20);
+
+}  // namespace
+
 struct Server::State {
   // The server's task. Others may hold it for longer, but its threads end here.
   struct OwnTask {
@@ -156,6 +168,28 @@ std::vector<std::string> Server::devices() const {
 }
 
 void Server::Join() { state_->stopped.Wait(); }
+
+Notice Server::ServeUntilNotice() {
+  const Notice notice = WaitForNotice();
+  ServeOut(notice);
+  Stop();
+  return notice;
+}
+
+void Server::ServeOut(const Notice& notice) {
+  if (HasLauncher() || std::getenv(kGraceVariable) == nullptr) return;
+  const absl::Time deadline = Clock::Real()->Now() + kServeOut * notice.grace;
+  bool told = false;
+  while (!worker()->ListSessions().empty()) {
+    const absl::Duration left = deadline - Clock::Real()->Now();
+    if (left <= absl::ZeroDuration()) return;
+    if (!std::exchange(told, true))
+      MR_LOG(Info, notice.SignalName(), ": ", task().name(), " serves until its sessions are closed, for ",
+             absl::FormatDuration(left), " at most");
+    state_->stopped.WaitFor(std::min(left, kLookForSessions));
+    if (state_->stopped.HasBeenNotified()) return;
+  }
+}
 
 // Runs on a thread of its own, which may get stuck.
 void Server::State::StopAll() {

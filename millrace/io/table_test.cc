@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "millrace/base/crc32c.h"
 #include "millrace/io/coding.h"
@@ -135,7 +136,7 @@ std::string TableOf(std::string block, char compression = 0) {
 
 TEST_F(TableTest, EntriesThatMakeNoSenseAreDataLoss) {
   const std::string restarts("\0\0\0\0\1\0\0\0", 8);
-  const std::string good = std::string("\0\1\1ab\0\1\1cd", 10) + restarts;
+  const std::string good = absl::StrCat(std::string("\0\1\1ab\0\1\1cd", 10), restarts);
   EXPECT_EQ(ReadAll(TableOf(good)).value(), (Entries{{"a", "b"}, {"c", "d"}}));
   const std::vector<std::string> bad = {
       std::string("\0\1\1cb\0\1\1ad", 10) + restarts,  // out of order
@@ -158,7 +159,7 @@ TEST_F(TableTest, EntriesThatMakeNoSenseAreDataLoss) {
 }
 
 TEST_F(TableTest, SnappyBlocksAreRead) {
-  const std::string block = std::string("\0\1\1ab\0\1\1cd", 10) + std::string("\0\0\0\0\1\0\0\0", 8);
+  const std::string block = absl::StrCat(std::string("\0\1\1ab\0\1\1cd", 10), std::string("\0\0\0\0\1\0\0\0", 8));
   std::string compressed;
   snappy::Compress(block.data(), block.size(), &compressed);
   EXPECT_EQ(ReadAll(TableOf(compressed, 1)).value(), (Entries{{"a", "b"}, {"c", "d"}}));

@@ -82,6 +82,7 @@ void HangInquiry::OnAnswer() {
   }
   if (!job_->hang.OnAnswer(now, answer_.cause)) return;
   job_->Say(absl::StrCat("no step for ", quiet, ": ", answer_.cause));
+  job_->Note("hang", "", absl::StrCat("no step for ", quiet, ": ", answer_.cause));
   for (const std::string& wait : answer_.waits) {
     if (wait != answer_.cause) job_->Say(absl::StrCat("  ", wait));
   }

@@ -1,6 +1,8 @@
 #include "millrace/launch/job_report.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
@@ -20,6 +22,14 @@ json OrNull(const std::optional<T>& value) {
   return value ? json(*value) : json(nullptr);
 }
 
+// JSON has no numbers that are not finite.
+json NumberJson(const std::optional<double>& value) {
+  if (!value) return nullptr;
+  if (std::isnan(*value)) return "NaN";
+  if (std::isinf(*value)) return *value > 0 ? "Infinity" : "-Infinity";
+  return *value;
+}
+
 template <typename T>
 std::optional<T> Read(const json& object, const char* key) {
   const auto found = object.find(key);
@@ -30,6 +40,37 @@ std::optional<T> Read(const json& object, const char* key) {
 std::string ReadText(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? ForTerminal(found->get<std::string>()) : "";
+}
+
+std::optional<double> ReadNumber(const json& object, const char* key) {
+  const std::string text = ReadText(object, key);
+  if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  if (text == "Infinity") return std::numeric_limits<double>::infinity();
+  if (text == "-Infinity") return -std::numeric_limits<double>::infinity();
+  return Read<double>(object, key);
+}
+
+std::vector<JobEvent> ReadEvents(const json& report) {
+  std::vector<JobEvent> events;
+  const auto found = report.find("events");
+  if (found == report.end() || !found->is_array()) return events;
+  for (const json& event : *found) {
+    if (!event.is_object()) continue;
+    events.push_back({.number = Read<int64_t>(event, "number").value_or(0),
+                      .seconds = Read<double>(event, "seconds").value_or(0),
+                      .kind = ReadText(event, "kind"),
+                      .task = ReadText(event, "task"),
+                      .text = ReadText(event, "text")});
+  }
+  return events;
+}
+
+std::optional<JobReport::Checkpoint> ReadCheckpoint(const json& report) {
+  const auto found = report.find("checkpoint");
+  if (found == report.end() || !found->is_object()) return std::nullopt;
+  return JobReport::Checkpoint{.task = ReadText(*found, "task"),
+                               .step = Read<int64_t>(*found, "step").value_or(0),
+                               .age_seconds = Read<double>(*found, "age_seconds").value_or(0)};
 }
 
 std::optional<TlsCredentials> ReadTls(const json& report) {
@@ -58,9 +99,25 @@ std::string JobReport::ToJson() const {
               {"state", StateName(state)},
               {"seconds", seconds},
               {"cause", cause},
+              {"verdict", verdict},
+              {"exit_code", OrNull(exit_code)},
               {"hang", hang},
               {"waits", waits},
+              {"checkpoint", nullptr},
+              {"events", json::array()},
               {"tasks", json::array()}};
+  if (checkpoint.has_value()) {
+    all["checkpoint"] = {
+        {"task", checkpoint->task}, {"step", checkpoint->step}, {"age_seconds", checkpoint->age_seconds}};
+  }
+  if (!outputs.empty()) all["outputs"] = outputs;
+  for (const JobEvent& event : events) {
+    all["events"].push_back({{"number", event.number},
+                             {"seconds", event.seconds},
+                             {"kind", event.kind},
+                             {"task", event.task},
+                             {"text", event.text}});
+  }
   if (credentials.has_value()) {
     all[kCredentials] = {
         {"certificate", credentials->certificate}, {"key", credentials->key}, {"authority", credentials->authority}};
@@ -74,8 +131,8 @@ std::string JobReport::ToJson() const {
                             {"restarts", task.restarts},
                             {"seconds_in_state", task.seconds_in_state},
                             {"step", OrNull(task.step)},
-                            {"loss", OrNull(task.loss)},
-                            {"steps_per_second", OrNull(task.steps_per_second)},
+                            {"loss", NumberJson(task.loss)},
+                            {"steps_per_second", NumberJson(task.steps_per_second)},
                             {"exit_code", OrNull(task.exit_code)},
                             {"cores", task.cores},
                             {"phase", task.phase}});
@@ -100,8 +157,17 @@ StatusOr<JobReport> JobReport::FromJson(absl::string_view text) {
                       .state = StateOf(ReadText(all, "state")),
                       .seconds = Read<double>(all, "seconds").value_or(0),
                       .cause = ReadText(all, "cause"),
+                      .verdict = ReadText(all, "verdict"),
+                      .exit_code = Read<int>(all, "exit_code"),
                       .hang = ReadText(all, "hang")};
   report.credentials = ReadTls(all);
+  report.checkpoint = ReadCheckpoint(all);
+  report.events = ReadEvents(all);
+  if (all.contains("outputs") && all["outputs"].is_object()) {
+    for (const auto& [task, output] : all["outputs"].items()) {
+      if (output.is_string()) report.outputs[task] = output.get<std::string>();
+    }
+  }
   if (all.contains("waits") && all["waits"].is_array()) {
     for (const json& wait : all["waits"]) {
       if (wait.is_string()) report.waits.push_back(ForTerminal(wait.get<std::string>()));
@@ -119,8 +185,8 @@ StatusOr<JobReport> JobReport::FromJson(absl::string_view text) {
                             .restarts = Read<int>(task, "restarts").value_or(0),
                             .seconds_in_state = Read<double>(task, "seconds_in_state").value_or(0),
                             .step = Read<int64_t>(task, "step"),
-                            .loss = Read<double>(task, "loss"),
-                            .steps_per_second = Read<double>(task, "steps_per_second"),
+                            .loss = ReadNumber(task, "loss"),
+                            .steps_per_second = ReadNumber(task, "steps_per_second"),
                             .exit_code = Read<int>(task, "exit_code")});
   }
   return report;
@@ -154,6 +220,10 @@ std::string JobReport::ToText() const {
     for (size_t i = 0; i < row.size(); ++i)
       absl::StrAppend(&line, " ", row[i], std::string(widths[i] - row[i].size() + 1, ' '));
     absl::StrAppend(&text, absl::StripTrailingAsciiWhitespace(line), "\n");
+  }
+  if (checkpoint.has_value()) {
+    absl::StrAppend(&text, "  checkpoint of step ", checkpoint->step, " by ", checkpoint->task, ", ",
+                    ShortAge(absl::Seconds(checkpoint->age_seconds)), " ago\n");
   }
   if (!cause.empty()) absl::StrAppend(&text, "  is being ended: ", cause, "\n");
   if (!hang.empty()) absl::StrAppend(&text, "  hangs: ", hang, "\n");

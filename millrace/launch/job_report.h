@@ -1,10 +1,13 @@
 // The state of a running job, which its launcher reports to `millrace status`.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "millrace/base/tls_credentials.h"
+#include "millrace/launch/job_events.h"
 #include "millrace/launch/supervision.h"
 #include "millrace/launch/task_board.h"
 
@@ -17,7 +20,10 @@ struct JobReport {
   RunState state = RunState::kPending;
   double seconds = 0;      // since the launch
   std::string cause = {};  // why the job is being ended
-  std::string hang = {};   // what the job hangs on; empty if it does not hang
+  // Once the job has ended: the launcher's last line, and its exit code.
+  std::string verdict = {};
+  std::optional<int> exit_code = {};
+  std::string hang = {};  // what the job hangs on; empty if it does not hang
   std::vector<std::string> waits = {};
   // A client's, for questions to the tasks: `millrace status --target` uses them. Not for printing.
   std::optional<TlsCredentials> credentials = {};
@@ -32,8 +38,19 @@ struct JobReport {
     std::optional<int> exit_code = {};  // of the last program that ended, as a shell reports it
   };
   std::vector<Task> tasks = {};
+  // The newest checkpoint that a task has reported as whole.
+  struct Checkpoint {
+    std::string task = {};
+    int64_t step = 0;
+    double age_seconds = 0;
+  };
+  std::optional<Checkpoint> checkpoint = {};
+  std::vector<JobEvent> events = {};  // oldest first
+  // The end of each task's output, by its name; in the last report of a job only.
+  std::map<std::string, std::string> outputs = {};
 
-  // With the credentials, for the job's socket, which answers to this user only.
+  // With the credentials, for the job's socket, which answers to this user only. A number that is not finite, such as a
+  // loss, is the text "NaN", "Infinity" or "-Infinity".
   std::string ToJson() const;
   // What ToJson returned, for printing.
   static std::string WithoutCredentials(absl::string_view json);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "millrace/base/affinity.h"
 #include "millrace/launch/process_tree.h"
+#include "millrace/launch/requeue.h"
 #include "millrace/launch/spawn.h"
 #include "millrace/train/timeline/merge_timelines.h"
 
@@ -22,6 +23,10 @@ constexpr absl::Duration kBetweenPings = absl::Seconds(5);
 constexpr absl::Duration kBetweenOutputs = absl::Milliseconds(50);
 // How long the end of the job waits for its log files.
 constexpr absl::Duration kLogsEnd = absl::Seconds(5);
+// The bytes of all tasks' output that the last report has.
+constexpr size_t kLastOutput = 4 << 20;
+// How long it waits for those who watch the job to read the last report, and for a dashboard to save its page.
+constexpr absl::Duration kEndIsRead = absl::Seconds(1), kPageIsSaved = absl::Seconds(5);
 
 }  // namespace
 
@@ -69,8 +74,16 @@ void JobRun::OnSignals() {
       case SIGTSTP:
         Suspend();
         break;
-      default:
-        job_->supervision.OnInterrupt(static_cast<int>(info.ssi_signo));
+      default: {
+        const int number = static_cast<int>(info.ssi_signo);
+        interrupted_ = true;
+        if (number == SIGTERM || number == job_->options.notice_signal) {
+          job_->Note("notice", "", absl::StrCat(SignalName(number), " to the launcher"));
+          job_->supervision.OnNotice(number);
+        } else {
+          job_->OnInterrupt(number);
+        }
+      }
     }
   }
 }
@@ -91,16 +104,19 @@ void JobRun::Suspend() {
 void JobRun::ReapChildren() {
   // Only reaps them: the end of a keeper is handled where its frames are read.
   pid_t pid;
-  while ((pid = waitpid(-1, nullptr, WNOHANG)) > 0) {
+  int status = 0;
+  while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
     for (LaunchedTask& task : job_->tasks) {
       if (task.link && task.link->pid() == pid) task.link->OnReaped();
     }
     inquiry_.OnReaped(pid);
+    dashboard_.OnReaped(pid);
+    arrivals_.OnReaped(pid, status);
   }
 }
 
 absl::Time JobRun::NextTimer() const {
-  absl::Time next = std::min(job_->supervision.next_timer(), next_ping_);
+  absl::Time next = std::min({job_->supervision.next_timer(), next_ping_, arrivals_.next_timer()});
   if (!job_->supervision.ending()) next = std::min(next, job_->hang.ask_at());
   if (job_->options.live) next = std::min(next, display_.next_draw());
   if (job_->output.stale()) next = std::min(next, next_output_);
@@ -113,12 +129,19 @@ void JobRun::OnTimer() {
   job_->supervision.OnTimer();
   if (next_ping_ <= now) {
     next_ping_ = now + kBetweenPings;
+    // mpirun that was killed has told nobody.
+    const int parent = job_->options.meeting.has_value() ? job_->options.meeting->parent : 0;
+    if (parent != 0 && getppid() != parent && !job_->supervision.ending()) job_->OnInterrupt(SIGHUP);
     for (LaunchedTask& task : job_->tasks) {
       if (task.link && !task.host.empty()) task.link->Send(KeeperFrameKind::kPing, "");
     }
   }
   for (size_t i = 0; i < job_->tasks.size(); ++i) {
     if (job_->tasks[i].keeper_deadline > now) continue;
+    if (!job_->tasks[i].link) {
+      arrivals_.OnMissing();
+      continue;
+    }
     job_->tasks[i].link->Kill(SIGKILL);
     keepers_.Lose(static_cast<int>(i),
                   absl::StrCat("no keeper came up within ", ShortAge(job_->options.start_timeout)));
@@ -137,12 +160,10 @@ void JobRun::OnTimer() {
 
 void JobRun::Poll(absl::Time until) {
   // The code below relies on the order of the descriptors.
-  std::vector<pollfd> fds = {{signals_.get(), POLLIN, 0},
-                             {job_->output.waiting_fd(), POLLOUT, 0},
-                             {inquiry_.fd(), POLLIN, 0},
-                             {job_->logs.fd(), POLLOUT, 0},
-                             {job_->logs.failures_fd(), POLLIN, 0}};
-  constexpr size_t kTasksAt = 5;
+  std::vector<pollfd> fds = {
+      {signals_.get(), POLLIN, 0},   {job_->output.waiting_fd(), POLLOUT, 0}, {inquiry_.fd(), POLLIN, 0},
+      {job_->logs.fd(), POLLOUT, 0}, {job_->logs.failures_fd(), POLLIN, 0},   {dashboard_.fd(), POLLIN, 0}};
+  constexpr size_t kTasksAt = 6;
   const bool read_tasks = !job_->output.full() || job_->supervision.ending();
   for (const LaunchedTask& task : job_->tasks) {
     fds.push_back({task.link && read_tasks ? task.link->out() : -1, POLLIN, 0});
@@ -151,9 +172,10 @@ void JobRun::Poll(absl::Time until) {
   }
   const size_t socket_at = fds.size();
   if (socket_.ok()) {
-    for (const int fd : socket_->fds())
-      fds.push_back({fd, static_cast<short>(fds.size() == socket_at ? POLLIN : POLLOUT), 0});
+    for (const pollfd& ready : socket_->polls()) fds.push_back(ready);
   }
+  const size_t arrivals_at = fds.size();
+  arrivals_.AddTo(&fds);
   const int wait =
       until == absl::InfiniteFuture()
           ? -1
@@ -163,6 +185,7 @@ void JobRun::Poll(absl::Time until) {
   if (fds[2].revents != 0) inquiry_.OnReadable();
   if (fds[3].revents != 0) job_->logs.Flush();
   if (fds[4].revents != 0) TellLogFailures();
+  if (fds[5].revents != 0) ReadDashboard();
   for (size_t i = 0; i < job_->tasks.size(); ++i) {
     LaunchedTask& task = job_->tasks[i];
     const int number = static_cast<int>(i);
@@ -173,15 +196,26 @@ void JobRun::Poll(absl::Time until) {
       keepers_.Lose(number, task.link->why());
   }
   if (fds[0].revents != 0) OnSignals();
-  for (size_t i = socket_at; i < fds.size(); ++i) {
+  for (size_t i = socket_at; i < arrivals_at; ++i) {
     if (fds[i].revents != 0) {
-      socket_->Serve([this] { return Report().ToJson(); });
+      socket_->Serve([this](const JobRequest& request) { return Answer(request); });
       break;
     }
   }
+  const bool arrives = std::any_of(fds.begin() + static_cast<ptrdiff_t>(arrivals_at), fds.end(),
+                                   [](const pollfd& p) { return p.revents != 0; });
+  if (arrives || arrivals_.next_timer() <= job_->Now()) arrivals_.Serve();
 }
 
-JobReport JobRun::Report() const {
+std::string JobRun::Answer(const JobRequest& request) const {
+  if (request.kind == JobRequest::Kind::kReport) return Report(request.events_after).ToJson();
+  for (const LaunchedTask& task : job_->tasks) {
+    if (task.name == request.task) return task.tail.Text();
+  }
+  return "";
+}
+
+JobReport JobRun::Report(int64_t events_after) const {
   JobReport report = {.pid = getpid(),
                       .command = job_->options.command,
                       .directory = job_->options.remote.directory,
@@ -191,11 +225,24 @@ JobReport JobRun::Report() const {
                       .hang = job_->hang.cause(),
                       .waits = inquiry_.waits(),
                       .credentials = job_->client,
-                      .tasks = {}};
+                      .tasks = {},
+                      .events = job_->events.After(events_after)};
+  const Training* saver = nullptr;
   for (size_t i = 0; i < job_->tasks.size(); ++i) {
     report.tasks.push_back(ReportTask(job_->supervision.tasks()[i], job_->tasks[i].training, job_->tasks[i].host,
                                       job_->tasks[i].address, job_->Now()));
     report.tasks.back().cores = CoreList(job_->tasks[i].cores);
+    const Training& training = job_->tasks[i].training;
+    if (!training.checkpoint() || (saver != nullptr && saver->checkpoint_at() >= training.checkpoint_at())) continue;
+    saver = &training;
+    report.checkpoint = {.task = job_->tasks[i].name,
+                         .step = *training.checkpoint(),
+                         .age_seconds = absl::ToDoubleSeconds(job_->Now() - training.checkpoint_at())};
+  }
+  if (finished_) {
+    report.verdict =
+        verdict_.empty() ? absl::StrCat("the job succeeded in ", ShortAge(job_->Now() - job_->began)) : verdict_;
+    report.exit_code = code_;
   }
   return report;
 }
@@ -229,10 +276,71 @@ void JobRun::MergeProfiles() {
                       : absl::StrCat("no timeline in ", job_->options.profile_dir, ": ", path.status().message()));
 }
 
+void JobRun::StartDashboard() {
+  if (!job_->options.dashboard) return;
+  const Status started =
+      socket_.ok() ? dashboard_.Start(kThisProgram, job_->options.dashboard_flags) : socket_.status();
+  if (!started.ok()) job_->Say(absl::StrCat("no dashboard: ", started.message()));
+  keepers_.set_dashboard(dashboard_.pid());
+}
+
+void JobRun::ReadDashboard() {
+  dashboard_.Read([this](absl::string_view line) { job_->output.Error(absl::StrCat(line, "\n")); });
+}
+
+void JobRun::EndWatching() {
+  JobReport last = Report(0);
+  for (const LaunchedTask& task : job_->tasks)
+    last.outputs[task.name] = task.tail.Text(kLastOutput / job_->tasks.size());
+  AwaitDashboard();
+  if (socket_.ok()) socket_->End(last.ToJson(), kEndIsRead);
+  socket_ = Unavailable("the job has ended");
+  EndDashboard();
+}
+
+void JobRun::AwaitDashboard() {
+  // A short job may be over before its dashboard has asked for the end.
+  const absl::Time deadline = job_->Now() + kPageIsSaved;
+  const auto answer = [this](const JobRequest& request) { return Answer(request); };
+  while (dashboard_.pid() != 0 && !dashboard_.has_spoken() && job_->Now() < deadline) {
+    std::vector<pollfd> ready = socket_->polls();
+    ready.push_back({dashboard_.fd(), POLLIN, 0});
+    ready.push_back({signals_.get(), POLLIN, 0});
+    poll(ready.data(), ready.size(), 1000);
+    socket_->Serve(answer);
+    ReadDashboard();
+    OnSignals();
+  }
+  if (socket_.ok()) socket_->Serve(answer);
+}
+
+void JobRun::EndDashboard() {
+  if (dashboard_.pid() == 0) return;
+  // Somebody at a terminal may want to look at the end of the job; a script must go on.
+  const bool stays = isatty(STDERR_FILENO) == 1 && isatty(STDIN_FILENO) == 1 && !interrupted_;
+  if (stays) job_->Say("the dashboard stays until Ctrl-C");
+  job_->output.Drain(1);
+  absl::Time deadline = stays ? absl::InfiniteFuture() : job_->Now() + kPageIsSaved;
+  if (!stays) dashboard_.Signal(SIGTERM);
+  while (dashboard_.pid() != 0 && job_->Now() < deadline) {
+    pollfd ready[] = {{signals_.get(), POLLIN, 0}, {dashboard_.fd(), POLLIN, 0}};
+    poll(ready, 2, deadline == absl::InfiniteFuture() ? -1 : 100);
+    if (ready[1].revents != 0) ReadDashboard();
+    interrupted_ = false;
+    OnSignals();
+    if (!interrupted_) continue;
+    dashboard_.Signal(SIGTERM);
+    deadline = std::min(deadline, job_->Now() + kPageIsSaved);
+  }
+  dashboard_.Signal(SIGKILL);
+  ReadDashboard();
+}
+
 int JobRun::Run() {
   sigset_t taken;
   sigemptyset(&taken);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGWINCH, SIGTSTP}) sigaddset(&taken, number);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGWINCH, SIGTSTP, job_->options.notice_signal})
+    sigaddset(&taken, number);
   sigprocmask(SIG_BLOCK, &taken, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signals_ = Fd(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -244,6 +352,7 @@ int JobRun::Run() {
   Status ready = job_->options.job.hosts.empty() ? keepers_.BindWorkers() : absl::OkStatus();
   if (ready.ok()) ready = WithPrefix("--log_dir: ", OpenLogs());
   if (ready.ok()) ready = WithPrefix("no certificates (--insecure does without): ", MakeAuthority());
+  if (ready.ok()) ready = WithPrefix("the tasks cannot meet: ", arrivals_.Open());
   if (!ready.ok()) {
     job_->Say(ready.message());
     job_->output.Drain(1);
@@ -251,7 +360,8 @@ int JobRun::Run() {
   }
   // A failure is not fatal: the job runs without `millrace status`.
   socket_ = JobSocket::Open();
-  if (!job_->options.job.hosts.empty()) next_ping_ = job_->Now() + kBetweenPings;
+  StartDashboard();
+  if (!job_->options.job.hosts.empty() || job_->options.meeting.has_value()) next_ping_ = job_->Now() + kBetweenPings;
   if (job_->options.live) display_.MeasureTerminal();
   job_->supervision.Begin();
   Perform();
@@ -260,20 +370,34 @@ int JobRun::Run() {
     OnTimer();
     Perform();
   }
-  keepers_.End(signals_.get(), [this] { OnSignals(); });
+  // A scheduler may end this process as soon as another task has ended.
+  const bool placed = job_->options.meeting.has_value() && job_->options.meeting->own_task >= 0;
+  if (placed) SayVerdict();
+  keepers_.End(signals_.get(), code_, [this] { OnSignals(); });
   display_.Draw(true);
   job_->output.EndBlock();
   MergeProfiles();
   if (!job_->logs.Close(kLogsEnd))
     job_->Say(absl::StrCat("--log_dir ", job_->options.log_dir, ": the disk stalls; the logs may be incomplete"));
   TellLogFailures();
+  if (!placed) SayVerdict();
+  if (job_->options.requeue && job_->supervision.noticed()) {
+    const Status asked = Requeue(absl::Seconds(10));
+    job_->Say(asked.ok() ? "the scheduler starts the job again (--requeue)"
+                         : absl::StrCat("--requeue: ", asked.message()));
+  }
+  EndWatching();
+  job_->output.Drain(10);
+  return code_;
+}
+
+void JobRun::SayVerdict() {
   if (!verdict_.empty()) {
     job_->Say(verdict_);
   } else if (!job_->options.quiet) {
     job_->Say(absl::StrCat("the job succeeded in ", ShortAge(job_->Now() - job_->began)));
   }
-  job_->output.Drain(10);
-  return code_;
+  job_->output.Drain(1);
 }
 
 }  // namespace millrace::launch

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "millrace/launch/dashboard_process.h"
 #include "millrace/launch/hang_inquiry.h"
 #include "millrace/launch/job_report.h"
 #include "millrace/launch/job_socket.h"
@@ -30,21 +31,35 @@ class JobRun {
   void Suspend();
   void ReapChildren();
 
-  JobReport Report() const;
+  std::string Answer(const JobRequest& request) const;
+  JobReport Report(int64_t events_after) const;
+  void StartDashboard();
+  // Shows what it has printed.
+  void ReadDashboard();
+  // Gives those who watch the job its last report.
+  void EndWatching();
+  // Waits until it has asked for the end of the job, if it has been started.
+  void AwaitDashboard();
+  // Ends it: on a terminal when the user asks for it, otherwise at once.
+  void EndDashboard();
   Status OpenLogs();
   void TellLogFailures();
   // Makes the authority of the job's certificates.
   Status MakeAuthority();
   void MergeProfiles();
+  void SayVerdict();
 
   JobState state_;
   JobState* const job_ = &state_;
   StatusDisplay display_{job_};
   HangInquiry inquiry_{job_};
-  TaskKeepers keepers_{job_, &display_, &inquiry_};
+  KeeperArrivals arrivals_{job_};
+  TaskKeepers keepers_{job_, &display_, &inquiry_, &arrivals_};
   StatusOr<JobSocket> socket_ = Unavailable("not opened");
+  DashboardProcess dashboard_;
   Fd signals_;
   absl::Time next_ping_ = absl::InfiniteFuture(), next_output_ = absl::InfinitePast();
+  bool interrupted_ = false;  // the user asked for the end
   bool finished_ = false;
   int code_ = 1;
   std::string verdict_;

@@ -19,7 +19,7 @@
 namespace millrace::launch {
 namespace {
 
-constexpr size_t kMaxAnswers = 16;  // concurrent answers; further clients wait in the listener's queue
+constexpr size_t kMaxClients = 32;  // further ones wait in the listener's queue
 constexpr size_t kMaxText = 64 << 20;
 
 std::string Prefix() { return absl::StrCat("millrace-launch-", getuid(), "-"); }
@@ -51,27 +51,64 @@ StatusOr<JobSocket> JobSocket::Open() {
   return JobSocket(std::move(fd));
 }
 
-std::vector<int> JobSocket::fds() const {
-  std::vector<int> fds = {answers_.size() < kMaxAnswers ? listener_.get() : -1};
-  for (const Answer& answer : answers_) fds.push_back(answer.fd.get());
-  return fds;
+std::vector<pollfd> JobSocket::polls() const {
+  std::vector<pollfd> polls = {{clients_.size() < kMaxClients ? listener_.get() : -1, POLLIN, 0}};
+  for (const Client& client : clients_)
+    polls.push_back({client.fd.get(), static_cast<short>(client.answered ? POLLOUT : POLLIN), 0});
+  return polls;
 }
 
-void JobSocket::Serve(const std::function<std::string()>& tell) {
-  while (answers_.size() < kMaxAnswers) {
+void JobSocket::Serve(const Tell& tell) {
+  while (clients_.size() < kMaxClients) {
     Fd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.ok()) break;
-    if (PeerMay(fd.get())) answers_.push_back({std::move(fd), tell()});
+    if (PeerMay(fd.get())) clients_.push_back({.fd = std::move(fd)});
   }
-  for (size_t i = 0; i < answers_.size();) {
-    Answer& answer = answers_[i];
-    const ssize_t size = send(answer.fd.get(), answer.text.data(), answer.text.size(), MSG_NOSIGNAL);
-    if (size > 0) answer.text.erase(0, size);
-    if (answer.text.empty() || (size < 0 && errno != EAGAIN && errno != EINTR)) {
-      answers_.erase(answers_.begin() + static_cast<ptrdiff_t>(i));
-    } else {
-      ++i;
-    }
+  std::erase_if(clients_, [&](Client& client) { return !Continue(&client, tell); });
+}
+
+bool JobSocket::Continue(Client* client, const Tell& tell) {
+  if (!client->answered && !Receive(client, tell)) return false;
+  return !client->answered || Send(client);
+}
+
+bool JobSocket::Receive(Client* client, const Tell& tell) {
+  char bytes[JobRequest::kMaxLine];
+  const ssize_t size = recv(client->fd.get(), bytes, sizeof(bytes), 0);
+  if (size < 0) return errno == EAGAIN || errno == EINTR;
+  if (size == 0 || client->awaits_end) return false;
+  client->request.append(bytes, size);
+  const size_t end = client->request.find('\n');
+  if (end == std::string::npos) return client->request.size() < JobRequest::kMaxLine;
+  const StatusOr<JobRequest> request = JobRequest::Parse(absl::string_view(client->request).substr(0, end));
+  if (!request.ok()) return false;
+  client->awaits_end = request->kind == JobRequest::Kind::kEnd;
+  if (client->awaits_end) return true;
+  client->text = tell(*request);
+  client->answered = true;
+  return true;
+}
+
+bool JobSocket::Send(Client* client) {
+  const ssize_t size = send(client->fd.get(), client->text.data(), client->text.size(), MSG_NOSIGNAL);
+  if (size > 0) client->text.erase(0, size);
+  return !client->text.empty() && (size >= 0 || errno == EAGAIN || errno == EINTR);
+}
+
+void JobSocket::End(const std::string& report, absl::Duration patience) {
+  std::erase_if(clients_, [](const Client& client) { return !client.awaits_end; });
+  for (Client& client : clients_) {
+    client.text = report;
+    client.answered = true;
+  }
+  const absl::Time deadline = Clock::Real()->Now() + patience;
+  while (true) {
+    std::erase_if(clients_, [](Client& client) { return !Send(&client); });
+    const int64_t left = absl::ToInt64Milliseconds(deadline - Clock::Real()->Now());
+    if (clients_.empty() || left <= 0) return clients_.clear();
+    std::vector<pollfd> ready = polls();
+    ready[0].fd = -1;
+    poll(ready.data(), ready.size(), static_cast<int>(left));
   }
 }
 
@@ -90,13 +127,27 @@ std::vector<int> RunningJobs() {
   return pids;
 }
 
-StatusOr<std::string> AskJob(int pid, absl::Duration timeout) {
+namespace {
+
+// A connection to the launcher, with the request sent.
+StatusOr<Fd> Request(int pid, const JobRequest& request) {
   Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address;
   const socklen_t size = Address(pid, &address);
   if (!fd.ok() || connect(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0)
     return NotFound("no job of yours runs with pid ", pid);
   if (!PeerMay(fd.get())) return absl::PermissionDeniedError(absl::StrCat("pid ", pid, " is another user's"));
+  const std::string line = request.ToLine();
+  // A new socket's buffer takes the whole line.
+  if (send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
+    return NotFound("the job with pid ", pid, " has ended");
+  return fd;
+}
+
+}  // namespace
+
+StatusOr<std::string> AskJob(int pid, absl::Duration timeout, const JobRequest& request) {
+  MR_ASSIGN_OR_RETURN(const Fd fd, Request(pid, request));
   const absl::Time deadline = Clock::Real()->Now() + timeout;
   std::string text;
   while (text.size() < kMaxText) {
@@ -113,6 +164,28 @@ StatusOr<std::string> AskJob(int pid, absl::Duration timeout) {
     text.append(bytes, got);
   }
   return DataLoss("the launcher with pid ", pid, " sent too much");
+}
+
+StatusOr<JobEnd> JobEnd::Watch(int pid) {
+  MR_ASSIGN_OR_RETURN(Fd fd, Request(pid, {.kind = JobRequest::Kind::kEnd}));
+  return JobEnd(std::move(fd));
+}
+
+bool JobEnd::Wait(absl::Duration timeout, int wake) {
+  const absl::Time deadline = Clock::Real()->Now() + timeout;
+  while (!ended_) {
+    pollfd ready[] = {{fd_.get(), POLLIN, 0}, {wake, POLLIN, 0}};
+    const int64_t left = std::max<int64_t>(0, absl::ToInt64Milliseconds(deadline - Clock::Real()->Now()));
+    if (poll(ready, 2, static_cast<int>(left)) <= 0 && left <= 0) return false;
+    if (ready[1].revents != 0) return false;
+    if (ready[0].revents == 0) continue;
+    char bytes[64 << 10];
+    const ssize_t size = read(fd_.get(), bytes, sizeof(bytes));
+    if (size < 0 && errno == EINTR) continue;
+    ended_ = size <= 0 || report_.size() > kMaxText;
+    if (size > 0) report_.append(bytes, size);
+  }
+  return true;
 }
 
 }  // namespace millrace::launch

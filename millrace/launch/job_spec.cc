@@ -21,6 +21,10 @@ bool IsJobName(absl::string_view name) {
          std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isalnum(c) || c == '_'; });
 }
 
+bool ParseSlots(const std::string& text, int* slots) {
+  return absl::SimpleAtoi(text, slots) && *slots >= 1 && *slots <= kMaxTasks;
+}
+
 }  // namespace
 
 absl::Duration RestartPolicy::Pause(int restarts_before) const {
@@ -132,12 +136,21 @@ StatusOr<std::vector<Host>> ParseHosts(absl::string_view text) {
       return InvalidArgument("line ", number, ": '", host.name,
                              "' is not a host; lines are: host [slots=N] [address=HOST]");
     }
+    // MPICH's way. More than one colon is an IPv6 address.
+    if (const size_t colon = host.name.find(':'); colon != std::string::npos && colon == host.name.rfind(':')) {
+      if (!ParseSlots(host.name.substr(colon + 1), &host.slots))
+        return InvalidArgument("line ", number, ": '", host.name, "' is neither a host nor host:SLOTS");
+      host.name.resize(colon);
+    }
     for (size_t i = 1; i < words.size(); ++i) {
       const std::pair<std::string, std::string> part = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
+      int most;
       if (part.first == "slots") {
-        if (!absl::SimpleAtoi(part.second, &host.slots) || host.slots < 1 || host.slots > kMaxTasks) {
+        if (!ParseSlots(part.second, &host.slots)) {
           return InvalidArgument("line ", number, ": slots is '", part.second, "' and must be a number of at least 1");
         }
+      } else if ((part.first == "max_slots" || part.first == "max-slots") && ParseSlots(part.second, &most)) {
+        // Open MPI's limit for more tasks than slots, which are not placed here.
       } else if (part.first == "address" && !part.second.empty()) {
         host.address = part.second;
       } else {

@@ -77,7 +77,8 @@ std::vector<TaskName> TasksOf(const JobSpec& job);
 // are too few slots.
 StatusOr<std::vector<int>> PlaceTasks(const JobSpec& job);
 
-// Lines of "host [slots=N] [address=HOST]"; '#' begins a comment. INVALID_ARGUMENT names the line.
+// Lines of "host [slots=N] [address=HOST]"; '#' begins a comment. Also reads the host files of Open MPI ("host slots=4
+// max_slots=8"), MPICH ("host:4") and PBS (a host once for each slot). INVALID_ARGUMENT names the line.
 StatusOr<std::vector<Host>> ParseHosts(absl::string_view text);
 
 // Splits a command into words like a shell. Understands quotes and backslashes, but no other shell syntax.

@@ -44,6 +44,19 @@ TEST(Hosts, LinesGiveHostsWithSlotsAndAddresses) {
   EXPECT_THAT(std::string(ParseHosts("a\nb slots=x").status().message()), HasSubstr("line 2"));
 }
 
+TEST(Hosts, FilesOfMpiAndPbsAreRead) {
+  const auto slots = [](const char* text) {
+    std::vector<std::string> found;
+    const std::vector<Host> hosts = ParseHosts(text).value();
+    for (const Host& host : hosts) found.push_back(absl::StrCat(host.name, "=", host.slots));
+    return found;
+  };
+  EXPECT_THAT(slots("node1 slots=4 max_slots=8\nnode2\n"), ElementsAre("node1=4", "node2=1"));      // Open MPI
+  EXPECT_THAT(slots("node1:4\nnode2\nfe80::1\n"), ElementsAre("node1=4", "node2=1", "fe80::1=1"));  // MPICH
+  EXPECT_THAT(slots("node1\nnode1\nnode2\n"), ElementsAre("node1=1", "node1=1", "node2=1"));        // PBS
+  for (const char* bad : {"node1:", "node1:x", "node1:0", "a max_slots=x"}) EXPECT_FALSE(ParseHosts(bad).ok()) << bad;
+}
+
 TEST(Hosts, AreFilledInOrderAndMustSuffice) {
   JobSpec job = {.groups = {{.name = "ps", .count = 1}, {.name = "worker", .count = 3}}, .program = {"p"}};
   EXPECT_THAT(*PlaceTasks(job), ElementsAre(-1, -1, -1, -1));

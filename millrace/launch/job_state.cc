@@ -2,10 +2,18 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "absl/strings/str_format.h"
 #include "millrace/base/affinity.h"
 
 namespace millrace::launch {
+namespace {
+
+// How long the same signal may take to reach all processes of a job.
+constexpr absl::Duration kOneSignal = absl::Seconds(1);
+
+}  // namespace
 
 JobState::JobState(const LauncherOptions& options)
     : options(options),
@@ -22,7 +30,14 @@ JobState::JobState(const LauncherOptions& options)
                                  : absl::StrFormat("[%s] ", task.name);
     task.host_address = task.claim.host = "localhost";
     task.claim.bound = options.job.bind_workers && GroupOf(options.job, record.name.job).trains();
-    if (places[number] >= 0) {
+    if (options.meeting.has_value() && options.meeting->own_task >= 0) {
+      // Its keeper says where it is.
+      const bool own = number == options.meeting->own_task;
+      task.prefix.clear();
+      task.host_address = own ? options.meeting->address : "";
+      task.claim.host = task.host_address;
+      if (const char* gpus = getenv("CUDA_VISIBLE_DEVICES"); own && gpus != nullptr) task.gpus = gpus;
+    } else if (places[number] >= 0) {
       task.host = options.job.hosts[places[number]].name;
       task.host_address = options.job.hosts[places[number]].Address();
       task.claim.host = task.host;
@@ -31,6 +46,13 @@ JobState::JobState(const LauncherOptions& options)
     }
     tasks.push_back(std::move(task));
   }
+}
+
+void JobState::OnInterrupt(int signal) {
+  // A scheduler sends one signal to all processes of the job, which is not a second one.
+  if (options.meeting.has_value() && Now() - interrupted < kOneSignal) return;
+  interrupted = Now();
+  supervision.OnInterrupt(signal);
 }
 
 }  // namespace millrace::launch

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "millrace/base/clock.h"
 #include "millrace/launch/hang_watch.h"
+#include "millrace/launch/job_events.h"
 #include "millrace/launch/launched_task.h"
 #include "millrace/launch/launcher.h"
 #include "millrace/launch/log_files.h"
@@ -30,6 +31,13 @@ struct JobState {
   absl::Time Now() const { return Clock::Real()->Now(); }
   // A line of the launcher's own, on stderr.
   void Say(absl::string_view line) { output.Error(absl::StrCat("millrace: ", line, "\n")); }
+  // The job is asked to end by a signal, to this process or to a keeper.
+  void OnInterrupt(int signal);
+
+  // For the time line; `kind` as in JobEvent.
+  void Note(absl::string_view kind, absl::string_view task, absl::string_view text) {
+    events.Add(absl::ToDoubleSeconds(Now() - began), kind, task, text);
+  }
 
   const LauncherOptions& options;
   const absl::Time began;
@@ -39,8 +47,10 @@ struct JobState {
   TerminalOutput output;
   HangWatch hang;
   LogFiles logs;
+  JobEvents events;
   std::unique_ptr<net::CertificateAuthority> authority;  // null: the job has no certificates
   std::optional<TlsCredentials> client;                  // for questions to the tasks
+  absl::Time interrupted = absl::InfinitePast();
 };
 
 }  // namespace millrace::launch

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,12 +18,14 @@
 #include "millrace/base/affinity.h"
 #include "millrace/base/clock.h"
 #include "millrace/base/fd.h"
+#include "millrace/base/notice.h"
 #include "millrace/launch/core_shares.h"
 #include "millrace/launch/credential_folder.h"
 #include "millrace/launch/exit_status.h"
 #include "millrace/launch/keeper_frame.h"
 #include "millrace/launch/keeper_guard.h"
 #include "millrace/launch/keeper_rules.h"
+#include "millrace/launch/output_echo.h"
 #include "millrace/launch/process_tree.h"
 #include "millrace/launch/python_site.h"
 #include "millrace/launch/spawn.h"
@@ -39,6 +42,8 @@ constexpr size_t kMaxPending = 256 << 10;
 constexpr int kProgressFd = 3;
 // How long an earlier keeper of the task may take to end what it runs.
 constexpr absl::Duration kTakeOver = absl::Seconds(15);
+// How long a stdout that nobody reads holds up the end.
+constexpr absl::Duration kLastEcho = absl::Seconds(5);
 
 class Keeper : private TaskProcesses {
  public:
@@ -66,10 +71,13 @@ class Keeper : private TaskProcesses {
   void Release() override;
 
   void Send(KeeperFrameKind kind, absl::string_view body) {
-    if (!rules_.launcher_gone()) pending_ += EncodeKeeperFrame(kind, body);
+    if (!rules_.launcher_gone()) AddPending(EncodeKeeperFrame(kind, body));
   }
+  void AddPending(absl::string_view bytes);
   void SendPending();
   void ReadLauncher();
+  // Acts on the frames that have arrived.
+  void TakeFrames(absl::string_view bytes);
   // Returns false if the stream has ended or has no data now.
   bool ReadStream(Stream* stream);
   void OnSignals();
@@ -77,6 +85,7 @@ class Keeper : private TaskProcesses {
 
   const KeeperOptions options_;
   const CredentialFolder* const folder_;
+  const pid_t guard_ = getppid();  // when it dies, the keeper gets SIGTERM from it
   Fd signals_;
   std::optional<net::HeldPort> port_;
   KeeperFrameReader reader_{/*greeting=*/false};
@@ -84,7 +93,18 @@ class Keeper : private TaskProcesses {
   std::vector<Stream> streams_;
   StreamLines progress_{/*limit=*/4096};
   KeeperRules rules_;
+  OutputEcho echo_;
 };
+
+void Keeper::AddPending(absl::string_view bytes) {
+  if (options_.channel == nullptr) {
+    absl::StrAppend(&pending_, bytes);
+  } else if (StatusOr<std::string> sealed = options_.channel->out.Seal(bytes); sealed.ok()) {
+    pending_ += *sealed;
+  } else {
+    rules_.OnLauncherGone();
+  }
+}
 
 void Keeper::SendPending() {
   while (!pending_.empty() && !rules_.launcher_gone()) {
@@ -102,7 +122,14 @@ void Keeper::ReadLauncher() {
   if (size < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (size <= 0) return rules_.OnLauncherGone();
   rules_.OnHeard();
-  reader_.Add({bytes, static_cast<size_t>(size)});
+  if (options_.channel == nullptr) return TakeFrames({bytes, static_cast<size_t>(size)});
+  std::string opened;
+  if (!options_.channel->in.Open({bytes, static_cast<size_t>(size)}, &opened).ok()) return rules_.OnLauncherGone();
+  TakeFrames(opened);
+}
+
+void Keeper::TakeFrames(absl::string_view bytes) {
+  reader_.Add(bytes);
   while (!rules_.launcher_gone()) {
     StatusOr<std::optional<KeeperFrame>> frame = reader_.Next();
     if (!frame.ok()) return rules_.OnLauncherGone();
@@ -137,6 +164,7 @@ int64_t Keeper::Start(const StartFrame& start, NumbersAndText* error) {
                           .descriptors = {-1, out->write.get(), err->write.get(), progress->write.get()},
                           .parent_death_signal = SIGKILL};
   options.environment.push_back(absl::StrCat("MILLRACE_PROGRESS_FD=", kProgressFd));
+  options.environment.push_back(absl::StrCat(kKeeperVariable, "=", getpid()));
   options.environment.push_back(
       absl::StrCat(kTlsFolderVariable, "=", start.credentials.has_value() ? folder_->path() : ""));
   if (const Status added = AddPythonSite(&options.environment); !added.ok())
@@ -144,6 +172,7 @@ int64_t Keeper::Start(const StartFrame& start, NumbersAndText* error) {
   SpawnError why;
   const pid_t pid = Spawn(options, &why);
   if (pid <= 0) return failed(why.number, why.text);
+  echo_.set_ended(false);
   streams_.clear();
   streams_.push_back({std::move(out->read), KeeperFrameKind::kStdout});
   streams_.push_back({std::move(err->read), KeeperFrameKind::kStderr});
@@ -164,6 +193,7 @@ bool Keeper::ReadStream(Stream* stream) {
   if (stream->kind == KeeperFrameKind::kProgress) {
     progress_.Add(read, [this](absl::string_view line) { Send(KeeperFrameKind::kProgress, line); });
   } else {
+    if (options_.echo) echo_.Add(stream->kind == KeeperFrameKind::kStderr, read);
     Send(stream->kind, read);
   }
   return true;
@@ -176,6 +206,7 @@ void Keeper::SendOutput(bool last) {
     }
   }
   if (!last) return;
+  echo_.set_ended(true);
   progress_.Flush([this](absl::string_view line) { Send(KeeperFrameKind::kProgress, line); });
   streams_.clear();
 }
@@ -185,6 +216,11 @@ void Keeper::OnSignals() {
   while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
     if (info.ssi_signo == SIGCHLD) {
       Reap();
+    } else if (info.ssi_signo == SIGTERM && (info.ssi_code == SI_QUEUE || static_cast<pid_t>(info.ssi_pid) != guard_)) {
+      rules_.OnNotice(SIGTERM, /*passed_on=*/info.ssi_code == SI_QUEUE);
+    } else if (options_.channel != nullptr && !rules_.launcher_gone()) {
+      // A scheduler sends it to every task; the launcher ends them together.
+      Send(KeeperFrameKind::kInterrupted, EncodeNumbers({info.ssi_signo}));
     } else {
       rules_.OnLauncherGone();
     }
@@ -219,7 +255,7 @@ int Keeper::Run() {
   SetNonBlocking(options_.in);
   TaskClaim claim = TaskClaim::Take(options_.claim, kTakeOver);
   rules_.OnHeard();
-  pending_ = std::string(kGreeting);
+  AddPending(kGreeting);
   StatusOr<net::HeldPort> port = net::HeldPort::Take();
   if (!port.ok()) {
     Send(KeeperFrameKind::kNotStarted, EncodeNumbers({EADDRINUSE}, port.status().message()));
@@ -231,21 +267,28 @@ int Keeper::Run() {
   hello.cores = NeighboursTogether(AllowedCores());
   hello.credential_folder = folder_->path();
   Send(KeeperFrameKind::kHello, hello.Encode());
+  TakeFrames(options_.received);
   while (!rules_.over()) {
     const bool gone = rules_.launcher_gone();
     std::vector<pollfd> fds = {{signals_.get(), POLLIN, 0},
                                {gone ? -1 : options_.in, POLLIN, 0},
                                {gone || pending_.empty() ? -1 : options_.out, POLLOUT, 0},
-                               {gone ? -1 : claim.fd(), POLLIN, 0}};
-    for (const Stream& stream : streams_)
-      fds.push_back({pending_.size() < kMaxPending ? stream.fd.get() : -1, POLLIN, 0});
+                               {gone ? -1 : claim.fd(), POLLIN, 0},
+                               {echo_.waiting_fd(/*error=*/false), POLLOUT, 0},
+                               {echo_.waiting_fd(/*error=*/true), POLLOUT, 0}};
+    constexpr size_t kStreamsAt = 6;
+    const bool takes = pending_.size() < kMaxPending && echo_.size() < kMaxPending;
+    for (const Stream& stream : streams_) fds.push_back({takes ? stream.fd.get() : -1, POLLIN, 0});
     const absl::Duration left = rules_.next_timer() - Clock::Real()->Now();
     const int wait = left == absl::InfiniteDuration()
                          ? -1
                          : static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(left) + 1, 0, 60000));
     poll(fds.data(), fds.size(), wait);
     for (size_t i = 0; i < streams_.size(); ++i) {
-      if (fds[4 + i].revents != 0 && streams_[i].fd.ok()) ReadStream(&streams_[i]);
+      if (fds[kStreamsAt + i].revents != 0 && streams_[i].fd.ok()) ReadStream(&streams_[i]);
+    }
+    for (const bool error : {false, true}) {
+      if (fds[error ? 5 : 4].revents != 0) echo_.Write(error);
     }
     if (fds[0].revents != 0) OnSignals();
     if (fds[1].revents != 0 && !rules_.launcher_gone()) ReadLauncher();
@@ -254,7 +297,10 @@ int Keeper::Run() {
     rules_.OnTimer();
     SendPending();
   }
-  return 0;
+  echo_.Drain(kLastEcho);
+  if (options_.channel == nullptr) return 0;
+  if (!rules_.finish().has_value()) fprintf(stderr, "millrace: the task that supervises the job (rank 0) is gone\n");
+  return rules_.finish().value_or(1);
 }
 
 }  // namespace

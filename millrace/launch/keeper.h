@@ -6,9 +6,11 @@
 // (process_tree.h).
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "absl/time/time.h"
+#include "millrace/launch/meeting/sealed_channel.h"
 
 namespace millrace::launch {
 
@@ -22,6 +24,13 @@ struct KeeperOptions {
   // Names the job and the task: an earlier keeper of the same name on this machine is ended first (task_claim.h). May
   // be empty.
   std::string claim = {};
+  // For a keeper that a scheduler started, and that came to its launcher's meeting (meeting/join_meeting.h): `in` and
+  // `out` are the connection, in sealed records, of which `received` has been opened already. Signals that ask the
+  // keeper to end go to the launcher, and the exit code is the one that the launcher gives.
+  std::shared_ptr<SealedChannel> channel = nullptr;
+  std::string received = {};
+  // Whether what the program prints also goes to this process's own stdout and stderr.
+  bool echo = false;
 };
 
 // Runs until no process of the task is left, and returns the exit code for the keeper's process. The process must have

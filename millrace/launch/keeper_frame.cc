@@ -67,9 +67,9 @@ bool TakeCores(absl::string_view* body, std::vector<int>* cores) {
 
 bool IsKind(uint8_t kind) {
   return (kind >= static_cast<uint8_t>(KeeperFrameKind::kStart) &&
-          kind <= static_cast<uint8_t>(KeeperFrameKind::kPing)) ||
+          kind <= static_cast<uint8_t>(KeeperFrameKind::kFinish)) ||
          (kind >= static_cast<uint8_t>(KeeperFrameKind::kHello) &&
-          kind <= static_cast<uint8_t>(KeeperFrameKind::kGone));
+          kind <= static_cast<uint8_t>(KeeperFrameKind::kInterrupted));
 }
 
 }  // namespace

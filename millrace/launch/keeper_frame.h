@@ -26,16 +26,18 @@ enum class KeeperFrameKind : uint8_t {
   kSignal = 2,  // a number: the signal to send to the program's process group
   kKill = 3,    // send SIGKILL to the program and all its descendants
   kPing = 4,    // the launcher is alive
+  kFinish = 5,  // a number: the exit code for the keeper's process; the job is over
   // From the keeper.
-  kHello = 16,       // HelloFrame
-  kStarted = 17,     // a number: the program's pid
-  kNotStarted = 18,  // a number: errno; a string: what failed
-  kStdout = 19,      // bytes
-  kStderr = 20,      // bytes
-  kProgress = 21,    // one line (train/progress.h)
-  kExited = 22,      // two numbers: code, signal
-  kSuspended = 23,   // a number: the signal that stopped it, 0 when it continues
-  kGone = 24,        // neither the program nor a descendant of it is left
+  kHello = 16,        // HelloFrame
+  kStarted = 17,      // a number: the program's pid
+  kNotStarted = 18,   // a number: errno; a string: what failed
+  kStdout = 19,       // bytes
+  kStderr = 20,       // bytes
+  kProgress = 21,     // one line (train/progress.h)
+  kExited = 22,       // two numbers: code, signal
+  kSuspended = 23,    // a number: the signal that stopped it, 0 when it continues
+  kGone = 24,         // neither the program nor a descendant of it is left
+  kInterrupted = 25,  // a number: the signal with which somebody wants the job to end
 };
 
 struct KeeperFrame {

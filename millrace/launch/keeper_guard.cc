@@ -14,6 +14,14 @@
 #include "millrace/launch/process_tree.h"
 
 namespace millrace::launch {
+namespace {
+
+volatile pid_t guarded_keeper = 0;
+
+// Whoever has started the keeper, such as a scheduler, knows the guard's pid.
+void PassOn(int signal) { sigqueue(guarded_keeper, signal, sigval{}); }
+
+}  // namespace
 
 void KillAllBelow() {
   int pause_ms = 1;
@@ -45,8 +53,9 @@ void SplitOffGuard(absl::FunctionRef<void()> clean_up) {
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3; ++fd) dup2(null, fd);
   close(null);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGTSTP})
-    signal(number, SIG_IGN);
+  guarded_keeper = keeper;
+  signal(SIGTERM, PassOn);
+  for (const int number : {SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGTSTP}) signal(number, SIG_IGN);
   int status = 0;
   while (true) {
     const pid_t ended = waitpid(-1, &status, 0);

@@ -1,6 +1,8 @@
 #include "millrace/launch/keeper_link.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -58,19 +60,35 @@ StatusOr<KeeperLink> KeeperLink::Open(const std::string& millrace, const std::st
   return link;
 }
 
+KeeperLink KeeperLink::Of(Arrival arrival) {
+  KeeperLink link;
+  link.in_ = Fd(fcntl(arrival.socket.get(), F_DUPFD_CLOEXEC, 0));
+  link.out_ = std::move(arrival.socket);
+  link.channel_ = std::move(arrival.channel);
+  return link;
+}
+
+void KeeperLink::Close() {
+  if (met() && in_.ok()) shutdown(in_.get(), SHUT_WR);
+  in_.Reset();
+}
+
 void KeeperLink::Kill(int signal) {
   if (pid_ > 0) kill(pid_, signal);
 }
 
 void KeeperLink::Send(KeeperFrameKind kind, absl::string_view body) {
   if (!in_.ok()) return;
-  pending_ += EncodeKeeperFrame(kind, body);
+  const std::string frame = EncodeKeeperFrame(kind, body);
+  // Without its records in order the keeper ends the connection.
+  pending_ += met() ? channel_->out.Seal(frame).value_or("") : frame;
   Flush();
 }
 
 void KeeperLink::Flush() {
   while (!pending_.empty() && in_.ok()) {
-    const ssize_t size = write(in_.get(), pending_.data(), pending_.size());
+    const ssize_t size = met() ? send(in_.get(), pending_.data(), pending_.size(), MSG_NOSIGNAL)
+                               : write(in_.get(), pending_.data(), pending_.size());
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && errno == EAGAIN) return;
     if (size < 0) {
@@ -86,8 +104,12 @@ bool KeeperLink::Read(const std::function<void(const KeeperFrame&)>& on_frame) {
   char bytes[64 << 10];
   const ssize_t size = read(out_.get(), bytes, sizeof(bytes));
   if (size < 0 && (errno == EINTR || errno == EAGAIN)) return true;
-  if (size > 0) {
-    reader_.Add({bytes, static_cast<size_t>(size)});
+  std::string opened;
+  const absl::string_view read_bytes(bytes, std::max<ssize_t>(size, 0));
+  const Status whole = met() && size > 0 ? channel_->in.Open(read_bytes, &opened) : absl::OkStatus();
+  if (!whole.ok()) last_error_ = std::string(whole.message());
+  if (size > 0 && whole.ok()) {
+    reader_.Add(met() ? opened : read_bytes);
     while (true) {
       StatusOr<std::optional<KeeperFrame>> frame = reader_.Next();
       if (!frame.ok()) {

@@ -13,6 +13,7 @@
 #include "millrace/base/fd.h"
 #include "millrace/base/status.h"
 #include "millrace/launch/keeper_frame.h"
+#include "millrace/launch/meeting/meeting_place.h"
 #include "millrace/launch/stream_lines.h"
 
 namespace millrace::launch {
@@ -40,6 +41,8 @@ class KeeperLink {
   // program. Fails if no process could be created.
   static StatusOr<KeeperLink> Open(const std::string& millrace, const std::string& host, const RemoteOptions& remote,
                                    const std::string& task);
+  // The connection of a keeper that came to the launcher's meeting.
+  static KeeperLink Of(Arrival arrival);
 
   KeeperLink(KeeperLink&&) = default;
   KeeperLink& operator=(KeeperLink&&) = default;
@@ -55,7 +58,9 @@ class KeeperLink {
   void Send(KeeperFrameKind kind, absl::string_view body);
   void Flush();
   // Closes the connection; the keeper then ends the task's processes and itself.
-  void Close() { in_.Reset(); }
+  void Close();
+  // Whether the keeper is another process's child: its end shows only in the end of its frames.
+  bool met() const { return channel_ != nullptr; }
   bool closed() const { return !in_.ok(); }
 
   // Reads the available frames. Returns false if the keeper is gone; why() then gives the reason, as far as it is
@@ -70,6 +75,7 @@ class KeeperLink {
 
   pid_t pid_ = 0;
   Fd in_, out_, error_;
+  std::shared_ptr<SealedChannel> channel_;
   std::string pending_;
   KeeperFrameReader reader_{/*greeting=*/true};
   StreamLines error_lines_;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "millrace/train/progress.h"
+
 namespace millrace::launch {
 namespace {
 
@@ -43,6 +45,10 @@ void KeeperRules::OnFrame(const KeeperFrame& frame) {
     case KeeperFrameKind::kKill:
       if (running_) EndTree(/*now=*/true);
       return;
+    case KeeperFrameKind::kFinish:
+      if (const StatusOr<NumbersAndText> code = DecodeNumbers(frame.body, 1); code.ok())
+        finish_ = static_cast<int>(code->numbers[0] & 0xff);
+      return;
     default:
       return;  // kPing
   }
@@ -57,6 +63,13 @@ void KeeperRules::Start(const StartFrame& start) {
   ending_ = Ending::kNo;
   end_at_ = give_up_at_ = absl::InfiniteFuture();
   send_(KeeperFrameKind::kStarted, EncodeNumbers({pid}));
+}
+
+void KeeperRules::OnNotice(int signal, bool passed_on) {
+  const bool first = !noticed_ && !guard_noticed_;
+  if (std::exchange(passed_on ? guard_noticed_ : noticed_, true)) return OnLauncherGone();
+  if (!first) return;
+  send_(KeeperFrameKind::kProgress, FormatProgress({.notice = "given", .signal = signal}));
 }
 
 void KeeperRules::OnSuspended(int signal) { send_(KeeperFrameKind::kSuspended, EncodeNumbers({signal})); }

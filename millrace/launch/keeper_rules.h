@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
@@ -51,6 +52,10 @@ class KeeperRules {
   void OnFrame(const KeeperFrame& frame);
   // The launcher has ended, or the keeper itself is told to end.
   void OnLauncherGone();
+  // The keeper itself got a notice, as when a scheduler signals all processes of a job. The launcher gives the whole
+  // job its notice then. The second time, the keeper ends; one that its guard has passed on and one of its own may be
+  // the same.
+  void OnNotice(int signal, bool passed_on = false);
   // The program was suspended by `signal`; 0: it continues.
   void OnSuspended(int signal);
   void OnExited(ExitStatus exit);
@@ -63,6 +68,8 @@ class KeeperRules {
   // Nothing is left to do.
   bool over() const { return launcher_gone_ && !running_; }
   int64_t program() const { return program_; }
+  // The exit code that the launcher wants; nullopt if it ended without a word.
+  std::optional<int> finish() const { return finish_; }
 
  private:
   enum class Ending { kNo, kAsked, kKilling };
@@ -78,6 +85,8 @@ class KeeperRules {
   absl::Time heard_;
   bool launcher_gone_ = false;
   bool paused_ = false;
+  std::optional<int> finish_;
+  bool noticed_ = false, guard_noticed_ = false;
   int64_t program_ = 0;   // not yet reaped
   bool running_ = false;  // from its start until no descendant is left
   Ending ending_ = Ending::kNo;

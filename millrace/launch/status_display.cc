@@ -13,6 +13,38 @@ namespace {
 
 constexpr absl::Duration kBetweenDraws = absl::Milliseconds(250);
 
+// The kind of event that entering the state is; null: none.
+const char* EventOf(RunState state) {
+  switch (state) {
+    case RunState::kRunning:
+      return "start";
+    case RunState::kRestarting:
+      return "restart";
+    case RunState::kSucceeded:
+      return "end";
+    case RunState::kFailed:
+      return "fail";
+    case RunState::kLost:
+      return "lose";
+    case RunState::kStopped:
+      return "stop";
+    case RunState::kPending:
+    case RunState::kStarting:
+      break;
+  }
+  return nullptr;
+}
+
+std::string EventText(const TaskRecord& record) {
+  if (record.state == RunState::kRunning)
+    return record.restarts > 0 ? absl::StrCat("runs again, restart ", record.restarts, ", pid ", record.pid)
+                               : absl::StrCat("runs, pid ", record.pid);
+  const bool failed = record.state == RunState::kFailed || record.state == RunState::kRestarting;
+  if (failed && record.exit)
+    return absl::StrCat(record.exit->ToString(), record.state == RunState::kRestarting ? "; is restarted" : "");
+  return StateName(record.state);
+}
+
 }  // namespace
 
 void StatusDisplay::TellStates() {
@@ -20,6 +52,7 @@ void StatusDisplay::TellStates() {
     const TaskRecord& record = job_->supervision.tasks()[i];
     if (record.state == job_->tasks[i].shown) continue;
     job_->tasks[i].shown = record.state;
+    if (const char* kind = EventOf(record.state)) job_->Note(kind, job_->tasks[i].name, EventText(record));
     next_draw_ = std::min(next_draw_, job_->Now());
     // On a terminal the status lines show the states, and a restart has been reported with its reason.
     if (job_->options.live || job_->options.quiet || record.state == RunState::kStarting ||

@@ -14,6 +14,10 @@ constexpr absl::Duration kSettle = absl::Milliseconds(200);
 constexpr absl::Duration kSuspendedAWhile = absl::Seconds(1);
 constexpr size_t kLastWords = 200;
 constexpr int kMistake = 2;  // the exit code
+// When, in parts of the grace, a notice's order goes on although a task has not ended its step or its program. Servers
+// need little time, but all of the others'.
+constexpr double kChiefAt = 0.4, kServersAt = 0.8;
+constexpr absl::Duration kServersEnd = absl::Seconds(2);
 
 // Signals that come from outside or from the processor, not from a program that gives up because of a peer.
 bool IsOwnDoing(int signal) {
@@ -41,6 +45,11 @@ Supervision::Supervision(const JobSpec& job, Clock* clock)
                         .serves = group.serves && !all_serve,
                         .since = clock->Now()});
     }
+  }
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    const TaskGroup& group = GroupOf(job, tasks_[i].name.job);
+    if (tasks_[i].name.index != 0 || group.side || !group.trains()) continue;
+    if (chief_ < 0 || group.name != "worker") chief_ = static_cast<int>(i);
   }
 }
 
@@ -92,7 +101,7 @@ void Supervision::OnKeeperReady(int task) {
 void Supervision::OnStarted(int task, int64_t pid) {
   tasks_[task].pid = pid;
   if (tasks_[task].state == RunState::kStarting) Move(task, RunEvent::kUp);
-  if (ending()) Do(Action::Kind::kSignal, task, last_signal_ == 0 ? SIGTERM : last_signal_);
+  if (ending() && IsItsTurn(task)) Do(Action::Kind::kSignal, task, last_signal_ == 0 ? SIGTERM : last_signal_);
   Look();
 }
 
@@ -230,7 +239,7 @@ void Supervision::SignalAll(int signal) {
     if (record.gone) continue;
     if (signal == SIGKILL) {
       Do(Action::Kind::kKill, task);
-    } else if (!IsTerminal(record.state)) {
+    } else if (!IsTerminal(record.state) && IsItsTurn(task)) {
       Do(Action::Kind::kSignal, task, signal);
     }
   }
@@ -240,12 +249,111 @@ void Supervision::SignalAll(int signal) {
 void Supervision::OnInterrupt(int signal) {
   if (finished_) return;
   if (interrupted_ || ending()) {
-    interrupted_ = true;
+    interrupted_ = notice_.killed = true;
     return SignalAll(SIGKILL);
   }
   interrupted_ = true;
   End(Ending::kStopped, absl::StrCat("interrupted by ", SignalName(signal), "; all tasks were stopped"), 128 + signal,
       signal == SIGINT ? SIGINT : SIGTERM);
+}
+
+void Supervision::OnNotice(int signal) {
+  // A scheduler may signal all processes of a job, and a task's word may come first.
+  const bool same = noticed() && !interrupted_;
+  if (ending() && !same) return OnInterrupt(signal);
+  interrupted_ = true;
+  if (!same && !finished_) BeginNotice(signal);
+}
+
+void Supervision::BeginNotice(int signal) {
+  notice_ = {.signal = signal, .chief_at = clock_->Now() + kChiefAt * grace_};
+  notice_.servers_at = clock_->Now() + std::max(kServersAt * grace_, grace_ - kServersEnd);
+  End(Ending::kStopped, absl::StrCat("interrupted by ", SignalName(signal), "; all tasks were stopped"), 128 + SIGTERM,
+      SIGTERM);
+}
+
+void Supervision::OnNoticeWord(int task, const TrainingProgress& word) {
+  if (finished_) return;
+  if (word.notice == "given") {
+    const int signal = word.signal > 0 && word.signal < NSIG ? word.signal : SIGTERM;
+    if (!ending()) BeginNotice(signal);
+    return;
+  }
+  TaskRecord& record = tasks_[task];
+  notice_.heard = true;
+  const bool outcome = word.notice == "saved" || word.notice == "failed";
+  if (outcome || (word.notice == "ready" && task == chief_ && !notice_.outcome)) notice_.outcome = word;
+  if (outcome || word.notice == "ready") record.makes_steps = false;
+  if (word.notice == "follows") record.follows = true;
+  if (ending()) Look();
+}
+
+bool Supervision::IsItsTurn(int task) const {
+  using Turn = NoticeState::Turn;
+  if (!noticed()) return true;
+  if (tasks_[task].serves) return notice_.turn == Turn::kServers;
+  return task != chief_ || notice_.turn != Turn::kOthers;
+}
+
+void Supervision::AdvanceNotice() {
+  using Turn = NoticeState::Turn;
+  const absl::Time now = clock_->Now();
+  const auto all = [&](auto holds) {
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      if (!tasks_[i].serves && !holds(static_cast<int>(i), tasks_[i])) return false;
+    }
+    return true;
+  };
+  const auto signal = [&](auto whom) {
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      const TaskRecord& record = tasks_[i];
+      if (!record.gone && !IsTerminal(record.state) && whom(static_cast<int>(i), record))
+        Do(Action::Kind::kSignal, static_cast<int>(i), SIGTERM);
+    }
+  };
+  if (notice_.turn == Turn::kOthers && (now >= notice_.chief_at || all([&](int task, const TaskRecord& t) {
+                                          return task == chief_ || IsTerminal(t.state) || !t.makes_steps || t.follows;
+                                        }))) {
+    notice_.turn = Turn::kChief;
+    notice_.chief_at = absl::InfiniteFuture();
+    signal([&](int task, const TaskRecord&) { return task == chief_; });
+  }
+  if (notice_.turn != Turn::kChief) return;
+  // Nothing will come any more for which a task that follows the chief could wait: its second signal ends it.
+  if (chief_ >= 0 && IsTerminal(tasks_[chief_].state)) {
+    signal([&](int, const TaskRecord& t) { return t.follows; });
+    for (TaskRecord& record : tasks_) record.follows = false;
+  }
+  if (now < notice_.servers_at && !all([](int, const TaskRecord& t) { return IsTerminal(t.state); })) return;
+  notice_.turn = Turn::kServers;
+  notice_.servers_at = absl::InfiniteFuture();
+  signal([](int, const TaskRecord& t) { return t.serves; });
+}
+
+void Supervision::JudgeNotice() {
+  if (!notice_.heard) return;  // the programs do not know of notices
+  std::optional<int64_t> step = notice_.outcome ? notice_.outcome->step : std::nullopt;
+  if (!step) {
+    for (const TaskRecord& record : tasks_) step = std::max(step, record.step);
+  }
+  cause_ = absl::StrCat("stopped by ", SignalName(notice_.signal), step ? absl::StrCat(" at step ", *step) : "");
+  if (notice_.outcome && notice_.outcome->notice == "saved") {
+    absl::StrAppend(&cause_, "; ", notice_.outcome->checkpoint, " is whole");
+  } else if (notice_.outcome && notice_.outcome->notice == "ready") {
+    absl::StrAppend(&cause_, step ? "; the program saves no checkpoints" : ", before the first step");
+  } else {
+    code_ = 1;
+    std::string why = absl::StrCat("it was not saved within ", SecondsText(grace_), " (--grace)");
+    if (notice_.outcome) {
+      why = notice_.outcome->error;
+    } else if (notice_.killed) {
+      why = "a second signal ended the job";
+    } else if (chief_ >= 0 && last_signal_ != SIGKILL) {
+      const std::optional<ExitStatus>& exit = tasks_[chief_].exit;
+      why = absl::StrCat(tasks_[chief_].name.ToString(), " ", exit ? exit->ToString() : "was lost");
+    }
+    absl::StrAppend(&cause_, "; the checkpoint is not whole: ", why);
+  }
 }
 
 void Supervision::OnRefused(absl::string_view why) {
@@ -261,6 +369,7 @@ void Supervision::OnHang(absl::string_view cause) {
 void Supervision::OnTimer() {
   const absl::Time now = clock_->Now();
   if (blame_at_ <= now) Blame();
+  if (noticed() && !finished_) AdvanceNotice();
   if (escalate_at_ <= now) SignalAll(last_signal_ == SIGINT ? SIGTERM : SIGKILL);
   if (ending()) return Look();
   for (size_t i = 0; i < tasks_.size(); ++i) {
@@ -283,6 +392,7 @@ void Supervision::OnTimer() {
 
 absl::Time Supervision::next_timer() const {
   absl::Time next = std::min(blame_at_, escalate_at_);
+  if (noticed() && !finished_) next = std::min({next, notice_.chief_at, notice_.servers_at});
   if (ending()) return next;
   for (const TaskRecord& record : tasks_) {
     if (record.state == RunState::kRestarting && record.gone && (record.keeper_ready || !record.keeper_asked))
@@ -302,9 +412,11 @@ void Supervision::Look() {
   if (!ending() && all_keepers_ready_ &&
       all([](const TaskRecord& t) { return t.serves || t.state == RunState::kSucceeded; }))
     return End(Ending::kSucceeded, "", 0, SIGTERM);
+  if (noticed() && !finished_) AdvanceNotice();
   if (finished_ || !ending() || !all([](const TaskRecord& t) { return IsTerminal(t.state) && t.gone; })) return;
   finished_ = true;
   escalate_at_ = absl::InfiniteFuture();
+  if (noticed()) JudgeNotice();
   MoveJob(ending_ == Ending::kSucceeded ? RunEvent::kSucceed
           : ending_ == Ending::kFailed  ? RunEvent::kFail
           : ending_ == Ending::kLost    ? RunEvent::kLose

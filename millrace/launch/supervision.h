@@ -13,6 +13,7 @@
 #include "millrace/launch/exit_status.h"
 #include "millrace/launch/job_spec.h"
 #include "millrace/launch/run_state.h"
+#include "millrace/train/progress.h"
 
 namespace millrace::launch {
 
@@ -49,6 +50,8 @@ struct TaskRecord {
   bool condemned = false;  // killed because it was suspended for too long
   bool keeper_asked = false, keeper_ready = false;
   bool gone = true;                              // none of its processes is left
+  bool makes_steps = true;                       // cleared when it says, after a notice, that it makes no more
+  bool follows = false;                          // it says that its steps end with the chief's
   absl::Time start_at = absl::InfiniteFuture();  // when to restart it
 };
 
@@ -71,8 +74,14 @@ class Supervision {
   void OnExited(int task, ExitStatus exit, absl::string_view last_words);
   // Called after OnExited, when no descendant of the program is left.
   void OnGone(int task);
-  // The launcher got SIGINT, SIGTERM or SIGHUP. The second call kills everything.
+  // The launcher got SIGINT or SIGHUP. The second call, also after a notice, kills everything.
   void OnInterrupt(int signal);
+  // The launcher got a notice that the job will be ended: it stops in an order in which nothing is lost, within
+  // `grace`. First the tasks other than the chief make their last step; then the chief, which saves; when their
+  // programs have ended, or the grace is nearly over, those that serve. A second call kills everything.
+  void OnNotice(int signal);
+  // A task's word about a notice (train/progress.h). If it was given one by somebody else, the whole job is.
+  void OnNoticeWord(int task, const TrainingProgress& word);
   // The job cannot be run as specified: an error in the flags that is only found once the machines are known. Called
   // before any program is started.
   void OnRefused(absl::string_view why);
@@ -90,6 +99,8 @@ class Supervision {
   // Why the job is being ended; empty while it is not, and on success.
   const std::string& cause() const { return cause_; }
   bool ending() const { return ending_ != Ending::kNo; }
+  // Whether a notice ends the job.
+  bool noticed() const { return notice_.signal != 0; }
   bool finished() const { return finished_; }
 
  private:
@@ -117,6 +128,13 @@ class Supervision {
   void SignalAll(int signal);
   // Called after any change: checks whether the job is running, done or over.
   void Look();
+  void BeginNotice(int signal);
+  // Goes to the next part of a notice's order if it is due.
+  void AdvanceNotice();
+  // Whether the task is to get signals: a notice has its order.
+  bool IsItsTurn(int task) const;
+  // The last line and the exit code of a job that a notice has ended.
+  void JudgeNotice();
   std::string AtStep(int task) const;
   std::string Tail() const;
 
@@ -135,6 +153,19 @@ class Supervision {
   absl::Time escalate_at_ = absl::InfiniteFuture();
   bool finished_ = false;
   std::vector<Action> actions_;
+
+  // A notice that ends the job.
+  struct NoticeState {
+    enum class Turn { kOthers, kChief, kServers };
+    int signal = 0;       // 0: there is none
+    bool heard = false;   // a program has said something about it
+    bool killed = false;  // by a second signal
+    Turn turn = Turn::kOthers;
+    absl::Time chief_at = absl::InfiniteFuture(), servers_at = absl::InfiniteFuture();  // at the latest
+    std::optional<TrainingProgress> outcome = std::nullopt;  // "saved", "failed", or "ready" of the chief
+  };
+  int chief_ = -1;  // the task that saves; -1: there is none
+  NoticeState notice_;
 };
 
 }  // namespace millrace::launch

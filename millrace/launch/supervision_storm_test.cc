@@ -78,7 +78,10 @@ class SimKeeper : public TaskProcesses {
   KeeperRules& rules() { return *rules_; }
 
  private:
+  // What a program that knows of notices does when it gets one.
+  void ReactToNotice(int program);
   struct Process {
+    bool knows_notices = false, noticed = false;
     bool ignores_term = false;
     bool suspended = false;
     bool ending = false;
@@ -172,6 +175,7 @@ class SupervisionStorm {
     });
   }
   void Perform() {
+    if (supervision_.noticed() && noticed_at_ == absl::InfinitePast()) noticed_at_ = loop_.now();
     for (std::vector<Action> actions; !(actions = supervision_.Take()).empty();) {
       for (const Action& action : actions) Perform(action);
     }
@@ -193,6 +197,7 @@ class SupervisionStorm {
         return ToKeeper(keeper, KeeperFrameKind::kStart,
                         StartFrame{.arguments = {"program"}, .environment = {}}.Encode());
       case Action::Kind::kSignal:
+        CheckTurn(action.task);
         return ToKeeper(keeper, KeeperFrameKind::kSignal, EncodeNumbers({action.number}));
       case Action::Kind::kKill:
         return ToKeeper(keeper, KeeperFrameKind::kKill, "");
@@ -203,6 +208,22 @@ class SupervisionStorm {
         code_ = action.number;
         verdict_ = action.text;
         Log(absl::StrCat("the job ends with ", code_, ": ", verdict_));
+    }
+  }
+  // After a notice the chief is not asked to end before the others have stopped, nor a ps before they have ended;
+  // unless the grace runs out.
+  void CheckTurn(int task) {
+    if (!supervision_.noticed()) return;
+    const absl::Duration since = loop_.now() - noticed_at_;
+    for (const TaskRecord& other : supervision_.tasks()) {
+      if (other.serves || IsTerminal(other.state)) continue;
+      const bool stopped = !other.makes_steps || other.name.ToString() == "worker/0";
+      if (is_chief(task)) {
+        EXPECT_TRUE(stopped || since >= 0.4 * spec_.job.grace) << other.name.ToString() << " makes steps\n" << log();
+      }
+      if (serves(task)) {
+        EXPECT_GE(since, 0.8 * spec_.job.grace) << other.name.ToString() << " needs the ps\n" << log();
+      }
     }
   }
   void StartKeeper(int task) {
@@ -267,6 +288,8 @@ class SupervisionStorm {
         return supervision_.OnExited(task, {.code = number(2, 0), .signal = number(2, 1)}, "");
       case KeeperFrameKind::kGone:
         return supervision_.OnGone(task);
+      case KeeperFrameKind::kProgress:
+        return supervision_.OnNoticeWord(task, *ParseProgress(frame.body));
       default:
         return;
     }
@@ -358,7 +381,9 @@ class SupervisionStorm {
       case 5:
         if (Chance(30)) {
           interrupted_ = true;
-          AtLauncher(absl::ZeroDuration(), [this] { supervision_.OnInterrupt(Chance(50) ? SIGINT : SIGTERM); });
+          AtLauncher(absl::ZeroDuration(), [this] { supervision_.OnInterrupt(Chance(50) ? SIGINT : SIGHUP); });
+        } else if (Chance(60)) {
+          Notify(keeper);
         }
         return;
       case 6:
@@ -379,6 +404,19 @@ class SupervisionStorm {
         }
         LoseAfter(kSshNotices, keeper);
         loop_.After(time, "", [this, task] { hosts_[task].off = false; });
+    }
+  }
+  // A notice to the launcher, to a keeper, or to all of them at once, as a scheduler does it.
+  void Notify(SimKeeper* keeper) {
+    interrupted_ = true;
+    const bool all = Chance(30);
+    for (const auto& each : keepers_) failed_.insert(each->task);
+    if (all || keeper == nullptr || Chance(50)) {
+      AtLauncher(absl::ZeroDuration(), [this] { supervision_.OnNotice(SIGTERM); });
+      if (!all) return;
+    }
+    for (const auto& each : keepers_) {
+      if (all || each.get() == keeper) Touch(each.get(), [each = each.get()] { each->rules().OnNotice(SIGTERM); });
     }
   }
   void Suspend(SimKeeper* keeper, absl::Duration time) {
@@ -424,15 +462,27 @@ class SupervisionStorm {
     }
     EXPECT_EQ(code_ == 0, all && !(interrupted_ && !verdict_.empty())) << verdict_ << "\n" << log();
     EXPECT_EQ(verdict_.empty(), code_ == 0) << log();
-    if (code_ == 0 || absl::StartsWith(verdict_, "interrupted")) return;
+    if (supervision_.noticed()) CheckNotice();
+    if (code_ == 0 || absl::StartsWith(verdict_, "interrupted") || absl::StartsWith(verdict_, "stopped by")) return;
     // Whoever is named did something.
     bool named = false;
     for (const int task : failed_) named |= absl::StrContains(verdict_, tasks[task].name.ToString());
     EXPECT_TRUE(named) << verdict_ << "\n" << log();
   }
 
+  // What the last line says of the checkpoint is true.
+  void CheckNotice() {
+    const bool whole = absl::StrContains(verdict_, "is whole");
+    EXPECT_EQ(code_, absl::StrContains(verdict_, "not whole") ? 1 : 143) << verdict_ << "\n" << log();
+    if (whole) {
+      EXPECT_TRUE(saved_) << verdict_ << "\n" << log();
+    }
+  }
+
  public:
   void NoteFailed(int task) { failed_.insert(task); }
+  void NoteSaved() { saved_ = true; }
+  bool is_chief(int task) const { return supervision_.tasks()[task].name.ToString() == "worker/0"; }
 
  private:
   const StormSpec spec_;
@@ -445,6 +495,8 @@ class SupervisionStorm {
   std::set<int> failed_;             // tasks that had a fault or failed by themselves
   net::SimEventLoop::EventId timer_ = 0;
   bool finished_ = false, interrupted_ = false;
+  bool saved_ = false;
+  absl::Time noticed_at_ = absl::InfinitePast();
   int code_ = -1;
   int last_pid_ = 100;
   int doubled_ = 0;
@@ -470,7 +522,7 @@ int64_t SimKeeper::Start(const StartFrame&, NumbersAndText* error) {
   }
   storm->OnProgramStarts(this);
   program_ = storm->NextPid();
-  processes_[program_] = {.ignores_term = storm->Chance(10)};
+  processes_[program_] = {.knows_notices = storm->Chance(60), .ignores_term = storm->Chance(10)};
   for (int i = storm->Random(3); i > 0; --i) processes_[storm->NextPid()] = {.ignores_term = storm->Chance(30)};
   if (storm->serves(task)) return program_;
   const bool fails = storm->Chance(15);
@@ -520,11 +572,31 @@ void SimKeeper::Signal(int pid, int signal) {
     return;
   }
   if (signal != SIGKILL && process.ignores_term) return;
+  if (signal == SIGTERM && process.knows_notices && !std::exchange(process.noticed, true) && !storm->serves(task))
+    return ReactToNotice(pid);
   const absl::Duration time =
       signal == SIGKILL ? absl::Milliseconds(storm->Random(5)) : absl::Milliseconds(storm->Random(3000));
   storm->loop().After(time, name, [this, pid, signal] {
     End(pid, {.signal = signal});
     AfterEvent();
+  });
+}
+
+void SimKeeper::ReactToNotice(int program) {
+  const auto say = [this](const TrainingProgress& word) {
+    if (!rules_->launcher_gone()) storm->FromKeeper(this, KeeperFrameKind::kProgress, FormatProgress(word));
+  };
+  say({.notice = "stopping"});
+  storm->loop().After(absl::Milliseconds(storm->Random(2500)), name, [this, program, say] {
+    if (!alive || processes_.count(program) == 0) return;
+    const bool chief = storm->is_chief(task), saves = storm->Chance(80);
+    if (chief && saves) storm->NoteSaved();
+    say({.step = 5, .notice = !chief ? "ready" : saves ? "saved" : "failed", .checkpoint = "model.ckpt-5"});
+    storm->loop().After(absl::Milliseconds(storm->Random(1500)), name, [this, program] {
+      if (!alive) return;
+      End(program, {.code = 143});
+      AfterEvent();
+    });
   });
 }
 

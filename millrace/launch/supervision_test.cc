@@ -398,6 +398,189 @@ TEST(Supervision, AnInterruptBeforeKeepersAreThereEndsTheJob) {
   EXPECT_EQ(Finish(stage.Take()).number, 130);
 }
 
+// A job of one ps and three workers, of which worker 0 is the chief.
+class NoticeStage : public Stage {
+ public:
+  enum Task { kPs, kChief, kOne, kTwo };
+  NoticeStage() : Stage(SpecOf(1, 3)) { Start(); }
+  void Word(int task, TrainingProgress word) { supervision.OnNoticeWord(task, word); }
+  // The tasks that get a signal now.
+  std::vector<int> Signalled() { return TasksOf(Kind::kSignal, Take()); }
+};
+
+TEST(SupervisionNotice, TheChiefSavesWhenTheOthersHaveStoppedAndThePsEndLast) {
+  NoticeStage job;
+  job.supervision.OnStep(job.kChief, 811);
+  job.supervision.OnNotice(SIGTERM);
+  EXPECT_THAT(job.Take(),
+              ElementsAre(Action{Kind::kSignal, job.kOne, SIGTERM}, Action{Kind::kSignal, job.kTwo, SIGTERM}));
+  job.Word(job.kOne, {.notice = "stopping"});
+  job.Word(job.kOne, {.notice = "ready"});
+  EXPECT_THAT(job.Take(), IsEmpty());
+  job.Exit(job.kTwo, {.code = 143});
+  EXPECT_THAT(job.Take(), ElementsAre(Action{Kind::kSignal, job.kChief, SIGTERM}));
+  job.Word(job.kChief, {.step = 812, .notice = "saved", .checkpoint = "model.ckpt-812"});
+  job.Exit(job.kChief, {.code = 143});
+  EXPECT_THAT(job.Take(), IsEmpty()) << "worker 1 still runs";
+  job.Exit(job.kOne, kDone);
+  EXPECT_THAT(job.Take(), ElementsAre(Action{Kind::kSignal, job.kPs, SIGTERM}));
+  job.Exit(job.kPs, kDone);
+  EXPECT_EQ(Finish(job.Take()),
+            (Action{Kind::kFinish, -1, 143, "stopped by SIGTERM at step 812; model.ckpt-812 is whole"}));
+  EXPECT_EQ(job.supervision.job_state(), RunState::kStopped);
+  EXPECT_TRUE(job.supervision.noticed());
+}
+
+TEST(SupervisionNotice, ANoticeToOneTaskIsOneToTheWholeJobAndTheLaunchersOwnIsTheSame) {
+  NoticeStage job;
+  job.Word(job.kPs, {.notice = "given", .signal = SIGUSR1});
+  EXPECT_THAT(job.Signalled(), ElementsAre(job.kOne, job.kTwo));
+  job.Word(job.kTwo, {.notice = "given", .signal = SIGUSR1});
+  job.supervision.OnNotice(SIGUSR1);
+  EXPECT_THAT(job.Take(), IsEmpty());
+  for (const int task : {job.kOne, job.kTwo}) job.Exit(task, kDone);
+  EXPECT_THAT(job.Signalled(), ElementsAre(job.kChief));
+  job.Word(job.kChief, {.step = 7, .notice = "saved", .checkpoint = "model.ckpt-7"});
+  job.Exit(job.kChief, kDone);
+  job.Exit(job.kPs, kDone);
+  const Action finish = Finish(job.Take());
+  EXPECT_EQ(finish.text, "stopped by SIGUSR1 at step 7; model.ckpt-7 is whole");
+  EXPECT_EQ(finish.number, 143);
+}
+
+TEST(SupervisionNotice, ASecondNoticeKillsEverythingAtOnce) {
+  NoticeStage job;
+  job.supervision.OnNotice(SIGTERM);
+  job.Word(job.kOne, {.notice = "stopping"});
+  job.Take();
+  job.supervision.OnNotice(SIGTERM);
+  EXPECT_THAT(job.TasksOf(Kind::kKill, job.Take()), ElementsAre(0, 1, 2, 3));
+  for (int task = 0; task < 4; ++task) job.Exit(task, kKilled);
+  const Action finish = Finish(job.Take());
+  EXPECT_THAT(finish.text, HasSubstr("the checkpoint is not whole: a second signal ended the job"));
+  EXPECT_EQ(finish.number, 1);
+}
+
+TEST(SupervisionNotice, TheOrderGoesOnWithinTheGraceWithTasksThatDoNotReact) {
+  NoticeStage job;
+  job.supervision.OnNotice(SIGTERM);
+  job.Take();
+  job.Pass(absl::Milliseconds(1999));
+  EXPECT_THAT(job.Take(), IsEmpty());
+  job.Pass(absl::Milliseconds(2));
+  EXPECT_THAT(job.Signalled(), ElementsAre(job.kChief));
+  job.Word(job.kChief, {.notice = "stopping"});
+  job.Pass(absl::Milliseconds(1998));
+  EXPECT_THAT(job.Take(), IsEmpty());
+  job.Pass(absl::Milliseconds(2));
+  EXPECT_THAT(job.Signalled(), ElementsAre(job.kPs));
+  job.Pass(absl::Seconds(1));
+  EXPECT_THAT(job.TasksOf(Kind::kKill, job.Take()), ElementsAre(0, 1, 2, 3));
+  for (int task = 0; task < 4; ++task) job.Exit(task, kKilled);
+  EXPECT_EQ(Finish(job.Take()),
+            (Action{Kind::kFinish, -1, 1,
+                    "stopped by SIGTERM; the checkpoint is not whole: it was not saved within 5 s (--grace)"}));
+}
+
+TEST(SupervisionNotice, WorkersThatFollowTheChiefEndWhenItHasEnded) {
+  NoticeStage job;
+  job.supervision.OnNotice(SIGTERM);
+  job.Take();
+  job.Word(job.kOne, {.notice = "follows"});
+  EXPECT_THAT(job.Take(), IsEmpty());
+  job.Word(job.kTwo, {.notice = "follows"});
+  EXPECT_THAT(job.Signalled(), ElementsAre(job.kChief));
+  job.Word(job.kChief, {.step = 5, .notice = "saved", .checkpoint = "model.ckpt-5"});
+  EXPECT_THAT(job.Take(), IsEmpty());
+  job.Exit(job.kTwo, kDone);
+  job.Exit(job.kChief, {.code = 143});
+  EXPECT_THAT(job.Signalled(), ElementsAre(job.kOne));
+  job.Exit(job.kOne, {.signal = SIGTERM});
+  EXPECT_THAT(job.Signalled(), ElementsAre(job.kPs));
+}
+
+TEST(SupervisionNotice, ASaveThatFailedIsTheLastLineAndTheExitCode) {
+  NoticeStage job;
+  job.supervision.OnNotice(SIGTERM);
+  for (const int task : {job.kOne, job.kTwo}) job.Exit(task, kDone);
+  job.Word(job.kChief, {.step = 9, .notice = "failed", .error = "model.ckpt-9: No space left on device"});
+  job.Exit(job.kChief, {.code = 143});
+  job.Exit(job.kPs, kDone);
+  EXPECT_EQ(Finish(job.Take()), (Action{Kind::kFinish, -1, 1,
+                                        "stopped by SIGTERM at step 9; the checkpoint is not whole: model.ckpt-9: No "
+                                        "space left on device"}));
+}
+
+TEST(SupervisionNotice, AChiefThatDiesInsteadOfSavingIsNamed) {
+  NoticeStage job;
+  job.supervision.OnNotice(SIGTERM);
+  for (const int task : {job.kOne, job.kTwo}) job.Exit(task, kDone);
+  job.Word(job.kChief, {.notice = "stopping"});
+  job.Exit(job.kChief, {.signal = SIGSEGV});
+  job.Exit(job.kPs, kDone);
+  const Action finish = Finish(job.Take());
+  EXPECT_EQ(finish.text, "stopped by SIGTERM; the checkpoint is not whole: worker/0 was killed by SIGSEGV");
+  EXPECT_EQ(finish.number, 1);
+}
+
+TEST(SupervisionNotice, ProgramsThatDoNotKnowOfNoticesEndAsEver) {
+  NoticeStage job;
+  job.supervision.OnNotice(SIGTERM);
+  for (const int task : {job.kOne, job.kTwo, job.kChief, job.kPs}) job.Exit(task, {.signal = SIGTERM});
+  EXPECT_EQ(Finish(job.Take()), (Action{Kind::kFinish, -1, 143, "interrupted by SIGTERM; all tasks were stopped"}));
+}
+
+TEST(SupervisionNotice, AProgramWithoutCheckpointsSaysSo) {
+  NoticeStage job;
+  job.supervision.OnNotice(SIGTERM);
+  for (const int task : {job.kOne, job.kTwo}) job.Exit(task, kDone);
+  job.Word(job.kChief, {.step = 3, .notice = "ready"});
+  job.Exit(job.kChief, {.code = 143});
+  job.Exit(job.kPs, kDone);
+  EXPECT_EQ(Finish(job.Take()),
+            (Action{Kind::kFinish, -1, 143, "stopped by SIGTERM at step 3; the program saves no checkpoints"}));
+}
+
+TEST(SupervisionNotice, AtTheStartProgramsGetTheirSignalWhenItIsTheirTurn) {
+  Stage job(SpecOf(1, 1));
+  job.supervision.Begin();
+  for (int task = 0; task < 2; ++task) job.supervision.OnKeeperReady(task);
+  job.Take();
+  job.supervision.OnNotice(SIGTERM);
+  EXPECT_THAT(job.TasksOf(Kind::kSignal, job.Take()), ElementsAre(1));
+  job.supervision.OnStarted(0, 100);
+  EXPECT_THAT(job.Take(), IsEmpty()) << "the ps is needed until the worker has ended";
+  job.supervision.OnStarted(1, 101);
+  EXPECT_THAT(job.TasksOf(Kind::kSignal, job.Take()), ElementsAre(1));
+  job.Exit(1, {.signal = SIGTERM});
+  EXPECT_THAT(job.TasksOf(Kind::kSignal, job.Take()), ElementsAre(0));
+  job.Exit(0, kDone);
+  EXPECT_EQ(Finish(job.Take()).number, 143);
+}
+
+TEST(SupervisionNotice, ATaskThatIsBeingRestartedStaysDown) {
+  Stage job(SpecOf(1, 2, {.limit = 3}));
+  job.Start();
+  job.Exit(1, kKilled);
+  job.Take();
+  job.supervision.OnNotice(SIGTERM);
+  EXPECT_EQ(job.state(1), RunState::kStopped);
+  job.Exit(2, {.signal = SIGTERM});
+  job.Exit(0, kDone);
+  EXPECT_EQ(Finish(job.Take()).number, 143);
+}
+
+TEST(SupervisionNotice, AChiefJobSavesBeforeWorkerZero) {
+  JobSpec spec = SpecOf(1, 1);
+  spec.groups.push_back({.name = "chief", .count = 1});
+  Stage job(spec);
+  job.Start();
+  job.supervision.OnNotice(SIGTERM);
+  EXPECT_THAT(job.TasksOf(Kind::kSignal, job.Take()), ElementsAre(1)) << "worker 0 is not the chief";
+  job.Exit(1, kDone);
+  EXPECT_THAT(job.TasksOf(Kind::kSignal, job.Take()), ElementsAre(2));
+}
+
 TEST(Supervision, ARefusedJobEndsAsAMistakeInTheFlagsBeforeAnyProgramStarts) {
   Stage stage(SpecOf(1, 1));
   stage.supervision.Begin();

@@ -20,6 +20,10 @@ void Training::Add(const TrainingProgress& progress, bool told, absl::Time now) 
   if (told_ && !told) return;
   told_ = told_ || told;
   if (progress.loss) loss_ = progress.loss;
+  if (progress.saved) {
+    checkpoint_ = progress.saved;
+    checkpoint_at_ = now;
+  }
   if (std::string phase = CutToWidth(ForTerminal(progress.phase), kPhaseWidth); !phase.empty() && phase != phase_) {
     phase_ = std::move(phase);
     waits_ = progress.waits;

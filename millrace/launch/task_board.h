@@ -23,6 +23,9 @@ class Training {
 
   std::optional<int64_t> step() const { return step_; }
   std::optional<double> loss() const { return loss_; }
+  // The step of the newest checkpoint that the task has reported as whole, and when it did.
+  std::optional<int64_t> checkpoint() const { return checkpoint_; }
+  absl::Time checkpoint_at() const { return checkpoint_at_; }
   const std::string& phase() const { return phase_; }
   // Whether the phase is a wait.
   bool waits() const { return waits_; }
@@ -42,6 +45,8 @@ class Training {
   bool told_ = false;
   std::optional<int64_t> step_;
   std::optional<double> loss_;
+  std::optional<int64_t> checkpoint_;
+  absl::Time checkpoint_at_ = absl::InfinitePast();
   std::string phase_;
   bool waits_ = false;
   absl::Time phase_since_ = absl::InfinitePast();

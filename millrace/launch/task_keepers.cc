@@ -11,7 +11,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
+#include "millrace/base/notice.h"
 #include "millrace/cluster/server_access.h"
+#include "millrace/launch/gpu_shares.h"
 #include "millrace/launch/process_tree.h"
 #include "millrace/launch/training_text.h"
 #include "millrace/net/address.h"
@@ -39,10 +41,14 @@ void TaskKeepers::OpenWanted() {
   };
   const auto connecting = std::count_if(job_->tasks.begin(), job_->tasks.end(), connects);
   int64_t room = kMaxConnecting - connecting;
-  std::vector<int> later;
+  std::vector<int> later, coming;
   for (const int number : std::exchange(wanted_, {})) {
     LaunchedTask& task = job_->tasks[number];
     if (job_->supervision.ending()) continue;
+    if (job_->options.meeting.has_value() && number != job_->options.meeting->own_task) {
+      coming.push_back(number);
+      continue;
+    }
     if (!task.host.empty() && room-- <= 0) {
       later.push_back(number);
       continue;
@@ -56,6 +62,7 @@ void TaskKeepers::OpenWanted() {
     task.keeper_deadline = job_->Now() + job_->options.start_timeout;
   }
   wanted_ = std::move(later);
+  arrivals_->Want(coming);
 }
 
 Status TaskKeepers::BindWorkers() {
@@ -83,16 +90,22 @@ Status TaskKeepers::AddAccess(const LaunchedTask& task, const TaskGroup& group, 
   return absl::OkStatus();
 }
 
+void TaskKeepers::MakeCluster() {
+  std::vector<GpuClaim> claims;
+  for (size_t i = 0; i < job_->tasks.size(); ++i) {
+    const TaskGroup& group = GroupOf(job_->options.job, job_->supervision.tasks()[i].name.job);
+    if (!group.side) job_->cluster[group.name].push_back(job_->tasks[i].address);
+    claims.push_back({job_->tasks[i].host_address, job_->tasks[i].gpus, group.trains()});
+  }
+  gpus_.resize(claims.size());
+  if (job_->options.share_gpus) gpus_ = ShareGpus(claims);
+}
+
 void TaskKeepers::StartProgram(int number) {
   LaunchedTask& task = job_->tasks[number];
   if (!task.link) return;  // lost meanwhile; supervision knows
   const TaskName& name = job_->supervision.tasks()[number].name;
-  if (job_->cluster.empty()) {
-    for (size_t i = 0; i < job_->tasks.size(); ++i) {
-      const std::string& job = job_->supervision.tasks()[i].name.job;
-      if (!GroupOf(job_->options.job, job).side) job_->cluster[job].push_back(job_->tasks[i].address);
-    }
-  }
+  if (job_->cluster.empty()) MakeCluster();
   const TaskGroup& group = GroupOf(job_->options.job, name.job);
   StartFrame start;
   start.arguments =
@@ -104,10 +117,18 @@ void TaskKeepers::StartProgram(int number) {
   start.environment = job_->options.environment;
   start.environment.push_back(absl::StrCat("TF_CONFIG=", TfConfig(job_->cluster, name)));
   start.environment.push_back(absl::StrCat("MILLRACE_TASK=", task.name));
+  if (job_->options.meeting.has_value()) {
+    for (const char* secret : {kJobSecretVariable, kMeetingVariable})
+      start.environment.push_back(absl::StrCat(secret, "="));
+  }
   start.environment.push_back(absl::StrCat("MILLRACE_JOB=", getpid()));
+  start.environment.push_back(absl::StrCat(kGraceVariable, "=", absl::ToDoubleSeconds(job_->options.job.grace)));
+  if (job_->options.notice_signal != SIGTERM)
+    start.environment.push_back(absl::StrCat(kNoticeSignalVariable, "=", SignalName(job_->options.notice_signal)));
   start.environment.push_back(absl::StrCat(kRestartsVariable, "=", job_->supervision.tasks()[number].restarts));
   if (const Status secured = AddAccess(task, group, &start); !secured.ok())
     return job_->supervision.OnNotStarted(number, secured.message(), 126);
+  if (gpus_[number].has_value()) start.environment.push_back(absl::StrCat("CUDA_VISIBLE_DEVICES=", *gpus_[number]));
   if (getenv("PYTHONUNBUFFERED") == nullptr) start.environment.emplace_back("PYTHONUNBUFFERED=1");
   if (!job_->options.profile_steps.empty()) {
     start.environment.push_back(absl::StrCat(kProfileStepsVariable, "=", job_->options.profile_steps));
@@ -142,7 +163,7 @@ void TaskKeepers::OnFrame(int number, const KeeperFrame& frame) {
       if (task.host.empty()) task.credential_folder = hello->credential_folder;
       // After a loss the task keeps its address.
       if (task.address.empty()) {
-        task.address = absl::StrCat(task.host_address, ":", hello->port);
+        task.address = net::JoinHostPort(task.host_address, static_cast<int>(hello->port));
         if (!task.host.empty()) {
           task.claim.machine = hello->machine;
           task.claim.cores = hello->cores;
@@ -170,8 +191,12 @@ void TaskKeepers::OnFrame(int number, const KeeperFrame& frame) {
     case KeeperFrameKind::kStderr:
       return OnOutput(number, true, frame.body);
     case KeeperFrameKind::kProgress:
-      if (const StatusOr<TrainingProgress> progress = ParseProgress(frame.body); progress.ok())
+      if (const StatusOr<TrainingProgress> progress = ParseProgress(frame.body); progress.ok()) {
         OnProgress(number, *progress, /*told=*/true);
+        if (progress->notice == "given")
+          job_->Note("notice", task.name, absl::StrCat(SignalName(progress->signal), " to it"));
+        if (!progress->notice.empty()) job_->supervision.OnNoticeWord(number, *progress);
+      }
       return;
     case KeeperFrameKind::kExited: {
       const NumbersAndText exit = numbers(2);
@@ -181,11 +206,17 @@ void TaskKeepers::OnFrame(int number, const KeeperFrame& frame) {
           number, {.code = static_cast<int>(exit.numbers[0]), .signal = static_cast<int>(exit.numbers[1])},
           task.last_error);
     }
-    case KeeperFrameKind::kSuspended:
-      return job_->supervision.OnSuspended(number, static_cast<int>(numbers(1).numbers[0]));
+    case KeeperFrameKind::kSuspended: {
+      const int signal = static_cast<int>(numbers(1).numbers[0]);
+      job_->Note(signal != 0 ? "suspend" : "resume", task.name,
+                 signal != 0 ? absl::StrCat("suspended by ", SignalName(signal)) : "continues");
+      return job_->supervision.OnSuspended(number, signal);
+    }
     case KeeperFrameKind::kGone:
       FlushLines(number);
       return job_->supervision.OnGone(number);
+    case KeeperFrameKind::kInterrupted:
+      return job_->OnInterrupt(static_cast<int>(numbers(1).numbers[0]));
     default:
       return;
   }
@@ -208,10 +239,12 @@ void TaskKeepers::FlushLines(int number) {
 
 void TaskKeepers::OnLine(int number, bool error, absl::string_view line) {
   LaunchedTask& task = job_->tasks[number];
+  task.tail.Add(line);
   // Indented lines only explain the line above them, such as the nodes of an error.
   if (error && !line.empty() && !absl::ascii_isspace(line[0])) task.last_error = ForTerminal(line);
   if (const TrainingProgress progress = ReadTrainingText(line); progress.step || progress.loss)
     OnProgress(number, progress, /*told=*/false);
+  if (!ShowsOutput(number)) return;
   const std::string text =
       job_->options.live ? absl::StrCat(task.prefix, ForTerminal(line), "\n") : absl::StrCat(task.prefix, line, "\n");
   if (error) {
@@ -221,10 +254,18 @@ void TaskKeepers::OnLine(int number, bool error, absl::string_view line) {
   }
 }
 
+bool TaskKeepers::ShowsOutput(int task) const {
+  // The other keepers of `millrace place` show it where the scheduler expects it.
+  return !job_->options.meeting.has_value() || job_->options.meeting->own_task < 0 ||
+         job_->options.meeting->own_task == task;
+}
+
 void TaskKeepers::OnProgress(int number, const TrainingProgress& progress, bool told) {
   Training& training = job_->tasks[number].training;
   const absl::Time before = training.last_step();
   training.Add(progress, told, job_->Now());
+  if (progress.saved)
+    job_->Note("save", job_->tasks[number].name, absl::StrCat("checkpoint of step ", *progress.saved));
   if (training.step()) job_->supervision.OnStep(number, *training.step());
   if (training.last_step() != before) {
     job_->hang.OnMove(job_->Now(), training.longest_step());
@@ -251,21 +292,28 @@ void TaskKeepers::KillStrays() {
     if (task.link) known.push_back(task.link->pid());
   }
   if (inquiry_->pid() != 0) known.push_back(inquiry_->pid());
+  if (dashboard_ != 0) known.push_back(dashboard_);
   if (job_->logs.pid() != 0) known.push_back(job_->logs.pid());
+  for (const pid_t pid : arrivals_->steps()->pids()) known.push_back(pid);
   SignalDescendants(SIGKILL, known);
 }
 
-void TaskKeepers::End(int signals, absl::FunctionRef<void()> on_signals) {
+void TaskKeepers::End(int signals, int code, absl::FunctionRef<void()> on_signals) {
+  // The scheduler has the job's exit code from any task, but for a step of the launcher's own, which would report it as
+  // an error of its own.
+  const bool steps = arrivals_->steps()->any();
   for (LaunchedTask& task : job_->tasks) {
     if (!task.link) continue;
+    if (task.link->met()) task.link->Send(KeeperFrameKind::kFinish, EncodeNumbers({steps ? 0 : code}));
     task.link->Close();
     // A keeper that never came up has nothing to end.
     if (task.keeper_deadline != absl::InfiniteFuture()) task.link->Kill(SIGTERM);
   }
   const absl::Time deadline = job_->Now() + kKeepersEnd;
   const auto any = [&] {
-    return std::any_of(job_->tasks.begin(), job_->tasks.end(),
-                       [](const LaunchedTask& t) { return t.link && t.link->pid() != 0; });
+    return arrivals_->steps()->any() || std::any_of(job_->tasks.begin(), job_->tasks.end(), [](const LaunchedTask& t) {
+             return t.link && (t.link->pid() != 0 || (t.link->met() && t.link->out() >= 0));
+           });
   };
   while (any() && job_->Now() < deadline) {
     std::vector<pollfd> fds = {{signals, POLLIN, 0}};
@@ -281,6 +329,7 @@ void TaskKeepers::End(int signals, absl::FunctionRef<void()> on_signals) {
     if (task.link) task.link->Kill(SIGKILL);
     task.link.reset();
   }
+  arrivals_->steps()->Signal(SIGKILL);
   inquiry_->Kill();
   if (adopts_) KillStrays();
   for (LaunchedTask& task : job_->tasks) RemoveCredentials(&task);

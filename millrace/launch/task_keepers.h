@@ -1,12 +1,14 @@
 // The keepers of a job's tasks, and the messages to and from them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "millrace/launch/hang_inquiry.h"
 #include "millrace/launch/job_state.h"
+#include "millrace/launch/keeper_arrivals.h"
 #include "millrace/launch/keeper_frame.h"
 #include "millrace/launch/status_display.h"
 
@@ -16,11 +18,13 @@ namespace millrace::launch {
 // outlive it.
 class TaskKeepers {
  public:
-  TaskKeepers(JobState* job, StatusDisplay* display, HangInquiry* inquiry)
-      : job_(job), display_(display), inquiry_(inquiry) {}
+  TaskKeepers(JobState* job, StatusDisplay* display, HangInquiry* inquiry, KeeperArrivals* arrivals)
+      : job_(job), display_(display), inquiry_(inquiry), arrivals_(arrivals) {}
 
   // If `adopts`, orphaned descendants become children of this process, and are ended with their keepers.
   void set_adopts(bool adopts) { adopts_ = adopts; }
+  // Its process is not a stray of a task; 0: there is none.
+  void set_dashboard(pid_t pid) { dashboard_ = pid; }
   // Assigns cores to the workers, once the cores of all machines are known.
   Status BindWorkers();
 
@@ -37,7 +41,8 @@ class TaskKeepers {
   void Lose(int task, std::string why);
   // Ends all keepers and their remaining descendants. While it waits, calls `on_signals` whenever `signals` is
   // readable.
-  void End(int signals, absl::FunctionRef<void()> on_signals);
+  // `code` is that of the job.
+  void End(int signals, int code, absl::FunctionRef<void()> on_signals);
 
  private:
   // Adds what the program's servers and sessions need to reach each other, and nobody else them.
@@ -47,12 +52,18 @@ class TaskKeepers {
   void FlushLines(int task);
   void OnProgress(int task, const TrainingProgress& progress, bool told);
   void KillStrays();
+  // The addresses of the cluster and the GPUs of each task, once all keepers are there.
+  void MakeCluster();
+  bool ShowsOutput(int task) const;
 
   JobState* const job_;
   StatusDisplay* const display_;
   HangInquiry* const inquiry_;
+  KeeperArrivals* const arrivals_;
   bool adopts_ = false;
+  pid_t dashboard_ = 0;
   std::vector<int> wanted_;
+  std::vector<std::optional<std::string>> gpus_;  // CUDA_VISIBLE_DEVICES to set
 };
 
 }  // namespace millrace::launch

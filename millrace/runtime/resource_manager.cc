@@ -82,13 +82,15 @@ void ResourceManager::ClearAll() {
 }
 
 std::vector<std::string> ResourceManager::List() const {
-  std::vector<std::string> lines;
+  std::vector<std::pair<Key, RefPtr<Resource>>> all;
   {
     MutexLock lock(&mu_);
-    for (const auto& [key, resource] : resources_) {
-      lines.push_back(absl::StrCat(key.first, "/", key.second, ": ", resource->DebugString()));
-    }
+    for (const auto& [key, resource] : resources_) all.emplace_back(key, resource);
   }
+  // Without the lock: a description may wait for an update of the resource, and steps must not wait with it.
+  std::vector<std::string> lines;
+  for (const auto& [key, resource] : all)
+    lines.push_back(absl::StrCat(key.first, "/", key.second, ": ", resource->DebugString()));
   std::sort(lines.begin(), lines.end());
   return lines;
 }

@@ -26,6 +26,7 @@ class BroadcastVariablesHook : public SessionRunHook {
     return after_.empty() ? absl::OkStatus() : session->Run(after_);
   }
   bool GivesValues() const override { return !options_.is_root; }
+  bool StepsTogether() const override { return true; }
 
  private:
   const BroadcastHookOptions options_;

@@ -17,8 +17,14 @@ using AddCommand = std::function<int()> (*)(CLI::App& app, CLI::App** command);
 
 // `program` is the command line after `--`; it must outlive the app.
 std::function<int()> AddLaunch(CLI::App& app, const std::vector<std::string>& program, CLI::App** command);
+std::function<int()> AddPlace(CLI::App& app, const std::vector<std::string>& program, CLI::App** command);
+std::function<int()> AddManifest(CLI::App& app, const std::vector<std::string>& program, CLI::App** command);
+std::function<int()> AddEndWithJob(CLI::App& app, CLI::App** command);
+std::function<int()> AddHealth(CLI::App& app, CLI::App** command);
 std::function<int()> AddBenchNet(CLI::App& app, CLI::App** command);
 std::function<int()> AddCheckpoint(CLI::App& app, CLI::App** command);
+std::function<int()> AddDashboard(CLI::App& app, CLI::App** command);
+std::function<int()> AddPlan(CLI::App& app, CLI::App** command);
 std::function<int()> AddSavedModel(CLI::App& app, CLI::App** command);
 std::function<int()> AddServe(CLI::App& app, CLI::App** command);
 std::function<int()> AddStatus(CLI::App& app, CLI::App** command);

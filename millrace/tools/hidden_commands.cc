@@ -4,6 +4,7 @@
 #include "absl/strings/numbers.h"
 #include "millrace/launch/hang_question.h"
 #include "millrace/launch/keeper.h"
+#include "millrace/launch/step_keeper.h"
 #include "millrace/tools/bench_net/partner.h"
 #include "millrace/tools/command.h"
 
@@ -15,6 +16,7 @@ std::optional<int> RunHiddenCommand(int argc, char** argv) {
   if (name == "explain-hang") return launch::AnswerHangQuestion(rest);
   if (name == "bench-net-partner") return bench_net::RunPartnerProcess();
   if (name != "task-keeper") return std::nullopt;
+  if (rest.size() > 1 && rest[0] == "--tasks") return launch::RunStepKeeper(rest[1]);
   launch::KeeperOptions options;
   double silence;
   if (!rest.empty() && absl::SimpleAtod(rest[0], &silence) && silence > 0) options.silence = absl::Seconds(silence);

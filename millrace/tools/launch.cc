@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -17,96 +18,65 @@
 #include "absl/strings/str_split.h"
 #include "millrace/base/file.h"
 #include "millrace/cluster/server_access.h"
+#include "millrace/dashboard/plan.h"
+#include "millrace/launch/allocation.h"
 #include "millrace/launch/launcher.h"
 #include "millrace/launch/python_site.h"
 #include "millrace/tools/command.h"
+#include "millrace/tools/job_flags.h"
+#include "millrace/tools/notice_flags.h"
 
 namespace millrace {
 namespace {
 
-struct LaunchFlags {
-  int ps = 0, workers = 0;
-  std::vector<std::string> jobs, side_jobs, restarts, programs, serves, environment, services;
-  std::string hosts, ssh = "ssh", remote_millrace;
-  bool python = false, host_flags = false, quiet = false, bind_workers = false, insecure = false;
+struct LaunchFlags : JobFlags {
+  std::vector<std::string> environment;
+  std::string hosts, ssh = "ssh", remote_millrace, scheduler = "auto";
+  bool python = false, quiet = false, bind_workers = false, insecure = false;
   std::vector<std::string> file_roots;
   std::string log_dir, color = "auto";
   double grace = 5, suspend_limit = 7, hang_after = 10, hang_kill = 0, start_timeout = 30;
   std::string profile_steps, profile_dir;
+  bool dashboard = false;
+  int dashboard_port = 0;
+  std::string dashboard_save, plan;
+  NoticeFlags notice;
 };
 
-StatusOr<std::pair<std::string, std::string>> JobAndValue(const std::string& flag, const std::string& text) {
-  const size_t at = text.find('=');
-  if (at == std::string::npos || at == 0)
-    return InvalidArgument(flag, " ", text, ": give JOB=..., as in ", flag, " worker=...");
-  return std::pair(text.substr(0, at), text.substr(at + 1));
-}
+// --ps auto, until the plan has been read.
+constexpr int kAutoPs = std::numeric_limits<int>::min();
 
-StatusOr<launch::TaskGroup*> FindGroup(launch::JobSpec* job, const std::string& flag, const std::string& name) {
-  std::vector<std::string> names;
-  for (launch::TaskGroup& group : job->groups) {
-    if (group.name == name) return &group;
-    names.push_back(group.name);
+// --ps auto: the number of ps tasks that the plan says for the workers.
+Status ChooseNumPs(LaunchFlags* flags) {
+  if (flags->ps != kAutoPs) return flags->plan.empty() ? absl::OkStatus() : InvalidArgument("--plan is for --ps auto");
+  if (flags->plan.empty()) {
+    return InvalidArgument(
+        "--ps auto needs --plan FILE: the rates of an earlier run, as `millrace status --target grpc://... --rates 5 "
+        "--json > FILE` writes them while it trains");
   }
-  return InvalidArgument(flag, ": there is no job '", name, "'; the jobs are: ", absl::StrJoin(names, ", "));
-}
-
-Status AddGroups(const LaunchFlags& flags, launch::JobSpec* job) {
-  if (flags.ps < 0 || flags.workers < 0) return InvalidArgument("--ps and --workers cannot be negative");
-  if (flags.ps > 0) job->groups.push_back({.name = "ps", .count = flags.ps});
-  for (const auto& [flag, texts, side] :
-       {std::tuple("--job", &flags.jobs, false), std::tuple("--side_job", &flags.side_jobs, true)}) {
-    for (const std::string& text : *texts) {
-      MR_ASSIGN_OR_RETURN(const auto part, JobAndValue(flag, text));
-      int count;
-      if (!absl::SimpleAtoi(part.second, &count) || count < 1)
-        return InvalidArgument(flag, " ", text, ": '", part.second, "' is not a number of tasks");
-      job->groups.push_back({.name = part.first, .count = count, .side = side});
-    }
-  }
-  if (flags.workers > 0) job->groups.push_back({.name = "worker", .count = flags.workers});
-  if (job->groups.empty()) return InvalidArgument("no tasks: give --workers N, --ps N or --job NAME=N");
-  return absl::OkStatus();
-}
-
-Status AddPolicies(const LaunchFlags& flags, launch::JobSpec* job) {
-  for (const std::string& text : flags.restarts) {
-    const size_t at = text.find('=');
-    StatusOr<launch::RestartPolicy> policy =
-        launch::RestartPolicy::Parse(at == std::string::npos ? text : text.substr(at + 1));
-    if (!policy.ok()) return WithPrefix(absl::StrCat("--restart ", text, ": "), policy.status());
-    if (at == std::string::npos) {
-      for (launch::TaskGroup& group : job->groups) group.restart = *policy;
-      continue;
-    }
-    MR_ASSIGN_OR_RETURN(launch::TaskGroup * group, FindGroup(job, "--restart", text.substr(0, at)));
-    group->restart = *policy;
-  }
-  const std::vector<std::string> services = flags.services.empty() ? std::vector<std::string>{"ps"} : flags.services;
-  for (const std::string& name : services) {
-    if (flags.services.empty() && flags.ps == 0) break;
-    MR_ASSIGN_OR_RETURN(launch::TaskGroup * group, FindGroup(job, "--service_job", name));
-    group->serves = true;
+  if (flags->workers < 1) return InvalidArgument("--ps auto needs --workers");
+  StatusOr<std::string> text = ReadWholeFile(FileSystem::Posix(), flags->plan);
+  if (!text.ok()) return WithPrefix("--plan: ", text.status());
+  StatusOr<std::vector<TaskRate>> rates = dashboard::RatesFromJson(*text);
+  if (!rates.ok()) return WithPrefix(absl::StrCat("--plan ", flags->plan, ": "), rates.status());
+  StatusOr<dashboard::MeasuredRun> run = dashboard::MeasureRun(*rates);
+  if (!run.ok()) return WithPrefix(absl::StrCat("--plan ", flags->plan, ": "), run.status());
+  flags->ps = dashboard::ChoosePs(*run, flags->workers, flags->workers);
+  if (!flags->quiet) {
+    std::cerr << "millrace: --ps auto: " << flags->ps << " ps for " << flags->workers << " workers (" << flags->plan
+              << ")\n";
   }
   return absl::OkStatus();
 }
 
-Status AddPrograms(const LaunchFlags& flags, const std::string& millrace, launch::JobSpec* job) {
-  for (const std::string& text : flags.programs) {
-    MR_ASSIGN_OR_RETURN(const auto part, JobAndValue("--job_program", text));
-    MR_ASSIGN_OR_RETURN(launch::TaskGroup * group, FindGroup(job, "--job_program", part.first));
-    StatusOr<std::vector<std::string>> words = launch::SplitCommand(part.second);
-    if (!words.ok()) return WithPrefix("--job_program: ", words.status());
-    group->program = *words;
-    if (group->program[0] == "millrace") group->program[0] = millrace;
-  }
-  for (const std::string& name : flags.serves) {
-    MR_ASSIGN_OR_RETURN(launch::TaskGroup * group, FindGroup(job, "--serve", name));
-    if (!group->program.empty())
-      return InvalidArgument("--serve ", name, " and --job_program ", name, "=... are both given");
-    group->program = {millrace, "serve", "--cluster_spec={cluster_spec}", "--job_name={job_name}",
-                      "--task_index={task_index}"};
-  }
+Status AddDashboardFlags(const LaunchFlags& flags, launch::LauncherOptions* options) {
+  options->dashboard = flags.dashboard || !flags.dashboard_save.empty() || flags.dashboard_port != 0;
+  if (flags.dashboard_port < 0 || flags.dashboard_port > 65535)
+    return InvalidArgument("--dashboard_port is ", flags.dashboard_port, "; give a port, up to 65535");
+  if (flags.dashboard_port != 0) options->dashboard_flags.push_back(absl::StrCat("--port=", flags.dashboard_port));
+  if (flags.dashboard_save.empty()) return absl::OkStatus();
+  const std::string path = std::filesystem::absolute(flags.dashboard_save).string();
+  options->dashboard_flags.push_back(absl::StrCat("--save=", path));
   return absl::OkStatus();
 }
 
@@ -137,12 +107,12 @@ Status CheckProfile(LaunchFlags* flags) {
 Status AddPython(const LaunchFlags& flags, const std::string& millrace, launch::LauncherOptions* options) {
   if (!flags.python) return absl::OkStatus();
   // On other hosts each keeper looks for it.
-  if (flags.hosts.empty()) {
+  if (flags.hosts.empty() && !options->meeting.has_value()) {
     if (StatusOr<std::string> site = launch::FindPythonSite(millrace); !site.ok())
       return WithPrefix("--python: ", site.status());
   } else if (!options->insecure) {
     return InvalidArgument(
-        "--python with --hosts needs --insecure: TensorFlow's client has no TLS, and so everyone who can reach these "
+        "--python on other hosts needs --insecure: TensorFlow's client has no TLS, and so everyone who can reach these "
         "hosts can use the servers of the job");
   }
   options->insecure = true;
@@ -152,6 +122,24 @@ Status AddPython(const LaunchFlags& flags, const std::string& millrace, launch::
     const char* python = getenv("MILLRACE_PYTHON");
     program.insert(program.begin(), python != nullptr && *python != 0 ? python : "python3");
   }
+  return absl::OkStatus();
+}
+
+// Within an allocation of a scheduler's: its nodes, and keepers that come to a meeting with this launcher.
+Status AddAllocation(const LaunchFlags& flags, launch::LauncherOptions* options) {
+  if (flags.scheduler == "none") return absl::OkStatus();
+  if (flags.scheduler != "auto") return InvalidArgument("--scheduler is '", flags.scheduler, "'; use auto or none");
+  if (!flags.hosts.empty()) return absl::OkStatus();
+  const launch::Surroundings here = launch::Surroundings::OfThisProcess();
+  MR_ASSIGN_OR_RETURN(std::optional<launch::Allocation> allocation, launch::FindAllocation(here));
+  if (!allocation.has_value()) return absl::OkStatus();
+  options->job.hosts = std::move(allocation->hosts);
+  if (const Status enough = launch::PlaceTasks(options->job).status(); !enough.ok()) {
+    return InvalidArgument(allocation->name, ": ", enough.message(),
+                           " (sbatch --ntasks N, or --scheduler none to run on this machine)");
+  }
+  options->share_gpus = true;
+  MR_ASSIGN_OR_RETURN(options->meeting, launch::MeetInAllocation(*allocation, options->remote.job));
   return absl::OkStatus();
 }
 
@@ -184,9 +172,10 @@ StatusOr<launch::LauncherOptions> OptionsOf(LaunchFlags flags, const std::vector
   }
   job.suspend_limit = flags.suspend_limit == 0 ? absl::InfiniteDuration() : absl::Seconds(flags.suspend_limit);
   options.remote.silence = std::max(options.remote.silence, job.suspend_limit);
-  MR_RETURN_IF_ERROR(AddGroups(flags, &job));
-  MR_RETURN_IF_ERROR(AddPolicies(flags, &job));
-  MR_RETURN_IF_ERROR(AddPrograms(flags, flags.hosts.empty() ? millrace : options.remote.millrace, &job));
+  MR_RETURN_IF_ERROR(AddDashboardFlags(flags, &options));
+  MR_RETURN_IF_ERROR(ChooseNumPs(&flags));
+  MR_RETURN_IF_ERROR(flags.FillJob(flags.hosts.empty() ? millrace : options.remote.millrace, &job));
+  MR_RETURN_IF_ERROR(AddAllocation(flags, &options));
   if (!flags.hosts.empty()) {
     StatusOr<std::string> text = ReadWholeFile(FileSystem::Posix(), flags.hosts);
     if (!text.ok()) return WithPrefix("--hosts: ", text.status());
@@ -221,6 +210,7 @@ StatusOr<launch::LauncherOptions> OptionsOf(LaunchFlags flags, const std::vector
   options.hang.after = flags.hang_after == 0 ? absl::InfiniteDuration() : absl::Seconds(flags.hang_after);
   if (flags.hang_kill > 0) options.hang.kill = absl::Seconds(flags.hang_kill);
   options.start_timeout = absl::Seconds(flags.start_timeout);
+  MR_RETURN_IF_ERROR(flags.notice.Fill(&options));
   return options;
 }
 
@@ -254,52 +244,23 @@ Examples:
   millrace launch --ps 1 --workers 2 --serve ps -- ./worker_only                  a program without a ps role: the ps tasks run millrace serve
   millrace launch --workers 4 --restart worker=on-failure:3 -- ./my_program       a failed worker is restarted, at most three times
   millrace launch --ps 2 --workers 6 --hosts hosts.txt -- ./my_program            over ssh; hosts.txt has lines: host slots=4
+  sbatch -n 8 --wrap 'millrace launch --ps 2 --workers 6 -- ./my_program'         on the nodes of a Slurm allocation
   millrace status                                                                 what the jobs on this machine are doing
 
 Exit code: 0 if all tasks except the ps succeeded; otherwise that of the task that failed first (128 + N for signal N);
-130 after Ctrl-C; 1 if a task was lost; 2 for an error in the flags. See docs/launch.md for more.)";
-
-// Which tasks there are and what they run.
-void AddJobOptions(CLI::App* launch, LaunchFlags* flags) {
-  launch->add_option("--ps", flags->ps, "Number of ps tasks");
-  launch->add_option("--workers", flags->workers, "Number of worker tasks");
-  launch->add_option("--job", flags->jobs, "Another job: NAME=N, as in chief=1 or evaluator=1; may be repeated")
-      ->allow_extra_args(false);
-  launch
-      ->add_option("--side_job", flags->side_jobs,
-                   "A job outside of the cluster, NAME=N, such as a client or TensorBoard: it gets the cluster's "
-                   "addresses, but the "
-                   "cluster's tasks do not get its own; may be repeated")
-      ->allow_extra_args(false);
-  launch->add_flag("--python", flags->python,
-                   "The program is one of TensorFlow's in Python: its tf.train.Server becomes Millrace's, without a "
-                   "change in it. A program NAME.py is run by the Python that this command was installed for, or "
-                   "python3. Implies --insecure on this machine");
-  launch->add_flag("--host_flags", flags->host_flags,
-                   "Passes --ps_hosts, --worker_hosts, --job_name and --task_index to the program");
-  launch
-      ->add_option("--serve", flags->serves,
-                   "A job that runs `millrace serve` instead of the program, as in --serve ps; may be repeated")
-      ->allow_extra_args(false);
-  launch
-      ->add_option("--job_program", flags->programs,
-                   "Another program for a job: JOB='command with {task_index}'; may be repeated")
-      ->allow_extra_args(false);
-  launch
-      ->add_option("--service_job", flags->services,
-                   "A job that is stopped when all other jobs are done; may be repeated. Default: ps")
-      ->allow_extra_args(false);
-  launch
-      ->add_option("--restart", flags->restarts,
-                   "What to do when a task fails: [JOB=]never (the default: the whole run fails), or "
-                   "[JOB=]on-failure[:N] (restart the task up to N times, 3 by default, after 1, 2, 4, ... s)")
-      ->allow_extra_args(false);
-}
+130 after Ctrl-C; 143 after a notice (SIGTERM), 1 if the checkpoint is not whole then; 1 if a task was lost; 2 for an
+error in the flags. See docs/launch.md for more.)";
 
 // Where they run.
 void AddPlaceOptions(CLI::App* launch, LaunchFlags* flags) {
   launch->add_option("--hosts", flags->hosts,
-                     "A file with lines 'host [slots=N] [address=HOST]': runs the tasks there, in order, over ssh");
+                     "A file with lines 'host [slots=N] [address=HOST]', or a host file of MPI or PBS: runs the tasks "
+                     "there, in order, over ssh");
+  launch
+      ->add_option("--scheduler", flags->scheduler,
+                   "auto: within an allocation of Slurm's (sbatch, salloc) the tasks run on its nodes, without --hosts "
+                   "and ssh; none: on this machine nevertheless")
+      ->capture_default_str();
   launch->add_option("--ssh", flags->ssh, "The ssh command, as in 'ssh -p 2222 -i key'")->capture_default_str();
   launch->add_option("--remote_millrace", flags->remote_millrace,
                      "The millrace command on the hosts; default: the same path as here");
@@ -324,8 +285,10 @@ void AddPlaceOptions(CLI::App* launch, LaunchFlags* flags) {
 void AddTimeOptions(CLI::App* launch, LaunchFlags* flags) {
   launch
       ->add_option("--grace", flags->grace,
-                   "Seconds that a program has to end: from SIGINT to SIGTERM, and from SIGTERM to SIGKILL")
+                   "Seconds that a program has to end: from SIGINT to SIGTERM, and from SIGTERM to SIGKILL. After a "
+                   "notice, those that the whole job has")
       ->capture_default_str();
+  flags->notice.Add(launch);
   launch
       ->add_option(
           "--suspend_limit", flags->suspend_limit,
@@ -345,6 +308,10 @@ void AddTimeOptions(CLI::App* launch, LaunchFlags* flags) {
 void AddOutputOptions(CLI::App* launch, LaunchFlags* flags) {
   launch->add_option("--log_dir", flags->log_dir,
                      "Also writes each task's output to a file in this directory, such as worker-0.log");
+  launch->add_flag("--dashboard", flags->dashboard,
+                   "Shows the job on a web page, whose address is printed: `millrace dashboard` beside the job");
+  launch->add_option("--dashboard_port", flags->dashboard_port, "The page's port; default: a free one");
+  launch->add_option("--dashboard_save", flags->dashboard_save, "Also writes the page to this file at the end");
   launch->add_option("--color", flags->color, "auto, always or never; auto means on a terminal, unless NO_COLOR is set")
       ->capture_default_str();
   launch->add_flag("--quiet", flags->quiet, "Prints no status lines and no messages about tasks, except for failures");
@@ -361,7 +328,16 @@ std::function<int()> AddLaunch(CLI::App& app, const std::vector<std::string>& pr
       "launch",
       "Starts a whole cluster, watches it and stops it: millrace launch --ps 1 --workers 2 -- ./my_program --my_flags");
   auto flags = std::make_shared<LaunchFlags>();
-  AddJobOptions(launch, flags.get());
+  flags->Add(launch);
+  launch->get_option("--ps")
+      ->transform([](std::string text) { return text == "auto" ? std::to_string(kAutoPs) : text; })
+      ->description("Number of ps tasks, or auto: as many as --plan says for the workers");
+  launch->add_option("--plan", flags->plan,
+                     "The rates of an earlier run, for --ps auto: what `millrace status --rates --json` printed");
+  launch->add_flag("--python", flags->python,
+                   "The program is one of TensorFlow's in Python: its tf.train.Server becomes Millrace's, without a "
+                   "change in it. A program NAME.py is run by the Python that this command was installed for, or "
+                   "python3. Implies --insecure on this machine");
   AddPlaceOptions(launch, flags.get());
   AddTimeOptions(launch, flags.get());
   AddOutputOptions(launch, flags.get());

@@ -5,16 +5,19 @@
 #include <vector>
 
 #include "millrace/base/version.h"
+#include "millrace/launch/init_process.h"
 #include "millrace/tools/command.h"
 
 int main(int argc, char** argv) {
+  millrace::launch::SplitOffInit();
   if (const std::optional<int> code = millrace::RunHiddenCommand(argc, argv)) return *code;
   CLI::App app{"Millrace: distributed dataflow with TensorFlow's protocol"};
   app.name("millrace");
   app.require_subcommand(1);
   app.set_version_flag("--version", millrace::Version());
   app.failure_message(CLI::FailureMessage::help);
-  const bool launches = argc > 1 && std::string(argv[1]) == "launch";
+  const std::string name = argc > 1 ? argv[1] : "";
+  const bool launches = name == "launch" || name == "place" || name == "manifest";
   // What follows `launch ... --` belongs to the launched program; do not parse it.
   std::vector<std::string> program;
   char** const dashes = std::find_if(argv, argv + argc, [](const char* word) { return std::string(word) == "--"; });
@@ -26,8 +29,13 @@ int main(int argc, char** argv) {
   CLI::App* command = nullptr;
   std::function<int()> run = millrace::AddLaunch(app, program, &command);
   commands.emplace_back(command, std::move(run));
-  for (const millrace::AddCommand add : {&millrace::AddServe, &millrace::AddStatus, &millrace::AddCheckpoint,
-                                         &millrace::AddSavedModel, &millrace::AddBenchNet}) {
+  run = millrace::AddPlace(app, program, &command);
+  commands.emplace_back(command, std::move(run));
+  run = millrace::AddManifest(app, program, &command);
+  commands.emplace_back(command, std::move(run));
+  for (const millrace::AddCommand add : {&millrace::AddServe, &millrace::AddStatus, &millrace::AddDashboard,
+                                         &millrace::AddPlan, &millrace::AddCheckpoint, &millrace::AddSavedModel,
+                                         &millrace::AddBenchNet, &millrace::AddHealth, &millrace::AddEndWithJob}) {
     run = add(app, &command);
     commands.emplace_back(command, std::move(run));
   }

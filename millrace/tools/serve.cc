@@ -2,25 +2,33 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "millrace/base/file.h"
+#include "millrace/base/notice.h"
 #include "millrace/cluster/server.h"
 #include "millrace/cluster/server_access.h"
 #include "millrace/net/address.h"
 #include "millrace/tools/command.h"
+#include "millrace/tools/place_flags.h"
 #include "millrace/tools/tls_flags.h"
 
 namespace millrace {
 namespace {
 
 struct ServeFlags {
+  // --from_scheduler: the cluster and this task are those of `millrace place`.
+  bool from_scheduler = false;
+  PlaceFlags place;
   std::string cluster_spec, ps_hosts, worker_hosts, chief_hosts, evaluator_hosts;
   std::string job_name;
   int task_index = 0;
@@ -118,14 +126,42 @@ std::string FilesOf(const ServerAccess& access) {
   return access.file_roots.empty() ? "" : ", files in " + absl::StrJoin(access.file_roots, " and ");
 }
 
+// This command again, as the program of the task that this process is: with the flags that are not about its place.
+int ServeFromScheduler(const CLI::App& command, PlaceFlags place) {
+  std::error_code error;
+  std::vector<std::string> program = {std::filesystem::read_symlink("/proc/self/exe", error).string(), "serve",
+                                      "--cluster_spec={cluster_spec}", "--job_name={job_name}",
+                                      "--task_index={task_index}"};
+  const std::set<std::string> of_place = {"--from_scheduler", "--ps",      "--workers", "--job",           "--side_job",
+                                          "--rank",           "--size",    "--meet",    "--start_timeout", "--address",
+                                          "--port",           "--explain", "--help"};
+  const std::set<std::string> of_cluster = {"--cluster_spec", "--job_name",    "--task_index",     "--ps_hosts",
+                                            "--worker_hosts", "--chief_hosts", "--evaluator_hosts"};
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() == 0 || of_place.contains(name)) continue;
+    if (of_cluster.contains(name))
+      return Fail("serve", InvalidArgument("give either ", name, " or --from_scheduler, not both"), 2);
+    for (const std::string& value : option->results()) program.push_back(absl::StrCat(name, "=", value));
+  }
+  return RunPlaceCommand(place, program);
+}
+
 int Serve(const ServeFlags& flags) {
   // Before any thread starts, so that all threads inherit the mask and the signals are left to this thread.
   sigset_t ending;
   sigemptyset(&ending);
-  sigaddset(&ending, SIGTERM);
   sigaddset(&ending, SIGINT);
   pthread_sigmask(SIG_BLOCK, &ending, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  // SIGTERM is a notice.
+  std::atomic<int> ended_by{SIGINT};
+  Notice notice;
+  const NoticeSubscription notices = OnNotice([&, waiting = pthread_self()](const Notice& given) {
+    notice = given;
+    ended_by = given.signal;
+    pthread_kill(waiting, SIGINT);
+  });
 
   StatusOr<std::unique_ptr<Server>> server = StartServer(flags);
   if (!server.ok()) return FailToServe(server.status());
@@ -134,8 +170,9 @@ int Serve(const ServeFlags& flags) {
             << ((*server)->access().tls == nullptr ? "" : ", TLS") << FilesOf((*server)->access()) << std::endl;
   int signal_number = 0;
   sigwait(&ending, &signal_number);
-  std::cout << "millrace: " << (*server)->task().name() << " ends ("
-            << (signal_number == SIGTERM ? "SIGTERM" : "SIGINT") << ")" << std::endl;
+  std::cout << "millrace: " << (*server)->task().name() << " ends (" << Notice{.signal = ended_by}.SignalName() << ")"
+            << std::endl;
+  if (ended_by != SIGINT) (*server)->ServeOut(notice);
   if (const Status stopped = (*server)->StopWithin(absl::Seconds(flags.stop_timeout)); !stopped.ok()) {
     // A thread is stuck in the operating system; returning would wait for it.
     std::cerr << "millrace serve: " << stopped.message() << std::endl;
@@ -196,6 +233,11 @@ std::function<int()> AddServe(CLI::App& app, CLI::App** command) {
                    "The same for each session, with what variables and queues keep of its results. 0: no limit")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
       ->capture_default_str();
+  serve->add_flag("--from_scheduler", flags->from_scheduler,
+                  "Takes the cluster and this task from the scheduler that started this process, as `millrace place` "
+                  "does: srun -n 3 millrace serve --from_scheduler --ps 1");
+  flags->place.AddGroups(serve);
+  flags->place.AddSources(serve);
   flags->tls.Add(serve, "this task's");
   serve->add_flag(
       "--insecure", flags->insecure,
@@ -228,7 +270,12 @@ std::function<int()> AddServe(CLI::App& app, CLI::App** command) {
       "Exit code: 0 after SIGTERM or SIGINT, 1 if it cannot serve (for example because the port is taken), 2 for an "
       "error in the flags.");
   *command = serve;
-  return [flags] { return Serve(*flags); };
+  return [flags, serve] {
+    if (!flags->from_scheduler) return Serve(*flags);
+    flags->place.insecure = flags->insecure;
+    flags->place.file_roots = flags->file_roots;
+    return ServeFromScheduler(*serve, flags->place);
+  };
 }
 
 }  // namespace millrace

@@ -37,7 +37,7 @@ std::string MemoryText(int64_t bytes, int64_t limit) {
 // `rate` may be null.
 void AppendTask(const TaskStatus& status, const TaskRate* rate, std::string* text) {
   const auto age = [&](int64_t micros) { return AgeText(absl::Microseconds(status.now_micros() - micros)); };
-  TextTable devices, memory, sessions, finished, records, steps, waits;
+  TextTable devices, memory, variables, sessions, finished, records, steps, waits;
   for (const TaskStatus::Device& device : status.devices()) {
     devices.Add({DeviceText(device.name()), absl::StrFormat("incarnation %016x", device.incarnation())});
   }
@@ -76,9 +76,16 @@ void AppendTask(const TaskStatus& status, const TaskRate* rate, std::string* tex
         {absl::StrCat(status.run_records(), status.run_records() == 1 ? " run" : " runs", " that may be repeated"),
          MemoryText(status.run_record_bytes(), status.run_record_limit_bytes())});
   }
+  if (status.variable_count() > 0) {
+    variables.Add(
+        {absl::StrCat(status.variable_count(), status.variable_count() == 1 ? " variable" : " variables"),
+         BytesText(status.variable_bytes()),
+         absl::StrCat("the largest is ", status.variables(0).name(), ", ", BytesText(status.variables(0).bytes()))});
+  }
   memory.Add({MemoryText(status.memory_bytes(), status.memory_limit_bytes())});
   devices.AppendTo("devices", text);
   if (status.memory_limit_bytes() > 0) memory.AppendTo("memory", text);
+  variables.AppendTo("variables", text);
   sessions.AppendTo("sessions", text);
   finished.AppendTo("finished", text);
   records.AppendTo("records", text);
@@ -124,6 +131,15 @@ json TaskJson(const TaskStatus& status) {
   task["run_records"] = status.run_records();
   task["run_record_bytes"] = status.run_record_bytes();
   task["run_record_limit_bytes"] = status.run_record_limit_bytes();
+  task["variable_count"] = status.variable_count();
+  task["variable_bytes"] = status.variable_bytes();
+  task["variables"] = json::array();
+  for (const TaskStatus::Variable& variable : status.variables()) {
+    task["variables"].push_back({{"name", variable.name()},
+                                 {"dtype", variable.dtype()},
+                                 {"shape", std::vector<int64_t>(variable.shape().begin(), variable.shape().end())},
+                                 {"bytes", variable.bytes()}});
+  }
   if (status.steps_finished() > 0) task["seconds_since_last_step"] = age(status.last_step_finished_micros());
   if (status.parts_finished() > 0) task["seconds_since_last_part"] = age(status.last_part_finished_micros());
   for (const TaskStatus::Session& session : status.sessions()) {

@@ -118,6 +118,8 @@ void AddTrafficJson(const TaskStatus& status, const TaskRate* rate, json* task) 
   }
   (*task)["rates"] = {{"seconds", rate->seconds},
                       {"busy_cores", rate->busy_cores},
+                      {"host_cores", rate->host_cores},
+                      {"host_busy_cores", rate->host_busy_cores},
                       {"steps_per_second", rate->steps_per_second},
                       {"parts_per_second", rate->parts_per_second},
                       {"steps_under_way", rate->in_steps},

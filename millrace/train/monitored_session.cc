@@ -1,15 +1,19 @@
 #include "millrace/train/monitored_session.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "millrace/base/cancellation.h"
 #include "millrace/base/log.h"
 #include "millrace/base/mutex.h"
+#include "millrace/base/stop_gate.h"
 #include "millrace/train/global_step.h"
 #include "millrace/train/hooks/hooked_run.h"
 #include "millrace/train/hooks/hooks.h"
+#include "millrace/train/notice_report.h"
 #include "millrace/train/progress.h"
 #include "millrace/train/queue_runner.h"
 
@@ -18,6 +22,9 @@ namespace {
 
 // The number of signatures of Run (not MakeStep) that stay compiled.
 constexpr size_t kMostSignatures = 128;
+
+// The part of a grace period that is left to the step in hand, and to one that waits for other workers.
+constexpr double kPatience = 0.8, kPatienceTogether = 0.4;
 
 using SignatureKey = std::vector<std::pair<const Node*, int>>;
 
@@ -62,6 +69,15 @@ struct MonitoredSession::State {
   // Whether `status`, or the error of a thread, calls for a new session. If not, `status` becomes the error to return
   // to the caller.
   bool IsLost(Status* status);
+  // Ends the training because of a notice. Runs on a thread of its own.
+  void React(const Notice& notice);
+  // Calls the hooks' OnNotice, and tells the launcher and the log what has become of it.
+  void SaveForNotice(const Notice& notice);
+  Status StoppedByNotice() const { return millrace::StoppedByNotice(options.notices->given().value_or(Notice())); }
+  bool AnyHook(bool (SessionRunHook::*says)() const) const {
+    return std::any_of(options.hooks.begin(), options.hooks.end(),
+                       [&](const auto& hook) { return (hook.get()->*says)(); });
+  }
   WaitSettings Waiting();
   std::shared_ptr<Live> live() const {
     MutexLock lock(&mu);
@@ -76,7 +92,7 @@ struct MonitoredSession::State {
   // Their compiled steps belong to the session.
   std::vector<std::weak_ptr<HookedSignature>> signatures;
   absl::flat_hash_map<SignatureKey, std::shared_ptr<HookedSignature>> of_runs;
-  bool created = false;  // there has been a session
+  std::atomic<bool> created{false};  // there has been a session
   // A run that is repeated in another session keeps its identity.
   RunIdentity next_run = RunIdentity::OfNewClient();
   RepeatedRuns of_runners;
@@ -86,10 +102,18 @@ struct MonitoredSession::State {
   bool failed = false;
 
   Notification stop;  // set by RequestStop
+  Notification wake;  // set by RequestStop and by a notice: ends waits
+  Notification ends;  // set by Close
+  bool subscribed = false;
+  StopGate gate;  // a run, or the creation of the session, is inside; a notice shuts it
+  std::atomic<bool> noticed{false};
+  std::atomic<bool> cancelled{false};  // the run in hand, because of a notice
+  std::atomic<bool> reported{false};   // what has become of the notice
   mutable Mutex mu;
   std::shared_ptr<Live> live_ ABSL_GUARDED_BY(mu);  // null: closed, or being created
   bool closed ABSL_GUARDED_BY(mu) = false;
   int sessions_made ABSL_GUARDED_BY(mu) = 0;
+  NoticeSubscription subscription;  // last: the reaction uses the others
 };
 
 Status MonitoredSession::State::Begin() {
@@ -114,9 +138,10 @@ Status MonitoredSession::State::Begin() {
 
 WaitSettings MonitoredSession::State::Waiting() {
   WaitSettings wait = options.wait;
-  if (wait.pause == nullptr) wait.pause = [this](absl::Duration time) { stop.WaitFor(time); };
+  if (wait.pause == nullptr) wait.pause = [this](absl::Duration time) { wake.WaitFor(time); };
   wait.give_up = [this, also = options.wait.give_up]() -> Status {
     if (stop.HasBeenNotified()) return Cancelled("a stop was requested");
+    if (noticed) return StoppedByNotice();
     return also == nullptr ? absl::OkStatus() : also();
   };
   return wait;
@@ -161,8 +186,7 @@ Status MonitoredSession::State::MakeLive(bool recovering) {
     std::optional<int64_t> step;
     const std::optional<int64_t> before = progress->last_step();
     // Once the variables have got their values, others may train: a session after that does not overwrite them.
-    const bool follow =
-        std::any_of(options.hooks.begin(), options.hooks.end(), [](const auto& hook) { return hook->GivesValues(); });
+    const bool follow = AnyHook(&SessionRunHook::GivesValues);
     StatusOr<std::shared_ptr<Live>> made =
         TryMakeLive({.recovering = recovering || created, .values_follow = follow, .wait = Waiting()}, &step);
     if (made.ok()) {
@@ -212,7 +236,7 @@ Status MonitoredSession::State::Recover(const Status& why) {
   ReportProgress({.phase = "recovering"});
   // Backs off if the session is lost again immediately.
   if (again) Waiting().pause(std::clamp((now - *lost_since) / 10, absl::Milliseconds(20), absl::Seconds(1)));
-  if (stop.HasBeenNotified()) return why;
+  if (stop.HasBeenNotified() || noticed) return why;
   return MakeLive(/*recovering=*/true);
 }
 
@@ -229,6 +253,50 @@ bool MonitoredSession::State::IsLost(Status* status) {
   return false;
 }
 
+void MonitoredSession::State::React(const Notice& notice) {
+  const bool together = AnyHook(&SessionRunHook::StepsTogether);
+  const absl::Duration patience = (together ? kPatienceTogether : kPatience) * notice.grace;
+  if (together && !options.is_chief && created) {
+    ReportProgress({.notice = "follows"});
+    options.notices->SetExitCode();
+    if (ends.WaitFor(patience)) return;
+  } else {
+    ReportProgress({.notice = "stopping"});
+  }
+  MR_LOG(Info, notice.SignalName(), ": the step in hand is the last");
+  noticed = true;
+  wake.Notify();
+  gate.Stop();
+  if (!gate.WaitFor(patience)) {
+    // It waits for something that will not come, such as the steps of others that have ended.
+    cancelled = true;
+    if (const auto now = live()) now->failed.StartCancel();
+    gate.Wait();
+  }
+  options.notices->SetExitCode();
+  SaveForNotice(notice);
+  if (const auto now = live()) now->coordinator->RequestStop();
+}
+
+void MonitoredSession::State::SaveForNotice(const Notice& notice) {
+  std::optional<int64_t> step = progress->last_step();
+  const std::shared_ptr<Live> now = live();
+  reported = true;
+  StatusOr<std::string> checkpoint = std::string();
+  if (now == nullptr && created && options.is_chief) checkpoint = Unavailable("the session was lost");
+  if (cancelled && !AnyHook(&SessionRunHook::CancelledStepLeavesNoTrace))
+    checkpoint = Cancelled("the step in hand did not end in time and was cancelled");
+  for (size_t i = 0; i < options.hooks.size() && now != nullptr && checkpoint.ok(); ++i) {
+    StatusOr<std::string> name = options.hooks[i]->OnNotice(now->session.get());
+    if (!name.ok() || !name->empty()) checkpoint = std::move(name);
+  }
+  const std::optional<Var> global_step = FindGlobalStep(scope);
+  if (now != nullptr && global_step) {
+    if (const StatusOr<int64_t> read = ReadGlobalStep(now->session.get(), *global_step); read.ok()) step = *read;
+  }
+  ReportStop(notice, step, checkpoint);
+}
+
 MonitoredSession::MonitoredSession(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 StatusOr<std::unique_ptr<MonitoredSession>> MonitoredSession::Create(const Scope& scope,
@@ -237,7 +305,17 @@ StatusOr<std::unique_ptr<MonitoredSession>> MonitoredSession::Create(const Scope
   MR_RETURN_IF_ERROR(scope.status());
   auto state = std::make_unique<State>(scope, std::move(creator), std::move(options));
   MR_RETURN_IF_ERROR(state->Begin());
-  MR_RETURN_IF_ERROR(state->MakeLive(/*recovering=*/false));
+  const bool entered = state->gate.Enter();
+  MR_CHECK(entered);
+  // A simulation has no process that could be given a notice.
+  NoticeBoard* const notices = state->options.notices;
+  if (notices != nullptr && (state->options.wait.start_thread == nullptr || notices != NoticeBoard::OfProcess())) {
+    state->subscription = notices->Subscribe([state = state.get()](const Notice& notice) { state->React(notice); });
+    state->subscribed = true;
+  }
+  const Status made = notices != nullptr && notices->given() ? state->StoppedByNotice() : state->MakeLive(false);
+  state->gate.Leave();
+  MR_RETURN_IF_ERROR(made);
   return std::unique_ptr<MonitoredSession>(new MonitoredSession(std::move(state)));
 }
 
@@ -249,6 +327,8 @@ MonitoredSession::~MonitoredSession() {
 Status MonitoredSession::Run(HookedSignature* signature, absl::Span<const Tensor> feeds, const RunOptions& options,
                              RunMetadata* metadata, Tensors* results) {
   State& state = *state_;
+  if (!state.gate.Enter()) return WithSuffix(state.StoppedByNotice(), "; check ShouldStop before each run");
+  const absl::Cleanup leave = [&] { state.gate.Leave(); };
   RunIdentity identity = options.identity;
   for (;; ++identity.attempt) {
     const std::shared_ptr<State::Live> live = state.live();
@@ -276,6 +356,11 @@ Status MonitoredSession::Run(HookedSignature* signature, absl::Span<const Tensor
       }
     } else if (live->coordinator->status().ok()) {
       return FailedPrecondition("the training was stopped; check ShouldStop before each run");
+    }
+    if (state.cancelled) {
+      state.failed = !state.AnyHook(&SessionRunHook::CancelledStepLeavesNoTrace);
+      live->coordinator->RequestStop();
+      return state.StoppedByNotice();
     }
     if (!state.IsLost(&status)) {
       if (absl::IsOutOfRange(status) && ran) {
@@ -338,7 +423,7 @@ StatusOr<Tensors> MonitoredStep::operator()(const std::vector<Tensor>& feeds) co
 }
 
 bool MonitoredSession::ShouldStop() const {
-  if (state_->stop.HasBeenNotified()) return true;
+  if (state_->stop.HasBeenNotified() || state_->gate.stopping()) return true;
   std::shared_ptr<State::Live> live;
   {
     MutexLock lock(&state_->mu);
@@ -353,6 +438,7 @@ bool MonitoredSession::ShouldStop() const {
 
 void MonitoredSession::RequestStop() {
   state_->stop.Notify();
+  state_->wake.Notify();
   if (const auto live = state_->live()) live->coordinator->RequestStop();
 }
 
@@ -361,6 +447,11 @@ Status MonitoredSession::Close() {
     MutexLock lock(&state_->mu);
     if (std::exchange(state_->closed, true)) return absl::OkStatus();
   }
+  // From here on a notice changes nothing, but must not end the process before the last checkpoint is whole.
+  NoticeSubscription until_closed;
+  if (state_->subscribed) until_closed = state_->options.notices->Subscribe([](const Notice&) {});
+  state_->ends.Notify();
+  state_->subscription.Reset();
   const std::shared_ptr<State::Live> live = state_->live();
   if (live == nullptr) return absl::OkStatus();
   Status result;
@@ -369,6 +460,8 @@ Status MonitoredSession::Close() {
       const Status status = hook->End(live->session.get());
       if (result.ok()) result = status;
     }
+    const std::optional<Notice> notice = state_->subscribed ? state_->options.notices->given() : std::nullopt;
+    if (notice && result.ok() && !state_->reported) state_->SaveForNotice(*notice);
   }
   live->coordinator->RequestStop();
   const Status threads = live->coordinator->Join(state_->options.stop_grace_period);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/base/notice.h"
 #include "millrace/train/hooks/session_run_hook.h"
 #include "millrace/train/session_creator.h"
 
@@ -48,6 +49,10 @@ struct MonitoredSessionOptions {
   bool recover = true;
   // How to wait. The default `pause` returns early on RequestStop.
   WaitSettings wait = {};
+  // Whether this is the chief, which ends a training whose workers make their steps together.
+  bool is_chief = true;
+  // Where notices of preemption appear; null: there are none.
+  NoticeBoard* notices = NoticeBoard::OfProcess();
 };
 
 // Run, MakeStep, Close and the destructor may be called by one thread at a time; the other methods are thread-safe.
@@ -58,6 +63,13 @@ struct MonitoredSessionOptions {
 // under the identity that it had (RunOptions::identity). So it counts once: what a task that has lived on had already
 // done for the run is not done again, unless a restored checkpoint has undone it.
 // The log says why, what it waits for, and from which step training resumes.
+//
+// A notice of preemption (base/notice.h) ends the training: the run in hand is the last one, OnNotice of the hooks is
+// called on another thread (the chief saves), and ShouldStop becomes true. A run that a program begins after that
+// returns CANCELLED, and so does a session that is still being created. The program should then end; its exit code is
+// 143. A run in hand that has not ended after four fifths of the grace period is cancelled, and nothing is saved. Where
+// steps wait for those of other workers (SessionRunHook::StepsTogether), that is after two fifths, because the others
+// have ended; if such a run leaves no trace (CancelledStepLeavesNoTrace), the chief saves.
 class MonitoredSession {
  public:
   // Calls Begin of the hooks and of the creator, then creates the first session.

@@ -102,7 +102,9 @@ StatusOr<std::unique_ptr<MonitoredSession>> MonitoredTrainingSession(const Scope
                                     .stop_grace_period = options.stop_grace_period,
                                     .max_wait = options.max_wait,
                                     .recover = options.recover,
-                                    .wait = options.wait};
+                                    .wait = options.wait,
+                                    .is_chief = options.is_chief,
+                                    .notices = options.notices};
   std::unique_ptr<SessionCreator> creator;
   if (options.is_chief) {
     creator = ChiefSessionCreator({.session = session,

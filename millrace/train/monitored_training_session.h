@@ -64,6 +64,7 @@ struct MonitoredTrainingSessionOptions {
   // See MonitoredSessionOptions.
   bool recover = true;
   WaitSettings wait = {};
+  NoticeBoard* notices = NoticeBoard::OfProcess();
 };
 
 // Creates a MonitoredSession with a ChiefSessionCreator or WorkerSessionCreator, the given hooks and the ProfilerHook

@@ -1,10 +1,5 @@
 #include "millrace/train/progress.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <csignal>
 #include <cstdlib>
 
 #include "absl/strings/match.h"
@@ -15,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "millrace/base/clock.h"
+#include "millrace/base/launcher_pipe.h"
 #include "millrace/base/mutex.h"
 
 namespace millrace {
@@ -23,50 +19,31 @@ namespace {
 // How a line says that its phase is a wait.
 constexpr absl::string_view kWaitingFor = "waiting for ";
 
+// A line must fit into a pipe's atomic write.
+constexpr size_t kMostError = 1000;
+
 constexpr absl::Duration kBetweenSteps = absl::Milliseconds(100);
 
-// The launcher may be slow or disappear at any time. Lines are short enough that a pipe takes each one whole or not at
-// all.
-class ProgressPipe {
+// Limits how often the launcher is told.
+class ProgressPace {
  public:
-  ProgressPipe() {
-    const char* name = std::getenv("MILLRACE_PROGRESS_FD");
-    int fd;
-    if (name == nullptr || !absl::SimpleAtoi(name, &fd) || fcntl(fd, F_GETFD) < 0) return;
-    const int flags = fcntl(fd, F_GETFL);
-    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) return;
-    fcntl(fd, F_SETFD, FD_CLOEXEC);
-    fd_ = fd;
-  }
-
-  void Tell(const TrainingProgress& progress) {
-    if (fd_ < 0) return;
+  bool IsDue(const TrainingProgress& progress) {
     const absl::Time now = Clock::Real()->Now();
     MutexLock lock(&mu_);
     const bool same_phase = progress.phase.empty() || progress.phase == phase_;
-    if (same_phase && now - told_ < kBetweenSteps) return;
+    if (same_phase && !progress.saved && now - told_ < kBetweenSteps) return false;
     told_ = now;
     if (!progress.phase.empty()) phase_ = progress.phase;
-    const std::string line = FormatProgress(progress) + "\n";
-    // SIGPIPE from a launcher that has disappeared must not kill the training; the descriptor is not used any more.
-    sigset_t pipe, before;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe, &before);
-    if (write(fd_, line.data(), line.size()) < 0 && errno == EPIPE) {
-      const timespec none = {};
-      sigtimedwait(&pipe, nullptr, &none);
-      fd_ = -1;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return true;
   }
 
  private:
   Mutex mu_;
-  std::atomic<int> fd_{-1};
   absl::Time told_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   std::string phase_ ABSL_GUARDED_BY(mu_);
 };
+
+std::string OneLine(absl::string_view text) { return absl::StrReplaceAll(text, {{"\n", " "}, {"\r", " "}}); }
 
 }  // namespace
 
@@ -78,8 +55,16 @@ std::string FormatProgress(const TrainingProgress& progress) {
   std::vector<std::string> words;
   if (progress.step) words.push_back(absl::StrCat("step=", *progress.step));
   if (progress.loss) words.push_back(absl::StrFormat("loss=%.6g", *progress.loss));
-  if (!progress.phase.empty())
-    words.push_back(absl::StrCat("phase=", absl::StrReplaceAll(progress.phase, {{"\n", " "}, {"\r", " "}})));
+  if (progress.saved) words.push_back(absl::StrCat("saved=", *progress.saved));
+  if (!progress.notice.empty()) words.push_back(absl::StrCat("notice=", progress.notice));
+  if (progress.signal != 0) words.push_back(absl::StrCat("signal=", progress.signal));
+  if (!progress.checkpoint.empty())
+    words.push_back(absl::StrCat("checkpoint=", absl::StrReplaceAll(OneLine(progress.checkpoint), {{" ", "_"}})));
+  if (!progress.error.empty()) {
+    words.push_back(absl::StrCat("error=", OneLine(progress.error).substr(0, kMostError)));
+  } else if (!progress.phase.empty()) {
+    words.push_back(absl::StrCat("phase=", OneLine(progress.phase)));
+  }
   return absl::StrJoin(words, " ");
 }
 
@@ -100,16 +85,26 @@ StatusOr<TrainingProgress> ParseProgress(absl::string_view line) {
       progress.waits = absl::StartsWith(rest, kWaitingFor);
       return progress;
     }
+    if (key == "error") {
+      progress.error = std::string(rest);
+      return progress;
+    }
     const absl::string_view value = rest.substr(0, rest.find(' '));
     rest = absl::StripLeadingAsciiWhitespace(rest.substr(value.size()));
     int64_t step;
     double loss;
-    if (key == "step") {
-      if (!absl::SimpleAtoi(value, &step)) return InvalidArgument("step is not a number in '", line, "'");
-      progress.step = step;
+    if (key == "step" || key == "saved") {
+      if (!absl::SimpleAtoi(value, &step)) return InvalidArgument(key, " is not a number in '", line, "'");
+      (key == "step" ? progress.step : progress.saved) = step;
     } else if (key == "loss") {
       if (!absl::SimpleAtod(value, &loss)) return InvalidArgument("loss is not a number in '", line, "'");
       progress.loss = loss;
+    } else if (key == "signal") {
+      if (!absl::SimpleAtoi(value, &progress.signal)) return InvalidArgument("signal is not a number in '", line, "'");
+    } else if (key == "notice") {
+      progress.notice = std::string(value);
+    } else if (key == "checkpoint") {
+      progress.checkpoint = std::string(value);
     }
     any = true;
   }
@@ -118,8 +113,10 @@ StatusOr<TrainingProgress> ParseProgress(absl::string_view line) {
 }
 
 void ReportProgress(const TrainingProgress& progress) {
-  static ProgressPipe* const pipe = new ProgressPipe;
-  pipe->Tell(progress);
+  if (!HasLauncher()) return;
+  static ProgressPace* const pace = new ProgressPace;
+  if (!progress.notice.empty()) return TellLauncher(FormatProgress(progress), LauncherLine::kMatters);
+  if (pace->IsDue(progress)) TellLauncher(FormatProgress(progress), LauncherLine::kMayBeDropped);
 }
 
 int RestartsByLauncher() {

@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "millrace/base/log.h"
 #include "millrace/train/global_step.h"
+#include "millrace/train/notice_report.h"
 #include "millrace/train/progress.h"
 #include "millrace/train/summary.h"
 
@@ -57,11 +58,12 @@ StatusOr<std::unique_ptr<ClientSession>> Supervisor::PrepareOrWaitForSession(con
                                                                              bool start_standard_services) {
   MR_RETURN_IF_ERROR(coordinator_.ClearStop());
   stopped_ = false;
+  MR_RETURN_IF_ERROR(Subscribe());
   const SessionManager manager(scope_, {.ready_op = scaffold_.ready_op,
                                         .ready_for_local_init_op = scaffold_.ready_for_local_init_op,
                                         .local_init_op = scaffold_.local_init_op,
                                         .local_init_feed = scaffold_.local_init_feed,
-                                        .wait = options_.wait});
+                                        .wait = Waiting()});
   PreparedSession prepared;
   if (options_.is_chief) {
     MR_ASSIGN_OR_RETURN(prepared, manager.PrepareSession({.session = session,
@@ -74,11 +76,38 @@ StatusOr<std::unique_ptr<ClientSession>> Supervisor::PrepareOrWaitForSession(con
   } else {
     MR_ASSIGN_OR_RETURN(prepared, manager.WaitForSession(session, options_.max_wait));
   }
+  session_ = prepared.session.get();
   ReportProgress({.step = prepared.step, .phase = "training"});
   if (start_standard_services && options_.is_chief && !options_.logdir.empty())
     MR_RETURN_IF_ERROR(StartStandardServices(prepared.session.get()));
   MR_RETURN_IF_ERROR(StartQueueRunners(prepared.session.get()));
   return std::move(prepared.session);
+}
+
+Status Supervisor::Subscribe() {
+  // A simulation has no process that could be given a notice.
+  const bool simulated = options_.wait.start_thread != nullptr && options_.notices == NoticeBoard::OfProcess();
+  if (options_.notices == nullptr || simulated) return absl::OkStatus();
+  subscription_ = options_.notices->Subscribe([this](const Notice& notice) {
+    MR_LOG(Info, notice.SignalName(), ": the step in hand is the last");
+    ReportProgress({.notice = "stopping"});
+    options_.notices->SetExitCode();
+    coordinator_.RequestStop();
+  });
+  const std::optional<Notice> given = options_.notices->given();
+  return given ? StoppedByNotice(*given) : absl::OkStatus();
+}
+
+WaitSettings Supervisor::Waiting() {
+  WaitSettings wait = options_.wait;
+  if (wait.pause == nullptr) wait.pause = [this](absl::Duration time) { coordinator_.WaitForStop(time); };
+  wait.give_up = [this, also = options_.wait.give_up]() -> Status {
+    if (options_.notices != nullptr) {
+      if (const std::optional<Notice> given = options_.notices->given()) return StoppedByNotice(*given);
+    }
+    return also == nullptr ? absl::OkStatus() : also();
+  };
+  return wait;
 }
 
 StatusOr<ManagedSession> Supervisor::Managed(const SessionOptions& session, bool start_standard_services) {
@@ -137,7 +166,27 @@ Status Supervisor::SaveModel(ClientSession* session) {
   if (global_step_) {
     MR_ASSIGN_OR_RETURN(save.global_step, Step(session));
   }
-  return scaffold_.saver->Save(session, save_path(), save).status();
+  MR_RETURN_IF_ERROR(scaffold_.saver->Save(session, save_path(), save).status());
+  if (save.global_step) ReportProgress({.saved = save.global_step});
+  return absl::OkStatus();
+}
+
+Status Supervisor::SaveForNotice(const Notice& notice, const Status& of_threads) {
+  std::optional<int64_t> step;
+  StatusOr<std::string> checkpoint = std::string();
+  const bool saves = options_.is_chief && scaffold_.saver != nullptr && session_ != nullptr;
+  if (saves && of_threads.ok()) {
+    if (global_step_) {
+      if (const StatusOr<int64_t> read = Step(session_); read.ok()) step = *read;
+    }
+    const Status saved = SaveModel(session_);
+    checkpoint = options_.checkpoint_basename + (step ? absl::StrCat("-", *step) : "");
+    if (!saved.ok()) checkpoint = saved;
+  } else if (saves) {
+    checkpoint = of_threads;
+  }
+  ReportStop(notice, step, checkpoint);
+  return checkpoint.status();
 }
 
 Status Supervisor::SaveSummaries(ClientSession* session) {
@@ -155,8 +204,18 @@ Status Supervisor::SummaryComputed(ClientSession* session, const Tensor& summary
 
 Status Supervisor::Stop() {
   if (std::exchange(stopped_, true)) return absl::OkStatus();
+  // From here on a notice only keeps the process until the checkpoint is whole.
+  NoticeSubscription until_stopped;
+  const bool subscribed = subscription_.active();
+  if (subscribed) until_stopped = options_.notices->Subscribe([](const Notice&) {});
+  subscription_.Reset();
   coordinator_.RequestStop();
   Status status = coordinator_.Join(options_.stop_grace_period);
+  if (const std::optional<Notice> notice = subscribed ? options_.notices->given() : std::nullopt) {
+    const Status saved = SaveForNotice(*notice, status);
+    if (status.ok()) status = saved;
+  }
+  session_ = nullptr;
   if (writer_ != nullptr) {
     const Status flushed = writer_->Flush();
     if (status.ok()) status = flushed;

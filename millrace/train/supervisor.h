@@ -8,7 +8,10 @@
 //   }
 //   return managed.Close();
 //
-// Prefer MonitoredTrainingSession, which recreates lost sessions and calls hooks around every run.
+// A notice of preemption (base/notice.h) makes ShouldStop true; the chief then saves in Stop. A step that waits for
+// other workers which have ended is not cancelled.
+//
+// Prefer MonitoredTrainingSession, which recreates lost sessions, cancels such steps and calls hooks around every run.
 #pragma once
 
 #include <functional>
@@ -16,6 +19,7 @@
 #include <optional>
 #include <string>
 
+#include "millrace/base/notice.h"
 #include "millrace/train/coordinator.h"
 #include "millrace/train/file_writer.h"
 #include "millrace/train/queue_runner.h"
@@ -49,6 +53,8 @@ struct SupervisorOptions {
   absl::Duration max_wait = absl::Seconds(7200);
   // How a worker polls for the chief.
   WaitSettings wait = {.max_poll_interval = absl::Seconds(30)};
+  // Where notices of preemption appear; null: there are none.
+  NoticeBoard* notices = NoticeBoard::OfProcess();
 };
 
 class ManagedSession;
@@ -87,8 +93,8 @@ class Supervisor {
   bool WaitForStop(absl::Duration timeout = absl::InfiniteDuration()) const {
     return coordinator_.WaitForStop(timeout);
   }
-  // Stops the threads, waiting at most stop_grace_period, and flushes the event file. Returns the first error of a
-  // thread. A second call does nothing.
+  // Stops the threads, waiting at most stop_grace_period, and flushes the event file. After a notice the chief saves
+  // the model. Returns the first error of a thread, or else of that save. A second call does nothing.
   Status Stop();
 
   Coordinator* coord() { return &coordinator_; }
@@ -100,6 +106,10 @@ class Supervisor {
  private:
   Supervisor(const Scope& scope, SupervisorOptions options);
   Status Begin();
+  // Begins to react to notices. CANCELLED if there has been one.
+  Status Subscribe();
+  WaitSettings Waiting();
+  Status SaveForNotice(const Notice& notice, const Status& of_threads);
   Status SaveModel(ClientSession* session);
   Status SaveSummaries(ClientSession* session);
   StatusOr<int64_t> Step(ClientSession* session) const;
@@ -110,7 +120,9 @@ class Supervisor {
   std::optional<Var> global_step_;
   std::unique_ptr<FileWriter> writer_;
   bool stopped_ = false;
-  Coordinator coordinator_;  // last: its threads use the others
+  ClientSession* session_ = nullptr;  // the newest that was prepared, until Stop
+  Coordinator coordinator_;           // its threads use the others
+  NoticeSubscription subscription_;   // last: the reaction uses the coordinator
 };
 
 // A session of a Supervisor, which must outlive it; closing it stops the supervisor.

@@ -44,7 +44,8 @@ class Server:
 
     def join(self) -> None:
         """Blocks until another thread calls `stop`, or Ctrl-C."""
-        while not self._stopped.wait(3600):
+        # A signal that comes just before the wait begins does not interrupt it.
+        while not self._stopped.wait(1):
             pass
 
     def stop(self, timeout: float = 60) -> None:

@@ -16,6 +16,25 @@ CODEC_TYPES = ("RunStepRequest", "RunStepResponse", "RunCallableRequest", "RunCa
                "RunGraphResponse", "RecvTensorResponse")
 
 
+# What browsers and others send to a dashboard.
+HTTP_REQUESTS = (
+    "GET / HTTP/1.1\nHost: localhost:41213\nCookie: c=value; other=1\nSec-Fetch-Site: none\n\n",
+    "HEAD /output?task=worker%2F0 HTTP/1.0\nHost: [::1]:1\nAuthorization: Bearer token\nOrigin: http://[::1]:1\n\n",
+    "GET /../etc/passwd HTTP/1.1\nHost: evil.example\nConnection: close\n\n",
+    "POST /events HTTP/1.1\nHost: localhost\nContent-Length: 3\n\nabc",
+)
+# What launchers answer, and what they are asked.
+NODE_LISTS = ("node1", "a,b[01,03-05],r[0-1]c[1-2]", "gpu[007-012,20]-ib", "2(x3),1", "4(x65536)")
+JOB_REPORTS = (
+    '{"pid": 7, "state": "running", "seconds": 1.5, "tasks": [{"task": "worker/0", "state": "running", "loss": "NaN", "step": 3}],'
+    ' "events": [{"number": 1, "seconds": 0.5, "kind": "start", "task": "worker/0", "text": "runs"}],'
+    ' "checkpoint": {"task": "worker/0", "step": 2, "age_seconds": 1}, "outputs": {"worker/0": "text"}, "credentials": {"key": "k"}}',
+    "report 17",
+    "output worker/0",
+    "end",
+)
+
+
 def varint(data, at):
     value = shift = 0
     while True:
@@ -50,7 +69,7 @@ def main():
     sources = (archive, messages, pathlib.Path(__file__))
     if stamp.exists() and all(stamp.stat().st_mtime >= source.stat().st_mtime for source in sources):
         return
-    for kind in ("graph", "tensor", "example", "codec"):
+    for kind in ("graph", "tensor", "example", "codec", "request", "report", "node_list"):
         (out / kind).mkdir(parents=True, exist_ok=True)
 
     def keep(kind, data):
@@ -73,6 +92,12 @@ def main():
     for line in messages.read_text().splitlines():
         _, kind, data = line.split()
         keep("codec", bytes([CODEC_TYPES.index(kind), 255]) + (b"" if data == "-" else bytes.fromhex(data)))
+    for text in HTTP_REQUESTS:
+        keep("request", text.replace("\n", "\r\n").encode())
+    for text in JOB_REPORTS:
+        keep("report", text.encode())
+    for text in NODE_LISTS:
+        keep("node_list", text.encode())
     stamp.touch()
 
 

@@ -13,7 +13,6 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -163,6 +162,7 @@ Status Train(const Flags& flags, const TaskConfig& config, const std::string& ta
   }
   MR_RETURN_IF_ERROR(session->Close());
   session.reset();
+  if (NoticeBoard::OfProcess()->given()) return absl::OkStatus();
   ledger->ended.store(1);
   return config.is_chief() ? TellEnd(flags, config, model, options) : absl::OkStatus();
 }
@@ -170,17 +170,10 @@ Status Train(const Flags& flags, const TaskConfig& config, const std::string& ta
 Status Run(const Flags& flags) {
   MR_ASSIGN_OR_RETURN(const std::optional<TaskConfig> config, TaskConfig::FromEnvironment());
   if (!config) return InvalidArgument("TF_CONFIG is not set; use millrace launch");
-  sigset_t ending;
-  sigemptyset(&ending);
-  sigaddset(&ending, SIGTERM);
-  sigaddset(&ending, SIGINT);
-  if (config->is_ps()) pthread_sigmask(SIG_BLOCK, &ending, nullptr);
   MR_ASSIGN_OR_RETURN(std::unique_ptr<Server> server,
                       Server::Start(config->cluster, config->task.job, config->task.index));
   if (!config->is_ps()) return Train(flags, *config, server->target());
-  int signal_number = 0;
-  sigwait(&ending, &signal_number);
-  server->Stop();
+  server->ServeUntilNotice();
   return absl::OkStatus();
 }
 
@@ -191,7 +184,7 @@ int main(int argc, char** argv) {
   CLI::App app("A training that keeps books.", "counting");
   app.add_option("--log_dir", flags.log_dir)->required();
   app.add_flag("--sync_replicas", flags.sync_replicas);
-  app.add_option("--save_checkpoint_secs", flags.save_checkpoint_secs);
+  app.add_option("--save_checkpoint_secs", flags.save_checkpoint_secs)->take_last();
   app.add_option("--large_device", flags.large_device,
                  "where worker 1 has a step made now and then that needs much memory");
   app.add_option("--pause_ms", flags.pause_ms, "what a step takes besides, in milliseconds");

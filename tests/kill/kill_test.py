@@ -358,6 +358,97 @@ class Faults(unittest.TestCase):
         self.assert_restorable()
         self.assertGreaterEqual(self.saved_step(), saved)
 
+    def value_in(self, checkpoint, tensor):
+        text = subprocess.run([FLAGS.millrace, "checkpoint", os.path.join(self.log_dir, checkpoint), "--tensor", tensor], capture_output=True, text=True, timeout=60)
+        self.assertEqual(text.returncode, 0, text.stderr)
+        return int(float(re.findall(r"-?[0-9.]+", text.stdout)[-1]))
+
+    def assert_stopped(self, job, number=signal.SIGTERM, seconds=WITHIN):
+        """The job ended by a notice, and its last line is true: every run that was acknowledged is in the checkpoint that it names."""
+        self.assertEqual(job.end(seconds), 143, job.text())
+        last = job.text().splitlines()[-1]
+        told = re.fullmatch(r"millrace: stopped by %s at step (\d+); (model\.ckpt-\1) is whole" % number.name, last)
+        self.assertIsNotNone(told, job.text())
+        self.assert_gone(job)
+        self.assert_restorable()
+        step, w = int(told.group(1)), self.value_in(told.group(2), "w")
+        self.assertEqual(self.saved_step(), step)
+        begun, acknowledged = self.books()
+        said = "w is %d, the step %d, %d runs were begun and %d acknowledged; the job said:\n%s" % (w, step, begun, acknowledged, job.text())
+        if self.in_step:
+            self.assertEqual(w, -step, said)
+            self.assertLessEqual(2 * step, begun, said)
+        else:
+            self.assertEqual(w, step, said)
+            self.assertGreaterEqual(step, acknowledged, said)
+            self.assertLessEqual(step, begun, said)
+        return step
+
+    def notice(self, name, *program_flags, number=signal.SIGTERM, flags=()):
+        job = self.start("--restart", "on-failure", *flags, program_flags=program_flags)
+        self.train_a_while(job)
+        os.kill(job.process.pid if name == "launcher" else job.task(name), number)
+        return self.assert_stopped(job, number)
+
+    def test_notice_to_the_launcher_loses_no_run(self):
+        self.notice("launcher")
+
+    def test_notice_to_a_worker_loses_no_run(self):
+        self.notice("worker/1")
+
+    def test_notice_to_the_ps_loses_no_run(self):
+        self.notice("ps/0")
+
+    def test_notice_to_the_chief_in_step_loses_no_run(self):
+        self.notice("worker/0", "--sync_replicas", number=signal.SIGUSR1, flags=("--notice_signal", "USR1"))
+
+    def test_notice_in_step_and_a_new_start_go_on_where_it_was(self):
+        step = self.notice("launcher", "--sync_replicas")
+        job = self.restart("--sync_replicas")
+        job.wait_for_step(step + GROWTH, 6 * WITHIN)
+        self.assertGreater(min(job.global_steps()), step, job.text())
+        self.stop(job)
+
+    def restart(self, *program_flags):
+        """The same training again, in the folder of the one before."""
+        job = jobs.Job([FLAGS.millrace, "launch", "--ps", "1", "--workers", "2", "--", FLAGS.program, "--log_dir=" + self.log_dir,
+                        "--save_checkpoint_secs=1", *program_flags], marker=self.log_dir)
+        self.addCleanup(job.clean_up)
+        return job
+
+    def test_notice_while_a_worker_is_being_restarted_loses_no_run(self):
+        job = self.start("--restart", "worker=on-failure:3")
+        self.train_a_while(job)
+        os.kill(job.task("worker/1"), signal.SIGKILL)
+        job.wait_for(r"millrace: worker/1 .*restart", WITHIN)
+        os.kill(job.process.pid, signal.SIGTERM)
+        self.assert_stopped(job)
+
+    def test_notice_at_the_start_ends_the_job_with_nothing_left(self):
+        job = self.start()
+        time.sleep(random.uniform(0, 1.0))
+        os.kill(job.process.pid, signal.SIGTERM)
+        code = job.end(WITHIN)
+        self.assert_gone(job)
+        if code != -signal.SIGTERM:  # the launcher itself had only begun
+            self.assertEqual(code, 143, job.text())
+            self.assertRegex(job.text().splitlines()[-1], r"(stopped|interrupted) by SIGTERM")
+        if os.path.exists(os.path.join(self.log_dir, "checkpoint")):
+            self.assert_restorable()
+
+    def test_notice_with_a_full_disk_says_that_the_checkpoint_is_not_whole(self):
+        job = self.start(program_flags=("--save_checkpoint_secs=600",), shim=True)
+        self.train_a_while(job)
+        saved = self.saved_step()
+        self.switch("full", 1)
+        os.kill(job.process.pid, signal.SIGTERM)
+        self.assertEqual(job.end(WITHIN), 1, job.text())
+        self.switch("full", 0)
+        self.assertRegex(job.text().splitlines()[-1], r"(?i)^millrace: stopped by SIGTERM at step \d+; the checkpoint is not whole: .*no space left on device")
+        self.assert_gone(job)
+        self.assert_restorable()
+        self.assertEqual(self.saved_step(), saved)
+
     def test_no_descriptors_for_a_while_costs_nothing(self):
         job = self.start("--restart", "worker=on-failure:3", shim=True)
         self.train_a_while(job)

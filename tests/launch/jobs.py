@@ -1,10 +1,12 @@
 """Jobs of `millrace launch` as processes, and the certainty that nothing of them is left."""
 
+import contextlib
 import fcntl
 import os
 import pty
 import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -22,6 +24,14 @@ MARK = "LAUNCH_TEST_MARK"
 
 def set_size(terminal, rows, columns):
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+@contextlib.contextmanager
+def free_port():
+    """A port that was free just now."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        yield listening.getsockname()[1]
 
 
 def state_of(pid):

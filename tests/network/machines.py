@@ -102,14 +102,23 @@ class Machine:
         for words in (("addr", "add", self.address + "/24", "dev", "lan"), ("link", "set", "lan", "up"), ("link", "set", "lo", "up")):
             self._namespaces.ip(*words)
 
+    def inside(self, *words):
+        """The command that runs `words` there."""
+        return self._namespaces.inside(*words)
+
     def start(self, *words, environment=None):
-        self._processes.append(Process(self._namespaces.inside(*words), environment or {}))
+        self._processes.append(Process(self.inside(*words), environment or {}))
         return self._processes[-1]
 
     def forget_names(self):
         """As in a container with neither /etc/hosts nor a name server: only addresses can be dialled."""
         for path in ("/etc/hosts", "/etc/resolv.conf"):
             subprocess.run(self._namespaces.inside("mount", "--bind", "/dev/null", path), check=True)
+
+    def use_hosts(self, path):
+        """Only the names in that file, as they are at each look-up; there is no name server."""
+        for here, there in ((path, "/etc/hosts"), ("/dev/null", "/etc/resolv.conf")):
+            subprocess.run(self._namespaces.inside("mount", "--bind", here, there), check=True)
 
     def cut(self):
         """Pulls the cable: nothing arrives any more, in either direction, and nobody is told."""

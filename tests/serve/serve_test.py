@@ -105,6 +105,26 @@ class StartTest(ServeTest):
                 self.assertNotIn("INVALID_ARGUMENT", result.stderr)
 
 
+class HealthTest(ServeTest):
+    def test_a_task_that_serves_is_healthy_and_one_that_does_not_is_not(self):
+        port, = free_ports(1)
+        away = self.millrace("health", "--port", str(port), "--timeout", "1")
+        self.assertEqual(away.returncode, 1)
+        self.assertIn("localhost:%d does not serve" % port, away.stderr)
+        self.serve("--cluster_spec=worker|localhost:%d" % port, "--job_name=worker")
+        for flags in (("--port", str(port)), ("--target", "grpc://localhost:%d" % port)):
+            here = self.millrace("health", *flags)
+            self.assertEqual(here.returncode, 0, here.stderr)
+            self.assertEqual(here.stdout, "millrace: /job:worker/replica:0/task:0 serves at localhost:%d\n" % port)
+
+    def test_mistakes_are_told_from_a_task_that_is_away(self):
+        for flags, word in (((), "which task?"), (("--port", "70000"), "--port"), (("--port", "1", "--target", "a:1"), "either"), (("--target", "nonsense"), "--target"),
+                            (("--port", "1", "--timeout", "0"), "--timeout")):
+            result = self.millrace("health", *flags)
+            self.assertEqual(result.returncode, 2, flags)
+            self.assertIn(word, result.stderr)
+
+
 class EndTest(ServeTest):
     def test_signals_end_it_cleanly_and_free_the_port(self):
         port, = free_ports(1)

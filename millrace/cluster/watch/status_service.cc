@@ -12,6 +12,9 @@
 namespace millrace {
 namespace {
 
+// A report has the sizes of this many variables.
+constexpr size_t kMaxVariables = 20;
+
 template <typename Entries, typename Key>
 void SortBy(Entries* entries, Key key) {
   std::sort(entries->begin(), entries->end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
@@ -110,8 +113,44 @@ TaskStatus StatusService::Report() const {
   status.set_run_records(static_cast<int64_t>(records.size()));
   status.set_run_record_bytes(static_cast<int64_t>(records.bytes()));
   status.set_run_record_limit_bytes(static_cast<int64_t>(RunRecordLimits().bytes));
+  AddVariables(&status);
   AddTraffic(&status);
   return status;
+}
+
+void StatusService::AddVariables(TaskStatus* status) const {
+  struct Sized {
+    std::string name;
+    RefPtr<Variable> variable;
+    Shape shape;
+    int64_t bytes;
+  };
+  std::vector<Sized> sized;
+  const std::shared_ptr<ResourceManager> resources = worker_->task().resources();
+  for (const std::string& line : resources->List()) {
+    // "container/name: description"
+    const size_t slash = line.find('/'), colon = line.find(": ", slash);
+    std::string name = line.substr(slash + 1, colon - slash - 1);
+    StatusOr<RefPtr<Variable>> variable = resources->Lookup<Variable>(line.substr(0, slash), name);
+    if (!variable.ok()) continue;  // another kind of resource
+    const StatusOr<Shape> shape = (*variable)->ShapeOfValue();
+    if (!shape.ok()) continue;  // without a value yet
+    const int64_t bytes = shape->num_elements() * static_cast<int64_t>(SizeOf((*variable)->dtype()));
+    status->set_variable_bytes(status->variable_bytes() + bytes);
+    sized.push_back({std::move(name), *std::move(variable), *shape, bytes});
+  }
+  status->set_variable_count(static_cast<int64_t>(sized.size()));
+  const size_t shown = std::min(sized.size(), kMaxVariables);
+  std::partial_sort(
+      sized.begin(), sized.begin() + static_cast<ptrdiff_t>(shown), sized.end(),
+      [](const Sized& a, const Sized& b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.name < b.name; });
+  for (size_t i = 0; i < shown; ++i) {
+    TaskStatus::Variable* entry = status->add_variables();
+    entry->set_name(std::move(sized[i].name));
+    entry->set_dtype(DTypeName(sized[i].variable->dtype()));
+    for (const int64_t size : sized[i].shape.dims()) entry->add_shape(size);
+    entry->set_bytes(sized[i].bytes);
+  }
 }
 
 void StatusService::AddTraffic(TaskStatus* status) const {

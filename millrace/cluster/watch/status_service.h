@@ -25,6 +25,7 @@ class StatusService {
  private:
   void AddSessions(TaskStatus* status) const;
   void AddSteps(TaskStatus* status) const;
+  void AddVariables(TaskStatus* status) const;
   // Adds CPU usage and traffic to peers.
   void AddTraffic(TaskStatus* status) const;
 

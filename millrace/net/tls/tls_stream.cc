@@ -90,6 +90,16 @@ Status UseCertificates(SSL_CTX* context, const std::string& pem) {
 }  // namespace
 
 StatusOr<std::shared_ptr<const TlsContext>> TlsContext::Make(const TlsCredentials& credentials) {
+  return New(credentials.certificate, credentials.key, &credentials.authority);
+}
+
+StatusOr<std::shared_ptr<const TlsContext>> TlsContext::MakeForAnyClient(const std::string& certificate,
+                                                                         const std::string& key) {
+  return New(certificate, key, nullptr);
+}
+
+StatusOr<std::shared_ptr<const TlsContext>> TlsContext::New(const std::string& certificate, const std::string& key,
+                                                            const std::string* authority) {
   SslContextPtr context(SSL_CTX_new(TLS_method()));
   if (context == nullptr) return Internal("OpenSSL: ", OpensslError("no context"));
   SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION);
@@ -102,11 +112,13 @@ StatusOr<std::shared_ptr<const TlsContext>> TlsContext::Make(const TlsCredential
   SSL_CTX_set_num_tickets(context.get(), 0);
   SSL_CTX_set_read_ahead(context.get(), 1);
   SSL_CTX_set_default_read_buffer_len(context.get(), kReadAhead);
-  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
-  MR_RETURN_IF_ERROR(AddAuthorities(context.get(), credentials.authority));
-  MR_RETURN_IF_ERROR(UseCertificates(context.get(), credentials.certificate));
-  const KeyPtr key = ParseKey(credentials.key);
-  if (key == nullptr || SSL_CTX_use_PrivateKey(context.get(), key.get()) != 1)
+  if (authority != nullptr) {
+    SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+    MR_RETURN_IF_ERROR(AddAuthorities(context.get(), *authority));
+  }
+  MR_RETURN_IF_ERROR(UseCertificates(context.get(), certificate));
+  const KeyPtr private_key = ParseKey(key);
+  if (private_key == nullptr || SSL_CTX_use_PrivateKey(context.get(), private_key.get()) != 1)
     return InvalidArgument("the TLS key: ", OpensslError("it is not a private key"));
   return std::shared_ptr<const TlsContext>(new TlsContext(context.release()));
 }

@@ -23,17 +23,23 @@ class TlsContext {
  public:
   // INVALID_ARGUMENT says which of the three is not usable.
   static StatusOr<std::shared_ptr<const TlsContext>> Make(const TlsCredentials& credentials);
+  // For a server that browsers use: its clients have no certificates, and are known by other means or not at all.
+  static StatusOr<std::shared_ptr<const TlsContext>> MakeForAnyClient(const std::string& certificate,
+                                                                      const std::string& key);
   ~TlsContext();
   ssl_ctx_st* get() const { return context_; }
 
  private:
   explicit TlsContext(ssl_ctx_st* context) : context_(context) {}
+  // `authority` is null if peers are not authenticated.
+  static StatusOr<std::shared_ptr<const TlsContext>> New(const std::string& certificate, const std::string& key,
+                                                         const std::string* authority);
   ssl_ctx_st* const context_;
 };
 
-// One end of a connection with mutual authentication, TLS 1.3 only. The handshake is made by the first calls of Read
-// and Write (on the accepting side, by Read alone). Thread-safe: one thread may read while another writes, but they
-// encrypt and decrypt in turns, a record at a time.
+// One end of a connection with mutual authentication (unless its context does without), TLS 1.3 only. The handshake is
+// made by the first calls of Read and Write (on the accepting side, by Read alone). Thread-safe: one thread may read
+// while another writes, but they encrypt and decrypt in turns, a record at a time.
 class TlsStream {
  public:
   // `fd` must outlive the stream; who owns it shuts it down and closes it.

@@ -8,6 +8,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/runtime/wait_registry.h"
 #include "millrace/train/checkpoint/checkpoint_directory.h"
+#include "millrace/train/progress.h"
 
 namespace millrace {
 namespace {
@@ -185,6 +186,13 @@ Status CheckpointSaverHook::AfterRun(SessionRunContext* context, const SessionRu
   return absl::OkStatus();
 }
 
+StatusOr<std::string> CheckpointSaverHook::OnNotice(ClientSession* session) {
+  background_->WaitUntilIdle();
+  MR_ASSIGN_OR_RETURN(const int64_t step, Step(session));
+  if (background_->SavedStep() != step) MR_RETURN_IF_ERROR(Save(session, step));
+  return absl::StrCat(options_.checkpoint_basename, "-", step);
+}
+
 Status CheckpointSaverHook::End(ClientSession* session) {
   background_->WaitUntilIdle();
   MR_ASSIGN_OR_RETURN(const int64_t step, Step(session));
@@ -263,6 +271,7 @@ Status CheckpointSaverHook::StartSave(ClientSession* session, int64_t step) {
 
 Status CheckpointSaverHook::AfterSave(ClientSession* session, int64_t step, const std::string& prefix) {
   background_->Saved(step, options_.clock->Now());
+  ReportProgress({.saved = step});
   if (options_.writer != nullptr) {
     ::tensorflow::SessionLog log;
     log.set_status(::tensorflow::SessionLog::CHECKPOINT);

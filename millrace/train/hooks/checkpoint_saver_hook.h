@@ -71,6 +71,8 @@ class CheckpointSaverHook : public SessionRunHook {
   Status AfterCreateSession(ClientSession* session, Coordinator* coordinator) override;
   StatusOr<SessionRunArgs> BeforeRun(SessionRunContext* context) override;
   Status AfterRun(SessionRunContext* context, const SessionRunValues& values) override;
+  // Saves at once, unless the last checkpoint has the same step.
+  StatusOr<std::string> OnNotice(ClientSession* session) override;
   Status End(ClientSession* session) override;
 
   // Blocks until no background write is in progress.

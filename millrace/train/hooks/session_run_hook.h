@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "millrace/api/client_session.h"
@@ -45,6 +46,14 @@ class SessionRunHook {
   virtual StatusOr<SessionRunArgs> BeforeRun(SessionRunContext* context) { return SessionRunArgs(); }
   // Not called if the run failed.
   virtual Status AfterRun(SessionRunContext* context, const SessionRunValues& values) { return absl::OkStatus(); }
+  // Whether a step waits for those of the other workers. On a notice (base/notice.h) the workers of such a training end
+  // it together: the chief after the step in hand, the others because of that.
+  virtual bool StepsTogether() const { return false; }
+  // Whether such a step can be cancelled while it waits, without a trace in the variables.
+  virtual bool CancelledStepLeavesNoTrace() const { return false; }
+  // A notice ends the training: bring to safety what would be lost. Called once, after the last run and before End.
+  // Returns the name of the checkpoint that has been saved; empty if the hook saves none.
+  virtual StatusOr<std::string> OnNotice(ClientSession* session) { return std::string(); }
   // Called once, if the training ended without an error, while the session is still open.
   virtual Status End(ClientSession* session) { return absl::OkStatus(); }
 };

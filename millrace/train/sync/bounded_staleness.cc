@@ -44,6 +44,11 @@ class BoundedStaleness::Hook : public SessionRunHook {
                                return absl::OkStatus();
                              });
   }
+  // The others need not wait until this worker's program ends.
+  StatusOr<std::string> OnNotice(ClientSession* session) override {
+    MR_RETURN_IF_ERROR(session->Run(leave_));
+    return std::string();
+  }
   Status End(ClientSession* session) override { return session->Run(leave_); }
 
  private:

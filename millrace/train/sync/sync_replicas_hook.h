@@ -20,6 +20,9 @@ class SyncReplicasHook : public SessionRunHook {
 
   // At the chief: FAILED_PRECONDITION names the variables that have no value.
   Status AfterCreateSession(ClientSession* session, Coordinator* coordinator) override;
+  bool StepsTogether() const override { return true; }
+  // Only the chief's update changes variables.
+  bool CancelledStepLeavesNoTrace() const override { return true; }
   Status End(ClientSession* session) override;
 
  private:

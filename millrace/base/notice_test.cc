@@ -1,0 +1,215 @@
+#include "millrace/base/notice.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "absl/strings/match.h"
+#include "gtest/gtest.h"
+#include "millrace/base/child_process_testing.h"
+
+namespace millrace {
+namespace {
+
+TEST(NoticeBoard, EveryReactionIsCalledOnceByTheFirstNotice) {
+  NoticeBoard board;
+  std::atomic<int> calls{0}, signal{0};
+  NoticeSubscription one = board.Subscribe([&](const Notice& notice) {
+    ++calls;
+    signal = notice.signal;
+  });
+  NoticeSubscription two = board.Subscribe([&](const Notice&) { ++calls; });
+  EXPECT_EQ(board.given(), std::nullopt);
+  board.Give({.signal = SIGUSR1});
+  board.Give({.signal = SIGTERM});
+  one.Reset();
+  two.Reset();
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(signal, SIGUSR1);
+  EXPECT_EQ(board.given()->SignalName(), "SIGUSR1");
+}
+
+TEST(NoticeBoard, WhoComesAfterTheNoticeIsCalledToo) {
+  NoticeBoard board;
+  board.Give({});
+  Notification called;
+  const NoticeSubscription late = board.Subscribe([&](const Notice&) { called.Notify(); });
+  called.Wait();
+}
+
+TEST(NoticeBoard, AReactionThatIsUnsubscribedIsNotCalledAndOneThatRunsIsWaitedFor) {
+  NoticeBoard board;
+  std::atomic<bool> gone_called{false}, ended{false};
+  NoticeSubscription gone = board.Subscribe([&](const Notice&) { gone_called = true; });
+  gone.Reset();
+  Notification begun, go;
+  NoticeSubscription slow = board.Subscribe([&](const Notice&) {
+    begun.Notify();
+    go.Wait();
+    ended = true;
+  });
+  board.Give({});
+  begun.Wait();
+  go.Notify();
+  slow.Reset();
+  EXPECT_TRUE(ended);
+  EXPECT_FALSE(gone_called);
+}
+
+TEST(NoticeBoard, AReactionMayEndItsOwnSubscription) {
+  NoticeBoard board;
+  NoticeSubscription own;
+  Notification done;
+  own = board.Subscribe([&](const Notice&) {
+    own.Reset();
+    done.Notify();
+  });
+  board.Give({});
+  done.Wait();
+}
+
+TEST(NoticeSignalNumber, AcceptsNamesWithAndWithoutSig) {
+  EXPECT_EQ(NoticeSignalNumber("USR1"), SIGUSR1);
+  EXPECT_EQ(NoticeSignalNumber("SIGTERM"), SIGTERM);
+  for (const char* name : {"", "KILL", "SIGSTOP", "usr1", "10", "SIG"}) EXPECT_EQ(NoticeSignalNumber(name), 0) << name;
+}
+
+// What a child does, by its argument.
+TEST(NoticeChild, Behaves) {
+  const char* argument = ChildProcess::Argument();
+  if (argument == nullptr) GTEST_SKIP() << "runs as a child of the tests below";
+  const std::string role = argument;
+  if (role == "own handler") {
+    static std::atomic<bool> mine{false};
+    signal(SIGTERM, [](int) { mine = true; });
+    const NoticeSubscription none = OnNotice([](const Notice&) { ChildProcess::Say("noticed"); });
+    raise(SIGTERM);
+    ChildProcess::Say(mine ? "mine" : "not mine");
+    return;
+  }
+  if (role == "blocked") {
+    sigset_t term;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &term, nullptr);
+    const NoticeSubscription none = OnNotice([](const Notice&) { ChildProcess::Say("noticed"); });
+    raise(SIGTERM);
+    int number = 0;
+    sigwait(&term, &number);
+    ChildProcess::Say(absl::StrCat("waited for ", number));
+    return;
+  }
+  if (role == "default again") {
+    {
+      const NoticeSubscription gone = OnNotice([](const Notice&) {});
+    }
+    raise(SIGTERM);
+    ChildProcess::Say("alive");
+    return;
+  }
+  if (absl::StartsWith(role, "launched")) {
+    // As a keeper starts it: its own parent, and a pipe for its words.
+    int fds[2];
+    ASSERT_EQ(pipe(fds), 0);
+    setenv("MILLRACE_PROGRESS_FD", absl::StrCat(fds[1]).c_str(), 1);
+    setenv(kKeeperVariable, absl::StrCat(role == "launched by parent" ? getppid() : 1).c_str(), 1);
+    setenv(kGraceVariable, "600", 1);
+    Notification come;
+    const NoticeSubscription notices = OnNotice([&](const Notice&) { come.Notify(); });
+    ChildProcess::Say("ready");
+    if (role == "launched by parent") {
+      come.Wait();
+      ChildProcess::Say("noticed");
+      return;
+    }
+    char line[64] = {};
+    ASSERT_GT(read(fds[0], line, sizeof(line) - 1), 0);
+    ChildProcess::Say(absl::StrCat("told ", absl::string_view(line, std::string(line).find('\n')),
+                                   come.HasBeenNotified() ? ", noticed" : ", waits"));
+    pause();  // for the second signal
+    return;
+  }
+  // Ends by a notice.
+  Notification come;
+  std::string name;
+  const NoticeSubscription notices = OnNotice([&](const Notice& notice) {
+    name = notice.SignalName();
+    come.Notify();
+  });
+  ChildProcess::Say("ready");
+  come.Wait();
+  ChildProcess::Say(absl::StrCat("noticed ", name));
+  if (role == "twice") {
+    while (true) pause();
+  }
+  NoticeBoard::OfProcess()->SetExitCode();
+}
+
+constexpr char kChild[] = "NoticeChild.Behaves";
+
+TEST(NoticeSignals, SigtermIsANoticeAndTheExitCodeSaysSo) {
+  ChildProcess child(kChild, "ends");
+  ASSERT_TRUE(child.Hears("ready"));
+  kill(child.pid(), SIGTERM);
+  EXPECT_TRUE(child.Hears("noticed SIGTERM"));
+  const int status = child.WaitForEnd();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), kNoticeExitCode);
+}
+
+TEST(NoticeSignals, TheSignalOfTheEnvironmentIsOneToo) {
+  setenv(kNoticeSignalVariable, "USR1", 1);
+  ChildProcess child(kChild, "ends");
+  unsetenv(kNoticeSignalVariable);
+  ASSERT_TRUE(child.Hears("ready"));
+  kill(child.pid(), SIGUSR1);
+  EXPECT_TRUE(child.Hears("noticed SIGUSR1"));
+}
+
+TEST(NoticeSignals, ASecondSignalEndsTheProcess) {
+  ChildProcess child(kChild, "twice");
+  ASSERT_TRUE(child.Hears("ready"));
+  kill(child.pid(), SIGTERM);
+  EXPECT_TRUE(child.Hears("noticed SIGTERM"));
+  kill(child.pid(), SIGTERM);
+  const int status = child.WaitForEnd();
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGTERM);
+}
+
+TEST(NoticeSignals, AProgramThatHandlesOrBlocksTheSignalKeepsIt) {
+  ChildProcess own(kChild, "own handler");
+  EXPECT_TRUE(own.Hears("mine"));
+  ChildProcess blocked(kChild, "blocked");
+  EXPECT_TRUE(blocked.Hears("waited for 15"));
+}
+
+TEST(NoticeSignals, WithoutSubscriptionsTheSignalEndsTheProcessAsEver) {
+  ChildProcess child(kChild, "default again");
+  EXPECT_FALSE(child.Hears("alive"));
+  const int status = child.WaitForEnd();
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGTERM);
+}
+
+TEST(NoticeSignals, UnderALauncherTheSignalOfTheKeeperCounts) {
+  ChildProcess child(kChild, "launched by parent");
+  ASSERT_TRUE(child.Hears("ready"));
+  kill(child.pid(), SIGTERM);
+  EXPECT_TRUE(child.Hears("noticed"));
+}
+
+TEST(NoticeSignals, UnderALauncherASignalOfSomebodyElseIsToldAndItsSecondOneEndsTheProcess) {
+  ChildProcess child(kChild, "launched by init");
+  ASSERT_TRUE(child.Hears("ready"));
+  kill(child.pid(), SIGTERM);
+  std::string told;
+  EXPECT_TRUE(child.Hears("told ", &told));
+  EXPECT_EQ(told, "notice=given signal=15, waits");
+  kill(child.pid(), SIGTERM);
+  EXPECT_TRUE(WIFSIGNALED(child.WaitForEnd()));
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""Jobs of a real Slurm, two nodes in namespaces of their own: slurm_test.py MILLRACE MNIST_REPLICA MNIST_FOLDER [unittest's arguments].
+
+`srun millrace place` and `millrace launch` within an allocation: they train, say which task failed and with which code, and leave no process.
+"""
+
+import os
+import re
+import signal
+import sys
+import time
+import unittest
+import uuid
+
+import slurm_cluster
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../launch"))
+import jobs  # noqa: E402
+
+MILLRACE = PROGRAM = DATA = ""
+CLUSTER = None
+
+# Rank 0 is the ps, which runs until it is stopped.
+FAILS = """case $MILLRACE_TASK in
+worker/1) echo step 7; echo no data >&2; exit 42;;
+*) exec sleep 1000;;
+esac"""
+STAYS = "echo up $MILLRACE_TASK; setsid sleep 1000 & exec sleep 1000"
+
+
+def setUpModule():
+    global CLUSTER
+    CLUSTER = slurm_cluster.Cluster(nodes=2, slots=8, gpus=2)
+    unittest.addModuleCleanup(CLUSTER.close)
+
+
+class SlurmTest(unittest.TestCase):
+    def setUp(self):
+        self.mark = uuid.uuid4().hex
+        self.addCleanup(self.check_nothing_left)
+
+    def check_nothing_left(self):
+        left = self.left(15)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        self.assertEqual(left, {}, "processes are left")
+
+    def left(self, seconds):
+        deadline = time.monotonic() + seconds
+        while True:
+            found = jobs.processes_with(self.mark)
+            if not found or time.monotonic() > deadline:
+                return found
+            time.sleep(0.02)
+
+    def run_in_slurm(self, *words):
+        return CLUSTER.run(*words, environment={jobs.MARK: self.mark})
+
+    def start(self, *words):
+        job = CLUSTER.start(*words, environment={jobs.MARK: self.mark})
+        self.addCleanup(job.close)
+        return job
+
+    def job_number(self):
+        found = CLUSTER.run("squeue", "-h", "-o", "%i").stdout.split()
+        self.assertEqual(len(found), 1)
+        return found[0]
+
+    def marked(self, comm):
+        """Its processes that call themselves so."""
+        found = []
+        for pid in jobs.processes_with(self.mark):
+            try:
+                with open("/proc/%d/comm" % pid) as f:
+                    if f.read().strip() == comm:
+                        found.append(pid)
+            except OSError:
+                pass
+        return found
+
+
+class PlaceTest(SlurmTest):
+    def place(self, *words, tasks=3):
+        return ["srun", "-N2", "-n%d" % tasks, MILLRACE, "place", *words]
+
+    def test_it_trains(self):
+        done = self.run_in_slurm(*self.place("--ps", "1", "--", PROGRAM, "--data_dir=" + DATA, "--sync_replicas", "--train_steps=300"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(re.findall(r"Test accuracy [89]\d\.", done.stdout)), 2, done.stdout)
+        self.assertRegex(done.stderr, r"millrace: worker/1 is running: pid \d+ on node2, node2:\d+\n")
+        self.assertRegex(done.stderr, r"millrace: the job succeeded in ")
+
+    def test_a_task_that_exits_42_is_named_and_the_code_is_42(self):
+        done = self.run_in_slurm(*self.place("--ps", "1", "--quiet", "--", "sh", "-c", FAILS))
+        self.assertEqual(done.returncode, 42, done.stderr)
+        self.assertIn("millrace: worker/1 exited with code 42 at step 7 (no data); the others stopped because of it\n", done.stderr)
+
+    def test_explain_runs_nothing(self):
+        done = self.run_in_slurm("srun", "-N2", "-n3", "-l", MILLRACE, "place", "--ps", "1", "--explain", "--", "false")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for words in ("0: this is: ps/0, rank 0 of 3", "2: this is: worker/1, rank 2 of 3", "2:   SLURM_PROCID=2"):
+            self.assertIn(words + "\n", done.stdout)
+
+    def test_eight_tasks_unevenly_on_two_nodes(self):
+        done = self.run_in_slurm("srun", "-N2", "-n8", "-w", ",".join(["node2"] * 3 + ["node1"] * 5), "-m", "arbitrary", MILLRACE, "place", "--job", "first=2",
+                                 "--job", "chief=1", "--quiet", "--", "sh", "-c", "echo $MILLRACE_TASK on $(hostname)")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(done.stdout.splitlines()), ["chief/0 on node2", "first/0 on node2", "first/1 on node2"] + ["worker/%d on node1" % i for i in range(5)])
+
+    def test_a_heterogeneous_step_is_one_cluster(self):
+        done = self.run_in_slurm("salloc", "-Q", "-N1", "-n1", ":", "-N1", "-n2", "srun", "-l", "--het-group=0,1", MILLRACE, "place", "--job", "first=1",
+                                 "--quiet", "--", "sh", "-c", "echo $MILLRACE_TASK on $(hostname)")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(line.split(": ")[1] for line in done.stdout.splitlines()), ["first/0 on node1", "worker/0 on node2", "worker/1 on node2"])
+
+    def test_fewer_tasks_than_asked_for_are_an_error(self):
+        done = self.run_in_slurm(*self.place("--ps", "1", "--workers", "2", "--", "true", tasks=2))
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertRegex(done.stderr, r"1 ps \+ 2 worker are 3 tasks, but Slurm step \d+\.0 has 2: start more, or ask for fewer\n")
+
+    def test_a_task_that_does_not_come_is_named(self):
+        script = '[ $SLURM_PROCID = 2 ] && exec sleep 3; exec %s place --ps 1 --start_timeout 1 --quiet -- true' % MILLRACE
+        done = self.run_in_slurm("srun", "-N2", "-n3", "sh", "-c", script)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r"millrace: worker/1 \(rank 2\) did not come to the meeting place node1:\d+ within 1s, of 3 tasks\n")
+
+    def test_scancel_leaves_no_process(self):
+        job = self.start(*self.place("--ps", "1", "--", "sh", "-c", STAYS))
+        for task in ("ps/0", "worker/0", "worker/1"):
+            job.wait_for("up " + task, 20)
+        CLUSTER.run("scancel", self.job_number())
+        job.end(20)
+        self.assertIn("interrupted by SIGTERM; all tasks were stopped", job.text())
+
+    def test_a_killed_supervisor_ends_the_job_everywhere(self):
+        job = self.start(*self.place("--ps", "1", "--", "sh", "-c", STAYS))
+        for task in ("ps/0", "worker/0", "worker/1"):
+            job.wait_for("up " + task, 20)
+        supervisor, = [pid for pid in self.marked("millrace") if "place" in jobs.processes_with(self.mark)[pid]]
+        os.kill(supervisor, signal.SIGKILL)
+        self.assertNotEqual(job.end(20), 0)
+        self.assertIn("the task that supervises the job (rank 0) is gone", job.text())
+
+    def test_servers_take_their_place_from_the_step(self):
+        job = self.start("srun", "-N2", "-n3", MILLRACE, "serve", "--from_scheduler", "--ps", "1", "--intra_op_threads=1")
+        for task in ("job:ps/replica:0/task:0", "job:worker/replica:0/task:0", "job:worker/replica:0/task:1"):
+            job.wait_for("/%s serves at grpc://" % task, 20)
+        CLUSTER.run("scancel", self.job_number())
+        job.end(20)
+        self.assertIn("on all interfaces, TLS", job.text())
+
+    def gpus(self, *flags):
+        done = self.run_in_slurm("srun", "-N2", *flags, MILLRACE, "place", "--quiet", "--", "sh", "-c", "echo $(hostname) $CUDA_VISIBLE_DEVICES")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return sorted(done.stdout.splitlines())
+
+    def test_gpus_that_slurm_gave_to_a_task_are_kept(self):
+        self.assertEqual(self.gpus("-n4", "--ntasks-per-node=2", "--gpus-per-task=1"), ["node1 0", "node1 1", "node2 0", "node2 1"])
+
+    def test_gpus_that_tasks_see_together_are_shared_out(self):
+        self.assertEqual(self.gpus("-n4", "--ntasks-per-node=2", "--gpus-per-node=2"), ["node1 0", "node1 1", "node2 0", "node2 1"])
+
+
+class LaunchTest(SlurmTest):
+    def salloc(self, *words, tasks=3):
+        """`millrace launch` in the shell of an allocation, which is on the controller's machine."""
+        return ["salloc", "-Q", "-N2", "-n%d" % tasks, MILLRACE, "launch", *words]
+
+    def test_it_trains_within_sbatch(self):
+        script, out = os.path.join(CLUSTER.folder, "job.sh"), os.path.join(CLUSTER.folder, "job.out")
+        with open(script, "w") as f:
+            f.write("#!/bin/sh\n%s launch --ps 1 --workers 2 -- %s --data_dir=%s --sync_replicas --train_steps=300\necho the code is $?\n"
+                    % (MILLRACE, PROGRAM, DATA))
+        done = self.run_in_slurm("sbatch", "-N2", "-n3", "-o", out, script)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        deadline = time.monotonic() + 60
+        text = ""
+        while "the code is" not in text and time.monotonic() < deadline:
+            time.sleep(0.05)
+            if os.path.exists(out):
+                with open(out) as f:
+                    text = f.read()
+        self.assertIn("the code is 0\n", text)
+        self.assertEqual(len(re.findall(r"\[worker/[01]\] .*Test accuracy [89]\d\.", text)), 2, text)
+        self.assertRegex(text, r"millrace: worker/1 is running: pid \d+ on node2, node2:\d+\n")
+
+    def test_a_task_that_exits_42_is_named_and_the_code_is_42(self):
+        done = self.run_in_slurm(*self.salloc("--ps", "1", "--workers", "2", "--quiet", "--", "sh", "-c", FAILS))
+        self.assertEqual(done.returncode, 42, done.stderr)
+        self.assertEqual(done.stderr.splitlines()[-1],
+                         "millrace: worker/1 exited with code 42 at step 7 (no data); the others stopped because of it")
+
+    def test_a_task_is_started_again_on_its_node(self):
+        script = 'echo $MILLRACE_TASK on $(hostname) after $MILLRACE_RESTARTS; [ $MILLRACE_TASK.$MILLRACE_RESTARTS != worker/1.0 ]'
+        done = self.run_in_slurm(*self.salloc("--ps", "0", "--workers", "3", "--restart", "on-failure:1", "--quiet", "--", "sh", "-c", script))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("[worker/1] worker/1 on node1 after 1\n", done.stdout)
+        self.assertIn("[worker/2] worker/2 on node2 after 0\n", done.stdout)
+
+    def test_a_killed_keeper_is_replaced_by_a_step_of_its_own(self):
+        job = self.start(*self.salloc("--workers", "2", "--restart", "on-failure:1", "--", "sh", "-c", STAYS, tasks=2))
+        for task in ("worker/0", "worker/1"):
+            job.wait_for("up " + task, 20)
+        os.kill(self.marked("millrace-keeper")[0], signal.SIGKILL)
+        job.wait_for("] up worker/", 20, after=job.text().rfind("] up worker/") + 5)
+        CLUSTER.run("scancel", self.job_number())
+        job.end(20)
+
+    def test_more_tasks_than_slots_are_an_error(self):
+        done = self.run_in_slurm(*self.salloc("--ps", "1", "--workers", "9", "--", "true"))
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertRegex(done.stderr, r"Slurm job \d+: the hosts have 3 slots for 10 tasks")
+
+    def test_without_the_scheduler_all_tasks_are_here(self):
+        done = self.run_in_slurm(*self.salloc("--scheduler", "none", "--workers", "2", "--quiet", "--", "hostname"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(done.stdout.splitlines()), ["[worker/0] control", "[worker/1] control"])
+
+    def test_scancel_leaves_no_process(self):
+        job = self.start(*self.salloc("--ps", "1", "--workers", "2", "--", "sh", "-c", STAYS))
+        for task in ("ps/0", "worker/0", "worker/1"):
+            job.wait_for("up " + task, 20)
+        CLUSTER.run("scancel", self.job_number())
+        job.end(20)
+
+
+if __name__ == "__main__":
+    MILLRACE, PROGRAM, DATA = map(os.path.abspath, sys.argv[1:4])
+    reason = slurm_cluster.why_not()
+    if reason:
+        print("left out, all of it: no Slurm here: %s" % reason)
+        sys.exit(0)
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
