@@ -24,6 +24,7 @@ namespace {
 
 // For the signal handler, which may use nothing else. Set before the handler is installed.
 std::atomic<int> notice_pipe{-1};  // its write end
+std::atomic<pid_t> owner{0};       // the process that it belongs to
 std::atomic<pid_t> keeper{0};      // 0: there is no launcher
 std::atomic<int> from_keeper{0}, from_others{0};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free);
@@ -42,7 +43,9 @@ struct SignalWord {
 extern "C" void MillraceOnNoticeSignal(int number, siginfo_t* info, void*) {
   const int saved = errno;
   const bool ordered = keeper.load() == 0 || info->si_pid == keeper.load();
-  if ((ordered ? from_keeper : from_others).fetch_add(1) > 0) {
+  // A child that was forked has this handler and the pipe, but is a process of its own.
+  const bool ends = getpid() != owner.load();
+  if (ends || (ordered ? from_keeper : from_others).fetch_add(1) > 0) {
     // The second one ends the process. It is blocked here, and so is delivered when this function returns.
     signal(number, SIG_DFL);
     raise(number);
@@ -104,6 +107,7 @@ bool StartSignalThread() {
     return false;  // signals keep their default effect
   }
   notice_pipe = fds[1];
+  owner = getpid();
   std::atexit(ExitWithNoticeCode);
   return true;
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "absl/strings/match.h"
+#include "gtest/gtest-spi.h"
 #include "gtest/gtest.h"
 #include "millrace/base/child_process_testing.h"
 
@@ -108,6 +109,18 @@ TEST(NoticeChild, Behaves) {
     ChildProcess::Say("alive");
     return;
   }
+  if (role == "forks") {
+    const NoticeSubscription notices = OnNotice([](const Notice&) { ChildProcess::Say("noticed"); });
+    const pid_t forked = fork();
+    if (forked == 0) {
+      raise(SIGTERM);
+      _exit(7);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(forked, &status, 0), forked);
+    ChildProcess::Say(WIFSIGNALED(status) ? absl::StrCat("forked ended by ", WTERMSIG(status)) : "forked lives on");
+    return;
+  }
   if (absl::StartsWith(role, "launched")) {
     // As a keeper starts it: its own parent, and a pipe for its words.
     int fds[2];
@@ -191,6 +204,21 @@ TEST(NoticeSignals, WithoutSubscriptionsTheSignalEndsTheProcessAsEver) {
   const int status = child.WaitForEnd();
   ASSERT_TRUE(WIFSIGNALED(status));
   EXPECT_EQ(WTERMSIG(status), SIGTERM);
+}
+
+TEST(NoticeSignals, AForkedChildIsEndedByItsOwnSignalAndItsParentIsNotTold) {
+  ChildProcess child(kChild, "forks");
+  EXPECT_TRUE(child.Hears("forked ended by 15"));
+  EXPECT_FALSE(child.Hears("noticed"));
+  EXPECT_EQ(child.WaitForEnd(), 0);
+}
+
+// What happens when a test's child blocks for ever.
+TEST(ChildProcess, OneThatDoesNotEndIsKilledAndDescribed) {
+  ChildProcess child(kChild, "twice");
+  ASSERT_TRUE(child.Hears("ready"));
+  child.set_patience(absl::Milliseconds(20));
+  EXPECT_NONFATAL_FAILURE(EXPECT_TRUE(WIFSIGNALED(child.WaitForEnd())), "\nready\n");
 }
 
 TEST(NoticeSignals, UnderALauncherTheSignalOfTheKeeperCounts) {
