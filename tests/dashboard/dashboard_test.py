@@ -167,6 +167,11 @@ class UsageTest(DashboardTest):
         os.chmod(path, 0o644)
         code, text = self.mistake("dashboard", "--target", "grpc://localhost:1", "--token_file", path)
         self.assertEqual((code, "other users can read it" in text), (2, True), text)
+        for where in ("no/such/folder/page.html", "."):
+            code, text = self.mistake("dashboard", "--target", "grpc://localhost:1", "--save", where)
+            self.assertEqual((code, "--save: " in text), (2, True), text)
+            code, text = self.mistake("launch", "--workers", "1", "--dashboard_save", where, "--", "echo", "ran")
+            self.assertEqual((code, "--dashboard_save: " in text), (2, True), text)
         code, text = self.mistake("launch", "--ps", "auto", "--workers", "2", "--", "true")
         self.assertEqual((code, "--plan FILE" in text), (2, True), text)
         code, text = self.mistake("launch", "--ps", "many", "--workers", "2", "--", "true")
