@@ -12,6 +12,8 @@ namespace {
 
 constexpr absl::Duration kBetweenKills = absl::Milliseconds(20);
 constexpr absl::Duration kGiveUp = absl::Seconds(10);
+// A scheduler signals every process of a job, and some in two ways: what comes within this time is one notice.
+constexpr absl::Duration kOneNotice = absl::Seconds(2);
 
 }  // namespace
 
@@ -66,8 +68,11 @@ void KeeperRules::Start(const StartFrame& start) {
 }
 
 void KeeperRules::OnNotice(int signal, bool passed_on) {
-  const bool first = !noticed_ && !guard_noticed_;
-  if (std::exchange(passed_on ? guard_noticed_ : noticed_, true)) return OnLauncherGone();
+  const absl::Time now = clock_->Now();
+  const bool first = std::min(noticed_, guard_noticed_) == absl::InfiniteFuture();
+  absl::Time& before = passed_on ? guard_noticed_ : noticed_;
+  if (now >= before + kOneNotice) return OnLauncherGone();
+  before = std::min(before, now);
   if (!first) return;
   send_(KeeperFrameKind::kProgress, FormatProgress({.notice = "given", .signal = signal}));
 }

@@ -53,8 +53,8 @@ class KeeperRules {
   // The launcher has ended, or the keeper itself is told to end.
   void OnLauncherGone();
   // The keeper itself got a notice, as when a scheduler signals all processes of a job. The launcher gives the whole
-  // job its notice then. The second time, the keeper ends; one that its guard has passed on and one of its own may be
-  // the same.
+  // job its notice then. The second time, a while later, the keeper ends; one that its guard has passed on and one of
+  // its own may be the same.
   void OnNotice(int signal, bool passed_on = false);
   // The program was suspended by `signal`; 0: it continues.
   void OnSuspended(int signal);
@@ -86,8 +86,8 @@ class KeeperRules {
   bool launcher_gone_ = false;
   bool paused_ = false;
   std::optional<int> finish_;
-  bool noticed_ = false, guard_noticed_ = false;
-  int64_t program_ = 0;   // not yet reaped
+  absl::Time noticed_ = absl::InfiniteFuture(), guard_noticed_ = absl::InfiniteFuture();  // the first times
+  int64_t program_ = 0;                                                                   // not yet reaped
   bool running_ = false;  // from its start until no descendant is left
   Ending ending_ = Ending::kNo;
   absl::Time end_at_ = absl::InfiniteFuture();  // when to kill next
