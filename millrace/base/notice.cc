@@ -48,8 +48,9 @@ struct SignalWord {
 
 enum class SignalTurn { kFirst, kSame, kSecond };
 
-SignalTurn TurnOfSignal(bool of_keeper) {
-  if (of_keeper) return from_keeper.fetch_add(1) == 0 ? SignalTurn::kFirst : SignalTurn::kSecond;
+SignalTurn TurnOfSignal(bool of_keeper, bool repeated) {
+  if (of_keeper && from_keeper.fetch_add(1) == 0) return SignalTurn::kFirst;
+  if (of_keeper) return repeated ? SignalTurn::kSame : SignalTurn::kSecond;
   timespec time = {};
   clock_gettime(CLOCK_MONOTONIC, &time);
   const int64_t now = int64_t{time.tv_sec} * 1000 + time.tv_nsec / 1000000 + 1;
@@ -63,7 +64,9 @@ extern "C" void MillraceOnNoticeSignal(int number, siginfo_t* info, void*) {
   const pid_t launcher = keeper.load();
   const bool of_keeper = launcher != 0 && info->si_pid == launcher, ordered = of_keeper || launcher == 0;
   // A child that was forked has this handler and the pipe, but is a process of its own.
-  const SignalTurn turn = getpid() != owner.load() ? SignalTurn::kSecond : TurnOfSignal(of_keeper);
+  const bool ends = getpid() != owner.load();
+  // The keeper queues the signal if its first one may have become one with a pending signal of somebody else.
+  const SignalTurn turn = ends ? SignalTurn::kSecond : TurnOfSignal(of_keeper, info->si_code == SI_QUEUE);
   if (turn == SignalTurn::kSecond) {
     // The second one ends the process. It is blocked here, and so is delivered when this function returns.
     signal(number, SIG_DFL);

@@ -135,11 +135,21 @@ TEST(NoticeChild, Behaves) {
     int fds[2];
     ASSERT_EQ(pipe(fds), 0);
     setenv("MILLRACE_PROGRESS_FD", absl::StrCat(fds[1]).c_str(), 1);
-    setenv(kKeeperVariable, absl::StrCat(role == "launched by parent" ? getppid() : 1).c_str(), 1);
+    const pid_t keeper = role == "launched by parent" ? getppid() : role == "launched by itself" ? getpid() : 1;
+    setenv(kKeeperVariable, absl::StrCat(keeper).c_str(), 1);
     setenv(kGraceVariable, "600", 1);
     Notification come;
     const NoticeSubscription notices = OnNotice([&](const Notice&) { come.Notify(); });
     ChildProcess::Say("ready");
+    if (role == "launched by itself") {
+      kill(getpid(), SIGTERM);
+      come.Wait();
+      sigqueue(getpid(), SIGTERM, sigval{});
+      ChildProcess::Say("lives");
+      kill(getpid(), SIGTERM);
+      ChildProcess::Say("lives on");
+      return;
+    }
     if (role == "launched by parent") {
       come.Wait();
       ChildProcess::Say("noticed");
@@ -247,6 +257,13 @@ TEST(NoticeSignals, UnderALauncherTheSignalOfTheKeeperCounts) {
   ASSERT_TRUE(child.Hears("ready"));
   kill(child.pid(), SIGTERM);
   EXPECT_TRUE(child.Hears("noticed"));
+}
+
+TEST(NoticeSignals, AnOrderThatTheKeeperRepeatsIsOneAndItsSecondOneEndsTheProcess) {
+  ChildProcess child(kChild, "launched by itself");
+  EXPECT_TRUE(child.Hears("lives"));
+  EXPECT_FALSE(child.Hears("lives on"));
+  EXPECT_TRUE(WIFSIGNALED(child.WaitForEnd()));
 }
 
 TEST(NoticeSignals, UnderALauncherASignalOfSomebodyElseIsToldAndItsSecondOneEndsTheProcess) {

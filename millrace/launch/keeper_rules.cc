@@ -38,6 +38,7 @@ void KeeperRules::OnFrame(const KeeperFrame& frame) {
       // Not yet reaped, so the process group still belongs to the program.
       if (program_ == 0) return;
       processes_->SignalProgram(static_cast<int>(number->numbers[0]));
+      ordered_ |= number->numbers[0] == SIGTERM;
       // A suspended process would not react to the signal.
       if (number->numbers[0] != SIGSTOP) processes_->SignalProgram(SIGCONT);
       // A launcher that suspends the job suspends itself next, so its silence is expected.
@@ -62,6 +63,7 @@ void KeeperRules::Start(const StartFrame& start) {
   if (pid == 0) return send_(KeeperFrameKind::kNotStarted, EncodeNumbers(error.numbers, error.text));
   program_ = pid;
   running_ = true;
+  ordered_ = false;
   ending_ = Ending::kNo;
   end_at_ = give_up_at_ = absl::InfiniteFuture();
   send_(KeeperFrameKind::kStarted, EncodeNumbers({pid}));
@@ -75,6 +77,13 @@ void KeeperRules::OnNotice(int signal, bool passed_on) {
   before = std::min(before, now);
   if (!first) return;
   send_(KeeperFrameKind::kProgress, FormatProgress({.notice = "given", .signal = signal}));
+}
+
+void KeeperRules::OnProgress(absl::string_view line) {
+  send_(KeeperFrameKind::kProgress, line);
+  if (!ordered_ || program_ == 0) return;
+  if (const StatusOr<TrainingProgress> word = ParseProgress(line); word.ok() && word->notice == "given")
+    processes_->RepeatOrder();
 }
 
 void KeeperRules::OnSuspended(int signal) { send_(KeeperFrameKind::kSuspended, EncodeNumbers({signal})); }
