@@ -93,7 +93,7 @@ class JobTest(DashboardTest):
         self.assertIn("worker/0 was killed by SIGKILL at step 3", state["cause"])
         self.assertEqual(state["exit_code"], 137)
         self.assertIn("step 3", self.until(lambda: dashboard.get("/output?task=worker/0")[2]))
-        self.assertTrue(os.path.exists(os.path.join(self.folder, "page.html")))
+        self.until(lambda: os.path.exists(os.path.join(self.folder, "page.html")))
         dashboard.process.send_signal(signal.SIGINT)
         self.assertEqual(dashboard.process.wait(10), 0)
 
