@@ -186,7 +186,7 @@ class PlaceTest(SlurmTest):
     def test_a_killed_keeper_is_the_cause(self):
         job = self.start_three(*self.place("--ps", "1"))
         os.kill(self.marked("millrace-keeper")[-1], signal.SIGKILL)
-        self.assertEqual(job.end(20), 1, job.text())
+        self.assertIn(job.end(20), (1, 137), job.text())  # srun returns the highest of its tasks' codes: the killed one has 137
         causes = re.findall(r"millrace: (\S+) was lost.*", job.text())
         self.assertEqual(len(causes), 1, job.text())
 
