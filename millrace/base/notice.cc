@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -23,10 +24,16 @@ namespace millrace {
 namespace {
 
 // For the signal handler, which may use nothing else. Set before the handler is installed.
-std::atomic<int> notice_pipe{-1};  // its write end
-std::atomic<pid_t> keeper{0};      // 0: there is no launcher
-std::atomic<int> from_keeper{0}, from_others{0};
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free);
+std::atomic<int> notice_pipe{-1};           // its write end
+std::atomic<pid_t> owner{0};                // the process that it belongs to
+std::atomic<pid_t> keeper{0};               // 0: there is no launcher
+std::atomic<int> from_keeper{0};            // how many
+std::atomic<int64_t> first_from_others{0};  // when, in milliseconds; 0: not yet
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free &&
+              std::atomic<int64_t>::is_always_lock_free);
+
+// A scheduler signals every process of a job, and some in two ways: what comes within this time is one notice.
+constexpr int64_t kOneNoticeMs = 2000;
 
 std::atomic<bool> ended_by_notice{false};
 
@@ -39,14 +46,32 @@ struct SignalWord {
   bool ordered;
 };
 
+enum class SignalTurn { kFirst, kSame, kSecond };
+
+SignalTurn TurnOfSignal(bool of_keeper, bool repeated) {
+  if (of_keeper && from_keeper.fetch_add(1) == 0) return SignalTurn::kFirst;
+  if (of_keeper) return repeated ? SignalTurn::kSame : SignalTurn::kSecond;
+  timespec time = {};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  const int64_t now = int64_t{time.tv_sec} * 1000 + time.tv_nsec / 1000000 + 1;
+  int64_t first = 0;
+  if (first_from_others.compare_exchange_strong(first, now)) return SignalTurn::kFirst;
+  return now - first < kOneNoticeMs ? SignalTurn::kSame : SignalTurn::kSecond;
+}
+
 extern "C" void MillraceOnNoticeSignal(int number, siginfo_t* info, void*) {
   const int saved = errno;
-  const bool ordered = keeper.load() == 0 || info->si_pid == keeper.load();
-  if ((ordered ? from_keeper : from_others).fetch_add(1) > 0) {
+  const pid_t launcher = keeper.load();
+  const bool of_keeper = launcher != 0 && info->si_pid == launcher, ordered = of_keeper || launcher == 0;
+  // A child that was forked has this handler and the pipe, but is a process of its own.
+  const bool ends = getpid() != owner.load();
+  // The keeper queues the signal if its first one may have become one with a pending signal of somebody else.
+  const SignalTurn turn = ends ? SignalTurn::kSecond : TurnOfSignal(of_keeper, info->si_code == SI_QUEUE);
+  if (turn == SignalTurn::kSecond) {
     // The second one ends the process. It is blocked here, and so is delivered when this function returns.
     signal(number, SIG_DFL);
     raise(number);
-  } else {
+  } else if (turn == SignalTurn::kFirst) {
     const SignalWord word = {static_cast<char>(number), ordered};
     // The pipe is never full: at most two words are written to it.
     [[maybe_unused]] const ssize_t written = write(notice_pipe.load(), &word, sizeof(word));
@@ -104,6 +129,7 @@ bool StartSignalThread() {
     return false;  // signals keep their default effect
   }
   notice_pipe = fds[1];
+  owner = getpid();
   std::atexit(ExitWithNoticeCode);
   return true;
 }

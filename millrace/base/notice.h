@@ -10,7 +10,9 @@
 //
 // Under `millrace launch`, a signal to any task is a notice to the whole job: a program that gets one from somebody
 // else tells the launcher, and reacts when the launcher says so, because the order matters (the chief saves when the
-// others have stopped, the ps end last). A second signal ends the process at once.
+// others have stopped, the ps end last). A second signal ends the process at once; what comes within two seconds is one
+// signal, because schedulers send some twice, but for those of the launcher. A child that is forked does not react: its
+// first signal ends it, and is not its parent's.
 #pragma once
 
 #include <csignal>

@@ -1,11 +1,13 @@
 #include "millrace/base/notice.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <atomic>
 
 #include "absl/strings/match.h"
+#include "gtest/gtest-spi.h"
 #include "gtest/gtest.h"
 #include "millrace/base/child_process_testing.h"
 
@@ -75,6 +77,14 @@ TEST(NoticeSignalNumber, AcceptsNamesWithAndWithoutSig) {
   for (const char* name : {"", "KILL", "SIGSTOP", "usr1", "10", "SIG"}) EXPECT_EQ(NoticeSignalNumber(name), 0) << name;
 }
 
+// Until this process ends: signals that come together are one notice, so it takes a while until one is the second.
+void KeepRaising() {
+  while (true) {
+    raise(SIGTERM);
+    poll(nullptr, 0, 20);
+  }
+}
+
 // What a child does, by its argument.
 TEST(NoticeChild, Behaves) {
   const char* argument = ChildProcess::Argument();
@@ -108,16 +118,38 @@ TEST(NoticeChild, Behaves) {
     ChildProcess::Say("alive");
     return;
   }
+  if (role == "forks") {
+    const NoticeSubscription notices = OnNotice([](const Notice&) { ChildProcess::Say("noticed"); });
+    const pid_t forked = fork();
+    if (forked == 0) {
+      raise(SIGTERM);
+      _exit(7);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(forked, &status, 0), forked);
+    ChildProcess::Say(WIFSIGNALED(status) ? absl::StrCat("forked ended by ", WTERMSIG(status)) : "forked lives on");
+    return;
+  }
   if (absl::StartsWith(role, "launched")) {
     // As a keeper starts it: its own parent, and a pipe for its words.
     int fds[2];
     ASSERT_EQ(pipe(fds), 0);
     setenv("MILLRACE_PROGRESS_FD", absl::StrCat(fds[1]).c_str(), 1);
-    setenv(kKeeperVariable, absl::StrCat(role == "launched by parent" ? getppid() : 1).c_str(), 1);
+    const pid_t keeper = role == "launched by parent" ? getppid() : role == "launched by itself" ? getpid() : 1;
+    setenv(kKeeperVariable, absl::StrCat(keeper).c_str(), 1);
     setenv(kGraceVariable, "600", 1);
     Notification come;
     const NoticeSubscription notices = OnNotice([&](const Notice&) { come.Notify(); });
     ChildProcess::Say("ready");
+    if (role == "launched by itself") {
+      kill(getpid(), SIGTERM);
+      come.Wait();
+      sigqueue(getpid(), SIGTERM, sigval{});
+      ChildProcess::Say("lives");
+      kill(getpid(), SIGTERM);
+      ChildProcess::Say("lives on");
+      return;
+    }
     if (role == "launched by parent") {
       come.Wait();
       ChildProcess::Say("noticed");
@@ -127,7 +159,16 @@ TEST(NoticeChild, Behaves) {
     ASSERT_GT(read(fds[0], line, sizeof(line) - 1), 0);
     ChildProcess::Say(absl::StrCat("told ", absl::string_view(line, std::string(line).find('\n')),
                                    come.HasBeenNotified() ? ", noticed" : ", waits"));
-    pause();  // for the second signal
+    KeepRaising();
+    return;
+  }
+  if (role == "twice at once") {
+    Notification come;
+    const NoticeSubscription notices = OnNotice([&](const Notice&) { come.Notify(); });
+    raise(SIGTERM);
+    raise(SIGTERM);
+    come.Wait();
+    ChildProcess::Say("noticed once");
     return;
   }
   // Ends by a notice.
@@ -140,9 +181,7 @@ TEST(NoticeChild, Behaves) {
   ChildProcess::Say("ready");
   come.Wait();
   ChildProcess::Say(absl::StrCat("noticed ", name));
-  if (role == "twice") {
-    while (true) pause();
-  }
+  if (role == "twice") KeepRaising();
   NoticeBoard::OfProcess()->SetExitCode();
 }
 
@@ -172,10 +211,15 @@ TEST(NoticeSignals, ASecondSignalEndsTheProcess) {
   ASSERT_TRUE(child.Hears("ready"));
   kill(child.pid(), SIGTERM);
   EXPECT_TRUE(child.Hears("noticed SIGTERM"));
-  kill(child.pid(), SIGTERM);
   const int status = child.WaitForEnd();
   ASSERT_TRUE(WIFSIGNALED(status));
   EXPECT_EQ(WTERMSIG(status), SIGTERM);
+}
+
+TEST(NoticeSignals, OneThatASchedulerSendsTwiceIsOneNotice) {
+  ChildProcess child(kChild, "twice at once");
+  EXPECT_TRUE(child.Hears("noticed once"));
+  EXPECT_EQ(child.WaitForEnd(), 0);
 }
 
 TEST(NoticeSignals, AProgramThatHandlesOrBlocksTheSignalKeepsIt) {
@@ -193,11 +237,33 @@ TEST(NoticeSignals, WithoutSubscriptionsTheSignalEndsTheProcessAsEver) {
   EXPECT_EQ(WTERMSIG(status), SIGTERM);
 }
 
+TEST(NoticeSignals, AForkedChildIsEndedByItsOwnSignalAndItsParentIsNotTold) {
+  ChildProcess child(kChild, "forks");
+  EXPECT_TRUE(child.Hears("forked ended by 15"));
+  EXPECT_FALSE(child.Hears("noticed"));
+  EXPECT_EQ(child.WaitForEnd(), 0);
+}
+
+// What happens when a test's child blocks for ever.
+TEST(ChildProcess, OneThatDoesNotEndIsKilledAndDescribed) {
+  ChildProcess child(kChild, "twice");
+  ASSERT_TRUE(child.Hears("ready"));
+  child.set_patience(absl::Milliseconds(20));
+  EXPECT_NONFATAL_FAILURE(EXPECT_TRUE(WIFSIGNALED(child.WaitForEnd())), "\nready\n");
+}
+
 TEST(NoticeSignals, UnderALauncherTheSignalOfTheKeeperCounts) {
   ChildProcess child(kChild, "launched by parent");
   ASSERT_TRUE(child.Hears("ready"));
   kill(child.pid(), SIGTERM);
   EXPECT_TRUE(child.Hears("noticed"));
+}
+
+TEST(NoticeSignals, AnOrderThatTheKeeperRepeatsIsOneAndItsSecondOneEndsTheProcess) {
+  ChildProcess child(kChild, "launched by itself");
+  EXPECT_TRUE(child.Hears("lives"));
+  EXPECT_FALSE(child.Hears("lives on"));
+  EXPECT_TRUE(WIFSIGNALED(child.WaitForEnd()));
 }
 
 TEST(NoticeSignals, UnderALauncherASignalOfSomebodyElseIsToldAndItsSecondOneEndsTheProcess) {
@@ -207,7 +273,6 @@ TEST(NoticeSignals, UnderALauncherASignalOfSomebodyElseIsToldAndItsSecondOneEnds
   std::string told;
   EXPECT_TRUE(child.Hears("told ", &told));
   EXPECT_EQ(told, "notice=given signal=15, waits");
-  kill(child.pid(), SIGTERM);
   EXPECT_TRUE(WIFSIGNALED(child.WaitForEnd()));
 }
 

@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -184,6 +187,15 @@ std::string UrlOf(const DashboardOptions& options, int port, const std::string& 
 }
 
 }  // namespace
+
+Status CheckSave(const std::string& file) {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::absolute(file, error);
+  if (std::filesystem::is_directory(path, error)) return InvalidArgument(file, " is a folder; give a file");
+  if (access(path.parent_path().c_str(), W_OK | X_OK) != 0)
+    return InvalidArgument("no file can be made in ", path.parent_path().string(), ": ", strerror(errno));
+  return absl::OkStatus();
+}
 
 Status RunDashboard(const DashboardOptions& options) {
   if (!net::IsLoopback(options.host) && options.certificate.empty()) {

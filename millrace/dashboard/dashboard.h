@@ -24,6 +24,9 @@ struct DashboardOptions {
   std::function<void(const std::string& url)> tell = nullptr;
 };
 
+// INVALID_ARGUMENT if the page cannot be saved in that file, as far as can be seen before.
+Status CheckSave(const std::string& file);
+
 // Blocks until SIGINT or SIGTERM. INVALID_ARGUMENT for options that contradict each other, NOT_FOUND without such a
 // job. Must be called before any other thread of the process exists.
 Status RunDashboard(const DashboardOptions& options);

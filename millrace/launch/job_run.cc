@@ -79,7 +79,7 @@ void JobRun::OnSignals() {
         interrupted_ = true;
         if (number == SIGTERM || number == job_->options.notice_signal) {
           job_->Note("notice", "", absl::StrCat(SignalName(number), " to the launcher"));
-          job_->supervision.OnNotice(number);
+          job_->OnNotice(number);
         } else {
           job_->OnInterrupt(number);
         }

@@ -11,7 +11,7 @@ namespace millrace::launch {
 namespace {
 
 // How long the same signal may take to reach all processes of a job.
-constexpr absl::Duration kOneSignal = absl::Seconds(1);
+constexpr absl::Duration kOneSignal = absl::Seconds(2);
 
 }  // namespace
 
@@ -48,11 +48,19 @@ JobState::JobState(const LauncherOptions& options)
   }
 }
 
-void JobState::OnInterrupt(int signal) {
-  // A scheduler sends one signal to all processes of the job, which is not a second one.
-  if (options.meeting.has_value() && Now() - interrupted < kOneSignal) return;
+bool JobState::IsSameSignal() {
+  // A scheduler sends one signal to all processes of the job, and some in two ways, which is not a second one.
+  if (options.meeting.has_value() && Now() - interrupted < kOneSignal) return true;
   interrupted = Now();
-  supervision.OnInterrupt(signal);
+  return false;
+}
+
+void JobState::OnInterrupt(int signal) {
+  if (!IsSameSignal()) supervision.OnInterrupt(signal);
+}
+
+void JobState::OnNotice(int signal) {
+  if (!IsSameSignal()) supervision.OnNotice(signal);
 }
 
 }  // namespace millrace::launch

@@ -33,6 +33,8 @@ struct JobState {
   void Say(absl::string_view line) { output.Error(absl::StrCat("millrace: ", line, "\n")); }
   // The job is asked to end by a signal, to this process or to a keeper.
   void OnInterrupt(int signal);
+  // This process got a notice.
+  void OnNotice(int signal);
 
   // For the time line; `kind` as in JobEvent.
   void Note(absl::string_view kind, absl::string_view task, absl::string_view text) {
@@ -51,6 +53,10 @@ struct JobState {
   std::unique_ptr<net::CertificateAuthority> authority;  // null: the job has no certificates
   std::optional<TlsCredentials> client;                  // for questions to the tasks
   absl::Time interrupted = absl::InfinitePast();
+
+ private:
+  // Whether a signal belongs to the one before it.
+  bool IsSameSignal();
 };
 
 }  // namespace millrace::launch

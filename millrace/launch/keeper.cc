@@ -64,6 +64,7 @@ class Keeper : private TaskProcesses {
 
   int64_t Start(const StartFrame& start, NumbersAndText* error) override;
   void SignalProgram(int signal) override { kill(-static_cast<pid_t>(rules_.program()), signal); }
+  void RepeatOrder() override { sigqueue(static_cast<pid_t>(rules_.program()), SIGTERM, sigval{}); }
   int SignalAll(int signal) override { return SignalDescendants(signal); }
   bool AnyLeft() override { return !Descendants(getpid()).empty(); }
   // Reads up to a limit, because processes other than the program may keep writing.
@@ -191,7 +192,7 @@ bool Keeper::ReadStream(Stream* stream) {
   }
   const absl::string_view read(bytes, size);
   if (stream->kind == KeeperFrameKind::kProgress) {
-    progress_.Add(read, [this](absl::string_view line) { Send(KeeperFrameKind::kProgress, line); });
+    progress_.Add(read, [this](absl::string_view line) { rules_.OnProgress(line); });
   } else {
     if (options_.echo) echo_.Add(stream->kind == KeeperFrameKind::kStderr, read);
     Send(stream->kind, read);

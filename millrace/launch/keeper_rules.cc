@@ -12,6 +12,8 @@ namespace {
 
 constexpr absl::Duration kBetweenKills = absl::Milliseconds(20);
 constexpr absl::Duration kGiveUp = absl::Seconds(10);
+// A scheduler signals every process of a job, and some in two ways: what comes within this time is one notice.
+constexpr absl::Duration kOneNotice = absl::Seconds(2);
 
 }  // namespace
 
@@ -36,6 +38,7 @@ void KeeperRules::OnFrame(const KeeperFrame& frame) {
       // Not yet reaped, so the process group still belongs to the program.
       if (program_ == 0) return;
       processes_->SignalProgram(static_cast<int>(number->numbers[0]));
+      ordered_ |= number->numbers[0] == SIGTERM;
       // A suspended process would not react to the signal.
       if (number->numbers[0] != SIGSTOP) processes_->SignalProgram(SIGCONT);
       // A launcher that suspends the job suspends itself next, so its silence is expected.
@@ -60,16 +63,27 @@ void KeeperRules::Start(const StartFrame& start) {
   if (pid == 0) return send_(KeeperFrameKind::kNotStarted, EncodeNumbers(error.numbers, error.text));
   program_ = pid;
   running_ = true;
+  ordered_ = false;
   ending_ = Ending::kNo;
   end_at_ = give_up_at_ = absl::InfiniteFuture();
   send_(KeeperFrameKind::kStarted, EncodeNumbers({pid}));
 }
 
 void KeeperRules::OnNotice(int signal, bool passed_on) {
-  const bool first = !noticed_ && !guard_noticed_;
-  if (std::exchange(passed_on ? guard_noticed_ : noticed_, true)) return OnLauncherGone();
+  const absl::Time now = clock_->Now();
+  const bool first = std::min(noticed_, guard_noticed_) == absl::InfiniteFuture();
+  absl::Time& before = passed_on ? guard_noticed_ : noticed_;
+  if (now >= before + kOneNotice) return OnLauncherGone();
+  before = std::min(before, now);
   if (!first) return;
   send_(KeeperFrameKind::kProgress, FormatProgress({.notice = "given", .signal = signal}));
+}
+
+void KeeperRules::OnProgress(absl::string_view line) {
+  send_(KeeperFrameKind::kProgress, line);
+  if (!ordered_ || program_ == 0) return;
+  if (const StatusOr<TrainingProgress> word = ParseProgress(line); word.ok() && word->notice == "given")
+    processes_->RepeatOrder();
 }
 
 void KeeperRules::OnSuspended(int signal) { send_(KeeperFrameKind::kSuspended, EncodeNumbers({signal})); }

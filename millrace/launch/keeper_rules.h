@@ -23,6 +23,8 @@ class TaskProcesses {
   virtual int64_t Start(const StartFrame& start, NumbersAndText* error) = 0;
   // Signals the program's process group. The program runs.
   virtual void SignalProgram(int signal) = 0;
+  // Sends the program SIGTERM once more, so that it does not count as a second one (base/notice.h).
+  virtual void RepeatOrder() {}
   // Signals all processes that are left; returns how many there were.
   virtual int SignalAll(int signal) = 0;
   virtual bool AnyLeft() = 0;
@@ -53,9 +55,12 @@ class KeeperRules {
   // The launcher has ended, or the keeper itself is told to end.
   void OnLauncherGone();
   // The keeper itself got a notice, as when a scheduler signals all processes of a job. The launcher gives the whole
-  // job its notice then. The second time, the keeper ends; one that its guard has passed on and one of its own may be
-  // the same.
+  // job its notice then. The second time, a while later, the keeper ends; one that its guard has passed on and one of
+  // its own may be the same.
   void OnNotice(int signal, bool passed_on = false);
+  // A line of the program's own to the launcher. One that says that somebody else has given it a notice, although it
+  // has the launcher's order, has seen only one signal of two.
+  void OnProgress(absl::string_view line);
   // The program was suspended by `signal`; 0: it continues.
   void OnSuspended(int signal);
   void OnExited(ExitStatus exit);
@@ -86,7 +91,8 @@ class KeeperRules {
   bool launcher_gone_ = false;
   bool paused_ = false;
   std::optional<int> finish_;
-  bool noticed_ = false, guard_noticed_ = false;
+  absl::Time noticed_ = absl::InfiniteFuture(), guard_noticed_ = absl::InfiniteFuture();  // the first times
+  bool ordered_ = false;  // the launcher has told the program to end
   int64_t program_ = 0;   // not yet reaped
   bool running_ = false;  // from its start until no descendant is left
   Ending ending_ = Ending::kNo;

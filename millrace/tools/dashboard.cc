@@ -95,6 +95,8 @@ StatusOr<dashboard::DashboardOptions> DashboardOptionsOf(const DashboardFlags& f
   options.port = flags.port;
   options.host_names = flags.host_names;
   options.save = flags.save;
+  if (const Status writable = flags.save.empty() ? absl::OkStatus() : dashboard::CheckSave(flags.save); !writable.ok())
+    return WithPrefix("--save: ", writable);
   if (flags.https_cert.empty() != flags.https_key.empty())
     return InvalidArgument("give both of --https_cert and --https_key, or none");
   if (!flags.https_cert.empty()) {

@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "millrace/base/file.h"
 #include "millrace/cluster/server_access.h"
+#include "millrace/dashboard/dashboard.h"
 #include "millrace/dashboard/plan.h"
 #include "millrace/launch/allocation.h"
 #include "millrace/launch/launcher.h"
@@ -75,6 +76,8 @@ Status AddDashboardFlags(const LaunchFlags& flags, launch::LauncherOptions* opti
     return InvalidArgument("--dashboard_port is ", flags.dashboard_port, "; give a port, up to 65535");
   if (flags.dashboard_port != 0) options->dashboard_flags.push_back(absl::StrCat("--port=", flags.dashboard_port));
   if (flags.dashboard_save.empty()) return absl::OkStatus();
+  if (const Status writable = dashboard::CheckSave(flags.dashboard_save); !writable.ok())
+    return WithPrefix("--dashboard_save: ", writable);
   const std::string path = std::filesystem::absolute(flags.dashboard_save).string();
   options->dashboard_flags.push_back(absl::StrCat("--save=", path));
   return absl::OkStatus();

@@ -31,7 +31,8 @@ for step in range(1, 100000):
 class JobTest(DashboardTest):
     def test_the_page_of_a_job_shows_what_status_shows(self):
         job, dashboard = self.job_with_dashboard("--workers", "3", "--", *self.program(TRAINS))
-        state = self.until_state(dashboard, lambda s: all("step" in t for t in s["tasks"].values()) and "checkpoint" in s)
+        state = self.until_state(dashboard, lambda s: all("step" in t for t in s["tasks"].values()) and
+                                 [event["kind"] for event in s["events"].values()].count("save") == 3)
         status = json.loads(self.status("--job", str(job.pid), "--json").stdout)["jobs"][0]
         self.assertEqual(state["order"], [task["task"] for task in status["tasks"]])
         self.assertEqual(state["command"], status["command"])
@@ -43,7 +44,6 @@ class JobTest(DashboardTest):
         self.assertEqual([state["tasks"]["worker/%d" % i]["loss"] for i in (1, 2)], ["NaN", 1e308])
         kinds = [event["kind"] for event in state["events"].values()]
         self.assertEqual(kinds.count("start"), 3)
-        self.assertEqual(kinds.count("save"), 3)
         self.assertGreater(len(state["history"]), 0)
         self.assertTrue(dashboard.get("/output?task=worker/0")[0] == 200)
         text = self.until(lambda: dashboard.get("/output?task=worker%2F0")[2])
@@ -93,7 +93,7 @@ class JobTest(DashboardTest):
         self.assertIn("worker/0 was killed by SIGKILL at step 3", state["cause"])
         self.assertEqual(state["exit_code"], 137)
         self.assertIn("step 3", self.until(lambda: dashboard.get("/output?task=worker/0")[2]))
-        self.assertTrue(os.path.exists(os.path.join(self.folder, "page.html")))
+        self.until(lambda: os.path.exists(os.path.join(self.folder, "page.html")))
         dashboard.process.send_signal(signal.SIGINT)
         self.assertEqual(dashboard.process.wait(10), 0)
 
@@ -167,6 +167,11 @@ class UsageTest(DashboardTest):
         os.chmod(path, 0o644)
         code, text = self.mistake("dashboard", "--target", "grpc://localhost:1", "--token_file", path)
         self.assertEqual((code, "other users can read it" in text), (2, True), text)
+        for where in ("no/such/folder/page.html", "."):
+            code, text = self.mistake("dashboard", "--target", "grpc://localhost:1", "--save", where)
+            self.assertEqual((code, "--save: " in text), (2, True), text)
+            code, text = self.mistake("launch", "--workers", "1", "--dashboard_save", where, "--", "echo", "ran")
+            self.assertEqual((code, "--dashboard_save: " in text), (2, True), text)
         code, text = self.mistake("launch", "--ps", "auto", "--workers", "2", "--", "true")
         self.assertEqual((code, "--plan FILE" in text), (2, True), text)
         code, text = self.mistake("launch", "--ps", "many", "--workers", "2", "--", "true")

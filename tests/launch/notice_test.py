@@ -74,6 +74,24 @@ class NoticeTest(Started):
                 os.kill(job.tasks()[task], signal.SIGUSR2)
                 self.assert_order(job, "SIGUSR2")
 
+    def test_an_order_that_was_lost_among_other_signals_is_repeated(self):
+        # Two signals that are pending together are one: this program has seen only that of somebody else.
+        program = self.program("""
+import os, signal, time
+launcher = int(os.environ["MILLRACE_PROGRESS_FD"])
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+print("up", flush=True)
+first = signal.sigwaitinfo([signal.SIGTERM])
+os.write(launcher, b"notice=given signal=15\\n")
+again = signal.sigwaitinfo([signal.SIGTERM])
+print("again", first.si_pid == again.si_pid, again.si_code, flush=True)
+""")
+        job = self.launch("--workers", "1", "--grace", "60", "--", *program)
+        job.wait_for("up")
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.end(20), 143, job.stderr)
+        self.assertIn("again True -1", job.stdout)
+
     def test_a_scheduler_that_signals_every_process_gives_one_notice(self):
         job = self.start("--grace", "60")
         for pid in (*job.keepers("millrace-keeper"), *job.keepers("millrace-guard"), job.pid):

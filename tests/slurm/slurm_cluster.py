@@ -91,10 +91,30 @@ class Cluster:
             "--pid-file=" + self._path("munged.pid"), "--log-file=" + self._path("munged.log"), "--seed-file=" + self._path("munged.seed"))]
         self._until(lambda: os.path.exists(self._path("munge.socket")), "munged listens")
         self._daemons.append(self.control.start("slurmctld", "-D", environment=self.environment))
-        for name, machine in zip(names[1:], self.nodes):
+        self._slurmds = [None] * nodes
+        for number, name in enumerate(names[1:]):
             os.mkdir(self._path("spool-" + name))
-            self._daemons.append(machine.start("slurmd", "-D", "-N", name, environment=self.environment))
-        self._until(self._all_idle, "all nodes are idle")
+            self.start_slurmd(number)
+        self.until_idle()
+
+    def start_slurmd(self, number):
+        """That of nodes[number]."""
+        slurmd = self.nodes[number].start("slurmd", "-D", "-N", "node%d" % (number + 1), environment=self.environment)
+        self._slurmds[number] = slurmd
+        self._daemons.append(slurmd)
+
+    def kill_slurmd(self, number):
+        """The daemon alone: the steps that it has started go on."""
+        slurmd = self._slurmds[number]
+        self._daemons.remove(slurmd)
+        # nsenter is the parent of the daemon.
+        with open("/proc/%d/task/%d/children" % (slurmd.process.pid, slurmd.process.pid)) as children:
+            subprocess.run(["kill", "-KILL", *children.read().split()], check=True)
+        slurmd.end(20)
+
+    def until_idle(self):
+        """No job uses a node any more, and all nodes are there."""
+        self._until(self._all_idle, "all nodes are idle", seconds=60)
 
     def _pretend_gpus(self, gpus):
         """Devices that stand for GPUs: Slurm hands them out and sets CUDA_VISIBLE_DEVICES."""

@@ -41,9 +41,8 @@ StatusOr<MeetingPoint> ChooseMeetingPoint(const Environment& environment, const 
     }
   }
   if (point.hosts.empty()) {
-    return InvalidArgument(standing.scheduler,
-                           " does not say where rank 0 is: give --meet HOST, the host of rank 0, to "
-                           "all tasks");
+    return InvalidArgument(standing.scheduler == "flags" ? "no flag says" : standing.scheduler + " does not say",
+                           " where rank 0 is: give --meet HOST, the host of rank 0, to all tasks");
   }
   // Rank 0 listens under its own name: on loopback only if that is one.
   if (standing.rank == 0) point.hosts = {meet.empty() ? standing.address : point.hosts[0]};

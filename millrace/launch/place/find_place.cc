@@ -9,6 +9,8 @@
 namespace millrace::launch {
 namespace {
 
+constexpr char kFromFlags[] = "flags";
+
 int CountOf(const std::vector<TaskGroup>& groups) {
   int count = 0;
   for (const TaskGroup& group : groups) count += group.count;
@@ -60,9 +62,20 @@ StatusOr<Place> FromTaskConfig(const Surroundings& here, const PlaceRequest& req
   return place;
 }
 
+Status NoSource(const Surroundings& here) {
+  if (const auto job = here.environment.find("SLURM_JOB_ID"); job != here.environment.end()) {
+    return InvalidArgument("this is Slurm job ", job->second,
+                           ", but no step of it: start the tasks with `srun millrace place ...`, or all of them with "
+                           "`millrace launch ...`");
+  }
+  return InvalidArgument(
+      "no scheduler has started this process: it is in no step of Slurm's (srun), under no mpirun or mpiexec, and in "
+      "no pod. Start a cluster with `millrace launch`, or say which task this is with --rank, --size and --meet");
+}
+
 StatusOr<Standing> FromFlags(const Surroundings& here, const PlaceRequest& request) {
   if (!request.rank.has_value() || !request.size.has_value()) return InvalidArgument("give both --rank and --size");
-  Standing standing = {.scheduler = "flags", .rank = *request.rank, .size = *request.size, .local_size = 0};
+  Standing standing = {.scheduler = kFromFlags, .rank = *request.rank, .size = *request.size, .local_size = 0};
   standing.address = here.host_name;
   standing.used = {absl::StrCat("--rank ", standing.rank), absl::StrCat("--size ", standing.size)};
   MR_RETURN_IF_ERROR(CheckRanks(standing));
@@ -85,9 +98,10 @@ Status CompleteGroups(const PlaceRequest& request, Place* place) {
     place->groups.push_back({.name = "worker", .count = standing.size - asked});
   const int count = CountOf(place->groups);
   if (count == standing.size) return absl::OkStatus();
-  return InvalidArgument(GroupsText(place->groups), count == 1 ? " is " : " are ", count,
-                         count == 1 ? " task" : " tasks", ", but ", standing.scheduler, " has ", standing.size,
-                         count > standing.size ? ": start more, or ask for fewer" : ": start fewer, or ask for more");
+  return InvalidArgument(
+      GroupsText(place->groups), count == 1 ? " is " : " are ", count, count == 1 ? " task" : " tasks", ", but ",
+      place->source == kFromFlags ? "--size is" : absl::StrCat(standing.scheduler, " has"), " ", standing.size,
+      count > standing.size ? ": start more, or ask for fewer" : ": start fewer, or ask for more");
 }
 
 // The cluster of pods, whose names are known.
@@ -125,17 +139,12 @@ StatusOr<Place> FindPlace(const Surroundings& here, const PlaceRequest& request)
   const auto config = here.environment.find(kTaskConfigVariable);
   if (!by_flags && config != here.environment.end() && !config->second.empty())
     return FromTaskConfig(here, request, config->second);
-  Place place = {.source = "flags"};
+  Place place = {.source = kFromFlags};
   if (by_flags) {
     MR_ASSIGN_OR_RETURN(place.standing, FromFlags(here, request));
   } else {
     const PlaceSource* const source = InnermostSource(here);
-    if (source == nullptr) {
-      return InvalidArgument(
-          "no scheduler has started this process: it is in no step of Slurm's (srun), under no mpirun or mpiexec, and "
-          "in "
-          "no pod. Start a cluster with `millrace launch`, or say which task this is with --rank, --size and --meet");
-    }
+    if (source == nullptr) return NoSource(here);
     place.source = source->name;
     std::vector<std::string> jobs;
     for (const TaskGroup& group : request.groups) jobs.push_back(group.name);
@@ -161,7 +170,8 @@ StatusOr<Place> FindPlace(const Surroundings& here, const PlaceRequest& request)
 }
 
 std::string Place::Explain() const {
-  std::string text = absl::StrCat("source: ", source, " (", standing.scheduler, ")\n");
+  std::string text = absl::StrCat(
+      "source: ", source, source == standing.scheduler ? "" : absl::StrCat(" (", standing.scheduler, ")"), "\n");
   for (const std::string& variable : standing.used) absl::StrAppend(&text, "  ", variable, "\n");
   absl::StrAppend(&text, "tasks: ", GroupsText(groups), "\n");
   absl::StrAppend(&text, "this is: ", task.ToString(),

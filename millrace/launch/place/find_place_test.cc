@@ -73,7 +73,7 @@ TEST(FindPlace, ABatchScriptIsNoTask) {
     Environment batch = SlurmStep(0);
     batch.erase("SLURM_STEP_ID");
     if (*step != 0) batch["SLURM_STEP_ID"] = step;
-    EXPECT_THAT(Find(batch).status().message(), HasSubstr("no scheduler has started this process")) << step;
+    EXPECT_THAT(Find(batch).status().message(), HasSubstr("this is Slurm job 7, but no step of it")) << step;
   }
 }
 
@@ -200,8 +200,12 @@ TEST(FindPlace, FlagsTakePrecedence) {
   const Place place = Find(SlurmStep(0), request).value();
   EXPECT_EQ(place.source, "flags");
   EXPECT_EQ(place.task.ToString(), "worker/0");
-  request.rank = 2;
-  EXPECT_THAT(Find({}, request).status().message(), HasSubstr("this is rank 2 of 2"));
+  EXPECT_THAT(place.Explain(), testing::StartsWith("source: flags\n  --rank 1\n"));
+  request.size = 3;
+  request.rest_are_workers = false;
+  EXPECT_THAT(Find({}, request).status().message(), HasSubstr("1 ps is 1 task, but --size is 3: start fewer"));
+  request.rank = 3;
+  EXPECT_THAT(Find({}, request).status().message(), HasSubstr("this is rank 3 of 3"));
 }
 
 TEST(FindPlace, FewerOrMoreTasksThanAskedForAreAnError) {
