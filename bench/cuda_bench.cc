@@ -1,11 +1,11 @@
-// Measures a GPU through a session: copies, a large matrix product, and the cost of a step. Built by the preset `cuda`.
+// Measures a GPU through a session: copies, a large matrix product, and the cost of a step.
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 
 #include "millrace/base/mutex.h"
 #include "millrace/device/cuda/cuda_device.h"
-#include "millrace/device/cuda/cuda_devices.h"
+#include "millrace/device/cuda_devices.h"
 #include "millrace/graph/graph_builder.h"
 #include "millrace/session/session.h"
 

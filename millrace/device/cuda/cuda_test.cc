@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "millrace/base/mutex.h"
 #include "millrace/device/cuda/cuda_device.h"
-#include "millrace/device/cuda/cuda_devices.h"
+#include "millrace/device/cuda_devices.h"
 #include "millrace/graph/graph_builder.h"
 #include "millrace/graph/graph_def.h"
 #include "millrace/session/session.h"
