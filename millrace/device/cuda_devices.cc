@@ -85,7 +85,7 @@ StatusOr<const CudaLibrary*> OpenCudaLibrary(const std::string& path) {
       return FailedPrecondition(path, " was built with another libmillrace.so than this one, which is ", Version(),
                                 ": install both from one build (", why, ")");
     }
-    return FailedPrecondition("cannot open ", path, " for CUDA: ", why);
+    return FailedPrecondition("cannot open ", absl::StartsWith(why, file) ? "" : absl::StrCat(file, ": "), why);
   }
   const auto* const library = static_cast<const CudaLibrary*>(dlsym(handle, kCudaLibrarySymbol));
   if (library == nullptr || library->version == nullptr) {

@@ -1,5 +1,5 @@
-// The GPUs that this process may use. NVIDIA's are in libmillrace_cuda.so, which the first of these calls opens if it is
-// there: beside libmillrace.so, or where MILLRACE_CUDA_LIBRARY says. Opening it registers the GPU's kernels.
+// The GPUs that this process may use. NVIDIA's are in libmillrace_cuda.so, which the first of these calls opens if it
+// is there: beside libmillrace.so, or where MILLRACE_CUDA_LIBRARY says. Opening it registers the GPU's kernels.
 #pragma once
 
 #include <memory>

@@ -21,8 +21,8 @@ struct CudaLibrary {
 
 inline constexpr char kCudaLibrarySymbol[] = "millrace_cuda_library";
 
-// Opens that file, which stays open. FAILED_PRECONDITION with the path if it is no such library or of another version than
-// this one; nothing in it has run then.
+// Opens that file, which stays open. FAILED_PRECONDITION with the path if it is no such library or of another version
+// than this one; nothing in it has run then.
 StatusOr<const CudaLibrary*> OpenCudaLibrary(const std::string& path);
 
 }  // namespace millrace

@@ -8,8 +8,8 @@
 
 namespace millrace {
 
-// The functions in use. Their names are macros of cublas_v2.h, here and where they are called: blas->cublasCreate(&handle)
-// is cublasCreate_v2.
+// The functions in use. Their names are macros of cublas_v2.h, here and where they are called:
+// blas->cublasCreate(&handle) is cublasCreate_v2.
 #define MR_CUBLAS_FUNCTIONS(F) \
   F(cublasCreate)              \
   F(cublasDestroy)             \

@@ -84,6 +84,19 @@ class CudaTest : public ::testing::Test {
   std::unique_ptr<Session> session_;
 };
 
+// Needs no GPU: without one there is a reason.
+TEST(CudaDevices, ThereAreSomeOrAReasonWhyNot) {
+  EXPECT_EQ(CudaDeviceCount() == 0, !WhyNoCudaDevices().empty());
+  EXPECT_THAT(WhyNoCudaDevices(), testing::Not(HasSubstr("libmillrace_cuda.so")));
+}
+
+// Needs no GPU, but CUDA's libraries; every function that is used is in them.
+TEST(CudaDevices, CublasIsOpenedOrNamed) {
+  const Status status = Cublas::Get().status();
+  if (status.ok()) return;
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith("cannot open libcublas.so.13"));
+}
+
 TEST_F(CudaTest, SessionListsTheGpuAndAnOptionHidesIt) {
   EXPECT_EQ(Session::Create({}).value()->ListDevices().size(), 1u + CudaDeviceCount());
   EXPECT_EQ(Session::Create({.gpu_devices = 0}).value()->ListDevices().size(), 1u);

@@ -177,9 +177,8 @@ Status Gpu::WithCublas(absl::FunctionRef<Status(const Cublas&, cublasHandle_t)> 
     MR_RETURN_IF_ERROR(CublasStatus(cublas->cublasCreate(&handle), "cublasCreate", name_));
     Status status = CublasStatus(cublas->cublasSetStream(handle, compute_.get()), "cublasSetStream", name_);
     if (status.ok()) {
-      status = CublasStatus(
-          cublas->cublasSetWorkspace(handle, cublas_workspace_->data(), cublas_workspace_->size()),
-          "cublasSetWorkspace", name_);
+      status = CublasStatus(cublas->cublasSetWorkspace(handle, cublas_workspace_->data(), cublas_workspace_->size()),
+                            "cublasSetWorkspace", name_);
     }
     if (!status.ok()) {
       cublas->cublasDestroy(handle);

@@ -12,9 +12,9 @@ namespace millrace {
 // Stays open until the process ends: its handles and threads may outlive every object. Cheap to copy.
 class OpenedLibrary {
  public:
-  // Opens the first of `files` ("libcublas.so.13", …) that is there: in the folders of MILLRACE_CUDA_LIBRARIES (separated by
-  // colons), else where the system's loader looks. FAILED_PRECONDITION names the first of them, why it cannot be opened,
-  // and what to do; the caller says which op needs it.
+  // Opens the first of `files` ("libcublas.so.13", …) that is there: in the folders of MILLRACE_CUDA_LIBRARIES
+  // (separated by colons), else where the system's loader looks. FAILED_PRECONDITION names the first of them, why it
+  // cannot be opened, and what to do; the caller says which op needs it.
   static StatusOr<OpenedLibrary> Open(const std::vector<std::string>& files);
 
   // *function = the function `name`. FAILED_PRECONDITION if the library has none, because it is too old.

@@ -77,9 +77,10 @@ class CudaMatMulKernel : public Kernel {
     // cuBLAS is column-major, so compute the transposed product of the swapped operands.
     return call.gpu()->WithCublas([&](const Cublas& cublas, cublasHandle_t handle) {
       return CublasStatus(
-          cublas.cublasGemmEx_64(handle, transpose_b_ ? CUBLAS_OP_T : CUBLAS_OP_N, transpose_a_ ? CUBLAS_OP_T : CUBLAS_OP_N, n,
-                          m, k, type_->one, y, type_->data, b.dim(1), x, type_->data, a.dim(1), type_->zero,
-                          product->raw_data(), type_->data, n, type_->compute, CUBLAS_GEMM_DEFAULT),
+          cublas.cublasGemmEx_64(handle, transpose_b_ ? CUBLAS_OP_T : CUBLAS_OP_N,
+                                 transpose_a_ ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, type_->one, y, type_->data,
+                                 b.dim(1), x, type_->data, a.dim(1), type_->zero, product->raw_data(), type_->data, n,
+                                 type_->compute, CUBLAS_GEMM_DEFAULT),
           "cublasGemmEx", call.gpu()->name());
     });
   }
