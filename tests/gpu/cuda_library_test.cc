@@ -18,6 +18,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
+// The library that tests/gpu/NAME.cc is compiled to.
+std::string Wrong(const std::string& name) { return absl::StrCat(MILLRACE_WRONG_LIBRARIES, "/libcuda_", name, ".so"); }
+
 std::string Refusal(const std::string& path) {
   const StatusOr<const CudaLibrary*> library = OpenCudaLibrary(path);
   EXPECT_EQ(library.status().code(), absl::StatusCode::kFailedPrecondition);
@@ -35,26 +38,26 @@ TEST(CudaLibrary, AFileThatIsNoLibraryIsNamed) {
 }
 
 TEST(CudaLibrary, ALibraryOfOthersIsNamed) {
-  EXPECT_EQ(Refusal(MILLRACE_CUDA_without_symbol),
-            MILLRACE_CUDA_without_symbol " is not Millrace's library for CUDA: it has no symbol millrace_cuda_library");
+  EXPECT_EQ(Refusal(Wrong("without_symbol")),
+            Wrong("without_symbol") + " is not Millrace's library for CUDA: it has no symbol millrace_cuda_library");
 }
 
 TEST(CudaLibrary, AnotherVersionIsNamedBesideOurs) {
-  EXPECT_EQ(Refusal(MILLRACE_CUDA_other_version),
-            absl::StrCat(MILLRACE_CUDA_other_version, " is of version 0.0.0 and libmillrace.so of version ", Version(),
+  EXPECT_EQ(Refusal(Wrong("other_version")),
+            absl::StrCat(Wrong("other_version"), " is of version 0.0.0 and libmillrace.so of version ", Version(),
                          ": install both from one build"));
 }
 
 TEST(CudaLibrary, OneThatWasBuiltWithAnotherCoreIsRefusedBeforeItRuns) {
   EXPECT_THAT(
-      Refusal(MILLRACE_CUDA_other_core),
+      Refusal(Wrong("other_core")),
       AllOf(HasSubstr(absl::StrCat("was built with another libmillrace.so than this one, which is ", Version())),
             HasSubstr("undefined symbol: millrace_version_0_0_0")));
 }
 
 // What a process finds, it finds once, so this is one test.
 TEST(CudaLibrary, WithAWrongOneTheCpuGoesOnAndOneLineSaysWhy) {
-  setenv("MILLRACE_CUDA_LIBRARY", MILLRACE_CUDA_other_version, 1);
+  setenv("MILLRACE_CUDA_LIBRARY", Wrong("other_version").c_str(), 1);
   testing::internal::CaptureStderr();
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
@@ -77,7 +80,7 @@ TEST(CudaLibrary, WithAWrongOneTheCpuGoesOnAndOneLineSaysWhy) {
   EXPECT_EQ((*y)[0].data<float>()[1], -2);
 
   const std::string said = testing::internal::GetCapturedStderr();
-  const std::string line = absl::StrCat("going on without GPUs: ", MILLRACE_CUDA_other_version, " is of version 0.0.0");
+  const std::string line = absl::StrCat("going on without GPUs: ", Wrong("other_version"), " is of version 0.0.0");
   EXPECT_THAT(said, HasSubstr(line));
   EXPECT_EQ(said.find(line), said.rfind(line)) << said;
 }
