@@ -2,7 +2,7 @@
 # Nothing here needs a GPU, and nothing but this library and its tests is compiled otherwise because of it.
 
 # What belongs to it, anywhere in millrace/.
-set(MILLRACE_CUDA_SOURCES "/cuda/|_cuda(_test)?\\.cc$|\\.cu$")
+set(MILLRACE_CUDA_SOURCES "^${PROJECT_SOURCE_DIR}/millrace/(.*/)?cuda/|_cuda(_test)?\\.cc$|\\.cu$")
 
 set(MILLRACE_WITH_CUDA FALSE)
 if(NOT MILLRACE_CUDA MATCHES "^(AUTO|ON|OFF)$")

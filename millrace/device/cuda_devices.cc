@@ -46,7 +46,7 @@ Found Find() {
   const StatusOr<const CudaLibrary*> library = OpenCudaLibrary(path);
   if (!library.ok()) {
     found.why = std::string(library.status().message());
-    MR_LOG(Warning, "going on without GPUs: ", found.why);
+    MR_LOG(Warning, "continuing without GPUs: ", found.why);
     return found;
   }
   const StatusOr<int> count = (*library)->device_count();
@@ -61,7 +61,7 @@ Found Find() {
   } else if (absl::IsUnavailable(count.status())) {
     MR_LOG(Info, "no GPUs: ", found.why);
   } else {
-    MR_LOG(Warning, "going on without GPUs: ", found.why);
+    MR_LOG(Warning, "continuing without GPUs: ", found.why);
   }
   return found;
 }

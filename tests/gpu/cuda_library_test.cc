@@ -80,7 +80,7 @@ TEST(CudaLibrary, WithAWrongOneTheCpuGoesOnAndOneLineSaysWhy) {
   EXPECT_EQ((*y)[0].data<float>()[1], -2);
 
   const std::string said = testing::internal::GetCapturedStderr();
-  const std::string line = absl::StrCat("going on without GPUs: ", Wrong("other_version"), " is of version 0.0.0");
+  const std::string line = absl::StrCat("continuing without GPUs: ", Wrong("other_version"), " is of version 0.0.0");
   EXPECT_THAT(said, HasSubstr(line));
   EXPECT_EQ(said.find(line), said.rfind(line)) << said;
 }
