@@ -123,7 +123,7 @@ void Steps() {
 
 int Main() {
   if (CudaDeviceCount() == 0) {
-    std::printf("there is no GPU here that CUDA sees\n");
+    std::printf("there is no GPU here: %s\n", WhyNoCudaDevices().c_str());
     return 0;
   }
   Gpu* const gpu = Gpu::Get(0).value();

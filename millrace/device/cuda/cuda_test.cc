@@ -24,7 +24,7 @@ class CudaTest : public ::testing::Test {
   CudaTest() : b_(&graph_) {}
 
   void SetUp() override {
-    if (CudaDeviceCount() == 0) GTEST_SKIP() << "there is no GPU here that CUDA sees; nothing was tested";
+    if (CudaDeviceCount() == 0) GTEST_SKIP() << "there is no GPU here: " << WhyNoCudaDevices();
     gpu_ = Gpu::Get(0).value();
   }
 
