@@ -1,11 +1,11 @@
-// Measures a GPU through a session: copies, a large matrix product, and the cost of a step. Built by the preset `cuda`.
+// Measures a GPU through a session: copies, a large matrix product, and the cost of a step.
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 
 #include "millrace/base/mutex.h"
 #include "millrace/device/cuda/cuda_device.h"
-#include "millrace/device/cuda/cuda_devices.h"
+#include "millrace/device/cuda_devices.h"
 #include "millrace/graph/graph_builder.h"
 #include "millrace/session/session.h"
 
@@ -123,7 +123,7 @@ void Steps() {
 
 int Main() {
   if (CudaDeviceCount() == 0) {
-    std::printf("there is no GPU here that CUDA sees\n");
+    std::printf("there is no GPU here: %s\n", WhyNoCudaDevices().c_str());
     return 0;
   }
   Gpu* const gpu = Gpu::Get(0).value();

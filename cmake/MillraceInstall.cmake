@@ -19,6 +19,10 @@ set_target_properties(millrace_c PROPERTIES INSTALL_RPATH "$ORIGIN/${lib_from_py
 install(TARGETS millrace_c LIBRARY DESTINATION ${python_dir} OPTIONAL)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/millrace DESTINATION ${python_dir} PATTERN __pycache__ EXCLUDE)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION share/doc/millrace RENAME copyright)
+# What libmillrace.so opens beside it for GPUs, if it was built; a component of its own, which no package carries.
+if(TARGET millrace_cuda)
+  install(TARGETS millrace_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cuda OPTIONAL)
+endif()
 # The public border: millrace/millrace.h, what it includes, and what that includes. Nothing else is installed. An internal
 # header that one of these includes is named by tests/install; a forward declaration is mostly the better answer to that than a
 # line here.

@@ -27,4 +27,6 @@ set(CPACK_DEBIAN_PACKAGE_DEPENDS libopenblas0-serial)  # of the OpenBLAS that th
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/millrace)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "g++, cmake, libabsl-dev, libprotobuf-dev")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "openssh-client, python3-numpy")
+# All but libmillrace_cuda.so, whether or not this build has it.
+set(CPACK_INSTALL_CMAKE_PROJECTS "${PROJECT_BINARY_DIR};${PROJECT_NAME};Unspecified;/")
 include(CPack)

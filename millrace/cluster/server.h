@@ -36,7 +36,7 @@ struct ServerOptions {
   int intra_op_threads = 0;
   int inter_op_threads = 0;
   int cpu_devices = 1;
-  // The maximum number of GPUs; -1 means all in CUDA_VISIBLE_DEVICES. A build without CUDA has none.
+  // The maximum number of GPUs; -1 means all in CUDA_VISIBLE_DEVICES. Without libmillrace_cuda.so there are none.
   int gpu_devices = -1;
   // The directories in which ops may read and write files; "/" stands for all files. If empty, those of the environment
   // variable MILLRACE_FILE_ROOT (separated by colons); without it, all files for a server on the loopback interface,

@@ -47,7 +47,7 @@ struct SessionOptions {
   // The number of CPU devices (CPU:0, CPU:1, ...), which share threads and memory.
   int cpu_devices = 1;
   // The maximum number of GPUs (GPU:0, ...); -1 means all in CUDA_VISIBLE_DEVICES. Only nodes that request a GPU run on
-  // one. A build without CUDA has none.
+  // one. Without libmillrace_cuda.so there are none.
   int gpu_devices = -1;
   // The graph rewrites that are applied before the graph runs.
   PassOptions passes = {};

@@ -6,7 +6,7 @@
 #include "millrace/base/affinity.h"
 #include "millrace/base/log.h"
 #include "millrace/device/cpu/cpu_device.h"
-#include "millrace/device/cuda/cuda_devices.h"
+#include "millrace/device/cuda_devices.h"
 
 namespace millrace {
 

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "millrace/base/mutex.h"
 #include "millrace/device/cuda/cuda_device.h"
-#include "millrace/device/cuda/cuda_devices.h"
+#include "millrace/device/cuda_devices.h"
 #include "millrace/graph/graph_builder.h"
 #include "millrace/graph/graph_def.h"
 #include "millrace/session/session.h"
@@ -24,7 +24,7 @@ class CudaTest : public ::testing::Test {
   CudaTest() : b_(&graph_) {}
 
   void SetUp() override {
-    if (CudaDeviceCount() == 0) GTEST_SKIP() << "there is no GPU here that CUDA sees; nothing was tested";
+    if (CudaDeviceCount() == 0) GTEST_SKIP() << "there is no GPU here: " << WhyNoCudaDevices();
     gpu_ = Gpu::Get(0).value();
   }
 
@@ -83,6 +83,19 @@ class CudaTest : public ::testing::Test {
   Gpu* gpu_ = nullptr;
   std::unique_ptr<Session> session_;
 };
+
+// Needs no GPU: without one there is a reason.
+TEST(CudaDevices, ThereAreSomeOrAReasonWhyNot) {
+  EXPECT_EQ(CudaDeviceCount() == 0, !WhyNoCudaDevices().empty());
+  EXPECT_THAT(WhyNoCudaDevices(), testing::Not(HasSubstr("libmillrace_cuda.so")));
+}
+
+// Needs no GPU, but CUDA's libraries; every function that is used is in them.
+TEST(CudaDevices, CublasIsOpenedOrNamed) {
+  const Status status = Cublas::Get().status();
+  if (status.ok()) return;
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith("cannot open libcublas.so.13"));
+}
 
 TEST_F(CudaTest, SessionListsTheGpuAndAnOptionHidesIt) {
   EXPECT_EQ(Session::Create({}).value()->ListDevices().size(), 1u + CudaDeviceCount());

@@ -166,27 +166,27 @@ Status Gpu::Synchronize() {
   return absl::OkStatus();
 }
 
-Status CublasStatus(cublasStatus_t code, absl::string_view call, absl::string_view device) {
-  if (code == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
-  const std::string text = absl::StrCat(call, " on ", device, ": ", cublasGetStatusString(code));
-  return code == CUBLAS_STATUS_ALLOC_FAILED ? ResourceExhausted(text) : Internal(text);
-}
-
-Status Gpu::WithCublas(absl::FunctionRef<Status(cublasHandle_t)> fn) {
+Status Gpu::WithCublas(absl::FunctionRef<Status(const Cublas&, cublasHandle_t)> fn) {
+  MR_ASSIGN_OR_RETURN(const Cublas* const cublas, Cublas::Get());
   MutexLock lock(&cublas_mu_);
-  if (!cublas_) {
-    Cublas handle;
-    MR_RETURN_IF_ERROR(CublasStatus(cublasCreate(handle.out()), "cublasCreate", name_));
-    MR_RETURN_IF_ERROR(CublasStatus(cublasSetStream(handle.get(), compute_.get()), "cublasSetStream", name_));
+  if (cublas_handle_ == nullptr) {
     // All products run in order on one stream, so they can share one workspace.
-    cublas_workspace_ = memory_->Allocate(kCublasWorkspace);
+    if (!cublas_workspace_) cublas_workspace_ = memory_->Allocate(kCublasWorkspace);
     if (!cublas_workspace_) return ResourceExhausted("no memory for cuBLAS's workspace on ", name_);
-    MR_RETURN_IF_ERROR(
-        CublasStatus(cublasSetWorkspace(handle.get(), cublas_workspace_->data(), cublas_workspace_->size()),
-                     "cublasSetWorkspace", name_));
-    cublas_ = std::move(handle);
+    cublasHandle_t handle = nullptr;
+    MR_RETURN_IF_ERROR(CublasStatus(cublas->cublasCreate(&handle), "cublasCreate", name_));
+    Status status = CublasStatus(cublas->cublasSetStream(handle, compute_.get()), "cublasSetStream", name_);
+    if (status.ok()) {
+      status = CublasStatus(cublas->cublasSetWorkspace(handle, cublas_workspace_->data(), cublas_workspace_->size()),
+                            "cublasSetWorkspace", name_);
+    }
+    if (!status.ok()) {
+      cublas->cublasDestroy(handle);
+      return status;
+    }
+    cublas_handle_ = handle;
   }
-  return fn(cublas_.get());
+  return fn(*cublas, cublas_handle_);
 }
 
 }  // namespace millrace

@@ -1,8 +1,6 @@
 // One GPU of this process: its streams, its memory and the copies to and from the host.
 #pragma once
 
-#include <cublas_v2.h>
-
 #include <deque>
 #include <memory>
 #include <string>
@@ -12,6 +10,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/base/thread_pool.h"
 #include "millrace/device/cuda/completions.h"
+#include "millrace/device/cuda/cublas.h"
 #include "millrace/device/cuda/gpu_memory.h"
 #include "millrace/device/cuda/handle.h"
 #include "millrace/device/cuda/pinned_memory.h"
@@ -47,12 +46,10 @@ class Gpu {
   void WhenDone(Completions::Done done);
   Status Synchronize();
 
-  // Calls fn with the compute stream's cuBLAS handle, one caller at a time.
-  Status WithCublas(absl::FunctionRef<Status(cublasHandle_t)> fn);
+  // Calls fn with cuBLAS and the compute stream's handle, one caller at a time.
+  Status WithCublas(absl::FunctionRef<Status(const Cublas&, cublasHandle_t)> fn);
 
  private:
-  using Cublas = CudaHandle<cublasHandle_t, cublasDestroy>;
-
   Gpu(int ordinal, std::string name);
   Status Init();
   StatusOr<CudaEvent> Record(cudaStream_t stream) const;
@@ -78,11 +75,8 @@ class Gpu {
   std::deque<Loan> loans_ ABSL_GUARDED_BY(loans_mu_);
 
   Mutex cublas_mu_;
-  Cublas cublas_ ABSL_GUARDED_BY(cublas_mu_);
+  cublasHandle_t cublas_handle_ ABSL_GUARDED_BY(cublas_mu_) = nullptr;
   RefPtr<Buffer> cublas_workspace_ ABSL_GUARDED_BY(cublas_mu_);
 };
-
-// Like CudaStatus, for cuBLAS's codes.
-Status CublasStatus(cublasStatus_t code, absl::string_view call, absl::string_view device);
 
 }  // namespace millrace

@@ -47,6 +47,8 @@ class CudaMatMulKernel : public Kernel {
     init.Attr("transpose_a", &transpose_a_);
     init.Attr("transpose_b", &transpose_b_);
     if (!type_) FailDType(init, init.output_type(0));
+    // Without the library, an error before the first step, which names this node.
+    if (const Status status = Cublas::Get().status(); !status.ok()) init.Fail(status);
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -73,11 +75,12 @@ class CudaMatMulKernel : public Kernel {
                            cudaMemsetAsync(product->raw_data(), 0, product->TotalBytes(), call.stream()));
     }
     // cuBLAS is column-major, so compute the transposed product of the swapped operands.
-    return call.gpu()->WithCublas([&](cublasHandle_t cublas) {
+    return call.gpu()->WithCublas([&](const Cublas& cublas, cublasHandle_t handle) {
       return CublasStatus(
-          cublasGemmEx_64(cublas, transpose_b_ ? CUBLAS_OP_T : CUBLAS_OP_N, transpose_a_ ? CUBLAS_OP_T : CUBLAS_OP_N, n,
-                          m, k, type_->one, y, type_->data, b.dim(1), x, type_->data, a.dim(1), type_->zero,
-                          product->raw_data(), type_->data, n, type_->compute, CUBLAS_GEMM_DEFAULT),
+          cublas.cublasGemmEx_64(handle, transpose_b_ ? CUBLAS_OP_T : CUBLAS_OP_N,
+                                 transpose_a_ ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, type_->one, y, type_->data,
+                                 b.dim(1), x, type_->data, a.dim(1), type_->zero, product->raw_data(), type_->data, n,
+                                 type_->compute, CUBLAS_GEMM_DEFAULT),
           "cublasGemmEx", call.gpu()->name());
     });
   }
