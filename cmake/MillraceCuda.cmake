@@ -68,7 +68,15 @@ function(millrace_add_cuda_library)
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   configure_file(${PROJECT_SOURCE_DIR}/millrace/device/cuda/built_for.h.in ${PROJECT_BINARY_DIR}/millrace/device/cuda/built_for.h @ONLY)
 
+  # The text of what NVRTC compiles with every program.
+  set(headers ${PROJECT_SOURCE_DIR}/millrace/ops/kernels)
+  file(READ ${headers}/cuda/prelude.h MILLRACE_PRELUDE)
+  file(READ ${headers}/functors.h MILLRACE_FUNCTORS)
+  set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${headers}/cuda/prelude.h ${headers}/functors.h)
+  configure_file(${headers}/cuda/program_headers.cc.in ${PROJECT_BINARY_DIR}/program_headers.cc @ONLY)
+
   millrace_jumbo(sources cuda)
+  list(APPEND sources ${PROJECT_BINARY_DIR}/program_headers.cc)
   add_library(millrace_cuda SHARED ${sources})
   millrace_precompile(millrace_cuda graph)
   target_compile_options(millrace_cuda PRIVATE ${MILLRACE_QUICK_OPTIONS} $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>  # as the precompiled header

@@ -15,6 +15,8 @@ struct CudaDeviceOptions {
   std::string task = "/job:localhost/replica:0/task:0";
   // The maximum number of GPUs; -1 means all that CUDA_VISIBLE_DEVICES allows. With 0 the library is not opened.
   int count = -1;
+  // For kernels that run on the host on behalf of a GPU.
+  std::shared_ptr<ThreadPool> host_threads = nullptr;
 };
 
 // Empty if there is no library, no driver or no GPU. UNAVAILABLE, naming the GPU, if one exists but cannot be used.

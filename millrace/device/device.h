@@ -45,6 +45,17 @@ class Device {
   // True if kernels of this device can access host memory directly.
   virtual bool shares_host_memory() const = 0;
 
+  // The device that does the work, if this is another name for it; otherwise this device.
+  virtual Device* underlying() { return this; }
+
+  struct MemoryUse {
+    int64_t limit = 0;  // bytes; 0 if none is known
+    int64_t in_use = 0;
+  };
+  virtual MemoryUse memory_use() const { return {}; }
+  // The model, such as "NVIDIA H200"; empty if it has none.
+  virtual std::string model() const { return {}; }
+
  protected:
   Device(std::string name, std::string type, uint64_t incarnation)
       : name_(std::move(name)), type_(std::move(type)), incarnation_(incarnation) {}

@@ -25,6 +25,9 @@ class RenamedDevice : public Device {
     device_->CopyToHost(here, host, std::move(done));
   }
   bool shares_host_memory() const override { return device_->shares_host_memory(); }
+  Device* underlying() override { return device_->underlying(); }
+  MemoryUse memory_use() const override { return device_->memory_use(); }
+  std::string model() const override { return device_->model(); }
 
  private:
   const std::shared_ptr<Device> device_;

@@ -43,13 +43,7 @@ StatusOr<std::unique_ptr<Plan>> CompileOrThrow(std::unique_ptr<Graph> graph, Pas
   for (const Endpoint& e : context.fetches) fetch_names.push_back(e.name());
   MR_RETURN_IF_ERROR(Prune(graph.get(), context));
   if (options.passes.inline_functions) MR_RETURN_IF_ERROR(InlineFunctions(graph.get(), &context));
-  PlacementOptions placement;
-  for (const Device* device : options.devices) placement.devices.push_back(device->name());
-  placement.has_kernel = [](const Node& node, const std::string& device_type) {
-    return node.is_type("NoOp") || KernelRegistry::Global().Has(node.type(), device_type);
-  };
-  placement.allow_soft_placement = options.allow_soft_placement;
-  MR_RETURN_IF_ERROR(PlaceNodes(graph.get(), placement));
+  MR_RETURN_IF_ERROR(PlaceGraph(graph.get(), options));
   if (options.on_placed != nullptr) options.on_placed(*graph);
   MR_RETURN_IF_ERROR(ReadAfterUpdates(graph.get()));
   MR_RETURN_IF_ERROR(InferShapes(graph.get(), /*lenient=*/true));
@@ -79,6 +73,16 @@ StatusOr<std::unique_ptr<Plan>> CompileOrThrow(std::unique_ptr<Graph> graph, Pas
 }
 
 }  // namespace
+
+Status PlaceGraph(Graph* graph, const CompileOptions& options) {
+  PlacementOptions placement;
+  for (const Device* device : options.devices) placement.devices.push_back(device->name());
+  placement.has_kernel = [](const Node& node, const std::string& device_type) {
+    return node.is_type("NoOp") || KernelRegistry::Global().HasFor(node, device_type);
+  };
+  placement.allow_soft_placement = options.allow_soft_placement;
+  return PlaceNodes(graph, placement);
+}
 
 StatusOr<std::unique_ptr<Plan>> CompileGraph(std::unique_ptr<Graph> graph, PassContext context,
                                              const CompileOptions& options) {

@@ -22,6 +22,9 @@ struct CompileOptions {
   RefPtr<MemoryBudget> memory = nullptr;
 };
 
+// Places the nodes that have no device yet; see PlaceNodes. CompileGraph does it for the nodes of one step.
+Status PlaceGraph(Graph* graph, const CompileOptions& options);
+
 // Takes ownership of `graph`. Feeds are placeholders or arguments; fetches keep their names.
 StatusOr<std::unique_ptr<Plan>> CompileGraph(std::unique_ptr<Graph> graph, PassContext context,
                                              const CompileOptions& options);

@@ -50,7 +50,11 @@ class KernelExecution {
     FillIn(n, args, forwardable, outputs);
     const int64_t start = ABSL_PREDICT_FALSE(args.stats != nullptr) ? args.stats->NowNanos() : 0;
     Status status = Call(*n.kernel);
-    if (ABSL_PREDICT_FALSE(args.stats != nullptr)) Record(n, args, outputs, start);
+    if (ABSL_PREDICT_FALSE(args.stats != nullptr)) {
+      // Statistics time the work, not only how long it takes to enqueue it.
+      if (!n.device->shares_host_memory()) status.Update(n.device->stream()->Synchronize());
+      Record(n, args, outputs, start);
+    }
     if (ABSL_PREDICT_FALSE(n.deref != 0)) LetGoOfValues(n);
     if (ABSL_PREDICT_FALSE(!status.ok())) return NodeError(*n.node, *n.device, status);
     return status;

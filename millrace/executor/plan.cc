@@ -60,6 +60,8 @@ Status Plan::CompileNodes(const PlanOptions& options) {
     PlanNode n;
     n.node = node;
     n.device = device;
+    if (!device->shares_host_memory() && !absl::c_linear_search(stream_devices_, device))
+      stream_devices_.push_back(device);
     n.num_inputs = node->num_inputs();
     n.num_outputs = node->num_outputs();
     max_inputs_ = std::max(max_inputs_, n.num_inputs);

@@ -84,6 +84,8 @@ class Plan {
   bool is_straight_line() const { return straight_ != nullptr; }
   bool is_sequential() const { return framed_ == nullptr && straight_ == nullptr; }
   int num_nodes() const { return static_cast<int>(nodes_.size()); }
+  // The devices of its nodes that work after a kernel has returned. Usually empty.
+  absl::Span<Device* const> stream_devices() const { return stream_devices_; }
 
  private:
   friend class StraightPlan;
@@ -112,6 +114,7 @@ class Plan {
   std::unique_ptr<Graph> graph_;
   std::vector<std::shared_ptr<Kernel>> kernels_;
   std::vector<PlanNode> nodes_;  // in topological order
+  std::vector<Device*> stream_devices_;
   std::vector<int> input_slots_;
   std::vector<int> releases_;
   std::vector<int> feed_slots_;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "millrace/base/mutex.h"
 #include "millrace/graph/device_name.h"
 
 namespace millrace {
@@ -15,9 +16,21 @@ struct HostArgument {
   DType dtype;
 };
 
-// By op. Filled during static initialization, constant afterwards.
-absl::flat_hash_map<std::string, std::vector<HostArgument>>& Registry() {
-  static auto* const registry = new absl::flat_hash_map<std::string, std::vector<HostArgument>>;
+struct HostNodes {
+  std::string device_type;
+  const char* attr;
+  DType dtype;
+};
+
+// By op. Filled when libraries with kernels are loaded.
+struct Registry {
+  Mutex mu;
+  absl::flat_hash_map<std::string, std::vector<HostArgument>> arguments ABSL_GUARDED_BY(mu);
+  absl::flat_hash_map<std::string, std::vector<HostNodes>> nodes ABSL_GUARDED_BY(mu);
+};
+
+Registry& TheRegistry() {
+  static auto* const registry = new Registry;
   return *registry;
 }
 
@@ -45,8 +58,17 @@ bool IsHosts(const Node& node, const std::vector<OpArg>& args, int i, DType dtyp
   if (IsRef(dtype) || !IsPlain(dtype)) return true;
   const std::string device_type = DeviceType(node);
   if (device_type == "CPU") return true;
-  const auto it = Registry().find(node.type());
-  if (it == Registry().end()) return false;
+  Registry& registry = TheRegistry();
+  MutexLock lock(&registry.mu);
+  if (const auto nodes = registry.nodes.find(node.type()); nodes != registry.nodes.end()) {
+    for (const HostNodes& host : nodes->second) {
+      if (host.device_type == device_type &&
+          (host.attr == nullptr || node.AttrOr<DType>(host.attr, DType::kInvalid) == host.dtype))
+        return true;
+    }
+  }
+  const auto it = registry.arguments.find(node.type());
+  if (it == registry.arguments.end()) return false;
   const OpArg* const arg = ArgumentAt(node, args, i);
   if (arg == nullptr) return false;
   for (const HostArgument& host : it->second) {
@@ -62,7 +84,15 @@ bool IsHosts(const Node& node, const std::vector<OpArg>& args, int i, DType dtyp
 
 HostMemoryRegistration::HostMemoryRegistration(const char* op, const char* device_type, const char* argument,
                                                DType dtype) {
-  Registry()[op].push_back({device_type, argument, dtype});
+  Registry& registry = TheRegistry();
+  MutexLock lock(&registry.mu);
+  registry.arguments[op].push_back({device_type, argument, dtype});
+}
+
+void RegisterHostNodes(const char* op, const char* device_type, const char* attr, DType type) {
+  Registry& registry = TheRegistry();
+  MutexLock lock(&registry.mu);
+  registry.nodes[op].push_back({device_type, attr, type});
 }
 
 bool RunsInHostMemory(const Node& node) { return DeviceType(node) == "CPU"; }
@@ -70,6 +100,11 @@ bool RunsInHostMemory(const Node& node) { return DeviceType(node) == "CPU"; }
 bool IsInHostMemory(const Endpoint& tensor) {
   if (tensor.node->is_detached()) return true;  // a feed
   return IsHosts(*tensor.node, tensor.node->op().outputs, tensor.index, tensor.dtype());
+}
+
+bool IsReferredValueInHostMemory(const Endpoint& reference) {
+  if (reference.node->is_detached()) return true;  // a feed
+  return !IsPlain(BaseType(reference.dtype())) || RunsInHostMemory(*reference.node);
 }
 
 bool WantsHostMemory(const Node& node, int i) { return IsHosts(node, node.op().inputs, i, node.input_type(i)); }

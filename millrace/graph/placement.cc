@@ -1,5 +1,6 @@
 #include "millrace/graph/placement.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "absl/container/flat_hash_map.h"
@@ -53,16 +54,43 @@ class Placer {
         groups_(graph->max_id()),
         is_named_(graph->max_id(), false),
         follows_(graph->max_id(), false),
+        group_size_(graph->max_id(), 0),
         group_(graph->max_id()) {}
 
   Status Run() {
     MR_RETURN_IF_ERROR(ReadDevices());
     JoinColocated();
     MR_RETURN_IF_ERROR(GatherWishes());
+    std::vector<Node*> makers, askers;
     for (Node* node : graph_.nodes()) {
       if (!node->assigned_device().empty()) continue;
-      MR_ASSIGN_OR_RETURN(const int device, DeviceFor(*node));
-      graph_.SetAssignedDevice(node, options_.devices[device]);
+      if (types_.size() > 1 && IsFree(*node)) {
+        if (node->num_inputs() == 0 && node->num_outputs() == 1) {
+          makers.push_back(node);
+          continue;
+        }
+        if (node->num_inputs() == 1 && node->op().Has(OpTrait::kShapeOf)) {
+          askers.push_back(node);
+          continue;
+        }
+      }
+      MR_RETURN_IF_ERROR(Place(node));
+    }
+    for (Node* node : askers) {
+      if (!Follow(node, node->input(0).node)) MR_RETURN_IF_ERROR(Place(node));
+    }
+    if (!makers.empty()) {
+      const auto consumers = ConsumersById(graph_);
+      for (Node* node : makers) {
+        const Node* user = nullptr;
+        bool agree = true;
+        for (const Consumer& c : consumers[node->id()]) {
+          if (c.slot < 0) continue;
+          agree &= user == nullptr || c.node->assigned_device() == user->assigned_device();
+          user = c.node;
+        }
+        if (user == nullptr || !agree || !Follow(node, user)) MR_RETURN_IF_ERROR(Place(node));
+      }
     }
     return absl::OkStatus();
   }
@@ -76,6 +104,33 @@ class Placer {
     int device = -1;               // -1 until chosen
   };
 
+  Status Place(Node* node) {
+    MR_ASSIGN_OR_RETURN(const int device, DeviceFor(*node));
+    graph_.SetAssignedDevice(node, options_.devices[device]);
+    return absl::OkStatus();
+  }
+
+  // Asks for no device, and shares none with another node.
+  bool IsFree(const Node& node) {
+    const int root = groups_.Find(node.id());
+    return node.requested_device().empty() && group_[root].wisher == nullptr && group_size_[root] == 1 &&
+           !node.op().is_stateful;
+  }
+
+  // Puts the node where `leader` is, if there is a kernel and that is in the task that it would be in.
+  bool Follow(Node* node, const Node* leader) {
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      if (options_.devices[d] != leader->assigned_device()) continue;
+      DeviceName task = Completed({});
+      task.type.reset();
+      task.index.reset();
+      if ((TypesFor(*node) >> type_of_[d] & 1) == 0 || !task.Matches(devices_[d])) return false;
+      graph_.SetAssignedDevice(node, options_.devices[d]);
+      return true;
+    }
+    return false;
+  }
+
   Status ReadDevices() {
     for (const std::string& name : options_.devices) {
       MR_ASSIGN_OR_RETURN(DeviceName parsed, DeviceName::Parse(name));
@@ -86,6 +141,19 @@ class Placer {
       type_of_.push_back(it->second);
       devices_.push_back(std::move(parsed));
     }
+    // Tasks in the order given; within a task, the CPU comes last.
+    absl::flat_hash_map<std::string, int> tasks;
+    std::vector<std::pair<int, bool>> rank;
+    for (const DeviceName& device : devices_) {
+      DeviceName task = device;
+      task.type.reset();
+      task.index.reset();
+      rank.emplace_back(tasks.try_emplace(task.ToString(), static_cast<int>(tasks.size())).first->second,
+                        device.type == "CPU");
+    }
+    preferred_.resize(devices_.size());
+    std::iota(preferred_.begin(), preferred_.end(), 0);
+    std::stable_sort(preferred_.begin(), preferred_.end(), [&](int a, int b) { return rank[a] < rank[b]; });
     MR_ASSIGN_OR_RETURN(fallback_, DeviceName::Parse(options_.default_device));
     wishes_.push_back({});
     wish_index_.emplace("", 0);
@@ -111,6 +179,7 @@ class Placer {
         groups_.Join(found->id(), node->id());
       }
     }
+    for (const Node* node : graph_.nodes()) ++group_size_[groups_.Find(node->id())];
   }
 
   // Precedence: nodes that are already placed, then nodes named in others' _class, then the rest in order. A node that
@@ -126,6 +195,7 @@ class Placer {
         if (own != turn || !node->assigned_device().empty()) continue;
         Group& group = group_[groups_.Find(node->id())];
         group.types &= TypesFor(*node);
+        if (TakesArgument(*node)) group.types &= TypesThatAre("CPU");
         if (node->requested_device().empty()) continue;
         const bool binding = turn != kFollower && !options_.allow_soft_placement;
         MR_RETURN_IF_ERROR(Wish(*node, node->requested_device(), binding));
@@ -176,11 +246,36 @@ class Placer {
 
   // Bit i: devices of types_[i] have a kernel for the node's op.
   uint64_t TypesFor(const Node& node) {
-    const auto [it, is_new] = kernels_.try_emplace(&node.op(), 0);
+    // With one type of device, as on most machines, it is enough to ask once per op.
+    const auto [it, is_new] = kernels_.try_emplace({&node.op(), types_.size() > 1 ? TypesOf(node) : ""}, 0);
     for (size_t i = 0; is_new && i < types_.size(); ++i) {
       if (options_.has_kernel(node, types_[i])) it->second |= 1ull << i;
     }
     return it->second;
+  }
+
+  // True if the node takes a variable that the caller of this function, or a client, gives. A call is the CPU's, and so
+  // is what is given to it.
+  static bool TakesArgument(const Node& node) {
+    for (int i = 0; i < node.num_inputs(); ++i) {
+      if (node.input(i).node->is_detached() && TiesTogether(node.input(i), node, i)) return true;
+    }
+    return false;
+  }
+
+  uint64_t TypesThatAre(absl::string_view type) const {
+    const auto it = type_index_.find(type);
+    return it == type_index_.end() ? 0 : 1ull << it->second;
+  }
+
+  // The node's own types, as a key.
+  static std::string TypesOf(const Node& node) {
+    std::string key;
+    for (const OpAttr& attr : node.op().attrs) {
+      if (attr.type == "type")
+        absl::StrAppend(&key, static_cast<int>(node.AttrOr<DType>(attr.name, DType::kInvalid)), ",");
+    }
+    return key;
   }
 
   // The request completed from the default device. The default's task applies only to the default's job.
@@ -194,8 +289,8 @@ class Placer {
   }
 
   int FirstMatch(const DeviceName& wish, uint64_t types) const {
-    for (size_t d = 0; d < devices_.size(); ++d) {
-      if ((types >> type_of_[d] & 1) != 0 && wish.Matches(devices_[d])) return static_cast<int>(d);
+    for (const int d : preferred_) {
+      if ((types >> type_of_[d] & 1) != 0 && wish.Matches(devices_[d])) return d;
     }
     return -1;
   }
@@ -263,19 +358,21 @@ class Placer {
   Graph& graph_;
   const PlacementOptions& options_;
   std::vector<DeviceName> devices_;
-  std::vector<int> type_of_;  // by device, into types_
+  std::vector<int> type_of_;    // by device, into types_
+  std::vector<int> preferred_;  // devices, the preferred ones first
   std::vector<std::string> types_;
   absl::flat_hash_map<std::string, int> type_index_;
   DeviceName fallback_;
 
   Groups groups_;
-  std::vector<bool> is_named_;  // by id: some node's _class names it
-  std::vector<bool> follows_;   // by id: it takes a reference or a handle
-  std::vector<Group> group_;    // by id of the set's representative
+  std::vector<bool> is_named_;   // by id: some node's _class names it
+  std::vector<bool> follows_;    // by id: it takes a reference or a handle
+  std::vector<int> group_size_;  // by id of the set's representative
+  std::vector<Group> group_;     // by id of the set's representative
   std::vector<DeviceName> wishes_;
   absl::flat_hash_map<std::string, int> wish_index_;
   absl::flat_hash_map<std::pair<int, int>, int> merged_;  // -1 if they conflict
-  absl::flat_hash_map<const OpSchema*, uint64_t> kernels_;
+  absl::flat_hash_map<std::pair<const OpSchema*, std::string>, uint64_t> kernels_;
   absl::flat_hash_map<std::pair<int, uint64_t>, int> chosen_;
   const std::string* last_text_ = nullptr;  // consecutive nodes often have the same request
   int last_wish_ = 0;

@@ -97,6 +97,39 @@ TEST_F(InsertCopiesTest, OneProcessorNeedsNone) {
   EXPECT_EQ(graph_.nodes().size(), 2u);
 }
 
+// A reference is in host memory, its value where the variable is.
+TEST_F(InsertCopiesTest, EachReaderOfAReferenceOnAnotherDeviceHasACopyOfItsOwnTime) {
+  const AttrList attrs = {{"dtype", DType::kFloat}, {"shape", PartialShape(Shape())}};
+  const Endpoint v = On(kGpu0, b_.Op("VariableV2", {}, attrs));
+  const Endpoint here = On(kGpu0, b_.Op("Identity", {v}));
+  const Endpoint first = On(kCpu0, b_.Op("Identity", {v}));
+  b_.control_inputs = {here.node};
+  const Endpoint second = On(kCpu0, b_.Op("Identity", {v}));
+  b_.control_inputs.clear();
+  const Endpoint other = On(kGpu1, b_.Op("Identity", {v}));
+  std::vector<Endpoint> fetches = {v};
+  ASSERT_TRUE(InsertCopies(&graph_, &fetches).ok());
+  EXPECT_EQ(here.node->input(0), v);
+  EXPECT_TRUE(IsCopy(first.node->input(0), kGpu0, true));
+  EXPECT_TRUE(IsCopy(second.node->input(0), kGpu0, true));
+  EXPECT_NE(first.node->input(0), second.node->input(0));
+  EXPECT_THAT(second.node->input(0).node->control_inputs(), ::testing::ElementsAre(here.node));
+  EXPECT_TRUE(IsCopy(other.node->input(0), kGpu1, false));
+  EXPECT_TRUE(IsCopy(other.node->input(0).node->input(0), kGpu0, true));
+  EXPECT_TRUE(IsCopy(fetches[0], kGpu0, true));
+}
+
+TEST_F(InsertCopiesTest, IntegersOfShapesStayInHostMemory) {
+  const Endpoint x = Const(kGpu0, Tensor::Of<int32_t>({1, 2}));
+  const Endpoint y = On(kGpu0, b_.Add(x, x));
+  const Endpoint wide = On(kGpu0, b_.Op("Cast", {y}, {{"DstT", DType::kFloat}}));
+  std::vector<Endpoint> fetches = {y};
+  ASSERT_TRUE(InsertCopies(&graph_, &fetches).ok());
+  EXPECT_EQ(y.node->input(0), x);
+  EXPECT_EQ(fetches[0], y);
+  EXPECT_TRUE(IsCopy(wide.node->input(0), kGpu0, false));
+}
+
 // Nodes that ask for devices of a cluster with a GPU on each worker.
 class PlaceNodesTest : public ::testing::Test {
  protected:
@@ -136,6 +169,38 @@ TEST_F(PlaceNodesTest, TheDefaultFillsInWhatAWishLeavesOpen) {
   EXPECT_EQ(Placed("/task:0"), "/job:worker/replica:0/task:0/device:CPU:0");
 }
 
+TEST_F(PlaceNodesTest, ANodeThatAsksForNoDeviceRunsOnAGpuIfItHasAKernelThere) {
+  options_.default_device = "/job:worker/replica:0/task:1";
+  EXPECT_EQ(Placed(""), "/job:worker/replica:0/task:1/device:GPU:0");
+  Node* const shape = b_.Op("Shape", {Endpoint{Add("", "x"), 0}}).node;
+  Node* const on_ps = Add("/job:ps", "on_ps");
+  ASSERT_TRUE(Place().ok());
+  EXPECT_EQ(shape->assigned_device(), "/job:worker/replica:0/task:1/device:CPU:0");
+  EXPECT_EQ(on_ps->assigned_device(), "/job:ps/replica:0/task:0/device:CPU:0");
+}
+
+TEST_F(PlaceNodesTest, AConstantFollowsItsOnlyReaders) {
+  options_.default_device = "/job:worker/replica:0/task:1";
+  Node* const constant = b_.Const(Tensor::Scalar(1.0f)).node;
+  Node* const reader = b_.Op("Identity", {Endpoint{constant, 0}}).node;
+  graph_.SetRequestedDevice(reader, "/device:CPU:0");
+  ASSERT_TRUE(Place().ok());
+  EXPECT_EQ(constant->assigned_device(), "/job:worker/replica:0/task:1/device:CPU:0");
+}
+
+TEST_F(PlaceNodesTest, AKernelForSomeTypesIsNoneForTheOthers) {
+  options_.has_kernel = [](const Node& node, const std::string& type) {
+    return type == "CPU" || node.AttrOr<DType>("dtype", DType::kInvalid) == DType::kFloat;
+  };
+  options_.allow_soft_placement = true;
+  b_.device = "/job:worker/task:0/device:GPU:0";
+  Node* const floats = b_.AddNode("Placeholder", {}, {{"dtype", DType::kFloat}}, "floats");
+  Node* const doubles = b_.AddNode("Placeholder", {}, {{"dtype", DType::kDouble}}, "doubles");
+  ASSERT_TRUE(Place().ok());
+  EXPECT_EQ(floats->assigned_device(), "/job:worker/replica:0/task:0/device:GPU:0");
+  EXPECT_EQ(doubles->assigned_device(), "/job:worker/replica:0/task:0/device:CPU:0");
+}
+
 TEST_F(PlaceNodesTest, AJobWithoutATaskIsItsFirst) {
   EXPECT_EQ(Placed("/job:ps"), "/job:ps/replica:0/task:0/device:CPU:0");
   EXPECT_EQ(Placed("/job:ps"), "/job:ps/replica:0/task:0/device:CPU:0");
@@ -144,8 +209,8 @@ TEST_F(PlaceNodesTest, AJobWithoutATaskIsItsFirst) {
 TEST_F(PlaceNodesTest, SoftPlacementKeepsTheTask) {
   options_.allow_soft_placement = true;
   EXPECT_EQ(Placed("/job:ps/task:1/device:GPU:0"), "/job:ps/replica:0/task:1/device:CPU:0");
-  EXPECT_EQ(Placed("/device:TPU:3"), "/job:worker/replica:0/task:1/device:CPU:0");
-  EXPECT_EQ(Placed("/job:worker/task:0/device:GPU:5"), "/job:worker/replica:0/task:0/device:CPU:0");
+  EXPECT_EQ(Placed("/device:TPU:3"), "/job:worker/replica:0/task:1/device:GPU:0");
+  EXPECT_EQ(Placed("/job:worker/task:0/device:GPU:5"), "/job:worker/replica:0/task:0/device:GPU:0");
 }
 
 TEST_F(PlaceNodesTest, AnUnknownTaskIsAnErrorThatListsTheDevices) {

@@ -127,5 +127,20 @@ TEST_F(KernelTest, RegistryErrorsNameNodeOpAndDevice) {
   EXPECT_FALSE(registry.Has("KernelTestSource", "GPU"));
 }
 
+TEST_F(KernelTest, AKernelMayBeForSomeTypesOnly) {
+  KernelRegistry registry;
+  const KernelRegistry::Factory none = [](KernelInit&) -> std::unique_ptr<Kernel> { return nullptr; };
+  registry.Register("KernelTestSource", kCuda, none, {"T", {DType::kFloat, DType::kHalf}});
+  registry.Register("KernelTestSource", kCuda, none, {"T", {DType::kInt32}});
+  const auto has = [&](DType dtype) {
+    return registry.HasFor(*Add(absl::StrCat("n", static_cast<int>(dtype)), "KernelTestSource", {}, {{"T", dtype}}),
+                           "GPU");
+  };
+  EXPECT_TRUE(has(DType::kFloat));
+  EXPECT_TRUE(has(DType::kInt32));
+  EXPECT_FALSE(has(DType::kDouble));
+  EXPECT_TRUE(registry.Has("KernelTestSource", "GPU"));
+}
+
 }  // namespace
 }  // namespace millrace

@@ -21,19 +21,32 @@ bool Fits(const Tensor& spare, const Tensor& like) {
   return spare.RefCountIsOne() && spare.dtype() == like.dtype() && spare.shape() == like.shape();
 }
 
-void CopyValue(const Tensor& from, Tensor* to) {
+Status CopyValue(const Tensor& from, Tensor* to) {
+  if (const DeviceBuffer* const device = DeviceBufferOf(from); device != nullptr) {
+    if (device != from.buffer().get())
+      return Internal("a variable's value is a part of another tensor in device memory");
+    return const_cast<DeviceBuffer*>(DeviceBufferOf(*to))->CopyFrom(*device, from.TotalBytes());
+  }
   CopyElements(from.dtype(), from.raw_data(), 0, to->raw_data(), 0, from.num_elements());
+  return absl::OkStatus();
+}
+
+// Where memory for a value like this one comes from.
+Allocator* AllocatorOf(const Tensor& like) {
+  const DeviceBuffer* const device = DeviceBufferOf(like);
+  return device != nullptr ? device->allocator() : Allocator::Heap();
 }
 
 // Copies each block of rows under its stripe's lock, so that every row is consistent.
-void CopyRows(const Tensor& from, RowLocks& locks, Tensor* to) {
+Status CopyRows(const Tensor& from, RowLocks& locks, Tensor* to) {
   const RowLayout layout(from);
   for (int64_t row = 0; row < layout.rows; row += layout.block_rows) {
     const int64_t end = std::min(layout.rows, row + layout.block_rows);
     MutexLock lock(&locks.stripe(layout.StripeOfRow(row)));
     Tensor part = to->Slice(row, end);
-    CopyValue(from.Slice(row, end), &part);
+    MR_RETURN_IF_ERROR(CopyValue(from.Slice(row, end), &part));
   }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -124,9 +137,9 @@ StatusOr<Tensor> Variable::Read() const {
   MR_ASSIGN_OR_RETURN(Tensor copy, Tensor::Make(value->dtype(), value->shape()));
   if (value->rank() == 0) {
     MutexLock lock(&row_locks_->stripe(0));
-    CopyValue(*value, &copy);
+    MR_RETURN_IF_ERROR(CopyValue(*value, &copy));
   } else if (value->num_elements() > 0) {
-    CopyRows(*value, *row_locks_, &copy);
+    MR_RETURN_IF_ERROR(CopyRows(*value, *row_locks_, &copy));
   }
   return copy;
 }
@@ -170,11 +183,11 @@ Status Variable::Assign(Tensor value, bool validate_shape, VariableUpdate* by) {
 
 Status Variable::NotInitialized() const { return FailedPrecondition("Attempting to use uninitialized value ", name_); }
 
-StatusOr<Tensor> Variable::TakeSpare(const Tensor& like, Allocator* allocator) {
+StatusOr<Tensor> Variable::TakeSpare(const Tensor& like) {
   spare_age_ = 0;
   Tensor spare = std::exchange(spare_, Tensor());
   if (Fits(spare, like)) return spare;
-  return Tensor::Make(like.dtype(), like.shape(), allocator);
+  return Tensor::Make(like.dtype(), like.shape(), AllocatorOf(like));
 }
 
 void Variable::AgeSpare() {
@@ -205,15 +218,14 @@ Status Variable::BecomeSparse() {
     shared = value_;
   }
   MR_ASSIGN_OR_RETURN(Tensor own, Tensor::Make(shared.dtype(), shared.shape()));
-  CopyValue(shared, &own);
+  MR_RETURN_IF_ERROR(CopyValue(shared, &own));
   MutexLock lock(&value_mu_);
   value_ = std::move(own);
   sparse_ = true;
   return absl::OkStatus();
 }
 
-Status Variable::UpdateDense(absl::FunctionRef<Status(const Tensor&, Tensor*)> fn, Allocator* allocator,
-                             VariableUpdate* by) {
+Status Variable::UpdateDense(absl::FunctionRef<Status(const Tensor&, Tensor*)> fn, VariableUpdate* by) {
   ExclusiveLock update_lock(&update_mu_);
   Tensor old;
   {
@@ -228,7 +240,7 @@ Status Variable::UpdateDense(absl::FunctionRef<Status(const Tensor&, Tensor*)> f
     }
     old = value_;
   }
-  MR_ASSIGN_OR_RETURN(Tensor next, TakeSpare(old, allocator));
+  MR_ASSIGN_OR_RETURN(Tensor next, TakeSpare(old));
   MR_RETURN_IF_ERROR(fn(old, &next));
   Swap(std::move(old), std::move(next));
   if (by != nullptr) by->Applied({epoch_});
@@ -260,7 +272,7 @@ Status Variable::UpdateAll(absl::Span<Variable* const> variables, bool copy,
     }
     locks.UnlockLastValue();
     MR_ASSIGN_OR_RETURN(new_values[i], v->TakeSpare(old_values[i]));
-    if (copy) CopyValue(old_values[i], &new_values[i]);
+    if (copy) MR_RETURN_IF_ERROR(CopyValue(old_values[i], &new_values[i]));
   }
   MR_RETURN_IF_ERROR(fn(old_values, absl::MakeSpan(new_values)));
   locks.UnlockValues();

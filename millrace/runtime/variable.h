@@ -35,11 +35,13 @@ class VariableUpdate {
 // Readers of single rows (ReadRows) need no snapshot in either state. Thread-safe.
 class Variable : public Resource {
  public:
-  Variable(std::string name, DType dtype, PartialShape shape)
-      : name_(std::move(name)), dtype_(dtype), declared_shape_(std::move(shape)) {}
+  Variable(std::string name, DType dtype, PartialShape shape, bool on_device = false)
+      : name_(std::move(name)), dtype_(dtype), declared_shape_(std::move(shape)), on_device_(on_device) {}
 
   const std::string& name() const { return name_; }
   DType dtype() const { return dtype_; }
+  // True if values are in the memory of a device that does not share the host's.
+  bool on_device() const { return on_device_; }
 
   bool IsInitialized() const;
   // FAILED_PRECONDITION, naming the variable, if it is uninitialized.
@@ -61,10 +63,10 @@ class Variable : public Resource {
 
   // Calls fn(old, new): both have the variable's shape and may be the same memory, so element i of `new` may depend
   // only on element i of `old`. Serialised with other updates of this variable. fn must not access the variable
-  // otherwise, and must validate before it writes, because partial writes before an error may remain. A variable in
-  // device memory needs that device's allocator and an fn that enqueues on its stream.
+  // otherwise, and must validate before it writes, because partial writes before an error may remain. Of a variable in
+  // device memory, both are in that memory, and fn enqueues on the device's stream.
   Status UpdateDense(absl::FunctionRef<Status(const Tensor& old_value, Tensor* new_value)> fn,
-                     Allocator* allocator = Allocator::Heap(), VariableUpdate* by = nullptr);
+                     VariableUpdate* by = nullptr);
   // UpdateDense of several variables at once (an optimizer's slots), locked in a fixed order to avoid deadlock.
   // old_values[i] belongs to variables[i]. INVALID_ARGUMENT if a variable is in the list twice.
   static Status UpdateDense(
@@ -91,9 +93,8 @@ class Variable : public Resource {
  private:
   class Locks;
   Status NotInitialized() const;
-  // Memory for a new value: the spare buffer if it is free.
-  StatusOr<Tensor> TakeSpare(const Tensor& like, Allocator* allocator = Allocator::Heap())
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Memory for a new value, where the old one has it: the spare buffer if it is free.
+  StatusOr<Tensor> TakeSpare(const Tensor& like) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Makes the memory exclusive to the variable, by copying it if it is shared.
   Status BecomeSparse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // The value without a copy; sets `*sparse` if its rows need locks.
@@ -113,6 +114,7 @@ class Variable : public Resource {
   const std::string name_;
   const DType dtype_;
   const PartialShape declared_shape_;
+  const bool on_device_;
 
   // Held for the whole of an update: shared by row updates of a sparse variable, exclusively by others; never held by
   // readers.

@@ -47,6 +47,7 @@ Status DirectSession::Add(pb::GraphDef fresh) {
   MutexLock lock(&graph_mu_);
   MR_RETURN_IF_ERROR(ImportGraphDef(std::move(fresh), &graph_));
   part_options_.functions->UseLibrary(graph_);
+  task_->PlaceWhole(*task_session_, &graph_, part_options_);
   return absl::OkStatus();
 }
 

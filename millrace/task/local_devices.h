@@ -1,6 +1,7 @@
 // The processors of this machine as the devices of one task.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,12 @@ struct LocalDeviceOptions {
 
 // The CPUs, then the GPUs. If a GPU exists but cannot be used, that is logged and no GPU is used.
 std::vector<std::shared_ptr<Device>> LocalDevices(const LocalDeviceOptions& options);
+
+// Makes the GPUs of a task; `pool` has the host's threads, for kernels that run there on behalf of a GPU.
+using GpuSource = std::function<std::vector<std::unique_ptr<Device>>(const LocalDeviceOptions& options,
+                                                                     const std::shared_ptr<ThreadPool>& pool)>;
+// Where the GPUs of later tasks of this process come from, instead of CUDA. For tests.
+void SetGpuSource(GpuSource source);
 
 // `threads`, or the number of cores that this process may use if `threads` is 0.
 int ThreadCount(int threads);

@@ -3,11 +3,22 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "millrace/base/rooted_files.h"
 #include "millrace/task/local_devices.h"
 
 namespace millrace {
 namespace {
+
+// Calls `done` when these devices have done all that is enqueued on them, with the first error.
+void WhenDevicesDone(absl::Span<Device* const> devices, Status status, absl::AnyInvocable<void(Status)> done) {
+  if (devices.empty()) return done(std::move(status));
+  devices[0]->stream()->WhenDone(
+      [rest = devices.subspan(1), status = std::move(status), done = std::move(done)](Status own) mutable {
+        status.Update(own);
+        WhenDevicesDone(rest, std::move(status), std::move(done));
+      });
+}
 
 // An attempt that a later one has replaced says so.
 Status WhyCancelled(Status status, const CancellationManager& cancellation) {
@@ -78,6 +89,12 @@ CompileOptions Task::OptionsFor(const TaskSession& session, const PartOptions& o
 
 std::shared_ptr<FunctionTable> Task::NewFunctions(const TaskSession& session, const PartOptions& options) const {
   return std::make_shared<FunctionTable>(OptionsFor(session, options));
+}
+
+void Task::PlaceWhole(const TaskSession& session, Graph* graph, const PartOptions& options) const {
+  const auto& devices = session.devices();
+  if (absl::c_all_of(devices, [](const auto& device) { return device->shares_host_memory(); })) return;
+  PlaceGraph(graph, OptionsFor(session, options)).IgnoreError();
 }
 
 StatusOr<CompiledPart> Task::Compile(std::shared_ptr<TaskSession> session, std::unique_ptr<Graph> graph,
@@ -159,9 +176,11 @@ Status Task::Run(const CompiledPart& part, const PartArgs& args, const StepLimit
       begun.Wait();
     }
     if (status.ok()) {
-      status = watch.Result(part.plan->Run(
-          {.step = &active->step, .feeds = args.feeds, .allocator = active->arena.get(), .stats = args.stats},
-          fetches));
+      status = part.plan->Run(
+          {.step = &active->step, .feeds = args.feeds, .allocator = active->arena.get(), .stats = args.stats}, fetches);
+      // What the step has enqueued on devices is a part of it: the answer is true when it is given.
+      for (Device* device : part.plan->stream_devices()) status.Update(device->stream()->Synchronize());
+      status = watch.Result(std::move(status));
     }
   }
   active->step_resources.reset();
@@ -185,7 +204,12 @@ void Task::RunAsync(const CompiledPart& part, const PartArgs& args, absl::Span<T
   active->task = shared_from_this();
   const auto go = [active, plan = part.plan.get(), feeds = args.feeds, stats = args.stats, fetches] {
     plan->RunAsync({.step = &active->step, .feeds = feeds, .allocator = active->arena.get(), .stats = stats}, fetches,
-                   [active](Status status) { active->task->OnAsyncEnd(active, std::move(status)); });
+                   [active, plan](Status status) {
+                     if (ABSL_PREDICT_TRUE(plan->stream_devices().empty()))
+                       return active->task->OnAsyncEnd(active, std::move(status));
+                     WhenDevicesDone(plan->stream_devices(), std::move(status),
+                                     [active](Status result) { active->task->OnAsyncEnd(active, std::move(result)); });
+                   });
   };
   if (ABSL_PREDICT_TRUE(!args.run.given())) return go();
   Attempt(active, part, args.run, [active, go](Status status) {

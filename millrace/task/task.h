@@ -116,6 +116,10 @@ class Task : public std::enable_shared_from_this<Task> {
   // CompileGraph. The part keeps `session` alive; the task must outlive both.
   StatusOr<CompiledPart> Compile(std::shared_ptr<TaskSession> session, std::unique_ptr<Graph> graph,
                                  PassContext signature, const PartOptions& options = {}) const;
+  // Places the nodes of a session's whole graph that have no device yet, so that a variable is on the same device in
+  // every step. Only needed, and only done, if the session has devices of several kinds. A node that cannot be placed
+  // stays as it is; Compile then reports it.
+  void PlaceWhole(const TaskSession& session, Graph* graph, const PartOptions& options) const;
   // A function table that several parts of a session can share (PartOptions::functions).
   std::shared_ptr<FunctionTable> NewFunctions(const TaskSession& session, const PartOptions& options) const;
 

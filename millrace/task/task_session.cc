@@ -30,7 +30,7 @@ StatusOr<std::shared_ptr<Kernel>> TaskSession::MakeKernel(const Node& node, Devi
   const KernelRegistry& registry = KernelRegistry::Global();
   if (!node.op().is_stateful || IsEdge(node)) return registry.Create(node, device);
   MutexLock lock(&mu_);
-  std::shared_ptr<Kernel>& kernel = stateful_kernels_[node.name()];
+  std::shared_ptr<Kernel>& kernel = stateful_kernels_[absl::StrCat(node.name(), "@", device->name())];
   if (kernel == nullptr) {
     MR_ASSIGN_OR_RETURN(kernel, registry.Create(node, device));
   }

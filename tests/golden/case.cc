@@ -121,7 +121,12 @@ Status CaseFolder::EnterWithEmptyTmp() const {
 }
 
 StatusOr<pb::GraphDef> CaseFolder::ReadGraph(const Case& c) const {
-  return ReadMessage<pb::GraphDef>(absl::StrCat(path_, "/", c.file, ".graph.pb"));
+  StatusOr<pb::GraphDef> graph = ReadMessage<pb::GraphDef>(absl::StrCat(path_, "/", c.file, ".graph.pb"));
+  if (!graph.ok() || device_.empty()) return graph;
+  for (pb::NodeDef& node : *graph->mutable_node()) {
+    if (node.device().empty()) node.set_device(device_);
+  }
+  return graph;
 }
 
 StatusOr<pb::RunStepRequest> CaseFolder::ReadRequest(const Case& c, int step) const {

@@ -49,6 +49,8 @@ class CaseFolder {
   // Makes the folder the working directory, with an empty tmp/ in it, as cases with files require.
   Status EnterWithEmptyTmp() const;
 
+  // Nodes of graphs that are read from now on ask for this device if they ask for none.
+  void set_device(const std::string& device) { device_ = device; }
   StatusOr<pb::GraphDef> ReadGraph(const Case& c) const;
   // `step` counts from 1.
   StatusOr<pb::RunStepRequest> ReadRequest(const Case& c, int step) const;
@@ -59,6 +61,7 @@ class CaseFolder {
   Status ReadIndex();
 
   std::string path_;
+  std::string device_;
   bool is_temporary_ = false;
   std::vector<Case> cases_;
 };

@@ -126,6 +126,8 @@ int RunAndReport(const Flags& flags, const CaseFn& run) {
   options.inter_op_threads = flags.threads;
   if (flags.no_passes) options.passes = PassOptions::None();
   options.target = flags.target;
+  options.allow_soft_placement = !flags.device.empty();
+  (*folder)->set_device(flags.device);
   std::unique_ptr<Server> server;
   if (flags.over_grpc) {
     StatusOr<std::unique_ptr<Server>> started =

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/golden/mutate.h"
 #include "tests/golden/report.h"
+#include "tests/late/late_device.h"
 #include "tests/split/split_session.h"
 
 int main(int argc, char** argv) {
@@ -30,6 +31,12 @@ int main(int argc, char** argv) {
   app.add_flag("--gradients", gradients, "the cases are gradient cases: differentiate, and compare the gradients");
   app.add_flag("--finite-differences", finite_differences,
                "the cases are gradient cases: differentiate, and compare with differences of results");
+  app.add_option("--device", flags.device,
+                 "ask for this device (/device:GPU:0) for every node that asks for none; a node without a kernel there "
+                 "runs on the CPU")
+      ->excludes(target);
+  bool late = false;
+  app.add_flag("--late", late, "with a GPU that is made of host memory (tests/late)")->excludes(target);
   int split = 0;
   int64_t split_seed = 0;
   auto* splits =
@@ -44,6 +51,7 @@ int main(int argc, char** argv) {
   app.add_option("--first", mutation.first, "number of the first change")->needs(mutations);
   app.add_option("--count", mutation.count, "how many changes to make, instead of --seconds")->needs(mutations);
   CLI11_PARSE(app, argc, argv);
+  if (late) millrace::late::UseLateGpus(1);
   if (mutate) {
     mutation.cases = flags.cases;
     mutation.family = flags.family;

@@ -216,7 +216,7 @@ StatusOr<std::unique_ptr<SplitSession::Step>> SplitSession::Compile(absl::Span<c
   for (const auto& task : tasks_) placement.devices.push_back(task->device().name());
   placement.default_device = tasks_[0]->name();
   placement.has_kernel = [](const Node& node, const std::string& type) {
-    return node.is_type("NoOp") || KernelRegistry::Global().Has(node.type(), type);
+    return node.is_type("NoOp") || KernelRegistry::Global().HasFor(node, type);
   };
   MR_RETURN_IF_ERROR(PlaceNodes(graph.get(), placement));
 

@@ -44,6 +44,15 @@ std::shared_ptr<Master> Master::Make(MasterOptions options) {
 
 namespace {
 
+// device_count={'GPU': n} of the session: of each task it uses the first n GPUs.
+void KeepGpus(int n, std::vector<SessionTask>* tasks) {
+  for (SessionTask& task : *tasks) {
+    int seen = 0;
+    std::erase_if(task.devices,
+                  [&](const pb::DeviceAttributes& device) { return device.device_type() == "GPU" && seen++ >= n; });
+  }
+}
+
 // PERMISSION_DENIED if a client's cluster has an address that is not in ours.
 Status CheckAddresses(const ClusterSpec& clients, const ClusterSpec& ours) {
   absl::flat_hash_set<std::string> known;
@@ -106,6 +115,8 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
     FindTasks(find, control_, [self = shared_from_this()](StatusOr<std::vector<SessionTask>> tasks) {
       if (!tasks.ok()) return self->Fail(tasks.status());
       self->session_.tasks = *std::move(tasks);
+      const auto& counts = self->session_.config.device_count();
+      if (const auto gpus = counts.find("GPU"); gpus != counts.end()) KeepGpus(gpus->second, &self->session_.tasks);
       self->MakeWorkerSessions();
     });
   }

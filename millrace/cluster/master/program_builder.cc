@@ -48,7 +48,7 @@ ProgramBuilder::ProgramBuilder(ProgramBuilderOptions options) : options_(std::mo
   placement_.default_device = options_.tasks[0].name;
   placement_.allow_soft_placement = options_.allow_soft_placement;
   placement_.has_kernel = [](const Node& node, const std::string& device_type) {
-    return node.is_type("NoOp") || KernelRegistry::Global().Has(node.type(), device_type);
+    return node.is_type("NoOp") || KernelRegistry::Global().HasFor(node, device_type);
   };
   partition_.home_task = options_.tasks[0].name;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
 #include "millrace/cluster/worker/prepare_senders.h"
 #include "millrace/cluster/worker/repeated_part.h"
 #include "millrace/cluster/worker/streamed_part.h"
@@ -77,17 +78,25 @@ void Worker::Shutdown(const Status& why, absl::AnyInvocable<void()> idle) {
   task().Close(Unavailable("task ", task().name(), " is going down"), why, std::move(idle));
 }
 
+// What TensorFlow reports for a CPU.
+constexpr int64_t kUnknownMemory = 256 << 20;
+
 void Worker::GetStatus(const CallControl&, Done<pb::GetStatusResponse> done) {
   pb::GetStatusResponse response;
   for (const auto& device : task().devices()) {
     pb::DeviceAttributes* attributes = response.add_device_attributes();
     attributes->set_name(device->name());
     attributes->set_device_type(device->type());
-    attributes->set_memory_limit(256 << 20);
+    const Device::MemoryUse memory = device->memory_use();
+    attributes->set_memory_limit(memory.limit > 0 ? memory.limit : kUnknownMemory);
     attributes->mutable_locality();
     attributes->set_incarnation(device->incarnation());
     attributes->set_xla_global_id(-1);
-    attributes->set_physical_device_desc("Millrace");
+    // A CPU's tells other tasks who this is; see FindTasks.
+    attributes->set_physical_device_desc(
+        device->model().empty() ? "Millrace"
+                                : absl::StrCat("device: ", device->name().substr(device->name().rfind(':') + 1),
+                                               ", name: ", device->model()));
   }
   done(std::move(response));
 }

@@ -15,8 +15,19 @@ uint64_t RandomIncarnation() {
 
 }  // namespace
 
-CudaDevice::CudaDevice(std::string name, Gpu* gpu)
-    : Device(std::move(name), "GPU", RandomIncarnation()), gpu_(gpu), stream_(gpu) {}
+CudaDevice::CudaDevice(std::string name, Gpu* gpu, std::shared_ptr<ThreadPool> host_threads)
+    : Device(std::move(name), "GPU", RandomIncarnation()),
+      gpu_(gpu),
+      stream_(gpu),
+      host_threads_(std::move(host_threads)) {}
+
+Device::MemoryUse CudaDevice::memory_use() const {
+  MemoryUse use;
+  size_t free = 0, total = 0;
+  if (gpu_->Use().ok() && cudaMemGetInfo(&free, &total) == cudaSuccess) use.limit = static_cast<int64_t>(total);
+  use.in_use = static_cast<int64_t>(gpu_->allocator()->bytes_in_use());
+  return use;
+}
 
 void CudaDevice::CopyFromHost(const Tensor& host, Tensor* here, absl::AnyInvocable<void(Status)> done) {
   StatusOr<Tensor> copy = gpu_->CopyIn(host);

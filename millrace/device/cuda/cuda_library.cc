@@ -42,7 +42,8 @@ StatusOr<std::vector<std::unique_ptr<Device>>> NewDevices(const CudaDeviceOption
   if (options.count >= 0) count = std::min(count, options.count);
   for (int i = 0; i < count; ++i) {
     MR_ASSIGN_OR_RETURN(Gpu * gpu, Gpu::Get(i));
-    devices.push_back(std::make_unique<CudaDevice>(absl::StrCat(options.task, "/device:GPU:", i), gpu));
+    devices.push_back(
+        std::make_unique<CudaDevice>(absl::StrCat(options.task, "/device:GPU:", i), gpu, options.host_threads));
   }
   return devices;
 }

@@ -27,6 +27,8 @@ class Gpu {
   static StatusOr<Gpu*> Get(int ordinal);
 
   const std::string& name() const { return name_; }  // "GPU:0 (NVIDIA H200)"
+  // "NVIDIA H200"
+  std::string model() const { return name_.substr(name_.find('(') + 1, name_.rfind(')') - name_.find('(') - 1); }
   int ordinal() const { return ordinal_; }
   cudaStream_t compute() const { return compute_.get(); }
   GpuAllocator* allocator() { return memory_.get(); }

@@ -8,6 +8,17 @@ namespace millrace {
 
 int GpuBuffer::ordinal() const { return allocator_->ordinal(); }
 
+Allocator* GpuBuffer::allocator() const { return allocator_; }
+
+Status GpuBuffer::CopyFrom(const DeviceBuffer& from, size_t bytes) {
+  MR_RETURN_IF_CUDA_ERROR(allocator_->device(), cudaSetDevice(allocator_->ordinal()));
+  MR_RETURN_IF_ERROR(static_cast<const GpuBuffer&>(from).AwaitOnCompute());
+  MR_RETURN_IF_ERROR(AwaitOnCompute());
+  MR_RETURN_IF_CUDA_ERROR(allocator_->device(),
+                          cudaMemcpyAsync(data_, from.data(), bytes, cudaMemcpyDeviceToDevice, allocator_->compute()));
+  return absl::OkStatus();
+}
+
 void GpuBuffer::FilledBy(std::shared_ptr<const CudaEvent> event) {
   filled_ = std::move(event);
   awaited_.store(false, std::memory_order_release);

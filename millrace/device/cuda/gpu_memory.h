@@ -17,6 +17,8 @@ class GpuAllocator;
 class GpuBuffer final : public DeviceBuffer {
  public:
   int ordinal() const;
+  Allocator* allocator() const override;
+  Status CopyFrom(const DeviceBuffer& from, size_t bytes) override;
 
   // Records that a copy on another stream fills this memory until `event`; users wait for the event on the device.
   void FilledBy(std::shared_ptr<const CudaEvent> event);

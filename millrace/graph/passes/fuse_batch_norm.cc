@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/passes/roles.h"
 
 namespace millrace {
@@ -65,6 +66,7 @@ class BatchNormFuser {
 
   bool IsNorm(const Endpoint& e) const {
     if (e.index != 0 || !e.node->is_type("FusedBatchNormV3") || e.dtype() != DType::kFloat) return false;
+    if (!RunsInHostMemory(*e.node)) return false;  // only the host has a kernel for the fused op
     const std::string format = e.node->AttrOr<std::string>("data_format", "NHWC");
     return roles_.IsInner(e.node) && (format == "NHWC" || format == "NCHW");
   }
@@ -124,7 +126,7 @@ class BatchNormFuser {
   }
 
   bool IsGradientOf(const Node& grad, Endpoint y) const {
-    if (!grad.is_type("FusedBatchNormGradV3") || !roles_.IsInner(&grad)) return false;
+    if (!grad.is_type("FusedBatchNormGradV3") || !roles_.IsInner(&grad) || !RunsInHostMemory(grad)) return false;
     const Node* norm = y.node;
     const bool training = norm->AttrOr<bool>("is_training", true);
     const Endpoint moments[2] = {training ? Endpoint{y.node, 3} : norm->input(3),

@@ -26,10 +26,12 @@ class LateReads {
   // `value` is a snapshot of what `reference` refers to.
   Status Redirect(Endpoint value, Endpoint reference) {
     for (const Consumer& c : consumers_[value.node->id()]) {
-      if (!Takes(c, value)) continue;
+      if (c.slot < 0 || !(c.node->input(c.slot) == value)) continue;
       if (IsDoor(c)) {
+        if (!Takes(c, value)) continue;
         if (LeadsToLateReader(c.node)) MR_RETURN_IF_ERROR(CarryThrough(c.node, reference));
-      } else if (IsLateReader(c.node)) {
+      } else if (IsLateReader(c.node) && IsInTask(*c.node, *value.node)) {
+        // On another device, InsertCopies has the value copied when this reader runs.
         graph_->SetInput(c.node, c.slot, reference);
       }
     }
@@ -37,7 +39,11 @@ class LateReads {
   }
 
  private:
-  // A reference does not leave its device.
+  static bool IsInTask(const Node& a, const Node& b) {
+    const auto task = [](absl::string_view device) { return device.substr(0, device.find("/device:")); };
+    return task(a.assigned_device()) == task(b.assigned_device());
+  }
+  // A reference goes through doors on its own device only.
   static bool Takes(const Consumer& c, Endpoint value) {
     return c.slot >= 0 && c.node->input(c.slot) == value && c.node->assigned_device() == value.node->assigned_device();
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/passes/roles.h"
 
 namespace millrace {
@@ -39,6 +40,7 @@ struct Candidate {
 
 bool Match(Node* node, Candidate* found) {
   if (!node->is_type("GatherV2") && !node->is_type("Gather")) return false;
+  if (!RunsInHostMemory(*node)) return false;  // only the host has a kernel for the new op
   if (node->input_type(1) != DType::kInt32 && node->input_type(1) != DType::kInt64) return false;
   if (node->num_inputs() > 2 && (!IsZero(node->input(2)) || node->AttrOr<int64_t>("batch_dims", 0) != 0)) {
     return false;
@@ -51,7 +53,8 @@ bool Match(Node* node, Candidate* found) {
     found->identity = source;
     found->reference = source->input(0);
   }
-  return !found->reference.node->is_detached() && !found->reference.node->IsControlFlow();
+  return !found->reference.node->is_detached() && RunsInHostMemory(*found->reference.node) &&
+         !found->reference.node->IsControlFlow();
 }
 
 // The nodes that are ordered before `node`, by id.

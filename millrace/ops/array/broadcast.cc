@@ -162,6 +162,8 @@ MILLRACE_OP(BroadcastArgs)
     .NotDifferentiable()
     .Summary("The shape that two shapes broadcast to.");
 MILLRACE_KERNEL(BroadcastArgs, kCpu, BroadcastArgsKernel);
+MILLRACE_HOST_KERNEL(BroadcastArgs, kCuda, "T", DType::kInt64);
+MILLRACE_HOST_KERNEL(BroadcastArgs, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(BroadcastGradientArgs)
     .Input("s0: T")
@@ -173,6 +175,8 @@ MILLRACE_OP(BroadcastGradientArgs)
     .NotDifferentiable()
     .Summary("The axes to sum over in the gradients of two broadcast operands.");
 MILLRACE_KERNEL(BroadcastGradientArgs, kCpu, BroadcastGradientArgsKernel);
+MILLRACE_HOST_KERNEL(BroadcastGradientArgs, kCuda, "T", DType::kInt64);
+MILLRACE_HOST_KERNEL(BroadcastGradientArgs, kCuda, "T", DType::kInt32);
 
 }  // namespace
 }  // namespace millrace

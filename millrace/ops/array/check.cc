@@ -116,6 +116,8 @@ MILLRACE_OP(EnsureShape)
     .Gradient(EnsureShapeGradient)
     .Summary("Forwards a tensor, or fails if its shape does not match.");
 MILLRACE_KERNEL(EnsureShape, kCpu, EnsureShapeKernel);
+MILLRACE_KERNEL(EnsureShape, kCuda, EnsureShapeKernel);
+MILLRACE_HOST_KERNEL(EnsureShape, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(CheckNumerics)
     .Input("tensor: T")

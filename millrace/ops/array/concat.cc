@@ -222,6 +222,7 @@ MILLRACE_OP(Concat)
     .Gradient(ConcatGradient)
     .Summary("Concatenates tensors along a dimension.");
 MILLRACE_KERNEL(Concat, kCpu, ConcatKernel);
+MILLRACE_HOST_KERNEL(Concat, kCuda, "T", DType::kInt32);
 
 KnownInts ConcatInts(IntsContext& c) {
   const int last = c.node().num_inputs() - 1;
@@ -245,6 +246,7 @@ MILLRACE_OP(ConcatV2)
     .Ints(ConcatInts)
     .Summary("Concatenates tensors along a dimension.");
 MILLRACE_KERNEL(ConcatV2, kCpu, ConcatKernel);
+MILLRACE_HOST_KERNEL(ConcatV2, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(ConcatOffset)
     .Input("concat_dim: int32")
@@ -256,6 +258,7 @@ MILLRACE_OP(ConcatOffset)
     .NotDifferentiable()
     .Summary("The offsets of the inputs of a Concat in its output.");
 MILLRACE_KERNEL(ConcatOffset, kCpu, ConcatOffsetKernel);
+MILLRACE_HOST_KERNEL(ConcatOffset, kCuda);
 
 }  // namespace
 }  // namespace millrace

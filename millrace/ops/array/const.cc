@@ -36,6 +36,9 @@ class ConstKernel : public Kernel {
 };
 
 MILLRACE_KERNEL(Const, kCpu, ConstKernel);
+// They are mostly shapes, axes and sizes that the host reads.
+MILLRACE_HOST_KERNEL(Const, kCuda, "dtype", DType::kInt32);
+MILLRACE_HOST_KERNEL(Const, kCuda, "dtype", DType::kString);
 
 KnownInts ConstInts(IntsContext& c) { return c.Constant(); }
 

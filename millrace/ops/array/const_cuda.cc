@@ -1,5 +1,4 @@
 // Const on a GPU, copied to the device once.
-#include "millrace/graph/host_memory.h"
 #include "millrace/ops/kernels/cuda/cuda_call.h"
 #include "millrace/runtime/kernel_registry.h"
 
@@ -15,7 +14,7 @@ class CudaConstKernel : public Kernel {
       init.Fail(InvalidArgument("Const of type ", init.output_type(0), " has a value of type ", value_.dtype()));
       return;
     }
-    if (!IsPlain(value_.dtype()) || value_.dtype() == DType::kInt32) return;
+    if (!IsPlain(value_.dtype())) return;
     StatusOr<Tensor> here = CudaDevice::GpuOf(init.device())->CopyIn(value_);
     if (here.ok()) {
       value_ = *std::move(here);
@@ -33,9 +32,6 @@ class CudaConstKernel : public Kernel {
 };
 
 MILLRACE_KERNEL(Const, kCuda, CudaConstKernel);
-// int32 constants are mostly shapes, axes and sizes that the host reads; keeping them in host memory avoids a copy
-// back.
-MILLRACE_HOST_MEMORY(Const, "GPU", "output", DType::kInt32);
 
 }  // namespace
 }  // namespace millrace

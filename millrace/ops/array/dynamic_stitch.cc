@@ -119,6 +119,7 @@ MILLRACE_OP(DynamicStitch)
     .Gradient(DynamicStitchGradient)
     .Summary("Interleaves slices of several tensors by index.");
 MILLRACE_KERNEL(DynamicStitch, kCpu, DynamicStitchKernel);
+MILLRACE_HOST_KERNEL(DynamicStitch, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(ParallelDynamicStitch)
     .Input("indices: N * int32")

@@ -3,6 +3,7 @@
 
 #include "millrace/graph/constant_ints.h"
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
@@ -118,6 +119,9 @@ MILLRACE_OP(ExpandDims)
     .Ints(UnchangedInts)
     .Summary("Inserts a dimension of size 1.");
 MILLRACE_KERNEL(ExpandDims, kCpu, ExpandDimsKernel);
+MILLRACE_KERNEL(ExpandDims, kCuda, ExpandDimsKernel);
+MILLRACE_HOST_MEMORY(ExpandDims, "GPU", "dim");
+MILLRACE_HOST_KERNEL(ExpandDims, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(Squeeze)
     .Input("input: T")
@@ -129,6 +133,8 @@ MILLRACE_OP(Squeeze)
     .Ints(UnchangedInts)
     .Summary("Removes dimensions of size 1.");
 MILLRACE_KERNEL(Squeeze, kCpu, SqueezeKernel);
+MILLRACE_KERNEL(Squeeze, kCuda, SqueezeKernel);
+MILLRACE_HOST_KERNEL(Squeeze, kCuda, "T", DType::kInt32);
 
 }  // namespace
 }  // namespace millrace

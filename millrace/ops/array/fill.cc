@@ -102,6 +102,7 @@ MILLRACE_OP(Fill)
     .Trait(OpTrait::kUnboundedOutput)
     .Summary("A tensor filled with one value.");
 MILLRACE_KERNEL(Fill, kCpu, FillKernel);
+MILLRACE_HOST_KERNEL(Fill, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(ZerosLike)
     .Input("x: T")
@@ -111,6 +112,7 @@ MILLRACE_OP(ZerosLike)
     .NotDifferentiable()
     .Summary("Zeros of the shape and type of a tensor.");
 MILLRACE_KERNEL(ZerosLike, kCpu, ZerosLikeKernel);
+MILLRACE_HOST_KERNEL(ZerosLike, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(OnesLike)
     .Input("x: T")
@@ -122,6 +124,7 @@ MILLRACE_OP(OnesLike)
     .NotDifferentiable()
     .Summary("Ones of the shape and type of a tensor.");
 MILLRACE_KERNEL(OnesLike, kCpu, OnesLikeKernel);
+MILLRACE_HOST_KERNEL(OnesLike, kCuda, "T", DType::kInt32);
 
 }  // namespace
 }  // namespace millrace

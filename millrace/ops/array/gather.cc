@@ -273,6 +273,7 @@ MILLRACE_OP(GatherV2)
     .Ints(GatherInts)
     .Summary("Slices of a tensor along an axis, selected by index.");
 MILLRACE_KERNEL(GatherV2, kCpu, GatherKernel);
+MILLRACE_HOST_KERNEL(GatherV2, kCuda, "Tparams", DType::kInt32);
 
 }  // namespace
 }  // namespace millrace

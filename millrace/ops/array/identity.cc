@@ -60,6 +60,7 @@ MILLRACE_OP(Identity)
     .Trait(OpTrait::kForwards)
     .Summary("Forwards a tensor.");
 MILLRACE_KERNEL(Identity, kCpu, IdentityKernel);
+MILLRACE_HOST_KERNEL(Identity, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(Identity, kCuda, IdentityKernel);
 
 MILLRACE_OP(IdentityN)
@@ -82,6 +83,7 @@ MILLRACE_OP(StopGradient)
     .Trait(OpTrait::kForwards)
     .Summary("Forwards a tensor; no gradient flows through it.");
 MILLRACE_KERNEL(StopGradient, kCpu, IdentityKernel);
+MILLRACE_HOST_KERNEL(StopGradient, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(StopGradient, kCuda, IdentityKernel);
 
 MILLRACE_OP(PreventGradient)
@@ -94,6 +96,7 @@ MILLRACE_OP(PreventGradient)
     .Trait(OpTrait::kForwards)
     .Summary("Forwards a tensor; taking its gradient is an error.");
 MILLRACE_KERNEL(PreventGradient, kCpu, IdentityKernel);
+MILLRACE_HOST_KERNEL(PreventGradient, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(PreventGradient, kCuda, IdentityKernel);
 
 MILLRACE_OP(GuaranteeConst)
@@ -114,6 +117,8 @@ MILLRACE_OP(Snapshot)
     .Gradient(IdentityGradient)
     .Summary("A copy of a tensor.");
 MILLRACE_KERNEL(Snapshot, kCpu, IdentityKernel);
+MILLRACE_KERNEL(Snapshot, kCuda, IdentityKernel);
+MILLRACE_HOST_KERNEL(Snapshot, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(RefIdentity)
     .Input("input: Ref(T)")

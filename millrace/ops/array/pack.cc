@@ -154,6 +154,7 @@ MILLRACE_OP(Pack)
     .Ints(PackInts)
     .Summary("Stacks tensors along a new dimension.");
 MILLRACE_KERNEL(Pack, kCpu, PackKernel);
+MILLRACE_HOST_KERNEL(Pack, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(Unpack)
     .Input("value: T")
@@ -165,6 +166,7 @@ MILLRACE_OP(Unpack)
     .Gradient(UnpackGradient)
     .Summary("Splits a tensor along a dimension, which is removed.");
 MILLRACE_KERNEL(Unpack, kCpu, UnpackKernel);
+MILLRACE_HOST_KERNEL(Unpack, kCuda, "T", DType::kInt32);
 
 }  // namespace
 }  // namespace millrace

@@ -119,6 +119,7 @@ MILLRACE_OP(Reshape)
     .Ints(UnchangedInts)
     .Summary("Changes the shape of a tensor.");
 MILLRACE_KERNEL(Reshape, kCpu, ReshapeKernel);
+MILLRACE_HOST_KERNEL(Reshape, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(Reshape, kCuda, ReshapeKernel);
 MILLRACE_HOST_MEMORY(Reshape, "GPU", "shape");
 

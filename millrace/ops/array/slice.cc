@@ -82,6 +82,7 @@ MILLRACE_OP(Slice)
     .Ints(SliceInts)
     .Summary("A contiguous slice of a tensor.");
 MILLRACE_KERNEL(Slice, kCpu, SliceKernel);
+MILLRACE_HOST_KERNEL(Slice, kCuda, "T", DType::kInt32);
 
 }  // namespace
 }  // namespace millrace

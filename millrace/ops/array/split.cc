@@ -173,6 +173,7 @@ MILLRACE_OP(Split)
     .Gradient(SplitGradient)
     .Summary("Splits a tensor into equal pieces along a dimension.");
 MILLRACE_KERNEL(Split, kCpu, SplitKernel);
+MILLRACE_HOST_KERNEL(Split, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(SplitV)
     .Input("value: T")
@@ -186,6 +187,7 @@ MILLRACE_OP(SplitV)
     .Gradient(SplitVGradient)
     .Summary("Splits a tensor into pieces of given sizes along a dimension.");
 MILLRACE_KERNEL(SplitV, kCpu, SplitVKernel);
+MILLRACE_HOST_KERNEL(SplitV, kCuda, "T", DType::kInt32);
 
 }  // namespace
 }  // namespace millrace

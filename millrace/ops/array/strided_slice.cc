@@ -175,6 +175,7 @@ MILLRACE_OP(StridedSlice)
     .Ints(StridedSliceInts)
     .Summary("A strided slice of a tensor (Python slicing).");
 MILLRACE_KERNEL(StridedSlice, kCpu, StridedSliceKernel);
+MILLRACE_HOST_KERNEL(StridedSlice, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(StridedSliceGrad)
     .Input("shape: Index")

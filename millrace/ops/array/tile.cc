@@ -144,6 +144,7 @@ MILLRACE_OP(Tile)
     .Trait(OpTrait::kUnboundedOutput)
     .Summary("Repeats a tensor along its dimensions.");
 MILLRACE_KERNEL(Tile, kCpu, TileKernel);
+MILLRACE_HOST_KERNEL(Tile, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(TileGrad)
     .Input("input: T")

@@ -153,6 +153,7 @@ MILLRACE_OP(Transpose)
     .Gradient(TransposeGradient)
     .Summary("Permutes the dimensions of a tensor.");
 MILLRACE_KERNEL(Transpose, kCpu, TransposeKernel);
+MILLRACE_HOST_KERNEL(Transpose, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(ConjugateTranspose)
     .Input("x: T")
@@ -173,6 +174,8 @@ MILLRACE_OP(InvertPermutation)
     .NotDifferentiable()
     .Summary("The inverse of a permutation.");
 MILLRACE_KERNEL(InvertPermutation, kCpu, InvertPermutationKernel);
+MILLRACE_HOST_KERNEL(InvertPermutation, kCuda, "T", DType::kInt64);
+MILLRACE_HOST_KERNEL(InvertPermutation, kCuda, "T", DType::kInt32);
 
 }  // namespace
 }  // namespace millrace

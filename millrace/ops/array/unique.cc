@@ -266,6 +266,7 @@ MILLRACE_OP(Unique)
     .NotDifferentiable()
     .Summary("The distinct elements of a vector.");
 MILLRACE_KERNEL(Unique, kCpu, UniqueKernel);
+MILLRACE_HOST_KERNEL(Unique, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(UniqueV2)
     .Input("x: T")
@@ -317,6 +318,7 @@ MILLRACE_OP(ListDiff)
     .NotDifferentiable()
     .Summary("The elements of one list that are not in another.");
 MILLRACE_KERNEL(ListDiff, kCpu, ListDiffKernel);
+MILLRACE_HOST_KERNEL(ListDiff, kCuda, "T", DType::kInt32);
 
 }  // namespace
 }  // namespace millrace

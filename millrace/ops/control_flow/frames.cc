@@ -89,13 +89,24 @@ MILLRACE_OP(LoopCond)
 MILLRACE_OP(ControlTrigger).Shape(NoOutputs).Summary("A no-op that runs even if its control inputs are dead.");
 
 MILLRACE_KERNEL(Enter, kCpu, ForwardKernel);
+MILLRACE_KERNEL(Enter, kCuda, ForwardKernel);
+MILLRACE_HOST_KERNEL(Enter, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(RefEnter, kCpu, ForwardKernel);
+MILLRACE_KERNEL(RefEnter, kCuda, ForwardKernel);
 MILLRACE_KERNEL(Exit, kCpu, ForwardKernel);
+MILLRACE_KERNEL(Exit, kCuda, ForwardKernel);
+MILLRACE_HOST_KERNEL(Exit, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(RefExit, kCpu, ForwardKernel);
+MILLRACE_KERNEL(RefExit, kCuda, ForwardKernel);
 MILLRACE_KERNEL(NextIteration, kCpu, ForwardKernel);
+MILLRACE_KERNEL(NextIteration, kCuda, ForwardKernel);
+MILLRACE_HOST_KERNEL(NextIteration, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(RefNextIteration, kCpu, ForwardKernel);
+MILLRACE_KERNEL(RefNextIteration, kCuda, ForwardKernel);
 MILLRACE_KERNEL(LoopCond, kCpu, ForwardKernel);
+MILLRACE_HOST_KERNEL(LoopCond, kCuda);
 MILLRACE_KERNEL(ControlTrigger, kCpu, ControlTriggerKernel);
+MILLRACE_HOST_KERNEL(ControlTrigger, kCuda);
 
 }  // namespace
 }  // namespace millrace

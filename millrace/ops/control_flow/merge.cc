@@ -1,4 +1,5 @@
 // Merge: forwards the input that arrives.
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -64,7 +65,12 @@ MILLRACE_OP(RefMerge)
     .Summary("Merge for references to variables.");
 
 MILLRACE_KERNEL(Merge, kCpu, MergeKernel);
+MILLRACE_KERNEL(Merge, kCuda, MergeKernel);
+MILLRACE_HOST_MEMORY(Merge, "GPU", "value_index");
+MILLRACE_HOST_KERNEL(Merge, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(RefMerge, kCpu, MergeKernel);
+MILLRACE_KERNEL(RefMerge, kCuda, MergeKernel);
+MILLRACE_HOST_MEMORY(RefMerge, "GPU", "value_index");
 
 }  // namespace
 }  // namespace millrace

@@ -1,4 +1,5 @@
 // Switch and its variants: forward a value to one of several outputs; the others are dead.
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -70,7 +71,12 @@ MILLRACE_OP(RefSelect)
     .Summary("Selects one of several references by index.");
 
 MILLRACE_KERNEL(Switch, kCpu, SwitchKernel);
+MILLRACE_KERNEL(Switch, kCuda, SwitchKernel);
+MILLRACE_HOST_MEMORY(Switch, "GPU", "pred");
+MILLRACE_HOST_KERNEL(Switch, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(RefSwitch, kCpu, SwitchKernel);
+MILLRACE_KERNEL(RefSwitch, kCuda, SwitchKernel);
+MILLRACE_HOST_MEMORY(RefSwitch, "GPU", "pred");
 MILLRACE_KERNEL(RefSelect, kCpu, RefSelectKernel);
 
 }  // namespace

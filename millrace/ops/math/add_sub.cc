@@ -3,24 +3,10 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/functors.h"
 
 namespace millrace {
 namespace {
-
-struct AddFn {
-  static constexpr bool kSignless = true;
-  template <typename T>
-  T operator()(const T& a, const T& b) const {
-    return a + b;
-  }
-};
-struct SubFn {
-  static constexpr bool kSignless = true;
-  template <typename T>
-  T operator()(T a, T b) const {
-    return a - b;
-  }
-};
 
 Status AddGradient(GradientContext& c) {
   c.SetBroadcastGrads(0, c.grad(), 1, c.grad());
@@ -81,7 +67,10 @@ MILLRACE_OP(Sub)
     .Summary("x - y, broadcast");
 
 MILLRACE_KERNEL(Add, kCpu, BinaryOf<AddFn, AddTypes>);
+MILLRACE_HOST_KERNEL(Add, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(AddV2, kCpu, BinaryOf<AddFn, NumberTypes>);
+MILLRACE_HOST_KERNEL(AddV2, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(Sub, kCpu, BinaryOf<SubFn, NumberTypes>);
+MILLRACE_HOST_KERNEL(Sub, kCuda, "T", DType::kInt32);
 
 }  // namespace millrace

@@ -1,36 +1,11 @@
 // Equal, NotEqual, Less, LessEqual, Greater, GreaterEqual.
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/functors.h"
 
 namespace millrace {
 namespace {
 
-struct EqualFn {
-  static constexpr bool kSignless = true;
-  template <typename T>
-  bool operator()(const T& a, const T& b) const {
-    return a == b;
-  }
-};
-struct NotEqualFn {
-  static constexpr bool kSignless = true;
-  template <typename T>
-  bool operator()(const T& a, const T& b) const {
-    return a != b;
-  }
-};
-struct LessFn {
-  template <typename T>
-  bool operator()(const T& a, const T& b) const {
-    return a < b;
-  }
-};
-struct LessEqualFn {
-  template <typename T>
-  bool operator()(const T& a, const T& b) const {
-    return a <= b;
-  }
-};
 struct GreaterFn {
   using Mirrored = LessFn;
 };
@@ -130,10 +105,16 @@ MILLRACE_OP(GreaterEqual)
     .Summary("Where x >= y, broadcast");
 
 MILLRACE_KERNEL(Equal, kCpu, EqualityKernel<EqualFn, false>);
+MILLRACE_HOST_KERNEL(Equal, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(NotEqual, kCpu, EqualityKernel<NotEqualFn, true>);
+MILLRACE_HOST_KERNEL(NotEqual, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(Less, kCpu, BinaryOf<LessFn, RealTypes, bool>);
+MILLRACE_HOST_KERNEL(Less, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(LessEqual, kCpu, BinaryOf<LessEqualFn, RealTypes, bool>);
+MILLRACE_HOST_KERNEL(LessEqual, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(Greater, kCpu, BinaryOf<GreaterFn, RealTypes, bool>);
+MILLRACE_HOST_KERNEL(Greater, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(GreaterEqual, kCpu, BinaryOf<GreaterEqualFn, RealTypes, bool>);
+MILLRACE_HOST_KERNEL(GreaterEqual, kCuda, "T", DType::kInt32);
 
 }  // namespace millrace

@@ -2,6 +2,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/functors.h"
 #include "millrace/ops/math/integer_division.h"
 
 namespace millrace {
@@ -10,7 +11,7 @@ namespace {
 struct DivFn {
   static constexpr const char* kError = kDivisionByZero;
   template <typename T>
-  requires(!std::is_integral_v<T>) T operator()(T a, T b) const { return a / b; }
+  requires(!std::is_integral_v<T>) T operator()(T a, T b) const { return DivideFn()(a, b); }
   template <typename T>
   requires std::is_integral_v<T> T operator()(T a, T b, bool* bad) const { return DivideTowardsZero(a, b, bad); }
 };
@@ -20,12 +21,6 @@ struct TruncateDivFn {
   requires std::is_floating_point_v<T> T operator()(T a, T b) const { return std::trunc(a / b); }
   template <typename T>
   requires std::is_integral_v<T> T operator()(T a, T b, bool* bad) const { return DivideTowardsZero(a, b, bad); }
-};
-struct DivNoNanFn {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return b == T(0) ? T(0) : a / b;
-  }
 };
 
 // With `op` for the quotients: g / y and -x / y / y * g.
@@ -84,8 +79,10 @@ MILLRACE_OP(DivNoNan)
     .Summary("x / y, and 0 where y is 0");
 
 MILLRACE_KERNEL(Div, kCpu, BinaryOf<DivFn, NumberTypes>);
+MILLRACE_HOST_KERNEL(Div, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(RealDiv, kCpu, BinaryOf<DivFn, FloatAndComplexTypes>);
 MILLRACE_KERNEL(TruncateDiv, kCpu, BinaryOf<TruncateDivFn, RealTypes>);
+MILLRACE_HOST_KERNEL(TruncateDiv, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(DivNoNan, kCpu, BinaryOf<DivNoNanFn, FloatAndComplexTypes>);
 
 }  // namespace millrace

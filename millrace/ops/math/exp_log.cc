@@ -2,55 +2,28 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/functors.h"
 #include "millrace/ops/kernels/vector_math.h"
 
 namespace millrace {
 namespace {
 
-struct ExpFn {
+struct ExpLoop : ExpFn {
   static constexpr int64_t kGrain = 2 * kCostlyGrain;
-  template <typename T>
-  T operator()(T x) const {
-    return std::exp(x);
-  }
   static void Run(const float* x, float* y, int64_t n) { vector::Exp(x, y, n); }
   static void Run(const double* x, double* y, int64_t n) { vector::Exp(x, y, n); }
 };
-struct Expm1Fn {
+struct Expm1Loop : Expm1Fn {
   static constexpr int64_t kGrain = 2 * kCostlyGrain;
-  template <typename T>
-  T operator()(T x) const {
-    if constexpr (kIsComplex<T>) {
-      // e^(a+bi) - 1 without the loss of digits near 0.
-      const auto a = x.real(), b = x.imag();
-      const auto grown = std::expm1(a), s = std::sin(b / 2);
-      return T(grown * std::cos(b) - 2 * s * s, (grown + 1) * std::sin(b));
-    } else {
-      return std::expm1(x);
-    }
-  }
   static void Run(const float* x, float* y, int64_t n) { vector::Expm1(x, y, n); }
 };
-struct LogFn {
+struct LogLoop : LogFn {
   static constexpr int64_t kGrain = 2 * kCostlyGrain;
-  template <typename T>
-  T operator()(T x) const {
-    return std::log(x);
-  }
   static void Run(const float* x, float* y, int64_t n) { vector::Log(x, y, n); }
   static void Run(const double* x, double* y, int64_t n) { vector::Log(x, y, n); }
 };
-struct Log1pFn {
+struct Log1pLoop : Log1pFn {
   static constexpr int64_t kGrain = 2 * kCostlyGrain;
-  template <typename T>
-  T operator()(T x) const {
-    if constexpr (kIsComplex<T>) {
-      const auto a = x.real(), b = x.imag();
-      return T(std::log1p(2 * a + a * a + b * b) / 2, std::atan2(b, 1 + a));
-    } else {
-      return std::log1p(x);
-    }
-  }
   static void Run(const float* x, float* y, int64_t n) { vector::Log1p(x, y, n); }
 };
 
@@ -107,9 +80,9 @@ MILLRACE_OP(Log1p)
     .Trait(OpTrait::kElementwise)
     .Summary("The natural logarithm of 1 + x, accurate near 0");
 
-MILLRACE_KERNEL(Exp, kCpu, UnaryOf<ExpFn, FloatAndComplexTypes>);
-MILLRACE_KERNEL(Expm1, kCpu, UnaryOf<Expm1Fn, FloatAndComplexTypes>);
-MILLRACE_KERNEL(Log, kCpu, UnaryOf<LogFn, FloatAndComplexTypes>);
-MILLRACE_KERNEL(Log1p, kCpu, UnaryOf<Log1pFn, FloatAndComplexTypes>);
+MILLRACE_KERNEL(Exp, kCpu, UnaryOf<ExpLoop, FloatAndComplexTypes>);
+MILLRACE_KERNEL(Expm1, kCpu, UnaryOf<Expm1Loop, FloatAndComplexTypes>);
+MILLRACE_KERNEL(Log, kCpu, UnaryOf<LogLoop, FloatAndComplexTypes>);
+MILLRACE_KERNEL(Log1p, kCpu, UnaryOf<Log1pLoop, FloatAndComplexTypes>);
 
 }  // namespace millrace

@@ -144,8 +144,12 @@ MILLRACE_OP(TruncateMod)
     .Summary("x - TruncateDiv(x, y) * y, broadcast");
 
 MILLRACE_KERNEL(FloorDiv, kCpu, FloorDivKernel);
+MILLRACE_HOST_KERNEL(FloorDiv, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(FloorMod, kCpu, BinaryOf<FloorModFn, RealTypes>);
+MILLRACE_HOST_KERNEL(FloorMod, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(Mod, kCpu, BinaryOf<TruncateModFn, ModTypes>);
+MILLRACE_HOST_KERNEL(Mod, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(TruncateMod, kCpu, BinaryOf<TruncateModFn, ModTypes>);
+MILLRACE_HOST_KERNEL(TruncateMod, kCuda, "T", DType::kInt32);
 
 }  // namespace millrace

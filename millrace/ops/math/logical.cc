@@ -1,18 +1,12 @@
 // LogicalAnd, LogicalOr, LogicalNot.
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/functors.h"
 
 namespace millrace {
 namespace {
 
-struct LogicalAndFn {
-  bool operator()(bool a, bool b) const { return a & b; }
-};
-struct LogicalOrFn {
-  bool operator()(bool a, bool b) const { return a | b; }
-};
-struct NotFn {
-  bool operator()(bool x) const { return !x; }
+struct NotLoop : NotFn {
   // On bytes of 0 and 1, which the compiler vectorises.
   static void Run(const bool* x, bool* y, int64_t n) {
     const uint8_t* from = reinterpret_cast<const uint8_t*>(x);
@@ -52,6 +46,6 @@ MILLRACE_OP(LogicalNot)
 
 MILLRACE_KERNEL(LogicalAnd, kCpu, BinaryOf<LogicalAndFn, Types<bool>>);
 MILLRACE_KERNEL(LogicalOr, kCpu, BinaryOf<LogicalOrFn, Types<bool>>);
-MILLRACE_KERNEL(LogicalNot, kCpu, UnaryOf<NotFn, Types<bool>>);
+MILLRACE_KERNEL(LogicalNot, kCpu, UnaryOf<NotLoop, Types<bool>>);
 
 }  // namespace millrace

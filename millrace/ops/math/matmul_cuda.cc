@@ -91,7 +91,7 @@ class CudaMatMulKernel : public Kernel {
   bool transpose_b_ = false;
 };
 
-MILLRACE_KERNEL(MatMul, kCuda, CudaMatMulKernel);
+MILLRACE_KERNEL_OF(MatMul, kCuda, ({"T", CudaFloats()}), CudaMatMulKernel);
 
 }  // namespace
 }  // namespace millrace

@@ -3,23 +3,12 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/functors.h"
 
 namespace millrace {
 namespace {
 
 // A NaN in either operand is the result.
-struct MaximumFn {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return a > b || a != a ? a : b;
-  }
-};
-struct MinimumFn {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return a < b || a != a ? a : b;
-  }
-};
 
 // The gradient goes to the operand that was taken, and to x when they were equal.
 Status TakenGradient(GradientContext& c, const char* compare) {
@@ -62,6 +51,8 @@ MILLRACE_OP(Minimum)
     .Summary("Element-wise minimum of x and y, broadcast");
 
 MILLRACE_KERNEL(Maximum, kCpu, BinaryOf<MaximumFn, RealTypes>);
+MILLRACE_HOST_KERNEL(Maximum, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(Minimum, kCpu, BinaryOf<MinimumFn, RealTypes>);
+MILLRACE_HOST_KERNEL(Minimum, kCuda, "T", DType::kInt32);
 
 }  // namespace millrace

@@ -3,43 +3,12 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/functors.h"
 
 namespace millrace {
 namespace {
 
-struct MulFn {
-  static constexpr bool kSignless = true;
-  template <typename T>
-  T operator()(T a, T b) const {
-    return a * b;
-  }
-};
 // 0 if y is 0, even if x is infinite or NaN.
-struct MulNoNanFn {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return b == T(0) ? T(0) : a * b;
-  }
-};
-struct SquareFn {
-  static constexpr bool kSignless = true;
-  template <typename T>
-  T operator()(T x) const {
-    return x * x;
-  }
-};
-struct SquaredDifferenceFn {
-  static constexpr bool kSignless = true;
-  template <typename T>
-  T operator()(T a, T b) const {
-    const T d = a - b;
-    if constexpr (kIsComplex<T>) {
-      return d * std::conj(d);
-    } else {
-      return d * d;
-    }
-  }
-};
 
 Status MulGradient(GradientContext& c) {
   c.SetBroadcastGrads(0, c.Mul(c.grad(), c.Conj(c.input(1))), 1, c.Mul(c.Conj(c.input(0)), c.grad()));
@@ -114,8 +83,10 @@ MILLRACE_OP(SquaredDifference)
     .Summary("(x - y) times its complex conjugate, broadcast");
 
 MILLRACE_KERNEL(Mul, kCpu, BinaryOf<MulFn, NumberTypes>);
+MILLRACE_HOST_KERNEL(Mul, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(MulNoNan, kCpu, BinaryOf<MulNoNanFn, FloatAndComplexTypes>);
 MILLRACE_KERNEL(Square, kCpu, UnaryOf<SquareFn, NumberTypes>);
+MILLRACE_HOST_KERNEL(Square, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(SquaredDifference, kCpu, BinaryOf<SquaredDifferenceFn, SquaredDifferenceTypes>);
 
 }  // namespace millrace

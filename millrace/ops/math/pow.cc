@@ -62,5 +62,6 @@ MILLRACE_OP(Pow)
     .Summary("x to the power of y, broadcast");
 
 MILLRACE_KERNEL(Pow, kCpu, BinaryOf<PowFn, PowTypes>);
+MILLRACE_HOST_KERNEL(Pow, kCuda, "T", DType::kInt32);
 
 }  // namespace millrace

@@ -155,6 +155,7 @@ MILLRACE_OP(LinSpace)
     .Summary("num values, evenly spaced from start to stop");
 
 MILLRACE_KERNEL(Range, kCpu, RangeKernel);
+MILLRACE_HOST_KERNEL(Range, kCuda, "Tidx", DType::kInt32);
 MILLRACE_KERNEL(LinSpace, kCpu, LinSpaceKernel);
 
 }  // namespace millrace

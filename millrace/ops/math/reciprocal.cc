@@ -2,23 +2,10 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/functors.h"
 
 namespace millrace {
 namespace {
-
-struct ReciprocalFn {
-  template <typename T>
-  T operator()(T x) const {
-    return T(1) / x;
-  }
-};
-struct ReciprocalGradFn {
-  template <typename T>
-  T operator()(T y, T dy) const {
-    if constexpr (kIsComplex<T>) y = std::conj(y);
-    return -dy * y * y;
-  }
-};
 
 Status ReciprocalGradient(GradientContext& c) {
   c.set_input_grad(0, c.Op(c.node()->type() + "Grad", {c.output(0), c.grad()}));

@@ -86,6 +86,8 @@ MILLRACE_OP(Min)
     .Summary("The minimum along the given axes");
 
 MILLRACE_KERNEL(Max, kCpu, ReduceOf<MaxReducer, RealTypes>);
+MILLRACE_HOST_KERNEL(Max, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(Min, kCpu, ReduceOf<MinReducer, RealTypes>);
+MILLRACE_HOST_KERNEL(Min, kCuda, "T", DType::kInt32);
 
 }  // namespace millrace

@@ -77,5 +77,6 @@ MILLRACE_OP(Prod)
     .Summary("The product of the elements along the given axes");
 
 MILLRACE_KERNEL(Prod, kCpu, ReduceOf<ProdReducer, NumberTypes>);
+MILLRACE_HOST_KERNEL(Prod, kCuda, "T", DType::kInt32);
 
 }  // namespace millrace

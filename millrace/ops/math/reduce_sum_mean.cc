@@ -71,6 +71,7 @@ MILLRACE_OP(Mean)
     .Summary("The mean of the elements along the given axes");
 
 MILLRACE_KERNEL(Sum, kCpu, ReduceOf<SumReducer, NumberTypes>);
+MILLRACE_HOST_KERNEL(Sum, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(Mean, kCpu, ReduceOf<MeanReducer, NumberTypes>);
 
 }  // namespace millrace

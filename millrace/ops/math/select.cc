@@ -155,6 +155,7 @@ MILLRACE_OP(SelectV2)
     .Summary("t where the condition is true, e elsewhere, broadcast");
 
 MILLRACE_KERNEL(Select, kCpu, SelectKernel);
+MILLRACE_HOST_KERNEL(Select, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(SelectV2, kCpu, SelectV2Kernel);
 
 }  // namespace millrace

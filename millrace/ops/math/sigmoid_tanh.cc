@@ -2,42 +2,20 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/functors.h"
 #include "millrace/ops/kernels/vector_math.h"
 
 namespace millrace {
 namespace {
 
-struct SigmoidFn {
+struct SigmoidLoop : SigmoidFn {
   static constexpr int64_t kGrain = 2 * kCostlyGrain;
-  template <typename T>
-  T operator()(T x) const {
-    return T(1) / (T(1) + std::exp(-x));
-  }
   static void Run(const float* x, float* y, int64_t n) { vector::Sigmoid(x, y, n); }
   static void Run(const double* x, double* y, int64_t n) { vector::Sigmoid(x, y, n); }
 };
-struct TanhFn {
+struct TanhLoop : TanhFn {
   static constexpr int64_t kGrain = 2 * kCostlyGrain;
-  template <typename T>
-  T operator()(T x) const {
-    return std::tanh(x);
-  }
   static void Run(const float* x, float* y, int64_t n) { vector::Tanh(x, y, n); }
-};
-// From the output y and its gradient dy.
-struct SigmoidGradFn {
-  template <typename T>
-  T operator()(T y, T dy) const {
-    if constexpr (kIsComplex<T>) y = std::conj(y);
-    return dy * y * (T(1) - y);
-  }
-};
-struct TanhGradFn {
-  template <typename T>
-  T operator()(T y, T dy) const {
-    if constexpr (kIsComplex<T>) y = std::conj(y);
-    return dy * (T(1) - y * y);
-  }
 };
 
 Status SigmoidGradient(GradientContext& c) {
@@ -102,8 +80,8 @@ MILLRACE_OP(TanhGrad)
     .Trait(OpTrait::kElementwise)
     .Summary("dy * (1 - y * y): the gradient of Tanh from its output y");
 
-MILLRACE_KERNEL(Sigmoid, kCpu, UnaryOf<SigmoidFn, FloatAndComplexTypes>);
-MILLRACE_KERNEL(Tanh, kCpu, UnaryOf<TanhFn, FloatAndComplexTypes>);
+MILLRACE_KERNEL(Sigmoid, kCpu, UnaryOf<SigmoidLoop, FloatAndComplexTypes>);
+MILLRACE_KERNEL(Tanh, kCpu, UnaryOf<TanhLoop, FloatAndComplexTypes>);
 MILLRACE_KERNEL(SigmoidGrad, kCpu, BinaryOf<SigmoidGradFn, FloatAndComplexTypes>);
 MILLRACE_KERNEL(TanhGrad, kCpu, BinaryOf<TanhGradFn, FloatAndComplexTypes>);
 

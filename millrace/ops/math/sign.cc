@@ -2,38 +2,10 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/functors.h"
 
 namespace millrace {
 namespace {
-
-struct NegFn {
-  template <typename T>
-  T operator()(T x) const {
-    return -x;
-  }
-};
-struct AbsFn {
-  template <typename T>
-  T operator()(T x) const {
-    if constexpr (std::is_floating_point_v<T>) {
-      return std::fabs(x);
-    } else {
-      return x < 0 ? -x : x;
-    }
-  }
-};
-struct SignFn {
-  template <typename T>
-  T operator()(T x) const {
-    if constexpr (kIsComplex<T>) {
-      return x == T(0) ? T(0) : x / std::abs(x);
-    } else if constexpr (std::is_floating_point_v<T>) {
-      return x > 0 ? T(1) : x < 0 ? T(-1) : x != x ? x : T(0);
-    } else {
-      return (x > 0) - (x < 0);
-    }
-  }
-};
 
 Status NegGradient(GradientContext& c) {
   c.set_input_grad(0, c.Neg(c.grad()));
@@ -79,7 +51,10 @@ MILLRACE_OP(Sign)
     .Summary("-1, 0 or 1; x / |x| for complex numbers");
 
 MILLRACE_KERNEL(Neg, kCpu, UnaryOf<NegFn, NegTypes>);
+MILLRACE_HOST_KERNEL(Neg, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(Abs, kCpu, UnaryOf<AbsFn, SignedTypes>);
+MILLRACE_HOST_KERNEL(Abs, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(Sign, kCpu, UnaryOf<SignFn, NegTypes>);
+MILLRACE_HOST_KERNEL(Sign, kCuda, "T", DType::kInt32);
 
 }  // namespace millrace

@@ -2,38 +2,14 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/functors.h"
 #include "millrace/ops/kernels/vector_math.h"
 
 namespace millrace {
 namespace {
 
-struct SqrtFn {
-  template <typename T>
-  T operator()(T x) const {
-    return std::sqrt(x);
-  }
-};
-struct RsqrtFn {
-  template <typename T>
-  T operator()(T x) const {
-    return T(1) / std::sqrt(x);
-  }
+struct RsqrtLoop : RsqrtFn {
   static void Run(const float* x, float* y, int64_t n) { vector::Rsqrt(x, y, n); }
-};
-// From the output y and its gradient dy.
-struct SqrtGradFn {
-  template <typename T>
-  T operator()(T y, T dy) const {
-    if constexpr (kIsComplex<T>) y = std::conj(y);
-    return dy * T(0.5) / y;
-  }
-};
-struct RsqrtGradFn {
-  template <typename T>
-  T operator()(T y, T dy) const {
-    if constexpr (kIsComplex<T>) y = std::conj(y);
-    return T(-0.5) * (dy * y) * (y * y);
-  }
 };
 
 Status SqrtGradient(GradientContext& c) {
@@ -96,7 +72,7 @@ MILLRACE_OP(RsqrtGrad)
     .Summary("dy * -0.5 * y^3: the gradient of Rsqrt from its output y");
 
 MILLRACE_KERNEL(Sqrt, kCpu, UnaryOf<SqrtFn, FloatAndComplexTypes>);
-MILLRACE_KERNEL(Rsqrt, kCpu, UnaryOf<RsqrtFn, FloatAndComplexTypes>);
+MILLRACE_KERNEL(Rsqrt, kCpu, UnaryOf<RsqrtLoop, FloatAndComplexTypes>);
 MILLRACE_KERNEL(SqrtGrad, kCpu, BinaryOf<SqrtGradFn, FloatAndComplexTypes>);
 MILLRACE_KERNEL(RsqrtGrad, kCpu, BinaryOf<RsqrtGradFn, FloatAndComplexTypes>);
 

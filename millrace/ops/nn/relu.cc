@@ -1,6 +1,7 @@
 // Relu, Relu6 and LeakyRelu.
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
+#include "millrace/ops/kernels/functors.h"
 #include "millrace/ops/nn/activation_kernels.h"
 
 namespace millrace {
@@ -100,31 +101,28 @@ struct ReluOp {
   explicit ReluOp(KernelInit&) {}
   template <typename C>
   void operator()(const C* x, C* y, int64_t n) const {
-    for (int64_t i = 0; i < n; ++i) y[i] = x[i] < C(0) ? C(0) : x[i];
+    for (int64_t i = 0; i < n; ++i) y[i] = ReluFn()(x[i]);
   }
 };
 struct ReluGradOp {
   explicit ReluGradOp(KernelInit&) {}
   template <typename C>
   void operator()(const C* dy, const C* x, C* dx, int64_t n) const {
-    for (int64_t i = 0; i < n; ++i) dx[i] = x[i] > C(0) ? dy[i] : C(0);
+    for (int64_t i = 0; i < n; ++i) dx[i] = ReluGradFn()(dy[i], x[i]);
   }
 };
 struct Relu6Op {
   explicit Relu6Op(KernelInit&) {}
   template <typename C>
   void operator()(const C* x, C* y, int64_t n) const {
-    for (int64_t i = 0; i < n; ++i) {
-      const C low = x[i] < C(0) ? C(0) : x[i];
-      y[i] = low > C(6) ? C(6) : low;
-    }
+    for (int64_t i = 0; i < n; ++i) y[i] = Relu6Fn()(x[i]);
   }
 };
 struct Relu6GradOp {
   explicit Relu6GradOp(KernelInit&) {}
   template <typename C>
   void operator()(const C* dy, const C* x, C* dx, int64_t n) const {
-    for (int64_t i = 0; i < n; ++i) dx[i] = ((x[i] > C(0)) & (x[i] < C(6))) ? dy[i] : C(0);
+    for (int64_t i = 0; i < n; ++i) dx[i] = Relu6GradFn()(dy[i], x[i]);
   }
 };
 struct LeakyReluOp {

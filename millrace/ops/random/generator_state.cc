@@ -42,7 +42,7 @@ class RngSkipKernel : public Kernel {
             if (value != nullptr) std::copy(before.begin(), before.end(), value->data<int64_t>());
             return absl::OkStatus();
           },
-          Allocator::Heap(), by);
+          by);
     });
   }
 

@@ -63,7 +63,7 @@ class AssignUpdateKernel : public Kernel {
             }
             return combine_(ctx, old_value, by, new_value);
           },
-          Allocator::Heap(), update);
+          update);
     }));
     ForwardReference(ctx);
     return absl::OkStatus();

@@ -27,8 +27,7 @@ class CudaAssignUpdateKernel : public Kernel {
       return call.Launched("LaunchBinary", cuda::LaunchBinary(kFn, *type_, PlanSameShape(old_value.num_elements()),
                                                               from, by, to, call.stream()));
     };
-    return ChangeState(ctx,
-                       [&](VariableUpdate* by) { return variable->UpdateDense(update, call.gpu()->allocator(), by); });
+    return ChangeState(ctx, [&](VariableUpdate* by) { return variable->UpdateDense(update, by); });
   }
 
  private:

@@ -38,7 +38,7 @@ class CountUpToKernel : public Kernel {
             });
             return status;
           },
-          Allocator::Heap(), by);
+          by);
     });
   }
 

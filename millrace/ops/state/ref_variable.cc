@@ -131,6 +131,12 @@ MILLRACE_KERNEL(VariableV2, kCpu, RefVariableKernel);
 MILLRACE_KERNEL(Variable, kCpu, RefVariableKernel);
 MILLRACE_KERNEL(Assign, kCpu, AssignKernel);
 MILLRACE_KERNEL(IsVariableInitialized, kCpu, IsInitializedKernel);
+// The reference is in host memory, the value on the device.
+MILLRACE_KERNEL(VariableV2, kCuda, RefVariableKernel);
+MILLRACE_KERNEL(Variable, kCuda, RefVariableKernel);
+MILLRACE_KERNEL(Assign, kCuda, AssignKernel);
+MILLRACE_KERNEL(IsVariableInitialized, kCuda, IsInitializedKernel);
+MILLRACE_HOST_MEMORY(IsVariableInitialized, "GPU", "is_initialized");
 MILLRACE_KERNEL(VarIsInitializedOp, kCpu, IsInitializedKernel);
 MILLRACE_KERNEL(VarIsInitializedOp, kCuda, IsInitializedKernel);
 MILLRACE_HOST_MEMORY(VarIsInitializedOp, "GPU", "is_initialized");

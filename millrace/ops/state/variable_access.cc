@@ -17,6 +17,11 @@ StatusOr<RefPtr<Variable>> VariableInput(const KernelContext& ctx, int i, DType 
                            " variable with wrong dtype. Expected ", DTypeName(variable->dtype()), " got ",
                            DTypeName(dtype), " (variable ", variable->name(), ")");
   }
+  // Placement keeps them together; a client's own device requests may not.
+  if (ABSL_PREDICT_FALSE(variable->on_device() == ctx.device()->shares_host_memory())) {
+    return InvalidArgument("variable ", variable->name(), " is ", variable->on_device() ? "" : "not ",
+                           "in the memory of a GPU, and ", ctx.device()->name(), " cannot use it there");
+  }
   return variable;
 }
 

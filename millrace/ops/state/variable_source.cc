@@ -12,6 +12,7 @@ VariableSource::VariableSource(KernelInit& init) {
   // A device with its own memory has its own variables, which other devices cannot read.
   if (const Device* device = init.device(); device != nullptr && !device->shares_host_memory()) {
     where_.name += device->name().substr(device->name().rfind('/'));
+    on_device_ = true;
   }
   init.Attr("dtype", &dtype_);
   init.Attr("shape", &shape_);
@@ -23,7 +24,7 @@ StatusOr<RefPtr<Variable>> VariableSource::Find(ResourceManager& resources) cons
   MR_ASSIGN_OR_RETURN(
       RefPtr<Variable> variable,
       resources.LookupOrCreate<Variable>(where_.container, where_.name, [this]() -> StatusOr<RefPtr<Variable>> {
-        return MakeRef<Variable>(where_.name, dtype_, shape_);
+        return MakeRef<Variable>(where_.name, dtype_, shape_, on_device_);
       }));
   if (variable->dtype() != dtype_) {
     return InvalidArgument("variable ", where_.name, " exists as ", DTypeName(variable->dtype()), ", but is wanted as ",

@@ -28,6 +28,7 @@ class VariableSource {
   ResourceName where_;
   DType dtype_ = DType::kInvalid;
   PartialShape shape_;
+  bool on_device_ = false;  // the variable is in the memory of a GPU
 
   Mutex mu_;
   // The cached handle, valid until a resource is deleted.

@@ -32,8 +32,7 @@ class CudaGradientDescentKernel : public Kernel {
       return call.Launched("LaunchDescend",
                            cuda::LaunchDescend(*type_, old_value.num_elements(), from, rate, by, to, call.stream()));
     };
-    return ChangeState(ctx,
-                       [&](VariableUpdate* by) { return variable->UpdateDense(update, call.gpu()->allocator(), by); });
+    return ChangeState(ctx, [&](VariableUpdate* by) { return variable->UpdateDense(update, by); });
   }
 
  private:
@@ -46,7 +45,7 @@ class CudaGradientDescentKernel : public Kernel {
   const std::optional<cuda::ElementType> type_;
 };
 
-MILLRACE_KERNEL(ResourceApplyGradientDescent, kCuda, CudaGradientDescentKernel);
+MILLRACE_KERNEL_OF(ResourceApplyGradientDescent, kCuda, ({"T", CudaFloats()}), CudaGradientDescentKernel);
 
 }  // namespace
 }  // namespace millrace

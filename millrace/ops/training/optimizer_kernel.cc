@@ -140,7 +140,7 @@ Status OptimizerKernel::Compute(KernelContext& ctx) {
           [&](const Tensor& from, Tensor* to) {
             return Dense(ctx, absl::MakeConstSpan(&from, 1), absl::MakeSpan(to, 1));
           },
-          Allocator::Heap(), by);
+          by);
     }
     return Variable::UpdateDense(
         all, [&](absl::Span<const Tensor> from, absl::Span<Tensor> to) { return Dense(ctx, from, to); }, by);

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "millrace/device/cuda/cuda_device.h"
 #include "millrace/ops/kernels/cuda/elementwise.h"
@@ -37,6 +38,19 @@ class CudaCall {
   KernelContext& ctx_;
   Gpu* const gpu_;
 };
+
+// The types of kernels: MILLRACE_KERNEL_OF(Add, kCuda, ({"T", CudaNumbers()}), …). int32 is not among the numbers,
+// because arithmetic on shapes and indices is the host's (MILLRACE_HOST_KERNEL).
+inline std::vector<DType> CudaFloats() {
+  return {DType::kHalf, DType::kBFloat16, DType::kFloat, DType::kDouble, DType::kComplex64, DType::kComplex128};
+}
+inline std::vector<DType> CudaNumbers() {
+  std::vector<DType> types = CudaFloats();
+  for (const DType dtype :
+       {DType::kInt8, DType::kUInt8, DType::kInt16, DType::kUInt16, DType::kUInt32, DType::kInt64, DType::kUInt64})
+    types.push_back(dtype);
+  return types;
+}
 
 // nullopt for types that GPU kernels do not support.
 std::optional<cuda::ElementType> CudaElementType(DType dtype);

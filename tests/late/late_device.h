@@ -1,0 +1,53 @@
+// A device of type "GPU" whose work is done late, in memory that the host may not touch.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "millrace/base/thread_pool.h"
+#include "millrace/device/device.h"
+#include "millrace/device/device_memory.h"
+#include "tests/late/late_stream.h"
+
+namespace millrace::late {
+
+// The memory and stream of one card; all sessions of the process share it. Never destroyed.
+class LateCard : public Allocator {
+ public:
+  static LateCard* Get(int ordinal);
+
+  RefPtr<Buffer> Allocate(size_t bytes) override;
+  const char* name() const override { return "late"; }
+  LateStream& stream() { return stream_; }
+  // Memory of the card at `data`, whose owner keeps it.
+  Tensor ViewOf(const Tensor& tensor);
+
+ private:
+  LateStream stream_;
+};
+
+class LateDevice : public Device {
+ public:
+  LateDevice(std::string name, int ordinal, std::shared_ptr<ThreadPool> pool);
+
+  LateCard* card() const { return card_; }
+  static LateDevice* Of(Device* device) { return static_cast<LateDevice*>(device->underlying()); }
+
+  Allocator* allocator() override { return card_; }
+  Stream* stream() override { return &card_->stream(); }
+  ThreadPool* intra_op_pool() override { return pool_.get(); }
+  void CopyFromHost(const Tensor& host, Tensor* here, absl::AnyInvocable<void(Status)> done) override;
+  void CopyToHost(const Tensor& here, Tensor* host, absl::AnyInvocable<void(Status)> done) override;
+  bool shares_host_memory() const override { return false; }
+  MemoryUse memory_use() const override { return {.limit = int64_t{16} << 30}; }
+  std::string model() const override { return "late"; }
+
+ private:
+  LateCard* const card_;
+  const std::shared_ptr<ThreadPool> pool_;
+};
+
+// Gives every later task of this process `count` late GPUs, and kernels to run on them.
+void UseLateGpus(int count);
+
+}  // namespace millrace::late

@@ -1,0 +1,89 @@
+#include "tests/late/late_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "millrace/base/exception_status.h"
+#include "tests/late/late_memory.h"
+
+namespace millrace::late {
+
+LateStream::LateStream() : thread_([this] { Loop(); }) {}
+
+void LateStream::Enqueue(Work work) {
+  MutexLock lock(&mu_);
+  queue_.push_back(std::move(work));
+  ++enqueued_;
+  if (enqueued_ - kMostWaiting > wanted_) {
+    wanted_ = enqueued_ - kMostWaiting;
+    changed_.SignalAll();
+  }
+}
+
+void LateStream::WhenDone(absl::AnyInvocable<void(Status)> done) {
+  MutexLock lock(&mu_);
+  queue_.push_back([this, done = std::move(done)]() mutable -> Status {
+    Status status;
+    {
+      MutexLock own(&mu_);
+      status = std::exchange(error_, absl::OkStatus());
+    }
+    callbacks_.Schedule([status, done = std::move(done)]() mutable { done(status); });
+    return absl::OkStatus();
+  });
+  wanted_ = ++enqueued_;
+  changed_.SignalAll();
+}
+
+Status LateStream::Synchronize() {
+  Status result;
+  Notification ended;
+  WhenDone([&](Status status) {
+    result = std::move(status);
+    ended.Notify();
+  });
+  ended.Wait();
+  return result;
+}
+
+Status LateStream::Run(absl::FunctionRef<Status()> work) {
+  if (IsAtWork()) return work();
+  Status result;
+  Notification ended;
+  {
+    MutexLock lock(&mu_);
+    queue_.push_back([&]() -> Status {
+      result = CatchExceptions([&] { return work(); });
+      ended.Notify();
+      return absl::OkStatus();
+    });
+    wanted_ = ++enqueued_;
+    changed_.SignalAll();
+  }
+  ended.Wait();
+  return result;
+}
+
+void LateStream::Loop() {
+  while (true) {
+    Work work;
+    {
+      MutexLock lock(&mu_);
+      while (begun_ >= wanted_) changed_.Wait(&mu_);
+      ++begun_;
+      work = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    Status status;
+    {
+      const LateMemory::Window window;
+      status = CatchExceptions([&] { return work(); });
+      work = nullptr;  // what it holds may be freed in the window
+    }
+    if (status.ok()) continue;
+    MutexLock lock(&mu_);
+    if (error_.ok()) error_ = std::move(status);
+  }
+}
+
+}  // namespace millrace::late

@@ -1,0 +1,47 @@
+// Work in order that is done when somebody waits for it, and not before.
+#pragma once
+
+#include <deque>
+#include <thread>
+
+#include "absl/functional/any_invocable.h"
+#include "millrace/base/mutex.h"
+#include "millrace/base/thread_pool.h"
+#include "millrace/device/device.h"
+
+namespace millrace::late {
+
+// Thread-safe; never destroyed.
+class LateStream : public Stream {
+ public:
+  LateStream();
+
+  using Work = absl::AnyInvocable<Status()>;
+  // An error is reported to whoever waits next.
+  void Enqueue(Work work);
+  // Does the work after everything enqueued so far, and returns its status. Not for callbacks of this stream.
+  Status Run(absl::FunctionRef<Status()> work);
+  // True on the thread that does the work.
+  bool IsAtWork() const { return std::this_thread::get_id() == thread_.get_id(); }
+
+  void WhenDone(absl::AnyInvocable<void(Status)> done) override;
+  Status Synchronize() override;
+
+ private:
+  // Work that piles up is done without being waited for.
+  static constexpr int kMostWaiting = 2000;
+
+  void Loop();
+
+  ThreadPool callbacks_{"late_done", 2};
+  Mutex mu_;
+  CondVar changed_;
+  std::deque<Work> queue_ ABSL_GUARDED_BY(mu_);
+  int64_t enqueued_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t begun_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t wanted_ ABSL_GUARDED_BY(mu_) = 0;  // the work up to this number may begin
+  Status error_ ABSL_GUARDED_BY(mu_);        // the first since somebody last asked
+  std::thread thread_;
+};
+
+}  // namespace millrace::late
