@@ -1,9 +1,11 @@
 #include <cmath>
+#include <limits>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "millrace/ops/random/distributions.h"
 #include "tests/ops/op_session.h"
+#include "tests/ops/run_op.h"
 
 namespace millrace {
 namespace {
@@ -131,6 +133,17 @@ TEST_F(RandomTest, ImpossibleClassesAreNeverDrawn) {
   }
   EXPECT_GT(threes, 200);
   EXPECT_LT(threes, 300);
+}
+
+// No number lies between the bounds, however many are drawn.
+TEST(ParameterizedTruncatedNormal, OfAnInfiniteMeanEnds) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const auto result = RunOp("ParameterizedTruncatedNormal",
+                            {Tensor::Of<int32_t>({1 << 20}), Tensor::Of<double>({inf}), Tensor::Of<double>({1}),
+                             Tensor::Of<double>({1e-30}), Tensor::Of<double>({2})},
+                            {{"dtype", DType::kDouble}});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(std::isfinite((*result)[0].data<double>()[0]));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // ParameterizedTruncatedNormal, StatelessParameterizedTruncatedNormal: normal numbers of given means and deviations
 // between given bounds.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -111,6 +112,10 @@ class TruncatedSampler {
 
   void FromExponential(C root, T* out, int64_t n) {
     const C alpha = R(R(low_ + root) / 2);
+    if (!std::isfinite(low_)) {  // as for a mean that is not finite: no number is ever accepted, and the last one is
+      std::fill(out, out + n, Scaled(R(R(C(1) / alpha) + low_)));
+      return;
+    }
     int64_t tries = 0;
     T numbers[kSize];
     while (true) {

@@ -51,6 +51,13 @@ TEST(AsString, RefusesAWidthThatNobodyCanRead) {
   EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(Substr, OfNoStringsIsNone) {
+  const auto result = RunOp("Substr", {Tensor(DType::kString, Shape({0})), Tensor::Of<int32_t>(Shape({2, 1}), {16, 0}),
+                                       Tensor::Of<int32_t>(Shape({2, 1}), {16, 0})});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ((*result)[0].shape(), Shape({2, 0}));
+}
+
 TEST(StringNGrams, PadsAndKeepsShortSequences) {
   const auto result = RunOp("StringNGrams", {Words({"a", "b", "c", "d"}), Tensor::Of<int64_t>({0, 3, 3, 4})},
                             {{"separator", "|"},

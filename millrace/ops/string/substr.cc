@@ -83,6 +83,7 @@ class SubstrKernel : public Kernel {
     std::string* to = out->data<std::string>();
     const bool text_moves = broadcast.num_elements() > 0 && broadcast.moves(0);
     const bool pos_moves = broadcast.num_elements() > 0 && broadcast.moves(1);
+    if (out->num_elements() == 0) return absl::OkStatus();
     Status status;
     broadcast.ForEachRun(0, broadcast.num_elements(), [&](const int64_t* offsets, int64_t begin, int64_t n) {
       for (int64_t i = 0; i < n && status.ok(); ++i) {
