@@ -25,6 +25,7 @@ struct Flags {
   int task_index = 0;
   bool sync = false;
   bool alone = false;
+  bool first_step = false;
   int threads = 0;
   int repeats = 3;
   double seconds = 3;
@@ -129,6 +130,7 @@ Status Run(const Flags& flags) {
   MR_RETURN_IF_ERROR(train());
   std::printf("{\"first_step\": %.6f}\n", Now());
   std::fflush(stdout);
+  if (flags.first_step) return absl::OkStatus();
   const auto train_for = [&](double seconds) -> Status {
     for (const double end = Now() + seconds; Now() < end;) MR_RETURN_IF_ERROR(train());
     return absl::OkStatus();
@@ -165,6 +167,7 @@ int main(int argc, char** argv) {
   app.add_option("--task_index", flags.task_index);
   app.add_flag("--sync", flags.sync, "Train synchronously, with SyncReplicasOptimizer");
   app.add_flag("--alone", flags.alone, "Each worker has its own parameters and the ps is idle");
+  app.add_flag("--first_step", flags.first_step, "End after the first step");
   app.add_option("--threads", flags.threads, "Threads of each pool; 0: one per core");
   app.add_option("--repeats", flags.repeats);
   app.add_option("--seconds", flags.seconds, "Seconds of each repeat");

@@ -8,10 +8,14 @@ target_include_directories(millrace_core PUBLIC $<INSTALL_INTERFACE:${CMAKE_INST
 set_target_properties(millrace_strategies PROPERTIES INSTALL_RPATH "$ORIGIN")
 install(TARGETS millrace millrace_core millrace_strategies EXPORT MillraceTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-# The command finds the library beside it, wherever the prefix is moved to.
+# The command finds its commands and the library beside it, wherever the prefix is moved to.
 file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 set_target_properties(millrace_command PROPERTIES INSTALL_RPATH "$ORIGIN/${lib_from_bin}")
 install(TARGETS millrace_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(TARGET millrace_commands)
+  set_target_properties(millrace_commands PROPERTIES INSTALL_RPATH "$ORIGIN")
+  install(TARGETS millrace_commands LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 # The Python package that `millrace launch --python` loads (launch/python_site.h), if its library was built.
 set(python_dir lib/millrace/python)
 file(RELATIVE_PATH lib_from_python ${CMAKE_INSTALL_PREFIX}/${python_dir} ${CMAKE_INSTALL_FULL_LIBDIR})

@@ -2,13 +2,16 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <new>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "millrace/base/child_process_testing.h"
+#include "millrace/base/fd.h"
 #include "millrace/base/thread_state_testing.h"
 
 namespace millrace {
@@ -128,26 +131,38 @@ TEST(SharedBellTest, OnlyTheRingerThatAThreadWaitsForWakesIt) {
   thread.join();
 }
 
+struct BellsAndTurn {
+  SharedBell bells[2];
+  std::atomic<int> turn;
+};
+
+constexpr int kTurnsOfProcesses = 5000;
+
+BellsAndTurn* MapBells(int fd) {
+  void* const memory = mmap(nullptr, sizeof(BellsAndTurn), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<BellsAndTurn*>(memory);
+}
+
+// The child of the test below; its argument is the shared memory's descriptor.
+TEST(SharedBellChild, TakesTurns) {
+  if (ChildProcess::Argument() == nullptr) GTEST_SKIP() << "runs as a child of the test below";
+  BellsAndTurn* const shared = MapBells(std::atoi(ChildProcess::Argument()));
+  ASSERT_NE(shared, nullptr);
+  TakeTurns(&shared->bells[1], &shared->bells[0], &shared->turn, 1, kTurnsOfProcesses);
+}
+
 TEST(SharedBellTest, NoRingIsLostBetweenProcesses) {
-  constexpr int kTurns = 5000;
-  struct Shared {
-    SharedBell bells[2];
-    std::atomic<int> turn;
-  };
-  void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(memory, MAP_FAILED);
-  auto* const shared = new (memory) Shared;
-  const pid_t child = fork();
-  if (child == 0) {
-    TakeTurns(&shared->bells[1], &shared->bells[0], &shared->turn, 1, kTurns);
-    _exit(0);
-  }
-  TakeTurns(&shared->bells[0], &shared->bells[1], &shared->turn, 0, kTurns);
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-  EXPECT_EQ(shared->turn.load(), 2 * kTurns);
-  munmap(memory, sizeof(Shared));
+  const Fd fd(memfd_create("shared_bell_test", 0));
+  ASSERT_TRUE(fd.ok());
+  ASSERT_EQ(ftruncate(fd.get(), sizeof(BellsAndTurn)), 0);
+  BellsAndTurn* const shared = MapBells(fd.get());
+  ASSERT_NE(shared, nullptr);
+  new (shared) BellsAndTurn;
+  ChildProcess child("SharedBellChild.TakesTurns", absl::StrCat(fd.get()));
+  TakeTurns(&shared->bells[0], &shared->bells[1], &shared->turn, 0, kTurnsOfProcesses);
+  EXPECT_EQ(child.WaitForEnd(), 0);
+  EXPECT_EQ(shared->turn.load(), 2 * kTurnsOfProcesses);
+  munmap(shared, sizeof(BellsAndTurn));
 }
 
 }  // namespace

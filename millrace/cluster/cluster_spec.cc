@@ -66,16 +66,6 @@ StatusOr<ClusterSpec> ClusterSpec::Of(const std::map<std::string, std::vector<st
   return OfTasks(std::move(result));
 }
 
-StatusOr<ClusterSpec> ClusterSpec::FromDef(const pb::ClusterDef& def) {
-  std::map<std::string, Tasks> jobs;
-  for (const pb::JobDef& job : def.job()) {
-    if (jobs.contains(job.name())) return InvalidArgument("the cluster has the job '", job.name(), "' twice");
-    Tasks& tasks = jobs[job.name()];
-    for (const auto& [index, address] : job.tasks()) tasks[index] = address;
-  }
-  return OfTasks(std::move(jobs));
-}
-
 StatusOr<ClusterSpec> ClusterSpec::Parse(absl::string_view text) {
   if (text.empty()) return InvalidArgument("the cluster spec is empty; write job|host:port;host:port,job|host:port");
   std::map<std::string, Tasks> jobs;
@@ -96,16 +86,6 @@ StatusOr<ClusterSpec> ClusterSpec::Parse(absl::string_view text) {
     }
   }
   return OfTasks(std::move(jobs));
-}
-
-pb::ClusterDef ClusterSpec::ToDef() const {
-  pb::ClusterDef def;
-  for (const auto& [name, tasks] : jobs_) {
-    pb::JobDef* job = def.add_job();
-    job->set_name(name);
-    for (const auto& [index, address] : tasks) (*job->mutable_tasks())[index] = address;
-  }
-  return def;
 }
 
 std::string ClusterSpec::ToString() const {

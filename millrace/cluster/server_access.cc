@@ -15,11 +15,6 @@ std::string ReadVariable(const char* name) {
 
 }  // namespace
 
-bool InsecureByEnvironment() {
-  const std::string value = ReadVariable(kInsecureVariable);
-  return !value.empty() && value != "0";
-}
-
 StatusOr<ServerAccess> FindServerAccess(const net::HostPort& address, const ServerOptions& options) {
   ServerAccess access{.tls = options.tls, .file_roots = options.file_roots};
   const bool insecure = options.insecure || InsecureByEnvironment();

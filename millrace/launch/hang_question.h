@@ -23,8 +23,8 @@ struct HangAnswer {
 // The launcher's side: a query in flight.
 class HangQuestion {
  public:
-  // `millrace` is the path of this program; `tasks` are "worker/0=host:port". `credentials` is null if they have no
-  // TLS.
+  // Starts `millrace explain-hang` (tools/explain_hang.h). `millrace` is the path of this program; `tasks` are
+  // "worker/0=host:port". `credentials` is null if they have no TLS.
   static StatusOr<HangQuestion> Ask(const std::string& millrace, absl::Duration limit,
                                     const std::vector<std::string>& tasks, const TlsCredentials* credentials);
 
@@ -41,10 +41,5 @@ class HangQuestion {
   Fd fd_;
   std::string text_;
 };
-
-// The other side, run in the separate process: asks the tasks and writes the answer to stdout. Returns the exit code.
-// `arguments` are the limit in seconds, then the tasks; the credentials, if any, come from stdin. Tasks that do not run
-// Millrace, or do not serve yet, are skipped.
-int AnswerHangQuestion(const std::vector<std::string>& arguments);
 
 }  // namespace millrace::launch

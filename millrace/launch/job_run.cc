@@ -14,7 +14,6 @@
 #include "millrace/launch/process_tree.h"
 #include "millrace/launch/requeue.h"
 #include "millrace/launch/spawn.h"
-#include "millrace/train/timeline/merge_timelines.h"
 
 namespace millrace::launch {
 namespace {
@@ -271,7 +270,7 @@ Status JobRun::MakeAuthority() {
 
 void JobRun::MergeProfiles() {
   if (job_->options.profile_steps.empty()) return;
-  const StatusOr<std::string> path = MergeTimelines(job_->options.profile_dir);
+  const StatusOr<std::string> path = job_->options.merge_profiles(job_->options.profile_dir);
   job_->Say(path.ok() ? absl::StrCat("wrote ", *path, " (open it in chrome://tracing or ui.perfetto.dev)")
                       : absl::StrCat("no timeline in ", job_->options.profile_dir, ": ", path.status().message()));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <csignal>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,9 @@ struct LauncherOptions {
   std::vector<std::string> dashboard_flags = {};
   std::string log_dir = {};  // if not empty, each task's output is also written to a file there
   std::string profile_steps = {}, profile_dir = {};
+  // Joins what programs have written into `profile_dir` and returns the file's path: MergeTimelines. Needed only with
+  // `profile_steps`.
+  std::function<StatusOr<std::string>(const std::string& directory)> merge_profiles = nullptr;
   int notice_signal = SIGTERM;  // besides SIGTERM, ends the job in order (Supervision::OnNotice)
   // A job that a notice has ended is started again by its scheduler (requeue.h).
   bool requeue = false;

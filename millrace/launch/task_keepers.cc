@@ -12,13 +12,13 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "millrace/base/notice.h"
-#include "millrace/cluster/server_access.h"
+#include "millrace/cluster/server_environment.h"
 #include "millrace/launch/gpu_shares.h"
 #include "millrace/launch/process_tree.h"
 #include "millrace/launch/training_text.h"
 #include "millrace/net/address.h"
 #include "millrace/train/progress.h"
-#include "millrace/train/timeline/merge_timelines.h"
+#include "millrace/train/timeline/profile_variables.h"
 
 namespace millrace::launch {
 namespace {

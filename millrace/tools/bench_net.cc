@@ -110,7 +110,7 @@ int BenchNet(const BenchNetFlags& flags) {
 
 }  // namespace
 
-std::function<int()> AddBenchNet(CLI::App& app, CLI::App** command) {
+std::function<int()> AddBenchNet(CLI::App& app, const std::vector<std::string>& program, CLI::App** command) {
   CLI::App* bench = app.add_subcommand("bench-net",
                                        "Measures the bandwidth between two processes of this host or between two "
                                        "hosts, and how much of it Millrace reaches");

@@ -63,7 +63,7 @@ int ShowCheckpoint(const CheckpointFlags& flags) {
 
 }  // namespace
 
-std::function<int()> AddCheckpoint(CLI::App& app, CLI::App** command) {
+std::function<int()> AddCheckpoint(CLI::App& app, const std::vector<std::string>& program, CLI::App** command) {
   CLI::App* checkpoint = app.add_subcommand(
       "checkpoint", "Lists the tensors of a checkpoint, Millrace's or TensorFlow's, or prints one of them");
   auto flags = std::make_shared<CheckpointFlags>();

@@ -126,7 +126,7 @@ int ShowDashboard(const DashboardFlags& flags) {
 
 }  // namespace
 
-std::function<int()> AddDashboard(CLI::App& app, CLI::App** command) {
+std::function<int()> AddDashboard(CLI::App& app, const std::vector<std::string>& program, CLI::App** command) {
   CLI::App* dashboard = app.add_subcommand(
       "dashboard", "Shows a job or a cluster on a live web page, and as metrics for Prometheus, until Ctrl-C");
   auto flags = std::make_shared<DashboardFlags>();

@@ -77,7 +77,7 @@ int EndWithJob(const EndFlags& flags) {
 
 }  // namespace
 
-std::function<int()> AddEndWithJob(CLI::App& app, CLI::App** command) {
+std::function<int()> AddEndWithJob(CLI::App& app, const std::vector<std::string>& program, CLI::App** command) {
   CLI::App* end = app.add_subcommand(
       "end-with-job", "In a pod of a ps: removes their StatefulSet when the Job of the workers has ended");
   auto flags = std::make_shared<EndFlags>();

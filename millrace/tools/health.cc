@@ -58,7 +58,7 @@ int ShowHealth(const HealthFlags& flags) {
 
 }  // namespace
 
-std::function<int()> AddHealth(CLI::App& app, CLI::App** command) {
+std::function<int()> AddHealth(CLI::App& app, const std::vector<std::string>& program, CLI::App** command) {
   CLI::App* health =
       app.add_subcommand("health", "Whether a task serves: exit code 0 if it does, 1 if not; for a scheduler's probes");
   auto flags = std::make_shared<HealthFlags>();

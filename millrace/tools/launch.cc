@@ -17,7 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "millrace/base/file.h"
-#include "millrace/cluster/server_access.h"
+#include "millrace/cluster/server_environment.h"
 #include "millrace/dashboard/dashboard.h"
 #include "millrace/dashboard/plan.h"
 #include "millrace/launch/allocation.h"
@@ -26,6 +26,7 @@
 #include "millrace/tools/command.h"
 #include "millrace/tools/job_flags.h"
 #include "millrace/tools/notice_flags.h"
+#include "millrace/train/timeline/merge_timelines.h"
 
 namespace millrace {
 namespace {
@@ -205,6 +206,7 @@ StatusOr<launch::LauncherOptions> OptionsOf(LaunchFlags flags, const std::vector
   MR_RETURN_IF_ERROR(CheckProfile(&flags));
   options.profile_steps = flags.profile_steps;
   options.profile_dir = flags.profile_dir;
+  options.merge_profiles = [](const std::string& directory) { return MergeTimelines(directory); };
   const char* term = getenv("TERM");
   const bool terminal = isatty(STDOUT_FILENO) != 0 && term != nullptr && absl::string_view(term) != "dumb";
   MR_ASSIGN_OR_RETURN(options.colour, UseColour(flags, terminal));

@@ -1,55 +1,41 @@
-// The `millrace` command.
-#include <algorithm>
+// The `millrace` command. A scheduler starts `place` for every task of a job, and a launcher `task-keeper`: those are
+// here. The other commands come with the library (commands.cc), which takes longer to load than a task to be placed.
+#include <dlfcn.h>
+
+#include <cstdio>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "millrace/base/version.h"
 #include "millrace/launch/init_process.h"
 #include "millrace/tools/command.h"
+#include "millrace/tools/command_line.h"
+#include "millrace/tools/task_keeper.h"
+
+#ifdef MILLRACE_COMMANDS_LINKED
+extern "C" int MillraceRunCommand(int argc, char** argv);
+#endif
+
+namespace {
+
+int RunOther(int argc, char** argv) {
+#ifdef MILLRACE_COMMANDS_LINKED
+  return MillraceRunCommand(argc, argv);
+#else
+  void* const library = dlopen(MILLRACE_COMMANDS, RTLD_NOW);
+  const auto run =
+      library == nullptr ? nullptr : reinterpret_cast<int (*)(int, char**)>(dlsym(library, "MillraceRunCommand"));
+  if (run != nullptr) return run(argc, argv);
+  fprintf(stderr, "millrace: cannot load its commands: %s; it is installed beside libmillrace.so\n", dlerror());
+  return 1;
+#endif
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   millrace::launch::SplitOffInit();
-  if (const std::optional<int> code = millrace::RunHiddenCommand(argc, argv)) return *code;
-  CLI::App app{"Millrace: distributed dataflow with TensorFlow's protocol"};
-  app.name("millrace");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", millrace::Version());
-  app.failure_message(CLI::FailureMessage::help);
   const std::string name = argc > 1 ? argv[1] : "";
-  const bool launches = name == "launch" || name == "place" || name == "manifest";
-  // What follows `launch ... --` belongs to the launched program; do not parse it.
-  std::vector<std::string> program;
-  char** const dashes = std::find_if(argv, argv + argc, [](const char* word) { return std::string(word) == "--"; });
-  if (dashes != argv + argc && launches) {
-    program.assign(dashes + 1, argv + argc);
-    argc = static_cast<int>(dashes - argv);
-  }
-  std::vector<std::pair<CLI::App*, std::function<int()>>> commands;
-  CLI::App* command = nullptr;
-  std::function<int()> run = millrace::AddLaunch(app, program, &command);
-  commands.emplace_back(command, std::move(run));
-  run = millrace::AddPlace(app, program, &command);
-  commands.emplace_back(command, std::move(run));
-  run = millrace::AddManifest(app, program, &command);
-  commands.emplace_back(command, std::move(run));
-  for (const millrace::AddCommand add : {&millrace::AddServe, &millrace::AddStatus, &millrace::AddDashboard,
-                                         &millrace::AddPlan, &millrace::AddCheckpoint, &millrace::AddSavedModel,
-                                         &millrace::AddBenchNet, &millrace::AddHealth, &millrace::AddEndWithJob}) {
-    run = add(app, &command);
-    commands.emplace_back(command, std::move(run));
-  }
-  app.failure_message([launches](const CLI::App*, const CLI::Error& error) {
-    return std::string("millrace: ") + error.what() +
-           (launches ? "\nThe program and its own flags come after --." : "") + "\nRun with --help for the flags.\n";
-  });
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  for (auto& [command, run] : commands) {
-    if (command->parsed()) return run();
-  }
-  return 2;
+  if (name == "task-keeper") return millrace::RunTaskKeeper(std::vector<std::string>(argv + 2, argv + argc));
+  if (name == "place") return millrace::RunCommandLine(argc, argv, {&millrace::AddPlace});
+  return RunOther(argc, argv);
 }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "millrace/cluster/server_access.h"
+#include "millrace/cluster/server_environment.h"
 #include "millrace/launch/place/run_place.h"
 #include "millrace/tools/command.h"
 #include "millrace/tools/job_flags.h"

@@ -127,7 +127,7 @@ StatusOr<std::string> Plan(const PlanFlags& flags) {
 
 }  // namespace
 
-std::function<int()> AddPlan(CLI::App& app, CLI::App** command) {
+std::function<int()> AddPlan(CLI::App& app, const std::vector<std::string>& program, CLI::App** command) {
   CLI::App* plan = app.add_subcommand(
       "plan", "Predicts the steps/s of a job with other numbers of ps tasks and workers, from the rates of one run");
   auto flags = std::make_shared<PlanFlags>();

@@ -144,7 +144,7 @@ int ShowOrRun(const SavedModelFlags& flags) {
 
 }  // namespace
 
-std::function<int()> AddSavedModel(CLI::App& app, CLI::App** command) {
+std::function<int()> AddSavedModel(CLI::App& app, const std::vector<std::string>& program, CLI::App** command) {
   CLI::App* model = app.add_subcommand(
       "saved_model", "Shows the signatures of a SavedModel, Millrace's or TensorFlow's, or runs one on values given");
   auto flags = std::make_shared<SavedModelFlags>();

@@ -183,7 +183,7 @@ int Serve(const ServeFlags& flags) {
 
 }  // namespace
 
-std::function<int()> AddServe(CLI::App& app, CLI::App** command) {
+std::function<int()> AddServe(CLI::App& app, const std::vector<std::string>& program, CLI::App** command) {
   CLI::App* serve = app.add_subcommand(
       "serve", "Runs one task of a cluster, a master and a worker, at the task's address in the cluster spec");
   auto flags = std::make_shared<ServeFlags>();

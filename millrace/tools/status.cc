@@ -111,7 +111,7 @@ int ShowStatus(const StatusFlags& flags) {
 
 }  // namespace
 
-std::function<int()> AddStatus(CLI::App& app, CLI::App** command) {
+std::function<int()> AddStatus(CLI::App& app, const std::vector<std::string>& program, CLI::App** command) {
   CLI::App* status = app.add_subcommand("status",
                                         "Shows the jobs that run on this machine, or the tasks of a cluster: devices, "
                                         "sessions, running steps and waits");

@@ -237,7 +237,9 @@ TEST_F(NoticeOfSession, EndsTheLoopOfASupervisorWhoseChiefSaves) {
     auto supervisor = Supervisor::Create(model.scope, {.logdir = dir_.path(), .notices = &board}).value();
     ManagedSession managed = supervisor->Managed().value();
     for (int i = 0; !supervisor->ShouldStop(); ++i) {
-      if (i < 3) ASSERT_EQ(managed->Run(model.train), absl::OkStatus());
+      if (i < 3) {
+        ASSERT_EQ(managed->Run(model.train), absl::OkStatus());
+      }
       if (i == 3) board.Give({});
       if (i >= 3) supervisor->WaitForStop();
     }

@@ -26,7 +26,7 @@ def faults(layers, deps):
     found, room = set(), None
     for line in deps.splitlines():
         if not line.startswith(" "):
-            match = re.match(r"\S*/millrace_(\w+)\.dir/\S*: #deps .*\(VALID\)", line)
+            match = re.match(r"\S*/millrace_(\w+?)(?:_light)?\.dir/\S*: #deps .*\(VALID\)", line)
             room = match.group(1) if match and match.group(1) in layers else None
         elif room:
             match = re.match(r".*[\s/](millrace/(\w+)/\S+\.h)$", line)

@@ -22,6 +22,10 @@ class Headers(unittest.TestCase):
         self.assertEqual(len(found), 1)
         self.assertIn("millrace/base may not use millrace/tensor/shape.h", found[0])
 
+    def test_a_rooms_light_files_are_the_rooms(self):
+        deps = OBJECT.format("base").replace("millrace_base.dir", "millrace_base_light.dir") + "    ../../millrace/tensor/shape.h\n"
+        self.assertEqual(len(headers.faults(LAYERS, deps)), 1)
+
     def test_absolute_paths_count_too(self):
         deps = OBJECT.format("base") + "    /home/a/millrace/millrace/tensor/shape.h\n"
         self.assertEqual(len(headers.faults(LAYERS, deps)), 1)

@@ -22,8 +22,10 @@ namespace millrace::launch {
 namespace {
 
 constexpr absl::Duration kConnectLimit = absl::Seconds(3), kAnswerLimit = absl::Seconds(10);
-// Between two rounds: short at first, since the processes of a job start together.
+// Between two rounds: short at first, since the processes of a job start together, and longer the more there are, so
+// that they do not take the time in which rank 0 could start.
 constexpr int kFirstPauseMs = 4, kLongestPauseMs = 250;
+constexpr int kRanksPerMs = 4;
 constexpr int kQuickRounds = 100;
 constexpr size_t kMaxMeetingHosts = 64;
 
@@ -164,7 +166,7 @@ StatusOr<JoinedMeeting> JoinMeeting(const MeetingPoint& point, MeetingHello hell
       found[name] = std::string(joined.status().message());
     return joined;
   };
-  int pause = kFirstPauseMs;
+  int pause = std::clamp(hello.size / kRanksPerMs, kFirstPauseMs, kLongestPauseMs);
   for (int round = 0;; ++round) {
     if (round > kQuickRounds) pause = std::min(2 * pause, kLongestPauseMs);
     if (!point.local.empty()) {

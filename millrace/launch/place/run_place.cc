@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_join.h"
 #include "millrace/base/notice.h"
-#include "millrace/cluster/server_access.h"
+#include "millrace/cluster/server_environment.h"
 #include "millrace/launch/keeper.h"
 #include "millrace/launch/keeper_arrivals.h"
 #include "millrace/launch/meeting/choose_guard.h"

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "millrace/base/notice.h"
-#include "millrace/cluster/server_access.h"
+#include "millrace/cluster/server_environment.h"
 
 namespace millrace::manifest {
 namespace {

@@ -14,6 +14,7 @@
 #include "millrace/cluster/watch/measure_clock.h"
 #include "millrace/net/grpc/grpc_transport.h"
 #include "millrace/train/timeline/merge_timelines.h"
+#include "millrace/train/timeline/profile_variables.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace {

@@ -11,6 +11,7 @@
 #include "millrace/cluster/watch/measure_clock.h"
 #include "millrace/net/grpc/grpc_transport.h"
 #include "millrace/train/timeline/merge_timelines.h"
+#include "millrace/train/timeline/profile_variables.h"
 #include "millrace/train/timeline/timeline.h"
 #include "nlohmann/json.hpp"
 

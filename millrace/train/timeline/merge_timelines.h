@@ -10,11 +10,6 @@
 
 namespace millrace {
 
-// The environment variables in which `millrace launch --profile_steps` tells programs which global steps to trace
-// ("100", or "100:105" with the end excluded) and in which directory to write the timeline's parts.
-inline constexpr char kProfileStepsVariable[] = "MILLRACE_PROFILE_STEPS";
-inline constexpr char kProfileDirVariable[] = "MILLRACE_PROFILE_DIR";
-
 inline constexpr char kTimelinePartSuffix[] = ".timeline_part";
 
 // Writes DIRECTORY/worker_0.step_100.timeline_part, a serialized TimelinePart, and creates the directory if needed.
