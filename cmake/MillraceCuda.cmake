@@ -69,11 +69,14 @@ function(millrace_add_cuda_library)
   configure_file(${PROJECT_SOURCE_DIR}/millrace/device/cuda/built_for.h.in ${PROJECT_BINARY_DIR}/millrace/device/cuda/built_for.h @ONLY)
 
   # The text of what NVRTC compiles with every program.
-  set(headers ${PROJECT_SOURCE_DIR}/millrace/ops/kernels)
-  file(READ ${headers}/cuda/prelude.h MILLRACE_PRELUDE)
-  file(READ ${headers}/functors.h MILLRACE_FUNCTORS)
-  set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${headers}/cuda/prelude.h ${headers}/functors.h)
-  configure_file(${headers}/cuda/program_headers.cc.in ${PROJECT_BINARY_DIR}/program_headers.cc @ONLY)
+  set(ops ${PROJECT_SOURCE_DIR}/millrace/ops)
+  foreach(header PRELUDE=kernels/cuda/prelude.h FUNCTORS=kernels/functors.h REDUCTIONS=kernels/cuda/reductions.h ROWS=nn/cuda/rows.h
+          OPTIMIZER_STEPS=training/optimizer_steps.h)
+    string(REGEX MATCH "^(.*)=(.*)$" header ${header})
+    file(READ ${ops}/${CMAKE_MATCH_2} MILLRACE_${CMAKE_MATCH_1})
+    set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ops}/${CMAKE_MATCH_2})
+  endforeach()
+  configure_file(${ops}/kernels/cuda/program_headers.cc.in ${PROJECT_BINARY_DIR}/program_headers.cc @ONLY)
 
   millrace_jumbo(sources cuda)
   list(APPEND sources ${PROJECT_BINARY_DIR}/program_headers.cc)

@@ -2,6 +2,9 @@
 //
 //   ops_table                    prints the table
 //   ops_table --check FILE       exits with 1 when FILE is not that table
+//
+// Kernels for GPUs are in libmillrace_cuda.so. Where that was not built, no table is printed, and the check leaves out
+// which ops have one.
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -9,6 +12,7 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "millrace/device/cuda_devices.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/runtime/kernel_registry.h"
 
@@ -61,8 +65,14 @@ std::string Table() {
 }  // namespace millrace
 
 int main(int argc, char** argv) {
-  const std::string table = millrace::Table();
+  millrace::CudaDeviceCount();  // opens the library, which registers its kernels
+  const bool has_gpu_kernels = millrace::KernelRegistry::Global().Has("MatMul", "GPU");
+  std::string table = millrace::Table();
   if (argc == 1) {
+    if (!has_gpu_kernels) {
+      std::cerr << "ops_table: libmillrace_cuda.so is not built, so its kernels would be missing\n";
+      return 1;
+    }
     std::cout << table;
     return 0;
   }
@@ -73,7 +83,11 @@ int main(int argc, char** argv) {
   std::ifstream in(argv[2]);
   std::stringstream content;
   content << in.rdbuf();
-  if (in && content.str() == table) return 0;
+  std::string expected = content.str();
+  if (!has_gpu_kernels) {
+    for (std::string* text : {&table, &expected}) *text = absl::StrReplaceAll(*text, {{", GPU |", " |"}});
+  }
+  if (in && expected == table) return 0;
   std::cerr << argv[2] << " is not what the registry says. Write it again: build/release/tests/ops_table > " << argv[2]
             << "\n";
   return 1;

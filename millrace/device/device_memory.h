@@ -1,6 +1,7 @@
 // Tensors in device memory, which the host must not dereference.
 #pragma once
 
+#include "millrace/device/copy_box.h"
 #include "millrace/tensor/tensor.h"
 
 namespace millrace {
@@ -13,6 +14,13 @@ class DeviceBuffer : public Buffer {
   // Enqueues a copy of `from`, memory of the same device, to here; both are ordered with the device's kernels, and
   // either may be released once this has returned.
   virtual Status CopyFrom(const DeviceBuffer& from, size_t bytes) = 0;
+  // The same for a box of elements of `size` bytes each (1, 2, 4, 8 or 16), whose first one is at `first` in `from` and
+  // goes to `to` in here. The box is not empty, and source and target do not overlap. `from` is null if the source is
+  // in host memory, which is an error unless the device can read that.
+  virtual Status CopyBoxFrom(const DeviceBuffer* from, const void* first, void* to, size_t size,
+                             const CopyBox& box) = 0;
+  // Enqueues writing zeros.
+  virtual Status Clear(void* at, size_t bytes) = 0;
 
  protected:
   using Buffer::Buffer;

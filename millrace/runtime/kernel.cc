@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "millrace/graph/host_memory.h"
+
 namespace millrace {
 namespace {
 
@@ -17,6 +19,13 @@ StatusOr<Tensor*> KernelContext::AllocateOutput(int i, const Shape& shape) {
   MR_CHECK(i >= 0 && i < num_outputs_);
   Tensor* out = &outputs_[i];
   MR_RETURN_IF_ERROR(Tensor::MakeInto(node_->output_type(i), shape, allocator_, out));
+  return out;
+}
+
+StatusOr<Tensor*> KernelContext::AllocateDeviceOutput(int i, const Shape& shape) {
+  if (device_->shares_host_memory() || IsInHostMemory({const_cast<Node*>(node_), i})) return AllocateOutput(i, shape);
+  Tensor* const out = &outputs_[i];
+  MR_RETURN_IF_ERROR(Tensor::MakeInto(node_->output_type(i), shape, device_->allocator(), out));
   return out;
 }
 

@@ -188,8 +188,11 @@ class KernelContext {
 
   // Allocates output i. RESOURCE_EXHAUSTED if memory is exhausted.
   StatusOr<Tensor*> AllocateOutput(int i, const Shape& shape);
-  // The same, but reuses the buffer of an input if one of `candidates` has the right size and type and this node is its
-  // last user.
+  // The same in the memory of the node's device, where other kernels of the device expect it (MILLRACE_HOST_MEMORY);
+  // for kernels that run on several kinds of devices.
+  StatusOr<Tensor*> AllocateDeviceOutput(int i, const Shape& shape);
+  // AllocateOutput, but reuses the buffer of an input if one of `candidates` has the right size and type and this node
+  // is its last user.
   StatusOr<Tensor*> ForwardOrAllocateOutput(std::initializer_list<int> candidates, int i, const Shape& shape);
   // Scratch memory for the duration of this call.
   StatusOr<Tensor> AllocateTemp(DType dtype, const Shape& shape);

@@ -35,7 +35,10 @@ KernelRegistry& KernelRegistry::Global() {
 }
 
 bool KernelTypes::Include(const Node& node) const {
-  return attr == nullptr || absl::c_linear_search(types, node.AttrOr<DType>(attr, DType::kInvalid));
+  const auto includes = [&](const char* name, const std::vector<DType>& among) {
+    return name == nullptr || absl::c_linear_search(among, node.AttrOr<DType>(name, DType::kInvalid));
+  };
+  return includes(attr, types) && includes(other_attr, other_types);
 }
 
 void KernelRegistry::Register(std::string op, DeviceKind device, Factory factory, KernelTypes types) {

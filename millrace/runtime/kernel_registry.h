@@ -20,10 +20,13 @@ inline constexpr DeviceKind kCuda = DeviceKind::kCuda;
 
 const char* DeviceKindName(DeviceKind kind);  // "CPU", "GPU": Device::type()
 
-// The nodes that a kernel is for: those whose attr `attr` is one of `types`. All, if `attr` is null.
+// The nodes that a kernel is for: those whose attr `attr` is one of `types`, and `other_attr` one of `other_types`. A
+// null attr may be anything.
 struct KernelTypes {
   const char* attr = nullptr;
   std::vector<DType> types = {};
+  const char* other_attr = nullptr;
+  std::vector<DType> other_types = {};
   bool Include(const Node& node) const;
 };
 

@@ -17,19 +17,46 @@ class LateBuffer : public DeviceBuffer {
   LateBuffer(LateCard* card, void* data, size_t size) : DeviceBuffer(data, size), card_(card) {}
   Allocator* allocator() const override { return card_; }
   Status CopyFrom(const DeviceBuffer& from, size_t bytes) override {
-    const auto copy = [to = data_, from = from.data(), bytes]() -> Status {
+    return InOrder([to = data_, from = from.data(), bytes]() -> Status {
       std::memcpy(to, from, bytes);
       return absl::OkStatus();
-    };
-    if (card_->stream().IsAtWork()) return copy();
-    card_->stream().Enqueue(copy);
-    return absl::OkStatus();
+    });
+  }
+  Status CopyBoxFrom(const DeviceBuffer* from, const void* first, void* to, size_t size, const CopyBox& box) override {
+    if (from == nullptr && !card_->stream().IsAtWork()) return Internal("a box is copied from host memory");
+    return InOrder([box, at = static_cast<const char*>(first), to = static_cast<char*>(to), size]() -> Status {
+      CopyDims(box.dims, at, to, size);
+      return absl::OkStatus();
+    });
+  }
+  Status Clear(void* at, size_t bytes) override {
+    return InOrder([at, bytes]() -> Status {
+      std::memset(at, 0, bytes);
+      return absl::OkStatus();
+    });
   }
 
  protected:
   LateCard* const card_;
 
  private:
+  // Now, if this is the thread that does the stream's work.
+  Status InOrder(LateStream::Work work) {
+    if (card_->stream().IsAtWork()) return work();
+    card_->stream().Enqueue(std::move(work));
+    return absl::OkStatus();
+  }
+  static void CopyDims(absl::Span<const CopyBox::Dim> dims, const char* from, char* to, size_t size) {
+    if (dims.empty()) {
+      std::memcpy(to, from, size);
+      return;
+    }
+    const CopyBox::Dim& outer = dims.front();
+    const int64_t bytes = static_cast<int64_t>(size);
+    for (int64_t i = 0; i < outer.size; ++i)
+      CopyDims(dims.subspan(1), from + i * outer.from * bytes, to + i * outer.to * bytes, size);
+  }
+
   // Work that uses the memory may still wait.
   void Destroy() override {
     card_->stream().Enqueue([data = data_, size = size_]() -> Status {

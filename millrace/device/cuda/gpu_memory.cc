@@ -4,18 +4,55 @@
 #include <limits>
 #include <utility>
 
+#include "millrace/device/cuda/copy_box_kernel.h"
+
 namespace millrace {
 
 int GpuBuffer::ordinal() const { return allocator_->ordinal(); }
 
 Allocator* GpuBuffer::allocator() const { return allocator_; }
 
-Status GpuBuffer::CopyFrom(const DeviceBuffer& from, size_t bytes) {
+Status GpuBuffer::Prepare(const DeviceBuffer* from) const {
   MR_RETURN_IF_CUDA_ERROR(allocator_->device(), cudaSetDevice(allocator_->ordinal()));
-  MR_RETURN_IF_ERROR(static_cast<const GpuBuffer&>(from).AwaitOnCompute());
-  MR_RETURN_IF_ERROR(AwaitOnCompute());
+  if (from != nullptr) MR_RETURN_IF_ERROR(static_cast<const GpuBuffer*>(from)->AwaitOnCompute());
+  return AwaitOnCompute();
+}
+
+Status GpuBuffer::CopyFrom(const DeviceBuffer& from, size_t bytes) {
+  MR_RETURN_IF_ERROR(Prepare(&from));
   MR_RETURN_IF_CUDA_ERROR(allocator_->device(),
                           cudaMemcpyAsync(data_, from.data(), bytes, cudaMemcpyDeviceToDevice, allocator_->compute()));
+  return absl::OkStatus();
+}
+
+Status GpuBuffer::CopyBoxFrom(const DeviceBuffer* from, const void* first, void* to, size_t size, const CopyBox& box) {
+  if (from == nullptr) return Internal("a tensor in host memory is copied within that of ", allocator_->device());
+  MR_RETURN_IF_ERROR(Prepare(from));
+  const auto& dims = box.dims;
+  if (dims.empty() || (dims.size() == 1 && dims[0].from == 1 && dims[0].to == 1)) {
+    const size_t bytes = size * (dims.empty() ? 1 : static_cast<size_t>(dims[0].size));
+    MR_RETURN_IF_CUDA_ERROR(allocator_->device(),
+                            cudaMemcpyAsync(to, first, bytes, cudaMemcpyDeviceToDevice, allocator_->compute()));
+    return absl::OkStatus();
+  }
+  if (dims.size() > cuda::BoxOnDevice::kMostDims)
+    return Unimplemented("a GPU copies boxes of at most ", cuda::BoxOnDevice::kMostDims, " dimensions, not of ",
+                         dims.size());
+  cuda::BoxOnDevice there;
+  there.rank = static_cast<int>(dims.size());
+  for (int d = 0; d < there.rank; ++d) {
+    there.size[d] = dims[d].size;
+    there.from[d] = dims[d].from;
+    there.to[d] = dims[d].to;
+    there.num_elements *= dims[d].size;
+  }
+  MR_RETURN_IF_CUDA_ERROR(allocator_->device(), cuda::LaunchCopyBox(there, first, to, size, allocator_->compute()));
+  return absl::OkStatus();
+}
+
+Status GpuBuffer::Clear(void* at, size_t bytes) {
+  MR_RETURN_IF_ERROR(Prepare(nullptr));
+  MR_RETURN_IF_CUDA_ERROR(allocator_->device(), cudaMemsetAsync(at, 0, bytes, allocator_->compute()));
   return absl::OkStatus();
 }
 

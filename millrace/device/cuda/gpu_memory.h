@@ -19,6 +19,8 @@ class GpuBuffer final : public DeviceBuffer {
   int ordinal() const;
   Allocator* allocator() const override;
   Status CopyFrom(const DeviceBuffer& from, size_t bytes) override;
+  Status CopyBoxFrom(const DeviceBuffer* from, const void* first, void* to, size_t size, const CopyBox& box) override;
+  Status Clear(void* at, size_t bytes) override;
 
   // Records that a copy on another stream fills this memory until `event`; users wait for the event on the device.
   void FilledBy(std::shared_ptr<const CudaEvent> event);
@@ -31,6 +33,8 @@ class GpuBuffer final : public DeviceBuffer {
   friend class GpuAllocator;
   GpuBuffer(GpuAllocator* allocator, void* data, size_t size) : DeviceBuffer(data, size), allocator_(allocator) {}
   void Destroy() override;
+  // Before work on the compute stream that uses this memory and `from`.
+  Status Prepare(const DeviceBuffer* from) const;
 
   GpuAllocator* const allocator_;
   std::shared_ptr<const CudaEvent> filled_;  // set once, before the buffer is shared

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
@@ -38,7 +39,7 @@ class BroadcastToKernel : public Kernel {
       ctx.SetOutput(0, input);
       return absl::OkStatus();
     }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, shape));
     const auto from = RowMajorStrides(input.shape().dims());
     const auto to = RowMajorStrides(shape.dims());
     CopyBox box;
@@ -46,7 +47,7 @@ class BroadcastToKernel : public Kernel {
       const bool repeats = i < extra || input.dim(i - extra) == 1;
       box.Add(shape.dim(i), repeats ? 0 : from[i - extra], to[i]);
     }
-    return StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), 0, out->raw_data(), 0);
+    return StridedCopy(ctx, std::move(box), input, 0, out, 0);
   }
 };
 
@@ -152,6 +153,9 @@ MILLRACE_OP(BroadcastTo)
     .Trait(OpTrait::kUnboundedOutput)
     .Summary("Broadcasts a tensor to a shape.");
 MILLRACE_KERNEL(BroadcastTo, kCpu, BroadcastToKernel);
+MILLRACE_KERNEL(BroadcastTo, kCuda, BroadcastToKernel);
+MILLRACE_HOST_MEMORY(BroadcastTo, "GPU", "shape");
+MILLRACE_HOST_KERNEL(BroadcastTo, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(BroadcastArgs)
     .Input("s0: T")

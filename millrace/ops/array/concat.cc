@@ -4,6 +4,7 @@
 #include "absl/container/inlined_vector.h"
 #include "millrace/graph/constant_ints.h"
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
@@ -38,11 +39,11 @@ class ConcatKernel : public Kernel {
     }
     const int axis = static_cast<int>(wanted < 0 ? wanted + rank : wanted);
     MR_ASSIGN_OR_RETURN(const Shape shape, OutputShape(ctx, axis));
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, shape));
     const int64_t outer = shape.Product(0, axis);
     const int64_t row = shape.Product(axis, rank);
     const bool long_runs = row * static_cast<int64_t>(SizeOf(out->dtype())) >= kLongRun * in_.count;
-    if (IsPlain(out->dtype()) && out->TotalBytes() <= kSmallBytes && long_runs) {
+    if (long_runs && out->TotalBytes() <= kSmallBytes && IsPlain(out->dtype()) && ctx.device()->shares_host_memory()) {
       JoinRows(ctx, outer, static_cast<char*>(out->raw_data()));
       return absl::OkStatus();
     }
@@ -53,7 +54,7 @@ class ConcatKernel : public Kernel {
       CopyBox box;
       box.Add(outer, run, row);
       box.Add(run, 1, 1);
-      MR_RETURN_IF_ERROR(StridedCopy(ctx, out->dtype(), std::move(box), value.raw_data(), 0, out->raw_data(), at));
+      MR_RETURN_IF_ERROR(StridedCopy(ctx, std::move(box), value, 0, out, at));
       at += run;
     }
     return absl::OkStatus();
@@ -222,6 +223,8 @@ MILLRACE_OP(Concat)
     .Gradient(ConcatGradient)
     .Summary("Concatenates tensors along a dimension.");
 MILLRACE_KERNEL(Concat, kCpu, ConcatKernel);
+MILLRACE_KERNEL(Concat, kCuda, ConcatKernel);
+MILLRACE_HOST_MEMORY(Concat, "GPU", "concat_dim");
 MILLRACE_HOST_KERNEL(Concat, kCuda, "T", DType::kInt32);
 
 KnownInts ConcatInts(IntsContext& c) {
@@ -246,6 +249,8 @@ MILLRACE_OP(ConcatV2)
     .Ints(ConcatInts)
     .Summary("Concatenates tensors along a dimension.");
 MILLRACE_KERNEL(ConcatV2, kCpu, ConcatKernel);
+MILLRACE_KERNEL(ConcatV2, kCuda, ConcatKernel);
+MILLRACE_HOST_MEMORY(ConcatV2, "GPU", "axis");
 MILLRACE_HOST_KERNEL(ConcatV2, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(ConcatOffset)

@@ -56,11 +56,11 @@ class DiagPartKernel : public Kernel {
       }
     }
     const Shape shape(input.shape().dims().first(half_rank));
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, shape));
     const int64_t n = shape.num_elements();
     CopyBox box;
     box.Add(n, n + 1, 1);
-    return StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), 0, out->raw_data(), 0);
+    return StridedCopy(ctx, std::move(box), input, 0, out, 0);
   }
 };
 
@@ -109,6 +109,7 @@ MILLRACE_OP(DiagPart)
     .Gradient(DiagPartGradient)
     .Summary("The diagonal of a tensor.");
 MILLRACE_KERNEL(DiagPart, kCpu, DiagPartKernel);
+MILLRACE_KERNEL(DiagPart, kCuda, DiagPartKernel);
 
 }  // namespace
 }  // namespace millrace

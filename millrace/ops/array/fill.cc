@@ -3,17 +3,17 @@
 #include <cstring>
 
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
+#include "millrace/ops/kernels/strided_copy.h"
 #include "millrace/ops/list/tensor_list.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
-
-constexpr int64_t kGrain = 1 << 16;
 
 class FillKernel : public Kernel {
  public:
@@ -28,15 +28,10 @@ class FillKernel : public Kernel {
     }
     MR_ASSIGN_OR_RETURN(IntList dims, ReadInts(ctx.input(0), "dims"));
     MR_ASSIGN_OR_RETURN(Shape shape, Shape::Make(dims));
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
-    const int64_t n = shape.num_elements();
-    const bool known = DispatchMove(value.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      const T v = *value.raw<T>();
-      T* to = out->raw<T>();
-      ctx.ParallelFor(n, kGrain, [&](int64_t b, int64_t e) { std::fill(to + b, to + e, v); });
-    });
-    return known ? absl::OkStatus() : InvalidArgument("Fill does not take ", value.dtype());
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, shape));
+    CopyBox box;
+    box.Add(shape.num_elements(), 0, 1);
+    return StridedCopy(ctx, std::move(box), value, 0, out, 0);
   }
 };
 
@@ -102,6 +97,8 @@ MILLRACE_OP(Fill)
     .Trait(OpTrait::kUnboundedOutput)
     .Summary("A tensor filled with one value.");
 MILLRACE_KERNEL(Fill, kCpu, FillKernel);
+MILLRACE_KERNEL(Fill, kCuda, FillKernel);
+MILLRACE_HOST_MEMORY(Fill, "GPU", "dims");
 MILLRACE_HOST_KERNEL(Fill, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(ZerosLike)

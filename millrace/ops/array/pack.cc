@@ -32,15 +32,14 @@ class PackKernel : public Kernel {
       ctx.SetOutput(0, ctx.input(0).ViewAs(ctx.input(0).dtype(), shape));
       return absl::OkStatus();
     }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, shape));
     const int64_t outer = first.Product(0, axis);
     const int64_t run = first.Product(axis, first.rank());
     for (int i = 0; i < n; ++i) {
       CopyBox box;
       box.Add(outer, run, run * n);
       box.Add(run, 1, 1);
-      MR_RETURN_IF_ERROR(
-          StridedCopy(ctx, out->dtype(), std::move(box), ctx.input(i).raw_data(), 0, out->raw_data(), i * run));
+      MR_RETURN_IF_ERROR(StridedCopy(ctx, std::move(box), ctx.input(i), 0, out, i * run));
     }
     return absl::OkStatus();
   }
@@ -95,15 +94,15 @@ class UnpackKernel : public Kernel {
       return absl::OkStatus();
     }
     for (int i = 0; i < n; ++i) {
-      MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(i, shape));
-      if (outer == 1 && IsPlain(out->dtype())) {
+      MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(i, shape));
+      if (outer == 1 && IsPlain(out->dtype()) && ctx.device()->shares_host_memory()) {
         if (bytes > 0) std::memcpy(out->raw_data(), static_cast<const char*>(input.raw_data()) + i * bytes, bytes);
         continue;
       }
       CopyBox box;
       box.Add(outer, run * n, run);
       box.Add(run, 1, 1);
-      MR_RETURN_IF_ERROR(StridedCopy(ctx, out->dtype(), std::move(box), input.raw_data(), i * run, out->raw_data(), 0));
+      MR_RETURN_IF_ERROR(StridedCopy(ctx, std::move(box), input, i * run, out, 0));
     }
     return absl::OkStatus();
   }
@@ -154,6 +153,7 @@ MILLRACE_OP(Pack)
     .Ints(PackInts)
     .Summary("Stacks tensors along a new dimension.");
 MILLRACE_KERNEL(Pack, kCpu, PackKernel);
+MILLRACE_KERNEL(Pack, kCuda, PackKernel);
 MILLRACE_HOST_KERNEL(Pack, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(Unpack)
@@ -166,6 +166,7 @@ MILLRACE_OP(Unpack)
     .Gradient(UnpackGradient)
     .Summary("Splits a tensor along a dimension, which is removed.");
 MILLRACE_KERNEL(Unpack, kCpu, UnpackKernel);
+MILLRACE_KERNEL(Unpack, kCuda, UnpackKernel);
 MILLRACE_HOST_KERNEL(Unpack, kCuda, "T", DType::kInt32);
 
 }  // namespace

@@ -1,15 +1,13 @@
 // Pad and PadV2: a border of one value.
-#include <algorithm>
-#include <cstring>
 
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
 #include "millrace/ops/array/paddings.h"
 #include "millrace/ops/kernels/strided_copy.h"
 #include "millrace/runtime/kernel_registry.h"
-#include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
@@ -28,8 +26,14 @@ class PadKernel : public Kernel {
       ctx.SetOutput(0, input);
       return absl::OkStatus();
     }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
-    FillWith(ctx, ctx.num_inputs() > 2 ? &ctx.input(2) : nullptr, out);
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, shape));
+    if (ctx.num_inputs() > 2) {
+      CopyBox all;
+      all.Add(shape.num_elements(), 0, 1);
+      MR_RETURN_IF_ERROR(StridedCopy(ctx, std::move(all), ctx.input(2), 0, out, 0));
+    } else {
+      MR_RETURN_IF_ERROR(ClearTensor(ctx, out));
+    }
     const auto from = RowMajorStrides(input.shape().dims());
     const auto to = RowMajorStrides(shape.dims());
     CopyBox box;
@@ -38,19 +42,7 @@ class PadKernel : public Kernel {
       box.Add(input.dim(i), from[i], to[i]);
       offset += paddings[i].before * to[i];
     }
-    return StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), 0, out->raw_data(), offset);
-  }
-
- private:
-  // Fills with zeros if `value` is null.
-  static void FillWith(KernelContext& ctx, const Tensor* value, Tensor* out) {
-    const int64_t n = out->num_elements();
-    DispatchMove(out->dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      const T v = value != nullptr ? *value->raw<T>() : T{};
-      T* to = out->raw<T>();
-      ctx.ParallelFor(n, 1 << 16, [&](int64_t b, int64_t e) { std::fill(to + b, to + e, v); });
-    });
+    return StridedCopy(ctx, std::move(box), input, 0, out, offset);
   }
 };
 
@@ -80,6 +72,9 @@ MILLRACE_OP(Pad)
     .Trait(OpTrait::kUnboundedOutput)
     .Summary("Pads a tensor with zeros.");
 MILLRACE_KERNEL(Pad, kCpu, PadKernel);
+MILLRACE_KERNEL(Pad, kCuda, PadKernel);
+MILLRACE_HOST_MEMORY(Pad, "GPU", "paddings");
+MILLRACE_HOST_KERNEL(Pad, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(PadV2)
     .Input("input: T")
@@ -93,6 +88,9 @@ MILLRACE_OP(PadV2)
     .Trait(OpTrait::kUnboundedOutput)
     .Summary("Pads a tensor with a value.");
 MILLRACE_KERNEL(PadV2, kCpu, PadKernel);
+MILLRACE_KERNEL(PadV2, kCuda, PadKernel);
+MILLRACE_HOST_MEMORY(PadV2, "GPU", "paddings");
+MILLRACE_HOST_KERNEL(PadV2, kCuda, "T", DType::kInt32);
 
 }  // namespace
 }  // namespace millrace

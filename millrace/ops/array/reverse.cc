@@ -1,5 +1,6 @@
 // Reverse, ReverseV2 and ReverseSequence.
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
@@ -18,7 +19,7 @@ Status ReverseAxes(KernelContext& ctx, absl::Span<const bool> reversed) {
     ctx.SetOutput(0, input);
     return absl::OkStatus();
   }
-  MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, input.shape()));
+  MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, input.shape()));
   const auto strides = RowMajorStrides(input.shape().dims());
   CopyBox box;
   int64_t offset = 0;
@@ -26,7 +27,7 @@ Status ReverseAxes(KernelContext& ctx, absl::Span<const bool> reversed) {
     box.Add(input.dim(i), reversed[i] ? -strides[i] : strides[i], strides[i]);
     if (reversed[i]) offset += (input.dim(i) - 1) * strides[i];
   }
-  return StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), offset, out->raw_data(), 0);
+  return StridedCopy(ctx, std::move(box), input, offset, out, 0);
 }
 
 class ReverseKernel : public Kernel {
@@ -101,7 +102,7 @@ class ReverseSequenceKernel : public Kernel {
         return InvalidArgument("seq_lengths(", i, ") > input.dims(", seq, ")");
       }
     }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, input.shape()));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, input.shape()));
     const auto strides = RowMajorStrides(input.shape().dims());
     for (size_t i = 0; i < lengths.size(); ++i) {
       const int64_t base = static_cast<int64_t>(i) * strides[batch];
@@ -112,11 +113,10 @@ class ReverseSequenceKernel : public Kernel {
         head.Add(d == seq ? n : input.dim(d), d == seq ? -strides[d] : strides[d], strides[d]);
         tail.Add(d == seq ? input.dim(d) - n : input.dim(d), strides[d], strides[d]);
       }
-      MR_RETURN_IF_ERROR(StridedCopy(ctx, input.dtype(), std::move(head), input.raw_data(),
-                                     base + (n > 0 ? (n - 1) * strides[seq] : 0), out->raw_data(), base));
-      const int64_t rest = base + n * strides[seq];
       MR_RETURN_IF_ERROR(
-          StridedCopy(ctx, input.dtype(), std::move(tail), input.raw_data(), rest, out->raw_data(), rest));
+          StridedCopy(ctx, std::move(head), input, base + (n > 0 ? (n - 1) * strides[seq] : 0), out, base));
+      const int64_t rest = base + n * strides[seq];
+      MR_RETURN_IF_ERROR(StridedCopy(ctx, std::move(tail), input, rest, out, rest));
     }
     return absl::OkStatus();
   }
@@ -172,6 +172,9 @@ MILLRACE_OP(ReverseV2)
     .Gradient(ReverseGradient)
     .Summary("Reverses a tensor along dimensions.");
 MILLRACE_KERNEL(ReverseV2, kCpu, ReverseV2Kernel);
+MILLRACE_KERNEL(ReverseV2, kCuda, ReverseV2Kernel);
+MILLRACE_HOST_MEMORY(ReverseV2, "GPU", "axis");
+MILLRACE_HOST_KERNEL(ReverseV2, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(ReverseSequence)
     .Input("input: T")
@@ -185,6 +188,8 @@ MILLRACE_OP(ReverseSequence)
     .Gradient(ReverseSequenceGradient)
     .Summary("Reverses the beginning of each sequence.");
 MILLRACE_KERNEL(ReverseSequence, kCpu, ReverseSequenceKernel);
+MILLRACE_KERNEL(ReverseSequence, kCuda, ReverseSequenceKernel);
+MILLRACE_HOST_MEMORY(ReverseSequence, "GPU", "seq_lengths");
 
 }  // namespace
 }  // namespace millrace

@@ -1,5 +1,6 @@
 // Roll: shifts elements along dimensions, wrapping around.
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
@@ -31,7 +32,7 @@ class RollKernel : public Kernel {
       const int64_t n = std::max<int64_t>(1, input.dim(axis));
       shift[axis] = ((shift[axis] + shifts[i] % n) % n + n) % n;
     }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, input.shape()));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, input.shape()));
     if (input.num_elements() == 0) return absl::OkStatus();
     return CopyBlocks(ctx, input, shift, out);
   }
@@ -60,7 +61,7 @@ class RollKernel : public Kernel {
         }
         box.Add(size, strides[d], strides[d]);
       }
-      MR_RETURN_IF_ERROR(StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), from, out->raw_data(), to));
+      MR_RETURN_IF_ERROR(StridedCopy(ctx, std::move(box), input, from, out, to));
     }
     return absl::OkStatus();
   }
@@ -89,6 +90,9 @@ MILLRACE_OP(Roll)
     .Gradient(RollGradient)
     .Summary("Shifts elements along dimensions, wrapping around.");
 MILLRACE_KERNEL(Roll, kCpu, RollKernel);
+MILLRACE_KERNEL(Roll, kCuda, RollKernel);
+MILLRACE_HOST_MEMORY(Roll, "GPU", "shift");
+MILLRACE_HOST_MEMORY(Roll, "GPU", "axis");
 
 }  // namespace
 }  // namespace millrace

@@ -1,6 +1,7 @@
 // Slice: a box cut out of a tensor.
 #include "millrace/graph/constant_ints.h"
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/slice_bounds.h"
@@ -36,11 +37,11 @@ class SliceKernel : public Kernel {
       ctx.SetOutput(0, input.Slice(begin[0], begin[0] + shape.dim(0)));
       return absl::OkStatus();
     }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, shape));
     const auto out_strides = RowMajorStrides(shape.dims());
     CopyBox box;
     for (int i = 0; i < rank; ++i) box.Add(shape.dim(i), strides[i], out_strides[i]);
-    return StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), offset, out->raw_data(), 0);
+    return StridedCopy(ctx, std::move(box), input, offset, out, 0);
   }
 };
 
@@ -82,6 +83,9 @@ MILLRACE_OP(Slice)
     .Ints(SliceInts)
     .Summary("A contiguous slice of a tensor.");
 MILLRACE_KERNEL(Slice, kCpu, SliceKernel);
+MILLRACE_KERNEL(Slice, kCuda, SliceKernel);
+MILLRACE_HOST_MEMORY(Slice, "GPU", "begin");
+MILLRACE_HOST_MEMORY(Slice, "GPU", "size");
 MILLRACE_HOST_KERNEL(Slice, kCuda, "T", DType::kInt32);
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SpaceToBatch, BatchToSpace and their N-dimensional forms: move spatial blocks to the batch dimension and back.
 #include <algorithm>
-#include <cstring>
 
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
@@ -142,8 +142,7 @@ Status MoveBlocks(KernelContext& ctx, const Blocks& b, const Tensor& from, const
     bool empty = false;
     for (const CopyBox::Dim& dim : box.dims) empty = empty || dim.size == 0;
     if (empty) continue;
-    MR_RETURN_IF_ERROR(StridedCopy(ctx, from.dtype(), std::move(box), from.raw_data(),
-                                   to_batch ? space_offset : batch_offset, out->raw_data(),
+    MR_RETURN_IF_ERROR(StridedCopy(ctx, std::move(box), from, to_batch ? space_offset : batch_offset, out,
                                    to_batch ? batch_offset : space_offset));
   }
   return absl::OkStatus();
@@ -176,8 +175,8 @@ class SpaceBatchKernel : public Kernel {
       ctx.SetOutput(0, input);
       return absl::OkStatus();
     }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
-    if (to_batch_) std::memset(out->raw_data(), 0, out->TotalBytes());
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, shape));
+    if (to_batch_) MR_RETURN_IF_ERROR(ClearTensor(ctx, out));
     return to_batch_ ? MoveBlocks(ctx, blocks, input, input.shape(), shape, true, out)
                      : MoveBlocks(ctx, blocks, input, shape, input.shape(), false, out);
   }
@@ -228,6 +227,9 @@ MILLRACE_OP(SpaceToBatchND)
     .Gradient(SpaceBatchGradient)
     .Summary("Pads and moves N-D blocks to the batch dimension.");
 MILLRACE_KERNEL(SpaceToBatchND, kCpu, SpaceBatchKernel);
+MILLRACE_KERNEL(SpaceToBatchND, kCuda, SpaceBatchKernel);
+MILLRACE_HOST_MEMORY(SpaceToBatchND, "GPU", "block_shape");
+MILLRACE_HOST_MEMORY(SpaceToBatchND, "GPU", "paddings");
 
 MILLRACE_OP(BatchToSpaceND)
     .Input("input: T")
@@ -241,6 +243,9 @@ MILLRACE_OP(BatchToSpaceND)
     .Gradient(SpaceBatchGradient)
     .Summary("Moves blocks from the batch dimension to N-D space and crops.");
 MILLRACE_KERNEL(BatchToSpaceND, kCpu, SpaceBatchKernel);
+MILLRACE_KERNEL(BatchToSpaceND, kCuda, SpaceBatchKernel);
+MILLRACE_HOST_MEMORY(BatchToSpaceND, "GPU", "block_shape");
+MILLRACE_HOST_MEMORY(BatchToSpaceND, "GPU", "crops");
 
 MILLRACE_OP(SpaceToBatch)
     .Input("input: T")
@@ -253,6 +258,8 @@ MILLRACE_OP(SpaceToBatch)
     .Gradient(SpaceBatchGradient)
     .Summary("Pads and moves 2-D blocks to the batch dimension.");
 MILLRACE_KERNEL(SpaceToBatch, kCpu, SpaceBatchKernel);
+MILLRACE_KERNEL(SpaceToBatch, kCuda, SpaceBatchKernel);
+MILLRACE_HOST_MEMORY(SpaceToBatch, "GPU", "paddings");
 
 MILLRACE_OP(BatchToSpace)
     .Input("input: T")
@@ -265,6 +272,8 @@ MILLRACE_OP(BatchToSpace)
     .Gradient(SpaceBatchGradient)
     .Summary("Moves blocks from the batch dimension to 2-D space and crops.");
 MILLRACE_KERNEL(BatchToSpace, kCpu, SpaceBatchKernel);
+MILLRACE_KERNEL(BatchToSpace, kCuda, SpaceBatchKernel);
+MILLRACE_HOST_MEMORY(BatchToSpace, "GPU", "crops");
 
 }  // namespace
 }  // namespace millrace

@@ -78,7 +78,7 @@ class SpaceDepthKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const PartialShape partial,
                         to_depth_ ? DepthShape(input.shape(), at_, block_) : SpaceShape(input.shape(), at_, block_));
     MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(partial.dims()));
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, shape));
     const Shape& space = to_depth_ ? input.shape() : shape;
     const Shape& depth = to_depth_ ? shape : input.shape();
     const auto s = RowMajorStrides(space.dims());
@@ -95,7 +95,7 @@ class SpaceDepthKernel : public Kernel {
     add(depth.dim(at_.w), s[at_.w] * block_, d[at_.w]);
     add(block_, s[at_.w], d[at_.c] * channels);
     add(channels, s[at_.c], d[at_.c]);
-    return StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), 0, out->raw_data(), 0);
+    return StridedCopy(ctx, std::move(box), input, 0, out, 0);
   }
 
  private:
@@ -132,6 +132,7 @@ MILLRACE_OP(SpaceToDepth)
     .Gradient(SpaceDepthGradient)
     .Summary("Moves 2-D blocks to the channels.");
 MILLRACE_KERNEL(SpaceToDepth, kCpu, SpaceDepthKernel);
+MILLRACE_KERNEL(SpaceToDepth, kCuda, SpaceDepthKernel);
 
 MILLRACE_OP(DepthToSpace)
     .Input("input: T")
@@ -143,6 +144,7 @@ MILLRACE_OP(DepthToSpace)
     .Gradient(SpaceDepthGradient)
     .Summary("Moves blocks from the channels to 2-D space.");
 MILLRACE_KERNEL(DepthToSpace, kCpu, SpaceDepthKernel);
+MILLRACE_KERNEL(DepthToSpace, kCuda, SpaceDepthKernel);
 
 }  // namespace
 }  // namespace millrace

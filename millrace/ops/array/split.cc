@@ -1,5 +1,6 @@
 // Split and SplitV: split a tensor along one dimension.
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
@@ -30,12 +31,12 @@ Status CutPieces(KernelContext& ctx, const Tensor& input, int axis, absl::Span<c
   for (size_t i = 0; i < sizes.size(); ++i) {
     Shape shape = input.shape();
     shape.set_dim(axis, sizes[i]);
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(static_cast<int>(i), shape));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(static_cast<int>(i), shape));
     const int64_t run = inner * sizes[i];
     CopyBox box;
     box.Add(outer, row, run);
     box.Add(run, 1, 1);
-    MR_RETURN_IF_ERROR(StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), at, out->raw_data(), 0));
+    MR_RETURN_IF_ERROR(StridedCopy(ctx, std::move(box), input, at, out, 0));
     at += run;
   }
   return absl::OkStatus();
@@ -173,6 +174,8 @@ MILLRACE_OP(Split)
     .Gradient(SplitGradient)
     .Summary("Splits a tensor into equal pieces along a dimension.");
 MILLRACE_KERNEL(Split, kCpu, SplitKernel);
+MILLRACE_KERNEL(Split, kCuda, SplitKernel);
+MILLRACE_HOST_MEMORY(Split, "GPU", "split_dim");
 MILLRACE_HOST_KERNEL(Split, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(SplitV)
@@ -187,6 +190,9 @@ MILLRACE_OP(SplitV)
     .Gradient(SplitVGradient)
     .Summary("Splits a tensor into pieces of given sizes along a dimension.");
 MILLRACE_KERNEL(SplitV, kCpu, SplitVKernel);
+MILLRACE_KERNEL(SplitV, kCuda, SplitVKernel);
+MILLRACE_HOST_MEMORY(SplitV, "GPU", "size_splits");
+MILLRACE_HOST_MEMORY(SplitV, "GPU", "split_dim");
 MILLRACE_HOST_KERNEL(SplitV, kCuda, "T", DType::kInt32);
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "millrace/graph/constant_ints.h"
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
@@ -33,14 +34,14 @@ class StridedSliceKernel : public Kernel {
       ctx.SetOutput(0, input.ViewAs(input.dtype(), shape));
       return absl::OkStatus();
     }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, shape));
     const auto strides = RowMajorStrides(input.shape().dims());
     const auto out_strides = RowMajorStrides(spec.size);
     CopyBox box;
     for (int i = 0; i < input.rank(); ++i) {
       box.Add(spec.size[i], strides[i] * spec.stride[i], out_strides[i]);
     }
-    return StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), spec.Offset(strides), out->raw_data(), 0);
+    return StridedCopy(ctx, std::move(box), input, spec.Offset(strides), out, 0);
   }
 
  private:
@@ -104,15 +105,15 @@ class StridedSliceGradKernel : public Kernel {
       ctx.SetOutput(0, dy.ViewAs(dy.dtype(), shape));
       return absl::OkStatus();
     }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
-    if (IsPlain(out->dtype())) std::memset(out->raw_data(), 0, out->TotalBytes());
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, shape));
+    MR_RETURN_IF_ERROR(ClearTensor(ctx, out));
     const auto strides = RowMajorStrides(shape.dims());
     const auto dy_strides = RowMajorStrides(spec.size);
     CopyBox box;
     for (int i = 0; i < shape.rank(); ++i) {
       box.Add(spec.size[i], dy_strides[i], strides[i] * spec.stride[i]);
     }
-    return StridedCopy(ctx, dy.dtype(), std::move(box), dy.raw_data(), 0, out->raw_data(), spec.Offset(strides));
+    return StridedCopy(ctx, std::move(box), dy, 0, out, spec.Offset(strides));
   }
 
  private:
@@ -175,6 +176,10 @@ MILLRACE_OP(StridedSlice)
     .Ints(StridedSliceInts)
     .Summary("A strided slice of a tensor (Python slicing).");
 MILLRACE_KERNEL(StridedSlice, kCpu, StridedSliceKernel);
+MILLRACE_KERNEL(StridedSlice, kCuda, StridedSliceKernel);
+MILLRACE_HOST_MEMORY(StridedSlice, "GPU", "begin");
+MILLRACE_HOST_MEMORY(StridedSlice, "GPU", "end");
+MILLRACE_HOST_MEMORY(StridedSlice, "GPU", "strides");
 MILLRACE_HOST_KERNEL(StridedSlice, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(StridedSliceGrad)
@@ -195,6 +200,12 @@ MILLRACE_OP(StridedSliceGrad)
     .Gradient(StridedSliceGradGradient)
     .Summary("The gradient of StridedSlice.");
 MILLRACE_KERNEL(StridedSliceGrad, kCpu, StridedSliceGradKernel);
+MILLRACE_KERNEL(StridedSliceGrad, kCuda, StridedSliceGradKernel);
+MILLRACE_HOST_MEMORY(StridedSliceGrad, "GPU", "shape");
+MILLRACE_HOST_MEMORY(StridedSliceGrad, "GPU", "begin");
+MILLRACE_HOST_MEMORY(StridedSliceGrad, "GPU", "end");
+MILLRACE_HOST_MEMORY(StridedSliceGrad, "GPU", "strides");
+MILLRACE_HOST_KERNEL(StridedSliceGrad, kCuda, "T", DType::kInt32);
 
 }  // namespace
 }  // namespace millrace

@@ -38,7 +38,7 @@ class TensorStridedSliceUpdateKernel : public Kernel {
     const auto value_strides = RowMajorStrides(spec.size);
     CopyBox box;
     for (int i = 0; i < input.rank(); ++i) box.Add(spec.size[i], value_strides[i], strides[i] * spec.stride[i]);
-    return StridedCopy(ctx, input.dtype(), std::move(box), filled.raw_data(), 0, out->raw_data(), spec.Offset(strides));
+    return StridedCopy(ctx, std::move(box), filled, 0, out, spec.Offset(strides));
   }
 
  private:

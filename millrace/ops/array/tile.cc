@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
@@ -48,7 +49,7 @@ class TileKernel : public Kernel {
       ctx.SetOutput(0, input);
       return absl::OkStatus();
     }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, shape));
     const auto from = RowMajorStrides(input.shape().dims());
     const auto to = RowMajorStrides(shape.dims());
     CopyBox box;
@@ -56,7 +57,7 @@ class TileKernel : public Kernel {
       box.Add(multiples[i], 0, to[i] * input.dim(i));
       box.Add(input.dim(i), from[i], to[i]);
     }
-    return StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), 0, out->raw_data(), 0);
+    return StridedCopy(ctx, std::move(box), input, 0, out, 0);
   }
 };
 
@@ -144,6 +145,8 @@ MILLRACE_OP(Tile)
     .Trait(OpTrait::kUnboundedOutput)
     .Summary("Repeats a tensor along its dimensions.");
 MILLRACE_KERNEL(Tile, kCpu, TileKernel);
+MILLRACE_KERNEL(Tile, kCuda, TileKernel);
+MILLRACE_HOST_MEMORY(Tile, "GPU", "multiples");
 MILLRACE_HOST_KERNEL(Tile, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(TileGrad)

@@ -1,5 +1,6 @@
 // Transpose, ConjugateTranspose and InvertPermutation.
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
@@ -62,12 +63,12 @@ class TransposeKernel : public Kernel {
       ctx.SetOutput(0, input.ViewAs(input.dtype(), shape));
       return absl::OkStatus();
     }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, shape));
     const auto from = RowMajorStrides(input.shape().dims());
     const auto to = RowMajorStrides(shape.dims());
     CopyBox box;
     for (int i = 0; i < rank; ++i) box.Add(shape.dim(i), from[perm[i]], to[i]);
-    MR_RETURN_IF_ERROR(StridedCopy(ctx, input.dtype(), std::move(box), input.raw_data(), 0, out->raw_data(), 0));
+    MR_RETURN_IF_ERROR(StridedCopy(ctx, std::move(box), input, 0, out, 0));
     if (conjugate_ && input.dtype() == DType::kComplex64) Conjugate<std::complex<float>>(ctx, out);
     if (conjugate_ && input.dtype() == DType::kComplex128) Conjugate<std::complex<double>>(ctx, out);
     return absl::OkStatus();
@@ -153,6 +154,8 @@ MILLRACE_OP(Transpose)
     .Gradient(TransposeGradient)
     .Summary("Permutes the dimensions of a tensor.");
 MILLRACE_KERNEL(Transpose, kCpu, TransposeKernel);
+MILLRACE_KERNEL(Transpose, kCuda, TransposeKernel);
+MILLRACE_HOST_MEMORY(Transpose, "GPU", "perm");
 MILLRACE_HOST_KERNEL(Transpose, kCuda, "T", DType::kInt32);
 
 MILLRACE_OP(ConjugateTranspose)

@@ -8,6 +8,7 @@
 #include <immintrin.h>
 #endif
 
+#include "millrace/device/device_memory.h"
 #include "millrace/tensor/dispatch.h"
 #include "millrace/tensor/resource_handle.h"
 
@@ -192,6 +193,12 @@ void CopyBoxOf(KernelContext& ctx, const CopyBox& box, const T* from, T* to) {
   });
 }
 
+// The device memory that a kernel writes to; null if it writes to host memory.
+DeviceBuffer* TargetOnDevice(KernelContext& ctx, const Tensor& to) {
+  if (ctx.device()->shares_host_memory()) return nullptr;
+  return const_cast<DeviceBuffer*>(DeviceBufferOf(to));
+}
+
 }  // namespace
 
 absl::InlinedVector<int64_t, 8> RowMajorStrides(absl::Span<const int64_t> dims) {
@@ -204,14 +211,31 @@ absl::InlinedVector<int64_t, 8> RowMajorStrides(absl::Span<const int64_t> dims) 
   return strides;
 }
 
-Status StridedCopy(KernelContext& ctx, DType dtype, CopyBox box, const void* from, int64_t from_offset, void* to,
+Status StridedCopy(KernelContext& ctx, CopyBox box, const Tensor& from, int64_t from_offset, Tensor* to,
                    int64_t to_offset) {
   if (!Normalize(box)) return absl::OkStatus();
+  const DType dtype = to->dtype();
+  if (DeviceBuffer* const target = TargetOnDevice(ctx, *to)) {
+    const int64_t size = static_cast<int64_t>(SizeOf(dtype));
+    return target->CopyBoxFrom(DeviceBufferOf(from), static_cast<const char*>(from.raw_data()) + from_offset * size,
+                               static_cast<char*>(to->raw_data()) + to_offset * size, size, box);
+  }
   const bool known = DispatchMove(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    CopyBoxOf<T>(ctx, box, static_cast<const T*>(from) + from_offset, static_cast<T*>(to) + to_offset);
+    CopyBoxOf<T>(ctx, box, static_cast<const T*>(from.raw_data()) + from_offset,
+                 static_cast<T*>(to->raw_data()) + to_offset);
   });
   return known ? absl::OkStatus() : InvalidArgument("elements of type ", dtype, " cannot be copied");
+}
+
+Status ClearTensor(KernelContext& ctx, Tensor* tensor) {
+  if (!IsPlain(tensor->dtype()) || tensor->TotalBytes() == 0) return absl::OkStatus();
+  if (DeviceBuffer* const target = TargetOnDevice(ctx, *tensor))
+    return target->Clear(tensor->raw_data(), tensor->TotalBytes());
+  char* const to = static_cast<char*>(tensor->raw_data());
+  ctx.ParallelFor(static_cast<int64_t>(tensor->TotalBytes()), kPieceBytes,
+                  [to](int64_t begin, int64_t end) { std::memset(to + begin, 0, static_cast<size_t>(end - begin)); });
+  return absl::OkStatus();
 }
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
 // All, Any.
+#include "millrace/graph/host_memory.h"
 #include "millrace/ops/kernels/reduce.h"
 #include "millrace/ops/math/reduction.h"
 
@@ -44,6 +45,8 @@ MILLRACE_OP(Any)
     .Summary("Logical or along the given axes");
 
 MILLRACE_KERNEL(All, kCpu, ReduceOf<AllReducer, Types<bool>>);
+MILLRACE_HOST_MEMORY(All, "GPU", "reduction_indices");
 MILLRACE_KERNEL(Any, kCpu, ReduceOf<AnyReducer, Types<bool>>);
+MILLRACE_HOST_MEMORY(Any, "GPU", "reduction_indices");
 
 }  // namespace millrace

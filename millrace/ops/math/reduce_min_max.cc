@@ -1,6 +1,7 @@
 // Max, Min.
 #include <limits>
 
+#include "millrace/graph/host_memory.h"
 #include "millrace/ops/kernels/elementwise.h"
 #include "millrace/ops/kernels/reduce.h"
 #include "millrace/ops/math/reduction.h"
@@ -86,8 +87,10 @@ MILLRACE_OP(Min)
     .Summary("The minimum along the given axes");
 
 MILLRACE_KERNEL(Max, kCpu, ReduceOf<MaxReducer, RealTypes>);
+MILLRACE_HOST_MEMORY(Max, "GPU", "reduction_indices");
 MILLRACE_HOST_KERNEL(Max, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(Min, kCpu, ReduceOf<MinReducer, RealTypes>);
+MILLRACE_HOST_MEMORY(Min, "GPU", "reduction_indices");
 MILLRACE_HOST_KERNEL(Min, kCuda, "T", DType::kInt32);
 
 }  // namespace millrace

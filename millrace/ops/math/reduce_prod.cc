@@ -1,5 +1,6 @@
 // Prod.
 #include "millrace/graph/constant_ints.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/ops/kernels/elementwise.h"
 #include "millrace/ops/kernels/reduce.h"
 #include "millrace/ops/math/reduction.h"
@@ -77,6 +78,7 @@ MILLRACE_OP(Prod)
     .Summary("The product of the elements along the given axes");
 
 MILLRACE_KERNEL(Prod, kCpu, ReduceOf<ProdReducer, NumberTypes>);
+MILLRACE_HOST_MEMORY(Prod, "GPU", "reduction_indices");
 MILLRACE_HOST_KERNEL(Prod, kCuda, "T", DType::kInt32);
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
 // Sum, Mean.
+#include "millrace/graph/host_memory.h"
 #include "millrace/ops/kernels/elementwise.h"
 #include "millrace/ops/kernels/reduce.h"
 #include "millrace/ops/math/reduction.h"
@@ -71,7 +72,9 @@ MILLRACE_OP(Mean)
     .Summary("The mean of the elements along the given axes");
 
 MILLRACE_KERNEL(Sum, kCpu, ReduceOf<SumReducer, NumberTypes>);
+MILLRACE_HOST_MEMORY(Sum, "GPU", "reduction_indices");
 MILLRACE_HOST_KERNEL(Sum, kCuda, "T", DType::kInt32);
 MILLRACE_KERNEL(Mean, kCpu, ReduceOf<MeanReducer, NumberTypes>);
+MILLRACE_HOST_MEMORY(Mean, "GPU", "reduction_indices");
 
 }  // namespace millrace

@@ -1,16 +1,27 @@
 // AssignAddVariableOp and AssignSubVariableOp on a GPU.
+#include "millrace/ops/kernels/cuda/compiled_kernels.h"
 #include "millrace/ops/kernels/cuda/cuda_call.h"
+#include "millrace/ops/kernels/cuda/elementwise_program.h"
 #include "millrace/ops/state/variable_access.h"
 #include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
 namespace {
 
-template <cuda::BinaryFn kFn>
 class CudaAssignUpdateKernel : public Kernel {
  public:
-  explicit CudaAssignUpdateKernel(KernelInit& init) : dtype_(init.input_type(1)), type_(CudaElementType(dtype_)) {
-    if (!type_) FailDType(init, dtype_);
+  explicit CudaAssignUpdateKernel(KernelInit& init) : dtype_(init.input_type(1)) {
+    const ElementwiseProgram program{.functor = init.node().is_type("AssignAddVariableOp") ? "AddFn" : "SubFn",
+                                     .arity = 2,
+                                     .inputs = {dtype_, dtype_},
+                                     .output = dtype_};
+    StatusOr<cudaKernel_t> kernel =
+        CompiledKernel(program.Text(), ElementwiseProgram::kKernel, CudaDevice::GpuOf(init.device())->ordinal());
+    if (kernel.ok()) {
+      kernel_ = *kernel;
+    } else {
+      init.Fail(kernel.status());
+    }
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -24,19 +35,28 @@ class CudaAssignUpdateKernel : public Kernel {
       }
       MR_ASSIGN_OR_RETURN(const void* from, call.Memory(old_value));
       MR_ASSIGN_OR_RETURN(void* to, call.Memory(*new_value));
-      return call.Launched("LaunchBinary", cuda::LaunchBinary(kFn, *type_, PlanSameShape(old_value.num_elements()),
-                                                              from, by, to, call.stream()));
+      int64_t n = old_value.num_elements();
+      if (n == 0) return absl::OkStatus();
+      int moves = 1;
+      std::vector<void*> arguments = {&n, &from, &moves, &by, &moves, &to};
+      return call.LaunchOverElements(ctx.node().type(), kernel_, n, arguments);
     };
     return ChangeState(ctx, [&](VariableUpdate* by) { return variable->UpdateDense(update, by); });
   }
 
  private:
   const DType dtype_;
-  const std::optional<cuda::ElementType> type_;
+  cudaKernel_t kernel_ = nullptr;
 };
 
-MILLRACE_KERNEL(AssignAddVariableOp, kCuda, CudaAssignUpdateKernel<cuda::BinaryFn::kAdd>);
-MILLRACE_KERNEL(AssignSubVariableOp, kCuda, CudaAssignUpdateKernel<cuda::BinaryFn::kSub>);
+std::vector<DType> Types() {
+  std::vector<DType> types = CudaNumbers();
+  types.push_back(DType::kInt32);
+  return types;
+}
+
+MILLRACE_KERNEL_OF(AssignAddVariableOp, kCuda, ({"dtype", Types()}), CudaAssignUpdateKernel);
+MILLRACE_KERNEL_OF(AssignSubVariableOp, kCuda, ({"dtype", Types()}), CudaAssignUpdateKernel);
 
 }  // namespace
 }  // namespace millrace

@@ -42,7 +42,7 @@ class StridedSliceAssignKernel : public Kernel {
     for (int i = 0; i < to->rank(); ++i) {
       box.Add(spec.size[i], value_strides[i], strides[i] * spec.stride[i]);
     }
-    return StridedCopy(ctx, dtype_, std::move(box), value.raw_data(), 0, to->raw_data(), spec.Offset(strides));
+    return StridedCopy(ctx, std::move(box), value, 0, to, spec.Offset(strides));
   }
 
   const DType dtype_;

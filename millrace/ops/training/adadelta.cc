@@ -1,36 +1,10 @@
 // Adadelta.
 #include "millrace/graph/op_schema.h"
-#include "millrace/ops/training/element_math.h"
 #include "millrace/ops/training/optimizer_kernel.h"
+#include "millrace/ops/training/optimizer_steps.h"
 
 namespace millrace {
 namespace {
-
-using element_math::Rsqrt;
-using element_math::Sqrt;
-using element_math::Square;
-
-// v: variable, mean square of gradients, mean square of updates.
-struct Adadelta {
-  static constexpr int kVariables = 3;
-  static constexpr const char* kScalars[] = {"lr", "rho", "epsilon"};
-  static constexpr const char* kFlag = nullptr;
-  using DTypes = FloatAndComplexTypes;
-
-  template <typename T>
-  struct Step {
-    Step(const T* s, bool) : lr(s[0]), rho(s[1]), epsilon(s[2]) {}
-
-    void operator()(T* v, T grad) const {
-      v[1] = v[1] * rho + Square(grad) * (T(1) - rho);
-      const T update = Sqrt(v[2] + epsilon) * Rsqrt(v[1] + epsilon) * grad;
-      v[0] -= update * lr;
-      v[2] = v[2] * rho + Square(update) * (T(1) - rho);
-    }
-
-    const T lr, rho, epsilon;
-  };
-};
 
 MILLRACE_OP(ApplyAdadelta)
     .Input("var: Ref(T)")
@@ -100,10 +74,10 @@ MILLRACE_OP(ResourceSparseApplyAdadelta)
     .Trait(OpTrait::kUpdatesVariable)
     .Summary("Sparse Adadelta update of resource variables.");
 
-MILLRACE_KERNEL(ApplyAdadelta, kCpu, OptimizerKernelOf<Adadelta>);
-MILLRACE_KERNEL(ResourceApplyAdadelta, kCpu, OptimizerKernelOf<Adadelta>);
-MILLRACE_KERNEL(SparseApplyAdadelta, kCpu, OptimizerKernelOf<Adadelta>);
-MILLRACE_KERNEL(ResourceSparseApplyAdadelta, kCpu, OptimizerKernelOf<Adadelta>);
+MILLRACE_KERNEL(ApplyAdadelta, kCpu, OptimizerKernelOf<optimizer_steps::Adadelta>);
+MILLRACE_KERNEL(ResourceApplyAdadelta, kCpu, OptimizerKernelOf<optimizer_steps::Adadelta>);
+MILLRACE_KERNEL(SparseApplyAdadelta, kCpu, OptimizerKernelOf<optimizer_steps::Adadelta>);
+MILLRACE_KERNEL(ResourceSparseApplyAdadelta, kCpu, OptimizerKernelOf<optimizer_steps::Adadelta>);
 
 }  // namespace
 }  // namespace millrace

@@ -1,77 +1,10 @@
 // Adagrad and its proximal form.
 #include "millrace/graph/op_schema.h"
-#include "millrace/ops/training/element_math.h"
 #include "millrace/ops/training/optimizer_kernel.h"
+#include "millrace/ops/training/optimizer_steps.h"
 
 namespace millrace {
 namespace {
-
-using element_math::Rsqrt;
-using element_math::Shrink;
-using element_math::Sqrt;
-using element_math::Square;
-
-// v: variable, accumulator.
-struct Adagrad {
-  static constexpr int kVariables = 2;
-  static constexpr const char* kScalars[] = {"lr"};
-  static constexpr const char* kFlag = "update_slots";
-  using DTypes = FloatAndComplexTypes;
-
-  template <typename T>
-  struct Step {
-    Step(const T* s, bool flag) : lr(s[0]), update_slots(flag) {}
-
-    void operator()(T* v, T grad) const {
-      if (update_slots) v[1] += Square(grad);
-      v[0] -= grad * lr * Rsqrt(v[1]);
-    }
-
-    const T lr;
-    const bool update_slots;
-  };
-};
-
-struct AdagradV2 {
-  static constexpr int kVariables = 2;
-  static constexpr const char* kScalars[] = {"lr", "epsilon"};
-  static constexpr const char* kFlag = "update_slots";
-  using DTypes = FloatAndComplexTypes;
-
-  template <typename T>
-  struct Step {
-    Step(const T* s, bool flag) : lr(s[0]), epsilon(s[1]), update_slots(flag) {}
-
-    void operator()(T* v, T grad) const {
-      if (update_slots) v[1] += Square(grad);
-      v[0] -= grad * lr / (Sqrt(v[1]) + epsilon);
-    }
-
-    const T lr, epsilon;
-    const bool update_slots;
-  };
-};
-
-struct ProximalAdagrad {
-  static constexpr int kVariables = 2;
-  static constexpr const char* kScalars[] = {"lr", "l1", "l2"};
-  static constexpr const char* kFlag = nullptr;
-  using DTypes = Types<float, double>;
-
-  template <typename T>
-  struct Step {
-    Step(const T* s, bool) : lr(s[0]), l1(s[1]), l2(s[2]) {}
-
-    void operator()(T* v, T grad) const {
-      v[1] += Square(grad);
-      const T rate = lr * Rsqrt(v[1]);
-      const T moved = v[0] - grad * rate;
-      v[0] = (l1 > T(0) ? Shrink(moved, rate * l1) : moved) / (T(1) + l2 * rate);
-    }
-
-    const T lr, l1, l2;
-  };
-};
 
 MILLRACE_OP(ApplyAdagrad)
     .Input("var: Ref(T)")
@@ -261,18 +194,18 @@ MILLRACE_OP(ResourceSparseApplyProximalAdagrad)
     .Trait(OpTrait::kUpdatesVariable)
     .Summary("Sparse proximal Adagrad (L1 and L2) update of resource variables.");
 
-MILLRACE_KERNEL(ApplyAdagrad, kCpu, OptimizerKernelOf<Adagrad>);
-MILLRACE_KERNEL(ResourceApplyAdagrad, kCpu, OptimizerKernelOf<Adagrad>);
-MILLRACE_KERNEL(SparseApplyAdagrad, kCpu, OptimizerKernelOf<Adagrad>);
-MILLRACE_KERNEL(ResourceSparseApplyAdagrad, kCpu, OptimizerKernelOf<Adagrad>);
-MILLRACE_KERNEL(ApplyAdagradV2, kCpu, OptimizerKernelOf<AdagradV2>);
-MILLRACE_KERNEL(ResourceApplyAdagradV2, kCpu, OptimizerKernelOf<AdagradV2>);
-MILLRACE_KERNEL(SparseApplyAdagradV2, kCpu, OptimizerKernelOf<AdagradV2>);
-MILLRACE_KERNEL(ResourceSparseApplyAdagradV2, kCpu, OptimizerKernelOf<AdagradV2>);
-MILLRACE_KERNEL(ApplyProximalAdagrad, kCpu, OptimizerKernelOf<ProximalAdagrad>);
-MILLRACE_KERNEL(ResourceApplyProximalAdagrad, kCpu, OptimizerKernelOf<ProximalAdagrad>);
-MILLRACE_KERNEL(SparseApplyProximalAdagrad, kCpu, OptimizerKernelOf<ProximalAdagrad>);
-MILLRACE_KERNEL(ResourceSparseApplyProximalAdagrad, kCpu, OptimizerKernelOf<ProximalAdagrad>);
+MILLRACE_KERNEL(ApplyAdagrad, kCpu, OptimizerKernelOf<optimizer_steps::Adagrad>);
+MILLRACE_KERNEL(ResourceApplyAdagrad, kCpu, OptimizerKernelOf<optimizer_steps::Adagrad>);
+MILLRACE_KERNEL(SparseApplyAdagrad, kCpu, OptimizerKernelOf<optimizer_steps::Adagrad>);
+MILLRACE_KERNEL(ResourceSparseApplyAdagrad, kCpu, OptimizerKernelOf<optimizer_steps::Adagrad>);
+MILLRACE_KERNEL(ApplyAdagradV2, kCpu, OptimizerKernelOf<optimizer_steps::AdagradV2>);
+MILLRACE_KERNEL(ResourceApplyAdagradV2, kCpu, OptimizerKernelOf<optimizer_steps::AdagradV2>);
+MILLRACE_KERNEL(SparseApplyAdagradV2, kCpu, OptimizerKernelOf<optimizer_steps::AdagradV2>);
+MILLRACE_KERNEL(ResourceSparseApplyAdagradV2, kCpu, OptimizerKernelOf<optimizer_steps::AdagradV2>);
+MILLRACE_KERNEL(ApplyProximalAdagrad, kCpu, OptimizerKernelOf<optimizer_steps::ProximalAdagrad>);
+MILLRACE_KERNEL(ResourceApplyProximalAdagrad, kCpu, OptimizerKernelOf<optimizer_steps::ProximalAdagrad>);
+MILLRACE_KERNEL(SparseApplyProximalAdagrad, kCpu, OptimizerKernelOf<optimizer_steps::ProximalAdagrad>);
+MILLRACE_KERNEL(ResourceSparseApplyProximalAdagrad, kCpu, OptimizerKernelOf<optimizer_steps::ProximalAdagrad>);
 
 }  // namespace
 }  // namespace millrace

@@ -1,48 +1,10 @@
 // Gradient descent, plain and proximal.
 #include "millrace/graph/op_schema.h"
-#include "millrace/ops/training/element_math.h"
 #include "millrace/ops/training/optimizer_kernel.h"
+#include "millrace/ops/training/optimizer_steps.h"
 
 namespace millrace {
 namespace {
-
-using element_math::Shrink;
-
-struct GradientDescent {
-  static constexpr int kVariables = 1;
-  static constexpr const char* kScalars[] = {"alpha"};
-  static constexpr const char* kFlag = nullptr;
-  using DTypes = FloatAndComplexTypes;
-
-  template <typename T>
-  struct Step {
-    Step(const T* s, bool) : alpha(s[0]) {}
-
-    void operator()(T* v, T grad) const { v[0] -= grad * alpha; }
-
-    const T alpha;
-  };
-};
-
-// A step of gradient descent, then the proximal step of the L1 and L2 penalties.
-struct ProximalGradientDescent {
-  static constexpr int kVariables = 1;
-  static constexpr const char* kScalars[] = {"alpha", "l1", "l2"};
-  static constexpr const char* kFlag = nullptr;
-  using DTypes = Types<float, double>;
-
-  template <typename T>
-  struct Step {
-    Step(const T* s, bool) : alpha(s[0]), l1(s[1]), l2(s[2]) {}
-
-    void operator()(T* v, T grad) const {
-      const T moved = v[0] - grad * alpha;
-      v[0] = (l1 > T(0) ? Shrink(moved, alpha * l1) : moved) / (T(1) + l2 * alpha);
-    }
-
-    const T alpha, l1, l2;
-  };
-};
 
 MILLRACE_OP(ApplyGradientDescent)
     .Input("var: Ref(T)")
@@ -128,12 +90,14 @@ MILLRACE_OP(ResourceSparseApplyProximalGradientDescent)
     .Trait(OpTrait::kUpdatesVariable)
     .Summary("Sparse proximal gradient descent (L1 and L2) update of resource variables.");
 
-MILLRACE_KERNEL(ApplyGradientDescent, kCpu, OptimizerKernelOf<GradientDescent>);
-MILLRACE_KERNEL(ResourceApplyGradientDescent, kCpu, OptimizerKernelOf<GradientDescent>);
-MILLRACE_KERNEL(ApplyProximalGradientDescent, kCpu, OptimizerKernelOf<ProximalGradientDescent>);
-MILLRACE_KERNEL(ResourceApplyProximalGradientDescent, kCpu, OptimizerKernelOf<ProximalGradientDescent>);
-MILLRACE_KERNEL(SparseApplyProximalGradientDescent, kCpu, OptimizerKernelOf<ProximalGradientDescent>);
-MILLRACE_KERNEL(ResourceSparseApplyProximalGradientDescent, kCpu, OptimizerKernelOf<ProximalGradientDescent>);
+MILLRACE_KERNEL(ApplyGradientDescent, kCpu, OptimizerKernelOf<optimizer_steps::GradientDescent>);
+MILLRACE_KERNEL(ResourceApplyGradientDescent, kCpu, OptimizerKernelOf<optimizer_steps::GradientDescent>);
+MILLRACE_KERNEL(ApplyProximalGradientDescent, kCpu, OptimizerKernelOf<optimizer_steps::ProximalGradientDescent>);
+MILLRACE_KERNEL(ResourceApplyProximalGradientDescent, kCpu,
+                OptimizerKernelOf<optimizer_steps::ProximalGradientDescent>);
+MILLRACE_KERNEL(SparseApplyProximalGradientDescent, kCpu, OptimizerKernelOf<optimizer_steps::ProximalGradientDescent>);
+MILLRACE_KERNEL(ResourceSparseApplyProximalGradientDescent, kCpu,
+                OptimizerKernelOf<optimizer_steps::ProximalGradientDescent>);
 
 }  // namespace
 }  // namespace millrace

@@ -1,51 +1,10 @@
 // Momentum, optionally Nesterov, in TensorFlow's and Keras' form.
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/training/optimizer_kernel.h"
+#include "millrace/ops/training/optimizer_steps.h"
 
 namespace millrace {
 namespace {
-
-// v: variable, accumulator.
-struct Momentum {
-  static constexpr int kVariables = 2;
-  static constexpr const char* kScalars[] = {"lr", "momentum"};
-  static constexpr const char* kFlag = "use_nesterov";
-  using DTypes = FloatAndComplexTypes;
-
-  template <typename T>
-  struct Step {
-    Step(const T* s, bool flag) : lr(s[0]), momentum(s[1]), use_nesterov(flag) {}
-
-    void operator()(T* v, T grad) const {
-      v[1] = v[1] * momentum + grad;
-      v[0] -= use_nesterov ? grad * lr + v[1] * momentum * lr : v[1] * lr;
-    }
-
-    const T lr, momentum;
-    const bool use_nesterov;
-  };
-};
-
-// The accumulator includes the learning rate.
-struct KerasMomentum {
-  static constexpr int kVariables = 2;
-  static constexpr const char* kScalars[] = {"lr", "momentum"};
-  static constexpr const char* kFlag = "use_nesterov";
-  using DTypes = FloatAndComplexTypes;
-
-  template <typename T>
-  struct Step {
-    Step(const T* s, bool flag) : lr(s[0]), momentum(s[1]), use_nesterov(flag) {}
-
-    void operator()(T* v, T grad) const {
-      v[1] = v[1] * momentum - grad * lr;
-      v[0] += use_nesterov ? v[1] * momentum - grad * lr : v[1];
-    }
-
-    const T lr, momentum;
-    const bool use_nesterov;
-  };
-};
 
 MILLRACE_OP(ApplyMomentum)
     .Input("var: Ref(T)")
@@ -143,12 +102,12 @@ MILLRACE_OP(ResourceSparseApplyKerasMomentum)
     .Trait(OpTrait::kUpdatesVariable)
     .Summary("Sparse momentum (Keras form) update of resource variables.");
 
-MILLRACE_KERNEL(ApplyMomentum, kCpu, OptimizerKernelOf<Momentum>);
-MILLRACE_KERNEL(ResourceApplyMomentum, kCpu, OptimizerKernelOf<Momentum>);
-MILLRACE_KERNEL(SparseApplyMomentum, kCpu, OptimizerKernelOf<Momentum>);
-MILLRACE_KERNEL(ResourceSparseApplyMomentum, kCpu, OptimizerKernelOf<Momentum>);
-MILLRACE_KERNEL(ResourceApplyKerasMomentum, kCpu, OptimizerKernelOf<KerasMomentum>);
-MILLRACE_KERNEL(ResourceSparseApplyKerasMomentum, kCpu, OptimizerKernelOf<KerasMomentum>);
+MILLRACE_KERNEL(ApplyMomentum, kCpu, OptimizerKernelOf<optimizer_steps::Momentum>);
+MILLRACE_KERNEL(ResourceApplyMomentum, kCpu, OptimizerKernelOf<optimizer_steps::Momentum>);
+MILLRACE_KERNEL(SparseApplyMomentum, kCpu, OptimizerKernelOf<optimizer_steps::Momentum>);
+MILLRACE_KERNEL(ResourceSparseApplyMomentum, kCpu, OptimizerKernelOf<optimizer_steps::Momentum>);
+MILLRACE_KERNEL(ResourceApplyKerasMomentum, kCpu, OptimizerKernelOf<optimizer_steps::KerasMomentum>);
+MILLRACE_KERNEL(ResourceSparseApplyKerasMomentum, kCpu, OptimizerKernelOf<optimizer_steps::KerasMomentum>);
 
 }  // namespace
 }  // namespace millrace

@@ -52,20 +52,27 @@ void OptimizerKernel::GatherScalars(const KernelContext& ctx, const Tensor** sca
 
 Status OptimizerKernel::Dense(KernelContext& ctx, absl::Span<const Tensor> from, absl::Span<Tensor> to) const {
   const Tensor& grad = ctx.input(grad_input_);
-  const void* from_data[kMaxVariables];
-  void* to_data[kMaxVariables];
   for (int i = 0; i < num_variables_; ++i) {
     if (from[i].shape() != from[0].shape()) {
       return WrongShape(ctx, i, from[i].shape(), from[0].shape());
     }
-    from_data[i] = from[i].raw_data();
-    to_data[i] = to[i].raw_data();
   }
   if (grad.shape() != from[0].shape()) {
     return WrongShape(ctx, grad_input_, grad.shape(), from[0].shape());
   }
   const Tensor* scalars[kMaxScalars];
   GatherScalars(ctx, scalars);
+  return ApplyDense(ctx, scalars, from, grad, to);
+}
+
+Status OptimizerKernel::ApplyDense(KernelContext& ctx, const Tensor* const* scalars, absl::Span<const Tensor> from,
+                                   const Tensor& grad, absl::Span<Tensor> to) const {
+  const void* from_data[kMaxVariables];
+  void* to_data[kMaxVariables];
+  for (int i = 0; i < num_variables_; ++i) {
+    from_data[i] = from[i].raw_data();
+    to_data[i] = to[i].raw_data();
+  }
   const size_t element = SizeOf(dtype_);
   ctx.ParallelFor(grad.num_elements(), kGrain, [&](int64_t begin, int64_t end) {
     apply_(scalars, flag_,

@@ -1,21 +1,22 @@
 // One kernel for all optimizers: dense or sparse, for reference and resource variables. An optimizer defines only the
 // update of one element:
 //
-//   struct GradientDescent {
+//   struct GradientDescent {                            // in optimizer_steps.h, which GPUs read too
 //     static constexpr int kVariables = 1;              // the variable, then its slots
 //     static constexpr const char* kScalars[] = {"alpha"};
 //     static constexpr const char* kFlag = nullptr;     // or the name of a bool attr
-//     using DTypes = FloatTypes;
+//     MR_OPTIMIZER_TYPES(FloatTypes)
 //
 //     template <typename T>
 //     struct Step {
-//       explicit Step(const T* scalars, bool flag) : alpha(scalars[0]) {}
-//       void operator()(T* v, T grad) const { v[0] -= alpha * grad; }
+//       MR_FN Step(const T* scalars, bool flag) : alpha(scalars[0]) {}
+//       MR_FN void operator()(T* v, T grad) const { v[0] -= alpha * grad; }
 //       T alpha;
 //     };
 //   };
-//   MILLRACE_KERNEL(ApplyGradientDescent, kCpu, OptimizerKernelOf<GradientDescent>);
+//   MILLRACE_KERNEL(ApplyGradientDescent, kCpu, OptimizerKernelOf<optimizer_steps::GradientDescent>);
 //
+// and a line in cuda/optimizers_cuda.cc.
 // Inputs are found by name: the first kVariables are the variables, then in any order the scalars, "grad" or "delta"
 // and, in the sparse ops, "indices". 16-bit types are computed with as float.
 #pragma once
@@ -58,6 +59,11 @@ class OptimizerKernel : public Kernel {
   OptimizerKernel(KernelInit& init, int variables, absl::Span<const char* const> scalars, const char* flag);
   void set_apply(Apply apply) { apply_ = apply; }
   DType dtype() const { return dtype_; }
+  bool flag() const { return flag_; }
+
+  // Updates all elements of the variable and its slots. All have the gradient's shape; `from` and `to` may be the same.
+  virtual Status ApplyDense(KernelContext& ctx, const Tensor* const* scalars, absl::Span<const Tensor> from,
+                            const Tensor& grad, absl::Span<Tensor> to) const;
 
  private:
   Status Dense(KernelContext& ctx, absl::Span<const Tensor> from, absl::Span<Tensor> to) const;

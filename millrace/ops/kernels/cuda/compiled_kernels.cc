@@ -90,16 +90,16 @@ StatusOr<std::string> MachineCode(const std::string& text, int architecture) {
   return code;
 }
 
-struct Kernels {
+struct Libraries {
   Mutex mu;
-  // By architecture and text; libraries stay loaded.
-  absl::flat_hash_map<std::pair<int, std::string>, cudaKernel_t> kernels ABSL_GUARDED_BY(mu);
+  // By architecture and text; they stay loaded.
+  absl::flat_hash_map<std::pair<int, std::string>, cudaLibrary_t> libraries ABSL_GUARDED_BY(mu);
 };
 
 }  // namespace
 
 StatusOr<cudaKernel_t> CompiledKernel(const std::string& text, const char* name, int ordinal) {
-  static auto* const all = new Kernels;
+  static auto* const all = new Libraries;
   const std::string device = absl::StrCat("GPU:", ordinal);
   int major = 0, minor = 0;
   MR_RETURN_IF_CUDA_ERROR(device, cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal));
@@ -107,13 +107,16 @@ StatusOr<cudaKernel_t> CompiledKernel(const std::string& text, const char* name,
   const int architecture = 10 * major + minor;
   // Held while compiling: who else needs a kernel then mostly needs the same.
   MutexLock lock(&all->mu);
-  if (const auto it = all->kernels.find(std::pair(architecture, text)); it != all->kernels.end()) return it->second;
-  MR_ASSIGN_OR_RETURN(const std::string code, MachineCode(text, architecture));
-  cudaLibrary_t library = nullptr;
-  MR_RETURN_IF_CUDA_ERROR(device, cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  auto it = all->libraries.find(std::pair(architecture, text));
+  if (it == all->libraries.end()) {
+    MR_ASSIGN_OR_RETURN(const std::string code, MachineCode(text, architecture));
+    cudaLibrary_t library = nullptr;
+    MR_RETURN_IF_CUDA_ERROR(device,
+                            cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+    it = all->libraries.emplace(std::pair(architecture, text), library).first;
+  }
   cudaKernel_t kernel = nullptr;
-  MR_RETURN_IF_CUDA_ERROR(device, cudaLibraryGetKernel(&kernel, library, name));
-  all->kernels.emplace(std::pair(architecture, text), kernel);
+  MR_RETURN_IF_CUDA_ERROR(device, cudaLibraryGetKernel(&kernel, it->second, name));
   return kernel;
 }
 

@@ -4,18 +4,18 @@
 //     CudaCall call(ctx);
 //     MR_ASSIGN_OR_RETURN(const void* x, call.Input(0));
 //     MR_ASSIGN_OR_RETURN(Tensor * y, call.Output(0, ctx.input(0).shape()));
-//     return call.Launched("Negate", LaunchNegate(x, y->raw_data(), ..., call.stream()));
+//     ...
+//     return call.LaunchOverElements("Negate", kernel_, n, arguments);
 //   }
 //
 // The context's own allocator allocates host memory, for outputs declared with MILLRACE_HOST_MEMORY.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "millrace/device/cuda/cuda_device.h"
-#include "millrace/ops/kernels/cuda/elementwise.h"
 #include "millrace/runtime/kernel.h"
+#include "millrace/runtime/kernel_registry.h"
 
 namespace millrace {
 
@@ -31,6 +31,12 @@ class CudaCall {
   StatusOr<const void*> Input(int i) const { return Memory(ctx_.input(i)); }
   // Allocates output i. RESOURCE_EXHAUSTED names the device.
   StatusOr<Tensor*> Output(int i, const Shape& shape) const;
+  // Launches the kernel of a program whose threads go on to further elements until all n are done.
+  Status LaunchOverElements(absl::string_view what, cudaKernel_t kernel, int64_t n,
+                            std::vector<void*>& arguments) const;
+  // The same with the given blocks.
+  Status Launch(absl::string_view what, cudaKernel_t kernel, dim3 blocks, dim3 threads,
+                std::vector<void*>& arguments) const;
   // The status of a launch.
   Status Launched(absl::string_view kernel, cudaError_t code) const { return CudaStatus(code, kernel, gpu_->name()); }
 
@@ -41,23 +47,22 @@ class CudaCall {
 
 // The types of kernels: MILLRACE_KERNEL_OF(Add, kCuda, ({"T", CudaNumbers()}), …). int32 is not among the numbers,
 // because arithmetic on shapes and indices is the host's (MILLRACE_HOST_KERNEL).
+inline std::vector<DType> CudaRealFloats() { return {DType::kHalf, DType::kBFloat16, DType::kFloat, DType::kDouble}; }
 inline std::vector<DType> CudaFloats() {
   return {DType::kHalf, DType::kBFloat16, DType::kFloat, DType::kDouble, DType::kComplex64, DType::kComplex128};
 }
-inline std::vector<DType> CudaNumbers() {
-  std::vector<DType> types = CudaFloats();
-  for (const DType dtype :
-       {DType::kInt8, DType::kUInt8, DType::kInt16, DType::kUInt16, DType::kUInt32, DType::kInt64, DType::kUInt64})
-    types.push_back(dtype);
+inline std::vector<DType> CudaIntegers() {
+  return {DType::kInt8, DType::kUInt8, DType::kInt16, DType::kUInt16, DType::kUInt32, DType::kInt64, DType::kUInt64};
+}
+inline std::vector<DType> CudaReals() {
+  std::vector<DType> types = CudaRealFloats();
+  for (const DType dtype : CudaIntegers()) types.push_back(dtype);
   return types;
 }
-
-// nullopt for types that GPU kernels do not support.
-std::optional<cuda::ElementType> CudaElementType(DType dtype);
-
-// INVALID_ARGUMENT for incompatible shapes, UNIMPLEMENTED for too many dimensions.
-StatusOr<cuda::BinaryPlan> PlanBinary(const Shape& a, const Shape& b, Shape* result);
-// For operands of the same shape.
-cuda::BinaryPlan PlanSameShape(int64_t num_elements);
+inline std::vector<DType> CudaNumbers() {
+  std::vector<DType> types = CudaFloats();
+  for (const DType dtype : CudaIntegers()) types.push_back(dtype);
+  return types;
+}
 
 }  // namespace millrace

@@ -5,14 +5,8 @@
 namespace millrace {
 namespace {
 
-std::vector<DType> Floats() { return {DType::kHalf, DType::kBFloat16, DType::kFloat, DType::kDouble}; }
-
-// Not int32, whose arithmetic is the host's.
-std::vector<DType> Reals() {
-  std::vector<DType> types = Floats();
-  for (const DType dtype :
-       {DType::kInt8, DType::kUInt8, DType::kInt16, DType::kUInt16, DType::kUInt32, DType::kInt64, DType::kUInt64})
-    types.push_back(dtype);
+std::vector<DType> WithBool(std::vector<DType> types) {
+  types.push_back(DType::kBool);
   return types;
 }
 
@@ -25,56 +19,64 @@ std::vector<ElementwiseOp> Make() {
                           bool swapped = false) {
     ops.push_back({name, functor, 2, "T", std::move(types), broadcasts, swapped});
   };
-  unary("Neg", "NegFn", Floats());
-  unary("Abs", "AbsFn", Floats());
-  unary("Sign", "SignFn", Floats());
+  unary("Neg", "NegFn", CudaRealFloats());
+  unary("Abs", "AbsFn", CudaRealFloats());
+  unary("Sign", "SignFn", CudaRealFloats());
   unary("Square", "SquareFn", CudaNumbers());
-  unary("Sqrt", "SqrtFn", Floats());
-  unary("Rsqrt", "RsqrtFn", Floats());
-  unary("Exp", "ExpFn", Floats());
-  unary("Expm1", "Expm1Fn", Floats());
-  unary("Log", "LogFn", Floats());
-  unary("Log1p", "Log1pFn", Floats());
-  unary("Sigmoid", "SigmoidFn", Floats());
-  unary("Tanh", "TanhFn", Floats());
-  unary("Reciprocal", "ReciprocalFn", Floats());
-  unary("Inv", "ReciprocalFn", Floats());
-  unary("Relu", "ReluFn", Reals());
-  unary("Relu6", "Relu6Fn", Reals());
-  unary("ZerosLike", "ZeroFn", Reals());
-  unary("OnesLike", "OneFn", Reals());
+  unary("Sqrt", "SqrtFn", CudaRealFloats());
+  unary("Rsqrt", "RsqrtFn", CudaRealFloats());
+  unary("Exp", "ExpFn", CudaRealFloats());
+  unary("Expm1", "Expm1Fn", CudaRealFloats());
+  unary("Log", "LogFn", CudaRealFloats());
+  unary("Log1p", "Log1pFn", CudaRealFloats());
+  unary("Sigmoid", "SigmoidFn", CudaRealFloats());
+  unary("Tanh", "TanhFn", CudaRealFloats());
+  unary("Reciprocal", "ReciprocalFn", CudaRealFloats());
+  unary("Inv", "ReciprocalFn", CudaRealFloats());
+  unary("Relu", "ReluFn", CudaReals());
+  unary("Relu6", "Relu6Fn", CudaReals());
+  unary("ZerosLike", "ZeroFn", CudaReals());
+  unary("OnesLike", "OneFn", CudaReals());
   ops.push_back({"LogicalNot", "NotFn", 1, nullptr, {}});
   binary("Add", "AddFn", CudaNumbers());
   binary("AddV2", "AddFn", CudaNumbers());
   binary("Sub", "SubFn", CudaNumbers());
   binary("Mul", "MulFn", CudaNumbers());
-  binary("Div", "DivideFn", Floats());
-  binary("RealDiv", "DivideFn", Floats());
-  binary("DivNoNan", "DivNoNanFn", Floats());
-  binary("MulNoNan", "MulNoNanFn", Floats());
-  binary("Maximum", "MaximumFn", Reals());
-  binary("Minimum", "MinimumFn", Reals());
-  binary("SquaredDifference", "SquaredDifferenceFn", Floats());
-  binary("Less", "LessFn", Reals());
-  binary("LessEqual", "LessEqualFn", Reals());
-  binary("Greater", "LessFn", Reals(), true, /*swapped=*/true);
-  binary("GreaterEqual", "LessEqualFn", Reals(), true, /*swapped=*/true);
-  binary("SqrtGrad", "SqrtGradFn", Floats(), false);
-  binary("RsqrtGrad", "RsqrtGradFn", Floats(), false);
-  binary("SigmoidGrad", "SigmoidGradFn", Floats(), false);
-  binary("TanhGrad", "TanhGradFn", Floats(), false);
-  binary("ReciprocalGrad", "ReciprocalGradFn", Floats(), false);
-  binary("InvGrad", "ReciprocalGradFn", Floats(), false);
-  binary("ReluGrad", "ReluGradFn", Reals(), false);
-  binary("Relu6Grad", "Relu6GradFn", Reals(), false);
+  binary("Div", "DivideFn", CudaRealFloats());
+  binary("RealDiv", "DivideFn", CudaRealFloats());
+  binary("DivNoNan", "DivNoNanFn", CudaRealFloats());
+  binary("MulNoNan", "MulNoNanFn", CudaRealFloats());
+  binary("Maximum", "MaximumFn", CudaReals());
+  binary("Minimum", "MinimumFn", CudaReals());
+  binary("SquaredDifference", "SquaredDifferenceFn", CudaRealFloats());
+  binary("Less", "LessFn", CudaReals());
+  binary("LessEqual", "LessEqualFn", CudaReals());
+  binary("Greater", "LessFn", CudaReals(), true, /*swapped=*/true);
+  binary("GreaterEqual", "LessEqualFn", CudaReals(), true, /*swapped=*/true);
+  binary("Equal", "EqualFn", WithBool(CudaReals()));
+  binary("NotEqual", "NotEqualFn", WithBool(CudaReals()));
+  binary("SqrtGrad", "SqrtGradFn", CudaRealFloats(), false);
+  binary("RsqrtGrad", "RsqrtGradFn", CudaRealFloats(), false);
+  binary("SigmoidGrad", "SigmoidGradFn", CudaRealFloats(), false);
+  binary("TanhGrad", "TanhGradFn", CudaRealFloats(), false);
+  binary("ReciprocalGrad", "ReciprocalGradFn", CudaRealFloats(), false);
+  binary("InvGrad", "ReciprocalGradFn", CudaRealFloats(), false);
+  binary("ReluGrad", "ReluGradFn", CudaReals(), false);
+  binary("Relu6Grad", "Relu6GradFn", CudaReals(), false);
   ops.push_back({"LogicalAnd", "LogicalAndFn", 2, nullptr, {}});
   ops.push_back({"LogicalOr", "LogicalOrFn", 2, nullptr, {}});
-  ops.push_back({"SelectV2", "SelectFn", 3, "T", Reals()});
+  ops.push_back({"SelectV2", "SelectFn", 3, "T", CudaReals()});
   ops.push_back({"AddN", "AddFn", 2, "T", CudaNumbers(), false});
   return ops;
 }
 
 }  // namespace
+
+std::vector<DType> CastTypes() {
+  std::vector<DType> types = WithBool(CudaReals());
+  types.push_back(DType::kInt32);
+  return types;
+}
 
 const std::vector<ElementwiseOp>& ElementwiseOps() {
   static const auto* const ops = new std::vector<ElementwiseOp>(Make());

@@ -21,6 +21,8 @@ struct ElementwiseOp {
 };
 
 const std::vector<ElementwiseOp>& ElementwiseOps();
+// The types between which Cast converts.
+std::vector<DType> CastTypes();
 // Null if it is none of them.
 const ElementwiseOp* FindElementwiseOp(const std::string& name);
 

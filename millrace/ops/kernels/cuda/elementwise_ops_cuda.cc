@@ -54,15 +54,21 @@ StatusOr<Strides> StridesOf(const std::vector<const Shape*>& operands, const Sha
   return strides;
 }
 
+// An operand, with the shape as which it is broadcast.
+struct Operand {
+  const Tensor* value;
+  Shape shape;
+};
+
 class CudaElementwiseKernel : public Kernel {
  public:
-  explicit CudaElementwiseKernel(KernelInit& init) : op_(*FindElementwiseOp(init.node().type())) {
+  CudaElementwiseKernel(KernelInit& init, const std::string& functor, int arity, bool swapped = false)
+      : ordinal_(CudaDevice::GpuOf(init.device())->ordinal()) {
     for (int i = 0; i < init.node().num_inputs(); ++i) program_.inputs.push_back(init.input_type(i));
     program_.output = init.output_type(0);
-    program_.functor = op_.functor;
-    program_.arity = op_.arity;
-    if (op_.swapped) std::swap(program_.inputs[0], program_.inputs[1]);
-    ordinal_ = CudaDevice::GpuOf(init.device())->ordinal();
+    program_.functor = functor;
+    program_.arity = arity;
+    if (swapped) std::swap(program_.inputs[0], program_.inputs[1]);
     // An error before the first step, which names the node.
     StatusOr<cudaKernel_t> kernel = CompiledKernel(program_.Text(), ElementwiseProgram::kKernel, ordinal_);
     if (kernel.ok()) {
@@ -72,62 +78,39 @@ class CudaElementwiseKernel : public Kernel {
     }
   }
 
-  Status Compute(KernelContext& ctx) override {
+ protected:
+  // The functor over operands that can be broadcast to `shape`.
+  Status Run(KernelContext& ctx, const std::vector<Operand>& operands, const Shape& shape) {
     CudaCall call(ctx);
-    std::vector<const Tensor*> inputs;
-    for (int i = 0; i < ctx.num_inputs(); ++i) inputs.push_back(&ctx.input(i));
-    if (op_.swapped) std::swap(inputs[0], inputs[1]);
-    Shape shape = inputs[0]->shape();
-    bool flat = true;
-    for (const Tensor* input : inputs) flat &= input->shape() == shape;
-    if (!flat) {
-      if (!op_.broadcasts) return InvalidArgument("the operands have different shapes: ", Shapes(inputs));
-      Broadcast broadcast;
-      MR_RETURN_IF_ERROR(inputs.size() == 2
-                             ? broadcast.Init({&inputs[0]->shape(), &inputs[1]->shape()})
-                             : broadcast.Init({&inputs[0]->shape(), &inputs[1]->shape(), &inputs[2]->shape()}));
-      shape = broadcast.shape();
-      flat = true;
-      for (const Tensor* input : inputs) flat &= input->num_elements() == 1 || input->shape() == shape;
-    }
     MR_ASSIGN_OR_RETURN(Tensor * out, call.Output(0, shape));
     int64_t n = shape.num_elements();
     if (n == 0) return absl::OkStatus();
-
-    std::vector<const void*> addresses(inputs.size());
-    std::vector<int> moves(inputs.size());
+    bool flat = true;
+    for (const Operand& operand : operands) flat &= operand.value->num_elements() == 1 || operand.shape == shape;
+    std::vector<const void*> addresses(operands.size());
+    std::vector<int> moves(operands.size());
     Strides strides;
     void* result = out->raw_data();
     std::vector<void*> arguments = {&n};
     cudaKernel_t kernel = flat_;
     if (!flat) {
       std::vector<const Shape*> shapes;
-      for (const Tensor* input : inputs) shapes.push_back(&input->shape());
+      for (const Operand& operand : operands) shapes.push_back(&operand.shape);
       MR_ASSIGN_OR_RETURN(strides, StridesOf(shapes, shape));
       MR_ASSIGN_OR_RETURN(kernel, Strided());
       arguments.push_back(&strides);
     }
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      MR_ASSIGN_OR_RETURN(addresses[i], call.Memory(*inputs[i]));
-      moves[i] = inputs[i]->num_elements() == 1 ? 0 : 1;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      MR_ASSIGN_OR_RETURN(addresses[i], call.Memory(*operands[i].value));
+      moves[i] = operands[i].value->num_elements() == 1 ? 0 : 1;
       arguments.push_back(&addresses[i]);
       if (flat) arguments.push_back(&moves[i]);
     }
     arguments.push_back(&result);
-    constexpr int kThreads = 256;
-    constexpr int64_t kMostBlocks = 132 * 16;  // each thread goes on to further elements
-    const dim3 blocks(static_cast<unsigned>(std::min((n + kThreads - 1) / kThreads, kMostBlocks)));
-    return call.Launched(op_.functor, cudaLaunchKernel(reinterpret_cast<const void*>(kernel), blocks, dim3(kThreads),
-                                                       arguments.data(), 0, call.stream()));
+    return call.LaunchOverElements(program_.functor, kernel, n, arguments);
   }
 
  private:
-  static std::string Shapes(const std::vector<const Tensor*>& inputs) {
-    std::string text;
-    for (const Tensor* input : inputs) absl::StrAppend(&text, text.empty() ? "" : ", ", input->shape().ToString());
-    return text;
-  }
-
   StatusOr<cudaKernel_t> Strided() {
     MutexLock lock(&mu_);
     if (strided_ == nullptr) {
@@ -138,21 +121,99 @@ class CudaElementwiseKernel : public Kernel {
     return strided_;
   }
 
-  const ElementwiseOp& op_;
   ElementwiseProgram program_;
-  int ordinal_ = 0;
+  const int ordinal_;
   cudaKernel_t flat_ = nullptr;
   Mutex mu_;
   cudaKernel_t strided_ ABSL_GUARDED_BY(mu_) = nullptr;
 };
 
-const bool registered = [] {
+// An op of ElementwiseOps().
+class CudaListedKernel : public CudaElementwiseKernel {
+ public:
+  explicit CudaListedKernel(KernelInit& init) : CudaListedKernel(init, *FindElementwiseOp(init.node().type())) {}
+
+  Status Compute(KernelContext& ctx) override {
+    std::vector<Operand> operands;
+    for (int i = 0; i < ctx.num_inputs(); ++i) operands.push_back({&ctx.input(i), ctx.input(i).shape()});
+    if (op_.swapped) std::swap(operands[0], operands[1]);
+    Shape shape = operands[0].shape;
+    bool same = true;
+    for (const Operand& operand : operands) same &= operand.shape == shape;
+    if (!same) {
+      if (!op_.broadcasts) return InvalidArgument("the operands have different shapes: ", Shapes(operands));
+      Broadcast broadcast;
+      MR_RETURN_IF_ERROR(operands.size() == 2
+                             ? broadcast.Init({&operands[0].shape, &operands[1].shape})
+                             : broadcast.Init({&operands[0].shape, &operands[1].shape, &operands[2].shape}));
+      shape = broadcast.shape();
+    }
+    return Run(ctx, operands, shape);
+  }
+
+ private:
+  CudaListedKernel(KernelInit& init, const ElementwiseOp& op)
+      : CudaElementwiseKernel(init, op.functor, op.arity, op.swapped), op_(op) {}
+  static std::string Shapes(const std::vector<Operand>& operands) {
+    std::string text;
+    for (const Operand& operand : operands) absl::StrAppend(&text, text.empty() ? "" : ", ", operand.shape.ToString());
+    return text;
+  }
+
+  const ElementwiseOp& op_;
+};
+
+// A vector along the channels.
+class CudaBiasAddKernel : public CudaElementwiseKernel {
+ public:
+  explicit CudaBiasAddKernel(KernelInit& init)
+      : CudaElementwiseKernel(init, "AddFn", 2),
+        channels_first_(init.node().AttrOr<std::string>("data_format", "NHWC") == "NCHW") {}
+
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &value = ctx.input(0), &bias = ctx.input(1);
+    if (value.rank() < 2) {
+      return InvalidArgument("the value must have at least two dimensions, but has shape ", value.shape().ToString());
+    }
+    const int axis = channels_first_ ? 1 : value.rank() - 1;
+    if (bias.rank() != 1 || bias.dim(0) != value.dim(axis)) {
+      return InvalidArgument("the bias must be a vector of ", value.dim(axis),
+                             " elements, as many as the value of shape ", value.shape().ToString(),
+                             " has channels, but has shape ", bias.shape().ToString());
+    }
+    Shape::Dims dims(static_cast<size_t>(value.rank() - axis), 1);
+    dims[0] = bias.dim(0);
+    return Run(ctx, {{&value, value.shape()}, {&bias, Shape(absl::MakeConstSpan(dims))}}, value.shape());
+  }
+
+ private:
+  const bool channels_first_;
+};
+
+class CudaCastKernel : public CudaElementwiseKernel {
+ public:
+  explicit CudaCastKernel(KernelInit& init) : CudaElementwiseKernel(init, "IdentityFn", 1) {
+    if (init.node().AttrOr<bool>("Truncate", false)) init.Fail(Unimplemented("a Cast that truncates on a GPU"));
+  }
+  Status Compute(KernelContext& ctx) override {
+    const Tensor& x = ctx.input(0);
+    if (x.dtype() != ctx.output_type(0)) return Run(ctx, {{&x, x.shape()}}, x.shape());
+    ctx.SetOutput(0, x);
+    return absl::OkStatus();
+  }
+};
+
+MILLRACE_KERNEL_OF(BiasAdd, kCuda, ({"T", CudaNumbers()}), CudaBiasAddKernel);
+MILLRACE_KERNEL_OF(BiasAddV1, kCuda, ({"T", CudaNumbers()}), CudaBiasAddKernel);
+MILLRACE_KERNEL_OF(Cast, kCuda, ({"DstT", CastTypes(), "SrcT", CastTypes()}), CudaCastKernel);
+
+[[maybe_unused]] const bool elementwise_registered = [] {
   for (const ElementwiseOp& op : ElementwiseOps()) {
     KernelTypes types;
     if (op.attr != nullptr) types = {op.attr, op.types};
     KernelRegistry::Global().Register(
         op.name, kCuda,
-        [](KernelInit& init) -> std::unique_ptr<Kernel> { return std::make_unique<CudaElementwiseKernel>(init); },
+        [](KernelInit& init) -> std::unique_ptr<Kernel> { return std::make_unique<CudaListedKernel>(init); },
         std::move(types));
   }
   return true;

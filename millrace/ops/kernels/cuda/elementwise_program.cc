@@ -3,9 +3,8 @@
 #include "millrace/ops/kernels/cuda/program_headers.h"
 
 namespace millrace {
-namespace {
 
-const char* TypeName(DType dtype) {
+const char* ProgramTypeName(DType dtype) {
   switch (dtype) {
     case DType::kFloat:
       return "float";
@@ -42,10 +41,6 @@ const char* TypeName(DType dtype) {
   }
 }
 
-}  // namespace
-
-bool IsProgramType(DType dtype) { return TypeName(dtype) != nullptr; }
-
 std::string ElementwiseProgram::Headers() { return absl::StrCat(kProgramPrelude, kProgramFunctors); }
 
 std::string ElementwiseProgram::Kernel(const std::string& name) const {
@@ -53,11 +48,11 @@ std::string ElementwiseProgram::Kernel(const std::string& name) const {
   const int operands = static_cast<int>(inputs.size());
   if (is_strided) absl::StrAppend(&text, ", const Strides strides");
   for (int k = 0; k < operands; ++k) {
-    absl::StrAppend(&text, ", const ", TypeName(inputs[k]), "* p", k);
+    absl::StrAppend(&text, ", const ", ProgramTypeName(inputs[k]), "* p", k);
     if (!is_strided) absl::StrAppend(&text, ", int moves", k);
   }
   absl::StrAppend(
-      &text, ", ", TypeName(output), "* out) {\n",
+      &text, ", ", ProgramTypeName(output), "* out) {\n",
       "  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;\n",
       "  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += stride) {\n");
   if (is_strided)
@@ -70,7 +65,7 @@ std::string ElementwiseProgram::Kernel(const std::string& name) const {
   for (int k = 1; k < arity; ++k) absl::StrAppend(&text, ", v", k);
   absl::StrAppend(&text, ");\n");
   for (int k = arity; k < operands; ++k) absl::StrAppend(&text, "    y = ", functor, "()(y, v", k, ");\n");
-  absl::StrAppend(&text, "    out[i] = Narrow<", TypeName(output), ">(y);\n  }\n}\n}  // namespace millrace\n");
+  absl::StrAppend(&text, "    out[i] = Narrow<", ProgramTypeName(output), ">(y);\n  }\n}\n}  // namespace millrace\n");
   return text;
 }
 

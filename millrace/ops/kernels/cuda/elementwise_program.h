@@ -29,7 +29,7 @@ struct ElementwiseProgram {
   std::string Kernel(const std::string& name) const;
 };
 
-// Whether such programs can have elements of this type.
-bool IsProgramType(DType dtype);
+// The type's name in programs; null if they have no elements of it.
+const char* ProgramTypeName(DType dtype);
 
 }  // namespace millrace

@@ -34,7 +34,7 @@ TEST(ElementwiseProgram, EveryOpCompilesForEveryType) {
   for (const ElementwiseOp& op : ElementwiseOps()) {
     ASSERT_NE(OpRegistry::Global().FindOrNull(op.name), nullptr) << op.name;
     for (const DType dtype : op.attr == nullptr ? std::vector<DType>{DType::kBool} : op.types) {
-      ASSERT_TRUE(IsProgramType(dtype)) << op.name;
+      ASSERT_NE(ProgramTypeName(dtype), nullptr) << op.name;
       ElementwiseProgram program = ProgramOf(op, dtype);
       kernels[dtype] += program.Kernel(absl::StrCat(op.name, "_flat"));
       if (!op.broadcasts || op.arity == 1) continue;
@@ -46,6 +46,19 @@ TEST(ElementwiseProgram, EveryOpCompilesForEveryType) {
     const StatusOr<std::string> code = CompileForGpu(ElementwiseProgram::Headers() + text, 90);
     EXPECT_TRUE(code.ok()) << DTypeName(dtype) << ": " << code.status();
   }
+}
+
+TEST(ElementwiseProgram, CastCompilesBetweenAllTypes) {
+  if (const auto version = NvrtcVersion(); !version.ok()) GTEST_SKIP() << version.status();
+  std::string kernels;
+  for (const DType from : CastTypes()) {
+    for (const DType to : CastTypes()) {
+      const ElementwiseProgram program{.functor = "IdentityFn", .arity = 1, .inputs = {from}, .output = to};
+      kernels += program.Kernel(absl::StrCat("cast_", static_cast<int>(from), "_", static_cast<int>(to)));
+    }
+  }
+  const StatusOr<std::string> code = CompileForGpu(ElementwiseProgram::Headers() + kernels, 90);
+  EXPECT_TRUE(code.ok()) << code.status();
 }
 
 TEST(ElementwiseProgram, WhatTheCompilerRefusesIsToldInItsWords) {

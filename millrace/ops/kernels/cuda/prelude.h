@@ -1,5 +1,6 @@
 // What every program that NVRTC compiles begins with: the types of elements, and what functors.h uses of the standard
-// library. NVRTC reads it as text and finds no other headers; nothing else includes it.
+// library. NVRTC reads it as text and finds no other headers; nothing else includes it. Tests compile the same text for
+// the host, behind what host_programs_testing.cc puts in place of CUDA.
 #pragma once
 
 using int64_t = long long;
@@ -33,6 +34,9 @@ __device__ inline double abs(double x) { return ::fabs(x); }
 __device__ inline float atan2(float y, float x) { return ::atan2f(y, x); }
 __device__ inline double atan2(double y, double x) { return ::atan2(y, x); }
 
+__device__ inline float pow(float x, float y) { return ::powf(x, y); }
+__device__ inline double pow(double x, double y) { return ::pow(x, y); }
+
 }  // namespace std
 
 namespace millrace {
@@ -63,6 +67,10 @@ __device__ inline complex<R> operator-(complex<R> a) {
   return {-a.re, -a.im};
 }
 template <typename R>
+__device__ inline complex<R>& operator-=(complex<R>& a, complex<R> b) {
+  return a = a - b;
+}
+template <typename R>
 __device__ inline complex<R> operator*(complex<R> a, complex<R> b) {
   return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
 }
@@ -89,9 +97,13 @@ __device__ inline T Widen(T x) {
   return x;
 }
 __device__ inline float Widen(half x) {
+#ifdef MILLRACE_ON_HOST
+  return HostWiden(x.bits);
+#else
   float wide;
   asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x.bits));
   return wide;
+#endif
 }
 __device__ inline float Widen(bfloat16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
 
@@ -107,7 +119,11 @@ template <typename From>
 struct Narrowed<half, From> {
   static __device__ half Of(From x) {
     half narrow;
+#ifdef MILLRACE_ON_HOST
+    narrow.bits = HostNarrow(static_cast<float>(x), /*bfloat16=*/false);
+#else
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(narrow.bits) : "f"(static_cast<float>(x)));
+#endif
     return narrow;
   }
 };
@@ -115,7 +131,11 @@ template <typename From>
 struct Narrowed<bfloat16, From> {
   static __device__ bfloat16 Of(From x) {
     bfloat16 narrow;
+#ifdef MILLRACE_ON_HOST
+    narrow.bits = HostNarrow(static_cast<float>(x), /*bfloat16=*/true);
+#else
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(narrow.bits) : "f"(static_cast<float>(x)));
+#endif
     return narrow;
   }
 };
@@ -123,6 +143,25 @@ template <typename To, typename From>
 __device__ inline To Narrow(From x) {
   return Narrowed<To, From>::Of(x);
 }
+
+// The least and the greatest value; infinities, if there are.
+template <typename T>
+struct Limits {
+  static constexpr bool kSigned = T(-1) < T(0);
+  static constexpr T kTop = T(1) << (8 * sizeof(T) - 1);  // the sign's bit, if there is one
+  static __device__ T Least() { return kSigned ? kTop : T(0); }
+  static __device__ T Greatest() { return kSigned ? T(~kTop) : T(~T(0)); }
+};
+template <>
+struct Limits<float> {
+  static __device__ float Least() { return __int_as_float(0xff800000); }
+  static __device__ float Greatest() { return __int_as_float(0x7f800000); }
+};
+template <>
+struct Limits<double> {
+  static __device__ double Least() { return __longlong_as_double(0xfff0000000000000); }
+  static __device__ double Greatest() { return __longlong_as_double(0x7ff0000000000000); }
+};
 
 // The strides of the operands along each dimension of the result (0 means broadcast). The result is in row-major order.
 struct Strides {

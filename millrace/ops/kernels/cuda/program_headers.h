@@ -1,9 +1,12 @@
-// The texts of prelude.h and functors.h, in files that the build makes.
+// Headers that NVRTC reads, as texts, in a file that the build makes.
 #pragma once
 
 namespace millrace {
 
-extern const char kProgramPrelude[];
-extern const char kProgramFunctors[];
+extern const char kProgramPrelude[];         // ops/kernels/cuda/prelude.h
+extern const char kProgramFunctors[];        // ops/kernels/functors.h
+extern const char kProgramReductions[];      // ops/kernels/cuda/reductions.h
+extern const char kProgramRows[];            // ops/nn/cuda/rows.h
+extern const char kProgramOptimizerSteps[];  // ops/training/optimizer_steps.h
 
 }  // namespace millrace
