@@ -29,12 +29,13 @@ int64_t LimitOfEnvironment() {
 
 class CaseLimit : public testing::EmptyTestEventListener {
  public:
-  void OnTestProgramStart(const testing::UnitTest&) override {
-    if (pipe(ended_) == 0) watch_ = std::thread([this] { Watch(); });
-  }
   void OnTestStart(const testing::TestInfo& info) override {
+    const std::string suite = info.test_suite_name();
+    // Death tests fork, which another thread would make unsafe. They are the first to run.
+    if (!watch_.joinable() && suite.find("DeathTest") == std::string::npos && pipe(ended_) == 0)
+      watch_ = std::thread([this] { Watch(); });
     std::lock_guard<std::mutex> lock(mu_);
-    running_ = std::string(info.test_suite_name()) + "." + info.name();
+    running_ = suite + "." + info.name();
     began_ = SecondsNow();
   }
   void OnTestEnd(const testing::TestInfo&) override {

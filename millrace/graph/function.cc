@@ -239,7 +239,11 @@ Status CallByName(const pb::FunctionDef& function, pb::NodeDef* def) {
   return absl::OkStatus();
 }
 
-bool IsCalledByName(const Node& node) { return node.attrs().contains(kByName); }
+bool IsCalledByName(const Node& node) {
+  return node.op().call_kind == CallKind::kFunction && node.attrs().contains(kByName);
+}
+
+void ForgetCallByName(pb::NodeDef* def) { def->mutable_attr()->erase(kByName); }
 
 void NameFunctionAsOp(pb::NodeDef* def) {
   AttrMap attrs = def->attr().at("f").func().attr();

@@ -67,6 +67,8 @@ Status CheckFunction(const pb::FunctionDef& def);
 // Converts a node whose op is a function's name to a call node of that function, and back.
 Status CallByName(const pb::FunctionDef& function, pb::NodeDef* def);
 bool IsCalledByName(const Node& node);
+// A client's own node is none of these, whatever attrs it has.
+void ForgetCallByName(pb::NodeDef* def);
 void NameFunctionAsOp(pb::NodeDef* def);
 
 }  // namespace millrace

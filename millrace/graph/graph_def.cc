@@ -156,11 +156,14 @@ class GraphDefImporter {
 
   // Creates a node without inputs. Keeps def's name for messages.
   Status Make(pb::NodeDef* def) {
-    if (OpRegistry::Global().FindOrNull(def->op()) == nullptr) {
+    const OpSchema* op = OpRegistry::Global().FindOrNull(def->op());
+    if (op == nullptr) {
       const pb::FunctionDef* function = FindFunction(def->op());
       if (function != nullptr) MR_RETURN_IF_ERROR(CallByName(*function, def));
+      MR_ASSIGN_OR_RETURN(op, OpRegistry::Global().Find(def->op()));
+    } else if (op->call_kind != CallKind::kNone) {
+      ForgetCallByName(def);
     }
-    MR_ASSIGN_OR_RETURN(const OpSchema* op, OpRegistry::Global().Find(def->op()));
     auto node = std::make_unique<Node>();
     node->op_ = op;
     node->name_ = def->name();

@@ -52,6 +52,26 @@ TEST(GraphDefTest, ExportWritesDefaults) {
   EXPECT_EQ(ExportGraphDef(graph).node(0).attr().at("k").i(), 3);
 }
 
+// The attr says that a call was written as a node whose op is the function's name. It is ours; a peer may send it.
+TEST(GraphDefTest, NodesOfAClientAreExportedAsTheyAreWhateverAttrsTheyHave) {
+  const pb::GraphDef def = Parse(R"(
+    node { name: "while" op: "While" attr { key: "_call_by_name" value { b: true } }
+      attr { key: "T" value { list { } } }
+      attr { key: "cond" value { func { name: "f" } } } attr { key: "body" value { func { name: "f" } } } }
+    node { name: "call" op: "PartitionedCall" attr { key: "_call_by_name" value { b: true } }
+      attr { key: "Tin" value { list { } } } attr { key: "Tout" value { list { } } }
+      attr { key: "f" value { func { name: "unknown" } } } })");
+  Graph graph;
+  const Status status = ImportGraphDef(def, &graph);
+  ASSERT_TRUE(status.ok()) << status;
+  const pb::GraphDef out = ExportGraphDef(graph);
+  EXPECT_EQ(out.node(0).op(), "While");
+  EXPECT_EQ(out.node(1).op(), "PartitionedCall");
+  EXPECT_FALSE(out.node(1).attr().contains("_call_by_name"));
+  Graph again;
+  EXPECT_EQ(ImportGraphDef(out, &again), absl::OkStatus());
+}
+
 TEST(GraphDefTest, NodesMayReferToEarlierImportsAndLaterNodes) {
   Graph graph;
   ASSERT_TRUE(ImportGraphDef(Parse(kSource), &graph).ok());
