@@ -6,7 +6,7 @@
 
 namespace millrace {
 
-std::string RowProgram::Headers() { return absl::StrCat(kProgramPrelude, kProgramRows); }
+std::string RowProgram::Headers() { return absl::StrCat(kProgramPrelude, kProgramFunctors, kProgramRows); }
 
 std::string RowProgram::Text() const { return absl::StrCat(Headers(), Kernel(kKernel)); }
 

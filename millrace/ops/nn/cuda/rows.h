@@ -1,4 +1,5 @@
-// Softmax and the cross entropies on a GPU. NVRTC reads it as text, behind prelude.h; nothing else includes it.
+// Softmax and the cross entropies on a GPU. NVRTC reads it as text, behind prelude.h and functors.h; nothing else
+// includes it.
 //
 // blockDim.x threads, a power of two and at most 256 / blockDim.y, share a row; a block has blockDim.y rows. What they
 // add up, they do in an order that depends on the row's width alone.
@@ -7,19 +8,6 @@
 namespace millrace {
 
 inline constexpr int kRowThreads = 256;
-
-struct GreaterOf {
-  template <typename C>
-  __device__ C operator()(C a, C b) const {
-    return a > b || a != a ? a : b;
-  }
-};
-struct SumOf {
-  template <typename C>
-  __device__ C operator()(C a, C b) const {
-    return a + b;
-  }
-};
 
 // Combines what each thread of a row has. All threads of the block call it.
 template <typename Combine, typename C>
@@ -45,11 +33,11 @@ struct RowOfLogits {
   // `step` is 0 if the row is one element, repeated.
   __device__ RowOfLogits(const T* x, int64_t step, int64_t width, bool is_row) : x(x), step(step) {
     C most = Limits<C>::Least();
-    for (int64_t i = threadIdx.x; is_row && i < width; i += blockDim.x) most = GreaterOf()(most, Widen(x[i * step]));
-    greatest = OverRow<GreaterOf>(most);
+    for (int64_t i = threadIdx.x; is_row && i < width; i += blockDim.x) most = MaximumFn()(most, Widen(x[i * step]));
+    greatest = OverRow<MaximumFn>(most);
     C part = C(0);
     for (int64_t i = threadIdx.x; is_row && i < width; i += blockDim.x) part += std::exp(shifted(i));
-    sum = OverRow<SumOf>(part);
+    sum = OverRow<AddFn>(part);
   }
   __device__ C shifted(int64_t i) const { return Widen(x[i * step]) - greatest; }
 
@@ -91,7 +79,7 @@ __device__ inline void CrossEntropyRow(int64_t rows, int64_t width, const RowSte
     part += p * (log_sum - shifted);
     backprop[row * width + i] = Narrow<T>(std::exp(shifted) * scale - p);
   }
-  const C total = OverRow<SumOf>(part);
+  const C total = OverRow<AddFn>(part);
   if (row < rows && threadIdx.x == 0) loss[row] = Narrow<T>(total);
 }
 
