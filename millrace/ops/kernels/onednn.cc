@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "millrace/base/signal_stack.h"
+
 namespace millrace::onednn {
 namespace {
 
@@ -16,6 +18,7 @@ dnnl_stream_t ThreadStream() {
 
 SingleThreaded::SingleThreaded() : saved_(omp_get_max_threads()) {
   if (saved_ != 1) omp_set_num_threads(1);
+  HaveSignalStack();  // a signal, such as a notice of preemption, may come in the middle of a product
 }
 
 SingleThreaded::~SingleThreaded() {
