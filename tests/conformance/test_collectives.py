@@ -326,7 +326,7 @@ def test_parameter_server_strategy(tf, own):
                     sess.run(init)
                     ready.set()
                 assert ready.wait(60)
-                for _ in range(60):
+                for _ in range(200):  # enough for one worker alone: the other may not have begun yet, or be done
                     sess.run(train)
                 return sess.run(w)
     ready = threading.Event()

@@ -104,15 +104,15 @@ class MnistReplicaTest(Cluster):
             self.check(client)
 
     def test_a_log_dir_has_checkpoints_and_events_and_a_second_training_goes_on_from_them(self):
-        self.train(2, "--log_dir=" + self.folder, "--train_steps=200", "--profile_steps=50:52")
+        self.train(2, "--log_dir=" + self.folder, "--train_steps=400", "--profile_steps=50:52")
         files = os.listdir(self.folder)
         with open(os.path.join(self.folder, "timeline.json")) as timeline:
             self.assertTrue(json.load(timeline))
         self.assertIn("checkpoint", files)
         self.assertTrue(any(name.startswith("events.out.tfevents.") for name in files), files)
-        again = self.train(2, "--log_dir=" + self.folder, "--train_steps=260")
+        again = self.train(2, "--log_dir=" + self.folder, "--train_steps=460")
         steps = [int(task.wait_for(r"global step (\d+)").group(1)) for task in again]
-        self.assertGreaterEqual(min(steps), 200)
+        self.assertGreaterEqual(min(steps), 400)
 
     def test_a_worker_that_is_killed_in_a_synchronous_training_is_replaced(self):
         flags = ["--sync_replicas", "--train_steps=1200"]
