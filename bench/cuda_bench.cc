@@ -126,7 +126,7 @@ int Main() {
     std::printf("there is no GPU here: %s\n", WhyNoCudaDevices().c_str());
     return 0;
   }
-  Gpu* const gpu = Gpu::Get(0).value();
+  Gpu* const gpu = Gpu::Get(0, {}).value();
   std::printf("%s\n", gpu->name().c_str());
   Copies(gpu);
   for (const DType dtype : {DType::kFloat, DType::kDouble, DType::kBFloat16}) Product(gpu, dtype, 4096);

@@ -19,6 +19,7 @@
 #include "millrace/cluster/worker/worker.h"
 #include "millrace/collective/service.h"
 #include "millrace/net/address.h"
+#include "millrace/task/local_devices.h"
 #include "millrace/task/task.h"
 #include "millrace/tensor/memory_budget.h"
 
@@ -89,16 +90,19 @@ StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, cons
   state->access = access;
   state->transport = transport;
   if (options.memory_limit > 0) MemoryBudget::Process()->set_limit(options.memory_limit);
-  state->own.task = std::make_shared<Task>(TaskOptions{.name = state->id.name(),
-                                                       .intra_op_threads = options.intra_op_threads,
-                                                       .inter_op_threads = options.inter_op_threads,
-                                                       .cpu_devices = options.cpu_devices,
-                                                       .gpu_devices = options.gpu_devices,
-                                                       .file_roots = access.file_roots,
-                                                       .no_files = access.no_files,
-                                                       .session_memory_limit = options.session_memory_limit,
-                                                       .file_threads = options.file_threads,
-                                                       .clock = options.clock});
+  MR_ASSIGN_OR_RETURN(GpuOptions gpus, GpuOptionsOf(options.default_config.gpu_options()));
+  if (options.gpu_memory_limit > 0) gpus.memory_limit = static_cast<int64_t>(options.gpu_memory_limit);
+  MR_ASSIGN_OR_RETURN(state->own.task, Task::Make({.name = state->id.name(),
+                                                   .intra_op_threads = options.intra_op_threads,
+                                                   .inter_op_threads = options.inter_op_threads,
+                                                   .cpu_devices = options.cpu_devices,
+                                                   .gpu_devices = options.gpu_devices,
+                                                   .gpus = std::move(gpus),
+                                                   .file_roots = access.file_roots,
+                                                   .no_files = access.no_files,
+                                                   .session_memory_limit = options.session_memory_limit,
+                                                   .file_threads = options.file_threads,
+                                                   .clock = options.clock}));
   Scheduler* const inter_op = state->own.task->inter_op();
   WorkerOptions worker{.task = state->own.task, .id = state->id, .transport = transport};
   worker.liveness.peer_timeout = options.peer_timeout;

@@ -37,7 +37,11 @@ struct ServerOptions {
   int inter_op_threads = 0;
   int cpu_devices = 1;
   // The maximum number of GPUs; -1 means all in CUDA_VISIBLE_DEVICES. Without libmillrace_cuda.so there are none.
+  // `default_config.gpu_options` has which GPUs these are and how much of their memory is used, as in TensorFlow; the
+  // first session or server of the process decides.
   int gpu_devices = -1;
+  // The bytes that each GPU's tensors may take; 0: all of its memory.
+  size_t gpu_memory_limit = 0;
   // The directories in which ops may read and write files; "/" stands for all files. If empty, those of the environment
   // variable MILLRACE_FILE_ROOT (separated by colons); without it, all files for a server on the loopback interface,
   // and none for one that other machines can reach.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "millrace/device/device.h"
+#include "millrace/device/gpu_layout.h"
 
 namespace millrace {
 
@@ -15,11 +16,14 @@ struct CudaDeviceOptions {
   std::string task = "/job:localhost/replica:0/task:0";
   // The maximum number of GPUs; -1 means all that CUDA_VISIBLE_DEVICES allows. With 0 the library is not opened.
   int count = -1;
+  // Which cards these are, and how they are shared. The first call of a process decides (GpuLayout).
+  GpuOptions gpus = {};
   // For kernels that run on the host on behalf of a GPU.
   std::shared_ptr<ThreadPool> host_threads = nullptr;
 };
 
-// Empty if there is no library, no driver or no GPU. UNAVAILABLE, naming the GPU, if one exists but cannot be used.
+// Empty if there is no library, no driver or no GPU. UNAVAILABLE, naming the GPU, if one exists but cannot be used;
+// INVALID_ARGUMENT if the options ask for what the cards do not have.
 // Devices of the same index share streams and memory across sessions. Thread-safe.
 StatusOr<std::vector<std::unique_ptr<Device>>> NewCudaDevices(const CudaDeviceOptions& options);
 

@@ -5,12 +5,14 @@
 #include "millrace/base/log.h"
 #include "millrace/executor/step_stats.h"
 #include "millrace/graph/graph_def.h"
+#include "millrace/task/local_devices.h"
 
 namespace millrace {
 namespace {
 
-TaskOptions TaskOptionsOf(const SessionOptions& options) {
+StatusOr<TaskOptions> TaskOptionsOf(const SessionOptions& options) {
   TaskOptions task;
+  MR_ASSIGN_OR_RETURN(task.gpus, GpuOptionsOf(options.config.gpu_options()));
   task.intra_op_threads = options.intra_op_threads;
   task.inter_op_threads = options.inter_op_threads;
   task.cpu_devices = options.cpu_devices;
@@ -29,8 +31,14 @@ void LogPlacement(const Graph& graph) {
 
 }  // namespace
 
-DirectSession::DirectSession(const SessionOptions& options)
-    : BaseSession(options), task_(std::make_shared<Task>(TaskOptionsOf(options))), task_session_(task_->NewSession()) {
+StatusOr<std::unique_ptr<DirectSession>> DirectSession::Make(const SessionOptions& options) {
+  MR_ASSIGN_OR_RETURN(TaskOptions task_options, TaskOptionsOf(options));
+  MR_ASSIGN_OR_RETURN(std::shared_ptr<Task> task, Task::Make(std::move(task_options)));
+  return std::make_unique<DirectSession>(options, std::move(task));
+}
+
+DirectSession::DirectSession(const SessionOptions& options, std::shared_ptr<Task> task)
+    : BaseSession(options), task_(std::move(task)), task_session_(task_->NewSession()) {
   part_options_.allow_soft_placement = options.allow_soft_placement;
   part_options_.passes = options.passes;
   if (options.log_device_placement) part_options_.on_placed = LogPlacement;

@@ -24,7 +24,8 @@ struct DirectProgram {
 
 class DirectSession : public BaseSession {
  public:
-  explicit DirectSession(const SessionOptions& options);
+  static StatusOr<std::unique_ptr<DirectSession>> Make(const SessionOptions& options);
+  DirectSession(const SessionOptions& options, std::shared_ptr<Task> task);
   ~DirectSession() override;
 
   std::vector<Device*> ListDevices() const override;

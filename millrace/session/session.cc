@@ -27,7 +27,10 @@ void SessionFactory::Register(std::unique_ptr<SessionFactory> factory) {
 StatusOr<std::vector<DeviceInfo>> Session::ListDeviceInfo() {
   std::vector<DeviceInfo> infos;
   for (const Device* device : ListDevices()) {
-    infos.push_back({.name = device->name(), .type = device->type(), .incarnation = device->incarnation()});
+    infos.push_back({.name = device->name(),
+                     .type = device->type(),
+                     .memory_limit = device->memory_use().limit,
+                     .incarnation = device->incarnation()});
   }
   return infos;
 }
@@ -39,7 +42,7 @@ StatusOr<std::unique_ptr<Session>> Session::Create(const SessionOptions& options
   if (options.intra_op_threads < 0 || options.inter_op_threads < 0) {
     return InvalidArgument("the number of threads is negative");
   }
-  if (options.target.empty()) return std::make_unique<DirectSession>(options);
+  if (options.target.empty()) return DirectSession::Make(options);
   SessionFactory* found = nullptr;
   {
     MutexLock lock(&AllFactories().mu);

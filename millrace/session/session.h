@@ -66,6 +66,9 @@ struct SessionOptions {
   // Where blocked ops are listed. If null, the session creates its own.
   std::shared_ptr<WaitRegistry> waits = nullptr;
 
+  // `config.gpu_options` has which GPUs a session in this process uses and how much of their memory, as in TensorFlow;
+  // the first session or server of the process decides.
+
   // The options below are for sessions on a server.
 
   // The tasks and devices that the session may use ("/job:ps", "/job:worker/task:1"); if empty, all. Other tasks are

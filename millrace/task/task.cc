@@ -26,7 +26,22 @@ Status WhyCancelled(Status status, const CancellationManager& cancellation) {
   return cancellation.status();
 }
 
+StatusOr<std::vector<std::shared_ptr<Device>>> DevicesFor(const TaskOptions& options) {
+  return LocalDevices({.task = options.name,
+                       .cpu_devices = options.cpu_devices,
+                       .gpu_devices = options.gpu_devices,
+                       .gpus = options.gpus,
+                       .intra_op_threads = options.intra_op_threads});
+}
+
 }  // namespace
+
+StatusOr<std::shared_ptr<Task>> Task::Make(TaskOptions options) {
+  if (options.devices.empty()) {
+    MR_ASSIGN_OR_RETURN(options.devices, DevicesFor(options));
+  }
+  return std::make_shared<Task>(std::move(options));
+}
 
 Task::Task(TaskOptions options)
     : options_(std::move(options)),
@@ -35,12 +50,7 @@ Task::Task(TaskOptions options)
       waits_(options_.waits != nullptr ? options_.waits : std::make_shared<WaitRegistry>(options_.clock)),
       files_(options_.files != nullptr ? options_.files : FileSystem::Posix()),
       inter_op_(options_.inter_op) {
-  if (devices_.empty()) {
-    devices_ = LocalDevices({.task = options_.name,
-                             .cpu_devices = options_.cpu_devices,
-                             .gpu_devices = options_.gpu_devices,
-                             .intra_op_threads = options_.intra_op_threads});
-  }
+  if (devices_.empty()) devices_ = DevicesFor(options_).value();
   if (!options_.file_roots.empty() || options_.no_files) {
     rooted_files_ = std::make_shared<RootedFileSystem>(options_.file_roots);
     files_ = rooted_files_.get();

@@ -19,6 +19,7 @@
 #include "millrace/base/file.h"
 #include "millrace/base/thread_pool.h"
 #include "millrace/base/timer.h"
+#include "millrace/device/gpu_layout.h"
 #include "millrace/executor/compile_graph.h"
 #include "millrace/executor/function_table.h"
 #include "millrace/runtime/file_threads.h"
@@ -40,6 +41,7 @@ struct TaskOptions {
   // See LocalDeviceOptions.
   int cpu_devices = 1;
   int gpu_devices = -1;
+  GpuOptions gpus = {};
   // The directories in which ops may read and write files, after resolving links; PERMISSION_DENIED elsewhere. If
   // empty, there is no restriction, or with `no_files` nothing that they may use.
   std::vector<std::string> file_roots = {};
@@ -99,6 +101,9 @@ struct PartArgs {
 // Thread-safe. Held by shared_ptr: asynchronous runs keep it alive, so no part runs when it is destroyed.
 class Task : public std::enable_shared_from_this<Task> {
  public:
+  // INVALID_ARGUMENT if the GPUs cannot be laid out as the options ask.
+  static StatusOr<std::shared_ptr<Task>> Make(TaskOptions options);
+  // Without wishes for GPUs; `options.devices` may be any.
   explicit Task(TaskOptions options);
 
   const std::string& name() const { return options_.name; }

@@ -299,7 +299,8 @@ TEST_F(PartialStepTest, ACallThatIsGivenUpEndsTheStep) {
 
 TEST(LocalDevicesTest, CpusShareOnePoolAndBearTheTasksName) {
   const auto devices =
-      LocalDevices({.task = "/job:a/replica:0/task:1", .cpu_devices = 2, .gpu_devices = 0, .intra_op_threads = 3});
+      LocalDevices({.task = "/job:a/replica:0/task:1", .cpu_devices = 2, .gpu_devices = 0, .intra_op_threads = 3})
+          .value();
   ASSERT_THAT(devices, SizeIs(2));
   EXPECT_EQ(devices[1]->name(), "/job:a/replica:0/task:1/device:CPU:1");
   EXPECT_EQ(devices[0]->intra_op_pool(), devices[1]->intra_op_pool());

@@ -34,6 +34,8 @@ struct ServeFlags {
   int task_index = 0;
   int intra_op_threads = 0, inter_op_threads = 0;
   int cpu_devices = 1, gpu_devices = -1;
+  size_t gpu_memory_limit = 0;
+  int virtual_gpus = 1;
   std::string collective_group_leader;
   std::vector<std::string> file_roots;
   TlsFlags tls;
@@ -100,6 +102,13 @@ StatusOr<std::unique_ptr<Server>> StartServer(const ServeFlags& flags) {
     options.default_config.mutable_experimental()->set_collective_group_leader(flags.collective_group_leader);
   }
   options.gpu_devices = flags.gpu_devices;
+  options.gpu_memory_limit = flags.gpu_memory_limit;
+  if (flags.virtual_gpus < 1)
+    return InvalidArgument("--virtual_gpus is ", flags.virtual_gpus, "; give the number of devices on each card");
+  if (flags.virtual_gpus > 1) {
+    auto* const gpus = options.default_config.mutable_gpu_options()->mutable_experimental();
+    gpus->set_num_virtual_devices_per_gpu(flags.virtual_gpus);
+  }
   options.file_roots = flags.file_roots;
   options.peer_timeout = absl::Seconds(flags.peer_timeout);
   options.missing_task_timeout = absl::Seconds(flags.missing_task_timeout);
@@ -208,6 +217,16 @@ std::function<int()> AddServe(CLI::App& app, const std::vector<std::string>& pro
   serve
       ->add_option("--gpu_devices", flags->gpu_devices,
                    "Maximum number of GPU devices; -1: all in CUDA_VISIBLE_DEVICES")
+      ->capture_default_str();
+  serve
+      ->add_option("--gpu_memory_limit", flags->gpu_memory_limit,
+                   "Bytes that tensors may take on each GPU device, as in 8GB; an op that needs more fails with "
+                   "RESOURCE_EXHAUSTED. 0: all of its memory")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->capture_default_str();
+  serve
+      ->add_option("--virtual_gpus", flags->virtual_gpus,
+                   "Number of GPU devices that each card is, with an equal share of its memory")
       ->capture_default_str();
   serve->add_option(
       "--file_root", flags->file_roots,

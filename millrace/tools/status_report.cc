@@ -39,7 +39,10 @@ void AppendTask(const TaskStatus& status, const TaskRate* rate, std::string* tex
   const auto age = [&](int64_t micros) { return AgeText(absl::Microseconds(status.now_micros() - micros)); };
   TextTable devices, memory, variables, sessions, finished, records, steps, waits;
   for (const TaskStatus::Device& device : status.devices()) {
-    devices.Add({DeviceText(device.name()), absl::StrFormat("incarnation %016x", device.incarnation())});
+    devices.Add({DeviceText(device.name()), absl::StrFormat("incarnation %016x", device.incarnation()), device.model(),
+                 device.memory_limit_bytes() > 0
+                     ? absl::StrCat("memory ", MemoryText(device.memory_bytes(), device.memory_limit_bytes()))
+                     : ""});
   }
   for (const TaskStatus::Session& session : status.sessions()) {
     const bool here = session.master() == status.task();
@@ -120,6 +123,10 @@ json TaskJson(const TaskStatus& status) {
   for (const TaskStatus::Device& device : status.devices()) {
     task["devices"].push_back(
         {{"name", device.name()}, {"type", device.type()}, {"incarnation", std::to_string(device.incarnation())}});
+    if (device.memory_limit_bytes() == 0) continue;
+    task["devices"].back()["model"] = device.model();
+    task["devices"].back()["memory_bytes"] = device.memory_bytes();
+    task["devices"].back()["memory_limit_bytes"] = device.memory_limit_bytes();
   }
   if (status.task().empty()) return task;
   task["started"] = TimeText(status.started_micros());

@@ -1,7 +1,7 @@
 #include "tests/late/late_device.h"
 
 #include <cstring>
-#include <map>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +11,8 @@
 
 namespace millrace::late {
 namespace {
+
+constexpr int64_t kCardMemory = int64_t{16} << 30;
 
 class LateBuffer : public DeviceBuffer {
  public:
@@ -59,6 +61,7 @@ class LateBuffer : public DeviceBuffer {
 
   // Work that uses the memory may still wait.
   void Destroy() override {
+    card_->OnFreed(size_);
     card_->stream().Enqueue([data = data_, size = size_]() -> Status {
       LateMemory::Global().Free(data, size);
       return absl::OkStatus();
@@ -78,18 +81,28 @@ class LateView final : public LateBuffer {
 
 }  // namespace
 
-LateCard* LateCard::Get(int ordinal) {
+LateCard::LateCard(int number, const GpuPlace& place)
+    : name_(absl::StrCat("GPU:", number, " (late)")),
+      budget_(MakeRef<MemoryBudget>(name_, place.memory_limit, nullptr)) {}
+
+LateCard* LateCard::Get(int number, const GpuPlace& place) {
   static Mutex* const mu = new Mutex;
-  static auto* const cards = new std::map<int, LateCard*>;
+  static auto* const cards = new std::vector<std::tuple<int, GpuPlace, LateCard*>>;
   MutexLock lock(mu);
-  LateCard*& card = (*cards)[ordinal];
-  if (card == nullptr) card = new LateCard;
-  return card;
+  for (const auto& [of, at, card] : *cards) {
+    if (of == number && at == place) return card;
+  }
+  cards->emplace_back(number, place, new LateCard(number, place));
+  return std::get<2>(cards->back());
 }
 
 RefPtr<Buffer> LateCard::Allocate(size_t bytes) {
+  if (!budget_->Charge(bytes)) return nullptr;
   void* const data = LateMemory::Global().Allocate(bytes);
-  if (data == nullptr) return nullptr;
+  if (data == nullptr) {
+    budget_->Release(bytes);
+    return nullptr;
+  }
   return AdoptRef(new LateBuffer(this, data, bytes));
 }
 
@@ -98,10 +111,16 @@ Tensor LateCard::ViewOf(const Tensor& tensor) {
   return Tensor(tensor.dtype(), tensor.shape(), std::move(view));
 }
 
-LateDevice::LateDevice(std::string name, int ordinal, std::shared_ptr<ThreadPool> pool)
-    : Device(std::move(name), "GPU", /*incarnation=*/0x1a7e0000 + ordinal),
-      card_(LateCard::Get(ordinal)),
+LateDevice::LateDevice(std::string name, LateCard* card, const GpuPlace& place, std::shared_ptr<ThreadPool> pool)
+    : Device(std::move(name), "GPU", /*incarnation=*/reinterpret_cast<uintptr_t>(card)),
+      card_(card),
+      place_(place),
       pool_(std::move(pool)) {}
+
+Device::MemoryUse LateDevice::memory_use() const {
+  return {.limit = place_.memory_limit > 0 ? place_.memory_limit : kCardMemory,
+          .in_use = static_cast<int64_t>(card_->bytes_in_use())};
+}
 
 void LateDevice::CopyFromHost(const Tensor& host, Tensor* here, absl::AnyInvocable<void(Status)> done) {
   if (!IsPlain(host.dtype())) return done(Unimplemented("a late device holds no ", host.dtype()));
@@ -134,10 +153,17 @@ void LateDevice::CopyToHost(const Tensor& here, Tensor* host, absl::AnyInvocable
 
 void UseLateGpus(int count) {
   RegisterLateKernels();
-  SetGpuSource([count](const LocalDeviceOptions& options, const std::shared_ptr<ThreadPool>& pool) {
+  auto layout = std::make_shared<GpuLayout>();
+  SetGpuSource([count, layout](
+                   const LocalDeviceOptions& options,
+                   const std::shared_ptr<ThreadPool>& pool) -> StatusOr<std::vector<std::unique_ptr<Device>>> {
+    const std::vector<GpuCard> cards(count, {.model = "late", .memory = kCardMemory, .greatest_priority = -2});
+    MR_ASSIGN_OR_RETURN(const std::vector<GpuPlace> places, layout->Agree(options.gpus, cards));
     std::vector<std::unique_ptr<Device>> devices;
-    for (int i = 0; i < count && (options.gpu_devices < 0 || i < options.gpu_devices); ++i)
-      devices.push_back(std::make_unique<LateDevice>(absl::StrCat(options.task, "/device:GPU:", i), i, pool));
+    for (int i = 0; i < static_cast<int>(places.size()) && (options.gpu_devices < 0 || i < options.gpu_devices); ++i) {
+      devices.push_back(std::make_unique<LateDevice>(absl::StrCat(options.task, "/device:GPU:", i),
+                                                     LateCard::Get(i, places[i]), places[i], pool));
+    }
     return devices;
   });
 }

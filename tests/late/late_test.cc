@@ -1,8 +1,13 @@
 // Programs on a GPU, where there is none: see README.md.
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "millrace/cluster/server.h"
+#include "millrace/cluster/watch/cluster_status.h"
 #include "millrace/graph/graph_builder.h"
 #include "millrace/session/session.h"
 #include "tests/late/late_device.h"
@@ -14,6 +19,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 constexpr char kGpu[] = "/device:GPU:0";
 constexpr char kCpu0[] = "/device:CPU:0";
@@ -273,6 +279,119 @@ TEST_F(LateTest, ASessionAtAServerMayDoWithoutGpus) {
   (*options.config.mutable_device_count())["GPU"] = 0;
   Open(options);
   EXPECT_THAT(Places({"y:0"}), Contains("y=CPU:0"));
+}
+
+// GPUs as ConfigProto.gpu_options lays them out; each test begins with cards that nobody has laid out.
+class GpuOptionsTest : public LateTest {
+ protected:
+  GpuOptionsTest() { late::UseLateGpus(1); }
+  ~GpuOptionsTest() override { late::UseLateGpus(2); }
+
+  SessionOptions TwoPerCard() {
+    SessionOptions options;
+    options.config.mutable_gpu_options()->mutable_experimental()->set_num_virtual_devices_per_gpu(2);
+    return options;
+  }
+  SessionOptions Limited(float megabytes) {
+    SessionOptions options;
+    auto* const card = options.config.mutable_gpu_options()->mutable_experimental()->add_virtual_devices();
+    card->add_memory_limit_mb(megabytes);
+    return options;
+  }
+  static std::vector<DeviceInfo> Gpus(Session& session) {
+    std::vector<DeviceInfo> gpus = session.ListDeviceInfo().value();
+    gpus.erase(std::remove_if(gpus.begin(), gpus.end(), [](const DeviceInfo& d) { return d.type != "GPU"; }),
+               gpus.end());
+    return gpus;
+  }
+};
+
+TEST_F(GpuOptionsTest, OneCardIsTwoDevices) {
+  b_.device = kGpu;
+  const Endpoint x = b_.Op("Mul", {b_.Scalar(2.0f), b_.Scalar(3.0f)}, {}, "x");
+  b_.device = "/device:GPU:1";
+  b_.Op("Add", {x, x}, {}, "y");
+  SessionOptions options = TwoPerCard();
+  options.passes = PassOptions::None();
+  Open(options);
+  EXPECT_THAT(Gpus(*session_), SizeIs(2));
+  std::vector<Tensor> results;
+  const std::vector<std::string> places = Places({"y:0"}, {}, &results);
+  EXPECT_THAT(places, Contains("x=GPU:0"));
+  EXPECT_THAT(places, Contains("y=GPU:1"));
+  EXPECT_EQ(results[0].scalar<float>(), 12);
+
+  const auto later = Session::Create({}).value();
+  EXPECT_THAT(Gpus(*later), SizeIs(2)) << "a later session has the same devices";
+  const auto other = Session::Create(Limited(100));
+  EXPECT_TRUE(absl::IsInvalidArgument(other.status()));
+  EXPECT_THAT(other.status().message(), HasSubstr("the GPUs of this process are GPU:0 on card 0 (limit"));
+}
+
+TEST_F(GpuOptionsTest, AnOpAboveTheLimitOfItsGpuFailsAndTheRestGoesOn) {
+  const Endpoint n = b_.Op("Placeholder", {}, {{"dtype", DType::kInt32}, {"shape", PartialShape(Shape({1}))}}, "n");
+  b_.device = kGpu;
+  const Endpoint large = b_.Op("Fill", {n, b_.Scalar(1.0f)}, {}, "large");
+  b_.Op("Slice", {large, b_.Const(Tensor::Of<int32_t>({1}, {0})), b_.Const(Tensor::Of<int32_t>({1}, {1}))}, {}, "y");
+  SessionOptions options = Limited(1);
+  options.passes = PassOptions::None();
+  Open(options);
+  const auto run = [&](int32_t size) { return session_->Run({{"n:0", Tensor::Of<int32_t>({1}, {size})}}, {"y:0"}); };
+  for (int i = 0; i < 20; ++i) {  // each takes 800 kB and gives them back
+    const auto small = run(200'000);
+    ASSERT_TRUE(small.ok()) << small.status();
+  }
+  const auto result = run(300'000);
+  EXPECT_TRUE(absl::IsResourceExhausted(result.status())) << result.status();
+  EXPECT_THAT(result.status().message(), HasSubstr("{{node large}}"));
+  EXPECT_THAT(result.status().message(), HasSubstr("of the 1048576 bytes that it may have"));
+  EXPECT_TRUE(run(200'000).ok());
+}
+
+TEST_F(GpuOptionsTest, AServersLimitIsItsDevices) {
+  const auto server = Server::CreateLocalServer({.gpu_memory_limit = size_t{3} << 30}).value();
+  SessionOptions options;
+  options.target = server->target();
+  const auto session = Session::Create(options).value();
+  const std::vector<DeviceInfo> gpus = Gpus(*session);
+  ASSERT_THAT(gpus, SizeIs(1));
+  EXPECT_EQ(gpus[0].memory_limit, int64_t{3} << 30);
+
+  const std::vector<TaskView> tasks = AskCluster(server->target().substr(strlen("grpc://")), absl::Seconds(60));
+  ASSERT_THAT(tasks, SizeIs(1));
+  ASSERT_EQ(tasks[0].status.devices_size(), 2);
+  EXPECT_EQ(tasks[0].status.devices(1).model(), "late");
+  EXPECT_EQ(tasks[0].status.devices(1).memory_limit_bytes(), int64_t{3} << 30);
+}
+
+TEST_F(GpuOptionsTest, WishesThatCannotBeMetAreErrors) {
+  const auto error = [](const std::function<void(pb::GPUOptions*)>& wish) {
+    SessionOptions options;
+    wish(options.config.mutable_gpu_options());
+    const auto session = Session::Create(options);
+    ServerOptions server_options;
+    *server_options.default_config.mutable_gpu_options() = options.config.gpu_options();
+    EXPECT_EQ(Server::CreateLocalServer(server_options).status().message(), session.status().message());
+    EXPECT_TRUE(absl::IsInvalidArgument(session.status())) << session.status();
+    return std::string(session.status().message());
+  };
+  EXPECT_THAT(error([](auto* gpu) { gpu->set_visible_device_list("0,x"); }), HasSubstr("'x' is no number of a GPU"));
+  EXPECT_THAT(error([](auto* gpu) { gpu->set_visible_device_list("1"); }),
+              HasSubstr("the list of GPUs names 1, and there is only 1"));
+  EXPECT_THAT(error([](auto* gpu) { gpu->set_per_process_gpu_memory_fraction(1.2); }), HasSubstr("is 1.2"));
+  EXPECT_THAT(error([](auto* gpu) { gpu->mutable_experimental()->set_num_virtual_devices_per_gpu(-1); }),
+              HasSubstr("on each card is -1"));
+  EXPECT_THAT(error([](auto* gpu) {
+                auto* const card = gpu->mutable_experimental()->add_virtual_devices();
+                card->add_memory_limit_mb(1);
+                card->add_memory_limit_mb(1);
+                card->add_priority(0);
+              }),
+              HasSubstr("has 2 memory_limit_mb and 1 priority"));
+  EXPECT_THAT(error([](auto* gpu) { gpu->mutable_experimental()->add_virtual_devices()->add_memory_limit_mb(20'000); }),
+              HasSubstr("have more memory than its 17179869184 bytes"));
+  EXPECT_THAT(error([](auto* gpu) { gpu->mutable_experimental()->add_virtual_devices()->add_memory_limit_mb(-1); }),
+              HasSubstr("has the memory_limit_mb -1"));
 }
 
 using LateDeathTest = LateTest;

@@ -7,8 +7,10 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
 #include "millrace/base/fan_in.h"
+#include "millrace/base/log.h"
 #include "millrace/cluster/master/find_tasks.h"
 #include "millrace/graph/device_name.h"
+#include "millrace/task/local_devices.h"
 
 namespace millrace {
 namespace {
@@ -117,11 +119,24 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
       self->session_.tasks = *std::move(tasks);
       const auto& counts = self->session_.config.device_count();
       if (const auto gpus = counts.find("GPU"); gpus != counts.end()) KeepGpus(gpus->second, &self->session_.tasks);
+      self->WarnOfGpuOptions();
       self->MakeWorkerSessions();
     });
   }
 
  private:
+  // The devices of a task are those that it was started with.
+  void WarnOfGpuOptions() const {
+    const StatusOr<GpuOptions> gpus = GpuOptionsOf(session_.config.gpu_options());
+    const auto& own = session_.worker->task().devices();
+    const bool has_gpus = std::any_of(own.begin(), own.end(), [](const auto& d) { return d->type() == "GPU"; });
+    if (has_gpus && !(gpus.ok() && gpus->is_default())) {
+      MR_LOG(Warning, "the gpu_options of a session do not change the GPUs of a server that is running; ",
+             "give them to the server (ServerOptions::default_config, millrace serve --gpu_memory_limit, ",
+             "--virtual_gpus)");
+    }
+  }
+
   // This task in a cluster spec that the client sent: the task of the same name, or the one with this task's address.
   StatusOr<TaskId> OwnTask() const {
     MR_ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::FromDef(session_.config.cluster_def()));

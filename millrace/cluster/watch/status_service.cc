@@ -98,6 +98,10 @@ TaskStatus StatusService::Report() const {
     entry->set_name(device->name());
     entry->set_type(device->type());
     entry->set_incarnation(device->incarnation());
+    entry->set_model(device->model());
+    const Device::MemoryUse memory = device->memory_use();
+    entry->set_memory_bytes(memory.in_use);
+    entry->set_memory_limit_bytes(memory.limit);
   }
   AddSteps(&status);
   AddSessions(&status);

@@ -24,7 +24,9 @@ CudaDevice::CudaDevice(std::string name, Gpu* gpu, std::shared_ptr<ThreadPool> h
 Device::MemoryUse CudaDevice::memory_use() const {
   MemoryUse use;
   size_t free = 0, total = 0;
-  if (gpu_->Use().ok() && cudaMemGetInfo(&free, &total) == cudaSuccess) use.limit = static_cast<int64_t>(total);
+  use.limit = gpu_->memory_limit();
+  if (use.limit == 0 && gpu_->Use().ok() && cudaMemGetInfo(&free, &total) == cudaSuccess)
+    use.limit = static_cast<int64_t>(total);
   use.in_use = static_cast<int64_t>(gpu_->allocator()->bytes_in_use());
   return use;
 }

@@ -36,12 +36,34 @@ StatusOr<int> CountGpus() {
   return FailedPrecondition(CudaStatus(code, "cudaGetDeviceCount", "this machine").message());
 }
 
+StatusOr<std::vector<GpuCard>> Cards() {
+  std::vector<GpuCard> cards;
+  MR_ASSIGN_OR_RETURN(const int count, CountGpus());
+  for (int i = 0; i < count; ++i) {
+    const std::string name = absl::StrCat("GPU:", i);
+    cudaDeviceProp props;
+    MR_RETURN_IF_CUDA_ERROR(name, cudaGetDeviceProperties(&props, i));
+    GpuCard card{.model = props.name, .memory = static_cast<int64_t>(props.totalGlobalMem)};
+    MR_RETURN_IF_CUDA_ERROR(name, cudaSetDevice(i));
+    MR_RETURN_IF_CUDA_ERROR(name, cudaDeviceGetStreamPriorityRange(&card.least_priority, &card.greatest_priority));
+    cards.push_back(std::move(card));
+  }
+  return cards;
+}
+
+StatusOr<std::vector<GpuPlace>> Places(const GpuOptions& options) {
+  static GpuLayout* const layout = new GpuLayout;
+  MR_ASSIGN_OR_RETURN(const std::vector<GpuCard> cards, Cards());
+  return layout->Agree(options, cards);
+}
+
 StatusOr<std::vector<std::unique_ptr<Device>>> NewDevices(const CudaDeviceOptions& options) {
   std::vector<std::unique_ptr<Device>> devices;
-  MR_ASSIGN_OR_RETURN(int count, CountGpus());
+  MR_ASSIGN_OR_RETURN(const std::vector<GpuPlace> places, Places(options.gpus));
+  int count = static_cast<int>(places.size());
   if (options.count >= 0) count = std::min(count, options.count);
   for (int i = 0; i < count; ++i) {
-    MR_ASSIGN_OR_RETURN(Gpu * gpu, Gpu::Get(i));
+    MR_ASSIGN_OR_RETURN(Gpu * gpu, Gpu::Get(i, places[i]));
     devices.push_back(
         std::make_unique<CudaDevice>(absl::StrCat(options.task, "/device:GPU:", i), gpu, options.host_threads));
   }

@@ -25,7 +25,7 @@ class CudaTest : public ::testing::Test {
 
   void SetUp() override {
     if (CudaDeviceCount() == 0) GTEST_SKIP() << "there is no GPU here: " << WhyNoCudaDevices();
-    gpu_ = Gpu::Get(0).value();
+    gpu_ = Gpu::Get(0, {}).value();
   }
 
   Session* Open(const SessionOptions& options = {}) {

@@ -23,26 +23,26 @@ constexpr size_t kCublasWorkspace = size_t{32} << 20;
 
 }  // namespace
 
-Gpu::Gpu(int ordinal, std::string name)
-    : ordinal_(ordinal),
+Gpu::Gpu(const GpuPlace& place, std::string name)
+    : place_(place),
       name_(std::move(name)),
-      pinned_(ordinal),
+      pinned_(place.card),
       done_threads_("cuda_done", kDoneThreads),
       stage_threads_("cuda_stage", kStageThreads),
-      computed_(name_, ordinal, &done_threads_),
-      copied_out_(name_, ordinal, &done_threads_) {}
+      computed_(name_, place.card, &done_threads_),
+      copied_out_(name_, place.card, &done_threads_) {}
 
-StatusOr<Gpu*> Gpu::Get(int ordinal) {
+StatusOr<Gpu*> Gpu::Get(int number, const GpuPlace& place) {
   // Never destroyed: tensors and variables may outlive everything else.
   static Mutex* const mu = new Mutex;
   static auto* const gpus = new std::map<int, Gpu*>;
   MutexLock lock(mu);
-  Gpu*& gpu = (*gpus)[ordinal];
+  Gpu*& gpu = (*gpus)[number];
   if (gpu != nullptr) return gpu;
-  const std::string device = absl::StrCat("GPU:", ordinal);
+  const std::string device = absl::StrCat("GPU:", number);
   cudaDeviceProp props;
-  MR_RETURN_IF_CUDA_ERROR(device, cudaGetDeviceProperties(&props, ordinal));
-  std::unique_ptr<Gpu> made(new Gpu(ordinal, absl::StrCat(device, " (", props.name, ")")));
+  MR_RETURN_IF_CUDA_ERROR(device, cudaGetDeviceProperties(&props, place.card));
+  std::unique_ptr<Gpu> made(new Gpu(place, absl::StrCat(device, " (", props.name, ")")));
   MR_RETURN_IF_ERROR(made->Init());
   return gpu = made.release();
 }
@@ -50,14 +50,14 @@ StatusOr<Gpu*> Gpu::Get(int ordinal) {
 Status Gpu::Init() {
   MR_RETURN_IF_ERROR(Use());
   for (CudaStreamHandle* stream : {&compute_, &copy_in_, &copy_out_}) {
-    MR_RETURN_IF_CUDA_ERROR(name_, cudaStreamCreateWithFlags(stream->out(), cudaStreamNonBlocking));
+    MR_RETURN_IF_CUDA_ERROR(name_, cudaStreamCreateWithPriority(stream->out(), cudaStreamNonBlocking, place_.priority));
   }
-  memory_ = std::make_unique<GpuAllocator>(name_, ordinal_, compute_.get());
+  memory_ = std::make_unique<GpuAllocator>(name_, place_, compute_.get());
   return memory_->Init();
 }
 
 Status Gpu::Use() const {
-  MR_RETURN_IF_CUDA_ERROR(name_, cudaSetDevice(ordinal_));
+  MR_RETURN_IF_CUDA_ERROR(name_, cudaSetDevice(place_.card));
   return absl::OkStatus();
 }
 
@@ -113,7 +113,7 @@ StatusOr<Tensor> Gpu::CopyIn(const Tensor& host) {
   RefPtr<GpuBuffer> buffer = memory_->AllocateOn(copy_in_.get(), host.TotalBytes());
   if (!buffer) {
     return ResourceExhausted("no memory for a tensor of ", host.dtype(), host.shape().ToString(), " (",
-                             host.TotalBytes(), " bytes) on ", name_);
+                             host.TotalBytes(), " bytes) on ", name_, memory_->Shortage(host.TotalBytes()));
   }
   Loan loan;
   const Status staged = Stage(host, buffer->data(), &loan.sources);
@@ -134,7 +134,7 @@ void Gpu::CopyOut(const Tensor& here, absl::AnyInvocable<void(StatusOr<Tensor>)>
   CudaEvent ended;
   const Status status = [&]() -> Status {
     const GpuBuffer* const buffer = GpuBufferOf(here);
-    if (buffer == nullptr || buffer->ordinal() != ordinal_) {
+    if (buffer == nullptr || buffer->allocator() != memory_.get()) {
       return Internal("a copy from ", name_, " was requested for a tensor that is not in its memory");
     }
     MR_RETURN_IF_ERROR(Use());

@@ -14,22 +14,26 @@
 #include "millrace/device/cuda/gpu_memory.h"
 #include "millrace/device/cuda/handle.h"
 #include "millrace/device/cuda/pinned_memory.h"
+#include "millrace/device/gpu_layout.h"
 
 namespace millrace {
 
 // Kernels run on the compute stream; copies in and out have a stream each, and events order the three on the device.
 // The host waits only for values that it fetches, on a thread of Completions.
 //
-// Shared by all sessions, so that their work on shared variables has one order. Thread-safe.
+// Shared by all sessions, so that their work on shared variables has one order. Several of them may be on one card
+// (virtual devices), each with streams and memory of its own. Thread-safe.
 class Gpu {
  public:
-  // Created on first use; never destroyed.
-  static StatusOr<Gpu*> Get(int ordinal);
+  // The device of this number, which is that part of a card. Created on first use; never destroyed.
+  static StatusOr<Gpu*> Get(int number, const GpuPlace& place);
 
   const std::string& name() const { return name_; }  // "GPU:0 (NVIDIA H200)"
   // "NVIDIA H200"
   std::string model() const { return name_.substr(name_.find('(') + 1, name_.rfind(')') - name_.find('(') - 1); }
-  int ordinal() const { return ordinal_; }
+  int ordinal() const { return place_.card; }  // for CUDA
+  // The bytes that it may use; 0: those of the card.
+  int64_t memory_limit() const { return place_.memory_limit; }
   cudaStream_t compute() const { return compute_.get(); }
   GpuAllocator* allocator() { return memory_.get(); }
   PinnedAllocator* pinned() { return &pinned_; }
@@ -52,7 +56,7 @@ class Gpu {
   Status WithCublas(absl::FunctionRef<Status(const Cublas&, cublasHandle_t)> fn);
 
  private:
-  Gpu(int ordinal, std::string name);
+  Gpu(const GpuPlace& place, std::string name);
   Status Init();
   StatusOr<CudaEvent> Record(cudaStream_t stream) const;
   Status Stage(const Tensor& host, void* to, std::vector<RefPtr<Buffer>>* sources);
@@ -65,7 +69,7 @@ class Gpu {
     std::vector<RefPtr<Buffer>> sources;
   };
 
-  const int ordinal_;
+  const GpuPlace place_;
   const std::string name_;
   CudaStreamHandle compute_, copy_in_, copy_out_;
   std::unique_ptr<GpuAllocator> memory_;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "millrace/device/cuda/copy_box_kernel.h"
 
 namespace millrace {
@@ -78,6 +79,7 @@ void GpuBuffer::Destroy() {
   cudaSetDevice(allocator_->ordinal());
   AwaitOnCompute().IgnoreError();
   if (cudaFreeAsync(data_, allocator_->compute()) != cudaSuccess) cudaGetLastError();
+  allocator_->OnFreed(size_);
   delete this;
 }
 
@@ -98,6 +100,7 @@ Status GpuAllocator::Init() {
 }
 
 RefPtr<GpuBuffer> GpuAllocator::AllocateOn(cudaStream_t stream, size_t bytes) {
+  if (!budget_->Charge(bytes)) return nullptr;
   cudaSetDevice(ordinal_);
   const size_t size = std::max<size_t>(bytes, 1);
   void* data = nullptr;
@@ -112,6 +115,7 @@ RefPtr<GpuBuffer> GpuAllocator::AllocateOn(cudaStream_t stream, size_t bytes) {
   }
   if (code != cudaSuccess) {
     cudaGetLastError();
+    budget_->Release(bytes);
     return nullptr;
   }
   return AdoptRef(new GpuBuffer(this, data, bytes));
@@ -119,10 +123,12 @@ RefPtr<GpuBuffer> GpuAllocator::AllocateOn(cudaStream_t stream, size_t bytes) {
 
 RefPtr<Buffer> GpuAllocator::Allocate(size_t bytes) { return AllocateOn(compute_, bytes); }
 
-uint64_t GpuAllocator::bytes_in_use() const {
-  uint64_t bytes = 0;
-  cudaMemPoolGetAttribute(pool_.get(), cudaMemPoolAttrUsedMemCurrent, &bytes);
-  return bytes;
+std::string GpuAllocator::Shortage(size_t bytes) const {
+  if (std::string shortage = budget_->Shortage(bytes); !shortage.empty()) return shortage;
+  size_t free = 0, total = 0;
+  if (cudaSetDevice(ordinal_) != cudaSuccess || cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
+  return absl::StrCat("; ", device_, " has ", total, " bytes, of which this process uses ", bytes_in_use(), ", and ",
+                      free, " are free");
 }
 
 }  // namespace millrace

@@ -7,6 +7,8 @@
 
 #include "millrace/device/cuda/handle.h"
 #include "millrace/device/device_memory.h"
+#include "millrace/device/gpu_layout.h"
+#include "millrace/tensor/memory_budget.h"
 
 namespace millrace {
 
@@ -44,29 +46,38 @@ class GpuBuffer final : public DeviceBuffer {
 // The buffer of a tensor; null if it is not GPU memory.
 const GpuBuffer* GpuBufferOf(const Tensor& tensor);
 
-// Allocates from a CUDA memory pool that retains freed memory. Thread-safe; never destroyed.
+// Allocates, within the device's limit, from a CUDA memory pool that retains freed memory. Thread-safe; never
+// destroyed.
 class GpuAllocator : public Allocator {
  public:
-  GpuAllocator(std::string device, int ordinal, cudaStream_t compute)
-      : device_(std::move(device)), ordinal_(ordinal), compute_(compute) {}
+  GpuAllocator(std::string device, const GpuPlace& place, cudaStream_t compute)
+      : device_(std::move(device)),
+        ordinal_(place.card),
+        compute_(compute),
+        budget_(MakeRef<MemoryBudget>(device_, place.memory_limit, nullptr)) {}
   Status Init();
 
-  // For use on the compute stream. Null if memory is exhausted.
+  // For use on the compute stream. Null if memory is exhausted, or the device's limit reached.
   RefPtr<Buffer> Allocate(size_t bytes) override;
   // For use on `stream` first and, after an event, on the compute stream.
   RefPtr<GpuBuffer> AllocateOn(cudaStream_t stream, size_t bytes);
   const char* name() const override { return device_.c_str(); }
+  // How much is used, and of what.
+  std::string Shortage(size_t bytes) const override;
 
   const std::string& device() const { return device_; }
   int ordinal() const { return ordinal_; }
   cudaStream_t compute() const { return compute_; }
-  // Bytes in use, as the pool counts them.
-  uint64_t bytes_in_use() const;
+  // A buffer of so many bytes was freed.
+  void OnFreed(size_t bytes) { budget_->Release(bytes); }
+  // Bytes of the buffers that exist.
+  size_t bytes_in_use() const { return budget_->used(); }
 
  private:
   const std::string device_;
   const int ordinal_;
   const cudaStream_t compute_;
+  const RefPtr<MemoryBudget> budget_;
   CudaPool pool_;
 };
 
