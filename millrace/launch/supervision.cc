@@ -330,6 +330,10 @@ void Supervision::AdvanceNotice() {
   signal([](int, const TaskRecord& t) { return t.serves; });
 }
 
+bool Supervision::EndedBy(int signal, int task) const {
+  return task >= 0 && tasks_[task].exit && tasks_[task].exit->signal == signal;
+}
+
 void Supervision::JudgeNotice() {
   if (!notice_.heard) return;  // the programs do not know of notices
   std::optional<int64_t> step = notice_.outcome ? notice_.outcome->step : std::nullopt;
@@ -341,6 +345,9 @@ void Supervision::JudgeNotice() {
     absl::StrAppend(&cause_, "; ", notice_.outcome->checkpoint, " is whole");
   } else if (notice_.outcome && notice_.outcome->notice == "ready") {
     absl::StrAppend(&cause_, step ? "; the program saves no checkpoints" : ", before the first step");
+  } else if (!step && !notice_.killed && EndedBy(SIGTERM, chief_)) {
+    // Its order came before it listened for notices, and so before it could make a step.
+    absl::StrAppend(&cause_, ", before the first step");
   } else {
     code_ = 1;
     std::string why = absl::StrCat("it was not saved within ", SecondsText(grace_), " (--grace)");

@@ -133,6 +133,8 @@ class Supervision {
   void AdvanceNotice();
   // Whether the task is to get signals: a notice has its order.
   bool IsItsTurn(int task) const;
+  // Whether its last program was killed by this signal.
+  bool EndedBy(int signal, int task) const;
   // The last line and the exit code of a job that a notice has ended.
   void JudgeNotice();
   std::string AtStep(int task) const;

@@ -523,6 +523,23 @@ TEST(SupervisionNotice, AChiefThatDiesInsteadOfSavingIsNamed) {
   EXPECT_EQ(finish.number, 1);
 }
 
+TEST(SupervisionNotice, AChiefThatDidNotListenYetHasLostNothingIfThereWasNoStep) {
+  for (const bool steps : {false, true}) {
+    NoticeStage job;
+    if (steps) job.supervision.OnStep(job.kOne, 812);  // with the chief before this one
+    job.supervision.OnNotice(SIGTERM);
+    job.Word(job.kOne, {.notice = "ready"});
+    for (const int task : {job.kOne, job.kTwo}) job.Exit(task, kDone);
+    job.Exit(job.kChief, {.signal = SIGTERM});
+    job.Exit(job.kPs, kDone);
+    const Action finish = Finish(job.Take());
+    EXPECT_EQ(finish.text, steps ? "stopped by SIGTERM at step 812; the checkpoint is not whole: worker/0 was killed "
+                                   "by SIGTERM"
+                                 : "stopped by SIGTERM, before the first step");
+    EXPECT_EQ(finish.number, steps ? 1 : 143);
+  }
+}
+
 TEST(SupervisionNotice, ProgramsThatDoNotKnowOfNoticesEndAsEver) {
   NoticeStage job;
   job.supervision.OnNotice(SIGTERM);
