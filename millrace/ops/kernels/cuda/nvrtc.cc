@@ -48,15 +48,22 @@ StatusOr<std::string> NvrtcVersion() {
   return absl::StrCat(major, ".", minor);
 }
 
-StatusOr<std::string> CompileForGpu(const std::string& text, int architecture) {
+StatusOr<std::string> CompileForGpu(const std::string& text, int architecture, std::string* warnings) {
   MR_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, TheNvrtc());
   nvrtcProgram program = nullptr;
   nvrtcResult code = nvrtc->nvrtcCreateProgram(&program, text.c_str(), "millrace.cu", 0, nullptr, nullptr);
   if (code != NVRTC_SUCCESS) return Internal("nvrtcCreateProgram: ", nvrtc->nvrtcGetErrorString(code));
   const std::string target = absl::StrCat("--gpu-architecture=sm_", architecture);
   // As on the CPU: a*b+c is two roundings.
-  const char* const options[] = {target.c_str(), "--std=c++17", "--fmad=false"};
-  code = nvrtc->nvrtcCompileProgram(program, 3, options);
+  const char* const options[] = {target.c_str(), "--std=c++17", "--fmad=false", "--ptxas-options=--warn-on-spills"};
+  code = nvrtc->nvrtcCompileProgram(program, 4, options);
+  std::string log;
+  size_t log_size = 0;
+  if (nvrtc->nvrtcGetProgramLogSize(program, &log_size) == NVRTC_SUCCESS && log_size > 0) {
+    log.resize(log_size);
+    nvrtc->nvrtcGetProgramLog(program, log.data());
+    log = log.c_str();
+  }
   std::string result;
   Status status;
   if (code == NVRTC_SUCCESS) {
@@ -65,14 +72,11 @@ StatusOr<std::string> CompileForGpu(const std::string& text, int architecture) {
     result.resize(size);
     nvrtc->nvrtcGetCUBIN(program, result.data());
   } else {
-    size_t size = 0;
-    nvrtc->nvrtcGetProgramLogSize(program, &size);
-    std::string log(size, '\0');
-    nvrtc->nvrtcGetProgramLog(program, log.data());
-    status = Internal("NVRTC: ", nvrtc->nvrtcGetErrorString(code), "\n", log.c_str());
+    status = Internal("NVRTC: ", nvrtc->nvrtcGetErrorString(code), "\n", log);
   }
   nvrtc->nvrtcDestroyProgram(&program);
   if (!status.ok()) return status;
+  if (warnings != nullptr) *warnings = std::move(log);
   return result;
 }
 
