@@ -198,7 +198,7 @@ int main(int argc, char** argv) {
   app.add_flag("--late", flags.late, "with a GPU that is made of host memory (tests/late)");
   if (const std::optional<int> status = ParseFlags(app, argc, argv)) return *status;
   // Products and convolutions of float in float, as on the CPU.
-  setenv("NVIDIA_TF32_OVERRIDE", "0", 0);
+  setenv("MILLRACE_TF32", "0", 0);
   if (flags.late) millrace::late::UseLateGpus(1);
   const millrace::StatusOr<int> failed = millrace::Run(flags);
   if (!failed.ok()) {

@@ -1,4 +1,6 @@
 // Convolutions and their gradients on a GPU: by cuDNN, or by loops of our own where it has no engine.
+#include <map>
+
 #include "absl/strings/match.h"
 #include "millrace/base/log.h"
 #include "millrace/ops/kernels/cuda/compiled_kernels.h"
@@ -20,10 +22,13 @@ class ConvPlans {
     return *plans;
   }
 
-  StatusOr<std::shared_ptr<const ConvPlan>> Get(const Gpu& gpu, const Cudnn& cudnn, cudnnHandle_t handle,
+  StatusOr<std::shared_ptr<const ConvPlan>> Get(Gpu* gpu, const Cudnn& cudnn, cudnnHandle_t handle,
                                                 const ConvPlanKey& key) {
     MutexLock lock(&mu_);
-    return plans_.Get({gpu.ordinal(), key}, [&]() -> StatusOr<std::shared_ptr<const ConvPlan>> {
+    Plans& plans = plans_.try_emplace(gpu->ordinal(), kMostPlans).first->second;
+    return plans.Get(key, [&]() -> StatusOr<std::shared_ptr<const ConvPlan>> {
+      // The plan that makes room may still be at work.
+      if (plans.size() == kMostPlans) MR_RETURN_IF_ERROR(gpu->Synchronize());
       StatusOr<ConvPlan> plan = ConvPlan::Make(cudnn, {.handle = handle, .card = {}}, key);
       if (plan.ok()) return std::make_shared<const ConvPlan>(*std::move(plan));
       if (!absl::IsNotFound(plan.status())) return plan.status();
@@ -33,10 +38,10 @@ class ConvPlans {
   }
 
  private:
+  using Plans = PlanCache<ConvPlanKey, StatusOr<std::shared_ptr<const ConvPlan>>>;
   static constexpr size_t kMostPlans = 1024;
   Mutex mu_;
-  PlanCache<std::pair<int, ConvPlanKey>, StatusOr<std::shared_ptr<const ConvPlan>>> plans_ ABSL_GUARDED_BY(mu_){
-      kMostPlans};
+  std::map<int, Plans> plans_ ABSL_GUARDED_BY(mu_);  // by GPU
 };
 
 // The filter [spatial..., in, out] as cuDNN wants it: [out, spatial..., in], with channels first [out, in, spatial...].
@@ -102,7 +107,7 @@ class CudaConvKernel : public Kernel {
     const ConvPlanKey key{.kind = kind, .dtype = c->dtype(), .math = math_, .geometry = of.geometry};
     bool done = false;
     const Status status = call.gpu()->WithCudnn([&](const Cudnn& cudnn, cudnnHandle_t handle) -> Status {
-      MR_ASSIGN_OR_RETURN(const auto plan, ConvPlans::Global().Get(*call.gpu(), cudnn, handle, key));
+      MR_ASSIGN_OR_RETURN(const auto plan, ConvPlans::Global().Get(call.gpu(), cudnn, handle, key));
       if (plan == nullptr) return absl::OkStatus();
       MR_ASSIGN_OR_RETURN(Tensor a, Aligned(ctx, call, *of.a));
       MR_ASSIGN_OR_RETURN(Tensor b, Aligned(ctx, call, *of.b));

@@ -23,6 +23,7 @@ class ConvPlanTest : public ::testing::Test {
     std::stringstream json;
     json << std::ifstream(MILLRACE_TESTDATA "/gpu/h200.json").rdbuf();
     std::string text = json.str();
+    if (text.empty()) GTEST_SKIP() << "there is no testdata here";
     while (!text.empty() && text.back() == '\n') text.pop_back();
     StatusOr<CudnnTarget> card = CudnnTarget::OfProperties(*cudnn_, text);
     ASSERT_TRUE(card.ok()) << card.status();
