@@ -1,13 +1,15 @@
-// What tests of programs for GPUs compare with: the results of the CPU's kernels. For tests only.
+// What tests of programs compare with: inputs, and the CPU's results. For tests only.
 #pragma once
 
 #include <cmath>
 #include <complex>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "millrace/graph/graph_builder.h"
+#include "millrace/ops/kernels/cuda/host_programs_testing.h"
 #include "millrace/session/session.h"
 
 namespace millrace {
@@ -83,6 +85,30 @@ inline void ExpectNear(const Tensor& got, const Tensor& want) {
     ADD_FAILURE() << "element " << i << " is " << a << ", not " << b;
     ++wrong;
   }
+}
+
+// Every bit.
+inline void ExpectSame(const Tensor& got, const Tensor& want) {
+  ASSERT_EQ(got.dtype(), want.dtype());
+  ASSERT_EQ(got.shape(), want.shape());
+  if (want.num_elements() == 0) return;
+  const size_t size = SizeOf(want.dtype());
+  const char *const a = static_cast<const char*>(got.raw_data()), *const b = static_cast<const char*>(want.raw_data());
+  int wrong = 0;
+  for (int64_t i = 0; i < want.num_elements() && wrong < 3; ++i) {
+    if (std::memcmp(a + i * size, b + i * size, size) == 0) continue;
+    ADD_FAILURE() << "element " << i << " of " << want.shape().ToString() << " differs: " << got.DebugString()
+                  << ", not " << want.DebugString();
+    ++wrong;
+  }
+}
+
+// Launches as CudaCall does, but with few blocks, so that threads go on to further elements.
+inline void LaunchElements(HostProgram& program, const std::string& kernel, std::vector<void*> arguments) {
+  program.Launch(kernel, {2}, {32}, std::move(arguments));
+}
+inline void LaunchRows(HostProgram& program, const std::string& kernel, std::vector<void*> arguments) {
+  program.Launch(kernel, {2, 2}, {4, 3}, std::move(arguments));
 }
 
 }  // namespace millrace

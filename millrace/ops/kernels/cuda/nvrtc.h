@@ -8,9 +8,9 @@
 namespace millrace {
 
 // Machine code (a cubin) for that architecture: 90 means sm_90. FAILED_PRECONDITION if NVRTC cannot be opened, INTERNAL
-// with the compiler's words if it refuses the text. *warnings, if not null: what it says of a text that it compiles,
-// for example that a kernel spills registers to memory.
-StatusOr<std::string> CompileForGpu(const std::string& text, int architecture, std::string* warnings = nullptr);
+// with the compiler's words if it refuses the text.
+// `resources`, if given, gets what the compiler says of registers and spills.
+StatusOr<std::string> CompileForGpu(const std::string& text, int architecture, std::string* resources = nullptr);
 
 // Its version, such as "13.0".
 StatusOr<std::string> NvrtcVersion();

@@ -1,7 +1,7 @@
 // Every program of convolutions, pools and batch normalisation compiles for an H200, on machines without a GPU, and
 // keeps what it works on in registers.
 #include "gtest/gtest.h"
-#include "millrace/ops/kernels/cuda/nvrtc.h"
+#include "millrace/ops/kernels/cuda/compile_testing.h"
 #include "millrace/ops/nn/cuda/batch_norm_program.h"
 #include "millrace/ops/nn/cuda/column_plan.h"
 #include "millrace/ops/nn/cuda/conv_program.h"
@@ -10,13 +10,6 @@
 
 namespace millrace {
 namespace {
-
-void ExpectCompiles(const std::string& text) {
-  std::string warnings;
-  const StatusOr<std::string> code = CompileForGpu(text, 90, &warnings);
-  EXPECT_TRUE(code.ok()) << code.status();
-  EXPECT_EQ(warnings, "");
-}
 
 TEST(NnPrograms, CompileForEveryTypeWithoutSpills) {
   if (const auto version = NvrtcVersion(); !version.ok()) GTEST_SKIP() << version.status();
@@ -32,26 +25,9 @@ TEST(NnPrograms, CompileForEveryTypeWithoutSpills) {
                             DType::kInt16, DType::kUInt16, DType::kUInt32, DType::kInt64, DType::kUInt64}) {
     pools += PoolProgram{.dtype = dtype}.Kernels(absl::StrCat("_", DTypeName(dtype)));
   }
-  ExpectCompiles(convolutions);
-  ExpectCompiles(norms);
-  ExpectCompiles(pools);
-}
-
-TEST(NnPrograms, ASpillIsTold) {
-  if (const auto version = NvrtcVersion(); !version.ok()) GTEST_SKIP() << version.status();
-  std::string warnings;
-  const StatusOr<std::string> code = CompileForGpu(R"text(
-extern "C" __global__ void __launch_bounds__(1024) spills(float* x, int n) {
-  float a[200];
-#pragma unroll
-  for (int i = 0; i < 200; ++i) a[i] = x[i * n + threadIdx.x];
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < 200; ++i) x[i * n + threadIdx.x] = a[i] * a[i * 7 % 200];
-})text",
-                                                   90, &warnings);
-  ASSERT_TRUE(code.ok()) << code.status();
-  EXPECT_NE(warnings.find("spill"), std::string::npos) << warnings;
+  ExpectCompilesWithoutSpills(convolutions);
+  ExpectCompilesWithoutSpills(norms);
+  ExpectCompilesWithoutSpills(pools);
 }
 
 // Every element is in one piece, whatever the sizes.
