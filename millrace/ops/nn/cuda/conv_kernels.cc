@@ -25,7 +25,7 @@ class ConvPlans {
   StatusOr<std::shared_ptr<const ConvPlan>> Get(Gpu* gpu, const Cudnn& cudnn, cudnnHandle_t handle,
                                                 const ConvPlanKey& key) {
     MutexLock lock(&mu_);
-    Plans& plans = plans_.try_emplace(gpu->ordinal(), kMostPlans).first->second;
+    Plans& plans = plans_.try_emplace(gpu, kMostPlans).first->second;
     return plans.Get(key, [&]() -> StatusOr<std::shared_ptr<const ConvPlan>> {
       // The plan that makes room may still be at work.
       if (plans.size() == kMostPlans) MR_RETURN_IF_ERROR(gpu->Synchronize());
@@ -41,7 +41,7 @@ class ConvPlans {
   using Plans = PlanCache<ConvPlanKey, StatusOr<std::shared_ptr<const ConvPlan>>>;
   static constexpr size_t kMostPlans = 1024;
   Mutex mu_;
-  std::map<int, Plans> plans_ ABSL_GUARDED_BY(mu_);  // by GPU
+  std::map<const Gpu*, Plans> plans_ ABSL_GUARDED_BY(mu_);
 };
 
 // The filter [spatial..., in, out] as cuDNN wants it: [out, spatial..., in], with channels first [out, in, spatial...].
