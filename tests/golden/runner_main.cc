@@ -1,4 +1,5 @@
 // golden_runner: runs a directory or archive of golden cases and prints how many pass in each family.
+#include <cstdlib>
 #include <filesystem>
 
 #include "CLI/CLI.hpp"
@@ -51,6 +52,7 @@ int main(int argc, char** argv) {
   app.add_option("--first", mutation.first, "number of the first change")->needs(mutations);
   app.add_option("--count", mutation.count, "how many changes to make, instead of --seconds")->needs(mutations);
   CLI11_PARSE(app, argc, argv);
+  setenv("MILLRACE_TF32", "0", 0);  // the answers are of float
   if (late) millrace::late::UseLateGpus(1);
   if (mutate) {
     mutation.cases = flags.cases;

@@ -16,7 +16,8 @@ namespace millrace {
   F(cublasSetStream)           \
   F(cublasSetWorkspace)        \
   F(cublasGetStatusString)     \
-  F(cublasGemmEx_64)
+  F(cublasGemmEx_64)           \
+  F(cublasGemmStridedBatchedEx_64)
 
 struct Cublas {
 #define MR_DECLARE(name) decltype(::name)* name = nullptr;

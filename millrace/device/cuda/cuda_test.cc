@@ -1,6 +1,7 @@
 // A GPU through the session, as a user has it. Skipped where there is none.
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "millrace/base/mutex.h"
 #include "millrace/device/cuda/cuda_device.h"
+#include "millrace/device/cuda/gpu_math.h"
 #include "millrace/device/cuda_devices.h"
 #include "millrace/graph/graph_builder.h"
 #include "millrace/graph/graph_def.h"
@@ -24,6 +26,7 @@ class CudaTest : public ::testing::Test {
   CudaTest() : b_(&graph_) {}
 
   void SetUp() override {
+    setenv("MILLRACE_TF32", "0", 1);  // the CPU's precision
     if (CudaDeviceCount() == 0) GTEST_SKIP() << "there is no GPU here: " << WhyNoCudaDevices();
     gpu_ = Gpu::Get(0, {}).value();
   }
@@ -95,6 +98,30 @@ TEST(CudaDevices, CublasIsOpenedOrNamed) {
   const Status status = Cublas::Get().status();
   if (status.ok()) return;
   EXPECT_THAT(std::string(status.message()), testing::StartsWith("cannot open libcublas.so.13"));
+}
+
+TEST(CudaDevices, CudnnIsOpenedOrNamed) {
+  const Status status = Cudnn::Get().status();
+  if (status.ok()) return;
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith("cannot open libcudnn.so.9"));
+}
+
+TEST(GpuMath, TheEnvironmentTurnsTf32Off) {
+  const auto with = [](const char* variable, const char* value) {
+    const char* const before = std::getenv(variable);
+    const std::string kept = before == nullptr ? "" : before;
+    setenv(variable, value, 1);
+    const GpuMath math = GpuMath::FromEnvironment();
+    before == nullptr ? unsetenv(variable) : setenv(variable, kept.c_str(), 1);
+    return math;
+  };
+  EXPECT_FALSE(with("NVIDIA_TF32_OVERRIDE", "0").tf32);
+  EXPECT_FALSE(with("MILLRACE_TF32", "0").tf32);
+  EXPECT_TRUE(with("MILLRACE_TF32", "0").deterministic);
+  EXPECT_FALSE(with("MILLRACE_CUDNN_DETERMINISTIC", "0").deterministic);
+  if (std::getenv("NVIDIA_TF32_OVERRIDE") == nullptr) {
+    EXPECT_TRUE(with("MILLRACE_TF32", "1").tf32);
+  }
 }
 
 TEST_F(CudaTest, SessionListsTheGpuAndAnOptionHidesIt) {

@@ -189,4 +189,21 @@ Status Gpu::WithCublas(absl::FunctionRef<Status(const Cublas&, cublasHandle_t)> 
   return fn(*cublas, cublas_handle_);
 }
 
+Status Gpu::WithCudnn(absl::FunctionRef<Status(const Cudnn&, cudnnHandle_t)> fn) {
+  MR_ASSIGN_OR_RETURN(const Cudnn* const cudnn, Cudnn::Get());
+  MutexLock lock(&cudnn_mu_);
+  if (cudnn_handle_ == nullptr) {
+    MR_RETURN_IF_ERROR(Use());
+    cudnnHandle_t handle = nullptr;
+    MR_RETURN_IF_ERROR(CudnnStatus(*cudnn, cudnn->cudnnCreate(&handle), "cudnnCreate", name_));
+    const Status status = CudnnStatus(*cudnn, cudnn->cudnnSetStream(handle, compute_.get()), "cudnnSetStream", name_);
+    if (!status.ok()) {
+      cudnn->cudnnDestroy(handle);
+      return status;
+    }
+    cudnn_handle_ = handle;
+  }
+  return fn(*cudnn, cudnn_handle_);
+}
+
 }  // namespace millrace

@@ -11,6 +11,7 @@
 #include "millrace/base/thread_pool.h"
 #include "millrace/device/cuda/completions.h"
 #include "millrace/device/cuda/cublas.h"
+#include "millrace/device/cuda/cudnn.h"
 #include "millrace/device/cuda/gpu_memory.h"
 #include "millrace/device/cuda/handle.h"
 #include "millrace/device/cuda/pinned_memory.h"
@@ -54,6 +55,8 @@ class Gpu {
 
   // Calls fn with cuBLAS and the compute stream's handle, one caller at a time.
   Status WithCublas(absl::FunctionRef<Status(const Cublas&, cublasHandle_t)> fn);
+  // The same with cuDNN.
+  Status WithCudnn(absl::FunctionRef<Status(const Cudnn&, cudnnHandle_t)> fn);
 
  private:
   Gpu(const GpuPlace& place, std::string name);
@@ -83,6 +86,8 @@ class Gpu {
   Mutex cublas_mu_;
   cublasHandle_t cublas_handle_ ABSL_GUARDED_BY(cublas_mu_) = nullptr;
   RefPtr<Buffer> cublas_workspace_ ABSL_GUARDED_BY(cublas_mu_);
+  Mutex cudnn_mu_;
+  cudnnHandle_t cudnn_handle_ ABSL_GUARDED_BY(cudnn_mu_) = nullptr;
 };
 
 }  // namespace millrace

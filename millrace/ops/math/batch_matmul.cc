@@ -1,4 +1,8 @@
 // BatchMatMul and its later versions. From V2 on the batch dimensions broadcast; V3 may have another output type.
+#include "millrace/ops/math/batch_matmul.h"
+
+#include <algorithm>
+
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
@@ -122,30 +126,17 @@ MILLRACE_OP(BatchMatMulV3)
     .Shape(BatchMatMulShape)
     .Gradient(BatchMatMulGradient);
 
-// The pairs of matrices to multiply under broadcasting of the batch dimensions, in output order.
-StatusOr<std::vector<MatrixPair>> PairUp(const Shape& x, const Shape& y, Shape* batch) {
-  const int nx = x.rank() - 2, ny = y.rank() - 2, n = std::max(nx, ny);
-  Shape::Dims dims(n), step_x(n), step_y(n);
-  int64_t size_x = 1, size_y = 1;
-  for (int i = n - 1; i >= 0; --i) {
-    const int ix = i - (n - nx), iy = i - (n - ny);
-    const int64_t dx = ix >= 0 ? x.dim(ix) : 1, dy = iy >= 0 ? y.dim(iy) : 1;
-    if (dx != dy && dx != 1 && dy != 1) {
-      return InvalidArgument("batch dimensions do not broadcast: x has shape ", x.ToString(), ", y ", y.ToString());
-    }
-    dims[i] = dx == 1 ? dy : dx;
-    step_x[i] = dx == 1 ? 0 : size_x;
-    step_y[i] = dy == 1 ? 0 : size_y;
-    size_x *= dx;
-    size_y *= dy;
-  }
-  MR_ASSIGN_OR_RETURN(*batch, Shape::Make(dims));
-  std::vector<MatrixPair> pairs(batch->num_elements());
+// The pairs of matrices to multiply, in output order.
+std::vector<MatrixPair> PairUp(const BatchMatMulOp::Call& call) {
+  const Shape::Dims& dims = call.batch;
+  int64_t count = 1;
+  for (const int64_t size : dims) count *= size;
+  std::vector<MatrixPair> pairs(count);
   for (size_t i = 0; i < pairs.size(); ++i) {
     int64_t rest = static_cast<int64_t>(i), at_x = 0, at_y = 0;
-    for (int d = n - 1; d >= 0; --d) {
-      at_x += rest % dims[d] * step_x[d];
-      at_y += rest % dims[d] * step_y[d];
+    for (size_t d = dims.size(); d-- > 0;) {
+      at_x += rest % dims[d] * call.step_x[d];
+      at_y += rest % dims[d] * call.step_y[d];
       rest /= dims[d];
     }
     pairs[i] = {at_x, at_y};
@@ -171,48 +162,22 @@ StatusOr<Tensor> Converted(KernelContext& ctx, const Tensor& x, DType dtype) {
 
 class BatchMatMulKernel : public Kernel {
  public:
-  explicit BatchMatMulKernel(KernelInit& init) : broadcasts_(!init.node().is_type("BatchMatMul")) {
-    init.Attr("adj_x", &adj_x_);
-    init.Attr("adj_y", &adj_y_);
+  explicit BatchMatMulKernel(KernelInit& init) : op_(init) {
     if (!HasMatrixProduct(init.output_type(0))) FailDType(init, init.output_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
-    const Shape& sx = ctx.input(0).shape();
-    const Shape& sy = ctx.input(1).shape();
-    const int rx = sx.rank(), ry = sy.rank();
-    if (rx < 2 || ry < 2) {
-      return InvalidArgument("matrix products need at least two dimensions, but x has shape ", sx.ToString(), " and y ",
-                             sy.ToString());
-    }
-    const GemmShape shape{.m = sx.dim(adj_x_ ? rx - 1 : rx - 2),
-                          .n = sy.dim(adj_y_ ? ry - 2 : ry - 1),
-                          .k = sx.dim(adj_x_ ? rx - 2 : rx - 1),
-                          .transpose_a = adj_x_,
-                          .transpose_b = adj_y_};
-    if (shape.k != sy.dim(adj_y_ ? ry - 1 : ry - 2)) {
-      return InvalidArgument("inner dimensions of a matrix product differ: x has shape ", sx.ToString(),
-                             adj_x_ ? " (adjoint)" : "", ", y ", sy.ToString(), adj_y_ ? " (adjoint)" : "");
-    }
-    if (!broadcasts_ && sx.dims().subspan(0, rx - 2) != sy.dims().subspan(0, ry - 2)) {
-      return InvalidArgument("batch dimensions differ: x has shape ", sx.ToString(), ", y ", sy.ToString());
-    }
-    Shape out;
-    MR_ASSIGN_OR_RETURN(const std::vector<MatrixPair> pairs, PairUp(sx, sy, &out));
-    out.AddDim(shape.m);
-    out.AddDim(shape.n);
-    MR_RETURN_IF_ERROR(Shape::Make(out.dims()).status());
-    MR_ASSIGN_OR_RETURN(Tensor * product, ctx.AllocateOutput(0, out));
+    MR_ASSIGN_OR_RETURN(const BatchMatMulOp::Call call, op_.Get(ctx));
+    MR_ASSIGN_OR_RETURN(Tensor * product, ctx.AllocateOutput(0, call.result));
     if (product->num_elements() == 0) return absl::OkStatus();
     MR_ASSIGN_OR_RETURN(const Tensor x, Converted(ctx, ctx.input(0), product->dtype()));
     MR_ASSIGN_OR_RETURN(const Tensor y, Converted(ctx, ctx.input(1), product->dtype()));
-    return MatrixProducts(ctx, shape, pairs, x, y, product, {.conjugate_a = adj_x_, .conjugate_b = adj_y_});
+    return MatrixProducts(ctx, call.shape, PairUp(call), x, y, product,
+                          {.conjugate_a = op_.adj_x(), .conjugate_b = op_.adj_y()});
   }
 
  private:
-  const bool broadcasts_;
-  bool adj_x_ = false;
-  bool adj_y_ = false;
+  const BatchMatMulOp op_;
 };
 
 MILLRACE_KERNEL(BatchMatMul, kCpu, BatchMatMulKernel);
@@ -220,4 +185,94 @@ MILLRACE_KERNEL(BatchMatMulV2, kCpu, BatchMatMulKernel);
 MILLRACE_KERNEL(BatchMatMulV3, kCpu, BatchMatMulKernel);
 
 }  // namespace
+
+BatchMatMulOp::BatchMatMulOp(KernelInit& init) : broadcasts_(!init.node().is_type("BatchMatMul")) {
+  init.Attr("adj_x", &adj_x_);
+  init.Attr("adj_y", &adj_y_);
+}
+
+StatusOr<BatchMatMulOp::Call> BatchMatMulOp::Get(KernelContext& ctx) const {
+  const Shape &x = ctx.input(0).shape(), &y = ctx.input(1).shape();
+  const int rx = x.rank(), ry = y.rank();
+  if (rx < 2 || ry < 2) {
+    return InvalidArgument("matrix products need at least two dimensions, but x has shape ", x.ToString(), " and y ",
+                           y.ToString());
+  }
+  Call call;
+  call.shape = {.m = x.dim(adj_x_ ? rx - 1 : rx - 2),
+                .n = y.dim(adj_y_ ? ry - 2 : ry - 1),
+                .k = x.dim(adj_x_ ? rx - 2 : rx - 1),
+                .transpose_a = adj_x_,
+                .transpose_b = adj_y_};
+  if (call.shape.k != y.dim(adj_y_ ? ry - 1 : ry - 2)) {
+    return InvalidArgument("inner dimensions of a matrix product differ: x has shape ", x.ToString(),
+                           adj_x_ ? " (adjoint)" : "", ", y ", y.ToString(), adj_y_ ? " (adjoint)" : "");
+  }
+  if (!broadcasts_ && x.dims().subspan(0, rx - 2) != y.dims().subspan(0, ry - 2)) {
+    return InvalidArgument("batch dimensions differ: x has shape ", x.ToString(), ", y ", y.ToString());
+  }
+  const int nx = rx - 2, ny = ry - 2, n = std::max(nx, ny);
+  call.batch.resize(n);
+  call.step_x.resize(n);
+  call.step_y.resize(n);
+  int64_t size_x = 1, size_y = 1;
+  for (int i = n - 1; i >= 0; --i) {
+    const int ix = i - (n - nx), iy = i - (n - ny);
+    const int64_t dx = ix >= 0 ? x.dim(ix) : 1, dy = iy >= 0 ? y.dim(iy) : 1;
+    if (dx != dy && dx != 1 && dy != 1) {
+      return InvalidArgument("batch dimensions do not broadcast: x has shape ", x.ToString(), ", y ", y.ToString());
+    }
+    call.batch[i] = dx == 1 ? dy : dx;
+    call.step_x[i] = dx == 1 ? 0 : size_x;
+    call.step_y[i] = dy == 1 ? 0 : size_y;
+    size_x *= dx;
+    size_y *= dy;
+  }
+  Shape::Dims dims = call.batch;
+  dims.push_back(call.shape.m);
+  dims.push_back(call.shape.n);
+  MR_ASSIGN_OR_RETURN(call.result, Shape::Make(dims));
+  return call;
+}
+
+UniformBatches SplitBatch(const BatchMatMulOp::Call& call) {
+  struct Dim {
+    int64_t size, x, y, product;
+  };
+  // Innermost first; neighbours that step alike are one dimension.
+  std::vector<Dim> dims;
+  int64_t product = 1;
+  for (size_t d = call.batch.size(); d-- > 0;) {
+    const Dim next = {call.batch[d], call.step_x[d], call.step_y[d], product};
+    product *= next.size;
+    if (next.size == 1) continue;
+    if (!dims.empty() && next.x == dims.back().size * dims.back().x && next.y == dims.back().size * dims.back().y) {
+      dims.back().size *= next.size;
+    } else {
+      dims.push_back(next);
+    }
+  }
+  UniformBatches batches;
+  if (!dims.empty()) {
+    const auto longest =
+        std::max_element(dims.begin(), dims.end(), [](const Dim& a, const Dim& b) { return a.size < b.size; });
+    batches.count = longest->size;
+    batches.step_x = longest->x;
+    batches.step_y = longest->y;
+    batches.step_product = longest->product;
+    dims.erase(longest);
+  }
+  batches.starts.push_back({0, 0, 0});
+  for (const Dim& dim : dims) {
+    const size_t before = batches.starts.size();
+    for (int64_t i = 1; i < dim.size; ++i) {
+      for (size_t k = 0; k < before; ++k) {
+        const UniformBatches::Start& start = batches.starts[k];
+        batches.starts.push_back({start.x + i * dim.x, start.y + i * dim.y, start.product + i * dim.product});
+      }
+    }
+  }
+  return batches;
+}
+
 }  // namespace millrace

@@ -5,40 +5,18 @@
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
 #include "millrace/ops/kernels/matrix_product.h"
-#include "millrace/ops/math/einsum_equation.h"
+#include "millrace/ops/math/einsum_view.h"
 
 namespace millrace {
 namespace {
 
 using EinsumTypes = Types<float, double, half, bfloat16, int32_t, int64_t, std::complex<float>, std::complex<double>>;
 
-bool Has(const EinsumLabels& labels, EinsumLabel label) {
-  return std::find(labels.begin(), labels.end(), label) != labels.end();
-}
-
-// A strided view with labelled dimensions: a label that occurs twice iterates over the diagonal, and a broadcast
-// dimension of size 1 has stride 0.
-struct View {
-  std::map<EinsumLabel, int64_t> strides;
-  EinsumLabels labels;  // each once
-
-  View(const EinsumLabels& all, const Shape& shape, const std::map<EinsumLabel, int64_t>& sizes) {
-    int64_t stride = 1;
-    for (int d = shape.rank() - 1; d >= 0; --d) {
-      if (shape.dim(d) == sizes.at(all[d])) strides[all[d]] += stride;
-      stride *= shape.dim(d);
-    }
-    for (EinsumLabel label : all) {
-      if (strides.count(label) != 0 && !Has(labels, label)) labels.push_back(label);
-    }
-  }
-};
-
 // Nested loops over dimensions of given sizes and strides.
 struct Loops {
   std::vector<int64_t> sizes, strides;
 
-  Loops(const EinsumLabels& labels, const View& view, const std::map<EinsumLabel, int64_t>& all_sizes) {
+  Loops(const EinsumLabels& labels, const EinsumView& view, const std::map<EinsumLabel, int64_t>& all_sizes) {
     for (EinsumLabel label : labels) {
       sizes.push_back(all_sizes.at(label));
       strides.push_back(view.strides.at(label));
@@ -63,21 +41,6 @@ struct Loops {
   }
 };
 
-EinsumLabels Join(const EinsumLabels& a, const EinsumLabels& b, const EinsumLabels& c = {}) {
-  EinsumLabels all = a;
-  all.insert(all.end(), b.begin(), b.end());
-  all.insert(all.end(), c.begin(), c.end());
-  return all;
-}
-
-// Labels of `from` for which `keep` holds.
-template <typename Fn>
-EinsumLabels Filter(const EinsumLabels& from, Fn keep) {
-  EinsumLabels result;
-  std::copy_if(from.begin(), from.end(), std::back_inserter(result), keep);
-  return result;
-}
-
 class EinsumKernel : public Kernel {
  public:
   explicit EinsumKernel(KernelInit& init) {
@@ -96,29 +59,21 @@ class EinsumKernel : public Kernel {
     std::vector<PartialShape> shapes;
     for (int i = 0; i < ctx.num_inputs(); ++i) shapes.push_back(ctx.input(i).shape());
     MR_ASSIGN_OR_RETURN(const EinsumDims dims, EinsumDims::Make(equation_, shapes));
-    Shape::Dims out_dims;
-    for (EinsumLabel label : dims.output) out_dims.push_back(dims.sizes.at(label));
-    MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(out_dims));
-    const View a(dims.inputs[0], ctx.input(0).shape(), dims.sizes);
-    const View out(dims.output, shape, dims.sizes);
+    MR_ASSIGN_OR_RETURN(const Shape shape, dims.OutputShape());
+    const EinsumView a(dims.inputs[0], ctx.input(0).shape(), dims.sizes);
+    const EinsumView out(dims.output, shape, dims.sizes);
     if (ctx.num_inputs() == 1) {
       // The labels of the output in order; a broadcast label keeps its size of 1.
-      const EinsumLabels kept = Filter(out.labels, [&](EinsumLabel l) { return Has(a.labels, l); });
+      const EinsumLabels kept = FilterLabels(out.labels, [&](EinsumLabel l) { return HasLabel(a.labels, l); });
       MR_ASSIGN_OR_RETURN(const Tensor packed, Pack(ctx, ctx.input(0), a, kept, dims));
       return Unpack(ctx, packed, kept, out, dims, shape);
     }
-    const View b(dims.inputs[1], ctx.input(1).shape(), dims.sizes);
-    const auto in_a = [&](EinsumLabel l) { return Has(a.labels, l); };
-    const auto in_b = [&](EinsumLabel l) { return Has(b.labels, l); };
-    const auto in_out = [&](EinsumLabel l) { return Has(out.labels, l); };
-    const EinsumLabels batch = Filter(a.labels, [&](EinsumLabel l) { return in_b(l) && in_out(l); });
-    const EinsumLabels inner = Filter(a.labels, [&](EinsumLabel l) { return in_b(l) && !in_out(l); });
-    const EinsumLabels free_a = Filter(a.labels, [&](EinsumLabel l) { return !in_b(l) && in_out(l); });
-    const EinsumLabels free_b = Filter(b.labels, [&](EinsumLabel l) { return !in_a(l) && in_out(l); });
-    MR_ASSIGN_OR_RETURN(const Tensor left, Pack(ctx, ctx.input(0), a, Join(batch, free_a, inner), dims));
-    MR_ASSIGN_OR_RETURN(const Tensor right, Pack(ctx, ctx.input(1), b, Join(batch, inner, free_b), dims));
-    const int64_t m = Count(free_a, dims), k = Count(inner, dims), n = Count(free_b, dims);
-    const int64_t batches = Count(batch, dims);
+    const EinsumView b(dims.inputs[1], ctx.input(1).shape(), dims.sizes);
+    const auto [batch, inner, free_a, free_b] = EinsumProduct::Of(a, b, out);
+    MR_ASSIGN_OR_RETURN(const Tensor left, Pack(ctx, ctx.input(0), a, JoinLabels(batch, free_a, inner), dims));
+    MR_ASSIGN_OR_RETURN(const Tensor right, Pack(ctx, ctx.input(1), b, JoinLabels(batch, inner, free_b), dims));
+    const int64_t m = dims.Count(free_a), k = dims.Count(inner), n = dims.Count(free_b);
+    const int64_t batches = dims.Count(batch);
     MR_ASSIGN_OR_RETURN(const Shape product_shape, Shape::Make({batches, m, n}));
     MR_ASSIGN_OR_RETURN(Tensor product, ctx.AllocateTemp(ctx.output_type(0), product_shape));
     if (product.num_elements() != 0) {
@@ -126,20 +81,14 @@ class EinsumKernel : public Kernel {
       for (int64_t i = 0; i < batches; ++i) pairs.push_back({i, i});
       MR_RETURN_IF_ERROR(MatrixProducts(ctx, {.m = m, .n = n, .k = k}, pairs, left, right, &product));
     }
-    return Unpack(ctx, product, Join(batch, free_a, free_b), out, dims, shape);
+    return Unpack(ctx, product, JoinLabels(batch, free_a, free_b), out, dims, shape);
   }
 
  private:
-  static int64_t Count(const EinsumLabels& labels, const EinsumDims& dims) {
-    int64_t n = 1;
-    for (EinsumLabel label : labels) n *= dims.sizes.at(label);
-    return n;
-  }
-
   // The elements in the order of `labels`, summed over the view's other labels.
-  static StatusOr<Tensor> Pack(KernelContext& ctx, const Tensor& x, const View& view, const EinsumLabels& labels,
+  static StatusOr<Tensor> Pack(KernelContext& ctx, const Tensor& x, const EinsumView& view, const EinsumLabels& labels,
                                const EinsumDims& dims) {
-    const EinsumLabels others = Filter(view.labels, [&](EinsumLabel l) { return !Has(labels, l); });
+    const EinsumLabels others = FilterLabels(view.labels, [&](EinsumLabel l) { return !HasLabel(labels, l); });
     const Loops outer(labels, view, dims.sizes), inner(others, view, dims.sizes);
     if (others.empty() && labels == view.labels && outer.count() == x.num_elements()) return x;
     MR_ASSIGN_OR_RETURN(Tensor packed, ctx.AllocateTemp(x.dtype(), Shape({outer.count()})));
@@ -162,7 +111,7 @@ class EinsumKernel : public Kernel {
   }
 
   // Copies elements in the order of `labels` to the output; off-diagonal elements are 0.
-  static Status Unpack(KernelContext& ctx, const Tensor& packed, const EinsumLabels& labels, const View& out,
+  static Status Unpack(KernelContext& ctx, const Tensor& packed, const EinsumLabels& labels, const EinsumView& out,
                        const EinsumDims& dims, const Shape& shape) {
     if (labels == out.labels && packed.num_elements() == shape.num_elements()) {
       ctx.SetOutput(0, packed.ViewAs(packed.dtype(), shape));
@@ -230,7 +179,7 @@ class Letters {
 EinsumLabels Unique(const EinsumLabels& labels) {
   EinsumLabels result;
   for (EinsumLabel label : labels) {
-    if (!Has(result, label)) result.push_back(label);
+    if (!HasLabel(result, label)) result.push_back(label);
   }
   return result;
 }
@@ -248,11 +197,12 @@ Endpoint InputGradient(GradientContext& c, const EinsumDims& dims, const std::ve
     const EinsumLabel label = dims.inputs[i][d];
     if (shape.dim(d) == 1 && dims.sizes.at(label) != 1) continue;
     own.push_back(label);
-    if (Has(dims.output, label) || (other >= 0 && Has(dims.inputs[other], label)) || Has(lone, label)) continue;
+    if (HasLabel(dims.output, label) || (other >= 0 && HasLabel(dims.inputs[other], label)) || HasLabel(lone, label))
+      continue;
     lone.push_back(label);
     lone_axes.push_back(d);
   }
-  const EinsumLabels kept = Unique(Filter(own, [&](EinsumLabel l) { return !Has(lone, l); }));
+  const EinsumLabels kept = Unique(FilterLabels(own, [&](EinsumLabel l) { return !HasLabel(lone, l); }));
   Endpoint grad = c.grad();
   std::string have = letters(dims.output);
   if (other >= 0) {

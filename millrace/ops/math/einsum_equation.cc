@@ -106,4 +106,16 @@ StatusOr<EinsumDims> EinsumDims::Make(const EinsumEquation& equation, const std:
   return dims;
 }
 
+int64_t EinsumDims::Count(const EinsumLabels& labels) const {
+  int64_t n = 1;
+  for (const EinsumLabel label : labels) n *= sizes.at(label);
+  return n;
+}
+
+StatusOr<Shape> EinsumDims::OutputShape() const {
+  Shape::Dims dims;
+  for (const EinsumLabel label : output) dims.push_back(sizes.at(label));
+  return Shape::Make(dims);
+}
+
 }  // namespace millrace

@@ -34,6 +34,10 @@ struct EinsumDims {
 
   // All ranks must be known. INVALID_ARGUMENT if a rank or size does not match.
   static StatusOr<EinsumDims> Make(const EinsumEquation& equation, const std::vector<PartialShape>& shapes);
+
+  // Of known sizes: the product of those of some labels, and the output's shape.
+  int64_t Count(const EinsumLabels& labels) const;
+  StatusOr<Shape> OutputShape() const;
 };
 
 }  // namespace millrace

@@ -1,5 +1,6 @@
 // AvgPool and AvgPool3D: means over windows, of the pixels inside the image.
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/nn/blockwise.h"
 #include "millrace/ops/nn/pooling.h"
@@ -181,20 +182,9 @@ class AvgPoolGradKernel : public Kernel {
     if (!DispatchType(FloatTypes{}, init.output_type(0), [](auto) {})) FailDType(init, init.output_type(0));
   }
   Status Compute(KernelContext& ctx) override {
-    const Tensor& sizes = ctx.input(0);
+    Shape input;
+    MR_ASSIGN_OR_RETURN(const PoolGeometry g, AvgPoolGradGeometry(ctx, window_, &input));
     const Tensor& dy = ctx.input(1);
-    if (sizes.rank() != 1) {
-      return InvalidArgument("orig_input_shape must be a vector, but has shape ", sizes.shape().ToString());
-    }
-    Shape::Dims dims(sizes.flat<int32_t>().begin(), sizes.flat<int32_t>().end());
-    MR_ASSIGN_OR_RETURN(const Shape input, Shape::Make(dims));
-    MR_ASSIGN_OR_RETURN(const WindowAttrs attrs, window_.Get(ctx, 2));
-    Shape out;
-    MR_ASSIGN_OR_RETURN(const PoolGeometry g, MakePoolGeometry(attrs, input, &out));
-    if (dy.shape() != out) {
-      return InvalidArgument("the gradient must have shape ", out.ToString(), " for an input of shape ",
-                             input.ToString(), ", but has ", dy.shape().ToString());
-    }
     MR_ASSIGN_OR_RETURN(Tensor * dx, ctx.AllocateOutput(0, input));
     DispatchType(FloatTypes{}, dy.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -211,6 +201,8 @@ MILLRACE_KERNEL(AvgPool, kCpu, AvgPoolKernel);
 MILLRACE_KERNEL(AvgPoolGrad, kCpu, AvgPoolGradKernel);
 MILLRACE_KERNEL(AvgPool3D, kCpu, AvgPoolKernel);
 MILLRACE_KERNEL(AvgPool3DGrad, kCpu, AvgPoolGradKernel);
+MILLRACE_HOST_MEMORY(AvgPoolGrad, "GPU", "orig_input_shape");
+MILLRACE_HOST_MEMORY(AvgPool3DGrad, "GPU", "orig_input_shape");
 
 }  // namespace
 }  // namespace millrace

@@ -109,21 +109,41 @@ BatchNormAttrs::BatchNormAttrs(KernelInit& init) {
   if (num_side_inputs > 1) init.Fail(InvalidArgument("there is one side input at most, not ", num_side_inputs));
 }
 
+StatusOr<ChannelBlocks> CheckBatchNorm(KernelContext& ctx, const BatchNormAttrs& attrs, float factor) {
+  const Tensor& x = ctx.input(0);
+  MR_RETURN_IF_ERROR(CheckRank(ctx.node(), x.rank()));
+  const ChannelBlocks v = ChannelBlocks::Of(x.shape(), attrs.channels_first);
+  MR_RETURN_IF_ERROR(CheckVector(ctx.input(1), v.channels, "scale"));
+  MR_RETURN_IF_ERROR(CheckVector(ctx.input(2), v.channels, "offset"));
+  // In training the running moments are used only if they are averaged with the batch's.
+  if (!attrs.training || factor != 1.0f || attrs.moments_given) {
+    MR_RETURN_IF_ERROR(CheckVector(ctx.input(3), v.channels, "mean"));
+    MR_RETURN_IF_ERROR(CheckVector(ctx.input(4), v.channels, "variance"));
+  }
+  if (attrs.num_side_inputs > 0) MR_RETURN_IF_ERROR(CheckSameShape(ctx.input(5), x, "side_input"));
+  return v;
+}
+
+StatusOr<ChannelBlocks> CheckBatchNormGrad(KernelContext& ctx, const BatchNormAttrs& attrs) {
+  const Tensor& x = ctx.input(1);
+  MR_RETURN_IF_ERROR(CheckRank(ctx.node(), x.rank()));
+  const ChannelBlocks v = ChannelBlocks::Of(x.shape(), attrs.channels_first);
+  MR_RETURN_IF_ERROR(CheckSameShape(ctx.input(0), x, "y_backprop"));
+  MR_RETURN_IF_ERROR(CheckVector(ctx.input(2), v.channels, "scale"));
+  MR_RETURN_IF_ERROR(CheckVector(ctx.input(3), v.channels, "reserve_space_1"));
+  MR_RETURN_IF_ERROR(CheckVector(ctx.input(4), v.channels, "reserve_space_2"));
+  if (!attrs.relu) return v;
+  MR_RETURN_IF_ERROR(CheckVector(ctx.input(6), v.channels, "offset"));
+  MR_RETURN_IF_ERROR(CheckSameShape(ctx.input(7), x, "y"));
+  return v;
+}
+
 BatchNormKernel::BatchNormKernel(KernelInit& init) : attrs_(init) { init.Attr("exponential_avg_factor", &factor_); }
 
 Status BatchNormKernel::Compute(KernelContext& ctx) {
   const Tensor& x = ctx.input(0);
-  MR_RETURN_IF_ERROR(CheckRank(ctx.node(), x.rank()));
-  const ChannelBlocks v = ChannelBlocks::Of(x.shape(), attrs_.channels_first);
-  MR_RETURN_IF_ERROR(CheckVector(ctx.input(1), v.channels, "scale"));
-  MR_RETURN_IF_ERROR(CheckVector(ctx.input(2), v.channels, "offset"));
-  // In training the running moments are used only if they are averaged with the batch's.
-  if (!attrs_.training || factor_ != 1.0f || attrs_.moments_given) {
-    MR_RETURN_IF_ERROR(CheckVector(ctx.input(3), v.channels, "mean"));
-    MR_RETURN_IF_ERROR(CheckVector(ctx.input(4), v.channels, "variance"));
-  }
+  MR_ASSIGN_OR_RETURN(const ChannelBlocks v, CheckBatchNorm(ctx, attrs_, factor_));
   const bool side = attrs_.num_side_inputs > 0;
-  if (side) MR_RETURN_IF_ERROR(CheckSameShape(ctx.input(5), x, "side_input"));
   MR_ASSIGN_OR_RETURN(Tensor * y, ctx.AllocateOutput(0, x.shape()));
   float* out[4];
   for (int i = 0; i < 4; ++i) {
@@ -193,22 +213,9 @@ Status BatchNormKernel::SetMoments(KernelContext& ctx, const ChannelBlocks& v, c
   return absl::OkStatus();
 }
 
-Status BatchNormGradKernel::CheckInputs(KernelContext& ctx, const ChannelBlocks& v) const {
-  const Tensor& x = ctx.input(1);
-  MR_RETURN_IF_ERROR(CheckSameShape(ctx.input(0), x, "y_backprop"));
-  MR_RETURN_IF_ERROR(CheckVector(ctx.input(2), v.channels, "scale"));
-  MR_RETURN_IF_ERROR(CheckVector(ctx.input(3), v.channels, "reserve_space_1"));
-  MR_RETURN_IF_ERROR(CheckVector(ctx.input(4), v.channels, "reserve_space_2"));
-  if (!attrs_.relu) return absl::OkStatus();
-  MR_RETURN_IF_ERROR(CheckVector(ctx.input(6), v.channels, "offset"));
-  return CheckSameShape(ctx.input(7), x, "y");
-}
-
 Status BatchNormGradKernel::Compute(KernelContext& ctx) {
   const Shape shape = ctx.input(1).shape();
-  MR_RETURN_IF_ERROR(CheckRank(ctx.node(), shape.rank()));
-  const ChannelBlocks v = ChannelBlocks::Of(shape, attrs_.channels_first);
-  MR_RETURN_IF_ERROR(CheckInputs(ctx, v));
+  MR_ASSIGN_OR_RETURN(const ChannelBlocks v, CheckBatchNormGrad(ctx, attrs_));
   MR_ASSIGN_OR_RETURN(Tensor * dscale, ctx.AllocateOutput(1, Shape({v.channels})));
   MR_ASSIGN_OR_RETURN(Tensor * doffset, ctx.AllocateOutput(2, Shape({v.channels})));
   for (int i = 3; i < 5; ++i) {

@@ -21,6 +21,11 @@ struct BatchNormAttrs {
   explicit BatchNormAttrs(KernelInit& init);
 };
 
+// The shape of x by channel, when the inputs of BatchNormKernel fit each other; `factor` is exponential_avg_factor.
+StatusOr<ChannelBlocks> CheckBatchNorm(KernelContext& ctx, const BatchNormAttrs& attrs, float factor);
+// The same of BatchNormGradKernel.
+StatusOr<ChannelBlocks> CheckBatchNormGrad(KernelContext& ctx, const BatchNormAttrs& attrs);
+
 // Inputs: x, scale, offset, mean, variance and optionally a side input. FusedBatchNorm, V2, V3 and _FusedBatchNormEx.
 class BatchNormKernel : public Kernel {
  public:
@@ -42,7 +47,6 @@ class BatchNormGradKernel : public Kernel {
   Status Compute(KernelContext& ctx) override;
 
  private:
-  Status CheckInputs(KernelContext& ctx, const ChannelBlocks& v) const;
   Status Gradients(KernelContext& ctx, const ChannelBlocks& v, const float* dy, const float* x, float* dz, float* dx,
                    float* dscale, float* doffset) const;
 

@@ -1,4 +1,5 @@
 // Conv2D and the gradients of its operands.
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/nn/convolution.h"
 #include "millrace/ops/nn/convolution_gradients.h"
@@ -61,6 +62,8 @@ MILLRACE_OP(Conv2DBackpropFilter)
 MILLRACE_KERNEL(Conv2D, kCpu, ConvKernel);
 MILLRACE_KERNEL(Conv2DBackpropInput, kCpu, ConvKernel);
 MILLRACE_KERNEL(Conv2DBackpropFilter, kCpu, ConvKernel);
+MILLRACE_HOST_MEMORY(Conv2DBackpropInput, "GPU", "input_sizes");
+MILLRACE_HOST_MEMORY(Conv2DBackpropFilter, "GPU", "filter_sizes");
 
 }  // namespace
 }  // namespace millrace

@@ -1,4 +1,5 @@
 // Conv3D and the gradients of its operands, in their two versions.
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/nn/convolution.h"
 #include "millrace/ops/nn/convolution_gradients.h"
@@ -83,6 +84,8 @@ MILLRACE_KERNEL(Conv3DBackpropInputV2, kCpu, ConvKernel);
 MILLRACE_KERNEL(Conv3DBackpropFilterV2, kCpu, ConvKernel);
 MILLRACE_KERNEL(Conv3DBackpropInput, kCpu, ConvKernel);
 MILLRACE_KERNEL(Conv3DBackpropFilter, kCpu, ConvKernel);
+MILLRACE_HOST_MEMORY(Conv3DBackpropInputV2, "GPU", "input_sizes");
+MILLRACE_HOST_MEMORY(Conv3DBackpropFilterV2, "GPU", "filter_sizes");
 
 }  // namespace
 }  // namespace millrace

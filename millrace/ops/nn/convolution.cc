@@ -135,12 +135,11 @@ void conv::ApplyToImages(const ConvEpilogue& epilogue, const ConvGeometry& g, in
   }
 }
 
-ConvKernel::ConvKernel(KernelInit& init) {
+ConvOp::ConvOp(KernelInit& init) {
   const std::string& type = init.node().type();
   depthwise_ = absl::StartsWith(type, "Depthwise");
   if (IsBackpropInput(type)) kind_ = ConvKind::kBackwardInput;
   if (IsBackpropFilter(type)) kind_ = ConvKind::kBackwardFilter;
-  has_addend_ = type == "_FusedConv2DBackpropInput";
   sizes_are_tensors_ = type == "Conv3DBackpropInput" || type == "Conv3DBackpropFilter";
   StatusOr<WindowAttrs> attrs = WindowAttrs::FromNode(init.node());
   if (attrs.ok()) {
@@ -148,11 +147,9 @@ ConvKernel::ConvKernel(KernelInit& init) {
   } else {
     init.Fail(attrs.status());
   }
-  using ConvTypes = Types<float, double, half, bfloat16, int32_t>;
-  if (!DispatchType(ConvTypes{}, init.output_type(0), [](auto) {})) FailDType(init, init.output_type(0));
 }
 
-Status ConvKernel::Compute(KernelContext& ctx) {
+StatusOr<ConvOp::Call> ConvOp::Get(KernelContext& ctx) const {
   Shape input = ctx.input(0).shape(), filter = ctx.input(1).shape();
   if (kind_ == ConvKind::kBackwardInput && !sizes_are_tensors_) {
     MR_ASSIGN_OR_RETURN(const Shape sizes, ShapeFromTensor(ctx.input(0), "input_sizes"));
@@ -160,37 +157,38 @@ Status ConvKernel::Compute(KernelContext& ctx) {
   } else if (kind_ == ConvKind::kBackwardFilter && !sizes_are_tensors_) {
     MR_ASSIGN_OR_RETURN(filter, ShapeFromTensor(ctx.input(1), "filter_sizes"));
   }
-  MR_ASSIGN_OR_RETURN(const ConvGeometry g, MakeConvGeometry(attrs_, input, filter, depthwise_));
-  MR_ASSIGN_OR_RETURN(const Shape output, Shape::Make(ConvOutputShape(attrs_, g).dims()));
+  Call call;
+  MR_ASSIGN_OR_RETURN(call.geometry, MakeConvGeometry(attrs_, input, filter, depthwise_));
+  MR_ASSIGN_OR_RETURN(const Shape output, Shape::Make(ConvOutputShape(attrs_, call.geometry).dims()));
   if (kind_ != ConvKind::kForward && ctx.input(2).shape() != output) {
     return InvalidArgument("out_backprop must have shape ", output.ToString(), " for an input of shape ",
                            input.ToString(), " and a filter of shape ", filter.ToString(), ", but has ",
                            ctx.input(2).shape().ToString());
   }
-  switch (kind_) {
-    case ConvKind::kForward: {
-      MR_ASSIGN_OR_RETURN(Tensor * y, ctx.AllocateOutput(0, output));
-      return RunConvolution(ctx, kind_, g, ctx.input(0), ctx.input(1), y);
-    }
-    case ConvKind::kBackwardInput: {
-      if (has_addend_) {
-        if (ctx.input(3).shape() != input) {
-          return InvalidArgument("addend must have shape ", input.ToString(), ", but has ",
-                                 ctx.input(3).shape().ToString());
-        }
-        const float* addend = ctx.input(3).data<float>();
-        MR_ASSIGN_OR_RETURN(Tensor * sum, ctx.ForwardOrAllocateOutput({3}, 0, input));
-        return RunConvolution(ctx, kind_, g, ctx.input(1), ctx.input(2), sum, {.addend = addend});
-      }
-      MR_ASSIGN_OR_RETURN(Tensor * dx, ctx.AllocateOutput(0, input));
-      return RunConvolution(ctx, kind_, g, ctx.input(1), ctx.input(2), dx);
-    }
-    case ConvKind::kBackwardFilter: {
-      MR_ASSIGN_OR_RETURN(Tensor * dw, ctx.AllocateOutput(0, filter));
-      return RunConvolution(ctx, kind_, g, ctx.input(0), ctx.input(2), dw);
-    }
+  call.a = &ctx.input(kind_ == ConvKind::kBackwardInput ? 1 : 0);
+  call.b = &ctx.input(kind_ == ConvKind::kForward ? 1 : 2);
+  call.result = kind_ == ConvKind::kForward ? output : kind_ == ConvKind::kBackwardInput ? input : filter;
+  return call;
+}
+
+ConvKernel::ConvKernel(KernelInit& init) : op_(init), has_addend_(init.node().is_type("_FusedConv2DBackpropInput")) {
+  using ConvTypes = Types<float, double, half, bfloat16, int32_t>;
+  if (!DispatchType(ConvTypes{}, init.output_type(0), [](auto) {})) FailDType(init, init.output_type(0));
+}
+
+Status ConvKernel::Compute(KernelContext& ctx) {
+  MR_ASSIGN_OR_RETURN(const ConvOp::Call call, op_.Get(ctx));
+  if (!has_addend_) {
+    MR_ASSIGN_OR_RETURN(Tensor * c, ctx.AllocateOutput(0, call.result));
+    return RunConvolution(ctx, op_.kind(), call.geometry, *call.a, *call.b, c);
   }
-  return absl::OkStatus();
+  if (ctx.input(3).shape() != call.result) {
+    return InvalidArgument("addend must have shape ", call.result.ToString(), ", but has ",
+                           ctx.input(3).shape().ToString());
+  }
+  const float* addend = ctx.input(3).data<float>();
+  MR_ASSIGN_OR_RETURN(Tensor * sum, ctx.ForwardOrAllocateOutput({3}, 0, call.result));
+  return RunConvolution(ctx, op_.kind(), call.geometry, *call.a, *call.b, sum, {.addend = addend});
 }
 
 Status ConvShape(ShapeContext& c) {

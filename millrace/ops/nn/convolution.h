@@ -49,19 +49,36 @@ Shape ConvOutputShape(const WindowAttrs& attrs, const ConvGeometry& g);
 Status RunConvolution(KernelContext& ctx, ConvKind kind, const ConvGeometry& g, const Tensor& a, const Tensor& b,
                       Tensor* c, const ConvEpilogue& epilogue = {});
 
-// The three ops of a family share their kernel: `Conv*`, `Conv*BackpropInput*`, `Conv*BackpropFilter*`.
-class ConvKernel : public Kernel {
+// What one of the three ops of a family convolves: `Conv*`, `Conv*BackpropInput*`, `Conv*BackpropFilter*`.
+class ConvOp {
  public:
-  explicit ConvKernel(KernelInit& init);
-  Status Compute(KernelContext& ctx) override;
+  explicit ConvOp(KernelInit& init);
+
+  struct Call {
+    ConvGeometry geometry;
+    const Tensor *a, *b;  // as RunConvolution has them
+    Shape result;
+  };
+  // Reads the shapes and, unless they are tensors', the sizes, which are in host memory.
+  StatusOr<Call> Get(KernelContext& ctx) const;
+  ConvKind kind() const { return kind_; }
 
  private:
   ConvKind kind_ = ConvKind::kForward;
   bool depthwise_ = false;
   // Conv3DBackpropInput and Conv3DBackpropFilter take tensors instead of shapes.
   bool sizes_are_tensors_ = false;
-  bool has_addend_ = false;  // _FusedConv2DBackpropInput
   WindowAttrs attrs_;
+};
+
+class ConvKernel : public Kernel {
+ public:
+  explicit ConvKernel(KernelInit& init);
+  Status Compute(KernelContext& ctx) override;
+
+ private:
+  const ConvOp op_;
+  const bool has_addend_;  // _FusedConv2DBackpropInput
 };
 
 Status ConvShape(ShapeContext& c);

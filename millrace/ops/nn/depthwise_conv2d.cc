@@ -1,4 +1,5 @@
 // DepthwiseConv2dNative: every channel convolved with filters of its own, and the gradients.
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/nn/convolution.h"
 #include "millrace/ops/nn/convolution_gradients.h"
@@ -58,6 +59,8 @@ MILLRACE_OP(DepthwiseConv2dNativeBackpropFilter)
 MILLRACE_KERNEL(DepthwiseConv2dNative, kCpu, ConvKernel);
 MILLRACE_KERNEL(DepthwiseConv2dNativeBackpropInput, kCpu, ConvKernel);
 MILLRACE_KERNEL(DepthwiseConv2dNativeBackpropFilter, kCpu, ConvKernel);
+MILLRACE_HOST_MEMORY(DepthwiseConv2dNativeBackpropInput, "GPU", "input_sizes");
+MILLRACE_HOST_MEMORY(DepthwiseConv2dNativeBackpropFilter, "GPU", "filter_sizes");
 
 }  // namespace
 }  // namespace millrace

@@ -1,5 +1,6 @@
 // MaxPool over images: with the window as attributes, or as inputs (V2), and the gradients.
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/ops/nn/max_pool_kernels.h"
 
@@ -139,6 +140,12 @@ MILLRACE_KERNEL(MaxPoolGrad, kCpu, MaxPoolGradKernel<RealTypes, false>);
 MILLRACE_KERNEL(MaxPoolGradV2, kCpu, MaxPoolGradKernel<RealTypes, false>);
 MILLRACE_KERNEL(MaxPoolGradGrad, kCpu, MaxPoolGradKernel<RealTypes, true>);
 MILLRACE_KERNEL(MaxPoolGradGradV2, kCpu, MaxPoolGradKernel<RealTypes, true>);
+MILLRACE_HOST_MEMORY(MaxPoolV2, "GPU", "ksize");
+MILLRACE_HOST_MEMORY(MaxPoolV2, "GPU", "strides");
+MILLRACE_HOST_MEMORY(MaxPoolGradV2, "GPU", "ksize");
+MILLRACE_HOST_MEMORY(MaxPoolGradV2, "GPU", "strides");
+MILLRACE_HOST_MEMORY(MaxPoolGradGradV2, "GPU", "ksize");
+MILLRACE_HOST_MEMORY(MaxPoolGradGradV2, "GPU", "strides");
 
 }  // namespace
 }  // namespace millrace

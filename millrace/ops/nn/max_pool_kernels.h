@@ -225,21 +225,9 @@ class MaxPoolGradKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Tensor& x = ctx.input(0);
     const Tensor& grad = ctx.input(2);
-    MR_ASSIGN_OR_RETURN(const WindowAttrs attrs, window_.Get(ctx, 3));
-    Shape out;
-    MR_ASSIGN_OR_RETURN(const PoolGeometry g, MakePoolGeometry(attrs, x.shape(), &out));
-    const Shape& wanted = kSecond ? x.shape() : out;
-    if (ctx.input(1).shape() != out) {
-      return InvalidArgument("Expected orig_output shape to be ", out.ToString(), ", but got ",
-                             ctx.input(1).shape().ToString());
-    }
-    if (grad.shape() != wanted) {
-      return InvalidArgument("Expected grad shape to be ", wanted.ToString(), ", but got ", grad.shape().ToString());
-    }
-    if (g.in_pixels() > std::numeric_limits<int32_t>::max()) {
-      return InvalidArgument("images of ", g.in_pixels(), " pixels are too large");
-    }
-    MR_ASSIGN_OR_RETURN(Tensor * result, ctx.AllocateOutput(0, kSecond ? out : x.shape()));
+    Shape shape;
+    MR_ASSIGN_OR_RETURN(const PoolGeometry g, MaxPoolGradGeometry(ctx, window_, kSecond, &shape));
+    MR_ASSIGN_OR_RETURN(Tensor * result, ctx.AllocateOutput(0, shape));
     DispatchType(TypeList{}, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       if constexpr (kSecond) {

@@ -1,5 +1,7 @@
 #include "millrace/ops/nn/pooling.h"
 
+#include <limits>
+
 namespace millrace {
 namespace {
 
@@ -69,6 +71,40 @@ StatusOr<WindowAttrs> PoolWindow::Get(KernelContext& ctx, int first_input) const
   MR_RETURN_IF_ERROR(attrs.SetWindow(ksize));
   MR_RETURN_IF_ERROR(attrs.SetStrides(strides));
   return attrs;
+}
+
+StatusOr<PoolGeometry> AvgPoolGradGeometry(KernelContext& ctx, const PoolWindow& window, Shape* result) {
+  const Tensor& sizes = ctx.input(0);
+  const Shape& dy = ctx.input(1).shape();
+  if (sizes.rank() != 1) {
+    return InvalidArgument("orig_input_shape must be a vector, but has shape ", sizes.shape().ToString());
+  }
+  const Shape::Dims dims(sizes.flat<int32_t>().begin(), sizes.flat<int32_t>().end());
+  MR_ASSIGN_OR_RETURN(*result, Shape::Make(dims));
+  MR_ASSIGN_OR_RETURN(const WindowAttrs attrs, window.Get(ctx, 2));
+  Shape out;
+  MR_ASSIGN_OR_RETURN(const PoolGeometry g, MakePoolGeometry(attrs, *result, &out));
+  if (dy == out) return g;
+  return InvalidArgument("the gradient must have shape ", out.ToString(), " for an input of shape ", result->ToString(),
+                         ", but has ", dy.ToString());
+}
+
+StatusOr<PoolGeometry> MaxPoolGradGeometry(KernelContext& ctx, const PoolWindow& window, bool second, Shape* result) {
+  const Shape &x = ctx.input(0).shape(), &y = ctx.input(1).shape(), &grad = ctx.input(2).shape();
+  MR_ASSIGN_OR_RETURN(const WindowAttrs attrs, window.Get(ctx, 3));
+  Shape out;
+  MR_ASSIGN_OR_RETURN(const PoolGeometry g, MakePoolGeometry(attrs, x, &out));
+  if (y != out) {
+    return InvalidArgument("Expected orig_output shape to be ", out.ToString(), ", but got ", y.ToString());
+  }
+  if (grad != (second ? x : out)) {
+    return InvalidArgument("Expected grad shape to be ", (second ? x : out).ToString(), ", but got ", grad.ToString());
+  }
+  if (g.in_pixels() > std::numeric_limits<int32_t>::max()) {
+    return InvalidArgument("images of ", g.in_pixels(), " pixels are too large");
+  }
+  *result = second ? out : x;
+  return g;
 }
 
 Status PoolShape(ShapeContext& c) {

@@ -89,6 +89,12 @@ class PoolWindow {
   bool from_inputs_ = false;
 };
 
+// The geometry for the inputs of a kernel; INVALID_ARGUMENT if their shapes do not fit. *result is the shape of its
+// result. AvgPoolGrad: the shape of the pool's input (in host memory), dy.
+StatusOr<PoolGeometry> AvgPoolGradGeometry(KernelContext& ctx, const PoolWindow& window, Shape* result);
+// MaxPoolGrad: x, y, dy; with `second` MaxPoolGradGrad: x, y, the gradient of dx.
+StatusOr<PoolGeometry> MaxPoolGradGeometry(KernelContext& ctx, const PoolWindow& window, bool second, Shape* result);
+
 Status PoolShape(ShapeContext& c);       // the output of a pool, from input 0
 Status PoolInputShape(ShapeContext& c);  // outputs as input 0
 Status PoolSizesShape(ShapeContext& c);  // output 0 from input 0, a shape

@@ -1,0 +1,78 @@
+// Which nodes of the networks that gpu_training trains run on a GPU, by placement alone: there need not be one.
+#include "millrace/graph/placement.h"
+
+#include <iostream>
+#include <map>
+#include <set>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "millrace/device/cuda_devices.h"
+#include "millrace/runtime/kernel_registry.h"
+#include "tests/gpu/training_models.h"
+
+namespace millrace {
+namespace {
+
+constexpr char kCpuName[] = "/job:localhost/replica:0/task:0/device:CPU:0";
+constexpr char kGpuName[] = "/job:localhost/replica:0/task:0/device:GPU:0";
+
+// What a step of training runs on each device, by op.
+struct Placed {
+  int gpu = 0;
+  std::map<std::string, int> cpu;
+};
+
+Placed Place(const std::string& name) {
+  CudaDeviceCount();  // opens the library, which registers its kernels
+  Placed placed;
+  for (const NamedModel& named : TrainingModels()) {
+    if (named.name != name) continue;
+    const Scope scope = Scope::NewRoot();
+    const TrainingModel model = named.build(scope, named.batch);
+    EXPECT_TRUE(scope.ok()) << scope.status();
+    const PlacementOptions options = {
+        .devices = {kCpuName, kGpuName}, .has_kernel = [](const Node& node, const std::string& device_type) {
+          return node.is_type("NoOp") || KernelRegistry::Global().HasFor(node, device_type);
+        }};
+    const Status status = PlaceNodes(scope.graph(), options);
+    EXPECT_TRUE(status.ok()) << status;
+    std::set<const Node*> seen;
+    std::vector<const Node*> open = {model.train.node(), model.loss.node()};
+    while (!open.empty()) {
+      const Node* const node = open.back();
+      open.pop_back();
+      if (!seen.insert(node).second) continue;
+      if (node->assigned_device() == kGpuName) {
+        ++placed.gpu;
+      } else {
+        ++placed.cpu[node->type()];
+      }
+      for (const Endpoint& input : node->inputs()) open.push_back(input.node);
+      for (const Node* before : node->control_inputs()) open.push_back(before);
+    }
+  }
+  return placed;
+}
+
+class WholeNetworks : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(WholeNetworks, TrainOnTheGpu) {
+  const Placed placed = Place(GetParam());
+  EXPECT_GT(placed.gpu, 20);
+  for (const auto& [op, count] : placed.cpu) ADD_FAILURE() << count << " nodes of " << op << " are on the CPU";
+}
+
+INSTANTIATE_TEST_SUITE_P(Placement, WholeNetworks, ::testing::Values("mlp", "adam", "conv", "resnet20"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(Placement, ATransformerProductsAreOnTheGpu) {
+  const Placed placed = Place("transformer");
+  for (const auto& [op, count] : placed.cpu) {
+    EXPECT_EQ(op.find("MatMul"), std::string::npos) << count << " nodes of " << op << " are on the CPU";
+    std::cout << op << " " << count << "\n";
+  }
+}
+
+}  // namespace
+}  // namespace millrace
