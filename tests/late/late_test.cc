@@ -12,6 +12,7 @@ namespace millrace {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
@@ -166,6 +167,41 @@ TEST_F(LateTest, OptimizersWithSlotsRunOnTheGpuAlsoWhileSomebodyHoldsTheValue) {
   EXPECT_EQ((*got)[0].data<float>()[0], 1 + 0.5f);
   EXPECT_EQ((*got)[0].data<float>()[1], 2 + 1.5f);
   EXPECT_EQ((*got)[1].data<float>()[0], 0);
+}
+
+TEST_F(LateTest, RowsOfAVariableAreUpdatedOnTheGpuWhileReadersKeepWhatTheyHave) {
+  b_.device = kGpu;
+  const Endpoint v = b_.Op("VarHandleOp", {},
+                           {{"dtype", DType::kFloat}, {"shape", PartialShape({3, 2})}, {"shared_name", "table"}}, "table");
+  const Endpoint accum = b_.Op(
+      "VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape({3, 2})}, {"shared_name", "accum"}}, "accum");
+  const Tensor ones = Tensor::Of<float>({3, 2}, {1, 1, 1, 1, 1, 1});
+  b_.AddNode("AssignVariableOp", {v, b_.Const(ones)}, {}, "init");
+  b_.AddNode("AssignVariableOp", {accum, b_.Const(ones)}, {}, "init_accum");
+  const Endpoint rows = b_.Const(Tensor::Of<int32_t>({3}, {2, 0, 2}));
+  const Endpoint updates = b_.Const(Tensor::Of<float>({3, 2}, {1, 2, 3, 4, 5, 6}));
+  b_.AddNode("ResourceScatterAdd", {v, rows, updates}, {}, "add");
+  b_.AddNode("ResourceSparseApplyAdagrad", {v, accum, b_.Const(Tensor::Scalar(0.0f)), updates, rows}, {}, "adagrad");
+  b_.Op("ReadVariableOp", {v}, {{"dtype", DType::kFloat}}, "read");
+  b_.Op("ReadVariableOp", {accum}, {{"dtype", DType::kFloat}}, "read_accum");
+  b_.Op("ResourceGather", {v, rows}, {{"dtype", DType::kFloat}}, "gather");
+  Open();
+  EXPECT_TRUE(RunTarget("init").ok());
+  EXPECT_TRUE(RunTarget("init_accum").ok());
+  std::vector<Tensor> before, now;
+  EXPECT_THAT(Places({"read:0"}, {}, &before), Contains("read=GPU:0"));
+  EXPECT_TRUE(RunTarget("add").ok());
+  EXPECT_THAT(Places({"read:0", "gather:0"}, {}, &now), Contains("gather=GPU:0"));
+  EXPECT_THAT(before[0].flat<float>(), ElementsAre(1, 1, 1, 1, 1, 1));
+  EXPECT_THAT(now[0].flat<float>(), ElementsAre(4, 5, 1, 1, 7, 9));
+  EXPECT_THAT(now[1].flat<float>(), ElementsAre(7, 9, 4, 5, 7, 9));
+  // A snapshot of a variable with updates by rows is not theirs to change.
+  EXPECT_TRUE(RunTarget("add").ok());
+  EXPECT_THAT(now[0].flat<float>(), ElementsAre(4, 5, 1, 1, 7, 9));
+  // Variable and slots at once.
+  EXPECT_TRUE(RunTarget("adagrad").ok());
+  Places({"read_accum:0"}, {}, &now);
+  EXPECT_THAT(now[0].flat<float>(), ElementsAre(10, 17, 1, 1, 27, 41));
 }
 
 TEST_F(LateTest, ArithmeticOnShapesIsTheHosts) {

@@ -142,6 +142,7 @@ inline void __syncthreads() { synchronize(); }
 MR_FUNCTION(sqrt) MR_FUNCTION(fabs) MR_FUNCTION(exp) MR_FUNCTION(expm1) MR_FUNCTION(log) MR_FUNCTION(log1p) MR_FUNCTION(sin)
 MR_FUNCTION(cos) MR_FUNCTION(tanh)
 #undef MR_FUNCTION
+extern "C" void* memcpy(void*, const void*, unsigned long);
 extern "C" float atan2f(float, float); extern "C" double atan2(double, double);
 extern "C" float powf(float, float); extern "C" double pow(double, double);
 template <typename To, typename From> inline To BitsAs(From from) { return __builtin_bit_cast(To, from); }

@@ -48,15 +48,22 @@ StatusOr<std::string> NvrtcVersion() {
   return absl::StrCat(major, ".", minor);
 }
 
-StatusOr<std::string> CompileForGpu(const std::string& text, int architecture) {
+StatusOr<std::string> CompileForGpu(const std::string& text, int architecture, std::string* resources) {
   MR_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, TheNvrtc());
   nvrtcProgram program = nullptr;
   nvrtcResult code = nvrtc->nvrtcCreateProgram(&program, text.c_str(), "millrace.cu", 0, nullptr, nullptr);
   if (code != NVRTC_SUCCESS) return Internal("nvrtcCreateProgram: ", nvrtc->nvrtcGetErrorString(code));
   const std::string target = absl::StrCat("--gpu-architecture=sm_", architecture);
   // As on the CPU: a*b+c is two roundings.
-  const char* const options[] = {target.c_str(), "--std=c++17", "--fmad=false"};
-  code = nvrtc->nvrtcCompileProgram(program, 3, options);
+  const char* const options[] = {target.c_str(), "--std=c++17", "--fmad=false", "--ptxas-options=-v"};
+  code = nvrtc->nvrtcCompileProgram(program, resources != nullptr ? 4 : 3, options);
+  const auto log = [&] {
+    size_t size = 0;
+    nvrtc->nvrtcGetProgramLogSize(program, &size);
+    std::string text(size, '\0');
+    nvrtc->nvrtcGetProgramLog(program, text.data());
+    return text;
+  };
   std::string result;
   Status status;
   if (code == NVRTC_SUCCESS) {
@@ -64,12 +71,9 @@ StatusOr<std::string> CompileForGpu(const std::string& text, int architecture) {
     nvrtc->nvrtcGetCUBINSize(program, &size);
     result.resize(size);
     nvrtc->nvrtcGetCUBIN(program, result.data());
+    if (resources != nullptr) *resources = log();
   } else {
-    size_t size = 0;
-    nvrtc->nvrtcGetProgramLogSize(program, &size);
-    std::string log(size, '\0');
-    nvrtc->nvrtcGetProgramLog(program, log.data());
-    status = Internal("NVRTC: ", nvrtc->nvrtcGetErrorString(code), "\n", log.c_str());
+    status = Internal("NVRTC: ", nvrtc->nvrtcGetErrorString(code), "\n", log().c_str());
   }
   nvrtc->nvrtcDestroyProgram(&program);
   if (!status.ok()) return status;
