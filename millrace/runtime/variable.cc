@@ -23,9 +23,12 @@ bool Fits(const Tensor& spare, const Tensor& like) {
 
 Status CopyValue(const Tensor& from, Tensor* to) {
   if (const DeviceBuffer* const device = DeviceBufferOf(from); device != nullptr) {
-    if (device != from.buffer().get())
-      return Internal("a variable's value is a part of another tensor in device memory");
-    return const_cast<DeviceBuffer*>(DeviceBufferOf(*to))->CopyFrom(*device, from.TotalBytes());
+    DeviceBuffer* const target = const_cast<DeviceBuffer*>(DeviceBufferOf(*to));
+    if (device == from.buffer().get()) return target->CopyFrom(*device, from.TotalBytes());
+    if (from.num_elements() == 0) return absl::OkStatus();
+    CopyBox part;
+    part.Add(from.num_elements(), 1, 1);
+    return target->CopyBoxFrom(device, from.raw_data(), to->raw_data(), SizeOf(from.dtype()), part);
   }
   CopyElements(from.dtype(), from.raw_data(), 0, to->raw_data(), 0, from.num_elements());
   return absl::OkStatus();

@@ -10,8 +10,7 @@ class CudaGatherKernel : public Kernel {
  public:
   explicit CudaGatherKernel(KernelInit& init) {
     if (init.node().is_type("GatherV2")) init.Attr("batch_dims", &batch_dims_);
-    init.Fail(
-        gather_.Init(init.input_type(0), init.input_type(1), CudaDevice::GpuOf(init.device())->ordinal()));
+    init.Fail(gather_.Init(init.input_type(0), init.input_type(1), CudaDevice::GpuOf(init.device())->ordinal()));
   }
 
   Status Compute(KernelContext& ctx) override {
@@ -32,8 +31,7 @@ class CudaGatherNdKernel : public Kernel {
  public:
   explicit CudaGatherNdKernel(KernelInit& init) {
     init.Fail(IgnoresBadIndices(init.node()).status());
-    init.Fail(
-        gather_.Init(init.input_type(0), init.input_type(1), CudaDevice::GpuOf(init.device())->ordinal()));
+    init.Fail(gather_.Init(init.input_type(0), init.input_type(1), CudaDevice::GpuOf(init.device())->ordinal()));
   }
 
   Status Compute(KernelContext& ctx) override {

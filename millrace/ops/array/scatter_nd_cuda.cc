@@ -57,8 +57,7 @@ class CudaScatterNdKernel : public Kernel {
 };
 
 MILLRACE_KERNEL_OF(ScatterNd, kCuda, ({"T", CudaMoved()}), CudaScatterNdKernel);
-MILLRACE_KERNEL_OF(ScatterNdNonAliasingAdd, kCuda, ({"T", CudaMoved()}),
-                   CudaScatterNdKernel);
+MILLRACE_KERNEL_OF(ScatterNdNonAliasingAdd, kCuda, ({"T", CudaMoved()}), CudaScatterNdKernel);
 MILLRACE_KERNEL_OF(TensorScatterAdd, kCuda, ({"T", CudaMoved()}), CudaScatterNdKernel);
 MILLRACE_KERNEL_OF(TensorScatterSub, kCuda, ({"T", With(CudaNumbers(), {DType::kInt32})}), CudaScatterNdKernel);
 MILLRACE_KERNEL_OF(TensorScatterUpdate, kCuda, ({"T", CudaMoved()}), CudaScatterNdKernel);

@@ -291,6 +291,67 @@ struct DivideFn {
     return a / b;
   }
 };
+struct CeilFn {
+  template <typename T>
+  MR_FN T operator()(T x) const {
+    return std::ceil(x);
+  }
+};
+struct FloorFn {
+  template <typename T>
+  MR_FN T operator()(T x) const {
+    return std::floor(x);
+  }
+};
+// Half to even.
+struct RintFn {
+  template <typename T>
+  MR_FN T operator()(T x) const {
+    return std::rint(x);
+  }
+};
+struct SinFn {
+  template <typename T>
+  MR_FN T operator()(T x) const {
+    return std::sin(x);
+  }
+};
+struct CosFn {
+  template <typename T>
+  MR_FN T operator()(T x) const {
+    return std::cos(x);
+  }
+};
+// For types that are not integers, whose powers can fail.
+struct PowerFn {
+  template <typename T>
+  MR_FN T operator()(T a, T b) const {
+    // Common constant exponents, whose loops vectorise.
+    if constexpr (!kHasParts<T>) {
+      if (b == T(2)) return a * a;
+      if (b == T(3)) return a * a * a;
+    }
+    return std::pow(a, b);
+  }
+};
+struct IsNanFn {
+  template <typename T>
+  MR_FN bool operator()(T x) const {
+    return x != x;
+  }
+};
+struct IsFiniteFn {
+  template <typename T>
+  MR_FN bool operator()(T x) const {
+    return x - x == T(0);
+  }
+};
+struct IsInfFn {
+  template <typename T>
+  MR_FN bool operator()(T x) const {
+    return (x == x) & (x - x != T(0));
+  }
+};
 struct ReluFn {
   template <typename T>
   MR_FN T operator()(T x) const {

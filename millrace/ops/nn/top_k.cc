@@ -234,8 +234,8 @@ StatusOr<Shape> TopKInput::TopK(const KernelContext& ctx) const {
   MR_ASSIGN_OR_RETURN(const int64_t k, K(ctx));
   if (k < 0) return InvalidArgument("Need k >= 0, got ", k);
   if (x.rank() < 1 || x.dim(x.rank() - 1) < k) {
-    return InvalidArgument("input must have last dimension >= k = ", k,
-                           ", that is, must have at least k columns, but ", "it has shape ", x.ToString());
+    return InvalidArgument("input must have last dimension >= k = ", k, ", that is, must have at least k columns, but ",
+                           "it has shape ", x.ToString());
   }
   const int64_t width = x.dim(x.rank() - 1);
   Shape out = x;

@@ -40,8 +40,7 @@ class CudaTopKKernel : public Kernel {
     const int64_t blocks = rows * ((width + kBlock - 1) / kBlock);
     if (blocks > std::numeric_limits<int>::max()) return Unimplemented("TopK of ", x.shape().ToString(), " on a GPU");
     arguments = {&rows, &width, &from, &order};
-    MR_RETURN_IF_ERROR(
-        call.Launch("TopK", pieces_, dim3(static_cast<unsigned>(blocks)), dim3(kBlock), arguments));
+    MR_RETURN_IF_ERROR(call.Launch("TopK", pieces_, dim3(static_cast<unsigned>(blocks)), dim3(kBlock), arguments));
     if (width > kBlock) {
       MR_ASSIGN_OR_RETURN(other, Tensor::Make(DType::kInt32, places.shape(), call.gpu()->allocator()));
     }

@@ -79,7 +79,6 @@ class SingleNumbers {
   int next_ = kNumbersPerGroup;
 };
 
-
 // Two normal numbers from two uniform ones.
 template <typename T>
 MR_FN void BoxMuller(T uniform1, T uniform2, T* out) {

@@ -34,9 +34,8 @@ void FillWith(KernelContext& ctx, const Philox& stream, const Dist& distribution
   const int64_t groups = (n + kPerGroup - 1) / kPerGroup;
   ctx.ParallelFor(groups, kGrain, [&](int64_t begin, int64_t end) {
     if constexpr (Dist::kVariable) {
-      ForGroups<T, kPerGroup>(data, n, begin, end, [&](int64_t group, T* to) {
-        DrawGroup(distribution, stream, group, to);
-      });
+      ForGroups<T, kPerGroup>(data, n, begin, end,
+                              [&](int64_t group, T* to) { DrawGroup(distribution, stream, group, to); });
     } else {
       Philox position = stream;
       position.Skip(static_cast<uint64_t>(begin));

@@ -68,8 +68,7 @@ class CudaSparseSegmentKernel : public Kernel {
  private:
   // How many of the ids name each segment.
   StatusOr<Tensor> Count(const CudaCall& call, const RowIndex& segments, int64_t n, const Tensor& ids) const {
-    MR_ASSIGN_OR_RETURN(Tensor counts,
-                        Tensor::Make(DType::kInt64, Shape({segments.rows()}), call.gpu()->allocator()));
+    MR_ASSIGN_OR_RETURN(Tensor counts, Tensor::Make(DType::kInt64, Shape({segments.rows()}), call.gpu()->allocator()));
     MR_ASSIGN_OR_RETURN(const Tensor slots, ids_order_.Sort(call, segments, n, ids));
     const void* order = slots.raw_data();
     void* to = counts.raw_data();

@@ -24,8 +24,7 @@ class CudaResourceGatherKernel : public Kernel {
       MR_RETURN_IF_ERROR(CheckIndicesIfAsked(call, indices, index, by_coordinates_));
       MR_ASSIGN_OR_RETURN(Tensor * out, call.Output(0, slices.shape));
       if (out->num_elements() == 0) return absl::OkStatus();
-      const GatherForm form{
-          .outer = 1, .axis = slices.rows, .count = slices.count / slices.batches, .index = index};
+      const GatherForm form{.outer = 1, .axis = slices.rows, .count = slices.count / slices.batches, .index = index};
       return gather_.Run(call, form, slices.size, params, indices, out);
     });
   }

@@ -54,12 +54,14 @@ class CudaScatterKernel : public ScatterKernel {
 std::vector<DType> Numbers() { return With(CudaNumbers(), {DType::kInt32}); }
 std::vector<DType> Reals() { return With(CudaReals(), {DType::kInt32}); }
 
-#define MR_ROWS(name, op, types)                                                                                   \
-  MILLRACE_KERNEL_OF(Scatter##name, kCuda, ({"T", types}), CudaScatterKernel<ScatterOp::op, ScatterBy::kRow>);     \
-  MILLRACE_KERNEL_OF(ResourceScatter##name, kCuda, ({"dtype", types}), CudaScatterKernel<ScatterOp::op, ScatterBy::kRow>)
-#define MR_SLICES(name, op, types)                                                                                     \
-  MILLRACE_KERNEL_OF(ScatterNd##name, kCuda, ({"T", types}), CudaScatterKernel<ScatterOp::op, ScatterBy::kCoordinates>); \
-  MILLRACE_KERNEL_OF(ResourceScatterNd##name, kCuda, ({"T", types}),                                                   \
+#define MR_ROWS(name, op, types)                                                                               \
+  MILLRACE_KERNEL_OF(Scatter##name, kCuda, ({"T", types}), CudaScatterKernel<ScatterOp::op, ScatterBy::kRow>); \
+  MILLRACE_KERNEL_OF(ResourceScatter##name, kCuda, ({"dtype", types}),                                         \
+                     CudaScatterKernel<ScatterOp::op, ScatterBy::kRow>)
+#define MR_SLICES(name, op, types)                                               \
+  MILLRACE_KERNEL_OF(ScatterNd##name, kCuda, ({"T", types}),                     \
+                     CudaScatterKernel<ScatterOp::op, ScatterBy::kCoordinates>); \
+  MILLRACE_KERNEL_OF(ResourceScatterNd##name, kCuda, ({"T", types}),             \
                      CudaScatterKernel<ScatterOp::op, ScatterBy::kCoordinates>)
 
 MR_ROWS(Update, kUpdate, CudaMoved());

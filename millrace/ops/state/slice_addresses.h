@@ -27,12 +27,12 @@ StatusOr<BadIndices> ParseBadIndices(absl::string_view policy);
 
 // Rows of dimension `batch_dims` of a tensor, or slices by coordinates, without the indices' values.
 struct SliceForm {
-  int64_t batches = 1;          // of rows
-  int64_t rows = 0;             // of one batch, or all slices
-  int64_t count = 0;            // indices, of all batches
-  int64_t size = 0;             // elements of a slice
-  Shape shape;                  // of all chosen slices together
-  Shape::Dims coordinates;      // sizes of the dimensions that an index points into
+  int64_t batches = 1;      // of rows
+  int64_t rows = 0;         // of one batch, or all slices
+  int64_t count = 0;        // indices, of all batches
+  int64_t size = 0;         // elements of a slice
+  Shape shape;              // of all chosen slices together
+  Shape::Dims coordinates;  // sizes of the dimensions that an index points into
 };
 // INVALID_ARGUMENT if shapes or types do not fit.
 StatusOr<SliceForm> RowSlices(const Shape& params, const Tensor& indices, int64_t batch_dims = 0);

@@ -34,7 +34,7 @@ inline Tensor Noise(DType dtype, const Shape& shape, uint32_t seed) {
 
 // The results of one op on the CPU.
 inline std::vector<Tensor> OnCpu(const std::string& op, const std::vector<Tensor>& inputs, const AttrList& attrs,
-                          int outputs = 1) {
+                                 int outputs = 1) {
   Graph graph;
   GraphBuilder b(&graph);
   b.device = "/device:CPU:0";
@@ -97,8 +97,8 @@ inline void ExpectSame(const Tensor& got, const Tensor& want) {
   int wrong = 0;
   for (int64_t i = 0; i < want.num_elements() && wrong < 3; ++i) {
     if (std::memcmp(a + i * size, b + i * size, size) == 0) continue;
-    ADD_FAILURE() << "element " << i << " of " << want.shape().ToString() << " differs: " << got.DebugString() << ", not "
-                  << want.DebugString();
+    ADD_FAILURE() << "element " << i << " of " << want.shape().ToString() << " differs: " << got.DebugString()
+                  << ", not " << want.DebugString();
     ++wrong;
   }
 }

@@ -1,5 +1,5 @@
-// Rows chosen by indices on a GPU: gathered, and updated in an order that follows from the indices alone. NVRTC reads it
-// as text, behind prelude.h and functors.h; nothing else includes it.
+// Rows chosen by indices on a GPU: gathered, and updated in an order that follows from the indices alone. NVRTC reads
+// it as text, behind prelude.h and functors.h; nothing else includes it.
 //
 // No atomic operations: indices are sorted together with their positions, and what several indices do to one row is
 // done by one thread for each of its elements, in the order of the positions, as on the CPU.
@@ -120,8 +120,9 @@ __device__ inline void ForUpdatedRows(int64_t n, int64_t columns, const Slot* sl
     // Only the first slot of a row does something.
     if (row == kNoRow || (i > 0 && slots[i - 1] >> 32 == slot >> 32)) return;
     const int64_t first = static_cast<int64_t>(slot & 0xffffffff);
-    ForColumns(columns,
-               [&](int64_t column) { update(static_cast<int64_t>(row), column, first, Positions{slots, n, i + 1}); });
+    ForColumns(columns, [&](int64_t column) {
+      update(static_cast<int64_t>(row), column, first, Positions{slots, n, i + 1});
+    });
   });
 }
 

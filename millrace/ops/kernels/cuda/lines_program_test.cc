@@ -23,7 +23,8 @@ TEST(LinesProgram, EveryProgramCompiles) {
     ExpectCompilesWithoutSpills(LinesProgram::Scan("AddFn", "Acc(0)", dtype));
     ExpectCompilesWithoutSpills(LinesProgram::Scan("MulFn", "Acc(1)", dtype));
   }
-  for (const DType dtype : {DType::kInt16, DType::kInt64}) ExpectCompilesWithoutSpills(LinesProgram::TopK(DType::kFloat, dtype));
+  for (const DType dtype : {DType::kInt16, DType::kInt64})
+    ExpectCompilesWithoutSpills(LinesProgram::TopK(DType::kFloat, dtype));
   for (const DType dtype : {DType::kInt32, DType::kInt64}) ExpectCompilesWithoutSpills(LinesProgram::InTopK(dtype));
   for (const int bytes : {1, 2, 4, 8, 16}) {
     for (const DType index : {DType::kUInt8, DType::kInt8, DType::kInt32, DType::kInt64})
@@ -84,8 +85,8 @@ TEST(LinesProgram, RunningSumsAndProductsAreTheCpus) {
           int exclusive = mode & 1, reverse = mode >> 1;
           SCOPED_TRACE(absl::StrCat(op, " of ", DTypeName(dtype), c.shape().ToString(), " mode ", mode));
           const Tensor x = Noise(dtype, c.shape(), 3);
-          const Tensor want = OnCpu(op, {x, Tensor::Scalar(int32_t{1})},
-                                    {{"exclusive", exclusive != 0}, {"reverse", reverse != 0}})[0];
+          const Tensor want =
+              OnCpu(op, {x, Tensor::Scalar(int32_t{1})}, {{"exclusive", exclusive != 0}, {"reverse", reverse != 0}})[0];
           int64_t lines = c.outer * c.inner;
           const void* from = x.raw_data();
           for (const char* kernel : {LinesProgram::kScanShort, LinesProgram::kScanLong}) {

@@ -58,6 +58,9 @@ __device__ inline To bit_cast(const From& from) {
   __device__ inline double name(double x) { return ::name(x); }
 MR_FUNCTION(sqrt)
 MR_FUNCTION(fabs)
+MR_FUNCTION(ceil)
+MR_FUNCTION(floor)
+MR_FUNCTION(rint)
 MR_FUNCTION(exp)
 MR_FUNCTION(expm1)
 MR_FUNCTION(log)

@@ -36,10 +36,12 @@ TEST(RowsProgram, UpdatesCompileForEveryType) {
   }
   ExpectCompilesWithoutSpills(RowsProgram::Update("AddFn()(a, x)", true, DType::kBool));
   for (const DType dtype : With(CudaReals(), {DType::kInt32})) {
-    for (const char* combine : {"LesserOfFn()(a, x)", "GreaterOfFn()(a, x)", "LesserOfFn()(x, a)", "GreaterOfFn()(x, a)"})
+    for (const char* combine :
+         {"LesserOfFn()(a, x)", "GreaterOfFn()(a, x)", "LesserOfFn()(x, a)", "GreaterOfFn()(x, a)"})
       ExpectCompilesWithoutSpills(RowsProgram::Update(combine, false, dtype));
   }
-  for (const DType dtype : CudaRealFloats()) ExpectCompilesWithoutSpills(RowsProgram::Update("DivideFn()(a, x)", true, dtype));
+  for (const DType dtype : CudaRealFloats())
+    ExpectCompilesWithoutSpills(RowsProgram::Update("DivideFn()(a, x)", true, dtype));
 }
 
 // Small whole numbers below `limit`, some of them equal.
@@ -74,8 +76,11 @@ struct GatherCase {
 };
 
 TEST(RowsProgram, GathersAsTheCpu) {
-  const std::vector<GatherCase> cases = {{{7}, {5}, 0, 0},          {{9, 4}, {3, 2}, 0, 0},      {{5, 6, 3}, {4}, 1, 0},
-                                         {{2, 5, 3}, {2, 4}, 1, 1}, {{2, 3, 5, 2}, {2, 7}, 2, 1}};
+  const std::vector<GatherCase> cases = {{{7}, {5}, 0, 0},
+                                         {{9, 4}, {3, 2}, 0, 0},
+                                         {{5, 6, 3}, {4}, 1, 0},
+                                         {{2, 5, 3}, {2, 4}, 1, 1},
+                                         {{2, 3, 5, 2}, {2, 7}, 2, 1}};
   for (const DType dtype : {DType::kFloat, DType::kHalf, DType::kBool, DType::kComplex128}) {
     for (const DType index : {DType::kInt32, DType::kInt64}) {
       for (const GatherCase& c : cases) {
@@ -219,8 +224,10 @@ TEST(RowsProgram, SegmentsAreCombinedAsOnTheCpu) {
       SCOPED_TRACE(absl::StrCat(op, " of ", DTypeName(dtype)));
       const Tensor want = OnCpu(op, {x, ids, Tensor::Scalar(int32_t{9})}, {})[0];  // segments 7 and 8 have no rows
       // What is filled in first: results of no rows.
-      Tensor got = OnCpu(op, {Noise(dtype, Shape({0, 2}), 1), Tensor(DType::kInt32, Shape({0})),
-                              Tensor::Scalar(int32_t{9})}, {})[0].Clone();
+      Tensor got =
+          OnCpu(op, {Noise(dtype, Shape({0, 2}), 1), Tensor(DType::kInt32, Shape({0})), Tensor::Scalar(int32_t{9})},
+                {})[0]
+              .Clone();
       Update(combine, false, ids, RowIndex::Of(9), 500, x, &got);
       ExpectSame(got, want);
     }
@@ -230,7 +237,8 @@ TEST(RowsProgram, SegmentsAreCombinedAsOnTheCpu) {
 TEST(RowsProgram, SparseSegmentsAndTheirGradientsAreTheCpus) {
   if (NvrtcVersion().ok()) {
     for (const DType dtype : CudaRealFloats()) {
-      for (const DType source : {DType::kInt32, DType::kInt64}) ExpectCompilesWithoutSpills(RowsProgram::Segments(dtype, source));
+      for (const DType source : {DType::kInt32, DType::kInt64})
+        ExpectCompilesWithoutSpills(RowsProgram::Segments(dtype, source));
     }
   }
   constexpr int64_t kEntries = 300, kRows = 13, kSegments = 9;

@@ -1,4 +1,5 @@
-// The text of the programs that draw random numbers compiles for an H200 and, run on the host, draws what the CPU draws.
+// The text of the programs that draw random numbers compiles for an H200 and, run on the host, draws what the CPU
+// draws.
 #include "millrace/ops/random/cuda/random_program.h"
 
 #include "gtest/gtest.h"
