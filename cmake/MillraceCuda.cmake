@@ -71,7 +71,8 @@ function(millrace_add_cuda_library)
   # The text of what NVRTC compiles with every program.
   set(ops ${PROJECT_SOURCE_DIR}/millrace/ops)
   foreach(header PRELUDE=kernels/cuda/prelude.h FUNCTORS=kernels/functors.h REDUCTIONS=kernels/cuda/reductions.h ROWS=nn/cuda/rows.h
-          OPTIMIZER_STEPS=training/optimizer_steps.h
+          OPTIMIZER_STEPS=training/optimizer_steps.h INDEXED_ROWS=kernels/cuda/indexed_rows.h LINES=kernels/cuda/lines.h
+          PHILOX=../base/philox.h DISTRIBUTIONS=random/distributions.h
           COLUMNS=nn/cuda/columns.h WINDOWS=nn/cuda/windows.h CONVOLUTIONS=nn/cuda/convolutions.h POOLS=nn/cuda/pools.h
           BATCH_NORMS=nn/cuda/batch_norms.h)
     string(REGEX MATCH "^(.*)=(.*)$" header ${header})

@@ -23,9 +23,12 @@ bool Fits(const Tensor& spare, const Tensor& like) {
 
 Status CopyValue(const Tensor& from, Tensor* to) {
   if (const DeviceBuffer* const device = DeviceBufferOf(from); device != nullptr) {
-    if (device != from.buffer().get())
-      return Internal("a variable's value is a part of another tensor in device memory");
-    return const_cast<DeviceBuffer*>(DeviceBufferOf(*to))->CopyFrom(*device, from.TotalBytes());
+    DeviceBuffer* const target = const_cast<DeviceBuffer*>(DeviceBufferOf(*to));
+    if (device == from.buffer().get()) return target->CopyFrom(*device, from.TotalBytes());
+    if (from.num_elements() == 0) return absl::OkStatus();
+    CopyBox part;
+    part.Add(from.num_elements(), 1, 1);
+    return target->CopyBoxFrom(device, from.raw_data(), to->raw_data(), SizeOf(from.dtype()), part);
   }
   CopyElements(from.dtype(), from.raw_data(), 0, to->raw_data(), 0, from.num_elements());
   return absl::OkStatus();
@@ -134,8 +137,10 @@ StatusOr<Tensor> Variable::Read() const {
   bool sparse = false;
   StatusOr<Tensor> value = Peek(&sparse);
   if (!value.ok() || !sparse) return value;
-  MR_ASSIGN_OR_RETURN(Tensor copy, Tensor::Make(value->dtype(), value->shape()));
-  if (value->rank() == 0) {
+  MR_ASSIGN_OR_RETURN(Tensor copy, Tensor::Make(value->dtype(), value->shape(), AllocatorOf(*value)));
+  if (IsDeviceMemory(*value)) {
+    MR_RETURN_IF_ERROR(CopyValue(*value, &copy));  // between two updates: the device's stream has an order
+  } else if (value->rank() == 0) {
     MutexLock lock(&row_locks_->stripe(0));
     MR_RETURN_IF_ERROR(CopyValue(*value, &copy));
   } else if (value->num_elements() > 0) {
@@ -209,15 +214,12 @@ Status Variable::BecomeSparse() {
     MutexLock lock(&value_mu_);
     if (!value_.IsInitialized()) return NotInitialized();
     if (sparse_) return absl::OkStatus();
-    if (IsDeviceMemory(value_)) {
-      return Unimplemented("variable ", name_, " is in device memory, where row updates are not supported");
-    }
     spare_ = Tensor();
     sparse_ = value_.RefCountIsOne();
     if (sparse_) return absl::OkStatus();
     shared = value_;
   }
-  MR_ASSIGN_OR_RETURN(Tensor own, Tensor::Make(shared.dtype(), shared.shape()));
+  MR_ASSIGN_OR_RETURN(Tensor own, Tensor::Make(shared.dtype(), shared.shape(), AllocatorOf(shared)));
   MR_RETURN_IF_ERROR(CopyValue(shared, &own));
   MutexLock lock(&value_mu_);
   value_ = std::move(own);

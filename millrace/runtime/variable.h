@@ -32,7 +32,10 @@ class VariableUpdate {
 //
 // From its first row update until the next dense update the variable is sparse: no snapshot shares its memory, row
 // updates write to it concurrently, each row under its stripe's lock, and a snapshot is a copy that is atomic per row.
-// Readers of single rows (ReadRows) need no snapshot in either state. Thread-safe.
+// Readers of single rows (ReadRows) need no snapshot in either state.
+//
+// The same in device memory, where a row update is one piece of work on the device's stream: the stream's order takes
+// the place of the rows' locks, and a snapshot lies between two updates. Thread-safe.
 class Variable : public Resource {
  public:
   Variable(std::string name, DType dtype, PartialShape shape, bool on_device = false)
@@ -50,7 +53,7 @@ class Variable : public Resource {
   StatusOr<Shape> ShapeOfValue() const;
   // Calls fn on the variable's memory, which row updates may modify concurrently: fn must read a row only while it
   // holds that row's stripe (see RowLayout), and must not retain `value`. Dense updates during the call are not
-  // visible.
+  // visible. Of a value in device memory, fn enqueues the reads on the device's stream and needs no stripes.
   Status ReadRows(absl::FunctionRef<Status(const Tensor& value, RowLocks& locks)> fn) const;
   // Replaces the value. The tensor is shared, not copied, so the caller must not write to it afterwards.
   // INVALID_ARGUMENT if it does not match the declared type or, unless `validate_shape` is false, shape.
@@ -75,7 +78,8 @@ class Variable : public Resource {
       VariableUpdate* by = nullptr);
   // Calls fn on the memory of the variables, which no snapshot shares but which other row updates may modify
   // concurrently: fn must access a row only while it holds the row's stripe in locks[i], and must lock stripes of
-  // several variables in the order given by `order` (indices into `variables`). Excludes dense updates.
+  // several variables in the order given by `order` (indices into `variables`). Excludes dense updates. In device
+  // memory, fn takes no stripes, and enqueues all writes of an update as one piece of work on the device's stream.
   struct Rows {
     absl::Span<Tensor> values;
     absl::Span<RowLocks* const> locks;

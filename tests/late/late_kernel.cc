@@ -112,12 +112,6 @@ class LateKernel : public Kernel {
   bool is_pure_;
 };
 
-// The CPU's kernels for these take locks by rows of memory that the host shares.
-bool UpdatesRows(const Node& node) {
-  return absl::StrContains(node.type(), "Scatter") || absl::StrContains(node.type(), "SparseApply") ||
-         absl::StrContains(node.type(), "GatherVariableRows");
-}
-
 StatusOr<std::unique_ptr<Kernel>> MakeLateKernel(const Node& node, Device* device) {
   MR_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, KernelRegistry::Global().CreateAs(kCpu, node, device));
   if (kernel->is_async()) return Unimplemented("op ", node.type(), " waits, which a late device does not");
@@ -128,7 +122,7 @@ StatusOr<std::unique_ptr<Kernel>> MakeLateKernel(const Node& node, Device* devic
 
 bool CanRunLate(const Node& node) {
   const OpSchema& op = node.op();
-  if (!KernelRegistry::Global().Has(op.name, DeviceKindName(kCpu)) || UpdatesRows(node)) return false;
+  if (!KernelRegistry::Global().Has(op.name, DeviceKindName(kCpu))) return false;
   if (op.control_kind != ControlKind::kNone || op.call_kind != CallKind::kNone) return false;
   for (const OpTrait trait : {OpTrait::kWaits, OpTrait::kSend, OpTrait::kReceive, OpTrait::kFunctionBorder}) {
     if (op.Has(trait)) return false;

@@ -17,6 +17,7 @@ namespace millrace {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -172,6 +173,50 @@ TEST_F(LateTest, OptimizersWithSlotsRunOnTheGpuAlsoWhileSomebodyHoldsTheValue) {
   EXPECT_EQ((*got)[0].data<float>()[0], 1 + 0.5f);
   EXPECT_EQ((*got)[0].data<float>()[1], 2 + 1.5f);
   EXPECT_EQ((*got)[1].data<float>()[0], 0);
+}
+
+TEST_F(LateTest, RowsOfAVariableAreUpdatedOnTheGpuWhileReadersKeepWhatTheyHave) {
+  b_.device = kGpu;
+  const AttrList type = {{"dtype", DType::kFloat}};
+  const auto handle = [&](const char* name) {
+    return b_.Op("VarHandleOp", {},
+                 {{"dtype", DType::kFloat}, {"shape", PartialShape(Shape({3, 2}))}, {"shared_name", name}}, name);
+  };
+  const Endpoint v = handle("table"), accum = handle("accum");
+  // The value is a part of another tensor.
+  const Endpoint more = b_.Const(Tensor::Of<float>({5, 2}, {9, 9, 1, 1, 1, 1, 1, 1, 9, 9}));
+  const Endpoint ones =
+      b_.Op("Slice", {more, b_.Const(Tensor::Of<int32_t>({2}, {1, 0})), b_.Const(Tensor::Of<int32_t>({2}, {3, 2}))});
+  b_.AddNode("AssignVariableOp", {v, ones}, {}, "init");
+  b_.AddNode("AssignVariableOp", {accum, ones}, {}, "init_accum");
+  const Endpoint rows = b_.Const(Tensor::Of<int32_t>({3}, {2, 0, 2}));
+  const Endpoint updates = b_.Const(Tensor::Of<float>({3, 2}, {1, 2, 3, 4, 5, 6}));
+  const Endpoint held = b_.Op("ReadVariableOp", {v}, type, "held");
+  b_.control_inputs = {held.node};
+  Node* const add = b_.AddNode("ResourceScatterAdd", {v, rows, updates}, {}, "add");
+  b_.control_inputs = {add};
+  const Endpoint after = b_.Op("ReadVariableOp", {v}, type, "after");
+  b_.Op("ResourceGather", {v, rows}, type, "gather");
+  b_.control_inputs.clear();
+  b_.Op("AddV2", {held, b_.Op("AddV2", {after, after})}, {}, "sum");
+  b_.AddNode("ResourceSparseApplyAdagrad", {v, accum, b_.Const(Tensor::Scalar(0.0f)), updates, rows}, {}, "adagrad");
+  b_.Op("ReadVariableOp", {accum}, type, "read_accum");
+  Open();
+  ASSERT_TRUE(RunTarget("init").ok());
+  ASSERT_TRUE(RunTarget("init_accum").ok());
+  std::vector<Tensor> got;
+  const std::vector<std::string> places = Places({"sum:0", "gather:0"}, {}, &got);
+  EXPECT_THAT(places, Contains("add=GPU:0"));
+  EXPECT_THAT(places, Contains("gather=GPU:0"));
+  EXPECT_THAT(got[0].flat<float>(), ElementsAre(1 + 8, 1 + 10, 3, 3, 1 + 14, 1 + 18));
+  EXPECT_THAT(got[1].flat<float>(), ElementsAre(7, 9, 4, 5, 7, 9));
+  // Now the variable is one of updates by rows, and a reader has a copy.
+  Places({"sum:0"}, {}, &got);
+  EXPECT_THAT(got[0].flat<float>(), ElementsAre(4 + 14, 5 + 18, 3, 3, 7 + 26, 9 + 34));
+  // Variable and slot at once.
+  ASSERT_TRUE(RunTarget("adagrad").ok());
+  Places({"read_accum:0"}, {}, &got);
+  EXPECT_THAT(got[0].flat<float>(), ElementsAre(1 + 9, 1 + 16, 1, 1, 1 + 1 + 25, 1 + 4 + 36));
 }
 
 TEST_F(LateTest, ArithmeticOnShapesIsTheHosts) {

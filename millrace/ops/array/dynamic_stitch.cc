@@ -3,10 +3,12 @@
 #include <cstring>
 
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
 #include "millrace/ops/array/partial_dims.h"
+#include "millrace/ops/array/stitch_shape.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -18,7 +20,7 @@ class DynamicStitchKernel : public Kernel {
   explicit DynamicStitchKernel(KernelInit&) {}
   Status Compute(KernelContext& ctx) override {
     const int n = ctx.num_inputs() / 2;
-    MR_ASSIGN_OR_RETURN(const Shape shape, MergedShape(ctx, n));
+    MR_ASSIGN_OR_RETURN(const Shape shape, ShapeOfStitch(ctx, n));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     // Rows that no index refers to are zero.
     if (IsPlain(out->dtype())) std::memset(out->raw_data(), 0, out->TotalBytes());
@@ -41,38 +43,6 @@ class DynamicStitchKernel : public Kernel {
         for (int64_t j = 0; j < n; ++j) std::copy_n(from + j * slice, slice, to + at[j] * slice);
       }
     });
-  }
-
-  // Checks all inputs; the first dimension is one more than the largest index.
-  static StatusOr<Shape> MergedShape(KernelContext& ctx, int n) {
-    int64_t rows = 0;
-    Shape::Dims slice;
-    for (int i = 0; i < n; ++i) {
-      const Tensor& indices = ctx.input(i);
-      const Tensor& data = ctx.input(n + i);
-      const int prefix = indices.rank();
-      if (data.rank() < prefix || data.shape().dims().first(prefix) != indices.shape().dims()) {
-        return InvalidArgument("data[", i, "].shape = ", data.shape().ToString(), " does not start with indices[", i,
-                               "].shape = ", indices.shape().ToString());
-      }
-      const auto rest = data.shape().dims().subspan(prefix);
-      if (i == 0) {
-        slice.assign(rest.begin(), rest.end());
-      } else if (rest != absl::MakeConstSpan(slice)) {
-        return InvalidArgument("Need data[0].shape[", ctx.input(0).rank(), ":] = data[", i, "].shape[", prefix,
-                               ":], got data[0].shape = ", ctx.input(n).shape().ToString(), ", data[", i,
-                               "].shape = ", data.shape().ToString());
-      }
-      int32_t least = 0, most = -1;
-      for (int32_t index : indices.flat<int32_t>()) {
-        least = std::min(least, index);
-        most = std::max(most, index);
-      }
-      if (least < 0) return InvalidArgument("indices[", i, "] is out of range: it has the negative index ", least);
-      rows = std::max(rows, int64_t{most} + 1);
-    }
-    slice.insert(slice.begin(), rows);
-    return Shape::Make(slice);
   }
 };
 
@@ -120,6 +90,7 @@ MILLRACE_OP(DynamicStitch)
     .Summary("Interleaves slices of several tensors by index.");
 MILLRACE_KERNEL(DynamicStitch, kCpu, DynamicStitchKernel);
 MILLRACE_HOST_KERNEL(DynamicStitch, kCuda, "T", DType::kInt32);
+MILLRACE_HOST_MEMORY(DynamicStitch, "GPU", "indices");
 
 MILLRACE_OP(ParallelDynamicStitch)
     .Input("indices: N * int32")
@@ -131,6 +102,39 @@ MILLRACE_OP(ParallelDynamicStitch)
     .Gradient(DynamicStitchGradient)
     .Summary("Interleaves slices of several tensors by index.");
 MILLRACE_KERNEL(ParallelDynamicStitch, kCpu, DynamicStitchKernel);
+MILLRACE_HOST_MEMORY(ParallelDynamicStitch, "GPU", "indices");
 
 }  // namespace
+
+StatusOr<Shape> ShapeOfStitch(const KernelContext& ctx, int n) {
+  int64_t rows = 0;
+  Shape::Dims slice;
+  for (int i = 0; i < n; ++i) {
+    const Tensor& indices = ctx.input(i);
+    const Tensor& data = ctx.input(n + i);
+    const int prefix = indices.rank();
+    if (data.rank() < prefix || data.shape().dims().first(prefix) != indices.shape().dims()) {
+      return InvalidArgument("data[", i, "].shape = ", data.shape().ToString(), " does not start with indices[", i,
+                             "].shape = ", indices.shape().ToString());
+    }
+    const auto rest = data.shape().dims().subspan(prefix);
+    if (i == 0) {
+      slice.assign(rest.begin(), rest.end());
+    } else if (rest != absl::MakeConstSpan(slice)) {
+      return InvalidArgument("Need data[0].shape[", ctx.input(0).rank(), ":] = data[", i, "].shape[", prefix,
+                             ":], got data[0].shape = ", ctx.input(n).shape().ToString(), ", data[", i,
+                             "].shape = ", data.shape().ToString());
+    }
+    int32_t least = 0, most = -1;
+    for (int32_t index : indices.flat<int32_t>()) {
+      least = std::min(least, index);
+      most = std::max(most, index);
+    }
+    if (least < 0) return InvalidArgument("indices[", i, "] is out of range: it has the negative index ", least);
+    rows = std::max(rows, int64_t{most} + 1);
+  }
+  slice.insert(slice.begin(), rows);
+  return Shape::Make(slice);
+}
+
 }  // namespace millrace

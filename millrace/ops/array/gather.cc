@@ -3,9 +3,11 @@
 
 #include "millrace/graph/constant_ints.h"
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/constant_value.h"
+#include "millrace/ops/array/gather_dims.h"
 #include "millrace/ops/array/int_list.h"
 #include "millrace/ops/array/partial_dims.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -15,11 +17,6 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kPieceBytes = 1 << 17;
-
-// params viewed as [batch, outer, axis, inner], indices as [batch, count].
-struct GatherDims {
-  int64_t batch, outer, axis, inner, count;
-};
 
 template <typename T, typename Index>
 void GatherSlices(KernelContext& ctx, const GatherDims& d, const T* params, const Index* indices, T* out) {
@@ -47,6 +44,24 @@ void GatherSlices(KernelContext& ctx, const GatherDims& d, const T* params, cons
   });
 }
 
+StatusOr<int> CheckBatchDims(const Shape& params, const Shape& indices, int64_t batch_dims, int axis) {
+  const int64_t n = batch_dims < 0 ? batch_dims + indices.rank() : batch_dims;
+  if (n < 0 || n > indices.rank()) {
+    return InvalidArgument("Expected batch_dims in the range [", -indices.rank(), ", ", indices.rank(), "], but got ",
+                           batch_dims);
+  }
+  if (n > axis) {
+    return InvalidArgument("batch_dims (", n, ") must be less than or equal to axis (", axis, ").");
+  }
+  for (int i = 0; i < n; ++i) {
+    if (params.dim(i) != indices.dim(i)) {
+      return InvalidArgument("params.shape[", i, "]: ", params.dim(i), " should be equal to indices.shape[", i,
+                             "]: ", indices.dim(i));
+    }
+  }
+  return static_cast<int>(n);
+}
+
 // The coordinates of element `i` of a tensor: "1,2".
 std::string Coordinates(const Shape& shape, int64_t i) {
   std::string text;
@@ -72,33 +87,18 @@ Status CheckIndices(const Tensor& indices, int64_t limit) {
 
 class GatherKernel : public Kernel {
  public:
-  explicit GatherKernel(KernelInit& init) : v2_(init.node().is_type("GatherV2")) {
-    if (v2_) init.Attr("batch_dims", &batch_dims_);
+  explicit GatherKernel(KernelInit& init) {
+    if (init.node().is_type("GatherV2")) init.Attr("batch_dims", &batch_dims_);
   }
   Status Compute(KernelContext& ctx) override {
-    const Tensor& params = ctx.input(0);
-    const Tensor& indices = ctx.input(1);
-    if (params.rank() < 1) return InvalidArgument("params must be at least 1 dimensional");
-    int axis = 0;
-    if (v2_) {
-      MR_ASSIGN_OR_RETURN(const int64_t wanted, ReadInt(ctx.input(2), "axis"));
-      MR_ASSIGN_OR_RETURN(axis, ReadAxis(wanted, params.rank(), "axis"));
-    }
-    MR_ASSIGN_OR_RETURN(const int batch_dims, CheckBatchDims(params.shape(), indices.shape(), axis));
-    Shape::Dims dims;
-    for (int i = 0; i < axis; ++i) dims.push_back(params.dim(i));
-    for (int i = batch_dims; i < indices.rank(); ++i) dims.push_back(indices.dim(i));
-    for (int i = axis + 1; i < params.rank(); ++i) dims.push_back(params.dim(i));
-    MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
-    const GatherDims d{params.shape().Product(0, batch_dims), params.shape().Product(batch_dims, axis),
-                       params.dim(axis), params.shape().Product(axis + 1, params.rank()),
-                       indices.shape().Product(batch_dims, indices.rank())};
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
+    const Tensor &params = ctx.input(0), &indices = ctx.input(1);
+    MR_ASSIGN_OR_RETURN(const GatherDims d, DimsOfGather(ctx, batch_dims_));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, d.shape));
     Status status = InvalidArgument("indices must be int16, int32 or int64");
     DispatchType(Types<int32_t, int64_t, int16_t>(), indices.dtype(), [&](auto index_tag) {
       using Index = typename decltype(index_tag)::type;
       status = CheckIndices<Index>(indices, d.axis);
-      if (!status.ok() || shape.num_elements() == 0) return;
+      if (!status.ok() || d.shape.num_elements() == 0) return;
       DispatchMove(params.dtype(), [&](auto tag) {
         using T = typename decltype(tag)::type;
         GatherSlices(ctx, d, params.raw<T>(), indices.data<Index>(), out->raw<T>());
@@ -108,25 +108,6 @@ class GatherKernel : public Kernel {
   }
 
  private:
-  StatusOr<int> CheckBatchDims(const Shape& params, const Shape& indices, int axis) const {
-    const int64_t n = batch_dims_ < 0 ? batch_dims_ + indices.rank() : batch_dims_;
-    if (n < 0 || n > indices.rank()) {
-      return InvalidArgument("Expected batch_dims in the range [", -indices.rank(), ", ", indices.rank(), "], but got ",
-                             batch_dims_);
-    }
-    if (n > axis) {
-      return InvalidArgument("batch_dims (", n, ") must be less than or equal to axis (", axis, ").");
-    }
-    for (int i = 0; i < n; ++i) {
-      if (params.dim(i) != indices.dim(i)) {
-        return InvalidArgument("params.shape[", i, "]: ", params.dim(i), " should be equal to indices.shape[", i,
-                               "]: ", indices.dim(i));
-      }
-    }
-    return static_cast<int>(n);
-  }
-
-  const bool v2_;
   int64_t batch_dims_ = 0;
 };
 
@@ -273,7 +254,31 @@ MILLRACE_OP(GatherV2)
     .Ints(GatherInts)
     .Summary("Slices of a tensor along an axis, selected by index.");
 MILLRACE_KERNEL(GatherV2, kCpu, GatherKernel);
+MILLRACE_HOST_MEMORY(GatherV2, "GPU", "axis");
 MILLRACE_HOST_KERNEL(GatherV2, kCuda, "Tparams", DType::kInt32);
 
 }  // namespace
+
+StatusOr<GatherDims> DimsOfGather(const KernelContext& ctx, int64_t batch_dims) {
+  const Shape &params = ctx.input(0).shape(), &indices = ctx.input(1).shape();
+  if (params.rank() < 1) return InvalidArgument("params must be at least 1 dimensional");
+  int axis = 0;
+  if (ctx.num_inputs() > 2) {
+    MR_ASSIGN_OR_RETURN(const int64_t wanted, ReadInt(ctx.input(2), "axis"));
+    MR_ASSIGN_OR_RETURN(axis, ReadAxis(wanted, params.rank(), "axis"));
+  }
+  MR_ASSIGN_OR_RETURN(const int batch, CheckBatchDims(params, indices, batch_dims, axis));
+  Shape::Dims dims;
+  for (int i = 0; i < axis; ++i) dims.push_back(params.dim(i));
+  for (int i = batch; i < indices.rank(); ++i) dims.push_back(indices.dim(i));
+  for (int i = axis + 1; i < params.rank(); ++i) dims.push_back(params.dim(i));
+  MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
+  return GatherDims{params.Product(0, batch),
+                    params.Product(batch, axis),
+                    params.dim(axis),
+                    params.Product(axis + 1, params.rank()),
+                    indices.Product(batch, indices.rank()),
+                    shape};
+}
+
 }  // namespace millrace

@@ -2,9 +2,11 @@
 #include <algorithm>
 
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
+#include "millrace/ops/array/matrix_dims.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -31,24 +33,11 @@ class MatrixBandPartKernel : public Kernel {
   Status Compute(KernelContext& ctx) override {
     const Shape shape = ctx.input(0).shape();
     const void* before = ctx.input(0).raw_data();
-    if (shape.rank() < 2) {
-      return InvalidArgument("input must be at least 2-dim, received shape: ", shape.ToString());
-    }
-    const int64_t rows = shape.dim(shape.rank() - 2), cols = shape.dim(shape.rank() - 1);
-    MR_ASSIGN_OR_RETURN(const int64_t lower, ReadInt(ctx.input(1), "num_lower"));
-    MR_ASSIGN_OR_RETURN(const int64_t upper, ReadInt(ctx.input(2), "num_upper"));
-    if (lower > rows) {
-      return InvalidArgument("num_lower must be negative or less or equal to number of rows (", rows, ") got: ", lower);
-    }
-    if (upper > cols) {
-      return InvalidArgument("num_upper must be negative or less or equal to number of columns (", cols,
-                             ") got: ", upper);
-    }
+    MR_ASSIGN_OR_RETURN(const BandDims d, DimsOfBand(ctx));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, shape));
-    const int64_t batch = shape.Product(0, shape.rank() - 2);
     const bool known = DispatchMove(out->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      KeepBand(static_cast<const T*>(before), out->raw<T>(), batch, rows, cols, lower, upper);
+      KeepBand(static_cast<const T*>(before), out->raw<T>(), d.matrices, d.rows, d.columns, d.lower, d.upper);
     });
     return known ? absl::OkStatus() : InvalidArgument("MatrixBandPart does not take ", out->dtype());
   }
@@ -78,6 +67,27 @@ MILLRACE_OP(MatrixBandPart)
     .Gradient(MatrixBandPartGradient)
     .Summary("Sets everything outside a band around the diagonal to zero.");
 MILLRACE_KERNEL(MatrixBandPart, kCpu, MatrixBandPartKernel);
+MILLRACE_HOST_MEMORY(MatrixBandPart, "GPU", "num_lower");
+MILLRACE_HOST_MEMORY(MatrixBandPart, "GPU", "num_upper");
 
 }  // namespace
+
+StatusOr<BandDims> DimsOfBand(const KernelContext& ctx) {
+  const Shape& shape = ctx.input(0).shape();
+  if (shape.rank() < 2) {
+    return InvalidArgument("input must be at least 2-dim, received shape: ", shape.ToString());
+  }
+  const int64_t rows = shape.dim(shape.rank() - 2), cols = shape.dim(shape.rank() - 1);
+  MR_ASSIGN_OR_RETURN(const int64_t lower, ReadInt(ctx.input(1), "num_lower"));
+  MR_ASSIGN_OR_RETURN(const int64_t upper, ReadInt(ctx.input(2), "num_upper"));
+  if (lower > rows) {
+    return InvalidArgument("num_lower must be negative or less or equal to number of rows (", rows, ") got: ", lower);
+  }
+  if (upper > cols) {
+    return InvalidArgument("num_upper must be negative or less or equal to number of columns (", cols,
+                           ") got: ", upper);
+  }
+  return BandDims{shape.Product(0, shape.rank() - 2), rows, cols, lower, upper};
+}
+
 }  // namespace millrace

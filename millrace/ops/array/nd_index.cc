@@ -31,6 +31,19 @@ StatusOr<Shape> NdIndex::SlicesShape() const {
   return Shape::Make(dims);
 }
 
+Status NdIndex::CheckUpdates(const Shape& updates) const {
+  if (shape_->num_elements() == 0 && updates.num_elements() > 0) {
+    return InvalidArgument("Indices and updates specified for empty output shape ", shape_->ToString());
+  }
+  MR_ASSIGN_OR_RETURN(const Shape wanted, SlicesShape());
+  if (updates != wanted) {
+    return InvalidArgument("Shapes of updates and indices do not fit: updates must have shape ", wanted.ToString(),
+                           " for indices ", indices_->shape().ToString(), " into shape ", shape_->ToString(), ", got ",
+                           updates.ToString());
+  }
+  return absl::OkStatus();
+}
+
 template <typename Index>
 Status NdIndex::ResolveAs(bool ignore_bad, absl::string_view of_what, Offsets* offsets) const {
   const Index* at = indices_->data<Index>();

@@ -23,6 +23,9 @@ class NdIndex {
   // indices.shape[:-1] + shape[depth:], the shape of all slices together.
   StatusOr<Shape> SlicesShape() const;
 
+  // INVALID_ARGUMENT unless updates of this shape are slices for all indices.
+  Status CheckUpdates(const Shape& updates) const;
+
   // The offset of each row's slice, in elements. A row with a coordinate out of range gives -1 if `ignore_bad`,
   // otherwise INVALID_ARGUMENT, naming it and `of_what`.
   using Offsets = absl::InlinedVector<int64_t, 32>;

@@ -1,9 +1,11 @@
 // OneHot: one-hot vectors.
 #include <algorithm>
 
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
+#include "millrace/ops/array/matrix_dims.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -33,29 +35,15 @@ class OneHotKernel : public Kernel {
  public:
   explicit OneHotKernel(KernelInit& init) { init.Attr("axis", &axis_); }
   Status Compute(KernelContext& ctx) override {
-    const Tensor& indices = ctx.input(0);
-    const Tensor& on = ctx.input(2);
-    const Tensor& off = ctx.input(3);
-    MR_ASSIGN_OR_RETURN(const int axis, HotAxis(axis_, indices.rank()));
-    if (ctx.input(1).rank() != 0 || on.rank() != 0 || off.rank() != 0) {
-      return InvalidArgument("depth, on_value and off_value must be scalars, got shapes ",
-                             ctx.input(1).shape().ToString(), ", ", on.shape().ToString(), " and ",
-                             off.shape().ToString());
-    }
-    const int64_t depth = ctx.input(1).scalar<int32_t>();
-    if (depth < 0) return InvalidArgument("depth must be non-negative, got: ", depth);
-    Shape::Dims dims(indices.shape().dims().begin(), indices.shape().dims().end());
-    dims.insert(dims.begin() + axis, depth);
-    MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
-    const int64_t outer = indices.shape().Product(0, axis);
-    const int64_t inner = indices.shape().Product(axis, indices.rank());
-    if (shape.num_elements() == 0) return absl::OkStatus();
+    const Tensor &indices = ctx.input(0), &on = ctx.input(2), &off = ctx.input(3);
+    MR_ASSIGN_OR_RETURN(const OneHotDims d, DimsOfOneHot(ctx, axis_));
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, d.shape));
+    if (d.shape.num_elements() == 0) return absl::OkStatus();
     const bool known = DispatchMove(on.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       DispatchType(Types<uint8_t, int8_t, int32_t, int64_t>(), indices.dtype(), [&](auto index_tag) {
         using Index = typename decltype(index_tag)::type;
-        Light<T, Index>(indices.data<Index>(), outer, inner, depth, *on.raw<T>(), *off.raw<T>(), out->raw<T>());
+        Light<T, Index>(indices.data<Index>(), d.outer, d.inner, d.depth, *on.raw<T>(), *off.raw<T>(), out->raw<T>());
       });
     });
     return known ? absl::OkStatus() : InvalidArgument("OneHot does not take ", on.dtype());
@@ -96,6 +84,25 @@ MILLRACE_OP(OneHot)
     .Trait(OpTrait::kUnboundedOutput)
     .Summary("One-hot vectors of indices.");
 MILLRACE_KERNEL(OneHot, kCpu, OneHotKernel);
+MILLRACE_HOST_MEMORY(OneHot, "GPU", "depth");
 
 }  // namespace
+
+StatusOr<OneHotDims> DimsOfOneHot(const KernelContext& ctx, int64_t axis_attr) {
+  const Shape& indices = ctx.input(0).shape();
+  const Tensor &on = ctx.input(2), &off = ctx.input(3);
+  MR_ASSIGN_OR_RETURN(const int axis, HotAxis(axis_attr, indices.rank()));
+  if (ctx.input(1).rank() != 0 || on.rank() != 0 || off.rank() != 0) {
+    return InvalidArgument("depth, on_value and off_value must be scalars, got shapes ",
+                           ctx.input(1).shape().ToString(), ", ", on.shape().ToString(), " and ",
+                           off.shape().ToString());
+  }
+  const int64_t depth = ctx.input(1).scalar<int32_t>();
+  if (depth < 0) return InvalidArgument("depth must be non-negative, got: ", depth);
+  Shape::Dims dims(indices.dims().begin(), indices.dims().end());
+  dims.insert(dims.begin() + axis, depth);
+  MR_ASSIGN_OR_RETURN(Shape shape, Shape::Make(dims));
+  return OneHotDims{indices.Product(0, axis), depth, indices.Product(axis, indices.rank()), std::move(shape)};
+}
+
 }  // namespace millrace

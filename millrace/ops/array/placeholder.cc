@@ -82,6 +82,8 @@ MILLRACE_OP(PlaceholderWithDefault)
     .Gradient(PassGradient)
     .Summary("A value that may be fed, with a default.");
 MILLRACE_KERNEL(PlaceholderWithDefault, kCpu, PlaceholderWithDefaultKernel);
+MILLRACE_KERNEL(PlaceholderWithDefault, kCuda, PlaceholderWithDefaultKernel);
+MILLRACE_HOST_KERNEL(PlaceholderWithDefault, kCuda, "dtype", DType::kInt32);
 
 }  // namespace
 }  // namespace millrace

@@ -3,11 +3,13 @@
 #include <cstring>
 
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
 #include "millrace/ops/array/nd_index.h"
 #include "millrace/ops/array/partial_dims.h"
+#include "millrace/ops/kernels/functors.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/copy_elements.h"
 #include "millrace/tensor/dispatch.h"
@@ -37,13 +39,13 @@ struct Sub {
 struct Max {
   template <typename T>
   static void Do(T& a, const T& b) {
-    a = a < b ? b : a;
+    a = GreaterOfFn()(a, b);
   }
 };
 struct Min {
   template <typename T>
   static void Do(T& a, const T& b) {
-    a = b < a ? b : a;
+    a = LesserOfFn()(a, b);
   }
 };
 
@@ -97,19 +99,6 @@ Status Scatter(KernelContext& ctx, const NdIndex& nd, const Tensor& updates, Ten
   return known ? absl::OkStatus() : InvalidArgument("this scatter does not take ", out->dtype());
 }
 
-Status CheckUpdates(const NdIndex& nd, const Shape& target, const Tensor& indices, const Tensor& updates) {
-  if (target.num_elements() == 0 && updates.num_elements() > 0) {
-    return InvalidArgument("Indices and updates specified for empty output shape ", target.ToString());
-  }
-  MR_ASSIGN_OR_RETURN(const Shape wanted, nd.SlicesShape());
-  if (updates.shape() != wanted) {
-    return InvalidArgument("Shapes of updates and indices do not fit: updates must have shape ", wanted.ToString(),
-                           " for indices ", indices.shape().ToString(), " into shape ", target.ToString(), ", got ",
-                           updates.shape().ToString());
-  }
-  return absl::OkStatus();
-}
-
 class ScatterNdKernel : public Kernel {
  public:
   explicit ScatterNdKernel(KernelInit& init) {
@@ -123,7 +112,7 @@ class ScatterNdKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const IntList dims, ReadIntVector(ctx.input(2), "shape"));
     MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
     MR_ASSIGN_OR_RETURN(const NdIndex nd, NdIndex::Make(indices, shape));
-    MR_RETURN_IF_ERROR(CheckUpdates(nd, shape, indices, updates));
+    MR_RETURN_IF_ERROR(nd.CheckUpdates(updates.shape()));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
     if (IsPlain(out->dtype())) std::memset(out->raw_data(), 0, out->TotalBytes());
     return Scatter<Add>(ctx, nd, updates, out, ignore_bad_);
@@ -147,7 +136,7 @@ class TensorScatterKernel : public Kernel {
     const Tensor& indices = ctx.input(1);
     const Tensor& updates = ctx.input(2);
     MR_ASSIGN_OR_RETURN(const NdIndex nd, NdIndex::Make(indices, shape));
-    MR_RETURN_IF_ERROR(CheckUpdates(nd, shape, indices, updates));
+    MR_RETURN_IF_ERROR(nd.CheckUpdates(updates.shape()));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, shape));
     if (out->raw_data() != before) {
       CopyElements(out->dtype(), before, 0, out->raw_data(), 0, shape.num_elements());
@@ -218,6 +207,7 @@ MILLRACE_OP(ScatterNd)
     .Trait(OpTrait::kUnboundedOutput)
     .Summary("Scatters slices into a tensor of zeros.");
 MILLRACE_KERNEL(ScatterNd, kCpu, ScatterNdKernel);
+MILLRACE_HOST_MEMORY(ScatterNd, "GPU", "shape");
 
 MILLRACE_OP(ScatterNdNonAliasingAdd)
     .Input("input: T")

@@ -5,11 +5,13 @@
 // of the standard library (std::sqrt and its kin, is_floating_point_v) and kHasParts: NVRTC reads no other header.
 #pragma once
 
-#ifndef MR_FN  // the CPU's compiler
+#if !defined(__CUDACC_RTC__) && !defined(MILLRACE_ON_HOST)  // the CPU's compiler
 #include <cmath>
 #include <complex>
 #include <type_traits>
+#ifndef MR_FN
 #define MR_FN
+#endif
 namespace millrace {
 template <typename T>
 inline constexpr bool kHasParts = false;  // a real and an imaginary one
@@ -289,6 +291,67 @@ struct DivideFn {
     return a / b;
   }
 };
+struct CeilFn {
+  template <typename T>
+  MR_FN T operator()(T x) const {
+    return std::ceil(x);
+  }
+};
+struct FloorFn {
+  template <typename T>
+  MR_FN T operator()(T x) const {
+    return std::floor(x);
+  }
+};
+// Half to even.
+struct RintFn {
+  template <typename T>
+  MR_FN T operator()(T x) const {
+    return std::rint(x);
+  }
+};
+struct SinFn {
+  template <typename T>
+  MR_FN T operator()(T x) const {
+    return std::sin(x);
+  }
+};
+struct CosFn {
+  template <typename T>
+  MR_FN T operator()(T x) const {
+    return std::cos(x);
+  }
+};
+// For types that are not integers, whose powers can fail.
+struct PowerFn {
+  template <typename T>
+  MR_FN T operator()(T a, T b) const {
+    // Common constant exponents, whose loops vectorise.
+    if constexpr (!kHasParts<T>) {
+      if (b == T(2)) return a * a;
+      if (b == T(3)) return a * a * a;
+    }
+    return std::pow(a, b);
+  }
+};
+struct IsNanFn {
+  template <typename T>
+  MR_FN bool operator()(T x) const {
+    return x != x;
+  }
+};
+struct IsFiniteFn {
+  template <typename T>
+  MR_FN bool operator()(T x) const {
+    return x - x == T(0);
+  }
+};
+struct IsInfFn {
+  template <typename T>
+  MR_FN bool operator()(T x) const {
+    return (x == x) & (x - x != T(0));
+  }
+};
 struct ReluFn {
   template <typename T>
   MR_FN T operator()(T x) const {
@@ -319,6 +382,50 @@ struct SelectFn {
   template <typename T>
   MR_FN T operator()(bool condition, T a, T b) const {
     return condition ? a : b;
+  }
+};
+// Of two elements that are combined in their order: a, if one of them is NaN.
+struct LesserOfFn {
+  template <typename T>
+  MR_FN T operator()(const T& a, const T& b) const {
+    return b < a ? b : a;
+  }
+};
+struct GreaterOfFn {
+  template <typename T>
+  MR_FN T operator()(const T& a, const T& b) const {
+    return a < b ? b : a;
+  }
+};
+struct ClipFn {
+  template <typename T>
+  MR_FN T operator()(T x, T low, T high) const {
+    const T capped = high < x ? high : x;
+    return capped < low ? low : capped;
+  }
+};
+// The order of ArgMax and ArgMin: whether x comes before the best so far. Numbers come before NaN.
+struct ArgMaxBeforeFn {
+  template <typename T>
+  MR_FN bool operator()(T x, T best) const {
+    return (x > best) | ((best != best) & (x == x));
+  }
+};
+struct ArgMinBeforeFn {
+  template <typename T>
+  MR_FN bool operator()(T x, T best) const {
+    return (x < best) | ((best != best) & (x == x));
+  }
+};
+// The order of TopK: larger first, ties by place. NaN comes before every number, so that the order is strict.
+struct TopKBeforeFn {
+  template <typename T, typename Place>
+  MR_FN bool operator()(T a, Place at_a, T b, Place at_b) const {
+    if (a > b) return true;
+    if (a < b) return false;
+    if (a != a && b == b) return true;
+    if (a == a && b != b) return false;
+    return at_a < at_b;
   }
 };
 struct IdentityFn {

@@ -1,23 +1,13 @@
 // ArgMax, ArgMin.
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/functors.h"
 #include "millrace/ops/kernels/index_input.h"
+#include "millrace/ops/math/line_dims.h"
 
 namespace millrace {
 namespace {
-
-struct Greater {
-  template <typename T>
-  bool operator()(T a, T b) const {
-    return a > b;
-  }
-};
-struct Less {
-  template <typename T>
-  bool operator()(T a, T b) const {
-    return a < b;
-  }
-};
 
 // The index of the extreme among x[0], x[stride] and so on; the first in case of a tie. NaN is ignored.
 template <typename Before, typename T>
@@ -27,7 +17,7 @@ int64_t BestOf(const T* x, int64_t n, int64_t stride) {
   C value = static_cast<C>(x[0]);
   for (int64_t i = 1; i < n; ++i) {
     const C candidate = static_cast<C>(x[i * stride]);
-    if (Before()(candidate, value) || (value != value && candidate == candidate)) {
+    if (Before()(candidate, value)) {
       best = i;
       value = candidate;
     }
@@ -80,17 +70,9 @@ class ArgKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     const Tensor& x = ctx.input(0);
-    MR_ASSIGN_OR_RETURN(const int64_t given, ScalarInput(ctx, 1, "dim"));
-    if (given < -x.rank() || given >= x.rank()) {
-      return InvalidArgument("Expected dimension in the range [", -x.rank(), ", ", x.rank(), "), but got ", given);
-    }
-    const int axis = static_cast<int>(given < 0 ? given + x.rank() : given);
-    const int64_t n = x.dim(axis), inner = x.shape().Product(axis + 1, x.rank());
-    if (n == 0) {
-      return InvalidArgument("Reduction axis ", given, " is empty in shape ", x.shape().ToString());
-    }
-    Shape shape = x.shape();
-    shape.RemoveDim(axis);
+    Shape shape;
+    MR_ASSIGN_OR_RETURN(const LineDims d, LinesOfArg(ctx, &shape));
+    const int64_t n = d.n, inner = d.inner;
     MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
     DispatchType(OutTypes{}, output->dtype(), [&](auto tag) {
       using Out = typename decltype(tag)::type;
@@ -130,6 +112,19 @@ Status ArgShape(ShapeContext& c) {
 
 }  // namespace
 
+StatusOr<LineDims> LinesOfArg(const KernelContext& ctx, Shape* shape) {
+  const Shape& x = ctx.input(0).shape();
+  MR_ASSIGN_OR_RETURN(const int64_t given, ScalarInput(ctx, 1, "dim"));
+  if (given < -x.rank() || given >= x.rank()) {
+    return InvalidArgument("Expected dimension in the range [", -x.rank(), ", ", x.rank(), "), but got ", given);
+  }
+  const int axis = static_cast<int>(given < 0 ? given + x.rank() : given);
+  if (x.dim(axis) == 0) return InvalidArgument("Reduction axis ", given, " is empty in shape ", x.ToString());
+  *shape = x;
+  shape->RemoveDim(axis);
+  return LineDims{x.Product(0, axis), x.dim(axis), x.Product(axis + 1, x.rank())};
+}
+
 MILLRACE_OP(ArgMax)
     .Input("input: T")
     .Input("dimension: Tidx")
@@ -155,7 +150,9 @@ MILLRACE_OP(ArgMin)
     .NotDifferentiable()
     .Summary("The index of the minimum along an axis; the first one in case of a tie");
 
-MILLRACE_KERNEL(ArgMax, kCpu, ArgKernel<Greater>);
-MILLRACE_KERNEL(ArgMin, kCpu, ArgKernel<Less>);
+MILLRACE_KERNEL(ArgMax, kCpu, ArgKernel<ArgMaxBeforeFn>);
+MILLRACE_KERNEL(ArgMin, kCpu, ArgKernel<ArgMinBeforeFn>);
+MILLRACE_HOST_MEMORY(ArgMax, "GPU", "dimension");
+MILLRACE_HOST_MEMORY(ArgMin, "GPU", "dimension");
 
 }  // namespace millrace

@@ -2,27 +2,27 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/functors.h"
+#include "millrace/ops/math/elementwise_shapes.h"
 
 namespace millrace {
 namespace {
 
 template <typename T>
-bool Before(T a, T b) {
+T Clipped(T x, T low, T high) {
   if constexpr (kIsComplex<T>) {
-    return a.real() != b.real() ? a.real() < b.real() : a.imag() < b.imag();
+    const auto before = [](T a, T b) { return a.real() != b.real() ? a.real() < b.real() : a.imag() < b.imag(); };
+    const T capped = before(high, x) ? high : x;
+    return before(capped, low) ? low : capped;
   } else {
-    return a < b;
+    return ClipFn()(x, low, high);
   }
 }
 
 template <typename T>
 void ClipLoop(const T* x, const T* low, int64_t low_step, const T* high, int64_t high_step, T* out, int64_t n) {
 #pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) {
-    const T l = low[i * low_step], h = high[i * high_step];
-    const T capped = Before(h, x[i]) ? h : x[i];
-    out[i] = Before(capped, l) ? l : capped;
-  }
+  for (int64_t i = 0; i < n; ++i) out[i] = Clipped<T>(x[i], low[i * low_step], high[i * high_step]);
 }
 
 class ClipByValueKernel : public Kernel {
@@ -33,14 +33,7 @@ class ClipByValueKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     const Tensor &x = ctx.input(0), &low = ctx.input(1), &high = ctx.input(2);
-    const auto fits = [&](const Tensor& t) { return t.rank() == 0 || t.shape() == x.shape(); };
-    if (!fits(low) || !fits(high)) {
-      return InvalidArgument(
-          "clip_value_min and clip_value_max must be either of the same shape as input, or a "
-          "scalar. input shape: ",
-          x.shape().ToString(), " clip_value_min shape: ", low.shape().ToString(),
-          " clip_value_max shape: ", high.shape().ToString());
-    }
+    MR_RETURN_IF_ERROR(CheckBounds(x.shape(), low.shape(), high.shape()));
     Status status;
     DispatchType(NumberTypes{}, x.dtype(), [&](auto tag) { status = Clip<typename decltype(tag)::type>(ctx); });
     return status;
@@ -79,6 +72,15 @@ Status ClipByValueGradient(GradientContext& c) {
 
 }  // namespace
 
+Status CheckBounds(const Shape& x, const Shape& low, const Shape& high) {
+  const auto fits = [&](const Shape& bound) { return bound.rank() == 0 || bound == x; };
+  if (fits(low) && fits(high)) return absl::OkStatus();
+  return InvalidArgument(
+      "clip_value_min and clip_value_max must be either of the same shape as input, or a "
+      "scalar. input shape: ",
+      x.ToString(), " clip_value_min shape: ", low.ToString(), " clip_value_max shape: ", high.ToString());
+}
+
 MILLRACE_OP(ClipByValue)
     .Input("t: T")
     .Input("clip_value_min: T")
@@ -90,5 +92,6 @@ MILLRACE_OP(ClipByValue)
     .Summary("Clips t to [clip_value_min, clip_value_max]");
 
 MILLRACE_KERNEL(ClipByValue, kCpu, ClipByValueKernel);
+MILLRACE_HOST_KERNEL(ClipByValue, kCuda, "T", DType::kInt32);
 
 }  // namespace millrace

@@ -3,9 +3,11 @@
 #include <limits>
 
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
 #include "millrace/ops/kernels/index_input.h"
+#include "millrace/ops/math/line_dims.h"
 
 namespace millrace {
 namespace {
@@ -57,18 +59,10 @@ class ScanKernel : public Kernel {
   }
 
   Status Compute(KernelContext& ctx) override {
-    const Tensor &x = ctx.input(0), &axis = ctx.input(1);
-    if (axis.num_elements() != 1) {
-      return InvalidArgument("ScanOp: axis must be a scalar, not ", axis.shape().ToString());
-    }
-    const int64_t given = IntAt(axis, 0);
-    if (given < -x.rank() || given >= x.rank()) {
-      return InvalidArgument("ScanOp: Expected scan axis in the range [", -x.rank(), ", ", x.rank(), "), but got ",
-                             given);
-    }
-    const int at = static_cast<int>(given < 0 ? given + x.rank() : given);
+    const Tensor& x = ctx.input(0);
+    MR_ASSIGN_OR_RETURN(const LineDims d, LinesOfScan(ctx));
+    const int64_t outer = d.outer, n = d.n, inner = d.inner;
     const Shape shape = x.shape();
-    const int64_t outer = shape.Product(0, at), n = shape.dim(at), inner = shape.Product(at + 1, shape.rank());
     const void* in = x.raw_data();
     const DType dtype = x.dtype();
     MR_ASSIGN_OR_RETURN(Tensor * y, ctx.ForwardOrAllocateOutput({0}, 0, shape));
@@ -136,6 +130,21 @@ Status CumulativeLogsumexpGradient(GradientContext& c) {
 
 }  // namespace
 
+StatusOr<LineDims> LinesOfScan(const KernelContext& ctx) {
+  const Shape& x = ctx.input(0).shape();
+  const Tensor& axis = ctx.input(1);
+  if (axis.num_elements() != 1) {
+    return InvalidArgument("ScanOp: axis must be a scalar, not ", axis.shape().ToString());
+  }
+  const int64_t given = IntAt(axis, 0);
+  if (given < -x.rank() || given >= x.rank()) {
+    return InvalidArgument("ScanOp: Expected scan axis in the range [", -x.rank(), ", ", x.rank(), "), but got ",
+                           given);
+  }
+  const int at = static_cast<int>(given < 0 ? given + x.rank() : given);
+  return LineDims{x.Product(0, at), x.dim(at), x.Product(at + 1, x.rank())};
+}
+
 MILLRACE_OP(Cumsum)
     .Input("x: T")
     .Input("axis: Tidx")
@@ -172,6 +181,8 @@ MILLRACE_OP(CumulativeLogsumexp)
 
 MILLRACE_KERNEL(Cumsum, kCpu, ScanKernel<SumScan, NumberTypes>);
 MILLRACE_KERNEL(Cumprod, kCpu, ScanKernel<ProdScan, NumberTypes>);
+MILLRACE_HOST_MEMORY(Cumsum, "GPU", "axis");
+MILLRACE_HOST_MEMORY(Cumprod, "GPU", "axis");
 MILLRACE_KERNEL(CumulativeLogsumexp, kCpu, ScanKernel<LogsumexpScan, FloatTypes>);
 
 }  // namespace millrace

@@ -1,31 +1,9 @@
 // IsNan, IsInf, IsFinite.
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/functors.h"
 
 namespace millrace {
-namespace {
-
-struct IsNanFn {
-  template <typename T>
-  bool operator()(T x) const {
-    return x != x;
-  }
-};
-struct IsInfFn {
-  template <typename T>
-  bool operator()(T x) const {
-    return std::fabs(x) == std::numeric_limits<T>::infinity();
-  }
-};
-struct IsFiniteFn {
-  template <typename T>
-  bool operator()(T x) const {
-    return std::fabs(x) <= std::numeric_limits<T>::max();
-  }
-};
-
-}  // namespace
-
 MILLRACE_OP(IsNan)
     .Input("x: T")
     .Output("y: bool")

@@ -2,6 +2,7 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/functors.h"
 
 namespace millrace {
 namespace {
@@ -10,14 +11,7 @@ struct PowFn {
   static constexpr const char* kError = "Integers to negative integer powers are not allowed";
   static constexpr int64_t kGrain = kCostlyGrain;
   template <typename T>
-  requires(!std::is_integral_v<T>) T operator()(T a, T b) const {
-    // Common constant exponents, whose loops vectorise.
-    if constexpr (!kIsComplex<T>) {
-      if (b == T(2)) return a * a;
-      if (b == T(3)) return a * a * a;
-    }
-    return std::pow(a, b);
-  }
+  requires(!std::is_integral_v<T>) T operator()(T a, T b) const { return PowerFn()(a, b); }
   template <typename T>
   requires std::is_integral_v<T> T operator()(T a, T b, bool* bad) const {
     if (b < 0) {

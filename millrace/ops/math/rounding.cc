@@ -1,22 +1,11 @@
 // Ceil, Floor, Round, Rint.
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/functors.h"
 
 namespace millrace {
 namespace {
 
-struct CeilFn {
-  template <typename T>
-  T operator()(T x) const {
-    return std::ceil(x);
-  }
-};
-struct FloorFn {
-  template <typename T>
-  T operator()(T x) const {
-    return std::floor(x);
-  }
-};
 // Rounds half to even. For integers this returns 0 like TensorFlow's kernel, which its front end never calls.
 struct RoundFn {
   template <typename T>
@@ -24,7 +13,7 @@ struct RoundFn {
     if constexpr (std::is_integral_v<T>) {
       return 0;
     } else {
-      return std::rint(x);
+      return RintFn()(x);
     }
   }
 };

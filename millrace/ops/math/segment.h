@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/kernels/functors.h"
+#include "millrace/runtime/kernel.h"
 
 namespace millrace {
 
@@ -30,15 +32,18 @@ struct SegmentGreatest {
   static constexpr bool kMean = false;
   static T Identity() { return std::numeric_limits<T>::lowest(); }
   static T Gap() { return T(0); }
-  static T Combine(T a, T b) { return a > b ? a : b; }
+  static T Combine(T a, T b) { return GreaterOfFn()(b, a); }
 };
 template <typename T>
 struct SegmentLeast {
   static constexpr bool kMean = false;
   static T Identity() { return std::numeric_limits<T>::max(); }
   static T Gap() { return T(0); }
-  static T Combine(T a, T b) { return a < b ? a : b; }
+  static T Combine(T a, T b) { return LesserOfFn()(b, a); }
 };
+
+// Of the results of the unsorted ops. INVALID_ARGUMENT if their inputs' shapes do not fit.
+StatusOr<Shape> ShapeOfSegments(const KernelContext& ctx);
 
 // INVALID_ARGUMENT unless the ids are sorted and not negative.
 template <typename Id>

@@ -3,6 +3,7 @@
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/broadcast.h"
 #include "millrace/ops/kernels/elementwise.h"
+#include "millrace/ops/math/elementwise_shapes.h"
 
 namespace millrace {
 namespace {
@@ -71,22 +72,10 @@ class SelectKernel : public SelectV2Kernel {
 
   Status Compute(KernelContext& ctx) override {
     const Tensor &condition = ctx.input(0), &a = ctx.input(1), &b = ctx.input(2);
-    if (a.shape() != b.shape()) {
-      return InvalidArgument("'then' and 'else' must have the same size. but received: ", a.shape().ToString(), " vs. ",
-                             b.shape().ToString());
-    }
+    MR_ASSIGN_OR_RETURN(const Shape shape, ShapeOfCondition(condition.shape(), a.shape(), b.shape()));
     if (condition.rank() == 0) {
       ctx.SetOutput(0, condition.scalar<bool>() ? a : b);
       return absl::OkStatus();
-    }
-    Shape shape = condition.shape();
-    if (condition.rank() == 1 && a.rank() > 1 && a.dim(0) == condition.dim(0)) {
-      for (int d = 1; d < a.rank(); ++d) shape.AddDim(1);
-    } else if (condition.shape() != a.shape()) {
-      return InvalidArgument(
-          "'condition' must be a scalar, a vector as long as dimension 0 of 'then', or of its "
-          "shape: ",
-          condition.shape().ToString(), " vs. ", a.shape().ToString());
     }
     Broadcast walk;
     MR_RETURN_IF_ERROR(walk.Init({&shape, &a.shape(), &b.shape()}));
@@ -133,6 +122,23 @@ Status SelectV2Gradient(GradientContext& c) {
 }
 
 }  // namespace
+
+StatusOr<Shape> ShapeOfCondition(const Shape& condition, const Shape& a, const Shape& b) {
+  if (a != b) {
+    return InvalidArgument("'then' and 'else' must have the same size. but received: ", a.ToString(), " vs. ",
+                           b.ToString());
+  }
+  Shape shape = condition;
+  if (condition.rank() == 1 && a.rank() > 1 && a.dim(0) == condition.dim(0)) {
+    for (int d = 1; d < a.rank(); ++d) shape.AddDim(1);
+  } else if (condition.rank() != 0 && condition != a) {
+    return InvalidArgument(
+        "'condition' must be a scalar, a vector as long as dimension 0 of 'then', or of its "
+        "shape: ",
+        condition.ToString(), " vs. ", a.ToString());
+  }
+  return shape;
+}
 
 MILLRACE_OP(Select)
     .Input("condition: bool")

@@ -2,25 +2,18 @@
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/array_binary.h"
+#include "millrace/ops/kernels/functors.h"
 #include "millrace/ops/kernels/vector_math.h"
 
 namespace millrace {
 namespace {
 
-struct SinFn {
+struct SinLoop : SinFn {
   static constexpr int64_t kGrain = kCostlyGrain;
-  template <typename T>
-  T operator()(T x) const {
-    return std::sin(x);
-  }
   static void Run(const float* x, float* y, int64_t n) { vector::Sin(x, y, n); }
 };
-struct CosFn {
+struct CosLoop : CosFn {
   static constexpr int64_t kGrain = kCostlyGrain;
-  template <typename T>
-  T operator()(T x) const {
-    return std::cos(x);
-  }
   static void Run(const float* x, float* y, int64_t n) { vector::Cos(x, y, n); }
 };
 struct TanFn {
@@ -151,8 +144,8 @@ MILLRACE_OP(Atan2)
     .Trait(OpTrait::kElementwise)
     .Summary("The angle of the point (x, y), broadcast");
 
-MILLRACE_KERNEL(Sin, kCpu, UnaryOf<SinFn, FloatAndComplexTypes>);
-MILLRACE_KERNEL(Cos, kCpu, UnaryOf<CosFn, FloatAndComplexTypes>);
+MILLRACE_KERNEL(Sin, kCpu, UnaryOf<SinLoop, FloatAndComplexTypes>);
+MILLRACE_KERNEL(Cos, kCpu, UnaryOf<CosLoop, FloatAndComplexTypes>);
 MILLRACE_KERNEL(Tan, kCpu, UnaryOf<TanFn, FloatAndComplexTypes>);
 MILLRACE_KERNEL(Asin, kCpu, UnaryOf<AsinFn, FloatAndComplexTypes>);
 MILLRACE_KERNEL(Acos, kCpu, UnaryOf<AcosFn, FloatAndComplexTypes>);

@@ -1,5 +1,6 @@
 // UnsortedSegmentSum, UnsortedSegmentProd, UnsortedSegmentMax, UnsortedSegmentMin.
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/index_input.h"
 #include "millrace/ops/math/segment.h"
@@ -34,23 +35,12 @@ class UnsortedSegmentKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     const Tensor &data = ctx.input(0), &ids = ctx.input(1);
-    if (ctx.input(2).rank() != 0) {
-      return InvalidArgument("num_segments should be a scalar, not shape ", ctx.input(2).shape().ToString());
-    }
-    MR_ASSIGN_OR_RETURN(const int64_t segments, ScalarInput(ctx, 2, "num_segments"));
-    if (segments < 0) return InvalidArgument("Input num_segments == ", segments, " must not be negative.");
-    if (!IsPrefix(ids.shape(), data.shape())) {
-      return InvalidArgument("data.shape = ", data.shape().ToString(),
-                             " does not start with segment_ids.shape = ", ids.shape().ToString());
-    }
-    Shape::Dims dims = {segments};
-    for (int d = ids.rank(); d < data.rank(); ++d) dims.push_back(data.dim(d));
-    MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
+    MR_ASSIGN_OR_RETURN(const Shape shape, ShapeOfSegments(ctx));
     MR_ASSIGN_OR_RETURN(Tensor * output, ctx.AllocateOutput(0, shape));
     const int64_t width = shape.Product(1, shape.rank());
     Status status;
     DispatchType(InTypes{}, data.dtype(), [&](auto tag) {
-      status = Combine<typename decltype(tag)::type>(ctx, data, ids, segments, width, output);
+      status = Combine<typename decltype(tag)::type>(ctx, data, ids, shape.dim(0), width, output);
     });
     return status;
   }
@@ -164,6 +154,22 @@ Status UnsortedSegmentProdGradient(GradientContext& c) {
 
 }  // namespace
 
+StatusOr<Shape> ShapeOfSegments(const KernelContext& ctx) {
+  const Shape &data = ctx.input(0).shape(), &ids = ctx.input(1).shape();
+  if (ctx.input(2).rank() != 0) {
+    return InvalidArgument("num_segments should be a scalar, not shape ", ctx.input(2).shape().ToString());
+  }
+  MR_ASSIGN_OR_RETURN(const int64_t segments, ScalarInput(ctx, 2, "num_segments"));
+  if (segments < 0) return InvalidArgument("Input num_segments == ", segments, " must not be negative.");
+  if (!IsPrefix(ids, data)) {
+    return InvalidArgument("data.shape = ", data.ToString(),
+                           " does not start with segment_ids.shape = ", ids.ToString());
+  }
+  Shape::Dims dims = {segments};
+  for (int d = ids.rank(); d < data.rank(); ++d) dims.push_back(data.dim(d));
+  return Shape::Make(dims);
+}
+
 MILLRACE_OP(UnsortedSegmentSum)
     .Input("data: T")
     .Input("segment_ids: Tindices")
@@ -214,8 +220,12 @@ MILLRACE_OP(UnsortedSegmentMin)
     .Summary("The minima of the rows with the same id; negative ids are dropped");
 
 MILLRACE_KERNEL(UnsortedSegmentSum, kCpu, UnsortedSegmentKernel<SegmentAdd, NumberTypes>);
+MILLRACE_HOST_MEMORY(UnsortedSegmentSum, "GPU", "num_segments");
 MILLRACE_KERNEL(UnsortedSegmentProd, kCpu, UnsortedSegmentKernel<SegmentMultiply, NumberTypes>);
+MILLRACE_HOST_MEMORY(UnsortedSegmentProd, "GPU", "num_segments");
 MILLRACE_KERNEL(UnsortedSegmentMax, kCpu, UnsortedSegmentKernel<SegmentGreatest, RealTypes>);
+MILLRACE_HOST_MEMORY(UnsortedSegmentMax, "GPU", "num_segments");
 MILLRACE_KERNEL(UnsortedSegmentMin, kCpu, UnsortedSegmentKernel<SegmentLeast, RealTypes>);
+MILLRACE_HOST_MEMORY(UnsortedSegmentMin, "GPU", "num_segments");
 
 }  // namespace millrace

@@ -3,9 +3,12 @@
 #include <numeric>
 
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
+#include "millrace/ops/kernels/functors.h"
 #include "millrace/ops/nn/blockwise.h"
+#include "millrace/ops/nn/top_k_input.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -126,31 +129,17 @@ StatusOr<int64_t> ScalarInt(const Tensor& t, absl::string_view name) {
 
 class TopKKernel : public Kernel {
  public:
-  explicit TopKKernel(KernelInit& init) : k_is_attr_(init.node().is_type("TopK")) {
-    if (k_is_attr_) init.Attr("k", &k_);
+  explicit TopKKernel(KernelInit& init) : k_(init, 1) {
     if (!DispatchType(RealTypes{}, init.input_type(0), [](auto) {})) FailDType(init, init.input_type(0));
   }
 
   Status Compute(KernelContext& ctx) override {
     const Tensor& x = ctx.input(0);
-    int64_t k = k_;
-    if (!k_is_attr_) {
-      MR_ASSIGN_OR_RETURN(k, ScalarInt(ctx.input(1), "k"));
-    }
-    if (k < 0) return InvalidArgument("Need k >= 0, got ", k);
-    if (x.rank() < 1 || x.dim(x.rank() - 1) < k) {
-      return InvalidArgument("input must have last dimension >= k = ", k,
-                             ", that is, must have at least k columns, but ", "it has shape ", x.shape().ToString());
-    }
-    Shape out = x.shape();
-    out.set_dim(x.rank() - 1, k);
+    MR_ASSIGN_OR_RETURN(const Shape out, k_.TopK(ctx));
     MR_ASSIGN_OR_RETURN(Tensor * values, ctx.AllocateOutput(0, out));
     MR_ASSIGN_OR_RETURN(Tensor * indices, ctx.AllocateOutput(1, out));
     if (out.num_elements() == 0) return absl::OkStatus();
-    const int64_t width = x.dim(x.rank() - 1);
-    if (indices->dtype() == DType::kInt16 && width > std::numeric_limits<int16_t>::max()) {
-      return InvalidArgument("rows of ", width, " elements are too long for indices of int16");
-    }
+    const int64_t width = x.dim(x.rank() - 1), k = out.dim(x.rank() - 1);
     DispatchType(RealTypes{}, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       DispatchType(Types<int16_t, int32_t, int64_t>{}, indices->dtype(), [&](auto index) {
@@ -162,15 +151,9 @@ class TopKKernel : public Kernel {
   }
 
  private:
-  // Larger first, ties by position. NaN is ordered above every number, so that the order is strict.
   template <typename T>
   static bool Before(const T* x, int32_t a, int32_t b) {
-    const ComputeType<T> va = static_cast<ComputeType<T>>(x[a]), vb = static_cast<ComputeType<T>>(x[b]);
-    if (va > vb) return true;
-    if (va < vb) return false;
-    if (va != va && vb == vb) return true;
-    if (va == va && vb != vb) return false;
-    return a < b;
+    return TopKBeforeFn()(static_cast<ComputeType<T>>(x[a]), a, static_cast<ComputeType<T>>(x[b]), b);
   }
 
   template <typename T, typename I>
@@ -190,27 +173,16 @@ class TopKKernel : public Kernel {
     });
   }
 
-  const bool k_is_attr_;
-  int64_t k_ = 0;
+  const TopKInput k_;
 };
 
 class InTopKKernel : public Kernel {
  public:
-  explicit InTopKKernel(KernelInit& init) : k_is_attr_(init.node().is_type("InTopK")) {
-    if (k_is_attr_) init.Attr("k", &k_);
-  }
+  explicit InTopKKernel(KernelInit& init) : k_(init, 2) {}
 
   Status Compute(KernelContext& ctx) override {
-    const Tensor& predictions = ctx.input(0);
-    const Tensor& targets = ctx.input(1);
-    int64_t k = k_;
-    if (!k_is_attr_) {
-      MR_ASSIGN_OR_RETURN(k, ScalarInt(ctx.input(2), "k"));
-    }
-    if (predictions.rank() != 2 || targets.rank() != 1 || predictions.dim(0) != targets.dim(0)) {
-      return InvalidArgument("predictions must be a matrix and targets a vector of as many rows, but have shapes ",
-                             predictions.shape().ToString(), " and ", targets.shape().ToString());
-    }
+    const Tensor &predictions = ctx.input(0), &targets = ctx.input(1);
+    MR_ASSIGN_OR_RETURN(const int64_t k, k_.InTopK(ctx));
     MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, targets.shape()));
     const int64_t width = predictions.dim(1);
     bool* in_top = out->data<bool>();
@@ -236,14 +208,52 @@ class InTopKKernel : public Kernel {
     return better < k;
   }
 
-  const bool k_is_attr_;
-  int64_t k_ = 0;
+  const TopKInput k_;
 };
 
 MILLRACE_KERNEL(TopK, kCpu, TopKKernel);
 MILLRACE_KERNEL(TopKV2, kCpu, TopKKernel);
 MILLRACE_KERNEL(InTopK, kCpu, InTopKKernel);
 MILLRACE_KERNEL(InTopKV2, kCpu, InTopKKernel);
+MILLRACE_HOST_MEMORY(TopKV2, "GPU", "k");
+MILLRACE_HOST_MEMORY(InTopKV2, "GPU", "k");
 
 }  // namespace
+
+TopKInput::TopKInput(KernelInit& init, int input) : input_(init.node().FindAttr("k") != nullptr ? -1 : input) {
+  if (input_ < 0) init.Attr("k", &k_);
+}
+
+StatusOr<int64_t> TopKInput::K(const KernelContext& ctx) const {
+  if (input_ < 0) return k_;
+  return ScalarInt(ctx.input(input_), "k");
+}
+
+StatusOr<Shape> TopKInput::TopK(const KernelContext& ctx) const {
+  const Shape& x = ctx.input(0).shape();
+  MR_ASSIGN_OR_RETURN(const int64_t k, K(ctx));
+  if (k < 0) return InvalidArgument("Need k >= 0, got ", k);
+  if (x.rank() < 1 || x.dim(x.rank() - 1) < k) {
+    return InvalidArgument("input must have last dimension >= k = ", k, ", that is, must have at least k columns, but ",
+                           "it has shape ", x.ToString());
+  }
+  const int64_t width = x.dim(x.rank() - 1);
+  Shape out = x;
+  out.set_dim(x.rank() - 1, k);
+  if (out.num_elements() > 0 && ctx.output_type(1) == DType::kInt16 && width > std::numeric_limits<int16_t>::max()) {
+    return InvalidArgument("rows of ", width, " elements are too long for indices of int16");
+  }
+  return out;
+}
+
+StatusOr<int64_t> TopKInput::InTopK(const KernelContext& ctx) const {
+  const Shape &predictions = ctx.input(0).shape(), &targets = ctx.input(1).shape();
+  MR_ASSIGN_OR_RETURN(const int64_t k, K(ctx));
+  if (predictions.rank() != 2 || targets.rank() != 1 || predictions.dim(0) != targets.dim(0)) {
+    return InvalidArgument("predictions must be a matrix and targets a vector of as many rows, but have shapes ",
+                           predictions.ToString(), " and ", targets.ToString());
+  }
+  return k;
+}
+
 }  // namespace millrace

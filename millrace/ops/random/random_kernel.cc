@@ -34,11 +34,8 @@ void FillWith(KernelContext& ctx, const Philox& stream, const Dist& distribution
   const int64_t groups = (n + kPerGroup - 1) / kPerGroup;
   ctx.ParallelFor(groups, kGrain, [&](int64_t begin, int64_t end) {
     if constexpr (Dist::kVariable) {
-      ForGroups<T, kPerGroup>(data, n, begin, end, [&](int64_t group, T* to) {
-        Philox position = stream;
-        position.Skip(static_cast<uint64_t>(group) * kPerGroup * kGroupsPerOutput / kNumbersPerGroup);
-        distribution(position, to);
-      });
+      ForGroups<T, kPerGroup>(data, n, begin, end,
+                              [&](int64_t group, T* to) { DrawGroup(distribution, stream, group, to); });
     } else {
       Philox position = stream;
       position.Skip(static_cast<uint64_t>(begin));
@@ -124,7 +121,7 @@ StatusOr<RandomKernel::Range> RandomKernel::ReadRange(const KernelContext& ctx, 
 Status RandomKernel::Compute(KernelContext& ctx) {
   MR_ASSIGN_OR_RETURN(const IntList dims, ReadIntVector(ctx.input(0), "shape"));
   MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
-  MR_ASSIGN_OR_RETURN(Tensor* const output, ctx.AllocateOutput(0, shape));
+  MR_ASSIGN_OR_RETURN(Tensor* const output, ctx.AllocateDeviceOutput(0, shape));
   const int64_t n = output->num_elements();
   if (n == 0) return absl::OkStatus();
   Range range;
@@ -132,7 +129,11 @@ Status RandomKernel::Compute(KernelContext& ctx) {
     MR_ASSIGN_OR_RETURN(range, ReadRange(ctx, 1 + source_.num_inputs()));
   }
   MR_ASSIGN_OR_RETURN(const Philox stream, source_.Take(ctx, 1, static_cast<uint64_t>(n) * kGroupsPerOutput));
-  fill_(ctx, stream, range, output);
+  return FillOutput(ctx, stream, range, output);
+}
+
+Status RandomKernel::FillOutput(KernelContext& ctx, const Philox& stream, Range range, Tensor* out) const {
+  fill_(ctx, stream, range, out);
   return absl::OkStatus();
 }
 

@@ -22,6 +22,10 @@ class RandomKernel : public Kernel {
   RandomKernel(KernelInit& init, SourceKind source, Distribution distribution);
   Status Compute(KernelContext& ctx) override;
 
+ protected:
+  // `out` is not empty.
+  virtual Status FillOutput(KernelContext& ctx, const Philox& stream, Range range, Tensor* out) const;
+
  private:
   StatusOr<Range> ReadRange(const KernelContext& ctx, int input) const;
 

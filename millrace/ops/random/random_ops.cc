@@ -1,4 +1,5 @@
 // Stateful random ops, seeded by attrs: each execution continues the node's stream.
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/random/random_kernel.h"
@@ -65,6 +66,14 @@ MILLRACE_KERNEL(RandomUniform, kCpu, RandomKernelOf<SourceKind::kSeedAttrs, Dist
 MILLRACE_KERNEL(RandomStandardNormal, kCpu, RandomKernelOf<SourceKind::kSeedAttrs, Distribution::kNormal>);
 MILLRACE_KERNEL(TruncatedNormal, kCpu, RandomKernelOf<SourceKind::kSeedAttrs, Distribution::kTruncatedNormal>);
 MILLRACE_KERNEL(RandomUniformInt, kCpu, RandomKernelOf<SourceKind::kSeedAttrs, Distribution::kUniformInt>);
+
+// What the host makes a stream of.
+MILLRACE_HOST_MEMORY(RandomUniform, "GPU", "shape");
+MILLRACE_HOST_MEMORY(RandomStandardNormal, "GPU", "shape");
+MILLRACE_HOST_MEMORY(TruncatedNormal, "GPU", "shape");
+MILLRACE_HOST_MEMORY(RandomUniformInt, "GPU", "shape");
+MILLRACE_HOST_MEMORY(RandomUniformInt, "GPU", "minval");
+MILLRACE_HOST_MEMORY(RandomUniformInt, "GPU", "maxval");
 
 }  // namespace
 }  // namespace millrace::random

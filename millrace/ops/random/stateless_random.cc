@@ -1,4 +1,5 @@
 // Stateless random ops, determined by a seed input.
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/random/random_kernel.h"
@@ -69,6 +70,20 @@ MILLRACE_KERNEL(StatelessRandomNormal, kCpu, RandomKernelOf<SourceKind::kSeedInp
 MILLRACE_KERNEL(StatelessTruncatedNormal, kCpu, RandomKernelOf<SourceKind::kSeedInput, Distribution::kTruncatedNormal>);
 MILLRACE_KERNEL(StatelessRandomUniformInt, kCpu, RandomKernelOf<SourceKind::kSeedInput, Distribution::kUniformInt>);
 MILLRACE_KERNEL(StatelessRandomUniformFullInt, kCpu, RandomKernelOf<SourceKind::kSeedInput, Distribution::kFullInt>);
+
+// What the host makes a stream of.
+MILLRACE_HOST_MEMORY(StatelessRandomUniform, "GPU", "shape");
+MILLRACE_HOST_MEMORY(StatelessRandomUniform, "GPU", "seed");
+MILLRACE_HOST_MEMORY(StatelessRandomNormal, "GPU", "shape");
+MILLRACE_HOST_MEMORY(StatelessRandomNormal, "GPU", "seed");
+MILLRACE_HOST_MEMORY(StatelessTruncatedNormal, "GPU", "shape");
+MILLRACE_HOST_MEMORY(StatelessTruncatedNormal, "GPU", "seed");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformInt, "GPU", "shape");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformInt, "GPU", "seed");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformInt, "GPU", "minval");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformInt, "GPU", "maxval");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformFullInt, "GPU", "shape");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformFullInt, "GPU", "seed");
 
 }  // namespace
 }  // namespace millrace::random

@@ -1,4 +1,5 @@
 // Stateless random ops, determined by key and counter inputs.
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/random/random_kernel.h"
@@ -75,6 +76,30 @@ MILLRACE_KERNEL(StatelessTruncatedNormalV2, kCpu,
                 RandomKernelOf<SourceKind::kKeyInputs, Distribution::kTruncatedNormal>);
 MILLRACE_KERNEL(StatelessRandomUniformIntV2, kCpu, RandomKernelOf<SourceKind::kKeyInputs, Distribution::kUniformInt>);
 MILLRACE_KERNEL(StatelessRandomUniformFullIntV2, kCpu, RandomKernelOf<SourceKind::kKeyInputs, Distribution::kFullInt>);
+
+// What the host makes a stream of.
+MILLRACE_HOST_MEMORY(StatelessRandomUniformV2, "GPU", "shape");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformV2, "GPU", "key");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformV2, "GPU", "counter");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformV2, "GPU", "alg");
+MILLRACE_HOST_MEMORY(StatelessRandomNormalV2, "GPU", "shape");
+MILLRACE_HOST_MEMORY(StatelessRandomNormalV2, "GPU", "key");
+MILLRACE_HOST_MEMORY(StatelessRandomNormalV2, "GPU", "counter");
+MILLRACE_HOST_MEMORY(StatelessRandomNormalV2, "GPU", "alg");
+MILLRACE_HOST_MEMORY(StatelessTruncatedNormalV2, "GPU", "shape");
+MILLRACE_HOST_MEMORY(StatelessTruncatedNormalV2, "GPU", "key");
+MILLRACE_HOST_MEMORY(StatelessTruncatedNormalV2, "GPU", "counter");
+MILLRACE_HOST_MEMORY(StatelessTruncatedNormalV2, "GPU", "alg");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformIntV2, "GPU", "shape");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformIntV2, "GPU", "key");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformIntV2, "GPU", "counter");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformIntV2, "GPU", "alg");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformIntV2, "GPU", "minval");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformIntV2, "GPU", "maxval");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformFullIntV2, "GPU", "shape");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformFullIntV2, "GPU", "key");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformFullIntV2, "GPU", "counter");
+MILLRACE_HOST_MEMORY(StatelessRandomUniformFullIntV2, "GPU", "alg");
 
 }  // namespace
 }  // namespace millrace::random

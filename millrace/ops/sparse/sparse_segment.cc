@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/kernels/elementwise.h"
 #include "millrace/ops/kernels/index_input.h"
@@ -11,16 +12,6 @@
 
 namespace millrace {
 namespace {
-
-Status CheckShapes(const Tensor& data, const Tensor& indices, const Tensor& ids, const char* name) {
-  if (data.rank() < 1) return InvalidArgument(name, " must have at least one dimension");
-  if (indices.rank() != 1) return InvalidArgument("indices should be a vector.");
-  if (ids.rank() != 1) return InvalidArgument("segment_ids should be a vector.");
-  if (ids.num_elements() != indices.num_elements()) {
-    return InvalidArgument("segment_ids and indices should have same size.");
-  }
-  return absl::OkStatus();
-}
 
 template <typename Index>
 Status CheckIndices(const Index* indices, int64_t n, int64_t rows) {
@@ -96,7 +87,7 @@ class SparseSegmentKernel : public Kernel {
  public:
   Status Compute(KernelContext& ctx) override {
     const Tensor &data = ctx.input(0), &indices = ctx.input(1), &ids = ctx.input(2);
-    MR_RETURN_IF_ERROR(CheckShapes(data, indices, ids, "data"));
+    MR_RETURN_IF_ERROR(CheckSegmentShapes(data, indices, ids, "data"));
     MR_ASSIGN_OR_RETURN(const std::vector<Segment> segments, Segments(ids));
     int64_t count = segments.empty() ? 0 : segments.back().id + 1;
     if (ctx.num_inputs() == 4) {
@@ -250,5 +241,9 @@ MILLRACE_KERNEL(SparseSegmentSqrtN, kCpu, SegmentSqrtNKernel);
 MILLRACE_KERNEL(SparseSegmentSumWithNumSegments, kCpu, SegmentSumKernel);
 MILLRACE_KERNEL(SparseSegmentMeanWithNumSegments, kCpu, SegmentMeanKernel);
 MILLRACE_KERNEL(SparseSegmentSqrtNWithNumSegments, kCpu, SegmentSqrtNKernel);
+
+MILLRACE_HOST_MEMORY(SparseSegmentSumWithNumSegments, "GPU", "num_segments");
+MILLRACE_HOST_MEMORY(SparseSegmentMeanWithNumSegments, "GPU", "num_segments");
+MILLRACE_HOST_MEMORY(SparseSegmentSqrtNWithNumSegments, "GPU", "num_segments");
 
 }  // namespace millrace

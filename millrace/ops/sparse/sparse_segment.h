@@ -22,6 +22,17 @@ inline double SegmentFactor(SegmentScale scale, int64_t count) {
   }
 }
 
+// INVALID_ARGUMENT unless indices and segment ids are vectors of one length. `name` is what `data` is called.
+inline Status CheckSegmentShapes(const Tensor& data, const Tensor& indices, const Tensor& ids, const char* name) {
+  if (data.rank() < 1) return InvalidArgument(name, " must have at least one dimension");
+  if (indices.rank() != 1) return InvalidArgument("indices should be a vector.");
+  if (ids.rank() != 1) return InvalidArgument("segment_ids should be a vector.");
+  if (ids.num_elements() != indices.num_elements()) {
+    return InvalidArgument("segment_ids and indices should have same size.");
+  }
+  return absl::OkStatus();
+}
+
 // Shape function: input 0 with another number of rows, given by input `count_input` unless that is negative.
 inline Status SparseSegmentRows(ShapeContext& c, int count_input) {
   MR_ASSIGN_OR_RETURN(PartialShape shape, c.WithRankAtLeast(0, 1));

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/ops/kernels/elementwise.h"
 #include "millrace/ops/sparse/sparse_segment.h"
 
@@ -12,12 +13,7 @@ namespace {
 // The scale factors of the segments; segment ids may be unsorted here.
 StatusOr<std::vector<double>> SegmentFactors(const Tensor& grad, const Tensor& indices, const Tensor& ids,
                                              SegmentScale scale) {
-  if (grad.rank() < 1) return InvalidArgument("grad must have at least one dimension");
-  if (indices.rank() != 1) return InvalidArgument("indices should be a vector.");
-  if (ids.rank() != 1) return InvalidArgument("segment_ids should be a vector.");
-  if (ids.num_elements() != indices.num_elements()) {
-    return InvalidArgument("segment_ids and indices should have same size.");
-  }
+  MR_RETURN_IF_ERROR(CheckSegmentShapes(grad, indices, ids, "grad"));
   std::vector<int64_t> counts(static_cast<size_t>(grad.dim(0)), 0);
   for (int64_t i = 0; i < ids.num_elements(); ++i) {
     const int64_t id = IntAt(ids, i);
@@ -229,5 +225,9 @@ MILLRACE_KERNEL(SparseSegmentSqrtNGrad, kCpu, SegmentSqrtNGradKernel);
 MILLRACE_KERNEL(SparseSegmentSumGradV2, kCpu, SegmentSumGradKernel);
 MILLRACE_KERNEL(SparseSegmentMeanGradV2, kCpu, SegmentMeanGradKernel);
 MILLRACE_KERNEL(SparseSegmentSqrtNGradV2, kCpu, SegmentSqrtNGradKernel);
+
+MILLRACE_HOST_MEMORY(SparseSegmentSumGrad, "GPU", "output_dim0");
+MILLRACE_HOST_MEMORY(SparseSegmentMeanGrad, "GPU", "output_dim0");
+MILLRACE_HOST_MEMORY(SparseSegmentSqrtNGrad, "GPU", "output_dim0");
 
 }  // namespace millrace

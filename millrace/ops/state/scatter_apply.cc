@@ -1,4 +1,5 @@
 // The element operations of the scatter ops, for all types.
+#include "millrace/ops/kernels/functors.h"
 #include "millrace/ops/state/scatter_kernel.h"
 #include "millrace/tensor/dispatch.h"
 
@@ -11,8 +12,8 @@ T Combine(const T& a, const T& b) {
   if constexpr (op == ScatterOp::kAdd) return static_cast<T>(a + b);
   if constexpr (op == ScatterOp::kSub) return static_cast<T>(a - b);
   if constexpr (op == ScatterOp::kMul) return static_cast<T>(a * b);
-  if constexpr (op == ScatterOp::kMin) return b < a ? b : a;
-  if constexpr (op == ScatterOp::kMax) return a < b ? b : a;
+  if constexpr (op == ScatterOp::kMin) return LesserOfFn()(a, b);
+  if constexpr (op == ScatterOp::kMax) return GreaterOfFn()(a, b);
   if constexpr (op == ScatterOp::kDiv) {
     // The smallest integer divided by -1 would trap; it wraps instead.
     if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {

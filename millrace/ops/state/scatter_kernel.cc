@@ -48,54 +48,55 @@ ScatterKernel::ScatterKernel(KernelInit& init, ScatterOp op, ScatterBy by)
   }
 }
 
+Status ScatterKernel::CheckUpdates(const KernelContext& ctx, const Shape& shape, const Shape& wanted) const {
+  const Tensor& updates = ctx.input(2);
+  const bool scalar = by_ == ScatterBy::kRow && updates.rank() == 0;
+  if (scalar || updates.shape() == wanted) return absl::OkStatus();
+  return InvalidArgument("updates must have shape ", wanted.ToString(), " for indices of shape ",
+                         ctx.input(1).shape().ToString(), " into a variable of shape ", shape.ToString(), ", not ",
+                         updates.shape().ToString());
+}
+
 StatusOr<SliceAddresses> ScatterKernel::Check(const KernelContext& ctx, const Shape& shape) const {
   const Tensor& indices = ctx.input(1);
-  const Tensor& updates = ctx.input(2);
-  if (by_ != ScatterBy::kRow && shape.rank() == 0)
-    return InvalidArgument("Output must be at least 1-D, but the variable is a scalar");
   StatusOr<SliceAddresses> where =
       by_ == ScatterBy::kRow ? RowAddresses(shape, indices) : NdAddresses(shape, indices, bad_indices_);
   if (!where.ok()) return where;
-  const bool scalar = by_ == ScatterBy::kRow && updates.rank() == 0;
-  if (!scalar && updates.shape() != where->shape) {
-    return InvalidArgument("updates must have shape ", where->shape.ToString(), " for indices of shape ",
-                           indices.shape().ToString(), " into a variable of shape ", shape.ToString(), ", not ",
-                           updates.shape().ToString());
-  }
-  if (divides_integers_ && HasZero(updates)) return InvalidArgument("division by zero");
+  MR_RETURN_IF_ERROR(CheckUpdates(ctx, shape, where->shape));
+  if (divides_integers_ && HasZero(ctx.input(2))) return InvalidArgument("division by zero");
   return where;
+}
+
+Status ScatterKernel::Update(KernelContext& ctx, absl::Span<RowLocks* const> locks, Tensor* value) const {
+  MR_ASSIGN_OR_RETURN(const SliceAddresses where, Check(ctx, value->shape()));
+  const Tensor& updates = ctx.input(2);
+  if (!locks.empty()) {
+    ForEachSlice(ctx, RowLayout(*value), locks, where,
+                 [&](const SliceBatch& batch) { apply_(where, batch, updates, value); });
+    return absl::OkStatus();
+  }
+  for (int64_t i = 0; i < static_cast<int64_t>(where.offsets.size()); ++i) apply_(where, {&i, 1, 1}, updates, value);
+  return absl::OkStatus();
 }
 
 Status ScatterKernel::Compute(KernelContext& ctx) {
   MR_ASSIGN_OR_RETURN(RefPtr<Variable> variable, VariableInput(ctx, 0, dtype_));
   Variable* const only[] = {variable.get()};
-  const Tensor& updates = ctx.input(2);
+  const auto update = [&](absl::Span<RowLocks* const> locks, Tensor* value) -> Status {
+    if (by_ != ScatterBy::kRow && value->rank() == 0)
+      return InvalidArgument("Output must be at least 1-D, but the variable is a scalar");
+    return Update(ctx, locks, value);
+  };
   // Coordinates of depth 0 select the whole tensor, which is not a row.
   const bool whole =
       by_ == ScatterBy::kCoordinates && ctx.input(1).rank() > 0 && ctx.input(1).dim(ctx.input(1).rank() - 1) == 0;
   MR_RETURN_IF_ERROR(ChangeState(ctx, [&](VariableUpdate* by) {
     if (whole) {
       return Variable::UpdateInPlace(
-          only,
-          [&](absl::Span<Tensor> values) -> Status {
-            MR_ASSIGN_OR_RETURN(const SliceAddresses where, Check(ctx, values[0].shape()));
-            for (int64_t i = 0; i < static_cast<int64_t>(where.offsets.size()); ++i) {
-              apply_(where, {&i, 1, 1}, updates, &values[0]);
-            }
-            return absl::OkStatus();
-          },
-          by);
+          only, [&](absl::Span<Tensor> values) { return update({}, &values[0]); }, by);
     }
     return Variable::UpdateRows(
-        only,
-        [&](const Variable::Rows& rows) -> Status {
-          Tensor& value = rows.values[0];
-          MR_ASSIGN_OR_RETURN(const SliceAddresses where, Check(ctx, value.shape()));
-          ForEachSlice(ctx, RowLayout(value), rows.locks, where,
-                       [&](const SliceBatch& batch) { apply_(where, batch, updates, &value); });
-          return absl::OkStatus();
-        },
-        by);
+        only, [&](const Variable::Rows& rows) { return update(rows.locks, &rows.values[0]); }, by);
   }));
   ForwardReference(ctx);
   return absl::OkStatus();

@@ -22,6 +22,14 @@ class ScatterKernel : public Kernel {
   ScatterKernel(KernelInit& init, ScatterOp op, ScatterBy by);
   Status Compute(KernelContext& ctx) override;
 
+ protected:
+  // Updates rows of a value, or all of it at once: `locks` is empty in the latter case.
+  virtual Status Update(KernelContext& ctx, absl::Span<RowLocks* const> locks, Tensor* value) const;
+  // INVALID_ARGUMENT unless the updates' shape is `wanted` or, by row, that of a scalar.
+  Status CheckUpdates(const KernelContext& ctx, const Shape& shape, const Shape& wanted) const;
+
+  DType dtype() const { return dtype_; }
+
  private:
   StatusOr<SliceAddresses> Check(const KernelContext& ctx, const Shape& shape) const;
 

@@ -38,7 +38,7 @@ StatusOr<BadIndices> ParseBadIndices(absl::string_view policy) {
   return InvalidArgument("bad_indices_policy must be empty, DEFAULT, ERROR or IGNORE, not '", policy, "'");
 }
 
-StatusOr<SliceAddresses> RowAddresses(const Shape& params, const Tensor& indices, int64_t batch_dims) {
+StatusOr<SliceForm> RowSlices(const Shape& params, const Tensor& indices, int64_t batch_dims) {
   MR_RETURN_IF_ERROR(CheckIndexType(indices));
   if (batch_dims < 0) batch_dims += indices.rank();
   if (batch_dims < 0 || batch_dims > indices.rank() || batch_dims >= params.rank()) {
@@ -52,26 +52,17 @@ StatusOr<SliceAddresses> RowAddresses(const Shape& params, const Tensor& indices
                              indices.shape().ToString());
     }
   }
-  SliceAddresses out;
-  const int64_t rows = params.dim(batch);
-  const int64_t n = indices.num_elements();
-  const int64_t batches = params.Product(0, batch);
-  const int64_t per_batch = batches == 0 ? 0 : n / batches;
-  out.size = params.Product(batch + 1, params.rank());
-  MR_ASSIGN_OR_RETURN(out.shape, JoinShapes(indices.shape().dims(), params.dims().subspan(batch + 1)));
-  out.offsets.resize(n);
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t row = IndexAt(indices, i);
-    if (row < 0 || row >= rows) {
-      return InvalidArgument(Position(indices.shape().dims(), i), " = ", row, " is not in [0, ", rows, ")");
-    }
-    const int64_t first_row = batch == 0 ? 0 : i / per_batch * rows;
-    out.offsets[i] = (first_row + row) * out.size;
-  }
-  return out;
+  SliceForm form;
+  form.batches = params.Product(0, batch);
+  form.rows = params.dim(batch);
+  form.count = indices.num_elements();
+  form.size = params.Product(batch + 1, params.rank());
+  MR_ASSIGN_OR_RETURN(form.shape, JoinShapes(indices.shape().dims(), params.dims().subspan(batch + 1)));
+  form.coordinates = {form.rows};
+  return form;
 }
 
-StatusOr<SliceAddresses> NdAddresses(const Shape& params, const Tensor& indices, BadIndices bad) {
+StatusOr<SliceForm> NdSlices(const Shape& params, const Tensor& indices) {
   MR_RETURN_IF_ERROR(CheckIndexType(indices));
   if (indices.rank() < 1) return InvalidArgument("indices must be at least a vector");
   const absl::Span<const int64_t> outer = indices.shape().dims().subspan(0, indices.rank() - 1);
@@ -80,13 +71,42 @@ StatusOr<SliceAddresses> NdAddresses(const Shape& params, const Tensor& indices,
     return InvalidArgument("the last dimension of indices is ", depth,
                            ", more than the rank of the shape they point into, ", params.ToString());
   }
-  SliceAddresses out;
+  SliceForm form;
   const int coordinates = static_cast<int>(depth);
-  out.size = params.Product(coordinates, params.rank());
-  MR_ASSIGN_OR_RETURN(out.shape, JoinShapes(outer, params.dims().subspan(coordinates)));
-  const int64_t n = indices.shape().Product(0, indices.rank() - 1);
-  out.offsets.resize(n);
-  for (int64_t i = 0; i < n; ++i) {
+  form.rows = params.Product(0, coordinates);
+  form.count = indices.shape().Product(0, indices.rank() - 1);
+  form.size = params.Product(coordinates, params.rank());
+  MR_ASSIGN_OR_RETURN(form.shape, JoinShapes(outer, params.dims().subspan(coordinates)));
+  form.coordinates.assign(params.dims().begin(), params.dims().begin() + coordinates);
+  return form;
+}
+
+StatusOr<SliceAddresses> RowAddresses(const Shape& params, const Tensor& indices, int64_t batch_dims) {
+  MR_ASSIGN_OR_RETURN(SliceForm form, RowSlices(params, indices, batch_dims));
+  const int64_t per_batch = form.batches == 0 ? 0 : form.count / form.batches;
+  SliceAddresses out;
+  out.size = form.size;
+  out.shape = std::move(form.shape);
+  out.offsets.resize(form.count);
+  for (int64_t i = 0; i < form.count; ++i) {
+    const int64_t row = IndexAt(indices, i);
+    if (row < 0 || row >= form.rows) {
+      return InvalidArgument(Position(indices.shape().dims(), i), " = ", row, " is not in [0, ", form.rows, ")");
+    }
+    const int64_t first_row = form.batches == 1 ? 0 : i / per_batch * form.rows;
+    out.offsets[i] = (first_row + row) * out.size;
+  }
+  return out;
+}
+
+StatusOr<SliceAddresses> NdAddresses(const Shape& params, const Tensor& indices, BadIndices bad) {
+  MR_ASSIGN_OR_RETURN(SliceForm form, NdSlices(params, indices));
+  const int coordinates = static_cast<int>(form.coordinates.size());
+  SliceAddresses out;
+  out.size = form.size;
+  out.shape = std::move(form.shape);
+  out.offsets.resize(form.count);
+  for (int64_t i = 0; i < form.count; ++i) {
     int64_t slice = 0;
     for (int d = 0; d < coordinates; ++d) {
       const int64_t at = IndexAt(indices, i * coordinates + d);
@@ -101,7 +121,8 @@ StatusOr<SliceAddresses> NdAddresses(const Shape& params, const Tensor& indices,
       for (int d = 0; d < coordinates; ++d) {
         absl::StrAppend(&wanted, d > 0 ? ", " : "", IndexAt(indices, i * coordinates + d));
       }
-      return InvalidArgument(Position(outer, i), " = [", wanted, "] does not index into shape ", params.ToString());
+      return InvalidArgument(Position(indices.shape().dims().subspan(0, indices.rank() - 1), i), " = [", wanted,
+                             "] does not index into shape ", params.ToString());
     }
     out.offsets[i] = slice == SliceAddresses::kSkip ? slice : slice * out.size;
   }

@@ -1,6 +1,5 @@
 #include "millrace/ops/training/optimizer_kernel.h"
 
-#include "millrace/ops/state/slice_addresses.h"
 #include "millrace/ops/state/striped_rows.h"
 #include "millrace/ops/state/variable_access.h"
 
@@ -90,17 +89,15 @@ Status OptimizerKernel::Sparse(KernelContext& ctx, const Variable::Rows& variabl
   const absl::Span<Tensor> values = variables.values;
   const Tensor& grad = ctx.input(grad_input_);
   const Tensor& indices = ctx.input(indices_input_);
-  void* data[kMaxVariables];
   for (int i = 0; i < num_variables_; ++i) {
     if (values[i].shape() != values[0].shape()) {
       return WrongShape(ctx, i, values[i].shape(), values[0].shape());
     }
-    data[i] = values[i].raw_data();
   }
   if (indices.rank() != 1) {
     return InvalidArgument("indices must be a vector, but they have shape ", indices.shape().ToString());
   }
-  MR_ASSIGN_OR_RETURN(const SliceAddresses rows, RowAddresses(values[0].shape(), indices));
+  MR_ASSIGN_OR_RETURN(const SliceForm rows, RowSlices(values[0].shape(), indices));
   if (grad.shape() != rows.shape) {
     return InvalidArgument("grad must have shape ", rows.shape.ToString(), " for ", indices.num_elements(),
                            " rows of a variable of shape ", values[0].shape().ToString(), ", not ",
@@ -108,6 +105,15 @@ Status OptimizerKernel::Sparse(KernelContext& ctx, const Variable::Rows& variabl
   }
   const Tensor* scalars[kMaxScalars];
   GatherScalars(ctx, scalars);
+  return ApplyRows(ctx, scalars, variables, rows, indices, grad);
+}
+
+Status OptimizerKernel::ApplyRows(KernelContext& ctx, const Tensor* const* scalars, const Variable::Rows& variables,
+                                  const SliceForm&, const Tensor& indices, const Tensor& grad) const {
+  const absl::Span<Tensor> values = variables.values;
+  MR_ASSIGN_OR_RETURN(const SliceAddresses rows, RowAddresses(values[0].shape(), indices));
+  void* data[kMaxVariables];
+  for (int i = 0; i < num_variables_; ++i) data[i] = values[i].raw_data();
   absl::InlinedVector<RowLocks*, kMaxVariables> locks;
   for (const int i : variables.order) locks.push_back(variables.locks[i]);
   ForEachSlice(ctx, RowLayout(values[0]), locks, rows, [&](const SliceBatch& batch) {

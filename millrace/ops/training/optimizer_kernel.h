@@ -16,7 +16,7 @@
 //   };
 //   MILLRACE_KERNEL(ApplyGradientDescent, kCpu, OptimizerKernelOf<optimizer_steps::GradientDescent>);
 //
-// and a line in cuda/optimizers_cuda.cc.
+// and a line in cuda/optimizers.cc.
 // Inputs are found by name: the first kVariables are the variables, then in any order the scalars, "grad" or "delta"
 // and, in the sparse ops, "indices". 16-bit types are computed with as float.
 #pragma once
@@ -27,6 +27,7 @@
 
 #include "absl/types/span.h"
 #include "millrace/graph/shape_inference.h"
+#include "millrace/ops/state/slice_addresses.h"
 #include "millrace/runtime/kernel.h"
 #include "millrace/runtime/kernel_registry.h"
 #include "millrace/runtime/variable.h"
@@ -64,6 +65,10 @@ class OptimizerKernel : public Kernel {
   // Updates all elements of the variable and its slots. All have the gradient's shape; `from` and `to` may be the same.
   virtual Status ApplyDense(KernelContext& ctx, const Tensor* const* scalars, absl::Span<const Tensor> from,
                             const Tensor& grad, absl::Span<Tensor> to) const;
+  // Updates the rows of the variable and its slots that `indices` name, those of one row in the order of the indices.
+  // All have one shape, and the gradient's is `rows.shape`.
+  virtual Status ApplyRows(KernelContext& ctx, const Tensor* const* scalars, const Variable::Rows& variables,
+                           const SliceForm& rows, const Tensor& indices, const Tensor& grad) const;
 
  private:
   Status Dense(KernelContext& ctx, absl::Span<const Tensor> from, absl::Span<Tensor> to) const;

@@ -11,6 +11,7 @@
 // The context's own allocator allocates host memory, for outputs declared with MILLRACE_HOST_MEMORY.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "millrace/device/cuda/cuda_device.h"
@@ -34,6 +35,10 @@ class CudaCall {
   // Launches the kernel of a program whose threads go on to further elements until all n are done.
   Status LaunchOverElements(absl::string_view what, cudaKernel_t kernel, int64_t n,
                             std::vector<void*>& arguments) const;
+  // Launches a kernel of ForRows and ForColumns (indexed_rows.h): a block's threads are neighbours along the columns
+  // first.
+  Status LaunchOverRows(absl::string_view what, cudaKernel_t kernel, int64_t rows, int64_t columns,
+                        std::vector<void*>& arguments) const;
   // The same with the given blocks.
   Status Launch(absl::string_view what, cudaKernel_t kernel, dim3 blocks, dim3 threads,
                 std::vector<void*>& arguments) const;
@@ -44,6 +49,10 @@ class CudaCall {
   KernelContext& ctx_;
   Gpu* const gpu_;
 };
+
+// The kernel `name` of a program for the node's GPU; fails `init` if it does not compile, which is an error before the
+// first step.
+cudaKernel_t CompileFor(KernelInit& init, const std::string& text, const char* name);
 
 // The types of kernels: MILLRACE_KERNEL_OF(Add, kCuda, ({"T", CudaNumbers()}), …). int32 is not among the numbers,
 // because arithmetic on shapes and indices is the host's (MILLRACE_HOST_KERNEL).
@@ -59,10 +68,16 @@ inline std::vector<DType> CudaReals() {
   for (const DType dtype : CudaIntegers()) types.push_back(dtype);
   return types;
 }
+inline std::vector<DType> With(std::vector<DType> types, std::initializer_list<DType> more) {
+  types.insert(types.end(), more);
+  return types;
+}
 inline std::vector<DType> CudaNumbers() {
   std::vector<DType> types = CudaFloats();
   for (const DType dtype : CudaIntegers()) types.push_back(dtype);
   return types;
 }
+// Of kernels that only move elements.
+inline std::vector<DType> CudaMoved() { return With(CudaNumbers(), {DType::kInt32, DType::kBool}); }
 
 }  // namespace millrace

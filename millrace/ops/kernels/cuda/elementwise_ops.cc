@@ -33,6 +33,15 @@ std::vector<ElementwiseOp> Make() {
   unary("Tanh", "TanhFn", CudaRealFloats());
   unary("Reciprocal", "ReciprocalFn", CudaRealFloats());
   unary("Inv", "ReciprocalFn", CudaRealFloats());
+  unary("Ceil", "CeilFn", CudaRealFloats());
+  unary("Floor", "FloorFn", CudaRealFloats());
+  unary("Rint", "RintFn", CudaRealFloats());
+  unary("Round", "RintFn", CudaRealFloats());
+  unary("Sin", "SinFn", CudaRealFloats());
+  unary("Cos", "CosFn", CudaRealFloats());
+  unary("IsNan", "IsNanFn", CudaRealFloats());
+  unary("IsInf", "IsInfFn", CudaRealFloats());
+  unary("IsFinite", "IsFiniteFn", CudaRealFloats());
   unary("Relu", "ReluFn", CudaReals());
   unary("Relu6", "Relu6Fn", CudaReals());
   unary("ZerosLike", "ZeroFn", CudaReals());
@@ -44,6 +53,7 @@ std::vector<ElementwiseOp> Make() {
   binary("Mul", "MulFn", CudaNumbers());
   binary("Div", "DivideFn", CudaRealFloats());
   binary("RealDiv", "DivideFn", CudaRealFloats());
+  binary("Pow", "PowerFn", CudaRealFloats());
   binary("DivNoNan", "DivNoNanFn", CudaRealFloats());
   binary("MulNoNan", "MulNoNanFn", CudaRealFloats());
   binary("Maximum", "MaximumFn", CudaReals());

@@ -9,6 +9,7 @@
 #include "millrace/ops/kernels/cuda/compiled_kernels.h"
 #include "millrace/ops/kernels/cuda/cuda_call.h"
 #include "millrace/ops/kernels/cuda/elementwise_ops.h"
+#include "millrace/ops/math/elementwise_shapes.h"
 
 namespace millrace {
 namespace {
@@ -190,6 +191,27 @@ class CudaBiasAddKernel : public CudaElementwiseKernel {
   const bool channels_first_;
 };
 
+// The condition may be a scalar or select rows.
+class CudaSelectKernel : public CudaElementwiseKernel {
+ public:
+  explicit CudaSelectKernel(KernelInit& init) : CudaElementwiseKernel(init, "SelectFn", 3) {}
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &condition = ctx.input(0), &a = ctx.input(1), &b = ctx.input(2);
+    MR_ASSIGN_OR_RETURN(const Shape shape, ShapeOfCondition(condition.shape(), a.shape(), b.shape()));
+    return Run(ctx, {{&condition, shape}, {&a, a.shape()}, {&b, b.shape()}}, a.shape());
+  }
+};
+
+class CudaClipKernel : public CudaElementwiseKernel {
+ public:
+  explicit CudaClipKernel(KernelInit& init) : CudaElementwiseKernel(init, "ClipFn", 3) {}
+  Status Compute(KernelContext& ctx) override {
+    const Tensor &x = ctx.input(0), &low = ctx.input(1), &high = ctx.input(2);
+    MR_RETURN_IF_ERROR(CheckBounds(x.shape(), low.shape(), high.shape()));
+    return Run(ctx, {{&x, x.shape()}, {&low, low.shape()}, {&high, high.shape()}}, x.shape());
+  }
+};
+
 class CudaCastKernel : public CudaElementwiseKernel {
  public:
   explicit CudaCastKernel(KernelInit& init) : CudaElementwiseKernel(init, "IdentityFn", 1) {
@@ -205,6 +227,8 @@ class CudaCastKernel : public CudaElementwiseKernel {
 
 MILLRACE_KERNEL_OF(BiasAdd, kCuda, ({"T", CudaNumbers()}), CudaBiasAddKernel);
 MILLRACE_KERNEL_OF(BiasAddV1, kCuda, ({"T", CudaNumbers()}), CudaBiasAddKernel);
+MILLRACE_KERNEL_OF(Select, kCuda, ({"T", With(CudaReals(), {DType::kBool})}), CudaSelectKernel);
+MILLRACE_KERNEL_OF(ClipByValue, kCuda, ({"T", CudaReals()}), CudaClipKernel);
 MILLRACE_KERNEL_OF(Cast, kCuda, ({"DstT", CastTypes(), "SrcT", CastTypes()}), CudaCastKernel);
 
 [[maybe_unused]] const bool elementwise_registered = [] {

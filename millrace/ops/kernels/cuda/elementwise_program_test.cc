@@ -3,9 +3,11 @@
 
 #include <map>
 
+#include "absl/algorithm/container.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "millrace/graph/op_schema.h"
+#include "millrace/ops/kernels/cuda/cpu_results_testing.h"
 #include "millrace/ops/kernels/cuda/elementwise_ops.h"
 #include "millrace/ops/kernels/cuda/nvrtc.h"
 
@@ -45,6 +47,43 @@ TEST(ElementwiseProgram, EveryOpCompilesForEveryType) {
   for (const auto& [dtype, text] : kernels) {
     const StatusOr<std::string> code = CompileForGpu(ElementwiseProgram::Headers() + text, 90);
     EXPECT_TRUE(code.ok()) << DTypeName(dtype) << ": " << code.status();
+  }
+}
+
+// The same text, run on the host.
+TEST(ElementwiseProgram, EveryOpGivesWhatTheCpuGives) {
+  for (const DType dtype : {DType::kFloat, DType::kBFloat16, DType::kInt8, DType::kBool}) {
+    std::string text = ElementwiseProgram::Headers();
+    std::vector<std::string> kernels;
+    std::vector<const ElementwiseOp*> ops;
+    for (const ElementwiseOp& op : ElementwiseOps()) {
+      const std::vector<DType> types = op.attr == nullptr ? std::vector<DType>{DType::kBool} : op.types;
+      if (!absl::c_linear_search(types, dtype)) continue;
+      ops.push_back(&op);
+      kernels.push_back(absl::StrCat("kernel_", op.name));
+      text += ProgramOf(op, dtype).Kernel(kernels.back());
+    }
+    HostProgram program(text, kernels);
+    ASSERT_TRUE(program.ok());
+    for (size_t k = 0; k < ops.size(); ++k) {
+      SCOPED_TRACE(absl::StrCat(ops[k]->name, " of ", DTypeName(dtype)));
+      const ElementwiseProgram shape = ProgramOf(*ops[k], dtype);
+      std::vector<Tensor> inputs;
+      for (size_t i = 0; i < shape.inputs.size(); ++i) inputs.push_back(Noise(shape.inputs[i], Shape({70}), 5 + i));
+      const Tensor want = OnCpu(ops[k]->name, inputs, {})[0];
+      if (ops[k]->swapped) std::swap(inputs[0], inputs[1]);
+      Tensor got(want.dtype(), want.shape());
+      int64_t n = 70;
+      int moves = 1;
+      std::vector<const void*> addresses;
+      for (const Tensor& input : inputs) addresses.push_back(input.raw_data());
+      std::vector<void*> arguments = {&n};
+      for (const void*& address : addresses) arguments.insert(arguments.end(), {&address, &moves});
+      void* to = got.raw_data();
+      arguments.push_back(&to);
+      LaunchElements(program, kernels[k], arguments);
+      ExpectNear(got, want);
+    }
   }
 }
 

@@ -13,7 +13,6 @@
 #include "millrace/ops/kernels/cuda/host_programs_testing.h"
 #include "millrace/ops/kernels/cuda/reduction_ops.h"
 #include "millrace/ops/nn/cuda/row_program.h"
-#include "millrace/ops/training/cuda/optimizer_program.h"
 #include "millrace/session/session.h"
 
 namespace millrace {
@@ -170,77 +169,6 @@ TEST(HostPrograms, CastsAgreeWithTheCpu) {
       void* out = got.raw_data();
       program.Launch(ElementwiseProgram::kKernel, {1}, {64}, {&n, &in, &moves, &out});
       ExpectNear(got, OnCpu("Cast", {x}, {{"DstT", to}})[0]);
-    }
-  }
-}
-
-// Slots get values of their own, so that arguments in a wrong order show.
-TEST(HostPrograms, OptimizersAgreeWithTheCpu) {
-  for (const GpuOptimizer& optimizer : GpuOptimizers()) {
-    if (!absl::StartsWith(optimizer.op, "ResourceApply")) continue;
-    for (const DType dtype : {DType::kFloat, DType::kBFloat16}) {
-      if (!absl::c_linear_search(optimizer.types, dtype)) continue;
-      SCOPED_TRACE(absl::StrCat(optimizer.op, " of ", DTypeName(dtype)));
-      constexpr int64_t kSize = 37;
-      const Shape shape({kSize});
-      const OpSchema& schema = *OpRegistry::Global().FindOrNull(optimizer.op);
-      Graph graph;
-      GraphBuilder b(&graph);
-      b.device = "/device:CPU:0";
-      std::vector<Endpoint> inputs;
-      std::vector<std::string> inits, reads;
-      std::vector<Tensor> values, scalars;
-      Tensor grad;
-      for (const OpArg& arg : schema.inputs) {
-        const int i = static_cast<int>(inputs.size());
-        if (arg.type == DType::kResource) {
-          const std::string name = absl::StrCat("v", i);
-          const Endpoint v =
-              b.Op("VarHandleOp", {}, {{"dtype", dtype}, {"shape", PartialShape(shape)}, {"shared_name", name}}, name);
-          values.push_back(OnCpu("Abs", {Noise(dtype, shape, 20 + i)}, {})[0]);
-          inits.push_back(b.AddNode("AssignVariableOp", {v, b.Const(values.back())}, {}, name + "_init")->name());
-          reads.push_back(b.Op("ReadVariableOp", {v}, {{"dtype", dtype}}, name + "_read").name());
-          inputs.push_back(v);
-        } else if (arg.name == "grad" || arg.name == "delta") {
-          grad = Noise(dtype, shape, 40);
-          inputs.push_back(b.Const(grad));
-        } else {
-          const float number = arg.name == "lr_power" ? -0.5f : 0.05f * static_cast<float>(1 + i);
-          scalars.push_back(OnCpu("Cast", {Tensor::Scalar(number)}, {{"DstT", dtype}})[0]);
-          inputs.push_back(b.Const(scalars.back()));
-        }
-      }
-      // The program's order of scalars is that of the optimizer's list, the graph's that of the schema.
-      std::map<std::string, Tensor> by_name;
-      size_t next = 0;
-      for (const OpArg& arg : schema.inputs) {
-        if (arg.type != DType::kResource && arg.name != "grad" && arg.name != "delta")
-          by_name[arg.name] = scalars[next++];
-      }
-      const Node* apply = b.AddNode(optimizer.op, inputs, {}, "apply");
-      ASSERT_TRUE(b.ok()) << b.status();
-      auto session = Session::Create().value();
-      ASSERT_TRUE(session->Extend(graph).ok());
-      ASSERT_TRUE(session->RunTargets(inits).ok());
-      ASSERT_TRUE(session->RunTargets({apply->name()}).ok());
-      const std::vector<Tensor> want = session->Run(reads).value();
-
-      HostProgram program(optimizer.program.Text(dtype), {OptimizerProgram::kKernel});
-      ASSERT_TRUE(program.ok());
-      int64_t n = kSize;
-      int flag = apply->AttrOr<bool>("update_slots", false) ? 1 : 0;
-      std::vector<const void*> addresses;
-      for (const std::string& name : optimizer.scalars) addresses.push_back(by_name.at(name).raw_data());
-      for (const Tensor& value : values) addresses.push_back(value.raw_data());
-      addresses.push_back(grad.raw_data());
-      std::vector<Tensor> got;
-      for (size_t i = 0; i < values.size(); ++i) got.emplace_back(dtype, shape);
-      for (Tensor& value : got) addresses.push_back(value.raw_data());
-      std::vector<void*> arguments = {&n, &flag};
-      for (const void*& address : addresses) arguments.push_back(&address);
-      program.Launch(OptimizerProgram::kKernel, {2}, {32}, arguments);
-      ASSERT_EQ(want.size(), got.size());
-      for (size_t i = 0; i < got.size(); ++i) ExpectNear(got[i], want[i]);
     }
   }
 }

@@ -140,8 +140,9 @@ void (*synchronize)();
 inline void __syncthreads() { synchronize(); }
 #define MR_FUNCTION(name) extern "C" float name##f(float); extern "C" double name(double);
 MR_FUNCTION(sqrt) MR_FUNCTION(fabs) MR_FUNCTION(exp) MR_FUNCTION(expm1) MR_FUNCTION(log) MR_FUNCTION(log1p) MR_FUNCTION(sin)
-MR_FUNCTION(cos) MR_FUNCTION(tanh)
+MR_FUNCTION(cos) MR_FUNCTION(tanh) MR_FUNCTION(ceil) MR_FUNCTION(floor) MR_FUNCTION(rint)
 #undef MR_FUNCTION
+extern "C" void* memcpy(void*, const void*, unsigned long);
 extern "C" float atan2f(float, float); extern "C" double atan2(double, double);
 extern "C" float powf(float, float); extern "C" double pow(double, double);
 template <typename To, typename From> inline To BitsAs(From from) { return __builtin_bit_cast(To, from); }

@@ -4,8 +4,11 @@
 #pragma once
 
 using int64_t = long long;
+using uint64_t = unsigned long long;
+using uint32_t = unsigned int;
+using uint16_t = unsigned short;
 
-#define MR_FN __device__ inline
+#define MR_FN __device__
 
 namespace std {
 
@@ -16,11 +19,48 @@ inline constexpr bool is_floating_point_v<float> = true;
 template <>
 inline constexpr bool is_floating_point_v<double> = true;
 
+template <typename T, typename U>
+inline constexpr bool is_same_v = false;
+template <typename T>
+inline constexpr bool is_same_v<T, T> = true;
+
+template <bool condition, typename T, typename U>
+struct conditional {
+  using type = T;
+};
+template <typename T, typename U>
+struct conditional<false, T, U> {
+  using type = U;
+};
+template <bool condition, typename T, typename U>
+using conditional_t = typename conditional<condition, T, U>::type;
+
+template <typename T>
+using make_unsigned_t = conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;  // of integers of 32 or 64 bits
+
+template <typename T, int n>
+struct array {
+  T elements[n];
+  __device__ T& operator[](int i) { return elements[i]; }
+  __device__ const T& operator[](int i) const { return elements[i]; }
+  __device__ const T* data() const { return elements; }
+};
+
+template <typename To, typename From>
+__device__ inline To bit_cast(const From& from) {
+  To to;
+  memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
 #define MR_FUNCTION(name)                                        \
   __device__ inline float name(float x) { return ::name##f(x); } \
   __device__ inline double name(double x) { return ::name(x); }
 MR_FUNCTION(sqrt)
 MR_FUNCTION(fabs)
+MR_FUNCTION(ceil)
+MR_FUNCTION(floor)
+MR_FUNCTION(rint)
 MR_FUNCTION(exp)
 MR_FUNCTION(expm1)
 MR_FUNCTION(log)
@@ -43,9 +83,11 @@ namespace millrace {
 
 struct half {
   unsigned short bits;
+  static __device__ half FromRaw(unsigned short raw) { return {raw}; }
 };
 struct bfloat16 {
   unsigned short bits;
+  static __device__ bfloat16 FromRaw(unsigned short raw) { return {raw}; }
 };
 
 template <typename R>
@@ -143,6 +185,31 @@ template <typename To, typename From>
 __device__ inline To Narrow(From x) {
   return Narrowed<To, From>::Of(x);
 }
+
+// Calls body(i) for all i < n, each in one thread of a launch over elements.
+template <typename Body>
+__device__ inline void ForElements(int64_t n, Body body) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) body(i);
+}
+
+// Calls body(i) for all rows of a launch over rows and columns (CudaCall::LaunchOverRows), and there
+// ForColumns(n, each) for the columns of that row.
+template <typename Body>
+__device__ inline void ForRows(int64_t n, Body body) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.y;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; i < n; i += step) body(i);
+}
+template <typename Body>
+__device__ inline void ForColumns(int64_t n, Body body) {
+  const int64_t step = static_cast<int64_t>(gridDim.y) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x; i < n; i += step) body(i);
+}
+
+// An element of 16 bytes whose value does not matter.
+struct alignas(16) Bytes16 {
+  uint64_t low, high;
+};
 
 // The least and the greatest value; infinities, if there are.
 template <typename T>

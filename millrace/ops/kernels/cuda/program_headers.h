@@ -7,6 +7,10 @@ extern const char kProgramPrelude[];         // ops/kernels/cuda/prelude.h
 extern const char kProgramFunctors[];        // ops/kernels/functors.h
 extern const char kProgramReductions[];      // ops/kernels/cuda/reductions.h
 extern const char kProgramRows[];            // ops/nn/cuda/rows.h
+extern const char kProgramIndexedRows[];     // ops/kernels/cuda/indexed_rows.h
+extern const char kProgramLines[];           // ops/kernels/cuda/lines.h
+extern const char kProgramPhilox[];          // base/philox.h
+extern const char kProgramDistributions[];   // ops/random/distributions.h
 extern const char kProgramOptimizerSteps[];  // ops/training/optimizer_steps.h
 extern const char kProgramColumns[];         // ops/nn/cuda/columns.h
 extern const char kProgramWindows[];         // ops/nn/cuda/windows.h
