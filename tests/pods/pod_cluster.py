@@ -74,7 +74,7 @@ class Cluster:
         self._made = self._node.path("pods")
         shutil.rmtree(self._made, ignore_errors=True)
         self.api = api_server.ApiServer(os.path.join(self._made, "api"), machine.listen())
-        self.pods = {}
+        self.pods, self.all_pods = {}, []
         self._templates = {}
         stateful, job, service = (self._one(kind) for kind in ("StatefulSet", "Job", "Service"))
         assert service["spec"]["clusterIP"] == "None" and service["spec"]["publishNotReadyAddresses"]
@@ -120,6 +120,7 @@ class Cluster:
             words += ["--env=%s=%s" % pair for pair in variables.items()] + self._words(spec, container, folder)
             pod.containers[container["name"]] = self._node.start("run", *words)
         self.pods[name] = pod
+        self.all_pods.append(pod)
         return pod
 
     def _words(self, spec, container, folder):
