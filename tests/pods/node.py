@@ -20,6 +20,7 @@ PROGRAMS = ("podman", "runc", "catatonit", "iptables", "/usr/lib/podman/netavark
 NETWORK = "cluster"
 SUBNET = "10.99.1."
 SERVICE = "10.99.2.1"  # an address of the node that every container reaches
+BRIDGE = "podman1"  # as podman calls that of the first network
 STOP = b"stop"
 CONTROL_GROUPS = "/sys/fs/cgroup"
 
@@ -112,6 +113,14 @@ class Node:
 
     def path(self, *names):
         return os.path.join(self.folder, *names)
+
+    def keep_bridge_address(self):
+        """To be called when a container has joined the network, before it sends anything.
+
+        By itself a bridge has the lowest hardware address of what is connected to it. When that pod goes, the others lose what they send to the old one, to the
+        name server above all, until they ask for it again half a minute later.
+        """
+        self._run("ip", "link", "set", BRIDGE, "address", "02:00:0a:63:01:01")
 
     def listen(self):
         """A listening socket that every container reaches."""

@@ -41,10 +41,9 @@ class Pod:
         container = next(c for c in self.spec["containers"] if c["name"] == "task")
         return self._node.podman("exec", self.name + ".task", *container[kind]["exec"]["command"], check=False).returncode == 0
 
-    def notify(self):
-        """SIGTERM to all of its containers: what comes first when it is deleted or evicted."""
-        for name in self.containers:
-            self._node.podman("kill", "--signal", "TERM", "%s.%s" % (self.name, name), check=False)
+    def signal(self, name):
+        """To PID 1 of the task."""
+        self._node.podman("kill", "--signal", name, self.name + ".task")
 
     def delete(self):
         """As a DELETE or an eviction does: SIGTERM, and SIGKILL after the grace period. The seconds that it took."""
@@ -104,44 +103,51 @@ class Cluster:
         spec = document["spec"]["template"]["spec"]
         pod = Pod(self._node, name, spec, self._node.new_address())
         full = name + self._domain
-        folder = os.path.join(self._made, pod.address)
-        os.makedirs(folder)
-        with open(os.path.join(folder, "hosts"), "w") as f:  # as a node writes it for a pod with a subdomain
+        os.makedirs(self._folder_of(pod))
+        with open(os.path.join(self._folder_of(pod), "hosts"), "w") as f:  # as a node writes it for a pod with a subdomain
             f.write("127.0.0.1 localhost\n%s %s %s\n" % (pod.address, full, name))
         search = [word for end in (self._name_space + ".svc.", "svc.", "") for word in ("--dns-search", end + CLUSTER_DOMAIN)]
         self._node.podman("pod", "create", "--name", name, "--hostname", name, "--network", "%s:ip=%s,alias=%s" % (node.NETWORK, pod.address, full),
                           "--no-hosts", "--cgroup-parent", "/" + self._node.control_group, "--dns-option", "ndots:5", *search)
         self._node.podman("pod", "start", name)
-        variables = {"KUBERNETES_SERVICE_HOST": self.api.address, "KUBERNETES_SERVICE_PORT": self.api.port}
-        if document["kind"] == "Job":
-            variables["JOB_COMPLETION_INDEX"] = name.rsplit("-", 1)[1]
+        self._node.keep_bridge_address()
         for container in spec["containers"]:
-            words = ["--pod", name, "--name", "%s.%s" % (name, container["name"]), "--volume=%s/hosts:/etc/hosts:ro" % folder]
-            words += ["--env=%s=%s" % pair for pair in variables.items()] + self._words(spec, container, folder)
-            pod.containers[container["name"]] = self._node.start("run", *words)
+            self._run(pod, container)
         self.pods[name] = pod
         self.all_pods.append(pod)
         return pod
 
-    def _words(self, spec, container, folder):
-        """What `podman run` gets for a container by its specification."""
-        context, security = spec["securityContext"], container["securityContext"]
+    def restart_task(self, pod):
+        """The container of the task, which has ended, once more in the same pod."""
+        self._run(pod, next(container for container in pod.spec["containers"] if container["name"] == "task"))
+
+    def _folder_of(self, pod):
+        return os.path.join(self._made, pod.address)
+
+    def _run(self, pod, container):
+        """Starts a container as its specification says."""
+        context, security = pod.spec["securityContext"], container["securityContext"]
         assert security["readOnlyRootFilesystem"] and not security["allowPrivilegeEscalation"] and security["capabilities"]["drop"] == ["ALL"]
-        words = ["--pull=never", "--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--http-proxy=false",
-                 "--user=%d:%d" % (context["runAsUser"], context["runAsGroup"]), "--group-add=%d" % context["fsGroup"]]
-        words += ["--env=%s=%s" % (variable["name"], variable["value"]) for variable in container.get("env", [])]
+        words = ["--pod=" + pod.name, "--name=%s.%s" % (pod.name, container["name"]), "--replace", "--pull=never", "--read-only", "--read-only-tmpfs=false",
+                 "--cap-drop=ALL", "--security-opt=no-new-privileges", "--http-proxy=false", "--user=%d:%d" % (context["runAsUser"], context["runAsGroup"]),
+                 "--group-add=%d" % context["fsGroup"], "--volume=%s/hosts:/etc/hosts:ro" % self._folder_of(pod)]
+        variables = {"KUBERNETES_SERVICE_HOST": self.api.address, "KUBERNETES_SERVICE_PORT": self.api.port}
+        if self._templates[pod.name]["kind"] == "Job":
+            variables["JOB_COMPLETION_INDEX"] = pod.name.rsplit("-", 1)[1]
+        variables.update((variable["name"], variable["value"]) for variable in container.get("env", []))
+        words += ["--env=%s=%s" % pair for pair in variables.items()]
         memory = container.get("resources", {}).get("limits", {}).get("memory")
         if memory:
             words += ["--memory=%d" % in_bytes(memory), "--memory-swap=%d" % in_bytes(memory)]
         for mount in container["volumeMounts"]:
-            volume = next(v for v in spec["volumes"] if v["name"] == mount["name"])
-            how = "ro" if mount.get("readOnly") else "rw"
-            words.append("--volume=%s:%s:%s" % (self._folder_of(volume, spec, folder), mount["mountPath"], how))
-        return [*words, "--entrypoint=" + json.dumps(container["command"]), container["image"]]
+            volume = next(v for v in pod.spec["volumes"] if v["name"] == mount["name"])
+            words.append("--volume=%s:%s:%s" % (self._made_volume(pod, volume), mount["mountPath"], "ro" if mount.get("readOnly") else "rw"))
+        words += ["--entrypoint=" + json.dumps(container["command"]), container["image"]]
+        pod.containers[container["name"]] = self._node.start("run", *words)
 
-    def _folder_of(self, volume, spec, folder):
-        """The folder that is this volume of a pod, made if this is the first of its containers."""
-        group, path = spec["securityContext"]["fsGroup"], os.path.join(folder, volume["name"])
+    def _made_volume(self, pod, volume):
+        """The folder that is this volume of a pod, made for the first of its containers."""
+        group, path = pod.spec["securityContext"]["fsGroup"], os.path.join(self._folder_of(pod), volume["name"])
         if "persistentVolumeClaim" in volume:
             path = self._claims[volume["persistentVolumeClaim"]["claimName"]]
             shutil.chown(path, group=group)

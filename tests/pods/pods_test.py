@@ -31,6 +31,25 @@ ACCURACY = r"Test accuracy 9\d\."
 BACK = 60
 
 
+# A program of a user's that finds no data.
+FAILS = """#include <stdio.h>
+int main() { puts("no data"); return 42; }
+"""
+# A library for LD_PRELOAD: on SIGUSR2 the program takes memory without end, as one with a leak does. Millrace's own memory has a limit.
+EATS = """#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+static void eat(int signal) { for (;;) memset(malloc(1 << 20), signal, 1 << 20); }
+__attribute__((constructor)) static void prepare() { signal(SIGUSR2, eat); }
+"""
+
+
+def compiled(folder, name, source, *flags):
+    path = os.path.join(folder, name)
+    subprocess.run(["cc", *flags, "-x", "c", "-o", path, "-"], input=source.encode(), check=True)
+    return path
+
+
 def setUpModule():
     global NODE
     NODE = node.Node()
@@ -38,9 +57,7 @@ def setUpModule():
     with tempfile.TemporaryDirectory(dir=NODE.folder) as folder:
         programs = [os.path.join(BUILD, "examples/mnist_replica")]
         if SOAK:
-            programs += [os.path.join(BUILD, "tests/counting"), os.path.join(folder, "fails")]
-            subprocess.run(["cc", "-static", "-x", "c", "-o", programs[-1], "-"], input=b'int puts(const char*); int main() { puts("no data"); return 42; }',
-                           check=True)
+            programs += [compiled(folder, "fails", FAILS, "-static"), compiled(folder, "eats.so", EATS, "-shared", "-fPIC")]
         image = os.path.join(folder, "image.tar")
         build = [sys.executable, "-B", os.path.join(HERE, "../../deploy/image/build"), "--build", BUILD, "--name", IMAGE, "--output", image]
         subprocess.run([*build, *["--add=" + program for program in programs]], check=True, capture_output=True)
@@ -67,11 +84,13 @@ class PodsTest(unittest.TestCase):
             shutil.rmtree(self.volume)
 
     def mnist(self, *words, flags=()):
-        cluster = self.cluster("mnist_replica", "--data_dir=/data/mnist", "--log_dir=/data/train", "--save_checkpoint_secs=1", *words, flags=flags)
-        return cluster
+        return self.cluster("mnist_replica", "--data_dir=/data/mnist", "--log_dir=/data/train", "--save_checkpoint_secs=1", *words, flags=flags)
+
+    def put_data(self):
+        shutil.copytree(DATA, os.path.join(self.volume, "mnist"))
 
     def start_all(self, cluster):
-        shutil.copytree(DATA, os.path.join(self.volume, "mnist"))
+        self.put_data()
         return cluster.start_all()
 
     def assert_ends(self, pod, code, seconds=60):
@@ -122,8 +141,8 @@ class TrainingTest(PodsTest):
 class SoakTest(PodsTest):
     def test_a_name_that_is_20_seconds_late_is_waited_for_and_named(self):
         with self.mnist("--train_steps=200") as cluster:
+            self.put_data()
             workers = [cluster.start("train-worker-%d" % index) for index in (0, 1)]
-            shutil.copytree(DATA, os.path.join(self.volume, "mnist"))
             for worker in workers:
                 worker.task.wait_for("serves at", 30)
                 self.assertTrue(worker.probe("readinessProbe"))
@@ -149,9 +168,9 @@ class SoakTest(PodsTest):
             for deletion in deletions:
                 deletion.join()
             self.assertEqual(set(took), {pod.name for pod in pods})
-            self.assertLess(max(took.values()), 20, took)
+            self.assertLess(max(took.values()), 10, took)
             ps, chief, worker = pods
-            self.assertEqual([pod.task.end(1) for pod in (chief, worker)], [143, 143])
+            self.assertEqual([pod.task.end(1) for pod in pods], [0, 143, 143])
             whole = self.whole_checkpoint(chief)
             last = max(int(step) for step in re.findall(r"global step (\d+)\)", chief.task.text()))
             self.assertGreaterEqual(whole, last)
@@ -177,28 +196,25 @@ class SoakTest(PodsTest):
                 back = cluster.start(evicted.name)
                 for name in ("train-worker-0", "train-worker-1"):
                     self.goes_on(cluster.pods[name])
-            self.assertIn("training resumes at step", back.task.text())
+            self.assertRegex(back.task.text(), "training (continues|resumes) at step")
 
-    def test_out_of_memory_is_137_and_the_successor_goes_on(self):
-        for device in ("/job:worker/task:1", "/job:ps/task:0"):
-            with self.subTest(device), self.cluster("counting", "--log_dir=/data", "--large_device=" + device, flags=("--memory", "256Mi")) as cluster:
-                pods = {pod.name: pod for pod in cluster.start_all()}
-                victim = pods["train-worker-1" if "worker" in device else "train-ps-0"]
-                self.write("large", "1000")
-                self.assertEqual(victim.task.end(60), 137, victim.task.text())
+    def test_out_of_memory_is_137_and_the_others_wait_for_the_successor(self):
+        with self.mnist(FOREVER, flags=("--memory", "300Mi", "--env", "LD_PRELOAD=/app/eats.so")) as cluster:
+            ps, chief, worker = self.start_all(cluster)
+            for pod in (chief, worker):
+                self.goes_on(pod)
+            for victim in (worker, ps):
+                victim.signal("USR2")
+                self.assert_ends(victim, 137)
                 self.assertEqual(cluster.verdict(137), "Count")
-                self.write("large", "1")
-                victim.remove()
-                cluster.start(victim.name)
-                self.write("stop", "1")
-                for index in (0, 1):
-                    self.assert_ends(cluster.pods["train-worker-%d" % index], 0, BACK)
-
-    def write(self, name, text):
-        path = os.path.join(self.volume, name)
-        with open(path + ".new", "w") as f:
-            f.write(text)
-        os.rename(path + ".new", path)
+                if victim is worker:
+                    victim.remove()
+                    worker = cluster.start(victim.name)
+                else:
+                    cluster.restart_task(victim)  # a StatefulSet's containers restart where they are
+                    chief.task.wait_for("training resumes at step", BACK)
+                for pod in (chief, worker):
+                    self.goes_on(pod)
 
     def test_exit_codes_of_the_program_are_those_of_the_pod(self):
         for program, code, verdict, said in (("fails", 42, "Count", "no data"), ("no_such_program", 127, "FailJob", "no_such_program: No such file"),
